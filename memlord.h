@@ -2949,14 +2949,8 @@ private:
 
 /* ------------------------------------------------------------------------- src/os/compiler.h -- */
 
-/* Owns the macros for what compilers differ in, and includes the headers of the system. Uses no
+/* Owns the macros for what compilers differ in, and includes the headers of the system. May use no
    other module. Locks: none. */
-
-/* --------------------------------------------------------------------- os/ --
-   Owns all code that differs between compilers and systems: pages, clocks, threads, files and
-   the memory of the machine. Uses no other section. Each family defines the same functions for
-   Windows and for POSIX. Requires, for all functions: out pointers are not NULL and
-   sizes are not 0. Returns 0 for success unless a comment says otherwise. Locks: none. */
 
 #if defined(_WIN32)
 #define MLI_WINDOWS 1
@@ -3132,14 +3126,16 @@ typedef struct mli_job { /* must outlive the thread that runs it */
 
 /* --------------------------------------------------------------------------- src/os/system.h -- */
 
-/* Owns all code that differs between systems, but for modules, the memory of the machine and
-   stacks: pages, clocks, threads, files, events to wait for. Each family defines the same functions
-   for Windows and for POSIX. Requires, for all functions: out pointers are not NULL and sizes are
-   not 0. Returns 0 for success unless a comment says otherwise. Locks: none.
+/* Owns all code that differs between systems, except modules, stacks and the memory of the machine:
+   pages, clocks, threads, files, events to wait for. Uses no other module. Locks: none. */
 
-   ticks: a time stamp at a third of the cost of a clock
-   Reads the counter of the processor. It serves as a stamp only where it counts at a constant
-   rate in every power state. mli_ticks_steady returns 1 there; else stamps are clock times. */
+/* A family of functions is the same on Windows and on POSIX. Requires, for all functions: out
+   pointers are not NULL and sizes are not 0. A function returns 0 for success unless a comment says
+   otherwise. */
+
+/* A tick is a time stamp at a third of the cost of a clock: it is the counter of the processor. It
+   serves as a stamp only where the counter has a constant rate in every power state. There
+   mli_ticks_steady returns 1; elsewhere stamps are clock times. */
 
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
 MLI_PRIVATE uint64_t mli_ticks(void);
@@ -3359,7 +3355,7 @@ MLI_PRIVATE int mli_file_is_special(const char *path) { /* 1: exists and is no r
     return a != INVALID_FILE_ATTRIBUTES &&
            (a & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_REPARSE_POINT | FILE_ATTRIBUTE_DEVICE));
 }
-MLI_PRIVATE int mli_file_create(const char *path, mli_file *out) { /* 1: the file exists */
+MLI_PRIVATE int mli_file_create(const char *path, mli_file *out) { /* 1: there is such a file */
     wchar_t wide[1024];
     if (mli_wide_path(path, wide, 1024)) return -1;
     *out = CreateFileW(wide, GENERIC_WRITE, 0, NULL, CREATE_NEW, FILE_ATTRIBUTE_NORMAL, NULL);
@@ -3536,7 +3532,7 @@ MLI_PRIVATE int mli_fd_above_std(int fd) {
     (void)close(fd);
     return higher;
 }
-MLI_PRIVATE int mli_file_create(const char *path, mli_file *out) { /* 1: the file exists */
+MLI_PRIVATE int mli_file_create(const char *path, mli_file *out) { /* 1: there is such a file */
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0) return errno == EEXIST ? 1 : -1;
     *out = mli_fd_above_std(fd);
@@ -3680,12 +3676,12 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline) {
 /* -------------------------------------------------------------------------- src/os/machine.h -- */
 
 /* Owns the capacity of the cpu: the memory that the machine and its cgroup have for this process.
-   Uses os/system.
+   May use os/system. Invariant: a doubtful number counts as unknown, because a wrong number is
+   worse than none. Locks: none. */
 
-   mli_cpu_sample is the capacity source of the cpu device. It returns 0 if the numbers are known.
-   Requires: one caller at a time. It uses no malloc, no stdio and little stack, and keeps errno.
-   An mli_cpu of zeros is valid; only `root` is set from outside. A doubtful number counts as
-   unknown, because a wrong number is worse than none. */
+/* mli_cpu_sample is the capacity source of the cpu device. It returns 0 if the numbers are known.
+   Requires: one caller at a time. It uses no malloc, no stdio and little stack, and keeps errno. An
+   mli_cpu of zeros is valid; only `root` is set from outside. */
 
 #if defined(__linux__)
 
@@ -4021,10 +4017,10 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
 
 /* -------------------------------------------------------------------------- src/os/modules.h -- */
 
-/* Owns the look-up of the loaded module behind an address, and keeps MemLord's own module loaded.
-   Uses os/system. Locks: none.
+/* Owns the look-up of the loaded module behind an address, and keeps MemLord's own module loaded. A
+   module is an executable or a library. May use os/system. Locks: none of its own. */
 
-   The modules of the process. Each system defines:
+/* Each system defines:
      mli_module_of  Returns an address that stands for the module that an address is in; NULL: in
                     none, or it is not known. Recording calls ask this under locks of the host,
                     so it must not wait for dlopen, which runs constructors of the host.
@@ -4041,8 +4037,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
 /* Returns the first symbol of a name in the program and the libraries it began with, or NULL. Takes
    the loader's lock, and calls malloc if there is none. */
 MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name);
-/* `start` is that of the segment where a program has gaps between its segments. The load address is
-   the same for all of them; it is 0 for a program at fixed addresses. */
+/* `start` is the lowest address of the module or, in a program with gaps between its segments, of
+   the segment. `bias`, the load address, is the same for all segments; it is 0 for a program at
+   fixed addresses. */
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
@@ -4373,7 +4370,7 @@ MLI_PRIVATE int mli_module_keep(void) { return 1; } /* a program; or musl, which
 /* --------------------------------------------------------------------------- src/os/unwind.h -- */
 
 /* Owns the return addresses and frames of the current stack: unwinders, MemLord's own frames, marks
-   of callbacks left by longjmp. Uses os/system. Locks: none. */
+   of callbacks left by longjmp. May use os/system. Locks: none. */
 
 #define MLI_STACK_DEPTH_MAX 128
 #if defined(__GNUC__)
@@ -4513,12 +4510,14 @@ MLI_PRIVATE size_t mli_unwind(void *user, void **frames, size_t cap) {
 
 /* ------------------------------------------------------------------------ src/base/atomics.h -- */
 
-/* Owns the words that threads share, the locks and the lock order. Uses os/.
-   A word is a struct, so that a plain access does not compile. The name of a load or store ends
-   in its memory order. No suffix means relaxed: other threads read the value and conclude nothing
-   else from it. Read-modify-writes (exchange, add, or, bits, cas) are sequentially consistent.
-   Layout and code are the same in C and C++. i386 aligns a uint64_t to 4 bytes; one across two
-   cache lines would be read in halves, so mli_u64 is aligned to 8. Locks: see MLI_RANK_... */
+/* Owns the words that threads share, the locks and the lock order. May use os/. Invariants: a word
+   is a struct, so that a plain access does not compile; read-modify-writes (exchange, add, or,
+   bits, cas) are sequentially consistent. Locks: MLI_RANK_... lists them in their order. */
+
+/* The name of a load or store ends in its memory order. No suffix means relaxed: other threads read
+   the value and conclude nothing else from it. Layout and code are the same in C and C++. i386
+   aligns a uint64_t to 4 bytes, and would read one across two cache lines in halves: so mli_u64 is
+   aligned to 8. */
 
 #if defined(__GNUC__)
 #define MLI_ALIGNED8 __attribute__((aligned(8)))
@@ -4871,12 +4870,10 @@ MLI_PRIVATE void mli_lock_drop(mli_lock *lock) {
 
 /* ------------------------------------------------------------------------- src/base/ledger.h -- */
 
-/* Owns the layout of a ledger, of the process state and of the thread-local state. A module owns
-   the members that are named after it. Invariants: a row is never removed, so its number and
-   address are valid as long as the ledger. A thread record is reused, never freed, so its counts
-   are never merged into another.
-
-   Locks: MLI_RANK_... lists them in their order. */
+/* Owns the layout of a ledger, of the process state and of the thread-local state. A member of
+   struct memlord is owned by the module that it is named after. Invariants: a row is never removed,
+   so its number and address are valid as long as the ledger; a thread record is reused, never
+   freed. Locks: MLI_RANK_... lists them in their order. */
 
 #define MLI_SHARD_BITS 10 /* 1024 shards */
 #define MLI_TYPE_COUNT ((int)MEMLORD_DEVICE_TYPE_COUNT)
@@ -4953,8 +4950,8 @@ typedef struct mli_phys {
     mli_lock lock;         /* all below but sampling, sampler..., poller; bands of its devices */
     mli_u32 sampling;      /* 1: a thread asks the source */
     void *sampler;         /* &mli_self of that thread; under the callbacks lock */
-    uintptr_t sampler_frame; /* the frame that asks: see mli_frame_runs; likewise */
-    int sampler_void;      /* 1: it replaces the source in the source: no sample; likewise */
+    uintptr_t sampler_frame; /* its frame that asks: see mli_frame_runs; same lock */
+    int sampler_void;      /* 1: the source replaced itself: no sample; same lock */
     memlord_device device; /* the source is asked about this device */
     memlord_capacity sample;
     uint64_t sampled;     /* the time of `sample` */
@@ -4981,7 +4978,7 @@ enum { MLI_SLOT_FORKED = -2, MLI_SLOT_NONE = -1 }; /* a forked child claims one 
 typedef struct mli_page_device {
     uint64_t id;       /* a hash of its identity; 0: none */
     uint64_t held;     /* bytes live there, or reserved by pools */
-    uint64_t spare;    /* bytes of these that are idle in pools, or pending */
+    uint64_t spare;    /* the part of `held` that is idle in pools, or pending */
     uint64_t failing;  /* 1: allocations fail */
     uint64_t wanted;   /* bytes asked of the others */
     uint64_t asked;    /* the request that asked for them */
@@ -5292,17 +5289,17 @@ typedef struct mli_self_state {
     memlord *orphaned;       /* it holds the orphan lock of this ledger; NULL: none */
     uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
     uint64_t fence_lord;     /* it runs fence functions of the ledger of this generation; 0: none */
-    uint64_t try_lord;       /* likewise: a memlord_try_fn of memlord_alloc_retry */
+    uint64_t try_lord;       /* it runs a memlord_try_fn of that ledger; 0: none */
     uintptr_t fence_frame, try_frame; /* the frames that called them: see mli_frame_runs */
     void *fence_asked;       /* the fence whose `done` it runs, or left by longjmp; NULL: none */
     uint32_t exited;         /* 1: its exit hook has run */
     uintptr_t unwinding;     /* the frame that called an unwinder; 0: it is in none */
     void *caller;            /* the return address of its call on the general path; NULL: unknown */
-    void *frame;             /* likewise: the frame that begins there */
+    void *frame;             /* the frame that `caller` returns to; NULL: unknown */
     void *entered;           /* the return address of memlord_alloc; NULL: not noted */
-    double pick_scale;      /* of the block that its call opens: see mli_pick */
-    uint32_t pick_row;      /* likewise; 0: the block is not picked */
-    uint32_t pick_again;    /* likewise; 1: it is no new alloc, and had `pick_had` bytes */
+    double pick_scale;       /* mli_pick.scale of the block that its call opens */
+    uint32_t pick_row;       /* mli_pick.row of that block; 0: it is not picked */
+    uint32_t pick_again;     /* 1: that block is no new alloc, and had `pick_had` bytes before */
     uint64_t pick_had;
     uint32_t is_helper;      /* 1: it is the thread of a mli_helper */
     uintptr_t stack_from, stack_to; /* its stack; both 0: not asked yet; 0 and 1: not known */
@@ -5330,7 +5327,7 @@ MLI_VARIABLE_HERE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 
 /* --------------------------------------------------------------------------- src/base/text.h -- */
 
-/* Owns the writing of numbers and strings. Uses no stdio, no locale and no allocation; uses os/
+/* Owns the writing of numbers and strings. Uses no stdio, no locale and no allocation. May use os/
    alone. Locks: none. An mli_out fills a buffer. With a function it passes the full buffer to it;
    without one it cuts the text and counts the rest, like snprintf. */
 
@@ -5400,7 +5397,7 @@ MLI_PRIVATE MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char oth
 /* Writes a site as "read_tensors loader.c:12", with the escapes of mli_put_escaped. */
 MLI_PRIVATE MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *site, char other,
                                                const char *instead);
-/* Writes a site likewise, with the escapes of `put`. */
+/* Writes a site in the same form, with the escapes of `put`. */
 MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
                                           void (*put)(mli_out *o, const char *text));
 /* Writes the last part of a path. */
@@ -5905,7 +5902,7 @@ MLI_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out) {
 
 /* ---------------------------------------------------------------------------- src/base/log.h -- */
 
-/* Owns the messages to the host. Uses os/ and base/text. Invariants: a debug line is formatted
+/* Owns the messages to the host. May use os/ and base/text. Invariants: a debug line is formatted
    only if its level is on, and no lock is held while the logger runs. Lock: log, for the logger and
    the count of the calls in it, by which a change of the logger waits for them. */
 
@@ -6047,15 +6044,16 @@ MLI_API void memlord_log_stderr(void *user, int level, const char *text) {
 
 /* ------------------------------------------------------------------------- src/base/memory.h -- */
 
-/* Owns the ledger's own memory. Uses os/ and base/atomics.
-   The allocator gives regions of 32 KiB: old tables leave holes, and a small region is soon free
-   as a whole. A region is cut into pieces of whole grains of 128 bytes. Blocks above 16 KiB come
-   from the allocator directly and go back to it. A free piece merges with free neighbours of any
-   size: all shards of a ledger grow from one size to the next at about the same time, and the
-   old tables must make room for the new ones. Pieces are zeroed and aligned to 128 bytes.
-   Invariant: while the allocator runs, the thread holds no lock and is marked busy, so that
-   calls of the allocator into a ledger pass through. Locks: memory; pages, inside the os
+/* Owns the ledger's own memory: regions from the allocator, cut into pieces. May use os/ and
+   base/atomics. Invariant: while the allocator runs, the thread holds no lock and is marked busy,
+   so that calls of the allocator into a ledger pass through. Locks: memory; pages, inside the os
    allocator. */
+
+/* A region has 32 KiB: old tables leave holes, and a small region is soon free as a whole. It is
+   cut into pieces of whole grains of 128 bytes, which are zeroed and aligned to 128 bytes. Blocks
+   above 16 KiB come from the allocator directly and go back to it. A free piece merges with free
+   neighbours of any size: all shards of a ledger grow from one size to the next at about the same
+   time, and the old tables must make room for the new ones. */
 
 #define MLI_PIECE_MAX_BITS 14 /* at most MLI_REGION_BITS: a region can hold one */
 #define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
@@ -6415,13 +6413,13 @@ MLI_API void memlord_os_allocator(memlord_allocator *out) {
 
 /* ----------------------------------------------------------------------- src/books/threads.h -- */
 
-/* Owns the thread records, the alert mask that a call reads at its end, and the ledger's own
-   threads (helpers). A call on the general path begins with mli_thread_get, which finds the record
-   of its thread, and gives it back with mli_thread_put. Uses base/memory and os/. Invariants: a
-   record in use belongs to one thread. A free record keeps its counts and its shards for the next
-   thread. One thread at a time starts or stops a helper: its state says so. No helper waits for
-   another to end. embed/exit handles the end of a thread and a fork. Locks: registry; orphan, for
-   the orphan record. */
+/* Owns the thread records, the masks of hooks and alerts, and the ledger's own threads (helpers).
+   May use base/memory and os/. Invariants: a record in use belongs to one thread; a free one keeps
+   its counts and its shards for the next thread. Locks: registry; orphan, for the orphan record. */
+
+/* A call on the general path gets the record of its thread from mli_thread_get, and gives it back
+   with mli_thread_put. embed/exit handles the end of a thread and a fork. One thread at a time
+   starts or stops a helper: its state says so. No helper waits for another to end. */
 
 #define MLI_NOBODY UINT64_MAX /* the owner of a record after its thread has gone */
 #define MLI_THREAD_ID_FIRST 3    /* smaller states of a shard name no thread */
@@ -6624,11 +6622,11 @@ MLI_PRIVATE void mli_thread_hook(uint64_t number);
 /* Returns the calling thread's record; NULL: the call must pass through. Every call that got one
    ends with mli_thread_put. */
 MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord);
+/* Gives back the orphan record. */
+MLI_PRIVATE MLI_COLD void mli_orphan_put(memlord *lord);
 /* Ends a call that mli_thread_get began. */
 static MLI_HOT void mli_thread_put(memlord *lord, mli_thread *t) {
-    if (MLI_LIKELY(!mli_is_orphan(lord, t))) return;
-    mli_self.orphaned = NULL;
-    mli_lock_drop(&lord->threads.orphan_lock);
+    if (MLI_UNLIKELY(mli_is_orphan(lord, t))) mli_orphan_put(lord);
 }
 
 /* Writes a requested report, unless another thread does or the caller is inside the host's
@@ -6849,6 +6847,10 @@ static MLI_COLD mli_thread *mli_thread_get_slow(memlord *lord) {
     return lord->threads.orphan;
 }
 
+MLI_PRIVATE MLI_COLD void mli_orphan_put(memlord *lord) {
+    mli_self.orphaned = NULL;
+    mli_lock_drop(&lord->threads.orphan_lock);
+}
 MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord) {
     if (MLI_LIKELY(mli_self.generation == lord->generation))
         return mli_self.thread;
@@ -6950,7 +6952,8 @@ MLI_PRIVATE int mli_polling_enabled(memlord *lord) {
 
 /* -- entries -- */
 
-/* A block in the map. Its key is the storage. Fields of the words start at the lowest bit.
+/* A block in the map. Its key is the storage of the host: an address, or a handle, which is
+   smaller. Fields of the words start at the lowest bit.
      word1   bytes:49 | dev:8 | references:6 (63: the side record has the count) | picked:1
      word2   0:1 | site row:20 | tag row:16 | birth:27; or the address of a side record | 1
      birth   the mark:26, then 0; for a block born in a scope or on a stream the number of a
@@ -7005,8 +7008,8 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
    uses its table, and leaves it afterwards. While it is inside it runs no host code, allocates
    nothing and takes only the innermost locks: a thread that stops the shard waits for it.
 
-   The 2 MiB region of an address chooses its shard, not a hash of the whole address. So the blocks
-   of one thread stay in shards, and in cache lines, of its own.
+   The upper bits of an address choose its shard, so that 2 MiB of addresses are in one, and the
+   blocks of one thread are in shards, and so in cache lines, of its own.
 
    The first thread that uses a shard owns it. The owner works in it with plain loads and stores:
    the atomic read-modify-writes that it does without would double the cost of a call. The first
@@ -7018,16 +7021,16 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
    and waits until none is inside. So either it sees `inside`, or the owner sees STOPPED. */
 
 #define MLI_SHARDS (1u << MLI_SHARD_BITS)
-#define MLI_ADDRESS_REGION_BITS 21
-/* Keys below 1 << MLI_HANDLE_BITS are handles: 1 KiB of them chooses the shard, not 2 MiB. The
-   bound is 4 MiB on 64 bits: a program that is not position independent begins there, and its heap
-   soon after. */
+#define MLI_SHARD_ADDRESS_BITS 21
+/* Keys below 1 << MLI_HANDLE_BITS are handles: of these only 1024 are in one shard. The bound is
+   4 MiB on 64 bits: a program that is not position independent begins there, and its heap soon
+   after. */
 #if UINTPTR_MAX > 0xffffffffu
 #define MLI_HANDLE_BITS 22
 #else
 #define MLI_HANDLE_BITS 20
 #endif
-#define MLI_HANDLE_REGION_BITS 10
+#define MLI_SHARD_HANDLE_BITS 10
 
 enum { /* mli_shard.state */
     MLI_SHARD_NEW, /* it has no table yet */
@@ -7039,12 +7042,12 @@ enum { /* mli_shard.state */
 /* Returns the shard of an address. That of a handle is another one: the caller does not find the
    handle there. */
 static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
-    const uint64_t hash = (key >> MLI_ADDRESS_REGION_BITS) * 0x9e3779b97f4a7c15u;
+    const uint64_t hash = (key >> MLI_SHARD_ADDRESS_BITS) * 0x9e3779b97f4a7c15u;
     return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];
 }
 /* Returns the shard of a key. */
 static MLI_HOT mli_shard *mli_shard_of(memlord *lord, uint64_t key) {
-    if (!(key >> MLI_HANDLE_BITS)) key <<= MLI_ADDRESS_REGION_BITS - MLI_HANDLE_REGION_BITS;
+    if (!(key >> MLI_HANDLE_BITS)) key <<= MLI_SHARD_ADDRESS_BITS - MLI_SHARD_HANDLE_BITS;
     return mli_shard_of_address(lord, key);
 }
 /* Returns a shard by its number, 0 to MLI_SHARDS - 1. */
@@ -7896,7 +7899,7 @@ typedef struct mli_levels {
 /* The state of a device's bands. The lock of its phys guards what is not atomic, except gc_thread,
    gc_frame and gc_serial. */
 typedef struct mli_watch {
-    mli_ptr strategy; /* mli_strategy *: in force; NULL: none. Changes under callbacks and phys */
+    mli_ptr strategy; /* mli_strategy *: in force; NULL: none. Set under callbacks and phys */
     mli_u64 check_above, check_below; /* signed: published bytes that request a band check */
     mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
     mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
@@ -7907,7 +7910,7 @@ typedef struct mli_watch {
     mli_levels gc_end;          /* when the last collection ended */
     mli_u32 gc_running;         /* 1: a collection is running; taken by exchange */
     void *gc_thread;            /* the thread that runs it; under the callbacks lock */
-    uintptr_t gc_frame;         /* the frame that does: see mli_frame_runs; likewise */
+    uintptr_t gc_frame;         /* the frame that runs it: see mli_frame_runs; same lock */
     uint64_t gc_serial;         /* of the callback it runs; 0: none; under the callbacks lock */
 } mli_watch;
 
@@ -7988,8 +7991,8 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
 /* Returns one more than the last row number of a book. The acquire pairs with the release in
    mli_row_publish: rows below it can be read. */
 MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book);
-/* Makes the next row of a book and its cell of the orphan record; NULL: no memory. A row that was
-   not published is made again. Requires: the cold lock. */
+/* Makes the next row of a book, and the orphan record's cell for it. NULL: no memory. If the last
+   row that was made was not published, it is made again. Requires: the cold lock. */
 MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab);
 /* Publishes the row that was made last. Requires: the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book);
@@ -8060,9 +8063,9 @@ MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b);
 
 /* Sums a row over all threads, under its lock: no cell can publish meanwhile, so published plus
-   one cell's level - base never exceeds the live bytes, and row->at_reset does not change. The peak is
-   computed only with `peaks`. Without a batch cells publish without the lock, and the row's peak is
-   exact by itself. */
+   one cell's level - base never exceeds the live bytes, and row->at_reset does not change. The peak
+   is computed only with `peaks`. Without a batch cells publish without the lock, and the row's peak
+   is exact by itself. */
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                       mli_row_totals *sum);
 
@@ -8071,8 +8074,8 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
    has seen a free of another, but not yet the alloc that came before it. */
 MLI_PRIVATE uint64_t mli_row_live(memlord *lord, int book, uint32_t number);
 
-/* Returns the live bytes of a device, those freed since the last reset or collection, and those
-   that its pool holds. */
+/* Returns three figures of a device: the live bytes, the bytes freed since the last reset or
+   collection, and the bytes that its pool holds. */
 MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
 
 /* Sets a row's peak to its live bytes. The publication count rises, so that the highs of other
@@ -8212,6 +8215,7 @@ MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book) {
     return mli_u32_load_acquire(&lord->counters.row_count[book]);
 }
 MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->counters.row_count[book]);
     mli_row *row = (mli_row *)mli_vector_add(lord, &lord->counters.rows[book], n, sizeof *row,
                                              grab);
@@ -8220,6 +8224,7 @@ MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn 
     return row;
 }
 MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_u32 *count = &lord->counters.row_count[book];
     mli_u32_store_release(count, mli_u32_load(count) + 1); /* pairs with mli_row_count */
 }
@@ -8241,6 +8246,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss) {
 
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord) { return mli_u64_load(&lord->counters.epoch); }
 MLI_PRIVATE MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     int book, stat;
     uint32_t i, n;
     for (book = 0; book < MLI_BOOKS; book++) {
@@ -8254,6 +8260,7 @@ MLI_PRIVATE MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t) {
 }
 
 MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t number) {
+    MLI_REQUIRE(number < mli_u32_load(&lord->counters.row_count[book]));
     return mli_cell_at(lord->threads.orphan, book, number);
 }
 
@@ -8544,14 +8551,16 @@ MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev) {
 
 /* ------------------------------------------------------------------------- src/books/names.h -- */
 
-/* Owns cold tables (stb_ds maps), the kept strings (each once, until the ledger ends), and the
-   index from addresses to rows and records. Uses base/memory and books/counters. Invariants: stb_ds
-   neither checks its allocations nor passes a context, so a table gets all memory that a put can
-   need before that put, and frees it when the table ends. Arrays that stb_ds has outgrown stay
-   until then: they take less than the present ones. A function named _locked runs under the cold
-   lock and allocates nothing from the host there. When it needs memory it returns MLI_AGAIN (or
-   NULL), and mli_cold_leave drops the lock, allocates, and lets the caller try again. Lock:
+/* Owns the cold tables (stb_ds maps), the kept strings (each once, until the ledger ends), and the
+   index from addresses to rows and records. May use base/memory and books/counters. Invariant: a
+   function named _locked runs under the cold lock and allocates nothing from the host there. Lock:
    cold. */
+
+/* A _locked function that lacks memory returns MLI_AGAIN (or NULL). mli_cold_leave then drops the
+   lock, allocates, and lets the caller try again. stb_ds neither checks its allocations nor passes
+   a context, so a table gets all memory that a put can need before that put, and frees it when the
+   table ends. Arrays that stb_ds has outgrown stay until then: they take less than the present
+   ones. */
 
 /* A block of the memory of a cold table (mli_dict), which is an stb_ds map with strings as keys. An
    item begins with its key, a char *. Items move when the table grows; none is removed. */
@@ -8775,7 +8784,7 @@ static size_t mli_dict_index_takes(size_t slots) {
                           sizeof(stbds_hash_index) + STBDS_CACHE_LINE_SIZE);
 }
 
-/* Adds a block to a table that has fewer bytes left. 0: done. -1: memory is wanted. */
+/* Adds a block to a table that has fewer bytes left. 0: done. -1: there is no memory for it yet. */
 static MLI_COLD int mli_dict_reserve_locked(memlord *lord, mli_dict *dict, size_t need) {
     mli_dict_block *block;
     if (need <= dict->left) return 0;
@@ -8815,8 +8824,9 @@ static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key
     return at < 0 ? NULL : (char *)dict->items + dict->item * (size_t)at;
 }
 
-/* Puts a key in a table, and returns its item: zero except for the copy of the key. NULL: memory is
-   wanted, try again. The key must not be there: stb_ds may grow the index before it searches. */
+/* Puts a key in a table, and returns its item, which is zero except for its copy of the key. NULL:
+   the table needs memory first, and the caller tries again. The key must not be there: stb_ds may
+   grow the index before it searches. */
 static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const char *key) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     MLI_REQUIRE(!mli_dict_find_locked(dict, key));
@@ -8990,9 +9000,9 @@ enum {                /* mli_polling_set: which pollers run */
 /* 1 for the device types whose bytes are in host memory: they share one phys. */
 MLI_TABLE(const unsigned char mli_type_host[])
 
-/* mli_device_valid returns 1 for one device; mli_type_valid also for a type without an index;
-   mli_selector_valid also for all devices. mli_selects returns 1 if a selector includes a
-   device. */
+/* mli_device_valid returns 1 if the argument names one device. mli_type_valid does so for a whole
+   type, too (any index), and mli_selector_valid also for all devices. mli_selects returns 1 if a
+   selector includes a device. */
 static MLI_HOT int mli_device_valid(memlord_device d) {
     return (unsigned)d.type < (unsigned)MLI_TYPE_COUNT && d.index >= 0;
 }
@@ -9042,7 +9052,7 @@ MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling);
 /* Sets the device types that can have a strategy in force, a bit each. A new device of one of them
    has its bands checked. */
 MLI_PRIVATE MLI_COLD void mli_types_watch(memlord *lord, uint32_t types);
-/* Returns those of some types that can have one. */
+/* Returns which of some device types can have a strategy in force. */
 MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
 
 /* Gets the dev of a device, and makes it on first use. MEMLORD_E_STATE: the device is new, and the
@@ -9273,11 +9283,10 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
 
 /* ---------------------------------------------------------------------- src/books/accounts.h -- */
 
-/* Owns the accounts and the charges of blocks; and the handles of accounts and tickets. Uses
-   books/names, books/devices and books/threads. books/parts notes in a block's side record the
-   account and the bytes it was charged. Invariants: a charge or a credit is one compare-and-swap;
-   that of a closed account does nothing, as its generation differs. Locks: cold, for names and new
-   records. */
+/* Owns the accounts and the charges of blocks, and the handles of accounts and tickets. May use
+   books/names, books/devices and books/threads. Invariant: a charge or a credit is one
+   compare-and-swap; on a closed account it does nothing, as the generation differs. Locks: cold,
+   for names and new records. */
 
 /* Tickets and accounts are numbers of records: number:32 | generation:32. A record begins with its
    handle. A closed one is in a list, and is opened again under the next generation. The first
@@ -9552,16 +9561,16 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
 
 /* ------------------------------------------------------------------------- src/books/sites.h -- */
 
-/* Owns the records of sites, the tags of threads, marks and births (the mark, scope and stream of
-   a block), and chooses the rows that a call counts on. Uses the names, the index, the counters and
-   the devices. A site's record is made, and its strings are copied, when the site is first seen;
-   it gets one row on each device where it is used. Each thread caches the rows it used last. A
-   struct of the host that is new is compared by its content and module: it may be a known site.
-   A return address is a site by its module, its offset there and the module's build id, all found
-   when it is first seen. The index has an address only where the module stays: of another module
-   each call asks which one is there now, for dlclose tells nobody.
-   Invariants: a site's record is never freed before the ledger ends; nothing here allocates or
-   takes a lock inside a shard. Lock: cold; memlord_sites_enable takes registry alone. */
+/* Owns the records of sites, and chooses the rows that a call counts on. May use books/names,
+   books/counters and books/devices. Invariants: a site's record is not freed before the ledger
+   ends; nothing here allocates or takes a lock inside a shard. Lock: cold; memlord_sites_enable
+   takes registry alone. */
+
+/* A site's record is made, and its strings are copied, when the site is first seen. It gets one row
+   on each device where it is used. A struct of the host that is new is compared by its content and
+   module: it may be a known site. A return address is a site by its place, which is found when the
+   address is first seen. The index has an address only where the module stays. For one of another
+   module each call asks which module is there now, as dlclose tells nobody. */
 
 typedef struct mli_scope_record {
     uint32_t id;
@@ -10043,7 +10052,7 @@ MLI_PRIVATE MLI_COLD uint32_t mli_row_of(memlord *lord, int book, const void *id
 /* -------------------------------------------------------------------------- src/books/tags.h -- */
 
 /* Owns a thread's cache of rows, names and scopes; births (the mark, scope and stream of a block);
-   and the open tags of a thread. Uses books/sites and books/names. Invariant: only the thread
+   and the open tags of a thread. May use books/sites and books/names. Invariant: only the thread
    itself reads and writes its cache and its tags. Lock: cold, for new names and births. */
 
 enum {                              /* mli_cache_entry.salt >> 28: value; rest of the salt */
@@ -10299,6 +10308,7 @@ MLI_PRIVATE uint32_t mli_scope_count(memlord *lord) {
     return mli_u32_load_acquire(&lord->tags.scope_count);
 }
 MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t id = mli_u32_load(&lord->tags.scope_count);
     mli_ptr *at = (mli_ptr *)mli_vector_add(lord, &lord->tags.scopes, id, sizeof *at,
                                             mli_cold_alloc);
@@ -10309,6 +10319,7 @@ MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord) {
     return scope;
 }
 MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t id = mli_u32_load(&lord->tags.scope_count);
     mli_u32_store_release(&lord->tags.scope_count, id + 1); /* pairs with mli_scope_count */
 }
@@ -10608,29 +10619,30 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
 /* ------------------------------------------------------------------------ src/books/stacks.h -- */
 
 /* Owns the stacks of allocs: the draw of samples, the tree of return addresses, the totals of each
-   stack on each device, and the table of picked blocks. Uses the sites, the devices, the vectors of
-   books/counters and the cold memory of books/names. A stack is the path from a node to the root,
-   node 0; a row is a stack of one site on one device. Nodes and rows are never removed, and are
-   found without a lock. Invariants: a block in the map has MLI_PICKED exactly if the table has its
-   key; both change while the caller is inside, and the entry cannot be reached by another thread.
-   The room for an insert is reserved before. A row's live bytes are the sum over its blocks, so
-   they end at 0. An unwinder runs with no lock held. Locks: cold, to add nodes and rows; stacks,
-   innermost. */
+   stack on each device, and the table of picked blocks. May use books/. Invariant: a block in the
+   map has MLI_PICKED exactly if the table has its key. Locks: cold, to add nodes and rows; stacks,
+   innermost; none while an unwinder runs. */
+
+/* A stack is the path from a node to the root, node 0. A row is a stack of one site on one device.
+   Nodes and rows are never removed, and are found without a lock. A row's live bytes are the sum
+   over its blocks, so they end at 0. The table and MLI_PICKED change while the caller is inside and
+   no other thread can reach the entry. The room for an insert is reserved before. */
 
 /* A return address in a stack. Its site is found when the node is added, so a module that is
    unloaded later does not change it. */
 typedef struct mli_stack_node {
     uint64_t stays;        /* the return address, if its module stays; else 0 */
     mli_site_record *site; /* of the return address; its `frame` is not 0 */
-    uint32_t parent, next; /* nodes: the caller's; the next one of the chain */
+    uint32_t parent, next; /* two nodes: the caller's, and the next one of the chain */
 } mli_stack_node;
 
 typedef struct mli_stack_row {
     uint32_t node, dev, next, site; /* site: its row of the sites; 0: none */
     mli_ptr frames;       /* void **: for the host; NULL: not made yet */
-    uint64_t alloc_bytes, samples; /* since the last reset */
-    uint64_t picked_bytes;          /* likewise: alloc_bytes of the samples themselves */
-    double allocs;                 /* likewise */
+    /* Since the last reset: estimates of the bytes allocated and of the allocs; the allocs that
+       were picked, and their bytes. */
+    uint64_t alloc_bytes, samples, picked_bytes;
+    double allocs;
     uint64_t live, peak, blocks;   /* blocks: those of its picked blocks that live */
     double variance;               /* of live; 0 if blocks is 0 */
 } mli_stack_row;
@@ -10666,8 +10678,9 @@ MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
 
 MLI_PRIVATE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
 
-/* Notes the stack of the block that this call opens, if it has one: in the table, and on its row.
-   Returns its bit of word1. Requires: the caller is inside, or holds the entry. */
+/* If this call has picked its alloc, adds the block to the table and to the row of its stack, and
+   returns MLI_PICKED for its word1; else returns 0. Requires: the caller is inside, or holds the
+   entry. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e);
 
 /* Returns the stack of a block. Requires, as the next two: the caller is inside, or holds the
@@ -10773,12 +10786,13 @@ MLI_PRIVATE MLI_COLD void mli_stacks_seed(memlord *lord) {
     seed = mli_mixed(seed ^ mli_wall_now());
     seed = mli_mixed(seed ^ mli_now());
     seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)lord);  /* which the system places at random */
-    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)&seed); /* likewise */
+    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)&seed); /* the stack, too */
     seed = mli_mixed(seed ^ mli_u64_load(&mli_process.generation)); /* of the newest ledger */
     lord->stacks.seed = seed;
 }
-/* Draws the bytes until a thread's next sample: exponential, with the mean stack_bytes. The numbers
-   are those of splitmix64. They begin at a place of their own in each ledger and thread record. */
+/* Draws the number of bytes until a thread's next sample. It is exponentially distributed, and its
+   mean is stack_bytes. The random numbers are those of splitmix64. Each thread record of each
+   ledger begins at its own place in them. */
 static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
     const uint64_t step = 0x9e3779b97f4a7c15u;
     uint64_t r;
@@ -11233,8 +11247,8 @@ static size_t mli_stack_sound(void *const *frames, size_t n) {
 }
 
 /* Writes the stack of the call in progress to `frames`, which has room for the depth and our own
-   frames, and moves *from to its first one. Returns its depth. Where nothing may be unwound, or
-   nothing was, it is the one return address that is known, or none. */
+   frames, and sets *from to its first frame. Returns its depth. If nothing may be unwound, or
+   nothing was, the stack is the one return address that is known, or it is empty. */
 static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t cap,
                                         const memlord_site *site, size_t *from) {
     const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
@@ -11397,12 +11411,13 @@ MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord) {
 
 /* ------------------------------------------------------------------------ src/books/events.h -- */
 
-/* Owns stamps of time and the ring of events. Uses threads, sites, stacks and counters. The ring is
-   cut into sub-buffers: a thread takes the next one without a writer and fills it alone, so that
-   threads share a word only once a sub-buffer. A reader copies an event and then checks that its
-   sub-buffer was not given out again meanwhile.
-   Invariant: a ledger has one ring, from the first start until it ends. Locks: none to write or to
-   read; registry to install the ring. */
+/* Owns the stamps of time and the ring of events. May use books/threads, books/sites, books/stacks
+   and books/counters. Invariant: a ledger has one ring, from the first start until it ends. Locks:
+   none to write or to read; registry to install the ring. */
+
+/* The ring is cut into sub-buffers. A thread gets the next one without a writer and fills it alone,
+   so that threads share a word only once a sub-buffer. A reader copies an event and then checks
+   that its sub-buffer was not given out again meanwhile. */
 
 /* An event in the ring. In place of the row of its site it may have one of the stacks, which tells
    the site.
@@ -11449,7 +11464,7 @@ typedef struct mli_stamp_scale {
 } mli_stamp_scale;
 MLI_PRIVATE MLI_COLD mli_stamp_scale mli_stamp_scale_now(memlord *lord);
 /* Converts a difference of stamps to ns. */
-MLI_PRIVATE MLI_COLD uint64_t mli_span_ns(const mli_stamp_scale *scale, uint64_t stamps);
+MLI_PRIVATE MLI_COLD uint64_t mli_stamps_ns(const mli_stamp_scale *scale, uint64_t stamps);
 /* Returns the ns from create to a stamp; 0 for a stamp before it. */
 MLI_PRIVATE uint64_t mli_since_ns(const mli_stamp_scale *scale, uint64_t stamp);
 
@@ -11532,11 +11547,11 @@ MLI_PRIVATE MLI_COLD mli_stamp_scale mli_stamp_scale_now(memlord *lord) {
         scale.rate = (double)(mli_ledger_now(lord) - lord->started) / (double)ticks;
     return scale;
 }
-MLI_PRIVATE MLI_COLD uint64_t mli_span_ns(const mli_stamp_scale *scale, uint64_t stamps) {
+MLI_PRIVATE MLI_COLD uint64_t mli_stamps_ns(const mli_stamp_scale *scale, uint64_t stamps) {
     return (uint64_t)((double)stamps * scale->rate + 0.5);
 }
 MLI_PRIVATE uint64_t mli_since_ns(const mli_stamp_scale *scale, uint64_t stamp) {
-    return stamp > scale->from ? mli_span_ns(scale, stamp - scale->from) : 0;
+    return stamp > scale->from ? mli_stamps_ns(scale, stamp - scale->from) : 0;
 }
 
 /* -- writing -- */
@@ -11703,8 +11718,8 @@ static void mli_ring_reader_sift(mli_ring_reader *r, size_t i) {
 }
 
 /* Begins to read a sub-buffer. 1: it has events. The acquires pair with the release stores of
-   mli_subbuf_next and mli_event_write; the generation is loaded again after them, so that words of
-   a later writer are never taken for this one's. */
+   mli_subbuf_next and mli_event_write. The generation is loaded again after the words: if it
+   changed, a later writer may have stored some of them. */
 static int mli_subbuf_reader_begin(mli_subbuf_reader *s, mli_subbuf *b) {
     s->subbuf = b;
     s->at = 0;
@@ -11834,13 +11849,15 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
 
 /* ------------------------------------------------------------------------ src/books/fences.h -- */
 
-/* Owns the fences that the host passed in: those recorded on live blocks; those that pending blocks
-   wait for, in one queue for each device and `queue`; those to be dropped because their block has
-   ended. Uses memory, devices and the alert of threads.
-   Invariants: `done` and `drop` of a fence are called by one thread at a time, its asker, with no
-   lock held. If a block ends while its fence has an asker, the fence is detached and the asker
-   frees it; else the holder of the block has it dropped. Every pending fence is in a queue until
-   it is settled. Lock: fences. It may be taken inside a shard, and no shard is entered under it. */
+/* Owns the fences that the host passed in, and the queues of those that pending blocks wait for.
+   May use base/memory, books/devices and books/threads. Invariant: one thread at a time, the asker
+   of a fence, calls its `done` and `drop`, with no lock held. Lock: fences. It may be taken inside
+   a shard, and no shard is entered under it. */
+
+/* A fence is recorded on a live block; or a pending block waits for it, and it is in the queue of
+   its device and `queue` until it is settled; or it is to be dropped, as its block has ended. If a
+   block ends while its fence has an asker, the fence is detached and the asker frees it. Else the
+   thread that holds the block has the fence dropped. */
 
 /* The pending fences of one device and `queue`, in the order of the frees. */
 typedef struct mli_queue {
@@ -12099,7 +12116,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
     mli_self.fence_asked = asked;
     return answer;
 }
-/* Calls `drop`. `lord` NULL: no ledger has taken the fence. */
+/* Calls the host's `drop` of a fence. With `lord` NULL no ledger has accepted the fence. */
 static MLI_NOINLINE void mli_fence_drop_host(const memlord *lord, const memlord_fence *fence) {
     MLI_REQUIRE(mli_none_held());
     const uint64_t outer = mli_self.fence_lord;
@@ -12158,10 +12175,10 @@ MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
 
 /* ------------------------------------------------------------------------- src/books/parts.h -- */
 
-/* Owns the side record of a block: the data that few blocks have (parts, fences, a description,
-   an account, many references). The entry's word2 points to it. Uses the map, memory and accounts.
-   Invariant: a side record belongs to the thread that holds its entry, inside an owned shard or
-   with the buckets of the probe locked. Locks: those of the map; it has none of its own. */
+/* Owns the side record of a block, which has what few blocks need, and the parts of blocks. May use
+   books/map, books/accounts and base/memory. Invariants: a side record belongs to the thread that
+   holds its entry, inside an owned shard or with the probe's buckets locked; parts lie in their
+   storage and do not overlap. Locks: those of the map. */
 
 /* The side record of a block: a description, more references than fit, fences to wait for. */
 typedef struct mli_side_record {
@@ -12308,11 +12325,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli
     return MEMLORD_E_UNKNOWN;
 }
 
-/* ------------------------------------------------------------------------ books/parts --
-   Owns the parts of blocks: for a block with parts, an array of pointers to them in order of
-   offset. The side record points to it, and it changes only inside the block's shard. Uses the
-   side records, the map and memory. Invariants: parts lie in their storage and do not overlap; no
-   total counts them; memory is allocated before the shard is entered. Locks: those of the map. */
+/* -- parts: a block with parts has an array of pointers to them in order of offset. The side record
+      points to it, and it changes only inside the block's shard. No total counts parts -- */
+
 static size_t mli_parts_size(uint32_t room) {
     return sizeof(mli_parts) + (size_t)(room - 1) * sizeof(memlord_part_info *);
 }
@@ -12499,13 +12514,10 @@ MLI_PRIVATE MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_
 
 /* ------------------------------------------------------------------------ src/books/blocks.h -- */
 
-/* Owns the operations on a block: to open, reference, close, resize, move, describe and list it;
-   and the routes of moves and copies, and the counts of dropped allocs. Uses the map, the
-   counters, the sites, the side records, the parts, the fences and the events.
-   Invariant: a call that opens a block makes its rows and cells first, as nothing may be allocated
-   inside; then it changes the map, counts, and only then leaves the shard. So fork finds no block
-   that is half counted. A free makes no cells first: the orphan's cell counts for a row where the
-   thread has none. Locks: those of the map; fences inside a shard; cold for a new route. */
+/* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs.
+   May use books/. Invariant: a call makes the rows and cells of a block first, as nothing may be
+   allocated inside; then it changes the map, counts, and leaves the shard: so no fork finds a block
+   half counted. Locks: those of the map; fences inside a shard; cold for a new route. */
 
 /* The moves and the copies from one device to another. */
 typedef struct mli_route {
@@ -12528,7 +12540,7 @@ MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t
 /* Makes the cells that n deltas count on. Requires: not inside, where nothing may be allocated. */
 MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n);
 
-/* Counts a free at the site that made it, wherever the block was allocated. Requires: not
+/* Counts a free at the site that called free, wherever the block was allocated. Requires: not
    inside. */
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes);
@@ -12585,8 +12597,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, m
                                                  uint64_t key, int ends);
 
 /* Begins a call on a block that is on the map: checks the device and the storage, and gets the
-   thread record. *t NULL: the caller returns the result; it is OK on no ledger, and from within the
-   ledger's own allocator call. */
+   thread record. If *t is NULL, the caller returns the result. That is OK without a ledger, and
+   from within the ledger's own allocator call. */
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
                                          mli_thread **t);
 
@@ -13278,7 +13290,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
 /* ------------------------------------------------------------------------ src/books/limits.h -- */
 
 /* Owns the physical devices (phys): which devices share one, and the bytes live on it.
-   services/room owns the sources that sample a phys. Uses books/devices and books/counters.
+   services/room owns the sources that sample a phys. May use books/devices and books/counters.
    Invariant: a device changes its phys only under the locks of both. Lock: phys (MLI_RANK_PHYS);
    two only under cold. */
 
@@ -13319,8 +13331,8 @@ MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
 /* Assigns a device to another phys, under the locks of both. They have no order between them, so
    the cold lock makes this the only thread that holds two; fork, which takes the locks of all
-   phys, takes it first. E_STATE: the old phys has bytes of tickets, perhaps for this device, or other
-   devices are at the device's own phys. */
+   phys, takes it first. E_STATE: the old phys has bytes of tickets, perhaps for this device, or
+   other devices are at the device's own phys. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
 /* Copies a device's last failed request, under the lock of its phys. */
 MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);
@@ -13362,8 +13374,8 @@ typedef struct mli_cover {
     memlord_ticket ticket[MLI_TICKETS_MAX];
     uint64_t part[MLI_TICKETS_MAX];
 } mli_cover;
-/* Moves what a request has left of its cover back to the tickets that are still open. cover->bytes
-   is then what was moved. */
+/* Moves the part of its cover that a request has not used back to the tickets that are still open.
+   Sets cover->bytes to the bytes that it moved. */
 MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
                                            memlord_ticket request);
 
@@ -13828,8 +13840,8 @@ MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticke
 /* ----------------------------------------------------------------------- src/books/listing.h -- */
 
 /* Finds and lists blocks and parts: walks of the map, the k largest, descriptions. Owns no state.
-   Uses books/map and books/blocks. Invariant: host code runs on copies, with no shard held. Locks:
-   those of the map. */
+   May use books/map and books/blocks. Invariant: host code runs on copies, with no shard held.
+   Locks: those of the map. */
 
 /* Copies a block for the host. Requires: the caller is inside, or has paused the shard, or `e` is a
    copy with plain rows. The site is copied in its present form: a return address may have no names
@@ -14286,14 +14298,15 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
 /* ---------------------------------------------------------------------- src/calls/deferred.h -- */
 
 /* Takes a block from freed to credited: it asks the block's fences and ends the block after the
-   last one. Uses books/fences, books/blocks and the map. Invariants: a block is pending while its
-   side record has a serial; it stays in the map until its last fence is done; only the asker of a
-   fence calls its functions. Locks: the map's, then fences; none while a fence runs host code.
+   last one. Owns no state. May use books/. Invariants: a pending block stays in the map until its
+   last fence is done; only the asker of a fence calls its functions. Locks: the map's, then fences;
+   none while a fence runs host code. */
 
-   A fence that is done ends a block here, and that ends with mli_call_end like any call. Its slow
-   function asks the fences that are due (mli_fences_poll_due), which may end blocks here. Two
-   things bound it: a block ended by a fence passes asks = 0 to mli_call_end, so it asks no queue;
-   and a thread inside a fence asks no further ones (mli_fence_is_running). */
+/* A block is pending while its side record has a serial. A fence that is done ends its block, and
+   that ends with mli_call_end like any call. The slow function of mli_call_end asks the fences that
+   are due (mli_fences_poll_due), which may end blocks in turn. Two things bound this circle: a
+   block ended by a fence passes asks = 0 to mli_call_end, so no queue is asked; and a thread inside
+   a fence asks no further ones (mli_fence_is_running). */
 
 /* Ends a call that counted on a device: does what `alert` asks for there. `asks`: it may ask
    fences. Ignores MLI_ALERT_EVENTS: the call has recorded its events. A thread without the system's
@@ -14428,8 +14441,8 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     return credited;
 }
 
-/* Handles the answer of a fence that this thread has asked, and returns the bytes credited. A fence
-   that is done before the first of its queue keeps its answer and waits for its turn. */
+/* Handles the answer of a fence that this thread has asked, and returns the bytes credited. If the
+   fence is done but is not the first of its queue, it keeps its answer and waits for its turn. */
 static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *f, int answer) {
     uint64_t now = answer ? 0 : mli_ledger_now(lord);
     int settles;
@@ -14992,8 +15005,9 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Gives back what n blocks hold, the last first. A reference may be the last one by now, and then
-   its end runs the host's fences. */
+/* Gives back the references and the empty blocks that a call with n blocks holds, the last first.
+   By now such a reference may be the last one of its block. Then its end runs fences of the host.
+   */
 static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
                                   const mli_hold *hold, size_t n) {
     MLI_REQUIRE(mli_none_held());
@@ -15263,7 +15277,7 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
             note.bytes += MLI_BYTES(gone.word1);
         } else if (one == MEMLORD_E_UNKNOWN) {
             note.unknown++;
-            mli_self.note.unknown = 0; /* the line of another call must not count it */
+            mli_self.note.unknown = 0; /* the debug line of a later call must not count it */
         }
     }
     if (tells) mli_log_call_n(lord, "[free_n] ", blocks, n, &note, site);
@@ -16000,19 +16014,22 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
 
 /* ---------------------------------------------------------------------- src/services/bands.h -- */
 
-/* Owns the strategies, the band state of each device, the collection callbacks and their runs.
-   Uses books/limits and books/counters; services/pollers decides when a call runs a band check.
-   Invariant: no threshold is crossed without a band check, though threads hold back counts.
-   Published bytes are at most a batch a thread below the truth. So while they are a margin (a
-   batch for each thread of thread_allowance) below the threshold, no thread can cross it without
-   publishing first, and a publication requests a check. Closer than that the device is near: an
-   alert makes every call check at its end, with a sum over all threads. Freed bytes are no level
-   and are never published: each thread checks after each 64th of the way (its free interval).
-   Cached bytes rise as live bytes fall. Published bytes are never above these, so a publication
-   below a mark (check_below) comes in time without a margin. A thread's cell starts a batch lower,
-   and checks at its first free.
-   Locks: callbacks for strategies, callbacks and their runs, then phys for the band state; none
-   while a callback runs. */
+/* Owns the strategies, the band state of each device, the collection callbacks and their runs. May
+   use books/limits and books/counters. Invariant: no threshold is crossed without a band check,
+   though threads hold back counts. Locks: callbacks for strategies, callbacks and runs, then phys
+   for the band state; none while a callback runs. */
+
+/* A band check compares a device with its thresholds. services/pollers decides when a call runs
+   one. */
+
+/* Published bytes are at most a batch a thread below the truth. So while they are a margin below
+   the threshold (a batch for each thread that is allowed for), no thread can cross it without a
+   publication, and that requests a check. Closer to the threshold the device is near: an alert
+   makes every call check at its end, with a sum over all threads. Freed bytes are no level and are
+   never published: each thread checks after each 64th of the way (its free interval). Cached bytes
+   rise as live bytes fall. Published bytes are never above these, so a publication below a mark
+   (check_below) comes in time without a margin. A thread's cell starts a batch lower, and checks at
+   its first free. After a collection a band waits until its metric has moved (it rearms). */
 
 typedef struct mli_strategy { /* replaced as a whole, never changed */
     struct mli_strategy *next;
@@ -16716,12 +16733,15 @@ MLI_API const memlord_band *memlord_strategy_default(size_t *n) {
 
 /* ---------------------------------------------------------------------- src/services/pages.h -- */
 
-/* Owns the pressure page: a file that the ledgers of several processes map. Each has a slot there,
-   with the bytes it holds of its physical devices, its requests to the others, and its answers.
-   Uses books/limits, services/room and services/bands. Invariants: only the ledger that holds the
-   system's lock on a slot's byte of the file writes the slot; the system drops that lock when the
-   process ends, so a process killed at any instruction leaves nothing locked. A value read from the
-   page may be anything: it is never an index. Lock: page, for all of it; none while callbacks run. */
+/* Owns the pressure page: a file that the ledgers of several processes map. May use books/limits,
+   services/room and services/bands. Invariant: only the ledger that holds the system's lock on a
+   slot's byte of the file writes the slot. Lock: neighbours, for all of it; none while callbacks
+   run. */
+
+/* Each ledger has a slot on the page, with the bytes that it holds of its physical devices, its
+   requests to the others, and its answers. The system drops the lock of a slot when the process
+   ends, so a process killed at any instruction leaves nothing locked. A value read from the page
+   may be anything: it is never an index. */
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
@@ -17022,12 +17042,12 @@ MLI_PRIVATE void mli_bell_ring(mli_u32 *bell) { (void)mli_u32_add(bell, 1); }
 
 /* --------------------------------------------------------------------- src/services/scopes.h -- */
 
-/* Owns scopes: the paths, and each thread's totals in each (a thread scope). Uses books/counters,
-   books/sites, books/names and books/events. A thread alone writes its spans and thread scopes;
-   readers sum the thread scopes. A thread that adopts a scope has a span and a thread scope of its
-   own in it. Invariants: a scope or a thread scope is never removed; a span's totals come from the
-   thread's own cells, so a call that counts does nothing for scopes. Lock: cold, to make a scope or
-   a thread scope. */
+/* Owns the scopes, and each thread's totals in each (a thread scope). May use books/. Invariants: a
+   scope or a thread scope is never removed; a span's totals come from the thread's own cells, so a
+   call that counts does nothing for scopes. Lock: cold, to make a scope or a thread scope. */
+
+/* Only the thread itself writes its spans and thread scopes; readers sum the thread scopes. A
+   thread that adopts a scope has a span and a thread scope of its own in it. */
 
 /* One invocation of a scope on one thread. */
 typedef struct mli_scope_run {
@@ -17507,9 +17527,9 @@ MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *s
         for (i = 1; devices && i <= MEMLORD_MAX_DEVICES; i++)
             devices[i] += mli_u64_load(&s->devices[i]);
     }
-    out->ns.total = mli_span_ns(scale, (uint64_t)total);
-    out->ns.min = mli_span_ns(scale, (uint64_t)min);
-    out->ns.max = mli_span_ns(scale, (uint64_t)max);
+    out->ns.total = mli_stamps_ns(scale, (uint64_t)total);
+    out->ns.min = mli_stamps_ns(scale, (uint64_t)min);
+    out->ns.max = mli_stamps_ns(scale, (uint64_t)max);
 }
 
 MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_scope *s,
@@ -17680,11 +17700,10 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
 
 /* ---------------------------------------------------------------------- src/services/stats.h -- */
 
-/* Owns no state: it computes the statistics of devices, sites and tags, and lists of them, from the
-   rows of all threads on each request. Uses books/counters, books/sites, books/limits and
-   services/scopes. Invariant: each row is summed once under its lock; two rows may be of different
-   moments, so a report sums every device once and writes from that. Locks: cold for lookups, phys,
-   scopes and row, one at a time. */
+/* Computes the statistics of devices, sites and tags, and lists of them, from the rows of all
+   threads. Owns no state. May use books/ and services/scopes. Invariant: each row is summed once
+   under its lock; two rows may be of different moments, so a report sums every device once. Locks:
+   cold for look-ups, phys, scopes and row, one at a time. */
 
 /* The columns of a device: its statistics by their MLI_STAT_ numbers. Behind them stand the losses
    of the ledger as a whole: records without room, and records that are no longer kept. */
@@ -17742,7 +17761,7 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);
 
-/* Computes the statistics of a tag. Returns the bytes that its peak may be low by. */
+/* Computes the statistics of a tag. Returns how many bytes its peak may be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
                                                 memlord_tag_stat *out);
 
@@ -18331,12 +18350,10 @@ MLI_API double memlord_mean_bytes(const memlord_stats *stats) {
 
 /* ----------------------------------------------------------------------- src/services/room.h -- */
 
-/* Owns the capacity sources and computes whether a request has room: samples, limits, headroom,
-   plans, pressure, and the explanation of a refusal. Uses books/limits, services/bands and
-   services/stats.
-   Invariants: one thread at a time calls a source for a phys, and holds no lock; an impossible
-   sample counts as unknown.
-   Locks: callbacks for the sources and the threads that call them, then phys for a sample. */
+/* Owns the capacity sources, and computes whether a request has room: samples, limits, headroom,
+   plans, pressure, why a request is refused. May use books/limits and services/. Invariants: one
+   thread at a time calls a source for a phys, and holds no lock; an impossible sample counts as
+   unknown. Locks: callbacks for sources and their callers, then phys for a sample. */
 
 /* Samples the host's memory: the built-in source of the cpu. */
 MLI_PRIVATE MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out);
@@ -18471,7 +18488,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     now = mli_ledger_now(lord);
     if (!now) now = 1; /* 0: never sampled */
     mli_callbacks_enter(lord);
-    if (r == MEMLORD_OK && phys->sampler_void) r = MEMLORD_E_UNKNOWN; /* it has replaced itself */
+    if (r == MEMLORD_OK && phys->sampler_void) r = MEMLORD_E_UNKNOWN; /* replaced by itself */
     if (r) memset(&c, 0, sizeof c);
     c.known = r == MEMLORD_OK;
     if (r != MEMLORD_E_UNSUPPORTED) mli_phys_sample_store(phys, &c, now);
@@ -18905,8 +18922,8 @@ MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
 /* ----------------------------------------------------------------- src/services/neighbours.h -- */
 
 /* Owns this ledger's slot on the pressure page: what it publishes, asks and answers, and the
-   listener. Uses services/pages, services/room and calls/deferred. Invariant: only the owner of a
-   slot writes it. MEMLORD_NO_NEIGHBOURS leaves it out. Lock: page. */
+   listener. May use services/pages, services/room and calls/deferred. Invariant: only the owner of
+   a slot writes it. MEMLORD_NO_NEIGHBOURS leaves it out. Lock: page. */
 
 /* A request to the neighbours, on the stack of its thread. */
 typedef struct mli_raise {
@@ -19642,12 +19659,13 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
 
 /* ------------------------------------------------------------------ src/services/snapshots.h -- */
 
-/* Owns the snapshots, the recorders (what saves at an interval: one takes snapshots, one exports),
-   and the holders of each device: the tags and sites that had its bytes at its peak. Uses
-   books/counters, services/stats, books/sites, books/names and books/events. Invariants: a snapshot
-   never changes once it is in the list; the list is in order of time; a snapshot evicted while a
-   report reads the list is freed after the last reader. Locks: snapshots, for the list and the
-   holders; not held while blocks, tags or sites are visited. */
+/* Owns the snapshots, the recorders, and the holders of each device. May use books/ and
+   services/stats. Invariants: a snapshot does not change once it is in the list; the list is in
+   order of time; one that is evicted while a report reads the list is freed after the last reader.
+   Locks: snapshots, not held while blocks, tags or sites are visited. */
+
+/* A recorder saves something at an interval: one takes snapshots, one exports. The holders of a
+   device are the tags and sites that had its bytes at its peak. */
 
 typedef struct mli_device_usage { /* of a device, at one moment */
     uint64_t live, pending, reserved, peak, blocks; /* bytes; blocks: their number */
@@ -20034,12 +20052,10 @@ MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
 
 /* -------------------------------------------------------------------- src/services/pollers.h -- */
 
-/* Does what the end of a call and a safe point have to do, and owns the pollers: the threads that
-   sample, one a physical device, and the waiters for frees. Has the functions of the API that start
-   pollers or collect. Uses services/bands, services/room, services/snapshots and calls/deferred.
-   Invariant: no poller starts before there is something to decide. Locks: callbacks, for waiters
-   and callbacks; registry, for the sweep; none while host code runs. calls/deferred tells of the
-   circle of the two. */
+/* Does the work for the end of a call and for a safe point. Owns the pollers, the threads that
+   sample a physical device each, and the waiters for frees. May use books/, calls/deferred and
+   services/. Invariant: no poller starts before there is something to decide. Locks: callbacks, for
+   waiters and callbacks; registry, for the sweep; none while host code runs. */
 
 /* A thread that waits for frees. It lies on the stack of that thread.
    The list is under the callbacks lock. */
@@ -20119,9 +20135,10 @@ static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t typ
 }
 
 /* Starts the recorder if the alert requests it, and the pollers of all known devices that want one:
-   those with a strategy in force or, after memlord_poller_start, all. Under MEMLORD_FLAG_DEFER it
-   starts the host's alone while no such device is known, and that one starts the others: a new
-   thread may take its stack from the very allocator that calls come from, so they start none. */
+   those with a strategy in force or, after memlord_poller_start, all of them. A new thread may get
+   its stack from the very allocator that calls come from. So under MEMLORD_FLAG_DEFER a call starts
+   no poller but the one of the host, and only while no device that wants one is known; that poller
+   starts the others. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
@@ -20445,11 +20462,10 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
 
 /* ---------------------------------------------------------------------- src/services/retry.h -- */
 
-/* Runs a request of memlord_alloc_retry through out-of-memory: its attempts, the retiring and
-   collecting between them, the pause. Owns the default policy. Uses books/limits, calls/deferred,
-   services/bands, services/pollers and calls/. Invariant: the bytes of a request are reserved while
-   it tries, those that tickets of its thread cover in their place. Locks: callbacks for the list of
-   waiters, the physical device's for its last failure, one at a time; none while host code runs. */
+/* Runs a request of memlord_alloc_retry through out-of-memory, and owns the default policy. May use
+   books/limits, calls/ and services/. Invariant: while a request tries, a ticket of its own keeps
+   its bytes, or tickets of its thread cover them. Locks: callbacks for the waiters, phys for the
+   last failure, one at a time; none while host code runs. */
 
 MLI_TABLE(const memlord_retry mli_default_retry)
 
@@ -20766,12 +20782,10 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
 
 /* --------------------------------------------------------------------- src/services/verify.h -- */
 
-/* Compares the ledger with itself: memlord_verify. Owns no state. Uses books/map, books/counters,
-   books/names, books/sites, books/fences, books/parts, books/blocks and books/limits. Invariants:
-   the map is stopped during the walk, as for a fork, so that the ledger's own threads change
-   nothing meanwhile; the first check that fails ends the walk, and its line is logged when nothing
-   is held. MEMLORD_NO_VERIFY leaves it out. Locks: cold, all shards and fences for all of it; phys,
-   one at a time. */
+/* Compares the ledger with itself: memlord_verify. Owns no state. May use books/. Invariants: the
+   map is stopped during the walk, as for a fork; the first check that fails ends the walk, and its
+   line is logged when nothing is held. Locks: cold, all shards and fences for all of it; phys, one
+   at a time. */
 
 /* --------------------------------------------------------------------- src/services/verify.c -- */
 
@@ -21257,11 +21271,13 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
 
 /* --------------------------------------------------------------------- src/reports/capture.h -- */
 
-/* Owns mli_report, the capture that a report is written from, and the formats TEXT and JSON. Uses
-   the reading functions of books/ and services/; changes nothing in the ledger. A report captures
-   devices, tags, accounts and the largest sites and blocks once, and writes from that. Whole
-   lists (sites, scopes, events) are read as they are written, so each list gives its own sum.
-   Locks: those of reading; none while the host's function writes. */
+/* Owns mli_report, the capture that a report is written from. May use the reading functions of
+   books/ and services/. Invariant: it changes nothing in the ledger. Locks: those of reading; none
+   while the host's function writes. */
+
+/* A report captures devices, tags, accounts and the largest sites and blocks once, and writes from
+   that. Whole lists (sites, scopes, events) are read as they are written, so each list gives its
+   own sum. */
 
 #define MLI_TOP_SITES 50
 #define MLI_TOP_BLOCKS 100
@@ -21290,8 +21306,8 @@ typedef struct mli_culprit { /* the site with the most leaked bytes */
     int is_site;
     mli_leak_sum sum;
     uint32_t devices, tags, scopes; /* that its blocks have; devices 0: not known */
-    uint32_t dev;                   /* of those one */
-    const char *tag, *scope;        /* likewise */
+    uint32_t dev;                   /* one of those devices */
+    const char *tag, *scope;        /* one of its tags, and of its scopes */
 } mli_culprit;
 /* The lines of lists that more than one format writes. A value of UINT64_MAX, or INT64_MIN for a
    difference, is not known: TEXT has a -, JSON null, PROMETHEUS no sample. */
@@ -21402,11 +21418,23 @@ MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most);
 /* Returns what a list of the `shown` largest groups leaves out. */
 MLI_PRIVATE mli_leak_sum mli_leaks_rest(const mli_leak_table *leaks, size_t shown);
 
+MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
+
 MLI_PRIVATE size_t mli_leak_sums(const mli_report *r);
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row);
 MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak);
 /* Writes a group as "cuda:0 [weights] in load  read_tensors loader.c:12". */
 MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak_group *leak);
+
+/* Returns the site of the culprit; NULL: its blocks have none. */
+MLI_PRIVATE MLI_COLD const memlord_site *mli_culprit_site(const mli_report *r);
+
+/* Writes a shape as "[4096,128]"; nothing for rank 0. */
+MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between);
+
+/* Returns the next pair of devices that a move or a copy went between since the last reset, the
+   newest pair first (`route` NULL); NULL: there is no other. */
+MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route *route);
 
 /* Returns the name of the checkpoint with the most live bytes; NULL: no snapshot has a name. */
 MLI_PRIVATE const char *mli_report_peak_name(const mli_report *r);
@@ -21432,6 +21460,10 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r);
 /* -- the capture -- */
 #define MLI_LEAKS_TRIED 32  /* groups that one insert probes: see mli_leak_add */
 #define MLI_LEAKS_SHOWN 100
+
+MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev) {
+    return mli_device_code(mli_device_record_at(r->lord, dev)->device);
+}
 
 /* -- the walk over all blocks: leaks, sizes, scopes, the largest -- */
 
@@ -21614,6 +21646,29 @@ MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak
     mli_putf(o, "  %p", (const void *)of.site);
 }
 
+MLI_PRIVATE MLI_COLD const memlord_site *mli_culprit_site(const mli_report *r) {
+    const mli_culprit *c = &r->culprit;
+    return c->is_site ? mli_site_display(r->lord, (mli_site_record *)(uintptr_t)c->subject) : NULL;
+}
+
+MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between) {
+    uint32_t i;
+    for (i = 0; i < meta->rank; i++) {
+        mli_put_str(o, i ? between : "[");
+        mli_put_i64(o, meta->shape[i]);
+    }
+    if (meta->rank) mli_put_str(o, "]");
+}
+MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route *route) {
+    if (route)
+        route = route->next;
+    else
+        route = (const mli_route *)mli_ptr_load_acquire(&lord->blocks.routes);
+    while (route && !(mli_u64_load(&route->moves) | mli_u64_load(&route->copies)))
+        route = route->next;
+    return route;
+}
+
 /* Visits a block for all lists of a report, so that one walk fills them: the largest blocks, the
    counts by size, the groups of leaks, and the live bytes of each scope. */
 static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
@@ -21655,7 +21710,7 @@ static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t
         spans[at].key = key;
         spans[at].stamp = e->stamp ? e->stamp : 1;
     } else if (spans[at].key && spans[at].stamp && dev <= r->devices) {
-        uint64_t ms = mli_span_ns(&r->scale, e->stamp - spans[at].stamp) / 1000000u;
+        uint64_t ms = mli_stamps_ns(&r->scale, e->stamp - spans[at].stamp) / 1000000u;
         r->lifetime[dev - 1][(ms >= 100) + (ms >= 1000) + (ms >= 10000)]++;
         spans[at].stamp = 0;
     }
@@ -21699,10 +21754,29 @@ MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys) {
     return sample;
 }
 
+/* Fills in what the sample of a physical device tells. Requires: the capacity is known; line->self
+   is filled in. */
+static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighbours,
+                                 mli_phys_line *line) {
+    uint64_t mine = mli_add_saturated(line->self, sample->context);
+    if (sample->process > mine) mine = sample->process;
+    line->total = sample->total;
+    line->used = sample->used;
+    line->free = sample->total > sample->used ? sample->total - sample->used : 0;
+    if (sample->process) {
+        line->process = sample->process;
+        line->rest = mine - line->self;
+    }
+    line->others = sample->used > mine ? sample->used - mine : 0;
+    if (sample->context) line->context = sample->context;
+    line->unaccounted = (int64_t)(sample->total - line->free - line->self - sample->context -
+                                  neighbours);
+    line->fullness = (uint64_t)(mli_used_percent(sample) * 1e6) + 1;
+}
 /* Captures a physical device. Splits its used bytes into the ledger's, the rest of this process,
    and the others'. What the ledger's devices grew by since the sample is this process's. */
 static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *line) {
-    uint64_t now = mli_ledger_now(r->lord), mine, sampled, neighbours, held;
+    uint64_t now = mli_ledger_now(r->lord), sampled, neighbours, held;
     memlord_capacity sample;
     int64_t process;
     uint32_t i;
@@ -21728,21 +21802,8 @@ static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *lin
     line->untagged = line->self;
     if (neighbours) line->neighbours = neighbours;
     if (!sample.known) return;
-    mine = mli_add_saturated(line->self, sample.context);
-    if (sample.process > mine) mine = sample.process;
-    line->total = sample.total;
-    line->used = sample.used;
-    line->free = sample.total > sample.used ? sample.total - sample.used : 0;
     line->age = now > sampled ? now - sampled : 0;
-    if (sample.process) {
-        line->process = sample.process;
-        line->rest = mine - line->self;
-    }
-    line->others = sample.used > mine ? sample.used - mine : 0;
-    if (sample.context) line->context = sample.context;
-    line->unaccounted = (int64_t)(sample.total - line->free - line->self - sample.context -
-                                  neighbours);
-    line->fullness = (uint64_t)(mli_used_percent(&sample) * 1e6) + 1;
+    mli_phys_line_sample(&sample, neighbours, line);
 }
 /* Captures each physical device with a known capacity or a limit, the fullest first; those of an
    unknown capacity come last. */
@@ -21984,11 +22045,10 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
 
 /* ---------------------------------------------------------------------- src/reports/export.h -- */
 
-/* What the writers of other tools' formats share: live blocks, and the numbers and names of their
-   frames. Owns no state: each writer has its own. Uses reports/capture and the reading functions.
-   Invariants: the numbers are those of the ledger's rows; a row added while a writer runs has none,
-   and blocks of such a row are written without that site, tag or scope. Locks: those of reading;
-   none while the host's function writes. */
+/* Has what the writers of other tools' formats share: live blocks, and the numbers and names of
+   their frames. Owns no state. May use reports/capture and the reading functions. Invariant:
+   numbers are those of the ledger's rows; what was added while a writer runs has none, and is left
+   out. Locks: those of reading; none while the host's function writes. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -22018,7 +22078,7 @@ typedef struct mli_export {
     memlord *lord;
     mli_out *o;
     uint32_t devices, sites, tags, scopes; /* the last rows that have a number; from 1 */
-    uint32_t nodes, places; /* likewise: of stacks, and of their frames; 0: there are none */
+    uint32_t nodes, places; /* the last of stacks, and of their frames; 0: there are none */
 } mli_export;
 
 /* Calls `write` with a state of `size` bytes: an mli_export, then zeros. Without memory the report
@@ -22152,20 +22212,26 @@ MLI_PRIVATE const memlord_site *mli_frame_site(const mli_export *x, uint32_t fra
     return mli_site_display(x->lord, mli_stack_frame_at(x->lord, frame - first));
 }
 
+static MLI_COLD void mli_frame_name_site(const mli_export *x, uint32_t frame,
+                                         const memlord_site *site, mli_frame_name *f) {
+    const mli_site_record *record = mli_site_record_of(x->lord, site);
+    f->file = site->file;
+    f->line = mli_site_line(site);
+    if (record) {
+        f->module = record->where;
+        f->offset = record->offset;
+    }
+    if (frame <= x->sites) f->dev = mli_row_at(x->lord, MLI_BOOK_SITE, frame)->dev;
+    if (site->function[0] || site->file[0])
+        f->name = site->function[0] ? site->function : site->file;
+}
 MLI_PRIVATE MLI_COLD mli_frame_name mli_frame_name_of(const mli_export *x, uint32_t frame) {
     static const char *const kinds[] = {"(unknown)", "(arena)", "(no longer live)"};
     const memlord_site *site = mli_frame_site(x, frame);
     mli_frame_name f = {kinds[0], "", NULL, 0, 0, 0, 0};
     uint32_t fixed = frame - x->sites - 1;
     if (site) {
-        const mli_site_record *record = mli_site_record_of(x->lord, site);
-        f.file = site->file;
-        f.line = mli_site_line(site);
-        f.module = record ? record->where : NULL;
-        f.offset = record ? record->offset : 0;
-        if (frame <= x->sites) f.dev = mli_row_at(x->lord, MLI_BOOK_SITE, frame)->dev;
-        if (site->function[0] || site->file[0])
-            f.name = site->function[0] ? site->function : site->file;
+        mli_frame_name_site(x, frame, site, &f);
     } else if (fixed < x->devices * MLI_FRAME_KINDS) {
         f.name = kinds[fixed % MLI_FRAME_KINDS];
         f.dev = fixed / MLI_FRAME_KINDS + 1;
@@ -22342,863 +22408,10 @@ MLI_PRIVATE void mli_put_le(mli_out *o, uint64_t v, unsigned n) {
 }
 #endif
 
-/* ------------------------------------------------------------------------ src/reports/text.h -- */
-
-/* Writes TEXT from a capture: a first screen of about 25 lines, then the lists in full. The screen
-   begins with verdicts, the worst first. Each is one line with its devices, those of the highest
-   peaks first. Names are cut after MLI_TEXT_NAME characters. Owns no state. Uses reports/capture.
-   Locks: none. */
-
-MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
-
-MLI_PRIVATE MLI_COLD const memlord_site *mli_culprit_site(const mli_report *r);
-
-MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most);
-
-/* Writes a shape as "[4096,128]"; nothing for rank 0. */
-MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between);
-
-/* 1: a move or a copy went that way since the last reset. */
-MLI_PRIVATE int mli_route_used(const mli_route *route);
-
-/* Returns the name of the next anomaly or drop of a device that is not 0, and its count in *v.
-   NULL: there is no other. dev 0: of all devices, with the losses of the ledger. *i: how many of
-   mli_anomaly_columns were read, 0 at first. */
-MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
-                                                  uint64_t *v);
-MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev);
-
-/* Writes all anomalies and drops of a device (dev 0: of all) in one line that begins with `head`.
-   Writes nothing if there are none. */
-MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
-                                             uint32_t dev);
-
-MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r);
-
-MLI_PRIVATE MLI_COLD void mli_text(mli_report *r);
-
-/* ------------------------------------------------------------------------ src/reports/text.c -- */
-
-#define MLI_TEXT_NAME 60
-#define MLI_TEXT_BAR  60 /* columns of the bar of live bytes */
-
-/* The lines of each list on the first screen. */
-enum {
-    MLI_FIRST_DEVICES = 4,
-    MLI_FIRST_PHYS = 2,
-    MLI_FIRST_TAGS = 3,
-    MLI_FIRST_SITES = 3,
-    MLI_FIRST_STACKS = 5,
-    MLI_FIRST_BLOCKS = 2
-};
-#define MLI_TEXT_FRAMES 5 /* of a stack */
-#define MLI_TEXT_LEAKS 20
-
-MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev) {
-    return mli_device_code(mli_device_record_at(r->lord, dev)->device);
-}
-
-/* Begins the part of a verdict about a device: "out of memory, cpu: " or "; cuda:0: ". Returns 0 if
-   the line has enough of them. */
-static MLI_COLD int mli_text_verdict(mli_report *r, size_t *parts, const char *head, int device) {
-    if ((*parts)++ >= MLI_FIRST_DEVICES) return 0;
-    mli_putf(r->o, *parts > 1 ? "%s%i: " : "%s, %i: ", *parts > 1 ? "; " : head, device);
-    return 1;
-}
-static MLI_COLD void mli_text_verdict_end(mli_report *r, size_t parts) {
-    if (parts > MLI_FIRST_DEVICES)
-        mli_putf(r->o, "; and %ju more", (uint64_t)(parts - MLI_FIRST_DEVICES));
-    if (parts) mli_put_str(r->o, "\n");
-}
-
-/* Writes "out of memory, cuda:0: 9 GiB wanted with 5 GiB live at grow cache.c:7, 1 failed". */
-static MLI_COLD void mli_text_verdict_oom(mli_report *r) {
-    size_t i, parts = 0;
-    for (i = 0; i < r->devices; i++) {
-        uint32_t dev = (uint32_t)r->top_device[i][1];
-        mli_oom oom = mli_oom_of(r->lord, dev);
-        if (!oom.time || !r->stat[dev - 1].oom_failures) continue;
-        if (!mli_text_verdict(r, &parts, "out of memory", mli_report_device(r, dev))) continue;
-        mli_putf(r->o, "%jo wanted with %jo live", oom.bytes, oom.live);
-        if (oom.site) mli_putf(r->o, " at %p", (const void *)oom.site);
-        mli_putf(r->o, ", %ju failed", r->stat[dev - 1].oom_failures);
-    }
-    mli_text_verdict_end(r, parts);
-}
-
-/* Writes "over a limit, cuda:0: 5 GiB of 4 GiB; cpu: account req-7 3 MiB of 2 MiB". */
-static MLI_COLD void mli_text_verdict_limit(mli_report *r) {
-    size_t i, parts = 0;
-    for (i = 0; i < r->phys_count; i++) {
-        const mli_phys_line *line = &r->phys[i];
-        uint64_t live = 0;
-        uint32_t dev;
-        for (dev = 1; dev <= r->devices; dev++) /* also of mapped files, as the limit counts them */
-            if (mli_report_phys(r, dev) == line) live += r->stat[dev - 1].allocated;
-        if (live > line->limit &&
-            mli_text_verdict(r, &parts, "over a limit", mli_device_code(line->of.device)))
-            mli_putf(r->o, "%jo of %jo", live, line->limit);
-    }
-    for (i = 0; i < r->account_lines; i++) {
-        const memlord_account_stat *s = &r->account[i];
-        if (s->bytes > s->limit &&
-            mli_text_verdict(r, &parts, "over a limit", mli_device_code(s->device)))
-            mli_putf(r->o, "account %s %jo of %jo", s->name, s->bytes, s->limit);
-    }
-    mli_text_verdict_end(r, parts);
-}
-
-MLI_PRIVATE MLI_COLD const memlord_site *mli_culprit_site(const mli_report *r) {
-    const mli_culprit *c = &r->culprit;
-    return c->is_site ? mli_site_display(r->lord, (mli_site_record *)(uintptr_t)c->subject) : NULL;
-}
-/* Writes ", 2 MiB of them cpu [kv] in decode  f x.c:3". Counts several tags and scopes: "with 3
-   tags in 300 scopes". Writes "partly [kv]" where the other blocks have no tag. */
-static MLI_COLD void mli_text_culprit(mli_report *r) {
-    const mli_culprit *c = &r->culprit;
-    mli_putf(r->o, ", %jo of them", c->sum.bytes);
-    if (c->devices == 1) mli_putf(r->o, " %i", mli_report_device(r, c->dev));
-    if (c->devices > 1) mli_putf(r->o, " %ju devices", (uint64_t)c->devices);
-    if (c->tags == 1) mli_putf(r->o, r->tag[0].leaked ? " partly [%s]" : " [%s]", c->tag);
-    if (c->tags > 1) mli_putf(r->o, " with %ju tags", (uint64_t)c->tags);
-    if (c->scopes == 1) mli_putf(r->o, r->scope[0].leaked ? " partly in %s" : " in %s", c->scope);
-    if (c->scopes > 1) mli_putf(r->o, " in %ju scopes", (uint64_t)c->scopes);
-    mli_putf(r->o, "  %p", (const void *)mli_culprit_site(r));
-}
-/* Writes "leaks since mark 1: 3 MiB in 2 blocks, 2 MiB of them cpu [kv]  f x.c:3". Without a mark
-   it writes nothing: every live block would be one. */
-static MLI_COLD void mli_text_verdict_leaks(mli_report *r) {
-    if (!r->mark || !r->leaks.blocks) return;
-    mli_putf(r->o, "leaks since mark %ju: ", r->mark);
-    mli_put_amount(r->o, r->leaks.bytes, r->leaks.blocks);
-    if (r->culprit.sum.bytes) mli_text_culprit(r);
-    mli_put_str(r->o, "\n");
-}
-
-/* Returns the part of a device's live bytes in percent. */
-static double mli_text_share(uint64_t part, uint64_t live) {
-    return part < live ? (double)part * 100 / (double)live : 100;
-}
-/* Finds the largest site of a device, or its arena. Returns 0 if it has neither. */
-static int mli_report_top_site(mli_report *r, uint32_t dev, memlord_site_stat *out) {
-    const uint64_t arena = mli_report_arena(r, dev);
-    const memlord_device device = mli_device_record_at(r->lord, dev)->device;
-    memset(out, 0, sizeof *out);
-    (void)mli_sites_top(r->lord, device, MEMLORD_SITE_ORDER_LIVE_BYTES, out, 1, 1);
-    if (arena > out->live_bytes) {
-        out->site = &mli_arena_site;
-        out->live_bytes = arena;
-    }
-    return out->live_bytes != 0;
-}
-/* Writes "biggest holder, cuda:0: tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The
-   tag and the site may be of different blocks, so each has its own share. In place of a tag stands
-   "untagged" or "arenas", if these hold more; not "untagged" where nothing else could. */
-static MLI_COLD void mli_text_verdict_holders(mli_report *r) {
-    size_t i, parts = 0;
-    for (i = 0; i < r->devices; i++) {
-        const uint32_t dev = (uint32_t)r->top_device[i][1];
-        const uint64_t live = r->stat[dev - 1].allocated;
-        mli_holder_list list;
-        memlord_site_stat site;
-        int arena, holders, sites = mli_report_top_site(r, dev, &site);
-        mli_holders_list(r->lord, NULL, dev, MLI_BOOK_TAG, &list);
-        arena = list.count && list.at[0].kind == MLI_HOLDER_ARENA;
-        holders = list.count > 1 || arena || (list.count && r->tags);
-        if (arena && site.site == &mli_arena_site) sites = 0; /* told already */
-        if (!live || !(holders || sites) ||
-            !mli_text_verdict(r, &parts, "biggest holder", mli_report_device(r, dev)))
-            continue;
-        if (holders) {
-            if (list.at[0].kind == MLI_HOLDER_NAMED) mli_put_str(r->o, "tag ");
-            mli_put_holder(r->lord, r->o, MLI_BOOK_TAG, &list.at[0]);
-            mli_putf(r->o, " %g", mli_text_share(list.at[0].bytes, live));
-        }
-        if (sites)
-            mli_putf(r->o, holders ? ", site %p %g" : "site %p %g", (const void *)site.site,
-                     mli_text_share(site.live_bytes, live));
-        mli_putf(r->o, " of %jo", live);
-    }
-    mli_text_verdict_end(r, parts);
-}
-
-static void mli_text_device(mli_report *r, memlord_device d, const memlord_stats *s) {
-    mli_putf(r->o, "%-16i%12jo%12jo%11ju%12ju%12ju%14jo", mli_device_code(d), s->allocated,
-             s->peak, s->live_blocks, s->allocs, s->frees, s->total_allocated);
-}
-
-/* Writes how many of `have` lines are not shown. */
-static void mli_text_more(mli_report *r, size_t have, size_t shown, const char *what) {
-    if (shown < have) mli_putf(r->o, "... and %ju more %s\n", (uint64_t)(have - shown), what);
-}
-/* The same with the bytes of those lines. */
-static void mli_text_more_bytes(mli_report *r, size_t have, size_t shown, const char *what,
-                                uint64_t bytes) {
-    if (shown < have)
-        mli_putf(r->o, "... and %ju more %s, %jo\n", (uint64_t)(have - shown), what, bytes);
-}
-
-/* Writes a line for each type with several devices. */
-static void mli_text_types(mli_report *r) {
-    uint32_t i;
-    int type;
-    for (type = 0; type < MLI_TYPE_COUNT; type++) {
-        memlord_stats sum;
-        uint32_t devices = 0;
-        memset(&sum, 0, sizeof sum);
-        for (i = 0; i < r->devices; i++) {
-            if (mli_type_of(r->lord, i + 1) != type) continue;
-            mli_stats_sum(&sum, &r->stat[i]);
-            devices++;
-        }
-        if (devices < 2) continue;
-        mli_text_device(r, memlord_device_make(type, MEMLORD_ANY), &sum);
-        mli_put_str(r->o, "\n");
-    }
-}
-
-MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most) {
-    size_t i, shown = r->devices < most ? r->devices : most;
-    mli_put_str(r->o, "\ndevice                  live        peak     blocks      allocs"
-                      "       frees  allocated in all\n");
-    for (i = 0; i < shown; i++) {
-        uint32_t dev = (uint32_t)r->top_device[i][1];
-        mli_device_record *device = mli_device_record_at(r->lord, dev);
-        const char *label = (const char *)mli_ptr_load_acquire(&device->label);
-        mli_text_device(r, device->device, &r->stat[dev - 1]);
-        if (label) mli_putf(r->o, "  %s", label);
-        if (device->device.type == MEMLORD_DEVICE_CPU && r->resident)
-            mli_putf(r->o, "  RSS %jo", r->resident);
-        mli_put_str(r->o, "\n");
-    }
-    mli_text_more(r, r->devices, shown, "devices");
-    if (r->devices == 1) return;
-    mli_text_types(r);
-    mli_text_device(r, memlord_device_all(), &r->total);
-    mli_put_str(r->o, "  (peak: a sum, not of one moment)\n");
-}
-
-/* Returns the step of the bar at a column, 0 to 7: the most live bytes among the snapshots whose
-   times fall into it, or without one those of the last snapshot before it. */
-static MLI_COLD uint32_t mli_text_bar_step(const mli_report *r, uint64_t column, uint64_t most,
-                                           uint32_t *at) {
-    const uint64_t first = r->snapshot[0]->time;
-    const uint64_t span = r->snapshot[r->snapshots - 1]->time - first + 1;
-    const uint64_t end = first + span / MLI_TEXT_BAR * (column + 1) +
-                         span % MLI_TEXT_BAR * (column + 1) / MLI_TEXT_BAR;
-    uint64_t level = *at ? r->snapshot[*at - 1]->live : 0, had = 0;
-    for (; *at < r->snapshots && r->snapshot[*at]->time < end; (*at)++)
-        if (r->snapshot[*at]->live > had || !had) had = level = r->snapshot[*at]->live;
-    return most ? (uint32_t)((double)level * 7 / (double)most + 0.5) : 0;
-}
-/* Writes one line of blocks for the live bytes over the snapshots. */
-static MLI_COLD void mli_text_bar(mli_report *r) {
-    uint64_t column, most = 0;
-    uint32_t i, at = 0;
-    if (!r->snapshots) return;
-    for (i = 0; i < r->snapshots; i++)
-        if (r->snapshot[i]->live > most) most = r->snapshot[i]->live;
-    mli_put_str(r->o, "\nlive ");
-    for (column = 0; column < MLI_TEXT_BAR; column++) {
-        char block[] = "\xe2\x96\x81"; /* U+2581 to U+2588: an eighth to a full block */
-        block[2] = (char)(block[2] + (char)mli_text_bar_step(r, column, most, &at));
-        mli_put_str(r->o, block);
-    }
-    mli_putf(r->o, " at most %jo, from %jX to %jX\n", most, r->snapshot[0]->time,
-             r->snapshot[r->snapshots - 1]->time);
-}
-
-static void mli_text_tags(mli_report *r, size_t most) {
-    size_t i, shown = r->tag_rows < most ? r->tag_rows : most;
-    uint64_t left = r->tag_bytes;
-    if (!shown) return;
-    mli_put_str(r->o, "\ntag                     live        peak     blocks    expected"
-                      "    variance  device\n");
-    for (i = 0; i < shown; i++) {
-        const memlord_tag_stat *s = &r->top_tag[i].stat;
-        mli_putf(r->o, "%-16s%12jo%12jo%11ju%12jo%+12jd  %i\n", s->tag, s->allocated, s->peak,
-                 s->blocks, s->expected, s->variance, mli_device_code(r->top_tag[i].of.device));
-        left -= s->allocated;
-    }
-    mli_text_more_bytes(r, r->tag_rows, shown, "tags", left);
-}
-
-static void mli_text_sites(mli_report *r, size_t most) {
-    size_t i, shown = r->sites < most ? r->sites : most;
-    uint64_t sum = 0;
-    if (!shown) return;
-    for (i = 0; i < shown; i++) sum += r->site[i].live_bytes;
-    mli_putf(r->o,
-             "\n        live        peak      allocs   allocated  hotspots by %s: %ju of %ju "
-             "sites, %jo live\n",
-             r->by_peak ? "peak" : "live", (uint64_t)shown, r->site_total, sum);
-    for (i = 0; i < shown; i++) {
-        const memlord_site_stat *s = &r->site[i];
-        mli_putf(r->o, "%12jo%12jo%12ju%12jo  %p", s->live_bytes,
-                 s->site == &mli_arena_site ? UINT64_MAX : s->peak_bytes, s->allocs,
-                 s->alloc_bytes, (const void *)s->site);
-        if (r->devices > 1) mli_putf(r->o, " on %i", mli_device_code(s->device));
-        mli_put_str(r->o, "\n");
-    }
-}
-
-/* Writes the frames of a stack, the innermost first, as "grow cache.c:7 < load main.c:3 < ...". */
-static MLI_COLD void mli_text_stack(mli_report *r, uint32_t node) {
-    size_t shown = 0;
-    if (!node) mli_put_str(r->o, "(unknown)");
-    for (; node && shown < MLI_TEXT_FRAMES; shown++) {
-        const mli_stack_node *at = mli_stack_node_at(r->lord, node);
-        mli_putf(r->o, shown ? " < %p" : "%p", (const void *)mli_site_display(r->lord, at->site));
-        node = at->parent;
-    }
-    mli_put_str(r->o, node ? " < ...\n" : "\n");
-}
-/* Writes how the numbers of stacks are known, if that is by samples. */
-static MLI_COLD void mli_text_estimates(mli_report *r) {
-    if (r->lord->stacks.bytes > 1)
-        mli_putf(r->o, ", estimates: a sample each %jo", r->lord->stacks.bytes);
-}
-/* Writes the largest stacks. Samples have a column of the standard error of their live bytes. */
-static MLI_COLD void mli_text_stacks(mli_report *r) {
-    const int samples = r->lord->stacks.bytes > 1;
-    uint64_t left = r->stack_rest.live_bytes;
-    size_t i, shown = r->stacks;
-    if (shown > MLI_FIRST_STACKS) shown = MLI_FIRST_STACKS;
-    if (!shown) return;
-    mli_putf(r->o, "\n        live%s        peak      allocs   allocated  hottest stacks: ",
-             samples ? "       error" : "");
-    mli_putf(r->o, "%ju of %ju", (uint64_t)shown, (uint64_t)r->stack_rows);
-    mli_text_estimates(r);
-    mli_put_str(r->o, samples ? "; error is the standard error of live, -: no sample lives\n"
-                              : "\n");
-    for (i = 0; i < shown; i++) {
-        const memlord_stack_stat *s = &r->stack[i].stat;
-        mli_putf(r->o, "%12jo", s->live_bytes);
-        if (samples && s->live_bytes)
-            mli_putf(r->o, "%12jo", s->error_bytes);
-        else if (samples)
-            mli_put_str(r->o, "           -"); /* blocks that were not picked may live */
-        mli_putf(r->o, "%12jo%12ju%12jo  ", s->peak_bytes, s->allocs, s->alloc_bytes);
-        mli_text_stack(r, r->stack[i].node);
-    }
-    for (; i < r->stacks; i++) left += r->stack[i].stat.live_bytes;
-    mli_text_more_bytes(r, r->stack_rows, shown, "stacks", left);
-    if (mli_u64_load(&r->lord->stacks.cut))
-        mli_putf(r->o, "%ju stacks could not be taken: they are one return address, or none\n",
-                 mli_u64_load(&r->lord->stacks.cut));
-}
-
-static void mli_text_phys_all(mli_report *r, size_t most) {
-    size_t i, shown = r->phys_count < most ? r->phys_count : most;
-    if (!r->phys_count) return;
-    mli_put_str(r->o, "\ncapacity               total        used        free        self"
-                      "   this process      others       limit        held\n");
-    for (i = 0; i < shown; i++) {
-        const mli_phys_line *line = &r->phys[i];
-        mli_putf(r->o, "%-16i%12jo%12jo%12jo%12jo%15jo%12jo%12jo%12jo",
-                 mli_device_code(line->of.device), line->total, line->used, line->free, line->self,
-                 line->rest, line->others, line->limit, line->held);
-        if (line->age != UINT64_MAX && line->age > 1000000000u)
-            mli_putf(r->o, "  sampled %jX ago", line->age);
-        mli_put_str(r->o, "\n");
-    }
-    mli_text_more(r, r->phys_count, shown, "physical devices");
-}
-
-/* Writes a line for a device with pending bytes, which the host has freed but which still count;
-   one for a device that collected; one for a device that ran out of memory. */
-static void mli_text_trouble(mli_report *r, uint32_t i) {
-    const memlord_stats *s = &r->stat[i];
-    int device = mli_report_device(r, i + 1);
-    mli_oom oom;
-    if (s->pending)
-        mli_putf(r->o, "pending, %i: %jo of what is live are freed, and wait for the device\n",
-                 device, s->pending);
-    if (s->gc_runs | s->gc_failed)
-        mli_putf(r->o, "collections, %i: %ju ran, %ju could not, reclaimed %jo\n", device,
-                 s->gc_runs, s->gc_failed, s->gc_reclaimed);
-    if (!s->oom_attempts) return;
-    oom = mli_oom_of(r->lord, i + 1);
-    mli_putf(r->o, "out of memory, %i: %ju attempts found none, %ju requests saved, %ju failed",
-             device, s->oom_attempts, s->recoveries, s->oom_failures);
-    if (oom.time) {
-        mli_putf(r->o, "; the last of %jo with live %jo", oom.bytes, oom.live);
-        if (oom.used != UINT64_MAX) mli_putf(r->o, ", used %jo", oom.used);
-        if (oom.site) mli_putf(r->o, " at %p", (const void *)oom.site);
-    }
-    mli_put_str(r->o, "\n");
-}
-
-/* Writes a line for a device on which the host reported a pool of its own. Calls that were refused
-   may have been the pool's. */
-static void mli_text_pool(mli_report *r, uint32_t i) {
-    const memlord_stats *s = &r->stat[i];
-    const uint64_t served = s->cache_hits | s->cache_misses;
-    if (!(s->reserved_peak | served)) return;
-    mli_putf(r->o, "pool, %i: ", mli_report_device(r, i + 1));
-    if (s->reserved_peak)
-        mli_putf(r->o, "reserved %jo (peak %jo), cached %jo or %g, fragmentation %g", s->reserved,
-                 s->reserved_peak, s->cached, memlord_cached_ratio(s) * 100,
-                 memlord_fragmentation(s) * 100);
-    if (s->reserved_peak && served) mli_put_str(r->o, ", ");
-    if (served)
-        mli_putf(r->o, "hit_rate %g: hits %ju, misses %ju", memlord_hit_rate(s) * 100,
-                 s->cache_hits, s->cache_misses);
-    if (s->refused) mli_putf(r->o, ", calls refused %ju", s->refused);
-    mli_put_str(r->o, "\n");
-}
-
-/* Writes "rates, cuda:0: recovery_rate 50 %, success_rate 100 %, 2 MiB an alloc", with what was
-   counted of it; nothing if that is nothing. The hit rate is in the pool's line. */
-static void mli_text_rates(mli_report *r, uint32_t i) {
-    const memlord_stats *s = &r->stat[i];
-    uint64_t mean = mli_mean_read(s);
-    size_t k, shown = 0;
-    for (k = 0; k < MLI_RATE_COUNT; k++) {
-        double rate = mli_rates[k].of(s);
-        if (!(rate >= 0) || mli_rates[k].of == memlord_hit_rate) continue;
-        if (!shown++) mli_putf(r->o, "rates, %i:", mli_report_device(r, i + 1));
-        mli_putf(r->o, shown > 1 ? ", %s %g" : " %s %g", mli_rates[k].name, rate * 100);
-    }
-    if (mean != UINT64_MAX) mli_putf(r->o, ", %jo an alloc", mean); /* so success_rate is known */
-    if (shown) mli_put_str(r->o, "\n");
-}
-
-/* Writes "sizes of live blocks, cpu: 12 from 64 B, 3 from 1 MiB", where a class ends at twice its
-   start, and a line for the lifetimes of blocks. */
-static void mli_text_ages(mli_report *r, uint32_t i) {
-    const uint64_t *n = r->lifetime[i];
-    uint32_t size, shown = 0;
-    int device = mli_report_device(r, i + 1);
-    for (size = 0; size < MLI_SIZES; size++) {
-        if (!r->sizes[i][size]) continue;
-        if (!shown++) mli_putf(r->o, "sizes of live blocks, %i", device);
-        mli_putf(r->o, shown > 1 ? ", %ju from %jo" : ": %ju from %jo", r->sizes[i][size],
-                 size ? (uint64_t)1 << (size - 1) : 0);
-    }
-    if (shown) mli_put_str(r->o, "\n");
-    if (r->lifetimes)
-        mli_putf(
-            r->o, "lifetimes, %i: %ju under 0.1 s, %ju under 1 s, %ju under 10 s, %ju longer\n",
-            device, n[0], n[1], n[2], n[3]);
-}
-
-static void mli_text_accounts(mli_report *r) {
-    size_t i;
-    if (!r->accounts) return;
-    mli_putf(r->o, "\n       bytes        peak       limit     refused  accounts: %ju of %ju\n",
-             (uint64_t)r->account_lines, (uint64_t)r->accounts);
-    for (i = 0; i < r->account_lines; i++) {
-        const memlord_account_stat *s = &r->account[i];
-        mli_putf(r->o, "%12jo%12jo%12jo%12ju  %s on %i\n", s->bytes, s->peak, s->limit,
-                 s->refused, s->name, mli_device_code(s->device));
-    }
-}
-
-MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between) {
-    uint32_t i;
-    for (i = 0; i < meta->rank; i++) {
-        mli_put_str(o, i ? between : "[");
-        mli_put_i64(o, meta->shape[i]);
-    }
-    if (meta->rank) mli_put_str(o, "]");
-}
-static void mli_text_meta(mli_out *o, const memlord_meta *meta) {
-    if (meta->name) mli_putf(o, " %s", meta->name);
-    if (meta->dtype || meta->rank) mli_put_str(o, " ");
-    if (meta->dtype) mli_put_escaped(o, meta->dtype, 0, "");
-    mli_put_shape(o, meta, "x");
-}
-
-/* Writes the first parts of a block, below its line. */
-static void mli_text_parts(mli_report *r, const memlord_block_info *b) {
-    uint64_t count, bytes;
-    size_t i, n = mli_parts_copy(r->lord, (uint32_t)b->device.type, b->storage, 0, r->part, 8,
-                                 &count, &bytes);
-    for (i = 0; i < n; i++) {
-        const memlord_part_info *part = &r->part[i];
-        mli_putf(r->o, "%22jo at %ju", part->bytes, part->offset);
-        if (part->meta.tag) mli_putf(r->o, " [%s]", part->meta.tag);
-        mli_text_meta(r->o, &part->meta);
-        mli_put_str(r->o, "\n");
-    }
-    if (count > n)
-        mli_putf(r->o, "          ... and %ju more parts, %jo in all\n", count - n, bytes);
-}
-
-static void mli_text_blocks(mli_report *r, size_t most, int parts) {
-    size_t i, shown = r->blocks < most ? r->blocks : most;
-    uint64_t sum = 0;
-    if (!shown) return;
-    for (i = 0; i < shown; i++) sum += r->block[i].bytes;
-    mli_putf(r->o, "\n       bytes    refs  largest blocks: %ju of %ju, %jo\n",
-             (uint64_t)shown, r->total.live_blocks, sum);
-    for (i = 0; i < shown; i++) {
-        const memlord_block_info *b = &r->block[i];
-        mli_putf(r->o, "%12jo%8ju  %i %jx", b->bytes, b->refs, mli_device_code(b->device),
-                 b->storage);
-        if (b->tag) mli_putf(r->o, " [%s]", b->tag);
-        mli_text_meta(r->o, &b->meta);
-        if (b->scope) mli_putf(r->o, " in %s", b->scope);
-        if (b->stream) mli_putf(r->o, " on stream %jx", b->stream);
-        if (b->site) mli_putf(r->o, "  %p", (const void *)b->site);
-        mli_put_str(r->o, b->pending ? " (pending)\n" : "\n");
-        if (parts) mli_text_parts(r, b);
-    }
-}
-
-/* -- TEXT, second part: scopes, snapshots, the peak, leaks -- */
-
-static void mli_text_scopes(mli_report *r) {
-    uint64_t left = 0;
-    uint32_t i;
-    if (!r->scope_lines) return;
-    mli_put_str(r->o, "\n   count  delta in all   delta avg  peak inside        live"
-                      "   time in all    time avg  scope; live is exclusive: without inner"
-                      " scopes\n");
-    for (i = 0; i < r->scope_lines; i++) {
-        const mli_scope_line *line = &r->scope[r->top_scope[i][1]];
-        const memlord_scope_stat *s = &line->stat;
-        mli_putf(r->o, "%8ju%14jd%12jd%13jo%12jo%14jX%12jX  %s", s->count, s->bytes.total,
-                 mli_average(s->bytes.total, s->count), s->peak, line->live_bytes, s->ns.total,
-                 (uint64_t)mli_average((int64_t)s->ns.total, s->count), s->path);
-        if (s->device_ns) mli_putf(r->o, ", on its device %jX", s->device_ns);
-        mli_put_str(r->o, s->running ? " (running)\n" : "\n");
-        left -= line->live_bytes;
-    }
-    for (i = 1; i <= r->scopes; i++) left += r->scope[i].live_bytes;
-    mli_text_more_bytes(r, r->scopes, r->scope_lines, "scopes", left);
-}
-
-/* Writes one line for all snapshots, then one for each checkpoint if there are at most 20. */
-static void mli_text_snapshots(mli_report *r) {
-    uint32_t i, named = 0;
-    const char *peak = mli_report_peak_name(r);
-    if (!r->snapshots) return;
-    for (i = 0; i < r->snapshots; i++) named += r->snapshot[i]->name != NULL;
-    mli_putf(r->o, "\nsnapshots: %ju, checkpoints %ju", (uint64_t)r->snapshots, (uint64_t)named);
-    if (peak) mli_putf(r->o, ", most at %s", peak);
-    mli_put_str(r->o, "\n");
-    for (i = 0; i < r->snapshots && named <= 20; i++) {
-        const mli_snapshot *s = r->snapshot[i];
-        if (s->name)
-            mli_putf(r->o, "%12jX%12jo%11ju blocks  %s\n", s->time, s->live, s->blocks, s->name);
-    }
-}
-
-/* Writes "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site: ...". The holders
-   may be those of a little below the peak: then "noted at 12 MiB of 12.5 MiB". */
-static void mli_text_holders(mli_report *r, uint32_t dev) {
-    mli_holders *h = &r->holders;
-    const uint64_t peak = r->stat[dev - 1].peak;
-    if (!mli_holders_get(r->lord, dev, h)) return;
-    if (h->tags == 1 && !h->tag[0].tag) h->tags = 0; /* nothing is tagged */
-    if (!(h->tags | h->sites)) return;
-    mli_putf(r->o, h->bytes < peak ? "at the peak of %i, noted at %jo of %jo"
-                                   : "at the peak of %i, with %jo",
-             mli_report_device(r, dev), h->bytes, peak);
-    mli_put_largest(r->o, h->tag, h->tags < 6 ? h->tags : 6, h->site, h->sites < 4 ? h->sites : 4);
-    mli_put_str(r->o, "\n");
-}
-
-/* Writes what the list of leaks leaves out: "... and 281 more, 281 MiB in 281 blocks". */
-static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
-    const mli_leak_sum rest = mli_leaks_rest(&r->leaks, shown);
-    if (!rest.blocks) return;
-    if (r->leaks.lost)
-        mli_put_str(r->o, "... and others, ");
-    else
-        mli_putf(r->o, "... and %ju more, ", (uint64_t)(r->leaks.groups - shown));
-    mli_put_amount(r->o, rest.bytes, rest.blocks);
-    mli_put_str(r->o, "\n");
-}
-/* Lists the leaks since the last mark. Without a mark it writes nothing: every live block would be
-   in the list. */
-static void mli_text_leaks(mli_report *r) {
-    uint64_t left = r->stack_leak_bytes;
-    size_t i;
-    if (!r->mark || !r->leaks.blocks) return;
-    mli_putf(r->o, "\n       bytes     blocks  leaks since mark %ju: ", r->mark);
-    mli_put_amount(r->o, r->leaks.bytes, r->leaks.blocks);
-    mli_put_str(r->o, "\n");
-    for (i = 0; i < r->leaks.count && i < MLI_TEXT_LEAKS; i++) {
-        const mli_leak_group *leak = &r->leaks.at[i];
-        mli_putf(r->o, "%12jo%11ju  ", leak->bytes, leak->blocks);
-        mli_put_leak(r->o, r->lord, leak);
-        mli_put_str(r->o, "\n");
-    }
-    mli_text_leaks_more(r, i);
-    if (!r->stack_leaks) return;
-    mli_put_str(r->o, "\n       bytes     blocks  leaks by stack");
-    mli_text_estimates(r);
-    mli_put_str(r->o, "\n");
-    for (i = 0; i < r->stack_leaks && i < MLI_FIRST_STACKS; i++) {
-        const mli_stack_leak *leak = &r->stack_leak[i];
-        mli_putf(r->o, "%12jo%11ju  ", leak->bytes, (uint64_t)(leak->blocks + 0.5));
-        mli_text_stack(r, mli_stack_row_at(r->lord, leak->row)->node);
-        left -= leak->bytes;
-    }
-    mli_text_more_bytes(r, r->stack_leak_rows, i, "stacks", left);
-}
-
-MLI_PRIVATE int mli_route_used(const mli_route *route) {
-    return (mli_u64_load(&route->moves) | mli_u64_load(&route->copies)) != 0;
-}
-/* Lists the moves and the copies of each pair of devices, the newest pair first. */
-static void mli_text_routes(mli_report *r) {
-    const mli_route *route = (const mli_route *)mli_ptr_load_acquire(&r->lord->blocks.routes);
-    int lines = 0;
-    for (; route; route = route->next) {
-        if (!mli_route_used(route)) continue;
-        if (!lines++)
-            mli_put_str(r->o, "\n       moves       bytes      copies       bytes  from, to\n");
-        mli_putf(r->o, "%12ju%12jo%12ju%12jo  %i, %i\n", mli_u64_load(&route->moves),
-                 mli_u64_load(&route->moved_bytes), mli_u64_load(&route->copies),
-                 mli_u64_load(&route->copied_bytes), mli_report_device(r, route->from),
-                 mli_report_device(r, route->to));
-    }
-}
-
-/* Writes the ledger's bytes on a physical device as " (weights 40 GiB, ..., untagged 1 GiB)". */
-static void mli_text_phys_self(mli_report *r, const mli_phys_line *line) {
-    uint64_t left = line->self - line->untagged;
-    size_t i, shown = 0;
-    if (!left) return;
-    for (i = 0; i < r->tag_lines && shown < 6; i++) {
-        const mli_tag_line *tag = &r->top_tag[i];
-        if (tag->phys != line || !mli_dev_uses_capacity(r->lord, tag->dev)) continue;
-        if (!tag->stat.allocated) break;
-        mli_putf(r->o, shown++ ? ", %s %jo" : " (%s %jo", tag->stat.tag, tag->stat.allocated);
-        mli_take_off(&left, tag->stat.allocated);
-    }
-    if (left) mli_putf(r->o, shown ? ", other tags %jo" : " (other tags %jo", left);
-    if (line->untagged) mli_putf(r->o, ", untagged %jo", line->untagged);
-    mli_put_str(r->o, ")");
-}
-
-/* Writes the balance of a physical device as "cuda:0: total 80 GiB = free 20 GiB + self 50 GiB
-   (weights 40 GiB, ...) + context 500 MiB + unaccounted 9.5 GiB", and a line of the other processes
-   there. */
-static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
-    memlord_capacity sample;
-    if (line->total == UINT64_MAX) return;
-    mli_putf(r->o, "%i: total %jo = free %jo + self %jo", mli_device_code(line->of.device),
-             line->total, line->free, line->self);
-    mli_text_phys_self(r, line);
-    if (line->context != UINT64_MAX) mli_putf(r->o, " + context %jo", line->context);
-    if (line->neighbours != UINT64_MAX) mli_putf(r->o, " + neighbours %jo", line->neighbours);
-    if (line->unaccounted < 0)
-        mli_putf(r->o, " - unaccounted %jo (less is in use than these hold)\n",
-                 (uint64_t)0 - (uint64_t)line->unaccounted);
-    else
-        mli_putf(r->o, " + unaccounted %jo\n", (uint64_t)line->unaccounted);
-    sample = mli_phys_sample_of(line->phys);
-    if (!sample.others[0].pid) return;
-    mli_putf(r->o, "%i", mli_device_code(line->of.device));
-    mli_put_others(r->lord, r->o, ": others:", &sample, MEMLORD_OTHERS);
-    mli_put_str(r->o, "\n");
-}
-
-/* The columns of the anomalies and drops, the heaviest first: what makes totals too low, mistakes
-   of the host, lost detail. */
-enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 };
-static const unsigned char mli_anomaly_columns[] = {
-    MLI_STAT_dropped_allocs,
-    MLI_STAT_dropped_bytes,
-    MLI_STAT_unknown_frees,
-    MLI_STAT_implicit_frees,
-    MLI_STAT_freed_while_shared,
-    MLI_STAT_underflows,
-    MLI_STAT_fence_failures,
-    MLI_STAT_refused,
-    MLI_STAT_dropped_sites,
-    (int)MLI_STAT_COUNT + (int)MLI_LOST_scopes,
-    (int)MLI_STAT_COUNT + (int)MLI_LOST_exports,
-    (int)MLI_STAT_COUNT + (int)MLI_LOST_scope_invocations,
-    (int)MLI_STAT_COUNT + (int)MLI_LOST_snapshots,
-    MLI_STAT_dropped_events};
-#define MLI_X(name, kind, family, text) +(MLI_KIND_##kind == MLI_KIND_ANOMALY)
-typedef char mli_check_anomalies
-    [sizeof mli_anomaly_columns == (0 MLI_STATS(MLI_X)) + (int)MLI_LOSS_COUNT ? 1 : -1];
-#undef MLI_X
-
-MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
-                                                  uint64_t *v) {
-    memlord_stats *s = dev ? &r->stat[dev - 1] : &r->total;
-    while (*i < sizeof mli_anomaly_columns) {
-        size_t at = mli_anomaly_columns[(*i)++];
-        if (dev && at >= MLI_STAT_COUNT) continue;
-        *v = at < MLI_STAT_COUNT ? *mli_stat_of(s, at)
-                                 : mli_loss_value(r->lord, at - MLI_STAT_COUNT);
-        if (*v) return mli_column_names[at];
-    }
-    return NULL;
-}
-/* Writes "unknown_frees 1", for the column before `i`. */
-static MLI_COLD void mli_put_anomaly(mli_out *o, size_t i, const char *name, uint64_t v) {
-    mli_putf(o, mli_anomaly_columns[i - 1] == MLI_STAT_dropped_bytes ? "%s %jo" : "%s %ju", name,
-             v);
-}
-MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev) {
-    return dev ? mli_device_record_at(r->lord, dev)->device : memlord_device_all();
-}
-
-MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
-                                             uint32_t dev) {
-    const char *name;
-    size_t i = 0;
-    uint64_t v, n = 0;
-    while ((name = mli_anomaly_next(r, dev, &i, &v)) != NULL) {
-        if (!n) {
-            mli_put_str(o, head);
-            mli_put_device(o, mli_anomaly_device(r, dev));
-        }
-        mli_put_str(o, n++ ? ", " : " ");
-        mli_put_anomaly(o, i, name, v);
-    }
-    if (n) mli_put_str(o, "\n");
-}
-
-/* Writes the modules of return addresses, so that these can be named later and elsewhere. */
-static MLI_COLD void mli_text_modules(const mli_report *r) {
-    const mli_module *m = (mli_module *)mli_ptr_load_acquire(&r->lord->sites.modules);
-    uint32_t left = MLI_TOP_SITES;
-    if (!m) return;
-    mli_putf(r->o, "\n%-40s  module of return addresses\n", "build id");
-    for (; m && left; m = m->next, left--)
-        mli_putf(r->o, "%-40s  %s\n", m->build_id[0] ? m->build_id : "none", m->image.path);
-    if (m) mli_putf(r->o, "... and %ju\n", (uint64_t)m->number);
-}
-
-/* As mli_anomaly_next; dev 0: what no device counted. */
-static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
-    const char *name;
-    uint32_t k;
-    while ((name = mli_anomaly_next(r, dev, i, v)) != NULL) {
-        const size_t at = mli_anomaly_columns[*i - 1];
-        for (k = 0; !dev && k < r->devices && at < MLI_STAT_COUNT; k++)
-            mli_take_off(v, *mli_stat_of(&r->stat[k], at));
-        if (*v) break;
-    }
-    return name;
-}
-/* Returns the weight of a device's anomalies: the kind of the heaviest, then how many of these
-   there are, or how many bytes were lost. 0: there are none. */
-static MLI_COLD uint64_t mli_anomaly_weight(mli_report *r, uint32_t dev) {
-    const uint64_t most = ((uint64_t)1 << 62) - 1;
-    uint64_t v, sum = 0, heaviest = 0;
-    size_t i = 0;
-    while (mli_anomaly_own(r, dev, &i, &v)) {
-        const uint64_t kind = i <= MLI_ANOMALY_LOSSES                          ? 3
-                              : i <= MLI_ANOMALY_LOSSES + MLI_ANOMALY_MISTAKES ? 2
-                                                                               : 1;
-        if (kind < heaviest) break;
-        heaviest = kind;
-        if (mli_anomaly_columns[i - 1] != MLI_STAT_dropped_allocs) sum = mli_add_saturated(sum, v);
-    }
-    return heaviest << 62 | (sum < most ? sum : most);
-}
-/* Writes "anomalies and drops, cpu: unknown_frees 1; all: dropped_snapshots 2", the heaviest first;
-   under all what no device counted. */
-static MLI_COLD void mli_text_verdict_anomalies(mli_report *r) {
-    uint64_t top[MLI_FIRST_DEVICES][2], one[2], v;
-    size_t i, column, n, found = 0, parts = 0;
-    const char *name;
-    for (i = 0; i <= r->devices; i++) {
-        one[1] = i < r->devices ? r->top_device[i][1] : 0;
-        one[0] = mli_anomaly_weight(r, (uint32_t)one[1]);
-        if (!one[0]) continue;
-        n = found++;
-        if (n > MLI_FIRST_DEVICES) n = MLI_FIRST_DEVICES;
-        (void)mli_top_insert(top, n, MLI_FIRST_DEVICES, one, sizeof one, 0);
-    }
-    for (i = 0; i < found && i < MLI_FIRST_DEVICES; i++) {
-        const uint32_t dev = (uint32_t)top[i][1];
-        (void)mli_text_verdict(r, &parts, "anomalies and drops",
-                               mli_device_code(mli_anomaly_device(r, dev)));
-        column = n = 0;
-        while ((name = mli_anomaly_own(r, dev, &column, &v)) != NULL) {
-            if (n++) mli_put_str(r->o, ", ");
-            mli_put_anomaly(r->o, column, name, v);
-        }
-    }
-    mli_text_verdict_end(r, found);
-}
-
-static MLI_COLD void mli_text_full(mli_report *r) {
-    uint32_t i;
-    size_t k;
-    mli_put_str(r->o, "\n---- in full ----\n");
-    if (r->devices > MLI_FIRST_DEVICES) mli_text_devices(r, r->devices);
-    if (r->phys_count > MLI_FIRST_PHYS) mli_text_phys_all(r, r->phys_count);
-    mli_put_str(r->o, "\n");
-    for (k = 0; k < r->phys_count; k++) mli_text_phys_sum(r, &r->phys[k]);
-    for (i = 0; i < r->devices; i++) {
-        mli_text_holders(r, i + 1);
-        mli_text_trouble(r, i);
-        mli_text_pool(r, i);
-        mli_text_rates(r, i);
-        mli_text_ages(r, i);
-        if (r->devices > 1) mli_text_anomalies(r, r->o, "anomalies and drops, ", i + 1);
-    }
-    mli_text_anomalies(r, r->o, "anomalies and drops, ", 0);
-    mli_text_snapshots(r);
-    mli_text_scopes(r);
-    mli_text_leaks(r);
-    mli_text_routes(r);
-    mli_text_accounts(r);
-    if (r->tag_rows > MLI_FIRST_TAGS) mli_text_tags(r, MLI_TOP_TAGS);
-    if (r->sites > MLI_FIRST_SITES) mli_text_sites(r, MLI_TOP_SITES);
-    if (r->blocks > MLI_FIRST_BLOCKS || r->has_parts) mli_text_blocks(r, 20, 1);
-    mli_text_modules(r);
-}
-
-MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r) {
-    r->out.name_max = MLI_TEXT_NAME;
-    mli_text_verdict_oom(r);
-    mli_text_verdict_limit(r);
-    mli_text_verdict_leaks(r);
-    mli_text_verdict_holders(r);
-    mli_text_verdict_anomalies(r);
-}
-
-/* The labels are no name: they are not cut. */
-static MLI_COLD void mli_text_labels(mli_report *r) {
-    const char *labels = mli_labels(r->lord);
-    r->out.name_max = 0;
-    if (labels) mli_putf(r->o, "labels: %s\n", labels);
-    r->out.name_max = MLI_TEXT_NAME;
-}
-
-MLI_PRIVATE MLI_COLD void mli_text(mli_report *r) {
-    r->cpu.root = r->lord->room.cpu.root;
-    r->resident = mli_cpu_resident(&r->cpu);
-    mli_putf(r->o, "MemLord " MEMLORD_VERSION "  pid %ju  up ", mli_pid());
-    mli_put_fixed(r->o, r->uptime / 100000000u, 1);
-    mli_putf(r->o, " s  its own memory %jo", mli_u64_load(&r->lord->memory.own_bytes));
-    if (r->total.peak_error)
-        mli_putf(r->o, "  peaks low by at most %jo", r->total.peak_error);
-    mli_put_str(r->o, "\n");
-    mli_text_verdicts(r);
-    mli_text_labels(r);
-    if (!r->devices) {
-        mli_put_str(r->o, "nothing recorded\n");
-        return;
-    }
-    mli_text_devices(r, MLI_FIRST_DEVICES);
-    mli_text_bar(r);
-    mli_text_phys_all(r, MLI_FIRST_PHYS);
-    mli_text_tags(r, MLI_FIRST_TAGS);
-    mli_text_sites(r, MLI_FIRST_SITES);
-    mli_text_stacks(r);
-    mli_text_blocks(r, MLI_FIRST_BLOCKS, 0);
-    mli_text_full(r);
-}
-
 /* ------------------------------------------------------------------------ src/reports/json.h -- */
 
-/* Writes JSON, schema memlord/2, from a capture. Owns no state. Uses reports/capture, and
-   reports/text for what both list. Locks: none. */
+/* Writes JSON, schema memlord/2, from a capture. Owns no state. May use reports/capture. Locks:
+   none. */
 
 MLI_PRIVATE void mli_json_u64(mli_out *o, const char *name, uint64_t v);
 
@@ -23482,7 +22695,7 @@ static void mli_report_scope_runs(mli_report *r, const mli_scope_record *scope,
 static MLI_COLD void mli_json_invocation(mli_report *r, const mli_scope_run *v, uint32_t thread) {
     mli_jsonf(
         r->o, ",\n[%jd,%jd,%ju,%jd,%jd,%jd,%jd,%jd,%s]", (int64_t)mli_since_ns(&r->scale, v->start),
-        (int64_t)mli_span_ns(&r->scale, v->stamps), (uint64_t)thread, (int64_t)v->bytes,
+        (int64_t)mli_stamps_ns(&r->scale, v->stamps), (uint64_t)thread, (int64_t)v->bytes,
         (int64_t)v->blocks, (int64_t)v->before, (int64_t)v->after, (int64_t)v->peak,
         (const char *)(uintptr_t)v->shapes);
 }
@@ -23692,16 +22905,15 @@ static void mli_json_leaks(mli_report *r) {
 }
 
 static void mli_json_moves(mli_report *r) {
-    const mli_route *route = (const mli_route *)mli_ptr_load_acquire(&r->lord->blocks.routes);
+    const mli_route *route = NULL;
     mli_jsonf(r->o, ",\n'moves':[");
-    for (; route; route = route->next)
-        if (mli_route_used(route))
-            mli_jsonf(r->o,
-                      ",{'from':'%i','to':'%i','count':%ju,'bytes':%ju,'copies':%ju,"
-                      "'copied_bytes':%ju}",
-                      mli_report_device(r, route->from), mli_report_device(r, route->to),
-                      mli_u64_load(&route->moves), mli_u64_load(&route->moved_bytes),
-                      mli_u64_load(&route->copies), mli_u64_load(&route->copied_bytes));
+    while ((route = mli_route_next(r->lord, route)) != NULL)
+        mli_jsonf(r->o,
+                  ",{'from':'%i','to':'%i','count':%ju,'bytes':%ju,'copies':%ju,"
+                  "'copied_bytes':%ju}",
+                  mli_report_device(r, route->from), mli_report_device(r, route->to),
+                  mli_u64_load(&route->moves), mli_u64_load(&route->moved_bytes),
+                  mli_u64_load(&route->copies), mli_u64_load(&route->copied_bytes));
     mli_put_str(r->o, "]");
 }
 
@@ -23744,11 +22956,22 @@ static void mli_json_strings(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
+static void mli_json_event_storage(mli_report *r, uint64_t storage) {
+    const uint64_t low = storage & UINT64_MAX >> 12;
+    if (!storage) {
+        mli_put_str(r->o, "0,");
+    } else if (r->brief) {
+        mli_jsonf(r->o, "%jd,", (int64_t)(low - r->last[1]));
+        r->last[1] = low;
+    } else {
+        mli_jsonf(r->o, "'%jx',", storage);
+    }
+}
 /* Writes an event. A brief one has its time and the low 52 bits of its storage, which a reader of
    JSON does not round, as differences to the event before. One of a scope has only its kind, thread
    and scope. */
 static void mli_json_event(mli_report *r, const mli_event_copy *e) {
-    const uint64_t time = mli_since_ns(&r->scale, e->stamp), low52 = UINT64_MAX >> 12;
+    const uint64_t time = mli_since_ns(&r->scale, e->stamp);
     uint64_t site = e->where & MLI_SITE_ROWS_MAX;
     uint64_t tag = e->where >> 20 & MLI_TAG_ROWS_MAX;
     uint32_t kind = mli_event_kind(e->what);
@@ -23761,14 +22984,7 @@ static void mli_json_event(mli_report *r, const mli_event_copy *e) {
         return;
     }
     mli_jsonf(r->o, ",%jd,", (int64_t)mli_event_dev(e->what) - 1);
-    if (!e->storage || named) {
-        mli_put_str(r->o, "0,");
-    } else if (r->brief) {
-        mli_jsonf(r->o, "%jd,", (int64_t)((e->storage & low52) - r->last[1]));
-        r->last[1] = e->storage & low52;
-    } else {
-        mli_jsonf(r->o, "'%jx',", e->storage);
-    }
+    mli_json_event_storage(r, named ? 0 : e->storage);
     mli_jsonf(r->o, "%ju,%ju,", MLI_BYTES(e->what), site <= r->site_rows ? site : 0);
     if (named)
         mli_put_json(r->o, (const char *)(uintptr_t)e->storage);
@@ -24529,10 +23745,857 @@ static const char mli_html_tail[][3619] = {
 
 #endif
 
+/* -------------------------------------------------------------------- src/reports/verdicts.h -- */
+
+/* Says what is wrong: verdicts, anomalies and drops. Owns no state. May use reports/capture. Locks:
+   none. */
+
+#define MLI_TEXT_NAME 60
+#define MLI_FIRST_DEVICES 4 /* of a verdict, and in the first list of devices */
+
+/* Returns the name of the next anomaly or drop of a device that is not 0, and its count in *v.
+   NULL: there is no other. dev 0: of all devices, with the losses of the ledger. *i: how many of
+   mli_anomaly_columns were read, 0 at first. */
+MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
+                                                  uint64_t *v);
+MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev);
+
+/* Writes all anomalies and drops of a device (dev 0: of all) in one line that begins with `head`.
+   Writes nothing if there are none. */
+MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
+                                             uint32_t dev);
+
+/* Writes the verdicts, the worst first. Each is one line with its devices, those of the highest
+   peaks first. Names are cut after MLI_TEXT_NAME characters: the bound stays in r->out.name_max. */
+MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r);
+
+/* -------------------------------------------------------------------- src/reports/verdicts.c -- */
+
+/* -- anomalies and drops -- */
+
+/* The columns of the anomalies and drops, the heaviest first: what makes totals too low, mistakes
+   of the host, lost detail. */
+enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 };
+static const unsigned char mli_anomaly_columns[] = {
+    MLI_STAT_dropped_allocs,
+    MLI_STAT_dropped_bytes,
+    MLI_STAT_unknown_frees,
+    MLI_STAT_implicit_frees,
+    MLI_STAT_freed_while_shared,
+    MLI_STAT_underflows,
+    MLI_STAT_fence_failures,
+    MLI_STAT_refused,
+    MLI_STAT_dropped_sites,
+    (int)MLI_STAT_COUNT + (int)MLI_LOST_scopes,
+    (int)MLI_STAT_COUNT + (int)MLI_LOST_exports,
+    (int)MLI_STAT_COUNT + (int)MLI_LOST_scope_invocations,
+    (int)MLI_STAT_COUNT + (int)MLI_LOST_snapshots,
+    MLI_STAT_dropped_events};
+#define MLI_X(name, kind, family, text) +(MLI_KIND_##kind == MLI_KIND_ANOMALY)
+typedef char mli_check_anomalies
+    [sizeof mli_anomaly_columns == (0 MLI_STATS(MLI_X)) + (int)MLI_LOSS_COUNT ? 1 : -1];
+#undef MLI_X
+
+MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
+                                                  uint64_t *v) {
+    memlord_stats *s = dev ? &r->stat[dev - 1] : &r->total;
+    while (*i < sizeof mli_anomaly_columns) {
+        size_t at = mli_anomaly_columns[(*i)++];
+        if (dev && at >= MLI_STAT_COUNT) continue;
+        *v = at < MLI_STAT_COUNT ? *mli_stat_of(s, at)
+                                 : mli_loss_value(r->lord, at - MLI_STAT_COUNT);
+        if (*v) return mli_column_names[at];
+    }
+    return NULL;
+}
+/* Writes "unknown_frees 1", for the column before `i`. */
+static MLI_COLD void mli_put_anomaly(mli_out *o, size_t i, const char *name, uint64_t v) {
+    mli_putf(o, mli_anomaly_columns[i - 1] == MLI_STAT_dropped_bytes ? "%s %jo" : "%s %ju", name,
+             v);
+}
+MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev) {
+    return dev ? mli_device_record_at(r->lord, dev)->device : memlord_device_all();
+}
+
+MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
+                                             uint32_t dev) {
+    const char *name;
+    size_t i = 0;
+    uint64_t v, n = 0;
+    while ((name = mli_anomaly_next(r, dev, &i, &v)) != NULL) {
+        if (!n) {
+            mli_put_str(o, head);
+            mli_put_device(o, mli_anomaly_device(r, dev));
+        }
+        mli_put_str(o, n++ ? ", " : " ");
+        mli_put_anomaly(o, i, name, v);
+    }
+    if (n) mli_put_str(o, "\n");
+}
+
+/* -- the verdicts -- */
+
+/* Begins the part of a verdict about a device: "out of memory, cpu: " or "; cuda:0: ". Returns 0 if
+   the line has enough of them. */
+static MLI_COLD int mli_text_verdict(mli_report *r, size_t *parts, const char *head, int device) {
+    if ((*parts)++ >= MLI_FIRST_DEVICES) return 0;
+    mli_putf(r->o, *parts > 1 ? "%s%i: " : "%s, %i: ", *parts > 1 ? "; " : head, device);
+    return 1;
+}
+static MLI_COLD void mli_text_verdict_end(mli_report *r, size_t parts) {
+    if (parts > MLI_FIRST_DEVICES)
+        mli_putf(r->o, "; and %ju more", (uint64_t)(parts - MLI_FIRST_DEVICES));
+    if (parts) mli_put_str(r->o, "\n");
+}
+
+/* Writes "out of memory, cuda:0: 9 GiB wanted with 5 GiB live at grow cache.c:7, 1 failed". */
+static MLI_COLD void mli_text_verdict_oom(mli_report *r) {
+    size_t i, parts = 0;
+    for (i = 0; i < r->devices; i++) {
+        uint32_t dev = (uint32_t)r->top_device[i][1];
+        mli_oom oom = mli_oom_of(r->lord, dev);
+        if (!oom.time || !r->stat[dev - 1].oom_failures) continue;
+        if (!mli_text_verdict(r, &parts, "out of memory", mli_report_device(r, dev))) continue;
+        mli_putf(r->o, "%jo wanted with %jo live", oom.bytes, oom.live);
+        if (oom.site) mli_putf(r->o, " at %p", (const void *)oom.site);
+        mli_putf(r->o, ", %ju failed", r->stat[dev - 1].oom_failures);
+    }
+    mli_text_verdict_end(r, parts);
+}
+
+/* Writes "over a limit, cuda:0: 5 GiB of 4 GiB; cpu: account req-7 3 MiB of 2 MiB". */
+static MLI_COLD void mli_text_verdict_limit(mli_report *r) {
+    size_t i, parts = 0;
+    for (i = 0; i < r->phys_count; i++) {
+        const mli_phys_line *line = &r->phys[i];
+        uint64_t live = 0;
+        uint32_t dev;
+        for (dev = 1; dev <= r->devices; dev++) /* also of mapped files, as the limit counts them */
+            if (mli_report_phys(r, dev) == line) live += r->stat[dev - 1].allocated;
+        if (live > line->limit &&
+            mli_text_verdict(r, &parts, "over a limit", mli_device_code(line->of.device)))
+            mli_putf(r->o, "%jo of %jo", live, line->limit);
+    }
+    for (i = 0; i < r->account_lines; i++) {
+        const memlord_account_stat *s = &r->account[i];
+        if (s->bytes > s->limit &&
+            mli_text_verdict(r, &parts, "over a limit", mli_device_code(s->device)))
+            mli_putf(r->o, "account %s %jo of %jo", s->name, s->bytes, s->limit);
+    }
+    mli_text_verdict_end(r, parts);
+}
+
+/* Writes ", 2 MiB of them cpu [kv] in decode  f x.c:3". Counts several tags and scopes: "with 3
+   tags in 300 scopes". Writes "partly [kv]" where the other blocks have no tag. */
+static MLI_COLD void mli_text_culprit(mli_report *r) {
+    const mli_culprit *c = &r->culprit;
+    mli_putf(r->o, ", %jo of them", c->sum.bytes);
+    if (c->devices == 1) mli_putf(r->o, " %i", mli_report_device(r, c->dev));
+    if (c->devices > 1) mli_putf(r->o, " %ju devices", (uint64_t)c->devices);
+    if (c->tags == 1) mli_putf(r->o, r->tag[0].leaked ? " partly [%s]" : " [%s]", c->tag);
+    if (c->tags > 1) mli_putf(r->o, " with %ju tags", (uint64_t)c->tags);
+    if (c->scopes == 1) mli_putf(r->o, r->scope[0].leaked ? " partly in %s" : " in %s", c->scope);
+    if (c->scopes > 1) mli_putf(r->o, " in %ju scopes", (uint64_t)c->scopes);
+    mli_putf(r->o, "  %p", (const void *)mli_culprit_site(r));
+}
+/* Writes "leaks since mark 1: 3 MiB in 2 blocks, 2 MiB of them cpu [kv]  f x.c:3". Without a mark
+   it writes nothing: every live block would be one. */
+static MLI_COLD void mli_text_verdict_leaks(mli_report *r) {
+    if (!r->mark || !r->leaks.blocks) return;
+    mli_putf(r->o, "leaks since mark %ju: ", r->mark);
+    mli_put_amount(r->o, r->leaks.bytes, r->leaks.blocks);
+    if (r->culprit.sum.bytes) mli_text_culprit(r);
+    mli_put_str(r->o, "\n");
+}
+
+/* Returns the part of a device's live bytes in percent. */
+static double mli_text_share(uint64_t part, uint64_t live) {
+    return part < live ? (double)part * 100 / (double)live : 100;
+}
+/* Finds the largest site of a device, or its arena. Returns 0 if it has neither. */
+static int mli_report_top_site(mli_report *r, uint32_t dev, memlord_site_stat *out) {
+    const uint64_t arena = mli_report_arena(r, dev);
+    const memlord_device device = mli_device_record_at(r->lord, dev)->device;
+    memset(out, 0, sizeof *out);
+    (void)mli_sites_top(r->lord, device, MEMLORD_SITE_ORDER_LIVE_BYTES, out, 1, 1);
+    if (arena > out->live_bytes) {
+        out->site = &mli_arena_site;
+        out->live_bytes = arena;
+    }
+    return out->live_bytes != 0;
+}
+/* Returns 1 if the largest holder of a device by tag is worth a word: an arena, or bytes that a tag
+   has or could have. */
+static int mli_holder_tells(const mli_report *r, const mli_holder_list *list) {
+    if (!list->count) return 0;
+    return list->count > 1 || list->at[0].kind == MLI_HOLDER_ARENA || r->tags != 0;
+}
+/* Writes "tag weights 90 %". */
+static MLI_COLD void mli_text_holder(mli_report *r, const mli_holder *holder, uint64_t live) {
+    if (holder->kind == MLI_HOLDER_NAMED) mli_put_str(r->o, "tag ");
+    mli_put_holder(r->lord, r->o, MLI_BOOK_TAG, holder);
+    mli_putf(r->o, " %g", mli_text_share(holder->bytes, live));
+}
+/* Writes "biggest holder, cuda:0: tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The
+   tag and the site may be of different blocks, so each has its own share. In place of a tag stands
+   "untagged" or "arenas", if these hold more; not "untagged" where nothing else could. */
+static MLI_COLD void mli_text_verdict_holders(mli_report *r) {
+    size_t i, parts = 0;
+    for (i = 0; i < r->devices; i++) {
+        const uint32_t dev = (uint32_t)r->top_device[i][1];
+        const uint64_t live = r->stat[dev - 1].allocated;
+        mli_holder_list list;
+        memlord_site_stat site;
+        int tells, sites = mli_report_top_site(r, dev, &site);
+        mli_holders_list(r->lord, NULL, dev, MLI_BOOK_TAG, &list);
+        tells = mli_holder_tells(r, &list);
+        if (tells && list.at[0].kind == MLI_HOLDER_ARENA && site.site == &mli_arena_site)
+            sites = 0; /* told already */
+        if (!live || !(tells || sites) ||
+            !mli_text_verdict(r, &parts, "biggest holder", mli_report_device(r, dev)))
+            continue;
+        if (tells) mli_text_holder(r, &list.at[0], live);
+        if (sites)
+            mli_putf(r->o, tells ? ", site %p %g" : "site %p %g", (const void *)site.site,
+                     mli_text_share(site.live_bytes, live));
+        mli_putf(r->o, " of %jo", live);
+    }
+    mli_text_verdict_end(r, parts);
+}
+
+/* As mli_anomaly_next; dev 0: what no device counted. */
+static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
+    const char *name;
+    uint32_t k;
+    while ((name = mli_anomaly_next(r, dev, i, v)) != NULL) {
+        const size_t at = mli_anomaly_columns[*i - 1];
+        for (k = 0; !dev && k < r->devices && at < MLI_STAT_COUNT; k++)
+            mli_take_off(v, *mli_stat_of(&r->stat[k], at));
+        if (*v) break;
+    }
+    return name;
+}
+/* Returns the weight of a device's anomalies: the kind of the heaviest, then how many of these
+   there are, or how many bytes were lost. 0: there are none. */
+static MLI_COLD uint64_t mli_anomaly_weight(mli_report *r, uint32_t dev) {
+    const uint64_t most = ((uint64_t)1 << 62) - 1;
+    uint64_t v, sum = 0, heaviest = 0;
+    size_t i = 0;
+    while (mli_anomaly_own(r, dev, &i, &v)) {
+        const uint64_t kind = i <= MLI_ANOMALY_LOSSES                          ? 3
+                              : i <= MLI_ANOMALY_LOSSES + MLI_ANOMALY_MISTAKES ? 2
+                                                                               : 1;
+        if (kind < heaviest) break;
+        heaviest = kind;
+        if (mli_anomaly_columns[i - 1] != MLI_STAT_dropped_allocs) sum = mli_add_saturated(sum, v);
+    }
+    return heaviest << 62 | (sum < most ? sum : most);
+}
+/* Writes "anomalies and drops, cpu: unknown_frees 1; all: dropped_snapshots 2", the heaviest first;
+   under all what no device counted. */
+static MLI_COLD void mli_text_verdict_anomalies(mli_report *r) {
+    uint64_t top[MLI_FIRST_DEVICES][2], one[2], v;
+    size_t i, column, n, found = 0, parts = 0;
+    const char *name;
+    for (i = 0; i <= r->devices; i++) {
+        one[1] = i < r->devices ? r->top_device[i][1] : 0;
+        one[0] = mli_anomaly_weight(r, (uint32_t)one[1]);
+        if (!one[0]) continue;
+        n = found++;
+        if (n > MLI_FIRST_DEVICES) n = MLI_FIRST_DEVICES;
+        (void)mli_top_insert(top, n, MLI_FIRST_DEVICES, one, sizeof one, 0);
+    }
+    for (i = 0; i < found && i < MLI_FIRST_DEVICES; i++) {
+        const uint32_t dev = (uint32_t)top[i][1];
+        (void)mli_text_verdict(r, &parts, "anomalies and drops",
+                               mli_device_code(mli_anomaly_device(r, dev)));
+        column = n = 0;
+        while ((name = mli_anomaly_own(r, dev, &column, &v)) != NULL) {
+            if (n++) mli_put_str(r->o, ", ");
+            mli_put_anomaly(r->o, column, name, v);
+        }
+    }
+    mli_text_verdict_end(r, found);
+}
+
+MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r) {
+    r->out.name_max = MLI_TEXT_NAME;
+    mli_text_verdict_oom(r);
+    mli_text_verdict_limit(r);
+    mli_text_verdict_leaks(r);
+    mli_text_verdict_holders(r);
+    mli_text_verdict_anomalies(r);
+}
+
+/* ------------------------------------------------------------------------ src/reports/text.h -- */
+
+/* Writes TEXT from a capture. Owns no state. May use reports/capture and reports/verdicts. Locks:
+   none. */
+
+/* A first screen of about 25 lines comes before the lists in full. It begins with the verdicts. */
+
+MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most);
+
+MLI_PRIVATE MLI_COLD void mli_text(mli_report *r);
+
+/* ------------------------------------------------------------------------ src/reports/text.c -- */
+
+#define MLI_TEXT_BAR 60 /* columns of the bar of live bytes */
+
+/* The lines of each list on the first screen. */
+enum {
+    MLI_FIRST_PHYS = 2,
+    MLI_FIRST_TAGS = 3,
+    MLI_FIRST_SITES = 3,
+    MLI_FIRST_STACKS = 5,
+    MLI_FIRST_BLOCKS = 2
+};
+#define MLI_TEXT_FRAMES 5 /* of a stack */
+#define MLI_TEXT_LEAKS 20
+
+static void mli_text_device(mli_report *r, memlord_device d, const memlord_stats *s) {
+    mli_putf(r->o, "%-16i%12jo%12jo%11ju%12ju%12ju%14jo", mli_device_code(d), s->allocated,
+             s->peak, s->live_blocks, s->allocs, s->frees, s->total_allocated);
+}
+
+/* Writes how many of `have` lines are not shown. */
+static void mli_text_more(mli_report *r, size_t have, size_t shown, const char *what) {
+    if (shown < have) mli_putf(r->o, "... and %ju more %s\n", (uint64_t)(have - shown), what);
+}
+/* The same with the bytes of those lines. */
+static void mli_text_more_bytes(mli_report *r, size_t have, size_t shown, const char *what,
+                                uint64_t bytes) {
+    if (shown < have)
+        mli_putf(r->o, "... and %ju more %s, %jo\n", (uint64_t)(have - shown), what, bytes);
+}
+
+/* Writes a line for each type with several devices. */
+static void mli_text_types(mli_report *r) {
+    uint32_t i;
+    int type;
+    for (type = 0; type < MLI_TYPE_COUNT; type++) {
+        memlord_stats sum;
+        uint32_t devices = 0;
+        memset(&sum, 0, sizeof sum);
+        for (i = 0; i < r->devices; i++) {
+            if (mli_type_of(r->lord, i + 1) != type) continue;
+            mli_stats_sum(&sum, &r->stat[i]);
+            devices++;
+        }
+        if (devices < 2) continue;
+        mli_text_device(r, memlord_device_make(type, MEMLORD_ANY), &sum);
+        mli_put_str(r->o, "\n");
+    }
+}
+
+MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most) {
+    size_t i, shown = r->devices < most ? r->devices : most;
+    mli_put_str(r->o, "\ndevice                  live        peak     blocks      allocs"
+                      "       frees  allocated in all\n");
+    for (i = 0; i < shown; i++) {
+        uint32_t dev = (uint32_t)r->top_device[i][1];
+        mli_device_record *device = mli_device_record_at(r->lord, dev);
+        const char *label = (const char *)mli_ptr_load_acquire(&device->label);
+        mli_text_device(r, device->device, &r->stat[dev - 1]);
+        if (label) mli_putf(r->o, "  %s", label);
+        if (device->device.type == MEMLORD_DEVICE_CPU && r->resident)
+            mli_putf(r->o, "  RSS %jo", r->resident);
+        mli_put_str(r->o, "\n");
+    }
+    mli_text_more(r, r->devices, shown, "devices");
+    if (r->devices == 1) return;
+    mli_text_types(r);
+    mli_text_device(r, memlord_device_all(), &r->total);
+    mli_put_str(r->o, "  (peak: a sum, not of one moment)\n");
+}
+
+/* Returns the step of the bar at a column, 0 to 7: the most live bytes among the snapshots whose
+   times fall into it, or without one those of the last snapshot before it. */
+static MLI_COLD uint32_t mli_text_bar_step(const mli_report *r, uint64_t column, uint64_t most,
+                                           uint32_t *at) {
+    const uint64_t first = r->snapshot[0]->time;
+    const uint64_t span = r->snapshot[r->snapshots - 1]->time - first + 1;
+    const uint64_t end = first + span / MLI_TEXT_BAR * (column + 1) +
+                         span % MLI_TEXT_BAR * (column + 1) / MLI_TEXT_BAR;
+    uint64_t level = *at ? r->snapshot[*at - 1]->live : 0, had = 0;
+    for (; *at < r->snapshots && r->snapshot[*at]->time < end; (*at)++)
+        if (r->snapshot[*at]->live > had || !had) had = level = r->snapshot[*at]->live;
+    return most ? (uint32_t)((double)level * 7 / (double)most + 0.5) : 0;
+}
+/* Writes one line of blocks for the live bytes over the snapshots. */
+static MLI_COLD void mli_text_bar(mli_report *r) {
+    uint64_t column, most = 0;
+    uint32_t i, at = 0;
+    if (!r->snapshots) return;
+    for (i = 0; i < r->snapshots; i++)
+        if (r->snapshot[i]->live > most) most = r->snapshot[i]->live;
+    mli_put_str(r->o, "\nlive ");
+    for (column = 0; column < MLI_TEXT_BAR; column++) {
+        char block[] = "\xe2\x96\x81"; /* U+2581 to U+2588: an eighth to a full block */
+        block[2] = (char)(block[2] + (char)mli_text_bar_step(r, column, most, &at));
+        mli_put_str(r->o, block);
+    }
+    mli_putf(r->o, " at most %jo, from %jX to %jX\n", most, r->snapshot[0]->time,
+             r->snapshot[r->snapshots - 1]->time);
+}
+
+static void mli_text_tags(mli_report *r, size_t most) {
+    size_t i, shown = r->tag_rows < most ? r->tag_rows : most;
+    uint64_t left = r->tag_bytes;
+    if (!shown) return;
+    mli_put_str(r->o, "\ntag                     live        peak     blocks    expected"
+                      "    variance  device\n");
+    for (i = 0; i < shown; i++) {
+        const memlord_tag_stat *s = &r->top_tag[i].stat;
+        mli_putf(r->o, "%-16s%12jo%12jo%11ju%12jo%+12jd  %i\n", s->tag, s->allocated, s->peak,
+                 s->blocks, s->expected, s->variance, mli_device_code(r->top_tag[i].of.device));
+        left -= s->allocated;
+    }
+    mli_text_more_bytes(r, r->tag_rows, shown, "tags", left);
+}
+
+static void mli_text_sites(mli_report *r, size_t most) {
+    size_t i, shown = r->sites < most ? r->sites : most;
+    uint64_t sum = 0;
+    if (!shown) return;
+    for (i = 0; i < shown; i++) sum += r->site[i].live_bytes;
+    mli_putf(r->o,
+             "\n        live        peak      allocs   allocated  hotspots by %s: %ju of %ju "
+             "sites, %jo live\n",
+             r->by_peak ? "peak" : "live", (uint64_t)shown, r->site_total, sum);
+    for (i = 0; i < shown; i++) {
+        const memlord_site_stat *s = &r->site[i];
+        mli_putf(r->o, "%12jo%12jo%12ju%12jo  %p", s->live_bytes,
+                 s->site == &mli_arena_site ? UINT64_MAX : s->peak_bytes, s->allocs,
+                 s->alloc_bytes, (const void *)s->site);
+        if (r->devices > 1) mli_putf(r->o, " on %i", mli_device_code(s->device));
+        mli_put_str(r->o, "\n");
+    }
+}
+
+/* Writes the frames of a stack, the innermost first, as "grow cache.c:7 < load main.c:3 < ...". */
+static MLI_COLD void mli_text_stack(mli_report *r, uint32_t node) {
+    size_t shown = 0;
+    if (!node) mli_put_str(r->o, "(unknown)");
+    for (; node && shown < MLI_TEXT_FRAMES; shown++) {
+        const mli_stack_node *at = mli_stack_node_at(r->lord, node);
+        mli_putf(r->o, shown ? " < %p" : "%p", (const void *)mli_site_display(r->lord, at->site));
+        node = at->parent;
+    }
+    mli_put_str(r->o, node ? " < ...\n" : "\n");
+}
+/* Writes how the numbers of stacks are known, if that is by samples. */
+static MLI_COLD void mli_text_estimates(mli_report *r) {
+    if (r->lord->stacks.bytes > 1)
+        mli_putf(r->o, ", estimates: a sample each %jo", r->lord->stacks.bytes);
+}
+/* Writes the largest stacks. Samples have a column of the standard error of their live bytes. */
+static MLI_COLD void mli_text_stacks(mli_report *r) {
+    const int samples = r->lord->stacks.bytes > 1;
+    uint64_t left = r->stack_rest.live_bytes;
+    size_t i, shown = r->stacks;
+    if (shown > MLI_FIRST_STACKS) shown = MLI_FIRST_STACKS;
+    if (!shown) return;
+    mli_putf(r->o, "\n        live%s        peak      allocs   allocated  hottest stacks: ",
+             samples ? "       error" : "");
+    mli_putf(r->o, "%ju of %ju", (uint64_t)shown, (uint64_t)r->stack_rows);
+    mli_text_estimates(r);
+    mli_put_str(r->o, samples ? "; error is the standard error of live, -: no sample lives\n"
+                              : "\n");
+    for (i = 0; i < shown; i++) {
+        const memlord_stack_stat *s = &r->stack[i].stat;
+        mli_putf(r->o, "%12jo", s->live_bytes);
+        if (samples && s->live_bytes)
+            mli_putf(r->o, "%12jo", s->error_bytes);
+        else if (samples)
+            mli_put_str(r->o, "           -"); /* blocks that were not picked may live */
+        mli_putf(r->o, "%12jo%12ju%12jo  ", s->peak_bytes, s->allocs, s->alloc_bytes);
+        mli_text_stack(r, r->stack[i].node);
+    }
+    for (; i < r->stacks; i++) left += r->stack[i].stat.live_bytes;
+    mli_text_more_bytes(r, r->stack_rows, shown, "stacks", left);
+    if (mli_u64_load(&r->lord->stacks.cut))
+        mli_putf(r->o, "%ju stacks could not be taken: they are one return address, or none\n",
+                 mli_u64_load(&r->lord->stacks.cut));
+}
+
+static void mli_text_phys_all(mli_report *r, size_t most) {
+    size_t i, shown = r->phys_count < most ? r->phys_count : most;
+    if (!r->phys_count) return;
+    mli_put_str(r->o, "\ncapacity               total        used        free        self"
+                      "   this process      others       limit        held\n");
+    for (i = 0; i < shown; i++) {
+        const mli_phys_line *line = &r->phys[i];
+        mli_putf(r->o, "%-16i%12jo%12jo%12jo%12jo%15jo%12jo%12jo%12jo",
+                 mli_device_code(line->of.device), line->total, line->used, line->free, line->self,
+                 line->rest, line->others, line->limit, line->held);
+        if (line->age != UINT64_MAX && line->age > 1000000000u)
+            mli_putf(r->o, "  sampled %jX ago", line->age);
+        mli_put_str(r->o, "\n");
+    }
+    mli_text_more(r, r->phys_count, shown, "physical devices");
+}
+
+/* Writes a line for a device with pending bytes, which the host has freed but which still count;
+   one for a device that collected; one for a device that ran out of memory. */
+static void mli_text_trouble(mli_report *r, uint32_t i) {
+    const memlord_stats *s = &r->stat[i];
+    int device = mli_report_device(r, i + 1);
+    mli_oom oom;
+    if (s->pending)
+        mli_putf(r->o, "pending, %i: %jo of what is live are freed, and wait for the device\n",
+                 device, s->pending);
+    if (s->gc_runs | s->gc_failed)
+        mli_putf(r->o, "collections, %i: %ju ran, %ju could not, reclaimed %jo\n", device,
+                 s->gc_runs, s->gc_failed, s->gc_reclaimed);
+    if (!s->oom_attempts) return;
+    oom = mli_oom_of(r->lord, i + 1);
+    mli_putf(r->o, "out of memory, %i: %ju attempts found none, %ju requests saved, %ju failed",
+             device, s->oom_attempts, s->recoveries, s->oom_failures);
+    if (oom.time) {
+        mli_putf(r->o, "; the last of %jo with live %jo", oom.bytes, oom.live);
+        if (oom.used != UINT64_MAX) mli_putf(r->o, ", used %jo", oom.used);
+        if (oom.site) mli_putf(r->o, " at %p", (const void *)oom.site);
+    }
+    mli_put_str(r->o, "\n");
+}
+
+/* Writes a line for a device on which the host reported a pool of its own. Calls that were refused
+   may have been the pool's. */
+static void mli_text_pool(mli_report *r, uint32_t i) {
+    const memlord_stats *s = &r->stat[i];
+    const uint64_t served = s->cache_hits | s->cache_misses;
+    if (!(s->reserved_peak | served)) return;
+    mli_putf(r->o, "pool, %i: ", mli_report_device(r, i + 1));
+    if (s->reserved_peak)
+        mli_putf(r->o, "reserved %jo (peak %jo), cached %jo or %g, fragmentation %g", s->reserved,
+                 s->reserved_peak, s->cached, memlord_cached_ratio(s) * 100,
+                 memlord_fragmentation(s) * 100);
+    if (s->reserved_peak && served) mli_put_str(r->o, ", ");
+    if (served)
+        mli_putf(r->o, "hit_rate %g: hits %ju, misses %ju", memlord_hit_rate(s) * 100,
+                 s->cache_hits, s->cache_misses);
+    if (s->refused) mli_putf(r->o, ", calls refused %ju", s->refused);
+    mli_put_str(r->o, "\n");
+}
+
+/* Writes "rates, cuda:0: recovery_rate 50 %, success_rate 100 %, 2 MiB an alloc", with what was
+   counted of it; nothing if that is nothing. The hit rate is in the pool's line. */
+static void mli_text_rates(mli_report *r, uint32_t i) {
+    const memlord_stats *s = &r->stat[i];
+    uint64_t mean = mli_mean_read(s);
+    size_t k, shown = 0;
+    for (k = 0; k < MLI_RATE_COUNT; k++) {
+        double rate = mli_rates[k].of(s);
+        if (!(rate >= 0) || mli_rates[k].of == memlord_hit_rate) continue;
+        if (!shown++) mli_putf(r->o, "rates, %i:", mli_report_device(r, i + 1));
+        mli_putf(r->o, shown > 1 ? ", %s %g" : " %s %g", mli_rates[k].name, rate * 100);
+    }
+    if (mean != UINT64_MAX) mli_putf(r->o, ", %jo an alloc", mean); /* so success_rate is known */
+    if (shown) mli_put_str(r->o, "\n");
+}
+
+/* Writes "sizes of live blocks, cpu: 12 from 64 B, 3 from 1 MiB", where a class ends at twice its
+   start, and a line for the lifetimes of blocks. */
+static void mli_text_ages(mli_report *r, uint32_t i) {
+    const uint64_t *n = r->lifetime[i];
+    uint32_t size, shown = 0;
+    int device = mli_report_device(r, i + 1);
+    for (size = 0; size < MLI_SIZES; size++) {
+        if (!r->sizes[i][size]) continue;
+        if (!shown++) mli_putf(r->o, "sizes of live blocks, %i", device);
+        mli_putf(r->o, shown > 1 ? ", %ju from %jo" : ": %ju from %jo", r->sizes[i][size],
+                 size ? (uint64_t)1 << (size - 1) : 0);
+    }
+    if (shown) mli_put_str(r->o, "\n");
+    if (r->lifetimes)
+        mli_putf(
+            r->o, "lifetimes, %i: %ju under 0.1 s, %ju under 1 s, %ju under 10 s, %ju longer\n",
+            device, n[0], n[1], n[2], n[3]);
+}
+
+static void mli_text_accounts(mli_report *r) {
+    size_t i;
+    if (!r->accounts) return;
+    mli_putf(r->o, "\n       bytes        peak       limit     refused  accounts: %ju of %ju\n",
+             (uint64_t)r->account_lines, (uint64_t)r->accounts);
+    for (i = 0; i < r->account_lines; i++) {
+        const memlord_account_stat *s = &r->account[i];
+        mli_putf(r->o, "%12jo%12jo%12jo%12ju  %s on %i\n", s->bytes, s->peak, s->limit,
+                 s->refused, s->name, mli_device_code(s->device));
+    }
+}
+
+static void mli_text_meta(mli_out *o, const memlord_meta *meta) {
+    if (meta->name) mli_putf(o, " %s", meta->name);
+    if (meta->dtype || meta->rank) mli_put_str(o, " ");
+    if (meta->dtype) mli_put_escaped(o, meta->dtype, 0, "");
+    mli_put_shape(o, meta, "x");
+}
+
+/* Writes the first parts of a block, below its line. */
+static void mli_text_parts(mli_report *r, const memlord_block_info *b) {
+    uint64_t count, bytes;
+    size_t i, n = mli_parts_copy(r->lord, (uint32_t)b->device.type, b->storage, 0, r->part, 8,
+                                 &count, &bytes);
+    for (i = 0; i < n; i++) {
+        const memlord_part_info *part = &r->part[i];
+        mli_putf(r->o, "%22jo at %ju", part->bytes, part->offset);
+        if (part->meta.tag) mli_putf(r->o, " [%s]", part->meta.tag);
+        mli_text_meta(r->o, &part->meta);
+        mli_put_str(r->o, "\n");
+    }
+    if (count > n)
+        mli_putf(r->o, "          ... and %ju more parts, %jo in all\n", count - n, bytes);
+}
+
+static void mli_text_block(mli_report *r, const memlord_block_info *b) {
+    mli_putf(r->o, "%12jo%8ju  %i %jx", b->bytes, b->refs, mli_device_code(b->device),
+             b->storage);
+    if (b->tag) mli_putf(r->o, " [%s]", b->tag);
+    mli_text_meta(r->o, &b->meta);
+    if (b->scope) mli_putf(r->o, " in %s", b->scope);
+    if (b->stream) mli_putf(r->o, " on stream %jx", b->stream);
+    if (b->site) mli_putf(r->o, "  %p", (const void *)b->site);
+    mli_put_str(r->o, b->pending ? " (pending)\n" : "\n");
+}
+static void mli_text_blocks(mli_report *r, size_t most, int parts) {
+    size_t i, shown = r->blocks < most ? r->blocks : most;
+    uint64_t sum = 0;
+    if (!shown) return;
+    for (i = 0; i < shown; i++) sum += r->block[i].bytes;
+    mli_putf(r->o, "\n       bytes    refs  largest blocks: %ju of %ju, %jo\n",
+             (uint64_t)shown, r->total.live_blocks, sum);
+    for (i = 0; i < shown; i++) {
+        mli_text_block(r, &r->block[i]);
+        if (parts) mli_text_parts(r, &r->block[i]);
+    }
+}
+
+/* -- TEXT, second part: scopes, snapshots, the peak, leaks -- */
+
+static void mli_text_scopes(mli_report *r) {
+    uint64_t left = 0;
+    uint32_t i;
+    if (!r->scope_lines) return;
+    mli_put_str(r->o, "\n   count  delta in all   delta avg  peak inside        live"
+                      "   time in all    time avg  scope; live is exclusive: without inner"
+                      " scopes\n");
+    for (i = 0; i < r->scope_lines; i++) {
+        const mli_scope_line *line = &r->scope[r->top_scope[i][1]];
+        const memlord_scope_stat *s = &line->stat;
+        mli_putf(r->o, "%8ju%14jd%12jd%13jo%12jo%14jX%12jX  %s", s->count, s->bytes.total,
+                 mli_average(s->bytes.total, s->count), s->peak, line->live_bytes, s->ns.total,
+                 (uint64_t)mli_average((int64_t)s->ns.total, s->count), s->path);
+        if (s->device_ns) mli_putf(r->o, ", on its device %jX", s->device_ns);
+        mli_put_str(r->o, s->running ? " (running)\n" : "\n");
+        left -= line->live_bytes;
+    }
+    for (i = 1; i <= r->scopes; i++) left += r->scope[i].live_bytes;
+    mli_text_more_bytes(r, r->scopes, r->scope_lines, "scopes", left);
+}
+
+/* Writes one line for all snapshots, then one for each checkpoint if there are at most 20. */
+static void mli_text_snapshots(mli_report *r) {
+    uint32_t i, named = 0;
+    const char *peak = mli_report_peak_name(r);
+    if (!r->snapshots) return;
+    for (i = 0; i < r->snapshots; i++) named += r->snapshot[i]->name != NULL;
+    mli_putf(r->o, "\nsnapshots: %ju, checkpoints %ju", (uint64_t)r->snapshots, (uint64_t)named);
+    if (peak) mli_putf(r->o, ", most at %s", peak);
+    mli_put_str(r->o, "\n");
+    for (i = 0; i < r->snapshots && named <= 20; i++) {
+        const mli_snapshot *s = r->snapshot[i];
+        if (s->name)
+            mli_putf(r->o, "%12jX%12jo%11ju blocks  %s\n", s->time, s->live, s->blocks, s->name);
+    }
+}
+
+/* Writes "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site: ...". The holders
+   may be those of a little below the peak: then "noted at 12 MiB of 12.5 MiB". */
+static void mli_text_holders(mli_report *r, uint32_t dev) {
+    mli_holders *h = &r->holders;
+    const uint64_t peak = r->stat[dev - 1].peak;
+    if (!mli_holders_get(r->lord, dev, h)) return;
+    if (h->tags == 1 && !h->tag[0].tag) h->tags = 0; /* nothing is tagged */
+    if (!(h->tags | h->sites)) return;
+    mli_putf(r->o, h->bytes < peak ? "at the peak of %i, noted at %jo of %jo"
+                                   : "at the peak of %i, with %jo",
+             mli_report_device(r, dev), h->bytes, peak);
+    mli_put_largest(r->o, h->tag, h->tags < 6 ? h->tags : 6, h->site, h->sites < 4 ? h->sites : 4);
+    mli_put_str(r->o, "\n");
+}
+
+/* Writes what the list of leaks leaves out: "... and 281 more, 281 MiB in 281 blocks". */
+static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
+    const mli_leak_sum rest = mli_leaks_rest(&r->leaks, shown);
+    if (!rest.blocks) return;
+    if (r->leaks.lost)
+        mli_put_str(r->o, "... and others, ");
+    else
+        mli_putf(r->o, "... and %ju more, ", (uint64_t)(r->leaks.groups - shown));
+    mli_put_amount(r->o, rest.bytes, rest.blocks);
+    mli_put_str(r->o, "\n");
+}
+/* Lists the leaks since the last mark. Without a mark it writes nothing: every live block would be
+   in the list. */
+static void mli_text_leaks(mli_report *r) {
+    uint64_t left = r->stack_leak_bytes;
+    size_t i;
+    if (!r->mark || !r->leaks.blocks) return;
+    mli_putf(r->o, "\n       bytes     blocks  leaks since mark %ju: ", r->mark);
+    mli_put_amount(r->o, r->leaks.bytes, r->leaks.blocks);
+    mli_put_str(r->o, "\n");
+    for (i = 0; i < r->leaks.count && i < MLI_TEXT_LEAKS; i++) {
+        const mli_leak_group *leak = &r->leaks.at[i];
+        mli_putf(r->o, "%12jo%11ju  ", leak->bytes, leak->blocks);
+        mli_put_leak(r->o, r->lord, leak);
+        mli_put_str(r->o, "\n");
+    }
+    mli_text_leaks_more(r, i);
+    if (!r->stack_leaks) return;
+    mli_put_str(r->o, "\n       bytes     blocks  leaks by stack");
+    mli_text_estimates(r);
+    mli_put_str(r->o, "\n");
+    for (i = 0; i < r->stack_leaks && i < MLI_FIRST_STACKS; i++) {
+        const mli_stack_leak *leak = &r->stack_leak[i];
+        mli_putf(r->o, "%12jo%11ju  ", leak->bytes, (uint64_t)(leak->blocks + 0.5));
+        mli_text_stack(r, mli_stack_row_at(r->lord, leak->row)->node);
+        left -= leak->bytes;
+    }
+    mli_text_more_bytes(r, r->stack_leak_rows, i, "stacks", left);
+}
+
+/* Lists the moves and the copies of each pair of devices, the newest pair first. */
+static void mli_text_routes(mli_report *r) {
+    const mli_route *route = NULL;
+    int lines = 0;
+    while ((route = mli_route_next(r->lord, route)) != NULL) {
+        if (!lines++)
+            mli_put_str(r->o, "\n       moves       bytes      copies       bytes  from, to\n");
+        mli_putf(r->o, "%12ju%12jo%12ju%12jo  %i, %i\n", mli_u64_load(&route->moves),
+                 mli_u64_load(&route->moved_bytes), mli_u64_load(&route->copies),
+                 mli_u64_load(&route->copied_bytes), mli_report_device(r, route->from),
+                 mli_report_device(r, route->to));
+    }
+}
+
+/* Writes the ledger's bytes on a physical device as " (weights 40 GiB, ..., untagged 1 GiB)". */
+static void mli_text_phys_self(mli_report *r, const mli_phys_line *line) {
+    uint64_t left = line->self - line->untagged;
+    size_t i, shown = 0;
+    if (!left) return;
+    for (i = 0; i < r->tag_lines && shown < 6; i++) {
+        const mli_tag_line *tag = &r->top_tag[i];
+        if (tag->phys != line || !mli_dev_uses_capacity(r->lord, tag->dev)) continue;
+        if (!tag->stat.allocated) break;
+        mli_putf(r->o, shown++ ? ", %s %jo" : " (%s %jo", tag->stat.tag, tag->stat.allocated);
+        mli_take_off(&left, tag->stat.allocated);
+    }
+    if (left) mli_putf(r->o, shown ? ", other tags %jo" : " (other tags %jo", left);
+    if (line->untagged) mli_putf(r->o, ", untagged %jo", line->untagged);
+    mli_put_str(r->o, ")");
+}
+
+/* Writes the balance of a physical device as "cuda:0: total 80 GiB = free 20 GiB + self 50 GiB
+   (weights 40 GiB, ...) + context 500 MiB + unaccounted 9.5 GiB", and a line of the other processes
+   there. */
+static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
+    memlord_capacity sample;
+    if (line->total == UINT64_MAX) return;
+    mli_putf(r->o, "%i: total %jo = free %jo + self %jo", mli_device_code(line->of.device),
+             line->total, line->free, line->self);
+    mli_text_phys_self(r, line);
+    if (line->context != UINT64_MAX) mli_putf(r->o, " + context %jo", line->context);
+    if (line->neighbours != UINT64_MAX) mli_putf(r->o, " + neighbours %jo", line->neighbours);
+    if (line->unaccounted < 0)
+        mli_putf(r->o, " - unaccounted %jo (less is in use than these hold)\n",
+                 (uint64_t)0 - (uint64_t)line->unaccounted);
+    else
+        mli_putf(r->o, " + unaccounted %jo\n", (uint64_t)line->unaccounted);
+    sample = mli_phys_sample_of(line->phys);
+    if (!sample.others[0].pid) return;
+    mli_putf(r->o, "%i", mli_device_code(line->of.device));
+    mli_put_others(r->lord, r->o, ": others:", &sample, MEMLORD_OTHERS);
+    mli_put_str(r->o, "\n");
+}
+
+/* Writes the modules of return addresses, so that these can be named later and elsewhere. */
+static MLI_COLD void mli_text_modules(const mli_report *r) {
+    const mli_module *m = (mli_module *)mli_ptr_load_acquire(&r->lord->sites.modules);
+    uint32_t left = MLI_TOP_SITES;
+    if (!m) return;
+    mli_putf(r->o, "\n%-40s  module of return addresses\n", "build id");
+    for (; m && left; m = m->next, left--)
+        mli_putf(r->o, "%-40s  %s\n", m->build_id[0] ? m->build_id : "none", m->image.path);
+    if (m) mli_putf(r->o, "... and %ju\n", (uint64_t)m->number);
+}
+
+static MLI_COLD void mli_text_full(mli_report *r) {
+    uint32_t i;
+    size_t k;
+    mli_put_str(r->o, "\n---- in full ----\n");
+    if (r->devices > MLI_FIRST_DEVICES) mli_text_devices(r, r->devices);
+    if (r->phys_count > MLI_FIRST_PHYS) mli_text_phys_all(r, r->phys_count);
+    mli_put_str(r->o, "\n");
+    for (k = 0; k < r->phys_count; k++) mli_text_phys_sum(r, &r->phys[k]);
+    for (i = 0; i < r->devices; i++) {
+        mli_text_holders(r, i + 1);
+        mli_text_trouble(r, i);
+        mli_text_pool(r, i);
+        mli_text_rates(r, i);
+        mli_text_ages(r, i);
+        if (r->devices > 1) mli_text_anomalies(r, r->o, "anomalies and drops, ", i + 1);
+    }
+    mli_text_anomalies(r, r->o, "anomalies and drops, ", 0);
+    mli_text_snapshots(r);
+    mli_text_scopes(r);
+    mli_text_leaks(r);
+    mli_text_routes(r);
+    mli_text_accounts(r);
+    if (r->tag_rows > MLI_FIRST_TAGS) mli_text_tags(r, MLI_TOP_TAGS);
+    if (r->sites > MLI_FIRST_SITES) mli_text_sites(r, MLI_TOP_SITES);
+    if (r->blocks > MLI_FIRST_BLOCKS || r->has_parts) mli_text_blocks(r, 20, 1);
+    mli_text_modules(r);
+}
+
+/* The labels are no name: they are not cut. */
+static MLI_COLD void mli_text_labels(mli_report *r) {
+    const char *labels = mli_labels(r->lord);
+    r->out.name_max = 0;
+    if (labels) mli_putf(r->o, "labels: %s\n", labels);
+    r->out.name_max = MLI_TEXT_NAME;
+}
+
+MLI_PRIVATE MLI_COLD void mli_text(mli_report *r) {
+    r->cpu.root = r->lord->room.cpu.root;
+    r->resident = mli_cpu_resident(&r->cpu);
+    mli_putf(r->o, "MemLord " MEMLORD_VERSION "  pid %ju  up ", mli_pid());
+    mli_put_fixed(r->o, r->uptime / 100000000u, 1);
+    mli_putf(r->o, " s  its own memory %jo", mli_u64_load(&r->lord->memory.own_bytes));
+    if (r->total.peak_error)
+        mli_putf(r->o, "  peaks low by at most %jo", r->total.peak_error);
+    mli_put_str(r->o, "\n");
+    mli_text_verdicts(r);
+    mli_text_labels(r);
+    if (!r->devices) {
+        mli_put_str(r->o, "nothing recorded\n");
+        return;
+    }
+    mli_text_devices(r, MLI_FIRST_DEVICES);
+    mli_text_bar(r);
+    mli_text_phys_all(r, MLI_FIRST_PHYS);
+    mli_text_tags(r, MLI_FIRST_TAGS);
+    mli_text_sites(r, MLI_FIRST_SITES);
+    mli_text_stacks(r);
+    mli_text_blocks(r, MLI_FIRST_BLOCKS, 0);
+    mli_text_full(r);
+}
+
 /* ------------------------------------------------------------------------ src/reports/html.h -- */
 
-/* Writes HTML: the page with the JSON report in it. Owns no state. Uses reports/text, reports/json
-   and reports/page. Locks: none. */
+/* Writes HTML: the page with the JSON report in it. Owns no state. May use reports/verdicts,
+   reports/text, reports/json and reports/page. Locks: none. */
 
 #if !defined(MEMLORD_NO_PAGE)
 MLI_PRIVATE MLI_COLD void mli_html(mli_report *r);
@@ -24567,7 +24630,7 @@ MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
 /* ------------------------------------------------------------------------ src/reports/ring.h -- */
 
 /* The events of the ring, up to the moment of a report, for TRACE and MEMORY_VIZ. Owns the table of
-   the last event of each storage. Uses reports/export. Locks: none. */
+   the last event of each storage. May use reports/export. Locks: none. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -24677,6 +24740,7 @@ static MLI_COLD void mli_last_event_update(void *user, const mli_export_event *e
     *f = e->of;
 }
 MLI_PRIVATE MLI_COLD void mli_last_events_read(mli_export *x, mli_last_events *last) {
+    MLI_REQUIRE(!last->size);
     const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&x->lord->events.ring);
     uint64_t size = 64;
     last->x = x;
@@ -24698,9 +24762,9 @@ MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last) {
 
 /* ------------------------------------------------------------------ src/reports/memory_viz.h -- */
 
-/* Writes MEMORY_VIZ. Uses reports/export and reports/ring. Locks: none.
+/* Writes MEMORY_VIZ. Owns no state. May use reports/export and reports/ring. Locks: none. */
 
-   MEMORY_VIZ, the result of torch.cuda.memory._snapshot(), pickled by protocol 2
+/* MEMORY_VIZ, the result of torch.cuda.memory._snapshot(), pickled by protocol 2
       (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools).
    Every block is a segment of its own, so that its bytes lie in a segment at every step. A device's
    arena is a segment too, at an address that no block has. Blocks of no bytes are left out. The
@@ -25001,8 +25065,8 @@ static MLI_COLD int32_t mli_viz_number(mli_viz_writer *w) {
     return n;
 }
 
-/* Requires: the memo is there. */
 static MLI_COLD void mli_viz_body(mli_viz_writer *w) {
+    MLI_REQUIRE(w->memo);
     const int32_t lists = mli_viz_number(w);
     uint32_t dev;
     int32_t n;
@@ -25044,15 +25108,14 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r) {
 
 /* ---------------------------------------------------------------------- src/reports/shares.h -- */
 
-/* Owns the table that divides the blocks of a site among its stacks. Uses reports/export. Locks:
-   none.
+/* Owns the table that divides the blocks of a site among its stacks. May use reports/export. Locks:
+   none. */
 
-   the shares of stacks. Sites are exact and stacks are samples. So a stack has the blocks that
-      were picked, and a share of the others of its site: in proportion to the others that its
-      samples stand for. Then the stacks add up to the site, and a block that was picked has its own
-      bytes. Blocks of a site without a sample stay with the site: a stack of its one frame. Live
-      blocks are divided by site, tag and scope. The allocs of a site are these and the freed ones,
-      which are divided by site */
+/* Sites are exact and stacks are samples. So a stack has the blocks that were picked, and a share
+   of the others of its site: in proportion to the others that its samples stand for. Then the
+   stacks add up to the site, and a block that was picked has its own bytes. Blocks of a site
+   without a sample stay with the site: a stack of its one frame. Live blocks are divided by site,
+   tag and scope. The allocs of a site are these and the freed ones, which are divided by site. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
@@ -25082,7 +25145,8 @@ typedef struct mli_shares {
 MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t);
 MLI_PRIVATE MLI_COLD void mli_shares_free(mli_shares *t);
 
-/* Calls put for every live block, or each share in them as one, then for the arenas. */
+/* Calls put for every live block; the blocks of one share come as one block. Then it calls put for
+   the arenas. */
 MLI_PRIVATE MLI_COLD void mli_share_blocks_each(mli_shares *t, mli_block_fn put, void *writer);
 
 MLI_PRIVATE const char *mli_part_name(const memlord_part_info *part);
@@ -25243,17 +25307,27 @@ static mli_portion *mli_portion_site(const mli_shares *t, const mli_portion *s, 
     key.allocs = 1;
     return mli_portion_find(t->at, t->cap, &key);
 }
-/* Divides a number over the shares of a whole in proportion to their rest; `all`: to their value,
-   in place of it. A share of no block has no bytes. */
+/* Returns what the part of a share in its whole is in proportion to: its rest; `all`: its value. */
+static double mli_portion_weight(const mli_portion *s, int m, int all) {
+    return all ? (double)s->value[m] : s->rest[m];
+}
+static double mli_portion_weights(const mli_shares *t, const mli_portion *whole, int m, int all) {
+    double sum = 0;
+    const mli_portion *s;
+    for (s = mli_portion_next(t, whole); s; s = mli_portion_next(t, s))
+        sum += mli_portion_weight(s, m, all);
+    return sum;
+}
+/* Divides a number over the shares of a whole by their weights. `all`: it takes the place of their
+   value. A share of no block has no bytes. */
 static MLI_COLD void mli_portion_divide(const mli_shares *t, const mli_portion *whole, int m,
                                         int64_t number, int all) {
-    double parts = 0, part = 0;
+    const double parts = mli_portion_weights(t, whole, m, all);
+    double part = 0;
     int64_t upto, given = 0;
-    mli_portion *s;
-    for (s = mli_portion_next(t, whole); s; s = mli_portion_next(t, s))
-        parts += all ? (double)s->value[m] : s->rest[m];
-    for (s = mli_portion_next(t, whole); s && parts > 0; s = mli_portion_next(t, s), given = upto) {
-        part += all ? (double)s->value[m] : s->rest[m];
+    mli_portion *s = parts > 0 ? mli_portion_next(t, whole) : NULL;
+    for (; s; s = mli_portion_next(t, s), given = upto) {
+        part += mli_portion_weight(s, m, all);
         upto = s->next ? (int64_t)((double)number * (part / parts)) : number;
         if (upto > number) upto = number;
         if (!m && upto == given) s->rest[1] = 0;
@@ -25349,29 +25423,32 @@ static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
    which no block was picked. */
 #define MLI_PORTION_MOST 4
 
+/* Gives `number` of what a whole has left to its stacks; the others stay with it. Has more been
+   taken than the whole has, the stacks get all of it. */
+static MLI_COLD void mli_portion_give(const mli_shares *t, mli_portion *whole, int m, int64_t left,
+                                      int64_t number, double rest) {
+    if (left < 0) mli_portion_divide(t, whole, m, whole->value[m], 1);
+    if (left > 0 && rest > 0) mli_portion_divide(t, whole, m, number, 0);
+    whole->value[m] = left < 0 ? 0 : rest > 0 ? left - number : left;
+}
 /* Divides a whole; what no stack gets stays. Bytes go with their blocks. */
 static MLI_COLD void mli_portion_divide_whole(mli_shares *t, mli_portion *whole) {
-    int64_t blocks = 0, given = 0;
-    int m;
+    int64_t blocks, bytes, given, number;
+    double rest;
     if (whole->node || !whole->frame) return;
-    for (m = 0; m < 2; m++) {
-        const int64_t left = whole->value[m] - mli_portion_sum(t, whole, m);
-        int64_t number = left;
-        double rest = 0;
-        const mli_portion *s;
-        for (s = mli_portion_next(t, whole); s; s = mli_portion_next(t, s)) rest += s->rest[m];
-        if (m) number = blocks > 0 ? (int64_t)((double)left * (double)given / (double)blocks) : 0;
-        if (!m && rest * MLI_PORTION_MOST < (double)left)
-            number = (int64_t)(rest * MLI_PORTION_MOST);
-        if (left < 0) mli_portion_divide(t, whole, m, whole->value[m], 1);
-        if (left > 0 && rest > 0) mli_portion_divide(t, whole, m, number, 0);
-        whole->value[m] = left < 0 ? 0 : rest > 0 ? left - number : left;
-        if (!m) blocks = left;
-        if (!m) given = left - whole->value[0];
-    }
+    blocks = number = whole->value[0] - mli_portion_sum(t, whole, 0);
+    rest = mli_portion_weights(t, whole, 0, 0);
+    if (rest * MLI_PORTION_MOST < (double)blocks) number = (int64_t)(rest * MLI_PORTION_MOST);
+    mli_portion_give(t, whole, 0, blocks, number, rest);
+    given = blocks - whole->value[0];
+    bytes = whole->value[1] - mli_portion_sum(t, whole, 1);
+    rest = mli_portion_weights(t, whole, 1, 0);
+    number = blocks > 0 ? (int64_t)((double)bytes * (double)given / (double)blocks) : 0;
+    mli_portion_give(t, whole, 1, bytes, number, rest);
 }
 
 MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t) {
+    MLI_REQUIRE(!t->x);
     static void (*const passes[])(mli_shares *t, mli_portion *s) = {
         mli_portion_list_site, mli_portion_device, mli_portion_list_stack,   mli_portion_decide,
         mli_portion_live_off,  mli_portion_clamp,  mli_portion_divide_whole, mli_portion_live_back};
@@ -25512,9 +25589,10 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
 
 /* -------------------------------------------------------------------- src/reports/profiles.h -- */
 
-/* Writes FOLDED, PPROF and HEAPTRACK. Uses reports/export and reports/shares. Locks: none.
+/* Writes FOLDED, PPROF and HEAPTRACK. Owns no state. May use reports/export and reports/shares.
+   Locks: none. */
 
-   FOLDED, Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
+/* FOLDED, Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
       stackcollapse): "device;tag;scope;inner scope;site bytes", a line each. With stacks the
    site's place has the return addresses, the outermost first. Counts live bytes; where stacks are
    samples, their shares. The bytes of a part have the part's name as one more frame. An unknown tag
@@ -25574,7 +25652,7 @@ static MLI_COLD void mli_folded_put(mli_export *x, const mli_folded_line *line) 
     mli_putf(o, " %ju\n", line->bytes);
 }
 
-/* These compare as strcmp does; frames that show the same are equal. */
+/* Compares two frames as strcmp does. Frames that show the same text are equal. */
 static MLI_COLD int mli_folded_frames(const mli_export *x, uint32_t a, uint32_t b) {
     mli_frame_name f, g;
     int order;
@@ -25955,31 +26033,38 @@ static uint32_t mli_heap_traces_count(const mli_export *x) {
     return mli_frame_of_place(x, 0) + x->nodes;
 }
 
+/* Writes the names of a frame, its instruction pointer and, if it is in no stack, its trace.
+   *strings: so far. */
+static MLI_COLD void mli_heap_frame(const mli_export *x, uint32_t frame, uint64_t modules,
+                                    uint64_t *strings) {
+    const mli_frame_name f = mli_frame_name_of(x, frame);
+    const uint64_t name = ++*strings, file = f.file[0] ? ++*strings : 0;
+    uint64_t place[] = {0x1000 + 16 * (uint64_t)frame, f.dev, name, file, f.line};
+    if (!f.dev && f.module) place[1] = x->devices + modules - f.module->number + 1;
+    mli_putf(x->o, "s %s\n", f.name);
+    if (file) mli_putf(x->o, "s %s\n", f.file);
+    mli_heap_line(x->o, "i", place, 5);
+    if (frame <= mli_frame_of_place(x, 0)) mli_heap_line2(x->o, "t", frame, f.caller);
+}
 /* Writes the names of devices, modules and frames, and the traces of frames and nodes. A site in a
    scope gets the next trace when it is first written. Each frame has an instruction pointer of its
    own. */
 static MLI_COLD void mli_heap_traces(mli_heap_writer *w) {
-    const mli_module *last = (mli_module *)mli_ptr_load_acquire(&w->x.lord->sites.modules), *m;
-    uint64_t strings = w->x.devices + (last ? last->number : 0);
+    const mli_export *x = &w->x;
+    const mli_module *last = (mli_module *)mli_ptr_load_acquire(&x->lord->sites.modules), *m;
+    const uint64_t modules = last ? last->number : 0;
+    uint64_t strings = x->devices + modules;
     uint32_t i;
-    for (i = 1; i <= w->x.devices; i++) mli_putf(w->x.o, "s %i\n", mli_report_device(w->x.r, i));
-    for (m = last; m; m = m->next) mli_putf(w->x.o, "s %s\n", m->image.path);
-    for (i = 1; i <= mli_frame_count(&w->x) && !w->x.o->failed; i++) {
-        const mli_frame_name f = mli_frame_name_of(&w->x, i);
-        const uint64_t name = ++strings, file = f.file[0] ? ++strings : 0;
-        uint64_t place[] = {0x1000 + 16 * (uint64_t)i, f.dev, name, file, f.line};
-        if (!f.dev && f.module) place[1] = w->x.devices + last->number - f.module->number + 1;
-        mli_putf(w->x.o, "s %s\n", f.name);
-        if (file) mli_putf(w->x.o, "s %s\n", f.file);
-        mli_heap_line(w->x.o, "i", place, 5);
-        if (i <= mli_frame_of_place(&w->x, 0)) mli_heap_line2(w->x.o, "t", i, f.caller);
+    for (i = 1; i <= x->devices; i++) mli_putf(x->o, "s %i\n", mli_report_device(x->r, i));
+    for (m = last; m; m = m->next) mli_putf(x->o, "s %s\n", m->image.path);
+    for (i = 1; i <= mli_frame_count(x) && !x->o->failed; i++)
+        mli_heap_frame(x, i, modules, &strings);
+    for (i = 1; i <= x->nodes && !x->o->failed; i++) {
+        const mli_stack_node *node = mli_stack_node_at(x->lord, i);
+        mli_heap_line2(x->o, "t", mli_frame_of_place(x, node->site->frame),
+                       mli_heap_trace(x, node->parent, 0));
     }
-    for (i = 1; i <= w->x.nodes && !w->x.o->failed; i++) {
-        const mli_stack_node *node = mli_stack_node_at(w->x.lord, i);
-        mli_heap_line2(w->x.o, "t", mli_frame_of_place(&w->x, node->site->frame),
-                       mli_heap_trace(&w->x, node->parent, 0));
-    }
-    w->traces = mli_heap_traces_count(&w->x);
+    w->traces = mli_heap_traces_count(x);
 }
 
 /* Writes the description of an allocation; returns its number. */
@@ -26028,32 +26113,40 @@ static MLI_COLD void mli_heap_allocs(void *writer, const mli_live_block *of, uin
     sum->allocs += allocs;
     sum->bytes += bytes;
 }
-/* Turns the sums of each trace into those of its freed allocations, and counts the calls. */
+/* Turns the sums of a trace into those of its freed allocations. */
+static void mli_heap_settle_one(mli_heap_sum *sum) {
+    if (sum->live > sum->allocs) {
+        sum->older[0] = sum->older[1] = sum->live - sum->allocs;
+        sum->live = sum->allocs;
+    }
+    sum->allocs -= sum->live;
+    mli_take_off(&sum->bytes, sum->live_bytes);
+}
+/* Scales the number of a trace's freed allocations down, to 1 at least. */
+static void mli_heap_shrink(mli_heap_sum *sum, double scale) {
+    uint64_t n = (uint64_t)((double)sum->allocs * scale);
+    if (!sum->allocs) return;
+    if (!n) n = 1;
+    sum->bytes = sum->bytes / sum->allocs * n;
+    sum->allocs = n;
+}
+/* Turns the sums of all traces into those of freed allocations, and counts the calls. */
 static MLI_COLD void mli_heap_settle(mli_heap_writer *w) {
+    const uint32_t n = mli_heap_traces_count(&w->x);
     uint64_t freed = 0, calls = 0;
-    double scale = 1;
     uint32_t i;
-    for (i = 1; i <= mli_heap_traces_count(&w->x); i++) {
-        mli_heap_sum *sum = w->sum + i;
-        if (sum->live > sum->allocs) {
-            sum->older[0] = sum->older[1] = sum->live - sum->allocs;
-            sum->live = sum->allocs;
-        }
-        sum->allocs -= sum->live;
-        mli_take_off(&sum->bytes, sum->live_bytes);
-        calls = mli_add_saturated(calls, sum->live);
-        freed = mli_add_saturated(freed, sum->allocs);
+    for (i = 1; i <= n; i++) {
+        mli_heap_settle_one(&w->sum[i]);
+        calls = mli_add_saturated(calls, w->sum[i].live);
+        freed = mli_add_saturated(freed, w->sum[i].allocs);
     }
-    if (freed > MLI_HEAP_FREED_SIZE) scale = MLI_HEAP_FREED_SIZE / (double)freed;
     w->calls = calls;
-    for (i = 1; i <= mli_heap_traces_count(&w->x); i++) {
-        mli_heap_sum *sum = w->sum + i;
-        const uint64_t n = (uint64_t)((double)sum->allocs * scale);
-        if (sum->allocs && scale < 1) sum->bytes = sum->bytes / sum->allocs * (n ? n : 1);
-        if (sum->allocs) sum->allocs = n ? n : 1;
-        w->calls += sum->allocs;
+    for (i = 1; i <= n; i++) {
+        if (freed > MLI_HEAP_FREED_SIZE)
+            mli_heap_shrink(&w->sum[i], MLI_HEAP_FREED_SIZE / (double)freed);
+        w->calls += w->sum[i].allocs;
     }
-    if (scale < 1)
+    if (freed > MLI_HEAP_FREED_SIZE)
         mli_putf(w->x.o, "# calls: %ju of %ju\n", w->calls, mli_add_saturated(calls, freed));
 }
 
@@ -26115,8 +26208,8 @@ static MLI_COLD void mli_heap_head(mli_heap_writer *w) {
     mli_heap_line1(w->x.o, "c", 0);
 }
 
-/* Requires: the table of sums is there. */
 static MLI_COLD void mli_heap_body(mli_heap_writer *w) {
+    MLI_REQUIRE(w->sum);
     uint32_t i;
     mli_heap_head(w);
     if (w->x.devices) (void)mli_heap_info(w, 0, 1); /* number 0, of no bytes */
@@ -26154,9 +26247,9 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r) {
 
 /* ---------------------------------------------------------------------- src/reports/tables.h -- */
 
-/* Writes PROMETHEUS and CSV. Uses reports/export. Locks: none.
+/* Writes PROMETHEUS and CSV. Owns no state. May use reports/export. Locks: none. */
 
-   PROMETHEUS, text exposition format 0.0.4
+/* PROMETHEUS, text exposition format 0.0.4
       (https://prometheus.io/docs/instrumenting/exposition_formats/).
    Units are bytes and seconds. Every sample is of one device or physical device, never of a sum, so
    that sum() in a query is right. An empty tag counts the bytes without a tag. Counters start over
@@ -26233,7 +26326,7 @@ static MLI_COLD void mli_prom_labels(mli_prom_writer *w) {
 }
 /* Writes text as a part of a label's value. */
 static void mli_prom_text(mli_out *o, const char *text) { mli_put_utf8(o, text, "\\\""); }
-/* Writes the labels of the ledger behind the first n labels of a sample, and a space. */
+/* Writes the labels of the ledger after the first n labels of a sample, and a space. */
 static MLI_COLD void mli_prom_labels_put(mli_prom_writer *w, int n) {
     const char *at;
     for (at = w->label; *at; at += strlen(at) + 1) {
@@ -26414,10 +26507,9 @@ static MLI_COLD void mli_prom_holders(mli_prom_writer *w) {
    offset of its count in a route. */
 static MLI_COLD void mli_prom_routes(mli_prom_writer *w, const char *name, const char *help,
                                      size_t at) {
-    const mli_route *route = (const mli_route *)mli_ptr_load_acquire(&w->x.lord->blocks.routes);
+    const mli_route *route = NULL;
     int samples = 0;
-    for (; route; route = route->next) {
-        if (!mli_route_used(route)) continue;
+    while ((route = mli_route_next(w->x.lord, route)) != NULL) {
         if (!samples++) mli_prom_head(w->x.o, name, help);
         mli_putf(w->x.o, "memlord_%s{from=\"%i\",to=\"%i\"", name,
                  mli_report_device(w->x.r, route->from), mli_report_device(w->x.r, route->to));
@@ -26566,8 +26658,8 @@ MLI_PRIVATE MLI_COLD void mli_csv(mli_report *r) {
 
 /* ----------------------------------------------------------------------- src/reports/trace.h -- */
 
-/* Writes TRACE. Uses reports/export, reports/ring, and reports/json for what it has as JSON has it.
-   Locks: none. */
+/* Writes TRACE. May use reports/export, reports/ring, and reports/json for what it has as JSON has
+   it. Locks: none. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r);
@@ -26667,7 +26759,7 @@ static MLI_COLD void mli_trace_thread_scope(const mli_export *x, const mli_scope
         mli_trace_open(x, "X", mli_since_ns(&x->r->scale, v->start), mli_record_number(s->thread));
         mli_trace_text(x, scope->name);
         mli_jsonf(x->o, ",'dur':");
-        mli_put_fixed(x->o, mli_span_ns(&x->r->scale, v->stamps), 3);
+        mli_put_fixed(x->o, mli_stamps_ns(&x->r->scale, v->stamps), 3);
         mli_jsonf(x->o, ",'cat':'scope','args':{");
         mli_trace_pair(x, "path", scope->path);
         mli_jsonf(x->o, ",'delta_bytes':%jd,'delta_blocks':%jd,'peak_bytes':%ju",
@@ -26835,8 +26927,8 @@ static MLI_COLD void mli_trace_anomalies(const mli_export *x) {
     mli_put_str(x->o, "}}}\n");
 }
 
-/* Requires: the tables of levels and depths are there. */
 static MLI_COLD void mli_trace_ring(mli_trace_writer *w) {
+    MLI_REQUIRE(w->level && w->depth);
     uint32_t i;
     w->last.tag_sum = w->level;
     mli_last_events_read(&w->x, &w->last);
@@ -26873,7 +26965,7 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r) {
 
 /* --------------------------------------------------------------------- src/reports/formats.h -- */
 
-/* Chooses the writer of a format. Owns no state. Uses the writers. Locks: none. */
+/* Chooses the writer of a format. Owns no state. May use the writers. Locks: none. */
 
 /* Returns 0 for no format, and for one that a knob leaves out. */
 MLI_PRIVATE int mli_format_known(memlord_format format);
@@ -26909,14 +27001,15 @@ MLI_PRIVATE int mli_format_known(memlord_format format) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format) {
+    MLI_REQUIRE(mli_format_known(format));
     mli_writers[format](r);
 }
 
 /* -------------------------------------------------------------------------- src/embed/exit.h -- */
 
-/* Owns the hooks of the process: for the end of a thread, and for fork. Uses the locks and the
-   thread state of all other modules. Invariant: fork finds every
-   ledger between two calls. Locks: registry, then all others in their order. */
+/* Owns the hooks of the process: for the end of a thread, and for fork. May use all other modules.
+   Invariant: a fork finds every ledger between two calls. Locks: registry, then all others in their
+   order. */
 
 /* Installs the hooks of the process. Without an exit hook every thread shares the orphan record,
    which is slower but just as exact. */
@@ -26924,11 +27017,11 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void);
 
 /* -------------------------------------------------------------------------- src/embed/exit.c -- */
 
-/* Runs as the exit hook: frees the records of a thread, at most one in each ledger. It gets the
-   thread's number, as thread-local storage may be gone by then: MinGW emulates it and frees it
+/* Frees the records of a thread, at most one in each ledger. This is the exit hook. Its argument is
+   the thread's number, as thread-local storage may be gone by then: MinGW emulates it and frees it
    earlier. Where that storage is still there, `exited` keeps later calls of the thread from getting
-   a record. No signal handler runs meanwhile: that of an interposer may write a report, as the host
-   is in no call here. */
+   a record. Signals are blocked meanwhile: the handler of an interposer writes a report if the host
+   is in no call, which is so here. */
 static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     memlord *lord;
     mli_thread *t;
@@ -27174,7 +27267,7 @@ __attribute__((destructor(101))) static void mli_process_end(void) {
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.h -- */
 
-/* Makes and destroys ledgers, and logs the live blocks of a destroyed ledger. Uses all other
+/* Makes and destroys ledgers, and logs the live blocks of a destroyed ledger. May use all other
    modules. Invariant: the end of a ledger first stops its helpers, then drops its fences, then
    takes it off the registry; from there on no other thread has it. Locks: registry, with nothing
    else held. */
@@ -27674,12 +27767,13 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
 
 /* ---------------------------------------------------------------------- src/embed/redirect.h -- */
 
-/* Owns nothing but the tables of hosts that are hooked: the functions behind the macros of
-   api/shim, and those that memlord_hooks_install puts into a table. Uses only the recording calls
-   and the host's allocator. A block's key is its address. munmap ends a block only if its pages are
-   that whole block. Invariants: each keeps the result and the errno of the function that it
-   replaces, whether or not the ledger could record the call; a function in a table calls those of
-   one host only. Locks: registry, while a table is hooked or unhooked. */
+/* Owns the tables of hosts that are hooked, and has the functions behind the macros of api/shim.
+   May use the recording calls and the allocator of the host. Invariant: a function keeps the result
+   and the errno of the one that it replaces, whether or not the ledger could record the call.
+   Locks: registry, while a table is hooked or unhooked. */
+
+/* A block's key is its address. munmap ends a block only if its pages are that whole block. A
+   function in a table calls those of one host only. */
 
 MLI_PRIVATE void *mli_hooked_alloc(const mli_hooked *h, void *ptr, uint64_t bytes, uint32_t which,
                                    void *caller);
@@ -27956,10 +28050,10 @@ MLI_API int memlord_shim_munmap(memlord *lord, void *at, size_t size, const meml
 
 /* ------------------------------------------------------------------------- src/embed/reset.h -- */
 
-/* Runs memlord_reset and memlord_peak_reset. Owns no state. Uses the counters, the events, the
+/* Runs memlord_reset and memlord_peak_reset. Owns no state. May use the counters, the events, the
    scopes, the snapshots, the limits and the bands. Invariant: a reset never changes the live bytes,
-   only totals and peaks. Locks: cold while rows and totals start over, then those of each module
-   in their order. */
+   only totals and peaks. Locks: cold while rows and totals start over, then those of each module in
+   their order. */
 
 /* ------------------------------------------------------------------------- src/embed/reset.c -- */
 
@@ -28028,10 +28122,9 @@ MLI_API void memlord_peak_reset(memlord *lord, memlord_device sel) {
 /* ------------------------------------------------------------------------ src/embed/saving.h -- */
 
 /* Owns the output of reports: to the host's function, to a file, at the end of the process, on
-   request. Uses reports/ and the snapshots.
-   Invariants: a report file is complete when it gets its name; a failed one leaves no file behind;
-   a request (memlord_request_save) is safe in a signal handler and is served by a later call.
-   Locks: registry, to choose the ledger to save at exit; none while the host's function writes. */
+   request. May use reports/ and services/snapshots. Invariants: a report file is complete when it
+   gets its name, and a failed one leaves no file; a request is safe in a signal handler. Locks:
+   registry, to choose the ledger to save at exit; none while the host's function writes. */
 
 /* ------------------------------------------------------------------------ src/embed/saving.c -- */
 
@@ -28269,8 +28362,8 @@ static MLI_COLD void mli_save_dated(memlord *lord, int end) {
 
 static const mli_saver mli_dated_saver = {mli_save_dated};
 
-/* Saves every ledger that wants a report at exit. It chooses one under the registry lock, saves it
-   without, and starts over: the list may have changed. */
+/* Saves every ledger that wants a report at exit. It chooses one ledger under the registry lock,
+   drops the lock, saves that ledger, and starts over, as the list may have changed. */
 static MLI_COLD void mli_at_exit(void) {
     memlord *lord;
     do {

@@ -1493,8 +1493,8 @@ MLI_CUDA_PRIVATE int mli_cuda_attachment_fill(mli_cuda_attachment *probe, int se
 
 /* ----------------------------------------------------------------------- src/cuda/capacity.h -- */
 
-/* Owns what a ledger is told of a device: capacity, this process's share, what its pools hold.
-   Runs on pollers and on threads that ask for a sample. Locks: none. */
+/* Owns what a ledger is told of a device: capacity, this process's share, what its pools hold. Runs
+   on pollers and on threads that ask for a sample. Locks: none. */
 
 MLI_CUDA_PRIVATE uint64_t mli_cuda_pool_reserved(memlord *lord, int device,
                                                  const memlord_cuda_pool *pool);
@@ -1749,12 +1749,14 @@ MLI_CUDA_PRIVATE memlord_gc_result mli_cuda_collect(void *user, memlord *lord,
 
 /* ------------------------------------------------------------------------- src/cuda/events.h -- */
 
-/* Owns fences made of events, and the events between uses: a bin per context, since an event
-   serves the streams of its own alone. Fences come from pages that are kept; those with an event
-   still to be recorded are in a list, so that the end of their stream finds them. Locks:
-   events_lock and unrecorded_lock, never while the driver or the ledger is called: the driver may
-   block a record until a host function of a stream has run, which may wait for these locks. A fence
-   is taken instead while its event is recorded; the end of its stream waits for that one. */
+/* Owns the fences made of events, and the events between uses: a bin for each context, as an event
+   serves only the streams of its own. May use cuda/driver. Locks: events_lock and unrecorded_lock,
+   never while the driver or the ledger is called. */
+
+/* The driver may block a record until a host function of a stream has run, which may wait for the
+   locks. So no lock is held then: the fence is marked as taken while its event is recorded, and the
+   end of its stream waits for that one. Fences come from pages that are kept. Those with an event
+   still to be recorded are in a list, so that the end of their stream finds them. */
 
 enum { MLI_CUDA_BINS = MEMLORD_CUDA_MAX_DEVICES * 2 }; /* with time and without */
 
@@ -2321,14 +2323,16 @@ MLI_CUDA_PRIVATE void mli_cuda_times_read(memlord *lord, const cudaStream_t *str
 
 /* -------------------------------------------------------------------------- src/cuda/forks.h -- */
 
-/* Owns what a forked child finds: no driver, nothing attached, no lock held. Handlers before a
-   fork run in the order opposite to that they were registered in: these are registered after the
-   driver is loaded, and so take the layer's locks before the driver's own handlers and mostly
-   before the ledger's. Calls do so, too: a lock may be held while the driver is asked, and
-   no lock of the ledger while one of these is taken, nor the other way. A fork waits for no record:
-   the child gives back what other threads had taken. Not taken are the locks of
-   loading: they are held while the driver or NVML loads, which may fork itself, and a child takes
-   neither. */
+/* Owns what a forked child finds: no driver, nothing attached, no lock held. May use all modules of
+   the layer. Invariant: no lock of the ledger is held while one of the layer is taken, nor the
+   other way; one of the layer may be held while the driver is asked. Locks: all of the layer, but
+   those of loading. */
+
+/* Handlers before a fork run in the opposite order of their registration. These are registered
+   after the driver is loaded, and so take the layer's locks before the driver's own handlers run,
+   and mostly before the ledger's. A fork waits for no record: the child gives back what other
+   threads had taken. The locks of loading are held while the driver or NVML loads, which may fork
+   itself: neither the fork nor a child takes them. */
 
 /* -------------------------------------------------------------------------- src/cuda/forks.c -- */
 
@@ -2426,8 +2430,8 @@ MLI_CUDA_PRIVATE cudaError_t mli_cuda_free_end(memlord *lord, mli_cuda_ending *e
 
 /* ----------------------------------------------------------------------- src/cuda/requests.h -- */
 
-/* Owns the way of an allocation: the real call, its device, its record, and the retry.
-   Locks: seats_lock, to read a policy. */
+/* Owns the way of an allocation: the real call, its device, its record, and the retry. Locks:
+   seats_lock, to read a policy. */
 
 enum {
     MLI_CUDA_PLAIN,
@@ -2703,12 +2707,9 @@ MLI_CUDA_PRIVATE int mli_cuda_block_find(memlord *lord, uint64_t key, memlord_bl
 /* ------------------------------------------------------------------------- src/cuda/public.h -- */
 
 /* Has the functions that CUDA has no like of: attach, pools, uses of streams, scopes. Owns no
-   state. Uses all modules of the layer. Locks: none held at the return. */
+   state. May use all modules of the layer. Locks: none held at the return. */
 
 /* ------------------------------------------------------------------------- src/cuda/public.c -- */
-
-/* ---------------------------------------------------------------------- cuda/public --
-   The functions of the API. */
 
 #ifdef __cplusplus
 extern "C" {
@@ -3193,10 +3194,6 @@ MLI_CUDA_PRIVATE void mli_cuda_reset_begin(memlord *lord, const mli_cuda_driver 
    addresses of the callers. Locks: none. */
 
 /* --------------------------------------------------------------------------- src/cuda/wrap.c -- */
-
-/* ------------------------------------------------------------------------ cuda/wrap --
-   Emits what --wrap redirects to. Their names are the linker's. Sites are the callers' return
-   addresses. */
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,9 +1,7 @@
-/* Owns the layout of a ledger, of the process state and of the thread-local state. A module owns
-   the members that are named after it. Invariants: a row is never removed, so its number and
-   address are valid as long as the ledger. A thread record is reused, never freed, so its counts
-   are never merged into another.
-
-   Locks: MLI_RANK_... lists them in their order. */
+/* Owns the layout of a ledger, of the process state and of the thread-local state. A member of
+   struct memlord is owned by the module that it is named after. Invariants: a row is never removed,
+   so its number and address are valid as long as the ledger; a thread record is reused, never
+   freed. Locks: MLI_RANK_... lists them in their order. */
 #ifndef MLI_BASE_LEDGER_H
 #define MLI_BASE_LEDGER_H
 #include "api/api.h"
@@ -89,8 +87,8 @@ typedef struct mli_phys {
     mli_lock lock;         /* all below but sampling, sampler..., poller; bands of its devices */
     mli_u32 sampling;      /* 1: a thread asks the source */
     void *sampler;         /* &mli_self of that thread; under the callbacks lock */
-    uintptr_t sampler_frame; /* the frame that asks: see mli_frame_runs; likewise */
-    int sampler_void;      /* 1: it replaces the source in the source: no sample; likewise */
+    uintptr_t sampler_frame; /* its frame that asks: see mli_frame_runs; same lock */
+    int sampler_void;      /* 1: the source replaced itself: no sample; same lock */
     memlord_device device; /* the source is asked about this device */
     memlord_capacity sample;
     uint64_t sampled;     /* the time of `sample` */
@@ -117,7 +115,7 @@ enum { MLI_SLOT_FORKED = -2, MLI_SLOT_NONE = -1 }; /* a forked child claims one 
 typedef struct mli_page_device {
     uint64_t id;       /* a hash of its identity; 0: none */
     uint64_t held;     /* bytes live there, or reserved by pools */
-    uint64_t spare;    /* bytes of these that are idle in pools, or pending */
+    uint64_t spare;    /* the part of `held` that is idle in pools, or pending */
     uint64_t failing;  /* 1: allocations fail */
     uint64_t wanted;   /* bytes asked of the others */
     uint64_t asked;    /* the request that asked for them */
@@ -428,17 +426,17 @@ typedef struct mli_self_state {
     memlord *orphaned;       /* it holds the orphan lock of this ledger; NULL: none */
     uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
     uint64_t fence_lord;     /* it runs fence functions of the ledger of this generation; 0: none */
-    uint64_t try_lord;       /* likewise: a memlord_try_fn of memlord_alloc_retry */
+    uint64_t try_lord;       /* it runs a memlord_try_fn of that ledger; 0: none */
     uintptr_t fence_frame, try_frame; /* the frames that called them: see mli_frame_runs */
     void *fence_asked;       /* the fence whose `done` it runs, or left by longjmp; NULL: none */
     uint32_t exited;         /* 1: its exit hook has run */
     uintptr_t unwinding;     /* the frame that called an unwinder; 0: it is in none */
     void *caller;            /* the return address of its call on the general path; NULL: unknown */
-    void *frame;             /* likewise: the frame that begins there */
+    void *frame;             /* the frame that `caller` returns to; NULL: unknown */
     void *entered;           /* the return address of memlord_alloc; NULL: not noted */
-    double pick_scale;      /* of the block that its call opens: see mli_pick */
-    uint32_t pick_row;      /* likewise; 0: the block is not picked */
-    uint32_t pick_again;    /* likewise; 1: it is no new alloc, and had `pick_had` bytes */
+    double pick_scale;       /* mli_pick.scale of the block that its call opens */
+    uint32_t pick_row;       /* mli_pick.row of that block; 0: it is not picked */
+    uint32_t pick_again;     /* 1: that block is no new alloc, and had `pick_had` bytes before */
     uint64_t pick_had;
     uint32_t is_helper;      /* 1: it is the thread of a mli_helper */
     uintptr_t stack_from, stack_to; /* its stack; both 0: not asked yet; 0 and 1: not known */

@@ -122,6 +122,7 @@ MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book) {
     return mli_u32_load_acquire(&lord->counters.row_count[book]);
 }
 MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->counters.row_count[book]);
     mli_row *row = (mli_row *)mli_vector_add(lord, &lord->counters.rows[book], n, sizeof *row,
                                              grab);
@@ -130,6 +131,7 @@ MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn 
     return row;
 }
 MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_u32 *count = &lord->counters.row_count[book];
     mli_u32_store_release(count, mli_u32_load(count) + 1); /* pairs with mli_row_count */
 }
@@ -151,6 +153,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss) {
 
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord) { return mli_u64_load(&lord->counters.epoch); }
 MLI_PRIVATE MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     int book, stat;
     uint32_t i, n;
     for (book = 0; book < MLI_BOOKS; book++) {
@@ -164,6 +167,7 @@ MLI_PRIVATE MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t) {
 }
 
 MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t number) {
+    MLI_REQUIRE(number < mli_u32_load(&lord->counters.row_count[book]));
     return mli_cell_at(lord->threads.orphan, book, number);
 }
 

@@ -1,9 +1,6 @@
-/* Owns stamps of time and the ring of events. Uses threads, sites, stacks and counters. The ring is
-   cut into sub-buffers: a thread takes the next one without a writer and fills it alone, so that
-   threads share a word only once a sub-buffer. A reader copies an event and then checks that its
-   sub-buffer was not given out again meanwhile.
-   Invariant: a ledger has one ring, from the first start until it ends. Locks: none to write or to
-   read; registry to install the ring. */
+/* Owns the stamps of time and the ring of events. May use books/threads, books/sites, books/stacks
+   and books/counters. Invariant: a ledger has one ring, from the first start until it ends. Locks:
+   none to write or to read; registry to install the ring. */
 #ifndef MLI_BOOKS_EVENTS_H
 #define MLI_BOOKS_EVENTS_H
 #include "api/api.h"
@@ -13,6 +10,10 @@
 #include "base/atomics.h"
 #include "base/ledger.h"
 #include "books/threads.h"
+
+/* The ring is cut into sub-buffers. A thread gets the next one without a writer and fills it alone,
+   so that threads share a word only once a sub-buffer. A reader copies an event and then checks
+   that its sub-buffer was not given out again meanwhile. */
 
 /* An event in the ring. In place of the row of its site it may have one of the stacks, which tells
    the site.
@@ -59,7 +60,7 @@ typedef struct mli_stamp_scale {
 } mli_stamp_scale;
 MLI_PRIVATE MLI_COLD mli_stamp_scale mli_stamp_scale_now(memlord *lord);
 /* Converts a difference of stamps to ns. */
-MLI_PRIVATE MLI_COLD uint64_t mli_span_ns(const mli_stamp_scale *scale, uint64_t stamps);
+MLI_PRIVATE MLI_COLD uint64_t mli_stamps_ns(const mli_stamp_scale *scale, uint64_t stamps);
 /* Returns the ns from create to a stamp; 0 for a stamp before it. */
 MLI_PRIVATE uint64_t mli_since_ns(const mli_stamp_scale *scale, uint64_t stamp);
 

@@ -1,5 +1,5 @@
 /* Owns a thread's cache of rows, names and scopes; births (the mark, scope and stream of a block);
-   and the open tags of a thread. Uses books/sites and books/names. Invariant: only the thread
+   and the open tags of a thread. May use books/sites and books/names. Invariant: only the thread
    itself reads and writes its cache and its tags. Lock: cold, for new names and births. */
 #ifndef MLI_BOOKS_TAGS_H
 #define MLI_BOOKS_TAGS_H

@@ -1,10 +1,6 @@
-/* Owns the thread records, the alert mask that a call reads at its end, and the ledger's own
-   threads (helpers). A call on the general path begins with mli_thread_get, which finds the record
-   of its thread, and gives it back with mli_thread_put. Uses base/memory and os/. Invariants: a
-   record in use belongs to one thread. A free record keeps its counts and its shards for the next
-   thread. One thread at a time starts or stops a helper: its state says so. No helper waits for
-   another to end. embed/exit handles the end of a thread and a fork. Locks: registry; orphan, for
-   the orphan record. */
+/* Owns the thread records, the masks of hooks and alerts, and the ledger's own threads (helpers).
+   May use base/memory and os/. Invariants: a record in use belongs to one thread; a free one keeps
+   its counts and its shards for the next thread. Locks: registry; orphan, for the orphan record. */
 #ifndef MLI_BOOKS_THREADS_H
 #define MLI_BOOKS_THREADS_H
 #include "api/api.h"
@@ -12,6 +8,10 @@
 #include "os/compiler.h"
 #include "base/atomics.h"
 #include "base/ledger.h"
+
+/* A call on the general path gets the record of its thread from mli_thread_get, and gives it back
+   with mli_thread_put. embed/exit handles the end of a thread and a fork. One thread at a time
+   starts or stops a helper: its state says so. No helper waits for another to end. */
 
 #define MLI_NOBODY UINT64_MAX /* the owner of a record after its thread has gone */
 #define MLI_THREAD_ID_FIRST 3    /* smaller states of a shard name no thread */
@@ -214,11 +214,11 @@ MLI_PRIVATE void mli_thread_hook(uint64_t number);
 /* Returns the calling thread's record; NULL: the call must pass through. Every call that got one
    ends with mli_thread_put. */
 MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord);
+/* Gives back the orphan record. */
+MLI_PRIVATE MLI_COLD void mli_orphan_put(memlord *lord);
 /* Ends a call that mli_thread_get began. */
 static MLI_HOT void mli_thread_put(memlord *lord, mli_thread *t) {
-    if (MLI_LIKELY(!mli_is_orphan(lord, t))) return;
-    mli_self.orphaned = NULL;
-    mli_lock_drop(&lord->threads.orphan_lock);
+    if (MLI_UNLIKELY(mli_is_orphan(lord, t))) mli_orphan_put(lord);
 }
 
 /* Writes a requested report, unless another thread does or the caller is inside the host's

@@ -10,9 +10,6 @@
 #include "cuda/scopes.h"
 #include "cuda/requests.h"
 
-/* ---------------------------------------------------------------------- cuda/public --
-   The functions of the API. */
-
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -2,10 +2,6 @@
 #include "cuda/knobs.h"
 #include "cuda/system.h"
 
-/* ------------------------------------------------------------------------ cuda/wrap --
-   Emits what --wrap redirects to. Their names are the linker's. Sites are the callers' return
-   addresses. */
-
 #ifdef __cplusplus
 extern "C" {
 #endif

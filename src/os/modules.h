@@ -1,7 +1,12 @@
-/* Owns the look-up of the loaded module behind an address, and keeps MemLord's own module loaded.
-   Uses os/system. Locks: none.
+/* Owns the look-up of the loaded module behind an address, and keeps MemLord's own module loaded. A
+   module is an executable or a library. May use os/system. Locks: none of its own. */
+#ifndef MLI_OS_MODULES_H
+#define MLI_OS_MODULES_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
 
-   The modules of the process. Each system defines:
+/* Each system defines:
      mli_module_of  Returns an address that stands for the module that an address is in; NULL: in
                     none, or it is not known. Recording calls ask this under locks of the host,
                     so it must not wait for dlopen, which runs constructors of the host.
@@ -12,19 +17,15 @@
                     The path of the executable goes to `executable`, of MLI_PATH_MAX bytes.
      mli_symbol_at  Returns the name of the function whose symbol contains an address; NULL: none
                     does. It may wait for dlopen. */
-#ifndef MLI_OS_MODULES_H
-#define MLI_OS_MODULES_H
-#include "api/api.h"
-#include "os/knobs.h"
-#include "os/compiler.h"
 
 #if defined(__linux__)
 
 /* Returns the first symbol of a name in the program and the libraries it began with, or NULL. Takes
    the loader's lock, and calls malloc if there is none. */
 MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name);
-/* `start` is that of the segment where a program has gaps between its segments. The load address is
-   the same for all of them; it is 0 for a program at fixed addresses. */
+/* `start` is the lowest address of the module or, in a program with gaps between its segments, of
+   the segment. `bias`, the load address, is the same for all segments; it is 0 for a program at
+   fixed addresses. */
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);

@@ -16,6 +16,10 @@
 #define MLI_LEAKS_TRIED 32  /* groups that one insert probes: see mli_leak_add */
 #define MLI_LEAKS_SHOWN 100
 
+MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev) {
+    return mli_device_code(mli_device_record_at(r->lord, dev)->device);
+}
+
 /* -- the walk over all blocks: leaks, sizes, scopes, the largest -- */
 
 MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
@@ -197,6 +201,29 @@ MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak
     mli_putf(o, "  %p", (const void *)of.site);
 }
 
+MLI_PRIVATE MLI_COLD const memlord_site *mli_culprit_site(const mli_report *r) {
+    const mli_culprit *c = &r->culprit;
+    return c->is_site ? mli_site_display(r->lord, (mli_site_record *)(uintptr_t)c->subject) : NULL;
+}
+
+MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between) {
+    uint32_t i;
+    for (i = 0; i < meta->rank; i++) {
+        mli_put_str(o, i ? between : "[");
+        mli_put_i64(o, meta->shape[i]);
+    }
+    if (meta->rank) mli_put_str(o, "]");
+}
+MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route *route) {
+    if (route)
+        route = route->next;
+    else
+        route = (const mli_route *)mli_ptr_load_acquire(&lord->blocks.routes);
+    while (route && !(mli_u64_load(&route->moves) | mli_u64_load(&route->copies)))
+        route = route->next;
+    return route;
+}
+
 /* Visits a block for all lists of a report, so that one walk fills them: the largest blocks, the
    counts by size, the groups of leaks, and the live bytes of each scope. */
 static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
@@ -238,7 +265,7 @@ static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t
         spans[at].key = key;
         spans[at].stamp = e->stamp ? e->stamp : 1;
     } else if (spans[at].key && spans[at].stamp && dev <= r->devices) {
-        uint64_t ms = mli_span_ns(&r->scale, e->stamp - spans[at].stamp) / 1000000u;
+        uint64_t ms = mli_stamps_ns(&r->scale, e->stamp - spans[at].stamp) / 1000000u;
         r->lifetime[dev - 1][(ms >= 100) + (ms >= 1000) + (ms >= 10000)]++;
         spans[at].stamp = 0;
     }
@@ -282,10 +309,29 @@ MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys) {
     return sample;
 }
 
+/* Fills in what the sample of a physical device tells. Requires: the capacity is known; line->self
+   is filled in. */
+static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighbours,
+                                 mli_phys_line *line) {
+    uint64_t mine = mli_add_saturated(line->self, sample->context);
+    if (sample->process > mine) mine = sample->process;
+    line->total = sample->total;
+    line->used = sample->used;
+    line->free = sample->total > sample->used ? sample->total - sample->used : 0;
+    if (sample->process) {
+        line->process = sample->process;
+        line->rest = mine - line->self;
+    }
+    line->others = sample->used > mine ? sample->used - mine : 0;
+    if (sample->context) line->context = sample->context;
+    line->unaccounted = (int64_t)(sample->total - line->free - line->self - sample->context -
+                                  neighbours);
+    line->fullness = (uint64_t)(mli_used_percent(sample) * 1e6) + 1;
+}
 /* Captures a physical device. Splits its used bytes into the ledger's, the rest of this process,
    and the others'. What the ledger's devices grew by since the sample is this process's. */
 static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *line) {
-    uint64_t now = mli_ledger_now(r->lord), mine, sampled, neighbours, held;
+    uint64_t now = mli_ledger_now(r->lord), sampled, neighbours, held;
     memlord_capacity sample;
     int64_t process;
     uint32_t i;
@@ -311,21 +357,8 @@ static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *lin
     line->untagged = line->self;
     if (neighbours) line->neighbours = neighbours;
     if (!sample.known) return;
-    mine = mli_add_saturated(line->self, sample.context);
-    if (sample.process > mine) mine = sample.process;
-    line->total = sample.total;
-    line->used = sample.used;
-    line->free = sample.total > sample.used ? sample.total - sample.used : 0;
     line->age = now > sampled ? now - sampled : 0;
-    if (sample.process) {
-        line->process = sample.process;
-        line->rest = mine - line->self;
-    }
-    line->others = sample.used > mine ? sample.used - mine : 0;
-    if (sample.context) line->context = sample.context;
-    line->unaccounted = (int64_t)(sample.total - line->free - line->self - sample.context -
-                                  neighbours);
-    line->fullness = (uint64_t)(mli_used_percent(&sample) * 1e6) + 1;
+    mli_phys_line_sample(&sample, neighbours, line);
 }
 /* Captures each physical device with a known capacity or a limit, the fullest first; those of an
    unknown capacity come last. */

@@ -33,5 +33,6 @@ MLI_PRIVATE int mli_format_known(memlord_format format) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format) {
+    MLI_REQUIRE(mli_format_known(format));
     mli_writers[format](r);
 }

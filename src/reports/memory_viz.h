@@ -1,6 +1,12 @@
-/* Writes MEMORY_VIZ. Uses reports/export and reports/ring. Locks: none.
+/* Writes MEMORY_VIZ. Owns no state. May use reports/export and reports/ring. Locks: none. */
+#ifndef MLI_REPORTS_MEMORY_VIZ_H
+#define MLI_REPORTS_MEMORY_VIZ_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+#include "reports/capture.h"
 
-   MEMORY_VIZ, the result of torch.cuda.memory._snapshot(), pickled by protocol 2
+/* MEMORY_VIZ, the result of torch.cuda.memory._snapshot(), pickled by protocol 2
       (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools).
    Every block is a segment of its own, so that its bytes lie in a segment at every step. A device's
    arena is a segment too, at an address that no block has. Blocks of no bytes are left out. The
@@ -12,12 +18,6 @@
    the ring has events of a storage, its segment is as of the last one, so that viewers can walk
    back from it. Words, tags and frames are in full where they come first; after that they are
    numbers of the memo: words, then tag rows, then frames. */
-#ifndef MLI_REPORTS_MEMORY_VIZ_H
-#define MLI_REPORTS_MEMORY_VIZ_H
-#include "api/api.h"
-#include "os/knobs.h"
-#include "os/compiler.h"
-#include "reports/capture.h"
 
 #if !defined(MEMLORD_NO_REPORTS)
 MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r);

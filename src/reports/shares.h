@@ -1,18 +1,17 @@
-/* Owns the table that divides the blocks of a site among its stacks. Uses reports/export. Locks:
-   none.
-
-   the shares of stacks. Sites are exact and stacks are samples. So a stack has the blocks that
-      were picked, and a share of the others of its site: in proportion to the others that its
-      samples stand for. Then the stacks add up to the site, and a block that was picked has its own
-      bytes. Blocks of a site without a sample stay with the site: a stack of its one frame. Live
-      blocks are divided by site, tag and scope. The allocs of a site are these and the freed ones,
-      which are divided by site */
+/* Owns the table that divides the blocks of a site among its stacks. May use reports/export. Locks:
+   none. */
 #ifndef MLI_REPORTS_SHARES_H
 #define MLI_REPORTS_SHARES_H
 #include "api/api.h"
 #include "os/knobs.h"
 #include "os/compiler.h"
 #include "reports/export.h"
+
+/* Sites are exact and stacks are samples. So a stack has the blocks that were picked, and a share
+   of the others of its site: in proportion to the others that its samples stand for. Then the
+   stacks add up to the site, and a block that was picked has its own bytes. Blocks of a site
+   without a sample stay with the site: a stack of its one frame. Live blocks are divided by site,
+   tag and scope. The allocs of a site are these and the freed ones, which are divided by site. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
@@ -42,7 +41,8 @@ typedef struct mli_shares {
 MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t);
 MLI_PRIVATE MLI_COLD void mli_shares_free(mli_shares *t);
 
-/* Calls put for every live block, or each share in them as one, then for the arenas. */
+/* Calls put for every live block; the blocks of one share come as one block. Then it calls put for
+   the arenas. */
 MLI_PRIVATE MLI_COLD void mli_share_blocks_each(mli_shares *t, mli_block_fn put, void *writer);
 
 MLI_PRIVATE const char *mli_part_name(const memlord_part_info *part);

@@ -11,7 +11,7 @@
 #include "books/map.h"
 #include "services/scopes.h"
 #include "services/snapshots.h"
-#include "reports/text.h"
+#include "reports/verdicts.h"
 #include "reports/json.h"
 #include "reports/export.h"
 #include "reports/ring.h"
@@ -108,7 +108,7 @@ static MLI_COLD void mli_trace_thread_scope(const mli_export *x, const mli_scope
         mli_trace_open(x, "X", mli_since_ns(&x->r->scale, v->start), mli_record_number(s->thread));
         mli_trace_text(x, scope->name);
         mli_jsonf(x->o, ",'dur':");
-        mli_put_fixed(x->o, mli_span_ns(&x->r->scale, v->stamps), 3);
+        mli_put_fixed(x->o, mli_stamps_ns(&x->r->scale, v->stamps), 3);
         mli_jsonf(x->o, ",'cat':'scope','args':{");
         mli_trace_pair(x, "path", scope->path);
         mli_jsonf(x->o, ",'delta_bytes':%jd,'delta_blocks':%jd,'peak_bytes':%ju",
@@ -276,8 +276,8 @@ static MLI_COLD void mli_trace_anomalies(const mli_export *x) {
     mli_put_str(x->o, "}}}\n");
 }
 
-/* Requires: the tables of levels and depths are there. */
 static MLI_COLD void mli_trace_ring(mli_trace_writer *w) {
+    MLI_REQUIRE(w->level && w->depth);
     uint32_t i;
     w->last.tag_sum = w->level;
     mli_last_events_read(&w->x, &w->last);

@@ -1,8 +1,7 @@
-/* Owns no state: it computes the statistics of devices, sites and tags, and lists of them, from the
-   rows of all threads on each request. Uses books/counters, books/sites, books/limits and
-   services/scopes. Invariant: each row is summed once under its lock; two rows may be of different
-   moments, so a report sums every device once and writes from that. Locks: cold for lookups, phys,
-   scopes and row, one at a time. */
+/* Computes the statistics of devices, sites and tags, and lists of them, from the rows of all
+   threads. Owns no state. May use books/ and services/scopes. Invariant: each row is summed once
+   under its lock; two rows may be of different moments, so a report sums every device once. Locks:
+   cold for look-ups, phys, scopes and row, one at a time. */
 #ifndef MLI_SERVICES_STATS_H
 #define MLI_SERVICES_STATS_H
 #include "api/api.h"
@@ -67,7 +66,7 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);
 
-/* Computes the statistics of a tag. Returns the bytes that its peak may be low by. */
+/* Computes the statistics of a tag. Returns how many bytes its peak may be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
                                                 memlord_tag_stat *out);
 
