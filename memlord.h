@@ -27126,7 +27126,6 @@ static void mli_row_locks_after_fork(memlord *lord) {
     for (book = 0; book < MLI_BOOKS; book++)
         for (i = 1; i < mli_u32_load(&lord->counters.row_count[book]); i++)
             mli_u32_store(&mli_row_at(lord, book, i)->lock.locked, 0);
-    mli_u32_store(&lord->counters.count_lock.locked, 0);
 }
 
 /* Clears in a forked child the askers that are gone with their threads. Fences of blocks that have
