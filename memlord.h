@@ -3766,8 +3766,8 @@ static MLI_COLD int mli_cpu_read(mli_cpu *cpu, size_t end, const char *name) {
     return 0;
 }
 
-/* Parses a number, and after it `unit` ("" or " kB") and the end of the line. Returns 0; -1:
-   malformed, or over 64 bits. */
+/* Parses a number that is followed by `unit` ("" or " kB") and the end of the line. Returns -1 if
+   the text has another form, or the number needs more than 64 bits; else 0. */
 static int mli_cpu_number(const char *at, const char *unit, uint64_t *out) {
     char *end;
     if (*at < '0' || *at > '9') return -1; /* strtoull takes blanks and signs, too */
@@ -10639,8 +10639,8 @@ typedef struct mli_stack_node {
 typedef struct mli_stack_row {
     uint32_t node, dev, next, site; /* site: its row of the sites; 0: none */
     mli_ptr frames;       /* void **: for the host; NULL: not made yet */
-    /* Since the last reset: estimates of the bytes allocated and of the allocs; the allocs that
-       were picked, and their bytes. */
+    /* Since the last reset: alloc_bytes and allocs are estimates for all allocs of the stack;
+       samples and picked_bytes are the number and the bytes of the allocs that were picked. */
     uint64_t alloc_bytes, samples, picked_bytes;
     double allocs;
     uint64_t live, peak, blocks;   /* blocks: those of its picked blocks that live */
@@ -14832,7 +14832,7 @@ enum { /* memlord_realloc_token.state */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
     MLI_TOKEN_PASSED, /* begun within the ledger's own allocator call */
     MLI_TOKEN_FREED,  /* free_begin freed the block, as it had recorded uses */
-    MLI_TOKEN_OF_FREE = 8 /* a bit beside these: free_begin made the token */
+    MLI_TOKEN_OF_FREE = 8 /* a bit in addition to one of these: free_begin made the token */
 };
 
 /* Keep the stack of a detached block in its token, and read it there. */
@@ -15447,8 +15447,8 @@ MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, 
                       token ? mli_block_fault(storage ? storage : 1, 0) : "no token");
 }
 
-/* Takes the bytes of a detached block off the counts. With `failed` records the block again: the
-   detached one as it was. A storage with uses, which begin has freed, is opened again. */
+/* Takes the bytes of a detached block off the counts. With `failed` puts the block back as it was,
+   or, if memlord_free_begin has freed it because it had uses, records it again as a new block. */
 MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                         int failed, const memlord_site *site) {
     mli_thread *t;
@@ -16215,8 +16215,8 @@ MLI_PRIVATE MLI_COLD int mli_gc_registered(memlord *lord, memlord_device d, int 
     return found;
 }
 
-/* Returns the strategy in force for a device, or for the devices of a type that have none of their
-   own: the one that decides, if it has bands and a callback serves them; NULL: none. */
+/* Returns the strategy in force for a device: its own, else that of its type. It is in force only
+   if it has bands and a callback serves them. NULL: none is in force. */
 static MLI_COLD const mli_strategy *mli_strategy_in_force(memlord *lord, memlord_device d) {
     const mli_strategy *s = mli_strategy_for(lord, d);
     return s && s->n && mli_gc_next(lord, d, MEMLORD_REASON_BAND, 0) ? s : NULL;
@@ -17800,8 +17800,8 @@ typedef struct mli_holder_list {
     uint64_t bytes;                    /* of all holders */
     mli_holder at[MLI_HOLDERS_LISTED]; /* the largest ones, in order */
 } mli_holder_list;
-/* Lists what holds the phys of a device (0: one not seen yet), by tag or by site; without a phys,
-   what holds the device itself. */
+/* Lists what holds the phys of a device, by tag or by site; dev 0 is a device that was not seen
+   yet. Without a phys, lists what holds the device itself. */
 MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
                                            int book, mli_holder_list *list);
 
@@ -27243,7 +27243,7 @@ static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
     mli_words_lock(0); /* first: the rest reads and writes words */
-    uint64_t number = mli_self.number ? mli_thread_number() : 0; /* a new one */
+    uint64_t number = mli_self.number ? mli_thread_number() : 0; /* changed by the fork */
     mli_self.is_helper = 0;
     mli_u64_store(&mli_process.pid, mli_pid());
     mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* fork handlers come last */

@@ -28,8 +28,8 @@ typedef struct mli_stack_node {
 typedef struct mli_stack_row {
     uint32_t node, dev, next, site; /* site: its row of the sites; 0: none */
     mli_ptr frames;       /* void **: for the host; NULL: not made yet */
-    /* Since the last reset: estimates of the bytes allocated and of the allocs; the allocs that
-       were picked, and their bytes. */
+    /* Since the last reset: alloc_bytes and allocs are estimates for all allocs of the stack;
+       samples and picked_bytes are the number and the bytes of the allocs that were picked. */
     uint64_t alloc_bytes, samples, picked_bytes;
     double allocs;
     uint64_t live, peak, blocks;   /* blocks: those of its picked blocks that live */

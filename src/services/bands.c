@@ -118,8 +118,8 @@ MLI_PRIVATE MLI_COLD int mli_gc_registered(memlord *lord, memlord_device d, int 
     return found;
 }
 
-/* Returns the strategy in force for a device, or for the devices of a type that have none of their
-   own: the one that decides, if it has bands and a callback serves them; NULL: none. */
+/* Returns the strategy in force for a device: its own, else that of its type. It is in force only
+   if it has bands and a callback serves them. NULL: none is in force. */
 static MLI_COLD const mli_strategy *mli_strategy_in_force(memlord *lord, memlord_device d) {
     const mli_strategy *s = mli_strategy_for(lord, d);
     return s && s->n && mli_gc_next(lord, d, MEMLORD_REASON_BAND, 0) ? s : NULL;
