@@ -11,15 +11,15 @@
 MLI_PRIVATE uint32_t mli_event_kind(uint64_t what) { return (uint32_t)(what >> 49) & 15; }
 MLI_PRIVATE uint32_t mli_event_dev(uint64_t what) { return (uint32_t)(what >> 53) & 255; }
 
-MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord) {
-    return lord->events.clock.fn ? lord->events.clock.fn(lord->events.clock.user) : mli_now();
+MLI_PRIVATE MLI_COLD mli_ring *mli_ring_of(const memlord *lord) {
+    return (mli_ring *)mli_ptr_load_acquire(&lord->events.ring);
 }
 MLI_PRIVATE MLI_COLD mli_stamp_scale mli_stamp_scale_now(memlord *lord) {
     mli_stamp_scale scale;
     uint64_t ticks;
     scale.from = lord->started_stamp;
     scale.rate = 1;
-    if (!lord->events.stamps_are_ticks) return scale;
+    if (!lord->stamps_are_ticks) return scale;
     ticks = mli_ticks() - scale.from;
     if (ticks)
         scale.rate = (double)(mli_ledger_now(lord) - lord->started) / (double)ticks;
@@ -123,17 +123,6 @@ MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t,
         rows |= mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
     mli_event_write(lord, t, kind, dev, storage, MLI_BYTES(word1), rows);
 }
-#if !MLI_WINDOWS
-MLI_PRIVATE MLI_COLD void mli_subbufs_after_fork(memlord *lord) {
-    const mli_ring *ring = (mli_ring *)mli_ptr_load(&lord->events.ring);
-    const mli_thread *t = mli_thread_own(lord);
-    uint64_t i;
-    for (i = 0; ring && i < ring->subbufs; i++) {
-        mli_subbuf *b = mli_subbuf_at(ring, i);
-        if (!t || t->subbuf != b) mli_u32_store(&b->has_writer, 0);
-    }
-}
-#endif
 
 MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32_t dev,
                                                  uint64_t storage, uint64_t bytes) {
@@ -168,10 +157,6 @@ static mli_ring *mli_ring_new(memlord *lord, size_t capacity) {
     return ring;
 }
 
-MLI_PRIVATE void mli_ring_end(memlord *lord) {
-    mli_ring *ring = (mli_ring *)mli_ptr_load(&lord->events.ring);
-    if (ring) mli_own_free(lord, ring, ring->size);
-}
 
 /* -- reading: merges the sub-buffers by time, with a heap of the next event of each -- */
 
@@ -278,6 +263,36 @@ static MLI_COLD void mli_event_to_public(mli_ring_reader *r, const mli_event_cop
         out->tag = (const char *)(uintptr_t)in->storage;
         out->storage = 0;
     }
+}
+
+/* -- life -- */
+
+static MLI_COLD const char *mli_events_check(const memlord_desc *desc) {
+    return desc->event_capacity > MLI_EVENTS_MAX ? "[create] event_capacity is over 67108864"
+                                                 : NULL;
+}
+static MLI_COLD memlord_result mli_events_open(memlord *lord, const memlord_desc *desc) {
+    return desc->event_capacity ? memlord_events_start(lord, desc->event_capacity) : MEMLORD_OK;
+}
+/* Ends the writers of all sub-buffers but this thread's: they are gone. */
+static MLI_COLD void mli_events_forked(memlord *lord) {
+    const mli_ring *ring = mli_ring_of(lord);
+    const mli_thread *t = mli_thread_own(lord);
+    uint64_t i;
+    for (i = 0; ring && i < ring->subbufs; i++) {
+        mli_subbuf *b = mli_subbuf_at(ring, i);
+        if (!t || t->subbuf != b) mli_u32_store(&b->has_writer, 0);
+    }
+}
+static MLI_COLD void mli_events_free(memlord *lord) {
+    mli_ring *ring = mli_ring_of(lord);
+    if (ring) mli_own_free(lord, ring, ring->size);
+}
+MLI_PRIVATE MLI_COLD void mli_events_life(mli_life *life) {
+    life->check = mli_events_check;
+    life->open = mli_events_open;
+    life->forked = mli_events_forked;
+    life->free = mli_events_free;
 }
 
 /* -- public -- */

@@ -11,6 +11,15 @@
 #include "os/knobs.h"
 #include "os/compiler.h"
 #include "base/ledger.h"
+#include "base/atomics.h"
+
+/* The fence queues of a device type. Under the fences lock, except for the atomic words. */
+typedef struct mli_pending_queues {
+    struct mli_queue *first;
+    mli_u32 calls;    /* calls on the type while it had queues; some may be lost */
+    mli_u32 due;      /* from this call number on a call looks for a queue to ask */
+    mli_u64 late;     /* from this time on any call looks for one */
+} mli_pending_queues;
 
 /* The pending fences of one device and `queue`, in the order of the frees. */
 typedef struct mli_queue {
@@ -54,9 +63,6 @@ MLI_PRIVATE uint64_t mli_serial_next(memlord *lord);
 MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *fence);
 /* Gives a record back, cleared for its next fence. */
 MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f);
-
-/* Queues a fence to be dropped at the end of a call. Requires: the fences lock. */
-MLI_PRIVATE void mli_drops_put(memlord *lord, mli_fence_record *f);
 
 #define MLI_REST_LEAST 2      /* calls that leave a queue alone after its first "not done" */
 #define MLI_REST_MOST 256     /* and at most, as each further one doubles them */
@@ -103,5 +109,11 @@ MLI_PRIVATE mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_reco
 /* Drops and frees the fences that are to be dropped. Requires: no lock is held, and the caller is
    not inside. */
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord);
+
+/* Drops every fence that was accepted and not yet dropped. A drop is host code and may defer
+   further frees: repeats until a round drops none, at most 1000 times. */
+MLI_PRIVATE MLI_COLD void mli_fences_end(memlord *lord);
+
+MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life);
 
 #endif

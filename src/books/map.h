@@ -52,8 +52,6 @@
 #include "base/ledger.h"
 #include "books/threads.h"
 
-#define MLI_BYTES_MAX ((uint64_t)1 << 48)
-
 /* A block in the map: 24 bytes. Fields start at the lowest bit.
      word1   bytes:49 | dev:8 | references:6 (63: the side record has the count) | taken:1
      word2   0:1 | site row:20 | tag row:16 | birth:27; or the address of a side record | 1
@@ -381,5 +379,7 @@ static MLI_HOT mli_entry *mli_home_find(mli_home home, uint64_t key, uint64_t *w
    has no table. -1: no memory, and the thread is not inside. Requires: the caller is not inside. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe);
+
+MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life);
 
 #endif

@@ -14,6 +14,7 @@
 #include "os/knobs.h"
 #include "os/compiler.h"
 #include "base/atomics.h"
+#include "base/ledger.h"
 
 typedef struct mli_scope_record {
     uint32_t id;
@@ -61,6 +62,9 @@ typedef struct mli_site_record {
     uint32_t frame;          /* its number among the frames of stacks; 0: it is in no stack */
 } mli_site_record;
 
+/* Returns the module that was seen last, whose `next` was seen before it; NULL: none was. */
+MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord);
+
 MLI_TABLE(const memlord_site mli_no_site)
 
 MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, const void *identity);
@@ -106,5 +110,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_row_find(memlord *lord, int book, const 
    for it, and counts that in dropped_sites. */
 MLI_PRIVATE MLI_COLD uint32_t mli_row_of(memlord *lord, int book, const void *identity,
                                          uint32_t dev);
+
+MLI_PRIVATE MLI_COLD void mli_sites_life(mli_life *life);
 
 #endif

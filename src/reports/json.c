@@ -2,6 +2,7 @@
 #include "os/system.h"
 #include "base/atomics.h"
 #include "base/ledger.h"
+#include "base/memory.h"
 #include "books/threads.h"
 #include "books/map.h"
 #include "books/counters.h"
@@ -55,7 +56,7 @@ static void mli_json_metadata(mli_report *r) {
     mli_jsonf(r->o,
               ",'pid':%ju,'labels':%s,'uptime_ns':%ju,'own_bytes':%ju,'mark':%ju,"
               "'num_snapshots':%ju",
-              mli_pid(), mli_labels(lord), r->uptime, mli_u64_load(&lord->memory.own_bytes),
+              mli_pid(), mli_labels(lord), r->uptime, mli_own_bytes(lord),
               r->mark, (uint64_t)r->snapshots);
     mli_json_flag(r->o, "operation_tracking_enabled", r->scopes != 0);
     mli_json_flag(r->o, "sites_enabled",
@@ -187,7 +188,7 @@ static void mli_json_frames_mark(mli_report *r, uint32_t node) {
         r->frame[mli_stack_node_at(r->lord, node)->site->frame] = 1;
 }
 static MLI_COLD void mli_json_frames(mli_report *r) {
-    const mli_module *last = (mli_module *)mli_ptr_load_acquire(&r->lord->sites.modules), *m;
+    const mli_module *last = mli_module_newest(r->lord), *m;
     uint32_t i, n = 0;
     mli_jsonf(r->o, ",'modules':[");
     for (m = last; m; m = m->next)
@@ -216,7 +217,7 @@ static MLI_COLD void mli_json_stacks(mli_report *r) {
     size_t i;
     mli_jsonf(r->o, ",\n'stacks':{'depth':%ju,'bytes':%ju,'cut':%ju",
               (uint64_t)r->lord->stacks.depth, r->lord->stacks.bytes,
-              mli_u64_load(&r->lord->stacks.cut));
+              mli_stacks_cut(r->lord));
     for (i = 0; i < r->stacks; i++) mli_json_frames_mark(r, r->stack[i].node);
     for (i = 0; i < r->stack_leaks; i++) mli_json_frames_mark(r, mli_stack_leak_node(r, i));
     mli_json_frames(r);
@@ -504,7 +505,7 @@ static void mli_json_leaks(mli_report *r) {
 }
 
 static void mli_json_moves(mli_report *r) {
-    const mli_route *route = (const mli_route *)mli_ptr_load_acquire(&r->lord->blocks.routes);
+    const mli_route *route = mli_route_newest(r->lord);
     mli_jsonf(r->o, ",\n'moves':[");
     for (; route; route = route->next)
         if (mli_route_used(route))
@@ -597,7 +598,7 @@ static void mli_json_events(mli_report *r) {
         MLI_EVENTS(MLI_X)
 #undef MLI_X
         ;
-    const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&r->lord->events.ring);
+    const mli_ring *ring = mli_ring_of(r->lord);
     mli_ring_reader reading;
     mli_event_copy e;
     uint64_t n = 0;

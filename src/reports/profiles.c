@@ -271,7 +271,7 @@ static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name, 
 /* Writes the modules: all that the sites written before are in, and perhaps more. pprof takes the
    first one for the program, so the executable comes first, and then the others. */
 static MLI_COLD void mli_pprof_mappings(mli_export *x, int others) {
-    const mli_module *m = (mli_module *)mli_ptr_load_acquire(&x->lord->sites.modules);
+    const mli_module *m = mli_module_newest(x->lord);
     for (; m && !x->o->failed; m = m->next) {
         uint64_t of[6];
         if ((m->image.loaded[0] != 0) != others) continue;
@@ -324,7 +324,7 @@ static MLI_COLD void mli_pprof_estimates(mli_export *x) {
     mli_out line;
     if (!x->portion) return;
     mli_out_buffer(&line, buf, sizeof buf);
-    mli_putf(&line, "estimates: a sample each %jo", x->lord->stacks.bytes);
+    mli_stacks_put_rate(x->lord, &line);
     (void)mli_out_end(&line, sizeof buf);
     mli_pb_u64(x->o, 13, mli_pb_string(x, buf));
 }
@@ -393,7 +393,7 @@ static uint32_t mli_heap_traces_count(const mli_export *x) {
    scope gets the next trace when it is first written. Each frame has an instruction pointer of its
    own. */
 static MLI_COLD void mli_heap_traces(mli_export *x) {
-    const mli_module *last = (mli_module *)mli_ptr_load_acquire(&x->lord->sites.modules), *m;
+    const mli_module *last = mli_module_newest(x->lord), *m;
     uint64_t strings = x->devices + (last ? last->number : 0);
     uint32_t i;
     for (i = 1; i <= x->devices; i++) mli_putf(x->o, "s %i\n", mli_report_device(x->r, i));
@@ -547,8 +547,11 @@ static MLI_COLD void mli_heap_head(mli_export *x) {
     mli_put_str(x->o, "X memlord " MEMLORD_VERSION "\n");
     for (i = 0; i <= x->devices; i++)
         mli_text_anomalies(x->r, x->o, "# anomalies and drops, ", i);
-    if (x->portion)
-        mli_putf(x->o, "# estimates: a sample each %jo\n", x->lord->stacks.bytes);
+    if (x->portion) {
+        mli_put_str(x->o, "# ");
+        mli_stacks_put_rate(x->lord, x->o);
+        mli_put_str(x->o, "\n");
+    }
     mli_heap_traces(x);
     mli_heap_line1(x->o, "c", 0);
 }

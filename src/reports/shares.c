@@ -84,18 +84,16 @@ static MLI_COLD void mli_portions_stacks(mli_export *x) {
     const uint32_t rows = mli_stack_rows(x->lord);
     uint32_t i;
     for (i = 1; i < rows; i++) {
-        const mli_stack_row *row = mli_stack_row_at(x->lord, i);
+        const mli_stack_row copy = mli_stack_row_copy(x->lord, i), *row = &copy;
         mli_live_block of;
         mli_portion *s;
         if (row->dev > x->devices || row->node > x->nodes) continue;
         of = mli_live_block_make(x, row->dev, 0, 0, row->site);
         s = mli_portion_of(x, &of, row->node, 1);
-        mli_lock_take(&x->lord->stacks.lock);
         s->value[0] += (int64_t)row->samples;
         s->value[1] += (int64_t)row->taken_bytes;
         s->rest[0] += row->allocs - (double)row->samples;
         s->rest[1] += (double)row->alloc_bytes - (double)row->taken_bytes;
-        mli_lock_drop(&x->lord->stacks.lock);
     }
 }
 /* Adds the wholes of allocs: sites, devices, and what devices have of no site. */
@@ -271,7 +269,7 @@ MLI_PRIVATE MLI_COLD void mli_portions_make(mli_export *x) {
         mli_portion_live_off,  mli_portion_clamp,  mli_portion_divide_whole, mli_portion_live_back};
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
     size_t i;
-    if (!x->nodes || x->lord->stacks.bytes == 1) return;
+    if (!x->nodes || !mli_stacks_sampled(x->lord)) return;
     mli_portions_sites(x);
     mli_portions_stacks(x);
     if (mli_copies_each(x->lord, &all, sizeof(mli_alive), mli_alive_fill, mli_portion_put, x))
@@ -423,7 +421,8 @@ MLI_PRIVATE mli_live_block *mli_last_event_at(const mli_export *x, const mli_liv
     uint64_t at = (of->storage ^ (uint64_t)(type + 1) << 57) * 0x9e3779b97f4a7c15u >> 20;
     for (; x->last_events_size; at++) {
         mli_live_block *f = &x->last_events[at & (x->last_events_size - 1)];
-        if (!f->dev || (f->storage == of->storage && mli_type_of(x->lord, f->dev) == type)) return f;
+        if (!f->dev) return f;
+        if (f->storage == of->storage && mli_type_of(x->lord, f->dev) == type) return f;
     }
     return NULL;
 }
@@ -478,7 +477,7 @@ static MLI_COLD void mli_last_event_update(mli_export *x, const mli_export_event
 }
 
 MLI_PRIVATE MLI_COLD void mli_last_events_build(mli_export *x) {
-    const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&x->lord->events.ring);
+    const mli_ring *ring = mli_ring_of(x->lord);
     uint64_t size = 64;
     if (!ring) return;
     while (size < ring->capacity + ring->capacity / 4 && size < MLI_LAST_EVENTS) size *= 2;

@@ -3,6 +3,7 @@
 #include "base/atomics.h"
 #include "base/ledger.h"
 #include "base/text.h"
+#include "base/memory.h"
 #include "books/counters.h"
 #include "books/names.h"
 #include "books/blocks.h"
@@ -51,7 +52,7 @@ static MLI_COLD void mli_prom_labels(mli_export *x) {
     mli_out_buffer(&o, pid, sizeof pid);
     mli_putf(&o, "pid=%ju", mli_pid());
     (void)mli_out_end(&o, sizeof pid);
-    if (!at && mli_ptr_load(&x->lord->saving.export_path)) at = pid;
+    if (!at && x->r->exports) at = pid;
     for (; at && *at; at = end + (*end == ',')) {
         size_t n;
         at += strspn(at, " ");
@@ -247,7 +248,7 @@ static MLI_COLD void mli_prom_holders(mli_export *x) {
 /* Writes a family of the pairs of devices between which bytes moved or were copied. `at`: the
    offset of its count in a route. */
 static MLI_COLD void mli_prom_routes(mli_export *x, const char *name, const char *help, size_t at) {
-    const mli_route *route = (const mli_route *)mli_ptr_load_acquire(&x->lord->blocks.routes);
+    const mli_route *route = mli_route_newest(x->lord);
     int samples = 0;
     for (; route; route = route->next) {
         if (!mli_route_used(route)) continue;
@@ -316,7 +317,7 @@ MLI_PRIVATE MLI_COLD void mli_prometheus(mli_export *x) {
                        mli_loss_value(x->lord, i - MLI_STAT_COUNT));
     mli_prom_whole(x, "accounts_open", "accounts open now", 'u', x->r->accounts);
     mli_prom_whole(x, "own_bytes", "bytes the ledger itself takes", 'u',
-                   mli_u64_load(&x->lord->memory.own_bytes));
+                   mli_own_bytes(x->lord));
     mli_prom_whole(x, "uptime_seconds", "age of the ledger", 'X', x->r->uptime);
     mli_prom_whole(x, "written_timestamp_seconds", "Unix time of these samples", 'X',
                    mli_wall_now());

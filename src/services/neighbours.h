@@ -28,13 +28,6 @@ MLI_PRIVATE MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise);
    page is closed; 0: not yet. A process that ended has released all it held. */
 MLI_PRIVATE MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise);
 
-#if !MLI_WINDOWS
-/* Gives up the slot in a forked child: it is the parent's, as is the lock of the descriptor. */
-MLI_PRIVATE MLI_COLD void mli_neighbours_after_fork(memlord *lord);
-#endif
-
-/* Leaves the page: at a close, and at the end of the ledger. Requires: the caller is not the
-   listener. */
-MLI_PRIVATE MLI_COLD void mli_neighbours_end(memlord *lord);
+MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
 
 #endif
