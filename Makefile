@@ -15,11 +15,11 @@ MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 2)
 
 warn := -Wall -Wextra -pedantic -Wconversion -Wshadow -Wundef -Werror
 cc.release := $(CC) -O2
-cc.debug := $(CC) -O0 -g3
-cc.asan := $(CC) -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all \
-	-DMEMLORD_CHECK_LOCKS
+checks := -DMEMLORD_CHECK_LOCKS
+cc.debug := $(CC) -O0 -g3 $(checks)
+cc.asan := $(CC) -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all $(checks)
 cc.modules := $(CC) -O2
-cc.tsan := clang -O1 -g -fsanitize=thread
+cc.tsan := clang -O1 -g -fsanitize=thread $(checks)
 # The linker takes exit.o, which keeps the counts of a process that ends by _exit.
 cc.coverage := $(CC) -O0 -g --coverage -fprofile-update=atomic -Wl,build/coverage/exit.o
 $(foreach c,release debug asan coverage modules,$(eval cxx.$(c) := $(patsubst $(CC),$(CXX),$(cc.$(c)))))
@@ -30,7 +30,7 @@ quick := -O0
 %/test_snapshots %/test_snapshots.exe: quick := # its model runs for seconds
 # What a suite does for itself may run faster, and one thread's count of it get lost.
 build/coverage/test_%: quick := -O1 -fno-inline -fprofile-update=single
-build/coverage/test_verify build/coverage/test_samples: quick := # which are the implementation, too
+build/coverage/test_verify build/coverage/test_samples build/coverage/test_requires: quick := # which are the implementation, too
 configs := $(or $(config),release asan tsan)
 ifneq ($(filter-out release debug asan tsan modules,$(configs)),)
 $(error config=$(config) is none of release, debug, asan, tsan, modules)

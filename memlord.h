@@ -279,8 +279,12 @@
                                the snapshots and exports that are due
                                                                            (one file)
         MEMLORD_NO_REPORTS     no format but TEXT and JSON                 (one file)
+        MEMLORD_NO_NEIGHBOURS  no page: memlord_pressure_open, _close, _raise and
+                               memlord_device_id_set return E_UNSUPPORTED  (one file)
+        MEMLORD_NO_VERIFY      memlord_verify returns E_UNSUPPORTED        (one file)
         MEMLORD_CHECK_LOCKS    to debug MemLord: checks every lock that a thread takes
-                               against the lock order, with MEMLORD_ASSERT (one file)
+                               against the lock order, and what its functions require
+                               of each other, with MEMLORD_ASSERT          (one file)
         MEMLORD_ASSERT         MEMLORD_ASSERT(expression): runs if the expression is 0,
                                for example abort; default nothing         (one file)
 
@@ -543,9 +547,17 @@ typedef struct memlord memlord; /* a ledger */
     X(E_UNSUPPORTED, "not in this build or on this platform")
 
 typedef enum memlord_result {
-#define MLI_X(name, text) MEMLORD_##name,
-    MLI_RESULTS(MLI_X)
-#undef MLI_X
+    MEMLORD_OK = 0,            /* ok */
+    MEMLORD_E_INVALID = 1,     /* an argument is not valid */
+    MEMLORD_E_NOMEM = 2,       /* no room: give the ledger's allocator more, or raise
+                                  MEMLORD_MAX_STRINGS */
+    MEMLORD_E_UNKNOWN = 3,     /* not found, or not known */
+    MEMLORD_E_LIMIT = 4,       /* over a limit */
+    MEMLORD_E_DEVICE = 5,      /* not one device, or more devices than MEMLORD_MAX_DEVICES */
+    MEMLORD_E_OOM = 6,         /* the device is out of memory */
+    MEMLORD_E_STATE = 7,       /* not possible in this state */
+    MEMLORD_E_IO = 8,          /* could not read or write there */
+    MEMLORD_E_UNSUPPORTED = 9, /* not in this build or on this platform */
     MEMLORD_RESULT_COUNT
 } memlord_result;
 
@@ -555,24 +567,30 @@ MEMLORD_API const char *memlord_result_text(memlord_result result)
 
 /* -- devices -- */
 
-/* MEMLORD_DEVICE_CPU, _PINNED, _MAPPED, _CUDA, _HIP, _SYCL, _METAL, _VULKAN, _NPU, _OTHER.
-   name, text, host: shares the host's physical memory */
+/* name, text, host: shares the host's physical memory */
 #define MLI_DEVICE_TYPES(X)                                                                   \
-    X(CPU, "cpu", 1)                                                                          \
+    X(CPU, "cpu", 1) /* memory of the host */                                                 \
     X(PINNED, "pinned", 1) /* page-locked host memory */                                      \
     X(MAPPED, "mapped", 1) /* file-backed mmap: page cache */                                 \
-    X(CUDA, "cuda", 0)                                                                        \
-    X(HIP, "hip", 0)                                                                          \
-    X(SYCL, "sycl", 0)                                                                        \
-    X(METAL, "metal", 0)                                                                      \
-    X(VULKAN, "vulkan", 0)                                                                    \
-    X(NPU, "npu", 0)                                                                          \
-    X(OTHER, "other", 0)
+    X(CUDA, "cuda", 0) /* an NVIDIA GPU */                                                    \
+    X(HIP, "hip", 0) /* an AMD GPU */                                                         \
+    X(SYCL, "sycl", 0) /* an Intel GPU */                                                     \
+    X(METAL, "metal", 0) /* an Apple GPU */                                                   \
+    X(VULKAN, "vulkan", 0) /* any GPU, by Vulkan */                                           \
+    X(NPU, "npu", 0) /* a processor for neural networks */                                    \
+    X(OTHER, "other", 0) /* a pool, or what is none of these */
 
 enum {
-#define MLI_X(name, text, host) MEMLORD_DEVICE_##name,
-    MLI_DEVICE_TYPES(MLI_X)
-#undef MLI_X
+    MEMLORD_DEVICE_CPU = 0,    /* memory of the host */
+    MEMLORD_DEVICE_PINNED = 1, /* page-locked host memory */
+    MEMLORD_DEVICE_MAPPED = 2, /* file-backed mmap: page cache */
+    MEMLORD_DEVICE_CUDA = 3,   /* an NVIDIA GPU */
+    MEMLORD_DEVICE_HIP = 4,    /* an AMD GPU */
+    MEMLORD_DEVICE_SYCL = 5,   /* an Intel GPU */
+    MEMLORD_DEVICE_METAL = 6,  /* an Apple GPU */
+    MEMLORD_DEVICE_VULKAN = 7, /* any GPU, by Vulkan */
+    MEMLORD_DEVICE_NPU = 8,    /* a processor for neural networks */
+    MEMLORD_DEVICE_OTHER = 9,  /* a pool, or what is none of these */
     MEMLORD_DEVICE_TYPE_COUNT
 };
 
@@ -677,7 +695,8 @@ typedef struct memlord_clock {
    one is memlord_unwind_frame_pointers. It runs inside the host's own call with no lock of ours
    held. It may allocate: a block that it allocates gets no stack of its own. Frames from the first
    NULL on are left out. A stack that cannot be unwound is the one return address that is known, and
-   reports count it. */
+   reports count it. gcc writes the tables that the platform's unwinder reads for C by default on
+   x86, AArch64, POWER and z; on 32-bit ARM and RISC-V compile the host with -funwind-tables. */
 typedef struct memlord_unwinder {
     size_t (*fn)(void *user, void **frames, size_t cap);
     void *user;
@@ -747,6 +766,7 @@ MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logge
    accounts, arenas, tickets, pending blocks and parts. For tests and for bug reports.
    Threads: no other call may be in flight: its change would be taken for a fault.
    Errors: E_STATE something does not agree; the first such thing goes to the logger. E_NOMEM.
+           E_UNSUPPORTED in a build with MEMLORD_NO_VERIFY.
    Cost:   walks everything; calls of other threads wait meanwhile. */
 MEMLORD_API memlord_result memlord_verify(memlord *lord) MLI_OFF(MEMLORD_OK)
 
@@ -1155,9 +1175,48 @@ MEMLORD_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size
 typedef struct memlord_stats {
     uint32_t size;    /* written by the library: sizeof(memlord_stats) */
     uint32_t version; /* written by the library: MEMLORD_STATS_VERSION */
-#define MLI_X(name, kind, family, text) uint64_t name;
-    MLI_STATS(MLI_X)
-#undef MLI_X
+    uint64_t allocated;          /* bytes live, pending included */
+    uint64_t pending;            /* bytes live that wait for their device */
+    uint64_t freed;              /* bytes credited since the last collection or reset */
+    uint64_t peak;               /* highest allocated; never high, low by at most peak_error */
+    uint64_t peak_error;         /* bytes the peak may be low by */
+    uint64_t live_blocks;        /* storages live */
+    uint64_t allocs;             /* storages opened */
+    uint64_t frees;              /* storages closed */
+    uint64_t total_allocated;    /* bytes ever added, growth included */
+    uint64_t total_freed;        /* bytes ever credited, shrinkage included */
+    uint64_t moves;              /* storages that arrived by memlord_move */
+    uint64_t moved_bytes;        /* bytes that arrived by memlord_move */
+    uint64_t reserved;           /* bytes the host's pool holds */
+    uint64_t reserved_peak;      /* highest reserved */
+    uint64_t cached;             /* reserved and not allocated */
+    uint64_t largest_free;       /* largest free piece of the host's pool */
+    uint64_t cache_hits;         /* requests the host's pool served */
+    uint64_t cache_misses;       /* requests it passed on */
+    uint64_t limit;              /* bytes allowed; 0: no limit */
+    uint64_t gc_runs;            /* collections that ran */
+    uint64_t gc_failed;          /* collections that did not */
+    uint64_t gc_reclaimed;       /* bytes they gave back */
+    uint64_t oom_attempts;       /* attempts that found no memory */
+    uint64_t oom_failures;       /* requests that found none in the end */
+    uint64_t retries;            /* attempts after the first */
+    uint64_t recoveries;         /* requests saved by a retry */
+    uint64_t implicit_frees;     /* allocs over a live storage */
+    uint64_t unknown_frees;      /* frees of a storage not live */
+    uint64_t freed_while_shared; /* frees of a storage with views */
+    uint64_t underflows;         /* arena_sub below the balance */
+    uint64_t fence_failures;     /* fences that failed */
+    uint64_t dropped_allocs;     /* allocs there was no room for, in the map or among devices */
+    uint64_t dropped_bytes;      /* their bytes */
+    uint64_t dropped_sites;      /* sites, tags or stacks without room */
+    uint64_t dropped_events;     /* events the ring had no room for */
+    uint64_t held;               /* bytes that tickets keep of its physical device; once in a sum */
+    uint64_t reallocs;           /* storages resized */
+    uint64_t copies;             /* memlord_copy to this device */
+    uint64_t copied_bytes;       /* bytes they copied */
+    uint64_t refused;            /* calls that returned E_INVALID or E_DEVICE */
+    uint64_t neighbours;         /* bytes other ledgers of the page hold of its physical device;
+                                    once in a sum */
 } memlord_stats;
 
 /* Return bytes, exact whenever no call is in flight. Cost: a few ns a thread and device. */
@@ -1628,18 +1687,21 @@ MEMLORD_API const memlord_band *memlord_strategy_default(size_t *n)
 
 /* -- collection -- */
 
-/* MEMLORD_REASON_BAND, _OOM, _LIMIT, _NEIGHBOUR, _FRAGMENTATION, _HOST. name, text */
+/* Why a collection runs. name, text */
 #define MLI_REASONS(X)                                                                        \
-    X(BAND, "band")                                                                           \
-    X(OOM, "out of memory")                                                                   \
-    X(LIMIT, "limit")                                                                         \
-    X(NEIGHBOUR, "neighbour")                                                                 \
-    X(FRAGMENTATION, "fragmentation")                                                         \
-    X(HOST, "host")
+    X(BAND, "band") /* a threshold of the strategy is crossed */                              \
+    X(OOM, "out of memory") /* memlord_alloc_retry found no memory */                         \
+    X(LIMIT, "limit") /* a request does not fit under the limit */                            \
+    X(NEIGHBOUR, "neighbour") /* another process asks for memory: memlord_pressure_open */    \
+    X(FRAGMENTATION, "fragmentation") /* for memlord_gc_run: the pool is in pieces */         \
+    X(HOST, "host") /* for memlord_gc_run: the host wants it */
 enum {
-#define MLI_X(name, text) MEMLORD_REASON_##name,
-    MLI_REASONS(MLI_X)
-#undef MLI_X
+    MEMLORD_REASON_BAND = 0,          /* a threshold of the strategy is crossed */
+    MEMLORD_REASON_OOM = 1,           /* memlord_alloc_retry found no memory */
+    MEMLORD_REASON_LIMIT = 2,         /* a request does not fit under the limit */
+    MEMLORD_REASON_NEIGHBOUR = 3,     /* another process asks for memory: memlord_pressure_open */
+    MEMLORD_REASON_FRAGMENTATION = 4, /* for memlord_gc_run: the pool is in pieces */
+    MEMLORD_REASON_HOST = 5,          /* for memlord_gc_run: the host wants it */
     MEMLORD_REASON_COUNT
 };
 
@@ -1811,7 +1873,7 @@ MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
    (a hash of 64 bits is compared). Without an identity a device is not on the page. memlord_cuda.h
    sets those of its GPUs. The cpu has one: the cgroup with the lowest memory limit, or the machine,
    as found by memlord_pressure_open. NULL or "" goes back to that, or to none.
-   Errors: E_DEVICE; E_NOMEM. */
+   Errors: E_DEVICE; E_NOMEM; E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device device,
                                                  const char *text) MLI_OFF(MEMLORD_OK)
 
@@ -1828,14 +1890,15 @@ MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device d
    Requires: nothing makes the file shorter while it is in use: that raises SIGBUS.
    Errors: E_INVALID a name too long; E_STATE a page is open already, or the file is refused;
            E_LIMIT 64 ledgers are in it; E_IO it cannot be opened or made, as with a full disk;
-           E_UNSUPPORTED on this system (no F_OFD_SETLK, no atomic words of 64 bits), or a sandbox
-           refuses; E_NOMEM. */
+           E_UNSUPPORTED on this system (no F_OFD_SETLK, no atomic words of 64 bits), in a build
+           with MEMLORD_NO_NEIGHBOURS, or a sandbox refuses; E_NOMEM. */
 MEMLORD_API memlord_result memlord_pressure_open(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
 /* Leaves the page, and joins the listener. The file stays. A raise in progress on another thread
    ends. memlord_destroy does it, too. Without a page it does nothing.
-   Errors: E_STATE a collection that the listener runs calls it, or another thread does. */
+   Errors: E_STATE a collection that the listener runs calls it, or another thread does;
+           E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Asks the neighbours for memory of a physical device: each runs its collection callbacks with
@@ -1843,7 +1906,8 @@ MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD
    bytes, until each of them has answered, or for 2 s. 0: asks, and does not wait.
    memlord_alloc_retry does this by itself before each pause.
    Errors: E_OOM they gave back less, or there are none; E_STATE no page is open, or it is closed
-           meanwhile; E_UNKNOWN the device has no identity, or was never seen; E_DEVICE. */
+           meanwhile; E_UNKNOWN the device has no identity, or was never seen; E_DEVICE;
+           E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device device,
                                                   uint64_t needed) MLI_OFF(MEMLORD_OK)
 
@@ -1957,17 +2021,25 @@ MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD
     X(FREE, "free")               /* a block is credited */                                   \
     X(PEND, "pend")               /* a block is freed, and waits for its device */            \
     X(MOVE, "move")               /* a block begins that was moved there */                   \
-    X(ARENA_ADD, "arena_add")                                                                 \
-    X(ARENA_SUB, "arena_sub")                                                                 \
+    X(ARENA_ADD, "arena_add")     /* memlord_arena_add */                                     \
+    X(ARENA_SUB, "arena_sub")     /* memlord_arena_sub */                                     \
     X(GC, "gc")                   /* a collection ran; bytes: reclaimed */                    \
     X(OOM, "oom")                 /* an attempt found no memory; bytes: wanted */             \
-    X(SCOPE_BEGIN, "scope_begin")                                                             \
-    X(SCOPE_END, "scope_end")                                                                 \
-    X(CHECKPOINT, "checkpoint")   /* tag: its name */
+    X(SCOPE_BEGIN, "scope_begin") /* a scope begins on the thread */                          \
+    X(SCOPE_END, "scope_end")     /* a scope ends there */                                    \
+    X(CHECKPOINT, "checkpoint")   /* memlord_checkpoint; tag: its name */
 enum {
-#define MLI_X(name, text) MEMLORD_EVENT_##name,
-    MLI_EVENTS(MLI_X)
-#undef MLI_X
+    MEMLORD_EVENT_ALLOC = 0,       /* a block begins */
+    MEMLORD_EVENT_FREE = 1,        /* a block is credited */
+    MEMLORD_EVENT_PEND = 2,        /* a block is freed, and waits for its device */
+    MEMLORD_EVENT_MOVE = 3,        /* a block begins that was moved there */
+    MEMLORD_EVENT_ARENA_ADD = 4,   /* memlord_arena_add */
+    MEMLORD_EVENT_ARENA_SUB = 5,   /* memlord_arena_sub */
+    MEMLORD_EVENT_GC = 6,          /* a collection ran; bytes: reclaimed */
+    MEMLORD_EVENT_OOM = 7,         /* an attempt found no memory; bytes: wanted */
+    MEMLORD_EVENT_SCOPE_BEGIN = 8, /* a scope begins on the thread */
+    MEMLORD_EVENT_SCOPE_END = 9,   /* a scope ends there */
+    MEMLORD_EVENT_CHECKPOINT = 10, /* memlord_checkpoint; tag: its name */
     MEMLORD_EVENT_COUNT
 };
 
@@ -2000,7 +2072,7 @@ MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn f
 
 /* -- reports -- */
 
-/* MEMLORD_FORMAT_TEXT, _JSON, ... name, suffix of its files, what it is */
+/* name, suffix of its files, what it is */
 #define MLI_FORMATS(X)                                                                        \
     X(TEXT, "txt", "a table for people; the first 25 lines tell most of it")                  \
     X(JSON, "json", "for programs: everything; schema memlord/2")                             \
@@ -2014,9 +2086,19 @@ MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn f
     X(CSV, "csv", "every live block, and its parts, for a spreadsheet or a script")
 
 typedef enum memlord_format {
-#define MLI_X(name, suffix, text) MEMLORD_FORMAT_##name,
-    MLI_FORMATS(MLI_X)
-#undef MLI_X
+    MEMLORD_FORMAT_TEXT = 0,       /* a table for people; the first 25 lines tell most of it */
+    MEMLORD_FORMAT_JSON = 1,       /* for programs: everything; schema memlord/2 */
+    MEMLORD_FORMAT_HTML = 2,       /* a page for people, of one file, that needs no network */
+    MEMLORD_FORMAT_TRACE = 3,      /* a timeline, for ui.perfetto.dev and chrome://tracing */
+    MEMLORD_FORMAT_PROMETHEUS = 4, /* metrics, for a server to scrape or a textfile collector */
+    MEMLORD_FORMAT_PPROF = 5,      /* live and allocated bytes by stack or site, for go tool
+                                      pprof */
+    MEMLORD_FORMAT_HEAPTRACK = 6,  /* calls, peak and what is live by site, for heaptrack_print */
+    MEMLORD_FORMAT_FOLDED = 7,     /* live bytes by device, tag, scope and stack, for
+                                      flamegraph.pl */
+    MEMLORD_FORMAT_MEMORY_VIZ = 8, /* a snapshot as PyTorch's, for pytorch.org/memory_viz */
+    MEMLORD_FORMAT_CSV = 9,        /* every live block, and its parts, for a spreadsheet or a
+                                      script */
     MEMLORD_FORMAT_COUNT
 } memlord_format;
 
@@ -2038,7 +2120,8 @@ MEMLORD_API memlord_result memlord_write(memlord *lord, memlord_format format,
    not waited for). %p in the path is the process id, %% a percent sign. An existing regular file is
    replaced; a symbolic link, FIFO, device or directory is refused. The path "-" is descriptor 1,
    written with write(2): what stdio still buffers comes later, and SIGPIPE is held back.
-   Errors: E_INVALID the path, logged; E_IO, also descriptor 1 closed, or not all written;
+   Errors: E_INVALID the path, logged; E_IO, also descriptor 1 closed, or not all written, or on
+           Windows while another thread or program has the file open;
            E_UNSUPPORTED, also a binary format to a terminal, logged; E_NOMEM. */
 MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format,
                                         const char *path) MLI_OFF(MEMLORD_OK)
@@ -2990,59 +3073,16 @@ typedef struct mli_job { /* must outlive the thread that runs it */
 /* Owns the bounds that a host may set, and the macros of private declarations. Uses no other
    module. Locks: none. */
 
-/* Words of the implementation. Each has one meaning.
-     fast, general     path: for the usual case, for everything; calls/ has both step by step
-     key               the address or handle of a storage in the map
-     shard             one of 1024 parts of the map; it is owned by a thread, or shared
-     owned shard       one that its owner uses without locks; another thread makes it shared
-     enter, leave      A thread enters a shard before it uses the table, and leaves it after.
-     inside            between the two: no host code, no allocation, and only the innermost locks
-     stop              to make all threads leave a shard; pause: to stop it and keep its lock
-     probe             to look for a key; a probe also keeps the slot it found
-     home              the bucket where a key belongs
-     overflow          the count of entries that found a bucket full and went to a later one
-     slot              room for one entry in a table
-     entry             a block in the map: key, word1 (bytes, dev, references), word2 (rows, birth)
-     side record       what an entry has no room for: description, fences, more references
-     row               the totals of a device, of a site on a device, or of a tag on a device
-     book              all rows of one of these three kinds
-     cell              what one thread adds to one row; only that thread counts in it
-     level, high, base of a cell: the bytes its thread allocated less those it freed, the highest
-                       of that since published, the published part
-     publish           to bring a row up to a cell's level; a cell may hold back up to a batch
-     delta             what one call adds to the rows of a block
-     cache             what a thread looked up by a pointer: rows, kept tags, scopes
-     module            an executable or library that has a return address; image: as it is loaded
-     place             a module, the offset of a call in its file, and its build id
-     dev               the number of a device in this ledger, from 1; 0 is none
-     phys              a physical device: one capacity and one limit for the devices at it
-     special           a thread's mask: what its calls have to do besides; hooks: the ledger's bits
-                       of it, which every thread gets
-     alert             a ledger's mask, with a count in its upper bits: what the end of a call has
-                       to look after
-     stack             the return addresses of an alloc; taken: the block has one
-     print             one byte of a key's hash, in the header of its bucket; no tag of the host's
-     frame             a scope that a thread is in; holders: tags and sites at a device's peak
-     reserved          bytes that a ticket keeps for later allocs
-     in flight         reserved bytes that a call is recording at this moment
-     draw              the part of an alloc that comes off the tickets of its thread
-     cover             the part of a request that comes off them, kept for it while it tries
-     pending           freed by the host, but counted until its fences are done
-     detach            to separate fences from a block that has ended
-     generation        a number that changes when a record is used again: old handles miss
-     epoch             the time from one reset to the next
-     mark              the number that memlord_mark raises; birth: mark, scope and stream of a
-                       block
-     band check        to compare a device with its thresholds; near: every call checks
-     rearm             after a collection a band waits until its metric has moved
-     ring, sub-buffer  the event buffer, and the part of it that one thread writes
-     scope run         one invocation of a scope; thread scope: one thread's totals of a scope
-     orphan record     the thread record of calls that can have none of their own; locked
-     cold call         a call under the process-wide cold lock; it allocates after it */
-
 /* Knobs of this file; impossible values end here. */
 #ifndef MEMLORD_ASSERT
 #define MEMLORD_ASSERT(expression) ((void)(expression))
+#endif
+/* Says what a caller must see to, as the words "Requires: ..." do elsewhere. It is on one line, and
+   checked only while MemLord is debugged. tests/test_requires.c breaks each of them once. */
+#if defined(MEMLORD_CHECK_LOCKS)
+#define MLI_REQUIRE(expression) MEMLORD_ASSERT(expression)
+#else
+#define MLI_REQUIRE(expression) ((void)0)
 #endif
 #ifndef MEMLORD_MAX_DEVICES
 #define MEMLORD_MAX_DEVICES 128
@@ -3229,6 +3269,9 @@ MLI_PRIVATE void mli_os_thread_join(mli_os_thread worker);
    Linux is asked. Elsewhere the number of a thread that ended without its exit hook counts as in
    use until another thread gets it. */
 MLI_PRIVATE MLI_COLD int mli_thread_has_ended(uint64_t number);
+
+/* Returns the time left to a deadline of mli_now in ms, rounded up; 0: it is over. */
+MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline);
 
 /* --------------------------------------------------------------------------- src/os/system.c -- */
 
@@ -3425,6 +3468,7 @@ MLI_PRIVATE void mli_cancel_restore(int before) {
 #endif
 }
 MLI_PRIVATE MLI_COLD void mli_nap(uint32_t ns) {
+    MLI_REQUIRE(ns < 1000000000u);
     int saved = errno, cancel = mli_cancel_disable();
     struct timespec span;
     span.tv_sec = 0;
@@ -3616,6 +3660,11 @@ MLI_PRIVATE MLI_COLD int mli_thread_has_ended(uint64_t number) {
 #endif
 }
 
+MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline) {
+    const uint64_t now = mli_now();
+    return now < deadline ? (uint32_t)((deadline - now + 999999u) / 1000000u) : 0;
+}
+
 /* -------------------------------------------------------------------------- src/os/machine.h -- */
 
 /* Owns the capacity of the cpu: the memory that the machine and its cgroup have for this process.
@@ -3639,8 +3688,8 @@ typedef struct mli_cpu {
 
 MLI_PRIVATE MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used,
                                         uint64_t *process);
-MLI_PRIVATE uint64_t mli_cpu_home(const mli_cpu *cpu);
-MLI_PRIVATE const char *mli_cpu_home_path(const mli_cpu *cpu);
+static MLI_HOT uint64_t mli_cpu_home(const mli_cpu *cpu) { return cpu->home; }
+static MLI_HOT const char *mli_cpu_home_path(const mli_cpu *cpu) { return cpu->home_path; }
 /* Reads the first line of a file, cut to fit; "" if it cannot be read. Keeps errno. */
 MLI_PRIVATE MLI_COLD void mli_line_read(const char *path, char *line, size_t cap);
 /* Returns 1 if a symbolic link has this text. Keeps errno. */
@@ -3662,8 +3711,14 @@ MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, ui
 #else /* no portable call returns free memory; the host can set a capacity source */
 MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_t *process);
 #endif
-MLI_PRIVATE uint64_t mli_cpu_home(const mli_cpu *cpu);
-MLI_PRIVATE const char *mli_cpu_home_path(const mli_cpu *cpu);
+static MLI_HOT uint64_t mli_cpu_home(const mli_cpu *cpu) {
+    (void)cpu;
+    return 0;
+}
+static MLI_HOT const char *mli_cpu_home_path(const mli_cpu *cpu) {
+    (void)cpu;
+    return "";
+}
 MLI_PRIVATE void mli_line_read(const char *path, char *line, size_t cap);
 MLI_PRIVATE int mli_link_is(const char *path, const char *text);
 MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu);
@@ -3767,8 +3822,8 @@ static char *mli_cpu_parse_cgroup(char *text, int *v1) {
    too. (Kubernetes subtracts only the inactive part.) shmem and locked pages are on other lists
    and count as used, as does cache that the file does not list. */
 static int mli_cpu_usage(mli_cpu *cpu, size_t end, uint64_t *used) {
-    static const char *const caches[2][2] = {{"inactive_file", "active_file"},
-                                             {"total_inactive_file", "total_active_file"}};
+    static const char caches[2][2][20] = {{"inactive_file", "active_file"},
+                                          {"total_inactive_file", "total_active_file"}};
     int i;
     if (mli_cpu_value(cpu, end, cpu->v1 ? "/memory.usage_in_bytes" : "/memory.current", used) ||
         *used == UINT64_MAX || mli_cpu_read(cpu, end, "/memory.stat"))
@@ -3859,8 +3914,6 @@ MLI_PRIVATE MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t 
     errno = saved;
     return r;
 }
-MLI_PRIVATE uint64_t mli_cpu_home(const mli_cpu *cpu) { return cpu->home; }
-MLI_PRIVATE const char *mli_cpu_home_path(const mli_cpu *cpu) { return cpu->home_path; }
 MLI_PRIVATE MLI_COLD void mli_line_read(const char *path, char *line, size_t cap) {
     int saved = errno, cancel = mli_cancel_disable();
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -3938,14 +3991,6 @@ MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, ui
     return -1;
 }
 #endif
-MLI_PRIVATE uint64_t mli_cpu_home(const mli_cpu *cpu) {
-    (void)cpu;
-    return 0;
-}
-MLI_PRIVATE const char *mli_cpu_home_path(const mli_cpu *cpu) {
-    (void)cpu;
-    return "";
-}
 MLI_PRIVATE void mli_line_read(const char *path, char *line, size_t cap) {
     (void)path;
     (void)cap;
@@ -4657,15 +4702,20 @@ MLI_PRIVATE void mli_rank_take(const mli_lock *lock);
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock);
 /* Notes that the thread is inside a shard (1), perhaps already, or inside none (0). */
 MLI_PRIVATE void mli_rank_inside(uint32_t inside);
-/* Checks that the thread holds no lock before it calls a function of the host. */
-MLI_PRIVATE void mli_rank_none(void);
+/* For MLI_REQUIRE. They return 1 if the thread holds the lock; a lock of the rank; no lock; no lock
+   but an orphan lock. The last two also mean that it is not inside a shard. */
+MLI_PRIVATE int mli_lock_held(const mli_lock *lock);
+MLI_PRIVATE int mli_rank_held(uint32_t rank);
+MLI_PRIVATE int mli_none_held(void);
+MLI_PRIVATE int mli_none_held_but_orphan(void);
+/* 1: the thread is inside a shard. */
+MLI_PRIVATE int mli_is_inside(void);
 /* Sets the rank of a new lock. A lock of zeros has the innermost rank. */
 MLI_PRIVATE void mli_lock_rank(mli_lock *lock, uint32_t rank);
 #else
 static MLI_HOT void mli_rank_take(const mli_lock *lock) { (void)lock; }
 static MLI_HOT void mli_rank_drop(const mli_lock *lock) { (void)lock; }
 static MLI_HOT void mli_rank_inside(uint32_t inside) { (void)inside; }
-static MLI_HOT void mli_rank_none(void) {}
 static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (void)rank; }
 #endif
 
@@ -4675,7 +4725,7 @@ static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (
    to 1 ms. Yielding is not enough: a real-time thread that yields lets no thread of lower priority
    run, and such a thread may hold the lock. */
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
-/* Takes a lock. Requires: the thread holds only locks of later ranks. */
+/* Takes a lock. Requires: the thread holds only locks of later ranks: see mli_rank_take. */
 MLI_PRIVATE MLI_NOINLINE void mli_lock_take(mli_lock *lock);
 MLI_PRIVATE int mli_lock_try(mli_lock *lock);
 MLI_PRIVATE void mli_lock_drop(mli_lock *lock);
@@ -4747,7 +4797,7 @@ typedef struct mli_ranks_state {
 } mli_ranks_state;
 static MEMLORD_THREAD_LOCAL mli_ranks_state mli_ranks;
 /* Returns the number of locks of the first `ranks` ranks that the thread holds. */
-static uint32_t mli_rank_held(uint32_t ranks) {
+static uint32_t mli_ranks_held(uint32_t ranks) {
     uint32_t i, n = 0;
     for (i = 0; i < ranks; i++) n += mli_ranks.held[i];
     return n;
@@ -4757,19 +4807,27 @@ MLI_PRIVATE void mli_rank_take(const mli_lock *lock) {
     int two = mli_ranks.held[MLI_RANK_REGISTRY] ||
               (rank == MLI_RANK_SHARD && lock > mli_ranks.shard) ||
               (rank == MLI_RANK_PHYS && mli_ranks.held[MLI_RANK_COLD]);
-    MEMLORD_ASSERT(!mli_rank_held(rank) && (two || !mli_ranks.held[rank]));
+    MLI_REQUIRE(!mli_ranks_held(rank) && (two || !mli_ranks.held[rank]));
     mli_ranks.held[rank]++;
     if (rank == MLI_RANK_SHARD) mli_ranks.shard = lock;
 }
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock) {
-    MEMLORD_ASSERT(mli_ranks.held[lock->rank]);
+    MLI_REQUIRE(mli_lock_held(lock));
     mli_ranks.held[lock->rank]--;
 }
 MLI_PRIVATE void mli_rank_inside(uint32_t inside) {
-    MEMLORD_ASSERT(!inside || !mli_rank_held(MLI_RANK_INSIDE));
+    MLI_REQUIRE(!inside || !mli_ranks_held(MLI_RANK_INSIDE));
     mli_ranks.held[MLI_RANK_INSIDE] = inside;
 }
-MLI_PRIVATE void mli_rank_none(void) { MEMLORD_ASSERT(!mli_rank_held(MLI_RANKS)); }
+MLI_PRIVATE int mli_lock_held(const mli_lock *lock) {
+    return mli_ranks.held[lock->rank] && mli_u32_load(&lock->locked);
+}
+MLI_PRIVATE int mli_rank_held(uint32_t rank) { return mli_ranks.held[rank] != 0; }
+MLI_PRIVATE int mli_none_held(void) { return !mli_ranks_held(MLI_RANKS); }
+MLI_PRIVATE int mli_none_held_but_orphan(void) {
+    return mli_ranks_held(MLI_RANKS) == mli_ranks.held[MLI_RANK_ORPHAN];
+}
+MLI_PRIVATE int mli_is_inside(void) { return mli_rank_held(MLI_RANK_INSIDE); }
 MLI_PRIVATE void mli_lock_rank(mli_lock *lock, uint32_t rank) { lock->rank = rank; }
 #else
 #endif
@@ -4817,6 +4875,7 @@ MLI_PRIVATE void mli_lock_drop(mli_lock *lock) {
 #define MLI_TYPE_COUNT ((int)MEMLORD_DEVICE_TYPE_COUNT)
 #define MLI_DIRECT_DEVICES 2048 /* 16 types x 128 indexes: devices found without a probe */
 
+/* A book has all rows of one kind. */
 enum { MLI_BOOK_DEVICE, MLI_BOOK_SITE, MLI_BOOK_TAG, MLI_BOOKS };
 
 enum {
@@ -4853,7 +4912,7 @@ enum {
     MLI_REFUSER_COUNT
 };
 
-typedef mli_ptr mli_book; /* mli_chunk_array * */
+typedef mli_ptr mli_vector; /* mli_chunk_array *: see books/counters */
 
 typedef struct mli_shard {
     mli_u32 state;     /* NEW, SHARED, STOPPED, or the id of its owner: see books/map */
@@ -4885,7 +4944,7 @@ typedef struct mli_phys {
     uint64_t sampled;     /* the time of `sample` */
     uint64_t limit;       /* 0: none */
     double fraction;      /* of the total that is the limit; 0: the limit was set in bytes */
-    uint64_t reserved;    /* bytes that open tickets have left */
+    uint64_t ticket_bytes; /* that open tickets have left */
     uint64_t in_flight;   /* bytes that calls with tickets are recording at this moment */
     struct mli_handle *closed_tickets;
     int failing;          /* 1: the last alloc_retry failed, or alloc_failed came since */
@@ -4936,7 +4995,7 @@ struct mli_stacks_state {
     uint64_t seed;  /* of the samples of all threads */
     memlord_unwinder unwinder;
     mli_ptr heads;                    /* mli_stack_heads *; NULL: no stack was taken yet */
-    mli_book frames, nodes, rows;     /* numbered from 1 */
+    mli_vector frames, nodes, rows;     /* numbered from 1 */
     mli_u32 frame_count, node_count, row_count; /* and 1 more; grow under the cold lock */
     mli_u64 cut;                      /* stacks of one return address, or none, as it must be */
     mli_lock lock;                    /* all below, and the totals of rows */
@@ -4945,16 +5004,16 @@ struct mli_stacks_state {
 };
 struct mli_tags_state {
     mli_u64 birth_mark;   /* the current mark, shifted into place */
-    mli_book births;      /* numbered from 1 */
+    mli_vector births;      /* numbered from 1 */
     uint32_t birth_count; /* under the cold lock */
-    mli_book scopes;      /* of mli_ptr, numbered from 1 */
+    mli_vector scopes;      /* of mli_ptr, numbered from 1 */
     mli_u32 scope_count;  /* and 1 more */
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
     mli_u32 warned_guard; /* 1: the first guard that ended on another thread was logged */
 };
 struct mli_counters_state {
     uint64_t batch;               /* bytes a cell may hold back; 0 publishes every call */
-    mli_book rows[MLI_BOOKS];
+    mli_vector rows[MLI_BOOKS];
     mli_u32 row_count[MLI_BOOKS]; /* rows and 1 more: row 0 means none */
     mli_u64 lost[MLI_STAT_COUNT]; /* statistics that no device counts */
     mli_lock count_lock;          /* the cells of the orphan record */
@@ -5154,7 +5213,7 @@ MLI_VARIABLE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 /* Notes in mli_self where a call on the general path came from. */
 #define MLI_NOTE_CALLER() \
     (void)(mli_self.caller = MLI_RETURN_ADDRESS(), mli_self.frame = MLI_FRAME_ADDRESS())
-/* The same, in a function that memlord_alloc calls once it has set mli_self.entered. */
+/* The same, in a function that memlord_alloc calls: see MLI_NOTE_ENTRY. */
 #define MLI_NOTE_ENTERED()                                                                    \
     (MLI_NOTE_CALLER(),                                                                       \
      (void)(mli_self.entered && mli_is_own(mli_self.caller) &&                                \
@@ -5183,7 +5242,7 @@ MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take) {
 
 #include <stdarg.h> /* mli_putf, mli_jsonf */
 
-MLI_TABLE(const char *const mli_type_names[])
+MLI_TABLE(const char mli_type_names[][8])
 
 typedef struct mli_out {
     memlord_write_fn fn; /* takes a full buffer; NULL: text past the buffer is cut */
@@ -5275,7 +5334,7 @@ MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, d
 
 /* --------------------------------------------------------------------------- src/base/text.c -- */
 
-MLI_PRIVATE const char *const mli_type_names[] = {
+MLI_PRIVATE const char mli_type_names[][8] = {
 #define MLI_X(name, text, host) text,
     MLI_DEVICE_TYPES(MLI_X)
 #undef MLI_X
@@ -5370,7 +5429,7 @@ static MLI_COLD void mli_put_tenths(mli_out *o, uint64_t tenths) {
 /* Writes bytes in the largest IEC unit that gives at least 1, rounded to two decimals, without
    trailing zeros. */
 static MLI_COLD void mli_put_bytes(mli_out *o, uint64_t bytes) {
-    static const char *const units[] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
+    static const char units[][5] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
     unsigned unit = 0;
     double scaled = (double)bytes;
     uint64_t hundredths;
@@ -5596,7 +5655,7 @@ static MLI_COLD void mli_put_difference(mli_out *o, int json, int64_t v, int sig
     mli_put_bytes(o, v < 0 ? (uint64_t)0 - (uint64_t)v : (uint64_t)v);
 }
 static MLI_COLD void mli_put_ns(mli_out *o, uint64_t ns) {
-    static const char *const units[] = {" ns", " us", " ms", " s"};
+    static const char units[][4] = {" ns", " us", " ms", " s"};
     size_t unit = 0;
     uint64_t tenths = ns * 10;
     for (; tenths >= 10000 && unit < 3; unit++) tenths = tenths / 1000 + (tenths % 1000 >= 500);
@@ -5676,6 +5735,7 @@ MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_putf(mli_out *o, const char *fo
     va_end(args);
 }
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *form, ...) {
+    MLI_REQUIRE(*form != ',' || o->used);
     va_list args;
     va_start(args, form);
     if (*form == ',' && strchr("[{", o->buf[o->used - 1])) form++;
@@ -5704,12 +5764,14 @@ static MLI_COLD uint64_t mli_unit_factor(const char *text) {
 /* -- public -- */
 
 MLI_API const char *memlord_result_text(memlord_result result) {
-    static const char *const texts[] = {
-#define MLI_X(name, text) text,
-        MLI_RESULTS(MLI_X)
+    static const char texts[] = /* one behind the other */
+#define MLI_X(name, text) text "\0"
+        MLI_RESULTS(MLI_X);
 #undef MLI_X
-    };
-    return (unsigned)result < MEMLORD_RESULT_COUNT ? texts[result] : "not a result";
+    const char *text = texts;
+    if ((unsigned)result >= MEMLORD_RESULT_COUNT) return "not a result";
+    for (; result; result = (memlord_result)(result - 1)) text += strlen(text) + 1;
+    return text;
 }
 
 MLI_API char *memlord_format_bytes(uint64_t bytes, char *buf, size_t cap) {
@@ -5808,13 +5870,13 @@ struct mli_log_state {
 };
 
 MLI_PRIVATE MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
-    static const char *const colours[][2] = {{"[alloc_n", "\033[36m"}, /* cyan: a summary */
-                                             {"[free_n", "\033[36m"},
-                                             {"[alloc", "\033[31m"}, /* red */
-                                             {"[free", "\033[32m"},  /* green */
-                                             {"[gc", "\033[33m"},    /* yellow */
-                                             {"[reset", "\033[35m"}, /* magenta */
-                                             {"", "\033[36m"}};      /* cyan */
+    static const char colours[][2][9] = {{"[alloc_n", "\033[36m"}, /* cyan: a summary */
+                                         {"[free_n", "\033[36m"},
+                                         {"[alloc", "\033[31m"}, /* red */
+                                         {"[free", "\033[32m"},  /* green */
+                                         {"[gc", "\033[33m"},    /* yellow */
+                                         {"[reset", "\033[35m"}, /* magenta */
+                                         {"", "\033[36m"}};      /* cyan */
     char line[640];
     mli_out o;
     size_t i = 0;
@@ -5845,6 +5907,7 @@ static MLI_COLD void mli_log_calls_end(memlord *lord, const mli_log_calls *befor
     mli_self.log_calls = *before;
 }
 MLI_PRIVATE MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here) {
+    MLI_REQUIRE(mli_none_held());
     static const mli_log_calls none = {0, 0, {0, 0}};
     mli_log_calls *mine = &mli_self.log_calls;
     if (mine->generation == lord->generation && !mli_frame_runs(&mine->frame, here))
@@ -5852,11 +5915,11 @@ MLI_PRIVATE MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
+    MLI_REQUIRE(mli_none_held());
     mli_log_calls before; /* of the logger that makes this call */
     memlord_logger logger;
     uint32_t turn;
     if (!mli_log_hears(lord, level)) return;
-    mli_rank_none();
     mli_log_calls_left(lord, MLI_STACK_ADDRESS());
     before = mli_self.log_calls;
     if (before.generation != lord->generation) {
@@ -5903,8 +5966,9 @@ MLI_PRIVATE MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t bl
 /* -- life -- */
 
 /* Sets the logger. With MEMLORD_DEBUG the lines of both loggers on stderr are coloured, and of
-   every level. Requires: the log lock, or a ledger that no other thread knows yet. */
+   every level. */
 static MLI_COLD void mli_logger_use(memlord *lord, const memlord_logger *logger) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_LOG) || !lord->back);
     lord->log->logger = *logger;
     if (lord->debug && (!logger->fn || logger->fn == memlord_log_stderr))
         lord->log->logger.fn = mli_log_coloured;
@@ -6056,7 +6120,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void) {
     mli_self.generation = 0;
     if (!mli_self.in_host_alloc++ && mli_self.orphaned)
         mli_lock_drop(&mli_self.orphaned->threads.orphan_lock);
-    mli_rank_none();
+    MLI_REQUIRE(mli_none_held());
     return generation;
 }
 MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation) {
@@ -6065,7 +6129,7 @@ MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation) {
     mli_self.generation = generation;
 }
 
-/* Call the host's allocator and count the bytes that the ledger holds. Require: no lock held. */
+/* Call the host's allocator and count the bytes that the ledger holds. */
 static MLI_COLD void *mli_host_alloc(memlord *lord, size_t size) {
     uint64_t generation = mli_busy_begin();
     void *p = lord->memory.allocator.alloc(lord->memory.allocator.user, size);
@@ -6111,9 +6175,9 @@ static mli_extent *mli_extent_map(void) {
     return e;
 }
 
-/* Returns a run of free pages of an extent, or NULL. Requires: the pages lock, if the extent is on
-   the list. */
+/* Returns a run of free pages of an extent, or NULL. */
 static void *mli_extent_alloc(mli_extent *e, uint32_t pages) {
+    MLI_REQUIRE(e->used == 1 || mli_lock_held(&mli_process.pages_lock));
     uint32_t i, run = 0;
     if (e->used + pages > MLI_EXTENT_PAGES) return NULL;
     for (i = 0; i < MLI_EXTENT_PAGES && run < pages; i++) run = e->taken[i] ? 0 : run + 1;
@@ -6225,8 +6289,9 @@ static void *mli_align_to_grain(void *at) {
     return (void *)(((uintptr_t)at + 127) & ~(uintptr_t)127);
 }
 
-/* Gets one more region from the allocator. Returns 0; -1: no memory. Requires: no lock held. */
+/* Gets one more region from the allocator. Returns 0; -1: no memory. */
 static MLI_COLD int mli_region_add(memlord *lord) {
+    MLI_REQUIRE(mli_none_held_but_orphan());
     mli_region *r = (mli_region *)mli_host_alloc(lord, MLI_REGION_BYTES);
     if (!r) return -1;
     memset(r->run, 0, sizeof r->run);
@@ -6240,8 +6305,9 @@ static MLI_COLD int mli_region_add(memlord *lord) {
 }
 
 /* Returns the smallest free piece that is large enough, of up to 16 in the first class that has
-   one; NULL: there is none. Requires: the memory lock. */
+   one; NULL: there is none. */
 static mli_piece *mli_piece_find(memlord *lord, uint32_t grains) {
+    MLI_REQUIRE(mli_lock_held(&lord->memory.lock));
     mli_piece *best = NULL, *piece;
     uint32_t have;
     for (have = mli_size_class(grains); have < MLI_SIZE_CLASSES && !best; have++) {
@@ -6274,6 +6340,7 @@ static size_t mli_large_overhead(const memlord *lord) {
 }
 
 MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
+    MLI_REQUIRE(mli_none_held_but_orphan());
     size_t overhead = mli_large_overhead(lord);
     void *p, **at;
     if (size <= (size_t)1 << MLI_PIECE_MAX_BITS) {
@@ -6323,6 +6390,7 @@ static MLI_COLD mli_region *mli_piece_free(memlord *lord, void *ptr, size_t size
 }
 
 MLI_PRIVATE MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size) {
+    MLI_REQUIRE(mli_none_held_but_orphan());
     size_t overhead = mli_large_overhead(lord);
     if (!ptr) return;
     if (size <= (size_t)1 << MLI_PIECE_MAX_BITS) {
@@ -6361,6 +6429,7 @@ MLI_PRIVATE MLI_COLD memlord *mli_ledger_new(const memlord_allocator *allocator,
     return lord;
 }
 MLI_PRIVATE MLI_COLD void mli_ledger_delete(memlord *lord) {
+    MLI_REQUIRE(!lord->back);
     const memlord_allocator allocator = lord->memory.allocator;
     const size_t size = lord->memory.ledger;
     uint64_t generation;
@@ -6397,8 +6466,8 @@ MLI_API void memlord_os_allocator(memlord_allocator *out) {
 #define MLI_TICKETS_MAX 8        /* tickets that the allocs of a thread come off */
 #define MLI_TAG_DEPTH_MAX 64
 
-enum { /* mli_thread.special: what the thread's calls have to do besides. The fast path serves the
-          bits of MLI_SPECIAL_ROWS; any other bit sends a call to the general path. */
+enum { /* mli_thread.special: what the thread's calls have to do besides. calls/fast serves the bits
+          of MLI_SPECIAL_SERVED; any other bit sends a call to the general path. */
     MLI_SPECIAL_TAG = 1,         /* it has a tag */
     MLI_SPECIAL_ORPHAN = 2,      /* it is the orphan record: its cells are locked */
     MLI_SPECIAL_SITES = 4,       /* the ledger counts sites */
@@ -6406,12 +6475,12 @@ enum { /* mli_thread.special: what the thread's calls have to do besides. The fa
     MLI_SPECIAL_NO_BARRIER = 16, /* no mli_barrier_all: it enters by an exchange. It is
                                     never cleared */
     MLI_SPECIAL_TICKET = 32,     /* it has tickets to draw its allocs from */
-    MLI_SPECIAL_ACCOUNT = 128,   /* its blocks are charged to an account */
     MLI_SPECIAL_SCOPE = 64,      /* it is in a scope or on a stream, or was: an alloc outside
                                     clears it */
-    MLI_SPECIAL_STACKS = 256,    /* its allocs have stacks: see mli_stack_passes */
-    MLI_SPECIAL_ROWS = MLI_SPECIAL_TAG | MLI_SPECIAL_SITES | /* the fast path serves these */
-                       MLI_SPECIAL_SCOPE
+    MLI_SPECIAL_ACCOUNT = 128,   /* its blocks are charged to an account */
+    MLI_SPECIAL_STACKS = 256,    /* its allocs may be sampled: see mli_stack_passes */
+    MLI_SPECIAL_SERVED =
+        MLI_SPECIAL_TAG | MLI_SPECIAL_SITES | MLI_SPECIAL_SCOPE | MLI_SPECIAL_STACKS
 };
 
 /* One entry of a thread's cache: the result of a look-up by a pointer. See books/sites. */
@@ -6429,14 +6498,14 @@ typedef struct mli_thread {
     mli_ptr inside;         /* the shard it is inside; NULL: none. See books/map */
     uint32_t id;            /* 3, 4, 5 ...: the state of the shards it owns */
     mli_u32 special;        /* MLI_SPECIAL_...: what a call has to do besides */
-    mli_u32 fenced;         /* 1: it has seen MLI_SPECIAL_NO_BARRIER, and enters by an exchange */
+    mli_u32 by_exchange;    /* 1: it has seen MLI_SPECIAL_NO_BARRIER, and enters by an exchange */
     const char *tag;        /* the innermost tag, a kept name; NULL: none */
     mli_cache_entry *cache; /* the cache: open addressing; the last entry stays vacant */
     uint32_t cache_mask;    /* homes of the cache less 1 */
     uint32_t cache_count;   /* entries in use: at most 3/8 of the homes */
     uint32_t tag_depth;
     mli_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* mli_cell *: of devices, by dev; NULL: none */
-    mli_book books[MLI_BOOKS];                /* cells of sites and tags */
+    mli_vector cells[MLI_BOOKS];              /* of sites and tags */
     struct {
         mli_ptr *at;
         size_t cap;
@@ -6444,8 +6513,8 @@ typedef struct mli_thread {
     mli_ptr next;                    /* all records of the ledger; push only */
     mli_u64 owner;                   /* its thread's number; 0: free, or the orphan record */
     struct mli_subbuf *subbuf;       /* the sub-buffer it writes events to; NULL: none yet */
-    struct mli_frame *frame;         /* of the innermost scope; NULL: it is in none */
-    struct mli_frame *frames;        /* its first frame, which it uses again; NULL: none yet */
+    struct mli_span *span;           /* of the innermost scope; NULL: it is in none */
+    struct mli_span *spans;          /* its first span, which it uses again; NULL: none yet */
     uint64_t stream;                 /* of its allocs; 0: none */
     uint64_t birth_mark, birth_bits; /* tags.birth_mark, and the birth bits of this scope and
                                         stream for it; birth_bits 0: not looked up */
@@ -6507,7 +6576,8 @@ static MLI_HOT mli_thread *mli_thread_next(const mli_thread *t) {
     return (mli_thread *)mli_ptr_load(&t->next);
 }
 
-/* 1: the record is the one of all threads that have none. */
+/* 1: the record is the orphan record. Threads that can have none of their own share it, under a
+   lock: those past their exit hook, and those without memory for one. */
 static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
     return t == lord->threads.orphan;
 }
@@ -6518,9 +6588,9 @@ MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);
 
 /* Makes a thread enter by an exchange from its first call on, if the system has no barrier. Calls
    on the orphan record always do: several threads share it, so what one has seen holds for no
-   other. Requires: the caller owns the record, or no thread does. The exchange and the load are
-   seq_cst: see mli_barrier_threads. */
-MLI_PRIVATE MLI_COLD void mli_thread_fence(mli_thread *t);
+   other. Requires: the registry lock; no other thread uses the record, but for the orphan's. The
+   exchange and the load are seq_cst: see mli_barrier_threads. */
+MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
 
 /* Returns the record of the thread with a number; NULL: it has none. Requires: the number is not 0;
    a call on the ledger is in progress, or the caller holds the registry lock. The load is relaxed
@@ -6645,14 +6715,16 @@ MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on) {
     (void)mli_u32_bits(&t->special, bit, on);
 }
 
-MLI_PRIVATE MLI_COLD void mli_thread_fence(mli_thread *t) {
-    (void)mli_u32_exchange(&t->fenced, 0);
+MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
+    (void)mli_u32_exchange(&t->by_exchange, 0);
     if (!mli_is_orphan(t->lord, t) && mli_u32_load_seqcst(&mli_process.has_barrier)) return;
     mli_special_set(t, MLI_SPECIAL_NO_BARRIER, 1);
-    mli_u32_store_release(&t->fenced, 1);
+    mli_u32_store_release(&t->by_exchange, 1);
 }
 
 MLI_PRIVATE mli_thread *mli_thread_of(const memlord *lord, uint64_t number) {
+    MLI_REQUIRE(number);
     mli_thread *t = mli_thread_first(lord);
     while (t && mli_u64_load(&t->owner) != number) t = mli_thread_next(t);
     return t;
@@ -6708,6 +6780,7 @@ MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living) {
 }
 
 MLI_PRIVATE void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     t->id = mli_u32_add(&lord->threads.next_id, 1);
     mli_u32_store(&t->special, mli_u32_load(&lord->threads.hooks));
     t->lord = lord;
@@ -6721,7 +6794,7 @@ MLI_PRIVATE void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) 
     /* pairs with the acquire in mli_thread_first; seq_cst: see mli_barrier_threads and
        mli_shard_wait */
     (void)mli_ptr_exchange(&lord->threads.all, t);
-    mli_thread_fence(t);
+    mli_thread_entry_choose(t);
 }
 
 /* Returns a record without an owner; NULL: there is none. The acquire pairs with the release of
@@ -6744,7 +6817,7 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
             mli_thread_start(lord, fresh, mli_self.number);
         } else if (t) {
             mli_u64_store(&t->owner, mli_self.number);
-            mli_thread_fence(t);
+            mli_thread_entry_choose(t);
         }
         if (t && mli_threads_sweep_due(lord) && !mli_thread_spare(lord))
             mli_alert_set(lord, MLI_ALERT_THREADS, 1);
@@ -6850,6 +6923,7 @@ MLI_PRIVATE MLI_COLD void mli_save_serve(memlord *lord) {
 }
 
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, memlord_result r) {
+    MLI_REQUIRE(mli_none_held());
     if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_SAVE)) &&
         !(lord->flags & MEMLORD_FLAG_DEFER))
         mli_save_serve(lord);
@@ -6859,6 +6933,7 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, me
 /* -- helpers -- */
 
 MLI_PRIVATE MLI_COLD void mli_stay_loaded(void) {
+    MLI_REQUIRE(mli_none_held());
     uint64_t generation;
     if (mli_u32_load(&mli_process.stays_loaded)) return;
     if (mli_u32_exchange(&mli_process.stays_loaded, 1)) return;
@@ -6946,53 +7021,14 @@ MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life) {
 
 /* --------------------------------------------------------------------------- src/books/map.h -- */
 
-/* Owns the map from (device type, storage) to a 24-byte entry. Uses base/memory and books/threads.
-   It
-   counts nothing itself: the caller counts while it is still inside the shard.
+/* Owns the map from (device type, storage) to a 24-byte entry. May use base/memory and
+   books/threads. Invariants: a thread is inside a shard while it uses the shard's table; it counts
+   what it changes there before it leaves. bench/README.md has the figures behind the shape. Locks:
+   shard, then bucket. */
 
-   One alloc on the fast path (mli_alloc_fast):
-     mli_shard_of           chooses the shard by the address
-     mli_home_enter         enters the shard: the thread must own it, or it must be shared
-     mli_home_room          sees that the key is new, and finds a vacant slot of its home bucket:
-                            the call writes the entry there, then the header with its print
-     mli_cell_count_alloc   counts the bytes: see books/counters
-     mli_shard_leave        leaves the shard
-   One free (mli_free_fast) takes the same steps with mli_home_find and mli_cell_count_free. If the
-   home bucket does not decide, mli_probe_scan probes the buckets after it. If another thread owns
-   the shard, or that fails, too, the call leaves before it has changed anything. It then takes the
-   general path: mli_probe_find does all of it, and waits, grows the table or makes the shard
-   shared where it must.
+/* -- entries -- */
 
-   Invariants and the reasons for the shape (bench/README.md has the figures):
-
-   - 1024 shards. The 2 MiB region of the address chooses the shard, not a hash of the whole
-     address: the blocks of one thread stay in shards, and so in cache lines, of its own.
-   - The first thread that uses a shard owns it. On every call a thread stores in `inside` which
-     shard it enters, then loads the shard's state. If the state is the thread's id, the thread
-     works with plain loads and stores. A thread that must stop the shard stores STOPPED and makes
-     all threads pass a barrier (mli_barrier_threads): then either it sees `inside`, or the owner
-     sees STOPPED. It waits until no thread is inside. So the fast path in an owned shard has no
-     atomic read-modify-write, which halves its cost. Where the system has no such barrier, or
-     refuses it later, the store to `inside` is an exchange. The first call of a second thread
-     makes the shard SHARED for good. Buckets of a shared shard are locked one by one, by a bit in
-     their header.
-   - A table is an array of buckets. A bucket is two adjacent cache lines: a header with five
-     prints, and five entries. All prints are compared at once, without a loop whose branch could
-     be mispredicted. A call touches one bucket, and its address follows from the key alone:
-     so the cache misses of successive calls overlap.
-   - An entry that finds its home bucket full goes to a later bucket. Every bucket it passes
-     increments one of its four overflow counts; bits of the hash choose which. A probe stops at a
-     bucket whose overflow count for the hash is 0. So erasing leaves no tombstone, and a vacant
-     slot does not end a probe.
-   - A table grows by a fifth to a third when the entries outside their home are 14/64 to 38/64 of
-     its buckets (2/64 in a small ledger). The share differs from shard to shard, so that they do
-     not all grow at once and one shard can use the memory that another returned. The new table is
-     allocated before the shard is stopped. Only threads that use this shard wait.
-
-   Locks: shard, then bucket. A thread waits for the lock of the home bucket. It only tries the
-   locks of later buckets, and drops all of them when one is taken, so waiters form no cycle. */
-
-/* A block in the map: 24 bytes. Fields start at the lowest bit.
+/* A block in the map. Its key is the storage. Fields of the words start at the lowest bit.
      word1   bytes:49 | dev:8 | references:6 (63: the side record has the count) | taken:1
      word2   0:1 | site row:20 | tag row:16 | birth:27; or the address of a side record | 1
      birth   the mark:26, then 0; for a block born in a scope or on a stream the number of a
@@ -7001,40 +7037,138 @@ typedef struct mli_entry {
     uint64_t key, word1, word2;
 } mli_entry;
 
-#define MLI_BYTES(word1) ((word1) & (((uint64_t)1 << 49) - 1))
-#define MLI_DEV(word1) ((uint32_t)((word1) >> 49) & 255u)
+#define MLI_BYTES_MAX ((uint64_t)1 << 48)
+#define MLI_BYTES_BITS 49
+#define MLI_BYTES(word1) ((word1) & (((uint64_t)1 << MLI_BYTES_BITS) - 1))
+#define MLI_DEV(word1) ((uint32_t)((word1) >> MLI_BYTES_BITS) & 255u)
 #define MLI_REFS(word1) ((uint32_t)((word1) >> 57) & 63u)
 #define MLI_REFS_ONE ((uint64_t)1 << 57)
 #define MLI_REFS_MANY 63u
 #define MLI_TAKEN ((uint64_t)1 << 63) /* books/stacks has its stack */
-#define MLI_SITE_ROW(word2) ((uint32_t)((word2) >> 1) & 0xfffffu)
-#define MLI_TAG_ROW(word2) ((uint32_t)((word2) >> 21) & 0xffffu)
+/* All of word1 but the bytes: dev, references and taken. MLI_UPPER_OF has no taken bit. */
+#define MLI_UPPER(word1) ((uint32_t)((word1) >> MLI_BYTES_BITS))
+#define MLI_UPPER_OF(dev, refs) ((dev) + ((uint32_t)(refs) << 8))
+static MLI_HOT uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs) {
+    return bytes | (uint64_t)MLI_UPPER_OF(dev, refs) << MLI_BYTES_BITS;
+}
+
+#define MLI_HAS_SIDE ((uint64_t)1) /* the bit of word2: it is the address of a side record */
+#define MLI_SITE_ROWS_MAX 0xfffffu
+#define MLI_TAG_ROWS_MAX 0xffffu
+#define MLI_SITE_BITS ((uint64_t)MLI_SITE_ROWS_MAX << 1)
+#define MLI_TAG_BITS ((uint64_t)MLI_TAG_ROWS_MAX << 21)
+#define MLI_ROWS_MASK (MLI_TAG_BITS | MLI_SITE_BITS | MLI_HAS_SIDE)
+#define MLI_SITE_ROW(word2) ((uint32_t)((word2) >> 1) & MLI_SITE_ROWS_MAX)
+#define MLI_TAG_ROW(word2) ((uint32_t)((word2) >> 21) & MLI_TAG_ROWS_MAX)
 #define MLI_BIRTH(word2) ((word2) >> 37)
 #define MLI_BIRTH_BITS 27
 #define MLI_MARK_MAX (((uint64_t)1 << (MLI_BIRTH_BITS - 1)) - 1)
 #define MLI_BIRTH_NUMBERED (MLI_MARK_MAX + 1) /* the other bits are the number of a birth */
 #define MLI_BIRTHS_MAX (1u << 20)
-#define MLI_ROWS_MASK (((uint64_t)1 << 37) - 1)
-#define MLI_SITE_ROWS_MAX 0xfffffu
-#define MLI_TAG_ROWS_MAX 0xffffu
-#define MLI_TAG_BITS_OF_ROWS ((uint64_t)MLI_TAG_ROWS_MAX << 21)
+/* Returns the word2 of a block without a side record. Row 0 is none. */
+static MLI_HOT uint64_t mli_word2_of(uint32_t site_row, uint32_t tag_row, uint64_t birth) {
+    return birth << 37 | (uint64_t)tag_row << 21 | (uint64_t)site_row << 1;
+}
+
+/* Returns the type of a device: with a storage it is the key of a block. */
+static MLI_HOT uint16_t mli_type_of(const memlord *lord, uint32_t dev) {
+    return lord->map.type_of[dev];
+}
+/* Sets the type of a device. Requires: the dev is not published yet. */
+MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
+
+/* -- shards --
+
+   A shard is a part of the map that one thread can use alone. A thread enters a shard before it
+   uses its table, and leaves it afterwards. While it is inside it runs no host code, allocates
+   nothing and takes only the innermost locks: a thread that stops the shard waits for it.
+
+   The 2 MiB region of an address chooses its shard, not a hash of the whole address. So the blocks
+   of one thread stay in shards, and in cache lines, of its own.
+
+   The first thread that uses a shard owns it. The owner works in it with plain loads and stores:
+   the atomic read-modify-writes that it does without would double the cost of a call. The first
+   call of another thread makes the shard shared for good. There a thread locks each bucket that it
+   uses.
+
+   A thread stores in `inside` which shard it enters, and then loads the shard's state. A thread
+   that has to stop a shard stores STOPPED, makes all threads pass a barrier (mli_barrier_threads),
+   and waits until none is inside. So either it sees `inside`, or the owner sees STOPPED. */
 
 #define MLI_SHARDS (1u << MLI_SHARD_BITS)
 #define MLI_ADDRESS_REGION_BITS 21
-#define MLI_BUCKET_SLOTS 5
-#define MLI_PROBE_MAX 16 /* buckets of a window: home and the 15 after it */
-#define MLI_BUCKET_BYTES 128
+/* Keys below 1 << MLI_HANDLE_BITS are handles: 1 KiB of them chooses the shard, not 2 MiB. The
+   bound is 4 MiB on 64 bits: a program that is not position independent begins there, and its heap
+   soon after. */
+#if UINTPTR_MAX > 0xffffffffu
+#define MLI_HANDLE_BITS 22
+#else
+#define MLI_HANDLE_BITS 20
+#endif
+#define MLI_HANDLE_REGION_BITS 10
 
-/* States of a shard: no table yet, shared, stopped. From 3 on it is the id of the owner. */
-enum {
-    MLI_SHARD_NEW,
+enum { /* mli_shard.state */
+    MLI_SHARD_NEW, /* it has no table yet */
     MLI_SHARD_SHARED,
     MLI_SHARD_STOPPED,
-    MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST
+    MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST /* from here on the id of its owner */
 };
 
+/* Returns the shard of an address. That of a handle is another one: the caller does not find the
+   handle there. */
+static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
+    const uint64_t hash = (key >> MLI_ADDRESS_REGION_BITS) * 0x9e3779b97f4a7c15u;
+    return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];
+}
+/* Returns the shard of a key. */
+static MLI_HOT mli_shard *mli_shard_of(memlord *lord, uint64_t key) {
+    if (!(key >> MLI_HANDLE_BITS)) key <<= MLI_ADDRESS_REGION_BITS - MLI_HANDLE_REGION_BITS;
+    return mli_shard_of_address(lord, key);
+}
+/* Returns a shard by its number, 0 to MLI_SHARDS - 1. */
+static MLI_HOT mli_shard *mli_shard_at(memlord *lord, uint32_t number) {
+    return &lord->map.shards[number];
+}
+
+/* Enters a shard: stores it in `inside`, then returns the shard's state. The caller may use the
+   table if the state is its thread's id, or if it is SHARED and the caller locks the buckets.
+   Otherwise the caller leaves at once. Requires: the caller has just read `special` without
+   MLI_SPECIAL_NO_BARRIER.
+
+   Memory order: the release keeps the thread's earlier work before the store, for a thread that
+   stops the shard. The acquire pairs with the release of the state by that thread. The store must
+   come before the load: the barrier in mli_barrier_threads ensures that. */
+static MLI_HOT uint32_t mli_shard_enter_by_store(mli_thread *t, mli_shard *s) {
+    mli_rank_inside(1);
+    mli_ptr_store_release(&t->inside, s);
+    mli_compiler_barrier();
+    return mli_u32_load_acquire(&s->state);
+}
+/* Leaves the shard. The release pairs with the load of mli_shard_wait: the thread that stopped the
+   shard sees all that this thread did inside. */
+static MLI_HOT void mli_shard_leave(mli_thread *t) {
+    mli_rank_inside(0);
+    mli_ptr_store_release(&t->inside, NULL);
+}
+
+/* -- buckets --
+
+   A table is an array of buckets. A bucket is two adjacent cache lines: a header with five prints,
+   and five entries. All prints are compared at once: there is no loop, whose branch could be
+   mispredicted. Almost every call touches one bucket, the home of its key. The home's address
+   follows from the key alone, so the cache misses of successive calls overlap.
+
+   An entry that finds its home full goes to a later bucket. In every bucket that it passes it
+   increments one of the four overflow counts; bits of the hash choose which. A probe ends at a
+   bucket whose overflow count for its hash is 0. So an erased entry leaves no tombstone, and a
+   vacant slot does not end a probe. */
+
+#define MLI_BUCKET_SLOTS 5
+#define MLI_BUCKET_BYTES 128
+#define MLI_PROBE_MAX 16 /* buckets of a window: home and the 15 after it */
+
 /* header: bytes 0..4 the prints of the slots, 0 is vacant; bits 40..55 four overflow counts of 4
-   bits; bit 63 the lock */
+   bits; bit 63 the lock. A print is a byte of the key's hash, and odd. */
 typedef struct mli_bucket {
     mli_u64 header;
     mli_entry slots[MLI_BUCKET_SLOTS];
@@ -7042,6 +7176,10 @@ typedef struct mli_bucket {
 
 #define MLI_PRINT_LOW_BITS 0x0101010101u
 #define MLI_BUCKET_LOCK ((uint64_t)1 << 63)
+#define MLI_HASH_PRINT(h) ((uint64_t)((uint32_t)(h) >> 24 | 1))
+/* The bit where the overflow count for a hash begins in a header: 40, 44, 48 or 52. */
+#define MLI_HASH_OVERFLOW(h) (40 + ((unsigned)(h) >> 18 & 12))
+#define MLI_OVERFLOW_MAX 15
 
 /* Returns the hash of a key. Blocks of one size lie at equal distances, and a product preserves
    that: at one distance in ten many keys would share few buckets. The shift breaks the pattern.
@@ -7051,42 +7189,19 @@ typedef struct mli_bucket {
 static MLI_HOT uint64_t mli_hash(uint64_t key) {
     return (key ^ key >> 5) * 0xc4ceb9fe1a85ec53u;
 }
-#define MLI_HASH_PRINT(h) ((uint64_t)((uint32_t)(h) >> 24 | 1))
-/* The bit where the overflow count for a hash begins in a header: 40, 44, 48 or 52. */
-#define MLI_HASH_OVERFLOW(h) (40 + ((unsigned)(h) >> 18 & 12))
-#define MLI_OVERFLOW_MAX 15
-static MLI_HOT unsigned mli_overflow_count(uint64_t header, unsigned overflow) {
-    return (unsigned)(header >> overflow) & MLI_OVERFLOW_MAX;
-}
-/* Returns the type of a device: with a storage it is the key of a block. */
-static MLI_HOT uint16_t mli_type_of(const memlord *lord, uint32_t dev) {
-    return lord->map.type_of[dev];
-}
-/* Returns a shard by its number, 0 to MLI_SHARDS - 1. */
-static MLI_HOT mli_shard *mli_shard_at(memlord *lord, uint32_t number) {
-    return &lord->map.shards[number];
-}
-
-/* Sets the type of a device. Requires: the dev is not published yet. */
-MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
-
-#if UINTPTR_MAX > 0xffffffffu
-#define MLI_HANDLE_BITS 22
-#else
-#define MLI_HANDLE_BITS 20
-#endif
-static MLI_HOT mli_shard *mli_shard_of(memlord *lord, uint64_t key, int plain) {
-    uint64_t region = key >> MLI_ADDRESS_REGION_BITS;
-    if (!plain && !(key >> MLI_HANDLE_BITS)) region = key >> 10;
-    return &lord->map.shards[(region * 0x9e3779b97f4a7c15u) >> (64 - MLI_SHARD_BITS)];
-}
-/* Returns the home bucket of a hash. Requires: the caller is inside and the shard has a table. */
+/* Returns the home bucket of a hash. */
 static MLI_HOT mli_bucket *mli_home_bucket(const mli_shard *s, uint64_t hash) {
+    MLI_REQUIRE(mli_is_inside() || mli_lock_held(&s->lock));
+    MLI_REQUIRE(s->table);
     return (mli_bucket *)(void *)(s->table + (((hash >> 32) * s->size) >> 32) * MLI_BUCKET_BYTES);
 }
+static MLI_HOT unsigned mli_overflow_count(uint64_t header, uint64_t hash) {
+    return (unsigned)(header >> MLI_HASH_OVERFLOW(hash)) & MLI_OVERFLOW_MAX;
+}
 
-/* Returns the index of the lowest set bit. Requires: one is set. */
+/* Returns the index of the lowest set bit. */
 static MLI_HOT unsigned mli_lowest_bit(uint64_t bits) {
+    MLI_REQUIRE(bits);
 #if defined(__GNUC__)
     return (unsigned)__builtin_ctzll(bits);
 #else
@@ -7095,12 +7210,11 @@ static MLI_HOT unsigned mli_lowest_bit(uint64_t bits) {
     return i;
 #endif
 }
-
-#if MLI_SSE2
 /* mli_print_match returns a mask of the slots that hold a print. mli_print_match_bit returns the
    bit where the print of the lowest such slot begins in the header. Vectors take as many
    instructions as the other version but half the registers, and the free registers bound how far
    ahead a processor executes. */
+#if MLI_SSE2
 static MLI_HOT uint64_t mli_print_match(uint64_t header, uint64_t print) {
     __m128i prints = _mm_cvtsi32_si128((int)print);
     prints = _mm_shufflelo_epi16(_mm_unpacklo_epi8(prints, prints), 0);
@@ -7120,8 +7234,7 @@ static MLI_HOT unsigned mli_print_match_bit(uint64_t match) {
     return mli_lowest_bit(match) - 7;
 }
 #endif
-
-/* Returns the vacant slots, as the lowest bits of their prints. The print of an entry is odd. */
+/* Returns the vacant slots, as the lowest bits of their prints. */
 static MLI_HOT uint64_t mli_vacant_slots(uint64_t header) {
     return ~header & MLI_PRINT_LOW_BITS;
 }
@@ -7130,43 +7243,120 @@ static MLI_HOT uint64_t mli_vacant_slots(uint64_t header) {
 static MLI_HOT mli_entry *mli_slot_entry(mli_bucket *b, unsigned bit) {
     return (mli_entry *)(void *)((char *)b->slots + sizeof *b->slots / 8 * (size_t)bit);
 }
-
-/* Enters as mli_shard_enter does, with a full barrier of its own: the exchange. `fenced` = 1 says
-   that this record enters by an exchange from here on: the bit in `special` is never cleared, and
-   a later load never returns an older value. The release pairs with the load in
-   mli_barrier_threads: it makes visible all that the thread did inside before it saw the bit. */
-MLI_PRIVATE MLI_NOINLINE uint32_t mli_enter_fenced(mli_thread *t, mli_shard *s);
-/* Enters a shard: stores it in `inside`, then returns the shard's state. The caller may use the
-   table if the state is its thread id, or if it is SHARED and the caller locks the buckets.
-   Otherwise the caller leaves at once.
-
-   Memory order: the release keeps the thread's earlier work before the store, for a thread that
-   stops the shard. The acquire pairs with the release of the state by that thread. The store must
-   come before the load. mli_barrier_threads ensures that, or else the exchange and the seq_cst
-   loads in mli_enter_fenced, mli_shard_stop and mli_shard_wait: a load that is only an acquire may
-   come before the store of an exchange (ARM's ldapr). `plain` = 1: the caller has just read
-   `special` without MLI_SPECIAL_NO_BARRIER. */
-static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s, int plain) {
-    mli_rank_inside(1);
-    if (!plain && (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER))
-        return mli_enter_fenced(t, s);
-    mli_ptr_store_release(&t->inside, s);
-    mli_compiler_barrier();
-    return mli_u32_load_acquire(&s->state);
+/* Tries to take a bucket's lock; 1: taken. Only the lock bit of the old header is used, so that x86
+   does it in one locked instruction. */
+static MLI_HOT int mli_bucket_try(mli_bucket *b) {
+    return !(mli_u64_or(&b->header, MLI_BUCKET_LOCK) & MLI_BUCKET_LOCK);
 }
-/* Leaves the shard. The release pairs with the load of mli_shard_wait: the thread that stopped the
-   shard sees all that this thread did inside. */
-static MLI_HOT void mli_shard_leave(mli_thread *t) {
-    mli_rank_inside(0);
-    mli_ptr_store_release(&t->inside, NULL);
+
+/* -- the home bucket, as calls/fast uses it -- */
+
+typedef struct mli_home {
+    mli_bucket *bucket;
+    uint64_t hash, header; /* the header is without the lock bit */
+    uint64_t next;         /* the header to store */
+} mli_home;
+
+/* Finds the home of a key, and returns its header. The prefetch is of the bucket's second cache
+   line. */
+static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, mli_home *home) {
+    home->hash = mli_hash(key);
+    home->bucket = mli_home_bucket(s, home->hash);
+    mli_prefetch((char *)home->bucket + 64);
+    return &home->bucket->header;
 }
+/* Enters the shard of an address that this thread owns, and begins at the home. 0: it owns another,
+   and has left. */
+static MLI_HOT int mli_home_enter_own(mli_thread *t, mli_shard *s, uint64_t key, mli_home *home) {
+    if (MLI_LIKELY(mli_shard_enter_by_store(t, s) == t->id)) {
+        home->header = mli_u64_load(mli_home_begin(s, key, home));
+        return 1;
+    }
+    mli_shard_leave(t);
+    return 0;
+}
+/* Finds a slot for a new key in its home, and sets `next` to the header with its print. NULL: a
+   print matches, an entry overflowed, or no slot is vacant: the key may be live, here or further
+   away. */
+static MLI_HOT mli_entry *mli_home_room(mli_home *home) {
+    const uint64_t print = MLI_HASH_PRINT(home->hash), vacant = mli_vacant_slots(home->header);
+    unsigned bit;
+    if (MLI_UNLIKELY(mli_overflow_count(home->header, home->hash) |
+                     mli_print_match(home->header, print)) ||
+        MLI_UNLIKELY(!vacant))
+        return NULL;
+    bit = mli_lowest_bit(vacant);
+    home->next = home->header | print << bit;
+    return mli_slot_entry(home->bucket, bit);
+}
+/* Finds a key in its home: the first entry whose print matches. Sets `next` to the header without
+   that entry. NULL: the key is not the first, or not here. The type is not compared. */
+static MLI_HOT mli_entry *mli_home_find(mli_home *home, uint64_t key) {
+    const uint64_t print = MLI_HASH_PRINT(home->hash);
+    const uint64_t match = mli_print_match(home->header, print);
+    mli_entry *e;
+    unsigned bit;
+    if (MLI_UNLIKELY(!match)) return NULL;
+    bit = mli_print_match_bit(match);
+    e = mli_slot_entry(home->bucket, bit);
+    home->next = home->header ^ print << bit;
+    return MLI_LIKELY(e->key == key) ? e : NULL;
+}
+/* Stores `next` as the header. This one store does three things: the print that it sets or clears
+   inserts or erases the entry; the release publishes the entry's words, which were written before;
+   and the lock bit, which it lacks, unlocks a shared bucket. */
+static MLI_HOT void mli_home_store(const mli_home *home) {
+    mli_u64_store_release(&home->bucket->header, home->next);
+}
+
+/* Enters as mli_home_enter_own does, or enters a shared shard and locks the home. 0: another thread
+   owns the shard or holds the bucket, or there is no table; this thread has left. */
+static MLI_HOT int mli_home_enter(mli_thread *t, mli_shard *s, uint64_t key, mli_home *home) {
+    const uint32_t state = mli_shard_enter_by_store(t, s);
+    if (MLI_LIKELY(state == t->id)) {
+        home->header = mli_u64_load(mli_home_begin(s, key, home));
+        return 1;
+    }
+    if (state == MLI_SHARD_SHARED) {
+        (void)mli_home_begin(s, key, home);
+        if (mli_bucket_try(home->bucket)) {
+            home->header = mli_u64_load(&home->bucket->header) & ~MLI_BUCKET_LOCK;
+            return 1;
+        }
+    }
+    mli_shard_leave(t);
+    return 0;
+}
+/* Unlocks a home that was not changed, and leaves the shard. */
+static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
+    home->next = mli_u64_load(&home->bucket->header) & ~MLI_BUCKET_LOCK;
+    mli_home_store(home);
+    mli_shard_leave(t);
+}
+
+/* -- entering for all others -- */
+
+/* Enters as mli_shard_enter_by_store does, with a full barrier of its own: the exchange. It sets
+   mli_thread.by_exchange: this record enters by an exchange from here on, for the bit in `special`
+   is never cleared, and a later load never returns an older value. The release pairs with the load
+   in mli_barrier_threads: it makes visible all that the thread did inside before it saw the bit. The
+   loads here, in mli_shard_stop and in mli_shard_wait are seq_cst: one that is only an acquire may
+   come before the store of an exchange (ARM's ldapr). */
+MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s);
+/* Enters a shard in the way of this thread. */
+static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
+    if (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER)
+        return mli_shard_enter_by_exchange(t, s);
+    return mli_shard_enter_by_store(t, s);
+}
+
 /* Orders the caller against every thread T of the ledger: either T sees what the caller stored
    before this call, or the caller sees after it what T stored before T's load. It is used for a
    shard's state and `inside`, and for the alert or a threshold and the counts.
 
    The system's barrier provides this. Without it T passes a barrier of its own: the exchange when
-   it enters a shard (mli_enter_fenced), and the addition when it ends a call (mli_call_end_slow),
-   which pairs with the addition here.
+   it enters a shard, and the addition when it ends a call (mli_call_end_slow), which pairs with the
+   addition here.
 
    The system may refuse its barrier after threads have run without barriers of their own. A thread
    may then have read `special` without the bit, and it may be preempted for any time before it
@@ -7178,14 +7368,14 @@ static MLI_HOT void mli_shard_leave(mli_thread *t) {
    Several callers may find the refusal at once, while others still had the barrier: each is
    ordered by its own means. A thread that registers meanwhile, or takes over a free record, is
    seen here or reads `has_barrier` as 0: the exchanges and loads of `has_barrier`, `threads.all`
-   and `fenced` are seq_cst. */
+   and `by_exchange` are seq_cst. */
 MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord);
 
 /* Stops a shard so that the caller can read all of it, and keeps its lock. 0: the shard has no
    table and was not stopped. */
 MLI_PRIVATE int mli_shard_pause(memlord *lord, mli_shard *s);
 /* Ends a pause: restores the state and drops the lock. The release pairs with the acquire in
-   mli_shard_enter. */
+   mli_shard_enter_by_store. */
 MLI_PRIVATE void mli_shard_resume(mli_shard *s);
 
 /* Stops all shards with one barrier, for a fork. Takes all shard locks; mli_map_thaw drops them. */
@@ -7193,27 +7383,25 @@ MLI_PRIVATE void mli_map_freeze(memlord *lord);
 MLI_PRIVATE void mli_map_thaw(memlord *lord);
 
 /* Calls fn for every entry of a shard until fn returns nonzero, and returns that. Requires: the
-   shard is stopped, or the caller owns it. */
+   caller holds the shard's lock, or no other thread knows the ledger. */
 typedef int (*mli_entry_fn)(const mli_entry *entry, void *user);
 MLI_PRIVATE int mli_shard_each(const mli_shard *s, mli_entry_fn fn, void *user);
 
 /* Gives a shard a larger table, or its first. `size` is the size of the table that the caller found
    too small: if another thread has replaced that table, nothing is left to do and 0 is returned.
-   -1: no memory, or no table has room. Requires: the caller is not inside. */
+   The new table is a fifth to a third larger, and is allocated before the shard is stopped. Only
+   threads that use this shard wait. -1: no memory, or no table has room. Requires: the caller is
+   not inside. */
 MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, uint32_t size);
 
 /* Returns 1 if the shard should have a larger table: too many entries are outside their home. The
-   bound depends on the shard's number (14, 22, 30 or 38 of 64), so that shards grow at different
-   times: equal blocks would make them all grow at once. It is 2 of 64 in a small ledger, which can
-   spare the memory: there almost every entry is in its home. Requires: the caller owns the shard,
-   or the shard is shared. */
+   bound depends on the shard's number (14, 22, 30 or 38 entries to 64 buckets), so that shards of
+   equal blocks do not all grow at once, and one can use the memory that another returned. It is 2
+   to 64 in a small ledger, which can spare the memory: there almost every entry is in its home.
+   Requires: the caller is inside. */
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s);
 
-/* Tries to take a bucket's lock; 1: taken. Only the lock bit of the old header is used, so that x86
-   does it in one locked instruction. */
-static MLI_HOT int mli_bucket_try(mli_bucket *b) {
-    return !(mli_u64_or(&b->header, MLI_BUCKET_LOCK) & MLI_BUCKET_LOCK);
-}
+/* -- probes: for all that the home bucket does not decide -- */
 
 typedef struct mli_probe {
     mli_shard *shard;
@@ -7230,10 +7418,14 @@ typedef struct mli_probe {
 /* Starts a probe at the home bucket of a key. In a shared shard the caller locks that bucket before
    it looks into it. */
 MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared);
+/* Starts a probe of an address where mli_home_enter has entered: in a shared shard the home is
+   locked. */
+MLI_PRIVATE void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe);
 /* Probes the window of a key of a type, bucket by bucket from the home, which the probe has begun
    with. It stops at the key, or where no entry of this hash lies further away and, with
    `want_room`, a vacant slot was found. A slot behind a bucket whose overflow count is full is of
-   no use. 0: done. -1: another thread holds a later bucket, and the caller must leave. */
+   no use. 0: done. -1: another thread holds a later bucket, and the caller must leave: a thread
+   waits only for the lock of a home, so waiters form no cycle. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
                                             int want_room);
 /* Inserts the key of a probe in its room, and unlocks. */
@@ -7246,72 +7438,6 @@ MLI_PRIVATE void mli_probe_erase(mli_probe *probe);
 MLI_PRIVATE void mli_probe_unlock(mli_probe *probe);
 /* Ends a probe: unlocks its buckets and leaves the shard. May be called again. */
 MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe);
-
-/* The home bucket of a key. The fast path keeps it in registers. */
-typedef struct mli_home {
-    mli_bucket *bucket;
-    uint64_t header, hash; /* the header is without the lock bit */
-} mli_home;
-
-/* Finds the home bucket of a key. The prefetch is of the bucket's second cache line. */
-static MLI_HOT mli_bucket *mli_home_begin(const mli_shard *s, uint64_t key, mli_home *home) {
-    home->hash = mli_hash(key);
-    home->bucket = mli_home_bucket(s, home->hash);
-    mli_prefetch((char *)home->bucket + 64);
-    return home->bucket;
-}
-/* Enters a shard for the fast path, and begins at the home bucket of a key, which it locks in a
-   shared shard. 0: another thread owns the shard or holds the bucket, or there is no table, or with
-   `bare` the shard is shared; this thread has left. */
-static MLI_HOT int mli_home_enter(mli_thread *t, mli_shard *s, uint64_t key, int bare,
-                                  mli_home *home) {
-    const uint32_t state = mli_shard_enter(t, s, 1);
-    if (MLI_LIKELY(state == t->id)) {
-        home->header = mli_u64_load(&mli_home_begin(s, key, home)->header);
-        return 1;
-    }
-    if (!bare && state == MLI_SHARD_SHARED && mli_bucket_try(mli_home_begin(s, key, home))) {
-        home->header = mli_u64_load(&home->bucket->header) & ~MLI_BUCKET_LOCK;
-        return 1;
-    }
-    mli_shard_leave(t);
-    return 0;
-}
-/* Begins a probe where the fast path has entered: in a shared shard the home is locked. */
-MLI_PRIVATE void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe);
-/* Unlocks a home bucket that the fast path has not changed, and leaves the shard. */
-static MLI_HOT void mli_home_leave(mli_thread *t, mli_bucket *home) {
-    mli_u64_store_release(&home->header, mli_u64_load(&home->header) & ~MLI_BUCKET_LOCK);
-    mli_shard_leave(t);
-}
-/* Finds a slot for a new key in the home bucket. *with is the header with the key's print: storing
-   it inserts the entry and unlocks. NULL: a print matches, an entry overflowed, or no slot is
-   vacant: the key may be live, here or further away. */
-static MLI_HOT mli_entry *mli_home_room(mli_home home, uint64_t *with) {
-    const uint64_t print = MLI_HASH_PRINT(home.hash), vacant = mli_vacant_slots(home.header);
-    unsigned bit;
-    if (MLI_UNLIKELY(mli_overflow_count(home.header, MLI_HASH_OVERFLOW(home.hash)) |
-                     mli_print_match(home.header, print)) ||
-        MLI_UNLIKELY(!vacant))
-        return NULL;
-    bit = mli_lowest_bit(vacant);
-    *with = home.header | print << bit;
-    return mli_slot_entry(home.bucket, bit);
-}
-/* Finds a key in the home bucket: the first entry whose print matches. *without is the header
-   without that entry: storing it erases the entry and unlocks. NULL: the key is not the first, or
-   not here. The type is not compared. */
-static MLI_HOT mli_entry *mli_home_find(mli_home home, uint64_t key, uint64_t *without) {
-    const uint64_t print = MLI_HASH_PRINT(home.hash);
-    const uint64_t match = mli_print_match(home.header, print);
-    mli_entry *e;
-    unsigned bit;
-    if (MLI_UNLIKELY(!match)) return NULL;
-    bit = mli_print_match_bit(match);
-    e = mli_slot_entry(home.bucket, bit);
-    *without = home.header ^ print << bit;
-    return MLI_LIKELY(e->key == key) ? e : NULL;
-}
 
 /* Finds a key and keeps its slot until mli_probe_leave. probe->entry is NULL if the key is not
    live; with `want_room` mli_probe_insert can then insert it. A shard of another thread is made
@@ -7330,11 +7456,6 @@ typedef char mli_check_bucket[sizeof(mli_bucket) == MLI_BUCKET_BYTES ? 1 : -1];
 /* One handle may be a key of every type: the home and one overflow count must admit them all. */
 typedef char mli_check_overflow[MLI_BUCKET_SLOTS + MLI_OVERFLOW_MAX >= MLI_TYPE_COUNT ? 1 : -1];
 
-/* Keys below 1 << MLI_HANDLE_BITS are handles. They are spread over shards by 1 KiB instead of
-   2 MiB. The fast path (plain = 1) skips that test: it inserts no handle, and it probes for one
-   where an address would be, misses, and takes the general path. The bound is 4 MiB on 64 bits: a
-   program that is not position independent begins there, and its heap soon after. */
-
 /* Returns the bucket after b. After the last, which lies before `end`, comes the first. */
 static MLI_HOT mli_bucket *mli_bucket_next(const mli_shard *s, mli_bucket *b,
                                            const mli_bucket *end) {
@@ -7350,8 +7471,9 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type) {
 
 /* -- entering a shard -- */
 
-MLI_PRIVATE MLI_NOINLINE uint32_t mli_enter_fenced(mli_thread *t, mli_shard *s) {
-    mli_u32_store_release(&t->fenced, 1);
+MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s) {
+    mli_rank_inside(1);
+    mli_u32_store_release(&t->by_exchange, 1);
     (void)mli_ptr_exchange(&t->inside, s);
     return mli_u32_load_seqcst(&s->state);
 }
@@ -7377,17 +7499,18 @@ MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord) {
     mli_alert_barrier(lord);
     t = (mli_thread *)mli_ptr_load_seqcst(&lord->threads.all);
     for (; t; t = mli_thread_next(t)) {
-        if (mli_u32_load_seqcst(&t->fenced)) continue;
+        if (mli_u32_load_seqcst(&t->by_exchange)) continue;
         mli_special_set(t, MLI_SPECIAL_NO_BARRIER, 1);
         drain = 1;
     }
     if (drain) mli_stores_drain();
 }
 
-/* Waits until no thread is inside s (NULL: inside any shard). Requires: the state is STOPPED, and
-   all threads have passed a barrier since. The load of the list is seq_cst and pairs with the
-   exchange in mli_thread_start: a thread that is not on the list yet sees STOPPED. */
+/* Waits until no thread is inside s (NULL: inside any shard). Requires: all threads have passed a
+   barrier since it was stopped. The load of the list is seq_cst and pairs with the exchange in
+   mli_thread_start: a thread that is not on the list yet sees STOPPED. */
 static void mli_shard_wait(memlord *lord, const mli_shard *s) {
+    MLI_REQUIRE(!s || mli_u32_load(&s->state) == MLI_SHARD_STOPPED);
     mli_thread *t = (mli_thread *)mli_ptr_load_seqcst(&lord->threads.all);
     for (; t; t = mli_thread_next(t)) {
         unsigned n = 0;
@@ -7399,9 +7522,10 @@ static void mli_shard_wait(memlord *lord, const mli_shard *s) {
     }
 }
 
-/* Stops a shard in any state: keeps threads out, and waits until all inside have left. Requires:
-   the caller holds the shard's lock and is not inside. */
+/* Stops a shard in any state: keeps threads out, and waits until all inside have left. */
 static void mli_shard_stop(memlord *lord, mli_shard *s) {
+    MLI_REQUIRE(mli_lock_held(&s->lock));
+    MLI_REQUIRE(!mli_is_inside());
     (void)mli_u32_exchange(&s->state, MLI_SHARD_STOPPED);
     mli_barrier_threads(lord);
     mli_shard_wait(lord, s);
@@ -7471,7 +7595,7 @@ static int mli_table_insert(mli_table *table, const mli_entry *entry) {
             table->count++;
             return 0;
         }
-        if (mli_overflow_count(header, MLI_HASH_OVERFLOW(hash)) == MLI_OVERFLOW_MAX) return -1;
+        if (mli_overflow_count(header, hash) == MLI_OVERFLOW_MAX) return -1;
         mli_u64_store(&b->header, header + ((uint64_t)1 << MLI_HASH_OVERFLOW(hash)));
         if (++at == table->size) at = 0;
     }
@@ -7494,9 +7618,10 @@ static int mli_table_insert_visited(const mli_entry *entry, void *user) {
 /* Replaces a shard's table by a larger one. 0: done, and `next` is now the old table. 1: the
    entries do not fit in `next`. -1: they will fit in no table, since the old one is almost empty
    and yet too small: the keys were made to collide. The first table also gives the shard its owner,
-   or makes it shared if the record is the orphan's. Requires: the caller holds the shard's lock. */
+   or makes it shared if the record is the orphan's. */
 static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
                                          mli_shard *s, mli_table *next) {
+    MLI_REQUIRE(mli_lock_held(&s->lock));
     uint32_t state = mli_u32_load(&s->state);
     mli_table old;
     int failed;
@@ -7519,6 +7644,7 @@ static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
 }
 
 MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, uint32_t size) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_table next;
     uint32_t larger = size;
     unsigned i;
@@ -7540,14 +7666,15 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
 }
 
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s) {
+    MLI_REQUIRE(mli_is_inside());
     uint32_t most = 14 + 8 * (uint32_t)((s - lord->map.shards) & 3);
     if (mli_u32_load(&lord->map.buckets) < MLI_SPARE_BUCKETS) most = 2;
     return (uint64_t)mli_u32_load(&s->displaced) * 64 >= (uint64_t)s->size * most;
 }
 
-/* Makes a shard of another thread shared for good: stops it first. Requires: the caller is not
-   inside. */
+/* Makes a shard of another thread shared for good: stops it first. */
 static MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_shard *s) {
+    MLI_REQUIRE(!mli_is_inside());
     uint32_t state;
     mli_lock_take(&s->lock);
     state = mli_u32_load(&s->state);
@@ -7565,12 +7692,12 @@ static MLI_COLD void mli_bucket_wait(const mli_bucket *b) {
     while (mli_u64_load(&b->header) & MLI_BUCKET_LOCK) mli_spin_wait(&n);
 }
 
-/* -- probing. Requires, for all of it: the caller is inside the shard. Probing changes no entry: it
+/* -- probing: inside the shard, or under its lock while it is stopped. Probing changes no entry: it
       keeps the slot and the header to store; mli_probe_insert or mli_probe_erase then stores it.
-      In a shared shard it locks each bucket it probes. The fast path uses the home bucket in
-      line, in registers (mli_home); mli_probe_scan probes the whole window for all others -- */
+      In a shared shard it locks each bucket it probes -- */
 
 MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared) {
+    MLI_REQUIRE(mli_is_inside() || mli_lock_held(&s->lock));
     probe->shard = s;
     probe->key = key;
     probe->hash = mli_hash(key);
@@ -7599,13 +7726,14 @@ static MLI_HOT int mli_probe_match(const memlord *lord, mli_probe *probe, mli_bu
 }
 MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
                                             int want_room) {
+    MLI_REQUIRE(mli_is_inside() || mli_lock_held(&probe->shard->lock));
     const mli_shard *s = probe->shard;
     const mli_bucket *end = mli_buckets_end(s);
     mli_bucket *b = probe->home;
     probe->entry = probe->room = NULL;
     for (;;) {
         const uint64_t header = mli_u64_load(&b->header) & ~MLI_BUCKET_LOCK;
-        const unsigned overflow = mli_overflow_count(header, MLI_HASH_OVERFLOW(probe->hash));
+        const unsigned overflow = mli_overflow_count(header, probe->hash);
         if (mli_probe_match(lord, probe, b, header, type)) return 0;
         if (want_room && mli_vacant_slots(header)) {
             const unsigned bit = mli_lowest_bit(mli_vacant_slots(header));
@@ -7646,12 +7774,18 @@ static MLI_NOINLINE void mli_probe_settle(mli_probe *probe, int by) {
         mli_u32_add_own(&probe->shard->displaced, (uint32_t)by);
 }
 MLI_PRIVATE void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
+    MLI_REQUIRE(probe->room);
     probe->room->key = probe->key;
     probe->room->word1 = word1;
     probe->room->word2 = word2;
     mli_probe_settle(probe, 1);
 }
-MLI_PRIVATE void mli_probe_erase(mli_probe *probe) { mli_probe_settle(probe, -1); }
+MLI_PRIVATE void mli_probe_erase(mli_probe *probe) {
+    MLI_REQUIRE(mli_is_inside());
+    MLI_REQUIRE(probe->entry);
+    mli_probe_settle(probe, -1);
+}
 
 MLI_PRIVATE void mli_probe_unlock(mli_probe *probe) {
     if (probe->shared) mli_probe_settle(probe, 0);
@@ -7662,22 +7796,19 @@ MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe) {
     probe->inside = 0;
 }
 
-/* -- the fast path -- */
 MLI_PRIVATE void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe) {
-    mli_probe_begin(probe, mli_shard_of(lord, key, 1), key, 0);
+    mli_probe_begin(probe, mli_shard_of_address(lord, key), key, 0);
     probe->shared = (mli_u64_load(&probe->home->header) & MLI_BUCKET_LOCK) != 0;
 }
-
-/* -- the general path -- */
-
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe) {
-    mli_shard *s = mli_shard_of(lord, key, 0);
+    MLI_REQUIRE(!mli_is_inside());
+    mli_shard *s = mli_shard_of(lord, key);
     unsigned n = 0;
     memset(probe, 0, sizeof *probe);
     probe->shard = s;
     for (;;) {
-        const uint32_t state = mli_shard_enter(t, s, 0);
+        const uint32_t state = mli_shard_enter(t, s);
         uint32_t size = 0;
         int again = 0;
         probe->inside = 1;
@@ -7729,31 +7860,21 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life) {
 
 /* ---------------------------------------------------------------------- src/books/counters.h -- */
 
-/* Owns rows and cells: the counts of each device, site and tag, and each thread's part of them.
-   Owns the record of a device, and the peaks in the frames of scopes. Uses base/memory,
-   books/threads, and books/map only to enter shard 0.
+/* Owns rows and cells: the counts of each device, site and tag, and each thread's part of them; the
+   record of a device; the peaks in the spans of scopes. May use base/memory and books/threads, and
+   books/map to enter a shard. Invariant: no peak is too high, for it is computed from published
+   bytes, and those never exceed the live bytes. Locks: count, then row. */
 
-   One alloc adds its bytes to `level` and 1 to `allocs` in the thread's cells for the device, the
-   site and the tag. One free subtracts its bytes from `level` and adds them to `out`, on the same
-   rows; it adds 1 to `frees` for the device, the tag and the site that called free. The fast path
-   does that in mli_cell_count_alloc and mli_cell_count_free with plain stores; when a result is
-   negative it calls mli_cell_publish_due. The general path describes the call by a mli_row_delta:
-   mli_count finds the rows, mli_count_row the cell of each, and mli_cell_apply changes the cell.
-   Both paths publish a cell when level - base leaves 0..batch: mli_cell_publish brings the row up
-   to the level less a reserve, raises the row's peak, and may request a band check. A thread that
-   frees another's block counts in its own cell, so a level may be negative. A peak that is read
-   also takes in the highs that are not yet published (mli_row_sum).
+/* What one thread adds to one row, of a device, a site or a tag. Only that thread counts in it (in
+   the orphan's any thread does, under the count lock); all threads read it. A thread that frees
+   another's block counts in its own cell, so a level may be negative; sums of levels are exact
+   modulo 2^64.
 
-   Invariants: a row's published bytes are at most the live bytes, and at least the live bytes less
-   a batch for each thread: a cell holds back up to a batch, right after a publication at least half
-   of one. Peaks are computed from published bytes, so none is too high. A call counts before it
-   leaves the map, so fork finds no half-counted call; only a free at its own site is counted
-   afterwards. Sums of levels are exact modulo 2^64. Locks: count, then row. */
-
-/* What one thread adds to one row. Only that thread counts in it (in the orphan's any thread does,
-   under the count lock); all threads read it. The part that is not yet published, level - base, is
-   in 0..batch whenever the thread is not inside: so the row's published bytes never exceed the live
-   bytes, and its peak is never too high. */
+   The thread publishes the cell when level - base leaves 0..batch: it brings the row up to the
+   level less a reserve, and raises the row's peak (mli_cell_publish_due). So while no thread is
+   inside a shard the row's published bytes are at most the live bytes, and at least the live bytes
+   less a batch for each thread. A peak that is read also takes in the highs that are not yet
+   published (mli_row_sum). */
 typedef struct mli_cell {
     mli_u64 level, out;    /* bytes: allocated less freed by this thread, signed; freed */
     mli_u64 allocs, frees; /* in a site's cell: frees at this site, from any site's blocks */
@@ -7763,11 +7884,49 @@ typedef struct mli_cell {
     mli_u64 publish_seen;  /* the row's publish_count at the last publication */
 } mli_cell;
 
+/* Returns the calling thread's cell for a device; NULL: it has none, or the dev is 0. */
+static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) {
+    return (mli_cell *)mli_ptr_load_own(&t->devices[dev]);
+}
+/* Counts an alloc. Negative: the level rose above the cell's high. That is never more than a batch
+   above base, so a level up to it needs no publication. */
+static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
+    uint64_t level = mli_u64_load_own(&cell->level) + bytes;
+    mli_u64_add_own(&cell->allocs, 1);
+    mli_u64_store(&cell->level, level);
+    return (int64_t)(mli_u64_load_own(&cell->high) - level);
+}
+/* Counts the bytes of a free; the caller adds to `frees`. Negative: the level fell below base.
+   `out` is stored before `level`: a reader loads them in the other order, so it never finds more
+   freed than allocated. */
+static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
+    uint64_t level = mli_u64_load_own(&cell->level) - bytes;
+    mli_u64_add_own(&cell->out, bytes);
+    mli_u64_store_release(&cell->level, level);
+    return (int64_t)(level - mli_u64_load_own(&cell->base));
+}
 /* Returns the word of a device's cell that holds its next band check: the thread requests one when
    its `out` exceeds this value. 0 requests one at the next free. A device has no "freed at this
    site", so its cell has freed_here to spare. */
-static inline mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
+static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
+/* Returns a negative value if the bytes this thread freed on the device have passed the next band
+   check of the cell. */
+static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
+    return (int64_t)(mli_u64_load(mli_cell_next_check(cell)) - mli_u64_load(&cell->out));
+}
+/* Counts a free on its device. Negative: the cell is to be published, or to be checked. */
+static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes) {
+    const int64_t past = mli_cell_count_free(cell, bytes);
+    mli_u64_add_own(&cell->frees, 1);
+    return past | mli_cell_tripped(cell);
+}
+/* Does what a change of a cell calls for: raises its high, publishes it if it now holds back more
+   than a batch or less than 0, and requests a band check if one is due. Requires: the caller is
+   inside, but for a site: see mli_count. */
+MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
+                                               mli_cell *cell);
 
+/* A row: the totals of a device, of a site on a device, or of a tag on a device. */
 typedef struct mli_row {
     mli_lock lock;         /* guards base; with a batch also published and publish_count */
     uint32_t dev;          /* the device */
@@ -7788,13 +7947,14 @@ typedef struct mli_row_totals {
     uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
 } mli_row_totals;
 
-/* A book stores rows or cells in chunks of 16, which never move. The array of pointers to its
-   chunks is replaced when it grows; older arrays stay readable until the ledger ends. */
+/* A vector (mli_vector) stores rows, cells or other records by their numbers, in chunks of 16,
+   which never move. The array of pointers to its chunks is replaced when it grows; older arrays
+   stay readable until the ledger ends. */
 #define MLI_CHUNK_BITS 4
 #define MLI_CHUNK_ROWS (1u << MLI_CHUNK_BITS)
 typedef struct mli_chunk_array {
     struct mli_chunk_array *older;
-    uint64_t cap; /* pointers in the array that follows; each points to cell[16] or row[16] */
+    uint64_t cap; /* pointers in the array that follows; each points to 16 records */
 } mli_chunk_array;
 static inline mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_t i) {
     return (mli_ptr *)(uintptr_t)(chunks + 1) + i;
@@ -7802,25 +7962,25 @@ static inline mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_
 
 #define MLI_SCOPE_DEPTH_MAX 64
 
-/* A frame's view of a device: the thread's level when the frame began, and the highest since. */
-typedef struct mli_frame_peak {
+/* A span's view of a device: the thread's level when the span began, and the highest since. */
+typedef struct mli_span_peak {
     uint64_t from, high;
-} mli_frame_peak;
+} mli_span_peak;
 
-/* A frame: one scope that a thread is in. */
-typedef struct mli_frame {
-    struct mli_frame *around; /* the frame of the scope around; NULL: none */
-    struct mli_frame *inner;  /* the frame for a scope inside; NULL: not made yet */
-    uint32_t depth;           /* 1 for the outermost frame */
+/* A span: one scope that a thread is in. */
+typedef struct mli_span {
+    struct mli_span *around; /* the span of the scope around; NULL: none */
+    struct mli_span *inner;  /* the span for a scope inside; NULL: not made yet */
+    uint32_t depth;          /* 1 for the outermost span */
     struct mli_scope_record *scope;
     struct mli_thread_scope *stats;
     uint64_t adopted; /* the second word of the adopted token; 0: the scope began here */
-    int exported;     /* 1: stats->token is of this frame */
+    int exported;     /* 1: stats->token is of this span */
     uint32_t devices; /* how many of `peaks` are set, from 1 */
     uint64_t start, before, blocks; /* at its begin: stamp, live bytes of the ledger, blocks */
     const char *shapes;
-    mli_frame_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
-} mli_frame;
+    mli_span_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
+} mli_span;
 
 /* The last request that found no memory. */
 typedef struct mli_oom {
@@ -7879,22 +8039,22 @@ static MLI_HOT mli_device_record *mli_device_record_at(memlord *lord, uint32_t d
 
 typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_alloc */
 
-/* Returns the address of a number's row or cell in a book; NULL: it was not made yet. */
-static MLI_HOT void *mli_book_at(const mli_book *book, uint32_t number, size_t size) {
-    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load_acquire(book);
+/* Returns the record with a number; NULL: it was not made yet. */
+static MLI_HOT void *mli_vector_at(const mli_vector *vector, uint32_t number, size_t size) {
+    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load_acquire(vector);
     char *chunk;
     if (!chunks || number >> MLI_CHUNK_BITS >= chunks->cap) return NULL;
     chunk = (char *)mli_ptr_load_acquire(mli_chunk_array_at(chunks, number >> MLI_CHUNK_BITS));
     return chunk ? chunk + (number & (MLI_CHUNK_ROWS - 1)) * size : NULL;
 }
 
-/* Makes the chunk of a number, and returns as mli_book_at; NULL: no memory. The release pairs with
-   the acquire in mli_book_at. */
-MLI_PRIVATE MLI_COLD void *mli_book_add(memlord *lord, mli_book *book, uint32_t number, size_t size,
-                                        mli_alloc_fn grab);
+/* Returns the record with a number, and makes its chunk if there is none; NULL: no memory. The
+   release pairs with the acquire in mli_vector_at. */
+MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
+                                          size_t size, mli_alloc_fn grab);
 
-/* Frees the chunks and all arrays of a book. Requires: no thread uses it any more. */
-MLI_PRIVATE MLI_COLD void mli_book_free(memlord *lord, mli_book *book, size_t size);
+/* Frees the chunks and all arrays of a vector. Requires: no thread uses it any more. */
+MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, size_t size);
 
 /* Returns a row by its number. */
 MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number);
@@ -7903,7 +8063,7 @@ MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t n
 static MLI_HOT mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number) {
     if (book == MLI_BOOK_DEVICE)
         return (mli_cell *)mli_ptr_load_acquire(&t->devices[(size_t)number]);
-    return (mli_cell *)mli_book_at(&t->books[book], number, sizeof(mli_cell));
+    return (mli_cell *)mli_vector_at(&t->cells[book], number, sizeof(mli_cell));
 }
 
 /* Returns the calling thread's cell for a site or a tag; NULL: it has none. The thread made the
@@ -7915,10 +8075,6 @@ static MLI_HOT mli_cell *mli_cell_own_row(const mli_thread *t, int book, uint32_
     chunk = (char *)mli_ptr_load_own(&t->own_chunks[book].at[i]);
     if (MLI_UNLIKELY(!chunk)) return NULL;
     return (mli_cell *)(void *)chunk + (number & (MLI_CHUNK_ROWS - 1));
-}
-/* Returns the calling thread's cell for a device; NULL: it has none. */
-static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) {
-    return (mli_cell *)mli_ptr_load_own(&t->devices[dev]);
 }
 
 /* Enters shard 0 only to count, so that fork waits for the caller; it does not use the table. While
@@ -7961,45 +8117,16 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
 /* Returns 1 if a row's published bytes have reached a bound that requests a band check. */
 MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_row *row);
 
-/* Returns a frame's peak on a device. A device that was first seen after the frame began starts at
+/* Returns a span's peak on a device. A device that was first seen after the span began starts at
    level 0. */
-MLI_PRIVATE MLI_NOINLINE mli_frame_peak *mli_frame_peak_at(mli_frame *f, uint32_t dev);
-/* Raises a frame's highest level on a device to `level`: levels count modulo 2^64. */
-MLI_PRIVATE void mli_frame_raise(mli_frame *f, uint32_t dev, uint64_t level);
+MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t dev);
+/* Raises a span's highest level on a device to `level`: levels count modulo 2^64. */
+MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
 
 /* Raises a row's peak by a cell's high, if no other thread has published since the cell did.
    Otherwise `published` may have been lower when the cell had its high. Requires: the caller holds
    the row's lock. */
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell);
-
-/* Returns a negative value if the bytes this thread freed on the device have passed the next band
-   check of the cell. */
-static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
-    return (int64_t)(mli_u64_load(mli_cell_next_check(cell)) - mli_u64_load(&cell->out));
-}
-/* Does what a change of a cell calls for: raises its high, publishes it if it now holds back more
-   than a batch or less than 0, and requests a band check if one is due. Requires: the caller is
-   inside. */
-MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
-                                               mli_cell *cell);
-
-/* Counts an alloc. Negative: the level rose above the cell's high. That is never more than a batch
-   above base, so a level up to it needs no publication. */
-static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
-    uint64_t level = mli_u64_load_own(&cell->level) + bytes;
-    mli_u64_add_own(&cell->allocs, 1);
-    mli_u64_store(&cell->level, level);
-    return (int64_t)(mli_u64_load_own(&cell->high) - level);
-}
-/* Counts the bytes of a free; the caller adds to `frees`. Negative: the level fell below base.
-   `out` is stored before `level`: a reader loads them in the other order, so it never finds more
-   freed than allocated. */
-static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
-    uint64_t level = mli_u64_load_own(&cell->level) - bytes;
-    mli_u64_add_own(&cell->out, bytes);
-    mli_u64_store_release(&cell->level, level);
-    return (int64_t)(level - mli_u64_load_own(&cell->base));
-}
 
 /* What a call adds to the rows of a block: those of its device, its site and its tag. A free counts
    on the rows that the block has. At the site that called free, it counts freed_here and
@@ -8068,11 +8195,11 @@ MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life);
 typedef char mli_check_cell[sizeof(mli_cell) == 64 ? 1 : -1];
 typedef char mli_check_row[offsetof(mli_row, published) % 8 ? -1 : 1];
 
-/* Returns the array of a book, grown until it has room for `chunk`; NULL: no memory. Requires: the
-   caller is the only writer of the book. */
-static MLI_COLD mli_chunk_array *mli_book_reserve(memlord *lord, mli_book *book, uint32_t chunk,
-                                                  mli_alloc_fn grab) {
-    mli_chunk_array *have = (mli_chunk_array *)mli_ptr_load(book), *more;
+/* Returns the array of a vector, grown until it has room for `chunk`; NULL: no memory. Requires:
+   the caller is the only writer of the vector. */
+static MLI_COLD mli_chunk_array *mli_vector_reserve(memlord *lord, mli_vector *vector,
+                                                    uint32_t chunk, mli_alloc_fn grab) {
+    mli_chunk_array *have = (mli_chunk_array *)mli_ptr_load(vector), *more;
     uint64_t cap = have ? have->cap * 2 : 6, i;
     if (have && chunk < have->cap) return have;
     while (cap <= chunk) cap *= 2;
@@ -8082,14 +8209,14 @@ static MLI_COLD mli_chunk_array *mli_book_reserve(memlord *lord, mli_book *book,
     more->older = have;
     for (i = 0; have && i < have->cap; i++)
         mli_ptr_store(mli_chunk_array_at(more, i), mli_ptr_load(mli_chunk_array_at(have, i)));
-    mli_ptr_store_release(book, more); /* pairs with mli_book_at's load_acquire */
+    mli_ptr_store_release(vector, more); /* pairs with mli_vector_at's load_acquire */
     return more;
 }
 
-MLI_PRIVATE MLI_COLD void *mli_book_add(memlord *lord, mli_book *book, uint32_t number, size_t size,
-                                        mli_alloc_fn grab) {
+MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
+                                          size_t size, mli_alloc_fn grab) {
     uint32_t i = number >> MLI_CHUNK_BITS;
-    mli_chunk_array *chunks = mli_book_reserve(lord, book, i, grab);
+    mli_chunk_array *chunks = mli_vector_reserve(lord, vector, i, grab);
     void *chunk;
     if (!chunks) return NULL;
     if (!mli_ptr_load(mli_chunk_array_at(chunks, i))) {
@@ -8097,11 +8224,11 @@ MLI_PRIVATE MLI_COLD void *mli_book_add(memlord *lord, mli_book *book, uint32_t 
         if (!chunk) return NULL;
         mli_ptr_store_release(mli_chunk_array_at(chunks, i), chunk);
     }
-    return mli_book_at(book, number, size);
+    return mli_vector_at(vector, number, size);
 }
 
-MLI_PRIVATE MLI_COLD void mli_book_free(memlord *lord, mli_book *book, size_t size) {
-    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load(book), *older;
+MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, size_t size) {
+    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load(vector), *older;
     uint64_t i;
     for (i = 0; chunks && i < chunks->cap; i++)
         mli_own_free(lord, mli_ptr_load(mli_chunk_array_at(chunks, i)), MLI_CHUNK_ROWS * size);
@@ -8112,12 +8239,12 @@ MLI_PRIVATE MLI_COLD void mli_book_free(memlord *lord, mli_book *book, size_t si
 }
 
 MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number) {
-    return (mli_row *)mli_book_at(&lord->counters.rows[book], number, sizeof(mli_row));
+    return (mli_row *)mli_vector_at(&lord->counters.rows[book], number, sizeof(mli_row));
 }
 
 MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t) {
     mli_shard *s = mli_shard_at(lord, 0);
-    while (mli_shard_enter(t, s, 0) == MLI_SHARD_STOPPED) {
+    while (mli_shard_enter(t, s) == MLI_SHARD_STOPPED) {
         mli_shard_leave(t);
         mli_lock_take(&s->lock);
         mli_lock_drop(&s->lock);
@@ -8157,6 +8284,7 @@ static MLI_COLD void mli_cells_begin(memlord *lord, const mli_thread *t, int boo
 
 MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book,
                                              uint32_t number, mli_alloc_fn grab) {
+    MLI_REQUIRE(!mli_is_inside());
     const int orphan = mli_is_orphan(lord, t);
     mli_cell *cell = mli_cell_at(t, book, number);
     mli_chunk_array *chunks;
@@ -8164,7 +8292,7 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
     if (book == MLI_BOOK_DEVICE)
         cell = (mli_cell *)grab(lord, sizeof *cell);
     else
-        cell = (mli_cell *)mli_book_add(lord, &t->books[book], number, sizeof *cell, grab);
+        cell = (mli_cell *)mli_vector_add(lord, &t->cells[book], number, sizeof *cell, grab);
     if (!cell) return NULL;
     if (book == MLI_BOOK_DEVICE) {
         if (orphan)
@@ -8174,7 +8302,7 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
         return cell;
     }
     if (!orphan) mli_cells_begin(lord, t, book, number);
-    chunks = (mli_chunk_array *)mli_ptr_load(&t->books[book]); /* the book may have grown */
+    chunks = (mli_chunk_array *)mli_ptr_load(&t->cells[book]); /* it may have grown */
     t->own_chunks[book].at = mli_chunk_array_at(chunks, 0);
     t->own_chunks[book].cap = (size_t)chunks->cap;
     return cell;
@@ -8185,7 +8313,8 @@ MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book) {
 }
 MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab) {
     const uint32_t n = mli_u32_load(&lord->counters.row_count[book]);
-    mli_row *row = (mli_row *)mli_book_add(lord, &lord->counters.rows[book], n, sizeof *row, grab);
+    mli_row *row = (mli_row *)mli_vector_add(lord, &lord->counters.rows[book], n, sizeof *row,
+                                             grab);
     if (!row || !mli_cell_make(lord, lord->threads.orphan, book, n, grab)) return NULL;
     mli_lock_rank(&row->lock, MLI_RANK_ROW);
     return row;
@@ -8233,26 +8362,26 @@ static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row
         mli_check_request(lord, dev);
 }
 
-/* -- frames: the innermost frame of a thread records how high the thread's level was -- */
+/* -- spans: the innermost span of a thread records how high the thread's level was -- */
 
-MLI_PRIVATE MLI_NOINLINE mli_frame_peak *mli_frame_peak_at(mli_frame *f, uint32_t dev) {
+MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t dev) {
     while (f->devices < dev) {
         f->devices++;
         f->peaks[f->devices].from = f->peaks[f->devices].high = 0;
     }
     return &f->peaks[dev];
 }
-MLI_PRIVATE void mli_frame_raise(mli_frame *f, uint32_t dev, uint64_t level) {
-    mli_frame_peak *at = mli_frame_peak_at(f, dev);
+MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level) {
+    mli_span_peak *at = mli_span_peak_at(f, dev);
     if ((int64_t)(level - at->high) > 0) at->high = level;
 }
-/* Raises the caller's innermost frame to a cell's high, before that high is reset. Does nothing if
+/* Raises the caller's innermost span to a cell's high, before that high is reset. Does nothing if
    the thread is in no scope. */
-static void mli_frame_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
+static void mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
-    if (mli_self.generation != lord->generation || !t->frame) return;
+    if (mli_self.generation != lord->generation || !t->span) return;
     if (mli_cell_own_device(t, dev) != cell) return; /* the orphan's */
-    mli_frame_raise(t->frame, dev, mli_u64_load(&cell->high));
+    mli_span_raise(t->span, dev, mli_u64_load(&cell->high));
 }
 
 /* Returns how far a level may rise before it is published again: half a batch. For a device it is
@@ -8265,6 +8394,7 @@ static uint64_t mli_publish_margin(memlord *lord, int book, const mli_row *row) 
 }
 
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
+    MLI_REQUIRE(mli_lock_held(&row->lock));
     if (mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count))
         mli_u64_max(&row->peak, (int64_t)(mli_u64_load(&row->published) +
                                           mli_u64_load(&cell->high) - mli_u64_load(&cell->base)));
@@ -8279,7 +8409,7 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
     uint64_t base = mli_u64_load(&cell->base), hold, published;
-    if (book == MLI_BOOK_DEVICE) mli_frame_note_high(lord, number, cell);
+    if (book == MLI_BOOK_DEVICE) mli_span_note_high(lord, number, cell);
     if (!lord->counters.batch) {
         published = mli_u64_add(&row->published, level - base) + (level - base);
         mli_u64_max(&row->peak, (int64_t)published);
@@ -8305,6 +8435,7 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
 }
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell) {
+    MLI_REQUIRE(mli_is_inside() || book == MLI_BOOK_SITE);
     uint64_t level;
     int64_t held;
     if (!number || !cell) return;
@@ -8317,8 +8448,6 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
         mli_check_request(lord, number);
 }
 
-/* -- the fast path: the cell changes by plain loads and stores. A negative result says that the
-      caller must call mli_cell_publish_due before it leaves the shard -- */
 /* -- the general path: deltas, applied to all rows of a block -- */
 
 /* Applies a delta to a cell. Bytes that it counts both in and out never raise the level. The order
@@ -8337,24 +8466,24 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
         mli_cell_publish_due(lord, book, number, cell);
 }
 
-/* Adds a delta to all frames of a thread, when the orphan's cell counted it instead of its own: a
-   rise lowers the level at which each frame began. */
-static MLI_COLD void mli_frames_adjust(mli_thread *t, const mli_row_delta *d) {
+/* Adds a delta to all spans of a thread, when the orphan's cell counted it instead of its own: a
+   rise lowers the level at which each span began. */
+static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
     const mli_cell *cell = mli_cell_own_device(t, d->dev);
     uint64_t sign = d->undo ? UINT64_MAX : 1, rise = (d->in - d->out) * sign;
-    mli_frame *f = t->frame;
+    mli_span *f = t->span;
     for (; f; f = f->around) {
-        mli_frame_peak *at = mli_frame_peak_at(f, d->dev);
+        mli_span_peak *at = mli_span_peak_at(f, d->dev);
         at->from -= rise;
         at->high -= rise;
-        mli_frame_raise(f, d->dev, cell ? mli_u64_load_own(&cell->level) : 0);
+        mli_span_raise(f, d->dev, cell ? mli_u64_load_own(&cell->level) : 0);
         f->blocks -= (d->allocs - d->frees) * sign;
     }
 }
 
 /* Counts a delta on one row: in the thread's own cell or, if it has none, in the orphan's, which
-   every row has from its start. Requires: the caller is inside. It takes only the locks count and
-   row, which may be taken there. */
+   every row has from its start. It takes only the locks count and row, which may be taken inside.
+   */
 static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t number,
                           const mli_row_delta *d) {
     mli_cell *cell = mli_cell_at(t, book, number);
@@ -8365,14 +8494,16 @@ static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t numbe
     mli_lock_take(&lord->counters.count_lock);
     mli_cell_apply(lord, book, number, mli_orphan_cell(lord, book, number), d);
     mli_lock_drop(&lord->counters.count_lock);
-    if (book == MLI_BOOK_DEVICE) mli_frames_adjust(t, d);
+    if (book == MLI_BOOK_DEVICE) mli_spans_adjust(t, d);
 }
 MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes) {
+    MLI_REQUIRE(mli_is_inside());
     mli_u64_add_own(&t->detached, (uint64_t)(int64_t)by);
     mli_u64_add_own(&t->detached_bytes, by < 0 ? (uint64_t)0 - bytes : bytes);
 }
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n) {
+    MLI_REQUIRE(mli_is_inside() || (n == 1 && !d->dev && d->frees_here));
     for (; n--; d++) {
         uint32_t site = MLI_SITE_ROW(d->word2), tag = MLI_TAG_ROW(d->word2);
         if (d->attaches) mli_detached_count(t, -1, d->attaches - 1);
@@ -8388,7 +8519,9 @@ MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b) {
     return b - a < (uint64_t)1 << 56 ? 0 : a - b;
 }
 
-MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b) { return a + b < a ? UINT64_MAX : a + b; }
+MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b) {
+    return a + b < a ? UINT64_MAX : a + b;
+}
 
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                       mli_row_totals *sum) {
@@ -8459,7 +8592,7 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
                                              uint32_t number) {
     mli_row *row = mli_row_at(lord, book, number);
     mli_cell *cell = mli_is_orphan(lord, t) ? NULL : mli_cell_at(t, book, number);
-    if (cell && book == MLI_BOOK_DEVICE) mli_frame_note_high(lord, number, cell);
+    if (cell && book == MLI_BOOK_DEVICE) mli_span_note_high(lord, number, cell);
     mli_lock_take(&row->lock);
     mli_u64_store(&row->peak, mli_row_live(lord, book, number));
     mli_u64_add_own(&row->publish_count, 1);
@@ -8471,6 +8604,7 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
 }
 
 MLI_PRIVATE MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, uint32_t number) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_row *row = mli_row_at(lord, book, number);
     mli_row_totals sum;
     mli_row_sum(lord, book, number, 0, &sum);
@@ -8532,11 +8666,11 @@ static MLI_COLD void mli_counters_free(memlord *lord) {
     mli_thread *t;
     int book;
     for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
-        mli_book_free(lord, &t->books[MLI_BOOK_SITE], sizeof(mli_cell));
-        mli_book_free(lord, &t->books[MLI_BOOK_TAG], sizeof(mli_cell));
+        mli_vector_free(lord, &t->cells[MLI_BOOK_SITE], sizeof(mli_cell));
+        mli_vector_free(lord, &t->cells[MLI_BOOK_TAG], sizeof(mli_cell));
     }
     for (book = 0; book < MLI_BOOKS; book++)
-        mli_book_free(lord, &lord->counters.rows[book], sizeof(mli_row));
+        mli_vector_free(lord, &lord->counters.rows[book], sizeof(mli_row));
 }
 MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life) {
     life->init = mli_counters_init;
@@ -8773,8 +8907,9 @@ MLI_STB_PRIVATE void stbds_strreset(struct stbds_string_arena *a);
 #endif
 #undef STB_DS_IMPLEMENTATION
 
-/* Returns the stb_ds header of a table's items. Requires: the table has items. */
+/* Returns the stb_ds header of a table's items. */
 static const stbds_array_header *mli_dict_array(const mli_dict *dict) {
+    MLI_REQUIRE(dict->items);
     return stbds_header((void *)((char *)dict->items - dict->item));
 }
 
@@ -8818,10 +8953,21 @@ static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t l
     return mli_dict_reserve_locked(lord, dict, need);
 }
 
+/* Returns the item of a key; NULL: there is none. It is valid until the next put. */
+static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
+    ptrdiff_t at;
+    if (!dict->items) return NULL;
+    (void)stbds_hmget_key_ts(dict->items, dict->item, (void *)(uintptr_t)key, sizeof key, &at,
+                             STBDS_HM_STRING);
+    return at < 0 ? NULL : (char *)dict->items + dict->item * (size_t)at;
+}
+
 /* Puts a key in a table, and returns its item: zero except for the copy of the key. NULL: memory is
-   wanted, try again. Requires: the key is not in the table, since stb_ds may grow the index before
-   it searches. */
+   wanted, try again. The key must not be there: stb_ds may grow the index before it searches. */
 static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const char *key) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
+    MLI_REQUIRE(!mli_dict_find_locked(dict, key));
     mli_process.growing = dict;
     if (!dict->items) {
         if (mli_dict_reserve_locked(lord, dict,
@@ -8836,15 +8982,6 @@ static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const c
     return (char *)dict->items + dict->item * (size_t)mli_dict_array(dict)->temp;
 }
 
-/* Returns the item of a key; NULL: there is none. It is valid until the next put. */
-static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key) {
-    ptrdiff_t at;
-    if (!dict->items) return NULL;
-    (void)stbds_hmget_key_ts(dict->items, dict->item, (void *)(uintptr_t)key, sizeof key, &at,
-                             STBDS_HM_STRING);
-    return at < 0 ? NULL : (char *)dict->items + dict->item * (size_t)at;
-}
-
 static MLI_COLD void mli_dict_end(memlord *lord, mli_dict *dict) {
     mli_dict_block *block = dict->blocks, *next;
     for (; block; block = next) {
@@ -8856,11 +8993,13 @@ static MLI_COLD void mli_dict_end(memlord *lord, mli_dict *dict) {
 /* -- kept strings -- */
 
 MLI_PRIVATE MLI_COLD mli_stb_string *mli_string_locked(memlord *lord, const char *text) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     return (mli_stb_string *)mli_dict_find_locked(&lord->names->strings, text);
 }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_name_locked(memlord *lord, const char *text,
                                                     const char **kept) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const mli_stb_string *string;
     size_t length;
     *kept = NULL;
@@ -8932,6 +9071,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_index_get(memlord *lord, uint64_t key) {
 }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint64_t more) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_index *newest = (mli_index *)mli_ptr_load(&lord->names->index), *index;
     uint64_t cap = newest ? (newest->mask + 1) * 4 : MLI_INDEX_MIN;
     if (newest && (newest->count + more) * 2 <= newest->mask + 1) return MEMLORD_OK;
@@ -8944,6 +9084,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint
     return MEMLORD_OK;
 }
 MLI_PRIVATE void mli_index_add_locked(memlord *lord, uint64_t key, uint64_t value) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
+    MLI_REQUIRE(!mli_index_get(lord, key));
     mli_index *index = (mli_index *)mli_ptr_load(&lord->names->index);
     uint64_t at = mli_index_home(key);
     while (mli_u64_load(&mli_index_pair_at(index, at)->key)) at++;
@@ -8957,6 +9099,7 @@ MLI_PRIVATE void mli_index_add_locked(memlord *lord, uint64_t key, uint64_t valu
 MLI_PRIVATE MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, uint32_t dev,
                                                        void *subject, uint64_t key,
                                                        uint32_t *number) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_row_count(lord, book);
     mli_row *row;
     memlord_result r = mli_index_reserve_locked(lord, 1);
@@ -9046,15 +9189,15 @@ static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
     if (MLI_UNLIKELY(word & 0xff80fff0u)) return MLI_DIRECT_DEVICES;
     return (word >> 12 | word) & (MLI_DIRECT_DEVICES - 1);
 }
+/* Returns the dev of a device that has a direct index and was seen; else 0. The acquire pairs with
+   the release in mli_device_add_locked. */
+static MLI_HOT uint32_t mli_dev_direct(const memlord *lord, memlord_device d) {
+    return mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
+}
 
 /* Returns the dev of a device; 0: it was not seen yet. The acquire pairs with the release in
    mli_device_add_locked. */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d);
-
-/* Returns the dev of a device that is found without a probe; 0: it is not, or is not known. */
-static MLI_HOT uint32_t mli_dev_direct(const memlord *lord, memlord_device d) {
-    return mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
-}
 
 /* Returns the storage of phys i: 0 is that of cpu, pinned and mapped, i is device i's own. A device
    that shares another phys leaves its own unused. */
@@ -9126,6 +9269,7 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d)
    already MEMLORD_MAX_DEVICES. A record left by a try that ended in MLI_AGAIN is used again. */
 static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_device d,
                                                      uint32_t *dev) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_device_record *device;
     memlord_result r;
@@ -9176,8 +9320,9 @@ MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t byte
 }
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault) {
-    static const char *const names[] = {
-#define MLI_X(name) "memlord_" #name,
+    MLI_REQUIRE(mli_none_held());
+    static const char names[][16] = {
+#define MLI_X(name) #name,
         MLI_REFUSERS(MLI_X)
 #undef MLI_X
     };
@@ -9185,13 +9330,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlo
     mli_stat_add(lord, mli_dev_known(lord, d), MLI_STAT_refused, 1);
     if (mli_u32_exchange(&lord->devices.refused[refuser][r == MEMLORD_E_DEVICE], 1)) return r;
     if (r == MEMLORD_E_DEVICE && mli_selector_valid(d))
-        mli_logf(lord, MEMLORD_LOG_WARNING, "%s: %i is %s", names[refuser], mli_device_code(d),
+        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %i is %s", names[refuser], mli_device_code(d),
                  !mli_device_valid(d) ? "a selector: a device is needed"
                  : refuser == MLI_REFUSER_alloc_reserved
                      ? "not on the physical device of the ticket"
                      : "one device too many: raise MEMLORD_MAX_DEVICES");
     else
-        mli_logf(lord, MEMLORD_LOG_WARNING, "%s: %s", names[refuser],
+        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %s", names[refuser],
                  r == MEMLORD_E_DEVICE ? "that is no device"
                  : fault               ? fault
                                        : memlord_result_text(r));
@@ -9208,8 +9353,8 @@ MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32
 
 /* What engines call a device type. */
 static const struct {
-    const char *name;
-    int type;
+    char name[11];
+    signed char type;
 } mli_type_aliases[] = {{"cuda_host", MEMLORD_DEVICE_PINNED}, /* before cuda, of which it is more */
                         {"cpu_mapped", MEMLORD_DEVICE_MAPPED},
                         {"mps", MEMLORD_DEVICE_METAL},
@@ -9228,9 +9373,9 @@ static const char *mli_skip_type(const char *text, int *type) {
     const char *rest;
     int i;
     for (i = 0; i < MLI_TYPE_ALIASES + MLI_TYPE_COUNT; i++) {
-        const int plain = i - MLI_TYPE_ALIASES;
-        *type = plain < 0 ? mli_type_aliases[i].type : plain;
-        rest = mli_skip_word(text, plain < 0 ? mli_type_aliases[i].name : mli_type_names[plain]);
+        const int own = i - MLI_TYPE_ALIASES;
+        *type = own < 0 ? mli_type_aliases[i].type : own;
+        rest = mli_skip_word(text, own < 0 ? mli_type_aliases[i].name : mli_type_names[own]);
         if (rest) return rest;
     }
     return NULL;
@@ -9337,10 +9482,11 @@ typedef struct mli_account_record {
 
 /* Returns the record of an open ticket or account; NULL: it is closed, or never was. The acquire
    pairs with the release in mli_handle_open. Records that were never added are zero. */
-MLI_PRIVATE void *mli_handle_find(const mli_book *book, size_t size, uint64_t id);
+MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id);
 
-/* Adds a closed record to a book, and to a list under its lock. */
-MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_book *book, mli_u32 *count,
+/* Adds a closed record to a vector, and to a list under its lock. */
+MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *vector,
+                                                   mli_u32 *count,
                                                    size_t size, mli_handle **list, mli_lock *lock);
 
 /* Opens the first record of a list, and returns its ticket or account. Requires: the caller holds
@@ -9378,17 +9524,18 @@ MLI_PRIVATE MLI_COLD void mli_accounts_life(mli_life *life);
 /* ---------------------------------------------------------------------- src/books/accounts.c -- */
 
 struct mli_accounts_state {
-    mli_book all;
+    mli_vector all;
     mli_u32 count;             /* and 1 more; under the cold lock */
     struct mli_handle *closed; /* under the cold lock */
 };
 
-MLI_PRIVATE void *mli_handle_find(const mli_book *book, size_t size, uint64_t id) {
-    mli_handle *h = (mli_handle *)mli_book_at(book, (uint32_t)(id >> 32), size);
+MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id) {
+    mli_handle *h = (mli_handle *)mli_vector_at(vector, (uint32_t)(id >> 32), size);
     return h && (id & 1) && mli_u32_load_acquire(&h->generation) == (uint32_t)id ? h : NULL;
 }
 
-MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_book *book, mli_u32 *count,
+MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *vector,
+                                                   mli_u32 *count,
                                                    size_t size, mli_handle **list, mli_lock *lock) {
     mli_handle *h;
     memlord_result r;
@@ -9396,7 +9543,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_book *book
         uint32_t n;
         mli_cold_enter();
         n = mli_u32_load(count);
-        h = (mli_handle *)mli_book_add(lord, book, n, size, mli_cold_alloc);
+        h = (mli_handle *)mli_vector_add(lord, vector, n, size, mli_cold_alloc);
         if (h) {
             h->number = n;
             mli_u32_store(&h->generation, (uint32_t)lord->generation * 0x9e3779b2u);
@@ -9413,6 +9560,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_book *book
 }
 
 MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS) || mli_rank_held(MLI_RANK_COLD));
+    MLI_REQUIRE(*list);
     mli_handle *h = *list;
     uint32_t generation = mli_u32_load(&h->generation) + 1;
     *list = h->next;
@@ -9421,6 +9570,7 @@ MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list) {
 }
 
 MLI_PRIVATE void mli_handle_close(mli_handle **list, mli_handle *h) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS) || mli_rank_held(MLI_RANK_COLD));
     mli_u32_store(&h->generation, mli_u32_load(&h->generation) + 1);
     h->next = *list;
     *list = h;
@@ -9436,7 +9586,7 @@ MLI_PRIVATE MLI_COLD uint32_t mli_account_count(const memlord *lord) {
     return mli_u32_load(&lord->accounts->count) - 1;
 }
 MLI_PRIVATE MLI_COLD mli_account_record *mli_account_at(const memlord *lord, uint32_t number) {
-    return (mli_account_record *)mli_book_at(&lord->accounts->all, number,
+    return (mli_account_record *)mli_vector_at(&lord->accounts->all, number,
                                              sizeof(mli_account_record));
 }
 MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord) {
@@ -9502,6 +9652,7 @@ MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account
 
 MLI_PRIVATE MLI_COLD int mli_account_read_locked(const mli_account_record *b,
                                                  memlord_account_stat *out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memset(out, 0, sizeof *out);
     if (!b || !(mli_u32_load(&b->handle.generation) & 1)) return 0;
     memcpy(out->name, b->name, strlen(b->name));
@@ -9520,7 +9671,7 @@ static MLI_COLD void mli_accounts_init(memlord *lord, const memlord_desc *desc) 
     lord->accounts->count.v = 1;
 }
 static MLI_COLD void mli_accounts_free(memlord *lord) {
-    mli_book_free(lord, &lord->accounts->all, sizeof(mli_account_record));
+    mli_vector_free(lord, &lord->accounts->all, sizeof(mli_account_record));
 }
 MLI_PRIVATE MLI_COLD void mli_accounts_life(mli_life *life) {
     MLI_LIFE_STATE(life, accounts);
@@ -9652,7 +9803,8 @@ typedef struct mli_site_origin {
     const void *module; /* by mli_module_of; NULL: not known */
 } mli_site_origin;
 
-/* A module that had a return address. It is kept to the end: its sites outlive it. */
+/* A module (an executable or a library) that had a return address. It is kept to the end: its
+   sites outlive it. A place is a module, its build id, and the offset of a call in its file. */
 typedef struct mli_module {
     uint32_t number;         /* from 1, in the order they are seen */
     struct mli_module *next; /* of all modules: the one before it */
@@ -9688,7 +9840,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
 MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
                                                          mli_site_record **out);
 
-/* Returns the origin of a struct of the host. Requires: no lock of the ledger is held. */
+/* Returns the origin of a struct of the host. Requires: no lock is held but the orphan lock, which
+   mli_busy_begin drops. */
 MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord, const memlord_site *planted);
 
 /* Returns the ledger's copy of a site, for data that outlives the call; NULL without memory. */
@@ -9739,6 +9892,7 @@ MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord) {
 /* Copies a site, its strings kept. MLI_AGAIN: memory is wanted. */
 static MLI_COLD memlord_result mli_site_copy_locked(memlord *lord, const memlord_site *from,
                                                     memlord_site *out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memlord_result r = mli_name_locked(lord, from->file ? from->file : "", &out->file);
     if (r == MEMLORD_OK)
         r = mli_name_locked(lord, from->function ? from->function : "", &out->function);
@@ -9772,6 +9926,7 @@ static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site
 
 /* Makes the record of a site, displayed as `kept`. NULL: memory is wanted. */
 static MLI_COLD mli_site_record *mli_site_make_locked(memlord *lord, const memlord_site *kept) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_site_record *site = (mli_site_record *)mli_cold_alloc(lord, sizeof *site);
     if (!site) return NULL;
     site->original = *kept;
@@ -9789,6 +9944,7 @@ static MLI_COLD void mli_site_add_locked(memlord *lord, mli_site_record *site, u
 MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
                                                             const mli_site_origin *from,
                                                             mli_site_record **out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     uint64_t content = 0;
     memlord_site kept;
     memlord_result r = mli_index_reserve_locked(lord, 3);
@@ -9805,6 +9961,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
 }
 MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
                                                          mli_site_record **out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memlord_result r;
     *out = mli_site_record_of(lord, from->planted);
     if (*out) return MEMLORD_OK;
@@ -9817,8 +9974,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const ml
 
 MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord,
                                                         const memlord_site *planted) {
+    MLI_REQUIRE(mli_none_held_but_orphan());
     mli_site_origin from = {planted, NULL};
-    if (planted && !mli_site_record_of(lord, planted)) from.module = mli_module_of(planted);
+    if (planted && !mli_site_record_of(lord, planted)) {
+        const uint64_t generation = mli_busy_begin(); /* it may take the loader's lock */
+        from.module = mli_module_of(planted);
+        mli_busy_end(generation);
+    }
     return from;
 }
 
@@ -9861,6 +10023,7 @@ static MLI_COLD int mli_module_now(memlord *lord, const void *address, const mli
 /* Finds or makes the record of a module. */
 static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_image *image,
                                                       mli_module **out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint64_t key = mli_index_key(image->start, MLI_INDEX_MODULE);
     mli_module *first = (mli_module *)(uintptr_t)mli_index_get(lord, key), *module;
     char hex[2 * MLI_BUILD_ID_MAX + 1];
@@ -9931,6 +10094,7 @@ static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module 
 static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *address,
                                                      const mli_image *image,
                                                      mli_site_record **out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint64_t key = mli_index_key(address, MLI_INDEX_SUBJECT);
     uint64_t offset = mli_place_offset(image->path ? image : NULL, address), content;
     memlord_site kept = mli_no_site;
@@ -9990,8 +10154,10 @@ MLI_PRIVATE MLI_COLD mli_site_record *mli_place_of(memlord *lord, const void *ad
     return site ? site : mli_place_make(lord, address, module);
 }
 /* Returns the function of a site of a return address; NULL: its symbol is not known, or its module
-   is not there now. Requires: no lock of the ledger is held, as dladdr takes the loader's lock. */
+   is not there now. Under a lock of the ledger it could wait for ever: dladdr takes the loader's
+   lock. */
 static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_record *site) {
+    MLI_REQUIRE(mli_none_held());
     const mli_module *now = site->where;
     if (!now || (!now->image.stays &&
                  (!mli_module_now(lord, site->address, &now) || now != site->where)))
@@ -10002,6 +10168,7 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
    it was given. MLI_AGAIN: memory is wanted. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
                                                        const memlord_site *from) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memlord_site fresh, *shown;
     memlord_result r = mli_index_reserve_locked(lord, 1);
     if (r == MEMLORD_OK) r = mli_site_copy_locked(lord, from, &fresh);
@@ -10024,6 +10191,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site
 }
 
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site) {
+    MLI_REQUIRE(mli_none_held());
     const memlord_site *shown = (const memlord_site *)mli_ptr_load_acquire(&site->display);
     memlord_site named = *shown;
     if (!site->address || shown->function[0]) return shown;
@@ -10035,6 +10203,7 @@ MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record 
 }
 
 MLI_PRIVATE const memlord_site *mli_site_display_of(memlord *lord, const memlord_site *site) {
+    MLI_REQUIRE(mli_none_held());
     mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
     return record ? mli_site_display(lord, record) : site;
 }
@@ -10053,6 +10222,7 @@ MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site
 static MLI_COLD memlord_result mli_row_find_locked(memlord *lord, const mli_site_origin *from,
                                                    const char *tag, uint32_t dev,
                                                    uint32_t *number) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const int book = from ? MLI_BOOK_SITE : MLI_BOOK_TAG;
     uint32_t most = from ? MLI_SITE_ROWS_MAX : MLI_TAG_ROWS_MAX;
     void *subject = (void *)(uintptr_t)tag;
@@ -10210,6 +10380,7 @@ static MLI_COLD void mli_cache_grow(memlord *lord, mli_thread *t) {
 }
 MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void *key,
                                         uint32_t salt, void *value, uint64_t bits) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_cache_entry *memo;
     uint32_t k = 0;
     if (mli_is_orphan(lord, t)) return;
@@ -10226,6 +10397,7 @@ MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void
 
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, int book,
                                                  const void *identity, uint32_t dev) {
+    MLI_REQUIRE(!mli_is_inside());
     const uint32_t salt = mli_cache_salt(book, dev);
     const mli_cache_entry *memo = mli_cache_find(t, identity, salt);
     mli_cell *cell;
@@ -10234,14 +10406,14 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, i
     if (MLI_LIKELY(memo != NULL)) return memo->bits;
     row = mli_row_of(lord, book, identity, dev);
     if (!row) return 0;
-    bits = (uint64_t)row << (book == MLI_BOOK_SITE ? 1 : 21);
+    bits = book == MLI_BOOK_SITE ? mli_word2_of(row, 0, 0) : mli_word2_of(0, row, 0);
     cell = mli_cell_make(lord, t, book, row, mli_own_alloc);
     if (cell) mli_cache_set(lord, t, identity, salt, cell, bits);
     return bits;
 }
 
-MLI_PRIVATE uint32_t mli_scope_id(const mli_thread *t) { return t->frame ? t->frame->scope->id : 0; }
-MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t) { return t->frame ? t->frame->depth : 0; }
+MLI_PRIVATE uint32_t mli_scope_id(const mli_thread *t) { return t->span ? t->span->scope->id : 0; }
+MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t) { return t->span ? t->span->depth : 0; }
 
 /* -- births: the mark, the scope and the stream of a block -- */
 
@@ -10256,16 +10428,17 @@ static uint32_t mli_birth_number(memlord *lord, const mli_birth *birth, uint64_t
         *key = hash >> 8 ^ (uint64_t)MLI_INDEX_BIRTH << 56;
         number = (uint32_t)mli_index_get(lord, *key);
         if (!number) return 0;
-        seen = (const mli_birth *)mli_book_at(&lord->tags.births, number, sizeof *seen);
+        seen = (const mli_birth *)mli_vector_at(&lord->tags.births, number, sizeof *seen);
         if (seen->stream == birth->stream && seen->mark == birth->mark &&
             seen->scope == birth->scope)
             return number;
     }
 }
 
-/* Finds or adds a birth. Requires: the cold lock. MLI_AGAIN: memory is wanted. */
+/* Finds or adds a birth. MLI_AGAIN: memory is wanted. */
 static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_birth *birth,
                                                      uint32_t *number) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_birth *added;
     uint64_t key;
     memlord_result r = mli_index_reserve_locked(lord, 1);
@@ -10273,8 +10446,8 @@ static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_bi
     if (*number) return MEMLORD_OK;
     if (r) return r;
     if (lord->tags.birth_count == MLI_BIRTHS_MAX) return MEMLORD_E_NOMEM;
-    added = (mli_birth *)mli_book_add(lord, &lord->tags.births, lord->tags.birth_count + 1,
-                                      sizeof *added, mli_cold_alloc);
+    added = (mli_birth *)mli_vector_add(lord, &lord->tags.births, lord->tags.birth_count + 1,
+                                        sizeof *added, mli_cold_alloc);
     if (!added) return MLI_AGAIN;
     *added = *birth;
     *number = ++lord->tags.birth_count;
@@ -10304,10 +10477,10 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
 }
 
 /* Returns the birth bits of word2 for the thread's scope and stream, and caches them in the thread
-   and the scope. Without room for a birth the block is recorded without either. Requires: not
-   inside. */
+   and the scope. Without room for a birth the block is recorded without either. */
 static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born) {
-    mli_scope_record *scope = t->frame && !t->stream ? t->frame->scope : NULL;
+    MLI_REQUIRE(!mli_is_inside());
+    mli_scope_record *scope = t->span && !t->stream ? t->span->scope : NULL;
     const uint64_t mark = MLI_BIRTH(born);
     const uint64_t last = scope ? mli_u64_load_acquire(&scope->birth) : 0;
     uint32_t number = (uint32_t)(last & MLI_MARK_MAX);
@@ -10317,12 +10490,12 @@ static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64
             mli_u64_store_release(&scope->birth, mark << (MLI_BIRTH_BITS - 1) | number);
     }
     t->birth_mark = born;
-    t->birth_bits = number ? (MLI_BIRTH_NUMBERED | number) << 37 : born;
+    t->birth_bits = number ? mli_word2_of(0, 0, MLI_BIRTH_NUMBERED | number) : born;
     return t->birth_bits;
 }
 static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t) {
     uint64_t born = mli_u64_load(&lord->tags.birth_mark);
-    if (MLI_LIKELY(!t->frame && !t->stream)) return born;
+    if (MLI_LIKELY(!t->span && !t->stream)) return born;
     return t->birth_bits && t->birth_mark == born ? t->birth_bits
                                                   : mli_birth_bits_new(lord, t, born);
 }
@@ -10333,8 +10506,8 @@ static mli_birth mli_birth_of(memlord *lord, uint64_t word2) {
     const uint64_t bits = MLI_BIRTH(word2);
     mli_birth birth = {0, 0, 0};
     if (bits & MLI_BIRTH_NUMBERED)
-        return *(const mli_birth *)mli_book_at(&lord->tags.births,
-                                               (uint32_t)(bits & MLI_MARK_MAX), sizeof birth);
+        return *(const mli_birth *)mli_vector_at(&lord->tags.births,
+                                                 (uint32_t)(bits & MLI_MARK_MAX), sizeof birth);
     birth.mark = (uint32_t)bits;
     return birth;
 }
@@ -10349,7 +10522,7 @@ MLI_PRIVATE uint64_t mli_stream_of(memlord *lord, uint64_t word2) {
 }
 
 MLI_PRIVATE mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id) {
-    mli_ptr *at = (mli_ptr *)mli_book_at(&lord->tags.scopes, id, sizeof *at);
+    mli_ptr *at = (mli_ptr *)mli_vector_at(&lord->tags.scopes, id, sizeof *at);
     return (mli_scope_record *)mli_ptr_load(at);
 }
 
@@ -10358,7 +10531,8 @@ MLI_PRIVATE uint32_t mli_scope_count(memlord *lord) {
 }
 MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord) {
     const uint32_t id = mli_u32_load(&lord->tags.scope_count);
-    mli_ptr *at = (mli_ptr *)mli_book_add(lord, &lord->tags.scopes, id, sizeof *at, mli_cold_alloc);
+    mli_ptr *at = (mli_ptr *)mli_vector_add(lord, &lord->tags.scopes, id, sizeof *at,
+                                            mli_cold_alloc);
     mli_scope_record *scope = at ? (mli_scope_record *)mli_cold_alloc(lord, sizeof *scope) : NULL;
     if (!scope) return NULL;
     scope->id = id;
@@ -10373,8 +10547,9 @@ MLI_PRIVATE uint32_t mli_birth_count(const memlord *lord) { return lord->tags.bi
 
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site) {
+    MLI_REQUIRE(!mli_is_inside());
     uint64_t rows = 0;
-    if (!t->frame && !t->stream && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
+    if (!t->span && !t->stream && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
         mli_special_set(t, MLI_SPECIAL_SCOPE, 0); /* its last scope has ended */
     if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         rows = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
@@ -10442,6 +10617,7 @@ static void mli_tag_set(mli_thread *t, const char *kept) {
 }
 
 MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth) {
+    MLI_REQUIRE(depth < t->tag_depth);
     t->tag_depth = depth;
     mli_tag_set(t, t->tags[depth]);
 }
@@ -10467,12 +10643,14 @@ MLI_PRIVATE MLI_COLD void mli_interposer_find(void) {
 }
 
 MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name) {
+    MLI_REQUIRE(mli_none_held());
     const memlord_interposer *to =
         (const memlord_interposer *)mli_ptr_load_acquire(&mli_process.interposer);
     if (MLI_LIKELY(!to) || to->lord == lord) return;
     (scope ? to->scope_begin : to->tag_begin)(name);
 }
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count) {
+    MLI_REQUIRE(mli_none_held());
     const memlord_interposer *to =
         (const memlord_interposer *)mli_ptr_load_acquire(&mli_process.interposer);
     if (MLI_LIKELY(!to) || to->lord == lord) return;
@@ -10516,8 +10694,8 @@ static MLI_COLD void mli_tags_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_tags_free(memlord *lord) {
     mli_thread *t;
     for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) mli_cache_free(lord, t);
-    mli_book_free(lord, &lord->tags.births, sizeof(mli_birth));
-    mli_book_free(lord, &lord->tags.scopes, sizeof(mli_ptr));
+    mli_vector_free(lord, &lord->tags.births, sizeof(mli_birth));
+    mli_vector_free(lord, &lord->tags.scopes, sizeof(mli_ptr));
 }
 MLI_PRIVATE MLI_COLD void mli_tags_life(mli_life *life) {
     life->init = mli_tags_init;
@@ -10593,7 +10771,7 @@ MLI_API uint64_t memlord_mark(memlord *lord) {
     (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* a requested report is of the old mark */
     born = mli_u64_load(&lord->tags.birth_mark);
     while (MLI_BIRTH(born) < MLI_MARK_MAX)
-        if (mli_u64_cas(&lord->tags.birth_mark, &born, born + ((uint64_t)1 << 37)))
+        if (mli_u64_cas(&lord->tags.birth_mark, &born, born + mli_word2_of(0, 0, 1)))
             return MLI_BIRTH(born) + 1;
     return MLI_MARK_MAX;
 }
@@ -10691,7 +10869,7 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
 /* ------------------------------------------------------------------------ src/books/stacks.h -- */
 
 /* Owns the stacks of allocs: the draw of samples, the tree of return addresses, the totals of each
-   stack on each device, and the table of taken blocks. Uses the sites, the devices, the books of
+   stack on each device, and the table of taken blocks. Uses the sites, the devices, the vectors of
    books/counters and the cold memory of books/names. A stack is the path from a node to the root,
    node 0; a row is a stack of one site on one device. Nodes and rows are never removed, and are
    found without a lock. Invariants: a block in the map has MLI_TAKEN exactly if the table has its
@@ -10875,7 +11053,7 @@ static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
 
 /* Counts the bytes of an alloc on the general path. 1: it is taken. */
 static MLI_COLD int mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
-    if (lord->stacks.bytes == 1) return 1;
+    if (!mli_stacks_sampled(lord)) return 1;
     if (!t->stack_random) mli_stack_draw(lord, t);
     t->stack_left -= (int64_t)bytes;
     if (t->stack_left > 0) return 0;
@@ -10886,17 +11064,17 @@ static MLI_COLD int mli_stack_due(const memlord *lord, mli_thread *t, uint64_t b
 /* -- the tree and the rows -- */
 
 MLI_PRIVATE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number) {
-    return (mli_stack_node *)mli_book_at(&lord->stacks.nodes, number, sizeof(mli_stack_node));
+    return (mli_stack_node *)mli_vector_at(&lord->stacks.nodes, number, sizeof(mli_stack_node));
 }
 MLI_PRIVATE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number) {
-    return (mli_stack_row *)mli_book_at(&lord->stacks.rows, number, sizeof(mli_stack_row));
+    return (mli_stack_row *)mli_vector_at(&lord->stacks.rows, number, sizeof(mli_stack_row));
 }
 MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord) {
     return mli_u32_load_acquire(&lord->stacks.row_count);
 }
 MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t number) {
     return (mli_site_record *)mli_ptr_load(
-        (mli_ptr *)mli_book_at(&lord->stacks.frames, number, sizeof(mli_ptr)));
+        (mli_ptr *)mli_vector_at(&lord->stacks.frames, number, sizeof(mli_ptr)));
 }
 MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord) {
     return mli_u32_load_acquire(&lord->stacks.frame_count) - 1;
@@ -10942,10 +11120,11 @@ static uint32_t mli_stack_row_find(const memlord *lord, uint32_t leaf, uint32_t 
 
 /* Gives a site its number among the frames of stacks. MLI_AGAIN: memory is wanted. */
 static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_site_record *site) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.frame_count);
     mli_ptr *at;
     if (site->frame) return MEMLORD_OK;
-    at = (mli_ptr *)mli_book_add(lord, &lord->stacks.frames, n, sizeof *at, mli_cold_alloc);
+    at = (mli_ptr *)mli_vector_add(lord, &lord->stacks.frames, n, sizeof *at, mli_cold_alloc);
     if (!at) return MLI_AGAIN;
     mli_ptr_store(at, site);
     site->frame = n;
@@ -10957,14 +11136,15 @@ static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_sit
 static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32_t parent,
                                                            mli_site_record *site, int stays,
                                                            uint32_t *number) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.node_count);
     mli_u32 *head = mli_stack_head(lord, parent, site->address);
     mli_stack_node *node;
     *number = mli_stack_child(lord, parent, site->address, site);
     if (*number) return MEMLORD_OK;
     if (n > MEMLORD_MAX_STACK_NODES) return MEMLORD_E_NOMEM;
-    node = (mli_stack_node *)mli_book_add(lord, &lord->stacks.nodes, n, sizeof *node,
-                                          mli_cold_alloc);
+    node = (mli_stack_node *)mli_vector_add(lord, &lord->stacks.nodes, n, sizeof *node,
+                                            mli_cold_alloc);
     if (!node || mli_stack_frame_add_locked(lord, site)) return MLI_AGAIN;
     node->stays = stays ? (uint64_t)(uintptr_t)site->address : 0;
     node->site = site;
@@ -10994,13 +11174,14 @@ static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, cons
 /* Finds or adds the row of a stack on a device at a row of the sites. */
 static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t leaf, uint32_t dev,
                                                          uint32_t site, uint32_t *number) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.row_count);
     mli_u32 *head = mli_stack_row_head(lord, leaf, dev, site);
     mli_stack_row *row;
     *number = mli_stack_row_find(lord, leaf, dev, site);
     if (*number) return MEMLORD_OK;
     if (n > MEMLORD_MAX_STACK_NODES) return MEMLORD_E_NOMEM;
-    row = (mli_stack_row *)mli_book_add(lord, &lord->stacks.rows, n, sizeof *row, mli_cold_alloc);
+    row = (mli_stack_row *)mli_vector_add(lord, &lord->stacks.rows, n, sizeof *row, mli_cold_alloc);
     if (!row) return MLI_AGAIN;
     row->node = leaf;
     row->dev = dev;
@@ -11041,9 +11222,10 @@ static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, void *const *frames, si
 static size_t mli_taken_home(uint64_t key, size_t cap) {
     return (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & (cap - 1);
 }
-/* Returns the entry of a key in a table that has it, or where it goes. Requires: the stacks lock;
-   the table has a vacant entry. */
+/* Returns the entry of a key in a table that has it, or where it goes. Requires: the table has a
+   vacant entry. */
 static mli_taken *mli_taken_entry(mli_taken *table, size_t cap, uint32_t type, uint64_t key) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_STACKS));
     size_t at = mli_taken_home(key, cap);
     while (table[at].row && (table[at].key != key || table[at].type != type))
         at = (at + 1) & (cap - 1);
@@ -11051,11 +11233,13 @@ static mli_taken *mli_taken_entry(mli_taken *table, size_t cap, uint32_t type, u
 }
 /* Returns the entry of a taken block. */
 static mli_taken *mli_taken_of_locked(memlord *lord, const mli_entry *e) {
+    MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     return mli_taken_entry(lord->stacks.taken, lord->stacks.taken_cap,
                            mli_type_of(lord, MLI_DEV(e->word1)), e->key);
 }
-/* Removes an entry, and moves those after it that it displaced. Requires: the stacks lock. */
+/* Removes an entry, and moves those after it that it displaced. */
 static void mli_taken_remove(memlord *lord, mli_taken *gone) {
+    MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_taken *table = lord->stacks.taken;
     const size_t mask = lord->stacks.taken_cap - 1;
     size_t hole = (size_t)(gone - table), at = hole;
@@ -11072,8 +11256,9 @@ static void mli_taken_remove(memlord *lord, mli_taken *gone) {
 }
 
 /* Puts a larger table in place of the present one, unless another thread has. *table and *cap are
-   then those to free. Requires: the stacks lock. */
+   then those to free. */
 static MLI_COLD void mli_taken_swap(memlord *lord, mli_taken **table, size_t *cap) {
+    MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_taken *old = lord->stacks.taken;
     const size_t had = lord->stacks.taken_cap;
     size_t i;
@@ -11085,9 +11270,9 @@ static MLI_COLD void mli_taken_swap(memlord *lord, mli_taken **table, size_t *ca
     *table = old;
     *cap = had;
 }
-/* Reserves room for one more taken block: a table is at most three quarters full. 0: no memory.
-   Requires: not inside, no lock held. */
+/* Reserves room for one more taken block: a table is at most three quarters full. 0: no memory. */
 static MLI_COLD int mli_taken_reserve(memlord *lord) {
+    MLI_REQUIRE(mli_none_held_but_orphan());
     mli_taken *table = NULL;
     size_t cap = 0, more;
     int fits;
@@ -11114,8 +11299,9 @@ static double mli_taken_variance(const mli_taken *taken, uint64_t bytes) {
     return (double)bytes * (double)bytes * taken->scale * (taken->scale - 1);
 }
 
-/* Takes a block off its row; `undo`: as if it had not been allocated. Requires: the stacks lock. */
+/* Takes a block off its row; `undo`: as if it had not been allocated. */
 static void mli_stack_credit(memlord *lord, const mli_taken *taken, uint64_t bytes, int undo) {
+    MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_stack_row *row = mli_stack_row_at(lord, taken->row);
     const uint64_t weight = mli_taken_weight(taken, bytes);
     row->live -= weight;
@@ -11252,8 +11438,9 @@ MLI_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t c
 /* -- the stack of an alloc -- */
 
 /* Makes a row the one of the block that this call opens; 0, or without memory for it: counts the
-   stack as dropped. Ends with mli_stack_forget. Requires: not inside. */
+   stack as dropped. Ends with mli_stack_forget. */
 static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint32_t dev, double scale) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_self.taken_row = row && mli_taken_reserve(lord) ? row : 0;
     mli_self.taken_scale = scale;
     mli_self.taken_again = 0;
@@ -11298,7 +11485,7 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
 static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t,
                                          uintptr_t here) {
     if (mli_is_orphan(lord, t) || mli_frame_runs(&mli_self.unwinding, here)) return 0;
-    return lord->stacks.bytes == 1 || mli_pid() == mli_u64_load(&mli_process.pid);
+    return !mli_stacks_sampled(lord) || mli_pid() == mli_u64_load(&mli_process.pid);
 }
 /* Returns how many of `n` frames come before the first that can be no code: that is garbage, or the
    end of the stack. The top byte of a key of the index is its own. */
@@ -11320,7 +11507,7 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **fr
     *from = 0;
     if (may_unwind) {
         mli_self.unwinding = MLI_STACK_ADDRESS();
-        mli_rank_none();
+        MLI_REQUIRE(mli_none_held());
         n = lord->stacks.unwinder.fn(lord->stacks.unwinder.user, frames, cap);
         mli_self.unwinding = 0;
         n = mli_stack_sound(frames, n < cap ? n : cap);
@@ -11334,8 +11521,9 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **fr
 }
 
 /* Makes the chains of nodes and rows before the first stack: a short process may need none, and
-   they take a while to clear. 0: no memory. Requires: not inside, no lock held. */
+   they take a while to clear. 0: no memory. */
 static MLI_COLD int mli_stacks_ready(memlord *lord) {
+    MLI_REQUIRE(mli_none_held_but_orphan());
     mli_stack_heads *fresh;
     if (mli_stack_heads_of(lord)) return 1;
     fresh = (mli_stack_heads *)mli_own_alloc(lord, sizeof *fresh);
@@ -11352,6 +11540,7 @@ static MLI_COLD int mli_stacks_ready(memlord *lord) {
 
 MLI_PRIVATE MLI_COLD void mli_stack_taken(memlord *lord, mli_thread *t, uint32_t dev,
                                           uint64_t bytes, const memlord_site *site) {
+    MLI_REQUIRE(!mli_is_inside());
     void *frames[MLI_STACK_DEPTH_MAX + MLI_STACK_OWN];
     const double mean = (double)lord->stacks.bytes;
     const size_t cap = lord->stacks.depth + MLI_STACK_OWN;
@@ -11377,6 +11566,7 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_sta
 static size_t mli_stack_frames_size(uint32_t depth) { return (2 * depth + 1) * sizeof(void *); }
 
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth) {
+    MLI_REQUIRE(mli_none_held());
     void **frames = (void **)mli_ptr_load_acquire(&row->frames), **fresh;
     uint32_t i, n = row->node;
     if (frames) return frames;
@@ -11447,6 +11637,7 @@ static MLI_COLD const char *mli_stacks_check(const memlord_desc *desc) {
 /* Sets up the stacks that a description asks for. Unwinds once: the first time a platform's
    unwinder may load a library. */
 static MLI_COLD void mli_stacks_init(memlord *lord, const memlord_desc *desc) {
+    MLI_REQUIRE(!lord->back);
     void *frames[1];
     uint64_t generation;
     mli_lock_rank(&lord->stacks.lock, MLI_RANK_STACKS);
@@ -11485,9 +11676,9 @@ static MLI_COLD void mli_stacks_free(memlord *lord) {
         mli_own_free(lord, mli_ptr_load(&row->frames),
                      mli_stack_frames_size(mli_stack_depth(lord, row)));
     }
-    mli_book_free(lord, &lord->stacks.rows, sizeof(mli_stack_row));
-    mli_book_free(lord, &lord->stacks.nodes, sizeof(mli_stack_node));
-    mli_book_free(lord, &lord->stacks.frames, sizeof(mli_ptr));
+    mli_vector_free(lord, &lord->stacks.rows, sizeof(mli_stack_row));
+    mli_vector_free(lord, &lord->stacks.nodes, sizeof(mli_stack_node));
+    mli_vector_free(lord, &lord->stacks.frames, sizeof(mli_ptr));
     mli_own_free(lord, lord->stacks.taken, lord->stacks.taken_cap * sizeof(mli_taken));
     mli_own_free(lord, mli_stack_heads_of(lord), sizeof(mli_stack_heads));
 }
@@ -11586,10 +11777,10 @@ static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uin
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
                                         uint32_t stack);
-/* Records the end of a block at a site. `plain` is the block's word2 without a side record: its
+/* Records the end of a block at a site. `rows` is the block's word2 without a side record: its
    tag and its stream are recorded, and the row of `site` in place of its own. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int kind,
-                                                   uint64_t storage, uint64_t word1, uint64_t plain,
+                                                   uint64_t storage, uint64_t word1, uint64_t rows,
                                                    const memlord_site *site);
 
 /* Records an event that belongs to no block. Requires: no lock is held, and the caller is not
@@ -11680,7 +11871,7 @@ MLI_PRIVATE void mli_subbuf_leave(mli_thread *t) {
 /* Takes the next sub-buffer without a writer for a thread, for a first event on `dev`. Returns NULL
    if all have a writer, and counts the event as lost. */
 static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, uint32_t dev) {
-    mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&lord->events.ring);
+    mli_ring *ring = mli_ring_of(lord);
     uint64_t tries;
     mli_subbuf_leave(t);
     for (tries = 0; ring && tries < ring->subbufs; tries++) {
@@ -11701,7 +11892,7 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
 
 MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                               uint64_t storage, uint64_t bytes, uint64_t rows) {
-    const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&lord->events.ring);
+    const mli_ring *ring = mli_ring_of(lord);
     mli_subbuf *b = t->subbuf;
     mli_ring_event *note;
     uint32_t n;
@@ -11725,17 +11916,17 @@ MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, 
                                         uint32_t stack) {
     if (stack && stack <= MLI_SITE_ROWS_MAX &&
         mli_stack_row_at(lord, stack)->site == MLI_SITE_ROW(rows)) {
-        rows = (rows & ~((uint64_t)MLI_SITE_ROWS_MAX << 1)) | (uint64_t)stack << 1;
+        rows = (rows & ~MLI_SITE_BITS) | mli_word2_of(stack, 0, 0);
         bytes |= MLI_EVENT_STACK;
     }
     mli_event_record(lord, t, kind, dev, storage, bytes, rows);
 }
 MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int kind,
-                                                   uint64_t storage, uint64_t word1, uint64_t plain,
+                                                   uint64_t storage, uint64_t word1, uint64_t rows,
                                                    const memlord_site *site) {
     uint32_t dev = MLI_DEV(word1);
-    uint64_t rows = plain & (MLI_TAG_BITS_OF_ROWS | ~MLI_ROWS_MASK);
     if (!mli_alert_on(lord, MLI_ALERT_EVENTS)) return;
+    rows &= MLI_TAG_BITS | ~MLI_ROWS_MASK;
     if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         rows |= mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
     mli_event_write(lord, t, kind, dev, storage, MLI_BYTES(word1), rows);
@@ -11743,6 +11934,7 @@ MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t,
 
 MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32_t dev,
                                                  uint64_t storage, uint64_t bytes) {
+    MLI_REQUIRE(mli_none_held());
     mli_thread *t;
     if (!mli_alert_on(lord, MLI_ALERT_EVENTS)) return;
     t = mli_thread_get(lord);
@@ -11808,7 +12000,7 @@ static int mli_subbuf_reader_begin(mli_subbuf_reader *s, mli_subbuf *b) {
 }
 
 MLI_PRIVATE MLI_COLD int mli_ring_reader_begin(memlord *lord, mli_ring_reader *r) {
-    const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&lord->events.ring);
+    const mli_ring *ring = mli_ring_of(lord);
     uint64_t i;
     memset(r, 0, sizeof *r);
     r->lord = lord;
@@ -11856,9 +12048,10 @@ MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy
     return 0;
 }
 
-/* Converts an event for the host. Requires: no lock is held, as a site may get its names here. */
+/* Converts an event for the host. A site may get its names here. */
 static MLI_COLD void mli_event_to_public(mli_ring_reader *r, const mli_event_copy *in,
                                          memlord_event *out) {
+    MLI_REQUIRE(mli_none_held());
     uint32_t dev = mli_event_dev(in->what);
     uint32_t site = (uint32_t)in->where & MLI_SITE_ROWS_MAX;
     uint32_t tag = (uint32_t)(in->where >> 20) & MLI_TAG_ROWS_MAX;
@@ -11930,7 +12123,7 @@ MLI_API memlord_result memlord_events_start(memlord *lord, size_t capacity) {
         mli_lock_drop(&mli_process.registry_lock);
         if (fresh) mli_own_free(lord, fresh, fresh->size);
     }
-    ring = (mli_ring *)mli_ptr_load_acquire(&lord->events.ring);
+    ring = mli_ring_of(lord);
     if (ring->capacity != capacity) return MEMLORD_E_STATE;
     mli_alert_set(lord, MLI_ALERT_EVENTS, 1);
     return MEMLORD_OK;
@@ -12120,20 +12313,22 @@ MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f) {
     mli_fences_leave(lord);
 }
 
-/* Queues a fence to be dropped at the end of a call. Requires: the fences lock. */
+/* Queues a fence to be dropped at the end of a call. */
 static void mli_drops_put(memlord *lord, mli_fence_record *f) {
+    MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
     f->next = lord->fences->to_drop;
     lord->fences->to_drop = f;
     mli_alert_set(lord, MLI_ALERT_DROPS, 1);
 }
 
-/* -- queues. Requires, in all of them: the fences lock -- */
+/* -- queues -- */
 
 MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type) {
     return &lord->fences->pends[type];
 }
 
 MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev, uint64_t id) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     mli_queue *q = p->first;
     while (q && (q->dev != dev || q->id != id)) q = q->next;
     return q;
@@ -12141,6 +12336,7 @@ MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev,
 
 /* Adds the queue of a fence, in the memory of a spare one. */
 static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
+    MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
     mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, f->dev));
     mli_queue *q = lord->fences->spare_queues;
     lord->fences->spare_queues = q->next;
@@ -12155,6 +12351,7 @@ static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
 }
 
 MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now) {
+    MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
     mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, q->dev));
     q->rest = rest < MLI_REST_MOST ? rest : MLI_REST_MOST;
     q->due = mli_u32_load(&p->calls) + q->rest;
@@ -12164,6 +12361,7 @@ MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, 
 }
 
 MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f) {
+    MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
     const mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, f->dev));
     mli_queue *q = mli_queue_find(p, f->dev, f->fence.queue);
     if (!q) q = mli_queue_add(lord, f);
@@ -12179,6 +12377,7 @@ MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f) {
 }
 
 MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
+    MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
     mli_queue *q = f->queue, **at = &mli_pends_of(lord, mli_type_of(lord, f->dev))->first;
     mli_fence_record **before = f->previous ? &f->previous->next : &q->first;
     mli_fence_record **after = f->next ? &f->next->previous : &q->last;
@@ -12223,12 +12422,13 @@ MLI_PRIVATE int mli_fence_is_running(const memlord *lord, uintptr_t here) {
            mli_frame_runs(&mli_self.fence_frame, here);
 }
 MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
+    MLI_REQUIRE(mli_none_held());
+    MLI_REQUIRE(f->asker == &mli_self);
     const uint64_t outer = mli_self.fence_lord;
     const uintptr_t frame = mli_self.fence_frame;
     void *asked = mli_self.fence_asked;
     int answer = f->owes_drop ? f->early_answer : 1;
     if (answer) return answer;
-    mli_rank_none();
     mli_self.fence_lord = lord->generation;
     mli_self.fence_frame = MLI_STACK_ADDRESS();
     mli_self.fence_asked = f;
@@ -12238,13 +12438,13 @@ MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
     mli_self.fence_asked = asked;
     return answer;
 }
-/* Calls `drop`. Requires: no lock is held. `lord` NULL: no ledger has taken the fence. */
+/* Calls `drop`. `lord` NULL: no ledger has taken the fence. */
 static MLI_NOINLINE void mli_fence_drop_host(const memlord *lord, const memlord_fence *fence) {
+    MLI_REQUIRE(mli_none_held());
     const uint64_t outer = mli_self.fence_lord;
     const uintptr_t frame = mli_self.fence_frame;
     void *asked = mli_self.fence_asked;
     if (!fence->drop) return;
-    mli_rank_none();
     if (lord) {
         mli_self.fence_lord = lord->generation;
         mli_self.fence_frame = MLI_STACK_ADDRESS();
@@ -12256,6 +12456,7 @@ static MLI_NOINLINE void mli_fence_drop_host(const memlord *lord, const memlord_
     mli_self.fence_asked = asked;
 }
 MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f) {
+    MLI_REQUIRE(mli_none_held());
     if (!f->owes_drop) return 0;
     f->owes_drop = 0;
     mli_fence_drop_host(lord, &f->fence);
@@ -12279,6 +12480,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlo
 }
 
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
+    MLI_REQUIRE(mli_none_held());
     if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the outer call drops them */
     for (;;) {
         mli_fence_record *f;
@@ -12305,6 +12507,7 @@ static MLI_COLD void mli_fences_lock(memlord *lord, int take) {
 /* Clears the askers that are gone with their threads. Fences of blocks that have ended are put on
    the list to be dropped. */
 static MLI_COLD void mli_fences_forked(memlord *lord) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     mli_fence_record *f = NULL;
     while ((f = mli_fence_next(lord, f)) != NULL) {
         if (!f->asker || f->asker == (void *)&mli_self) continue;
@@ -12353,7 +12556,7 @@ typedef struct mli_side_record {
 
 /* Returns the side record that a word2 points to; NULL: none. */
 MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2);
-/* Returns the plain word2 of an entry, from its side record if there is one: rows and birth. */
+/* Returns the rows and the birth of an entry: its word2, or that in its side record. */
 MLI_PRIVATE uint64_t mli_word2_rows(uint64_t word2);
 /* Returns the references of a block, wherever they are counted. */
 MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2);
@@ -12426,10 +12629,10 @@ MLI_PRIVATE MLI_COLD void mli_parts_life(mli_life *life);
 /* ------------------------------------------------------------------------- src/books/parts.c -- */
 
 MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2) {
-    return word2 & 1 ? (mli_side_record *)(uintptr_t)(word2 & ~(uint64_t)1) : NULL;
+    return word2 & MLI_HAS_SIDE ? (mli_side_record *)(uintptr_t)(word2 & ~MLI_HAS_SIDE) : NULL;
 }
 MLI_PRIVATE uint64_t mli_word2_rows(uint64_t word2) {
-    return word2 & 1 ? mli_side_record_of(word2)->word2 : word2;
+    return word2 & MLI_HAS_SIDE ? mli_side_record_of(word2)->word2 : word2;
 }
 MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2) {
     uint64_t refs = MLI_REFS(word1);
@@ -12451,7 +12654,7 @@ MLI_PRIVATE void mli_side_charge(memlord *lord, mli_side_record *side, memlord_a
 }
 
 MLI_PRIVATE int mli_is_pending(uint64_t word2) {
-    return (word2 & 1) && mli_side_record_of(word2)->serial;
+    return (word2 & MLI_HAS_SIDE) && mli_side_record_of(word2)->serial;
 }
 
 MLI_PRIVATE MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_thread *t,
@@ -12467,10 +12670,11 @@ MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli
     mli_side_record *spare = NULL;
     mli_entry *e;
     while ((e = mli_probe_live(lord, t, type, key, probe)) != NULL) {
-        int needed = !(e->word2 & 1) && (!for_ref || MLI_REFS(e->word1) + 1 == MLI_REFS_MANY);
+        int needed = !(e->word2 & MLI_HAS_SIDE) &&
+                     (!for_ref || MLI_REFS(e->word1) + 1 == MLI_REFS_MANY);
         if (needed && spare) {
             spare->word2 = e->word2;
-            e->word2 = (uint64_t)(uintptr_t)spare | 1;
+            e->word2 = (uint64_t)(uintptr_t)spare | MLI_HAS_SIDE;
         }
         if (needed == (spare != NULL)) return MEMLORD_OK;
         mli_probe_leave(t, probe);
@@ -12506,8 +12710,9 @@ static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
 }
 
 /* Inserts a part in order of offset. MLI_AGAIN: the array is full, and *spare is no larger. When
-   *spare replaces the array, it returns the old one in *spare. Requires: the caller is inside. */
+   *spare replaces the array, it returns the old one in *spare. */
 static memlord_result mli_part_insert(mli_parts **of, memlord_part_info *part, mli_parts **spare) {
+    MLI_REQUIRE(mli_is_inside());
     mli_parts *parts = *of;
     uint32_t i = mli_parts_find(parts, part->offset), n = parts ? parts->count : 0;
     if (i && parts->at[i - 1]->offset + parts->at[i - 1]->bytes > part->offset)
@@ -12555,6 +12760,7 @@ static memlord_result mli_part_insert_try(memlord *lord, mli_thread *t, uint32_t
 MLI_PRIVATE MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, uint32_t type,
                                                        uint64_t key,
                                                        const memlord_part_info *part) {
+    MLI_REQUIRE(!mli_is_inside());
     memlord_part_info *copy = (memlord_part_info *)mli_own_alloc(lord, sizeof *part);
     mli_parts *spare = NULL;
     uint32_t room = 0;
@@ -12614,7 +12820,8 @@ MLI_PRIVATE MLI_COLD void mli_parts_free(memlord *lord, mli_parts *parts) {
 /* Frees the array of parts of one block as the ledger ends: an array larger than a piece does not
    lie in the ledger's regions, and is not freed with them. */
 static int mli_parts_visit(const mli_entry *e, void *lord) {
-    if (e->word2 & 1) mli_parts_drop((memlord *)lord, mli_side_record_of(e->word2)->parts);
+    if (e->word2 & MLI_HAS_SIDE)
+        mli_parts_drop((memlord *)lord, mli_side_record_of(e->word2)->parts);
     return 0;
 }
 
@@ -12698,7 +12905,6 @@ static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
 /* Frees the side record of a word2, if it has one, and its parts; detaches its fences; credits the
    account that the block was charged to. */
 MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2);
-MLI_PRIVATE uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs);
 
 /* Return the delta of a block that opens, and of one that closes. */
 MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes);
@@ -12831,7 +13037,7 @@ MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry
 
 /* Sets the rows and the birth of an entry, in its side record if it has one. Requires: the entry is
    detached, or the caller holds it. */
-MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t plain);
+MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
 /* Attaches a detached block under a key, with a device and a size, and counts the change: `moves`
    as the end of one block and the open of another, else the difference. *rows is the word2 that it
@@ -12875,24 +13081,19 @@ struct mli_blocks_state {
     mli_ptr routes; /* mli_route *; push only, under the cold lock */
 };
 
-#define MLI_SITE_BITS ((uint64_t)MLI_SITE_ROWS_MAX << 1)
-
 /* Returns the first fence of a block; NULL: it has none. */
 static mli_fence_record *mli_fences_of(uint64_t word2) {
-    return word2 & 1 ? mli_side_record_of(word2)->fences : NULL;
+    return word2 & MLI_HAS_SIDE ? mli_side_record_of(word2)->fences : NULL;
 }
 
 MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2) {
-    if (!(word2 & 1)) return;
+    if (!(word2 & MLI_HAS_SIDE)) return;
     if (mli_side_record_of(word2)->parts)
         mli_parts_free(lord, mli_side_record_of(word2)->parts);
     mli_fences_detach(lord, mli_side_record_of(word2)->fences);
     mli_account_credit_block(lord, mli_side_record_of(word2)->account,
                              mli_side_record_of(word2)->charged);
     mli_own_free(lord, mli_side_record_of(word2), sizeof(mli_side_record));
-}
-MLI_PRIVATE uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs) {
-    return bytes | (uint64_t)(dev | refs << 8) << 49;
 }
 
 MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes) {
@@ -12905,8 +13106,9 @@ MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t
 }
 
 /* Counts the end of a block. If it was pending, its bytes leave `pending`; if it was freed before
-   the last reset, they do not count as freed since then. Requires: the caller is inside. */
+   the last reset, they do not count as freed since then. */
 static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
     const uint32_t dev = MLI_DEV(word1);
     const mli_row_delta d = mli_delta_close(dev, mli_word2_rows(word2), MLI_BYTES(word1));
     t->other_dev = dev;
@@ -12919,6 +13121,7 @@ static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64
 }
 
 MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n) {
+    MLI_REQUIRE(!mli_is_inside());
     if (mli_is_orphan(lord, t)) return;
     for (; n--; d++) {
         uint32_t site = MLI_SITE_ROW(d->word2), tag = MLI_TAG_ROW(d->word2);
@@ -12931,6 +13134,7 @@ MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delt
 
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_row_delta d;
     if (!site || !mli_hook_on(lord, MLI_HOOK_SITES)) return;
     memset(&d, 0, sizeof d);
@@ -12946,10 +13150,10 @@ MLI_PRIVATE MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, u
 }
 
 /* A call logs its line of MEMLORD_DEBUG after it has left the shard and dropped its locks. Facts
-   that it finds before are kept in mli_self.note until then. This function adds them, as in
-   ", from cpu 0x55..., unknown frees 1 main file.c:12", logs the line and clears the note.
-   Requires: as mli_site_display. */
+   that it finds before are kept in mli_self.note until then. This function adds them, as in ", from
+   cpu 0x55..., unknown frees 1 main file.c:12", logs the line and clears the note. */
 static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const memlord_site *site) {
+    MLI_REQUIRE(mli_none_held());
     mli_debug_note odd = mli_self.note;
     memlord_site named;
     memset(&mli_self.note, 0, sizeof odd);
@@ -12973,6 +13177,7 @@ MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb,
 MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
                                          const memlord_block *blocks, size_t n,
                                          const mli_debug_note *note, const memlord_site *site) {
+    MLI_REQUIRE(n);
     char line[512];
     mli_out o;
     memlord_device d = blocks[0].device;
@@ -13085,8 +13290,9 @@ MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64
 
 /* -- references -- */
 
-/* Removes a reference. Requires: the block has more than one. */
+/* Removes a reference. */
 static void mli_ref_down(mli_entry *e) {
+    MLI_REQUIRE(MLI_REFS(e->word1) > 1);
     if (MLI_REFS(e->word1) == MLI_REFS_MANY &&
         --mli_side_record_of(e->word2)->refs >= MLI_REFS_MANY)
         return;
@@ -13096,7 +13302,7 @@ static void mli_ref_down(mli_entry *e) {
 /* Adds a reference. 0: the count needs a side record first. */
 static int mli_ref_up(mli_entry *e) {
     const uint64_t refs = mli_refs_of(e->word1, e->word2) + 1;
-    if (refs >= MLI_REFS_MANY && !(e->word2 & 1)) return 0;
+    if (refs >= MLI_REFS_MANY && !(e->word2 & MLI_HAS_SIDE)) return 0;
     if (refs <= MLI_REFS_MANY) e->word1 += MLI_REFS_ONE;
     if (refs >= MLI_REFS_MANY) mli_side_record_of(e->word2)->refs = refs;
     return 1;
@@ -13161,6 +13367,7 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
 MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, const mli_entry *e,
                                                   const mli_row_delta *d, unsigned n, int how,
                                                   int *did) {
+    MLI_REQUIRE(!mli_is_inside());
     const uint32_t type = mli_type_of(lord, MLI_DEV(e->word1));
     mli_probe probe;
     memlord_result r;
@@ -13193,7 +13400,7 @@ static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e)
     if (!side) return 0;
     side->word2 = e->word2;
     mli_side_charge(lord, side, account, MLI_BYTES(e->word1));
-    e->word2 = (uint64_t)(uintptr_t)side | 1;
+    e->word2 = (uint64_t)(uintptr_t)side | MLI_HAS_SIDE;
     return 1;
 }
 
@@ -13241,6 +13448,8 @@ MLI_PRIVATE MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_
 }
 
 MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e) {
+    MLI_REQUIRE(mli_is_inside());
+    MLI_REQUIRE(e->word2 & MLI_HAS_SIDE);
     mli_side_record *side = mli_side_record_of(e->word2);
     mli_fence_record *f;
     side->serial = mli_serial_next(lord);
@@ -13309,6 +13518,8 @@ MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32
 MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint64_t word2,
                                               uint32_t dev, const memlord_site *site,
                                               int same_device) {
+    MLI_REQUIRE(!mli_is_inside());
+    MLI_REQUIRE(!(word2 & MLI_HAS_SIDE));
     uint32_t site_row = MLI_SITE_ROW(word2), tag_row = MLI_TAG_ROW(word2);
     if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         site_row = MLI_SITE_ROW(mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev));
@@ -13321,7 +13532,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint
     if (tag_row && !same_device)
         tag_row = mli_row_of(lord, MLI_BOOK_TAG,
                              mli_row_at(lord, MLI_BOOK_TAG, tag_row)->subject, dev);
-    return (word2 & ~MLI_ROWS_MASK) | (uint64_t)site_row << 1 | (uint64_t)tag_row << 21;
+    return mli_word2_of(site_row, tag_row, MLI_BIRTH(word2));
 }
 
 MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e) {
@@ -13335,19 +13546,19 @@ MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry
     mli_side_record_free(lord, e->word2);
 }
 
-MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t plain) {
-    if (e->word2 & 1)
-        mli_side_record_of(e->word2)->word2 = plain;
+MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows) {
+    if (e->word2 & MLI_HAS_SIDE)
+        mli_side_record_of(e->word2)->word2 = rows;
     else
-        e->word2 = plain;
+        e->word2 = rows;
 }
 
 MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e,
                                             uint64_t key, uint32_t dev, uint64_t bytes,
                                             const memlord_site *site, int moves, uint64_t *rows) {
     const uint32_t from = MLI_DEV(e->word1);
-    const uint64_t had = MLI_BYTES(e->word1), plain = mli_word2_rows(e->word2);
-    const uint64_t now = *rows = mli_word2_moved(lord, t, plain, dev, site, from == dev);
+    const uint64_t had = MLI_BYTES(e->word1), was = mli_word2_rows(e->word2);
+    const uint64_t now = *rows = mli_word2_moved(lord, t, was, dev, site, from == dev);
     mli_row_delta d[3];
     mli_entry put;
     unsigned n = 1;
@@ -13359,20 +13570,20 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
     d[0].in = bytes > had ? bytes - had : 0;
     d[0].out = had > bytes ? had - bytes : 0;
     if (moves) {
-        d[0] = mli_delta_close(from, plain, had);
+        d[0] = mli_delta_close(from, was, had);
         d[1] = mli_delta_open(dev, now, bytes);
         n = 2;
-    } else if (MLI_SITE_ROW(now) != MLI_SITE_ROW(plain)) {
+    } else if (MLI_SITE_ROW(now) != MLI_SITE_ROW(was)) {
         /* the old site loses all its bytes, and the new one gets all; it is no alloc there */
         d[0].word2 = now & ~MLI_SITE_BITS;
-        d[1].word2 = plain & MLI_SITE_BITS;
+        d[1].word2 = was & MLI_SITE_BITS;
         d[1].out = had;
         d[2].word2 = now & MLI_SITE_BITS;
         d[2].in = bytes;
         n = 3;
     }
     d[0].attaches = had + 1;
-    if (e->word2 & 1) {
+    if (e->word2 & MLI_HAS_SIDE) {
         mli_side_record *side = mli_side_record_of(e->word2);
         mli_parts_trim(lord, side->parts, bytes);
         mli_side_charge(lord, side,
@@ -13384,7 +13595,7 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
     put.word2 = e->word2;
     r = mli_entry_put(lord, t, &put, d, n, MLI_PUT_ALLOC, &did);
     if (r == MEMLORD_OK) return r;
-    mli_entry_set_rows(e, plain);
+    mli_entry_set_rows(e, was);
     mli_entry_abandon(lord, t, e);
     return mli_drop_count(lord, r, mli_device_record_at(lord, dev)->device, key, bytes);
 }
@@ -13393,9 +13604,10 @@ MLI_PRIVATE MLI_COLD mli_route *mli_route_newest(const memlord *lord) {
     return (mli_route *)mli_ptr_load_acquire(&lord->blocks->routes);
 }
 MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint32_t to) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_route *route, *fresh = NULL;
     for (;;) {
-        route = (mli_route *)mli_ptr_load_acquire(&lord->blocks->routes);
+        route = mli_route_newest(lord);
         while (route && (route->from != from || route->to != to)) route = route->next;
         if (route || fresh) break;
         fresh = (mli_route *)mli_own_alloc(lord, sizeof *fresh);
@@ -13415,6 +13627,7 @@ MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint3
 }
 MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to,
                                          uint64_t bytes) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_route *route = mli_route_of(lord, from, to);
     mli_stat_add(lord, to, MLI_STAT_moves, 1);
     mli_stat_add(lord, to, MLI_STAT_moved_bytes, bytes);
@@ -13522,7 +13735,7 @@ MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
 /* Assigns a device to another phys, under the locks of both. They have no order between them, so
    the cold lock makes this the only thread that holds two; fork, which takes the locks of all
-   phys, takes it first. E_STATE: the old phys has reserved bytes, perhaps for this device, or other
+   phys, takes it first. E_STATE: the old phys has bytes of tickets, perhaps for this device, or other
    devices are at the device's own phys. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
 /* Copies a device's last failed request, under the lock of its phys. */
@@ -13608,7 +13821,7 @@ MLI_PRIVATE MLI_COLD void mli_limits_life(mli_life *life);
 /* ------------------------------------------------------------------------ src/books/limits.c -- */
 
 struct mli_limits_state {
-    mli_book reservations;
+    mli_vector reservations;
     mli_u32 reservation_count; /* and 1 more; under the cold lock */
 };
 
@@ -13700,6 +13913,7 @@ static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) 
 }
 
 MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint64_t used = phys->sample.known ? phys->sample.used : 0, shrunk = 0, own;
     uint32_t i = 0;
     *held = 0;
@@ -13718,7 +13932,7 @@ MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum) {
     mli_lock_take(&phys->lock);
     sum->limit = mli_add_saturated(sum->limit, phys->limit);
-    sum->held = mli_add_saturated(sum->held, phys->reserved);
+    sum->held = mli_add_saturated(sum->held, phys->ticket_bytes);
     sum->neighbours = mli_add_saturated(sum->neighbours, phys->neighbours);
     mli_lock_drop(&phys->lock);
 }
@@ -13735,7 +13949,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev,
     if (from != to && !busy) {
         mli_lock_take(&from->lock);
         mli_lock_take(&to->lock);
-        busy = from->reserved != 0;
+        busy = from->ticket_bytes != 0;
         if (!busy) {
             mli_ptr_store_release(&d->phys, to); /* pairs with mli_phys_at */
             memset(&d->mark, 0, sizeof d->mark); /* the sample of `to` may not have its bytes */
@@ -13771,15 +13985,10 @@ MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c) {
     return (double)c->used * 100.0 / (double)c->total;
 }
 
-/* ---------------------------------------------------------------------- books/limits -- Owns
-   admission: limits and reservations (tickets). Uses books/limits, books/counters and
-   books/accounts. Invariants: live + reserved bytes of a phys are compared with its limit, and
-   reserved is raised, under one hold of its lock, so the bytes admitted never exceed the limit.
-   `reserved` is the sum of what the open tickets have left. An alloc comes off them after it was
-   recorded: meanwhile its bytes count twice and are in flight, and a request that they would refuse
-   tries again. Locks: cold, for new records; phys, for the rest. */
-
-/* -- limits -- */
+/* -- limits and tickets: the live bytes of a phys and those of its tickets are compared with its
+      limit, and `ticket_bytes` is raised, under one hold of its lock, so the bytes admitted never
+      exceed the limit. An alloc comes off its tickets after it was recorded. Meanwhile its bytes
+      count twice and are in flight, and a request that they would refuse tries again -- */
 
 MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes) {
     const uint64_t most = (uint64_t)1 << 62;
@@ -13787,15 +13996,16 @@ MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes) {
 }
 
 MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left) {
-    int64_t reserved = mli_bytes_signed(phys->reserved), unused;
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
+    int64_t tickets = mli_bytes_signed(phys->ticket_bytes), unused;
     uint64_t held;
     *left = INT64_MAX;
     if (phys->limit)
         *left = mli_bytes_signed(phys->limit) - mli_bytes_signed(mli_phys_live(lord, phys)) -
-                reserved;
+                tickets;
     if (phys->sample.known) {
         unused = mli_bytes_signed(phys->sample.total) -
-                 mli_bytes_signed(mli_phys_used(lord, phys, &held)) - reserved;
+                 mli_bytes_signed(mli_phys_used(lord, phys, &held)) - tickets;
         if (unused < *left) *left = unused;
     }
     return phys->limit || phys->sample.known;
@@ -13834,14 +14044,14 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
 }
 
 #define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* some 50 ms, most of them asleep */
-/* Reserves bytes at a phys. Returns 1: reserved; 0: too many; -1: not sure, as bytes in flight or
-   a concurrent change may explain the excess: try again. Without `again` it returns 0 instead.
-   Requires: the caller holds the phys lock. */
+/* Reserves bytes at a phys. Returns 1: reserved; 0: too many; -1: not sure, as bytes in flight or a
+   concurrent change may explain the excess: try again. Without `again` it returns 0 instead. */
 static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
-    uint64_t want = phys->reserved + bytes;
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
+    uint64_t want = phys->ticket_bytes + bytes;
     if (want > (uint64_t)1 << 62) return 0; /* no sum below overflows: live is below 2^63 */
     if (!phys->limit || mli_phys_live_bound(lord, phys, 1) + want <= phys->limit) {
-        phys->reserved += bytes;
+        phys->ticket_bytes += bytes;
         return 1;
     }
     want -= want < phys->in_flight ? want : phys->in_flight;
@@ -13854,7 +14064,7 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord) {
     return mli_u32_load(&lord->limits->reservation_count) - 1;
 }
 MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number) {
-    return (const mli_reservation *)mli_book_at(&lord->limits->reservations, number,
+    return (const mli_reservation *)mli_vector_at(&lord->limits->reservations, number,
                                                 sizeof(mli_reservation));
 }
 MLI_PRIVATE mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket) {
@@ -13868,9 +14078,10 @@ static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlo
     return v && mli_ptr_load(&v->owner) == (const void *)t ? v : NULL;
 }
 
-/* Computes which tickets of this thread cover a request at a phys. Requires: the phys lock. */
+/* Computes which tickets of this thread cover a request at a phys. */
 static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const mli_phys *phys,
                                     uint64_t bytes, mli_cover *cover) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i;
     memset(cover, 0, sizeof *cover);
     for (i = 0; i < t->open_tickets && cover->bytes < bytes; i++) {
@@ -13883,8 +14094,9 @@ static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const ml
         cover->bytes += part;
     }
 }
-/* Takes what was planned off the tickets. Requires: the phys lock, held since the plan. */
+/* Takes what was planned off the tickets. Requires: the phys lock has been held since the plan. */
 static MLI_COLD void mli_cover_take(memlord *lord, const mli_cover *cover) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
     uint32_t i;
     for (i = 0; i < cover->count; i++)
         mli_ticket_find(lord, cover->ticket[i])->remaining -= cover->part[i];
@@ -13976,7 +14188,7 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
         }
     }
     draw->phys = mli_phys_lock(lord, dev);
-    draw->bytes = bytes < draw->phys->reserved ? bytes : draw->phys->reserved;
+    draw->bytes = bytes < draw->phys->ticket_bytes ? bytes : draw->phys->ticket_bytes;
     draw->phys->in_flight += draw->bytes;
     mli_lock_drop(&draw->phys->lock);
 }
@@ -13994,7 +14206,7 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
         if (!v || v->phys != draw->phys) continue;
         part = v->remaining < left ? v->remaining : left;
         v->remaining -= part;
-        draw->phys->reserved -= part;
+        draw->phys->ticket_bytes -= part;
         left -= part;
     }
     mli_lock_drop(&draw->phys->lock);
@@ -14016,7 +14228,7 @@ static MLI_COLD void mli_limits_forked(memlord *lord) {
     for (i = 0; i < n; i++) mli_phys_storage(lord, i)->in_flight = 0;
 }
 static MLI_COLD void mli_limits_free(memlord *lord) {
-    mli_book_free(lord, &lord->limits->reservations, sizeof(mli_reservation));
+    mli_vector_free(lord, &lord->limits->reservations, sizeof(mli_reservation));
 }
 MLI_PRIVATE MLI_COLD void mli_limits_life(mli_life *life) {
     MLI_LIFE_STATE(life, limits);
@@ -14037,7 +14249,7 @@ MLI_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket tick
     mli_lock_take(&v->phys->lock);
     open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed it */
     if (open) {
-        v->phys->reserved -= v->remaining;
+        v->phys->ticket_bytes -= v->remaining;
         mli_handle_close(&v->phys->closed_tickets, &v->handle);
     }
     mli_lock_drop(&v->phys->lock);
@@ -14072,8 +14284,9 @@ MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticke
    Uses books/map and books/blocks. Invariant: host code runs on copies, with no shard held. Locks:
    those of the map. */
 
-/* Copies a block for the host. Requires: the caller is inside, or has paused the shard. The site is
-   copied in its present form: a return address may have no names yet. */
+/* Copies a block for the host. Requires: the caller is inside, or has paused the shard, or `e` is a
+   copy with plain rows. The site is copied in its present form: a return address may have no names
+   yet. */
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out);
 /* Called for each block of a paused shard that matches a query. Non-zero stops the walk. */
@@ -14122,23 +14335,24 @@ MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top)
 
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out) {
-    uint64_t plain = mli_word2_rows(e->word2);
-    uint32_t site = MLI_SITE_ROW(plain), tag = MLI_TAG_ROW(plain);
+    MLI_REQUIRE(mli_is_inside() || mli_rank_held(MLI_RANK_SHARD) || !(e->word2 & MLI_HAS_SIDE));
+    uint64_t rows = mli_word2_rows(e->word2);
+    uint32_t site = MLI_SITE_ROW(rows), tag = MLI_TAG_ROW(rows);
     memset(out, 0, sizeof *out);
     out->device = mli_device_record_at(lord, MLI_DEV(e->word1))->device;
     out->storage = e->key;
     out->bytes = MLI_BYTES(e->word1);
     out->refs = mli_refs_of(e->word1, e->word2);
-    out->born = mli_mark_of(lord, plain);
-    if (mli_scope_of(lord, plain))
-        out->scope = mli_scope_record_at(lord, mli_scope_of(lord, plain))->path;
+    out->born = mli_mark_of(lord, rows);
+    if (mli_scope_of(lord, rows))
+        out->scope = mli_scope_record_at(lord, mli_scope_of(lord, rows))->path;
     if (tag) out->tag = (const char *)mli_row_at(lord, MLI_BOOK_TAG, tag)->subject;
     if (site)
         out->site = (const memlord_site *)mli_ptr_load_acquire(
             &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
-    if (e->word2 & 1) out->meta = mli_side_record_of(e->word2)->meta;
+    if (e->word2 & MLI_HAS_SIDE) out->meta = mli_side_record_of(e->word2)->meta;
     out->pending = mli_is_pending(e->word2);
-    out->stream = mli_stream_of(lord, plain);
+    out->stream = mli_stream_of(lord, rows);
 }
 MLI_PRIVATE mli_walk_query mli_walk_query_of(memlord_device sel) {
     mli_walk_query q;
@@ -14346,9 +14560,10 @@ static MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_meta *
 
 /* Gives a live block another tag, a kept one; NULL: none. The tag's row depends on the block's
    device and cannot be added inside, so it looks for the device first, and again if the block has
-   moved to another one meanwhile. Requires: not inside. */
+   moved to another one meanwhile. */
 static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, memlord_device device,
                                                uint64_t key, const char *tag) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_probe probe;
     mli_row_delta d[2];
     mli_entry seen, *e;
@@ -14360,15 +14575,15 @@ static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, mem
             return MEMLORD_E_NOMEM;
         /* the peak would be too low if this thread's bytes were on two cells, its own and the
            orphan's */
-        d[1] = mli_delta_open(0, (uint64_t)row << 21, 0);
+        d[1] = mli_delta_open(0, mli_word2_of(0, row, 0), 0);
         mli_cells_make(lord, t, &d[1], 1);
         e = mli_probe_live(lord, t, (uint32_t)device.type, key, &probe);
         same = e && MLI_DEV(e->word1) == MLI_DEV(seen.word1);
         if (same) {
-            const uint64_t plain = mli_word2_rows(e->word2), tag_bits = (uint64_t)0xffff << 21;
-            d[0] = mli_delta_close(0, plain & tag_bits, MLI_BYTES(e->word1));
+            const uint64_t rows = mli_word2_rows(e->word2);
+            d[0] = mli_delta_close(0, rows & MLI_TAG_BITS, MLI_BYTES(e->word1));
             d[1].in = MLI_BYTES(e->word1);
-            mli_entry_set_rows(e, (plain & ~tag_bits) | d[1].word2);
+            mli_entry_set_rows(e, (rows & ~MLI_TAG_BITS) | d[1].word2);
             mli_probe_unlock(&probe);
             if (d[0].word2 != d[1].word2) mli_count(lord, t, d, 2);
         }
@@ -14533,10 +14748,11 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
    things bound it: a block ended by a fence passes asks = 0 to mli_call_end, so it asks no queue;
    and a thread inside a fence asks no further ones (mli_fence_is_running). */
 
-/* Ends a call that counted on a device: does what `alert` asks for there. Requires: nothing is
-   held. `asks`: it may ask fences. Ignores MLI_ALERT_EVENTS: the call has recorded its events. A
-   thread without the system's barrier always takes the slow function, for the barrier in it. */
+/* Ends a call that counted on a device: does what `alert` asks for there. `asks`: it may ask
+   fences. Ignores MLI_ALERT_EVENTS: the call has recorded its events. A thread without the system's
+   barrier always takes the slow function, for the barrier in it. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
+    MLI_REQUIRE(mli_none_held());
     if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev) |
                      (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER)))
         lord->end_slow(lord, t, dev, asks);
@@ -14620,7 +14836,7 @@ static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, u
     mli_side_record *side =
         mli_probe_side_record(lord, t, mli_type_of(lord, f->dev), f->key, &probe);
     mli_fence_record **at;
-    uint64_t word1, plain;
+    uint64_t word1, rows;
     int pends = side && f->serial && side->serial == f->serial;
     if (pends) {
         for (at = &side->fences; *at != f;) at = &(*at)->sibling;
@@ -14632,9 +14848,9 @@ static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, u
         return 0;
     }
     word1 = probe.entry->word1;
-    plain = side->word2;
+    rows = side->word2;
     mli_probe_end_block(lord, t, &probe, 0);
-    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, f->key, word1, plain, NULL);
+    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, f->key, word1, rows, NULL);
     *credited = MLI_BYTES(word1);
     return 1;
 }
@@ -14705,8 +14921,9 @@ MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *ch
     }
 }
 
-/* Makes this thread the asker of a fence. Requires: the fences lock. */
+/* Makes this thread the asker of a fence. */
 static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     f->asker = &mli_self;
     if (f->queue->unasked == f) f->queue->unasked = f->next;
     return f;
@@ -14714,9 +14931,10 @@ static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
 
 /* Claims the next fence that a poll has to ask: a fence never asked before, as it may record its
    event when first asked, or the first of a queue that this poll (`round`) has not asked. NULL:
-   there is none left. Requires: the fences lock. */
+   there is none left. */
 static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
                                        uint64_t round) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     mli_queue *q;
     for (q = p->first; q; q = q->next) {
         mli_fence_record *f = q->unasked;
@@ -14750,8 +14968,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
 }
 
 /* Returns the queue of a type that is due for the longest time. NULL: none is due, and p->due and
-   p->late are set to when the next one will be. Requires: the fences lock. */
+   p->late are set to when the next one will be. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;
     uint64_t late = now + MLI_REST_NS;
     mli_queue *q, *found = NULL;
@@ -14852,7 +15071,7 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
     d = mli_delta_open(dev, rows, bytes);
     copy.key = key;
     copy.word1 = mli_word1_of(bytes, dev, MLI_REFS(e.word1));
-    copy.word2 = (uint64_t)(uintptr_t)side | 1;
+    copy.word2 = (uint64_t)(uintptr_t)side | MLI_HAS_SIDE;
     mli_stack_keep(lord, &taken, dev, MLI_SITE_ROW(rows));
     stack = mli_self.taken_row;
     r = mli_entry_put(lord, t, &copy, &d, 1, MLI_PUT_ALLOC, &did);
@@ -14875,57 +15094,10 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
 
 /* ------------------------------------------------------------------------ src/calls/record.h -- */
 
-/* Runs the calls that record something, from their arguments to their end. Owns no state. Uses the
-   map, the counters, the sites, the events, the fences, the limits and the bands. A public
-   function does nothing on a NULL ledger; the others require one. Invariants: a call checks
-   everything before it changes anything; it counts before it leaves the shard, except that the
-   general path and mli_free_finish count a free at its own site afterwards; mli_call_end, which may
-   run host code, comes last, with nothing held.
-   Locks: none of its own.
-
-   An alloc or a free takes one of two paths; the blocks and the totals are the same after both.
-
-   Fast path (mli_alloc_fast, mli_free_fast): one block in a shard that this thread owns, or that is
-   shared.
-     1. Check that this thread used this ledger last, so that its record is at hand, that the key is
-        an address, and that a new block is below 4 GiB. Read `special`, the thread's mask. The bits
-        of MLI_SPECIAL_ROWS add to the block what the thread has cached: the rows of a site and a
-        tag, the birth bits of a scope. Any other bit sends the call to the general path.
-     2. Enter the shard of the key, and look in its home bucket: an alloc for a vacant slot, a free
-        for the key. If that does not decide, continue in mli_alloc_window or mli_free_window, which
-        probe further. Entering fails for a shard that another thread owns, which the general path
-        makes shared, and for a new one, of which the general path makes this thread the owner.
-     3. Insert or erase the entry. Add the bytes to up to three cells of this thread, of the device,
-        the site and the tag. In an owned shard this needs no lock and no locked instruction: only
-        the owner writes to it, and only this thread counts in its cells. A second thread that
-        needs the shard sets its state to STOPPED, waits until the owner is outside, and then sets
-        it to SHARED for good. In a shared shard entering locks the home bucket, and the store of
-        its header unlocks it.
-     4. If a level is a new high of its cell or below its base (it may be due to be published; a
-        thread that only grows comes here with every alloc), or if `alert` has a bit for the device,
-        continue in mli_alloc_finish or mli_free_finish. `alert` is the ledger's mask of what the
-        end of a call has to do: events, fences (of the device's type), bands (of any device),
-        waiters, threads, pollers, a report.
-     5. Leave the shard.
-   A call that fails in step 1 or 2 has changed nothing: it starts again on the general path. The
-   code of these steps is compiled twice. `bare` calls have special = 0 and a shard that this thread
-   owns; those that do not start again in mli_alloc_full or mli_free_full, which serve all the rest.
-
-   General path (mli_alloc_general, mli_free_general): every block, every shard, every thread.
-     1. Check the arguments. An alloc makes its device known.
-     2. Get a thread record (mli_thread_get): the thread's own, or the orphan record, locked. A call
-        from within the ledger's own allocator call gets none: it returns and records nothing.
-     3. An alloc draws its bytes off the ticket it names, or off the thread's, and looks up or makes
-        the rows and cells of its site and tag.
-     4. Insert the entry or erase it, and count, with the functions of books/blocks:
-          mli_block_open > mli_entry_put > mli_probe_find > mli_probe_put > mli_count
-          mli_block_close > mli_probe_live > mli_probe_end_block > mli_count_close > mli_count
-        A release of a block with more references only takes one off. A block with fences becomes
-        pending.
-     5. Record the event, put the thread record back, write the line of MEMLORD_DEBUG.
-     6. mli_call_end does what `alert` asks for. */
-
-#define MLI_FAST_SIZE_BITS 32 /* a block of 2^32 bytes or more takes the general path */
+/* Runs the general path: any alloc and any free, in any shard, for any thread. Owns no state. May
+   use the books and calls/deferred. Invariants: a call checks everything before it changes
+   anything; mli_call_end, which may run host code, comes last, with nothing held. Locks: none of
+   its own. */
 
 /* A call on the general path. */
 typedef struct mli_call {
@@ -14979,6 +15151,9 @@ MLI_PRIVATE memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ti
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_device device,
                                                          uint64_t storage, int how,
                                                          const memlord_site *site, mli_entry *gone);
+
+/* The general path as memlord_alloc, memlord_free and memlord_release take it: a refusal is counted
+   and logged. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device device,
                                                        uint64_t storage, uint64_t bytes,
                                                        const memlord_site *site);
@@ -14986,233 +15161,22 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
                                                       uint64_t storage, int how,
                                                       const memlord_site *site);
 
-/* The rows of a block, and the cells of this thread for them. */
-typedef struct mli_block_rows {
-    uint64_t word2;
-    mli_cell *device, *site, *tag; /* site, tag: NULL for none */
-    uint32_t dev;                  /* the number of the device */
-} mli_block_rows;
-
-/* Finds the rows and the birth of a new block that the bits in `special` ask for, and the cells of
-   this thread, from its cache. 0: the thread lacks one, or the alloc is taken. Requires: `special`
-   has no bit but those of MLI_SPECIAL_ROWS and MLI_SPECIAL_STACKS. */
-static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
-                                   memlord_device device, uint64_t bytes, const memlord_site *site,
-                                   mli_block_rows *rows) {
-    const uint32_t dev =
-        mli_dev_direct(lord, device);
-    const mli_cache_entry *memo;
-    rows->dev = dev;
-    rows->word2 = mli_mark_bits(lord);
-    rows->device = mli_cell_own_device(t, dev);
-    if (MLI_UNLIKELY(!rows->device)) return 0;
-    if (special & MLI_SPECIAL_SCOPE) {
-        if (MLI_UNLIKELY(!t->birth_bits || t->birth_mark != rows->word2)) return 0;
-        rows->word2 = t->birth_bits;
-    }
-    if (special & MLI_SPECIAL_TAG) {
-        memo = mli_cache_find(t, t->tag, mli_cache_salt(MLI_CACHE_TAG, dev));
-        if (MLI_UNLIKELY(!memo)) return 0;
-        rows->tag = (mli_cell *)memo->value;
-        rows->word2 |= memo->bits;
-    }
-    if (site && (special & MLI_SPECIAL_SITES)) {
-        memo = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, dev));
-        if (MLI_UNLIKELY(!memo)) return 0;
-        rows->site = (mli_cell *)memo->value;
-        rows->word2 |= memo->bits;
-    }
-    return !(special & MLI_SPECIAL_STACKS) || mli_stack_passes(t, bytes);
-}
-
-/* Ends an alloc of the fast path that has inserted and counted its block and has more to do: a
-   cell to publish, a table to grow, an event, an alert. Requires: inside. Leaves. */
-MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev,
-                                                         uint64_t storage, uint64_t bytes,
-                                                         uint64_t word2);
-/* Ends a free of the fast path that has erased and counted its block and has more to do: a cell to
-   publish, the count at the site of the free, an event, an alert. Requires: inside. Leaves. */
-MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev,
-                                                        uint64_t storage, const memlord_site *site,
-                                                        uint64_t bytes, uint64_t word2);
-
-/* 1: the key is an address: no handle, not 0 or another refused key, and none of the topmost keys,
-   where the addition wraps around. */
-static MLI_HOT int mli_key_is_address(uint64_t key) {
-    return (key + ((uint64_t)1 << MLI_HANDLE_BITS)) >> MLI_HANDLE_BITS > 1;
-}
-
-/* 1: `alert` has something for the end of a call on this device, an event included. */
-static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
-    const uint32_t any = mli_alert_on(lord, UINT32_MAX);
-    return any && mli_dev_alerts(lord, any, dev);
-}
-
-/* Counts an inserted block in the thread's cells, and leaves. `past` collects the signs of the
-   counts: negative if a level is a new high of its cell, or if the shard should grow. */
-static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint64_t storage,
-                                              uint64_t bytes, const mli_block_rows *rows,
-                                              int64_t past) {
-    past |= mli_cell_count_alloc(rows->device, bytes);
-    if (rows->site) past |= mli_cell_count_alloc(rows->site, bytes);
-    if (rows->tag) past |= mli_cell_count_alloc(rows->tag, bytes);
-    if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, rows->dev)))
-        return mli_alloc_finish(lord, rows->dev, storage, bytes, rows->word2);
-    mli_shard_leave(t);
-    return MEMLORD_OK;
-}
-/* Goes on with an alloc of the fast path whose home bucket does not decide: probes the buckets
-   after it, or falls back to the general path before it changes anything. Requires: inside; a
-   shared shard's home is locked. Leaves. */
-MLI_PRIVATE MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
-                                                                       memlord_device device,
-                                                                       uint64_t storage,
-                                                                       uint64_t bytes,
-                                                                       const memlord_site *site);
-
-MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_full(memlord *lord, memlord_device device,
-                                                  uint64_t storage, uint64_t bytes,
-                                                  const memlord_site *site);
-#if defined(__OPTIMIZE__) || !defined(__GNUC__)
-#define MLI_ENTER() (void)0
-#else
-#define MLI_ENTER() (void)(mli_self.entered = MLI_RETURN_ADDRESS())
-#endif
-
-/* Records a block on the fast path, or falls back before it changes anything: to the general path,
-   or with `bare` = 1 to mli_alloc_full, the same with 0. `bare` serves only calls with no special
-   bit, in a shard of this thread: the compiler leaves out the rest, and saves few registers. */
-static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device device, uint64_t storage,
-                                             uint64_t bytes, const memlord_site *site, int bare) {
-    mli_thread *t = mli_self.thread;
-    mli_block_rows rows = {0, NULL, NULL, NULL, 0};
-    mli_home home;
-    mli_entry *e;
-    uint64_t with;
-    uint32_t special;
-    if (bare && MLI_UNLIKELY(mli_self.generation != lord->generation ||
-                             !mli_key_is_address(storage) || bytes >> MLI_FAST_SIZE_BITS))
-        return MLI_ENTER(), mli_alloc_slow(lord, device, storage, bytes, site);
-    special = mli_u32_load(&t->special);
-    if (bare && MLI_UNLIKELY(special))
-        return MLI_ENTER(), mli_alloc_full(lord, device, storage, bytes, site);
-    if (MLI_UNLIKELY((special & ~(uint32_t)(MLI_SPECIAL_ROWS | MLI_SPECIAL_STACKS)) ||
-                     !mli_home_enter(t, mli_shard_of(lord, storage, 1), storage, bare, &home)))
-        return bare ? (MLI_ENTER(), mli_alloc_full(lord, device, storage, bytes, site))
-                    : mli_alloc_slow(lord, device, storage, bytes, site);
-    e = mli_home_room(home, &with);
-    if (bare && MLI_UNLIKELY(!e)) MLI_ENTER();
-    if (MLI_UNLIKELY(!e)) return mli_alloc_window(lord, device, storage, bytes, site);
-    if (MLI_UNLIKELY(!mli_rows_cached(lord, t, special, device, bytes, site, &rows))) {
-        if (bare) MLI_ENTER();
-        mli_home_leave(t, home.bucket);
-        return mli_alloc_slow(lord, device, storage, bytes, site);
-    }
-    e->key = storage;
-    e->word1 = mli_word1_of(bytes, rows.dev, 1);
-    e->word2 = rows.word2;
-    mli_u64_store_release(&home.bucket->header, with); /* inserts it, and unlocks */
-    return mli_alloc_count(lord, t, storage, bytes, &rows, 0);
-}
-
-/* Finds the cells of a block for this thread. 0: the block has more references, a side record or a
-   stack, its device is of another type, or the thread lacks a cell. It begins with the device that
-   the caller names, which is most often the block's, and then compares the two: so the processor
-   predicts that branch and counts before the entry has come from memory (with 100,000 blocks that
-   saves a fifth of a call). The return in the branch keeps compilers from a conditional move, which
-   would wait for the entry. */
-static MLI_HOT int mli_entry_cells(const memlord *lord, const mli_thread *t, memlord_device device,
-                                   const mli_entry *e, int bare, mli_block_rows *rows) {
-    uint32_t dev = mli_dev_direct(lord, device);
-    uint32_t row;
-    if (MLI_UNLIKELY(e->word1 >> 49 != dev + 256u)) { /* 256: one reference */
-        dev = (uint32_t)(e->word1 >> 49) - 256u;
-        if (dev > 255 || mli_type_of(lord, dev) != (uint16_t)device.type) return 0;
-    }
-    if (MLI_UNLIKELY(e->word2 & (bare ? MLI_ROWS_MASK : 1))) return 0;
-    rows->word2 = e->word2;
-    rows->dev = dev;
-    rows->device = mli_cell_own_device(t, dev);
-    if (MLI_UNLIKELY(!rows->device)) return 0;
-    if (bare) return 1;
-    row = MLI_SITE_ROW(e->word2);
-    if (row && !(rows->site = mli_cell_own_row(t, MLI_BOOK_SITE, row))) return 0;
-    row = MLI_TAG_ROW(e->word2);
-    return !row || (rows->tag = mli_cell_own_row(t, MLI_BOOK_TAG, row)) != NULL;
-}
-
-/* Counts an erased block in the thread's cells, and leaves. `past`: negative if a level fell below
-   its cell's base, or if the freed bytes call for a band check. */
-static MLI_HOT memlord_result mli_free_count(memlord *lord, mli_thread *t, uint64_t storage,
-                                             uint64_t bytes, const mli_block_rows *rows,
-                                             const memlord_site *site, uint32_t special) {
-    int64_t past = mli_cell_count_free(rows->device, bytes);
-    const mli_cache_entry *here = NULL;
-    mli_u64_add_own(&rows->device->frees, 1);
-    past |= mli_cell_tripped(rows->device);
-    if (rows->site) past |= mli_cell_count_free(rows->site, bytes);
-    if (rows->tag) {
-        past |= mli_cell_count_free(rows->tag, bytes);
-        mli_u64_add_own(&rows->tag->frees, 1);
-    }
-    if (site && (special & MLI_SPECIAL_SITES)) {
-        here = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, rows->dev));
-        if (MLI_UNLIKELY(!here)) past = -1;
-    }
-    if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, rows->dev)))
-        return mli_free_finish(lord, rows->dev, storage, site, bytes, rows->word2);
-    if (here) {
-        mli_u64_add_own(&((mli_cell *)here->value)->frees, 1);
-        mli_u64_add_own(&((mli_cell *)here->value)->freed_here, bytes);
-    }
-    mli_shard_leave(t);
-    return MEMLORD_OK;
-}
-/* Goes on with a free of the fast path whose home bucket does not decide, as mli_alloc_window does.
-   Requires: inside; a shared shard's home is locked. Leaves. */
-MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device device,
-                                                        uint64_t storage, int how,
-                                                        const memlord_site *site);
-
-MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device device,
-                                                 uint64_t storage, int how,
-                                                 const memlord_site *site);
-/* Frees or releases a block on the fast path, or falls back as mli_alloc_fast does. Both are the
-   same for a block with one reference, the only kind served here; `bare` = 1 serves none with rows.
-   A handle needs no test: the probe treats it as an address, does not find it and falls back. */
-static MLI_HOT memlord_result mli_free_fast(memlord *lord, memlord_device device, uint64_t storage,
-                                            int how, const memlord_site *site, int bare) {
-    mli_thread *t = mli_self.thread;
-    mli_block_rows rows = {0, NULL, NULL, NULL, 0};
-    mli_home home;
-    const mli_entry *e;
-    uint64_t bytes, without;
-    uint32_t special;
-    if (bare && MLI_UNLIKELY(mli_self.generation != lord->generation || !storage))
-        return mli_free_slow(lord, device, storage, how, site);
-    special = mli_u32_load(&t->special);
-    if (bare && MLI_UNLIKELY(special)) return mli_free_full(lord, device, storage, how, site);
-    if (MLI_UNLIKELY((special & ~(uint32_t)(MLI_SPECIAL_ROWS | MLI_SPECIAL_STACKS)) ||
-                     !mli_home_enter(t, mli_shard_of(lord, storage, 1), storage, bare, &home)))
-        return bare ? mli_free_full(lord, device, storage, how, site)
-                    : mli_free_slow(lord, device, storage, how, site);
-    e = mli_home_find(home, storage, &without);
-    if (MLI_UNLIKELY(!e)) return mli_free_window(lord, device, storage, how, site);
-    if (MLI_UNLIKELY(!mli_entry_cells(lord, t, device, e, bare, &rows))) {
-        mli_home_leave(t, home.bucket);
-        return bare ? mli_free_full(lord, device, storage, how, site)
-                    : mli_free_slow(lord, device, storage, how, site);
-    }
-    bytes = MLI_BYTES(e->word1);
-    mli_u64_store_release(&home.bucket->header, without); /* erases it, and unlocks */
-    return mli_free_count(lord, t, storage, bytes, &rows, site, special);
-}
-
 /* ------------------------------------------------------------------------ src/calls/record.c -- */
 
-/* -- storages -- */
-
-/* -- the general path: any alloc and any free; the fast path falls back to it -- */
+/* One alloc and one free on the general path.
+     1. Check the arguments. An alloc makes its device known.
+     2. Get a thread record (mli_thread_get): the thread's own, or the orphan record, locked. A call
+        from within the ledger's own allocator call gets none: it returns and records nothing.
+     3. An alloc draws its bytes off the ticket it names, or off the thread's, and looks up or makes
+        the rows and cells of its site and tag.
+     4. Insert the entry or erase it, and count, with the functions of books/blocks:
+          mli_block_open > mli_entry_put > mli_probe_find > mli_probe_put > mli_count
+          mli_block_close > mli_probe_live > mli_probe_end_block > mli_count_close > mli_count
+        Both count before they leave the shard. A release of a block with more references only takes
+        one off. A block with fences becomes pending.
+     5. Count the free at its own site. Record the event, put the thread record back, write the line
+        of MEMLORD_DEBUG.
+     6. mli_call_end does what `alert` asks for. */
 
 MLI_PRIVATE memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ticket,
                                                 memlord_device device, uint64_t storage,
@@ -15272,7 +15236,6 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
     return r;
 }
 
-/* The general path as the public functions take it: counts and logs a refusal. */
 static memlord_result mli_alloc_refusing(memlord *lord, memlord_device device, uint64_t storage,
                                          uint64_t bytes, const memlord_site *site) {
     memlord_result r = mli_alloc_off_ticket(lord, 0, device, storage, bytes, site, MLI_PUT_ALLOC);
@@ -15293,101 +15256,12 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
              : r;
 }
 
-/* -- the fast path: one block in a shard that the thread owns or that is shared --
-   A call does no more than the code below if every bit of `special` is a row bit whose row is
-   cached, the probe finds its slot, no count is negative and `alert` has nothing for its device. */
-
-/* Publishes the cells of a block that hold back too much. Requires: inside. */
-static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
-                                          uint32_t dev, uint64_t word2) {
-    const uint32_t site = MLI_SITE_ROW(word2), tag = MLI_TAG_ROW(word2);
-    mli_cell_publish_due(lord, MLI_BOOK_DEVICE, dev, mli_cell_own_device(t, dev));
-    mli_cell_publish_due(lord, MLI_BOOK_SITE, site, mli_cell_own_row(t, MLI_BOOK_SITE, site));
-    mli_cell_publish_due(lord, MLI_BOOK_TAG, tag, mli_cell_own_row(t, MLI_BOOK_TAG, tag));
-}
-
-MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev,
-                                                         uint64_t storage, uint64_t bytes,
-                                                         uint64_t word2) {
-    mli_thread *t = mli_self.thread;
-    mli_shard *s = mli_shard_of(lord, storage, 1);
-    const int crowded = mli_shard_crowded(lord, s);
-    const uint32_t size = s->size;
-    mli_rows_publish_due(lord, t, dev, word2);
-    mli_shard_leave(t);
-    if (crowded) (void)mli_shard_grow(lord, t, s, size); /* no memory: the table keeps its size */
-    mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, storage, bytes, word2);
-    mli_call_end(lord, t, dev, 1);
-    return MEMLORD_OK;
-}
-MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev,
-                                                        uint64_t storage, const memlord_site *site,
-                                                        uint64_t bytes, uint64_t word2) {
-    mli_thread *t = mli_self.thread;
-    mli_rows_publish_due(lord, t, dev, word2);
-    mli_shard_leave(t);
-    mli_count_site_free(lord, t, dev, site, bytes);
-    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, mli_word1_of(bytes, dev, 1), word2,
-                         site);
-    mli_call_end(lord, t, dev, 1);
-    return MEMLORD_OK;
-}
-MLI_PRIVATE MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
-                                                                       memlord_device device,
-                                                                       uint64_t storage,
-                                                                       uint64_t bytes,
-                                                                       const memlord_site *site) {
-    mli_thread *t = mli_self.thread;
-    mli_block_rows rows = {0, NULL, NULL, NULL, 0};
-    mli_probe probe;
-    mli_home_probe(lord, storage, &probe);
-    if (mli_probe_scan(lord, &probe, (uint32_t)device.type, 1) || probe.entry || !probe.room ||
-        !mli_rows_cached(lord, t, mli_u32_load(&t->special), device, bytes, site, &rows)) {
-        mli_probe_leave(t, &probe);
-        return mli_alloc_slow(lord, device, storage, bytes, site);
-    }
-    mli_probe_insert(&probe, mli_word1_of(bytes, rows.dev, 1), rows.word2);
-    return mli_alloc_count(lord, t, storage, bytes, &rows,
-                           mli_shard_crowded(lord, probe.shard) ? -1 : 0);
-}
-/* Notes where memlord_alloc was called, before it calls another function that may take a stack.
-   From -O2 on these are jumps, which leave no frame; at -O1 a stack that is not unwound then has no
-   frame at all. In optimized code the note would save registers on the way to sites and tags. */
-MLI_PRIVATE MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_full(memlord *lord,
-                                                                     memlord_device device,
-                                                                     uint64_t storage,
-                                                                     uint64_t bytes,
-                                                                     const memlord_site *site) {
-    return mli_alloc_fast(lord, device, storage, bytes, site, 0);
-}
-MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device device,
-                                                        uint64_t storage, int how,
-                                                        const memlord_site *site) {
-    mli_thread *t = mli_self.thread;
-    mli_block_rows rows = {0, NULL, NULL, NULL, 0};
-    uint64_t bytes;
-    mli_probe probe;
-    mli_home_probe(lord, storage, &probe);
-    if (mli_probe_scan(lord, &probe, (uint32_t)device.type, 0) || !probe.entry ||
-        !mli_entry_cells(lord, t, device, probe.entry, 0, &rows)) {
-        mli_probe_leave(t, &probe);
-        return mli_free_slow(lord, device, storage, how, site);
-    }
-    bytes = MLI_BYTES(probe.entry->word1);
-    mli_probe_erase(&probe);
-    return mli_free_count(lord, t, storage, bytes, &rows, site, mli_u32_load(&t->special));
-}
-MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device device,
-                                                      uint64_t storage, int how,
-                                                      const memlord_site *site) {
-    return mli_free_fast(lord, device, storage, how, site, 0);
-}
-
 /* ------------------------------------------------------------------------- src/calls/calls.h -- */
 
-/* Has the public calls that record, and what only they need: realloc tokens, n blocks in one call,
-   moves, copies, arenas, deferred frees. Owns no state. Uses calls/record and calls/deferred.
-   Invariant: a call checks everything before it changes anything. Locks: none held at the return. */
+/* Has the public calls that record, except those of calls/fast, and what only they need: realloc
+   tokens, n blocks in one call, moves, copies, arenas, deferred frees. Owns no state. May use the
+   books, calls/record and calls/deferred. Invariant: a call checks everything before it changes
+   anything. Locks: none held at the return. */
 
 /* ------------------------------------------------------------------------- src/calls/calls.c -- */
 
@@ -15412,10 +15286,10 @@ static mli_taken mli_token_stack(const memlord_realloc_token *token) {
     return taken;
 }
 
-/* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] is
-   word1, word[1] is word2, word[2] the generation of the ledger; word[3] and word[4] are its stack.
-   `verb`: of the line of
-   MEMLORD_DEBUG; NULL: the end logs both storages. */
+/* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] is the
+   entry's word1, word[1] its word2, word[2] the generation of the ledger; word[3] and word[4] are
+   its stack. `verb` begins the line of MEMLORD_DEBUG; with NULL the end of the realloc logs both
+   storages. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const char *verb, const memlord_site *site) {
@@ -15562,10 +15436,11 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Gives back what n blocks hold, the last first. Requires: not inside, orphan lock not held. A
-   reference may be the last one by now, and then its end runs the host's fences. */
+/* Gives back what n blocks hold, the last first. A reference may be the last one by now, and then
+   its end runs the host's fences. */
 static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
                                   const mli_hold *hold, size_t n) {
+    MLI_REQUIRE(mli_none_held());
     while (n--) {
         const memlord_block *b = &blocks[n];
         if (hold[n].did == MLI_DID_VIEW)
@@ -15590,7 +15465,7 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
         d.allocs = 0; /* the placeholder counted it */
         e->word1 |= bytes;
         e->word1 |= mli_taken_put(lord, e);
-        if (e->word2 & 1)
+        if (e->word2 & MLI_HAS_SIDE)
             mli_side_charge(lord, mli_side_record_of(e->word2),
                             mli_side_record_of(e->word2)->account, bytes);
         mli_probe_unlock(&probe);
@@ -15802,15 +15677,6 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
 
 /* -- public -- */
 
-MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, uint64_t storage,
-                                        const memlord_site *site) {
-    return lord ? mli_free_fast(lord, device, storage, MLI_END_FREE, site, 1) : MEMLORD_OK;
-}
-MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device, uint64_t storage,
-                                           const memlord_site *site) {
-    return lord ? mli_free_fast(lord, device, storage, MLI_END_RELEASE, site, 1) : MEMLORD_OK;
-}
-
 /* Frees or releases n blocks. A bad argument ends none. Any other error stops no further block; the
    last one is returned. With MEMLORD_DEBUG logs one line for all. */
 static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blocks,
@@ -15842,12 +15708,6 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
     }
     if (tells) mli_log_call_n(lord, "[free_n] ", blocks, n, &note, site);
     return r;
-}
-
-MEMLORD_API MLI_OWN_FRAME memlord_result memlord_alloc(memlord *lord, memlord_device device,
-                                                       uint64_t storage, uint64_t bytes,
-                                                       const memlord_site *site) {
-    return lord ? mli_alloc_fast(lord, device, storage, bytes, site, 1) : MEMLORD_OK;
 }
 
 /* The ticket may close after the checks: then the bytes count in full. */
@@ -16143,7 +16003,7 @@ MLI_API memlord_result memlord_free_deferred(memlord *lord, memlord_device devic
 MLI_API memlord_result memlord_free_done(memlord *lord, memlord_device device, uint64_t storage) {
     mli_thread *t;
     mli_probe probe;
-    uint64_t word1, plain;
+    uint64_t word1, rows;
     memlord_result r = mli_key_begin(lord, device, storage, &t);
     if (!t) return mli_refuse(lord, MLI_REFUSER_free_done, r, device, mli_block_fault(storage, 0));
     if (!mli_probe_side_record(lord, t, (uint32_t)device.type, storage, &probe) ||
@@ -16153,9 +16013,9 @@ MLI_API memlord_result memlord_free_done(memlord *lord, memlord_device device, u
         return MEMLORD_E_UNKNOWN;
     }
     word1 = probe.entry->word1;
-    plain = mli_word2_rows(probe.entry->word2);
+    rows = mli_word2_rows(probe.entry->word2);
     mli_probe_end_block(lord, t, &probe, 0);
-    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, word1, plain, NULL);
+    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, word1, rows, NULL);
     mli_thread_put(lord, t);
     if (mli_debug_on(lord))
         mli_log_call(lord, 1, "[free retired] ", mli_device_record_at(lord, MLI_DEV(word1))->device,
@@ -16174,6 +16034,408 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
     if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_SAVE)))
         mli_save_serve(lord);
     return mli_fences_retire(lord, sel);
+}
+
+/* -------------------------------------------------------------------------- src/calls/fast.h -- */
+
+/* Has memlord_alloc, memlord_free and memlord_release. Owns no state. May use the books,
+   calls/record and calls/deferred. Invariants: a call changes nothing before it is sure to succeed;
+   it counts before it leaves the shard, except a free at the site of the free. Locks: none held at
+   the return. */
+
+/* -------------------------------------------------------------------------- src/calls/fast.c -- */
+
+/* One alloc and one free, as a call takes them. memlord_alloc and mli_free_fast are all of the
+   usual case: the thread counts under no site, tag or scope, and the block is in a shard of its
+   own. Such a call takes no lock and no locked instruction.
+
+     1. Find the thread's record. mli_self, which is thread-local, has the thread's record in the
+        ledger that it used last, and the generation of that ledger. mli_thread_get sets both, on
+        the general path: so a thread's first call on a ledger goes there, and so does a call after
+        one on another ledger. The record, a mli_thread, has a mask `special`: what the thread's
+        calls have to do besides. Here it is 0.
+     2. Enter the shard of the address, and look at the address's home bucket: an alloc finds a
+        vacant slot, a free finds the entry. While the thread is inside no other thread changes the
+        table. A thread that needs the shard waits until this one is outside, once, and makes the
+        shard shared. books/map has mli_entry, mli_bucket and mli_home, and the reasons.
+     3. Find the device's number, its dev, and the thread's mli_cell for it (books/counters). Only
+        this thread counts in the cell.
+     4. Write the entry's words, and store the bucket's header: that inserts or erases the entry.
+     5. Count the bytes in the cell. The result is negative if the cell may have to be published: an
+        alloc raised the level above the highest one since the last publication, or a free took it
+        below the published part. A thread that only grows comes to this with every alloc.
+     6. Leave the shard. mli_alloc_finish and mli_free_finish do so, and more, if a result was
+        negative, or if `alert` has a bit that concerns the device: `alert` is the ledger's mask of
+        the work for the end of a call, such as events, fences, bands, waiters, or a report.
+
+   Steps 1 to 3 change nothing. If one fails, the call leaves the shard and starts again on a way
+   that serves more:
+     mli_alloc_full    with rows of a site and a tag, births, samples; in shared shards, too
+     mli_alloc_window  the same, and probes the buckets after the home; it starts inside
+     mli_alloc_slow    the general path, in calls/record: every block, every shard, every thread;
+                       makes what was not there: the record, the device, the rows, the cells
+   A free has mli_free_full, mli_free_window and mli_free_slow. */
+
+#define MLI_FAST_SIZE_BITS 32 /* a block of 2^32 bytes or more takes the general path */
+
+/* 1: the key is an address: no handle, not 0 or another refused key, and none of the topmost keys,
+   where the addition wraps around. */
+static MLI_HOT int mli_key_is_address(uint64_t key) {
+    return (key + ((uint64_t)1 << MLI_HANDLE_BITS)) >> MLI_HANDLE_BITS > 1;
+}
+
+/* 1: `alert` has something for the end of a call on this device. */
+static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
+    const uint32_t alert = mli_alert_on(lord, UINT32_MAX);
+    return alert && mli_dev_alerts(lord, alert, dev);
+}
+
+/* Notes where memlord_alloc was called, before it calls a function that may take a stack. From -O2
+   on these calls are jumps, which leave no frame; at -O1 a stack that is not unwound then has no
+   frame at all. In optimized code the note would save registers on the way to sites and tags. On z
+   the fifth argument lies in a register that the callee preserves, so no such call is a jump. */
+#if (defined(__OPTIMIZE__) && !defined(__s390x__)) || !defined(__GNUC__)
+#define MLI_NOTE_ENTRY() (void)0
+#else
+#define MLI_NOTE_ENTRY() (void)(mli_self.entered = MLI_RETURN_ADDRESS())
+#endif
+
+static memlord_result mli_alloc_full(memlord *lord, memlord_device device, uint64_t storage,
+                                     uint64_t bytes, const memlord_site *site);
+static memlord_result mli_alloc_window(memlord *lord, memlord_device device, uint64_t storage,
+                                       uint64_t bytes, const memlord_site *site);
+static memlord_result mli_alloc_finish(memlord *lord, uint32_t dev, uint64_t storage,
+                                       uint64_t bytes, uint64_t word2);
+
+MEMLORD_API MLI_OWN_FRAME memlord_result memlord_alloc(memlord *lord, memlord_device device,
+                                                       uint64_t storage, uint64_t bytes,
+                                                       const memlord_site *site) {
+    mli_thread *t = mli_self.thread;
+    mli_home home;
+    mli_entry *e;
+    mli_cell *cell;
+    uint64_t birth;
+    uint32_t dev;
+    if (!lord) return MEMLORD_OK;
+    MLI_NOTE_ENTRY();
+    if (MLI_UNLIKELY(mli_self.generation != lord->generation ||
+                     !mli_key_is_address(storage) || bytes >> MLI_FAST_SIZE_BITS))
+        return mli_alloc_slow(lord, device, storage, bytes, site);
+    if (MLI_UNLIKELY(mli_u32_load(&t->special)) ||
+        MLI_UNLIKELY(!mli_home_enter_own(t, mli_shard_of_address(lord, storage), storage, &home)))
+        return mli_alloc_full(lord, device, storage, bytes, site);
+    e = mli_home_room(&home);
+    if (MLI_UNLIKELY(!e)) return mli_alloc_window(lord, device, storage, bytes, site);
+    dev = mli_dev_direct(lord, device);
+    birth = mli_mark_bits(lord);
+    cell = mli_cell_own_device(t, dev);
+    if (MLI_UNLIKELY(!cell)) {
+        mli_shard_leave(t);
+        return mli_alloc_slow(lord, device, storage, bytes, site);
+    }
+    e->key = storage;
+    e->word1 = mli_word1_of(bytes, dev, 1);
+    e->word2 = birth;
+    mli_home_store(&home);
+    if (MLI_UNLIKELY(mli_cell_count_alloc(cell, bytes) < 0 || mli_alerted(lord, dev)))
+        return mli_alloc_finish(lord, dev, storage, bytes, birth);
+    mli_shard_leave(t);
+    return MEMLORD_OK;
+}
+
+static memlord_result mli_free_full(memlord *lord, memlord_device device, uint64_t storage, int how,
+                                    const memlord_site *site);
+static memlord_result mli_free_window(memlord *lord, memlord_device device, uint64_t storage,
+                                      int how, const memlord_site *site);
+static memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t storage,
+                                      const memlord_site *site, uint64_t bytes, uint64_t word2);
+
+/* Finds the dev of an entry. 0: the block has more than one reference or a stack, or its device is
+   not of the type of `device`. The block is most often on `device`, so the function begins with the
+   dev of that, and then compares it with the entry's. The processor predicts the branch, and counts
+   before the entry has come from memory: with 100,000 blocks that saves a fifth of a call. The
+   return in the branch keeps compilers from a conditional move, which would wait for the entry. */
+static MLI_HOT int mli_entry_dev(const memlord *lord, memlord_device device, const mli_entry *e,
+                                 uint32_t *dev) {
+    *dev = mli_dev_direct(lord, device);
+    if (MLI_UNLIKELY(MLI_UPPER(e->word1) != MLI_UPPER_OF(*dev, 1))) {
+        *dev = MLI_DEV(e->word1);
+        if (MLI_UPPER(e->word1) != MLI_UPPER_OF(*dev, 1) ||
+            mli_type_of(lord, *dev) != (uint16_t)device.type)
+            return 0;
+    }
+    return 1;
+}
+
+/* Finds the dev of an entry, and returns the thread's cell for it. NULL: as mli_entry_dev; or the
+   block has other rows or a side record, or there is no cell. */
+static MLI_HOT mli_cell *mli_entry_cell(const memlord *lord, const mli_thread *t,
+                                        memlord_device device, const mli_entry *e, uint32_t *dev) {
+    if (!mli_entry_dev(lord, device, e, dev)) return NULL;
+    if (MLI_UNLIKELY(e->word2 & MLI_ROWS_MASK)) return NULL;
+    return mli_cell_own_device(t, *dev);
+}
+
+/* Frees or releases a block: both are the same for one that has one reference. A handle needs no
+   test: it is not in the shard that it would have as an address. */
+static MLI_HOT memlord_result mli_free_fast(memlord *lord, memlord_device device, uint64_t storage,
+                                            int how, const memlord_site *site) {
+    mli_thread *t = mli_self.thread;
+    mli_home home;
+    const mli_entry *e;
+    mli_cell *cell;
+    uint64_t bytes, word2;
+    uint32_t dev;
+    if (!lord) return MEMLORD_OK;
+    if (MLI_UNLIKELY(mli_self.generation != lord->generation || !storage))
+        return mli_free_slow(lord, device, storage, how, site);
+    if (MLI_UNLIKELY(mli_u32_load(&t->special)) ||
+        MLI_UNLIKELY(!mli_home_enter_own(t, mli_shard_of_address(lord, storage), storage, &home)))
+        return mli_free_full(lord, device, storage, how, site);
+    e = mli_home_find(&home, storage);
+    if (MLI_UNLIKELY(!e)) return mli_free_window(lord, device, storage, how, site);
+    cell = mli_entry_cell(lord, t, device, e, &dev);
+    if (MLI_UNLIKELY(!cell)) {
+        mli_home_leave(t, &home);
+        return mli_free_full(lord, device, storage, how, site);
+    }
+    bytes = MLI_BYTES(e->word1);
+    word2 = e->word2;
+    mli_home_store(&home);
+    if (MLI_UNLIKELY(mli_cell_count_device_free(cell, bytes) < 0 || mli_alerted(lord, dev)))
+        return mli_free_finish(lord, dev, storage, site, bytes, word2);
+    mli_shard_leave(t);
+    return MEMLORD_OK;
+}
+MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, uint64_t storage,
+                                        const memlord_site *site) {
+    return mli_free_fast(lord, device, storage, MLI_END_FREE, site);
+}
+MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device, uint64_t storage,
+                                           const memlord_site *site) {
+    return mli_free_fast(lord, device, storage, MLI_END_RELEASE, site);
+}
+
+/* -- what the usual case leaves out. Only memlord_alloc and mli_free_fast come here: they have
+      checked the generation and the key -- */
+
+/* The rows of a block, and the cells of this thread for them. */
+typedef struct mli_block_rows {
+    uint64_t word2;
+    mli_cell *device, *site, *tag; /* site, tag: NULL for none */
+    uint32_t dev;                  /* the number of the device */
+} mli_block_rows;
+
+/* Finds the rows and the birth of a new block that the bits in `special` ask for, and the cells of
+   this thread, from its cache. 0: the thread lacks one, or the alloc is taken. */
+static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
+                                   memlord_device device, uint64_t bytes, const memlord_site *site,
+                                   mli_block_rows *rows) {
+    MLI_REQUIRE(!(special & ~(uint32_t)MLI_SPECIAL_SERVED));
+    const uint32_t dev = mli_dev_direct(lord, device);
+    const mli_cache_entry *memo;
+    rows->dev = dev;
+    rows->word2 = mli_mark_bits(lord);
+    rows->device = mli_cell_own_device(t, dev);
+    if (MLI_UNLIKELY(!rows->device)) return 0;
+    if (special & MLI_SPECIAL_SCOPE) {
+        if (MLI_UNLIKELY(!t->birth_bits || t->birth_mark != rows->word2)) return 0;
+        rows->word2 = t->birth_bits;
+    }
+    if (special & MLI_SPECIAL_TAG) {
+        memo = mli_cache_find(t, t->tag, mli_cache_salt(MLI_CACHE_TAG, dev));
+        if (MLI_UNLIKELY(!memo)) return 0;
+        rows->tag = (mli_cell *)memo->value;
+        rows->word2 |= memo->bits;
+    }
+    if (site && (special & MLI_SPECIAL_SITES)) {
+        memo = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, dev));
+        if (MLI_UNLIKELY(!memo)) return 0;
+        rows->site = (mli_cell *)memo->value;
+        rows->word2 |= memo->bits;
+    }
+    return !(special & MLI_SPECIAL_STACKS) || mli_stack_passes(t, bytes);
+}
+/* Finds the rows of an entry, and the cells of this thread. 0: as mli_entry_dev; or the block has a
+   side record, or the thread lacks a cell. */
+static MLI_HOT int mli_rows_of_entry(const memlord *lord, const mli_thread *t,
+                                     memlord_device device, const mli_entry *e,
+                                     mli_block_rows *rows) {
+    uint32_t row;
+    if (!mli_entry_dev(lord, device, e, &rows->dev)) return 0;
+    if (MLI_UNLIKELY(e->word2 & MLI_HAS_SIDE)) return 0;
+    rows->word2 = e->word2;
+    rows->device = mli_cell_own_device(t, rows->dev);
+    if (MLI_UNLIKELY(!rows->device)) return 0;
+    row = MLI_SITE_ROW(e->word2);
+    if (row && !(rows->site = mli_cell_own_row(t, MLI_BOOK_SITE, row))) return 0;
+    row = MLI_TAG_ROW(e->word2);
+    return !row || (rows->tag = mli_cell_own_row(t, MLI_BOOK_TAG, row)) != NULL;
+}
+
+/* Publishes the cells of a block that hold back too much. */
+static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
+                                          uint32_t dev, uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
+    const uint32_t site = MLI_SITE_ROW(word2), tag = MLI_TAG_ROW(word2);
+    mli_cell_publish_due(lord, MLI_BOOK_DEVICE, dev, mli_cell_own_device(t, dev));
+    mli_cell_publish_due(lord, MLI_BOOK_SITE, site, mli_cell_own_row(t, MLI_BOOK_SITE, site));
+    mli_cell_publish_due(lord, MLI_BOOK_TAG, tag, mli_cell_own_row(t, MLI_BOOK_TAG, tag));
+}
+
+/* Ends an alloc that has inserted and counted its block and has more to do: a cell to publish, a
+   table to grow, an event, an alert. Leaves. */
+static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev, uint64_t storage,
+                                                    uint64_t bytes, uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
+    mli_thread *t = mli_self.thread;
+    mli_shard *s = mli_shard_of_address(lord, storage);
+    const int crowded = mli_shard_crowded(lord, s);
+    const uint32_t size = s->size;
+    mli_rows_publish_due(lord, t, dev, word2);
+    mli_shard_leave(t);
+    if (crowded) (void)mli_shard_grow(lord, t, s, size); /* no memory: the table keeps its size */
+    mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, storage, bytes, word2);
+    mli_call_end(lord, t, dev, 1);
+    return MEMLORD_OK;
+}
+/* Ends a free that has erased and counted its block and has more to do: a cell to publish, the
+   count at the site of the free, an event, an alert. Leaves. */
+static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t storage,
+                                                   const memlord_site *site, uint64_t bytes,
+                                                   uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
+    mli_thread *t = mli_self.thread;
+    mli_rows_publish_due(lord, t, dev, word2);
+    mli_shard_leave(t);
+    mli_count_site_free(lord, t, dev, site, bytes);
+    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, mli_word1_of(bytes, dev, 1), word2,
+                         site);
+    mli_call_end(lord, t, dev, 1);
+    return MEMLORD_OK;
+}
+
+/* Counts an inserted block in the thread's cells, and leaves. `past` is negative if one result is:
+   a sign survives the `or`. With `crowded` the shard should grow. */
+static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint64_t storage,
+                                              uint64_t bytes, const mli_block_rows *rows,
+                                              int crowded) {
+    int64_t past = mli_cell_count_alloc(rows->device, bytes);
+    if (rows->site) past |= mli_cell_count_alloc(rows->site, bytes);
+    if (rows->tag) past |= mli_cell_count_alloc(rows->tag, bytes);
+    if (MLI_UNLIKELY(past < 0 || crowded || mli_alerted(lord, rows->dev)))
+        return mli_alloc_finish(lord, rows->dev, storage, bytes, rows->word2);
+    mli_shard_leave(t);
+    return MEMLORD_OK;
+}
+/* Counts an erased block in the thread's cells and at the site of the free, and leaves. */
+static MLI_HOT memlord_result mli_free_count(memlord *lord, mli_thread *t, uint64_t storage,
+                                             uint64_t bytes, const mli_block_rows *rows,
+                                             const memlord_site *site, uint32_t special) {
+    int64_t past = mli_cell_count_device_free(rows->device, bytes);
+    const mli_cache_entry *here = NULL;
+    if (rows->site) past |= mli_cell_count_free(rows->site, bytes);
+    if (rows->tag) {
+        past |= mli_cell_count_free(rows->tag, bytes);
+        mli_u64_add_own(&rows->tag->frees, 1);
+    }
+    if (site && (special & MLI_SPECIAL_SITES)) {
+        here = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, rows->dev));
+        if (MLI_UNLIKELY(!here)) past = -1;
+    }
+    if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, rows->dev)))
+        return mli_free_finish(lord, rows->dev, storage, site, bytes, rows->word2);
+    if (here) {
+        mli_u64_add_own(&((mli_cell *)here->value)->frees, 1);
+        mli_u64_add_own(&((mli_cell *)here->value)->freed_here, bytes);
+    }
+    mli_shard_leave(t);
+    return MEMLORD_OK;
+}
+
+static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_full(memlord *lord,
+                                                                memlord_device device,
+                                                                uint64_t storage, uint64_t bytes,
+                                                                const memlord_site *site) {
+    mli_thread *t = mli_self.thread;
+    const uint32_t special = mli_u32_load(&t->special);
+    mli_block_rows rows = {0, NULL, NULL, NULL, 0};
+    mli_home home;
+    mli_entry *e;
+    if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_SERVED) ||
+        MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of_address(lord, storage), storage, &home)))
+        return mli_alloc_slow(lord, device, storage, bytes, site);
+    e = mli_home_room(&home);
+    if (MLI_UNLIKELY(!e)) return mli_alloc_window(lord, device, storage, bytes, site);
+    if (MLI_UNLIKELY(!mli_rows_cached(lord, t, special, device, bytes, site, &rows))) {
+        mli_home_leave(t, &home);
+        return mli_alloc_slow(lord, device, storage, bytes, site);
+    }
+    e->key = storage;
+    e->word1 = mli_word1_of(bytes, rows.dev, 1);
+    e->word2 = rows.word2;
+    mli_home_store(&home);
+    return mli_alloc_count(lord, t, storage, bytes, &rows, 0);
+}
+static MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device device,
+                                                 uint64_t storage, int how,
+                                                 const memlord_site *site) {
+    mli_thread *t = mli_self.thread;
+    const uint32_t special = mli_u32_load(&t->special);
+    mli_block_rows rows = {0, NULL, NULL, NULL, 0};
+    mli_home home;
+    const mli_entry *e;
+    uint64_t bytes;
+    if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_SERVED) ||
+        MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of_address(lord, storage), storage, &home)))
+        return mli_free_slow(lord, device, storage, how, site);
+    e = mli_home_find(&home, storage);
+    if (MLI_UNLIKELY(!e)) return mli_free_window(lord, device, storage, how, site);
+    if (MLI_UNLIKELY(!mli_rows_of_entry(lord, t, device, e, &rows))) {
+        mli_home_leave(t, &home);
+        return mli_free_slow(lord, device, storage, how, site);
+    }
+    bytes = MLI_BYTES(e->word1);
+    mli_home_store(&home);
+    return mli_free_count(lord, t, storage, bytes, &rows, site, special);
+}
+
+/* Go on where the home bucket does not decide: probe the buckets after it. Require: a shared
+   shard's home is locked. Leave. */
+static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
+                                                                  memlord_device device,
+                                                                  uint64_t storage, uint64_t bytes,
+                                                                  const memlord_site *site) {
+    MLI_REQUIRE(mli_is_inside());
+    mli_thread *t = mli_self.thread;
+    mli_block_rows rows = {0, NULL, NULL, NULL, 0};
+    mli_probe probe;
+    mli_home_probe(lord, storage, &probe);
+    if (mli_probe_scan(lord, &probe, (uint32_t)device.type, 1) || probe.entry || !probe.room ||
+        !mli_rows_cached(lord, t, mli_u32_load(&t->special), device, bytes, site, &rows)) {
+        mli_probe_leave(t, &probe);
+        return mli_alloc_slow(lord, device, storage, bytes, site);
+    }
+    mli_probe_insert(&probe, mli_word1_of(bytes, rows.dev, 1), rows.word2);
+    return mli_alloc_count(lord, t, storage, bytes, &rows, mli_shard_crowded(lord, probe.shard));
+}
+static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device device,
+                                                   uint64_t storage, int how,
+                                                   const memlord_site *site) {
+    MLI_REQUIRE(mli_is_inside());
+    mli_thread *t = mli_self.thread;
+    mli_block_rows rows = {0, NULL, NULL, NULL, 0};
+    uint64_t bytes;
+    mli_probe probe;
+    mli_home_probe(lord, storage, &probe);
+    if (mli_probe_scan(lord, &probe, (uint32_t)device.type, 0) || !probe.entry ||
+        !mli_rows_of_entry(lord, t, device, probe.entry, &rows)) {
+        mli_probe_leave(t, &probe);
+        return mli_free_slow(lord, device, storage, how, site);
+    }
+    bytes = MLI_BYTES(probe.entry->word1);
+    mli_probe_erase(&probe);
+    return mli_free_count(lord, t, storage, bytes, &rows, site, mli_u32_load(&t->special));
 }
 
 /* ---------------------------------------------------------------------- src/services/bands.h -- */
@@ -16565,10 +16827,10 @@ static void mli_band_compare(mli_watch *w, mli_band_state *v) {
     mli_band_marks(w, again, v);
 }
 
-/* Sums a device over all threads, compares it with the band in force and sets the margins.
-   Requires: the phys lock. */
+/* Sums a device over all threads, compares it with the band in force and sets the margins. */
 static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
                               mli_band_state *v) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const mli_strategy *s = (const mli_strategy *)mli_ptr_load(&w->strategy);
     const int limited = phys->limit && !phys->sample.known; /* used % is of the limit */
@@ -16642,9 +16904,9 @@ static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
 
 /* -- callbacks -- */
 
-/* Returns 1 if another thread runs the callback of a number, for any device. Requires: the
-   callbacks lock. */
+/* Returns 1 if another thread runs the callback of a number, for any device. */
 static MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
+    MLI_REQUIRE(mli_lock_held(&lord->bands->callbacks_lock));
     uint32_t i = 0;
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
         const mli_watch *w = &mli_device_record_at(lord, i)->watch;
@@ -16718,13 +16980,12 @@ static MLI_COLD int mli_gc_begin(memlord *lord, uint32_t dev, uintptr_t here) {
 
 static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
                                 const memlord_gc_result *result) {
-    static const char *const reasons[] = {
+    static const char reasons[][14] = {
 #define MLI_X(name, text) text,
         MLI_REASONS(MLI_X)
 #undef MLI_X
     };
-    static const char *const metrics[] = {"allocated", "freed", "max", "reserved",
-                                          "cached"};
+    static const char metrics[][10] = {"allocated", "freed", "max", "reserved", "cached"};
     char line[320];
     mli_out o;
     if (!mli_log_hears(lord, MEMLORD_LOG_INFO)) return;
@@ -16776,17 +17037,18 @@ static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
     mli_lock_drop(&phys->lock);
 }
 
-/* Runs the callbacks of a device, then clears `gc_running` and updates the bands. Requires: this
-   thread has set `gc_running`, and holds no lock. */
+/* Runs the callbacks of a device, then clears `gc_running` and updates the bands. Requires: it was
+   this thread that set `gc_running`. */
 static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, mli_thread *t,
                                           mli_band_state *v, int rest, memlord_gc_result *all) {
+    MLI_REQUIRE(mli_none_held());
+    MLI_REQUIRE(mli_u32_load(&mli_device_record_at(lord, dev)->watch.gc_running));
     mli_device_record *device = mli_device_record_at(lord, dev);
     memlord_gc_event *e = &v->event;
     mli_gc_entry c;
     memset(all, 0, sizeof *all);
     e->device = device->device;
     mli_gc_number(lord, dev, e);
-    mli_rank_none();
     while (mli_gc_advance(lord, &device->watch, e, MLI_STACK_ADDRESS(), &c)) {
         memlord_gc_result one = c.fn(c.user, lord, e);
         if (!one.ran) continue;
@@ -16941,13 +17203,16 @@ MLI_API const memlord_band *memlord_strategy_default(size_t *n) {
    process ends, so a process killed at any instruction leaves nothing locked. A value read from the
    page may be anything: it is never an index. Lock: page, for all of it; none while callbacks run. */
 
+#define MLI_PAGE_SLOTS 64 /* of the ledgers that share a page */
+
+#if !defined(MEMLORD_NO_NEIGHBOURS)
+
 #define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* "memlordp" */
 #define MLI_PAGE_VERSION 1
 #define MLI_PAGE_ANSWER_MS 2000     /* a raise waits no longer: the max_ms of the default retry */
 
 /* The slots of the pressure page: see services/neighbours. Words of 64 bits, so that programs of 32
    and of 64 bits share a page. */
-#define MLI_PAGE_SLOTS 64
 #define MLI_SLOT_DEVICES 17                         /* with the host's memory */
 #define MLI_PAGE_PATH 400                           /* bytes of its path, with the 0 */
 enum { MLI_SLOT_FORKED = -2, MLI_SLOT_NONE = -1 }; /* a forked child claims one at its first use */
@@ -16979,17 +17244,6 @@ typedef struct mli_page {
     mli_u64 slots[MLI_PAGE_SLOTS][MLI_SLOT_WORDS];
 } mli_page;
 #define MLI_SLOT_WORD(field) (offsetof(mli_page_slot, field) / sizeof(uint64_t))
-
-/* A request to the neighbours, on the stack of its thread. */
-typedef struct mli_raise {
-    struct mli_raise *next;
-    mli_os_event *event; /* set by the listener when it was rung; NULL: nothing waits */
-    uint64_t id, number, needed;
-    struct {
-        uint64_t owner; /* 0: it is not asked */
-        uint64_t held, released;
-    } before[MLI_PAGE_SLOTS];
-} mli_raise;
 
 #if !MLI_WINDOWS && !defined(MLI_U64_LOCKS) && (defined(__linux__) || defined(F_OFD_SETLK))
 
@@ -17034,7 +17288,11 @@ MLI_PRIVATE void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t see
 MLI_PRIVATE void mli_bell_ring(mli_u32 *bell);
 #endif
 
+#endif
+
 /* ---------------------------------------------------------------------- src/services/pages.c -- */
+
+#if !defined(MEMLORD_NO_NEIGHBOURS)
 
 #define MLI_PAGE_BYTES (128u << 10) /* of the file: a multiple of every page size, up to 64 KiB */
 typedef char mli_page_fits[sizeof(mli_page) <= MLI_PAGE_BYTES ? 1 : -1];
@@ -17071,7 +17329,7 @@ MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot) {
 /* Makes the file of a page under a name of its own, written in full so that no later store finds
    the disk full, and links it to `path`. A file that is there already stays. */
 static MLI_COLD int mli_page_make(const char *path) {
-    static const char nothing[4096] = {0};
+    const char nothing[512] = {0};
     const uint64_t head[2] = {MLI_PAGE_MAGIC, MLI_PAGE_VERSION};
     char own[MLI_PAGE_PATH + 48];
     mli_signals held;
@@ -17265,13 +17523,14 @@ MLI_PRIVATE void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t see
 }
 MLI_PRIVATE void mli_bell_ring(mli_u32 *bell) { (void)mli_u32_add(bell, 1); }
 #endif
+#endif
 
 /* --------------------------------------------------------------------- src/services/scopes.h -- */
 
 /* Owns scopes: the paths, and each thread's totals in each (a thread scope). Uses books/counters,
-   books/sites, books/names and books/events. A thread alone writes its frames and thread scopes;
-   readers sum the thread scopes. A thread that adopts a scope has a frame and a thread scope of its
-   own in it. Invariants: a scope or a thread scope is never removed; a frame's totals come from the
+   books/sites, books/names and books/events. A thread alone writes its spans and thread scopes;
+   readers sum the thread scopes. A thread that adopts a scope has a span and a thread scope of its
+   own in it. Invariants: a scope or a thread scope is never removed; a span's totals come from the
    thread's own cells, so a call that counts does nothing for scopes. Lock: cold, to make a scope or
    a thread scope. */
 
@@ -17310,8 +17569,7 @@ typedef struct mli_thread_scope {
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
 /* Releases in a forked child the record of a thread that is gone. Its scopes never end: they are
-   forgotten. It may have been about to begin or end one; whether that is counted is not known.
-   Requires: fork holds the locks. */
+   forgotten. It may have been about to begin or end one; whether that is counted is not known. */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
 
 #define MLI_SCOPE_NAME 200 /* bytes of a name that are kept */
@@ -17399,9 +17657,9 @@ static uint64_t mli_live_total(memlord *lord) {
     return sum;
 }
 
-/* Computes the totals of a frame, and adds its delta on each device to its thread scope. Its peaks
-   raise those of the frame around it. */
-static void mli_frame_totals(memlord *lord, mli_thread *t, mli_frame *f, mli_scope_run *v) {
+/* Computes the totals of a span, and adds its delta on each device to its thread scope. Its peaks
+   raise those of the span around it. */
+static void mli_span_totals(memlord *lord, mli_thread *t, mli_span *f, mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     memset(v, 0, sizeof *v);
     v->start = f->start;
@@ -17412,53 +17670,55 @@ static void mli_frame_totals(memlord *lord, mli_thread *t, mli_frame *f, mli_sco
     v->blocks = 0 - f->blocks;
     for (i = 1; i < n; i++) {
         const mli_cell *cell = mli_cell_own_device(t, i);
-        const mli_frame_peak *at = mli_frame_peak_at(f, i);
+        const mli_span_peak *at = mli_span_peak_at(f, i);
         uint64_t delta;
-        if (cell) mli_frame_raise(f, i, mli_u64_load_own(&cell->high));
+        if (cell) mli_span_raise(f, i, mli_u64_load_own(&cell->high));
         delta = (cell ? mli_u64_load_own(&cell->level) : 0) - at->from;
         if (delta) mli_u64_add_own(&f->stats->devices[i], delta);
         v->bytes += delta;
         v->peak += at->high - at->from;
         if (cell) v->blocks += mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
-        if (f->around) mli_frame_raise(f->around, i, at->high);
+        if (f->around) mli_span_raise(f->around, i, at->high);
     }
 }
 
-static void mli_frame_pop(mli_thread *t) {
-    t->frame = t->frame->around;
+static void mli_span_pop(mli_thread *t) {
+    t->span = t->span->around;
     t->birth_bits = 0;
 }
 
-/* Ends the innermost frame and adds it to its thread scope, which may be of an earlier epoch. */
-static void mli_frame_close(memlord *lord, mli_thread *t) {
-    mli_thread_scope *s = t->frame->stats;
+/* Ends the innermost span and adds it to its thread scope, which may be of an earlier epoch. */
+static void mli_span_close(memlord *lord, mli_thread *t) {
+    mli_thread_scope *s = t->span->stats;
     mli_scope_run v;
     mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_END, 0, 0, 0, 0);
     if (MLI_UNLIKELY(mli_u64_load_own(&s->epoch) != mli_epoch(lord)))
         mli_thread_scope_reset(lord, s);
-    mli_frame_totals(lord, t, t->frame, &v);
+    mli_span_totals(lord, t, t->span, &v);
     mli_thread_scope_add(s, &v);
-    if (MLI_UNLIKELY(t->frame->exported)) mli_u64_store(&s->token, 0);
+    if (MLI_UNLIKELY(t->span->exported)) mli_u64_store(&s->token, 0);
     mli_u64_add_own(&s->running, (uint64_t)0 - 1);
-    mli_frame_pop(t);
+    mli_span_pop(t);
 }
 
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     (void)mli_u64_add(&t->owner, 0);
-    while (t->frame) mli_frame_close(t->lord, t);
+    while (t->span) mli_span_close(t->lord, t);
     mli_thread_reset(t);
-    mli_u32_store(&t->fenced, 1); /* it is not inside: no thread that stops a shard waits for it */
+    mli_u32_store(&t->by_exchange, 1); /* not inside: who stops a shard does not wait for it */
     mli_u64_store_release(&t->owner, 0);
 }
 
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_ptr_store(&t->inside, NULL); /* it saw the map stopped and was about to leave */
-    for (; t->frame; mli_frame_pop(t)) {
-        mli_u64_store(&t->frame->stats->running, 0);
-        mli_u64_store(&t->frame->stats->token, 0);
+    for (; t->span; mli_span_pop(t)) {
+        mli_u64_store(&t->span->stats->running, 0);
+        mli_u64_store(&t->span->stats->token, 0);
     }
     mli_thread_reset(t);
-    mli_u32_store(&t->fenced, 1);
+    mli_u32_store(&t->by_exchange, 1);
     mli_u64_store(&t->owner, 0);
 }
 
@@ -17474,6 +17734,7 @@ MLI_PRIVATE size_t mli_utf8_cut(const char *name) {
 
 /* Returns the scope with a path; NULL: there is none. */
 static MLI_COLD mli_scope_record *mli_scope_of_path_locked(memlord *lord, const char *path) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const mli_stb_string *string = mli_string_locked(lord, path);
     return string ? string->scope : NULL;
 }
@@ -17483,6 +17744,7 @@ static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_rec
                                                     const char *name, const char *path,
                                                     const mli_site_origin *from,
                                                     mli_scope_record **out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_scope_record *scope;
     mli_site_record *site = NULL;
     memlord_result r;
@@ -17545,19 +17807,19 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
     return s;
 }
 
-/* -- frames -- */
+/* -- spans -- */
 
-/* Gets the next frame of a thread's scope stack, made on first use. E_STATE: the stack is full. The
+/* Gets the next span of a thread's scope stack, made on first use. E_STATE: the stack is full. The
    orphan record has no stack: its calls come from many threads. */
-static memlord_result mli_frame_reserve(memlord *lord, mli_thread *t, mli_frame **out) {
-    mli_frame **next = t->frame ? &t->frame->inner : &t->frames;
+static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **out) {
+    mli_span **next = t->span ? &t->span->inner : &t->spans;
     uint32_t depth = mli_scope_depth(t);
     if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM;
     if (depth == MLI_SCOPE_DEPTH_MAX) return MEMLORD_E_STATE;
     if (!*next) {
-        *next = (mli_frame *)mli_own_alloc(lord, sizeof **next);
+        *next = (mli_span *)mli_own_alloc(lord, sizeof **next);
         if (!*next) return MEMLORD_E_NOMEM;
-        (*next)->around = t->frame;
+        (*next)->around = t->span;
         (*next)->depth = depth + 1;
     }
     *out = *next;
@@ -17573,11 +17835,11 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, uint32_t dev, mli_
     mli_u64_store(&cell->high, mli_u64_load(&cell->level));
 }
 
-/* Pushes a frame: the thread enters the scope of a thread scope. `adopted`: the second word of the
-   token it was adopted by; 0: by none. Restarts each cell's high, so that it measures this frame's
-   peak; the frame around takes the old high. */
-static void mli_frame_open(memlord *lord, mli_thread *t, mli_frame *f, mli_thread_scope *stats,
-                           uint64_t adopted) {
+/* Pushes a span: the thread enters the scope of a thread scope. `adopted`: the second word of the
+   token it was adopted by; 0: by none. Restarts each cell's high, so that it measures this span's
+   peak; the span around takes the old high. */
+static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
+                          uint64_t adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     f->scope = stats->scope;
     f->stats = stats;
@@ -17589,7 +17851,7 @@ static void mli_frame_open(memlord *lord, mli_thread *t, mli_frame *f, mli_threa
         mli_cell *cell = mli_cell_own_device(t, i);
         f->peaks[i].from = f->peaks[i].high = 0;
         if (!cell) continue;
-        if (f->around) mli_frame_raise(f->around, i, mli_u64_load_own(&cell->high));
+        if (f->around) mli_span_raise(f->around, i, mli_u64_load_own(&cell->high));
         if (mli_u64_load_own(&cell->high) != mli_u64_load_own(&cell->level))
             mli_cell_high_restart(lord, i, cell);
         f->peaks[i].from = f->peaks[i].high = mli_u64_load_own(&cell->level);
@@ -17599,7 +17861,7 @@ static void mli_frame_open(memlord *lord, mli_thread *t, mli_frame *f, mli_threa
     f->before = mli_live_total(lord);
     f->start = mli_stamp_now(lord);
     if (!(mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE)) mli_special_set(t, MLI_SPECIAL_SCOPE, 1);
-    t->frame = f;
+    t->span = f;
     t->birth_bits = 0;
     mli_u64_add_own(&stats->running, 1);
     mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_BEGIN, 0, 0, 0, 0);
@@ -17611,7 +17873,7 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
                                                 const void *given, uint32_t salt,
                                                 const memlord_site *origin,
                                                 mli_thread_scope **out) {
-    mli_scope_record *scope, *parent = t->frame ? t->frame->scope : NULL;
+    mli_scope_record *scope, *parent = t->span ? t->span->scope : NULL;
     memlord_result r = mli_scope_make(lord, parent, name, origin, &scope);
     if (r) return r;
     *out = mli_thread_scope_get(lord, scope, t);
@@ -17631,7 +17893,7 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
     mli_thread *t = mli_thread_get(lord);
     const mli_cache_entry *memo;
     mli_thread_scope *stats;
-    mli_frame *frame;
+    mli_span *span;
     uint32_t salt;
     memlord_result r;
     if (!t) return MEMLORD_OK;
@@ -17639,11 +17901,11 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
     memo = mli_cache_find(t, given, salt);
     stats = memo ? (mli_thread_scope *)memo->value : NULL;
     if (stats && !planted && strncmp(stats->scope->name, name, MLI_SCOPE_NAME)) stats = NULL;
-    r = mli_frame_reserve(lord, t, &frame);
+    r = mli_span_reserve(lord, t, &span);
     if (r == MEMLORD_OK && MLI_UNLIKELY(!stats))
         r = mli_scope_lookup(lord, t, name, given, salt, planted ? &planted->site : NULL, &stats);
     if (r == MEMLORD_OK && guard) mli_guard_note(guard, lord, t, 1);
-    if (r == MEMLORD_OK) mli_frame_open(lord, t, frame, stats, 0);
+    if (r == MEMLORD_OK) mli_span_open(lord, t, span, stats, 0);
     if (r == MEMLORD_E_NOMEM) mli_loss_add(lord, MLI_LOST_scopes);
     mli_thread_put(lord, t);
     if (r == MEMLORD_OK) mli_interposer_begin(lord, 1, name);
@@ -17654,12 +17916,12 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
 
 /* Returns the first word of a token: the ledger's generation and the scope. The second word is the
    number of an export. A token is valid while its number is in a thread scope: from the first
-   export of a frame until the frame ends. */
+   export of a span until the span ends. */
 static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scope) {
     return lord->generation << 32 | scope->id;
 }
 
-/* Enters the scope of a token. E_UNKNOWN: the token's frame has ended, or it is of another ledger.
+/* Enters the scope of a token. E_UNKNOWN: the token's span has ended, or it is of another ledger.
    E_STATE: the thread is in it by this token already, or exported it itself. */
 static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
                                                const memlord_scope_token *token) {
@@ -17667,12 +17929,12 @@ static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
     mli_scope_record *scope =
         id && id < mli_scope_count(lord) ? mli_scope_record_at(lord, id) : NULL;
     mli_thread_scope *s;
-    mli_frame *frame, *f;
-    memlord_result r = mli_frame_reserve(lord, t, &frame);
+    mli_span *span, *f;
+    memlord_result r = mli_span_reserve(lord, t, &span);
     if (r) return r;
     if (!token->word[1] || !scope || token->word[0] != mli_scope_word(lord, scope))
         return MEMLORD_E_UNKNOWN;
-    for (f = t->frame; f; f = f->around)
+    for (f = t->span; f; f = f->around)
         if (f->adopted == token->word[1]) return MEMLORD_E_STATE;
     s = mli_thread_scope_first(scope);
     while (s && mli_u64_load(&s->token) != token->word[1]) s = s->next;
@@ -17680,18 +17942,18 @@ static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
     if (s->thread == t->id) return MEMLORD_E_STATE;
     s = mli_thread_scope_get(lord, scope, t);
     if (!s) return MEMLORD_E_NOMEM;
-    mli_frame_open(lord, t, frame, s, token->word[1]);
+    mli_span_open(lord, t, span, s, token->word[1]);
     return MEMLORD_OK;
 }
 
 /* Ends the innermost scope. E_STATE: it was not adopted by this token. */
 static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
                                                 const memlord_scope_token *token) {
-    const mli_frame *f = t->frame;
+    const mli_span *f = t->span;
     if (!f || !f->adopted || f->adopted != token->word[1] ||
         token->word[0] != mli_scope_word(lord, f->scope))
         return MEMLORD_E_STATE;
-    mli_frame_close(lord, t);
+    mli_span_close(lord, t);
     return MEMLORD_OK;
 }
 
@@ -17794,8 +18056,8 @@ static MLI_COLD void mli_scopes_reset(memlord *lord, mli_thread *t) {
     for (i = 1; i < mli_scope_count(lord); i++)
         mli_u64_store(&mli_scope_record_at(lord, i)->device_ns, 0);
 }
-static MLI_COLD void mli_frames_free(memlord *lord, mli_thread *t) {
-    mli_frame *f = t->frames, *inner;
+static MLI_COLD void mli_spans_free(memlord *lord, mli_thread *t) {
+    mli_span *f = t->spans, *inner;
     for (; f; f = inner) {
         inner = f->inner;
         mli_own_free(lord, f, sizeof *f);
@@ -17804,7 +18066,7 @@ static MLI_COLD void mli_frames_free(memlord *lord, mli_thread *t) {
 static MLI_COLD void mli_scopes_free(memlord *lord) {
     mli_thread *t;
     uint32_t i;
-    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) mli_frames_free(lord, t);
+    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) mli_spans_free(lord, t);
     for (i = 1; i < mli_scope_count(lord); i++) {
         mli_scope_record *scope = mli_scope_record_at(lord, i);
         mli_thread_scope *s = mli_thread_scope_first(scope), *next;
@@ -17845,8 +18107,8 @@ MEMLORD_API memlord_result memlord_scope_end(memlord *lord) {
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (t->frame && !t->frame->adopted) /* an adopted one ends by memlord_scope_return */
-        mli_frame_close(lord, t);
+    if (t->span && !t->span->adopted) /* an adopted one ends by memlord_scope_return */
+        mli_span_close(lord, t);
     else
         r = MEMLORD_E_STATE;
     mli_thread_put(lord, t);
@@ -17863,8 +18125,8 @@ MEMLORD_API void memlord_guard_end(memlord_guard *guard) {
     guard->lord = NULL;
     elsewhere = t->id != guard->thread;
     if (!elsewhere && guard->scope) {
-        for (; mli_scope_depth(t) > guard->depth; mli_frame_close(lord, t))
-            ended += !t->frame->adopted; /* the interposer was told of no adoption */
+        for (; mli_scope_depth(t) > guard->depth; mli_span_close(lord, t))
+            ended += !t->span->adopted; /* the interposer was told of no adoption */
     } else if (!elsewhere && t->tag_depth > guard->depth) {
         ended = t->tag_depth - guard->depth;
         mli_tags_cut(t, guard->depth);
@@ -17884,21 +18146,21 @@ MLI_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *shape
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (t->frame) r = mli_name_limited(lord, shapes, &kept);
-    if (r == MEMLORD_OK) t->frame->shapes = kept;
+    if (t->span) r = mli_name_limited(lord, shapes, &kept);
+    if (r == MEMLORD_OK) t->span->shapes = kept;
     mli_thread_put(lord, t);
     return r;
 }
 
 MLI_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *out) {
     mli_thread *t;
-    mli_frame *f;
+    mli_span *f;
     if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(out, 0, sizeof *out);
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    f = t->frame;
+    f = t->span;
     if (f) {
         if (!mli_u64_load_own(&f->stats->token)) {
             f->exported = 1;
@@ -17958,10 +18220,10 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
-    const char *name;
     uint16_t at, kind; /* at: the offset in memlord_stats, 0 for a loss; MLI_KIND_... */
 } mli_columns_row;
 MLI_TABLE(const mli_columns_row mli_columns[MLI_COLUMNS])
+MLI_TABLE(const char *const mli_column_names[MLI_COLUMNS])
 /* Returns the statistic of column i, which is less than MLI_STAT_COUNT. */
 MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
@@ -18063,11 +18325,18 @@ MLI_PRIVATE MLI_COLD void mli_stats_life(mli_life *life);
 /* ---------------------------------------------------------------------- src/services/stats.c -- */
 
 MLI_PRIVATE const mli_columns_row mli_columns[MLI_COLUMNS] = {
-#define MLI_X(name, kind, family, text)                                                       \
-    {#name, offsetof(memlord_stats, name), MLI_KIND_##kind},
+#define MLI_X(name, kind, family, text) {offsetof(memlord_stats, name), MLI_KIND_##kind},
     MLI_STATS(MLI_X)
 #undef MLI_X
-#define MLI_X(name, text) {"dropped_" #name, 0, MLI_KIND_ANOMALY},
+#define MLI_X(name, text) {0, MLI_KIND_ANOMALY},
+    MLI_LOSSES(MLI_X)
+#undef MLI_X
+};
+MLI_PRIVATE const char *const mli_column_names[MLI_COLUMNS] = {
+#define MLI_X(name, kind, family, text) #name,
+    MLI_STATS(MLI_X)
+#undef MLI_X
+#define MLI_X(name, text) "dropped_" #name,
     MLI_LOSSES(MLI_X)
 #undef MLI_X
 };
@@ -18708,9 +18977,9 @@ MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, i
     return source;
 }
 
-/* Sets the limit to its fraction of the capacity, if it has one and the capacity is known.
-   Requires: the phys lock. */
+/* Sets the limit to its fraction of the capacity, if it has one and the capacity is known. */
 static void mli_phys_fraction_apply(mli_phys *phys) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     if (!(phys->fraction > 0) || !phys->sample.known) return;
     phys->limit = (uint64_t)(phys->fraction * (double)phys->sample.total);
     if (!phys->limit) phys->limit = 1;
@@ -18729,8 +18998,9 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
 }
 /* Sets the marks of a sample. The live bytes that belong to it are the smaller of those before and
    after the source ran: it is not known which of the two it saw. Of a pool they are what the pool
-   holds now, as a source may itself set that. Requires: the phys lock. */
+   holds now, as a source may itself set that. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i = 0;
     while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
         mli_device_record *device = mli_device_record_at(lord, i);
@@ -18772,6 +19042,7 @@ static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_
     return mine;
 }
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys) {
+    MLI_REQUIRE(mli_none_held());
     mli_capacity_reader source;
     memlord_capacity c;
     uint64_t now;
@@ -18782,7 +19053,6 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     source = lord->room->capacity_readers[phys->device.type];
     mli_callbacks_leave(lord);
     mli_phys_marks_begin(lord, phys);
-    mli_rank_none();
     if (!source.fn)
         r = MEMLORD_E_UNSUPPORTED;
     else if (source.fn(source.user, phys->device, &c) || !c.total || c.used > c.total)
@@ -18935,7 +19205,7 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted,
                                       uint64_t covered) {
     memlord_capacity sample;
-    uint64_t limit, reserved, held;
+    uint64_t limit, tickets, held;
     int64_t left;
     int known;
     mli_lock_take(&phys->lock);
@@ -18943,7 +19213,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
     sample = phys->sample;
     sample.used = mli_phys_used(lord, phys, &held);
     limit = phys->limit;
-    reserved = phys->reserved;
+    tickets = phys->ticket_bytes;
     mli_lock_drop(&phys->lock);
     if (known) left += mli_bytes_signed(covered);
     mli_putf(o, " %jo wanted, ", wanted);
@@ -18955,7 +19225,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
         mli_putf(o, "%jo to spare", (uint64_t)left - wanted);
     if (limit) mli_putf(o, ": limit %jo", limit);
     mli_putf(o, limit ? ", live %jo" : ": live %jo", mli_phys_live(lord, phys));
-    if (reserved) mli_putf(o, ", held %jo", reserved);
+    if (tickets) mli_putf(o, ", held %jo", tickets);
     if (covered) mli_putf(o, " of which %jo for this request", covered);
     if (sample.known)
         mli_putf(o, ", capacity %jo with %g used", sample.total, mli_used_percent(&sample));
@@ -19230,10 +19500,10 @@ MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
     uint64_t live, all, held, used;
     if (!lord || mli_phys_read(lord, device, &phys)) return MEMLORD_PRESSURE_UNKNOWN;
     mli_lock_take(&phys->lock);
-    live = mli_add_saturated(mli_phys_live(lord, phys), phys->reserved);
+    live = mli_add_saturated(mli_phys_live(lord, phys), phys->ticket_bytes);
     all = mli_add_saturated(live, phys->neighbours);
     used = mli_phys_used(lord, phys, &held);
-    held = mli_add_saturated(mli_add_saturated(held, phys->reserved), phys->neighbours);
+    held = mli_add_saturated(mli_add_saturated(held, phys->ticket_bytes), phys->neighbours);
     if (phys->sample.known)
         level = mli_pressure((double)(held > used ? held : used), (double)phys->sample.total);
     if (phys->limit) {
@@ -19252,44 +19522,62 @@ MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
 
 /* Owns this ledger's slot on the pressure page: what it publishes, asks and answers, and the
    listener. Uses services/pages, services/room and calls/deferred. Invariant: only the owner of a
-   slot writes it. Lock: page. */
+   slot writes it. MEMLORD_NO_NEIGHBOURS leaves it out. Lock: page. */
 
-/* Does the listener's work at a safe point. */
-MLI_PRIVATE MLI_COLD void mli_neighbours_serve(memlord *lord);
+/* A request to the neighbours, on the stack of its thread. */
+typedef struct mli_raise {
+    struct mli_raise *next;
+    mli_os_event *event; /* set by the listener when it was rung; NULL: nothing waits */
+    uint64_t id, number, needed;
+    struct {
+        uint64_t owner; /* 0: it is not asked */
+        uint64_t held, released;
+    } before[MLI_PAGE_SLOTS];
+} mli_raise;
 
-/* Returns the time left to a deadline in ms, rounded up; 0: it is over. */
-MLI_PRIVATE uint32_t mli_ms_left(uint64_t deadline);
+/* What other modules call once a page has been opened. They reach it by a pointer, so that a
+   program that opens none does not link it. */
+typedef struct mli_neighbours {
+    void (*serve)(memlord *lord); /* does the listener's work at a safe point */
+    /* Starts the listener unless it runs: at the open, and in a forked child. */
+    memlord_result (*listen)(memlord *lord);
+    /* Asks the neighbours of a physical device. E_STATE: no page is open; E_UNKNOWN: the device is
+       not on it. Else *raise is linked until raise_end. */
+    memlord_result (*raise_begin)(memlord *lord, const mli_phys *phys, uint64_t needed,
+                                  mli_raise *raise);
+    void (*raise_end)(memlord *lord, mli_raise *raise);
+    /* Returns 1 if the neighbours have released enough; -1: all have answered, and it is less, or
+       the page is closed; 0: not yet. A process that ended has released all it held. */
+    int (*raise_check)(memlord *lord, const mli_raise *raise);
+    /* Leaves the page: at a close, and at the end of the ledger. Requires: the caller is not the
+       listener. */
+    void (*end)(memlord *lord);
+    void (*forked)(memlord *lord); /* in a forked child: the slot is the parent's */
+} mli_neighbours;
 
-/* Starts the listener unless it runs: at the open, and in a forked child. */
-MLI_PRIVATE MLI_COLD memlord_result mli_listener_start(memlord *lord);
-
-/* Asks the neighbours of a physical device. E_STATE: no page is open; E_UNKNOWN: the device is not
-   on it. Else *raise is linked until mli_raise_end. */
-MLI_PRIVATE MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *phys,
-                                                    uint64_t needed, mli_raise *raise);
-MLI_PRIVATE MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise);
-
-/* Returns 1 if the neighbours have released enough; -1: all have answered, and it is less, or the
-   page is closed; 0: not yet. A process that ended has released all it held. */
-MLI_PRIVATE MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise);
+/* Returns NULL while no page has been opened. The acquire pairs with memlord_pressure_open. */
+MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord);
 
 MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
 
 /* ----------------------------------------------------------------- src/services/neighbours.c -- */
 
+#if !defined(MEMLORD_NO_NEIGHBOURS)
+
 struct mli_neighbours_state {
-    mli_lock lock;         /* all below but open and listener */
+    mli_lock lock;         /* all below but service, open and listener */
     struct mli_page *page; /* NULL: none is mapped */
     int slot, fd;          /* its slot, or MLI_SLOT_...; fd: holds the slot's lock */
     uint64_t host_id;      /* the identity of the host's memory */
     int stall_fd;          /* tells of stalls of the host's memory; -1: there is none */
+    mli_ptr service;       /* const mli_neighbours *; set by the first open */
     mli_page_slot mine;    /* the slot as it is to be */
     const mli_phys *phys[MLI_SLOT_DEVICES]; /* of the slot's devices */
     struct mli_raise *raises;
     uint32_t ringing; /* threads that ring bells of the page: it stays mapped */
     int answers;      /* 1: a thread answers requests */
     char path[MLI_PAGE_PATH];
-    int unfit;    /* 1: a device has no room in the slot; 2: it was logged */
+    int unfit;    /* 1: a device has no room in the slot; 2: that was logged */
     mli_u32 open; /* 1: the host has opened a page */
     mli_helper listener;
 };
@@ -19625,16 +19913,11 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
                                            "room for the rest");
     if (why) mli_logf(lord, MEMLORD_LOG_WARNING, "[neighbours] the child works alone: %s", why);
 }
-MLI_PRIVATE MLI_COLD void mli_neighbours_serve(memlord *lord) {
+static MLI_COLD void mli_neighbours_serve(memlord *lord) {
     if (!mli_u32_load(&lord->neighbours->open)) return;
     mli_neighbours_round(lord);
     mli_stall_poll(lord);
     mli_requests_answer(lord);
-}
-
-MLI_PRIVATE uint32_t mli_ms_left(uint64_t deadline) {
-    const uint64_t now = mli_now();
-    return now < deadline ? (uint32_t)((deadline - now + 999999u) / 1000000u) : 0;
 }
 
 static MLI_COLD void mli_listener_run(void *user) {
@@ -19661,7 +19944,7 @@ static MLI_COLD void mli_listener_run(void *user) {
     }
 }
 
-MLI_PRIVATE MLI_COLD memlord_result mli_listener_start(memlord *lord) {
+static MLI_COLD memlord_result mli_listener_start(memlord *lord) {
     int bad;
     if (!mli_u32_load(&lord->neighbours->open) || !mli_polling_enabled(lord)) return MEMLORD_OK;
     bad = mli_helper_start(&lord->neighbours->listener, &lord->neighbours->open, 0,
@@ -19683,8 +19966,8 @@ static MLI_COLD void mli_forked_rejoin(memlord *lord) {
     (void)mli_listener_start(lord);
 }
 
-MLI_PRIVATE MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *phys,
-                                                    uint64_t needed, mli_raise *raise) {
+static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *phys,
+                                               uint64_t needed, mli_raise *raise) {
     mli_page_slot *mine = &lord->neighbours->mine;
     mli_page *page = NULL;
     mli_page_device sum;
@@ -19728,7 +20011,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phy
     mli_lock_drop(&lord->neighbours->lock);
     return r;
 }
-MLI_PRIVATE MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
+static MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
     mli_raise **at;
     mli_lock_take(&lord->neighbours->lock);
     for (at = &lord->neighbours->raises; *at && *at != raise;) at = &(*at)->next;
@@ -19736,7 +20019,7 @@ MLI_PRIVATE MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
     mli_lock_drop(&lord->neighbours->lock);
 }
 
-MLI_PRIVATE MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise) {
+static MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise) {
     uint64_t released = 0;
     uint32_t s;
     int asked = 0;
@@ -19794,11 +20077,23 @@ static MLI_COLD uint64_t mli_host_id(memlord *lord, char *stall, size_t cap) {
     return mli_text_hash(boot);
 }
 
-/* Leaves the page: at a close, and at the end of the ledger. Requires: the caller is not the
-   listener. */
+/* Gives up the slot in a forked child: it is the parent's, as is the lock of the descriptor. */
+static MLI_COLD void mli_neighbours_forked(memlord *lord) {
+    if (lord->neighbours->slot >= 0) {
+        mli_page_fd_close(lord->neighbours->fd);
+        lord->neighbours->slot = MLI_SLOT_FORKED;
+    }
+    lord->neighbours->raises = NULL;
+    lord->neighbours->ringing = 0;
+    lord->neighbours->answers = 0;
+    mli_u32_store(&lord->neighbours->listener.state, MLI_HELPER_NONE);
+    if (mli_u32_load(&lord->neighbours->open)) mli_alert_set(lord, MLI_ALERT_POLLER, 1);
+}
+
 static MLI_COLD void mli_neighbours_end(memlord *lord) {
     mli_raise *raise;
     unsigned spins = 0;
+    if (!mli_u32_load(&lord->neighbours->open)) return;
     (void)mli_u32_exchange(&lord->neighbours->open, 0); /* as the wish in mli_helper_start */
     mli_lock_take(&lord->neighbours->lock);
     if (lord->neighbours->slot >= 0)
@@ -19827,7 +20122,16 @@ static MLI_COLD void mli_neighbours_end(memlord *lord) {
     mli_lock_drop(&lord->neighbours->lock);
 }
 
-/* -- life -- */
+static const mli_neighbours mli_neighbours_service = {
+    mli_neighbours_serve, mli_listener_start, mli_raise_begin,           mli_raise_end,
+    mli_raise_check,      mli_neighbours_end, mli_neighbours_forked,
+};
+
+MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord) {
+    return (const mli_neighbours *)mli_ptr_load_acquire(&lord->neighbours->service);
+}
+
+/* -- life: reaches all that a page needs through the service, as mli_neighbours says -- */
 
 static MLI_COLD void mli_neighbours_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
@@ -19836,29 +20140,22 @@ static MLI_COLD void mli_neighbours_init(memlord *lord, const memlord_desc *desc
     lord->neighbours->fd = lord->neighbours->stall_fd = -1;
 }
 static MLI_COLD void mli_neighbours_stop(memlord *lord) {
-    if (mli_u32_load(&lord->neighbours->open)) mli_neighbours_end(lord);
+    const mli_neighbours *service = mli_neighbours_of(lord);
+    if (service) service->end(lord);
 }
 static MLI_COLD void mli_neighbours_lock(memlord *lord, int take) {
     mli_lock_set(&lord->neighbours->lock, take);
 }
-/* Gives up the slot: it is the parent's, as is the lock of the descriptor. */
-static MLI_COLD void mli_neighbours_forked(memlord *lord) {
-    if (lord->neighbours->slot >= 0) {
-        mli_page_fd_close(lord->neighbours->fd);
-        lord->neighbours->slot = MLI_SLOT_FORKED;
-    }
-    lord->neighbours->raises = NULL;
-    lord->neighbours->ringing = 0;
-    lord->neighbours->answers = 0;
-    mli_u32_store(&lord->neighbours->listener.state, MLI_HELPER_NONE);
-    if (mli_u32_load(&lord->neighbours->open)) mli_alert_set(lord, MLI_ALERT_POLLER, 1);
+static MLI_COLD void mli_neighbours_mend(memlord *lord) {
+    const mli_neighbours *service = mli_neighbours_of(lord);
+    if (service) service->forked(lord);
 }
 MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life) {
     MLI_LIFE_STATE(life, neighbours);
     life->init = mli_neighbours_init;
     life->stop = mli_neighbours_stop;
     life->lock = mli_neighbours_lock;
-    life->forked = mli_neighbours_forked;
+    life->forked = mli_neighbours_mend;
 }
 
 /* -- public -- */
@@ -19899,7 +20196,11 @@ MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
         lord->neighbours->slot = MLI_SLOT_NONE;
         r = mli_page_join(lord, &why);
         lord->neighbours->stall_fd = r ? -1 : mli_stall_open(stall);
-        if (r == MEMLORD_OK) mli_u32_store(&lord->neighbours->open, 1);
+        if (r == MEMLORD_OK) {
+            mli_ptr_store_release(&lord->neighbours->service,
+                                  (void *)(uintptr_t)&mli_neighbours_service);
+            mli_u32_store(&lord->neighbours->open, 1);
+        }
     }
     mli_lock_drop(&lord->neighbours->lock);
     if (r) {
@@ -19947,6 +20248,33 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
     mli_os_event_close(&event);
     return r;
 }
+
+#else
+
+MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord) {
+    (void)lord;
+    return NULL;
+}
+MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life) { (void)life; }
+
+MLI_API memlord_result memlord_device_id_set(memlord *lord, memlord_device device,
+                                             const char *text) {
+    (void)device, (void)text;
+    return lord ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
+}
+MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
+    (void)name;
+    return lord ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
+}
+MLI_API memlord_result memlord_pressure_close(memlord *lord) {
+    return lord ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
+}
+MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device device,
+                                              uint64_t needed) {
+    (void)device, (void)needed;
+    return lord ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
+}
+#endif
 
 /* ------------------------------------------------------------------ src/services/snapshots.h -- */
 
@@ -20119,8 +20447,10 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
 /* Evicts the snapshot that leaves the smallest gap, the oldest of several: so the others stay
    spread over the whole run, however long it becomes. Never evicts the first, the last, or one in
    which some device held its most; of MLI_SNAPSHOTS at most MEMLORD_MAX_DEVICES + 3 are such.
-   Evicts a named one only if no other can go. Requires: the list is full; the snapshots lock. */
+   Evicts a named one only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
+    MLI_REQUIRE(mli_lock_held(&lord->snapshots->lock));
+    MLI_REQUIRE(lord->snapshots->count == MLI_SNAPSHOTS);
     mli_snapshot **list = lord->snapshots->at, *out;
     uint64_t least = UINT64_MAX;
     uint32_t i, at = 0;
@@ -20290,6 +20620,7 @@ MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev) {
         mli_holders_take(lord, dev, live);
 }
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_holders *old;
     mli_u64_store(&device->peak_since, mli_ledger_now(lord) - lord->started + 1);
@@ -20364,6 +20695,7 @@ static MLI_COLD void mli_snapshots_forked(memlord *lord) {
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
 }
 static MLI_COLD void mli_snapshots_free(memlord *lord) {
+    MLI_REQUIRE(!mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS));
     uint32_t i;
     for (i = 0; i < lord->snapshots->count; i++)
         mli_own_free(lord, lord->snapshots->at[i], lord->snapshots->at[i]->size);
@@ -20507,11 +20839,12 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, type, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
     const int all = mli_polling_is(lord, MLI_POLLING_ALL);
+    const mli_neighbours *neighbours = mli_neighbours_of(lord);
     if (all) wanted = UINT32_MAX;
     if (mli_alert_on(lord, MLI_ALERT_POLLER)) {
         mli_alert_set(lord, MLI_ALERT_POLLER, 0);
         mli_snapshots_go_on(lord);
-        (void)mli_listener_start(lord);
+        if (neighbours) (void)neighbours->listen(lord);
     }
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
         if (!all && !mli_dev_watch(lord, i)) continue;
@@ -20544,6 +20877,7 @@ static void mli_bands_changed(memlord *lord) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys) {
+    MLI_REQUIRE(mli_none_held());
     uint64_t now, at;
     uint32_t state = mli_u32_load_acquire(&phys->poller.state);
     if (state == MLI_HELPER_RUNS || state == MLI_HELPER_BUSY) return;
@@ -20663,10 +20997,11 @@ MLI_PRIVATE MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, ui
 /* Retires and collects what is due on the devices of a selector. Samples physical devices that have
    no poller, saves a due snapshot and export, and writes a requested report. Host code runs. */
 static MLI_COLD void mli_serve(memlord *lord, memlord_device sel) {
+    const mli_neighbours *neighbours = mli_neighbours_of(lord);
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_pollers_start_missing(lord);
     mli_recorders_poll(lord);
-    mli_neighbours_serve(lord);
+    if (neighbours) neighbours->serve(lord);
     mli_save_serve(lord);
     (void)mli_fences_retire(lord, sel);
     for (i = 1; i < n; i++) {
@@ -20890,7 +21225,7 @@ MLI_PRIVATE const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NUL
 /* -- MEMLORD_RETRY="max=5,initial_ms=50,multiplier=1.5,max_ms=2000" -- */
 
 MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *out) {
-    static const char *const names[] = {"max=", "initial_ms=", "max_ms=", "multiplier="};
+    static const char names[][12] = {"max=", "initial_ms=", "max_ms=", "multiplier="};
     memlord_retry read = *out;
     uint32_t *const fields[] = {&read.max_retries, &read.initial_ms, &read.max_ms};
     while (*text) {
@@ -20918,6 +21253,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_re
 static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
                                     uint64_t needed, uint64_t out, uint32_t ms) {
     const uint64_t deadline = mli_now() + (uint64_t)ms * 1000000u;
+    const mli_neighbours *page = mli_neighbours_of(lord);
     mli_waiter w;
     mli_raise raise;
     uint64_t generation;
@@ -20932,15 +21268,15 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     if (failed) return;
     mli_waiter_begin(lord, &w);
     raise.event = &w.event;
-    raised = !mli_raise_begin(lord, phys, w.needed, &raise);
+    raised = page && !page->raise_begin(lord, phys, w.needed, &raise);
     mli_barrier_threads(lord); /* a free that missed the alert is counted in the sum below */
     while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
-           !(raised && mli_raise_check(lord, &raise) > 0)) {
+           !(raised && page->raise_check(lord, &raise) > 0)) {
         step = raised ? mli_poll_ms(lord) : left;
         mli_os_event_wait(&w.event, step < left ? step : left);
         left = mli_ms_left(deadline);
     }
-    if (raised) mli_raise_end(lord, &raise);
+    if (raised) page->raise_end(lord, &raise);
     mli_waiter_end(lord, &w);
     mli_os_event_close(&w.event);
 }
@@ -21061,13 +21397,14 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
 
 /* Pauses by the host's function, unless the neighbours release enough at once. */
 static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
+    const mli_neighbours *page = mli_neighbours_of(q->lord);
     mli_raise raise;
     int raised, enough;
     raise.event = NULL;
-    raised = !mli_raise_begin(q->lord, q->phys, q->bytes, &raise);
-    enough = raised && q->bytes && mli_raise_check(q->lord, &raise) > 0;
+    raised = page && !page->raise_begin(q->lord, q->phys, q->bytes, &raise);
+    enough = raised && q->bytes && page->raise_check(q->lord, &raise) > 0;
     if (!enough) q->policy->sleep_ms(q->policy->user, ms);
-    if (raised) mli_raise_end(q->lord, &raise);
+    if (raised) page->raise_end(q->lord, &raise);
 }
 
 /* Frees memory between two attempts, then pauses: samples the device, retires pending blocks,
@@ -21206,7 +21543,12 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
    books/names, books/sites, books/fences, books/parts, books/blocks and books/limits. Invariants:
    the map is stopped during the walk, as for a fork, so that the ledger's own threads change
    nothing meanwhile; the first check that fails ends the walk, and its line is logged when nothing
-   is held. Locks: cold, all shards and fences for all of it; phys, one at a time. */
+   is held. MEMLORD_NO_VERIFY leaves it out. Locks: cold, all shards and fences for all of it; phys,
+   one at a time. */
+
+/* --------------------------------------------------------------------- src/services/verify.c -- */
+
+#if !defined(MEMLORD_NO_VERIFY)
 
 /* What the map holds of one row. */
 typedef struct mli_verify_sum {
@@ -21225,16 +21567,13 @@ typedef struct mli_verify {
     mli_out text;
     char line[512];
 } mli_verify;
-/* Writes the line of a failed check. Returns 1. */
-MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) int mli_verify_fail(mli_verify *v, const char *form, ...);
-
-/* --------------------------------------------------------------------- src/services/verify.c -- */
 
 static MLI_COLD void mli_verify_line(mli_verify *v) {
     mli_out_buffer(&v->text, v->line, sizeof v->line);
     mli_put_str(&v->text, "[verify] ");
 }
-MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) int mli_verify_fail(mli_verify *v, const char *form, ...) {
+/* Writes the line of a failed check. Returns 1. */
+static MLI_COLD MLI_PRINTF_LIKE(2) int mli_verify_fail(mli_verify *v, const char *form, ...) {
     va_list args;
     mli_verify_line(v);
     va_start(args, form);
@@ -21282,7 +21621,7 @@ static MLI_COLD int mli_verify_subject(memlord *lord, int book, uint32_t number,
     return mli_site_record_of(lord, &site->original) == site && mli_ptr_load(&site->display);
 }
 static MLI_COLD int mli_verify_names(mli_verify *v, int book) {
-    static const char *const books[MLI_BOOKS] = {"devices", "sites", "tags"};
+    static const char books[MLI_BOOKS][8] = {"devices", "sites", "tags"};
     uint32_t i;
     for (i = 1; i < v->rows[book]; i++) {
         const mli_row *row = mli_row_at(v->lord, book, i);
@@ -21308,7 +21647,7 @@ static MLI_COLD void mli_verify_find(mli_verify *v, mli_shard *s, uint64_t key, 
 static MLI_COLD int mli_verify_place(mli_verify *v, const mli_entry *e) {
     mli_probe probe;
     const mli_bucket *bucket;
-    if (mli_shard_of(v->lord, e->key, 0) != v->shard)
+    if (mli_shard_of(v->lord, e->key) != v->shard)
         return mli_verify_block(v, e, "it lies in the wrong shard of the map");
     mli_verify_find(v, v->shard, e->key, MLI_DEV(e->word1), &probe);
     if (probe.entry != e) return mli_verify_block(v, e, "a probe does not find it in the map");
@@ -21364,13 +21703,13 @@ static void mli_verify_add(mli_verify_sum *sum, const mli_entry *e) {
 
 /* Checks the rows and the birth of a block, and adds it to the sums of its rows. */
 static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
-    const uint64_t plain = mli_word2_rows(e->word2), birth = MLI_BIRTH(plain);
+    const uint64_t rows = mli_word2_rows(e->word2), birth = MLI_BIRTH(rows);
     const uint32_t dev = MLI_DEV(e->word1);
     uint32_t number[MLI_BOOKS];
     int book;
     number[MLI_BOOK_DEVICE] = dev;
-    number[MLI_BOOK_SITE] = MLI_SITE_ROW(plain);
-    number[MLI_BOOK_TAG] = MLI_TAG_ROW(plain);
+    number[MLI_BOOK_SITE] = MLI_SITE_ROW(rows);
+    number[MLI_BOOK_TAG] = MLI_TAG_ROW(rows);
     if ((birth & MLI_BIRTH_NUMBERED) && ((birth & MLI_MARK_MAX) == 0 ||
                                        (birth & MLI_MARK_MAX) > mli_birth_count(v->lord)))
         return mli_verify_block(v, e, "its scope is unknown");
@@ -21563,7 +21902,7 @@ static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     const mli_fence_record *of;
     const mli_side_record *side;
     mli_probe probe;
-    mli_verify_find(v, mli_shard_of(v->lord, f->key, 0), f->key, f->dev, &probe);
+    mli_verify_find(v, mli_shard_of(v->lord, f->key), f->key, f->dev, &probe);
     side = probe.entry ? mli_side_record_of(probe.entry->word2) : NULL;
     if (!side || side->serial != f->serial) return 0;
     for (of = side->fences; of; of = of->sibling)
@@ -21589,12 +21928,12 @@ static MLI_COLD int mli_verify_handles(mli_verify *v, const char *what, uint64_t
                            open, closed);
 }
 
-/* Checks the tickets of a phys against its reserved bytes, and adds up the open and the closed. */
+/* Checks the tickets of a phys against its `ticket_bytes`, and adds up the open and the closed. */
 static MLI_COLD int mli_verify_phys(mli_verify *v, mli_phys *phys, uint64_t *open,
                                     uint64_t *closed) {
     const uint32_t n = mli_ticket_count(v->lord);
     uint32_t i;
-    uint64_t sum = 0, reserved;
+    uint64_t sum = 0, bytes;
     mli_lock_take(&phys->lock);
     for (i = 1; i <= n; i++) {
         const mli_reservation *r = mli_ticket_at(v->lord, i);
@@ -21603,11 +21942,11 @@ static MLI_COLD int mli_verify_phys(mli_verify *v, mli_phys *phys, uint64_t *ope
         ++*open;
     }
     *closed += mli_verify_list(phys->closed_tickets);
-    reserved = phys->reserved;
+    bytes = phys->ticket_bytes;
     mli_lock_drop(&phys->lock);
-    if (sum == reserved) return 0;
+    if (sum == bytes) return 0;
     return mli_verify_fail(v, "%i: its tickets have %ju B left; %ju B are reserved",
-                           mli_device_code(phys->device), sum, reserved);
+                           mli_device_code(phys->device), sum, bytes);
 }
 static MLI_COLD int mli_verify_tickets(mli_verify *v) {
     uint64_t open = 0, closed = 0;
@@ -21637,9 +21976,12 @@ static MLI_COLD int mli_verify_accounts(mli_verify *v) {
                               mli_verify_list(mli_accounts_closed(v->lord)));
 }
 
-/* Runs all checks until one fails. Requires: the map is stopped, and the locks are held. Names come
-   first: the other checks use them, and the rows need what the walk of the map has summed. */
+/* Runs all checks until one fails. Names come first: the other checks use them, and the rows need
+   what the walk of the map has summed. */
 static MLI_COLD int mli_verify_all(mli_verify *v) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_SHARD));
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     int book;
     for (book = 0; book < MLI_BOOKS; book++)
         if (mli_verify_names(v, book)) return 1;
@@ -21675,6 +22017,13 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
     if (failed) mli_log_end(lord, MEMLORD_LOG_ERROR, &v.text);
     return failed ? MEMLORD_E_STATE : MEMLORD_OK;
 }
+
+#else
+
+MLI_API memlord_result memlord_verify(memlord *lord) {
+    return lord ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
+}
+#endif
 
 /* --------------------------------------------------------------------- src/reports/capture.h -- */
 
@@ -21817,7 +22166,7 @@ typedef struct mli_report {
    block. So up to MLI_LEAKS / 2 groups are all found, but for about 1 table of 100 that is as full:
    `lost` tells. With more groups large ones are found, but a group of many small blocks may be
    under-reported. The sums of the table count every block. */
-MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t plain,
+MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
                                        uint32_t dev, uint64_t bytes);
 /* Moves the `most` largest groups to the start of the table, the largest first. */
 MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most);
@@ -21857,10 +22206,10 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r);
 
 /* -- the walk over all blocks: leaks, sizes, scopes, the largest -- */
 
-MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t plain,
+MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
                                        uint32_t dev, uint64_t bytes) {
-    uint64_t scope = mli_scope_of(lord, plain);
-    uint64_t key = (plain & MLI_ROWS_MASK) | (uint64_t)dev << 40 | scope << 48;
+    uint64_t scope = mli_scope_of(lord, rows);
+    uint64_t key = (rows & MLI_ROWS_MASK) | (uint64_t)dev << 40 | scope << 48;
     uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* each bit of the key reaches the top bits */
     mli_leak_group *leak = NULL, *tried;
     size_t i;
@@ -21880,7 +22229,7 @@ MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uin
     }
     leak->key = key;
     leak->of.word1 = (uint64_t)dev << 49;
-    leak->of.word2 = plain;
+    leak->of.word2 = rows;
     leak->blocks++;
     leak->bytes += bytes;
 }
@@ -21910,8 +22259,8 @@ MLI_PRIVATE mli_leak_sum mli_leaks_rest(const mli_leak_table *leaks, size_t show
       without a site count by their tag -- */
 
 MLI_PRIVATE size_t mli_leak_sums(const mli_report *r) { return (size_t)r->site_rows + r->tags + 2; }
-static MLI_COLD void mli_leak_sum_add(mli_report *r, uint64_t plain, uint64_t bytes) {
-    const uint32_t site = MLI_SITE_ROW(plain), tag = MLI_TAG_ROW(plain);
+static MLI_COLD void mli_leak_sum_add(mli_report *r, uint64_t rows, uint64_t bytes) {
+    const uint32_t site = MLI_SITE_ROW(rows), tag = MLI_TAG_ROW(rows);
     mli_leak_sum *sum;
     if (!r->leak_sum || site > r->site_rows || tag > r->tags) return; /* added since */
     sum = &r->leak_sum[site ? site : r->site_rows + 1 + tag];
@@ -22040,14 +22389,14 @@ MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak
    counts by size, the groups of leaks, and the live bytes of each scope. */
 static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     mli_report *r = (mli_report *)user;
-    uint64_t bytes = MLI_BYTES(e->word1), plain = mli_word2_rows(e->word2);
-    uint32_t dev = MLI_DEV(e->word1), scope = mli_scope_of(lord, plain), size = 0;
+    uint64_t bytes = MLI_BYTES(e->word1), rows = mli_word2_rows(e->word2);
+    uint32_t dev = MLI_DEV(e->word1), scope = mli_scope_of(lord, rows), size = 0;
     const mli_side_record *side = mli_side_record_of(e->word2);
     for (; bytes >> size; size++) {}
     if (dev <= r->devices) r->sizes[dev - 1][size]++; /* else added since the capture */
-    if (mli_mark_of(lord, plain) >= r->mark && !(side && side->serial)) { /* pending is freed */
-        mli_leak_add(lord, &r->leaks, plain, dev, bytes);
-        mli_leak_sum_add(r, plain, bytes);
+    if (mli_mark_of(lord, rows) >= r->mark && !(side && side->serial)) { /* pending is freed */
+        mli_leak_add(lord, &r->leaks, rows, dev, bytes);
+        mli_leak_sum_add(r, rows, bytes);
         mli_stack_leak_add(r, e);
     }
     if (scope && scope <= r->scopes) {
@@ -22137,7 +22486,7 @@ static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *lin
     sampled = phys->sampled;
     line->of.device = phys->device;
     line->of.name = NULL;
-    line->held = phys->reserved;
+    line->held = phys->ticket_bytes;
     if (phys->limit) line->limit = phys->limit;
     neighbours = phys->neighbours;
     mli_lock_drop(&phys->lock);
@@ -22354,6 +22703,7 @@ static void mli_report_peak_raise(mli_report *r, uint32_t dev) {
 }
 
 MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
+    MLI_REQUIRE(!r->lord);
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
     uint32_t i;
     r->lord = lord;
@@ -22403,11 +22753,11 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
 
 /* ---------------------------------------------------------------------- src/reports/export.h -- */
 
-/* Owns the formats of other tools: one writer a format, each from a captured report. Uses reports/
-   and the reading functions. Invariants: a writer keeps no table beyond that of the shares of
-   stacks and the ids of its format, which are numbered as the rows of the ledger; a row added while
-   it writes has no number, and blocks of such a row are written without that site, tag or scope.
-   Locks: those of reading; none while the host's function writes. */
+/* What the writers of other tools' formats share: live blocks, and the numbers and names of their
+   frames. Owns no state: each writer has its own. Uses reports/capture and the reading functions.
+   Invariants: the numbers are those of the ledger's rows; a row added while a writer runs has none,
+   and blocks of such a row are written without that site, tag or scope. Locks: those of reading;
+   none while the host's function writes. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -22415,7 +22765,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
    arena is a block too, at an address that no other has. */
 typedef struct mli_live_block {
     uint64_t storage, bytes;
-    uint64_t stream;          /* MEMORY_VIZ; 0: none */
+    uint64_t stream;          /* 0: none */
     uint32_t frame;           /* the innermost frame of its stack: its site */
     uint32_t tag, scope;      /* 0: none, or one without a number */
     uint32_t node;            /* of its stack, in place of the frame; 0: none */
@@ -22426,82 +22776,23 @@ enum {
     MLI_BLOCK_PENDING = 1,
     MLI_BLOCK_PARTS = 2,
     MLI_BLOCK_ARENA = 4,
-    MLI_BLOCK_FREED = 8, /* in the table of last events, as are the next two */
-    MLI_BLOCK_OPEN = 16, /* TRACE: its slice is not ended. MEMORY_VIZ: its free is requested */
-    MLI_BLOCK_DONE = 32  /* MEMORY_VIZ: its segment is written */
+    MLI_BLOCK_FREED = 8, /* in the table of last events */
+    MLI_BLOCK_OPEN = 16, /* this and the next one are the writer's */
+    MLI_BLOCK_DONE = 32
 };
 
-/* Live blocks of one stack, tag and device. */
-typedef struct mli_group {
-    mli_live_block of; /* dev 0: a free group */
-    uint64_t blocks, bytes;
-} mli_group;
-#define MLI_GROUPS 256
-#define MLI_VIZ_WORDS 128
-
-/* An event of the ring, with the block that it is of. */
-typedef struct mli_export_event {
-    mli_live_block of;
-    uint64_t ns;
-    uint32_t kind, thread;
-} mli_export_event;
-
-/* A whole, whose numbers are exact, or the share of one stack in it. The wholes of live blocks are
-   those of one site, tag and scope; the wholes of allocs are sites, and those of their device. */
-typedef struct mli_portion {
-    uint32_t frame, tag, scope; /* frame 0: the allocs of a device */
-    uint32_t node;              /* 0: a whole */
-    uint32_t next;              /* the next share of the same whole, from 1; 0: the last */
-    unsigned char dev;          /* 0: a vacant entry */
-    unsigned char allocs;       /* 1: of allocs since the last reset; 0: of live blocks */
-    unsigned char has_live;     /* 1: the allocs of a site, and its live blocks are among them */
-    int64_t value[2];           /* of the samples themselves, then the share; blocks and bytes */
-    double rest[2];             /* of the blocks that samples stand for, beside themselves */
-} mli_portion;
-
-/* The state of a writer, beside the report. */
+/* What each writer reads beside the report: the first member of its state. */
 typedef struct mli_export {
     mli_report *r;
     memlord *lord;
     mli_out *o;
     uint32_t devices, sites, tags, scopes; /* the last rows that have a number; from 1 */
     uint32_t nodes, places; /* likewise: of stacks, and of their frames; 0: there are none */
-    void (*put_block)(struct mli_export *x, const mli_live_block *block);
-    void (*put_group)(struct mli_export *x, const mli_group *group);
-    void (*put_part)(struct mli_export *x, const memlord_part_info *part);
-    const mli_live_block *whole; /* the block of the parts being written */
-    uint64_t beside, parts;      /* its bytes that no part has yet; parts written so far */
-    mli_group group[MLI_GROUPS];
-    mli_portion *portion;             /* where stacks are samples: the table of shares */
-    size_t portion_cap, portion_used; /* its entries, a power of two; entries in use */
-    mli_portion portion_none;         /* in place of one that there is no memory for */
-    /* By dev: the bytes and the number of events that the ring adds; TRACE: then sum is the level.
-       PPROF, HEAPTRACK: allocs of sites and their bytes; live bytes. PROMETHEUS: see
-       mli_prom_known. */
-    uint64_t sum[MEMLORD_MAX_DEVICES + 1], events[MEMLORD_MAX_DEVICES + 1];
-    uint64_t written;            /* items so far, in a format that numbers them */
-    void *table;                 /* scratch of the writer at hand */
-    mli_live_block *last_events; /* TRACE, MEMORY_VIZ: the last event of each storage */
-    uint64_t last_events_size, last_events_used; /* slots, a power of two; slots in use */
-    uint64_t first;                              /* ns of the first event */
-    int scoped;                                  /* 1: the ring has events of scopes */
-    int64_t *level; /* TRACE: live bytes by tag row; behind them by dev: those without a tag */
-    uint64_t due[MEMLORD_MAX_DEVICES + 1];   /* TRACE, by dev: ns of the next sample */
-    uint64_t shown[MEMLORD_MAX_DEVICES + 1]; /* TRACE, by dev: the level of the last sample */
-    unsigned char *depth;                    /* TRACE, by thread number: open scopes */
-    uint32_t threads;          /* TRACE: entries of `depth` */
-    uint32_t only;             /* MEMORY_VIZ: the dev of the events being written */
-    size_t lines, lines_most;  /* FOLDED: lines in `table`, and those it has room for */
-    uint64_t traces;           /* HEAPTRACK: traces so far */
-    uint64_t calls, held;      /* HEAPTRACK: allocations still to write; bytes now allocated */
-    uint64_t gone, gone_end;   /* HEAPTRACK: infos of the bytes no longer live: see mli_heap_gone */
-    struct {
-        const char *text;
-        size_t size;
-    } word[MLI_VIZ_WORDS]; /* MEMORY_VIZ: the words in the memo, by number; size 0: a free one */
-    int32_t number[MEMLORD_MAX_DEVICES + 1]; /* MEMORY_VIZ, by dev: the device's number there */
-    char label[1024]; /* PROMETHEUS: labels of every sample, "name=value" and a 0 each; a 0 */
 } mli_export;
+
+/* Calls `write` with a state of `size` bytes: an mli_export, then zeros. Without memory the report
+   fails. */
+MLI_PRIVATE MLI_COLD void mli_export_run(mli_report *r, size_t size, void (*write)(void *writer));
 
 MLI_PRIVATE memlord_device mli_export_device(const mli_export *x, uint32_t dev);
 /* Returns the tag of a row; NULL for row 0. */
@@ -22548,13 +22839,52 @@ typedef struct mli_alive {
     double scale; /* how many blocks it stands for; 0: it has no stack */
 } mli_alive;
 
-MLI_PRIVATE MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *item);
-MLI_PRIVATE MLI_COLD int mli_alive_put(void *user, void *item);
+/* Calls fn for each live block of the map, until it returns other than 0. Leaves out blocks of
+   devices without a number. Without memory the report fails. */
+typedef int (*mli_alive_fn)(void *writer, const mli_alive *alive);
+MLI_PRIVATE MLI_COLD void mli_alive_each(mli_export *x, mli_alive_fn fn, void *writer);
+
+/* Calls put for the arena of each device that has a balance. */
+typedef void (*mli_block_fn)(void *writer, const mli_live_block *b);
+MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put, void *writer);
+/* Calls put for each live block, then for the arenas. */
+MLI_PRIVATE MLI_COLD void mli_live_blocks_each(mli_export *x, mli_block_fn put, void *writer);
+
+/* Calls put for the parts of a block; returns how many of its bytes are in none. */
+typedef void (*mli_part_fn)(void *writer, const mli_live_block *whole,
+                            const memlord_part_info *part);
+MLI_PRIVATE MLI_COLD uint64_t mli_export_parts(mli_export *x, const mli_live_block *b,
+                                               mli_part_fn put, void *writer);
+
+/* Writes text as UTF-8. Puts a backslash before each character of `escaped`. */
+MLI_PRIVATE MLI_COLD void mli_put_utf8(mli_out *o, const char *text, const char *escaped);
+MLI_PRIVATE size_t mli_utf8_size(const char *text);
+
+/* Writes the low n bytes of v, little-endian. */
+MLI_PRIVATE void mli_put_le(mli_out *o, uint64_t v, unsigned n);
 #endif
 
 /* ---------------------------------------------------------------------- src/reports/export.c -- */
 
 #if !defined(MEMLORD_NO_REPORTS)
+
+MLI_PRIVATE MLI_COLD void mli_export_run(mli_report *r, size_t size, void (*write)(void *writer)) {
+    memlord *lord = r->lord;
+    mli_export *x = (mli_export *)mli_own_alloc(lord, size);
+    if (!x) {
+        r->result = MEMLORD_E_NOMEM;
+        return;
+    }
+    x->r = r;
+    x->lord = lord;
+    x->o = r->o;
+    x->devices = r->devices;
+    x->sites = r->site_rows;
+    x->tags = (uint32_t)r->tags;
+    x->scopes = r->scopes;
+    write(x);
+    mli_own_free(lord, x, size);
+}
 
 MLI_PRIVATE memlord_device mli_export_device(const mli_export *x, uint32_t dev) {
     return mli_device_record_at(x->lord, dev)->device;
@@ -22651,28 +22981,132 @@ MLI_PRIVATE MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uin
     return b;
 }
 
-MLI_PRIVATE MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *item) {
-    const mli_export *x = (const mli_export *)user;
+typedef struct mli_alive_walk {
+    mli_export *x;
+    mli_alive_fn fn;
+    void *writer;
+} mli_alive_walk;
+static MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *item) {
+    const mli_export *x = ((const mli_alive_walk *)user)->x;
     mli_alive *alive = (mli_alive *)item;
     mli_live_block *b = &alive->of;
-    uint64_t plain = mli_word2_rows(e->word2);
-    uint64_t scope = mli_scope_of(x->lord, plain);
+    uint64_t rows = mli_word2_rows(e->word2);
+    uint64_t scope = mli_scope_of(x->lord, rows);
     const mli_taken taken = x->nodes ? mli_taken_of(x->lord, e) : mli_taken_none;
     const uint32_t node = taken.row ? mli_stack_row_at(x->lord, taken.row)->node : 0;
     *b = mli_live_block_make(x, MLI_DEV(e->word1), e->key, MLI_BYTES(e->word1),
-                             (plain & MLI_ROWS_MASK) >> 1 | scope << 36);
-    b->stream = mli_stream_of(x->lord, plain);
+                             (rows & MLI_ROWS_MASK) >> 1 | scope << 36);
+    b->stream = mli_stream_of(x->lord, rows);
     if (mli_is_pending(e->word2)) b->state |= MLI_BLOCK_PENDING;
-    if ((e->word2 & 1) && mli_side_record_of(e->word2)->parts) b->state |= MLI_BLOCK_PARTS;
+    if ((e->word2 & MLI_HAS_SIDE) && mli_side_record_of(e->word2)->parts)
+        b->state |= MLI_BLOCK_PARTS;
     if (node <= x->nodes) b->node = node;
     alive->scale = b->node ? taken.scale : 0;
 }
-MLI_PRIVATE MLI_COLD int mli_alive_put(void *user, void *item) {
-    mli_export *x = (mli_export *)user;
+static MLI_COLD int mli_alive_visit(void *user, void *item) {
+    const mli_alive_walk *walk = (const mli_alive_walk *)user;
     const mli_alive *alive = (const mli_alive *)item;
-    if (alive->of.dev <= x->devices) /* else added since the capture */
-        x->put_block(x, &alive->of);
-    return x->o->failed;
+    if (alive->of.dev > walk->x->devices) return 0; /* added since the capture */
+    return walk->fn(walk->writer, alive);
+}
+MLI_PRIVATE MLI_COLD void mli_alive_each(mli_export *x, mli_alive_fn fn, void *writer) {
+    mli_walk_query all = mli_walk_query_of(memlord_device_all());
+    mli_alive_walk walk;
+    walk.x = x;
+    walk.fn = fn;
+    walk.writer = writer;
+    if (mli_copies_each(x->lord, &all, sizeof(mli_alive), mli_alive_fill, mli_alive_visit, &walk))
+        x->r->result = MEMLORD_E_NOMEM;
+}
+
+MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put, void *writer) {
+    uint32_t dev;
+    for (dev = 1; dev <= x->devices; dev++) {
+        const uint64_t arena = mli_report_arena(x->r, dev);
+        mli_live_block b = mli_live_block_make(
+            x, dev, ((uint64_t)1 << 62) + ((uint64_t)dev << 50), arena, 0);
+        b.frame = mli_frame_of_kind(x, dev, MLI_FRAME_ARENA);
+        b.state = MLI_BLOCK_ARENA;
+        if (arena) put(writer, &b);
+    }
+}
+typedef struct mli_block_walk {
+    mli_export *x;
+    mli_block_fn put;
+    void *writer;
+} mli_block_walk;
+static MLI_COLD int mli_block_visit(void *user, const mli_alive *alive) {
+    const mli_block_walk *walk = (const mli_block_walk *)user;
+    walk->put(walk->writer, &alive->of);
+    return walk->x->o->failed;
+}
+MLI_PRIVATE MLI_COLD void mli_live_blocks_each(mli_export *x, mli_block_fn put, void *writer) {
+    mli_block_walk walk;
+    walk.x = x;
+    walk.put = put;
+    walk.writer = writer;
+    mli_alive_each(x, mli_block_visit, &walk);
+    mli_arena_blocks_each(x, put, writer);
+}
+
+typedef struct mli_part_walk {
+    mli_export *x;
+    mli_part_fn put;
+    void *writer;
+    const mli_live_block *whole;
+    uint64_t beside; /* the block's bytes that no part has yet */
+} mli_part_walk;
+/* Stops at a part with more bytes than are left: another block has begun at that storage since, and
+   the part is of it. */
+static MLI_COLD int mli_part_visit(void *user, const memlord_part_info *part) {
+    mli_part_walk *walk = (mli_part_walk *)user;
+    if (part->bytes > walk->beside) return 1;
+    walk->beside -= part->bytes;
+    walk->put(walk->writer, walk->whole, part);
+    return walk->x->o->failed;
+}
+MLI_PRIVATE MLI_COLD uint64_t mli_export_parts(mli_export *x, const mli_live_block *b,
+                                               mli_part_fn put, void *writer) {
+    mli_part_walk walk;
+    walk.x = x;
+    walk.put = put;
+    walk.writer = writer;
+    walk.whole = b;
+    walk.beside = b->bytes;
+    if (b->state & MLI_BLOCK_PARTS)
+        (void)memlord_parts_each(x->lord, mli_export_device(x, b->dev), b->storage,
+                                 mli_part_visit, &walk);
+    return walk.beside;
+}
+
+/* -- text and numbers -- */
+
+MLI_PRIVATE MLI_COLD void mli_put_utf8(mli_out *o, const char *text, const char *escaped) {
+    const unsigned char *s = (const unsigned char *)text;
+    while (*s) {
+        uint32_t code;
+        size_t n = mli_utf8_decode(s, &code);
+        if (n) {
+            if (n == 1 && strchr(escaped, (int)code)) mli_put_str(o, "\\");
+            mli_put(o, (const char *)s, n);
+        } else {
+            mli_put_invalid_byte(o, *s);
+        }
+        s += n ? n : 1;
+    }
+}
+MLI_PRIVATE size_t mli_utf8_size(const char *text) {
+    mli_out count;
+    mli_out_buffer(&count, NULL, 0);
+    mli_put_utf8(&count, text, "");
+    return count.total;
+}
+
+MLI_PRIVATE void mli_put_le(mli_out *o, uint64_t v, unsigned n) {
+    for (; n--; v >>= 8) {
+        char byte = (char)(unsigned char)(v & 255);
+        mli_put(o, &byte, 1);
+    }
 }
 #endif
 
@@ -23365,7 +23799,7 @@ MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, s
         if (dev && at >= MLI_STAT_COUNT) continue;
         *v = at < MLI_STAT_COUNT ? *mli_stat_of(s, at)
                                  : mli_loss_value(r->lord, at - MLI_STAT_COUNT);
-        if (*v) return mli_columns[at].name;
+        if (*v) return mli_column_names[at];
     }
     return NULL;
 }
@@ -23555,7 +23989,7 @@ static MLI_COLD void mli_json_stats(mli_out *o, memlord_stats *s) {
     size_t i;
     mli_put_str(o, "{");
     for (i = 0; i < MLI_STAT_COUNT; i++)
-        mli_json_u64(o, mli_columns[i].name, *mli_stat_of(s, i));
+        mli_json_u64(o, mli_column_names[i], *mli_stat_of(s, i));
     for (i = 0; i < MLI_RATE_COUNT; i++) mli_json_rate(o, mli_rates[i].name, mli_rate_read(s, i));
     mli_json_u64(o, "mean_bytes", mli_mean_read(s));
     mli_put_str(o, "}");
@@ -23587,7 +24021,7 @@ static void mli_json_metadata(mli_report *r) {
                   mli_alert_on(lord, MLI_ALERT_EVENTS) != 0);
     mli_jsonf(r->o, ",'dropped':{");
     for (i = 0; i < MLI_LOSS_COUNT; i++)
-        mli_json_u64(r->o, mli_columns[MLI_STAT_COUNT + i].name + sizeof "dropped",
+        mli_json_u64(r->o, mli_column_names[MLI_STAT_COUNT + i] + sizeof "dropped",
                      mli_loss_value(lord, i));
     mli_jsonf(r->o, ",'events':%ju}}", r->total.dropped_events);
 }
@@ -24205,1194 +24639,13 @@ MLI_PRIVATE MLI_COLD void mli_json(mli_report *r) {
     mli_put_str(r->o, "]}}\n");
 }
 
-/* ---------------------------------------------------------------------- src/reports/shares.h -- */
-
-/* Owns the table that divides the blocks of a site among its stacks. Uses reports/export. Locks:
-   none.
-
-   the shares of stacks. Sites are exact and stacks are samples. So a stack has the blocks that
-      were taken, and a share of the others of its site: in proportion to the others that its
-      samples stand for. Then the stacks add up to the site, and a block that was taken has its own
-      bytes. Blocks of a site without a sample stay with the site: a stack of its one frame. Live
-      blocks are divided by site, tag and scope. The allocs of a site are these and the freed ones,
-      which are divided by site */
-
-#if !defined(MEMLORD_NO_REPORTS)
-
-/* Makes the table of shares, where stacks are samples. Without memory the report fails. */
-MLI_PRIVATE MLI_COLD void mli_portions_make(mli_export *x);
-
-/* Calls put for every live block, or each share in them as one, then for the arena of each device
-   that has a balance. */
-MLI_PRIVATE MLI_COLD void mli_live_blocks_each(mli_export *x,
-                                               void (*put)(mli_export *x, const mli_live_block *b));
-
-MLI_PRIVATE const char *mli_part_name(const memlord_part_info *part);
-MLI_PRIVATE MLI_COLD uint64_t mli_export_parts(mli_export *x, const mli_live_block *b);
-
-/* Returns the group of a block, empty if it is new. Probes 8 slots; if all are of other groups,
-   writes the group at its home and evicts it. An evicted group may be written again later: readers
-   of the formats with groups add equal ones up. */
-MLI_PRIVATE MLI_COLD mli_group *mli_group_at(mli_export *x, const mli_live_block *b);
-MLI_PRIVATE MLI_COLD void mli_groups_each(mli_export *x,
-                                          void (*put)(mli_export *, const mli_group *));
-
-/* Calls put for the allocations of each site or, in a format with stacks, of each stack since the
-   last reset; then for those of each device that are of none. Of samples they are shares. */
-typedef void (*mli_allocs_fn)(mli_export *x, const mli_live_block *of, uint64_t allocs,
-                              uint64_t bytes);
-MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_export *x, mli_allocs_fn put);
-
-/* Returns the last event of a block's storage, or the free slot where it belongs (dev 0). NULL:
-   there is no table. Open addressing by device type and address. */
-MLI_PRIVATE mli_live_block *mli_last_event_at(const mli_export *x, const mli_live_block *of);
-/* Calls fn for the ring's events up to the moment of the report, the oldest first. Leaves out
-   devices without a number. */
-typedef void (*mli_ring_event_fn)(mli_export *x, const mli_export_event *e);
-MLI_PRIVATE MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn);
-
-/* Returns what an event adds to the live bytes of its device. */
-MLI_PRIVATE int64_t mli_event_delta(const mli_export_event *e);
-MLI_PRIVATE int mli_event_is_of_block(const mli_export_event *e);
-
-/* Reads the ring once: the last event of each storage; for each device the bytes it gains (x->sum)
-   and its number of events (x->events); takes the bytes that each tag gains off x->level. */
-MLI_PRIVATE MLI_COLD void mli_last_events_build(mli_export *x);
-#endif
-
-/* ---------------------------------------------------------------------- src/reports/shares.c -- */
-
-#if !defined(MEMLORD_NO_REPORTS)
-
-static MLI_COLD mli_portion *mli_portion_find(mli_portion *table, size_t cap,
-                                              const mli_portion *key) {
-    uint64_t hash = ((uint64_t)key->frame << 32 | key->node) * 0x9e3779b97f4a7c15u;
-    size_t at;
-    hash += (uint64_t)key->tag << 40 | (uint64_t)key->scope << 8 | key->dev;
-    hash = ((hash ^ hash >> 29) + key->allocs) * 0x9e3779b97f4a7c15u;
-    for (at = (size_t)(hash >> 32) & (cap - 1); table[at].dev; at = (at + 1) & (cap - 1))
-        if (table[at].frame == key->frame && table[at].node == key->node &&
-            table[at].tag == key->tag && table[at].scope == key->scope &&
-            table[at].dev == key->dev && table[at].allocs == key->allocs)
-            break;
-    return &table[at];
-}
-/* Makes room for one more share; 0: no memory. */
-static MLI_COLD int mli_portions_grow(mli_export *x) {
-    const size_t cap = x->portion_cap ? x->portion_cap * 2 : 1024;
-    mli_portion *table;
-    size_t i;
-    if (x->portion_used * 4 < x->portion_cap * 3) return 1;
-    table = (mli_portion *)mli_own_alloc(x->lord, cap * sizeof *table);
-    if (!table) return 0;
-    for (i = 0; i < x->portion_cap; i++)
-        if (x->portion[i].dev) *mli_portion_find(table, cap, &x->portion[i]) = x->portion[i];
-    mli_own_free(x->lord, x->portion, x->portion_cap * sizeof *table);
-    x->portion = table;
-    x->portion_cap = cap;
-    return 1;
-}
-/* Returns the share of a node in the live blocks like `b`, or in the allocs of its site; node 0:
-   the whole. It is valid until the next call. Without memory the report fails. */
-static MLI_COLD mli_portion *mli_portion_of(mli_export *x, const mli_live_block *b, uint32_t node,
-                                          int allocs) {
-    mli_portion key, *s;
-    memset(&key, 0, sizeof key);
-    key.frame = b->frame;
-    key.node = node;
-    key.tag = allocs ? 0 : b->tag;
-    key.scope = allocs ? 0 : b->scope;
-    key.dev = b->dev;
-    key.allocs = (unsigned char)allocs;
-    if (!mli_portions_grow(x)) {
-        x->r->result = MEMLORD_E_NOMEM;
-        return &x->portion_none;
-    }
-    s = mli_portion_find(x->portion, x->portion_cap, &key);
-    if (s->dev) return s;
-    x->portion_used++;
-    *s = key;
-    return s;
-}
-
-/* Adds a live block to its whole and, if it was taken, to the share of its stack. */
-static MLI_COLD int mli_portion_put(void *user, void *item) {
-    mli_export *x = (mli_export *)user;
-    const mli_alive *alive = (const mli_alive *)item;
-    const mli_live_block *b = &alive->of;
-    uint32_t node = b->node;
-    if (b->dev > x->devices) return 0; /* added since the capture */
-    for (;; node = 0) {
-        mli_portion *s = mli_portion_of(x, b, node, 0);
-        s->value[0]++;
-        s->value[1] += (int64_t)b->bytes;
-        if (!node) return x->r->result != MEMLORD_OK;
-        s->rest[0] += alive->scale - 1;
-        s->rest[1] += (alive->scale - 1) * (double)b->bytes;
-        (void)mli_portion_of(x, b, node, 1); /* it may have none since the last reset */
-    }
-}
-/* Adds the allocs of each stack. */
-static MLI_COLD void mli_portions_stacks(mli_export *x) {
-    const uint32_t rows = mli_stack_rows(x->lord);
-    uint32_t i;
-    for (i = 1; i < rows; i++) {
-        const mli_stack_row copy = mli_stack_row_copy(x->lord, i), *row = &copy;
-        mli_live_block of;
-        mli_portion *s;
-        if (row->dev > x->devices || row->node > x->nodes) continue;
-        of = mli_live_block_make(x, row->dev, 0, 0, row->site);
-        s = mli_portion_of(x, &of, row->node, 1);
-        s->value[0] += (int64_t)row->samples;
-        s->value[1] += (int64_t)row->taken_bytes;
-        s->rest[0] += row->allocs - (double)row->samples;
-        s->rest[1] += (double)row->alloc_bytes - (double)row->taken_bytes;
-    }
-}
-/* Adds the wholes of allocs: sites, devices, and what devices have of no site. */
-static MLI_COLD void mli_portions_sites(mli_export *x) {
-    uint32_t i, dev;
-    for (dev = 1; dev <= x->devices; dev++) {
-        const memlord_stats *stat = &x->r->stat[dev - 1];
-        mli_live_block of = mli_live_block_make(x, dev, 0, 0, 0);
-        mli_portion *s;
-        (void)mli_portion_of(x, &of, 0, 1);
-        of.frame = 0;
-        s = mli_portion_of(x, &of, 0, 1);
-        s->value[0] = (int64_t)stat->allocs;
-        s->value[1] = (int64_t)stat->total_allocated;
-    }
-    for (i = 1; i <= x->sites; i++) {
-        const mli_live_block of = mli_live_block_make(
-            x, mli_row_at(x->lord, MLI_BOOK_SITE, i)->dev, 0, 0, i);
-        mli_row_totals sum;
-        mli_portion *s;
-        if (of.dev > x->devices) continue;
-        mli_row_sum(x->lord, MLI_BOOK_SITE, i, 0, &sum);
-        s = mli_portion_of(x, &of, 0, 1);
-        s->value[0] = (int64_t)sum.allocs;
-        s->value[1] = (int64_t)sum.total_in;
-    }
-}
-
-static mli_portion *mli_portion_next(const mli_export *x, const mli_portion *s) {
-    return s->next ? &x->portion[s->next - 1] : NULL;
-}
-/* Returns the share of a node and a frame in the allocs of the site of `s`. */
-static mli_portion *mli_portion_site(const mli_export *x, const mli_portion *s, uint32_t frame,
-                                     uint32_t node) {
-    mli_portion key = *s;
-    key.tag = key.scope = 0;
-    key.frame = frame;
-    key.node = node;
-    key.allocs = 1;
-    return mli_portion_find(x->portion, x->portion_cap, &key);
-}
-/* Divides a number over the shares of a whole in proportion to their rest; `all`: to their value,
-   in place of it. A share of no block has no bytes. */
-static MLI_COLD void mli_portion_divide(const mli_export *x, const mli_portion *whole, int m,
-                                        int64_t number, int all) {
-    double parts = 0, part = 0;
-    int64_t upto, given = 0;
-    mli_portion *s;
-    for (s = mli_portion_next(x, whole); s; s = mli_portion_next(x, s))
-        parts += all ? (double)s->value[m] : s->rest[m];
-    for (s = mli_portion_next(x, whole); s && parts > 0; s = mli_portion_next(x, s), given = upto) {
-        part += all ? (double)s->value[m] : s->rest[m];
-        upto = s->next ? (int64_t)((double)number * (part / parts)) : number;
-        if (upto > number) upto = number;
-        if (!m && upto == given) s->rest[1] = 0;
-        s->value[m] = (all ? 0 : s->value[m]) + upto - given;
-    }
-}
-
-/* -- the passes that divide the table -- */
-
-static MLI_COLD void mli_portions_each(mli_export *x, void (*fn)(mli_export *x, mli_portion *s)) {
-    size_t i;
-    for (i = 0; i < x->portion_cap; i++)
-        if (x->portion[i].dev) fn(x, &x->portion[i]);
-}
-static MLI_COLD void mli_portion_list(mli_export *x, mli_portion *s, mli_portion *whole) {
-    s->next = whole->next;
-    whole->next = (uint32_t)(s - x->portion) + 1;
-}
-static MLI_COLD void mli_portion_list_site(mli_export *x, mli_portion *s) {
-    if (s->allocs && s->frame && !s->node) mli_portion_list(x, s, mli_portion_site(x, s, 0, 0));
-}
-static MLI_COLD int64_t mli_portion_sum(const mli_export *x, const mli_portion *whole, int m) {
-    int64_t sum = 0;
-    const mli_portion *s;
-    for (s = mli_portion_next(x, whole); s; s = mli_portion_next(x, s)) sum += s->value[m];
-    return sum;
-}
-/* Makes the sites of a device add up to it. A realloc at another site counts the bytes of its block
-   there again. */
-static MLI_COLD void mli_portion_device(mli_export *x, mli_portion *s) {
-    mli_portion *site, *next;
-    int m;
-    if (s->frame) return;
-    for (m = 0; m < 2; m++) {
-        const int64_t left = s->value[m] - mli_portion_sum(x, s, m);
-        if (left < 0) mli_portion_divide(x, s, m, s->value[m], 1);
-        site = mli_portion_site(x, s, mli_frame_of_kind(x, s->dev, MLI_FRAME_UNKNOWN), 0);
-        if (left > 0) site->value[m] = left;
-    }
-    for (site = mli_portion_next(x, s); site; site = next) {
-        next = mli_portion_next(x, site);
-        site->next = 0;
-    }
-    s->next = 0;
-}
-/* Lists the stacks of each whole, and adds the live blocks of each site up in its rest. */
-static MLI_COLD void mli_portion_list_stack(mli_export *x, mli_portion *s) {
-    mli_portion key = *s, *site = mli_portion_site(x, s, s->frame, 0);
-    key.node = 0;
-    if (s->node) {
-        mli_portion_list(x, s, mli_portion_find(x->portion, x->portion_cap, &key));
-    } else if (!s->allocs) {
-        site->rest[0] += (double)s->value[0];
-        site->rest[1] += (double)s->value[1];
-    }
-}
-/* Decides which sites have all their live blocks among their allocs: not those that a reset has
-   left older blocks, or that got blocks by a realloc. */
-static MLI_COLD void mli_portion_decide(mli_export *x, mli_portion *s) {
-    if (s->allocs && !s->node)
-        s->has_live = !mli_epoch(x->lord) &&
-                      (double)s->value[0] >= s->rest[0] && (double)s->value[1] >= s->rest[1];
-}
-/* Take live blocks off the allocs of their site, which are then those that are freed, and put their
-   shares back. */
-static MLI_COLD void mli_portion_live_off(mli_export *x, mli_portion *s) {
-    mli_portion *of = mli_portion_site(x, s, s->frame, s->node);
-    int m;
-    if (s->allocs || !mli_portion_site(x, s, s->frame, 0)->has_live) return;
-    for (m = 0; m < 2; m++) {
-        of->value[m] -= s->value[m];
-        of->rest[m] -= s->rest[m];
-    }
-}
-static MLI_COLD void mli_portion_live_back(mli_export *x, mli_portion *s) {
-    mli_portion *of = mli_portion_site(x, s, s->frame, s->node);
-    if (s->allocs || !mli_portion_site(x, s, s->frame, 0)->has_live) return;
-    of->value[0] += s->value[0];
-    of->value[1] += s->value[1];
-}
-/* Removes numbers below 0, as those of freed blocks are differences, and the rest of a stack
-   without a taken block. */
-static MLI_COLD void mli_portion_clamp(mli_export *x, mli_portion *s) {
-    int m;
-    (void)x;
-    for (m = 0; m < 2; m++) {
-        if (s->value[m] < 0) s->value[m] = 0;
-        if (s->rest[m] < 0 || !s->value[0]) s->rest[m] = 0;
-    }
-}
-
-/* A stack gets at most so many times what its samples stand for: a site with more has stacks of
-   which no block was taken. */
-#define MLI_PORTION_MOST 4
-
-/* Divides a whole; what no stack gets stays. Bytes go with their blocks. */
-static MLI_COLD void mli_portion_divide_whole(mli_export *x, mli_portion *whole) {
-    int64_t blocks = 0, given = 0;
-    int m;
-    if (whole->node || !whole->frame) return;
-    for (m = 0; m < 2; m++) {
-        const int64_t left = whole->value[m] - mli_portion_sum(x, whole, m);
-        int64_t number = left;
-        double rest = 0;
-        const mli_portion *s;
-        for (s = mli_portion_next(x, whole); s; s = mli_portion_next(x, s)) rest += s->rest[m];
-        if (m) number = blocks > 0 ? (int64_t)((double)left * (double)given / (double)blocks) : 0;
-        if (!m && rest * MLI_PORTION_MOST < (double)left)
-            number = (int64_t)(rest * MLI_PORTION_MOST);
-        if (left < 0) mli_portion_divide(x, whole, m, whole->value[m], 1);
-        if (left > 0 && rest > 0) mli_portion_divide(x, whole, m, number, 0);
-        whole->value[m] = left < 0 ? 0 : rest > 0 ? left - number : left;
-        if (!m) blocks = left;
-        if (!m) given = left - whole->value[0];
-    }
-}
-
-MLI_PRIVATE MLI_COLD void mli_portions_make(mli_export *x) {
-    static void (*const passes[])(mli_export *x, mli_portion *s) = {
-        mli_portion_list_site, mli_portion_device, mli_portion_list_stack,   mli_portion_decide,
-        mli_portion_live_off,  mli_portion_clamp,  mli_portion_divide_whole, mli_portion_live_back};
-    mli_walk_query all = mli_walk_query_of(memlord_device_all());
-    size_t i;
-    if (!x->nodes || !mli_stacks_sampled(x->lord)) return;
-    mli_portions_sites(x);
-    mli_portions_stacks(x);
-    if (mli_copies_each(x->lord, &all, sizeof(mli_alive), mli_alive_fill, mli_portion_put, x))
-        x->r->result = MEMLORD_E_NOMEM;
-    for (i = 0; i < sizeof passes / sizeof *passes && x->r->result == MEMLORD_OK; i++)
-        mli_portions_each(x, passes[i]);
-}
-/* Returns a share as a block. */
-static mli_live_block mli_portion_block(const mli_portion *s) {
-    mli_live_block b;
-    memset(&b, 0, sizeof b);
-    b.bytes = (uint64_t)s->value[1];
-    b.frame = s->frame;
-    b.tag = s->tag;
-    b.scope = s->scope;
-    b.node = s->node;
-    b.blocks = s->value[0] < UINT32_MAX ? (uint32_t)s->value[0] : UINT32_MAX;
-    b.dev = s->dev;
-    return b;
-}
-
-MLI_PRIVATE MLI_COLD void mli_live_blocks_each(mli_export *x,
-        void (*put)(mli_export *x, const mli_live_block *b)) {
-    mli_walk_query all = mli_walk_query_of(memlord_device_all());
-    uint32_t dev;
-    size_t i;
-    x->put_block = put;
-    for (i = 0; i < x->portion_cap; i++) {
-        const mli_live_block b = mli_portion_block(&x->portion[i]);
-        if (b.blocks && !x->portion[i].allocs) put(x, &b);
-    }
-    if (!x->portion && mli_copies_each(x->lord, &all, sizeof(mli_alive), mli_alive_fill,
-                                     mli_alive_put, x))
-        x->r->result = MEMLORD_E_NOMEM;
-    for (dev = 1; dev <= x->devices; dev++) {
-        uint64_t arena = mli_u64_load(&mli_device_record_at(x->lord, dev)->arena);
-        mli_live_block b = mli_live_block_make(
-            x, dev, ((uint64_t)1 << 62) + ((uint64_t)dev << 50), arena, 0);
-        b.frame = mli_frame_of_kind(x, dev, MLI_FRAME_ARENA);
-        b.state = MLI_BLOCK_ARENA;
-        if (arena) put(x, &b);
-    }
-}
-
-MLI_PRIVATE const char *mli_part_name(const memlord_part_info *part) {
-    return part->meta.name ? part->meta.name : "(part)";
-}
-/* Writes the parts of a block; returns how many of its bytes are in none. Stops at a part with more
-   bytes than are left: another block has begun at that storage since, and the part is of it. */
-static MLI_COLD int mli_export_part(void *user, const memlord_part_info *part) {
-    mli_export *x = (mli_export *)user;
-    if (part->bytes > x->beside) return 1;
-    x->beside -= part->bytes;
-    x->put_part(x, part);
-    x->parts++;
-    return x->o->failed;
-}
-MLI_PRIVATE MLI_COLD uint64_t mli_export_parts(mli_export *x, const mli_live_block *b) {
-    x->whole = b;
-    x->beside = b->bytes;
-    if (b->state & MLI_BLOCK_PARTS)
-        (void)memlord_parts_each(x->lord, mli_export_device(x, b->dev), b->storage,
-                                 mli_export_part, x);
-    return x->beside;
-}
-
-MLI_PRIVATE MLI_COLD mli_group *mli_group_at(mli_export *x, const mli_live_block *b) {
-    uint64_t key = (uint64_t)(b->frame ^ b->node * 0x9e3779b9u) << 24 ^ (uint64_t)b->tag << 8 ^
-                   b->dev;
-    uint64_t at = ((key ^ (uint64_t)b->scope << 44) * 0x9e3779b97f4a7c15u) >> 56;
-    mli_group *g;
-    unsigned tries;
-    for (tries = 0; tries < 8; tries++) {
-        g = &x->group[(at + tries) % MLI_GROUPS];
-        if (!g->of.dev) break;
-        if (g->of.frame == b->frame && g->of.tag == b->tag && g->of.scope == b->scope &&
-            g->of.dev == b->dev && g->of.node == b->node)
-            return g;
-    }
-    if (tries == 8) g = &x->group[at];
-    if (g->of.dev && x->put_group) x->put_group(x, g);
-    g->of = *b;
-    g->blocks = 0;
-    g->bytes = 0;
-    return g;
-}
-static MLI_COLD void mli_group_add(mli_export *x, const mli_live_block *b) {
-    mli_group *g = mli_group_at(x, b);
-    if (!(b->state & MLI_BLOCK_ARENA)) g->blocks += b->blocks;
-    g->bytes += mli_export_parts(x, b);
-}
-MLI_PRIVATE MLI_COLD void mli_groups_each(mli_export *x,
-                                          void (*put)(mli_export *, const mli_group *)) {
-    uint32_t i;
-    x->put_group = put;
-    mli_live_blocks_each(x, mli_group_add);
-    for (i = 0; i < MLI_GROUPS; i++)
-        if (x->group[i].of.dev) put(x, &x->group[i]);
-}
-static MLI_COLD void mli_stack_allocs_each(mli_export *x, mli_allocs_fn put) {
-    const uint32_t rows = mli_stack_rows(x->lord);
-    uint32_t i;
-    for (i = 1; i < rows && !x->o->failed; i++) {
-        const mli_stack_row *row = mli_stack_row_at(x->lord, i);
-        mli_live_block of = mli_live_block_make(x, row->dev, 0, 0, 0);
-        memlord_stack_stat s;
-        if (row->dev > x->devices || row->node > x->nodes) continue;
-        mli_stack_stat_fill(x->lord, i, &s);
-        of.node = row->node;
-        x->sum[of.dev] += s.allocs;
-        x->events[of.dev] += s.alloc_bytes;
-        put(x, &of, s.allocs, s.alloc_bytes);
-    }
-}
-MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_export *x, mli_allocs_fn put) {
-    uint32_t i, dev;
-    size_t at;
-    for (at = 0; at < x->portion_cap; at++) {
-        const mli_portion *s = &x->portion[at];
-        const mli_live_block of = mli_portion_block(s);
-        if (s->allocs && s->frame) put(x, &of, (uint64_t)s->value[0], (uint64_t)s->value[1]);
-    }
-    if (x->portion) return;
-    if (x->nodes) mli_stack_allocs_each(x, put);
-    for (i = 1; i <= x->sites && !x->nodes && !x->o->failed; i++) {
-        mli_live_block of = mli_live_block_make(
-            x, mli_row_at(x->lord, MLI_BOOK_SITE, i)->dev, 0, 0, i);
-        memlord_site_stat s;
-        (void)mli_site_stat_fill(x->lord, i, &s);
-        x->sum[of.dev] += s.allocs;
-        x->events[of.dev] += s.alloc_bytes;
-        put(x, &of, s.allocs, s.alloc_bytes);
-    }
-    for (dev = 1; dev <= x->devices; dev++) {
-        const memlord_stats *s = &x->r->stat[dev - 1];
-        mli_live_block of = mli_live_block_make(x, dev, 0, 0, 0);
-        put(x, &of, s->allocs > x->sum[dev] ? s->allocs - x->sum[dev] : 0,
-            s->total_allocated > x->events[dev] ? s->total_allocated - x->events[dev] : 0);
-    }
-}
-
-/* -- the event ring, up to the moment of the report -- */
-
-/* The most slots of the table of last events. Events of further storages are left out. */
-#define MLI_LAST_EVENTS ((uint64_t)1 << 20)
-
-MLI_PRIVATE mli_live_block *mli_last_event_at(const mli_export *x, const mli_live_block *of) {
-    const uint32_t type = mli_type_of(x->lord, of->dev);
-    uint64_t at = (of->storage ^ (uint64_t)(type + 1) << 57) * 0x9e3779b97f4a7c15u >> 20;
-    for (; x->last_events_size; at++) {
-        mli_live_block *f = &x->last_events[at & (x->last_events_size - 1)];
-        if (!f->dev) return f;
-        if (f->storage == of->storage && mli_type_of(x->lord, f->dev) == type) return f;
-    }
-    return NULL;
-}
-MLI_PRIVATE MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn) {
-    mli_ring_reader reading;
-    mli_event_copy e;
-    if (!mli_ring_reader_begin(x->lord, &reading)) {
-        x->r->result = MEMLORD_E_NOMEM;
-        return;
-    }
-    while (!x->o->failed && mli_ring_reader_next(&reading, &e)) {
-        mli_export_event out;
-        out.of = mli_live_block_make(x, mli_event_dev(e.what), e.storage, MLI_BYTES(e.what),
-                                     e.where);
-        out.of.stream = e.stream;
-        if (e.stack && mli_stack_row_at(x->lord, e.stack)->node <= x->nodes)
-            out.of.node = mli_stack_row_at(x->lord, e.stack)->node;
-        out.ns = mli_since_ns(&x->r->scale, e.stamp);
-        out.kind = mli_event_kind(e.what);
-        out.thread = e.thread;
-        if (out.kind == MEMLORD_EVENT_PEND) out.of.state = MLI_BLOCK_PENDING;
-        if (out.kind == MEMLORD_EVENT_FREE) out.of.state = MLI_BLOCK_FREED;
-        if (out.ns <= x->r->uptime && out.of.dev <= x->devices) fn(x, &out);
-    }
-    mli_ring_reader_end(&reading);
-}
-
-MLI_PRIVATE int64_t mli_event_delta(const mli_export_event *e) {
-    int adds = e->kind == MEMLORD_EVENT_ALLOC || e->kind == MEMLORD_EVENT_MOVE ||
-               e->kind == MEMLORD_EVENT_ARENA_ADD;
-    int takes = e->kind == MEMLORD_EVENT_FREE || e->kind == MEMLORD_EVENT_ARENA_SUB;
-    return (adds - takes) * (int64_t)e->of.bytes;
-}
-MLI_PRIVATE int mli_event_is_of_block(const mli_export_event *e) {
-    return e->kind == MEMLORD_EVENT_ALLOC || e->kind == MEMLORD_EVENT_FREE ||
-           e->kind == MEMLORD_EVENT_PEND || e->kind == MEMLORD_EVENT_MOVE;
-}
-
-static MLI_COLD void mli_last_event_update(mli_export *x, const mli_export_event *e) {
-    mli_live_block *f;
-    if (e->ns < x->first) x->first = e->ns;
-    x->scoped |= e->kind == MEMLORD_EVENT_SCOPE_BEGIN;
-    if (!e->of.dev) return;
-    x->sum[e->of.dev] += (uint64_t)mli_event_delta(e);
-    x->events[e->of.dev]++;
-    if (x->level && e->of.tag) x->level[e->of.tag] -= mli_event_delta(e);
-    f = mli_event_is_of_block(e) ? mli_last_event_at(x, &e->of) : NULL;
-    if (!f || (!f->dev && x->last_events_used >= x->last_events_size - x->last_events_size / 8))
-        return;
-    x->last_events_used += !f->dev;
-    *f = e->of;
-}
-
-MLI_PRIVATE MLI_COLD void mli_last_events_build(mli_export *x) {
-    const mli_ring *ring = mli_ring_of(x->lord);
-    uint64_t size = 64;
-    if (!ring) return;
-    while (size < ring->capacity + ring->capacity / 4 && size < MLI_LAST_EVENTS) size *= 2;
-    x->last_events = (mli_live_block *)mli_own_alloc(x->lord,
-                                                     (size_t)size * sizeof *x->last_events);
-    if (x->last_events) {
-        x->last_events_size = size;
-        mli_ring_each(x, mli_last_event_update);
-    } else {
-        x->r->result = MEMLORD_E_NOMEM;
-    }
-}
-#endif
-
-/* ----------------------------------------------------------------------- src/reports/trace.h -- */
-
-/* Writes TRACE, and the strings and numbers that writers of JSON share. Owns no state. Uses
-   reports/export. Locks: none. */
-
-#if !defined(MEMLORD_NO_REPORTS)
-
-/* Writes text as UTF-8. Puts a backslash before each character of `escaped`. */
-MLI_PRIVATE MLI_COLD void mli_put_utf8(mli_out *o, const char *text, const char *escaped);
-MLI_PRIVATE size_t mli_utf8_size(const char *text);
-
-/* Writes the low n bytes of v, little-endian. */
-MLI_PRIVATE void mli_put_le(mli_out *o, uint64_t v, unsigned n);
-
-MLI_PRIVATE MLI_COLD void mli_trace_json(mli_export *x);
-#endif
-
-/* ----------------------------------------------------------------------- src/reports/trace.c -- */
-
-#if !defined(MEMLORD_NO_REPORTS)
-
-MLI_PRIVATE MLI_COLD void mli_put_utf8(mli_out *o, const char *text, const char *escaped) {
-    const unsigned char *s = (const unsigned char *)text;
-    while (*s) {
-        uint32_t code;
-        size_t n = mli_utf8_decode(s, &code);
-        if (n) {
-            if (n == 1 && strchr(escaped, (int)code)) mli_put_str(o, "\\");
-            mli_put(o, (const char *)s, n);
-        } else {
-            mli_put_invalid_byte(o, *s);
-        }
-        s += n ? n : 1;
-    }
-}
-MLI_PRIVATE size_t mli_utf8_size(const char *text) {
-    mli_out count;
-    mli_out_buffer(&count, NULL, 0);
-    mli_put_utf8(&count, text, "");
-    return count.total;
-}
-
-MLI_PRIVATE void mli_put_le(mli_out *o, uint64_t v, unsigned n) {
-    for (; n--; v >>= 8) {
-        char byte = (char)(unsigned char)(v & 255);
-        mli_put(o, &byte, 1);
-    }
-}
-
-/* -- TRACE, the Trace Event Format, JSON object form (Google's "Trace Event Format" document; read
-      by ui.perfetto.dev and chrome://tracing).
-   Times are microseconds since the ledger was created. A counter "DEVICE live" has one argument a
-   tag, in bytes; they add up to the device's live bytes. Bytes that a change of tag moved count
-   under the new tag from the beginning. The counter has a sample whenever its level has moved by
-   a 64th of the peak, and at most 2048 more, at even steps of time. "DEVICE snapshots" shows the
-   snapshots of the ledger. Scopes are slices of their threads: B and E from the ring or, if the
-   ring has no scopes, X for the remembered invocations. A block that begins in the ring is an
-   async slice. A block that is still live ends with the file; its end event has its parts, as JSON
-   has them. Names are cut to 200 bytes. Snapshots come first, X next, the events of the ring last;
-   snapshots and ring are each in the order of their time. Anomalies and drops are in
-   "otherData". -- */
-
-#define MLI_TRACE_TAGS    32
-#define MLI_TRACE_SAMPLES 2048
-
-/* Writes the beginning of an event, up to its name. */
-static MLI_COLD void mli_trace_open(mli_export *x, const char *phase, uint64_t ns,
-                                    uint32_t thread) {
-    mli_jsonf(x->o, ",\n{'ph':%s,'pid':%ju,'tid':%ju,'ts':", phase, mli_pid(), (uint64_t)thread);
-    mli_put_fixed(x->o, ns, 3);
-    mli_jsonf(x->o, ",'name':");
-}
-static void mli_trace_close(mli_export *x) { mli_put_str(x->o, "}}"); }
-/* Writes a name; NULL as null. Cuts it where a character begins: every event repeats the name. */
-static MLI_COLD void mli_trace_text(mli_export *x, const char *text) {
-    char buf[MLI_SCOPE_NAME + 1];
-    size_t n = text ? mli_utf8_cut(text) : 0;
-    if (n) memcpy(buf, text, n);
-    buf[n] = 0;
-    mli_put_json(x->o, text ? buf : NULL);
-}
-static MLI_COLD void mli_trace_pair(mli_export *x, const char *key, const char *text) {
-    mli_jsonf(x->o, ",%s:", key);
-    mli_trace_text(x, text);
-}
-/* Writes the beginning of an event named after a device, up to its arguments. */
-static MLI_COLD void mli_trace_device(mli_export *x, const char *phase, uint64_t ns,
-                                      uint32_t thread, uint32_t dev, const char *what) {
-    mli_trace_open(x, phase, ns, thread);
-    mli_jsonf(x->o, "'%i", mli_report_device(x->r, dev));
-    mli_put_str(x->o, what);
-    mli_jsonf(x->o, "','args':{");
-}
-
-static MLI_COLD void mli_trace_names(mli_export *x) {
-    const mli_thread *t = mli_thread_first(x->lord);
-    mli_trace_open(x, "M", 0, 0);
-    mli_jsonf(x->o, "'process_name','args':{'name':'memlord " MEMLORD_VERSION "'}}");
-    for (; t; t = mli_thread_next(t)) {
-        uint32_t number = mli_record_number(t->id);
-        mli_trace_open(x, "M", 0, number);
-        mli_jsonf(x->o, "'thread_name','args':{'name':'thread %ju'}}", (uint64_t)number);
-    }
-}
-
-static MLI_COLD void mli_trace_snapshot(mli_export *x, const mli_snapshot *s) {
-    uint32_t dev;
-    for (dev = 1; dev <= s->devices && dev <= x->devices; dev++) {
-        const mli_device_usage *held = &mli_snapshot_devices(s)[dev - 1];
-        mli_trace_device(x, "C", s->time, 0, dev, " snapshots");
-        mli_jsonf(x->o, "'live':%ju,'pending':%ju,'reserved':%ju}}", held->live, held->pending,
-                  held->reserved);
-    }
-    if (!s->name) return;
-    mli_trace_open(x, "i", s->time, 0);
-    mli_trace_text(x, s->name);
-    mli_jsonf(x->o, ",'s':'g','cat':'checkpoint','args':{'live':%ju}}", s->live);
-}
-
-/* Writes the invocations of a scope that one thread remembers. */
-static MLI_COLD void mli_trace_thread_scope(mli_export *x, const mli_scope_record *scope,
-                                            const mli_thread_scope *s) {
-    size_t i, n = mli_thread_scope_read(x->lord, s, x->r->run);
-    for (i = 0; i < n; i++) {
-        const mli_scope_run *v = &x->r->run[i];
-        mli_trace_open(x, "X", mli_since_ns(&x->r->scale, v->start), mli_record_number(s->thread));
-        mli_trace_text(x, scope->name);
-        mli_jsonf(x->o, ",'dur':");
-        mli_put_fixed(x->o, mli_span_ns(&x->r->scale, v->stamps), 3);
-        mli_jsonf(x->o, ",'cat':'scope','args':{");
-        mli_trace_pair(x, "path", scope->path);
-        mli_jsonf(x->o, ",'delta_bytes':%jd,'delta_blocks':%jd,'peak_bytes':%ju",
-                  (int64_t)v->bytes, (int64_t)v->blocks, v->peak);
-        mli_trace_pair(x, "shapes", (const char *)(uintptr_t)v->shapes);
-        mli_trace_close(x);
-    }
-}
-static MLI_COLD void mli_trace_scopes(mli_export *x) {
-    uint32_t id;
-    for (id = 1; id <= x->scopes && !x->o->failed; id++) {
-        const mli_scope_record *scope = mli_scope_record_at(x->lord, id);
-        const mli_thread_scope *s = (const mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
-        for (; s; s = s->next) mli_trace_thread_scope(x, scope, s);
-    }
-}
-
-/* -- TRACE: the events of the ring -- */
-
-static int64_t mli_not_negative(int64_t v) { return v > 0 ? v : 0; }
-
-static MLI_COLD void mli_trace_counter(mli_export *x, uint32_t dev, uint64_t ns) {
-    uint32_t row, n = 0;
-    int64_t others = 0;
-    mli_trace_device(x, "C", ns, 0, dev, " live");
-    mli_jsonf(x->o, "'(untagged)':%jd", mli_not_negative(x->level[x->tags + dev]));
-    for (row = 1; row <= x->tags; row++) {
-        int64_t level = mli_not_negative(x->level[row]);
-        if (x->r->tag[row].dev != dev) continue;
-        if (n++ < MLI_TRACE_TAGS) {
-            mli_put_str(x->o, ",");
-            mli_trace_text(x, mli_export_tag(x, row));
-            mli_jsonf(x->o, ":%jd", level);
-        } else {
-            others += level;
-        }
-    }
-    if (n > MLI_TRACE_TAGS) mli_jsonf(x->o, ",'(other tags)':%jd", others);
-    mli_trace_close(x);
-    x->due[dev] = ns + (x->r->uptime - x->first) / MLI_TRACE_SAMPLES;
-    x->shown[dev] = x->sum[dev];
-}
-
-static MLI_COLD void mli_trace_level(mli_export *x, const mli_export_event *e) {
-    uint32_t dev = e->of.dev;
-    int64_t delta = mli_event_delta(e), moved;
-    if (!delta) return;
-    x->level[e->of.tag ? e->of.tag : x->tags + dev] += delta;
-    x->sum[dev] += (uint64_t)delta;
-    moved = (int64_t)(x->sum[dev] - x->shown[dev]);
-    if (e->ns >= x->due[dev] ||
-        (uint64_t)(moved < 0 ? -moved : moved) > x->r->stat[dev - 1].peak / 64)
-        mli_trace_counter(x, dev, e->ns);
-}
-
-/* Writes an event of a block's slice, up to the arguments that only some have. Phase b begins the
-   slice, e ends it, n is an instant in it. */
-static MLI_COLD void mli_trace_life(mli_export *x, const char *phase, const mli_live_block *b,
-                                    uint32_t thread, uint64_t ns) {
-    const memlord_site *site = mli_frame_site(x, b->frame);
-    const char *tag = mli_export_tag(x, b->tag);
-    mli_trace_open(x, phase, ns, thread);
-    mli_trace_text(x, tag ? tag : site && site->function[0] ? site->function : "block");
-    mli_jsonf(x->o, ",'cat':'block','id':'");
-    mli_put_str(x->o, mli_type_names[mli_type_of(x->lord, b->dev)]);
-    mli_put_str(x->o, " 0x");
-    mli_put_hex_short(x->o, b->storage);
-    mli_jsonf(x->o, "','args':{");
-    if (*phase != 'b') return;
-    mli_jsonf(x->o, "'device':'%i','bytes':%ju", mli_report_device(x->r, b->dev), b->bytes);
-    mli_trace_pair(x, "tag", tag);
-    mli_trace_pair(x, "scope", b->scope ? mli_scope_record_at(x->lord, b->scope)->path : NULL);
-    mli_trace_pair(x, "file", site ? site->file : NULL);
-    mli_json_u64(x->o, "line", mli_site_line(site));
-    mli_trace_pair(x, "function", site ? site->function : NULL);
-}
-static MLI_COLD void mli_trace_block(mli_export *x, const mli_export_event *e) {
-    mli_live_block *f = mli_last_event_at(x, &e->of);
-    int pends = e->kind == MEMLORD_EVENT_PEND;
-    if (!f || !f->dev) return;
-    if (f->state & MLI_BLOCK_OPEN) {
-        mli_trace_life(x, pends ? "n" : "e", f, e->thread, e->ns);
-        mli_trace_close(x);
-    }
-    if (pends) return;
-    *f = e->of;
-    if (e->kind == MEMLORD_EVENT_FREE) return;
-    f->state |= MLI_BLOCK_OPEN;
-    mli_trace_life(x, "b", f, e->thread, e->ns);
-    mli_trace_close(x);
-}
-
-/* Writes the begin or the end of a scope. x->depth counts the open scopes of each thread, so that
-   an end without its begin in the ring is left out. */
-static MLI_COLD void mli_trace_scope(mli_export *x, const mli_export_event *e) {
-    const mli_scope_record *scope = e->of.scope ? mli_scope_record_at(x->lord, e->of.scope) : NULL;
-    int begins = e->kind == MEMLORD_EVENT_SCOPE_BEGIN;
-    if (e->thread >= x->threads || (begins ? !scope : !x->depth[e->thread])) return;
-    mli_trace_open(x, begins ? "B" : "E", e->ns, e->thread);
-    mli_trace_text(x, scope ? scope->name : "");
-    mli_jsonf(x->o, ",'cat':'scope','args':{");
-    if (begins) mli_trace_pair(x, "path", scope->path);
-    mli_trace_close(x);
-    x->depth[e->thread] = (unsigned char)(x->depth[e->thread] + (begins ? 1 : -1));
-}
-
-static MLI_COLD void mli_trace_event(mli_export *x, const mli_export_event *e) {
-    int gc = e->kind == MEMLORD_EVENT_GC;
-    if (e->kind == MEMLORD_EVENT_SCOPE_BEGIN || e->kind == MEMLORD_EVENT_SCOPE_END)
-        mli_trace_scope(x, e);
-    if (!e->of.dev) return;
-    mli_trace_level(x, e);
-    if (mli_event_is_of_block(e)) mli_trace_block(x, e);
-    if (!gc && e->kind != MEMLORD_EVENT_OOM) return;
-    mli_trace_device(x, "i", e->ns, e->thread, e->of.dev, gc ? " gc" : " out of memory");
-    mli_jsonf(x->o, "'bytes':%ju},'s':'p','cat':'memory'}", e->of.bytes);
-}
-
-/* Sets the levels at the start of the ring: those of the report less all that the ring adds. */
-static MLI_COLD void mli_trace_levels(mli_export *x) {
-    uint32_t i;
-    for (i = 1; i <= x->devices; i++) {
-        x->sum[i] = x->shown[i] = x->r->stat[i - 1].allocated - x->sum[i];
-        x->level[x->tags + i] = (int64_t)x->sum[i];
-    }
-    for (i = 1; i <= x->tags; i++) {
-        x->level[i] += (int64_t)x->r->tag[i].stat.allocated;
-        x->level[x->tags + x->r->tag[i].dev] -= x->level[i];
-    }
-}
-
-/* Ends all open scopes and blocks at the time of the report; writes a last sample a device. */
-static MLI_COLD void mli_trace_end(mli_export *x) {
-    uint64_t i, now = x->r->uptime;
-    for (i = 0; i < x->threads; i++)
-        for (; x->depth[i]; x->depth[i]--) {
-            mli_trace_open(x, "E", now, (uint32_t)i);
-            mli_jsonf(x->o, "'','cat':'scope','args':{}}");
-        }
-    for (i = 0; i < x->last_events_size; i++) {
-        const mli_live_block *f = &x->last_events[i];
-        if (!(f->state & MLI_BLOCK_OPEN)) continue;
-        mli_trace_life(x, "e", f, 0, now);
-        mli_json_parts(x->r, mli_type_of(x->lord, f->dev), f->storage);
-        mli_trace_close(x);
-    }
-    for (i = 1; i <= x->devices; i++) mli_trace_counter(x, (uint32_t)i, now);
-}
-
-/* Writes the anomalies and drops that are not 0, of all devices and of each. */
-static MLI_COLD void mli_trace_anomalies(mli_export *x) {
-    uint32_t dev;
-    mli_jsonf(x->o, "\n],'otherData':{'anomalies_and_drops':{");
-    for (dev = 0; dev <= x->devices; dev++) {
-        const char *name;
-        size_t i = 0;
-        uint64_t v;
-        mli_jsonf(x->o, ",'%i':{", mli_device_code(mli_anomaly_device(x->r, dev)));
-        while ((name = mli_anomaly_next(x->r, dev, &i, &v)) != NULL)
-            mli_json_u64(x->o, name, v);
-        mli_put_str(x->o, "}");
-    }
-    mli_put_str(x->o, "}}}\n");
-}
-
-MLI_PRIVATE MLI_COLD void mli_trace_json(mli_export *x) {
-    size_t size = ((size_t)x->tags + x->devices + 1) * sizeof *x->level;
-    uint32_t i;
-    x->threads = mli_thread_count(x->lord) + 2;
-    x->level = (int64_t *)mli_own_alloc(x->lord, size);
-    x->depth = (unsigned char *)mli_own_alloc(x->lord, x->threads + 1);
-    mli_jsonf(x->o, "{'displayTimeUnit':'ms','traceEvents':[");
-    mli_trace_names(x);
-    for (i = 0; i < x->r->snapshots; i++) mli_trace_snapshot(x, x->r->snapshot[i]);
-    if (x->level && x->depth) {
-        x->first = x->r->uptime;
-        mli_last_events_build(x);
-        if (!x->scoped) mli_trace_scopes(x);
-        mli_trace_levels(x);
-        for (i = 1; i <= x->devices && x->last_events_size; i++) mli_trace_counter(x, i, x->first);
-        mli_ring_each(x, mli_trace_event);
-        mli_trace_end(x);
-    } else {
-        x->r->result = MEMLORD_E_NOMEM;
-    }
-    mli_trace_anomalies(x);
-    mli_own_free(x->lord, x->depth, x->threads + 1);
-    mli_own_free(x->lord, x->level, size);
-}
-#endif
-
-/* ------------------------------------------------------------------ src/reports/memory_viz.h -- */
-
-/* Writes MEMORY_VIZ. Owns no state. Uses reports/export and reports/shares. Locks: none.
-
-   MEMORY_VIZ, the result of torch.cuda.memory._snapshot(), pickled by protocol 2
-      (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools).
-   Every block is a segment of its own, so that its bytes lie in a segment at every step. A device's
-   arena is a segment too, at an address that no block has. Blocks of no bytes are left out. The
-   frames of a block are its stack, of samples where it was taken, else its site; then its scopes as
-   the callers. The event of an alloc or a move has these too; the others have the site of their
-   call. A tag is the category. The parts of a block are
-   under "parts", which viewers skip. CUDA devices keep their index; the others follow, as the key
-   "memlord" lists them; that key has the anomalies and drops too. Traces come from the ring. If
-   the ring has events of a storage, its segment is as of the last one, so that viewers can walk
-   back from it. Words, tags and frames are in full where they come first; after that they are
-   numbers of the memo: words, then tag rows, then frames. */
-
-#if !defined(MEMLORD_NO_REPORTS)
-/* Writes what a form says: a word as itself, %ju a number, %s a text, the rest as mli_viz_code.
-   Requires: words are literals, less than MLI_VIZ_WORDS in all. */
-MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_export *x, const char *form, ...);
-
-MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_export *x);
-#endif
-
-/* ------------------------------------------------------------------ src/reports/memory_viz.c -- */
-
-#if !defined(MEMLORD_NO_REPORTS)
-
-#define MLI_VIZ_BATCH 1000 /* items; the viewer passes a batch as arguments of one call */
-
-static MLI_COLD void mli_viz_u64(mli_out *o, uint64_t v) {
-    unsigned n = v >> 63 ? 9 : 8;
-    if (v < 256) {
-        mli_put_str(o, "K");
-        mli_put_le(o, v, 1);
-    } else if (v <= INT32_MAX) {
-        mli_put_str(o, "J");
-        mli_put_le(o, v, 4);
-    } else {
-        mli_put_str(o, "\x8a");
-        mli_put_le(o, n, 1);
-        mli_put_le(o, v, 8);
-        if (n == 9) mli_put_le(o, 0, 1);
-    }
-}
-static MLI_COLD void mli_viz_text(mli_out *o, const char *text) {
-    mli_put_str(o, "X");
-    mli_put_le(o, mli_utf8_size(text), 4);
-    mli_put_utf8(o, text, "");
-}
-/* Writes a word of n characters: in full the first time, then by its number in the memo. */
-static MLI_COLD void mli_viz_word(mli_export *x, const char *word, size_t n) {
-    size_t i = ((unsigned char)word[n / 2] * 5u + (unsigned char)word[n - 1] + n) % MLI_VIZ_WORDS;
-    while (x->word[i].size && (x->word[i].size != n || memcmp(x->word[i].text, word, n)))
-        i = (i + 1) % MLI_VIZ_WORDS;
-    if (x->word[i].size) {
-        mli_put_str(x->o, "h");
-    } else {
-        x->word[i].text = word;
-        x->word[i].size = n;
-        mli_put_str(x->o, "X");
-        mli_put_le(x->o, n, 4);
-        mli_put(x->o, word, n);
-        mli_put_str(x->o, "q");
-    }
-    mli_put_le(x->o, i, 1);
-}
-
-/* Writes what one character of a form stands for: { and } begin and end a dictionary of at least
-   one pair, : is a new one, = sets a pair in it, [ is a new list, + appends to it, ) makes a pair
-   of the last two items, ! is False, 0 the number 0; a space is nothing. */
-static MLI_COLD void mli_viz_code(mli_out *o, char code) {
-    static const char names[] = "{}:=[+)!";
-    static const char *const codes[] = {"}(", "u", "}", "s", "]", "a", "\x86", "\x89"};
-    const char *name = strchr(names, code);
-    if (name) mli_put_str(o, codes[name - names]);
-    if (code == '0') mli_viz_u64(o, 0);
-}
-MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_export *x, const char *form, ...) {
-    va_list args;
-    size_t n;
-    va_start(args, form);
-    for (; *form; form += n) {
-        for (n = 0; form[n] == '_' || (form[n] >= 'a' && form[n] <= 'z');) n++;
-        if (n) {
-            mli_viz_word(x, form, n);
-        } else if (*form != '%') {
-            mli_viz_code(x->o, *form);
-            n = 1;
-        } else if (form[1] == 's') {
-            mli_viz_text(x->o, va_arg(args, const char *));
-            n = 2;
-        } else {
-            mli_viz_u64(x->o, va_arg(args, uint64_t));
-            n = 3;
-        }
-    }
-    va_end(args);
-}
-
-/* Begins item i of a list, from 0; every MLI_VIZ_BATCH items it ends a batch and begins the next.
-   mli_viz_list_end ends the last one. */
-static void mli_viz_item(mli_out *o, uint64_t i) {
-    mli_put_str(o, i % MLI_VIZ_BATCH ? "" : i ? "e(" : "(");
-}
-static void mli_viz_list_end(mli_out *o, uint64_t n) {
-    mli_put_str(o, n ? "e" : "");
-}
-
-/* Returns 1 and writes the memo's item of a number, if it has one. Else returns 0: the caller then
-   writes the item and passes its number to mli_viz_put. */
-static MLI_COLD int mli_viz_get(mli_export *x, uint32_t number) {
-    if (!((const char *)x->table)[number]) return 0;
-    mli_put_str(x->o, "j");
-    mli_put_le(x->o, MLI_VIZ_WORDS + number, 4);
-    return 1;
-}
-static MLI_COLD void mli_viz_put(mli_export *x, uint32_t number) {
-    ((char *)x->table)[number] = 1;
-    mli_put_str(x->o, "r");
-    mli_put_le(x->o, MLI_VIZ_WORDS + number, 4);
-}
-
-/* Writes the stack of a block. Without a site it begins with a scope. */
-static MLI_COLD void mli_viz_frames(mli_export *x, const mli_live_block *b) {
-    mli_stack stack = mli_stack_of(x, b);
-    uint32_t i = b->node || mli_frame_site(x, b->frame) ? 0 : 1, n;
-    mli_viz(x, "frames [");
-    for (n = 0; i < stack.n; i++, n++) {
-        uint32_t frame = stack.frame[i];
-        mli_frame_name f;
-        mli_viz_item(x->o, n);
-        if (mli_viz_get(x, x->tags + frame)) continue;
-        f = mli_frame_name_of(x, frame);
-        mli_viz(x, "{name %s filename %s line %ju}", f.name,
-                mli_frame_site(x, frame) ? f.file : "scope", f.line);
-        mli_viz_put(x, x->tags + frame);
-    }
-    mli_viz_list_end(x->o, n);
-}
-
-/* Writes "memlord": the devices with their numbers, and the anomalies and drops that are not 0. */
-static MLI_COLD void mli_viz_memlord(mli_export *x) {
-    uint32_t dev;
-    mli_viz(x, "memlord {version %s devices :", MEMLORD_VERSION);
-    for (dev = 1; dev <= x->devices; dev++) {
-        char name[32];
-        (void)memlord_device_name(mli_export_device(x, dev), name, sizeof name);
-        mli_viz(x, "%s %ju =", name, (uint64_t)x->number[dev]);
-    }
-    mli_viz(x, "anomalies_and_drops :");
-    for (dev = 0; dev <= x->devices; dev++) {
-        char device[32];
-        const char *name;
-        size_t i = 0;
-        uint64_t v;
-        (void)memlord_device_name(mli_anomaly_device(x->r, dev), device, sizeof device);
-        mli_viz(x, "%s :", device);
-        while ((name = mli_anomaly_next(x->r, dev, &i, &v)) != NULL)
-            mli_viz(x, "%s %ju =", name, v);
-        mli_viz(x, "=");
-    }
-    mli_viz(x, "}");
-}
-
-/* Writes a part as the next item of its block's list. */
-static MLI_COLD void mli_viz_part(mli_export *x, const memlord_part_info *part) {
-    mli_viz_item(x->o, x->parts);
-    mli_viz(x, "{name %s offset %ju size %ju}", part->meta.name ? part->meta.name : "",
-            part->offset, part->bytes);
-}
-
-/* Writes a segment with its block. */
-static MLI_COLD void mli_viz_segment(mli_export *x, const mli_live_block *b) {
-    int pending = b->state & MLI_BLOCK_PENDING;
-    if (!b->bytes) return;
-    mli_viz_item(x->o, x->written++);
-    mli_viz(x, "{device %ju address %ju total_size %ju allocated_size %ju active_size %ju",
-            (uint64_t)x->number[b->dev], b->storage, b->bytes, pending ? 0 : b->bytes, b->bytes);
-    mli_viz(x, "requested_size %ju stream %ju segment_pool_id 0 0) is_expandable !", b->bytes,
-            b->stream);
-    mli_viz(x, b->bytes >> 20 ? "segment_type large" : "segment_type small");
-    mli_viz_frames(x, b);
-    mli_viz(x, "blocks [{address %ju size %ju requested_size %ju", b->storage, b->bytes, b->bytes);
-    mli_viz(x, pending ? "state active_pending_free" : "state active_allocated");
-    mli_viz_frames(x, b);
-    if (b->state & MLI_BLOCK_PARTS) {
-        mli_viz(x, "parts [");
-        x->parts = 0;
-        (void)mli_export_parts(x, b);
-        mli_viz_list_end(x->o, x->parts);
-    }
-    mli_viz(x, "}+}");
-}
-
-/* Writes a live block. The ring's last event of a storage overrides the map's entry, which was read
-   a moment later. */
-static MLI_COLD void mli_viz_live_block(mli_export *x, const mli_live_block *b) {
-    mli_live_block *f = mli_last_event_at(x, b), known = *b;
-    if (f && f->dev) {
-        if (f->state & (MLI_BLOCK_DONE | MLI_BLOCK_FREED)) return;
-        known.bytes = f->bytes;
-        known.dev = f->dev;
-        known.state = (unsigned char)((b->state & MLI_BLOCK_PARTS) | f->state);
-        f->state |= MLI_BLOCK_DONE;
-    }
-    mli_viz_segment(x, &known);
-}
-/* Writes the blocks that are live in the ring but no longer in the map. */
-static MLI_COLD void mli_viz_ring_only(mli_export *x) {
-    uint64_t i;
-    for (i = 0; i < x->last_events_size; i++) {
-        const mli_live_block *f = &x->last_events[i];
-        if (f->dev && !(f->state & (MLI_BLOCK_DONE | MLI_BLOCK_FREED))) mli_viz_segment(x, f);
-    }
-}
-
-/* Writes an event of a block, or without one: `addr` is then the number that it has there. */
-static MLI_COLD void mli_viz_event(mli_export *x, const char *action, const mli_live_block *b,
-                                   uint64_t ns) {
-    int snapshot = !strcmp(action, "snapshot");
-    mli_viz_item(x->o, x->written++);
-    mli_viz(x, "{addr %ju size %ju stream %ju time_us %ju action", b->storage, b->bytes, b->stream,
-            (x->lord->started_wall + ns) / 1000);
-    mli_viz_word(x, action, strlen(action));
-    if (!strcmp(action, "oom")) mli_viz(x, "device_free %ju", b->storage);
-    mli_viz_frames(x, b);
-    if (snapshot) mli_viz(x, "category unknown");
-    if (b->tag) {
-        mli_viz(x, "category");
-        if (!mli_viz_get(x, b->tag)) {
-            mli_viz_text(x->o, mli_export_tag(x, b->tag));
-            mli_viz_put(x, b->tag);
-        }
-    }
-    mli_viz(x, "}");
-}
-
-/* Returns the free bytes of a device's physical device; 0: not known. */
-static uint64_t mli_viz_free(const mli_export *x, uint32_t dev) {
-    const mli_phys_line *line = mli_report_phys(x->r, dev);
-    return line && line->free != UINT64_MAX ? line->free : 0;
-}
-
-static MLI_COLD void mli_viz_ring(mli_export *x, const mli_export_event *e) {
-    int pends = e->kind == MEMLORD_EVENT_PEND, frees = e->kind == MEMLORD_EVENT_FREE;
-    mli_live_block *f, of = e->of;
-    if (of.dev != x->only) return;
-    if (e->kind == MEMLORD_EVENT_OOM) {
-        of.storage = mli_viz_free(x, x->only);
-        mli_viz_event(x, "oom", &of, e->ns);
-    }
-    f = mli_event_is_of_block(e) ? mli_last_event_at(x, &of) : NULL;
-    if (!f || !f->dev || !of.bytes) return;
-    if (pends || (frees && !(f->state & MLI_BLOCK_OPEN)))
-        mli_viz_event(x, "free_requested", &of, e->ns);
-    f->state |= MLI_BLOCK_OPEN;
-    if (pends) return;
-    f->state ^= MLI_BLOCK_OPEN;
-    mli_viz_event(x, frees ? "free_completed" : "segment_alloc", &of, e->ns);
-    mli_viz_event(x, frees ? "segment_free" : "alloc", &of, e->ns);
-}
-
-/* Writes a device's events. Viewers give the category of the last one to blocks without any. */
-static MLI_COLD void mli_viz_trace(mli_export *x, uint32_t dev) {
-    mli_live_block none = mli_live_block_make(x, dev, 0, 0, 0);
-    x->written = 0;
-    x->only = dev;
-    if (x->events[dev]) mli_ring_each(x, mli_viz_ring);
-    mli_viz_event(x, "snapshot", &none, x->r->uptime);
-    mli_viz_list_end(x->o, x->written);
-}
-
-/* Numbers the devices; returns how many lists of events the numbers need. */
-static MLI_COLD int32_t mli_viz_number(mli_export *x) {
-    int32_t n = 0;
-    uint32_t dev;
-    for (dev = 1; dev <= x->devices; dev++) {
-        memlord_device d = mli_export_device(x, dev);
-        x->number[dev] = d.type == MEMLORD_DEVICE_CUDA ? d.index : -1;
-        if (x->number[dev] >= n) n = x->number[dev] + 1;
-    }
-    for (dev = 1; dev <= x->devices; dev++)
-        if (x->number[dev] < 0) x->number[dev] = n++;
-    return n;
-}
-
-MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_export *x) {
-    size_t size;
-    int32_t n, lists = mli_viz_number(x);
-    uint32_t dev;
-    mli_export_stacks(x);
-    size = (size_t)x->tags + mli_frame_count(x) + 1;
-    x->table = mli_own_alloc(x->lord, size);
-    if (!x->table) {
-        x->r->result = MEMLORD_E_NOMEM;
-        return;
-    }
-    mli_put_str(x->o, "\x80\x02");
-    mli_viz(x, "{");
-    mli_viz_memlord(x);
-    mli_viz(x, "segments [");
-    x->put_part = mli_viz_part;
-    mli_last_events_build(x);
-    mli_live_blocks_each(x, mli_viz_live_block);
-    mli_viz_ring_only(x);
-    mli_viz_list_end(x->o, x->written);
-    mli_viz(x, "device_traces [");
-    for (n = 0; n < lists; n++) {
-        mli_viz(x, "[");
-        for (dev = 1; dev <= x->devices; dev++)
-            if (x->number[dev] == n) mli_viz_trace(x, dev);
-        mli_viz(x, "+");
-    }
-    mli_viz(x, "allocator_settings : }");
-    mli_put_str(x->o, ".");
-    mli_own_free(x->lord, x->table, size);
-}
-#endif
-
 /* ------------------------------------------------------------------------ src/reports/page.h -- */
 
 /* The HTML report around its data, made from src/reports/page by `make page`: change it there.
    Minified by esbuild 0.17.0. */
 #if !defined(MEMLORD_NO_REPORTS)
 
-static const char mli_page_head[][3089] = {
+static const char mli_html_head[][3089] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-wS58VzREJADS0TMmbCYHhD"
     "yRiuR6t9osXmVSMgeDQwA='; script-src 'sha256-4LJeBRIbkb7MAbJFnTMbmNXdb4qsS8pEQeqKOC3jysI=' 'sh"
@@ -25530,7 +24783,7 @@ static const char mli_page_head[][3089] = {
     "den>\n</header>\n<main>\n<p id=\"message\" role=\"alert\" hidden></p>\n<noscript><p>This page"
     " draws its report with JavaScript, which is turned off here. In figures:</p>\n<pre>"};
 
-static const char mli_page_middle[][3565] = {
+static const char mli_html_middle[][3565] = {
     "</pre></noscript>\n<div id=\"empty\">\n<p id=\"hint\">Reading the profile&#8230;</p>\n</div>"
     "\n<div id=\"report\" hidden>\n<section id=\"overview\" class=\"plain\"><div class=\"body\"></"
     "div></section>\n<section id=\"versus\" class=\"plain\" hidden><h2>What changed</h2><div class"
@@ -25573,7 +24826,7 @@ static const char mli_page_middle[][3565] = {
     "are with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"pol"
     "ite\"></div>\n<script type=\"application/json\" id=\"profile\">"};
 
-static const char mli_page_tail[][3619] = {
+static const char mli_html_tail[][3619] = {
     "</script>\n<script type=\"text/plain\" id=\"packed\">eNqcfXl/2zbW7v/3U8i8GQ8ZQbLkLE0o0/oladKm"
     "zdYk3UbV69AyZTGmSZWkYjuyvvs9zzkACMrOzNy3i0WCIIjl4Gw4i7eqkk5Vl+ms9ka+H0SH6/kqn9VpkXeS3E+C9azIq"
     "7pTR2d+0q/qeHZWBaqKnvh1/7w4WWUJ3eZ8m6VVHaiCKuJRmQQq5vJ5GZ9Trf55vPSz6PBp7Z/5Wb9Ka6px5leTU7qTpo"
@@ -26045,9 +25298,988 @@ static const char mli_page_tail[][3619] = {
 
 #endif
 
+/* ------------------------------------------------------------------------ src/reports/html.h -- */
+
+/* Writes HTML: the page with the JSON report in it. Owns no state. Uses reports/text, reports/json
+   and reports/page. Locks: none. */
+
+#if !defined(MEMLORD_NO_REPORTS)
+MLI_PRIVATE MLI_COLD void mli_html(mli_report *r);
+#endif
+
+/* ------------------------------------------------------------------------ src/reports/html.c -- */
+
+#if !defined(MEMLORD_NO_REPORTS)
+
+/* Writes a part of the page: `all` bytes of literals, each in a place of `size` bytes. */
+static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, size_t all) {
+    size_t at;
+    for (at = 0; at < all; at += size) mli_put_str(o, literal + at);
+}
+
+/* For readers without scripts the page has the verdicts and the devices of TEXT. JSON escapes < and
+   >, so that no string of it can end its element. */
+MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
+    mli_put_html(r->o, mli_html_head[0], sizeof mli_html_head[0], sizeof mli_html_head);
+    r->out.html = 1;
+    mli_text_verdicts(r);
+    mli_text_devices(r, r->devices);
+    r->out.html = 0;
+    r->out.name_max = 0;
+    mli_put_html(r->o, mli_html_middle[0], sizeof mli_html_middle[0], sizeof mli_html_middle);
+    r->brief = 1;
+    mli_json(r);
+    mli_put_html(r->o, mli_html_tail[0], sizeof mli_html_tail[0], sizeof mli_html_tail);
+}
+#endif
+
+/* ------------------------------------------------------------------------ src/reports/ring.h -- */
+
+/* The events of the ring, up to the moment of a report, for TRACE and MEMORY_VIZ. Owns the table of
+   the last event of each storage. Uses reports/export. Locks: none. */
+
+#if !defined(MEMLORD_NO_REPORTS)
+
+/* An event of the ring, with the block that it is of. */
+typedef struct mli_export_event {
+    mli_live_block of;
+    uint64_t ns;
+    uint32_t kind, thread;
+} mli_export_event;
+
+/* Calls fn for the ring's events up to the moment of the report, the oldest first. Leaves out
+   devices without a number. Without memory the report fails. */
+typedef void (*mli_ring_event_fn)(void *writer, const mli_export_event *e);
+MLI_PRIVATE MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn, void *writer);
+
+/* Returns what an event adds to the live bytes of its device. */
+MLI_PRIVATE int64_t mli_event_delta(const mli_export_event *e);
+MLI_PRIVATE int mli_event_is_of_block(const mli_export_event *e);
+
+/* What one reading of the ring tells. */
+typedef struct mli_last_events {
+    const mli_export *x;
+    mli_live_block *at;  /* the last event of each storage; NULL: no ring, or no memory */
+    uint64_t size, used; /* slots, a power of two; slots in use */
+    uint64_t first;      /* ns of the first event; without one the moment of the report */
+    int scoped;          /* 1: the ring has events of scopes */
+    /* By dev: the bytes that its events add, and their number. */
+    uint64_t sum[MEMLORD_MAX_DEVICES + 1], events[MEMLORD_MAX_DEVICES + 1];
+    int64_t *tag_sum; /* by row: the bytes that its events add; NULL: not wanted */
+} mli_last_events;
+
+/* Reads the ring once. Requires: `last` is zeroed but for tag_sum. Without memory for the table the
+   report fails. */
+MLI_PRIVATE MLI_COLD void mli_last_events_read(mli_export *x, mli_last_events *last);
+MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last);
+/* Returns the last event of a block's storage, or the free slot where it belongs (dev 0). NULL:
+   there is no table. Open addressing by device type and address. */
+MLI_PRIVATE mli_live_block *mli_last_event_at(const mli_last_events *last,
+                                              const mli_live_block *of);
+#endif
+
+/* ------------------------------------------------------------------------ src/reports/ring.c -- */
+
+#if !defined(MEMLORD_NO_REPORTS)
+
+/* The most slots of the table of last events. Events of further storages are left out. */
+#define MLI_LAST_EVENTS ((uint64_t)1 << 20)
+
+MLI_PRIVATE mli_live_block *mli_last_event_at(const mli_last_events *last,
+                                              const mli_live_block *of) {
+    const memlord *lord = last->x->lord;
+    const uint32_t type = mli_type_of(lord, of->dev);
+    uint64_t at = (of->storage ^ (uint64_t)(type + 1) << 57) * 0x9e3779b97f4a7c15u >> 20;
+    for (; last->size; at++) {
+        mli_live_block *f = &last->at[at & (last->size - 1)];
+        if (!f->dev || (f->storage == of->storage && mli_type_of(lord, f->dev) == type)) return f;
+    }
+    return NULL;
+}
+MLI_PRIVATE MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn, void *writer) {
+    mli_ring_reader reading;
+    mli_event_copy e;
+    if (!mli_ring_reader_begin(x->lord, &reading)) {
+        x->r->result = MEMLORD_E_NOMEM;
+        return;
+    }
+    while (!x->o->failed && mli_ring_reader_next(&reading, &e)) {
+        mli_export_event out;
+        out.of = mli_live_block_make(x, mli_event_dev(e.what), e.storage, MLI_BYTES(e.what),
+                                     e.where);
+        out.of.stream = e.stream;
+        if (e.stack && mli_stack_row_at(x->lord, e.stack)->node <= x->nodes)
+            out.of.node = mli_stack_row_at(x->lord, e.stack)->node;
+        out.ns = mli_since_ns(&x->r->scale, e.stamp);
+        out.kind = mli_event_kind(e.what);
+        out.thread = e.thread;
+        if (out.kind == MEMLORD_EVENT_PEND) out.of.state = MLI_BLOCK_PENDING;
+        if (out.kind == MEMLORD_EVENT_FREE) out.of.state = MLI_BLOCK_FREED;
+        if (out.ns <= x->r->uptime && out.of.dev <= x->devices) fn(writer, &out);
+    }
+    mli_ring_reader_end(&reading);
+}
+
+MLI_PRIVATE int64_t mli_event_delta(const mli_export_event *e) {
+    int adds = e->kind == MEMLORD_EVENT_ALLOC || e->kind == MEMLORD_EVENT_MOVE ||
+               e->kind == MEMLORD_EVENT_ARENA_ADD;
+    int takes = e->kind == MEMLORD_EVENT_FREE || e->kind == MEMLORD_EVENT_ARENA_SUB;
+    return (adds - takes) * (int64_t)e->of.bytes;
+}
+MLI_PRIVATE int mli_event_is_of_block(const mli_export_event *e) {
+    return e->kind == MEMLORD_EVENT_ALLOC || e->kind == MEMLORD_EVENT_FREE ||
+           e->kind == MEMLORD_EVENT_PEND || e->kind == MEMLORD_EVENT_MOVE;
+}
+
+static MLI_COLD void mli_last_event_update(void *user, const mli_export_event *e) {
+    mli_last_events *last = (mli_last_events *)user;
+    mli_live_block *f;
+    if (e->ns < last->first) last->first = e->ns;
+    last->scoped |= e->kind == MEMLORD_EVENT_SCOPE_BEGIN;
+    if (!e->of.dev) return;
+    last->sum[e->of.dev] += (uint64_t)mli_event_delta(e);
+    last->events[e->of.dev]++;
+    if (last->tag_sum && e->of.tag) last->tag_sum[e->of.tag] += mli_event_delta(e);
+    f = mli_event_is_of_block(e) ? mli_last_event_at(last, &e->of) : NULL;
+    if (!f || (!f->dev && last->used >= last->size - last->size / 8)) return;
+    last->used += !f->dev;
+    *f = e->of;
+}
+MLI_PRIVATE MLI_COLD void mli_last_events_read(mli_export *x, mli_last_events *last) {
+    const mli_ring *ring = mli_ring_of(x->lord);
+    uint64_t size = 64;
+    last->x = x;
+    last->first = x->r->uptime;
+    if (!ring) return;
+    while (size < ring->capacity + ring->capacity / 4 && size < MLI_LAST_EVENTS) size *= 2;
+    last->at = (mli_live_block *)mli_own_alloc(x->lord, (size_t)size * sizeof *last->at);
+    if (last->at) {
+        last->size = size;
+        mli_ring_each(x, mli_last_event_update, last);
+    } else {
+        x->r->result = MEMLORD_E_NOMEM;
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last) {
+    mli_own_free(last->x->lord, last->at, (size_t)last->size * sizeof *last->at);
+}
+#endif
+
+/* ------------------------------------------------------------------ src/reports/memory_viz.h -- */
+
+/* Writes MEMORY_VIZ. Uses reports/export and reports/ring. Locks: none.
+
+   MEMORY_VIZ, the result of torch.cuda.memory._snapshot(), pickled by protocol 2
+      (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools).
+   Every block is a segment of its own, so that its bytes lie in a segment at every step. A device's
+   arena is a segment too, at an address that no block has. Blocks of no bytes are left out. The
+   frames of a block are its stack, of samples where it was taken, else its site; then its scopes as
+   the callers. The event of an alloc or a move has these too; the others have the site of their
+   call. A tag is the category. The parts of a block are
+   under "parts", which viewers skip. CUDA devices keep their index; the others follow, as the key
+   "memlord" lists them; that key has the anomalies and drops too. Traces come from the ring. If
+   the ring has events of a storage, its segment is as of the last one, so that viewers can walk
+   back from it. Words, tags and frames are in full where they come first; after that they are
+   numbers of the memo: words, then tag rows, then frames. */
+
+#if !defined(MEMLORD_NO_REPORTS)
+MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r);
+#endif
+
+/* ------------------------------------------------------------------ src/reports/memory_viz.c -- */
+
+#if !defined(MEMLORD_NO_REPORTS)
+
+#define MLI_VIZ_BATCH 1000 /* items; the viewer passes a batch as arguments of one call */
+#define MLI_VIZ_WORDS 128
+
+typedef struct mli_viz_writer {
+    mli_export x;
+    mli_last_events last; /* OPEN: the free is requested; DONE: the segment is written */
+    struct {
+        const char *text;
+        size_t size;
+    } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; size 0: a free one */
+    char *memo;            /* by tag row, then by frame: 1: it is in the memo */
+    uint64_t items, parts; /* so far: of the segments or of a device's events; of a block's parts */
+    int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by dev: the device's number there */
+    uint32_t only; /* the dev of the events being written */
+} mli_viz_writer;
+
+static MLI_COLD void mli_viz_u64(mli_out *o, uint64_t v) {
+    unsigned n = v >> 63 ? 9 : 8;
+    if (v < 256) {
+        mli_put_str(o, "K");
+        mli_put_le(o, v, 1);
+    } else if (v <= INT32_MAX) {
+        mli_put_str(o, "J");
+        mli_put_le(o, v, 4);
+    } else {
+        mli_put_str(o, "\x8a");
+        mli_put_le(o, n, 1);
+        mli_put_le(o, v, 8);
+        if (n == 9) mli_put_le(o, 0, 1);
+    }
+}
+static MLI_COLD void mli_viz_text(mli_out *o, const char *text) {
+    mli_put_str(o, "X");
+    mli_put_le(o, mli_utf8_size(text), 4);
+    mli_put_utf8(o, text, "");
+}
+/* Writes a word of n characters: in full the first time, then by its number in the memo. */
+static MLI_COLD void mli_viz_word(mli_viz_writer *w, const char *word, size_t n) {
+    size_t i = ((unsigned char)word[n / 2] * 5u + (unsigned char)word[n - 1] + n) % MLI_VIZ_WORDS;
+    while (w->word[i].size && (w->word[i].size != n || memcmp(w->word[i].text, word, n)))
+        i = (i + 1) % MLI_VIZ_WORDS;
+    if (w->word[i].size) {
+        mli_put_str(w->x.o, "h");
+    } else {
+        w->word[i].text = word;
+        w->word[i].size = n;
+        mli_put_str(w->x.o, "X");
+        mli_put_le(w->x.o, n, 4);
+        mli_put(w->x.o, word, n);
+        mli_put_str(w->x.o, "q");
+    }
+    mli_put_le(w->x.o, i, 1);
+}
+
+/* Writes what one character of a form stands for: { and } begin and end a dictionary of at least
+   one pair, : is a new one, = sets a pair in it, [ is a new list, + appends to it, ) makes a pair
+   of the last two items, ! is False, 0 the number 0; a space is nothing. */
+static MLI_COLD void mli_viz_code(mli_out *o, char code) {
+    static const char names[] = "{}:=[+)!";
+    static const char *const codes[] = {"}(", "u", "}", "s", "]", "a", "\x86", "\x89"};
+    const char *name = strchr(names, code);
+    if (name) mli_put_str(o, codes[name - names]);
+    if (code == '0') mli_viz_u64(o, 0);
+}
+/* Writes what a form says: a word as itself, %ju a number, %s a text, the rest as mli_viz_code.
+   Requires: words are literals, less than MLI_VIZ_WORDS in all. */
+static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_viz_writer *w, const char *form, ...) {
+    va_list args;
+    size_t n;
+    va_start(args, form);
+    for (; *form; form += n) {
+        for (n = 0; form[n] == '_' || (form[n] >= 'a' && form[n] <= 'z');) n++;
+        if (n) {
+            mli_viz_word(w, form, n);
+        } else if (*form != '%') {
+            mli_viz_code(w->x.o, *form);
+            n = 1;
+        } else if (form[1] == 's') {
+            mli_viz_text(w->x.o, va_arg(args, const char *));
+            n = 2;
+        } else {
+            mli_viz_u64(w->x.o, va_arg(args, uint64_t));
+            n = 3;
+        }
+    }
+    va_end(args);
+}
+
+/* Begins item i of a list, from 0; every MLI_VIZ_BATCH items it ends a batch and begins the next.
+   mli_viz_list_end ends the last one. */
+static void mli_viz_item(mli_out *o, uint64_t i) {
+    mli_put_str(o, i % MLI_VIZ_BATCH ? "" : i ? "e(" : "(");
+}
+static void mli_viz_list_end(mli_out *o, uint64_t n) {
+    mli_put_str(o, n ? "e" : "");
+}
+
+/* Returns 1 and writes the memo's item of a number, if it has one. Else returns 0: the caller then
+   writes the item and passes its number to mli_viz_put. */
+static MLI_COLD int mli_viz_get(mli_viz_writer *w, uint32_t number) {
+    if (!w->memo[number]) return 0;
+    mli_put_str(w->x.o, "j");
+    mli_put_le(w->x.o, MLI_VIZ_WORDS + number, 4);
+    return 1;
+}
+static MLI_COLD void mli_viz_put(mli_viz_writer *w, uint32_t number) {
+    w->memo[number] = 1;
+    mli_put_str(w->x.o, "r");
+    mli_put_le(w->x.o, MLI_VIZ_WORDS + number, 4);
+}
+
+/* Writes the stack of a block. Without a site it begins with a scope. */
+static MLI_COLD void mli_viz_frames(mli_viz_writer *w, const mli_live_block *b) {
+    mli_stack stack = mli_stack_of(&w->x, b);
+    uint32_t i = b->node || mli_frame_site(&w->x, b->frame) ? 0 : 1, n;
+    mli_viz(w, "frames [");
+    for (n = 0; i < stack.n; i++, n++) {
+        uint32_t frame = stack.frame[i];
+        mli_frame_name f;
+        mli_viz_item(w->x.o, n);
+        if (mli_viz_get(w, w->x.tags + frame)) continue;
+        f = mli_frame_name_of(&w->x, frame);
+        mli_viz(w, "{name %s filename %s line %ju}", f.name,
+                mli_frame_site(&w->x, frame) ? f.file : "scope", f.line);
+        mli_viz_put(w, w->x.tags + frame);
+    }
+    mli_viz_list_end(w->x.o, n);
+}
+
+/* Writes "memlord": the devices with their numbers, and the anomalies and drops that are not 0. */
+static MLI_COLD void mli_viz_memlord(mli_viz_writer *w) {
+    uint32_t dev;
+    mli_viz(w, "memlord {version %s devices :", MEMLORD_VERSION);
+    for (dev = 1; dev <= w->x.devices; dev++) {
+        char name[32];
+        (void)memlord_device_name(mli_export_device(&w->x, dev), name, sizeof name);
+        mli_viz(w, "%s %ju =", name, (uint64_t)w->number[dev]);
+    }
+    mli_viz(w, "anomalies_and_drops :");
+    for (dev = 0; dev <= w->x.devices; dev++) {
+        char device[32];
+        const char *name;
+        size_t i = 0;
+        uint64_t v;
+        (void)memlord_device_name(mli_anomaly_device(w->x.r, dev), device, sizeof device);
+        mli_viz(w, "%s :", device);
+        while ((name = mli_anomaly_next(w->x.r, dev, &i, &v)) != NULL)
+            mli_viz(w, "%s %ju =", name, v);
+        mli_viz(w, "=");
+    }
+    mli_viz(w, "}");
+}
+
+/* Writes a part as the next item of its block's list. */
+static MLI_COLD void mli_viz_part(void *writer, const mli_live_block *whole,
+                                  const memlord_part_info *part) {
+    mli_viz_writer *w = (mli_viz_writer *)writer;
+    (void)whole;
+    mli_viz_item(w->x.o, w->parts++);
+    mli_viz(w, "{name %s offset %ju size %ju}", part->meta.name ? part->meta.name : "",
+            part->offset, part->bytes);
+}
+
+/* Writes a segment with its block. */
+static MLI_COLD void mli_viz_segment(mli_viz_writer *w, const mli_live_block *b) {
+    int pending = b->state & MLI_BLOCK_PENDING;
+    if (!b->bytes) return;
+    mli_viz_item(w->x.o, w->items++);
+    mli_viz(w, "{device %ju address %ju total_size %ju allocated_size %ju active_size %ju",
+            (uint64_t)w->number[b->dev], b->storage, b->bytes, pending ? 0 : b->bytes, b->bytes);
+    mli_viz(w, "requested_size %ju stream %ju segment_pool_id 0 0) is_expandable !", b->bytes,
+            b->stream);
+    mli_viz(w, b->bytes >> 20 ? "segment_type large" : "segment_type small");
+    mli_viz_frames(w, b);
+    mli_viz(w, "blocks [{address %ju size %ju requested_size %ju", b->storage, b->bytes, b->bytes);
+    mli_viz(w, pending ? "state active_pending_free" : "state active_allocated");
+    mli_viz_frames(w, b);
+    if (b->state & MLI_BLOCK_PARTS) {
+        mli_viz(w, "parts [");
+        w->parts = 0;
+        (void)mli_export_parts(&w->x, b, mli_viz_part, w);
+        mli_viz_list_end(w->x.o, w->parts);
+    }
+    mli_viz(w, "}+}");
+}
+
+/* Writes a live block. The ring's last event of a storage overrides the map's entry, which was read
+   a moment later. */
+static MLI_COLD void mli_viz_live_block(void *writer, const mli_live_block *b) {
+    mli_viz_writer *w = (mli_viz_writer *)writer;
+    mli_live_block *f = mli_last_event_at(&w->last, b), known = *b;
+    if (f && f->dev) {
+        if (f->state & (MLI_BLOCK_DONE | MLI_BLOCK_FREED)) return;
+        known.bytes = f->bytes;
+        known.dev = f->dev;
+        known.state = (unsigned char)((b->state & MLI_BLOCK_PARTS) | f->state);
+        f->state |= MLI_BLOCK_DONE;
+    }
+    mli_viz_segment(w, &known);
+}
+/* Writes the blocks that are live in the ring but no longer in the map. */
+static MLI_COLD void mli_viz_ring_only(mli_viz_writer *w) {
+    uint64_t i;
+    for (i = 0; i < w->last.size; i++) {
+        const mli_live_block *f = &w->last.at[i];
+        if (f->dev && !(f->state & (MLI_BLOCK_DONE | MLI_BLOCK_FREED))) mli_viz_segment(w, f);
+    }
+}
+
+/* Writes an event of a block, or without one: `addr` is then the number that it has there. */
+static MLI_COLD void mli_viz_event(mli_viz_writer *w, const char *action, const mli_live_block *b,
+                                   uint64_t ns) {
+    int snapshot = !strcmp(action, "snapshot");
+    mli_viz_item(w->x.o, w->items++);
+    mli_viz(w, "{addr %ju size %ju stream %ju time_us %ju action", b->storage, b->bytes, b->stream,
+            (w->x.lord->started_wall + ns) / 1000);
+    mli_viz_word(w, action, strlen(action));
+    if (!strcmp(action, "oom")) mli_viz(w, "device_free %ju", b->storage);
+    mli_viz_frames(w, b);
+    if (snapshot) mli_viz(w, "category unknown");
+    if (b->tag) {
+        mli_viz(w, "category");
+        if (!mli_viz_get(w, b->tag)) {
+            mli_viz_text(w->x.o, mli_export_tag(&w->x, b->tag));
+            mli_viz_put(w, b->tag);
+        }
+    }
+    mli_viz(w, "}");
+}
+
+/* Returns the free bytes of a device's physical device; 0: not known. */
+static uint64_t mli_viz_free(const mli_viz_writer *w, uint32_t dev) {
+    const mli_phys_line *line = mli_report_phys(w->x.r, dev);
+    return line && line->free != UINT64_MAX ? line->free : 0;
+}
+
+static MLI_COLD void mli_viz_ring(void *writer, const mli_export_event *e) {
+    mli_viz_writer *w = (mli_viz_writer *)writer;
+    int pends = e->kind == MEMLORD_EVENT_PEND, frees = e->kind == MEMLORD_EVENT_FREE;
+    mli_live_block *f, of = e->of;
+    if (of.dev != w->only) return;
+    if (e->kind == MEMLORD_EVENT_OOM) {
+        of.storage = mli_viz_free(w, w->only);
+        mli_viz_event(w, "oom", &of, e->ns);
+    }
+    f = mli_event_is_of_block(e) ? mli_last_event_at(&w->last, &of) : NULL;
+    if (!f || !f->dev || !of.bytes) return;
+    if (pends || (frees && !(f->state & MLI_BLOCK_OPEN)))
+        mli_viz_event(w, "free_requested", &of, e->ns);
+    f->state |= MLI_BLOCK_OPEN;
+    if (pends) return;
+    f->state ^= MLI_BLOCK_OPEN;
+    mli_viz_event(w, frees ? "free_completed" : "segment_alloc", &of, e->ns);
+    mli_viz_event(w, frees ? "segment_free" : "alloc", &of, e->ns);
+}
+
+/* Writes a device's events. Viewers give the category of the last one to blocks without any. */
+static MLI_COLD void mli_viz_trace(mli_viz_writer *w, uint32_t dev) {
+    mli_live_block none = mli_live_block_make(&w->x, dev, 0, 0, 0);
+    w->items = 0;
+    w->only = dev;
+    if (w->last.events[dev]) mli_ring_each(&w->x, mli_viz_ring, w);
+    mli_viz_event(w, "snapshot", &none, w->x.r->uptime);
+    mli_viz_list_end(w->x.o, w->items);
+}
+
+/* Numbers the devices; returns how many lists of events the numbers need. */
+static MLI_COLD int32_t mli_viz_number(mli_viz_writer *w) {
+    int32_t n = 0;
+    uint32_t dev;
+    for (dev = 1; dev <= w->x.devices; dev++) {
+        memlord_device d = mli_export_device(&w->x, dev);
+        w->number[dev] = d.type == MEMLORD_DEVICE_CUDA ? d.index : -1;
+        if (w->number[dev] >= n) n = w->number[dev] + 1;
+    }
+    for (dev = 1; dev <= w->x.devices; dev++)
+        if (w->number[dev] < 0) w->number[dev] = n++;
+    return n;
+}
+
+/* Requires: the memo is there. */
+static MLI_COLD void mli_viz_body(mli_viz_writer *w) {
+    const int32_t lists = mli_viz_number(w);
+    uint32_t dev;
+    int32_t n;
+    mli_put_str(w->x.o, "\x80\x02");
+    mli_viz(w, "{");
+    mli_viz_memlord(w);
+    mli_viz(w, "segments [");
+    mli_last_events_read(&w->x, &w->last);
+    mli_live_blocks_each(&w->x, mli_viz_live_block, w);
+    mli_viz_ring_only(w);
+    mli_viz_list_end(w->x.o, w->items);
+    mli_viz(w, "device_traces [");
+    for (n = 0; n < lists; n++) {
+        mli_viz(w, "[");
+        for (dev = 1; dev <= w->x.devices; dev++)
+            if (w->number[dev] == n) mli_viz_trace(w, dev);
+        mli_viz(w, "+");
+    }
+    mli_viz(w, "allocator_settings : }");
+    mli_put_str(w->x.o, ".");
+    mli_last_events_free(&w->last);
+}
+static MLI_COLD void mli_viz_write(void *writer) {
+    mli_viz_writer *w = (mli_viz_writer *)writer;
+    size_t size;
+    mli_export_stacks(&w->x);
+    size = (size_t)w->x.tags + mli_frame_count(&w->x) + 1;
+    w->memo = (char *)mli_own_alloc(w->x.lord, size);
+    if (w->memo)
+        mli_viz_body(w);
+    else
+        w->x.r->result = MEMLORD_E_NOMEM;
+    mli_own_free(w->x.lord, w->memo, size);
+}
+MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r) {
+    mli_export_run(r, sizeof(mli_viz_writer), mli_viz_write);
+}
+#endif
+
+/* ---------------------------------------------------------------------- src/reports/shares.h -- */
+
+/* Owns the table that divides the blocks of a site among its stacks. Uses reports/export. Locks:
+   none.
+
+   the shares of stacks. Sites are exact and stacks are samples. So a stack has the blocks that
+      were taken, and a share of the others of its site: in proportion to the others that its
+      samples stand for. Then the stacks add up to the site, and a block that was taken has its own
+      bytes. Blocks of a site without a sample stay with the site: a stack of its one frame. Live
+      blocks are divided by site, tag and scope. The allocs of a site are these and the freed ones,
+      which are divided by site */
+
+#if !defined(MEMLORD_NO_REPORTS)
+
+/* A whole, whose numbers are exact, or the share of one stack in it. The wholes of live blocks are
+   those of one site, tag and scope; the wholes of allocs are sites, and those of their device. */
+typedef struct mli_portion {
+    uint32_t frame, tag, scope; /* frame 0: the allocs of a device */
+    uint32_t node;              /* 0: a whole */
+    uint32_t next;              /* the next share of the same whole, from 1; 0: the last */
+    unsigned char dev;          /* 0: a vacant entry */
+    unsigned char allocs;       /* 1: of allocs since the last reset; 0: of live blocks */
+    unsigned char has_live;     /* 1: the allocs of a site, and its live blocks are among them */
+    int64_t value[2];           /* of the samples themselves, then the share; blocks and bytes */
+    double rest[2];             /* of the blocks that samples stand for, beside themselves */
+} mli_portion;
+typedef struct mli_shares {
+    mli_export *x;
+    mli_portion *at;  /* open addressing; NULL: stacks are no samples, there are no shares */
+    size_t cap, used; /* its entries, a power of two; entries in use */
+    mli_portion none; /* in place of an entry that there is no memory for */
+    uint64_t allocs[MEMLORD_MAX_DEVICES + 1]; /* by dev: of its sites or stacks, without shares */
+    uint64_t alloc_bytes[MEMLORD_MAX_DEVICES + 1];
+} mli_shares;
+
+/* Makes the shares, where stacks are samples. Requires: t is zeroed. Without memory the report
+   fails. */
+MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t);
+MLI_PRIVATE MLI_COLD void mli_shares_free(mli_shares *t);
+
+/* Calls put for every live block, or each share in them as one, then for the arenas. */
+MLI_PRIVATE MLI_COLD void mli_share_blocks_each(mli_shares *t, mli_block_fn put, void *writer);
+
+MLI_PRIVATE const char *mli_part_name(const memlord_part_info *part);
+
+/* Live blocks of one stack, tag and device. */
+#define MLI_GROUPS 256
+typedef struct mli_group {
+    mli_live_block of; /* dev 0: a free group */
+    uint64_t blocks, bytes;
+} mli_group;
+typedef struct mli_groups {
+    mli_export *x;
+    void *writer;
+    void (*put)(void *writer, const mli_group *group); /* NULL: an evicted group is not written */
+    mli_part_fn put_part;
+    mli_group at[MLI_GROUPS];
+} mli_groups;
+
+/* Returns the group of a block, empty if it is new. Probes 8 slots; if all are of other groups,
+   writes the group at its home and evicts it. An evicted group may be written again later: readers
+   of the formats with groups add equal ones up. */
+MLI_PRIVATE MLI_COLD mli_group *mli_group_at(mli_groups *groups, const mli_live_block *b);
+/* Puts every live block into its group and the parts of blocks beside it, and writes all groups. */
+MLI_PRIVATE MLI_COLD void mli_groups_each(mli_shares *t, mli_groups *groups);
+
+/* Calls put for the allocations of each site or, in a format with stacks, of each stack since the
+   last reset; then for those of each device that are of none. Of samples they are shares. */
+typedef void (*mli_allocs_fn)(void *writer, const mli_live_block *of, uint64_t allocs,
+                              uint64_t bytes);
+MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void *writer);
+#endif
+
+/* ---------------------------------------------------------------------- src/reports/shares.c -- */
+
+#if !defined(MEMLORD_NO_REPORTS)
+
+static MLI_COLD mli_portion *mli_portion_find(mli_portion *table, size_t cap,
+                                              const mli_portion *key) {
+    uint64_t hash = ((uint64_t)key->frame << 32 | key->node) * 0x9e3779b97f4a7c15u;
+    size_t at;
+    hash += (uint64_t)key->tag << 40 | (uint64_t)key->scope << 8 | key->dev;
+    hash = ((hash ^ hash >> 29) + key->allocs) * 0x9e3779b97f4a7c15u;
+    for (at = (size_t)(hash >> 32) & (cap - 1); table[at].dev; at = (at + 1) & (cap - 1))
+        if (table[at].frame == key->frame && table[at].node == key->node &&
+            table[at].tag == key->tag && table[at].scope == key->scope &&
+            table[at].dev == key->dev && table[at].allocs == key->allocs)
+            break;
+    return &table[at];
+}
+/* Makes room for one more share; 0: no memory. */
+static MLI_COLD int mli_portions_grow(mli_shares *t) {
+    const size_t cap = t->cap ? t->cap * 2 : 1024;
+    mli_portion *table;
+    size_t i;
+    if (t->used * 4 < t->cap * 3) return 1;
+    table = (mli_portion *)mli_own_alloc(t->x->lord, cap * sizeof *table);
+    if (!table) return 0;
+    for (i = 0; i < t->cap; i++)
+        if (t->at[i].dev) *mli_portion_find(table, cap, &t->at[i]) = t->at[i];
+    mli_own_free(t->x->lord, t->at, t->cap * sizeof *table);
+    t->at = table;
+    t->cap = cap;
+    return 1;
+}
+/* Returns the share of a node in the live blocks like `b`, or in the allocs of its site; node 0:
+   the whole. It is valid until the next call. Without memory the report fails. */
+static MLI_COLD mli_portion *mli_portion_of(mli_shares *t, const mli_live_block *b, uint32_t node,
+                                            int allocs) {
+    mli_portion key, *s;
+    memset(&key, 0, sizeof key);
+    key.frame = b->frame;
+    key.node = node;
+    key.tag = allocs ? 0 : b->tag;
+    key.scope = allocs ? 0 : b->scope;
+    key.dev = b->dev;
+    key.allocs = (unsigned char)allocs;
+    if (!mli_portions_grow(t)) {
+        t->x->r->result = MEMLORD_E_NOMEM;
+        return &t->none;
+    }
+    s = mli_portion_find(t->at, t->cap, &key);
+    if (s->dev) return s;
+    t->used++;
+    *s = key;
+    return s;
+}
+
+/* Adds a live block to its whole and, if it was taken, to the share of its stack. */
+static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
+    mli_shares *t = (mli_shares *)user;
+    const mli_live_block *b = &alive->of;
+    uint32_t node = b->node;
+    for (;; node = 0) {
+        mli_portion *s = mli_portion_of(t, b, node, 0);
+        s->value[0]++;
+        s->value[1] += (int64_t)b->bytes;
+        if (!node) return t->x->r->result != MEMLORD_OK;
+        s->rest[0] += alive->scale - 1;
+        s->rest[1] += (alive->scale - 1) * (double)b->bytes;
+        (void)mli_portion_of(t, b, node, 1); /* it may have none since the last reset */
+    }
+}
+/* Adds the allocs of each stack. */
+static MLI_COLD void mli_portions_stacks(mli_shares *t) {
+    const uint32_t rows = mli_stack_rows(t->x->lord);
+    uint32_t i;
+    for (i = 1; i < rows; i++) {
+        const mli_stack_row copy = mli_stack_row_copy(t->x->lord, i), *row = &copy;
+        mli_live_block of;
+        mli_portion *s;
+        if (row->dev > t->x->devices || row->node > t->x->nodes) continue;
+        of = mli_live_block_make(t->x, row->dev, 0, 0, row->site);
+        s = mli_portion_of(t, &of, row->node, 1);
+        s->value[0] += (int64_t)row->samples;
+        s->value[1] += (int64_t)row->taken_bytes;
+        s->rest[0] += row->allocs - (double)row->samples;
+        s->rest[1] += (double)row->alloc_bytes - (double)row->taken_bytes;
+    }
+}
+/* Adds the wholes of allocs: sites, devices, and what devices have of no site. */
+static MLI_COLD void mli_portions_sites(mli_shares *t) {
+    uint32_t i, dev;
+    for (dev = 1; dev <= t->x->devices; dev++) {
+        const memlord_stats *stat = &t->x->r->stat[dev - 1];
+        mli_live_block of = mli_live_block_make(t->x, dev, 0, 0, 0);
+        mli_portion *s;
+        (void)mli_portion_of(t, &of, 0, 1);
+        of.frame = 0;
+        s = mli_portion_of(t, &of, 0, 1);
+        s->value[0] = (int64_t)stat->allocs;
+        s->value[1] = (int64_t)stat->total_allocated;
+    }
+    for (i = 1; i <= t->x->sites; i++) {
+        const mli_live_block of = mli_live_block_make(
+            t->x, mli_row_at(t->x->lord, MLI_BOOK_SITE, i)->dev, 0, 0, i);
+        mli_row_totals sum;
+        mli_portion *s;
+        if (of.dev > t->x->devices) continue;
+        mli_row_sum(t->x->lord, MLI_BOOK_SITE, i, 0, &sum);
+        s = mli_portion_of(t, &of, 0, 1);
+        s->value[0] = (int64_t)sum.allocs;
+        s->value[1] = (int64_t)sum.total_in;
+    }
+}
+
+static mli_portion *mli_portion_next(const mli_shares *t, const mli_portion *s) {
+    return s->next ? &t->at[s->next - 1] : NULL;
+}
+/* Returns the share of a node and a frame in the allocs of the site of `s`. */
+static mli_portion *mli_portion_site(const mli_shares *t, const mli_portion *s, uint32_t frame,
+                                     uint32_t node) {
+    mli_portion key = *s;
+    key.tag = key.scope = 0;
+    key.frame = frame;
+    key.node = node;
+    key.allocs = 1;
+    return mli_portion_find(t->at, t->cap, &key);
+}
+/* Divides a number over the shares of a whole in proportion to their rest; `all`: to their value,
+   in place of it. A share of no block has no bytes. */
+static MLI_COLD void mli_portion_divide(const mli_shares *t, const mli_portion *whole, int m,
+                                        int64_t number, int all) {
+    double parts = 0, part = 0;
+    int64_t upto, given = 0;
+    mli_portion *s;
+    for (s = mli_portion_next(t, whole); s; s = mli_portion_next(t, s))
+        parts += all ? (double)s->value[m] : s->rest[m];
+    for (s = mli_portion_next(t, whole); s && parts > 0; s = mli_portion_next(t, s), given = upto) {
+        part += all ? (double)s->value[m] : s->rest[m];
+        upto = s->next ? (int64_t)((double)number * (part / parts)) : number;
+        if (upto > number) upto = number;
+        if (!m && upto == given) s->rest[1] = 0;
+        s->value[m] = (all ? 0 : s->value[m]) + upto - given;
+    }
+}
+
+/* -- the passes that divide the table -- */
+
+static MLI_COLD void mli_portions_each(mli_shares *t, void (*fn)(mli_shares *t, mli_portion *s)) {
+    size_t i;
+    for (i = 0; i < t->cap; i++)
+        if (t->at[i].dev) fn(t, &t->at[i]);
+}
+static MLI_COLD void mli_portion_list(mli_shares *t, mli_portion *s, mli_portion *whole) {
+    s->next = whole->next;
+    whole->next = (uint32_t)(s - t->at) + 1;
+}
+static MLI_COLD void mli_portion_list_site(mli_shares *t, mli_portion *s) {
+    if (s->allocs && s->frame && !s->node) mli_portion_list(t, s, mli_portion_site(t, s, 0, 0));
+}
+static MLI_COLD int64_t mli_portion_sum(const mli_shares *t, const mli_portion *whole, int m) {
+    int64_t sum = 0;
+    const mli_portion *s;
+    for (s = mli_portion_next(t, whole); s; s = mli_portion_next(t, s)) sum += s->value[m];
+    return sum;
+}
+/* Makes the sites of a device add up to it. A realloc at another site counts the bytes of its block
+   there again. */
+static MLI_COLD void mli_portion_device(mli_shares *t, mli_portion *s) {
+    mli_portion *site, *next;
+    int m;
+    if (s->frame) return;
+    for (m = 0; m < 2; m++) {
+        const int64_t left = s->value[m] - mli_portion_sum(t, s, m);
+        if (left < 0) mli_portion_divide(t, s, m, s->value[m], 1);
+        site = mli_portion_site(t, s, mli_frame_of_kind(t->x, s->dev, MLI_FRAME_UNKNOWN), 0);
+        if (left > 0) site->value[m] = left;
+    }
+    for (site = mli_portion_next(t, s); site; site = next) {
+        next = mli_portion_next(t, site);
+        site->next = 0;
+    }
+    s->next = 0;
+}
+/* Lists the stacks of each whole, and adds the live blocks of each site up in its rest. */
+static MLI_COLD void mli_portion_list_stack(mli_shares *t, mli_portion *s) {
+    mli_portion key = *s, *site = mli_portion_site(t, s, s->frame, 0);
+    key.node = 0;
+    if (s->node) {
+        mli_portion_list(t, s, mli_portion_find(t->at, t->cap, &key));
+    } else if (!s->allocs) {
+        site->rest[0] += (double)s->value[0];
+        site->rest[1] += (double)s->value[1];
+    }
+}
+/* Decides which sites have all their live blocks among their allocs: not those that a reset has
+   left older blocks, or that got blocks by a realloc. */
+static MLI_COLD void mli_portion_decide(mli_shares *t, mli_portion *s) {
+    if (s->allocs && !s->node)
+        s->has_live = !mli_epoch(t->x->lord) &&
+                      (double)s->value[0] >= s->rest[0] && (double)s->value[1] >= s->rest[1];
+}
+/* Take live blocks off the allocs of their site, which are then those that are freed, and put their
+   shares back. */
+static MLI_COLD void mli_portion_live_off(mli_shares *t, mli_portion *s) {
+    mli_portion *of = mli_portion_site(t, s, s->frame, s->node);
+    int m;
+    if (s->allocs || !mli_portion_site(t, s, s->frame, 0)->has_live) return;
+    for (m = 0; m < 2; m++) {
+        of->value[m] -= s->value[m];
+        of->rest[m] -= s->rest[m];
+    }
+}
+static MLI_COLD void mli_portion_live_back(mli_shares *t, mli_portion *s) {
+    mli_portion *of = mli_portion_site(t, s, s->frame, s->node);
+    if (s->allocs || !mli_portion_site(t, s, s->frame, 0)->has_live) return;
+    of->value[0] += s->value[0];
+    of->value[1] += s->value[1];
+}
+/* Removes numbers below 0, as those of freed blocks are differences, and the rest of a stack
+   without a taken block. */
+static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
+    int m;
+    (void)t;
+    for (m = 0; m < 2; m++) {
+        if (s->value[m] < 0) s->value[m] = 0;
+        if (s->rest[m] < 0 || !s->value[0]) s->rest[m] = 0;
+    }
+}
+
+/* A stack gets at most so many times what its samples stand for: a site with more has stacks of
+   which no block was taken. */
+#define MLI_PORTION_MOST 4
+
+/* Divides a whole; what no stack gets stays. Bytes go with their blocks. */
+static MLI_COLD void mli_portion_divide_whole(mli_shares *t, mli_portion *whole) {
+    int64_t blocks = 0, given = 0;
+    int m;
+    if (whole->node || !whole->frame) return;
+    for (m = 0; m < 2; m++) {
+        const int64_t left = whole->value[m] - mli_portion_sum(t, whole, m);
+        int64_t number = left;
+        double rest = 0;
+        const mli_portion *s;
+        for (s = mli_portion_next(t, whole); s; s = mli_portion_next(t, s)) rest += s->rest[m];
+        if (m) number = blocks > 0 ? (int64_t)((double)left * (double)given / (double)blocks) : 0;
+        if (!m && rest * MLI_PORTION_MOST < (double)left)
+            number = (int64_t)(rest * MLI_PORTION_MOST);
+        if (left < 0) mli_portion_divide(t, whole, m, whole->value[m], 1);
+        if (left > 0 && rest > 0) mli_portion_divide(t, whole, m, number, 0);
+        whole->value[m] = left < 0 ? 0 : rest > 0 ? left - number : left;
+        if (!m) blocks = left;
+        if (!m) given = left - whole->value[0];
+    }
+}
+
+MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t) {
+    static void (*const passes[])(mli_shares *t, mli_portion *s) = {
+        mli_portion_list_site, mli_portion_device, mli_portion_list_stack,   mli_portion_decide,
+        mli_portion_live_off,  mli_portion_clamp,  mli_portion_divide_whole, mli_portion_live_back};
+    size_t i;
+    t->x = x;
+    if (!x->nodes || !mli_stacks_sampled(x->lord)) return;
+    mli_portions_sites(t);
+    mli_portions_stacks(t);
+    mli_alive_each(x, mli_portion_put, t);
+    for (i = 0; i < sizeof passes / sizeof *passes && x->r->result == MEMLORD_OK; i++)
+        mli_portions_each(t, passes[i]);
+}
+/* Returns a share as a block. */
+static mli_live_block mli_portion_block(const mli_portion *s) {
+    mli_live_block b;
+    memset(&b, 0, sizeof b);
+    b.bytes = (uint64_t)s->value[1];
+    b.frame = s->frame;
+    b.tag = s->tag;
+    b.scope = s->scope;
+    b.node = s->node;
+    b.blocks = s->value[0] < UINT32_MAX ? (uint32_t)s->value[0] : UINT32_MAX;
+    b.dev = s->dev;
+    return b;
+}
+
+MLI_PRIVATE MLI_COLD void mli_shares_free(mli_shares *t) {
+    mli_own_free(t->x->lord, t->at, t->cap * sizeof *t->at);
+}
+
+MLI_PRIVATE MLI_COLD void mli_share_blocks_each(mli_shares *t, mli_block_fn put, void *writer) {
+    size_t i;
+    if (!t->at) {
+        mli_live_blocks_each(t->x, put, writer);
+        return;
+    }
+    for (i = 0; i < t->cap; i++) {
+        const mli_live_block b = mli_portion_block(&t->at[i]);
+        if (b.blocks && !t->at[i].allocs) put(writer, &b);
+    }
+    mli_arena_blocks_each(t->x, put, writer);
+}
+
+MLI_PRIVATE const char *mli_part_name(const memlord_part_info *part) {
+    return part->meta.name ? part->meta.name : "(part)";
+}
+
+MLI_PRIVATE MLI_COLD mli_group *mli_group_at(mli_groups *groups, const mli_live_block *b) {
+    uint64_t key = (uint64_t)(b->frame ^ b->node * 0x9e3779b9u) << 24 ^ (uint64_t)b->tag << 8 ^
+                   b->dev;
+    uint64_t at = ((key ^ (uint64_t)b->scope << 44) * 0x9e3779b97f4a7c15u) >> 56;
+    mli_group *g;
+    unsigned tries;
+    for (tries = 0; tries < 8; tries++) {
+        g = &groups->at[(at + tries) % MLI_GROUPS];
+        if (!g->of.dev) break;
+        if (g->of.frame == b->frame && g->of.tag == b->tag && g->of.scope == b->scope &&
+            g->of.dev == b->dev && g->of.node == b->node)
+            return g;
+    }
+    if (tries == 8) g = &groups->at[at];
+    if (g->of.dev && groups->put) groups->put(groups->writer, g);
+    g->of = *b;
+    g->blocks = 0;
+    g->bytes = 0;
+    return g;
+}
+static MLI_COLD void mli_group_add(void *user, const mli_live_block *b) {
+    mli_groups *groups = (mli_groups *)user;
+    mli_group *g = mli_group_at(groups, b);
+    if (!(b->state & MLI_BLOCK_ARENA)) g->blocks += b->blocks;
+    g->bytes += mli_export_parts(groups->x, b, groups->put_part, groups->writer);
+}
+MLI_PRIVATE MLI_COLD void mli_groups_each(mli_shares *t, mli_groups *groups) {
+    uint32_t i;
+    groups->x = t->x;
+    mli_share_blocks_each(t, mli_group_add, groups);
+    for (i = 0; i < MLI_GROUPS; i++)
+        if (groups->at[i].of.dev) groups->put(groups->writer, &groups->at[i]);
+}
+
+/* Passes on the allocs of a site or a stack, and counts them to those of its device. */
+static MLI_COLD void mli_allocs_put(mli_shares *t, const mli_live_block *of, uint64_t allocs,
+                                    uint64_t bytes, mli_allocs_fn put, void *writer) {
+    t->allocs[of->dev] += allocs;
+    t->alloc_bytes[of->dev] += bytes;
+    put(writer, of, allocs, bytes);
+}
+static MLI_COLD void mli_stack_allocs_each(mli_shares *t, mli_allocs_fn put, void *writer) {
+    const mli_export *x = t->x;
+    const uint32_t rows = mli_stack_rows(x->lord);
+    uint32_t i;
+    for (i = 1; i < rows && !x->o->failed; i++) {
+        const mli_stack_row *row = mli_stack_row_at(x->lord, i);
+        mli_live_block of = mli_live_block_make(x, row->dev, 0, 0, 0);
+        memlord_stack_stat s;
+        if (row->dev > x->devices || row->node > x->nodes) continue;
+        mli_stack_stat_fill(x->lord, i, &s);
+        of.node = row->node;
+        mli_allocs_put(t, &of, s.allocs, s.alloc_bytes, put, writer);
+    }
+}
+static MLI_COLD void mli_site_allocs_each(mli_shares *t, mli_allocs_fn put, void *writer) {
+    const mli_export *x = t->x;
+    uint32_t i;
+    for (i = 1; i <= x->sites && !x->o->failed; i++) {
+        mli_live_block of = mli_live_block_make(
+            x, mli_row_at(x->lord, MLI_BOOK_SITE, i)->dev, 0, 0, i);
+        memlord_site_stat s;
+        (void)mli_site_stat_fill(x->lord, i, &s);
+        mli_allocs_put(t, &of, s.allocs, s.alloc_bytes, put, writer);
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void *writer) {
+    uint32_t dev;
+    size_t at;
+    for (at = 0; at < t->cap; at++) {
+        const mli_portion *s = &t->at[at];
+        const mli_live_block of = mli_portion_block(s);
+        if (s->allocs && s->frame)
+            put(writer, &of, (uint64_t)s->value[0], (uint64_t)s->value[1]);
+    }
+    if (t->at) return;
+    if (t->x->nodes)
+        mli_stack_allocs_each(t, put, writer);
+    else
+        mli_site_allocs_each(t, put, writer);
+    for (dev = 1; dev <= t->x->devices; dev++) {
+        const memlord_stats *s = &t->x->r->stat[dev - 1];
+        const mli_live_block of = mli_live_block_make(t->x, dev, 0, 0, 0);
+        uint64_t allocs = s->allocs, bytes = s->total_allocated;
+        mli_take_off(&allocs, t->allocs[dev]);
+        mli_take_off(&bytes, t->alloc_bytes[dev]);
+        put(writer, &of, allocs, bytes);
+    }
+}
+#endif
+
 /* -------------------------------------------------------------------- src/reports/profiles.h -- */
 
-/* Writes FOLDED, PPROF and HEAPTRACK. Owns no state. Uses reports/shares. Locks: none.
+/* Writes FOLDED, PPROF and HEAPTRACK. Uses reports/export and reports/shares. Locks: none.
 
    FOLDED, Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
       stackcollapse): "device;tag;scope;inner scope;site bytes", a line each. With stacks the
@@ -26060,11 +26292,11 @@ static const char mli_page_tail[][3619] = {
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-MLI_PRIVATE MLI_COLD void mli_folded(mli_export *x);
+MLI_PRIVATE MLI_COLD void mli_folded(mli_report *r);
 
-MLI_PRIVATE MLI_COLD void mli_pprof(mli_export *x);
+MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r);
 
-MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_export *x);
+MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r);
 #endif
 
 /* -------------------------------------------------------------------- src/reports/profiles.c -- */
@@ -26078,6 +26310,13 @@ typedef struct mli_folded_line {
     const char *part; /* NULL, or the innermost frame */
     uint64_t bytes;
 } mli_folded_line;
+typedef struct mli_folded_writer {
+    mli_export x;
+    mli_shares shares;
+    mli_groups groups;
+    mli_folded_line *table;
+    size_t lines, most; /* in the table, and those it has room for */
+} mli_folded_writer;
 
 static MLI_COLD void mli_folded_text(mli_out *o, const char *text) {
     mli_put_str(o, ";");
@@ -26137,8 +26376,9 @@ static MLI_COLD int mli_folded_order(const mli_export *x, const mli_folded_line 
 }
 
 /* Restores a heap with its largest line at the root, where only line i may be too small. */
-static MLI_COLD void mli_folded_down(const mli_export *x, size_t n, size_t i) {
-    mli_folded_line *heap = (mli_folded_line *)x->table, moving = heap[i];
+static MLI_COLD void mli_folded_down(const mli_export *x, mli_folded_line *heap, size_t n,
+                                     size_t i) {
+    const mli_folded_line moving = heap[i];
     size_t child;
     while ((child = 2 * i + 1) < n) {
         if (child + 1 < n && mli_folded_order(x, &heap[child], &heap[child + 1]) < 0) child++;
@@ -26149,69 +26389,75 @@ static MLI_COLD void mli_folded_down(const mli_export *x, size_t n, size_t i) {
     heap[i] = moving;
 }
 /* Sorts the lines of the table, and makes equal ones one. */
-static MLI_COLD void mli_folded_merge(mli_export *x) {
-    mli_folded_line *lines = (mli_folded_line *)x->table;
-    size_t i, n = x->lines, kept = 0;
-    for (i = n / 2; i--;) mli_folded_down(x, n, i);
+static MLI_COLD void mli_folded_merge(mli_folded_writer *w) {
+    mli_folded_line *lines = w->table;
+    size_t i, n = w->lines, kept = 0;
+    for (i = n / 2; i--;) mli_folded_down(&w->x, lines, n, i);
     for (i = n; i > 1;) {
         const mli_folded_line last = lines[--i];
         lines[i] = lines[0];
         lines[0] = last;
-        mli_folded_down(x, i, 0);
+        mli_folded_down(&w->x, lines, i, 0);
     }
     for (i = 0; i < n; i++) {
-        if (kept && !mli_folded_order(x, &lines[kept - 1], &lines[i]))
+        if (kept && !mli_folded_order(&w->x, &lines[kept - 1], &lines[i]))
             lines[kept - 1].bytes += lines[i].bytes;
         else
             lines[kept++] = lines[i];
     }
-    x->lines = kept;
+    w->lines = kept;
 }
 /* Writes the lines of the table, and empties it. */
-static MLI_COLD void mli_folded_write(mli_export *x) {
+static MLI_COLD void mli_folded_flush(mli_folded_writer *w) {
     size_t i;
-    for (i = 0; i < x->lines && !x->o->failed; i++)
-        mli_folded_put(x, (const mli_folded_line *)x->table + i);
-    x->lines = 0;
+    for (i = 0; i < w->lines && !w->x.o->failed; i++) mli_folded_put(&w->x, &w->table[i]);
+    w->lines = 0;
 }
 
-static MLI_COLD void mli_folded_add(mli_export *x, const mli_live_block *of, const char *part,
-                                    uint64_t bytes) {
+static MLI_COLD void mli_folded_add(mli_folded_writer *w, const mli_live_block *of,
+                                    const char *part, uint64_t bytes) {
     mli_folded_line *line;
     if (!bytes) return;
-    if (x->lines == x->lines_most) {
-        mli_folded_merge(x);
-        if (x->lines > x->lines_most / 2) mli_folded_write(x);
+    if (w->lines == w->most) {
+        mli_folded_merge(w);
+        if (w->lines > w->most / 2) mli_folded_flush(w);
     }
-    line = (mli_folded_line *)x->table + x->lines++;
+    line = &w->table[w->lines++];
     line->of = *of;
     line->part = part;
     line->bytes = bytes;
 }
-static MLI_COLD void mli_folded_group(mli_export *x, const mli_group *g) {
-    mli_folded_add(x, &g->of, NULL, g->bytes);
+static MLI_COLD void mli_folded_group(void *writer, const mli_group *g) {
+    mli_folded_add((mli_folded_writer *)writer, &g->of, NULL, g->bytes);
 }
-static MLI_COLD void mli_folded_part(mli_export *x, const memlord_part_info *part) {
-    mli_folded_add(x, x->whole, mli_part_name(part), part->bytes);
+static MLI_COLD void mli_folded_part(void *writer, const mli_live_block *whole,
+                                     const memlord_part_info *part) {
+    mli_folded_add((mli_folded_writer *)writer, whole, mli_part_name(part), part->bytes);
 }
 
-MLI_PRIVATE MLI_COLD void mli_folded(mli_export *x) {
-    size_t size = sizeof(mli_folded_line);
-    mli_export_stacks(x);
-    mli_portions_make(x);
-    x->put_part = mli_folded_part;
-    x->lines_most = MLI_FOLDED_LINES;
-    while (x->lines_most && !x->table) {
-        x->table = mli_own_alloc(x->lord, x->lines_most * size);
-        if (!x->table) x->lines_most /= 2;
+static MLI_COLD void mli_folded_write(void *writer) {
+    mli_folded_writer *w = (mli_folded_writer *)writer;
+    mli_export_stacks(&w->x);
+    mli_shares_make(&w->x, &w->shares);
+    w->groups.writer = w;
+    w->groups.put = mli_folded_group;
+    w->groups.put_part = mli_folded_part;
+    w->most = MLI_FOLDED_LINES;
+    while (w->most && !w->table) {
+        w->table = (mli_folded_line *)mli_own_alloc(w->x.lord, w->most * sizeof *w->table);
+        if (!w->table) w->most /= 2;
     }
-    if (x->table)
-        mli_groups_each(x, mli_folded_group);
+    if (w->table)
+        mli_groups_each(&w->shares, &w->groups);
     else
-        x->r->result = MEMLORD_E_NOMEM;
-    mli_folded_merge(x);
-    mli_folded_write(x);
-    mli_own_free(x->lord, x->table, x->lines_most * size);
+        w->x.r->result = MEMLORD_E_NOMEM;
+    mli_folded_merge(w);
+    mli_folded_flush(w);
+    mli_own_free(w->x.lord, w->table, w->most * sizeof *w->table);
+    mli_shares_free(&w->shares);
+}
+MLI_PRIVATE MLI_COLD void mli_folded(mli_report *r) {
+    mli_export_run(r, sizeof(mli_folded_writer), mli_folded_write);
 }
 
 /* -- PPROF, an uncompressed profile.proto (https://github.com/google/pprof/blob/main/proto/
@@ -26234,6 +26480,13 @@ static const char *const mli_pprof_words[] = {
     "space", "device",        "tag",   "part"};
 enum { MLI_WORD_DEVICE = 8, MLI_WORD_TAG, MLI_WORD_PART, MLI_WORDS };
 
+typedef struct mli_pprof_writer {
+    mli_export x;
+    mli_shares shares;
+    mli_groups groups;
+    uint64_t strings; /* so far */
+} mli_pprof_writer;
+
 /* These write fields of a protocol buffer (https://protobuf.dev/programming-guides/encoding/). */
 static MLI_COLD void mli_pb_varint(mli_out *o, uint64_t v) {
     for (; v >= 128; v >>= 7) mli_put_le(o, (v & 127) | 128, 1);
@@ -26253,10 +26506,10 @@ static void mli_pb_message(mli_out *o, unsigned field, const mli_out *message) {
     mli_put(o, message->buf, message->used);
 }
 /* Writes the next string of the table; returns its number. */
-static MLI_COLD uint64_t mli_pb_string(mli_export *x, const char *text) {
-    mli_pb_size(x->o, 6, mli_utf8_size(text));
-    mli_put_utf8(x->o, text, "");
-    return x->written++;
+static MLI_COLD uint64_t mli_pb_string(mli_pprof_writer *w, const char *text) {
+    mli_pb_size(w->x.o, 6, mli_utf8_size(text));
+    mli_put_utf8(w->x.o, text, "");
+    return w->strings++;
 }
 /* Writes a message of n numbers as a field. They are its fields 1 to n; those that are 0 are left
    out. */
@@ -26278,8 +26531,9 @@ static void mli_pb_pair(mli_out *o, unsigned field, uint64_t first, uint64_t sec
 
 /* Writes a sample: a number of allocations (live 0) or of live blocks (live 1), and their bytes.
    `part` is the number of a part's name; 0: none. */
-static MLI_COLD void mli_pprof_sample(mli_export *x, const mli_live_block *of, uint64_t part,
-                                      unsigned live, uint64_t count, uint64_t bytes) {
+static MLI_COLD void mli_pprof_sample(const mli_export *x, const mli_live_block *of,
+                                      uint64_t part, unsigned live, uint64_t count,
+                                      uint64_t bytes) {
     char buf[MLI_PPROF_PLACES + 128], values[48], places[MLI_PPROF_PLACES];
     mli_stack stack = mli_stack_of(x, of);
     mli_out m, v, p;
@@ -26295,17 +26549,16 @@ static MLI_COLD void mli_pprof_sample(mli_export *x, const mli_live_block *of, u
     mli_pb_message(&m, 1, &p);
     mli_pb_message(&m, 2, &v);
     mli_pb_pair(&m, 3, MLI_WORD_DEVICE, MLI_WORDS + of->dev - 1u);
-    if (of->tag)
-        mli_pb_pair(&m, 3, MLI_WORD_TAG, MLI_WORDS + x->devices + of->tag - 1u);
+    if (of->tag) mli_pb_pair(&m, 3, MLI_WORD_TAG, MLI_WORDS + x->devices + of->tag - 1u);
     if (part) mli_pb_pair(&m, 3, MLI_WORD_PART, part);
     mli_pb_message(x->o, 2, &m);
 }
-static void mli_pprof_group(mli_export *x, const mli_group *g) {
-    mli_pprof_sample(x, &g->of, 0, 1, g->blocks, g->bytes);
+static void mli_pprof_group(void *writer, const mli_group *g) {
+    mli_pprof_sample((const mli_export *)writer, &g->of, 0, 1, g->blocks, g->bytes);
 }
-static void mli_pprof_allocs(mli_export *x, const mli_live_block *of, uint64_t allocs,
+static void mli_pprof_allocs(void *writer, const mli_live_block *of, uint64_t allocs,
                              uint64_t bytes) {
-    if (allocs | bytes) mli_pprof_sample(x, of, 0, 0, allocs, bytes);
+    if (allocs | bytes) mli_pprof_sample((const mli_export *)writer, of, 0, 0, allocs, bytes);
 }
 
 /* Writes location `id` and function `id`, which have a name. `file` is the number of a string. */
@@ -26325,81 +26578,91 @@ static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name, 
 }
 /* Writes the modules: all that the sites written before are in, and perhaps more. pprof takes the
    first one for the program, so the executable comes first, and then the others. */
-static MLI_COLD void mli_pprof_mappings(mli_export *x, int others) {
-    const mli_module *m = mli_module_newest(x->lord);
-    for (; m && !x->o->failed; m = m->next) {
+static MLI_COLD void mli_pprof_mappings(mli_pprof_writer *w, int others) {
+    const mli_module *m = (mli_module *)mli_ptr_load_acquire(&w->x.lord->sites->modules);
+    for (; m && !w->x.o->failed; m = m->next) {
         uint64_t of[6];
         if ((m->image.loaded[0] != 0) != others) continue;
         of[0] = m->number;
         of[1] = m->image.segment.start;
         of[2] = m->image.segment.end;
         of[3] = m->image.segment.offset;
-        of[4] = mli_pb_string(x, m->image.path);
-        of[5] = m->build_id[0] ? mli_pb_string(x, m->build_id) : 0;
-        mli_pb_numbers(x->o, 3, of, 6);
+        of[4] = mli_pb_string(w, m->image.path);
+        of[5] = m->build_id[0] ? mli_pb_string(w, m->build_id) : 0;
+        mli_pb_numbers(w->x.o, 3, of, 6);
     }
 }
-static MLI_COLD void mli_pprof_names(mli_export *x) {
+static MLI_COLD void mli_pprof_names(mli_pprof_writer *w) {
     uint32_t i;
-    for (i = 0; i < MLI_WORDS; i++) (void)mli_pb_string(x, mli_pprof_words[i]);
-    for (i = 1; i <= x->devices; i++) {
+    for (i = 0; i < MLI_WORDS; i++) (void)mli_pb_string(w, mli_pprof_words[i]);
+    for (i = 1; i <= w->x.devices; i++) {
         char name[32];
-        (void)memlord_device_name(mli_export_device(x, i), name, sizeof name);
-        (void)mli_pb_string(x, name);
+        (void)memlord_device_name(mli_export_device(&w->x, i), name, sizeof name);
+        (void)mli_pb_string(w, name);
     }
-    for (i = 1; i <= x->tags; i++) (void)mli_pb_string(x, mli_export_tag(x, i));
-    for (i = 1; i <= mli_frame_count(x) && !x->o->failed; i++) {
-        mli_frame_name f = mli_frame_name_of(x, i);
-        uint64_t name = mli_pb_string(x, f.name);
-        mli_pprof_function(x->o, i, name, f.file[0] ? mli_pb_string(x, f.file) : 0, &f);
+    for (i = 1; i <= w->x.tags; i++) (void)mli_pb_string(w, mli_export_tag(&w->x, i));
+    for (i = 1; i <= mli_frame_count(&w->x) && !w->x.o->failed; i++) {
+        mli_frame_name f = mli_frame_name_of(&w->x, i);
+        uint64_t name = mli_pb_string(w, f.name);
+        mli_pprof_function(w->x.o, i, name, f.file[0] ? mli_pb_string(w, f.file) : 0, &f);
     }
-    mli_pprof_mappings(x, 0);
-    mli_pprof_mappings(x, 1);
+    mli_pprof_mappings(w, 0);
+    mli_pprof_mappings(w, 1);
 }
 
-static MLI_COLD void mli_pprof_part(mli_export *x, const memlord_part_info *part) {
-    const uint64_t name = mli_pb_string(x, mli_part_name(part));
-    mli_pprof_sample(x, x->whole, name, 1, 0, part->bytes);
+static MLI_COLD void mli_pprof_part(void *writer, const mli_live_block *whole,
+                                    const memlord_part_info *part) {
+    mli_pprof_writer *w = (mli_pprof_writer *)writer;
+    const uint64_t name = mli_pb_string(w, mli_part_name(part));
+    mli_pprof_sample(&w->x, whole, name, 1, 0, part->bytes);
 }
 
-static MLI_COLD void mli_pprof_anomalies(mli_export *x) {
+static MLI_COLD void mli_pprof_anomalies(mli_pprof_writer *w) {
     uint32_t dev;
-    for (dev = 0; dev <= x->devices; dev++) {
+    for (dev = 0; dev <= w->x.devices; dev++) {
         char buf[1024]; /* a line has, for each anomaly, a name and up to 20 digits */
         mli_out line;
         mli_out_buffer(&line, buf, sizeof buf);
-        mli_text_anomalies(x->r, &line, "anomalies and drops, ", dev);
+        mli_text_anomalies(w->x.r, &line, "anomalies and drops, ", dev);
         if (!line.used) continue;
         buf[line.used - 1] = 0;
-        mli_pb_u64(x->o, 13, mli_pb_string(x, buf));
+        mli_pb_u64(w->x.o, 13, mli_pb_string(w, buf));
     }
 }
-static MLI_COLD void mli_pprof_estimates(mli_export *x) {
+static MLI_COLD void mli_pprof_estimates(mli_pprof_writer *w) {
     char buf[80];
     mli_out line;
-    if (!x->portion) return;
+    if (!w->shares.at) return;
     mli_out_buffer(&line, buf, sizeof buf);
-    mli_stacks_put_rate(x->lord, &line);
+    mli_stacks_put_rate(w->x.lord, &line);
     (void)mli_out_end(&line, sizeof buf);
-    mli_pb_u64(x->o, 13, mli_pb_string(x, buf));
+    mli_pb_u64(w->x.o, 13, mli_pb_string(w, buf));
 }
 
-MLI_PRIVATE MLI_COLD void mli_pprof(mli_export *x) {
+static MLI_COLD void mli_pprof_write(void *writer) {
+    mli_pprof_writer *w = (mli_pprof_writer *)writer;
+    mli_out *o = w->x.o;
     uint32_t i;
-    mli_export_stacks(x);
-    mli_portions_make(x);
-    for (i = 1; i <= 5; i += 2) mli_pb_pair(x->o, 1, i, i == 3 ? 4 : 2);
-    mli_pb_pair(x->o, 1, 6, 4);
-    mli_pprof_names(x);
-    mli_pprof_anomalies(x);
-    mli_pprof_estimates(x);
-    x->put_part = mli_pprof_part;
-    mli_allocs_each(x, mli_pprof_allocs);
-    mli_groups_each(x, mli_pprof_group);
-    mli_pb_u64(x->o, 9, mli_wall_now());
-    mli_pb_pair(x->o, 11, 7, 4);
-    mli_pb_u64(x->o, 12, 1);
-    mli_pb_u64(x->o, 14, 6);
+    mli_export_stacks(&w->x);
+    mli_shares_make(&w->x, &w->shares);
+    for (i = 1; i <= 5; i += 2) mli_pb_pair(o, 1, i, i == 3 ? 4 : 2);
+    mli_pb_pair(o, 1, 6, 4);
+    mli_pprof_names(w);
+    mli_pprof_anomalies(w);
+    mli_pprof_estimates(w);
+    w->groups.writer = w;
+    w->groups.put = mli_pprof_group;
+    w->groups.put_part = mli_pprof_part;
+    mli_allocs_each(&w->shares, mli_pprof_allocs, w);
+    mli_groups_each(&w->shares, &w->groups);
+    mli_pb_u64(o, 9, mli_wall_now());
+    mli_pb_pair(o, 11, 7, 4);
+    mli_pb_u64(o, 12, 1);
+    mli_pb_u64(o, 14, 6);
+    mli_shares_free(&w->shares);
+}
+MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r) {
+    mli_export_run(r, sizeof(mli_pprof_writer), mli_pprof_write);
 }
 
 /* -- HEAPTRACK, its text format version 2 (https://github.com/KDE/heaptrack, as heaptrack_print
@@ -26418,6 +26681,21 @@ MLI_PRIVATE MLI_COLD void mli_pprof(mli_export *x) {
    comments. -- */
 
 #define MLI_HEAP_FREED_SIZE 1048576u
+
+/* Of a trace: its allocations, and its live blocks; of these the number that no call allocated, for
+   each of the two walks that write them. */
+typedef struct mli_heap_sum {
+    uint64_t allocs, bytes, live, live_bytes, older[2];
+} mli_heap_sum;
+typedef struct mli_heap_writer {
+    mli_export x;
+    mli_shares shares;
+    mli_groups groups; /* of the blocks in scopes: `bytes` is their trace, 0 while it has none */
+    mli_heap_sum *sum; /* by trace */
+    uint64_t traces, infos;  /* so far */
+    uint64_t calls, held;    /* allocations still to write; bytes now allocated */
+    uint64_t gone, gone_end; /* infos of the bytes no longer live: see mli_heap_gone */
+} mli_heap_writer;
 
 /* Writes a line "mode a b ...", the n numbers in hexadecimal. */
 static MLI_COLD void mli_heap_line(mli_out *o, const char *mode, const uint64_t *v, unsigned n) {
@@ -26447,87 +26725,83 @@ static uint32_t mli_heap_traces_count(const mli_export *x) {
 /* Writes the names of devices, modules and frames, and the traces of frames and nodes. A site in a
    scope gets the next trace when it is first written. Each frame has an instruction pointer of its
    own. */
-static MLI_COLD void mli_heap_traces(mli_export *x) {
-    const mli_module *last = mli_module_newest(x->lord), *m;
-    uint64_t strings = x->devices + (last ? last->number : 0);
+static MLI_COLD void mli_heap_traces(mli_heap_writer *w) {
+    const mli_module *last = (mli_module *)mli_ptr_load_acquire(&w->x.lord->sites->modules), *m;
+    uint64_t strings = w->x.devices + (last ? last->number : 0);
     uint32_t i;
-    for (i = 1; i <= x->devices; i++) mli_putf(x->o, "s %i\n", mli_report_device(x->r, i));
-    for (m = last; m; m = m->next) mli_putf(x->o, "s %s\n", m->image.path);
-    for (i = 1; i <= mli_frame_count(x) && !x->o->failed; i++) {
-        const mli_frame_name f = mli_frame_name_of(x, i);
+    for (i = 1; i <= w->x.devices; i++) mli_putf(w->x.o, "s %i\n", mli_report_device(w->x.r, i));
+    for (m = last; m; m = m->next) mli_putf(w->x.o, "s %s\n", m->image.path);
+    for (i = 1; i <= mli_frame_count(&w->x) && !w->x.o->failed; i++) {
+        const mli_frame_name f = mli_frame_name_of(&w->x, i);
         const uint64_t name = ++strings, file = f.file[0] ? ++strings : 0;
         uint64_t place[] = {0x1000 + 16 * (uint64_t)i, f.dev, name, file, f.line};
-        if (!f.dev && f.module) place[1] = x->devices + last->number - f.module->number + 1;
-        mli_putf(x->o, "s %s\n", f.name);
-        if (file) mli_putf(x->o, "s %s\n", f.file);
-        mli_heap_line(x->o, "i", place, 5);
-        if (i <= mli_frame_of_place(x, 0)) mli_heap_line2(x->o, "t", i, f.caller);
+        if (!f.dev && f.module) place[1] = w->x.devices + last->number - f.module->number + 1;
+        mli_putf(w->x.o, "s %s\n", f.name);
+        if (file) mli_putf(w->x.o, "s %s\n", f.file);
+        mli_heap_line(w->x.o, "i", place, 5);
+        if (i <= mli_frame_of_place(&w->x, 0)) mli_heap_line2(w->x.o, "t", i, f.caller);
     }
-    for (i = 1; i <= x->nodes && !x->o->failed; i++) {
-        const mli_stack_node *node = mli_stack_node_at(x->lord, i);
-        mli_heap_line2(x->o, "t", mli_frame_of_place(x, node->site->frame),
-                       mli_heap_trace(x, node->parent, 0));
+    for (i = 1; i <= w->x.nodes && !w->x.o->failed; i++) {
+        const mli_stack_node *node = mli_stack_node_at(w->x.lord, i);
+        mli_heap_line2(w->x.o, "t", mli_frame_of_place(&w->x, node->site->frame),
+                       mli_heap_trace(&w->x, node->parent, 0));
     }
-    x->traces = mli_heap_traces_count(x);
+    w->traces = mli_heap_traces_count(&w->x);
 }
 
 /* Writes the description of an allocation; returns its number. */
-static uint64_t mli_heap_info(mli_export *x, uint64_t bytes, uint64_t trace) {
-    mli_heap_line2(x->o, "a", bytes, trace);
-    return x->written++;
+static uint64_t mli_heap_info(mli_heap_writer *w, uint64_t bytes, uint64_t trace) {
+    mli_heap_line2(w->x.o, "a", bytes, trace);
+    return w->infos++;
 }
 /* Adds bytes that no call allocated. */
-static void mli_heap_bytes(mli_export *x, uint64_t bytes, uint64_t trace) {
-    mli_heap_line1(x->o, "-", mli_heap_info(x, 0 - bytes, trace));
-    x->held += bytes;
+static void mli_heap_bytes(mli_heap_writer *w, uint64_t bytes, uint64_t trace) {
+    mli_heap_line1(w->x.o, "-", mli_heap_info(w, 0 - bytes, trace));
+    w->held += bytes;
 }
 /* Adds the bytes from `held` up to the peak, those of each device that are no longer live. */
-static MLI_COLD void mli_heap_gone(mli_export *x, uint64_t held) {
+static MLI_COLD void mli_heap_gone(mli_heap_writer *w, uint64_t held) {
     uint32_t i;
-    x->gone = x->written;
-    for (i = 1; i <= x->devices && held < x->r->total.peak; i++) {
-        const uint32_t trace = mli_frame_of_kind(x, i, MLI_FRAME_GONE);
-        const uint64_t left = x->r->total.peak - held;
-        uint64_t bytes = x->r->stat[i - 1].peak - x->r->stat[i - 1].allocated;
-        if (bytes > left || i == x->devices) bytes = left; /* estimates do not add up */
+    w->gone = w->infos;
+    for (i = 1; i <= w->x.devices && held < w->x.r->total.peak; i++) {
+        const uint32_t trace = mli_frame_of_kind(&w->x, i, MLI_FRAME_GONE);
+        const uint64_t left = w->x.r->total.peak - held;
+        uint64_t bytes = w->x.r->stat[i - 1].peak - w->x.r->stat[i - 1].allocated;
+        if (bytes > left || i == w->x.devices) bytes = left; /* estimates do not add up */
         if (!bytes) continue;
-        mli_heap_bytes(x, bytes, trace);
-        (void)mli_heap_info(x, bytes, trace); /* to free them */
+        mli_heap_bytes(w, bytes, trace);
+        (void)mli_heap_info(w, bytes, trace); /* to free them */
         held += bytes;
     }
-    x->gone_end = x->written;
+    w->gone_end = w->infos;
 }
-static MLI_COLD void mli_heap_call(mli_export *x, uint64_t info, uint64_t bytes) {
-    if (!--x->calls) mli_heap_gone(x, x->held + bytes);
-    mli_heap_line1(x->o, "+", info);
-    x->held += bytes;
+static MLI_COLD void mli_heap_call(mli_heap_writer *w, uint64_t info, uint64_t bytes) {
+    if (!--w->calls) mli_heap_gone(w, w->held + bytes);
+    mli_heap_line1(w->x.o, "+", info);
+    w->held += bytes;
 }
 
-/* Of a trace: its allocations, and its live blocks; of these the number that no call allocated, for
-   each of the two walks that write them. */
-typedef struct mli_heap_sum {
-    uint64_t allocs, bytes, live, live_bytes, older[2];
-} mli_heap_sum;
-
-static MLI_COLD void mli_heap_count(mli_export *x, const mli_live_block *b) {
-    mli_heap_sum *sum = (mli_heap_sum *)x->table + mli_heap_trace(x, b->node, b->frame);
+static MLI_COLD void mli_heap_count(void *writer, const mli_live_block *b) {
+    mli_heap_writer *w = (mli_heap_writer *)writer;
+    mli_heap_sum *sum = w->sum + mli_heap_trace(&w->x, b->node, b->frame);
     if (b->state & MLI_BLOCK_ARENA) return;
     sum->live += b->blocks;
     sum->live_bytes += b->bytes;
 }
-static MLI_COLD void mli_heap_allocs(mli_export *x, const mli_live_block *of, uint64_t allocs,
+static MLI_COLD void mli_heap_allocs(void *writer, const mli_live_block *of, uint64_t allocs,
                                      uint64_t bytes) {
-    mli_heap_sum *sum = (mli_heap_sum *)x->table + mli_heap_trace(x, of->node, of->frame);
+    mli_heap_writer *w = (mli_heap_writer *)writer;
+    mli_heap_sum *sum = w->sum + mli_heap_trace(&w->x, of->node, of->frame);
     sum->allocs += allocs;
     sum->bytes += bytes;
 }
 /* Turns the sums of each trace into those of its freed allocations, and counts the calls. */
-static MLI_COLD void mli_heap_settle(mli_export *x) {
+static MLI_COLD void mli_heap_settle(mli_heap_writer *w) {
     uint64_t freed = 0, calls = 0;
     double scale = 1;
     uint32_t i;
-    for (i = 1; i <= mli_heap_traces_count(x); i++) {
-        mli_heap_sum *sum = (mli_heap_sum *)x->table + i;
+    for (i = 1; i <= mli_heap_traces_count(&w->x); i++) {
+        mli_heap_sum *sum = w->sum + i;
         if (sum->live > sum->allocs) {
             sum->older[0] = sum->older[1] = sum->live - sum->allocs;
             sum->live = sum->allocs;
@@ -26538,110 +26812,119 @@ static MLI_COLD void mli_heap_settle(mli_export *x) {
         freed = mli_add_saturated(freed, sum->allocs);
     }
     if (freed > MLI_HEAP_FREED_SIZE) scale = MLI_HEAP_FREED_SIZE / (double)freed;
-    x->calls = calls;
-    for (i = 1; i <= mli_heap_traces_count(x); i++) {
-        mli_heap_sum *sum = (mli_heap_sum *)x->table + i;
+    w->calls = calls;
+    for (i = 1; i <= mli_heap_traces_count(&w->x); i++) {
+        mli_heap_sum *sum = w->sum + i;
         const uint64_t n = (uint64_t)((double)sum->allocs * scale);
         if (sum->allocs && scale < 1) sum->bytes = sum->bytes / sum->allocs * (n ? n : 1);
         if (sum->allocs) sum->allocs = n ? n : 1;
-        x->calls += sum->allocs;
+        w->calls += sum->allocs;
     }
     if (scale < 1)
-        mli_putf(x->o, "# calls: %ju of %ju\n", x->calls, mli_add_saturated(calls, freed));
+        mli_putf(w->x.o, "# calls: %ju of %ju\n", w->calls, mli_add_saturated(calls, freed));
 }
 
 /* Writes the freed allocations of a trace. The free of nothing before each of their frees keeps
    the call before from being a temporary one. */
-static MLI_COLD void mli_heap_freed(mli_export *x, uint32_t trace) {
-    const mli_heap_sum *sum = (const mli_heap_sum *)x->table + trace;
-    const uint64_t peak = x->r->total.peak, n = sum->allocs, size = n ? sum->bytes / n : 0;
+static MLI_COLD void mli_heap_freed(mli_heap_writer *w, uint32_t trace) {
+    const mli_heap_sum *sum = w->sum + trace;
+    const uint64_t peak = w->x.r->total.peak, n = sum->allocs, size = n ? sum->bytes / n : 0;
     uint64_t i, bytes = size, info = 0;
-    for (i = 0; i < n && !x->o->failed; i++) {
+    for (i = 0; i < n && !w->x.o->failed; i++) {
         if (i + 1 == n) bytes = sum->bytes - size * (n - 1);
         if (bytes > peak) bytes = peak; /* the peak was reset since */
-        if (!i || bytes != size) info = mli_heap_info(x, bytes, trace);
-        mli_heap_call(x, info, bytes);
-        mli_put_str(x->o, "- 0\n");
-        mli_heap_line1(x->o, "-", info);
-        x->held -= bytes;
+        if (!i || bytes != size) info = mli_heap_info(w, bytes, trace);
+        mli_heap_call(w, info, bytes);
+        mli_put_str(w->x.o, "- 0\n");
+        mli_heap_line1(w->x.o, "-", info);
+        w->held -= bytes;
     }
 }
 
 /* Writes a live block: in the first walk those that no call allocated, in the second the others. */
-static MLI_COLD void mli_heap_block(mli_export *x, const mli_live_block *b, int second) {
-    uint64_t trace = mli_heap_trace(x, b->node, b->frame), n = b->blocks, i;
-    uint64_t *older = &((mli_heap_sum *)x->table + trace)->older[second];
+static MLI_COLD void mli_heap_block(mli_heap_writer *w, const mli_live_block *b, int second) {
+    uint64_t trace = mli_heap_trace(&w->x, b->node, b->frame), n = b->blocks, i;
+    uint64_t *older = &w->sum[trace].older[second];
     const uint64_t size = b->bytes / n, few = *older < n ? *older : n;
     if (b->state & MLI_BLOCK_ARENA) return;
     *older -= few;
     if (second ? few == n : !few) return;
-    if (b->scope && !b->node) { /* a group keeps its trace in `bytes` */
-        mli_group *g = mli_group_at(x, b);
+    if (b->scope && !b->node) {
+        mli_group *g = mli_group_at(&w->groups, b);
         if (!g->bytes) {
-            mli_heap_line2(x->o, "t", trace, mli_frame_of_scope(x, b->scope));
-            g->bytes = ++x->traces;
+            mli_heap_line2(w->x.o, "t", trace, mli_frame_of_scope(&w->x, b->scope));
+            g->bytes = ++w->traces;
         }
         trace = g->bytes;
     }
-    if (!second) mli_heap_bytes(x, few == n ? b->bytes : size * few, trace);
+    if (!second) mli_heap_bytes(w, few == n ? b->bytes : size * few, trace);
     for (i = few; i < n && second; i++) {
         const uint64_t bytes = i + 1 == n ? b->bytes - size * (n - 1) : size;
-        mli_heap_call(x, mli_heap_info(x, bytes, trace), bytes);
+        mli_heap_call(w, mli_heap_info(w, bytes, trace), bytes);
     }
 }
-static MLI_COLD void mli_heap_older(mli_export *x, const mli_live_block *b) {
-    mli_heap_block(x, b, 0);
+static MLI_COLD void mli_heap_older(void *writer, const mli_live_block *b) {
+    mli_heap_block((mli_heap_writer *)writer, b, 0);
 }
-static MLI_COLD void mli_heap_live(mli_export *x, const mli_live_block *b) {
-    mli_heap_block(x, b, 1);
+static MLI_COLD void mli_heap_live(void *writer, const mli_live_block *b) {
+    mli_heap_block((mli_heap_writer *)writer, b, 1);
 }
 
-static MLI_COLD void mli_heap_head(mli_export *x) {
+static MLI_COLD void mli_heap_head(mli_heap_writer *w) {
     uint32_t i;
-    mli_heap_line2(x->o, "v", 0x10400, 2);
-    mli_put_str(x->o, "X memlord " MEMLORD_VERSION "\n");
-    for (i = 0; i <= x->devices; i++)
-        mli_text_anomalies(x->r, x->o, "# anomalies and drops, ", i);
-    if (x->portion) {
-        mli_put_str(x->o, "# ");
-        mli_stacks_put_rate(x->lord, x->o);
-        mli_put_str(x->o, "\n");
+    mli_heap_line2(w->x.o, "v", 0x10400, 2);
+    mli_put_str(w->x.o, "X memlord " MEMLORD_VERSION "\n");
+    for (i = 0; i <= w->x.devices; i++)
+        mli_text_anomalies(w->x.r, w->x.o, "# anomalies and drops, ", i);
+    if (w->shares.at) {
+        mli_put_str(w->x.o, "# ");
+        mli_stacks_put_rate(w->x.lord, w->x.o);
+        mli_put_str(w->x.o, "\n");
     }
-    mli_heap_traces(x);
-    mli_heap_line1(x->o, "c", 0);
+    mli_heap_traces(w);
+    mli_heap_line1(w->x.o, "c", 0);
 }
 
-MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_export *x) {
+/* Requires: the table of sums is there. */
+static MLI_COLD void mli_heap_body(mli_heap_writer *w) {
+    uint32_t i;
+    mli_heap_head(w);
+    if (w->x.devices) (void)mli_heap_info(w, 0, 1); /* number 0, of no bytes */
+    mli_share_blocks_each(&w->shares, mli_heap_count, w);
+    mli_allocs_each(&w->shares, mli_heap_allocs, w);
+    mli_heap_settle(w);
+    for (i = 1; i <= mli_heap_traces_count(&w->x); i++) mli_heap_freed(w, i);
+    for (i = 1; i <= w->x.devices; i++) {
+        const uint64_t arena = mli_report_arena(w->x.r, i);
+        if (arena) mli_heap_bytes(w, arena, mli_frame_of_kind(&w->x, i, MLI_FRAME_ARENA));
+    }
+    mli_share_blocks_each(&w->shares, mli_heap_older, w);
+    mli_share_blocks_each(&w->shares, mli_heap_live, w);
+    mli_heap_line1(w->x.o, "c", w->x.r->uptime / 1000000u);
+    for (; w->gone < w->gone_end; w->gone += 2) mli_heap_line1(w->x.o, "-", w->gone + 1);
+}
+static MLI_COLD void mli_heap_write(void *writer) {
+    mli_heap_writer *w = (mli_heap_writer *)writer;
     size_t size;
-    uint32_t i;
-    mli_export_stacks(x);
-    mli_portions_make(x);
-    size = ((size_t)mli_heap_traces_count(x) + 1) * sizeof(mli_heap_sum);
-    x->table = mli_own_alloc(x->lord, size);
-    if (!x->table) {
-        x->r->result = MEMLORD_E_NOMEM;
-        return;
-    }
-    mli_heap_head(x);
-    if (x->devices) (void)mli_heap_info(x, 0, 1); /* number 0, of no bytes */
-    mli_live_blocks_each(x, mli_heap_count);
-    mli_allocs_each(x, mli_heap_allocs);
-    mli_heap_settle(x);
-    for (i = 1; i <= mli_heap_traces_count(x); i++) mli_heap_freed(x, i);
-    for (i = 1; i <= x->devices; i++)
-        if (mli_report_arena(x->r, i))
-            mli_heap_bytes(x, mli_report_arena(x->r, i), mli_frame_of_kind(x, i, MLI_FRAME_ARENA));
-    mli_live_blocks_each(x, mli_heap_older);
-    mli_live_blocks_each(x, mli_heap_live);
-    mli_own_free(x->lord, x->table, size);
-    mli_heap_line1(x->o, "c", x->r->uptime / 1000000u);
-    for (; x->gone < x->gone_end; x->gone += 2) mli_heap_line1(x->o, "-", x->gone + 1);
+    mli_export_stacks(&w->x);
+    mli_shares_make(&w->x, &w->shares);
+    size = ((size_t)mli_heap_traces_count(&w->x) + 1) * sizeof *w->sum;
+    w->sum = (mli_heap_sum *)mli_own_alloc(w->x.lord, size);
+    if (w->sum)
+        mli_heap_body(w);
+    else
+        w->x.r->result = MEMLORD_E_NOMEM;
+    mli_own_free(w->x.lord, w->sum, size);
+    mli_shares_free(&w->shares);
+}
+MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r) {
+    mli_export_run(r, sizeof(mli_heap_writer), mli_heap_write);
 }
 #endif
 
 /* ---------------------------------------------------------------------- src/reports/tables.h -- */
 
-/* Writes PROMETHEUS and CSV. Owns no state. Uses reports/export. Locks: none.
+/* Writes PROMETHEUS and CSV. Uses reports/export. Locks: none.
 
    PROMETHEUS, text exposition format 0.0.4
       (https://prometheus.io/docs/instrumenting/exposition_formats/).
@@ -26653,9 +26936,9 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_export *x) {
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-MLI_PRIVATE MLI_COLD void mli_prometheus(mli_export *x);
+MLI_PRIVATE MLI_COLD void mli_prometheus(mli_report *r);
 
-MLI_PRIVATE MLI_COLD void mli_csv(mli_export *x);
+MLI_PRIVATE MLI_COLD void mli_csv(mli_report *r);
 #endif
 
 /* ---------------------------------------------------------------------- src/reports/tables.c -- */
@@ -26670,6 +26953,12 @@ static const char *const mli_families[MLI_COLUMNS][2] = { /* name, help */
     MLI_LOSSES(MLI_X)
 #undef MLI_X
 };
+
+typedef struct mli_prom_writer {
+    mli_export x;
+    char label[1024]; /* labels of every sample, "name=value" and a 0 each; a 0 */
+    uint64_t known[MEMLORD_MAX_DEVICES + 1]; /* by dev: the values for mli_prom_known */
+} mli_prom_writer;
 
 /* Writes the HELP and TYPE lines of a family. A family is a counter if its name ends in _total:
    all that only grow are named so, and no others. */
@@ -26686,26 +26975,26 @@ static MLI_COLD int mli_prom_label_in(const char *list, const char *name, size_t
         if (!strncmp(list, name, n) && (!list[n] || list[n] == '=')) return 1;
     return 0;
 }
-/* Sets x->label to the labels of the ledger; if it has none and exports, to its process id. Leaves
+/* Sets w->label to the labels of the ledger; if it has none and exports, to its process id. Leaves
    out those that no sample may have: with a name that is none, or is there already. */
-static MLI_COLD void mli_prom_labels(mli_export *x) {
+static MLI_COLD void mli_prom_labels(mli_prom_writer *w) {
     static const char own[] = "device\0tag\0scope\0site\0from\0to\0version\0",
                       letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
-    const char *at = mli_labels(x->lord), *end;
-    char pid[32], *to = x->label;
+    const char *at = mli_labels(w->x.lord), *end;
+    char pid[32], *to = w->label;
     mli_out o;
     mli_out_buffer(&o, pid, sizeof pid);
     mli_putf(&o, "pid=%ju", mli_pid());
     (void)mli_out_end(&o, sizeof pid);
-    if (!at && x->r->exports) at = pid;
+    if (!at && w->x.r->exports) at = pid;
     for (; at && *at; at = end + (*end == ',')) {
         size_t n;
         at += strspn(at, " ");
         end = at + strcspn(at, ",");
         n = strspn(at, letters);
         if (!n || at[n] != '=' || (*at >= '0' && *at <= '9') || !strncmp(at, "__", 2) ||
-            end - at + 2 > x->label + sizeof x->label - to || mli_prom_label_in(own, at, n) ||
-            mli_prom_label_in(x->label, at, n))
+            end - at + 2 > w->label + sizeof w->label - to || mli_prom_label_in(own, at, n) ||
+            mli_prom_label_in(w->label, at, n))
             continue;
         memcpy(to, at, (size_t)(end - at));
         to += end - at + 1;
@@ -26715,24 +27004,24 @@ static MLI_COLD void mli_prom_labels(mli_export *x) {
 /* Writes text as a part of a label's value. */
 static void mli_prom_text(mli_out *o, const char *text) { mli_put_utf8(o, text, "\\\""); }
 /* Writes the labels of the ledger behind the first n labels of a sample, and a space. */
-static MLI_COLD void mli_prom_labels_put(mli_export *x, int n) {
+static MLI_COLD void mli_prom_labels_put(mli_prom_writer *w, int n) {
     const char *at;
-    for (at = x->label; *at; at += strlen(at) + 1) {
+    for (at = w->label; *at; at += strlen(at) + 1) {
         size_t name = strcspn(at, "=") + 1;
-        mli_put_str(x->o, n++ ? "," : "{");
-        mli_put(x->o, at, name);
-        mli_put_str(x->o, "\"");
-        mli_prom_text(x->o, at + name);
-        mli_put_str(x->o, "\"");
+        mli_put_str(w->x.o, n++ ? "," : "{");
+        mli_put(w->x.o, at, name);
+        mli_put_str(w->x.o, "\"");
+        mli_prom_text(w->x.o, at + name);
+        mli_put_str(w->x.o, "\"");
     }
-    mli_put_str(x->o, n ? "} " : " ");
+    mli_put_str(w->x.o, n ? "} " : " ");
 }
 /* Writes a sample. `kind` is 'd' for a number that may be below 0, 'X' for billionths: nanoseconds,
    written as seconds, or a rate. There is no device label if `d` is all devices, and no label
    `key` if `key` is NULL. */
-static MLI_COLD void mli_prom_sample(mli_export *x, const char *name, memlord_device d,
+static MLI_COLD void mli_prom_sample(mli_prom_writer *w, const char *name, memlord_device d,
                                      const char *key, const char *label, char kind, uint64_t v) {
-    mli_out *o = x->o;
+    mli_out *o = w->x.o;
     int device = d.type != MEMLORD_ANY;
     mli_putf(o, "memlord_%s", name);
     if (device) mli_putf(o, "{device=\"%i\"", mli_device_code(d));
@@ -26741,7 +27030,7 @@ static MLI_COLD void mli_prom_sample(mli_export *x, const char *name, memlord_de
         mli_prom_text(o, label);
         mli_put_str(o, "\"");
     }
-    mli_prom_labels_put(x, device + (key != NULL));
+    mli_prom_labels_put(w, device + (key != NULL));
     if (kind == 'X')
         mli_put_fixed(o, v, 9);
     else if (kind == 'd')
@@ -26751,53 +27040,54 @@ static MLI_COLD void mli_prom_sample(mli_export *x, const char *name, memlord_de
     mli_put_str(o, "\n");
 }
 /* Writes a family with one sample, of the whole ledger. */
-static MLI_COLD void mli_prom_whole(mli_export *x, const char *name,
+static MLI_COLD void mli_prom_whole(mli_prom_writer *w, const char *name,
                                     const char *help, char kind, uint64_t v) {
-    mli_prom_head(x->o, name, help);
-    mli_prom_sample(x, name, memlord_device_all(), NULL, NULL, kind, v);
+    mli_prom_head(w->x.o, name, help);
+    mli_prom_sample(w, name, memlord_device_all(), NULL, NULL, kind, v);
 }
 
 /* Writes one family a statistic, with a sample a device: the format wants a family in one
    contiguous group. UINT64_MAX means unknown, and gets no sample. */
-static MLI_COLD void mli_prom_devices(mli_export *x) {
+static MLI_COLD void mli_prom_devices(mli_prom_writer *w) {
     size_t stat;
     uint32_t i;
     for (stat = 0; stat < MLI_STAT_COUNT; stat++) {
         const char *name = mli_families[stat][0];
-        uint64_t rest = *mli_stat_of(&x->r->total, stat);
-        if (!*name || !x->devices) continue;
-        mli_prom_head(x->o, name, mli_families[stat][1]);
-        for (i = 1; i <= x->devices; i++) {
-            uint64_t v = *mli_stat_of(&x->r->stat[i - 1], stat);
+        uint64_t rest = *mli_stat_of(&w->x.r->total, stat);
+        if (!*name || !w->x.devices) continue;
+        mli_prom_head(w->x.o, name, mli_families[stat][1]);
+        for (i = 1; i <= w->x.devices; i++) {
+            uint64_t v = *mli_stat_of(&w->x.r->stat[i - 1], stat);
             if (v != UINT64_MAX)
-                mli_prom_sample(x, name, mli_export_device(x, i), NULL, NULL, 'u', v);
+                mli_prom_sample(w, name, mli_export_device(&w->x, i), NULL, NULL, 'u', v);
             rest -= v;
         }
         if (mli_columns[stat].kind == MLI_KIND_ANOMALY && rest) /* of no device */
-            mli_prom_sample(x, name, memlord_device_all(), NULL, NULL, 'u', rest);
+            mli_prom_sample(w, name, memlord_device_all(), NULL, NULL, 'u', rest);
     }
 }
 
-/* Writes a family of the values in x->sum, with a sample for each device whose value is known, and
-   nothing if none is. */
-static MLI_COLD void mli_prom_known(mli_export *x, const char *name, const char *help, char kind) {
+/* Writes a family of the values in w->known, with a sample for each device whose value is known.
+   Writes nothing if none is. */
+static MLI_COLD void mli_prom_known(mli_prom_writer *w, const char *name, const char *help,
+                                    char kind) {
     uint32_t i, samples = 0;
-    for (i = 1; i <= x->devices; i++) {
-        uint64_t v = x->sum[i];
+    for (i = 1; i <= w->x.devices; i++) {
+        uint64_t v = w->known[i];
         if (v == UINT64_MAX) continue;
-        if (!samples++) mli_prom_head(x->o, name, help);
-        mli_prom_sample(x, name, mli_export_device(x, i), NULL, NULL, kind, v);
+        if (!samples++) mli_prom_head(w->x.o, name, help);
+        mli_prom_sample(w, name, mli_export_device(&w->x, i), NULL, NULL, kind, v);
     }
 }
-static MLI_COLD void mli_prom_rates(mli_export *x) {
+static MLI_COLD void mli_prom_rates(mli_prom_writer *w) {
     size_t k;
     uint32_t i;
     for (k = 0; k < MLI_RATE_COUNT; k++) {
-        for (i = 1; i <= x->devices; i++) x->sum[i] = mli_rate_read(&x->r->stat[i - 1], k);
-        mli_prom_known(x, mli_rates[k].name, mli_rates[k].text, 'X');
+        for (i = 1; i <= w->x.devices; i++) w->known[i] = mli_rate_read(&w->x.r->stat[i - 1], k);
+        mli_prom_known(w, mli_rates[k].name, mli_rates[k].text, 'X');
     }
-    for (i = 1; i <= x->devices; i++) x->sum[i] = mli_mean_read(&x->r->stat[i - 1]);
-    mli_prom_known(x, "mean_bytes", "bytes of an alloc in the mean", 'u');
+    for (i = 1; i <= w->x.devices; i++) w->known[i] = mli_mean_read(&w->x.r->stat[i - 1]);
+    mli_prom_known(w, "mean_bytes", "bytes of an alloc in the mean", 'u');
 }
 
 /* A family with one sample a line of a list. */
@@ -26850,64 +27140,65 @@ static const mli_family mli_prom_scopes[] = {
     {NULL, 0, 0, NULL}};
 
 /* Writes a family of a list of n lines, each of `size` bytes. `key`: the label of their names. */
-static MLI_COLD void mli_prom_family(mli_export *x, const mli_family *f, const char *key,
+static MLI_COLD void mli_prom_family(mli_prom_writer *w, const mli_family *f, const char *key,
                                      const void *lines, size_t size, size_t n) {
     size_t samples = 0;
     const char *line = (const char *)lines;
-    for (; n-- && !x->o->failed; line += size) {
+    for (; n-- && !w->x.o->failed; line += size) {
         const mli_line *of = (const mli_line *)(const void *)line;
         uint64_t v;
         memcpy(&v, line + f->at, sizeof v);
         if (v == (f->kind == 'd' ? (uint64_t)INT64_MIN : UINT64_MAX)) continue;
-        if (!samples++) mli_prom_head(x->o, f->name, f->help);
-        mli_prom_sample(x, f->name, of->device, of->name ? key : NULL, of->name, f->kind, v);
+        if (!samples++) mli_prom_head(w->x.o, f->name, f->help);
+        mli_prom_sample(w, f->name, of->device, of->name ? key : NULL, of->name, f->kind, v);
     }
 }
-static MLI_COLD void mli_prom_list(mli_export *x, const mli_family *f, const char *key,
+static MLI_COLD void mli_prom_list(mli_prom_writer *w, const mli_family *f, const char *key,
                                    const void *lines, size_t size, size_t n) {
-    for (; f->name && lines; f++) mli_prom_family(x, f, key, lines, size, n);
+    for (; f->name && lines; f++) mli_prom_family(w, f, key, lines, size, n);
 }
 
 /* Writes the bytes by tag of each device at its peak; bytes of no listed tag go under an empty
    tag. */
-static MLI_COLD void mli_prom_holders(mli_export *x) {
+static MLI_COLD void mli_prom_holders(mli_prom_writer *w) {
     static const char name[] = "peak_holder_bytes";
-    mli_holders *h = &x->r->holders;
+    mli_holders *h = &w->x.r->holders;
     uint32_t i, families = 0;
     size_t k;
-    for (i = 1; i <= x->devices; i++) {
-        memlord_device d = mli_export_device(x, i);
+    for (i = 1; i <= w->x.devices; i++) {
+        memlord_device d = mli_export_device(&w->x, i);
         uint64_t rest;
-        if (!mli_holders_get(x->lord, i, h)) continue;
+        if (!mli_holders_get(w->x.lord, i, h)) continue;
         if (!families++)
-            mli_prom_head(x->o, name, "bytes live by tag when the peak was last looked at");
+            mli_prom_head(w->x.o, name, "bytes live by tag when the peak was last looked at");
         for (k = 0, rest = h->bytes; k < h->tags; k++) {
             if (!h->tag[k].tag) continue;
-            mli_prom_sample(x, name, d, "tag", h->tag[k].tag, 'u', h->tag[k].allocated);
+            mli_prom_sample(w, name, d, "tag", h->tag[k].tag, 'u', h->tag[k].allocated);
             mli_take_off(&rest, h->tag[k].allocated);
         }
-        mli_prom_sample(x, name, d, "tag", "", 'u', rest);
+        mli_prom_sample(w, name, d, "tag", "", 'u', rest);
     }
 }
 
 /* Writes a family of the pairs of devices between which bytes moved or were copied. `at`: the
    offset of its count in a route. */
-static MLI_COLD void mli_prom_routes(mli_export *x, const char *name, const char *help, size_t at) {
-    const mli_route *route = mli_route_newest(x->lord);
+static MLI_COLD void mli_prom_routes(mli_prom_writer *w, const char *name, const char *help,
+                                     size_t at) {
+    const mli_route *route = (const mli_route *)mli_ptr_load_acquire(&w->x.lord->blocks->routes);
     int samples = 0;
     for (; route; route = route->next) {
         if (!mli_route_used(route)) continue;
-        if (!samples++) mli_prom_head(x->o, name, help);
-        mli_putf(x->o, "memlord_%s{from=\"%i\",to=\"%i\"", name,
-                 mli_report_device(x->r, route->from), mli_report_device(x->r, route->to));
-        mli_prom_labels_put(x, 2);
-        mli_putf(x->o, "%ju\n",
+        if (!samples++) mli_prom_head(w->x.o, name, help);
+        mli_putf(w->x.o, "memlord_%s{from=\"%i\",to=\"%i\"", name,
+                 mli_report_device(w->x.r, route->from), mli_report_device(w->x.r, route->to));
+        mli_prom_labels_put(w, 2);
+        mli_putf(w->x.o, "%ju\n",
                  mli_u64_load((const mli_u64 *)(const void *)((const char *)route + at)));
     }
 }
 
 /* Writes the last request of each device that found no memory. The site is a label. */
-static MLI_COLD void mli_prom_ooms(mli_export *x) {
+static MLI_COLD void mli_prom_ooms(mli_prom_writer *w) {
     static const mli_family families[] = {
         {"last_oom_bytes", 'u', offsetof(mli_oom, bytes),
          "bytes the last request that found no memory wanted"},
@@ -26918,56 +27209,60 @@ static MLI_COLD void mli_prom_ooms(mli_export *x) {
     const mli_family *f;
     for (f = families; f->name; f++) {
         uint32_t i, samples = 0;
-        for (i = 1; i <= x->devices; i++) {
-            const mli_oom oom = mli_oom_of(x->lord, i);
+        for (i = 1; i <= w->x.devices; i++) {
+            const mli_oom oom = mli_oom_of(w->x.lord, i);
             uint64_t v;
             memcpy(&v, (const char *)&oom + f->at, sizeof v);
             if (!oom.time || v == UINT64_MAX) continue;
-            if (!samples++) mli_prom_head(x->o, f->name, f->help);
-            mli_putf(x->o, "memlord_%s{device=\"%i\"", f->name, mli_report_device(x->r, i));
+            if (!samples++) mli_prom_head(w->x.o, f->name, f->help);
+            mli_putf(w->x.o, "memlord_%s{device=\"%i\"", f->name, mli_report_device(w->x.r, i));
             if (oom.site) {
-                mli_put_str(x->o, ",site=\"");
-                mli_put_site_by(x->o, oom.site, mli_prom_text);
-                mli_put_str(x->o, "\"");
+                mli_put_str(w->x.o, ",site=\"");
+                mli_put_site_by(w->x.o, oom.site, mli_prom_text);
+                mli_put_str(w->x.o, "\"");
             }
-            mli_prom_labels_put(x, 1 + (oom.site != NULL));
-            mli_putf(x->o, "%ju\n", v);
+            mli_prom_labels_put(w, 1 + (oom.site != NULL));
+            mli_putf(w->x.o, "%ju\n", v);
         }
     }
 }
 
-MLI_PRIVATE MLI_COLD void mli_prometheus(mli_export *x) {
-    const mli_report *r = x->r;
+static MLI_COLD void mli_prom_write(void *writer) {
+    mli_prom_writer *w = (mli_prom_writer *)writer;
+    const mli_report *r = w->x.r;
     size_t i;
-    mli_prom_labels(x);
-    mli_prom_devices(x);
-    mli_prom_rates(x);
-    mli_prom_ooms(x);
-    mli_prom_list(x, mli_prom_phys, NULL, r->phys, sizeof *r->phys, r->phys_count);
-    mli_prom_list(x, mli_prom_tags, "tag", r->tag + (r->tag != NULL), sizeof *r->tag,
+    mli_prom_labels(w);
+    mli_prom_devices(w);
+    mli_prom_rates(w);
+    mli_prom_ooms(w);
+    mli_prom_list(w, mli_prom_phys, NULL, r->phys, sizeof *r->phys, r->phys_count);
+    mli_prom_list(w, mli_prom_tags, "tag", r->tag + (r->tag != NULL), sizeof *r->tag,
                   r->tags + r->devices);
-    mli_prom_holders(x);
-    mli_prom_routes(x, "pair_moves_total", "storages moved between two devices",
+    mli_prom_holders(w);
+    mli_prom_routes(w, "pair_moves_total", "storages moved between two devices",
                     offsetof(mli_route, moves));
-    mli_prom_routes(x, "pair_moved_bytes_total", "bytes moved between two devices",
+    mli_prom_routes(w, "pair_moved_bytes_total", "bytes moved between two devices",
                     offsetof(mli_route, moved_bytes));
-    mli_prom_routes(x, "pair_copies_total", "copies between two devices",
+    mli_prom_routes(w, "pair_copies_total", "copies between two devices",
                     offsetof(mli_route, copies));
-    mli_prom_routes(x, "pair_copied_bytes_total", "bytes copied between two devices",
+    mli_prom_routes(w, "pair_copied_bytes_total", "bytes copied between two devices",
                     offsetof(mli_route, copied_bytes));
-    mli_prom_list(x, mli_prom_scopes, "scope", r->scope + (r->scope != NULL), sizeof *r->scope,
+    mli_prom_list(w, mli_prom_scopes, "scope", r->scope + (r->scope != NULL), sizeof *r->scope,
                   r->scopes);
     for (i = MLI_STAT_COUNT; i < MLI_COLUMNS; i++)
-        mli_prom_whole(x, mli_families[i][0], mli_families[i][1], 'u',
-                       mli_loss_value(x->lord, i - MLI_STAT_COUNT));
-    mli_prom_whole(x, "accounts_open", "accounts open now", 'u', x->r->accounts);
-    mli_prom_whole(x, "own_bytes", "bytes the ledger itself takes", 'u',
-                   mli_own_bytes(x->lord));
-    mli_prom_whole(x, "uptime_seconds", "age of the ledger", 'X', x->r->uptime);
-    mli_prom_whole(x, "written_timestamp_seconds", "Unix time of these samples", 'X',
+        mli_prom_whole(w, mli_families[i][0], mli_families[i][1], 'u',
+                       mli_loss_value(w->x.lord, i - MLI_STAT_COUNT));
+    mli_prom_whole(w, "accounts_open", "accounts open now", 'u', w->x.r->accounts);
+    mli_prom_whole(w, "own_bytes", "bytes the ledger itself takes", 'u',
+                   mli_u64_load(&w->x.lord->memory.own_bytes));
+    mli_prom_whole(w, "uptime_seconds", "age of the ledger", 'X', w->x.r->uptime);
+    mli_prom_whole(w, "written_timestamp_seconds", "Unix time of these samples", 'X',
                    mli_wall_now());
-    mli_prom_head(x->o, "build_info", "1, with the version of memlord.h");
-    mli_prom_sample(x, "build_info", memlord_device_all(), "version", MEMLORD_VERSION, 'u', 1);
+    mli_prom_head(w->x.o, "build_info", "1, with the version of memlord.h");
+    mli_prom_sample(w, "build_info", memlord_device_all(), "version", MEMLORD_VERSION, 'u', 1);
+}
+MLI_PRIVATE MLI_COLD void mli_prometheus(mli_report *r) {
+    mli_export_run(r, sizeof(mli_prom_writer), mli_prom_write);
 }
 
 /* -- CSV, RFC 4180: one table, the live blocks.
@@ -27005,117 +27300,381 @@ static MLI_COLD void mli_csv_line(mli_out *o, const memlord_block_info *b) {
     mli_putf(o, ",%ju", mli_site_line(b->site));
     mli_csv_text(o, b->site ? b->site->function : NULL);
 }
+/* What the lines of a block's parts are made from. */
+typedef struct mli_csv_whole {
+    mli_report *r;
+    const memlord_block_info *block;
+} mli_csv_whole;
 /* Writes a part as a block of no bytes. */
 static MLI_COLD int mli_csv_part(void *user, const memlord_part_info *part) {
-    mli_export *x = (mli_export *)user;
-    memlord_block_info b = *(const memlord_block_info *)x->table;
+    const mli_csv_whole *whole = (const mli_csv_whole *)user;
+    memlord_block_info b = *whole->block;
     b.bytes = b.refs = 0;
     b.meta = part->meta;
     b.tag = part->meta.tag;
-    mli_csv_line(x->o, &b);
-    mli_putf(x->o, ",%ju,%ju\r\n", part->offset, part->bytes);
-    return x->o->failed;
+    mli_csv_line(whole->r->o, &b);
+    mli_putf(whole->r->o, ",%ju,%ju\r\n", part->offset, part->bytes);
+    return whole->r->o->failed;
 }
 static MLI_COLD int mli_csv_block(void *user, const memlord_block_info *b) {
-    mli_export *x = (mli_export *)user;
-    mli_csv_line(x->o, b);
-    mli_put_str(x->o, ",,\r\n");
-    x->table = (void *)(uintptr_t)b;
-    (void)memlord_parts_each(x->lord, b->device, b->storage, mli_csv_part, x);
-    return x->o->failed;
+    mli_csv_whole whole;
+    whole.r = (mli_report *)user;
+    whole.block = b;
+    mli_csv_line(whole.r->o, b);
+    mli_put_str(whole.r->o, ",,\r\n");
+    (void)memlord_parts_each(whole.r->lord, b->device, b->storage, mli_csv_part, &whole);
+    return whole.r->o->failed;
 }
 
-MLI_PRIVATE MLI_COLD void mli_csv(mli_export *x) {
+MLI_PRIVATE MLI_COLD void mli_csv(mli_report *r) {
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
-    mli_put_str(x->o, "device,storage,bytes,refs,born,pending,tag,scope,name,dtype,shape,"
+    mli_put_str(r->o, "device,storage,bytes,refs,born,pending,tag,scope,name,dtype,shape,"
                       "flags,file,line,function,part_offset,part_bytes\r\n");
-    if (mli_map_each(x->lord, &all, mli_csv_block, x, NULL))
+    if (mli_map_each(r->lord, &all, mli_csv_block, r, NULL)) r->result = MEMLORD_E_NOMEM;
+}
+#endif
+
+/* ----------------------------------------------------------------------- src/reports/trace.h -- */
+
+/* Writes TRACE. Uses reports/export, reports/ring, and reports/json for what it has as JSON has it.
+   Locks: none. */
+
+#if !defined(MEMLORD_NO_REPORTS)
+MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r);
+#endif
+
+/* ----------------------------------------------------------------------- src/reports/trace.c -- */
+
+#if !defined(MEMLORD_NO_REPORTS)
+
+/* -- TRACE, the Trace Event Format, JSON object form (Google's "Trace Event Format" document; read
+      by ui.perfetto.dev and chrome://tracing).
+   Times are microseconds since the ledger was created. A counter "DEVICE live" has one argument a
+   tag, in bytes; they add up to the device's live bytes. Bytes that a change of tag moved count
+   under the new tag from the beginning. The counter has a sample whenever its level has moved by
+   a 64th of the peak, and at most 2048 more, at even steps of time. "DEVICE snapshots" shows the
+   snapshots of the ledger. Scopes are slices of their threads: B and E from the ring or, if the
+   ring has no scopes, X for the remembered invocations. A block that begins in the ring is an
+   async slice. A block that is still live ends with the file; its end event has its parts, as JSON
+   has them. Names are cut to 200 bytes. Snapshots come first, X next, the events of the ring last;
+   snapshots and ring are each in the order of their time. Anomalies and drops are in
+   "otherData". -- */
+
+#define MLI_TRACE_TAGS    32
+#define MLI_TRACE_SAMPLES 2048
+
+typedef struct mli_trace_writer {
+    mli_export x;
+    mli_last_events last;
+    int64_t *level; /* live bytes by tag row; behind them by dev: those without a tag */
+    /* By dev: ns of the next sample, the level of the last sample, the level now. */
+    uint64_t due[MEMLORD_MAX_DEVICES + 1], shown[MEMLORD_MAX_DEVICES + 1];
+    uint64_t sum[MEMLORD_MAX_DEVICES + 1];
+    unsigned char *depth; /* by thread number: open scopes */
+    uint32_t threads;     /* entries of `depth` */
+} mli_trace_writer;
+
+/* Writes the beginning of an event, up to its name. */
+static MLI_COLD void mli_trace_open(const mli_export *x, const char *phase, uint64_t ns,
+                                    uint32_t thread) {
+    mli_jsonf(x->o, ",\n{'ph':%s,'pid':%ju,'tid':%ju,'ts':", phase, mli_pid(), (uint64_t)thread);
+    mli_put_fixed(x->o, ns, 3);
+    mli_jsonf(x->o, ",'name':");
+}
+static void mli_trace_close(const mli_export *x) { mli_put_str(x->o, "}}"); }
+/* Writes a name; NULL as null. Cuts it where a character begins: every event repeats the name. */
+static MLI_COLD void mli_trace_text(const mli_export *x, const char *text) {
+    char buf[MLI_SCOPE_NAME + 1];
+    size_t n = text ? mli_utf8_cut(text) : 0;
+    if (n) memcpy(buf, text, n);
+    buf[n] = 0;
+    mli_put_json(x->o, text ? buf : NULL);
+}
+static MLI_COLD void mli_trace_pair(const mli_export *x, const char *key, const char *text) {
+    mli_jsonf(x->o, ",%s:", key);
+    mli_trace_text(x, text);
+}
+/* Writes the beginning of an event named after a device, up to its arguments. */
+static MLI_COLD void mli_trace_device(const mli_export *x, const char *phase, uint64_t ns,
+                                      uint32_t thread, uint32_t dev, const char *what) {
+    mli_trace_open(x, phase, ns, thread);
+    mli_jsonf(x->o, "'%i", mli_report_device(x->r, dev));
+    mli_put_str(x->o, what);
+    mli_jsonf(x->o, "','args':{");
+}
+
+static MLI_COLD void mli_trace_names(const mli_export *x) {
+    const mli_thread *t = mli_thread_first(x->lord);
+    mli_trace_open(x, "M", 0, 0);
+    mli_jsonf(x->o, "'process_name','args':{'name':'memlord " MEMLORD_VERSION "'}}");
+    for (; t; t = mli_thread_next(t)) {
+        uint32_t number = mli_record_number(t->id);
+        mli_trace_open(x, "M", 0, number);
+        mli_jsonf(x->o, "'thread_name','args':{'name':'thread %ju'}}", (uint64_t)number);
+    }
+}
+
+static MLI_COLD void mli_trace_snapshot(const mli_export *x, const mli_snapshot *s) {
+    uint32_t dev;
+    for (dev = 1; dev <= s->devices && dev <= x->devices; dev++) {
+        const mli_device_usage *held = &mli_snapshot_devices(s)[dev - 1];
+        mli_trace_device(x, "C", s->time, 0, dev, " snapshots");
+        mli_jsonf(x->o, "'live':%ju,'pending':%ju,'reserved':%ju}}", held->live, held->pending,
+                  held->reserved);
+    }
+    if (!s->name) return;
+    mli_trace_open(x, "i", s->time, 0);
+    mli_trace_text(x, s->name);
+    mli_jsonf(x->o, ",'s':'g','cat':'checkpoint','args':{'live':%ju}}", s->live);
+}
+
+/* Writes the invocations of a scope that one thread remembers. */
+static MLI_COLD void mli_trace_thread_scope(const mli_export *x, const mli_scope_record *scope,
+                                            const mli_thread_scope *s) {
+    size_t i, n = mli_thread_scope_read(x->lord, s, x->r->run);
+    for (i = 0; i < n; i++) {
+        const mli_scope_run *v = &x->r->run[i];
+        mli_trace_open(x, "X", mli_since_ns(&x->r->scale, v->start), mli_record_number(s->thread));
+        mli_trace_text(x, scope->name);
+        mli_jsonf(x->o, ",'dur':");
+        mli_put_fixed(x->o, mli_span_ns(&x->r->scale, v->stamps), 3);
+        mli_jsonf(x->o, ",'cat':'scope','args':{");
+        mli_trace_pair(x, "path", scope->path);
+        mli_jsonf(x->o, ",'delta_bytes':%jd,'delta_blocks':%jd,'peak_bytes':%ju",
+                  (int64_t)v->bytes, (int64_t)v->blocks, v->peak);
+        mli_trace_pair(x, "shapes", (const char *)(uintptr_t)v->shapes);
+        mli_trace_close(x);
+    }
+}
+static MLI_COLD void mli_trace_scopes(const mli_export *x) {
+    uint32_t id;
+    for (id = 1; id <= x->scopes && !x->o->failed; id++) {
+        const mli_scope_record *scope = mli_scope_record_at(x->lord, id);
+        const mli_thread_scope *s = (const mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
+        for (; s; s = s->next) mli_trace_thread_scope(x, scope, s);
+    }
+}
+
+/* -- TRACE: the events of the ring -- */
+
+static int64_t mli_not_negative(int64_t v) { return v > 0 ? v : 0; }
+
+static MLI_COLD void mli_trace_counter(mli_trace_writer *w, uint32_t dev, uint64_t ns) {
+    uint32_t row, n = 0;
+    int64_t others = 0;
+    mli_trace_device(&w->x, "C", ns, 0, dev, " live");
+    mli_jsonf(w->x.o, "'(untagged)':%jd", mli_not_negative(w->level[w->x.tags + dev]));
+    for (row = 1; row <= w->x.tags; row++) {
+        int64_t level = mli_not_negative(w->level[row]);
+        if (w->x.r->tag[row].dev != dev) continue;
+        if (n++ < MLI_TRACE_TAGS) {
+            mli_put_str(w->x.o, ",");
+            mli_trace_text(&w->x, mli_export_tag(&w->x, row));
+            mli_jsonf(w->x.o, ":%jd", level);
+        } else {
+            others += level;
+        }
+    }
+    if (n > MLI_TRACE_TAGS) mli_jsonf(w->x.o, ",'(other tags)':%jd", others);
+    mli_trace_close(&w->x);
+    w->due[dev] = ns + (w->x.r->uptime - w->last.first) / MLI_TRACE_SAMPLES;
+    w->shown[dev] = w->sum[dev];
+}
+
+static MLI_COLD void mli_trace_level(mli_trace_writer *w, const mli_export_event *e) {
+    uint32_t dev = e->of.dev;
+    int64_t delta = mli_event_delta(e), moved;
+    if (!delta) return;
+    w->level[e->of.tag ? e->of.tag : w->x.tags + dev] += delta;
+    w->sum[dev] += (uint64_t)delta;
+    moved = (int64_t)(w->sum[dev] - w->shown[dev]);
+    if (e->ns >= w->due[dev] ||
+        (uint64_t)(moved < 0 ? -moved : moved) > w->x.r->stat[dev - 1].peak / 64)
+        mli_trace_counter(w, dev, e->ns);
+}
+
+/* Writes an event of a block's slice, up to the arguments that only some have. Phase b begins the
+   slice, e ends it, n is an instant in it. */
+static MLI_COLD void mli_trace_life(const mli_export *x, const char *phase, const mli_live_block *b,
+                                    uint32_t thread, uint64_t ns) {
+    const memlord_site *site = mli_frame_site(x, b->frame);
+    const char *tag = mli_export_tag(x, b->tag);
+    mli_trace_open(x, phase, ns, thread);
+    mli_trace_text(x, tag ? tag : site && site->function[0] ? site->function : "block");
+    mli_jsonf(x->o, ",'cat':'block','id':'");
+    mli_put_str(x->o, mli_type_names[mli_type_of(x->lord, b->dev)]);
+    mli_put_str(x->o, " 0x");
+    mli_put_hex_short(x->o, b->storage);
+    mli_jsonf(x->o, "','args':{");
+    if (*phase != 'b') return;
+    mli_jsonf(x->o, "'device':'%i','bytes':%ju", mli_report_device(x->r, b->dev), b->bytes);
+    mli_trace_pair(x, "tag", tag);
+    mli_trace_pair(x, "scope", b->scope ? mli_scope_record_at(x->lord, b->scope)->path : NULL);
+    mli_trace_pair(x, "file", site ? site->file : NULL);
+    mli_json_u64(x->o, "line", mli_site_line(site));
+    mli_trace_pair(x, "function", site ? site->function : NULL);
+}
+static MLI_COLD void mli_trace_block(mli_trace_writer *w, const mli_export_event *e) {
+    mli_live_block *f = mli_last_event_at(&w->last, &e->of);
+    int pends = e->kind == MEMLORD_EVENT_PEND;
+    if (!f || !f->dev) return;
+    if (f->state & MLI_BLOCK_OPEN) {
+        mli_trace_life(&w->x, pends ? "n" : "e", f, e->thread, e->ns);
+        mli_trace_close(&w->x);
+    }
+    if (pends) return;
+    *f = e->of;
+    if (e->kind == MEMLORD_EVENT_FREE) return;
+    f->state |= MLI_BLOCK_OPEN;
+    mli_trace_life(&w->x, "b", f, e->thread, e->ns);
+    mli_trace_close(&w->x);
+}
+
+/* Writes the begin or the end of a scope. w->depth counts the open scopes of each thread, so that
+   an end without its begin in the ring is left out. */
+static MLI_COLD void mli_trace_scope(mli_trace_writer *w, const mli_export_event *e) {
+    const uint32_t id = e->of.scope;
+    const mli_scope_record *scope = id ? mli_scope_record_at(w->x.lord, id) : NULL;
+    int begins = e->kind == MEMLORD_EVENT_SCOPE_BEGIN;
+    if (e->thread >= w->threads || (begins ? !scope : !w->depth[e->thread])) return;
+    mli_trace_open(&w->x, begins ? "B" : "E", e->ns, e->thread);
+    mli_trace_text(&w->x, scope ? scope->name : "");
+    mli_jsonf(w->x.o, ",'cat':'scope','args':{");
+    if (begins) mli_trace_pair(&w->x, "path", scope->path);
+    mli_trace_close(&w->x);
+    w->depth[e->thread] = (unsigned char)(w->depth[e->thread] + (begins ? 1 : -1));
+}
+
+static MLI_COLD void mli_trace_event(void *writer, const mli_export_event *e) {
+    mli_trace_writer *w = (mli_trace_writer *)writer;
+    int gc = e->kind == MEMLORD_EVENT_GC;
+    if (e->kind == MEMLORD_EVENT_SCOPE_BEGIN || e->kind == MEMLORD_EVENT_SCOPE_END)
+        mli_trace_scope(w, e);
+    if (!e->of.dev) return;
+    mli_trace_level(w, e);
+    if (mli_event_is_of_block(e)) mli_trace_block(w, e);
+    if (!gc && e->kind != MEMLORD_EVENT_OOM) return;
+    mli_trace_device(&w->x, "i", e->ns, e->thread, e->of.dev, gc ? " gc" : " out of memory");
+    mli_jsonf(w->x.o, "'bytes':%ju},'s':'p','cat':'memory'}", e->of.bytes);
+}
+
+/* Sets the levels at the start of the ring: those of the report less all that the ring adds. */
+static MLI_COLD void mli_trace_levels(mli_trace_writer *w) {
+    uint32_t i;
+    for (i = 1; i <= w->x.devices; i++) {
+        w->sum[i] = w->shown[i] = w->x.r->stat[i - 1].allocated - w->last.sum[i];
+        w->level[w->x.tags + i] = (int64_t)w->sum[i];
+    }
+    for (i = 1; i <= w->x.tags; i++) {
+        w->level[i] = (int64_t)w->x.r->tag[i].stat.allocated - w->level[i];
+        w->level[w->x.tags + w->x.r->tag[i].dev] -= w->level[i];
+    }
+}
+
+/* Ends all open scopes and blocks at the time of the report; writes a last sample a device. */
+static MLI_COLD void mli_trace_end(mli_trace_writer *w) {
+    uint64_t i, now = w->x.r->uptime;
+    for (i = 0; i < w->threads; i++)
+        for (; w->depth[i]; w->depth[i]--) {
+            mli_trace_open(&w->x, "E", now, (uint32_t)i);
+            mli_jsonf(w->x.o, "'','cat':'scope','args':{}}");
+        }
+    for (i = 0; i < w->last.size; i++) {
+        const mli_live_block *f = &w->last.at[i];
+        if (!(f->state & MLI_BLOCK_OPEN)) continue;
+        mli_trace_life(&w->x, "e", f, 0, now);
+        mli_json_parts(w->x.r, mli_type_of(w->x.lord, f->dev), f->storage);
+        mli_trace_close(&w->x);
+    }
+    for (i = 1; i <= w->x.devices; i++) mli_trace_counter(w, (uint32_t)i, now);
+}
+
+/* Writes the anomalies and drops that are not 0, of all devices and of each. */
+static MLI_COLD void mli_trace_anomalies(const mli_export *x) {
+    uint32_t dev;
+    mli_jsonf(x->o, "\n],'otherData':{'anomalies_and_drops':{");
+    for (dev = 0; dev <= x->devices; dev++) {
+        const char *name;
+        size_t i = 0;
+        uint64_t v;
+        mli_jsonf(x->o, ",'%i':{", mli_device_code(mli_anomaly_device(x->r, dev)));
+        while ((name = mli_anomaly_next(x->r, dev, &i, &v)) != NULL)
+            mli_json_u64(x->o, name, v);
+        mli_put_str(x->o, "}");
+    }
+    mli_put_str(x->o, "}}}\n");
+}
+
+/* Requires: the tables of levels and depths are there. */
+static MLI_COLD void mli_trace_ring(mli_trace_writer *w) {
+    uint32_t i;
+    w->last.tag_sum = w->level;
+    mli_last_events_read(&w->x, &w->last);
+    if (!w->last.scoped) mli_trace_scopes(&w->x);
+    mli_trace_levels(w);
+    for (i = 1; i <= w->x.devices && w->last.size; i++) mli_trace_counter(w, i, w->last.first);
+    mli_ring_each(&w->x, mli_trace_event, w);
+    mli_trace_end(w);
+    mli_last_events_free(&w->last);
+}
+static MLI_COLD void mli_trace_write(void *writer) {
+    mli_trace_writer *w = (mli_trace_writer *)writer;
+    const mli_export *x = &w->x;
+    const size_t size = ((size_t)x->tags + x->devices + 1) * sizeof *w->level;
+    uint32_t i;
+    w->threads = mli_thread_count(x->lord) + 2;
+    w->level = (int64_t *)mli_own_alloc(x->lord, size);
+    w->depth = (unsigned char *)mli_own_alloc(x->lord, w->threads + 1);
+    mli_jsonf(x->o, "{'displayTimeUnit':'ms','traceEvents':[");
+    mli_trace_names(x);
+    for (i = 0; i < x->r->snapshots; i++) mli_trace_snapshot(x, x->r->snapshot[i]);
+    if (w->level && w->depth)
+        mli_trace_ring(w);
+    else
         x->r->result = MEMLORD_E_NOMEM;
+    mli_trace_anomalies(x);
+    mli_own_free(x->lord, w->depth, w->threads + 1);
+    mli_own_free(x->lord, w->level, size);
+}
+MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r) {
+    mli_export_run(r, sizeof(mli_trace_writer), mli_trace_write);
 }
 #endif
 
 /* --------------------------------------------------------------------- src/reports/formats.h -- */
 
-/* Chooses the writer of a format, and writes HTML. Owns no state. Uses the writers. Locks: none. */
+/* Chooses the writer of a format. Owns no state. Uses the writers. Locks: none. */
 
+/* Returns 0 for no format, and for one that a knob leaves out. */
 MLI_PRIVATE int mli_format_known(memlord_format format);
 
+/* Requires: the format is known. */
 MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format);
 
 /* --------------------------------------------------------------------- src/reports/formats.c -- */
 
-#if !defined(MEMLORD_NO_REPORTS)
-
-/* -- HTML: the page with the JSON report in it, and for readers without scripts the verdicts and
-      the devices of TEXT. JSON escapes < and >, so that no string of it can end its element -- */
-
-/* Writes a part of the page: `all` bytes of literals, each in a place of `size` bytes. */
-static MLI_COLD void mli_put_page(mli_out *o, const char *literal, size_t size, size_t all) {
-    size_t at;
-    for (at = 0; at < all; at += size) mli_put_str(o, literal + at);
-}
-
-static MLI_COLD void mli_html(mli_report *r) {
-    mli_put_page(r->o, mli_page_head[0], sizeof mli_page_head[0], sizeof mli_page_head);
-    r->out.html = 1;
-    mli_text_verdicts(r);
-    mli_text_devices(r, r->devices);
-    r->out.html = 0;
-    r->out.name_max = 0;
-    mli_put_page(r->o, mli_page_middle[0], sizeof mli_page_middle[0], sizeof mli_page_middle);
-    r->brief = 1;
-    mli_json(r);
-    mli_put_page(r->o, mli_page_tail[0], sizeof mli_page_tail[0], sizeof mli_page_tail);
-}
-
-/* -- the writer of each format -- */
-
-/* From TRACE on, in the order of MLI_FORMATS. */
-static void (*const mli_export_writers[])(mli_export *x) = {
-    mli_trace_json, mli_prometheus, mli_pprof, mli_heaptrack, mli_folded, mli_memory_viz, mli_csv};
-
-/* Runs a writer with an export of its own. A writer may leave its last events: they are freed
-   here. */
-static MLI_COLD void mli_export_write(mli_report *r, memlord_format format) {
-    memlord *lord = r->lord;
-    mli_export *x = (mli_export *)mli_own_alloc(lord, sizeof *x);
-    if (!x) {
-        r->result = MEMLORD_E_NOMEM;
-        return;
-    }
-    x->r = r;
-    x->lord = lord;
-    x->o = r->o;
-    x->devices = r->devices;
-    x->sites = r->site_rows;
-    x->tags = (uint32_t)r->tags;
-    x->scopes = r->scopes;
-    mli_export_writers[format - MEMLORD_FORMAT_TRACE](x);
-    mli_own_free(lord, x->portion, x->portion_cap * sizeof *x->portion);
-    mli_own_free(lord, x->last_events, (size_t)x->last_events_size * sizeof *x->last_events);
-    mli_own_free(lord, x, sizeof *x);
-}
+#if defined(MEMLORD_NO_REPORTS) /* what is left out has no writer */
+#define mli_html NULL
+#define mli_trace NULL
+#define mli_prometheus NULL
+#define mli_pprof NULL
+#define mli_heaptrack NULL
+#define mli_folded NULL
+#define mli_memory_viz NULL
+#define mli_csv NULL
 #endif
 
-#if !defined(MEMLORD_NO_REPORTS)
-enum { MLI_WRITERS = MEMLORD_FORMAT_COUNT };
-#else
-enum { MLI_WRITERS = MEMLORD_FORMAT_JSON + 1 };
-#endif
+/* In the order of MLI_FORMATS. */
+static void (*const mli_writers[MEMLORD_FORMAT_COUNT])(mli_report *r) = {
+    mli_text,  mli_json,      mli_html,   mli_trace,      mli_prometheus,
+    mli_pprof, mli_heaptrack, mli_folded, mli_memory_viz, mli_csv};
 
-MLI_PRIVATE int mli_format_known(memlord_format format) { return (unsigned)format < MLI_WRITERS; }
+MLI_PRIVATE int mli_format_known(memlord_format format) {
+    return (unsigned)format < MEMLORD_FORMAT_COUNT && mli_writers[format];
+}
 
 MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format) {
-    switch (format) {
-    case MEMLORD_FORMAT_TEXT: mli_text(r); break;
-    case MEMLORD_FORMAT_JSON: mli_json(r); break;
-#if !defined(MEMLORD_NO_REPORTS)
-    case MEMLORD_FORMAT_HTML: mli_html(r); break;
-    default: mli_export_write(r, format);
-#else
-    default: break;
-#endif
-    }
+    mli_writers[format](r);
 }
 
 /* ------------------------------------------------------------------------ src/embed/saving.h -- */
@@ -27193,7 +27752,7 @@ MLI_API memlord_result memlord_write(memlord *lord, memlord_format format,
 
 /* -- files -- */
 
-static const char *const mli_format_suffixes[] = {
+static const char mli_format_suffixes[][11] = {
 #define MLI_X(name, suffix, text) suffix,
     MLI_FORMATS(MLI_X)
 #undef MLI_X
@@ -27510,7 +28069,7 @@ MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord);
 
 /* Takes or drops for a fork the locks inside the cold lock, each of all ledgers before the next.
-   Requires: the cold lock, so that no device and its lock is new meanwhile. */
+   Under the cold lock no device and its lock is new meanwhile. */
 MLI_PRIVATE MLI_COLD void mli_lives_lock(int take);
 /* Mends the states of a ledger in a forked child. */
 MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord);
@@ -27613,6 +28172,7 @@ MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_lives_lock(int take) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memlord *lord;
     size_t i;
     for (i = 0; i < MLI_LIVES; i++) {
@@ -27739,7 +28299,7 @@ static MLI_COLD void mli_fork_child(void) {
         mli_thread *mine = mli_thread_own(lord);
         mli_lives_forked(lord);
         for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
-            mli_thread_fence(t);
+            mli_thread_entry_choose(t);
             if (t != mine && !mli_is_orphan(lord, t)) mli_thread_gone(t);
         }
         if (mine) mli_u64_store(&mine->owner, number);
@@ -27908,6 +28468,7 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     }
     *lord->back = lord->next;
     if (lord->next) lord->next->back = lord->back;
+    lord->back = NULL;
     (void)mli_u64_add(&mli_process.ended, 1);
     mli_lock_drop(&mli_process.registry_lock);
     if (mli_self.generation == lord->generation) mli_self.generation = 0;
@@ -27916,10 +28477,11 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
 }
 
 /* Does once what the first ledger of a process needs. The thread for which mli_process_claim
-   returns 1 calls mli_process_start. Other threads wait in mli_process_started. Requires: the
-   caller holds no lock, as pthread_atfork, and the search for a symbol that is not there, may call
-   a malloc that calls MemLord. Such a call finds the process claimed, and passes through. */
+   returns 1 calls mli_process_start. Other threads wait in mli_process_started. No lock is held:
+   pthread_atfork, and the search for a symbol that is not there, may call a malloc that calls
+   MemLord. Such a call finds the process claimed, and passes through. */
 static MLI_COLD int mli_process_claim(void) {
+    MLI_REQUIRE(mli_none_held());
     uint32_t seen = MLI_START_NONE;
     if (mli_u32_load(&mli_process.started)) return 0;
     mli_u64_store(&mli_process.pid, mli_pid()); /* before BUSY: see mli_thread_ready */
@@ -27947,13 +28509,13 @@ static MLI_COLD memlord_result mli_desc_check(const memlord_desc *desc) {
 
 /* Makes a ledger, as memlord_create does. The caller starts the process. */
 static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, memlord **out) {
-    memlord_desc plain;
+    memlord_desc zeros;
     memlord_allocator allocator;
     memlord_result r;
     if (!out) return MEMLORD_E_INVALID;
     *out = NULL;
-    memset(&plain, 0, sizeof plain);
-    if (!desc) desc = &plain;
+    memset(&zeros, 0, sizeof zeros);
+    if (!desc) desc = &zeros;
     r = mli_desc_check(desc);
     if (r) return r;
     allocator = desc->allocator;
@@ -28216,9 +28778,9 @@ static int mli_hooks_own(const memlord_hooks *table) {
     return 0;
 }
 
-/* Returns the place where a table is hooked; NULL: nowhere. Requires: the registry lock, as do the
-   two functions below. */
+/* Returns the place where a table is hooked; NULL: nowhere. */
 static mli_hooked *mli_hooked_of(const memlord_hooks *table) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_hooked *h = mli_process.hooked;
     while (h < mli_process.hooked + MLI_HOOKED && h->table != table) h++;
     return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
@@ -28226,6 +28788,7 @@ static mli_hooked *mli_hooked_of(const memlord_hooks *table) {
 /* Returns the place for a host's functions: one that is theirs and has no table now, else the first
    that was never used; NULL: none is left. */
 static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_hooked *h = mli_process.hooked;
     while (h < mli_process.hooked + MLI_HOOKED && h->host.free_fn &&
            (h->table || !mli_hooks_equal(&h->host, host)))
@@ -28234,6 +28797,7 @@ static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
 }
 /* Puts the host's own pointers back, unless the host did so itself. */
 static memlord_result mli_unhook(mli_hooked *h) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     memlord_hooks hooks = mli_hooks_over(h, mli_u32_load(&h->which));
     if (!mli_hooks_equal(h->table, &hooks) && !mli_hooks_equal(h->table, &h->host))
         return MEMLORD_E_STATE;

@@ -524,14 +524,14 @@ bench_size() {
     echo "Bytes of code (gcc -O2: code and constants)"
     $cc -std=c99 -O2 -pthread -c bench/lord.c -o $out/whole.o
     parts $out/parts.o
-    parts $out/few.o -DMEMLORD_NO_THREADS
+    parts $out/few.o -DMEMLORD_NO_NEIGHBOURS -DMEMLORD_NO_VERIFY -DMEMLORD_NO_THREADS
     demand_size 'everything' 276 "$(text_of $out/whole.o)"
     demand_size 'all calls but reports' 148 \
         "$(core_calls $out/parts.o | kept_text $out/parts.o $out/core.o)"
     demand_size '  its unwind tables, not in these' '' "$(tables_of $out/core.o)"
     demand_size 'the twelve calls but memlord_save' 112 \
         "$(twelve_calls | kept_text $out/parts.o $out/twelve_kept.o)"
-    demand_size '  the same with MEMLORD_NO_THREADS' '' \
+    demand_size '  without neighbours, verify and threads' 96 \
         "$(twelve_calls | kept_text $out/few.o $out/twelve_kept.o)"
     $cc -std=c99 -O2 -DMEMLORD_DISABLE -c bench/lord.c -o $out/lord_off.o
     $cc -std=c99 -O2 -DMEMLORD_DISABLE -c bench/disabled.c -o $out/disabled.o
@@ -539,6 +539,20 @@ bench_size() {
     left=$(($(text_of $out/lord_off.o) + $(text_of $out/disabled.o) - $(text_of $out/without.o)))
     printf '%-44s %9s\n' 'with MEMLORD_DISABLE, and a host calling it' "$left"
     demand 'MEMLORD_DISABLE: what is left' '<=' 0 "$left" ' B'
+    size_modules
+}
+
+# Each module of src/ as an object of its own. Their sum is not that of the whole: a function of
+# another module is not inlined, and strings are not shared.
+size_modules() {
+    make -s CC="$cc" build/modules/memlord.o >/dev/null
+    printf '\nBytes of code by module, each an object of its own (gcc -O2: code and constants)\n'
+    for folder in os base books calls services reports embed; do
+        for object in build/modules/$folder/*.o; do
+            name=${object#build/modules/}
+            printf '%-44s %9s\n' "${name%.o}" "$(text_of "$object")"
+        done | sort -k 2nr | awk '{ print; sum += $2 } END { printf "%-44s %9s\n", "  together", sum }'
+    done
 }
 
 : >$musts

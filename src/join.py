@@ -9,7 +9,8 @@
 
 A skeleton, src/PRODUCT.skeleton.h, says what a product holds. It includes the files of the API,
 and one line, `join: FOLDER...`, stands for the modules of these folders; the line `join: prefix` in
-api/prefix.h stands for a macro for each public function. A module is x.h, which
+api/prefix.h stands for a macro for each public function. Where the API repeats a table for each of
+its rows (MLI_X), the product has a line a row: a value or member with its comment. A module is x.h, which
 others may include, and x.c, if it has one. A module includes modules of its own folder and of the
 folders before it. The order of the modules follows from the includes: each comes after those that
 it includes. Where the includes leave a choice, folders and then names decide.
@@ -17,12 +18,17 @@ it includes. Where the includes leave a choice, folders and then names decide.
 import os
 import re
 import sys
+import textwrap
 
 SRC = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(SRC)
 PRODUCTS = ('memlord', 'memlord_cuda')
 INCLUDE = re.compile(r'#include "([^"]+/[^"]+)"')
 FOLDERS = re.compile(r'/\* join: ([\w ]+) \*/')
+TABLE = re.compile(r'#define (MLI_\w+)\(X\)')
+EACH_ROW = re.compile(r'#define MLI_X\(([\w, ]+)\) (\S+(?: \S+)*)$')
+ROW = re.compile(r' X\(((?:"[^"]*"|[^"()])*)\)(?: *\n? */\* ((?:.|\n)*?) \*/)?')
+WIDTH = 100
 PUBLIC = re.compile(r'^(?:MEMLORD_API|MLI_API)\b[^;{(]*?\b(memlord_\w+)\s*\(', re.M)
 
 
@@ -134,10 +140,57 @@ def prefixes(place):
     return [(f'#define {name} MLI_PREFIXED({name})', *place) for name in names]
 
 
+def rows(lines, at):
+    """The rows of the table that is defined at a line: (arguments, comment, line). The comment is the
+    row's own, else its last argument."""
+    end = at
+    while lines[end][0].endswith('\\'):
+        end += 1
+    text = '\n'.join(line[0].rstrip('\\ ') for line in lines[at:end + 1])
+    for found in ROW.finditer(text):
+        arguments = [a.strip() for a in re.findall(r'(?:"[^"]*"|[^",])+', found.group(1))]
+        comment = ' '.join((found.group(2) or arguments[-1].strip('"')).split())
+        yield arguments, comment, lines[at + text.count('\n', 0, found.start() + 1)]
+
+
+def written_out(lines, tables):
+    """Lines of the API with a line for each row of a table in place of the macros that repeat it."""
+    out, at = [], 0
+    while at < len(lines):
+        each = EACH_ROW.match(lines[at][0])
+        table = TABLE.match(lines[at][0])
+        if table:
+            tables[table.group(1)] = list(rows(lines, at))
+        if not each:
+            out.append(lines[at])
+            at += 1
+            continue
+        names, table = each.group(1).split(', '), lines[at + 1][0].strip().removesuffix('(MLI_X)')
+        if table not in tables or lines[at + 2][0] != '#undef MLI_X':
+            raise Wrong(f'src/{lines[at][1]}:{lines[at][2]}: no use of a table that is defined before it')
+        entries = []
+        for number, (arguments, comment, place) in enumerate(tables[table]):
+            entry = re.sub('##', '', each.group(2))
+            for name, value in zip(names, arguments):
+                entry = re.sub(rf'(?<![a-z]){name}\b', value, entry)
+            entries.append((re.sub(',$', f' = {number},', entry), comment, place))
+        column = 5 + max(len(entry) for entry, _, _ in entries)
+        for entry, comment, place in entries:
+            text = textwrap.wrap(f'/* {comment}\0*/', WIDTH - column, subsequent_indent='   ')
+            for i, piece in enumerate(text):
+                piece = piece.replace('\0', ' ')
+                out.append(((f'    {entry}' if not i else '').ljust(column) + piece, *place[1:]))
+        at += 3
+    return out
+
+
 def joined(path):
     """A file of src/ with what it includes, and the modules, in their places."""
     out = []
-    for line in lines_of(path):
+    lines = lines_of(path)
+    if path.startswith('api/'):
+        lines = written_out(lines, {})
+    for line in lines:
         include, folders = INCLUDE.match(line[0]), FOLDERS.match(line[0])
         if include:
             out += joined(include.group(1))

@@ -126,6 +126,18 @@ few() { # COMPILER STANDARD
          strings ${o}_impl.o | grep -q traceEvents"
 }
 
+# A module that a knob leaves out: its calls say so, the others work, and nothing of it is compiled.
+# Without a knob the same program shows that its functions have the names that are looked for.
+left_out() { # COMPILER NAME COUNTS FLAGS: the functions of neighbours and of verify that are there
+    o=$out/$1_without_$2
+    some='NF { print "some"; exit } END { if (!NR) print "none" }'
+    check "$1: with $2 left out, its calls say so, the others work, and no code of it is left" \
+        "$(compiler "$1" c99) -O0 $4 $m/left_out.c -o $o; rm -f $o.page;
+         MEMLORD_DEBUG=2 $o \$PWD/$o.page >$o.txt 2>&1 || cat $o.txt;
+         test \"\$(nm $o | grep -E 'mli_(neighbours|listener|raise)_' | awk '$some') \$(
+             nm $o | grep mli_verify_ | awk '$some')\" = '$3'"
+}
+
 # A copy that is no system header has its warnings shown.
 own_stb() { # COMPILER STANDARD
     check "$1 $2: with a copy of stb_ds.h of the host's own" \
@@ -220,6 +232,13 @@ main() {
     for cc in $cc_list; do
         stb_first $cc
         for std in c99 c++11; do own_stb $cc $std && narrow $cc $std && traps $cc $std; done
+    done
+    for cc in $cc_list; do
+        left_out $cc nothing 'some some' ''
+        left_out $cc neighbours 'none some' -DMEMLORD_NO_NEIGHBOURS
+        left_out $cc verify 'some none' -DMEMLORD_NO_VERIFY
+        left_out $cc everything 'none none' "-DMEMLORD_NO_NEIGHBOURS -DMEMLORD_NO_VERIFY \
+            -DMEMLORD_NO_THREADS -DMEMLORD_NO_REPORTS"
     done
     wide_keys
     check "C without GNU extensions has the loop forms alone" \

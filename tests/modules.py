@@ -34,7 +34,7 @@ def declared(path, text):
     run = subprocess.run(['ctags', '--language-force=C', '--kinds-C=+p-m', '-I', ATTRIBUTES, '-f', '-', path],
                          capture_output=True, text=True, check=True)
     names = {line.split('\t')[0] for line in run.stdout.splitlines()} | set(ENUMERATOR.findall(text))
-    names |= {re.findall(r'(\w+)\s*(?:\[[^\]]*\])?$', v)[0] for v in
+    names |= {re.findall(r'(\w+)\s*(?:\[[^\]]*\])*$', v)[0] for v in
               re.findall(r'^MLI_(?:CUDA_)?(?:TABLE|VARIABLE)\(([^)]*)\)', text, re.M)}
     return {name for name in names if NAME.fullmatch(name)}
 

@@ -28,14 +28,14 @@ esac
     cat <<'C'
 int main(void) {
     size_t i;
-    for (i = 0; i < sizeof mli_page_head / sizeof *mli_page_head; i++)
-        fputs(mli_page_head[i], stdout);
+    for (i = 0; i < sizeof mli_html_head / sizeof *mli_html_head; i++)
+        fputs(mli_html_head[i], stdout);
     fputs("@TEXT@", stdout);
-    for (i = 0; i < sizeof mli_page_middle / sizeof *mli_page_middle; i++)
-        fputs(mli_page_middle[i], stdout);
+    for (i = 0; i < sizeof mli_html_middle / sizeof *mli_html_middle; i++)
+        fputs(mli_html_middle[i], stdout);
     fputs("@DATA@", stdout);
-    for (i = 0; i < sizeof mli_page_tail / sizeof *mli_page_tail; i++)
-        fputs(mli_page_tail[i], stdout);
+    for (i = 0; i < sizeof mli_html_tail / sizeof *mli_html_tail; i++)
+        fputs(mli_html_tail[i], stdout);
     return 0;
 }
 C

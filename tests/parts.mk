@@ -36,13 +36,14 @@ ports := i386 i486 aarch64 armhf riscv64 ppc64el s390x musl musl-static windows
 exe.windows := .exe
 
 # Suites of what a target does not have.
-unfit.i486 := test_neighbours # pages need 64-bit atomics
+unfit.i486 := test_neighbours test_slots # pages need 64-bit atomics
 unfit.musl := test_barrier test_stacks # musl has neither pthread_attr_setaffinity_np nor makecontext
-unfit.musl-static := $(unfit.musl) test_pollers # nor does a static program have a pthread_create to replace
-# Linux's: /proc, cgroups, membarrier, pages of shared memory. POSIX's: signals, limits of a process,
+# Nor does a static program have functions of libc behind its own.
+unfit.musl-static := $(unfit.musl) test_platform test_pollers
+# Linux's: /proc, cgroups, membarrier, pages of shared memory. POSIX's: fork, signals, limits of a process,
 # fibres, thread keys, and a pthread_create that MemLord calls.
 unfit.windows := test_barrier test_cpu test_hosts test_neighbours test_orphans test_pollers test_reports \
-	test_saving test_stacks
+	test_requires test_saving test_stacks
 
 define port_rules
 cc.$(1) += $(own_cmocka)
@@ -55,6 +56,11 @@ build/$(1)/runs: tests/parts.mk
 	@mkdir -p build/$(1) && echo '$(emulator.$(1))' >$$@
 endef
 $(foreach port,$(ports),$(eval $(call port_rules,$(port))))
+
+# Without 64-bit atomics the suites take their own from libatomic. MemLord needs none of it.
+$(suites.i486): | build/i486/alone
+build/i486/alone: build/i486/memlord.o
+	@! nm -u $< | grep __atomic_ && touch $@
 
 # Compilers of other targets do not look into /usr/include.
 build/stb/stb/stb_ds.h: | deps-demo

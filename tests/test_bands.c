@@ -1168,16 +1168,16 @@ static void a_free_from_the_edge_of_a_band_falls_into_the_one_below(void **state
     test_case *t = (test_case *)*state;
     const memlord_band bands[2] = {band_of(0, 50, FREED, 1, 0), band_of(50, 101, FREED, 100000, 0)};
     uint64_t key;
-    assert_ok(memlord_limit_set(t->lord, cuda(0), 1000));
+    assert_ok(memlord_limit_set(t->lord, cuda(0), 1024));
     assert_ok(memlord_strategy_set(t->lord, all(), bands, 2));
     key = grow(t, cuda(0), 1);
-    grow(t, cuda(0), 499);
+    grow(t, cuda(0), 511);
     assert_int_equal(t->gc.runs, 0);
     shrink(t, cuda(0), key);
     assert_int_equal(t->gc.runs, 1);
     assert_int_equal(t->gc.last.band, 0);
     assert_int_equal(t->gc.last.value, 1);
-    assert_true(t->gc.last.used_percent == 49.9);
+    assert_true(t->gc.last.used_percent == 100.0 * 511 / 1024);
 }
 
 static int setup_fakes_exact(void **state) {

@@ -388,8 +388,8 @@ static void a_trace_tells_of_frees_that_a_host_ends_itself(void **state) {
     said_is(&log, "[alloc] cuda:0 0x00002000 60 B\n");
     page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_int_equal(memlord_shim_munmap(lord, page, 4096, NULL), 0);
-    snprintf(line, sizeof line, "[free] cpu 0x%08llx 0 B, unknown frees 1\n",
-             (unsigned long long)(uintptr_t)page);
+    snprintf(line, sizeof line, "[free] cpu 0x%0*llx 0 B, unknown frees 1\n",
+             (uintptr_t)page > UINT32_MAX ? 12 : 8, (unsigned long long)(uintptr_t)page);
     assert_string_equal(log.text, line);
     memlord_destroy(lord);
 }

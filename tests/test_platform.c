@@ -1,6 +1,7 @@
 /* What MemLord asks of the C library and the kernel: this suite defines functions of the C library
    itself, and so can count them, hold them back and let them fail. */
 #include "support.h"
+#include "kernel.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -125,13 +126,13 @@ IN_PLACE void *mmap(void *at, size_t size, int prot, int flags, int fd, off_t of
     }
     if (watch.on) watch.mapped += size;
     if (watch.on && size == 2 * EXTENT) { /* at a place that the test chooses */
-        char *from = (char *)syscall(SYS_mmap, NULL, size + 2 * EXTENT, prot, flags, fd, offset);
+        char *from = (char *)kernel_mmap(NULL, size + 2 * EXTENT, prot, flags, fd, offset);
         char *to = from + ((0 - (uintptr_t)from) & (EXTENT - 1)) + watch.extent_at;
         (void)syscall(SYS_munmap, from, (size_t)(to - from));
         (void)syscall(SYS_munmap, to + size, (size_t)(from + 2 * EXTENT - to));
         return to;
     }
-    return (void *)syscall(SYS_mmap, at, size, prot, flags, fd, offset);
+    return kernel_mmap(at, size, prot, flags, fd, offset);
 }
 IN_PLACE int munmap(void *at, size_t size) {
     if (watch.on) watch.mapped -= size;
@@ -222,9 +223,10 @@ static void a_moment_is_written_as_its_date_and_time(void **state) {
     };
     size_t i;
     for (i = 0; i < sizeof moments / sizeof *moments; i++)
-        assert_string_equal(
-            moment_of(test_lord(state), moments[i].seconds * 1000000000u + moments[i].ns),
-            moments[i].text);
+        if (sizeof(time_t) > 4 || moments[i].seconds <= INT32_MAX)
+            assert_string_equal(
+                moment_of(test_lord(state), moments[i].seconds * 1000000000u + moments[i].ns),
+                moments[i].text);
 }
 
 /* -- files -- */

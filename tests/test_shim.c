@@ -13,7 +13,7 @@ const char *__asan_default_options(void) { return "allocator_may_return_null=1";
 const char *__tsan_default_options(void);
 const char *__tsan_default_options(void) { return "allocator_may_return_null=1"; }
 
-#define HUGE_SIZE (SIZE_MAX / 4)
+#define HUGE_SIZE (SIZE_MAX / 2 + 1)
 
 static const memlord_site here = {"shim.c", "here", 10}, there = {"shim.c", "there", 20};
 

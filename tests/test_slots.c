@@ -1,6 +1,7 @@
 /* The pressure page word by word: one ledger without threads, beside neighbours that the test plays
    itself. It holds the lock of a slot, as a process does, and writes there what it likes. */
 #include "support.h"
+#include "kernel.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -1112,7 +1113,7 @@ void *mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset) {
         errno = ENOMEM;
         return MAP_FAILED;
     }
-    return (void *)syscall(SYS_mmap, at, size, prot, flags, fd, offset);
+    return kernel_mmap(at, size, prot, flags, fd, offset);
 }
 
 /* What is refused leaves nothing open, and what the log says is `why`. */

@@ -1772,6 +1772,9 @@ static __attribute__((noinline)) void alloc_deep(int depth) {
 static void a_deep_stack_is_cut_at_the_bound(void **state) {
     memlord_stack_stat row;
     (void)state;
+#if defined(__arm__)
+    skip(); /* the platform's unwinder is not used there */
+#endif
     alloc_deep(5000);
     row = real_stack();
     assert_int_equal(row.depth, 64);
@@ -1827,8 +1830,8 @@ static void the_stack_of_a_fibre_ends_with_it(void **state) {
     memlord_stack_stat row;
     (void)state;
     if (TEST_SANITIZED) skip(); /* the sanitizers do not know fibres */
-#if defined(__i386__)
-    skip(); /* glibc tells an unwinder of i386 nothing of the end: makecontext has no code before it */
+#if defined(__i386__) || defined(__powerpc64__)
+    skip(); /* glibc's makecontext marks no end there: an unwinder reads on, and may crash */
 #endif
     row = stack_on_a_fibre();
     assert_true(has_frame_in(&row, (uintptr_t)alloc_here));
@@ -2103,6 +2106,9 @@ static void the_platform_unwinds_to_the_caller(void **state) {
     memlord_stack_stat row;
     uint32_t i, found = 0;
     (void)state;
+#if defined(__arm__)
+    skip(); /* the platform's unwinder is not used there */
+#endif
     memset(&heap, 0, sizeof heap);
     desc = test_desc(&heap, 0);
     desc.stack_depth = 32;

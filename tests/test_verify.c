@@ -415,7 +415,7 @@ static void a_block_with_the_tag_of_another_device(void **state) {
     test_case *t = (test_case *)*state;
     mli_entry *e = entry_of(t->lord, cuda(0), BLOCK);
     const uint64_t word2 = e->word2;
-    e->word2 |= MLI_TAG_BITS_OF_ROWS;
+    e->word2 |= MLI_TAG_BITS;
     says(t, "cuda:0 0x00010000: its site or its tag is of another device");
     e->word2 = word2;
 }
@@ -442,7 +442,7 @@ static void an_entry_in_the_wrong_shard(void **state) {
 static void an_entry_that_a_probe_does_not_find(void **state) {
     test_case *t = (test_case *)*state;
     mli_entry *e = entry_of(t->lord, cuda(0), BLOCK);
-    mli_bucket *b = mli_home_bucket(mli_shard_of(t->lord, BLOCK, 0), mli_hash(BLOCK));
+    mli_bucket *b = mli_home_bucket(mli_shard_of(t->lord, BLOCK), mli_hash(BLOCK));
     const uint64_t header = b->header.v;
     assert_true(e >= b->slots && e < b->slots + MLI_BUCKET_SLOTS);
     b->header.v ^= (uint64_t)2 << (8 * (e - b->slots));
@@ -452,7 +452,7 @@ static void an_entry_that_a_probe_does_not_find(void **state) {
 
 static void a_shard_against_its_count_of_displaced(void **state) {
     test_case *t = (test_case *)*state;
-    mli_shard *s = mli_shard_of(t->lord, BLOCK, 0);
+    mli_shard *s = mli_shard_of(t->lord, BLOCK);
     char line[128];
     snprintf(line, sizeof line, "shard %u of the map: 0 entries are displaced; it counts 1",
              (unsigned)(s - t->lord->map.shards));
@@ -463,7 +463,7 @@ static void a_shard_against_its_count_of_displaced(void **state) {
 
 static void a_bucket_against_its_overflow_counts(void **state) {
     test_case *t = (test_case *)*state;
-    mli_shard *s = mli_shard_of(t->lord, BLOCK, 0);
+    mli_shard *s = mli_shard_of(t->lord, BLOCK);
     mli_bucket *b = (mli_bucket *)(void *)s->table;
     char line[128];
     snprintf(line, sizeof line, "shard %u of the map: the overflow counts of bucket 0 are wrong",
@@ -512,7 +512,7 @@ static void a_row_that_the_index_has_under_another_device(void **state) {
 /* -- tickets and accounts -- */
 
 static mli_reservation *open_ticket(memlord *lord) {
-    return (mli_reservation *)mli_book_at(&lord->limits->reservations, 1, sizeof(mli_reservation));
+    return (mli_reservation *)mli_vector_at(&lord->limits->reservations, 1, sizeof(mli_reservation));
 }
 static void tickets_against_what_is_reserved(void **state) {
     test_case *t = (test_case *)*state;
@@ -532,7 +532,7 @@ static void a_ticket_that_is_neither_open_nor_closed(void **state) {
 }
 
 static mli_account_record *open_account(memlord *lord) {
-    return (mli_account_record *)mli_book_at(&lord->accounts->all, 1,
+    return (mli_account_record *)mli_vector_at(&lord->accounts->all, 1,
                                              sizeof(mli_account_record));
 }
 static void an_account_above_its_peak(void **state) {

@@ -30,19 +30,18 @@ MEMLORD_API const char *memlord_result_text(memlord_result result)
 
 /* -- devices -- */
 
-/* MEMLORD_DEVICE_CPU, _PINNED, _MAPPED, _CUDA, _HIP, _SYCL, _METAL, _VULKAN, _NPU, _OTHER.
-   name, text, host: shares the host's physical memory */
+/* name, text, host: shares the host's physical memory */
 #define MLI_DEVICE_TYPES(X)                                                                   \
-    X(CPU, "cpu", 1)                                                                          \
+    X(CPU, "cpu", 1) /* memory of the host */                                                 \
     X(PINNED, "pinned", 1) /* page-locked host memory */                                      \
     X(MAPPED, "mapped", 1) /* file-backed mmap: page cache */                                 \
-    X(CUDA, "cuda", 0)                                                                        \
-    X(HIP, "hip", 0)                                                                          \
-    X(SYCL, "sycl", 0)                                                                        \
-    X(METAL, "metal", 0)                                                                      \
-    X(VULKAN, "vulkan", 0)                                                                    \
-    X(NPU, "npu", 0)                                                                          \
-    X(OTHER, "other", 0)
+    X(CUDA, "cuda", 0) /* an NVIDIA GPU */                                                    \
+    X(HIP, "hip", 0) /* an AMD GPU */                                                         \
+    X(SYCL, "sycl", 0) /* an Intel GPU */                                                     \
+    X(METAL, "metal", 0) /* an Apple GPU */                                                   \
+    X(VULKAN, "vulkan", 0) /* any GPU, by Vulkan */                                           \
+    X(NPU, "npu", 0) /* a processor for neural networks */                                    \
+    X(OTHER, "other", 0) /* a pool, or what is none of these */
 
 enum {
 #define MLI_X(name, text, host) MEMLORD_DEVICE_##name,
@@ -152,7 +151,8 @@ typedef struct memlord_clock {
    one is memlord_unwind_frame_pointers. It runs inside the host's own call with no lock of ours
    held. It may allocate: a block that it allocates gets no stack of its own. Frames from the first
    NULL on are left out. A stack that cannot be unwound is the one return address that is known, and
-   reports count it. */
+   reports count it. gcc writes the tables that the platform's unwinder reads for C by default on
+   x86, AArch64, POWER and z; on 32-bit ARM and RISC-V compile the host with -funwind-tables. */
 typedef struct memlord_unwinder {
     size_t (*fn)(void *user, void **frames, size_t cap);
     void *user;
@@ -222,6 +222,7 @@ MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logge
    accounts, arenas, tickets, pending blocks and parts. For tests and for bug reports.
    Threads: no other call may be in flight: its change would be taken for a fault.
    Errors: E_STATE something does not agree; the first such thing goes to the logger. E_NOMEM.
+           E_UNSUPPORTED in a build with MEMLORD_NO_VERIFY.
    Cost:   walks everything; calls of other threads wait meanwhile. */
 MEMLORD_API memlord_result memlord_verify(memlord *lord) MLI_OFF(MEMLORD_OK)
 

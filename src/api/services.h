@@ -264,14 +264,14 @@ MEMLORD_API const memlord_band *memlord_strategy_default(size_t *n)
 
 /* -- collection -- */
 
-/* MEMLORD_REASON_BAND, _OOM, _LIMIT, _NEIGHBOUR, _FRAGMENTATION, _HOST. name, text */
+/* Why a collection runs. name, text */
 #define MLI_REASONS(X)                                                                        \
-    X(BAND, "band")                                                                           \
-    X(OOM, "out of memory")                                                                   \
-    X(LIMIT, "limit")                                                                         \
-    X(NEIGHBOUR, "neighbour")                                                                 \
-    X(FRAGMENTATION, "fragmentation")                                                         \
-    X(HOST, "host")
+    X(BAND, "band") /* a threshold of the strategy is crossed */                              \
+    X(OOM, "out of memory") /* memlord_alloc_retry found no memory */                         \
+    X(LIMIT, "limit") /* a request does not fit under the limit */                            \
+    X(NEIGHBOUR, "neighbour") /* another process asks for memory: memlord_pressure_open */    \
+    X(FRAGMENTATION, "fragmentation") /* for memlord_gc_run: the pool is in pieces */         \
+    X(HOST, "host") /* for memlord_gc_run: the host wants it */
 enum {
 #define MLI_X(name, text) MEMLORD_REASON_##name,
     MLI_REASONS(MLI_X)
@@ -447,7 +447,7 @@ MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
    (a hash of 64 bits is compared). Without an identity a device is not on the page. memlord_cuda.h
    sets those of its GPUs. The cpu has one: the cgroup with the lowest memory limit, or the machine,
    as found by memlord_pressure_open. NULL or "" goes back to that, or to none.
-   Errors: E_DEVICE; E_NOMEM. */
+   Errors: E_DEVICE; E_NOMEM; E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device device,
                                                  const char *text) MLI_OFF(MEMLORD_OK)
 
@@ -464,14 +464,15 @@ MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device d
    Requires: nothing makes the file shorter while it is in use: that raises SIGBUS.
    Errors: E_INVALID a name too long; E_STATE a page is open already, or the file is refused;
            E_LIMIT 64 ledgers are in it; E_IO it cannot be opened or made, as with a full disk;
-           E_UNSUPPORTED on this system (no F_OFD_SETLK, no atomic words of 64 bits), or a sandbox
-           refuses; E_NOMEM. */
+           E_UNSUPPORTED on this system (no F_OFD_SETLK, no atomic words of 64 bits), in a build
+           with MEMLORD_NO_NEIGHBOURS, or a sandbox refuses; E_NOMEM. */
 MEMLORD_API memlord_result memlord_pressure_open(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
 /* Leaves the page, and joins the listener. The file stays. A raise in progress on another thread
    ends. memlord_destroy does it, too. Without a page it does nothing.
-   Errors: E_STATE a collection that the listener runs calls it, or another thread does. */
+   Errors: E_STATE a collection that the listener runs calls it, or another thread does;
+           E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Asks the neighbours for memory of a physical device: each runs its collection callbacks with
@@ -479,7 +480,8 @@ MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD
    bytes, until each of them has answered, or for 2 s. 0: asks, and does not wait.
    memlord_alloc_retry does this by itself before each pause.
    Errors: E_OOM they gave back less, or there are none; E_STATE no page is open, or it is closed
-           meanwhile; E_UNKNOWN the device has no identity, or was never seen; E_DEVICE. */
+           meanwhile; E_UNKNOWN the device has no identity, or was never seen; E_DEVICE;
+           E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device device,
                                                   uint64_t needed) MLI_OFF(MEMLORD_OK)
 
@@ -593,13 +595,13 @@ MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD
     X(FREE, "free")               /* a block is credited */                                   \
     X(PEND, "pend")               /* a block is freed, and waits for its device */            \
     X(MOVE, "move")               /* a block begins that was moved there */                   \
-    X(ARENA_ADD, "arena_add")                                                                 \
-    X(ARENA_SUB, "arena_sub")                                                                 \
+    X(ARENA_ADD, "arena_add")     /* memlord_arena_add */                                     \
+    X(ARENA_SUB, "arena_sub")     /* memlord_arena_sub */                                     \
     X(GC, "gc")                   /* a collection ran; bytes: reclaimed */                    \
     X(OOM, "oom")                 /* an attempt found no memory; bytes: wanted */             \
-    X(SCOPE_BEGIN, "scope_begin")                                                             \
-    X(SCOPE_END, "scope_end")                                                                 \
-    X(CHECKPOINT, "checkpoint")   /* tag: its name */
+    X(SCOPE_BEGIN, "scope_begin") /* a scope begins on the thread */                          \
+    X(SCOPE_END, "scope_end")     /* a scope ends there */                                    \
+    X(CHECKPOINT, "checkpoint")   /* memlord_checkpoint; tag: its name */
 enum {
 #define MLI_X(name, text) MEMLORD_EVENT_##name,
     MLI_EVENTS(MLI_X)
@@ -636,7 +638,7 @@ MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn f
 
 /* -- reports -- */
 
-/* MEMLORD_FORMAT_TEXT, _JSON, ... name, suffix of its files, what it is */
+/* name, suffix of its files, what it is */
 #define MLI_FORMATS(X)                                                                        \
     X(TEXT, "txt", "a table for people; the first 25 lines tell most of it")                  \
     X(JSON, "json", "for programs: everything; schema memlord/2")                             \
@@ -674,7 +676,8 @@ MEMLORD_API memlord_result memlord_write(memlord *lord, memlord_format format,
    not waited for). %p in the path is the process id, %% a percent sign. An existing regular file is
    replaced; a symbolic link, FIFO, device or directory is refused. The path "-" is descriptor 1,
    written with write(2): what stdio still buffers comes later, and SIGPIPE is held back.
-   Errors: E_INVALID the path, logged; E_IO, also descriptor 1 closed, or not all written;
+   Errors: E_INVALID the path, logged; E_IO, also descriptor 1 closed, or not all written, or on
+           Windows while another thread or program has the file open;
            E_UNSUPPORTED, also a binary format to a terminal, logged; E_NOMEM. */
 MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format,
                                         const char *path) MLI_OFF(MEMLORD_OK)

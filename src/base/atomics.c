@@ -66,7 +66,7 @@ typedef struct mli_ranks_state {
 } mli_ranks_state;
 static MEMLORD_THREAD_LOCAL mli_ranks_state mli_ranks;
 /* Returns the number of locks of the first `ranks` ranks that the thread holds. */
-static uint32_t mli_rank_held(uint32_t ranks) {
+static uint32_t mli_ranks_held(uint32_t ranks) {
     uint32_t i, n = 0;
     for (i = 0; i < ranks; i++) n += mli_ranks.held[i];
     return n;
@@ -76,19 +76,27 @@ MLI_PRIVATE void mli_rank_take(const mli_lock *lock) {
     int two = mli_ranks.held[MLI_RANK_REGISTRY] ||
               (rank == MLI_RANK_SHARD && lock > mli_ranks.shard) ||
               (rank == MLI_RANK_PHYS && mli_ranks.held[MLI_RANK_COLD]);
-    MEMLORD_ASSERT(!mli_rank_held(rank) && (two || !mli_ranks.held[rank]));
+    MLI_REQUIRE(!mli_ranks_held(rank) && (two || !mli_ranks.held[rank]));
     mli_ranks.held[rank]++;
     if (rank == MLI_RANK_SHARD) mli_ranks.shard = lock;
 }
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock) {
-    MEMLORD_ASSERT(mli_ranks.held[lock->rank]);
+    MLI_REQUIRE(mli_lock_held(lock));
     mli_ranks.held[lock->rank]--;
 }
 MLI_PRIVATE void mli_rank_inside(uint32_t inside) {
-    MEMLORD_ASSERT(!inside || !mli_rank_held(MLI_RANK_INSIDE));
+    MLI_REQUIRE(!inside || !mli_ranks_held(MLI_RANK_INSIDE));
     mli_ranks.held[MLI_RANK_INSIDE] = inside;
 }
-MLI_PRIVATE void mli_rank_none(void) { MEMLORD_ASSERT(!mli_rank_held(MLI_RANKS)); }
+MLI_PRIVATE int mli_lock_held(const mli_lock *lock) {
+    return mli_ranks.held[lock->rank] && mli_u32_load(&lock->locked);
+}
+MLI_PRIVATE int mli_rank_held(uint32_t rank) { return mli_ranks.held[rank] != 0; }
+MLI_PRIVATE int mli_none_held(void) { return !mli_ranks_held(MLI_RANKS); }
+MLI_PRIVATE int mli_none_held_but_orphan(void) {
+    return mli_ranks_held(MLI_RANKS) == mli_ranks.held[MLI_RANK_ORPHAN];
+}
+MLI_PRIVATE int mli_is_inside(void) { return mli_rank_held(MLI_RANK_INSIDE); }
 MLI_PRIVATE void mli_lock_rank(mli_lock *lock, uint32_t rank) { lock->rank = rank; }
 #else
 #endif

@@ -204,15 +204,20 @@ MLI_PRIVATE void mli_rank_take(const mli_lock *lock);
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock);
 /* Notes that the thread is inside a shard (1), perhaps already, or inside none (0). */
 MLI_PRIVATE void mli_rank_inside(uint32_t inside);
-/* Checks that the thread holds no lock before it calls a function of the host. */
-MLI_PRIVATE void mli_rank_none(void);
+/* For MLI_REQUIRE. They return 1 if the thread holds the lock; a lock of the rank; no lock; no lock
+   but an orphan lock. The last two also mean that it is not inside a shard. */
+MLI_PRIVATE int mli_lock_held(const mli_lock *lock);
+MLI_PRIVATE int mli_rank_held(uint32_t rank);
+MLI_PRIVATE int mli_none_held(void);
+MLI_PRIVATE int mli_none_held_but_orphan(void);
+/* 1: the thread is inside a shard. */
+MLI_PRIVATE int mli_is_inside(void);
 /* Sets the rank of a new lock. A lock of zeros has the innermost rank. */
 MLI_PRIVATE void mli_lock_rank(mli_lock *lock, uint32_t rank);
 #else
 static MLI_HOT void mli_rank_take(const mli_lock *lock) { (void)lock; }
 static MLI_HOT void mli_rank_drop(const mli_lock *lock) { (void)lock; }
 static MLI_HOT void mli_rank_inside(uint32_t inside) { (void)inside; }
-static MLI_HOT void mli_rank_none(void) {}
 static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (void)rank; }
 #endif
 
@@ -222,7 +227,7 @@ static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (
    to 1 ms. Yielding is not enough: a real-time thread that yields lets no thread of lower priority
    run, and such a thread may hold the lock. */
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
-/* Takes a lock. Requires: the thread holds only locks of later ranks. */
+/* Takes a lock. Requires: the thread holds only locks of later ranks: see mli_rank_take. */
 MLI_PRIVATE MLI_NOINLINE void mli_lock_take(mli_lock *lock);
 MLI_PRIVATE int mli_lock_try(mli_lock *lock);
 MLI_PRIVATE void mli_lock_drop(mli_lock *lock);

@@ -23,6 +23,7 @@
 #define MLI_TYPE_COUNT ((int)MEMLORD_DEVICE_TYPE_COUNT)
 #define MLI_DIRECT_DEVICES 2048 /* 16 types x 128 indexes: devices found without a probe */
 
+/* A book has all rows of one kind. */
 enum { MLI_BOOK_DEVICE, MLI_BOOK_SITE, MLI_BOOK_TAG, MLI_BOOKS };
 
 enum {
@@ -59,7 +60,7 @@ enum {
     MLI_REFUSER_COUNT
 };
 
-typedef mli_ptr mli_book; /* mli_chunk_array * */
+typedef mli_ptr mli_vector; /* mli_chunk_array *: see books/counters */
 
 typedef struct mli_shard {
     mli_u32 state;     /* NEW, SHARED, STOPPED, or the id of its owner: see books/map */
@@ -91,7 +92,7 @@ typedef struct mli_phys {
     uint64_t sampled;     /* the time of `sample` */
     uint64_t limit;       /* 0: none */
     double fraction;      /* of the total that is the limit; 0: the limit was set in bytes */
-    uint64_t reserved;    /* bytes that open tickets have left */
+    uint64_t ticket_bytes; /* that open tickets have left */
     uint64_t in_flight;   /* bytes that calls with tickets are recording at this moment */
     struct mli_handle *closed_tickets;
     int failing;          /* 1: the last alloc_retry failed, or alloc_failed came since */
@@ -142,7 +143,7 @@ struct mli_stacks_state {
     uint64_t seed;  /* of the samples of all threads */
     memlord_unwinder unwinder;
     mli_ptr heads;                    /* mli_stack_heads *; NULL: no stack was taken yet */
-    mli_book frames, nodes, rows;     /* numbered from 1 */
+    mli_vector frames, nodes, rows;     /* numbered from 1 */
     mli_u32 frame_count, node_count, row_count; /* and 1 more; grow under the cold lock */
     mli_u64 cut;                      /* stacks of one return address, or none, as it must be */
     mli_lock lock;                    /* all below, and the totals of rows */
@@ -151,16 +152,16 @@ struct mli_stacks_state {
 };
 struct mli_tags_state {
     mli_u64 birth_mark;   /* the current mark, shifted into place */
-    mli_book births;      /* numbered from 1 */
+    mli_vector births;      /* numbered from 1 */
     uint32_t birth_count; /* under the cold lock */
-    mli_book scopes;      /* of mli_ptr, numbered from 1 */
+    mli_vector scopes;      /* of mli_ptr, numbered from 1 */
     mli_u32 scope_count;  /* and 1 more */
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
     mli_u32 warned_guard; /* 1: the first guard that ended on another thread was logged */
 };
 struct mli_counters_state {
     uint64_t batch;               /* bytes a cell may hold back; 0 publishes every call */
-    mli_book rows[MLI_BOOKS];
+    mli_vector rows[MLI_BOOKS];
     mli_u32 row_count[MLI_BOOKS]; /* rows and 1 more: row 0 means none */
     mli_u64 lost[MLI_STAT_COUNT]; /* statistics that no device counts */
     mli_lock count_lock;          /* the cells of the orphan record */
@@ -360,7 +361,7 @@ MLI_VARIABLE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 /* Notes in mli_self where a call on the general path came from. */
 #define MLI_NOTE_CALLER() \
     (void)(mli_self.caller = MLI_RETURN_ADDRESS(), mli_self.frame = MLI_FRAME_ADDRESS())
-/* The same, in a function that memlord_alloc calls once it has set mli_self.entered. */
+/* The same, in a function that memlord_alloc calls: see MLI_NOTE_ENTRY. */
 #define MLI_NOTE_ENTERED()                                                                    \
     (MLI_NOTE_CALLER(),                                                                       \
      (void)(mli_self.entered && mli_is_own(mli_self.caller) &&                                \

@@ -1,23 +1,7 @@
-/* Owns rows and cells: the counts of each device, site and tag, and each thread's part of them.
-   Owns the record of a device, and the peaks in the frames of scopes. Uses base/memory,
-   books/threads, and books/map only to enter shard 0.
-
-   One alloc adds its bytes to `level` and 1 to `allocs` in the thread's cells for the device, the
-   site and the tag. One free subtracts its bytes from `level` and adds them to `out`, on the same
-   rows; it adds 1 to `frees` for the device, the tag and the site that called free. The fast path
-   does that in mli_cell_count_alloc and mli_cell_count_free with plain stores; when a result is
-   negative it calls mli_cell_publish_due. The general path describes the call by a mli_row_delta:
-   mli_count finds the rows, mli_count_row the cell of each, and mli_cell_apply changes the cell.
-   Both paths publish a cell when level - base leaves 0..batch: mli_cell_publish brings the row up
-   to the level less a reserve, raises the row's peak, and may request a band check. A thread that
-   frees another's block counts in its own cell, so a level may be negative. A peak that is read
-   also takes in the highs that are not yet published (mli_row_sum).
-
-   Invariants: a row's published bytes are at most the live bytes, and at least the live bytes less
-   a batch for each thread: a cell holds back up to a batch, right after a publication at least half
-   of one. Peaks are computed from published bytes, so none is too high. A call counts before it
-   leaves the map, so fork finds no half-counted call; only a free at its own site is counted
-   afterwards. Sums of levels are exact modulo 2^64. Locks: count, then row. */
+/* Owns rows and cells: the counts of each device, site and tag, and each thread's part of them; the
+   record of a device; the peaks in the spans of scopes. May use base/memory and books/threads, and
+   books/map to enter a shard. Invariant: no peak is too high, for it is computed from published
+   bytes, and those never exceed the live bytes. Locks: count, then row. */
 #ifndef MLI_BOOKS_COUNTERS_H
 #define MLI_BOOKS_COUNTERS_H
 #include "api/api.h"
@@ -27,10 +11,16 @@
 #include "base/ledger.h"
 #include "books/threads.h"
 
-/* What one thread adds to one row. Only that thread counts in it (in the orphan's any thread does,
-   under the count lock); all threads read it. The part that is not yet published, level - base, is
-   in 0..batch whenever the thread is not inside: so the row's published bytes never exceed the live
-   bytes, and its peak is never too high. */
+/* What one thread adds to one row, of a device, a site or a tag. Only that thread counts in it (in
+   the orphan's any thread does, under the count lock); all threads read it. A thread that frees
+   another's block counts in its own cell, so a level may be negative; sums of levels are exact
+   modulo 2^64.
+
+   The thread publishes the cell when level - base leaves 0..batch: it brings the row up to the
+   level less a reserve, and raises the row's peak (mli_cell_publish_due). So while no thread is
+   inside a shard the row's published bytes are at most the live bytes, and at least the live bytes
+   less a batch for each thread. A peak that is read also takes in the highs that are not yet
+   published (mli_row_sum). */
 typedef struct mli_cell {
     mli_u64 level, out;    /* bytes: allocated less freed by this thread, signed; freed */
     mli_u64 allocs, frees; /* in a site's cell: frees at this site, from any site's blocks */
@@ -40,11 +30,49 @@ typedef struct mli_cell {
     mli_u64 publish_seen;  /* the row's publish_count at the last publication */
 } mli_cell;
 
+/* Returns the calling thread's cell for a device; NULL: it has none, or the dev is 0. */
+static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) {
+    return (mli_cell *)mli_ptr_load_own(&t->devices[dev]);
+}
+/* Counts an alloc. Negative: the level rose above the cell's high. That is never more than a batch
+   above base, so a level up to it needs no publication. */
+static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
+    uint64_t level = mli_u64_load_own(&cell->level) + bytes;
+    mli_u64_add_own(&cell->allocs, 1);
+    mli_u64_store(&cell->level, level);
+    return (int64_t)(mli_u64_load_own(&cell->high) - level);
+}
+/* Counts the bytes of a free; the caller adds to `frees`. Negative: the level fell below base.
+   `out` is stored before `level`: a reader loads them in the other order, so it never finds more
+   freed than allocated. */
+static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
+    uint64_t level = mli_u64_load_own(&cell->level) - bytes;
+    mli_u64_add_own(&cell->out, bytes);
+    mli_u64_store_release(&cell->level, level);
+    return (int64_t)(level - mli_u64_load_own(&cell->base));
+}
 /* Returns the word of a device's cell that holds its next band check: the thread requests one when
    its `out` exceeds this value. 0 requests one at the next free. A device has no "freed at this
    site", so its cell has freed_here to spare. */
-static inline mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
+static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
+/* Returns a negative value if the bytes this thread freed on the device have passed the next band
+   check of the cell. */
+static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
+    return (int64_t)(mli_u64_load(mli_cell_next_check(cell)) - mli_u64_load(&cell->out));
+}
+/* Counts a free on its device. Negative: the cell is to be published, or to be checked. */
+static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes) {
+    const int64_t past = mli_cell_count_free(cell, bytes);
+    mli_u64_add_own(&cell->frees, 1);
+    return past | mli_cell_tripped(cell);
+}
+/* Does what a change of a cell calls for: raises its high, publishes it if it now holds back more
+   than a batch or less than 0, and requests a band check if one is due. Requires: the caller is
+   inside, but for a site: see mli_count. */
+MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
+                                               mli_cell *cell);
 
+/* A row: the totals of a device, of a site on a device, or of a tag on a device. */
 typedef struct mli_row {
     mli_lock lock;         /* guards base; with a batch also published and publish_count */
     uint32_t dev;          /* the device */
@@ -65,13 +93,14 @@ typedef struct mli_row_totals {
     uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
 } mli_row_totals;
 
-/* A book stores rows or cells in chunks of 16, which never move. The array of pointers to its
-   chunks is replaced when it grows; older arrays stay readable until the ledger ends. */
+/* A vector (mli_vector) stores rows, cells or other records by their numbers, in chunks of 16,
+   which never move. The array of pointers to its chunks is replaced when it grows; older arrays
+   stay readable until the ledger ends. */
 #define MLI_CHUNK_BITS 4
 #define MLI_CHUNK_ROWS (1u << MLI_CHUNK_BITS)
 typedef struct mli_chunk_array {
     struct mli_chunk_array *older;
-    uint64_t cap; /* pointers in the array that follows; each points to cell[16] or row[16] */
+    uint64_t cap; /* pointers in the array that follows; each points to 16 records */
 } mli_chunk_array;
 static inline mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_t i) {
     return (mli_ptr *)(uintptr_t)(chunks + 1) + i;
@@ -79,25 +108,25 @@ static inline mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_
 
 #define MLI_SCOPE_DEPTH_MAX 64
 
-/* A frame's view of a device: the thread's level when the frame began, and the highest since. */
-typedef struct mli_frame_peak {
+/* A span's view of a device: the thread's level when the span began, and the highest since. */
+typedef struct mli_span_peak {
     uint64_t from, high;
-} mli_frame_peak;
+} mli_span_peak;
 
-/* A frame: one scope that a thread is in. */
-typedef struct mli_frame {
-    struct mli_frame *around; /* the frame of the scope around; NULL: none */
-    struct mli_frame *inner;  /* the frame for a scope inside; NULL: not made yet */
-    uint32_t depth;           /* 1 for the outermost frame */
+/* A span: one scope that a thread is in. */
+typedef struct mli_span {
+    struct mli_span *around; /* the span of the scope around; NULL: none */
+    struct mli_span *inner;  /* the span for a scope inside; NULL: not made yet */
+    uint32_t depth;          /* 1 for the outermost span */
     struct mli_scope_record *scope;
     struct mli_thread_scope *stats;
     uint64_t adopted; /* the second word of the adopted token; 0: the scope began here */
-    int exported;     /* 1: stats->token is of this frame */
+    int exported;     /* 1: stats->token is of this span */
     uint32_t devices; /* how many of `peaks` are set, from 1 */
     uint64_t start, before, blocks; /* at its begin: stamp, live bytes of the ledger, blocks */
     const char *shapes;
-    mli_frame_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
-} mli_frame;
+    mli_span_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
+} mli_span;
 
 /* The last request that found no memory. */
 typedef struct mli_oom {
@@ -156,22 +185,22 @@ static MLI_HOT mli_device_record *mli_device_record_at(memlord *lord, uint32_t d
 
 typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_alloc */
 
-/* Returns the address of a number's row or cell in a book; NULL: it was not made yet. */
-static MLI_HOT void *mli_book_at(const mli_book *book, uint32_t number, size_t size) {
-    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load_acquire(book);
+/* Returns the record with a number; NULL: it was not made yet. */
+static MLI_HOT void *mli_vector_at(const mli_vector *vector, uint32_t number, size_t size) {
+    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load_acquire(vector);
     char *chunk;
     if (!chunks || number >> MLI_CHUNK_BITS >= chunks->cap) return NULL;
     chunk = (char *)mli_ptr_load_acquire(mli_chunk_array_at(chunks, number >> MLI_CHUNK_BITS));
     return chunk ? chunk + (number & (MLI_CHUNK_ROWS - 1)) * size : NULL;
 }
 
-/* Makes the chunk of a number, and returns as mli_book_at; NULL: no memory. The release pairs with
-   the acquire in mli_book_at. */
-MLI_PRIVATE MLI_COLD void *mli_book_add(memlord *lord, mli_book *book, uint32_t number, size_t size,
-                                        mli_alloc_fn grab);
+/* Returns the record with a number, and makes its chunk if there is none; NULL: no memory. The
+   release pairs with the acquire in mli_vector_at. */
+MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
+                                          size_t size, mli_alloc_fn grab);
 
-/* Frees the chunks and all arrays of a book. Requires: no thread uses it any more. */
-MLI_PRIVATE MLI_COLD void mli_book_free(memlord *lord, mli_book *book, size_t size);
+/* Frees the chunks and all arrays of a vector. Requires: no thread uses it any more. */
+MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, size_t size);
 
 /* Returns a row by its number. */
 MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number);
@@ -180,7 +209,7 @@ MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t n
 static MLI_HOT mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number) {
     if (book == MLI_BOOK_DEVICE)
         return (mli_cell *)mli_ptr_load_acquire(&t->devices[(size_t)number]);
-    return (mli_cell *)mli_book_at(&t->books[book], number, sizeof(mli_cell));
+    return (mli_cell *)mli_vector_at(&t->cells[book], number, sizeof(mli_cell));
 }
 
 /* Returns the calling thread's cell for a site or a tag; NULL: it has none. The thread made the
@@ -192,10 +221,6 @@ static MLI_HOT mli_cell *mli_cell_own_row(const mli_thread *t, int book, uint32_
     chunk = (char *)mli_ptr_load_own(&t->own_chunks[book].at[i]);
     if (MLI_UNLIKELY(!chunk)) return NULL;
     return (mli_cell *)(void *)chunk + (number & (MLI_CHUNK_ROWS - 1));
-}
-/* Returns the calling thread's cell for a device; NULL: it has none. */
-static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) {
-    return (mli_cell *)mli_ptr_load_own(&t->devices[dev]);
 }
 
 /* Enters shard 0 only to count, so that fork waits for the caller; it does not use the table. While
@@ -238,45 +263,16 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
 /* Returns 1 if a row's published bytes have reached a bound that requests a band check. */
 MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_row *row);
 
-/* Returns a frame's peak on a device. A device that was first seen after the frame began starts at
+/* Returns a span's peak on a device. A device that was first seen after the span began starts at
    level 0. */
-MLI_PRIVATE MLI_NOINLINE mli_frame_peak *mli_frame_peak_at(mli_frame *f, uint32_t dev);
-/* Raises a frame's highest level on a device to `level`: levels count modulo 2^64. */
-MLI_PRIVATE void mli_frame_raise(mli_frame *f, uint32_t dev, uint64_t level);
+MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t dev);
+/* Raises a span's highest level on a device to `level`: levels count modulo 2^64. */
+MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
 
 /* Raises a row's peak by a cell's high, if no other thread has published since the cell did.
    Otherwise `published` may have been lower when the cell had its high. Requires: the caller holds
    the row's lock. */
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell);
-
-/* Returns a negative value if the bytes this thread freed on the device have passed the next band
-   check of the cell. */
-static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
-    return (int64_t)(mli_u64_load(mli_cell_next_check(cell)) - mli_u64_load(&cell->out));
-}
-/* Does what a change of a cell calls for: raises its high, publishes it if it now holds back more
-   than a batch or less than 0, and requests a band check if one is due. Requires: the caller is
-   inside. */
-MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
-                                               mli_cell *cell);
-
-/* Counts an alloc. Negative: the level rose above the cell's high. That is never more than a batch
-   above base, so a level up to it needs no publication. */
-static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
-    uint64_t level = mli_u64_load_own(&cell->level) + bytes;
-    mli_u64_add_own(&cell->allocs, 1);
-    mli_u64_store(&cell->level, level);
-    return (int64_t)(mli_u64_load_own(&cell->high) - level);
-}
-/* Counts the bytes of a free; the caller adds to `frees`. Negative: the level fell below base.
-   `out` is stored before `level`: a reader loads them in the other order, so it never finds more
-   freed than allocated. */
-static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
-    uint64_t level = mli_u64_load_own(&cell->level) - bytes;
-    mli_u64_add_own(&cell->out, bytes);
-    mli_u64_store_release(&cell->level, level);
-    return (int64_t)(level - mli_u64_load_own(&cell->base));
-}
 
 /* What a call adds to the rows of a block: those of its device, its site and its tag. A free counts
    on the rows that the block has. At the site that called free, it counts freed_here and

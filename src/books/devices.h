@@ -53,15 +53,15 @@ static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
     if (MLI_UNLIKELY(word & 0xff80fff0u)) return MLI_DIRECT_DEVICES;
     return (word >> 12 | word) & (MLI_DIRECT_DEVICES - 1);
 }
+/* Returns the dev of a device that has a direct index and was seen; else 0. The acquire pairs with
+   the release in mli_device_add_locked. */
+static MLI_HOT uint32_t mli_dev_direct(const memlord *lord, memlord_device d) {
+    return mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
+}
 
 /* Returns the dev of a device; 0: it was not seen yet. The acquire pairs with the release in
    mli_device_add_locked. */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d);
-
-/* Returns the dev of a device that is found without a probe; 0: it is not, or is not known. */
-static MLI_HOT uint32_t mli_dev_direct(const memlord *lord, memlord_device d) {
-    return mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
-}
 
 /* Returns the storage of phys i: 0 is that of cpu, pinned and mapped, i is device i's own. A device
    that shares another phys leaves its own unused. */

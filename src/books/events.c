@@ -63,7 +63,7 @@ MLI_PRIVATE void mli_subbuf_leave(mli_thread *t) {
 /* Takes the next sub-buffer without a writer for a thread, for a first event on `dev`. Returns NULL
    if all have a writer, and counts the event as lost. */
 static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, uint32_t dev) {
-    mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&lord->events.ring);
+    mli_ring *ring = mli_ring_of(lord);
     uint64_t tries;
     mli_subbuf_leave(t);
     for (tries = 0; ring && tries < ring->subbufs; tries++) {
@@ -84,7 +84,7 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
 
 MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                               uint64_t storage, uint64_t bytes, uint64_t rows) {
-    const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&lord->events.ring);
+    const mli_ring *ring = mli_ring_of(lord);
     mli_subbuf *b = t->subbuf;
     mli_ring_event *note;
     uint32_t n;
@@ -108,17 +108,17 @@ MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, 
                                         uint32_t stack) {
     if (stack && stack <= MLI_SITE_ROWS_MAX &&
         mli_stack_row_at(lord, stack)->site == MLI_SITE_ROW(rows)) {
-        rows = (rows & ~((uint64_t)MLI_SITE_ROWS_MAX << 1)) | (uint64_t)stack << 1;
+        rows = (rows & ~MLI_SITE_BITS) | mli_word2_of(stack, 0, 0);
         bytes |= MLI_EVENT_STACK;
     }
     mli_event_record(lord, t, kind, dev, storage, bytes, rows);
 }
 MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int kind,
-                                                   uint64_t storage, uint64_t word1, uint64_t plain,
+                                                   uint64_t storage, uint64_t word1, uint64_t rows,
                                                    const memlord_site *site) {
     uint32_t dev = MLI_DEV(word1);
-    uint64_t rows = plain & (MLI_TAG_BITS_OF_ROWS | ~MLI_ROWS_MASK);
     if (!mli_alert_on(lord, MLI_ALERT_EVENTS)) return;
+    rows &= MLI_TAG_BITS | ~MLI_ROWS_MASK;
     if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         rows |= mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
     mli_event_write(lord, t, kind, dev, storage, MLI_BYTES(word1), rows);
@@ -126,6 +126,7 @@ MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t,
 
 MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32_t dev,
                                                  uint64_t storage, uint64_t bytes) {
+    MLI_REQUIRE(mli_none_held());
     mli_thread *t;
     if (!mli_alert_on(lord, MLI_ALERT_EVENTS)) return;
     t = mli_thread_get(lord);
@@ -192,7 +193,7 @@ static int mli_subbuf_reader_begin(mli_subbuf_reader *s, mli_subbuf *b) {
 }
 
 MLI_PRIVATE MLI_COLD int mli_ring_reader_begin(memlord *lord, mli_ring_reader *r) {
-    const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&lord->events.ring);
+    const mli_ring *ring = mli_ring_of(lord);
     uint64_t i;
     memset(r, 0, sizeof *r);
     r->lord = lord;
@@ -240,9 +241,10 @@ MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy
     return 0;
 }
 
-/* Converts an event for the host. Requires: no lock is held, as a site may get its names here. */
+/* Converts an event for the host. A site may get its names here. */
 static MLI_COLD void mli_event_to_public(mli_ring_reader *r, const mli_event_copy *in,
                                          memlord_event *out) {
+    MLI_REQUIRE(mli_none_held());
     uint32_t dev = mli_event_dev(in->what);
     uint32_t site = (uint32_t)in->where & MLI_SITE_ROWS_MAX;
     uint32_t tag = (uint32_t)(in->where >> 20) & MLI_TAG_ROWS_MAX;
@@ -314,7 +316,7 @@ MLI_API memlord_result memlord_events_start(memlord *lord, size_t capacity) {
         mli_lock_drop(&mli_process.registry_lock);
         if (fresh) mli_own_free(lord, fresh, fresh->size);
     }
-    ring = (mli_ring *)mli_ptr_load_acquire(&lord->events.ring);
+    ring = mli_ring_of(lord);
     if (ring->capacity != capacity) return MEMLORD_E_STATE;
     mli_alert_set(lord, MLI_ALERT_EVENTS, 1);
     return MEMLORD_OK;

@@ -8,8 +8,9 @@
 #include "os/compiler.h"
 #include "books/map.h"
 
-/* Copies a block for the host. Requires: the caller is inside, or has paused the shard. The site is
-   copied in its present form: a return address may have no names yet. */
+/* Copies a block for the host. Requires: the caller is inside, or has paused the shard, or `e` is a
+   copy with plain rows. The site is copied in its present form: a return address may have no names
+   yet. */
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out);
 /* Called for each block of a paused shard that matches a query. Non-zero stops the walk. */

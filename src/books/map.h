@@ -1,48 +1,7 @@
-/* Owns the map from (device type, storage) to a 24-byte entry. Uses base/memory and books/threads.
-   It
-   counts nothing itself: the caller counts while it is still inside the shard.
-
-   One alloc on the fast path (mli_alloc_fast):
-     mli_shard_of           chooses the shard by the address
-     mli_home_enter         enters the shard: the thread must own it, or it must be shared
-     mli_home_room          sees that the key is new, and finds a vacant slot of its home bucket:
-                            the call writes the entry there, then the header with its print
-     mli_cell_count_alloc   counts the bytes: see books/counters
-     mli_shard_leave        leaves the shard
-   One free (mli_free_fast) takes the same steps with mli_home_find and mli_cell_count_free. If the
-   home bucket does not decide, mli_probe_scan probes the buckets after it. If another thread owns
-   the shard, or that fails, too, the call leaves before it has changed anything. It then takes the
-   general path: mli_probe_find does all of it, and waits, grows the table or makes the shard
-   shared where it must.
-
-   Invariants and the reasons for the shape (bench/README.md has the figures):
-
-   - 1024 shards. The 2 MiB region of the address chooses the shard, not a hash of the whole
-     address: the blocks of one thread stay in shards, and so in cache lines, of its own.
-   - The first thread that uses a shard owns it. On every call a thread stores in `inside` which
-     shard it enters, then loads the shard's state. If the state is the thread's id, the thread
-     works with plain loads and stores. A thread that must stop the shard stores STOPPED and makes
-     all threads pass a barrier (mli_barrier_threads): then either it sees `inside`, or the owner
-     sees STOPPED. It waits until no thread is inside. So the fast path in an owned shard has no
-     atomic read-modify-write, which halves its cost. Where the system has no such barrier, or
-     refuses it later, the store to `inside` is an exchange. The first call of a second thread
-     makes the shard SHARED for good. Buckets of a shared shard are locked one by one, by a bit in
-     their header.
-   - A table is an array of buckets. A bucket is two adjacent cache lines: a header with five
-     prints, and five entries. All prints are compared at once, without a loop whose branch could
-     be mispredicted. A call touches one bucket, and its address follows from the key alone:
-     so the cache misses of successive calls overlap.
-   - An entry that finds its home bucket full goes to a later bucket. Every bucket it passes
-     increments one of its four overflow counts; bits of the hash choose which. A probe stops at a
-     bucket whose overflow count for the hash is 0. So erasing leaves no tombstone, and a vacant
-     slot does not end a probe.
-   - A table grows by a fifth to a third when the entries outside their home are 14/64 to 38/64 of
-     its buckets (2/64 in a small ledger). The share differs from shard to shard, so that they do
-     not all grow at once and one shard can use the memory that another returned. The new table is
-     allocated before the shard is stopped. Only threads that use this shard wait.
-
-   Locks: shard, then bucket. A thread waits for the lock of the home bucket. It only tries the
-   locks of later buckets, and drops all of them when one is taken, so waiters form no cycle. */
+/* Owns the map from (device type, storage) to a 24-byte entry. May use base/memory and
+   books/threads. Invariants: a thread is inside a shard while it uses the shard's table; it counts
+   what it changes there before it leaves. bench/README.md has the figures behind the shape. Locks:
+   shard, then bucket. */
 #ifndef MLI_BOOKS_MAP_H
 #define MLI_BOOKS_MAP_H
 #include "api/api.h"
@@ -52,7 +11,9 @@
 #include "base/ledger.h"
 #include "books/threads.h"
 
-/* A block in the map: 24 bytes. Fields start at the lowest bit.
+/* -- entries -- */
+
+/* A block in the map. Its key is the storage. Fields of the words start at the lowest bit.
      word1   bytes:49 | dev:8 | references:6 (63: the side record has the count) | taken:1
      word2   0:1 | site row:20 | tag row:16 | birth:27; or the address of a side record | 1
      birth   the mark:26, then 0; for a block born in a scope or on a stream the number of a
@@ -61,40 +22,138 @@ typedef struct mli_entry {
     uint64_t key, word1, word2;
 } mli_entry;
 
-#define MLI_BYTES(word1) ((word1) & (((uint64_t)1 << 49) - 1))
-#define MLI_DEV(word1) ((uint32_t)((word1) >> 49) & 255u)
+#define MLI_BYTES_MAX ((uint64_t)1 << 48)
+#define MLI_BYTES_BITS 49
+#define MLI_BYTES(word1) ((word1) & (((uint64_t)1 << MLI_BYTES_BITS) - 1))
+#define MLI_DEV(word1) ((uint32_t)((word1) >> MLI_BYTES_BITS) & 255u)
 #define MLI_REFS(word1) ((uint32_t)((word1) >> 57) & 63u)
 #define MLI_REFS_ONE ((uint64_t)1 << 57)
 #define MLI_REFS_MANY 63u
 #define MLI_TAKEN ((uint64_t)1 << 63) /* books/stacks has its stack */
-#define MLI_SITE_ROW(word2) ((uint32_t)((word2) >> 1) & 0xfffffu)
-#define MLI_TAG_ROW(word2) ((uint32_t)((word2) >> 21) & 0xffffu)
+/* All of word1 but the bytes: dev, references and taken. MLI_UPPER_OF has no taken bit. */
+#define MLI_UPPER(word1) ((uint32_t)((word1) >> MLI_BYTES_BITS))
+#define MLI_UPPER_OF(dev, refs) ((dev) + ((uint32_t)(refs) << 8))
+static MLI_HOT uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs) {
+    return bytes | (uint64_t)MLI_UPPER_OF(dev, refs) << MLI_BYTES_BITS;
+}
+
+#define MLI_HAS_SIDE ((uint64_t)1) /* the bit of word2: it is the address of a side record */
+#define MLI_SITE_ROWS_MAX 0xfffffu
+#define MLI_TAG_ROWS_MAX 0xffffu
+#define MLI_SITE_BITS ((uint64_t)MLI_SITE_ROWS_MAX << 1)
+#define MLI_TAG_BITS ((uint64_t)MLI_TAG_ROWS_MAX << 21)
+#define MLI_ROWS_MASK (MLI_TAG_BITS | MLI_SITE_BITS | MLI_HAS_SIDE)
+#define MLI_SITE_ROW(word2) ((uint32_t)((word2) >> 1) & MLI_SITE_ROWS_MAX)
+#define MLI_TAG_ROW(word2) ((uint32_t)((word2) >> 21) & MLI_TAG_ROWS_MAX)
 #define MLI_BIRTH(word2) ((word2) >> 37)
 #define MLI_BIRTH_BITS 27
 #define MLI_MARK_MAX (((uint64_t)1 << (MLI_BIRTH_BITS - 1)) - 1)
 #define MLI_BIRTH_NUMBERED (MLI_MARK_MAX + 1) /* the other bits are the number of a birth */
 #define MLI_BIRTHS_MAX (1u << 20)
-#define MLI_ROWS_MASK (((uint64_t)1 << 37) - 1)
-#define MLI_SITE_ROWS_MAX 0xfffffu
-#define MLI_TAG_ROWS_MAX 0xffffu
-#define MLI_TAG_BITS_OF_ROWS ((uint64_t)MLI_TAG_ROWS_MAX << 21)
+/* Returns the word2 of a block without a side record. Row 0 is none. */
+static MLI_HOT uint64_t mli_word2_of(uint32_t site_row, uint32_t tag_row, uint64_t birth) {
+    return birth << 37 | (uint64_t)tag_row << 21 | (uint64_t)site_row << 1;
+}
+
+/* Returns the type of a device: with a storage it is the key of a block. */
+static MLI_HOT uint16_t mli_type_of(const memlord *lord, uint32_t dev) {
+    return lord->map.type_of[dev];
+}
+/* Sets the type of a device. Requires: the dev is not published yet. */
+MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
+
+/* -- shards --
+
+   A shard is a part of the map that one thread can use alone. A thread enters a shard before it
+   uses its table, and leaves it afterwards. While it is inside it runs no host code, allocates
+   nothing and takes only the innermost locks: a thread that stops the shard waits for it.
+
+   The 2 MiB region of an address chooses its shard, not a hash of the whole address. So the blocks
+   of one thread stay in shards, and in cache lines, of its own.
+
+   The first thread that uses a shard owns it. The owner works in it with plain loads and stores:
+   the atomic read-modify-writes that it does without would double the cost of a call. The first
+   call of another thread makes the shard shared for good. There a thread locks each bucket that it
+   uses.
+
+   A thread stores in `inside` which shard it enters, and then loads the shard's state. A thread
+   that has to stop a shard stores STOPPED, makes all threads pass a barrier (mli_barrier_threads),
+   and waits until none is inside. So either it sees `inside`, or the owner sees STOPPED. */
 
 #define MLI_SHARDS (1u << MLI_SHARD_BITS)
 #define MLI_ADDRESS_REGION_BITS 21
-#define MLI_BUCKET_SLOTS 5
-#define MLI_PROBE_MAX 16 /* buckets of a window: home and the 15 after it */
-#define MLI_BUCKET_BYTES 128
+/* Keys below 1 << MLI_HANDLE_BITS are handles: 1 KiB of them chooses the shard, not 2 MiB. The
+   bound is 4 MiB on 64 bits: a program that is not position independent begins there, and its heap
+   soon after. */
+#if UINTPTR_MAX > 0xffffffffu
+#define MLI_HANDLE_BITS 22
+#else
+#define MLI_HANDLE_BITS 20
+#endif
+#define MLI_HANDLE_REGION_BITS 10
 
-/* States of a shard: no table yet, shared, stopped. From 3 on it is the id of the owner. */
-enum {
-    MLI_SHARD_NEW,
+enum { /* mli_shard.state */
+    MLI_SHARD_NEW, /* it has no table yet */
     MLI_SHARD_SHARED,
     MLI_SHARD_STOPPED,
-    MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST
+    MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST /* from here on the id of its owner */
 };
 
+/* Returns the shard of an address. That of a handle is another one: the caller does not find the
+   handle there. */
+static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
+    const uint64_t hash = (key >> MLI_ADDRESS_REGION_BITS) * 0x9e3779b97f4a7c15u;
+    return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];
+}
+/* Returns the shard of a key. */
+static MLI_HOT mli_shard *mli_shard_of(memlord *lord, uint64_t key) {
+    if (!(key >> MLI_HANDLE_BITS)) key <<= MLI_ADDRESS_REGION_BITS - MLI_HANDLE_REGION_BITS;
+    return mli_shard_of_address(lord, key);
+}
+/* Returns a shard by its number, 0 to MLI_SHARDS - 1. */
+static MLI_HOT mli_shard *mli_shard_at(memlord *lord, uint32_t number) {
+    return &lord->map.shards[number];
+}
+
+/* Enters a shard: stores it in `inside`, then returns the shard's state. The caller may use the
+   table if the state is its thread's id, or if it is SHARED and the caller locks the buckets.
+   Otherwise the caller leaves at once. Requires: the caller has just read `special` without
+   MLI_SPECIAL_NO_BARRIER.
+
+   Memory order: the release keeps the thread's earlier work before the store, for a thread that
+   stops the shard. The acquire pairs with the release of the state by that thread. The store must
+   come before the load: the barrier in mli_barrier_threads ensures that. */
+static MLI_HOT uint32_t mli_shard_enter_by_store(mli_thread *t, mli_shard *s) {
+    mli_rank_inside(1);
+    mli_ptr_store_release(&t->inside, s);
+    mli_compiler_barrier();
+    return mli_u32_load_acquire(&s->state);
+}
+/* Leaves the shard. The release pairs with the load of mli_shard_wait: the thread that stopped the
+   shard sees all that this thread did inside. */
+static MLI_HOT void mli_shard_leave(mli_thread *t) {
+    mli_rank_inside(0);
+    mli_ptr_store_release(&t->inside, NULL);
+}
+
+/* -- buckets --
+
+   A table is an array of buckets. A bucket is two adjacent cache lines: a header with five prints,
+   and five entries. All prints are compared at once: there is no loop, whose branch could be
+   mispredicted. Almost every call touches one bucket, the home of its key. The home's address
+   follows from the key alone, so the cache misses of successive calls overlap.
+
+   An entry that finds its home full goes to a later bucket. In every bucket that it passes it
+   increments one of the four overflow counts; bits of the hash choose which. A probe ends at a
+   bucket whose overflow count for its hash is 0. So an erased entry leaves no tombstone, and a
+   vacant slot does not end a probe. */
+
+#define MLI_BUCKET_SLOTS 5
+#define MLI_BUCKET_BYTES 128
+#define MLI_PROBE_MAX 16 /* buckets of a window: home and the 15 after it */
+
 /* header: bytes 0..4 the prints of the slots, 0 is vacant; bits 40..55 four overflow counts of 4
-   bits; bit 63 the lock */
+   bits; bit 63 the lock. A print is a byte of the key's hash, and odd. */
 typedef struct mli_bucket {
     mli_u64 header;
     mli_entry slots[MLI_BUCKET_SLOTS];
@@ -102,6 +161,10 @@ typedef struct mli_bucket {
 
 #define MLI_PRINT_LOW_BITS 0x0101010101u
 #define MLI_BUCKET_LOCK ((uint64_t)1 << 63)
+#define MLI_HASH_PRINT(h) ((uint64_t)((uint32_t)(h) >> 24 | 1))
+/* The bit where the overflow count for a hash begins in a header: 40, 44, 48 or 52. */
+#define MLI_HASH_OVERFLOW(h) (40 + ((unsigned)(h) >> 18 & 12))
+#define MLI_OVERFLOW_MAX 15
 
 /* Returns the hash of a key. Blocks of one size lie at equal distances, and a product preserves
    that: at one distance in ten many keys would share few buckets. The shift breaks the pattern.
@@ -111,42 +174,19 @@ typedef struct mli_bucket {
 static MLI_HOT uint64_t mli_hash(uint64_t key) {
     return (key ^ key >> 5) * 0xc4ceb9fe1a85ec53u;
 }
-#define MLI_HASH_PRINT(h) ((uint64_t)((uint32_t)(h) >> 24 | 1))
-/* The bit where the overflow count for a hash begins in a header: 40, 44, 48 or 52. */
-#define MLI_HASH_OVERFLOW(h) (40 + ((unsigned)(h) >> 18 & 12))
-#define MLI_OVERFLOW_MAX 15
-static MLI_HOT unsigned mli_overflow_count(uint64_t header, unsigned overflow) {
-    return (unsigned)(header >> overflow) & MLI_OVERFLOW_MAX;
-}
-/* Returns the type of a device: with a storage it is the key of a block. */
-static MLI_HOT uint16_t mli_type_of(const memlord *lord, uint32_t dev) {
-    return lord->map.type_of[dev];
-}
-/* Returns a shard by its number, 0 to MLI_SHARDS - 1. */
-static MLI_HOT mli_shard *mli_shard_at(memlord *lord, uint32_t number) {
-    return &lord->map.shards[number];
-}
-
-/* Sets the type of a device. Requires: the dev is not published yet. */
-MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
-
-#if UINTPTR_MAX > 0xffffffffu
-#define MLI_HANDLE_BITS 22
-#else
-#define MLI_HANDLE_BITS 20
-#endif
-static MLI_HOT mli_shard *mli_shard_of(memlord *lord, uint64_t key, int plain) {
-    uint64_t region = key >> MLI_ADDRESS_REGION_BITS;
-    if (!plain && !(key >> MLI_HANDLE_BITS)) region = key >> 10;
-    return &lord->map.shards[(region * 0x9e3779b97f4a7c15u) >> (64 - MLI_SHARD_BITS)];
-}
-/* Returns the home bucket of a hash. Requires: the caller is inside and the shard has a table. */
+/* Returns the home bucket of a hash. */
 static MLI_HOT mli_bucket *mli_home_bucket(const mli_shard *s, uint64_t hash) {
+    MLI_REQUIRE(mli_is_inside() || mli_lock_held(&s->lock));
+    MLI_REQUIRE(s->table);
     return (mli_bucket *)(void *)(s->table + (((hash >> 32) * s->size) >> 32) * MLI_BUCKET_BYTES);
 }
+static MLI_HOT unsigned mli_overflow_count(uint64_t header, uint64_t hash) {
+    return (unsigned)(header >> MLI_HASH_OVERFLOW(hash)) & MLI_OVERFLOW_MAX;
+}
 
-/* Returns the index of the lowest set bit. Requires: one is set. */
+/* Returns the index of the lowest set bit. */
 static MLI_HOT unsigned mli_lowest_bit(uint64_t bits) {
+    MLI_REQUIRE(bits);
 #if defined(__GNUC__)
     return (unsigned)__builtin_ctzll(bits);
 #else
@@ -155,12 +195,11 @@ static MLI_HOT unsigned mli_lowest_bit(uint64_t bits) {
     return i;
 #endif
 }
-
-#if MLI_SSE2
 /* mli_print_match returns a mask of the slots that hold a print. mli_print_match_bit returns the
    bit where the print of the lowest such slot begins in the header. Vectors take as many
    instructions as the other version but half the registers, and the free registers bound how far
    ahead a processor executes. */
+#if MLI_SSE2
 static MLI_HOT uint64_t mli_print_match(uint64_t header, uint64_t print) {
     __m128i prints = _mm_cvtsi32_si128((int)print);
     prints = _mm_shufflelo_epi16(_mm_unpacklo_epi8(prints, prints), 0);
@@ -180,8 +219,7 @@ static MLI_HOT unsigned mli_print_match_bit(uint64_t match) {
     return mli_lowest_bit(match) - 7;
 }
 #endif
-
-/* Returns the vacant slots, as the lowest bits of their prints. The print of an entry is odd. */
+/* Returns the vacant slots, as the lowest bits of their prints. */
 static MLI_HOT uint64_t mli_vacant_slots(uint64_t header) {
     return ~header & MLI_PRINT_LOW_BITS;
 }
@@ -190,43 +228,120 @@ static MLI_HOT uint64_t mli_vacant_slots(uint64_t header) {
 static MLI_HOT mli_entry *mli_slot_entry(mli_bucket *b, unsigned bit) {
     return (mli_entry *)(void *)((char *)b->slots + sizeof *b->slots / 8 * (size_t)bit);
 }
-
-/* Enters as mli_shard_enter does, with a full barrier of its own: the exchange. `fenced` = 1 says
-   that this record enters by an exchange from here on: the bit in `special` is never cleared, and
-   a later load never returns an older value. The release pairs with the load in
-   mli_barrier_threads: it makes visible all that the thread did inside before it saw the bit. */
-MLI_PRIVATE MLI_NOINLINE uint32_t mli_enter_fenced(mli_thread *t, mli_shard *s);
-/* Enters a shard: stores it in `inside`, then returns the shard's state. The caller may use the
-   table if the state is its thread id, or if it is SHARED and the caller locks the buckets.
-   Otherwise the caller leaves at once.
-
-   Memory order: the release keeps the thread's earlier work before the store, for a thread that
-   stops the shard. The acquire pairs with the release of the state by that thread. The store must
-   come before the load. mli_barrier_threads ensures that, or else the exchange and the seq_cst
-   loads in mli_enter_fenced, mli_shard_stop and mli_shard_wait: a load that is only an acquire may
-   come before the store of an exchange (ARM's ldapr). `plain` = 1: the caller has just read
-   `special` without MLI_SPECIAL_NO_BARRIER. */
-static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s, int plain) {
-    mli_rank_inside(1);
-    if (!plain && (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER))
-        return mli_enter_fenced(t, s);
-    mli_ptr_store_release(&t->inside, s);
-    mli_compiler_barrier();
-    return mli_u32_load_acquire(&s->state);
+/* Tries to take a bucket's lock; 1: taken. Only the lock bit of the old header is used, so that x86
+   does it in one locked instruction. */
+static MLI_HOT int mli_bucket_try(mli_bucket *b) {
+    return !(mli_u64_or(&b->header, MLI_BUCKET_LOCK) & MLI_BUCKET_LOCK);
 }
-/* Leaves the shard. The release pairs with the load of mli_shard_wait: the thread that stopped the
-   shard sees all that this thread did inside. */
-static MLI_HOT void mli_shard_leave(mli_thread *t) {
-    mli_rank_inside(0);
-    mli_ptr_store_release(&t->inside, NULL);
+
+/* -- the home bucket, as calls/fast uses it -- */
+
+typedef struct mli_home {
+    mli_bucket *bucket;
+    uint64_t hash, header; /* the header is without the lock bit */
+    uint64_t next;         /* the header to store */
+} mli_home;
+
+/* Finds the home of a key, and returns its header. The prefetch is of the bucket's second cache
+   line. */
+static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, mli_home *home) {
+    home->hash = mli_hash(key);
+    home->bucket = mli_home_bucket(s, home->hash);
+    mli_prefetch((char *)home->bucket + 64);
+    return &home->bucket->header;
 }
+/* Enters the shard of an address that this thread owns, and begins at the home. 0: it owns another,
+   and has left. */
+static MLI_HOT int mli_home_enter_own(mli_thread *t, mli_shard *s, uint64_t key, mli_home *home) {
+    if (MLI_LIKELY(mli_shard_enter_by_store(t, s) == t->id)) {
+        home->header = mli_u64_load(mli_home_begin(s, key, home));
+        return 1;
+    }
+    mli_shard_leave(t);
+    return 0;
+}
+/* Finds a slot for a new key in its home, and sets `next` to the header with its print. NULL: a
+   print matches, an entry overflowed, or no slot is vacant: the key may be live, here or further
+   away. */
+static MLI_HOT mli_entry *mli_home_room(mli_home *home) {
+    const uint64_t print = MLI_HASH_PRINT(home->hash), vacant = mli_vacant_slots(home->header);
+    unsigned bit;
+    if (MLI_UNLIKELY(mli_overflow_count(home->header, home->hash) |
+                     mli_print_match(home->header, print)) ||
+        MLI_UNLIKELY(!vacant))
+        return NULL;
+    bit = mli_lowest_bit(vacant);
+    home->next = home->header | print << bit;
+    return mli_slot_entry(home->bucket, bit);
+}
+/* Finds a key in its home: the first entry whose print matches. Sets `next` to the header without
+   that entry. NULL: the key is not the first, or not here. The type is not compared. */
+static MLI_HOT mli_entry *mli_home_find(mli_home *home, uint64_t key) {
+    const uint64_t print = MLI_HASH_PRINT(home->hash);
+    const uint64_t match = mli_print_match(home->header, print);
+    mli_entry *e;
+    unsigned bit;
+    if (MLI_UNLIKELY(!match)) return NULL;
+    bit = mli_print_match_bit(match);
+    e = mli_slot_entry(home->bucket, bit);
+    home->next = home->header ^ print << bit;
+    return MLI_LIKELY(e->key == key) ? e : NULL;
+}
+/* Stores `next` as the header. This one store does three things: the print that it sets or clears
+   inserts or erases the entry; the release publishes the entry's words, which were written before;
+   and the lock bit, which it lacks, unlocks a shared bucket. */
+static MLI_HOT void mli_home_store(const mli_home *home) {
+    mli_u64_store_release(&home->bucket->header, home->next);
+}
+
+/* Enters as mli_home_enter_own does, or enters a shared shard and locks the home. 0: another thread
+   owns the shard or holds the bucket, or there is no table; this thread has left. */
+static MLI_HOT int mli_home_enter(mli_thread *t, mli_shard *s, uint64_t key, mli_home *home) {
+    const uint32_t state = mli_shard_enter_by_store(t, s);
+    if (MLI_LIKELY(state == t->id)) {
+        home->header = mli_u64_load(mli_home_begin(s, key, home));
+        return 1;
+    }
+    if (state == MLI_SHARD_SHARED) {
+        (void)mli_home_begin(s, key, home);
+        if (mli_bucket_try(home->bucket)) {
+            home->header = mli_u64_load(&home->bucket->header) & ~MLI_BUCKET_LOCK;
+            return 1;
+        }
+    }
+    mli_shard_leave(t);
+    return 0;
+}
+/* Unlocks a home that was not changed, and leaves the shard. */
+static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
+    home->next = mli_u64_load(&home->bucket->header) & ~MLI_BUCKET_LOCK;
+    mli_home_store(home);
+    mli_shard_leave(t);
+}
+
+/* -- entering for all others -- */
+
+/* Enters as mli_shard_enter_by_store does, with a full barrier of its own: the exchange. It sets
+   mli_thread.by_exchange: this record enters by an exchange from here on, for the bit in `special`
+   is never cleared, and a later load never returns an older value. The release pairs with the load
+   in mli_barrier_threads: it makes visible all that the thread did inside before it saw the bit. The
+   loads here, in mli_shard_stop and in mli_shard_wait are seq_cst: one that is only an acquire may
+   come before the store of an exchange (ARM's ldapr). */
+MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s);
+/* Enters a shard in the way of this thread. */
+static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
+    if (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER)
+        return mli_shard_enter_by_exchange(t, s);
+    return mli_shard_enter_by_store(t, s);
+}
+
 /* Orders the caller against every thread T of the ledger: either T sees what the caller stored
    before this call, or the caller sees after it what T stored before T's load. It is used for a
    shard's state and `inside`, and for the alert or a threshold and the counts.
 
    The system's barrier provides this. Without it T passes a barrier of its own: the exchange when
-   it enters a shard (mli_enter_fenced), and the addition when it ends a call (mli_call_end_slow),
-   which pairs with the addition here.
+   it enters a shard, and the addition when it ends a call (mli_call_end_slow), which pairs with the
+   addition here.
 
    The system may refuse its barrier after threads have run without barriers of their own. A thread
    may then have read `special` without the bit, and it may be preempted for any time before it
@@ -238,14 +353,14 @@ static MLI_HOT void mli_shard_leave(mli_thread *t) {
    Several callers may find the refusal at once, while others still had the barrier: each is
    ordered by its own means. A thread that registers meanwhile, or takes over a free record, is
    seen here or reads `has_barrier` as 0: the exchanges and loads of `has_barrier`, `threads.all`
-   and `fenced` are seq_cst. */
+   and `by_exchange` are seq_cst. */
 MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord);
 
 /* Stops a shard so that the caller can read all of it, and keeps its lock. 0: the shard has no
    table and was not stopped. */
 MLI_PRIVATE int mli_shard_pause(memlord *lord, mli_shard *s);
 /* Ends a pause: restores the state and drops the lock. The release pairs with the acquire in
-   mli_shard_enter. */
+   mli_shard_enter_by_store. */
 MLI_PRIVATE void mli_shard_resume(mli_shard *s);
 
 /* Stops all shards with one barrier, for a fork. Takes all shard locks; mli_map_thaw drops them. */
@@ -253,27 +368,25 @@ MLI_PRIVATE void mli_map_freeze(memlord *lord);
 MLI_PRIVATE void mli_map_thaw(memlord *lord);
 
 /* Calls fn for every entry of a shard until fn returns nonzero, and returns that. Requires: the
-   shard is stopped, or the caller owns it. */
+   caller holds the shard's lock, or no other thread knows the ledger. */
 typedef int (*mli_entry_fn)(const mli_entry *entry, void *user);
 MLI_PRIVATE int mli_shard_each(const mli_shard *s, mli_entry_fn fn, void *user);
 
 /* Gives a shard a larger table, or its first. `size` is the size of the table that the caller found
    too small: if another thread has replaced that table, nothing is left to do and 0 is returned.
-   -1: no memory, or no table has room. Requires: the caller is not inside. */
+   The new table is a fifth to a third larger, and is allocated before the shard is stopped. Only
+   threads that use this shard wait. -1: no memory, or no table has room. Requires: the caller is
+   not inside. */
 MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, uint32_t size);
 
 /* Returns 1 if the shard should have a larger table: too many entries are outside their home. The
-   bound depends on the shard's number (14, 22, 30 or 38 of 64), so that shards grow at different
-   times: equal blocks would make them all grow at once. It is 2 of 64 in a small ledger, which can
-   spare the memory: there almost every entry is in its home. Requires: the caller owns the shard,
-   or the shard is shared. */
+   bound depends on the shard's number (14, 22, 30 or 38 entries to 64 buckets), so that shards of
+   equal blocks do not all grow at once, and one can use the memory that another returned. It is 2
+   to 64 in a small ledger, which can spare the memory: there almost every entry is in its home.
+   Requires: the caller is inside. */
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s);
 
-/* Tries to take a bucket's lock; 1: taken. Only the lock bit of the old header is used, so that x86
-   does it in one locked instruction. */
-static MLI_HOT int mli_bucket_try(mli_bucket *b) {
-    return !(mli_u64_or(&b->header, MLI_BUCKET_LOCK) & MLI_BUCKET_LOCK);
-}
+/* -- probes: for all that the home bucket does not decide -- */
 
 typedef struct mli_probe {
     mli_shard *shard;
@@ -290,10 +403,14 @@ typedef struct mli_probe {
 /* Starts a probe at the home bucket of a key. In a shared shard the caller locks that bucket before
    it looks into it. */
 MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared);
+/* Starts a probe of an address where mli_home_enter has entered: in a shared shard the home is
+   locked. */
+MLI_PRIVATE void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe);
 /* Probes the window of a key of a type, bucket by bucket from the home, which the probe has begun
    with. It stops at the key, or where no entry of this hash lies further away and, with
    `want_room`, a vacant slot was found. A slot behind a bucket whose overflow count is full is of
-   no use. 0: done. -1: another thread holds a later bucket, and the caller must leave. */
+   no use. 0: done. -1: another thread holds a later bucket, and the caller must leave: a thread
+   waits only for the lock of a home, so waiters form no cycle. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
                                             int want_room);
 /* Inserts the key of a probe in its room, and unlocks. */
@@ -306,72 +423,6 @@ MLI_PRIVATE void mli_probe_erase(mli_probe *probe);
 MLI_PRIVATE void mli_probe_unlock(mli_probe *probe);
 /* Ends a probe: unlocks its buckets and leaves the shard. May be called again. */
 MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe);
-
-/* The home bucket of a key. The fast path keeps it in registers. */
-typedef struct mli_home {
-    mli_bucket *bucket;
-    uint64_t header, hash; /* the header is without the lock bit */
-} mli_home;
-
-/* Finds the home bucket of a key. The prefetch is of the bucket's second cache line. */
-static MLI_HOT mli_bucket *mli_home_begin(const mli_shard *s, uint64_t key, mli_home *home) {
-    home->hash = mli_hash(key);
-    home->bucket = mli_home_bucket(s, home->hash);
-    mli_prefetch((char *)home->bucket + 64);
-    return home->bucket;
-}
-/* Enters a shard for the fast path, and begins at the home bucket of a key, which it locks in a
-   shared shard. 0: another thread owns the shard or holds the bucket, or there is no table, or with
-   `bare` the shard is shared; this thread has left. */
-static MLI_HOT int mli_home_enter(mli_thread *t, mli_shard *s, uint64_t key, int bare,
-                                  mli_home *home) {
-    const uint32_t state = mli_shard_enter(t, s, 1);
-    if (MLI_LIKELY(state == t->id)) {
-        home->header = mli_u64_load(&mli_home_begin(s, key, home)->header);
-        return 1;
-    }
-    if (!bare && state == MLI_SHARD_SHARED && mli_bucket_try(mli_home_begin(s, key, home))) {
-        home->header = mli_u64_load(&home->bucket->header) & ~MLI_BUCKET_LOCK;
-        return 1;
-    }
-    mli_shard_leave(t);
-    return 0;
-}
-/* Begins a probe where the fast path has entered: in a shared shard the home is locked. */
-MLI_PRIVATE void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe);
-/* Unlocks a home bucket that the fast path has not changed, and leaves the shard. */
-static MLI_HOT void mli_home_leave(mli_thread *t, mli_bucket *home) {
-    mli_u64_store_release(&home->header, mli_u64_load(&home->header) & ~MLI_BUCKET_LOCK);
-    mli_shard_leave(t);
-}
-/* Finds a slot for a new key in the home bucket. *with is the header with the key's print: storing
-   it inserts the entry and unlocks. NULL: a print matches, an entry overflowed, or no slot is
-   vacant: the key may be live, here or further away. */
-static MLI_HOT mli_entry *mli_home_room(mli_home home, uint64_t *with) {
-    const uint64_t print = MLI_HASH_PRINT(home.hash), vacant = mli_vacant_slots(home.header);
-    unsigned bit;
-    if (MLI_UNLIKELY(mli_overflow_count(home.header, MLI_HASH_OVERFLOW(home.hash)) |
-                     mli_print_match(home.header, print)) ||
-        MLI_UNLIKELY(!vacant))
-        return NULL;
-    bit = mli_lowest_bit(vacant);
-    *with = home.header | print << bit;
-    return mli_slot_entry(home.bucket, bit);
-}
-/* Finds a key in the home bucket: the first entry whose print matches. *without is the header
-   without that entry: storing it erases the entry and unlocks. NULL: the key is not the first, or
-   not here. The type is not compared. */
-static MLI_HOT mli_entry *mli_home_find(mli_home home, uint64_t key, uint64_t *without) {
-    const uint64_t print = MLI_HASH_PRINT(home.hash);
-    const uint64_t match = mli_print_match(home.header, print);
-    mli_entry *e;
-    unsigned bit;
-    if (MLI_UNLIKELY(!match)) return NULL;
-    bit = mli_print_match_bit(match);
-    e = mli_slot_entry(home.bucket, bit);
-    *without = home.header ^ print << bit;
-    return MLI_LIKELY(e->key == key) ? e : NULL;
-}
 
 /* Finds a key and keeps its slot until mli_probe_leave. probe->entry is NULL if the key is not
    live; with `want_room` mli_probe_insert can then insert it. A shard of another thread is made

@@ -1,14 +1,15 @@
 #include "books/parts.h"
+#include "base/atomics.h"
 #include "base/ledger.h"
 #include "base/memory.h"
 #include "books/names.h"
 #include "books/accounts.h"
 
 MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2) {
-    return word2 & 1 ? (mli_side_record *)(uintptr_t)(word2 & ~(uint64_t)1) : NULL;
+    return word2 & MLI_HAS_SIDE ? (mli_side_record *)(uintptr_t)(word2 & ~MLI_HAS_SIDE) : NULL;
 }
 MLI_PRIVATE uint64_t mli_word2_rows(uint64_t word2) {
-    return word2 & 1 ? mli_side_record_of(word2)->word2 : word2;
+    return word2 & MLI_HAS_SIDE ? mli_side_record_of(word2)->word2 : word2;
 }
 MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2) {
     uint64_t refs = MLI_REFS(word1);
@@ -30,7 +31,7 @@ MLI_PRIVATE void mli_side_charge(memlord *lord, mli_side_record *side, memlord_a
 }
 
 MLI_PRIVATE int mli_is_pending(uint64_t word2) {
-    return (word2 & 1) && mli_side_record_of(word2)->serial;
+    return (word2 & MLI_HAS_SIDE) && mli_side_record_of(word2)->serial;
 }
 
 MLI_PRIVATE MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_thread *t,
@@ -46,10 +47,11 @@ MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli
     mli_side_record *spare = NULL;
     mli_entry *e;
     while ((e = mli_probe_live(lord, t, type, key, probe)) != NULL) {
-        int needed = !(e->word2 & 1) && (!for_ref || MLI_REFS(e->word1) + 1 == MLI_REFS_MANY);
+        int needed = !(e->word2 & MLI_HAS_SIDE) &&
+                     (!for_ref || MLI_REFS(e->word1) + 1 == MLI_REFS_MANY);
         if (needed && spare) {
             spare->word2 = e->word2;
-            e->word2 = (uint64_t)(uintptr_t)spare | 1;
+            e->word2 = (uint64_t)(uintptr_t)spare | MLI_HAS_SIDE;
         }
         if (needed == (spare != NULL)) return MEMLORD_OK;
         mli_probe_leave(t, probe);
@@ -85,8 +87,9 @@ static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
 }
 
 /* Inserts a part in order of offset. MLI_AGAIN: the array is full, and *spare is no larger. When
-   *spare replaces the array, it returns the old one in *spare. Requires: the caller is inside. */
+   *spare replaces the array, it returns the old one in *spare. */
 static memlord_result mli_part_insert(mli_parts **of, memlord_part_info *part, mli_parts **spare) {
+    MLI_REQUIRE(mli_is_inside());
     mli_parts *parts = *of;
     uint32_t i = mli_parts_find(parts, part->offset), n = parts ? parts->count : 0;
     if (i && parts->at[i - 1]->offset + parts->at[i - 1]->bytes > part->offset)
@@ -134,6 +137,7 @@ static memlord_result mli_part_insert_try(memlord *lord, mli_thread *t, uint32_t
 MLI_PRIVATE MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, uint32_t type,
                                                        uint64_t key,
                                                        const memlord_part_info *part) {
+    MLI_REQUIRE(!mli_is_inside());
     memlord_part_info *copy = (memlord_part_info *)mli_own_alloc(lord, sizeof *part);
     mli_parts *spare = NULL;
     uint32_t room = 0;
@@ -193,7 +197,8 @@ MLI_PRIVATE MLI_COLD void mli_parts_free(memlord *lord, mli_parts *parts) {
 /* Frees the array of parts of one block as the ledger ends: an array larger than a piece does not
    lie in the ledger's regions, and is not freed with them. */
 static int mli_parts_visit(const mli_entry *e, void *lord) {
-    if (e->word2 & 1) mli_parts_drop((memlord *)lord, mli_side_record_of(e->word2)->parts);
+    if (e->word2 & MLI_HAS_SIDE)
+        mli_parts_drop((memlord *)lord, mli_side_record_of(e->word2)->parts);
     return 0;
 }
 

@@ -18,10 +18,11 @@
 #include "books/map.h"
 #include "books/fences.h"
 
-/* Ends a call that counted on a device: does what `alert` asks for there. Requires: nothing is
-   held. `asks`: it may ask fences. Ignores MLI_ALERT_EVENTS: the call has recorded its events. A
-   thread without the system's barrier always takes the slow function, for the barrier in it. */
+/* Ends a call that counted on a device: does what `alert` asks for there. `asks`: it may ask
+   fences. Ignores MLI_ALERT_EVENTS: the call has recorded its events. A thread without the system's
+   barrier always takes the slow function, for the barrier in it. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
+    MLI_REQUIRE(mli_none_held());
     if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev) |
                      (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER)))
         lord->end_slow(lord, t, dev, asks);

@@ -1,10 +1,25 @@
 #include "calls/record.h"
+#include "os/unwind.h"
+#include "books/counters.h"
+#include "books/tags.h"
+#include "books/stacks.h"
 #include "books/events.h"
 #include "books/fences.h"
 
-/* -- storages -- */
-
-/* -- the general path: any alloc and any free; the fast path falls back to it -- */
+/* One alloc and one free on the general path.
+     1. Check the arguments. An alloc makes its device known.
+     2. Get a thread record (mli_thread_get): the thread's own, or the orphan record, locked. A call
+        from within the ledger's own allocator call gets none: it returns and records nothing.
+     3. An alloc draws its bytes off the ticket it names, or off the thread's, and looks up or makes
+        the rows and cells of its site and tag.
+     4. Insert the entry or erase it, and count, with the functions of books/blocks:
+          mli_block_open > mli_entry_put > mli_probe_find > mli_probe_put > mli_count
+          mli_block_close > mli_probe_live > mli_probe_end_block > mli_count_close > mli_count
+        Both count before they leave the shard. A release of a block with more references only takes
+        one off. A block with fences becomes pending.
+     5. Count the free at its own site. Record the event, put the thread record back, write the line
+        of MEMLORD_DEBUG.
+     6. mli_call_end does what `alert` asks for. */
 
 MLI_PRIVATE memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ticket,
                                                 memlord_device device, uint64_t storage,
@@ -64,7 +79,6 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
     return r;
 }
 
-/* The general path as the public functions take it: counts and logs a refusal. */
 static memlord_result mli_alloc_refusing(memlord *lord, memlord_device device, uint64_t storage,
                                          uint64_t bytes, const memlord_site *site) {
     memlord_result r = mli_alloc_off_ticket(lord, 0, device, storage, bytes, site, MLI_PUT_ALLOC);
@@ -83,94 +97,4 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
     return r ? mli_refuse(lord, how == MLI_END_FREE ? MLI_REFUSER_free : MLI_REFUSER_release, r,
                           device, mli_block_fault(storage, 0))
              : r;
-}
-
-/* -- the fast path: one block in a shard that the thread owns or that is shared --
-   A call does no more than the code below if every bit of `special` is a row bit whose row is
-   cached, the probe finds its slot, no count is negative and `alert` has nothing for its device. */
-
-/* Publishes the cells of a block that hold back too much. Requires: inside. */
-static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
-                                          uint32_t dev, uint64_t word2) {
-    const uint32_t site = MLI_SITE_ROW(word2), tag = MLI_TAG_ROW(word2);
-    mli_cell_publish_due(lord, MLI_BOOK_DEVICE, dev, mli_cell_own_device(t, dev));
-    mli_cell_publish_due(lord, MLI_BOOK_SITE, site, mli_cell_own_row(t, MLI_BOOK_SITE, site));
-    mli_cell_publish_due(lord, MLI_BOOK_TAG, tag, mli_cell_own_row(t, MLI_BOOK_TAG, tag));
-}
-
-MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev,
-                                                         uint64_t storage, uint64_t bytes,
-                                                         uint64_t word2) {
-    mli_thread *t = mli_self.thread;
-    mli_shard *s = mli_shard_of(lord, storage, 1);
-    const int crowded = mli_shard_crowded(lord, s);
-    const uint32_t size = s->size;
-    mli_rows_publish_due(lord, t, dev, word2);
-    mli_shard_leave(t);
-    if (crowded) (void)mli_shard_grow(lord, t, s, size); /* no memory: the table keeps its size */
-    mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, storage, bytes, word2);
-    mli_call_end(lord, t, dev, 1);
-    return MEMLORD_OK;
-}
-MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev,
-                                                        uint64_t storage, const memlord_site *site,
-                                                        uint64_t bytes, uint64_t word2) {
-    mli_thread *t = mli_self.thread;
-    mli_rows_publish_due(lord, t, dev, word2);
-    mli_shard_leave(t);
-    mli_count_site_free(lord, t, dev, site, bytes);
-    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, mli_word1_of(bytes, dev, 1), word2,
-                         site);
-    mli_call_end(lord, t, dev, 1);
-    return MEMLORD_OK;
-}
-MLI_PRIVATE MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
-                                                                       memlord_device device,
-                                                                       uint64_t storage,
-                                                                       uint64_t bytes,
-                                                                       const memlord_site *site) {
-    mli_thread *t = mli_self.thread;
-    mli_block_rows rows = {0, NULL, NULL, NULL, 0};
-    mli_probe probe;
-    mli_home_probe(lord, storage, &probe);
-    if (mli_probe_scan(lord, &probe, (uint32_t)device.type, 1) || probe.entry || !probe.room ||
-        !mli_rows_cached(lord, t, mli_u32_load(&t->special), device, bytes, site, &rows)) {
-        mli_probe_leave(t, &probe);
-        return mli_alloc_slow(lord, device, storage, bytes, site);
-    }
-    mli_probe_insert(&probe, mli_word1_of(bytes, rows.dev, 1), rows.word2);
-    return mli_alloc_count(lord, t, storage, bytes, &rows,
-                           mli_shard_crowded(lord, probe.shard) ? -1 : 0);
-}
-/* Notes where memlord_alloc was called, before it calls another function that may take a stack.
-   From -O2 on these are jumps, which leave no frame; at -O1 a stack that is not unwound then has no
-   frame at all. In optimized code the note would save registers on the way to sites and tags. */
-MLI_PRIVATE MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_full(memlord *lord,
-                                                                     memlord_device device,
-                                                                     uint64_t storage,
-                                                                     uint64_t bytes,
-                                                                     const memlord_site *site) {
-    return mli_alloc_fast(lord, device, storage, bytes, site, 0);
-}
-MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device device,
-                                                        uint64_t storage, int how,
-                                                        const memlord_site *site) {
-    mli_thread *t = mli_self.thread;
-    mli_block_rows rows = {0, NULL, NULL, NULL, 0};
-    uint64_t bytes;
-    mli_probe probe;
-    mli_home_probe(lord, storage, &probe);
-    if (mli_probe_scan(lord, &probe, (uint32_t)device.type, 0) || !probe.entry ||
-        !mli_entry_cells(lord, t, device, probe.entry, 0, &rows)) {
-        mli_probe_leave(t, &probe);
-        return mli_free_slow(lord, device, storage, how, site);
-    }
-    bytes = MLI_BYTES(probe.entry->word1);
-    mli_probe_erase(&probe);
-    return mli_free_count(lord, t, storage, bytes, &rows, site, mli_u32_load(&t->special));
-}
-MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device device,
-                                                      uint64_t storage, int how,
-                                                      const memlord_site *site) {
-    return mli_free_fast(lord, device, storage, how, site, 0);
 }

@@ -76,11 +76,11 @@ static void mli_cuda_attachment_end(mli_cuda_attachment *probe, const mli_cuda_d
 MEMLORD_API memlord_result memlord_cuda_attach(memlord *lord, const memlord_cuda_desc *desc) {
     const mli_cuda_driver *d;
     mli_cuda_attachment *probe;
-    memlord_cuda_desc plain;
+    memlord_cuda_desc zeros;
     memlord_result r;
     int seen = MLI_CUDA_EMPTY;
-    memset(&plain, 0, sizeof plain);
-    if (!desc) desc = &plain;
+    memset(&zeros, 0, sizeof zeros);
+    if (!desc) desc = &zeros;
     if (!lord) return MEMLORD_OK;
     if (desc->retry && memlord_retry_check(desc->retry)) return MEMLORD_E_INVALID;
     d = mli_cuda_driver_get();

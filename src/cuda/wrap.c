@@ -43,8 +43,8 @@ MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
 #if defined(MEMLORD_CUDA_WRAP)
 #define MLI_CUDA_X0(real, ours)                                                               \
     {                                                                                         \
-        __typeof__(real) *volatile plain = real, *volatile wrapped = MLI_CUDA_WRAP(real);     \
-        if (plain != wrapped && !missing++) name = #real;                                     \
+        __typeof__(real) *volatile original = real, *volatile wrapped = MLI_CUDA_WRAP(real);  \
+        if (original != wrapped && !missing++) name = #real;                                  \
     }
 #else
 #define MLI_CUDA_X0(real, ours) if (!missing++) name = #real;

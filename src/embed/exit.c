@@ -95,7 +95,7 @@ static MLI_COLD void mli_fork_child(void) {
         mli_thread *mine = mli_thread_own(lord);
         mli_lives_forked(lord);
         for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
-            mli_thread_fence(t);
+            mli_thread_entry_choose(t);
             if (t != mine && !mli_is_orphan(lord, t)) mli_thread_gone(t);
         }
         if (mine) mli_u64_store(&mine->owner, number);

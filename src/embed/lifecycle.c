@@ -1,16 +1,17 @@
 #include "embed/lifecycle.h"
-#include "os/system.h"
+#include "os/knobs.h"
 #include "os/compiler.h"
-#include "base/log.h"
-#include "base/ledger.h"
-#include "base/memory.h"
+#include "os/system.h"
 #include "base/atomics.h"
-#include "books/tags.h"
+#include "base/ledger.h"
+#include "base/log.h"
+#include "base/memory.h"
 #include "books/threads.h"
+#include "books/tags.h"
 #include "books/fences.h"
 #include "embed/exit.h"
-#include "embed/lives.h"
 #include "embed/leaks.h"
+#include "embed/lives.h"
 
 /* Sets the members of a new ledger that belong to no module. */
 static MLI_COLD void mli_ledger_configure(memlord *lord, const memlord_desc *desc) {
@@ -66,6 +67,7 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     }
     *lord->back = lord->next;
     if (lord->next) lord->next->back = lord->back;
+    lord->back = NULL;
     (void)mli_u64_add(&mli_process.ended, 1);
     mli_lock_drop(&mli_process.registry_lock);
     if (mli_self.generation == lord->generation) mli_self.generation = 0;
@@ -74,10 +76,11 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
 }
 
 /* Does once what the first ledger of a process needs. The thread for which mli_process_claim
-   returns 1 calls mli_process_start. Other threads wait in mli_process_started. Requires: the
-   caller holds no lock, as pthread_atfork, and the search for a symbol that is not there, may call
-   a malloc that calls MemLord. Such a call finds the process claimed, and passes through. */
+   returns 1 calls mli_process_start. Other threads wait in mli_process_started. No lock is held:
+   pthread_atfork, and the search for a symbol that is not there, may call a malloc that calls
+   MemLord. Such a call finds the process claimed, and passes through. */
 static MLI_COLD int mli_process_claim(void) {
+    MLI_REQUIRE(mli_none_held());
     uint32_t seen = MLI_START_NONE;
     if (mli_u32_load(&mli_process.started)) return 0;
     mli_u64_store(&mli_process.pid, mli_pid()); /* before BUSY: see mli_thread_ready */
@@ -105,13 +108,13 @@ static MLI_COLD memlord_result mli_desc_check(const memlord_desc *desc) {
 
 /* Makes a ledger, as memlord_create does. The caller starts the process. */
 static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, memlord **out) {
-    memlord_desc plain;
+    memlord_desc zeros;
     memlord_allocator allocator;
     memlord_result r;
     if (!out) return MEMLORD_E_INVALID;
     *out = NULL;
-    memset(&plain, 0, sizeof plain);
-    if (!desc) desc = &plain;
+    memset(&zeros, 0, sizeof zeros);
+    if (!desc) desc = &zeros;
     r = mli_desc_check(desc);
     if (r) return r;
     allocator = desc->allocator;

@@ -2,6 +2,7 @@
 #include "base/ledger.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/atomics.h"
 #include "books/map.h"
 #include "books/counters.h"
 #include "books/names.h"
@@ -118,6 +119,7 @@ MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_lives_lock(int take) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memlord *lord;
     size_t i;
     for (i = 0; i < MLI_LIVES; i++) {

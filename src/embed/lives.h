@@ -21,7 +21,7 @@ MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord);
 
 /* Takes or drops for a fork the locks inside the cold lock, each of all ledgers before the next.
-   Requires: the cold lock, so that no device and its lock is new meanwhile. */
+   Under the cold lock no device and its lock is new meanwhile. */
 MLI_PRIVATE MLI_COLD void mli_lives_lock(int take);
 /* Mends the states of a ledger in a forked child. */
 MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord);

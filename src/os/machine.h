@@ -24,8 +24,8 @@ typedef struct mli_cpu {
 
 MLI_PRIVATE MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used,
                                         uint64_t *process);
-MLI_PRIVATE uint64_t mli_cpu_home(const mli_cpu *cpu);
-MLI_PRIVATE const char *mli_cpu_home_path(const mli_cpu *cpu);
+static MLI_HOT uint64_t mli_cpu_home(const mli_cpu *cpu) { return cpu->home; }
+static MLI_HOT const char *mli_cpu_home_path(const mli_cpu *cpu) { return cpu->home_path; }
 /* Reads the first line of a file, cut to fit; "" if it cannot be read. Keeps errno. */
 MLI_PRIVATE MLI_COLD void mli_line_read(const char *path, char *line, size_t cap);
 /* Returns 1 if a symbolic link has this text. Keeps errno. */
@@ -47,8 +47,14 @@ MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, ui
 #else /* no portable call returns free memory; the host can set a capacity source */
 MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_t *process);
 #endif
-MLI_PRIVATE uint64_t mli_cpu_home(const mli_cpu *cpu);
-MLI_PRIVATE const char *mli_cpu_home_path(const mli_cpu *cpu);
+static MLI_HOT uint64_t mli_cpu_home(const mli_cpu *cpu) {
+    (void)cpu;
+    return 0;
+}
+static MLI_HOT const char *mli_cpu_home_path(const mli_cpu *cpu) {
+    (void)cpu;
+    return "";
+}
 MLI_PRIVATE void mli_line_read(const char *path, char *line, size_t cap);
 MLI_PRIVATE int mli_link_is(const char *path, const char *text);
 MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu);

@@ -193,6 +193,7 @@ MLI_PRIVATE void mli_cancel_restore(int before) {
 #endif
 }
 MLI_PRIVATE MLI_COLD void mli_nap(uint32_t ns) {
+    MLI_REQUIRE(ns < 1000000000u);
     int saved = errno, cancel = mli_cancel_disable();
     struct timespec span;
     span.tv_sec = 0;
@@ -382,4 +383,9 @@ MLI_PRIVATE MLI_COLD int mli_thread_has_ended(uint64_t number) {
     (void)number;
     return 0;
 #endif
+}
+
+MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline) {
+    const uint64_t now = mli_now();
+    return now < deadline ? (uint32_t)((deadline - now + 999999u) / 1000000u) : 0;
 }

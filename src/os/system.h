@@ -153,4 +153,7 @@ MLI_PRIVATE void mli_os_thread_join(mli_os_thread worker);
    use until another thread gets it. */
 MLI_PRIVATE MLI_COLD int mli_thread_has_ended(uint64_t number);
 
+/* Returns the time left to a deadline of mli_now in ms, rounded up; 0: it is over. */
+MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline);
+
 #endif

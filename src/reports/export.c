@@ -1,11 +1,32 @@
 #include "reports/export.h"
 #include "base/atomics.h"
 #include "base/ledger.h"
+#include "base/memory.h"
+#include "books/map.h"
 #include "books/tags.h"
 #include "books/stacks.h"
 #include "books/parts.h"
+#include "books/listing.h"
 
 #if !defined(MEMLORD_NO_REPORTS)
+
+MLI_PRIVATE MLI_COLD void mli_export_run(mli_report *r, size_t size, void (*write)(void *writer)) {
+    memlord *lord = r->lord;
+    mli_export *x = (mli_export *)mli_own_alloc(lord, size);
+    if (!x) {
+        r->result = MEMLORD_E_NOMEM;
+        return;
+    }
+    x->r = r;
+    x->lord = lord;
+    x->o = r->o;
+    x->devices = r->devices;
+    x->sites = r->site_rows;
+    x->tags = (uint32_t)r->tags;
+    x->scopes = r->scopes;
+    write(x);
+    mli_own_free(lord, x, size);
+}
 
 MLI_PRIVATE memlord_device mli_export_device(const mli_export *x, uint32_t dev) {
     return mli_device_record_at(x->lord, dev)->device;
@@ -102,27 +123,131 @@ MLI_PRIVATE MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uin
     return b;
 }
 
-MLI_PRIVATE MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *item) {
-    const mli_export *x = (const mli_export *)user;
+typedef struct mli_alive_walk {
+    mli_export *x;
+    mli_alive_fn fn;
+    void *writer;
+} mli_alive_walk;
+static MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *item) {
+    const mli_export *x = ((const mli_alive_walk *)user)->x;
     mli_alive *alive = (mli_alive *)item;
     mli_live_block *b = &alive->of;
-    uint64_t plain = mli_word2_rows(e->word2);
-    uint64_t scope = mli_scope_of(x->lord, plain);
+    uint64_t rows = mli_word2_rows(e->word2);
+    uint64_t scope = mli_scope_of(x->lord, rows);
     const mli_taken taken = x->nodes ? mli_taken_of(x->lord, e) : mli_taken_none;
     const uint32_t node = taken.row ? mli_stack_row_at(x->lord, taken.row)->node : 0;
     *b = mli_live_block_make(x, MLI_DEV(e->word1), e->key, MLI_BYTES(e->word1),
-                             (plain & MLI_ROWS_MASK) >> 1 | scope << 36);
-    b->stream = mli_stream_of(x->lord, plain);
+                             (rows & MLI_ROWS_MASK) >> 1 | scope << 36);
+    b->stream = mli_stream_of(x->lord, rows);
     if (mli_is_pending(e->word2)) b->state |= MLI_BLOCK_PENDING;
-    if ((e->word2 & 1) && mli_side_record_of(e->word2)->parts) b->state |= MLI_BLOCK_PARTS;
+    if ((e->word2 & MLI_HAS_SIDE) && mli_side_record_of(e->word2)->parts)
+        b->state |= MLI_BLOCK_PARTS;
     if (node <= x->nodes) b->node = node;
     alive->scale = b->node ? taken.scale : 0;
 }
-MLI_PRIVATE MLI_COLD int mli_alive_put(void *user, void *item) {
-    mli_export *x = (mli_export *)user;
+static MLI_COLD int mli_alive_visit(void *user, void *item) {
+    const mli_alive_walk *walk = (const mli_alive_walk *)user;
     const mli_alive *alive = (const mli_alive *)item;
-    if (alive->of.dev <= x->devices) /* else added since the capture */
-        x->put_block(x, &alive->of);
-    return x->o->failed;
+    if (alive->of.dev > walk->x->devices) return 0; /* added since the capture */
+    return walk->fn(walk->writer, alive);
+}
+MLI_PRIVATE MLI_COLD void mli_alive_each(mli_export *x, mli_alive_fn fn, void *writer) {
+    mli_walk_query all = mli_walk_query_of(memlord_device_all());
+    mli_alive_walk walk;
+    walk.x = x;
+    walk.fn = fn;
+    walk.writer = writer;
+    if (mli_copies_each(x->lord, &all, sizeof(mli_alive), mli_alive_fill, mli_alive_visit, &walk))
+        x->r->result = MEMLORD_E_NOMEM;
+}
+
+MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put, void *writer) {
+    uint32_t dev;
+    for (dev = 1; dev <= x->devices; dev++) {
+        const uint64_t arena = mli_report_arena(x->r, dev);
+        mli_live_block b = mli_live_block_make(
+            x, dev, ((uint64_t)1 << 62) + ((uint64_t)dev << 50), arena, 0);
+        b.frame = mli_frame_of_kind(x, dev, MLI_FRAME_ARENA);
+        b.state = MLI_BLOCK_ARENA;
+        if (arena) put(writer, &b);
+    }
+}
+typedef struct mli_block_walk {
+    mli_export *x;
+    mli_block_fn put;
+    void *writer;
+} mli_block_walk;
+static MLI_COLD int mli_block_visit(void *user, const mli_alive *alive) {
+    const mli_block_walk *walk = (const mli_block_walk *)user;
+    walk->put(walk->writer, &alive->of);
+    return walk->x->o->failed;
+}
+MLI_PRIVATE MLI_COLD void mli_live_blocks_each(mli_export *x, mli_block_fn put, void *writer) {
+    mli_block_walk walk;
+    walk.x = x;
+    walk.put = put;
+    walk.writer = writer;
+    mli_alive_each(x, mli_block_visit, &walk);
+    mli_arena_blocks_each(x, put, writer);
+}
+
+typedef struct mli_part_walk {
+    mli_export *x;
+    mli_part_fn put;
+    void *writer;
+    const mli_live_block *whole;
+    uint64_t beside; /* the block's bytes that no part has yet */
+} mli_part_walk;
+/* Stops at a part with more bytes than are left: another block has begun at that storage since, and
+   the part is of it. */
+static MLI_COLD int mli_part_visit(void *user, const memlord_part_info *part) {
+    mli_part_walk *walk = (mli_part_walk *)user;
+    if (part->bytes > walk->beside) return 1;
+    walk->beside -= part->bytes;
+    walk->put(walk->writer, walk->whole, part);
+    return walk->x->o->failed;
+}
+MLI_PRIVATE MLI_COLD uint64_t mli_export_parts(mli_export *x, const mli_live_block *b,
+                                               mli_part_fn put, void *writer) {
+    mli_part_walk walk;
+    walk.x = x;
+    walk.put = put;
+    walk.writer = writer;
+    walk.whole = b;
+    walk.beside = b->bytes;
+    if (b->state & MLI_BLOCK_PARTS)
+        (void)memlord_parts_each(x->lord, mli_export_device(x, b->dev), b->storage,
+                                 mli_part_visit, &walk);
+    return walk.beside;
+}
+
+/* -- text and numbers -- */
+
+MLI_PRIVATE MLI_COLD void mli_put_utf8(mli_out *o, const char *text, const char *escaped) {
+    const unsigned char *s = (const unsigned char *)text;
+    while (*s) {
+        uint32_t code;
+        size_t n = mli_utf8_decode(s, &code);
+        if (n) {
+            if (n == 1 && strchr(escaped, (int)code)) mli_put_str(o, "\\");
+            mli_put(o, (const char *)s, n);
+        } else {
+            mli_put_invalid_byte(o, *s);
+        }
+        s += n ? n : 1;
+    }
+}
+MLI_PRIVATE size_t mli_utf8_size(const char *text) {
+    mli_out count;
+    mli_out_buffer(&count, NULL, 0);
+    mli_put_utf8(&count, text, "");
+    return count.total;
+}
+
+MLI_PRIVATE void mli_put_le(mli_out *o, uint64_t v, unsigned n) {
+    for (; n--; v >>= 8) {
+        char byte = (char)(unsigned char)(v & 255);
+        mli_put(o, &byte, 1);
+    }
 }
 #endif

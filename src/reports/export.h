@@ -1,8 +1,8 @@
-/* Owns the formats of other tools: one writer a format, each from a captured report. Uses reports/
-   and the reading functions. Invariants: a writer keeps no table beyond that of the shares of
-   stacks and the ids of its format, which are numbered as the rows of the ledger; a row added while
-   it writes has no number, and blocks of such a row are written without that site, tag or scope.
-   Locks: those of reading; none while the host's function writes. */
+/* What the writers of other tools' formats share: live blocks, and the numbers and names of their
+   frames. Owns no state: each writer has its own. Uses reports/capture and the reading functions.
+   Invariants: the numbers are those of the ledger's rows; a row added while a writer runs has none,
+   and blocks of such a row are written without that site, tag or scope. Locks: those of reading;
+   none while the host's function writes. */
 #ifndef MLI_REPORTS_EXPORT_H
 #define MLI_REPORTS_EXPORT_H
 #include "api/api.h"
@@ -10,7 +10,6 @@
 #include "os/compiler.h"
 #include "os/unwind.h"
 #include "base/text.h"
-#include "books/map.h"
 #include "books/counters.h"
 #include "books/sites.h"
 #include "reports/capture.h"
@@ -21,7 +20,7 @@
    arena is a block too, at an address that no other has. */
 typedef struct mli_live_block {
     uint64_t storage, bytes;
-    uint64_t stream;          /* MEMORY_VIZ; 0: none */
+    uint64_t stream;          /* 0: none */
     uint32_t frame;           /* the innermost frame of its stack: its site */
     uint32_t tag, scope;      /* 0: none, or one without a number */
     uint32_t node;            /* of its stack, in place of the frame; 0: none */
@@ -32,82 +31,23 @@ enum {
     MLI_BLOCK_PENDING = 1,
     MLI_BLOCK_PARTS = 2,
     MLI_BLOCK_ARENA = 4,
-    MLI_BLOCK_FREED = 8, /* in the table of last events, as are the next two */
-    MLI_BLOCK_OPEN = 16, /* TRACE: its slice is not ended. MEMORY_VIZ: its free is requested */
-    MLI_BLOCK_DONE = 32  /* MEMORY_VIZ: its segment is written */
+    MLI_BLOCK_FREED = 8, /* in the table of last events */
+    MLI_BLOCK_OPEN = 16, /* this and the next one are the writer's */
+    MLI_BLOCK_DONE = 32
 };
 
-/* Live blocks of one stack, tag and device. */
-typedef struct mli_group {
-    mli_live_block of; /* dev 0: a free group */
-    uint64_t blocks, bytes;
-} mli_group;
-#define MLI_GROUPS 256
-#define MLI_VIZ_WORDS 128
-
-/* An event of the ring, with the block that it is of. */
-typedef struct mli_export_event {
-    mli_live_block of;
-    uint64_t ns;
-    uint32_t kind, thread;
-} mli_export_event;
-
-/* A whole, whose numbers are exact, or the share of one stack in it. The wholes of live blocks are
-   those of one site, tag and scope; the wholes of allocs are sites, and those of their device. */
-typedef struct mli_portion {
-    uint32_t frame, tag, scope; /* frame 0: the allocs of a device */
-    uint32_t node;              /* 0: a whole */
-    uint32_t next;              /* the next share of the same whole, from 1; 0: the last */
-    unsigned char dev;          /* 0: a vacant entry */
-    unsigned char allocs;       /* 1: of allocs since the last reset; 0: of live blocks */
-    unsigned char has_live;     /* 1: the allocs of a site, and its live blocks are among them */
-    int64_t value[2];           /* of the samples themselves, then the share; blocks and bytes */
-    double rest[2];             /* of the blocks that samples stand for, beside themselves */
-} mli_portion;
-
-/* The state of a writer, beside the report. */
+/* What each writer reads beside the report: the first member of its state. */
 typedef struct mli_export {
     mli_report *r;
     memlord *lord;
     mli_out *o;
     uint32_t devices, sites, tags, scopes; /* the last rows that have a number; from 1 */
     uint32_t nodes, places; /* likewise: of stacks, and of their frames; 0: there are none */
-    void (*put_block)(struct mli_export *x, const mli_live_block *block);
-    void (*put_group)(struct mli_export *x, const mli_group *group);
-    void (*put_part)(struct mli_export *x, const memlord_part_info *part);
-    const mli_live_block *whole; /* the block of the parts being written */
-    uint64_t beside, parts;      /* its bytes that no part has yet; parts written so far */
-    mli_group group[MLI_GROUPS];
-    mli_portion *portion;             /* where stacks are samples: the table of shares */
-    size_t portion_cap, portion_used; /* its entries, a power of two; entries in use */
-    mli_portion portion_none;         /* in place of one that there is no memory for */
-    /* By dev: the bytes and the number of events that the ring adds; TRACE: then sum is the level.
-       PPROF, HEAPTRACK: allocs of sites and their bytes; live bytes. PROMETHEUS: see
-       mli_prom_known. */
-    uint64_t sum[MEMLORD_MAX_DEVICES + 1], events[MEMLORD_MAX_DEVICES + 1];
-    uint64_t written;            /* items so far, in a format that numbers them */
-    void *table;                 /* scratch of the writer at hand */
-    mli_live_block *last_events; /* TRACE, MEMORY_VIZ: the last event of each storage */
-    uint64_t last_events_size, last_events_used; /* slots, a power of two; slots in use */
-    uint64_t first;                              /* ns of the first event */
-    int scoped;                                  /* 1: the ring has events of scopes */
-    int64_t *level; /* TRACE: live bytes by tag row; behind them by dev: those without a tag */
-    uint64_t due[MEMLORD_MAX_DEVICES + 1];   /* TRACE, by dev: ns of the next sample */
-    uint64_t shown[MEMLORD_MAX_DEVICES + 1]; /* TRACE, by dev: the level of the last sample */
-    unsigned char *depth;                    /* TRACE, by thread number: open scopes */
-    uint32_t threads;          /* TRACE: entries of `depth` */
-    uint32_t only;             /* MEMORY_VIZ: the dev of the events being written */
-    size_t lines, lines_most;  /* FOLDED: lines in `table`, and those it has room for */
-    uint64_t traces;           /* HEAPTRACK: traces so far */
-    uint64_t calls, held;      /* HEAPTRACK: allocations still to write; bytes now allocated */
-    uint64_t gone, gone_end;   /* HEAPTRACK: infos of the bytes no longer live: see mli_heap_gone */
-    struct {
-        const char *text;
-        size_t size;
-    } word[MLI_VIZ_WORDS]; /* MEMORY_VIZ: the words in the memo, by number; size 0: a free one */
-    int32_t number[MEMLORD_MAX_DEVICES + 1]; /* MEMORY_VIZ, by dev: the device's number there */
-    char label[1024]; /* PROMETHEUS: labels of every sample, "name=value" and a 0 each; a 0 */
 } mli_export;
+
+/* Calls `write` with a state of `size` bytes: an mli_export, then zeros. Without memory the report
+   fails. */
+MLI_PRIVATE MLI_COLD void mli_export_run(mli_report *r, size_t size, void (*write)(void *writer));
 
 MLI_PRIVATE memlord_device mli_export_device(const mli_export *x, uint32_t dev);
 /* Returns the tag of a row; NULL for row 0. */
@@ -154,8 +94,29 @@ typedef struct mli_alive {
     double scale; /* how many blocks it stands for; 0: it has no stack */
 } mli_alive;
 
-MLI_PRIVATE MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *item);
-MLI_PRIVATE MLI_COLD int mli_alive_put(void *user, void *item);
+/* Calls fn for each live block of the map, until it returns other than 0. Leaves out blocks of
+   devices without a number. Without memory the report fails. */
+typedef int (*mli_alive_fn)(void *writer, const mli_alive *alive);
+MLI_PRIVATE MLI_COLD void mli_alive_each(mli_export *x, mli_alive_fn fn, void *writer);
+
+/* Calls put for the arena of each device that has a balance. */
+typedef void (*mli_block_fn)(void *writer, const mli_live_block *b);
+MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put, void *writer);
+/* Calls put for each live block, then for the arenas. */
+MLI_PRIVATE MLI_COLD void mli_live_blocks_each(mli_export *x, mli_block_fn put, void *writer);
+
+/* Calls put for the parts of a block; returns how many of its bytes are in none. */
+typedef void (*mli_part_fn)(void *writer, const mli_live_block *whole,
+                            const memlord_part_info *part);
+MLI_PRIVATE MLI_COLD uint64_t mli_export_parts(mli_export *x, const mli_live_block *b,
+                                               mli_part_fn put, void *writer);
+
+/* Writes text as UTF-8. Puts a backslash before each character of `escaped`. */
+MLI_PRIVATE MLI_COLD void mli_put_utf8(mli_out *o, const char *text, const char *escaped);
+MLI_PRIVATE size_t mli_utf8_size(const char *text);
+
+/* Writes the low n bytes of v, little-endian. */
+MLI_PRIVATE void mli_put_le(mli_out *o, uint64_t v, unsigned n);
 #endif
 
 #endif

@@ -1,4 +1,4 @@
-/* Chooses the writer of a format, and writes HTML. Owns no state. Uses the writers. Locks: none. */
+/* Chooses the writer of a format. Owns no state. Uses the writers. Locks: none. */
 #ifndef MLI_REPORTS_FORMATS_H
 #define MLI_REPORTS_FORMATS_H
 #include "api/api.h"
@@ -6,8 +6,10 @@
 #include "os/compiler.h"
 #include "reports/capture.h"
 
+/* Returns 0 for no format, and for one that a knob leaves out. */
 MLI_PRIVATE int mli_format_known(memlord_format format);
 
+/* Requires: the format is known. */
 MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format);
 
 #endif

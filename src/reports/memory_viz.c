@@ -1,14 +1,29 @@
 #include "reports/memory_viz.h"
 #include "base/ledger.h"
+#include "base/text.h"
 #include "base/memory.h"
 #include "reports/capture.h"
 #include "reports/text.h"
-#include "reports/shares.h"
-#include "reports/trace.h"
+#include "reports/export.h"
+#include "reports/ring.h"
 
 #if !defined(MEMLORD_NO_REPORTS)
 
 #define MLI_VIZ_BATCH 1000 /* items; the viewer passes a batch as arguments of one call */
+#define MLI_VIZ_WORDS 128
+
+typedef struct mli_viz_writer {
+    mli_export x;
+    mli_last_events last; /* OPEN: the free is requested; DONE: the segment is written */
+    struct {
+        const char *text;
+        size_t size;
+    } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; size 0: a free one */
+    char *memo;            /* by tag row, then by frame: 1: it is in the memo */
+    uint64_t items, parts; /* so far: of the segments or of a device's events; of a block's parts */
+    int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by dev: the device's number there */
+    uint32_t only; /* the dev of the events being written */
+} mli_viz_writer;
 
 static MLI_COLD void mli_viz_u64(mli_out *o, uint64_t v) {
     unsigned n = v >> 63 ? 9 : 8;
@@ -31,21 +46,21 @@ static MLI_COLD void mli_viz_text(mli_out *o, const char *text) {
     mli_put_utf8(o, text, "");
 }
 /* Writes a word of n characters: in full the first time, then by its number in the memo. */
-static MLI_COLD void mli_viz_word(mli_export *x, const char *word, size_t n) {
+static MLI_COLD void mli_viz_word(mli_viz_writer *w, const char *word, size_t n) {
     size_t i = ((unsigned char)word[n / 2] * 5u + (unsigned char)word[n - 1] + n) % MLI_VIZ_WORDS;
-    while (x->word[i].size && (x->word[i].size != n || memcmp(x->word[i].text, word, n)))
+    while (w->word[i].size && (w->word[i].size != n || memcmp(w->word[i].text, word, n)))
         i = (i + 1) % MLI_VIZ_WORDS;
-    if (x->word[i].size) {
-        mli_put_str(x->o, "h");
+    if (w->word[i].size) {
+        mli_put_str(w->x.o, "h");
     } else {
-        x->word[i].text = word;
-        x->word[i].size = n;
-        mli_put_str(x->o, "X");
-        mli_put_le(x->o, n, 4);
-        mli_put(x->o, word, n);
-        mli_put_str(x->o, "q");
+        w->word[i].text = word;
+        w->word[i].size = n;
+        mli_put_str(w->x.o, "X");
+        mli_put_le(w->x.o, n, 4);
+        mli_put(w->x.o, word, n);
+        mli_put_str(w->x.o, "q");
     }
-    mli_put_le(x->o, i, 1);
+    mli_put_le(w->x.o, i, 1);
 }
 
 /* Writes what one character of a form stands for: { and } begin and end a dictionary of at least
@@ -58,22 +73,24 @@ static MLI_COLD void mli_viz_code(mli_out *o, char code) {
     if (name) mli_put_str(o, codes[name - names]);
     if (code == '0') mli_viz_u64(o, 0);
 }
-MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_export *x, const char *form, ...) {
+/* Writes what a form says: a word as itself, %ju a number, %s a text, the rest as mli_viz_code.
+   Requires: words are literals, less than MLI_VIZ_WORDS in all. */
+static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_viz_writer *w, const char *form, ...) {
     va_list args;
     size_t n;
     va_start(args, form);
     for (; *form; form += n) {
         for (n = 0; form[n] == '_' || (form[n] >= 'a' && form[n] <= 'z');) n++;
         if (n) {
-            mli_viz_word(x, form, n);
+            mli_viz_word(w, form, n);
         } else if (*form != '%') {
-            mli_viz_code(x->o, *form);
+            mli_viz_code(w->x.o, *form);
             n = 1;
         } else if (form[1] == 's') {
-            mli_viz_text(x->o, va_arg(args, const char *));
+            mli_viz_text(w->x.o, va_arg(args, const char *));
             n = 2;
         } else {
-            mli_viz_u64(x->o, va_arg(args, uint64_t));
+            mli_viz_u64(w->x.o, va_arg(args, uint64_t));
             n = 3;
         }
     }
@@ -91,94 +108,98 @@ static void mli_viz_list_end(mli_out *o, uint64_t n) {
 
 /* Returns 1 and writes the memo's item of a number, if it has one. Else returns 0: the caller then
    writes the item and passes its number to mli_viz_put. */
-static MLI_COLD int mli_viz_get(mli_export *x, uint32_t number) {
-    if (!((const char *)x->table)[number]) return 0;
-    mli_put_str(x->o, "j");
-    mli_put_le(x->o, MLI_VIZ_WORDS + number, 4);
+static MLI_COLD int mli_viz_get(mli_viz_writer *w, uint32_t number) {
+    if (!w->memo[number]) return 0;
+    mli_put_str(w->x.o, "j");
+    mli_put_le(w->x.o, MLI_VIZ_WORDS + number, 4);
     return 1;
 }
-static MLI_COLD void mli_viz_put(mli_export *x, uint32_t number) {
-    ((char *)x->table)[number] = 1;
-    mli_put_str(x->o, "r");
-    mli_put_le(x->o, MLI_VIZ_WORDS + number, 4);
+static MLI_COLD void mli_viz_put(mli_viz_writer *w, uint32_t number) {
+    w->memo[number] = 1;
+    mli_put_str(w->x.o, "r");
+    mli_put_le(w->x.o, MLI_VIZ_WORDS + number, 4);
 }
 
 /* Writes the stack of a block. Without a site it begins with a scope. */
-static MLI_COLD void mli_viz_frames(mli_export *x, const mli_live_block *b) {
-    mli_stack stack = mli_stack_of(x, b);
-    uint32_t i = b->node || mli_frame_site(x, b->frame) ? 0 : 1, n;
-    mli_viz(x, "frames [");
+static MLI_COLD void mli_viz_frames(mli_viz_writer *w, const mli_live_block *b) {
+    mli_stack stack = mli_stack_of(&w->x, b);
+    uint32_t i = b->node || mli_frame_site(&w->x, b->frame) ? 0 : 1, n;
+    mli_viz(w, "frames [");
     for (n = 0; i < stack.n; i++, n++) {
         uint32_t frame = stack.frame[i];
         mli_frame_name f;
-        mli_viz_item(x->o, n);
-        if (mli_viz_get(x, x->tags + frame)) continue;
-        f = mli_frame_name_of(x, frame);
-        mli_viz(x, "{name %s filename %s line %ju}", f.name,
-                mli_frame_site(x, frame) ? f.file : "scope", f.line);
-        mli_viz_put(x, x->tags + frame);
+        mli_viz_item(w->x.o, n);
+        if (mli_viz_get(w, w->x.tags + frame)) continue;
+        f = mli_frame_name_of(&w->x, frame);
+        mli_viz(w, "{name %s filename %s line %ju}", f.name,
+                mli_frame_site(&w->x, frame) ? f.file : "scope", f.line);
+        mli_viz_put(w, w->x.tags + frame);
     }
-    mli_viz_list_end(x->o, n);
+    mli_viz_list_end(w->x.o, n);
 }
 
 /* Writes "memlord": the devices with their numbers, and the anomalies and drops that are not 0. */
-static MLI_COLD void mli_viz_memlord(mli_export *x) {
+static MLI_COLD void mli_viz_memlord(mli_viz_writer *w) {
     uint32_t dev;
-    mli_viz(x, "memlord {version %s devices :", MEMLORD_VERSION);
-    for (dev = 1; dev <= x->devices; dev++) {
+    mli_viz(w, "memlord {version %s devices :", MEMLORD_VERSION);
+    for (dev = 1; dev <= w->x.devices; dev++) {
         char name[32];
-        (void)memlord_device_name(mli_export_device(x, dev), name, sizeof name);
-        mli_viz(x, "%s %ju =", name, (uint64_t)x->number[dev]);
+        (void)memlord_device_name(mli_export_device(&w->x, dev), name, sizeof name);
+        mli_viz(w, "%s %ju =", name, (uint64_t)w->number[dev]);
     }
-    mli_viz(x, "anomalies_and_drops :");
-    for (dev = 0; dev <= x->devices; dev++) {
+    mli_viz(w, "anomalies_and_drops :");
+    for (dev = 0; dev <= w->x.devices; dev++) {
         char device[32];
         const char *name;
         size_t i = 0;
         uint64_t v;
-        (void)memlord_device_name(mli_anomaly_device(x->r, dev), device, sizeof device);
-        mli_viz(x, "%s :", device);
-        while ((name = mli_anomaly_next(x->r, dev, &i, &v)) != NULL)
-            mli_viz(x, "%s %ju =", name, v);
-        mli_viz(x, "=");
+        (void)memlord_device_name(mli_anomaly_device(w->x.r, dev), device, sizeof device);
+        mli_viz(w, "%s :", device);
+        while ((name = mli_anomaly_next(w->x.r, dev, &i, &v)) != NULL)
+            mli_viz(w, "%s %ju =", name, v);
+        mli_viz(w, "=");
     }
-    mli_viz(x, "}");
+    mli_viz(w, "}");
 }
 
 /* Writes a part as the next item of its block's list. */
-static MLI_COLD void mli_viz_part(mli_export *x, const memlord_part_info *part) {
-    mli_viz_item(x->o, x->parts);
-    mli_viz(x, "{name %s offset %ju size %ju}", part->meta.name ? part->meta.name : "",
+static MLI_COLD void mli_viz_part(void *writer, const mli_live_block *whole,
+                                  const memlord_part_info *part) {
+    mli_viz_writer *w = (mli_viz_writer *)writer;
+    (void)whole;
+    mli_viz_item(w->x.o, w->parts++);
+    mli_viz(w, "{name %s offset %ju size %ju}", part->meta.name ? part->meta.name : "",
             part->offset, part->bytes);
 }
 
 /* Writes a segment with its block. */
-static MLI_COLD void mli_viz_segment(mli_export *x, const mli_live_block *b) {
+static MLI_COLD void mli_viz_segment(mli_viz_writer *w, const mli_live_block *b) {
     int pending = b->state & MLI_BLOCK_PENDING;
     if (!b->bytes) return;
-    mli_viz_item(x->o, x->written++);
-    mli_viz(x, "{device %ju address %ju total_size %ju allocated_size %ju active_size %ju",
-            (uint64_t)x->number[b->dev], b->storage, b->bytes, pending ? 0 : b->bytes, b->bytes);
-    mli_viz(x, "requested_size %ju stream %ju segment_pool_id 0 0) is_expandable !", b->bytes,
+    mli_viz_item(w->x.o, w->items++);
+    mli_viz(w, "{device %ju address %ju total_size %ju allocated_size %ju active_size %ju",
+            (uint64_t)w->number[b->dev], b->storage, b->bytes, pending ? 0 : b->bytes, b->bytes);
+    mli_viz(w, "requested_size %ju stream %ju segment_pool_id 0 0) is_expandable !", b->bytes,
             b->stream);
-    mli_viz(x, b->bytes >> 20 ? "segment_type large" : "segment_type small");
-    mli_viz_frames(x, b);
-    mli_viz(x, "blocks [{address %ju size %ju requested_size %ju", b->storage, b->bytes, b->bytes);
-    mli_viz(x, pending ? "state active_pending_free" : "state active_allocated");
-    mli_viz_frames(x, b);
+    mli_viz(w, b->bytes >> 20 ? "segment_type large" : "segment_type small");
+    mli_viz_frames(w, b);
+    mli_viz(w, "blocks [{address %ju size %ju requested_size %ju", b->storage, b->bytes, b->bytes);
+    mli_viz(w, pending ? "state active_pending_free" : "state active_allocated");
+    mli_viz_frames(w, b);
     if (b->state & MLI_BLOCK_PARTS) {
-        mli_viz(x, "parts [");
-        x->parts = 0;
-        (void)mli_export_parts(x, b);
-        mli_viz_list_end(x->o, x->parts);
+        mli_viz(w, "parts [");
+        w->parts = 0;
+        (void)mli_export_parts(&w->x, b, mli_viz_part, w);
+        mli_viz_list_end(w->x.o, w->parts);
     }
-    mli_viz(x, "}+}");
+    mli_viz(w, "}+}");
 }
 
 /* Writes a live block. The ring's last event of a storage overrides the map's entry, which was read
    a moment later. */
-static MLI_COLD void mli_viz_live_block(mli_export *x, const mli_live_block *b) {
-    mli_live_block *f = mli_last_event_at(x, b), known = *b;
+static MLI_COLD void mli_viz_live_block(void *writer, const mli_live_block *b) {
+    mli_viz_writer *w = (mli_viz_writer *)writer;
+    mli_live_block *f = mli_last_event_at(&w->last, b), known = *b;
     if (f && f->dev) {
         if (f->state & (MLI_BLOCK_DONE | MLI_BLOCK_FREED)) return;
         known.bytes = f->bytes;
@@ -186,116 +207,125 @@ static MLI_COLD void mli_viz_live_block(mli_export *x, const mli_live_block *b) 
         known.state = (unsigned char)((b->state & MLI_BLOCK_PARTS) | f->state);
         f->state |= MLI_BLOCK_DONE;
     }
-    mli_viz_segment(x, &known);
+    mli_viz_segment(w, &known);
 }
 /* Writes the blocks that are live in the ring but no longer in the map. */
-static MLI_COLD void mli_viz_ring_only(mli_export *x) {
+static MLI_COLD void mli_viz_ring_only(mli_viz_writer *w) {
     uint64_t i;
-    for (i = 0; i < x->last_events_size; i++) {
-        const mli_live_block *f = &x->last_events[i];
-        if (f->dev && !(f->state & (MLI_BLOCK_DONE | MLI_BLOCK_FREED))) mli_viz_segment(x, f);
+    for (i = 0; i < w->last.size; i++) {
+        const mli_live_block *f = &w->last.at[i];
+        if (f->dev && !(f->state & (MLI_BLOCK_DONE | MLI_BLOCK_FREED))) mli_viz_segment(w, f);
     }
 }
 
 /* Writes an event of a block, or without one: `addr` is then the number that it has there. */
-static MLI_COLD void mli_viz_event(mli_export *x, const char *action, const mli_live_block *b,
+static MLI_COLD void mli_viz_event(mli_viz_writer *w, const char *action, const mli_live_block *b,
                                    uint64_t ns) {
     int snapshot = !strcmp(action, "snapshot");
-    mli_viz_item(x->o, x->written++);
-    mli_viz(x, "{addr %ju size %ju stream %ju time_us %ju action", b->storage, b->bytes, b->stream,
-            (x->lord->started_wall + ns) / 1000);
-    mli_viz_word(x, action, strlen(action));
-    if (!strcmp(action, "oom")) mli_viz(x, "device_free %ju", b->storage);
-    mli_viz_frames(x, b);
-    if (snapshot) mli_viz(x, "category unknown");
+    mli_viz_item(w->x.o, w->items++);
+    mli_viz(w, "{addr %ju size %ju stream %ju time_us %ju action", b->storage, b->bytes, b->stream,
+            (w->x.lord->started_wall + ns) / 1000);
+    mli_viz_word(w, action, strlen(action));
+    if (!strcmp(action, "oom")) mli_viz(w, "device_free %ju", b->storage);
+    mli_viz_frames(w, b);
+    if (snapshot) mli_viz(w, "category unknown");
     if (b->tag) {
-        mli_viz(x, "category");
-        if (!mli_viz_get(x, b->tag)) {
-            mli_viz_text(x->o, mli_export_tag(x, b->tag));
-            mli_viz_put(x, b->tag);
+        mli_viz(w, "category");
+        if (!mli_viz_get(w, b->tag)) {
+            mli_viz_text(w->x.o, mli_export_tag(&w->x, b->tag));
+            mli_viz_put(w, b->tag);
         }
     }
-    mli_viz(x, "}");
+    mli_viz(w, "}");
 }
 
 /* Returns the free bytes of a device's physical device; 0: not known. */
-static uint64_t mli_viz_free(const mli_export *x, uint32_t dev) {
-    const mli_phys_line *line = mli_report_phys(x->r, dev);
+static uint64_t mli_viz_free(const mli_viz_writer *w, uint32_t dev) {
+    const mli_phys_line *line = mli_report_phys(w->x.r, dev);
     return line && line->free != UINT64_MAX ? line->free : 0;
 }
 
-static MLI_COLD void mli_viz_ring(mli_export *x, const mli_export_event *e) {
+static MLI_COLD void mli_viz_ring(void *writer, const mli_export_event *e) {
+    mli_viz_writer *w = (mli_viz_writer *)writer;
     int pends = e->kind == MEMLORD_EVENT_PEND, frees = e->kind == MEMLORD_EVENT_FREE;
     mli_live_block *f, of = e->of;
-    if (of.dev != x->only) return;
+    if (of.dev != w->only) return;
     if (e->kind == MEMLORD_EVENT_OOM) {
-        of.storage = mli_viz_free(x, x->only);
-        mli_viz_event(x, "oom", &of, e->ns);
+        of.storage = mli_viz_free(w, w->only);
+        mli_viz_event(w, "oom", &of, e->ns);
     }
-    f = mli_event_is_of_block(e) ? mli_last_event_at(x, &of) : NULL;
+    f = mli_event_is_of_block(e) ? mli_last_event_at(&w->last, &of) : NULL;
     if (!f || !f->dev || !of.bytes) return;
     if (pends || (frees && !(f->state & MLI_BLOCK_OPEN)))
-        mli_viz_event(x, "free_requested", &of, e->ns);
+        mli_viz_event(w, "free_requested", &of, e->ns);
     f->state |= MLI_BLOCK_OPEN;
     if (pends) return;
     f->state ^= MLI_BLOCK_OPEN;
-    mli_viz_event(x, frees ? "free_completed" : "segment_alloc", &of, e->ns);
-    mli_viz_event(x, frees ? "segment_free" : "alloc", &of, e->ns);
+    mli_viz_event(w, frees ? "free_completed" : "segment_alloc", &of, e->ns);
+    mli_viz_event(w, frees ? "segment_free" : "alloc", &of, e->ns);
 }
 
 /* Writes a device's events. Viewers give the category of the last one to blocks without any. */
-static MLI_COLD void mli_viz_trace(mli_export *x, uint32_t dev) {
-    mli_live_block none = mli_live_block_make(x, dev, 0, 0, 0);
-    x->written = 0;
-    x->only = dev;
-    if (x->events[dev]) mli_ring_each(x, mli_viz_ring);
-    mli_viz_event(x, "snapshot", &none, x->r->uptime);
-    mli_viz_list_end(x->o, x->written);
+static MLI_COLD void mli_viz_trace(mli_viz_writer *w, uint32_t dev) {
+    mli_live_block none = mli_live_block_make(&w->x, dev, 0, 0, 0);
+    w->items = 0;
+    w->only = dev;
+    if (w->last.events[dev]) mli_ring_each(&w->x, mli_viz_ring, w);
+    mli_viz_event(w, "snapshot", &none, w->x.r->uptime);
+    mli_viz_list_end(w->x.o, w->items);
 }
 
 /* Numbers the devices; returns how many lists of events the numbers need. */
-static MLI_COLD int32_t mli_viz_number(mli_export *x) {
+static MLI_COLD int32_t mli_viz_number(mli_viz_writer *w) {
     int32_t n = 0;
     uint32_t dev;
-    for (dev = 1; dev <= x->devices; dev++) {
-        memlord_device d = mli_export_device(x, dev);
-        x->number[dev] = d.type == MEMLORD_DEVICE_CUDA ? d.index : -1;
-        if (x->number[dev] >= n) n = x->number[dev] + 1;
+    for (dev = 1; dev <= w->x.devices; dev++) {
+        memlord_device d = mli_export_device(&w->x, dev);
+        w->number[dev] = d.type == MEMLORD_DEVICE_CUDA ? d.index : -1;
+        if (w->number[dev] >= n) n = w->number[dev] + 1;
     }
-    for (dev = 1; dev <= x->devices; dev++)
-        if (x->number[dev] < 0) x->number[dev] = n++;
+    for (dev = 1; dev <= w->x.devices; dev++)
+        if (w->number[dev] < 0) w->number[dev] = n++;
     return n;
 }
 
-MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_export *x) {
-    size_t size;
-    int32_t n, lists = mli_viz_number(x);
+/* Requires: the memo is there. */
+static MLI_COLD void mli_viz_body(mli_viz_writer *w) {
+    const int32_t lists = mli_viz_number(w);
     uint32_t dev;
-    mli_export_stacks(x);
-    size = (size_t)x->tags + mli_frame_count(x) + 1;
-    x->table = mli_own_alloc(x->lord, size);
-    if (!x->table) {
-        x->r->result = MEMLORD_E_NOMEM;
-        return;
-    }
-    mli_put_str(x->o, "\x80\x02");
-    mli_viz(x, "{");
-    mli_viz_memlord(x);
-    mli_viz(x, "segments [");
-    x->put_part = mli_viz_part;
-    mli_last_events_build(x);
-    mli_live_blocks_each(x, mli_viz_live_block);
-    mli_viz_ring_only(x);
-    mli_viz_list_end(x->o, x->written);
-    mli_viz(x, "device_traces [");
+    int32_t n;
+    mli_put_str(w->x.o, "\x80\x02");
+    mli_viz(w, "{");
+    mli_viz_memlord(w);
+    mli_viz(w, "segments [");
+    mli_last_events_read(&w->x, &w->last);
+    mli_live_blocks_each(&w->x, mli_viz_live_block, w);
+    mli_viz_ring_only(w);
+    mli_viz_list_end(w->x.o, w->items);
+    mli_viz(w, "device_traces [");
     for (n = 0; n < lists; n++) {
-        mli_viz(x, "[");
-        for (dev = 1; dev <= x->devices; dev++)
-            if (x->number[dev] == n) mli_viz_trace(x, dev);
-        mli_viz(x, "+");
+        mli_viz(w, "[");
+        for (dev = 1; dev <= w->x.devices; dev++)
+            if (w->number[dev] == n) mli_viz_trace(w, dev);
+        mli_viz(w, "+");
     }
-    mli_viz(x, "allocator_settings : }");
-    mli_put_str(x->o, ".");
-    mli_own_free(x->lord, x->table, size);
+    mli_viz(w, "allocator_settings : }");
+    mli_put_str(w->x.o, ".");
+    mli_last_events_free(&w->last);
+}
+static MLI_COLD void mli_viz_write(void *writer) {
+    mli_viz_writer *w = (mli_viz_writer *)writer;
+    size_t size;
+    mli_export_stacks(&w->x);
+    size = (size_t)w->x.tags + mli_frame_count(&w->x) + 1;
+    w->memo = (char *)mli_own_alloc(w->x.lord, size);
+    if (w->memo)
+        mli_viz_body(w);
+    else
+        w->x.r->result = MEMLORD_E_NOMEM;
+    mli_own_free(w->x.lord, w->memo, size);
+}
+MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r) {
+    mli_export_run(r, sizeof(mli_viz_writer), mli_viz_write);
 }
 #endif

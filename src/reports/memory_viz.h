@@ -1,4 +1,4 @@
-/* Writes MEMORY_VIZ. Owns no state. Uses reports/export and reports/shares. Locks: none.
+/* Writes MEMORY_VIZ. Uses reports/export and reports/ring. Locks: none.
 
    MEMORY_VIZ, the result of torch.cuda.memory._snapshot(), pickled by protocol 2
       (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools).
@@ -17,15 +17,10 @@
 #include "api/api.h"
 #include "os/knobs.h"
 #include "os/compiler.h"
-#include "base/text.h"
-#include "reports/export.h"
+#include "reports/capture.h"
 
 #if !defined(MEMLORD_NO_REPORTS)
-/* Writes what a form says: a word as itself, %ju a number, %s a text, the rest as mli_viz_code.
-   Requires: words are literals, less than MLI_VIZ_WORDS in all. */
-MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_export *x, const char *form, ...);
-
-MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_export *x);
+MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r);
 #endif
 
 #endif

@@ -11,8 +11,8 @@
 #include "services/stats.h"
 #include "reports/capture.h"
 #include "reports/text.h"
+#include "reports/export.h"
 #include "reports/shares.h"
-#include "reports/trace.h"
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -23,6 +23,13 @@ typedef struct mli_folded_line {
     const char *part; /* NULL, or the innermost frame */
     uint64_t bytes;
 } mli_folded_line;
+typedef struct mli_folded_writer {
+    mli_export x;
+    mli_shares shares;
+    mli_groups groups;
+    mli_folded_line *table;
+    size_t lines, most; /* in the table, and those it has room for */
+} mli_folded_writer;
 
 static MLI_COLD void mli_folded_text(mli_out *o, const char *text) {
     mli_put_str(o, ";");
@@ -82,8 +89,9 @@ static MLI_COLD int mli_folded_order(const mli_export *x, const mli_folded_line 
 }
 
 /* Restores a heap with its largest line at the root, where only line i may be too small. */
-static MLI_COLD void mli_folded_down(const mli_export *x, size_t n, size_t i) {
-    mli_folded_line *heap = (mli_folded_line *)x->table, moving = heap[i];
+static MLI_COLD void mli_folded_down(const mli_export *x, mli_folded_line *heap, size_t n,
+                                     size_t i) {
+    const mli_folded_line moving = heap[i];
     size_t child;
     while ((child = 2 * i + 1) < n) {
         if (child + 1 < n && mli_folded_order(x, &heap[child], &heap[child + 1]) < 0) child++;
@@ -94,69 +102,75 @@ static MLI_COLD void mli_folded_down(const mli_export *x, size_t n, size_t i) {
     heap[i] = moving;
 }
 /* Sorts the lines of the table, and makes equal ones one. */
-static MLI_COLD void mli_folded_merge(mli_export *x) {
-    mli_folded_line *lines = (mli_folded_line *)x->table;
-    size_t i, n = x->lines, kept = 0;
-    for (i = n / 2; i--;) mli_folded_down(x, n, i);
+static MLI_COLD void mli_folded_merge(mli_folded_writer *w) {
+    mli_folded_line *lines = w->table;
+    size_t i, n = w->lines, kept = 0;
+    for (i = n / 2; i--;) mli_folded_down(&w->x, lines, n, i);
     for (i = n; i > 1;) {
         const mli_folded_line last = lines[--i];
         lines[i] = lines[0];
         lines[0] = last;
-        mli_folded_down(x, i, 0);
+        mli_folded_down(&w->x, lines, i, 0);
     }
     for (i = 0; i < n; i++) {
-        if (kept && !mli_folded_order(x, &lines[kept - 1], &lines[i]))
+        if (kept && !mli_folded_order(&w->x, &lines[kept - 1], &lines[i]))
             lines[kept - 1].bytes += lines[i].bytes;
         else
             lines[kept++] = lines[i];
     }
-    x->lines = kept;
+    w->lines = kept;
 }
 /* Writes the lines of the table, and empties it. */
-static MLI_COLD void mli_folded_write(mli_export *x) {
+static MLI_COLD void mli_folded_flush(mli_folded_writer *w) {
     size_t i;
-    for (i = 0; i < x->lines && !x->o->failed; i++)
-        mli_folded_put(x, (const mli_folded_line *)x->table + i);
-    x->lines = 0;
+    for (i = 0; i < w->lines && !w->x.o->failed; i++) mli_folded_put(&w->x, &w->table[i]);
+    w->lines = 0;
 }
 
-static MLI_COLD void mli_folded_add(mli_export *x, const mli_live_block *of, const char *part,
-                                    uint64_t bytes) {
+static MLI_COLD void mli_folded_add(mli_folded_writer *w, const mli_live_block *of,
+                                    const char *part, uint64_t bytes) {
     mli_folded_line *line;
     if (!bytes) return;
-    if (x->lines == x->lines_most) {
-        mli_folded_merge(x);
-        if (x->lines > x->lines_most / 2) mli_folded_write(x);
+    if (w->lines == w->most) {
+        mli_folded_merge(w);
+        if (w->lines > w->most / 2) mli_folded_flush(w);
     }
-    line = (mli_folded_line *)x->table + x->lines++;
+    line = &w->table[w->lines++];
     line->of = *of;
     line->part = part;
     line->bytes = bytes;
 }
-static MLI_COLD void mli_folded_group(mli_export *x, const mli_group *g) {
-    mli_folded_add(x, &g->of, NULL, g->bytes);
+static MLI_COLD void mli_folded_group(void *writer, const mli_group *g) {
+    mli_folded_add((mli_folded_writer *)writer, &g->of, NULL, g->bytes);
 }
-static MLI_COLD void mli_folded_part(mli_export *x, const memlord_part_info *part) {
-    mli_folded_add(x, x->whole, mli_part_name(part), part->bytes);
+static MLI_COLD void mli_folded_part(void *writer, const mli_live_block *whole,
+                                     const memlord_part_info *part) {
+    mli_folded_add((mli_folded_writer *)writer, whole, mli_part_name(part), part->bytes);
 }
 
-MLI_PRIVATE MLI_COLD void mli_folded(mli_export *x) {
-    size_t size = sizeof(mli_folded_line);
-    mli_export_stacks(x);
-    mli_portions_make(x);
-    x->put_part = mli_folded_part;
-    x->lines_most = MLI_FOLDED_LINES;
-    while (x->lines_most && !x->table) {
-        x->table = mli_own_alloc(x->lord, x->lines_most * size);
-        if (!x->table) x->lines_most /= 2;
+static MLI_COLD void mli_folded_write(void *writer) {
+    mli_folded_writer *w = (mli_folded_writer *)writer;
+    mli_export_stacks(&w->x);
+    mli_shares_make(&w->x, &w->shares);
+    w->groups.writer = w;
+    w->groups.put = mli_folded_group;
+    w->groups.put_part = mli_folded_part;
+    w->most = MLI_FOLDED_LINES;
+    while (w->most && !w->table) {
+        w->table = (mli_folded_line *)mli_own_alloc(w->x.lord, w->most * sizeof *w->table);
+        if (!w->table) w->most /= 2;
     }
-    if (x->table)
-        mli_groups_each(x, mli_folded_group);
+    if (w->table)
+        mli_groups_each(&w->shares, &w->groups);
     else
-        x->r->result = MEMLORD_E_NOMEM;
-    mli_folded_merge(x);
-    mli_folded_write(x);
-    mli_own_free(x->lord, x->table, x->lines_most * size);
+        w->x.r->result = MEMLORD_E_NOMEM;
+    mli_folded_merge(w);
+    mli_folded_flush(w);
+    mli_own_free(w->x.lord, w->table, w->most * sizeof *w->table);
+    mli_shares_free(&w->shares);
+}
+MLI_PRIVATE MLI_COLD void mli_folded(mli_report *r) {
+    mli_export_run(r, sizeof(mli_folded_writer), mli_folded_write);
 }
 
 /* -- PPROF, an uncompressed profile.proto (https://github.com/google/pprof/blob/main/proto/
@@ -179,6 +193,13 @@ static const char *const mli_pprof_words[] = {
     "space", "device",        "tag",   "part"};
 enum { MLI_WORD_DEVICE = 8, MLI_WORD_TAG, MLI_WORD_PART, MLI_WORDS };
 
+typedef struct mli_pprof_writer {
+    mli_export x;
+    mli_shares shares;
+    mli_groups groups;
+    uint64_t strings; /* so far */
+} mli_pprof_writer;
+
 /* These write fields of a protocol buffer (https://protobuf.dev/programming-guides/encoding/). */
 static MLI_COLD void mli_pb_varint(mli_out *o, uint64_t v) {
     for (; v >= 128; v >>= 7) mli_put_le(o, (v & 127) | 128, 1);
@@ -198,10 +219,10 @@ static void mli_pb_message(mli_out *o, unsigned field, const mli_out *message) {
     mli_put(o, message->buf, message->used);
 }
 /* Writes the next string of the table; returns its number. */
-static MLI_COLD uint64_t mli_pb_string(mli_export *x, const char *text) {
-    mli_pb_size(x->o, 6, mli_utf8_size(text));
-    mli_put_utf8(x->o, text, "");
-    return x->written++;
+static MLI_COLD uint64_t mli_pb_string(mli_pprof_writer *w, const char *text) {
+    mli_pb_size(w->x.o, 6, mli_utf8_size(text));
+    mli_put_utf8(w->x.o, text, "");
+    return w->strings++;
 }
 /* Writes a message of n numbers as a field. They are its fields 1 to n; those that are 0 are left
    out. */
@@ -223,8 +244,9 @@ static void mli_pb_pair(mli_out *o, unsigned field, uint64_t first, uint64_t sec
 
 /* Writes a sample: a number of allocations (live 0) or of live blocks (live 1), and their bytes.
    `part` is the number of a part's name; 0: none. */
-static MLI_COLD void mli_pprof_sample(mli_export *x, const mli_live_block *of, uint64_t part,
-                                      unsigned live, uint64_t count, uint64_t bytes) {
+static MLI_COLD void mli_pprof_sample(const mli_export *x, const mli_live_block *of,
+                                      uint64_t part, unsigned live, uint64_t count,
+                                      uint64_t bytes) {
     char buf[MLI_PPROF_PLACES + 128], values[48], places[MLI_PPROF_PLACES];
     mli_stack stack = mli_stack_of(x, of);
     mli_out m, v, p;
@@ -240,17 +262,16 @@ static MLI_COLD void mli_pprof_sample(mli_export *x, const mli_live_block *of, u
     mli_pb_message(&m, 1, &p);
     mli_pb_message(&m, 2, &v);
     mli_pb_pair(&m, 3, MLI_WORD_DEVICE, MLI_WORDS + of->dev - 1u);
-    if (of->tag)
-        mli_pb_pair(&m, 3, MLI_WORD_TAG, MLI_WORDS + x->devices + of->tag - 1u);
+    if (of->tag) mli_pb_pair(&m, 3, MLI_WORD_TAG, MLI_WORDS + x->devices + of->tag - 1u);
     if (part) mli_pb_pair(&m, 3, MLI_WORD_PART, part);
     mli_pb_message(x->o, 2, &m);
 }
-static void mli_pprof_group(mli_export *x, const mli_group *g) {
-    mli_pprof_sample(x, &g->of, 0, 1, g->blocks, g->bytes);
+static void mli_pprof_group(void *writer, const mli_group *g) {
+    mli_pprof_sample((const mli_export *)writer, &g->of, 0, 1, g->blocks, g->bytes);
 }
-static void mli_pprof_allocs(mli_export *x, const mli_live_block *of, uint64_t allocs,
+static void mli_pprof_allocs(void *writer, const mli_live_block *of, uint64_t allocs,
                              uint64_t bytes) {
-    if (allocs | bytes) mli_pprof_sample(x, of, 0, 0, allocs, bytes);
+    if (allocs | bytes) mli_pprof_sample((const mli_export *)writer, of, 0, 0, allocs, bytes);
 }
 
 /* Writes location `id` and function `id`, which have a name. `file` is the number of a string. */
@@ -270,81 +291,91 @@ static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name, 
 }
 /* Writes the modules: all that the sites written before are in, and perhaps more. pprof takes the
    first one for the program, so the executable comes first, and then the others. */
-static MLI_COLD void mli_pprof_mappings(mli_export *x, int others) {
-    const mli_module *m = mli_module_newest(x->lord);
-    for (; m && !x->o->failed; m = m->next) {
+static MLI_COLD void mli_pprof_mappings(mli_pprof_writer *w, int others) {
+    const mli_module *m = (mli_module *)mli_ptr_load_acquire(&w->x.lord->sites->modules);
+    for (; m && !w->x.o->failed; m = m->next) {
         uint64_t of[6];
         if ((m->image.loaded[0] != 0) != others) continue;
         of[0] = m->number;
         of[1] = m->image.segment.start;
         of[2] = m->image.segment.end;
         of[3] = m->image.segment.offset;
-        of[4] = mli_pb_string(x, m->image.path);
-        of[5] = m->build_id[0] ? mli_pb_string(x, m->build_id) : 0;
-        mli_pb_numbers(x->o, 3, of, 6);
+        of[4] = mli_pb_string(w, m->image.path);
+        of[5] = m->build_id[0] ? mli_pb_string(w, m->build_id) : 0;
+        mli_pb_numbers(w->x.o, 3, of, 6);
     }
 }
-static MLI_COLD void mli_pprof_names(mli_export *x) {
+static MLI_COLD void mli_pprof_names(mli_pprof_writer *w) {
     uint32_t i;
-    for (i = 0; i < MLI_WORDS; i++) (void)mli_pb_string(x, mli_pprof_words[i]);
-    for (i = 1; i <= x->devices; i++) {
+    for (i = 0; i < MLI_WORDS; i++) (void)mli_pb_string(w, mli_pprof_words[i]);
+    for (i = 1; i <= w->x.devices; i++) {
         char name[32];
-        (void)memlord_device_name(mli_export_device(x, i), name, sizeof name);
-        (void)mli_pb_string(x, name);
+        (void)memlord_device_name(mli_export_device(&w->x, i), name, sizeof name);
+        (void)mli_pb_string(w, name);
     }
-    for (i = 1; i <= x->tags; i++) (void)mli_pb_string(x, mli_export_tag(x, i));
-    for (i = 1; i <= mli_frame_count(x) && !x->o->failed; i++) {
-        mli_frame_name f = mli_frame_name_of(x, i);
-        uint64_t name = mli_pb_string(x, f.name);
-        mli_pprof_function(x->o, i, name, f.file[0] ? mli_pb_string(x, f.file) : 0, &f);
+    for (i = 1; i <= w->x.tags; i++) (void)mli_pb_string(w, mli_export_tag(&w->x, i));
+    for (i = 1; i <= mli_frame_count(&w->x) && !w->x.o->failed; i++) {
+        mli_frame_name f = mli_frame_name_of(&w->x, i);
+        uint64_t name = mli_pb_string(w, f.name);
+        mli_pprof_function(w->x.o, i, name, f.file[0] ? mli_pb_string(w, f.file) : 0, &f);
     }
-    mli_pprof_mappings(x, 0);
-    mli_pprof_mappings(x, 1);
+    mli_pprof_mappings(w, 0);
+    mli_pprof_mappings(w, 1);
 }
 
-static MLI_COLD void mli_pprof_part(mli_export *x, const memlord_part_info *part) {
-    const uint64_t name = mli_pb_string(x, mli_part_name(part));
-    mli_pprof_sample(x, x->whole, name, 1, 0, part->bytes);
+static MLI_COLD void mli_pprof_part(void *writer, const mli_live_block *whole,
+                                    const memlord_part_info *part) {
+    mli_pprof_writer *w = (mli_pprof_writer *)writer;
+    const uint64_t name = mli_pb_string(w, mli_part_name(part));
+    mli_pprof_sample(&w->x, whole, name, 1, 0, part->bytes);
 }
 
-static MLI_COLD void mli_pprof_anomalies(mli_export *x) {
+static MLI_COLD void mli_pprof_anomalies(mli_pprof_writer *w) {
     uint32_t dev;
-    for (dev = 0; dev <= x->devices; dev++) {
+    for (dev = 0; dev <= w->x.devices; dev++) {
         char buf[1024]; /* a line has, for each anomaly, a name and up to 20 digits */
         mli_out line;
         mli_out_buffer(&line, buf, sizeof buf);
-        mli_text_anomalies(x->r, &line, "anomalies and drops, ", dev);
+        mli_text_anomalies(w->x.r, &line, "anomalies and drops, ", dev);
         if (!line.used) continue;
         buf[line.used - 1] = 0;
-        mli_pb_u64(x->o, 13, mli_pb_string(x, buf));
+        mli_pb_u64(w->x.o, 13, mli_pb_string(w, buf));
     }
 }
-static MLI_COLD void mli_pprof_estimates(mli_export *x) {
+static MLI_COLD void mli_pprof_estimates(mli_pprof_writer *w) {
     char buf[80];
     mli_out line;
-    if (!x->portion) return;
+    if (!w->shares.at) return;
     mli_out_buffer(&line, buf, sizeof buf);
-    mli_stacks_put_rate(x->lord, &line);
+    mli_stacks_put_rate(w->x.lord, &line);
     (void)mli_out_end(&line, sizeof buf);
-    mli_pb_u64(x->o, 13, mli_pb_string(x, buf));
+    mli_pb_u64(w->x.o, 13, mli_pb_string(w, buf));
 }
 
-MLI_PRIVATE MLI_COLD void mli_pprof(mli_export *x) {
+static MLI_COLD void mli_pprof_write(void *writer) {
+    mli_pprof_writer *w = (mli_pprof_writer *)writer;
+    mli_out *o = w->x.o;
     uint32_t i;
-    mli_export_stacks(x);
-    mli_portions_make(x);
-    for (i = 1; i <= 5; i += 2) mli_pb_pair(x->o, 1, i, i == 3 ? 4 : 2);
-    mli_pb_pair(x->o, 1, 6, 4);
-    mli_pprof_names(x);
-    mli_pprof_anomalies(x);
-    mli_pprof_estimates(x);
-    x->put_part = mli_pprof_part;
-    mli_allocs_each(x, mli_pprof_allocs);
-    mli_groups_each(x, mli_pprof_group);
-    mli_pb_u64(x->o, 9, mli_wall_now());
-    mli_pb_pair(x->o, 11, 7, 4);
-    mli_pb_u64(x->o, 12, 1);
-    mli_pb_u64(x->o, 14, 6);
+    mli_export_stacks(&w->x);
+    mli_shares_make(&w->x, &w->shares);
+    for (i = 1; i <= 5; i += 2) mli_pb_pair(o, 1, i, i == 3 ? 4 : 2);
+    mli_pb_pair(o, 1, 6, 4);
+    mli_pprof_names(w);
+    mli_pprof_anomalies(w);
+    mli_pprof_estimates(w);
+    w->groups.writer = w;
+    w->groups.put = mli_pprof_group;
+    w->groups.put_part = mli_pprof_part;
+    mli_allocs_each(&w->shares, mli_pprof_allocs, w);
+    mli_groups_each(&w->shares, &w->groups);
+    mli_pb_u64(o, 9, mli_wall_now());
+    mli_pb_pair(o, 11, 7, 4);
+    mli_pb_u64(o, 12, 1);
+    mli_pb_u64(o, 14, 6);
+    mli_shares_free(&w->shares);
+}
+MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r) {
+    mli_export_run(r, sizeof(mli_pprof_writer), mli_pprof_write);
 }
 
 /* -- HEAPTRACK, its text format version 2 (https://github.com/KDE/heaptrack, as heaptrack_print
@@ -363,6 +394,21 @@ MLI_PRIVATE MLI_COLD void mli_pprof(mli_export *x) {
    comments. -- */
 
 #define MLI_HEAP_FREED_SIZE 1048576u
+
+/* Of a trace: its allocations, and its live blocks; of these the number that no call allocated, for
+   each of the two walks that write them. */
+typedef struct mli_heap_sum {
+    uint64_t allocs, bytes, live, live_bytes, older[2];
+} mli_heap_sum;
+typedef struct mli_heap_writer {
+    mli_export x;
+    mli_shares shares;
+    mli_groups groups; /* of the blocks in scopes: `bytes` is their trace, 0 while it has none */
+    mli_heap_sum *sum; /* by trace */
+    uint64_t traces, infos;  /* so far */
+    uint64_t calls, held;    /* allocations still to write; bytes now allocated */
+    uint64_t gone, gone_end; /* infos of the bytes no longer live: see mli_heap_gone */
+} mli_heap_writer;
 
 /* Writes a line "mode a b ...", the n numbers in hexadecimal. */
 static MLI_COLD void mli_heap_line(mli_out *o, const char *mode, const uint64_t *v, unsigned n) {
@@ -392,87 +438,83 @@ static uint32_t mli_heap_traces_count(const mli_export *x) {
 /* Writes the names of devices, modules and frames, and the traces of frames and nodes. A site in a
    scope gets the next trace when it is first written. Each frame has an instruction pointer of its
    own. */
-static MLI_COLD void mli_heap_traces(mli_export *x) {
-    const mli_module *last = mli_module_newest(x->lord), *m;
-    uint64_t strings = x->devices + (last ? last->number : 0);
+static MLI_COLD void mli_heap_traces(mli_heap_writer *w) {
+    const mli_module *last = (mli_module *)mli_ptr_load_acquire(&w->x.lord->sites->modules), *m;
+    uint64_t strings = w->x.devices + (last ? last->number : 0);
     uint32_t i;
-    for (i = 1; i <= x->devices; i++) mli_putf(x->o, "s %i\n", mli_report_device(x->r, i));
-    for (m = last; m; m = m->next) mli_putf(x->o, "s %s\n", m->image.path);
-    for (i = 1; i <= mli_frame_count(x) && !x->o->failed; i++) {
-        const mli_frame_name f = mli_frame_name_of(x, i);
+    for (i = 1; i <= w->x.devices; i++) mli_putf(w->x.o, "s %i\n", mli_report_device(w->x.r, i));
+    for (m = last; m; m = m->next) mli_putf(w->x.o, "s %s\n", m->image.path);
+    for (i = 1; i <= mli_frame_count(&w->x) && !w->x.o->failed; i++) {
+        const mli_frame_name f = mli_frame_name_of(&w->x, i);
         const uint64_t name = ++strings, file = f.file[0] ? ++strings : 0;
         uint64_t place[] = {0x1000 + 16 * (uint64_t)i, f.dev, name, file, f.line};
-        if (!f.dev && f.module) place[1] = x->devices + last->number - f.module->number + 1;
-        mli_putf(x->o, "s %s\n", f.name);
-        if (file) mli_putf(x->o, "s %s\n", f.file);
-        mli_heap_line(x->o, "i", place, 5);
-        if (i <= mli_frame_of_place(x, 0)) mli_heap_line2(x->o, "t", i, f.caller);
+        if (!f.dev && f.module) place[1] = w->x.devices + last->number - f.module->number + 1;
+        mli_putf(w->x.o, "s %s\n", f.name);
+        if (file) mli_putf(w->x.o, "s %s\n", f.file);
+        mli_heap_line(w->x.o, "i", place, 5);
+        if (i <= mli_frame_of_place(&w->x, 0)) mli_heap_line2(w->x.o, "t", i, f.caller);
     }
-    for (i = 1; i <= x->nodes && !x->o->failed; i++) {
-        const mli_stack_node *node = mli_stack_node_at(x->lord, i);
-        mli_heap_line2(x->o, "t", mli_frame_of_place(x, node->site->frame),
-                       mli_heap_trace(x, node->parent, 0));
+    for (i = 1; i <= w->x.nodes && !w->x.o->failed; i++) {
+        const mli_stack_node *node = mli_stack_node_at(w->x.lord, i);
+        mli_heap_line2(w->x.o, "t", mli_frame_of_place(&w->x, node->site->frame),
+                       mli_heap_trace(&w->x, node->parent, 0));
     }
-    x->traces = mli_heap_traces_count(x);
+    w->traces = mli_heap_traces_count(&w->x);
 }
 
 /* Writes the description of an allocation; returns its number. */
-static uint64_t mli_heap_info(mli_export *x, uint64_t bytes, uint64_t trace) {
-    mli_heap_line2(x->o, "a", bytes, trace);
-    return x->written++;
+static uint64_t mli_heap_info(mli_heap_writer *w, uint64_t bytes, uint64_t trace) {
+    mli_heap_line2(w->x.o, "a", bytes, trace);
+    return w->infos++;
 }
 /* Adds bytes that no call allocated. */
-static void mli_heap_bytes(mli_export *x, uint64_t bytes, uint64_t trace) {
-    mli_heap_line1(x->o, "-", mli_heap_info(x, 0 - bytes, trace));
-    x->held += bytes;
+static void mli_heap_bytes(mli_heap_writer *w, uint64_t bytes, uint64_t trace) {
+    mli_heap_line1(w->x.o, "-", mli_heap_info(w, 0 - bytes, trace));
+    w->held += bytes;
 }
 /* Adds the bytes from `held` up to the peak, those of each device that are no longer live. */
-static MLI_COLD void mli_heap_gone(mli_export *x, uint64_t held) {
+static MLI_COLD void mli_heap_gone(mli_heap_writer *w, uint64_t held) {
     uint32_t i;
-    x->gone = x->written;
-    for (i = 1; i <= x->devices && held < x->r->total.peak; i++) {
-        const uint32_t trace = mli_frame_of_kind(x, i, MLI_FRAME_GONE);
-        const uint64_t left = x->r->total.peak - held;
-        uint64_t bytes = x->r->stat[i - 1].peak - x->r->stat[i - 1].allocated;
-        if (bytes > left || i == x->devices) bytes = left; /* estimates do not add up */
+    w->gone = w->infos;
+    for (i = 1; i <= w->x.devices && held < w->x.r->total.peak; i++) {
+        const uint32_t trace = mli_frame_of_kind(&w->x, i, MLI_FRAME_GONE);
+        const uint64_t left = w->x.r->total.peak - held;
+        uint64_t bytes = w->x.r->stat[i - 1].peak - w->x.r->stat[i - 1].allocated;
+        if (bytes > left || i == w->x.devices) bytes = left; /* estimates do not add up */
         if (!bytes) continue;
-        mli_heap_bytes(x, bytes, trace);
-        (void)mli_heap_info(x, bytes, trace); /* to free them */
+        mli_heap_bytes(w, bytes, trace);
+        (void)mli_heap_info(w, bytes, trace); /* to free them */
         held += bytes;
     }
-    x->gone_end = x->written;
+    w->gone_end = w->infos;
 }
-static MLI_COLD void mli_heap_call(mli_export *x, uint64_t info, uint64_t bytes) {
-    if (!--x->calls) mli_heap_gone(x, x->held + bytes);
-    mli_heap_line1(x->o, "+", info);
-    x->held += bytes;
+static MLI_COLD void mli_heap_call(mli_heap_writer *w, uint64_t info, uint64_t bytes) {
+    if (!--w->calls) mli_heap_gone(w, w->held + bytes);
+    mli_heap_line1(w->x.o, "+", info);
+    w->held += bytes;
 }
 
-/* Of a trace: its allocations, and its live blocks; of these the number that no call allocated, for
-   each of the two walks that write them. */
-typedef struct mli_heap_sum {
-    uint64_t allocs, bytes, live, live_bytes, older[2];
-} mli_heap_sum;
-
-static MLI_COLD void mli_heap_count(mli_export *x, const mli_live_block *b) {
-    mli_heap_sum *sum = (mli_heap_sum *)x->table + mli_heap_trace(x, b->node, b->frame);
+static MLI_COLD void mli_heap_count(void *writer, const mli_live_block *b) {
+    mli_heap_writer *w = (mli_heap_writer *)writer;
+    mli_heap_sum *sum = w->sum + mli_heap_trace(&w->x, b->node, b->frame);
     if (b->state & MLI_BLOCK_ARENA) return;
     sum->live += b->blocks;
     sum->live_bytes += b->bytes;
 }
-static MLI_COLD void mli_heap_allocs(mli_export *x, const mli_live_block *of, uint64_t allocs,
+static MLI_COLD void mli_heap_allocs(void *writer, const mli_live_block *of, uint64_t allocs,
                                      uint64_t bytes) {
-    mli_heap_sum *sum = (mli_heap_sum *)x->table + mli_heap_trace(x, of->node, of->frame);
+    mli_heap_writer *w = (mli_heap_writer *)writer;
+    mli_heap_sum *sum = w->sum + mli_heap_trace(&w->x, of->node, of->frame);
     sum->allocs += allocs;
     sum->bytes += bytes;
 }
 /* Turns the sums of each trace into those of its freed allocations, and counts the calls. */
-static MLI_COLD void mli_heap_settle(mli_export *x) {
+static MLI_COLD void mli_heap_settle(mli_heap_writer *w) {
     uint64_t freed = 0, calls = 0;
     double scale = 1;
     uint32_t i;
-    for (i = 1; i <= mli_heap_traces_count(x); i++) {
-        mli_heap_sum *sum = (mli_heap_sum *)x->table + i;
+    for (i = 1; i <= mli_heap_traces_count(&w->x); i++) {
+        mli_heap_sum *sum = w->sum + i;
         if (sum->live > sum->allocs) {
             sum->older[0] = sum->older[1] = sum->live - sum->allocs;
             sum->live = sum->allocs;
@@ -483,103 +525,112 @@ static MLI_COLD void mli_heap_settle(mli_export *x) {
         freed = mli_add_saturated(freed, sum->allocs);
     }
     if (freed > MLI_HEAP_FREED_SIZE) scale = MLI_HEAP_FREED_SIZE / (double)freed;
-    x->calls = calls;
-    for (i = 1; i <= mli_heap_traces_count(x); i++) {
-        mli_heap_sum *sum = (mli_heap_sum *)x->table + i;
+    w->calls = calls;
+    for (i = 1; i <= mli_heap_traces_count(&w->x); i++) {
+        mli_heap_sum *sum = w->sum + i;
         const uint64_t n = (uint64_t)((double)sum->allocs * scale);
         if (sum->allocs && scale < 1) sum->bytes = sum->bytes / sum->allocs * (n ? n : 1);
         if (sum->allocs) sum->allocs = n ? n : 1;
-        x->calls += sum->allocs;
+        w->calls += sum->allocs;
     }
     if (scale < 1)
-        mli_putf(x->o, "# calls: %ju of %ju\n", x->calls, mli_add_saturated(calls, freed));
+        mli_putf(w->x.o, "# calls: %ju of %ju\n", w->calls, mli_add_saturated(calls, freed));
 }
 
 /* Writes the freed allocations of a trace. The free of nothing before each of their frees keeps
    the call before from being a temporary one. */
-static MLI_COLD void mli_heap_freed(mli_export *x, uint32_t trace) {
-    const mli_heap_sum *sum = (const mli_heap_sum *)x->table + trace;
-    const uint64_t peak = x->r->total.peak, n = sum->allocs, size = n ? sum->bytes / n : 0;
+static MLI_COLD void mli_heap_freed(mli_heap_writer *w, uint32_t trace) {
+    const mli_heap_sum *sum = w->sum + trace;
+    const uint64_t peak = w->x.r->total.peak, n = sum->allocs, size = n ? sum->bytes / n : 0;
     uint64_t i, bytes = size, info = 0;
-    for (i = 0; i < n && !x->o->failed; i++) {
+    for (i = 0; i < n && !w->x.o->failed; i++) {
         if (i + 1 == n) bytes = sum->bytes - size * (n - 1);
         if (bytes > peak) bytes = peak; /* the peak was reset since */
-        if (!i || bytes != size) info = mli_heap_info(x, bytes, trace);
-        mli_heap_call(x, info, bytes);
-        mli_put_str(x->o, "- 0\n");
-        mli_heap_line1(x->o, "-", info);
-        x->held -= bytes;
+        if (!i || bytes != size) info = mli_heap_info(w, bytes, trace);
+        mli_heap_call(w, info, bytes);
+        mli_put_str(w->x.o, "- 0\n");
+        mli_heap_line1(w->x.o, "-", info);
+        w->held -= bytes;
     }
 }
 
 /* Writes a live block: in the first walk those that no call allocated, in the second the others. */
-static MLI_COLD void mli_heap_block(mli_export *x, const mli_live_block *b, int second) {
-    uint64_t trace = mli_heap_trace(x, b->node, b->frame), n = b->blocks, i;
-    uint64_t *older = &((mli_heap_sum *)x->table + trace)->older[second];
+static MLI_COLD void mli_heap_block(mli_heap_writer *w, const mli_live_block *b, int second) {
+    uint64_t trace = mli_heap_trace(&w->x, b->node, b->frame), n = b->blocks, i;
+    uint64_t *older = &w->sum[trace].older[second];
     const uint64_t size = b->bytes / n, few = *older < n ? *older : n;
     if (b->state & MLI_BLOCK_ARENA) return;
     *older -= few;
     if (second ? few == n : !few) return;
-    if (b->scope && !b->node) { /* a group keeps its trace in `bytes` */
-        mli_group *g = mli_group_at(x, b);
+    if (b->scope && !b->node) {
+        mli_group *g = mli_group_at(&w->groups, b);
         if (!g->bytes) {
-            mli_heap_line2(x->o, "t", trace, mli_frame_of_scope(x, b->scope));
-            g->bytes = ++x->traces;
+            mli_heap_line2(w->x.o, "t", trace, mli_frame_of_scope(&w->x, b->scope));
+            g->bytes = ++w->traces;
         }
         trace = g->bytes;
     }
-    if (!second) mli_heap_bytes(x, few == n ? b->bytes : size * few, trace);
+    if (!second) mli_heap_bytes(w, few == n ? b->bytes : size * few, trace);
     for (i = few; i < n && second; i++) {
         const uint64_t bytes = i + 1 == n ? b->bytes - size * (n - 1) : size;
-        mli_heap_call(x, mli_heap_info(x, bytes, trace), bytes);
+        mli_heap_call(w, mli_heap_info(w, bytes, trace), bytes);
     }
 }
-static MLI_COLD void mli_heap_older(mli_export *x, const mli_live_block *b) {
-    mli_heap_block(x, b, 0);
+static MLI_COLD void mli_heap_older(void *writer, const mli_live_block *b) {
+    mli_heap_block((mli_heap_writer *)writer, b, 0);
 }
-static MLI_COLD void mli_heap_live(mli_export *x, const mli_live_block *b) {
-    mli_heap_block(x, b, 1);
+static MLI_COLD void mli_heap_live(void *writer, const mli_live_block *b) {
+    mli_heap_block((mli_heap_writer *)writer, b, 1);
 }
 
-static MLI_COLD void mli_heap_head(mli_export *x) {
+static MLI_COLD void mli_heap_head(mli_heap_writer *w) {
     uint32_t i;
-    mli_heap_line2(x->o, "v", 0x10400, 2);
-    mli_put_str(x->o, "X memlord " MEMLORD_VERSION "\n");
-    for (i = 0; i <= x->devices; i++)
-        mli_text_anomalies(x->r, x->o, "# anomalies and drops, ", i);
-    if (x->portion) {
-        mli_put_str(x->o, "# ");
-        mli_stacks_put_rate(x->lord, x->o);
-        mli_put_str(x->o, "\n");
+    mli_heap_line2(w->x.o, "v", 0x10400, 2);
+    mli_put_str(w->x.o, "X memlord " MEMLORD_VERSION "\n");
+    for (i = 0; i <= w->x.devices; i++)
+        mli_text_anomalies(w->x.r, w->x.o, "# anomalies and drops, ", i);
+    if (w->shares.at) {
+        mli_put_str(w->x.o, "# ");
+        mli_stacks_put_rate(w->x.lord, w->x.o);
+        mli_put_str(w->x.o, "\n");
     }
-    mli_heap_traces(x);
-    mli_heap_line1(x->o, "c", 0);
+    mli_heap_traces(w);
+    mli_heap_line1(w->x.o, "c", 0);
 }
 
-MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_export *x) {
+/* Requires: the table of sums is there. */
+static MLI_COLD void mli_heap_body(mli_heap_writer *w) {
+    uint32_t i;
+    mli_heap_head(w);
+    if (w->x.devices) (void)mli_heap_info(w, 0, 1); /* number 0, of no bytes */
+    mli_share_blocks_each(&w->shares, mli_heap_count, w);
+    mli_allocs_each(&w->shares, mli_heap_allocs, w);
+    mli_heap_settle(w);
+    for (i = 1; i <= mli_heap_traces_count(&w->x); i++) mli_heap_freed(w, i);
+    for (i = 1; i <= w->x.devices; i++) {
+        const uint64_t arena = mli_report_arena(w->x.r, i);
+        if (arena) mli_heap_bytes(w, arena, mli_frame_of_kind(&w->x, i, MLI_FRAME_ARENA));
+    }
+    mli_share_blocks_each(&w->shares, mli_heap_older, w);
+    mli_share_blocks_each(&w->shares, mli_heap_live, w);
+    mli_heap_line1(w->x.o, "c", w->x.r->uptime / 1000000u);
+    for (; w->gone < w->gone_end; w->gone += 2) mli_heap_line1(w->x.o, "-", w->gone + 1);
+}
+static MLI_COLD void mli_heap_write(void *writer) {
+    mli_heap_writer *w = (mli_heap_writer *)writer;
     size_t size;
-    uint32_t i;
-    mli_export_stacks(x);
-    mli_portions_make(x);
-    size = ((size_t)mli_heap_traces_count(x) + 1) * sizeof(mli_heap_sum);
-    x->table = mli_own_alloc(x->lord, size);
-    if (!x->table) {
-        x->r->result = MEMLORD_E_NOMEM;
-        return;
-    }
-    mli_heap_head(x);
-    if (x->devices) (void)mli_heap_info(x, 0, 1); /* number 0, of no bytes */
-    mli_live_blocks_each(x, mli_heap_count);
-    mli_allocs_each(x, mli_heap_allocs);
-    mli_heap_settle(x);
-    for (i = 1; i <= mli_heap_traces_count(x); i++) mli_heap_freed(x, i);
-    for (i = 1; i <= x->devices; i++)
-        if (mli_report_arena(x->r, i))
-            mli_heap_bytes(x, mli_report_arena(x->r, i), mli_frame_of_kind(x, i, MLI_FRAME_ARENA));
-    mli_live_blocks_each(x, mli_heap_older);
-    mli_live_blocks_each(x, mli_heap_live);
-    mli_own_free(x->lord, x->table, size);
-    mli_heap_line1(x->o, "c", x->r->uptime / 1000000u);
-    for (; x->gone < x->gone_end; x->gone += 2) mli_heap_line1(x->o, "-", x->gone + 1);
+    mli_export_stacks(&w->x);
+    mli_shares_make(&w->x, &w->shares);
+    size = ((size_t)mli_heap_traces_count(&w->x) + 1) * sizeof *w->sum;
+    w->sum = (mli_heap_sum *)mli_own_alloc(w->x.lord, size);
+    if (w->sum)
+        mli_heap_body(w);
+    else
+        w->x.r->result = MEMLORD_E_NOMEM;
+    mli_own_free(w->x.lord, w->sum, size);
+    mli_shares_free(&w->shares);
+}
+MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r) {
+    mli_export_run(r, sizeof(mli_heap_writer), mli_heap_write);
 }
 #endif

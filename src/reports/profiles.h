@@ -1,4 +1,4 @@
-/* Writes FOLDED, PPROF and HEAPTRACK. Owns no state. Uses reports/shares. Locks: none.
+/* Writes FOLDED, PPROF and HEAPTRACK. Uses reports/export and reports/shares. Locks: none.
 
    FOLDED, Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
       stackcollapse): "device;tag;scope;inner scope;site bytes", a line each. With stacks the
@@ -13,15 +13,15 @@
 #include "api/api.h"
 #include "os/knobs.h"
 #include "os/compiler.h"
-#include "reports/export.h"
+#include "reports/capture.h"
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-MLI_PRIVATE MLI_COLD void mli_folded(mli_export *x);
+MLI_PRIVATE MLI_COLD void mli_folded(mli_report *r);
 
-MLI_PRIVATE MLI_COLD void mli_pprof(mli_export *x);
+MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r);
 
-MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_export *x);
+MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r);
 #endif
 
 #endif

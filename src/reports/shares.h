@@ -16,45 +16,63 @@
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* Makes the table of shares, where stacks are samples. Without memory the report fails. */
-MLI_PRIVATE MLI_COLD void mli_portions_make(mli_export *x);
+/* A whole, whose numbers are exact, or the share of one stack in it. The wholes of live blocks are
+   those of one site, tag and scope; the wholes of allocs are sites, and those of their device. */
+typedef struct mli_portion {
+    uint32_t frame, tag, scope; /* frame 0: the allocs of a device */
+    uint32_t node;              /* 0: a whole */
+    uint32_t next;              /* the next share of the same whole, from 1; 0: the last */
+    unsigned char dev;          /* 0: a vacant entry */
+    unsigned char allocs;       /* 1: of allocs since the last reset; 0: of live blocks */
+    unsigned char has_live;     /* 1: the allocs of a site, and its live blocks are among them */
+    int64_t value[2];           /* of the samples themselves, then the share; blocks and bytes */
+    double rest[2];             /* of the blocks that samples stand for, beside themselves */
+} mli_portion;
+typedef struct mli_shares {
+    mli_export *x;
+    mli_portion *at;  /* open addressing; NULL: stacks are no samples, there are no shares */
+    size_t cap, used; /* its entries, a power of two; entries in use */
+    mli_portion none; /* in place of an entry that there is no memory for */
+    uint64_t allocs[MEMLORD_MAX_DEVICES + 1]; /* by dev: of its sites or stacks, without shares */
+    uint64_t alloc_bytes[MEMLORD_MAX_DEVICES + 1];
+} mli_shares;
 
-/* Calls put for every live block, or each share in them as one, then for the arena of each device
-   that has a balance. */
-MLI_PRIVATE MLI_COLD void mli_live_blocks_each(mli_export *x,
-                                               void (*put)(mli_export *x, const mli_live_block *b));
+/* Makes the shares, where stacks are samples. Requires: t is zeroed. Without memory the report
+   fails. */
+MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t);
+MLI_PRIVATE MLI_COLD void mli_shares_free(mli_shares *t);
+
+/* Calls put for every live block, or each share in them as one, then for the arenas. */
+MLI_PRIVATE MLI_COLD void mli_share_blocks_each(mli_shares *t, mli_block_fn put, void *writer);
 
 MLI_PRIVATE const char *mli_part_name(const memlord_part_info *part);
-MLI_PRIVATE MLI_COLD uint64_t mli_export_parts(mli_export *x, const mli_live_block *b);
+
+/* Live blocks of one stack, tag and device. */
+#define MLI_GROUPS 256
+typedef struct mli_group {
+    mli_live_block of; /* dev 0: a free group */
+    uint64_t blocks, bytes;
+} mli_group;
+typedef struct mli_groups {
+    mli_export *x;
+    void *writer;
+    void (*put)(void *writer, const mli_group *group); /* NULL: an evicted group is not written */
+    mli_part_fn put_part;
+    mli_group at[MLI_GROUPS];
+} mli_groups;
 
 /* Returns the group of a block, empty if it is new. Probes 8 slots; if all are of other groups,
    writes the group at its home and evicts it. An evicted group may be written again later: readers
    of the formats with groups add equal ones up. */
-MLI_PRIVATE MLI_COLD mli_group *mli_group_at(mli_export *x, const mli_live_block *b);
-MLI_PRIVATE MLI_COLD void mli_groups_each(mli_export *x,
-                                          void (*put)(mli_export *, const mli_group *));
+MLI_PRIVATE MLI_COLD mli_group *mli_group_at(mli_groups *groups, const mli_live_block *b);
+/* Puts every live block into its group and the parts of blocks beside it, and writes all groups. */
+MLI_PRIVATE MLI_COLD void mli_groups_each(mli_shares *t, mli_groups *groups);
 
 /* Calls put for the allocations of each site or, in a format with stacks, of each stack since the
    last reset; then for those of each device that are of none. Of samples they are shares. */
-typedef void (*mli_allocs_fn)(mli_export *x, const mli_live_block *of, uint64_t allocs,
+typedef void (*mli_allocs_fn)(void *writer, const mli_live_block *of, uint64_t allocs,
                               uint64_t bytes);
-MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_export *x, mli_allocs_fn put);
-
-/* Returns the last event of a block's storage, or the free slot where it belongs (dev 0). NULL:
-   there is no table. Open addressing by device type and address. */
-MLI_PRIVATE mli_live_block *mli_last_event_at(const mli_export *x, const mli_live_block *of);
-/* Calls fn for the ring's events up to the moment of the report, the oldest first. Leaves out
-   devices without a number. */
-typedef void (*mli_ring_event_fn)(mli_export *x, const mli_export_event *e);
-MLI_PRIVATE MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn);
-
-/* Returns what an event adds to the live bytes of its device. */
-MLI_PRIVATE int64_t mli_event_delta(const mli_export_event *e);
-MLI_PRIVATE int mli_event_is_of_block(const mli_export_event *e);
-
-/* Reads the ring once: the last event of each storage; for each device the bytes it gains (x->sum)
-   and its number of events (x->events); takes the bytes that each tag gains off x->level. */
-MLI_PRIVATE MLI_COLD void mli_last_events_build(mli_export *x);
+MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void *writer);
 #endif
 
 #endif

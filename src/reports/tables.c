@@ -13,7 +13,7 @@
 #include "services/snapshots.h"
 #include "reports/capture.h"
 #include "reports/text.h"
-#include "reports/trace.h"
+#include "reports/export.h"
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -25,6 +25,12 @@ static const char *const mli_families[MLI_COLUMNS][2] = { /* name, help */
     MLI_LOSSES(MLI_X)
 #undef MLI_X
 };
+
+typedef struct mli_prom_writer {
+    mli_export x;
+    char label[1024]; /* labels of every sample, "name=value" and a 0 each; a 0 */
+    uint64_t known[MEMLORD_MAX_DEVICES + 1]; /* by dev: the values for mli_prom_known */
+} mli_prom_writer;
 
 /* Writes the HELP and TYPE lines of a family. A family is a counter if its name ends in _total:
    all that only grow are named so, and no others. */
@@ -41,26 +47,26 @@ static MLI_COLD int mli_prom_label_in(const char *list, const char *name, size_t
         if (!strncmp(list, name, n) && (!list[n] || list[n] == '=')) return 1;
     return 0;
 }
-/* Sets x->label to the labels of the ledger; if it has none and exports, to its process id. Leaves
+/* Sets w->label to the labels of the ledger; if it has none and exports, to its process id. Leaves
    out those that no sample may have: with a name that is none, or is there already. */
-static MLI_COLD void mli_prom_labels(mli_export *x) {
+static MLI_COLD void mli_prom_labels(mli_prom_writer *w) {
     static const char own[] = "device\0tag\0scope\0site\0from\0to\0version\0",
                       letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
-    const char *at = mli_labels(x->lord), *end;
-    char pid[32], *to = x->label;
+    const char *at = mli_labels(w->x.lord), *end;
+    char pid[32], *to = w->label;
     mli_out o;
     mli_out_buffer(&o, pid, sizeof pid);
     mli_putf(&o, "pid=%ju", mli_pid());
     (void)mli_out_end(&o, sizeof pid);
-    if (!at && x->r->exports) at = pid;
+    if (!at && w->x.r->exports) at = pid;
     for (; at && *at; at = end + (*end == ',')) {
         size_t n;
         at += strspn(at, " ");
         end = at + strcspn(at, ",");
         n = strspn(at, letters);
         if (!n || at[n] != '=' || (*at >= '0' && *at <= '9') || !strncmp(at, "__", 2) ||
-            end - at + 2 > x->label + sizeof x->label - to || mli_prom_label_in(own, at, n) ||
-            mli_prom_label_in(x->label, at, n))
+            end - at + 2 > w->label + sizeof w->label - to || mli_prom_label_in(own, at, n) ||
+            mli_prom_label_in(w->label, at, n))
             continue;
         memcpy(to, at, (size_t)(end - at));
         to += end - at + 1;
@@ -70,24 +76,24 @@ static MLI_COLD void mli_prom_labels(mli_export *x) {
 /* Writes text as a part of a label's value. */
 static void mli_prom_text(mli_out *o, const char *text) { mli_put_utf8(o, text, "\\\""); }
 /* Writes the labels of the ledger behind the first n labels of a sample, and a space. */
-static MLI_COLD void mli_prom_labels_put(mli_export *x, int n) {
+static MLI_COLD void mli_prom_labels_put(mli_prom_writer *w, int n) {
     const char *at;
-    for (at = x->label; *at; at += strlen(at) + 1) {
+    for (at = w->label; *at; at += strlen(at) + 1) {
         size_t name = strcspn(at, "=") + 1;
-        mli_put_str(x->o, n++ ? "," : "{");
-        mli_put(x->o, at, name);
-        mli_put_str(x->o, "\"");
-        mli_prom_text(x->o, at + name);
-        mli_put_str(x->o, "\"");
+        mli_put_str(w->x.o, n++ ? "," : "{");
+        mli_put(w->x.o, at, name);
+        mli_put_str(w->x.o, "\"");
+        mli_prom_text(w->x.o, at + name);
+        mli_put_str(w->x.o, "\"");
     }
-    mli_put_str(x->o, n ? "} " : " ");
+    mli_put_str(w->x.o, n ? "} " : " ");
 }
 /* Writes a sample. `kind` is 'd' for a number that may be below 0, 'X' for billionths: nanoseconds,
    written as seconds, or a rate. There is no device label if `d` is all devices, and no label
    `key` if `key` is NULL. */
-static MLI_COLD void mli_prom_sample(mli_export *x, const char *name, memlord_device d,
+static MLI_COLD void mli_prom_sample(mli_prom_writer *w, const char *name, memlord_device d,
                                      const char *key, const char *label, char kind, uint64_t v) {
-    mli_out *o = x->o;
+    mli_out *o = w->x.o;
     int device = d.type != MEMLORD_ANY;
     mli_putf(o, "memlord_%s", name);
     if (device) mli_putf(o, "{device=\"%i\"", mli_device_code(d));
@@ -96,7 +102,7 @@ static MLI_COLD void mli_prom_sample(mli_export *x, const char *name, memlord_de
         mli_prom_text(o, label);
         mli_put_str(o, "\"");
     }
-    mli_prom_labels_put(x, device + (key != NULL));
+    mli_prom_labels_put(w, device + (key != NULL));
     if (kind == 'X')
         mli_put_fixed(o, v, 9);
     else if (kind == 'd')
@@ -106,53 +112,54 @@ static MLI_COLD void mli_prom_sample(mli_export *x, const char *name, memlord_de
     mli_put_str(o, "\n");
 }
 /* Writes a family with one sample, of the whole ledger. */
-static MLI_COLD void mli_prom_whole(mli_export *x, const char *name,
+static MLI_COLD void mli_prom_whole(mli_prom_writer *w, const char *name,
                                     const char *help, char kind, uint64_t v) {
-    mli_prom_head(x->o, name, help);
-    mli_prom_sample(x, name, memlord_device_all(), NULL, NULL, kind, v);
+    mli_prom_head(w->x.o, name, help);
+    mli_prom_sample(w, name, memlord_device_all(), NULL, NULL, kind, v);
 }
 
 /* Writes one family a statistic, with a sample a device: the format wants a family in one
    contiguous group. UINT64_MAX means unknown, and gets no sample. */
-static MLI_COLD void mli_prom_devices(mli_export *x) {
+static MLI_COLD void mli_prom_devices(mli_prom_writer *w) {
     size_t stat;
     uint32_t i;
     for (stat = 0; stat < MLI_STAT_COUNT; stat++) {
         const char *name = mli_families[stat][0];
-        uint64_t rest = *mli_stat_of(&x->r->total, stat);
-        if (!*name || !x->devices) continue;
-        mli_prom_head(x->o, name, mli_families[stat][1]);
-        for (i = 1; i <= x->devices; i++) {
-            uint64_t v = *mli_stat_of(&x->r->stat[i - 1], stat);
+        uint64_t rest = *mli_stat_of(&w->x.r->total, stat);
+        if (!*name || !w->x.devices) continue;
+        mli_prom_head(w->x.o, name, mli_families[stat][1]);
+        for (i = 1; i <= w->x.devices; i++) {
+            uint64_t v = *mli_stat_of(&w->x.r->stat[i - 1], stat);
             if (v != UINT64_MAX)
-                mli_prom_sample(x, name, mli_export_device(x, i), NULL, NULL, 'u', v);
+                mli_prom_sample(w, name, mli_export_device(&w->x, i), NULL, NULL, 'u', v);
             rest -= v;
         }
         if (mli_columns[stat].kind == MLI_KIND_ANOMALY && rest) /* of no device */
-            mli_prom_sample(x, name, memlord_device_all(), NULL, NULL, 'u', rest);
+            mli_prom_sample(w, name, memlord_device_all(), NULL, NULL, 'u', rest);
     }
 }
 
-/* Writes a family of the values in x->sum, with a sample for each device whose value is known, and
-   nothing if none is. */
-static MLI_COLD void mli_prom_known(mli_export *x, const char *name, const char *help, char kind) {
+/* Writes a family of the values in w->known, with a sample for each device whose value is known.
+   Writes nothing if none is. */
+static MLI_COLD void mli_prom_known(mli_prom_writer *w, const char *name, const char *help,
+                                    char kind) {
     uint32_t i, samples = 0;
-    for (i = 1; i <= x->devices; i++) {
-        uint64_t v = x->sum[i];
+    for (i = 1; i <= w->x.devices; i++) {
+        uint64_t v = w->known[i];
         if (v == UINT64_MAX) continue;
-        if (!samples++) mli_prom_head(x->o, name, help);
-        mli_prom_sample(x, name, mli_export_device(x, i), NULL, NULL, kind, v);
+        if (!samples++) mli_prom_head(w->x.o, name, help);
+        mli_prom_sample(w, name, mli_export_device(&w->x, i), NULL, NULL, kind, v);
     }
 }
-static MLI_COLD void mli_prom_rates(mli_export *x) {
+static MLI_COLD void mli_prom_rates(mli_prom_writer *w) {
     size_t k;
     uint32_t i;
     for (k = 0; k < MLI_RATE_COUNT; k++) {
-        for (i = 1; i <= x->devices; i++) x->sum[i] = mli_rate_read(&x->r->stat[i - 1], k);
-        mli_prom_known(x, mli_rates[k].name, mli_rates[k].text, 'X');
+        for (i = 1; i <= w->x.devices; i++) w->known[i] = mli_rate_read(&w->x.r->stat[i - 1], k);
+        mli_prom_known(w, mli_rates[k].name, mli_rates[k].text, 'X');
     }
-    for (i = 1; i <= x->devices; i++) x->sum[i] = mli_mean_read(&x->r->stat[i - 1]);
-    mli_prom_known(x, "mean_bytes", "bytes of an alloc in the mean", 'u');
+    for (i = 1; i <= w->x.devices; i++) w->known[i] = mli_mean_read(&w->x.r->stat[i - 1]);
+    mli_prom_known(w, "mean_bytes", "bytes of an alloc in the mean", 'u');
 }
 
 /* A family with one sample a line of a list. */
@@ -205,64 +212,65 @@ static const mli_family mli_prom_scopes[] = {
     {NULL, 0, 0, NULL}};
 
 /* Writes a family of a list of n lines, each of `size` bytes. `key`: the label of their names. */
-static MLI_COLD void mli_prom_family(mli_export *x, const mli_family *f, const char *key,
+static MLI_COLD void mli_prom_family(mli_prom_writer *w, const mli_family *f, const char *key,
                                      const void *lines, size_t size, size_t n) {
     size_t samples = 0;
     const char *line = (const char *)lines;
-    for (; n-- && !x->o->failed; line += size) {
+    for (; n-- && !w->x.o->failed; line += size) {
         const mli_line *of = (const mli_line *)(const void *)line;
         uint64_t v;
         memcpy(&v, line + f->at, sizeof v);
         if (v == (f->kind == 'd' ? (uint64_t)INT64_MIN : UINT64_MAX)) continue;
-        if (!samples++) mli_prom_head(x->o, f->name, f->help);
-        mli_prom_sample(x, f->name, of->device, of->name ? key : NULL, of->name, f->kind, v);
+        if (!samples++) mli_prom_head(w->x.o, f->name, f->help);
+        mli_prom_sample(w, f->name, of->device, of->name ? key : NULL, of->name, f->kind, v);
     }
 }
-static MLI_COLD void mli_prom_list(mli_export *x, const mli_family *f, const char *key,
+static MLI_COLD void mli_prom_list(mli_prom_writer *w, const mli_family *f, const char *key,
                                    const void *lines, size_t size, size_t n) {
-    for (; f->name && lines; f++) mli_prom_family(x, f, key, lines, size, n);
+    for (; f->name && lines; f++) mli_prom_family(w, f, key, lines, size, n);
 }
 
 /* Writes the bytes by tag of each device at its peak; bytes of no listed tag go under an empty
    tag. */
-static MLI_COLD void mli_prom_holders(mli_export *x) {
+static MLI_COLD void mli_prom_holders(mli_prom_writer *w) {
     static const char name[] = "peak_holder_bytes";
-    mli_holders *h = &x->r->holders;
+    mli_holders *h = &w->x.r->holders;
     uint32_t i, families = 0;
     size_t k;
-    for (i = 1; i <= x->devices; i++) {
-        memlord_device d = mli_export_device(x, i);
+    for (i = 1; i <= w->x.devices; i++) {
+        memlord_device d = mli_export_device(&w->x, i);
         uint64_t rest;
-        if (!mli_holders_get(x->lord, i, h)) continue;
+        if (!mli_holders_get(w->x.lord, i, h)) continue;
         if (!families++)
-            mli_prom_head(x->o, name, "bytes live by tag when the peak was last looked at");
+            mli_prom_head(w->x.o, name, "bytes live by tag when the peak was last looked at");
         for (k = 0, rest = h->bytes; k < h->tags; k++) {
             if (!h->tag[k].tag) continue;
-            mli_prom_sample(x, name, d, "tag", h->tag[k].tag, 'u', h->tag[k].allocated);
+            mli_prom_sample(w, name, d, "tag", h->tag[k].tag, 'u', h->tag[k].allocated);
             mli_take_off(&rest, h->tag[k].allocated);
         }
-        mli_prom_sample(x, name, d, "tag", "", 'u', rest);
+        mli_prom_sample(w, name, d, "tag", "", 'u', rest);
     }
 }
 
 /* Writes a family of the pairs of devices between which bytes moved or were copied. `at`: the
    offset of its count in a route. */
-static MLI_COLD void mli_prom_routes(mli_export *x, const char *name, const char *help, size_t at) {
-    const mli_route *route = mli_route_newest(x->lord);
+static MLI_COLD void mli_prom_routes(mli_prom_writer *w, const char *name, const char *help,
+                                     size_t at) {
+    const mli_route *route = (const mli_route *)mli_ptr_load_acquire(&w->x.lord->blocks->routes);
     int samples = 0;
     for (; route; route = route->next) {
         if (!mli_route_used(route)) continue;
-        if (!samples++) mli_prom_head(x->o, name, help);
-        mli_putf(x->o, "memlord_%s{from=\"%i\",to=\"%i\"", name,
-                 mli_report_device(x->r, route->from), mli_report_device(x->r, route->to));
-        mli_prom_labels_put(x, 2);
-        mli_putf(x->o, "%ju\n",
+        if (!samples++) mli_prom_head(w->x.o, name, help);
+        mli_putf(w->x.o, "memlord_%s{from=\"%i\",to=\"%i\"", name,
+                 mli_report_device(w->x.r, route->from), mli_report_device(w->x.r, route->to));
+        mli_prom_labels_put(w, 2);
+        mli_putf(w->x.o, "%ju\n",
                  mli_u64_load((const mli_u64 *)(const void *)((const char *)route + at)));
     }
 }
 
 /* Writes the last request of each device that found no memory. The site is a label. */
-static MLI_COLD void mli_prom_ooms(mli_export *x) {
+static MLI_COLD void mli_prom_ooms(mli_prom_writer *w) {
     static const mli_family families[] = {
         {"last_oom_bytes", 'u', offsetof(mli_oom, bytes),
          "bytes the last request that found no memory wanted"},
@@ -273,56 +281,60 @@ static MLI_COLD void mli_prom_ooms(mli_export *x) {
     const mli_family *f;
     for (f = families; f->name; f++) {
         uint32_t i, samples = 0;
-        for (i = 1; i <= x->devices; i++) {
-            const mli_oom oom = mli_oom_of(x->lord, i);
+        for (i = 1; i <= w->x.devices; i++) {
+            const mli_oom oom = mli_oom_of(w->x.lord, i);
             uint64_t v;
             memcpy(&v, (const char *)&oom + f->at, sizeof v);
             if (!oom.time || v == UINT64_MAX) continue;
-            if (!samples++) mli_prom_head(x->o, f->name, f->help);
-            mli_putf(x->o, "memlord_%s{device=\"%i\"", f->name, mli_report_device(x->r, i));
+            if (!samples++) mli_prom_head(w->x.o, f->name, f->help);
+            mli_putf(w->x.o, "memlord_%s{device=\"%i\"", f->name, mli_report_device(w->x.r, i));
             if (oom.site) {
-                mli_put_str(x->o, ",site=\"");
-                mli_put_site_by(x->o, oom.site, mli_prom_text);
-                mli_put_str(x->o, "\"");
+                mli_put_str(w->x.o, ",site=\"");
+                mli_put_site_by(w->x.o, oom.site, mli_prom_text);
+                mli_put_str(w->x.o, "\"");
             }
-            mli_prom_labels_put(x, 1 + (oom.site != NULL));
-            mli_putf(x->o, "%ju\n", v);
+            mli_prom_labels_put(w, 1 + (oom.site != NULL));
+            mli_putf(w->x.o, "%ju\n", v);
         }
     }
 }
 
-MLI_PRIVATE MLI_COLD void mli_prometheus(mli_export *x) {
-    const mli_report *r = x->r;
+static MLI_COLD void mli_prom_write(void *writer) {
+    mli_prom_writer *w = (mli_prom_writer *)writer;
+    const mli_report *r = w->x.r;
     size_t i;
-    mli_prom_labels(x);
-    mli_prom_devices(x);
-    mli_prom_rates(x);
-    mli_prom_ooms(x);
-    mli_prom_list(x, mli_prom_phys, NULL, r->phys, sizeof *r->phys, r->phys_count);
-    mli_prom_list(x, mli_prom_tags, "tag", r->tag + (r->tag != NULL), sizeof *r->tag,
+    mli_prom_labels(w);
+    mli_prom_devices(w);
+    mli_prom_rates(w);
+    mli_prom_ooms(w);
+    mli_prom_list(w, mli_prom_phys, NULL, r->phys, sizeof *r->phys, r->phys_count);
+    mli_prom_list(w, mli_prom_tags, "tag", r->tag + (r->tag != NULL), sizeof *r->tag,
                   r->tags + r->devices);
-    mli_prom_holders(x);
-    mli_prom_routes(x, "pair_moves_total", "storages moved between two devices",
+    mli_prom_holders(w);
+    mli_prom_routes(w, "pair_moves_total", "storages moved between two devices",
                     offsetof(mli_route, moves));
-    mli_prom_routes(x, "pair_moved_bytes_total", "bytes moved between two devices",
+    mli_prom_routes(w, "pair_moved_bytes_total", "bytes moved between two devices",
                     offsetof(mli_route, moved_bytes));
-    mli_prom_routes(x, "pair_copies_total", "copies between two devices",
+    mli_prom_routes(w, "pair_copies_total", "copies between two devices",
                     offsetof(mli_route, copies));
-    mli_prom_routes(x, "pair_copied_bytes_total", "bytes copied between two devices",
+    mli_prom_routes(w, "pair_copied_bytes_total", "bytes copied between two devices",
                     offsetof(mli_route, copied_bytes));
-    mli_prom_list(x, mli_prom_scopes, "scope", r->scope + (r->scope != NULL), sizeof *r->scope,
+    mli_prom_list(w, mli_prom_scopes, "scope", r->scope + (r->scope != NULL), sizeof *r->scope,
                   r->scopes);
     for (i = MLI_STAT_COUNT; i < MLI_COLUMNS; i++)
-        mli_prom_whole(x, mli_families[i][0], mli_families[i][1], 'u',
-                       mli_loss_value(x->lord, i - MLI_STAT_COUNT));
-    mli_prom_whole(x, "accounts_open", "accounts open now", 'u', x->r->accounts);
-    mli_prom_whole(x, "own_bytes", "bytes the ledger itself takes", 'u',
-                   mli_own_bytes(x->lord));
-    mli_prom_whole(x, "uptime_seconds", "age of the ledger", 'X', x->r->uptime);
-    mli_prom_whole(x, "written_timestamp_seconds", "Unix time of these samples", 'X',
+        mli_prom_whole(w, mli_families[i][0], mli_families[i][1], 'u',
+                       mli_loss_value(w->x.lord, i - MLI_STAT_COUNT));
+    mli_prom_whole(w, "accounts_open", "accounts open now", 'u', w->x.r->accounts);
+    mli_prom_whole(w, "own_bytes", "bytes the ledger itself takes", 'u',
+                   mli_u64_load(&w->x.lord->memory.own_bytes));
+    mli_prom_whole(w, "uptime_seconds", "age of the ledger", 'X', w->x.r->uptime);
+    mli_prom_whole(w, "written_timestamp_seconds", "Unix time of these samples", 'X',
                    mli_wall_now());
-    mli_prom_head(x->o, "build_info", "1, with the version of memlord.h");
-    mli_prom_sample(x, "build_info", memlord_device_all(), "version", MEMLORD_VERSION, 'u', 1);
+    mli_prom_head(w->x.o, "build_info", "1, with the version of memlord.h");
+    mli_prom_sample(w, "build_info", memlord_device_all(), "version", MEMLORD_VERSION, 'u', 1);
+}
+MLI_PRIVATE MLI_COLD void mli_prometheus(mli_report *r) {
+    mli_export_run(r, sizeof(mli_prom_writer), mli_prom_write);
 }
 
 /* -- CSV, RFC 4180: one table, the live blocks.
@@ -360,31 +372,36 @@ static MLI_COLD void mli_csv_line(mli_out *o, const memlord_block_info *b) {
     mli_putf(o, ",%ju", mli_site_line(b->site));
     mli_csv_text(o, b->site ? b->site->function : NULL);
 }
+/* What the lines of a block's parts are made from. */
+typedef struct mli_csv_whole {
+    mli_report *r;
+    const memlord_block_info *block;
+} mli_csv_whole;
 /* Writes a part as a block of no bytes. */
 static MLI_COLD int mli_csv_part(void *user, const memlord_part_info *part) {
-    mli_export *x = (mli_export *)user;
-    memlord_block_info b = *(const memlord_block_info *)x->table;
+    const mli_csv_whole *whole = (const mli_csv_whole *)user;
+    memlord_block_info b = *whole->block;
     b.bytes = b.refs = 0;
     b.meta = part->meta;
     b.tag = part->meta.tag;
-    mli_csv_line(x->o, &b);
-    mli_putf(x->o, ",%ju,%ju\r\n", part->offset, part->bytes);
-    return x->o->failed;
+    mli_csv_line(whole->r->o, &b);
+    mli_putf(whole->r->o, ",%ju,%ju\r\n", part->offset, part->bytes);
+    return whole->r->o->failed;
 }
 static MLI_COLD int mli_csv_block(void *user, const memlord_block_info *b) {
-    mli_export *x = (mli_export *)user;
-    mli_csv_line(x->o, b);
-    mli_put_str(x->o, ",,\r\n");
-    x->table = (void *)(uintptr_t)b;
-    (void)memlord_parts_each(x->lord, b->device, b->storage, mli_csv_part, x);
-    return x->o->failed;
+    mli_csv_whole whole;
+    whole.r = (mli_report *)user;
+    whole.block = b;
+    mli_csv_line(whole.r->o, b);
+    mli_put_str(whole.r->o, ",,\r\n");
+    (void)memlord_parts_each(whole.r->lord, b->device, b->storage, mli_csv_part, &whole);
+    return whole.r->o->failed;
 }
 
-MLI_PRIVATE MLI_COLD void mli_csv(mli_export *x) {
+MLI_PRIVATE MLI_COLD void mli_csv(mli_report *r) {
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
-    mli_put_str(x->o, "device,storage,bytes,refs,born,pending,tag,scope,name,dtype,shape,"
+    mli_put_str(r->o, "device,storage,bytes,refs,born,pending,tag,scope,name,dtype,shape,"
                       "flags,file,line,function,part_offset,part_bytes\r\n");
-    if (mli_map_each(x->lord, &all, mli_csv_block, x, NULL))
-        x->r->result = MEMLORD_E_NOMEM;
+    if (mli_map_each(r->lord, &all, mli_csv_block, r, NULL)) r->result = MEMLORD_E_NOMEM;
 }
 #endif

@@ -1,4 +1,4 @@
-/* Writes PROMETHEUS and CSV. Owns no state. Uses reports/export. Locks: none.
+/* Writes PROMETHEUS and CSV. Uses reports/export. Locks: none.
 
    PROMETHEUS, text exposition format 0.0.4
       (https://prometheus.io/docs/instrumenting/exposition_formats/).
@@ -12,13 +12,13 @@
 #include "api/api.h"
 #include "os/knobs.h"
 #include "os/compiler.h"
-#include "reports/export.h"
+#include "reports/capture.h"
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-MLI_PRIVATE MLI_COLD void mli_prometheus(mli_export *x);
+MLI_PRIVATE MLI_COLD void mli_prometheus(mli_report *r);
 
-MLI_PRIVATE MLI_COLD void mli_csv(mli_export *x);
+MLI_PRIVATE MLI_COLD void mli_csv(mli_report *r);
 #endif
 
 #endif

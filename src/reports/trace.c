@@ -2,6 +2,7 @@
 #include "os/system.h"
 #include "base/atomics.h"
 #include "base/ledger.h"
+#include "base/text.h"
 #include "base/memory.h"
 #include "books/threads.h"
 #include "books/sites.h"
@@ -12,37 +13,10 @@
 #include "services/snapshots.h"
 #include "reports/text.h"
 #include "reports/json.h"
-#include "reports/shares.h"
+#include "reports/export.h"
+#include "reports/ring.h"
 
 #if !defined(MEMLORD_NO_REPORTS)
-
-MLI_PRIVATE MLI_COLD void mli_put_utf8(mli_out *o, const char *text, const char *escaped) {
-    const unsigned char *s = (const unsigned char *)text;
-    while (*s) {
-        uint32_t code;
-        size_t n = mli_utf8_decode(s, &code);
-        if (n) {
-            if (n == 1 && strchr(escaped, (int)code)) mli_put_str(o, "\\");
-            mli_put(o, (const char *)s, n);
-        } else {
-            mli_put_invalid_byte(o, *s);
-        }
-        s += n ? n : 1;
-    }
-}
-MLI_PRIVATE size_t mli_utf8_size(const char *text) {
-    mli_out count;
-    mli_out_buffer(&count, NULL, 0);
-    mli_put_utf8(&count, text, "");
-    return count.total;
-}
-
-MLI_PRIVATE void mli_put_le(mli_out *o, uint64_t v, unsigned n) {
-    for (; n--; v >>= 8) {
-        char byte = (char)(unsigned char)(v & 255);
-        mli_put(o, &byte, 1);
-    }
-}
 
 /* -- TRACE, the Trace Event Format, JSON object form (Google's "Trace Event Format" document; read
       by ui.perfetto.dev and chrome://tracing).
@@ -60,28 +34,39 @@ MLI_PRIVATE void mli_put_le(mli_out *o, uint64_t v, unsigned n) {
 #define MLI_TRACE_TAGS    32
 #define MLI_TRACE_SAMPLES 2048
 
+typedef struct mli_trace_writer {
+    mli_export x;
+    mli_last_events last;
+    int64_t *level; /* live bytes by tag row; behind them by dev: those without a tag */
+    /* By dev: ns of the next sample, the level of the last sample, the level now. */
+    uint64_t due[MEMLORD_MAX_DEVICES + 1], shown[MEMLORD_MAX_DEVICES + 1];
+    uint64_t sum[MEMLORD_MAX_DEVICES + 1];
+    unsigned char *depth; /* by thread number: open scopes */
+    uint32_t threads;     /* entries of `depth` */
+} mli_trace_writer;
+
 /* Writes the beginning of an event, up to its name. */
-static MLI_COLD void mli_trace_open(mli_export *x, const char *phase, uint64_t ns,
+static MLI_COLD void mli_trace_open(const mli_export *x, const char *phase, uint64_t ns,
                                     uint32_t thread) {
     mli_jsonf(x->o, ",\n{'ph':%s,'pid':%ju,'tid':%ju,'ts':", phase, mli_pid(), (uint64_t)thread);
     mli_put_fixed(x->o, ns, 3);
     mli_jsonf(x->o, ",'name':");
 }
-static void mli_trace_close(mli_export *x) { mli_put_str(x->o, "}}"); }
+static void mli_trace_close(const mli_export *x) { mli_put_str(x->o, "}}"); }
 /* Writes a name; NULL as null. Cuts it where a character begins: every event repeats the name. */
-static MLI_COLD void mli_trace_text(mli_export *x, const char *text) {
+static MLI_COLD void mli_trace_text(const mli_export *x, const char *text) {
     char buf[MLI_SCOPE_NAME + 1];
     size_t n = text ? mli_utf8_cut(text) : 0;
     if (n) memcpy(buf, text, n);
     buf[n] = 0;
     mli_put_json(x->o, text ? buf : NULL);
 }
-static MLI_COLD void mli_trace_pair(mli_export *x, const char *key, const char *text) {
+static MLI_COLD void mli_trace_pair(const mli_export *x, const char *key, const char *text) {
     mli_jsonf(x->o, ",%s:", key);
     mli_trace_text(x, text);
 }
 /* Writes the beginning of an event named after a device, up to its arguments. */
-static MLI_COLD void mli_trace_device(mli_export *x, const char *phase, uint64_t ns,
+static MLI_COLD void mli_trace_device(const mli_export *x, const char *phase, uint64_t ns,
                                       uint32_t thread, uint32_t dev, const char *what) {
     mli_trace_open(x, phase, ns, thread);
     mli_jsonf(x->o, "'%i", mli_report_device(x->r, dev));
@@ -89,7 +74,7 @@ static MLI_COLD void mli_trace_device(mli_export *x, const char *phase, uint64_t
     mli_jsonf(x->o, "','args':{");
 }
 
-static MLI_COLD void mli_trace_names(mli_export *x) {
+static MLI_COLD void mli_trace_names(const mli_export *x) {
     const mli_thread *t = mli_thread_first(x->lord);
     mli_trace_open(x, "M", 0, 0);
     mli_jsonf(x->o, "'process_name','args':{'name':'memlord " MEMLORD_VERSION "'}}");
@@ -100,7 +85,7 @@ static MLI_COLD void mli_trace_names(mli_export *x) {
     }
 }
 
-static MLI_COLD void mli_trace_snapshot(mli_export *x, const mli_snapshot *s) {
+static MLI_COLD void mli_trace_snapshot(const mli_export *x, const mli_snapshot *s) {
     uint32_t dev;
     for (dev = 1; dev <= s->devices && dev <= x->devices; dev++) {
         const mli_device_usage *held = &mli_snapshot_devices(s)[dev - 1];
@@ -115,7 +100,7 @@ static MLI_COLD void mli_trace_snapshot(mli_export *x, const mli_snapshot *s) {
 }
 
 /* Writes the invocations of a scope that one thread remembers. */
-static MLI_COLD void mli_trace_thread_scope(mli_export *x, const mli_scope_record *scope,
+static MLI_COLD void mli_trace_thread_scope(const mli_export *x, const mli_scope_record *scope,
                                             const mli_thread_scope *s) {
     size_t i, n = mli_thread_scope_read(x->lord, s, x->r->run);
     for (i = 0; i < n; i++) {
@@ -132,7 +117,7 @@ static MLI_COLD void mli_trace_thread_scope(mli_export *x, const mli_scope_recor
         mli_trace_close(x);
     }
 }
-static MLI_COLD void mli_trace_scopes(mli_export *x) {
+static MLI_COLD void mli_trace_scopes(const mli_export *x) {
     uint32_t id;
     for (id = 1; id <= x->scopes && !x->o->failed; id++) {
         const mli_scope_record *scope = mli_scope_record_at(x->lord, id);
@@ -145,43 +130,43 @@ static MLI_COLD void mli_trace_scopes(mli_export *x) {
 
 static int64_t mli_not_negative(int64_t v) { return v > 0 ? v : 0; }
 
-static MLI_COLD void mli_trace_counter(mli_export *x, uint32_t dev, uint64_t ns) {
+static MLI_COLD void mli_trace_counter(mli_trace_writer *w, uint32_t dev, uint64_t ns) {
     uint32_t row, n = 0;
     int64_t others = 0;
-    mli_trace_device(x, "C", ns, 0, dev, " live");
-    mli_jsonf(x->o, "'(untagged)':%jd", mli_not_negative(x->level[x->tags + dev]));
-    for (row = 1; row <= x->tags; row++) {
-        int64_t level = mli_not_negative(x->level[row]);
-        if (x->r->tag[row].dev != dev) continue;
+    mli_trace_device(&w->x, "C", ns, 0, dev, " live");
+    mli_jsonf(w->x.o, "'(untagged)':%jd", mli_not_negative(w->level[w->x.tags + dev]));
+    for (row = 1; row <= w->x.tags; row++) {
+        int64_t level = mli_not_negative(w->level[row]);
+        if (w->x.r->tag[row].dev != dev) continue;
         if (n++ < MLI_TRACE_TAGS) {
-            mli_put_str(x->o, ",");
-            mli_trace_text(x, mli_export_tag(x, row));
-            mli_jsonf(x->o, ":%jd", level);
+            mli_put_str(w->x.o, ",");
+            mli_trace_text(&w->x, mli_export_tag(&w->x, row));
+            mli_jsonf(w->x.o, ":%jd", level);
         } else {
             others += level;
         }
     }
-    if (n > MLI_TRACE_TAGS) mli_jsonf(x->o, ",'(other tags)':%jd", others);
-    mli_trace_close(x);
-    x->due[dev] = ns + (x->r->uptime - x->first) / MLI_TRACE_SAMPLES;
-    x->shown[dev] = x->sum[dev];
+    if (n > MLI_TRACE_TAGS) mli_jsonf(w->x.o, ",'(other tags)':%jd", others);
+    mli_trace_close(&w->x);
+    w->due[dev] = ns + (w->x.r->uptime - w->last.first) / MLI_TRACE_SAMPLES;
+    w->shown[dev] = w->sum[dev];
 }
 
-static MLI_COLD void mli_trace_level(mli_export *x, const mli_export_event *e) {
+static MLI_COLD void mli_trace_level(mli_trace_writer *w, const mli_export_event *e) {
     uint32_t dev = e->of.dev;
     int64_t delta = mli_event_delta(e), moved;
     if (!delta) return;
-    x->level[e->of.tag ? e->of.tag : x->tags + dev] += delta;
-    x->sum[dev] += (uint64_t)delta;
-    moved = (int64_t)(x->sum[dev] - x->shown[dev]);
-    if (e->ns >= x->due[dev] ||
-        (uint64_t)(moved < 0 ? -moved : moved) > x->r->stat[dev - 1].peak / 64)
-        mli_trace_counter(x, dev, e->ns);
+    w->level[e->of.tag ? e->of.tag : w->x.tags + dev] += delta;
+    w->sum[dev] += (uint64_t)delta;
+    moved = (int64_t)(w->sum[dev] - w->shown[dev]);
+    if (e->ns >= w->due[dev] ||
+        (uint64_t)(moved < 0 ? -moved : moved) > w->x.r->stat[dev - 1].peak / 64)
+        mli_trace_counter(w, dev, e->ns);
 }
 
 /* Writes an event of a block's slice, up to the arguments that only some have. Phase b begins the
    slice, e ends it, n is an instant in it. */
-static MLI_COLD void mli_trace_life(mli_export *x, const char *phase, const mli_live_block *b,
+static MLI_COLD void mli_trace_life(const mli_export *x, const char *phase, const mli_live_block *b,
                                     uint32_t thread, uint64_t ns) {
     const memlord_site *site = mli_frame_site(x, b->frame);
     const char *tag = mli_export_tag(x, b->tag);
@@ -200,81 +185,83 @@ static MLI_COLD void mli_trace_life(mli_export *x, const char *phase, const mli_
     mli_json_u64(x->o, "line", mli_site_line(site));
     mli_trace_pair(x, "function", site ? site->function : NULL);
 }
-static MLI_COLD void mli_trace_block(mli_export *x, const mli_export_event *e) {
-    mli_live_block *f = mli_last_event_at(x, &e->of);
+static MLI_COLD void mli_trace_block(mli_trace_writer *w, const mli_export_event *e) {
+    mli_live_block *f = mli_last_event_at(&w->last, &e->of);
     int pends = e->kind == MEMLORD_EVENT_PEND;
     if (!f || !f->dev) return;
     if (f->state & MLI_BLOCK_OPEN) {
-        mli_trace_life(x, pends ? "n" : "e", f, e->thread, e->ns);
-        mli_trace_close(x);
+        mli_trace_life(&w->x, pends ? "n" : "e", f, e->thread, e->ns);
+        mli_trace_close(&w->x);
     }
     if (pends) return;
     *f = e->of;
     if (e->kind == MEMLORD_EVENT_FREE) return;
     f->state |= MLI_BLOCK_OPEN;
-    mli_trace_life(x, "b", f, e->thread, e->ns);
-    mli_trace_close(x);
+    mli_trace_life(&w->x, "b", f, e->thread, e->ns);
+    mli_trace_close(&w->x);
 }
 
-/* Writes the begin or the end of a scope. x->depth counts the open scopes of each thread, so that
+/* Writes the begin or the end of a scope. w->depth counts the open scopes of each thread, so that
    an end without its begin in the ring is left out. */
-static MLI_COLD void mli_trace_scope(mli_export *x, const mli_export_event *e) {
-    const mli_scope_record *scope = e->of.scope ? mli_scope_record_at(x->lord, e->of.scope) : NULL;
+static MLI_COLD void mli_trace_scope(mli_trace_writer *w, const mli_export_event *e) {
+    const uint32_t id = e->of.scope;
+    const mli_scope_record *scope = id ? mli_scope_record_at(w->x.lord, id) : NULL;
     int begins = e->kind == MEMLORD_EVENT_SCOPE_BEGIN;
-    if (e->thread >= x->threads || (begins ? !scope : !x->depth[e->thread])) return;
-    mli_trace_open(x, begins ? "B" : "E", e->ns, e->thread);
-    mli_trace_text(x, scope ? scope->name : "");
-    mli_jsonf(x->o, ",'cat':'scope','args':{");
-    if (begins) mli_trace_pair(x, "path", scope->path);
-    mli_trace_close(x);
-    x->depth[e->thread] = (unsigned char)(x->depth[e->thread] + (begins ? 1 : -1));
+    if (e->thread >= w->threads || (begins ? !scope : !w->depth[e->thread])) return;
+    mli_trace_open(&w->x, begins ? "B" : "E", e->ns, e->thread);
+    mli_trace_text(&w->x, scope ? scope->name : "");
+    mli_jsonf(w->x.o, ",'cat':'scope','args':{");
+    if (begins) mli_trace_pair(&w->x, "path", scope->path);
+    mli_trace_close(&w->x);
+    w->depth[e->thread] = (unsigned char)(w->depth[e->thread] + (begins ? 1 : -1));
 }
 
-static MLI_COLD void mli_trace_event(mli_export *x, const mli_export_event *e) {
+static MLI_COLD void mli_trace_event(void *writer, const mli_export_event *e) {
+    mli_trace_writer *w = (mli_trace_writer *)writer;
     int gc = e->kind == MEMLORD_EVENT_GC;
     if (e->kind == MEMLORD_EVENT_SCOPE_BEGIN || e->kind == MEMLORD_EVENT_SCOPE_END)
-        mli_trace_scope(x, e);
+        mli_trace_scope(w, e);
     if (!e->of.dev) return;
-    mli_trace_level(x, e);
-    if (mli_event_is_of_block(e)) mli_trace_block(x, e);
+    mli_trace_level(w, e);
+    if (mli_event_is_of_block(e)) mli_trace_block(w, e);
     if (!gc && e->kind != MEMLORD_EVENT_OOM) return;
-    mli_trace_device(x, "i", e->ns, e->thread, e->of.dev, gc ? " gc" : " out of memory");
-    mli_jsonf(x->o, "'bytes':%ju},'s':'p','cat':'memory'}", e->of.bytes);
+    mli_trace_device(&w->x, "i", e->ns, e->thread, e->of.dev, gc ? " gc" : " out of memory");
+    mli_jsonf(w->x.o, "'bytes':%ju},'s':'p','cat':'memory'}", e->of.bytes);
 }
 
 /* Sets the levels at the start of the ring: those of the report less all that the ring adds. */
-static MLI_COLD void mli_trace_levels(mli_export *x) {
+static MLI_COLD void mli_trace_levels(mli_trace_writer *w) {
     uint32_t i;
-    for (i = 1; i <= x->devices; i++) {
-        x->sum[i] = x->shown[i] = x->r->stat[i - 1].allocated - x->sum[i];
-        x->level[x->tags + i] = (int64_t)x->sum[i];
+    for (i = 1; i <= w->x.devices; i++) {
+        w->sum[i] = w->shown[i] = w->x.r->stat[i - 1].allocated - w->last.sum[i];
+        w->level[w->x.tags + i] = (int64_t)w->sum[i];
     }
-    for (i = 1; i <= x->tags; i++) {
-        x->level[i] += (int64_t)x->r->tag[i].stat.allocated;
-        x->level[x->tags + x->r->tag[i].dev] -= x->level[i];
+    for (i = 1; i <= w->x.tags; i++) {
+        w->level[i] = (int64_t)w->x.r->tag[i].stat.allocated - w->level[i];
+        w->level[w->x.tags + w->x.r->tag[i].dev] -= w->level[i];
     }
 }
 
 /* Ends all open scopes and blocks at the time of the report; writes a last sample a device. */
-static MLI_COLD void mli_trace_end(mli_export *x) {
-    uint64_t i, now = x->r->uptime;
-    for (i = 0; i < x->threads; i++)
-        for (; x->depth[i]; x->depth[i]--) {
-            mli_trace_open(x, "E", now, (uint32_t)i);
-            mli_jsonf(x->o, "'','cat':'scope','args':{}}");
+static MLI_COLD void mli_trace_end(mli_trace_writer *w) {
+    uint64_t i, now = w->x.r->uptime;
+    for (i = 0; i < w->threads; i++)
+        for (; w->depth[i]; w->depth[i]--) {
+            mli_trace_open(&w->x, "E", now, (uint32_t)i);
+            mli_jsonf(w->x.o, "'','cat':'scope','args':{}}");
         }
-    for (i = 0; i < x->last_events_size; i++) {
-        const mli_live_block *f = &x->last_events[i];
+    for (i = 0; i < w->last.size; i++) {
+        const mli_live_block *f = &w->last.at[i];
         if (!(f->state & MLI_BLOCK_OPEN)) continue;
-        mli_trace_life(x, "e", f, 0, now);
-        mli_json_parts(x->r, mli_type_of(x->lord, f->dev), f->storage);
-        mli_trace_close(x);
+        mli_trace_life(&w->x, "e", f, 0, now);
+        mli_json_parts(w->x.r, mli_type_of(w->x.lord, f->dev), f->storage);
+        mli_trace_close(&w->x);
     }
-    for (i = 1; i <= x->devices; i++) mli_trace_counter(x, (uint32_t)i, now);
+    for (i = 1; i <= w->x.devices; i++) mli_trace_counter(w, (uint32_t)i, now);
 }
 
 /* Writes the anomalies and drops that are not 0, of all devices and of each. */
-static MLI_COLD void mli_trace_anomalies(mli_export *x) {
+static MLI_COLD void mli_trace_anomalies(const mli_export *x) {
     uint32_t dev;
     mli_jsonf(x->o, "\n],'otherData':{'anomalies_and_drops':{");
     for (dev = 0; dev <= x->devices; dev++) {
@@ -289,28 +276,38 @@ static MLI_COLD void mli_trace_anomalies(mli_export *x) {
     mli_put_str(x->o, "}}}\n");
 }
 
-MLI_PRIVATE MLI_COLD void mli_trace_json(mli_export *x) {
-    size_t size = ((size_t)x->tags + x->devices + 1) * sizeof *x->level;
+/* Requires: the tables of levels and depths are there. */
+static MLI_COLD void mli_trace_ring(mli_trace_writer *w) {
     uint32_t i;
-    x->threads = mli_thread_count(x->lord) + 2;
-    x->level = (int64_t *)mli_own_alloc(x->lord, size);
-    x->depth = (unsigned char *)mli_own_alloc(x->lord, x->threads + 1);
+    w->last.tag_sum = w->level;
+    mli_last_events_read(&w->x, &w->last);
+    if (!w->last.scoped) mli_trace_scopes(&w->x);
+    mli_trace_levels(w);
+    for (i = 1; i <= w->x.devices && w->last.size; i++) mli_trace_counter(w, i, w->last.first);
+    mli_ring_each(&w->x, mli_trace_event, w);
+    mli_trace_end(w);
+    mli_last_events_free(&w->last);
+}
+static MLI_COLD void mli_trace_write(void *writer) {
+    mli_trace_writer *w = (mli_trace_writer *)writer;
+    const mli_export *x = &w->x;
+    const size_t size = ((size_t)x->tags + x->devices + 1) * sizeof *w->level;
+    uint32_t i;
+    w->threads = mli_thread_count(x->lord) + 2;
+    w->level = (int64_t *)mli_own_alloc(x->lord, size);
+    w->depth = (unsigned char *)mli_own_alloc(x->lord, w->threads + 1);
     mli_jsonf(x->o, "{'displayTimeUnit':'ms','traceEvents':[");
     mli_trace_names(x);
     for (i = 0; i < x->r->snapshots; i++) mli_trace_snapshot(x, x->r->snapshot[i]);
-    if (x->level && x->depth) {
-        x->first = x->r->uptime;
-        mli_last_events_build(x);
-        if (!x->scoped) mli_trace_scopes(x);
-        mli_trace_levels(x);
-        for (i = 1; i <= x->devices && x->last_events_size; i++) mli_trace_counter(x, i, x->first);
-        mli_ring_each(x, mli_trace_event);
-        mli_trace_end(x);
-    } else {
+    if (w->level && w->depth)
+        mli_trace_ring(w);
+    else
         x->r->result = MEMLORD_E_NOMEM;
-    }
     mli_trace_anomalies(x);
-    mli_own_free(x->lord, x->depth, x->threads + 1);
-    mli_own_free(x->lord, x->level, size);
+    mli_own_free(x->lord, w->depth, w->threads + 1);
+    mli_own_free(x->lord, w->level, size);
+}
+MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r) {
+    mli_export_run(r, sizeof(mli_trace_writer), mli_trace_write);
 }
 #endif

@@ -1,4 +1,5 @@
 #include "services/neighbours.h"
+#include "services/pages.h"
 #include "os/system.h"
 #include "os/machine.h"
 #include "base/atomics.h"
@@ -13,19 +14,22 @@
 #include "services/room.h"
 #include "calls/deferred.h"
 
+#if !defined(MEMLORD_NO_NEIGHBOURS)
+
 struct mli_neighbours_state {
-    mli_lock lock;         /* all below but open and listener */
+    mli_lock lock;         /* all below but service, open and listener */
     struct mli_page *page; /* NULL: none is mapped */
     int slot, fd;          /* its slot, or MLI_SLOT_...; fd: holds the slot's lock */
     uint64_t host_id;      /* the identity of the host's memory */
     int stall_fd;          /* tells of stalls of the host's memory; -1: there is none */
+    mli_ptr service;       /* const mli_neighbours *; set by the first open */
     mli_page_slot mine;    /* the slot as it is to be */
     const mli_phys *phys[MLI_SLOT_DEVICES]; /* of the slot's devices */
     struct mli_raise *raises;
     uint32_t ringing; /* threads that ring bells of the page: it stays mapped */
     int answers;      /* 1: a thread answers requests */
     char path[MLI_PAGE_PATH];
-    int unfit;    /* 1: a device has no room in the slot; 2: it was logged */
+    int unfit;    /* 1: a device has no room in the slot; 2: that was logged */
     mli_u32 open; /* 1: the host has opened a page */
     mli_helper listener;
 };
@@ -361,16 +365,11 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
                                            "room for the rest");
     if (why) mli_logf(lord, MEMLORD_LOG_WARNING, "[neighbours] the child works alone: %s", why);
 }
-MLI_PRIVATE MLI_COLD void mli_neighbours_serve(memlord *lord) {
+static MLI_COLD void mli_neighbours_serve(memlord *lord) {
     if (!mli_u32_load(&lord->neighbours->open)) return;
     mli_neighbours_round(lord);
     mli_stall_poll(lord);
     mli_requests_answer(lord);
-}
-
-MLI_PRIVATE uint32_t mli_ms_left(uint64_t deadline) {
-    const uint64_t now = mli_now();
-    return now < deadline ? (uint32_t)((deadline - now + 999999u) / 1000000u) : 0;
 }
 
 static MLI_COLD void mli_listener_run(void *user) {
@@ -397,7 +396,7 @@ static MLI_COLD void mli_listener_run(void *user) {
     }
 }
 
-MLI_PRIVATE MLI_COLD memlord_result mli_listener_start(memlord *lord) {
+static MLI_COLD memlord_result mli_listener_start(memlord *lord) {
     int bad;
     if (!mli_u32_load(&lord->neighbours->open) || !mli_polling_enabled(lord)) return MEMLORD_OK;
     bad = mli_helper_start(&lord->neighbours->listener, &lord->neighbours->open, 0,
@@ -419,8 +418,8 @@ static MLI_COLD void mli_forked_rejoin(memlord *lord) {
     (void)mli_listener_start(lord);
 }
 
-MLI_PRIVATE MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *phys,
-                                                    uint64_t needed, mli_raise *raise) {
+static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *phys,
+                                               uint64_t needed, mli_raise *raise) {
     mli_page_slot *mine = &lord->neighbours->mine;
     mli_page *page = NULL;
     mli_page_device sum;
@@ -464,7 +463,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phy
     mli_lock_drop(&lord->neighbours->lock);
     return r;
 }
-MLI_PRIVATE MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
+static MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
     mli_raise **at;
     mli_lock_take(&lord->neighbours->lock);
     for (at = &lord->neighbours->raises; *at && *at != raise;) at = &(*at)->next;
@@ -472,7 +471,7 @@ MLI_PRIVATE MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
     mli_lock_drop(&lord->neighbours->lock);
 }
 
-MLI_PRIVATE MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise) {
+static MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise) {
     uint64_t released = 0;
     uint32_t s;
     int asked = 0;
@@ -530,11 +529,23 @@ static MLI_COLD uint64_t mli_host_id(memlord *lord, char *stall, size_t cap) {
     return mli_text_hash(boot);
 }
 
-/* Leaves the page: at a close, and at the end of the ledger. Requires: the caller is not the
-   listener. */
+/* Gives up the slot in a forked child: it is the parent's, as is the lock of the descriptor. */
+static MLI_COLD void mli_neighbours_forked(memlord *lord) {
+    if (lord->neighbours->slot >= 0) {
+        mli_page_fd_close(lord->neighbours->fd);
+        lord->neighbours->slot = MLI_SLOT_FORKED;
+    }
+    lord->neighbours->raises = NULL;
+    lord->neighbours->ringing = 0;
+    lord->neighbours->answers = 0;
+    mli_u32_store(&lord->neighbours->listener.state, MLI_HELPER_NONE);
+    if (mli_u32_load(&lord->neighbours->open)) mli_alert_set(lord, MLI_ALERT_POLLER, 1);
+}
+
 static MLI_COLD void mli_neighbours_end(memlord *lord) {
     mli_raise *raise;
     unsigned spins = 0;
+    if (!mli_u32_load(&lord->neighbours->open)) return;
     (void)mli_u32_exchange(&lord->neighbours->open, 0); /* as the wish in mli_helper_start */
     mli_lock_take(&lord->neighbours->lock);
     if (lord->neighbours->slot >= 0)
@@ -563,7 +574,16 @@ static MLI_COLD void mli_neighbours_end(memlord *lord) {
     mli_lock_drop(&lord->neighbours->lock);
 }
 
-/* -- life -- */
+static const mli_neighbours mli_neighbours_service = {
+    mli_neighbours_serve, mli_listener_start, mli_raise_begin,           mli_raise_end,
+    mli_raise_check,      mli_neighbours_end, mli_neighbours_forked,
+};
+
+MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord) {
+    return (const mli_neighbours *)mli_ptr_load_acquire(&lord->neighbours->service);
+}
+
+/* -- life: reaches all that a page needs through the service, as mli_neighbours says -- */
 
 static MLI_COLD void mli_neighbours_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
@@ -572,29 +592,22 @@ static MLI_COLD void mli_neighbours_init(memlord *lord, const memlord_desc *desc
     lord->neighbours->fd = lord->neighbours->stall_fd = -1;
 }
 static MLI_COLD void mli_neighbours_stop(memlord *lord) {
-    if (mli_u32_load(&lord->neighbours->open)) mli_neighbours_end(lord);
+    const mli_neighbours *service = mli_neighbours_of(lord);
+    if (service) service->end(lord);
 }
 static MLI_COLD void mli_neighbours_lock(memlord *lord, int take) {
     mli_lock_set(&lord->neighbours->lock, take);
 }
-/* Gives up the slot: it is the parent's, as is the lock of the descriptor. */
-static MLI_COLD void mli_neighbours_forked(memlord *lord) {
-    if (lord->neighbours->slot >= 0) {
-        mli_page_fd_close(lord->neighbours->fd);
-        lord->neighbours->slot = MLI_SLOT_FORKED;
-    }
-    lord->neighbours->raises = NULL;
-    lord->neighbours->ringing = 0;
-    lord->neighbours->answers = 0;
-    mli_u32_store(&lord->neighbours->listener.state, MLI_HELPER_NONE);
-    if (mli_u32_load(&lord->neighbours->open)) mli_alert_set(lord, MLI_ALERT_POLLER, 1);
+static MLI_COLD void mli_neighbours_mend(memlord *lord) {
+    const mli_neighbours *service = mli_neighbours_of(lord);
+    if (service) service->forked(lord);
 }
 MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life) {
     MLI_LIFE_STATE(life, neighbours);
     life->init = mli_neighbours_init;
     life->stop = mli_neighbours_stop;
     life->lock = mli_neighbours_lock;
-    life->forked = mli_neighbours_forked;
+    life->forked = mli_neighbours_mend;
 }
 
 /* -- public -- */
@@ -635,7 +648,11 @@ MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
         lord->neighbours->slot = MLI_SLOT_NONE;
         r = mli_page_join(lord, &why);
         lord->neighbours->stall_fd = r ? -1 : mli_stall_open(stall);
-        if (r == MEMLORD_OK) mli_u32_store(&lord->neighbours->open, 1);
+        if (r == MEMLORD_OK) {
+            mli_ptr_store_release(&lord->neighbours->service,
+                                  (void *)(uintptr_t)&mli_neighbours_service);
+            mli_u32_store(&lord->neighbours->open, 1);
+        }
     }
     mli_lock_drop(&lord->neighbours->lock);
     if (r) {
@@ -683,3 +700,30 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
     mli_os_event_close(&event);
     return r;
 }
+
+#else
+
+MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord) {
+    (void)lord;
+    return NULL;
+}
+MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life) { (void)life; }
+
+MLI_API memlord_result memlord_device_id_set(memlord *lord, memlord_device device,
+                                             const char *text) {
+    (void)device, (void)text;
+    return lord ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
+}
+MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
+    (void)name;
+    return lord ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
+}
+MLI_API memlord_result memlord_pressure_close(memlord *lord) {
+    return lord ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
+}
+MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device device,
+                                              uint64_t needed) {
+    (void)device, (void)needed;
+    return lord ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
+}
+#endif

@@ -1,32 +1,49 @@
 /* Owns this ledger's slot on the pressure page: what it publishes, asks and answers, and the
    listener. Uses services/pages, services/room and calls/deferred. Invariant: only the owner of a
-   slot writes it. Lock: page. */
+   slot writes it. MEMLORD_NO_NEIGHBOURS leaves it out. Lock: page. */
 #ifndef MLI_SERVICES_NEIGHBOURS_H
 #define MLI_SERVICES_NEIGHBOURS_H
 #include "api/api.h"
 #include "os/knobs.h"
 #include "os/compiler.h"
+#include "os/system.h"
+#include "base/atomics.h"
 #include "base/ledger.h"
 #include "services/pages.h"
 
-/* Does the listener's work at a safe point. */
-MLI_PRIVATE MLI_COLD void mli_neighbours_serve(memlord *lord);
+/* A request to the neighbours, on the stack of its thread. */
+typedef struct mli_raise {
+    struct mli_raise *next;
+    mli_os_event *event; /* set by the listener when it was rung; NULL: nothing waits */
+    uint64_t id, number, needed;
+    struct {
+        uint64_t owner; /* 0: it is not asked */
+        uint64_t held, released;
+    } before[MLI_PAGE_SLOTS];
+} mli_raise;
 
-/* Returns the time left to a deadline in ms, rounded up; 0: it is over. */
-MLI_PRIVATE uint32_t mli_ms_left(uint64_t deadline);
+/* What other modules call once a page has been opened. They reach it by a pointer, so that a
+   program that opens none does not link it. */
+typedef struct mli_neighbours {
+    void (*serve)(memlord *lord); /* does the listener's work at a safe point */
+    /* Starts the listener unless it runs: at the open, and in a forked child. */
+    memlord_result (*listen)(memlord *lord);
+    /* Asks the neighbours of a physical device. E_STATE: no page is open; E_UNKNOWN: the device is
+       not on it. Else *raise is linked until raise_end. */
+    memlord_result (*raise_begin)(memlord *lord, const mli_phys *phys, uint64_t needed,
+                                  mli_raise *raise);
+    void (*raise_end)(memlord *lord, mli_raise *raise);
+    /* Returns 1 if the neighbours have released enough; -1: all have answered, and it is less, or
+       the page is closed; 0: not yet. A process that ended has released all it held. */
+    int (*raise_check)(memlord *lord, const mli_raise *raise);
+    /* Leaves the page: at a close, and at the end of the ledger. Requires: the caller is not the
+       listener. */
+    void (*end)(memlord *lord);
+    void (*forked)(memlord *lord); /* in a forked child: the slot is the parent's */
+} mli_neighbours;
 
-/* Starts the listener unless it runs: at the open, and in a forked child. */
-MLI_PRIVATE MLI_COLD memlord_result mli_listener_start(memlord *lord);
-
-/* Asks the neighbours of a physical device. E_STATE: no page is open; E_UNKNOWN: the device is not
-   on it. Else *raise is linked until mli_raise_end. */
-MLI_PRIVATE MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *phys,
-                                                    uint64_t needed, mli_raise *raise);
-MLI_PRIVATE MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise);
-
-/* Returns 1 if the neighbours have released enough; -1: all have answered, and it is less, or the
-   page is closed; 0: not yet. A process that ended has released all it held. */
-MLI_PRIVATE MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise);
+/* Returns NULL while no page has been opened. The acquire pairs with memlord_pressure_open. */
+MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord);
 
 MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
 

@@ -1,5 +1,7 @@
 #include "services/pages.h"
 
+#if !defined(MEMLORD_NO_NEIGHBOURS)
+
 #define MLI_PAGE_BYTES (128u << 10) /* of the file: a multiple of every page size, up to 64 KiB */
 typedef char mli_page_fits[sizeof(mli_page) <= MLI_PAGE_BYTES ? 1 : -1];
 
@@ -35,7 +37,7 @@ MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot) {
 /* Makes the file of a page under a name of its own, written in full so that no later store finds
    the disk full, and links it to `path`. A file that is there already stays. */
 static MLI_COLD int mli_page_make(const char *path) {
-    static const char nothing[4096] = {0};
+    const char nothing[512] = {0};
     const uint64_t head[2] = {MLI_PAGE_MAGIC, MLI_PAGE_VERSION};
     char own[MLI_PAGE_PATH + 48];
     mli_signals held;
@@ -228,4 +230,5 @@ MLI_PRIVATE void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t see
     mli_os_event_wait(&listener->wake, ms);
 }
 MLI_PRIVATE void mli_bell_ring(mli_u32 *bell) { (void)mli_u32_add(bell, 1); }
+#endif
 #endif

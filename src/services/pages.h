@@ -14,13 +14,16 @@
 #include "base/ledger.h"
 #include "base/text.h"
 
+#define MLI_PAGE_SLOTS 64 /* of the ledgers that share a page */
+
+#if !defined(MEMLORD_NO_NEIGHBOURS)
+
 #define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* "memlordp" */
 #define MLI_PAGE_VERSION 1
 #define MLI_PAGE_ANSWER_MS 2000     /* a raise waits no longer: the max_ms of the default retry */
 
 /* The slots of the pressure page: see services/neighbours. Words of 64 bits, so that programs of 32
    and of 64 bits share a page. */
-#define MLI_PAGE_SLOTS 64
 #define MLI_SLOT_DEVICES 17                         /* with the host's memory */
 #define MLI_PAGE_PATH 400                           /* bytes of its path, with the 0 */
 enum { MLI_SLOT_FORKED = -2, MLI_SLOT_NONE = -1 }; /* a forked child claims one at its first use */
@@ -52,17 +55,6 @@ typedef struct mli_page {
     mli_u64 slots[MLI_PAGE_SLOTS][MLI_SLOT_WORDS];
 } mli_page;
 #define MLI_SLOT_WORD(field) (offsetof(mli_page_slot, field) / sizeof(uint64_t))
-
-/* A request to the neighbours, on the stack of its thread. */
-typedef struct mli_raise {
-    struct mli_raise *next;
-    mli_os_event *event; /* set by the listener when it was rung; NULL: nothing waits */
-    uint64_t id, number, needed;
-    struct {
-        uint64_t owner; /* 0: it is not asked */
-        uint64_t held, released;
-    } before[MLI_PAGE_SLOTS];
-} mli_raise;
 
 #if !MLI_WINDOWS && !defined(MLI_U64_LOCKS) && (defined(__linux__) || defined(F_OFD_SETLK))
 
@@ -105,6 +97,8 @@ MLI_PRIVATE MLI_COLD void mli_bell_ring(mli_u32 *bell);
 #else
 MLI_PRIVATE void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen, uint32_t ms);
 MLI_PRIVATE void mli_bell_ring(mli_u32 *bell);
+#endif
+
 #endif
 
 #endif

@@ -62,11 +62,12 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, type, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
     const int all = mli_polling_is(lord, MLI_POLLING_ALL);
+    const mli_neighbours *neighbours = mli_neighbours_of(lord);
     if (all) wanted = UINT32_MAX;
     if (mli_alert_on(lord, MLI_ALERT_POLLER)) {
         mli_alert_set(lord, MLI_ALERT_POLLER, 0);
         mli_snapshots_go_on(lord);
-        (void)mli_listener_start(lord);
+        if (neighbours) (void)neighbours->listen(lord);
     }
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
         if (!all && !mli_dev_watch(lord, i)) continue;
@@ -99,6 +100,7 @@ static void mli_bands_changed(memlord *lord) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys) {
+    MLI_REQUIRE(mli_none_held());
     uint64_t now, at;
     uint32_t state = mli_u32_load_acquire(&phys->poller.state);
     if (state == MLI_HELPER_RUNS || state == MLI_HELPER_BUSY) return;
@@ -218,10 +220,11 @@ MLI_PRIVATE MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, ui
 /* Retires and collects what is due on the devices of a selector. Samples physical devices that have
    no poller, saves a due snapshot and export, and writes a requested report. Host code runs. */
 static MLI_COLD void mli_serve(memlord *lord, memlord_device sel) {
+    const mli_neighbours *neighbours = mli_neighbours_of(lord);
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_pollers_start_missing(lord);
     mli_recorders_poll(lord);
-    mli_neighbours_serve(lord);
+    if (neighbours) neighbours->serve(lord);
     mli_save_serve(lord);
     (void)mli_fences_retire(lord, sel);
     for (i = 1; i < n; i++) {

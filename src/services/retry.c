@@ -17,7 +17,6 @@
 #include "services/bands.h"
 #include "services/room.h"
 #include "calls/deferred.h"
-#include "services/pages.h"
 #include "services/neighbours.h"
 #include "services/pollers.h"
 #include "calls/record.h"
@@ -33,7 +32,7 @@ MLI_PRIVATE const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NUL
 
 
 MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *out) {
-    static const char *const names[] = {"max=", "initial_ms=", "max_ms=", "multiplier="};
+    static const char names[][12] = {"max=", "initial_ms=", "max_ms=", "multiplier="};
     memlord_retry read = *out;
     uint32_t *const fields[] = {&read.max_retries, &read.initial_ms, &read.max_ms};
     while (*text) {
@@ -61,6 +60,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_re
 static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
                                     uint64_t needed, uint64_t out, uint32_t ms) {
     const uint64_t deadline = mli_now() + (uint64_t)ms * 1000000u;
+    const mli_neighbours *page = mli_neighbours_of(lord);
     mli_waiter w;
     mli_raise raise;
     uint64_t generation;
@@ -75,15 +75,15 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     if (failed) return;
     mli_waiter_begin(lord, &w);
     raise.event = &w.event;
-    raised = !mli_raise_begin(lord, phys, w.needed, &raise);
+    raised = page && !page->raise_begin(lord, phys, w.needed, &raise);
     mli_barrier_threads(lord); /* a free that missed the alert is counted in the sum below */
     while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
-           !(raised && mli_raise_check(lord, &raise) > 0)) {
+           !(raised && page->raise_check(lord, &raise) > 0)) {
         step = raised ? mli_poll_ms(lord) : left;
         mli_os_event_wait(&w.event, step < left ? step : left);
         left = mli_ms_left(deadline);
     }
-    if (raised) mli_raise_end(lord, &raise);
+    if (raised) page->raise_end(lord, &raise);
     mli_waiter_end(lord, &w);
     mli_os_event_close(&w.event);
 }
@@ -204,13 +204,14 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
 
 /* Pauses by the host's function, unless the neighbours release enough at once. */
 static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
+    const mli_neighbours *page = mli_neighbours_of(q->lord);
     mli_raise raise;
     int raised, enough;
     raise.event = NULL;
-    raised = !mli_raise_begin(q->lord, q->phys, q->bytes, &raise);
-    enough = raised && q->bytes && mli_raise_check(q->lord, &raise) > 0;
+    raised = page && !page->raise_begin(q->lord, q->phys, q->bytes, &raise);
+    enough = raised && q->bytes && page->raise_check(q->lord, &raise) > 0;
     if (!enough) q->policy->sleep_ms(q->policy->user, ms);
-    if (raised) mli_raise_end(q->lord, &raise);
+    if (raised) page->raise_end(q->lord, &raise);
 }
 
 /* Frees memory between two attempts, then pauses: samples the device, retires pending blocks,

@@ -69,9 +69,9 @@ static uint64_t mli_live_total(memlord *lord) {
     return sum;
 }
 
-/* Computes the totals of a frame, and adds its delta on each device to its thread scope. Its peaks
-   raise those of the frame around it. */
-static void mli_frame_totals(memlord *lord, mli_thread *t, mli_frame *f, mli_scope_run *v) {
+/* Computes the totals of a span, and adds its delta on each device to its thread scope. Its peaks
+   raise those of the span around it. */
+static void mli_span_totals(memlord *lord, mli_thread *t, mli_span *f, mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     memset(v, 0, sizeof *v);
     v->start = f->start;
@@ -82,53 +82,55 @@ static void mli_frame_totals(memlord *lord, mli_thread *t, mli_frame *f, mli_sco
     v->blocks = 0 - f->blocks;
     for (i = 1; i < n; i++) {
         const mli_cell *cell = mli_cell_own_device(t, i);
-        const mli_frame_peak *at = mli_frame_peak_at(f, i);
+        const mli_span_peak *at = mli_span_peak_at(f, i);
         uint64_t delta;
-        if (cell) mli_frame_raise(f, i, mli_u64_load_own(&cell->high));
+        if (cell) mli_span_raise(f, i, mli_u64_load_own(&cell->high));
         delta = (cell ? mli_u64_load_own(&cell->level) : 0) - at->from;
         if (delta) mli_u64_add_own(&f->stats->devices[i], delta);
         v->bytes += delta;
         v->peak += at->high - at->from;
         if (cell) v->blocks += mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
-        if (f->around) mli_frame_raise(f->around, i, at->high);
+        if (f->around) mli_span_raise(f->around, i, at->high);
     }
 }
 
-static void mli_frame_pop(mli_thread *t) {
-    t->frame = t->frame->around;
+static void mli_span_pop(mli_thread *t) {
+    t->span = t->span->around;
     t->birth_bits = 0;
 }
 
-/* Ends the innermost frame and adds it to its thread scope, which may be of an earlier epoch. */
-static void mli_frame_close(memlord *lord, mli_thread *t) {
-    mli_thread_scope *s = t->frame->stats;
+/* Ends the innermost span and adds it to its thread scope, which may be of an earlier epoch. */
+static void mli_span_close(memlord *lord, mli_thread *t) {
+    mli_thread_scope *s = t->span->stats;
     mli_scope_run v;
     mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_END, 0, 0, 0, 0);
     if (MLI_UNLIKELY(mli_u64_load_own(&s->epoch) != mli_epoch(lord)))
         mli_thread_scope_reset(lord, s);
-    mli_frame_totals(lord, t, t->frame, &v);
+    mli_span_totals(lord, t, t->span, &v);
     mli_thread_scope_add(s, &v);
-    if (MLI_UNLIKELY(t->frame->exported)) mli_u64_store(&s->token, 0);
+    if (MLI_UNLIKELY(t->span->exported)) mli_u64_store(&s->token, 0);
     mli_u64_add_own(&s->running, (uint64_t)0 - 1);
-    mli_frame_pop(t);
+    mli_span_pop(t);
 }
 
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     (void)mli_u64_add(&t->owner, 0);
-    while (t->frame) mli_frame_close(t->lord, t);
+    while (t->span) mli_span_close(t->lord, t);
     mli_thread_reset(t);
-    mli_u32_store(&t->fenced, 1); /* it is not inside: no thread that stops a shard waits for it */
+    mli_u32_store(&t->by_exchange, 1); /* not inside: who stops a shard does not wait for it */
     mli_u64_store_release(&t->owner, 0);
 }
 
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_ptr_store(&t->inside, NULL); /* it saw the map stopped and was about to leave */
-    for (; t->frame; mli_frame_pop(t)) {
-        mli_u64_store(&t->frame->stats->running, 0);
-        mli_u64_store(&t->frame->stats->token, 0);
+    for (; t->span; mli_span_pop(t)) {
+        mli_u64_store(&t->span->stats->running, 0);
+        mli_u64_store(&t->span->stats->token, 0);
     }
     mli_thread_reset(t);
-    mli_u32_store(&t->fenced, 1);
+    mli_u32_store(&t->by_exchange, 1);
     mli_u64_store(&t->owner, 0);
 }
 
@@ -144,6 +146,7 @@ MLI_PRIVATE size_t mli_utf8_cut(const char *name) {
 
 /* Returns the scope with a path; NULL: there is none. */
 static MLI_COLD mli_scope_record *mli_scope_of_path_locked(memlord *lord, const char *path) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const mli_stb_string *string = mli_string_locked(lord, path);
     return string ? string->scope : NULL;
 }
@@ -153,6 +156,7 @@ static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_rec
                                                     const char *name, const char *path,
                                                     const mli_site_origin *from,
                                                     mli_scope_record **out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_scope_record *scope;
     mli_site_record *site = NULL;
     memlord_result r;
@@ -215,19 +219,19 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
     return s;
 }
 
-/* -- frames -- */
+/* -- spans -- */
 
-/* Gets the next frame of a thread's scope stack, made on first use. E_STATE: the stack is full. The
+/* Gets the next span of a thread's scope stack, made on first use. E_STATE: the stack is full. The
    orphan record has no stack: its calls come from many threads. */
-static memlord_result mli_frame_reserve(memlord *lord, mli_thread *t, mli_frame **out) {
-    mli_frame **next = t->frame ? &t->frame->inner : &t->frames;
+static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **out) {
+    mli_span **next = t->span ? &t->span->inner : &t->spans;
     uint32_t depth = mli_scope_depth(t);
     if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM;
     if (depth == MLI_SCOPE_DEPTH_MAX) return MEMLORD_E_STATE;
     if (!*next) {
-        *next = (mli_frame *)mli_own_alloc(lord, sizeof **next);
+        *next = (mli_span *)mli_own_alloc(lord, sizeof **next);
         if (!*next) return MEMLORD_E_NOMEM;
-        (*next)->around = t->frame;
+        (*next)->around = t->span;
         (*next)->depth = depth + 1;
     }
     *out = *next;
@@ -243,11 +247,11 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, uint32_t dev, mli_
     mli_u64_store(&cell->high, mli_u64_load(&cell->level));
 }
 
-/* Pushes a frame: the thread enters the scope of a thread scope. `adopted`: the second word of the
-   token it was adopted by; 0: by none. Restarts each cell's high, so that it measures this frame's
-   peak; the frame around takes the old high. */
-static void mli_frame_open(memlord *lord, mli_thread *t, mli_frame *f, mli_thread_scope *stats,
-                           uint64_t adopted) {
+/* Pushes a span: the thread enters the scope of a thread scope. `adopted`: the second word of the
+   token it was adopted by; 0: by none. Restarts each cell's high, so that it measures this span's
+   peak; the span around takes the old high. */
+static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
+                          uint64_t adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     f->scope = stats->scope;
     f->stats = stats;
@@ -259,7 +263,7 @@ static void mli_frame_open(memlord *lord, mli_thread *t, mli_frame *f, mli_threa
         mli_cell *cell = mli_cell_own_device(t, i);
         f->peaks[i].from = f->peaks[i].high = 0;
         if (!cell) continue;
-        if (f->around) mli_frame_raise(f->around, i, mli_u64_load_own(&cell->high));
+        if (f->around) mli_span_raise(f->around, i, mli_u64_load_own(&cell->high));
         if (mli_u64_load_own(&cell->high) != mli_u64_load_own(&cell->level))
             mli_cell_high_restart(lord, i, cell);
         f->peaks[i].from = f->peaks[i].high = mli_u64_load_own(&cell->level);
@@ -269,7 +273,7 @@ static void mli_frame_open(memlord *lord, mli_thread *t, mli_frame *f, mli_threa
     f->before = mli_live_total(lord);
     f->start = mli_stamp_now(lord);
     if (!(mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE)) mli_special_set(t, MLI_SPECIAL_SCOPE, 1);
-    t->frame = f;
+    t->span = f;
     t->birth_bits = 0;
     mli_u64_add_own(&stats->running, 1);
     mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_BEGIN, 0, 0, 0, 0);
@@ -281,7 +285,7 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
                                                 const void *given, uint32_t salt,
                                                 const memlord_site *origin,
                                                 mli_thread_scope **out) {
-    mli_scope_record *scope, *parent = t->frame ? t->frame->scope : NULL;
+    mli_scope_record *scope, *parent = t->span ? t->span->scope : NULL;
     memlord_result r = mli_scope_make(lord, parent, name, origin, &scope);
     if (r) return r;
     *out = mli_thread_scope_get(lord, scope, t);
@@ -301,7 +305,7 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
     mli_thread *t = mli_thread_get(lord);
     const mli_cache_entry *memo;
     mli_thread_scope *stats;
-    mli_frame *frame;
+    mli_span *span;
     uint32_t salt;
     memlord_result r;
     if (!t) return MEMLORD_OK;
@@ -309,11 +313,11 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
     memo = mli_cache_find(t, given, salt);
     stats = memo ? (mli_thread_scope *)memo->value : NULL;
     if (stats && !planted && strncmp(stats->scope->name, name, MLI_SCOPE_NAME)) stats = NULL;
-    r = mli_frame_reserve(lord, t, &frame);
+    r = mli_span_reserve(lord, t, &span);
     if (r == MEMLORD_OK && MLI_UNLIKELY(!stats))
         r = mli_scope_lookup(lord, t, name, given, salt, planted ? &planted->site : NULL, &stats);
     if (r == MEMLORD_OK && guard) mli_guard_note(guard, lord, t, 1);
-    if (r == MEMLORD_OK) mli_frame_open(lord, t, frame, stats, 0);
+    if (r == MEMLORD_OK) mli_span_open(lord, t, span, stats, 0);
     if (r == MEMLORD_E_NOMEM) mli_loss_add(lord, MLI_LOST_scopes);
     mli_thread_put(lord, t);
     if (r == MEMLORD_OK) mli_interposer_begin(lord, 1, name);
@@ -324,12 +328,12 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
 
 /* Returns the first word of a token: the ledger's generation and the scope. The second word is the
    number of an export. A token is valid while its number is in a thread scope: from the first
-   export of a frame until the frame ends. */
+   export of a span until the span ends. */
 static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scope) {
     return lord->generation << 32 | scope->id;
 }
 
-/* Enters the scope of a token. E_UNKNOWN: the token's frame has ended, or it is of another ledger.
+/* Enters the scope of a token. E_UNKNOWN: the token's span has ended, or it is of another ledger.
    E_STATE: the thread is in it by this token already, or exported it itself. */
 static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
                                                const memlord_scope_token *token) {
@@ -337,12 +341,12 @@ static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
     mli_scope_record *scope =
         id && id < mli_scope_count(lord) ? mli_scope_record_at(lord, id) : NULL;
     mli_thread_scope *s;
-    mli_frame *frame, *f;
-    memlord_result r = mli_frame_reserve(lord, t, &frame);
+    mli_span *span, *f;
+    memlord_result r = mli_span_reserve(lord, t, &span);
     if (r) return r;
     if (!token->word[1] || !scope || token->word[0] != mli_scope_word(lord, scope))
         return MEMLORD_E_UNKNOWN;
-    for (f = t->frame; f; f = f->around)
+    for (f = t->span; f; f = f->around)
         if (f->adopted == token->word[1]) return MEMLORD_E_STATE;
     s = mli_thread_scope_first(scope);
     while (s && mli_u64_load(&s->token) != token->word[1]) s = s->next;
@@ -350,18 +354,18 @@ static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
     if (s->thread == t->id) return MEMLORD_E_STATE;
     s = mli_thread_scope_get(lord, scope, t);
     if (!s) return MEMLORD_E_NOMEM;
-    mli_frame_open(lord, t, frame, s, token->word[1]);
+    mli_span_open(lord, t, span, s, token->word[1]);
     return MEMLORD_OK;
 }
 
 /* Ends the innermost scope. E_STATE: it was not adopted by this token. */
 static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
                                                 const memlord_scope_token *token) {
-    const mli_frame *f = t->frame;
+    const mli_span *f = t->span;
     if (!f || !f->adopted || f->adopted != token->word[1] ||
         token->word[0] != mli_scope_word(lord, f->scope))
         return MEMLORD_E_STATE;
-    mli_frame_close(lord, t);
+    mli_span_close(lord, t);
     return MEMLORD_OK;
 }
 
@@ -465,8 +469,8 @@ static MLI_COLD void mli_scopes_reset(memlord *lord, mli_thread *t) {
     for (i = 1; i < mli_scope_count(lord); i++)
         mli_u64_store(&mli_scope_record_at(lord, i)->device_ns, 0);
 }
-static MLI_COLD void mli_frames_free(memlord *lord, mli_thread *t) {
-    mli_frame *f = t->frames, *inner;
+static MLI_COLD void mli_spans_free(memlord *lord, mli_thread *t) {
+    mli_span *f = t->spans, *inner;
     for (; f; f = inner) {
         inner = f->inner;
         mli_own_free(lord, f, sizeof *f);
@@ -475,7 +479,7 @@ static MLI_COLD void mli_frames_free(memlord *lord, mli_thread *t) {
 static MLI_COLD void mli_scopes_free(memlord *lord) {
     mli_thread *t;
     uint32_t i;
-    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) mli_frames_free(lord, t);
+    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) mli_spans_free(lord, t);
     for (i = 1; i < mli_scope_count(lord); i++) {
         mli_scope_record *scope = mli_scope_record_at(lord, i);
         mli_thread_scope *s = mli_thread_scope_first(scope), *next;
@@ -516,8 +520,8 @@ MEMLORD_API memlord_result memlord_scope_end(memlord *lord) {
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (t->frame && !t->frame->adopted) /* an adopted one ends by memlord_scope_return */
-        mli_frame_close(lord, t);
+    if (t->span && !t->span->adopted) /* an adopted one ends by memlord_scope_return */
+        mli_span_close(lord, t);
     else
         r = MEMLORD_E_STATE;
     mli_thread_put(lord, t);
@@ -534,8 +538,8 @@ MEMLORD_API void memlord_guard_end(memlord_guard *guard) {
     guard->lord = NULL;
     elsewhere = t->id != guard->thread;
     if (!elsewhere && guard->scope) {
-        for (; mli_scope_depth(t) > guard->depth; mli_frame_close(lord, t))
-            ended += !t->frame->adopted; /* the interposer was told of no adoption */
+        for (; mli_scope_depth(t) > guard->depth; mli_span_close(lord, t))
+            ended += !t->span->adopted; /* the interposer was told of no adoption */
     } else if (!elsewhere && t->tag_depth > guard->depth) {
         ended = t->tag_depth - guard->depth;
         mli_tags_cut(t, guard->depth);
@@ -555,21 +559,21 @@ MLI_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *shape
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (t->frame) r = mli_name_limited(lord, shapes, &kept);
-    if (r == MEMLORD_OK) t->frame->shapes = kept;
+    if (t->span) r = mli_name_limited(lord, shapes, &kept);
+    if (r == MEMLORD_OK) t->span->shapes = kept;
     mli_thread_put(lord, t);
     return r;
 }
 
 MLI_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *out) {
     mli_thread *t;
-    mli_frame *f;
+    mli_span *f;
     if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(out, 0, sizeof *out);
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    f = t->frame;
+    f = t->span;
     if (f) {
         if (!mli_u64_load_own(&f->stats->token)) {
             f->exported = 1;

@@ -1,7 +1,7 @@
 /* Owns scopes: the paths, and each thread's totals in each (a thread scope). Uses books/counters,
-   books/sites, books/names and books/events. A thread alone writes its frames and thread scopes;
-   readers sum the thread scopes. A thread that adopts a scope has a frame and a thread scope of its
-   own in it. Invariants: a scope or a thread scope is never removed; a frame's totals come from the
+   books/sites, books/names and books/events. A thread alone writes its spans and thread scopes;
+   readers sum the thread scopes. A thread that adopts a scope has a span and a thread scope of its
+   own in it. Invariants: a scope or a thread scope is never removed; a span's totals come from the
    thread's own cells, so a call that counts does nothing for scopes. Lock: cold, to make a scope or
    a thread scope. */
 #ifndef MLI_SERVICES_SCOPES_H
@@ -50,8 +50,7 @@ typedef struct mli_thread_scope {
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
 /* Releases in a forked child the record of a thread that is gone. Its scopes never end: they are
-   forgotten. It may have been about to begin or end one; whether that is counted is not known.
-   Requires: fork holds the locks. */
+   forgotten. It may have been about to begin or end one; whether that is counted is not known. */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
 
 #define MLI_SCOPE_NAME 200 /* bytes of a name that are kept */

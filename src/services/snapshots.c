@@ -92,8 +92,10 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
 /* Evicts the snapshot that leaves the smallest gap, the oldest of several: so the others stay
    spread over the whole run, however long it becomes. Never evicts the first, the last, or one in
    which some device held its most; of MLI_SNAPSHOTS at most MEMLORD_MAX_DEVICES + 3 are such.
-   Evicts a named one only if no other can go. Requires: the list is full; the snapshots lock. */
+   Evicts a named one only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
+    MLI_REQUIRE(mli_lock_held(&lord->snapshots->lock));
+    MLI_REQUIRE(lord->snapshots->count == MLI_SNAPSHOTS);
     mli_snapshot **list = lord->snapshots->at, *out;
     uint64_t least = UINT64_MAX;
     uint32_t i, at = 0;
@@ -263,6 +265,7 @@ MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev) {
         mli_holders_take(lord, dev, live);
 }
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_holders *old;
     mli_u64_store(&device->peak_since, mli_ledger_now(lord) - lord->started + 1);
@@ -337,6 +340,7 @@ static MLI_COLD void mli_snapshots_forked(memlord *lord) {
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
 }
 static MLI_COLD void mli_snapshots_free(memlord *lord) {
+    MLI_REQUIRE(!mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS));
     uint32_t i;
     for (i = 0; i < lord->snapshots->count; i++)
         mli_own_free(lord, lord->snapshots->at[i], lord->snapshots->at[i]->size);

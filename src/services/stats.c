@@ -10,11 +10,18 @@
 #include "services/scopes.h"
 
 MLI_PRIVATE const mli_columns_row mli_columns[MLI_COLUMNS] = {
-#define MLI_X(name, kind, family, text)                                                       \
-    {#name, offsetof(memlord_stats, name), MLI_KIND_##kind},
+#define MLI_X(name, kind, family, text) {offsetof(memlord_stats, name), MLI_KIND_##kind},
     MLI_STATS(MLI_X)
 #undef MLI_X
-#define MLI_X(name, text) {"dropped_" #name, 0, MLI_KIND_ANOMALY},
+#define MLI_X(name, text) {0, MLI_KIND_ANOMALY},
+    MLI_LOSSES(MLI_X)
+#undef MLI_X
+};
+MLI_PRIVATE const char *const mli_column_names[MLI_COLUMNS] = {
+#define MLI_X(name, kind, family, text) #name,
+    MLI_STATS(MLI_X)
+#undef MLI_X
+#define MLI_X(name, text) "dropped_" #name,
     MLI_LOSSES(MLI_X)
 #undef MLI_X
 };

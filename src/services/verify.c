@@ -1,5 +1,9 @@
 #include "services/verify.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
 #include "base/atomics.h"
+#include "base/ledger.h"
+#include "base/text.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "books/threads.h"
@@ -15,11 +19,32 @@
 #include "books/limits.h"
 #include "books/tags.h"
 
+#if !defined(MEMLORD_NO_VERIFY)
+
+/* What the map holds of one row. */
+typedef struct mli_verify_sum {
+    uint64_t bytes, blocks, pending;
+} mli_verify_sum;
+
+typedef struct mli_verify {
+    memlord *lord;
+    mli_verify_sum *sums[MLI_BOOKS]; /* by row number */
+    uint32_t rows[MLI_BOOKS];        /* rows and 1 more */
+    mli_shard *shard;                /* the one walked now */
+    uint32_t displaced;              /* entries of it outside their home */
+    mli_verify_sum detached;         /* off the map and still counted: see mli_thread */
+    mli_verify_sum missing;          /* what all devices count and the map does not hold */
+    mli_verify_sum taken;            /* blocks with a stack, and their weight */
+    mli_out text;
+    char line[512];
+} mli_verify;
+
 static MLI_COLD void mli_verify_line(mli_verify *v) {
     mli_out_buffer(&v->text, v->line, sizeof v->line);
     mli_put_str(&v->text, "[verify] ");
 }
-MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) int mli_verify_fail(mli_verify *v, const char *form, ...) {
+/* Writes the line of a failed check. Returns 1. */
+static MLI_COLD MLI_PRINTF_LIKE(2) int mli_verify_fail(mli_verify *v, const char *form, ...) {
     va_list args;
     mli_verify_line(v);
     va_start(args, form);
@@ -67,7 +92,7 @@ static MLI_COLD int mli_verify_subject(memlord *lord, int book, uint32_t number,
     return mli_site_record_of(lord, &site->original) == site && mli_ptr_load(&site->display);
 }
 static MLI_COLD int mli_verify_names(mli_verify *v, int book) {
-    static const char *const books[MLI_BOOKS] = {"devices", "sites", "tags"};
+    static const char books[MLI_BOOKS][8] = {"devices", "sites", "tags"};
     uint32_t i;
     for (i = 1; i < v->rows[book]; i++) {
         const mli_row *row = mli_row_at(v->lord, book, i);
@@ -93,7 +118,7 @@ static MLI_COLD void mli_verify_find(mli_verify *v, mli_shard *s, uint64_t key, 
 static MLI_COLD int mli_verify_place(mli_verify *v, const mli_entry *e) {
     mli_probe probe;
     const mli_bucket *bucket;
-    if (mli_shard_of(v->lord, e->key, 0) != v->shard)
+    if (mli_shard_of(v->lord, e->key) != v->shard)
         return mli_verify_block(v, e, "it lies in the wrong shard of the map");
     mli_verify_find(v, v->shard, e->key, MLI_DEV(e->word1), &probe);
     if (probe.entry != e) return mli_verify_block(v, e, "a probe does not find it in the map");
@@ -149,13 +174,13 @@ static void mli_verify_add(mli_verify_sum *sum, const mli_entry *e) {
 
 /* Checks the rows and the birth of a block, and adds it to the sums of its rows. */
 static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
-    const uint64_t plain = mli_word2_rows(e->word2), birth = MLI_BIRTH(plain);
+    const uint64_t rows = mli_word2_rows(e->word2), birth = MLI_BIRTH(rows);
     const uint32_t dev = MLI_DEV(e->word1);
     uint32_t number[MLI_BOOKS];
     int book;
     number[MLI_BOOK_DEVICE] = dev;
-    number[MLI_BOOK_SITE] = MLI_SITE_ROW(plain);
-    number[MLI_BOOK_TAG] = MLI_TAG_ROW(plain);
+    number[MLI_BOOK_SITE] = MLI_SITE_ROW(rows);
+    number[MLI_BOOK_TAG] = MLI_TAG_ROW(rows);
     if ((birth & MLI_BIRTH_NUMBERED) && ((birth & MLI_MARK_MAX) == 0 ||
                                        (birth & MLI_MARK_MAX) > mli_birth_count(v->lord)))
         return mli_verify_block(v, e, "its scope is unknown");
@@ -348,7 +373,7 @@ static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     const mli_fence_record *of;
     const mli_side_record *side;
     mli_probe probe;
-    mli_verify_find(v, mli_shard_of(v->lord, f->key, 0), f->key, f->dev, &probe);
+    mli_verify_find(v, mli_shard_of(v->lord, f->key), f->key, f->dev, &probe);
     side = probe.entry ? mli_side_record_of(probe.entry->word2) : NULL;
     if (!side || side->serial != f->serial) return 0;
     for (of = side->fences; of; of = of->sibling)
@@ -374,12 +399,12 @@ static MLI_COLD int mli_verify_handles(mli_verify *v, const char *what, uint64_t
                            open, closed);
 }
 
-/* Checks the tickets of a phys against its reserved bytes, and adds up the open and the closed. */
+/* Checks the tickets of a phys against its `ticket_bytes`, and adds up the open and the closed. */
 static MLI_COLD int mli_verify_phys(mli_verify *v, mli_phys *phys, uint64_t *open,
                                     uint64_t *closed) {
     const uint32_t n = mli_ticket_count(v->lord);
     uint32_t i;
-    uint64_t sum = 0, reserved;
+    uint64_t sum = 0, bytes;
     mli_lock_take(&phys->lock);
     for (i = 1; i <= n; i++) {
         const mli_reservation *r = mli_ticket_at(v->lord, i);
@@ -388,11 +413,11 @@ static MLI_COLD int mli_verify_phys(mli_verify *v, mli_phys *phys, uint64_t *ope
         ++*open;
     }
     *closed += mli_verify_list(phys->closed_tickets);
-    reserved = phys->reserved;
+    bytes = phys->ticket_bytes;
     mli_lock_drop(&phys->lock);
-    if (sum == reserved) return 0;
+    if (sum == bytes) return 0;
     return mli_verify_fail(v, "%i: its tickets have %ju B left; %ju B are reserved",
-                           mli_device_code(phys->device), sum, reserved);
+                           mli_device_code(phys->device), sum, bytes);
 }
 static MLI_COLD int mli_verify_tickets(mli_verify *v) {
     uint64_t open = 0, closed = 0;
@@ -422,9 +447,12 @@ static MLI_COLD int mli_verify_accounts(mli_verify *v) {
                               mli_verify_list(mli_accounts_closed(v->lord)));
 }
 
-/* Runs all checks until one fails. Requires: the map is stopped, and the locks are held. Names come
-   first: the other checks use them, and the rows need what the walk of the map has summed. */
+/* Runs all checks until one fails. Names come first: the other checks use them, and the rows need
+   what the walk of the map has summed. */
 static MLI_COLD int mli_verify_all(mli_verify *v) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_SHARD));
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     int book;
     for (book = 0; book < MLI_BOOKS; book++)
         if (mli_verify_names(v, book)) return 1;
@@ -460,3 +488,10 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
     if (failed) mli_log_end(lord, MEMLORD_LOG_ERROR, &v.text);
     return failed ? MEMLORD_E_STATE : MEMLORD_OK;
 }
+
+#else
+
+MLI_API memlord_result memlord_verify(memlord *lord) {
+    return lord ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
+}
+#endif

@@ -19,7 +19,7 @@ knobs() { # HEADER
 value() { # KNOB: what to define it as; fails for one that is not known
     case $1 in
     MEMLORD_DISABLE | MEMLORD_STATIC | MEMLORD_SHIM | MEMLORD_PMR | MEMLORD_NO_THREADS | \
-        MEMLORD_NO_REPORTS | MEMLORD_CHECK_LOCKS | MEMLORD_CUDA_SHIM | MEMLORD_CUDA_WRAP) echo "-D$1" ;;
+        MEMLORD_NO_REPORTS | MEMLORD_NO_NEIGHBOURS | MEMLORD_NO_VERIFY | MEMLORD_CHECK_LOCKS | MEMLORD_CUDA_SHIM | MEMLORD_CUDA_WRAP) echo "-D$1" ;;
     MEMLORD_CUDA_NVTX) echo "-D$1 -idirafter $nvtx" ;;
     MEMLORD_PREFIX) echo "-D$1=p" ;;
     MEMLORD_API) echo "-D$1=" ;;

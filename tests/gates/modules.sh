@@ -34,6 +34,23 @@ ld -r -o "$out/memlord.o" $(ls "$out"/src_*.c.o | grep -v src_cuda_) >>"$why" 2>
     ! nm -u "$out/memlord.o" | grep -E 'U (mli|memlord)_' >>"$why" && ! nm -u "$out/memlord_cuda.o" | grep 'U mli_' >>"$why"
 verdict $? 'the linker finds every private name of the modules'
 
+# The values of all public enumerators and the offsets of all statistics, as a compiler has them.
+names=$(ctags -x --c-kinds=e memlord.h | awk '$1 ~ /^MEMLORD_/ { print $1 }')
+members=$(sed -n '/^typedef struct memlord_stats {/,/^}/s/^    uint[0-9]*_t \([a-z_]*\);.*/\1/p' memlord.h)
+values() { # HEADER FOLDER
+    {
+        printf '#include "%s"\n#include <stddef.h>\n#include <stdio.h>\nint main(void) {\n' "$1"
+        for name in $names; do echo "printf(\"$name %d\\n\", (int)$name);"; done
+        for name in $members; do
+            echo "printf(\"$name %d\\n\", (int)offsetof(memlord_stats, $name));"
+        done
+        echo 'return 0; }'
+    } | gcc -std=c99 -I"$2" -x c - -o "$out/values" && "$out/values"
+}
+values memlord.h . >"$out/written.txt" 2>"$why" && values api/api.h src >"$out/repeated.txt" 2>>"$why" &&
+    diff "$out/written.txt" "$out/repeated.txt" >>"$why" && [ "$(wc -l <"$out/written.txt")" -ge 100 ]
+verdict $? 'names that join.py writes out have the values that src/ gives them'
+
 python3 tests/modules.py >"$why" 2>&1
 verdict $? 'each module includes what it uses, and has at most 900 lines'
 
@@ -57,6 +74,8 @@ planted 'an include of a higher folder is named' 'src/base/text includes books/m
     "sed -i 's|^#include \"os/knobs.h\"|&\n#include \"books/map.h\"|' src/base/text.h"
 planted 'CRLF is named with its file' 'src/books/map.h: a line ends with CRLF' "sed -i 's/\$/\r/' src/books/map.h"
 planted 'a missing file is named' 'src/base/log includes base/text.h: there is no such module' 'rm src/base/text.*'
+planted 'a use of a table that is not there is named' 'src/api/books.h:21: no use of a table' \
+    "sed -i 's/ MLI_RESULTS(MLI_X)/ MLI_RESULT(MLI_X)/' src/api/books.h"
 planted 'a body without a header is named' 'src/base/text.c has no header src/base/text.h' 'rm src/base/text.h'
 planted 'a header without its guard is named' 'it has no guard MLI_BASE_TEXT_H' \
     "sed -i 's/MLI_BASE_TEXT_H/TEXT_H/' src/base/text.h"

@@ -120,7 +120,7 @@ def array(name, text):
     """Characters, not pointers to them: a linker can leave out what no program asks for."""
     size = -(-len(text) // -(-len(text) // PIECE))  # all as long as the longest needs to be
     pieces = [text[i:i + size] for i in range(0, len(text), size)]
-    return "static const char mli_page_%s[][%d] = {\n%s};\n" % (
+    return "static const char mli_html_%s[][%d] = {\n%s};\n" % (
         name, size + 1, ",\n".join(literal(piece) for piece in pieces))
 
 

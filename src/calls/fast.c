@@ -1,0 +1,409 @@
+#include "calls/fast.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+#include "os/unwind.h"
+#include "base/atomics.h"
+#include "base/ledger.h"
+#include "books/threads.h"
+#include "books/map.h"
+#include "books/counters.h"
+#include "books/devices.h"
+#include "books/tags.h"
+#include "books/stacks.h"
+#include "books/events.h"
+#include "books/blocks.h"
+#include "calls/deferred.h"
+#include "calls/record.h"
+
+/* One alloc and one free, as a call takes them. memlord_alloc and mli_free_fast are all of the
+   usual case: the thread counts under no site, tag or scope, and the block is in a shard of its
+   own. Such a call takes no lock and no locked instruction.
+
+     1. Find the thread's record. mli_self, which is thread-local, has the thread's record in the
+        ledger that it used last, and the generation of that ledger. mli_thread_get sets both, on
+        the general path: so a thread's first call on a ledger goes there, and so does a call after
+        one on another ledger. The record, a mli_thread, has a mask `special`: what the thread's
+        calls have to do besides. Here it is 0.
+     2. Enter the shard of the address, and look at the address's home bucket: an alloc finds a
+        vacant slot, a free finds the entry. While the thread is inside no other thread changes the
+        table. A thread that needs the shard waits until this one is outside, once, and makes the
+        shard shared. books/map has mli_entry, mli_bucket and mli_home, and the reasons.
+     3. Find the device's number, its dev, and the thread's mli_cell for it (books/counters). Only
+        this thread counts in the cell.
+     4. Write the entry's words, and store the bucket's header: that inserts or erases the entry.
+     5. Count the bytes in the cell. The result is negative if the cell may have to be published: an
+        alloc raised the level above the highest one since the last publication, or a free took it
+        below the published part. A thread that only grows comes to this with every alloc.
+     6. Leave the shard. mli_alloc_finish and mli_free_finish do so, and more, if a result was
+        negative, or if `alert` has a bit that concerns the device: `alert` is the ledger's mask of
+        the work for the end of a call, such as events, fences, bands, waiters, or a report.
+
+   Steps 1 to 3 change nothing. If one fails, the call leaves the shard and starts again on a way
+   that serves more:
+     mli_alloc_full    with rows of a site and a tag, births, samples; in shared shards, too
+     mli_alloc_window  the same, and probes the buckets after the home; it starts inside
+     mli_alloc_slow    the general path, in calls/record: every block, every shard, every thread;
+                       makes what was not there: the record, the device, the rows, the cells
+   A free has mli_free_full, mli_free_window and mli_free_slow. */
+
+#define MLI_FAST_SIZE_BITS 32 /* a block of 2^32 bytes or more takes the general path */
+
+/* 1: the key is an address: no handle, not 0 or another refused key, and none of the topmost keys,
+   where the addition wraps around. */
+static MLI_HOT int mli_key_is_address(uint64_t key) {
+    return (key + ((uint64_t)1 << MLI_HANDLE_BITS)) >> MLI_HANDLE_BITS > 1;
+}
+
+/* 1: `alert` has something for the end of a call on this device. */
+static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
+    const uint32_t alert = mli_alert_on(lord, UINT32_MAX);
+    return alert && mli_dev_alerts(lord, alert, dev);
+}
+
+/* Notes where memlord_alloc was called, before it calls a function that may take a stack. From -O2
+   on these calls are jumps, which leave no frame; at -O1 a stack that is not unwound then has no
+   frame at all. In optimized code the note would save registers on the way to sites and tags. On z
+   the fifth argument lies in a register that the callee preserves, so no such call is a jump. */
+#if (defined(__OPTIMIZE__) && !defined(__s390x__)) || !defined(__GNUC__)
+#define MLI_NOTE_ENTRY() (void)0
+#else
+#define MLI_NOTE_ENTRY() (void)(mli_self.entered = MLI_RETURN_ADDRESS())
+#endif
+
+static memlord_result mli_alloc_full(memlord *lord, memlord_device device, uint64_t storage,
+                                     uint64_t bytes, const memlord_site *site);
+static memlord_result mli_alloc_window(memlord *lord, memlord_device device, uint64_t storage,
+                                       uint64_t bytes, const memlord_site *site);
+static memlord_result mli_alloc_finish(memlord *lord, uint32_t dev, uint64_t storage,
+                                       uint64_t bytes, uint64_t word2);
+
+MEMLORD_API MLI_OWN_FRAME memlord_result memlord_alloc(memlord *lord, memlord_device device,
+                                                       uint64_t storage, uint64_t bytes,
+                                                       const memlord_site *site) {
+    mli_thread *t = mli_self.thread;
+    mli_home home;
+    mli_entry *e;
+    mli_cell *cell;
+    uint64_t birth;
+    uint32_t dev;
+    if (!lord) return MEMLORD_OK;
+    MLI_NOTE_ENTRY();
+    if (MLI_UNLIKELY(mli_self.generation != lord->generation ||
+                     !mli_key_is_address(storage) || bytes >> MLI_FAST_SIZE_BITS))
+        return mli_alloc_slow(lord, device, storage, bytes, site);
+    if (MLI_UNLIKELY(mli_u32_load(&t->special)) ||
+        MLI_UNLIKELY(!mli_home_enter_own(t, mli_shard_of_address(lord, storage), storage, &home)))
+        return mli_alloc_full(lord, device, storage, bytes, site);
+    e = mli_home_room(&home);
+    if (MLI_UNLIKELY(!e)) return mli_alloc_window(lord, device, storage, bytes, site);
+    dev = mli_dev_direct(lord, device);
+    birth = mli_mark_bits(lord);
+    cell = mli_cell_own_device(t, dev);
+    if (MLI_UNLIKELY(!cell)) {
+        mli_shard_leave(t);
+        return mli_alloc_slow(lord, device, storage, bytes, site);
+    }
+    e->key = storage;
+    e->word1 = mli_word1_of(bytes, dev, 1);
+    e->word2 = birth;
+    mli_home_store(&home);
+    if (MLI_UNLIKELY(mli_cell_count_alloc(cell, bytes) < 0 || mli_alerted(lord, dev)))
+        return mli_alloc_finish(lord, dev, storage, bytes, birth);
+    mli_shard_leave(t);
+    return MEMLORD_OK;
+}
+
+static memlord_result mli_free_full(memlord *lord, memlord_device device, uint64_t storage, int how,
+                                    const memlord_site *site);
+static memlord_result mli_free_window(memlord *lord, memlord_device device, uint64_t storage,
+                                      int how, const memlord_site *site);
+static memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t storage,
+                                      const memlord_site *site, uint64_t bytes, uint64_t word2);
+
+/* Finds the dev of an entry. 0: the block has more than one reference or a stack, or its device is
+   not of the type of `device`. The block is most often on `device`, so the function begins with the
+   dev of that, and then compares it with the entry's. The processor predicts the branch, and counts
+   before the entry has come from memory: with 100,000 blocks that saves a fifth of a call. The
+   return in the branch keeps compilers from a conditional move, which would wait for the entry. */
+static MLI_HOT int mli_entry_dev(const memlord *lord, memlord_device device, const mli_entry *e,
+                                 uint32_t *dev) {
+    *dev = mli_dev_direct(lord, device);
+    if (MLI_UNLIKELY(MLI_UPPER(e->word1) != MLI_UPPER_OF(*dev, 1))) {
+        *dev = MLI_DEV(e->word1);
+        if (MLI_UPPER(e->word1) != MLI_UPPER_OF(*dev, 1) ||
+            mli_type_of(lord, *dev) != (uint16_t)device.type)
+            return 0;
+    }
+    return 1;
+}
+
+/* Finds the dev of an entry, and returns the thread's cell for it. NULL: as mli_entry_dev; or the
+   block has other rows or a side record, or there is no cell. */
+static MLI_HOT mli_cell *mli_entry_cell(const memlord *lord, const mli_thread *t,
+                                        memlord_device device, const mli_entry *e, uint32_t *dev) {
+    if (!mli_entry_dev(lord, device, e, dev)) return NULL;
+    if (MLI_UNLIKELY(e->word2 & MLI_ROWS_MASK)) return NULL;
+    return mli_cell_own_device(t, *dev);
+}
+
+/* Frees or releases a block: both are the same for one that has one reference. A handle needs no
+   test: it is not in the shard that it would have as an address. */
+static MLI_HOT memlord_result mli_free_fast(memlord *lord, memlord_device device, uint64_t storage,
+                                            int how, const memlord_site *site) {
+    mli_thread *t = mli_self.thread;
+    mli_home home;
+    const mli_entry *e;
+    mli_cell *cell;
+    uint64_t bytes, word2;
+    uint32_t dev;
+    if (!lord) return MEMLORD_OK;
+    if (MLI_UNLIKELY(mli_self.generation != lord->generation || !storage))
+        return mli_free_slow(lord, device, storage, how, site);
+    if (MLI_UNLIKELY(mli_u32_load(&t->special)) ||
+        MLI_UNLIKELY(!mli_home_enter_own(t, mli_shard_of_address(lord, storage), storage, &home)))
+        return mli_free_full(lord, device, storage, how, site);
+    e = mli_home_find(&home, storage);
+    if (MLI_UNLIKELY(!e)) return mli_free_window(lord, device, storage, how, site);
+    cell = mli_entry_cell(lord, t, device, e, &dev);
+    if (MLI_UNLIKELY(!cell)) {
+        mli_home_leave(t, &home);
+        return mli_free_full(lord, device, storage, how, site);
+    }
+    bytes = MLI_BYTES(e->word1);
+    word2 = e->word2;
+    mli_home_store(&home);
+    if (MLI_UNLIKELY(mli_cell_count_device_free(cell, bytes) < 0 || mli_alerted(lord, dev)))
+        return mli_free_finish(lord, dev, storage, site, bytes, word2);
+    mli_shard_leave(t);
+    return MEMLORD_OK;
+}
+MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, uint64_t storage,
+                                        const memlord_site *site) {
+    return mli_free_fast(lord, device, storage, MLI_END_FREE, site);
+}
+MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device, uint64_t storage,
+                                           const memlord_site *site) {
+    return mli_free_fast(lord, device, storage, MLI_END_RELEASE, site);
+}
+
+/* -- what the usual case leaves out. Only memlord_alloc and mli_free_fast come here: they have
+      checked the generation and the key -- */
+
+/* The rows of a block, and the cells of this thread for them. */
+typedef struct mli_block_rows {
+    uint64_t word2;
+    mli_cell *device, *site, *tag; /* site, tag: NULL for none */
+    uint32_t dev;                  /* the number of the device */
+} mli_block_rows;
+
+/* Finds the rows and the birth of a new block that the bits in `special` ask for, and the cells of
+   this thread, from its cache. 0: the thread lacks one, or the alloc is taken. */
+static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
+                                   memlord_device device, uint64_t bytes, const memlord_site *site,
+                                   mli_block_rows *rows) {
+    MLI_REQUIRE(!(special & ~(uint32_t)MLI_SPECIAL_SERVED));
+    const uint32_t dev = mli_dev_direct(lord, device);
+    const mli_cache_entry *memo;
+    rows->dev = dev;
+    rows->word2 = mli_mark_bits(lord);
+    rows->device = mli_cell_own_device(t, dev);
+    if (MLI_UNLIKELY(!rows->device)) return 0;
+    if (special & MLI_SPECIAL_SCOPE) {
+        if (MLI_UNLIKELY(!t->birth_bits || t->birth_mark != rows->word2)) return 0;
+        rows->word2 = t->birth_bits;
+    }
+    if (special & MLI_SPECIAL_TAG) {
+        memo = mli_cache_find(t, t->tag, mli_cache_salt(MLI_CACHE_TAG, dev));
+        if (MLI_UNLIKELY(!memo)) return 0;
+        rows->tag = (mli_cell *)memo->value;
+        rows->word2 |= memo->bits;
+    }
+    if (site && (special & MLI_SPECIAL_SITES)) {
+        memo = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, dev));
+        if (MLI_UNLIKELY(!memo)) return 0;
+        rows->site = (mli_cell *)memo->value;
+        rows->word2 |= memo->bits;
+    }
+    return !(special & MLI_SPECIAL_STACKS) || mli_stack_passes(t, bytes);
+}
+/* Finds the rows of an entry, and the cells of this thread. 0: as mli_entry_dev; or the block has a
+   side record, or the thread lacks a cell. */
+static MLI_HOT int mli_rows_of_entry(const memlord *lord, const mli_thread *t,
+                                     memlord_device device, const mli_entry *e,
+                                     mli_block_rows *rows) {
+    uint32_t row;
+    if (!mli_entry_dev(lord, device, e, &rows->dev)) return 0;
+    if (MLI_UNLIKELY(e->word2 & MLI_HAS_SIDE)) return 0;
+    rows->word2 = e->word2;
+    rows->device = mli_cell_own_device(t, rows->dev);
+    if (MLI_UNLIKELY(!rows->device)) return 0;
+    row = MLI_SITE_ROW(e->word2);
+    if (row && !(rows->site = mli_cell_own_row(t, MLI_BOOK_SITE, row))) return 0;
+    row = MLI_TAG_ROW(e->word2);
+    return !row || (rows->tag = mli_cell_own_row(t, MLI_BOOK_TAG, row)) != NULL;
+}
+
+/* Publishes the cells of a block that hold back too much. */
+static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
+                                          uint32_t dev, uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
+    const uint32_t site = MLI_SITE_ROW(word2), tag = MLI_TAG_ROW(word2);
+    mli_cell_publish_due(lord, MLI_BOOK_DEVICE, dev, mli_cell_own_device(t, dev));
+    mli_cell_publish_due(lord, MLI_BOOK_SITE, site, mli_cell_own_row(t, MLI_BOOK_SITE, site));
+    mli_cell_publish_due(lord, MLI_BOOK_TAG, tag, mli_cell_own_row(t, MLI_BOOK_TAG, tag));
+}
+
+/* Ends an alloc that has inserted and counted its block and has more to do: a cell to publish, a
+   table to grow, an event, an alert. Leaves. */
+static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev, uint64_t storage,
+                                                    uint64_t bytes, uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
+    mli_thread *t = mli_self.thread;
+    mli_shard *s = mli_shard_of_address(lord, storage);
+    const int crowded = mli_shard_crowded(lord, s);
+    const uint32_t size = s->size;
+    mli_rows_publish_due(lord, t, dev, word2);
+    mli_shard_leave(t);
+    if (crowded) (void)mli_shard_grow(lord, t, s, size); /* no memory: the table keeps its size */
+    mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, storage, bytes, word2);
+    mli_call_end(lord, t, dev, 1);
+    return MEMLORD_OK;
+}
+/* Ends a free that has erased and counted its block and has more to do: a cell to publish, the
+   count at the site of the free, an event, an alert. Leaves. */
+static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t storage,
+                                                   const memlord_site *site, uint64_t bytes,
+                                                   uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
+    mli_thread *t = mli_self.thread;
+    mli_rows_publish_due(lord, t, dev, word2);
+    mli_shard_leave(t);
+    mli_count_site_free(lord, t, dev, site, bytes);
+    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, mli_word1_of(bytes, dev, 1), word2,
+                         site);
+    mli_call_end(lord, t, dev, 1);
+    return MEMLORD_OK;
+}
+
+/* Counts an inserted block in the thread's cells, and leaves. `past` is negative if one result is:
+   a sign survives the `or`. With `crowded` the shard should grow. */
+static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint64_t storage,
+                                              uint64_t bytes, const mli_block_rows *rows,
+                                              int crowded) {
+    int64_t past = mli_cell_count_alloc(rows->device, bytes);
+    if (rows->site) past |= mli_cell_count_alloc(rows->site, bytes);
+    if (rows->tag) past |= mli_cell_count_alloc(rows->tag, bytes);
+    if (MLI_UNLIKELY(past < 0 || crowded || mli_alerted(lord, rows->dev)))
+        return mli_alloc_finish(lord, rows->dev, storage, bytes, rows->word2);
+    mli_shard_leave(t);
+    return MEMLORD_OK;
+}
+/* Counts an erased block in the thread's cells and at the site of the free, and leaves. */
+static MLI_HOT memlord_result mli_free_count(memlord *lord, mli_thread *t, uint64_t storage,
+                                             uint64_t bytes, const mli_block_rows *rows,
+                                             const memlord_site *site, uint32_t special) {
+    int64_t past = mli_cell_count_device_free(rows->device, bytes);
+    const mli_cache_entry *here = NULL;
+    if (rows->site) past |= mli_cell_count_free(rows->site, bytes);
+    if (rows->tag) {
+        past |= mli_cell_count_free(rows->tag, bytes);
+        mli_u64_add_own(&rows->tag->frees, 1);
+    }
+    if (site && (special & MLI_SPECIAL_SITES)) {
+        here = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, rows->dev));
+        if (MLI_UNLIKELY(!here)) past = -1;
+    }
+    if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, rows->dev)))
+        return mli_free_finish(lord, rows->dev, storage, site, bytes, rows->word2);
+    if (here) {
+        mli_u64_add_own(&((mli_cell *)here->value)->frees, 1);
+        mli_u64_add_own(&((mli_cell *)here->value)->freed_here, bytes);
+    }
+    mli_shard_leave(t);
+    return MEMLORD_OK;
+}
+
+static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_full(memlord *lord,
+                                                                memlord_device device,
+                                                                uint64_t storage, uint64_t bytes,
+                                                                const memlord_site *site) {
+    mli_thread *t = mli_self.thread;
+    const uint32_t special = mli_u32_load(&t->special);
+    mli_block_rows rows = {0, NULL, NULL, NULL, 0};
+    mli_home home;
+    mli_entry *e;
+    if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_SERVED) ||
+        MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of_address(lord, storage), storage, &home)))
+        return mli_alloc_slow(lord, device, storage, bytes, site);
+    e = mli_home_room(&home);
+    if (MLI_UNLIKELY(!e)) return mli_alloc_window(lord, device, storage, bytes, site);
+    if (MLI_UNLIKELY(!mli_rows_cached(lord, t, special, device, bytes, site, &rows))) {
+        mli_home_leave(t, &home);
+        return mli_alloc_slow(lord, device, storage, bytes, site);
+    }
+    e->key = storage;
+    e->word1 = mli_word1_of(bytes, rows.dev, 1);
+    e->word2 = rows.word2;
+    mli_home_store(&home);
+    return mli_alloc_count(lord, t, storage, bytes, &rows, 0);
+}
+static MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device device,
+                                                 uint64_t storage, int how,
+                                                 const memlord_site *site) {
+    mli_thread *t = mli_self.thread;
+    const uint32_t special = mli_u32_load(&t->special);
+    mli_block_rows rows = {0, NULL, NULL, NULL, 0};
+    mli_home home;
+    const mli_entry *e;
+    uint64_t bytes;
+    if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_SERVED) ||
+        MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of_address(lord, storage), storage, &home)))
+        return mli_free_slow(lord, device, storage, how, site);
+    e = mli_home_find(&home, storage);
+    if (MLI_UNLIKELY(!e)) return mli_free_window(lord, device, storage, how, site);
+    if (MLI_UNLIKELY(!mli_rows_of_entry(lord, t, device, e, &rows))) {
+        mli_home_leave(t, &home);
+        return mli_free_slow(lord, device, storage, how, site);
+    }
+    bytes = MLI_BYTES(e->word1);
+    mli_home_store(&home);
+    return mli_free_count(lord, t, storage, bytes, &rows, site, special);
+}
+
+/* Go on where the home bucket does not decide: probe the buckets after it. Require: a shared
+   shard's home is locked. Leave. */
+static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
+                                                                  memlord_device device,
+                                                                  uint64_t storage, uint64_t bytes,
+                                                                  const memlord_site *site) {
+    MLI_REQUIRE(mli_is_inside());
+    mli_thread *t = mli_self.thread;
+    mli_block_rows rows = {0, NULL, NULL, NULL, 0};
+    mli_probe probe;
+    mli_home_probe(lord, storage, &probe);
+    if (mli_probe_scan(lord, &probe, (uint32_t)device.type, 1) || probe.entry || !probe.room ||
+        !mli_rows_cached(lord, t, mli_u32_load(&t->special), device, bytes, site, &rows)) {
+        mli_probe_leave(t, &probe);
+        return mli_alloc_slow(lord, device, storage, bytes, site);
+    }
+    mli_probe_insert(&probe, mli_word1_of(bytes, rows.dev, 1), rows.word2);
+    return mli_alloc_count(lord, t, storage, bytes, &rows, mli_shard_crowded(lord, probe.shard));
+}
+static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device device,
+                                                   uint64_t storage, int how,
+                                                   const memlord_site *site) {
+    MLI_REQUIRE(mli_is_inside());
+    mli_thread *t = mli_self.thread;
+    mli_block_rows rows = {0, NULL, NULL, NULL, 0};
+    uint64_t bytes;
+    mli_probe probe;
+    mli_home_probe(lord, storage, &probe);
+    if (mli_probe_scan(lord, &probe, (uint32_t)device.type, 0) || !probe.entry ||
+        !mli_rows_of_entry(lord, t, device, probe.entry, &rows)) {
+        mli_probe_leave(t, &probe);
+        return mli_free_slow(lord, device, storage, how, site);
+    }
+    bytes = MLI_BYTES(probe.entry->word1);
+    mli_probe_erase(&probe);
+    return mli_free_count(lord, t, storage, bytes, &rows, site, mli_u32_load(&t->special));
+}

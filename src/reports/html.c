@@ -1,0 +1,29 @@
+#include "reports/html.h"
+#include "base/text.h"
+#include "reports/text.h"
+#include "reports/json.h"
+#include "reports/page.h"
+
+#if !defined(MEMLORD_NO_REPORTS)
+
+/* Writes a part of the page: `all` bytes of literals, each in a place of `size` bytes. */
+static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, size_t all) {
+    size_t at;
+    for (at = 0; at < all; at += size) mli_put_str(o, literal + at);
+}
+
+/* For readers without scripts the page has the verdicts and the devices of TEXT. JSON escapes < and
+   >, so that no string of it can end its element. */
+MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
+    mli_put_html(r->o, mli_html_head[0], sizeof mli_html_head[0], sizeof mli_html_head);
+    r->out.html = 1;
+    mli_text_verdicts(r);
+    mli_text_devices(r, r->devices);
+    r->out.html = 0;
+    r->out.name_max = 0;
+    mli_put_html(r->o, mli_html_middle[0], sizeof mli_html_middle[0], sizeof mli_html_middle);
+    r->brief = 1;
+    mli_json(r);
+    mli_put_html(r->o, mli_html_tail[0], sizeof mli_html_tail[0], sizeof mli_html_tail);
+}
+#endif

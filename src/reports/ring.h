@@ -1,0 +1,50 @@
+/* The events of the ring, up to the moment of a report, for TRACE and MEMORY_VIZ. Owns the table of
+   the last event of each storage. Uses reports/export. Locks: none. */
+#ifndef MLI_REPORTS_RING_H
+#define MLI_REPORTS_RING_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+#include "reports/export.h"
+
+#if !defined(MEMLORD_NO_REPORTS)
+
+/* An event of the ring, with the block that it is of. */
+typedef struct mli_export_event {
+    mli_live_block of;
+    uint64_t ns;
+    uint32_t kind, thread;
+} mli_export_event;
+
+/* Calls fn for the ring's events up to the moment of the report, the oldest first. Leaves out
+   devices without a number. Without memory the report fails. */
+typedef void (*mli_ring_event_fn)(void *writer, const mli_export_event *e);
+MLI_PRIVATE MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn, void *writer);
+
+/* Returns what an event adds to the live bytes of its device. */
+MLI_PRIVATE int64_t mli_event_delta(const mli_export_event *e);
+MLI_PRIVATE int mli_event_is_of_block(const mli_export_event *e);
+
+/* What one reading of the ring tells. */
+typedef struct mli_last_events {
+    const mli_export *x;
+    mli_live_block *at;  /* the last event of each storage; NULL: no ring, or no memory */
+    uint64_t size, used; /* slots, a power of two; slots in use */
+    uint64_t first;      /* ns of the first event; without one the moment of the report */
+    int scoped;          /* 1: the ring has events of scopes */
+    /* By dev: the bytes that its events add, and their number. */
+    uint64_t sum[MEMLORD_MAX_DEVICES + 1], events[MEMLORD_MAX_DEVICES + 1];
+    int64_t *tag_sum; /* by row: the bytes that its events add; NULL: not wanted */
+} mli_last_events;
+
+/* Reads the ring once. Requires: `last` is zeroed but for tag_sum. Without memory for the table the
+   report fails. */
+MLI_PRIVATE MLI_COLD void mli_last_events_read(mli_export *x, mli_last_events *last);
+MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last);
+/* Returns the last event of a block's storage, or the free slot where it belongs (dev 0). NULL:
+   there is no table. Open addressing by device type and address. */
+MLI_PRIVATE mli_live_block *mli_last_event_at(const mli_last_events *last,
+                                              const mli_live_block *of);
+#endif
+
+#endif
