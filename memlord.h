@@ -145,7 +145,7 @@
               stacks, in proportion to the samples, so that they add up to the ledger. A
               stack gets at most 4 times what its samples stand for; the other blocks of
               its site have the site alone as their stack, as those of a site without a
-              sample. MEMORY_VIZ has the blocks that were taken, and the events of their
+              sample. MEMORY_VIZ has the blocks that were picked, and the events of their
               allocs, with their stack, and all others with their site.
     Tag       the purpose of bytes ("weights", "kv_cache"). A thread has a current tag.
               A block keeps its tag until it ends or is retagged, whichever thread frees
@@ -278,7 +278,10 @@
         MEMLORD_NO_THREADS     no pollers: memlord_gc_poll samples what has grown old, and takes
                                the snapshots and exports that are due
                                                                            (one file)
-        MEMLORD_NO_REPORTS     no format but TEXT and JSON                 (one file)
+        MEMLORD_NO_REPORTS     no format but TEXT and JSON: the calls return E_UNSUPPORTED for
+                               the others                                  (one file)
+        MEMLORD_NO_PAGE        likewise no HTML: 58 KiB of code less       (one file)
+        MEMLORD_NO_PROFILES    likewise no PPROF, HEAPTRACK and FOLDED     (one file)
         MEMLORD_NO_NEIGHBOURS  no page: memlord_pressure_open, _close, _raise and
                                memlord_device_id_set return E_UNSUPPORTED  (one file)
         MEMLORD_NO_VERIFY      memlord_verify returns E_UNSUPPORTED        (one file)
@@ -1077,20 +1080,20 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
                                       memlord_site_stat *out) MLI_OFF(0)
 
 /* A stack at one site on one device: the return addresses of the allocs, the innermost first.
-   With memlord_desc.stack_bytes 1 every alloc is taken, and the numbers are exact. Else an alloc
-   of n bytes is taken with the probability 1 - exp(-n / stack_bytes), and stands for its inverse:
+   With memlord_desc.stack_bytes 1 every alloc is picked, and the numbers are exact. Else an alloc
+   of n bytes is picked with the probability 1 - exp(-n / stack_bytes), and stands for its inverse:
    then all numbers but `samples` are estimates. They have no bias, except the peak, which is too
    high in the mean. Each run, process and ledger takes another sample, and a forked child another
-   than its parent: errors average out over runs. `samples`: the allocs taken. A realloc moves a
+   than its parent: errors average out over runs. `samples`: the allocs picked. A realloc moves a
    block to the stack of its call: there it counts no alloc, and its growth as allocated. After
    dlclose another module may have the address of a frame; its site stays, and memlord_site_place
    tells the module that had it.
-   `error_bytes`: the standard error of live_bytes, computed from the taken blocks that live. The
+   `error_bytes`: the standard error of live_bytes, computed from the picked blocks that live. The
    errors of several stacks add up by their squares. The true value is within two errors in 94 of
    100 cases where some 20 such blocks are expected, in 91 where 5 are, and in 62 where one is.
-   0: live_bytes are exact, or no taken block lives that stands for others. In the second case up to
-   3 * stack_bytes of blocks that were not taken may live there, and more in one case of 20. A stack
-   without a sample has no row. */
+   0: live_bytes are exact, or no picked block lives that stands for others. In the second case up
+   to 3 * stack_bytes of blocks that were not picked may live there, and more in one case of 20. A
+   stack without a sample has no row. */
 typedef struct memlord_stack_stat {
     void *const *frames;
     const memlord_site *const *sites; /* of the frames, by the modules that had them */
@@ -2109,7 +2112,8 @@ MEMLORD_API memlord_format memlord_format_for(const char *path)
 typedef int (*memlord_write_fn)(void *user, const void *data, size_t size); /* 0: written */
 
 /* Writes a report through fn, in pieces of up to a few KiB.
-   Errors: E_IO fn returned non-zero; E_UNSUPPORTED no such format; E_INVALID fn NULL; E_NOMEM.
+   Errors: E_IO fn returned non-zero; E_UNSUPPORTED no such format, or not in this build: see
+           >>knobs; E_INVALID fn NULL; E_NOMEM.
    The statistics of devices and tags are captured once, and no other call waits. Other lists are
    read as they are written: they may have what was recorded since. Cost: walks blocks and sites. */
 MEMLORD_API memlord_result memlord_write(memlord *lord, memlord_format format,
@@ -2945,14 +2949,8 @@ private:
 
 /* ------------------------------------------------------------------------- src/os/compiler.h -- */
 
-/* Owns the macros for what compilers differ in, and includes the headers of the system. Uses no
+/* Owns the macros for what compilers differ in, and includes the headers of the system. May use no
    other module. Locks: none. */
-
-/* --------------------------------------------------------------------- os/ --
-   Owns all code that differs between compilers and systems: pages, clocks, threads, files and
-   the memory of the machine. Uses no other section. Each family defines the same functions for
-   Windows and for POSIX. Requires, for all functions: out pointers are not NULL and
-   sizes are not 0. Returns 0 for success unless a comment says otherwise. Locks: none. */
 
 #if defined(_WIN32)
 #define MLI_WINDOWS 1
@@ -3096,6 +3094,14 @@ typedef struct mli_job { /* must outlive the thread that runs it */
 #ifndef MEMLORD_MAX_STACK_NODES
 #define MEMLORD_MAX_STACK_NODES (1u << 20)
 #endif
+#if defined(MEMLORD_NO_REPORTS) /* leaves these out, too */
+#if !defined(MEMLORD_NO_PAGE)
+#define MEMLORD_NO_PAGE
+#endif
+#if !defined(MEMLORD_NO_PROFILES)
+#define MEMLORD_NO_PROFILES
+#endif
+#endif
 #if MEMLORD_MAX_DEVICES < 1 || MEMLORD_MAX_DEVICES > 250
 #error "MEMLORD_MAX_DEVICES is 1 to 250: a block has 8 bits for its device"
 #endif
@@ -3120,14 +3126,16 @@ typedef struct mli_job { /* must outlive the thread that runs it */
 
 /* --------------------------------------------------------------------------- src/os/system.h -- */
 
-/* Owns all code that differs between systems, but for modules, the memory of the machine and
-   stacks: pages, clocks, threads, files, events to wait for. Each family defines the same functions
-   for Windows and for POSIX. Requires, for all functions: out pointers are not NULL and sizes are
-   not 0. Returns 0 for success unless a comment says otherwise. Locks: none.
+/* Owns all code that differs between systems, except modules, stacks and the memory of the machine:
+   pages, clocks, threads, files, events to wait for. Uses no other module. Locks: none. */
 
-   ticks: a time stamp at a third of the cost of a clock
-   Reads the counter of the processor. It serves as a stamp only where it counts at a constant
-   rate in every power state. mli_ticks_steady returns 1 there; else stamps are clock times. */
+/* A family of functions is the same on Windows and on POSIX. Requires, for all functions: out
+   pointers are not NULL and sizes are not 0. A function returns 0 for success unless a comment says
+   otherwise. */
+
+/* A tick is a time stamp at a third of the cost of a clock: it is the counter of the processor. It
+   serves as a stamp only where the counter has a constant rate in every power state. There
+   mli_ticks_steady returns 1; elsewhere stamps are clock times. */
 
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
 MLI_PRIVATE uint64_t mli_ticks(void);
@@ -3668,12 +3676,12 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline) {
 /* -------------------------------------------------------------------------- src/os/machine.h -- */
 
 /* Owns the capacity of the cpu: the memory that the machine and its cgroup have for this process.
-   Uses os/system.
+   May use os/system. Invariant: a doubtful number counts as unknown, because a wrong number is
+   worse than none. Locks: none. */
 
-   mli_cpu_sample is the capacity source of the cpu device. It returns 0 if the numbers are known.
-   Requires: one caller at a time. It uses no malloc, no stdio and little stack, and keeps errno.
-   An mli_cpu of zeros is valid; only `root` is set from outside. A doubtful number counts as
-   unknown, because a wrong number is worse than none. */
+/* mli_cpu_sample is the capacity source of the cpu device. It returns 0 if the numbers are known.
+   Requires: one caller at a time. It uses no malloc, no stdio and little stack, and keeps errno. An
+   mli_cpu of zeros is valid; only `root` is set from outside. */
 
 #if defined(__linux__)
 
@@ -4009,10 +4017,10 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
 
 /* -------------------------------------------------------------------------- src/os/modules.h -- */
 
-/* Owns the look-up of the loaded module behind an address, and keeps MemLord's own module loaded.
-   Uses os/system. Locks: none.
+/* Owns the look-up of the loaded module behind an address, and keeps MemLord's own module loaded. A
+   module is an executable or a library. May use os/system. Locks: none of its own. */
 
-   The modules of the process. Each system defines:
+/* Each system defines:
      mli_module_of  Returns an address that stands for the module that an address is in; NULL: in
                     none, or it is not known. Recording calls ask this under locks of the host,
                     so it must not wait for dlopen, which runs constructors of the host.
@@ -4361,7 +4369,7 @@ MLI_PRIVATE int mli_module_keep(void) { return 1; } /* a program; or musl, which
 /* --------------------------------------------------------------------------- src/os/unwind.h -- */
 
 /* Owns the return addresses and frames of the current stack: unwinders, MemLord's own frames, marks
-   of callbacks left by longjmp. Uses os/system. Locks: none. */
+   of callbacks left by longjmp. May use os/system. Locks: none. */
 
 #define MLI_STACK_DEPTH_MAX 128
 #if defined(__GNUC__)
@@ -4501,12 +4509,14 @@ MLI_PRIVATE size_t mli_unwind(void *user, void **frames, size_t cap) {
 
 /* ------------------------------------------------------------------------ src/base/atomics.h -- */
 
-/* Owns the words that threads share, the locks and the lock order. Uses os/.
-   A word is a struct, so that a plain access does not compile. The name of a load or store ends
-   in its memory order. No suffix means relaxed: other threads read the value and conclude nothing
-   else from it. Read-modify-writes (exchange, add, or, bits, cas) are sequentially consistent.
-   Layout and code are the same in C and C++. i386 aligns a uint64_t to 4 bytes; one across two
-   cache lines would be read in halves, so mli_u64 is aligned to 8. Locks: see MLI_RANK_... */
+/* Owns the words that threads share, the locks and the lock order. May use os/. Invariants: a word
+   is a struct, so that a plain access does not compile; read-modify-writes (exchange, add, or,
+   bits, cas) are sequentially consistent. Locks: MLI_RANK_... lists them in their order. */
+
+/* The name of a load or store ends in its memory order. No suffix means relaxed: other threads read
+   the value and conclude nothing else from it. Layout and code are the same in C and C++. i386
+   aligns a uint64_t to 4 bytes, and would read one across two cache lines in halves: so mli_u64 is
+   aligned to 8. */
 
 #if defined(__GNUC__)
 #define MLI_ALIGNED8 __attribute__((aligned(8)))
@@ -4668,7 +4678,7 @@ enum {
     MLI_RANK_ROW,       /* one a row: its published balance */
     MLI_RANK_COUNT,     /* the cells of the orphan record */
     MLI_RANK_MEMORY,    /* regions and free pieces of the ledger */
-    MLI_RANK_STACKS,    /* the table of taken blocks, and the totals of stacks */
+    MLI_RANK_STACKS,    /* the table of picked blocks, and the totals of stacks */
     MLI_RANK_LOG,       /* the logger, and the threads in it */
     MLI_RANK_SNAPSHOTS, /* the list of snapshots; the holders of a device at its peak */
     MLI_RANK_PHYS,     /* one a physical device: its sample, limit, reservations, bands */
@@ -4859,16 +4869,10 @@ MLI_PRIVATE void mli_lock_drop(mli_lock *lock) {
 
 /* ------------------------------------------------------------------------- src/base/ledger.h -- */
 
-/* Owns the layout of a ledger, of the process state and of the thread-local state. A module owns
-   the member of struct memlord that is named after it, and no other module touches what is in it:
-   it calls the module (tests/modules.py counts). Invariants: a row is never removed, so its number
-   and address are valid as long as the ledger. A thread record is reused, never freed, so its
-   counts are never merged into another.
-
-   A new module with state has a line in MLI_STATES, its struct mli_x_state in x.c, and a function
-   mli_x_life in x.h and x.c, which embed/lives calls: see mli_life.
-
-   Locks: MLI_RANK_... lists them in their order. */
+/* Owns the layout of a ledger, of the process state and of the thread-local state. A member of
+   struct memlord is owned by the module that it is named after. Invariants: a row is never removed,
+   so its number and address are valid as long as the ledger; a thread record is reused, never
+   freed. Locks: MLI_RANK_... lists them in their order. */
 
 #define MLI_SHARD_BITS 10 /* 1024 shards */
 #define MLI_BYTES_MAX ((uint64_t)1 << 48) /* of a block */
@@ -4967,9 +4971,11 @@ typedef struct mli_spare_block {
 #define MLI_REGION_BITS 15
 #define MLI_SIZE_CLASSES (MLI_REGION_BITS - MLI_GRAIN_BITS + 1)
 
-/* The state of a module. Where a call reads it on its fast path, or base/ and books/ use it to make
-   all other state, it lies in the ledger itself, and its type is here. Where it does not, the type
-   is in the body of the module, and the ledger has a pointer: no other module can read it. */
+/* The state of a module. No other module touches it: it calls the module. Where a call reads it on
+   its fast path it lies in the ledger itself, and its type is here. Else its type is in the body of
+   the module, and the ledger has a pointer, so the compiler lets no other module read it. A new
+   module with state has a line in MLI_STATES, its struct mli_x_state in x.c, and a function
+   mli_x_life in x.h and x.c, which embed/lives calls: see mli_life. */
 struct mli_thread;
 struct mli_map_state {
     mli_shard shards[1u << MLI_SHARD_BITS];
@@ -4991,16 +4997,16 @@ struct mli_threads_state {
 };
 struct mli_stacks_state {
     uint32_t depth; /* frames a stack; 0: the ledger has no stacks */
-    uint64_t bytes; /* from sample to sample in the mean; 1: every alloc is taken */
+    uint64_t bytes; /* from sample to sample in the mean; 1: every alloc is picked */
     uint64_t seed;  /* of the samples of all threads */
     memlord_unwinder unwinder;
-    mli_ptr heads;                    /* mli_stack_heads *; NULL: no stack was taken yet */
+    mli_ptr heads;                    /* mli_stack_heads *; NULL: there is no stack yet */
     mli_vector frames, nodes, rows;     /* numbered from 1 */
     mli_u32 frame_count, node_count, row_count; /* and 1 more; grow under the cold lock */
     mli_u64 cut;                      /* stacks of one return address, or none, as it must be */
     mli_lock lock;                    /* all below, and the totals of rows */
-    struct mli_taken *taken;          /* the table of taken blocks */
-    size_t taken_cap, taken_count, taken_reserved;
+    struct mli_pick *picks;           /* the table of picked blocks */
+    size_t pick_cap, pick_count, pick_reserved;
 };
 struct mli_tags_state {
     mli_u64 birth_mark;   /* the current mark, shifted into place */
@@ -5196,10 +5202,10 @@ typedef struct mli_self_state {
     void *caller;            /* the return address of its call on the general path; NULL: unknown */
     void *frame;             /* likewise: the frame that begins there */
     void *entered;           /* the return address of memlord_alloc; NULL: not noted */
-    double taken_scale;      /* of the block that its call opens: see mli_taken */
-    uint32_t taken_row;      /* likewise; 0: the block is not taken */
-    uint32_t taken_again;    /* likewise; 1: it is no new alloc, and had `taken_had` bytes */
-    uint64_t taken_had;
+    double pick_scale;       /* of the block that its call opens: see mli_pick */
+    uint32_t pick_row;       /* likewise; 0: the block is not picked */
+    uint32_t pick_again;     /* likewise; 1: it is no new alloc, and had `pick_had` bytes */
+    uint64_t pick_had;
     uint32_t is_helper;      /* 1: it is the thread of a mli_helper */
     uintptr_t stack_from, stack_to; /* its stack; both 0: not asked yet; 0 and 1: not known */
     mli_debug_note note;     /* for the debug line of the call in progress: see books/blocks */
@@ -5236,7 +5242,7 @@ MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take) {
 
 /* --------------------------------------------------------------------------- src/base/text.h -- */
 
-/* Owns the writing of numbers and strings. Uses no stdio, no locale and no allocation; uses os/
+/* Owns the writing of numbers and strings. Uses no stdio, no locale and no allocation. May use os/
    alone. Locks: none. An mli_out fills a buffer. With a function it passes the full buffer to it;
    without one it cuts the text and counts the rest, like snprintf. */
 
@@ -5827,7 +5833,7 @@ MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, d
 
 /* ---------------------------------------------------------------------------- src/base/log.h -- */
 
-/* Owns the messages to the host. Uses os/ and base/text. Invariants: a debug line is formatted
+/* Owns the messages to the host. May use os/ and base/text. Invariants: a debug line is formatted
    only if its level is on, and no lock is held while the logger runs. Lock: log, for the logger and
    the count of the calls in it, by which a change of the logger waits for them. */
 
@@ -6044,15 +6050,16 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
 
 /* ------------------------------------------------------------------------- src/base/memory.h -- */
 
-/* Owns the ledger's own memory. Uses os/ and base/atomics.
-   The allocator gives regions of 32 KiB: old tables leave holes, and a small region is soon free
-   as a whole. A region is cut into pieces of whole grains of 128 bytes. Blocks above 16 KiB come
-   from the allocator directly and go back to it. A free piece merges with free neighbours of any
-   size: all shards of a ledger grow from one size to the next at about the same time, and the
-   old tables must make room for the new ones. Pieces are zeroed and aligned to 128 bytes.
-   Invariant: while the allocator runs, the thread holds no lock and is marked busy, so that
-   calls of the allocator into a ledger pass through. Locks: memory; pages, inside the os
+/* Owns the ledger's own memory: regions from the allocator, cut into pieces. May use os/ and
+   base/atomics. Invariant: while the allocator runs, the thread holds no lock and is marked busy,
+   so that calls of the allocator into a ledger pass through. Locks: memory; pages, inside the os
    allocator. */
+
+/* A region has 32 KiB: old tables leave holes, and a small region is soon free as a whole. It is
+   cut into pieces of whole grains of 128 bytes, which are zeroed and aligned to 128 bytes. Blocks
+   above 16 KiB come from the allocator directly and go back to it. A free piece merges with free
+   neighbours of any size: all shards of a ledger grow from one size to the next at about the same
+   time, and the old tables must make room for the new ones. */
 
 #define MLI_PIECE_MAX_BITS 14 /* at most MLI_REGION_BITS: a region can hold one */
 #define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
@@ -6453,13 +6460,13 @@ MLI_API void memlord_os_allocator(memlord_allocator *out) {
 
 /* ----------------------------------------------------------------------- src/books/threads.h -- */
 
-/* Owns the thread records, the alert mask that a call reads at its end, and the ledger's own
-   threads (helpers). A call on the general path begins with mli_thread_get, which finds the record
-   of its thread, and gives it back with mli_thread_put. Uses base/memory and os/. Invariants: a
-   record in use belongs to one thread. A free record keeps its counts and its shards for the next
-   thread. One thread at a time starts or stops a helper: its state says so. No helper waits for
-   another to end. embed/exit handles the end of a thread and a fork. Locks: registry; orphan, for
-   the orphan record. */
+/* Owns the thread records, the masks of hooks and alerts, and the ledger's own threads (helpers).
+   May use base/memory and os/. Invariants: a record in use belongs to one thread; a free one keeps
+   its counts and its shards for the next thread. Locks: registry; orphan, for the orphan record. */
+
+/* A call on the general path gets the record of its thread from mli_thread_get, and gives it back
+   with mli_thread_put. embed/exit handles the end of a thread and a fork. One thread at a time
+   starts or stops a helper: its state says so. No helper waits for another to end. */
 
 #define MLI_NOBODY UINT64_MAX /* the owner of a record after its thread has gone */
 #define MLI_THREAD_ID_FIRST 3    /* smaller states of a shard name no thread */
@@ -6525,7 +6532,7 @@ typedef struct mli_thread {
                                 mli_call_end has looked at it; 0: none */
     memlord_account account;       /* that its blocks are charged to; 0: none */
     memlord_device account_device; /* of that account */
-    int64_t stack_left;      /* bytes until its next sample; at most 0: the alloc is taken */
+    int64_t stack_left;      /* bytes until its next sample; at most 0: the alloc is picked */
     uint64_t stack_random;   /* 0: stack_left is not drawn yet */
     uint32_t open_tickets;   /* in `tickets`; other threads may have closed or adopted some */
     memlord_ticket tickets[MLI_TICKETS_MAX];
@@ -7028,8 +7035,9 @@ MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life) {
 
 /* -- entries -- */
 
-/* A block in the map. Its key is the storage. Fields of the words start at the lowest bit.
-     word1   bytes:49 | dev:8 | references:6 (63: the side record has the count) | taken:1
+/* A block in the map. Its key is the storage of the host: an address, or a handle, which is
+   smaller. Fields of the words start at the lowest bit.
+     word1   bytes:49 | dev:8 | references:6 (63: the side record has the count) | picked:1
      word2   0:1 | site row:20 | tag row:16 | birth:27; or the address of a side record | 1
      birth   the mark:26, then 0; for a block born in a scope or on a stream the number of a
              birth:26, then 1 */
@@ -7044,8 +7052,8 @@ typedef struct mli_entry {
 #define MLI_REFS(word1) ((uint32_t)((word1) >> 57) & 63u)
 #define MLI_REFS_ONE ((uint64_t)1 << 57)
 #define MLI_REFS_MANY 63u
-#define MLI_TAKEN ((uint64_t)1 << 63) /* books/stacks has its stack */
-/* All of word1 but the bytes: dev, references and taken. MLI_UPPER_OF has no taken bit. */
+#define MLI_PICKED ((uint64_t)1 << 63) /* books/stacks has its stack */
+/* All of word1 but the bytes: dev, references and picked. MLI_UPPER_OF has no picked bit. */
 #define MLI_UPPER(word1) ((uint32_t)((word1) >> MLI_BYTES_BITS))
 #define MLI_UPPER_OF(dev, refs) ((dev) + ((uint32_t)(refs) << 8))
 static MLI_HOT uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs) {
@@ -7083,8 +7091,8 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
    uses its table, and leaves it afterwards. While it is inside it runs no host code, allocates
    nothing and takes only the innermost locks: a thread that stops the shard waits for it.
 
-   The 2 MiB region of an address chooses its shard, not a hash of the whole address. So the blocks
-   of one thread stay in shards, and in cache lines, of its own.
+   The upper bits of an address choose its shard, so that 2 MiB of addresses are in one, and the
+   blocks of one thread are in shards, and so in cache lines, of its own.
 
    The first thread that uses a shard owns it. The owner works in it with plain loads and stores:
    the atomic read-modify-writes that it does without would double the cost of a call. The first
@@ -7096,16 +7104,16 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
    and waits until none is inside. So either it sees `inside`, or the owner sees STOPPED. */
 
 #define MLI_SHARDS (1u << MLI_SHARD_BITS)
-#define MLI_ADDRESS_REGION_BITS 21
-/* Keys below 1 << MLI_HANDLE_BITS are handles: 1 KiB of them chooses the shard, not 2 MiB. The
-   bound is 4 MiB on 64 bits: a program that is not position independent begins there, and its heap
-   soon after. */
+#define MLI_SHARD_ADDRESS_BITS 21
+/* Keys below 1 << MLI_HANDLE_BITS are handles: of these only 1024 are in one shard. The bound is
+   4 MiB on 64 bits: a program that is not position independent begins there, and its heap soon
+   after. */
 #if UINTPTR_MAX > 0xffffffffu
 #define MLI_HANDLE_BITS 22
 #else
 #define MLI_HANDLE_BITS 20
 #endif
-#define MLI_HANDLE_REGION_BITS 10
+#define MLI_SHARD_HANDLE_BITS 10
 
 enum { /* mli_shard.state */
     MLI_SHARD_NEW, /* it has no table yet */
@@ -7117,12 +7125,12 @@ enum { /* mli_shard.state */
 /* Returns the shard of an address. That of a handle is another one: the caller does not find the
    handle there. */
 static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
-    const uint64_t hash = (key >> MLI_ADDRESS_REGION_BITS) * 0x9e3779b97f4a7c15u;
+    const uint64_t hash = (key >> MLI_SHARD_ADDRESS_BITS) * 0x9e3779b97f4a7c15u;
     return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];
 }
 /* Returns the shard of a key. */
 static MLI_HOT mli_shard *mli_shard_of(memlord *lord, uint64_t key) {
-    if (!(key >> MLI_HANDLE_BITS)) key <<= MLI_ADDRESS_REGION_BITS - MLI_HANDLE_REGION_BITS;
+    if (!(key >> MLI_HANDLE_BITS)) key <<= MLI_SHARD_ADDRESS_BITS - MLI_SHARD_HANDLE_BITS;
     return mli_shard_of_address(lord, key);
 }
 /* Returns a shard by its number, 0 to MLI_SHARDS - 1. */
@@ -7339,9 +7347,9 @@ static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
 /* Enters as mli_shard_enter_by_store does, with a full barrier of its own: the exchange. It sets
    mli_thread.by_exchange: this record enters by an exchange from here on, for the bit in `special`
    is never cleared, and a later load never returns an older value. The release pairs with the load
-   in mli_barrier_threads: it makes visible all that the thread did inside before it saw the bit. The
-   loads here, in mli_shard_stop and in mli_shard_wait are seq_cst: one that is only an acquire may
-   come before the store of an exchange (ARM's ldapr). */
+   in mli_barrier_threads: it makes visible all that the thread did inside before it saw the bit.
+   The loads here, in mli_shard_stop and in mli_shard_wait are seq_cst: one that is only an acquire
+   may come before the store of an exchange (ARM's ldapr). */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s);
 /* Enters a shard in the way of this thread. */
 static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
@@ -7800,6 +7808,13 @@ MLI_PRIVATE void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe) {
     mli_probe_begin(probe, mli_shard_of_address(lord, key), key, 0);
     probe->shared = (mli_u64_load(&probe->home->header) & MLI_BUCKET_LOCK) != 0;
 }
+/* Probes a shard that the thread has entered. Returns 1: it must leave, and try again. */
+static MLI_HOT int mli_probe_entered(memlord *lord, uint32_t type, uint64_t key, int want_room,
+                                     mli_probe *probe) {
+    mli_probe_begin(probe, probe->shard, key, probe->shared);
+    while (probe->shared && !mli_bucket_try(probe->home)) mli_bucket_wait(probe->home);
+    return mli_probe_scan(lord, probe, type, want_room);
+}
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe) {
     MLI_REQUIRE(!mli_is_inside());
@@ -7815,9 +7830,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
         probe->shared = state == MLI_SHARD_SHARED;
         if (probe->shared || state == t->id) {
             size = s->size;
-            mli_probe_begin(probe, s, key, probe->shared);
-            while (probe->shared && !mli_bucket_try(probe->home)) mli_bucket_wait(probe->home);
-            again = mli_probe_scan(lord, probe, type, want_room);
+            again = mli_probe_entered(lord, type, key, want_room, probe);
             if (!again && (probe->entry || probe->room || !want_room)) return 0;
         }
         mli_probe_leave(t, probe);
@@ -7928,7 +7941,7 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
 
 /* A row: the totals of a device, of a site on a device, or of a tag on a device. */
 typedef struct mli_row {
-    mli_lock lock;         /* guards base; with a batch also published and publish_count */
+    mli_lock lock;         /* guards at_reset; with a batch also published and publish_count */
     uint32_t dev;          /* the device */
     void *subject;         /* mli_device_record, mli_site_record or a tag's kept name */
     mli_u64 published;     /* bytes, signed; at most the live bytes while no thread is inside */
@@ -7938,7 +7951,7 @@ typedef struct mli_row {
     mli_u64 expected;      /* tags: the bytes of memlord_expect; 0: none */
     struct {               /* sums at the last reset; freed: at the last reset or collection */
         uint64_t in, out, freed, allocs, frees, freed_here;
-    } base;
+    } at_reset;
 } mli_row;
 
 /* The sums of a row over all threads. All but in, out, live and blocks are since the last reset. */
@@ -8158,9 +8171,9 @@ MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b);
 
 /* Sums a row over all threads, under its lock: no cell can publish meanwhile, so published plus
-   one cell's level - base never exceeds the live bytes, and row->base does not change. The peak is
-   computed only with `peaks`. Without a batch cells publish without the lock, and the row's peak is
-   exact by itself. */
+   one cell's level - base never exceeds the live bytes, and row->at_reset does not change. The peak
+   is computed only with `peaks`. Without a batch cells publish without the lock, and the row's peak
+   is exact by itself. */
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                       mli_row_totals *sum);
 
@@ -8178,14 +8191,14 @@ MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
                                              uint32_t number);
 
-/* Starts an epoch for a row: its sums so far become the base, and the peak is reset. Requires: the
+/* Starts an epoch for a row: its sums so far become at_reset, and the peak is reset. Requires: the
    caller holds the cold lock, so that resets run one at a time. */
 MLI_PRIVATE MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, uint32_t number);
 
 /* Excludes bytes from `freed` that are credited now but were freed in an earlier epoch. */
 MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t bytes);
-/* Restarts `freed` at 0, as a collection does. It adds to the base, so that what another thread has
-   added to the base meanwhile stays. */
+/* Restarts `freed` at 0, as a collection does. It adds to at_reset, so that what another thread
+   has added there meanwhile stays. */
 MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev);
 
 MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life);
@@ -8312,6 +8325,7 @@ MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book) {
     return mli_u32_load_acquire(&lord->counters.row_count[book]);
 }
 MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->counters.row_count[book]);
     mli_row *row = (mli_row *)mli_vector_add(lord, &lord->counters.rows[book], n, sizeof *row,
                                              grab);
@@ -8320,6 +8334,7 @@ MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn 
     return row;
 }
 MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_u32 *count = &lord->counters.row_count[book];
     mli_u32_store_release(count, mli_u32_load(count) + 1); /* pairs with mli_row_count */
 }
@@ -8342,6 +8357,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss) {
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord) { return mli_u64_load(&lord->counters.epoch); }
 
 MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t number) {
+    MLI_REQUIRE(number < mli_u32_load(&lord->counters.row_count[book]));
     return mli_cell_at(lord->threads.orphan, book, number);
 }
 
@@ -8556,13 +8572,13 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
         if (published + (int64_t)level > peak) peak = published + (int64_t)level;
     }
     sum->live = mli_since(sum->in, sum->out);
-    sum->total_in = mli_since(sum->in, row->base.in);
-    sum->total_out = mli_since(sum->out, row->base.out);
-    sum->freed = mli_since(sum->out, row->base.freed);
+    sum->total_in = mli_since(sum->in, row->at_reset.in);
+    sum->total_out = mli_since(sum->out, row->at_reset.out);
+    sum->freed = mli_since(sum->out, row->at_reset.freed);
     sum->blocks = (int64_t)(allocs - frees) > 0 ? allocs - frees : 0;
-    sum->allocs = allocs - row->base.allocs;
-    sum->frees = frees - row->base.frees;
-    sum->freed_here -= row->base.freed_here;
+    sum->allocs = allocs - row->at_reset.allocs;
+    sum->frees = frees - row->at_reset.frees;
+    sum->freed_here -= row->at_reset.freed_here;
     mli_lock_drop(&row->lock);
     sum->peak = peak > (int64_t)sum->live ? (uint64_t)peak : sum->live;
     sum->peak_error = cells > 1 || blind ? cells * lord->counters.batch : 0;
@@ -8609,11 +8625,11 @@ MLI_PRIVATE MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, 
     mli_row_totals sum;
     mli_row_sum(lord, book, number, 0, &sum);
     mli_lock_take(&row->lock);
-    row->base.in = sum.in;
-    row->base.out = row->base.freed = sum.out;
-    row->base.allocs += sum.allocs;
-    row->base.frees += sum.frees;
-    row->base.freed_here += sum.freed_here;
+    row->at_reset.in = sum.in;
+    row->at_reset.out = row->at_reset.freed = sum.out;
+    row->at_reset.allocs += sum.allocs;
+    row->at_reset.frees += sum.frees;
+    row->at_reset.freed_here += sum.freed_here;
     mli_lock_drop(&row->lock);
     mli_row_peak_reset(lord, t, book, number);
 }
@@ -8621,7 +8637,7 @@ MLI_PRIVATE MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, 
 MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t bytes) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
-    row->base.freed += bytes;
+    row->at_reset.freed += bytes;
     mli_lock_drop(&row->lock);
 }
 MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev) {
@@ -8651,6 +8667,7 @@ static MLI_COLD void mli_counters_forked(memlord *lord) {
     mli_u32_store(&lord->counters.count_lock.locked, 0);
 }
 static MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     int book, stat;
     uint32_t i, n;
     for (book = 0; book < MLI_BOOKS; book++) {
@@ -8681,14 +8698,16 @@ MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life) {
 
 /* ------------------------------------------------------------------------- src/books/names.h -- */
 
-/* Owns cold tables (stb_ds maps), the kept strings (each once, until the ledger ends), and the
-   index from addresses to rows and records. Uses base/memory and books/counters. Invariants: stb_ds
-   neither checks its allocations nor passes a context, so a table gets all memory that a put can
-   need before that put, and frees it when the table ends. Arrays that stb_ds has outgrown stay
-   until then: they take less than the present ones. A function named _locked runs under the cold
-   lock and allocates nothing from the host there. When it needs memory it returns MLI_AGAIN (or
-   NULL), and mli_cold_leave drops the lock, allocates, and lets the caller try again. Lock:
+/* Owns the cold tables (stb_ds maps), the kept strings (each once, until the ledger ends), and the
+   index from addresses to rows and records. May use base/memory and books/counters. Invariant: a
+   function named _locked runs under the cold lock and allocates nothing from the host there. Lock:
    cold. */
+
+/* A _locked function that lacks memory returns MLI_AGAIN (or NULL). mli_cold_leave then drops the
+   lock, allocates, and lets the caller try again. stb_ds neither checks its allocations nor passes
+   a context, so a table gets all memory that a put can need before that put, and frees it when the
+   table ends. Arrays that stb_ds has outgrown stay until then: they take less than the present
+   ones. */
 
 /* A block of the memory of a cold table (mli_dict), which is an stb_ds map with strings as keys. An
    item begins with its key, a char *. Items move when the table grows; none is removed. */
@@ -9318,6 +9337,13 @@ MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t byte
     if (storage == UINT64_MAX) return "a storage cannot be UINT64_MAX";
     return bytes > MLI_BYTES_MAX ? "a size over 2^48" : NULL;
 }
+/* Returns what is wrong with a device that a call refuses, after "cuda:0 is". */
+static MLI_COLD const char *mli_device_fault(memlord_device d, int refuser) {
+    if (!mli_device_valid(d)) return "a selector: a device is needed";
+    return refuser == MLI_REFUSER_alloc_reserved
+               ? "not on the physical device of the ticket"
+               : "one device too many: raise MEMLORD_MAX_DEVICES";
+}
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault) {
     MLI_REQUIRE(mli_none_held());
@@ -9330,11 +9356,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlo
     mli_stat_add(lord, mli_dev_known(lord, d), MLI_STAT_refused, 1);
     if (mli_u32_exchange(&lord->devices.refused[refuser][r == MEMLORD_E_DEVICE], 1)) return r;
     if (r == MEMLORD_E_DEVICE && mli_selector_valid(d))
-        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %i is %s", names[refuser], mli_device_code(d),
-                 !mli_device_valid(d) ? "a selector: a device is needed"
-                 : refuser == MLI_REFUSER_alloc_reserved
-                     ? "not on the physical device of the ticket"
-                     : "one device too many: raise MEMLORD_MAX_DEVICES");
+        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %i is %s", names[refuser],
+                 mli_device_code(d), mli_device_fault(d, refuser));
     else
         mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %s", names[refuser],
                  r == MEMLORD_E_DEVICE ? "that is no device"
@@ -9456,11 +9479,10 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
 
 /* ---------------------------------------------------------------------- src/books/accounts.h -- */
 
-/* Owns the accounts and the charges of blocks; and the handles of accounts and tickets. Uses
-   books/names, books/devices and books/threads. books/parts notes in a block's side record the
-   account and the bytes it was charged. Invariants: a charge or a credit is one compare-and-swap;
-   that of a closed account does nothing, as its generation differs. Locks: cold, for names and new
-   records. */
+/* Owns the accounts and the charges of blocks, and the handles of accounts and tickets. May use
+   books/names, books/devices and books/threads. Invariant: a charge or a credit is one
+   compare-and-swap; on a closed account it does nothing, as the generation differs. Locks: cold,
+   for names and new records. */
 
 /* Tickets and accounts are numbers of records: number:32 | generation:32. A record begins with its
    handle. A closed one is in a list, and is opened again under the next generation. The first
@@ -9596,11 +9618,19 @@ MLI_PRIVATE int mli_account_word_is(uint64_t word, memlord_account account) {
     return word >> 49 == (account & 0x7fff);
 }
 
+/* Returns MEMLORD_OK if `bytes` may be added to an account that has `now`, or taken off it. */
+static memlord_result mli_account_check(uint64_t now, int64_t bytes, uint64_t limit) {
+    if (bytes < 0) return (uint64_t)0 - (uint64_t)bytes > now ? MEMLORD_E_INVALID : MEMLORD_OK;
+    if (!bytes) return MEMLORD_OK;
+    return now > limit || (uint64_t)bytes > limit - now ? MEMLORD_E_LIMIT : MEMLORD_OK;
+}
+
 /* Adds bytes to an account, or takes them off. `any`: whatever its limit, up to 2^48. */
 static memlord_result mli_account_charge(memlord *lord, memlord_account account, int64_t bytes,
                                          int any) {
     mli_account_record *b = mli_account_find(lord, account);
-    uint64_t by = bytes < 0 ? (uint64_t)0 - (uint64_t)bytes : (uint64_t)bytes, word, now, limit;
+    uint64_t word, now, limit;
+    memlord_result r;
     if (!b) return MEMLORD_E_UNKNOWN;
     limit = any ? 0 : mli_u64_load(&b->limit);
     if (!limit || limit > MLI_BYTES_MAX) limit = MLI_BYTES_MAX;
@@ -9608,11 +9638,9 @@ static memlord_result mli_account_charge(memlord *lord, memlord_account account,
     do {
         now = MLI_BYTES(word);
         if (!mli_account_word_is(word, account)) return MEMLORD_E_UNKNOWN;
-        if (bytes < 0 && by > now) return MEMLORD_E_INVALID;
-        if (bytes > 0 && (now > limit || by > limit - now)) {
-            if (!any) (void)mli_u64_add(&b->refused, 1);
-            return MEMLORD_E_LIMIT;
-        }
+        r = mli_account_check(now, bytes, limit);
+        if (r == MEMLORD_E_LIMIT && !any) (void)mli_u64_add(&b->refused, 1);
+        if (r) return r;
         now += (uint64_t)bytes; /* modulo 2^64 */
     } while (!mli_u64_cas(&b->word, &word, word - MLI_BYTES(word) + now));
     if (mli_account_word_is(mli_u64_load(&b->word), account)) /* the record was not reused */
@@ -9767,16 +9795,16 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
 
 /* ------------------------------------------------------------------------- src/books/sites.h -- */
 
-/* Owns the records of sites, the tags of threads, marks and births (the mark, scope and stream of
-   a block), and chooses the rows that a call counts on. Uses the names, the index, the counters and
-   the devices. A site's record is made, and its strings are copied, when the site is first seen;
-   it gets one row on each device where it is used. Each thread caches the rows it used last. A
-   struct of the host that is new is compared by its content and module: it may be a known site.
-   A return address is a site by its module, its offset there and the module's build id, all found
-   when it is first seen. The index has an address only where the module stays: of another module
-   each call asks which one is there now, for dlclose tells nobody.
-   Invariants: a site's record is never freed before the ledger ends; nothing here allocates or
-   takes a lock inside a shard. Lock: cold; memlord_sites_enable takes registry alone. */
+/* Owns the records of sites, and chooses the rows that a call counts on. May use books/names,
+   books/counters and books/devices. Invariants: a site's record is not freed before the ledger
+   ends; nothing here allocates or takes a lock inside a shard. Lock: cold; memlord_sites_enable
+   takes registry alone. */
+
+/* A site's record is made, and its strings are copied, when the site is first seen. It gets one row
+   on each device where it is used. A struct of the host that is new is compared by its content and
+   module: it may be a known site. A return address is a site by its place, which is found when the
+   address is first seen. The index has an address only where the module stays. For one of another
+   module each call asks which module is there now, as dlclose tells nobody. */
 
 typedef struct mli_scope_record {
     uint32_t id;
@@ -10089,6 +10117,21 @@ static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module 
     }
 }
 
+/* Names a place by its module and offset: "libfoo.so+0x1f0"; without a module by its address. */
+static MLI_COLD memlord_result mli_place_name_locked(memlord *lord, const mli_module *module,
+                                                     uint64_t offset, memlord_site *out) {
+    char text[300]; /* a file name, and the offset */
+    mli_out o;
+    memlord_result r;
+    mli_out_buffer(&o, text, sizeof text);
+    if (module) mli_put_file_name(&o, module->image.path);
+    mli_put_str(&o, module ? "+0x" : "0x");
+    mli_put_hex_short(&o, offset);
+    (void)mli_out_end(&o, sizeof text);
+    r = mli_name_locked(lord, text, &out->file);
+    return r ? r : mli_name_locked(lord, "", &out->function);
+}
+
 /* Finds or makes the site of a return address. The index has the address, too, if its module
    stays. */
 static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *address,
@@ -10099,20 +10142,12 @@ static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *
     uint64_t offset = mli_place_offset(image->path ? image : NULL, address), content;
     memlord_site kept = mli_no_site;
     mli_module *module = NULL;
-    char text[300]; /* a file name, and the offset */
-    mli_out o;
     memlord_result r = mli_index_reserve_locked(lord, 4);
     if (r == MEMLORD_OK && image->path) r = mli_module_find_locked(lord, image, &module);
     if (r) return r;
     *out = mli_place_find(lord, module, offset, &content);
     if (!*out) {
-        mli_out_buffer(&o, text, sizeof text);
-        if (module) mli_put_file_name(&o, module->image.path);
-        mli_put_str(&o, module ? "+0x" : "0x");
-        mli_put_hex_short(&o, offset);
-        (void)mli_out_end(&o, sizeof text);
-        r = mli_name_locked(lord, text, &kept.file);
-        if (r == MEMLORD_OK) r = mli_name_locked(lord, "", &kept.function);
+        r = mli_place_name_locked(lord, module, offset, &kept);
         if (r) return r;
         *out = mli_site_make_locked(lord, &kept);
         if (!*out) return MLI_AGAIN;
@@ -10270,7 +10305,7 @@ MLI_PRIVATE MLI_COLD void mli_sites_life(mli_life *life) {
 /* -------------------------------------------------------------------------- src/books/tags.h -- */
 
 /* Owns a thread's cache of rows, names and scopes; births (the mark, scope and stream of a block);
-   and the open tags of a thread. Uses books/sites and books/names. Invariant: only the thread
+   and the open tags of a thread. May use books/sites and books/names. Invariant: only the thread
    itself reads and writes its cache and its tags. Lock: cold, for new names and births. */
 
 enum {                              /* mli_cache_entry.salt >> 28: value; rest of the salt */
@@ -10329,7 +10364,7 @@ static MLI_HOT uint64_t mli_mark_bits(const memlord *lord) {
     return mli_u64_load(&lord->tags.birth_mark);
 }
 /* Returns the number of the last birth. Requires: the cold lock. */
-MLI_PRIVATE uint32_t mli_birth_count(const memlord *lord);
+static MLI_HOT uint32_t mli_birth_count(const memlord *lord) { return lord->tags.birth_count; }
 
 /* Returns word2 for an allocation by this thread at a site, under its tag and scope. Makes the
    thread's cells for its rows. Requires: not inside. */
@@ -10530,6 +10565,7 @@ MLI_PRIVATE uint32_t mli_scope_count(memlord *lord) {
     return mli_u32_load_acquire(&lord->tags.scope_count);
 }
 MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t id = mli_u32_load(&lord->tags.scope_count);
     mli_ptr *at = (mli_ptr *)mli_vector_add(lord, &lord->tags.scopes, id, sizeof *at,
                                             mli_cold_alloc);
@@ -10540,10 +10576,10 @@ MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord) {
     return scope;
 }
 MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t id = mli_u32_load(&lord->tags.scope_count);
     mli_u32_store_release(&lord->tags.scope_count, id + 1); /* pairs with mli_scope_count */
 }
-MLI_PRIVATE uint32_t mli_birth_count(const memlord *lord) { return lord->tags.birth_count; }
 
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site) {
@@ -10869,14 +10905,14 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
 /* ------------------------------------------------------------------------ src/books/stacks.h -- */
 
 /* Owns the stacks of allocs: the draw of samples, the tree of return addresses, the totals of each
-   stack on each device, and the table of taken blocks. Uses the sites, the devices, the vectors of
-   books/counters and the cold memory of books/names. A stack is the path from a node to the root,
-   node 0; a row is a stack of one site on one device. Nodes and rows are never removed, and are
-   found without a lock. Invariants: a block in the map has MLI_TAKEN exactly if the table has its
-   key; both change while the caller is inside, and the entry cannot be reached by another thread.
-   The room for an insert is reserved before. A row's live bytes are the sum over its blocks, so
-   they end at 0. An unwinder runs with no lock held. Locks: cold, to add nodes and rows; stacks,
-   innermost. */
+   stack on each device, and the table of picked blocks. May use books/. Invariant: a block in the
+   map has MLI_PICKED exactly if the table has its key. Locks: cold, to add nodes and rows; stacks,
+   innermost; none while an unwinder runs. */
+
+/* A stack is the path from a node to the root, node 0. A row is a stack of one site on one device.
+   Nodes and rows are never removed, and are found without a lock. A row's live bytes are the sum
+   over its blocks, so they end at 0. The table and MLI_PICKED change while the caller is inside and
+   no other thread can reach the entry. The room for an insert is reserved before. */
 
 /* A return address in a stack. Its site is found when the node is added, so a module that is
    unloaded later does not change it. */
@@ -10890,21 +10926,22 @@ typedef struct mli_stack_row {
     uint32_t node, dev, next, site; /* site: its row of the sites; 0: none */
     mli_ptr frames;       /* void **: for the host; NULL: not made yet */
     uint64_t alloc_bytes, samples; /* since the last reset */
-    uint64_t taken_bytes;          /* likewise: alloc_bytes of the samples themselves */
+    uint64_t picked_bytes;          /* likewise: alloc_bytes of the samples themselves */
     double allocs;                 /* likewise */
-    uint64_t live, peak, blocks;   /* blocks: those of its taken blocks that live */
+    uint64_t live, peak, blocks;   /* blocks: those of its picked blocks that live */
     double variance;               /* of live; 0 if blocks is 0 */
 } mli_stack_row;
 
-/* A taken block stands for `scale` allocs like it: the inverse of the probability that it was
-   taken. Its weight is its bytes times that. */
-typedef struct mli_taken {
+/* A picked block stands for `scale` allocs like it: the inverse of the probability that it was
+   picked. Its weight is its bytes times that. */
+typedef struct mli_pick {
     uint64_t key;
     double scale;
-    uint32_t row, type; /* row 0: a vacant entry, or no taken block */
-} mli_taken;
-MLI_TABLE(const mli_taken mli_taken_none)
-/* Counts the bytes of an alloc on the fast path. 0: the alloc is taken, and nothing was counted. */
+    uint32_t row, type; /* row 0: a vacant entry, or no picked block */
+} mli_pick;
+MLI_TABLE(const mli_pick mli_pick_none)
+
+/* Counts the bytes of an alloc of calls/fast. 0: the alloc is picked, and nothing was counted. */
 static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
     const int64_t left = t->stack_left - (int64_t)bytes;
     if (MLI_UNLIKELY(left <= 0)) return 0;
@@ -10931,38 +10968,38 @@ MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord);
 MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t number);
 MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
 
-MLI_PRIVATE uint64_t mli_taken_weight(const mli_taken *taken, uint64_t bytes);
+MLI_PRIVATE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
 
 /* Notes the stack of the block that this call opens, if it has one: in the table, and on its row.
    Returns its bit of word1. Requires: the caller is inside, or holds the entry. */
-MLI_PRIVATE MLI_NOINLINE uint64_t mli_taken_put(memlord *lord, const mli_entry *e);
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e);
 
 /* Returns the stack of a block. Requires, as the next two: the caller is inside, or holds the
    entry. */
-MLI_PRIVATE MLI_COLD mli_taken mli_taken_of(memlord *lord, const mli_entry *e);
+MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e);
 /* Removes a block from the table, and returns its stack: its row keeps its bytes. */
-MLI_PRIVATE MLI_COLD mli_taken mli_taken_out(memlord *lord, const mli_entry *e);
+MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e);
 /* Ends the stack of a block that ends. */
-MLI_PRIVATE MLI_NOINLINE void mli_taken_end(memlord *lord, const mli_entry *e, int undo);
+MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo);
 /* Takes a block that is not in the table any more off its row. */
-MLI_PRIVATE void mli_taken_off(memlord *lord, const mli_taken *taken, uint64_t bytes);
+MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes);
 /* Gives back the room of a stack whose block was not opened. */
 MLI_PRIVATE void mli_stack_forget(memlord *lord);
 /* Keeps the stack of a block that is moved to a device and a row of the sites, or comes back. */
-MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_taken *taken, uint32_t dev,
+MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint32_t dev,
                                          uint32_t site);
 
 /* Notes that the block with the stack just set is not new: it had `bytes`. */
 MLI_PRIVATE void mli_stack_again(uint64_t bytes);
 
-/* Draws whether the alloc that this call records is taken; if so finds its stack, and notes it for
-   mli_taken_put. Requires: not inside. */
-MLI_PRIVATE MLI_COLD void mli_stack_taken(memlord *lord, mli_thread *t, uint32_t dev,
-                                          uint64_t bytes, const memlord_site *site);
-static MLI_HOT void mli_stack_take(memlord *lord, mli_thread *t, uint32_t dev, uint64_t bytes,
+/* Draws whether the alloc that this call records is picked; if so finds its stack, and notes it for
+   mli_pick_put. Requires: not inside. */
+MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
+                                              uint64_t bytes, const memlord_site *site);
+static MLI_HOT void mli_stack_pick(memlord *lord, mli_thread *t, uint32_t dev, uint64_t bytes,
                                    const memlord_site *site) {
     if (MLI_UNLIKELY(mli_u32_load(&t->special) & MLI_SPECIAL_STACKS))
-        mli_stack_taken(lord, t, dev, bytes, site);
+        mli_stack_pick_slow(lord, t, dev, bytes, site);
 }
 
 /* Returns the depth of a row's stack. */
@@ -10984,13 +11021,13 @@ MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life);
 #define MLI_STACK_ROW_HEADS 16384u /* chains of rows */
 #define MLI_STACK_OWN 16           /* frames of our own that an unwinder may begin with */
 #define MLI_STACK_BYTES ((uint64_t)512 << 10)
-#define MLI_TAKEN_MIN 256
+#define MLI_PICK_MIN 256
 typedef char mli_check_stack_node[sizeof(mli_stack_node) <= 24 ? 1 : -1];
 
 typedef struct mli_stack_heads {
     mli_u32 nodes[MLI_STACK_HEADS], rows[MLI_STACK_ROW_HEADS]; /* 0: an empty chain */
 } mli_stack_heads;
-MLI_PRIVATE const mli_taken mli_taken_none = {0, 0, 0, 0};
+MLI_PRIVATE const mli_pick mli_pick_none = {0, 0, 0, 0};
 
 /* -- samples -- */
 
@@ -11051,7 +11088,7 @@ static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
     t->stack_left = (int64_t)(-mli_log_of(r) * (double)lord->stacks.bytes) + 1;
 }
 
-/* Counts the bytes of an alloc on the general path. 1: it is taken. */
+/* Counts the bytes of an alloc on the general path. 1: it is picked. */
 static MLI_COLD int mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
     if (!mli_stacks_sampled(lord)) return 1;
     if (!t->stack_random) mli_stack_draw(lord, t);
@@ -11217,162 +11254,162 @@ static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, void *const *frames, si
     return mli_stack_row_of_node(lord, node, dev, site);
 }
 
-/* -- the table of taken blocks -- */
+/* -- the table of picked blocks -- */
 
-static size_t mli_taken_home(uint64_t key, size_t cap) {
+static size_t mli_pick_home(uint64_t key, size_t cap) {
     return (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & (cap - 1);
 }
 /* Returns the entry of a key in a table that has it, or where it goes. Requires: the table has a
    vacant entry. */
-static mli_taken *mli_taken_entry(mli_taken *table, size_t cap, uint32_t type, uint64_t key) {
+static mli_pick *mli_pick_entry(mli_pick *table, size_t cap, uint32_t type, uint64_t key) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_STACKS));
-    size_t at = mli_taken_home(key, cap);
+    size_t at = mli_pick_home(key, cap);
     while (table[at].row && (table[at].key != key || table[at].type != type))
         at = (at + 1) & (cap - 1);
     return &table[at];
 }
-/* Returns the entry of a taken block. */
-static mli_taken *mli_taken_of_locked(memlord *lord, const mli_entry *e) {
+/* Returns the entry of a picked block. */
+static mli_pick *mli_pick_of_locked(memlord *lord, const mli_entry *e) {
     MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
-    return mli_taken_entry(lord->stacks.taken, lord->stacks.taken_cap,
-                           mli_type_of(lord, MLI_DEV(e->word1)), e->key);
+    return mli_pick_entry(lord->stacks.picks, lord->stacks.pick_cap,
+                          mli_type_of(lord, MLI_DEV(e->word1)), e->key);
 }
 /* Removes an entry, and moves those after it that it displaced. */
-static void mli_taken_remove(memlord *lord, mli_taken *gone) {
+static void mli_pick_remove(memlord *lord, mli_pick *gone) {
     MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
-    mli_taken *table = lord->stacks.taken;
-    const size_t mask = lord->stacks.taken_cap - 1;
+    mli_pick *table = lord->stacks.picks;
+    const size_t mask = lord->stacks.pick_cap - 1;
     size_t hole = (size_t)(gone - table), at = hole;
     for (;;) {
         at = (at + 1) & mask;
         if (!table[at].row) break;
-        if (((at - mli_taken_home(table[at].key, mask + 1)) & mask) < ((at - hole) & mask))
+        if (((at - mli_pick_home(table[at].key, mask + 1)) & mask) < ((at - hole) & mask))
             continue;
         table[hole] = table[at];
         hole = at;
     }
     table[hole].row = 0;
-    lord->stacks.taken_count--;
+    lord->stacks.pick_count--;
 }
 
 /* Puts a larger table in place of the present one, unless another thread has. *table and *cap are
    then those to free. */
-static MLI_COLD void mli_taken_swap(memlord *lord, mli_taken **table, size_t *cap) {
+static MLI_COLD void mli_pick_swap(memlord *lord, mli_pick **table, size_t *cap) {
     MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
-    mli_taken *old = lord->stacks.taken;
-    const size_t had = lord->stacks.taken_cap;
+    mli_pick *old = lord->stacks.picks;
+    const size_t had = lord->stacks.pick_cap;
     size_t i;
     if (had >= *cap) return;
     for (i = 0; i < had; i++)
-        if (old[i].row) *mli_taken_entry(*table, *cap, old[i].type, old[i].key) = old[i];
-    lord->stacks.taken = *table;
-    lord->stacks.taken_cap = *cap;
+        if (old[i].row) *mli_pick_entry(*table, *cap, old[i].type, old[i].key) = old[i];
+    lord->stacks.picks = *table;
+    lord->stacks.pick_cap = *cap;
     *table = old;
     *cap = had;
 }
-/* Reserves room for one more taken block: a table is at most three quarters full. 0: no memory. */
-static MLI_COLD int mli_taken_reserve(memlord *lord) {
+/* Reserves room for one more picked block: a table is at most three quarters full. 0: no memory. */
+static MLI_COLD int mli_pick_reserve(memlord *lord) {
     MLI_REQUIRE(mli_none_held_but_orphan());
-    mli_taken *table = NULL;
+    mli_pick *table = NULL;
     size_t cap = 0, more;
     int fits;
     for (;;) {
         mli_lock_take(&lord->stacks.lock);
-        if (table) mli_taken_swap(lord, &table, &cap);
-        fits = (lord->stacks.taken_count + lord->stacks.taken_reserved + 1) * 4 <=
-               lord->stacks.taken_cap * 3;
-        if (fits) lord->stacks.taken_reserved++;
-        more = lord->stacks.taken_cap ? lord->stacks.taken_cap * 2 : MLI_TAKEN_MIN;
+        if (table) mli_pick_swap(lord, &table, &cap);
+        fits = (lord->stacks.pick_count + lord->stacks.pick_reserved + 1) * 4 <=
+               lord->stacks.pick_cap * 3;
+        if (fits) lord->stacks.pick_reserved++;
+        more = lord->stacks.pick_cap ? lord->stacks.pick_cap * 2 : MLI_PICK_MIN;
         mli_lock_drop(&lord->stacks.lock);
         mli_own_free(lord, table, cap * sizeof *table);
         if (fits) return 1;
         cap = more;
-        table = (mli_taken *)mli_own_alloc(lord, cap * sizeof *table);
+        table = (mli_pick *)mli_own_alloc(lord, cap * sizeof *table);
         if (!table) return 0;
     }
 }
 
-MLI_PRIVATE uint64_t mli_taken_weight(const mli_taken *taken, uint64_t bytes) {
-    return (uint64_t)((double)bytes * taken->scale + 0.5);
+MLI_PRIVATE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes) {
+    return (uint64_t)((double)bytes * pick->scale + 0.5);
 }
-static double mli_taken_variance(const mli_taken *taken, uint64_t bytes) {
-    return (double)bytes * (double)bytes * taken->scale * (taken->scale - 1);
+static double mli_pick_variance(const mli_pick *pick, uint64_t bytes) {
+    return (double)bytes * (double)bytes * pick->scale * (pick->scale - 1);
 }
 
 /* Takes a block off its row; `undo`: as if it had not been allocated. */
-static void mli_stack_credit(memlord *lord, const mli_taken *taken, uint64_t bytes, int undo) {
+static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes, int undo) {
     MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
-    mli_stack_row *row = mli_stack_row_at(lord, taken->row);
-    const uint64_t weight = mli_taken_weight(taken, bytes);
+    mli_stack_row *row = mli_stack_row_at(lord, pick->row);
+    const uint64_t weight = mli_pick_weight(pick, bytes);
     row->live -= weight;
-    row->variance -= mli_taken_variance(taken, bytes);
+    row->variance -= mli_pick_variance(pick, bytes);
     if (!--row->blocks || row->variance < 0) row->variance = 0;
     if (!undo || row->alloc_bytes < weight || !row->samples) return; /* a reset came between */
     row->alloc_bytes -= weight;
-    row->taken_bytes -= bytes < row->taken_bytes ? bytes : row->taken_bytes;
-    row->allocs -= row->samples-- == 1 ? row->allocs : taken->scale;
+    row->picked_bytes -= bytes < row->picked_bytes ? bytes : row->picked_bytes;
+    row->allocs -= row->samples-- == 1 ? row->allocs : pick->scale;
 }
 
-MLI_PRIVATE MLI_NOINLINE uint64_t mli_taken_put(memlord *lord, const mli_entry *e) {
-    mli_taken taken;
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e) {
+    mli_pick pick;
     mli_stack_row *row;
     const uint64_t bytes = MLI_BYTES(e->word1);
-    if (MLI_LIKELY(!mli_self.taken_row)) return 0;
-    taken.key = e->key;
-    taken.type = mli_type_of(lord, MLI_DEV(e->word1));
-    taken.row = mli_self.taken_row;
-    taken.scale = mli_self.taken_scale;
-    mli_self.taken_row = 0;
+    if (MLI_LIKELY(!mli_self.pick_row)) return 0;
+    pick.key = e->key;
+    pick.type = mli_type_of(lord, MLI_DEV(e->word1));
+    pick.row = mli_self.pick_row;
+    pick.scale = mli_self.pick_scale;
+    mli_self.pick_row = 0;
     mli_lock_take(&lord->stacks.lock);
-    lord->stacks.taken_reserved--;
-    lord->stacks.taken_count++;
-    *mli_taken_entry(lord->stacks.taken, lord->stacks.taken_cap, taken.type, taken.key) = taken;
-    row = mli_stack_row_at(lord, taken.row);
-    row->live += mli_taken_weight(&taken, bytes);
+    lord->stacks.pick_reserved--;
+    lord->stacks.pick_count++;
+    *mli_pick_entry(lord->stacks.picks, lord->stacks.pick_cap, pick.type, pick.key) = pick;
+    row = mli_stack_row_at(lord, pick.row);
+    row->live += mli_pick_weight(&pick, bytes);
     if (row->live > row->peak) row->peak = row->live;
-    row->variance += mli_taken_variance(&taken, bytes);
+    row->variance += mli_pick_variance(&pick, bytes);
     row->blocks++;
-    if (!mli_self.taken_again) {
-        row->allocs += taken.scale;
+    if (!mli_self.pick_again) {
+        row->allocs += pick.scale;
         row->samples++;
     }
-    if (bytes > mli_self.taken_had) { /* as the totals count the growth of a block */
-        row->alloc_bytes += mli_taken_weight(&taken, bytes - mli_self.taken_had);
-        row->taken_bytes += bytes - mli_self.taken_had;
+    if (bytes > mli_self.pick_had) { /* as the totals count the growth of a block */
+        row->alloc_bytes += mli_pick_weight(&pick, bytes - mli_self.pick_had);
+        row->picked_bytes += bytes - mli_self.pick_had;
     }
     mli_lock_drop(&lord->stacks.lock);
-    return MLI_TAKEN;
+    return MLI_PICKED;
 }
 
-MLI_PRIVATE MLI_COLD mli_taken mli_taken_of(memlord *lord, const mli_entry *e) {
-    mli_taken taken = mli_taken_none;
-    if (!(e->word1 & MLI_TAKEN)) return taken;
+MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e) {
+    mli_pick pick = mli_pick_none;
+    if (!(e->word1 & MLI_PICKED)) return pick;
     mli_lock_take(&lord->stacks.lock);
-    taken = *mli_taken_of_locked(lord, e);
+    pick = *mli_pick_of_locked(lord, e);
     mli_lock_drop(&lord->stacks.lock);
-    return taken;
+    return pick;
 }
-MLI_PRIVATE MLI_COLD mli_taken mli_taken_out(memlord *lord, const mli_entry *e) {
-    const mli_taken taken = mli_taken_of(lord, e);
-    if (!taken.row) return taken;
+MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e) {
+    const mli_pick pick = mli_pick_of(lord, e);
+    if (!pick.row) return pick;
     mli_lock_take(&lord->stacks.lock);
-    mli_taken_remove(lord, mli_taken_of_locked(lord, e));
+    mli_pick_remove(lord, mli_pick_of_locked(lord, e));
     mli_lock_drop(&lord->stacks.lock);
-    return taken;
+    return pick;
 }
-MLI_PRIVATE MLI_NOINLINE void mli_taken_end(memlord *lord, const mli_entry *e, int undo) {
-    mli_taken *taken;
-    if (MLI_LIKELY(!(e->word1 & MLI_TAKEN))) return;
+MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo) {
+    mli_pick *pick;
+    if (MLI_LIKELY(!(e->word1 & MLI_PICKED))) return;
     mli_lock_take(&lord->stacks.lock);
-    taken = mli_taken_of_locked(lord, e);
-    mli_stack_credit(lord, taken, MLI_BYTES(e->word1), undo);
-    mli_taken_remove(lord, taken);
+    pick = mli_pick_of_locked(lord, e);
+    mli_stack_credit(lord, pick, MLI_BYTES(e->word1), undo);
+    mli_pick_remove(lord, pick);
     mli_lock_drop(&lord->stacks.lock);
 }
-MLI_PRIVATE void mli_taken_off(memlord *lord, const mli_taken *taken, uint64_t bytes) {
-    if (!taken->row) return;
+MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes) {
+    if (!pick->row) return;
     mli_lock_take(&lord->stacks.lock);
-    mli_stack_credit(lord, taken, bytes, 0);
+    mli_stack_credit(lord, pick, bytes, 0);
     mli_lock_drop(&lord->stacks.lock);
 }
 
@@ -11441,30 +11478,30 @@ MLI_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t c
    stack as dropped. Ends with mli_stack_forget. */
 static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint32_t dev, double scale) {
     MLI_REQUIRE(!mli_is_inside());
-    mli_self.taken_row = row && mli_taken_reserve(lord) ? row : 0;
-    mli_self.taken_scale = scale;
-    mli_self.taken_again = 0;
-    mli_self.taken_had = 0;
-    if (!mli_self.taken_row) mli_stat_add(lord, dev, MLI_STAT_dropped_sites, 1);
+    mli_self.pick_row = row && mli_pick_reserve(lord) ? row : 0;
+    mli_self.pick_scale = scale;
+    mli_self.pick_again = 0;
+    mli_self.pick_had = 0;
+    if (!mli_self.pick_row) mli_stat_add(lord, dev, MLI_STAT_dropped_sites, 1);
 }
 MLI_PRIVATE void mli_stack_forget(memlord *lord) {
-    if (MLI_LIKELY(!mli_self.taken_row)) return;
-    mli_self.taken_row = 0;
+    if (MLI_LIKELY(!mli_self.pick_row)) return;
+    mli_self.pick_row = 0;
     mli_lock_take(&lord->stacks.lock);
-    lord->stacks.taken_reserved--;
+    lord->stacks.pick_reserved--;
     mli_lock_drop(&lord->stacks.lock);
 }
-MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_taken *taken, uint32_t dev,
+MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint32_t dev,
                                          uint32_t site) {
     uint32_t row;
-    if (!taken->row) return;
-    row = mli_stack_row_of_node(lord, mli_stack_row_at(lord, taken->row)->node, dev, site);
-    mli_stack_set(lord, row, dev, taken->scale);
+    if (!pick->row) return;
+    row = mli_stack_row_of_node(lord, mli_stack_row_at(lord, pick->row)->node, dev, site);
+    mli_stack_set(lord, row, dev, pick->scale);
 }
 
 MLI_PRIVATE void mli_stack_again(uint64_t bytes) {
-    mli_self.taken_again = 1;
-    mli_self.taken_had = bytes;
+    mli_self.pick_again = 1;
+    mli_self.pick_had = bytes;
 }
 
 /* Returns how many of `n` frames are our own: those inside the address that the site names, else
@@ -11538,8 +11575,8 @@ static MLI_COLD int mli_stacks_ready(memlord *lord) {
     return 1;
 }
 
-MLI_PRIVATE MLI_COLD void mli_stack_taken(memlord *lord, mli_thread *t, uint32_t dev,
-                                          uint64_t bytes, const memlord_site *site) {
+MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
+                                              uint64_t bytes, const memlord_site *site) {
     MLI_REQUIRE(!mli_is_inside());
     void *frames[MLI_STACK_DEPTH_MAX + MLI_STACK_OWN];
     const double mean = (double)lord->stacks.bytes;
@@ -11679,7 +11716,7 @@ static MLI_COLD void mli_stacks_free(memlord *lord) {
     mli_vector_free(lord, &lord->stacks.rows, sizeof(mli_stack_row));
     mli_vector_free(lord, &lord->stacks.nodes, sizeof(mli_stack_node));
     mli_vector_free(lord, &lord->stacks.frames, sizeof(mli_ptr));
-    mli_own_free(lord, lord->stacks.taken, lord->stacks.taken_cap * sizeof(mli_taken));
+    mli_own_free(lord, lord->stacks.picks, lord->stacks.pick_cap * sizeof(mli_pick));
     mli_own_free(lord, mli_stack_heads_of(lord), sizeof(mli_stack_heads));
 }
 
@@ -11691,7 +11728,7 @@ static MLI_COLD void mli_stacks_reset(memlord *lord, mli_thread *t) {
     for (i = 1; i < rows; i++) {
         mli_stack_row *row = mli_stack_row_at(lord, i);
         row->peak = row->live;
-        row->alloc_bytes = row->taken_bytes = row->samples = 0;
+        row->alloc_bytes = row->picked_bytes = row->samples = 0;
         row->allocs = 0;
     }
     mli_u64_store(&lord->stacks.cut, 0);
@@ -11708,12 +11745,13 @@ MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life) {
 
 /* ------------------------------------------------------------------------ src/books/events.h -- */
 
-/* Owns stamps of time and the ring of events. Uses threads, sites, stacks and counters. The ring is
-   cut into sub-buffers: a thread takes the next one without a writer and fills it alone, so that
-   threads share a word only once a sub-buffer. A reader copies an event and then checks that its
-   sub-buffer was not given out again meanwhile.
-   Invariant: a ledger has one ring, from the first start until it ends. Locks: none to write or to
-   read; registry to install the ring. */
+/* Owns the stamps of time and the ring of events. May use books/threads, books/sites, books/stacks
+   and books/counters. Invariant: a ledger has one ring, from the first start until it ends. Locks:
+   none to write or to read; registry to install the ring. */
+
+/* The ring is cut into sub-buffers. A thread gets the next one without a writer and fills it alone,
+   so that threads share a word only once a sub-buffer. A reader copies an event and then checks
+   that its sub-buffer was not given out again meanwhile. */
 
 /* An event in the ring. In place of the row of its site it may have one of the stacks, which tells
    the site.
@@ -11773,7 +11811,7 @@ static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uin
     if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS)))
         mli_event_write(lord, t, kind, dev, storage, bytes, rows);
 }
-/* Records the beginning of a block, with its row of the stacks; 0: it was not taken. */
+/* Records the beginning of a block, with its row of the stacks; 0: it was not picked. */
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
                                         uint32_t stack);
@@ -12149,13 +12187,10 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
 
 /* ------------------------------------------------------------------------ src/books/fences.h -- */
 
-/* Owns the fences that the host passed in: those recorded on live blocks; those that pending blocks
-   wait for, in one queue for each device and `queue`; those to be dropped because their block has
-   ended. Uses memory, devices and the alert of threads.
-   Invariants: `done` and `drop` of a fence are called by one thread at a time, its asker, with no
-   lock held. If a block ends while its fence has an asker, the fence is detached and the asker
-   frees it; else the holder of the block has it dropped. Every pending fence is in a queue until
-   it is settled. Lock: fences. It may be taken inside a shard, and no shard is entered under it. */
+/* Owns the fences that the host passed in, and the queues of those that pending blocks wait for.
+   May use base/memory, books/devices and books/threads. Invariant: one thread at a time, the asker
+   of a fence, calls its `done` and `drop`, with no lock held. Lock: fences. It may be taken inside
+   a shard, and no shard is entered under it. */
 
 /* The fence queues of a device type. Under the fences lock, except for the atomic words. */
 typedef struct mli_pending_queues {
@@ -12164,6 +12199,11 @@ typedef struct mli_pending_queues {
     mli_u32 due;      /* from this call number on a call looks for a queue to ask */
     mli_u64 late;     /* from this time on any call looks for one */
 } mli_pending_queues;
+
+/* A fence is recorded on a live block; or a pending block waits for it, and it is in the queue of
+   its device and `queue` until it is settled; or it is to be dropped, as its block has ended. If a
+   block ends while its fence has an asker, the fence is detached and the asker frees it. Else the
+   thread that holds the block has the fence dropped. */
 
 /* The pending fences of one device and `queue`, in the order of the frees. */
 typedef struct mli_queue {
@@ -12279,6 +12319,7 @@ MLI_PRIVATE int mli_fences_try(memlord *lord) { return mli_lock_try(&lord->fence
 MLI_PRIVATE uint64_t mli_serial_next(memlord *lord) {
     return mli_u64_add(&lord->fences->serial, 1) + 1;
 }
+
 MLI_PRIVATE mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_record *f) {
     return f ? f->older : (mli_fence_record *)mli_ptr_load(&lord->fences->all);
 }
@@ -12536,10 +12577,10 @@ MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life) {
 
 /* ------------------------------------------------------------------------- src/books/parts.h -- */
 
-/* Owns the side record of a block: the data that few blocks have (parts, fences, a description,
-   an account, many references). The entry's word2 points to it. Uses the map, memory and accounts.
-   Invariant: a side record belongs to the thread that holds its entry, inside an owned shard or
-   with the buckets of the probe locked. Locks: those of the map; it has none of its own. */
+/* Owns the side record of a block, which has what few blocks need, and the parts of blocks. May use
+   books/map, books/accounts and base/memory. Invariants: a side record belongs to the thread that
+   holds its entry, inside an owned shard or with the probe's buckets locked; parts lie in their
+   storage and do not overlap. Locks: those of the map. */
 
 /* The side record of a block: a description, more references than fit, fences to wait for. */
 typedef struct mli_side_record {
@@ -12670,8 +12711,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli
     mli_side_record *spare = NULL;
     mli_entry *e;
     while ((e = mli_probe_live(lord, t, type, key, probe)) != NULL) {
-        int needed = !(e->word2 & MLI_HAS_SIDE) &&
-                     (!for_ref || MLI_REFS(e->word1) + 1 == MLI_REFS_MANY);
+        const int overflows = MLI_REFS(e->word1) + 1 == MLI_REFS_MANY;
+        const int needed = !(e->word2 & MLI_HAS_SIDE) && (!for_ref || overflows);
         if (needed && spare) {
             spare->word2 = e->word2;
             e->word2 = (uint64_t)(uintptr_t)spare | MLI_HAS_SIDE;
@@ -12687,11 +12728,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli
     return MEMLORD_E_UNKNOWN;
 }
 
-/* ------------------------------------------------------------------------ books/parts --
-   Owns the parts of blocks: for a block with parts, an array of pointers to them in order of
-   offset. The side record points to it, and it changes only inside the block's shard. Uses the
-   side records, the map and memory. Invariants: parts lie in their storage and do not overlap; no
-   total counts them; memory is allocated before the shard is entered. Locks: those of the map. */
+/* -- parts: a block with parts has an array of pointers to them in order of offset. The side record
+      points to it, and it changes only inside the block's shard. No total counts parts -- */
+
 static size_t mli_parts_size(uint32_t room) {
     return sizeof(mli_parts) + (size_t)(room - 1) * sizeof(memlord_part_info *);
 }
@@ -12884,13 +12923,10 @@ MLI_PRIVATE MLI_COLD void mli_parts_life(mli_life *life) {
 
 /* ------------------------------------------------------------------------ src/books/blocks.h -- */
 
-/* Owns the operations on a block: to open, reference, close, resize, move, describe and list it;
-   and the routes of moves and copies, and the counts of dropped allocs. Uses the map, the
-   counters, the sites, the side records, the parts, the fences and the events.
-   Invariant: a call that opens a block makes its rows and cells first, as nothing may be allocated
-   inside; then it changes the map, counts, and only then leaves the shard. So fork finds no block
-   that is half counted. A free makes no cells first: the orphan's cell counts for a row where the
-   thread has none. Locks: those of the map; fences inside a shard; cold for a new route. */
+/* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs.
+   May use books/. Invariant: a call makes the rows and cells of a block first, as nothing may be
+   allocated inside; then it changes the map, counts, and leaves the shard: so no fork finds a block
+   half counted. Locks: those of the map; fences inside a shard; cold for a new route. */
 
 /* The moves and the copies from one device to another. */
 typedef struct mli_route {
@@ -13020,10 +13056,10 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t
                                                     uint64_t key, int how, mli_entry *gone,
                                                     mli_fence_record **chain);
 
-/* Erases the entry of a live block without counting, and copies it to *out. *taken is its stack,
-   which has its bytes until mli_taken_off. */
+/* Erases the entry of a live block without counting, and copies it to *out. *pick is its stack,
+   which has its bytes until mli_pick_off. */
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
-                                            uint64_t key, mli_entry *out, mli_taken *taken);
+                                            uint64_t key, mli_entry *out, mli_pick *pick);
 
 /* Returns the word2 of a block that a call at `site` resizes or moves to `dev`: the tag stays; the
    site becomes `site`, if sites are counted and there is one. Both words are without a side record.
@@ -13338,11 +13374,11 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
     int crowded = 0;
     if (replaces) {
         stale = *probe->entry;
-        mli_taken_end(lord, &stale, 0);
+        mli_pick_end(lord, &stale, 0);
         *probe->entry = *e;
-        probe->entry->word1 |= mli_taken_put(lord, e);
+        probe->entry->word1 |= mli_pick_put(lord, e);
     } else {
-        mli_probe_insert(probe, e->word1 | mli_taken_put(lord, e), e->word2);
+        mli_probe_insert(probe, e->word1 | mli_pick_put(lord, e), e->word2);
         crowded = probe->bucket && mli_shard_crowded(lord, probe->shard);
     }
     mli_probe_unlock(probe);
@@ -13427,7 +13463,7 @@ MLI_PRIVATE void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *pr
     mli_row_delta d =
         mli_delta_open(MLI_DEV(gone.word1), mli_word2_rows(gone.word2), MLI_BYTES(gone.word1));
     d.undo = 1;
-    mli_taken_end(lord, &gone, undo);
+    mli_pick_end(lord, &gone, undo);
     mli_probe_erase(probe);
     if (undo)
         mli_count(lord, t, &d, 1);
@@ -13501,13 +13537,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t
 /* -- realloc and move: an entry is detached from the map, still counted, and attached again -- */
 
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
-                                            uint64_t key, mli_entry *out, mli_taken *taken) {
+                                            uint64_t key, mli_entry *out, mli_pick *pick) {
     mli_probe probe;
     int found = mli_probe_live(lord, t, type, key, &probe) != NULL;
     if (found) {
         *out = *probe.entry;
-        *taken = mli_taken_out(lord, out);
-        out->word1 &= ~MLI_TAKEN;
+        *pick = mli_pick_out(lord, out);
+        out->word1 &= ~MLI_PICKED;
         mli_probe_erase(&probe);
         mli_detached_count(t, 1, MLI_BYTES(out->word1));
     }
@@ -13650,7 +13686,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
                                                    uint32_t dev, uint64_t key, uint64_t bytes,
                                                    const memlord_site *site) {
     mli_entry e;
-    mli_taken taken;
+    mli_pick pick;
     uint64_t rows;
     uint32_t stack;
     mli_probe probe;
@@ -13660,13 +13696,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
         if (r == MEMLORD_OK) mli_probe_leave(t, &probe);
     }
     if (r) return mli_short_of(lord, t, from, from_key, 1);
-    if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e, &taken))
+    if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e, &pick))
         return mli_unknown_free(lord, from, from_key);
     t->other_dev = MLI_DEV(e.word1);
-    mli_taken_off(lord, &taken, MLI_BYTES(e.word1));
+    mli_pick_off(lord, &pick, MLI_BYTES(e.word1));
     rows = mli_word2_moved(lord, t, mli_word2_rows(e.word2), dev, site, MLI_DEV(e.word1) == dev);
-    mli_stack_keep(lord, &taken, dev, MLI_SITE_ROW(rows));
-    stack = mli_self.taken_row;
+    mli_stack_keep(lord, &pick, dev, MLI_SITE_ROW(rows));
+    stack = mli_self.pick_row;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, from_key, e.word1, mli_word2_rows(e.word2),
                          site);
     r = mli_entry_attach(lord, t, &e, key, dev, bytes, site, 1, &rows);
@@ -13697,7 +13733,7 @@ MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life) {
 /* ------------------------------------------------------------------------ src/books/limits.h -- */
 
 /* Owns the physical devices (phys): which devices share one, and the bytes live on it.
-   services/room owns the sources that sample a phys. Uses books/devices and books/counters.
+   services/room owns the sources that sample a phys. May use books/devices and books/counters.
    Invariant: a device changes its phys only under the locks of both. Lock: phys (MLI_RANK_PHYS);
    two only under cold. */
 
@@ -13735,8 +13771,8 @@ MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
 /* Assigns a device to another phys, under the locks of both. They have no order between them, so
    the cold lock makes this the only thread that holds two; fork, which takes the locks of all
-   phys, takes it first. E_STATE: the old phys has bytes of tickets, perhaps for this device, or other
-   devices are at the device's own phys. */
+   phys, takes it first. E_STATE: the old phys has bytes of tickets, perhaps for this device, or
+   other devices are at the device's own phys. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
 /* Copies a device's last failed request, under the lock of its phys. */
 MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);
@@ -14119,6 +14155,13 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
     mli_lock_drop(&phys->lock);
 }
 
+/* Reserves what of the bytes is not covered. Returns 1 if it fits, 0 if not; -1: try again. */
+static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, uint64_t bytes,
+                                     uint64_t covered, int patient) {
+    if (covered && covered == bytes) return 1;
+    return mli_phys_try_reserve(lord, phys, bytes - covered, patient);
+}
+
 MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
                                                          mli_thread *t, uint64_t bytes,
                                                          mli_cover *cover, memlord_ticket *out) {
@@ -14134,11 +14177,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
             mli_cover_plan(lord, t, phys, bytes, cover);
             covered = cover->bytes;
         }
-        if (v && covered && covered == bytes)
-            fits = 1;
-        else if (v)
-            fits = mli_phys_try_reserve(lord, phys, bytes - covered,
-                                        tries++ < MLI_RESERVE_RETRIES);
+        if (v) fits = mli_rest_reserve(lord, phys, bytes, covered, tries++ < MLI_RESERVE_RETRIES);
         if (fits > 0) break;
         mli_lock_drop(&phys->lock);
         if (!fits) return MEMLORD_E_LIMIT;
@@ -14281,8 +14320,8 @@ MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticke
 /* ----------------------------------------------------------------------- src/books/listing.h -- */
 
 /* Finds and lists blocks and parts: walks of the map, the k largest, descriptions. Owns no state.
-   Uses books/map and books/blocks. Invariant: host code runs on copies, with no shard held. Locks:
-   those of the map. */
+   May use books/map and books/blocks. Invariant: host code runs on copies, with no shard held.
+   Locks: those of the map. */
 
 /* Copies a block for the host. Requires: the caller is inside, or has paused the shard, or `e` is a
    copy with plain rows. The site is copied in its present form: a return address may have no names
@@ -14739,14 +14778,15 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
 /* ---------------------------------------------------------------------- src/calls/deferred.h -- */
 
 /* Takes a block from freed to credited: it asks the block's fences and ends the block after the
-   last one. Uses books/fences, books/blocks and the map. Invariants: a block is pending while its
-   side record has a serial; it stays in the map until its last fence is done; only the asker of a
-   fence calls its functions. Locks: the map's, then fences; none while a fence runs host code.
+   last one. Owns no state. May use books/. Invariants: a pending block stays in the map until its
+   last fence is done; only the asker of a fence calls its functions. Locks: the map's, then fences;
+   none while a fence runs host code. */
 
-   A fence that is done ends a block here, and that ends with mli_call_end like any call. Its slow
-   function asks the fences that are due (mli_fences_poll_due), which may end blocks here. Two
-   things bound it: a block ended by a fence passes asks = 0 to mli_call_end, so it asks no queue;
-   and a thread inside a fence asks no further ones (mli_fence_is_running). */
+/* A block is pending while its side record has a serial. A fence that is done ends its block, and
+   that ends with mli_call_end like any call. The slow function of mli_call_end asks the fences that
+   are due (mli_fences_poll_due), which may end blocks in turn. Two things bound this circle: a
+   block ended by a fence passes asks = 0 to mli_call_end, so no queue is asked; and a thread inside
+   a fence asks no further ones (mli_fence_is_running). */
 
 /* Ends a call that counted on a device: does what `alert` asks for there. `asks`: it may ask
    fences. Ignores MLI_ALERT_EVENTS: the call has recorded its events. A thread without the system's
@@ -15029,7 +15069,7 @@ MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int 
    changes. */
 static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device from,
                                     uint64_t from_key, mli_entry *e, mli_side_record *side,
-                                    memlord_account *account, mli_taken *taken) {
+                                    memlord_account *account, mli_pick *pick) {
     mli_probe probe;
     memlord_result r =
         mli_probe_add_side_record(lord, t, (uint32_t)from.type, from_key, 0, &probe);
@@ -15039,7 +15079,7 @@ static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device
     side->refs = mli_refs_of(e->word1, e->word2);
     side->meta = mli_side_record_of(e->word2)->meta;
     *account = mli_side_record_of(e->word2)->account;
-    *taken = mli_taken_of(lord, e);
+    *pick = mli_pick_of(lord, e);
     mli_probe_leave(t, &probe);
     return MEMLORD_OK;
 }
@@ -15052,13 +15092,13 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
     mli_entry e, copy;
     mli_side_record *side = (mli_side_record *)mli_own_alloc(lord, sizeof *side);
     memlord_account account = 0;
-    mli_taken taken = mli_taken_none;
+    mli_pick pick = mli_pick_none;
     uint64_t rows;
     uint32_t stack;
     int did;
     memlord_result r;
     if (!side) return mli_short_of(lord, t, from, from_key, 1);
-    r = mli_move_copy(lord, t, from, from_key, &e, side, &account, &taken);
+    r = mli_move_copy(lord, t, from, from_key, &e, side, &account, &pick);
     if (r == MEMLORD_OK) r = mli_map_reserve(lord, t, dev, key);
     if (r) {
         mli_own_free(lord, side, sizeof *side);
@@ -15072,8 +15112,8 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
     copy.key = key;
     copy.word1 = mli_word1_of(bytes, dev, MLI_REFS(e.word1));
     copy.word2 = (uint64_t)(uintptr_t)side | MLI_HAS_SIDE;
-    mli_stack_keep(lord, &taken, dev, MLI_SITE_ROW(rows));
-    stack = mli_self.taken_row;
+    mli_stack_keep(lord, &pick, dev, MLI_SITE_ROW(rows));
+    stack = mli_self.pick_row;
     r = mli_entry_put(lord, t, &copy, &d, 1, MLI_PUT_ALLOC, &did);
     mli_stack_forget(lord);
     if (r) {
@@ -15188,8 +15228,8 @@ MLI_PRIVATE memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ti
     int did;
     memlord_result r = mli_call_begin(lord, device, storage, bytes, &call);
     if (!call.t) return mli_drop_count(lord, r, device, storage, bytes);
-    mli_stack_take(lord, call.t, call.dev, bytes, site);
-    stack = mli_self.taken_row;
+    mli_stack_pick(lord, call.t, call.dev, bytes, site);
+    stack = mli_self.pick_row;
     call.draw.named = ticket;
     mli_call_draw(lord, &call, bytes);
     rows = mli_alloc_word2(lord, call.t, call.dev, site);
@@ -15275,15 +15315,15 @@ enum { /* memlord_realloc_token.state */
 };
 
 /* Keep the stack of a detached block in its token, and read it there. */
-static void mli_token_stack_set(memlord_realloc_token *token, const mli_taken *taken) {
-    memcpy(&token->word[3], &taken->scale, sizeof taken->scale);
-    token->word[4] = taken->row;
+static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pick) {
+    memcpy(&token->word[3], &pick->scale, sizeof pick->scale);
+    token->word[4] = pick->row;
 }
-static mli_taken mli_token_stack(const memlord_realloc_token *token) {
-    mli_taken taken = mli_taken_none;
-    memcpy(&taken.scale, &token->word[3], sizeof taken.scale);
-    taken.row = (uint32_t)token->word[4];
-    return taken;
+static mli_pick mli_token_stack(const memlord_realloc_token *token) {
+    mli_pick pick = mli_pick_none;
+    memcpy(&pick.scale, &token->word[3], sizeof pick.scale);
+    pick.row = (uint32_t)token->word[4];
+    return pick;
 }
 
 /* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] is the
@@ -15295,7 +15335,7 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
                                                const char *verb, const memlord_site *site) {
     mli_thread *t;
     mli_entry e;
-    mli_taken taken;
+    mli_pick pick;
     memlord_result r;
     if (!token) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(token, 0, sizeof *token);
@@ -15307,11 +15347,11 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     token->word[2] = lord->generation;
     if (!t) return MEMLORD_OK;
     if (storage &&
-        mli_entry_detach(lord, t, (uint32_t)device.type, storage, &e, &taken) == MEMLORD_OK) {
+        mli_entry_detach(lord, t, (uint32_t)device.type, storage, &e, &pick) == MEMLORD_OK) {
         token->state = MLI_TOKEN_LIVE;
         token->word[0] = e.word1;
         token->word[1] = e.word2;
-        mli_token_stack_set(token, &taken);
+        mli_token_stack_set(token, &pick);
         mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, e.word1,
                              mli_word2_rows(e.word2), site);
     } else if (storage) {
@@ -15324,12 +15364,27 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     return r;
 }
 
+/* Picks the stack of the new storage; storage 0: keeps that of the old one. Returns its row. */
+static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, const mli_call *call,
+                                           const mli_pick *pick, const mli_entry *old,
+                                           const memlord_block *block, uint64_t storage,
+                                           const memlord_site *site) {
+    const uint64_t had = MLI_BYTES(old->word1);
+    mli_pick_off(lord, pick, had);
+    if (storage)
+        mli_stack_pick(lord, call->t, call->dev, block->bytes, site);
+    else
+        mli_stack_keep(lord, pick, call->dev, MLI_SITE_ROW(mli_word2_rows(old->word2)));
+    mli_stack_again(had);
+    return mli_self.pick_row;
+}
+
 /* Records the new storage on the device of the old one. Storage 0 means that the real call failed:
    records the old storage again, unchanged. */
 static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc_token *token,
                                                   uint64_t storage, uint64_t bytes,
                                                   const memlord_site *site) {
-    const mli_taken taken = mli_token_stack(token);
+    const mli_pick pick = mli_token_stack(token);
     mli_call call;
     mli_entry e;
     memlord_block block;
@@ -15350,13 +15405,7 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
         token->state = MLI_TOKEN_LIVE;
         r = MEMLORD_E_INVALID;
     } else {
-        mli_taken_off(lord, &taken, had);
-        if (storage)
-            mli_stack_take(lord, call.t, call.dev, bytes, site);
-        else
-            mli_stack_keep(lord, &taken, call.dev, MLI_SITE_ROW(mli_word2_rows(e.word2)));
-        mli_stack_again(had);
-        stack = mli_self.taken_row;
+        stack = mli_realloc_stack(lord, &call, &pick, &e, &block, storage, site);
         if (block.bytes > had) mli_call_draw(lord, &call, block.bytes - had);
         r = mli_entry_attach(lord, call.t, &e, block.storage, call.dev, block.bytes,
                              storage ? site : NULL, 0, &rows);
@@ -15464,7 +15513,7 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
         d = mli_delta_open(dev, mli_word2_rows(e->word2), bytes);
         d.allocs = 0; /* the placeholder counted it */
         e->word1 |= bytes;
-        e->word1 |= mli_taken_put(lord, e);
+        e->word1 |= mli_pick_put(lord, e);
         if (e->word2 & MLI_HAS_SIDE)
             mli_side_charge(lord, mli_side_record_of(e->word2),
                             mli_side_record_of(e->word2)->account, bytes);
@@ -15489,8 +15538,8 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     call.t = t;
     call.dev = mli_dev_known(lord, b->device);
     call.draw = mli_draw_none;
-    mli_stack_take(lord, t, call.dev, b->bytes, site);
-    stack = mli_self.taken_row;
+    mli_stack_pick(lord, t, call.dev, b->bytes, site);
+    stack = mli_self.pick_row;
     mli_call_draw(lord, &call, b->bytes);
     if (hold->did == MLI_DID_OPEN)
         did = mli_fill(lord, t, call.dev, b->storage, b->bytes) ? MLI_DID_OPEN : MLI_DID_NOTHING;
@@ -15636,6 +15685,14 @@ static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device devi
 
 /* -- deferred frees -- */
 
+static MLI_COLD memlord_result mli_fenced_refuse(memlord *lord, memlord_device device,
+                                                 uint64_t storage, const memlord_fence *fence,
+                                                 int how, memlord_result r) {
+    const int refuser =
+        how == MLI_ATTACH_FREE ? MLI_REFUSER_free_deferred : MLI_REFUSER_block_use;
+    return mli_refuse(lord, refuser, r, device,
+                      fence->done ? mli_block_fault(storage, 0) : "a fence without `done`");
+}
 /* Attaches a fence to a block; `how`: MLI_ATTACH_FREE or MLI_ATTACH_USE. */
 static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device device,
                                                uint64_t storage, const memlord_fence *fence,
@@ -15647,11 +15704,7 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
     if (lord && fence->done && !storage && how == MLI_ATTACH_FREE)
         return mli_fence_discard(lord, fence);
     if (!lord || fence->done) r = mli_key_begin(lord, device, storage, &t);
-    if (r)
-        return mli_refuse(lord, how == MLI_ATTACH_FREE ? MLI_REFUSER_free_deferred
-                                                       : MLI_REFUSER_block_use,
-                          r, device,
-                          fence->done ? mli_block_fault(storage, 0) : "a fence without `done`");
+    if (r) return mli_fenced_refuse(lord, device, storage, fence, how, r);
     if (!t) return mli_fence_discard(NULL, fence);
     f = mli_fence_new(lord, fence);
     gone.key = gone.word1 = 0;
@@ -15878,7 +15931,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
                                         int failed, const memlord_site *site) {
     mli_thread *t;
     mli_entry e;
-    mli_taken taken;
+    mli_pick pick;
     uint64_t refs;
     uint32_t dev;
     int did = MLI_DID_NOTHING;
@@ -15904,8 +15957,8 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
                              MLI_BYTES(e.word1));
     } else {
         refs = mli_refs_of(e.word1, e.word2);
-        taken = mli_token_stack(token);
-        mli_taken_off(lord, &taken, MLI_BYTES(e.word1));
+        pick = mli_token_stack(token);
+        mli_pick_off(lord, &pick, MLI_BYTES(e.word1));
         mli_entry_abandon(lord, t, &e);
         mli_count_site_free(lord, t, dev, site, MLI_BYTES(e.word1));
         if (refs > 1) mli_stat_add(lord, dev, MLI_STAT_freed_while_shared, 1);
@@ -16222,12 +16275,12 @@ MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
 /* The rows of a block, and the cells of this thread for them. */
 typedef struct mli_block_rows {
     uint64_t word2;
-    mli_cell *device, *site, *tag; /* site, tag: NULL for none */
+    mli_cell *device_cell, *site_cell, *tag_cell; /* NULL: the block has no site, or no tag */
     uint32_t dev;                  /* the number of the device */
 } mli_block_rows;
 
 /* Finds the rows and the birth of a new block that the bits in `special` ask for, and the cells of
-   this thread, from its cache. 0: the thread lacks one, or the alloc is taken. */
+   this thread, from its cache. 0: the thread lacks one, or the alloc is picked. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {
@@ -16236,8 +16289,8 @@ static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t 
     const mli_cache_entry *memo;
     rows->dev = dev;
     rows->word2 = mli_mark_bits(lord);
-    rows->device = mli_cell_own_device(t, dev);
-    if (MLI_UNLIKELY(!rows->device)) return 0;
+    rows->device_cell = mli_cell_own_device(t, dev);
+    if (MLI_UNLIKELY(!rows->device_cell)) return 0;
     if (special & MLI_SPECIAL_SCOPE) {
         if (MLI_UNLIKELY(!t->birth_bits || t->birth_mark != rows->word2)) return 0;
         rows->word2 = t->birth_bits;
@@ -16245,13 +16298,13 @@ static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t 
     if (special & MLI_SPECIAL_TAG) {
         memo = mli_cache_find(t, t->tag, mli_cache_salt(MLI_CACHE_TAG, dev));
         if (MLI_UNLIKELY(!memo)) return 0;
-        rows->tag = (mli_cell *)memo->value;
+        rows->tag_cell = (mli_cell *)memo->value;
         rows->word2 |= memo->bits;
     }
     if (site && (special & MLI_SPECIAL_SITES)) {
         memo = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, dev));
         if (MLI_UNLIKELY(!memo)) return 0;
-        rows->site = (mli_cell *)memo->value;
+        rows->site_cell = (mli_cell *)memo->value;
         rows->word2 |= memo->bits;
     }
     return !(special & MLI_SPECIAL_STACKS) || mli_stack_passes(t, bytes);
@@ -16265,12 +16318,12 @@ static MLI_HOT int mli_rows_of_entry(const memlord *lord, const mli_thread *t,
     if (!mli_entry_dev(lord, device, e, &rows->dev)) return 0;
     if (MLI_UNLIKELY(e->word2 & MLI_HAS_SIDE)) return 0;
     rows->word2 = e->word2;
-    rows->device = mli_cell_own_device(t, rows->dev);
-    if (MLI_UNLIKELY(!rows->device)) return 0;
+    rows->device_cell = mli_cell_own_device(t, rows->dev);
+    if (MLI_UNLIKELY(!rows->device_cell)) return 0;
     row = MLI_SITE_ROW(e->word2);
-    if (row && !(rows->site = mli_cell_own_row(t, MLI_BOOK_SITE, row))) return 0;
+    if (row && !(rows->site_cell = mli_cell_own_row(t, MLI_BOOK_SITE, row))) return 0;
     row = MLI_TAG_ROW(e->word2);
-    return !row || (rows->tag = mli_cell_own_row(t, MLI_BOOK_TAG, row)) != NULL;
+    return !row || (rows->tag_cell = mli_cell_own_row(t, MLI_BOOK_TAG, row)) != NULL;
 }
 
 /* Publishes the cells of a block that hold back too much. */
@@ -16320,9 +16373,9 @@ static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, 
 static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint64_t storage,
                                               uint64_t bytes, const mli_block_rows *rows,
                                               int crowded) {
-    int64_t past = mli_cell_count_alloc(rows->device, bytes);
-    if (rows->site) past |= mli_cell_count_alloc(rows->site, bytes);
-    if (rows->tag) past |= mli_cell_count_alloc(rows->tag, bytes);
+    int64_t past = mli_cell_count_alloc(rows->device_cell, bytes);
+    if (rows->site_cell) past |= mli_cell_count_alloc(rows->site_cell, bytes);
+    if (rows->tag_cell) past |= mli_cell_count_alloc(rows->tag_cell, bytes);
     if (MLI_UNLIKELY(past < 0 || crowded || mli_alerted(lord, rows->dev)))
         return mli_alloc_finish(lord, rows->dev, storage, bytes, rows->word2);
     mli_shard_leave(t);
@@ -16332,12 +16385,12 @@ static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint
 static MLI_HOT memlord_result mli_free_count(memlord *lord, mli_thread *t, uint64_t storage,
                                              uint64_t bytes, const mli_block_rows *rows,
                                              const memlord_site *site, uint32_t special) {
-    int64_t past = mli_cell_count_device_free(rows->device, bytes);
+    int64_t past = mli_cell_count_device_free(rows->device_cell, bytes);
     const mli_cache_entry *here = NULL;
-    if (rows->site) past |= mli_cell_count_free(rows->site, bytes);
-    if (rows->tag) {
-        past |= mli_cell_count_free(rows->tag, bytes);
-        mli_u64_add_own(&rows->tag->frees, 1);
+    if (rows->site_cell) past |= mli_cell_count_free(rows->site_cell, bytes);
+    if (rows->tag_cell) {
+        past |= mli_cell_count_free(rows->tag_cell, bytes);
+        mli_u64_add_own(&rows->tag_cell->frees, 1);
     }
     if (site && (special & MLI_SPECIAL_SITES)) {
         here = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, rows->dev));
@@ -16440,19 +16493,22 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
 
 /* ---------------------------------------------------------------------- src/services/bands.h -- */
 
-/* Owns the strategies, the band state of each device, the collection callbacks and their runs.
-   Uses books/limits and books/counters; services/pollers decides when a call runs a band check.
-   Invariant: no threshold is crossed without a band check, though threads hold back counts.
-   Published bytes are at most a batch a thread below the truth. So while they are a margin (a
-   batch for each thread of thread_allowance) below the threshold, no thread can cross it without
-   publishing first, and a publication requests a check. Closer than that the device is near: an
-   alert makes every call check at its end, with a sum over all threads. Freed bytes are no level
-   and are never published: each thread checks after each 64th of the way (its free interval).
-   Cached bytes rise as live bytes fall. Published bytes are never above these, so a publication
-   below a mark (check_below) comes in time without a margin. A thread's cell starts a batch lower,
-   and checks at its first free.
-   Locks: callbacks for strategies, callbacks and their runs, then phys for the band state; none
-   while a callback runs. */
+/* Owns the strategies, the band state of each device, the collection callbacks and their runs. May
+   use books/limits and books/counters. Invariant: no threshold is crossed without a band check,
+   though threads hold back counts. Locks: callbacks for strategies, callbacks and runs, then phys
+   for the band state; none while a callback runs. */
+
+/* A band check compares a device with its thresholds. services/pollers decides when a call runs
+   one. */
+
+/* Published bytes are at most a batch a thread below the truth. So while they are a margin below
+   the threshold (a batch for each thread that is allowed for), no thread can cross it without a
+   publication, and that requests a check. Closer to the threshold the device is near: an alert
+   makes every call check at its end, with a sum over all threads. Freed bytes are no level and are
+   never published: each thread checks after each 64th of the way (its free interval). Cached bytes
+   rise as live bytes fall. Published bytes are never above these, so a publication below a mark
+   (check_below) comes in time without a margin. A thread's cell starts a batch lower, and checks at
+   its first free. After a collection a band waits until its metric has moved (it rearms). */
 
 typedef struct mli_strategy { /* replaced as a whole, never changed */
     struct mli_strategy *next;
@@ -16761,6 +16817,13 @@ static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v
     if (metric == MEMLORD_METRIC_FREED || metric == MEMLORD_METRIC_MAX) v->freed = up;
 }
 
+/* Returns the bytes of a phys from which on the used % of its limit reaches an edge. */
+static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
+    const double bytes = edge * (double)phys->limit / 100.0;
+    const uint64_t at = bytes < 9e18 ? (uint64_t)bytes : (uint64_t)9e18;
+    return at + ((double)at * 100.0 / (double)phys->limit < edge);
+}
+
 /* Where used % is of the limit no sample changes it, but the live bytes: moves the marks of a
    device to where they enter another band. `total`: the live bytes of the phys. */
 static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
@@ -16769,9 +16832,7 @@ static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t
     size_t i;
     for (i = 0; i < 2 * s->n; i++) {
         double edge = i & 1 ? s->bands[i / 2].hi : s->bands[i / 2].lo;
-        double bytes = edge * (double)phys->limit / 100.0;
-        uint64_t at = bytes < 9e18 ? (uint64_t)bytes : (uint64_t)9e18;
-        if ((double)at * 100.0 / (double)phys->limit < edge) at++;
+        uint64_t at = mli_edge_bytes(phys, edge);
         at = at > others ? at - others : 0;
         if (edge > v->event.used_percent && at < v->rise) v->rise = at;
         if (edge <= v->event.used_percent && at > v->fall) v->fall = at;
@@ -17196,14 +17257,17 @@ MLI_API const memlord_band *memlord_strategy_default(size_t *n) {
 
 /* ---------------------------------------------------------------------- src/services/pages.h -- */
 
-/* Owns the pressure page: a file that the ledgers of several processes map. Each has a slot there,
-   with the bytes it holds of its physical devices, its requests to the others, and its answers.
-   Uses books/limits, services/room and services/bands. Invariants: only the ledger that holds the
-   system's lock on a slot's byte of the file writes the slot; the system drops that lock when the
-   process ends, so a process killed at any instruction leaves nothing locked. A value read from the
-   page may be anything: it is never an index. Lock: page, for all of it; none while callbacks run. */
+/* Owns the pressure page: a file that the ledgers of several processes map. May use books/limits,
+   services/room and services/bands. Invariant: only the ledger that holds the system's lock on a
+   slot's byte of the file writes the slot. Lock: neighbours, for all of it; none while callbacks
+   run. */
 
 #define MLI_PAGE_SLOTS 64 /* of the ledgers that share a page */
+
+/* Each ledger has a slot on the page, with the bytes that it holds of its physical devices, its
+   requests to the others, and its answers. The system drops the lock of a slot when the process
+   ends, so a process killed at any instruction leaves nothing locked. A value read from the page
+   may be anything: it is never an index. */
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
@@ -17527,12 +17591,12 @@ MLI_PRIVATE void mli_bell_ring(mli_u32 *bell) { (void)mli_u32_add(bell, 1); }
 
 /* --------------------------------------------------------------------- src/services/scopes.h -- */
 
-/* Owns scopes: the paths, and each thread's totals in each (a thread scope). Uses books/counters,
-   books/sites, books/names and books/events. A thread alone writes its spans and thread scopes;
-   readers sum the thread scopes. A thread that adopts a scope has a span and a thread scope of its
-   own in it. Invariants: a scope or a thread scope is never removed; a span's totals come from the
-   thread's own cells, so a call that counts does nothing for scopes. Lock: cold, to make a scope or
-   a thread scope. */
+/* Owns the scopes, and each thread's totals in each (a thread scope). May use books/. Invariants: a
+   scope or a thread scope is never removed; a span's totals come from the thread's own cells, so a
+   call that counts does nothing for scopes. Lock: cold, to make a scope or a thread scope. */
+
+/* Only the thread itself writes its spans and thread scopes; readers sum the thread scopes. A
+   thread that adopts a scope has a span and a thread scope of its own in it. */
 
 /* One invocation of a scope on one thread. */
 typedef struct mli_scope_run {
@@ -18209,11 +18273,10 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
 
 /* ---------------------------------------------------------------------- src/services/stats.h -- */
 
-/* Owns no state: it computes the statistics of devices, sites and tags, and lists of them, from the
-   rows of all threads on each request. Uses books/counters, books/sites, books/limits and
-   services/scopes. Invariant: each row is summed once under its lock; two rows may be of different
-   moments, so a report sums every device once and writes from that. Locks: cold for lookups, phys,
-   scopes and row, one at a time. */
+/* Computes the statistics of devices, sites and tags, and lists of them, from the rows of all
+   threads. Owns no state. May use books/ and services/scopes. Invariant: each row is summed once
+   under its lock; two rows may be of different moments, so a report sums every device once. Locks:
+   cold for look-ups, phys, scopes and row, one at a time. */
 
 /* The columns of a device: its statistics by their MLI_STAT_ numbers. Behind them stand the losses
    of the ledger as a whole: records without room, and records that are no longer kept. */
@@ -18884,12 +18947,10 @@ MLI_API double memlord_mean_bytes(const memlord_stats *stats) {
 
 /* ----------------------------------------------------------------------- src/services/room.h -- */
 
-/* Owns the capacity sources and computes whether a request has room: samples, limits, headroom,
-   plans, pressure, and the explanation of a refusal. Uses books/limits, services/bands and
-   services/stats.
-   Invariants: one thread at a time calls a source for a phys, and holds no lock; an impossible
-   sample counts as unknown.
-   Locks: callbacks for the sources and the threads that call them, then phys for a sample. */
+/* Owns the capacity sources, and computes whether a request has room: samples, limits, headroom,
+   plans, pressure, why a request is refused. May use books/limits and services/. Invariants: one
+   thread at a time calls a source for a phys, and holds no lock; an impossible sample counts as
+   unknown. Locks: callbacks for sources and their callers, then phys for a sample. */
 
 /* Samples the host's memory: the built-in source of the cpu. */
 MLI_PRIVATE MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out);
@@ -19521,8 +19582,8 @@ MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
 /* ----------------------------------------------------------------- src/services/neighbours.h -- */
 
 /* Owns this ledger's slot on the pressure page: what it publishes, asks and answers, and the
-   listener. Uses services/pages, services/room and calls/deferred. Invariant: only the owner of a
-   slot writes it. MEMLORD_NO_NEIGHBOURS leaves it out. Lock: page. */
+   listener. May use services/pages, services/room and calls/deferred. Invariant: only the owner of
+   a slot writes it. MEMLORD_NO_NEIGHBOURS leaves it out. Lock: page. */
 
 /* A request to the neighbours, on the stack of its thread. */
 typedef struct mli_raise {
@@ -19765,34 +19826,53 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
 
 /* -- answers and requests -- */
 
+/* Notes that a neighbour wants bytes of a physical device. `needed` has the largest request for each
+   own device, plus 1, as 0 says that none asks. Returns 1 if the neighbour waits for the answer. */
+static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uint64_t wanted,
+                                     uint64_t *needed) {
+    const uint64_t entry = wanted + (wanted != UINT64_MAX);
+    int known = 0;
+    size_t k;
+    for (k = 0; k < MLI_SLOT_DEVICES; k++) {
+        if (mine->devices[k].id != id) continue;
+        known = 1;
+        if (needed[k] < entry) needed[k] = entry;
+    }
+    return known && wanted;
+}
+
+/* Notes what the ledger of a slot has asked for since it was last answered; `seen` is its last
+   request. Requests are compared by their distance, as the page may hold anything. Returns 1 if it
+   waits for the answer. */
+static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot *mine, uint32_t s,
+                                      uint64_t seen, uint64_t *needed) {
+    size_t i;
+    int waits = 0;
+    for (i = 0; i < MLI_SLOT_DEVICES; i++) {
+        const uint64_t id = mli_slot_device(page, s, i, MLI_DEVICE_WORD(id));
+        const uint64_t asked = mli_slot_device(page, s, i, MLI_DEVICE_WORD(asked));
+        const uint64_t wanted = mli_slot_device(page, s, i, MLI_DEVICE_WORD(wanted));
+        if (!id || !asked) continue; /* 0: its ledger has joined and asked for nothing yet */
+        if (seen - asked >= seen - mine->answered[s]) continue;
+        waits |= mli_request_note(mine, id, wanted, needed);
+    }
+    return waits;
+}
+
 /* Finds the largest request of others for each own device since the ledger last answered.
    *seen gets the request of each slot that has a new one; it goes to `answered` with the answer.
-   Requests are compared by their distance, as the page may hold anything. Returns a bit for each
-   slot whose ledger waits for the answer. */
+   Returns a bit for each slot whose ledger waits for the answer. */
 static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint64_t *seen) {
     const mli_page *page = lord->neighbours->page;
     const mli_page_slot *mine = &lord->neighbours->mine;
     uint32_t s;
-    size_t i, k;
     uint64_t waiting = 0;
     for (s = 0; s < MLI_PAGE_SLOTS; s++) {
         seen[s] = mine->answered[s];
         if (!mli_slot_owner(lord, s)) continue;
         seen[s] = mli_slot_read(page, s, MLI_SLOT_WORD(request));
-        if (seen[s] == mine->answered[s]) continue;
-        for (i = 0; i < MLI_SLOT_DEVICES; i++) {
-            const uint64_t id = mli_slot_device(page, s, i, MLI_DEVICE_WORD(id));
-            const uint64_t asked = mli_slot_device(page, s, i, MLI_DEVICE_WORD(asked));
-            const uint64_t wanted = mli_slot_device(page, s, i, MLI_DEVICE_WORD(wanted));
-            const uint64_t entry = wanted + (wanted != UINT64_MAX); /* as 0 says that none asks */
-            if (!id || !asked) continue; /* 0: its ledger has joined and asked for nothing yet */
-            if (seen[s] - asked >= seen[s] - mine->answered[s]) continue;
-            for (k = 0; k < MLI_SLOT_DEVICES; k++) {
-                if (mine->devices[k].id != id) continue;
-                if (wanted) waiting |= (uint64_t)1 << s;
-                if (needed[k] < entry) needed[k] = entry;
-            }
-        }
+        if (seen[s] != mine->answered[s] && mli_slot_requests(page, mine, s, seen[s], needed))
+            waiting |= (uint64_t)1 << s;
     }
     return waiting;
 }
@@ -19966,11 +20046,39 @@ static MLI_COLD void mli_forked_rejoin(memlord *lord) {
     (void)mli_listener_start(lord);
 }
 
+/* Returns the number of an own device on the page; MLI_SLOT_DEVICES: it is not there. Requires: the
+   page lock, and a slot. */
+static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *phys) {
+    const mli_page_slot *mine = &lord->neighbours->mine;
+    size_t k = mli_slot_device_of(lord, phys);
+    if (k == MLI_SLOT_DEVICES || !mine->devices[k].id) mli_slot_publish(lord); /* it may be new */
+    for (k = 0; k < MLI_SLOT_DEVICES && lord->neighbours->phys[k] != phys;) k++;
+    return k < MLI_SLOT_DEVICES && mine->devices[k].id ? k : MLI_SLOT_DEVICES;
+}
+
+/* Publishes a request for an own device, and links it. Requires: the page lock. */
+static MLI_COLD void mli_raise_publish(memlord *lord, size_t k, uint64_t needed, mli_raise *raise) {
+    mli_page_slot *mine = &lord->neighbours->mine;
+    const uint64_t now = mli_now(); /* so that the numbers of a slot only grow */
+    mli_page_device sum;
+    uint32_t s;
+    raise->id = mine->devices[k].id;
+    raise->needed = needed;
+    raise->number = mine->request < now ? now : mine->request + 1;
+    for (s = 0; s < MLI_PAGE_SLOTS; s++) {
+        raise->before[s].owner = mli_slot_sum(lord, s, raise->id, &sum);
+        raise->before[s].held = sum.held;
+        raise->before[s].released = sum.released;
+    }
+    mine->devices[k].wanted = needed;
+    mine->devices[k].asked = mine->request = raise->number;
+    mli_slot_publish(lord);
+    raise->next = lord->neighbours->raises;
+    lord->neighbours->raises = raise;
+}
 static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, mli_raise *raise) {
-    mli_page_slot *mine = &lord->neighbours->mine;
     mli_page *page = NULL;
-    mli_page_device sum;
     memlord_result r = MEMLORD_E_STATE;
     size_t k = MLI_SLOT_DEVICES;
     uint32_t s;
@@ -19978,27 +20086,11 @@ static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *ph
     mli_forked_rejoin(lord);
     mli_lock_take(&lord->neighbours->lock);
     if (lord->neighbours->slot >= 0) {
-        if (mli_slot_device_of(lord, phys) == MLI_SLOT_DEVICES ||
-            !mine->devices[mli_slot_device_of(lord, phys)].id)
-            mli_slot_publish(lord); /* it may be new */
-        for (k = 0; k < MLI_SLOT_DEVICES && lord->neighbours->phys[k] != phys;) k++;
-        r = k < MLI_SLOT_DEVICES && mine->devices[k].id ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+        k = mli_published_device_of(lord, phys);
+        r = k < MLI_SLOT_DEVICES ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
     }
     if (r == MEMLORD_OK) {
-        const uint64_t now = mli_now(); /* so that the numbers of a slot only grow */
-        raise->id = mine->devices[k].id;
-        raise->needed = needed;
-        raise->number = mine->request < now ? now : mine->request + 1;
-        for (s = 0; s < MLI_PAGE_SLOTS; s++) {
-            raise->before[s].owner = mli_slot_sum(lord, s, raise->id, &sum);
-            raise->before[s].held = sum.held;
-            raise->before[s].released = sum.released;
-        }
-        mine->devices[k].wanted = needed;
-        mine->devices[k].asked = mine->request = raise->number;
-        mli_slot_publish(lord);
-        raise->next = lord->neighbours->raises;
-        lord->neighbours->raises = raise;
+        mli_raise_publish(lord, k, needed, raise);
         page = lord->neighbours->page;
         lord->neighbours->ringing++;
     }
@@ -20278,16 +20370,17 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
 
 /* ------------------------------------------------------------------ src/services/snapshots.h -- */
 
-/* Owns the snapshots, the recorders (what saves at an interval: one takes snapshots, one exports),
-   and the holders of each device: the tags and sites that had its bytes at its peak. Uses
-   books/counters, services/stats, books/sites, books/names and books/events. Invariants: a snapshot
-   never changes once it is in the list; the list is in order of time; a snapshot evicted while a
-   report reads the list is freed after the last reader. Locks: snapshots, for the list and the
-   holders; not held while blocks, tags or sites are visited. */
+/* Owns the snapshots, the recorders, and the holders of each device. May use books/ and
+   services/stats. Invariants: a snapshot does not change once it is in the list; the list is in
+   order of time; one that is evicted while a report reads the list is freed after the last reader.
+   Locks: snapshots, not held while blocks, tags or sites are visited. */
 
 #define MLI_SNAPSHOTS 256 /* the ledger keeps one less; a report may add its own */
 
 enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
+
+/* A recorder saves something at an interval: one takes snapshots, one exports. The holders of a
+   device are the tags and sites that had its bytes at its peak. */
 
 typedef struct mli_device_usage { /* of a device, at one moment */
     uint64_t live, pending, reserved, peak, blocks; /* bytes; blocks: their number */
@@ -20753,12 +20846,10 @@ MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
 
 /* -------------------------------------------------------------------- src/services/pollers.h -- */
 
-/* Does what the end of a call and a safe point have to do, and owns the pollers: the threads that
-   sample, one a physical device, and the waiters for frees. Has the functions of the API that start
-   pollers or collect. Uses services/bands, services/room, services/snapshots and calls/deferred.
-   Invariant: no poller starts before there is something to decide. Locks: callbacks, for waiters
-   and callbacks; registry, for the sweep; none while host code runs. calls/deferred tells of the
-   circle of the two. */
+/* Does the work for the end of a call and for a safe point. Owns the pollers, the threads that
+   sample a physical device each, and the waiters for frees. May use books/, calls/deferred and
+   services/. Invariant: no poller starts before there is something to decide. Locks: callbacks, for
+   waiters and callbacks; registry, for the sweep; none while host code runs. */
 
 /* A thread that waits for frees. It lies on the stack of that thread.
    The list is under the callbacks lock. */
@@ -20831,12 +20922,21 @@ static MLI_COLD memlord_result mli_dev_poller_start(memlord *lord, uint32_t dev)
     return mli_phys_poller_start(phys);
 }
 
+/* Starts the host's poller if a type of the mask has a source. */
+static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t types) {
+    int type;
+    for (type = 0; type < MLI_TYPE_COUNT; type++)
+        if ((types >> type & 1) && mli_capacity_reader_of(lord, type).fn)
+            return mli_phys_poller_start(mli_phys_storage(lord, 0));
+    return MEMLORD_OK;
+}
+
 /* Starts the recorder if the alert requests it, and the pollers of all known devices that want one:
    those with a strategy in force or, after memlord_poller_start, all. Under MEMLORD_FLAG_DEFER it
    starts the host's alone while no such device is known, and that one starts the others: a new
    thread may take its stack from the very allocator that calls come from, so they start none. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
-    uint32_t i = 0, type, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
+    uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
     const int all = mli_polling_is(lord, MLI_POLLING_ALL);
     const mli_neighbours *neighbours = mli_neighbours_of(lord);
@@ -20853,10 +20953,7 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     }
     if (known || !(lord->flags & MEMLORD_FLAG_DEFER) || !mli_polling_enabled(lord))
         return r;
-    for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
-        if ((wanted >> type & 1) && mli_capacity_reader_of(lord, (int)type).fn)
-            return mli_phys_poller_start(mli_phys_storage(lord, 0));
-    return r;
+    return mli_host_poller_start(lord, wanted);
 }
 /* Starts at a safe point the pollers that calls have requested or could not start. */
 static MLI_COLD void mli_pollers_start_missing(memlord *lord) {
@@ -21200,11 +21297,10 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
 
 /* ---------------------------------------------------------------------- src/services/retry.h -- */
 
-/* Runs a request of memlord_alloc_retry through out-of-memory: its attempts, the retiring and
-   collecting between them, the pause. Owns the default policy. Uses books/limits, calls/deferred,
-   services/bands, services/pollers and calls/. Invariant: the bytes of a request are reserved while
-   it tries, those that tickets of its thread cover in their place. Locks: callbacks for the list of
-   waiters, the physical device's for its last failure, one at a time; none while host code runs. */
+/* Runs a request of memlord_alloc_retry through out-of-memory, and owns the default policy. May use
+   books/limits, calls/ and services/. Invariant: while a request tries, a ticket of its own keeps
+   its bytes, or tickets of its thread cover them. Locks: callbacks for the waiters, phys for the
+   last failure, one at a time; none while host code runs. */
 
 MLI_TABLE(const memlord_retry mli_default_retry)
 
@@ -21539,12 +21635,10 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
 
 /* --------------------------------------------------------------------- src/services/verify.h -- */
 
-/* Compares the ledger with itself: memlord_verify. Owns no state. Uses books/map, books/counters,
-   books/names, books/sites, books/fences, books/parts, books/blocks and books/limits. Invariants:
-   the map is stopped during the walk, as for a fork, so that the ledger's own threads change
-   nothing meanwhile; the first check that fails ends the walk, and its line is logged when nothing
-   is held. MEMLORD_NO_VERIFY leaves it out. Locks: cold, all shards and fences for all of it; phys,
-   one at a time. */
+/* Compares the ledger with itself: memlord_verify. Owns no state. May use books/. Invariants: the
+   map is stopped during the walk, as for a fork; the first check that fails ends the walk, and its
+   line is logged when nothing is held. Locks: cold, all shards and fences for all of it; phys, one
+   at a time. */
 
 /* --------------------------------------------------------------------- src/services/verify.c -- */
 
@@ -21563,7 +21657,7 @@ typedef struct mli_verify {
     uint32_t displaced;              /* entries of it outside their home */
     mli_verify_sum detached;         /* off the map and still counted: see mli_thread */
     mli_verify_sum missing;          /* what all devices count and the map does not hold */
-    mli_verify_sum taken;            /* blocks with a stack, and their weight */
+    mli_verify_sum picked;            /* blocks with a stack, and their weight */
     mli_out text;
     char line[512];
 } mli_verify;
@@ -21723,16 +21817,16 @@ static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     return 0;
 }
 
-/* Checks that a taken block is in the table of books/stacks, and adds it to the sum of all. */
-static MLI_COLD int mli_verify_taken(mli_verify *v, const mli_entry *e) {
-    mli_taken taken;
-    if (!(e->word1 & MLI_TAKEN)) return 0;
-    taken = v->lord->stacks.taken ? mli_taken_of(v->lord, e) : mli_taken_none;
-    if (!taken.row || taken.row >= mli_stack_rows(v->lord) ||
-        mli_stack_row_at(v->lord, taken.row)->dev != MLI_DEV(e->word1))
+/* Checks that a picked block is in the table of books/stacks, and adds it to the sum of all. */
+static MLI_COLD int mli_verify_pick(mli_verify *v, const mli_entry *e) {
+    mli_pick pick;
+    if (!(e->word1 & MLI_PICKED)) return 0;
+    pick = v->lord->stacks.picks ? mli_pick_of(v->lord, e) : mli_pick_none;
+    if (!pick.row || pick.row >= mli_stack_rows(v->lord) ||
+        mli_stack_row_at(v->lord, pick.row)->dev != MLI_DEV(e->word1))
         return mli_verify_block(v, e, "its stack is unknown");
-    v->taken.blocks++;
-    v->taken.bytes += mli_taken_weight(&taken, MLI_BYTES(e->word1));
+    v->picked.blocks++;
+    v->picked.bytes += mli_pick_weight(&pick, MLI_BYTES(e->word1));
     return 0;
 }
 
@@ -21742,7 +21836,7 @@ static MLI_COLD int mli_verify_entry(const mli_entry *e, void *user) {
     if (!dev || dev >= v->rows[MLI_BOOK_DEVICE])
         return mli_verify_fail(v, "%jx: its device is unknown", e->key);
     return mli_verify_place(v, e) || mli_verify_side(v, e) || mli_verify_rows(v, e) ||
-           mli_verify_taken(v, e);
+           mli_verify_pick(v, e);
 }
 
 /* -- the map -- */
@@ -21797,7 +21891,7 @@ static MLI_COLD int mli_verify_map(mli_verify *v) {
                            (uint64_t)mli_u32_load(&v->lord->map.buckets));
 }
 
-/* Checks the table of taken blocks and the totals of stacks against the map. They may exceed it by
+/* Checks the table of picked blocks and the totals of stacks against the map. They may exceed it by
    blocks that are detached. */
 static MLI_COLD int mli_verify_stacks(mli_verify *v) {
     uint64_t bytes = 0, blocks = 0;
@@ -21807,14 +21901,14 @@ static MLI_COLD int mli_verify_stacks(mli_verify *v) {
         bytes += row->live;
         blocks += row->blocks;
     }
-    if (v->lord->stacks.taken_count != v->taken.blocks)
+    if (v->lord->stacks.pick_count != v->picked.blocks)
         return mli_verify_fail(v, "blocks with a stack: %ju; the table of stacks has %ju",
-                               v->taken.blocks, (uint64_t)v->lord->stacks.taken_count);
-    if (blocks - v->taken.blocks <= v->detached.blocks &&
-        (bytes == v->taken.bytes || v->detached.blocks))
+                               v->picked.blocks, (uint64_t)v->lord->stacks.pick_count);
+    if (blocks - v->picked.blocks <= v->detached.blocks &&
+        (bytes == v->picked.bytes || v->detached.blocks))
         return 0;
     return mli_verify_fail(v, "blocks with a stack weigh %ju B; the stacks say %ju B",
-                           v->taken.bytes, bytes);
+                           v->picked.bytes, bytes);
 }
 
 /* -- rows -- */
@@ -22027,11 +22121,13 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
 
 /* --------------------------------------------------------------------- src/reports/capture.h -- */
 
-/* Owns mli_report, the capture that a report is written from, and the formats TEXT and JSON. Uses
-   the reading functions of books/ and services/; changes nothing in the ledger. A report captures
-   devices, tags, accounts and the largest sites and blocks once, and writes from that. Whole
-   lists (sites, scopes, events) are read as they are written, so each list gives its own sum.
-   Locks: those of reading; none while the host's function writes. */
+/* Owns mli_report, the capture that a report is written from. May use the reading functions of
+   books/ and services/. Invariant: it changes nothing in the ledger. Locks: those of reading; none
+   while the host's function writes. */
+
+/* A report captures devices, tags, accounts and the largest sites and blocks once, and writes from
+   that. Whole lists (sites, scopes, events) are read as they are written, so each list gives its
+   own sum. */
 
 #define MLI_TOP_SITES 50
 #define MLI_TOP_BLOCKS 100
@@ -22100,7 +22196,7 @@ typedef struct mli_stack_line {
     uint32_t node;
     memlord_stack_stat stat; /* without its frames */
 } mli_stack_line;
-typedef struct mli_stack_leak { /* the leaks of a stack: what its taken blocks stand for */
+typedef struct mli_stack_leak { /* the leaks of a stack: what its picked blocks stand for */
     uint64_t bytes, samples;
     double blocks;
     uint32_t row;
@@ -22173,11 +22269,23 @@ MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most);
 /* Returns what a list of the `shown` largest groups leaves out. */
 MLI_PRIVATE mli_leak_sum mli_leaks_rest(const mli_leak_table *leaks, size_t shown);
 
+MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
+
 MLI_PRIVATE size_t mli_leak_sums(const mli_report *r);
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row);
 MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak);
 /* Writes a group as "cuda:0 [weights] in load  read_tensors loader.c:12". */
 MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak_group *leak);
+
+/* Returns the site of the culprit; NULL: its blocks have none. */
+MLI_PRIVATE MLI_COLD const memlord_site *mli_culprit_site(const mli_report *r);
+
+/* Writes a shape as "[4096,128]"; nothing for rank 0. */
+MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between);
+
+/* Returns the next pair of devices that a move or a copy went between since the last reset, the
+   newest pair first (`route` NULL); NULL: there is no other. */
+MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route *route);
 
 /* Returns the name of the checkpoint with the most live bytes; NULL: no snapshot has a name. */
 MLI_PRIVATE const char *mli_report_peak_name(const mli_report *r);
@@ -22203,6 +22311,10 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r);
 /* -- the capture -- */
 #define MLI_LEAKS_TRIED 32  /* groups that one insert probes: see mli_leak_add */
 #define MLI_LEAKS_SHOWN 100
+
+MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev) {
+    return mli_device_code(mli_device_record_at(r->lord, dev)->device);
+}
 
 /* -- the walk over all blocks: leaks, sizes, scopes, the largest -- */
 
@@ -22346,13 +22458,13 @@ static MLI_COLD void mli_report_culprit(mli_report *r) {
 }
 /* Adds a live block to the leaks of its stack, if it has one. */
 static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
-    const mli_taken taken = mli_taken_of(r->lord, e);
+    const mli_pick pick = mli_pick_of(r->lord, e);
     mli_stack_leak *leak;
-    if (!r->stack_leak || !taken.row || taken.row >= r->row_count) return; /* added since */
-    leak = &r->stack_leak[taken.row];
-    leak->row = taken.row;
-    leak->bytes += mli_taken_weight(&taken, MLI_BYTES(e->word1));
-    leak->blocks += taken.scale;
+    if (!r->stack_leak || !pick.row || pick.row >= r->row_count) return; /* added since */
+    leak = &r->stack_leak[pick.row];
+    leak->row = pick.row;
+    leak->bytes += mli_pick_weight(&pick, MLI_BYTES(e->word1));
+    leak->blocks += pick.scale;
     leak->samples++;
 }
 /* Moves the largest leaks of stacks to the start of their table, the largest first. */
@@ -22383,6 +22495,29 @@ MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak
     if (of.tag) mli_putf(o, " [%s]", of.tag);
     if (of.scope) mli_putf(o, " in %s", of.scope);
     mli_putf(o, "  %p", (const void *)of.site);
+}
+
+MLI_PRIVATE MLI_COLD const memlord_site *mli_culprit_site(const mli_report *r) {
+    const mli_culprit *c = &r->culprit;
+    return c->is_site ? mli_site_display(r->lord, (mli_site_record *)(uintptr_t)c->subject) : NULL;
+}
+
+MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between) {
+    uint32_t i;
+    for (i = 0; i < meta->rank; i++) {
+        mli_put_str(o, i ? between : "[");
+        mli_put_i64(o, meta->shape[i]);
+    }
+    if (meta->rank) mli_put_str(o, "]");
+}
+MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route *route) {
+    if (route)
+        route = route->next;
+    else
+        route = mli_route_newest(lord);
+    while (route && !(mli_u64_load(&route->moves) | mli_u64_load(&route->copies)))
+        route = route->next;
+    return route;
 }
 
 /* Visits a block for all lists of a report, so that one walk fills them: the largest blocks, the
@@ -22753,11 +22888,10 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
 
 /* ---------------------------------------------------------------------- src/reports/export.h -- */
 
-/* What the writers of other tools' formats share: live blocks, and the numbers and names of their
-   frames. Owns no state: each writer has its own. Uses reports/capture and the reading functions.
-   Invariants: the numbers are those of the ledger's rows; a row added while a writer runs has none,
-   and blocks of such a row are written without that site, tag or scope. Locks: those of reading;
-   none while the host's function writes. */
+/* Has what the writers of other tools' formats share: live blocks, and the numbers and names of
+   their frames. Owns no state. May use reports/capture and the reading functions. Invariant:
+   numbers are those of the ledger's rows; what was added while a writer runs has none, and is left
+   out. Locks: those of reading; none while the host's function writes. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -22906,7 +23040,8 @@ MLI_PRIVATE uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id) {
 MLI_PRIVATE uint32_t mli_frame_of_place(const mli_export *x, uint32_t place) {
     return mli_frame_of_scope(x, x->scopes) + place;
 }
-MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x) { return mli_frame_of_place(x, x->places); }
+MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x) { return mli_frame_of_place(x,
+                                                                                      x->places); }
 MLI_PRIVATE void mli_export_stacks(mli_export *x) {
     if (!mli_stacks_on(x->lord)) return;
     x->nodes = mli_stack_node_count(x->lord);
@@ -22992,8 +23127,8 @@ static MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *item) 
     mli_live_block *b = &alive->of;
     uint64_t rows = mli_word2_rows(e->word2);
     uint64_t scope = mli_scope_of(x->lord, rows);
-    const mli_taken taken = x->nodes ? mli_taken_of(x->lord, e) : mli_taken_none;
-    const uint32_t node = taken.row ? mli_stack_row_at(x->lord, taken.row)->node : 0;
+    const mli_pick pick = x->nodes ? mli_pick_of(x->lord, e) : mli_pick_none;
+    const uint32_t node = pick.row ? mli_stack_row_at(x->lord, pick.row)->node : 0;
     *b = mli_live_block_make(x, MLI_DEV(e->word1), e->key, MLI_BYTES(e->word1),
                              (rows & MLI_ROWS_MASK) >> 1 | scope << 36);
     b->stream = mli_stream_of(x->lord, rows);
@@ -23001,7 +23136,7 @@ static MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *item) 
     if ((e->word2 & MLI_HAS_SIDE) && mli_side_record_of(e->word2)->parts)
         b->state |= MLI_BLOCK_PARTS;
     if (node <= x->nodes) b->node = node;
-    alive->scale = b->node ? taken.scale : 0;
+    alive->scale = b->node ? pick.scale : 0;
 }
 static MLI_COLD int mli_alive_visit(void *user, void *item) {
     const mli_alive_walk *walk = (const mli_alive_walk *)user;
@@ -23110,864 +23245,10 @@ MLI_PRIVATE void mli_put_le(mli_out *o, uint64_t v, unsigned n) {
 }
 #endif
 
-/* ------------------------------------------------------------------------ src/reports/text.h -- */
-
-/* Writes TEXT from a capture: a first screen of about 25 lines, then the lists in full. The screen
-   begins with verdicts, the worst first. Each is one line with its devices, those of the highest
-   peaks first. Names are cut after MLI_TEXT_NAME characters. Owns no state. Uses reports/capture.
-   Locks: none. */
-
-MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
-
-MLI_PRIVATE MLI_COLD const memlord_site *mli_culprit_site(const mli_report *r);
-
-MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most);
-
-/* Writes a shape as "[4096,128]"; nothing for rank 0. */
-MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between);
-
-/* 1: a move or a copy went that way since the last reset. */
-MLI_PRIVATE int mli_route_used(const mli_route *route);
-
-/* Returns the name of the next anomaly or drop of a device that is not 0, and its count in *v.
-   NULL: there is no other. dev 0: of all devices, with the losses of the ledger. *i: how many of
-   mli_anomaly_columns were read, 0 at first. */
-MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
-                                                  uint64_t *v);
-MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev);
-
-/* Writes all anomalies and drops of a device (dev 0: of all) in one line that begins with `head`.
-   Writes nothing if there are none. */
-MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
-                                             uint32_t dev);
-
-MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r);
-
-MLI_PRIVATE MLI_COLD void mli_text(mli_report *r);
-
-/* ------------------------------------------------------------------------ src/reports/text.c -- */
-
-#define MLI_TEXT_NAME 60
-#define MLI_TEXT_BAR  60 /* columns of the bar of live bytes */
-
-/* The lines of each list on the first screen. */
-enum {
-    MLI_FIRST_DEVICES = 4,
-    MLI_FIRST_PHYS = 2,
-    MLI_FIRST_TAGS = 3,
-    MLI_FIRST_SITES = 3,
-    MLI_FIRST_STACKS = 5,
-    MLI_FIRST_BLOCKS = 2
-};
-#define MLI_TEXT_FRAMES 5 /* of a stack */
-#define MLI_TEXT_LEAKS 20
-
-MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev) {
-    return mli_device_code(mli_device_record_at(r->lord, dev)->device);
-}
-
-/* Begins the part of a verdict about a device: "out of memory, cpu: " or "; cuda:0: ". Returns 0 if
-   the line has enough of them. */
-static MLI_COLD int mli_text_verdict(mli_report *r, size_t *parts, const char *head, int device) {
-    if ((*parts)++ >= MLI_FIRST_DEVICES) return 0;
-    mli_putf(r->o, *parts > 1 ? "%s%i: " : "%s, %i: ", *parts > 1 ? "; " : head, device);
-    return 1;
-}
-static MLI_COLD void mli_text_verdict_end(mli_report *r, size_t parts) {
-    if (parts > MLI_FIRST_DEVICES)
-        mli_putf(r->o, "; and %ju more", (uint64_t)(parts - MLI_FIRST_DEVICES));
-    if (parts) mli_put_str(r->o, "\n");
-}
-
-/* Writes "out of memory, cuda:0: 9 GiB wanted with 5 GiB live at grow cache.c:7, 1 failed". */
-static MLI_COLD void mli_text_verdict_oom(mli_report *r) {
-    size_t i, parts = 0;
-    for (i = 0; i < r->devices; i++) {
-        uint32_t dev = (uint32_t)r->top_device[i][1];
-        mli_oom oom = mli_oom_of(r->lord, dev);
-        if (!oom.time || !r->stat[dev - 1].oom_failures) continue;
-        if (!mli_text_verdict(r, &parts, "out of memory", mli_report_device(r, dev))) continue;
-        mli_putf(r->o, "%jo wanted with %jo live", oom.bytes, oom.live);
-        if (oom.site) mli_putf(r->o, " at %p", (const void *)oom.site);
-        mli_putf(r->o, ", %ju failed", r->stat[dev - 1].oom_failures);
-    }
-    mli_text_verdict_end(r, parts);
-}
-
-/* Writes "over a limit, cuda:0: 5 GiB of 4 GiB; cpu: account req-7 3 MiB of 2 MiB". */
-static MLI_COLD void mli_text_verdict_limit(mli_report *r) {
-    size_t i, parts = 0;
-    for (i = 0; i < r->phys_count; i++) {
-        const mli_phys_line *line = &r->phys[i];
-        uint64_t live = 0;
-        uint32_t dev;
-        for (dev = 1; dev <= r->devices; dev++) /* also of mapped files, as the limit counts them */
-            if (mli_report_phys(r, dev) == line) live += r->stat[dev - 1].allocated;
-        if (live > line->limit &&
-            mli_text_verdict(r, &parts, "over a limit", mli_device_code(line->of.device)))
-            mli_putf(r->o, "%jo of %jo", live, line->limit);
-    }
-    for (i = 0; i < r->account_lines; i++) {
-        const memlord_account_stat *s = &r->account[i];
-        if (s->bytes > s->limit &&
-            mli_text_verdict(r, &parts, "over a limit", mli_device_code(s->device)))
-            mli_putf(r->o, "account %s %jo of %jo", s->name, s->bytes, s->limit);
-    }
-    mli_text_verdict_end(r, parts);
-}
-
-MLI_PRIVATE MLI_COLD const memlord_site *mli_culprit_site(const mli_report *r) {
-    const mli_culprit *c = &r->culprit;
-    return c->is_site ? mli_site_display(r->lord, (mli_site_record *)(uintptr_t)c->subject) : NULL;
-}
-/* Writes ", 2 MiB of them cpu [kv] in decode  f x.c:3". Counts several tags and scopes: "with 3
-   tags in 300 scopes". Writes "partly [kv]" where the other blocks have no tag. */
-static MLI_COLD void mli_text_culprit(mli_report *r) {
-    const mli_culprit *c = &r->culprit;
-    mli_putf(r->o, ", %jo of them", c->sum.bytes);
-    if (c->devices == 1) mli_putf(r->o, " %i", mli_report_device(r, c->dev));
-    if (c->devices > 1) mli_putf(r->o, " %ju devices", (uint64_t)c->devices);
-    if (c->tags == 1) mli_putf(r->o, r->tag[0].leaked ? " partly [%s]" : " [%s]", c->tag);
-    if (c->tags > 1) mli_putf(r->o, " with %ju tags", (uint64_t)c->tags);
-    if (c->scopes == 1) mli_putf(r->o, r->scope[0].leaked ? " partly in %s" : " in %s", c->scope);
-    if (c->scopes > 1) mli_putf(r->o, " in %ju scopes", (uint64_t)c->scopes);
-    mli_putf(r->o, "  %p", (const void *)mli_culprit_site(r));
-}
-/* Writes "leaks since mark 1: 3 MiB in 2 blocks, 2 MiB of them cpu [kv]  f x.c:3". Without a mark
-   it writes nothing: every live block would be one. */
-static MLI_COLD void mli_text_verdict_leaks(mli_report *r) {
-    if (!r->mark || !r->leaks.blocks) return;
-    mli_putf(r->o, "leaks since mark %ju: ", r->mark);
-    mli_put_amount(r->o, r->leaks.bytes, r->leaks.blocks);
-    if (r->culprit.sum.bytes) mli_text_culprit(r);
-    mli_put_str(r->o, "\n");
-}
-
-/* Returns the part of a device's live bytes in percent. */
-static double mli_text_share(uint64_t part, uint64_t live) {
-    return part < live ? (double)part * 100 / (double)live : 100;
-}
-/* Finds the largest site of a device, or its arena. Returns 0 if it has neither. */
-static int mli_report_top_site(mli_report *r, uint32_t dev, memlord_site_stat *out) {
-    const uint64_t arena = mli_report_arena(r, dev);
-    const memlord_device device = mli_device_record_at(r->lord, dev)->device;
-    memset(out, 0, sizeof *out);
-    (void)mli_sites_top(r->lord, device, MEMLORD_SITE_ORDER_LIVE_BYTES, out, 1, 1);
-    if (arena > out->live_bytes) {
-        out->site = &mli_arena_site;
-        out->live_bytes = arena;
-    }
-    return out->live_bytes != 0;
-}
-/* Writes "biggest holder, cuda:0: tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The
-   tag and the site may be of different blocks, so each has its own share. In place of a tag stands
-   "untagged" or "arenas", if these hold more; not "untagged" where nothing else could. */
-static MLI_COLD void mli_text_verdict_holders(mli_report *r) {
-    size_t i, parts = 0;
-    for (i = 0; i < r->devices; i++) {
-        const uint32_t dev = (uint32_t)r->top_device[i][1];
-        const uint64_t live = r->stat[dev - 1].allocated;
-        mli_holder_list list;
-        memlord_site_stat site;
-        int arena, holders, sites = mli_report_top_site(r, dev, &site);
-        mli_holders_list(r->lord, NULL, dev, MLI_BOOK_TAG, &list);
-        arena = list.count && list.at[0].kind == MLI_HOLDER_ARENA;
-        holders = list.count > 1 || arena || (list.count && r->tags);
-        if (arena && site.site == &mli_arena_site) sites = 0; /* told already */
-        if (!live || !(holders || sites) ||
-            !mli_text_verdict(r, &parts, "biggest holder", mli_report_device(r, dev)))
-            continue;
-        if (holders) {
-            if (list.at[0].kind == MLI_HOLDER_NAMED) mli_put_str(r->o, "tag ");
-            mli_put_holder(r->lord, r->o, MLI_BOOK_TAG, &list.at[0]);
-            mli_putf(r->o, " %g", mli_text_share(list.at[0].bytes, live));
-        }
-        if (sites)
-            mli_putf(r->o, holders ? ", site %p %g" : "site %p %g", (const void *)site.site,
-                     mli_text_share(site.live_bytes, live));
-        mli_putf(r->o, " of %jo", live);
-    }
-    mli_text_verdict_end(r, parts);
-}
-
-static void mli_text_device(mli_report *r, memlord_device d, const memlord_stats *s) {
-    mli_putf(r->o, "%-16i%12jo%12jo%11ju%12ju%12ju%14jo", mli_device_code(d), s->allocated,
-             s->peak, s->live_blocks, s->allocs, s->frees, s->total_allocated);
-}
-
-/* Writes how many of `have` lines are not shown. */
-static void mli_text_more(mli_report *r, size_t have, size_t shown, const char *what) {
-    if (shown < have) mli_putf(r->o, "... and %ju more %s\n", (uint64_t)(have - shown), what);
-}
-/* The same with the bytes of those lines. */
-static void mli_text_more_bytes(mli_report *r, size_t have, size_t shown, const char *what,
-                                uint64_t bytes) {
-    if (shown < have)
-        mli_putf(r->o, "... and %ju more %s, %jo\n", (uint64_t)(have - shown), what, bytes);
-}
-
-/* Writes a line for each type with several devices. */
-static void mli_text_types(mli_report *r) {
-    uint32_t i;
-    int type;
-    for (type = 0; type < MLI_TYPE_COUNT; type++) {
-        memlord_stats sum;
-        uint32_t devices = 0;
-        memset(&sum, 0, sizeof sum);
-        for (i = 0; i < r->devices; i++) {
-            if (mli_type_of(r->lord, i + 1) != type) continue;
-            mli_stats_sum(&sum, &r->stat[i]);
-            devices++;
-        }
-        if (devices < 2) continue;
-        mli_text_device(r, memlord_device_make(type, MEMLORD_ANY), &sum);
-        mli_put_str(r->o, "\n");
-    }
-}
-
-MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most) {
-    size_t i, shown = r->devices < most ? r->devices : most;
-    mli_put_str(r->o, "\ndevice                  live        peak     blocks      allocs"
-                      "       frees  allocated in all\n");
-    for (i = 0; i < shown; i++) {
-        uint32_t dev = (uint32_t)r->top_device[i][1];
-        mli_device_record *device = mli_device_record_at(r->lord, dev);
-        const char *label = (const char *)mli_ptr_load_acquire(&device->label);
-        mli_text_device(r, device->device, &r->stat[dev - 1]);
-        if (label) mli_putf(r->o, "  %s", label);
-        if (device->device.type == MEMLORD_DEVICE_CPU && r->resident)
-            mli_putf(r->o, "  RSS %jo", r->resident);
-        mli_put_str(r->o, "\n");
-    }
-    mli_text_more(r, r->devices, shown, "devices");
-    if (r->devices == 1) return;
-    mli_text_types(r);
-    mli_text_device(r, memlord_device_all(), &r->total);
-    mli_put_str(r->o, "  (peak: a sum, not of one moment)\n");
-}
-
-/* Returns the step of the bar at a column, 0 to 7: the most live bytes among the snapshots whose
-   times fall into it, or without one those of the last snapshot before it. */
-static MLI_COLD uint32_t mli_text_bar_step(const mli_report *r, uint64_t column, uint64_t most,
-                                           uint32_t *at) {
-    const uint64_t first = r->snapshot[0]->time;
-    const uint64_t span = r->snapshot[r->snapshots - 1]->time - first + 1;
-    const uint64_t end = first + span / MLI_TEXT_BAR * (column + 1) +
-                         span % MLI_TEXT_BAR * (column + 1) / MLI_TEXT_BAR;
-    uint64_t level = *at ? r->snapshot[*at - 1]->live : 0, had = 0;
-    for (; *at < r->snapshots && r->snapshot[*at]->time < end; (*at)++)
-        if (r->snapshot[*at]->live > had || !had) had = level = r->snapshot[*at]->live;
-    return most ? (uint32_t)((double)level * 7 / (double)most + 0.5) : 0;
-}
-/* Writes one line of blocks for the live bytes over the snapshots. */
-static MLI_COLD void mli_text_bar(mli_report *r) {
-    uint64_t column, most = 0;
-    uint32_t i, at = 0;
-    if (!r->snapshots) return;
-    for (i = 0; i < r->snapshots; i++)
-        if (r->snapshot[i]->live > most) most = r->snapshot[i]->live;
-    mli_put_str(r->o, "\nlive ");
-    for (column = 0; column < MLI_TEXT_BAR; column++) {
-        char block[] = "\xe2\x96\x81"; /* U+2581 to U+2588: an eighth to a full block */
-        block[2] = (char)(block[2] + (char)mli_text_bar_step(r, column, most, &at));
-        mli_put_str(r->o, block);
-    }
-    mli_putf(r->o, " at most %jo, from %jX to %jX\n", most, r->snapshot[0]->time,
-             r->snapshot[r->snapshots - 1]->time);
-}
-
-static void mli_text_tags(mli_report *r, size_t most) {
-    size_t i, shown = r->tag_rows < most ? r->tag_rows : most;
-    uint64_t left = r->tag_bytes;
-    if (!shown) return;
-    mli_put_str(r->o, "\ntag                     live        peak     blocks    expected"
-                      "    variance  device\n");
-    for (i = 0; i < shown; i++) {
-        const memlord_tag_stat *s = &r->top_tag[i].stat;
-        mli_putf(r->o, "%-16s%12jo%12jo%11ju%12jo%+12jd  %i\n", s->tag, s->allocated, s->peak,
-                 s->blocks, s->expected, s->variance, mli_device_code(r->top_tag[i].of.device));
-        left -= s->allocated;
-    }
-    mli_text_more_bytes(r, r->tag_rows, shown, "tags", left);
-}
-
-static void mli_text_sites(mli_report *r, size_t most) {
-    size_t i, shown = r->sites < most ? r->sites : most;
-    uint64_t sum = 0;
-    if (!shown) return;
-    for (i = 0; i < shown; i++) sum += r->site[i].live_bytes;
-    mli_putf(r->o,
-             "\n        live        peak      allocs   allocated  hotspots by %s: %ju of %ju "
-             "sites, %jo live\n",
-             r->by_peak ? "peak" : "live", (uint64_t)shown, r->site_total, sum);
-    for (i = 0; i < shown; i++) {
-        const memlord_site_stat *s = &r->site[i];
-        mli_putf(r->o, "%12jo%12jo%12ju%12jo  %p", s->live_bytes,
-                 s->site == &mli_arena_site ? UINT64_MAX : s->peak_bytes, s->allocs,
-                 s->alloc_bytes, (const void *)s->site);
-        if (r->devices > 1) mli_putf(r->o, " on %i", mli_device_code(s->device));
-        mli_put_str(r->o, "\n");
-    }
-}
-
-/* Writes the frames of a stack, the innermost first, as "grow cache.c:7 < load main.c:3 < ...". */
-static MLI_COLD void mli_text_stack(mli_report *r, uint32_t node) {
-    size_t shown = 0;
-    if (!node) mli_put_str(r->o, "(unknown)");
-    for (; node && shown < MLI_TEXT_FRAMES; shown++) {
-        const mli_stack_node *at = mli_stack_node_at(r->lord, node);
-        mli_putf(r->o, shown ? " < %p" : "%p", (const void *)mli_site_display(r->lord, at->site));
-        node = at->parent;
-    }
-    mli_put_str(r->o, node ? " < ...\n" : "\n");
-}
-/* Writes how the numbers of stacks are known, if that is by samples. */
-static MLI_COLD void mli_text_estimates(mli_report *r) {
-    if (!mli_stacks_sampled(r->lord)) return;
-    mli_put_str(r->o, ", ");
-    mli_stacks_put_rate(r->lord, r->o);
-}
-/* Writes the largest stacks. Samples have a column of the standard error of their live bytes. */
-static MLI_COLD void mli_text_stacks(mli_report *r) {
-    const int samples = mli_stacks_sampled(r->lord);
-    uint64_t left = r->stack_rest.live_bytes;
-    size_t i, shown = r->stacks;
-    if (shown > MLI_FIRST_STACKS) shown = MLI_FIRST_STACKS;
-    if (!shown) return;
-    mli_putf(r->o, "\n        live%s        peak      allocs   allocated  hottest stacks: ",
-             samples ? "       error" : "");
-    mli_putf(r->o, "%ju of %ju", (uint64_t)shown, (uint64_t)r->stack_rows);
-    mli_text_estimates(r);
-    mli_put_str(r->o, samples ? "; error is the standard error of live, -: no sample lives\n"
-                              : "\n");
-    for (i = 0; i < shown; i++) {
-        const memlord_stack_stat *s = &r->stack[i].stat;
-        mli_putf(r->o, "%12jo", s->live_bytes);
-        if (samples && s->live_bytes)
-            mli_putf(r->o, "%12jo", s->error_bytes);
-        else if (samples)
-            mli_put_str(r->o, "           -"); /* blocks that were not taken may live */
-        mli_putf(r->o, "%12jo%12ju%12jo  ", s->peak_bytes, s->allocs, s->alloc_bytes);
-        mli_text_stack(r, r->stack[i].node);
-    }
-    for (; i < r->stacks; i++) left += r->stack[i].stat.live_bytes;
-    mli_text_more_bytes(r, r->stack_rows, shown, "stacks", left);
-    if (mli_stacks_cut(r->lord))
-        mli_putf(r->o, "%ju stacks could not be taken: they are one return address, or none\n",
-                 mli_stacks_cut(r->lord));
-}
-
-static void mli_text_phys_all(mli_report *r, size_t most) {
-    size_t i, shown = r->phys_count < most ? r->phys_count : most;
-    if (!r->phys_count) return;
-    mli_put_str(r->o, "\ncapacity               total        used        free        self"
-                      "   this process      others       limit        held\n");
-    for (i = 0; i < shown; i++) {
-        const mli_phys_line *line = &r->phys[i];
-        mli_putf(r->o, "%-16i%12jo%12jo%12jo%12jo%15jo%12jo%12jo%12jo",
-                 mli_device_code(line->of.device), line->total, line->used, line->free, line->self,
-                 line->rest, line->others, line->limit, line->held);
-        if (line->age != UINT64_MAX && line->age > 1000000000u)
-            mli_putf(r->o, "  sampled %jX ago", line->age);
-        mli_put_str(r->o, "\n");
-    }
-    mli_text_more(r, r->phys_count, shown, "physical devices");
-}
-
-/* Writes a line for a device with pending bytes, which the host has freed but which still count;
-   one for a device that collected; one for a device that ran out of memory. */
-static void mli_text_trouble(mli_report *r, uint32_t i) {
-    const memlord_stats *s = &r->stat[i];
-    int device = mli_report_device(r, i + 1);
-    mli_oom oom;
-    if (s->pending)
-        mli_putf(r->o, "pending, %i: %jo of what is live are freed, and wait for the device\n",
-                 device, s->pending);
-    if (s->gc_runs | s->gc_failed)
-        mli_putf(r->o, "collections, %i: %ju ran, %ju could not, reclaimed %jo\n", device,
-                 s->gc_runs, s->gc_failed, s->gc_reclaimed);
-    if (!s->oom_attempts) return;
-    oom = mli_oom_of(r->lord, i + 1);
-    mli_putf(r->o, "out of memory, %i: %ju attempts found none, %ju requests saved, %ju failed",
-             device, s->oom_attempts, s->recoveries, s->oom_failures);
-    if (oom.time) {
-        mli_putf(r->o, "; the last of %jo with live %jo", oom.bytes, oom.live);
-        if (oom.used != UINT64_MAX) mli_putf(r->o, ", used %jo", oom.used);
-        if (oom.site) mli_putf(r->o, " at %p", (const void *)oom.site);
-    }
-    mli_put_str(r->o, "\n");
-}
-
-/* Writes a line for a device on which the host reported a pool of its own. Calls that were refused
-   may have been the pool's. */
-static void mli_text_pool(mli_report *r, uint32_t i) {
-    const memlord_stats *s = &r->stat[i];
-    const uint64_t served = s->cache_hits | s->cache_misses;
-    if (!(s->reserved_peak | served)) return;
-    mli_putf(r->o, "pool, %i: ", mli_report_device(r, i + 1));
-    if (s->reserved_peak)
-        mli_putf(r->o, "reserved %jo (peak %jo), cached %jo or %g, fragmentation %g", s->reserved,
-                 s->reserved_peak, s->cached, memlord_cached_ratio(s) * 100,
-                 memlord_fragmentation(s) * 100);
-    if (s->reserved_peak && served) mli_put_str(r->o, ", ");
-    if (served)
-        mli_putf(r->o, "hit_rate %g: hits %ju, misses %ju", memlord_hit_rate(s) * 100,
-                 s->cache_hits, s->cache_misses);
-    if (s->refused) mli_putf(r->o, ", calls refused %ju", s->refused);
-    mli_put_str(r->o, "\n");
-}
-
-/* Writes "rates, cuda:0: recovery_rate 50 %, success_rate 100 %, 2 MiB an alloc", with what was
-   counted of it; nothing if that is nothing. The hit rate is in the pool's line. */
-static void mli_text_rates(mli_report *r, uint32_t i) {
-    const memlord_stats *s = &r->stat[i];
-    uint64_t mean = mli_mean_read(s);
-    size_t k, shown = 0;
-    for (k = 0; k < MLI_RATE_COUNT; k++) {
-        double rate = mli_rates[k].of(s);
-        if (!(rate >= 0) || mli_rates[k].of == memlord_hit_rate) continue;
-        if (!shown++) mli_putf(r->o, "rates, %i:", mli_report_device(r, i + 1));
-        mli_putf(r->o, shown > 1 ? ", %s %g" : " %s %g", mli_rates[k].name, rate * 100);
-    }
-    if (mean != UINT64_MAX) mli_putf(r->o, ", %jo an alloc", mean); /* so success_rate is known */
-    if (shown) mli_put_str(r->o, "\n");
-}
-
-/* Writes "sizes of live blocks, cpu: 12 from 64 B, 3 from 1 MiB", where a class ends at twice its
-   start, and a line for the lifetimes of blocks. */
-static void mli_text_ages(mli_report *r, uint32_t i) {
-    const uint64_t *n = r->lifetime[i];
-    uint32_t size, shown = 0;
-    int device = mli_report_device(r, i + 1);
-    for (size = 0; size < MLI_SIZES; size++) {
-        if (!r->sizes[i][size]) continue;
-        if (!shown++) mli_putf(r->o, "sizes of live blocks, %i", device);
-        mli_putf(r->o, shown > 1 ? ", %ju from %jo" : ": %ju from %jo", r->sizes[i][size],
-                 size ? (uint64_t)1 << (size - 1) : 0);
-    }
-    if (shown) mli_put_str(r->o, "\n");
-    if (r->lifetimes)
-        mli_putf(
-            r->o, "lifetimes, %i: %ju under 0.1 s, %ju under 1 s, %ju under 10 s, %ju longer\n",
-            device, n[0], n[1], n[2], n[3]);
-}
-
-static void mli_text_accounts(mli_report *r) {
-    size_t i;
-    if (!r->accounts) return;
-    mli_putf(r->o, "\n       bytes        peak       limit     refused  accounts: %ju of %ju\n",
-             (uint64_t)r->account_lines, (uint64_t)r->accounts);
-    for (i = 0; i < r->account_lines; i++) {
-        const memlord_account_stat *s = &r->account[i];
-        mli_putf(r->o, "%12jo%12jo%12jo%12ju  %s on %i\n", s->bytes, s->peak, s->limit,
-                 s->refused, s->name, mli_device_code(s->device));
-    }
-}
-
-MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between) {
-    uint32_t i;
-    for (i = 0; i < meta->rank; i++) {
-        mli_put_str(o, i ? between : "[");
-        mli_put_i64(o, meta->shape[i]);
-    }
-    if (meta->rank) mli_put_str(o, "]");
-}
-static void mli_text_meta(mli_out *o, const memlord_meta *meta) {
-    if (meta->name) mli_putf(o, " %s", meta->name);
-    if (meta->dtype || meta->rank) mli_put_str(o, " ");
-    if (meta->dtype) mli_put_escaped(o, meta->dtype, 0, "");
-    mli_put_shape(o, meta, "x");
-}
-
-/* Writes the first parts of a block, below its line. */
-static void mli_text_parts(mli_report *r, const memlord_block_info *b) {
-    uint64_t count, bytes;
-    size_t i, n = mli_parts_copy(r->lord, (uint32_t)b->device.type, b->storage, 0, r->part, 8,
-                                 &count, &bytes);
-    for (i = 0; i < n; i++) {
-        const memlord_part_info *part = &r->part[i];
-        mli_putf(r->o, "%22jo at %ju", part->bytes, part->offset);
-        if (part->meta.tag) mli_putf(r->o, " [%s]", part->meta.tag);
-        mli_text_meta(r->o, &part->meta);
-        mli_put_str(r->o, "\n");
-    }
-    if (count > n)
-        mli_putf(r->o, "          ... and %ju more parts, %jo in all\n", count - n, bytes);
-}
-
-static void mli_text_blocks(mli_report *r, size_t most, int parts) {
-    size_t i, shown = r->blocks < most ? r->blocks : most;
-    uint64_t sum = 0;
-    if (!shown) return;
-    for (i = 0; i < shown; i++) sum += r->block[i].bytes;
-    mli_putf(r->o, "\n       bytes    refs  largest blocks: %ju of %ju, %jo\n",
-             (uint64_t)shown, r->total.live_blocks, sum);
-    for (i = 0; i < shown; i++) {
-        const memlord_block_info *b = &r->block[i];
-        mli_putf(r->o, "%12jo%8ju  %i %jx", b->bytes, b->refs, mli_device_code(b->device),
-                 b->storage);
-        if (b->tag) mli_putf(r->o, " [%s]", b->tag);
-        mli_text_meta(r->o, &b->meta);
-        if (b->scope) mli_putf(r->o, " in %s", b->scope);
-        if (b->stream) mli_putf(r->o, " on stream %jx", b->stream);
-        if (b->site) mli_putf(r->o, "  %p", (const void *)b->site);
-        mli_put_str(r->o, b->pending ? " (pending)\n" : "\n");
-        if (parts) mli_text_parts(r, b);
-    }
-}
-
-/* -- TEXT, second part: scopes, snapshots, the peak, leaks -- */
-
-static void mli_text_scopes(mli_report *r) {
-    uint64_t left = 0;
-    uint32_t i;
-    if (!r->scope_lines) return;
-    mli_put_str(r->o, "\n   count  delta in all   delta avg  peak inside        live"
-                      "   time in all    time avg  scope; live is exclusive: without inner"
-                      " scopes\n");
-    for (i = 0; i < r->scope_lines; i++) {
-        const mli_scope_line *line = &r->scope[r->top_scope[i][1]];
-        const memlord_scope_stat *s = &line->stat;
-        mli_putf(r->o, "%8ju%14jd%12jd%13jo%12jo%14jX%12jX  %s", s->count, s->bytes.total,
-                 mli_average(s->bytes.total, s->count), s->peak, line->live_bytes, s->ns.total,
-                 (uint64_t)mli_average((int64_t)s->ns.total, s->count), s->path);
-        if (s->device_ns) mli_putf(r->o, ", on its device %jX", s->device_ns);
-        mli_put_str(r->o, s->running ? " (running)\n" : "\n");
-        left -= line->live_bytes;
-    }
-    for (i = 1; i <= r->scopes; i++) left += r->scope[i].live_bytes;
-    mli_text_more_bytes(r, r->scopes, r->scope_lines, "scopes", left);
-}
-
-/* Writes one line for all snapshots, then one for each checkpoint if there are at most 20. */
-static void mli_text_snapshots(mli_report *r) {
-    uint32_t i, named = 0;
-    const char *peak = mli_report_peak_name(r);
-    if (!r->snapshots) return;
-    for (i = 0; i < r->snapshots; i++) named += r->snapshot[i]->name != NULL;
-    mli_putf(r->o, "\nsnapshots: %ju, checkpoints %ju", (uint64_t)r->snapshots, (uint64_t)named);
-    if (peak) mli_putf(r->o, ", most at %s", peak);
-    mli_put_str(r->o, "\n");
-    for (i = 0; i < r->snapshots && named <= 20; i++) {
-        const mli_snapshot *s = r->snapshot[i];
-        if (s->name)
-            mli_putf(r->o, "%12jX%12jo%11ju blocks  %s\n", s->time, s->live, s->blocks, s->name);
-    }
-}
-
-/* Writes "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site: ...". The holders
-   may be those of a little below the peak: then "noted at 12 MiB of 12.5 MiB". */
-static void mli_text_holders(mli_report *r, uint32_t dev) {
-    mli_holders *h = &r->holders;
-    const uint64_t peak = r->stat[dev - 1].peak;
-    if (!mli_holders_get(r->lord, dev, h)) return;
-    if (h->tags == 1 && !h->tag[0].tag) h->tags = 0; /* nothing is tagged */
-    if (!(h->tags | h->sites)) return;
-    mli_putf(r->o, h->bytes < peak ? "at the peak of %i, noted at %jo of %jo"
-                                   : "at the peak of %i, with %jo",
-             mli_report_device(r, dev), h->bytes, peak);
-    mli_put_largest(r->o, h->tag, h->tags < 6 ? h->tags : 6, h->site, h->sites < 4 ? h->sites : 4);
-    mli_put_str(r->o, "\n");
-}
-
-/* Writes what the list of leaks leaves out: "... and 281 more, 281 MiB in 281 blocks". */
-static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
-    const mli_leak_sum rest = mli_leaks_rest(&r->leaks, shown);
-    if (!rest.blocks) return;
-    if (r->leaks.lost)
-        mli_put_str(r->o, "... and others, ");
-    else
-        mli_putf(r->o, "... and %ju more, ", (uint64_t)(r->leaks.groups - shown));
-    mli_put_amount(r->o, rest.bytes, rest.blocks);
-    mli_put_str(r->o, "\n");
-}
-/* Lists the leaks since the last mark. Without a mark it writes nothing: every live block would be
-   in the list. */
-static void mli_text_leaks(mli_report *r) {
-    uint64_t left = r->stack_leak_bytes;
-    size_t i;
-    if (!r->mark || !r->leaks.blocks) return;
-    mli_putf(r->o, "\n       bytes     blocks  leaks since mark %ju: ", r->mark);
-    mli_put_amount(r->o, r->leaks.bytes, r->leaks.blocks);
-    mli_put_str(r->o, "\n");
-    for (i = 0; i < r->leaks.count && i < MLI_TEXT_LEAKS; i++) {
-        const mli_leak_group *leak = &r->leaks.at[i];
-        mli_putf(r->o, "%12jo%11ju  ", leak->bytes, leak->blocks);
-        mli_put_leak(r->o, r->lord, leak);
-        mli_put_str(r->o, "\n");
-    }
-    mli_text_leaks_more(r, i);
-    if (!r->stack_leaks) return;
-    mli_put_str(r->o, "\n       bytes     blocks  leaks by stack");
-    mli_text_estimates(r);
-    mli_put_str(r->o, "\n");
-    for (i = 0; i < r->stack_leaks && i < MLI_FIRST_STACKS; i++) {
-        const mli_stack_leak *leak = &r->stack_leak[i];
-        mli_putf(r->o, "%12jo%11ju  ", leak->bytes, (uint64_t)(leak->blocks + 0.5));
-        mli_text_stack(r, mli_stack_row_at(r->lord, leak->row)->node);
-        left -= leak->bytes;
-    }
-    mli_text_more_bytes(r, r->stack_leak_rows, i, "stacks", left);
-}
-
-MLI_PRIVATE int mli_route_used(const mli_route *route) {
-    return (mli_u64_load(&route->moves) | mli_u64_load(&route->copies)) != 0;
-}
-/* Lists the moves and the copies of each pair of devices, the newest pair first. */
-static void mli_text_routes(mli_report *r) {
-    const mli_route *route = mli_route_newest(r->lord);
-    int lines = 0;
-    for (; route; route = route->next) {
-        if (!mli_route_used(route)) continue;
-        if (!lines++)
-            mli_put_str(r->o, "\n       moves       bytes      copies       bytes  from, to\n");
-        mli_putf(r->o, "%12ju%12jo%12ju%12jo  %i, %i\n", mli_u64_load(&route->moves),
-                 mli_u64_load(&route->moved_bytes), mli_u64_load(&route->copies),
-                 mli_u64_load(&route->copied_bytes), mli_report_device(r, route->from),
-                 mli_report_device(r, route->to));
-    }
-}
-
-/* Writes the ledger's bytes on a physical device as " (weights 40 GiB, ..., untagged 1 GiB)". */
-static void mli_text_phys_self(mli_report *r, const mli_phys_line *line) {
-    uint64_t left = line->self - line->untagged;
-    size_t i, shown = 0;
-    if (!left) return;
-    for (i = 0; i < r->tag_lines && shown < 6; i++) {
-        const mli_tag_line *tag = &r->top_tag[i];
-        if (tag->phys != line || !mli_dev_uses_capacity(r->lord, tag->dev)) continue;
-        if (!tag->stat.allocated) break;
-        mli_putf(r->o, shown++ ? ", %s %jo" : " (%s %jo", tag->stat.tag, tag->stat.allocated);
-        mli_take_off(&left, tag->stat.allocated);
-    }
-    if (left) mli_putf(r->o, shown ? ", other tags %jo" : " (other tags %jo", left);
-    if (line->untagged) mli_putf(r->o, ", untagged %jo", line->untagged);
-    mli_put_str(r->o, ")");
-}
-
-/* Writes the balance of a physical device as "cuda:0: total 80 GiB = free 20 GiB + self 50 GiB
-   (weights 40 GiB, ...) + context 500 MiB + unaccounted 9.5 GiB", and a line of the other processes
-   there. */
-static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
-    memlord_capacity sample;
-    if (line->total == UINT64_MAX) return;
-    mli_putf(r->o, "%i: total %jo = free %jo + self %jo", mli_device_code(line->of.device),
-             line->total, line->free, line->self);
-    mli_text_phys_self(r, line);
-    if (line->context != UINT64_MAX) mli_putf(r->o, " + context %jo", line->context);
-    if (line->neighbours != UINT64_MAX) mli_putf(r->o, " + neighbours %jo", line->neighbours);
-    if (line->unaccounted < 0)
-        mli_putf(r->o, " - unaccounted %jo (less is in use than these hold)\n",
-                 (uint64_t)0 - (uint64_t)line->unaccounted);
-    else
-        mli_putf(r->o, " + unaccounted %jo\n", (uint64_t)line->unaccounted);
-    sample = mli_phys_sample_of(line->phys);
-    if (!sample.others[0].pid) return;
-    mli_putf(r->o, "%i", mli_device_code(line->of.device));
-    mli_put_others(r->lord, r->o, ": others:", &sample, MEMLORD_OTHERS);
-    mli_put_str(r->o, "\n");
-}
-
-/* The columns of the anomalies and drops, the heaviest first: what makes totals too low, mistakes
-   of the host, lost detail. */
-enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 };
-static const unsigned char mli_anomaly_columns[] = {
-    MLI_STAT_dropped_allocs,
-    MLI_STAT_dropped_bytes,
-    MLI_STAT_unknown_frees,
-    MLI_STAT_implicit_frees,
-    MLI_STAT_freed_while_shared,
-    MLI_STAT_underflows,
-    MLI_STAT_fence_failures,
-    MLI_STAT_refused,
-    MLI_STAT_dropped_sites,
-    (int)MLI_STAT_COUNT + (int)MLI_LOST_scopes,
-    (int)MLI_STAT_COUNT + (int)MLI_LOST_exports,
-    (int)MLI_STAT_COUNT + (int)MLI_LOST_scope_invocations,
-    (int)MLI_STAT_COUNT + (int)MLI_LOST_snapshots,
-    MLI_STAT_dropped_events};
-#define MLI_X(name, kind, family, text) +(MLI_KIND_##kind == MLI_KIND_ANOMALY)
-typedef char mli_check_anomalies
-    [sizeof mli_anomaly_columns == (0 MLI_STATS(MLI_X)) + (int)MLI_LOSS_COUNT ? 1 : -1];
-#undef MLI_X
-
-MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
-                                                  uint64_t *v) {
-    memlord_stats *s = dev ? &r->stat[dev - 1] : &r->total;
-    while (*i < sizeof mli_anomaly_columns) {
-        size_t at = mli_anomaly_columns[(*i)++];
-        if (dev && at >= MLI_STAT_COUNT) continue;
-        *v = at < MLI_STAT_COUNT ? *mli_stat_of(s, at)
-                                 : mli_loss_value(r->lord, at - MLI_STAT_COUNT);
-        if (*v) return mli_column_names[at];
-    }
-    return NULL;
-}
-/* Writes "unknown_frees 1", for the column before `i`. */
-static MLI_COLD void mli_put_anomaly(mli_out *o, size_t i, const char *name, uint64_t v) {
-    mli_putf(o, mli_anomaly_columns[i - 1] == MLI_STAT_dropped_bytes ? "%s %jo" : "%s %ju", name,
-             v);
-}
-MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev) {
-    return dev ? mli_device_record_at(r->lord, dev)->device : memlord_device_all();
-}
-
-MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
-                                             uint32_t dev) {
-    const char *name;
-    size_t i = 0;
-    uint64_t v, n = 0;
-    while ((name = mli_anomaly_next(r, dev, &i, &v)) != NULL) {
-        if (!n) {
-            mli_put_str(o, head);
-            mli_put_device(o, mli_anomaly_device(r, dev));
-        }
-        mli_put_str(o, n++ ? ", " : " ");
-        mli_put_anomaly(o, i, name, v);
-    }
-    if (n) mli_put_str(o, "\n");
-}
-
-/* Writes the modules of return addresses, so that these can be named later and elsewhere. */
-static MLI_COLD void mli_text_modules(const mli_report *r) {
-    const mli_module *m = mli_module_newest(r->lord);
-    uint32_t left = MLI_TOP_SITES;
-    if (!m) return;
-    mli_putf(r->o, "\n%-40s  module of return addresses\n", "build id");
-    for (; m && left; m = m->next, left--)
-        mli_putf(r->o, "%-40s  %s\n", m->build_id[0] ? m->build_id : "none", m->image.path);
-    if (m) mli_putf(r->o, "... and %ju\n", (uint64_t)m->number);
-}
-
-/* As mli_anomaly_next; dev 0: what no device counted. */
-static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
-    const char *name;
-    uint32_t k;
-    while ((name = mli_anomaly_next(r, dev, i, v)) != NULL) {
-        const size_t at = mli_anomaly_columns[*i - 1];
-        for (k = 0; !dev && k < r->devices && at < MLI_STAT_COUNT; k++)
-            mli_take_off(v, *mli_stat_of(&r->stat[k], at));
-        if (*v) break;
-    }
-    return name;
-}
-/* Returns the weight of a device's anomalies: the kind of the heaviest, then how many of these
-   there are, or how many bytes were lost. 0: there are none. */
-static MLI_COLD uint64_t mli_anomaly_weight(mli_report *r, uint32_t dev) {
-    const uint64_t most = ((uint64_t)1 << 62) - 1;
-    uint64_t v, sum = 0, heaviest = 0;
-    size_t i = 0;
-    while (mli_anomaly_own(r, dev, &i, &v)) {
-        const uint64_t kind = i <= MLI_ANOMALY_LOSSES                          ? 3
-                              : i <= MLI_ANOMALY_LOSSES + MLI_ANOMALY_MISTAKES ? 2
-                                                                               : 1;
-        if (kind < heaviest) break;
-        heaviest = kind;
-        if (mli_anomaly_columns[i - 1] != MLI_STAT_dropped_allocs) sum = mli_add_saturated(sum, v);
-    }
-    return heaviest << 62 | (sum < most ? sum : most);
-}
-/* Writes "anomalies and drops, cpu: unknown_frees 1; all: dropped_snapshots 2", the heaviest first;
-   under all what no device counted. */
-static MLI_COLD void mli_text_verdict_anomalies(mli_report *r) {
-    uint64_t top[MLI_FIRST_DEVICES][2], one[2], v;
-    size_t i, column, n, found = 0, parts = 0;
-    const char *name;
-    for (i = 0; i <= r->devices; i++) {
-        one[1] = i < r->devices ? r->top_device[i][1] : 0;
-        one[0] = mli_anomaly_weight(r, (uint32_t)one[1]);
-        if (!one[0]) continue;
-        n = found++;
-        if (n > MLI_FIRST_DEVICES) n = MLI_FIRST_DEVICES;
-        (void)mli_top_insert(top, n, MLI_FIRST_DEVICES, one, sizeof one, 0);
-    }
-    for (i = 0; i < found && i < MLI_FIRST_DEVICES; i++) {
-        const uint32_t dev = (uint32_t)top[i][1];
-        (void)mli_text_verdict(r, &parts, "anomalies and drops",
-                               mli_device_code(mli_anomaly_device(r, dev)));
-        column = n = 0;
-        while ((name = mli_anomaly_own(r, dev, &column, &v)) != NULL) {
-            if (n++) mli_put_str(r->o, ", ");
-            mli_put_anomaly(r->o, column, name, v);
-        }
-    }
-    mli_text_verdict_end(r, found);
-}
-
-static MLI_COLD void mli_text_full(mli_report *r) {
-    uint32_t i;
-    size_t k;
-    mli_put_str(r->o, "\n---- in full ----\n");
-    if (r->devices > MLI_FIRST_DEVICES) mli_text_devices(r, r->devices);
-    if (r->phys_count > MLI_FIRST_PHYS) mli_text_phys_all(r, r->phys_count);
-    mli_put_str(r->o, "\n");
-    for (k = 0; k < r->phys_count; k++) mli_text_phys_sum(r, &r->phys[k]);
-    for (i = 0; i < r->devices; i++) {
-        mli_text_holders(r, i + 1);
-        mli_text_trouble(r, i);
-        mli_text_pool(r, i);
-        mli_text_rates(r, i);
-        mli_text_ages(r, i);
-        if (r->devices > 1) mli_text_anomalies(r, r->o, "anomalies and drops, ", i + 1);
-    }
-    mli_text_anomalies(r, r->o, "anomalies and drops, ", 0);
-    mli_text_snapshots(r);
-    mli_text_scopes(r);
-    mli_text_leaks(r);
-    mli_text_routes(r);
-    mli_text_accounts(r);
-    if (r->tag_rows > MLI_FIRST_TAGS) mli_text_tags(r, MLI_TOP_TAGS);
-    if (r->sites > MLI_FIRST_SITES) mli_text_sites(r, MLI_TOP_SITES);
-    if (r->blocks > MLI_FIRST_BLOCKS || r->has_parts) mli_text_blocks(r, 20, 1);
-    mli_text_modules(r);
-}
-
-MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r) {
-    r->out.name_max = MLI_TEXT_NAME;
-    mli_text_verdict_oom(r);
-    mli_text_verdict_limit(r);
-    mli_text_verdict_leaks(r);
-    mli_text_verdict_holders(r);
-    mli_text_verdict_anomalies(r);
-}
-
-/* The labels are no name: they are not cut. */
-static MLI_COLD void mli_text_labels(mli_report *r) {
-    const char *labels = mli_labels(r->lord);
-    r->out.name_max = 0;
-    if (labels) mli_putf(r->o, "labels: %s\n", labels);
-    r->out.name_max = MLI_TEXT_NAME;
-}
-
-MLI_PRIVATE MLI_COLD void mli_text(mli_report *r) {
-    r->cpu.root = mli_proc_root(r->lord);
-    r->resident = mli_cpu_resident(&r->cpu);
-    mli_putf(r->o, "MemLord " MEMLORD_VERSION "  pid %ju  up ", mli_pid());
-    mli_put_fixed(r->o, r->uptime / 100000000u, 1);
-    mli_putf(r->o, " s  its own memory %jo", mli_own_bytes(r->lord));
-    if (r->total.peak_error)
-        mli_putf(r->o, "  peaks low by at most %jo", r->total.peak_error);
-    mli_put_str(r->o, "\n");
-    mli_text_verdicts(r);
-    mli_text_labels(r);
-    if (!r->devices) {
-        mli_put_str(r->o, "nothing recorded\n");
-        return;
-    }
-    mli_text_devices(r, MLI_FIRST_DEVICES);
-    mli_text_bar(r);
-    mli_text_phys_all(r, MLI_FIRST_PHYS);
-    mli_text_tags(r, MLI_FIRST_TAGS);
-    mli_text_sites(r, MLI_FIRST_SITES);
-    mli_text_stacks(r);
-    mli_text_blocks(r, MLI_FIRST_BLOCKS, 0);
-    mli_text_full(r);
-}
-
 /* ------------------------------------------------------------------------ src/reports/json.h -- */
 
-/* Writes JSON, schema memlord/2, from a capture. Owns no state. Uses reports/capture, and
-   reports/text for what both list. Locks: none. */
+/* Writes JSON, schema memlord/2, from a capture. Owns no state. May use reports/capture. Locks:
+   none. */
 
 MLI_PRIVATE void mli_json_u64(mli_out *o, const char *name, uint64_t v);
 
@@ -24461,16 +23742,15 @@ static void mli_json_leaks(mli_report *r) {
 }
 
 static void mli_json_moves(mli_report *r) {
-    const mli_route *route = mli_route_newest(r->lord);
+    const mli_route *route = NULL;
     mli_jsonf(r->o, ",\n'moves':[");
-    for (; route; route = route->next)
-        if (mli_route_used(route))
-            mli_jsonf(r->o,
-                      ",{'from':'%i','to':'%i','count':%ju,'bytes':%ju,'copies':%ju,"
-                      "'copied_bytes':%ju}",
-                      mli_report_device(r, route->from), mli_report_device(r, route->to),
-                      mli_u64_load(&route->moves), mli_u64_load(&route->moved_bytes),
-                      mli_u64_load(&route->copies), mli_u64_load(&route->copied_bytes));
+    while ((route = mli_route_next(r->lord, route)) != NULL)
+        mli_jsonf(r->o,
+                  ",{'from':'%i','to':'%i','count':%ju,'bytes':%ju,'copies':%ju,"
+                  "'copied_bytes':%ju}",
+                  mli_report_device(r, route->from), mli_report_device(r, route->to),
+                  mli_u64_load(&route->moves), mli_u64_load(&route->moved_bytes),
+                  mli_u64_load(&route->copies), mli_u64_load(&route->copied_bytes));
     mli_put_str(r->o, "]");
 }
 
@@ -24643,7 +23923,7 @@ MLI_PRIVATE MLI_COLD void mli_json(mli_report *r) {
 
 /* The HTML report around its data, made from src/reports/page by `make page`: change it there.
    Minified by esbuild 0.17.0. */
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PAGE)
 
 static const char mli_html_head[][3089] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
@@ -25298,18 +24578,856 @@ static const char mli_html_tail[][3619] = {
 
 #endif
 
+/* -------------------------------------------------------------------- src/reports/verdicts.h -- */
+
+/* Says in text what is wrong: verdicts, anomalies and drops. Owns no state. May use reports/capture.
+   Locks: none. */
+
+#define MLI_TEXT_NAME 60
+#define MLI_FIRST_DEVICES 4 /* of a verdict, and in the first list of devices */
+
+/* Returns the name of the next anomaly or drop of a device that is not 0, and its count in *v.
+   NULL: there is no other. dev 0: of all devices, with the losses of the ledger. *i: how many of
+   mli_anomaly_columns were read, 0 at first. */
+MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
+                                                  uint64_t *v);
+MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev);
+
+/* Writes all anomalies and drops of a device (dev 0: of all) in one line that begins with `head`.
+   Writes nothing if there are none. */
+MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
+                                             uint32_t dev);
+
+/* Writes the verdicts, the worst first. Each is one line with its devices, those of the highest
+   peaks first. Names are cut after MLI_TEXT_NAME characters: the bound stays in r->out.name_max. */
+MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r);
+
+/* -------------------------------------------------------------------- src/reports/verdicts.c -- */
+
+/* -- anomalies and drops -- */
+
+/* The columns of the anomalies and drops, the heaviest first: what makes totals too low, mistakes
+   of the host, lost detail. */
+enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 };
+static const unsigned char mli_anomaly_columns[] = {
+    MLI_STAT_dropped_allocs,
+    MLI_STAT_dropped_bytes,
+    MLI_STAT_unknown_frees,
+    MLI_STAT_implicit_frees,
+    MLI_STAT_freed_while_shared,
+    MLI_STAT_underflows,
+    MLI_STAT_fence_failures,
+    MLI_STAT_refused,
+    MLI_STAT_dropped_sites,
+    (int)MLI_STAT_COUNT + (int)MLI_LOST_scopes,
+    (int)MLI_STAT_COUNT + (int)MLI_LOST_exports,
+    (int)MLI_STAT_COUNT + (int)MLI_LOST_scope_invocations,
+    (int)MLI_STAT_COUNT + (int)MLI_LOST_snapshots,
+    MLI_STAT_dropped_events};
+#define MLI_X(name, kind, family, text) +(MLI_KIND_##kind == MLI_KIND_ANOMALY)
+typedef char mli_check_anomalies
+    [sizeof mli_anomaly_columns == (0 MLI_STATS(MLI_X)) + (int)MLI_LOSS_COUNT ? 1 : -1];
+#undef MLI_X
+
+MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
+                                                  uint64_t *v) {
+    memlord_stats *s = dev ? &r->stat[dev - 1] : &r->total;
+    while (*i < sizeof mli_anomaly_columns) {
+        size_t at = mli_anomaly_columns[(*i)++];
+        if (dev && at >= MLI_STAT_COUNT) continue;
+        *v = at < MLI_STAT_COUNT ? *mli_stat_of(s, at)
+                                 : mli_loss_value(r->lord, at - MLI_STAT_COUNT);
+        if (*v) return mli_column_names[at];
+    }
+    return NULL;
+}
+/* Writes "unknown_frees 1", for the column before `i`. */
+static MLI_COLD void mli_put_anomaly(mli_out *o, size_t i, const char *name, uint64_t v) {
+    mli_putf(o, mli_anomaly_columns[i - 1] == MLI_STAT_dropped_bytes ? "%s %jo" : "%s %ju", name,
+             v);
+}
+MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev) {
+    return dev ? mli_device_record_at(r->lord, dev)->device : memlord_device_all();
+}
+
+MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
+                                             uint32_t dev) {
+    const char *name;
+    size_t i = 0;
+    uint64_t v, n = 0;
+    while ((name = mli_anomaly_next(r, dev, &i, &v)) != NULL) {
+        if (!n) {
+            mli_put_str(o, head);
+            mli_put_device(o, mli_anomaly_device(r, dev));
+        }
+        mli_put_str(o, n++ ? ", " : " ");
+        mli_put_anomaly(o, i, name, v);
+    }
+    if (n) mli_put_str(o, "\n");
+}
+
+/* -- the verdicts -- */
+
+/* Begins the part of a verdict about a device: "out of memory, cpu: " or "; cuda:0: ". Returns 0 if
+   the line has enough of them. */
+static MLI_COLD int mli_text_verdict(mli_report *r, size_t *parts, const char *head, int device) {
+    if ((*parts)++ >= MLI_FIRST_DEVICES) return 0;
+    mli_putf(r->o, *parts > 1 ? "%s%i: " : "%s, %i: ", *parts > 1 ? "; " : head, device);
+    return 1;
+}
+static MLI_COLD void mli_text_verdict_end(mli_report *r, size_t parts) {
+    if (parts > MLI_FIRST_DEVICES)
+        mli_putf(r->o, "; and %ju more", (uint64_t)(parts - MLI_FIRST_DEVICES));
+    if (parts) mli_put_str(r->o, "\n");
+}
+
+/* Writes "out of memory, cuda:0: 9 GiB wanted with 5 GiB live at grow cache.c:7, 1 failed". */
+static MLI_COLD void mli_text_verdict_oom(mli_report *r) {
+    size_t i, parts = 0;
+    for (i = 0; i < r->devices; i++) {
+        uint32_t dev = (uint32_t)r->top_device[i][1];
+        mli_oom oom = mli_oom_of(r->lord, dev);
+        if (!oom.time || !r->stat[dev - 1].oom_failures) continue;
+        if (!mli_text_verdict(r, &parts, "out of memory", mli_report_device(r, dev))) continue;
+        mli_putf(r->o, "%jo wanted with %jo live", oom.bytes, oom.live);
+        if (oom.site) mli_putf(r->o, " at %p", (const void *)oom.site);
+        mli_putf(r->o, ", %ju failed", r->stat[dev - 1].oom_failures);
+    }
+    mli_text_verdict_end(r, parts);
+}
+
+/* Writes "over a limit, cuda:0: 5 GiB of 4 GiB; cpu: account req-7 3 MiB of 2 MiB". */
+static MLI_COLD void mli_text_verdict_limit(mli_report *r) {
+    size_t i, parts = 0;
+    for (i = 0; i < r->phys_count; i++) {
+        const mli_phys_line *line = &r->phys[i];
+        uint64_t live = 0;
+        uint32_t dev;
+        for (dev = 1; dev <= r->devices; dev++) /* also of mapped files, as the limit counts them */
+            if (mli_report_phys(r, dev) == line) live += r->stat[dev - 1].allocated;
+        if (live > line->limit &&
+            mli_text_verdict(r, &parts, "over a limit", mli_device_code(line->of.device)))
+            mli_putf(r->o, "%jo of %jo", live, line->limit);
+    }
+    for (i = 0; i < r->account_lines; i++) {
+        const memlord_account_stat *s = &r->account[i];
+        if (s->bytes > s->limit &&
+            mli_text_verdict(r, &parts, "over a limit", mli_device_code(s->device)))
+            mli_putf(r->o, "account %s %jo of %jo", s->name, s->bytes, s->limit);
+    }
+    mli_text_verdict_end(r, parts);
+}
+
+/* Writes ", 2 MiB of them cpu [kv] in decode  f x.c:3". Counts several tags and scopes: "with 3
+   tags in 300 scopes". Writes "partly [kv]" where the other blocks have no tag. */
+static MLI_COLD void mli_text_culprit(mli_report *r) {
+    const mli_culprit *c = &r->culprit;
+    mli_putf(r->o, ", %jo of them", c->sum.bytes);
+    if (c->devices == 1) mli_putf(r->o, " %i", mli_report_device(r, c->dev));
+    if (c->devices > 1) mli_putf(r->o, " %ju devices", (uint64_t)c->devices);
+    if (c->tags == 1) mli_putf(r->o, r->tag[0].leaked ? " partly [%s]" : " [%s]", c->tag);
+    if (c->tags > 1) mli_putf(r->o, " with %ju tags", (uint64_t)c->tags);
+    if (c->scopes == 1) mli_putf(r->o, r->scope[0].leaked ? " partly in %s" : " in %s", c->scope);
+    if (c->scopes > 1) mli_putf(r->o, " in %ju scopes", (uint64_t)c->scopes);
+    mli_putf(r->o, "  %p", (const void *)mli_culprit_site(r));
+}
+/* Writes "leaks since mark 1: 3 MiB in 2 blocks, 2 MiB of them cpu [kv]  f x.c:3". Without a mark
+   it writes nothing: every live block would be one. */
+static MLI_COLD void mli_text_verdict_leaks(mli_report *r) {
+    if (!r->mark || !r->leaks.blocks) return;
+    mli_putf(r->o, "leaks since mark %ju: ", r->mark);
+    mli_put_amount(r->o, r->leaks.bytes, r->leaks.blocks);
+    if (r->culprit.sum.bytes) mli_text_culprit(r);
+    mli_put_str(r->o, "\n");
+}
+
+/* Returns the part of a device's live bytes in percent. */
+static double mli_text_share(uint64_t part, uint64_t live) {
+    return part < live ? (double)part * 100 / (double)live : 100;
+}
+/* Finds the largest site of a device, or its arena. Returns 0 if it has neither. */
+static int mli_report_top_site(mli_report *r, uint32_t dev, memlord_site_stat *out) {
+    const uint64_t arena = mli_report_arena(r, dev);
+    const memlord_device device = mli_device_record_at(r->lord, dev)->device;
+    memset(out, 0, sizeof *out);
+    (void)mli_sites_top(r->lord, device, MEMLORD_SITE_ORDER_LIVE_BYTES, out, 1, 1);
+    if (arena > out->live_bytes) {
+        out->site = &mli_arena_site;
+        out->live_bytes = arena;
+    }
+    return out->live_bytes != 0;
+}
+/* Writes "biggest holder, cuda:0: tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The
+   tag and the site may be of different blocks, so each has its own share. In place of a tag stands
+   "untagged" or "arenas", if these hold more; not "untagged" where nothing else could. */
+static MLI_COLD void mli_text_verdict_holders(mli_report *r) {
+    size_t i, parts = 0;
+    for (i = 0; i < r->devices; i++) {
+        const uint32_t dev = (uint32_t)r->top_device[i][1];
+        const uint64_t live = r->stat[dev - 1].allocated;
+        mli_holder_list list;
+        memlord_site_stat site;
+        int arena, holders, sites = mli_report_top_site(r, dev, &site);
+        mli_holders_list(r->lord, NULL, dev, MLI_BOOK_TAG, &list);
+        arena = list.count && list.at[0].kind == MLI_HOLDER_ARENA;
+        holders = list.count > 1 || arena || (list.count && r->tags);
+        if (arena && site.site == &mli_arena_site) sites = 0; /* told already */
+        if (!live || !(holders || sites) ||
+            !mli_text_verdict(r, &parts, "biggest holder", mli_report_device(r, dev)))
+            continue;
+        if (holders) {
+            if (list.at[0].kind == MLI_HOLDER_NAMED) mli_put_str(r->o, "tag ");
+            mli_put_holder(r->lord, r->o, MLI_BOOK_TAG, &list.at[0]);
+            mli_putf(r->o, " %g", mli_text_share(list.at[0].bytes, live));
+        }
+        if (sites)
+            mli_putf(r->o, holders ? ", site %p %g" : "site %p %g", (const void *)site.site,
+                     mli_text_share(site.live_bytes, live));
+        mli_putf(r->o, " of %jo", live);
+    }
+    mli_text_verdict_end(r, parts);
+}
+
+/* As mli_anomaly_next; dev 0: what no device counted. */
+static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
+    const char *name;
+    uint32_t k;
+    while ((name = mli_anomaly_next(r, dev, i, v)) != NULL) {
+        const size_t at = mli_anomaly_columns[*i - 1];
+        for (k = 0; !dev && k < r->devices && at < MLI_STAT_COUNT; k++)
+            mli_take_off(v, *mli_stat_of(&r->stat[k], at));
+        if (*v) break;
+    }
+    return name;
+}
+/* Returns the weight of a device's anomalies: the kind of the heaviest, then how many of these
+   there are, or how many bytes were lost. 0: there are none. */
+static MLI_COLD uint64_t mli_anomaly_weight(mli_report *r, uint32_t dev) {
+    const uint64_t most = ((uint64_t)1 << 62) - 1;
+    uint64_t v, sum = 0, heaviest = 0;
+    size_t i = 0;
+    while (mli_anomaly_own(r, dev, &i, &v)) {
+        const uint64_t kind = i <= MLI_ANOMALY_LOSSES                          ? 3
+                              : i <= MLI_ANOMALY_LOSSES + MLI_ANOMALY_MISTAKES ? 2
+                                                                               : 1;
+        if (kind < heaviest) break;
+        heaviest = kind;
+        if (mli_anomaly_columns[i - 1] != MLI_STAT_dropped_allocs) sum = mli_add_saturated(sum, v);
+    }
+    return heaviest << 62 | (sum < most ? sum : most);
+}
+/* Writes "anomalies and drops, cpu: unknown_frees 1; all: dropped_snapshots 2", the heaviest first;
+   under all what no device counted. */
+static MLI_COLD void mli_text_verdict_anomalies(mli_report *r) {
+    uint64_t top[MLI_FIRST_DEVICES][2], one[2], v;
+    size_t i, column, n, found = 0, parts = 0;
+    const char *name;
+    for (i = 0; i <= r->devices; i++) {
+        one[1] = i < r->devices ? r->top_device[i][1] : 0;
+        one[0] = mli_anomaly_weight(r, (uint32_t)one[1]);
+        if (!one[0]) continue;
+        n = found++;
+        if (n > MLI_FIRST_DEVICES) n = MLI_FIRST_DEVICES;
+        (void)mli_top_insert(top, n, MLI_FIRST_DEVICES, one, sizeof one, 0);
+    }
+    for (i = 0; i < found && i < MLI_FIRST_DEVICES; i++) {
+        const uint32_t dev = (uint32_t)top[i][1];
+        (void)mli_text_verdict(r, &parts, "anomalies and drops",
+                               mli_device_code(mli_anomaly_device(r, dev)));
+        column = n = 0;
+        while ((name = mli_anomaly_own(r, dev, &column, &v)) != NULL) {
+            if (n++) mli_put_str(r->o, ", ");
+            mli_put_anomaly(r->o, column, name, v);
+        }
+    }
+    mli_text_verdict_end(r, found);
+}
+
+MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r) {
+    r->out.name_max = MLI_TEXT_NAME;
+    mli_text_verdict_oom(r);
+    mli_text_verdict_limit(r);
+    mli_text_verdict_leaks(r);
+    mli_text_verdict_holders(r);
+    mli_text_verdict_anomalies(r);
+}
+
+/* ------------------------------------------------------------------------ src/reports/text.h -- */
+
+/* Writes TEXT from a capture. Owns no state. May use reports/capture and reports/verdicts. Locks:
+   none. */
+
+/* A first screen of about 25 lines comes before the lists in full. It begins with the verdicts. */
+
+MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most);
+
+MLI_PRIVATE MLI_COLD void mli_text(mli_report *r);
+
+/* ------------------------------------------------------------------------ src/reports/text.c -- */
+
+#define MLI_TEXT_BAR 60 /* columns of the bar of live bytes */
+
+/* The lines of each list on the first screen. */
+enum {
+    MLI_FIRST_PHYS = 2,
+    MLI_FIRST_TAGS = 3,
+    MLI_FIRST_SITES = 3,
+    MLI_FIRST_STACKS = 5,
+    MLI_FIRST_BLOCKS = 2
+};
+#define MLI_TEXT_FRAMES 5 /* of a stack */
+#define MLI_TEXT_LEAKS 20
+
+static void mli_text_device(mli_report *r, memlord_device d, const memlord_stats *s) {
+    mli_putf(r->o, "%-16i%12jo%12jo%11ju%12ju%12ju%14jo", mli_device_code(d), s->allocated,
+             s->peak, s->live_blocks, s->allocs, s->frees, s->total_allocated);
+}
+
+/* Writes how many of `have` lines are not shown. */
+static void mli_text_more(mli_report *r, size_t have, size_t shown, const char *what) {
+    if (shown < have) mli_putf(r->o, "... and %ju more %s\n", (uint64_t)(have - shown), what);
+}
+/* The same with the bytes of those lines. */
+static void mli_text_more_bytes(mli_report *r, size_t have, size_t shown, const char *what,
+                                uint64_t bytes) {
+    if (shown < have)
+        mli_putf(r->o, "... and %ju more %s, %jo\n", (uint64_t)(have - shown), what, bytes);
+}
+
+/* Writes a line for each type with several devices. */
+static void mli_text_types(mli_report *r) {
+    uint32_t i;
+    int type;
+    for (type = 0; type < MLI_TYPE_COUNT; type++) {
+        memlord_stats sum;
+        uint32_t devices = 0;
+        memset(&sum, 0, sizeof sum);
+        for (i = 0; i < r->devices; i++) {
+            if (mli_type_of(r->lord, i + 1) != type) continue;
+            mli_stats_sum(&sum, &r->stat[i]);
+            devices++;
+        }
+        if (devices < 2) continue;
+        mli_text_device(r, memlord_device_make(type, MEMLORD_ANY), &sum);
+        mli_put_str(r->o, "\n");
+    }
+}
+
+MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most) {
+    size_t i, shown = r->devices < most ? r->devices : most;
+    mli_put_str(r->o, "\ndevice                  live        peak     blocks      allocs"
+                      "       frees  allocated in all\n");
+    for (i = 0; i < shown; i++) {
+        uint32_t dev = (uint32_t)r->top_device[i][1];
+        mli_device_record *device = mli_device_record_at(r->lord, dev);
+        const char *label = (const char *)mli_ptr_load_acquire(&device->label);
+        mli_text_device(r, device->device, &r->stat[dev - 1]);
+        if (label) mli_putf(r->o, "  %s", label);
+        if (device->device.type == MEMLORD_DEVICE_CPU && r->resident)
+            mli_putf(r->o, "  RSS %jo", r->resident);
+        mli_put_str(r->o, "\n");
+    }
+    mli_text_more(r, r->devices, shown, "devices");
+    if (r->devices == 1) return;
+    mli_text_types(r);
+    mli_text_device(r, memlord_device_all(), &r->total);
+    mli_put_str(r->o, "  (peak: a sum, not of one moment)\n");
+}
+
+/* Returns the step of the bar at a column, 0 to 7: the most live bytes among the snapshots whose
+   times fall into it, or without one those of the last snapshot before it. */
+static MLI_COLD uint32_t mli_text_bar_step(const mli_report *r, uint64_t column, uint64_t most,
+                                           uint32_t *at) {
+    const uint64_t first = r->snapshot[0]->time;
+    const uint64_t span = r->snapshot[r->snapshots - 1]->time - first + 1;
+    const uint64_t end = first + span / MLI_TEXT_BAR * (column + 1) +
+                         span % MLI_TEXT_BAR * (column + 1) / MLI_TEXT_BAR;
+    uint64_t level = *at ? r->snapshot[*at - 1]->live : 0, had = 0;
+    for (; *at < r->snapshots && r->snapshot[*at]->time < end; (*at)++)
+        if (r->snapshot[*at]->live > had || !had) had = level = r->snapshot[*at]->live;
+    return most ? (uint32_t)((double)level * 7 / (double)most + 0.5) : 0;
+}
+/* Writes one line of blocks for the live bytes over the snapshots. */
+static MLI_COLD void mli_text_bar(mli_report *r) {
+    uint64_t column, most = 0;
+    uint32_t i, at = 0;
+    if (!r->snapshots) return;
+    for (i = 0; i < r->snapshots; i++)
+        if (r->snapshot[i]->live > most) most = r->snapshot[i]->live;
+    mli_put_str(r->o, "\nlive ");
+    for (column = 0; column < MLI_TEXT_BAR; column++) {
+        char block[] = "\xe2\x96\x81"; /* U+2581 to U+2588: an eighth to a full block */
+        block[2] = (char)(block[2] + (char)mli_text_bar_step(r, column, most, &at));
+        mli_put_str(r->o, block);
+    }
+    mli_putf(r->o, " at most %jo, from %jX to %jX\n", most, r->snapshot[0]->time,
+             r->snapshot[r->snapshots - 1]->time);
+}
+
+static void mli_text_tags(mli_report *r, size_t most) {
+    size_t i, shown = r->tag_rows < most ? r->tag_rows : most;
+    uint64_t left = r->tag_bytes;
+    if (!shown) return;
+    mli_put_str(r->o, "\ntag                     live        peak     blocks    expected"
+                      "    variance  device\n");
+    for (i = 0; i < shown; i++) {
+        const memlord_tag_stat *s = &r->top_tag[i].stat;
+        mli_putf(r->o, "%-16s%12jo%12jo%11ju%12jo%+12jd  %i\n", s->tag, s->allocated, s->peak,
+                 s->blocks, s->expected, s->variance, mli_device_code(r->top_tag[i].of.device));
+        left -= s->allocated;
+    }
+    mli_text_more_bytes(r, r->tag_rows, shown, "tags", left);
+}
+
+static void mli_text_sites(mli_report *r, size_t most) {
+    size_t i, shown = r->sites < most ? r->sites : most;
+    uint64_t sum = 0;
+    if (!shown) return;
+    for (i = 0; i < shown; i++) sum += r->site[i].live_bytes;
+    mli_putf(r->o,
+             "\n        live        peak      allocs   allocated  hotspots by %s: %ju of %ju "
+             "sites, %jo live\n",
+             r->by_peak ? "peak" : "live", (uint64_t)shown, r->site_total, sum);
+    for (i = 0; i < shown; i++) {
+        const memlord_site_stat *s = &r->site[i];
+        mli_putf(r->o, "%12jo%12jo%12ju%12jo  %p", s->live_bytes,
+                 s->site == &mli_arena_site ? UINT64_MAX : s->peak_bytes, s->allocs,
+                 s->alloc_bytes, (const void *)s->site);
+        if (r->devices > 1) mli_putf(r->o, " on %i", mli_device_code(s->device));
+        mli_put_str(r->o, "\n");
+    }
+}
+
+/* Writes the frames of a stack, the innermost first, as "grow cache.c:7 < load main.c:3 < ...". */
+static MLI_COLD void mli_text_stack(mli_report *r, uint32_t node) {
+    size_t shown = 0;
+    if (!node) mli_put_str(r->o, "(unknown)");
+    for (; node && shown < MLI_TEXT_FRAMES; shown++) {
+        const mli_stack_node *at = mli_stack_node_at(r->lord, node);
+        mli_putf(r->o, shown ? " < %p" : "%p", (const void *)mli_site_display(r->lord, at->site));
+        node = at->parent;
+    }
+    mli_put_str(r->o, node ? " < ...\n" : "\n");
+}
+/* Writes how the numbers of stacks are known, if that is by samples. */
+static MLI_COLD void mli_text_estimates(mli_report *r) {
+    if (!mli_stacks_sampled(r->lord)) return;
+    mli_put_str(r->o, ", ");
+    mli_stacks_put_rate(r->lord, r->o);
+}
+/* Writes the largest stacks. Samples have a column of the standard error of their live bytes. */
+static MLI_COLD void mli_text_stacks(mli_report *r) {
+    const int samples = mli_stacks_sampled(r->lord);
+    uint64_t left = r->stack_rest.live_bytes;
+    size_t i, shown = r->stacks;
+    if (shown > MLI_FIRST_STACKS) shown = MLI_FIRST_STACKS;
+    if (!shown) return;
+    mli_putf(r->o, "\n        live%s        peak      allocs   allocated  hottest stacks: ",
+             samples ? "       error" : "");
+    mli_putf(r->o, "%ju of %ju", (uint64_t)shown, (uint64_t)r->stack_rows);
+    mli_text_estimates(r);
+    mli_put_str(r->o, samples ? "; error is the standard error of live, -: no sample lives\n"
+                              : "\n");
+    for (i = 0; i < shown; i++) {
+        const memlord_stack_stat *s = &r->stack[i].stat;
+        mli_putf(r->o, "%12jo", s->live_bytes);
+        if (samples && s->live_bytes)
+            mli_putf(r->o, "%12jo", s->error_bytes);
+        else if (samples)
+            mli_put_str(r->o, "           -"); /* blocks that were not picked may live */
+        mli_putf(r->o, "%12jo%12ju%12jo  ", s->peak_bytes, s->allocs, s->alloc_bytes);
+        mli_text_stack(r, r->stack[i].node);
+    }
+    for (; i < r->stacks; i++) left += r->stack[i].stat.live_bytes;
+    mli_text_more_bytes(r, r->stack_rows, shown, "stacks", left);
+    if (mli_stacks_cut(r->lord))
+        mli_putf(r->o, "%ju stacks could not be taken: they are one return address, or none\n",
+                 mli_stacks_cut(r->lord));
+}
+
+static void mli_text_phys_all(mli_report *r, size_t most) {
+    size_t i, shown = r->phys_count < most ? r->phys_count : most;
+    if (!r->phys_count) return;
+    mli_put_str(r->o, "\ncapacity               total        used        free        self"
+                      "   this process      others       limit        held\n");
+    for (i = 0; i < shown; i++) {
+        const mli_phys_line *line = &r->phys[i];
+        mli_putf(r->o, "%-16i%12jo%12jo%12jo%12jo%15jo%12jo%12jo%12jo",
+                 mli_device_code(line->of.device), line->total, line->used, line->free, line->self,
+                 line->rest, line->others, line->limit, line->held);
+        if (line->age != UINT64_MAX && line->age > 1000000000u)
+            mli_putf(r->o, "  sampled %jX ago", line->age);
+        mli_put_str(r->o, "\n");
+    }
+    mli_text_more(r, r->phys_count, shown, "physical devices");
+}
+
+/* Writes a line for a device with pending bytes, which the host has freed but which still count;
+   one for a device that collected; one for a device that ran out of memory. */
+static void mli_text_trouble(mli_report *r, uint32_t i) {
+    const memlord_stats *s = &r->stat[i];
+    int device = mli_report_device(r, i + 1);
+    mli_oom oom;
+    if (s->pending)
+        mli_putf(r->o, "pending, %i: %jo of what is live are freed, and wait for the device\n",
+                 device, s->pending);
+    if (s->gc_runs | s->gc_failed)
+        mli_putf(r->o, "collections, %i: %ju ran, %ju could not, reclaimed %jo\n", device,
+                 s->gc_runs, s->gc_failed, s->gc_reclaimed);
+    if (!s->oom_attempts) return;
+    oom = mli_oom_of(r->lord, i + 1);
+    mli_putf(r->o, "out of memory, %i: %ju attempts found none, %ju requests saved, %ju failed",
+             device, s->oom_attempts, s->recoveries, s->oom_failures);
+    if (oom.time) {
+        mli_putf(r->o, "; the last of %jo with live %jo", oom.bytes, oom.live);
+        if (oom.used != UINT64_MAX) mli_putf(r->o, ", used %jo", oom.used);
+        if (oom.site) mli_putf(r->o, " at %p", (const void *)oom.site);
+    }
+    mli_put_str(r->o, "\n");
+}
+
+/* Writes a line for a device on which the host reported a pool of its own. Calls that were refused
+   may have been the pool's. */
+static void mli_text_pool(mli_report *r, uint32_t i) {
+    const memlord_stats *s = &r->stat[i];
+    const uint64_t served = s->cache_hits | s->cache_misses;
+    if (!(s->reserved_peak | served)) return;
+    mli_putf(r->o, "pool, %i: ", mli_report_device(r, i + 1));
+    if (s->reserved_peak)
+        mli_putf(r->o, "reserved %jo (peak %jo), cached %jo or %g, fragmentation %g", s->reserved,
+                 s->reserved_peak, s->cached, memlord_cached_ratio(s) * 100,
+                 memlord_fragmentation(s) * 100);
+    if (s->reserved_peak && served) mli_put_str(r->o, ", ");
+    if (served)
+        mli_putf(r->o, "hit_rate %g: hits %ju, misses %ju", memlord_hit_rate(s) * 100,
+                 s->cache_hits, s->cache_misses);
+    if (s->refused) mli_putf(r->o, ", calls refused %ju", s->refused);
+    mli_put_str(r->o, "\n");
+}
+
+/* Writes "rates, cuda:0: recovery_rate 50 %, success_rate 100 %, 2 MiB an alloc", with what was
+   counted of it; nothing if that is nothing. The hit rate is in the pool's line. */
+static void mli_text_rates(mli_report *r, uint32_t i) {
+    const memlord_stats *s = &r->stat[i];
+    uint64_t mean = mli_mean_read(s);
+    size_t k, shown = 0;
+    for (k = 0; k < MLI_RATE_COUNT; k++) {
+        double rate = mli_rates[k].of(s);
+        if (!(rate >= 0) || mli_rates[k].of == memlord_hit_rate) continue;
+        if (!shown++) mli_putf(r->o, "rates, %i:", mli_report_device(r, i + 1));
+        mli_putf(r->o, shown > 1 ? ", %s %g" : " %s %g", mli_rates[k].name, rate * 100);
+    }
+    if (mean != UINT64_MAX) mli_putf(r->o, ", %jo an alloc", mean); /* so success_rate is known */
+    if (shown) mli_put_str(r->o, "\n");
+}
+
+/* Writes "sizes of live blocks, cpu: 12 from 64 B, 3 from 1 MiB", where a class ends at twice its
+   start, and a line for the lifetimes of blocks. */
+static void mli_text_ages(mli_report *r, uint32_t i) {
+    const uint64_t *n = r->lifetime[i];
+    uint32_t size, shown = 0;
+    int device = mli_report_device(r, i + 1);
+    for (size = 0; size < MLI_SIZES; size++) {
+        if (!r->sizes[i][size]) continue;
+        if (!shown++) mli_putf(r->o, "sizes of live blocks, %i", device);
+        mli_putf(r->o, shown > 1 ? ", %ju from %jo" : ": %ju from %jo", r->sizes[i][size],
+                 size ? (uint64_t)1 << (size - 1) : 0);
+    }
+    if (shown) mli_put_str(r->o, "\n");
+    if (r->lifetimes)
+        mli_putf(
+            r->o, "lifetimes, %i: %ju under 0.1 s, %ju under 1 s, %ju under 10 s, %ju longer\n",
+            device, n[0], n[1], n[2], n[3]);
+}
+
+static void mli_text_accounts(mli_report *r) {
+    size_t i;
+    if (!r->accounts) return;
+    mli_putf(r->o, "\n       bytes        peak       limit     refused  accounts: %ju of %ju\n",
+             (uint64_t)r->account_lines, (uint64_t)r->accounts);
+    for (i = 0; i < r->account_lines; i++) {
+        const memlord_account_stat *s = &r->account[i];
+        mli_putf(r->o, "%12jo%12jo%12jo%12ju  %s on %i\n", s->bytes, s->peak, s->limit,
+                 s->refused, s->name, mli_device_code(s->device));
+    }
+}
+
+static void mli_text_meta(mli_out *o, const memlord_meta *meta) {
+    if (meta->name) mli_putf(o, " %s", meta->name);
+    if (meta->dtype || meta->rank) mli_put_str(o, " ");
+    if (meta->dtype) mli_put_escaped(o, meta->dtype, 0, "");
+    mli_put_shape(o, meta, "x");
+}
+
+/* Writes the first parts of a block, below its line. */
+static void mli_text_parts(mli_report *r, const memlord_block_info *b) {
+    uint64_t count, bytes;
+    size_t i, n = mli_parts_copy(r->lord, (uint32_t)b->device.type, b->storage, 0, r->part, 8,
+                                 &count, &bytes);
+    for (i = 0; i < n; i++) {
+        const memlord_part_info *part = &r->part[i];
+        mli_putf(r->o, "%22jo at %ju", part->bytes, part->offset);
+        if (part->meta.tag) mli_putf(r->o, " [%s]", part->meta.tag);
+        mli_text_meta(r->o, &part->meta);
+        mli_put_str(r->o, "\n");
+    }
+    if (count > n)
+        mli_putf(r->o, "          ... and %ju more parts, %jo in all\n", count - n, bytes);
+}
+
+static void mli_text_blocks(mli_report *r, size_t most, int parts) {
+    size_t i, shown = r->blocks < most ? r->blocks : most;
+    uint64_t sum = 0;
+    if (!shown) return;
+    for (i = 0; i < shown; i++) sum += r->block[i].bytes;
+    mli_putf(r->o, "\n       bytes    refs  largest blocks: %ju of %ju, %jo\n",
+             (uint64_t)shown, r->total.live_blocks, sum);
+    for (i = 0; i < shown; i++) {
+        const memlord_block_info *b = &r->block[i];
+        mli_putf(r->o, "%12jo%8ju  %i %jx", b->bytes, b->refs, mli_device_code(b->device),
+                 b->storage);
+        if (b->tag) mli_putf(r->o, " [%s]", b->tag);
+        mli_text_meta(r->o, &b->meta);
+        if (b->scope) mli_putf(r->o, " in %s", b->scope);
+        if (b->stream) mli_putf(r->o, " on stream %jx", b->stream);
+        if (b->site) mli_putf(r->o, "  %p", (const void *)b->site);
+        mli_put_str(r->o, b->pending ? " (pending)\n" : "\n");
+        if (parts) mli_text_parts(r, b);
+    }
+}
+
+/* -- TEXT, second part: scopes, snapshots, the peak, leaks -- */
+
+static void mli_text_scopes(mli_report *r) {
+    uint64_t left = 0;
+    uint32_t i;
+    if (!r->scope_lines) return;
+    mli_put_str(r->o, "\n   count  delta in all   delta avg  peak inside        live"
+                      "   time in all    time avg  scope; live is exclusive: without inner"
+                      " scopes\n");
+    for (i = 0; i < r->scope_lines; i++) {
+        const mli_scope_line *line = &r->scope[r->top_scope[i][1]];
+        const memlord_scope_stat *s = &line->stat;
+        mli_putf(r->o, "%8ju%14jd%12jd%13jo%12jo%14jX%12jX  %s", s->count, s->bytes.total,
+                 mli_average(s->bytes.total, s->count), s->peak, line->live_bytes, s->ns.total,
+                 (uint64_t)mli_average((int64_t)s->ns.total, s->count), s->path);
+        if (s->device_ns) mli_putf(r->o, ", on its device %jX", s->device_ns);
+        mli_put_str(r->o, s->running ? " (running)\n" : "\n");
+        left -= line->live_bytes;
+    }
+    for (i = 1; i <= r->scopes; i++) left += r->scope[i].live_bytes;
+    mli_text_more_bytes(r, r->scopes, r->scope_lines, "scopes", left);
+}
+
+/* Writes one line for all snapshots, then one for each checkpoint if there are at most 20. */
+static void mli_text_snapshots(mli_report *r) {
+    uint32_t i, named = 0;
+    const char *peak = mli_report_peak_name(r);
+    if (!r->snapshots) return;
+    for (i = 0; i < r->snapshots; i++) named += r->snapshot[i]->name != NULL;
+    mli_putf(r->o, "\nsnapshots: %ju, checkpoints %ju", (uint64_t)r->snapshots, (uint64_t)named);
+    if (peak) mli_putf(r->o, ", most at %s", peak);
+    mli_put_str(r->o, "\n");
+    for (i = 0; i < r->snapshots && named <= 20; i++) {
+        const mli_snapshot *s = r->snapshot[i];
+        if (s->name)
+            mli_putf(r->o, "%12jX%12jo%11ju blocks  %s\n", s->time, s->live, s->blocks, s->name);
+    }
+}
+
+/* Writes "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site: ...". The holders
+   may be those of a little below the peak: then "noted at 12 MiB of 12.5 MiB". */
+static void mli_text_holders(mli_report *r, uint32_t dev) {
+    mli_holders *h = &r->holders;
+    const uint64_t peak = r->stat[dev - 1].peak;
+    if (!mli_holders_get(r->lord, dev, h)) return;
+    if (h->tags == 1 && !h->tag[0].tag) h->tags = 0; /* nothing is tagged */
+    if (!(h->tags | h->sites)) return;
+    mli_putf(r->o, h->bytes < peak ? "at the peak of %i, noted at %jo of %jo"
+                                   : "at the peak of %i, with %jo",
+             mli_report_device(r, dev), h->bytes, peak);
+    mli_put_largest(r->o, h->tag, h->tags < 6 ? h->tags : 6, h->site, h->sites < 4 ? h->sites : 4);
+    mli_put_str(r->o, "\n");
+}
+
+/* Writes what the list of leaks leaves out: "... and 281 more, 281 MiB in 281 blocks". */
+static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
+    const mli_leak_sum rest = mli_leaks_rest(&r->leaks, shown);
+    if (!rest.blocks) return;
+    if (r->leaks.lost)
+        mli_put_str(r->o, "... and others, ");
+    else
+        mli_putf(r->o, "... and %ju more, ", (uint64_t)(r->leaks.groups - shown));
+    mli_put_amount(r->o, rest.bytes, rest.blocks);
+    mli_put_str(r->o, "\n");
+}
+/* Lists the leaks since the last mark. Without a mark it writes nothing: every live block would be
+   in the list. */
+static void mli_text_leaks(mli_report *r) {
+    uint64_t left = r->stack_leak_bytes;
+    size_t i;
+    if (!r->mark || !r->leaks.blocks) return;
+    mli_putf(r->o, "\n       bytes     blocks  leaks since mark %ju: ", r->mark);
+    mli_put_amount(r->o, r->leaks.bytes, r->leaks.blocks);
+    mli_put_str(r->o, "\n");
+    for (i = 0; i < r->leaks.count && i < MLI_TEXT_LEAKS; i++) {
+        const mli_leak_group *leak = &r->leaks.at[i];
+        mli_putf(r->o, "%12jo%11ju  ", leak->bytes, leak->blocks);
+        mli_put_leak(r->o, r->lord, leak);
+        mli_put_str(r->o, "\n");
+    }
+    mli_text_leaks_more(r, i);
+    if (!r->stack_leaks) return;
+    mli_put_str(r->o, "\n       bytes     blocks  leaks by stack");
+    mli_text_estimates(r);
+    mli_put_str(r->o, "\n");
+    for (i = 0; i < r->stack_leaks && i < MLI_FIRST_STACKS; i++) {
+        const mli_stack_leak *leak = &r->stack_leak[i];
+        mli_putf(r->o, "%12jo%11ju  ", leak->bytes, (uint64_t)(leak->blocks + 0.5));
+        mli_text_stack(r, mli_stack_row_at(r->lord, leak->row)->node);
+        left -= leak->bytes;
+    }
+    mli_text_more_bytes(r, r->stack_leak_rows, i, "stacks", left);
+}
+
+/* Lists the moves and the copies of each pair of devices, the newest pair first. */
+static void mli_text_routes(mli_report *r) {
+    const mli_route *route = NULL;
+    int lines = 0;
+    while ((route = mli_route_next(r->lord, route)) != NULL) {
+        if (!lines++)
+            mli_put_str(r->o, "\n       moves       bytes      copies       bytes  from, to\n");
+        mli_putf(r->o, "%12ju%12jo%12ju%12jo  %i, %i\n", mli_u64_load(&route->moves),
+                 mli_u64_load(&route->moved_bytes), mli_u64_load(&route->copies),
+                 mli_u64_load(&route->copied_bytes), mli_report_device(r, route->from),
+                 mli_report_device(r, route->to));
+    }
+}
+
+/* Writes the ledger's bytes on a physical device as " (weights 40 GiB, ..., untagged 1 GiB)". */
+static void mli_text_phys_self(mli_report *r, const mli_phys_line *line) {
+    uint64_t left = line->self - line->untagged;
+    size_t i, shown = 0;
+    if (!left) return;
+    for (i = 0; i < r->tag_lines && shown < 6; i++) {
+        const mli_tag_line *tag = &r->top_tag[i];
+        if (tag->phys != line || !mli_dev_uses_capacity(r->lord, tag->dev)) continue;
+        if (!tag->stat.allocated) break;
+        mli_putf(r->o, shown++ ? ", %s %jo" : " (%s %jo", tag->stat.tag, tag->stat.allocated);
+        mli_take_off(&left, tag->stat.allocated);
+    }
+    if (left) mli_putf(r->o, shown ? ", other tags %jo" : " (other tags %jo", left);
+    if (line->untagged) mli_putf(r->o, ", untagged %jo", line->untagged);
+    mli_put_str(r->o, ")");
+}
+
+/* Writes the balance of a physical device as "cuda:0: total 80 GiB = free 20 GiB + self 50 GiB
+   (weights 40 GiB, ...) + context 500 MiB + unaccounted 9.5 GiB", and a line of the other processes
+   there. */
+static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
+    memlord_capacity sample;
+    if (line->total == UINT64_MAX) return;
+    mli_putf(r->o, "%i: total %jo = free %jo + self %jo", mli_device_code(line->of.device),
+             line->total, line->free, line->self);
+    mli_text_phys_self(r, line);
+    if (line->context != UINT64_MAX) mli_putf(r->o, " + context %jo", line->context);
+    if (line->neighbours != UINT64_MAX) mli_putf(r->o, " + neighbours %jo", line->neighbours);
+    if (line->unaccounted < 0)
+        mli_putf(r->o, " - unaccounted %jo (less is in use than these hold)\n",
+                 (uint64_t)0 - (uint64_t)line->unaccounted);
+    else
+        mli_putf(r->o, " + unaccounted %jo\n", (uint64_t)line->unaccounted);
+    sample = mli_phys_sample_of(line->phys);
+    if (!sample.others[0].pid) return;
+    mli_putf(r->o, "%i", mli_device_code(line->of.device));
+    mli_put_others(r->lord, r->o, ": others:", &sample, MEMLORD_OTHERS);
+    mli_put_str(r->o, "\n");
+}
+
+/* Writes the modules of return addresses, so that these can be named later and elsewhere. */
+static MLI_COLD void mli_text_modules(const mli_report *r) {
+    const mli_module *m = mli_module_newest(r->lord);
+    uint32_t left = MLI_TOP_SITES;
+    if (!m) return;
+    mli_putf(r->o, "\n%-40s  module of return addresses\n", "build id");
+    for (; m && left; m = m->next, left--)
+        mli_putf(r->o, "%-40s  %s\n", m->build_id[0] ? m->build_id : "none", m->image.path);
+    if (m) mli_putf(r->o, "... and %ju\n", (uint64_t)m->number);
+}
+
+static MLI_COLD void mli_text_full(mli_report *r) {
+    uint32_t i;
+    size_t k;
+    mli_put_str(r->o, "\n---- in full ----\n");
+    if (r->devices > MLI_FIRST_DEVICES) mli_text_devices(r, r->devices);
+    if (r->phys_count > MLI_FIRST_PHYS) mli_text_phys_all(r, r->phys_count);
+    mli_put_str(r->o, "\n");
+    for (k = 0; k < r->phys_count; k++) mli_text_phys_sum(r, &r->phys[k]);
+    for (i = 0; i < r->devices; i++) {
+        mli_text_holders(r, i + 1);
+        mli_text_trouble(r, i);
+        mli_text_pool(r, i);
+        mli_text_rates(r, i);
+        mli_text_ages(r, i);
+        if (r->devices > 1) mli_text_anomalies(r, r->o, "anomalies and drops, ", i + 1);
+    }
+    mli_text_anomalies(r, r->o, "anomalies and drops, ", 0);
+    mli_text_snapshots(r);
+    mli_text_scopes(r);
+    mli_text_leaks(r);
+    mli_text_routes(r);
+    mli_text_accounts(r);
+    if (r->tag_rows > MLI_FIRST_TAGS) mli_text_tags(r, MLI_TOP_TAGS);
+    if (r->sites > MLI_FIRST_SITES) mli_text_sites(r, MLI_TOP_SITES);
+    if (r->blocks > MLI_FIRST_BLOCKS || r->has_parts) mli_text_blocks(r, 20, 1);
+    mli_text_modules(r);
+}
+
+/* The labels are no name: they are not cut. */
+static MLI_COLD void mli_text_labels(mli_report *r) {
+    const char *labels = mli_labels(r->lord);
+    r->out.name_max = 0;
+    if (labels) mli_putf(r->o, "labels: %s\n", labels);
+    r->out.name_max = MLI_TEXT_NAME;
+}
+
+MLI_PRIVATE MLI_COLD void mli_text(mli_report *r) {
+    r->cpu.root = mli_proc_root(r->lord);
+    r->resident = mli_cpu_resident(&r->cpu);
+    mli_putf(r->o, "MemLord " MEMLORD_VERSION "  pid %ju  up ", mli_pid());
+    mli_put_fixed(r->o, r->uptime / 100000000u, 1);
+    mli_putf(r->o, " s  its own memory %jo", mli_own_bytes(r->lord));
+    if (r->total.peak_error)
+        mli_putf(r->o, "  peaks low by at most %jo", r->total.peak_error);
+    mli_put_str(r->o, "\n");
+    mli_text_verdicts(r);
+    mli_text_labels(r);
+    if (!r->devices) {
+        mli_put_str(r->o, "nothing recorded\n");
+        return;
+    }
+    mli_text_devices(r, MLI_FIRST_DEVICES);
+    mli_text_bar(r);
+    mli_text_phys_all(r, MLI_FIRST_PHYS);
+    mli_text_tags(r, MLI_FIRST_TAGS);
+    mli_text_sites(r, MLI_FIRST_SITES);
+    mli_text_stacks(r);
+    mli_text_blocks(r, MLI_FIRST_BLOCKS, 0);
+    mli_text_full(r);
+}
+
 /* ------------------------------------------------------------------------ src/reports/html.h -- */
 
-/* Writes HTML: the page with the JSON report in it. Owns no state. Uses reports/text, reports/json
-   and reports/page. Locks: none. */
+/* Writes HTML: the page with the JSON report in it. Owns no state. May use reports/verdicts,
+   reports/text, reports/json and reports/page. Locks: none. */
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PAGE)
 MLI_PRIVATE MLI_COLD void mli_html(mli_report *r);
 #endif
 
 /* ------------------------------------------------------------------------ src/reports/html.c -- */
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PAGE)
 
 /* Writes a part of the page: `all` bytes of literals, each in a place of `size` bytes. */
 static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, size_t all) {
@@ -25336,7 +25454,7 @@ MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
 /* ------------------------------------------------------------------------ src/reports/ring.h -- */
 
 /* The events of the ring, up to the moment of a report, for TRACE and MEMORY_VIZ. Owns the table of
-   the last event of each storage. Uses reports/export. Locks: none. */
+   the last event of each storage. May use reports/export. Locks: none. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -25446,6 +25564,7 @@ static MLI_COLD void mli_last_event_update(void *user, const mli_export_event *e
     *f = e->of;
 }
 MLI_PRIVATE MLI_COLD void mli_last_events_read(mli_export *x, mli_last_events *last) {
+    MLI_REQUIRE(!last->size);
     const mli_ring *ring = mli_ring_of(x->lord);
     uint64_t size = 64;
     last->x = x;
@@ -25467,14 +25586,14 @@ MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last) {
 
 /* ------------------------------------------------------------------ src/reports/memory_viz.h -- */
 
-/* Writes MEMORY_VIZ. Uses reports/export and reports/ring. Locks: none.
+/* Writes MEMORY_VIZ. Owns no state. May use reports/export and reports/ring. Locks: none. */
 
-   MEMORY_VIZ, the result of torch.cuda.memory._snapshot(), pickled by protocol 2
+/* MEMORY_VIZ, the result of torch.cuda.memory._snapshot(), pickled by protocol 2
       (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools).
    Every block is a segment of its own, so that its bytes lie in a segment at every step. A device's
    arena is a segment too, at an address that no block has. Blocks of no bytes are left out. The
-   frames of a block are its stack, of samples where it was taken, else its site; then its scopes as
-   the callers. The event of an alloc or a move has these too; the others have the site of their
+   frames of a block are its stack if it has one, else its site; then its scopes as the callers. The
+   event of an alloc or a move has these too; the others have the site of their
    call. A tag is the category. The parts of a block are
    under "parts", which viewers skip. CUDA devices keep their index; the others follow, as the key
    "memlord" lists them; that key has the anomalies and drops too. Traces come from the ring. If
@@ -25770,8 +25889,8 @@ static MLI_COLD int32_t mli_viz_number(mli_viz_writer *w) {
     return n;
 }
 
-/* Requires: the memo is there. */
 static MLI_COLD void mli_viz_body(mli_viz_writer *w) {
+    MLI_REQUIRE(w->memo);
     const int32_t lists = mli_viz_number(w);
     uint32_t dev;
     int32_t n;
@@ -25813,17 +25932,16 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r) {
 
 /* ---------------------------------------------------------------------- src/reports/shares.h -- */
 
-/* Owns the table that divides the blocks of a site among its stacks. Uses reports/export. Locks:
-   none.
+/* Owns the table that divides the blocks of a site among its stacks. May use reports/export. Locks:
+   none. */
 
-   the shares of stacks. Sites are exact and stacks are samples. So a stack has the blocks that
-      were taken, and a share of the others of its site: in proportion to the others that its
-      samples stand for. Then the stacks add up to the site, and a block that was taken has its own
-      bytes. Blocks of a site without a sample stay with the site: a stack of its one frame. Live
-      blocks are divided by site, tag and scope. The allocs of a site are these and the freed ones,
-      which are divided by site */
+/* Sites are exact and stacks are samples. So a stack has the blocks that were picked, and a share
+   of the others of its site: in proportion to the others that its samples stand for. Then the
+   stacks add up to the site, and a block that was picked has its own bytes. Blocks of a site
+   without a sample stay with the site: a stack of its one frame. Live blocks are divided by site,
+   tag and scope. The allocs of a site are these and the freed ones, which are divided by site. */
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PROFILES)
 
 /* A whole, whose numbers are exact, or the share of one stack in it. The wholes of live blocks are
    those of one site, tag and scope; the wholes of allocs are sites, and those of their device. */
@@ -25886,7 +26004,7 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
 
 /* ---------------------------------------------------------------------- src/reports/shares.c -- */
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PROFILES)
 
 static MLI_COLD mli_portion *mli_portion_find(mli_portion *table, size_t cap,
                                               const mli_portion *key) {
@@ -25939,7 +26057,7 @@ static MLI_COLD mli_portion *mli_portion_of(mli_shares *t, const mli_live_block 
     return s;
 }
 
-/* Adds a live block to its whole and, if it was taken, to the share of its stack. */
+/* Adds a live block to its whole and, if it was picked, to the share of its stack. */
 static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
     mli_shares *t = (mli_shares *)user;
     const mli_live_block *b = &alive->of;
@@ -25966,9 +26084,9 @@ static MLI_COLD void mli_portions_stacks(mli_shares *t) {
         of = mli_live_block_make(t->x, row->dev, 0, 0, row->site);
         s = mli_portion_of(t, &of, row->node, 1);
         s->value[0] += (int64_t)row->samples;
-        s->value[1] += (int64_t)row->taken_bytes;
+        s->value[1] += (int64_t)row->picked_bytes;
         s->rest[0] += row->allocs - (double)row->samples;
-        s->rest[1] += (double)row->alloc_bytes - (double)row->taken_bytes;
+        s->rest[1] += (double)row->alloc_bytes - (double)row->picked_bytes;
     }
 }
 /* Adds the wholes of allocs: sites, devices, and what devices have of no site. */
@@ -26102,7 +26220,7 @@ static MLI_COLD void mli_portion_live_back(mli_shares *t, mli_portion *s) {
     of->value[1] += s->value[1];
 }
 /* Removes numbers below 0, as those of freed blocks are differences, and the rest of a stack
-   without a taken block. */
+   without a picked block. */
 static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     int m;
     (void)t;
@@ -26113,7 +26231,7 @@ static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
 }
 
 /* A stack gets at most so many times what its samples stand for: a site with more has stacks of
-   which no block was taken. */
+   which no block was picked. */
 #define MLI_PORTION_MOST 4
 
 /* Divides a whole; what no stack gets stays. Bytes go with their blocks. */
@@ -26139,6 +26257,7 @@ static MLI_COLD void mli_portion_divide_whole(mli_shares *t, mli_portion *whole)
 }
 
 MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t) {
+    MLI_REQUIRE(!t->x);
     static void (*const passes[])(mli_shares *t, mli_portion *s) = {
         mli_portion_list_site, mli_portion_device, mli_portion_list_stack,   mli_portion_decide,
         mli_portion_live_off,  mli_portion_clamp,  mli_portion_divide_whole, mli_portion_live_back};
@@ -26279,9 +26398,10 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
 
 /* -------------------------------------------------------------------- src/reports/profiles.h -- */
 
-/* Writes FOLDED, PPROF and HEAPTRACK. Uses reports/export and reports/shares. Locks: none.
+/* Writes FOLDED, PPROF and HEAPTRACK. Owns no state. May use reports/export and reports/shares.
+   Locks: none. */
 
-   FOLDED, Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
+/* FOLDED, Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
       stackcollapse): "device;tag;scope;inner scope;site bytes", a line each. With stacks the
    site's place has the return addresses, the outermost first. Counts live bytes; where stacks are
    samples, their shares. The bytes of a part have the part's name as one more frame. An unknown tag
@@ -26290,7 +26410,7 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
    different lines, or those there is memory for: with more the order begins again, and readers add
    equal lines up. Anomalies and drops are not in it: readers know no comments. */
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PROFILES)
 
 MLI_PRIVATE MLI_COLD void mli_folded(mli_report *r);
 
@@ -26301,7 +26421,7 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r);
 
 /* -------------------------------------------------------------------- src/reports/profiles.c -- */
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PROFILES)
 
 #define MLI_FOLDED_LINES 65536u
 
@@ -26885,8 +27005,8 @@ static MLI_COLD void mli_heap_head(mli_heap_writer *w) {
     mli_heap_line1(w->x.o, "c", 0);
 }
 
-/* Requires: the table of sums is there. */
 static MLI_COLD void mli_heap_body(mli_heap_writer *w) {
+    MLI_REQUIRE(w->sum);
     uint32_t i;
     mli_heap_head(w);
     if (w->x.devices) (void)mli_heap_info(w, 0, 1); /* number 0, of no bytes */
@@ -26924,9 +27044,9 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r) {
 
 /* ---------------------------------------------------------------------- src/reports/tables.h -- */
 
-/* Writes PROMETHEUS and CSV. Uses reports/export. Locks: none.
+/* Writes PROMETHEUS and CSV. Owns no state. May use reports/export. Locks: none. */
 
-   PROMETHEUS, text exposition format 0.0.4
+/* PROMETHEUS, text exposition format 0.0.4
       (https://prometheus.io/docs/instrumenting/exposition_formats/).
    Units are bytes and seconds. Every sample is of one device or physical device, never of a sum, so
    that sum() in a query is right. An empty tag counts the bytes without a tag. Counters start over
@@ -27184,10 +27304,9 @@ static MLI_COLD void mli_prom_holders(mli_prom_writer *w) {
    offset of its count in a route. */
 static MLI_COLD void mli_prom_routes(mli_prom_writer *w, const char *name, const char *help,
                                      size_t at) {
-    const mli_route *route = (const mli_route *)mli_ptr_load_acquire(&w->x.lord->blocks->routes);
+    const mli_route *route = NULL;
     int samples = 0;
-    for (; route; route = route->next) {
-        if (!mli_route_used(route)) continue;
+    while ((route = mli_route_next(w->x.lord, route)) != NULL) {
         if (!samples++) mli_prom_head(w->x.o, name, help);
         mli_putf(w->x.o, "memlord_%s{from=\"%i\",to=\"%i\"", name,
                  mli_report_device(w->x.r, route->from), mli_report_device(w->x.r, route->to));
@@ -27336,8 +27455,8 @@ MLI_PRIVATE MLI_COLD void mli_csv(mli_report *r) {
 
 /* ----------------------------------------------------------------------- src/reports/trace.h -- */
 
-/* Writes TRACE. Uses reports/export, reports/ring, and reports/json for what it has as JSON has it.
-   Locks: none. */
+/* Writes TRACE. May use reports/export, reports/ring, and reports/json for what it has as JSON has
+   it. Locks: none. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r);
@@ -27605,8 +27724,8 @@ static MLI_COLD void mli_trace_anomalies(const mli_export *x) {
     mli_put_str(x->o, "}}}\n");
 }
 
-/* Requires: the tables of levels and depths are there. */
 static MLI_COLD void mli_trace_ring(mli_trace_writer *w) {
+    MLI_REQUIRE(w->level && w->depth);
     uint32_t i;
     w->last.tag_sum = w->level;
     mli_last_events_read(&w->x, &w->last);
@@ -27643,7 +27762,7 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r) {
 
 /* --------------------------------------------------------------------- src/reports/formats.h -- */
 
-/* Chooses the writer of a format. Owns no state. Uses the writers. Locks: none. */
+/* Chooses the writer of a format. Owns no state. May use the writers. Locks: none. */
 
 /* Returns 0 for no format, and for one that a knob leaves out. */
 MLI_PRIVATE int mli_format_known(memlord_format format);
@@ -27653,13 +27772,18 @@ MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format)
 
 /* --------------------------------------------------------------------- src/reports/formats.c -- */
 
-#if defined(MEMLORD_NO_REPORTS) /* what is left out has no writer */
+/* What a knob leaves out has no writer. */
+#if defined(MEMLORD_NO_PAGE)
 #define mli_html NULL
-#define mli_trace NULL
-#define mli_prometheus NULL
+#endif
+#if defined(MEMLORD_NO_PROFILES)
 #define mli_pprof NULL
 #define mli_heaptrack NULL
 #define mli_folded NULL
+#endif
+#if defined(MEMLORD_NO_REPORTS)
+#define mli_trace NULL
+#define mli_prometheus NULL
 #define mli_memory_viz NULL
 #define mli_csv NULL
 #endif
@@ -27674,16 +27798,16 @@ MLI_PRIVATE int mli_format_known(memlord_format format) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format) {
+    MLI_REQUIRE(mli_format_known(format));
     mli_writers[format](r);
 }
 
 /* ------------------------------------------------------------------------ src/embed/saving.h -- */
 
 /* Owns the output of reports: to the host's function, to a file, at the end of the process, on
-   request. Uses reports/ and the snapshots.
-   Invariants: a report file is complete when it gets its name; a failed one leaves no file behind;
-   a request (memlord_request_save) is safe in a signal handler and is served by a later call.
-   Locks: registry, to choose the ledger to save at exit; none while the host's function writes. */
+   request. May use reports/ and services/snapshots. Invariants: a report file is complete when it
+   gets its name, and a failed one leaves no file; a request is safe in a signal handler. Locks:
+   registry, to choose the ledger to save at exit; none while the host's function writes. */
 
 MLI_PRIVATE MLI_COLD void mli_saving_life(mli_life *life);
 
@@ -28200,9 +28324,9 @@ MLI_PRIVATE MLI_COLD void mli_lives_reset(memlord *lord, mli_thread *t) {
 
 /* -------------------------------------------------------------------------- src/embed/exit.h -- */
 
-/* Owns the hooks of the process: for the end of a thread, and for fork. Uses the locks and the
-   thread state of all other modules. Invariant: fork finds every
-   ledger between two calls. Locks: registry, then all others in their order. */
+/* Owns the hooks of the process: for the end of a thread, and for fork. May use all other modules.
+   Invariant: a fork finds every ledger between two calls. Locks: registry, then all others in their
+   order. */
 
 /* Installs the hooks of the process. Without an exit hook every thread shares the orphan record,
    which is slower but just as exact. */
@@ -28407,7 +28531,7 @@ MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.h -- */
 
-/* Makes and destroys ledgers, and logs the live blocks of a destroyed ledger. Uses all other
+/* Makes and destroys ledgers, and logs the live blocks of a destroyed ledger. May use all other
    modules. Invariant: the end of a ledger first stops its helpers, then drops its fences, then
    takes it off the registry; from there on no other thread has it. Locks: registry, with nothing
    else held. */
@@ -28636,12 +28760,13 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
 
 /* ---------------------------------------------------------------------- src/embed/redirect.h -- */
 
-/* Owns nothing but the tables of hosts that are hooked: the functions behind the macros of
-   api/shim, and those that memlord_hooks_install puts into a table. Uses only the recording calls
-   and the host's allocator. A block's key is its address. munmap ends a block only if its pages are
-   that whole block. Invariants: each keeps the result and the errno of the function that it
-   replaces, whether or not the ledger could record the call; a function in a table calls those of
-   one host only. Locks: registry, while a table is hooked or unhooked. */
+/* Owns the tables of hosts that are hooked, and has the functions behind the macros of api/shim.
+   May use the recording calls and the allocator of the host. Invariant: a function keeps the result
+   and the errno of the one that it replaces, whether or not the ledger could record the call.
+   Locks: registry, while a table is hooked or unhooked. */
+
+/* A block's key is its address. munmap ends a block only if its pages are that whole block. A
+   function in a table calls those of one host only. */
 
 MLI_PRIVATE void *mli_hooked_alloc(const mli_hooked *h, void *ptr, uint64_t bytes, uint32_t which,
                                    void *caller);
@@ -28807,6 +28932,13 @@ static memlord_result mli_unhook(mli_hooked *h) {
     return MEMLORD_OK;
 }
 
+/* Returns 1 if `which` has malloc and every other function of the table that allocates. */
+static MLI_COLD int mli_hooks_complete(const memlord_hooks *table, uint32_t which) {
+    return (which & MEMLORD_HOOK_MALLOC) && (!table->calloc_fn || (which & MEMLORD_HOOK_CALLOC)) &&
+           (!table->realloc_fn || (which & MEMLORD_HOOK_REALLOC)) &&
+           (!table->aligned_fn || (which & MEMLORD_HOOK_ALIGNED));
+}
+
 /* -- public -- */
 
 MLI_API memlord_result memlord_hooks_install(memlord *lord, memlord_hooks *table, uint32_t which) {
@@ -28818,10 +28950,7 @@ MLI_API memlord_result memlord_hooks_install(memlord *lord, memlord_hooks *table
     int own;
     if (!table || !table->malloc_fn || !table->free_fn || (which & ~(uint32_t)MEMLORD_HOOK_ALL))
         return MEMLORD_E_INVALID;
-    if ((which & MEMLORD_HOOK_MALLOC) && (!table->calloc_fn || (which & MEMLORD_HOOK_CALLOC)) &&
-        (!table->realloc_fn || (which & MEMLORD_HOOK_REALLOC)) &&
-        (!table->aligned_fn || (which & MEMLORD_HOOK_ALIGNED)))
-        which |= MLI_HOOK_COMPLETE;
+    if (mli_hooks_complete(table, which)) which |= MLI_HOOK_COMPLETE;
     mli_lock_take(&mli_process.registry_lock);
     h = mli_hooked_of(table);
     own = h ? mli_unhook(h) != MEMLORD_OK : mli_hooks_own(table);
@@ -28914,10 +29043,10 @@ MLI_API int memlord_shim_munmap(memlord *lord, void *at, size_t size, const meml
 
 /* ------------------------------------------------------------------------- src/embed/reset.h -- */
 
-/* Runs memlord_reset and memlord_peak_reset. Owns no state. Uses the counters, the events, the
+/* Runs memlord_reset and memlord_peak_reset. Owns no state. May use the counters, the events, the
    scopes, the snapshots, the limits and the bands. Invariant: a reset never changes the live bytes,
-   only totals and peaks. Locks: cold while rows and totals start over, then those of each module
-   in their order. */
+   only totals and peaks. Locks: cold while rows and totals start over, then those of each module in
+   their order. */
 
 /* ------------------------------------------------------------------------- src/embed/reset.c -- */
 

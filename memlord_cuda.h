@@ -702,6 +702,16 @@ MLI_INLINE void mli_cuda_leave(mli_cuda_guard *guard) {
 #define MLI_CUDA_VARIABLE_HERE(...)
 #endif
 
+/* ------------------------------------------------------------------------- src/cuda/atfork.h -- */
+
+/* Declares what cuda/driver has registered when it loads; cuda/forks, which uses the driver, defines
+   it. Locks: none. */
+
+/* Before the driver loads: a child forked from now on has no driver. */
+MLI_CUDA_PRIVATE void mli_cuda_fork_first(void);
+/* After it: the layer's locks are held in a fork, and before the driver's own handlers run. */
+MLI_CUDA_PRIVATE void mli_cuda_fork_locks(void);
+
 /* ------------------------------------------------------------------------- src/cuda/system.h -- */
 
 /* Owns what differs between systems: shared libraries, a lock, the process id, atomics. The order
@@ -719,7 +729,6 @@ MLI_CUDA_PRIVATE void mli_cuda_lock_take(mli_cuda_lock *l);
 MLI_CUDA_PRIVATE void mli_cuda_lock_drop(mli_cuda_lock *l);
 MLI_CUDA_PRIVATE void *mli_cuda_library_open(const char *name);
 MLI_CUDA_PRIVATE void mli_cuda_library_close(void *library);
-MLI_CUDA_PRIVATE void mli_cuda_library_find(void *library, const char *name, void *fn, size_t size);
 MLI_CUDA_PRIVATE void mli_cuda_yield(void);
 MLI_CUDA_PRIVATE uint64_t mli_cuda_process_id(void);
 #else
@@ -737,11 +746,20 @@ MLI_CUDA_PRIVATE void mli_cuda_lock_take(mli_cuda_lock *l);
 MLI_CUDA_PRIVATE void mli_cuda_lock_drop(mli_cuda_lock *l);
 MLI_CUDA_PRIVATE void *mli_cuda_library_open(const char *name);
 MLI_CUDA_PRIVATE void mli_cuda_library_close(void *library);
-/* Copies the address: ISO C has no way from an object's to a function's. */
-MLI_CUDA_PRIVATE void mli_cuda_library_find(void *library, const char *name, void *fn, size_t size);
 MLI_CUDA_PRIVATE void mli_cuda_yield(void);
 MLI_CUDA_PRIVATE uint64_t mli_cuda_process_id(void);
 #endif
+
+/* A function of a library, and its place in a table. */
+typedef struct mli_cuda_symbol {
+    const char *name;
+    uint16_t at; /* the offset of the pointer */
+    uint16_t needed;
+} mli_cuda_symbol;
+/* Fills a table with the functions of a library; NULL: it has none of this name. Returns the last
+   one that is needed and missing; NULL: none is. */
+MLI_CUDA_PRIVATE const char *mli_cuda_library_fill(void *library, const mli_cuda_symbol *symbols,
+                                                   size_t n, void *table);
 
 typedef struct mli_cuda_u64 {
     uint64_t v;
@@ -780,10 +798,11 @@ MLI_CUDA_PRIVATE void *mli_cuda_library_open(const char *name) {
     return (void *)LoadLibraryExA(name, NULL, LOAD_LIBRARY_SEARCH_DEFAULT_DIRS);
 }
 MLI_CUDA_PRIVATE void mli_cuda_library_close(void *library) { FreeLibrary((HMODULE)library); }
-MLI_CUDA_PRIVATE void mli_cuda_library_find(void *library, const char *name, void *fn,
-                                            size_t size) {
+static void *mli_cuda_library_find(void *library, const char *name) {
     FARPROC found = GetProcAddress((HMODULE)library, name);
-    memcpy(fn, &found, size);
+    void *copy;
+    memcpy(&copy, &found, sizeof copy);
+    return copy;
 }
 MLI_CUDA_PRIVATE void mli_cuda_yield(void) { (void)SwitchToThread(); }
 MLI_CUDA_PRIVATE uint64_t mli_cuda_process_id(void) { return GetCurrentProcessId(); }
@@ -794,14 +813,24 @@ MLI_CUDA_PRIVATE void *mli_cuda_library_open(const char *name) {
     return dlopen(name, RTLD_NOW | RTLD_LOCAL);
 }
 MLI_CUDA_PRIVATE void mli_cuda_library_close(void *library) { (void)dlclose(library); }
-MLI_CUDA_PRIVATE void mli_cuda_library_find(void *library, const char *name, void *fn,
-                                            size_t size) {
-    void *found = dlsym(library, name);
-    memcpy(fn, &found, size);
+static void *mli_cuda_library_find(void *library, const char *name) {
+    return dlsym(library, name);
 }
 MLI_CUDA_PRIVATE void mli_cuda_yield(void) { (void)sched_yield(); }
 MLI_CUDA_PRIVATE uint64_t mli_cuda_process_id(void) { return (uint64_t)getpid(); }
 #endif
+MLI_CUDA_PRIVATE const char *mli_cuda_library_fill(void *library, const mli_cuda_symbol *symbols,
+                                                   size_t n, void *table) {
+    const char *missing = NULL;
+    size_t i;
+    for (i = 0; i < n; i++) {
+        void *found = mli_cuda_library_find(library, symbols[i].name);
+        /* ISO C has no way from the address of an object to that of a function */
+        memcpy((char *)table + symbols[i].at, &found, sizeof found);
+        if (symbols[i].needed && !found) missing = symbols[i].name;
+    }
+    return missing;
+}
 
 #if defined(__GNUC__)
 MLI_CUDA_PRIVATE uint64_t mli_cuda_load(mli_cuda_u64 *a) {
@@ -980,16 +1009,36 @@ MLI_CUDA_VARIABLE_HERE(mli_cuda_loaded_state mli_cuda_loaded)
 #define MLI_CUDA_WHY(...)                                                                     \
     (snprintf(mli_cuda_loaded.why, sizeof mli_cuda_loaded.why, __VA_ARGS__), 0)
 
-static int mli_cuda_driver_load(mli_cuda_driver *d) {
-    void *library = mli_cuda_library_open(MEMLORD_CUDA_DRIVER);
-    const char *missing = NULL;
-    int i;
-    if (!library) return MLI_CUDA_WHY("%s was not found", MEMLORD_CUDA_DRIVER);
+static const mli_cuda_symbol mli_cuda_driver_symbols[] = {
 #define MLI_CUDA_X(field, symbol, needed, params)                                             \
-    mli_cuda_library_find(library, symbol, (void *)&d->field, sizeof d->field);               \
-    if (needed && !d->field) missing = symbol;
+    {symbol, (uint16_t)offsetof(mli_cuda_driver, field), needed},
     MLI_CUDA_FUNCTIONS(MLI_CUDA_X)
 #undef MLI_CUDA_X
+};
+
+/* Reads the handles and properties of the devices. */
+static void mli_cuda_devices_read(mli_cuda_driver *d) {
+    const int has_pools = d->pool_current && d->pool_attribute && d->pool_trim;
+    int i;
+    for (i = 0; i < d->devices && i < MEMLORD_CUDA_MAX_DEVICES; i++) {
+        if (d->device_get(&d->handle[i], i)) break;
+        if (d->device_attribute(&d->integrated[i], MLI_CUDA_ATTRIBUTE_INTEGRATED, d->handle[i]))
+            d->integrated[i] = 0;
+        d->any_integrated |= d->integrated[i];
+        if (!has_pools ||
+            d->device_attribute(&d->pools[i], MLI_CUDA_ATTRIBUTE_POOLS, d->handle[i]))
+            d->pools[i] = 0;
+    }
+    d->known = i;
+}
+
+static int mli_cuda_driver_load(mli_cuda_driver *d) {
+    void *library = mli_cuda_library_open(MEMLORD_CUDA_DRIVER);
+    const char *missing;
+    int i;
+    if (!library) return MLI_CUDA_WHY("%s was not found", MEMLORD_CUDA_DRIVER);
+    missing = mli_cuda_library_fill(library, mli_cuda_driver_symbols,
+                                    sizeof mli_cuda_driver_symbols / sizeof(mli_cuda_symbol), d);
     if (missing) {
         mli_cuda_library_close(library);
         return MLI_CUDA_WHY("%s has no %s", MEMLORD_CUDA_DRIVER, missing);
@@ -999,22 +1048,9 @@ static int mli_cuda_driver_load(mli_cuda_driver *d) {
     if ((i = d->device_count(&d->devices)) != 0)
         return MLI_CUDA_WHY("cuDeviceGetCount answered %d", i);
     if (d->devices < 1) return MLI_CUDA_WHY("there is no device");
-    for (i = 0; i < d->devices && i < MEMLORD_CUDA_MAX_DEVICES; i++) {
-        if (d->device_get(&d->handle[i], i)) break;
-        if (d->device_attribute(&d->integrated[i], MLI_CUDA_ATTRIBUTE_INTEGRATED, d->handle[i]))
-            d->integrated[i] = 0;
-        d->any_integrated |= d->integrated[i];
-        if (!d->pool_current || !d->pool_attribute || !d->pool_trim ||
-            d->device_attribute(&d->pools[i], MLI_CUDA_ATTRIBUTE_POOLS, d->handle[i]))
-            d->pools[i] = 0;
-    }
-    d->known = i;
+    mli_cuda_devices_read(d);
     return 1;
 }
-
-/* Register what a fork needs; cuda/forks, which uses this module, defines both. */
-MLI_CUDA_PRIVATE void mli_cuda_fork_first(void);
-MLI_CUDA_PRIVATE void mli_cuda_fork_locks(void);
 
 MLI_CUDA_PRIVATE const mli_cuda_driver *mli_cuda_driver_get(void) {
     uint64_t state = mli_cuda_load_acquire(&mli_cuda_loaded.state);
@@ -1148,16 +1184,21 @@ enum { MLI_CUDA_HOLDERS_EVERY = 16, MLI_CUDA_HOLDERS_MISSES = 8 };
 MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_holders_lock = MLI_CUDA_LOCK;
 static mli_cuda_holders mli_cuda_holders_of[MEMLORD_CUDA_MAX_DEVICES];
 
-static void mli_cuda_nvml_load(const mli_cuda_driver *d, const char *name) {
-    void *library = mli_cuda_library_open(name);
-    int whole = 1, i;
-    if (!library) return;
+static const mli_cuda_symbol mli_cuda_nvml_symbols[] = {
 #define MLI_CUDA_X(field, symbol, needed, params)                                             \
-    mli_cuda_library_find(library, symbol, (void *)&mli_cuda_nvml.field, sizeof(void *));     \
-    if (needed && !mli_cuda_nvml.field) whole = 0;
+    {symbol, (uint16_t)offsetof(mli_cuda_nvml_state, field), needed},
     MLI_CUDA_NVML_FUNCTIONS(MLI_CUDA_X)
 #undef MLI_CUDA_X
-    if (!whole || mli_cuda_nvml.init()) {
+};
+
+static void mli_cuda_nvml_load(const mli_cuda_driver *d, const char *name) {
+    void *library = mli_cuda_library_open(name);
+    int i;
+    if (!library) return;
+    if (mli_cuda_library_fill(library, mli_cuda_nvml_symbols,
+                              sizeof mli_cuda_nvml_symbols / sizeof(mli_cuda_symbol),
+                              &mli_cuda_nvml) ||
+        mli_cuda_nvml.init()) {
         mli_cuda_library_close(library);
         return;
     }
@@ -1452,8 +1493,8 @@ MLI_CUDA_PRIVATE int mli_cuda_attachment_fill(mli_cuda_attachment *probe, int se
 
 /* ----------------------------------------------------------------------- src/cuda/capacity.h -- */
 
-/* Owns what a ledger is told of a device: capacity, this process's share, what its pools hold.
-   Runs on pollers and on threads that ask for a sample. Locks: none. */
+/* Owns what a ledger is told of a device: capacity, this process's share, what its pools hold. Runs
+   on pollers and on threads that ask for a sample. Locks: none. */
 
 MLI_CUDA_PRIVATE uint64_t mli_cuda_pool_reserved(memlord *lord, int device,
                                                  const memlord_cuda_pool *pool);
@@ -1708,12 +1749,14 @@ MLI_CUDA_PRIVATE memlord_gc_result mli_cuda_collect(void *user, memlord *lord,
 
 /* ------------------------------------------------------------------------- src/cuda/events.h -- */
 
-/* Owns fences made of events, and the events between uses: a bin per context, since an event
-   serves the streams of its own alone. Fences come from pages that are kept; those with an event
-   still to be recorded are in a list, so that the end of their stream finds them. Locks:
-   events_lock and unrecorded_lock, never while the driver or the ledger is called: the driver may
-   block a record until a host function of a stream has run, which may wait for these locks. A fence
-   is taken instead while its event is recorded; the end of its stream waits for that one. */
+/* Owns the fences made of events, and the events between uses: a bin for each context, as an event
+   serves only the streams of its own. May use cuda/driver. Locks: events_lock and unrecorded_lock,
+   never while the driver or the ledger is called. */
+
+/* The driver may block a record until a host function of a stream has run, which may wait for the
+   locks. So no lock is held then: the fence is marked as taken while its event is recorded, and the
+   end of its stream waits for that one. Fences come from pages that are kept. Those with an event
+   still to be recorded are in a list, so that the end of their stream finds them. */
 
 enum { MLI_CUDA_BINS = MEMLORD_CUDA_MAX_DEVICES * 2 }; /* with time and without */
 
@@ -2074,6 +2117,13 @@ static uint64_t mli_cuda_state_of(int recorded, int ends) {
     return recorded == 0 && !ends ? MLI_CUDA_UNRECORDED : MLI_CUDA_LOST;
 }
 
+/* Returns 1 if a fence is one of a stream's (NULL: any) that this thread may record. */
+static int mli_cuda_fence_is_ours(const mli_cuda_fence *fence, const cudaStream_t *stream,
+                                  uint64_t self, const mli_cuda_fence *asked) {
+    if (stream && fence->stream != *stream) return 0;
+    return fence->stream != cudaStreamPerThread || fence->thread == self || fence == asked;
+}
+
 MLI_CUDA_PRIVATE void mli_cuda_fences_record(const cudaStream_t *stream,
                                              const mli_cuda_fence *asked, int ends) {
     uint64_t self = mli_cuda_thread_id();
@@ -2084,9 +2134,7 @@ MLI_CUDA_PRIVATE void mli_cuda_fences_record(const cudaStream_t *stream,
     for (due = !ends; due < 2; due++)
         for (fence = mli_cuda_unrecorded[due]; fence; fence = next) {
             next = fence->next;
-            if (stream && fence->stream != *stream) continue;
-            if (fence->stream == cudaStreamPerThread && fence->thread != self && fence != asked)
-                continue;
+            if (!mli_cuda_fence_is_ours(fence, stream, self, asked)) continue;
             if (fence->taken) {
                 if (ends) next = mli_cuda_fences_wait(due);
                 continue;
@@ -2275,14 +2323,16 @@ MLI_CUDA_PRIVATE void mli_cuda_times_read(memlord *lord, const cudaStream_t *str
 
 /* -------------------------------------------------------------------------- src/cuda/forks.h -- */
 
-/* Owns what a forked child finds: no driver, nothing attached, no lock held. Handlers before a
-   fork run in the order opposite to that they were registered in: these are registered after the
-   driver is loaded, and so take the layer's locks before the driver's own handlers and mostly
-   before the ledger's. Calls do so, too: a lock may be held while the driver is asked, and
-   no lock of the ledger while one of these is taken, nor the other way. A fork waits for no record:
-   the child gives back what other threads had taken. Not taken are the locks of
-   loading: they are held while the driver or NVML loads, which may fork itself, and a child takes
-   neither. */
+/* Owns what a forked child finds: no driver, nothing attached, no lock held. May use all modules of
+   the layer. Invariant: no lock of the ledger is held while one of the layer is taken, nor the
+   other way; one of the layer may be held while the driver is asked. Locks: all of the layer, but
+   those of loading. */
+
+/* Handlers before a fork run in the opposite order of their registration. These are registered
+   after the driver is loaded, and so take the layer's locks before the driver's own handlers run,
+   and mostly before the ledger's. A fork waits for no record: the child gives back what other
+   threads had taken. The locks of loading are held while the driver or NVML loads, which may fork
+   itself: neither the fork nor a child takes them. */
 
 /* -------------------------------------------------------------------------- src/cuda/forks.c -- */
 
@@ -2380,8 +2430,8 @@ MLI_CUDA_PRIVATE cudaError_t mli_cuda_free_end(memlord *lord, mli_cuda_ending *e
 
 /* ----------------------------------------------------------------------- src/cuda/requests.h -- */
 
-/* Owns the way of an allocation: the real call, its device, its record, and the retry.
-   Locks: seats_lock, to read a policy. */
+/* Owns the way of an allocation: the real call, its device, its record, and the retry. Locks:
+   seats_lock, to read a policy. */
 
 enum {
     MLI_CUDA_PLAIN,
@@ -2654,6 +2704,325 @@ MLI_CUDA_PRIVATE int mli_cuda_block_find(memlord *lord, uint64_t key, memlord_bl
            memlord_block_find(lord, pinned, key, block) == MEMLORD_OK;
 }
 
+/* ------------------------------------------------------------------------- src/cuda/public.h -- */
+
+/* Has the functions that CUDA has no like of: attach, pools, uses of streams, scopes. Owns no
+   state. May use all modules of the layer. Locks: none held at the return. */
+
+/* ------------------------------------------------------------------------- src/cuda/public.c -- */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* -- attach -- */
+
+/* An integrated GPU's memory is the cpu's, so that what is known of that, containers' limits
+   included, holds for it. Reservations in the way leave it a place of its own. */
+static void mli_cuda_share(mli_cuda_attachment *probe, const mli_cuda_driver *d, int on) {
+    int i;
+    for (i = 0; i < d->known; i++) {
+        memlord_device device = memlord_device_cuda(i), with = on ? memlord_device_cpu() : device;
+        if (on ? d->integrated[i] : probe->shared[i])
+            probe->shared[i] = memlord_device_share(probe->lord, device, with) == MEMLORD_OK && on;
+        if (on) continue;
+        mli_cuda_store(&probe->pooled[i], 0);
+        mli_cuda_store(&probe->before[i], 0);
+        mli_cuda_store(&probe->context[i], 0);
+        mli_cuda_store(&probe->identified[i], 0);
+    }
+}
+
+static void mli_cuda_unhook(mli_cuda_attachment *probe, const mli_cuda_driver *d) {
+    uint64_t flags = mli_cuda_load(&probe->flags);
+    (void)memlord_gc_callback_remove(probe->lord, memlord_device_cuda(MEMLORD_ANY),
+                                     mli_cuda_collect, probe);
+    if (!(flags & MEMLORD_CUDA_FLAG_NO_CAPACITY))
+        (void)memlord_capacity_source_set(probe->lord, MEMLORD_DEVICE_CUDA, NULL, NULL);
+    mli_cuda_share(probe, d, 0);
+}
+
+static memlord_result mli_cuda_hook(mli_cuda_attachment *probe, const mli_cuda_driver *d) {
+    uint64_t flags = mli_cuda_load(&probe->flags), total, used;
+    memlord_result r = MEMLORD_OK;
+    int i;
+    for (i = 0; i < d->known && !(flags & MEMLORD_CUDA_FLAG_NO_NVML); i++)
+        if (!mli_cuda_active(d, i) && mli_cuda_nvml_query(i, &total, &used))
+            mli_cuda_store(&probe->before[i], used);
+    if (!(flags & MEMLORD_CUDA_FLAG_NO_CAPACITY)) {
+        mli_cuda_share(probe, d, 1);
+        r = memlord_capacity_source_set(probe->lord, MEMLORD_DEVICE_CUDA, mli_cuda_capacity, probe);
+    }
+    if (r == MEMLORD_OK && !(flags & MEMLORD_CUDA_FLAG_NO_TRIM))
+        r = memlord_gc_callback_add(probe->lord, memlord_device_cuda(MEMLORD_ANY),
+                                    MEMLORD_GC_QUIET, mli_cuda_collect, probe);
+    return r;
+}
+
+/* Gives up a claimed seat that is taken. */
+static void mli_cuda_attachment_end(mli_cuda_attachment *probe, const mli_cuda_driver *d) {
+    int last;
+    mli_cuda_unhook(probe, d);
+    last = mli_cuda_attachment_fill(probe, MLI_CUDA_TAKEN, d, NULL);
+    mli_cuda_times_read(probe->lord, NULL, 1);
+    if (last) memlord_cuda_events_release();
+}
+
+MEMLORD_API memlord_result memlord_cuda_attach(memlord *lord, const memlord_cuda_desc *desc) {
+    const mli_cuda_driver *d;
+    mli_cuda_attachment *probe;
+    memlord_cuda_desc zeros;
+    memlord_result r;
+    int seen = MLI_CUDA_EMPTY;
+    memset(&zeros, 0, sizeof zeros);
+    if (!desc) desc = &zeros;
+    if (!lord) return MEMLORD_OK;
+    if (desc->retry && memlord_retry_check(desc->retry)) return MEMLORD_E_INVALID;
+    d = mli_cuda_driver_get();
+    if (!d) return MEMLORD_E_UNSUPPORTED;
+    probe = mli_cuda_attachment_claim(lord, &seen);
+    if (!probe) return MEMLORD_E_STATE;
+    if (seen == MLI_CUDA_TAKEN) mli_cuda_unhook(probe, d);
+    (void)mli_cuda_attachment_fill(probe, seen, d, desc);
+    r = mli_cuda_hook(probe, d);
+    if (r) mli_cuda_attachment_end(probe, d);
+    mli_cuda_attachment_set_state(probe, r ? MLI_CUDA_EMPTY : MLI_CUDA_TAKEN);
+    return r;
+}
+
+MEMLORD_API memlord_result memlord_cuda_detach(memlord *lord) {
+    const mli_cuda_driver *d = mli_cuda_driver_get();
+    mli_cuda_attachment *probe;
+    int seen = MLI_CUDA_EMPTY;
+    if (!lord) return MEMLORD_OK;
+    if (!d) return MEMLORD_E_UNKNOWN;
+    probe = mli_cuda_attachment_claim(lord, &seen);
+    if (!probe) return MEMLORD_E_STATE;
+    if (seen == MLI_CUDA_TAKEN) mli_cuda_attachment_end(probe, d);
+    mli_cuda_attachment_set_state(probe, MLI_CUDA_EMPTY);
+    return seen == MLI_CUDA_TAKEN ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+}
+
+MEMLORD_API int memlord_cuda_attached(memlord *lord) {
+    return mli_cuda_attachment_of(lord) != NULL;
+}
+
+MEMLORD_API const char *memlord_cuda_why(void) {
+    (void)mli_cuda_driver_get();
+    return mli_cuda_loaded.why;
+}
+
+/* -- pools -- */
+
+MEMLORD_API memlord_result memlord_cuda_pool_get(memlord *lord, int device,
+                                                 memlord_cuda_pool *out) {
+    const mli_cuda_driver *d;
+    int mode, read;
+    if (out) memset(out, 0, sizeof *out);
+    if (!lord) return MEMLORD_OK;
+    if (!out) return MEMLORD_E_INVALID;
+    d = mli_cuda_driver_get();
+    if (!d) return MEMLORD_E_UNSUPPORTED;
+    if (device < 0 || device >= d->known) return MEMLORD_E_DEVICE;
+    if (!d->pools[device]) return MEMLORD_E_UNSUPPORTED;
+    if (!mli_cuda_active(d, device)) return MEMLORD_E_STATE;
+    if (!mli_cuda_enter_device(d, device, &mode)) return MEMLORD_E_UNKNOWN;
+    read = mli_cuda_pools_ask(d, device, NULL, out);
+    mli_cuda_leave_device(d, device, &mode);
+    if (!read) memset(out, 0, sizeof *out);
+    return read ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+}
+
+MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device) {
+    memlord_cuda_pool pool;
+    memlord_result r = memlord_cuda_pool_get(lord, device, &pool);
+    if (r) return r;
+    return memlord_pool_set(lord, memlord_device_cuda(device),
+                            mli_cuda_pool_reserved(lord, device, &pool), UINT64_MAX);
+}
+
+MEMLORD_API cudaError_t memlord_cuda_pool_create(memlord *lord, cudaMemPool_t *pool,
+                                                 const struct cudaMemPoolProps *props,
+                                                 const memlord_site *site) {
+    cudaError_t r = MLI_CUDA_REAL(cudaMemPoolCreate)(pool, props);
+    (void)lord, (void)site;
+    if (r == cudaSuccess && props)
+        mli_cuda_pool_add(*pool, props->location.type == cudaMemLocationTypeDevice
+                                     ? props->location.id : -1);
+    return r;
+}
+
+MEMLORD_API cudaError_t memlord_cuda_pool_destroy(memlord *lord, cudaMemPool_t pool,
+                                                  const memlord_site *site) {
+    int device, seen = mli_cuda_pool_remove(pool, &device);
+    cudaError_t r = MLI_CUDA_REAL(cudaMemPoolDestroy)(pool);
+    (void)lord, (void)site;
+    if (r != cudaSuccess && seen) mli_cuda_pool_add(pool, device);
+    return r;
+}
+
+MEMLORD_API cudaError_t memlord_cuda_device_set_pool(memlord *lord, int device, cudaMemPool_t pool,
+                                                     const memlord_site *site) {
+    const mli_cuda_driver *d = lord ? mli_cuda_driver_get() : NULL;
+    cudaMemPool_t before = NULL;
+    cudaError_t r;
+    (void)site;
+    if (d && device >= 0 && device < d->known && d->pools[device])
+        (void)d->pool_current(&before, d->handle[device]);
+    r = MLI_CUDA_REAL(cudaDeviceSetMemPool)(device, pool);
+    if (r == cudaSuccess && before) mli_cuda_pool_add(before, device);
+    if (r == cudaSuccess) mli_cuda_pool_add(pool, device);
+    return r;
+}
+
+/* -- stream-ordered frees -- */
+
+/* A fence on what a stream was given so far, for a block; and its device. NULL: no memory. */
+static mli_cuda_fence *mli_cuda_fence_for(memlord *lord, const void *ptr, cudaStream_t stream,
+                                          memlord_device *device, memlord_fence *out) {
+    memlord_block_info block;
+    mli_cuda_fence *fence;
+    *device = memlord_device_cuda(0);
+    if (mli_cuda_block_find(lord, MEMLORD_KEY(ptr), &block)) *device = block.device;
+    fence = mli_cuda_fence_on(stream, device->index, 0);
+    if (!fence) return NULL;
+    out->done = mli_cuda_fence_done;
+    out->user = fence;
+    out->drop = mli_cuda_fence_free;
+    out->queue = mli_cuda_fence_queue(fence);
+    return fence;
+}
+
+/* A use of a block; its event is `due` once it may be recorded, or else when the block is freed. */
+static memlord_result mli_cuda_use(memlord *lord, const void *ptr, cudaStream_t stream, int due) {
+    memlord_fence fence;
+    memlord_device device;
+    mli_cuda_fence *own;
+    memlord_result r;
+    if (!lord || !ptr) return MEMLORD_OK;
+    own = mli_cuda_fence_for(lord, ptr, stream, &device, &fence);
+    if (!own) return MEMLORD_E_NOMEM;
+    own->due = (unsigned char)due;
+    mli_cuda_fence_begin(own, !due && own->stream == cudaStreamPerThread);
+    r = memlord_block_use(lord, device, MEMLORD_KEY(ptr), fence);
+    if (r) mli_cuda_fence_free(own);
+    return r;
+}
+
+MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *ptr,
+                                                   cudaStream_t stream) {
+    return mli_cuda_use(lord, ptr, stream, 0);
+}
+
+/* Pending from before the real free on, as another thread may get the address; its event comes
+   after that. Without memory for an event the block is credited at once. */
+MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
+                                                      cudaStream_t stream,
+                                                      const memlord_site *site) {
+    int before = mli_cuda_asker;
+    cudaError_t r;
+    (void)mli_cuda_use(lord, ptr, stream, 1);
+    mli_cuda_asker = MLI_CUDA_FREES_FIRST;
+    r = memlord_cuda_free_async(lord, ptr, stream, site);
+    mli_cuda_asker = before;
+    if (lord) mli_cuda_fences_record(NULL, NULL, 0);
+    return r;
+}
+
+MEMLORD_API memlord_result memlord_cuda_record_free(memlord *lord, const void *ptr,
+                                                    cudaStream_t stream,
+                                                    const memlord_site *site) {
+    memlord_fence fence;
+    memlord_device device;
+    mli_cuda_fence *own;
+    memlord_result r = MEMLORD_E_NOMEM;
+    int before = mli_cuda_asker;
+    if (!lord || !ptr) return MEMLORD_OK;
+    own = mli_cuda_fence_for(lord, ptr, stream, &device, &fence);
+    if (own) {
+        /* now, and not in the ledger's first question, which a deferring one asks later */
+        mli_cuda_fence_begin(own, 1);
+        mli_cuda_asker = MLI_CUDA_FREES;
+        r = memlord_free_deferred(lord, device, MEMLORD_KEY(ptr), fence, site);
+        mli_cuda_asker = before;
+        if (r) mli_cuda_fence_free(own);
+    }
+    return r == MEMLORD_E_NOMEM ? memlord_free(lord, device, MEMLORD_KEY(ptr), site) : r;
+}
+
+MEMLORD_API void memlord_cuda_events_release(void) {
+    mli_cuda_fence *gone = NULL, *fence;
+    int i;
+    mli_cuda_lock_take(&mli_cuda_events_lock);
+    for (i = 0; i < MLI_CUDA_BINS; i++) {
+        mli_cuda_events[i].context = NULL;
+        while ((fence = mli_cuda_fence_pop(&mli_cuda_events[i])) != NULL) {
+            fence->next = gone;
+            gone = fence;
+        }
+    }
+    mli_cuda_lock_drop(&mli_cuda_events_lock);
+    while ((fence = gone) != NULL) {
+        gone = fence->next;
+        mli_cuda_event_end(fence->context, fence->event);
+        fence->event = NULL;
+        mli_cuda_fence_free(fence);
+    }
+}
+
+/* -- scopes -- */
+
+MEMLORD_API memlord_result memlord_cuda_scope_begin(memlord *lord, memlord_cuda_scope *scope,
+                                                    const char *name, cudaStream_t stream) {
+    mli_cuda_attachment *probe;
+    memlord_result r;
+    if (scope) memset(scope, 0, sizeof *scope);
+    if (!lord) return MEMLORD_OK;
+    if (!scope) return MEMLORD_E_INVALID;
+    r = memlord_scope_begin(lord, name);
+    if (r) return r;
+    mli_cuda_nvtx_push(name);
+    scope->begun = 1;
+    scope->stream = mli_cuda_stream(stream);
+    mli_cuda_times_read(lord, &scope->stream, 0);
+    probe = mli_cuda_attachment_of(lord);
+    if (!probe || !(mli_cuda_load(&probe->flags) & MEMLORD_CUDA_FLAG_TIME_SCOPES))
+        return MEMLORD_OK;
+    scope->id = memlord_scope_current(lord);
+    scope->start = mli_cuda_time_mark(stream);
+    return MEMLORD_OK;
+}
+
+MEMLORD_API memlord_result memlord_cuda_scope_end(memlord *lord, memlord_cuda_scope *scope) {
+    mli_cuda_time time;
+    if (!lord) return MEMLORD_OK;
+    if (!scope) return MEMLORD_E_INVALID;
+    if (!scope->begun) return MEMLORD_E_STATE;
+    scope->begun = 0;
+    mli_cuda_nvtx_end();
+    time.lord = lord;
+    time.scope = scope->id;
+    time.start = (mli_cuda_fence *)scope->start;
+    time.stop = time.start ? mli_cuda_time_mark(scope->stream) : NULL;
+    if (time.stop)
+        mli_cuda_time_push(&time);
+    else if (time.start)
+        mli_cuda_fence_free(time.start);
+    mli_cuda_times_read(lord, &scope->stream, 0);
+    return memlord_scope_end(lord);
+}
+
+MEMLORD_API memlord_result memlord_cuda_checkpoint(memlord *lord, const char *name) {
+    memlord_result r = memlord_checkpoint(lord, name);
+    if (r == MEMLORD_OK && lord)
+        mli_cuda_nvtx_mark(name, memlord_allocated(lord, memlord_device_all()));
+    return r;
+}
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
 /* ------------------------------------------------------------------------ src/cuda/virtual.h -- */
 
 /* Owns the books of physical memory: a storage by its handle, with a reference for each handle and
@@ -2819,179 +3188,86 @@ MLI_CUDA_PRIVATE void mli_cuda_reset_begin(memlord *lord, const mli_cuda_driver 
     mli_cuda_leave_device(d, device, &mode);
 }
 
-/* ------------------------------------------------------------------------- src/cuda/public.h -- */
+/* --------------------------------------------------------------------------- src/cuda/wrap.h -- */
 
-/* Has the functions of the API. Owns no state. Uses all modules of the layer. Locks: none held at
-   the return. */
+/* Emits what the linker's --wrap redirects to. Their names are the linker's. Sites are the return
+   addresses of the callers. Locks: none. */
 
-/* ------------------------------------------------------------------------- src/cuda/public.c -- */
-
-/* ---------------------------------------------------------------------- cuda/public --
-   The functions of the API. */
+/* --------------------------------------------------------------------------- src/cuda/wrap.c -- */
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* -- attach -- */
-
-/* An integrated GPU's memory is the cpu's, so that what is known of that, containers' limits
-   included, holds for it. Reservations in the way leave it a place of its own. */
-static void mli_cuda_share(mli_cuda_attachment *probe, const mli_cuda_driver *d, int on) {
-    int i;
-    for (i = 0; i < d->known; i++) {
-        memlord_device device = memlord_device_cuda(i), with = on ? memlord_device_cpu() : device;
-        if (on ? d->integrated[i] : probe->shared[i])
-            probe->shared[i] = memlord_device_share(probe->lord, device, with) == MEMLORD_OK && on;
-        if (on) continue;
-        mli_cuda_store(&probe->pooled[i], 0);
-        mli_cuda_store(&probe->before[i], 0);
-        mli_cuda_store(&probe->context[i], 0);
-        mli_cuda_store(&probe->identified[i], 0);
+#if defined(MEMLORD_CUDA_WRAP)
+#define MLI_CUDA_HERE                                                                         \
+    memlord_site_at(MEMLORD_CUDA_SHIM_LORD, __builtin_return_address(0))
+#define MLI_CUDA_X(real, ours, params, args)                                                  \
+    cudaError_t MLI_CUDA_WRAP(real)(MLI_CUDA_ITEMS params) {                                  \
+        return memlord_cuda_##ours(MEMLORD_CUDA_SHIM_LORD, MLI_CUDA_ITEMS args,               \
+                                   MLI_CUDA_HERE);                                            \
     }
-}
-
-static void mli_cuda_unhook(mli_cuda_attachment *probe, const mli_cuda_driver *d) {
-    uint64_t flags = mli_cuda_load(&probe->flags);
-    (void)memlord_gc_callback_remove(probe->lord, memlord_device_cuda(MEMLORD_ANY),
-                                     mli_cuda_collect, probe);
-    if (!(flags & MEMLORD_CUDA_FLAG_NO_CAPACITY))
-        (void)memlord_capacity_source_set(probe->lord, MEMLORD_DEVICE_CUDA, NULL, NULL);
-    mli_cuda_share(probe, d, 0);
-}
-
-static memlord_result mli_cuda_hook(mli_cuda_attachment *probe, const mli_cuda_driver *d) {
-    uint64_t flags = mli_cuda_load(&probe->flags), total, used;
-    memlord_result r = MEMLORD_OK;
-    int i;
-    for (i = 0; i < d->known && !(flags & MEMLORD_CUDA_FLAG_NO_NVML); i++)
-        if (!mli_cuda_active(d, i) && mli_cuda_nvml_query(i, &total, &used))
-            mli_cuda_store(&probe->before[i], used);
-    if (!(flags & MEMLORD_CUDA_FLAG_NO_CAPACITY)) {
-        mli_cuda_share(probe, d, 1);
-        r = memlord_capacity_source_set(probe->lord, MEMLORD_DEVICE_CUDA, mli_cuda_capacity, probe);
+#define MLI_CUDA_X0(real, ours)                                                               \
+    cudaError_t MLI_CUDA_WRAP(real)(void) {                                                   \
+        return memlord_cuda_##ours(MEMLORD_CUDA_SHIM_LORD, MLI_CUDA_HERE);                    \
     }
-    if (r == MEMLORD_OK && !(flags & MEMLORD_CUDA_FLAG_NO_TRIM))
-        r = memlord_gc_callback_add(probe->lord, memlord_device_cuda(MEMLORD_ANY),
-                                    MEMLORD_GC_QUIET, mli_cuda_collect, probe);
-    return r;
+MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
+#undef MLI_CUDA_X
+#undef MLI_CUDA_X0
+#define MLI_CUDA_X(real, ours, params, args)                                                  \
+    mli_cuda_result MLI_CUDA_WRAP(real)(MLI_CUDA_ITEMS params);                               \
+    mli_cuda_result MLI_CUDA_WRAP(real)(MLI_CUDA_ITEMS params) {                              \
+        return memlord_cuda_##ours(MEMLORD_CUDA_SHIM_LORD, MLI_CUDA_ITEMS args,               \
+                                   MLI_CUDA_HERE);                                            \
+    }
+MLI_CUDA_VIRTUAL(MLI_CUDA_X)
+#undef MLI_CUDA_X
+#undef MLI_CUDA_HERE
+#endif
+
+/* Counts a function that is not redirected; *name gets the first. */
+static void mli_cuda_wrap_note(int redirected, const char *real, int *missing, const char **name) {
+    if (!redirected && !(*missing)++) *name = real;
 }
 
-/* Gives up a claimed seat that is taken. */
-static void mli_cuda_attachment_end(mli_cuda_attachment *probe, const mli_cuda_driver *d) {
-    int last;
-    mli_cuda_unhook(probe, d);
-    last = mli_cuda_attachment_fill(probe, MLI_CUDA_TAKEN, d, NULL);
-    mli_cuda_times_read(probe->lord, NULL, 1);
-    if (last) memlord_cuda_events_release();
+/* Read through volatile pointers: compilers take two names for two functions. */
+MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
+    int missing = 0;
+    const char *name = NULL;
+#if defined(MEMLORD_CUDA_WRAP)
+#define MLI_CUDA_X0(real, ours)                                                               \
+    {                                                                                         \
+        __typeof__(real) *volatile original = real, *volatile wrapped = MLI_CUDA_WRAP(real);  \
+        mli_cuda_wrap_note(original == wrapped, #real, &missing, &name);                      \
+    }
+#else
+#define MLI_CUDA_X0(real, ours) mli_cuda_wrap_note(0, #real, &missing, &name);
+#endif
+#define MLI_CUDA_X(real, ours, params, args) MLI_CUDA_X0(real, ours)
+    MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
+#undef MLI_CUDA_X
+#undef MLI_CUDA_X0
+    if (first) *first = name;
+    return missing;
 }
 
-MEMLORD_API memlord_result memlord_cuda_attach(memlord *lord, const memlord_cuda_desc *desc) {
-    const mli_cuda_driver *d;
-    mli_cuda_attachment *probe;
-    memlord_cuda_desc zeros;
-    memlord_result r;
-    int seen = MLI_CUDA_EMPTY;
-    memset(&zeros, 0, sizeof zeros);
-    if (!desc) desc = &zeros;
-    if (!lord) return MEMLORD_OK;
-    if (desc->retry && memlord_retry_check(desc->retry)) return MEMLORD_E_INVALID;
-    d = mli_cuda_driver_get();
-    if (!d) return MEMLORD_E_UNSUPPORTED;
-    probe = mli_cuda_attachment_claim(lord, &seen);
-    if (!probe) return MEMLORD_E_STATE;
-    if (seen == MLI_CUDA_TAKEN) mli_cuda_unhook(probe, d);
-    (void)mli_cuda_attachment_fill(probe, seen, d, desc);
-    r = mli_cuda_hook(probe, d);
-    if (r) mli_cuda_attachment_end(probe, d);
-    mli_cuda_attachment_set_state(probe, r ? MLI_CUDA_EMPTY : MLI_CUDA_TAKEN);
-    return r;
-}
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
 
-MEMLORD_API memlord_result memlord_cuda_detach(memlord *lord) {
-    const mli_cuda_driver *d = mli_cuda_driver_get();
-    mli_cuda_attachment *probe;
-    int seen = MLI_CUDA_EMPTY;
-    if (!lord) return MEMLORD_OK;
-    if (!d) return MEMLORD_E_UNKNOWN;
-    probe = mli_cuda_attachment_claim(lord, &seen);
-    if (!probe) return MEMLORD_E_STATE;
-    if (seen == MLI_CUDA_TAKEN) mli_cuda_attachment_end(probe, d);
-    mli_cuda_attachment_set_state(probe, MLI_CUDA_EMPTY);
-    return seen == MLI_CUDA_TAKEN ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
-}
+/* ------------------------------------------------------------------------ src/cuda/wrapped.h -- */
 
-MEMLORD_API int memlord_cuda_attached(memlord *lord) {
-    return mli_cuda_attachment_of(lord) != NULL;
-}
+/* Has the functions that do what one of CUDA does, and record it: allocations, frees, streams,
+   resets, virtual memory. Owns no state. Uses all modules of the layer. Locks: none held at the
+   return. */
 
-MEMLORD_API const char *memlord_cuda_why(void) {
-    (void)mli_cuda_driver_get();
-    return mli_cuda_loaded.why;
-}
+/* ------------------------------------------------------------------------ src/cuda/wrapped.c -- */
 
-/* -- pools -- */
+/* --------------------------------------------------------------------- cuda/wrapped -- */
 
-MEMLORD_API memlord_result memlord_cuda_pool_get(memlord *lord, int device,
-                                                 memlord_cuda_pool *out) {
-    const mli_cuda_driver *d;
-    int mode, read;
-    if (out) memset(out, 0, sizeof *out);
-    if (!lord) return MEMLORD_OK;
-    if (!out) return MEMLORD_E_INVALID;
-    d = mli_cuda_driver_get();
-    if (!d) return MEMLORD_E_UNSUPPORTED;
-    if (device < 0 || device >= d->known) return MEMLORD_E_DEVICE;
-    if (!d->pools[device]) return MEMLORD_E_UNSUPPORTED;
-    if (!mli_cuda_active(d, device)) return MEMLORD_E_STATE;
-    if (!mli_cuda_enter_device(d, device, &mode)) return MEMLORD_E_UNKNOWN;
-    read = mli_cuda_pools_ask(d, device, NULL, out);
-    mli_cuda_leave_device(d, device, &mode);
-    if (!read) memset(out, 0, sizeof *out);
-    return read ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
-}
-
-MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device) {
-    memlord_cuda_pool pool;
-    memlord_result r = memlord_cuda_pool_get(lord, device, &pool);
-    if (r) return r;
-    return memlord_pool_set(lord, memlord_device_cuda(device),
-                            mli_cuda_pool_reserved(lord, device, &pool), UINT64_MAX);
-}
-
-MEMLORD_API cudaError_t memlord_cuda_pool_create(memlord *lord, cudaMemPool_t *pool,
-                                                 const struct cudaMemPoolProps *props,
-                                                 const memlord_site *site) {
-    cudaError_t r = MLI_CUDA_REAL(cudaMemPoolCreate)(pool, props);
-    (void)lord, (void)site;
-    if (r == cudaSuccess && props)
-        mli_cuda_pool_add(*pool, props->location.type == cudaMemLocationTypeDevice
-                                     ? props->location.id : -1);
-    return r;
-}
-
-MEMLORD_API cudaError_t memlord_cuda_pool_destroy(memlord *lord, cudaMemPool_t pool,
-                                                  const memlord_site *site) {
-    int device, seen = mli_cuda_pool_remove(pool, &device);
-    cudaError_t r = MLI_CUDA_REAL(cudaMemPoolDestroy)(pool);
-    (void)lord, (void)site;
-    if (r != cudaSuccess && seen) mli_cuda_pool_add(pool, device);
-    return r;
-}
-
-MEMLORD_API cudaError_t memlord_cuda_device_set_pool(memlord *lord, int device, cudaMemPool_t pool,
-                                                     const memlord_site *site) {
-    const mli_cuda_driver *d = lord ? mli_cuda_driver_get() : NULL;
-    cudaMemPool_t before = NULL;
-    cudaError_t r;
-    (void)site;
-    if (d && device >= 0 && device < d->known && d->pools[device])
-        (void)d->pool_current(&before, d->handle[device]);
-    r = MLI_CUDA_REAL(cudaDeviceSetMemPool)(device, pool);
-    if (r == cudaSuccess && before) mli_cuda_pool_add(before, device);
-    if (r == cudaSuccess) mli_cuda_pool_add(pool, device);
-    return r;
-}
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /* -- wrapped functions: allocations -- */
 
@@ -3227,216 +3503,6 @@ MLI_CUDA_MEM(mem_retain_handle, (unsigned long long *handle, void *ptr)) {
 }
 #undef MLI_CUDA_MEM
 #undef MLI_CUDA_MEM_DRIVER
-
-/* -- stream-ordered frees -- */
-
-/* A fence on what a stream was given so far, for a block; and its device. NULL: no memory. */
-static mli_cuda_fence *mli_cuda_fence_for(memlord *lord, const void *ptr, cudaStream_t stream,
-                                          memlord_device *device, memlord_fence *out) {
-    memlord_block_info block;
-    mli_cuda_fence *fence;
-    *device = memlord_device_cuda(0);
-    if (mli_cuda_block_find(lord, MEMLORD_KEY(ptr), &block)) *device = block.device;
-    fence = mli_cuda_fence_on(stream, device->index, 0);
-    if (!fence) return NULL;
-    out->done = mli_cuda_fence_done;
-    out->user = fence;
-    out->drop = mli_cuda_fence_free;
-    out->queue = mli_cuda_fence_queue(fence);
-    return fence;
-}
-
-/* A use of a block; its event is `due` once it may be recorded, or else when the block is freed. */
-static memlord_result mli_cuda_use(memlord *lord, const void *ptr, cudaStream_t stream, int due) {
-    memlord_fence fence;
-    memlord_device device;
-    mli_cuda_fence *own;
-    memlord_result r;
-    if (!lord || !ptr) return MEMLORD_OK;
-    own = mli_cuda_fence_for(lord, ptr, stream, &device, &fence);
-    if (!own) return MEMLORD_E_NOMEM;
-    own->due = (unsigned char)due;
-    mli_cuda_fence_begin(own, !due && own->stream == cudaStreamPerThread);
-    r = memlord_block_use(lord, device, MEMLORD_KEY(ptr), fence);
-    if (r) mli_cuda_fence_free(own);
-    return r;
-}
-
-MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *ptr,
-                                                   cudaStream_t stream) {
-    return mli_cuda_use(lord, ptr, stream, 0);
-}
-
-/* Pending from before the real free on, as another thread may get the address; its event comes
-   after that. Without memory for an event the block is credited at once. */
-MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
-                                                      cudaStream_t stream,
-                                                      const memlord_site *site) {
-    int before = mli_cuda_asker;
-    cudaError_t r;
-    (void)mli_cuda_use(lord, ptr, stream, 1);
-    mli_cuda_asker = MLI_CUDA_FREES_FIRST;
-    r = memlord_cuda_free_async(lord, ptr, stream, site);
-    mli_cuda_asker = before;
-    if (lord) mli_cuda_fences_record(NULL, NULL, 0);
-    return r;
-}
-
-MEMLORD_API memlord_result memlord_cuda_record_free(memlord *lord, const void *ptr,
-                                                    cudaStream_t stream,
-                                                    const memlord_site *site) {
-    memlord_fence fence;
-    memlord_device device;
-    mli_cuda_fence *own;
-    memlord_result r = MEMLORD_E_NOMEM;
-    int before = mli_cuda_asker;
-    if (!lord || !ptr) return MEMLORD_OK;
-    own = mli_cuda_fence_for(lord, ptr, stream, &device, &fence);
-    if (own) {
-        /* now, and not in the ledger's first question, which a deferring one asks later */
-        mli_cuda_fence_begin(own, 1);
-        mli_cuda_asker = MLI_CUDA_FREES;
-        r = memlord_free_deferred(lord, device, MEMLORD_KEY(ptr), fence, site);
-        mli_cuda_asker = before;
-        if (r) mli_cuda_fence_free(own);
-    }
-    return r == MEMLORD_E_NOMEM ? memlord_free(lord, device, MEMLORD_KEY(ptr), site) : r;
-}
-
-MEMLORD_API void memlord_cuda_events_release(void) {
-    mli_cuda_fence *gone = NULL, *fence;
-    int i;
-    mli_cuda_lock_take(&mli_cuda_events_lock);
-    for (i = 0; i < MLI_CUDA_BINS; i++) {
-        mli_cuda_events[i].context = NULL;
-        while ((fence = mli_cuda_fence_pop(&mli_cuda_events[i])) != NULL) {
-            fence->next = gone;
-            gone = fence;
-        }
-    }
-    mli_cuda_lock_drop(&mli_cuda_events_lock);
-    while ((fence = gone) != NULL) {
-        gone = fence->next;
-        mli_cuda_event_end(fence->context, fence->event);
-        fence->event = NULL;
-        mli_cuda_fence_free(fence);
-    }
-}
-
-/* -- scopes -- */
-
-MEMLORD_API memlord_result memlord_cuda_scope_begin(memlord *lord, memlord_cuda_scope *scope,
-                                                    const char *name, cudaStream_t stream) {
-    mli_cuda_attachment *probe;
-    memlord_result r;
-    if (scope) memset(scope, 0, sizeof *scope);
-    if (!lord) return MEMLORD_OK;
-    if (!scope) return MEMLORD_E_INVALID;
-    r = memlord_scope_begin(lord, name);
-    if (r) return r;
-    mli_cuda_nvtx_push(name);
-    scope->begun = 1;
-    scope->stream = mli_cuda_stream(stream);
-    mli_cuda_times_read(lord, &scope->stream, 0);
-    probe = mli_cuda_attachment_of(lord);
-    if (!probe || !(mli_cuda_load(&probe->flags) & MEMLORD_CUDA_FLAG_TIME_SCOPES))
-        return MEMLORD_OK;
-    scope->id = memlord_scope_current(lord);
-    scope->start = mli_cuda_time_mark(stream);
-    return MEMLORD_OK;
-}
-
-MEMLORD_API memlord_result memlord_cuda_scope_end(memlord *lord, memlord_cuda_scope *scope) {
-    mli_cuda_time time;
-    if (!lord) return MEMLORD_OK;
-    if (!scope) return MEMLORD_E_INVALID;
-    if (!scope->begun) return MEMLORD_E_STATE;
-    scope->begun = 0;
-    mli_cuda_nvtx_end();
-    time.lord = lord;
-    time.scope = scope->id;
-    time.start = (mli_cuda_fence *)scope->start;
-    time.stop = time.start ? mli_cuda_time_mark(scope->stream) : NULL;
-    if (time.stop)
-        mli_cuda_time_push(&time);
-    else if (time.start)
-        mli_cuda_fence_free(time.start);
-    mli_cuda_times_read(lord, &scope->stream, 0);
-    return memlord_scope_end(lord);
-}
-
-MEMLORD_API memlord_result memlord_cuda_checkpoint(memlord *lord, const char *name) {
-    memlord_result r = memlord_checkpoint(lord, name);
-    if (r == MEMLORD_OK && lord)
-        mli_cuda_nvtx_mark(name, memlord_allocated(lord, memlord_device_all()));
-    return r;
-}
-
-#ifdef __cplusplus
-} /* extern "C" */
-#endif
-
-/* --------------------------------------------------------------------------- src/cuda/wrap.h -- */
-
-/* Emits what the linker's --wrap redirects to. Their names are the linker's. Sites are the return
-   addresses of the callers. Locks: none. */
-
-/* --------------------------------------------------------------------------- src/cuda/wrap.c -- */
-
-/* ------------------------------------------------------------------------ cuda/wrap --
-   Emits what --wrap redirects to. Their names are the linker's. Sites are the callers' return
-   addresses. */
-
-#ifdef __cplusplus
-extern "C" {
-#endif
-
-#if defined(MEMLORD_CUDA_WRAP)
-#define MLI_CUDA_HERE                                                                         \
-    memlord_site_at(MEMLORD_CUDA_SHIM_LORD, __builtin_return_address(0))
-#define MLI_CUDA_X(real, ours, params, args)                                                  \
-    cudaError_t MLI_CUDA_WRAP(real)(MLI_CUDA_ITEMS params) {                                  \
-        return memlord_cuda_##ours(MEMLORD_CUDA_SHIM_LORD, MLI_CUDA_ITEMS args,               \
-                                   MLI_CUDA_HERE);                                            \
-    }
-#define MLI_CUDA_X0(real, ours)                                                               \
-    cudaError_t MLI_CUDA_WRAP(real)(void) {                                                   \
-        return memlord_cuda_##ours(MEMLORD_CUDA_SHIM_LORD, MLI_CUDA_HERE);                    \
-    }
-MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
-#undef MLI_CUDA_X
-#undef MLI_CUDA_X0
-#define MLI_CUDA_X(real, ours, params, args)                                                  \
-    mli_cuda_result MLI_CUDA_WRAP(real)(MLI_CUDA_ITEMS params);                               \
-    mli_cuda_result MLI_CUDA_WRAP(real)(MLI_CUDA_ITEMS params) {                              \
-        return memlord_cuda_##ours(MEMLORD_CUDA_SHIM_LORD, MLI_CUDA_ITEMS args,               \
-                                   MLI_CUDA_HERE);                                            \
-    }
-MLI_CUDA_VIRTUAL(MLI_CUDA_X)
-#undef MLI_CUDA_X
-#undef MLI_CUDA_HERE
-#endif
-
-/* Read through volatile pointers: compilers take two names for two functions. */
-MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
-    int missing = 0;
-    const char *name = NULL;
-#if defined(MEMLORD_CUDA_WRAP)
-#define MLI_CUDA_X0(real, ours)                                                               \
-    {                                                                                         \
-        __typeof__(real) *volatile original = real, *volatile wrapped = MLI_CUDA_WRAP(real);  \
-        if (original != wrapped && !missing++) name = #real;                                  \
-    }
-#else
-#define MLI_CUDA_X0(real, ours) if (!missing++) name = #real;
-#endif
-#define MLI_CUDA_X(real, ours, params, args) MLI_CUDA_X0(real, ours)
-    MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
-#undef MLI_CUDA_X
-#undef MLI_CUDA_X0
-    if (first) *first = name;
-    return missing;
-}
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -128,14 +128,15 @@ few() { # COMPILER STANDARD
 
 # A module that a knob leaves out: its calls say so, the others work, and nothing of it is compiled.
 # Without a knob the same program shows that its functions have the names that are looked for.
-left_out() { # COMPILER NAME COUNTS FLAGS: the functions of neighbours and of verify that are there
+left_out() { # COMPILER NAME THERE FLAGS: the modules that are there
     o=$out/$1_without_$2
-    some='NF { print "some"; exit } END { if (!NR) print "none" }'
     check "$1: with $2 left out, its calls say so, the others work, and no code of it is left" \
-        "$(compiler "$1" c99) -O0 $4 $m/left_out.c -o $o; rm -f $o.page;
-         MEMLORD_DEBUG=2 $o \$PWD/$o.page >$o.txt 2>&1 || cat $o.txt;
-         test \"\$(nm $o | grep -E 'mli_(neighbours|listener|raise)_' | awk '$some') \$(
-             nm $o | grep mli_verify_ | awk '$some')\" = '$3'"
+        "$(compiler "$1" c99) -O0 $4 $m/left_out.c -o $o; rm -f $o.page $o.report;
+         MEMLORD_DEBUG=2 $o \$PWD/$o.page $o.report >$o.txt 2>&1 || cat $o.txt;
+         test \"\$(echo \$(nm $o | sed -nE '
+             s/.* mli_(neighbours|listener|raise)_.*/neighbours/p; s/.* mli_verify_.*/verify/p;
+             s/.* mli_html(_head)?$/page/p; s/.* mli_(pprof|heap|folded|portion)_.*/profiles/p;
+             s/.* mli_(trace|prom|viz|csv)_.*/reports/p' | sort -u))\" = '$3'"
 }
 
 # A copy that is no system header has its warnings shown.
@@ -234,11 +235,14 @@ main() {
         for std in c99 c++11; do own_stb $cc $std && narrow $cc $std && traps $cc $std; done
     done
     for cc in $cc_list; do
-        left_out $cc nothing 'some some' ''
-        left_out $cc neighbours 'none some' -DMEMLORD_NO_NEIGHBOURS
-        left_out $cc verify 'some none' -DMEMLORD_NO_VERIFY
-        left_out $cc everything 'none none' "-DMEMLORD_NO_NEIGHBOURS -DMEMLORD_NO_VERIFY \
-            -DMEMLORD_NO_THREADS -DMEMLORD_NO_REPORTS"
+        left_out $cc nothing 'neighbours page profiles reports verify' ''
+        left_out $cc neighbours 'page profiles reports verify' -DMEMLORD_NO_NEIGHBOURS
+        left_out $cc verify 'neighbours page profiles reports' -DMEMLORD_NO_VERIFY
+        left_out $cc page 'neighbours profiles reports verify' -DMEMLORD_NO_PAGE
+        left_out $cc profiles 'neighbours page reports verify' -DMEMLORD_NO_PROFILES
+        left_out $cc reports 'neighbours verify' -DMEMLORD_NO_REPORTS
+        left_out $cc everything '' "-DMEMLORD_NO_NEIGHBOURS -DMEMLORD_NO_VERIFY -DMEMLORD_NO_PAGE \
+            -DMEMLORD_NO_PROFILES -DMEMLORD_NO_REPORTS -DMEMLORD_NO_THREADS"
     done
     wide_keys
     check "C without GNU extensions has the loop forms alone" \

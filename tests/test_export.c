@@ -379,6 +379,22 @@ static void nor_does_a_childs_thread_write_it(void **state) {
     assert_int_equal(child_status(child), 0);
     assert_ok(memlord_export_stop(t->lord));
 }
+static void a_childs_own_export_has_a_thread(void **state) {
+    test_case *t = (test_case *)*state;
+    pid_t child;
+    if (threads_of_a_child() != 1) skip();
+    assert_ok(memlord_export_start(t->lord, in_folder("a.prom"), 10));
+    fflush(NULL);
+    child = fork();
+    if (!child) {
+        alarm(20);
+        if (memlord_export_start(t->lord, in_folder("b.prom"), 10)) _exit(2);
+        if (threads_now() != 2) _exit(3);
+        _exit(memlord_export_stop(t->lord) ? 4 : 0);
+    }
+    assert_int_equal(child_status(child), 0);
+    assert_ok(memlord_export_stop(t->lord));
+}
 #endif
 
 static void the_process_id_may_be_in_the_name(void **state) {
@@ -446,6 +462,7 @@ int main(void) {
         EXPORT(a_child_leaves_the_file_to_its_parent),
 #if !TEST_SANITIZED
         EXPORT_THREADS(nor_does_a_childs_thread_write_it),
+        EXPORT_THREADS(a_childs_own_export_has_a_thread),
 #endif
         EXPORT(the_process_id_may_be_in_the_name),
         EXPORT(without_labels_every_sample_has_the_process_id),

@@ -307,6 +307,85 @@ static void a_child_born_while_a_callback_runs_can_collect(void **state) {
     assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
+/* A child collects where its parent would have: `before` and `after` are the bytes of one block
+   before the threshold is set and after it, and `more` those of the child's block. */
+static void a_child_collects(void **state, uint64_t before, uint64_t after, uint64_t more) {
+    test_case *t = (test_case *)*state;
+    pid_t pid;
+    if (before) (void)grow(t, cuda(0), before);
+    test_threshold(t->lord, MEMLORD_METRIC_ALLOCATED, 1000000);
+    if (after) (void)grow(t, cuda(0), after);
+    assert_int_equal(t->gc.runs, 0);
+    pid = fork();
+    if (pid == 0) {
+        (void)grow(t, cuda(0), more);
+        _exit(t->gc.runs == 1 && t->gc.last.value == before + after + more ? 0 : 1);
+    }
+    expect_child(pid);
+    assert_int_equal(t->gc.runs, 0);
+}
+static void a_child_born_near_a_threshold_collects(void **state) {
+    a_child_collects(state, 0, 999990, 10);
+}
+static void a_child_born_before_a_due_check_collects(void **state) {
+    a_child_collects(state, 999990, 0, 10);
+}
+static void a_child_born_beyond_a_new_threshold_collects(void **state) {
+    a_child_collects(state, 1500000, 0, 1);
+}
+/* The number of devices that are near goes on: the second one is not taken for the end of all. */
+static void another_device_of_a_child_collects(void **state) {
+    test_case *t = (test_case *)*state;
+    pid_t pid;
+    test_threshold(t->lord, MEMLORD_METRIC_ALLOCATED, 1000000);
+    (void)grow(t, cuda(0), 999990);
+    pid = fork();
+    if (pid == 0) {
+        (void)grow(t, cuda(1), 999990);
+        (void)grow(t, cuda(1), 10);
+        _exit(t->gc.runs == 1 && t->gc.last.device.index == 1 ? 0 : 1);
+    }
+    expect_child(pid);
+}
+
+/* A thread waits for 1000 freed bytes; the child has a new thread on that one's stack. */
+static int try_never(void *user, uint64_t bytes, uint64_t *storage) {
+    (void)user, (void)bytes, (void)storage;
+    return 1;
+}
+static void *wait_for_memory(void *user) {
+    const memlord_retry policy = {1, 60000, 60000, 1, NULL, NULL};
+    uint64_t got;
+    (void)memlord_alloc_retry((memlord *)user, cuda(0), 1000, try_never, NULL, &policy, &got, NULL);
+    return NULL;
+}
+static void *overwrite_the_stack(void *user) {
+    volatile char bytes[64 << 10];
+    size_t i;
+    for (i = 0; i < sizeof bytes; i++) bytes[i] = 0x5a;
+    return user;
+}
+static void a_child_wakes_no_thread_that_is_gone(void **state) {
+    memlord *lord = test_lord(state);
+    const struct timespec nap = {0, 200 * 1000 * 1000};
+    pthread_t waits, other;
+    pid_t pid;
+    if (TEST_SANITIZED) skip(); /* no new threads in a child there */
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 1000, NULL));
+    assert_int_equal(pthread_create(&waits, NULL, wait_for_memory, lord), 0);
+    nanosleep(&nap, NULL);
+    pid = fork();
+    if (pid == 0) {
+        alarm(20);
+        if (pthread_create(&other, NULL, overwrite_the_stack, NULL)) _exit(2);
+        if (pthread_join(other, NULL)) _exit(3);
+        _exit(memlord_free(lord, cuda(0), 0x1000, NULL) ? 4 : 0);
+    }
+    expect_child(pid);
+    assert_ok(memlord_free(lord, cuda(0), 0x1000, NULL));
+    assert_int_equal(pthread_join(waits, NULL), 0);
+}
+
 static void the_counts_of_an_ended_thread_stay(void **state) {
     memlord *lord = test_lord(state);
     pthread_t thread;
@@ -1052,6 +1131,11 @@ int main(void) {
         cmocka_unit_test(a_child_is_born_while_a_device_changes_places),
         TEST(a_child_ends_the_report_it_was_born_in),
         TEST(a_child_born_while_a_callback_runs_can_collect),
+        TEST_FAKES(a_child_born_near_a_threshold_collects),
+        TEST_FAKES(a_child_born_before_a_due_check_collects),
+        TEST_FAKES(a_child_born_beyond_a_new_threshold_collects),
+        TEST_FAKES(another_device_of_a_child_collects),
+        TEST(a_child_wakes_no_thread_that_is_gone),
         TEST(the_counts_of_an_ended_thread_stay),
         TEST(a_free_in_a_late_thread_local_destructor_counts),
         TEST(threads_that_end_without_the_hook_are_found),

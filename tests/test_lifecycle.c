@@ -686,28 +686,66 @@ static void loggers_change_under_many_threads(void **state) {
     for (i = 0; i < 3; i++) assert_int_equal(pthread_join(logs[i], NULL), 0);
 }
 
-/* The thread that is in the logger is gone in the child. */
+/* The thread that is in the logger is gone in the child, whose own lines still come. */
 static void a_forked_child_waits_for_no_logger(void **state) {
     memlord *lord = test_lord(state);
-    log_host a = log_host_of(lord);
-    memlord_logger of_a = logger_of(&a);
-    pthread_t logs;
+    const memlord_logger none = {NULL, NULL};
+    int sets;
+    for (sets = 0; sets < 2; sets++) { /* an even number of sets before, and an odd one */
+        log_host a = log_host_of(lord);
+        memlord_logger of_a = logger_of(&a);
+        pthread_t logs;
+        int status = -1;
+        pid_t pid;
+        a.waits = 1;
+        if (sets) assert_ok(memlord_logger_set(lord, &none));
+        assert_ok(memlord_logger_set(lord, &of_a));
+        assert_int_equal(pthread_create(&logs, NULL, log_a_line, &a), 0);
+        assert_true(test_gate_came(&a.gate, 1));
+        pid = fork();
+        if (pid == 0) {
+            alarm(30);
+            a.waits = 0;
+            memlord_reset(lord);
+            _exit(lines_of(&a) != 2 ? 99 : (int)memlord_logger_set(lord, NULL));
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_int_equal(status, 0);
+        test_gate_open(&a.gate);
+        assert_int_equal(pthread_join(logs, NULL), 0);
+        assert_ok(memlord_logger_set(lord, NULL));
+    }
+}
+
+/* Nor for the thread that sets one, and waits for the old one. */
+static void nor_for_one_that_is_being_set(void **state) {
+    memlord *lord = test_lord(state);
+    log_host a = log_host_of(lord), b = log_host_of(lord), setter = log_host_of(lord);
+    memlord_logger of_a = logger_of(&a), of_b = logger_of(&b);
+    pthread_t logs, sets;
+    struct timespec nap = {0, 20 * 1000 * 1000};
     int status = -1;
     pid_t pid;
     a.waits = 1;
     assert_ok(memlord_logger_set(lord, &of_a));
     assert_int_equal(pthread_create(&logs, NULL, log_a_line, &a), 0);
     assert_true(test_gate_came(&a.gate, 1));
+    assert_int_equal(pthread_create(&sets, NULL, take_the_logger_off, &setter), 0);
+    while (!__atomic_load_n(&setter.begun, __ATOMIC_ACQUIRE)) nanosleep(&nap, NULL);
+    nanosleep(&nap, NULL);
     pid = fork();
     if (pid == 0) {
         alarm(30);
-        _exit((int)memlord_logger_set(lord, NULL));
+        if (memlord_logger_set(lord, &of_b)) _exit(1);
+        memlord_reset(lord);
+        _exit(lines_of(&b) != 1);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
     test_gate_open(&a.gate);
+    assert_int_equal(pthread_join(sets, NULL), 0);
     assert_int_equal(pthread_join(logs, NULL), 0);
-    assert_ok(memlord_logger_set(lord, NULL));
+    assert_ok(setter.r);
 }
 
 /* The logger itself forks; in the child it sets the next, and the call that it is in goes on. */
@@ -943,6 +981,7 @@ int main(void) {
         TEST(the_logger_of_another_ledger_may_not_set_one),
         TEST(loggers_change_under_many_threads),
         TEST(a_forked_child_waits_for_no_logger),
+        TEST(nor_for_one_that_is_being_set),
         TEST(a_child_born_in_a_logger_may_set_the_next),
         cmocka_unit_test(the_os_allocator_gives_memory),
         cmocka_unit_test(no_thread_is_started),

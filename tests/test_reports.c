@@ -479,6 +479,37 @@ static void the_verdicts_come_first_and_the_worst_of_them_before(void **state) {
                           "anomalies and drops, cpu: unknown_frees 1\n");
 }
 
+/* Each verdict names four devices and the number of the others. */
+static void a_verdict_of_more_than_four_devices_says_how_many_more(void **state) {
+    memlord *lord = test_lord(state);
+    int i;
+    for (i = 0; i < 4; i++) {
+        assert_ok(memlord_alloc(lord, cuda(i), 64u * (uint64_t)(i + 1), (uint64_t)(9 - i) << 20,
+                                 &grow_site));
+        assert_ok(memlord_limit_set(lord, cuda(i), 1 << 20));
+        assert_ok(memlord_alloc_failed(lord, cuda(i), 1 << 30, NULL));
+    }
+#define OUT(i, mb) #i ": 1 GiB wanted with " #mb " MiB live, 1 failed"
+#define OVER(i, mb) #i ": " #mb " MiB of 1 MiB"
+#define HELD(i, mb) #i ": site grow cache.c:7 100 % of " #mb " MiB"
+#define FOUR(what, x) what ", cuda:" x(0, 9) "; cuda:" x(1, 8) "; cuda:" x(2, 7) "; cuda:" x(3, 6)
+    assert_verdicts(lord, FOUR("out of memory", OUT) "\n" FOUR("over a limit", OVER) "\n"
+                          FOUR("biggest holder", HELD) "\n");
+    for (; i < 6; i++) {
+        assert_ok(memlord_alloc(lord, cuda(i), 64u * (uint64_t)(i + 1), (uint64_t)(9 - i) << 20,
+                                 &grow_site));
+        assert_ok(memlord_limit_set(lord, cuda(i), 1 << 20));
+        assert_ok(memlord_alloc_failed(lord, cuda(i), 1 << 30, NULL));
+    }
+    assert_verdicts(lord, FOUR("out of memory", OUT) "; and 2 more\n"
+                          FOUR("over a limit", OVER) "; and 2 more\n"
+                          FOUR("biggest holder", HELD) "; and 2 more\n");
+#undef OUT
+#undef OVER
+#undef HELD
+#undef FOUR
+}
+
 static void a_ledger_without_trouble_tags_and_sites_has_no_verdict(void **state) {
     memlord *lord = test_lord(state);
     assert_int_equal(memlord_mark(lord), 1);
@@ -1935,6 +1966,7 @@ int main(void) {
         TEST(labels_are_those_set_last),
         TEST(what_is_not_known_is_no_number),
         TEST_SITES(the_verdicts_come_first_and_the_worst_of_them_before),
+        TEST_SITES(a_verdict_of_more_than_four_devices_says_how_many_more),
         TEST(a_ledger_without_trouble_tags_and_sites_has_no_verdict),
         TEST(an_account_over_its_limit_is_a_verdict),
         TEST(each_device_has_its_biggest_holder),

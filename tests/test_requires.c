@@ -85,7 +85,8 @@ static void reserve(memlord *lord) {
 
 #define BOOKS(X) \
     X(1, mli_fences_forked, mli_rank_held(MLI_RANK_FENCES), mli_fences_forked(lord)) \
-    X(1, mli_thread_entry_choose, mli_lock_held(&mli_process.registry_lock), mli_thread_entry_choose(t)) \
+    X(1, mli_thread_entry_choose, mli_lock_held(&mli_process.registry_lock), \
+      mli_thread_entry_choose(t)) \
     X(1, mli_thread_of, number, (void)mli_thread_of(lord, 0)) \
     X(1, mli_thread_start, mli_lock_held(&mli_process.registry_lock), mli_thread_start(lord, \
       t, 0)) \
@@ -131,6 +132,14 @@ static void reserve(memlord *lord) {
     X(1, mli_count, mli_is_inside() || (n == 1 && !d->dev && d->frees_here), \
       mli_row_delta d = mli_delta_open(1, 0, 8); mli_count(lord, t, &d, 1)) \
     X(1, mli_row_reset, mli_lock_held(&mli_process.cold_lock), mli_row_reset(lord, t, 0, 0)) \
+    X(1, mli_row_new, mli_lock_held(&mli_process.cold_lock), (void)mli_row_new(lord, 0, NULL)) \
+    X(1, mli_row_publish, mli_lock_held(&mli_process.cold_lock), mli_row_publish(lord, 0)) \
+    X(1, mli_counters_reset, mli_lock_held(&mli_process.cold_lock), mli_counters_reset(lord, t)) \
+    X(1, mli_orphan_cell, number < mli_u32_load(&lord->counters.row_count[book]), \
+      (void)mli_orphan_cell(lord, MLI_BOOK_TAG, 1)) \
+    X(1, mli_scope_record_new, mli_lock_held(&mli_process.cold_lock), \
+      (void)mli_scope_record_new(lord)) \
+    X(1, mli_scope_publish, mli_lock_held(&mli_process.cold_lock), mli_scope_publish(lord)) \
     X(1, mli_dict_array, dict->items, mli_dict dict; dict.items = NULL; \
       (void)mli_dict_array(&dict)) \
     X(1, mli_dict_find_locked, mli_lock_held(&mli_process.cold_lock), \
@@ -209,13 +218,13 @@ static void reserve(memlord *lord) {
       (void)mli_stack_child_find_locked(lord, 0, NULL, 0, NULL)) \
     X(1, mli_stack_row_find_locked, mli_lock_held(&mli_process.cold_lock), \
       (void)mli_stack_row_find_locked(lord, 0, 0, 0, NULL)) \
-    X(1, mli_taken_entry, mli_rank_held(MLI_RANK_STACKS), (void)mli_taken_entry(NULL, 0, 0, 0)) \
-    X(1, mli_taken_of_locked, mli_lock_held(&lord->stacks.lock), \
-      (void)mli_taken_of_locked(lord, NULL)) \
-    X(1, mli_taken_remove, mli_lock_held(&lord->stacks.lock), mli_taken_remove(lord, NULL)) \
-    X(1, mli_taken_swap, mli_lock_held(&lord->stacks.lock), mli_taken_swap(lord, NULL, NULL)) \
-    X(1, mli_taken_reserve, mli_none_held_but_orphan(), hold(MLI_RANK_COLD); \
-      (void)mli_taken_reserve(lord)) \
+    X(1, mli_pick_entry, mli_rank_held(MLI_RANK_STACKS), (void)mli_pick_entry(NULL, 0, 0, 0)) \
+    X(1, mli_pick_of_locked, mli_lock_held(&lord->stacks.lock), \
+      (void)mli_pick_of_locked(lord, NULL)) \
+    X(1, mli_pick_remove, mli_lock_held(&lord->stacks.lock), mli_pick_remove(lord, NULL)) \
+    X(1, mli_pick_swap, mli_lock_held(&lord->stacks.lock), mli_pick_swap(lord, NULL, NULL)) \
+    X(1, mli_pick_reserve, mli_none_held_but_orphan(), hold(MLI_RANK_COLD); \
+      (void)mli_pick_reserve(lord)) \
     X(1, mli_stack_credit, mli_lock_held(&lord->stacks.lock), mli_stack_credit(lord, NULL, 0, \
       0)) \
     X(1, mli_stack_set, !mli_is_inside(), enter(lord, t); mli_stack_set(lord, 0, 0, 0)) \
@@ -223,7 +232,7 @@ static void reserve(memlord *lord) {
       (void)mli_stack_unwind(lord, 1, NULL, 0, NULL, &from)) \
     X(1, mli_stacks_ready, mli_none_held_but_orphan(), hold(MLI_RANK_COLD); \
       (void)mli_stacks_ready(lord)) \
-    X(1, mli_stack_taken, !mli_is_inside(), enter(lord, t); mli_stack_taken(lord, t, 0, 0, \
+    X(1, mli_stack_pick_slow, !mli_is_inside(), enter(lord, t); mli_stack_pick_slow(lord, t, 0, 0, \
       NULL)) \
     X(1, mli_stack_frames, mli_none_held(), hold(MLI_RANK_COLD); (void)mli_stack_frames(lord, \
       NULL, 0)) \
@@ -337,6 +346,15 @@ static void reserve(memlord *lord) {
       hold(MLI_RANK_FENCES); (void)mli_verify_all(NULL))
 
 #define REPORTS(X) \
+    X(1, mli_last_events_read, !last->size, \
+      mli_last_events last; last.size = 1; mli_last_events_read(NULL, &last)) \
+    X(1, mli_shares_make, !t->x, \
+      mli_shares shares; shares.x = (mli_export *)&shares; mli_shares_make(NULL, &shares)) \
+    X(1, mli_format_write, mli_format_known(format), mli_format_write(NULL, MEMLORD_FORMAT_COUNT)) \
+    X(1, mli_trace_ring, w->level && w->depth, \
+      static mli_trace_writer w; mli_trace_ring(&w)) \
+    X(1, mli_viz_body, w->memo, static mli_viz_writer w; mli_viz_body(&w)) \
+    X(1, mli_heap_body, w->sum, static mli_heap_writer w; mli_heap_body(&w)) \
     X(1, mli_report_capture, !r->lord, static mli_report r; r.lord = lord; \
       mli_report_capture(lord, &r))
 

@@ -1632,6 +1632,41 @@ static void *export_and_wait(void *user) {
     assert_ok(memlord_scope_end(h->lord));
     return NULL;
 }
+static void *export_inside_and_wait(void *user) {
+    helper *h = (helper *)user;
+    assert_ok(memlord_scope_begin(h->lord, "outer"));
+    assert_ok(memlord_scope_begin(h->lord, "inner"));
+    assert_ok(memlord_scope_export(h->lord, &h->token));
+    test_gate_pass(h->gate);
+    assert_ok(memlord_scope_end(h->lord));
+    assert_ok(memlord_scope_end(h->lord));
+    return NULL;
+}
+/* The token has the number 1, as nothing before it took one. */
+static void a_child_has_no_token_of_a_thread_that_is_gone(void **state) {
+    memlord *lord = test_lord(state);
+    test_gate gate = TEST_GATE;
+    helper h;
+    pthread_t thread;
+    pid_t child;
+    memset(&h, 0, sizeof h);
+    h.lord = lord;
+    h.gate = &gate;
+    assert_int_equal(pthread_create(&thread, NULL, export_inside_and_wait, &h), 0);
+    assert_true(test_gate_came(&gate, 1));
+    child = fork();
+    if (!child) {
+        memlord_scope_stat s;
+        int bad = memlord_scope_adopt(lord, &h.token) != MEMLORD_E_UNKNOWN;
+        (void)memlord_scope_get(lord, "outer/inner", &s);
+        bad |= 2 * (s.running != 0);
+        (void)memlord_scope_get(lord, "outer", &s);
+        _exit(bad | 4 * (s.running != 0));
+    }
+    assert_int_equal(in_child(child), 0);
+    test_gate_open(&gate);
+    pthread_join(thread, NULL);
+}
 static void a_declared_scope_ends_an_adopted_one_inside(void **state) {
     memlord *lord = test_lord(state);
     test_gate gate = TEST_GATE;
@@ -1918,6 +1953,7 @@ int main(void) {
         TEST(owners_and_helpers_at_once),
         TEST(a_child_goes_on_in_the_scope_it_was_born_in),
         TEST(scopes_of_threads_that_a_fork_left_behind_do_not_run),
+        TEST(a_child_has_no_token_of_a_thread_that_is_gone),
         TEST(a_fork_may_find_a_thread_in_the_middle_of_a_begin_or_end),
         TEST_FAKES(a_child_goes_on_in_what_it_adopted),
         TEST(every_scope_that_lacks_memory_is_counted),

@@ -91,6 +91,16 @@ static mli_entry *entry_of(memlord *lord, memlord_device device, uint64_t key) {
     assert_non_null(probe.entry);
     return probe.entry;
 }
+static mli_bucket *home_of(memlord *lord, uint64_t key) {
+    mli_thread *t = mli_thread_get(lord);
+    mli_shard *s = mli_shard_of(lord, key);
+    mli_bucket *home;
+    (void)mli_shard_enter(t, s);
+    home = mli_home_bucket(s, mli_hash(key));
+    mli_shard_leave(t);
+    mli_thread_put(lord, t);
+    return home;
+}
 static mli_side_record *side_of(memlord *lord, uint64_t key) {
     return mli_side_record_of(entry_of(lord, cuda(0), key)->word2);
 }
@@ -382,21 +392,23 @@ static void a_block_without_a_reference(void **state) {
 
 static void stacks_against_the_blocks_that_have_them(void **state) {
     test_case *t = (test_case *)*state;
-    memlord *lord = t->lord;
+    memlord *lord = t->lord, **back = lord->back;
     memlord_desc desc;
     memset(&desc, 0, sizeof desc);
     desc.stack_depth = 4;
     desc.stack_bytes = 1;
+    lord->back = NULL; /* as if it were new */
     mli_stacks_init(lord, &desc);
+    lord->back = back;
     mli_special_set(mli_self.thread, MLI_SPECIAL_STACKS, 1);
     assert_ok(memlord_alloc(lord, cuda(0), 0x40000, 32, NULL));
     assert_ok(memlord_verify(lord));
-    entry_of(lord, cuda(0), BLOCK)->word1 |= MLI_TAKEN;
+    entry_of(lord, cuda(0), BLOCK)->word1 |= MLI_PICKED;
     says(t, "cuda:0 0x00010000: its stack is unknown");
-    entry_of(lord, cuda(0), BLOCK)->word1 &= ~MLI_TAKEN;
-    lord->stacks.taken_count++;
+    entry_of(lord, cuda(0), BLOCK)->word1 &= ~MLI_PICKED;
+    lord->stacks.pick_count++;
     says(t, "blocks with a stack: 1; the table of stacks has 2");
-    lord->stacks.taken_count--;
+    lord->stacks.pick_count--;
     mli_stack_row_at(lord, 1)->live++;
     says(t, "blocks with a stack weigh 32 B; the stacks say 33 B");
     mli_stack_row_at(lord, 1)->live--;
@@ -442,7 +454,7 @@ static void an_entry_in_the_wrong_shard(void **state) {
 static void an_entry_that_a_probe_does_not_find(void **state) {
     test_case *t = (test_case *)*state;
     mli_entry *e = entry_of(t->lord, cuda(0), BLOCK);
-    mli_bucket *b = mli_home_bucket(mli_shard_of(t->lord, BLOCK), mli_hash(BLOCK));
+    mli_bucket *b = home_of(t->lord, BLOCK);
     const uint64_t header = b->header.v;
     assert_true(e >= b->slots && e < b->slots + MLI_BUCKET_SLOTS);
     b->header.v ^= (uint64_t)2 << (8 * (e - b->slots));

@@ -533,20 +533,20 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
                                       memlord_site_stat *out) MLI_OFF(0)
 
 /* A stack at one site on one device: the return addresses of the allocs, the innermost first.
-   With memlord_desc.stack_bytes 1 every alloc is taken, and the numbers are exact. Else an alloc
-   of n bytes is taken with the probability 1 - exp(-n / stack_bytes), and stands for its inverse:
+   With memlord_desc.stack_bytes 1 every alloc is picked, and the numbers are exact. Else an alloc
+   of n bytes is picked with the probability 1 - exp(-n / stack_bytes), and stands for its inverse:
    then all numbers but `samples` are estimates. They have no bias, except the peak, which is too
    high in the mean. Each run, process and ledger takes another sample, and a forked child another
-   than its parent: errors average out over runs. `samples`: the allocs taken. A realloc moves a
+   than its parent: errors average out over runs. `samples`: the allocs picked. A realloc moves a
    block to the stack of its call: there it counts no alloc, and its growth as allocated. After
    dlclose another module may have the address of a frame; its site stays, and memlord_site_place
    tells the module that had it.
-   `error_bytes`: the standard error of live_bytes, computed from the taken blocks that live. The
+   `error_bytes`: the standard error of live_bytes, computed from the picked blocks that live. The
    errors of several stacks add up by their squares. The true value is within two errors in 94 of
    100 cases where some 20 such blocks are expected, in 91 where 5 are, and in 62 where one is.
-   0: live_bytes are exact, or no taken block lives that stands for others. In the second case up to
-   3 * stack_bytes of blocks that were not taken may live there, and more in one case of 20. A stack
-   without a sample has no row. */
+   0: live_bytes are exact, or no picked block lives that stands for others. In the second case up
+   to 3 * stack_bytes of blocks that were not picked may live there, and more in one case of 20. A
+   stack without a sample has no row. */
 typedef struct memlord_stack_stat {
     void *const *frames;
     const memlord_site *const *sites; /* of the frames, by the modules that had them */

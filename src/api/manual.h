@@ -145,7 +145,7 @@
               stacks, in proportion to the samples, so that they add up to the ledger. A
               stack gets at most 4 times what its samples stand for; the other blocks of
               its site have the site alone as their stack, as those of a site without a
-              sample. MEMORY_VIZ has the blocks that were taken, and the events of their
+              sample. MEMORY_VIZ has the blocks that were picked, and the events of their
               allocs, with their stack, and all others with their site.
     Tag       the purpose of bytes ("weights", "kv_cache"). A thread has a current tag.
               A block keeps its tag until it ends or is retagged, whichever thread frees
@@ -278,7 +278,10 @@
         MEMLORD_NO_THREADS     no pollers: memlord_gc_poll samples what has grown old, and takes
                                the snapshots and exports that are due
                                                                            (one file)
-        MEMLORD_NO_REPORTS     no format but TEXT and JSON                 (one file)
+        MEMLORD_NO_REPORTS     no format but TEXT and JSON: the calls return E_UNSUPPORTED for
+                               the others                                  (one file)
+        MEMLORD_NO_PAGE        likewise no HTML: 58 KiB of code less       (one file)
+        MEMLORD_NO_PROFILES    likewise no PPROF, HEAPTRACK and FOLDED     (one file)
         MEMLORD_NO_NEIGHBOURS  no page: memlord_pressure_open, _close, _raise and
                                memlord_device_id_set return E_UNSUPPORTED  (one file)
         MEMLORD_NO_VERIFY      memlord_verify returns E_UNSUPPORTED        (one file)

@@ -665,7 +665,8 @@ MEMLORD_API memlord_format memlord_format_for(const char *path)
 typedef int (*memlord_write_fn)(void *user, const void *data, size_t size); /* 0: written */
 
 /* Writes a report through fn, in pieces of up to a few KiB.
-   Errors: E_IO fn returned non-zero; E_UNSUPPORTED no such format; E_INVALID fn NULL; E_NOMEM.
+   Errors: E_IO fn returned non-zero; E_UNSUPPORTED no such format, or not in this build: see
+           >>knobs; E_INVALID fn NULL; E_NOMEM.
    The statistics of devices and tags are captured once, and no other call waits. Other lists are
    read as they are written: they may have what was recorded since. Cost: walks blocks and sites. */
 MEMLORD_API memlord_result memlord_write(memlord *lord, memlord_format format,

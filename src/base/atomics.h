@@ -1,14 +1,16 @@
-/* Owns the words that threads share, the locks and the lock order. Uses os/.
-   A word is a struct, so that a plain access does not compile. The name of a load or store ends
-   in its memory order. No suffix means relaxed: other threads read the value and conclude nothing
-   else from it. Read-modify-writes (exchange, add, or, bits, cas) are sequentially consistent.
-   Layout and code are the same in C and C++. i386 aligns a uint64_t to 4 bytes; one across two
-   cache lines would be read in halves, so mli_u64 is aligned to 8. Locks: see MLI_RANK_... */
+/* Owns the words that threads share, the locks and the lock order. May use os/. Invariants: a word
+   is a struct, so that a plain access does not compile; read-modify-writes (exchange, add, or,
+   bits, cas) are sequentially consistent. Locks: MLI_RANK_... lists them in their order. */
 #ifndef MLI_BASE_ATOMICS_H
 #define MLI_BASE_ATOMICS_H
 #include "api/api.h"
 #include "os/knobs.h"
 #include "os/compiler.h"
+
+/* The name of a load or store ends in its memory order. No suffix means relaxed: other threads read
+   the value and conclude nothing else from it. Layout and code are the same in C and C++. i386
+   aligns a uint64_t to 4 bytes, and would read one across two cache lines in halves: so mli_u64 is
+   aligned to 8. */
 
 #if defined(__GNUC__)
 #define MLI_ALIGNED8 __attribute__((aligned(8)))
@@ -170,7 +172,7 @@ enum {
     MLI_RANK_ROW,       /* one a row: its published balance */
     MLI_RANK_COUNT,     /* the cells of the orphan record */
     MLI_RANK_MEMORY,    /* regions and free pieces of the ledger */
-    MLI_RANK_STACKS,    /* the table of taken blocks, and the totals of stacks */
+    MLI_RANK_STACKS,    /* the table of picked blocks, and the totals of stacks */
     MLI_RANK_LOG,       /* the logger, and the threads in it */
     MLI_RANK_SNAPSHOTS, /* the list of snapshots; the holders of a device at its peak */
     MLI_RANK_PHYS,     /* one a physical device: its sample, limit, reservations, bands */

@@ -1,13 +1,7 @@
-/* Owns the layout of a ledger, of the process state and of the thread-local state. A module owns
-   the member of struct memlord that is named after it, and no other module touches what is in it:
-   it calls the module (tests/modules.py counts). Invariants: a row is never removed, so its number
-   and address are valid as long as the ledger. A thread record is reused, never freed, so its
-   counts are never merged into another.
-
-   A new module with state has a line in MLI_STATES, its struct mli_x_state in x.c, and a function
-   mli_x_life in x.h and x.c, which embed/lives calls: see mli_life.
-
-   Locks: MLI_RANK_... lists them in their order. */
+/* Owns the layout of a ledger, of the process state and of the thread-local state. A member of
+   struct memlord is owned by the module that it is named after. Invariants: a row is never removed,
+   so its number and address are valid as long as the ledger; a thread record is reused, never
+   freed. Locks: MLI_RANK_... lists them in their order. */
 #ifndef MLI_BASE_LEDGER_H
 #define MLI_BASE_LEDGER_H
 #include "api/api.h"
@@ -115,9 +109,11 @@ typedef struct mli_spare_block {
 #define MLI_REGION_BITS 15
 #define MLI_SIZE_CLASSES (MLI_REGION_BITS - MLI_GRAIN_BITS + 1)
 
-/* The state of a module. Where a call reads it on its fast path, or base/ and books/ use it to make
-   all other state, it lies in the ledger itself, and its type is here. Where it does not, the type
-   is in the body of the module, and the ledger has a pointer: no other module can read it. */
+/* The state of a module. No other module touches it: it calls the module. Where a call reads it on
+   its fast path it lies in the ledger itself, and its type is here. Else its type is in the body of
+   the module, and the ledger has a pointer, so the compiler lets no other module read it. A new
+   module with state has a line in MLI_STATES, its struct mli_x_state in x.c, and a function
+   mli_x_life in x.h and x.c, which embed/lives calls: see mli_life. */
 struct mli_thread;
 struct mli_map_state {
     mli_shard shards[1u << MLI_SHARD_BITS];
@@ -139,16 +135,16 @@ struct mli_threads_state {
 };
 struct mli_stacks_state {
     uint32_t depth; /* frames a stack; 0: the ledger has no stacks */
-    uint64_t bytes; /* from sample to sample in the mean; 1: every alloc is taken */
+    uint64_t bytes; /* from sample to sample in the mean; 1: every alloc is picked */
     uint64_t seed;  /* of the samples of all threads */
     memlord_unwinder unwinder;
-    mli_ptr heads;                    /* mli_stack_heads *; NULL: no stack was taken yet */
+    mli_ptr heads;                    /* mli_stack_heads *; NULL: there is no stack yet */
     mli_vector frames, nodes, rows;     /* numbered from 1 */
     mli_u32 frame_count, node_count, row_count; /* and 1 more; grow under the cold lock */
     mli_u64 cut;                      /* stacks of one return address, or none, as it must be */
     mli_lock lock;                    /* all below, and the totals of rows */
-    struct mli_taken *taken;          /* the table of taken blocks */
-    size_t taken_cap, taken_count, taken_reserved;
+    struct mli_pick *picks;           /* the table of picked blocks */
+    size_t pick_cap, pick_count, pick_reserved;
 };
 struct mli_tags_state {
     mli_u64 birth_mark;   /* the current mark, shifted into place */
@@ -344,10 +340,10 @@ typedef struct mli_self_state {
     void *caller;            /* the return address of its call on the general path; NULL: unknown */
     void *frame;             /* likewise: the frame that begins there */
     void *entered;           /* the return address of memlord_alloc; NULL: not noted */
-    double taken_scale;      /* of the block that its call opens: see mli_taken */
-    uint32_t taken_row;      /* likewise; 0: the block is not taken */
-    uint32_t taken_again;    /* likewise; 1: it is no new alloc, and had `taken_had` bytes */
-    uint64_t taken_had;
+    double pick_scale;       /* of the block that its call opens: see mli_pick */
+    uint32_t pick_row;       /* likewise; 0: the block is not picked */
+    uint32_t pick_again;     /* likewise; 1: it is no new alloc, and had `pick_had` bytes */
+    uint64_t pick_had;
     uint32_t is_helper;      /* 1: it is the thread of a mli_helper */
     uintptr_t stack_from, stack_to; /* its stack; both 0: not asked yet; 0 and 1: not known */
     mli_debug_note note;     /* for the debug line of the call in progress: see books/blocks */

@@ -1,4 +1,4 @@
-/* Owns the messages to the host. Uses os/ and base/text. Invariants: a debug line is formatted
+/* Owns the messages to the host. May use os/ and base/text. Invariants: a debug line is formatted
    only if its level is on, and no lock is held while the logger runs. Lock: log, for the logger and
    the count of the calls in it, by which a change of the logger waits for them. */
 #ifndef MLI_BASE_LOG_H

@@ -1,11 +1,6 @@
-/* Owns the ledger's own memory. Uses os/ and base/atomics.
-   The allocator gives regions of 32 KiB: old tables leave holes, and a small region is soon free
-   as a whole. A region is cut into pieces of whole grains of 128 bytes. Blocks above 16 KiB come
-   from the allocator directly and go back to it. A free piece merges with free neighbours of any
-   size: all shards of a ledger grow from one size to the next at about the same time, and the
-   old tables must make room for the new ones. Pieces are zeroed and aligned to 128 bytes.
-   Invariant: while the allocator runs, the thread holds no lock and is marked busy, so that
-   calls of the allocator into a ledger pass through. Locks: memory; pages, inside the os
+/* Owns the ledger's own memory: regions from the allocator, cut into pieces. May use os/ and
+   base/atomics. Invariant: while the allocator runs, the thread holds no lock and is marked busy,
+   so that calls of the allocator into a ledger pass through. Locks: memory; pages, inside the os
    allocator. */
 #ifndef MLI_BASE_MEMORY_H
 #define MLI_BASE_MEMORY_H
@@ -13,6 +8,12 @@
 #include "os/knobs.h"
 #include "os/compiler.h"
 #include "base/ledger.h"
+
+/* A region has 32 KiB: old tables leave holes, and a small region is soon free as a whole. It is
+   cut into pieces of whole grains of 128 bytes, which are zeroed and aligned to 128 bytes. Blocks
+   above 16 KiB come from the allocator directly and go back to it. A free piece merges with free
+   neighbours of any size: all shards of a ledger grow from one size to the next at about the same
+   time, and the old tables must make room for the new ones. */
 
 #define MLI_PIECE_MAX_BITS 14 /* at most MLI_REGION_BITS: a region can hold one */
 #define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))

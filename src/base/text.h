@@ -1,4 +1,4 @@
-/* Owns the writing of numbers and strings. Uses no stdio, no locale and no allocation; uses os/
+/* Owns the writing of numbers and strings. Uses no stdio, no locale and no allocation. May use os/
    alone. Locks: none. An mli_out fills a buffer. With a function it passes the full buffer to it;
    without one it cuts the text and counts the rest, like snprintf. */
 #ifndef MLI_BASE_TEXT_H

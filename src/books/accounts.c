@@ -78,11 +78,19 @@ MLI_PRIVATE int mli_account_word_is(uint64_t word, memlord_account account) {
     return word >> 49 == (account & 0x7fff);
 }
 
+/* Returns MEMLORD_OK if `bytes` may be added to an account that has `now`, or taken off it. */
+static memlord_result mli_account_check(uint64_t now, int64_t bytes, uint64_t limit) {
+    if (bytes < 0) return (uint64_t)0 - (uint64_t)bytes > now ? MEMLORD_E_INVALID : MEMLORD_OK;
+    if (!bytes) return MEMLORD_OK;
+    return now > limit || (uint64_t)bytes > limit - now ? MEMLORD_E_LIMIT : MEMLORD_OK;
+}
+
 /* Adds bytes to an account, or takes them off. `any`: whatever its limit, up to 2^48. */
 static memlord_result mli_account_charge(memlord *lord, memlord_account account, int64_t bytes,
                                          int any) {
     mli_account_record *b = mli_account_find(lord, account);
-    uint64_t by = bytes < 0 ? (uint64_t)0 - (uint64_t)bytes : (uint64_t)bytes, word, now, limit;
+    uint64_t word, now, limit;
+    memlord_result r;
     if (!b) return MEMLORD_E_UNKNOWN;
     limit = any ? 0 : mli_u64_load(&b->limit);
     if (!limit || limit > MLI_BYTES_MAX) limit = MLI_BYTES_MAX;
@@ -90,11 +98,9 @@ static memlord_result mli_account_charge(memlord *lord, memlord_account account,
     do {
         now = MLI_BYTES(word);
         if (!mli_account_word_is(word, account)) return MEMLORD_E_UNKNOWN;
-        if (bytes < 0 && by > now) return MEMLORD_E_INVALID;
-        if (bytes > 0 && (now > limit || by > limit - now)) {
-            if (!any) (void)mli_u64_add(&b->refused, 1);
-            return MEMLORD_E_LIMIT;
-        }
+        r = mli_account_check(now, bytes, limit);
+        if (r == MEMLORD_E_LIMIT && !any) (void)mli_u64_add(&b->refused, 1);
+        if (r) return r;
         now += (uint64_t)bytes; /* modulo 2^64 */
     } while (!mli_u64_cas(&b->word, &word, word - MLI_BYTES(word) + now));
     if (mli_account_word_is(mli_u64_load(&b->word), account)) /* the record was not reused */

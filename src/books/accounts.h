@@ -1,8 +1,7 @@
-/* Owns the accounts and the charges of blocks; and the handles of accounts and tickets. Uses
-   books/names, books/devices and books/threads. books/parts notes in a block's side record the
-   account and the bytes it was charged. Invariants: a charge or a credit is one compare-and-swap;
-   that of a closed account does nothing, as its generation differs. Locks: cold, for names and new
-   records. */
+/* Owns the accounts and the charges of blocks, and the handles of accounts and tickets. May use
+   books/names, books/devices and books/threads. Invariant: a charge or a credit is one
+   compare-and-swap; on a closed account it does nothing, as the generation differs. Locks: cold,
+   for names and new records. */
 #ifndef MLI_BOOKS_ACCOUNTS_H
 #define MLI_BOOKS_ACCOUNTS_H
 #include "api/api.h"

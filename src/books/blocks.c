@@ -276,11 +276,11 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
     int crowded = 0;
     if (replaces) {
         stale = *probe->entry;
-        mli_taken_end(lord, &stale, 0);
+        mli_pick_end(lord, &stale, 0);
         *probe->entry = *e;
-        probe->entry->word1 |= mli_taken_put(lord, e);
+        probe->entry->word1 |= mli_pick_put(lord, e);
     } else {
-        mli_probe_insert(probe, e->word1 | mli_taken_put(lord, e), e->word2);
+        mli_probe_insert(probe, e->word1 | mli_pick_put(lord, e), e->word2);
         crowded = probe->bucket && mli_shard_crowded(lord, probe->shard);
     }
     mli_probe_unlock(probe);
@@ -365,7 +365,7 @@ MLI_PRIVATE void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *pr
     mli_row_delta d =
         mli_delta_open(MLI_DEV(gone.word1), mli_word2_rows(gone.word2), MLI_BYTES(gone.word1));
     d.undo = 1;
-    mli_taken_end(lord, &gone, undo);
+    mli_pick_end(lord, &gone, undo);
     mli_probe_erase(probe);
     if (undo)
         mli_count(lord, t, &d, 1);
@@ -439,13 +439,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t
 /* -- realloc and move: an entry is detached from the map, still counted, and attached again -- */
 
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
-                                            uint64_t key, mli_entry *out, mli_taken *taken) {
+                                            uint64_t key, mli_entry *out, mli_pick *pick) {
     mli_probe probe;
     int found = mli_probe_live(lord, t, type, key, &probe) != NULL;
     if (found) {
         *out = *probe.entry;
-        *taken = mli_taken_out(lord, out);
-        out->word1 &= ~MLI_TAKEN;
+        *pick = mli_pick_out(lord, out);
+        out->word1 &= ~MLI_PICKED;
         mli_probe_erase(&probe);
         mli_detached_count(t, 1, MLI_BYTES(out->word1));
     }
@@ -588,7 +588,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
                                                    uint32_t dev, uint64_t key, uint64_t bytes,
                                                    const memlord_site *site) {
     mli_entry e;
-    mli_taken taken;
+    mli_pick pick;
     uint64_t rows;
     uint32_t stack;
     mli_probe probe;
@@ -598,13 +598,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
         if (r == MEMLORD_OK) mli_probe_leave(t, &probe);
     }
     if (r) return mli_short_of(lord, t, from, from_key, 1);
-    if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e, &taken))
+    if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e, &pick))
         return mli_unknown_free(lord, from, from_key);
     t->other_dev = MLI_DEV(e.word1);
-    mli_taken_off(lord, &taken, MLI_BYTES(e.word1));
+    mli_pick_off(lord, &pick, MLI_BYTES(e.word1));
     rows = mli_word2_moved(lord, t, mli_word2_rows(e.word2), dev, site, MLI_DEV(e.word1) == dev);
-    mli_stack_keep(lord, &taken, dev, MLI_SITE_ROW(rows));
-    stack = mli_self.taken_row;
+    mli_stack_keep(lord, &pick, dev, MLI_SITE_ROW(rows));
+    stack = mli_self.pick_row;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, from_key, e.word1, mli_word2_rows(e.word2),
                          site);
     r = mli_entry_attach(lord, t, &e, key, dev, bytes, site, 1, &rows);

@@ -1,10 +1,7 @@
-/* Owns the operations on a block: to open, reference, close, resize, move, describe and list it;
-   and the routes of moves and copies, and the counts of dropped allocs. Uses the map, the
-   counters, the sites, the side records, the parts, the fences and the events.
-   Invariant: a call that opens a block makes its rows and cells first, as nothing may be allocated
-   inside; then it changes the map, counts, and only then leaves the shard. So fork finds no block
-   that is half counted. A free makes no cells first: the orphan's cell counts for a row where the
-   thread has none. Locks: those of the map; fences inside a shard; cold for a new route. */
+/* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs.
+   May use books/. Invariant: a call makes the rows and cells of a block first, as nothing may be
+   allocated inside; then it changes the map, counts, and leaves the shard: so no fork finds a block
+   half counted. Locks: those of the map; fences inside a shard; cold for a new route. */
 #ifndef MLI_BOOKS_BLOCKS_H
 #define MLI_BOOKS_BLOCKS_H
 #include "api/api.h"
@@ -146,10 +143,10 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t
                                                     uint64_t key, int how, mli_entry *gone,
                                                     mli_fence_record **chain);
 
-/* Erases the entry of a live block without counting, and copies it to *out. *taken is its stack,
-   which has its bytes until mli_taken_off. */
+/* Erases the entry of a live block without counting, and copies it to *out. *pick is its stack,
+   which has its bytes until mli_pick_off. */
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
-                                            uint64_t key, mli_entry *out, mli_taken *taken);
+                                            uint64_t key, mli_entry *out, mli_pick *pick);
 
 /* Returns the word2 of a block that a call at `site` resizes or moves to `dev`: the tag stays; the
    site becomes `site`, if sites are counted and there is one. Both words are without a side record.

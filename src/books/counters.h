@@ -74,7 +74,7 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
 
 /* A row: the totals of a device, of a site on a device, or of a tag on a device. */
 typedef struct mli_row {
-    mli_lock lock;         /* guards base; with a batch also published and publish_count */
+    mli_lock lock;         /* guards at_reset; with a batch also published and publish_count */
     uint32_t dev;          /* the device */
     void *subject;         /* mli_device_record, mli_site_record or a tag's kept name */
     mli_u64 published;     /* bytes, signed; at most the live bytes while no thread is inside */
@@ -84,7 +84,7 @@ typedef struct mli_row {
     mli_u64 expected;      /* tags: the bytes of memlord_expect; 0: none */
     struct {               /* sums at the last reset; freed: at the last reset or collection */
         uint64_t in, out, freed, allocs, frees, freed_here;
-    } base;
+    } at_reset;
 } mli_row;
 
 /* The sums of a row over all threads. All but in, out, live and blocks are since the last reset. */
@@ -304,9 +304,9 @@ MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b);
 
 /* Sums a row over all threads, under its lock: no cell can publish meanwhile, so published plus
-   one cell's level - base never exceeds the live bytes, and row->base does not change. The peak is
-   computed only with `peaks`. Without a batch cells publish without the lock, and the row's peak is
-   exact by itself. */
+   one cell's level - base never exceeds the live bytes, and row->at_reset does not change. The peak
+   is computed only with `peaks`. Without a batch cells publish without the lock, and the row's peak
+   is exact by itself. */
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                       mli_row_totals *sum);
 
@@ -324,14 +324,14 @@ MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
                                              uint32_t number);
 
-/* Starts an epoch for a row: its sums so far become the base, and the peak is reset. Requires: the
+/* Starts an epoch for a row: its sums so far become at_reset, and the peak is reset. Requires: the
    caller holds the cold lock, so that resets run one at a time. */
 MLI_PRIVATE MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, uint32_t number);
 
 /* Excludes bytes from `freed` that are credited now but were freed in an earlier epoch. */
 MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t bytes);
-/* Restarts `freed` at 0, as a collection does. It adds to the base, so that what another thread has
-   added to the base meanwhile stays. */
+/* Restarts `freed` at 0, as a collection does. It adds to at_reset, so that what another thread
+   has added there meanwhile stays. */
 MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev);
 
 MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life);

@@ -91,6 +91,13 @@ MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t byte
     if (storage == UINT64_MAX) return "a storage cannot be UINT64_MAX";
     return bytes > MLI_BYTES_MAX ? "a size over 2^48" : NULL;
 }
+/* Returns what is wrong with a device that a call refuses, after "cuda:0 is". */
+static MLI_COLD const char *mli_device_fault(memlord_device d, int refuser) {
+    if (!mli_device_valid(d)) return "a selector: a device is needed";
+    return refuser == MLI_REFUSER_alloc_reserved
+               ? "not on the physical device of the ticket"
+               : "one device too many: raise MEMLORD_MAX_DEVICES";
+}
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault) {
     MLI_REQUIRE(mli_none_held());
@@ -103,11 +110,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlo
     mli_stat_add(lord, mli_dev_known(lord, d), MLI_STAT_refused, 1);
     if (mli_u32_exchange(&lord->devices.refused[refuser][r == MEMLORD_E_DEVICE], 1)) return r;
     if (r == MEMLORD_E_DEVICE && mli_selector_valid(d))
-        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %i is %s", names[refuser], mli_device_code(d),
-                 !mli_device_valid(d) ? "a selector: a device is needed"
-                 : refuser == MLI_REFUSER_alloc_reserved
-                     ? "not on the physical device of the ticket"
-                     : "one device too many: raise MEMLORD_MAX_DEVICES");
+        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %i is %s", names[refuser],
+                 mli_device_code(d), mli_device_fault(d, refuser));
     else
         mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %s", names[refuser],
                  r == MEMLORD_E_DEVICE ? "that is no device"

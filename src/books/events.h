@@ -1,9 +1,6 @@
-/* Owns stamps of time and the ring of events. Uses threads, sites, stacks and counters. The ring is
-   cut into sub-buffers: a thread takes the next one without a writer and fills it alone, so that
-   threads share a word only once a sub-buffer. A reader copies an event and then checks that its
-   sub-buffer was not given out again meanwhile.
-   Invariant: a ledger has one ring, from the first start until it ends. Locks: none to write or to
-   read; registry to install the ring. */
+/* Owns the stamps of time and the ring of events. May use books/threads, books/sites, books/stacks
+   and books/counters. Invariant: a ledger has one ring, from the first start until it ends. Locks:
+   none to write or to read; registry to install the ring. */
 #ifndef MLI_BOOKS_EVENTS_H
 #define MLI_BOOKS_EVENTS_H
 #include "api/api.h"
@@ -13,6 +10,10 @@
 #include "base/atomics.h"
 #include "base/ledger.h"
 #include "books/threads.h"
+
+/* The ring is cut into sub-buffers. A thread gets the next one without a writer and fills it alone,
+   so that threads share a word only once a sub-buffer. A reader copies an event and then checks
+   that its sub-buffer was not given out again meanwhile. */
 
 /* An event in the ring. In place of the row of its site it may have one of the stacks, which tells
    the site.
@@ -72,7 +73,7 @@ static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uin
     if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS)))
         mli_event_write(lord, t, kind, dev, storage, bytes, rows);
 }
-/* Records the beginning of a block, with its row of the stacks; 0: it was not taken. */
+/* Records the beginning of a block, with its row of the stacks; 0: it was not picked. */
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
                                         uint32_t stack);

@@ -22,6 +22,7 @@ MLI_PRIVATE int mli_fences_try(memlord *lord) { return mli_lock_try(&lord->fence
 MLI_PRIVATE uint64_t mli_serial_next(memlord *lord) {
     return mli_u64_add(&lord->fences->serial, 1) + 1;
 }
+
 MLI_PRIVATE mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_record *f) {
     return f ? f->older : (mli_fence_record *)mli_ptr_load(&lord->fences->all);
 }

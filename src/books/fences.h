@@ -1,10 +1,7 @@
-/* Owns the fences that the host passed in: those recorded on live blocks; those that pending blocks
-   wait for, in one queue for each device and `queue`; those to be dropped because their block has
-   ended. Uses memory, devices and the alert of threads.
-   Invariants: `done` and `drop` of a fence are called by one thread at a time, its asker, with no
-   lock held. If a block ends while its fence has an asker, the fence is detached and the asker
-   frees it; else the holder of the block has it dropped. Every pending fence is in a queue until
-   it is settled. Lock: fences. It may be taken inside a shard, and no shard is entered under it. */
+/* Owns the fences that the host passed in, and the queues of those that pending blocks wait for.
+   May use base/memory, books/devices and books/threads. Invariant: one thread at a time, the asker
+   of a fence, calls its `done` and `drop`, with no lock held. Lock: fences. It may be taken inside
+   a shard, and no shard is entered under it. */
 #ifndef MLI_BOOKS_FENCES_H
 #define MLI_BOOKS_FENCES_H
 #include "api/api.h"
@@ -20,6 +17,11 @@ typedef struct mli_pending_queues {
     mli_u32 due;      /* from this call number on a call looks for a queue to ask */
     mli_u64 late;     /* from this time on any call looks for one */
 } mli_pending_queues;
+
+/* A fence is recorded on a live block; or a pending block waits for it, and it is in the queue of
+   its device and `queue` until it is settled; or it is to be dropped, as its block has ended. If a
+   block ends while its fence has an asker, the fence is detached and the asker frees it. Else the
+   thread that holds the block has the fence dropped. */
 
 /* The pending fences of one device and `queue`, in the order of the frees. */
 typedef struct mli_queue {

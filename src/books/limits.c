@@ -302,6 +302,13 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
     mli_lock_drop(&phys->lock);
 }
 
+/* Reserves what of the bytes is not covered. Returns 1 if it fits, 0 if not; -1: try again. */
+static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, uint64_t bytes,
+                                     uint64_t covered, int patient) {
+    if (covered && covered == bytes) return 1;
+    return mli_phys_try_reserve(lord, phys, bytes - covered, patient);
+}
+
 MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
                                                          mli_thread *t, uint64_t bytes,
                                                          mli_cover *cover, memlord_ticket *out) {
@@ -317,11 +324,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
             mli_cover_plan(lord, t, phys, bytes, cover);
             covered = cover->bytes;
         }
-        if (v && covered && covered == bytes)
-            fits = 1;
-        else if (v)
-            fits = mli_phys_try_reserve(lord, phys, bytes - covered,
-                                        tries++ < MLI_RESERVE_RETRIES);
+        if (v) fits = mli_rest_reserve(lord, phys, bytes, covered, tries++ < MLI_RESERVE_RETRIES);
         if (fits > 0) break;
         mli_lock_drop(&phys->lock);
         if (!fits) return MEMLORD_E_LIMIT;

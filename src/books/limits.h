@@ -1,5 +1,5 @@
 /* Owns the physical devices (phys): which devices share one, and the bytes live on it.
-   services/room owns the sources that sample a phys. Uses books/devices and books/counters.
+   services/room owns the sources that sample a phys. May use books/devices and books/counters.
    Invariant: a device changes its phys only under the locks of both. Lock: phys (MLI_RANK_PHYS);
    two only under cold. */
 #ifndef MLI_BOOKS_LIMITS_H
@@ -47,8 +47,8 @@ MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
 /* Assigns a device to another phys, under the locks of both. They have no order between them, so
    the cold lock makes this the only thread that holds two; fork, which takes the locks of all
-   phys, takes it first. E_STATE: the old phys has bytes of tickets, perhaps for this device, or other
-   devices are at the device's own phys. */
+   phys, takes it first. E_STATE: the old phys has bytes of tickets, perhaps for this device, or
+   other devices are at the device's own phys. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
 /* Copies a device's last failed request, under the lock of its phys. */
 MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);

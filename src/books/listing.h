@@ -1,6 +1,6 @@
 /* Finds and lists blocks and parts: walks of the map, the k largest, descriptions. Owns no state.
-   Uses books/map and books/blocks. Invariant: host code runs on copies, with no shard held. Locks:
-   those of the map. */
+   May use books/map and books/blocks. Invariant: host code runs on copies, with no shard held.
+   Locks: those of the map. */
 #ifndef MLI_BOOKS_LISTING_H
 #define MLI_BOOKS_LISTING_H
 #include "api/api.h"

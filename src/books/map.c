@@ -352,6 +352,13 @@ MLI_PRIVATE void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe) {
     mli_probe_begin(probe, mli_shard_of_address(lord, key), key, 0);
     probe->shared = (mli_u64_load(&probe->home->header) & MLI_BUCKET_LOCK) != 0;
 }
+/* Probes a shard that the thread has entered. Returns 1: it must leave, and try again. */
+static MLI_HOT int mli_probe_entered(memlord *lord, uint32_t type, uint64_t key, int want_room,
+                                     mli_probe *probe) {
+    mli_probe_begin(probe, probe->shard, key, probe->shared);
+    while (probe->shared && !mli_bucket_try(probe->home)) mli_bucket_wait(probe->home);
+    return mli_probe_scan(lord, probe, type, want_room);
+}
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe) {
     MLI_REQUIRE(!mli_is_inside());
@@ -367,9 +374,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
         probe->shared = state == MLI_SHARD_SHARED;
         if (probe->shared || state == t->id) {
             size = s->size;
-            mli_probe_begin(probe, s, key, probe->shared);
-            while (probe->shared && !mli_bucket_try(probe->home)) mli_bucket_wait(probe->home);
-            again = mli_probe_scan(lord, probe, type, want_room);
+            again = mli_probe_entered(lord, type, key, want_room, probe);
             if (!again && (probe->entry || probe->room || !want_room)) return 0;
         }
         mli_probe_leave(t, probe);

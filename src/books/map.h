@@ -13,8 +13,9 @@
 
 /* -- entries -- */
 
-/* A block in the map. Its key is the storage. Fields of the words start at the lowest bit.
-     word1   bytes:49 | dev:8 | references:6 (63: the side record has the count) | taken:1
+/* A block in the map. Its key is the storage of the host: an address, or a handle, which is
+   smaller. Fields of the words start at the lowest bit.
+     word1   bytes:49 | dev:8 | references:6 (63: the side record has the count) | picked:1
      word2   0:1 | site row:20 | tag row:16 | birth:27; or the address of a side record | 1
      birth   the mark:26, then 0; for a block born in a scope or on a stream the number of a
              birth:26, then 1 */
@@ -29,8 +30,8 @@ typedef struct mli_entry {
 #define MLI_REFS(word1) ((uint32_t)((word1) >> 57) & 63u)
 #define MLI_REFS_ONE ((uint64_t)1 << 57)
 #define MLI_REFS_MANY 63u
-#define MLI_TAKEN ((uint64_t)1 << 63) /* books/stacks has its stack */
-/* All of word1 but the bytes: dev, references and taken. MLI_UPPER_OF has no taken bit. */
+#define MLI_PICKED ((uint64_t)1 << 63) /* books/stacks has its stack */
+/* All of word1 but the bytes: dev, references and picked. MLI_UPPER_OF has no picked bit. */
 #define MLI_UPPER(word1) ((uint32_t)((word1) >> MLI_BYTES_BITS))
 #define MLI_UPPER_OF(dev, refs) ((dev) + ((uint32_t)(refs) << 8))
 static MLI_HOT uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs) {
@@ -68,8 +69,8 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
    uses its table, and leaves it afterwards. While it is inside it runs no host code, allocates
    nothing and takes only the innermost locks: a thread that stops the shard waits for it.
 
-   The 2 MiB region of an address chooses its shard, not a hash of the whole address. So the blocks
-   of one thread stay in shards, and in cache lines, of its own.
+   The upper bits of an address choose its shard, so that 2 MiB of addresses are in one, and the
+   blocks of one thread are in shards, and so in cache lines, of its own.
 
    The first thread that uses a shard owns it. The owner works in it with plain loads and stores:
    the atomic read-modify-writes that it does without would double the cost of a call. The first
@@ -81,16 +82,16 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
    and waits until none is inside. So either it sees `inside`, or the owner sees STOPPED. */
 
 #define MLI_SHARDS (1u << MLI_SHARD_BITS)
-#define MLI_ADDRESS_REGION_BITS 21
-/* Keys below 1 << MLI_HANDLE_BITS are handles: 1 KiB of them chooses the shard, not 2 MiB. The
-   bound is 4 MiB on 64 bits: a program that is not position independent begins there, and its heap
-   soon after. */
+#define MLI_SHARD_ADDRESS_BITS 21
+/* Keys below 1 << MLI_HANDLE_BITS are handles: of these only 1024 are in one shard. The bound is
+   4 MiB on 64 bits: a program that is not position independent begins there, and its heap soon
+   after. */
 #if UINTPTR_MAX > 0xffffffffu
 #define MLI_HANDLE_BITS 22
 #else
 #define MLI_HANDLE_BITS 20
 #endif
-#define MLI_HANDLE_REGION_BITS 10
+#define MLI_SHARD_HANDLE_BITS 10
 
 enum { /* mli_shard.state */
     MLI_SHARD_NEW, /* it has no table yet */
@@ -102,12 +103,12 @@ enum { /* mli_shard.state */
 /* Returns the shard of an address. That of a handle is another one: the caller does not find the
    handle there. */
 static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
-    const uint64_t hash = (key >> MLI_ADDRESS_REGION_BITS) * 0x9e3779b97f4a7c15u;
+    const uint64_t hash = (key >> MLI_SHARD_ADDRESS_BITS) * 0x9e3779b97f4a7c15u;
     return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];
 }
 /* Returns the shard of a key. */
 static MLI_HOT mli_shard *mli_shard_of(memlord *lord, uint64_t key) {
-    if (!(key >> MLI_HANDLE_BITS)) key <<= MLI_ADDRESS_REGION_BITS - MLI_HANDLE_REGION_BITS;
+    if (!(key >> MLI_HANDLE_BITS)) key <<= MLI_SHARD_ADDRESS_BITS - MLI_SHARD_HANDLE_BITS;
     return mli_shard_of_address(lord, key);
 }
 /* Returns a shard by its number, 0 to MLI_SHARDS - 1. */
@@ -324,9 +325,9 @@ static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
 /* Enters as mli_shard_enter_by_store does, with a full barrier of its own: the exchange. It sets
    mli_thread.by_exchange: this record enters by an exchange from here on, for the bit in `special`
    is never cleared, and a later load never returns an older value. The release pairs with the load
-   in mli_barrier_threads: it makes visible all that the thread did inside before it saw the bit. The
-   loads here, in mli_shard_stop and in mli_shard_wait are seq_cst: one that is only an acquire may
-   come before the store of an exchange (ARM's ldapr). */
+   in mli_barrier_threads: it makes visible all that the thread did inside before it saw the bit.
+   The loads here, in mli_shard_stop and in mli_shard_wait are seq_cst: one that is only an acquire
+   may come before the store of an exchange (ARM's ldapr). */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s);
 /* Enters a shard in the way of this thread. */
 static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {

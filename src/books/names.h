@@ -1,10 +1,6 @@
-/* Owns cold tables (stb_ds maps), the kept strings (each once, until the ledger ends), and the
-   index from addresses to rows and records. Uses base/memory and books/counters. Invariants: stb_ds
-   neither checks its allocations nor passes a context, so a table gets all memory that a put can
-   need before that put, and frees it when the table ends. Arrays that stb_ds has outgrown stay
-   until then: they take less than the present ones. A function named _locked runs under the cold
-   lock and allocates nothing from the host there. When it needs memory it returns MLI_AGAIN (or
-   NULL), and mli_cold_leave drops the lock, allocates, and lets the caller try again. Lock:
+/* Owns the cold tables (stb_ds maps), the kept strings (each once, until the ledger ends), and the
+   index from addresses to rows and records. May use base/memory and books/counters. Invariant: a
+   function named _locked runs under the cold lock and allocates nothing from the host there. Lock:
    cold. */
 #ifndef MLI_BOOKS_NAMES_H
 #define MLI_BOOKS_NAMES_H
@@ -12,6 +8,12 @@
 #include "os/knobs.h"
 #include "os/compiler.h"
 #include "base/ledger.h"
+
+/* A _locked function that lacks memory returns MLI_AGAIN (or NULL). mli_cold_leave then drops the
+   lock, allocates, and lets the caller try again. stb_ds neither checks its allocations nor passes
+   a context, so a table gets all memory that a put can need before that put, and frees it when the
+   table ends. Arrays that stb_ds has outgrown stay until then: they take less than the present
+   ones. */
 
 /* A block of the memory of a cold table (mli_dict), which is an stb_ds map with strings as keys. An
    item begins with its key, a char *. Items move when the table grows; none is removed. */

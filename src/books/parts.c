@@ -47,8 +47,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli
     mli_side_record *spare = NULL;
     mli_entry *e;
     while ((e = mli_probe_live(lord, t, type, key, probe)) != NULL) {
-        int needed = !(e->word2 & MLI_HAS_SIDE) &&
-                     (!for_ref || MLI_REFS(e->word1) + 1 == MLI_REFS_MANY);
+        const int overflows = MLI_REFS(e->word1) + 1 == MLI_REFS_MANY;
+        const int needed = !(e->word2 & MLI_HAS_SIDE) && (!for_ref || overflows);
         if (needed && spare) {
             spare->word2 = e->word2;
             e->word2 = (uint64_t)(uintptr_t)spare | MLI_HAS_SIDE;
@@ -64,11 +64,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli
     return MEMLORD_E_UNKNOWN;
 }
 
-/* ------------------------------------------------------------------------ books/parts --
-   Owns the parts of blocks: for a block with parts, an array of pointers to them in order of
-   offset. The side record points to it, and it changes only inside the block's shard. Uses the
-   side records, the map and memory. Invariants: parts lie in their storage and do not overlap; no
-   total counts them; memory is allocated before the shard is entered. Locks: those of the map. */
+/* -- parts: a block with parts has an array of pointers to them in order of offset. The side record
+      points to it, and it changes only inside the block's shard. No total counts parts -- */
+
 static size_t mli_parts_size(uint32_t room) {
     return sizeof(mli_parts) + (size_t)(room - 1) * sizeof(memlord_part_info *);
 }

@@ -1,7 +1,7 @@
-/* Owns the side record of a block: the data that few blocks have (parts, fences, a description,
-   an account, many references). The entry's word2 points to it. Uses the map, memory and accounts.
-   Invariant: a side record belongs to the thread that holds its entry, inside an owned shard or
-   with the buckets of the probe locked. Locks: those of the map; it has none of its own. */
+/* Owns the side record of a block, which has what few blocks need, and the parts of blocks. May use
+   books/map, books/accounts and base/memory. Invariants: a side record belongs to the thread that
+   holds its entry, inside an owned shard or with the probe's buckets locked; parts lie in their
+   storage and do not overlap. Locks: those of the map. */
 #ifndef MLI_BOOKS_PARTS_H
 #define MLI_BOOKS_PARTS_H
 #include "api/api.h"

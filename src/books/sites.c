@@ -218,6 +218,21 @@ static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module 
     }
 }
 
+/* Names a place by its module and offset: "libfoo.so+0x1f0"; without a module by its address. */
+static MLI_COLD memlord_result mli_place_name_locked(memlord *lord, const mli_module *module,
+                                                     uint64_t offset, memlord_site *out) {
+    char text[300]; /* a file name, and the offset */
+    mli_out o;
+    memlord_result r;
+    mli_out_buffer(&o, text, sizeof text);
+    if (module) mli_put_file_name(&o, module->image.path);
+    mli_put_str(&o, module ? "+0x" : "0x");
+    mli_put_hex_short(&o, offset);
+    (void)mli_out_end(&o, sizeof text);
+    r = mli_name_locked(lord, text, &out->file);
+    return r ? r : mli_name_locked(lord, "", &out->function);
+}
+
 /* Finds or makes the site of a return address. The index has the address, too, if its module
    stays. */
 static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *address,
@@ -228,20 +243,12 @@ static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *
     uint64_t offset = mli_place_offset(image->path ? image : NULL, address), content;
     memlord_site kept = mli_no_site;
     mli_module *module = NULL;
-    char text[300]; /* a file name, and the offset */
-    mli_out o;
     memlord_result r = mli_index_reserve_locked(lord, 4);
     if (r == MEMLORD_OK && image->path) r = mli_module_find_locked(lord, image, &module);
     if (r) return r;
     *out = mli_place_find(lord, module, offset, &content);
     if (!*out) {
-        mli_out_buffer(&o, text, sizeof text);
-        if (module) mli_put_file_name(&o, module->image.path);
-        mli_put_str(&o, module ? "+0x" : "0x");
-        mli_put_hex_short(&o, offset);
-        (void)mli_out_end(&o, sizeof text);
-        r = mli_name_locked(lord, text, &kept.file);
-        if (r == MEMLORD_OK) r = mli_name_locked(lord, "", &kept.function);
+        r = mli_place_name_locked(lord, module, offset, &kept);
         if (r) return r;
         *out = mli_site_make_locked(lord, &kept);
         if (!*out) return MLI_AGAIN;

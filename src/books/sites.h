@@ -1,13 +1,7 @@
-/* Owns the records of sites, the tags of threads, marks and births (the mark, scope and stream of
-   a block), and chooses the rows that a call counts on. Uses the names, the index, the counters and
-   the devices. A site's record is made, and its strings are copied, when the site is first seen;
-   it gets one row on each device where it is used. Each thread caches the rows it used last. A
-   struct of the host that is new is compared by its content and module: it may be a known site.
-   A return address is a site by its module, its offset there and the module's build id, all found
-   when it is first seen. The index has an address only where the module stays: of another module
-   each call asks which one is there now, for dlclose tells nobody.
-   Invariants: a site's record is never freed before the ledger ends; nothing here allocates or
-   takes a lock inside a shard. Lock: cold; memlord_sites_enable takes registry alone. */
+/* Owns the records of sites, and chooses the rows that a call counts on. May use books/names,
+   books/counters and books/devices. Invariants: a site's record is not freed before the ledger
+   ends; nothing here allocates or takes a lock inside a shard. Lock: cold; memlord_sites_enable
+   takes registry alone. */
 #ifndef MLI_BOOKS_SITES_H
 #define MLI_BOOKS_SITES_H
 #include "api/api.h"
@@ -15,6 +9,12 @@
 #include "os/compiler.h"
 #include "base/atomics.h"
 #include "base/ledger.h"
+
+/* A site's record is made, and its strings are copied, when the site is first seen. It gets one row
+   on each device where it is used. A struct of the host that is new is compared by its content and
+   module: it may be a known site. A return address is a site by its place, which is found when the
+   address is first seen. The index has an address only where the module stays. For one of another
+   module each call asks which module is there now, as dlclose tells nobody. */
 
 typedef struct mli_scope_record {
     uint32_t id;

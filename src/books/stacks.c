@@ -13,13 +13,13 @@
 #define MLI_STACK_ROW_HEADS 16384u /* chains of rows */
 #define MLI_STACK_OWN 16           /* frames of our own that an unwinder may begin with */
 #define MLI_STACK_BYTES ((uint64_t)512 << 10)
-#define MLI_TAKEN_MIN 256
+#define MLI_PICK_MIN 256
 typedef char mli_check_stack_node[sizeof(mli_stack_node) <= 24 ? 1 : -1];
 
 typedef struct mli_stack_heads {
     mli_u32 nodes[MLI_STACK_HEADS], rows[MLI_STACK_ROW_HEADS]; /* 0: an empty chain */
 } mli_stack_heads;
-MLI_PRIVATE const mli_taken mli_taken_none = {0, 0, 0, 0};
+MLI_PRIVATE const mli_pick mli_pick_none = {0, 0, 0, 0};
 
 /* -- samples -- */
 
@@ -80,7 +80,7 @@ static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
     t->stack_left = (int64_t)(-mli_log_of(r) * (double)lord->stacks.bytes) + 1;
 }
 
-/* Counts the bytes of an alloc on the general path. 1: it is taken. */
+/* Counts the bytes of an alloc on the general path. 1: it is picked. */
 static MLI_COLD int mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
     if (!mli_stacks_sampled(lord)) return 1;
     if (!t->stack_random) mli_stack_draw(lord, t);
@@ -246,162 +246,162 @@ static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, void *const *frames, si
     return mli_stack_row_of_node(lord, node, dev, site);
 }
 
-/* -- the table of taken blocks -- */
+/* -- the table of picked blocks -- */
 
-static size_t mli_taken_home(uint64_t key, size_t cap) {
+static size_t mli_pick_home(uint64_t key, size_t cap) {
     return (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & (cap - 1);
 }
 /* Returns the entry of a key in a table that has it, or where it goes. Requires: the table has a
    vacant entry. */
-static mli_taken *mli_taken_entry(mli_taken *table, size_t cap, uint32_t type, uint64_t key) {
+static mli_pick *mli_pick_entry(mli_pick *table, size_t cap, uint32_t type, uint64_t key) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_STACKS));
-    size_t at = mli_taken_home(key, cap);
+    size_t at = mli_pick_home(key, cap);
     while (table[at].row && (table[at].key != key || table[at].type != type))
         at = (at + 1) & (cap - 1);
     return &table[at];
 }
-/* Returns the entry of a taken block. */
-static mli_taken *mli_taken_of_locked(memlord *lord, const mli_entry *e) {
+/* Returns the entry of a picked block. */
+static mli_pick *mli_pick_of_locked(memlord *lord, const mli_entry *e) {
     MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
-    return mli_taken_entry(lord->stacks.taken, lord->stacks.taken_cap,
-                           mli_type_of(lord, MLI_DEV(e->word1)), e->key);
+    return mli_pick_entry(lord->stacks.picks, lord->stacks.pick_cap,
+                          mli_type_of(lord, MLI_DEV(e->word1)), e->key);
 }
 /* Removes an entry, and moves those after it that it displaced. */
-static void mli_taken_remove(memlord *lord, mli_taken *gone) {
+static void mli_pick_remove(memlord *lord, mli_pick *gone) {
     MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
-    mli_taken *table = lord->stacks.taken;
-    const size_t mask = lord->stacks.taken_cap - 1;
+    mli_pick *table = lord->stacks.picks;
+    const size_t mask = lord->stacks.pick_cap - 1;
     size_t hole = (size_t)(gone - table), at = hole;
     for (;;) {
         at = (at + 1) & mask;
         if (!table[at].row) break;
-        if (((at - mli_taken_home(table[at].key, mask + 1)) & mask) < ((at - hole) & mask))
+        if (((at - mli_pick_home(table[at].key, mask + 1)) & mask) < ((at - hole) & mask))
             continue;
         table[hole] = table[at];
         hole = at;
     }
     table[hole].row = 0;
-    lord->stacks.taken_count--;
+    lord->stacks.pick_count--;
 }
 
 /* Puts a larger table in place of the present one, unless another thread has. *table and *cap are
    then those to free. */
-static MLI_COLD void mli_taken_swap(memlord *lord, mli_taken **table, size_t *cap) {
+static MLI_COLD void mli_pick_swap(memlord *lord, mli_pick **table, size_t *cap) {
     MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
-    mli_taken *old = lord->stacks.taken;
-    const size_t had = lord->stacks.taken_cap;
+    mli_pick *old = lord->stacks.picks;
+    const size_t had = lord->stacks.pick_cap;
     size_t i;
     if (had >= *cap) return;
     for (i = 0; i < had; i++)
-        if (old[i].row) *mli_taken_entry(*table, *cap, old[i].type, old[i].key) = old[i];
-    lord->stacks.taken = *table;
-    lord->stacks.taken_cap = *cap;
+        if (old[i].row) *mli_pick_entry(*table, *cap, old[i].type, old[i].key) = old[i];
+    lord->stacks.picks = *table;
+    lord->stacks.pick_cap = *cap;
     *table = old;
     *cap = had;
 }
-/* Reserves room for one more taken block: a table is at most three quarters full. 0: no memory. */
-static MLI_COLD int mli_taken_reserve(memlord *lord) {
+/* Reserves room for one more picked block: a table is at most three quarters full. 0: no memory. */
+static MLI_COLD int mli_pick_reserve(memlord *lord) {
     MLI_REQUIRE(mli_none_held_but_orphan());
-    mli_taken *table = NULL;
+    mli_pick *table = NULL;
     size_t cap = 0, more;
     int fits;
     for (;;) {
         mli_lock_take(&lord->stacks.lock);
-        if (table) mli_taken_swap(lord, &table, &cap);
-        fits = (lord->stacks.taken_count + lord->stacks.taken_reserved + 1) * 4 <=
-               lord->stacks.taken_cap * 3;
-        if (fits) lord->stacks.taken_reserved++;
-        more = lord->stacks.taken_cap ? lord->stacks.taken_cap * 2 : MLI_TAKEN_MIN;
+        if (table) mli_pick_swap(lord, &table, &cap);
+        fits = (lord->stacks.pick_count + lord->stacks.pick_reserved + 1) * 4 <=
+               lord->stacks.pick_cap * 3;
+        if (fits) lord->stacks.pick_reserved++;
+        more = lord->stacks.pick_cap ? lord->stacks.pick_cap * 2 : MLI_PICK_MIN;
         mli_lock_drop(&lord->stacks.lock);
         mli_own_free(lord, table, cap * sizeof *table);
         if (fits) return 1;
         cap = more;
-        table = (mli_taken *)mli_own_alloc(lord, cap * sizeof *table);
+        table = (mli_pick *)mli_own_alloc(lord, cap * sizeof *table);
         if (!table) return 0;
     }
 }
 
-MLI_PRIVATE uint64_t mli_taken_weight(const mli_taken *taken, uint64_t bytes) {
-    return (uint64_t)((double)bytes * taken->scale + 0.5);
+MLI_PRIVATE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes) {
+    return (uint64_t)((double)bytes * pick->scale + 0.5);
 }
-static double mli_taken_variance(const mli_taken *taken, uint64_t bytes) {
-    return (double)bytes * (double)bytes * taken->scale * (taken->scale - 1);
+static double mli_pick_variance(const mli_pick *pick, uint64_t bytes) {
+    return (double)bytes * (double)bytes * pick->scale * (pick->scale - 1);
 }
 
 /* Takes a block off its row; `undo`: as if it had not been allocated. */
-static void mli_stack_credit(memlord *lord, const mli_taken *taken, uint64_t bytes, int undo) {
+static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes, int undo) {
     MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
-    mli_stack_row *row = mli_stack_row_at(lord, taken->row);
-    const uint64_t weight = mli_taken_weight(taken, bytes);
+    mli_stack_row *row = mli_stack_row_at(lord, pick->row);
+    const uint64_t weight = mli_pick_weight(pick, bytes);
     row->live -= weight;
-    row->variance -= mli_taken_variance(taken, bytes);
+    row->variance -= mli_pick_variance(pick, bytes);
     if (!--row->blocks || row->variance < 0) row->variance = 0;
     if (!undo || row->alloc_bytes < weight || !row->samples) return; /* a reset came between */
     row->alloc_bytes -= weight;
-    row->taken_bytes -= bytes < row->taken_bytes ? bytes : row->taken_bytes;
-    row->allocs -= row->samples-- == 1 ? row->allocs : taken->scale;
+    row->picked_bytes -= bytes < row->picked_bytes ? bytes : row->picked_bytes;
+    row->allocs -= row->samples-- == 1 ? row->allocs : pick->scale;
 }
 
-MLI_PRIVATE MLI_NOINLINE uint64_t mli_taken_put(memlord *lord, const mli_entry *e) {
-    mli_taken taken;
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e) {
+    mli_pick pick;
     mli_stack_row *row;
     const uint64_t bytes = MLI_BYTES(e->word1);
-    if (MLI_LIKELY(!mli_self.taken_row)) return 0;
-    taken.key = e->key;
-    taken.type = mli_type_of(lord, MLI_DEV(e->word1));
-    taken.row = mli_self.taken_row;
-    taken.scale = mli_self.taken_scale;
-    mli_self.taken_row = 0;
+    if (MLI_LIKELY(!mli_self.pick_row)) return 0;
+    pick.key = e->key;
+    pick.type = mli_type_of(lord, MLI_DEV(e->word1));
+    pick.row = mli_self.pick_row;
+    pick.scale = mli_self.pick_scale;
+    mli_self.pick_row = 0;
     mli_lock_take(&lord->stacks.lock);
-    lord->stacks.taken_reserved--;
-    lord->stacks.taken_count++;
-    *mli_taken_entry(lord->stacks.taken, lord->stacks.taken_cap, taken.type, taken.key) = taken;
-    row = mli_stack_row_at(lord, taken.row);
-    row->live += mli_taken_weight(&taken, bytes);
+    lord->stacks.pick_reserved--;
+    lord->stacks.pick_count++;
+    *mli_pick_entry(lord->stacks.picks, lord->stacks.pick_cap, pick.type, pick.key) = pick;
+    row = mli_stack_row_at(lord, pick.row);
+    row->live += mli_pick_weight(&pick, bytes);
     if (row->live > row->peak) row->peak = row->live;
-    row->variance += mli_taken_variance(&taken, bytes);
+    row->variance += mli_pick_variance(&pick, bytes);
     row->blocks++;
-    if (!mli_self.taken_again) {
-        row->allocs += taken.scale;
+    if (!mli_self.pick_again) {
+        row->allocs += pick.scale;
         row->samples++;
     }
-    if (bytes > mli_self.taken_had) { /* as the totals count the growth of a block */
-        row->alloc_bytes += mli_taken_weight(&taken, bytes - mli_self.taken_had);
-        row->taken_bytes += bytes - mli_self.taken_had;
+    if (bytes > mli_self.pick_had) { /* as the totals count the growth of a block */
+        row->alloc_bytes += mli_pick_weight(&pick, bytes - mli_self.pick_had);
+        row->picked_bytes += bytes - mli_self.pick_had;
     }
     mli_lock_drop(&lord->stacks.lock);
-    return MLI_TAKEN;
+    return MLI_PICKED;
 }
 
-MLI_PRIVATE MLI_COLD mli_taken mli_taken_of(memlord *lord, const mli_entry *e) {
-    mli_taken taken = mli_taken_none;
-    if (!(e->word1 & MLI_TAKEN)) return taken;
+MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e) {
+    mli_pick pick = mli_pick_none;
+    if (!(e->word1 & MLI_PICKED)) return pick;
     mli_lock_take(&lord->stacks.lock);
-    taken = *mli_taken_of_locked(lord, e);
+    pick = *mli_pick_of_locked(lord, e);
     mli_lock_drop(&lord->stacks.lock);
-    return taken;
+    return pick;
 }
-MLI_PRIVATE MLI_COLD mli_taken mli_taken_out(memlord *lord, const mli_entry *e) {
-    const mli_taken taken = mli_taken_of(lord, e);
-    if (!taken.row) return taken;
+MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e) {
+    const mli_pick pick = mli_pick_of(lord, e);
+    if (!pick.row) return pick;
     mli_lock_take(&lord->stacks.lock);
-    mli_taken_remove(lord, mli_taken_of_locked(lord, e));
+    mli_pick_remove(lord, mli_pick_of_locked(lord, e));
     mli_lock_drop(&lord->stacks.lock);
-    return taken;
+    return pick;
 }
-MLI_PRIVATE MLI_NOINLINE void mli_taken_end(memlord *lord, const mli_entry *e, int undo) {
-    mli_taken *taken;
-    if (MLI_LIKELY(!(e->word1 & MLI_TAKEN))) return;
+MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo) {
+    mli_pick *pick;
+    if (MLI_LIKELY(!(e->word1 & MLI_PICKED))) return;
     mli_lock_take(&lord->stacks.lock);
-    taken = mli_taken_of_locked(lord, e);
-    mli_stack_credit(lord, taken, MLI_BYTES(e->word1), undo);
-    mli_taken_remove(lord, taken);
+    pick = mli_pick_of_locked(lord, e);
+    mli_stack_credit(lord, pick, MLI_BYTES(e->word1), undo);
+    mli_pick_remove(lord, pick);
     mli_lock_drop(&lord->stacks.lock);
 }
-MLI_PRIVATE void mli_taken_off(memlord *lord, const mli_taken *taken, uint64_t bytes) {
-    if (!taken->row) return;
+MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes) {
+    if (!pick->row) return;
     mli_lock_take(&lord->stacks.lock);
-    mli_stack_credit(lord, taken, bytes, 0);
+    mli_stack_credit(lord, pick, bytes, 0);
     mli_lock_drop(&lord->stacks.lock);
 }
 
@@ -470,30 +470,30 @@ MLI_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t c
    stack as dropped. Ends with mli_stack_forget. */
 static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint32_t dev, double scale) {
     MLI_REQUIRE(!mli_is_inside());
-    mli_self.taken_row = row && mli_taken_reserve(lord) ? row : 0;
-    mli_self.taken_scale = scale;
-    mli_self.taken_again = 0;
-    mli_self.taken_had = 0;
-    if (!mli_self.taken_row) mli_stat_add(lord, dev, MLI_STAT_dropped_sites, 1);
+    mli_self.pick_row = row && mli_pick_reserve(lord) ? row : 0;
+    mli_self.pick_scale = scale;
+    mli_self.pick_again = 0;
+    mli_self.pick_had = 0;
+    if (!mli_self.pick_row) mli_stat_add(lord, dev, MLI_STAT_dropped_sites, 1);
 }
 MLI_PRIVATE void mli_stack_forget(memlord *lord) {
-    if (MLI_LIKELY(!mli_self.taken_row)) return;
-    mli_self.taken_row = 0;
+    if (MLI_LIKELY(!mli_self.pick_row)) return;
+    mli_self.pick_row = 0;
     mli_lock_take(&lord->stacks.lock);
-    lord->stacks.taken_reserved--;
+    lord->stacks.pick_reserved--;
     mli_lock_drop(&lord->stacks.lock);
 }
-MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_taken *taken, uint32_t dev,
+MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint32_t dev,
                                          uint32_t site) {
     uint32_t row;
-    if (!taken->row) return;
-    row = mli_stack_row_of_node(lord, mli_stack_row_at(lord, taken->row)->node, dev, site);
-    mli_stack_set(lord, row, dev, taken->scale);
+    if (!pick->row) return;
+    row = mli_stack_row_of_node(lord, mli_stack_row_at(lord, pick->row)->node, dev, site);
+    mli_stack_set(lord, row, dev, pick->scale);
 }
 
 MLI_PRIVATE void mli_stack_again(uint64_t bytes) {
-    mli_self.taken_again = 1;
-    mli_self.taken_had = bytes;
+    mli_self.pick_again = 1;
+    mli_self.pick_had = bytes;
 }
 
 /* Returns how many of `n` frames are our own: those inside the address that the site names, else
@@ -567,8 +567,8 @@ static MLI_COLD int mli_stacks_ready(memlord *lord) {
     return 1;
 }
 
-MLI_PRIVATE MLI_COLD void mli_stack_taken(memlord *lord, mli_thread *t, uint32_t dev,
-                                          uint64_t bytes, const memlord_site *site) {
+MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
+                                              uint64_t bytes, const memlord_site *site) {
     MLI_REQUIRE(!mli_is_inside());
     void *frames[MLI_STACK_DEPTH_MAX + MLI_STACK_OWN];
     const double mean = (double)lord->stacks.bytes;
@@ -708,7 +708,7 @@ static MLI_COLD void mli_stacks_free(memlord *lord) {
     mli_vector_free(lord, &lord->stacks.rows, sizeof(mli_stack_row));
     mli_vector_free(lord, &lord->stacks.nodes, sizeof(mli_stack_node));
     mli_vector_free(lord, &lord->stacks.frames, sizeof(mli_ptr));
-    mli_own_free(lord, lord->stacks.taken, lord->stacks.taken_cap * sizeof(mli_taken));
+    mli_own_free(lord, lord->stacks.picks, lord->stacks.pick_cap * sizeof(mli_pick));
     mli_own_free(lord, mli_stack_heads_of(lord), sizeof(mli_stack_heads));
 }
 
@@ -720,7 +720,7 @@ static MLI_COLD void mli_stacks_reset(memlord *lord, mli_thread *t) {
     for (i = 1; i < rows; i++) {
         mli_stack_row *row = mli_stack_row_at(lord, i);
         row->peak = row->live;
-        row->alloc_bytes = row->taken_bytes = row->samples = 0;
+        row->alloc_bytes = row->picked_bytes = row->samples = 0;
         row->allocs = 0;
     }
     mli_u64_store(&lord->stacks.cut, 0);

@@ -1,12 +1,7 @@
 /* Owns the stacks of allocs: the draw of samples, the tree of return addresses, the totals of each
-   stack on each device, and the table of taken blocks. Uses the sites, the devices, the vectors of
-   books/counters and the cold memory of books/names. A stack is the path from a node to the root,
-   node 0; a row is a stack of one site on one device. Nodes and rows are never removed, and are
-   found without a lock. Invariants: a block in the map has MLI_TAKEN exactly if the table has its
-   key; both change while the caller is inside, and the entry cannot be reached by another thread.
-   The room for an insert is reserved before. A row's live bytes are the sum over its blocks, so
-   they end at 0. An unwinder runs with no lock held. Locks: cold, to add nodes and rows; stacks,
-   innermost. */
+   stack on each device, and the table of picked blocks. May use books/. Invariant: a block in the
+   map has MLI_PICKED exactly if the table has its key. Locks: cold, to add nodes and rows; stacks,
+   innermost; none while an unwinder runs. */
 #ifndef MLI_BOOKS_STACKS_H
 #define MLI_BOOKS_STACKS_H
 #include "api/api.h"
@@ -18,6 +13,11 @@
 #include "books/threads.h"
 #include "books/map.h"
 #include "books/sites.h"
+
+/* A stack is the path from a node to the root, node 0. A row is a stack of one site on one device.
+   Nodes and rows are never removed, and are found without a lock. A row's live bytes are the sum
+   over its blocks, so they end at 0. The table and MLI_PICKED change while the caller is inside and
+   no other thread can reach the entry. The room for an insert is reserved before. */
 
 /* A return address in a stack. Its site is found when the node is added, so a module that is
    unloaded later does not change it. */
@@ -31,21 +31,22 @@ typedef struct mli_stack_row {
     uint32_t node, dev, next, site; /* site: its row of the sites; 0: none */
     mli_ptr frames;       /* void **: for the host; NULL: not made yet */
     uint64_t alloc_bytes, samples; /* since the last reset */
-    uint64_t taken_bytes;          /* likewise: alloc_bytes of the samples themselves */
+    uint64_t picked_bytes;          /* likewise: alloc_bytes of the samples themselves */
     double allocs;                 /* likewise */
-    uint64_t live, peak, blocks;   /* blocks: those of its taken blocks that live */
+    uint64_t live, peak, blocks;   /* blocks: those of its picked blocks that live */
     double variance;               /* of live; 0 if blocks is 0 */
 } mli_stack_row;
 
-/* A taken block stands for `scale` allocs like it: the inverse of the probability that it was
-   taken. Its weight is its bytes times that. */
-typedef struct mli_taken {
+/* A picked block stands for `scale` allocs like it: the inverse of the probability that it was
+   picked. Its weight is its bytes times that. */
+typedef struct mli_pick {
     uint64_t key;
     double scale;
-    uint32_t row, type; /* row 0: a vacant entry, or no taken block */
-} mli_taken;
-MLI_TABLE(const mli_taken mli_taken_none)
-/* Counts the bytes of an alloc on the fast path. 0: the alloc is taken, and nothing was counted. */
+    uint32_t row, type; /* row 0: a vacant entry, or no picked block */
+} mli_pick;
+MLI_TABLE(const mli_pick mli_pick_none)
+
+/* Counts the bytes of an alloc of calls/fast. 0: the alloc is picked, and nothing was counted. */
 static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
     const int64_t left = t->stack_left - (int64_t)bytes;
     if (MLI_UNLIKELY(left <= 0)) return 0;
@@ -72,38 +73,38 @@ MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord);
 MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t number);
 MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
 
-MLI_PRIVATE uint64_t mli_taken_weight(const mli_taken *taken, uint64_t bytes);
+MLI_PRIVATE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
 
 /* Notes the stack of the block that this call opens, if it has one: in the table, and on its row.
    Returns its bit of word1. Requires: the caller is inside, or holds the entry. */
-MLI_PRIVATE MLI_NOINLINE uint64_t mli_taken_put(memlord *lord, const mli_entry *e);
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e);
 
 /* Returns the stack of a block. Requires, as the next two: the caller is inside, or holds the
    entry. */
-MLI_PRIVATE MLI_COLD mli_taken mli_taken_of(memlord *lord, const mli_entry *e);
+MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e);
 /* Removes a block from the table, and returns its stack: its row keeps its bytes. */
-MLI_PRIVATE MLI_COLD mli_taken mli_taken_out(memlord *lord, const mli_entry *e);
+MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e);
 /* Ends the stack of a block that ends. */
-MLI_PRIVATE MLI_NOINLINE void mli_taken_end(memlord *lord, const mli_entry *e, int undo);
+MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo);
 /* Takes a block that is not in the table any more off its row. */
-MLI_PRIVATE void mli_taken_off(memlord *lord, const mli_taken *taken, uint64_t bytes);
+MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes);
 /* Gives back the room of a stack whose block was not opened. */
 MLI_PRIVATE void mli_stack_forget(memlord *lord);
 /* Keeps the stack of a block that is moved to a device and a row of the sites, or comes back. */
-MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_taken *taken, uint32_t dev,
+MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint32_t dev,
                                          uint32_t site);
 
 /* Notes that the block with the stack just set is not new: it had `bytes`. */
 MLI_PRIVATE void mli_stack_again(uint64_t bytes);
 
-/* Draws whether the alloc that this call records is taken; if so finds its stack, and notes it for
-   mli_taken_put. Requires: not inside. */
-MLI_PRIVATE MLI_COLD void mli_stack_taken(memlord *lord, mli_thread *t, uint32_t dev,
-                                          uint64_t bytes, const memlord_site *site);
-static MLI_HOT void mli_stack_take(memlord *lord, mli_thread *t, uint32_t dev, uint64_t bytes,
+/* Draws whether the alloc that this call records is picked; if so finds its stack, and notes it for
+   mli_pick_put. Requires: not inside. */
+MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
+                                              uint64_t bytes, const memlord_site *site);
+static MLI_HOT void mli_stack_pick(memlord *lord, mli_thread *t, uint32_t dev, uint64_t bytes,
                                    const memlord_site *site) {
     if (MLI_UNLIKELY(mli_u32_load(&t->special) & MLI_SPECIAL_STACKS))
-        mli_stack_taken(lord, t, dev, bytes, site);
+        mli_stack_pick_slow(lord, t, dev, bytes, site);
 }
 
 /* Returns the depth of a row's stack. */

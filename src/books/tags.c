@@ -181,6 +181,7 @@ MLI_PRIVATE uint32_t mli_scope_count(memlord *lord) {
     return mli_u32_load_acquire(&lord->tags.scope_count);
 }
 MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t id = mli_u32_load(&lord->tags.scope_count);
     mli_ptr *at = (mli_ptr *)mli_vector_add(lord, &lord->tags.scopes, id, sizeof *at,
                                             mli_cold_alloc);
@@ -191,10 +192,10 @@ MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord) {
     return scope;
 }
 MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t id = mli_u32_load(&lord->tags.scope_count);
     mli_u32_store_release(&lord->tags.scope_count, id + 1); /* pairs with mli_scope_count */
 }
-MLI_PRIVATE uint32_t mli_birth_count(const memlord *lord) { return lord->tags.birth_count; }
 
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site) {

@@ -1,5 +1,5 @@
 /* Owns a thread's cache of rows, names and scopes; births (the mark, scope and stream of a block);
-   and the open tags of a thread. Uses books/sites and books/names. Invariant: only the thread
+   and the open tags of a thread. May use books/sites and books/names. Invariant: only the thread
    itself reads and writes its cache and its tags. Lock: cold, for new names and births. */
 #ifndef MLI_BOOKS_TAGS_H
 #define MLI_BOOKS_TAGS_H
@@ -67,7 +67,7 @@ static MLI_HOT uint64_t mli_mark_bits(const memlord *lord) {
     return mli_u64_load(&lord->tags.birth_mark);
 }
 /* Returns the number of the last birth. Requires: the cold lock. */
-MLI_PRIVATE uint32_t mli_birth_count(const memlord *lord);
+static MLI_HOT uint32_t mli_birth_count(const memlord *lord) { return lord->tags.birth_count; }
 
 /* Returns word2 for an allocation by this thread at a site, under its tag and scope. Makes the
    thread's cells for its rows. Requires: not inside. */

@@ -1,10 +1,6 @@
-/* Owns the thread records, the alert mask that a call reads at its end, and the ledger's own
-   threads (helpers). A call on the general path begins with mli_thread_get, which finds the record
-   of its thread, and gives it back with mli_thread_put. Uses base/memory and os/. Invariants: a
-   record in use belongs to one thread. A free record keeps its counts and its shards for the next
-   thread. One thread at a time starts or stops a helper: its state says so. No helper waits for
-   another to end. embed/exit handles the end of a thread and a fork. Locks: registry; orphan, for
-   the orphan record. */
+/* Owns the thread records, the masks of hooks and alerts, and the ledger's own threads (helpers).
+   May use base/memory and os/. Invariants: a record in use belongs to one thread; a free one keeps
+   its counts and its shards for the next thread. Locks: registry; orphan, for the orphan record. */
 #ifndef MLI_BOOKS_THREADS_H
 #define MLI_BOOKS_THREADS_H
 #include "api/api.h"
@@ -12,6 +8,10 @@
 #include "os/compiler.h"
 #include "base/atomics.h"
 #include "base/ledger.h"
+
+/* A call on the general path gets the record of its thread from mli_thread_get, and gives it back
+   with mli_thread_put. embed/exit handles the end of a thread and a fork. One thread at a time
+   starts or stops a helper: its state says so. No helper waits for another to end. */
 
 #define MLI_NOBODY UINT64_MAX /* the owner of a record after its thread has gone */
 #define MLI_THREAD_ID_FIRST 3    /* smaller states of a shard name no thread */
@@ -77,7 +77,7 @@ typedef struct mli_thread {
                                 mli_call_end has looked at it; 0: none */
     memlord_account account;       /* that its blocks are charged to; 0: none */
     memlord_device account_device; /* of that account */
-    int64_t stack_left;      /* bytes until its next sample; at most 0: the alloc is taken */
+    int64_t stack_left;      /* bytes until its next sample; at most 0: the alloc is picked */
     uint64_t stack_random;   /* 0: stack_left is not drawn yet */
     uint32_t open_tickets;   /* in `tickets`; other threads may have closed or adopted some */
     memlord_ticket tickets[MLI_TICKETS_MAX];

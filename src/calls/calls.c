@@ -29,15 +29,15 @@ enum { /* memlord_realloc_token.state */
 };
 
 /* Keep the stack of a detached block in its token, and read it there. */
-static void mli_token_stack_set(memlord_realloc_token *token, const mli_taken *taken) {
-    memcpy(&token->word[3], &taken->scale, sizeof taken->scale);
-    token->word[4] = taken->row;
+static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pick) {
+    memcpy(&token->word[3], &pick->scale, sizeof pick->scale);
+    token->word[4] = pick->row;
 }
-static mli_taken mli_token_stack(const memlord_realloc_token *token) {
-    mli_taken taken = mli_taken_none;
-    memcpy(&taken.scale, &token->word[3], sizeof taken.scale);
-    taken.row = (uint32_t)token->word[4];
-    return taken;
+static mli_pick mli_token_stack(const memlord_realloc_token *token) {
+    mli_pick pick = mli_pick_none;
+    memcpy(&pick.scale, &token->word[3], sizeof pick.scale);
+    pick.row = (uint32_t)token->word[4];
+    return pick;
 }
 
 /* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] is the
@@ -49,7 +49,7 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
                                                const char *verb, const memlord_site *site) {
     mli_thread *t;
     mli_entry e;
-    mli_taken taken;
+    mli_pick pick;
     memlord_result r;
     if (!token) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(token, 0, sizeof *token);
@@ -61,11 +61,11 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     token->word[2] = lord->generation;
     if (!t) return MEMLORD_OK;
     if (storage &&
-        mli_entry_detach(lord, t, (uint32_t)device.type, storage, &e, &taken) == MEMLORD_OK) {
+        mli_entry_detach(lord, t, (uint32_t)device.type, storage, &e, &pick) == MEMLORD_OK) {
         token->state = MLI_TOKEN_LIVE;
         token->word[0] = e.word1;
         token->word[1] = e.word2;
-        mli_token_stack_set(token, &taken);
+        mli_token_stack_set(token, &pick);
         mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, e.word1,
                              mli_word2_rows(e.word2), site);
     } else if (storage) {
@@ -78,12 +78,27 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     return r;
 }
 
+/* Picks the stack of the new storage; storage 0: keeps that of the old one. Returns its row. */
+static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, const mli_call *call,
+                                           const mli_pick *pick, const mli_entry *old,
+                                           const memlord_block *block, uint64_t storage,
+                                           const memlord_site *site) {
+    const uint64_t had = MLI_BYTES(old->word1);
+    mli_pick_off(lord, pick, had);
+    if (storage)
+        mli_stack_pick(lord, call->t, call->dev, block->bytes, site);
+    else
+        mli_stack_keep(lord, pick, call->dev, MLI_SITE_ROW(mli_word2_rows(old->word2)));
+    mli_stack_again(had);
+    return mli_self.pick_row;
+}
+
 /* Records the new storage on the device of the old one. Storage 0 means that the real call failed:
    records the old storage again, unchanged. */
 static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc_token *token,
                                                   uint64_t storage, uint64_t bytes,
                                                   const memlord_site *site) {
-    const mli_taken taken = mli_token_stack(token);
+    const mli_pick pick = mli_token_stack(token);
     mli_call call;
     mli_entry e;
     memlord_block block;
@@ -104,13 +119,7 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
         token->state = MLI_TOKEN_LIVE;
         r = MEMLORD_E_INVALID;
     } else {
-        mli_taken_off(lord, &taken, had);
-        if (storage)
-            mli_stack_take(lord, call.t, call.dev, bytes, site);
-        else
-            mli_stack_keep(lord, &taken, call.dev, MLI_SITE_ROW(mli_word2_rows(e.word2)));
-        mli_stack_again(had);
-        stack = mli_self.taken_row;
+        stack = mli_realloc_stack(lord, &call, &pick, &e, &block, storage, site);
         if (block.bytes > had) mli_call_draw(lord, &call, block.bytes - had);
         r = mli_entry_attach(lord, call.t, &e, block.storage, call.dev, block.bytes,
                              storage ? site : NULL, 0, &rows);
@@ -218,7 +227,7 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
         d = mli_delta_open(dev, mli_word2_rows(e->word2), bytes);
         d.allocs = 0; /* the placeholder counted it */
         e->word1 |= bytes;
-        e->word1 |= mli_taken_put(lord, e);
+        e->word1 |= mli_pick_put(lord, e);
         if (e->word2 & MLI_HAS_SIDE)
             mli_side_charge(lord, mli_side_record_of(e->word2),
                             mli_side_record_of(e->word2)->account, bytes);
@@ -243,8 +252,8 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     call.t = t;
     call.dev = mli_dev_known(lord, b->device);
     call.draw = mli_draw_none;
-    mli_stack_take(lord, t, call.dev, b->bytes, site);
-    stack = mli_self.taken_row;
+    mli_stack_pick(lord, t, call.dev, b->bytes, site);
+    stack = mli_self.pick_row;
     mli_call_draw(lord, &call, b->bytes);
     if (hold->did == MLI_DID_OPEN)
         did = mli_fill(lord, t, call.dev, b->storage, b->bytes) ? MLI_DID_OPEN : MLI_DID_NOTHING;
@@ -390,6 +399,14 @@ static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device devi
 
 /* -- deferred frees -- */
 
+static MLI_COLD memlord_result mli_fenced_refuse(memlord *lord, memlord_device device,
+                                                 uint64_t storage, const memlord_fence *fence,
+                                                 int how, memlord_result r) {
+    const int refuser =
+        how == MLI_ATTACH_FREE ? MLI_REFUSER_free_deferred : MLI_REFUSER_block_use;
+    return mli_refuse(lord, refuser, r, device,
+                      fence->done ? mli_block_fault(storage, 0) : "a fence without `done`");
+}
 /* Attaches a fence to a block; `how`: MLI_ATTACH_FREE or MLI_ATTACH_USE. */
 static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device device,
                                                uint64_t storage, const memlord_fence *fence,
@@ -401,11 +418,7 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
     if (lord && fence->done && !storage && how == MLI_ATTACH_FREE)
         return mli_fence_discard(lord, fence);
     if (!lord || fence->done) r = mli_key_begin(lord, device, storage, &t);
-    if (r)
-        return mli_refuse(lord, how == MLI_ATTACH_FREE ? MLI_REFUSER_free_deferred
-                                                       : MLI_REFUSER_block_use,
-                          r, device,
-                          fence->done ? mli_block_fault(storage, 0) : "a fence without `done`");
+    if (r) return mli_fenced_refuse(lord, device, storage, fence, how, r);
     if (!t) return mli_fence_discard(NULL, fence);
     f = mli_fence_new(lord, fence);
     gone.key = gone.word1 = 0;
@@ -632,7 +645,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
                                         int failed, const memlord_site *site) {
     mli_thread *t;
     mli_entry e;
-    mli_taken taken;
+    mli_pick pick;
     uint64_t refs;
     uint32_t dev;
     int did = MLI_DID_NOTHING;
@@ -658,8 +671,8 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
                              MLI_BYTES(e.word1));
     } else {
         refs = mli_refs_of(e.word1, e.word2);
-        taken = mli_token_stack(token);
-        mli_taken_off(lord, &taken, MLI_BYTES(e.word1));
+        pick = mli_token_stack(token);
+        mli_pick_off(lord, &pick, MLI_BYTES(e.word1));
         mli_entry_abandon(lord, t, &e);
         mli_count_site_free(lord, t, dev, site, MLI_BYTES(e.word1));
         if (refs > 1) mli_stat_add(lord, dev, MLI_STAT_freed_while_shared, 1);

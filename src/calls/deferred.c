@@ -245,7 +245,7 @@ MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int 
    changes. */
 static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device from,
                                     uint64_t from_key, mli_entry *e, mli_side_record *side,
-                                    memlord_account *account, mli_taken *taken) {
+                                    memlord_account *account, mli_pick *pick) {
     mli_probe probe;
     memlord_result r =
         mli_probe_add_side_record(lord, t, (uint32_t)from.type, from_key, 0, &probe);
@@ -255,7 +255,7 @@ static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device
     side->refs = mli_refs_of(e->word1, e->word2);
     side->meta = mli_side_record_of(e->word2)->meta;
     *account = mli_side_record_of(e->word2)->account;
-    *taken = mli_taken_of(lord, e);
+    *pick = mli_pick_of(lord, e);
     mli_probe_leave(t, &probe);
     return MEMLORD_OK;
 }
@@ -268,13 +268,13 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
     mli_entry e, copy;
     mli_side_record *side = (mli_side_record *)mli_own_alloc(lord, sizeof *side);
     memlord_account account = 0;
-    mli_taken taken = mli_taken_none;
+    mli_pick pick = mli_pick_none;
     uint64_t rows;
     uint32_t stack;
     int did;
     memlord_result r;
     if (!side) return mli_short_of(lord, t, from, from_key, 1);
-    r = mli_move_copy(lord, t, from, from_key, &e, side, &account, &taken);
+    r = mli_move_copy(lord, t, from, from_key, &e, side, &account, &pick);
     if (r == MEMLORD_OK) r = mli_map_reserve(lord, t, dev, key);
     if (r) {
         mli_own_free(lord, side, sizeof *side);
@@ -288,8 +288,8 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
     copy.key = key;
     copy.word1 = mli_word1_of(bytes, dev, MLI_REFS(e.word1));
     copy.word2 = (uint64_t)(uintptr_t)side | MLI_HAS_SIDE;
-    mli_stack_keep(lord, &taken, dev, MLI_SITE_ROW(rows));
-    stack = mli_self.taken_row;
+    mli_stack_keep(lord, &pick, dev, MLI_SITE_ROW(rows));
+    stack = mli_self.pick_row;
     r = mli_entry_put(lord, t, &copy, &d, 1, MLI_PUT_ALLOC, &did);
     mli_stack_forget(lord);
     if (r) {

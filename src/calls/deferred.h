@@ -1,12 +1,7 @@
 /* Takes a block from freed to credited: it asks the block's fences and ends the block after the
-   last one. Uses books/fences, books/blocks and the map. Invariants: a block is pending while its
-   side record has a serial; it stays in the map until its last fence is done; only the asker of a
-   fence calls its functions. Locks: the map's, then fences; none while a fence runs host code.
-
-   A fence that is done ends a block here, and that ends with mli_call_end like any call. Its slow
-   function asks the fences that are due (mli_fences_poll_due), which may end blocks here. Two
-   things bound it: a block ended by a fence passes asks = 0 to mli_call_end, so it asks no queue;
-   and a thread inside a fence asks no further ones (mli_fence_is_running). */
+   last one. Owns no state. May use books/. Invariants: a pending block stays in the map until its
+   last fence is done; only the asker of a fence calls its functions. Locks: the map's, then fences;
+   none while a fence runs host code. */
 #ifndef MLI_CALLS_DEFERRED_H
 #define MLI_CALLS_DEFERRED_H
 #include "api/api.h"
@@ -17,6 +12,12 @@
 #include "books/threads.h"
 #include "books/map.h"
 #include "books/fences.h"
+
+/* A block is pending while its side record has a serial. A fence that is done ends its block, and
+   that ends with mli_call_end like any call. The slow function of mli_call_end asks the fences that
+   are due (mli_fences_poll_due), which may end blocks in turn. Two things bound this circle: a
+   block ended by a fence passes asks = 0 to mli_call_end, so no queue is asked; and a thread inside
+   a fence asks no further ones (mli_fence_is_running). */
 
 /* Ends a call that counted on a device: does what `alert` asks for there. `asks`: it may ask
    fences. Ignores MLI_ALERT_EVENTS: the call has recorded its events. A thread without the system's

@@ -31,8 +31,8 @@ MLI_PRIVATE memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ti
     int did;
     memlord_result r = mli_call_begin(lord, device, storage, bytes, &call);
     if (!call.t) return mli_drop_count(lord, r, device, storage, bytes);
-    mli_stack_take(lord, call.t, call.dev, bytes, site);
-    stack = mli_self.taken_row;
+    mli_stack_pick(lord, call.t, call.dev, bytes, site);
+    stack = mli_self.pick_row;
     call.draw.named = ticket;
     mli_call_draw(lord, &call, bytes);
     rows = mli_alloc_word2(lord, call.t, call.dev, site);

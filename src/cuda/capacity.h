@@ -1,5 +1,5 @@
-/* Owns what a ledger is told of a device: capacity, this process's share, what its pools hold.
-   Runs on pollers and on threads that ask for a sample. Locks: none. */
+/* Owns what a ledger is told of a device: capacity, this process's share, what its pools hold. Runs
+   on pollers and on threads that ask for a sample. Locks: none. */
 #ifndef MLI_CUDA_CAPACITY_H
 #define MLI_CUDA_CAPACITY_H
 #include "cuda/api/api.h"

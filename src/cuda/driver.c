@@ -1,4 +1,5 @@
 #include "cuda/driver.h"
+#include "cuda/atfork.h"
 
 static mli_cuda_lock mli_cuda_loaded_lock = MLI_CUDA_LOCK;
 MLI_CUDA_VARIABLE_HERE(mli_cuda_loaded_state mli_cuda_loaded)
@@ -7,16 +8,36 @@ MLI_CUDA_VARIABLE_HERE(mli_cuda_loaded_state mli_cuda_loaded)
 #define MLI_CUDA_WHY(...)                                                                     \
     (snprintf(mli_cuda_loaded.why, sizeof mli_cuda_loaded.why, __VA_ARGS__), 0)
 
-static int mli_cuda_driver_load(mli_cuda_driver *d) {
-    void *library = mli_cuda_library_open(MEMLORD_CUDA_DRIVER);
-    const char *missing = NULL;
-    int i;
-    if (!library) return MLI_CUDA_WHY("%s was not found", MEMLORD_CUDA_DRIVER);
+static const mli_cuda_symbol mli_cuda_driver_symbols[] = {
 #define MLI_CUDA_X(field, symbol, needed, params)                                             \
-    mli_cuda_library_find(library, symbol, (void *)&d->field, sizeof d->field);               \
-    if (needed && !d->field) missing = symbol;
+    {symbol, (uint16_t)offsetof(mli_cuda_driver, field), needed},
     MLI_CUDA_FUNCTIONS(MLI_CUDA_X)
 #undef MLI_CUDA_X
+};
+
+/* Reads the handles and properties of the devices. */
+static void mli_cuda_devices_read(mli_cuda_driver *d) {
+    const int has_pools = d->pool_current && d->pool_attribute && d->pool_trim;
+    int i;
+    for (i = 0; i < d->devices && i < MEMLORD_CUDA_MAX_DEVICES; i++) {
+        if (d->device_get(&d->handle[i], i)) break;
+        if (d->device_attribute(&d->integrated[i], MLI_CUDA_ATTRIBUTE_INTEGRATED, d->handle[i]))
+            d->integrated[i] = 0;
+        d->any_integrated |= d->integrated[i];
+        if (!has_pools ||
+            d->device_attribute(&d->pools[i], MLI_CUDA_ATTRIBUTE_POOLS, d->handle[i]))
+            d->pools[i] = 0;
+    }
+    d->known = i;
+}
+
+static int mli_cuda_driver_load(mli_cuda_driver *d) {
+    void *library = mli_cuda_library_open(MEMLORD_CUDA_DRIVER);
+    const char *missing;
+    int i;
+    if (!library) return MLI_CUDA_WHY("%s was not found", MEMLORD_CUDA_DRIVER);
+    missing = mli_cuda_library_fill(library, mli_cuda_driver_symbols,
+                                    sizeof mli_cuda_driver_symbols / sizeof(mli_cuda_symbol), d);
     if (missing) {
         mli_cuda_library_close(library);
         return MLI_CUDA_WHY("%s has no %s", MEMLORD_CUDA_DRIVER, missing);
@@ -26,22 +47,9 @@ static int mli_cuda_driver_load(mli_cuda_driver *d) {
     if ((i = d->device_count(&d->devices)) != 0)
         return MLI_CUDA_WHY("cuDeviceGetCount answered %d", i);
     if (d->devices < 1) return MLI_CUDA_WHY("there is no device");
-    for (i = 0; i < d->devices && i < MEMLORD_CUDA_MAX_DEVICES; i++) {
-        if (d->device_get(&d->handle[i], i)) break;
-        if (d->device_attribute(&d->integrated[i], MLI_CUDA_ATTRIBUTE_INTEGRATED, d->handle[i]))
-            d->integrated[i] = 0;
-        d->any_integrated |= d->integrated[i];
-        if (!d->pool_current || !d->pool_attribute || !d->pool_trim ||
-            d->device_attribute(&d->pools[i], MLI_CUDA_ATTRIBUTE_POOLS, d->handle[i]))
-            d->pools[i] = 0;
-    }
-    d->known = i;
+    mli_cuda_devices_read(d);
     return 1;
 }
-
-/* Register what a fork needs; cuda/forks, which uses this module, defines both. */
-MLI_CUDA_PRIVATE void mli_cuda_fork_first(void);
-MLI_CUDA_PRIVATE void mli_cuda_fork_locks(void);
 
 MLI_CUDA_PRIVATE const mli_cuda_driver *mli_cuda_driver_get(void) {
     uint64_t state = mli_cuda_load_acquire(&mli_cuda_loaded.state);

@@ -271,6 +271,13 @@ static uint64_t mli_cuda_state_of(int recorded, int ends) {
     return recorded == 0 && !ends ? MLI_CUDA_UNRECORDED : MLI_CUDA_LOST;
 }
 
+/* Returns 1 if a fence is one of a stream's (NULL: any) that this thread may record. */
+static int mli_cuda_fence_is_ours(const mli_cuda_fence *fence, const cudaStream_t *stream,
+                                  uint64_t self, const mli_cuda_fence *asked) {
+    if (stream && fence->stream != *stream) return 0;
+    return fence->stream != cudaStreamPerThread || fence->thread == self || fence == asked;
+}
+
 MLI_CUDA_PRIVATE void mli_cuda_fences_record(const cudaStream_t *stream,
                                              const mli_cuda_fence *asked, int ends) {
     uint64_t self = mli_cuda_thread_id();
@@ -281,9 +288,7 @@ MLI_CUDA_PRIVATE void mli_cuda_fences_record(const cudaStream_t *stream,
     for (due = !ends; due < 2; due++)
         for (fence = mli_cuda_unrecorded[due]; fence; fence = next) {
             next = fence->next;
-            if (stream && fence->stream != *stream) continue;
-            if (fence->stream == cudaStreamPerThread && fence->thread != self && fence != asked)
-                continue;
+            if (!mli_cuda_fence_is_ours(fence, stream, self, asked)) continue;
             if (fence->taken) {
                 if (ends) next = mli_cuda_fences_wait(due);
                 continue;

@@ -1,14 +1,16 @@
-/* Owns fences made of events, and the events between uses: a bin per context, since an event
-   serves the streams of its own alone. Fences come from pages that are kept; those with an event
-   still to be recorded are in a list, so that the end of their stream finds them. Locks:
-   events_lock and unrecorded_lock, never while the driver or the ledger is called: the driver may
-   block a record until a host function of a stream has run, which may wait for these locks. A fence
-   is taken instead while its event is recorded; the end of its stream waits for that one. */
+/* Owns the fences made of events, and the events between uses: a bin for each context, as an event
+   serves only the streams of its own. May use cuda/driver. Locks: events_lock and unrecorded_lock,
+   never while the driver or the ledger is called. */
 #ifndef MLI_CUDA_EVENTS_H
 #define MLI_CUDA_EVENTS_H
 #include "cuda/api/api.h"
 #include "cuda/knobs.h"
 #include "cuda/system.h"
+
+/* The driver may block a record until a host function of a stream has run, which may wait for the
+   locks. So no lock is held then: the fence is marked as taken while its event is recorded, and the
+   end of its stream waits for that one. Fences come from pages that are kept. Those with an event
+   still to be recorded are in a list, so that the end of their stream finds them. */
 
 enum { MLI_CUDA_BINS = MEMLORD_CUDA_MAX_DEVICES * 2 }; /* with time and without */
 

@@ -1,4 +1,5 @@
 #include "cuda/forks.h"
+#include "cuda/atfork.h"
 #include "cuda/system.h"
 #include "cuda/driver.h"
 #include "cuda/nvml.h"

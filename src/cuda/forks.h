@@ -1,16 +1,16 @@
-/* Owns what a forked child finds: no driver, nothing attached, no lock held. Handlers before a
-   fork run in the order opposite to that they were registered in: these are registered after the
-   driver is loaded, and so take the layer's locks before the driver's own handlers and mostly
-   before the ledger's. Calls do so, too: a lock may be held while the driver is asked, and
-   no lock of the ledger while one of these is taken, nor the other way. A fork waits for no record:
-   the child gives back what other threads had taken. Not taken are the locks of
-   loading: they are held while the driver or NVML loads, which may fork itself, and a child takes
-   neither. */
+/* Owns what a forked child finds: no driver, nothing attached, no lock held. May use all modules of
+   the layer. Invariant: no lock of the ledger is held while one of the layer is taken, nor the
+   other way; one of the layer may be held while the driver is asked. Locks: all of the layer, but
+   those of loading. */
 #ifndef MLI_CUDA_FORKS_H
 #define MLI_CUDA_FORKS_H
 #include "cuda/api/api.h"
 #include "cuda/knobs.h"
 
-
+/* Handlers before a fork run in the opposite order of their registration. These are registered
+   after the driver is loaded, and so take the layer's locks before the driver's own handlers run,
+   and mostly before the ledger's. A fork waits for no record: the child gives back what other
+   threads had taken. The locks of loading are held while the driver or NVML loads, which may fork
+   itself: neither the fork nor a child takes them. */
 
 #endif

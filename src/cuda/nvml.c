@@ -35,16 +35,21 @@ enum { MLI_CUDA_HOLDERS_EVERY = 16, MLI_CUDA_HOLDERS_MISSES = 8 };
 MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_holders_lock = MLI_CUDA_LOCK;
 static mli_cuda_holders mli_cuda_holders_of[MEMLORD_CUDA_MAX_DEVICES];
 
-static void mli_cuda_nvml_load(const mli_cuda_driver *d, const char *name) {
-    void *library = mli_cuda_library_open(name);
-    int whole = 1, i;
-    if (!library) return;
+static const mli_cuda_symbol mli_cuda_nvml_symbols[] = {
 #define MLI_CUDA_X(field, symbol, needed, params)                                             \
-    mli_cuda_library_find(library, symbol, (void *)&mli_cuda_nvml.field, sizeof(void *));     \
-    if (needed && !mli_cuda_nvml.field) whole = 0;
+    {symbol, (uint16_t)offsetof(mli_cuda_nvml_state, field), needed},
     MLI_CUDA_NVML_FUNCTIONS(MLI_CUDA_X)
 #undef MLI_CUDA_X
-    if (!whole || mli_cuda_nvml.init()) {
+};
+
+static void mli_cuda_nvml_load(const mli_cuda_driver *d, const char *name) {
+    void *library = mli_cuda_library_open(name);
+    int i;
+    if (!library) return;
+    if (mli_cuda_library_fill(library, mli_cuda_nvml_symbols,
+                              sizeof mli_cuda_nvml_symbols / sizeof(mli_cuda_symbol),
+                              &mli_cuda_nvml) ||
+        mli_cuda_nvml.init()) {
         mli_cuda_library_close(library);
         return;
     }

@@ -1,9 +1,7 @@
-/* Has the functions of the API. Owns no state. Uses all modules of the layer. Locks: none held at
-   the return. */
+/* Has the functions that CUDA has no like of: attach, pools, uses of streams, scopes. Owns no
+   state. May use all modules of the layer. Locks: none held at the return. */
 #ifndef MLI_CUDA_PUBLIC_H
 #define MLI_CUDA_PUBLIC_H
 #include "cuda/api/api.h"
-
-
 
 #endif

@@ -1,5 +1,5 @@
-/* Owns the way of an allocation: the real call, its device, its record, and the retry.
-   Locks: seats_lock, to read a policy. */
+/* Owns the way of an allocation: the real call, its device, its record, and the retry. Locks:
+   seats_lock, to read a policy. */
 #ifndef MLI_CUDA_REQUESTS_H
 #define MLI_CUDA_REQUESTS_H
 #include "cuda/api/api.h"

@@ -8,10 +8,11 @@ MLI_CUDA_PRIVATE void *mli_cuda_library_open(const char *name) {
     return (void *)LoadLibraryExA(name, NULL, LOAD_LIBRARY_SEARCH_DEFAULT_DIRS);
 }
 MLI_CUDA_PRIVATE void mli_cuda_library_close(void *library) { FreeLibrary((HMODULE)library); }
-MLI_CUDA_PRIVATE void mli_cuda_library_find(void *library, const char *name, void *fn,
-                                            size_t size) {
+static void *mli_cuda_library_find(void *library, const char *name) {
     FARPROC found = GetProcAddress((HMODULE)library, name);
-    memcpy(fn, &found, size);
+    void *copy;
+    memcpy(&copy, &found, sizeof copy);
+    return copy;
 }
 MLI_CUDA_PRIVATE void mli_cuda_yield(void) { (void)SwitchToThread(); }
 MLI_CUDA_PRIVATE uint64_t mli_cuda_process_id(void) { return GetCurrentProcessId(); }
@@ -22,14 +23,24 @@ MLI_CUDA_PRIVATE void *mli_cuda_library_open(const char *name) {
     return dlopen(name, RTLD_NOW | RTLD_LOCAL);
 }
 MLI_CUDA_PRIVATE void mli_cuda_library_close(void *library) { (void)dlclose(library); }
-MLI_CUDA_PRIVATE void mli_cuda_library_find(void *library, const char *name, void *fn,
-                                            size_t size) {
-    void *found = dlsym(library, name);
-    memcpy(fn, &found, size);
+static void *mli_cuda_library_find(void *library, const char *name) {
+    return dlsym(library, name);
 }
 MLI_CUDA_PRIVATE void mli_cuda_yield(void) { (void)sched_yield(); }
 MLI_CUDA_PRIVATE uint64_t mli_cuda_process_id(void) { return (uint64_t)getpid(); }
 #endif
+MLI_CUDA_PRIVATE const char *mli_cuda_library_fill(void *library, const mli_cuda_symbol *symbols,
+                                                   size_t n, void *table) {
+    const char *missing = NULL;
+    size_t i;
+    for (i = 0; i < n; i++) {
+        void *found = mli_cuda_library_find(library, symbols[i].name);
+        /* ISO C has no way from the address of an object to that of a function */
+        memcpy((char *)table + symbols[i].at, &found, sizeof found);
+        if (symbols[i].needed && !found) missing = symbols[i].name;
+    }
+    return missing;
+}
 
 #if defined(__GNUC__)
 MLI_CUDA_PRIVATE uint64_t mli_cuda_load(mli_cuda_u64 *a) {

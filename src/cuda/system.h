@@ -17,7 +17,6 @@ MLI_CUDA_PRIVATE void mli_cuda_lock_take(mli_cuda_lock *l);
 MLI_CUDA_PRIVATE void mli_cuda_lock_drop(mli_cuda_lock *l);
 MLI_CUDA_PRIVATE void *mli_cuda_library_open(const char *name);
 MLI_CUDA_PRIVATE void mli_cuda_library_close(void *library);
-MLI_CUDA_PRIVATE void mli_cuda_library_find(void *library, const char *name, void *fn, size_t size);
 MLI_CUDA_PRIVATE void mli_cuda_yield(void);
 MLI_CUDA_PRIVATE uint64_t mli_cuda_process_id(void);
 #else
@@ -35,11 +34,20 @@ MLI_CUDA_PRIVATE void mli_cuda_lock_take(mli_cuda_lock *l);
 MLI_CUDA_PRIVATE void mli_cuda_lock_drop(mli_cuda_lock *l);
 MLI_CUDA_PRIVATE void *mli_cuda_library_open(const char *name);
 MLI_CUDA_PRIVATE void mli_cuda_library_close(void *library);
-/* Copies the address: ISO C has no way from an object's to a function's. */
-MLI_CUDA_PRIVATE void mli_cuda_library_find(void *library, const char *name, void *fn, size_t size);
 MLI_CUDA_PRIVATE void mli_cuda_yield(void);
 MLI_CUDA_PRIVATE uint64_t mli_cuda_process_id(void);
 #endif
+
+/* A function of a library, and its place in a table. */
+typedef struct mli_cuda_symbol {
+    const char *name;
+    uint16_t at; /* the offset of the pointer */
+    uint16_t needed;
+} mli_cuda_symbol;
+/* Fills a table with the functions of a library; NULL: it has none of this name. Returns the last
+   one that is needed and missing; NULL: none is. */
+MLI_CUDA_PRIVATE const char *mli_cuda_library_fill(void *library, const mli_cuda_symbol *symbols,
+                                                   size_t n, void *table);
 
 typedef struct mli_cuda_u64 {
     uint64_t v;

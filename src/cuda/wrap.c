@@ -2,10 +2,6 @@
 #include "cuda/knobs.h"
 #include "cuda/system.h"
 
-/* ------------------------------------------------------------------------ cuda/wrap --
-   Emits what --wrap redirects to. Their names are the linker's. Sites are the callers' return
-   addresses. */
-
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -36,6 +32,11 @@ MLI_CUDA_VIRTUAL(MLI_CUDA_X)
 #undef MLI_CUDA_HERE
 #endif
 
+/* Counts a function that is not redirected; *name gets the first. */
+static void mli_cuda_wrap_note(int redirected, const char *real, int *missing, const char **name) {
+    if (!redirected && !(*missing)++) *name = real;
+}
+
 /* Read through volatile pointers: compilers take two names for two functions. */
 MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
     int missing = 0;
@@ -44,10 +45,10 @@ MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
 #define MLI_CUDA_X0(real, ours)                                                               \
     {                                                                                         \
         __typeof__(real) *volatile original = real, *volatile wrapped = MLI_CUDA_WRAP(real);  \
-        if (original != wrapped && !missing++) name = #real;                                  \
+        mli_cuda_wrap_note(original == wrapped, #real, &missing, &name);                      \
     }
 #else
-#define MLI_CUDA_X0(real, ours) if (!missing++) name = #real;
+#define MLI_CUDA_X0(real, ours) mli_cuda_wrap_note(0, #real, &missing, &name);
 #endif
 #define MLI_CUDA_X(real, ours, params, args) MLI_CUDA_X0(real, ours)
     MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)

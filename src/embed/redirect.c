@@ -132,6 +132,13 @@ static memlord_result mli_unhook(mli_hooked *h) {
     return MEMLORD_OK;
 }
 
+/* Returns 1 if `which` has malloc and every other function of the table that allocates. */
+static MLI_COLD int mli_hooks_complete(const memlord_hooks *table, uint32_t which) {
+    return (which & MEMLORD_HOOK_MALLOC) && (!table->calloc_fn || (which & MEMLORD_HOOK_CALLOC)) &&
+           (!table->realloc_fn || (which & MEMLORD_HOOK_REALLOC)) &&
+           (!table->aligned_fn || (which & MEMLORD_HOOK_ALIGNED));
+}
+
 /* -- public -- */
 
 MLI_API memlord_result memlord_hooks_install(memlord *lord, memlord_hooks *table, uint32_t which) {
@@ -143,10 +150,7 @@ MLI_API memlord_result memlord_hooks_install(memlord *lord, memlord_hooks *table
     int own;
     if (!table || !table->malloc_fn || !table->free_fn || (which & ~(uint32_t)MEMLORD_HOOK_ALL))
         return MEMLORD_E_INVALID;
-    if ((which & MEMLORD_HOOK_MALLOC) && (!table->calloc_fn || (which & MEMLORD_HOOK_CALLOC)) &&
-        (!table->realloc_fn || (which & MEMLORD_HOOK_REALLOC)) &&
-        (!table->aligned_fn || (which & MEMLORD_HOOK_ALIGNED)))
-        which |= MLI_HOOK_COMPLETE;
+    if (mli_hooks_complete(table, which)) which |= MLI_HOOK_COMPLETE;
     mli_lock_take(&mli_process.registry_lock);
     h = mli_hooked_of(table);
     own = h ? mli_unhook(h) != MEMLORD_OK : mli_hooks_own(table);

@@ -1,15 +1,16 @@
-/* Owns nothing but the tables of hosts that are hooked: the functions behind the macros of
-   api/shim, and those that memlord_hooks_install puts into a table. Uses only the recording calls
-   and the host's allocator. A block's key is its address. munmap ends a block only if its pages are
-   that whole block. Invariants: each keeps the result and the errno of the function that it
-   replaces, whether or not the ledger could record the call; a function in a table calls those of
-   one host only. Locks: registry, while a table is hooked or unhooked. */
+/* Owns the tables of hosts that are hooked, and has the functions behind the macros of api/shim.
+   May use the recording calls and the allocator of the host. Invariant: a function keeps the result
+   and the errno of the one that it replaces, whether or not the ledger could record the call.
+   Locks: registry, while a table is hooked or unhooked. */
 #ifndef MLI_EMBED_REDIRECT_H
 #define MLI_EMBED_REDIRECT_H
 #include "api/api.h"
 #include "os/knobs.h"
 #include "os/unwind.h"
 #include "base/ledger.h"
+
+/* A block's key is its address. munmap ends a block only if its pages are that whole block. A
+   function in a table calls those of one host only. */
 
 MLI_PRIVATE void *mli_hooked_alloc(const mli_hooked *h, void *ptr, uint64_t bytes, uint32_t which,
                                    void *caller);

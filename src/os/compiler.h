@@ -1,14 +1,8 @@
-/* Owns the macros for what compilers differ in, and includes the headers of the system. Uses no
+/* Owns the macros for what compilers differ in, and includes the headers of the system. May use no
    other module. Locks: none. */
 #ifndef MLI_OS_COMPILER_H
 #define MLI_OS_COMPILER_H
 #include "api/api.h"
-
-/* --------------------------------------------------------------------- os/ --
-   Owns all code that differs between compilers and systems: pages, clocks, threads, files and
-   the memory of the machine. Uses no other section. Each family defines the same functions for
-   Windows and for POSIX. Requires, for all functions: out pointers are not NULL and
-   sizes are not 0. Returns 0 for success unless a comment says otherwise. Locks: none. */
 
 #if defined(_WIN32)
 #define MLI_WINDOWS 1

@@ -27,6 +27,14 @@
 #ifndef MEMLORD_MAX_STACK_NODES
 #define MEMLORD_MAX_STACK_NODES (1u << 20)
 #endif
+#if defined(MEMLORD_NO_REPORTS) /* leaves these out, too */
+#if !defined(MEMLORD_NO_PAGE)
+#define MEMLORD_NO_PAGE
+#endif
+#if !defined(MEMLORD_NO_PROFILES)
+#define MEMLORD_NO_PROFILES
+#endif
+#endif
 #if MEMLORD_MAX_DEVICES < 1 || MEMLORD_MAX_DEVICES > 250
 #error "MEMLORD_MAX_DEVICES is 1 to 250: a block has 8 bits for its device"
 #endif

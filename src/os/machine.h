@@ -1,15 +1,15 @@
 /* Owns the capacity of the cpu: the memory that the machine and its cgroup have for this process.
-   Uses os/system.
-
-   mli_cpu_sample is the capacity source of the cpu device. It returns 0 if the numbers are known.
-   Requires: one caller at a time. It uses no malloc, no stdio and little stack, and keeps errno.
-   An mli_cpu of zeros is valid; only `root` is set from outside. A doubtful number counts as
-   unknown, because a wrong number is worse than none. */
+   May use os/system. Invariant: a doubtful number counts as unknown, because a wrong number is
+   worse than none. Locks: none. */
 #ifndef MLI_OS_MACHINE_H
 #define MLI_OS_MACHINE_H
 #include "api/api.h"
 #include "os/knobs.h"
 #include "os/compiler.h"
+
+/* mli_cpu_sample is the capacity source of the cpu device. It returns 0 if the numbers are known.
+   Requires: one caller at a time. It uses no malloc, no stdio and little stack, and keeps errno. An
+   mli_cpu of zeros is valid; only `root` is set from outside. */
 
 #if defined(__linux__)
 

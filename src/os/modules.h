@@ -1,7 +1,12 @@
-/* Owns the look-up of the loaded module behind an address, and keeps MemLord's own module loaded.
-   Uses os/system. Locks: none.
+/* Owns the look-up of the loaded module behind an address, and keeps MemLord's own module loaded. A
+   module is an executable or a library. May use os/system. Locks: none of its own. */
+#ifndef MLI_OS_MODULES_H
+#define MLI_OS_MODULES_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
 
-   The modules of the process. Each system defines:
+/* Each system defines:
      mli_module_of  Returns an address that stands for the module that an address is in; NULL: in
                     none, or it is not known. Recording calls ask this under locks of the host,
                     so it must not wait for dlopen, which runs constructors of the host.
@@ -12,11 +17,6 @@
                     The path of the executable goes to `executable`, of MLI_PATH_MAX bytes.
      mli_symbol_at  Returns the name of the function whose symbol contains an address; NULL: none
                     does. It may wait for dlopen. */
-#ifndef MLI_OS_MODULES_H
-#define MLI_OS_MODULES_H
-#include "api/api.h"
-#include "os/knobs.h"
-#include "os/compiler.h"
 
 #if defined(__linux__)
 

@@ -1,16 +1,18 @@
-/* Owns all code that differs between systems, but for modules, the memory of the machine and
-   stacks: pages, clocks, threads, files, events to wait for. Each family defines the same functions
-   for Windows and for POSIX. Requires, for all functions: out pointers are not NULL and sizes are
-   not 0. Returns 0 for success unless a comment says otherwise. Locks: none.
-
-   ticks: a time stamp at a third of the cost of a clock
-   Reads the counter of the processor. It serves as a stamp only where it counts at a constant
-   rate in every power state. mli_ticks_steady returns 1 there; else stamps are clock times. */
+/* Owns all code that differs between systems, except modules, stacks and the memory of the machine:
+   pages, clocks, threads, files, events to wait for. Uses no other module. Locks: none. */
 #ifndef MLI_OS_SYSTEM_H
 #define MLI_OS_SYSTEM_H
 #include "api/api.h"
 #include "os/knobs.h"
 #include "os/compiler.h"
+
+/* A family of functions is the same on Windows and on POSIX. Requires, for all functions: out
+   pointers are not NULL and sizes are not 0. A function returns 0 for success unless a comment says
+   otherwise. */
+
+/* A tick is a time stamp at a third of the cost of a clock: it is the counter of the processor. It
+   serves as a stamp only where the counter has a constant rate in every power state. There
+   mli_ticks_steady returns 1; elsewhere stamps are clock times. */
 
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
 MLI_PRIVATE uint64_t mli_ticks(void);

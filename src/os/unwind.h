@@ -1,5 +1,5 @@
 /* Owns the return addresses and frames of the current stack: unwinders, MemLord's own frames, marks
-   of callbacks left by longjmp. Uses os/system. Locks: none. */
+   of callbacks left by longjmp. May use os/system. Locks: none. */
 #ifndef MLI_OS_UNWIND_H
 #define MLI_OS_UNWIND_H
 #include "api/api.h"

@@ -16,6 +16,10 @@
 #define MLI_LEAKS_TRIED 32  /* groups that one insert probes: see mli_leak_add */
 #define MLI_LEAKS_SHOWN 100
 
+MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev) {
+    return mli_device_code(mli_device_record_at(r->lord, dev)->device);
+}
+
 /* -- the walk over all blocks: leaks, sizes, scopes, the largest -- */
 
 MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
@@ -158,13 +162,13 @@ static MLI_COLD void mli_report_culprit(mli_report *r) {
 }
 /* Adds a live block to the leaks of its stack, if it has one. */
 static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
-    const mli_taken taken = mli_taken_of(r->lord, e);
+    const mli_pick pick = mli_pick_of(r->lord, e);
     mli_stack_leak *leak;
-    if (!r->stack_leak || !taken.row || taken.row >= r->row_count) return; /* added since */
-    leak = &r->stack_leak[taken.row];
-    leak->row = taken.row;
-    leak->bytes += mli_taken_weight(&taken, MLI_BYTES(e->word1));
-    leak->blocks += taken.scale;
+    if (!r->stack_leak || !pick.row || pick.row >= r->row_count) return; /* added since */
+    leak = &r->stack_leak[pick.row];
+    leak->row = pick.row;
+    leak->bytes += mli_pick_weight(&pick, MLI_BYTES(e->word1));
+    leak->blocks += pick.scale;
     leak->samples++;
 }
 /* Moves the largest leaks of stacks to the start of their table, the largest first. */
@@ -195,6 +199,29 @@ MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak
     if (of.tag) mli_putf(o, " [%s]", of.tag);
     if (of.scope) mli_putf(o, " in %s", of.scope);
     mli_putf(o, "  %p", (const void *)of.site);
+}
+
+MLI_PRIVATE MLI_COLD const memlord_site *mli_culprit_site(const mli_report *r) {
+    const mli_culprit *c = &r->culprit;
+    return c->is_site ? mli_site_display(r->lord, (mli_site_record *)(uintptr_t)c->subject) : NULL;
+}
+
+MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between) {
+    uint32_t i;
+    for (i = 0; i < meta->rank; i++) {
+        mli_put_str(o, i ? between : "[");
+        mli_put_i64(o, meta->shape[i]);
+    }
+    if (meta->rank) mli_put_str(o, "]");
+}
+MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route *route) {
+    if (route)
+        route = route->next;
+    else
+        route = mli_route_newest(lord);
+    while (route && !(mli_u64_load(&route->moves) | mli_u64_load(&route->copies)))
+        route = route->next;
+    return route;
 }
 
 /* Visits a block for all lists of a report, so that one walk fills them: the largest blocks, the

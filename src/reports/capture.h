@@ -1,8 +1,6 @@
-/* Owns mli_report, the capture that a report is written from, and the formats TEXT and JSON. Uses
-   the reading functions of books/ and services/; changes nothing in the ledger. A report captures
-   devices, tags, accounts and the largest sites and blocks once, and writes from that. Whole
-   lists (sites, scopes, events) are read as they are written, so each list gives its own sum.
-   Locks: those of reading; none while the host's function writes. */
+/* Owns mli_report, the capture that a report is written from. May use the reading functions of
+   books/ and services/. Invariant: it changes nothing in the ledger. Locks: those of reading; none
+   while the host's function writes. */
 #ifndef MLI_REPORTS_CAPTURE_H
 #define MLI_REPORTS_CAPTURE_H
 #include "api/api.h"
@@ -14,8 +12,13 @@
 #include "books/map.h"
 #include "books/events.h"
 #include "books/listing.h"
+#include "books/blocks.h"
 #include "services/scopes.h"
 #include "services/snapshots.h"
+
+/* A report captures devices, tags, accounts and the largest sites and blocks once, and writes from
+   that. Whole lists (sites, scopes, events) are read as they are written, so each list gives its
+   own sum. */
 
 #define MLI_TOP_SITES 50
 #define MLI_TOP_BLOCKS 100
@@ -84,7 +87,7 @@ typedef struct mli_stack_line {
     uint32_t node;
     memlord_stack_stat stat; /* without its frames */
 } mli_stack_line;
-typedef struct mli_stack_leak { /* the leaks of a stack: what its taken blocks stand for */
+typedef struct mli_stack_leak { /* the leaks of a stack: what its picked blocks stand for */
     uint64_t bytes, samples;
     double blocks;
     uint32_t row;
@@ -157,11 +160,23 @@ MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most);
 /* Returns what a list of the `shown` largest groups leaves out. */
 MLI_PRIVATE mli_leak_sum mli_leaks_rest(const mli_leak_table *leaks, size_t shown);
 
+MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
+
 MLI_PRIVATE size_t mli_leak_sums(const mli_report *r);
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row);
 MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak);
 /* Writes a group as "cuda:0 [weights] in load  read_tensors loader.c:12". */
 MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak_group *leak);
+
+/* Returns the site of the culprit; NULL: its blocks have none. */
+MLI_PRIVATE MLI_COLD const memlord_site *mli_culprit_site(const mli_report *r);
+
+/* Writes a shape as "[4096,128]"; nothing for rank 0. */
+MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between);
+
+/* Returns the next pair of devices that a move or a copy went between since the last reset, the
+   newest pair first (`route` NULL); NULL: there is no other. */
+MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route *route);
 
 /* Returns the name of the checkpoint with the most live bytes; NULL: no snapshot has a name. */
 MLI_PRIVATE const char *mli_report_peak_name(const mli_report *r);

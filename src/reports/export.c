@@ -48,7 +48,8 @@ MLI_PRIVATE uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id) {
 MLI_PRIVATE uint32_t mli_frame_of_place(const mli_export *x, uint32_t place) {
     return mli_frame_of_scope(x, x->scopes) + place;
 }
-MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x) { return mli_frame_of_place(x, x->places); }
+MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x) { return mli_frame_of_place(x,
+                                                                                      x->places); }
 MLI_PRIVATE void mli_export_stacks(mli_export *x) {
     if (!mli_stacks_on(x->lord)) return;
     x->nodes = mli_stack_node_count(x->lord);
@@ -134,8 +135,8 @@ static MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *item) 
     mli_live_block *b = &alive->of;
     uint64_t rows = mli_word2_rows(e->word2);
     uint64_t scope = mli_scope_of(x->lord, rows);
-    const mli_taken taken = x->nodes ? mli_taken_of(x->lord, e) : mli_taken_none;
-    const uint32_t node = taken.row ? mli_stack_row_at(x->lord, taken.row)->node : 0;
+    const mli_pick pick = x->nodes ? mli_pick_of(x->lord, e) : mli_pick_none;
+    const uint32_t node = pick.row ? mli_stack_row_at(x->lord, pick.row)->node : 0;
     *b = mli_live_block_make(x, MLI_DEV(e->word1), e->key, MLI_BYTES(e->word1),
                              (rows & MLI_ROWS_MASK) >> 1 | scope << 36);
     b->stream = mli_stream_of(x->lord, rows);
@@ -143,7 +144,7 @@ static MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *item) 
     if ((e->word2 & MLI_HAS_SIDE) && mli_side_record_of(e->word2)->parts)
         b->state |= MLI_BLOCK_PARTS;
     if (node <= x->nodes) b->node = node;
-    alive->scale = b->node ? taken.scale : 0;
+    alive->scale = b->node ? pick.scale : 0;
 }
 static MLI_COLD int mli_alive_visit(void *user, void *item) {
     const mli_alive_walk *walk = (const mli_alive_walk *)user;

@@ -1,8 +1,7 @@
-/* What the writers of other tools' formats share: live blocks, and the numbers and names of their
-   frames. Owns no state: each writer has its own. Uses reports/capture and the reading functions.
-   Invariants: the numbers are those of the ledger's rows; a row added while a writer runs has none,
-   and blocks of such a row are written without that site, tag or scope. Locks: those of reading;
-   none while the host's function writes. */
+/* Has what the writers of other tools' formats share: live blocks, and the numbers and names of
+   their frames. Owns no state. May use reports/capture and the reading functions. Invariant:
+   numbers are those of the ledger's rows; what was added while a writer runs has none, and is left
+   out. Locks: those of reading; none while the host's function writes. */
 #ifndef MLI_REPORTS_EXPORT_H
 #define MLI_REPORTS_EXPORT_H
 #include "api/api.h"

@@ -7,13 +7,18 @@
 #include "reports/profiles.h"
 #include "reports/memory_viz.h"
 
-#if defined(MEMLORD_NO_REPORTS) /* what is left out has no writer */
+/* What a knob leaves out has no writer. */
+#if defined(MEMLORD_NO_PAGE)
 #define mli_html NULL
-#define mli_trace NULL
-#define mli_prometheus NULL
+#endif
+#if defined(MEMLORD_NO_PROFILES)
 #define mli_pprof NULL
 #define mli_heaptrack NULL
 #define mli_folded NULL
+#endif
+#if defined(MEMLORD_NO_REPORTS)
+#define mli_trace NULL
+#define mli_prometheus NULL
 #define mli_memory_viz NULL
 #define mli_csv NULL
 #endif
@@ -28,5 +33,6 @@ MLI_PRIVATE int mli_format_known(memlord_format format) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format) {
+    MLI_REQUIRE(mli_format_known(format));
     mli_writers[format](r);
 }

@@ -1,4 +1,4 @@
-/* Chooses the writer of a format. Owns no state. Uses the writers. Locks: none. */
+/* Chooses the writer of a format. Owns no state. May use the writers. Locks: none. */
 #ifndef MLI_REPORTS_FORMATS_H
 #define MLI_REPORTS_FORMATS_H
 #include "api/api.h"

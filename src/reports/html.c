@@ -1,10 +1,11 @@
 #include "reports/html.h"
 #include "base/text.h"
+#include "reports/verdicts.h"
 #include "reports/text.h"
 #include "reports/json.h"
 #include "reports/page.h"
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PAGE)
 
 /* Writes a part of the page: `all` bytes of literals, each in a place of `size` bytes. */
 static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, size_t all) {

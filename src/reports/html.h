@@ -1,5 +1,5 @@
-/* Writes HTML: the page with the JSON report in it. Owns no state. Uses reports/text, reports/json
-   and reports/page. Locks: none. */
+/* Writes HTML: the page with the JSON report in it. Owns no state. May use reports/verdicts,
+   reports/text, reports/json and reports/page. Locks: none. */
 #ifndef MLI_REPORTS_HTML_H
 #define MLI_REPORTS_HTML_H
 #include "api/api.h"
@@ -7,7 +7,7 @@
 #include "os/compiler.h"
 #include "reports/capture.h"
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PAGE)
 MLI_PRIVATE MLI_COLD void mli_html(mli_report *r);
 #endif
 

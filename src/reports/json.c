@@ -19,7 +19,6 @@
 #include "services/stats.h"
 #include "services/room.h"
 #include "services/snapshots.h"
-#include "reports/text.h"
 
 MLI_PRIVATE void mli_json_u64(mli_out *o, const char *name, uint64_t v) {
     mli_jsonf(o, ",%s:%ju", name, v);
@@ -505,16 +504,15 @@ static void mli_json_leaks(mli_report *r) {
 }
 
 static void mli_json_moves(mli_report *r) {
-    const mli_route *route = mli_route_newest(r->lord);
+    const mli_route *route = NULL;
     mli_jsonf(r->o, ",\n'moves':[");
-    for (; route; route = route->next)
-        if (mli_route_used(route))
-            mli_jsonf(r->o,
-                      ",{'from':'%i','to':'%i','count':%ju,'bytes':%ju,'copies':%ju,"
-                      "'copied_bytes':%ju}",
-                      mli_report_device(r, route->from), mli_report_device(r, route->to),
-                      mli_u64_load(&route->moves), mli_u64_load(&route->moved_bytes),
-                      mli_u64_load(&route->copies), mli_u64_load(&route->copied_bytes));
+    while ((route = mli_route_next(r->lord, route)) != NULL)
+        mli_jsonf(r->o,
+                  ",{'from':'%i','to':'%i','count':%ju,'bytes':%ju,'copies':%ju,"
+                  "'copied_bytes':%ju}",
+                  mli_report_device(r, route->from), mli_report_device(r, route->to),
+                  mli_u64_load(&route->moves), mli_u64_load(&route->moved_bytes),
+                  mli_u64_load(&route->copies), mli_u64_load(&route->copied_bytes));
     mli_put_str(r->o, "]");
 }
 

@@ -1,5 +1,5 @@
-/* Writes JSON, schema memlord/2, from a capture. Owns no state. Uses reports/capture, and
-   reports/text for what both list. Locks: none. */
+/* Writes JSON, schema memlord/2, from a capture. Owns no state. May use reports/capture. Locks:
+   none. */
 #ifndef MLI_REPORTS_JSON_H
 #define MLI_REPORTS_JSON_H
 #include "api/api.h"

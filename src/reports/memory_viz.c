@@ -3,7 +3,7 @@
 #include "base/text.h"
 #include "base/memory.h"
 #include "reports/capture.h"
-#include "reports/text.h"
+#include "reports/verdicts.h"
 #include "reports/export.h"
 #include "reports/ring.h"
 
@@ -289,8 +289,8 @@ static MLI_COLD int32_t mli_viz_number(mli_viz_writer *w) {
     return n;
 }
 
-/* Requires: the memo is there. */
 static MLI_COLD void mli_viz_body(mli_viz_writer *w) {
+    MLI_REQUIRE(w->memo);
     const int32_t lists = mli_viz_number(w);
     uint32_t dev;
     int32_t n;

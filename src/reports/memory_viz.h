@@ -1,23 +1,23 @@
-/* Writes MEMORY_VIZ. Uses reports/export and reports/ring. Locks: none.
-
-   MEMORY_VIZ, the result of torch.cuda.memory._snapshot(), pickled by protocol 2
-      (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools).
-   Every block is a segment of its own, so that its bytes lie in a segment at every step. A device's
-   arena is a segment too, at an address that no block has. Blocks of no bytes are left out. The
-   frames of a block are its stack, of samples where it was taken, else its site; then its scopes as
-   the callers. The event of an alloc or a move has these too; the others have the site of their
-   call. A tag is the category. The parts of a block are
-   under "parts", which viewers skip. CUDA devices keep their index; the others follow, as the key
-   "memlord" lists them; that key has the anomalies and drops too. Traces come from the ring. If
-   the ring has events of a storage, its segment is as of the last one, so that viewers can walk
-   back from it. Words, tags and frames are in full where they come first; after that they are
-   numbers of the memo: words, then tag rows, then frames. */
+/* Writes MEMORY_VIZ. Owns no state. May use reports/export and reports/ring. Locks: none. */
 #ifndef MLI_REPORTS_MEMORY_VIZ_H
 #define MLI_REPORTS_MEMORY_VIZ_H
 #include "api/api.h"
 #include "os/knobs.h"
 #include "os/compiler.h"
 #include "reports/capture.h"
+
+/* MEMORY_VIZ, the result of torch.cuda.memory._snapshot(), pickled by protocol 2
+      (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools).
+   Every block is a segment of its own, so that its bytes lie in a segment at every step. A device's
+   arena is a segment too, at an address that no block has. Blocks of no bytes are left out. The
+   frames of a block are its stack if it has one, else its site; then its scopes as the callers. The
+   event of an alloc or a move has these too; the others have the site of their
+   call. A tag is the category. The parts of a block are
+   under "parts", which viewers skip. CUDA devices keep their index; the others follow, as the key
+   "memlord" lists them; that key has the anomalies and drops too. Traces come from the ring. If
+   the ring has events of a storage, its segment is as of the last one, so that viewers can walk
+   back from it. Words, tags and frames are in full where they come first; after that they are
+   numbers of the memo: words, then tag rows, then frames. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r);

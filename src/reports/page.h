@@ -2,7 +2,7 @@
    Minified by esbuild 0.17.0. */
 #ifndef MLI_REPORTS_PAGE_H
 #define MLI_REPORTS_PAGE_H
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PAGE)
 
 static const char mli_html_head[][3089] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"

@@ -10,11 +10,11 @@
 #include "books/stacks.h"
 #include "services/stats.h"
 #include "reports/capture.h"
-#include "reports/text.h"
+#include "reports/verdicts.h"
 #include "reports/export.h"
 #include "reports/shares.h"
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PROFILES)
 
 #define MLI_FOLDED_LINES 65536u
 
@@ -598,8 +598,8 @@ static MLI_COLD void mli_heap_head(mli_heap_writer *w) {
     mli_heap_line1(w->x.o, "c", 0);
 }
 
-/* Requires: the table of sums is there. */
 static MLI_COLD void mli_heap_body(mli_heap_writer *w) {
+    MLI_REQUIRE(w->sum);
     uint32_t i;
     mli_heap_head(w);
     if (w->x.devices) (void)mli_heap_info(w, 0, 1); /* number 0, of no bytes */

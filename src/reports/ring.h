@@ -1,5 +1,5 @@
 /* The events of the ring, up to the moment of a report, for TRACE and MEMORY_VIZ. Owns the table of
-   the last event of each storage. Uses reports/export. Locks: none. */
+   the last event of each storage. May use reports/export. Locks: none. */
 #ifndef MLI_REPORTS_RING_H
 #define MLI_REPORTS_RING_H
 #include "api/api.h"

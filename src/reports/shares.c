@@ -6,7 +6,7 @@
 #include "books/stacks.h"
 #include "services/stats.h"
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PROFILES)
 
 static MLI_COLD mli_portion *mli_portion_find(mli_portion *table, size_t cap,
                                               const mli_portion *key) {
@@ -59,7 +59,7 @@ static MLI_COLD mli_portion *mli_portion_of(mli_shares *t, const mli_live_block 
     return s;
 }
 
-/* Adds a live block to its whole and, if it was taken, to the share of its stack. */
+/* Adds a live block to its whole and, if it was picked, to the share of its stack. */
 static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
     mli_shares *t = (mli_shares *)user;
     const mli_live_block *b = &alive->of;
@@ -86,9 +86,9 @@ static MLI_COLD void mli_portions_stacks(mli_shares *t) {
         of = mli_live_block_make(t->x, row->dev, 0, 0, row->site);
         s = mli_portion_of(t, &of, row->node, 1);
         s->value[0] += (int64_t)row->samples;
-        s->value[1] += (int64_t)row->taken_bytes;
+        s->value[1] += (int64_t)row->picked_bytes;
         s->rest[0] += row->allocs - (double)row->samples;
-        s->rest[1] += (double)row->alloc_bytes - (double)row->taken_bytes;
+        s->rest[1] += (double)row->alloc_bytes - (double)row->picked_bytes;
     }
 }
 /* Adds the wholes of allocs: sites, devices, and what devices have of no site. */
@@ -222,7 +222,7 @@ static MLI_COLD void mli_portion_live_back(mli_shares *t, mli_portion *s) {
     of->value[1] += s->value[1];
 }
 /* Removes numbers below 0, as those of freed blocks are differences, and the rest of a stack
-   without a taken block. */
+   without a picked block. */
 static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     int m;
     (void)t;
@@ -233,7 +233,7 @@ static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
 }
 
 /* A stack gets at most so many times what its samples stand for: a site with more has stacks of
-   which no block was taken. */
+   which no block was picked. */
 #define MLI_PORTION_MOST 4
 
 /* Divides a whole; what no stack gets stays. Bytes go with their blocks. */
@@ -259,6 +259,7 @@ static MLI_COLD void mli_portion_divide_whole(mli_shares *t, mli_portion *whole)
 }
 
 MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t) {
+    MLI_REQUIRE(!t->x);
     static void (*const passes[])(mli_shares *t, mli_portion *s) = {
         mli_portion_list_site, mli_portion_device, mli_portion_list_stack,   mli_portion_decide,
         mli_portion_live_off,  mli_portion_clamp,  mli_portion_divide_whole, mli_portion_live_back};

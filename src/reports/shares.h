@@ -1,12 +1,5 @@
-/* Owns the table that divides the blocks of a site among its stacks. Uses reports/export. Locks:
-   none.
-
-   the shares of stacks. Sites are exact and stacks are samples. So a stack has the blocks that
-      were taken, and a share of the others of its site: in proportion to the others that its
-      samples stand for. Then the stacks add up to the site, and a block that was taken has its own
-      bytes. Blocks of a site without a sample stay with the site: a stack of its one frame. Live
-      blocks are divided by site, tag and scope. The allocs of a site are these and the freed ones,
-      which are divided by site */
+/* Owns the table that divides the blocks of a site among its stacks. May use reports/export. Locks:
+   none. */
 #ifndef MLI_REPORTS_SHARES_H
 #define MLI_REPORTS_SHARES_H
 #include "api/api.h"
@@ -14,7 +7,13 @@
 #include "os/compiler.h"
 #include "reports/export.h"
 
-#if !defined(MEMLORD_NO_REPORTS)
+/* Sites are exact and stacks are samples. So a stack has the blocks that were picked, and a share
+   of the others of its site: in proportion to the others that its samples stand for. Then the
+   stacks add up to the site, and a block that was picked has its own bytes. Blocks of a site
+   without a sample stay with the site: a stack of its one frame. Live blocks are divided by site,
+   tag and scope. The allocs of a site are these and the freed ones, which are divided by site. */
+
+#if !defined(MEMLORD_NO_PROFILES)
 
 /* A whole, whose numbers are exact, or the share of one stack in it. The wholes of live blocks are
    those of one site, tag and scope; the wholes of allocs are sites, and those of their device. */

@@ -12,7 +12,6 @@
 #include "services/stats.h"
 #include "services/snapshots.h"
 #include "reports/capture.h"
-#include "reports/text.h"
 #include "reports/export.h"
 
 #if !defined(MEMLORD_NO_REPORTS)
@@ -256,10 +255,9 @@ static MLI_COLD void mli_prom_holders(mli_prom_writer *w) {
    offset of its count in a route. */
 static MLI_COLD void mli_prom_routes(mli_prom_writer *w, const char *name, const char *help,
                                      size_t at) {
-    const mli_route *route = (const mli_route *)mli_ptr_load_acquire(&w->x.lord->blocks->routes);
+    const mli_route *route = NULL;
     int samples = 0;
-    for (; route; route = route->next) {
-        if (!mli_route_used(route)) continue;
+    while ((route = mli_route_next(w->x.lord, route)) != NULL) {
         if (!samples++) mli_prom_head(w->x.o, name, help);
         mli_putf(w->x.o, "memlord_%s{from=\"%i\",to=\"%i\"", name,
                  mli_report_device(w->x.r, route->from), mli_report_device(w->x.r, route->to));

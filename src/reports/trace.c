@@ -11,7 +11,7 @@
 #include "books/map.h"
 #include "services/scopes.h"
 #include "services/snapshots.h"
-#include "reports/text.h"
+#include "reports/verdicts.h"
 #include "reports/json.h"
 #include "reports/export.h"
 #include "reports/ring.h"
@@ -276,8 +276,8 @@ static MLI_COLD void mli_trace_anomalies(const mli_export *x) {
     mli_put_str(x->o, "}}}\n");
 }
 
-/* Requires: the tables of levels and depths are there. */
 static MLI_COLD void mli_trace_ring(mli_trace_writer *w) {
+    MLI_REQUIRE(w->level && w->depth);
     uint32_t i;
     w->last.tag_sum = w->level;
     mli_last_events_read(&w->x, &w->last);

@@ -240,6 +240,13 @@ static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v
     if (metric == MEMLORD_METRIC_FREED || metric == MEMLORD_METRIC_MAX) v->freed = up;
 }
 
+/* Returns the bytes of a phys from which on the used % of its limit reaches an edge. */
+static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
+    const double bytes = edge * (double)phys->limit / 100.0;
+    const uint64_t at = bytes < 9e18 ? (uint64_t)bytes : (uint64_t)9e18;
+    return at + ((double)at * 100.0 / (double)phys->limit < edge);
+}
+
 /* Where used % is of the limit no sample changes it, but the live bytes: moves the marks of a
    device to where they enter another band. `total`: the live bytes of the phys. */
 static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
@@ -248,9 +255,7 @@ static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t
     size_t i;
     for (i = 0; i < 2 * s->n; i++) {
         double edge = i & 1 ? s->bands[i / 2].hi : s->bands[i / 2].lo;
-        double bytes = edge * (double)phys->limit / 100.0;
-        uint64_t at = bytes < 9e18 ? (uint64_t)bytes : (uint64_t)9e18;
-        if ((double)at * 100.0 / (double)phys->limit < edge) at++;
+        uint64_t at = mli_edge_bytes(phys, edge);
         at = at > others ? at - others : 0;
         if (edge > v->event.used_percent && at < v->rise) v->rise = at;
         if (edge <= v->event.used_percent && at > v->fall) v->fall = at;

@@ -1,16 +1,7 @@
-/* Owns the strategies, the band state of each device, the collection callbacks and their runs.
-   Uses books/limits and books/counters; services/pollers decides when a call runs a band check.
-   Invariant: no threshold is crossed without a band check, though threads hold back counts.
-   Published bytes are at most a batch a thread below the truth. So while they are a margin (a
-   batch for each thread of thread_allowance) below the threshold, no thread can cross it without
-   publishing first, and a publication requests a check. Closer than that the device is near: an
-   alert makes every call check at its end, with a sum over all threads. Freed bytes are no level
-   and are never published: each thread checks after each 64th of the way (its free interval).
-   Cached bytes rise as live bytes fall. Published bytes are never above these, so a publication
-   below a mark (check_below) comes in time without a margin. A thread's cell starts a batch lower,
-   and checks at its first free.
-   Locks: callbacks for strategies, callbacks and their runs, then phys for the band state; none
-   while a callback runs. */
+/* Owns the strategies, the band state of each device, the collection callbacks and their runs. May
+   use books/limits and books/counters. Invariant: no threshold is crossed without a band check,
+   though threads hold back counts. Locks: callbacks for strategies, callbacks and runs, then phys
+   for the band state; none while a callback runs. */
 #ifndef MLI_SERVICES_BANDS_H
 #define MLI_SERVICES_BANDS_H
 #include "api/api.h"
@@ -18,6 +9,18 @@
 #include "os/compiler.h"
 #include "base/ledger.h"
 #include "books/threads.h"
+
+/* A band check compares a device with its thresholds. services/pollers decides when a call runs
+   one. */
+
+/* Published bytes are at most a batch a thread below the truth. So while they are a margin below
+   the threshold (a batch for each thread that is allowed for), no thread can cross it without a
+   publication, and that requests a check. Closer to the threshold the device is near: an alert
+   makes every call check at its end, with a sum over all threads. Freed bytes are no level and are
+   never published: each thread checks after each 64th of the way (its free interval). Cached bytes
+   rise as live bytes fall. Published bytes are never above these, so a publication below a mark
+   (check_below) comes in time without a margin. A thread's cell starts a batch lower, and checks at
+   its first free. After a collection a band waits until its metric has moved (it rearms). */
 
 typedef struct mli_strategy { /* replaced as a whole, never changed */
     struct mli_strategy *next;

@@ -217,34 +217,53 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
 
 /* -- answers and requests -- */
 
+/* Notes that a neighbour wants bytes of a physical device. `needed` has the largest request for each
+   own device, plus 1, as 0 says that none asks. Returns 1 if the neighbour waits for the answer. */
+static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uint64_t wanted,
+                                     uint64_t *needed) {
+    const uint64_t entry = wanted + (wanted != UINT64_MAX);
+    int known = 0;
+    size_t k;
+    for (k = 0; k < MLI_SLOT_DEVICES; k++) {
+        if (mine->devices[k].id != id) continue;
+        known = 1;
+        if (needed[k] < entry) needed[k] = entry;
+    }
+    return known && wanted;
+}
+
+/* Notes what the ledger of a slot has asked for since it was last answered; `seen` is its last
+   request. Requests are compared by their distance, as the page may hold anything. Returns 1 if it
+   waits for the answer. */
+static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot *mine, uint32_t s,
+                                      uint64_t seen, uint64_t *needed) {
+    size_t i;
+    int waits = 0;
+    for (i = 0; i < MLI_SLOT_DEVICES; i++) {
+        const uint64_t id = mli_slot_device(page, s, i, MLI_DEVICE_WORD(id));
+        const uint64_t asked = mli_slot_device(page, s, i, MLI_DEVICE_WORD(asked));
+        const uint64_t wanted = mli_slot_device(page, s, i, MLI_DEVICE_WORD(wanted));
+        if (!id || !asked) continue; /* 0: its ledger has joined and asked for nothing yet */
+        if (seen - asked >= seen - mine->answered[s]) continue;
+        waits |= mli_request_note(mine, id, wanted, needed);
+    }
+    return waits;
+}
+
 /* Finds the largest request of others for each own device since the ledger last answered.
    *seen gets the request of each slot that has a new one; it goes to `answered` with the answer.
-   Requests are compared by their distance, as the page may hold anything. Returns a bit for each
-   slot whose ledger waits for the answer. */
+   Returns a bit for each slot whose ledger waits for the answer. */
 static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint64_t *seen) {
     const mli_page *page = lord->neighbours->page;
     const mli_page_slot *mine = &lord->neighbours->mine;
     uint32_t s;
-    size_t i, k;
     uint64_t waiting = 0;
     for (s = 0; s < MLI_PAGE_SLOTS; s++) {
         seen[s] = mine->answered[s];
         if (!mli_slot_owner(lord, s)) continue;
         seen[s] = mli_slot_read(page, s, MLI_SLOT_WORD(request));
-        if (seen[s] == mine->answered[s]) continue;
-        for (i = 0; i < MLI_SLOT_DEVICES; i++) {
-            const uint64_t id = mli_slot_device(page, s, i, MLI_DEVICE_WORD(id));
-            const uint64_t asked = mli_slot_device(page, s, i, MLI_DEVICE_WORD(asked));
-            const uint64_t wanted = mli_slot_device(page, s, i, MLI_DEVICE_WORD(wanted));
-            const uint64_t entry = wanted + (wanted != UINT64_MAX); /* as 0 says that none asks */
-            if (!id || !asked) continue; /* 0: its ledger has joined and asked for nothing yet */
-            if (seen[s] - asked >= seen[s] - mine->answered[s]) continue;
-            for (k = 0; k < MLI_SLOT_DEVICES; k++) {
-                if (mine->devices[k].id != id) continue;
-                if (wanted) waiting |= (uint64_t)1 << s;
-                if (needed[k] < entry) needed[k] = entry;
-            }
-        }
+        if (seen[s] != mine->answered[s] && mli_slot_requests(page, mine, s, seen[s], needed))
+            waiting |= (uint64_t)1 << s;
     }
     return waiting;
 }
@@ -418,11 +437,39 @@ static MLI_COLD void mli_forked_rejoin(memlord *lord) {
     (void)mli_listener_start(lord);
 }
 
+/* Returns the number of an own device on the page; MLI_SLOT_DEVICES: it is not there. Requires: the
+   page lock, and a slot. */
+static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *phys) {
+    const mli_page_slot *mine = &lord->neighbours->mine;
+    size_t k = mli_slot_device_of(lord, phys);
+    if (k == MLI_SLOT_DEVICES || !mine->devices[k].id) mli_slot_publish(lord); /* it may be new */
+    for (k = 0; k < MLI_SLOT_DEVICES && lord->neighbours->phys[k] != phys;) k++;
+    return k < MLI_SLOT_DEVICES && mine->devices[k].id ? k : MLI_SLOT_DEVICES;
+}
+
+/* Publishes a request for an own device, and links it. Requires: the page lock. */
+static MLI_COLD void mli_raise_publish(memlord *lord, size_t k, uint64_t needed, mli_raise *raise) {
+    mli_page_slot *mine = &lord->neighbours->mine;
+    const uint64_t now = mli_now(); /* so that the numbers of a slot only grow */
+    mli_page_device sum;
+    uint32_t s;
+    raise->id = mine->devices[k].id;
+    raise->needed = needed;
+    raise->number = mine->request < now ? now : mine->request + 1;
+    for (s = 0; s < MLI_PAGE_SLOTS; s++) {
+        raise->before[s].owner = mli_slot_sum(lord, s, raise->id, &sum);
+        raise->before[s].held = sum.held;
+        raise->before[s].released = sum.released;
+    }
+    mine->devices[k].wanted = needed;
+    mine->devices[k].asked = mine->request = raise->number;
+    mli_slot_publish(lord);
+    raise->next = lord->neighbours->raises;
+    lord->neighbours->raises = raise;
+}
 static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, mli_raise *raise) {
-    mli_page_slot *mine = &lord->neighbours->mine;
     mli_page *page = NULL;
-    mli_page_device sum;
     memlord_result r = MEMLORD_E_STATE;
     size_t k = MLI_SLOT_DEVICES;
     uint32_t s;
@@ -430,27 +477,11 @@ static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *ph
     mli_forked_rejoin(lord);
     mli_lock_take(&lord->neighbours->lock);
     if (lord->neighbours->slot >= 0) {
-        if (mli_slot_device_of(lord, phys) == MLI_SLOT_DEVICES ||
-            !mine->devices[mli_slot_device_of(lord, phys)].id)
-            mli_slot_publish(lord); /* it may be new */
-        for (k = 0; k < MLI_SLOT_DEVICES && lord->neighbours->phys[k] != phys;) k++;
-        r = k < MLI_SLOT_DEVICES && mine->devices[k].id ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+        k = mli_published_device_of(lord, phys);
+        r = k < MLI_SLOT_DEVICES ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
     }
     if (r == MEMLORD_OK) {
-        const uint64_t now = mli_now(); /* so that the numbers of a slot only grow */
-        raise->id = mine->devices[k].id;
-        raise->needed = needed;
-        raise->number = mine->request < now ? now : mine->request + 1;
-        for (s = 0; s < MLI_PAGE_SLOTS; s++) {
-            raise->before[s].owner = mli_slot_sum(lord, s, raise->id, &sum);
-            raise->before[s].held = sum.held;
-            raise->before[s].released = sum.released;
-        }
-        mine->devices[k].wanted = needed;
-        mine->devices[k].asked = mine->request = raise->number;
-        mli_slot_publish(lord);
-        raise->next = lord->neighbours->raises;
-        lord->neighbours->raises = raise;
+        mli_raise_publish(lord, k, needed, raise);
         page = lord->neighbours->page;
         lord->neighbours->ringing++;
     }

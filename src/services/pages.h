@@ -1,9 +1,7 @@
-/* Owns the pressure page: a file that the ledgers of several processes map. Each has a slot there,
-   with the bytes it holds of its physical devices, its requests to the others, and its answers.
-   Uses books/limits, services/room and services/bands. Invariants: only the ledger that holds the
-   system's lock on a slot's byte of the file writes the slot; the system drops that lock when the
-   process ends, so a process killed at any instruction leaves nothing locked. A value read from the
-   page may be anything: it is never an index. Lock: page, for all of it; none while callbacks run. */
+/* Owns the pressure page: a file that the ledgers of several processes map. May use books/limits,
+   services/room and services/bands. Invariant: only the ledger that holds the system's lock on a
+   slot's byte of the file writes the slot. Lock: neighbours, for all of it; none while callbacks
+   run. */
 #ifndef MLI_SERVICES_PAGES_H
 #define MLI_SERVICES_PAGES_H
 #include "api/api.h"
@@ -15,6 +13,11 @@
 #include "base/text.h"
 
 #define MLI_PAGE_SLOTS 64 /* of the ledgers that share a page */
+
+/* Each ledger has a slot on the page, with the bytes that it holds of its physical devices, its
+   requests to the others, and its answers. The system drops the lock of a slot when the process
+   ends, so a process killed at any instruction leaves nothing locked. A value read from the page
+   may be anything: it is never an index. */
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 

@@ -54,12 +54,21 @@ static MLI_COLD memlord_result mli_dev_poller_start(memlord *lord, uint32_t dev)
     return mli_phys_poller_start(phys);
 }
 
+/* Starts the host's poller if a type of the mask has a source. */
+static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t types) {
+    int type;
+    for (type = 0; type < MLI_TYPE_COUNT; type++)
+        if ((types >> type & 1) && mli_capacity_reader_of(lord, type).fn)
+            return mli_phys_poller_start(mli_phys_storage(lord, 0));
+    return MEMLORD_OK;
+}
+
 /* Starts the recorder if the alert requests it, and the pollers of all known devices that want one:
    those with a strategy in force or, after memlord_poller_start, all. Under MEMLORD_FLAG_DEFER it
    starts the host's alone while no such device is known, and that one starts the others: a new
    thread may take its stack from the very allocator that calls come from, so they start none. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
-    uint32_t i = 0, type, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
+    uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
     const int all = mli_polling_is(lord, MLI_POLLING_ALL);
     const mli_neighbours *neighbours = mli_neighbours_of(lord);
@@ -76,10 +85,7 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     }
     if (known || !(lord->flags & MEMLORD_FLAG_DEFER) || !mli_polling_enabled(lord))
         return r;
-    for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
-        if ((wanted >> type & 1) && mli_capacity_reader_of(lord, (int)type).fn)
-            return mli_phys_poller_start(mli_phys_storage(lord, 0));
-    return r;
+    return mli_host_poller_start(lord, wanted);
 }
 /* Starts at a safe point the pollers that calls have requested or could not start. */
 static MLI_COLD void mli_pollers_start_missing(memlord *lord) {

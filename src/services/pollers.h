@@ -1,9 +1,7 @@
-/* Does what the end of a call and a safe point have to do, and owns the pollers: the threads that
-   sample, one a physical device, and the waiters for frees. Has the functions of the API that start
-   pollers or collect. Uses services/bands, services/room, services/snapshots and calls/deferred.
-   Invariant: no poller starts before there is something to decide. Locks: callbacks, for waiters
-   and callbacks; registry, for the sweep; none while host code runs. calls/deferred tells of the
-   circle of the two. */
+/* Does the work for the end of a call and for a safe point. Owns the pollers, the threads that
+   sample a physical device each, and the waiters for frees. May use books/, calls/deferred and
+   services/. Invariant: no poller starts before there is something to decide. Locks: callbacks, for
+   waiters and callbacks; registry, for the sweep; none while host code runs. */
 #ifndef MLI_SERVICES_POLLERS_H
 #define MLI_SERVICES_POLLERS_H
 #include "api/api.h"

@@ -1,8 +1,7 @@
-/* Runs a request of memlord_alloc_retry through out-of-memory: its attempts, the retiring and
-   collecting between them, the pause. Owns the default policy. Uses books/limits, calls/deferred,
-   services/bands, services/pollers and calls/. Invariant: the bytes of a request are reserved while
-   it tries, those that tickets of its thread cover in their place. Locks: callbacks for the list of
-   waiters, the physical device's for its last failure, one at a time; none while host code runs. */
+/* Runs a request of memlord_alloc_retry through out-of-memory, and owns the default policy. May use
+   books/limits, calls/ and services/. Invariant: while a request tries, a ticket of its own keeps
+   its bytes, or tickets of its thread cover them. Locks: callbacks for the waiters, phys for the
+   last failure, one at a time; none while host code runs. */
 #ifndef MLI_SERVICES_RETRY_H
 #define MLI_SERVICES_RETRY_H
 #include "api/api.h"

@@ -1,9 +1,7 @@
-/* Owns the capacity sources and computes whether a request has room: samples, limits, headroom,
-   plans, pressure, and the explanation of a refusal. Uses books/limits, services/bands and
-   services/stats.
-   Invariants: one thread at a time calls a source for a phys, and holds no lock; an impossible
-   sample counts as unknown.
-   Locks: callbacks for the sources and the threads that call them, then phys for a sample. */
+/* Owns the capacity sources, and computes whether a request has room: samples, limits, headroom,
+   plans, pressure, why a request is refused. May use books/limits and services/. Invariants: one
+   thread at a time calls a source for a phys, and holds no lock; an impossible sample counts as
+   unknown. Locks: callbacks for sources and their callers, then phys for a sample. */
 #ifndef MLI_SERVICES_ROOM_H
 #define MLI_SERVICES_ROOM_H
 #include "api/api.h"

@@ -1,9 +1,6 @@
-/* Owns scopes: the paths, and each thread's totals in each (a thread scope). Uses books/counters,
-   books/sites, books/names and books/events. A thread alone writes its spans and thread scopes;
-   readers sum the thread scopes. A thread that adopts a scope has a span and a thread scope of its
-   own in it. Invariants: a scope or a thread scope is never removed; a span's totals come from the
-   thread's own cells, so a call that counts does nothing for scopes. Lock: cold, to make a scope or
-   a thread scope. */
+/* Owns the scopes, and each thread's totals in each (a thread scope). May use books/. Invariants: a
+   scope or a thread scope is never removed; a span's totals come from the thread's own cells, so a
+   call that counts does nothing for scopes. Lock: cold, to make a scope or a thread scope. */
 #ifndef MLI_SERVICES_SCOPES_H
 #define MLI_SERVICES_SCOPES_H
 #include "api/api.h"
@@ -14,6 +11,9 @@
 #include "books/threads.h"
 #include "books/sites.h"
 #include "books/events.h"
+
+/* Only the thread itself writes its spans and thread scopes; readers sum the thread scopes. A
+   thread that adopts a scope has a span and a thread scope of its own in it. */
 
 /* One invocation of a scope on one thread. */
 typedef struct mli_scope_run {

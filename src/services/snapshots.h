@@ -1,9 +1,7 @@
-/* Owns the snapshots, the recorders (what saves at an interval: one takes snapshots, one exports),
-   and the holders of each device: the tags and sites that had its bytes at its peak. Uses
-   books/counters, services/stats, books/sites, books/names and books/events. Invariants: a snapshot
-   never changes once it is in the list; the list is in order of time; a snapshot evicted while a
-   report reads the list is freed after the last reader. Locks: snapshots, for the list and the
-   holders; not held while blocks, tags or sites are visited. */
+/* Owns the snapshots, the recorders, and the holders of each device. May use books/ and
+   services/stats. Invariants: a snapshot does not change once it is in the list; the list is in
+   order of time; one that is evicted while a report reads the list is freed after the last reader.
+   Locks: snapshots, not held while blocks, tags or sites are visited. */
 #ifndef MLI_SERVICES_SNAPSHOTS_H
 #define MLI_SERVICES_SNAPSHOTS_H
 #include "api/api.h"
@@ -15,6 +13,9 @@
 #define MLI_SNAPSHOTS 256 /* the ledger keeps one less; a report may add its own */
 
 enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
+
+/* A recorder saves something at an interval: one takes snapshots, one exports. The holders of a
+   device are the tags and sites that had its bytes at its peak. */
 
 typedef struct mli_device_usage { /* of a device, at one moment */
     uint64_t live, pending, reserved, peak, blocks; /* bytes; blocks: their number */

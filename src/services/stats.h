@@ -1,8 +1,7 @@
-/* Owns no state: it computes the statistics of devices, sites and tags, and lists of them, from the
-   rows of all threads on each request. Uses books/counters, books/sites, books/limits and
-   services/scopes. Invariant: each row is summed once under its lock; two rows may be of different
-   moments, so a report sums every device once and writes from that. Locks: cold for lookups, phys,
-   scopes and row, one at a time. */
+/* Computes the statistics of devices, sites and tags, and lists of them, from the rows of all
+   threads. Owns no state. May use books/ and services/scopes. Invariant: each row is summed once
+   under its lock; two rows may be of different moments, so a report sums every device once. Locks:
+   cold for look-ups, phys, scopes and row, one at a time. */
 #ifndef MLI_SERVICES_STATS_H
 #define MLI_SERVICES_STATS_H
 #include "api/api.h"

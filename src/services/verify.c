@@ -34,7 +34,7 @@ typedef struct mli_verify {
     uint32_t displaced;              /* entries of it outside their home */
     mli_verify_sum detached;         /* off the map and still counted: see mli_thread */
     mli_verify_sum missing;          /* what all devices count and the map does not hold */
-    mli_verify_sum taken;            /* blocks with a stack, and their weight */
+    mli_verify_sum picked;            /* blocks with a stack, and their weight */
     mli_out text;
     char line[512];
 } mli_verify;
@@ -194,16 +194,16 @@ static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     return 0;
 }
 
-/* Checks that a taken block is in the table of books/stacks, and adds it to the sum of all. */
-static MLI_COLD int mli_verify_taken(mli_verify *v, const mli_entry *e) {
-    mli_taken taken;
-    if (!(e->word1 & MLI_TAKEN)) return 0;
-    taken = v->lord->stacks.taken ? mli_taken_of(v->lord, e) : mli_taken_none;
-    if (!taken.row || taken.row >= mli_stack_rows(v->lord) ||
-        mli_stack_row_at(v->lord, taken.row)->dev != MLI_DEV(e->word1))
+/* Checks that a picked block is in the table of books/stacks, and adds it to the sum of all. */
+static MLI_COLD int mli_verify_pick(mli_verify *v, const mli_entry *e) {
+    mli_pick pick;
+    if (!(e->word1 & MLI_PICKED)) return 0;
+    pick = v->lord->stacks.picks ? mli_pick_of(v->lord, e) : mli_pick_none;
+    if (!pick.row || pick.row >= mli_stack_rows(v->lord) ||
+        mli_stack_row_at(v->lord, pick.row)->dev != MLI_DEV(e->word1))
         return mli_verify_block(v, e, "its stack is unknown");
-    v->taken.blocks++;
-    v->taken.bytes += mli_taken_weight(&taken, MLI_BYTES(e->word1));
+    v->picked.blocks++;
+    v->picked.bytes += mli_pick_weight(&pick, MLI_BYTES(e->word1));
     return 0;
 }
 
@@ -213,7 +213,7 @@ static MLI_COLD int mli_verify_entry(const mli_entry *e, void *user) {
     if (!dev || dev >= v->rows[MLI_BOOK_DEVICE])
         return mli_verify_fail(v, "%jx: its device is unknown", e->key);
     return mli_verify_place(v, e) || mli_verify_side(v, e) || mli_verify_rows(v, e) ||
-           mli_verify_taken(v, e);
+           mli_verify_pick(v, e);
 }
 
 /* -- the map -- */
@@ -268,7 +268,7 @@ static MLI_COLD int mli_verify_map(mli_verify *v) {
                            (uint64_t)mli_u32_load(&v->lord->map.buckets));
 }
 
-/* Checks the table of taken blocks and the totals of stacks against the map. They may exceed it by
+/* Checks the table of picked blocks and the totals of stacks against the map. They may exceed it by
    blocks that are detached. */
 static MLI_COLD int mli_verify_stacks(mli_verify *v) {
     uint64_t bytes = 0, blocks = 0;
@@ -278,14 +278,14 @@ static MLI_COLD int mli_verify_stacks(mli_verify *v) {
         bytes += row->live;
         blocks += row->blocks;
     }
-    if (v->lord->stacks.taken_count != v->taken.blocks)
+    if (v->lord->stacks.pick_count != v->picked.blocks)
         return mli_verify_fail(v, "blocks with a stack: %ju; the table of stacks has %ju",
-                               v->taken.blocks, (uint64_t)v->lord->stacks.taken_count);
-    if (blocks - v->taken.blocks <= v->detached.blocks &&
-        (bytes == v->taken.bytes || v->detached.blocks))
+                               v->picked.blocks, (uint64_t)v->lord->stacks.pick_count);
+    if (blocks - v->picked.blocks <= v->detached.blocks &&
+        (bytes == v->picked.bytes || v->detached.blocks))
         return 0;
     return mli_verify_fail(v, "blocks with a stack weigh %ju B; the stacks say %ju B",
-                           v->taken.bytes, bytes);
+                           v->picked.bytes, bytes);
 }
 
 /* -- rows -- */

@@ -1,5 +1,5 @@
 /* A program with a knob that leaves a module out, or with several: each call of that module has one
-   answer, and the others work. left_out PAGE: PAGE is a file that is not there yet. */
+   answer, and the others work. left_out PAGE REPORT: two files that are not there yet. */
 #define MEMLORD_IMPLEMENTATION
 #include "memlord.h"
 
@@ -14,6 +14,22 @@ enum { NEIGHBOURS = 1 };
 enum { VERIFY = 0 };
 #else
 enum { VERIFY = 1 };
+#endif
+
+#if defined(MEMLORD_NO_PAGE) || defined(MEMLORD_NO_REPORTS)
+enum { PAGE = 0 };
+#else
+enum { PAGE = 1 };
+#endif
+#if defined(MEMLORD_NO_PROFILES) || defined(MEMLORD_NO_REPORTS)
+enum { PROFILES = 0 };
+#else
+enum { PROFILES = 1 };
+#endif
+#if defined(MEMLORD_NO_REPORTS)
+enum { REPORTS = 0 };
+#else
+enum { REPORTS = 1 };
 #endif
 
 static int wrong;
@@ -89,24 +105,40 @@ static void requests_are_tried_again(memlord *lord) {
     EXPECT(s.oom_failures, 2);
 }
 
-static void reports_are_written(memlord *lord) {
-    int format;
-    for (format = 0; format < MEMLORD_FORMAT_COUNT; format++) {
-        size_t size = 0;
-#if defined(MEMLORD_NO_REPORTS)
-        const int known = format <= MEMLORD_FORMAT_JSON;
-#else
-        const int known = 1;
-#endif
-        EXPECT_IF(known, memlord_write(lord, (memlord_format)format, count, &size), MEMLORD_OK);
-        EXPECT(size != 0, known);
+static int has(memlord_format format) {
+    switch (format) {
+    case MEMLORD_FORMAT_TEXT:
+    case MEMLORD_FORMAT_JSON: return 1;
+    case MEMLORD_FORMAT_HTML: return PAGE;
+    case MEMLORD_FORMAT_PPROF:
+    case MEMLORD_FORMAT_HEAPTRACK:
+    case MEMLORD_FORMAT_FOLDED: return PROFILES;
+    default: return REPORTS;
     }
+}
+static void reports_are_written(memlord *lord, const char *path) {
+    int i;
+    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) {
+        const memlord_format format = (memlord_format)i;
+        size_t size = 0;
+        FILE *file;
+        EXPECT_IF(has(format), memlord_write(lord, format, count, &size), MEMLORD_OK);
+        EXPECT(size != 0, has(format));
+        EXPECT_IF(has(format), memlord_save(lord, format, path), MEMLORD_OK);
+        file = fopen(path, "rb");
+        EXPECT(file != NULL, has(format));
+        if (file) (void)fclose(file);
+        (void)remove(path);
+        if (!has(format)) EXPECT(memlord_save_at_exit(lord, format, NULL), MEMLORD_E_UNSUPPORTED);
+    }
+    EXPECT_IF(REPORTS, memlord_export_start(lord, path, 0), MEMLORD_OK);
+    EXPECT(memlord_export_stop(lord), MEMLORD_OK);
 }
 
 int main(int argc, char **argv) {
     const memlord_device gpu = memlord_device_cuda(0);
     memlord *lord;
-    if (argc != 2 || memlord_create(NULL, &lord)) return 2;
+    if (argc != 3 || memlord_create(NULL, &lord)) return 2;
     EXPECT(memlord_capacity_source_set(lord, gpu.type, source, NULL), MEMLORD_OK);
     EXPECT(memlord_gc_callback_add(lord, gpu, 1u << MEMLORD_REASON_OOM, collect, NULL), MEMLORD_OK);
     EXPECT(memlord_alloc(lord, gpu, 0x1000, 100, NULL), MEMLORD_OK);
@@ -118,7 +150,7 @@ int main(int argc, char **argv) {
     EXPECT(memlord_gc_poll(lord, memlord_device_all()), MEMLORD_OK);
     EXPECT(memlord_verify(NULL), MEMLORD_OK);
     EXPECT_IF(VERIFY, memlord_verify(lord), MEMLORD_OK);
-    reports_are_written(lord);
+    reports_are_written(lord, argv[2]);
     EXPECT(memlord_allocated(lord, gpu), 50);
     EXPECT_IF(NEIGHBOURS, memlord_pressure_close(lord), MEMLORD_OK);
     memlord_destroy(lord);

@@ -129,7 +129,7 @@ def section():
     middle, tail = rest.split(MARK)
     return ("/* The HTML report around its data, made from src/reports/page by `make page`: change it there.\n"
             "   Minified by esbuild " + MINIFIER + ". */\n#ifndef MLI_REPORTS_PAGE_H\n#define MLI_REPORTS_PAGE_H\n"
-            "#if !defined(MEMLORD_NO_REPORTS)\n\n" +
+            "#if !defined(MEMLORD_NO_PAGE)\n\n" +
             "\n".join(array(*part) for part in
                       (("head", head), ("middle", middle), ("tail", tail))) + "\n#endif\n\n#endif\n")
 

@@ -1,0 +1,30 @@
+/* Says in text what is wrong: verdicts, anomalies and drops. Owns no state. May use reports/capture.
+   Locks: none. */
+#ifndef MLI_REPORTS_VERDICTS_H
+#define MLI_REPORTS_VERDICTS_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+#include "base/text.h"
+#include "reports/capture.h"
+
+#define MLI_TEXT_NAME 60
+#define MLI_FIRST_DEVICES 4 /* of a verdict, and in the first list of devices */
+
+/* Returns the name of the next anomaly or drop of a device that is not 0, and its count in *v.
+   NULL: there is no other. dev 0: of all devices, with the losses of the ledger. *i: how many of
+   mli_anomaly_columns were read, 0 at first. */
+MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
+                                                  uint64_t *v);
+MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev);
+
+/* Writes all anomalies and drops of a device (dev 0: of all) in one line that begins with `head`.
+   Writes nothing if there are none. */
+MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
+                                             uint32_t dev);
+
+/* Writes the verdicts, the worst first. Each is one line with its devices, those of the highest
+   peaks first. Names are cut after MLI_TEXT_NAME characters: the bound stays in r->out.name_max. */
+MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r);
+
+#endif
