@@ -3355,7 +3355,7 @@ MLI_PRIVATE int mli_file_is_special(const char *path) { /* 1: exists and is no r
     return a != INVALID_FILE_ATTRIBUTES &&
            (a & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_REPARSE_POINT | FILE_ATTRIBUTE_DEVICE));
 }
-MLI_PRIVATE int mli_file_create(const char *path, mli_file *out) { /* 1: the file exists */
+MLI_PRIVATE int mli_file_create(const char *path, mli_file *out) { /* 1: there is such a file */
     wchar_t wide[1024];
     if (mli_wide_path(path, wide, 1024)) return -1;
     *out = CreateFileW(wide, GENERIC_WRITE, 0, NULL, CREATE_NEW, FILE_ATTRIBUTE_NORMAL, NULL);
@@ -3532,7 +3532,7 @@ MLI_PRIVATE int mli_fd_above_std(int fd) {
     (void)close(fd);
     return higher;
 }
-MLI_PRIVATE int mli_file_create(const char *path, mli_file *out) { /* 1: the file exists */
+MLI_PRIVATE int mli_file_create(const char *path, mli_file *out) { /* 1: there is such a file */
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0) return errno == EEXIST ? 1 : -1;
     *out = mli_fd_above_std(fd);
@@ -4037,8 +4037,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
 /* Returns the first symbol of a name in the program and the libraries it began with, or NULL. Takes
    the loader's lock, and calls malloc if there is none. */
 MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name);
-/* `start` is that of the segment where a program has gaps between its segments. The load address is
-   the same for all of them; it is 0 for a program at fixed addresses. */
+/* `start` is the lowest address of the module or, in a program with gaps between its segments, of
+   the segment. `bias`, the load address, is the same for all segments; it is 0 for a program at
+   fixed addresses. */
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
@@ -4941,8 +4942,8 @@ typedef struct mli_phys {
     mli_lock lock;         /* all below but sampling, sampler..., poller; bands of its devices */
     mli_u32 sampling;      /* 1: a thread asks the source */
     void *sampler;         /* &mli_self of that thread; under the callbacks lock */
-    uintptr_t sampler_frame; /* the frame that asks: see mli_frame_runs; likewise */
-    int sampler_void;      /* 1: it replaces the source in the source: no sample; likewise */
+    uintptr_t sampler_frame; /* its frame that asks: see mli_frame_runs; same lock */
+    int sampler_void;      /* 1: the source replaced itself: no sample; same lock */
     memlord_device device; /* the source is asked about this device */
     memlord_capacity sample;
     uint64_t sampled;     /* the time of `sample` */
@@ -4960,6 +4961,104 @@ typedef struct mli_phys {
     struct memlord *lord;
 } mli_phys;
 
+<<<<<<< /tmp/stateh/m/o
+||||||| /tmp/stateh/m/b
+/* The slots of the pressure page: see services/neighbours. Words of 64 bits, so that programs of 32
+   and of 64 bits share a page. */
+#define MLI_PAGE_SLOTS 64
+#define MLI_SLOT_DEVICES 17                         /* with the host's memory */
+#define MLI_PAGE_PATH 400                           /* bytes of its path, with the 0 */
+enum { MLI_SLOT_FORKED = -2, MLI_SLOT_NONE = -1 }; /* a forked child claims one at its first use */
+typedef struct mli_page_device {
+    uint64_t id;       /* a hash of its identity; 0: none */
+    uint64_t held;     /* bytes live there, or reserved by pools */
+    uint64_t spare;    /* bytes of these that are idle in pools, or pending */
+    uint64_t failing;  /* 1: allocations fail */
+    uint64_t wanted;   /* bytes asked of the others */
+    uint64_t asked;    /* the request that asked for them */
+    uint64_t released; /* bytes given back in answers, ever */
+} mli_page_device;
+typedef struct mli_page_slot {
+    uint64_t pid, started; /* started: the ledger's start, in ns of the wall clock */
+    mli_page_device devices[MLI_SLOT_DEVICES];
+    uint64_t answered[MLI_PAGE_SLOTS]; /* the last request of each slot that is answered */
+    uint64_t request;                  /* the last request; stored after the devices */
+    uint64_t owner;                    /* unique to this claim; 0: the slot is free */
+} mli_page_slot;
+enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
+
+#define MLI_SNAPSHOTS 256 /* the ledger keeps one less; a report may add its own */
+
+enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
+typedef struct mli_recorder { /* saves something at an interval: a snapshot, or an export */
+    mli_u32 interval; /* ms; 0: it was not started, or was stopped */
+    mli_u64 due;      /* the next time, by the ledger's clock */
+    mli_ptr saver;    /* const mli_saver *; set before the interval */
+    mli_helper helper;
+    struct memlord *lord;
+} mli_recorder;
+
+typedef struct mli_capacity_reader {
+    memlord_capacity_fn fn;
+    void *user;
+} mli_capacity_reader;
+
+typedef struct mli_dict {
+    size_t item; /* bytes of an item */
+    void *items; /* a map of stb_ds; NULL: empty */
+    struct mli_dict_block *blocks;
+    size_t left; /* unused bytes at the end of the first block */
+} mli_dict;
+
+=======
+/* The slots of the pressure page: see services/neighbours. Words of 64 bits, so that programs of 32
+   and of 64 bits share a page. */
+#define MLI_PAGE_SLOTS 64
+#define MLI_SLOT_DEVICES 17                         /* with the host's memory */
+#define MLI_PAGE_PATH 400                           /* bytes of its path, with the 0 */
+enum { MLI_SLOT_FORKED = -2, MLI_SLOT_NONE = -1 }; /* a forked child claims one at its first use */
+typedef struct mli_page_device {
+    uint64_t id;       /* a hash of its identity; 0: none */
+    uint64_t held;     /* bytes live there, or reserved by pools */
+    uint64_t spare;    /* the part of `held` that is idle in pools, or pending */
+    uint64_t failing;  /* 1: allocations fail */
+    uint64_t wanted;   /* bytes asked of the others */
+    uint64_t asked;    /* the request that asked for them */
+    uint64_t released; /* bytes given back in answers, ever */
+} mli_page_device;
+typedef struct mli_page_slot {
+    uint64_t pid, started; /* started: the ledger's start, in ns of the wall clock */
+    mli_page_device devices[MLI_SLOT_DEVICES];
+    uint64_t answered[MLI_PAGE_SLOTS]; /* the last request of each slot that is answered */
+    uint64_t request;                  /* the last request; stored after the devices */
+    uint64_t owner;                    /* unique to this claim; 0: the slot is free */
+} mli_page_slot;
+enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
+
+#define MLI_SNAPSHOTS 256 /* the ledger keeps one less; a report may add its own */
+
+enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
+typedef struct mli_recorder { /* saves something at an interval: a snapshot, or an export */
+    mli_u32 interval; /* ms; 0: it was not started, or was stopped */
+    mli_u64 due;      /* the next time, by the ledger's clock */
+    mli_ptr saver;    /* const mli_saver *; set before the interval */
+    mli_helper helper;
+    struct memlord *lord;
+} mli_recorder;
+
+typedef struct mli_capacity_reader {
+    memlord_capacity_fn fn;
+    void *user;
+} mli_capacity_reader;
+
+typedef struct mli_dict {
+    size_t item; /* bytes of an item */
+    void *items; /* a map of stb_ds; NULL: empty */
+    struct mli_dict_block *blocks;
+    size_t left; /* unused bytes at the end of the first block */
+} mli_dict;
+
+>>>>>>> /tmp/stateh/m/t
 /* The memory that a cold call lacked; it tries again with it: see books/names. */
 typedef struct mli_spare_block {
     void *block;
@@ -5194,17 +5293,27 @@ typedef struct mli_self_state {
     memlord *orphaned;       /* it holds the orphan lock of this ledger; NULL: none */
     uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
     uint64_t fence_lord;     /* it runs fence functions of the ledger of this generation; 0: none */
-    uint64_t try_lord;       /* likewise: a memlord_try_fn of memlord_alloc_retry */
+    uint64_t try_lord;       /* it runs a memlord_try_fn of that ledger; 0: none */
     uintptr_t fence_frame, try_frame; /* the frames that called them: see mli_frame_runs */
     void *fence_asked;       /* the fence whose `done` it runs, or left by longjmp; NULL: none */
     uint32_t exited;         /* 1: its exit hook has run */
     uintptr_t unwinding;     /* the frame that called an unwinder; 0: it is in none */
     void *caller;            /* the return address of its call on the general path; NULL: unknown */
-    void *frame;             /* likewise: the frame that begins there */
+    void *frame;             /* the frame that `caller` returns to; NULL: unknown */
     void *entered;           /* the return address of memlord_alloc; NULL: not noted */
+<<<<<<< /tmp/stateh/m/o
     double pick_scale;       /* of the block that its call opens: see mli_pick */
     uint32_t pick_row;       /* likewise; 0: the block is not picked */
     uint32_t pick_again;     /* likewise; 1: it is no new alloc, and had `pick_had` bytes */
+||||||| /tmp/stateh/m/b
+    double pick_scale;      /* of the block that its call opens: see mli_pick */
+    uint32_t pick_row;      /* likewise; 0: the block is not picked */
+    uint32_t pick_again;    /* likewise; 1: it is no new alloc, and had `pick_had` bytes */
+=======
+    double pick_scale;       /* mli_pick.scale of the block that its call opens */
+    uint32_t pick_row;       /* mli_pick.row of that block; 0: it is not picked */
+    uint32_t pick_again;     /* 1: that block is no new alloc, and had `pick_had` bytes before */
+>>>>>>> /tmp/stateh/m/t
     uint64_t pick_had;
     uint32_t is_helper;      /* 1: it is the thread of a mli_helper */
     uintptr_t stack_from, stack_to; /* its stack; both 0: not asked yet; 0 and 1: not known */
@@ -5312,7 +5421,7 @@ MLI_PRIVATE MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char oth
 /* Writes a site as "read_tensors loader.c:12", with the escapes of mli_put_escaped. */
 MLI_PRIVATE MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *site, char other,
                                                const char *instead);
-/* Writes a site likewise, with the escapes of `put`. */
+/* Writes a site in the same form, with the escapes of `put`. */
 MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
                                           void (*put)(mli_out *o, const char *text));
 /* Writes the last part of a path. */
@@ -6671,11 +6780,11 @@ MLI_PRIVATE void mli_thread_hook(uint64_t number);
 /* Returns the calling thread's record; NULL: the call must pass through. Every call that got one
    ends with mli_thread_put. */
 MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord);
+/* Gives back the orphan record. */
+MLI_PRIVATE MLI_COLD void mli_orphan_put(memlord *lord);
 /* Ends a call that mli_thread_get began. */
 static MLI_HOT void mli_thread_put(memlord *lord, mli_thread *t) {
-    if (MLI_LIKELY(!mli_is_orphan(lord, t))) return;
-    mli_self.orphaned = NULL;
-    mli_lock_drop(&lord->threads.orphan_lock);
+    if (MLI_UNLIKELY(mli_is_orphan(lord, t))) mli_orphan_put(lord);
 }
 
 /* Writes a requested report, unless another thread does or the caller is inside the host's
@@ -6909,6 +7018,10 @@ static MLI_COLD mli_thread *mli_thread_get_slow(memlord *lord) {
     return lord->threads.orphan;
 }
 
+MLI_PRIVATE MLI_COLD void mli_orphan_put(memlord *lord) {
+    mli_self.orphaned = NULL;
+    mli_lock_drop(&lord->threads.orphan_lock);
+}
 MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord) {
     if (MLI_LIKELY(mli_self.generation == lord->generation))
         return mli_self.thread;
@@ -8010,7 +8123,7 @@ typedef struct mli_levels {
 /* The state of a device's bands. The lock of its phys guards what is not atomic, except gc_thread,
    gc_frame and gc_serial. */
 typedef struct mli_watch {
-    mli_ptr strategy; /* mli_strategy *: in force; NULL: none. Changes under callbacks and phys */
+    mli_ptr strategy; /* mli_strategy *: in force; NULL: none. Set under callbacks and phys */
     mli_u64 check_above, check_below; /* signed: published bytes that request a band check */
     mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
     mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
@@ -8021,7 +8134,7 @@ typedef struct mli_watch {
     mli_levels gc_end;          /* when the last collection ended */
     mli_u32 gc_running;         /* 1: a collection is running; taken by exchange */
     void *gc_thread;            /* the thread that runs it; under the callbacks lock */
-    uintptr_t gc_frame;         /* the frame that does: see mli_frame_runs; likewise */
+    uintptr_t gc_frame;         /* the frame that runs it: see mli_frame_runs; same lock */
     uint64_t gc_serial;         /* of the callback it runs; 0: none; under the callbacks lock */
 } mli_watch;
 
@@ -8102,8 +8215,8 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
 /* Returns one more than the last row number of a book. The acquire pairs with the release in
    mli_row_publish: rows below it can be read. */
 MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book);
-/* Makes the next row of a book and its cell of the orphan record; NULL: no memory. A row that was
-   not published is made again. Requires: the cold lock. */
+/* Makes the next row of a book, and the orphan record's cell for it. NULL: no memory. If the last
+   row that was made was not published, it is made again. Requires: the cold lock. */
 MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab);
 /* Publishes the row that was made last. Requires: the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book);
@@ -8182,8 +8295,8 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
    has seen a free of another, but not yet the alloc that came before it. */
 MLI_PRIVATE uint64_t mli_row_live(memlord *lord, int book, uint32_t number);
 
-/* Returns the live bytes of a device, those freed since the last reset or collection, and those
-   that its pool holds. */
+/* Returns three figures of a device: the live bytes, the bytes freed since the last reset or
+   collection, and the bytes that its pool holds. */
 MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
 
 /* Sets a row's peak to its live bytes. The publication count rises, so that the highs of other
@@ -8942,7 +9055,7 @@ static size_t mli_dict_index_takes(size_t slots) {
                           sizeof(stbds_hash_index) + STBDS_CACHE_LINE_SIZE);
 }
 
-/* Adds a block to a table that has fewer bytes left. 0: done. -1: memory is wanted. */
+/* Adds a block to a table that has fewer bytes left. 0: done. -1: there is no memory for it yet. */
 static MLI_COLD int mli_dict_reserve_locked(memlord *lord, mli_dict *dict, size_t need) {
     mli_dict_block *block;
     if (need <= dict->left) return 0;
@@ -8982,8 +9095,9 @@ static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key
     return at < 0 ? NULL : (char *)dict->items + dict->item * (size_t)at;
 }
 
-/* Puts a key in a table, and returns its item: zero except for the copy of the key. NULL: memory is
-   wanted, try again. The key must not be there: stb_ds may grow the index before it searches. */
+/* Puts a key in a table, and returns its item, which is zero except for its copy of the key. NULL:
+   the table needs memory first, and the caller tries again. The key must not be there: stb_ds may
+   grow the index before it searches. */
 static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const char *key) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     MLI_REQUIRE(!mli_dict_find_locked(dict, key));
@@ -9173,9 +9287,9 @@ enum {                /* mli_polling_set: which pollers run */
 /* 1 for the device types whose bytes are in host memory: they share one phys. */
 MLI_TABLE(const unsigned char mli_type_host[])
 
-/* mli_device_valid returns 1 for one device; mli_type_valid also for a type without an index;
-   mli_selector_valid also for all devices. mli_selects returns 1 if a selector includes a
-   device. */
+/* mli_device_valid returns 1 if the argument names one device. mli_type_valid does so for a whole
+   type, too (any index), and mli_selector_valid also for all devices. mli_selects returns 1 if a
+   selector includes a device. */
 static MLI_HOT int mli_device_valid(memlord_device d) {
     return (unsigned)d.type < (unsigned)MLI_TYPE_COUNT && d.index >= 0;
 }
@@ -9229,7 +9343,7 @@ MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling);
 /* Sets the device types that can have a strategy in force, a bit each. A new device of one of them
    has its bands checked. */
 MLI_PRIVATE MLI_COLD void mli_types_watch(memlord *lord, uint32_t types);
-/* Returns those of some types that can have one. */
+/* Returns which of some device types can have a strategy in force. */
 MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
 
 /* Gets the dev of a device, and makes it on first use. MEMLORD_E_STATE: the device is new, and the
@@ -10919,15 +11033,16 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
 typedef struct mli_stack_node {
     uint64_t stays;        /* the return address, if its module stays; else 0 */
     mli_site_record *site; /* of the return address; its `frame` is not 0 */
-    uint32_t parent, next; /* nodes: the caller's; the next one of the chain */
+    uint32_t parent, next; /* two nodes: the caller's, and the next one of the chain */
 } mli_stack_node;
 
 typedef struct mli_stack_row {
     uint32_t node, dev, next, site; /* site: its row of the sites; 0: none */
     mli_ptr frames;       /* void **: for the host; NULL: not made yet */
-    uint64_t alloc_bytes, samples; /* since the last reset */
-    uint64_t picked_bytes;          /* likewise: alloc_bytes of the samples themselves */
-    double allocs;                 /* likewise */
+    /* Since the last reset: estimates of the bytes allocated and of the allocs; the allocs that
+       were picked, and their bytes. */
+    uint64_t alloc_bytes, samples, picked_bytes;
+    double allocs;
     uint64_t live, peak, blocks;   /* blocks: those of its picked blocks that live */
     double variance;               /* of live; 0 if blocks is 0 */
 } mli_stack_row;
@@ -10970,8 +11085,9 @@ MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
 
 MLI_PRIVATE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
 
-/* Notes the stack of the block that this call opens, if it has one: in the table, and on its row.
-   Returns its bit of word1. Requires: the caller is inside, or holds the entry. */
+/* If this call has picked its alloc, adds the block to the table and to the row of its stack, and
+   returns MLI_PICKED for its word1; else returns 0. Requires: the caller is inside, or holds the
+   entry. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e);
 
 /* Returns the stack of a block. Requires, as the next two: the caller is inside, or holds the
@@ -11073,12 +11189,13 @@ static MLI_COLD void mli_stacks_seed(memlord *lord) {
     seed = mli_mixed(seed ^ mli_wall_now());
     seed = mli_mixed(seed ^ mli_now());
     seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)lord);  /* which the system places at random */
-    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)&seed); /* likewise */
+    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)&seed); /* the stack, too */
     seed = mli_mixed(seed ^ mli_u64_load(&mli_process.generation)); /* of the newest ledger */
     lord->stacks.seed = seed;
 }
-/* Draws the bytes until a thread's next sample: exponential, with the mean stack_bytes. The numbers
-   are those of splitmix64. They begin at a place of their own in each ledger and thread record. */
+/* Draws the number of bytes until a thread's next sample. It is exponentially distributed, and its
+   mean is stack_bytes. The random numbers are those of splitmix64. Each thread record of each
+   ledger begins at its own place in them. */
 static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
     const uint64_t step = 0x9e3779b97f4a7c15u;
     uint64_t r;
@@ -11533,8 +11650,8 @@ static size_t mli_stack_sound(void *const *frames, size_t n) {
 }
 
 /* Writes the stack of the call in progress to `frames`, which has room for the depth and our own
-   frames, and moves *from to its first one. Returns its depth. Where nothing may be unwound, or
-   nothing was, it is the one return address that is known, or none. */
+   frames, and sets *from to its first frame. Returns its depth. If nothing may be unwound, or
+   nothing was, the stack is the one return address that is known, or it is empty. */
 static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t cap,
                                         const memlord_site *site, size_t *from) {
     const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
@@ -11793,7 +11910,7 @@ typedef struct mli_stamp_scale {
 } mli_stamp_scale;
 MLI_PRIVATE MLI_COLD mli_stamp_scale mli_stamp_scale_now(memlord *lord);
 /* Converts a difference of stamps to ns. */
-MLI_PRIVATE MLI_COLD uint64_t mli_span_ns(const mli_stamp_scale *scale, uint64_t stamps);
+MLI_PRIVATE MLI_COLD uint64_t mli_stamps_ns(const mli_stamp_scale *scale, uint64_t stamps);
 /* Returns the ns from create to a stamp; 0 for a stamp before it. */
 MLI_PRIVATE uint64_t mli_since_ns(const mli_stamp_scale *scale, uint64_t stamp);
 
@@ -11871,11 +11988,11 @@ MLI_PRIVATE MLI_COLD mli_stamp_scale mli_stamp_scale_now(memlord *lord) {
         scale.rate = (double)(mli_ledger_now(lord) - lord->started) / (double)ticks;
     return scale;
 }
-MLI_PRIVATE MLI_COLD uint64_t mli_span_ns(const mli_stamp_scale *scale, uint64_t stamps) {
+MLI_PRIVATE MLI_COLD uint64_t mli_stamps_ns(const mli_stamp_scale *scale, uint64_t stamps) {
     return (uint64_t)((double)stamps * scale->rate + 0.5);
 }
 MLI_PRIVATE uint64_t mli_since_ns(const mli_stamp_scale *scale, uint64_t stamp) {
-    return stamp > scale->from ? mli_span_ns(scale, stamp - scale->from) : 0;
+    return stamp > scale->from ? mli_stamps_ns(scale, stamp - scale->from) : 0;
 }
 
 /* -- writing -- */
@@ -12026,8 +12143,8 @@ static void mli_ring_reader_sift(mli_ring_reader *r, size_t i) {
 }
 
 /* Begins to read a sub-buffer. 1: it has events. The acquires pair with the release stores of
-   mli_subbuf_next and mli_event_write; the generation is loaded again after them, so that words of
-   a later writer are never taken for this one's. */
+   mli_subbuf_next and mli_event_write. The generation is loaded again after the words: if it
+   changed, a later writer may have stored some of them. */
 static int mli_subbuf_reader_begin(mli_subbuf_reader *s, mli_subbuf *b) {
     s->subbuf = b;
     s->at = 0;
@@ -12479,7 +12596,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
     mli_self.fence_asked = asked;
     return answer;
 }
-/* Calls `drop`. `lord` NULL: no ledger has taken the fence. */
+/* Calls the host's `drop` of a fence. With `lord` NULL no ledger has accepted the fence. */
 static MLI_NOINLINE void mli_fence_drop_host(const memlord *lord, const memlord_fence *fence) {
     MLI_REQUIRE(mli_none_held());
     const uint64_t outer = mli_self.fence_lord;
@@ -12949,7 +13066,7 @@ MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t
 /* Makes the cells that n deltas count on. Requires: not inside, where nothing may be allocated. */
 MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n);
 
-/* Counts a free at the site that made it, wherever the block was allocated. Requires: not
+/* Counts a free at the site that called free, wherever the block was allocated. Requires: not
    inside. */
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes);
@@ -13006,8 +13123,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, m
                                                  uint64_t key, int ends);
 
 /* Begins a call on a block that is on the map: checks the device and the storage, and gets the
-   thread record. *t NULL: the caller returns the result; it is OK on no ledger, and from within the
-   ledger's own allocator call. */
+   thread record. If *t is NULL, the caller returns the result. That is OK without a ledger, and
+   from within the ledger's own allocator call. */
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
                                          mli_thread **t);
 
@@ -13817,8 +13934,8 @@ typedef struct mli_cover {
     memlord_ticket ticket[MLI_TICKETS_MAX];
     uint64_t part[MLI_TICKETS_MAX];
 } mli_cover;
-/* Moves what a request has left of its cover back to the tickets that are still open. cover->bytes
-   is then what was moved. */
+/* Moves the part of its cover that a request has not used back to the tickets that are still open.
+   Sets cover->bytes to the bytes that it moved. */
 MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
                                            memlord_ticket request);
 
@@ -14921,8 +15038,8 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     return credited;
 }
 
-/* Handles the answer of a fence that this thread has asked, and returns the bytes credited. A fence
-   that is done before the first of its queue keeps its answer and waits for its turn. */
+/* Handles the answer of a fence that this thread has asked, and returns the bytes credited. If the
+   fence is done but is not the first of its queue, it keeps its answer and waits for its turn. */
 static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *f, int answer) {
     uint64_t now = answer ? 0 : mli_ledger_now(lord);
     int settles;
@@ -15485,8 +15602,9 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Gives back what n blocks hold, the last first. A reference may be the last one by now, and then
-   its end runs the host's fences. */
+/* Gives back the references and the empty blocks that a call with n blocks holds, the last first.
+   By now such a reference may be the last one of its block. Then its end runs fences of the host.
+   */
 static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
                                   const mli_hold *hold, size_t n) {
     MLI_REQUIRE(mli_none_held());
@@ -15756,7 +15874,7 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
             note.bytes += MLI_BYTES(gone.word1);
         } else if (one == MEMLORD_E_UNKNOWN) {
             note.unknown++;
-            mli_self.note.unknown = 0; /* the line of another call must not count it */
+            mli_self.note.unknown = 0; /* the debug line of a later call must not count it */
         }
     }
     if (tells) mli_log_call_n(lord, "[free_n] ", blocks, n, &note, site);
@@ -17283,7 +17401,7 @@ enum { MLI_SLOT_FORKED = -2, MLI_SLOT_NONE = -1 }; /* a forked child claims one 
 typedef struct mli_page_device {
     uint64_t id;       /* a hash of its identity; 0: none */
     uint64_t held;     /* bytes live there, or reserved by pools */
-    uint64_t spare;    /* bytes of these that are idle in pools, or pending */
+    uint64_t spare;    /* the part of `held` that is idle in pools, or pending */
     uint64_t failing;  /* 1: allocations fail */
     uint64_t wanted;   /* bytes asked of the others */
     uint64_t asked;    /* the request that asked for them */
@@ -18080,9 +18198,9 @@ MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *s
         for (i = 1; devices && i <= MEMLORD_MAX_DEVICES; i++)
             devices[i] += mli_u64_load(&s->devices[i]);
     }
-    out->ns.total = mli_span_ns(scale, (uint64_t)total);
-    out->ns.min = mli_span_ns(scale, (uint64_t)min);
-    out->ns.max = mli_span_ns(scale, (uint64_t)max);
+    out->ns.total = mli_stamps_ns(scale, (uint64_t)total);
+    out->ns.min = mli_stamps_ns(scale, (uint64_t)min);
+    out->ns.max = mli_stamps_ns(scale, (uint64_t)max);
 }
 
 MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_scope *s,
@@ -18334,7 +18452,7 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);
 
-/* Computes the statistics of a tag. Returns the bytes that its peak may be low by. */
+/* Computes the statistics of a tag. Returns how many bytes its peak may be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
                                                 memlord_tag_stat *out);
 
@@ -19121,7 +19239,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     now = mli_ledger_now(lord);
     if (!now) now = 1; /* 0: never sampled */
     mli_callbacks_enter(lord);
-    if (r == MEMLORD_OK && phys->sampler_void) r = MEMLORD_E_UNKNOWN; /* it has replaced itself */
+    if (r == MEMLORD_OK && phys->sampler_void) r = MEMLORD_E_UNKNOWN; /* replaced by itself */
     if (r) memset(&c, 0, sizeof c);
     c.known = r == MEMLORD_OK;
     if (r != MEMLORD_E_UNSUPPORTED) mli_phys_sample_store(phys, &c, now);
@@ -20932,9 +21050,10 @@ static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t typ
 }
 
 /* Starts the recorder if the alert requests it, and the pollers of all known devices that want one:
-   those with a strategy in force or, after memlord_poller_start, all. Under MEMLORD_FLAG_DEFER it
-   starts the host's alone while no such device is known, and that one starts the others: a new
-   thread may take its stack from the very allocator that calls come from, so they start none. */
+   those with a strategy in force or, after memlord_poller_start, all of them. A new thread may get
+   its stack from the very allocator that calls come from. So under MEMLORD_FLAG_DEFER a call starts
+   no poller but the one of the host, and only while no device that wants one is known; that poller
+   starts the others. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
@@ -22156,8 +22275,8 @@ typedef struct mli_culprit { /* the site with the most leaked bytes */
     int is_site;
     mli_leak_sum sum;
     uint32_t devices, tags, scopes; /* that its blocks have; devices 0: not known */
-    uint32_t dev;                   /* of those one */
-    const char *tag, *scope;        /* likewise */
+    uint32_t dev;                   /* one of those devices */
+    const char *tag, *scope;        /* one of its tags, and of its scopes */
 } mli_culprit;
 /* The lines of lists that more than one format writes. A value of UINT64_MAX, or INT64_MIN for a
    difference, is not known: TEXT has a -, JSON null, PROMETHEUS no sample. */
@@ -22561,7 +22680,7 @@ static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t
         spans[at].key = key;
         spans[at].stamp = e->stamp ? e->stamp : 1;
     } else if (spans[at].key && spans[at].stamp && dev <= r->devices) {
-        uint64_t ms = mli_span_ns(&r->scale, e->stamp - spans[at].stamp) / 1000000u;
+        uint64_t ms = mli_stamps_ns(&r->scale, e->stamp - spans[at].stamp) / 1000000u;
         r->lifetime[dev - 1][(ms >= 100) + (ms >= 1000) + (ms >= 10000)]++;
         spans[at].stamp = 0;
     }
@@ -22605,10 +22724,29 @@ MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys) {
     return sample;
 }
 
+/* Fills in what the sample of a physical device tells. Requires: the capacity is known; line->self
+   is filled in. */
+static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighbours,
+                                 mli_phys_line *line) {
+    uint64_t mine = mli_add_saturated(line->self, sample->context);
+    if (sample->process > mine) mine = sample->process;
+    line->total = sample->total;
+    line->used = sample->used;
+    line->free = sample->total > sample->used ? sample->total - sample->used : 0;
+    if (sample->process) {
+        line->process = sample->process;
+        line->rest = mine - line->self;
+    }
+    line->others = sample->used > mine ? sample->used - mine : 0;
+    if (sample->context) line->context = sample->context;
+    line->unaccounted = (int64_t)(sample->total - line->free - line->self - sample->context -
+                                  neighbours);
+    line->fullness = (uint64_t)(mli_used_percent(sample) * 1e6) + 1;
+}
 /* Captures a physical device. Splits its used bytes into the ledger's, the rest of this process,
    and the others'. What the ledger's devices grew by since the sample is this process's. */
 static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *line) {
-    uint64_t now = mli_ledger_now(r->lord), mine, sampled, neighbours, held;
+    uint64_t now = mli_ledger_now(r->lord), sampled, neighbours, held;
     memlord_capacity sample;
     int64_t process;
     uint32_t i;
@@ -22634,21 +22772,8 @@ static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *lin
     line->untagged = line->self;
     if (neighbours) line->neighbours = neighbours;
     if (!sample.known) return;
-    mine = mli_add_saturated(line->self, sample.context);
-    if (sample.process > mine) mine = sample.process;
-    line->total = sample.total;
-    line->used = sample.used;
-    line->free = sample.total > sample.used ? sample.total - sample.used : 0;
     line->age = now > sampled ? now - sampled : 0;
-    if (sample.process) {
-        line->process = sample.process;
-        line->rest = mine - line->self;
-    }
-    line->others = sample.used > mine ? sample.used - mine : 0;
-    if (sample.context) line->context = sample.context;
-    line->unaccounted = (int64_t)(sample.total - line->free - line->self - sample.context -
-                                  neighbours);
-    line->fullness = (uint64_t)(mli_used_percent(&sample) * 1e6) + 1;
+    mli_phys_line_sample(&sample, neighbours, line);
 }
 /* Captures each physical device with a known capacity or a limit, the fullest first; those of an
    unknown capacity come last. */
@@ -22921,7 +23046,7 @@ typedef struct mli_export {
     memlord *lord;
     mli_out *o;
     uint32_t devices, sites, tags, scopes; /* the last rows that have a number; from 1 */
-    uint32_t nodes, places; /* likewise: of stacks, and of their frames; 0: there are none */
+    uint32_t nodes, places; /* the last of stacks, and of their frames; 0: there are none */
 } mli_export;
 
 /* Calls `write` with a state of `size` bytes: an mli_export, then zeros. Without memory the report
@@ -23055,20 +23180,26 @@ MLI_PRIVATE const memlord_site *mli_frame_site(const mli_export *x, uint32_t fra
     return mli_site_display(x->lord, mli_stack_frame_at(x->lord, frame - first));
 }
 
+static MLI_COLD void mli_frame_name_site(const mli_export *x, uint32_t frame,
+                                         const memlord_site *site, mli_frame_name *f) {
+    const mli_site_record *record = mli_site_record_of(x->lord, site);
+    f->file = site->file;
+    f->line = mli_site_line(site);
+    if (record) {
+        f->module = record->where;
+        f->offset = record->offset;
+    }
+    if (frame <= x->sites) f->dev = mli_row_at(x->lord, MLI_BOOK_SITE, frame)->dev;
+    if (site->function[0] || site->file[0])
+        f->name = site->function[0] ? site->function : site->file;
+}
 MLI_PRIVATE MLI_COLD mli_frame_name mli_frame_name_of(const mli_export *x, uint32_t frame) {
     static const char *const kinds[] = {"(unknown)", "(arena)", "(no longer live)"};
     const memlord_site *site = mli_frame_site(x, frame);
     mli_frame_name f = {kinds[0], "", NULL, 0, 0, 0, 0};
     uint32_t fixed = frame - x->sites - 1;
     if (site) {
-        const mli_site_record *record = mli_site_record_of(x->lord, site);
-        f.file = site->file;
-        f.line = mli_site_line(site);
-        f.module = record ? record->where : NULL;
-        f.offset = record ? record->offset : 0;
-        if (frame <= x->sites) f.dev = mli_row_at(x->lord, MLI_BOOK_SITE, frame)->dev;
-        if (site->function[0] || site->file[0])
-            f.name = site->function[0] ? site->function : site->file;
+        mli_frame_name_site(x, frame, site, &f);
     } else if (fixed < x->devices * MLI_FRAME_KINDS) {
         f.name = kinds[fixed % MLI_FRAME_KINDS];
         f.dev = fixed / MLI_FRAME_KINDS + 1;
@@ -23532,7 +23663,7 @@ static void mli_report_scope_runs(mli_report *r, const mli_scope_record *scope,
 static MLI_COLD void mli_json_invocation(mli_report *r, const mli_scope_run *v, uint32_t thread) {
     mli_jsonf(
         r->o, ",\n[%jd,%jd,%ju,%jd,%jd,%jd,%jd,%jd,%s]", (int64_t)mli_since_ns(&r->scale, v->start),
-        (int64_t)mli_span_ns(&r->scale, v->stamps), (uint64_t)thread, (int64_t)v->bytes,
+        (int64_t)mli_stamps_ns(&r->scale, v->stamps), (uint64_t)thread, (int64_t)v->bytes,
         (int64_t)v->blocks, (int64_t)v->before, (int64_t)v->after, (int64_t)v->peak,
         (const char *)(uintptr_t)v->shapes);
 }
@@ -23793,11 +23924,22 @@ static void mli_json_strings(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
+static void mli_json_event_storage(mli_report *r, uint64_t storage) {
+    const uint64_t low = storage & UINT64_MAX >> 12;
+    if (!storage) {
+        mli_put_str(r->o, "0,");
+    } else if (r->brief) {
+        mli_jsonf(r->o, "%jd,", (int64_t)(low - r->last[1]));
+        r->last[1] = low;
+    } else {
+        mli_jsonf(r->o, "'%jx',", storage);
+    }
+}
 /* Writes an event. A brief one has its time and the low 52 bits of its storage, which a reader of
    JSON does not round, as differences to the event before. One of a scope has only its kind, thread
    and scope. */
 static void mli_json_event(mli_report *r, const mli_event_copy *e) {
-    const uint64_t time = mli_since_ns(&r->scale, e->stamp), low52 = UINT64_MAX >> 12;
+    const uint64_t time = mli_since_ns(&r->scale, e->stamp);
     uint64_t site = e->where & MLI_SITE_ROWS_MAX;
     uint64_t tag = e->where >> 20 & MLI_TAG_ROWS_MAX;
     uint32_t kind = mli_event_kind(e->what);
@@ -23810,14 +23952,7 @@ static void mli_json_event(mli_report *r, const mli_event_copy *e) {
         return;
     }
     mli_jsonf(r->o, ",%jd,", (int64_t)mli_event_dev(e->what) - 1);
-    if (!e->storage || named) {
-        mli_put_str(r->o, "0,");
-    } else if (r->brief) {
-        mli_jsonf(r->o, "%jd,", (int64_t)((e->storage & low52) - r->last[1]));
-        r->last[1] = e->storage & low52;
-    } else {
-        mli_jsonf(r->o, "'%jx',", e->storage);
-    }
+    mli_json_event_storage(r, named ? 0 : e->storage);
     mli_jsonf(r->o, "%ju,%ju,", MLI_BYTES(e->what), site <= r->site_rows ? site : 0);
     if (named)
         mli_put_json(r->o, (const char *)(uintptr_t)e->storage);
@@ -24580,8 +24715,8 @@ static const char mli_html_tail[][3619] = {
 
 /* -------------------------------------------------------------------- src/reports/verdicts.h -- */
 
-/* Says in text what is wrong: verdicts, anomalies and drops. Owns no state. May use reports/capture.
-   Locks: none. */
+/* Says what is wrong: verdicts, anomalies and drops. Owns no state. May use reports/capture. Locks:
+   none. */
 
 #define MLI_TEXT_NAME 60
 #define MLI_FIRST_DEVICES 4 /* of a verdict, and in the first list of devices */
@@ -24757,6 +24892,18 @@ static int mli_report_top_site(mli_report *r, uint32_t dev, memlord_site_stat *o
     }
     return out->live_bytes != 0;
 }
+/* Returns 1 if the largest holder of a device by tag is worth a word: an arena, or bytes that a tag
+   has or could have. */
+static int mli_holder_tells(const mli_report *r, const mli_holder_list *list) {
+    if (!list->count) return 0;
+    return list->count > 1 || list->at[0].kind == MLI_HOLDER_ARENA || r->tags != 0;
+}
+/* Writes "tag weights 90 %". */
+static MLI_COLD void mli_text_holder(mli_report *r, const mli_holder *holder, uint64_t live) {
+    if (holder->kind == MLI_HOLDER_NAMED) mli_put_str(r->o, "tag ");
+    mli_put_holder(r->lord, r->o, MLI_BOOK_TAG, holder);
+    mli_putf(r->o, " %g", mli_text_share(holder->bytes, live));
+}
 /* Writes "biggest holder, cuda:0: tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The
    tag and the site may be of different blocks, so each has its own share. In place of a tag stands
    "untagged" or "arenas", if these hold more; not "untagged" where nothing else could. */
@@ -24767,21 +24914,17 @@ static MLI_COLD void mli_text_verdict_holders(mli_report *r) {
         const uint64_t live = r->stat[dev - 1].allocated;
         mli_holder_list list;
         memlord_site_stat site;
-        int arena, holders, sites = mli_report_top_site(r, dev, &site);
+        int tells, sites = mli_report_top_site(r, dev, &site);
         mli_holders_list(r->lord, NULL, dev, MLI_BOOK_TAG, &list);
-        arena = list.count && list.at[0].kind == MLI_HOLDER_ARENA;
-        holders = list.count > 1 || arena || (list.count && r->tags);
-        if (arena && site.site == &mli_arena_site) sites = 0; /* told already */
-        if (!live || !(holders || sites) ||
+        tells = mli_holder_tells(r, &list);
+        if (tells && list.at[0].kind == MLI_HOLDER_ARENA && site.site == &mli_arena_site)
+            sites = 0; /* told already */
+        if (!live || !(tells || sites) ||
             !mli_text_verdict(r, &parts, "biggest holder", mli_report_device(r, dev)))
             continue;
-        if (holders) {
-            if (list.at[0].kind == MLI_HOLDER_NAMED) mli_put_str(r->o, "tag ");
-            mli_put_holder(r->lord, r->o, MLI_BOOK_TAG, &list.at[0]);
-            mli_putf(r->o, " %g", mli_text_share(list.at[0].bytes, live));
-        }
+        if (tells) mli_text_holder(r, &list.at[0], live);
         if (sites)
-            mli_putf(r->o, holders ? ", site %p %g" : "site %p %g", (const void *)site.site,
+            mli_putf(r->o, tells ? ", site %p %g" : "site %p %g", (const void *)site.site,
                      mli_text_share(site.live_bytes, live));
         mli_putf(r->o, " of %jo", live);
     }
@@ -25175,6 +25318,16 @@ static void mli_text_parts(mli_report *r, const memlord_block_info *b) {
         mli_putf(r->o, "          ... and %ju more parts, %jo in all\n", count - n, bytes);
 }
 
+static void mli_text_block(mli_report *r, const memlord_block_info *b) {
+    mli_putf(r->o, "%12jo%8ju  %i %jx", b->bytes, b->refs, mli_device_code(b->device),
+             b->storage);
+    if (b->tag) mli_putf(r->o, " [%s]", b->tag);
+    mli_text_meta(r->o, &b->meta);
+    if (b->scope) mli_putf(r->o, " in %s", b->scope);
+    if (b->stream) mli_putf(r->o, " on stream %jx", b->stream);
+    if (b->site) mli_putf(r->o, "  %p", (const void *)b->site);
+    mli_put_str(r->o, b->pending ? " (pending)\n" : "\n");
+}
 static void mli_text_blocks(mli_report *r, size_t most, int parts) {
     size_t i, shown = r->blocks < most ? r->blocks : most;
     uint64_t sum = 0;
@@ -25183,16 +25336,8 @@ static void mli_text_blocks(mli_report *r, size_t most, int parts) {
     mli_putf(r->o, "\n       bytes    refs  largest blocks: %ju of %ju, %jo\n",
              (uint64_t)shown, r->total.live_blocks, sum);
     for (i = 0; i < shown; i++) {
-        const memlord_block_info *b = &r->block[i];
-        mli_putf(r->o, "%12jo%8ju  %i %jx", b->bytes, b->refs, mli_device_code(b->device),
-                 b->storage);
-        if (b->tag) mli_putf(r->o, " [%s]", b->tag);
-        mli_text_meta(r->o, &b->meta);
-        if (b->scope) mli_putf(r->o, " in %s", b->scope);
-        if (b->stream) mli_putf(r->o, " on stream %jx", b->stream);
-        if (b->site) mli_putf(r->o, "  %p", (const void *)b->site);
-        mli_put_str(r->o, b->pending ? " (pending)\n" : "\n");
-        if (parts) mli_text_parts(r, b);
+        mli_text_block(r, &r->block[i]);
+        if (parts) mli_text_parts(r, &r->block[i]);
     }
 }
 
@@ -25969,7 +26114,8 @@ typedef struct mli_shares {
 MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t);
 MLI_PRIVATE MLI_COLD void mli_shares_free(mli_shares *t);
 
-/* Calls put for every live block, or each share in them as one, then for the arenas. */
+/* Calls put for every live block; the blocks of one share come as one block. Then it calls put for
+   the arenas. */
 MLI_PRIVATE MLI_COLD void mli_share_blocks_each(mli_shares *t, mli_block_fn put, void *writer);
 
 MLI_PRIVATE const char *mli_part_name(const memlord_part_info *part);
@@ -26128,17 +26274,27 @@ static mli_portion *mli_portion_site(const mli_shares *t, const mli_portion *s, 
     key.allocs = 1;
     return mli_portion_find(t->at, t->cap, &key);
 }
-/* Divides a number over the shares of a whole in proportion to their rest; `all`: to their value,
-   in place of it. A share of no block has no bytes. */
+/* Returns what the part of a share in its whole is in proportion to: its rest; `all`: its value. */
+static double mli_portion_weight(const mli_portion *s, int m, int all) {
+    return all ? (double)s->value[m] : s->rest[m];
+}
+static double mli_portion_weights(const mli_shares *t, const mli_portion *whole, int m, int all) {
+    double sum = 0;
+    const mli_portion *s;
+    for (s = mli_portion_next(t, whole); s; s = mli_portion_next(t, s))
+        sum += mli_portion_weight(s, m, all);
+    return sum;
+}
+/* Divides a number over the shares of a whole by their weights. `all`: it takes the place of their
+   value. A share of no block has no bytes. */
 static MLI_COLD void mli_portion_divide(const mli_shares *t, const mli_portion *whole, int m,
                                         int64_t number, int all) {
-    double parts = 0, part = 0;
+    const double parts = mli_portion_weights(t, whole, m, all);
+    double part = 0;
     int64_t upto, given = 0;
-    mli_portion *s;
-    for (s = mli_portion_next(t, whole); s; s = mli_portion_next(t, s))
-        parts += all ? (double)s->value[m] : s->rest[m];
-    for (s = mli_portion_next(t, whole); s && parts > 0; s = mli_portion_next(t, s), given = upto) {
-        part += all ? (double)s->value[m] : s->rest[m];
+    mli_portion *s = parts > 0 ? mli_portion_next(t, whole) : NULL;
+    for (; s; s = mli_portion_next(t, s), given = upto) {
+        part += mli_portion_weight(s, m, all);
         upto = s->next ? (int64_t)((double)number * (part / parts)) : number;
         if (upto > number) upto = number;
         if (!m && upto == given) s->rest[1] = 0;
@@ -26234,26 +26390,28 @@ static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
    which no block was picked. */
 #define MLI_PORTION_MOST 4
 
+/* Gives `number` of what a whole has left to its stacks; the others stay with it. Has more been
+   taken than the whole has, the stacks get all of it. */
+static MLI_COLD void mli_portion_give(const mli_shares *t, mli_portion *whole, int m, int64_t left,
+                                      int64_t number, double rest) {
+    if (left < 0) mli_portion_divide(t, whole, m, whole->value[m], 1);
+    if (left > 0 && rest > 0) mli_portion_divide(t, whole, m, number, 0);
+    whole->value[m] = left < 0 ? 0 : rest > 0 ? left - number : left;
+}
 /* Divides a whole; what no stack gets stays. Bytes go with their blocks. */
 static MLI_COLD void mli_portion_divide_whole(mli_shares *t, mli_portion *whole) {
-    int64_t blocks = 0, given = 0;
-    int m;
+    int64_t blocks, bytes, given, number;
+    double rest;
     if (whole->node || !whole->frame) return;
-    for (m = 0; m < 2; m++) {
-        const int64_t left = whole->value[m] - mli_portion_sum(t, whole, m);
-        int64_t number = left;
-        double rest = 0;
-        const mli_portion *s;
-        for (s = mli_portion_next(t, whole); s; s = mli_portion_next(t, s)) rest += s->rest[m];
-        if (m) number = blocks > 0 ? (int64_t)((double)left * (double)given / (double)blocks) : 0;
-        if (!m && rest * MLI_PORTION_MOST < (double)left)
-            number = (int64_t)(rest * MLI_PORTION_MOST);
-        if (left < 0) mli_portion_divide(t, whole, m, whole->value[m], 1);
-        if (left > 0 && rest > 0) mli_portion_divide(t, whole, m, number, 0);
-        whole->value[m] = left < 0 ? 0 : rest > 0 ? left - number : left;
-        if (!m) blocks = left;
-        if (!m) given = left - whole->value[0];
-    }
+    blocks = number = whole->value[0] - mli_portion_sum(t, whole, 0);
+    rest = mli_portion_weights(t, whole, 0, 0);
+    if (rest * MLI_PORTION_MOST < (double)blocks) number = (int64_t)(rest * MLI_PORTION_MOST);
+    mli_portion_give(t, whole, 0, blocks, number, rest);
+    given = blocks - whole->value[0];
+    bytes = whole->value[1] - mli_portion_sum(t, whole, 1);
+    rest = mli_portion_weights(t, whole, 1, 0);
+    number = blocks > 0 ? (int64_t)((double)bytes * (double)given / (double)blocks) : 0;
+    mli_portion_give(t, whole, 1, bytes, number, rest);
 }
 
 MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t) {
@@ -26461,7 +26619,7 @@ static MLI_COLD void mli_folded_put(mli_export *x, const mli_folded_line *line) 
     mli_putf(o, " %ju\n", line->bytes);
 }
 
-/* These compare as strcmp does; frames that show the same are equal. */
+/* Compares two frames as strcmp does. Frames that show the same text are equal. */
 static MLI_COLD int mli_folded_frames(const mli_export *x, uint32_t a, uint32_t b) {
     mli_frame_name f, g;
     int order;
@@ -26842,31 +27000,38 @@ static uint32_t mli_heap_traces_count(const mli_export *x) {
     return mli_frame_of_place(x, 0) + x->nodes;
 }
 
+/* Writes the names of a frame, its instruction pointer and, if it is in no stack, its trace.
+   *strings: so far. */
+static MLI_COLD void mli_heap_frame(const mli_export *x, uint32_t frame, uint64_t modules,
+                                    uint64_t *strings) {
+    const mli_frame_name f = mli_frame_name_of(x, frame);
+    const uint64_t name = ++*strings, file = f.file[0] ? ++*strings : 0;
+    uint64_t place[] = {0x1000 + 16 * (uint64_t)frame, f.dev, name, file, f.line};
+    if (!f.dev && f.module) place[1] = x->devices + modules - f.module->number + 1;
+    mli_putf(x->o, "s %s\n", f.name);
+    if (file) mli_putf(x->o, "s %s\n", f.file);
+    mli_heap_line(x->o, "i", place, 5);
+    if (frame <= mli_frame_of_place(x, 0)) mli_heap_line2(x->o, "t", frame, f.caller);
+}
 /* Writes the names of devices, modules and frames, and the traces of frames and nodes. A site in a
    scope gets the next trace when it is first written. Each frame has an instruction pointer of its
    own. */
 static MLI_COLD void mli_heap_traces(mli_heap_writer *w) {
-    const mli_module *last = (mli_module *)mli_ptr_load_acquire(&w->x.lord->sites->modules), *m;
-    uint64_t strings = w->x.devices + (last ? last->number : 0);
+    const mli_export *x = &w->x;
+    const mli_module *last = mli_module_newest(x->lord), *m;
+    const uint64_t modules = last ? last->number : 0;
+    uint64_t strings = x->devices + modules;
     uint32_t i;
-    for (i = 1; i <= w->x.devices; i++) mli_putf(w->x.o, "s %i\n", mli_report_device(w->x.r, i));
-    for (m = last; m; m = m->next) mli_putf(w->x.o, "s %s\n", m->image.path);
-    for (i = 1; i <= mli_frame_count(&w->x) && !w->x.o->failed; i++) {
-        const mli_frame_name f = mli_frame_name_of(&w->x, i);
-        const uint64_t name = ++strings, file = f.file[0] ? ++strings : 0;
-        uint64_t place[] = {0x1000 + 16 * (uint64_t)i, f.dev, name, file, f.line};
-        if (!f.dev && f.module) place[1] = w->x.devices + last->number - f.module->number + 1;
-        mli_putf(w->x.o, "s %s\n", f.name);
-        if (file) mli_putf(w->x.o, "s %s\n", f.file);
-        mli_heap_line(w->x.o, "i", place, 5);
-        if (i <= mli_frame_of_place(&w->x, 0)) mli_heap_line2(w->x.o, "t", i, f.caller);
+    for (i = 1; i <= x->devices; i++) mli_putf(x->o, "s %i\n", mli_report_device(x->r, i));
+    for (m = last; m; m = m->next) mli_putf(x->o, "s %s\n", m->image.path);
+    for (i = 1; i <= mli_frame_count(x) && !x->o->failed; i++)
+        mli_heap_frame(x, i, modules, &strings);
+    for (i = 1; i <= x->nodes && !x->o->failed; i++) {
+        const mli_stack_node *node = mli_stack_node_at(x->lord, i);
+        mli_heap_line2(x->o, "t", mli_frame_of_place(x, node->site->frame),
+                       mli_heap_trace(x, node->parent, 0));
     }
-    for (i = 1; i <= w->x.nodes && !w->x.o->failed; i++) {
-        const mli_stack_node *node = mli_stack_node_at(w->x.lord, i);
-        mli_heap_line2(w->x.o, "t", mli_frame_of_place(&w->x, node->site->frame),
-                       mli_heap_trace(&w->x, node->parent, 0));
-    }
-    w->traces = mli_heap_traces_count(&w->x);
+    w->traces = mli_heap_traces_count(x);
 }
 
 /* Writes the description of an allocation; returns its number. */
@@ -26915,32 +27080,40 @@ static MLI_COLD void mli_heap_allocs(void *writer, const mli_live_block *of, uin
     sum->allocs += allocs;
     sum->bytes += bytes;
 }
-/* Turns the sums of each trace into those of its freed allocations, and counts the calls. */
+/* Turns the sums of a trace into those of its freed allocations. */
+static void mli_heap_settle_one(mli_heap_sum *sum) {
+    if (sum->live > sum->allocs) {
+        sum->older[0] = sum->older[1] = sum->live - sum->allocs;
+        sum->live = sum->allocs;
+    }
+    sum->allocs -= sum->live;
+    mli_take_off(&sum->bytes, sum->live_bytes);
+}
+/* Scales the number of a trace's freed allocations down, to 1 at least. */
+static void mli_heap_shrink(mli_heap_sum *sum, double scale) {
+    uint64_t n = (uint64_t)((double)sum->allocs * scale);
+    if (!sum->allocs) return;
+    if (!n) n = 1;
+    sum->bytes = sum->bytes / sum->allocs * n;
+    sum->allocs = n;
+}
+/* Turns the sums of all traces into those of freed allocations, and counts the calls. */
 static MLI_COLD void mli_heap_settle(mli_heap_writer *w) {
+    const uint32_t n = mli_heap_traces_count(&w->x);
     uint64_t freed = 0, calls = 0;
-    double scale = 1;
     uint32_t i;
-    for (i = 1; i <= mli_heap_traces_count(&w->x); i++) {
-        mli_heap_sum *sum = w->sum + i;
-        if (sum->live > sum->allocs) {
-            sum->older[0] = sum->older[1] = sum->live - sum->allocs;
-            sum->live = sum->allocs;
-        }
-        sum->allocs -= sum->live;
-        mli_take_off(&sum->bytes, sum->live_bytes);
-        calls = mli_add_saturated(calls, sum->live);
-        freed = mli_add_saturated(freed, sum->allocs);
+    for (i = 1; i <= n; i++) {
+        mli_heap_settle_one(&w->sum[i]);
+        calls = mli_add_saturated(calls, w->sum[i].live);
+        freed = mli_add_saturated(freed, w->sum[i].allocs);
     }
-    if (freed > MLI_HEAP_FREED_SIZE) scale = MLI_HEAP_FREED_SIZE / (double)freed;
     w->calls = calls;
-    for (i = 1; i <= mli_heap_traces_count(&w->x); i++) {
-        mli_heap_sum *sum = w->sum + i;
-        const uint64_t n = (uint64_t)((double)sum->allocs * scale);
-        if (sum->allocs && scale < 1) sum->bytes = sum->bytes / sum->allocs * (n ? n : 1);
-        if (sum->allocs) sum->allocs = n ? n : 1;
-        w->calls += sum->allocs;
+    for (i = 1; i <= n; i++) {
+        if (freed > MLI_HEAP_FREED_SIZE)
+            mli_heap_shrink(&w->sum[i], MLI_HEAP_FREED_SIZE / (double)freed);
+        w->calls += w->sum[i].allocs;
     }
-    if (scale < 1)
+    if (freed > MLI_HEAP_FREED_SIZE)
         mli_putf(w->x.o, "# calls: %ju of %ju\n", w->calls, mli_add_saturated(calls, freed));
 }
 
@@ -27123,7 +27296,7 @@ static MLI_COLD void mli_prom_labels(mli_prom_writer *w) {
 }
 /* Writes text as a part of a label's value. */
 static void mli_prom_text(mli_out *o, const char *text) { mli_put_utf8(o, text, "\\\""); }
-/* Writes the labels of the ledger behind the first n labels of a sample, and a space. */
+/* Writes the labels of the ledger after the first n labels of a sample, and a space. */
 static MLI_COLD void mli_prom_labels_put(mli_prom_writer *w, int n) {
     const char *at;
     for (at = w->label; *at; at += strlen(at) + 1) {
@@ -27556,7 +27729,7 @@ static MLI_COLD void mli_trace_thread_scope(const mli_export *x, const mli_scope
         mli_trace_open(x, "X", mli_since_ns(&x->r->scale, v->start), mli_record_number(s->thread));
         mli_trace_text(x, scope->name);
         mli_jsonf(x->o, ",'dur':");
-        mli_put_fixed(x->o, mli_span_ns(&x->r->scale, v->stamps), 3);
+        mli_put_fixed(x->o, mli_stamps_ns(&x->r->scale, v->stamps), 3);
         mli_jsonf(x->o, ",'cat':'scope','args':{");
         mli_trace_pair(x, "path", scope->path);
         mli_jsonf(x->o, ",'delta_bytes':%jd,'delta_blocks':%jd,'peak_bytes':%ju",
@@ -28056,8 +28229,8 @@ static MLI_COLD void mli_save_dated(memlord *lord, int end) {
 
 static const mli_saver mli_dated_saver = {mli_save_dated};
 
-/* Saves every ledger that wants a report at exit. It chooses one under the registry lock, saves it
-   without, and starts over: the list may have changed. */
+/* Saves every ledger that wants a report at exit. It chooses one ledger under the registry lock,
+   drops the lock, saves that ledger, and starts over, as the list may have changed. */
 static MLI_COLD void mli_at_exit(void) {
     memlord *lord;
     do {
@@ -28334,11 +28507,11 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void);
 
 /* -------------------------------------------------------------------------- src/embed/exit.c -- */
 
-/* Runs as the exit hook: frees the records of a thread, at most one in each ledger. It gets the
-   thread's number, as thread-local storage may be gone by then: MinGW emulates it and frees it
+/* Frees the records of a thread, at most one in each ledger. This is the exit hook. Its argument is
+   the thread's number, as thread-local storage may be gone by then: MinGW emulates it and frees it
    earlier. Where that storage is still there, `exited` keeps later calls of the thread from getting
-   a record. No signal handler runs meanwhile: that of an interposer may write a report, as the host
-   is in no call here. */
+   a record. Signals are blocked meanwhile: the handler of an interposer writes a report if the host
+   is in no call, which is so here. */
 static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     memlord *lord;
     mli_thread *t;

@@ -73,7 +73,7 @@ MLI_PRIVATE MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char oth
 /* Writes a site as "read_tensors loader.c:12", with the escapes of mli_put_escaped. */
 MLI_PRIVATE MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *site, char other,
                                                const char *instead);
-/* Writes a site likewise, with the escapes of `put`. */
+/* Writes a site in the same form, with the escapes of `put`. */
 MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
                                           void (*put)(mli_out *o, const char *text));
 /* Writes the last part of a path. */

@@ -36,7 +36,7 @@ MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t
 /* Makes the cells that n deltas count on. Requires: not inside, where nothing may be allocated. */
 MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n);
 
-/* Counts a free at the site that made it, wherever the block was allocated. Requires: not
+/* Counts a free at the site that called free, wherever the block was allocated. Requires: not
    inside. */
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes);
@@ -93,8 +93,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, m
                                                  uint64_t key, int ends);
 
 /* Begins a call on a block that is on the map: checks the device and the storage, and gets the
-   thread record. *t NULL: the caller returns the result; it is OK on no ledger, and from within the
-   ledger's own allocator call. */
+   thread record. If *t is NULL, the caller returns the result. That is OK without a ledger, and
+   from within the ledger's own allocator call. */
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
                                          mli_thread **t);
 

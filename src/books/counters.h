@@ -143,7 +143,7 @@ typedef struct mli_levels {
 /* The state of a device's bands. The lock of its phys guards what is not atomic, except gc_thread,
    gc_frame and gc_serial. */
 typedef struct mli_watch {
-    mli_ptr strategy; /* mli_strategy *: in force; NULL: none. Changes under callbacks and phys */
+    mli_ptr strategy; /* mli_strategy *: in force; NULL: none. Set under callbacks and phys */
     mli_u64 check_above, check_below; /* signed: published bytes that request a band check */
     mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
     mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
@@ -154,7 +154,7 @@ typedef struct mli_watch {
     mli_levels gc_end;          /* when the last collection ended */
     mli_u32 gc_running;         /* 1: a collection is running; taken by exchange */
     void *gc_thread;            /* the thread that runs it; under the callbacks lock */
-    uintptr_t gc_frame;         /* the frame that does: see mli_frame_runs; likewise */
+    uintptr_t gc_frame;         /* the frame that runs it: see mli_frame_runs; same lock */
     uint64_t gc_serial;         /* of the callback it runs; 0: none; under the callbacks lock */
 } mli_watch;
 
@@ -235,8 +235,8 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
 /* Returns one more than the last row number of a book. The acquire pairs with the release in
    mli_row_publish: rows below it can be read. */
 MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book);
-/* Makes the next row of a book and its cell of the orphan record; NULL: no memory. A row that was
-   not published is made again. Requires: the cold lock. */
+/* Makes the next row of a book, and the orphan record's cell for it. NULL: no memory. If the last
+   row that was made was not published, it is made again. Requires: the cold lock. */
 MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab);
 /* Publishes the row that was made last. Requires: the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book);
@@ -315,8 +315,8 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
    has seen a free of another, but not yet the alloc that came before it. */
 MLI_PRIVATE uint64_t mli_row_live(memlord *lord, int book, uint32_t number);
 
-/* Returns the live bytes of a device, those freed since the last reset or collection, and those
-   that its pool holds. */
+/* Returns three figures of a device: the live bytes, the bytes freed since the last reset or
+   collection, and the bytes that its pool holds. */
 MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
 
 /* Sets a row's peak to its live bytes. The publication count rises, so that the highs of other

@@ -18,9 +18,9 @@ enum {                /* mli_polling_set: which pollers run */
 /* 1 for the device types whose bytes are in host memory: they share one phys. */
 MLI_TABLE(const unsigned char mli_type_host[])
 
-/* mli_device_valid returns 1 for one device; mli_type_valid also for a type without an index;
-   mli_selector_valid also for all devices. mli_selects returns 1 if a selector includes a
-   device. */
+/* mli_device_valid returns 1 if the argument names one device. mli_type_valid does so for a whole
+   type, too (any index), and mli_selector_valid also for all devices. mli_selects returns 1 if a
+   selector includes a device. */
 static MLI_HOT int mli_device_valid(memlord_device d) {
     return (unsigned)d.type < (unsigned)MLI_TYPE_COUNT && d.index >= 0;
 }
@@ -74,7 +74,7 @@ MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling);
 /* Sets the device types that can have a strategy in force, a bit each. A new device of one of them
    has its bands checked. */
 MLI_PRIVATE MLI_COLD void mli_types_watch(memlord *lord, uint32_t types);
-/* Returns those of some types that can have one. */
+/* Returns which of some device types can have a strategy in force. */
 MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
 
 /* Gets the dev of a device, and makes it on first use. MEMLORD_E_STATE: the device is new, and the

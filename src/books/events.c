@@ -25,11 +25,11 @@ MLI_PRIVATE MLI_COLD mli_stamp_scale mli_stamp_scale_now(memlord *lord) {
         scale.rate = (double)(mli_ledger_now(lord) - lord->started) / (double)ticks;
     return scale;
 }
-MLI_PRIVATE MLI_COLD uint64_t mli_span_ns(const mli_stamp_scale *scale, uint64_t stamps) {
+MLI_PRIVATE MLI_COLD uint64_t mli_stamps_ns(const mli_stamp_scale *scale, uint64_t stamps) {
     return (uint64_t)((double)stamps * scale->rate + 0.5);
 }
 MLI_PRIVATE uint64_t mli_since_ns(const mli_stamp_scale *scale, uint64_t stamp) {
-    return stamp > scale->from ? mli_span_ns(scale, stamp - scale->from) : 0;
+    return stamp > scale->from ? mli_stamps_ns(scale, stamp - scale->from) : 0;
 }
 
 /* -- writing -- */
@@ -181,8 +181,8 @@ static void mli_ring_reader_sift(mli_ring_reader *r, size_t i) {
 }
 
 /* Begins to read a sub-buffer. 1: it has events. The acquires pair with the release stores of
-   mli_subbuf_next and mli_event_write; the generation is loaded again after them, so that words of
-   a later writer are never taken for this one's. */
+   mli_subbuf_next and mli_event_write. The generation is loaded again after the words: if it
+   changed, a later writer may have stored some of them. */
 static int mli_subbuf_reader_begin(mli_subbuf_reader *s, mli_subbuf *b) {
     s->subbuf = b;
     s->at = 0;

@@ -55,7 +55,7 @@ typedef struct mli_stamp_scale {
 } mli_stamp_scale;
 MLI_PRIVATE MLI_COLD mli_stamp_scale mli_stamp_scale_now(memlord *lord);
 /* Converts a difference of stamps to ns. */
-MLI_PRIVATE MLI_COLD uint64_t mli_span_ns(const mli_stamp_scale *scale, uint64_t stamps);
+MLI_PRIVATE MLI_COLD uint64_t mli_stamps_ns(const mli_stamp_scale *scale, uint64_t stamps);
 /* Returns the ns from create to a stamp; 0 for a stamp before it. */
 MLI_PRIVATE uint64_t mli_since_ns(const mli_stamp_scale *scale, uint64_t stamp);
 

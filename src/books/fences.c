@@ -182,7 +182,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
     mli_self.fence_asked = asked;
     return answer;
 }
-/* Calls `drop`. `lord` NULL: no ledger has taken the fence. */
+/* Calls the host's `drop` of a fence. With `lord` NULL no ledger has accepted the fence. */
 static MLI_NOINLINE void mli_fence_drop_host(const memlord *lord, const memlord_fence *fence) {
     MLI_REQUIRE(mli_none_held());
     const uint64_t outer = mli_self.fence_lord;

@@ -93,8 +93,8 @@ typedef struct mli_cover {
     memlord_ticket ticket[MLI_TICKETS_MAX];
     uint64_t part[MLI_TICKETS_MAX];
 } mli_cover;
-/* Moves what a request has left of its cover back to the tickets that are still open. cover->bytes
-   is then what was moved. */
+/* Moves the part of its cover that a request has not used back to the tickets that are still open.
+   Sets cover->bytes to the bytes that it moved. */
 MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
                                            memlord_ticket request);
 

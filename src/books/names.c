@@ -155,7 +155,7 @@ static size_t mli_dict_index_takes(size_t slots) {
                           sizeof(stbds_hash_index) + STBDS_CACHE_LINE_SIZE);
 }
 
-/* Adds a block to a table that has fewer bytes left. 0: done. -1: memory is wanted. */
+/* Adds a block to a table that has fewer bytes left. 0: done. -1: there is no memory for it yet. */
 static MLI_COLD int mli_dict_reserve_locked(memlord *lord, mli_dict *dict, size_t need) {
     mli_dict_block *block;
     if (need <= dict->left) return 0;
@@ -195,8 +195,9 @@ static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key
     return at < 0 ? NULL : (char *)dict->items + dict->item * (size_t)at;
 }
 
-/* Puts a key in a table, and returns its item: zero except for the copy of the key. NULL: memory is
-   wanted, try again. The key must not be there: stb_ds may grow the index before it searches. */
+/* Puts a key in a table, and returns its item, which is zero except for its copy of the key. NULL:
+   the table needs memory first, and the caller tries again. The key must not be there: stb_ds may
+   grow the index before it searches. */
 static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const char *key) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     MLI_REQUIRE(!mli_dict_find_locked(dict, key));

@@ -65,12 +65,13 @@ static MLI_COLD void mli_stacks_seed(memlord *lord) {
     seed = mli_mixed(seed ^ mli_wall_now());
     seed = mli_mixed(seed ^ mli_now());
     seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)lord);  /* which the system places at random */
-    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)&seed); /* likewise */
+    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)&seed); /* the stack, too */
     seed = mli_mixed(seed ^ mli_u64_load(&mli_process.generation)); /* of the newest ledger */
     lord->stacks.seed = seed;
 }
-/* Draws the bytes until a thread's next sample: exponential, with the mean stack_bytes. The numbers
-   are those of splitmix64. They begin at a place of their own in each ledger and thread record. */
+/* Draws the number of bytes until a thread's next sample. It is exponentially distributed, and its
+   mean is stack_bytes. The random numbers are those of splitmix64. Each thread record of each
+   ledger begins at its own place in them. */
 static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
     const uint64_t step = 0x9e3779b97f4a7c15u;
     uint64_t r;
@@ -525,8 +526,8 @@ static size_t mli_stack_sound(void *const *frames, size_t n) {
 }
 
 /* Writes the stack of the call in progress to `frames`, which has room for the depth and our own
-   frames, and moves *from to its first one. Returns its depth. Where nothing may be unwound, or
-   nothing was, it is the one return address that is known, or none. */
+   frames, and sets *from to its first frame. Returns its depth. If nothing may be unwound, or
+   nothing was, the stack is the one return address that is known, or it is empty. */
 static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t cap,
                                         const memlord_site *site, size_t *from) {
     const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;

@@ -24,15 +24,16 @@
 typedef struct mli_stack_node {
     uint64_t stays;        /* the return address, if its module stays; else 0 */
     mli_site_record *site; /* of the return address; its `frame` is not 0 */
-    uint32_t parent, next; /* nodes: the caller's; the next one of the chain */
+    uint32_t parent, next; /* two nodes: the caller's, and the next one of the chain */
 } mli_stack_node;
 
 typedef struct mli_stack_row {
     uint32_t node, dev, next, site; /* site: its row of the sites; 0: none */
     mli_ptr frames;       /* void **: for the host; NULL: not made yet */
-    uint64_t alloc_bytes, samples; /* since the last reset */
-    uint64_t picked_bytes;          /* likewise: alloc_bytes of the samples themselves */
-    double allocs;                 /* likewise */
+    /* Since the last reset: estimates of the bytes allocated and of the allocs; the allocs that
+       were picked, and their bytes. */
+    uint64_t alloc_bytes, samples, picked_bytes;
+    double allocs;
     uint64_t live, peak, blocks;   /* blocks: those of its picked blocks that live */
     double variance;               /* of live; 0 if blocks is 0 */
 } mli_stack_row;
@@ -75,8 +76,9 @@ MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
 
 MLI_PRIVATE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
 
-/* Notes the stack of the block that this call opens, if it has one: in the table, and on its row.
-   Returns its bit of word1. Requires: the caller is inside, or holds the entry. */
+/* If this call has picked its alloc, adds the block to the table and to the row of its stack, and
+   returns MLI_PICKED for its word1; else returns 0. Requires: the caller is inside, or holds the
+   entry. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e);
 
 /* Returns the stack of a block. Requires, as the next two: the caller is inside, or holds the

@@ -194,6 +194,10 @@ static MLI_COLD mli_thread *mli_thread_get_slow(memlord *lord) {
     return lord->threads.orphan;
 }
 
+MLI_PRIVATE MLI_COLD void mli_orphan_put(memlord *lord) {
+    mli_self.orphaned = NULL;
+    mli_lock_drop(&lord->threads.orphan_lock);
+}
 MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord) {
     if (MLI_LIKELY(mli_self.generation == lord->generation))
         return mli_self.thread;

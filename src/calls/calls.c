@@ -199,8 +199,9 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Gives back what n blocks hold, the last first. A reference may be the last one by now, and then
-   its end runs the host's fences. */
+/* Gives back the references and the empty blocks that a call with n blocks holds, the last first.
+   By now such a reference may be the last one of its block. Then its end runs fences of the host.
+   */
 static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
                                   const mli_hold *hold, size_t n) {
     MLI_REQUIRE(mli_none_held());
@@ -470,7 +471,7 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
             note.bytes += MLI_BYTES(gone.word1);
         } else if (one == MEMLORD_E_UNKNOWN) {
             note.unknown++;
-            mli_self.note.unknown = 0; /* the line of another call must not count it */
+            mli_self.note.unknown = 0; /* the debug line of a later call must not count it */
         }
     }
     if (tells) mli_log_call_n(lord, "[free_n] ", blocks, n, &note, site);

@@ -97,8 +97,8 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     return credited;
 }
 
-/* Handles the answer of a fence that this thread has asked, and returns the bytes credited. A fence
-   that is done before the first of its queue keeps its answer and waits for its turn. */
+/* Handles the answer of a fence that this thread has asked, and returns the bytes credited. If the
+   fence is done but is not the first of its queue, it keeps its answer and waits for its turn. */
 static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *f, int answer) {
     uint64_t now = answer ? 0 : mli_ledger_now(lord);
     int settles;

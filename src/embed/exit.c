@@ -6,11 +6,11 @@
 #include "services/scopes.h"
 #include "embed/lives.h"
 
-/* Runs as the exit hook: frees the records of a thread, at most one in each ledger. It gets the
-   thread's number, as thread-local storage may be gone by then: MinGW emulates it and frees it
+/* Frees the records of a thread, at most one in each ledger. This is the exit hook. Its argument is
+   the thread's number, as thread-local storage may be gone by then: MinGW emulates it and frees it
    earlier. Where that storage is still there, `exited` keeps later calls of the thread from getting
-   a record. No signal handler runs meanwhile: that of an interposer may write a report, as the host
-   is in no call here. */
+   a record. Signals are blocked meanwhile: the handler of an interposer writes a report if the host
+   is in no call, which is so here. */
 static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     memlord *lord;
     mli_thread *t;

@@ -258,8 +258,8 @@ static MLI_COLD void mli_save_dated(memlord *lord, int end) {
 
 static const mli_saver mli_dated_saver = {mli_save_dated};
 
-/* Saves every ledger that wants a report at exit. It chooses one under the registry lock, saves it
-   without, and starts over: the list may have changed. */
+/* Saves every ledger that wants a report at exit. It chooses one ledger under the registry lock,
+   drops the lock, saves that ledger, and starts over, as the list may have changed. */
 static MLI_COLD void mli_at_exit(void) {
     memlord *lord;
     do {

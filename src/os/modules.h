@@ -23,8 +23,9 @@
 /* Returns the first symbol of a name in the program and the libraries it began with, or NULL. Takes
    the loader's lock, and calls malloc if there is none. */
 MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name);
-/* `start` is that of the segment where a program has gaps between its segments. The load address is
-   the same for all of them; it is 0 for a program at fixed addresses. */
+/* `start` is the lowest address of the module or, in a program with gaps between its segments, of
+   the segment. `bias`, the load address, is the same for all segments; it is 0 for a program at
+   fixed addresses. */
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);

@@ -72,7 +72,7 @@ MLI_PRIVATE int mli_file_is_special(const char *path) { /* 1: exists and is no r
     return a != INVALID_FILE_ATTRIBUTES &&
            (a & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_REPARSE_POINT | FILE_ATTRIBUTE_DEVICE));
 }
-MLI_PRIVATE int mli_file_create(const char *path, mli_file *out) { /* 1: the file exists */
+MLI_PRIVATE int mli_file_create(const char *path, mli_file *out) { /* 1: there is such a file */
     wchar_t wide[1024];
     if (mli_wide_path(path, wide, 1024)) return -1;
     *out = CreateFileW(wide, GENERIC_WRITE, 0, NULL, CREATE_NEW, FILE_ATTRIBUTE_NORMAL, NULL);
@@ -249,7 +249,7 @@ MLI_PRIVATE int mli_fd_above_std(int fd) {
     (void)close(fd);
     return higher;
 }
-MLI_PRIVATE int mli_file_create(const char *path, mli_file *out) { /* 1: the file exists */
+MLI_PRIVATE int mli_file_create(const char *path, mli_file *out) { /* 1: there is such a file */
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0) return errno == EEXIST ? 1 : -1;
     *out = mli_fd_above_std(fd);

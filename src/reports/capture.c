@@ -265,7 +265,7 @@ static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t
         spans[at].key = key;
         spans[at].stamp = e->stamp ? e->stamp : 1;
     } else if (spans[at].key && spans[at].stamp && dev <= r->devices) {
-        uint64_t ms = mli_span_ns(&r->scale, e->stamp - spans[at].stamp) / 1000000u;
+        uint64_t ms = mli_stamps_ns(&r->scale, e->stamp - spans[at].stamp) / 1000000u;
         r->lifetime[dev - 1][(ms >= 100) + (ms >= 1000) + (ms >= 10000)]++;
         spans[at].stamp = 0;
     }
@@ -309,10 +309,29 @@ MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys) {
     return sample;
 }
 
+/* Fills in what the sample of a physical device tells. Requires: the capacity is known; line->self
+   is filled in. */
+static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighbours,
+                                 mli_phys_line *line) {
+    uint64_t mine = mli_add_saturated(line->self, sample->context);
+    if (sample->process > mine) mine = sample->process;
+    line->total = sample->total;
+    line->used = sample->used;
+    line->free = sample->total > sample->used ? sample->total - sample->used : 0;
+    if (sample->process) {
+        line->process = sample->process;
+        line->rest = mine - line->self;
+    }
+    line->others = sample->used > mine ? sample->used - mine : 0;
+    if (sample->context) line->context = sample->context;
+    line->unaccounted = (int64_t)(sample->total - line->free - line->self - sample->context -
+                                  neighbours);
+    line->fullness = (uint64_t)(mli_used_percent(sample) * 1e6) + 1;
+}
 /* Captures a physical device. Splits its used bytes into the ledger's, the rest of this process,
    and the others'. What the ledger's devices grew by since the sample is this process's. */
 static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *line) {
-    uint64_t now = mli_ledger_now(r->lord), mine, sampled, neighbours, held;
+    uint64_t now = mli_ledger_now(r->lord), sampled, neighbours, held;
     memlord_capacity sample;
     int64_t process;
     uint32_t i;
@@ -338,21 +357,8 @@ static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *lin
     line->untagged = line->self;
     if (neighbours) line->neighbours = neighbours;
     if (!sample.known) return;
-    mine = mli_add_saturated(line->self, sample.context);
-    if (sample.process > mine) mine = sample.process;
-    line->total = sample.total;
-    line->used = sample.used;
-    line->free = sample.total > sample.used ? sample.total - sample.used : 0;
     line->age = now > sampled ? now - sampled : 0;
-    if (sample.process) {
-        line->process = sample.process;
-        line->rest = mine - line->self;
-    }
-    line->others = sample.used > mine ? sample.used - mine : 0;
-    if (sample.context) line->context = sample.context;
-    line->unaccounted = (int64_t)(sample.total - line->free - line->self - sample.context -
-                                  neighbours);
-    line->fullness = (uint64_t)(mli_used_percent(&sample) * 1e6) + 1;
+    mli_phys_line_sample(&sample, neighbours, line);
 }
 /* Captures each physical device with a known capacity or a limit, the fullest first; those of an
    unknown capacity come last. */

@@ -47,8 +47,8 @@ typedef struct mli_culprit { /* the site with the most leaked bytes */
     int is_site;
     mli_leak_sum sum;
     uint32_t devices, tags, scopes; /* that its blocks have; devices 0: not known */
-    uint32_t dev;                   /* of those one */
-    const char *tag, *scope;        /* likewise */
+    uint32_t dev;                   /* one of those devices */
+    const char *tag, *scope;        /* one of its tags, and of its scopes */
 } mli_culprit;
 /* The lines of lists that more than one format writes. A value of UINT64_MAX, or INT64_MIN for a
    difference, is not known: TEXT has a -, JSON null, PROMETHEUS no sample. */

@@ -63,20 +63,26 @@ MLI_PRIVATE const memlord_site *mli_frame_site(const mli_export *x, uint32_t fra
     return mli_site_display(x->lord, mli_stack_frame_at(x->lord, frame - first));
 }
 
+static MLI_COLD void mli_frame_name_site(const mli_export *x, uint32_t frame,
+                                         const memlord_site *site, mli_frame_name *f) {
+    const mli_site_record *record = mli_site_record_of(x->lord, site);
+    f->file = site->file;
+    f->line = mli_site_line(site);
+    if (record) {
+        f->module = record->where;
+        f->offset = record->offset;
+    }
+    if (frame <= x->sites) f->dev = mli_row_at(x->lord, MLI_BOOK_SITE, frame)->dev;
+    if (site->function[0] || site->file[0])
+        f->name = site->function[0] ? site->function : site->file;
+}
 MLI_PRIVATE MLI_COLD mli_frame_name mli_frame_name_of(const mli_export *x, uint32_t frame) {
     static const char *const kinds[] = {"(unknown)", "(arena)", "(no longer live)"};
     const memlord_site *site = mli_frame_site(x, frame);
     mli_frame_name f = {kinds[0], "", NULL, 0, 0, 0, 0};
     uint32_t fixed = frame - x->sites - 1;
     if (site) {
-        const mli_site_record *record = mli_site_record_of(x->lord, site);
-        f.file = site->file;
-        f.line = mli_site_line(site);
-        f.module = record ? record->where : NULL;
-        f.offset = record ? record->offset : 0;
-        if (frame <= x->sites) f.dev = mli_row_at(x->lord, MLI_BOOK_SITE, frame)->dev;
-        if (site->function[0] || site->file[0])
-            f.name = site->function[0] ? site->function : site->file;
+        mli_frame_name_site(x, frame, site, &f);
     } else if (fixed < x->devices * MLI_FRAME_KINDS) {
         f.name = kinds[fixed % MLI_FRAME_KINDS];
         f.dev = fixed / MLI_FRAME_KINDS + 1;

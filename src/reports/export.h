@@ -41,7 +41,7 @@ typedef struct mli_export {
     memlord *lord;
     mli_out *o;
     uint32_t devices, sites, tags, scopes; /* the last rows that have a number; from 1 */
-    uint32_t nodes, places; /* likewise: of stacks, and of their frames; 0: there are none */
+    uint32_t nodes, places; /* the last of stacks, and of their frames; 0: there are none */
 } mli_export;
 
 /* Calls `write` with a state of `size` bytes: an mli_export, then zeros. Without memory the report

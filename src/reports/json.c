@@ -294,7 +294,7 @@ static void mli_report_scope_runs(mli_report *r, const mli_scope_record *scope,
 static MLI_COLD void mli_json_invocation(mli_report *r, const mli_scope_run *v, uint32_t thread) {
     mli_jsonf(
         r->o, ",\n[%jd,%jd,%ju,%jd,%jd,%jd,%jd,%jd,%s]", (int64_t)mli_since_ns(&r->scale, v->start),
-        (int64_t)mli_span_ns(&r->scale, v->stamps), (uint64_t)thread, (int64_t)v->bytes,
+        (int64_t)mli_stamps_ns(&r->scale, v->stamps), (uint64_t)thread, (int64_t)v->bytes,
         (int64_t)v->blocks, (int64_t)v->before, (int64_t)v->after, (int64_t)v->peak,
         (const char *)(uintptr_t)v->shapes);
 }
@@ -555,11 +555,22 @@ static void mli_json_strings(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
+static void mli_json_event_storage(mli_report *r, uint64_t storage) {
+    const uint64_t low = storage & UINT64_MAX >> 12;
+    if (!storage) {
+        mli_put_str(r->o, "0,");
+    } else if (r->brief) {
+        mli_jsonf(r->o, "%jd,", (int64_t)(low - r->last[1]));
+        r->last[1] = low;
+    } else {
+        mli_jsonf(r->o, "'%jx',", storage);
+    }
+}
 /* Writes an event. A brief one has its time and the low 52 bits of its storage, which a reader of
    JSON does not round, as differences to the event before. One of a scope has only its kind, thread
    and scope. */
 static void mli_json_event(mli_report *r, const mli_event_copy *e) {
-    const uint64_t time = mli_since_ns(&r->scale, e->stamp), low52 = UINT64_MAX >> 12;
+    const uint64_t time = mli_since_ns(&r->scale, e->stamp);
     uint64_t site = e->where & MLI_SITE_ROWS_MAX;
     uint64_t tag = e->where >> 20 & MLI_TAG_ROWS_MAX;
     uint32_t kind = mli_event_kind(e->what);
@@ -572,14 +583,7 @@ static void mli_json_event(mli_report *r, const mli_event_copy *e) {
         return;
     }
     mli_jsonf(r->o, ",%jd,", (int64_t)mli_event_dev(e->what) - 1);
-    if (!e->storage || named) {
-        mli_put_str(r->o, "0,");
-    } else if (r->brief) {
-        mli_jsonf(r->o, "%jd,", (int64_t)((e->storage & low52) - r->last[1]));
-        r->last[1] = e->storage & low52;
-    } else {
-        mli_jsonf(r->o, "'%jx',", e->storage);
-    }
+    mli_json_event_storage(r, named ? 0 : e->storage);
     mli_jsonf(r->o, "%ju,%ju,", MLI_BYTES(e->what), site <= r->site_rows ? site : 0);
     if (named)
         mli_put_json(r->o, (const char *)(uintptr_t)e->storage);

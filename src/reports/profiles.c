@@ -54,7 +54,7 @@ static MLI_COLD void mli_folded_put(mli_export *x, const mli_folded_line *line) 
     mli_putf(o, " %ju\n", line->bytes);
 }
 
-/* These compare as strcmp does; frames that show the same are equal. */
+/* Compares two frames as strcmp does. Frames that show the same text are equal. */
 static MLI_COLD int mli_folded_frames(const mli_export *x, uint32_t a, uint32_t b) {
     mli_frame_name f, g;
     int order;
@@ -435,31 +435,38 @@ static uint32_t mli_heap_traces_count(const mli_export *x) {
     return mli_frame_of_place(x, 0) + x->nodes;
 }
 
+/* Writes the names of a frame, its instruction pointer and, if it is in no stack, its trace.
+   *strings: so far. */
+static MLI_COLD void mli_heap_frame(const mli_export *x, uint32_t frame, uint64_t modules,
+                                    uint64_t *strings) {
+    const mli_frame_name f = mli_frame_name_of(x, frame);
+    const uint64_t name = ++*strings, file = f.file[0] ? ++*strings : 0;
+    uint64_t place[] = {0x1000 + 16 * (uint64_t)frame, f.dev, name, file, f.line};
+    if (!f.dev && f.module) place[1] = x->devices + modules - f.module->number + 1;
+    mli_putf(x->o, "s %s\n", f.name);
+    if (file) mli_putf(x->o, "s %s\n", f.file);
+    mli_heap_line(x->o, "i", place, 5);
+    if (frame <= mli_frame_of_place(x, 0)) mli_heap_line2(x->o, "t", frame, f.caller);
+}
 /* Writes the names of devices, modules and frames, and the traces of frames and nodes. A site in a
    scope gets the next trace when it is first written. Each frame has an instruction pointer of its
    own. */
 static MLI_COLD void mli_heap_traces(mli_heap_writer *w) {
-    const mli_module *last = (mli_module *)mli_ptr_load_acquire(&w->x.lord->sites->modules), *m;
-    uint64_t strings = w->x.devices + (last ? last->number : 0);
+    const mli_export *x = &w->x;
+    const mli_module *last = mli_module_newest(x->lord), *m;
+    const uint64_t modules = last ? last->number : 0;
+    uint64_t strings = x->devices + modules;
     uint32_t i;
-    for (i = 1; i <= w->x.devices; i++) mli_putf(w->x.o, "s %i\n", mli_report_device(w->x.r, i));
-    for (m = last; m; m = m->next) mli_putf(w->x.o, "s %s\n", m->image.path);
-    for (i = 1; i <= mli_frame_count(&w->x) && !w->x.o->failed; i++) {
-        const mli_frame_name f = mli_frame_name_of(&w->x, i);
-        const uint64_t name = ++strings, file = f.file[0] ? ++strings : 0;
-        uint64_t place[] = {0x1000 + 16 * (uint64_t)i, f.dev, name, file, f.line};
-        if (!f.dev && f.module) place[1] = w->x.devices + last->number - f.module->number + 1;
-        mli_putf(w->x.o, "s %s\n", f.name);
-        if (file) mli_putf(w->x.o, "s %s\n", f.file);
-        mli_heap_line(w->x.o, "i", place, 5);
-        if (i <= mli_frame_of_place(&w->x, 0)) mli_heap_line2(w->x.o, "t", i, f.caller);
+    for (i = 1; i <= x->devices; i++) mli_putf(x->o, "s %i\n", mli_report_device(x->r, i));
+    for (m = last; m; m = m->next) mli_putf(x->o, "s %s\n", m->image.path);
+    for (i = 1; i <= mli_frame_count(x) && !x->o->failed; i++)
+        mli_heap_frame(x, i, modules, &strings);
+    for (i = 1; i <= x->nodes && !x->o->failed; i++) {
+        const mli_stack_node *node = mli_stack_node_at(x->lord, i);
+        mli_heap_line2(x->o, "t", mli_frame_of_place(x, node->site->frame),
+                       mli_heap_trace(x, node->parent, 0));
     }
-    for (i = 1; i <= w->x.nodes && !w->x.o->failed; i++) {
-        const mli_stack_node *node = mli_stack_node_at(w->x.lord, i);
-        mli_heap_line2(w->x.o, "t", mli_frame_of_place(&w->x, node->site->frame),
-                       mli_heap_trace(&w->x, node->parent, 0));
-    }
-    w->traces = mli_heap_traces_count(&w->x);
+    w->traces = mli_heap_traces_count(x);
 }
 
 /* Writes the description of an allocation; returns its number. */
@@ -508,32 +515,40 @@ static MLI_COLD void mli_heap_allocs(void *writer, const mli_live_block *of, uin
     sum->allocs += allocs;
     sum->bytes += bytes;
 }
-/* Turns the sums of each trace into those of its freed allocations, and counts the calls. */
+/* Turns the sums of a trace into those of its freed allocations. */
+static void mli_heap_settle_one(mli_heap_sum *sum) {
+    if (sum->live > sum->allocs) {
+        sum->older[0] = sum->older[1] = sum->live - sum->allocs;
+        sum->live = sum->allocs;
+    }
+    sum->allocs -= sum->live;
+    mli_take_off(&sum->bytes, sum->live_bytes);
+}
+/* Scales the number of a trace's freed allocations down, to 1 at least. */
+static void mli_heap_shrink(mli_heap_sum *sum, double scale) {
+    uint64_t n = (uint64_t)((double)sum->allocs * scale);
+    if (!sum->allocs) return;
+    if (!n) n = 1;
+    sum->bytes = sum->bytes / sum->allocs * n;
+    sum->allocs = n;
+}
+/* Turns the sums of all traces into those of freed allocations, and counts the calls. */
 static MLI_COLD void mli_heap_settle(mli_heap_writer *w) {
+    const uint32_t n = mli_heap_traces_count(&w->x);
     uint64_t freed = 0, calls = 0;
-    double scale = 1;
     uint32_t i;
-    for (i = 1; i <= mli_heap_traces_count(&w->x); i++) {
-        mli_heap_sum *sum = w->sum + i;
-        if (sum->live > sum->allocs) {
-            sum->older[0] = sum->older[1] = sum->live - sum->allocs;
-            sum->live = sum->allocs;
-        }
-        sum->allocs -= sum->live;
-        mli_take_off(&sum->bytes, sum->live_bytes);
-        calls = mli_add_saturated(calls, sum->live);
-        freed = mli_add_saturated(freed, sum->allocs);
+    for (i = 1; i <= n; i++) {
+        mli_heap_settle_one(&w->sum[i]);
+        calls = mli_add_saturated(calls, w->sum[i].live);
+        freed = mli_add_saturated(freed, w->sum[i].allocs);
     }
-    if (freed > MLI_HEAP_FREED_SIZE) scale = MLI_HEAP_FREED_SIZE / (double)freed;
     w->calls = calls;
-    for (i = 1; i <= mli_heap_traces_count(&w->x); i++) {
-        mli_heap_sum *sum = w->sum + i;
-        const uint64_t n = (uint64_t)((double)sum->allocs * scale);
-        if (sum->allocs && scale < 1) sum->bytes = sum->bytes / sum->allocs * (n ? n : 1);
-        if (sum->allocs) sum->allocs = n ? n : 1;
-        w->calls += sum->allocs;
+    for (i = 1; i <= n; i++) {
+        if (freed > MLI_HEAP_FREED_SIZE)
+            mli_heap_shrink(&w->sum[i], MLI_HEAP_FREED_SIZE / (double)freed);
+        w->calls += w->sum[i].allocs;
     }
-    if (scale < 1)
+    if (freed > MLI_HEAP_FREED_SIZE)
         mli_putf(w->x.o, "# calls: %ju of %ju\n", w->calls, mli_add_saturated(calls, freed));
 }
 

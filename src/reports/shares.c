@@ -130,17 +130,27 @@ static mli_portion *mli_portion_site(const mli_shares *t, const mli_portion *s, 
     key.allocs = 1;
     return mli_portion_find(t->at, t->cap, &key);
 }
-/* Divides a number over the shares of a whole in proportion to their rest; `all`: to their value,
-   in place of it. A share of no block has no bytes. */
+/* Returns what the part of a share in its whole is in proportion to: its rest; `all`: its value. */
+static double mli_portion_weight(const mli_portion *s, int m, int all) {
+    return all ? (double)s->value[m] : s->rest[m];
+}
+static double mli_portion_weights(const mli_shares *t, const mli_portion *whole, int m, int all) {
+    double sum = 0;
+    const mli_portion *s;
+    for (s = mli_portion_next(t, whole); s; s = mli_portion_next(t, s))
+        sum += mli_portion_weight(s, m, all);
+    return sum;
+}
+/* Divides a number over the shares of a whole by their weights. `all`: it takes the place of their
+   value. A share of no block has no bytes. */
 static MLI_COLD void mli_portion_divide(const mli_shares *t, const mli_portion *whole, int m,
                                         int64_t number, int all) {
-    double parts = 0, part = 0;
+    const double parts = mli_portion_weights(t, whole, m, all);
+    double part = 0;
     int64_t upto, given = 0;
-    mli_portion *s;
-    for (s = mli_portion_next(t, whole); s; s = mli_portion_next(t, s))
-        parts += all ? (double)s->value[m] : s->rest[m];
-    for (s = mli_portion_next(t, whole); s && parts > 0; s = mli_portion_next(t, s), given = upto) {
-        part += all ? (double)s->value[m] : s->rest[m];
+    mli_portion *s = parts > 0 ? mli_portion_next(t, whole) : NULL;
+    for (; s; s = mli_portion_next(t, s), given = upto) {
+        part += mli_portion_weight(s, m, all);
         upto = s->next ? (int64_t)((double)number * (part / parts)) : number;
         if (upto > number) upto = number;
         if (!m && upto == given) s->rest[1] = 0;
@@ -236,26 +246,28 @@ static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
    which no block was picked. */
 #define MLI_PORTION_MOST 4
 
+/* Gives `number` of what a whole has left to its stacks; the others stay with it. Has more been
+   taken than the whole has, the stacks get all of it. */
+static MLI_COLD void mli_portion_give(const mli_shares *t, mli_portion *whole, int m, int64_t left,
+                                      int64_t number, double rest) {
+    if (left < 0) mli_portion_divide(t, whole, m, whole->value[m], 1);
+    if (left > 0 && rest > 0) mli_portion_divide(t, whole, m, number, 0);
+    whole->value[m] = left < 0 ? 0 : rest > 0 ? left - number : left;
+}
 /* Divides a whole; what no stack gets stays. Bytes go with their blocks. */
 static MLI_COLD void mli_portion_divide_whole(mli_shares *t, mli_portion *whole) {
-    int64_t blocks = 0, given = 0;
-    int m;
+    int64_t blocks, bytes, given, number;
+    double rest;
     if (whole->node || !whole->frame) return;
-    for (m = 0; m < 2; m++) {
-        const int64_t left = whole->value[m] - mli_portion_sum(t, whole, m);
-        int64_t number = left;
-        double rest = 0;
-        const mli_portion *s;
-        for (s = mli_portion_next(t, whole); s; s = mli_portion_next(t, s)) rest += s->rest[m];
-        if (m) number = blocks > 0 ? (int64_t)((double)left * (double)given / (double)blocks) : 0;
-        if (!m && rest * MLI_PORTION_MOST < (double)left)
-            number = (int64_t)(rest * MLI_PORTION_MOST);
-        if (left < 0) mli_portion_divide(t, whole, m, whole->value[m], 1);
-        if (left > 0 && rest > 0) mli_portion_divide(t, whole, m, number, 0);
-        whole->value[m] = left < 0 ? 0 : rest > 0 ? left - number : left;
-        if (!m) blocks = left;
-        if (!m) given = left - whole->value[0];
-    }
+    blocks = number = whole->value[0] - mli_portion_sum(t, whole, 0);
+    rest = mli_portion_weights(t, whole, 0, 0);
+    if (rest * MLI_PORTION_MOST < (double)blocks) number = (int64_t)(rest * MLI_PORTION_MOST);
+    mli_portion_give(t, whole, 0, blocks, number, rest);
+    given = blocks - whole->value[0];
+    bytes = whole->value[1] - mli_portion_sum(t, whole, 1);
+    rest = mli_portion_weights(t, whole, 1, 0);
+    number = blocks > 0 ? (int64_t)((double)bytes * (double)given / (double)blocks) : 0;
+    mli_portion_give(t, whole, 1, bytes, number, rest);
 }
 
 MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t) {

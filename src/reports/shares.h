@@ -41,7 +41,8 @@ typedef struct mli_shares {
 MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t);
 MLI_PRIVATE MLI_COLD void mli_shares_free(mli_shares *t);
 
-/* Calls put for every live block, or each share in them as one, then for the arenas. */
+/* Calls put for every live block; the blocks of one share come as one block. Then it calls put for
+   the arenas. */
 MLI_PRIVATE MLI_COLD void mli_share_blocks_each(mli_shares *t, mli_block_fn put, void *writer);
 
 MLI_PRIVATE const char *mli_part_name(const memlord_part_info *part);

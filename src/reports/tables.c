@@ -74,7 +74,7 @@ static MLI_COLD void mli_prom_labels(mli_prom_writer *w) {
 }
 /* Writes text as a part of a label's value. */
 static void mli_prom_text(mli_out *o, const char *text) { mli_put_utf8(o, text, "\\\""); }
-/* Writes the labels of the ledger behind the first n labels of a sample, and a space. */
+/* Writes the labels of the ledger after the first n labels of a sample, and a space. */
 static MLI_COLD void mli_prom_labels_put(mli_prom_writer *w, int n) {
     const char *at;
     for (at = w->label; *at; at += strlen(at) + 1) {

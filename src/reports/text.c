@@ -329,6 +329,16 @@ static void mli_text_parts(mli_report *r, const memlord_block_info *b) {
         mli_putf(r->o, "          ... and %ju more parts, %jo in all\n", count - n, bytes);
 }
 
+static void mli_text_block(mli_report *r, const memlord_block_info *b) {
+    mli_putf(r->o, "%12jo%8ju  %i %jx", b->bytes, b->refs, mli_device_code(b->device),
+             b->storage);
+    if (b->tag) mli_putf(r->o, " [%s]", b->tag);
+    mli_text_meta(r->o, &b->meta);
+    if (b->scope) mli_putf(r->o, " in %s", b->scope);
+    if (b->stream) mli_putf(r->o, " on stream %jx", b->stream);
+    if (b->site) mli_putf(r->o, "  %p", (const void *)b->site);
+    mli_put_str(r->o, b->pending ? " (pending)\n" : "\n");
+}
 static void mli_text_blocks(mli_report *r, size_t most, int parts) {
     size_t i, shown = r->blocks < most ? r->blocks : most;
     uint64_t sum = 0;
@@ -337,16 +347,8 @@ static void mli_text_blocks(mli_report *r, size_t most, int parts) {
     mli_putf(r->o, "\n       bytes    refs  largest blocks: %ju of %ju, %jo\n",
              (uint64_t)shown, r->total.live_blocks, sum);
     for (i = 0; i < shown; i++) {
-        const memlord_block_info *b = &r->block[i];
-        mli_putf(r->o, "%12jo%8ju  %i %jx", b->bytes, b->refs, mli_device_code(b->device),
-                 b->storage);
-        if (b->tag) mli_putf(r->o, " [%s]", b->tag);
-        mli_text_meta(r->o, &b->meta);
-        if (b->scope) mli_putf(r->o, " in %s", b->scope);
-        if (b->stream) mli_putf(r->o, " on stream %jx", b->stream);
-        if (b->site) mli_putf(r->o, "  %p", (const void *)b->site);
-        mli_put_str(r->o, b->pending ? " (pending)\n" : "\n");
-        if (parts) mli_text_parts(r, b);
+        mli_text_block(r, &r->block[i]);
+        if (parts) mli_text_parts(r, &r->block[i]);
     }
 }
 

@@ -108,7 +108,7 @@ static MLI_COLD void mli_trace_thread_scope(const mli_export *x, const mli_scope
         mli_trace_open(x, "X", mli_since_ns(&x->r->scale, v->start), mli_record_number(s->thread));
         mli_trace_text(x, scope->name);
         mli_jsonf(x->o, ",'dur':");
-        mli_put_fixed(x->o, mli_span_ns(&x->r->scale, v->stamps), 3);
+        mli_put_fixed(x->o, mli_stamps_ns(&x->r->scale, v->stamps), 3);
         mli_jsonf(x->o, ",'cat':'scope','args':{");
         mli_trace_pair(x, "path", scope->path);
         mli_jsonf(x->o, ",'delta_bytes':%jd,'delta_blocks':%jd,'peak_bytes':%ju",

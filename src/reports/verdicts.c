@@ -158,6 +158,18 @@ static int mli_report_top_site(mli_report *r, uint32_t dev, memlord_site_stat *o
     }
     return out->live_bytes != 0;
 }
+/* Returns 1 if the largest holder of a device by tag is worth a word: an arena, or bytes that a tag
+   has or could have. */
+static int mli_holder_tells(const mli_report *r, const mli_holder_list *list) {
+    if (!list->count) return 0;
+    return list->count > 1 || list->at[0].kind == MLI_HOLDER_ARENA || r->tags != 0;
+}
+/* Writes "tag weights 90 %". */
+static MLI_COLD void mli_text_holder(mli_report *r, const mli_holder *holder, uint64_t live) {
+    if (holder->kind == MLI_HOLDER_NAMED) mli_put_str(r->o, "tag ");
+    mli_put_holder(r->lord, r->o, MLI_BOOK_TAG, holder);
+    mli_putf(r->o, " %g", mli_text_share(holder->bytes, live));
+}
 /* Writes "biggest holder, cuda:0: tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The
    tag and the site may be of different blocks, so each has its own share. In place of a tag stands
    "untagged" or "arenas", if these hold more; not "untagged" where nothing else could. */
@@ -168,21 +180,17 @@ static MLI_COLD void mli_text_verdict_holders(mli_report *r) {
         const uint64_t live = r->stat[dev - 1].allocated;
         mli_holder_list list;
         memlord_site_stat site;
-        int arena, holders, sites = mli_report_top_site(r, dev, &site);
+        int tells, sites = mli_report_top_site(r, dev, &site);
         mli_holders_list(r->lord, NULL, dev, MLI_BOOK_TAG, &list);
-        arena = list.count && list.at[0].kind == MLI_HOLDER_ARENA;
-        holders = list.count > 1 || arena || (list.count && r->tags);
-        if (arena && site.site == &mli_arena_site) sites = 0; /* told already */
-        if (!live || !(holders || sites) ||
+        tells = mli_holder_tells(r, &list);
+        if (tells && list.at[0].kind == MLI_HOLDER_ARENA && site.site == &mli_arena_site)
+            sites = 0; /* told already */
+        if (!live || !(tells || sites) ||
             !mli_text_verdict(r, &parts, "biggest holder", mli_report_device(r, dev)))
             continue;
-        if (holders) {
-            if (list.at[0].kind == MLI_HOLDER_NAMED) mli_put_str(r->o, "tag ");
-            mli_put_holder(r->lord, r->o, MLI_BOOK_TAG, &list.at[0]);
-            mli_putf(r->o, " %g", mli_text_share(list.at[0].bytes, live));
-        }
+        if (tells) mli_text_holder(r, &list.at[0], live);
         if (sites)
-            mli_putf(r->o, holders ? ", site %p %g" : "site %p %g", (const void *)site.site,
+            mli_putf(r->o, tells ? ", site %p %g" : "site %p %g", (const void *)site.site,
                      mli_text_share(site.live_bytes, live));
         mli_putf(r->o, " of %jo", live);
     }

@@ -1,5 +1,5 @@
-/* Says in text what is wrong: verdicts, anomalies and drops. Owns no state. May use reports/capture.
-   Locks: none. */
+/* Says what is wrong: verdicts, anomalies and drops. Owns no state. May use reports/capture. Locks:
+   none. */
 #ifndef MLI_REPORTS_VERDICTS_H
 #define MLI_REPORTS_VERDICTS_H
 #include "api/api.h"

@@ -33,7 +33,7 @@ enum { MLI_SLOT_FORKED = -2, MLI_SLOT_NONE = -1 }; /* a forked child claims one 
 typedef struct mli_page_device {
     uint64_t id;       /* a hash of its identity; 0: none */
     uint64_t held;     /* bytes live there, or reserved by pools */
-    uint64_t spare;    /* bytes of these that are idle in pools, or pending */
+    uint64_t spare;    /* the part of `held` that is idle in pools, or pending */
     uint64_t failing;  /* 1: allocations fail */
     uint64_t wanted;   /* bytes asked of the others */
     uint64_t asked;    /* the request that asked for them */

@@ -133,7 +133,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     now = mli_ledger_now(lord);
     if (!now) now = 1; /* 0: never sampled */
     mli_callbacks_enter(lord);
-    if (r == MEMLORD_OK && phys->sampler_void) r = MEMLORD_E_UNKNOWN; /* it has replaced itself */
+    if (r == MEMLORD_OK && phys->sampler_void) r = MEMLORD_E_UNKNOWN; /* replaced by itself */
     if (r) memset(&c, 0, sizeof c);
     c.known = r == MEMLORD_OK;
     if (r != MEMLORD_E_UNSUPPORTED) mli_phys_sample_store(phys, &c, now);

@@ -428,9 +428,9 @@ MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *s
         for (i = 1; devices && i <= MEMLORD_MAX_DEVICES; i++)
             devices[i] += mli_u64_load(&s->devices[i]);
     }
-    out->ns.total = mli_span_ns(scale, (uint64_t)total);
-    out->ns.min = mli_span_ns(scale, (uint64_t)min);
-    out->ns.max = mli_span_ns(scale, (uint64_t)max);
+    out->ns.total = mli_stamps_ns(scale, (uint64_t)total);
+    out->ns.min = mli_stamps_ns(scale, (uint64_t)min);
+    out->ns.max = mli_stamps_ns(scale, (uint64_t)max);
 }
 
 MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_scope *s,
