@@ -98,104 +98,6 @@ typedef struct mli_phys {
     struct memlord *lord;
 } mli_phys;
 
-<<<<<<< /tmp/stateh/m/o
-||||||| /tmp/stateh/m/b
-/* The slots of the pressure page: see services/neighbours. Words of 64 bits, so that programs of 32
-   and of 64 bits share a page. */
-#define MLI_PAGE_SLOTS 64
-#define MLI_SLOT_DEVICES 17                         /* with the host's memory */
-#define MLI_PAGE_PATH 400                           /* bytes of its path, with the 0 */
-enum { MLI_SLOT_FORKED = -2, MLI_SLOT_NONE = -1 }; /* a forked child claims one at its first use */
-typedef struct mli_page_device {
-    uint64_t id;       /* a hash of its identity; 0: none */
-    uint64_t held;     /* bytes live there, or reserved by pools */
-    uint64_t spare;    /* bytes of these that are idle in pools, or pending */
-    uint64_t failing;  /* 1: allocations fail */
-    uint64_t wanted;   /* bytes asked of the others */
-    uint64_t asked;    /* the request that asked for them */
-    uint64_t released; /* bytes given back in answers, ever */
-} mli_page_device;
-typedef struct mli_page_slot {
-    uint64_t pid, started; /* started: the ledger's start, in ns of the wall clock */
-    mli_page_device devices[MLI_SLOT_DEVICES];
-    uint64_t answered[MLI_PAGE_SLOTS]; /* the last request of each slot that is answered */
-    uint64_t request;                  /* the last request; stored after the devices */
-    uint64_t owner;                    /* unique to this claim; 0: the slot is free */
-} mli_page_slot;
-enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
-
-#define MLI_SNAPSHOTS 256 /* the ledger keeps one less; a report may add its own */
-
-enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
-typedef struct mli_recorder { /* saves something at an interval: a snapshot, or an export */
-    mli_u32 interval; /* ms; 0: it was not started, or was stopped */
-    mli_u64 due;      /* the next time, by the ledger's clock */
-    mli_ptr saver;    /* const mli_saver *; set before the interval */
-    mli_helper helper;
-    struct memlord *lord;
-} mli_recorder;
-
-typedef struct mli_capacity_reader {
-    memlord_capacity_fn fn;
-    void *user;
-} mli_capacity_reader;
-
-typedef struct mli_dict {
-    size_t item; /* bytes of an item */
-    void *items; /* a map of stb_ds; NULL: empty */
-    struct mli_dict_block *blocks;
-    size_t left; /* unused bytes at the end of the first block */
-} mli_dict;
-
-=======
-/* The slots of the pressure page: see services/neighbours. Words of 64 bits, so that programs of 32
-   and of 64 bits share a page. */
-#define MLI_PAGE_SLOTS 64
-#define MLI_SLOT_DEVICES 17                         /* with the host's memory */
-#define MLI_PAGE_PATH 400                           /* bytes of its path, with the 0 */
-enum { MLI_SLOT_FORKED = -2, MLI_SLOT_NONE = -1 }; /* a forked child claims one at its first use */
-typedef struct mli_page_device {
-    uint64_t id;       /* a hash of its identity; 0: none */
-    uint64_t held;     /* bytes live there, or reserved by pools */
-    uint64_t spare;    /* the part of `held` that is idle in pools, or pending */
-    uint64_t failing;  /* 1: allocations fail */
-    uint64_t wanted;   /* bytes asked of the others */
-    uint64_t asked;    /* the request that asked for them */
-    uint64_t released; /* bytes given back in answers, ever */
-} mli_page_device;
-typedef struct mli_page_slot {
-    uint64_t pid, started; /* started: the ledger's start, in ns of the wall clock */
-    mli_page_device devices[MLI_SLOT_DEVICES];
-    uint64_t answered[MLI_PAGE_SLOTS]; /* the last request of each slot that is answered */
-    uint64_t request;                  /* the last request; stored after the devices */
-    uint64_t owner;                    /* unique to this claim; 0: the slot is free */
-} mli_page_slot;
-enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
-
-#define MLI_SNAPSHOTS 256 /* the ledger keeps one less; a report may add its own */
-
-enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
-typedef struct mli_recorder { /* saves something at an interval: a snapshot, or an export */
-    mli_u32 interval; /* ms; 0: it was not started, or was stopped */
-    mli_u64 due;      /* the next time, by the ledger's clock */
-    mli_ptr saver;    /* const mli_saver *; set before the interval */
-    mli_helper helper;
-    struct memlord *lord;
-} mli_recorder;
-
-typedef struct mli_capacity_reader {
-    memlord_capacity_fn fn;
-    void *user;
-} mli_capacity_reader;
-
-typedef struct mli_dict {
-    size_t item; /* bytes of an item */
-    void *items; /* a map of stb_ds; NULL: empty */
-    struct mli_dict_block *blocks;
-    size_t left; /* unused bytes at the end of the first block */
-} mli_dict;
-
->>>>>>> /tmp/stateh/m/t
 /* The memory that a cold call lacked; it tries again with it: see books/names. */
 typedef struct mli_spare_block {
     void *block;
@@ -438,19 +340,9 @@ typedef struct mli_self_state {
     void *caller;            /* the return address of its call on the general path; NULL: unknown */
     void *frame;             /* the frame that `caller` returns to; NULL: unknown */
     void *entered;           /* the return address of memlord_alloc; NULL: not noted */
-<<<<<<< /tmp/stateh/m/o
-    double pick_scale;       /* of the block that its call opens: see mli_pick */
-    uint32_t pick_row;       /* likewise; 0: the block is not picked */
-    uint32_t pick_again;     /* likewise; 1: it is no new alloc, and had `pick_had` bytes */
-||||||| /tmp/stateh/m/b
-    double pick_scale;      /* of the block that its call opens: see mli_pick */
-    uint32_t pick_row;      /* likewise; 0: the block is not picked */
-    uint32_t pick_again;    /* likewise; 1: it is no new alloc, and had `pick_had` bytes */
-=======
     double pick_scale;       /* mli_pick.scale of the block that its call opens */
     uint32_t pick_row;       /* mli_pick.row of that block; 0: it is not picked */
     uint32_t pick_again;     /* 1: that block is no new alloc, and had `pick_had` bytes before */
->>>>>>> /tmp/stateh/m/t
     uint64_t pick_had;
     uint32_t is_helper;      /* 1: it is the thread of a mli_helper */
     uintptr_t stack_from, stack_to; /* its stack; both 0: not asked yet; 0 and 1: not known */
