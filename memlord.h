@@ -4701,7 +4701,7 @@ enum {
 typedef struct mli_lock {
     mli_u32 locked;
 #if defined(MEMLORD_CHECK_LOCKS)
-    uint32_t rank;
+    mli_u32 rank; /* every ledger sets those of the process, to the same */
 #endif
 } mli_lock;
 
@@ -4814,7 +4814,7 @@ static uint32_t mli_ranks_held(uint32_t ranks) {
     return n;
 }
 MLI_PRIVATE void mli_rank_take(const mli_lock *lock) {
-    uint32_t rank = lock->rank;
+    uint32_t rank = mli_u32_load(&lock->rank);
     int two = mli_ranks.held[MLI_RANK_REGISTRY] ||
               (rank == MLI_RANK_SHARD && lock > mli_ranks.shard) ||
               (rank == MLI_RANK_PHYS && mli_ranks.held[MLI_RANK_COLD]);
@@ -4824,14 +4824,14 @@ MLI_PRIVATE void mli_rank_take(const mli_lock *lock) {
 }
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock) {
     MLI_REQUIRE(mli_lock_held(lock));
-    mli_ranks.held[lock->rank]--;
+    mli_ranks.held[mli_u32_load(&lock->rank)]--;
 }
 MLI_PRIVATE void mli_rank_inside(uint32_t inside) {
     MLI_REQUIRE(!inside || !mli_ranks_held(MLI_RANK_INSIDE));
     mli_ranks.held[MLI_RANK_INSIDE] = inside;
 }
 MLI_PRIVATE int mli_lock_held(const mli_lock *lock) {
-    return mli_ranks.held[lock->rank] && mli_u32_load(&lock->locked);
+    return mli_ranks.held[mli_u32_load(&lock->rank)] && mli_u32_load(&lock->locked);
 }
 MLI_PRIVATE int mli_rank_held(uint32_t rank) { return mli_ranks.held[rank] != 0; }
 MLI_PRIVATE int mli_none_held(void) { return !mli_ranks_held(MLI_RANKS); }
@@ -4839,7 +4839,7 @@ MLI_PRIVATE int mli_none_held_but_orphan(void) {
     return mli_ranks_held(MLI_RANKS) == mli_ranks.held[MLI_RANK_ORPHAN];
 }
 MLI_PRIVATE int mli_is_inside(void) { return mli_rank_held(MLI_RANK_INSIDE); }
-MLI_PRIVATE void mli_lock_rank(mli_lock *lock, uint32_t rank) { lock->rank = rank; }
+MLI_PRIVATE void mli_lock_rank(mli_lock *lock, uint32_t rank) { mli_u32_store(&lock->rank, rank); }
 #else
 #endif
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n) {
@@ -5972,8 +5972,8 @@ MLI_PRIVATE MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t bl
 
 /* -- life -- */
 
-/* Sets the logger. With MEMLORD_DEBUG the lines of both loggers on stderr are coloured, and of
-   every level. */
+/* Sets the logger. With MEMLORD_DEBUG both loggers that write to stderr write lines of every level,
+   in colours. */
 static MLI_COLD void mli_logger_use(memlord *lord, const memlord_logger *logger) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_LOG) || !lord->back);
     lord->log->logger = *logger;
@@ -6959,7 +6959,7 @@ MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t
     uint32_t seen = MLI_HELPER_NONE;
     uint64_t generation;
     int bad = 1;
-    if (!MLI_THREADLESS) mli_stay_loaded(); /* first: a thread that stops a busy helper waits */
+    if (!MLI_THREADLESS) mli_stay_loaded(); /* while no other thread waits for this helper */
     if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY))
         return seen == MLI_HELPER_FAILED ? -1 : 0;
     /* seq_cst, as the exchange that withdraws the wish: one of the two threads sees the other */
@@ -7090,80 +7090,6 @@ static MLI_HOT uint16_t mli_type_of(const memlord *lord, uint32_t dev) {
 /* Sets the type of a device. Requires: the dev is not published yet. */
 MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
 
-/* -- shards --
-
-   A shard is a part of the map that one thread can use alone. A thread enters a shard before it
-   uses its table, and leaves it afterwards. While it is inside it runs no host code, allocates
-   nothing and takes only the innermost locks: a thread that stops the shard waits for it.
-
-   The upper bits of an address choose its shard, so that 2 MiB of addresses are in one, and the
-   blocks of one thread are in shards, and so in cache lines, of its own.
-
-   The first thread that uses a shard owns it. The owner works in it with plain loads and stores:
-   the atomic read-modify-writes that it does without would double the cost of a call. The first
-   call of another thread makes the shard shared for good. There a thread locks each bucket that it
-   uses.
-
-   A thread stores in `inside` which shard it enters, and then loads the shard's state. A thread
-   that has to stop a shard stores STOPPED, makes all threads pass a barrier (mli_barrier_threads),
-   and waits until none is inside. So either it sees `inside`, or the owner sees STOPPED. */
-
-#define MLI_SHARDS (1u << MLI_SHARD_BITS)
-#define MLI_SHARD_ADDRESS_BITS 21
-/* Keys below 1 << MLI_HANDLE_BITS are handles: of these only 1024 are in one shard. The bound is
-   4 MiB on 64 bits: a program that is not position independent begins there, and its heap soon
-   after. */
-#if UINTPTR_MAX > 0xffffffffu
-#define MLI_HANDLE_BITS 22
-#else
-#define MLI_HANDLE_BITS 20
-#endif
-#define MLI_SHARD_HANDLE_BITS 10
-
-enum { /* mli_shard.state */
-    MLI_SHARD_NEW, /* it has no table yet */
-    MLI_SHARD_SHARED,
-    MLI_SHARD_STOPPED,
-    MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST /* from here on the id of its owner */
-};
-
-/* Returns the shard of an address. That of a handle is another one: the caller does not find the
-   handle there. */
-static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
-    const uint64_t hash = (key >> MLI_SHARD_ADDRESS_BITS) * 0x9e3779b97f4a7c15u;
-    return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];
-}
-/* Returns the shard of a key. */
-static MLI_HOT mli_shard *mli_shard_of(memlord *lord, uint64_t key) {
-    if (!(key >> MLI_HANDLE_BITS)) key <<= MLI_SHARD_ADDRESS_BITS - MLI_SHARD_HANDLE_BITS;
-    return mli_shard_of_address(lord, key);
-}
-/* Returns a shard by its number, 0 to MLI_SHARDS - 1. */
-static MLI_HOT mli_shard *mli_shard_at(memlord *lord, uint32_t number) {
-    return &lord->map.shards[number];
-}
-
-/* Enters a shard: stores it in `inside`, then returns the shard's state. The caller may use the
-   table if the state is its thread's id, or if it is SHARED and the caller locks the buckets.
-   Otherwise the caller leaves at once. Requires: the caller has just read `special` without
-   MLI_SPECIAL_NO_BARRIER.
-
-   Memory order: the release keeps the thread's earlier work before the store, for a thread that
-   stops the shard. The acquire pairs with the release of the state by that thread. The store must
-   come before the load: the barrier in mli_barrier_threads ensures that. */
-static MLI_HOT uint32_t mli_shard_enter_by_store(mli_thread *t, mli_shard *s) {
-    mli_rank_inside(1);
-    mli_ptr_store_release(&t->inside, s);
-    mli_compiler_barrier();
-    return mli_u32_load_acquire(&s->state);
-}
-/* Leaves the shard. The release pairs with the load of mli_shard_wait: the thread that stopped the
-   shard sees all that this thread did inside. */
-static MLI_HOT void mli_shard_leave(mli_thread *t) {
-    mli_rank_inside(0);
-    mli_ptr_store_release(&t->inside, NULL);
-}
-
 /* -- buckets --
 
    A table is an array of buckets. A bucket is two adjacent cache lines: a header with five prints,
@@ -7260,6 +7186,80 @@ static MLI_HOT mli_entry *mli_slot_entry(mli_bucket *b, unsigned bit) {
    does it in one locked instruction. */
 static MLI_HOT int mli_bucket_try(mli_bucket *b) {
     return !(mli_u64_or(&b->header, MLI_BUCKET_LOCK) & MLI_BUCKET_LOCK);
+}
+
+/* -- shards --
+
+   A shard is a part of the map that one thread can use alone. A thread enters a shard before it
+   uses its table, and leaves it afterwards. While it is inside it runs no host code, allocates
+   nothing and takes only the innermost locks: a thread that stops the shard waits for it.
+
+   The upper bits of an address choose its shard, so that 2 MiB of addresses are in one, and the
+   blocks of one thread are in shards, and so in cache lines, of its own.
+
+   The first thread that uses a shard owns it. The owner works in it with plain loads and stores:
+   the atomic read-modify-writes that it does without would double the cost of a call. The first
+   call of another thread makes the shard shared for good. There a thread locks each bucket that it
+   uses.
+
+   A thread stores in `inside` which shard it enters, and then loads the shard's state. A thread
+   that has to stop a shard stores STOPPED, makes all threads pass a barrier (mli_barrier_threads),
+   and waits until none is inside. So either it sees `inside`, or the owner sees STOPPED. */
+
+#define MLI_SHARDS (1u << MLI_SHARD_BITS)
+#define MLI_SHARD_ADDRESS_BITS 21
+/* Keys below 1 << MLI_HANDLE_BITS are handles: of these only 1024 are in one shard. The bound is
+   4 MiB on 64 bits: a program that is not position independent begins there, and its heap soon
+   after. */
+#if UINTPTR_MAX > 0xffffffffu
+#define MLI_HANDLE_BITS 22
+#else
+#define MLI_HANDLE_BITS 20
+#endif
+#define MLI_SHARD_HANDLE_BITS 10
+
+enum { /* mli_shard.state */
+    MLI_SHARD_NEW, /* it has no table yet */
+    MLI_SHARD_SHARED,
+    MLI_SHARD_STOPPED,
+    MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST /* from here on the id of its owner */
+};
+
+/* Returns the shard of an address. That of a handle is another one: the caller does not find the
+   handle there. */
+static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
+    const uint64_t hash = (key >> MLI_SHARD_ADDRESS_BITS) * 0x9e3779b97f4a7c15u;
+    return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];
+}
+/* Returns the shard of a key. */
+static MLI_HOT mli_shard *mli_shard_of(memlord *lord, uint64_t key) {
+    if (!(key >> MLI_HANDLE_BITS)) key <<= MLI_SHARD_ADDRESS_BITS - MLI_SHARD_HANDLE_BITS;
+    return mli_shard_of_address(lord, key);
+}
+/* Returns a shard by its number, 0 to MLI_SHARDS - 1. */
+static MLI_HOT mli_shard *mli_shard_at(memlord *lord, uint32_t number) {
+    return &lord->map.shards[number];
+}
+
+/* Enters a shard: stores it in `inside`, then returns the shard's state. The caller may use the
+   table if the state is its thread's id, or if it is SHARED and the caller locks the buckets.
+   Otherwise the caller leaves at once. Requires: the caller has just read `special` without
+   MLI_SPECIAL_NO_BARRIER.
+
+   Memory order: the release keeps the thread's earlier work before the store, for a thread that
+   stops the shard. The acquire pairs with the release of the state by that thread. The store must
+   come before the load: the barrier in mli_barrier_threads ensures that. */
+static MLI_HOT uint32_t mli_shard_enter_by_store(mli_thread *t, mli_shard *s) {
+    mli_rank_inside(1);
+    mli_ptr_store_release(&t->inside, s);
+    mli_compiler_barrier();
+    return mli_u32_load_acquire(&s->state);
+}
+/* Leaves the shard. The release pairs with the load of mli_shard_wait: the thread that stopped the
+   shard sees all that this thread did inside. */
+static MLI_HOT void mli_shard_leave(mli_thread *t) {
+    mli_rank_inside(0);
+    mli_ptr_store_release(&t->inside, NULL);
 }
 
 /* -- the home bucket, as calls/fast uses it -- */
@@ -9830,8 +9830,8 @@ typedef struct mli_birth {
     uint32_t mark, scope; /* scope 0: none */
 } mli_birth;
 
-/* What a site is made from: the site of its file, function and line in the module that has it. A
-   line of a header that several files include is one site, but in each library another. */
+/* What a site is made from: a file, function and line, in the module that has them. If several
+   files include a header, a line of it is one site; but it is another site in each library. */
 typedef struct mli_site_origin {
     const memlord_site *planted;
     const void *module; /* by mli_module_of; NULL: not known */
@@ -10314,13 +10314,13 @@ MLI_PRIVATE MLI_COLD void mli_sites_life(mli_life *life) {
    and the open tags of a thread. May use books/sites and books/names. Invariant: only the thread
    itself reads and writes its cache and its tags. Lock: cold, for new names and births. */
 
-enum {                              /* mli_cache_entry.salt >> 28: value; rest of the salt */
-    MLI_CACHE_SITE = MLI_BOOK_SITE, /* the cell of a row; the device */
-    MLI_CACHE_TAG = MLI_BOOK_TAG,   /* the cell of a row; the device */
-    MLI_CACHE_NAME,                 /* the kept copy of a host's tag; 0 */
-    MLI_CACHE_PLACE,                /* the site of a place, by its file; the line */
-    MLI_CACHE_SCOPE,                /* a thread scope, by its name; the parent scope */
-    MLI_CACHE_SCOPE_SITE            /* a thread scope, by a static record; the parent scope */
+enum { /* the kinds of mli_cache_entry: what it finds, and by which key and salt */
+    MLI_CACHE_SITE = MLI_BOOK_SITE, /* the cell of a site, by the site and the dev */
+    MLI_CACHE_TAG = MLI_BOOK_TAG,   /* the cell of a tag, by the tag and the dev */
+    MLI_CACHE_NAME,                 /* the kept copy of a host's tag, by the tag */
+    MLI_CACHE_PLACE,                /* the site of a place, by the file and the line */
+    MLI_CACHE_SCOPE,                /* a thread scope, by the name and the parent scope */
+    MLI_CACHE_SCOPE_SITE            /* a thread scope, by the static record and the parent scope */
 };
 static MLI_HOT uint32_t mli_cache_salt(int kind, uint32_t rest) {
     return (uint32_t)kind << 28 | rest;
@@ -11217,7 +11217,7 @@ static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, cons
     return r == MEMLORD_OK ? n : 0;
 }
 
-/* Finds or adds the row of a stack on a device at a row of the sites. */
+/* Finds the row of a stack for a device and a row of the sites, or adds it. */
 static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t leaf, uint32_t dev,
                                                          uint32_t site, uint32_t *number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -11483,8 +11483,8 @@ MLI_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t c
 
 /* -- the stack of an alloc -- */
 
-/* Makes a row the one of the block that this call opens; 0, or without memory for it: counts the
-   stack as dropped. Ends with mli_stack_forget. */
+/* Sets the row of the stack of the block that this call opens. If the row is 0, or there is no
+   memory for the block, counts the stack as dropped. The call ends with mli_stack_forget. */
 static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint32_t dev, double scale) {
     MLI_REQUIRE(!mli_is_inside());
     mli_self.pick_row = row && mli_pick_reserve(lord) ? row : 0;
@@ -13097,8 +13097,8 @@ MLI_PRIVATE MLI_COLD mli_route *mli_route_newest(const memlord *lord);
 /* Returns the route between two devices, and makes it on first use; NULL: no memory. Requires: not
    inside. */
 MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint32_t to);
-/* Counts a move on the device it went to and on its route; without memory for a new route, on the
-   device alone. Requires: not inside. */
+/* Counts a move on the device that it went to and on its route. If there is no memory for a new
+   route, counts it on the device alone. Requires: not inside. */
 MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to, uint64_t bytes);
 
 /* Makes room for a key: an insert that follows fails only if another thread takes the room. */
@@ -13283,7 +13283,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result
     mli_stat_add(lord, dev, MLI_STAT_dropped_allocs, 1);
     mli_stat_add(lord, dev, MLI_STAT_dropped_bytes, bytes);
     mli_drop_expect(lord, d.type, key);
-    if (r == MEMLORD_E_NOMEM) /* the other one is logged as a refusal */
+    if (r == MEMLORD_E_NOMEM) /* MEMLORD_E_DEVICE is logged as a refusal */
         mli_drop_warn(lord, &lord->blocks->warned_alloc,
                       "[drop] no room to record an alloc: give the ledger's allocator more; "
                       "dropped_allocs has how many");
@@ -13842,9 +13842,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
    MLI_TICKETS_MAX is detached. The orphan record takes none: its calls come from many threads. */
 MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket);
 
-/* The bytes of an alloc that are in flight, as they may come off tickets. */
+/* The part of an alloc that may come off tickets. It is in flight while the alloc is recorded. */
 typedef struct mli_ticket_draw {
-    mli_phys *phys; /* NULL: none are */
+    mli_phys *phys; /* NULL: nothing comes off tickets */
     uint64_t bytes;
     memlord_ticket named; /* the only ticket they come off; 0: those of the thread */
 } mli_ticket_draw;
@@ -14164,7 +14164,8 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
     mli_lock_drop(&phys->lock);
 }
 
-/* Reserves what of the bytes is not covered. Returns 1 if it fits, 0 if not; -1: try again. */
+/* Reserves the part of the bytes that is not covered. Returns 1 if it fits, 0 if not; -1: try
+   again. */
 static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, uint64_t bytes,
                                      uint64_t covered, int patient) {
     if (covered && covered == bytes) return 1;
@@ -16545,8 +16546,8 @@ MLI_PRIVATE MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *band
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
-/* Replaces the strategy of exactly a selector by another, or by none (NULL), and returns the old
-   one; NULL: it had none. */
+/* Replaces the strategy that was set for this very selector, by another or (NULL) by none. Returns
+   the old one; NULL: there was none. */
 MLI_PRIVATE MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
                                                      mli_strategy *fresh);
 /* Adds a callback to the list, behind those of its kind. Requires: its serial tells its kind. */
@@ -16628,8 +16629,8 @@ MLI_PRIVATE MLI_COLD const char *mli_band_error(const memlord_band *b) {
     return NULL;
 }
 
-/* Returns the index of the first band that covers a used percent or, while that is unknown (NaN),
-   of the first that covers 0 to 100; n: none does. */
+/* Returns the index of the first band that covers a used percent; n if none does. While the used
+   percent is unknown (NaN), returns the first band that covers all of 0 to 100. */
 static size_t mli_band_at(const memlord_band *bands, size_t n, double used) {
     size_t i;
     for (i = 0; i < n; i++) {
@@ -16834,8 +16835,9 @@ static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
     return at + ((double)at * 100.0 / (double)phys->limit < edge);
 }
 
-/* Where used % is of the limit no sample changes it, but the live bytes: moves the marks of a
-   device to where they enter another band. `total`: the live bytes of the phys. */
+/* Moves the marks of a device to where they enter another band. Used % is of the limit here, so it
+   changes with the live bytes alone and not with a sample. `total` is the live bytes of the phys.
+   */
 static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
                            mli_band_state *v) {
     uint64_t others = total > v->level.live ? total - v->level.live : 0;
@@ -17312,7 +17314,7 @@ enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
 typedef struct mli_page {
     mli_u64 magic, version, unused[6];
     struct {
-        mli_u32 rings; /* a futex: raised by requests to the slot's ledger, and by answers to it */
+        mli_u32 rings; /* a futex; requests to the slot's ledger and answers to it raise it */
         uint32_t unused[15];
     } bells[MLI_PAGE_SLOTS];
     mli_u64 slots[MLI_PAGE_SLOTS][MLI_SLOT_WORDS];
@@ -17909,9 +17911,9 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, uint32_t dev, mli_
     mli_u64_store(&cell->high, mli_u64_load(&cell->level));
 }
 
-/* Pushes a span: the thread enters the scope of a thread scope. `adopted`: the second word of the
-   token it was adopted by; 0: by none. Restarts each cell's high, so that it measures this span's
-   peak; the span around takes the old high. */
+/* Pushes a span: the thread enters the scope of a thread scope. `adopted` is the second word of the
+   token that the scope was adopted by; 0: it was not adopted. Restarts the high of each cell, so
+   that it measures the peak of this span; the span around keeps the old high. */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
                           uint64_t adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -18288,8 +18290,8 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
    under its lock; two rows may be of different moments, so a report sums every device once. Locks:
    cold for look-ups, phys, scopes and row, one at a time. */
 
-/* The columns of a device: its statistics by their MLI_STAT_ numbers. Behind them stand the losses
-   of the ledger as a whole: records without room, and records that are no longer kept. */
+/* The columns of a device. First come its statistics, by their MLI_STAT_ numbers. Then come the
+   losses of the ledger as a whole: records without room, and records that are no longer kept. */
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
@@ -18986,7 +18988,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
 /* Replaces a source, waits until no other thread is in the old one, and forgets its samples. */
 MLI_PRIVATE void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader source);
 
-/* Samples for a report, as for a reader, the phys of every known device. */
+/* Samples the phys of every known device for a report, as it is done for a reader of the capacity.
+   */
 MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own);
 
 /* Reads the name of another process; "" if the system does not tell. Drivers number processes as
@@ -22224,8 +22227,6 @@ typedef struct mli_report {
     memlord_result result; /* an error other than a failed write: no memory for a part of it */
     int exports;           /* 1: the ledger exports, or did */
     int whole;             /* 1: captures the lists too: blocks, sites, leaks, lifetimes */
-    int brief;             /* 1: JSON leaves out what the HTML page does not read */
-    uint64_t last[2];      /* brief: ns and storage of the event before; else 0 */
     uint64_t uptime;
     uint64_t top_device[MEMLORD_MAX_DEVICES][2]; /* peak and dev, the highest peak first */
     mli_tag_line *tag; /* by row, and behind them by dev, for the blocks without a tag */
@@ -22239,8 +22240,7 @@ typedef struct mli_report {
     mli_stack_line *stack; /* MLI_TOP_STACKS; NULL: the ledger has no stacks, or no memory */
     size_t stacks, stack_rows;
     memlord_stack_stat stack_rest; /* of the stacks that are not in the list */
-    uint32_t *frame;     /* by frame of stacks: its number in the list of JSON, from 1 */
-    uint32_t frames, row_count;
+    uint32_t row_count;
     mli_stack_leak *stack_leak; /* by row; then the largest, from the start */
     size_t stack_leaks, stack_leak_rows; /* in the list; all */
     uint64_t stack_leak_bytes;           /* of all */
@@ -22263,7 +22263,6 @@ typedef struct mli_report {
     uint64_t resident;   /* bytes of the process in memory; 0: not known */
     mli_holders holders; /* scratch: of the device being written */
     mli_scope_run run[MLI_RUNS_KEPT];
-    uint64_t deltas[MEMLORD_MAX_DEVICES + 1];
     memlord_part_info part[16];
     uint64_t sizes[MEMLORD_MAX_DEVICES][MLI_SIZES]; /* live blocks, by device and size class */
 } mli_report;
@@ -22765,7 +22764,7 @@ MLI_PRIVATE const memlord_site mli_arena_site = {"", "(arena)", 0};
 MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev) {
     return mli_u64_load(&mli_device_record_at(r->lord, dev)->arena);
 }
-/* Captures the largest sites, with the balance of each arena as one more. */
+/* Captures the largest sites. The balance of each arena is listed as one more site. */
 static void mli_report_sites(mli_report *r) {
     uint32_t i;
     r->site_total = r->site_rows;
@@ -22794,12 +22793,10 @@ static void mli_report_stacks(mli_report *r) {
     memlord_stack_stat *rest = &r->stack_rest;
     uint32_t i, rows = mli_stack_rows(r->lord);
     if (!mli_stacks_on(r->lord)) return;
-    r->frames = mli_stack_frame_count(r->lord);
-    r->frame = (uint32_t *)mli_own_alloc(r->lord, (r->frames + 1) * sizeof *r->frame);
     r->stack = (mli_stack_line *)mli_own_alloc(r->lord, MLI_TOP_STACKS * sizeof *r->stack);
     r->stack_leak = (mli_stack_leak *)mli_own_alloc(r->lord, rows * sizeof *r->stack_leak);
     r->row_count = rows;
-    if (!r->stack || !r->frame || !r->stack_leak) {
+    if (!r->stack || !r->stack_leak) {
         r->result = MEMLORD_E_NOMEM;
         rows = 0;
     }
@@ -23278,8 +23275,18 @@ MLI_PRIVATE void mli_json_u64(mli_out *o, const char *name, uint64_t v);
 MLI_PRIVATE MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t storage);
 
 MLI_PRIVATE MLI_COLD void mli_json(mli_report *r);
+/* Leaves out what the HTML page does not read. */
+MLI_PRIVATE MLI_COLD void mli_json_brief(mli_report *r);
 
 /* ------------------------------------------------------------------------ src/reports/json.c -- */
+
+typedef struct mli_json_writer {
+    mli_report *r;
+    int brief;        /* 1: leaves out what the HTML page does not read */
+    uint64_t last[2]; /* brief: ns and storage of the event before; else 0 */
+    uint32_t *frame;  /* by frame of stacks: its number in the list, from 1; NULL: none */
+    uint32_t frames;
+} mli_json_writer;
 
 MLI_PRIVATE void mli_json_u64(mli_out *o, const char *name, uint64_t v) {
     mli_jsonf(o, ",%s:%ju", name, v);
@@ -23443,21 +23450,22 @@ static uint32_t mli_stack_leak_node(const mli_report *r, size_t i) {
     return mli_stack_row_at(r->lord, r->stack_leak[i].row)->node;
 }
 /* Gives each frame of a stack a number that is not 0. */
-static void mli_json_frames_mark(mli_report *r, uint32_t node) {
-    for (; node && r->frame; node = mli_stack_node_at(r->lord, node)->parent)
-        r->frame[mli_stack_node_at(r->lord, node)->site->frame] = 1;
+static void mli_json_frames_mark(mli_json_writer *w, uint32_t node) {
+    for (; node && w->frame; node = mli_stack_node_at(w->r->lord, node)->parent)
+        w->frame[mli_stack_node_at(w->r->lord, node)->site->frame] = 1;
 }
-static MLI_COLD void mli_json_frames(mli_report *r) {
+static MLI_COLD void mli_json_frames(mli_json_writer *w) {
+    const mli_report *r = w->r;
     const mli_module *last = mli_module_newest(r->lord), *m;
     uint32_t i, n = 0;
     mli_jsonf(r->o, ",'modules':[");
     for (m = last; m; m = m->next)
         mli_jsonf(r->o, ",\n{'module':%s,'build_id':%s}", m->image.path, m->build_id);
     mli_jsonf(r->o, "],'frames':[");
-    for (i = 1; i <= r->frames && r->frame && !r->o->failed; i++) {
+    for (i = 1; i <= w->frames && w->frame && !r->o->failed; i++) {
         mli_site_record *site = mli_stack_frame_at(r->lord, i);
-        if (!r->frame[i]) continue;
-        r->frame[i] = ++n;
+        if (!w->frame[i]) continue;
+        w->frame[i] = ++n;
         mli_jsonf(r->o, ",\n{'site':%p,'module':%ju,'offset':%ju}",
                   (const void *)mli_site_display(r->lord, site),
                   site->where ? (uint64_t)(last->number - site->where->number) : UINT64_MAX,
@@ -23466,25 +23474,26 @@ static MLI_COLD void mli_json_frames(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 /* Writes the frames of a stack, the innermost first. */
-static MLI_COLD void mli_json_stack(mli_report *r, uint32_t node) {
-    mli_jsonf(r->o, ",\n{'frames':[");
-    for (; node && r->frame; node = mli_stack_node_at(r->lord, node)->parent)
-        mli_jsonf(r->o, ",%ju",
-                  (uint64_t)r->frame[mli_stack_node_at(r->lord, node)->site->frame] - 1);
-    mli_put_str(r->o, "]");
+static MLI_COLD void mli_json_stack(const mli_json_writer *w, uint32_t node) {
+    mli_jsonf(w->r->o, ",\n{'frames':[");
+    for (; node && w->frame; node = mli_stack_node_at(w->r->lord, node)->parent)
+        mli_jsonf(w->r->o, ",%ju",
+                  (uint64_t)w->frame[mli_stack_node_at(w->r->lord, node)->site->frame] - 1);
+    mli_put_str(w->r->o, "]");
 }
-static MLI_COLD void mli_json_stacks(mli_report *r) {
+static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
+    const mli_report *r = w->r;
     size_t i;
     mli_jsonf(r->o, ",\n'stacks':{'depth':%ju,'bytes':%ju,'cut':%ju",
               (uint64_t)r->lord->stacks.depth, r->lord->stacks.bytes,
               mli_stacks_cut(r->lord));
-    for (i = 0; i < r->stacks; i++) mli_json_frames_mark(r, r->stack[i].node);
-    for (i = 0; i < r->stack_leaks; i++) mli_json_frames_mark(r, mli_stack_leak_node(r, i));
-    mli_json_frames(r);
+    for (i = 0; i < r->stacks; i++) mli_json_frames_mark(w, r->stack[i].node);
+    for (i = 0; i < r->stack_leaks; i++) mli_json_frames_mark(w, mli_stack_leak_node(r, i));
+    mli_json_frames(w);
     mli_jsonf(r->o, ",'list':[");
     for (i = 0; i < r->stacks && !r->o->failed; i++) {
         const memlord_stack_stat *s = &r->stack[i].stat;
-        mli_json_stack(r, r->stack[i].node);
+        mli_json_stack(w, r->stack[i].node);
         mli_jsonf(r->o,
                   ",'device':'%i','alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,'peak_bytes':%ju,"
                   "'samples':%ju,'error_bytes':%ju}",
@@ -23575,9 +23584,10 @@ static void mli_json_scope(mli_report *r, uint32_t id) {
     const mli_scope_record *scope = mli_scope_record_at(r->lord, id);
     const mli_scope_line *line = &r->scope[id];
     memlord_scope_stat s;
+    uint64_t deltas[MEMLORD_MAX_DEVICES + 1];
     uint32_t dev;
-    memset(r->deltas, 0, sizeof r->deltas);
-    mli_scope_sum(r->lord, scope, &r->scale, &s, r->deltas);
+    memset(deltas, 0, sizeof deltas);
+    mli_scope_sum(r->lord, scope, &r->scale, &s, deltas);
     mli_jsonf(r->o, ",\n{'id':%ju,'parent':%ju,'name':%s,'path':%s,'site':%p,'count':%ju",
               (uint64_t)id, s.parent, s.name, s.path, (const void *)s.site, s.count);
     mli_json_four(r->o, "delta_bytes", s.count, s.bytes.total, s.bytes.min, s.bytes.max);
@@ -23590,20 +23600,21 @@ static void mli_json_scope(mli_report *r, uint32_t id) {
               "'devices':{",
               s.device_ns, line->live_bytes, line->live_blocks, s.running);
     for (dev = 1; dev <= r->devices; dev++)
-        if (r->deltas[dev])
-            mli_jsonf(r->o, ",'%i':%jd", mli_report_device(r, dev), (int64_t)r->deltas[dev]);
+        if (deltas[dev])
+            mli_jsonf(r->o, ",'%i':%jd", mli_report_device(r, dev), (int64_t)deltas[dev]);
     mli_jsonf(r->o, "},'invocations':[");
     mli_report_scope_runs(r, scope, mli_json_invocation);
     mli_put_str(r->o, "]}");
 }
 
 /* Writes the scopes, then writes them again under the keys that readers of older profiles know. */
-static void mli_json_scopes(mli_report *r) {
+static void mli_json_scopes(const mli_json_writer *w) {
+    mli_report *r = w->r;
     uint32_t id;
     mli_jsonf(r->o, ",\n'scopes':[");
     for (id = 1; id <= r->scopes; id++) mli_json_scope(r, id);
     mli_put_str(r->o, "]");
-    if (r->brief) return;
+    if (w->brief) return;
     mli_jsonf(r->o, ",\n'operation_allocations':{");
     for (id = 1; id <= r->scopes; id++) {
         const mli_scope_record *scope = mli_scope_record_at(r->lord, id);
@@ -23738,7 +23749,8 @@ static MLI_COLD void mli_json_leaks_more(mli_report *r) {
               r->leaks.lost ? UINT64_MAX : (uint64_t)(r->leaks.groups - r->leaks.count),
               rest.blocks, rest.bytes, (uint64_t)(r->stack_leak_rows - r->stack_leaks), left);
 }
-static void mli_json_leaks(mli_report *r) {
+static void mli_json_leaks(const mli_json_writer *w) {
+    mli_report *r = w->r;
     size_t i;
     mli_jsonf(r->o, ",\n'leaks':{'since_mark':%ju,'count':%ju,'bytes':%ju,'by_site':[",
               r->mark, r->leaks.blocks, r->leaks.bytes);
@@ -23753,7 +23765,7 @@ static void mli_json_leaks(mli_report *r) {
     for (i = 0; i < r->stack_leaks; i++) {
         const mli_stack_leak *leak = &r->stack_leak[i];
         const uint32_t dev = mli_stack_row_at(r->lord, leak->row)->dev;
-        mli_json_stack(r, mli_stack_leak_node(r, i));
+        mli_json_stack(w, mli_stack_leak_node(r, i));
         mli_jsonf(r->o, ",'device':'%i','count':%ju,'bytes':%ju,'samples':%ju}",
                   mli_report_device(r, dev), (uint64_t)(leak->blocks + 0.5), leak->bytes,
                   leak->samples);
@@ -23816,65 +23828,67 @@ static void mli_json_strings(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-static void mli_json_event_storage(mli_report *r, uint64_t storage) {
+static void mli_json_event_storage(mli_json_writer *w, uint64_t storage) {
     const uint64_t low = storage & UINT64_MAX >> 12;
     if (!storage) {
-        mli_put_str(r->o, "0,");
-    } else if (r->brief) {
-        mli_jsonf(r->o, "%jd,", (int64_t)(low - r->last[1]));
-        r->last[1] = low;
+        mli_put_str(w->r->o, "0,");
+    } else if (w->brief) {
+        mli_jsonf(w->r->o, "%jd,", (int64_t)(low - w->last[1]));
+        w->last[1] = low;
     } else {
-        mli_jsonf(r->o, "'%jx',", storage);
+        mli_jsonf(w->r->o, "'%jx',", storage);
     }
 }
-/* Writes an event. A brief one has its time and the low 52 bits of its storage, which a reader of
-   JSON does not round, as differences to the event before. One of a scope has only its kind, thread
-   and scope. */
-static void mli_json_event(mli_report *r, const mli_event_copy *e) {
+/* Writes an event. In a brief one the time and the storage are differences to the event before; of
+   the storage only the low 52 bits count, which a reader of JSON does not round. An event of a
+   scope has only its kind, thread and scope. */
+static void mli_json_event(mli_json_writer *w, const mli_event_copy *e) {
+    const mli_report *r = w->r;
     const uint64_t time = mli_since_ns(&r->scale, e->stamp);
     uint64_t site = e->where & MLI_SITE_ROWS_MAX;
     uint64_t tag = e->where >> 20 & MLI_TAG_ROWS_MAX;
     uint32_t kind = mli_event_kind(e->what);
     int named = kind == MEMLORD_EVENT_CHECKPOINT;
-    mli_jsonf(r->o, r->brief ? ",[%jd,%ju,%ju" : ",\n[%jd,%ju,%ju", (int64_t)(time - r->last[0]),
+    mli_jsonf(r->o, w->brief ? ",[%jd,%ju,%ju" : ",\n[%jd,%ju,%ju", (int64_t)(time - w->last[0]),
               (uint64_t)kind, (uint64_t)e->thread);
-    if (r->brief) r->last[0] = time;
-    if (r->brief && (kind == MEMLORD_EVENT_SCOPE_BEGIN || kind == MEMLORD_EVENT_SCOPE_END)) {
+    if (w->brief) w->last[0] = time;
+    if (w->brief && (kind == MEMLORD_EVENT_SCOPE_BEGIN || kind == MEMLORD_EVENT_SCOPE_END)) {
         mli_jsonf(r->o, ",%ju]", e->where >> 36);
         return;
     }
     mli_jsonf(r->o, ",%jd,", (int64_t)mli_event_dev(e->what) - 1);
-    mli_json_event_storage(r, named ? 0 : e->storage);
+    mli_json_event_storage(w, named ? 0 : e->storage);
     mli_jsonf(r->o, "%ju,%ju,", MLI_BYTES(e->what), site <= r->site_rows ? site : 0);
     if (named)
         mli_put_json(r->o, (const char *)(uintptr_t)e->storage);
     else
         mli_put_u64(r->o, tag && tag <= r->tags ? r->site_rows + tag : 0);
     mli_jsonf(r->o, ",%ju", e->where >> 36);
-    if (e->stream && !r->brief) mli_jsonf(r->o, ",'%jx'", e->stream);
+    if (e->stream && !w->brief) mli_jsonf(r->o, ",'%jx'", e->stream);
     mli_put_str(r->o, "]");
 }
 
-static void mli_json_events(mli_report *r) {
+static void mli_json_events(mli_json_writer *w) {
     static const char kinds[] = ""
 #define MLI_X(name, text) ",\"" text "\""
         MLI_EVENTS(MLI_X)
 #undef MLI_X
         ;
+    mli_report *r = w->r;
     const mli_ring *ring = mli_ring_of(r->lord);
     mli_ring_reader reading;
     mli_event_copy e;
     uint64_t n = 0;
     mli_jsonf(r->o, ",\n'events':{'capacity':%ju,'lost':%ju",
               ring ? (uint64_t)ring->capacity : 0, r->total.dropped_events);
-    if (r->brief) mli_json_flag(r->o, "brief", 1);
+    if (w->brief) mli_json_flag(r->o, "brief", 1);
     mli_jsonf(r->o, ",'kinds':[");
     mli_put_str(r->o, kinds + 1);
     mli_jsonf(r->o, "],'list':[");
     if (ring && mli_ring_reader_begin(r->lord, &reading)) {
         reading.scale = r->scale;
         for (; !r->o->failed && mli_ring_reader_next(&reading, &e); n++)
-            mli_json_event(r, &e);
+            mli_json_event(w, &e);
         mli_ring_reader_end(&reading);
     }
     mli_jsonf(r->o, "],'recorded':%ju}", n);
@@ -23920,7 +23934,8 @@ static void mli_json_block(mli_report *r, const memlord_block_info *b) {
     mli_put_str(r->o, "}");
 }
 
-MLI_PRIVATE MLI_COLD void mli_json(mli_report *r) {
+static MLI_COLD void mli_json_write(mli_json_writer *w) {
+    mli_report *r = w->r;
     size_t i;
     uint64_t sum = 0;
     mli_json_metadata(r);
@@ -23929,22 +23944,39 @@ MLI_PRIVATE MLI_COLD void mli_json(mli_report *r) {
     mli_json_accounts(r);
     mli_json_tags(r);
     mli_json_sites(r);
-    mli_json_stacks(r);
+    mli_json_stacks(w);
     mli_json_summary(r);
     mli_json_holders(r);
-    mli_json_leaks(r);
+    mli_json_leaks(w);
     mli_json_moves(r);
     mli_json_threads(r);
     mli_json_snapshots(r);
-    mli_json_scopes(r);
+    mli_json_scopes(w);
     mli_json_strings(r);
-    mli_json_events(r);
+    mli_json_events(w);
     for (i = 0; i < r->blocks; i++) sum += r->block[i].bytes;
     mli_jsonf(r->o, ",\n'largest_blocks':{'count':%ju,'of':%ju,'bytes':%ju,'blocks':[",
               (uint64_t)r->blocks, r->total.live_blocks, sum);
     for (i = 0; i < r->blocks; i++) mli_json_block(r, &r->block[i]);
     mli_put_str(r->o, "]}}\n");
 }
+static MLI_COLD void mli_json_run(mli_report *r, int brief) {
+    mli_json_writer w;
+    size_t size = 0;
+    memset(&w, 0, sizeof w);
+    w.r = r;
+    w.brief = brief;
+    if (r->stacks + r->stack_leaks) {
+        w.frames = mli_stack_frame_count(r->lord);
+        size = ((size_t)w.frames + 1) * sizeof *w.frame;
+        w.frame = (uint32_t *)mli_own_alloc(r->lord, size);
+        if (!w.frame) r->result = MEMLORD_E_NOMEM;
+    }
+    mli_json_write(&w);
+    mli_own_free(r->lord, w.frame, size);
+}
+MLI_PRIVATE MLI_COLD void mli_json(mli_report *r) { mli_json_run(r, 0); }
+MLI_PRIVATE MLI_COLD void mli_json_brief(mli_report *r) { mli_json_run(r, 1); }
 
 /* ------------------------------------------------------------------------ src/reports/page.h -- */
 
@@ -25482,8 +25514,7 @@ MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
     r->out.html = 0;
     r->out.name_max = 0;
     mli_put_html(r->o, mli_html_middle[0], sizeof mli_html_middle[0], sizeof mli_html_middle);
-    r->brief = 1;
-    mli_json(r);
+    mli_json_brief(r);
     mli_put_html(r->o, mli_html_tail[0], sizeof mli_html_tail[0], sizeof mli_html_tail);
 }
 #endif
@@ -26250,8 +26281,8 @@ static MLI_COLD void mli_portion_decide(mli_shares *t, mli_portion *s) {
         s->has_live = !mli_epoch(t->x->lord) &&
                       (double)s->value[0] >= s->rest[0] && (double)s->value[1] >= s->rest[1];
 }
-/* Take live blocks off the allocs of their site, which are then those that are freed, and put their
-   shares back. */
+/* The first takes the live blocks of a portion off the allocs of its site, which then has only
+   those that were freed. The second puts their shares back. */
 static MLI_COLD void mli_portion_live_off(mli_shares *t, mli_portion *s) {
     mli_portion *of = mli_portion_site(t, s, s->frame, s->node);
     int m;
@@ -27153,8 +27184,8 @@ static MLI_COLD void mli_prom_head(mli_out *o, const char *name, const char *hel
     mli_putf(o, "# HELP memlord_%s %s\n# TYPE memlord_%s %s\n", name, help, name,
              counter ? "counter" : "gauge");
 }
-/* Returns 1 if a list of strings, which ends with an empty one, has one that is `name` up to a = or
-   its end. */
+/* Returns 1 if a label is in a list of strings; an empty string ends the list. A label is the text
+   before a =, or the whole string. */
 static MLI_COLD int mli_prom_label_in(const char *list, const char *name, size_t n) {
     for (; *list; list += strlen(list) + 1)
         if (!strncmp(list, name, n) && (!list[n] || list[n] == '=')) return 1;
@@ -27923,7 +27954,6 @@ static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format fo
     mli_own_free(lord, r->stack, MLI_TOP_STACKS * sizeof *r->stack);
     mli_own_free(lord, r->stack_leak, r->row_count * sizeof *r->stack_leak);
     mli_own_free(lord, r->leak_sum, mli_leak_sums(r) * sizeof *r->leak_sum);
-    mli_own_free(lord, r->frame, (r->frames + 1) * sizeof *r->frame);
     mli_own_free(lord, r->scope, (r->scopes + 1) * sizeof *r->scope);
     mli_own_free(lord, r->tag, (r->tags + r->devices + 1) * sizeof *r->tag);
     mli_own_free(lord, r, sizeof *r);

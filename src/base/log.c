@@ -108,8 +108,8 @@ MLI_PRIVATE MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t bl
 
 /* -- life -- */
 
-/* Sets the logger. With MEMLORD_DEBUG the lines of both loggers on stderr are coloured, and of
-   every level. */
+/* Sets the logger. With MEMLORD_DEBUG both loggers that write to stderr write lines of every level,
+   in colours. */
 static MLI_COLD void mli_logger_use(memlord *lord, const memlord_logger *logger) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_LOG) || !lord->back);
     lord->log->logger = *logger;

@@ -176,7 +176,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result
     mli_stat_add(lord, dev, MLI_STAT_dropped_allocs, 1);
     mli_stat_add(lord, dev, MLI_STAT_dropped_bytes, bytes);
     mli_drop_expect(lord, d.type, key);
-    if (r == MEMLORD_E_NOMEM) /* the other one is logged as a refusal */
+    if (r == MEMLORD_E_NOMEM) /* MEMLORD_E_DEVICE is logged as a refusal */
         mli_drop_warn(lord, &lord->blocks->warned_alloc,
                       "[drop] no room to record an alloc: give the ledger's allocator more; "
                       "dropped_allocs has how many");

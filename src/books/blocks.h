@@ -175,8 +175,8 @@ MLI_PRIVATE MLI_COLD mli_route *mli_route_newest(const memlord *lord);
 /* Returns the route between two devices, and makes it on first use; NULL: no memory. Requires: not
    inside. */
 MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint32_t to);
-/* Counts a move on the device it went to and on its route; without memory for a new route, on the
-   device alone. Requires: not inside. */
+/* Counts a move on the device that it went to and on its route. If there is no memory for a new
+   route, counts it on the device alone. Requires: not inside. */
 MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to, uint64_t bytes);
 
 /* Makes room for a key: an insert that follows fails only if another thread takes the room. */

@@ -302,7 +302,8 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
     mli_lock_drop(&phys->lock);
 }
 
-/* Reserves what of the bytes is not covered. Returns 1 if it fits, 0 if not; -1: try again. */
+/* Reserves the part of the bytes that is not covered. Returns 1 if it fits, 0 if not; -1: try
+   again. */
 static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, uint64_t bytes,
                                      uint64_t covered, int patient) {
     if (covered && covered == bytes) return 1;

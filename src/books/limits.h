@@ -109,9 +109,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
    MLI_TICKETS_MAX is detached. The orphan record takes none: its calls come from many threads. */
 MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket);
 
-/* The bytes of an alloc that are in flight, as they may come off tickets. */
+/* The part of an alloc that may come off tickets. It is in flight while the alloc is recorded. */
 typedef struct mli_ticket_draw {
-    mli_phys *phys; /* NULL: none are */
+    mli_phys *phys; /* NULL: nothing comes off tickets */
     uint64_t bytes;
     memlord_ticket named; /* the only ticket they come off; 0: those of the thread */
 } mli_ticket_draw;

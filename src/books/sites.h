@@ -34,8 +34,8 @@ typedef struct mli_birth {
     uint32_t mark, scope; /* scope 0: none */
 } mli_birth;
 
-/* What a site is made from: the site of its file, function and line in the module that has it. A
-   line of a header that several files include is one site, but in each library another. */
+/* What a site is made from: a file, function and line, in the module that has them. If several
+   files include a header, a line of it is one site; but it is another site in each library. */
 typedef struct mli_site_origin {
     const memlord_site *planted;
     const void *module; /* by mli_module_of; NULL: not known */

@@ -201,7 +201,7 @@ static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, cons
     return r == MEMLORD_OK ? n : 0;
 }
 
-/* Finds or adds the row of a stack on a device at a row of the sites. */
+/* Finds the row of a stack for a device and a row of the sites, or adds it. */
 static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t leaf, uint32_t dev,
                                                          uint32_t site, uint32_t *number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -467,8 +467,8 @@ MLI_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t c
 
 /* -- the stack of an alloc -- */
 
-/* Makes a row the one of the block that this call opens; 0, or without memory for it: counts the
-   stack as dropped. Ends with mli_stack_forget. */
+/* Sets the row of the stack of the block that this call opens. If the row is 0, or there is no
+   memory for the block, counts the stack as dropped. The call ends with mli_stack_forget. */
 static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint32_t dev, double scale) {
     MLI_REQUIRE(!mli_is_inside());
     mli_self.pick_row = row && mli_pick_reserve(lord) ? row : 0;

@@ -243,7 +243,7 @@ MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t
     uint32_t seen = MLI_HELPER_NONE;
     uint64_t generation;
     int bad = 1;
-    if (!MLI_THREADLESS) mli_stay_loaded(); /* first: a thread that stops a busy helper waits */
+    if (!MLI_THREADLESS) mli_stay_loaded(); /* while no other thread waits for this helper */
     if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY))
         return seen == MLI_HELPER_FAILED ? -1 : 0;
     /* seq_cst, as the exchange that withdraws the wish: one of the two threads sees the other */

@@ -458,7 +458,7 @@ MLI_PRIVATE const memlord_site mli_arena_site = {"", "(arena)", 0};
 MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev) {
     return mli_u64_load(&mli_device_record_at(r->lord, dev)->arena);
 }
-/* Captures the largest sites, with the balance of each arena as one more. */
+/* Captures the largest sites. The balance of each arena is listed as one more site. */
 static void mli_report_sites(mli_report *r) {
     uint32_t i;
     r->site_total = r->site_rows;
@@ -487,12 +487,10 @@ static void mli_report_stacks(mli_report *r) {
     memlord_stack_stat *rest = &r->stack_rest;
     uint32_t i, rows = mli_stack_rows(r->lord);
     if (!mli_stacks_on(r->lord)) return;
-    r->frames = mli_stack_frame_count(r->lord);
-    r->frame = (uint32_t *)mli_own_alloc(r->lord, (r->frames + 1) * sizeof *r->frame);
     r->stack = (mli_stack_line *)mli_own_alloc(r->lord, MLI_TOP_STACKS * sizeof *r->stack);
     r->stack_leak = (mli_stack_leak *)mli_own_alloc(r->lord, rows * sizeof *r->stack_leak);
     r->row_count = rows;
-    if (!r->stack || !r->frame || !r->stack_leak) {
+    if (!r->stack || !r->stack_leak) {
         r->result = MEMLORD_E_NOMEM;
         rows = 0;
     }

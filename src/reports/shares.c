@@ -214,8 +214,8 @@ static MLI_COLD void mli_portion_decide(mli_shares *t, mli_portion *s) {
         s->has_live = !mli_epoch(t->x->lord) &&
                       (double)s->value[0] >= s->rest[0] && (double)s->value[1] >= s->rest[1];
 }
-/* Take live blocks off the allocs of their site, which are then those that are freed, and put their
-   shares back. */
+/* The first takes the live blocks of a portion off the allocs of its site, which then has only
+   those that were freed. The second puts their shares back. */
 static MLI_COLD void mli_portion_live_off(mli_shares *t, mli_portion *s) {
     mli_portion *of = mli_portion_site(t, s, s->frame, s->node);
     int m;

@@ -39,8 +39,8 @@ static MLI_COLD void mli_prom_head(mli_out *o, const char *name, const char *hel
     mli_putf(o, "# HELP memlord_%s %s\n# TYPE memlord_%s %s\n", name, help, name,
              counter ? "counter" : "gauge");
 }
-/* Returns 1 if a list of strings, which ends with an empty one, has one that is `name` up to a = or
-   its end. */
+/* Returns 1 if a label is in a list of strings; an empty string ends the list. A label is the text
+   before a =, or the whole string. */
 static MLI_COLD int mli_prom_label_in(const char *list, const char *name, size_t n) {
     for (; *list; list += strlen(list) + 1)
         if (!strncmp(list, name, n) && (!list[n] || list[n] == '=')) return 1;

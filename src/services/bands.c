@@ -41,8 +41,8 @@ MLI_PRIVATE MLI_COLD const char *mli_band_error(const memlord_band *b) {
     return NULL;
 }
 
-/* Returns the index of the first band that covers a used percent or, while that is unknown (NaN),
-   of the first that covers 0 to 100; n: none does. */
+/* Returns the index of the first band that covers a used percent; n if none does. While the used
+   percent is unknown (NaN), returns the first band that covers all of 0 to 100. */
 static size_t mli_band_at(const memlord_band *bands, size_t n, double used) {
     size_t i;
     for (i = 0; i < n; i++) {
@@ -247,8 +247,9 @@ static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
     return at + ((double)at * 100.0 / (double)phys->limit < edge);
 }
 
-/* Where used % is of the limit no sample changes it, but the live bytes: moves the marks of a
-   device to where they enter another band. `total`: the live bytes of the phys. */
+/* Moves the marks of a device to where they enter another band. Used % is of the limit here, so it
+   changes with the live bytes alone and not with a sample. `total` is the live bytes of the phys.
+   */
 static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
                            mli_band_state *v) {
     uint64_t others = total > v->level.live ? total - v->level.live : 0;

@@ -247,9 +247,9 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, uint32_t dev, mli_
     mli_u64_store(&cell->high, mli_u64_load(&cell->level));
 }
 
-/* Pushes a span: the thread enters the scope of a thread scope. `adopted`: the second word of the
-   token it was adopted by; 0: by none. Restarts each cell's high, so that it measures this span's
-   peak; the span around takes the old high. */
+/* Pushes a span: the thread enters the scope of a thread scope. `adopted` is the second word of the
+   token that the scope was adopted by; 0: it was not adopted. Restarts the high of each cell, so
+   that it measures the peak of this span; the span around keeps the old high. */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
                           uint64_t adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);

@@ -10,8 +10,8 @@
 #include "base/ledger.h"
 #include "base/text.h"
 
-/* The columns of a device: its statistics by their MLI_STAT_ numbers. Behind them stand the losses
-   of the ledger as a whole: records without room, and records that are no longer kept. */
+/* The columns of a device. First come its statistics, by their MLI_STAT_ numbers. Then come the
+   losses of the ledger as a whole: records without room, and records that are no longer kept. */
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
