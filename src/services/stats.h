@@ -115,4 +115,6 @@ MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, co
    but one. */
 MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list);
 
+MLI_PRIVATE MLI_COLD void mli_stats_life(mli_life *life);
+
 #endif
