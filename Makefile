@@ -334,7 +334,7 @@ torch-observer: | deps-demo ## TORCH= [OBSERVER=]: the observer of PyTorch's all
 		-D_GLIBCXX_USE_CXX11_ABI=$(torch_abi) -I. -isystem '$(TORCH)/include' -isystem '$(torch_cuda)' \
 		examples/torch/observer.cpp -o '$(OBSERVER)' -L'$(TORCH)/lib' -lc10_cuda -lc10 -Wl,-z,nodelete -pthread
 
-build/libmemlord_preload.so: src/tools/preload.c memlord.h | deps-demo
+build/libmemlord_preload.so: src/tools/preload.c $(wildcard src/tools/preload/*.h) memlord.h | deps-demo
 	@mkdir -p build && echo '  $@'
 	$(q)$(CC) -std=c99 -O2 $(warn) -fPIC -shared -fvisibility=hidden -fexceptions -static-libgcc -I. $< -o $@ \
 		-Wl,-z,now -ldl -pthread

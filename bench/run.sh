@@ -460,7 +460,7 @@ bench_short() {
 
 bench_tools() {
     preload=build/libmemlord_preload.so
-    if [ ! -e $preload ] || [ -n "$(find memlord.h src/tools/preload.c -newer $preload)" ]; then
+    if [ ! -e $preload ] || [ -n "$(find memlord.h src/tools/preload* -newer $preload)" ]; then
         $cc -std=c99 -O2 -fPIC -shared -fvisibility=hidden -fexceptions -static-libgcc \
             -pthread -I. src/tools/preload.c -o $preload -Wl,-z,now -ldl
     fi

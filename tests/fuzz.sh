@@ -36,8 +36,8 @@ fuzz page 512 'whatever is written into a page of shared memory, ledgers on it k
 
 export AFL_SKIP_CPUFREQ=1 AFL_I_DONT_CARE_ABOUT_MISSING_CRASHES=1 AFL_NO_UI=1 AFL_NO_AFFINITY=1 \
     AFL_HANG_TMOUT=20000
-tool() { # NAME LIBRARIES ARGUMENTS WHAT: examples/NAME.c reads mutated profiles
-    AFL_USE_ASAN=1 AFL_USE_UBSAN=1 afl-clang-fast -std=c99 -g -O1 -fno-sanitize-recover=all -I. "examples/$1.c" \
+tool() { # NAME LIBRARIES ARGUMENTS WHAT: src/tools/NAME.c reads mutated profiles
+    AFL_USE_ASAN=1 AFL_USE_UBSAN=1 afl-clang-fast -std=c99 -g -O1 -fno-sanitize-recover=all -I. "src/tools/$1.c" \
         -o "$out/$1" $2 -lm -pthread >$why 2>&1 &&
         afl-fuzz -i $out/seeds -o "$out/$1-afl" -s "$seed" -V "$seconds" -m none -t 20000 -- \
             "$out/$1" $3 >$why 2>&1

@@ -41,7 +41,7 @@ def declared(path, text):
 
 def files():
     for folder, _, names in os.walk(SRC):
-        if os.path.basename(folder) not in ('api', 'page', 'tools', 'packaging') and folder != SRC:
+        if os.path.basename(folder) not in ('api', 'page', 'tools', 'preload', 'packaging') and folder != SRC:
             for name in sorted(names):
                 if name.endswith(('.h', '.c')):
                     yield os.path.relpath(os.path.join(folder, name), SRC)

@@ -72,7 +72,7 @@ static uint32_t mli_ranks_held(uint32_t ranks) {
     return n;
 }
 MLI_PRIVATE void mli_rank_take(const mli_lock *lock) {
-    uint32_t rank = lock->rank;
+    uint32_t rank = mli_u32_load(&lock->rank);
     int two = mli_ranks.held[MLI_RANK_REGISTRY] ||
               (rank == MLI_RANK_SHARD && lock > mli_ranks.shard) ||
               (rank == MLI_RANK_PHYS && mli_ranks.held[MLI_RANK_COLD]);
@@ -82,14 +82,14 @@ MLI_PRIVATE void mli_rank_take(const mli_lock *lock) {
 }
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock) {
     MLI_REQUIRE(mli_lock_held(lock));
-    mli_ranks.held[lock->rank]--;
+    mli_ranks.held[mli_u32_load(&lock->rank)]--;
 }
 MLI_PRIVATE void mli_rank_inside(uint32_t inside) {
     MLI_REQUIRE(!inside || !mli_ranks_held(MLI_RANK_INSIDE));
     mli_ranks.held[MLI_RANK_INSIDE] = inside;
 }
 MLI_PRIVATE int mli_lock_held(const mli_lock *lock) {
-    return mli_ranks.held[lock->rank] && mli_u32_load(&lock->locked);
+    return mli_ranks.held[mli_u32_load(&lock->rank)] && mli_u32_load(&lock->locked);
 }
 MLI_PRIVATE int mli_rank_held(uint32_t rank) { return mli_ranks.held[rank] != 0; }
 MLI_PRIVATE int mli_none_held(void) { return !mli_ranks_held(MLI_RANKS); }
@@ -97,7 +97,7 @@ MLI_PRIVATE int mli_none_held_but_orphan(void) {
     return mli_ranks_held(MLI_RANKS) == mli_ranks.held[MLI_RANK_ORPHAN];
 }
 MLI_PRIVATE int mli_is_inside(void) { return mli_rank_held(MLI_RANK_INSIDE); }
-MLI_PRIVATE void mli_lock_rank(mli_lock *lock, uint32_t rank) { lock->rank = rank; }
+MLI_PRIVATE void mli_lock_rank(mli_lock *lock, uint32_t rank) { mli_u32_store(&lock->rank, rank); }
 #else
 #endif
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n) {

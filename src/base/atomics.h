@@ -194,7 +194,7 @@ enum {
 typedef struct mli_lock {
     mli_u32 locked;
 #if defined(MEMLORD_CHECK_LOCKS)
-    uint32_t rank;
+    mli_u32 rank; /* every ledger sets those of the process, to the same */
 #endif
 } mli_lock;
 

@@ -11,13 +11,13 @@
 #include "books/threads.h"
 #include "books/sites.h"
 
-enum {                              /* mli_cache_entry.salt >> 28: value; rest of the salt */
-    MLI_CACHE_SITE = MLI_BOOK_SITE, /* the cell of a row; the device */
-    MLI_CACHE_TAG = MLI_BOOK_TAG,   /* the cell of a row; the device */
-    MLI_CACHE_NAME,                 /* the kept copy of a host's tag; 0 */
-    MLI_CACHE_PLACE,                /* the site of a place, by its file; the line */
-    MLI_CACHE_SCOPE,                /* a thread scope, by its name; the parent scope */
-    MLI_CACHE_SCOPE_SITE            /* a thread scope, by a static record; the parent scope */
+enum { /* the kinds of mli_cache_entry: what it finds, and by which key and salt */
+    MLI_CACHE_SITE = MLI_BOOK_SITE, /* the cell of a site, by the site and the dev */
+    MLI_CACHE_TAG = MLI_BOOK_TAG,   /* the cell of a tag, by the tag and the dev */
+    MLI_CACHE_NAME,                 /* the kept copy of a host's tag, by the tag */
+    MLI_CACHE_PLACE,                /* the site of a place, by the file and the line */
+    MLI_CACHE_SCOPE,                /* a thread scope, by the name and the parent scope */
+    MLI_CACHE_SCOPE_SITE            /* a thread scope, by the static record and the parent scope */
 };
 static MLI_HOT uint32_t mli_cache_salt(int kind, uint32_t rest) {
     return (uint32_t)kind << 28 | rest;
@@ -84,10 +84,14 @@ MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth);
 MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_thread *t,
                                 int scope);
 
+/* Looks up the interposer: memlord_interposer. Requires: no lock is held. */
+MLI_PRIVATE MLI_COLD void mli_interposer_find(void);
 /* Begins a tag, or a scope, in the books of an interposer, too. Requires: no lock is held, here and
    in mli_interposer_end. The acquire pairs with the release in mli_interposer_find. */
 MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name);
 /* Ends the innermost tags, or scopes, there. */
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count);
+
+MLI_PRIVATE MLI_COLD void mli_tags_life(mli_life *life);
 
 #endif

@@ -102,9 +102,8 @@ typedef struct mli_report {
     uint64_t site_total; /* all of which `site` has the largest: rows and arenas */
     int by_peak;           /* 1: sites in the order of their peak; 0: of their live bytes */
     memlord_result result; /* an error other than a failed write: no memory for a part of it */
+    int exports;           /* 1: the ledger exports, or did */
     int whole;             /* 1: captures the lists too: blocks, sites, leaks, lifetimes */
-    int brief;             /* 1: JSON leaves out what the HTML page does not read */
-    uint64_t last[2];      /* brief: ns and storage of the event before; else 0 */
     uint64_t uptime;
     uint64_t top_device[MEMLORD_MAX_DEVICES][2]; /* peak and dev, the highest peak first */
     mli_tag_line *tag; /* by row, and behind them by dev, for the blocks without a tag */
@@ -118,8 +117,7 @@ typedef struct mli_report {
     mli_stack_line *stack; /* MLI_TOP_STACKS; NULL: the ledger has no stacks, or no memory */
     size_t stacks, stack_rows;
     memlord_stack_stat stack_rest; /* of the stacks that are not in the list */
-    uint32_t *frame;     /* by frame of stacks: its number in the list of JSON, from 1 */
-    uint32_t frames, row_count;
+    uint32_t row_count;
     mli_stack_leak *stack_leak; /* by row; then the largest, from the start */
     size_t stack_leaks, stack_leak_rows; /* in the list; all */
     uint64_t stack_leak_bytes;           /* of all */
@@ -142,7 +140,6 @@ typedef struct mli_report {
     uint64_t resident;   /* bytes of the process in memory; 0: not known */
     mli_holders holders; /* scratch: of the device being written */
     mli_scope_run run[MLI_RUNS_KEPT];
-    uint64_t deltas[MEMLORD_MAX_DEVICES + 1];
     memlord_part_info part[16];
     uint64_t sizes[MEMLORD_MAX_DEVICES][MLI_SIZES]; /* live blocks, by device and size class */
 } mli_report;

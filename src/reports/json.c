@@ -2,6 +2,7 @@
 #include "os/system.h"
 #include "base/atomics.h"
 #include "base/ledger.h"
+#include "base/memory.h"
 #include "books/threads.h"
 #include "books/map.h"
 #include "books/counters.h"
@@ -18,6 +19,14 @@
 #include "services/stats.h"
 #include "services/room.h"
 #include "services/snapshots.h"
+
+typedef struct mli_json_writer {
+    mli_report *r;
+    int brief;        /* 1: leaves out what the HTML page does not read */
+    uint64_t last[2]; /* brief: ns and storage of the event before; else 0 */
+    uint32_t *frame;  /* by frame of stacks: its number in the list, from 1; NULL: none */
+    uint32_t frames;
+} mli_json_writer;
 
 MLI_PRIVATE void mli_json_u64(mli_out *o, const char *name, uint64_t v) {
     mli_jsonf(o, ",%s:%ju", name, v);
@@ -54,7 +63,7 @@ static void mli_json_metadata(mli_report *r) {
     mli_jsonf(r->o,
               ",'pid':%ju,'labels':%s,'uptime_ns':%ju,'own_bytes':%ju,'mark':%ju,"
               "'num_snapshots':%ju",
-              mli_pid(), mli_labels(lord), r->uptime, mli_u64_load(&lord->memory.own_bytes),
+              mli_pid(), mli_labels(lord), r->uptime, mli_own_bytes(lord),
               r->mark, (uint64_t)r->snapshots);
     mli_json_flag(r->o, "operation_tracking_enabled", r->scopes != 0);
     mli_json_flag(r->o, "sites_enabled",
@@ -181,21 +190,22 @@ static uint32_t mli_stack_leak_node(const mli_report *r, size_t i) {
     return mli_stack_row_at(r->lord, r->stack_leak[i].row)->node;
 }
 /* Gives each frame of a stack a number that is not 0. */
-static void mli_json_frames_mark(mli_report *r, uint32_t node) {
-    for (; node && r->frame; node = mli_stack_node_at(r->lord, node)->parent)
-        r->frame[mli_stack_node_at(r->lord, node)->site->frame] = 1;
+static void mli_json_frames_mark(mli_json_writer *w, uint32_t node) {
+    for (; node && w->frame; node = mli_stack_node_at(w->r->lord, node)->parent)
+        w->frame[mli_stack_node_at(w->r->lord, node)->site->frame] = 1;
 }
-static MLI_COLD void mli_json_frames(mli_report *r) {
-    const mli_module *last = (mli_module *)mli_ptr_load_acquire(&r->lord->sites.modules), *m;
+static MLI_COLD void mli_json_frames(mli_json_writer *w) {
+    const mli_report *r = w->r;
+    const mli_module *last = mli_module_newest(r->lord), *m;
     uint32_t i, n = 0;
     mli_jsonf(r->o, ",'modules':[");
     for (m = last; m; m = m->next)
         mli_jsonf(r->o, ",\n{'module':%s,'build_id':%s}", m->image.path, m->build_id);
     mli_jsonf(r->o, "],'frames':[");
-    for (i = 1; i <= r->frames && r->frame && !r->o->failed; i++) {
+    for (i = 1; i <= w->frames && w->frame && !r->o->failed; i++) {
         mli_site_record *site = mli_stack_frame_at(r->lord, i);
-        if (!r->frame[i]) continue;
-        r->frame[i] = ++n;
+        if (!w->frame[i]) continue;
+        w->frame[i] = ++n;
         mli_jsonf(r->o, ",\n{'site':%p,'module':%ju,'offset':%ju}",
                   (const void *)mli_site_display(r->lord, site),
                   site->where ? (uint64_t)(last->number - site->where->number) : UINT64_MAX,
@@ -204,25 +214,26 @@ static MLI_COLD void mli_json_frames(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 /* Writes the frames of a stack, the innermost first. */
-static MLI_COLD void mli_json_stack(mli_report *r, uint32_t node) {
-    mli_jsonf(r->o, ",\n{'frames':[");
-    for (; node && r->frame; node = mli_stack_node_at(r->lord, node)->parent)
-        mli_jsonf(r->o, ",%ju",
-                  (uint64_t)r->frame[mli_stack_node_at(r->lord, node)->site->frame] - 1);
-    mli_put_str(r->o, "]");
+static MLI_COLD void mli_json_stack(const mli_json_writer *w, uint32_t node) {
+    mli_jsonf(w->r->o, ",\n{'frames':[");
+    for (; node && w->frame; node = mli_stack_node_at(w->r->lord, node)->parent)
+        mli_jsonf(w->r->o, ",%ju",
+                  (uint64_t)w->frame[mli_stack_node_at(w->r->lord, node)->site->frame] - 1);
+    mli_put_str(w->r->o, "]");
 }
-static MLI_COLD void mli_json_stacks(mli_report *r) {
+static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
+    const mli_report *r = w->r;
     size_t i;
     mli_jsonf(r->o, ",\n'stacks':{'depth':%ju,'bytes':%ju,'cut':%ju",
               (uint64_t)r->lord->stacks.depth, r->lord->stacks.bytes,
-              mli_u64_load(&r->lord->stacks.cut));
-    for (i = 0; i < r->stacks; i++) mli_json_frames_mark(r, r->stack[i].node);
-    for (i = 0; i < r->stack_leaks; i++) mli_json_frames_mark(r, mli_stack_leak_node(r, i));
-    mli_json_frames(r);
+              mli_stacks_cut(r->lord));
+    for (i = 0; i < r->stacks; i++) mli_json_frames_mark(w, r->stack[i].node);
+    for (i = 0; i < r->stack_leaks; i++) mli_json_frames_mark(w, mli_stack_leak_node(r, i));
+    mli_json_frames(w);
     mli_jsonf(r->o, ",'list':[");
     for (i = 0; i < r->stacks && !r->o->failed; i++) {
         const memlord_stack_stat *s = &r->stack[i].stat;
-        mli_json_stack(r, r->stack[i].node);
+        mli_json_stack(w, r->stack[i].node);
         mli_jsonf(r->o,
                   ",'device':'%i','alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,'peak_bytes':%ju,"
                   "'samples':%ju,'error_bytes':%ju}",
@@ -313,9 +324,10 @@ static void mli_json_scope(mli_report *r, uint32_t id) {
     const mli_scope_record *scope = mli_scope_record_at(r->lord, id);
     const mli_scope_line *line = &r->scope[id];
     memlord_scope_stat s;
+    uint64_t deltas[MEMLORD_MAX_DEVICES + 1];
     uint32_t dev;
-    memset(r->deltas, 0, sizeof r->deltas);
-    mli_scope_sum(r->lord, scope, &r->scale, &s, r->deltas);
+    memset(deltas, 0, sizeof deltas);
+    mli_scope_sum(r->lord, scope, &r->scale, &s, deltas);
     mli_jsonf(r->o, ",\n{'id':%ju,'parent':%ju,'name':%s,'path':%s,'site':%p,'count':%ju",
               (uint64_t)id, s.parent, s.name, s.path, (const void *)s.site, s.count);
     mli_json_four(r->o, "delta_bytes", s.count, s.bytes.total, s.bytes.min, s.bytes.max);
@@ -328,20 +340,21 @@ static void mli_json_scope(mli_report *r, uint32_t id) {
               "'devices':{",
               s.device_ns, line->live_bytes, line->live_blocks, s.running);
     for (dev = 1; dev <= r->devices; dev++)
-        if (r->deltas[dev])
-            mli_jsonf(r->o, ",'%i':%jd", mli_report_device(r, dev), (int64_t)r->deltas[dev]);
+        if (deltas[dev])
+            mli_jsonf(r->o, ",'%i':%jd", mli_report_device(r, dev), (int64_t)deltas[dev]);
     mli_jsonf(r->o, "},'invocations':[");
     mli_report_scope_runs(r, scope, mli_json_invocation);
     mli_put_str(r->o, "]}");
 }
 
 /* Writes the scopes, then writes them again under the keys that readers of older profiles know. */
-static void mli_json_scopes(mli_report *r) {
+static void mli_json_scopes(const mli_json_writer *w) {
+    mli_report *r = w->r;
     uint32_t id;
     mli_jsonf(r->o, ",\n'scopes':[");
     for (id = 1; id <= r->scopes; id++) mli_json_scope(r, id);
     mli_put_str(r->o, "]");
-    if (r->brief) return;
+    if (w->brief) return;
     mli_jsonf(r->o, ",\n'operation_allocations':{");
     for (id = 1; id <= r->scopes; id++) {
         const mli_scope_record *scope = mli_scope_record_at(r->lord, id);
@@ -476,7 +489,8 @@ static MLI_COLD void mli_json_leaks_more(mli_report *r) {
               r->leaks.lost ? UINT64_MAX : (uint64_t)(r->leaks.groups - r->leaks.count),
               rest.blocks, rest.bytes, (uint64_t)(r->stack_leak_rows - r->stack_leaks), left);
 }
-static void mli_json_leaks(mli_report *r) {
+static void mli_json_leaks(const mli_json_writer *w) {
+    mli_report *r = w->r;
     size_t i;
     mli_jsonf(r->o, ",\n'leaks':{'since_mark':%ju,'count':%ju,'bytes':%ju,'by_site':[",
               r->mark, r->leaks.blocks, r->leaks.bytes);
@@ -491,7 +505,7 @@ static void mli_json_leaks(mli_report *r) {
     for (i = 0; i < r->stack_leaks; i++) {
         const mli_stack_leak *leak = &r->stack_leak[i];
         const uint32_t dev = mli_stack_row_at(r->lord, leak->row)->dev;
-        mli_json_stack(r, mli_stack_leak_node(r, i));
+        mli_json_stack(w, mli_stack_leak_node(r, i));
         mli_jsonf(r->o, ",'device':'%i','count':%ju,'bytes':%ju,'samples':%ju}",
                   mli_report_device(r, dev), (uint64_t)(leak->blocks + 0.5), leak->bytes,
                   leak->samples);
@@ -554,65 +568,67 @@ static void mli_json_strings(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-static void mli_json_event_storage(mli_report *r, uint64_t storage) {
+static void mli_json_event_storage(mli_json_writer *w, uint64_t storage) {
     const uint64_t low = storage & UINT64_MAX >> 12;
     if (!storage) {
-        mli_put_str(r->o, "0,");
-    } else if (r->brief) {
-        mli_jsonf(r->o, "%jd,", (int64_t)(low - r->last[1]));
-        r->last[1] = low;
+        mli_put_str(w->r->o, "0,");
+    } else if (w->brief) {
+        mli_jsonf(w->r->o, "%jd,", (int64_t)(low - w->last[1]));
+        w->last[1] = low;
     } else {
-        mli_jsonf(r->o, "'%jx',", storage);
+        mli_jsonf(w->r->o, "'%jx',", storage);
     }
 }
-/* Writes an event. A brief one has its time and the low 52 bits of its storage, which a reader of
-   JSON does not round, as differences to the event before. One of a scope has only its kind, thread
-   and scope. */
-static void mli_json_event(mli_report *r, const mli_event_copy *e) {
+/* Writes an event. In a brief one the time and the storage are differences to the event before; of
+   the storage only the low 52 bits count, which a reader of JSON does not round. An event of a
+   scope has only its kind, thread and scope. */
+static void mli_json_event(mli_json_writer *w, const mli_event_copy *e) {
+    const mli_report *r = w->r;
     const uint64_t time = mli_since_ns(&r->scale, e->stamp);
     uint64_t site = e->where & MLI_SITE_ROWS_MAX;
     uint64_t tag = e->where >> 20 & MLI_TAG_ROWS_MAX;
     uint32_t kind = mli_event_kind(e->what);
     int named = kind == MEMLORD_EVENT_CHECKPOINT;
-    mli_jsonf(r->o, r->brief ? ",[%jd,%ju,%ju" : ",\n[%jd,%ju,%ju", (int64_t)(time - r->last[0]),
+    mli_jsonf(r->o, w->brief ? ",[%jd,%ju,%ju" : ",\n[%jd,%ju,%ju", (int64_t)(time - w->last[0]),
               (uint64_t)kind, (uint64_t)e->thread);
-    if (r->brief) r->last[0] = time;
-    if (r->brief && (kind == MEMLORD_EVENT_SCOPE_BEGIN || kind == MEMLORD_EVENT_SCOPE_END)) {
+    if (w->brief) w->last[0] = time;
+    if (w->brief && (kind == MEMLORD_EVENT_SCOPE_BEGIN || kind == MEMLORD_EVENT_SCOPE_END)) {
         mli_jsonf(r->o, ",%ju]", e->where >> 36);
         return;
     }
     mli_jsonf(r->o, ",%jd,", (int64_t)mli_event_dev(e->what) - 1);
-    mli_json_event_storage(r, named ? 0 : e->storage);
+    mli_json_event_storage(w, named ? 0 : e->storage);
     mli_jsonf(r->o, "%ju,%ju,", MLI_BYTES(e->what), site <= r->site_rows ? site : 0);
     if (named)
         mli_put_json(r->o, (const char *)(uintptr_t)e->storage);
     else
         mli_put_u64(r->o, tag && tag <= r->tags ? r->site_rows + tag : 0);
     mli_jsonf(r->o, ",%ju", e->where >> 36);
-    if (e->stream && !r->brief) mli_jsonf(r->o, ",'%jx'", e->stream);
+    if (e->stream && !w->brief) mli_jsonf(r->o, ",'%jx'", e->stream);
     mli_put_str(r->o, "]");
 }
 
-static void mli_json_events(mli_report *r) {
+static void mli_json_events(mli_json_writer *w) {
     static const char kinds[] = ""
 #define MLI_X(name, text) ",\"" text "\""
         MLI_EVENTS(MLI_X)
 #undef MLI_X
         ;
-    const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&r->lord->events.ring);
+    mli_report *r = w->r;
+    const mli_ring *ring = mli_ring_of(r->lord);
     mli_ring_reader reading;
     mli_event_copy e;
     uint64_t n = 0;
     mli_jsonf(r->o, ",\n'events':{'capacity':%ju,'lost':%ju",
               ring ? (uint64_t)ring->capacity : 0, r->total.dropped_events);
-    if (r->brief) mli_json_flag(r->o, "brief", 1);
+    if (w->brief) mli_json_flag(r->o, "brief", 1);
     mli_jsonf(r->o, ",'kinds':[");
     mli_put_str(r->o, kinds + 1);
     mli_jsonf(r->o, "],'list':[");
     if (ring && mli_ring_reader_begin(r->lord, &reading)) {
         reading.scale = r->scale;
         for (; !r->o->failed && mli_ring_reader_next(&reading, &e); n++)
-            mli_json_event(r, &e);
+            mli_json_event(w, &e);
         mli_ring_reader_end(&reading);
     }
     mli_jsonf(r->o, "],'recorded':%ju}", n);
@@ -658,7 +674,8 @@ static void mli_json_block(mli_report *r, const memlord_block_info *b) {
     mli_put_str(r->o, "}");
 }
 
-MLI_PRIVATE MLI_COLD void mli_json(mli_report *r) {
+static MLI_COLD void mli_json_write(mli_json_writer *w) {
+    mli_report *r = w->r;
     size_t i;
     uint64_t sum = 0;
     mli_json_metadata(r);
@@ -667,19 +684,36 @@ MLI_PRIVATE MLI_COLD void mli_json(mli_report *r) {
     mli_json_accounts(r);
     mli_json_tags(r);
     mli_json_sites(r);
-    mli_json_stacks(r);
+    mli_json_stacks(w);
     mli_json_summary(r);
     mli_json_holders(r);
-    mli_json_leaks(r);
+    mli_json_leaks(w);
     mli_json_moves(r);
     mli_json_threads(r);
     mli_json_snapshots(r);
-    mli_json_scopes(r);
+    mli_json_scopes(w);
     mli_json_strings(r);
-    mli_json_events(r);
+    mli_json_events(w);
     for (i = 0; i < r->blocks; i++) sum += r->block[i].bytes;
     mli_jsonf(r->o, ",\n'largest_blocks':{'count':%ju,'of':%ju,'bytes':%ju,'blocks':[",
               (uint64_t)r->blocks, r->total.live_blocks, sum);
     for (i = 0; i < r->blocks; i++) mli_json_block(r, &r->block[i]);
     mli_put_str(r->o, "]}}\n");
 }
+static MLI_COLD void mli_json_run(mli_report *r, int brief) {
+    mli_json_writer w;
+    size_t size = 0;
+    memset(&w, 0, sizeof w);
+    w.r = r;
+    w.brief = brief;
+    if (r->stacks + r->stack_leaks) {
+        w.frames = mli_stack_frame_count(r->lord);
+        size = ((size_t)w.frames + 1) * sizeof *w.frame;
+        w.frame = (uint32_t *)mli_own_alloc(r->lord, size);
+        if (!w.frame) r->result = MEMLORD_E_NOMEM;
+    }
+    mli_json_write(&w);
+    mli_own_free(r->lord, w.frame, size);
+}
+MLI_PRIVATE MLI_COLD void mli_json(mli_report *r) { mli_json_run(r, 0); }
+MLI_PRIVATE MLI_COLD void mli_json_brief(mli_report *r) { mli_json_run(r, 1); }

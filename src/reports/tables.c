@@ -3,6 +3,7 @@
 #include "base/atomics.h"
 #include "base/ledger.h"
 #include "base/text.h"
+#include "base/memory.h"
 #include "books/counters.h"
 #include "books/names.h"
 #include "books/blocks.h"
@@ -38,8 +39,8 @@ static MLI_COLD void mli_prom_head(mli_out *o, const char *name, const char *hel
     mli_putf(o, "# HELP memlord_%s %s\n# TYPE memlord_%s %s\n", name, help, name,
              counter ? "counter" : "gauge");
 }
-/* Returns 1 if a list of strings, which ends with an empty one, has one that is `name` up to a = or
-   its end. */
+/* Returns 1 if a label is in a list of strings; an empty string ends the list. A label is the text
+   before a =, or the whole string. */
 static MLI_COLD int mli_prom_label_in(const char *list, const char *name, size_t n) {
     for (; *list; list += strlen(list) + 1)
         if (!strncmp(list, name, n) && (!list[n] || list[n] == '=')) return 1;
@@ -56,7 +57,7 @@ static MLI_COLD void mli_prom_labels(mli_prom_writer *w) {
     mli_out_buffer(&o, pid, sizeof pid);
     mli_putf(&o, "pid=%ju", mli_pid());
     (void)mli_out_end(&o, sizeof pid);
-    if (!at && mli_ptr_load(&w->x.lord->saving.export_path)) at = pid;
+    if (!at && w->x.r->exports) at = pid;
     for (; at && *at; at = end + (*end == ',')) {
         size_t n;
         at += strspn(at, " ");

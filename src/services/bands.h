@@ -47,8 +47,8 @@ MLI_PRIVATE MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *band
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
-/* Replaces the strategy of exactly a selector by another, or by none (NULL), and returns the old
-   one; NULL: it had none. */
+/* Replaces the strategy that was set for this very selector, by another or (NULL) by none. Returns
+   the old one; NULL: there was none. */
 MLI_PRIVATE MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
                                                      mli_strategy *fresh);
 /* Adds a callback to the list, behind those of its kind. Requires: its serial tells its kind. */
@@ -95,5 +95,7 @@ MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t de
    registers are wider than a double (x87) a quotient has other digits, and a value that is equal
    to the threshold would miss it. */
 MLI_PRIVATE int mli_pressure(double used, double total);
+
+MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);
 
 #endif

@@ -10,8 +10,8 @@
 #include "base/ledger.h"
 #include "base/text.h"
 
-/* The columns of a device: its statistics by their MLI_STAT_ numbers. Behind them stand the losses
-   of the ledger as a whole: records without room, and records that are no longer kept. */
+/* The columns of a device. First come its statistics, by their MLI_STAT_ numbers. Then come the
+   losses of the ledger as a whole: records without room, and records that are no longer kept. */
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
@@ -103,8 +103,8 @@ typedef struct mli_holder_list {
     uint64_t bytes;                    /* of all holders */
     mli_holder at[MLI_HOLDERS_LISTED]; /* the largest ones, in order */
 } mli_holder_list;
-/* Lists what holds the phys of a device (0: one not seen yet), by tag or by site; without a phys,
-   what holds the device itself. */
+/* Lists what holds the phys of a device, by tag or by site; dev 0 is a device that was not seen
+   yet. Without a phys, lists what holds the device itself. */
 MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
                                            int book, mli_holder_list *list);
 
@@ -114,5 +114,7 @@ MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, co
    before each name if some are on another one. Writes nothing if no holder has a name and there is
    but one. */
 MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list);
+
+MLI_PRIVATE MLI_COLD void mli_stats_life(mli_life *life);
 
 #endif

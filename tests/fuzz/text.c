@@ -18,7 +18,8 @@ static void as_a_device(const char *text) {
     assert_int_equal(again.index, device.index);
 }
 
-/* A figure that is written from what was read reads within the half of its last decimal. */
+/* A figure that is written from what was read reads within the half of its last decimal. What is
+   written as 16 EiB, rounded up, is more than a number of bytes can be. */
 static void as_bytes(const char *text) {
     uint64_t bytes = 12345, again;
     char written[64];
@@ -26,7 +27,12 @@ static void as_bytes(const char *text) {
         assert_int_equal(bytes, 12345);
         return;
     }
-    assert_ok(memlord_parse_bytes(memlord_format_bytes(bytes, written, sizeof written), &again));
+    (void)memlord_format_bytes(bytes, written, sizeof written);
+    if (!strncmp(written, "16", 2) && strstr(written, "EiB")) {
+        assert_int_equal(memlord_parse_bytes(written, &again), MEMLORD_E_INVALID);
+        return;
+    }
+    assert_ok(memlord_parse_bytes(written, &again));
     assert_true((again > bytes ? again - bytes : bytes - again) <= bytes / 100);
 }
 

@@ -1,0 +1,85 @@
+/* A part of preload.c: whose descriptor stderr is. */
+
+/* ------------------------------------------------------------------ whose descriptor ----- */
+
+static struct {
+    int known;      /* stderr was open at the start */
+    dev_t device;   /* what it was */
+    ino_t inode;
+    int duplicate;  /* -1: none */
+} start_stderr;
+
+static int is_start_stderr(int fd) {
+    struct stat now;
+    return start_stderr.known && fd >= 0 && !fstat(fd, &now) &&
+           now.st_dev == start_stderr.device && now.st_ino == start_stderr.inode;
+}
+
+/* Programs close stderr before they exit (coreutils do), and use its number again: so a
+   duplicate is kept, out of the way of the low numbers, and both are looked at before use. */
+static void keep_stderr(int duplicate) {
+    static const int floors[] = {1000, 240, 60, 10, 3};
+    struct stat now;
+    size_t i;
+    start_stderr.duplicate = -1;
+    if (fstat(STDERR_FILENO, &now)) return;
+    start_stderr.known = 1;
+    start_stderr.device = now.st_dev;
+    start_stderr.inode = now.st_ino;
+    for (i = 0; duplicate && start_stderr.duplicate < 0 &&
+                i < sizeof floors / sizeof floors[0]; i++) {
+        start_stderr.duplicate = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, floors[i]);
+    }
+}
+
+/* Answers the stderr of the start, or -1. */
+static int find_stderr(void) {
+    if (is_start_stderr(STDERR_FILENO)) return STDERR_FILENO;
+    return is_start_stderr(start_stderr.duplicate) ? start_stderr.duplicate : -1;
+}
+
+#define PATIENCE_MS 10000 /* for symbolize in all, and for the reader of our stderr */
+
+static int64_t now_ms(void) {
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static int wait_for(int fd, short events, int64_t until) {
+    struct pollfd p;
+    int64_t left = until - now_ms();
+    int ready;
+    p.fd = fd;
+    p.events = events;
+    p.revents = 0;
+    ready = left > 0 ? poll(&p, 1, (int)left) : 0;
+    return ready > 0 || (ready < 0 && errno == EINTR);
+}
+
+/* A memlord_write_fn. Waits for who reads the stderr, but not for ever: a pipe that is ready takes
+   so many bytes without blocking. */
+static int to_fd(void *user, const void *data, size_t size) {
+    int fd = *(const int *)user;
+    const char *at = (const char *)data;
+    int64_t until = now_ms() + PATIENCE_MS;
+    while (size) {
+        ssize_t n;
+        if (!wait_for(fd, POLLOUT, until)) return 1;
+        n = write(fd, at, size < PIPE_BUF ? size : PIPE_BUF);
+        if (n > 0) {
+            at += n;
+            size -= (size_t)n;
+            until = now_ms() + PATIENCE_MS;
+        } else if (n == 0 || (errno != EINTR && errno != EAGAIN)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Says a line where it can be written at once. */
+static void say(const char *line) {
+    int fd = find_stderr();
+    if (fd >= 0 && wait_for(fd, POLLOUT, now_ms() + 1)) (void)!write(fd, line, strlen(line));
+}

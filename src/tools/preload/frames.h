@@ -1,0 +1,213 @@
+/* A part of preload.c: libunwind, the functions that MEMLORD_SKIP names, and what is not seen. */
+
+/* ----------------------------------------------------------------------------- libunwind -- */
+
+/* It asks whether an address can be read by writing a byte there into a pipe: two descriptors,
+   which a program that closes all would use again for files of its own. So its pipe is none, and
+   the system is asked by other means: a request for a signal mask reads the address, and is then
+   refused, for its kind is unknown. */
+static int no_pipe(int ends[2], int flags) {
+    (void)flags;
+    ends[0] = ends[1] = -1;
+    return 0;
+}
+static ssize_t read_no_pipe(int fd, void *data, size_t size) {
+    return fd < 0 ? 1 : read(fd, data, size);
+}
+static ssize_t write_no_pipe(int fd, const void *data, size_t size) {
+    const uintptr_t word = (uintptr_t)data & ~(uintptr_t)7;
+    if (fd >= 0) return write(fd, data, size);
+    (void)syscall(SYS_rt_sigprocmask, ~0, word, NULL, 8);
+    return errno == EFAULT ? -1 : 1;
+}
+static long syscall_no_pipe(long number, long a, long b, long c, long d, long e, long f) {
+    return number == SYS_write ? write_no_pipe((int)a, (const void *)b, (size_t)c)
+                               : syscall(number, a, b, c, d, e, f);
+}
+
+#define STACKS_MANY 65536 /* below so many bytes a stack the time of the unwinder counts */
+
+/* 1: libgcc would be too slow, and the start of libunwind, 0.3 ms, is small beside the rest. */
+static int stacks_are_many(void) {
+    const unsigned long bytes = number_of("MEMLORD_STACK_BYTES");
+    return (bytes && bytes < STACKS_MANY && stack_depth()) || getenv("MEMLORD_SKIP");
+}
+
+/* Its memory of a thread, for which the loader calls malloc: the free at the end of the thread, by
+   then no call of an unwinder, would be that of a block that is unknown. */
+#define TLS_ROOM 64
+static __thread unsigned char unwinder_tls[TLS_ROOM]
+    __attribute__((aligned(16), tls_model("initial-exec")));
+static void *own_tls(const size_t *module_and_offset) {
+    return unwinder_tls + module_and_offset[1];
+}
+static int has_small_tls(struct dl_phdr_info *module, size_t size, void *start) {
+    int i, fits = 0;
+    (void)size;
+    for (i = 0; (const void *)module->dlpi_addr == start && i < module->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &module->dlpi_phdr[i];
+        if (p->p_type == PT_TLS) fits = !p->p_filesz && p->p_memsz <= TLS_ROOM && p->p_align <= 16;
+    }
+    return fits;
+}
+
+#if defined(__x86_64__)
+#define LIBUNWIND(name) "_ULx86_64_" name
+#else
+#define LIBUNWIND(name) "unw_" name /* not there: so it is not used */
+#endif
+
+/* Makes it hold no lock while it asks the loader, for a thread that holds the loader's may
+   allocate, and leave descriptors and malloc alone. 0: it cannot be made to. */
+static int tame_libunwind(void *library, void *start) {
+    static const rebinding calls[] = {{"pipe2", (any_function *)no_pipe},
+                                      {"read", (any_function *)read_no_pipe},
+                                      {"write", (any_function *)write_no_pipe},
+                                      {"syscall", (any_function *)syscall_no_pipe},
+                                      {"__tls_get_addr", (any_function *)own_tls}};
+    enum { NO_CACHE = 0 }; /* but that of each thread, which needs no lock */
+    void **space = (void **)dlsym(library, LIBUNWIND("local_addr_space"));
+    void *found = dlsym(library, LIBUNWIND("set_caching_policy"));
+    int (*set_policy)(void *space, int policy);
+    memcpy(&set_policy, &found, sizeof set_policy);
+    if (!dl_iterate_phdr(has_small_tls, start)) return 0;
+    rebind(start, calls, sizeof calls / sizeof calls[0]); /* before any call: each may start it */
+    return space && set_policy && !set_policy(*space, NO_CACHE);
+}
+
+/* Opens it before the program begins, as a call that must not wait for the loader could not. */
+static void open_libunwind(void) {
+    int (*found)(void **, int) = NULL;
+    void *library, *frames[STACK_DEPTH], *symbol;
+    Dl_info at;
+    if (getauxval(AT_SECURE)) return;
+    library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
+    symbol = library ? dlsym(library, "unw_backtrace") : NULL;
+    if (symbol && dladdr(symbol, &at) && tame_libunwind(library, at.dli_fbase))
+        memcpy(&found, &symbol, sizeof found);
+    if (found && found(frames, STACK_DEPTH) > 2)
+        __atomic_store_n(&fast_unwind, found, __ATOMIC_RELEASE); /* pairs with take_stack */
+    else
+        add_note("stacks take 20 times as long without ", "libunwind.so.8");
+}
+
+/* --------------------------------------------------------------- functions left out -- */
+
+static const char *skip_names; /* MEMLORD_SKIP */
+static uint64_t skips_found;   /* a bit for each of its names that a symbol has */
+
+/* The name of a symbol; parts that the compiler split off have a dot and more. */
+static int is_called(const char *symbol, const char *name, size_t length) {
+    return length && !strncmp(symbol, name, length) &&
+           (!symbol[length] || symbol[length] == '.');
+}
+
+static void skip_if_named(const char *symbol, uintptr_t from, size_t size) {
+    const char *name = skip_names;
+    unsigned number = 0;
+    for (; name; number++) {
+        const size_t length = strcspn(name, ",");
+        if (is_called(symbol, name, length) && skip_count < MAX_SKIPS) {
+            skips[skip_count].from = from;
+            skips[skip_count++].to = from + size;
+            skips_found |= (uint64_t)1 << number % 64;
+        }
+        name = name[length] ? name + length + 1 : NULL;
+    }
+}
+
+/* A file in memory; its numbers are not trusted. */
+typedef struct file_image {
+    const unsigned char *at;
+    size_t size;
+} file_image;
+
+static const void *part_of(const file_image *file, uint64_t offset, uint64_t size) {
+    if (offset > file->size || size > file->size - offset || offset % sizeof(void *)) return NULL;
+    return file->at + offset;
+}
+
+static void skip_symbols(const file_image *file, const ElfW(Shdr) *table,
+                         const ElfW(Shdr) *text, uintptr_t base) {
+    const ElfW(Sym) *symbol = (const ElfW(Sym) *)part_of(file, table->sh_offset, table->sh_size);
+    size_t i, n = table->sh_size / sizeof *symbol;
+    if (!symbol || text->sh_offset > file->size || !text->sh_size ||
+        text->sh_size > file->size - text->sh_offset ||
+        file->at[text->sh_offset + text->sh_size - 1])
+        return;
+    for (i = 0; i < n; i++, symbol++)
+        if (ELF32_ST_TYPE(symbol->st_info) == STT_FUNC && symbol->st_shndx != SHN_UNDEF &&
+            symbol->st_name < text->sh_size)
+            skip_if_named((const char *)file->at + text->sh_offset + symbol->st_name,
+                          base + symbol->st_value, symbol->st_size);
+}
+
+static void skip_in_file(const file_image *file, uintptr_t base) {
+    const ElfW(Ehdr) *head = (const ElfW(Ehdr) *)part_of(file, 0, sizeof *head);
+    const ElfW(Shdr) *section;
+    size_t i;
+    if (!head || memcmp(head->e_ident, ELFMAG, SELFMAG) || head->e_shentsize != sizeof *section)
+        return;
+    section = (const ElfW(Shdr) *)part_of(file, head->e_shoff, sizeof *section * head->e_shnum);
+    for (i = 0; section && i < head->e_shnum; i++)
+        if ((section[i].sh_type == SHT_SYMTAB || section[i].sh_type == SHT_DYNSYM) &&
+            section[i].sh_link < head->e_shnum)
+            skip_symbols(file, &section[i], &section[section[i].sh_link], base);
+}
+
+static int skip_in_module(struct dl_phdr_info *module, size_t size, void *user) {
+    const int first = (*(int *)user)++ == 0; /* the program: its name is empty */
+    int fd = open(first ? "/proc/self/exe" : module->dlpi_name, O_RDONLY | O_CLOEXEC);
+    struct stat s;
+    file_image file;
+    void *map;
+    (void)size;
+    if (fd < 0) return 0;
+    file.size = fstat(fd, &s) || s.st_size <= 0 ? 0 : (size_t)s.st_size;
+    map = file.size ? mmap(NULL, file.size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
+    (void)close(fd);
+    if (map == MAP_FAILED) return 0;
+    file.at = (const unsigned char *)map;
+    skip_in_file(&file, module->dlpi_addr);
+    (void)munmap(map, file.size);
+    return 0;
+}
+
+/* Finds the functions in the symbols of the modules that are there at the start. */
+static void read_skips(void) {
+    const char *name = skip_names = getenv("MEMLORD_SKIP");
+    int modules = 0;
+    unsigned number = 0;
+    if (!name) return;
+    (void)dl_iterate_phdr(skip_in_module, &modules);
+    for (; name; number++) {
+        const size_t length = strcspn(name, ",");
+        char text[128];
+        (void)snprintf(text, sizeof text, "%.*s", (int)(length < 100 ? length : 100), name);
+        if (length && !(skips_found >> number % 64 & 1))
+            add_note("MEMLORD_SKIP names an unknown function: ", text);
+        name = name[length] ? name + length + 1 : NULL;
+    }
+}
+
+/* ------------------------------------------------------------------- what is not seen -- */
+
+/* Says which calls do not come through this library. */
+static void name_unseen(void) {
+    static const char *const names[] = {"mi_malloc", "tc_malloc", "je_malloc", "_rjem_malloc"};
+    Dl_info found, ours;
+    void *symbol = NULL; /* undefined: the entry of a table that leads to ours, in a program at a
+                            fixed address that takes malloc's */
+    size_t i;
+#if !defined(__GLIBC__) /* musl has no dladdr1 */
+#define dladdr1(address, info, entry, flags) dladdr(address, info)
+#endif
+    if (dladdr1(dlsym(RTLD_DEFAULT, "malloc"), &found, &symbol, RTLD_DL_SYMENT) &&
+        dladdr(notes, &ours) && found.dli_fbase != ours.dli_fbase &&
+        !(symbol && ((const ElfW(Sym) *)symbol)->st_shndx == SHN_UNDEF))
+        add_note("not seen: malloc of ", found.dli_fname);
+    if (dlsym(RTLD_DEFAULT, "__asan_init")) add_note("not seen: malloc of ", "AddressSanitizer");
+    for (i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (dlsym(RTLD_DEFAULT, names[i]))
+            add_note("not seen: calls by name of functions like ", names[i]);
+}

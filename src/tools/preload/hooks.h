@@ -1,0 +1,183 @@
+/* A part of preload.c: the functions of the C library, with the books kept. */
+
+/* --------------------------------------------------------------------------- the hooks -- */
+
+/* The functions that MEMLORD_SKIP names. */
+#define MAX_SKIPS 64
+static struct {
+    uintptr_t from, to;
+} skips[MAX_SKIPS];
+static size_t skip_count;
+
+static int is_skipped(const void *return_address) {
+    const uintptr_t call = (uintptr_t)return_address - 1; /* a call may end its function */
+    size_t i = 0;
+    while (i < skip_count && (call < skips[i].from || call >= skips[i].to)) i++;
+    return i < skip_count;
+}
+
+/* The place that called the functions left out; without one, the caller. */
+static void *call_outside(void *caller) {
+    void *frames[MAX_SKIPS];
+    size_t n = take_stack(NULL, frames, MAX_SKIPS), i = 0;
+    while (i < n && frames[i] != caller) i++;
+    while (i < n && is_skipped(frames[i])) i++;
+    return i < n ? frames[i] : caller;
+}
+
+/* The site of a caller. Most calls come from where the last one came from. */
+static const memlord_site *site_of(void *caller) {
+    static __thread __attribute__((tls_model("initial-exec"))) struct {
+        void *caller;
+        const memlord_site *site;
+    } last;
+    if (skip_count && is_skipped(caller)) caller = call_outside(caller);
+    if (caller != last.caller) {
+        last.site = memlord_site_at(lord, caller);
+        last.caller = caller;
+    }
+    return last.site;
+}
+
+/* The guard is up around the real call too: an allocator may be made of itself (calloc of
+   malloc), and a signal that interrupts it and exits must find out. */
+static inline void *opened(void *ptr, size_t size, void *caller) {
+    if (origin.caller) {
+        caller = origin.caller;
+        origin.counted = ptr;
+    }
+    if (ptr) {
+        (void)memlord_alloc(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), size,
+                            site_of(caller));
+    }
+    leave();
+    return ptr;
+}
+
+EXPORT void *malloc(size_t size) {
+    if (inside) return real.malloc(size);
+    inside = 1;
+    return opened(real.malloc(size), size, CALLER());
+}
+
+EXPORT void *calloc(size_t n, size_t size) {
+    if (inside) return real.calloc(n, size);
+    inside = 1;
+    return opened(real.calloc(n, size), n * size, CALLER()); /* it refused an overflow */
+}
+
+/* A free names no site: the report is about who allocates, and a second look-up would be a
+   fifth of the whole cost. */
+
+/* The real free and realloc begin with the word before the block, which is seldom in the
+   cache: its miss overlaps with that of the books. */
+static inline void fetch_ahead(const void *ptr) {
+    __builtin_prefetch((const void *)((uintptr_t)ptr - 2 * sizeof(size_t)), 1);
+}
+
+/* Takes a block off the books. Requires: inside. */
+static inline void close_block(void *ptr) {
+    (void)memlord_free(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), NULL);
+}
+
+EXPORT void free(void *ptr) {
+    fetch_ahead(ptr);
+    if (is_boot(ptr)) return;
+    if (inside) {
+        real.free(ptr);
+        return;
+    }
+    inside = 1;
+    close_block(ptr);
+    real.free(ptr);
+    leave();
+}
+
+/* More may be copied than was asked for at the time: the size is not kept. */
+static void *copy_boot(const void *old, size_t size) {
+    size_t most = (size_t)(boot + BOOT_BYTES - (const unsigned char *)old);
+    void *fresh = real.malloc(size);
+    return fresh ? memcpy(fresh, old, size < most ? size : most) : NULL;
+}
+
+/* realloc to 0 frees and answers NULL, or gives a new block, as the allocator likes: so NULL
+   would not tell that the old block is still there. */
+static void *realloc_to_zero(void *old, void *caller) {
+    close_block(old);
+    return opened(real.realloc(old, 0), 0, caller);
+}
+
+static void *realloc_moving(void *old, size_t size, void *caller) {
+    memlord_realloc_token token;
+    void *fresh;
+    fetch_ahead(old);
+    (void)memlord_realloc_begin(lord, memlord_device_cpu(), MEMLORD_KEY(old), &token);
+    fresh = real.realloc(old, size);
+    (void)memlord_realloc_end(lord, &token, MEMLORD_KEY(fresh), size,
+                              site_of(caller));
+    if (!fresh) errno = ENOMEM;
+    leave();
+    return fresh;
+}
+
+static inline void *realloc_from(void *old, size_t size, void *caller) {
+    if (inside) return is_boot(old) ? copy_boot(old, size) : real.realloc(old, size);
+    inside = 1;
+    if (is_boot(old)) return opened(copy_boot(old, size), size, caller);
+    if (!old) return opened(real.realloc(NULL, size), size, caller);
+    return size ? realloc_moving(old, size, caller) : realloc_to_zero(old, caller);
+}
+
+EXPORT void *realloc(void *old, size_t size) {
+    return realloc_from(old, size, CALLER());
+}
+
+/* not in every C library, and in none more than this */
+EXPORT void *reallocarray(void *old, size_t n, size_t size) {
+    if (size && n > SIZE_MAX / size) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return realloc_from(old, n * size, CALLER());
+}
+
+EXPORT int posix_memalign(void **out, size_t align, size_t size) {
+    int failed;
+    if (inside) return real.posix_memalign(out, align, size);
+    inside = 1;
+    failed = real.posix_memalign(out, align, size);
+    (void)opened(failed ? NULL : *out, size, CALLER());
+    return failed;
+}
+
+EXPORT void *aligned_alloc(size_t align, size_t size) {
+    if (inside) return real.aligned_alloc(align, size);
+    inside = 1;
+    return opened(real.aligned_alloc(align, size), size, CALLER());
+}
+
+EXPORT void *memalign(size_t align, size_t size) {
+    if (inside) return real.memalign(align, size);
+    inside = 1;
+    return opened(real.memalign(align, size), size, CALLER());
+}
+
+static void *page_aligned(size_t page, size_t size, void *caller) {
+    if (inside) return real.memalign(page, size);
+    inside = 1;
+    return opened(real.memalign(page, size), size, caller);
+}
+
+EXPORT void *valloc(size_t size) {
+    return page_aligned((size_t)sysconf(_SC_PAGESIZE), size, CALLER());
+}
+
+EXPORT void *pvalloc(size_t size) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t pages = (size + page - 1) & ~(page - 1);
+    if (pages < size) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return page_aligned(page, pages, CALLER());
+}

@@ -1,0 +1,152 @@
+/* A part of preload.c: operators new and delete. */
+
+/* -------------------------------------------------------------- operator new and delete -- */
+
+/* All of C++ would be one site, operator new, were the place of its call not noted. An operator
+   does what it did: it comes from the C++ library or from the allocator, calls the new handler and
+   throws through this frame. That of libstdc++ calls malloc, which counts the block; that of an
+   allocator does not, and then the block is counted here.
+   The mangled names have the letter of size_t. */
+#if SIZE_MAX == ULONG_MAX
+#define SIZE_LETTER "m"
+#else
+#define SIZE_LETTER "j"
+#endif
+
+#define NEWS(X)                                                                               \
+    X(new_one, "_Znw" SIZE_LETTER, (size_t size), (size))                                     \
+    X(new_array, "_Zna" SIZE_LETTER, (size_t size), (size))                                   \
+    X(new_one_nothrow, "_Znw" SIZE_LETTER "RKSt9nothrow_t", (size_t size, const void *tag),   \
+      (size, tag))                                                                            \
+    X(new_array_nothrow, "_Zna" SIZE_LETTER "RKSt9nothrow_t", (size_t size, const void *tag), \
+      (size, tag))                                                                            \
+    X(new_one_aligned, "_Znw" SIZE_LETTER "St11align_val_t", (size_t size, size_t align),     \
+      (size, align))                                                                          \
+    X(new_array_aligned, "_Zna" SIZE_LETTER "St11align_val_t", (size_t size, size_t align),   \
+      (size, align))                                                                          \
+    X(new_one_aligned_nothrow, "_Znw" SIZE_LETTER "St11align_val_tRKSt9nothrow_t",            \
+      (size_t size, size_t align, const void *tag), (size, align, tag))                       \
+    X(new_array_aligned_nothrow, "_Zna" SIZE_LETTER "St11align_val_tRKSt9nothrow_t",          \
+      (size_t size, size_t align, const void *tag), (size, align, tag))
+
+#define DELETES(X)                                                                            \
+    X(delete_one, "_ZdlPv", (void *ptr), (ptr))                                               \
+    X(delete_array, "_ZdaPv", (void *ptr), (ptr))                                             \
+    X(delete_one_sized, "_ZdlPv" SIZE_LETTER, (void *ptr, size_t size), (ptr, size))          \
+    X(delete_array_sized, "_ZdaPv" SIZE_LETTER, (void *ptr, size_t size), (ptr, size))        \
+    X(delete_one_nothrow, "_ZdlPvRKSt9nothrow_t", (void *ptr, const void *tag), (ptr, tag))   \
+    X(delete_array_nothrow, "_ZdaPvRKSt9nothrow_t", (void *ptr, const void *tag), (ptr, tag)) \
+    X(delete_one_aligned, "_ZdlPvSt11align_val_t", (void *ptr, size_t align), (ptr, align))   \
+    X(delete_array_aligned, "_ZdaPvSt11align_val_t", (void *ptr, size_t align), (ptr, align)) \
+    X(delete_one_sized_aligned, "_ZdlPv" SIZE_LETTER "St11align_val_t",                       \
+      (void *ptr, size_t size, size_t align), (ptr, size, align))                             \
+    X(delete_array_sized_aligned, "_ZdaPv" SIZE_LETTER "St11align_val_t",                     \
+      (void *ptr, size_t size, size_t align), (ptr, size, align))                             \
+    X(delete_one_aligned_nothrow, "_ZdlPvSt11align_val_tRKSt9nothrow_t",                      \
+      (void *ptr, size_t align, const void *tag), (ptr, align, tag))                          \
+    X(delete_array_aligned_nothrow, "_ZdaPvSt11align_val_tRKSt9nothrow_t",                    \
+      (void *ptr, size_t align, const void *tag), (ptr, align, tag))
+
+#define DECLARE(fn, name, params, args) static void *real_##fn;
+NEWS(DECLARE)
+DELETES(DECLARE)
+
+/* An exception that passes through an operator new cleans up there, by the unwinder that threw it:
+   not by the one linked into this library. Both names are those that the compiler calls. */
+typedef int personality(int version, int actions, uint64_t kind, void *exception, void *context);
+static personality *thrower_personality;
+static void (*thrower_resume)(void *exception);
+
+static void find_thrower(void *library) {
+    void *found = dlsym(library, "_Unwind_Resume");
+    memcpy(&thrower_resume, &found, sizeof found);
+    found = dlsym(library, "__gcc_personality_v0");
+    memcpy(&thrower_personality, &found, sizeof found);
+}
+
+static __attribute__((used)) personality clean_up_frame __asm__("__gcc_personality_v0");
+static int clean_up_frame(int version, int actions, uint64_t kind, void *exception,
+                          void *context) {
+    enum { CONTINUE = 8 };
+    return thrower_personality && thrower_resume
+               ? thrower_personality(version, actions, kind, exception, context)
+               : CONTINUE;
+}
+
+static __attribute__((used)) void resume_throwing(void *exception) __asm__("_Unwind_Resume");
+static void resume_throwing(void *exception) { thrower_resume(exception); }
+
+/* A C++ library that came with a module of its own, out of sight of RTLD_NEXT, is in sight of the
+   caller's module; it stays open, for its address is kept. */
+static void *find_operator(void **known, const char *name, void *caller) {
+    const int was_inside = inside;
+    void *found, *module;
+    Dl_info at;
+    inside = 1;
+    found = dlsym(RTLD_NEXT, name);
+    if (!found && caller && dladdr(caller, &at) && at.dli_fname) {
+        module = dlopen(at.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+        found = module ? dlsym(module, name) : NULL;
+        if (found && !thrower_resume) find_thrower(module);
+        forget_errors();
+    }
+    __atomic_store_n(known, found, __ATOMIC_RELAXED); /* its readers only call it */
+    inside = was_inside;
+    return found;
+}
+
+/* Finds those of a program that is linked with a C++ library: a call may hold any lock. */
+static void find_operators(void) {
+    if (!find_operator(&real_new_one, "_Znw" SIZE_LETTER, NULL)) return;
+#define FIND(fn, name, params, args) (void)find_operator(&real_##fn, name, NULL);
+    NEWS(FIND)
+    DELETES(FIND)
+#undef FIND
+    find_thrower(RTLD_NEXT);
+}
+
+/* Sets the local `actual` to the real operator. */
+#define GET_ACTUAL(fn, name)                                                                  \
+    void *found = __atomic_load_n(&real_##fn, __ATOMIC_RELAXED);                              \
+    if (!found) found = find_operator(&real_##fn, name, CALLER());                            \
+    memcpy(&actual, &found, sizeof actual)
+
+static void end_new(const int *outermost) {
+    if (*outermost) origin.caller = origin.counted = NULL;
+}
+
+/* Counts the block of an operator new that no malloc has counted. */
+static void count_new(void *ptr, size_t size) {
+    if (ptr == origin.counted) return;
+    inside = 1;
+    (void)opened(ptr, size, origin.caller);
+}
+
+#define DEFINE_NEW(fn, name, params, args)                                                    \
+    EXPORT void *fn params __asm__(name);                                                     \
+    EXPORT void *fn params {                                                                  \
+        const int outermost __attribute__((cleanup(end_new))) = !inside && !origin.caller;    \
+        void *(*actual)params;                                                                \
+        void *ptr;                                                                            \
+        GET_ACTUAL(fn, name);                                                                 \
+        if (outermost) origin.caller = CALLER();                                              \
+        ptr = actual ? actual args : malloc(size);                                            \
+        if (outermost) count_new(ptr, size);                                                  \
+        return ptr;                                                                           \
+    }
+NEWS(DEFINE_NEW)
+
+/* A block is taken off the books here, whatever the real operator calls. */
+#define DEFINE_DELETE(fn, name, params, args)                                                 \
+    EXPORT void fn params __asm__(name);                                                      \
+    EXPORT void fn params {                                                                   \
+        const int outermost = !inside;                                                        \
+        void (*actual)params;                                                                 \
+        GET_ACTUAL(fn, name);                                                                 \
+        inside = 1;                                                                           \
+        if (outermost) close_block(ptr);                                                      \
+        if (actual) actual args;                                                              \
+        else free(ptr);                                                                       \
+        if (outermost) leave();                                                               \
+    }
+DELETES(DEFINE_DELETE)

@@ -1,0 +1,192 @@
+/* A part of preload.c: the report, and what it says. */
+
+/* -------------------------------------------------------------------------- the report -- */
+
+static struct {
+    char path[2 * PATH_MAX]; /* "": stderr */
+    int symbols; /* from symbolize: 0 never, 1 always, 2 if the process took long */
+    memlord_format format;
+} want = {"", 2, MEMLORD_FORMAT_TEXT};
+
+/* The directory of the start, where a % is not the start of %p. */
+static size_t start_directory(char *out, size_t cap) {
+    char here[PATH_MAX];
+    size_t n = 0;
+    const char *c;
+    if (!getcwd(here, sizeof here)) return 0;
+    for (c = here; *c && n + 3 < cap; c++) {
+        out[n++] = *c;
+        if (*c == '%') out[n++] = '%';
+    }
+    if (*c) return 0;
+    out[n++] = '/';
+    return n;
+}
+
+static void read_environment(void) {
+    const char *path = getenv("MEMLORD_REPORT");
+    const char *symbols = getenv("MEMLORD_SYMBOLS");
+    size_t length = path ? strlen(path) : 0;
+    size_t at = 0;
+    if (symbols && *symbols) want.symbols = strcmp(symbols, "0") != 0;
+    if (!length || length >= PATH_MAX || !strcmp(path, "-")) return;
+    if (path[0] != '/') at = start_directory(want.path, PATH_MAX);
+    memcpy(want.path + at, path, length + 1);
+    want.format = memlord_format_for(path);
+}
+
+static void begin_recording(void) {
+    unsigned long events = number_of("MEMLORD_EVENTS");
+    unsigned long snapshots = number_of("MEMLORD_SNAPSHOTS");
+    if (events) (void)memlord_events_start(lord, events);
+    if (snapshots && snapshots <= UINT32_MAX)
+        (void)memlord_snapshots_start(lord, (uint32_t)snapshots);
+}
+
+static void write_report(void) {
+    char line[512]; /* a longer path is cut */
+    int fd = find_stderr();
+    memlord_result result;
+    if (!want.path[0]) {
+        if (fd >= 0) (void)memlord_write(lord, MEMLORD_FORMAT_TEXT, to_fd, &fd);
+        return;
+    }
+    result = memlord_save(lord, want.format, want.path);
+    if (result == MEMLORD_OK || fd < 0) return;
+    (void)snprintf(line, sizeof line, "memlord: no report at %.400s: %s\n", want.path,
+                   memlord_result_text(result));
+    (void)to_fd(&fd, line, strlen(line));
+}
+
+/* 1: the bytes are in memory, as those of a note that is only in the file are not. */
+static int is_loaded(const struct dl_phdr_info *module, const ElfW(Phdr) *part) {
+    int i;
+    for (i = 0; i < module->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &module->dlpi_phdr[i];
+        if (p->p_type == PT_LOAD && part->p_vaddr >= p->p_vaddr && part->p_filesz <= p->p_filesz &&
+            part->p_vaddr - p->p_vaddr <= p->p_filesz - part->p_filesz)
+            return 1;
+    }
+    return 0;
+}
+
+/* 1: one of these notes is the build id that Go's linker writes. Their sizes are not trusted. */
+static int is_note_of_go(const unsigned char *at, size_t left, size_t align) {
+    static const char name[4] = "Go";
+    ElfW(Nhdr) note;
+    while (left >= sizeof note) {
+        size_t text, next;
+        memcpy(&note, at, sizeof note);
+        if (note.n_namesz > left || note.n_descsz > left) return 0;
+        text = (sizeof note + note.n_namesz + align - 1) & ~(align - 1);
+        next = (text + note.n_descsz + align - 1) & ~(align - 1);
+        if (text + note.n_descsz > left) return 0;
+        if (note.n_type == 4 && note.n_namesz == sizeof name &&
+            !memcmp(at + sizeof note, name, sizeof name))
+            return 1;
+        if (next >= left) return 0;
+        at += next;
+        left -= next;
+    }
+    return 0;
+}
+
+static int find_go(struct dl_phdr_info *program, size_t size, void *found) {
+    int i;
+    (void)size;
+    for (i = 0; i < program->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &program->dlpi_phdr[i];
+        if (p->p_type == PT_NOTE && is_loaded(program, p) &&
+            is_note_of_go((const unsigned char *)(program->dlpi_addr + p->p_vaddr), p->p_filesz,
+                          p->p_align == 8 ? 8 : 4))
+            *(int *)found = 1;
+    }
+    return 1; /* the first module is the program: enough */
+}
+
+/* What a program of Go allocates, and its end, pass by every library: this is said at its start. */
+static void name_go(void) {
+    char path[PATH_MAX], line[sizeof notes + 16];
+    int found = 0;
+    ssize_t n;
+    (void)dl_iterate_phdr(find_go, &found);
+    if (!found) return;
+    n = readlink("/proc/self/exe", path, sizeof path - 1);
+    path[n > 0 ? n : 0] = 0;
+    add_note("not seen: memory and exit of the Go program ", path);
+    (void)snprintf(line, sizeof line, "memlord: %s\n", notes);
+    if (want.path[0])
+        write_report();
+    else
+        say(line);
+}
+
+/* Of several threads that end the program at once, the others wait for the report. */
+static int is_first_to_finish(void) {
+    static const struct timespec a_little = {0, 1000000};
+    int64_t until = now_ms() + 2 * PATIENCE_MS;
+    int state;
+    do {
+        state = 0;
+        if (__atomic_compare_exchange_n(&finished, &state, 1, 0, __ATOMIC_ACQUIRE,
+                                        __ATOMIC_ACQUIRE)) {
+            return 1;
+        }
+        if (state == 2) return 0;
+        (void)nanosleep(&a_little, NULL);
+    } while (now_ms() < until);
+    return 0;
+}
+
+/* A reader that is gone, a limit on files or a terminal in the foreground of another must not
+   change how the program ends. */
+static void report(void) {
+    static const int harmful[] = {SIGPIPE, SIGXFSZ, SIGTTOU};
+    static const struct timespec at_once;
+    sigset_t blocked, before, pending;
+    size_t i;
+    (void)sigemptyset(&blocked);
+    for (i = 0; i < 3; i++) (void)sigaddset(&blocked, harmful[i]);
+    (void)pthread_sigmask(SIG_BLOCK, &blocked, &before);
+    (void)sigpending(&pending);
+    if (want.path[0] || find_stderr() >= 0)
+        name_places(want.symbols == 1 ||
+                    (want.symbols && now_ms() - symbolize.began_ms >= LONG_RUN_MS));
+    write_report();
+    for (i = 0; i < 3; i++) { /* those of ours are taken; one that waited before stays */
+        if (sigismember(&pending, harmful[i])) (void)sigdelset(&blocked, harmful[i]);
+    }
+    while (sigtimedwait(&blocked, NULL, &at_once) > 0) {}
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* Writes the last report. A thread that is to be cancelled ends the program all the same. */
+static void report_last(void) {
+    int cancel;
+    if (inside) return;
+    inside = 1; /* from here on: a signal must not wait for the report that it interrupts */
+    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+    if (is_first_to_finish()) {
+        report();
+        __atomic_store_n(&finished, 2, __ATOMIC_RELEASE);
+    }
+    (void)pthread_setcancelstate(cancel, NULL);
+}
+
+/* Ends the program; of the signal that came meanwhile, if one did. */
+static void finish(void *unused) {
+    void (*serve)(void);
+    (void)unused;
+    report_last();
+    serve = __atomic_load_n(&at_call_end, __ATOMIC_RELAXED);
+    if (serve) serve();
+}
+
+static void finish_quickly(void) { finish(NULL); }
+
+/* Ends a process without its destructors, as forked children like to: the report comes first. */
+EXPORT void _exit(int status) {
+    if (getpid() == self) finish(NULL);
+    real.exit(status);
+}
+EXPORT void _Exit(int status) { _exit(status); }

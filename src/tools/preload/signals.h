@@ -1,0 +1,266 @@
+/* A part of preload.c: signals that ask for a report, and the clock. */
+
+/* --------------------------------------------------------------- signals and the clock -- */
+
+/* A report is written in the handler, if the interrupted thread is outside MemLord and so outside
+   malloc; else where that thread, or another, next leaves it. */
+
+/* What asks for a report, and what it may take. */
+static struct {
+    int asked;      /* by MEMLORD_SIGNAL */
+    int killer;     /* the signal that the program dies of; 0: none yet */
+    int64_t until;  /* ms: then it dies, report or not; INT64_MAX: never */
+    int64_t every;  /* ms: MEMLORD_EVERY; 0: never */
+    int64_t next;   /* ms: when the next of those is due */
+    int has_timer;
+    timer_t timer;
+} due = {0, 0, INT64_MAX, 0, 0, 0, 0};
+
+#define CALL_MS 2000 /* a call of malloc takes no longer, unless a handler left it by longjmp */
+
+/* Non-zero in fork, which holds the locks of the ledger and of malloc. */
+static __thread int forking __attribute__((tls_model("initial-exec")));
+
+/* The signals whose default is to end the program, and which are to leave a report. */
+static struct {
+    const char *name;
+    int number, watched;
+} killers[] = {{"TERM", SIGTERM, 0}, {"INT", SIGINT, 0}, {"HUP", SIGHUP, 0}};
+#define KILLERS (sizeof killers / sizeof killers[0])
+
+typedef void (*handler)(int number);
+
+static int (*real_sigaction)(int number, const struct sigaction *action, struct sigaction *old);
+
+static int change_action(int number, const struct sigaction *action, struct sigaction *old) {
+    if (!real_sigaction) find("sigaction", &real_sigaction);
+    if (real_sigaction) return real_sigaction(number, action, old);
+    errno = ENOSYS;
+    return -1;
+}
+
+static void set_handler(int number, handler with) {
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = with;
+    (void)change_action(number, &action, NULL);
+}
+
+/* Dies of a signal, for the parent to see. */
+static void die_of(int number) {
+    sigset_t only;
+    set_handler(number, SIG_DFL);
+    (void)sigemptyset(&only);
+    (void)sigaddset(&only, number);
+    (void)pthread_sigmask(SIG_UNBLOCK, &only, NULL);
+    (void)raise(number);
+    real.exit(128 + number);
+}
+
+/* Has the signal sent again after so long, to end what hangs. */
+static void limit_time(int number, int ms) {
+    struct sigevent event;
+    struct itimerspec in;
+    __atomic_store_n(&due.until, now_ms() + ms, __ATOMIC_RELAXED);
+    memset(&event, 0, sizeof event);
+    memset(&in, 0, sizeof in);
+    event.sigev_notify = SIGEV_SIGNAL;
+    event.sigev_signo = number;
+    in.it_value.tv_sec = ms / 1000;
+    in.it_value.tv_nsec = 1000000; /* later than `until` */
+    if (!due.has_timer) due.has_timer = !timer_create(CLOCK_MONOTONIC, &event, &due.timer);
+    if (due.has_timer) (void)timer_settime(due.timer, 0, &in, NULL);
+}
+
+/* Only the signal itself may interrupt the last report: it is sent again when time is up. */
+static void end_by(int number) {
+    sigset_t others;
+    (void)sigfillset(&others);
+    (void)sigdelset(&others, number);
+    (void)pthread_sigmask(SIG_SETMASK, &others, NULL);
+    limit_time(number, 3 * PATIENCE_MS);
+    report_last();
+    die_of(number);
+}
+
+/* Writes the report that a program wants that goes on. Answers 0 while another thread writes one:
+   that one looks again. seq_cst: the flag is set before `finished` is read, here and there. */
+static int report_meanwhile(void) {
+    int idle = 0, cancel;
+    if (!__atomic_compare_exchange_n(&finished, &idle, 1, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+        return 0;
+    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+    if (__atomic_exchange_n(&due.asked, 0, __ATOMIC_RELAXED)) report();
+    (void)pthread_setcancelstate(cancel, NULL);
+    __atomic_store_n(&finished, 0, __ATOMIC_SEQ_CST);
+    return 1;
+}
+
+/* Answers 1 to one thread, when the next report of MEMLORD_EVERY is due. */
+static int is_next_due(void) {
+    struct timespec t;
+    int64_t now, next = __atomic_load_n(&due.next, __ATOMIC_RELAXED);
+    if (!due.every) return 0;
+    (void)clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    now = (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+    return now >= next && __atomic_compare_exchange_n(&due.next, &next, now + due.every, 0,
+                                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+/* Does what is asked for. Requires: the thread is outside MemLord, or ends the program. */
+static void serve_due(void) {
+    int before = errno, killer;
+    if (forking) return;
+    if (!due.every) __atomic_store_n(&at_call_end, NULL, __ATOMIC_RELAXED);
+    if (is_next_due()) __atomic_store_n(&due.asked, 1, __ATOMIC_SEQ_CST);
+    while (!inside && __atomic_load_n(&due.asked, __ATOMIC_SEQ_CST)) {
+        int wrote;
+        inside = 1;
+        wrote = report_meanwhile();
+        inside = 0;
+        __atomic_signal_fence(__ATOMIC_SEQ_CST); /* what is asked for now finds it outside */
+        if (!wrote) break;
+    }
+    killer = __atomic_load_n(&due.killer, __ATOMIC_RELAXED);
+    if (killer) end_by(killer);
+    errno = before;
+}
+
+static void serve_soon(void) {
+    if (inside || forking)
+        __atomic_store_n(&at_call_end, serve_due, __ATOMIC_RELAXED);
+    else
+        serve_due();
+}
+
+static void on_request(int number) {
+    int before = errno;
+    (void)number;
+    if (getpid() == self) {
+        __atomic_store_n(&due.asked, 1, __ATOMIC_SEQ_CST);
+        serve_soon();
+    }
+    errno = before;
+}
+
+/* Time is up: the interrupted thread never left malloc, or the report was not done. */
+static void give_up(int number) {
+    say("memlord: no report: a signal came in malloc, or time was up\n");
+    die_of(number);
+}
+
+/* The default action, after a report. The first signal is the one the program dies of. */
+static void on_kill(int number) {
+    int before = errno, none = 0;
+    if (getpid() != self || __atomic_load_n(&finished, __ATOMIC_ACQUIRE) == 2) die_of(number);
+    if (__atomic_compare_exchange_n(&due.killer, &none, number, 0, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED))
+        limit_time(number, finished ? 3 * PATIENCE_MS : CALL_MS);
+    else if (now_ms() >= __atomic_load_n(&due.until, __ATOMIC_RELAXED))
+        give_up(number);
+    serve_soon();
+    errno = before;
+}
+
+/* To the program, the default is still there. The first process of a container is watched for
+   none: it does not die of a default. */
+static handler shown(handler there) { return there == on_kill ? SIG_DFL : there; }
+
+static handler given(int number, handler wanted) {
+    size_t i;
+    for (i = 0; i < KILLERS && wanted == SIG_DFL && self != 1; i++) {
+        if (killers[i].watched && killers[i].number == number) return on_kill;
+    }
+    return wanted;
+}
+
+EXPORT int sigaction(int number, const struct sigaction *action, struct sigaction *old) {
+    struct sigaction changed;
+    int failed;
+    if (action) {
+        changed = *action;
+        changed.sa_handler = given(number, action->sa_handler);
+        if (changed.sa_handler == on_kill) changed.sa_flags &= ~SA_ONSTACK; /* a small one */
+    }
+    failed = change_action(number, action ? &changed : NULL, old);
+    if (!failed && old) old->sa_handler = shown(old->sa_handler);
+    return failed;
+}
+
+#define DEFINE_SIGNAL(fn, name)                                                               \
+    EXPORT handler fn(int number, handler wanted) __asm__(name);                              \
+    EXPORT handler fn(int number, handler wanted) {                                           \
+        static handler (*known)(int number, handler wanted);                                  \
+        if (!known) find(name, &known);                                                       \
+        if (known) return shown(known(number, given(number, wanted)));                        \
+        errno = ENOSYS;                                                                       \
+        return SIG_ERR;                                                                       \
+    }
+
+DEFINE_SIGNAL(signal_usual, "signal")
+DEFINE_SIGNAL(signal_of_bsd, "bsd_signal")
+DEFINE_SIGNAL(signal_of_svid, "ssignal")
+DEFINE_SIGNAL(signal_of_system_v, "sysv_signal")
+DEFINE_SIGNAL(signal_of_strict_c, "__sysv_signal")
+DEFINE_SIGNAL(signal_set, "sigset")
+
+static void watch(void) {
+    struct sigaction now;
+    size_t i;
+    for (i = 0; i < KILLERS; i++) {
+        if (!killers[i].watched || change_action(killers[i].number, NULL, &now)) continue;
+        if (self != 1 && now.sa_handler == SIG_DFL) set_handler(killers[i].number, on_kill);
+        if (self == 1 && now.sa_handler == on_kill) set_handler(killers[i].number, SIG_DFL);
+    }
+}
+
+static void hold_signals(void) { forking = 1; }
+
+static void let_signals(void) {
+    forking = 0;
+    if (!inside) leave();
+}
+
+/* The child was sent none of the signals, and has none of the timers. Before `self` is its own, a
+   signal ends it as if nothing were loaded. */
+static void signals_forked(void) {
+    due.asked = due.killer = due.has_timer = 0;
+    due.until = INT64_MAX;
+    if (!due.every) at_call_end = NULL;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    __atomic_store_n(&self, getpid(), __ATOMIC_RELAXED);
+    watch();
+    let_signals();
+}
+
+/* MEMLORD_REPORT_ON: names with commas between them. */
+static void read_killers(const char *names) {
+    while (*names) {
+        size_t i, length = strcspn(names, ",");
+        for (i = 0; i < KILLERS; i++) {
+            if (strlen(killers[i].name) == length && !strncmp(killers[i].name, names, length))
+                killers[i].watched = 1;
+        }
+        names += length;
+        names += *names == ',';
+    }
+}
+
+static void begin_signals(void) {
+    const char *names = getenv("MEMLORD_REPORT_ON");
+    unsigned long number = number_of("MEMLORD_SIGNAL"), seconds = number_of("MEMLORD_EVERY");
+    struct sigaction action;
+    (void)pthread_atfork(hold_signals, let_signals, signals_forked);
+    read_killers(names ? names : "TERM");
+    watch();
+    if (seconds && seconds <= INT_MAX) {
+        due.every = (int64_t)seconds * 1000;
+        due.next = now_ms() + due.every;
+        at_call_end = serve_due;
+    }
+    if (!number || number > 64) return;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_request;
+    action.sa_flags = SA_RESTART;
+    (void)change_action((int)number, &action, NULL);
+}

@@ -1,0 +1,239 @@
+/* A part of preload.c: the names of return addresses. */
+
+/* ----------------------------------------------------------------------------- symbols -- */
+
+/* Names are dladdr's, and those of debug information where symbolize, a program beside this
+   library, finds any. It takes the time of a process: so it runs for those that took longer. */
+
+#define TOP_SITES 200 /* of each order */
+#define MAX_PLACES 4096
+#define LONG_RUN_MS 1000
+
+static struct {
+    struct {
+        const memlord_site *site;
+        memlord_place at;
+    } place[MAX_PLACES];
+    size_t count, asked; /* those asked for by an earlier report come first */
+    char text[1 << 20]; /* what is asked, then what is answered; what has no room stays as it was */
+    size_t length;
+} ask;
+
+static struct {
+    char path[2][PATH_MAX + 32]; /* where it is built, and where it is installed */
+    int64_t born;                /* of this program, ms since 1970 */
+    int64_t began_ms;            /* of this process: a forked child is one of its own */
+} symbolize;
+
+static void begin_symbols(void) { symbolize.began_ms = now_ms(); }
+
+static void find_symbolize(void) {
+    static const char *const names[] = {"symbolize", "../bin/memlord-symbolize"};
+    char here[PATH_MAX], *end;
+    struct timespec t;
+    Dl_info own;
+    size_t i;
+    begin_symbols();
+    (void)pthread_atfork(NULL, NULL, begin_symbols);
+    (void)clock_gettime(CLOCK_REALTIME, &t);
+    symbolize.born = (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+    if (!dladdr(&symbolize, &own) || !own.dli_fname || !realpath(own.dli_fname, here)) return;
+    end = strrchr(here, '/');
+    if (end) *end = 0;
+    for (i = 0; i < 2; i++)
+        (void)snprintf(symbolize.path[i], sizeof symbolize.path[i], "%s/%s", here, names[i]);
+}
+
+/* Of the C++ library of the program; NULL: it has none. */
+static char *(*demangle)(const char *name, char *out, size_t *room, int *status);
+
+/* The function of a return address, if what was there is there now; else "". */
+static const char *symbol_at(void *address, const memlord_place *was) {
+    memlord_place now;
+    Dl_info info;
+    if (memlord_site_place(lord, memlord_site_at(lord, address), &now) ||
+        now.module != was->module || now.offset != was->offset)
+        return "";
+    return dladdr((char *)address - 1, &info) && info.dli_sname ? info.dli_sname : "";
+}
+
+/* Rust's names end in a hash. */
+static void rename_mangled(const memlord_site *site, const char *function) {
+    char *plain = strncmp(function, "_Z", 2) ? NULL : demangle(function, NULL, NULL, NULL);
+    size_t length = plain ? strlen(plain) : 0;
+    if (!plain) return;
+    if (length > 19 && !strncmp(plain + length - 19, "::h", 3) &&
+        strspn(plain + length - 16, "0123456789abcdef") == 16)
+        plain[length - 19] = 0;
+    (void)memlord_site_rename(lord, site, NULL, plain, 0);
+    free(plain);
+}
+
+/* Answers 0: it is there already, or has no file: the vdso, code that was made at run time. */
+static int add_place(const memlord_site *site, memlord_place *at) {
+    char *to = ask.text + ask.length;
+    size_t i, room = sizeof ask.text - ask.length;
+    int n;
+    if (ask.count == MAX_PLACES || memlord_site_place(lord, site, at) || at->module[0] != '/')
+        return 0;
+    for (i = 0; i < ask.count; i++) { /* the ledger has a text once */
+        const memlord_place *other = &ask.place[i].at;
+        if (other->offset == at->offset && other->module == at->module &&
+            other->build_id == at->build_id)
+            return 0;
+    }
+    n = snprintf(to, room, "%llx %s %s", (unsigned long long)at->offset, at->build_id, at->module);
+    if (n < 0 || (size_t)n >= room) return 0;
+    ask.length += (size_t)n + 1; /* with its NUL */
+    ask.place[ask.count].site = site;
+    ask.place[ask.count++].at = *at;
+    return 1;
+}
+
+static void collect_sites(memlord_site_order order) {
+    static memlord_site_stat top[TOP_SITES];
+    size_t i, n = memlord_sites_top(lord, memlord_device_all(), order, top, TOP_SITES);
+    memlord_place at;
+    for (i = 0; i < n; i++) {
+        if (add_place(top[i].site, &at) && demangle)
+            rename_mangled(top[i].site, top[i].site->function);
+    }
+}
+
+static void collect_stacks(memlord_site_order order) {
+    static memlord_stack_stat top[TOP_SITES];
+    size_t i, n = memlord_stacks_top(lord, memlord_device_all(), order, top, TOP_SITES);
+    memlord_place at;
+    uint32_t k;
+    for (i = 0; i < n; i++) {
+        for (k = 0; k < top[i].depth; k++) {
+            const memlord_site *site = top[i].sites[k];
+            if (add_place(site, &at) && demangle)
+                rename_mangled(site, symbol_at(top[i].frames[k], &at));
+        }
+    }
+}
+
+static void collect_places(void) {
+    static const memlord_site_order orders[] = {MEMLORD_SITE_ORDER_LIVE_BYTES,
+                                                MEMLORD_SITE_ORDER_PEAK_BYTES,
+                                                MEMLORD_SITE_ORDER_ALLOC_BYTES};
+    size_t i;
+    ask.count = ask.asked;
+    ask.length = 0;
+    for (i = 0; i < sizeof orders / sizeof orders[0]; i++) {
+        collect_sites(orders[i]);
+        collect_stacks(orders[i]);
+    }
+}
+
+/* Above the standard ones: another thread may still print to a descriptor that is closed. */
+static int pair_above(int ends[2]) {
+    int i;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends)) return -1;
+    for (i = 0; i < 2; i++) {
+        int low = ends[i];
+        ends[i] = low > STDERR_FILENO ? low : fcntl(low, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+        if (low <= STDERR_FILENO) (void)close(low);
+    }
+    if (ends[0] >= 0 && ends[1] >= 0) return 0;
+    for (i = 0; i < 2; i++) {
+        if (ends[i] >= 0) (void)close(ends[i]);
+    }
+    return -1;
+}
+
+/* Its environment is made here: no LD_PRELOAD, and no server of debug files to wait for. */
+static int spawn_symbolize(int end, pid_t *pid) {
+    static char locale[] = "LC_ALL=C", program[] = "symbolize", option[] = "--serve", born[32];
+    char *environment[] = {locale, NULL}, *argv[] = {program, option, born, NULL};
+    posix_spawn_file_actions_t actions;
+    int failed;
+    (void)snprintf(born, sizeof born, "%lld", (long long)symbolize.born);
+    if (posix_spawn_file_actions_init(&actions)) return -1;
+    failed = posix_spawn_file_actions_adddup2(&actions, end, STDIN_FILENO) ||
+             posix_spawn_file_actions_adddup2(&actions, end, STDOUT_FILENO) ||
+             posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY,
+                                              0) ||
+             (posix_spawn(pid, symbolize.path[0], &actions, NULL, argv, environment) &&
+              posix_spawn(pid, symbolize.path[1], &actions, NULL, argv, environment));
+    (void)posix_spawn_file_actions_destroy(&actions);
+    return failed ? -1 : 0;
+}
+
+static void read_answer(int end, int64_t until) {
+    ask.length = 0;
+    while (ask.length < sizeof ask.text && wait_for(end, POLLIN, until)) {
+        ssize_t n = read(end, ask.text + ask.length, sizeof ask.text - ask.length);
+        if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN)) return;
+        if (n > 0) ask.length += (size_t)n;
+    }
+}
+
+/* The number is only ours to kill while the child is not waited for: a thread of the program
+   may collect every child there is. */
+static void end_symbolize(pid_t pid, int64_t until) {
+    siginfo_t info;
+    memset(&info, 0, sizeof info);
+    if (now_ms() >= until && !waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) &&
+        info.si_pid == 0) {
+        (void)kill(pid, SIGKILL);
+    }
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {}
+}
+
+/* Cuts the next text off the answer; NULL when there is no whole one. */
+static const char *next_text(size_t *at) {
+    const char *text = ask.text + *at;
+    const char *end = (const char *)memchr(text, 0, ask.length - *at);
+    if (end) *at = (size_t)(end - ask.text) + 1;
+    return end ? text : NULL;
+}
+
+/* An answer is a line, a file and a function, "0" and "" where they are not known. */
+static void rename_places(void) {
+    size_t at = 0, i;
+    for (i = ask.asked; i < ask.count; i++) {
+        const char *line = next_text(&at), *file = line ? next_text(&at) : NULL;
+        const char *function = file ? next_text(&at) : NULL;
+        if (!function) return;
+        if (!*file) file = NULL;
+        if (!*function) function = NULL;
+        if (file || function)
+            (void)memlord_site_rename(lord, ask.place[i].site, file, function, atoi(line));
+    }
+}
+
+static void ask_symbolize(void) {
+    int64_t until = now_ms() + PATIENCE_MS;
+    int ends[2], spawned;
+    pid_t pid;
+    if (pair_above(ends)) return;
+    spawned = !spawn_symbolize(ends[1], &pid);
+    (void)close(ends[1]);
+    if (spawned) {
+        (void)to_fd(&ends[0], ask.text, ask.length);
+        (void)shutdown(ends[0], SHUT_WR);
+        read_answer(ends[0], until);
+        end_symbolize(pid, until);
+        rename_places();
+    }
+    (void)close(ends[0]);
+}
+
+/* The program's own handler of SIGCHLD, or its wish to have no children to wait for, must
+   not see symbolize. */
+static void name_places(int with_debug_information) {
+    void *found = dlsym(RTLD_DEFAULT, "__cxa_demangle");
+    struct sigaction plain, before;
+    memcpy(&demangle, &found, sizeof demangle);
+    if (!found && !with_debug_information) return;
+    collect_places();
+    memset(&plain, 0, sizeof plain);
+    plain.sa_handler = SIG_DFL;
+    if (!with_debug_information || ask.count == ask.asked) return;
+    if (sigaction(SIGCHLD, &plain, &before)) return;
+    ask_symbolize();
+    ask.asked = ask.count;
+    (void)sigaction(SIGCHLD, &before, NULL);
+}
