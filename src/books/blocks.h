@@ -170,6 +170,8 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
                                             uint64_t key, uint32_t dev, uint64_t bytes,
                                             const memlord_site *site, int moves, uint64_t *rows);
 
+/* Returns the route that was made last, whose `next` was made before it; NULL: there is none. */
+MLI_PRIVATE MLI_COLD mli_route *mli_route_newest(const memlord *lord);
 /* Returns the route between two devices, and makes it on first use; NULL: no memory. Requires: not
    inside. */
 MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint32_t to);
@@ -187,5 +189,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
                                                    memlord_device from, uint64_t from_key,
                                                    uint32_t dev, uint64_t key, uint64_t bytes,
                                                    const memlord_site *site);
+
+MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life);
 
 #endif

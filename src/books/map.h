@@ -432,4 +432,6 @@ MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe);
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe);
 
+MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life);
+
 #endif
