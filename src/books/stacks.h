@@ -30,8 +30,8 @@ typedef struct mli_stack_node {
 typedef struct mli_stack_row {
     uint32_t node, dev, next, site; /* site: its row of the sites; 0: none */
     mli_ptr frames;       /* void **: for the host; NULL: not made yet */
-    /* Since the last reset: estimates of the bytes allocated and of the allocs; the allocs that
-       were picked, and their bytes. */
+    /* Since the last reset: alloc_bytes and allocs are estimates for all allocs of the stack;
+       samples and picked_bytes are the number and the bytes of the allocs that were picked. */
     uint64_t alloc_bytes, samples, picked_bytes;
     double allocs;
     uint64_t live, peak, blocks;   /* blocks: those of its picked blocks that live */
@@ -99,8 +99,8 @@ MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, ui
 /* Notes that the block with the stack just set is not new: it had `bytes`. */
 MLI_PRIVATE void mli_stack_again(uint64_t bytes);
 
-/* Draws whether the alloc that this call records is picked; if so finds its stack, and notes it for
-   mli_pick_put. Requires: not inside. */
+/* Draws whether the alloc that this call records is picked. If so, finds its stack, and notes the
+   row in mli_self for mli_pick_put. Requires: not inside. */
 MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
                                               uint64_t bytes, const memlord_site *site);
 static MLI_HOT void mli_stack_pick(memlord *lord, mli_thread *t, uint32_t dev, uint64_t bytes,

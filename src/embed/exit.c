@@ -83,7 +83,7 @@ static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
     mli_words_lock(0); /* first: the rest reads and writes words */
-    uint64_t number = mli_self.number ? mli_thread_number() : 0; /* a new one */
+    uint64_t number = mli_self.number ? mli_thread_number() : 0; /* changed by the fork */
     mli_self.is_helper = 0;
     mli_u64_store(&mli_process.pid, mli_pid());
     mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* fork handlers come last */

@@ -296,9 +296,9 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
     return MEMLORD_OK;
 }
 
-/* Begins a scope; `guard` NULL: without one. The thread's cache has it under the host's static
-   record `planted` or, if that is NULL, under `name`. The text there may change, so a hit compares
-   it. */
+/* Begins a scope. `guard` gets what its end restores; NULL: the scope has no guard. The cache of
+   the thread has the scope under the host's static record `planted` or, if that is NULL, under
+   `name`. The text there may change, so the name is compared with that of the scope found. */
 static memlord_result mli_scope_begin(memlord *lord, const char *name,
                                       const memlord_scope_site *planted, memlord_guard *guard) {
     const void *given = planted ? (const void *)planted : (const void *)name;
