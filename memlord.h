@@ -10362,6 +10362,8 @@ MLI_PRIVATE uint64_t mli_stream_of(memlord *lord, uint64_t word2);
 MLI_PRIVATE mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id);
 /* Returns the number of scopes, and 1 more. The acquire pairs with mli_scope_publish. */
 MLI_PRIVATE uint32_t mli_scope_count(memlord *lord);
+/* Returns a scope by a number from the host; NULL: there is none. */
+MLI_PRIVATE mli_scope_record *mli_scope_find(memlord *lord, uint64_t id);
 /* Makes the record of the next scope; NULL: no memory. Requires: the cold lock. */
 MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord);
 /* Publishes the scope that was made last. Requires: the cold lock. */
@@ -10570,6 +10572,9 @@ MLI_PRIVATE mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id) {
 
 MLI_PRIVATE uint32_t mli_scope_count(memlord *lord) {
     return mli_u32_load_acquire(&lord->tags.scope_count);
+}
+MLI_PRIVATE mli_scope_record *mli_scope_find(memlord *lord, uint64_t id) {
+    return id && id < mli_scope_count(lord) ? mli_scope_record_at(lord, (uint32_t)id) : NULL;
 }
 MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -18007,9 +18012,7 @@ static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scop
    E_STATE: the thread is in it by this token already, or exported it itself. */
 static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
                                                const memlord_scope_token *token) {
-    uint32_t id = (uint32_t)token->word[0];
-    mli_scope_record *scope =
-        id && id < mli_scope_count(lord) ? mli_scope_record_at(lord, id) : NULL;
+    mli_scope_record *scope = mli_scope_find(lord, (uint32_t)token->word[0]);
     mli_thread_scope *s;
     mli_span *span, *f;
     memlord_result r = mli_span_reserve(lord, t, &span);
@@ -18283,9 +18286,11 @@ MLI_API uint64_t memlord_scope_current(memlord *lord) {
     return id;
 }
 MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, uint64_t ns) {
+    mli_scope_record *record;
     if (!lord) return MEMLORD_OK;
-    if (!scope || scope >= mli_scope_count(lord)) return MEMLORD_E_UNKNOWN;
-    (void)mli_u64_add(&mli_scope_record_at(lord, (uint32_t)scope)->device_ns, ns);
+    record = mli_scope_find(lord, scope);
+    if (!record) return MEMLORD_E_UNKNOWN;
+    (void)mli_u64_add(&record->device_ns, ns);
     return MEMLORD_OK;
 }
 
@@ -21901,29 +21906,30 @@ static MLI_COLD int mli_verify_shard(mli_verify *v, uint32_t number) {
 }
 static MLI_COLD int mli_verify_map(mli_verify *v) {
     uint32_t i;
-    uint64_t buckets = 0;
+    uint64_t buckets = 0, counted;
     for (i = 0; i < MLI_SHARDS; i++) {
         if (mli_verify_shard(v, i)) return 1;
         buckets += mli_shard_at(v->lord, i)->size;
     }
-    if (buckets == mli_u32_load(&v->lord->map.buckets)) return 0;
-    return mli_verify_fail(v, "the map has %ju buckets; it counts %ju", buckets,
-                           (uint64_t)mli_u32_load(&v->lord->map.buckets));
+    counted = mli_u32_load(&v->lord->map.buckets);
+    if (buckets == counted) return 0;
+    return mli_verify_fail(v, "the map has %ju buckets; it counts %ju", buckets, counted);
 }
 
 /* Checks the table of picked blocks and the totals of stacks against the map. They may exceed it by
    blocks that are detached. */
 static MLI_COLD int mli_verify_stacks(mli_verify *v) {
-    uint64_t bytes = 0, blocks = 0;
+    uint64_t bytes = 0, blocks = 0, picks;
     uint32_t i;
     for (i = 1; i < mli_stack_rows(v->lord); i++) {
         const mli_stack_row *row = mli_stack_row_at(v->lord, i);
         bytes += row->live;
         blocks += row->blocks;
     }
-    if (v->lord->stacks.pick_count != v->picked.blocks)
+    picks = v->lord->stacks.pick_count;
+    if (picks != v->picked.blocks)
         return mli_verify_fail(v, "blocks with a stack: %ju; the table of stacks has %ju",
-                               v->picked.blocks, (uint64_t)v->lord->stacks.pick_count);
+                               v->picked.blocks, picks);
     if (blocks - v->picked.blocks <= v->detached.blocks &&
         (bytes == v->picked.bytes || v->detached.blocks))
         return 0;
@@ -25092,7 +25098,7 @@ static MLI_COLD void mli_text_estimates(mli_report *r) {
 /* Writes the largest stacks. Samples have a column of the standard error of their live bytes. */
 static MLI_COLD void mli_text_stacks(mli_report *r) {
     const int samples = mli_stacks_sampled(r->lord);
-    uint64_t left = r->stack_rest.live_bytes;
+    uint64_t left = r->stack_rest.live_bytes, cut;
     size_t i, shown = r->stacks;
     if (shown > MLI_FIRST_STACKS) shown = MLI_FIRST_STACKS;
     if (!shown) return;
@@ -25114,9 +25120,10 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
     }
     for (; i < r->stacks; i++) left += r->stack[i].stat.live_bytes;
     mli_text_more_bytes(r, r->stack_rows, shown, "stacks", left);
-    if (mli_stacks_cut(r->lord))
+    cut = mli_stacks_cut(r->lord);
+    if (cut)
         mli_putf(r->o, "%ju stacks could not be taken: they are one return address, or none\n",
-                 mli_stacks_cut(r->lord));
+                 cut);
 }
 
 static void mli_text_phys_all(mli_report *r, size_t most) {
@@ -26787,7 +26794,7 @@ static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name, 
 /* Writes the modules: all that the sites written before are in, and perhaps more. pprof takes the
    first one for the program, so the executable comes first, and then the others. */
 static MLI_COLD void mli_pprof_mappings(mli_pprof_writer *w, int others) {
-    const mli_module *m = (mli_module *)mli_ptr_load_acquire(&w->x.lord->sites->modules);
+    const mli_module *m = mli_module_newest(w->x.lord);
     for (; m && !w->x.o->failed; m = m->next) {
         uint64_t of[6];
         if ((m->image.loaded[0] != 0) != others) continue;
@@ -27477,7 +27484,7 @@ static MLI_COLD void mli_prom_write(void *writer) {
                        mli_loss_value(w->x.lord, i - MLI_STAT_COUNT));
     mli_prom_whole(w, "accounts_open", "accounts open now", 'u', w->x.r->accounts);
     mli_prom_whole(w, "own_bytes", "bytes the ledger itself takes", 'u',
-                   mli_u64_load(&w->x.lord->memory.own_bytes));
+                   mli_own_bytes(w->x.lord));
     mli_prom_whole(w, "uptime_seconds", "age of the ledger", 'X', w->x.r->uptime);
     mli_prom_whole(w, "written_timestamp_seconds", "Unix time of these samples", 'X',
                    mli_wall_now());
