@@ -7083,7 +7083,7 @@ static MLI_HOT uint64_t mli_word2_of(uint32_t site_row, uint32_t tag_row, uint64
     return birth << 37 | (uint64_t)tag_row << 21 | (uint64_t)site_row << 1;
 }
 
-/* Returns the type of a device: with a storage it is the key of a block. */
+/* Returns the type of a device. A block is found by this type and its storage. */
 static MLI_HOT uint16_t mli_type_of(const memlord *lord, uint32_t dev) {
     return lord->map.type_of[dev];
 }
@@ -8742,8 +8742,9 @@ MLI_PRIVATE MLI_COLD void *mli_cold_alloc(memlord *lord, size_t size);
 /* Begins a cold call: takes the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_cold_enter(void);
 
-/* Ends a cold call: drops the lock. 1: *result was MLI_AGAIN, the wanted memory was allocated, and
-   the caller must try again. 0: *result is final; it is MEMLORD_E_NOMEM if the allocator failed. */
+/* Ends a cold call: drops the lock. Returns 1 if *result was MLI_AGAIN and the memory could be
+   allocated: the caller must try again. Returns 0 if *result is final; it is MEMLORD_E_NOMEM if the
+   allocator failed. */
 MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result);
 
 /* Returns the item of a kept string; NULL: it is not kept. It is valid until the next put. */
@@ -8778,7 +8779,7 @@ static MLI_HOT uint64_t mli_index_key(const void *address, uint32_t dev) {
    in mli_index_add_locked and mli_index_reserve_locked. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_index_get(memlord *lord, uint64_t key);
 
-/* Reserves room in the index for `more` entries. MLI_AGAIN: memory is wanted. */
+/* Reserves room in the index for `more` entries. MLI_AGAIN: it needs memory first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint64_t more);
 /* Adds a key. Requires: mli_index_reserve_locked has reserved its room, and the key is not in the
    index. The release makes the value visible with the key. */
@@ -8961,7 +8962,7 @@ static MLI_COLD int mli_dict_reserve_locked(memlord *lord, mli_dict *dict, size_
 }
 
 /* Reserves the memory to put a key of this length: it may need a larger array, a larger index, and
-   a string block, by the formula of stbds_stralloc. 0: done. -1: memory is wanted. */
+   a string block, by the formula of stbds_stralloc. 0: done. -1: there is no memory for it yet. */
 static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t length) {
     const stbds_array_header *array = mli_dict_array(dict);
     const stbds_hash_index *index = (const stbds_hash_index *)array->hash_table;
@@ -9922,7 +9923,7 @@ MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord) {
     return (mli_module *)mli_ptr_load_acquire(&lord->sites->modules);
 }
 
-/* Copies a site, its strings kept. MLI_AGAIN: memory is wanted. */
+/* Copies a site, its strings kept. MLI_AGAIN: it needs memory first. */
 static MLI_COLD memlord_result mli_site_copy_locked(memlord *lord, const memlord_site *from,
                                                     memlord_site *out) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -9957,7 +9958,7 @@ static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site
     }
 }
 
-/* Makes the record of a site, displayed as `kept`. NULL: memory is wanted. */
+/* Makes the record of a site, displayed as `kept`. NULL: there is no memory for it yet. */
 static MLI_COLD mli_site_record *mli_site_make_locked(memlord *lord, const memlord_site *kept) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_site_record *site = (mli_site_record *)mli_cold_alloc(lord, sizeof *site);
@@ -10205,7 +10206,7 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
     return mli_symbol_at((const char *)site->address - 1);
 }
 /* Displays a site as `from`, whose copy the index then has, too: the host may pass any struct that
-   it was given. MLI_AGAIN: memory is wanted. */
+   it was given. MLI_AGAIN: it needs memory first. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
                                                        const memlord_site *from) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -10360,6 +10361,8 @@ MLI_PRIVATE uint64_t mli_stream_of(memlord *lord, uint64_t word2);
 MLI_PRIVATE mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id);
 /* Returns the number of scopes, and 1 more. The acquire pairs with mli_scope_publish. */
 MLI_PRIVATE uint32_t mli_scope_count(memlord *lord);
+/* Returns a scope by a number from the host; NULL: there is none. */
+MLI_PRIVATE mli_scope_record *mli_scope_find(memlord *lord, uint64_t id);
 /* Makes the record of the next scope; NULL: no memory. Requires: the cold lock. */
 MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord);
 /* Publishes the scope that was made last. Requires: the cold lock. */
@@ -10475,7 +10478,7 @@ static uint32_t mli_birth_number(memlord *lord, const mli_birth *birth, uint64_t
     }
 }
 
-/* Finds or adds a birth. MLI_AGAIN: memory is wanted. */
+/* Finds or adds a birth. MLI_AGAIN: it needs memory first. */
 static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_birth *birth,
                                                      uint32_t *number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -10568,6 +10571,9 @@ MLI_PRIVATE mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id) {
 
 MLI_PRIVATE uint32_t mli_scope_count(memlord *lord) {
     return mli_u32_load_acquire(&lord->tags.scope_count);
+}
+MLI_PRIVATE mli_scope_record *mli_scope_find(memlord *lord, uint64_t id) {
+    return id && id < mli_scope_count(lord) ? mli_scope_record_at(lord, (uint32_t)id) : NULL;
 }
 MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -10698,7 +10704,8 @@ MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t cou
     while (count--) (scope ? to->scope_end : to->tag_end)();
 }
 
-/* Begins a tag; `guard` NULL: without one. The stack of tags has the default tag at its bottom. */
+/* Begins a tag. `guard` gets what its end restores; NULL: the tag has no guard. The stack of tags
+   has the default tag at its bottom. */
 static memlord_result mli_tag_begin(memlord *lord, const char *tag, memlord_guard *guard) {
     mli_thread *t;
     const char *kept;
@@ -10999,8 +11006,8 @@ MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, ui
 /* Notes that the block with the stack just set is not new: it had `bytes`. */
 MLI_PRIVATE void mli_stack_again(uint64_t bytes);
 
-/* Draws whether the alloc that this call records is picked; if so finds its stack, and notes it for
-   mli_pick_put. Requires: not inside. */
+/* Draws whether the alloc that this call records is picked. If so, finds its stack, and notes the
+   row in mli_self for mli_pick_put. Requires: not inside. */
 MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
                                               uint64_t bytes, const memlord_site *site);
 static MLI_HOT void mli_stack_pick(memlord *lord, mli_thread *t, uint32_t dev, uint64_t bytes,
@@ -11072,8 +11079,8 @@ static MLI_COLD uint64_t mli_mixed(uint64_t n) {
     return n ^ n >> 31;
 }
 /* Gives a ledger the seed of its samples: another one in each run, process and ledger, and in a
-   forked child. It is mixed from what the system tells without a call that may wait or fail, for
-   the first call may come from inside malloc or in a sandbox. */
+   forked child. The seed is mixed from what the system tells in calls that neither wait nor fail,
+   as the first call of a process may come from inside malloc or from a sandbox. */
 static MLI_COLD void mli_stacks_seed(memlord *lord) {
     uint64_t seed = lord->stacks.seed;
     seed = mli_mixed(seed ^ mli_pid());
@@ -11163,7 +11170,7 @@ static uint32_t mli_stack_row_find(const memlord *lord, uint32_t leaf, uint32_t 
     return n;
 }
 
-/* Gives a site its number among the frames of stacks. MLI_AGAIN: memory is wanted. */
+/* Gives a site its number among the frames of stacks. MLI_AGAIN: it needs memory first. */
 static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_site_record *site) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.frame_count);
@@ -11176,8 +11183,8 @@ static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_sit
     mli_u32_store_release(&lord->stacks.frame_count, n + 1); /* pairs with mli_stack_frame_count */
     return MEMLORD_OK;
 }
-/* Finds or adds the node of a site. E_NOMEM: the tree is full. MLI_AGAIN: memory is wanted. The
-   chain is that of the site's address, at which the module need not be any more. */
+/* Finds or adds the node of a site. E_NOMEM: the tree is full. MLI_AGAIN: it needs memory first.
+   The chain is that of the site's address, at which the module need not be any more. */
 static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32_t parent,
                                                            mli_site_record *site, int stays,
                                                            uint32_t *number) {
@@ -11532,8 +11539,9 @@ static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *
     if (mli_is_orphan(lord, t) || mli_frame_runs(&mli_self.unwinding, here)) return 0;
     return !mli_stacks_sampled(lord) || mli_pid() == mli_u64_load(&mli_process.pid);
 }
-/* Returns how many of `n` frames come before the first that can be no code: that is garbage, or the
-   end of the stack. The top byte of a key of the index is its own. */
+/* Returns how many of `n` frames come before the first one that cannot be code: that one is
+   garbage, or the end of the stack. Code has no address with a top byte: keys of the index use that
+   byte. */
 static size_t mli_stack_sound(void *const *frames, size_t n) {
     size_t i = 0;
     while (i < n && frames[i] && !((uint64_t)(uintptr_t)frames[i] >> 56)) i++;
@@ -11819,7 +11827,7 @@ static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uin
     if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS)))
         mli_event_write(lord, t, kind, dev, storage, bytes, rows);
 }
-/* Records the beginning of a block, with its row of the stacks; 0: it was not picked. */
+/* Records the beginning of a block. `stack` is its row of the stacks; 0: it was not picked. */
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
                                         uint32_t stack);
@@ -11853,8 +11861,8 @@ typedef struct mli_ring_reader {
 /* Begins to read the events that are in the ring now; 0: no memory. */
 MLI_PRIVATE MLI_COLD int mli_ring_reader_begin(memlord *lord, mli_ring_reader *r);
 MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r);
-/* Copies out the next event; 0: there is none. A sub-buffer that was given out again meanwhile
-   is left. */
+/* Copies out the next event; 0: there is none. Skips a sub-buffer that was given out again
+   meanwhile. */
 MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out);
 
 MLI_PRIVATE MLI_COLD void mli_events_life(mli_life *life);
@@ -12290,9 +12298,9 @@ MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f);
    mli_fence_ask, or the caller alone has the fence. */
 MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f);
 
-/* Accepts a fence that no block waits for, or none (NULL). It is dropped here, or under
-   MEMLORD_FLAG_DEFER at the end of a call. `lord` NULL: the call has no ledger, and the fence is
-   dropped here. */
+/* Accepts a fence that no block waits for; NULL is no fence. The fence is dropped here, or under
+   MEMLORD_FLAG_DEFER at the end of a call. With `lord` NULL the call has no ledger, and the fence
+   is always dropped here. */
 MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence);
 
 /* Returns the next fence record of the ledger after f (NULL: the first); NULL: there is none. */
@@ -13003,8 +13011,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_devi
 /* What a key is to a call that ends its block. */
 enum { MLI_KEY_DEAD, MLI_KEY_PENDING, MLI_KEY_LIVE, MLI_KEY_USED }; /* USED: live, with fences */
 
-/* Returns MLI_KEY_...; a key that is not dead has its entry in *e, with its word2 without a side
-   record. */
+/* Returns MLI_KEY_... for a key. If it is not dead, *e gets its entry, with the word2 that it would
+   have without a side record. */
 MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_device d, uint64_t key,
                                        mli_entry *e);
 
@@ -13041,8 +13049,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t,
                                                    uint64_t key, uint64_t bytes, uint64_t rows,
                                                    int how, int *did);
 
-/* Ends the probe's block: erases the entry, counts, leaves the shard and frees the side record.
-   `undo`: its open is taken back. */
+/* Ends the block that a probe found: erases the entry, counts, leaves the shard and frees the side
+   record. With `undo` the block counts as if it had not been opened. */
 MLI_PRIVATE void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *probe, int undo);
 
 /* Undoes an open of `bytes` by this thread, unless another thread has ended the block or replaced
@@ -13057,9 +13065,9 @@ enum { MLI_END_FREE, MLI_END_RELEASE };
    side record. */
 MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e);
 
-/* Frees or releases a block, on the general path. *gone is the entry that ended, with the word2 it
-   would have without a side record; its key is 0 if none did. A block with recorded uses becomes
-   pending, and the caller asks *chain, its fences, once it has left. */
+/* Frees or releases a block, on the general path. *gone is the entry that ended, with the word2
+   that it would have without a side record; its key is 0 if no block ended. A block with recorded
+   uses becomes pending: then *chain is its fences, and the caller asks them once it has left. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, memlord_device d,
                                                     uint64_t key, int how, mli_entry *gone,
                                                     mli_fence_record **chain);
@@ -13083,10 +13091,11 @@ MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry
    detached, or the caller holds it. */
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
-/* Attaches a detached block under a key, with a device and a size, and counts the change: `moves`
-   as the end of one block and the open of another, else the difference. *rows is the word2 that it
-   then has without a side record: another thread may free that once the block is on the map.
-   Without room the block is closed as it was before, and counts as a dropped alloc. */
+/* Attaches a detached block under a key, with a device and a size, and counts the change: with
+   `moves` as the end of one block and the open of another, else as the difference. *rows is its
+   word2 as it would be without a side record: another thread may free that record once the block is
+   on the map. If there is no room, the block is closed as it was before, and counts as a dropped
+   alloc. */
 MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e,
                                             uint64_t key, uint32_t dev, uint64_t bytes,
                                             const memlord_site *site, int moves, uint64_t *rows);
@@ -14833,8 +14842,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
    of one queue of that type. */
 MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks);
 
-/* Moves a block whose fences, and f unless it is NULL, may hold its source back. Inserts the
-   destination first, as a copy without fences and parts; then makes the source pending. */
+/* Moves a block whose source is held back by its own fences and by f (NULL: by no other). Inserts
+   the destination first, as a copy without fences and parts; then makes the source pending. */
 MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord_device from,
                                            uint64_t from_key, uint32_t dev, uint64_t key,
                                            uint64_t bytes, mli_fence_record *f,
@@ -15188,8 +15197,9 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
     return r;
 }
 
-/* Records a block in any shard, for any thread; `how` is MLI_PUT_ALLOC or MLI_PUT_TRACK. Its bytes
-   come off a ticket, or with 0 off those of its thread. Without memory it counts as dropped. */
+/* Records a block in any shard, for any thread. `how` is MLI_PUT_ALLOC or MLI_PUT_TRACK. The bytes
+   come off the ticket, or if it is 0 off the tickets of the thread. If there is no memory for the
+   block, it counts as dropped. */
 MLI_PRIVATE memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ticket,
                                                 memlord_device device, uint64_t storage,
                                                 uint64_t bytes, const memlord_site *site, int how);
@@ -16674,7 +16684,8 @@ MLI_PRIVATE MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *band
 
 /* -- which strategy is in force; under the callbacks lock -- */
 
-/* Returns the link to the strategy of exactly a selector; a link to NULL: it has none. */
+/* Returns the link to the strategy that was set for this very selector. If there is none, the link
+   is to NULL. */
 static MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device sel) {
     mli_strategy **at = &lord->bands->strategies;
     while (*at && mli_device_word((*at)->sel) != mli_device_word(sel)) at = &(*at)->next;
@@ -16783,8 +16794,8 @@ typedef struct mli_band_state {
     uint64_t freed;      /* and from so many freed ones on; UINT64_MAX, 0, UINT64_MAX: never */
 } mli_band_state;
 
-/* Returns a band's threshold at a phys; 0: none now, as percent needs a limit or capacity and, of
-   cached bytes, reserved ones. */
+/* Returns the threshold of a band at a phys. 0: it has none now. A percentage needs a limit or a
+   capacity; one of cached bytes needs reserved bytes. */
 static uint64_t mli_band_threshold(const mli_phys *phys, const memlord_band *b,
                                    uint64_t reserved) {
     uint64_t cap = phys->sample.known ? phys->sample.total : 0, part;
@@ -17959,9 +17970,9 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
     return MEMLORD_OK;
 }
 
-/* Begins a scope; `guard` NULL: without one. The thread's cache has it under the host's static
-   record `planted` or, if that is NULL, under `name`. The text there may change, so a hit compares
-   it. */
+/* Begins a scope. `guard` gets what its end restores; NULL: the scope has no guard. The cache of
+   the thread has the scope under the host's static record `planted` or, if that is NULL, under
+   `name`. The text there may change, so the name is compared with that of the scope found. */
 static memlord_result mli_scope_begin(memlord *lord, const char *name,
                                       const memlord_scope_site *planted, memlord_guard *guard) {
     const void *given = planted ? (const void *)planted : (const void *)name;
@@ -18000,9 +18011,7 @@ static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scop
    E_STATE: the thread is in it by this token already, or exported it itself. */
 static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
                                                const memlord_scope_token *token) {
-    uint32_t id = (uint32_t)token->word[0];
-    mli_scope_record *scope =
-        id && id < mli_scope_count(lord) ? mli_scope_record_at(lord, id) : NULL;
+    mli_scope_record *scope = mli_scope_find(lord, (uint32_t)token->word[0]);
     mli_thread_scope *s;
     mli_span *span, *f;
     memlord_result r = mli_span_reserve(lord, t, &span);
@@ -18276,9 +18285,11 @@ MLI_API uint64_t memlord_scope_current(memlord *lord) {
     return id;
 }
 MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, uint64_t ns) {
+    mli_scope_record *record;
     if (!lord) return MEMLORD_OK;
-    if (!scope || scope >= mli_scope_count(lord)) return MEMLORD_E_UNKNOWN;
-    (void)mli_u64_add(&mli_scope_record_at(lord, (uint32_t)scope)->device_ns, ns);
+    record = mli_scope_find(lord, scope);
+    if (!record) return MEMLORD_E_UNKNOWN;
+    (void)mli_u64_add(&record->device_ns, ns);
     return MEMLORD_OK;
 }
 
@@ -18541,7 +18552,7 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
     return n;
 }
 
-/* Adds its frames to a listed stack, whose depth is the number of its row. 0: no memory. */
+/* Adds the frames to a listed stack, whose depth is still the number of its row. 0: no memory. */
 static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) {
     mli_stack_row *row = mli_stack_row_at(lord, s->depth);
     void **frames;
@@ -18981,7 +18992,7 @@ typedef struct mli_capacity_reader {
 } mli_capacity_reader;
 MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, int type);
 /* Samples a phys through its source, then checks the bands of its devices. E_STATE: another thread
-   is sampling it; E_UNSUPPORTED: it has no source; E_UNKNOWN: the sample is of no use. */
+   is sampling it. E_UNSUPPORTED: it has no source. E_UNKNOWN: the source gave no usable sample. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys);
 
 /* Replaces a source, waits until no other thread is in the old one, and forgets its samples. */
@@ -19069,9 +19080,9 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     }
     mli_lock_drop(&phys->lock);
 }
-/* Sets the marks of a sample. The live bytes that belong to it are the smaller of those before and
-   after the source ran: it is not known which of the two it saw. Of a pool they are what the pool
-   holds now, as a source may itself set that. */
+/* Sets the marks of a sample. The live bytes that belong to it are the smaller ones of those before
+   and after the source ran, as it is not known which of the two the source saw. For a pool they are
+   the bytes that the pool holds now, as the source may itself report those. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i = 0;
@@ -19195,7 +19206,7 @@ static MLI_COLD int mli_reader_may_sample(memlord *lord) {
 }
 
 /* Returns 1 if a reader is to sample a phys: no sample is known, or the latest one is older than
-   three poll intervals and no poller runs. But at most once in an interval. */
+   three poll intervals and no poller runs. It returns 1 at most once in an interval. */
 static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
     const uint64_t interval = mli_poll_ns(lord);
     const uint32_t poller = mli_u32_load_acquire(&phys->poller.state);
@@ -21894,29 +21905,30 @@ static MLI_COLD int mli_verify_shard(mli_verify *v, uint32_t number) {
 }
 static MLI_COLD int mli_verify_map(mli_verify *v) {
     uint32_t i;
-    uint64_t buckets = 0;
+    uint64_t buckets = 0, counted;
     for (i = 0; i < MLI_SHARDS; i++) {
         if (mli_verify_shard(v, i)) return 1;
         buckets += mli_shard_at(v->lord, i)->size;
     }
-    if (buckets == mli_u32_load(&v->lord->map.buckets)) return 0;
-    return mli_verify_fail(v, "the map has %ju buckets; it counts %ju", buckets,
-                           (uint64_t)mli_u32_load(&v->lord->map.buckets));
+    counted = mli_u32_load(&v->lord->map.buckets);
+    if (buckets == counted) return 0;
+    return mli_verify_fail(v, "the map has %ju buckets; it counts %ju", buckets, counted);
 }
 
 /* Checks the table of picked blocks and the totals of stacks against the map. They may exceed it by
    blocks that are detached. */
 static MLI_COLD int mli_verify_stacks(mli_verify *v) {
-    uint64_t bytes = 0, blocks = 0;
+    uint64_t bytes = 0, blocks = 0, picks;
     uint32_t i;
     for (i = 1; i < mli_stack_rows(v->lord); i++) {
         const mli_stack_row *row = mli_stack_row_at(v->lord, i);
         bytes += row->live;
         blocks += row->blocks;
     }
-    if (v->lord->stacks.pick_count != v->picked.blocks)
+    picks = v->lord->stacks.pick_count;
+    if (picks != v->picked.blocks)
         return mli_verify_fail(v, "blocks with a stack: %ju; the table of stacks has %ju",
-                               v->picked.blocks, (uint64_t)v->lord->stacks.pick_count);
+                               v->picked.blocks, picks);
     if (blocks - v->picked.blocks <= v->detached.blocks &&
         (bytes == v->picked.bytes || v->detached.blocks))
         return 0;
@@ -24866,8 +24878,8 @@ static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t 
     }
     return name;
 }
-/* Returns the weight of a device's anomalies: the kind of the heaviest, then how many of these
-   there are, or how many bytes were lost. 0: there are none. */
+/* Returns the weight of a device's anomalies, 0 if there are none. The heaviest kind of anomaly
+   decides; among equal kinds their number, or the bytes that were lost. */
 static MLI_COLD uint64_t mli_anomaly_weight(mli_report *r, uint32_t dev) {
     const uint64_t most = ((uint64_t)1 << 62) - 1;
     uint64_t v, sum = 0, heaviest = 0;
@@ -25000,8 +25012,9 @@ MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most) {
     mli_put_str(r->o, "  (peak: a sum, not of one moment)\n");
 }
 
-/* Returns the step of the bar at a column, 0 to 7: the most live bytes among the snapshots whose
-   times fall into it, or without one those of the last snapshot before it. */
+/* Returns the step of the bar at a column, 0 to 7. It shows the most live bytes among the snapshots
+   whose times fall into the column. If there is none, it shows those of the last snapshot before
+   it. */
 static MLI_COLD uint32_t mli_text_bar_step(const mli_report *r, uint64_t column, uint64_t most,
                                            uint32_t *at) {
     const uint64_t first = r->snapshot[0]->time;
@@ -25084,7 +25097,7 @@ static MLI_COLD void mli_text_estimates(mli_report *r) {
 /* Writes the largest stacks. Samples have a column of the standard error of their live bytes. */
 static MLI_COLD void mli_text_stacks(mli_report *r) {
     const int samples = mli_stacks_sampled(r->lord);
-    uint64_t left = r->stack_rest.live_bytes;
+    uint64_t left = r->stack_rest.live_bytes, cut;
     size_t i, shown = r->stacks;
     if (shown > MLI_FIRST_STACKS) shown = MLI_FIRST_STACKS;
     if (!shown) return;
@@ -25106,9 +25119,10 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
     }
     for (; i < r->stacks; i++) left += r->stack[i].stat.live_bytes;
     mli_text_more_bytes(r, r->stack_rows, shown, "stacks", left);
-    if (mli_stacks_cut(r->lord))
+    cut = mli_stacks_cut(r->lord);
+    if (cut)
         mli_putf(r->o, "%ju stacks could not be taken: they are one return address, or none\n",
-                 mli_stacks_cut(r->lord));
+                 cut);
 }
 
 static void mli_text_phys_all(mli_report *r, size_t most) {
@@ -26779,7 +26793,7 @@ static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name, 
 /* Writes the modules: all that the sites written before are in, and perhaps more. pprof takes the
    first one for the program, so the executable comes first, and then the others. */
 static MLI_COLD void mli_pprof_mappings(mli_pprof_writer *w, int others) {
-    const mli_module *m = (mli_module *)mli_ptr_load_acquire(&w->x.lord->sites->modules);
+    const mli_module *m = mli_module_newest(w->x.lord);
     for (; m && !w->x.o->failed; m = m->next) {
         uint64_t of[6];
         if ((m->image.loaded[0] != 0) != others) continue;
@@ -26914,7 +26928,7 @@ static void mli_heap_line2(mli_out *o, const char *mode, uint64_t a, uint64_t b)
     mli_heap_line(o, mode, v, 2);
 }
 
-/* Returns the trace of a node, or of a frame that is not in a stack: the frames come first. */
+/* Returns the trace of a node or, with node 0, of a frame. Traces of frames come first. */
 static uint32_t mli_heap_trace(const mli_export *x, uint32_t node, uint32_t frame) {
     return node ? mli_frame_of_place(x, 0) + node : frame;
 }
@@ -26966,7 +26980,8 @@ static void mli_heap_bytes(mli_heap_writer *w, uint64_t bytes, uint64_t trace) {
     mli_heap_line1(w->x.o, "-", mli_heap_info(w, 0 - bytes, trace));
     w->held += bytes;
 }
-/* Adds the bytes from `held` up to the peak, those of each device that are no longer live. */
+/* Adds the bytes that were live at the peak and are no longer, device by device; `held` bytes are
+   live. */
 static MLI_COLD void mli_heap_gone(mli_heap_writer *w, uint64_t held) {
     uint32_t i;
     w->gone = w->infos;
@@ -27468,7 +27483,7 @@ static MLI_COLD void mli_prom_write(void *writer) {
                        mli_loss_value(w->x.lord, i - MLI_STAT_COUNT));
     mli_prom_whole(w, "accounts_open", "accounts open now", 'u', w->x.r->accounts);
     mli_prom_whole(w, "own_bytes", "bytes the ledger itself takes", 'u',
-                   mli_u64_load(&w->x.lord->memory.own_bytes));
+                   mli_own_bytes(w->x.lord));
     mli_prom_whole(w, "uptime_seconds", "age of the ledger", 'X', w->x.r->uptime);
     mli_prom_whole(w, "written_timestamp_seconds", "Unix time of these samples", 'X',
                    mli_wall_now());

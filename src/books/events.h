@@ -73,7 +73,7 @@ static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uin
     if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS)))
         mli_event_write(lord, t, kind, dev, storage, bytes, rows);
 }
-/* Records the beginning of a block, with its row of the stacks; 0: it was not picked. */
+/* Records the beginning of a block. `stack` is its row of the stacks; 0: it was not picked. */
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
                                         uint32_t stack);
@@ -108,8 +108,8 @@ typedef struct mli_ring_reader {
 /* Begins to read the events that are in the ring now; 0: no memory. */
 MLI_PRIVATE MLI_COLD int mli_ring_reader_begin(memlord *lord, mli_ring_reader *r);
 MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r);
-/* Copies out the next event; 0: there is none. A sub-buffer that was given out again meanwhile
-   is left. */
+/* Copies out the next event; 0: there is none. Skips a sub-buffer that was given out again
+   meanwhile. */
 MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out);
 
 MLI_PRIVATE MLI_COLD void mli_events_life(mli_life *life);

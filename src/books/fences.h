@@ -100,9 +100,9 @@ MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f);
    mli_fence_ask, or the caller alone has the fence. */
 MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f);
 
-/* Accepts a fence that no block waits for, or none (NULL). It is dropped here, or under
-   MEMLORD_FLAG_DEFER at the end of a call. `lord` NULL: the call has no ledger, and the fence is
-   dropped here. */
+/* Accepts a fence that no block waits for; NULL is no fence. The fence is dropped here, or under
+   MEMLORD_FLAG_DEFER at the end of a call. With `lord` NULL the call has no ledger, and the fence
+   is always dropped here. */
 MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence);
 
 /* Returns the next fence record of the ledger after f (NULL: the first); NULL: there is none. */

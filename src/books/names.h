@@ -44,8 +44,9 @@ MLI_PRIVATE MLI_COLD void *mli_cold_alloc(memlord *lord, size_t size);
 /* Begins a cold call: takes the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_cold_enter(void);
 
-/* Ends a cold call: drops the lock. 1: *result was MLI_AGAIN, the wanted memory was allocated, and
-   the caller must try again. 0: *result is final; it is MEMLORD_E_NOMEM if the allocator failed. */
+/* Ends a cold call: drops the lock. Returns 1 if *result was MLI_AGAIN and the memory could be
+   allocated: the caller must try again. Returns 0 if *result is final; it is MEMLORD_E_NOMEM if the
+   allocator failed. */
 MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result);
 
 /* Returns the item of a kept string; NULL: it is not kept. It is valid until the next put. */
@@ -80,7 +81,7 @@ static MLI_HOT uint64_t mli_index_key(const void *address, uint32_t dev) {
    in mli_index_add_locked and mli_index_reserve_locked. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_index_get(memlord *lord, uint64_t key);
 
-/* Reserves room in the index for `more` entries. MLI_AGAIN: memory is wanted. */
+/* Reserves room in the index for `more` entries. MLI_AGAIN: it needs memory first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint64_t more);
 /* Adds a key. Requires: mli_index_reserve_locked has reserved its room, and the key is not in the
    index. The release makes the value visible with the key. */

@@ -18,7 +18,7 @@ MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord) {
     return (mli_module *)mli_ptr_load_acquire(&lord->sites->modules);
 }
 
-/* Copies a site, its strings kept. MLI_AGAIN: memory is wanted. */
+/* Copies a site, its strings kept. MLI_AGAIN: it needs memory first. */
 static MLI_COLD memlord_result mli_site_copy_locked(memlord *lord, const memlord_site *from,
                                                     memlord_site *out) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -53,7 +53,7 @@ static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site
     }
 }
 
-/* Makes the record of a site, displayed as `kept`. NULL: memory is wanted. */
+/* Makes the record of a site, displayed as `kept`. NULL: there is no memory for it yet. */
 static MLI_COLD mli_site_record *mli_site_make_locked(memlord *lord, const memlord_site *kept) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_site_record *site = (mli_site_record *)mli_cold_alloc(lord, sizeof *site);
@@ -301,7 +301,7 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
     return mli_symbol_at((const char *)site->address - 1);
 }
 /* Displays a site as `from`, whose copy the index then has, too: the host may pass any struct that
-   it was given. MLI_AGAIN: memory is wanted. */
+   it was given. MLI_AGAIN: it needs memory first. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
                                                        const memlord_site *from) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));

@@ -57,8 +57,8 @@ static MLI_COLD uint64_t mli_mixed(uint64_t n) {
     return n ^ n >> 31;
 }
 /* Gives a ledger the seed of its samples: another one in each run, process and ledger, and in a
-   forked child. It is mixed from what the system tells without a call that may wait or fail, for
-   the first call may come from inside malloc or in a sandbox. */
+   forked child. The seed is mixed from what the system tells in calls that neither wait nor fail,
+   as the first call of a process may come from inside malloc or from a sandbox. */
 static MLI_COLD void mli_stacks_seed(memlord *lord) {
     uint64_t seed = lord->stacks.seed;
     seed = mli_mixed(seed ^ mli_pid());
@@ -148,7 +148,7 @@ static uint32_t mli_stack_row_find(const memlord *lord, uint32_t leaf, uint32_t 
     return n;
 }
 
-/* Gives a site its number among the frames of stacks. MLI_AGAIN: memory is wanted. */
+/* Gives a site its number among the frames of stacks. MLI_AGAIN: it needs memory first. */
 static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_site_record *site) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.frame_count);
@@ -161,8 +161,8 @@ static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_sit
     mli_u32_store_release(&lord->stacks.frame_count, n + 1); /* pairs with mli_stack_frame_count */
     return MEMLORD_OK;
 }
-/* Finds or adds the node of a site. E_NOMEM: the tree is full. MLI_AGAIN: memory is wanted. The
-   chain is that of the site's address, at which the module need not be any more. */
+/* Finds or adds the node of a site. E_NOMEM: the tree is full. MLI_AGAIN: it needs memory first.
+   The chain is that of the site's address, at which the module need not be any more. */
 static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32_t parent,
                                                            mli_site_record *site, int stays,
                                                            uint32_t *number) {
@@ -517,8 +517,9 @@ static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *
     if (mli_is_orphan(lord, t) || mli_frame_runs(&mli_self.unwinding, here)) return 0;
     return !mli_stacks_sampled(lord) || mli_pid() == mli_u64_load(&mli_process.pid);
 }
-/* Returns how many of `n` frames come before the first that can be no code: that is garbage, or the
-   end of the stack. The top byte of a key of the index is its own. */
+/* Returns how many of `n` frames come before the first one that cannot be code: that one is
+   garbage, or the end of the stack. Code has no address with a top byte: keys of the index use that
+   byte. */
 static size_t mli_stack_sound(void *const *frames, size_t n) {
     size_t i = 0;
     while (i < n && frames[i] && !((uint64_t)(uintptr_t)frames[i] >> 56)) i++;

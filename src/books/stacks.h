@@ -99,8 +99,8 @@ MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, ui
 /* Notes that the block with the stack just set is not new: it had `bytes`. */
 MLI_PRIVATE void mli_stack_again(uint64_t bytes);
 
-/* Draws whether the alloc that this call records is picked; if so finds its stack, and notes it for
-   mli_pick_put. Requires: not inside. */
+/* Draws whether the alloc that this call records is picked. If so, finds its stack, and notes the
+   row in mli_self for mli_pick_put. Requires: not inside. */
 MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
                                               uint64_t bytes, const memlord_site *site);
 static MLI_HOT void mli_stack_pick(memlord *lord, mli_thread *t, uint32_t dev, uint64_t bytes,

@@ -86,7 +86,7 @@ static uint32_t mli_birth_number(memlord *lord, const mli_birth *birth, uint64_t
     }
 }
 
-/* Finds or adds a birth. MLI_AGAIN: memory is wanted. */
+/* Finds or adds a birth. MLI_AGAIN: it needs memory first. */
 static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_birth *birth,
                                                      uint32_t *number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -179,6 +179,9 @@ MLI_PRIVATE mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id) {
 
 MLI_PRIVATE uint32_t mli_scope_count(memlord *lord) {
     return mli_u32_load_acquire(&lord->tags.scope_count);
+}
+MLI_PRIVATE mli_scope_record *mli_scope_find(memlord *lord, uint64_t id) {
+    return id && id < mli_scope_count(lord) ? mli_scope_record_at(lord, (uint32_t)id) : NULL;
 }
 MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -309,7 +312,8 @@ MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t cou
     while (count--) (scope ? to->scope_end : to->tag_end)();
 }
 
-/* Begins a tag; `guard` NULL: without one. The stack of tags has the default tag at its bottom. */
+/* Begins a tag. `guard` gets what its end restores; NULL: the tag has no guard. The stack of tags
+   has the default tag at its bottom. */
 static memlord_result mli_tag_begin(memlord *lord, const char *tag, memlord_guard *guard) {
     mli_thread *t;
     const char *kept;

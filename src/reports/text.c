@@ -88,8 +88,9 @@ MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most) {
     mli_put_str(r->o, "  (peak: a sum, not of one moment)\n");
 }
 
-/* Returns the step of the bar at a column, 0 to 7: the most live bytes among the snapshots whose
-   times fall into it, or without one those of the last snapshot before it. */
+/* Returns the step of the bar at a column, 0 to 7. It shows the most live bytes among the snapshots
+   whose times fall into the column. If there is none, it shows those of the last snapshot before
+   it. */
 static MLI_COLD uint32_t mli_text_bar_step(const mli_report *r, uint64_t column, uint64_t most,
                                            uint32_t *at) {
     const uint64_t first = r->snapshot[0]->time;
@@ -172,7 +173,7 @@ static MLI_COLD void mli_text_estimates(mli_report *r) {
 /* Writes the largest stacks. Samples have a column of the standard error of their live bytes. */
 static MLI_COLD void mli_text_stacks(mli_report *r) {
     const int samples = mli_stacks_sampled(r->lord);
-    uint64_t left = r->stack_rest.live_bytes;
+    uint64_t left = r->stack_rest.live_bytes, cut;
     size_t i, shown = r->stacks;
     if (shown > MLI_FIRST_STACKS) shown = MLI_FIRST_STACKS;
     if (!shown) return;
@@ -194,9 +195,10 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
     }
     for (; i < r->stacks; i++) left += r->stack[i].stat.live_bytes;
     mli_text_more_bytes(r, r->stack_rows, shown, "stacks", left);
-    if (mli_stacks_cut(r->lord))
+    cut = mli_stacks_cut(r->lord);
+    if (cut)
         mli_putf(r->o, "%ju stacks could not be taken: they are one return address, or none\n",
-                 mli_stacks_cut(r->lord));
+                 cut);
 }
 
 static void mli_text_phys_all(mli_report *r, size_t most) {

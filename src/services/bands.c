@@ -87,7 +87,8 @@ MLI_PRIVATE MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *band
 
 /* -- which strategy is in force; under the callbacks lock -- */
 
-/* Returns the link to the strategy of exactly a selector; a link to NULL: it has none. */
+/* Returns the link to the strategy that was set for this very selector. If there is none, the link
+   is to NULL. */
 static MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device sel) {
     mli_strategy **at = &lord->bands->strategies;
     while (*at && mli_device_word((*at)->sel) != mli_device_word(sel)) at = &(*at)->next;
@@ -196,8 +197,8 @@ typedef struct mli_band_state {
     uint64_t freed;      /* and from so many freed ones on; UINT64_MAX, 0, UINT64_MAX: never */
 } mli_band_state;
 
-/* Returns a band's threshold at a phys; 0: none now, as percent needs a limit or capacity and, of
-   cached bytes, reserved ones. */
+/* Returns the threshold of a band at a phys. 0: it has none now. A percentage needs a limit or a
+   capacity; one of cached bytes needs reserved bytes. */
 static uint64_t mli_band_threshold(const mli_phys *phys, const memlord_band *b,
                                    uint64_t reserved) {
     uint64_t cap = phys->sample.known ? phys->sample.total : 0, part;

@@ -69,9 +69,9 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     }
     mli_lock_drop(&phys->lock);
 }
-/* Sets the marks of a sample. The live bytes that belong to it are the smaller of those before and
-   after the source ran: it is not known which of the two it saw. Of a pool they are what the pool
-   holds now, as a source may itself set that. */
+/* Sets the marks of a sample. The live bytes that belong to it are the smaller ones of those before
+   and after the source ran, as it is not known which of the two the source saw. For a pool they are
+   the bytes that the pool holds now, as the source may itself report those. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i = 0;
@@ -195,7 +195,7 @@ static MLI_COLD int mli_reader_may_sample(memlord *lord) {
 }
 
 /* Returns 1 if a reader is to sample a phys: no sample is known, or the latest one is older than
-   three poll intervals and no poller runs. But at most once in an interval. */
+   three poll intervals and no poller runs. It returns 1 at most once in an interval. */
 static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
     const uint64_t interval = mli_poll_ns(lord);
     const uint32_t poller = mli_u32_load_acquire(&phys->poller.state);

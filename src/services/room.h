@@ -29,7 +29,7 @@ typedef struct mli_capacity_reader {
 } mli_capacity_reader;
 MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, int type);
 /* Samples a phys through its source, then checks the bands of its devices. E_STATE: another thread
-   is sampling it; E_UNSUPPORTED: it has no source; E_UNKNOWN: the sample is of no use. */
+   is sampling it. E_UNSUPPORTED: it has no source. E_UNKNOWN: the source gave no usable sample. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys);
 
 /* Replaces a source, waits until no other thread is in the old one, and forgets its samples. */

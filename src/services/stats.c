@@ -152,7 +152,7 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
     return n;
 }
 
-/* Adds its frames to a listed stack, whose depth is the number of its row. 0: no memory. */
+/* Adds the frames to a listed stack, whose depth is still the number of its row. 0: no memory. */
 static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) {
     mli_stack_row *row = mli_stack_row_at(lord, s->depth);
     void **frames;
