@@ -58,6 +58,8 @@ MLI_PRIVATE uint64_t mli_stream_of(memlord *lord, uint64_t word2);
 MLI_PRIVATE mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id);
 /* Returns the number of scopes, and 1 more. The acquire pairs with mli_scope_publish. */
 MLI_PRIVATE uint32_t mli_scope_count(memlord *lord);
+/* Returns a scope by a number from the host; NULL: there is none. */
+MLI_PRIVATE mli_scope_record *mli_scope_find(memlord *lord, uint64_t id);
 /* Makes the record of the next scope; NULL: no memory. Requires: the cold lock. */
 MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord);
 /* Publishes the scope that was made last. Requires: the cold lock. */
@@ -84,10 +86,14 @@ MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth);
 MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_thread *t,
                                 int scope);
 
+/* Looks up the interposer: memlord_interposer. Requires: no lock is held. */
+MLI_PRIVATE MLI_COLD void mli_interposer_find(void);
 /* Begins a tag, or a scope, in the books of an interposer, too. Requires: no lock is held, here and
    in mli_interposer_end. The acquire pairs with the release in mli_interposer_find. */
 MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name);
 /* Ends the innermost tags, or scopes, there. */
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count);
+
+MLI_PRIVATE MLI_COLD void mli_tags_life(mli_life *life);
 
 #endif

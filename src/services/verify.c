@@ -258,29 +258,30 @@ static MLI_COLD int mli_verify_shard(mli_verify *v, uint32_t number) {
 }
 static MLI_COLD int mli_verify_map(mli_verify *v) {
     uint32_t i;
-    uint64_t buckets = 0;
+    uint64_t buckets = 0, counted;
     for (i = 0; i < MLI_SHARDS; i++) {
         if (mli_verify_shard(v, i)) return 1;
         buckets += mli_shard_at(v->lord, i)->size;
     }
-    if (buckets == mli_u32_load(&v->lord->map.buckets)) return 0;
-    return mli_verify_fail(v, "the map has %ju buckets; it counts %ju", buckets,
-                           (uint64_t)mli_u32_load(&v->lord->map.buckets));
+    counted = mli_u32_load(&v->lord->map.buckets);
+    if (buckets == counted) return 0;
+    return mli_verify_fail(v, "the map has %ju buckets; it counts %ju", buckets, counted);
 }
 
 /* Checks the table of picked blocks and the totals of stacks against the map. They may exceed it by
    blocks that are detached. */
 static MLI_COLD int mli_verify_stacks(mli_verify *v) {
-    uint64_t bytes = 0, blocks = 0;
+    uint64_t bytes = 0, blocks = 0, picks;
     uint32_t i;
     for (i = 1; i < mli_stack_rows(v->lord); i++) {
         const mli_stack_row *row = mli_stack_row_at(v->lord, i);
         bytes += row->live;
         blocks += row->blocks;
     }
-    if (v->lord->stacks.pick_count != v->picked.blocks)
+    picks = v->lord->stacks.pick_count;
+    if (picks != v->picked.blocks)
         return mli_verify_fail(v, "blocks with a stack: %ju; the table of stacks has %ju",
-                               v->picked.blocks, (uint64_t)v->lord->stacks.pick_count);
+                               v->picked.blocks, picks);
     if (blocks - v->picked.blocks <= v->detached.blocks &&
         (bytes == v->picked.bytes || v->detached.blocks))
         return 0;
@@ -402,12 +403,12 @@ static MLI_COLD int mli_verify_handles(mli_verify *v, const char *what, uint64_t
 /* Checks the tickets of a phys against its `ticket_bytes`, and adds up the open and the closed. */
 static MLI_COLD int mli_verify_phys(mli_verify *v, mli_phys *phys, uint64_t *open,
                                     uint64_t *closed) {
-    mli_vector *vector = &v->lord->limits.reservations;
-    uint32_t i, n = mli_u32_load(&v->lord->limits.reservation_count);
+    const uint32_t n = mli_ticket_count(v->lord);
+    uint32_t i;
     uint64_t sum = 0, bytes;
     mli_lock_take(&phys->lock);
-    for (i = 1; i < n; i++) {
-        const mli_reservation *r = (const mli_reservation *)mli_vector_at(vector, i, sizeof *r);
+    for (i = 1; i <= n; i++) {
+        const mli_reservation *r = mli_ticket_at(v->lord, i);
         if (r->phys != phys || !(mli_u32_load(&r->handle.generation) & 1)) continue;
         sum += r->remaining;
         ++*open;
@@ -424,18 +425,15 @@ static MLI_COLD int mli_verify_tickets(mli_verify *v) {
     uint32_t i;
     for (i = 0; i < v->rows[MLI_BOOK_DEVICE]; i++)
         if (mli_verify_phys(v, mli_phys_storage(v->lord, i), &open, &closed)) return 1;
-    return mli_verify_handles(v, "tickets", mli_u32_load(&v->lord->limits.reservation_count) - 1,
-                              open, closed);
+    return mli_verify_handles(v, "tickets", mli_ticket_count(v->lord), open, closed);
 }
 
 static MLI_COLD int mli_verify_accounts(mli_verify *v) {
-    mli_vector *vector = &v->lord->accounts.all;
-    const uint32_t n = mli_u32_load(&v->lord->accounts.count);
+    const uint32_t n = mli_account_count(v->lord);
     uint64_t open = 0;
     uint32_t i;
-    for (i = 1; i < n; i++) {
-        const mli_account_record *a = (const mli_account_record *)mli_vector_at(vector, i,
-                                                                                sizeof *a);
+    for (i = 1; i <= n; i++) {
+        const mli_account_record *a = mli_account_at(v->lord, i);
         const uint32_t generation = mli_u32_load(&a->handle.generation);
         const uint64_t word = mli_u64_load(&a->word);
         if (!(generation & 1)) continue;
@@ -446,8 +444,8 @@ static MLI_COLD int mli_verify_accounts(mli_verify *v) {
             return mli_verify_fail(v, "account %s: it has %ju B, above its peak of %ju B", a->name,
                                    MLI_BYTES(word), mli_u64_load(&a->peak));
     }
-    return mli_verify_handles(v, "accounts", n - 1, open,
-                              mli_verify_list(v->lord->accounts.closed));
+    return mli_verify_handles(v, "accounts", n, open,
+                              mli_verify_list(mli_accounts_closed(v->lord)));
 }
 
 /* Runs all checks until one fails. Names come first: the other checks use them, and the rows need
