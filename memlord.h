@@ -22414,9 +22414,9 @@ MLI_PRIVATE void mli_json_u64(mli_out *o, const char *name, uint64_t v);
 
 MLI_PRIVATE MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t storage);
 
+/* Writes the report. `brief`: without what the HTML page does not read. */
+MLI_PRIVATE MLI_COLD void mli_json_run(mli_report *r, int brief);
 MLI_PRIVATE MLI_COLD void mli_json(mli_report *r);
-/* Leaves out what the HTML page does not read. */
-MLI_PRIVATE MLI_COLD void mli_json_brief(mli_report *r);
 
 /* ------------------------------------------------------------------------ src/reports/json.c -- */
 
@@ -23100,7 +23100,7 @@ static MLI_COLD void mli_json_write(mli_json_writer *w) {
     for (i = 0; i < r->blocks; i++) mli_json_block(r, &r->block[i]);
     mli_put_str(r->o, "]}}\n");
 }
-static MLI_COLD void mli_json_run(mli_report *r, int brief) {
+MLI_PRIVATE MLI_COLD void mli_json_run(mli_report *r, int brief) {
     mli_json_writer w;
     size_t size = 0;
     memset(&w, 0, sizeof w);
@@ -23116,7 +23116,6 @@ static MLI_COLD void mli_json_run(mli_report *r, int brief) {
     mli_own_free(r->lord, w.frame, size);
 }
 MLI_PRIVATE MLI_COLD void mli_json(mli_report *r) { mli_json_run(r, 0); }
-MLI_PRIVATE MLI_COLD void mli_json_brief(mli_report *r) { mli_json_run(r, 1); }
 
 /* ------------------------------------------------------------------------ src/reports/page.h -- */
 
@@ -24653,7 +24652,7 @@ MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
     r->out.html = 0;
     r->out.name_max = 0;
     mli_put_html(r->o, mli_html_middle[0], sizeof mli_html_middle[0], sizeof mli_html_middle);
-    mli_json_brief(r);
+    mli_json_run(r, 1);
     mli_put_html(r->o, mli_html_tail[0], sizeof mli_html_tail[0], sizeof mli_html_tail);
 }
 #endif
