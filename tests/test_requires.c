@@ -63,6 +63,8 @@ static void reserve(memlord *lord) {
     X(1, mli_nap, ns < 1000000000u, mli_nap(1000000000u))
 
 #define BASE(X) \
+    X(1, mli_logger_use, mli_rank_held(MLI_RANK_LOG) || !lord->back, mli_logger_use(lord, NULL)) \
+    X(1, mli_ledger_delete, !lord->back, mli_ledger_delete(lord)) \
     X(1, mli_rank_take, !mli_ranks_held(rank) && (two || !mli_ranks.held[rank]), \
       hold(MLI_RANK_LOG); mli_lock_take(&mli_process.cold_lock)) \
     X(1, mli_rank_drop, mli_lock_held(lock), mli_rank_drop(&mli_process.cold_lock)) \
@@ -84,6 +86,7 @@ static void reserve(memlord *lord) {
       NULL, 0))
 
 #define BOOKS(X) \
+    X(1, mli_fences_forked, mli_rank_held(MLI_RANK_FENCES), mli_fences_forked(lord)) \
     X(1, mli_thread_entry_choose, mli_lock_held(&mli_process.registry_lock), \
       mli_thread_entry_choose(t)) \
     X(1, mli_thread_of, number, (void)mli_thread_of(lord, 0)) \
@@ -147,7 +150,7 @@ static void reserve(memlord *lord) {
       (void)mli_dict_put_locked(lord, NULL, NULL)) \
     X(2, mli_dict_put_locked, !mli_dict_find_locked(dict, key), \
       must(memlord_tag_begin(lord, "kept")); mli_lock_take(&mli_process.cold_lock); \
-      (void)mli_dict_put_locked(lord, &lord->names.strings, "kept")) \
+      (void)mli_dict_put_locked(lord, &lord->names->strings, "kept")) \
     X(1, mli_string_locked, mli_lock_held(&mli_process.cold_lock), \
       (void)mli_string_locked(lord, NULL)) \
     X(1, mli_name_locked, mli_lock_held(&mli_process.cold_lock), (void)mli_name_locked(lord, \
@@ -235,18 +238,18 @@ static void reserve(memlord *lord) {
       NULL)) \
     X(1, mli_stack_frames, mli_none_held(), hold(MLI_RANK_COLD); (void)mli_stack_frames(lord, \
       NULL, 0)) \
-    X(1, mli_stacks_start, !lord->back, mli_stacks_start(lord, NULL)) \
+    X(1, mli_stacks_init, !lord->back, mli_stacks_init(lord, NULL)) \
     X(1, mli_event_record_other, mli_none_held(), hold(MLI_RANK_COLD); \
       mli_event_record_other(lord, 0, 0, 0, 0)) \
     X(1, mli_event_to_public, mli_none_held(), hold(MLI_RANK_COLD); mli_event_to_public(NULL, \
       NULL, NULL)) \
-    X(1, mli_drops_put, mli_lock_held(&lord->fences.lock), mli_drops_put(lord, NULL)) \
+    X(1, mli_drops_put, mli_lock_held(&lord->fences->lock), mli_drops_put(lord, NULL)) \
     X(1, mli_queue_find, mli_rank_held(MLI_RANK_FENCES), (void)mli_queue_find(NULL, 0, 0)) \
-    X(1, mli_queue_add, mli_lock_held(&lord->fences.lock), (void)mli_queue_add(lord, NULL)) \
-    X(1, mli_queue_back_off, mli_lock_held(&lord->fences.lock), mli_queue_back_off(lord, \
+    X(1, mli_queue_add, mli_lock_held(&lord->fences->lock), (void)mli_queue_add(lord, NULL)) \
+    X(1, mli_queue_back_off, mli_lock_held(&lord->fences->lock), mli_queue_back_off(lord, \
       NULL, 0, 0)) \
-    X(1, mli_queue_insert, mli_lock_held(&lord->fences.lock), mli_queue_insert(lord, NULL)) \
-    X(1, mli_queue_remove, mli_lock_held(&lord->fences.lock), mli_queue_remove(lord, NULL)) \
+    X(1, mli_queue_insert, mli_lock_held(&lord->fences->lock), mli_queue_insert(lord, NULL)) \
+    X(1, mli_queue_remove, mli_lock_held(&lord->fences->lock), mli_queue_remove(lord, NULL)) \
     X(1, mli_fence_ask, mli_none_held(), hold(MLI_RANK_COLD); (void)mli_fence_ask(lord, NULL)) \
     X(2, mli_fence_ask, f->asker == &mli_self, mli_fence_record f; f.asker = NULL; \
       (void)mli_fence_ask(lord, &f)) \
@@ -308,9 +311,10 @@ static void reserve(memlord *lord) {
     X(1, mli_free_window, mli_is_inside(), (void)mli_free_window(lord, cpu(), 0, 0, NULL))
 
 #define SERVICES(X) \
+    X(1, mli_thread_gone, mli_lock_held(&mli_process.registry_lock), mli_thread_gone(t)) \
     X(1, mli_band_evaluate, mli_lock_held(&phys->lock), mli_band_evaluate(lord, \
       mli_phys_storage(lord, 0), 0, NULL)) \
-    X(1, mli_gc_runs_elsewhere, mli_lock_held(&lord->bands.callbacks_lock), \
+    X(1, mli_gc_runs_elsewhere, mli_lock_held(&lord->bands->callbacks_lock), \
       (void)mli_gc_runs_elsewhere(lord, 0)) \
     X(1, mli_gc_run_callbacks, mli_none_held(), hold(MLI_RANK_COLD); \
       mli_gc_run_callbacks(lord, 0, t, NULL, 0, NULL)) \
@@ -328,13 +332,13 @@ static void reserve(memlord *lord) {
       mli_phys_storage(lord, 0))) \
     X(1, mli_phys_sample, mli_none_held(), hold(MLI_RANK_COLD); (void)mli_phys_sample(lord, \
       mli_phys_storage(lord, 0))) \
-    X(1, mli_snapshots_evict, mli_lock_held(&lord->snapshots.lock), \
+    X(1, mli_snapshots_evict, mli_lock_held(&lord->snapshots->lock), \
       (void)mli_snapshots_evict(lord)) \
-    X(2, mli_snapshots_evict, lord->snapshots.count == MLI_SNAPSHOTS, \
-      mli_lock_take(&lord->snapshots.lock); (void)mli_snapshots_evict(lord)) \
+    X(2, mli_snapshots_evict, lord->snapshots->count == MLI_SNAPSHOTS, \
+      mli_lock_take(&lord->snapshots->lock); (void)mli_snapshots_evict(lord)) \
     X(1, mli_holders_restart, !mli_is_inside(), enter(lord, t); mli_holders_restart(lord, 0)) \
-    X(1, mli_snapshots_destroy, !mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS), \
-      must(memlord_snapshots_start(lord, 1000)); mli_snapshots_destroy(lord)) \
+    X(1, mli_snapshots_free, !mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS), \
+      must(memlord_snapshots_start(lord, 1000)); mli_snapshots_free(lord)) \
     X(1, mli_phys_sample_refresh, mli_none_held(), hold(MLI_RANK_COLD); \
       mli_phys_sample_refresh(lord, mli_phys_storage(lord, 0))) \
     X(1, mli_verify_all, mli_rank_held(MLI_RANK_FENCES), (void)mli_verify_all(NULL)) \
@@ -357,12 +361,7 @@ static void reserve(memlord *lord) {
       mli_report_capture(lord, &r))
 
 #define EMBED(X) \
-    X(1, mli_fork_locks, mli_lock_held(&mli_process.cold_lock), mli_fork_locks(0)) \
-    X(1, mli_askers_gone, mli_rank_held(MLI_RANK_FENCES), mli_askers_gone(lord)) \
-    X(1, mli_scope_stack_forget, mli_lock_held(&mli_process.registry_lock), \
-      mli_scope_stack_forget(t)) \
-    X(1, mli_logger_use, mli_rank_held(MLI_RANK_LOG) || !lord->back, mli_logger_use(lord, NULL)) \
-    X(1, mli_ledger_free, !lord->back, mli_ledger_free(lord)) \
+    X(1, mli_lives_lock, mli_lock_held(&mli_process.cold_lock), mli_lives_lock(0)) \
     X(1, mli_process_claim, mli_none_held(), hold(MLI_RANK_COLD); (void)mli_process_claim()) \
     X(1, mli_hooked_of, mli_lock_held(&mli_process.registry_lock), (void)mli_hooked_of(NULL)) \
     X(1, mli_hooked_place, mli_lock_held(&mli_process.registry_lock), \

@@ -398,7 +398,7 @@ static void stacks_against_the_blocks_that_have_them(void **state) {
     desc.stack_depth = 4;
     desc.stack_bytes = 1;
     lord->back = NULL; /* as if it were new */
-    mli_stacks_start(lord, &desc);
+    mli_stacks_init(lord, &desc);
     lord->back = back;
     mli_special_set(mli_self.thread, MLI_SPECIAL_STACKS, 1);
     assert_ok(memlord_alloc(lord, cuda(0), 0x40000, 32, NULL));
@@ -524,7 +524,7 @@ static void a_row_that_the_index_has_under_another_device(void **state) {
 /* -- tickets and accounts -- */
 
 static mli_reservation *open_ticket(memlord *lord) {
-    return (mli_reservation *)mli_vector_at(&lord->limits.reservations, 1, sizeof(mli_reservation));
+    return (mli_reservation *)mli_vector_at(&lord->limits->reservations, 1, sizeof(mli_reservation));
 }
 static void tickets_against_what_is_reserved(void **state) {
     test_case *t = (test_case *)*state;
@@ -535,7 +535,7 @@ static void tickets_against_what_is_reserved(void **state) {
 
 static void a_ticket_that_is_neither_open_nor_closed(void **state) {
     test_case *t = (test_case *)*state;
-    mli_phys *phys = &t->lord->limits.host_phys;
+    mli_phys *phys = &t->lord->devices.host_phys;
     mli_handle *closed = phys->closed_tickets;
     assert_non_null(closed);
     phys->closed_tickets = NULL;
@@ -544,7 +544,7 @@ static void a_ticket_that_is_neither_open_nor_closed(void **state) {
 }
 
 static mli_account_record *open_account(memlord *lord) {
-    return (mli_account_record *)mli_vector_at(&lord->accounts.all, 1,
+    return (mli_account_record *)mli_vector_at(&lord->accounts->all, 1,
                                              sizeof(mli_account_record));
 }
 static void an_account_above_its_peak(void **state) {
@@ -564,10 +564,10 @@ static void an_account_with_the_balance_of_another(void **state) {
 
 static void an_account_that_is_neither_open_nor_closed(void **state) {
     test_case *t = (test_case *)*state;
-    mli_handle *closed = t->lord->accounts.closed;
-    t->lord->accounts.closed = NULL;
+    mli_handle *closed = t->lord->accounts->closed;
+    t->lord->accounts->closed = NULL;
     says(t, "2 records of accounts: 1 are open and 0 are closed");
-    t->lord->accounts.closed = closed;
+    t->lord->accounts->closed = closed;
 }
 
 /* -- the call itself -- */

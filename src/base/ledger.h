@@ -13,9 +13,9 @@
 #include "base/atomics.h"
 
 #define MLI_SHARD_BITS 10 /* 1024 shards */
+#define MLI_BYTES_MAX ((uint64_t)1 << 48) /* of a block */
 #define MLI_TYPE_COUNT ((int)MEMLORD_DEVICE_TYPE_COUNT)
 #define MLI_DIRECT_DEVICES 2048 /* 16 types x 128 indexes: devices found without a probe */
-#define MLI_DROPPED_KEYS 64 /* dropped allocs whose free is known by its key */
 
 /* A book has all rows of one kind. */
 enum { MLI_BOOK_DEVICE, MLI_BOOK_SITE, MLI_BOOK_TAG, MLI_BOOKS };
@@ -55,14 +55,6 @@ enum {
 };
 
 typedef mli_ptr mli_vector; /* mli_chunk_array *: see books/counters */
-
-/* The fence queues of a device type. Under the fences lock, except for the atomic words. */
-typedef struct mli_pending_queues {
-    struct mli_queue *first;
-    mli_u32 calls;    /* calls on the type while it had queues; some may be lost */
-    mli_u32 due;      /* from this call number on a call looks for a queue to ask */
-    mli_u64 late;     /* from this time on any call looks for one */
-} mli_pending_queues;
 
 typedef struct mli_shard {
     mli_u32 state;     /* NEW, SHARED, STOPPED, or the id of its owner: see books/map */
@@ -106,53 +98,6 @@ typedef struct mli_phys {
     struct memlord *lord;
 } mli_phys;
 
-/* The slots of the pressure page: see services/neighbours. Words of 64 bits, so that programs of 32
-   and of 64 bits share a page. */
-#define MLI_PAGE_SLOTS 64
-#define MLI_SLOT_DEVICES 17                         /* with the host's memory */
-#define MLI_PAGE_PATH 400                           /* bytes of its path, with the 0 */
-enum { MLI_SLOT_FORKED = -2, MLI_SLOT_NONE = -1 }; /* a forked child claims one at its first use */
-typedef struct mli_page_device {
-    uint64_t id;       /* a hash of its identity; 0: none */
-    uint64_t held;     /* bytes live there, or reserved by pools */
-    uint64_t spare;    /* the part of `held` that is idle in pools, or pending */
-    uint64_t failing;  /* 1: allocations fail */
-    uint64_t wanted;   /* bytes asked of the others */
-    uint64_t asked;    /* the request that asked for them */
-    uint64_t released; /* bytes given back in answers, ever */
-} mli_page_device;
-typedef struct mli_page_slot {
-    uint64_t pid, started; /* started: the ledger's start, in ns of the wall clock */
-    mli_page_device devices[MLI_SLOT_DEVICES];
-    uint64_t answered[MLI_PAGE_SLOTS]; /* the last request of each slot that is answered */
-    uint64_t request;                  /* the last request; stored after the devices */
-    uint64_t owner;                    /* unique to this claim; 0: the slot is free */
-} mli_page_slot;
-enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
-
-#define MLI_SNAPSHOTS 256 /* the ledger keeps one less; a report may add its own */
-
-enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
-typedef struct mli_recorder { /* saves something at an interval: a snapshot, or an export */
-    mli_u32 interval; /* ms; 0: it was not started, or was stopped */
-    mli_u64 due;      /* the next time, by the ledger's clock */
-    mli_ptr saver;    /* const mli_saver *; set before the interval */
-    mli_helper helper;
-    struct memlord *lord;
-} mli_recorder;
-
-typedef struct mli_capacity_reader {
-    memlord_capacity_fn fn;
-    void *user;
-} mli_capacity_reader;
-
-typedef struct mli_dict {
-    size_t item; /* bytes of an item */
-    void *items; /* a map of stb_ds; NULL: empty */
-    struct mli_dict_block *blocks;
-    size_t left; /* unused bytes at the end of the first block */
-} mli_dict;
-
 /* The memory that a cold call lacked; it tries again with it: see books/names. */
 typedef struct mli_spare_block {
     void *block;
@@ -164,182 +109,143 @@ typedef struct mli_spare_block {
 #define MLI_REGION_BITS 15
 #define MLI_SIZE_CLASSES (MLI_REGION_BITS - MLI_GRAIN_BITS + 1)
 
+/* The state of a module. No other module touches it: it calls the module. Where a call reads it on
+   its fast path it lies in the ledger itself, and its type is here. Else its type is in the body of
+   the module, and the ledger has a pointer, so the compiler lets no other module read it. A new
+   module with state has a line in MLI_STATES, its struct mli_x_state in x.c, and a function
+   mli_x_life in x.h and x.c, which embed/lives calls: see mli_life. */
 struct mli_thread;
+struct mli_map_state {
+    mli_shard shards[1u << MLI_SHARD_BITS];
+    mli_u32 buckets; /* in all tables */
+    uint16_t type_of[256]; /* by dev; written before the dev is published */
+};
+struct mli_threads_state {
+    mli_u32 hooks;     /* MLI_HOOK_... */
+    mli_u32 alert;     /* MLI_ALERT_... */
+    uint32_t dev_alerts[256]; /* by dev: alerts that concern calls on it; written before the
+                                 dev is published */
+    mli_u32 next_id;   /* of the next thread record */
+    mli_u32 allowance; /* the margins of bands allow for this many threads */
+    uint32_t sweep_at; /* from this many records on a sweep looks for dead owners */
+    mli_ptr all;       /* mli_thread *: the first record of the list */
+    struct mli_thread *orphan;
+    mli_lock orphan_lock;
+    mli_ptr saver;     /* const mli_saver *; set by the first request for a report */
+};
+struct mli_stacks_state {
+    uint32_t depth; /* frames a stack; 0: the ledger has no stacks */
+    uint64_t bytes; /* from sample to sample in the mean; 1: every alloc is picked */
+    uint64_t seed;  /* of the samples of all threads */
+    memlord_unwinder unwinder;
+    mli_ptr heads;                    /* mli_stack_heads *; NULL: there is no stack yet */
+    mli_vector frames, nodes, rows;     /* numbered from 1 */
+    mli_u32 frame_count, node_count, row_count; /* and 1 more; grow under the cold lock */
+    mli_u64 cut;                      /* stacks of one return address, or none, as it must be */
+    mli_lock lock;                    /* all below, and the totals of rows */
+    struct mli_pick *picks;           /* the table of picked blocks */
+    size_t pick_cap, pick_count, pick_reserved;
+};
+struct mli_tags_state {
+    mli_u64 birth_mark;   /* the current mark, shifted into place */
+    mli_vector births;      /* numbered from 1 */
+    uint32_t birth_count; /* under the cold lock */
+    mli_vector scopes;      /* of mli_ptr, numbered from 1 */
+    mli_u32 scope_count;  /* and 1 more */
+    mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
+    mli_u32 warned_guard; /* 1: the first guard that ended on another thread was logged */
+};
+struct mli_counters_state {
+    uint64_t batch;               /* bytes a cell may hold back; 0 publishes every call */
+    mli_vector rows[MLI_BOOKS];
+    mli_u32 row_count[MLI_BOOKS]; /* rows and 1 more: row 0 means none */
+    mli_u64 lost[MLI_STAT_COUNT]; /* statistics that no device counts */
+    mli_lock count_lock;          /* the cells of the orphan record */
+    mli_u64 epoch;                /* resets */
+    mli_u64 losses[MLI_LOSS_COUNT];
+};
+struct mli_devices_state {
+    mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* 0: not seen; the last one stays 0 */
+    mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record *, from dev 1 */
+    mli_u32 watched_types; /* a bit a device type: a strategy can be in force there */
+    mli_u32 polling;       /* MLI_POLLING_... */
+    mli_phys host_phys;    /* of cpu, pinned and mapped */
+    mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1: logged, as E_INVALID or as E_DEVICE */
+};
+struct mli_memory_state {
+    memlord_allocator allocator;
+    size_t ledger; /* bytes of the ledger, with the states behind it */
+    mli_u64 own_bytes;
+    mli_lock lock;
+    struct mli_piece *pieces[MLI_SIZE_CLASSES]; /* free; by log2 of their grains */
+    struct mli_region *regions;
+};
+struct mli_events_state {
+    mli_ptr ring; /* mli_ring * */
+};
+#define MLI_STATES(X)                                                                         \
+    X(log) X(names) X(sites) X(blocks) X(fences) X(accounts) X(limits) X(bands) X(room)       \
+    X(snapshots) X(neighbours) X(pollers) X(retry) X(saving)
+
 struct memlord {
-    /* The shards are first: a call finds one without adding an offset. */
-    struct {
-        mli_shard shards[1u << MLI_SHARD_BITS];
-        mli_u32 buckets; /* in all tables */
-        uint16_t type_of[256]; /* by dev; written before the dev is published */
-    } map;
+    struct mli_map_state map; /* first: a call finds a shard without adding an offset */
+
     /* Set when the ledger is made, and constant from then on: any module reads them. */
     uint64_t generation; /* unique in the process */
     uint32_t flags;      /* MEMLORD_FLAG_... */
-    int verifies;        /* 1: MEMLORD_DEBUG=2: destroy runs memlord_verify */
+    int debug;           /* MEMLORD_DEBUG. 1: calls are logged; 2: destroy verifies, too */
+    memlord_clock clock;
+    uint32_t stamps_are_ticks; /* 1: stamps are mli_ticks; 0: times of the clock */
     uint64_t started, started_stamp, started_wall;
     /* Ends a call that found an alert: mli_call_end_slow. */
     void (*end_slow)(memlord *lord, struct mli_thread *t, uint32_t dev, int asks);
 
     struct memlord *next, **back; /* live ledgers, under the registry lock */
-    /* Every call reads the hooks and alerts; few write them. */
-    struct {
-        mli_u32 hooks;     /* MLI_HOOK_... */
-        mli_u32 alert;     /* MLI_ALERT_... */
-        uint32_t dev_alerts[256]; /* by dev: alerts that concern calls on it; written before the
-                                     dev is published */
-        mli_u32 next_id;   /* of the next thread record */
-        mli_u32 allowance; /* the margins of bands allow for this many threads */
-        uint32_t sweep_at; /* from this many records on a sweep looks for dead owners */
-        mli_ptr all;       /* mli_thread *: the first record of the list */
-        struct mli_thread *orphan;
-        mli_lock orphan_lock;
-        mli_ptr saver;     /* const mli_saver *; set by the first request for a report */
-    } threads;
-    struct {
-        uint32_t depth; /* frames a stack; 0: the ledger has no stacks */
-        uint64_t bytes; /* from sample to sample in the mean; 1: every alloc is picked */
-        uint64_t seed;  /* of the samples of all threads */
-        memlord_unwinder unwinder;
-        mli_ptr heads;                    /* mli_stack_heads *; NULL: there is no stack yet */
-        mli_vector frames, nodes, rows;     /* numbered from 1 */
-        mli_u32 frame_count, node_count, row_count; /* and 1 more; grow under the cold lock */
-        mli_u64 cut;                      /* stacks of one return address, or none, as it must be */
-        mli_lock lock;                    /* all below, and the totals of rows */
-        struct mli_pick *picks;          /* the table of picked blocks */
-        size_t pick_cap, pick_count, pick_reserved;
-    } stacks;
-    struct {
-        mli_ptr modules;      /* mli_module *, the newest first; push only, under the cold lock */
-    } sites;
-    struct {
-        mli_u64 birth_mark;   /* the current mark, shifted into place */
-        mli_vector births;      /* numbered from 1 */
-        uint32_t birth_count; /* under the cold lock */
-        mli_vector scopes;      /* of mli_ptr, numbered from 1 */
-        mli_u32 scope_count;  /* and 1 more */
-        mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
-        mli_u32 warned_guard; /* 1: the first guard that ended on another thread was logged */
-    } tags;
-    struct {
-        uint64_t batch;               /* bytes a cell may hold back; 0 publishes every call */
-        mli_vector rows[MLI_BOOKS];
-        mli_u32 row_count[MLI_BOOKS]; /* rows and 1 more: row 0 means none */
-        mli_u64 lost[MLI_STAT_COUNT]; /* statistics that no device counts */
-        mli_lock count_lock;          /* the cells of the orphan record */
-        mli_u64 epoch;                /* resets */
-        mli_u64 losses[MLI_LOSS_COUNT];
-    } counters;
-    struct {
-        mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* 0: not seen; the last one stays 0 */
-        mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record *, from dev 1 */
-        mli_u32 watched_types; /* a bit a device type: a strategy can be in force there */
-        mli_u32 polling;       /* MLI_POLLING_... */
-        mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1: logged, as E_INVALID or as E_DEVICE */
-    } devices;
-    struct {
-        mli_ptr index;
-        mli_dict strings;            /* of mli_stb_string: every string once */
-        uint64_t bytes;
-        mli_ptr labels;              /* const char *, interned */
-    } names;
-    struct {
-        memlord_allocator allocator;
-        mli_u64 own_bytes;
-        mli_lock lock;
-        struct mli_piece *pieces[MLI_SIZE_CLASSES]; /* free; by log2 of their grains */
-        struct mli_region *regions;
-    } memory;
-    struct {
-        mli_u32 level;      /* messages up to this level have a receiver; 0: none have */
-        mli_lock lock;      /* all below but setting */
-        memlord_logger logger;
-        uint32_t turn;      /* 0 or 1: changes with the logger */
-        uint32_t inside[2]; /* calls of a logger in progress, by the turn they began in */
-        mli_u32 setting;    /* 1: a thread is in memlord_logger_set */
-    } log;
-    struct {
-        memlord_clock clock;
-        mli_ptr ring;              /* mli_ring * */
-        uint32_t stamps_are_ticks; /* 1: stamps are mli_ticks; 0: times of the clock */
-    } events;
-    struct {
-        mli_u64 dropped_keys[MLI_DROPPED_KEYS]; /* dropped allocs without a free yet: see
-                                                   mli_drop_print; 0: vacant */
-        mli_u32 dropped_kept;                   /* how many of these are not vacant, or more */
-        mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* those that found none vacant */
-        mli_u32 warned_alloc;                       /* 1: the first dropped alloc was logged */
-        mli_ptr routes; /* mli_route *; push only, under the cold lock */
-    } blocks;
-    struct {
-        mli_vector all;
-        mli_u32 count;             /* and 1 more; under the cold lock */
-        struct mli_handle *closed; /* under the cold lock */
-    } accounts;
-    struct {
-        mli_phys host_phys; /* cpu, pinned and mapped */
-        mli_vector reservations;
-        mli_u32 reservation_count; /* and 1 more; under the cold lock */
-    } limits;
-    struct {
-        mli_lock lock;
-        struct mli_snapshot *at[MLI_SNAPSHOTS], *out; /* by time; evicted under a reader */
-        uint32_t count;
-        struct mli_snapshot_reader *readers;
-        mli_recorder recorders[MLI_RECORDERS];
-    } snapshots;
-    struct {
-        mli_lock lock;
-        mli_ptr all;                      /* mli_fence_record *: every record; push only */
-        struct mli_fence_record *unused;  /* records that hold no fence */
-        struct mli_fence_record *to_drop; /* detached: their blocks have ended */
-        struct mli_queue *spare_queues;   /* every record brings one: a free allocates none */
-        mli_pending_queues pends[MEMLORD_DEVICE_TYPE_COUNT];
-        mli_u64 serial;                   /* the last number used */
-    } fences;
-    struct {
-        mli_lock callbacks_lock;
-        struct mli_gc_entry *gc_entries;  /* as strategies: under the callbacks lock */
-        struct mli_strategy *strategies;
-    } bands;
-    struct {
-        mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
-        mli_cpu cpu;
-        mli_u32 poll_ms;        /* from sample to sample of a poller */
-        mli_u64 refusal_logged; /* when a refused reservation was last logged; 0: never */
-    } room;
-    struct {
-        mli_lock lock;         /* all below but service, open and listener */
-        struct mli_page *page; /* NULL: none is mapped */
-        int slot, fd;          /* its slot, or MLI_SLOT_...; fd: holds the slot's lock */
-        uint64_t host_id;      /* the identity of the host's memory */
-        int stall_fd;          /* tells of stalls of the host's memory; -1: there is none */
-        mli_ptr service;       /* const mli_neighbours *; set by the first open */
-        mli_page_slot mine;    /* the slot as it is to be */
-        const mli_phys *phys[MLI_SLOT_DEVICES]; /* of the slot's devices */
-        struct mli_raise *raises;
-        uint32_t ringing; /* threads that ring bells of the page: it stays mapped */
-        int answers;      /* 1: a thread answers requests */
-        char path[MLI_PAGE_PATH];
-        int unfit;    /* 1: a device has no room in the slot; 2: that was logged */
-        mli_u32 open; /* 1: the host has opened a page */
-        mli_helper listener;
-    } neighbours;
-    struct {
-        struct mli_waiter *waiters;
-        uint32_t poll_ms_by_env; /* 1: the environment has set the interval */
-    } pollers;
-    struct {
-        memlord_retry policy; /* the default policy */
-        mli_u64 explained;    /* when memlord_alloc_failed was last logged; 0: never */
-    } retry;
-    struct {
-        mli_u32 exit_format;             /* the format plus 1; 0: no report at exit */
-        mli_ptr exit_directory;          /* const char *, interned; NULL: output_dir */
-        mli_ptr export_path;             /* const char *, interned; NULL: never exported */
-        mli_u32 export_failed;           /* 1: the last export failed, and was logged */
-        const char *output_dir;          /* interned */
-    } saving;
+
+    struct mli_threads_state threads;
+    struct mli_tags_state tags;
+    struct mli_counters_state counters;
+    struct mli_devices_state devices;
+    struct mli_stacks_state stacks;
+    struct mli_events_state events;
+    struct mli_memory_state memory;
+#define MLI_X(module) struct mli_##module##_state *module;
+    MLI_STATES(MLI_X)
+#undef MLI_X
 };
+
+/* What a module does in the life of a ledger. The module fills it in: x.c has a function
+   mli_x_life, which embed/lives calls. What it has not stays 0. */
+typedef struct mli_life {
+    size_t size, at; /* bytes of its state, if that lies behind the ledger; its pointer's offset */
+    /* Returns why a description is refused; NULL: it is not. */
+    const char *(*check)(const memlord_desc *desc);
+    /* The ledger is new: its state is zeroed, and no other thread knows it. */
+    void (*init)(memlord *lord, const memlord_desc *desc);
+    /* The ledger is registered, and may allocate. An error ends it. */
+    memlord_result (*open)(memlord *lord, const memlord_desc *desc);
+    /* Stops its threads before the ledger ends. */
+    void (*stop)(memlord *lord);
+    /* Takes its locks before a fork, or drops them. They are taken in the order of the modules. */
+    void (*lock)(memlord *lord, int take);
+    /* Mends its state in a forked child, where no other thread is. All locks are held. */
+    void (*forked)(memlord *lord);
+    /* Begins an epoch: its totals start over. Requires: the cold lock; t is the thread's record. */
+    void (*reset)(memlord *lord, struct mli_thread *t);
+    /* Frees its memory. The order is backwards. No other thread has the ledger. */
+    void (*free)(memlord *lord);
+} mli_life;
+#define MLI_LIFE_STATE(life, module)                                                          \
+    ((life)->size = sizeof(struct mli_##module##_state), (life)->at = offsetof(memlord, module))
+
+/* Returns the time in ns by the ledger's clock. */
+MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord);
+/* Returns a stamp: the processor's counter if that is usable, else the ledger's clock. */
+static MLI_HOT uint64_t mli_stamp_now(memlord *lord) {
+    return MLI_LIKELY(lord->stamps_are_ticks) ? mli_ticks() : mli_ledger_now(lord);
+}
+/* Takes or drops a lock. */
+MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take);
 
 /* A host's table of functions that is or was hooked. Each has functions of its own, which have no
    argument to find it by. Tables are hooked under the registry lock. */
@@ -365,7 +271,7 @@ typedef struct mli_process_state {
     mli_lock pages_lock;    /* innermost: the extents of the os allocator */
     struct mli_extent *extents;
     memlord *ledgers;
-    mli_dict *growing; /* the table that stb_ds changes now; under the cold lock */
+    struct mli_dict *growing; /* the table that stb_ds changes now; under the cold lock */
     mli_ptr global;    /* memlord * */
     mli_u64 generation;
     mli_u64 ended;     /* ledgers that were destroyed */

@@ -3,6 +3,15 @@
 #include "os/unwind.h"
 #include "base/ledger.h"
 
+struct mli_log_state {
+    mli_u32 level;      /* messages up to this level have a receiver; 0: none have */
+    mli_lock lock;      /* all below but setting */
+    memlord_logger logger;
+    uint32_t turn;      /* 0 or 1: changes with the logger */
+    uint32_t inside[2]; /* calls of a logger in progress, by the turn they began in */
+    mli_u32 setting;    /* 1: a thread is in memlord_logger_set */
+};
+
 MLI_PRIVATE MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
     static const char colours[][2][9] = {{"[alloc_n", "\033[36m"}, /* cyan: a summary */
                                          {"[free_n", "\033[36m"},
@@ -26,18 +35,18 @@ MLI_PRIVATE MLI_COLD void mli_log_coloured(void *user, int level, const char *te
 }
 
 MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level) {
-    return level <= (int)mli_u32_load(&lord->log.level);
+    return level <= (int)mli_u32_load(&lord->log->level);
 }
 
 /* Sets the calls of the logger that the thread is in back to `before`. */
 static MLI_COLD void mli_log_calls_end(memlord *lord, const mli_log_calls *before) {
     const int same = before->generation == lord->generation;
     int turn;
-    mli_lock_take(&lord->log.lock);
+    mli_lock_take(&lord->log->lock);
     for (turn = 0; turn < 2; turn++)
-        lord->log.inside[turn] -=
+        lord->log->inside[turn] -=
             mli_self.log_calls.inside[turn] - (same ? before->inside[turn] : 0);
-    mli_lock_drop(&lord->log.lock);
+    mli_lock_drop(&lord->log->lock);
     mli_self.log_calls = *before;
 }
 MLI_PRIVATE MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here) {
@@ -61,11 +70,11 @@ MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
         mli_self.log_calls.generation = lord->generation;
         mli_self.log_calls.frame = MLI_STACK_ADDRESS();
     }
-    mli_lock_take(&lord->log.lock);
-    logger = lord->log.logger;
-    turn = lord->log.turn;
-    lord->log.inside[turn]++;
-    mli_lock_drop(&lord->log.lock);
+    mli_lock_take(&lord->log->lock);
+    logger = lord->log->logger;
+    turn = lord->log->turn;
+    lord->log->inside[turn]++;
+    mli_lock_drop(&lord->log->lock);
     mli_self.log_calls.inside[turn]++;
     if (logger.fn) logger.fn(logger.user, level, text);
     mli_log_calls_end(lord, &before);
@@ -97,6 +106,41 @@ MLI_PRIVATE MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t bl
     mli_putf(o, blocks == 1 ? "%jo in %ju block" : "%jo in %ju blocks", bytes, blocks);
 }
 
+/* -- life -- */
+
+/* Sets the logger. With MEMLORD_DEBUG both loggers that write to stderr write lines of every level,
+   in colours. */
+static MLI_COLD void mli_logger_use(memlord *lord, const memlord_logger *logger) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_LOG) || !lord->back);
+    lord->log->logger = *logger;
+    if (lord->debug && (!logger->fn || logger->fn == memlord_log_stderr))
+        lord->log->logger.fn = mli_log_coloured;
+    mli_u32_store(&lord->log->level, !lord->log->logger.fn ? 0
+                                    : lord->debug        ? MEMLORD_LOG_TRACE
+                                                         : MEMLORD_LOG_INFO);
+}
+static MLI_COLD void mli_log_init(memlord *lord, const memlord_desc *desc) {
+    mli_lock_rank(&lord->log->lock, MLI_RANK_LOG);
+    mli_logger_use(lord, &desc->logger);
+}
+static MLI_COLD void mli_log_lock(memlord *lord, int take) {
+    mli_lock_set(&lord->log->lock, take);
+}
+/* Keeps the calls of the logger that this thread is in. The other threads are gone. */
+static MLI_COLD void mli_log_forked(memlord *lord) {
+    const int mine = mli_self.log_calls.generation == lord->generation;
+    int turn;
+    for (turn = 0; turn < 2; turn++)
+        lord->log->inside[turn] = mine ? mli_self.log_calls.inside[turn] : 0;
+    mli_u32_store(&lord->log->setting, 0);
+}
+MLI_PRIVATE MLI_COLD void mli_log_life(mli_life *life) {
+    MLI_LIFE_STATE(life, log);
+    life->init = mli_log_init;
+    life->lock = mli_log_lock;
+    life->forked = mli_log_forked;
+}
+
 /* -- public -- */
 
 MLI_API void memlord_log_stderr(void *user, int level, const char *text) {
@@ -110,4 +154,33 @@ MLI_API void memlord_log_stderr(void *user, int level, const char *text) {
     o.cap = sizeof line;
     mli_put_str(&o, "\n");
     mli_stderr_write(line, o.used);
+}
+
+MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *logger) {
+    const memlord_logger none = {NULL, NULL};
+    const mli_log_calls *mine = &mli_self.log_calls;
+    uint32_t turn, own;
+    unsigned spins = 0;
+    int calls;
+    if (!lord) return MEMLORD_OK;
+    mli_log_calls_left(lord, MLI_STACK_ADDRESS());
+    calls = (mine->inside[0] | mine->inside[1]) != 0;
+    if (calls && mine->generation != lord->generation) return MEMLORD_E_STATE;
+    while (mli_u32_exchange(&lord->log->setting, 1)) { /* that thread may wait for this one */
+        if (calls) return MEMLORD_E_STATE;
+        mli_spin_wait(&spins);
+    }
+    mli_lock_take(&lord->log->lock);
+    mli_logger_use(lord, logger ? logger : &none);
+    turn = lord->log->turn;
+    lord->log->turn = !turn;
+    own = calls ? mine->inside[turn] : 0;
+    while (lord->log->inside[turn] != own) { /* new calls count in the other turn */
+        mli_lock_drop(&lord->log->lock);
+        mli_spin_wait(&spins);
+        mli_lock_take(&lord->log->lock);
+    }
+    mli_lock_drop(&lord->log->lock);
+    mli_u32_store_release(&lord->log->setting, 0); /* pairs with the exchange */
+    return MEMLORD_OK;
 }

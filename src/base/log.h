@@ -8,6 +8,7 @@
 #include "os/compiler.h"
 #include "base/atomics.h"
 #include "base/text.h"
+#include "base/ledger.h"
 
 /* The logger of MEMLORD_DEBUG. It writes a line with one write; the start of the line chooses its
    colour. */
@@ -33,5 +34,7 @@ MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(3) void mli_logf(memlord *lord, int level, 
 MLI_PRIVATE MLI_COLD void mli_drop_warn(memlord *lord, mli_u32 *said, const char *text);
 
 MLI_PRIVATE MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t blocks);
+
+MLI_PRIVATE MLI_COLD void mli_log_life(mli_life *life);
 
 #endif

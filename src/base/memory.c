@@ -290,12 +290,45 @@ MLI_PRIVATE MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size
     }
 }
 
-MLI_PRIVATE MLI_COLD void mli_regions_free(memlord *lord) {
+MLI_PRIVATE MLI_COLD uint64_t mli_own_bytes(const memlord *lord) {
+    return mli_u64_load(&lord->memory.own_bytes);
+}
+static MLI_COLD void mli_regions_free(memlord *lord) {
     while (lord->memory.regions) {
         mli_region *r = lord->memory.regions;
         lord->memory.regions = r->next;
         mli_host_free(lord, r, MLI_REGION_BYTES);
     }
+}
+
+/* -- life -- */
+
+static MLI_COLD void mli_memory_lock(memlord *lord, int take) {
+    mli_lock_set(&lord->memory.lock, take);
+}
+MLI_PRIVATE MLI_COLD memlord *mli_ledger_new(const memlord_allocator *allocator, size_t size) {
+    const uint64_t generation = mli_busy_begin();
+    memlord *lord = (memlord *)allocator->alloc(allocator->user, size);
+    mli_busy_end(generation);
+    if (!lord) return NULL;
+    memset(lord, 0, size);
+    mli_lock_rank(&lord->memory.lock, MLI_RANK_MEMORY);
+    lord->memory.allocator = *allocator;
+    lord->memory.own_bytes.v = lord->memory.ledger = size;
+    return lord;
+}
+MLI_PRIVATE MLI_COLD void mli_ledger_delete(memlord *lord) {
+    MLI_REQUIRE(!lord->back);
+    const memlord_allocator allocator = lord->memory.allocator;
+    const size_t size = lord->memory.ledger;
+    uint64_t generation;
+    mli_regions_free(lord);
+    generation = mli_busy_begin();
+    allocator.free(allocator.user, lord, size);
+    mli_busy_end(generation);
+}
+MLI_PRIVATE MLI_COLD void mli_memory_life(mli_life *life) {
+    life->lock = mli_memory_lock;
 }
 
 /* -- public -- */

@@ -62,6 +62,14 @@ MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size);
 /* Frees memory of mli_own_alloc. Requires: `size` is the size it was allocated with. */
 MLI_PRIVATE MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size);
 
-MLI_PRIVATE MLI_COLD void mli_regions_free(memlord *lord);
+/* Returns the bytes that the ledger has from the allocator. */
+MLI_PRIVATE MLI_COLD uint64_t mli_own_bytes(const memlord *lord);
+
+/* Allocates a ledger and the states behind it, `size` bytes together, zeroed; NULL: no memory. */
+MLI_PRIVATE MLI_COLD memlord *mli_ledger_new(const memlord_allocator *allocator, size_t size);
+/* Frees a ledger and all memory that it still has. */
+MLI_PRIVATE MLI_COLD void mli_ledger_delete(memlord *lord);
+
+MLI_PRIVATE MLI_COLD void mli_memory_life(mli_life *life);
 
 #endif

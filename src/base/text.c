@@ -479,3 +479,15 @@ MLI_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out) {
     *out = whole * unit + rest;
     return MEMLORD_OK;
 }
+
+MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, double *out) {
+    double value = 0, scale = 1;
+    int digits = 0;
+    for (; *text >= '0' && *text <= '9' && digits < 10; text++, digits++)
+        value = value * 10 + (*text - '0');
+    if (places && *text == '.')
+        for (text++; *text >= '0' && *text <= '9' && digits < 15; text++, digits++)
+            value += (*text - '0') * (scale /= 10);
+    *out = value;
+    return digits && value <= UINT32_MAX && (!*text || *text == ',') ? text : NULL;
+}

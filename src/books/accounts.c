@@ -5,6 +5,12 @@
 #include "books/names.h"
 #include "books/devices.h"
 
+struct mli_accounts_state {
+    mli_vector all;
+    mli_u32 count;             /* and 1 more; under the cold lock */
+    struct mli_handle *closed; /* under the cold lock */
+};
+
 MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id) {
     mli_handle *h = (mli_handle *)mli_vector_at(vector, (uint32_t)(id >> 32), size);
     return h && (id & 1) && mli_u32_load_acquire(&h->generation) == (uint32_t)id ? h : NULL;
@@ -55,8 +61,18 @@ MLI_PRIVATE void mli_handle_close(mli_handle **list, mli_handle *h) {
 /* -- accounts -- */
 
 static mli_account_record *mli_account_find(memlord *lord, memlord_account account) {
-    return (mli_account_record *)mli_handle_find(&lord->accounts.all,
+    return (mli_account_record *)mli_handle_find(&lord->accounts->all,
                                                  sizeof(mli_account_record), account);
+}
+MLI_PRIVATE MLI_COLD uint32_t mli_account_count(const memlord *lord) {
+    return mli_u32_load(&lord->accounts->count) - 1;
+}
+MLI_PRIVATE MLI_COLD mli_account_record *mli_account_at(const memlord *lord, uint32_t number) {
+    return (mli_account_record *)mli_vector_at(&lord->accounts->all, number,
+                                             sizeof(mli_account_record));
+}
+MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord) {
+    return lord->accounts->closed;
 }
 MLI_PRIVATE int mli_account_word_is(uint64_t word, memlord_account account) {
     return word >> 49 == (account & 0x7fff);
@@ -136,6 +152,21 @@ MLI_PRIVATE MLI_COLD int mli_account_read_locked(const mli_account_record *b,
     return 1;
 }
 
+/* -- life -- */
+
+static MLI_COLD void mli_accounts_init(memlord *lord, const memlord_desc *desc) {
+    (void)desc;
+    lord->accounts->count.v = 1;
+}
+static MLI_COLD void mli_accounts_free(memlord *lord) {
+    mli_vector_free(lord, &lord->accounts->all, sizeof(mli_account_record));
+}
+MLI_PRIVATE MLI_COLD void mli_accounts_life(mli_life *life) {
+    MLI_LIFE_STATE(life, accounts);
+    life->init = mli_accounts_init;
+    life->free = mli_accounts_free;
+}
+
 /* -- public -- */
 
 MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device, const char *name,
@@ -150,11 +181,11 @@ MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
     for (;;) {
         mli_lock_take(&mli_process.cold_lock);
-        b = (mli_account_record *)(void *)lord->accounts.closed;
+        b = (mli_account_record *)(void *)lord->accounts->closed;
         if (b) break;
         mli_lock_drop(&mli_process.cold_lock);
-        r = mli_handle_new(lord, &lord->accounts.all, &lord->accounts.count, sizeof *b,
-                           &lord->accounts.closed, &mli_process.cold_lock);
+        r = mli_handle_new(lord, &lord->accounts->all, &lord->accounts->count, sizeof *b,
+                           &lord->accounts->closed, &mli_process.cold_lock);
         if (r) return r;
     }
     mli_out_buffer(&text, b->name, sizeof b->name);
@@ -165,7 +196,7 @@ MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device
     mli_u64_store(&b->peak, 0);
     mli_u64_store(&b->refused, 0);
     mli_u64_store(&b->word, (uint64_t)(mli_u32_load(&b->handle.generation) + 1) << 49);
-    *out = mli_handle_open(&lord->accounts.closed);
+    *out = mli_handle_open(&lord->accounts->closed);
     mli_lock_drop(&mli_process.cold_lock);
     return MEMLORD_OK;
 }
@@ -216,7 +247,7 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
     b = mli_account_find(lord, account);
     if (b) {
         mli_u64_store(&b->word, (account + 1) << 49); /* charges in progress miss */
-        mli_handle_close(&lord->accounts.closed, &b->handle);
+        mli_handle_close(&lord->accounts->closed, &b->handle);
     }
     mli_lock_drop(&mli_process.cold_lock);
     return b ? MEMLORD_OK : MEMLORD_E_UNKNOWN;

@@ -45,6 +45,11 @@ MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list);
 /* Closes a record, and puts it in a list. Requires: the lock of the list. */
 MLI_PRIVATE void mli_handle_close(mli_handle **list, mli_handle *h);
 /* Returns 1 if a word read from a record belongs to this account. */
+/* Returns the number of account records, and one of them: 1 is the first. */
+MLI_PRIVATE MLI_COLD uint32_t mli_account_count(const memlord *lord);
+MLI_PRIVATE MLI_COLD mli_account_record *mli_account_at(const memlord *lord, uint32_t number);
+/* Returns the list of the closed ones. Requires: the cold lock. */
+MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord);
 MLI_PRIVATE int mli_account_word_is(uint64_t word, memlord_account account);
 
 /* Returns the account that a thread charges its blocks on a device to; 0: none. A thread stops
@@ -62,5 +67,7 @@ MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account
 /* Copies the statistics of an account. Returns 0 if it is closed. Requires: the cold lock. */
 MLI_PRIVATE MLI_COLD int mli_account_read_locked(const mli_account_record *b,
                                                  memlord_account_stat *out);
+
+MLI_PRIVATE MLI_COLD void mli_accounts_life(mli_life *life);
 
 #endif

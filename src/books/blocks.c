@@ -9,6 +9,16 @@
 #include "books/accounts.h"
 #include "books/parts.h"
 
+#define MLI_DROPPED_KEYS 64 /* dropped allocs whose free is known by its key */
+struct mli_blocks_state {
+    mli_u64 dropped_keys[MLI_DROPPED_KEYS]; /* dropped allocs without a free yet: see
+                                               mli_drop_print; 0: vacant */
+    mli_u32 dropped_kept;                   /* how many of these are not vacant, or more */
+    mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* those that found none vacant */
+    mli_u32 warned_alloc;                       /* 1: the first dropped alloc was logged */
+    mli_ptr routes; /* mli_route *; push only, under the cold lock */
+};
+
 /* Returns the first fence of a block; NULL: it has none. */
 static mli_fence_record *mli_fences_of(uint64_t word2) {
     return word2 & MLI_HAS_SIDE ? mli_side_record_of(word2)->fences : NULL;
@@ -128,33 +138,33 @@ static uint64_t mli_drop_print(int type, uint64_t key) {
     return print ? print : 1;
 }
 static MLI_COLD void mli_drop_expect(memlord *lord, int type, uint64_t key) {
-    mli_u64 *at = lord->blocks.dropped_keys;
+    mli_u64 *at = lord->blocks->dropped_keys;
     int i;
-    (void)mli_u32_add(&lord->blocks.dropped_kept, 1);
+    (void)mli_u32_add(&lord->blocks->dropped_kept, 1);
     for (i = 0; i < MLI_DROPPED_KEYS; i++) {
         uint64_t vacant = 0;
         if (mli_u64_cas(&at[i], &vacant, mli_drop_print(type, key))) return;
     }
-    (void)mli_u32_add(&lord->blocks.dropped_kept, (uint32_t)-1);
-    (void)mli_u64_add(&lord->blocks.dropped[type], 1);
+    (void)mli_u32_add(&lord->blocks->dropped_kept, (uint32_t)-1);
+    (void)mli_u64_add(&lord->blocks->dropped[type], 1);
 }
 /* Forgets the key of a dropped storage. Returns 0 if it is not kept. */
 static MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key) {
-    mli_u64 *at = lord->blocks.dropped_keys;
+    mli_u64 *at = lord->blocks->dropped_keys;
     int i;
-    for (i = 0; i < MLI_DROPPED_KEYS && mli_u32_load(&lord->blocks.dropped_kept); i++) {
+    for (i = 0; i < MLI_DROPPED_KEYS && mli_u32_load(&lord->blocks->dropped_kept); i++) {
         uint64_t print = mli_drop_print(type, key);
         if (mli_u64_load(&at[i]) != print || !mli_u64_cas(&at[i], &print, 0)) continue;
-        (void)mli_u32_add(&lord->blocks.dropped_kept, (uint32_t)-1);
+        (void)mli_u32_add(&lord->blocks->dropped_kept, (uint32_t)-1);
         return 1;
     }
     return 0;
 }
 MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key) {
-    uint64_t left = mli_u64_load(&lord->blocks.dropped[type]);
+    uint64_t left = mli_u64_load(&lord->blocks->dropped[type]);
     if (mli_drop_forget(lord, type, key)) return 1;
     while (left)
-        if (mli_u64_cas(&lord->blocks.dropped[type], &left, left - 1)) return 1;
+        if (mli_u64_cas(&lord->blocks->dropped[type], &left, left - 1)) return 1;
     return 0;
 }
 
@@ -167,7 +177,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result
     mli_stat_add(lord, dev, MLI_STAT_dropped_bytes, bytes);
     mli_drop_expect(lord, d.type, key);
     if (r == MEMLORD_E_NOMEM) /* MEMLORD_E_DEVICE is logged as a refusal */
-        mli_drop_warn(lord, &lord->blocks.warned_alloc,
+        mli_drop_warn(lord, &lord->blocks->warned_alloc,
                       "[drop] no room to record an alloc: give the ledger's allocator more; "
                       "dropped_allocs has how many");
     return r;
@@ -343,7 +353,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t,
     if (!mli_entry_charge(lord, t, &e)) return MEMLORD_E_NOMEM;
     r = mli_entry_put(lord, t, &e, &d, 1, how, did);
     if (*did != MLI_DID_OPEN) mli_side_record_free(lord, e.word2);
-    if (*did == MLI_DID_OPEN && mli_u32_load(&lord->blocks.dropped_kept))
+    if (*did == MLI_DID_OPEN && mli_u32_load(&lord->blocks->dropped_kept))
         (void)mli_drop_forget(lord, mli_type_of(lord, dev), key);
     return r;
 }
@@ -528,11 +538,14 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
     return mli_drop_count(lord, r, mli_device_record_at(lord, dev)->device, key, bytes);
 }
 
+MLI_PRIVATE MLI_COLD mli_route *mli_route_newest(const memlord *lord) {
+    return (mli_route *)mli_ptr_load_acquire(&lord->blocks->routes);
+}
 MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint32_t to) {
     MLI_REQUIRE(!mli_is_inside());
     mli_route *route, *fresh = NULL;
     for (;;) {
-        route = (mli_route *)mli_ptr_load_acquire(&lord->blocks.routes);
+        route = mli_route_newest(lord);
         while (route && (route->from != from || route->to != to)) route = route->next;
         if (route || fresh) break;
         fresh = (mli_route *)mli_own_alloc(lord, sizeof *fresh);
@@ -543,8 +556,8 @@ MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint3
         route = fresh;
         route->from = from;
         route->to = to;
-        route->next = (mli_route *)mli_ptr_load(&lord->blocks.routes);
-        mli_ptr_store_release(&lord->blocks.routes, route); /* pairs with the walks' loads */
+        route->next = (mli_route *)mli_ptr_load(&lord->blocks->routes);
+        mli_ptr_store_release(&lord->blocks->routes, route); /* pairs with the walks' loads */
     }
     if (fresh) mli_lock_drop(&mli_process.cold_lock);
     if (fresh && fresh != route) mli_own_free(lord, fresh, sizeof *fresh);
@@ -600,4 +613,21 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
     mli_event_record_begin(lord, t, MEMLORD_EVENT_MOVE, dev, key, bytes, rows, stack);
     mli_move_count(lord, MLI_DEV(e.word1), dev, bytes);
     return MEMLORD_OK;
+}
+
+/* -- life -- */
+
+static MLI_COLD void mli_blocks_reset(memlord *lord, mli_thread *t) {
+    mli_route *route = mli_route_newest(lord);
+    (void)t;
+    for (; route; route = route->next) {
+        mli_u64_store(&route->moves, 0);
+        mli_u64_store(&route->moved_bytes, 0);
+        mli_u64_store(&route->copies, 0);
+        mli_u64_store(&route->copied_bytes, 0);
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life) {
+    MLI_LIFE_STATE(life, blocks);
+    life->reset = mli_blocks_reset;
 }

@@ -82,8 +82,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_devi
 /* What a key is to a call that ends its block. */
 enum { MLI_KEY_DEAD, MLI_KEY_PENDING, MLI_KEY_LIVE, MLI_KEY_USED }; /* USED: live, with fences */
 
-/* Returns MLI_KEY_...; a key that is not dead has its entry in *e, with its word2 without a side
-   record. */
+/* Returns MLI_KEY_... for a key. If it is not dead, *e gets its entry, with the word2 that it would
+   have without a side record. */
 MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_device d, uint64_t key,
                                        mli_entry *e);
 
@@ -120,8 +120,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t,
                                                    uint64_t key, uint64_t bytes, uint64_t rows,
                                                    int how, int *did);
 
-/* Ends the probe's block: erases the entry, counts, leaves the shard and frees the side record.
-   `undo`: its open is taken back. */
+/* Ends the block that a probe found: erases the entry, counts, leaves the shard and frees the side
+   record. With `undo` the block counts as if it had not been opened. */
 MLI_PRIVATE void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *probe, int undo);
 
 /* Undoes an open of `bytes` by this thread, unless another thread has ended the block or replaced
@@ -136,9 +136,9 @@ enum { MLI_END_FREE, MLI_END_RELEASE };
    side record. */
 MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e);
 
-/* Frees or releases a block, on the general path. *gone is the entry that ended, with the word2 it
-   would have without a side record; its key is 0 if none did. A block with recorded uses becomes
-   pending, and the caller asks *chain, its fences, once it has left. */
+/* Frees or releases a block, on the general path. *gone is the entry that ended, with the word2
+   that it would have without a side record; its key is 0 if no block ended. A block with recorded
+   uses becomes pending: then *chain is its fences, and the caller asks them once it has left. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, memlord_device d,
                                                     uint64_t key, int how, mli_entry *gone,
                                                     mli_fence_record **chain);
@@ -162,14 +162,17 @@ MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry
    detached, or the caller holds it. */
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
-/* Attaches a detached block under a key, with a device and a size, and counts the change: `moves`
-   as the end of one block and the open of another, else the difference. *rows is the word2 that it
-   then has without a side record: another thread may free that once the block is on the map.
-   Without room the block is closed as it was before, and counts as a dropped alloc. */
+/* Attaches a detached block under a key, with a device and a size, and counts the change: with
+   `moves` as the end of one block and the open of another, else as the difference. *rows is its
+   word2 as it would be without a side record: another thread may free that record once the block is
+   on the map. If there is no room, the block is closed as it was before, and counts as a dropped
+   alloc. */
 MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e,
                                             uint64_t key, uint32_t dev, uint64_t bytes,
                                             const memlord_site *site, int moves, uint64_t *rows);
 
+/* Returns the route that was made last, whose `next` was made before it; NULL: there is none. */
+MLI_PRIVATE MLI_COLD mli_route *mli_route_newest(const memlord *lord);
 /* Returns the route between two devices, and makes it on first use; NULL: no memory. Requires: not
    inside. */
 MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint32_t to);
@@ -187,5 +190,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
                                                    memlord_device from, uint64_t from_key,
                                                    uint32_t dev, uint64_t key, uint64_t bytes,
                                                    const memlord_site *site);
+
+MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life);
 
 #endif

@@ -152,19 +152,6 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss) {
 }
 
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord) { return mli_u64_load(&lord->counters.epoch); }
-MLI_PRIVATE MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t) {
-    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
-    int book, stat;
-    uint32_t i, n;
-    for (book = 0; book < MLI_BOOKS; book++) {
-        n = mli_row_count(lord, book);
-        for (i = 1; i < n; i++) mli_row_reset(lord, t, book, i);
-    }
-    (void)mli_u64_add(&lord->counters.epoch, 1);
-    for (stat = 0; stat < MLI_STAT_COUNT; stat++) mli_u64_store(&lord->counters.lost[stat], 0);
-    mli_u64_store(&lord->counters.losses[MLI_LOST_scopes], 0);
-    mli_u64_store(&lord->counters.losses[MLI_LOST_snapshots], 0);
-}
 
 MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t number) {
     MLI_REQUIRE(number < mli_u32_load(&lord->counters.row_count[book]));
@@ -454,4 +441,54 @@ MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev) {
     mli_row_totals sum;
     mli_row_sum(lord, MLI_BOOK_DEVICE, dev, 0, &sum);
     mli_row_freed_exclude(lord, dev, sum.freed);
+}
+
+/* -- life -- */
+
+static MLI_COLD void mli_counters_init(memlord *lord, const memlord_desc *desc) {
+    const uint64_t batch = desc->counter_batch ? desc->counter_batch : 65536;
+    int book;
+    mli_lock_rank(&lord->counters.count_lock, MLI_RANK_COUNT);
+    if (!(desc->flags & MEMLORD_FLAG_EXACT))
+        lord->counters.batch = batch < MLI_BYTES_MAX ? batch : MLI_BYTES_MAX;
+    for (book = 0; book < MLI_BOOKS; book++) lord->counters.row_count[book].v = 1;
+}
+/* Clears the row locks. A thread that held one while the map was stopped only read the row. */
+static MLI_COLD void mli_counters_forked(memlord *lord) {
+    int book;
+    uint32_t i, n;
+    for (book = 0; book < MLI_BOOKS; book++) {
+        n = mli_row_count(lord, book);
+        for (i = 1; i < n; i++) mli_u32_store(&mli_row_at(lord, book, i)->lock.locked, 0);
+    }
+    mli_u32_store(&lord->counters.count_lock.locked, 0);
+}
+static MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
+    int book, stat;
+    uint32_t i, n;
+    for (book = 0; book < MLI_BOOKS; book++) {
+        n = mli_row_count(lord, book);
+        for (i = 1; i < n; i++) mli_row_reset(lord, t, book, i);
+    }
+    (void)mli_u64_add(&lord->counters.epoch, 1);
+    for (stat = 0; stat < MLI_STAT_COUNT; stat++) mli_u64_store(&lord->counters.lost[stat], 0);
+    mli_u64_store(&lord->counters.losses[MLI_LOST_scopes], 0);
+    mli_u64_store(&lord->counters.losses[MLI_LOST_snapshots], 0);
+}
+static MLI_COLD void mli_counters_free(memlord *lord) {
+    mli_thread *t;
+    int book;
+    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
+        mli_vector_free(lord, &t->cells[MLI_BOOK_SITE], sizeof(mli_cell));
+        mli_vector_free(lord, &t->cells[MLI_BOOK_TAG], sizeof(mli_cell));
+    }
+    for (book = 0; book < MLI_BOOKS; book++)
+        mli_vector_free(lord, &lord->counters.rows[book], sizeof(mli_row));
+}
+MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life) {
+    life->init = mli_counters_init;
+    life->forked = mli_counters_forked;
+    life->reset = mli_counters_reset;
+    life->free = mli_counters_free;
 }

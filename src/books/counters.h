@@ -253,9 +253,6 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss);
 
 /* Returns the number of resets. What was counted in an earlier epoch counts no more. */
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord);
-/* Begins an epoch: the totals of all rows start over, and the statistics of the ledger as a whole.
-   Requires: the cold lock; `t` is the thread's record. */
-MLI_PRIVATE MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t);
 
 /* Returns the cell of the orphan record for a row. Requires: the row exists. */
 MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t number);
@@ -336,5 +333,7 @@ MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t byt
 /* Restarts `freed` at 0, as a collection does. It adds to at_reset, so that what another thread
    has added there meanwhile stays. */
 MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev);
+
+MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life);
 
 #endif

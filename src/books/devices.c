@@ -15,6 +15,10 @@ MLI_PRIVATE uint64_t mli_device_key(memlord_device d) {
     return (uint64_t)MLI_INDEX_SUBJECT << 56 | (uint64_t)1 << 55 | mli_device_word(d);
 }
 
+MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i) {
+    return i ? &mli_device_record_at(lord, i)->own_phys : &lord->devices.host_phys;
+}
+
 MLI_PRIVATE MLI_COLD void mli_polling_set(memlord *lord, uint32_t polling) {
     (void)mli_u32_exchange(&lord->devices.polling, polling); /* see mli_helper_start */
 }
@@ -56,7 +60,7 @@ static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_devi
     device->own_phys.lord = lord;
     device->own_phys.device = d;
     mli_ptr_store_release(&device->phys,
-                          mli_type_host[d.type] ? &lord->limits.host_phys : &device->own_phys);
+                          mli_type_host[d.type] ? mli_phys_storage(lord, 0) : &device->own_phys);
     mli_type_set(lord, n, d.type);
     mli_dev_alerts_set(lord, n, d.type);
     r = mli_row_add_locked(lord, MLI_BOOK_DEVICE, n, device, mli_device_key(d), dev);
@@ -152,6 +156,19 @@ static const char *mli_skip_type(const char *text, int *type) {
         if (rest) return rest;
     }
     return NULL;
+}
+
+/* -- life -- */
+
+static MLI_COLD void mli_devices_init(memlord *lord, const memlord_desc *desc) {
+    mli_phys *host = mli_phys_storage(lord, 0);
+    (void)desc;
+    mli_lock_rank(&host->lock, MLI_RANK_PHYS);
+    host->lord = lord;
+    host->device = memlord_device_cpu();
+}
+MLI_PRIVATE MLI_COLD void mli_devices_life(mli_life *life) {
+    life->init = mli_devices_init;
 }
 
 /* -- public -- */

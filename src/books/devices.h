@@ -63,6 +63,10 @@ static MLI_HOT uint32_t mli_dev_direct(const memlord *lord, memlord_device d) {
    mli_device_add_locked. */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d);
 
+/* Returns the storage of phys i: 0 is that of cpu, pinned and mapped, i is device i's own. A device
+   that shares another phys leaves its own unused. */
+MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i);
+
 /* Sets which pollers run, at known devices and at new ones. */
 MLI_PRIVATE MLI_COLD void mli_polling_set(memlord *lord, uint32_t polling);
 MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling);
@@ -88,5 +92,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlo
 /* Gets the dev on which the free of an unknown storage is counted: the device that was named. A
    device without an index gets the first dev of its type, or index 0 if there is none. */
 MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *dev);
+
+MLI_PRIVATE MLI_COLD void mli_devices_life(mli_life *life);
 
 #endif

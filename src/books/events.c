@@ -11,15 +11,15 @@
 MLI_PRIVATE uint32_t mli_event_kind(uint64_t what) { return (uint32_t)(what >> 49) & 15; }
 MLI_PRIVATE uint32_t mli_event_dev(uint64_t what) { return (uint32_t)(what >> 53) & 255; }
 
-MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord) {
-    return lord->events.clock.fn ? lord->events.clock.fn(lord->events.clock.user) : mli_now();
+MLI_PRIVATE MLI_COLD mli_ring *mli_ring_of(const memlord *lord) {
+    return (mli_ring *)mli_ptr_load_acquire(&lord->events.ring);
 }
 MLI_PRIVATE MLI_COLD mli_stamp_scale mli_stamp_scale_now(memlord *lord) {
     mli_stamp_scale scale;
     uint64_t ticks;
     scale.from = lord->started_stamp;
     scale.rate = 1;
-    if (!lord->events.stamps_are_ticks) return scale;
+    if (!lord->stamps_are_ticks) return scale;
     ticks = mli_ticks() - scale.from;
     if (ticks)
         scale.rate = (double)(mli_ledger_now(lord) - lord->started) / (double)ticks;
@@ -63,7 +63,7 @@ MLI_PRIVATE void mli_subbuf_leave(mli_thread *t) {
 /* Takes the next sub-buffer without a writer for a thread, for a first event on `dev`. Returns NULL
    if all have a writer, and counts the event as lost. */
 static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, uint32_t dev) {
-    mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&lord->events.ring);
+    mli_ring *ring = mli_ring_of(lord);
     uint64_t tries;
     mli_subbuf_leave(t);
     for (tries = 0; ring && tries < ring->subbufs; tries++) {
@@ -84,7 +84,7 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
 
 MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                               uint64_t storage, uint64_t bytes, uint64_t rows) {
-    const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&lord->events.ring);
+    const mli_ring *ring = mli_ring_of(lord);
     mli_subbuf *b = t->subbuf;
     mli_ring_event *note;
     uint32_t n;
@@ -123,17 +123,6 @@ MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t,
         rows |= mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
     mli_event_write(lord, t, kind, dev, storage, MLI_BYTES(word1), rows);
 }
-#if !MLI_WINDOWS
-MLI_PRIVATE MLI_COLD void mli_subbufs_after_fork(memlord *lord) {
-    const mli_ring *ring = (mli_ring *)mli_ptr_load(&lord->events.ring);
-    const mli_thread *t = mli_thread_own(lord);
-    uint64_t i;
-    for (i = 0; ring && i < ring->subbufs; i++) {
-        mli_subbuf *b = mli_subbuf_at(ring, i);
-        if (!t || t->subbuf != b) mli_u32_store(&b->has_writer, 0);
-    }
-}
-#endif
 
 MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32_t dev,
                                                  uint64_t storage, uint64_t bytes) {
@@ -169,10 +158,6 @@ static mli_ring *mli_ring_new(memlord *lord, size_t capacity) {
     return ring;
 }
 
-MLI_PRIVATE void mli_ring_end(memlord *lord) {
-    mli_ring *ring = (mli_ring *)mli_ptr_load(&lord->events.ring);
-    if (ring) mli_own_free(lord, ring, ring->size);
-}
 
 /* -- reading: merges the sub-buffers by time, with a heap of the next event of each -- */
 
@@ -208,7 +193,7 @@ static int mli_subbuf_reader_begin(mli_subbuf_reader *s, mli_subbuf *b) {
 }
 
 MLI_PRIVATE MLI_COLD int mli_ring_reader_begin(memlord *lord, mli_ring_reader *r) {
-    const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&lord->events.ring);
+    const mli_ring *ring = mli_ring_of(lord);
     uint64_t i;
     memset(r, 0, sizeof *r);
     r->lord = lord;
@@ -282,6 +267,36 @@ static MLI_COLD void mli_event_to_public(mli_ring_reader *r, const mli_event_cop
     }
 }
 
+/* -- life -- */
+
+static MLI_COLD const char *mli_events_check(const memlord_desc *desc) {
+    return desc->event_capacity > MLI_EVENTS_MAX ? "[create] event_capacity is over 67108864"
+                                                 : NULL;
+}
+static MLI_COLD memlord_result mli_events_open(memlord *lord, const memlord_desc *desc) {
+    return desc->event_capacity ? memlord_events_start(lord, desc->event_capacity) : MEMLORD_OK;
+}
+/* Ends the writers of all sub-buffers but this thread's: they are gone. */
+static MLI_COLD void mli_events_forked(memlord *lord) {
+    const mli_ring *ring = mli_ring_of(lord);
+    const mli_thread *t = mli_thread_own(lord);
+    uint64_t i;
+    for (i = 0; ring && i < ring->subbufs; i++) {
+        mli_subbuf *b = mli_subbuf_at(ring, i);
+        if (!t || t->subbuf != b) mli_u32_store(&b->has_writer, 0);
+    }
+}
+static MLI_COLD void mli_events_free(memlord *lord) {
+    mli_ring *ring = mli_ring_of(lord);
+    if (ring) mli_own_free(lord, ring, ring->size);
+}
+MLI_PRIVATE MLI_COLD void mli_events_life(mli_life *life) {
+    life->check = mli_events_check;
+    life->open = mli_events_open;
+    life->forked = mli_events_forked;
+    life->free = mli_events_free;
+}
+
 /* -- public -- */
 
 MLI_API memlord_result memlord_events_start(memlord *lord, size_t capacity) {
@@ -301,7 +316,7 @@ MLI_API memlord_result memlord_events_start(memlord *lord, size_t capacity) {
         mli_lock_drop(&mli_process.registry_lock);
         if (fresh) mli_own_free(lord, fresh, fresh->size);
     }
-    ring = (mli_ring *)mli_ptr_load_acquire(&lord->events.ring);
+    ring = mli_ring_of(lord);
     if (ring->capacity != capacity) return MEMLORD_E_STATE;
     mli_alert_set(lord, MLI_ALERT_EVENTS, 1);
     return MEMLORD_OK;

@@ -44,13 +44,8 @@ typedef struct mli_ring {
     mli_u64 next_subbuf;    /* sub-buffers given out or skipped so far; they lie behind the ring */
 } mli_ring;
 
-/* Returns the time in ns by the ledger's clock. */
-MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord);
-
-/* Returns a stamp: the processor's counter if that is usable, else the ledger's clock. */
-static MLI_HOT uint64_t mli_stamp_now(memlord *lord) {
-    return MLI_LIKELY(lord->events.stamps_are_ticks) ? mli_ticks() : mli_ledger_now(lord);
-}
+/* Returns the ring; NULL: events are not recorded. */
+MLI_PRIVATE MLI_COLD mli_ring *mli_ring_of(const memlord *lord);
 
 /* Converts stamps to nanoseconds. The rate is the mean since create, so it becomes more precise as
    the ledger grows older. */
@@ -78,7 +73,7 @@ static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uin
     if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS)))
         mli_event_write(lord, t, kind, dev, storage, bytes, rows);
 }
-/* Records the beginning of a block, with its row of the stacks; 0: it was not picked. */
+/* Records the beginning of a block. `stack` is its row of the stacks; 0: it was not picked. */
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
                                         uint32_t stack);
@@ -87,11 +82,6 @@ MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, 
 MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int kind,
                                                    uint64_t storage, uint64_t word1, uint64_t rows,
                                                    const memlord_site *site);
-#if !MLI_WINDOWS
-/* Ends the writers of all sub-buffers but this thread's. Requires: a forked child, where the other
-   threads are gone. */
-MLI_PRIVATE MLI_COLD void mli_subbufs_after_fork(memlord *lord);
-#endif
 
 /* Records an event that belongs to no block. Requires: no lock is held, and the caller is not
    inside. */
@@ -100,7 +90,6 @@ MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32
 
 #define MLI_EVENTS_MAX ((size_t)1 << 26) /* events in a ring at most */
 
-MLI_PRIVATE void mli_ring_end(memlord *lord);
 
 /* Reads one sub-buffer: `stamp` is that of its next event, `at`. */
 typedef struct mli_subbuf_reader {
@@ -119,8 +108,10 @@ typedef struct mli_ring_reader {
 /* Begins to read the events that are in the ring now; 0: no memory. */
 MLI_PRIVATE MLI_COLD int mli_ring_reader_begin(memlord *lord, mli_ring_reader *r);
 MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r);
-/* Copies out the next event; 0: there is none. A sub-buffer that was given out again meanwhile
-   is left. */
+/* Copies out the next event; 0: there is none. Skips a sub-buffer that was given out again
+   meanwhile. */
 MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out);
+
+MLI_PRIVATE MLI_COLD void mli_events_life(mli_life *life);
 
 #endif

@@ -5,28 +5,42 @@
 #include "books/threads.h"
 #include "books/map.h"
 
-MLI_PRIVATE void mli_fences_enter(memlord *lord) { mli_lock_take(&lord->fences.lock); }
-MLI_PRIVATE void mli_fences_leave(memlord *lord) { mli_lock_drop(&lord->fences.lock); }
-MLI_PRIVATE int mli_fences_try(memlord *lord) { return mli_lock_try(&lord->fences.lock); }
+struct mli_fences_state {
+    mli_lock lock;
+    mli_ptr all;                      /* mli_fence_record *: every record; push only */
+    struct mli_fence_record *unused;  /* records that hold no fence */
+    struct mli_fence_record *to_drop; /* detached: their blocks have ended */
+    struct mli_queue *spare_queues;   /* every record brings one: a free allocates none */
+    mli_pending_queues pends[MEMLORD_DEVICE_TYPE_COUNT];
+    mli_u64 serial;                   /* the last number used */
+};
+
+MLI_PRIVATE void mli_fences_enter(memlord *lord) { mli_lock_take(&lord->fences->lock); }
+MLI_PRIVATE void mli_fences_leave(memlord *lord) { mli_lock_drop(&lord->fences->lock); }
+MLI_PRIVATE int mli_fences_try(memlord *lord) { return mli_lock_try(&lord->fences->lock); }
 
 MLI_PRIVATE uint64_t mli_serial_next(memlord *lord) {
-    return mli_u64_add(&lord->fences.serial, 1) + 1;
+    return mli_u64_add(&lord->fences->serial, 1) + 1;
+}
+
+MLI_PRIVATE mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_record *f) {
+    return f ? f->older : (mli_fence_record *)mli_ptr_load(&lord->fences->all);
 }
 
 MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *fence) {
     mli_fence_record *f;
     mli_fences_enter(lord);
-    f = lord->fences.unused;
-    if (f) lord->fences.unused = f->next;
+    f = lord->fences->unused;
+    if (f) lord->fences->unused = f->next;
     mli_fences_leave(lord);
     if (!f) {
         f = (mli_fence_record *)mli_own_alloc(lord, sizeof *f);
         if (!f) return NULL;
         mli_fences_enter(lord);
-        f->older = (mli_fence_record *)mli_ptr_load(&lord->fences.all);
-        mli_ptr_store(&lord->fences.all, f);
-        f->spare.next = lord->fences.spare_queues;
-        lord->fences.spare_queues = &f->spare;
+        f->older = (mli_fence_record *)mli_ptr_load(&lord->fences->all);
+        mli_ptr_store(&lord->fences->all, f);
+        f->spare.next = lord->fences->spare_queues;
+        lord->fences->spare_queues = &f->spare;
         mli_fences_leave(lord);
     }
     f->fence = *fence;
@@ -38,22 +52,23 @@ MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f) {
     f->serial = 0;
     f->detached = f->owes_drop = 0;
     f->early_answer = 0;
-    f->next = lord->fences.unused;
-    lord->fences.unused = f;
+    f->next = lord->fences->unused;
+    lord->fences->unused = f;
     mli_fences_leave(lord);
 }
 
-MLI_PRIVATE void mli_drops_put(memlord *lord, mli_fence_record *f) {
-    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
-    f->next = lord->fences.to_drop;
-    lord->fences.to_drop = f;
+/* Queues a fence to be dropped at the end of a call. */
+static void mli_drops_put(memlord *lord, mli_fence_record *f) {
+    MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
+    f->next = lord->fences->to_drop;
+    lord->fences->to_drop = f;
     mli_alert_set(lord, MLI_ALERT_DROPS, 1);
 }
 
 /* -- queues -- */
 
 MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type) {
-    return &lord->fences.pends[type];
+    return &lord->fences->pends[type];
 }
 
 MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev, uint64_t id) {
@@ -65,10 +80,10 @@ MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev,
 
 /* Adds the queue of a fence, in the memory of a spare one. */
 static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
-    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
+    MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
     mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, f->dev));
-    mli_queue *q = lord->fences.spare_queues;
-    lord->fences.spare_queues = q->next;
+    mli_queue *q = lord->fences->spare_queues;
+    lord->fences->spare_queues = q->next;
     memset(q, 0, sizeof *q);
     q->id = f->fence.queue;
     q->dev = f->dev;
@@ -80,7 +95,7 @@ static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
 }
 
 MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now) {
-    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
+    MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
     mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, q->dev));
     q->rest = rest < MLI_REST_MOST ? rest : MLI_REST_MOST;
     q->due = mli_u32_load(&p->calls) + q->rest;
@@ -90,8 +105,9 @@ MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, 
 }
 
 MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f) {
-    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
-    mli_queue *q = mli_queue_find(mli_pends_of(lord, mli_type_of(lord, f->dev)), f->dev, f->fence.queue);
+    MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
+    const mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, f->dev));
+    mli_queue *q = mli_queue_find(p, f->dev, f->fence.queue);
     if (!q) q = mli_queue_add(lord, f);
     f->queue = q;
     f->next = NULL;
@@ -105,7 +121,7 @@ MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f) {
 }
 
 MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
-    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
+    MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
     mli_queue *q = f->queue, **at = &mli_pends_of(lord, mli_type_of(lord, f->dev))->first;
     mli_fence_record **before = f->previous ? &f->previous->next : &q->first;
     mli_fence_record **after = f->next ? &f->next->previous : &q->last;
@@ -121,8 +137,8 @@ MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
     }
     while (*at != q) at = &(*at)->next;
     *at = q->next;
-    q->next = lord->fences.spare_queues;
-    lord->fences.spare_queues = q;
+    q->next = lord->fences->spare_queues;
+    lord->fences->spare_queues = q;
     if (!mli_pends_of(lord, mli_type_of(lord, f->dev))->first)
         mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << mli_type_of(lord, f->dev), 0);
 }
@@ -213,12 +229,51 @@ MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
     for (;;) {
         mli_fence_record *f;
         mli_fences_enter(lord);
-        f = lord->fences.to_drop;
-        if (f) lord->fences.to_drop = f->next;
+        f = lord->fences->to_drop;
+        if (f) lord->fences->to_drop = f->next;
         if (!f) mli_alert_set(lord, MLI_ALERT_DROPS, 0);
         mli_fences_leave(lord);
         if (!f) break;
         (void)mli_fence_drop(lord, f);
         mli_fence_free(lord, f);
     }
+}
+
+/* -- life -- */
+
+static MLI_COLD void mli_fences_init(memlord *lord, const memlord_desc *desc) {
+    (void)desc;
+    mli_lock_rank(&lord->fences->lock, MLI_RANK_FENCES);
+}
+static MLI_COLD void mli_fences_lock(memlord *lord, int take) {
+    mli_lock_set(&lord->fences->lock, take);
+}
+/* Clears the askers that are gone with their threads. Fences of blocks that have ended are put on
+   the list to be dropped. */
+static MLI_COLD void mli_fences_forked(memlord *lord) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
+    mli_fence_record *f = NULL;
+    while ((f = mli_fence_next(lord, f)) != NULL) {
+        if (!f->asker || f->asker == (void *)&mli_self) continue;
+        f->asker = NULL;
+        if (!f->detached && f->serial) continue;
+        mli_queue_remove(lord, f);
+        mli_drops_put(lord, f);
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_fences_end(memlord *lord) {
+    mli_fence_record *f;
+    int round, dropped = 1;
+    if (mli_self.fence_lord == lord->generation)
+        mli_self.fence_lord = mli_self.fence_frame = 0; /* this thread left one by longjmp */
+    for (round = 0; round < 1000 && dropped; round++) {
+        dropped = 0;
+        for (f = NULL; (f = mli_fence_next(lord, f)) != NULL;) dropped |= mli_fence_drop(lord, f);
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life) {
+    MLI_LIFE_STATE(life, fences);
+    life->init = mli_fences_init;
+    life->lock = mli_fences_lock;
+    life->forked = mli_fences_forked;
 }

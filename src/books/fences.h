@@ -8,6 +8,15 @@
 #include "os/knobs.h"
 #include "os/compiler.h"
 #include "base/ledger.h"
+#include "base/atomics.h"
+
+/* The fence queues of a device type. Under the fences lock, except for the atomic words. */
+typedef struct mli_pending_queues {
+    struct mli_queue *first;
+    mli_u32 calls;    /* calls on the type while it had queues; some may be lost */
+    mli_u32 due;      /* from this call number on a call looks for a queue to ask */
+    mli_u64 late;     /* from this time on any call looks for one */
+} mli_pending_queues;
 
 /* A fence is recorded on a live block; or a pending block waits for it, and it is in the queue of
    its device and `queue` until it is settled; or it is to be dropped, as its block has ended. If a
@@ -57,9 +66,6 @@ MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *
 /* Gives a record back, cleared for its next fence. */
 MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f);
 
-/* Queues a fence to be dropped at the end of a call. Requires: the fences lock. */
-MLI_PRIVATE void mli_drops_put(memlord *lord, mli_fence_record *f);
-
 #define MLI_REST_LEAST 2      /* calls that leave a queue alone after its first "not done" */
 #define MLI_REST_MOST 256     /* and at most, as each further one doubles them */
 #define MLI_REST_NS 10000000u /* after this time any call asks again */
@@ -94,18 +100,22 @@ MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f);
    mli_fence_ask, or the caller alone has the fence. */
 MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f);
 
-/* Accepts a fence that no block waits for, or none (NULL). It is dropped here, or under
-   MEMLORD_FLAG_DEFER at the end of a call. `lord` NULL: the call has no ledger, and the fence is
-   dropped here. */
+/* Accepts a fence that no block waits for; NULL is no fence. The fence is dropped here, or under
+   MEMLORD_FLAG_DEFER at the end of a call. With `lord` NULL the call has no ledger, and the fence
+   is always dropped here. */
 MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence);
 
 /* Returns the next fence record of the ledger after f (NULL: the first); NULL: there is none. */
-static MLI_HOT mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_record *f) {
-    return f ? f->older : (mli_fence_record *)mli_ptr_load(&lord->fences.all);
-}
+MLI_PRIVATE mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_record *f);
 
 /* Drops and frees the fences that are to be dropped. Requires: no lock is held, and the caller is
    not inside. */
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord);
+
+/* Drops every fence that was accepted and not yet dropped. A drop is host code and may defer
+   further frees: repeats until a round drops none, at most 1000 times. */
+MLI_PRIVATE MLI_COLD void mli_fences_end(memlord *lord);
+
+MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life);
 
 #endif

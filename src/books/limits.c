@@ -3,11 +3,13 @@
 #include "books/sites.h"
 #include "books/map.h"
 
+struct mli_limits_state {
+    mli_vector reservations;
+    mli_u32 reservation_count; /* and 1 more; under the cold lock */
+};
+
 /* -- physical devices -- */
 
-MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i) {
-    return i ? &mli_device_record_at(lord, i)->own_phys : &lord->limits.host_phys;
-}
 MLI_PRIVATE mli_phys *mli_phys_at(memlord *lord, uint32_t dev) {
     return (mli_phys *)mli_ptr_load_acquire(&mli_device_record_at(lord, dev)->phys);
 }
@@ -27,7 +29,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device 
     *out = NULL;
     if (!mli_device_valid(d)) return MEMLORD_E_DEVICE;
     if (mli_type_host[d.type]) {
-        *out = &lord->limits.host_phys;
+        *out = mli_phys_storage(lord, 0);
         return MEMLORD_OK;
     }
     r = make ? mli_dev(lord, d, &dev) : dev ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
@@ -241,8 +243,15 @@ static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, i
 
 /* -- tickets -- */
 
+MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord) {
+    return mli_u32_load(&lord->limits->reservation_count) - 1;
+}
+MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number) {
+    return (const mli_reservation *)mli_vector_at(&lord->limits->reservations, number,
+                                                sizeof(mli_reservation));
+}
 MLI_PRIVATE mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket) {
-    return (mli_reservation *)mli_handle_find(&lord->limits.reservations, sizeof(mli_reservation),
+    return (mli_reservation *)mli_handle_find(&lord->limits->reservations, sizeof(mli_reservation),
                                               ticket);
 }
 
@@ -322,7 +331,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
         if (!fits) return MEMLORD_E_LIMIT;
         if (v)
             mli_spin_wait(&spins);
-        else if (mli_handle_new(lord, &lord->limits.reservations, &lord->limits.reservation_count,
+        else if (mli_handle_new(lord, &lord->limits->reservations, &lord->limits->reservation_count,
                                 sizeof *v, &phys->closed_tickets, &phys->lock))
             return MEMLORD_E_NOMEM;
     }
@@ -388,6 +397,32 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
         left -= part;
     }
     mli_lock_drop(&draw->phys->lock);
+}
+
+/* -- life -- */
+
+static MLI_COLD void mli_limits_init(memlord *lord, const memlord_desc *desc) {
+    (void)desc;
+    lord->limits->reservation_count.v = 1;
+}
+/* Takes or drops the locks of all physical devices. */
+static MLI_COLD void mli_limits_lock(memlord *lord, int take) {
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    for (i = 0; i < n; i++) mli_lock_set(&mli_phys_storage(lord, i)->lock, take);
+}
+static MLI_COLD void mli_limits_forked(memlord *lord) {
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    for (i = 0; i < n; i++) mli_phys_storage(lord, i)->in_flight = 0;
+}
+static MLI_COLD void mli_limits_free(memlord *lord) {
+    mli_vector_free(lord, &lord->limits->reservations, sizeof(mli_reservation));
+}
+MLI_PRIVATE MLI_COLD void mli_limits_life(mli_life *life) {
+    MLI_LIFE_STATE(life, limits);
+    life->init = mli_limits_init;
+    life->lock = mli_limits_lock;
+    life->forked = mli_limits_forked;
+    life->free = mli_limits_free;
 }
 
 /* -- public -- */

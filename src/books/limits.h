@@ -13,9 +13,6 @@
 #include "books/counters.h"
 #include "books/accounts.h"
 
-/* Returns the storage of phys i: 0 is the host's, i is device i's own. A device that shares
-   another phys leaves its own unused. */
-MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i);
 /* Returns the phys of a device. The acquire pairs with the release in mli_phys_assign. */
 MLI_PRIVATE mli_phys *mli_phys_at(memlord *lord, uint32_t dev);
 /* Locks the phys of a device and returns it. memlord_device_share may assign another one while
@@ -82,6 +79,9 @@ MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t 
    one. */
 MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high);
 
+/* Returns the number of ticket records, and one of them: 1 is the first. */
+MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord);
+MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number);
 MLI_PRIVATE mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket);
 
 /* The bytes of a request that the tickets of its thread cover. They move to the request's own
@@ -127,5 +127,7 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
    reserved although they are live. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
                                               const mli_ticket_draw *draw, int recorded);
+
+MLI_PRIVATE MLI_COLD void mli_limits_life(mli_life *life);
 
 #endif

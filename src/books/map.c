@@ -388,3 +388,29 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
             return -1;
     }
 }
+
+/* -- life -- */
+
+static MLI_COLD void mli_map_init(memlord *lord, const memlord_desc *desc) {
+    uint32_t i;
+    (void)desc;
+    for (i = 0; i < MLI_SHARDS; i++) mli_lock_rank(&mli_shard_at(lord, i)->lock, MLI_RANK_SHARD);
+}
+static MLI_COLD void mli_map_lock(memlord *lord, int take) {
+    if (take)
+        mli_map_freeze(lord);
+    else
+        mli_map_thaw(lord);
+}
+static MLI_COLD void mli_map_free(memlord *lord) {
+    uint32_t i;
+    for (i = 0; i < MLI_SHARDS; i++) {
+        mli_shard *s = mli_shard_at(lord, i);
+        mli_own_free(lord, s->table, (size_t)s->size * MLI_BUCKET_BYTES);
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life) {
+    life->init = mli_map_init;
+    life->lock = mli_map_lock;
+    life->free = mli_map_free;
+}

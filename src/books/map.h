@@ -56,86 +56,12 @@ static MLI_HOT uint64_t mli_word2_of(uint32_t site_row, uint32_t tag_row, uint64
     return birth << 37 | (uint64_t)tag_row << 21 | (uint64_t)site_row << 1;
 }
 
-/* Returns the type of a device: with a storage it is the key of a block. */
+/* Returns the type of a device. A block is found by this type and its storage. */
 static MLI_HOT uint16_t mli_type_of(const memlord *lord, uint32_t dev) {
     return lord->map.type_of[dev];
 }
 /* Sets the type of a device. Requires: the dev is not published yet. */
 MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
-
-/* -- shards --
-
-   A shard is a part of the map that one thread can use alone. A thread enters a shard before it
-   uses its table, and leaves it afterwards. While it is inside it runs no host code, allocates
-   nothing and takes only the innermost locks: a thread that stops the shard waits for it.
-
-   The upper bits of an address choose its shard, so that 2 MiB of addresses are in one, and the
-   blocks of one thread are in shards, and so in cache lines, of its own.
-
-   The first thread that uses a shard owns it. The owner works in it with plain loads and stores:
-   the atomic read-modify-writes that it does without would double the cost of a call. The first
-   call of another thread makes the shard shared for good. There a thread locks each bucket that it
-   uses.
-
-   A thread stores in `inside` which shard it enters, and then loads the shard's state. A thread
-   that has to stop a shard stores STOPPED, makes all threads pass a barrier (mli_barrier_threads),
-   and waits until none is inside. So either it sees `inside`, or the owner sees STOPPED. */
-
-#define MLI_SHARDS (1u << MLI_SHARD_BITS)
-#define MLI_SHARD_ADDRESS_BITS 21
-/* Keys below 1 << MLI_HANDLE_BITS are handles: of these only 1024 are in one shard. The bound is
-   4 MiB on 64 bits: a program that is not position independent begins there, and its heap soon
-   after. */
-#if UINTPTR_MAX > 0xffffffffu
-#define MLI_HANDLE_BITS 22
-#else
-#define MLI_HANDLE_BITS 20
-#endif
-#define MLI_SHARD_HANDLE_BITS 10
-
-enum { /* mli_shard.state */
-    MLI_SHARD_NEW, /* it has no table yet */
-    MLI_SHARD_SHARED,
-    MLI_SHARD_STOPPED,
-    MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST /* from here on the id of its owner */
-};
-
-/* Returns the shard of an address. That of a handle is another one: the caller does not find the
-   handle there. */
-static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
-    const uint64_t hash = (key >> MLI_SHARD_ADDRESS_BITS) * 0x9e3779b97f4a7c15u;
-    return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];
-}
-/* Returns the shard of a key. */
-static MLI_HOT mli_shard *mli_shard_of(memlord *lord, uint64_t key) {
-    if (!(key >> MLI_HANDLE_BITS)) key <<= MLI_SHARD_ADDRESS_BITS - MLI_SHARD_HANDLE_BITS;
-    return mli_shard_of_address(lord, key);
-}
-/* Returns a shard by its number, 0 to MLI_SHARDS - 1. */
-static MLI_HOT mli_shard *mli_shard_at(memlord *lord, uint32_t number) {
-    return &lord->map.shards[number];
-}
-
-/* Enters a shard: stores it in `inside`, then returns the shard's state. The caller may use the
-   table if the state is its thread's id, or if it is SHARED and the caller locks the buckets.
-   Otherwise the caller leaves at once. Requires: the caller has just read `special` without
-   MLI_SPECIAL_NO_BARRIER.
-
-   Memory order: the release keeps the thread's earlier work before the store, for a thread that
-   stops the shard. The acquire pairs with the release of the state by that thread. The store must
-   come before the load: the barrier in mli_barrier_threads ensures that. */
-static MLI_HOT uint32_t mli_shard_enter_by_store(mli_thread *t, mli_shard *s) {
-    mli_rank_inside(1);
-    mli_ptr_store_release(&t->inside, s);
-    mli_compiler_barrier();
-    return mli_u32_load_acquire(&s->state);
-}
-/* Leaves the shard. The release pairs with the load of mli_shard_wait: the thread that stopped the
-   shard sees all that this thread did inside. */
-static MLI_HOT void mli_shard_leave(mli_thread *t) {
-    mli_rank_inside(0);
-    mli_ptr_store_release(&t->inside, NULL);
-}
 
 /* -- buckets --
 
@@ -233,6 +159,80 @@ static MLI_HOT mli_entry *mli_slot_entry(mli_bucket *b, unsigned bit) {
    does it in one locked instruction. */
 static MLI_HOT int mli_bucket_try(mli_bucket *b) {
     return !(mli_u64_or(&b->header, MLI_BUCKET_LOCK) & MLI_BUCKET_LOCK);
+}
+
+/* -- shards --
+
+   A shard is a part of the map that one thread can use alone. A thread enters a shard before it
+   uses its table, and leaves it afterwards. While it is inside it runs no host code, allocates
+   nothing and takes only the innermost locks: a thread that stops the shard waits for it.
+
+   The upper bits of an address choose its shard, so that 2 MiB of addresses are in one, and the
+   blocks of one thread are in shards, and so in cache lines, of its own.
+
+   The first thread that uses a shard owns it. The owner works in it with plain loads and stores:
+   the atomic read-modify-writes that it does without would double the cost of a call. The first
+   call of another thread makes the shard shared for good. There a thread locks each bucket that it
+   uses.
+
+   A thread stores in `inside` which shard it enters, and then loads the shard's state. A thread
+   that has to stop a shard stores STOPPED, makes all threads pass a barrier (mli_barrier_threads),
+   and waits until none is inside. So either it sees `inside`, or the owner sees STOPPED. */
+
+#define MLI_SHARDS (1u << MLI_SHARD_BITS)
+#define MLI_SHARD_ADDRESS_BITS 21
+/* Keys below 1 << MLI_HANDLE_BITS are handles: of these only 1024 are in one shard. The bound is
+   4 MiB on 64 bits: a program that is not position independent begins there, and its heap soon
+   after. */
+#if UINTPTR_MAX > 0xffffffffu
+#define MLI_HANDLE_BITS 22
+#else
+#define MLI_HANDLE_BITS 20
+#endif
+#define MLI_SHARD_HANDLE_BITS 10
+
+enum { /* mli_shard.state */
+    MLI_SHARD_NEW, /* it has no table yet */
+    MLI_SHARD_SHARED,
+    MLI_SHARD_STOPPED,
+    MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST /* from here on the id of its owner */
+};
+
+/* Returns the shard of an address. That of a handle is another one: the caller does not find the
+   handle there. */
+static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
+    const uint64_t hash = (key >> MLI_SHARD_ADDRESS_BITS) * 0x9e3779b97f4a7c15u;
+    return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];
+}
+/* Returns the shard of a key. */
+static MLI_HOT mli_shard *mli_shard_of(memlord *lord, uint64_t key) {
+    if (!(key >> MLI_HANDLE_BITS)) key <<= MLI_SHARD_ADDRESS_BITS - MLI_SHARD_HANDLE_BITS;
+    return mli_shard_of_address(lord, key);
+}
+/* Returns a shard by its number, 0 to MLI_SHARDS - 1. */
+static MLI_HOT mli_shard *mli_shard_at(memlord *lord, uint32_t number) {
+    return &lord->map.shards[number];
+}
+
+/* Enters a shard: stores it in `inside`, then returns the shard's state. The caller may use the
+   table if the state is its thread's id, or if it is SHARED and the caller locks the buckets.
+   Otherwise the caller leaves at once. Requires: the caller has just read `special` without
+   MLI_SPECIAL_NO_BARRIER.
+
+   Memory order: the release keeps the thread's earlier work before the store, for a thread that
+   stops the shard. The acquire pairs with the release of the state by that thread. The store must
+   come before the load: the barrier in mli_barrier_threads ensures that. */
+static MLI_HOT uint32_t mli_shard_enter_by_store(mli_thread *t, mli_shard *s) {
+    mli_rank_inside(1);
+    mli_ptr_store_release(&t->inside, s);
+    mli_compiler_barrier();
+    return mli_u32_load_acquire(&s->state);
+}
+/* Leaves the shard. The release pairs with the load of mli_shard_wait: the thread that stopped the
+   shard sees all that this thread did inside. */
+static MLI_HOT void mli_shard_leave(mli_thread *t) {
+    mli_rank_inside(0);
+    mli_ptr_store_release(&t->inside, NULL);
 }
 
 /* -- the home bucket, as calls/fast uses it -- */
@@ -431,5 +431,7 @@ MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe);
    has no table. -1: no memory, and the thread is not inside. Requires: the caller is not inside. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe);
+
+MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life);
 
 #endif

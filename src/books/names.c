@@ -3,6 +3,13 @@
 #include "base/memory.h"
 #include "books/counters.h"
 
+struct mli_names_state {
+    mli_ptr index;
+    mli_dict strings;            /* of mli_stb_string: every string once */
+    uint64_t bytes;
+    mli_ptr labels;              /* const char *, interned */
+};
+
 /* The index: hash tables from addresses to rows and records. They are read without a lock. Entries
    are added under the cold lock and never removed or moved: the newest table takes them until it is
    half full, then a new one of four times its size, up to MLI_INDEX_MAX. So growth copies nothing,
@@ -163,7 +170,7 @@ static MLI_COLD int mli_dict_reserve_locked(memlord *lord, mli_dict *dict, size_
 }
 
 /* Reserves the memory to put a key of this length: it may need a larger array, a larger index, and
-   a string block, by the formula of stbds_stralloc. 0: done. -1: memory is wanted. */
+   a string block, by the formula of stbds_stralloc. 0: done. -1: there is no memory for it yet. */
 static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t length) {
     const stbds_array_header *array = mli_dict_array(dict);
     const stbds_hash_index *index = (const stbds_hash_index *)array->hash_table;
@@ -208,7 +215,7 @@ static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const c
     return (char *)dict->items + dict->item * (size_t)mli_dict_array(dict)->temp;
 }
 
-MLI_PRIVATE MLI_COLD void mli_dict_end(memlord *lord, mli_dict *dict) {
+static MLI_COLD void mli_dict_end(memlord *lord, mli_dict *dict) {
     mli_dict_block *block = dict->blocks, *next;
     for (; block; block = next) {
         next = block->next;
@@ -220,7 +227,7 @@ MLI_PRIVATE MLI_COLD void mli_dict_end(memlord *lord, mli_dict *dict) {
 
 MLI_PRIVATE MLI_COLD mli_stb_string *mli_string_locked(memlord *lord, const char *text) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
-    return (mli_stb_string *)mli_dict_find_locked(&lord->names.strings, text);
+    return (mli_stb_string *)mli_dict_find_locked(&lord->names->strings, text);
 }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_name_locked(memlord *lord, const char *text,
@@ -233,11 +240,11 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name_locked(memlord *lord, const char *t
     string = mli_string_locked(lord, text);
     if (!string) {
         length = strlen(text);
-        if (length > MEMLORD_MAX_STRINGS || lord->names.bytes + length > MEMLORD_MAX_STRINGS)
+        if (length > MEMLORD_MAX_STRINGS || lord->names->bytes + length > MEMLORD_MAX_STRINGS)
             return MEMLORD_E_NOMEM;
-        string = (mli_stb_string *)mli_dict_put_locked(lord, &lord->names.strings, text);
+        string = (mli_stb_string *)mli_dict_put_locked(lord, &lord->names->strings, text);
         if (!string) return MLI_AGAIN;
-        lord->names.bytes += length + 1;
+        lord->names->bytes += length + 1;
     }
     *kept = string->key;
     return MEMLORD_OK;
@@ -257,7 +264,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *
                                                      const char **kept) {
     uint64_t used;
     mli_lock_take(&mli_process.cold_lock);
-    used = lord->names.bytes;
+    used = lord->names->bytes;
     mli_lock_drop(&mli_process.cold_lock);
     if (text && used + strlen(text) > MEMLORD_MAX_STRINGS / 2) return MEMLORD_E_NOMEM;
     return mli_name(lord, text, kept);
@@ -266,7 +273,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *
 /* -- the labels of the ledger -- */
 
 MLI_PRIVATE const char *mli_labels(const memlord *lord) {
-    return (const char *)mli_ptr_load_acquire(&lord->names.labels);
+    return (const char *)mli_ptr_load_acquire(&lord->names->labels);
 }
 MLI_API memlord_result memlord_labels_set(memlord *lord, const char *labels) {
     const char *kept;
@@ -274,7 +281,7 @@ MLI_API memlord_result memlord_labels_set(memlord *lord, const char *labels) {
     if (!lord) return MEMLORD_OK;
     r = mli_name(lord, labels, &kept);
     if (r == MEMLORD_OK) /* pairs with mli_labels */
-        mli_ptr_store_release(&lord->names.labels, (void *)(uintptr_t)kept);
+        mli_ptr_store_release(&lord->names->labels, (void *)(uintptr_t)kept);
     return r;
 }
 
@@ -284,7 +291,7 @@ static mli_index_pair *mli_index_pair_at(const mli_index *index, uint64_t at) {
 }
 static uint64_t mli_index_home(uint64_t key) { return (key * 0x9e3779b97f4a7c15u) >> 24; }
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_index_get(memlord *lord, uint64_t key) {
-    const mli_index *index = (mli_index *)mli_ptr_load_acquire(&lord->names.index);
+    const mli_index *index = (mli_index *)mli_ptr_load_acquire(&lord->names->index);
     uint64_t at, seen;
     for (; index; index = index->older)
         for (at = mli_index_home(key);; at++) {
@@ -298,7 +305,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_index_get(memlord *lord, uint64_t key) {
 
 MLI_PRIVATE MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint64_t more) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
-    mli_index *newest = (mli_index *)mli_ptr_load(&lord->names.index), *index;
+    mli_index *newest = (mli_index *)mli_ptr_load(&lord->names->index), *index;
     uint64_t cap = newest ? (newest->mask + 1) * 4 : MLI_INDEX_MIN;
     if (newest && (newest->count + more) * 2 <= newest->mask + 1) return MEMLORD_OK;
     if (cap > MLI_INDEX_MAX) cap = MLI_INDEX_MAX;
@@ -306,27 +313,18 @@ MLI_PRIVATE MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint
     if (!index) return MLI_AGAIN;
     index->mask = cap - 1;
     index->older = newest;
-    mli_ptr_store_release(&lord->names.index, index);
+    mli_ptr_store_release(&lord->names->index, index);
     return MEMLORD_OK;
 }
 MLI_PRIVATE void mli_index_add_locked(memlord *lord, uint64_t key, uint64_t value) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     MLI_REQUIRE(!mli_index_get(lord, key));
-    mli_index *index = (mli_index *)mli_ptr_load(&lord->names.index);
+    mli_index *index = (mli_index *)mli_ptr_load(&lord->names->index);
     uint64_t at = mli_index_home(key);
     while (mli_u64_load(&mli_index_pair_at(index, at)->key)) at++;
     mli_u64_store(&mli_index_pair_at(index, at)->value, value);
     mli_u64_store_release(&mli_index_pair_at(index, at)->key, key);
     index->count++;
-}
-
-MLI_PRIVATE MLI_COLD void mli_index_free(memlord *lord) {
-    mli_index *index = (mli_index *)mli_ptr_load(&lord->names.index), *older;
-    for (; index; index = older) {
-        older = index->older;
-        mli_own_free(lord, index,
-                     sizeof *index + (size_t)(index->mask + 1) * sizeof(mli_index_pair));
-    }
 }
 
 /* -- rows -- */
@@ -347,4 +345,29 @@ MLI_PRIVATE MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, 
     mli_index_add_locked(lord, key, n);
     *number = n;
     return MEMLORD_OK;
+}
+
+/* -- life -- */
+
+static MLI_COLD void mli_names_init(memlord *lord, const memlord_desc *desc) {
+    (void)desc;
+    lord->names->strings.item = sizeof(mli_stb_string);
+}
+static MLI_COLD memlord_result mli_names_open(memlord *lord, const memlord_desc *desc) {
+    return memlord_labels_set(lord, desc->labels);
+}
+static MLI_COLD void mli_names_free(memlord *lord) {
+    mli_index *index = (mli_index *)mli_ptr_load(&lord->names->index), *older;
+    for (; index; index = older) {
+        older = index->older;
+        mli_own_free(lord, index,
+                     sizeof *index + (size_t)(index->mask + 1) * sizeof(mli_index_pair));
+    }
+    mli_dict_end(lord, &lord->names->strings);
+}
+MLI_PRIVATE MLI_COLD void mli_names_life(mli_life *life) {
+    MLI_LIFE_STATE(life, names);
+    life->init = mli_names_init;
+    life->open = mli_names_open;
+    life->free = mli_names_free;
 }

@@ -27,6 +27,13 @@ typedef struct mli_stb_string { /* an item of memlord.names.strings */
     struct mli_scope_record *scope; /* the scope with this path; NULL: none */
 } mli_stb_string;
 
+typedef struct mli_dict {
+    size_t item; /* bytes of an item */
+    void *items; /* a map of stb_ds; NULL: empty */
+    struct mli_dict_block *blocks;
+    size_t left; /* unused bytes at the end of the first block */
+} mli_dict;
+
 #define MLI_AGAIN MEMLORD_RESULT_COUNT /* internal: allocate, then try again */
 
 /* Allocates under the cold lock: from the ledger's free pieces, or the block that mli_cold_leave
@@ -37,12 +44,10 @@ MLI_PRIVATE MLI_COLD void *mli_cold_alloc(memlord *lord, size_t size);
 /* Begins a cold call: takes the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_cold_enter(void);
 
-/* Ends a cold call: drops the lock. 1: *result was MLI_AGAIN, the wanted memory was allocated, and
-   the caller must try again. 0: *result is final; it is MEMLORD_E_NOMEM if the allocator failed. */
+/* Ends a cold call: drops the lock. Returns 1 if *result was MLI_AGAIN and the memory could be
+   allocated: the caller must try again. Returns 0 if *result is final; it is MEMLORD_E_NOMEM if the
+   allocator failed. */
 MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result);
-
-/* Frees the memory of a table. */
-MLI_PRIVATE MLI_COLD void mli_dict_end(memlord *lord, mli_dict *dict);
 
 /* Returns the item of a kept string; NULL: it is not kept. It is valid until the next put. */
 MLI_PRIVATE MLI_COLD mli_stb_string *mli_string_locked(memlord *lord, const char *text);
@@ -76,18 +81,18 @@ static MLI_HOT uint64_t mli_index_key(const void *address, uint32_t dev) {
    in mli_index_add_locked and mli_index_reserve_locked. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_index_get(memlord *lord, uint64_t key);
 
-/* Reserves room in the index for `more` entries. MLI_AGAIN: memory is wanted. */
+/* Reserves room in the index for `more` entries. MLI_AGAIN: it needs memory first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint64_t more);
 /* Adds a key. Requires: mli_index_reserve_locked has reserved its room, and the key is not in the
    index. The release makes the value visible with the key. */
 MLI_PRIVATE void mli_index_add_locked(memlord *lord, uint64_t key, uint64_t value);
-
-MLI_PRIVATE MLI_COLD void mli_index_free(memlord *lord);
 
 /* Adds a row with an index key, and the orphan's cell for it. Numbers start at 1: row 0 means none.
    The row is published last, by the release of the row count. */
 MLI_PRIVATE MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, uint32_t dev,
                                                        void *subject, uint64_t key,
                                                        uint32_t *number);
+
+MLI_PRIVATE MLI_COLD void mli_names_life(mli_life *life);
 
 #endif

@@ -199,11 +199,6 @@ static int mli_parts_visit(const mli_entry *e, void *lord) {
         mli_parts_drop((memlord *)lord, mli_side_record_of(e->word2)->parts);
     return 0;
 }
-MLI_PRIVATE void mli_parts_end(memlord *lord) {
-    uint32_t i;
-    for (i = 0; i < MLI_SHARDS; i++)
-        (void)mli_shard_each(mli_shard_at(lord, i), mli_parts_visit, lord);
-}
 
 MLI_PRIVATE MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t, uint32_t from_type,
                                          uint64_t from_key, uint32_t type, uint64_t key,
@@ -249,4 +244,15 @@ MLI_PRIVATE MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_
     mli_probe_leave(t, &probe);
     mli_thread_put(lord, t);
     return n;
+}
+
+/* -- life -- */
+
+static MLI_COLD void mli_parts_end(memlord *lord) {
+    uint32_t i;
+    for (i = 0; i < MLI_SHARDS; i++)
+        (void)mli_shard_each(mli_shard_at(lord, i), mli_parts_visit, lord);
+}
+MLI_PRIVATE MLI_COLD void mli_parts_life(mli_life *life) {
+    life->free = mli_parts_end;
 }

@@ -7,6 +7,7 @@
 #include "api/api.h"
 #include "os/knobs.h"
 #include "os/compiler.h"
+#include "base/ledger.h"
 #include "books/threads.h"
 #include "books/map.h"
 #include "books/fences.h"
@@ -81,7 +82,6 @@ MLI_PRIVATE MLI_COLD void mli_parts_trim(memlord *lord, mli_parts *parts, uint64
 
 /* Frees all parts of a block. Requires: as mli_parts_trim. */
 MLI_PRIVATE MLI_COLD void mli_parts_free(memlord *lord, mli_parts *parts);
-MLI_PRIVATE void mli_parts_end(memlord *lord);
 
 /* Moves the parts of a block that is now pending to the block it was moved to, of `bytes`. Frees
    the parts that do not lie in those. */
@@ -94,5 +94,7 @@ MLI_PRIVATE MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t, uint32_t 
 MLI_PRIVATE MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_t key,
                                            uint64_t offset, memlord_part_info *out, size_t cap,
                                            uint64_t *count, uint64_t *bytes);
+
+MLI_PRIVATE MLI_COLD void mli_parts_life(mli_life *life);
 
 #endif

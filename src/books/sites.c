@@ -8,9 +8,17 @@
 #include "books/devices.h"
 #include "books/counters.h"
 
+struct mli_sites_state {
+    mli_ptr modules;      /* mli_module *, the newest first; push only, under the cold lock */
+};
+
 MLI_PRIVATE const memlord_site mli_no_site = {"", "", 0};
 
-/* Copies a site, its strings kept. MLI_AGAIN: memory is wanted. */
+MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord) {
+    return (mli_module *)mli_ptr_load_acquire(&lord->sites->modules);
+}
+
+/* Copies a site, its strings kept. MLI_AGAIN: it needs memory first. */
 static MLI_COLD memlord_result mli_site_copy_locked(memlord *lord, const memlord_site *from,
                                                     memlord_site *out) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -45,7 +53,7 @@ static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site
     }
 }
 
-/* Makes the record of a site, displayed as `kept`. NULL: memory is wanted. */
+/* Makes the record of a site, displayed as `kept`. NULL: there is no memory for it yet. */
 static MLI_COLD mli_site_record *mli_site_make_locked(memlord *lord, const memlord_site *kept) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_site_record *site = (mli_site_record *)mli_cold_alloc(lord, sizeof *site);
@@ -171,9 +179,9 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
     module->image.loaded = loaded;
     module->build_id = build_id;
     if (image->id_size) memcpy(module->id, image->id, image->id_size);
-    module->next = (mli_module *)mli_ptr_load(&lord->sites.modules);
+    module->next = (mli_module *)mli_ptr_load(&lord->sites->modules);
     module->number = module->next ? module->next->number + 1 : 1;
-    mli_ptr_store_release(&lord->sites.modules, module); /* pairs with the readers of it */
+    mli_ptr_store_release(&lord->sites->modules, module); /* pairs with the readers of it */
     if (!first) {
         mli_index_add_locked(lord, key, (uint64_t)(uintptr_t)module);
     } else { /* the release pairs with the acquire in mli_module_now */
@@ -293,7 +301,7 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
     return mli_symbol_at((const char *)site->address - 1);
 }
 /* Displays a site as `from`, whose copy the index then has, too: the host may pass any struct that
-   it was given. MLI_AGAIN: memory is wanted. */
+   it was given. MLI_AGAIN: it needs memory first. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
                                                        const memlord_site *from) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -387,4 +395,10 @@ MLI_PRIVATE MLI_COLD uint32_t mli_row_of(memlord *lord, int book, const void *id
     if (row || mli_row_find(lord, book, identity, dev, &row) == MEMLORD_OK) return row;
     mli_stat_add(lord, dev, MLI_STAT_dropped_sites, 1);
     return 0;
+}
+
+/* -- life -- */
+
+MLI_PRIVATE MLI_COLD void mli_sites_life(mli_life *life) {
+    MLI_LIFE_STATE(life, sites);
 }

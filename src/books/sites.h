@@ -8,6 +8,7 @@
 #include "os/knobs.h"
 #include "os/compiler.h"
 #include "base/atomics.h"
+#include "base/ledger.h"
 
 /* A site's record is made, and its strings are copied, when the site is first seen. It gets one row
    on each device where it is used. A struct of the host that is new is compared by its content and
@@ -62,6 +63,9 @@ typedef struct mli_site_record {
     uint32_t frame;          /* its number among the frames of stacks; 0: it is in no stack */
 } mli_site_record;
 
+/* Returns the module that was seen last, whose `next` was seen before it; NULL: none was. */
+MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord);
+
 MLI_TABLE(const memlord_site mli_no_site)
 
 MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, const void *identity);
@@ -108,5 +112,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_row_find(memlord *lord, int book, const 
    for it, and counts that in dropped_sites. */
 MLI_PRIVATE MLI_COLD uint32_t mli_row_of(memlord *lord, int book, const void *identity,
                                          uint32_t dev);
+
+MLI_PRIVATE MLI_COLD void mli_sites_life(mli_life *life);
 
 #endif

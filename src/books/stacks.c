@@ -3,6 +3,7 @@
 #include "os/unwind.h"
 #include "base/ledger.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "books/counters.h"
 #include "books/names.h"
 #include "books/devices.h"
@@ -55,7 +56,10 @@ static MLI_COLD uint64_t mli_mixed(uint64_t n) {
     n = (n ^ n >> 27) * 0x94d049bb133111ebu;
     return n ^ n >> 31;
 }
-MLI_PRIVATE MLI_COLD void mli_stacks_seed(memlord *lord) {
+/* Gives a ledger the seed of its samples: another one in each run, process and ledger, and in a
+   forked child. The seed is mixed from what the system tells in calls that neither wait nor fail,
+   as the first call of a process may come from inside malloc or from a sandbox. */
+static MLI_COLD void mli_stacks_seed(memlord *lord) {
     uint64_t seed = lord->stacks.seed;
     seed = mli_mixed(seed ^ mli_pid());
     seed = mli_mixed(seed ^ mli_wall_now());
@@ -79,7 +83,7 @@ static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
 
 /* Counts the bytes of an alloc on the general path. 1: it is picked. */
 static MLI_COLD int mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
-    if (lord->stacks.bytes == 1) return 1;
+    if (!mli_stacks_sampled(lord)) return 1;
     if (!t->stack_random) mli_stack_draw(lord, t);
     t->stack_left -= (int64_t)bytes;
     if (t->stack_left > 0) return 0;
@@ -144,7 +148,7 @@ static uint32_t mli_stack_row_find(const memlord *lord, uint32_t leaf, uint32_t 
     return n;
 }
 
-/* Gives a site its number among the frames of stacks. MLI_AGAIN: memory is wanted. */
+/* Gives a site its number among the frames of stacks. MLI_AGAIN: it needs memory first. */
 static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_site_record *site) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.frame_count);
@@ -157,7 +161,7 @@ static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_sit
     mli_u32_store_release(&lord->stacks.frame_count, n + 1); /* pairs with mli_stack_frame_count */
     return MEMLORD_OK;
 }
-/* Finds or adds the node of a site. E_NOMEM: the tree is full. MLI_AGAIN: memory is wanted. The
+/* Finds or adds the node of a site. E_NOMEM: the tree is full. MLI_AGAIN: it needs memory first. The
    chain is that of the site's address, at which the module need not be any more. */
 static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32_t parent,
                                                            mli_site_record *site, int stays,
@@ -511,10 +515,11 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
 static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t,
                                          uintptr_t here) {
     if (mli_is_orphan(lord, t) || mli_frame_runs(&mli_self.unwinding, here)) return 0;
-    return lord->stacks.bytes == 1 || mli_pid() == mli_u64_load(&mli_process.pid);
+    return !mli_stacks_sampled(lord) || mli_pid() == mli_u64_load(&mli_process.pid);
 }
-/* Returns how many of `n` frames come before the first that can be no code: that is garbage, or the
-   end of the stack. The top byte of a key of the index is its own. */
+/* Returns how many of `n` frames come before the first one that cannot be code: that one is
+   garbage, or the end of the stack. Code has no address with a top byte: keys of the index use that
+   byte. */
 static size_t mli_stack_sound(void *const *frames, size_t n) {
     size_t i = 0;
     while (i < n && frames[i] && !((uint64_t)(uintptr_t)frames[i] >> 56)) i++;
@@ -636,12 +641,37 @@ MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
     out->error_bytes = mli_square_root(variance);
 }
 
+MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t number) {
+    mli_stack_row copy;
+    mli_lock_take(&lord->stacks.lock);
+    copy = *mli_stack_row_at(lord, number);
+    mli_lock_drop(&lord->stacks.lock);
+    return copy;
+}
+MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord) { return lord->stacks.depth != 0; }
+MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord) { return lord->stacks.bytes > 1; }
+MLI_PRIVATE MLI_COLD void mli_stacks_put_rate(const memlord *lord, mli_out *o) {
+    mli_putf(o, "estimates: a sample each %jo", lord->stacks.bytes);
+}
+MLI_PRIVATE MLI_COLD uint64_t mli_stacks_cut(const memlord *lord) {
+    return mli_u64_load(&lord->stacks.cut);
+}
+MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord) {
+    return mli_u32_load_acquire(&lord->stacks.node_count) - 1;
+}
+
 /* -- life -- */
 
-MLI_PRIVATE MLI_COLD void mli_stacks_start(memlord *lord, const memlord_desc *desc) {
+static MLI_COLD const char *mli_stacks_check(const memlord_desc *desc) {
+    return desc->stack_depth > MLI_STACK_DEPTH_MAX ? "[create] stack_depth is over 128" : NULL;
+}
+/* Sets up the stacks that a description asks for. Unwinds once: the first time a platform's
+   unwinder may load a library. */
+static MLI_COLD void mli_stacks_init(memlord *lord, const memlord_desc *desc) {
     MLI_REQUIRE(!lord->back);
     void *frames[1];
     uint64_t generation;
+    mli_lock_rank(&lord->stacks.lock, MLI_RANK_STACKS);
     if (!desc->stack_depth) return;
     lord->stacks.depth = desc->stack_depth;
     lord->stacks.bytes = desc->stack_bytes ? desc->stack_bytes : MLI_STACK_BYTES;
@@ -657,7 +687,20 @@ MLI_PRIVATE MLI_COLD void mli_stacks_start(memlord *lord, const memlord_desc *de
     mli_busy_end(generation);
 }
 
-MLI_PRIVATE MLI_COLD void mli_stacks_free(memlord *lord) {
+static MLI_COLD void mli_stacks_lock(memlord *lord, int take) {
+    mli_lock_set(&lord->stacks.lock, take);
+}
+/* Makes every thread draw when it next allocs: else it would repeat what the parent draws. A new
+   draw has the distribution of what is left of an old one, so no estimate has a bias. */
+static MLI_COLD void mli_stacks_forked(memlord *lord) {
+    mli_thread *t;
+    mli_stacks_seed(lord);
+    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
+        t->stack_random = 0;
+        t->stack_left = 0;
+    }
+}
+static MLI_COLD void mli_stacks_free(memlord *lord) {
     uint32_t i, rows = mli_stack_rows(lord);
     for (i = 1; i < rows; i++) {
         mli_stack_row *row = mli_stack_row_at(lord, i);
@@ -671,8 +714,10 @@ MLI_PRIVATE MLI_COLD void mli_stacks_free(memlord *lord) {
     mli_own_free(lord, mli_stack_heads_of(lord), sizeof(mli_stack_heads));
 }
 
-MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord) {
+/* Starts the totals of all stacks over; their peaks become their live bytes. */
+static MLI_COLD void mli_stacks_reset(memlord *lord, mli_thread *t) {
     uint32_t i, rows = mli_stack_rows(lord);
+    (void)t;
     mli_lock_take(&lord->stacks.lock);
     for (i = 1; i < rows; i++) {
         mli_stack_row *row = mli_stack_row_at(lord, i);
@@ -682,4 +727,12 @@ MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord) {
     }
     mli_u64_store(&lord->stacks.cut, 0);
     mli_lock_drop(&lord->stacks.lock);
+}
+MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life) {
+    life->check = mli_stacks_check;
+    life->init = mli_stacks_init;
+    life->lock = mli_stacks_lock;
+    life->forked = mli_stacks_forked;
+    life->reset = mli_stacks_reset;
+    life->free = mli_stacks_free;
 }

@@ -8,6 +8,8 @@
 #include "os/knobs.h"
 #include "os/compiler.h"
 #include "base/atomics.h"
+#include "base/ledger.h"
+#include "base/text.h"
 #include "books/threads.h"
 #include "books/map.h"
 #include "books/sites.h"
@@ -28,8 +30,8 @@ typedef struct mli_stack_node {
 typedef struct mli_stack_row {
     uint32_t node, dev, next, site; /* site: its row of the sites; 0: none */
     mli_ptr frames;       /* void **: for the host; NULL: not made yet */
-    /* Since the last reset: estimates of the bytes allocated and of the allocs; the allocs that
-       were picked, and their bytes. */
+    /* Since the last reset: alloc_bytes and allocs are estimates for all allocs of the stack;
+       samples and picked_bytes are the number and the bytes of the allocs that were picked. */
     uint64_t alloc_bytes, samples, picked_bytes;
     double allocs;
     uint64_t live, peak, blocks;   /* blocks: those of its picked blocks that live */
@@ -44,10 +46,6 @@ typedef struct mli_pick {
     uint32_t row, type; /* row 0: a vacant entry, or no picked block */
 } mli_pick;
 MLI_TABLE(const mli_pick mli_pick_none)
-/* Gives a ledger the seed of its samples: another one in each run, process and ledger, and in a
-   forked child. It is mixed from what the system tells without a call that may wait or fail, for
-   the first call may come from inside malloc or in a sandbox. */
-MLI_PRIVATE MLI_COLD void mli_stacks_seed(memlord *lord);
 
 /* Counts the bytes of an alloc of calls/fast. 0: the alloc is picked, and nothing was counted. */
 static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
@@ -59,6 +57,17 @@ static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
 
 MLI_PRIVATE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number);
 MLI_PRIVATE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number);
+/* Copies a row with its totals. */
+MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t number);
+/* 1: the ledger has stacks; 1: it takes them by samples. */
+MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord);
+MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord);
+/* Writes "estimates: a sample each 512 KiB". */
+MLI_PRIVATE MLI_COLD void mli_stacks_put_rate(const memlord *lord, mli_out *o);
+/* Returns how many stacks could not be taken in full. */
+MLI_PRIVATE MLI_COLD uint64_t mli_stacks_cut(const memlord *lord);
+/* Returns the number of nodes. The acquire pairs with the release that adds one. */
+MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord);
 /* Returns the number of rows and 1 more. */
 MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord);
 /* Returns the site of a frame of stacks, and how many of them have a number. */
@@ -90,8 +99,8 @@ MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, ui
 /* Notes that the block with the stack just set is not new: it had `bytes`. */
 MLI_PRIVATE void mli_stack_again(uint64_t bytes);
 
-/* Draws whether the alloc that this call records is picked; if so finds its stack, and notes it for
-   mli_pick_put. Requires: not inside. */
+/* Draws whether the alloc that this call records is picked. If so, finds its stack, and notes the
+   row in mli_self for mli_pick_put. Requires: not inside. */
 MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
                                               uint64_t bytes, const memlord_site *site);
 static MLI_HOT void mli_stack_pick(memlord *lord, mli_thread *t, uint32_t dev, uint64_t bytes,
@@ -111,13 +120,6 @@ MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, 
 MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
                                               memlord_stack_stat *out);
 
-/* Sets up the stacks that a description asks for. Requires: no other thread knows the ledger.
-   Unwinds once: the first time a platform's unwinder may load a library. */
-MLI_PRIVATE MLI_COLD void mli_stacks_start(memlord *lord, const memlord_desc *desc);
-
-MLI_PRIVATE MLI_COLD void mli_stacks_free(memlord *lord);
-
-/* Starts the totals of all stacks over; their peaks become their live bytes. */
-MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord);
+MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life);
 
 #endif

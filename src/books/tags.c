@@ -1,5 +1,6 @@
 #include "books/tags.h"
 #include "os/modules.h"
+#include "os/system.h"
 #include "base/atomics.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -85,7 +86,7 @@ static uint32_t mli_birth_number(memlord *lord, const mli_birth *birth, uint64_t
     }
 }
 
-/* Finds or adds a birth. MLI_AGAIN: memory is wanted. */
+/* Finds or adds a birth. MLI_AGAIN: it needs memory first. */
 static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_birth *birth,
                                                      uint32_t *number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -281,6 +282,18 @@ MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_t
     guard->depth = scope ? mli_scope_depth(t) : t->tag_depth;
 }
 
+MLI_PRIVATE MLI_COLD void mli_interposer_find(void) {
+#if defined(__linux__)
+    const memlord_interposer *found;
+    char any[2];
+    if (!mli_env_read("LD_PRELOAD", any, sizeof any)) return;
+    found = (const memlord_interposer *)mli_symbol("memlord_interposer");
+    if (found && found->size >= sizeof *found && found->version == 1 && found->tag_begin &&
+        found->tag_end && found->scope_begin && found->scope_end)
+        mli_ptr_store_release(&mli_process.interposer, (void *)(uintptr_t)found);
+#endif
+}
+
 MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name) {
     MLI_REQUIRE(mli_none_held());
     const memlord_interposer *to =
@@ -296,7 +309,8 @@ MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t cou
     while (count--) (scope ? to->scope_end : to->tag_end)();
 }
 
-/* Begins a tag; `guard` NULL: without one. The stack of tags has the default tag at its bottom. */
+/* Begins a tag. `guard` gets what its end restores; NULL: the tag has no guard. The stack of tags
+   has the default tag at its bottom. */
 static memlord_result mli_tag_begin(memlord *lord, const char *tag, memlord_guard *guard) {
     mli_thread *t;
     const char *kept;
@@ -322,6 +336,23 @@ static memlord_result mli_tag_begin(memlord *lord, const char *tag, memlord_guar
     if (r == MEMLORD_E_NOMEM) mli_tag_drop(lord);
     if (r == MEMLORD_OK) mli_interposer_begin(lord, 0, tag);
     return r;
+}
+
+/* -- life -- */
+
+static MLI_COLD void mli_tags_init(memlord *lord, const memlord_desc *desc) {
+    (void)desc;
+    lord->tags.scope_count.v = 1;
+}
+static MLI_COLD void mli_tags_free(memlord *lord) {
+    mli_thread *t;
+    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) mli_cache_free(lord, t);
+    mli_vector_free(lord, &lord->tags.births, sizeof(mli_birth));
+    mli_vector_free(lord, &lord->tags.scopes, sizeof(mli_ptr));
+}
+MLI_PRIVATE MLI_COLD void mli_tags_life(mli_life *life) {
+    life->init = mli_tags_init;
+    life->free = mli_tags_free;
 }
 
 /* -- public -- */

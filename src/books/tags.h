@@ -84,10 +84,14 @@ MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth);
 MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_thread *t,
                                 int scope);
 
+/* Looks up the interposer: memlord_interposer. Requires: no lock is held. */
+MLI_PRIVATE MLI_COLD void mli_interposer_find(void);
 /* Begins a tag, or a scope, in the books of an interposer, too. Requires: no lock is held, here and
    in mli_interposer_end. The acquire pairs with the release in mli_interposer_find. */
 MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name);
 /* Ends the innermost tags, or scopes, there. */
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count);
+
+MLI_PRIVATE MLI_COLD void mli_tags_life(mli_life *life);
 
 #endif

@@ -36,6 +36,10 @@ MLI_PRIVATE MLI_COLD void mli_dev_alerts_set(memlord *lord, uint32_t dev, int ty
 MLI_PRIVATE void mli_alert_bands_add(memlord *lord, uint32_t by) {
     (void)mli_u32_add(&lord->threads.alert, by * MLI_ALERT_BANDS);
 }
+MLI_PRIVATE MLI_COLD void mli_alert_bands_set(memlord *lord, uint32_t n) {
+    mli_u32_store(&lord->threads.alert,
+                  mli_alert_on(lord, MLI_ALERT_BANDS - 1) + n * MLI_ALERT_BANDS);
+}
 MLI_PRIVATE void mli_alert_barrier(memlord *lord) { (void)mli_u32_add(&lord->threads.alert, 0); }
 
 MLI_PRIVATE MLI_COLD void mli_hook_set(memlord *lord, uint32_t bit, int on) {
@@ -284,4 +288,29 @@ MLI_PRIVATE MLI_COLD int mli_helper_wait(mli_helper *h, uint32_t ms) {
 
 MLI_PRIVATE int mli_polling_enabled(memlord *lord) {
     return !MLI_THREADLESS && !(lord->flags & MEMLORD_FLAG_NO_THREADS);
+}
+
+/* -- life -- */
+
+static MLI_COLD void mli_threads_init(memlord *lord, const memlord_desc *desc) {
+    mli_lock_rank(&lord->threads.orphan_lock, MLI_RANK_ORPHAN);
+    lord->threads.next_id.v = MLI_THREAD_ID_FIRST;
+    lord->threads.sweep_at = MLI_SWEEP_MIN;
+    lord->threads.allowance.v = 4;
+    if (desc->flags & MEMLORD_FLAG_SITES) lord->threads.hooks.v |= MLI_HOOK_SITES;
+    if (lord->debug) lord->threads.hooks.v |= MLI_HOOK_TRACE;
+}
+MLI_PRIVATE MLI_COLD int mli_orphan_new(memlord *lord) {
+    lord->threads.orphan = (mli_thread *)mli_own_alloc(lord, sizeof *lord->threads.orphan);
+    return lord->threads.orphan != NULL;
+}
+MLI_PRIVATE MLI_COLD void mli_orphan_start(memlord *lord) {
+    mli_thread_start(lord, lord->threads.orphan, 0);
+    mli_special_set(lord->threads.orphan, MLI_SPECIAL_ORPHAN, 1);
+}
+MLI_PRIVATE MLI_COLD void mli_orphan_lock_set(memlord *lord, int take) {
+    mli_lock_set(&lord->threads.orphan_lock, take);
+}
+MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life) {
+    life->init = mli_threads_init;
 }

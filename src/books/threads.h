@@ -169,6 +169,8 @@ static MLI_HOT uint32_t mli_dev_alerts(const memlord *lord, uint32_t alert, uint
 MLI_PRIVATE MLI_COLD void mli_dev_alerts_set(memlord *lord, uint32_t dev, int type);
 /* Adds to the number of flags near_threshold and check_requested that are set. */
 MLI_PRIVATE void mli_alert_bands_add(memlord *lord, uint32_t by);
+/* Sets that number. Requires: no other thread changes the mask. */
+MLI_PRIVATE MLI_COLD void mli_alert_bands_set(memlord *lord, uint32_t n);
 /* Orders what the thread has stored before it against what it reads after it: seq_cst. */
 MLI_PRIVATE void mli_alert_barrier(memlord *lord);
 
@@ -249,5 +251,14 @@ MLI_PRIVATE MLI_COLD int mli_helper_wait(mli_helper *h, uint32_t ms);
 
 /* Returns 1 if the ledger may start threads of its own. */
 MLI_PRIVATE int mli_polling_enabled(memlord *lord);
+
+/* Makes the orphan record of a new ledger; 0: no memory. */
+MLI_PRIVATE MLI_COLD int mli_orphan_new(memlord *lord);
+/* Starts it. Requires: the registry lock. */
+MLI_PRIVATE MLI_COLD void mli_orphan_start(memlord *lord);
+/* Takes or drops its lock for a fork. */
+MLI_PRIVATE MLI_COLD void mli_orphan_lock_set(memlord *lord, int take);
+
+MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life);
 
 #endif

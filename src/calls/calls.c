@@ -25,7 +25,7 @@ enum { /* memlord_realloc_token.state */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
     MLI_TOKEN_PASSED, /* begun within the ledger's own allocator call */
     MLI_TOKEN_FREED,  /* free_begin freed the block, as it had recorded uses */
-    MLI_TOKEN_OF_FREE = 8 /* a bit beside these: free_begin made the token */
+    MLI_TOKEN_OF_FREE = 8 /* a bit in addition to one of these: free_begin made the token */
 };
 
 /* Keep the stack of a detached block in its token, and read it there. */
@@ -640,8 +640,8 @@ MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, 
                       token ? mli_block_fault(storage ? storage : 1, 0) : "no token");
 }
 
-/* Takes the bytes of a detached block off the counts. With `failed` records the block again: the
-   detached one as it was. A storage with uses, which begin has freed, is opened again. */
+/* Takes the bytes of a detached block off the counts. With `failed` puts the block back as it was,
+   or, if memlord_free_begin has freed it because it had uses, records it again as a new block. */
 MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                         int failed, const memlord_site *site) {
     mli_thread *t;

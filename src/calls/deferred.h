@@ -55,8 +55,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
    of one queue of that type. */
 MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks);
 
-/* Moves a block whose fences, and f unless it is NULL, may hold its source back. Inserts the
-   destination first, as a copy without fences and parts; then makes the source pending. */
+/* Moves a block whose source is held back by its own fences and by f (NULL: by no other). Inserts
+   the destination first, as a copy without fences and parts; then makes the source pending. */
 MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord_device from,
                                            uint64_t from_key, uint32_t dev, uint64_t key,
                                            uint64_t bytes, mli_fence_record *f,

@@ -56,8 +56,9 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
     return r;
 }
 
-/* Records a block in any shard, for any thread; `how` is MLI_PUT_ALLOC or MLI_PUT_TRACK. Its bytes
-   come off a ticket, or with 0 off those of its thread. Without memory it counts as dropped. */
+/* Records a block in any shard, for any thread. `how` is MLI_PUT_ALLOC or MLI_PUT_TRACK. The bytes
+   come off the ticket, or if it is 0 off the tickets of the thread. If there is no memory for the
+   block, it counts as dropped. */
 MLI_PRIVATE memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ticket,
                                                 memlord_device device, uint64_t storage,
                                                 uint64_t bytes, const memlord_site *site, int how);

@@ -1,6 +1,7 @@
 #include "embed/saving.h"
 #include "os/compiler.h"
 #include "os/system.h"
+#include "os/knobs.h"
 #include "base/atomics.h"
 #include "base/ledger.h"
 #include "base/text.h"
@@ -13,6 +14,14 @@
 #include "services/snapshots.h"
 #include "reports/capture.h"
 #include "reports/formats.h"
+
+struct mli_saving_state {
+    mli_u32 exit_format;             /* the format plus 1; 0: no report at exit */
+    mli_ptr exit_directory;          /* const char *, interned; NULL: output_dir */
+    mli_ptr export_path;             /* const char *, interned; NULL: never exported */
+    mli_u32 export_failed;           /* 1: the last export failed, and was logged */
+    const char *output_dir;          /* interned */
+};
 
 /* Pins the ledger's snapshots for a report. While the recorder runs, takes one more for a report
    that shows snapshots (no format after TRACE does). That one belongs to the report and not to the
@@ -40,13 +49,14 @@ static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format fo
     r->out.buf = r->buf;
     r->out.cap = sizeof r->buf;
     r->o = &r->out;
+    r->exports = mli_ptr_load(&lord->saving->export_path) != NULL;
     r->whole = format <= MEMLORD_FORMAT_HTML; /* a frequent scrape of metrics costs no walk */
     mli_report_capture(lord, r);
     mli_format_write(r, format);
     mli_flush(r->o);
     result = r->out.failed ? MEMLORD_E_IO : r->result;
     mli_snapshots_unpin(lord, &r->reader);
-    mli_snapshots_free(lord, r->present);
+    mli_snapshot_list_free(lord, r->present);
     mli_own_free(lord, r->stack, MLI_TOP_STACKS * sizeof *r->stack);
     mli_own_free(lord, r->stack_leak, r->row_count * sizeof *r->stack_leak);
     mli_own_free(lord, r->leak_sum, mli_leak_sums(r) * sizeof *r->leak_sum);
@@ -220,9 +230,9 @@ static memlord_result mli_dated_save(memlord *lord, memlord_format format,
    exchange of exit_format lets only one caller save. It then serves a request, too, that no call
    has served yet. exit_format: a memlord_format + 1; 0: JSON. */
 static MLI_COLD void mli_save_dated(memlord *lord, int end) {
-    uint32_t format = end ? mli_u32_exchange(&lord->saving.exit_format, 0)
-                          : mli_u32_load(&lord->saving.exit_format);
-    const char *directory = (const char *)mli_ptr_load_acquire(&lord->saving.exit_directory);
+    uint32_t format = end ? mli_u32_exchange(&lord->saving->exit_format, 0)
+                          : mli_u32_load(&lord->saving->exit_format);
+    const char *directory = (const char *)mli_ptr_load_acquire(&lord->saving->exit_directory);
     int asked = end && mli_alert_set(lord, MLI_ALERT_SAVE, 0);
     mli_save_paths *p;
     char line[320];
@@ -230,7 +240,7 @@ static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     memlord_result r = MEMLORD_E_NOMEM;
     if (end && !format && !asked) return;
     mli_capacities_refresh(lord, 1); /* the host may be in its allocator, or at its end */
-    if (!directory) directory = lord->saving.output_dir ? lord->saving.output_dir : ".";
+    if (!directory) directory = lord->saving->output_dir ? lord->saving->output_dir : ".";
     p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
     if (p)
         r = mli_dated_save(lord, format ? (memlord_format)(format - 1) : MEMLORD_FORMAT_JSON,
@@ -254,7 +264,7 @@ static MLI_COLD void mli_at_exit(void) {
     do {
         mli_lock_take(&mli_process.registry_lock);
         MLI_LEDGERS_EACH(lord)
-            if (mli_u32_load(&lord->saving.exit_format) ||
+            if (mli_u32_load(&lord->saving->exit_format) ||
                 mli_alert_on(lord, MLI_ALERT_SAVE))
                 break;
         mli_process.saving = lord; /* a destroy on another thread waits for this */
@@ -278,9 +288,9 @@ static MLI_COLD memlord_result mli_at_exit_once(void) {
 
 /* Writes the export. Of failures in a row it logs the first. */
 static MLI_COLD void mli_export_save(memlord *lord, int end) {
-    const char *path = (const char *)mli_ptr_load_acquire(&lord->saving.export_path);
+    const char *path = (const char *)mli_ptr_load_acquire(&lord->saving->export_path);
     memlord_result r = memlord_save(lord, MEMLORD_FORMAT_PROMETHEUS, path);
-    const uint32_t before = mli_u32_exchange(&lord->saving.export_failed, r != MEMLORD_OK);
+    const uint32_t before = mli_u32_exchange(&lord->saving->export_failed, r != MEMLORD_OK);
     (void)end;
     if (!r) return;
     mli_loss_add(lord, MLI_LOST_exports);
@@ -288,6 +298,16 @@ static MLI_COLD void mli_export_save(memlord *lord, int end) {
         mli_logf(lord, MEMLORD_LOG_ERROR, "[export] no %s: %s", path, memlord_result_text(r));
 }
 static const mli_saver mli_export_saver = {mli_export_save};
+
+/* -- life -- */
+
+static MLI_COLD memlord_result mli_saving_open(memlord *lord, const memlord_desc *desc) {
+    return mli_name(lord, desc->output_dir, &lord->saving->output_dir);
+}
+MLI_PRIVATE MLI_COLD void mli_saving_life(mli_life *life) {
+    MLI_LIFE_STATE(life, saving);
+    life->open = mli_saving_open;
+}
 
 /* -- public -- */
 
@@ -316,8 +336,8 @@ MLI_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format
     if (r == MEMLORD_OK) r = mli_at_exit_once();
     if (r) return r;
     mli_saver_set(lord, &mli_dated_saver);
-    mli_ptr_store_release(&lord->saving.exit_directory, (void *)(uintptr_t)kept);
-    (void)mli_u32_exchange(&lord->saving.exit_format, (uint32_t)format + 1);
+    mli_ptr_store_release(&lord->saving->exit_directory, (void *)(uintptr_t)kept);
+    (void)mli_u32_exchange(&lord->saving->exit_format, (uint32_t)format + 1);
     return MEMLORD_OK;
 }
 /* The path is set before the first export, which looks at it: see mli_prom_labels. */
@@ -333,10 +353,10 @@ MLI_API memlord_result memlord_export_start(memlord *lord, const char *path,
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
     r = mli_name_limited(lord, path, &kept);
     if (r) return r;
-    before = (const char *)mli_ptr_exchange(&lord->saving.export_path, (void *)(uintptr_t)kept);
+    before = (const char *)mli_ptr_exchange(&lord->saving->export_path, (void *)(uintptr_t)kept);
     r = memlord_save(lord, MEMLORD_FORMAT_PROMETHEUS, kept);
     if (r) {
-        mli_ptr_store_release(&lord->saving.export_path, (void *)(uintptr_t)before);
+        mli_ptr_store_release(&lord->saving->export_path, (void *)(uintptr_t)before);
         return r;
     }
     mli_recorder_start(lord, MLI_RECORDER_EXPORT, &mli_export_saver,

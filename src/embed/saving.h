@@ -5,7 +5,10 @@
 #ifndef MLI_EMBED_SAVING_H
 #define MLI_EMBED_SAVING_H
 #include "api/api.h"
+#include "os/compiler.h"
+#include "os/knobs.h"
+#include "base/ledger.h"
 
-
+MLI_PRIVATE MLI_COLD void mli_saving_life(mli_life *life);
 
 #endif

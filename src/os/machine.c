@@ -33,8 +33,8 @@ static MLI_COLD int mli_cpu_read(mli_cpu *cpu, size_t end, const char *name) {
     return 0;
 }
 
-/* Parses a number, and after it `unit` ("" or " kB") and the end of the line. Returns 0; -1:
-   malformed, or over 64 bits. */
+/* Parses a number that is followed by `unit` ("" or " kB") and the end of the line. Returns -1 if
+   the text has another form, or the number needs more than 64 bits; else 0. */
 static int mli_cpu_number(const char *at, const char *unit, uint64_t *out) {
     char *end;
     if (*at < '0' || *at > '9') return -1; /* strtoull takes blanks and signs, too */

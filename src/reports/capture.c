@@ -218,7 +218,7 @@ MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route
     if (route)
         route = route->next;
     else
-        route = (const mli_route *)mli_ptr_load_acquire(&lord->blocks.routes);
+        route = mli_route_newest(lord);
     while (route && !(mli_u64_load(&route->moves) | mli_u64_load(&route->copies)))
         route = route->next;
     return route;
@@ -274,7 +274,7 @@ static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t
 /* Counts lifetimes by class, from the ring. Leaves them unknown if the ring is off or there is no
    memory. */
 static MLI_COLD void mli_report_lifetimes(mli_report *r) {
-    const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&r->lord->events.ring);
+    const mli_ring *ring = mli_ring_of(r->lord);
     uint64_t size = 64;
     mli_ring_reader reading;
     mli_event_copy e;
@@ -442,9 +442,8 @@ static void mli_report_accounts(mli_report *r) {
     memlord *lord = r->lord;
     uint32_t i;
     mli_lock_take(&mli_process.cold_lock);
-    for (i = 1; i < mli_u32_load(&lord->accounts.count); i++) {
-        const mli_account_record *b =
-            (const mli_account_record *)mli_vector_at(&lord->accounts.all, i, sizeof *b);
+    for (i = 1; i <= mli_account_count(lord); i++) {
+        const mli_account_record *b = mli_account_at(lord, i);
         memlord_account_stat s;
         if (!mli_account_read_locked(b, &s)) continue;
         r->accounts++;
@@ -487,7 +486,7 @@ static void mli_report_sites(mli_report *r) {
 static void mli_report_stacks(mli_report *r) {
     memlord_stack_stat *rest = &r->stack_rest;
     uint32_t i, rows = mli_stack_rows(r->lord);
-    if (!r->lord->stacks.depth) return;
+    if (!mli_stacks_on(r->lord)) return;
     r->stack = (mli_stack_line *)mli_own_alloc(r->lord, MLI_TOP_STACKS * sizeof *r->stack);
     r->stack_leak = (mli_stack_leak *)mli_own_alloc(r->lord, rows * sizeof *r->stack_leak);
     r->row_count = rows;
@@ -532,15 +531,14 @@ static void mli_report_scopes_sort(mli_report *r) {
 static void mli_report_peak_raise(mli_report *r, uint32_t dev) {
     const mli_device_record *device = mli_device_record_at(r->lord, dev);
     memlord_stats *s = &r->stat[dev - 1];
-    uint64_t since = mli_u64_load(&device->peak_since), most = s->peak;
+    uint64_t since = mli_u64_load(&device->peak_since), most = s->peak, held;
     uint32_t i;
     for (i = 0; i < r->snapshots; i++) {
         uint64_t level = mli_snapshot_level(r->snapshot[i], dev);
         if (r->snapshot[i]->time >= since && level > most) most = level;
     }
-    mli_lock_take(&r->lord->snapshots.lock);
-    if (device->holders && device->holders->bytes > most) most = device->holders->bytes;
-    mli_lock_drop(&r->lord->snapshots.lock);
+    held = mli_holders_bytes(r->lord, dev);
+    if (held > most) most = held;
     most -= s->peak;
     if (most > s->peak_error) most = s->peak_error;
     s->peak += most;

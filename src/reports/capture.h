@@ -102,6 +102,7 @@ typedef struct mli_report {
     uint64_t site_total; /* all of which `site` has the largest: rows and arenas */
     int by_peak;           /* 1: sites in the order of their peak; 0: of their live bytes */
     memlord_result result; /* an error other than a failed write: no memory for a part of it */
+    int exports;           /* 1: the ledger exports, or did */
     int whole;             /* 1: captures the lists too: blocks, sites, leaks, lifetimes */
     uint64_t uptime;
     uint64_t top_device[MEMLORD_MAX_DEVICES][2]; /* peak and dev, the highest peak first */

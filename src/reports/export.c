@@ -51,8 +51,8 @@ MLI_PRIVATE uint32_t mli_frame_of_place(const mli_export *x, uint32_t place) {
 MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x) { return mli_frame_of_place(x,
                                                                                       x->places); }
 MLI_PRIVATE void mli_export_stacks(mli_export *x) {
-    if (!x->lord->stacks.depth) return;
-    x->nodes = mli_u32_load_acquire(&x->lord->stacks.node_count) - 1;
+    if (!mli_stacks_on(x->lord)) return;
+    x->nodes = mli_stack_node_count(x->lord);
     x->places = mli_stack_frame_count(x->lord);
 }
 

@@ -63,7 +63,7 @@ static void mli_json_metadata(mli_report *r) {
     mli_jsonf(r->o,
               ",'pid':%ju,'labels':%s,'uptime_ns':%ju,'own_bytes':%ju,'mark':%ju,"
               "'num_snapshots':%ju",
-              mli_pid(), mli_labels(lord), r->uptime, mli_u64_load(&lord->memory.own_bytes),
+              mli_pid(), mli_labels(lord), r->uptime, mli_own_bytes(lord),
               r->mark, (uint64_t)r->snapshots);
     mli_json_flag(r->o, "operation_tracking_enabled", r->scopes != 0);
     mli_json_flag(r->o, "sites_enabled",
@@ -196,7 +196,7 @@ static void mli_json_frames_mark(mli_json_writer *w, uint32_t node) {
 }
 static MLI_COLD void mli_json_frames(mli_json_writer *w) {
     const mli_report *r = w->r;
-    const mli_module *last = (mli_module *)mli_ptr_load_acquire(&r->lord->sites.modules), *m;
+    const mli_module *last = mli_module_newest(r->lord), *m;
     uint32_t i, n = 0;
     mli_jsonf(r->o, ",'modules':[");
     for (m = last; m; m = m->next)
@@ -226,7 +226,7 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
     size_t i;
     mli_jsonf(r->o, ",\n'stacks':{'depth':%ju,'bytes':%ju,'cut':%ju",
               (uint64_t)r->lord->stacks.depth, r->lord->stacks.bytes,
-              mli_u64_load(&r->lord->stacks.cut));
+              mli_stacks_cut(r->lord));
     for (i = 0; i < r->stacks; i++) mli_json_frames_mark(w, r->stack[i].node);
     for (i = 0; i < r->stack_leaks; i++) mli_json_frames_mark(w, mli_stack_leak_node(r, i));
     mli_json_frames(w);
@@ -615,7 +615,7 @@ static void mli_json_events(mli_json_writer *w) {
 #undef MLI_X
         ;
     mli_report *r = w->r;
-    const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&r->lord->events.ring);
+    const mli_ring *ring = mli_ring_of(r->lord);
     mli_ring_reader reading;
     mli_event_copy e;
     uint64_t n = 0;

@@ -292,7 +292,7 @@ static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name, 
 /* Writes the modules: all that the sites written before are in, and perhaps more. pprof takes the
    first one for the program, so the executable comes first, and then the others. */
 static MLI_COLD void mli_pprof_mappings(mli_pprof_writer *w, int others) {
-    const mli_module *m = (mli_module *)mli_ptr_load_acquire(&w->x.lord->sites.modules);
+    const mli_module *m = (mli_module *)mli_ptr_load_acquire(&w->x.lord->sites->modules);
     for (; m && !w->x.o->failed; m = m->next) {
         uint64_t of[6];
         if ((m->image.loaded[0] != 0) != others) continue;
@@ -347,7 +347,7 @@ static MLI_COLD void mli_pprof_estimates(mli_pprof_writer *w) {
     mli_out line;
     if (!w->shares.at) return;
     mli_out_buffer(&line, buf, sizeof buf);
-    mli_putf(&line, "estimates: a sample each %jo", w->x.lord->stacks.bytes);
+    mli_stacks_put_rate(w->x.lord, &line);
     (void)mli_out_end(&line, sizeof buf);
     mli_pb_u64(w->x.o, 13, mli_pb_string(w, buf));
 }
@@ -427,7 +427,7 @@ static void mli_heap_line2(mli_out *o, const char *mode, uint64_t a, uint64_t b)
     mli_heap_line(o, mode, v, 2);
 }
 
-/* Returns the trace of a node, or of a frame that is not in a stack: the frames come first. */
+/* Returns the trace of a node or, with node 0, of a frame. Traces of frames come first. */
 static uint32_t mli_heap_trace(const mli_export *x, uint32_t node, uint32_t frame) {
     return node ? mli_frame_of_place(x, 0) + node : frame;
 }
@@ -453,7 +453,7 @@ static MLI_COLD void mli_heap_frame(const mli_export *x, uint32_t frame, uint64_
    own. */
 static MLI_COLD void mli_heap_traces(mli_heap_writer *w) {
     const mli_export *x = &w->x;
-    const mli_module *last = (mli_module *)mli_ptr_load_acquire(&x->lord->sites.modules), *m;
+    const mli_module *last = mli_module_newest(x->lord), *m;
     const uint64_t modules = last ? last->number : 0;
     uint64_t strings = x->devices + modules;
     uint32_t i;
@@ -479,7 +479,8 @@ static void mli_heap_bytes(mli_heap_writer *w, uint64_t bytes, uint64_t trace) {
     mli_heap_line1(w->x.o, "-", mli_heap_info(w, 0 - bytes, trace));
     w->held += bytes;
 }
-/* Adds the bytes from `held` up to the peak, those of each device that are no longer live. */
+/* Adds the bytes that were live at the peak and are no longer, device by device; `held` bytes are
+   live. */
 static MLI_COLD void mli_heap_gone(mli_heap_writer *w, uint64_t held) {
     uint32_t i;
     w->gone = w->infos;
@@ -604,8 +605,11 @@ static MLI_COLD void mli_heap_head(mli_heap_writer *w) {
     mli_put_str(w->x.o, "X memlord " MEMLORD_VERSION "\n");
     for (i = 0; i <= w->x.devices; i++)
         mli_text_anomalies(w->x.r, w->x.o, "# anomalies and drops, ", i);
-    if (w->shares.at)
-        mli_putf(w->x.o, "# estimates: a sample each %jo\n", w->x.lord->stacks.bytes);
+    if (w->shares.at) {
+        mli_put_str(w->x.o, "# ");
+        mli_stacks_put_rate(w->x.lord, w->x.o);
+        mli_put_str(w->x.o, "\n");
+    }
     mli_heap_traces(w);
     mli_heap_line1(w->x.o, "c", 0);
 }

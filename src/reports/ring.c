@@ -74,7 +74,7 @@ static MLI_COLD void mli_last_event_update(void *user, const mli_export_event *e
 }
 MLI_PRIVATE MLI_COLD void mli_last_events_read(mli_export *x, mli_last_events *last) {
     MLI_REQUIRE(!last->size);
-    const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&x->lord->events.ring);
+    const mli_ring *ring = mli_ring_of(x->lord);
     uint64_t size = 64;
     last->x = x;
     last->first = x->r->uptime;

@@ -79,18 +79,16 @@ static MLI_COLD void mli_portions_stacks(mli_shares *t) {
     const uint32_t rows = mli_stack_rows(t->x->lord);
     uint32_t i;
     for (i = 1; i < rows; i++) {
-        const mli_stack_row *row = mli_stack_row_at(t->x->lord, i);
+        const mli_stack_row copy = mli_stack_row_copy(t->x->lord, i), *row = &copy;
         mli_live_block of;
         mli_portion *s;
         if (row->dev > t->x->devices || row->node > t->x->nodes) continue;
         of = mli_live_block_make(t->x, row->dev, 0, 0, row->site);
         s = mli_portion_of(t, &of, row->node, 1);
-        mli_lock_take(&t->x->lord->stacks.lock);
         s->value[0] += (int64_t)row->samples;
         s->value[1] += (int64_t)row->picked_bytes;
         s->rest[0] += row->allocs - (double)row->samples;
         s->rest[1] += (double)row->alloc_bytes - (double)row->picked_bytes;
-        mli_lock_drop(&t->x->lord->stacks.lock);
     }
 }
 /* Adds the wholes of allocs: sites, devices, and what devices have of no site. */
@@ -279,7 +277,7 @@ MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t) {
         mli_portion_live_off,  mli_portion_clamp,  mli_portion_divide_whole, mli_portion_live_back};
     size_t i;
     t->x = x;
-    if (!x->nodes || x->lord->stacks.bytes == 1) return;
+    if (!x->nodes || !mli_stacks_sampled(x->lord)) return;
     mli_portions_sites(t);
     mli_portions_stacks(t);
     mli_alive_each(x, mli_portion_put, t);

@@ -3,6 +3,7 @@
 #include "base/atomics.h"
 #include "base/ledger.h"
 #include "base/text.h"
+#include "base/memory.h"
 #include "books/counters.h"
 #include "books/names.h"
 #include "books/blocks.h"
@@ -56,7 +57,7 @@ static MLI_COLD void mli_prom_labels(mli_prom_writer *w) {
     mli_out_buffer(&o, pid, sizeof pid);
     mli_putf(&o, "pid=%ju", mli_pid());
     (void)mli_out_end(&o, sizeof pid);
-    if (!at && mli_ptr_load(&w->x.lord->saving.export_path)) at = pid;
+    if (!at && w->x.r->exports) at = pid;
     for (; at && *at; at = end + (*end == ',')) {
         size_t n;
         at += strspn(at, " ");

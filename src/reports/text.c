@@ -5,6 +5,7 @@
 #include "base/ledger.h"
 #include "base/text.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "books/counters.h"
 #include "books/names.h"
 #include "books/sites.h"
@@ -87,8 +88,9 @@ MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most) {
     mli_put_str(r->o, "  (peak: a sum, not of one moment)\n");
 }
 
-/* Returns the step of the bar at a column, 0 to 7: the most live bytes among the snapshots whose
-   times fall into it, or without one those of the last snapshot before it. */
+/* Returns the step of the bar at a column, 0 to 7. It shows the most live bytes among the snapshots
+   whose times fall into the column. If there is none, it shows those of the last snapshot before
+   it. */
 static MLI_COLD uint32_t mli_text_bar_step(const mli_report *r, uint64_t column, uint64_t most,
                                            uint32_t *at) {
     const uint64_t first = r->snapshot[0]->time;
@@ -164,12 +166,13 @@ static MLI_COLD void mli_text_stack(mli_report *r, uint32_t node) {
 }
 /* Writes how the numbers of stacks are known, if that is by samples. */
 static MLI_COLD void mli_text_estimates(mli_report *r) {
-    if (r->lord->stacks.bytes > 1)
-        mli_putf(r->o, ", estimates: a sample each %jo", r->lord->stacks.bytes);
+    if (!mli_stacks_sampled(r->lord)) return;
+    mli_put_str(r->o, ", ");
+    mli_stacks_put_rate(r->lord, r->o);
 }
 /* Writes the largest stacks. Samples have a column of the standard error of their live bytes. */
 static MLI_COLD void mli_text_stacks(mli_report *r) {
-    const int samples = r->lord->stacks.bytes > 1;
+    const int samples = mli_stacks_sampled(r->lord);
     uint64_t left = r->stack_rest.live_bytes;
     size_t i, shown = r->stacks;
     if (shown > MLI_FIRST_STACKS) shown = MLI_FIRST_STACKS;
@@ -192,9 +195,9 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
     }
     for (; i < r->stacks; i++) left += r->stack[i].stat.live_bytes;
     mli_text_more_bytes(r, r->stack_rows, shown, "stacks", left);
-    if (mli_u64_load(&r->lord->stacks.cut))
+    if (mli_stacks_cut(r->lord))
         mli_putf(r->o, "%ju stacks could not be taken: they are one return address, or none\n",
-                 mli_u64_load(&r->lord->stacks.cut));
+                 mli_stacks_cut(r->lord));
 }
 
 static void mli_text_phys_all(mli_report *r, size_t most) {
@@ -500,7 +503,7 @@ static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
 
 /* Writes the modules of return addresses, so that these can be named later and elsewhere. */
 static MLI_COLD void mli_text_modules(const mli_report *r) {
-    const mli_module *m = (mli_module *)mli_ptr_load_acquire(&r->lord->sites.modules);
+    const mli_module *m = mli_module_newest(r->lord);
     uint32_t left = MLI_TOP_SITES;
     if (!m) return;
     mli_putf(r->o, "\n%-40s  module of return addresses\n", "build id");
@@ -546,11 +549,11 @@ static MLI_COLD void mli_text_labels(mli_report *r) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_text(mli_report *r) {
-    r->cpu.root = r->lord->room.cpu.root;
+    r->cpu.root = mli_proc_root(r->lord);
     r->resident = mli_cpu_resident(&r->cpu);
     mli_putf(r->o, "MemLord " MEMLORD_VERSION "  pid %ju  up ", mli_pid());
     mli_put_fixed(r->o, r->uptime / 100000000u, 1);
-    mli_putf(r->o, " s  its own memory %jo", mli_u64_load(&r->lord->memory.own_bytes));
+    mli_putf(r->o, " s  its own memory %jo", mli_own_bytes(r->lord));
     if (r->total.peak_error)
         mli_putf(r->o, "  peaks low by at most %jo", r->total.peak_error);
     mli_put_str(r->o, "\n");

@@ -209,8 +209,8 @@ static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t 
     }
     return name;
 }
-/* Returns the weight of a device's anomalies: the kind of the heaviest, then how many of these
-   there are, or how many bytes were lost. 0: there are none. */
+/* Returns the weight of a device's anomalies, 0 if there are none. The heaviest kind of anomaly
+   decides; among equal kinds their number, or the bytes that were lost. */
 static MLI_COLD uint64_t mli_anomaly_weight(mli_report *r, uint32_t dev) {
     const uint64_t most = ((uint64_t)1 << 62) - 1;
     uint64_t v, sum = 0, heaviest = 0;

@@ -11,8 +11,14 @@
 #include "books/fences.h"
 #include "books/limits.h"
 
-MLI_PRIVATE void mli_callbacks_enter(memlord *lord) { mli_lock_take(&lord->bands.callbacks_lock); }
-MLI_PRIVATE void mli_callbacks_leave(memlord *lord) { mli_lock_drop(&lord->bands.callbacks_lock); }
+struct mli_bands_state {
+    mli_lock callbacks_lock;
+    struct mli_gc_entry *gc_entries;  /* as strategies: under the callbacks lock */
+    struct mli_strategy *strategies;
+};
+
+MLI_PRIVATE void mli_callbacks_enter(memlord *lord) { mli_lock_take(&lord->bands->callbacks_lock); }
+MLI_PRIVATE void mli_callbacks_leave(memlord *lord) { mli_lock_drop(&lord->bands->callbacks_lock); }
 
 /* -- the strategy -- */
 
@@ -81,9 +87,10 @@ MLI_PRIVATE MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *band
 
 /* -- which strategy is in force; under the callbacks lock -- */
 
-/* Returns the link to the strategy of exactly a selector; a link to NULL: it has none. */
+/* Returns the link to the strategy that was set for this very selector. If there is none, the link
+   is to NULL. */
 static MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device sel) {
-    mli_strategy **at = &lord->bands.strategies;
+    mli_strategy **at = &lord->bands->strategies;
     while (*at && mli_device_word((*at)->sel) != mli_device_word(sel)) at = &(*at)->next;
     return at;
 }
@@ -101,7 +108,7 @@ static MLI_COLD const mli_strategy *mli_strategy_for(memlord *lord, memlord_devi
    none. The bands of the default strategy run no quiet one. */
 static MLI_COLD mli_gc_entry *mli_gc_next(memlord *lord, memlord_device d, int reason,
                                           uint64_t after) {
-    mli_gc_entry *c = lord->bands.gc_entries;
+    mli_gc_entry *c = lord->bands->gc_entries;
     uint32_t skips = 0;
     if (reason == MEMLORD_REASON_BAND && mli_strategy_for(lord, d) == &mli_default_strategy)
         skips = MEMLORD_GC_QUIET;
@@ -118,8 +125,8 @@ MLI_PRIVATE MLI_COLD int mli_gc_registered(memlord *lord, memlord_device d, int 
     return found;
 }
 
-/* Returns the strategy in force for a device, or for the devices of a type that have none of their
-   own: the one that decides, if it has bands and a callback serves them; NULL: none. */
+/* Returns the strategy in force for a device: its own, else that of its type. It is in force only
+   if it has bands and a callback serves them. NULL: none is in force. */
 static MLI_COLD const mli_strategy *mli_strategy_in_force(memlord *lord, memlord_device d) {
     const mli_strategy *s = mli_strategy_for(lord, d);
     return s && s->n && mli_gc_next(lord, d, MEMLORD_REASON_BAND, 0) ? s : NULL;
@@ -134,9 +141,9 @@ MLI_PRIVATE MLI_COLD void mli_watched_types_set(memlord *lord) {
     for (type = 0; type < MLI_TYPE_COUNT; type++)
         if (mli_strategy_in_force(lord, memlord_device_make(type, MEMLORD_ANY)))
             types |= 1u << type;
-    for (s = lord->bands.strategies; s; s = s->next)
+    for (s = lord->bands->strategies; s; s = s->next)
         if (s->sel.index >= 0 && mli_strategy_in_force(lord, s->sel)) types |= 1u << s->sel.type;
-    for (c = lord->bands.gc_entries; c; c = c->next)
+    for (c = lord->bands->gc_entries; c; c = c->next)
         if (c->sel.index >= 0 && mli_strategy_in_force(lord, c->sel)) types |= 1u << c->sel.type;
     mli_types_watch(lord, types);
     mli_callbacks_leave(lord);
@@ -190,8 +197,8 @@ typedef struct mli_band_state {
     uint64_t freed;      /* and from so many freed ones on; UINT64_MAX, 0, UINT64_MAX: never */
 } mli_band_state;
 
-/* Returns a band's threshold at a phys; 0: none now, as percent needs a limit or capacity and, of
-   cached bytes, reserved ones. */
+/* Returns the threshold of a band at a phys. 0: it has none now. A percentage needs a limit or a
+   capacity; one of cached bytes needs reserved bytes. */
 static uint64_t mli_band_threshold(const mli_phys *phys, const memlord_band *b,
                                    uint64_t reserved) {
     uint64_t cap = phys->sample.known ? phys->sample.total : 0, part;
@@ -385,7 +392,7 @@ static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
 
 /* Returns 1 if another thread runs the callback of a number, for any device. */
 static MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
-    MLI_REQUIRE(mli_lock_held(&lord->bands.callbacks_lock));
+    MLI_REQUIRE(mli_lock_held(&lord->bands->callbacks_lock));
     uint32_t i = 0;
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
         const mli_watch *w = &mli_device_record_at(lord, i)->watch;
@@ -395,7 +402,7 @@ static MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
-    mli_gc_entry **at = &lord->bands.gc_entries;
+    mli_gc_entry **at = &lord->bands->gc_entries;
     mli_callbacks_enter(lord);
     c->serial += mli_serial_next(lord);
     while (*at && (*at)->serial < c->serial) at = &(*at)->next;
@@ -408,7 +415,7 @@ MLI_PRIVATE MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_devi
     mli_gc_entry *c, **at;
     unsigned spins = 0;
     mli_callbacks_enter(lord);
-    for (at = &lord->bands.gc_entries; *at; at = &(*at)->next)
+    for (at = &lord->bands->gc_entries; *at; at = &(*at)->next)
         if (mli_device_word((*at)->sel) == mli_device_word(sel) && (*at)->fn == fn &&
             (*at)->user == user)
             break;
@@ -619,6 +626,43 @@ MLI_PRIVATE int mli_pressure(double used, double total) {
     return used * 20 >= total * 19 ? MEMLORD_PRESSURE_CRITICAL
            : used * 5 >= total * 4 ? MEMLORD_PRESSURE_WARNING
                                    : MEMLORD_PRESSURE_NORMAL;
+}
+
+/* -- life -- */
+
+static MLI_COLD void mli_bands_init(memlord *lord, const memlord_desc *desc) {
+    (void)desc;
+    mli_lock_rank(&lord->bands->callbacks_lock, MLI_RANK_CALLBACKS);
+}
+static MLI_COLD void mli_bands_lock(memlord *lord, int take) {
+    mli_lock_set(&lord->bands->callbacks_lock, take);
+}
+/* Clears the marks of threads that collected: they are gone. Counts the alerts again: a thread that
+   set or cleared a flag may have been stopped before it changed the alert. */
+static MLI_COLD void mli_bands_forked(memlord *lord) {
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE), alerts = 0;
+    for (i = 1; i < n; i++) {
+        mli_watch *w = &mli_device_record_at(lord, i)->watch;
+        alerts += mli_u32_load(&w->near_threshold) + mli_u32_load(&w->check_requested);
+        if (w->gc_thread == (void *)&mli_self) continue;
+        w->gc_serial = 0;
+        mli_u32_store(&w->gc_running, 0);
+    }
+    mli_alert_bands_set(lord, alerts);
+}
+static MLI_COLD void mli_bands_free(memlord *lord) {
+    mli_strategy *s, *next;
+    for (s = lord->bands->strategies; s; s = next) {
+        next = s->next;
+        mli_strategy_free(lord, s);
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life) {
+    MLI_LIFE_STATE(life, bands);
+    life->init = mli_bands_init;
+    life->lock = mli_bands_lock;
+    life->forked = mli_bands_forked;
+    life->free = mli_bands_free;
 }
 
 /* -- public -- */

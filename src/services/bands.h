@@ -96,4 +96,6 @@ MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t de
    to the threshold would miss it. */
 MLI_PRIVATE int mli_pressure(double used, double total);
 
+MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);
+
 #endif

@@ -16,10 +16,28 @@
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
+struct mli_neighbours_state {
+    mli_lock lock;         /* all below but service, open and listener */
+    struct mli_page *page; /* NULL: none is mapped */
+    int slot, fd;          /* its slot, or MLI_SLOT_...; fd: holds the slot's lock */
+    uint64_t host_id;      /* the identity of the host's memory */
+    int stall_fd;          /* tells of stalls of the host's memory; -1: there is none */
+    mli_ptr service;       /* const mli_neighbours *; set by the first open */
+    mli_page_slot mine;    /* the slot as it is to be */
+    const mli_phys *phys[MLI_SLOT_DEVICES]; /* of the slot's devices */
+    struct mli_raise *raises;
+    uint32_t ringing; /* threads that ring bells of the page: it stays mapped */
+    int answers;      /* 1: a thread answers requests */
+    char path[MLI_PAGE_PATH];
+    int unfit;    /* 1: a device has no room in the slot; 2: that was logged */
+    mli_u32 open; /* 1: the host has opened a page */
+    mli_helper listener;
+};
+
 /* Returns the identity of a physical device; 0: none. */
 static uint64_t mli_phys_id(memlord *lord, const mli_phys *phys) {
     const uint64_t id = mli_u64_load(&phys->id);
-    return id || phys != &lord->limits.host_phys ? id : lord->neighbours.host_id;
+    return id || phys != mli_phys_storage(lord, 0) ? id : lord->neighbours->host_id;
 }
 
 /* Reads a word of a slot. The acquire pairs with the releases of mli_words_store: the owner is
@@ -35,15 +53,15 @@ static uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t devi
 
 /* Returns the owner of another ledger's slot; 0: it is free, or this ledger's. */
 static uint64_t mli_slot_owner(memlord *lord, uint32_t slot) {
-    if ((int)slot == lord->neighbours.slot) return 0;
-    return mli_slot_read(lord->neighbours.page, slot, MLI_SLOT_WORD(owner));
+    if ((int)slot == lord->neighbours->slot) return 0;
+    return mli_slot_read(lord->neighbours->page, slot, MLI_SLOT_WORD(owner));
 }
 
 /* Sums the devices of a slot that have an identity. Returns the slot's owner; 0: it is free, does
    not have the identity, or changed its owner meanwhile. */
 static MLI_COLD uint64_t mli_slot_sum(memlord *lord, uint32_t slot, uint64_t id,
                                       mli_page_device *sum) {
-    const mli_page *page = lord->neighbours.page;
+    const mli_page *page = lord->neighbours->page;
     const uint64_t owner = mli_slot_owner(lord, slot);
     size_t i;
     memset(sum, 0, sizeof *sum);
@@ -60,27 +78,27 @@ static MLI_COLD uint64_t mli_slot_sum(memlord *lord, uint32_t slot, uint64_t id,
 
 /* Claims a free slot. E_LIMIT: there is none; E_UNSUPPORTED: the system refuses locks. */
 static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
-    mli_page_slot *mine = &lord->neighbours.mine;
+    mli_page_slot *mine = &lord->neighbours->mine;
     mli_u64 *words;
     uint32_t i, s;
     int locked = -1;
     for (i = 0; i < MLI_PAGE_SLOTS; i++) {
-        locked = mli_slot_lock(lord->neighbours.fd, i, 0);
+        locked = mli_slot_lock(lord->neighbours->fd, i, 0);
         if (locked >= 0) break;
     }
     *why = locked > 0 ? "its file system or a sandbox refuses locks" : "all its slots are taken";
     if (locked) return locked > 0 ? MEMLORD_E_UNSUPPORTED : MEMLORD_E_LIMIT;
-    words = lord->neighbours.page->slots[i];
+    words = lord->neighbours->page->slots[i];
     mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* a dead process's: pairs with reads */
     memset(mine, 0, sizeof *mine);
-    memset(lord->neighbours.phys, 0, sizeof lord->neighbours.phys);
+    memset(lord->neighbours->phys, 0, sizeof lord->neighbours->phys);
     mine->pid = mli_pid();
     mine->started = lord->started_wall;
     mine->owner = mli_now() << 10 | (i + 1); /* unlike the owner of any claim before */
     for (s = 0; s < MLI_PAGE_SLOTS; s++) /* earlier requests do not concern this ledger */
-        mine->answered[s] = mli_slot_read(lord->neighbours.page, s, MLI_SLOT_WORD(request));
+        mine->answered[s] = mli_slot_read(lord->neighbours->page, s, MLI_SLOT_WORD(request));
     mli_words_store(words, mine, MLI_SLOT_WORDS);
-    lord->neighbours.slot = (int)i;
+    lord->neighbours->slot = (int)i;
     return MEMLORD_OK;
 }
 
@@ -108,18 +126,18 @@ static MLI_COLD void mli_slot_device_fill(memlord *lord, mli_phys *phys, mli_pag
 static MLI_COLD size_t mli_slot_device_of(memlord *lord, const mli_phys *phys) {
     size_t i, unused = MLI_SLOT_DEVICES;
     for (i = MLI_SLOT_DEVICES; i-- > 0;) {
-        if (lord->neighbours.phys[i] == phys) return i;
-        if (!lord->neighbours.phys[i]) unused = i;
+        if (lord->neighbours->phys[i] == phys) return i;
+        if (!lord->neighbours->phys[i]) unused = i;
     }
-    if (unused < MLI_SLOT_DEVICES) lord->neighbours.phys[unused] = phys;
+    if (unused < MLI_SLOT_DEVICES) lord->neighbours->phys[unused] = phys;
     return unused;
 }
 
 /* Writes the whole slot and the head of the page again. That repairs them if another process has
    overwritten them. */
 static MLI_COLD void mli_slot_publish(memlord *lord) {
-    mli_page_slot *mine = &lord->neighbours.mine;
-    mli_page *page = lord->neighbours.page;
+    mli_page_slot *mine = &lord->neighbours->mine;
+    mli_page *page = lord->neighbours->page;
     uint32_t i;
     size_t k;
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
@@ -130,28 +148,28 @@ static MLI_COLD void mli_slot_publish(memlord *lord) {
         if (k < MLI_SLOT_DEVICES) {
             mine->devices[k].id = id;
             mli_slot_device_fill(lord, phys, &mine->devices[k]);
-        } else if (!lord->neighbours.unfit) {
-            lord->neighbours.unfit = 1;
+        } else if (!lord->neighbours->unfit) {
+            lord->neighbours->unfit = 1;
         }
     }
     for (k = 0; k < MLI_SLOT_DEVICES; k++) { /* one that has lost its identity */
-        const mli_phys *phys = lord->neighbours.phys[k];
+        const mli_phys *phys = lord->neighbours->phys[k];
         if (phys && mli_phys_id(lord, phys) != mine->devices[k].id) mine->devices[k].id = 0;
     }
     mli_u64_store(&page->magic, MLI_PAGE_MAGIC);
     mli_u64_store(&page->version, MLI_PAGE_VERSION);
-    mli_words_store(page->slots[lord->neighbours.slot], mine, MLI_SLOT_WORDS);
+    mli_words_store(page->slots[lord->neighbours->slot], mine, MLI_SLOT_WORDS);
 }
 
 /* Frees the slots of processes that are gone. */
 static MLI_COLD void mli_slots_reap(memlord *lord) {
     uint32_t i;
-    const int fd = lord->neighbours.fd;
+    const int fd = lord->neighbours->fd;
     for (i = 0; i < MLI_PAGE_SLOTS; i++) {
         if (!mli_slot_owner(lord, i) || !mli_slot_is_free(fd, i) || mli_slot_lock(fd, i, 0))
             continue;
         /* pairs with mli_slot_read */
-        mli_u64_store_release(&lord->neighbours.page->slots[i][MLI_SLOT_WORD(owner)], 0);
+        mli_u64_store_release(&lord->neighbours->page->slots[i][MLI_SLOT_WORD(owner)], 0);
         (void)mli_slot_lock(fd, i, 1);
     }
 }
@@ -165,7 +183,7 @@ static MLI_COLD void mli_slots_note(memlord *lord) {
         uint64_t id = phys ? mli_phys_id(lord, phys) : 0, held = 0, failing = 0;
         mli_page_device sum;
         if (!phys) continue;
-        for (s = 0; s < MLI_PAGE_SLOTS && id && lord->neighbours.page; s++) {
+        for (s = 0; s < MLI_PAGE_SLOTS && id && lord->neighbours->page; s++) {
             if (!mli_slot_sum(lord, s, id, &sum)) continue;
             held = mli_add_saturated(held, sum.held);
             failing |= sum.failing;
@@ -182,18 +200,18 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
     memlord_result r;
     int fd = -1;
     mli_page *page = NULL;
-    if (lord->neighbours.page) mli_page_unmap(lord->neighbours.page); /* the parent's */
-    lord->neighbours.page = NULL;
-    r = mli_page_map(lord->neighbours.path, &page, &fd, why);
+    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page); /* the parent's */
+    lord->neighbours->page = NULL;
+    r = mli_page_map(lord->neighbours->path, &page, &fd, why);
     if (r) return r;
-    lord->neighbours.page = page;
-    lord->neighbours.fd = fd;
+    lord->neighbours->page = page;
+    lord->neighbours->fd = fd;
     r = mli_slot_claim(lord, why);
     if (r == MEMLORD_OK) *why = NULL;
     if (r == MEMLORD_OK) return r;
     mli_page_unmap(page);
     mli_page_fd_close(fd);
-    lord->neighbours.page = NULL;
+    lord->neighbours->page = NULL;
     return r;
 }
 
@@ -236,8 +254,8 @@ static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot 
    *seen gets the request of each slot that has a new one; it goes to `answered` with the answer.
    Returns a bit for each slot whose ledger waits for the answer. */
 static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint64_t *seen) {
-    const mli_page *page = lord->neighbours.page;
-    const mli_page_slot *mine = &lord->neighbours.mine;
+    const mli_page *page = lord->neighbours->page;
+    const mli_page_slot *mine = &lord->neighbours->mine;
     uint32_t s;
     uint64_t waiting = 0;
     for (s = 0; s < MLI_PAGE_SLOTS; s++) {
@@ -269,9 +287,9 @@ static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *ph
 /* Publishes the bytes released, and then that the requests in `seen` are answered. */
 static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released,
                                          const uint64_t *seen, uint64_t waiting) {
-    mli_page_slot *mine = &lord->neighbours.mine;
-    mli_page *page = lord->neighbours.page;
-    mli_u64 *answered = &page->slots[lord->neighbours.slot][MLI_SLOT_WORD(answered)];
+    mli_page_slot *mine = &lord->neighbours->mine;
+    mli_page *page = lord->neighbours->page;
+    mli_u64 *answered = &page->slots[lord->neighbours->slot][MLI_SLOT_WORD(answered)];
     uint32_t s;
     size_t k;
     for (k = 0; k < MLI_SLOT_DEVICES; k++) mine->devices[k].released += released[k];
@@ -295,38 +313,38 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
     int answers;
     memset(needed, 0, sizeof needed);
     memset(released, 0, sizeof released);
-    mli_lock_take(&lord->neighbours.lock);
-    for (raise = lord->neighbours.raises; raise; raise = raise->next)
+    mli_lock_take(&lord->neighbours->lock);
+    for (raise = lord->neighbours->raises; raise; raise = raise->next)
         if (raise->event) mli_os_event_set(raise->event);
-    answers = lord->neighbours.slot >= 0 && !lord->neighbours.answers;
+    answers = lord->neighbours->slot >= 0 && !lord->neighbours->answers;
     if (answers) {
-        lord->neighbours.answers = 1;
+        lord->neighbours->answers = 1;
         waiting = mli_requests_read(lord, needed, seen);
-        memcpy(phys, lord->neighbours.phys, sizeof phys);
+        memcpy(phys, lord->neighbours->phys, sizeof phys);
     }
-    mli_lock_drop(&lord->neighbours.lock);
+    mli_lock_drop(&lord->neighbours->lock);
     if (!answers) return;
     for (k = 0; k < MLI_SLOT_DEVICES; k++)
         if (needed[k]) released[k] = mli_neighbour_collect(lord, phys[k], needed[k] - 1);
-    mli_lock_take(&lord->neighbours.lock);
-    lord->neighbours.answers = 0;
-    if (lord->neighbours.slot >= 0 &&
-        memcmp(seen, lord->neighbours.mine.answered, sizeof seen) != 0)
+    mli_lock_take(&lord->neighbours->lock);
+    lord->neighbours->answers = 0;
+    if (lord->neighbours->slot >= 0 &&
+        memcmp(seen, lord->neighbours->mine.answered, sizeof seen) != 0)
         mli_answers_publish(lord, released, seen, waiting);
-    mli_lock_drop(&lord->neighbours.lock);
+    mli_lock_drop(&lord->neighbours->lock);
 }
 
 /* Looks for a stall of the host's memory, and if there was one has the cpu's callbacks run. */
 static MLI_COLD void mli_stall_poll(memlord *lord) {
-    mli_phys *host = &lord->limits.host_phys;
+    mli_phys *host = mli_phys_storage(lord, 0);
     int seen = 0;
-    mli_lock_take(&lord->neighbours.lock);
-    if (lord->neighbours.stall_fd >= 0) seen = mli_stall_seen(lord->neighbours.stall_fd);
+    mli_lock_take(&lord->neighbours->lock);
+    if (lord->neighbours->stall_fd >= 0) seen = mli_stall_seen(lord->neighbours->stall_fd);
     if (seen < 0) {
-        mli_page_fd_close(lord->neighbours.stall_fd);
-        lord->neighbours.stall_fd = -1;
+        mli_page_fd_close(lord->neighbours->stall_fd);
+        lord->neighbours->stall_fd = -1;
     }
-    mli_lock_drop(&lord->neighbours.lock);
+    mli_lock_drop(&lord->neighbours->lock);
     mli_lock_take(&host->lock);
     if (seen > 0) host->stalled = mli_now();
     mli_lock_drop(&host->lock);
@@ -348,26 +366,26 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
         mli_lock_drop(&phys->lock);
         if (!sampled) (void)mli_phys_sample(lord, phys); /* once: it may block, and answers wait */
     }
-    mli_lock_take(&lord->neighbours.lock);
-    if (lord->neighbours.slot == MLI_SLOT_FORKED) {
-        lord->neighbours.slot = MLI_SLOT_NONE;
+    mli_lock_take(&lord->neighbours->lock);
+    if (lord->neighbours->slot == MLI_SLOT_FORKED) {
+        lord->neighbours->slot = MLI_SLOT_NONE;
         (void)mli_page_join(lord, &why);
     }
-    if (lord->neighbours.slot >= 0) {
+    if (lord->neighbours->slot >= 0) {
         mli_slot_publish(lord);
         mli_slots_reap(lord);
     }
     mli_slots_note(lord);
-    unfit = lord->neighbours.unfit == 1;
-    if (unfit) lord->neighbours.unfit = 2;
-    mli_lock_drop(&lord->neighbours.lock);
+    unfit = lord->neighbours->unfit == 1;
+    if (unfit) lord->neighbours->unfit = 2;
+    mli_lock_drop(&lord->neighbours->lock);
     if (unfit)
         mli_log(lord, MEMLORD_LOG_WARNING, "[neighbours] more than 16 devices: the page has no "
                                            "room for the rest");
     if (why) mli_logf(lord, MEMLORD_LOG_WARNING, "[neighbours] the child works alone: %s", why);
 }
 static MLI_COLD void mli_neighbours_serve(memlord *lord) {
-    if (!mli_u32_load(&lord->neighbours.open)) return;
+    if (!mli_u32_load(&lord->neighbours->open)) return;
     mli_neighbours_round(lord);
     mli_stall_poll(lord);
     mli_requests_answer(lord);
@@ -380,27 +398,27 @@ static MLI_COLD void mli_listener_run(void *user) {
     uint32_t rung;
     mli_self.is_helper = 1;
     for (;;) {
-        mli_lock_take(&lord->neighbours.lock);
-        bell = lord->neighbours.slot < 0
+        mli_lock_take(&lord->neighbours->lock);
+        bell = lord->neighbours->slot < 0
                    ? &none
-                   : &lord->neighbours.page->bells[lord->neighbours.slot].rings;
-        mli_lock_drop(&lord->neighbours.lock);
+                   : &lord->neighbours->page->bells[lord->neighbours->slot].rings;
+        mli_lock_drop(&lord->neighbours->lock);
         rung = mli_u32_load(bell); /* before the work: a later ring ends the wait */
-        if (!mli_u32_load_acquire(&lord->neighbours.open)) return; /* pairs with the exchange */
+        if (!mli_u32_load_acquire(&lord->neighbours->open)) return; /* pairs with the exchange */
         mli_requests_answer(lord); /* first: a neighbour waits for it */
         if (!mli_ms_left(due)) {
             mli_neighbours_round(lord);
             mli_stall_poll(lord);
-            due = mli_now() + (uint64_t)mli_u32_load(&lord->room.poll_ms) * 1000000u;
+            due = mli_now() + mli_poll_ns(lord);
         }
-        mli_bell_wait(&lord->neighbours.listener, bell, rung, mli_ms_left(due));
+        mli_bell_wait(&lord->neighbours->listener, bell, rung, mli_ms_left(due));
     }
 }
 
 static MLI_COLD memlord_result mli_listener_start(memlord *lord) {
     int bad;
-    if (!mli_u32_load(&lord->neighbours.open) || !mli_polling_enabled(lord)) return MEMLORD_OK;
-    bad = mli_helper_start(&lord->neighbours.listener, &lord->neighbours.open, 0,
+    if (!mli_u32_load(&lord->neighbours->open) || !mli_polling_enabled(lord)) return MEMLORD_OK;
+    bad = mli_helper_start(&lord->neighbours->listener, &lord->neighbours->open, 0,
                            MLI_HELPER_FAILED, mli_listener_run, lord);
     if (bad > 0)
         mli_logf(lord, MEMLORD_LOG_WARNING,
@@ -411,9 +429,9 @@ static MLI_COLD memlord_result mli_listener_start(memlord *lord) {
 /* Joins the page again in a forked child whose listener has not done so yet. */
 static MLI_COLD void mli_forked_rejoin(memlord *lord) {
     int forked;
-    mli_lock_take(&lord->neighbours.lock);
-    forked = lord->neighbours.slot == MLI_SLOT_FORKED;
-    mli_lock_drop(&lord->neighbours.lock);
+    mli_lock_take(&lord->neighbours->lock);
+    forked = lord->neighbours->slot == MLI_SLOT_FORKED;
+    mli_lock_drop(&lord->neighbours->lock);
     if (!forked) return;
     mli_neighbours_round(lord);
     (void)mli_listener_start(lord);
@@ -422,16 +440,16 @@ static MLI_COLD void mli_forked_rejoin(memlord *lord) {
 /* Returns the number of an own device on the page; MLI_SLOT_DEVICES: it is not there. Requires: the
    page lock, and a slot. */
 static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *phys) {
-    const mli_page_slot *mine = &lord->neighbours.mine;
+    const mli_page_slot *mine = &lord->neighbours->mine;
     size_t k = mli_slot_device_of(lord, phys);
     if (k == MLI_SLOT_DEVICES || !mine->devices[k].id) mli_slot_publish(lord); /* it may be new */
-    for (k = 0; k < MLI_SLOT_DEVICES && lord->neighbours.phys[k] != phys;) k++;
+    for (k = 0; k < MLI_SLOT_DEVICES && lord->neighbours->phys[k] != phys;) k++;
     return k < MLI_SLOT_DEVICES && mine->devices[k].id ? k : MLI_SLOT_DEVICES;
 }
 
 /* Publishes a request for an own device, and links it. Requires: the page lock. */
 static MLI_COLD void mli_raise_publish(memlord *lord, size_t k, uint64_t needed, mli_raise *raise) {
-    mli_page_slot *mine = &lord->neighbours.mine;
+    mli_page_slot *mine = &lord->neighbours->mine;
     const uint64_t now = mli_now(); /* so that the numbers of a slot only grow */
     mli_page_device sum;
     uint32_t s;
@@ -446,8 +464,8 @@ static MLI_COLD void mli_raise_publish(memlord *lord, size_t k, uint64_t needed,
     mine->devices[k].wanted = needed;
     mine->devices[k].asked = mine->request = raise->number;
     mli_slot_publish(lord);
-    raise->next = lord->neighbours.raises;
-    lord->neighbours.raises = raise;
+    raise->next = lord->neighbours->raises;
+    lord->neighbours->raises = raise;
 }
 static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, mli_raise *raise) {
@@ -455,33 +473,33 @@ static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *ph
     memlord_result r = MEMLORD_E_STATE;
     size_t k = MLI_SLOT_DEVICES;
     uint32_t s;
-    if (!mli_u32_load(&lord->neighbours.open)) return r;
+    if (!mli_u32_load(&lord->neighbours->open)) return r;
     mli_forked_rejoin(lord);
-    mli_lock_take(&lord->neighbours.lock);
-    if (lord->neighbours.slot >= 0) {
+    mli_lock_take(&lord->neighbours->lock);
+    if (lord->neighbours->slot >= 0) {
         k = mli_published_device_of(lord, phys);
         r = k < MLI_SLOT_DEVICES ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
     }
     if (r == MEMLORD_OK) {
         mli_raise_publish(lord, k, needed, raise);
-        page = lord->neighbours.page;
-        lord->neighbours.ringing++;
+        page = lord->neighbours->page;
+        lord->neighbours->ringing++;
     }
-    mli_lock_drop(&lord->neighbours.lock);
+    mli_lock_drop(&lord->neighbours->lock);
     if (r) return r;
     for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock: answers come meanwhile */
         if (raise->before[s].owner) mli_bell_ring(&page->bells[s].rings);
-    mli_lock_take(&lord->neighbours.lock);
-    lord->neighbours.ringing--;
-    mli_lock_drop(&lord->neighbours.lock);
+    mli_lock_take(&lord->neighbours->lock);
+    lord->neighbours->ringing--;
+    mli_lock_drop(&lord->neighbours->lock);
     return r;
 }
 static MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
     mli_raise **at;
-    mli_lock_take(&lord->neighbours.lock);
-    for (at = &lord->neighbours.raises; *at && *at != raise;) at = &(*at)->next;
+    mli_lock_take(&lord->neighbours->lock);
+    for (at = &lord->neighbours->raises; *at && *at != raise;) at = &(*at)->next;
     if (*at) *at = raise->next;
-    mli_lock_drop(&lord->neighbours.lock);
+    mli_lock_drop(&lord->neighbours->lock);
 }
 
 static MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise) {
@@ -489,13 +507,13 @@ static MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise) {
     uint32_t s;
     int asked = 0;
     mli_page_device sum;
-    mli_lock_take(&lord->neighbours.lock);
-    for (s = 0; s < MLI_PAGE_SLOTS && lord->neighbours.slot >= 0; s++) {
+    mli_lock_take(&lord->neighbours->lock);
+    for (s = 0; s < MLI_PAGE_SLOTS && lord->neighbours->slot >= 0; s++) {
         const uint64_t owner = raise->before[s].owner;
         uint64_t answered;
         if (!owner) continue;
-        answered = mli_slot_read(lord->neighbours.page, s,
-                                 MLI_SLOT_WORD(answered) + (size_t)lord->neighbours.slot);
+        answered = mli_slot_read(lord->neighbours->page, s,
+                                 MLI_SLOT_WORD(answered) + (size_t)lord->neighbours->slot);
         if (mli_slot_sum(lord, s, raise->id, &sum) != owner) {
             released = mli_add_saturated(released, raise->before[s].held);
             continue;
@@ -503,7 +521,7 @@ static MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise) {
         asked += (int64_t)(answered - raise->number) < 0;
         released = mli_add_saturated(released, sum.released - raise->before[s].released);
     }
-    mli_lock_drop(&lord->neighbours.lock);
+    mli_lock_drop(&lord->neighbours->lock);
     return released >= raise->needed ? 1 : asked ? 0 : -1;
 }
 
@@ -517,7 +535,7 @@ static uint64_t mli_text_hash(const char *text) {
 /* Returns the identity of the memory that the process may use: the cgroup with the lowest limit, or
    the machine, by its boot. `stall` gets the file that tells of stalls there. */
 static MLI_COLD uint64_t mli_host_id(memlord *lord, char *stall, size_t cap) {
-    const char *root = lord->room.cpu.root ? lord->room.cpu.root : "";
+    const char *root = mli_proc_root(lord);
     char path[300], boot[64];
     uint64_t total, used, process, id = 0;
     mli_out o;
@@ -543,53 +561,85 @@ static MLI_COLD uint64_t mli_host_id(memlord *lord, char *stall, size_t cap) {
 }
 
 /* Gives up the slot in a forked child: it is the parent's, as is the lock of the descriptor. */
-static MLI_COLD void mli_neighbours_after_fork(memlord *lord) {
-    if (lord->neighbours.slot >= 0) {
-        mli_page_fd_close(lord->neighbours.fd);
-        lord->neighbours.slot = MLI_SLOT_FORKED;
+static MLI_COLD void mli_neighbours_forked(memlord *lord) {
+    if (lord->neighbours->slot >= 0) {
+        mli_page_fd_close(lord->neighbours->fd);
+        lord->neighbours->slot = MLI_SLOT_FORKED;
     }
-    lord->neighbours.raises = NULL;
-    lord->neighbours.ringing = 0;
-    lord->neighbours.answers = 0;
-    mli_u32_store(&lord->neighbours.listener.state, MLI_HELPER_NONE);
+    lord->neighbours->raises = NULL;
+    lord->neighbours->ringing = 0;
+    lord->neighbours->answers = 0;
+    mli_u32_store(&lord->neighbours->listener.state, MLI_HELPER_NONE);
+    if (mli_u32_load(&lord->neighbours->open)) mli_alert_set(lord, MLI_ALERT_POLLER, 1);
 }
 
 static MLI_COLD void mli_neighbours_end(memlord *lord) {
     mli_raise *raise;
     unsigned spins = 0;
-    if (!mli_u32_load(&lord->neighbours.open)) return;
-    (void)mli_u32_exchange(&lord->neighbours.open, 0); /* as the wish in mli_helper_start */
-    mli_lock_take(&lord->neighbours.lock);
-    if (lord->neighbours.slot >= 0)
-        mli_bell_ring(&lord->neighbours.page->bells[lord->neighbours.slot].rings);
-    mli_lock_drop(&lord->neighbours.lock);
-    mli_helper_stop(&lord->neighbours.listener);
-    mli_lock_take(&lord->neighbours.lock);
-    while (lord->neighbours.ringing) {
-        mli_lock_drop(&lord->neighbours.lock);
+    if (!mli_u32_load(&lord->neighbours->open)) return;
+    (void)mli_u32_exchange(&lord->neighbours->open, 0); /* as the wish in mli_helper_start */
+    mli_lock_take(&lord->neighbours->lock);
+    if (lord->neighbours->slot >= 0)
+        mli_bell_ring(&lord->neighbours->page->bells[lord->neighbours->slot].rings);
+    mli_lock_drop(&lord->neighbours->lock);
+    mli_helper_stop(&lord->neighbours->listener);
+    mli_lock_take(&lord->neighbours->lock);
+    while (lord->neighbours->ringing) {
+        mli_lock_drop(&lord->neighbours->lock);
         mli_spin_wait(&spins);
-        mli_lock_take(&lord->neighbours.lock);
+        mli_lock_take(&lord->neighbours->lock);
     }
-    if (lord->neighbours.slot >= 0) { /* the release pairs with mli_slot_read */
-        mli_u64_store_release(&lord->neighbours.page->slots[lord->neighbours.slot]
+    if (lord->neighbours->slot >= 0) { /* the release pairs with mli_slot_read */
+        mli_u64_store_release(&lord->neighbours->page->slots[lord->neighbours->slot]
                                                        [MLI_SLOT_WORD(owner)], 0);
-        mli_page_fd_close(lord->neighbours.fd);
+        mli_page_fd_close(lord->neighbours->fd);
     }
-    if (lord->neighbours.page) mli_page_unmap(lord->neighbours.page);
-    if (lord->neighbours.stall_fd >= 0) mli_page_fd_close(lord->neighbours.stall_fd);
-    lord->neighbours.stall_fd = -1;
-    lord->neighbours.page = NULL;
-    lord->neighbours.slot = MLI_SLOT_NONE;
+    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page);
+    if (lord->neighbours->stall_fd >= 0) mli_page_fd_close(lord->neighbours->stall_fd);
+    lord->neighbours->stall_fd = -1;
+    lord->neighbours->page = NULL;
+    lord->neighbours->slot = MLI_SLOT_NONE;
     mli_slots_note(lord);
-    for (raise = lord->neighbours.raises; raise; raise = raise->next)
+    for (raise = lord->neighbours->raises; raise; raise = raise->next)
         if (raise->event) mli_os_event_set(raise->event);
-    mli_lock_drop(&lord->neighbours.lock);
+    mli_lock_drop(&lord->neighbours->lock);
 }
 
 static const mli_neighbours mli_neighbours_service = {
     mli_neighbours_serve, mli_listener_start, mli_raise_begin,           mli_raise_end,
-    mli_raise_check,      mli_neighbours_end, mli_neighbours_after_fork,
+    mli_raise_check,      mli_neighbours_end, mli_neighbours_forked,
 };
+
+MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord) {
+    return (const mli_neighbours *)mli_ptr_load_acquire(&lord->neighbours->service);
+}
+
+/* -- life: reaches all that a page needs through the service, as mli_neighbours says -- */
+
+static MLI_COLD void mli_neighbours_init(memlord *lord, const memlord_desc *desc) {
+    (void)desc;
+    mli_lock_rank(&lord->neighbours->lock, MLI_RANK_NEIGHBOURS);
+    lord->neighbours->slot = MLI_SLOT_NONE;
+    lord->neighbours->fd = lord->neighbours->stall_fd = -1;
+}
+static MLI_COLD void mli_neighbours_stop(memlord *lord) {
+    const mli_neighbours *service = mli_neighbours_of(lord);
+    if (service) service->end(lord);
+}
+static MLI_COLD void mli_neighbours_lock(memlord *lord, int take) {
+    mli_lock_set(&lord->neighbours->lock, take);
+}
+static MLI_COLD void mli_neighbours_mend(memlord *lord) {
+    const mli_neighbours *service = mli_neighbours_of(lord);
+    if (service) service->forked(lord);
+}
+MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life) {
+    MLI_LIFE_STATE(life, neighbours);
+    life->init = mli_neighbours_init;
+    life->stop = mli_neighbours_stop;
+    life->lock = mli_neighbours_lock;
+    life->forked = mli_neighbours_mend;
+}
 
 /* -- public -- */
 
@@ -622,20 +672,20 @@ MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
         return MEMLORD_E_INVALID;
     }
     host = mli_host_id(lord, stall, sizeof stall);
-    mli_lock_take(&lord->neighbours.lock);
-    if (!lord->neighbours.page && !mli_u32_load(&lord->neighbours.open)) {
-        memcpy(lord->neighbours.path, path, sizeof path);
-        lord->neighbours.host_id = host;
-        lord->neighbours.slot = MLI_SLOT_NONE;
+    mli_lock_take(&lord->neighbours->lock);
+    if (!lord->neighbours->page && !mli_u32_load(&lord->neighbours->open)) {
+        memcpy(lord->neighbours->path, path, sizeof path);
+        lord->neighbours->host_id = host;
+        lord->neighbours->slot = MLI_SLOT_NONE;
         r = mli_page_join(lord, &why);
-        lord->neighbours.stall_fd = r ? -1 : mli_stall_open(stall);
+        lord->neighbours->stall_fd = r ? -1 : mli_stall_open(stall);
         if (r == MEMLORD_OK) {
-            mli_ptr_store_release(&lord->neighbours.service,
+            mli_ptr_store_release(&lord->neighbours->service,
                                   (void *)(uintptr_t)&mli_neighbours_service);
-            mli_u32_store(&lord->neighbours.open, 1);
+            mli_u32_store(&lord->neighbours->open, 1);
         }
     }
-    mli_lock_drop(&lord->neighbours.lock);
+    mli_lock_drop(&lord->neighbours->lock);
     if (r) {
         mli_logf(lord, MEMLORD_LOG_ERROR, "[neighbours] %s: %s", path, why);
         return r;
@@ -646,7 +696,7 @@ MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
 }
 
 MLI_API memlord_result memlord_pressure_close(memlord *lord) {
-    if (!lord || !mli_u32_load(&lord->neighbours.open)) return MEMLORD_OK;
+    if (!lord || !mli_u32_load(&lord->neighbours->open)) return MEMLORD_OK;
     if (mli_self.is_helper || mli_self.in_host_alloc) return MEMLORD_E_STATE;
     mli_neighbours_end(lord);
     return MEMLORD_OK;
@@ -664,25 +714,31 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
     if (!lord) return MEMLORD_OK;
     r = mli_phys_find(lord, device, 0, &phys);
     if (r) return r;
-    if (mli_self.in_host_alloc || !mli_u32_load(&lord->neighbours.open)) return MEMLORD_E_STATE;
+    if (mli_self.in_host_alloc || !mli_u32_load(&lord->neighbours->open)) return MEMLORD_E_STATE;
     if (mli_os_event_open(&event)) return MEMLORD_E_NOMEM;
     raise.event = &event;
     r = mli_raise_begin(lord, phys, needed, &raise);
     deadline = mli_now() + (uint64_t)MLI_PAGE_ANSWER_MS * 1000000u;
     while (r == MEMLORD_OK && !(done = mli_raise_check(lord, &raise)) &&
            (left = mli_ms_left(deadline)) != 0) {
-        const uint32_t step = mli_u32_load(&lord->room.poll_ms);
+        const uint32_t step = mli_poll_ms(lord);
         mli_os_event_wait(&event, left < step ? left : step);
     }
     if (r == MEMLORD_OK) {
         mli_raise_end(lord, &raise);
-        if (done <= 0) r = mli_u32_load(&lord->neighbours.open) ? MEMLORD_E_OOM : MEMLORD_E_STATE;
+        if (done <= 0) r = mli_u32_load(&lord->neighbours->open) ? MEMLORD_E_OOM : MEMLORD_E_STATE;
     }
     mli_os_event_close(&event);
     return r;
 }
 
 #else
+
+MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord) {
+    (void)lord;
+    return NULL;
+}
+MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life) { (void)life; }
 
 MLI_API memlord_result memlord_device_id_set(memlord *lord, memlord_device device,
                                              const char *text) {

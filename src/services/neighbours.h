@@ -9,6 +9,7 @@
 #include "os/system.h"
 #include "base/atomics.h"
 #include "base/ledger.h"
+#include "services/pages.h"
 
 /* A request to the neighbours, on the stack of its thread. */
 typedef struct mli_raise {
@@ -38,17 +39,12 @@ typedef struct mli_neighbours {
     /* Leaves the page: at a close, and at the end of the ledger. Requires: the caller is not the
        listener. */
     void (*end)(memlord *lord);
-    void (*after_fork)(memlord *lord); /* in the child: the slot is the parent's */
+    void (*forked)(memlord *lord); /* in a forked child: the slot is the parent's */
 } mli_neighbours;
 
 /* Returns NULL while no page has been opened. The acquire pairs with memlord_pressure_open. */
-static MLI_HOT const mli_neighbours *mli_neighbours_of(memlord *lord) {
-#if defined(MEMLORD_NO_NEIGHBOURS)
-    (void)lord;
-    return NULL;
-#else
-    return (const mli_neighbours *)mli_ptr_load_acquire(&lord->neighbours.service);
-#endif
-}
+MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord);
+
+MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
 
 #endif

@@ -12,6 +12,8 @@
 #include "base/ledger.h"
 #include "base/text.h"
 
+#define MLI_PAGE_SLOTS 64 /* of the ledgers that share a page */
+
 /* Each ledger has a slot on the page, with the bytes that it holds of its physical devices, its
    requests to the others, and its answers. The system drops the lock of a slot when the process
    ends, so a process killed at any instruction leaves nothing locked. A value read from the page
@@ -23,11 +25,34 @@
 #define MLI_PAGE_VERSION 1
 #define MLI_PAGE_ANSWER_MS 2000     /* a raise waits no longer: the max_ms of the default retry */
 
+/* The slots of the pressure page: see services/neighbours. Words of 64 bits, so that programs of 32
+   and of 64 bits share a page. */
+#define MLI_SLOT_DEVICES 17                         /* with the host's memory */
+#define MLI_PAGE_PATH 400                           /* bytes of its path, with the 0 */
+enum { MLI_SLOT_FORKED = -2, MLI_SLOT_NONE = -1 }; /* a forked child claims one at its first use */
+typedef struct mli_page_device {
+    uint64_t id;       /* a hash of its identity; 0: none */
+    uint64_t held;     /* bytes live there, or reserved by pools */
+    uint64_t spare;    /* the part of `held` that is idle in pools, or pending */
+    uint64_t failing;  /* 1: allocations fail */
+    uint64_t wanted;   /* bytes asked of the others */
+    uint64_t asked;    /* the request that asked for them */
+    uint64_t released; /* bytes given back in answers, ever */
+} mli_page_device;
+typedef struct mli_page_slot {
+    uint64_t pid, started; /* started: the ledger's start, in ns of the wall clock */
+    mli_page_device devices[MLI_SLOT_DEVICES];
+    uint64_t answered[MLI_PAGE_SLOTS]; /* the last request of each slot that is answered */
+    uint64_t request;                  /* the last request; stored after the devices */
+    uint64_t owner;                    /* unique to this claim; 0: the slot is free */
+} mli_page_slot;
+enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
+
 /* The file. A bell is the one word of a slot that others write, too. */
 typedef struct mli_page {
     mli_u64 magic, version, unused[6];
     struct {
-        mli_u32 rings; /* a futex; requests to the ledger of the slot, and answers to it, raise it */
+        mli_u32 rings; /* a futex; requests to the slot's ledger and answers to it raise it */
         uint32_t unused[15];
     } bells[MLI_PAGE_SLOTS];
     mli_u64 slots[MLI_PAGE_SLOTS][MLI_SLOT_WORDS];

@@ -15,6 +15,11 @@
 #include "calls/deferred.h"
 #include "services/neighbours.h"
 
+struct mli_pollers_state {
+    struct mli_waiter *waiters;
+    uint32_t poll_ms_by_env; /* 1: the environment has set the interval */
+};
+
 /* -- pollers -- */
 
 /* Declared here, as a poller may start other pollers. */
@@ -31,7 +36,8 @@ static MLI_COLD memlord_result mli_phys_poller_start(mli_phys *phys) {
     return bad ? MEMLORD_E_NOMEM : MEMLORD_OK;
 }
 
-MLI_PRIVATE MLI_COLD void mli_pollers_stop(memlord *lord) {
+/* Stops all pollers and joins them. Requires: the caller is no helper. */
+static MLI_COLD void mli_pollers_stop(memlord *lord) {
     uint32_t i;
     mli_polling_set(lord, MLI_POLLING_OFF);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
@@ -110,7 +116,7 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
     mli_lock_take(&phys->lock);
     at = phys->sampled;
     mli_lock_drop(&phys->lock);
-    if (!at || now - at >= (uint64_t)mli_u32_load(&lord->room.poll_ms) * 1000000u)
+    if (!at || now - at >= mli_poll_ns(lord))
         (void)mli_phys_sample(lord, phys);
 }
 
@@ -131,24 +137,24 @@ MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys) {
 
 MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w) {
     mli_callbacks_enter(lord);
-    w->next = lord->pollers.waiters;
-    lord->pollers.waiters = w;
+    w->next = lord->pollers->waiters;
+    lord->pollers->waiters = w;
     mli_alert_set(lord, MLI_ALERT_WAITER, 1);
     mli_callbacks_leave(lord);
 }
 MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w) {
-    mli_waiter **at = &lord->pollers.waiters;
+    mli_waiter **at = &lord->pollers->waiters;
     mli_callbacks_enter(lord);
     while (*at != w) at = &(*at)->next;
     *at = w->next;
-    if (!lord->pollers.waiters) mli_alert_set(lord, MLI_ALERT_WAITER, 0);
+    if (!lord->pollers->waiters) mli_alert_set(lord, MLI_ALERT_WAITER, 0);
     mli_callbacks_leave(lord);
 }
 /* Wakes each waiter for which enough bytes have been freed. */
 static void mli_waiters_wake(memlord *lord) {
     mli_waiter *w;
     mli_callbacks_enter(lord);
-    for (w = lord->pollers.waiters; w; w = w->next)
+    for (w = lord->pollers->waiters; w; w = w->next)
         if (mli_phys_freed(lord, w->phys) - w->freed_before >= w->needed)
             mli_os_event_set(&w->event);
     mli_callbacks_leave(lord);
@@ -253,7 +259,46 @@ static MLI_COLD void mli_poller_run(void *user) {
                 (void)mli_fences_retire(lord, device);
         }
         mli_save_serve(lord);
-    } while (mli_helper_wait(&phys->poller, mli_u32_load(&lord->room.poll_ms)));
+    } while (mli_helper_wait(&phys->poller, mli_poll_ms(lord)));
+}
+
+/* -- life -- */
+
+static MLI_COLD void mli_pollers_init(memlord *lord, const memlord_desc *desc) {
+    (void)desc;
+    lord->end_slow = mli_call_end_slow;
+}
+/* Applies MEMLORD_POLL_INTERVAL_MS, which overrides the description and memlord_poller_start. Logs
+   and ignores a value that is too long, malformed or out of range. */
+static MLI_COLD memlord_result mli_pollers_open(memlord *lord, const memlord_desc *desc) {
+    char value[128];
+    double ms;
+    int set = desc->flags & MEMLORD_FLAG_NO_ENV
+                  ? 0
+                  : mli_env_read("MEMLORD_POLL_INTERVAL_MS", value, sizeof value);
+    if (set > 0 && mli_read_number(value, 0, &ms) && !strchr(value, ',') && ms >= MLI_POLL_MS_MIN) {
+        mli_poll_ms_set(lord, (uint32_t)ms);
+        lord->pollers->poll_ms_by_env = 1;
+    } else if (set) {
+        mli_log(lord, MEMLORD_LOG_WARNING,
+                "[poller] MEMLORD_POLL_INTERVAL_MS is not a number of at least 10: ignored");
+    }
+    return MEMLORD_OK;
+}
+/* Clears the marks of threads that polled or waited: they are gone. */
+static MLI_COLD void mli_pollers_forked(memlord *lord) {
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    for (i = 0; i < n; i++)
+        mli_u32_store(&mli_phys_storage(lord, i)->poller.state, MLI_HELPER_NONE);
+    lord->pollers->waiters = NULL;
+    if (mli_polling_is(lord, MLI_POLLING_ALL)) mli_alert_set(lord, MLI_ALERT_POLLER, 1);
+}
+MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life) {
+    MLI_LIFE_STATE(life, pollers);
+    life->init = mli_pollers_init;
+    life->open = mli_pollers_open;
+    life->stop = mli_pollers_stop;
+    life->forked = mli_pollers_forked;
 }
 
 /* -- public -- */
@@ -276,8 +321,8 @@ MLI_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
     uint32_t i;
     if (!lord) return MEMLORD_OK;
     if (interval_ms && interval_ms < MLI_POLL_MS_MIN) return MEMLORD_E_INVALID;
-    if (!lord->pollers.poll_ms_by_env)
-        mli_u32_store(&lord->room.poll_ms, interval_ms ? interval_ms : 200);
+    if (!lord->pollers->poll_ms_by_env)
+        mli_poll_ms_set(lord, interval_ms ? interval_ms : 200);
     if (!mli_polling_enabled(lord)) return MEMLORD_E_UNSUPPORTED;
     mli_polling_set(lord, MLI_POLLING_ALL);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* tries failed ones again */

@@ -20,14 +20,9 @@ typedef struct mli_waiter {
     mli_os_event event;
 } mli_waiter;
 
-#define MLI_POLL_MS_MIN 10 /* ms: the shortest interval */
-
 /* Puts a waiter on the list, whose event a call sets once enough was freed; takes it off again. */
 MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w);
 MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
-
-/* Stops all pollers and joins them. Requires: the caller is no helper of this ledger. */
-MLI_PRIVATE MLI_COLD void mli_pollers_stop(memlord *lord);
 
 /* Samples a physical device that has no running poller and whose sample is older than the interval.
    Requires: a safe point. */
@@ -44,5 +39,7 @@ MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys);
    counts with the marks of its devices again, and reads the alert again. */
 MLI_PRIVATE MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev,
                                                 int asks);
+
+MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life);
 
 #endif

@@ -5,6 +5,7 @@
 #include "base/ledger.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "books/threads.h"
 #include "books/map.h"
 #include "books/counters.h"
@@ -20,21 +21,15 @@
 #include "services/pollers.h"
 #include "calls/record.h"
 
+struct mli_retry_state {
+    memlord_retry policy; /* the default policy */
+    mli_u64 explained;    /* when memlord_alloc_failed was last logged; 0: never */
+};
+
 MLI_PRIVATE const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NULL};
 
 /* -- MEMLORD_RETRY="max=5,initial_ms=50,multiplier=1.5,max_ms=2000" -- */
 
-MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, double *out) {
-    double value = 0, scale = 1;
-    int digits = 0;
-    for (; *text >= '0' && *text <= '9' && digits < 10; text++, digits++)
-        value = value * 10 + (*text - '0');
-    if (places && *text == '.')
-        for (text++; *text >= '0' && *text <= '9' && digits < 15; text++, digits++)
-            value += (*text - '0') * (scale /= 10);
-    *out = value;
-    return digits && value <= UINT32_MAX && (!*text || *text == ',') ? text : NULL;
-}
 
 MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *out) {
     static const char names[][12] = {"max=", "initial_ms=", "max_ms=", "multiplier="};
@@ -84,7 +79,7 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     mli_barrier_threads(lord); /* a free that missed the alert is counted in the sum below */
     while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
            !(raised && page->raise_check(lord, &raise) > 0)) {
-        step = raised ? mli_u32_load(&lord->room.poll_ms) : left;
+        step = raised ? mli_poll_ms(lord) : left;
         mli_os_event_wait(&w.event, step < left ? step : left);
         left = mli_ms_left(deadline);
     }
@@ -268,6 +263,33 @@ static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn
     return MEMLORD_OK;
 }
 
+/* -- life -- */
+
+static MLI_COLD void mli_retry_init(memlord *lord, const memlord_desc *desc) {
+    (void)desc;
+    lord->retry->policy = mli_default_retry;
+}
+/* Applies MEMLORD_RETRY. Logs and ignores a value that is no policy. */
+static MLI_COLD memlord_result mli_retry_open(memlord *lord, const memlord_desc *desc) {
+    memlord_retry policy = lord->retry->policy;
+    char value[128];
+    int set = desc->flags & MEMLORD_FLAG_NO_ENV
+                  ? 0
+                  : mli_env_read("MEMLORD_RETRY", value, sizeof value);
+    if (set > 0 && !mli_retry_parse(value, &policy) && !memlord_retry_check(&policy))
+        lord->retry->policy = policy;
+    else if (set)
+        mli_log(lord, MEMLORD_LOG_WARNING,
+                "[retry] MEMLORD_RETRY is ignored: it is like max=5,initial_ms=50,multiplier=1.5,"
+                "max_ms=2000, with initial_ms at most max_ms and multiplier at least 1");
+    return MEMLORD_OK;
+}
+MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life) {
+    MLI_LIFE_STATE(life, retry);
+    life->init = mli_retry_init;
+    life->open = mli_retry_open;
+}
+
 /* -- public -- */
 
 MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
@@ -294,7 +316,7 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
     q.phys = mli_phys_at(lord, q.dev);
     q.bytes = bytes;
     q.site = site;
-    q.policy = policy ? policy : &lord->retry.policy;
+    q.policy = policy ? policy : &lord->retry->policy;
     r = mli_request_reserve(&q);
     if (r == MEMLORD_OK) r = mli_request_try(&q, fn, user, storage);
     mli_request_release(&q);
@@ -317,7 +339,7 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
     mli_attempt_failed(lord, dev, bytes);
     mli_phys_sample_refresh(lord, mli_phys_at(lord, dev));
     mli_oom_note(lord, dev, bytes, site);
-    if (mli_log_hears(lord, MEMLORD_LOG_ERROR) && mli_log_due(lord, &lord->retry.explained))
+    if (mli_log_hears(lord, MEMLORD_LOG_ERROR) && mli_log_due(lord, &lord->retry->explained))
         mli_log_explain(lord, MEMLORD_LOG_ERROR, "[oom] ", device, bytes, 0);
     return mli_call_end_uncounted(lord, MEMLORD_OK);
 }

@@ -7,14 +7,13 @@
 #include "api/api.h"
 #include "os/knobs.h"
 #include "os/compiler.h"
+#include "base/ledger.h"
 
 MLI_TABLE(const memlord_retry mli_default_retry)
 
-/* Reads a number up to a comma or the end; with `places` it may have a fraction. Returns the rest
-   of the text; NULL if there is no number, or one above UINT32_MAX. */
-MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, double *out);
-
 /* Parses a policy. After an error *out is unchanged. */
 MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *out);
+
+MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life);
 
 #endif

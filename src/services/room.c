@@ -9,21 +9,43 @@
 #include "books/devices.h"
 #include "books/events.h"
 #include "books/limits.h"
+#include "books/names.h"
 #include "services/bands.h"
 #include "services/stats.h"
+
+struct mli_room_state {
+    mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
+    mli_cpu cpu;
+    mli_u32 poll_ms;        /* from sample to sample of a poller */
+    mli_u64 refusal_logged; /* when a refused reservation was last logged; 0: never */
+};
 
 /* -- sources -- */
 
 MLI_PRIVATE MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out) {
     memlord *lord = (memlord *)user;
     (void)d;
-    return mli_cpu_sample(&lord->room.cpu, &out->total, &out->used, &out->process);
+    return mli_cpu_sample(&lord->room->cpu, &out->total, &out->used, &out->process);
+}
+
+MLI_PRIVATE MLI_COLD const char *mli_proc_root(const memlord *lord) {
+    return lord->room->cpu.root ? lord->room->cpu.root : "";
+}
+
+MLI_PRIVATE MLI_COLD uint32_t mli_poll_ms(const memlord *lord) {
+    return mli_u32_load(&lord->room->poll_ms);
+}
+MLI_PRIVATE MLI_COLD void mli_poll_ms_set(memlord *lord, uint32_t ms) {
+    mli_u32_store(&lord->room->poll_ms, ms);
+}
+MLI_PRIVATE MLI_COLD uint64_t mli_poll_ns(const memlord *lord) {
+    return (uint64_t)mli_u32_load(&lord->room->poll_ms) * 1000000u;
 }
 
 MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, int type) {
     mli_capacity_reader source;
     mli_callbacks_enter(lord);
-    source = lord->room.capacity_readers[type];
+    source = lord->room->capacity_readers[type];
     mli_callbacks_leave(lord);
     return source;
 }
@@ -47,9 +69,9 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     }
     mli_lock_drop(&phys->lock);
 }
-/* Sets the marks of a sample. The live bytes that belong to it are the smaller of those before and
-   after the source ran: it is not known which of the two it saw. Of a pool they are what the pool
-   holds now, as a source may itself set that. */
+/* Sets the marks of a sample. The live bytes that belong to it are the smaller ones of those before
+   and after the source ran, as it is not known which of the two the source saw. For a pool they are
+   the bytes that the pool holds now, as the source may itself report those. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i = 0;
@@ -101,7 +123,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     memset(&c, 0, sizeof c);
     if (!mli_phys_sampler_set(lord, phys, MLI_STACK_ADDRESS())) return MEMLORD_E_STATE;
     mli_callbacks_enter(lord);
-    source = lord->room.capacity_readers[phys->device.type];
+    source = lord->room->capacity_readers[phys->device.type];
     mli_callbacks_leave(lord);
     mli_phys_marks_begin(lord, phys);
     if (!source.fn)
@@ -128,7 +150,7 @@ MLI_PRIVATE void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_r
     memlord_capacity none;
     memset(&none, 0, sizeof none);
     mli_callbacks_enter(lord);
-    lord->room.capacity_readers[type] = source;
+    lord->room->capacity_readers[type] = source;
     mli_callbacks_leave(lord);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
@@ -173,9 +195,9 @@ static MLI_COLD int mli_reader_may_sample(memlord *lord) {
 }
 
 /* Returns 1 if a reader is to sample a phys: no sample is known, or the latest one is older than
-   three poll intervals and no poller runs. But at most once in an interval. */
+   three poll intervals and no poller runs. It returns 1 at most once in an interval. */
 static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
-    const uint64_t interval = (uint64_t)mli_u32_load(&lord->room.poll_ms) * 1000000u;
+    const uint64_t interval = mli_poll_ns(lord);
     const uint32_t poller = mli_u32_load_acquire(&phys->poller.state);
     uint64_t at, now;
     int known;
@@ -222,7 +244,7 @@ static MLI_COLD memlord_result mli_phys_read(memlord *lord, memlord_device d, ml
 
 MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, char *name,
                                            size_t cap) {
-    const char *root = lord->room.cpu.root ? lord->room.cpu.root : "";
+    const char *root = mli_proc_root(lord);
     char path[300];
     mli_out o;
     *name = 0;
@@ -327,7 +349,7 @@ MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last) {
 /* Logs a refused reservation, at most once a second. A server that is full refuses thousands a
    second, and each line walks the tags and the sites. */
 static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, uint64_t wanted) {
-    if (mli_log_hears(lord, MEMLORD_LOG_WARNING) && mli_log_due(lord, &lord->room.refusal_logged))
+    if (mli_log_hears(lord, MEMLORD_LOG_WARNING) && mli_log_due(lord, &lord->room->refusal_logged))
         mli_log_explain(lord, MEMLORD_LOG_WARNING, "[limit] ", d, wanted, 0);
 }
 
@@ -384,6 +406,33 @@ static MLI_COLD int mli_plan_lack(memlord *lord, const memlord_block *blocks, si
     return 1;
 }
 
+/* -- life -- */
+
+static MLI_COLD void mli_room_init(memlord *lord, const memlord_desc *desc) {
+    const uint32_t ms = desc->poll_ms ? desc->poll_ms : 200;
+    lord->room->capacity_readers[MEMLORD_DEVICE_CPU].fn = mli_cpu_capacity;
+    lord->room->capacity_readers[MEMLORD_DEVICE_CPU].user = lord;
+    lord->room->poll_ms.v = ms < MLI_POLL_MS_MIN ? MLI_POLL_MS_MIN : ms;
+}
+static MLI_COLD memlord_result mli_room_open(memlord *lord, const memlord_desc *desc) {
+    return mli_name(lord, desc->proc_root, &lord->room->cpu.root);
+}
+/* Clears the marks of threads that sampled: they are gone. */
+static MLI_COLD void mli_room_forked(memlord *lord) {
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    for (i = 0; i < n; i++) {
+        mli_phys *phys = mli_phys_storage(lord, i);
+        mli_u32_store(&phys->sampling, 0);
+        phys->sampler = NULL;
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life) {
+    MLI_LIFE_STATE(life, room);
+    life->init = mli_room_init;
+    life->open = mli_room_open;
+    life->forked = mli_room_forked;
+}
+
 /* -- public -- */
 
 MEMLORD_API memlord_result memlord_capacity_get(memlord *lord, memlord_device device,
@@ -424,7 +473,7 @@ MLI_API memlord_result memlord_device_share(memlord *lord, memlord_device device
     if (!mli_device_valid(physical)) return MEMLORD_E_DEVICE;
     r = mli_dev(lord, device, &dev);
     if (r) return r;
-    to = &lord->limits.host_phys;
+    to = mli_phys_storage(lord, 0);
     if (!mli_type_host[physical.type]) {
         r = mli_dev(lord, physical, &other);
         if (r) return r;
@@ -432,7 +481,7 @@ MLI_API memlord_result memlord_device_share(memlord *lord, memlord_device device
         if (other != dev && mli_phys_at(lord, other) != to) return MEMLORD_E_STATE;
     }
     if (mli_type_host[device.type])
-        return to == &lord->limits.host_phys ? MEMLORD_OK : MEMLORD_E_STATE;
+        return to == mli_phys_storage(lord, 0) ? MEMLORD_OK : MEMLORD_E_STATE;
     r = mli_phys_assign(lord, dev, to);
     if (r == MEMLORD_OK) mli_phys_recheck(lord, NULL);
     return r;

@@ -14,9 +14,22 @@
 /* Samples the host's memory: the built-in source of the cpu. */
 MLI_PRIVATE MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out);
 
+/* Returns the directory that has proc and sys of the machine; "": the root. */
+MLI_PRIVATE MLI_COLD const char *mli_proc_root(const memlord *lord);
+
+#define MLI_POLL_MS_MIN 10 /* ms: the shortest interval */
+/* Return and set the interval at which pollers sample. */
+MLI_PRIVATE MLI_COLD uint32_t mli_poll_ms(const memlord *lord);
+MLI_PRIVATE MLI_COLD uint64_t mli_poll_ns(const memlord *lord);
+MLI_PRIVATE MLI_COLD void mli_poll_ms_set(memlord *lord, uint32_t ms);
+
+typedef struct mli_capacity_reader {
+    memlord_capacity_fn fn;
+    void *user;
+} mli_capacity_reader;
 MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, int type);
 /* Samples a phys through its source, then checks the bands of its devices. E_STATE: another thread
-   is sampling it; E_UNSUPPORTED: it has no source; E_UNKNOWN: the sample is of no use. */
+   is sampling it. E_UNSUPPORTED: it has no source. E_UNKNOWN: the source gave no usable sample. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys);
 
 /* Replaces a source, waits until no other thread is in the old one, and forgets its samples. */
@@ -43,5 +56,7 @@ MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *
 /* Returns 1 at most once a second of the ledger's clock: *last is the time when it did so last, 0
    at first. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
+
+MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life);
 
 #endif

@@ -12,7 +12,8 @@ static mli_thread_scope *mli_thread_scope_first(const mli_scope_record *scope) {
     return (mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
 }
 
-MLI_PRIVATE void mli_thread_reset(mli_thread *t) {
+/* Resets the state of a thread that lasts over several calls: tags, tickets, account, events. */
+static void mli_thread_reset(mli_thread *t) {
     mli_subbuf_leave(t);
     t->tag = NULL;
     t->tag_depth = 0;
@@ -93,7 +94,7 @@ static void mli_span_totals(memlord *lord, mli_thread *t, mli_span *f, mli_scope
     }
 }
 
-MLI_PRIVATE void mli_span_pop(mli_thread *t) {
+static void mli_span_pop(mli_thread *t) {
     t->span = t->span->around;
     t->birth_bits = 0;
 }
@@ -119,6 +120,18 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
     mli_thread_reset(t);
     mli_u32_store(&t->by_exchange, 1); /* not inside: who stops a shard does not wait for it */
     mli_u64_store_release(&t->owner, 0);
+}
+
+MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
+    mli_ptr_store(&t->inside, NULL); /* it saw the map stopped and was about to leave */
+    for (; t->span; mli_span_pop(t)) {
+        mli_u64_store(&t->span->stats->running, 0);
+        mli_u64_store(&t->span->stats->token, 0);
+    }
+    mli_thread_reset(t);
+    mli_u32_store(&t->by_exchange, 1);
+    mli_u64_store(&t->owner, 0);
 }
 
 /* -- making a scope -- */
@@ -224,13 +237,6 @@ static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **
     *out = *next;
     return MEMLORD_OK;
 }
-MLI_PRIVATE void mli_spans_free(memlord *lord, mli_thread *t) {
-    mli_span *f = t->spans, *inner;
-    for (; f; f = inner) {
-        inner = f->inner;
-        mli_own_free(lord, f, sizeof *f);
-    }
-}
 
 /* Restarts a cell's high at its level, after the row's peak has taken account of the old high. */
 static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, uint32_t dev, mli_cell *cell) {
@@ -290,9 +296,9 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
     return MEMLORD_OK;
 }
 
-/* Begins a scope; `guard` NULL: without one. The thread's cache has it under the host's static
-   record `planted` or, if that is NULL, under `name`. The text there may change, so a hit compares
-   it. */
+/* Begins a scope. `guard` gets what its end restores; NULL: the scope has no guard. The cache of
+   the thread has the scope under the host's static record `planted` or, if that is NULL, under
+   `name`. The text there may change, so the name is compared with that of the scope found. */
 static memlord_result mli_scope_begin(memlord *lord, const char *name,
                                       const memlord_scope_site *planted, memlord_guard *guard) {
     const void *given = planted ? (const void *)planted : (const void *)name;
@@ -454,8 +460,26 @@ MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord) {
     return gone;
 }
 
-MLI_PRIVATE void mli_scopes_free(memlord *lord) {
+
+/* -- life -- */
+
+static MLI_COLD void mli_scopes_reset(memlord *lord, mli_thread *t) {
     uint32_t i;
+    (void)t;
+    for (i = 1; i < mli_scope_count(lord); i++)
+        mli_u64_store(&mli_scope_record_at(lord, i)->device_ns, 0);
+}
+static MLI_COLD void mli_spans_free(memlord *lord, mli_thread *t) {
+    mli_span *f = t->spans, *inner;
+    for (; f; f = inner) {
+        inner = f->inner;
+        mli_own_free(lord, f, sizeof *f);
+    }
+}
+static MLI_COLD void mli_scopes_free(memlord *lord) {
+    mli_thread *t;
+    uint32_t i;
+    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) mli_spans_free(lord, t);
     for (i = 1; i < mli_scope_count(lord); i++) {
         mli_scope_record *scope = mli_scope_record_at(lord, i);
         mli_thread_scope *s = mli_thread_scope_first(scope), *next;
@@ -465,7 +489,10 @@ MLI_PRIVATE void mli_scopes_free(memlord *lord) {
         }
         mli_own_free(lord, scope, sizeof *scope);
     }
-    mli_vector_free(lord, &lord->tags.scopes, sizeof(mli_ptr));
+}
+MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life) {
+    life->reset = mli_scopes_reset;
+    life->free = mli_scopes_free;
 }
 
 /* -- public -- */

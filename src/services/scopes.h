@@ -7,6 +7,7 @@
 #include "os/knobs.h"
 #include "os/compiler.h"
 #include "base/atomics.h"
+#include "base/ledger.h"
 #include "books/threads.h"
 #include "books/sites.h"
 #include "books/events.h"
@@ -42,22 +43,20 @@ typedef struct mli_thread_scope {
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
 } mli_thread_scope;
 
-/* Resets the state of a thread that lasts over several calls: tags, tickets, account, events. */
-MLI_PRIVATE void mli_thread_reset(mli_thread *t);
-
-MLI_PRIVATE void mli_span_pop(mli_thread *t);
-
 /* Releases the record of a thread that ends or has ended: ends its scopes, the innermost first, and
    gives up ownership, after which another thread may take the record at once. Requires: the
    registry lock. The addition orders the reads that follow after the caller's check that the thread
    has ended; the store pairs with mli_thread_spare. */
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
+/* Releases in a forked child the record of a thread that is gone. Its scopes never end: they are
+   forgotten. It may have been about to begin or end one; whether that is counted is not known. */
+MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
+
 #define MLI_SCOPE_NAME 200 /* bytes of a name that are kept */
 
 /* Returns the length of a name, cut to MLI_SCOPE_NAME bytes where a UTF-8 character begins. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);
-MLI_PRIVATE void mli_spans_free(memlord *lord, mli_thread *t);
 
 /* Sums the thread scopes of a scope, and their deltas on each device into `devices` unless that is
    NULL. A thread scope of an earlier epoch counts as running only. */
@@ -73,6 +72,6 @@ MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_threa
 /* Returns the number of invocations that the rings have overwritten. */
 MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord);
 
-MLI_PRIVATE void mli_scopes_free(memlord *lord);
+MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life);
 
 #endif

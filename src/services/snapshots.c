@@ -9,6 +9,22 @@
 #include "books/events.h"
 #include "services/stats.h"
 
+typedef struct mli_recorder { /* saves something at an interval: a snapshot, or an export */
+    mli_u32 interval; /* ms; 0: it was not started, or was stopped */
+    mli_u64 due;      /* the next time, by the ledger's clock */
+    mli_ptr saver;    /* const mli_saver *; set before the interval */
+    mli_helper helper;
+    struct memlord *lord;
+} mli_recorder;
+
+struct mli_snapshots_state {
+    mli_lock lock;
+    struct mli_snapshot *at[MLI_SNAPSHOTS], *out; /* by time; evicted under a reader */
+    uint32_t count;
+    struct mli_snapshot_reader *readers;
+    mli_recorder recorders[MLI_RECORDERS];
+};
+
 #define MLI_SNAPSHOT_TOP 10      /* the largest blocks that are kept in a snapshot */
 #define MLI_SNAPSHOT_MS_DEFAULT 5000
 #define MLI_RECORDER_MS_MAX 1000 /* ms: a recorder checks the clock and saves at least so often */
@@ -19,7 +35,7 @@ MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s) {
 MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s) {
     return (memlord_block_info *)(void *)(mli_snapshot_devices(s) + s->devices);
 }
-MLI_PRIVATE void mli_snapshots_free(memlord *lord, mli_snapshot *s) {
+MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s) {
     mli_snapshot *next;
     for (; s; s = next) {
         next = s->next;
@@ -64,8 +80,8 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
     uint32_t dev, i;
     for (dev = 0; dev <= s->devices; dev++) {
         uint64_t level = mli_snapshot_level(s, dev);
-        for (i = lord->snapshots.count; i; i--) {
-            const mli_snapshot *other = lord->snapshots.at[i - 1];
+        for (i = lord->snapshots->count; i; i--) {
+            const mli_snapshot *other = lord->snapshots->at[i - 1];
             if (other != s && mli_snapshot_level(other, dev) >= level) break;
         }
         if (!i) return 1;
@@ -78,14 +94,14 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
    which some device held its most; of MLI_SNAPSHOTS at most MEMLORD_MAX_DEVICES + 3 are such.
    Evicts a named one only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
-    MLI_REQUIRE(mli_lock_held(&lord->snapshots.lock));
-    MLI_REQUIRE(lord->snapshots.count == MLI_SNAPSHOTS);
-    mli_snapshot **list = lord->snapshots.at, *out;
+    MLI_REQUIRE(mli_lock_held(&lord->snapshots->lock));
+    MLI_REQUIRE(lord->snapshots->count == MLI_SNAPSHOTS);
+    mli_snapshot **list = lord->snapshots->at, *out;
     uint64_t least = UINT64_MAX;
     uint32_t i, at = 0;
     int named;
     for (named = 0; named < 2 && !at; named++)
-        for (i = 1; i + 1 < lord->snapshots.count; i++) {
+        for (i = 1; i + 1 < lord->snapshots->count; i++) {
             uint64_t gap = list[i + 1]->time - list[i - 1]->time;
             if ((list[i]->name != NULL) != named || gap >= least ||
                 mli_snapshot_is_peak(lord, list[i]))
@@ -94,7 +110,7 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
             at = i;
         }
     out = list[at];
-    memmove(list + at, list + at + 1, (--lord->snapshots.count - at) * sizeof *list);
+    memmove(list + at, list + at + 1, (--lord->snapshots->count - at) * sizeof *list);
     mli_loss_add(lord, MLI_LOST_snapshots);
     return out;
 }
@@ -106,19 +122,19 @@ static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept
         mli_loss_add(lord, MLI_LOST_snapshots);
         return MEMLORD_E_NOMEM;
     }
-    mli_lock_take(&lord->snapshots.lock);
-    at = &lord->snapshots.at[lord->snapshots.count++];
+    mli_lock_take(&lord->snapshots->lock);
+    at = &lord->snapshots->at[lord->snapshots->count++];
     /* by time: the clock, which may be the host's, was read before the lock was taken */
-    for (; at > lord->snapshots.at && at[-1]->time > s->time; at--) *at = at[-1];
+    for (; at > lord->snapshots->at && at[-1]->time > s->time; at--) *at = at[-1];
     *at = s;
-    if (lord->snapshots.count == MLI_SNAPSHOTS) out = mli_snapshots_evict(lord);
-    if (out && lord->snapshots.readers) {
-        out->next = lord->snapshots.out;
-        lord->snapshots.out = out;
+    if (lord->snapshots->count == MLI_SNAPSHOTS) out = mli_snapshots_evict(lord);
+    if (out && lord->snapshots->readers) {
+        out->next = lord->snapshots->out;
+        lord->snapshots->out = out;
         out = NULL;
     }
-    mli_lock_drop(&lord->snapshots.lock);
-    mli_snapshots_free(lord, out);
+    mli_lock_drop(&lord->snapshots->lock);
+    mli_snapshot_list_free(lord, out);
     return MEMLORD_OK;
 }
 
@@ -126,26 +142,26 @@ MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reade
                                        const mli_snapshot *list[MLI_SNAPSHOTS]) {
     uint32_t i, n;
     reader->thread = &mli_self;
-    mli_lock_take(&lord->snapshots.lock);
-    n = lord->snapshots.count;
-    for (i = 0; i < n; i++) list[i] = lord->snapshots.at[i];
-    reader->next = lord->snapshots.readers;
-    lord->snapshots.readers = reader;
-    mli_lock_drop(&lord->snapshots.lock);
+    mli_lock_take(&lord->snapshots->lock);
+    n = lord->snapshots->count;
+    for (i = 0; i < n; i++) list[i] = lord->snapshots->at[i];
+    reader->next = lord->snapshots->readers;
+    lord->snapshots->readers = reader;
+    mli_lock_drop(&lord->snapshots->lock);
     return n;
 }
 MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader) {
     mli_snapshot *out = NULL;
-    mli_snapshot_reader **at = &lord->snapshots.readers;
-    mli_lock_take(&lord->snapshots.lock);
+    mli_snapshot_reader **at = &lord->snapshots->readers;
+    mli_lock_take(&lord->snapshots->lock);
     while (*at != reader) at = &(*at)->next;
     *at = reader->next;
-    if (!lord->snapshots.readers) {
-        out = lord->snapshots.out;
-        lord->snapshots.out = NULL;
+    if (!lord->snapshots->readers) {
+        out = lord->snapshots->out;
+        lord->snapshots->out = NULL;
     }
-    mli_lock_drop(&lord->snapshots.lock);
-    mli_snapshots_free(lord, out);
+    mli_lock_drop(&lord->snapshots->lock);
+    mli_snapshot_list_free(lord, out);
 }
 
 /* -- recorders: they save at an interval -- */
@@ -165,14 +181,14 @@ static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     return left < MLI_RECORDER_MS_MAX ? (uint32_t)left : MLI_RECORDER_MS_MAX;
 }
 MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord) {
-    mli_recorder *r = lord->snapshots.recorders, *end = r + MLI_RECORDERS;
+    mli_recorder *r = lord->snapshots->recorders, *end = r + MLI_RECORDERS;
     for (; r < end; r++)
         if (mli_u32_load_acquire(&r->interval) &&
             mli_u32_load_acquire(&r->helper.state) != MLI_HELPER_RUNS)
             (void)mli_recorder_check(r);
 }
 MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which) {
-    return mli_u32_load(&lord->snapshots.recorders[which].interval) != 0;
+    return mli_u32_load(&lord->snapshots->recorders[which].interval) != 0;
 }
 
 /* Runs a recorder's thread. */
@@ -191,22 +207,24 @@ static MLI_COLD void mli_recorder_thread(mli_recorder *r) {
     if (mli_polling_enabled(r->lord) &&
         mli_helper_start(&r->helper, &r->interval, 0, MLI_HELPER_NONE, mli_recorder_run, r))
         mli_logf(r->lord, MEMLORD_LOG_WARNING, "[%s] no thread for them: memlord_gc_poll takes %s",
-                 r == &r->lord->snapshots.recorders[MLI_RECORDER_SNAPSHOTS] ? "snapshots" : "export", "them instead");
+                 r == &r->lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS] ? "snapshots"
+                                                                             : "export",
+                 "them instead");
 }
 MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord) {
     if (mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS))
-        mli_recorder_thread(&lord->snapshots.recorders[MLI_RECORDER_SNAPSHOTS]);
+        mli_recorder_thread(&lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS]);
 }
 MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli_saver *saver,
                                              uint32_t ms) {
-    mli_recorder *r = &lord->snapshots.recorders[which];
+    mli_recorder *r = &lord->snapshots->recorders[which];
     mli_ptr_store(&r->saver, (void *)(uintptr_t)saver);
     mli_u64_store(&r->due, mli_ledger_now(r->lord) + (uint64_t)ms * 1000000u);
     (void)mli_u32_exchange(&r->interval, ms);
     mli_recorder_thread(r);
 }
 MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which) {
-    mli_recorder *r = &lord->snapshots.recorders[which];
+    mli_recorder *r = &lord->snapshots->recorders[which];
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
     uint32_t seen = mli_u32_exchange(&r->interval, 0);
     mli_helper_stop(&r->helper);
@@ -230,7 +248,7 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
         h->tag[h->tags++] = rest;
     h->sites = mli_sites_top(lord, device->device, MEMLORD_SITE_ORDER_LIVE_BYTES, h->site,
                              MLI_HOLDERS, 0);
-    mli_lock_take(&lord->snapshots.lock);
+    mli_lock_take(&lord->snapshots->lock);
     old = device->holders;
     if (old && old->bytes > live) {
         old = h; /* another thread saw more bytes */
@@ -238,7 +256,7 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
         device->holders = h;
         mli_u64_store(&device->watch.next_holders_peak, live + live / 16 + 1);
     }
-    mli_lock_drop(&lord->snapshots.lock);
+    mli_lock_drop(&lord->snapshots->lock);
     mli_own_free(lord, old, sizeof *old);
 }
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev) {
@@ -252,34 +270,93 @@ MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
     mli_holders *old;
     mli_u64_store(&device->peak_since, mli_ledger_now(lord) - lord->started + 1);
     if (mli_self.in_host_alloc) return;
-    mli_lock_take(&lord->snapshots.lock);
+    mli_lock_take(&lord->snapshots->lock);
     old = device->holders;
     device->holders = NULL;
     mli_u64_store(&device->watch.next_holders_peak, 0);
-    mli_lock_drop(&lord->snapshots.lock);
+    mli_lock_drop(&lord->snapshots->lock);
     mli_own_free(lord, old, sizeof *old);
     mli_holders_check(lord, dev);
 }
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out) {
     const mli_holders *h;
     size_t i;
-    mli_lock_take(&lord->snapshots.lock);
+    mli_lock_take(&lord->snapshots->lock);
     h = mli_device_record_at(lord, dev)->holders;
     if (h) *out = *h;
-    mli_lock_drop(&lord->snapshots.lock);
+    mli_lock_drop(&lord->snapshots->lock);
     for (i = 0; h && i < out->sites; i++)
         out->site[i].site = mli_site_display_of(lord, out->site[i].site);
     return h != NULL;
 }
 
-MLI_PRIVATE MLI_COLD void mli_snapshots_destroy(memlord *lord) {
+MLI_PRIVATE uint64_t mli_holders_bytes(memlord *lord, uint32_t dev) {
+    const mli_holders *h;
+    uint64_t bytes;
+    mli_lock_take(&lord->snapshots->lock);
+    h = mli_device_record_at(lord, dev)->holders;
+    bytes = h ? h->bytes : 0;
+    mli_lock_drop(&lord->snapshots->lock);
+    return bytes;
+}
+
+/* -- life -- */
+
+static MLI_COLD void mli_snapshots_init(memlord *lord, const memlord_desc *desc) {
+    int i;
+    (void)desc;
+    mli_lock_rank(&lord->snapshots->lock, MLI_RANK_SNAPSHOTS);
+    for (i = 0; i < MLI_RECORDERS; i++) lord->snapshots->recorders[i].lord = lord;
+}
+static MLI_COLD const char *mli_snapshots_check(const memlord_desc *desc) {
+    return desc->snapshot_ms && desc->snapshot_ms < MLI_RECORDER_MS_MIN
+               ? "[create] snapshot_ms is neither 0 nor 10 or more"
+               : NULL;
+}
+static MLI_COLD memlord_result mli_snapshots_open(memlord *lord, const memlord_desc *desc) {
+    return desc->snapshot_ms ? memlord_snapshots_start(lord, desc->snapshot_ms) : MEMLORD_OK;
+}
+static MLI_COLD void mli_snapshots_stop(memlord *lord) {
+    int i;
+    for (i = 0; i < MLI_RECORDERS; i++) mli_recorder_stop(lord, i);
+}
+static MLI_COLD void mli_snapshots_lock(memlord *lord, int take) {
+    mli_lock_set(&lord->snapshots->lock, take);
+}
+/* Keeps the readers of this thread: its own reports go on. The threads of the recorders are gone;
+   that of the snapshots starts again, but the file of the export is the parent's. */
+static MLI_COLD void mli_snapshots_forked(memlord *lord) {
+    mli_snapshot_reader **reader = &lord->snapshots->readers;
+    int i;
+    while (*reader)
+        if ((*reader)->thread == (void *)&mli_self)
+            reader = &(*reader)->next;
+        else
+            *reader = (*reader)->next;
+    for (i = 0; i < MLI_RECORDERS; i++)
+        mli_u32_store(&lord->snapshots->recorders[i].helper.state, MLI_HELPER_NONE);
+    mli_u32_store(&lord->snapshots->recorders[MLI_RECORDER_EXPORT].interval, 0);
+    if (mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS))
+        mli_alert_set(lord, MLI_ALERT_POLLER, 1);
+}
+static MLI_COLD void mli_snapshots_free(memlord *lord) {
     MLI_REQUIRE(!mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS));
     uint32_t i;
-    for (i = 0; i < lord->snapshots.count; i++)
-        mli_own_free(lord, lord->snapshots.at[i], lord->snapshots.at[i]->size);
-    mli_snapshots_free(lord, lord->snapshots.out);
+    for (i = 0; i < lord->snapshots->count; i++)
+        mli_own_free(lord, lord->snapshots->at[i], lord->snapshots->at[i]->size);
+    mli_snapshot_list_free(lord, lord->snapshots->out);
     for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
         mli_own_free(lord, mli_device_record_at(lord, i)->holders, sizeof(mli_holders));
+}
+MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life) {
+    MLI_LIFE_STATE(life, snapshots);
+    life->check = mli_snapshots_check;
+    life->init = mli_snapshots_init;
+    life->open = mli_snapshots_open;
+    life->stop = mli_snapshots_stop;
+    life->lock = mli_snapshots_lock;
+    life->forked = mli_snapshots_forked;
+    life->free = mli_snapshots_free;
 }
 
 /* -- public -- */

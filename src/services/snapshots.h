@@ -10,6 +10,10 @@
 #include "base/ledger.h"
 #include "books/threads.h"
 
+#define MLI_SNAPSHOTS 256 /* the ledger keeps one less; a report may add its own */
+
+enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
+
 /* A recorder saves something at an interval: one takes snapshots, one exports. The holders of a
    device are the tags and sites that had its bytes at its peak. */
 
@@ -46,7 +50,7 @@ typedef struct mli_holders {
 
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s);
 MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s);
-MLI_PRIVATE void mli_snapshots_free(memlord *lord, mli_snapshot *s);
+MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s);
 
 /* Makes a snapshot of the usage of every device, with the largest blocks; NULL without memory. */
 MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept);
@@ -81,7 +85,9 @@ MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev);
 /* Copies the holders of a device, the sites as they are shown by now; 0: it has none. */
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out);
 
-/* Frees all snapshots and holders. Requires: the recorder is stopped. */
-MLI_PRIVATE MLI_COLD void mli_snapshots_destroy(memlord *lord);
+/* Returns the bytes that the holders of a device had; 0: it has none. */
+MLI_PRIVATE uint64_t mli_holders_bytes(memlord *lord, uint32_t dev);
+
+MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life);
 
 #endif

@@ -152,7 +152,7 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
     return n;
 }
 
-/* Adds its frames to a listed stack, whose depth is the number of its row. 0: no memory. */
+/* Adds the frames to a listed stack, whose depth is still the number of its row. 0: no memory. */
 static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) {
     mli_stack_row *row = mli_stack_row_at(lord, s->depth);
     void **frames;
@@ -354,6 +354,28 @@ static double mli_unused_share(const memlord_stats *s) {
 static MLI_COLD double mli_share(uint64_t part, uint64_t rest) {
     return part | rest ? (double)part / ((double)part + (double)rest) : mli_nan();
 }
+
+/* -- life -- */
+
+/* Resets the totals of the devices that no cell counts. Levels stay, a peak becomes its level, all
+   other totals become 0. Forgets the last failures, and that bands wait to be rearmed. */
+static MLI_COLD void mli_stats_reset(memlord *lord, mli_thread *t) {
+    uint32_t dev, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    int i;
+    (void)t;
+    for (dev = 1; dev < n; dev++) {
+        mli_device_record *device = mli_device_record_at(lord, dev);
+        mli_phys *phys = mli_phys_lock(lord, dev);
+        for (i = 0; i < MLI_STAT_COUNT; i++)
+            if (mli_columns[i].kind != MLI_KIND_LIVE) mli_u64_store(&device->count[i], 0);
+        mli_u64_store(&device->count[MLI_STAT_reserved_peak],
+                      mli_u64_load(&device->count[MLI_STAT_reserved]));
+        device->watch.waiting_rearm = 0;
+        memset(&device->oom, 0, sizeof device->oom);
+        mli_lock_drop(&phys->lock);
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_stats_life(mli_life *life) { life->reset = mli_stats_reset; }
 
 /* -- public -- */
 

@@ -103,8 +103,8 @@ typedef struct mli_holder_list {
     uint64_t bytes;                    /* of all holders */
     mli_holder at[MLI_HOLDERS_LISTED]; /* the largest ones, in order */
 } mli_holder_list;
-/* Lists what holds the phys of a device (0: one not seen yet), by tag or by site; without a phys,
-   what holds the device itself. */
+/* Lists what holds the phys of a device, by tag or by site; dev 0 is a device that was not seen
+   yet. Without a phys, lists what holds the device itself. */
 MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
                                            int book, mli_holder_list *list);
 
@@ -114,5 +114,7 @@ MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, co
    before each name if some are on another one. Writes nothing if no holder has a name and there is
    but one. */
 MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list);
+
+MLI_PRIVATE MLI_COLD void mli_stats_life(mli_life *life);
 
 #endif

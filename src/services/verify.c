@@ -402,12 +402,12 @@ static MLI_COLD int mli_verify_handles(mli_verify *v, const char *what, uint64_t
 /* Checks the tickets of a phys against its `ticket_bytes`, and adds up the open and the closed. */
 static MLI_COLD int mli_verify_phys(mli_verify *v, mli_phys *phys, uint64_t *open,
                                     uint64_t *closed) {
-    mli_vector *vector = &v->lord->limits.reservations;
-    uint32_t i, n = mli_u32_load(&v->lord->limits.reservation_count);
+    const uint32_t n = mli_ticket_count(v->lord);
+    uint32_t i;
     uint64_t sum = 0, bytes;
     mli_lock_take(&phys->lock);
-    for (i = 1; i < n; i++) {
-        const mli_reservation *r = (const mli_reservation *)mli_vector_at(vector, i, sizeof *r);
+    for (i = 1; i <= n; i++) {
+        const mli_reservation *r = mli_ticket_at(v->lord, i);
         if (r->phys != phys || !(mli_u32_load(&r->handle.generation) & 1)) continue;
         sum += r->remaining;
         ++*open;
@@ -424,18 +424,15 @@ static MLI_COLD int mli_verify_tickets(mli_verify *v) {
     uint32_t i;
     for (i = 0; i < v->rows[MLI_BOOK_DEVICE]; i++)
         if (mli_verify_phys(v, mli_phys_storage(v->lord, i), &open, &closed)) return 1;
-    return mli_verify_handles(v, "tickets", mli_u32_load(&v->lord->limits.reservation_count) - 1,
-                              open, closed);
+    return mli_verify_handles(v, "tickets", mli_ticket_count(v->lord), open, closed);
 }
 
 static MLI_COLD int mli_verify_accounts(mli_verify *v) {
-    mli_vector *vector = &v->lord->accounts.all;
-    const uint32_t n = mli_u32_load(&v->lord->accounts.count);
+    const uint32_t n = mli_account_count(v->lord);
     uint64_t open = 0;
     uint32_t i;
-    for (i = 1; i < n; i++) {
-        const mli_account_record *a = (const mli_account_record *)mli_vector_at(vector, i,
-                                                                                sizeof *a);
+    for (i = 1; i <= n; i++) {
+        const mli_account_record *a = mli_account_at(v->lord, i);
         const uint32_t generation = mli_u32_load(&a->handle.generation);
         const uint64_t word = mli_u64_load(&a->word);
         if (!(generation & 1)) continue;
@@ -446,8 +443,8 @@ static MLI_COLD int mli_verify_accounts(mli_verify *v) {
             return mli_verify_fail(v, "account %s: it has %ju B, above its peak of %ju B", a->name,
                                    MLI_BYTES(word), mli_u64_load(&a->peak));
     }
-    return mli_verify_handles(v, "accounts", n - 1, open,
-                              mli_verify_list(v->lord->accounts.closed));
+    return mli_verify_handles(v, "accounts", n, open,
+                              mli_verify_list(mli_accounts_closed(v->lord)));
 }
 
 /* Runs all checks until one fails. Names come first: the other checks use them, and the rows need

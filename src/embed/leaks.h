@@ -1,0 +1,12 @@
+/* Logs what a ledger that ends still has: the live bytes of each device, and where most come from.
+   Owns no state. Uses services/stats and the walks of books/listing. Locks: none of its own. */
+#ifndef MLI_EMBED_LEAKS_H
+#define MLI_EMBED_LEAKS_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+
+/* Logs the live bytes and blocks of each device. */
+MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord);
+
+#endif

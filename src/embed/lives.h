@@ -1,0 +1,32 @@
+/* Knows all modules that take part in the life of a ledger, and calls them in order: see mli_life.
+   Owns no state. Locks: for a fork, those of all modules inside the cold lock. */
+#ifndef MLI_EMBED_LIVES_H
+#define MLI_EMBED_LIVES_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+#include "books/threads.h"
+
+/* Returns the bytes of a ledger with the states behind it. */
+MLI_PRIVATE MLI_COLD size_t mli_lives_size(void);
+/* Returns why a description is refused; NULL: it is not. */
+MLI_PRIVATE MLI_COLD const char *mli_lives_check(const memlord_desc *desc);
+/* Sets the pointers of a new ledger to the states behind it, and initialises all states. */
+MLI_PRIVATE MLI_COLD void mli_lives_init(memlord *lord, const memlord_desc *desc);
+/* Applies the parts of a description that need a registered ledger. */
+MLI_PRIVATE MLI_COLD memlord_result mli_lives_open(memlord *lord, const memlord_desc *desc);
+/* Stops the threads of a ledger. */
+MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord);
+/* Frees what the states have. */
+MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord);
+
+/* Takes or drops for a fork the locks inside the cold lock, each of all ledgers before the next.
+   Under the cold lock no device and its lock is new meanwhile. */
+MLI_PRIVATE MLI_COLD void mli_lives_lock(int take);
+/* Mends the states of a ledger in a forked child. */
+MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord);
+
+/* Begins an epoch of all states. Requires: the cold lock; t is the thread's record. */
+MLI_PRIVATE MLI_COLD void mli_lives_reset(memlord *lord, mli_thread *t);
+
+#endif
