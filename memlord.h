@@ -3766,8 +3766,8 @@ static MLI_COLD int mli_cpu_read(mli_cpu *cpu, size_t end, const char *name) {
     return 0;
 }
 
-/* Parses a number, and after it `unit` ("" or " kB") and the end of the line. Returns 0; -1:
-   malformed, or over 64 bits. */
+/* Parses a number that is followed by `unit` ("" or " kB") and the end of the line. Returns -1 if
+   the text has another form, or the number needs more than 64 bits; else 0. */
 static int mli_cpu_number(const char *at, const char *unit, uint64_t *out) {
     char *end;
     if (*at < '0' || *at > '9') return -1; /* strtoull takes blanks and signs, too */
@@ -4876,9 +4876,9 @@ MLI_PRIVATE void mli_lock_drop(mli_lock *lock) {
    freed. Locks: MLI_RANK_... lists them in their order. */
 
 #define MLI_SHARD_BITS 10 /* 1024 shards */
+#define MLI_BYTES_MAX ((uint64_t)1 << 48) /* of a block */
 #define MLI_TYPE_COUNT ((int)MEMLORD_DEVICE_TYPE_COUNT)
 #define MLI_DIRECT_DEVICES 2048 /* 16 types x 128 indexes: devices found without a probe */
-#define MLI_DROPPED_KEYS 64 /* dropped allocs whose free is known by its key */
 
 /* A book has all rows of one kind. */
 enum { MLI_BOOK_DEVICE, MLI_BOOK_SITE, MLI_BOOK_TAG, MLI_BOOKS };
@@ -4918,14 +4918,6 @@ enum {
 };
 
 typedef mli_ptr mli_vector; /* mli_chunk_array *: see books/counters */
-
-/* The fence queues of a device type. Under the fences lock, except for the atomic words. */
-typedef struct mli_pending_queues {
-    struct mli_queue *first;
-    mli_u32 calls;    /* calls on the type while it had queues; some may be lost */
-    mli_u32 due;      /* from this call number on a call looks for a queue to ask */
-    mli_u64 late;     /* from this time on any call looks for one */
-} mli_pending_queues;
 
 typedef struct mli_shard {
     mli_u32 state;     /* NEW, SHARED, STOPPED, or the id of its owner: see books/map */
@@ -4969,53 +4961,6 @@ typedef struct mli_phys {
     struct memlord *lord;
 } mli_phys;
 
-/* The slots of the pressure page: see services/neighbours. Words of 64 bits, so that programs of 32
-   and of 64 bits share a page. */
-#define MLI_PAGE_SLOTS 64
-#define MLI_SLOT_DEVICES 17                         /* with the host's memory */
-#define MLI_PAGE_PATH 400                           /* bytes of its path, with the 0 */
-enum { MLI_SLOT_FORKED = -2, MLI_SLOT_NONE = -1 }; /* a forked child claims one at its first use */
-typedef struct mli_page_device {
-    uint64_t id;       /* a hash of its identity; 0: none */
-    uint64_t held;     /* bytes live there, or reserved by pools */
-    uint64_t spare;    /* the part of `held` that is idle in pools, or pending */
-    uint64_t failing;  /* 1: allocations fail */
-    uint64_t wanted;   /* bytes asked of the others */
-    uint64_t asked;    /* the request that asked for them */
-    uint64_t released; /* bytes given back in answers, ever */
-} mli_page_device;
-typedef struct mli_page_slot {
-    uint64_t pid, started; /* started: the ledger's start, in ns of the wall clock */
-    mli_page_device devices[MLI_SLOT_DEVICES];
-    uint64_t answered[MLI_PAGE_SLOTS]; /* the last request of each slot that is answered */
-    uint64_t request;                  /* the last request; stored after the devices */
-    uint64_t owner;                    /* unique to this claim; 0: the slot is free */
-} mli_page_slot;
-enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
-
-#define MLI_SNAPSHOTS 256 /* the ledger keeps one less; a report may add its own */
-
-enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
-typedef struct mli_recorder { /* saves something at an interval: a snapshot, or an export */
-    mli_u32 interval; /* ms; 0: it was not started, or was stopped */
-    mli_u64 due;      /* the next time, by the ledger's clock */
-    mli_ptr saver;    /* const mli_saver *; set before the interval */
-    mli_helper helper;
-    struct memlord *lord;
-} mli_recorder;
-
-typedef struct mli_capacity_reader {
-    memlord_capacity_fn fn;
-    void *user;
-} mli_capacity_reader;
-
-typedef struct mli_dict {
-    size_t item; /* bytes of an item */
-    void *items; /* a map of stb_ds; NULL: empty */
-    struct mli_dict_block *blocks;
-    size_t left; /* unused bytes at the end of the first block */
-} mli_dict;
-
 /* The memory that a cold call lacked; it tries again with it: see books/names. */
 typedef struct mli_spare_block {
     void *block;
@@ -5027,182 +4972,143 @@ typedef struct mli_spare_block {
 #define MLI_REGION_BITS 15
 #define MLI_SIZE_CLASSES (MLI_REGION_BITS - MLI_GRAIN_BITS + 1)
 
+/* The state of a module. No other module touches it: it calls the module. Where a call reads it on
+   its fast path it lies in the ledger itself, and its type is here. Else its type is in the body of
+   the module, and the ledger has a pointer, so the compiler lets no other module read it. A new
+   module with state has a line in MLI_STATES, its struct mli_x_state in x.c, and a function
+   mli_x_life in x.h and x.c, which embed/lives calls: see mli_life. */
 struct mli_thread;
+struct mli_map_state {
+    mli_shard shards[1u << MLI_SHARD_BITS];
+    mli_u32 buckets; /* in all tables */
+    uint16_t type_of[256]; /* by dev; written before the dev is published */
+};
+struct mli_threads_state {
+    mli_u32 hooks;     /* MLI_HOOK_... */
+    mli_u32 alert;     /* MLI_ALERT_... */
+    uint32_t dev_alerts[256]; /* by dev: alerts that concern calls on it; written before the
+                                 dev is published */
+    mli_u32 next_id;   /* of the next thread record */
+    mli_u32 allowance; /* the margins of bands allow for this many threads */
+    uint32_t sweep_at; /* from this many records on a sweep looks for dead owners */
+    mli_ptr all;       /* mli_thread *: the first record of the list */
+    struct mli_thread *orphan;
+    mli_lock orphan_lock;
+    mli_ptr saver;     /* const mli_saver *; set by the first request for a report */
+};
+struct mli_stacks_state {
+    uint32_t depth; /* frames a stack; 0: the ledger has no stacks */
+    uint64_t bytes; /* from sample to sample in the mean; 1: every alloc is picked */
+    uint64_t seed;  /* of the samples of all threads */
+    memlord_unwinder unwinder;
+    mli_ptr heads;                    /* mli_stack_heads *; NULL: there is no stack yet */
+    mli_vector frames, nodes, rows;     /* numbered from 1 */
+    mli_u32 frame_count, node_count, row_count; /* and 1 more; grow under the cold lock */
+    mli_u64 cut;                      /* stacks of one return address, or none, as it must be */
+    mli_lock lock;                    /* all below, and the totals of rows */
+    struct mli_pick *picks;           /* the table of picked blocks */
+    size_t pick_cap, pick_count, pick_reserved;
+};
+struct mli_tags_state {
+    mli_u64 birth_mark;   /* the current mark, shifted into place */
+    mli_vector births;      /* numbered from 1 */
+    uint32_t birth_count; /* under the cold lock */
+    mli_vector scopes;      /* of mli_ptr, numbered from 1 */
+    mli_u32 scope_count;  /* and 1 more */
+    mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
+    mli_u32 warned_guard; /* 1: the first guard that ended on another thread was logged */
+};
+struct mli_counters_state {
+    uint64_t batch;               /* bytes a cell may hold back; 0 publishes every call */
+    mli_vector rows[MLI_BOOKS];
+    mli_u32 row_count[MLI_BOOKS]; /* rows and 1 more: row 0 means none */
+    mli_u64 lost[MLI_STAT_COUNT]; /* statistics that no device counts */
+    mli_lock count_lock;          /* the cells of the orphan record */
+    mli_u64 epoch;                /* resets */
+    mli_u64 losses[MLI_LOSS_COUNT];
+};
+struct mli_devices_state {
+    mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* 0: not seen; the last one stays 0 */
+    mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record *, from dev 1 */
+    mli_u32 watched_types; /* a bit a device type: a strategy can be in force there */
+    mli_u32 polling;       /* MLI_POLLING_... */
+    mli_phys host_phys;    /* of cpu, pinned and mapped */
+    mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1: logged, as E_INVALID or as E_DEVICE */
+};
+struct mli_memory_state {
+    memlord_allocator allocator;
+    size_t ledger; /* bytes of the ledger, with the states behind it */
+    mli_u64 own_bytes;
+    mli_lock lock;
+    struct mli_piece *pieces[MLI_SIZE_CLASSES]; /* free; by log2 of their grains */
+    struct mli_region *regions;
+};
+struct mli_events_state {
+    mli_ptr ring; /* mli_ring * */
+};
+#define MLI_STATES(X)                                                                         \
+    X(log) X(names) X(sites) X(blocks) X(fences) X(accounts) X(limits) X(bands) X(room)       \
+    X(snapshots) X(neighbours) X(pollers) X(retry) X(saving)
+
 struct memlord {
-    /* The shards are first: a call finds one without adding an offset. */
-    struct {
-        mli_shard shards[1u << MLI_SHARD_BITS];
-        mli_u32 buckets; /* in all tables */
-        uint16_t type_of[256]; /* by dev; written before the dev is published */
-    } map;
+    struct mli_map_state map; /* first: a call finds a shard without adding an offset */
+
     /* Set when the ledger is made, and constant from then on: any module reads them. */
     uint64_t generation; /* unique in the process */
     uint32_t flags;      /* MEMLORD_FLAG_... */
-    int verifies;        /* 1: MEMLORD_DEBUG=2: destroy runs memlord_verify */
+    int debug;           /* MEMLORD_DEBUG. 1: calls are logged; 2: destroy verifies, too */
+    memlord_clock clock;
+    uint32_t stamps_are_ticks; /* 1: stamps are mli_ticks; 0: times of the clock */
     uint64_t started, started_stamp, started_wall;
     /* Ends a call that found an alert: mli_call_end_slow. */
     void (*end_slow)(memlord *lord, struct mli_thread *t, uint32_t dev, int asks);
 
     struct memlord *next, **back; /* live ledgers, under the registry lock */
-    /* Every call reads the hooks and alerts; few write them. */
-    struct {
-        mli_u32 hooks;     /* MLI_HOOK_... */
-        mli_u32 alert;     /* MLI_ALERT_... */
-        uint32_t dev_alerts[256]; /* by dev: alerts that concern calls on it; written before the
-                                     dev is published */
-        mli_u32 next_id;   /* of the next thread record */
-        mli_u32 allowance; /* the margins of bands allow for this many threads */
-        uint32_t sweep_at; /* from this many records on a sweep looks for dead owners */
-        mli_ptr all;       /* mli_thread *: the first record of the list */
-        struct mli_thread *orphan;
-        mli_lock orphan_lock;
-        mli_ptr saver;     /* const mli_saver *; set by the first request for a report */
-    } threads;
-    struct {
-        uint32_t depth; /* frames a stack; 0: the ledger has no stacks */
-        uint64_t bytes; /* from sample to sample in the mean; 1: every alloc is picked */
-        uint64_t seed;  /* of the samples of all threads */
-        memlord_unwinder unwinder;
-        mli_ptr heads;                    /* mli_stack_heads *; NULL: there is no stack yet */
-        mli_vector frames, nodes, rows;     /* numbered from 1 */
-        mli_u32 frame_count, node_count, row_count; /* and 1 more; grow under the cold lock */
-        mli_u64 cut;                      /* stacks of one return address, or none, as it must be */
-        mli_lock lock;                    /* all below, and the totals of rows */
-        struct mli_pick *picks;          /* the table of picked blocks */
-        size_t pick_cap, pick_count, pick_reserved;
-    } stacks;
-    struct {
-        mli_ptr modules;      /* mli_module *, the newest first; push only, under the cold lock */
-    } sites;
-    struct {
-        mli_u64 birth_mark;   /* the current mark, shifted into place */
-        mli_vector births;      /* numbered from 1 */
-        uint32_t birth_count; /* under the cold lock */
-        mli_vector scopes;      /* of mli_ptr, numbered from 1 */
-        mli_u32 scope_count;  /* and 1 more */
-        mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
-        mli_u32 warned_guard; /* 1: the first guard that ended on another thread was logged */
-    } tags;
-    struct {
-        uint64_t batch;               /* bytes a cell may hold back; 0 publishes every call */
-        mli_vector rows[MLI_BOOKS];
-        mli_u32 row_count[MLI_BOOKS]; /* rows and 1 more: row 0 means none */
-        mli_u64 lost[MLI_STAT_COUNT]; /* statistics that no device counts */
-        mli_lock count_lock;          /* the cells of the orphan record */
-        mli_u64 epoch;                /* resets */
-        mli_u64 losses[MLI_LOSS_COUNT];
-    } counters;
-    struct {
-        mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* 0: not seen; the last one stays 0 */
-        mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record *, from dev 1 */
-        mli_u32 watched_types; /* a bit a device type: a strategy can be in force there */
-        mli_u32 polling;       /* MLI_POLLING_... */
-        mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1: logged, as E_INVALID or as E_DEVICE */
-    } devices;
-    struct {
-        mli_ptr index;
-        mli_dict strings;            /* of mli_stb_string: every string once */
-        uint64_t bytes;
-        mli_ptr labels;              /* const char *, interned */
-    } names;
-    struct {
-        memlord_allocator allocator;
-        mli_u64 own_bytes;
-        mli_lock lock;
-        struct mli_piece *pieces[MLI_SIZE_CLASSES]; /* free; by log2 of their grains */
-        struct mli_region *regions;
-    } memory;
-    struct {
-        mli_u32 level;      /* messages up to this level have a receiver; 0: none have */
-        mli_lock lock;      /* all below but setting */
-        memlord_logger logger;
-        uint32_t turn;      /* 0 or 1: changes with the logger */
-        uint32_t inside[2]; /* calls of a logger in progress, by the turn they began in */
-        mli_u32 setting;    /* 1: a thread is in memlord_logger_set */
-    } log;
-    struct {
-        memlord_clock clock;
-        mli_ptr ring;              /* mli_ring * */
-        uint32_t stamps_are_ticks; /* 1: stamps are mli_ticks; 0: times of the clock */
-    } events;
-    struct {
-        mli_u64 dropped_keys[MLI_DROPPED_KEYS]; /* dropped allocs without a free yet: see
-                                                   mli_drop_print; 0: vacant */
-        mli_u32 dropped_kept;                   /* how many of these are not vacant, or more */
-        mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* those that found none vacant */
-        mli_u32 warned_alloc;                       /* 1: the first dropped alloc was logged */
-        mli_ptr routes; /* mli_route *; push only, under the cold lock */
-    } blocks;
-    struct {
-        mli_vector all;
-        mli_u32 count;             /* and 1 more; under the cold lock */
-        struct mli_handle *closed; /* under the cold lock */
-    } accounts;
-    struct {
-        mli_phys host_phys; /* cpu, pinned and mapped */
-        mli_vector reservations;
-        mli_u32 reservation_count; /* and 1 more; under the cold lock */
-    } limits;
-    struct {
-        mli_lock lock;
-        struct mli_snapshot *at[MLI_SNAPSHOTS], *out; /* by time; evicted under a reader */
-        uint32_t count;
-        struct mli_snapshot_reader *readers;
-        mli_recorder recorders[MLI_RECORDERS];
-    } snapshots;
-    struct {
-        mli_lock lock;
-        mli_ptr all;                      /* mli_fence_record *: every record; push only */
-        struct mli_fence_record *unused;  /* records that hold no fence */
-        struct mli_fence_record *to_drop; /* detached: their blocks have ended */
-        struct mli_queue *spare_queues;   /* every record brings one: a free allocates none */
-        mli_pending_queues pends[MEMLORD_DEVICE_TYPE_COUNT];
-        mli_u64 serial;                   /* the last number used */
-    } fences;
-    struct {
-        mli_lock callbacks_lock;
-        struct mli_gc_entry *gc_entries;  /* as strategies: under the callbacks lock */
-        struct mli_strategy *strategies;
-    } bands;
-    struct {
-        mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
-        mli_cpu cpu;
-        mli_u32 poll_ms;        /* from sample to sample of a poller */
-        mli_u64 refusal_logged; /* when a refused reservation was last logged; 0: never */
-    } room;
-    struct {
-        mli_lock lock;         /* all below but service, open and listener */
-        struct mli_page *page; /* NULL: none is mapped */
-        int slot, fd;          /* its slot, or MLI_SLOT_...; fd: holds the slot's lock */
-        uint64_t host_id;      /* the identity of the host's memory */
-        int stall_fd;          /* tells of stalls of the host's memory; -1: there is none */
-        mli_ptr service;       /* const mli_neighbours *; set by the first open */
-        mli_page_slot mine;    /* the slot as it is to be */
-        const mli_phys *phys[MLI_SLOT_DEVICES]; /* of the slot's devices */
-        struct mli_raise *raises;
-        uint32_t ringing; /* threads that ring bells of the page: it stays mapped */
-        int answers;      /* 1: a thread answers requests */
-        char path[MLI_PAGE_PATH];
-        int unfit;    /* 1: a device has no room in the slot; 2: that was logged */
-        mli_u32 open; /* 1: the host has opened a page */
-        mli_helper listener;
-    } neighbours;
-    struct {
-        struct mli_waiter *waiters;
-        uint32_t poll_ms_by_env; /* 1: the environment has set the interval */
-    } pollers;
-    struct {
-        memlord_retry policy; /* the default policy */
-        mli_u64 explained;    /* when memlord_alloc_failed was last logged; 0: never */
-    } retry;
-    struct {
-        mli_u32 exit_format;             /* the format plus 1; 0: no report at exit */
-        mli_ptr exit_directory;          /* const char *, interned; NULL: output_dir */
-        mli_ptr export_path;             /* const char *, interned; NULL: never exported */
-        mli_u32 export_failed;           /* 1: the last export failed, and was logged */
-        const char *output_dir;          /* interned */
-    } saving;
+
+    struct mli_threads_state threads;
+    struct mli_tags_state tags;
+    struct mli_counters_state counters;
+    struct mli_devices_state devices;
+    struct mli_stacks_state stacks;
+    struct mli_events_state events;
+    struct mli_memory_state memory;
+#define MLI_X(module) struct mli_##module##_state *module;
+    MLI_STATES(MLI_X)
+#undef MLI_X
 };
+
+/* What a module does in the life of a ledger. The module fills it in: x.c has a function
+   mli_x_life, which embed/lives calls. What it has not stays 0. */
+typedef struct mli_life {
+    size_t size, at; /* bytes of its state, if that lies behind the ledger; its pointer's offset */
+    /* Returns why a description is refused; NULL: it is not. */
+    const char *(*check)(const memlord_desc *desc);
+    /* The ledger is new: its state is zeroed, and no other thread knows it. */
+    void (*init)(memlord *lord, const memlord_desc *desc);
+    /* The ledger is registered, and may allocate. An error ends it. */
+    memlord_result (*open)(memlord *lord, const memlord_desc *desc);
+    /* Stops its threads before the ledger ends. */
+    void (*stop)(memlord *lord);
+    /* Takes its locks before a fork, or drops them. They are taken in the order of the modules. */
+    void (*lock)(memlord *lord, int take);
+    /* Mends its state in a forked child, where no other thread is. All locks are held. */
+    void (*forked)(memlord *lord);
+    /* Begins an epoch: its totals start over. Requires: the cold lock; t is the thread's record. */
+    void (*reset)(memlord *lord, struct mli_thread *t);
+    /* Frees its memory. The order is backwards. No other thread has the ledger. */
+    void (*free)(memlord *lord);
+} mli_life;
+#define MLI_LIFE_STATE(life, module)                                                          \
+    ((life)->size = sizeof(struct mli_##module##_state), (life)->at = offsetof(memlord, module))
+
+/* Returns the time in ns by the ledger's clock. */
+MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord);
+/* Returns a stamp: the processor's counter if that is usable, else the ledger's clock. */
+static MLI_HOT uint64_t mli_stamp_now(memlord *lord) {
+    return MLI_LIKELY(lord->stamps_are_ticks) ? mli_ticks() : mli_ledger_now(lord);
+}
+/* Takes or drops a lock. */
+MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take);
 
 /* A host's table of functions that is or was hooked. Each has functions of its own, which have no
    argument to find it by. Tables are hooked under the registry lock. */
@@ -5228,7 +5134,7 @@ typedef struct mli_process_state {
     mli_lock pages_lock;    /* innermost: the extents of the os allocator */
     struct mli_extent *extents;
     memlord *ledgers;
-    mli_dict *growing; /* the table that stb_ds changes now; under the cold lock */
+    struct mli_dict *growing; /* the table that stb_ds changes now; under the cold lock */
     mli_ptr global;    /* memlord * */
     mli_u64 generation;
     mli_u64 ended;     /* ledgers that were destroyed */
@@ -5325,6 +5231,16 @@ MLI_VARIABLE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 MLI_VARIABLE_HERE(mli_process_state mli_process)
 MLI_VARIABLE_HERE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 
+MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord) {
+    return lord->clock.fn ? lord->clock.fn(lord->clock.user) : mli_now();
+}
+MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take) {
+    if (take)
+        mli_lock_take(lock);
+    else
+        mli_lock_drop(lock);
+}
+
 /* --------------------------------------------------------------------------- src/base/text.h -- */
 
 /* Owns the writing of numbers and strings. Uses no stdio, no locale and no allocation. May use os/
@@ -5418,6 +5334,10 @@ MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_putf(mli_out *o, const char *fo
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *form, ...);
 
 MLI_PRIVATE int mli_ascii_lower(int c);
+
+/* Reads a number up to a comma or the end; with `places` it may have a fraction. Returns the rest
+   of the text; NULL if there is no number, or one above UINT32_MAX. */
+MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, double *out);
 
 /* --------------------------------------------------------------------------- src/base/text.c -- */
 
@@ -5900,6 +5820,18 @@ MLI_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out) {
     return MEMLORD_OK;
 }
 
+MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, double *out) {
+    double value = 0, scale = 1;
+    int digits = 0;
+    for (; *text >= '0' && *text <= '9' && digits < 10; text++, digits++)
+        value = value * 10 + (*text - '0');
+    if (places && *text == '.')
+        for (text++; *text >= '0' && *text <= '9' && digits < 15; text++, digits++)
+            value += (*text - '0') * (scale /= 10);
+    *out = value;
+    return digits && value <= UINT32_MAX && (!*text || *text == ',') ? text : NULL;
+}
+
 /* ---------------------------------------------------------------------------- src/base/log.h -- */
 
 /* Owns the messages to the host. May use os/ and base/text. Invariants: a debug line is formatted
@@ -5931,7 +5863,18 @@ MLI_PRIVATE MLI_COLD void mli_drop_warn(memlord *lord, mli_u32 *said, const char
 
 MLI_PRIVATE MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t blocks);
 
+MLI_PRIVATE MLI_COLD void mli_log_life(mli_life *life);
+
 /* ---------------------------------------------------------------------------- src/base/log.c -- */
+
+struct mli_log_state {
+    mli_u32 level;      /* messages up to this level have a receiver; 0: none have */
+    mli_lock lock;      /* all below but setting */
+    memlord_logger logger;
+    uint32_t turn;      /* 0 or 1: changes with the logger */
+    uint32_t inside[2]; /* calls of a logger in progress, by the turn they began in */
+    mli_u32 setting;    /* 1: a thread is in memlord_logger_set */
+};
 
 MLI_PRIVATE MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
     static const char colours[][2][9] = {{"[alloc_n", "\033[36m"}, /* cyan: a summary */
@@ -5956,18 +5899,18 @@ MLI_PRIVATE MLI_COLD void mli_log_coloured(void *user, int level, const char *te
 }
 
 MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level) {
-    return level <= (int)mli_u32_load(&lord->log.level);
+    return level <= (int)mli_u32_load(&lord->log->level);
 }
 
 /* Sets the calls of the logger that the thread is in back to `before`. */
 static MLI_COLD void mli_log_calls_end(memlord *lord, const mli_log_calls *before) {
     const int same = before->generation == lord->generation;
     int turn;
-    mli_lock_take(&lord->log.lock);
+    mli_lock_take(&lord->log->lock);
     for (turn = 0; turn < 2; turn++)
-        lord->log.inside[turn] -=
+        lord->log->inside[turn] -=
             mli_self.log_calls.inside[turn] - (same ? before->inside[turn] : 0);
-    mli_lock_drop(&lord->log.lock);
+    mli_lock_drop(&lord->log->lock);
     mli_self.log_calls = *before;
 }
 MLI_PRIVATE MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here) {
@@ -5991,11 +5934,11 @@ MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
         mli_self.log_calls.generation = lord->generation;
         mli_self.log_calls.frame = MLI_STACK_ADDRESS();
     }
-    mli_lock_take(&lord->log.lock);
-    logger = lord->log.logger;
-    turn = lord->log.turn;
-    lord->log.inside[turn]++;
-    mli_lock_drop(&lord->log.lock);
+    mli_lock_take(&lord->log->lock);
+    logger = lord->log->logger;
+    turn = lord->log->turn;
+    lord->log->inside[turn]++;
+    mli_lock_drop(&lord->log->lock);
     mli_self.log_calls.inside[turn]++;
     if (logger.fn) logger.fn(logger.user, level, text);
     mli_log_calls_end(lord, &before);
@@ -6027,6 +5970,41 @@ MLI_PRIVATE MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t bl
     mli_putf(o, blocks == 1 ? "%jo in %ju block" : "%jo in %ju blocks", bytes, blocks);
 }
 
+/* -- life -- */
+
+/* Sets the logger. With MEMLORD_DEBUG both loggers that write to stderr write lines of every level,
+   in colours. */
+static MLI_COLD void mli_logger_use(memlord *lord, const memlord_logger *logger) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_LOG) || !lord->back);
+    lord->log->logger = *logger;
+    if (lord->debug && (!logger->fn || logger->fn == memlord_log_stderr))
+        lord->log->logger.fn = mli_log_coloured;
+    mli_u32_store(&lord->log->level, !lord->log->logger.fn ? 0
+                                    : lord->debug        ? MEMLORD_LOG_TRACE
+                                                         : MEMLORD_LOG_INFO);
+}
+static MLI_COLD void mli_log_init(memlord *lord, const memlord_desc *desc) {
+    mli_lock_rank(&lord->log->lock, MLI_RANK_LOG);
+    mli_logger_use(lord, &desc->logger);
+}
+static MLI_COLD void mli_log_lock(memlord *lord, int take) {
+    mli_lock_set(&lord->log->lock, take);
+}
+/* Keeps the calls of the logger that this thread is in. The other threads are gone. */
+static MLI_COLD void mli_log_forked(memlord *lord) {
+    const int mine = mli_self.log_calls.generation == lord->generation;
+    int turn;
+    for (turn = 0; turn < 2; turn++)
+        lord->log->inside[turn] = mine ? mli_self.log_calls.inside[turn] : 0;
+    mli_u32_store(&lord->log->setting, 0);
+}
+MLI_PRIVATE MLI_COLD void mli_log_life(mli_life *life) {
+    MLI_LIFE_STATE(life, log);
+    life->init = mli_log_init;
+    life->lock = mli_log_lock;
+    life->forked = mli_log_forked;
+}
+
 /* -- public -- */
 
 MLI_API void memlord_log_stderr(void *user, int level, const char *text) {
@@ -6040,6 +6018,35 @@ MLI_API void memlord_log_stderr(void *user, int level, const char *text) {
     o.cap = sizeof line;
     mli_put_str(&o, "\n");
     mli_stderr_write(line, o.used);
+}
+
+MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *logger) {
+    const memlord_logger none = {NULL, NULL};
+    const mli_log_calls *mine = &mli_self.log_calls;
+    uint32_t turn, own;
+    unsigned spins = 0;
+    int calls;
+    if (!lord) return MEMLORD_OK;
+    mli_log_calls_left(lord, MLI_STACK_ADDRESS());
+    calls = (mine->inside[0] | mine->inside[1]) != 0;
+    if (calls && mine->generation != lord->generation) return MEMLORD_E_STATE;
+    while (mli_u32_exchange(&lord->log->setting, 1)) { /* that thread may wait for this one */
+        if (calls) return MEMLORD_E_STATE;
+        mli_spin_wait(&spins);
+    }
+    mli_lock_take(&lord->log->lock);
+    mli_logger_use(lord, logger ? logger : &none);
+    turn = lord->log->turn;
+    lord->log->turn = !turn;
+    own = calls ? mine->inside[turn] : 0;
+    while (lord->log->inside[turn] != own) { /* new calls count in the other turn */
+        mli_lock_drop(&lord->log->lock);
+        mli_spin_wait(&spins);
+        mli_lock_take(&lord->log->lock);
+    }
+    mli_lock_drop(&lord->log->lock);
+    mli_u32_store_release(&lord->log->setting, 0); /* pairs with the exchange */
+    return MEMLORD_OK;
 }
 
 /* ------------------------------------------------------------------------- src/base/memory.h -- */
@@ -6102,7 +6109,15 @@ MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size);
 /* Frees memory of mli_own_alloc. Requires: `size` is the size it was allocated with. */
 MLI_PRIVATE MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size);
 
-MLI_PRIVATE MLI_COLD void mli_regions_free(memlord *lord);
+/* Returns the bytes that the ledger has from the allocator. */
+MLI_PRIVATE MLI_COLD uint64_t mli_own_bytes(const memlord *lord);
+
+/* Allocates a ledger and the states behind it, `size` bytes together, zeroed; NULL: no memory. */
+MLI_PRIVATE MLI_COLD memlord *mli_ledger_new(const memlord_allocator *allocator, size_t size);
+/* Frees a ledger and all memory that it still has. */
+MLI_PRIVATE MLI_COLD void mli_ledger_delete(memlord *lord);
+
+MLI_PRIVATE MLI_COLD void mli_memory_life(mli_life *life);
 
 /* ------------------------------------------------------------------------- src/base/memory.c -- */
 
@@ -6394,12 +6409,45 @@ MLI_PRIVATE MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size
     }
 }
 
-MLI_PRIVATE MLI_COLD void mli_regions_free(memlord *lord) {
+MLI_PRIVATE MLI_COLD uint64_t mli_own_bytes(const memlord *lord) {
+    return mli_u64_load(&lord->memory.own_bytes);
+}
+static MLI_COLD void mli_regions_free(memlord *lord) {
     while (lord->memory.regions) {
         mli_region *r = lord->memory.regions;
         lord->memory.regions = r->next;
         mli_host_free(lord, r, MLI_REGION_BYTES);
     }
+}
+
+/* -- life -- */
+
+static MLI_COLD void mli_memory_lock(memlord *lord, int take) {
+    mli_lock_set(&lord->memory.lock, take);
+}
+MLI_PRIVATE MLI_COLD memlord *mli_ledger_new(const memlord_allocator *allocator, size_t size) {
+    const uint64_t generation = mli_busy_begin();
+    memlord *lord = (memlord *)allocator->alloc(allocator->user, size);
+    mli_busy_end(generation);
+    if (!lord) return NULL;
+    memset(lord, 0, size);
+    mli_lock_rank(&lord->memory.lock, MLI_RANK_MEMORY);
+    lord->memory.allocator = *allocator;
+    lord->memory.own_bytes.v = lord->memory.ledger = size;
+    return lord;
+}
+MLI_PRIVATE MLI_COLD void mli_ledger_delete(memlord *lord) {
+    MLI_REQUIRE(!lord->back);
+    const memlord_allocator allocator = lord->memory.allocator;
+    const size_t size = lord->memory.ledger;
+    uint64_t generation;
+    mli_regions_free(lord);
+    generation = mli_busy_begin();
+    allocator.free(allocator.user, lord, size);
+    mli_busy_end(generation);
+}
+MLI_PRIVATE MLI_COLD void mli_memory_life(mli_life *life) {
+    life->lock = mli_memory_lock;
 }
 
 /* -- public -- */
@@ -6577,6 +6625,8 @@ static MLI_HOT uint32_t mli_dev_alerts(const memlord *lord, uint32_t alert, uint
 MLI_PRIVATE MLI_COLD void mli_dev_alerts_set(memlord *lord, uint32_t dev, int type);
 /* Adds to the number of flags near_threshold and check_requested that are set. */
 MLI_PRIVATE void mli_alert_bands_add(memlord *lord, uint32_t by);
+/* Sets that number. Requires: no other thread changes the mask. */
+MLI_PRIVATE MLI_COLD void mli_alert_bands_set(memlord *lord, uint32_t n);
 /* Orders what the thread has stored before it against what it reads after it: seq_cst. */
 MLI_PRIVATE void mli_alert_barrier(memlord *lord);
 
@@ -6658,6 +6708,15 @@ MLI_PRIVATE MLI_COLD int mli_helper_wait(mli_helper *h, uint32_t ms);
 /* Returns 1 if the ledger may start threads of its own. */
 MLI_PRIVATE int mli_polling_enabled(memlord *lord);
 
+/* Makes the orphan record of a new ledger; 0: no memory. */
+MLI_PRIVATE MLI_COLD int mli_orphan_new(memlord *lord);
+/* Starts it. Requires: the registry lock. */
+MLI_PRIVATE MLI_COLD void mli_orphan_start(memlord *lord);
+/* Takes or drops its lock for a fork. */
+MLI_PRIVATE MLI_COLD void mli_orphan_lock_set(memlord *lord, int take);
+
+MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life);
+
 /* ----------------------------------------------------------------------- src/books/threads.c -- */
 
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on) {
@@ -6692,6 +6751,10 @@ MLI_PRIVATE MLI_COLD void mli_dev_alerts_set(memlord *lord, uint32_t dev, int ty
 }
 MLI_PRIVATE void mli_alert_bands_add(memlord *lord, uint32_t by) {
     (void)mli_u32_add(&lord->threads.alert, by * MLI_ALERT_BANDS);
+}
+MLI_PRIVATE MLI_COLD void mli_alert_bands_set(memlord *lord, uint32_t n) {
+    mli_u32_store(&lord->threads.alert,
+                  mli_alert_on(lord, MLI_ALERT_BANDS - 1) + n * MLI_ALERT_BANDS);
 }
 MLI_PRIVATE void mli_alert_barrier(memlord *lord) { (void)mli_u32_add(&lord->threads.alert, 0); }
 
@@ -6943,6 +7006,31 @@ MLI_PRIVATE int mli_polling_enabled(memlord *lord) {
     return !MLI_THREADLESS && !(lord->flags & MEMLORD_FLAG_NO_THREADS);
 }
 
+/* -- life -- */
+
+static MLI_COLD void mli_threads_init(memlord *lord, const memlord_desc *desc) {
+    mli_lock_rank(&lord->threads.orphan_lock, MLI_RANK_ORPHAN);
+    lord->threads.next_id.v = MLI_THREAD_ID_FIRST;
+    lord->threads.sweep_at = MLI_SWEEP_MIN;
+    lord->threads.allowance.v = 4;
+    if (desc->flags & MEMLORD_FLAG_SITES) lord->threads.hooks.v |= MLI_HOOK_SITES;
+    if (lord->debug) lord->threads.hooks.v |= MLI_HOOK_TRACE;
+}
+MLI_PRIVATE MLI_COLD int mli_orphan_new(memlord *lord) {
+    lord->threads.orphan = (mli_thread *)mli_own_alloc(lord, sizeof *lord->threads.orphan);
+    return lord->threads.orphan != NULL;
+}
+MLI_PRIVATE MLI_COLD void mli_orphan_start(memlord *lord) {
+    mli_thread_start(lord, lord->threads.orphan, 0);
+    mli_special_set(lord->threads.orphan, MLI_SPECIAL_ORPHAN, 1);
+}
+MLI_PRIVATE MLI_COLD void mli_orphan_lock_set(memlord *lord, int take) {
+    mli_lock_set(&lord->threads.orphan_lock, take);
+}
+MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life) {
+    life->init = mli_threads_init;
+}
+
 /* --------------------------------------------------------------------------- src/books/map.h -- */
 
 /* Owns the map from (device type, storage) to a 24-byte entry. May use base/memory and
@@ -6995,86 +7083,12 @@ static MLI_HOT uint64_t mli_word2_of(uint32_t site_row, uint32_t tag_row, uint64
     return birth << 37 | (uint64_t)tag_row << 21 | (uint64_t)site_row << 1;
 }
 
-/* Returns the type of a device: with a storage it is the key of a block. */
+/* Returns the type of a device. A block is found by this type and its storage. */
 static MLI_HOT uint16_t mli_type_of(const memlord *lord, uint32_t dev) {
     return lord->map.type_of[dev];
 }
 /* Sets the type of a device. Requires: the dev is not published yet. */
 MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
-
-/* -- shards --
-
-   A shard is a part of the map that one thread can use alone. A thread enters a shard before it
-   uses its table, and leaves it afterwards. While it is inside it runs no host code, allocates
-   nothing and takes only the innermost locks: a thread that stops the shard waits for it.
-
-   The upper bits of an address choose its shard, so that 2 MiB of addresses are in one, and the
-   blocks of one thread are in shards, and so in cache lines, of its own.
-
-   The first thread that uses a shard owns it. The owner works in it with plain loads and stores:
-   the atomic read-modify-writes that it does without would double the cost of a call. The first
-   call of another thread makes the shard shared for good. There a thread locks each bucket that it
-   uses.
-
-   A thread stores in `inside` which shard it enters, and then loads the shard's state. A thread
-   that has to stop a shard stores STOPPED, makes all threads pass a barrier (mli_barrier_threads),
-   and waits until none is inside. So either it sees `inside`, or the owner sees STOPPED. */
-
-#define MLI_SHARDS (1u << MLI_SHARD_BITS)
-#define MLI_SHARD_ADDRESS_BITS 21
-/* Keys below 1 << MLI_HANDLE_BITS are handles: of these only 1024 are in one shard. The bound is
-   4 MiB on 64 bits: a program that is not position independent begins there, and its heap soon
-   after. */
-#if UINTPTR_MAX > 0xffffffffu
-#define MLI_HANDLE_BITS 22
-#else
-#define MLI_HANDLE_BITS 20
-#endif
-#define MLI_SHARD_HANDLE_BITS 10
-
-enum { /* mli_shard.state */
-    MLI_SHARD_NEW, /* it has no table yet */
-    MLI_SHARD_SHARED,
-    MLI_SHARD_STOPPED,
-    MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST /* from here on the id of its owner */
-};
-
-/* Returns the shard of an address. That of a handle is another one: the caller does not find the
-   handle there. */
-static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
-    const uint64_t hash = (key >> MLI_SHARD_ADDRESS_BITS) * 0x9e3779b97f4a7c15u;
-    return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];
-}
-/* Returns the shard of a key. */
-static MLI_HOT mli_shard *mli_shard_of(memlord *lord, uint64_t key) {
-    if (!(key >> MLI_HANDLE_BITS)) key <<= MLI_SHARD_ADDRESS_BITS - MLI_SHARD_HANDLE_BITS;
-    return mli_shard_of_address(lord, key);
-}
-/* Returns a shard by its number, 0 to MLI_SHARDS - 1. */
-static MLI_HOT mli_shard *mli_shard_at(memlord *lord, uint32_t number) {
-    return &lord->map.shards[number];
-}
-
-/* Enters a shard: stores it in `inside`, then returns the shard's state. The caller may use the
-   table if the state is its thread's id, or if it is SHARED and the caller locks the buckets.
-   Otherwise the caller leaves at once. Requires: the caller has just read `special` without
-   MLI_SPECIAL_NO_BARRIER.
-
-   Memory order: the release keeps the thread's earlier work before the store, for a thread that
-   stops the shard. The acquire pairs with the release of the state by that thread. The store must
-   come before the load: the barrier in mli_barrier_threads ensures that. */
-static MLI_HOT uint32_t mli_shard_enter_by_store(mli_thread *t, mli_shard *s) {
-    mli_rank_inside(1);
-    mli_ptr_store_release(&t->inside, s);
-    mli_compiler_barrier();
-    return mli_u32_load_acquire(&s->state);
-}
-/* Leaves the shard. The release pairs with the load of mli_shard_wait: the thread that stopped the
-   shard sees all that this thread did inside. */
-static MLI_HOT void mli_shard_leave(mli_thread *t) {
-    mli_rank_inside(0);
-    mli_ptr_store_release(&t->inside, NULL);
-}
 
 /* -- buckets --
 
@@ -7172,6 +7186,80 @@ static MLI_HOT mli_entry *mli_slot_entry(mli_bucket *b, unsigned bit) {
    does it in one locked instruction. */
 static MLI_HOT int mli_bucket_try(mli_bucket *b) {
     return !(mli_u64_or(&b->header, MLI_BUCKET_LOCK) & MLI_BUCKET_LOCK);
+}
+
+/* -- shards --
+
+   A shard is a part of the map that one thread can use alone. A thread enters a shard before it
+   uses its table, and leaves it afterwards. While it is inside it runs no host code, allocates
+   nothing and takes only the innermost locks: a thread that stops the shard waits for it.
+
+   The upper bits of an address choose its shard, so that 2 MiB of addresses are in one, and the
+   blocks of one thread are in shards, and so in cache lines, of its own.
+
+   The first thread that uses a shard owns it. The owner works in it with plain loads and stores:
+   the atomic read-modify-writes that it does without would double the cost of a call. The first
+   call of another thread makes the shard shared for good. There a thread locks each bucket that it
+   uses.
+
+   A thread stores in `inside` which shard it enters, and then loads the shard's state. A thread
+   that has to stop a shard stores STOPPED, makes all threads pass a barrier (mli_barrier_threads),
+   and waits until none is inside. So either it sees `inside`, or the owner sees STOPPED. */
+
+#define MLI_SHARDS (1u << MLI_SHARD_BITS)
+#define MLI_SHARD_ADDRESS_BITS 21
+/* Keys below 1 << MLI_HANDLE_BITS are handles: of these only 1024 are in one shard. The bound is
+   4 MiB on 64 bits: a program that is not position independent begins there, and its heap soon
+   after. */
+#if UINTPTR_MAX > 0xffffffffu
+#define MLI_HANDLE_BITS 22
+#else
+#define MLI_HANDLE_BITS 20
+#endif
+#define MLI_SHARD_HANDLE_BITS 10
+
+enum { /* mli_shard.state */
+    MLI_SHARD_NEW, /* it has no table yet */
+    MLI_SHARD_SHARED,
+    MLI_SHARD_STOPPED,
+    MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST /* from here on the id of its owner */
+};
+
+/* Returns the shard of an address. That of a handle is another one: the caller does not find the
+   handle there. */
+static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
+    const uint64_t hash = (key >> MLI_SHARD_ADDRESS_BITS) * 0x9e3779b97f4a7c15u;
+    return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];
+}
+/* Returns the shard of a key. */
+static MLI_HOT mli_shard *mli_shard_of(memlord *lord, uint64_t key) {
+    if (!(key >> MLI_HANDLE_BITS)) key <<= MLI_SHARD_ADDRESS_BITS - MLI_SHARD_HANDLE_BITS;
+    return mli_shard_of_address(lord, key);
+}
+/* Returns a shard by its number, 0 to MLI_SHARDS - 1. */
+static MLI_HOT mli_shard *mli_shard_at(memlord *lord, uint32_t number) {
+    return &lord->map.shards[number];
+}
+
+/* Enters a shard: stores it in `inside`, then returns the shard's state. The caller may use the
+   table if the state is its thread's id, or if it is SHARED and the caller locks the buckets.
+   Otherwise the caller leaves at once. Requires: the caller has just read `special` without
+   MLI_SPECIAL_NO_BARRIER.
+
+   Memory order: the release keeps the thread's earlier work before the store, for a thread that
+   stops the shard. The acquire pairs with the release of the state by that thread. The store must
+   come before the load: the barrier in mli_barrier_threads ensures that. */
+static MLI_HOT uint32_t mli_shard_enter_by_store(mli_thread *t, mli_shard *s) {
+    mli_rank_inside(1);
+    mli_ptr_store_release(&t->inside, s);
+    mli_compiler_barrier();
+    return mli_u32_load_acquire(&s->state);
+}
+/* Leaves the shard. The release pairs with the load of mli_shard_wait: the thread that stopped the
+   shard sees all that this thread did inside. */
+static MLI_HOT void mli_shard_leave(mli_thread *t) {
+    mli_rank_inside(0);
+    mli_ptr_store_release(&t->inside, NULL);
 }
 
 /* -- the home bucket, as calls/fast uses it -- */
@@ -7370,6 +7458,8 @@ MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe);
    has no table. -1: no memory, and the thread is not inside. Requires: the caller is not inside. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe);
+
+MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life);
 
 /* --------------------------------------------------------------------------- src/books/map.c -- */
 
@@ -7760,6 +7850,32 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
     }
 }
 
+/* -- life -- */
+
+static MLI_COLD void mli_map_init(memlord *lord, const memlord_desc *desc) {
+    uint32_t i;
+    (void)desc;
+    for (i = 0; i < MLI_SHARDS; i++) mli_lock_rank(&mli_shard_at(lord, i)->lock, MLI_RANK_SHARD);
+}
+static MLI_COLD void mli_map_lock(memlord *lord, int take) {
+    if (take)
+        mli_map_freeze(lord);
+    else
+        mli_map_thaw(lord);
+}
+static MLI_COLD void mli_map_free(memlord *lord) {
+    uint32_t i;
+    for (i = 0; i < MLI_SHARDS; i++) {
+        mli_shard *s = mli_shard_at(lord, i);
+        mli_own_free(lord, s->table, (size_t)s->size * MLI_BUCKET_BYTES);
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life) {
+    life->init = mli_map_init;
+    life->lock = mli_map_lock;
+    life->free = mli_map_free;
+}
+
 /* ---------------------------------------------------------------------- src/books/counters.h -- */
 
 /* Owns rows and cells: the counts of each device, site and tag, and each thread's part of them; the
@@ -8009,9 +8125,6 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss);
 
 /* Returns the number of resets. What was counted in an earlier epoch counts no more. */
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord);
-/* Begins an epoch: the totals of all rows start over, and the statistics of the ledger as a whole.
-   Requires: the cold lock; `t` is the thread's record. */
-MLI_PRIVATE MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t);
 
 /* Returns the cell of the orphan record for a row. Requires: the row exists. */
 MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t number);
@@ -8092,6 +8205,8 @@ MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t byt
 /* Restarts `freed` at 0, as a collection does. It adds to at_reset, so that what another thread
    has added there meanwhile stays. */
 MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev);
+
+MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life);
 
 /* ---------------------------------------------------------------------- src/books/counters.c -- */
 
@@ -8245,19 +8360,6 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss) {
 }
 
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord) { return mli_u64_load(&lord->counters.epoch); }
-MLI_PRIVATE MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t) {
-    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
-    int book, stat;
-    uint32_t i, n;
-    for (book = 0; book < MLI_BOOKS; book++) {
-        n = mli_row_count(lord, book);
-        for (i = 1; i < n; i++) mli_row_reset(lord, t, book, i);
-    }
-    (void)mli_u64_add(&lord->counters.epoch, 1);
-    for (stat = 0; stat < MLI_STAT_COUNT; stat++) mli_u64_store(&lord->counters.lost[stat], 0);
-    mli_u64_store(&lord->counters.losses[MLI_LOST_scopes], 0);
-    mli_u64_store(&lord->counters.losses[MLI_LOST_snapshots], 0);
-}
 
 MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t number) {
     MLI_REQUIRE(number < mli_u32_load(&lord->counters.row_count[book]));
@@ -8549,6 +8651,56 @@ MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev) {
     mli_row_freed_exclude(lord, dev, sum.freed);
 }
 
+/* -- life -- */
+
+static MLI_COLD void mli_counters_init(memlord *lord, const memlord_desc *desc) {
+    const uint64_t batch = desc->counter_batch ? desc->counter_batch : 65536;
+    int book;
+    mli_lock_rank(&lord->counters.count_lock, MLI_RANK_COUNT);
+    if (!(desc->flags & MEMLORD_FLAG_EXACT))
+        lord->counters.batch = batch < MLI_BYTES_MAX ? batch : MLI_BYTES_MAX;
+    for (book = 0; book < MLI_BOOKS; book++) lord->counters.row_count[book].v = 1;
+}
+/* Clears the row locks. A thread that held one while the map was stopped only read the row. */
+static MLI_COLD void mli_counters_forked(memlord *lord) {
+    int book;
+    uint32_t i, n;
+    for (book = 0; book < MLI_BOOKS; book++) {
+        n = mli_row_count(lord, book);
+        for (i = 1; i < n; i++) mli_u32_store(&mli_row_at(lord, book, i)->lock.locked, 0);
+    }
+    mli_u32_store(&lord->counters.count_lock.locked, 0);
+}
+static MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
+    int book, stat;
+    uint32_t i, n;
+    for (book = 0; book < MLI_BOOKS; book++) {
+        n = mli_row_count(lord, book);
+        for (i = 1; i < n; i++) mli_row_reset(lord, t, book, i);
+    }
+    (void)mli_u64_add(&lord->counters.epoch, 1);
+    for (stat = 0; stat < MLI_STAT_COUNT; stat++) mli_u64_store(&lord->counters.lost[stat], 0);
+    mli_u64_store(&lord->counters.losses[MLI_LOST_scopes], 0);
+    mli_u64_store(&lord->counters.losses[MLI_LOST_snapshots], 0);
+}
+static MLI_COLD void mli_counters_free(memlord *lord) {
+    mli_thread *t;
+    int book;
+    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
+        mli_vector_free(lord, &t->cells[MLI_BOOK_SITE], sizeof(mli_cell));
+        mli_vector_free(lord, &t->cells[MLI_BOOK_TAG], sizeof(mli_cell));
+    }
+    for (book = 0; book < MLI_BOOKS; book++)
+        mli_vector_free(lord, &lord->counters.rows[book], sizeof(mli_row));
+}
+MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life) {
+    life->init = mli_counters_init;
+    life->forked = mli_counters_forked;
+    life->reset = mli_counters_reset;
+    life->free = mli_counters_free;
+}
+
 /* ------------------------------------------------------------------------- src/books/names.h -- */
 
 /* Owns the cold tables (stb_ds maps), the kept strings (each once, until the ledger ends), and the
@@ -8574,6 +8726,13 @@ typedef struct mli_stb_string { /* an item of memlord.names.strings */
     struct mli_scope_record *scope; /* the scope with this path; NULL: none */
 } mli_stb_string;
 
+typedef struct mli_dict {
+    size_t item; /* bytes of an item */
+    void *items; /* a map of stb_ds; NULL: empty */
+    struct mli_dict_block *blocks;
+    size_t left; /* unused bytes at the end of the first block */
+} mli_dict;
+
 #define MLI_AGAIN MEMLORD_RESULT_COUNT /* internal: allocate, then try again */
 
 /* Allocates under the cold lock: from the ledger's free pieces, or the block that mli_cold_leave
@@ -8584,12 +8743,10 @@ MLI_PRIVATE MLI_COLD void *mli_cold_alloc(memlord *lord, size_t size);
 /* Begins a cold call: takes the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_cold_enter(void);
 
-/* Ends a cold call: drops the lock. 1: *result was MLI_AGAIN, the wanted memory was allocated, and
-   the caller must try again. 0: *result is final; it is MEMLORD_E_NOMEM if the allocator failed. */
+/* Ends a cold call: drops the lock. Returns 1 if *result was MLI_AGAIN and the memory could be
+   allocated: the caller must try again. Returns 0 if *result is final; it is MEMLORD_E_NOMEM if the
+   allocator failed. */
 MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result);
-
-/* Frees the memory of a table. */
-MLI_PRIVATE MLI_COLD void mli_dict_end(memlord *lord, mli_dict *dict);
 
 /* Returns the item of a kept string; NULL: it is not kept. It is valid until the next put. */
 MLI_PRIVATE MLI_COLD mli_stb_string *mli_string_locked(memlord *lord, const char *text);
@@ -8623,13 +8780,11 @@ static MLI_HOT uint64_t mli_index_key(const void *address, uint32_t dev) {
    in mli_index_add_locked and mli_index_reserve_locked. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_index_get(memlord *lord, uint64_t key);
 
-/* Reserves room in the index for `more` entries. MLI_AGAIN: memory is wanted. */
+/* Reserves room in the index for `more` entries. MLI_AGAIN: it needs memory first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint64_t more);
 /* Adds a key. Requires: mli_index_reserve_locked has reserved its room, and the key is not in the
    index. The release makes the value visible with the key. */
 MLI_PRIVATE void mli_index_add_locked(memlord *lord, uint64_t key, uint64_t value);
-
-MLI_PRIVATE MLI_COLD void mli_index_free(memlord *lord);
 
 /* Adds a row with an index key, and the orphan's cell for it. Numbers start at 1: row 0 means none.
    The row is published last, by the release of the row count. */
@@ -8637,7 +8792,16 @@ MLI_PRIVATE MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, 
                                                        void *subject, uint64_t key,
                                                        uint32_t *number);
 
+MLI_PRIVATE MLI_COLD void mli_names_life(mli_life *life);
+
 /* ------------------------------------------------------------------------- src/books/names.c -- */
+
+struct mli_names_state {
+    mli_ptr index;
+    mli_dict strings;            /* of mli_stb_string: every string once */
+    uint64_t bytes;
+    mli_ptr labels;              /* const char *, interned */
+};
 
 /* The index: hash tables from addresses to rows and records. They are read without a lock. Entries
    are added under the cold lock and never removed or moved: the newest table takes them until it is
@@ -8799,7 +8963,7 @@ static MLI_COLD int mli_dict_reserve_locked(memlord *lord, mli_dict *dict, size_
 }
 
 /* Reserves the memory to put a key of this length: it may need a larger array, a larger index, and
-   a string block, by the formula of stbds_stralloc. 0: done. -1: memory is wanted. */
+   a string block, by the formula of stbds_stralloc. 0: done. -1: there is no memory for it yet. */
 static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t length) {
     const stbds_array_header *array = mli_dict_array(dict);
     const stbds_hash_index *index = (const stbds_hash_index *)array->hash_table;
@@ -8844,7 +9008,7 @@ static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const c
     return (char *)dict->items + dict->item * (size_t)mli_dict_array(dict)->temp;
 }
 
-MLI_PRIVATE MLI_COLD void mli_dict_end(memlord *lord, mli_dict *dict) {
+static MLI_COLD void mli_dict_end(memlord *lord, mli_dict *dict) {
     mli_dict_block *block = dict->blocks, *next;
     for (; block; block = next) {
         next = block->next;
@@ -8856,7 +9020,7 @@ MLI_PRIVATE MLI_COLD void mli_dict_end(memlord *lord, mli_dict *dict) {
 
 MLI_PRIVATE MLI_COLD mli_stb_string *mli_string_locked(memlord *lord, const char *text) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
-    return (mli_stb_string *)mli_dict_find_locked(&lord->names.strings, text);
+    return (mli_stb_string *)mli_dict_find_locked(&lord->names->strings, text);
 }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_name_locked(memlord *lord, const char *text,
@@ -8869,11 +9033,11 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name_locked(memlord *lord, const char *t
     string = mli_string_locked(lord, text);
     if (!string) {
         length = strlen(text);
-        if (length > MEMLORD_MAX_STRINGS || lord->names.bytes + length > MEMLORD_MAX_STRINGS)
+        if (length > MEMLORD_MAX_STRINGS || lord->names->bytes + length > MEMLORD_MAX_STRINGS)
             return MEMLORD_E_NOMEM;
-        string = (mli_stb_string *)mli_dict_put_locked(lord, &lord->names.strings, text);
+        string = (mli_stb_string *)mli_dict_put_locked(lord, &lord->names->strings, text);
         if (!string) return MLI_AGAIN;
-        lord->names.bytes += length + 1;
+        lord->names->bytes += length + 1;
     }
     *kept = string->key;
     return MEMLORD_OK;
@@ -8893,7 +9057,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *
                                                      const char **kept) {
     uint64_t used;
     mli_lock_take(&mli_process.cold_lock);
-    used = lord->names.bytes;
+    used = lord->names->bytes;
     mli_lock_drop(&mli_process.cold_lock);
     if (text && used + strlen(text) > MEMLORD_MAX_STRINGS / 2) return MEMLORD_E_NOMEM;
     return mli_name(lord, text, kept);
@@ -8902,7 +9066,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *
 /* -- the labels of the ledger -- */
 
 MLI_PRIVATE const char *mli_labels(const memlord *lord) {
-    return (const char *)mli_ptr_load_acquire(&lord->names.labels);
+    return (const char *)mli_ptr_load_acquire(&lord->names->labels);
 }
 MLI_API memlord_result memlord_labels_set(memlord *lord, const char *labels) {
     const char *kept;
@@ -8910,7 +9074,7 @@ MLI_API memlord_result memlord_labels_set(memlord *lord, const char *labels) {
     if (!lord) return MEMLORD_OK;
     r = mli_name(lord, labels, &kept);
     if (r == MEMLORD_OK) /* pairs with mli_labels */
-        mli_ptr_store_release(&lord->names.labels, (void *)(uintptr_t)kept);
+        mli_ptr_store_release(&lord->names->labels, (void *)(uintptr_t)kept);
     return r;
 }
 
@@ -8920,7 +9084,7 @@ static mli_index_pair *mli_index_pair_at(const mli_index *index, uint64_t at) {
 }
 static uint64_t mli_index_home(uint64_t key) { return (key * 0x9e3779b97f4a7c15u) >> 24; }
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_index_get(memlord *lord, uint64_t key) {
-    const mli_index *index = (mli_index *)mli_ptr_load_acquire(&lord->names.index);
+    const mli_index *index = (mli_index *)mli_ptr_load_acquire(&lord->names->index);
     uint64_t at, seen;
     for (; index; index = index->older)
         for (at = mli_index_home(key);; at++) {
@@ -8934,7 +9098,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_index_get(memlord *lord, uint64_t key) {
 
 MLI_PRIVATE MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint64_t more) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
-    mli_index *newest = (mli_index *)mli_ptr_load(&lord->names.index), *index;
+    mli_index *newest = (mli_index *)mli_ptr_load(&lord->names->index), *index;
     uint64_t cap = newest ? (newest->mask + 1) * 4 : MLI_INDEX_MIN;
     if (newest && (newest->count + more) * 2 <= newest->mask + 1) return MEMLORD_OK;
     if (cap > MLI_INDEX_MAX) cap = MLI_INDEX_MAX;
@@ -8942,27 +9106,18 @@ MLI_PRIVATE MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint
     if (!index) return MLI_AGAIN;
     index->mask = cap - 1;
     index->older = newest;
-    mli_ptr_store_release(&lord->names.index, index);
+    mli_ptr_store_release(&lord->names->index, index);
     return MEMLORD_OK;
 }
 MLI_PRIVATE void mli_index_add_locked(memlord *lord, uint64_t key, uint64_t value) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     MLI_REQUIRE(!mli_index_get(lord, key));
-    mli_index *index = (mli_index *)mli_ptr_load(&lord->names.index);
+    mli_index *index = (mli_index *)mli_ptr_load(&lord->names->index);
     uint64_t at = mli_index_home(key);
     while (mli_u64_load(&mli_index_pair_at(index, at)->key)) at++;
     mli_u64_store(&mli_index_pair_at(index, at)->value, value);
     mli_u64_store_release(&mli_index_pair_at(index, at)->key, key);
     index->count++;
-}
-
-MLI_PRIVATE MLI_COLD void mli_index_free(memlord *lord) {
-    mli_index *index = (mli_index *)mli_ptr_load(&lord->names.index), *older;
-    for (; index; index = older) {
-        older = index->older;
-        mli_own_free(lord, index,
-                     sizeof *index + (size_t)(index->mask + 1) * sizeof(mli_index_pair));
-    }
 }
 
 /* -- rows -- */
@@ -8983,6 +9138,31 @@ MLI_PRIVATE MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, 
     mli_index_add_locked(lord, key, n);
     *number = n;
     return MEMLORD_OK;
+}
+
+/* -- life -- */
+
+static MLI_COLD void mli_names_init(memlord *lord, const memlord_desc *desc) {
+    (void)desc;
+    lord->names->strings.item = sizeof(mli_stb_string);
+}
+static MLI_COLD memlord_result mli_names_open(memlord *lord, const memlord_desc *desc) {
+    return memlord_labels_set(lord, desc->labels);
+}
+static MLI_COLD void mli_names_free(memlord *lord) {
+    mli_index *index = (mli_index *)mli_ptr_load(&lord->names->index), *older;
+    for (; index; index = older) {
+        older = index->older;
+        mli_own_free(lord, index,
+                     sizeof *index + (size_t)(index->mask + 1) * sizeof(mli_index_pair));
+    }
+    mli_dict_end(lord, &lord->names->strings);
+}
+MLI_PRIVATE MLI_COLD void mli_names_life(mli_life *life) {
+    MLI_LIFE_STATE(life, names);
+    life->init = mli_names_init;
+    life->open = mli_names_open;
+    life->free = mli_names_free;
 }
 
 /* ----------------------------------------------------------------------- src/books/devices.h -- */
@@ -9045,6 +9225,10 @@ static MLI_HOT uint32_t mli_dev_direct(const memlord *lord, memlord_device d) {
    mli_device_add_locked. */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d);
 
+/* Returns the storage of phys i: 0 is that of cpu, pinned and mapped, i is device i's own. A device
+   that shares another phys leaves its own unused. */
+MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i);
+
 /* Sets which pollers run, at known devices and at new ones. */
 MLI_PRIVATE MLI_COLD void mli_polling_set(memlord *lord, uint32_t polling);
 MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling);
@@ -9071,6 +9255,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlo
    device without an index gets the first dev of its type, or index 0 if there is none. */
 MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *dev);
 
+MLI_PRIVATE MLI_COLD void mli_devices_life(mli_life *life);
+
 /* ----------------------------------------------------------------------- src/books/devices.c -- */
 
 MLI_PRIVATE const unsigned char mli_type_host[] = {
@@ -9080,6 +9266,10 @@ MLI_PRIVATE const unsigned char mli_type_host[] = {
 };
 MLI_PRIVATE uint64_t mli_device_key(memlord_device d) {
     return (uint64_t)MLI_INDEX_SUBJECT << 56 | (uint64_t)1 << 55 | mli_device_word(d);
+}
+
+MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i) {
+    return i ? &mli_device_record_at(lord, i)->own_phys : &lord->devices.host_phys;
 }
 
 MLI_PRIVATE MLI_COLD void mli_polling_set(memlord *lord, uint32_t polling) {
@@ -9123,7 +9313,7 @@ static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_devi
     device->own_phys.lord = lord;
     device->own_phys.device = d;
     mli_ptr_store_release(&device->phys,
-                          mli_type_host[d.type] ? &lord->limits.host_phys : &device->own_phys);
+                          mli_type_host[d.type] ? mli_phys_storage(lord, 0) : &device->own_phys);
     mli_type_set(lord, n, d.type);
     mli_dev_alerts_set(lord, n, d.type);
     r = mli_row_add_locked(lord, MLI_BOOK_DEVICE, n, device, mli_device_key(d), dev);
@@ -9219,6 +9409,19 @@ static const char *mli_skip_type(const char *text, int *type) {
         if (rest) return rest;
     }
     return NULL;
+}
+
+/* -- life -- */
+
+static MLI_COLD void mli_devices_init(memlord *lord, const memlord_desc *desc) {
+    mli_phys *host = mli_phys_storage(lord, 0);
+    (void)desc;
+    mli_lock_rank(&host->lock, MLI_RANK_PHYS);
+    host->lord = lord;
+    host->device = memlord_device_cpu();
+}
+MLI_PRIVATE MLI_COLD void mli_devices_life(mli_life *life) {
+    life->init = mli_devices_init;
 }
 
 /* -- public -- */
@@ -9322,6 +9525,11 @@ MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list);
 /* Closes a record, and puts it in a list. Requires: the lock of the list. */
 MLI_PRIVATE void mli_handle_close(mli_handle **list, mli_handle *h);
 /* Returns 1 if a word read from a record belongs to this account. */
+/* Returns the number of account records, and one of them: 1 is the first. */
+MLI_PRIVATE MLI_COLD uint32_t mli_account_count(const memlord *lord);
+MLI_PRIVATE MLI_COLD mli_account_record *mli_account_at(const memlord *lord, uint32_t number);
+/* Returns the list of the closed ones. Requires: the cold lock. */
+MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord);
 MLI_PRIVATE int mli_account_word_is(uint64_t word, memlord_account account);
 
 /* Returns the account that a thread charges its blocks on a device to; 0: none. A thread stops
@@ -9340,7 +9548,15 @@ MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account
 MLI_PRIVATE MLI_COLD int mli_account_read_locked(const mli_account_record *b,
                                                  memlord_account_stat *out);
 
+MLI_PRIVATE MLI_COLD void mli_accounts_life(mli_life *life);
+
 /* ---------------------------------------------------------------------- src/books/accounts.c -- */
+
+struct mli_accounts_state {
+    mli_vector all;
+    mli_u32 count;             /* and 1 more; under the cold lock */
+    struct mli_handle *closed; /* under the cold lock */
+};
 
 MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id) {
     mli_handle *h = (mli_handle *)mli_vector_at(vector, (uint32_t)(id >> 32), size);
@@ -9392,8 +9608,18 @@ MLI_PRIVATE void mli_handle_close(mli_handle **list, mli_handle *h) {
 /* -- accounts -- */
 
 static mli_account_record *mli_account_find(memlord *lord, memlord_account account) {
-    return (mli_account_record *)mli_handle_find(&lord->accounts.all,
+    return (mli_account_record *)mli_handle_find(&lord->accounts->all,
                                                  sizeof(mli_account_record), account);
+}
+MLI_PRIVATE MLI_COLD uint32_t mli_account_count(const memlord *lord) {
+    return mli_u32_load(&lord->accounts->count) - 1;
+}
+MLI_PRIVATE MLI_COLD mli_account_record *mli_account_at(const memlord *lord, uint32_t number) {
+    return (mli_account_record *)mli_vector_at(&lord->accounts->all, number,
+                                             sizeof(mli_account_record));
+}
+MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord) {
+    return lord->accounts->closed;
 }
 MLI_PRIVATE int mli_account_word_is(uint64_t word, memlord_account account) {
     return word >> 49 == (account & 0x7fff);
@@ -9473,6 +9699,21 @@ MLI_PRIVATE MLI_COLD int mli_account_read_locked(const mli_account_record *b,
     return 1;
 }
 
+/* -- life -- */
+
+static MLI_COLD void mli_accounts_init(memlord *lord, const memlord_desc *desc) {
+    (void)desc;
+    lord->accounts->count.v = 1;
+}
+static MLI_COLD void mli_accounts_free(memlord *lord) {
+    mli_vector_free(lord, &lord->accounts->all, sizeof(mli_account_record));
+}
+MLI_PRIVATE MLI_COLD void mli_accounts_life(mli_life *life) {
+    MLI_LIFE_STATE(life, accounts);
+    life->init = mli_accounts_init;
+    life->free = mli_accounts_free;
+}
+
 /* -- public -- */
 
 MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device, const char *name,
@@ -9487,11 +9728,11 @@ MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
     for (;;) {
         mli_lock_take(&mli_process.cold_lock);
-        b = (mli_account_record *)(void *)lord->accounts.closed;
+        b = (mli_account_record *)(void *)lord->accounts->closed;
         if (b) break;
         mli_lock_drop(&mli_process.cold_lock);
-        r = mli_handle_new(lord, &lord->accounts.all, &lord->accounts.count, sizeof *b,
-                           &lord->accounts.closed, &mli_process.cold_lock);
+        r = mli_handle_new(lord, &lord->accounts->all, &lord->accounts->count, sizeof *b,
+                           &lord->accounts->closed, &mli_process.cold_lock);
         if (r) return r;
     }
     mli_out_buffer(&text, b->name, sizeof b->name);
@@ -9502,7 +9743,7 @@ MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device
     mli_u64_store(&b->peak, 0);
     mli_u64_store(&b->refused, 0);
     mli_u64_store(&b->word, (uint64_t)(mli_u32_load(&b->handle.generation) + 1) << 49);
-    *out = mli_handle_open(&lord->accounts.closed);
+    *out = mli_handle_open(&lord->accounts->closed);
     mli_lock_drop(&mli_process.cold_lock);
     return MEMLORD_OK;
 }
@@ -9553,7 +9794,7 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
     b = mli_account_find(lord, account);
     if (b) {
         mli_u64_store(&b->word, (account + 1) << 49); /* charges in progress miss */
-        mli_handle_close(&lord->accounts.closed, &b->handle);
+        mli_handle_close(&lord->accounts->closed, &b->handle);
     }
     mli_lock_drop(&mli_process.cold_lock);
     return b ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
@@ -9619,6 +9860,9 @@ typedef struct mli_site_record {
     uint32_t frame;          /* its number among the frames of stacks; 0: it is in no stack */
 } mli_site_record;
 
+/* Returns the module that was seen last, whose `next` was seen before it; NULL: none was. */
+MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord);
+
 MLI_TABLE(const memlord_site mli_no_site)
 
 MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, const void *identity);
@@ -9666,11 +9910,21 @@ MLI_PRIVATE MLI_COLD memlord_result mli_row_find(memlord *lord, int book, const 
 MLI_PRIVATE MLI_COLD uint32_t mli_row_of(memlord *lord, int book, const void *identity,
                                          uint32_t dev);
 
+MLI_PRIVATE MLI_COLD void mli_sites_life(mli_life *life);
+
 /* ------------------------------------------------------------------------- src/books/sites.c -- */
+
+struct mli_sites_state {
+    mli_ptr modules;      /* mli_module *, the newest first; push only, under the cold lock */
+};
 
 MLI_PRIVATE const memlord_site mli_no_site = {"", "", 0};
 
-/* Copies a site, its strings kept. MLI_AGAIN: memory is wanted. */
+MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord) {
+    return (mli_module *)mli_ptr_load_acquire(&lord->sites->modules);
+}
+
+/* Copies a site, its strings kept. MLI_AGAIN: it needs memory first. */
 static MLI_COLD memlord_result mli_site_copy_locked(memlord *lord, const memlord_site *from,
                                                     memlord_site *out) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -9705,7 +9959,7 @@ static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site
     }
 }
 
-/* Makes the record of a site, displayed as `kept`. NULL: memory is wanted. */
+/* Makes the record of a site, displayed as `kept`. NULL: there is no memory for it yet. */
 static MLI_COLD mli_site_record *mli_site_make_locked(memlord *lord, const memlord_site *kept) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_site_record *site = (mli_site_record *)mli_cold_alloc(lord, sizeof *site);
@@ -9831,9 +10085,9 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
     module->image.loaded = loaded;
     module->build_id = build_id;
     if (image->id_size) memcpy(module->id, image->id, image->id_size);
-    module->next = (mli_module *)mli_ptr_load(&lord->sites.modules);
+    module->next = (mli_module *)mli_ptr_load(&lord->sites->modules);
     module->number = module->next ? module->next->number + 1 : 1;
-    mli_ptr_store_release(&lord->sites.modules, module); /* pairs with the readers of it */
+    mli_ptr_store_release(&lord->sites->modules, module); /* pairs with the readers of it */
     if (!first) {
         mli_index_add_locked(lord, key, (uint64_t)(uintptr_t)module);
     } else { /* the release pairs with the acquire in mli_module_now */
@@ -9953,7 +10207,7 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
     return mli_symbol_at((const char *)site->address - 1);
 }
 /* Displays a site as `from`, whose copy the index then has, too: the host may pass any struct that
-   it was given. MLI_AGAIN: memory is wanted. */
+   it was given. MLI_AGAIN: it needs memory first. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
                                                        const memlord_site *from) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -10049,6 +10303,12 @@ MLI_PRIVATE MLI_COLD uint32_t mli_row_of(memlord *lord, int book, const void *id
     return 0;
 }
 
+/* -- life -- */
+
+MLI_PRIVATE MLI_COLD void mli_sites_life(mli_life *life) {
+    MLI_LIFE_STATE(life, sites);
+}
+
 /* -------------------------------------------------------------------------- src/books/tags.h -- */
 
 /* Owns a thread's cache of rows, names and scopes; births (the mark, scope and stream of a block);
@@ -10128,11 +10388,15 @@ MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth);
 MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_thread *t,
                                 int scope);
 
+/* Looks up the interposer: memlord_interposer. Requires: no lock is held. */
+MLI_PRIVATE MLI_COLD void mli_interposer_find(void);
 /* Begins a tag, or a scope, in the books of an interposer, too. Requires: no lock is held, here and
    in mli_interposer_end. The acquire pairs with the release in mli_interposer_find. */
 MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name);
 /* Ends the innermost tags, or scopes, there. */
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count);
+
+MLI_PRIVATE MLI_COLD void mli_tags_life(mli_life *life);
 
 /* -------------------------------------------------------------------------- src/books/tags.c -- */
 
@@ -10213,7 +10477,7 @@ static uint32_t mli_birth_number(memlord *lord, const mli_birth *birth, uint64_t
     }
 }
 
-/* Finds or adds a birth. MLI_AGAIN: memory is wanted. */
+/* Finds or adds a birth. MLI_AGAIN: it needs memory first. */
 static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_birth *birth,
                                                      uint32_t *number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -10409,6 +10673,18 @@ MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_t
     guard->depth = scope ? mli_scope_depth(t) : t->tag_depth;
 }
 
+MLI_PRIVATE MLI_COLD void mli_interposer_find(void) {
+#if defined(__linux__)
+    const memlord_interposer *found;
+    char any[2];
+    if (!mli_env_read("LD_PRELOAD", any, sizeof any)) return;
+    found = (const memlord_interposer *)mli_symbol("memlord_interposer");
+    if (found && found->size >= sizeof *found && found->version == 1 && found->tag_begin &&
+        found->tag_end && found->scope_begin && found->scope_end)
+        mli_ptr_store_release(&mli_process.interposer, (void *)(uintptr_t)found);
+#endif
+}
+
 MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name) {
     MLI_REQUIRE(mli_none_held());
     const memlord_interposer *to =
@@ -10424,7 +10700,8 @@ MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t cou
     while (count--) (scope ? to->scope_end : to->tag_end)();
 }
 
-/* Begins a tag; `guard` NULL: without one. The stack of tags has the default tag at its bottom. */
+/* Begins a tag. `guard` gets what its end restores; NULL: the tag has no guard. The stack of tags
+   has the default tag at its bottom. */
 static memlord_result mli_tag_begin(memlord *lord, const char *tag, memlord_guard *guard) {
     mli_thread *t;
     const char *kept;
@@ -10450,6 +10727,23 @@ static memlord_result mli_tag_begin(memlord *lord, const char *tag, memlord_guar
     if (r == MEMLORD_E_NOMEM) mli_tag_drop(lord);
     if (r == MEMLORD_OK) mli_interposer_begin(lord, 0, tag);
     return r;
+}
+
+/* -- life -- */
+
+static MLI_COLD void mli_tags_init(memlord *lord, const memlord_desc *desc) {
+    (void)desc;
+    lord->tags.scope_count.v = 1;
+}
+static MLI_COLD void mli_tags_free(memlord *lord) {
+    mli_thread *t;
+    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) mli_cache_free(lord, t);
+    mli_vector_free(lord, &lord->tags.births, sizeof(mli_birth));
+    mli_vector_free(lord, &lord->tags.scopes, sizeof(mli_ptr));
+}
+MLI_PRIVATE MLI_COLD void mli_tags_life(mli_life *life) {
+    life->init = mli_tags_init;
+    life->free = mli_tags_free;
 }
 
 /* -- public -- */
@@ -10639,8 +10933,8 @@ typedef struct mli_stack_node {
 typedef struct mli_stack_row {
     uint32_t node, dev, next, site; /* site: its row of the sites; 0: none */
     mli_ptr frames;       /* void **: for the host; NULL: not made yet */
-    /* Since the last reset: estimates of the bytes allocated and of the allocs; the allocs that
-       were picked, and their bytes. */
+    /* Since the last reset: alloc_bytes and allocs are estimates for all allocs of the stack;
+       samples and picked_bytes are the number and the bytes of the allocs that were picked. */
     uint64_t alloc_bytes, samples, picked_bytes;
     double allocs;
     uint64_t live, peak, blocks;   /* blocks: those of its picked blocks that live */
@@ -10655,10 +10949,6 @@ typedef struct mli_pick {
     uint32_t row, type; /* row 0: a vacant entry, or no picked block */
 } mli_pick;
 MLI_TABLE(const mli_pick mli_pick_none)
-/* Gives a ledger the seed of its samples: another one in each run, process and ledger, and in a
-   forked child. It is mixed from what the system tells without a call that may wait or fail, for
-   the first call may come from inside malloc or in a sandbox. */
-MLI_PRIVATE MLI_COLD void mli_stacks_seed(memlord *lord);
 
 /* Counts the bytes of an alloc of calls/fast. 0: the alloc is picked, and nothing was counted. */
 static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
@@ -10670,6 +10960,17 @@ static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
 
 MLI_PRIVATE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number);
 MLI_PRIVATE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number);
+/* Copies a row with its totals. */
+MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t number);
+/* 1: the ledger has stacks; 1: it takes them by samples. */
+MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord);
+MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord);
+/* Writes "estimates: a sample each 512 KiB". */
+MLI_PRIVATE MLI_COLD void mli_stacks_put_rate(const memlord *lord, mli_out *o);
+/* Returns how many stacks could not be taken in full. */
+MLI_PRIVATE MLI_COLD uint64_t mli_stacks_cut(const memlord *lord);
+/* Returns the number of nodes. The acquire pairs with the release that adds one. */
+MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord);
 /* Returns the number of rows and 1 more. */
 MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord);
 /* Returns the site of a frame of stacks, and how many of them have a number. */
@@ -10701,8 +11002,8 @@ MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, ui
 /* Notes that the block with the stack just set is not new: it had `bytes`. */
 MLI_PRIVATE void mli_stack_again(uint64_t bytes);
 
-/* Draws whether the alloc that this call records is picked; if so finds its stack, and notes it for
-   mli_pick_put. Requires: not inside. */
+/* Draws whether the alloc that this call records is picked. If so, finds its stack, and notes the
+   row in mli_self for mli_pick_put. Requires: not inside. */
 MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
                                               uint64_t bytes, const memlord_site *site);
 static MLI_HOT void mli_stack_pick(memlord *lord, mli_thread *t, uint32_t dev, uint64_t bytes,
@@ -10722,14 +11023,7 @@ MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, 
 MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
                                               memlord_stack_stat *out);
 
-/* Sets up the stacks that a description asks for. Requires: no other thread knows the ledger.
-   Unwinds once: the first time a platform's unwinder may load a library. */
-MLI_PRIVATE MLI_COLD void mli_stacks_start(memlord *lord, const memlord_desc *desc);
-
-MLI_PRIVATE MLI_COLD void mli_stacks_free(memlord *lord);
-
-/* Starts the totals of all stacks over; their peaks become their live bytes. */
-MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord);
+MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life);
 
 /* ------------------------------------------------------------------------ src/books/stacks.c -- */
 
@@ -10780,7 +11074,10 @@ static MLI_COLD uint64_t mli_mixed(uint64_t n) {
     n = (n ^ n >> 27) * 0x94d049bb133111ebu;
     return n ^ n >> 31;
 }
-MLI_PRIVATE MLI_COLD void mli_stacks_seed(memlord *lord) {
+/* Gives a ledger the seed of its samples: another one in each run, process and ledger, and in a
+   forked child. The seed is mixed from what the system tells in calls that neither wait nor fail,
+   as the first call of a process may come from inside malloc or from a sandbox. */
+static MLI_COLD void mli_stacks_seed(memlord *lord) {
     uint64_t seed = lord->stacks.seed;
     seed = mli_mixed(seed ^ mli_pid());
     seed = mli_mixed(seed ^ mli_wall_now());
@@ -10804,7 +11101,7 @@ static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
 
 /* Counts the bytes of an alloc on the general path. 1: it is picked. */
 static MLI_COLD int mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
-    if (lord->stacks.bytes == 1) return 1;
+    if (!mli_stacks_sampled(lord)) return 1;
     if (!t->stack_random) mli_stack_draw(lord, t);
     t->stack_left -= (int64_t)bytes;
     if (t->stack_left > 0) return 0;
@@ -10869,7 +11166,7 @@ static uint32_t mli_stack_row_find(const memlord *lord, uint32_t leaf, uint32_t 
     return n;
 }
 
-/* Gives a site its number among the frames of stacks. MLI_AGAIN: memory is wanted. */
+/* Gives a site its number among the frames of stacks. MLI_AGAIN: it needs memory first. */
 static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_site_record *site) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.frame_count);
@@ -10882,7 +11179,7 @@ static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_sit
     mli_u32_store_release(&lord->stacks.frame_count, n + 1); /* pairs with mli_stack_frame_count */
     return MEMLORD_OK;
 }
-/* Finds or adds the node of a site. E_NOMEM: the tree is full. MLI_AGAIN: memory is wanted. The
+/* Finds or adds the node of a site. E_NOMEM: the tree is full. MLI_AGAIN: it needs memory first. The
    chain is that of the site's address, at which the module need not be any more. */
 static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32_t parent,
                                                            mli_site_record *site, int stays,
@@ -11236,10 +11533,11 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
 static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t,
                                          uintptr_t here) {
     if (mli_is_orphan(lord, t) || mli_frame_runs(&mli_self.unwinding, here)) return 0;
-    return lord->stacks.bytes == 1 || mli_pid() == mli_u64_load(&mli_process.pid);
+    return !mli_stacks_sampled(lord) || mli_pid() == mli_u64_load(&mli_process.pid);
 }
-/* Returns how many of `n` frames come before the first that can be no code: that is garbage, or the
-   end of the stack. The top byte of a key of the index is its own. */
+/* Returns how many of `n` frames come before the first one that cannot be code: that one is
+   garbage, or the end of the stack. Code has no address with a top byte: keys of the index use that
+   byte. */
 static size_t mli_stack_sound(void *const *frames, size_t n) {
     size_t i = 0;
     while (i < n && frames[i] && !((uint64_t)(uintptr_t)frames[i] >> 56)) i++;
@@ -11361,12 +11659,37 @@ MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
     out->error_bytes = mli_square_root(variance);
 }
 
+MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t number) {
+    mli_stack_row copy;
+    mli_lock_take(&lord->stacks.lock);
+    copy = *mli_stack_row_at(lord, number);
+    mli_lock_drop(&lord->stacks.lock);
+    return copy;
+}
+MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord) { return lord->stacks.depth != 0; }
+MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord) { return lord->stacks.bytes > 1; }
+MLI_PRIVATE MLI_COLD void mli_stacks_put_rate(const memlord *lord, mli_out *o) {
+    mli_putf(o, "estimates: a sample each %jo", lord->stacks.bytes);
+}
+MLI_PRIVATE MLI_COLD uint64_t mli_stacks_cut(const memlord *lord) {
+    return mli_u64_load(&lord->stacks.cut);
+}
+MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord) {
+    return mli_u32_load_acquire(&lord->stacks.node_count) - 1;
+}
+
 /* -- life -- */
 
-MLI_PRIVATE MLI_COLD void mli_stacks_start(memlord *lord, const memlord_desc *desc) {
+static MLI_COLD const char *mli_stacks_check(const memlord_desc *desc) {
+    return desc->stack_depth > MLI_STACK_DEPTH_MAX ? "[create] stack_depth is over 128" : NULL;
+}
+/* Sets up the stacks that a description asks for. Unwinds once: the first time a platform's
+   unwinder may load a library. */
+static MLI_COLD void mli_stacks_init(memlord *lord, const memlord_desc *desc) {
     MLI_REQUIRE(!lord->back);
     void *frames[1];
     uint64_t generation;
+    mli_lock_rank(&lord->stacks.lock, MLI_RANK_STACKS);
     if (!desc->stack_depth) return;
     lord->stacks.depth = desc->stack_depth;
     lord->stacks.bytes = desc->stack_bytes ? desc->stack_bytes : MLI_STACK_BYTES;
@@ -11382,7 +11705,20 @@ MLI_PRIVATE MLI_COLD void mli_stacks_start(memlord *lord, const memlord_desc *de
     mli_busy_end(generation);
 }
 
-MLI_PRIVATE MLI_COLD void mli_stacks_free(memlord *lord) {
+static MLI_COLD void mli_stacks_lock(memlord *lord, int take) {
+    mli_lock_set(&lord->stacks.lock, take);
+}
+/* Makes every thread draw when it next allocs: else it would repeat what the parent draws. A new
+   draw has the distribution of what is left of an old one, so no estimate has a bias. */
+static MLI_COLD void mli_stacks_forked(memlord *lord) {
+    mli_thread *t;
+    mli_stacks_seed(lord);
+    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
+        t->stack_random = 0;
+        t->stack_left = 0;
+    }
+}
+static MLI_COLD void mli_stacks_free(memlord *lord) {
     uint32_t i, rows = mli_stack_rows(lord);
     for (i = 1; i < rows; i++) {
         mli_stack_row *row = mli_stack_row_at(lord, i);
@@ -11396,8 +11732,10 @@ MLI_PRIVATE MLI_COLD void mli_stacks_free(memlord *lord) {
     mli_own_free(lord, mli_stack_heads_of(lord), sizeof(mli_stack_heads));
 }
 
-MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord) {
+/* Starts the totals of all stacks over; their peaks become their live bytes. */
+static MLI_COLD void mli_stacks_reset(memlord *lord, mli_thread *t) {
     uint32_t i, rows = mli_stack_rows(lord);
+    (void)t;
     mli_lock_take(&lord->stacks.lock);
     for (i = 1; i < rows; i++) {
         mli_stack_row *row = mli_stack_row_at(lord, i);
@@ -11407,6 +11745,14 @@ MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord) {
     }
     mli_u64_store(&lord->stacks.cut, 0);
     mli_lock_drop(&lord->stacks.lock);
+}
+MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life) {
+    life->check = mli_stacks_check;
+    life->init = mli_stacks_init;
+    life->lock = mli_stacks_lock;
+    life->forked = mli_stacks_forked;
+    life->reset = mli_stacks_reset;
+    life->free = mli_stacks_free;
 }
 
 /* ------------------------------------------------------------------------ src/books/events.h -- */
@@ -11448,13 +11794,8 @@ typedef struct mli_ring {
     mli_u64 next_subbuf;    /* sub-buffers given out or skipped so far; they lie behind the ring */
 } mli_ring;
 
-/* Returns the time in ns by the ledger's clock. */
-MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord);
-
-/* Returns a stamp: the processor's counter if that is usable, else the ledger's clock. */
-static MLI_HOT uint64_t mli_stamp_now(memlord *lord) {
-    return MLI_LIKELY(lord->events.stamps_are_ticks) ? mli_ticks() : mli_ledger_now(lord);
-}
+/* Returns the ring; NULL: events are not recorded. */
+MLI_PRIVATE MLI_COLD mli_ring *mli_ring_of(const memlord *lord);
 
 /* Converts stamps to nanoseconds. The rate is the mean since create, so it becomes more precise as
    the ledger grows older. */
@@ -11482,7 +11823,7 @@ static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uin
     if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS)))
         mli_event_write(lord, t, kind, dev, storage, bytes, rows);
 }
-/* Records the beginning of a block, with its row of the stacks; 0: it was not picked. */
+/* Records the beginning of a block. `stack` is its row of the stacks; 0: it was not picked. */
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
                                         uint32_t stack);
@@ -11491,11 +11832,6 @@ MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, 
 MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int kind,
                                                    uint64_t storage, uint64_t word1, uint64_t rows,
                                                    const memlord_site *site);
-#if !MLI_WINDOWS
-/* Ends the writers of all sub-buffers but this thread's. Requires: a forked child, where the other
-   threads are gone. */
-MLI_PRIVATE MLI_COLD void mli_subbufs_after_fork(memlord *lord);
-#endif
 
 /* Records an event that belongs to no block. Requires: no lock is held, and the caller is not
    inside. */
@@ -11503,8 +11839,6 @@ MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32
                                                  uint64_t storage, uint64_t bytes);
 
 #define MLI_EVENTS_MAX ((size_t)1 << 26) /* events in a ring at most */
-
-MLI_PRIVATE void mli_ring_end(memlord *lord);
 
 /* Reads one sub-buffer: `stamp` is that of its next event, `at`. */
 typedef struct mli_subbuf_reader {
@@ -11523,9 +11857,11 @@ typedef struct mli_ring_reader {
 /* Begins to read the events that are in the ring now; 0: no memory. */
 MLI_PRIVATE MLI_COLD int mli_ring_reader_begin(memlord *lord, mli_ring_reader *r);
 MLI_PRIVATE void mli_ring_reader_end(mli_ring_reader *r);
-/* Copies out the next event; 0: there is none. A sub-buffer that was given out again meanwhile
-   is left. */
+/* Copies out the next event; 0: there is none. Skips a sub-buffer that was given out again
+   meanwhile. */
 MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out);
+
+MLI_PRIVATE MLI_COLD void mli_events_life(mli_life *life);
 
 /* ------------------------------------------------------------------------ src/books/events.c -- */
 
@@ -11533,15 +11869,15 @@ MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy
 MLI_PRIVATE uint32_t mli_event_kind(uint64_t what) { return (uint32_t)(what >> 49) & 15; }
 MLI_PRIVATE uint32_t mli_event_dev(uint64_t what) { return (uint32_t)(what >> 53) & 255; }
 
-MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord) {
-    return lord->events.clock.fn ? lord->events.clock.fn(lord->events.clock.user) : mli_now();
+MLI_PRIVATE MLI_COLD mli_ring *mli_ring_of(const memlord *lord) {
+    return (mli_ring *)mli_ptr_load_acquire(&lord->events.ring);
 }
 MLI_PRIVATE MLI_COLD mli_stamp_scale mli_stamp_scale_now(memlord *lord) {
     mli_stamp_scale scale;
     uint64_t ticks;
     scale.from = lord->started_stamp;
     scale.rate = 1;
-    if (!lord->events.stamps_are_ticks) return scale;
+    if (!lord->stamps_are_ticks) return scale;
     ticks = mli_ticks() - scale.from;
     if (ticks)
         scale.rate = (double)(mli_ledger_now(lord) - lord->started) / (double)ticks;
@@ -11585,7 +11921,7 @@ MLI_PRIVATE void mli_subbuf_leave(mli_thread *t) {
 /* Takes the next sub-buffer without a writer for a thread, for a first event on `dev`. Returns NULL
    if all have a writer, and counts the event as lost. */
 static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, uint32_t dev) {
-    mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&lord->events.ring);
+    mli_ring *ring = mli_ring_of(lord);
     uint64_t tries;
     mli_subbuf_leave(t);
     for (tries = 0; ring && tries < ring->subbufs; tries++) {
@@ -11606,7 +11942,7 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
 
 MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                               uint64_t storage, uint64_t bytes, uint64_t rows) {
-    const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&lord->events.ring);
+    const mli_ring *ring = mli_ring_of(lord);
     mli_subbuf *b = t->subbuf;
     mli_ring_event *note;
     uint32_t n;
@@ -11645,17 +11981,6 @@ MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t,
         rows |= mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
     mli_event_write(lord, t, kind, dev, storage, MLI_BYTES(word1), rows);
 }
-#if !MLI_WINDOWS
-MLI_PRIVATE MLI_COLD void mli_subbufs_after_fork(memlord *lord) {
-    const mli_ring *ring = (mli_ring *)mli_ptr_load(&lord->events.ring);
-    const mli_thread *t = mli_thread_own(lord);
-    uint64_t i;
-    for (i = 0; ring && i < ring->subbufs; i++) {
-        mli_subbuf *b = mli_subbuf_at(ring, i);
-        if (!t || t->subbuf != b) mli_u32_store(&b->has_writer, 0);
-    }
-}
-#endif
 
 MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32_t dev,
                                                  uint64_t storage, uint64_t bytes) {
@@ -11689,11 +12014,6 @@ static mli_ring *mli_ring_new(memlord *lord, size_t capacity) {
     ring->subbuf_events = most;
     ring->stride = stride;
     return ring;
-}
-
-MLI_PRIVATE void mli_ring_end(memlord *lord) {
-    mli_ring *ring = (mli_ring *)mli_ptr_load(&lord->events.ring);
-    if (ring) mli_own_free(lord, ring, ring->size);
 }
 
 /* -- reading: merges the sub-buffers by time, with a heap of the next event of each -- */
@@ -11730,7 +12050,7 @@ static int mli_subbuf_reader_begin(mli_subbuf_reader *s, mli_subbuf *b) {
 }
 
 MLI_PRIVATE MLI_COLD int mli_ring_reader_begin(memlord *lord, mli_ring_reader *r) {
-    const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&lord->events.ring);
+    const mli_ring *ring = mli_ring_of(lord);
     uint64_t i;
     memset(r, 0, sizeof *r);
     r->lord = lord;
@@ -11804,6 +12124,36 @@ static MLI_COLD void mli_event_to_public(mli_ring_reader *r, const mli_event_cop
     }
 }
 
+/* -- life -- */
+
+static MLI_COLD const char *mli_events_check(const memlord_desc *desc) {
+    return desc->event_capacity > MLI_EVENTS_MAX ? "[create] event_capacity is over 67108864"
+                                                 : NULL;
+}
+static MLI_COLD memlord_result mli_events_open(memlord *lord, const memlord_desc *desc) {
+    return desc->event_capacity ? memlord_events_start(lord, desc->event_capacity) : MEMLORD_OK;
+}
+/* Ends the writers of all sub-buffers but this thread's: they are gone. */
+static MLI_COLD void mli_events_forked(memlord *lord) {
+    const mli_ring *ring = mli_ring_of(lord);
+    const mli_thread *t = mli_thread_own(lord);
+    uint64_t i;
+    for (i = 0; ring && i < ring->subbufs; i++) {
+        mli_subbuf *b = mli_subbuf_at(ring, i);
+        if (!t || t->subbuf != b) mli_u32_store(&b->has_writer, 0);
+    }
+}
+static MLI_COLD void mli_events_free(memlord *lord) {
+    mli_ring *ring = mli_ring_of(lord);
+    if (ring) mli_own_free(lord, ring, ring->size);
+}
+MLI_PRIVATE MLI_COLD void mli_events_life(mli_life *life) {
+    life->check = mli_events_check;
+    life->open = mli_events_open;
+    life->forked = mli_events_forked;
+    life->free = mli_events_free;
+}
+
 /* -- public -- */
 
 MLI_API memlord_result memlord_events_start(memlord *lord, size_t capacity) {
@@ -11823,7 +12173,7 @@ MLI_API memlord_result memlord_events_start(memlord *lord, size_t capacity) {
         mli_lock_drop(&mli_process.registry_lock);
         if (fresh) mli_own_free(lord, fresh, fresh->size);
     }
-    ring = (mli_ring *)mli_ptr_load_acquire(&lord->events.ring);
+    ring = mli_ring_of(lord);
     if (ring->capacity != capacity) return MEMLORD_E_STATE;
     mli_alert_set(lord, MLI_ALERT_EVENTS, 1);
     return MEMLORD_OK;
@@ -11853,6 +12203,14 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
    May use base/memory, books/devices and books/threads. Invariant: one thread at a time, the asker
    of a fence, calls its `done` and `drop`, with no lock held. Lock: fences. It may be taken inside
    a shard, and no shard is entered under it. */
+
+/* The fence queues of a device type. Under the fences lock, except for the atomic words. */
+typedef struct mli_pending_queues {
+    struct mli_queue *first;
+    mli_u32 calls;    /* calls on the type while it had queues; some may be lost */
+    mli_u32 due;      /* from this call number on a call looks for a queue to ask */
+    mli_u64 late;     /* from this time on any call looks for one */
+} mli_pending_queues;
 
 /* A fence is recorded on a live block; or a pending block waits for it, and it is in the queue of
    its device and `queue` until it is settled; or it is to be dropped, as its block has ended. If a
@@ -11902,9 +12260,6 @@ MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *
 /* Gives a record back, cleared for its next fence. */
 MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f);
 
-/* Queues a fence to be dropped at the end of a call. Requires: the fences lock. */
-MLI_PRIVATE void mli_drops_put(memlord *lord, mli_fence_record *f);
-
 #define MLI_REST_LEAST 2      /* calls that leave a queue alone after its first "not done" */
 #define MLI_REST_MOST 256     /* and at most, as each further one doubles them */
 #define MLI_REST_NS 10000000u /* after this time any call asks again */
@@ -11939,44 +12294,62 @@ MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f);
    mli_fence_ask, or the caller alone has the fence. */
 MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f);
 
-/* Accepts a fence that no block waits for, or none (NULL). It is dropped here, or under
-   MEMLORD_FLAG_DEFER at the end of a call. `lord` NULL: the call has no ledger, and the fence is
-   dropped here. */
+/* Accepts a fence that no block waits for; NULL is no fence. The fence is dropped here, or under
+   MEMLORD_FLAG_DEFER at the end of a call. With `lord` NULL the call has no ledger, and the fence
+   is always dropped here. */
 MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence);
 
 /* Returns the next fence record of the ledger after f (NULL: the first); NULL: there is none. */
-static MLI_HOT mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_record *f) {
-    return f ? f->older : (mli_fence_record *)mli_ptr_load(&lord->fences.all);
-}
+MLI_PRIVATE mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_record *f);
 
 /* Drops and frees the fences that are to be dropped. Requires: no lock is held, and the caller is
    not inside. */
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord);
 
+/* Drops every fence that was accepted and not yet dropped. A drop is host code and may defer
+   further frees: repeats until a round drops none, at most 1000 times. */
+MLI_PRIVATE MLI_COLD void mli_fences_end(memlord *lord);
+
+MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life);
+
 /* ------------------------------------------------------------------------ src/books/fences.c -- */
 
-MLI_PRIVATE void mli_fences_enter(memlord *lord) { mli_lock_take(&lord->fences.lock); }
-MLI_PRIVATE void mli_fences_leave(memlord *lord) { mli_lock_drop(&lord->fences.lock); }
-MLI_PRIVATE int mli_fences_try(memlord *lord) { return mli_lock_try(&lord->fences.lock); }
+struct mli_fences_state {
+    mli_lock lock;
+    mli_ptr all;                      /* mli_fence_record *: every record; push only */
+    struct mli_fence_record *unused;  /* records that hold no fence */
+    struct mli_fence_record *to_drop; /* detached: their blocks have ended */
+    struct mli_queue *spare_queues;   /* every record brings one: a free allocates none */
+    mli_pending_queues pends[MEMLORD_DEVICE_TYPE_COUNT];
+    mli_u64 serial;                   /* the last number used */
+};
+
+MLI_PRIVATE void mli_fences_enter(memlord *lord) { mli_lock_take(&lord->fences->lock); }
+MLI_PRIVATE void mli_fences_leave(memlord *lord) { mli_lock_drop(&lord->fences->lock); }
+MLI_PRIVATE int mli_fences_try(memlord *lord) { return mli_lock_try(&lord->fences->lock); }
 
 MLI_PRIVATE uint64_t mli_serial_next(memlord *lord) {
-    return mli_u64_add(&lord->fences.serial, 1) + 1;
+    return mli_u64_add(&lord->fences->serial, 1) + 1;
+}
+
+MLI_PRIVATE mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_record *f) {
+    return f ? f->older : (mli_fence_record *)mli_ptr_load(&lord->fences->all);
 }
 
 MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *fence) {
     mli_fence_record *f;
     mli_fences_enter(lord);
-    f = lord->fences.unused;
-    if (f) lord->fences.unused = f->next;
+    f = lord->fences->unused;
+    if (f) lord->fences->unused = f->next;
     mli_fences_leave(lord);
     if (!f) {
         f = (mli_fence_record *)mli_own_alloc(lord, sizeof *f);
         if (!f) return NULL;
         mli_fences_enter(lord);
-        f->older = (mli_fence_record *)mli_ptr_load(&lord->fences.all);
-        mli_ptr_store(&lord->fences.all, f);
-        f->spare.next = lord->fences.spare_queues;
-        lord->fences.spare_queues = &f->spare;
+        f->older = (mli_fence_record *)mli_ptr_load(&lord->fences->all);
+        mli_ptr_store(&lord->fences->all, f);
+        f->spare.next = lord->fences->spare_queues;
+        lord->fences->spare_queues = &f->spare;
         mli_fences_leave(lord);
     }
     f->fence = *fence;
@@ -11988,22 +12361,23 @@ MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f) {
     f->serial = 0;
     f->detached = f->owes_drop = 0;
     f->early_answer = 0;
-    f->next = lord->fences.unused;
-    lord->fences.unused = f;
+    f->next = lord->fences->unused;
+    lord->fences->unused = f;
     mli_fences_leave(lord);
 }
 
-MLI_PRIVATE void mli_drops_put(memlord *lord, mli_fence_record *f) {
-    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
-    f->next = lord->fences.to_drop;
-    lord->fences.to_drop = f;
+/* Queues a fence to be dropped at the end of a call. */
+static void mli_drops_put(memlord *lord, mli_fence_record *f) {
+    MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
+    f->next = lord->fences->to_drop;
+    lord->fences->to_drop = f;
     mli_alert_set(lord, MLI_ALERT_DROPS, 1);
 }
 
 /* -- queues -- */
 
 MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type) {
-    return &lord->fences.pends[type];
+    return &lord->fences->pends[type];
 }
 
 MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev, uint64_t id) {
@@ -12015,10 +12389,10 @@ MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev,
 
 /* Adds the queue of a fence, in the memory of a spare one. */
 static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
-    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
+    MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
     mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, f->dev));
-    mli_queue *q = lord->fences.spare_queues;
-    lord->fences.spare_queues = q->next;
+    mli_queue *q = lord->fences->spare_queues;
+    lord->fences->spare_queues = q->next;
     memset(q, 0, sizeof *q);
     q->id = f->fence.queue;
     q->dev = f->dev;
@@ -12030,7 +12404,7 @@ static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
 }
 
 MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now) {
-    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
+    MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
     mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, q->dev));
     q->rest = rest < MLI_REST_MOST ? rest : MLI_REST_MOST;
     q->due = mli_u32_load(&p->calls) + q->rest;
@@ -12040,8 +12414,9 @@ MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, 
 }
 
 MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f) {
-    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
-    mli_queue *q = mli_queue_find(mli_pends_of(lord, mli_type_of(lord, f->dev)), f->dev, f->fence.queue);
+    MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
+    const mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, f->dev));
+    mli_queue *q = mli_queue_find(p, f->dev, f->fence.queue);
     if (!q) q = mli_queue_add(lord, f);
     f->queue = q;
     f->next = NULL;
@@ -12055,7 +12430,7 @@ MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f) {
 }
 
 MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
-    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
+    MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
     mli_queue *q = f->queue, **at = &mli_pends_of(lord, mli_type_of(lord, f->dev))->first;
     mli_fence_record **before = f->previous ? &f->previous->next : &q->first;
     mli_fence_record **after = f->next ? &f->next->previous : &q->last;
@@ -12071,8 +12446,8 @@ MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
     }
     while (*at != q) at = &(*at)->next;
     *at = q->next;
-    q->next = lord->fences.spare_queues;
-    lord->fences.spare_queues = q;
+    q->next = lord->fences->spare_queues;
+    lord->fences->spare_queues = q;
     if (!mli_pends_of(lord, mli_type_of(lord, f->dev))->first)
         mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << mli_type_of(lord, f->dev), 0);
 }
@@ -12163,14 +12538,53 @@ MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
     for (;;) {
         mli_fence_record *f;
         mli_fences_enter(lord);
-        f = lord->fences.to_drop;
-        if (f) lord->fences.to_drop = f->next;
+        f = lord->fences->to_drop;
+        if (f) lord->fences->to_drop = f->next;
         if (!f) mli_alert_set(lord, MLI_ALERT_DROPS, 0);
         mli_fences_leave(lord);
         if (!f) break;
         (void)mli_fence_drop(lord, f);
         mli_fence_free(lord, f);
     }
+}
+
+/* -- life -- */
+
+static MLI_COLD void mli_fences_init(memlord *lord, const memlord_desc *desc) {
+    (void)desc;
+    mli_lock_rank(&lord->fences->lock, MLI_RANK_FENCES);
+}
+static MLI_COLD void mli_fences_lock(memlord *lord, int take) {
+    mli_lock_set(&lord->fences->lock, take);
+}
+/* Clears the askers that are gone with their threads. Fences of blocks that have ended are put on
+   the list to be dropped. */
+static MLI_COLD void mli_fences_forked(memlord *lord) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
+    mli_fence_record *f = NULL;
+    while ((f = mli_fence_next(lord, f)) != NULL) {
+        if (!f->asker || f->asker == (void *)&mli_self) continue;
+        f->asker = NULL;
+        if (!f->detached && f->serial) continue;
+        mli_queue_remove(lord, f);
+        mli_drops_put(lord, f);
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_fences_end(memlord *lord) {
+    mli_fence_record *f;
+    int round, dropped = 1;
+    if (mli_self.fence_lord == lord->generation)
+        mli_self.fence_lord = mli_self.fence_frame = 0; /* this thread left one by longjmp */
+    for (round = 0; round < 1000 && dropped; round++) {
+        dropped = 0;
+        for (f = NULL; (f = mli_fence_next(lord, f)) != NULL;) dropped |= mli_fence_drop(lord, f);
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life) {
+    MLI_LIFE_STATE(life, fences);
+    life->init = mli_fences_init;
+    life->lock = mli_fences_lock;
+    life->forked = mli_fences_forked;
 }
 
 /* ------------------------------------------------------------------------- src/books/parts.h -- */
@@ -12250,7 +12664,6 @@ MLI_PRIVATE MLI_COLD void mli_parts_trim(memlord *lord, mli_parts *parts, uint64
 
 /* Frees all parts of a block. Requires: as mli_parts_trim. */
 MLI_PRIVATE MLI_COLD void mli_parts_free(memlord *lord, mli_parts *parts);
-MLI_PRIVATE void mli_parts_end(memlord *lord);
 
 /* Moves the parts of a block that is now pending to the block it was moved to, of `bytes`. Frees
    the parts that do not lie in those. */
@@ -12263,6 +12676,8 @@ MLI_PRIVATE MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t, uint32_t 
 MLI_PRIVATE MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_t key,
                                            uint64_t offset, memlord_part_info *out, size_t cap,
                                            uint64_t *count, uint64_t *bytes);
+
+MLI_PRIVATE MLI_COLD void mli_parts_life(mli_life *life);
 
 /* ------------------------------------------------------------------------- src/books/parts.c -- */
 
@@ -12460,11 +12875,6 @@ static int mli_parts_visit(const mli_entry *e, void *lord) {
         mli_parts_drop((memlord *)lord, mli_side_record_of(e->word2)->parts);
     return 0;
 }
-MLI_PRIVATE void mli_parts_end(memlord *lord) {
-    uint32_t i;
-    for (i = 0; i < MLI_SHARDS; i++)
-        (void)mli_shard_each(mli_shard_at(lord, i), mli_parts_visit, lord);
-}
 
 MLI_PRIVATE MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t, uint32_t from_type,
                                          uint64_t from_key, uint32_t type, uint64_t key,
@@ -12510,6 +12920,17 @@ MLI_PRIVATE MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_
     mli_probe_leave(t, &probe);
     mli_thread_put(lord, t);
     return n;
+}
+
+/* -- life -- */
+
+static MLI_COLD void mli_parts_end(memlord *lord) {
+    uint32_t i;
+    for (i = 0; i < MLI_SHARDS; i++)
+        (void)mli_shard_each(mli_shard_at(lord, i), mli_parts_visit, lord);
+}
+MLI_PRIVATE MLI_COLD void mli_parts_life(mli_life *life) {
+    life->free = mli_parts_end;
 }
 
 /* ------------------------------------------------------------------------ src/books/blocks.h -- */
@@ -12586,8 +13007,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_devi
 /* What a key is to a call that ends its block. */
 enum { MLI_KEY_DEAD, MLI_KEY_PENDING, MLI_KEY_LIVE, MLI_KEY_USED }; /* USED: live, with fences */
 
-/* Returns MLI_KEY_...; a key that is not dead has its entry in *e, with its word2 without a side
-   record. */
+/* Returns MLI_KEY_... for a key. If it is not dead, *e gets its entry, with the word2 that it would
+   have without a side record. */
 MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_device d, uint64_t key,
                                        mli_entry *e);
 
@@ -12624,8 +13045,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t,
                                                    uint64_t key, uint64_t bytes, uint64_t rows,
                                                    int how, int *did);
 
-/* Ends the probe's block: erases the entry, counts, leaves the shard and frees the side record.
-   `undo`: its open is taken back. */
+/* Ends the block that a probe found: erases the entry, counts, leaves the shard and frees the side
+   record. With `undo` the block counts as if it had not been opened. */
 MLI_PRIVATE void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *probe, int undo);
 
 /* Undoes an open of `bytes` by this thread, unless another thread has ended the block or replaced
@@ -12640,9 +13061,9 @@ enum { MLI_END_FREE, MLI_END_RELEASE };
    side record. */
 MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e);
 
-/* Frees or releases a block, on the general path. *gone is the entry that ended, with the word2 it
-   would have without a side record; its key is 0 if none did. A block with recorded uses becomes
-   pending, and the caller asks *chain, its fences, once it has left. */
+/* Frees or releases a block, on the general path. *gone is the entry that ended, with the word2
+   that it would have without a side record; its key is 0 if no block ended. A block with recorded
+   uses becomes pending: then *chain is its fences, and the caller asks them once it has left. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, memlord_device d,
                                                     uint64_t key, int how, mli_entry *gone,
                                                     mli_fence_record **chain);
@@ -12666,14 +13087,17 @@ MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry
    detached, or the caller holds it. */
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
-/* Attaches a detached block under a key, with a device and a size, and counts the change: `moves`
-   as the end of one block and the open of another, else the difference. *rows is the word2 that it
-   then has without a side record: another thread may free that once the block is on the map.
-   Without room the block is closed as it was before, and counts as a dropped alloc. */
+/* Attaches a detached block under a key, with a device and a size, and counts the change: with
+   `moves` as the end of one block and the open of another, else as the difference. *rows is its
+   word2 as it would be without a side record: another thread may free that record once the block is
+   on the map. If there is no room, the block is closed as it was before, and counts as a dropped
+   alloc. */
 MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e,
                                             uint64_t key, uint32_t dev, uint64_t bytes,
                                             const memlord_site *site, int moves, uint64_t *rows);
 
+/* Returns the route that was made last, whose `next` was made before it; NULL: there is none. */
+MLI_PRIVATE MLI_COLD mli_route *mli_route_newest(const memlord *lord);
 /* Returns the route between two devices, and makes it on first use; NULL: no memory. Requires: not
    inside. */
 MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint32_t to);
@@ -12692,7 +13116,19 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
                                                    uint32_t dev, uint64_t key, uint64_t bytes,
                                                    const memlord_site *site);
 
+MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life);
+
 /* ------------------------------------------------------------------------ src/books/blocks.c -- */
+
+#define MLI_DROPPED_KEYS 64 /* dropped allocs whose free is known by its key */
+struct mli_blocks_state {
+    mli_u64 dropped_keys[MLI_DROPPED_KEYS]; /* dropped allocs without a free yet: see
+                                               mli_drop_print; 0: vacant */
+    mli_u32 dropped_kept;                   /* how many of these are not vacant, or more */
+    mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* those that found none vacant */
+    mli_u32 warned_alloc;                       /* 1: the first dropped alloc was logged */
+    mli_ptr routes; /* mli_route *; push only, under the cold lock */
+};
 
 /* Returns the first fence of a block; NULL: it has none. */
 static mli_fence_record *mli_fences_of(uint64_t word2) {
@@ -12813,33 +13249,33 @@ static uint64_t mli_drop_print(int type, uint64_t key) {
     return print ? print : 1;
 }
 static MLI_COLD void mli_drop_expect(memlord *lord, int type, uint64_t key) {
-    mli_u64 *at = lord->blocks.dropped_keys;
+    mli_u64 *at = lord->blocks->dropped_keys;
     int i;
-    (void)mli_u32_add(&lord->blocks.dropped_kept, 1);
+    (void)mli_u32_add(&lord->blocks->dropped_kept, 1);
     for (i = 0; i < MLI_DROPPED_KEYS; i++) {
         uint64_t vacant = 0;
         if (mli_u64_cas(&at[i], &vacant, mli_drop_print(type, key))) return;
     }
-    (void)mli_u32_add(&lord->blocks.dropped_kept, (uint32_t)-1);
-    (void)mli_u64_add(&lord->blocks.dropped[type], 1);
+    (void)mli_u32_add(&lord->blocks->dropped_kept, (uint32_t)-1);
+    (void)mli_u64_add(&lord->blocks->dropped[type], 1);
 }
 /* Forgets the key of a dropped storage. Returns 0 if it is not kept. */
 static MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key) {
-    mli_u64 *at = lord->blocks.dropped_keys;
+    mli_u64 *at = lord->blocks->dropped_keys;
     int i;
-    for (i = 0; i < MLI_DROPPED_KEYS && mli_u32_load(&lord->blocks.dropped_kept); i++) {
+    for (i = 0; i < MLI_DROPPED_KEYS && mli_u32_load(&lord->blocks->dropped_kept); i++) {
         uint64_t print = mli_drop_print(type, key);
         if (mli_u64_load(&at[i]) != print || !mli_u64_cas(&at[i], &print, 0)) continue;
-        (void)mli_u32_add(&lord->blocks.dropped_kept, (uint32_t)-1);
+        (void)mli_u32_add(&lord->blocks->dropped_kept, (uint32_t)-1);
         return 1;
     }
     return 0;
 }
 MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key) {
-    uint64_t left = mli_u64_load(&lord->blocks.dropped[type]);
+    uint64_t left = mli_u64_load(&lord->blocks->dropped[type]);
     if (mli_drop_forget(lord, type, key)) return 1;
     while (left)
-        if (mli_u64_cas(&lord->blocks.dropped[type], &left, left - 1)) return 1;
+        if (mli_u64_cas(&lord->blocks->dropped[type], &left, left - 1)) return 1;
     return 0;
 }
 
@@ -12852,7 +13288,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result
     mli_stat_add(lord, dev, MLI_STAT_dropped_bytes, bytes);
     mli_drop_expect(lord, d.type, key);
     if (r == MEMLORD_E_NOMEM) /* MEMLORD_E_DEVICE is logged as a refusal */
-        mli_drop_warn(lord, &lord->blocks.warned_alloc,
+        mli_drop_warn(lord, &lord->blocks->warned_alloc,
                       "[drop] no room to record an alloc: give the ledger's allocator more; "
                       "dropped_allocs has how many");
     return r;
@@ -13028,7 +13464,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t,
     if (!mli_entry_charge(lord, t, &e)) return MEMLORD_E_NOMEM;
     r = mli_entry_put(lord, t, &e, &d, 1, how, did);
     if (*did != MLI_DID_OPEN) mli_side_record_free(lord, e.word2);
-    if (*did == MLI_DID_OPEN && mli_u32_load(&lord->blocks.dropped_kept))
+    if (*did == MLI_DID_OPEN && mli_u32_load(&lord->blocks->dropped_kept))
         (void)mli_drop_forget(lord, mli_type_of(lord, dev), key);
     return r;
 }
@@ -13213,11 +13649,14 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
     return mli_drop_count(lord, r, mli_device_record_at(lord, dev)->device, key, bytes);
 }
 
+MLI_PRIVATE MLI_COLD mli_route *mli_route_newest(const memlord *lord) {
+    return (mli_route *)mli_ptr_load_acquire(&lord->blocks->routes);
+}
 MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint32_t to) {
     MLI_REQUIRE(!mli_is_inside());
     mli_route *route, *fresh = NULL;
     for (;;) {
-        route = (mli_route *)mli_ptr_load_acquire(&lord->blocks.routes);
+        route = mli_route_newest(lord);
         while (route && (route->from != from || route->to != to)) route = route->next;
         if (route || fresh) break;
         fresh = (mli_route *)mli_own_alloc(lord, sizeof *fresh);
@@ -13228,8 +13667,8 @@ MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint3
         route = fresh;
         route->from = from;
         route->to = to;
-        route->next = (mli_route *)mli_ptr_load(&lord->blocks.routes);
-        mli_ptr_store_release(&lord->blocks.routes, route); /* pairs with the walks' loads */
+        route->next = (mli_route *)mli_ptr_load(&lord->blocks->routes);
+        mli_ptr_store_release(&lord->blocks->routes, route); /* pairs with the walks' loads */
     }
     if (fresh) mli_lock_drop(&mli_process.cold_lock);
     if (fresh && fresh != route) mli_own_free(lord, fresh, sizeof *fresh);
@@ -13287,6 +13726,23 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
+/* -- life -- */
+
+static MLI_COLD void mli_blocks_reset(memlord *lord, mli_thread *t) {
+    mli_route *route = mli_route_newest(lord);
+    (void)t;
+    for (; route; route = route->next) {
+        mli_u64_store(&route->moves, 0);
+        mli_u64_store(&route->moved_bytes, 0);
+        mli_u64_store(&route->copies, 0);
+        mli_u64_store(&route->copied_bytes, 0);
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life) {
+    MLI_LIFE_STATE(life, blocks);
+    life->reset = mli_blocks_reset;
+}
+
 /* ------------------------------------------------------------------------ src/books/limits.h -- */
 
 /* Owns the physical devices (phys): which devices share one, and the bytes live on it.
@@ -13294,9 +13750,6 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
    Invariant: a device changes its phys only under the locks of both. Lock: phys (MLI_RANK_PHYS);
    two only under cold. */
 
-/* Returns the storage of phys i: 0 is the host's, i is device i's own. A device that shares
-   another phys leaves its own unused. */
-MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i);
 /* Returns the phys of a device. The acquire pairs with the release in mli_phys_assign. */
 MLI_PRIVATE mli_phys *mli_phys_at(memlord *lord, uint32_t dev);
 /* Locks the phys of a device and returns it. memlord_device_share may assign another one while
@@ -13363,6 +13816,9 @@ MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t 
    one. */
 MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high);
 
+/* Returns the number of ticket records, and one of them: 1 is the first. */
+MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord);
+MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number);
 MLI_PRIVATE mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket);
 
 /* The bytes of a request that the tickets of its thread cover. They move to the request's own
@@ -13409,13 +13865,17 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
                                               const mli_ticket_draw *draw, int recorded);
 
+MLI_PRIVATE MLI_COLD void mli_limits_life(mli_life *life);
+
 /* ------------------------------------------------------------------------ src/books/limits.c -- */
+
+struct mli_limits_state {
+    mli_vector reservations;
+    mli_u32 reservation_count; /* and 1 more; under the cold lock */
+};
 
 /* -- physical devices -- */
 
-MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i) {
-    return i ? &mli_device_record_at(lord, i)->own_phys : &lord->limits.host_phys;
-}
 MLI_PRIVATE mli_phys *mli_phys_at(memlord *lord, uint32_t dev) {
     return (mli_phys *)mli_ptr_load_acquire(&mli_device_record_at(lord, dev)->phys);
 }
@@ -13435,7 +13895,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device 
     *out = NULL;
     if (!mli_device_valid(d)) return MEMLORD_E_DEVICE;
     if (mli_type_host[d.type]) {
-        *out = &lord->limits.host_phys;
+        *out = mli_phys_storage(lord, 0);
         return MEMLORD_OK;
     }
     r = make ? mli_dev(lord, d, &dev) : dev ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
@@ -13649,8 +14109,15 @@ static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, i
 
 /* -- tickets -- */
 
+MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord) {
+    return mli_u32_load(&lord->limits->reservation_count) - 1;
+}
+MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number) {
+    return (const mli_reservation *)mli_vector_at(&lord->limits->reservations, number,
+                                                sizeof(mli_reservation));
+}
 MLI_PRIVATE mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket) {
-    return (mli_reservation *)mli_handle_find(&lord->limits.reservations, sizeof(mli_reservation),
+    return (mli_reservation *)mli_handle_find(&lord->limits->reservations, sizeof(mli_reservation),
                                               ticket);
 }
 
@@ -13730,7 +14197,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
         if (!fits) return MEMLORD_E_LIMIT;
         if (v)
             mli_spin_wait(&spins);
-        else if (mli_handle_new(lord, &lord->limits.reservations, &lord->limits.reservation_count,
+        else if (mli_handle_new(lord, &lord->limits->reservations, &lord->limits->reservation_count,
                                 sizeof *v, &phys->closed_tickets, &phys->lock))
             return MEMLORD_E_NOMEM;
     }
@@ -13796,6 +14263,32 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
         left -= part;
     }
     mli_lock_drop(&draw->phys->lock);
+}
+
+/* -- life -- */
+
+static MLI_COLD void mli_limits_init(memlord *lord, const memlord_desc *desc) {
+    (void)desc;
+    lord->limits->reservation_count.v = 1;
+}
+/* Takes or drops the locks of all physical devices. */
+static MLI_COLD void mli_limits_lock(memlord *lord, int take) {
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    for (i = 0; i < n; i++) mli_lock_set(&mli_phys_storage(lord, i)->lock, take);
+}
+static MLI_COLD void mli_limits_forked(memlord *lord) {
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    for (i = 0; i < n; i++) mli_phys_storage(lord, i)->in_flight = 0;
+}
+static MLI_COLD void mli_limits_free(memlord *lord) {
+    mli_vector_free(lord, &lord->limits->reservations, sizeof(mli_reservation));
+}
+MLI_PRIVATE MLI_COLD void mli_limits_life(mli_life *life) {
+    MLI_LIFE_STATE(life, limits);
+    life->init = mli_limits_init;
+    life->lock = mli_limits_lock;
+    life->forked = mli_limits_forked;
+    life->free = mli_limits_free;
 }
 
 /* -- public -- */
@@ -14345,8 +14838,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
    of one queue of that type. */
 MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks);
 
-/* Moves a block whose fences, and f unless it is NULL, may hold its source back. Inserts the
-   destination first, as a copy without fences and parts; then makes the source pending. */
+/* Moves a block whose source is held back by its own fences and by f (NULL: by no other). Inserts
+   the destination first, as a copy without fences and parts; then makes the source pending. */
 MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord_device from,
                                            uint64_t from_key, uint32_t dev, uint64_t key,
                                            uint64_t bytes, mli_fence_record *f,
@@ -14700,8 +15193,9 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
     return r;
 }
 
-/* Records a block in any shard, for any thread; `how` is MLI_PUT_ALLOC or MLI_PUT_TRACK. Its bytes
-   come off a ticket, or with 0 off those of its thread. Without memory it counts as dropped. */
+/* Records a block in any shard, for any thread. `how` is MLI_PUT_ALLOC or MLI_PUT_TRACK. The bytes
+   come off the ticket, or if it is 0 off the tickets of the thread. If there is no memory for the
+   block, it counts as dropped. */
 MLI_PRIVATE memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ticket,
                                                 memlord_device device, uint64_t storage,
                                                 uint64_t bytes, const memlord_site *site, int how);
@@ -14832,7 +15326,7 @@ enum { /* memlord_realloc_token.state */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
     MLI_TOKEN_PASSED, /* begun within the ledger's own allocator call */
     MLI_TOKEN_FREED,  /* free_begin freed the block, as it had recorded uses */
-    MLI_TOKEN_OF_FREE = 8 /* a bit beside these: free_begin made the token */
+    MLI_TOKEN_OF_FREE = 8 /* a bit in addition to one of these: free_begin made the token */
 };
 
 /* Keep the stack of a detached block in its token, and read it there. */
@@ -15447,8 +15941,8 @@ MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, 
                       token ? mli_block_fault(storage ? storage : 1, 0) : "no token");
 }
 
-/* Takes the bytes of a detached block off the counts. With `failed` records the block again: the
-   detached one as it was. A storage with uses, which begin has freed, is opened again. */
+/* Takes the bytes of a detached block off the counts. With `failed` puts the block back as it was,
+   or, if memlord_free_begin has freed it because it had uses, records it again as a new block. */
 MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                         int failed, const memlord_site *site) {
     mli_thread *t;
@@ -16106,10 +16600,18 @@ MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t de
    to the threshold would miss it. */
 MLI_PRIVATE int mli_pressure(double used, double total);
 
+MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);
+
 /* ---------------------------------------------------------------------- src/services/bands.c -- */
 
-MLI_PRIVATE void mli_callbacks_enter(memlord *lord) { mli_lock_take(&lord->bands.callbacks_lock); }
-MLI_PRIVATE void mli_callbacks_leave(memlord *lord) { mli_lock_drop(&lord->bands.callbacks_lock); }
+struct mli_bands_state {
+    mli_lock callbacks_lock;
+    struct mli_gc_entry *gc_entries;  /* as strategies: under the callbacks lock */
+    struct mli_strategy *strategies;
+};
+
+MLI_PRIVATE void mli_callbacks_enter(memlord *lord) { mli_lock_take(&lord->bands->callbacks_lock); }
+MLI_PRIVATE void mli_callbacks_leave(memlord *lord) { mli_lock_drop(&lord->bands->callbacks_lock); }
 
 /* -- the strategy -- */
 
@@ -16178,9 +16680,10 @@ MLI_PRIVATE MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *band
 
 /* -- which strategy is in force; under the callbacks lock -- */
 
-/* Returns the link to the strategy of exactly a selector; a link to NULL: it has none. */
+/* Returns the link to the strategy that was set for this very selector. If there is none, the link
+   is to NULL. */
 static MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device sel) {
-    mli_strategy **at = &lord->bands.strategies;
+    mli_strategy **at = &lord->bands->strategies;
     while (*at && mli_device_word((*at)->sel) != mli_device_word(sel)) at = &(*at)->next;
     return at;
 }
@@ -16198,7 +16701,7 @@ static MLI_COLD const mli_strategy *mli_strategy_for(memlord *lord, memlord_devi
    none. The bands of the default strategy run no quiet one. */
 static MLI_COLD mli_gc_entry *mli_gc_next(memlord *lord, memlord_device d, int reason,
                                           uint64_t after) {
-    mli_gc_entry *c = lord->bands.gc_entries;
+    mli_gc_entry *c = lord->bands->gc_entries;
     uint32_t skips = 0;
     if (reason == MEMLORD_REASON_BAND && mli_strategy_for(lord, d) == &mli_default_strategy)
         skips = MEMLORD_GC_QUIET;
@@ -16215,8 +16718,8 @@ MLI_PRIVATE MLI_COLD int mli_gc_registered(memlord *lord, memlord_device d, int 
     return found;
 }
 
-/* Returns the strategy in force for a device, or for the devices of a type that have none of their
-   own: the one that decides, if it has bands and a callback serves them; NULL: none. */
+/* Returns the strategy in force for a device: its own, else that of its type. It is in force only
+   if it has bands and a callback serves them. NULL: none is in force. */
 static MLI_COLD const mli_strategy *mli_strategy_in_force(memlord *lord, memlord_device d) {
     const mli_strategy *s = mli_strategy_for(lord, d);
     return s && s->n && mli_gc_next(lord, d, MEMLORD_REASON_BAND, 0) ? s : NULL;
@@ -16231,9 +16734,9 @@ MLI_PRIVATE MLI_COLD void mli_watched_types_set(memlord *lord) {
     for (type = 0; type < MLI_TYPE_COUNT; type++)
         if (mli_strategy_in_force(lord, memlord_device_make(type, MEMLORD_ANY)))
             types |= 1u << type;
-    for (s = lord->bands.strategies; s; s = s->next)
+    for (s = lord->bands->strategies; s; s = s->next)
         if (s->sel.index >= 0 && mli_strategy_in_force(lord, s->sel)) types |= 1u << s->sel.type;
-    for (c = lord->bands.gc_entries; c; c = c->next)
+    for (c = lord->bands->gc_entries; c; c = c->next)
         if (c->sel.index >= 0 && mli_strategy_in_force(lord, c->sel)) types |= 1u << c->sel.type;
     mli_types_watch(lord, types);
     mli_callbacks_leave(lord);
@@ -16287,8 +16790,8 @@ typedef struct mli_band_state {
     uint64_t freed;      /* and from so many freed ones on; UINT64_MAX, 0, UINT64_MAX: never */
 } mli_band_state;
 
-/* Returns a band's threshold at a phys; 0: none now, as percent needs a limit or capacity and, of
-   cached bytes, reserved ones. */
+/* Returns the threshold of a band at a phys. 0: it has none now. A percentage needs a limit or a
+   capacity; one of cached bytes needs reserved bytes. */
 static uint64_t mli_band_threshold(const mli_phys *phys, const memlord_band *b,
                                    uint64_t reserved) {
     uint64_t cap = phys->sample.known ? phys->sample.total : 0, part;
@@ -16482,7 +16985,7 @@ static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
 
 /* Returns 1 if another thread runs the callback of a number, for any device. */
 static MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
-    MLI_REQUIRE(mli_lock_held(&lord->bands.callbacks_lock));
+    MLI_REQUIRE(mli_lock_held(&lord->bands->callbacks_lock));
     uint32_t i = 0;
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
         const mli_watch *w = &mli_device_record_at(lord, i)->watch;
@@ -16492,7 +16995,7 @@ static MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
-    mli_gc_entry **at = &lord->bands.gc_entries;
+    mli_gc_entry **at = &lord->bands->gc_entries;
     mli_callbacks_enter(lord);
     c->serial += mli_serial_next(lord);
     while (*at && (*at)->serial < c->serial) at = &(*at)->next;
@@ -16505,7 +17008,7 @@ MLI_PRIVATE MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_devi
     mli_gc_entry *c, **at;
     unsigned spins = 0;
     mli_callbacks_enter(lord);
-    for (at = &lord->bands.gc_entries; *at; at = &(*at)->next)
+    for (at = &lord->bands->gc_entries; *at; at = &(*at)->next)
         if (mli_device_word((*at)->sel) == mli_device_word(sel) && (*at)->fn == fn &&
             (*at)->user == user)
             break;
@@ -16718,6 +17221,43 @@ MLI_PRIVATE int mli_pressure(double used, double total) {
                                    : MEMLORD_PRESSURE_NORMAL;
 }
 
+/* -- life -- */
+
+static MLI_COLD void mli_bands_init(memlord *lord, const memlord_desc *desc) {
+    (void)desc;
+    mli_lock_rank(&lord->bands->callbacks_lock, MLI_RANK_CALLBACKS);
+}
+static MLI_COLD void mli_bands_lock(memlord *lord, int take) {
+    mli_lock_set(&lord->bands->callbacks_lock, take);
+}
+/* Clears the marks of threads that collected: they are gone. Counts the alerts again: a thread that
+   set or cleared a flag may have been stopped before it changed the alert. */
+static MLI_COLD void mli_bands_forked(memlord *lord) {
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE), alerts = 0;
+    for (i = 1; i < n; i++) {
+        mli_watch *w = &mli_device_record_at(lord, i)->watch;
+        alerts += mli_u32_load(&w->near_threshold) + mli_u32_load(&w->check_requested);
+        if (w->gc_thread == (void *)&mli_self) continue;
+        w->gc_serial = 0;
+        mli_u32_store(&w->gc_running, 0);
+    }
+    mli_alert_bands_set(lord, alerts);
+}
+static MLI_COLD void mli_bands_free(memlord *lord) {
+    mli_strategy *s, *next;
+    for (s = lord->bands->strategies; s; s = next) {
+        next = s->next;
+        mli_strategy_free(lord, s);
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life) {
+    MLI_LIFE_STATE(life, bands);
+    life->init = mli_bands_init;
+    life->lock = mli_bands_lock;
+    life->forked = mli_bands_forked;
+    life->free = mli_bands_free;
+}
+
 /* -- public -- */
 
 MLI_API memlord_result memlord_strategy_check(const memlord_band *bands, size_t n, size_t *bad) {
@@ -16740,6 +17280,8 @@ MLI_API const memlord_band *memlord_strategy_default(size_t *n) {
    slot's byte of the file writes the slot. Lock: neighbours, for all of it; none while callbacks
    run. */
 
+#define MLI_PAGE_SLOTS 64 /* of the ledgers that share a page */
+
 /* Each ledger has a slot on the page, with the bytes that it holds of its physical devices, its
    requests to the others, and its answers. The system drops the lock of a slot when the process
    ends, so a process killed at any instruction leaves nothing locked. A value read from the page
@@ -16751,11 +17293,34 @@ MLI_API const memlord_band *memlord_strategy_default(size_t *n) {
 #define MLI_PAGE_VERSION 1
 #define MLI_PAGE_ANSWER_MS 2000     /* a raise waits no longer: the max_ms of the default retry */
 
+/* The slots of the pressure page: see services/neighbours. Words of 64 bits, so that programs of 32
+   and of 64 bits share a page. */
+#define MLI_SLOT_DEVICES 17                         /* with the host's memory */
+#define MLI_PAGE_PATH 400                           /* bytes of its path, with the 0 */
+enum { MLI_SLOT_FORKED = -2, MLI_SLOT_NONE = -1 }; /* a forked child claims one at its first use */
+typedef struct mli_page_device {
+    uint64_t id;       /* a hash of its identity; 0: none */
+    uint64_t held;     /* bytes live there, or reserved by pools */
+    uint64_t spare;    /* the part of `held` that is idle in pools, or pending */
+    uint64_t failing;  /* 1: allocations fail */
+    uint64_t wanted;   /* bytes asked of the others */
+    uint64_t asked;    /* the request that asked for them */
+    uint64_t released; /* bytes given back in answers, ever */
+} mli_page_device;
+typedef struct mli_page_slot {
+    uint64_t pid, started; /* started: the ledger's start, in ns of the wall clock */
+    mli_page_device devices[MLI_SLOT_DEVICES];
+    uint64_t answered[MLI_PAGE_SLOTS]; /* the last request of each slot that is answered */
+    uint64_t request;                  /* the last request; stored after the devices */
+    uint64_t owner;                    /* unique to this claim; 0: the slot is free */
+} mli_page_slot;
+enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
+
 /* The file. A bell is the one word of a slot that others write, too. */
 typedef struct mli_page {
     mli_u64 magic, version, unused[6];
     struct {
-        mli_u32 rings; /* a futex; requests to the ledger of the slot, and answers to it, raise it */
+        mli_u32 rings; /* a futex; requests to the slot's ledger and answers to it raise it */
         uint32_t unused[15];
     } bells[MLI_PAGE_SLOTS];
     mli_u64 slots[MLI_PAGE_SLOTS][MLI_SLOT_WORDS];
@@ -17079,22 +17644,20 @@ typedef struct mli_thread_scope {
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
 } mli_thread_scope;
 
-/* Resets the state of a thread that lasts over several calls: tags, tickets, account, events. */
-MLI_PRIVATE void mli_thread_reset(mli_thread *t);
-
-MLI_PRIVATE void mli_span_pop(mli_thread *t);
-
 /* Releases the record of a thread that ends or has ended: ends its scopes, the innermost first, and
    gives up ownership, after which another thread may take the record at once. Requires: the
    registry lock. The addition orders the reads that follow after the caller's check that the thread
    has ended; the store pairs with mli_thread_spare. */
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
+/* Releases in a forked child the record of a thread that is gone. Its scopes never end: they are
+   forgotten. It may have been about to begin or end one; whether that is counted is not known. */
+MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
+
 #define MLI_SCOPE_NAME 200 /* bytes of a name that are kept */
 
 /* Returns the length of a name, cut to MLI_SCOPE_NAME bytes where a UTF-8 character begins. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);
-MLI_PRIVATE void mli_spans_free(memlord *lord, mli_thread *t);
 
 /* Sums the thread scopes of a scope, and their deltas on each device into `devices` unless that is
    NULL. A thread scope of an earlier epoch counts as running only. */
@@ -17110,7 +17673,7 @@ MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_threa
 /* Returns the number of invocations that the rings have overwritten. */
 MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord);
 
-MLI_PRIVATE void mli_scopes_free(memlord *lord);
+MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life);
 
 /* --------------------------------------------------------------------- src/services/scopes.c -- */
 
@@ -17119,7 +17682,8 @@ static mli_thread_scope *mli_thread_scope_first(const mli_scope_record *scope) {
     return (mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
 }
 
-MLI_PRIVATE void mli_thread_reset(mli_thread *t) {
+/* Resets the state of a thread that lasts over several calls: tags, tickets, account, events. */
+static void mli_thread_reset(mli_thread *t) {
     mli_subbuf_leave(t);
     t->tag = NULL;
     t->tag_depth = 0;
@@ -17200,7 +17764,7 @@ static void mli_span_totals(memlord *lord, mli_thread *t, mli_span *f, mli_scope
     }
 }
 
-MLI_PRIVATE void mli_span_pop(mli_thread *t) {
+static void mli_span_pop(mli_thread *t) {
     t->span = t->span->around;
     t->birth_bits = 0;
 }
@@ -17226,6 +17790,18 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
     mli_thread_reset(t);
     mli_u32_store(&t->by_exchange, 1); /* not inside: who stops a shard does not wait for it */
     mli_u64_store_release(&t->owner, 0);
+}
+
+MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
+    mli_ptr_store(&t->inside, NULL); /* it saw the map stopped and was about to leave */
+    for (; t->span; mli_span_pop(t)) {
+        mli_u64_store(&t->span->stats->running, 0);
+        mli_u64_store(&t->span->stats->token, 0);
+    }
+    mli_thread_reset(t);
+    mli_u32_store(&t->by_exchange, 1);
+    mli_u64_store(&t->owner, 0);
 }
 
 /* -- making a scope -- */
@@ -17331,13 +17907,6 @@ static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **
     *out = *next;
     return MEMLORD_OK;
 }
-MLI_PRIVATE void mli_spans_free(memlord *lord, mli_thread *t) {
-    mli_span *f = t->spans, *inner;
-    for (; f; f = inner) {
-        inner = f->inner;
-        mli_own_free(lord, f, sizeof *f);
-    }
-}
 
 /* Restarts a cell's high at its level, after the row's peak has taken account of the old high. */
 static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, uint32_t dev, mli_cell *cell) {
@@ -17397,9 +17966,9 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
     return MEMLORD_OK;
 }
 
-/* Begins a scope; `guard` NULL: without one. The thread's cache has it under the host's static
-   record `planted` or, if that is NULL, under `name`. The text there may change, so a hit compares
-   it. */
+/* Begins a scope. `guard` gets what its end restores; NULL: the scope has no guard. The cache of
+   the thread has the scope under the host's static record `planted` or, if that is NULL, under
+   `name`. The text there may change, so the name is compared with that of the scope found. */
 static memlord_result mli_scope_begin(memlord *lord, const char *name,
                                       const memlord_scope_site *planted, memlord_guard *guard) {
     const void *given = planted ? (const void *)planted : (const void *)name;
@@ -17561,8 +18130,25 @@ MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord) {
     return gone;
 }
 
-MLI_PRIVATE void mli_scopes_free(memlord *lord) {
+/* -- life -- */
+
+static MLI_COLD void mli_scopes_reset(memlord *lord, mli_thread *t) {
     uint32_t i;
+    (void)t;
+    for (i = 1; i < mli_scope_count(lord); i++)
+        mli_u64_store(&mli_scope_record_at(lord, i)->device_ns, 0);
+}
+static MLI_COLD void mli_spans_free(memlord *lord, mli_thread *t) {
+    mli_span *f = t->spans, *inner;
+    for (; f; f = inner) {
+        inner = f->inner;
+        mli_own_free(lord, f, sizeof *f);
+    }
+}
+static MLI_COLD void mli_scopes_free(memlord *lord) {
+    mli_thread *t;
+    uint32_t i;
+    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) mli_spans_free(lord, t);
     for (i = 1; i < mli_scope_count(lord); i++) {
         mli_scope_record *scope = mli_scope_record_at(lord, i);
         mli_thread_scope *s = mli_thread_scope_first(scope), *next;
@@ -17572,7 +18158,10 @@ MLI_PRIVATE void mli_scopes_free(memlord *lord) {
         }
         mli_own_free(lord, scope, sizeof *scope);
     }
-    mli_vector_free(lord, &lord->tags.scopes, sizeof(mli_ptr));
+}
+MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life) {
+    life->reset = mli_scopes_reset;
+    life->free = mli_scopes_free;
 }
 
 /* -- public -- */
@@ -17800,8 +18389,8 @@ typedef struct mli_holder_list {
     uint64_t bytes;                    /* of all holders */
     mli_holder at[MLI_HOLDERS_LISTED]; /* the largest ones, in order */
 } mli_holder_list;
-/* Lists what holds the phys of a device (0: one not seen yet), by tag or by site; without a phys,
-   what holds the device itself. */
+/* Lists what holds the phys of a device, by tag or by site; dev 0 is a device that was not seen
+   yet. Without a phys, lists what holds the device itself. */
 MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
                                            int book, mli_holder_list *list);
 
@@ -17811,6 +18400,8 @@ MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, co
    before each name if some are on another one. Writes nothing if no holder has a name and there is
    but one. */
 MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list);
+
+MLI_PRIVATE MLI_COLD void mli_stats_life(mli_life *life);
 
 /* ---------------------------------------------------------------------- src/services/stats.c -- */
 
@@ -17957,7 +18548,7 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
     return n;
 }
 
-/* Adds its frames to a listed stack, whose depth is the number of its row. 0: no memory. */
+/* Adds the frames to a listed stack, whose depth is still the number of its row. 0: no memory. */
 static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) {
     mli_stack_row *row = mli_stack_row_at(lord, s->depth);
     void **frames;
@@ -18160,6 +18751,28 @@ static MLI_COLD double mli_share(uint64_t part, uint64_t rest) {
     return part | rest ? (double)part / ((double)part + (double)rest) : mli_nan();
 }
 
+/* -- life -- */
+
+/* Resets the totals of the devices that no cell counts. Levels stay, a peak becomes its level, all
+   other totals become 0. Forgets the last failures, and that bands wait to be rearmed. */
+static MLI_COLD void mli_stats_reset(memlord *lord, mli_thread *t) {
+    uint32_t dev, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    int i;
+    (void)t;
+    for (dev = 1; dev < n; dev++) {
+        mli_device_record *device = mli_device_record_at(lord, dev);
+        mli_phys *phys = mli_phys_lock(lord, dev);
+        for (i = 0; i < MLI_STAT_COUNT; i++)
+            if (mli_columns[i].kind != MLI_KIND_LIVE) mli_u64_store(&device->count[i], 0);
+        mli_u64_store(&device->count[MLI_STAT_reserved_peak],
+                      mli_u64_load(&device->count[MLI_STAT_reserved]));
+        device->watch.waiting_rearm = 0;
+        memset(&device->oom, 0, sizeof device->oom);
+        mli_lock_drop(&phys->lock);
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_stats_life(mli_life *life) { life->reset = mli_stats_reset; }
+
 /* -- public -- */
 
 MLI_API size_t memlord_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
@@ -18360,9 +18973,22 @@ MLI_API double memlord_mean_bytes(const memlord_stats *stats) {
 /* Samples the host's memory: the built-in source of the cpu. */
 MLI_PRIVATE MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out);
 
+/* Returns the directory that has proc and sys of the machine; "": the root. */
+MLI_PRIVATE MLI_COLD const char *mli_proc_root(const memlord *lord);
+
+#define MLI_POLL_MS_MIN 10 /* ms: the shortest interval */
+/* Return and set the interval at which pollers sample. */
+MLI_PRIVATE MLI_COLD uint32_t mli_poll_ms(const memlord *lord);
+MLI_PRIVATE MLI_COLD uint64_t mli_poll_ns(const memlord *lord);
+MLI_PRIVATE MLI_COLD void mli_poll_ms_set(memlord *lord, uint32_t ms);
+
+typedef struct mli_capacity_reader {
+    memlord_capacity_fn fn;
+    void *user;
+} mli_capacity_reader;
 MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, int type);
 /* Samples a phys through its source, then checks the bands of its devices. E_STATE: another thread
-   is sampling it; E_UNSUPPORTED: it has no source; E_UNKNOWN: the sample is of no use. */
+   is sampling it. E_UNSUPPORTED: it has no source. E_UNKNOWN: the source gave no usable sample. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys);
 
 /* Replaces a source, waits until no other thread is in the old one, and forgets its samples. */
@@ -18390,20 +19016,43 @@ MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *
    at first. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
 
+MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life);
+
 /* ----------------------------------------------------------------------- src/services/room.c -- */
+
+struct mli_room_state {
+    mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
+    mli_cpu cpu;
+    mli_u32 poll_ms;        /* from sample to sample of a poller */
+    mli_u64 refusal_logged; /* when a refused reservation was last logged; 0: never */
+};
 
 /* -- sources -- */
 
 MLI_PRIVATE MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out) {
     memlord *lord = (memlord *)user;
     (void)d;
-    return mli_cpu_sample(&lord->room.cpu, &out->total, &out->used, &out->process);
+    return mli_cpu_sample(&lord->room->cpu, &out->total, &out->used, &out->process);
+}
+
+MLI_PRIVATE MLI_COLD const char *mli_proc_root(const memlord *lord) {
+    return lord->room->cpu.root ? lord->room->cpu.root : "";
+}
+
+MLI_PRIVATE MLI_COLD uint32_t mli_poll_ms(const memlord *lord) {
+    return mli_u32_load(&lord->room->poll_ms);
+}
+MLI_PRIVATE MLI_COLD void mli_poll_ms_set(memlord *lord, uint32_t ms) {
+    mli_u32_store(&lord->room->poll_ms, ms);
+}
+MLI_PRIVATE MLI_COLD uint64_t mli_poll_ns(const memlord *lord) {
+    return (uint64_t)mli_u32_load(&lord->room->poll_ms) * 1000000u;
 }
 
 MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, int type) {
     mli_capacity_reader source;
     mli_callbacks_enter(lord);
-    source = lord->room.capacity_readers[type];
+    source = lord->room->capacity_readers[type];
     mli_callbacks_leave(lord);
     return source;
 }
@@ -18427,9 +19076,9 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     }
     mli_lock_drop(&phys->lock);
 }
-/* Sets the marks of a sample. The live bytes that belong to it are the smaller of those before and
-   after the source ran: it is not known which of the two it saw. Of a pool they are what the pool
-   holds now, as a source may itself set that. */
+/* Sets the marks of a sample. The live bytes that belong to it are the smaller ones of those before
+   and after the source ran, as it is not known which of the two the source saw. For a pool they are
+   the bytes that the pool holds now, as the source may itself report those. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i = 0;
@@ -18481,7 +19130,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     memset(&c, 0, sizeof c);
     if (!mli_phys_sampler_set(lord, phys, MLI_STACK_ADDRESS())) return MEMLORD_E_STATE;
     mli_callbacks_enter(lord);
-    source = lord->room.capacity_readers[phys->device.type];
+    source = lord->room->capacity_readers[phys->device.type];
     mli_callbacks_leave(lord);
     mli_phys_marks_begin(lord, phys);
     if (!source.fn)
@@ -18508,7 +19157,7 @@ MLI_PRIVATE void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_r
     memlord_capacity none;
     memset(&none, 0, sizeof none);
     mli_callbacks_enter(lord);
-    lord->room.capacity_readers[type] = source;
+    lord->room->capacity_readers[type] = source;
     mli_callbacks_leave(lord);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
@@ -18553,9 +19202,9 @@ static MLI_COLD int mli_reader_may_sample(memlord *lord) {
 }
 
 /* Returns 1 if a reader is to sample a phys: no sample is known, or the latest one is older than
-   three poll intervals and no poller runs. But at most once in an interval. */
+   three poll intervals and no poller runs. It returns 1 at most once in an interval. */
 static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
-    const uint64_t interval = (uint64_t)mli_u32_load(&lord->room.poll_ms) * 1000000u;
+    const uint64_t interval = mli_poll_ns(lord);
     const uint32_t poller = mli_u32_load_acquire(&phys->poller.state);
     uint64_t at, now;
     int known;
@@ -18602,7 +19251,7 @@ static MLI_COLD memlord_result mli_phys_read(memlord *lord, memlord_device d, ml
 
 MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, char *name,
                                            size_t cap) {
-    const char *root = lord->room.cpu.root ? lord->room.cpu.root : "";
+    const char *root = mli_proc_root(lord);
     char path[300];
     mli_out o;
     *name = 0;
@@ -18707,7 +19356,7 @@ MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last) {
 /* Logs a refused reservation, at most once a second. A server that is full refuses thousands a
    second, and each line walks the tags and the sites. */
 static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, uint64_t wanted) {
-    if (mli_log_hears(lord, MEMLORD_LOG_WARNING) && mli_log_due(lord, &lord->room.refusal_logged))
+    if (mli_log_hears(lord, MEMLORD_LOG_WARNING) && mli_log_due(lord, &lord->room->refusal_logged))
         mli_log_explain(lord, MEMLORD_LOG_WARNING, "[limit] ", d, wanted, 0);
 }
 
@@ -18764,6 +19413,33 @@ static MLI_COLD int mli_plan_lack(memlord *lord, const memlord_block *blocks, si
     return 1;
 }
 
+/* -- life -- */
+
+static MLI_COLD void mli_room_init(memlord *lord, const memlord_desc *desc) {
+    const uint32_t ms = desc->poll_ms ? desc->poll_ms : 200;
+    lord->room->capacity_readers[MEMLORD_DEVICE_CPU].fn = mli_cpu_capacity;
+    lord->room->capacity_readers[MEMLORD_DEVICE_CPU].user = lord;
+    lord->room->poll_ms.v = ms < MLI_POLL_MS_MIN ? MLI_POLL_MS_MIN : ms;
+}
+static MLI_COLD memlord_result mli_room_open(memlord *lord, const memlord_desc *desc) {
+    return mli_name(lord, desc->proc_root, &lord->room->cpu.root);
+}
+/* Clears the marks of threads that sampled: they are gone. */
+static MLI_COLD void mli_room_forked(memlord *lord) {
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    for (i = 0; i < n; i++) {
+        mli_phys *phys = mli_phys_storage(lord, i);
+        mli_u32_store(&phys->sampling, 0);
+        phys->sampler = NULL;
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life) {
+    MLI_LIFE_STATE(life, room);
+    life->init = mli_room_init;
+    life->open = mli_room_open;
+    life->forked = mli_room_forked;
+}
+
 /* -- public -- */
 
 MEMLORD_API memlord_result memlord_capacity_get(memlord *lord, memlord_device device,
@@ -18804,7 +19480,7 @@ MLI_API memlord_result memlord_device_share(memlord *lord, memlord_device device
     if (!mli_device_valid(physical)) return MEMLORD_E_DEVICE;
     r = mli_dev(lord, device, &dev);
     if (r) return r;
-    to = &lord->limits.host_phys;
+    to = mli_phys_storage(lord, 0);
     if (!mli_type_host[physical.type]) {
         r = mli_dev(lord, physical, &other);
         if (r) return r;
@@ -18812,7 +19488,7 @@ MLI_API memlord_result memlord_device_share(memlord *lord, memlord_device device
         if (other != dev && mli_phys_at(lord, other) != to) return MEMLORD_E_STATE;
     }
     if (mli_type_host[device.type])
-        return to == &lord->limits.host_phys ? MEMLORD_OK : MEMLORD_E_STATE;
+        return to == mli_phys_storage(lord, 0) ? MEMLORD_OK : MEMLORD_E_STATE;
     r = mli_phys_assign(lord, dev, to);
     if (r == MEMLORD_OK) mli_phys_recheck(lord, NULL);
     return r;
@@ -18956,27 +19632,40 @@ typedef struct mli_neighbours {
     /* Leaves the page: at a close, and at the end of the ledger. Requires: the caller is not the
        listener. */
     void (*end)(memlord *lord);
-    void (*after_fork)(memlord *lord); /* in the child: the slot is the parent's */
+    void (*forked)(memlord *lord); /* in a forked child: the slot is the parent's */
 } mli_neighbours;
 
 /* Returns NULL while no page has been opened. The acquire pairs with memlord_pressure_open. */
-static MLI_HOT const mli_neighbours *mli_neighbours_of(memlord *lord) {
-#if defined(MEMLORD_NO_NEIGHBOURS)
-    (void)lord;
-    return NULL;
-#else
-    return (const mli_neighbours *)mli_ptr_load_acquire(&lord->neighbours.service);
-#endif
-}
+MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord);
+
+MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
 
 /* ----------------------------------------------------------------- src/services/neighbours.c -- */
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
+struct mli_neighbours_state {
+    mli_lock lock;         /* all below but service, open and listener */
+    struct mli_page *page; /* NULL: none is mapped */
+    int slot, fd;          /* its slot, or MLI_SLOT_...; fd: holds the slot's lock */
+    uint64_t host_id;      /* the identity of the host's memory */
+    int stall_fd;          /* tells of stalls of the host's memory; -1: there is none */
+    mli_ptr service;       /* const mli_neighbours *; set by the first open */
+    mli_page_slot mine;    /* the slot as it is to be */
+    const mli_phys *phys[MLI_SLOT_DEVICES]; /* of the slot's devices */
+    struct mli_raise *raises;
+    uint32_t ringing; /* threads that ring bells of the page: it stays mapped */
+    int answers;      /* 1: a thread answers requests */
+    char path[MLI_PAGE_PATH];
+    int unfit;    /* 1: a device has no room in the slot; 2: that was logged */
+    mli_u32 open; /* 1: the host has opened a page */
+    mli_helper listener;
+};
+
 /* Returns the identity of a physical device; 0: none. */
 static uint64_t mli_phys_id(memlord *lord, const mli_phys *phys) {
     const uint64_t id = mli_u64_load(&phys->id);
-    return id || phys != &lord->limits.host_phys ? id : lord->neighbours.host_id;
+    return id || phys != mli_phys_storage(lord, 0) ? id : lord->neighbours->host_id;
 }
 
 /* Reads a word of a slot. The acquire pairs with the releases of mli_words_store: the owner is
@@ -18992,15 +19681,15 @@ static uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t devi
 
 /* Returns the owner of another ledger's slot; 0: it is free, or this ledger's. */
 static uint64_t mli_slot_owner(memlord *lord, uint32_t slot) {
-    if ((int)slot == lord->neighbours.slot) return 0;
-    return mli_slot_read(lord->neighbours.page, slot, MLI_SLOT_WORD(owner));
+    if ((int)slot == lord->neighbours->slot) return 0;
+    return mli_slot_read(lord->neighbours->page, slot, MLI_SLOT_WORD(owner));
 }
 
 /* Sums the devices of a slot that have an identity. Returns the slot's owner; 0: it is free, does
    not have the identity, or changed its owner meanwhile. */
 static MLI_COLD uint64_t mli_slot_sum(memlord *lord, uint32_t slot, uint64_t id,
                                       mli_page_device *sum) {
-    const mli_page *page = lord->neighbours.page;
+    const mli_page *page = lord->neighbours->page;
     const uint64_t owner = mli_slot_owner(lord, slot);
     size_t i;
     memset(sum, 0, sizeof *sum);
@@ -19017,27 +19706,27 @@ static MLI_COLD uint64_t mli_slot_sum(memlord *lord, uint32_t slot, uint64_t id,
 
 /* Claims a free slot. E_LIMIT: there is none; E_UNSUPPORTED: the system refuses locks. */
 static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
-    mli_page_slot *mine = &lord->neighbours.mine;
+    mli_page_slot *mine = &lord->neighbours->mine;
     mli_u64 *words;
     uint32_t i, s;
     int locked = -1;
     for (i = 0; i < MLI_PAGE_SLOTS; i++) {
-        locked = mli_slot_lock(lord->neighbours.fd, i, 0);
+        locked = mli_slot_lock(lord->neighbours->fd, i, 0);
         if (locked >= 0) break;
     }
     *why = locked > 0 ? "its file system or a sandbox refuses locks" : "all its slots are taken";
     if (locked) return locked > 0 ? MEMLORD_E_UNSUPPORTED : MEMLORD_E_LIMIT;
-    words = lord->neighbours.page->slots[i];
+    words = lord->neighbours->page->slots[i];
     mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* a dead process's: pairs with reads */
     memset(mine, 0, sizeof *mine);
-    memset(lord->neighbours.phys, 0, sizeof lord->neighbours.phys);
+    memset(lord->neighbours->phys, 0, sizeof lord->neighbours->phys);
     mine->pid = mli_pid();
     mine->started = lord->started_wall;
     mine->owner = mli_now() << 10 | (i + 1); /* unlike the owner of any claim before */
     for (s = 0; s < MLI_PAGE_SLOTS; s++) /* earlier requests do not concern this ledger */
-        mine->answered[s] = mli_slot_read(lord->neighbours.page, s, MLI_SLOT_WORD(request));
+        mine->answered[s] = mli_slot_read(lord->neighbours->page, s, MLI_SLOT_WORD(request));
     mli_words_store(words, mine, MLI_SLOT_WORDS);
-    lord->neighbours.slot = (int)i;
+    lord->neighbours->slot = (int)i;
     return MEMLORD_OK;
 }
 
@@ -19065,18 +19754,18 @@ static MLI_COLD void mli_slot_device_fill(memlord *lord, mli_phys *phys, mli_pag
 static MLI_COLD size_t mli_slot_device_of(memlord *lord, const mli_phys *phys) {
     size_t i, unused = MLI_SLOT_DEVICES;
     for (i = MLI_SLOT_DEVICES; i-- > 0;) {
-        if (lord->neighbours.phys[i] == phys) return i;
-        if (!lord->neighbours.phys[i]) unused = i;
+        if (lord->neighbours->phys[i] == phys) return i;
+        if (!lord->neighbours->phys[i]) unused = i;
     }
-    if (unused < MLI_SLOT_DEVICES) lord->neighbours.phys[unused] = phys;
+    if (unused < MLI_SLOT_DEVICES) lord->neighbours->phys[unused] = phys;
     return unused;
 }
 
 /* Writes the whole slot and the head of the page again. That repairs them if another process has
    overwritten them. */
 static MLI_COLD void mli_slot_publish(memlord *lord) {
-    mli_page_slot *mine = &lord->neighbours.mine;
-    mli_page *page = lord->neighbours.page;
+    mli_page_slot *mine = &lord->neighbours->mine;
+    mli_page *page = lord->neighbours->page;
     uint32_t i;
     size_t k;
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
@@ -19087,28 +19776,28 @@ static MLI_COLD void mli_slot_publish(memlord *lord) {
         if (k < MLI_SLOT_DEVICES) {
             mine->devices[k].id = id;
             mli_slot_device_fill(lord, phys, &mine->devices[k]);
-        } else if (!lord->neighbours.unfit) {
-            lord->neighbours.unfit = 1;
+        } else if (!lord->neighbours->unfit) {
+            lord->neighbours->unfit = 1;
         }
     }
     for (k = 0; k < MLI_SLOT_DEVICES; k++) { /* one that has lost its identity */
-        const mli_phys *phys = lord->neighbours.phys[k];
+        const mli_phys *phys = lord->neighbours->phys[k];
         if (phys && mli_phys_id(lord, phys) != mine->devices[k].id) mine->devices[k].id = 0;
     }
     mli_u64_store(&page->magic, MLI_PAGE_MAGIC);
     mli_u64_store(&page->version, MLI_PAGE_VERSION);
-    mli_words_store(page->slots[lord->neighbours.slot], mine, MLI_SLOT_WORDS);
+    mli_words_store(page->slots[lord->neighbours->slot], mine, MLI_SLOT_WORDS);
 }
 
 /* Frees the slots of processes that are gone. */
 static MLI_COLD void mli_slots_reap(memlord *lord) {
     uint32_t i;
-    const int fd = lord->neighbours.fd;
+    const int fd = lord->neighbours->fd;
     for (i = 0; i < MLI_PAGE_SLOTS; i++) {
         if (!mli_slot_owner(lord, i) || !mli_slot_is_free(fd, i) || mli_slot_lock(fd, i, 0))
             continue;
         /* pairs with mli_slot_read */
-        mli_u64_store_release(&lord->neighbours.page->slots[i][MLI_SLOT_WORD(owner)], 0);
+        mli_u64_store_release(&lord->neighbours->page->slots[i][MLI_SLOT_WORD(owner)], 0);
         (void)mli_slot_lock(fd, i, 1);
     }
 }
@@ -19122,7 +19811,7 @@ static MLI_COLD void mli_slots_note(memlord *lord) {
         uint64_t id = phys ? mli_phys_id(lord, phys) : 0, held = 0, failing = 0;
         mli_page_device sum;
         if (!phys) continue;
-        for (s = 0; s < MLI_PAGE_SLOTS && id && lord->neighbours.page; s++) {
+        for (s = 0; s < MLI_PAGE_SLOTS && id && lord->neighbours->page; s++) {
             if (!mli_slot_sum(lord, s, id, &sum)) continue;
             held = mli_add_saturated(held, sum.held);
             failing |= sum.failing;
@@ -19139,18 +19828,18 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
     memlord_result r;
     int fd = -1;
     mli_page *page = NULL;
-    if (lord->neighbours.page) mli_page_unmap(lord->neighbours.page); /* the parent's */
-    lord->neighbours.page = NULL;
-    r = mli_page_map(lord->neighbours.path, &page, &fd, why);
+    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page); /* the parent's */
+    lord->neighbours->page = NULL;
+    r = mli_page_map(lord->neighbours->path, &page, &fd, why);
     if (r) return r;
-    lord->neighbours.page = page;
-    lord->neighbours.fd = fd;
+    lord->neighbours->page = page;
+    lord->neighbours->fd = fd;
     r = mli_slot_claim(lord, why);
     if (r == MEMLORD_OK) *why = NULL;
     if (r == MEMLORD_OK) return r;
     mli_page_unmap(page);
     mli_page_fd_close(fd);
-    lord->neighbours.page = NULL;
+    lord->neighbours->page = NULL;
     return r;
 }
 
@@ -19193,8 +19882,8 @@ static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot 
    *seen gets the request of each slot that has a new one; it goes to `answered` with the answer.
    Returns a bit for each slot whose ledger waits for the answer. */
 static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint64_t *seen) {
-    const mli_page *page = lord->neighbours.page;
-    const mli_page_slot *mine = &lord->neighbours.mine;
+    const mli_page *page = lord->neighbours->page;
+    const mli_page_slot *mine = &lord->neighbours->mine;
     uint32_t s;
     uint64_t waiting = 0;
     for (s = 0; s < MLI_PAGE_SLOTS; s++) {
@@ -19226,9 +19915,9 @@ static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *ph
 /* Publishes the bytes released, and then that the requests in `seen` are answered. */
 static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released,
                                          const uint64_t *seen, uint64_t waiting) {
-    mli_page_slot *mine = &lord->neighbours.mine;
-    mli_page *page = lord->neighbours.page;
-    mli_u64 *answered = &page->slots[lord->neighbours.slot][MLI_SLOT_WORD(answered)];
+    mli_page_slot *mine = &lord->neighbours->mine;
+    mli_page *page = lord->neighbours->page;
+    mli_u64 *answered = &page->slots[lord->neighbours->slot][MLI_SLOT_WORD(answered)];
     uint32_t s;
     size_t k;
     for (k = 0; k < MLI_SLOT_DEVICES; k++) mine->devices[k].released += released[k];
@@ -19252,38 +19941,38 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
     int answers;
     memset(needed, 0, sizeof needed);
     memset(released, 0, sizeof released);
-    mli_lock_take(&lord->neighbours.lock);
-    for (raise = lord->neighbours.raises; raise; raise = raise->next)
+    mli_lock_take(&lord->neighbours->lock);
+    for (raise = lord->neighbours->raises; raise; raise = raise->next)
         if (raise->event) mli_os_event_set(raise->event);
-    answers = lord->neighbours.slot >= 0 && !lord->neighbours.answers;
+    answers = lord->neighbours->slot >= 0 && !lord->neighbours->answers;
     if (answers) {
-        lord->neighbours.answers = 1;
+        lord->neighbours->answers = 1;
         waiting = mli_requests_read(lord, needed, seen);
-        memcpy(phys, lord->neighbours.phys, sizeof phys);
+        memcpy(phys, lord->neighbours->phys, sizeof phys);
     }
-    mli_lock_drop(&lord->neighbours.lock);
+    mli_lock_drop(&lord->neighbours->lock);
     if (!answers) return;
     for (k = 0; k < MLI_SLOT_DEVICES; k++)
         if (needed[k]) released[k] = mli_neighbour_collect(lord, phys[k], needed[k] - 1);
-    mli_lock_take(&lord->neighbours.lock);
-    lord->neighbours.answers = 0;
-    if (lord->neighbours.slot >= 0 &&
-        memcmp(seen, lord->neighbours.mine.answered, sizeof seen) != 0)
+    mli_lock_take(&lord->neighbours->lock);
+    lord->neighbours->answers = 0;
+    if (lord->neighbours->slot >= 0 &&
+        memcmp(seen, lord->neighbours->mine.answered, sizeof seen) != 0)
         mli_answers_publish(lord, released, seen, waiting);
-    mli_lock_drop(&lord->neighbours.lock);
+    mli_lock_drop(&lord->neighbours->lock);
 }
 
 /* Looks for a stall of the host's memory, and if there was one has the cpu's callbacks run. */
 static MLI_COLD void mli_stall_poll(memlord *lord) {
-    mli_phys *host = &lord->limits.host_phys;
+    mli_phys *host = mli_phys_storage(lord, 0);
     int seen = 0;
-    mli_lock_take(&lord->neighbours.lock);
-    if (lord->neighbours.stall_fd >= 0) seen = mli_stall_seen(lord->neighbours.stall_fd);
+    mli_lock_take(&lord->neighbours->lock);
+    if (lord->neighbours->stall_fd >= 0) seen = mli_stall_seen(lord->neighbours->stall_fd);
     if (seen < 0) {
-        mli_page_fd_close(lord->neighbours.stall_fd);
-        lord->neighbours.stall_fd = -1;
+        mli_page_fd_close(lord->neighbours->stall_fd);
+        lord->neighbours->stall_fd = -1;
     }
-    mli_lock_drop(&lord->neighbours.lock);
+    mli_lock_drop(&lord->neighbours->lock);
     mli_lock_take(&host->lock);
     if (seen > 0) host->stalled = mli_now();
     mli_lock_drop(&host->lock);
@@ -19305,26 +19994,26 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
         mli_lock_drop(&phys->lock);
         if (!sampled) (void)mli_phys_sample(lord, phys); /* once: it may block, and answers wait */
     }
-    mli_lock_take(&lord->neighbours.lock);
-    if (lord->neighbours.slot == MLI_SLOT_FORKED) {
-        lord->neighbours.slot = MLI_SLOT_NONE;
+    mli_lock_take(&lord->neighbours->lock);
+    if (lord->neighbours->slot == MLI_SLOT_FORKED) {
+        lord->neighbours->slot = MLI_SLOT_NONE;
         (void)mli_page_join(lord, &why);
     }
-    if (lord->neighbours.slot >= 0) {
+    if (lord->neighbours->slot >= 0) {
         mli_slot_publish(lord);
         mli_slots_reap(lord);
     }
     mli_slots_note(lord);
-    unfit = lord->neighbours.unfit == 1;
-    if (unfit) lord->neighbours.unfit = 2;
-    mli_lock_drop(&lord->neighbours.lock);
+    unfit = lord->neighbours->unfit == 1;
+    if (unfit) lord->neighbours->unfit = 2;
+    mli_lock_drop(&lord->neighbours->lock);
     if (unfit)
         mli_log(lord, MEMLORD_LOG_WARNING, "[neighbours] more than 16 devices: the page has no "
                                            "room for the rest");
     if (why) mli_logf(lord, MEMLORD_LOG_WARNING, "[neighbours] the child works alone: %s", why);
 }
 static MLI_COLD void mli_neighbours_serve(memlord *lord) {
-    if (!mli_u32_load(&lord->neighbours.open)) return;
+    if (!mli_u32_load(&lord->neighbours->open)) return;
     mli_neighbours_round(lord);
     mli_stall_poll(lord);
     mli_requests_answer(lord);
@@ -19337,27 +20026,27 @@ static MLI_COLD void mli_listener_run(void *user) {
     uint32_t rung;
     mli_self.is_helper = 1;
     for (;;) {
-        mli_lock_take(&lord->neighbours.lock);
-        bell = lord->neighbours.slot < 0
+        mli_lock_take(&lord->neighbours->lock);
+        bell = lord->neighbours->slot < 0
                    ? &none
-                   : &lord->neighbours.page->bells[lord->neighbours.slot].rings;
-        mli_lock_drop(&lord->neighbours.lock);
+                   : &lord->neighbours->page->bells[lord->neighbours->slot].rings;
+        mli_lock_drop(&lord->neighbours->lock);
         rung = mli_u32_load(bell); /* before the work: a later ring ends the wait */
-        if (!mli_u32_load_acquire(&lord->neighbours.open)) return; /* pairs with the exchange */
+        if (!mli_u32_load_acquire(&lord->neighbours->open)) return; /* pairs with the exchange */
         mli_requests_answer(lord); /* first: a neighbour waits for it */
         if (!mli_ms_left(due)) {
             mli_neighbours_round(lord);
             mli_stall_poll(lord);
-            due = mli_now() + (uint64_t)mli_u32_load(&lord->room.poll_ms) * 1000000u;
+            due = mli_now() + mli_poll_ns(lord);
         }
-        mli_bell_wait(&lord->neighbours.listener, bell, rung, mli_ms_left(due));
+        mli_bell_wait(&lord->neighbours->listener, bell, rung, mli_ms_left(due));
     }
 }
 
 static MLI_COLD memlord_result mli_listener_start(memlord *lord) {
     int bad;
-    if (!mli_u32_load(&lord->neighbours.open) || !mli_polling_enabled(lord)) return MEMLORD_OK;
-    bad = mli_helper_start(&lord->neighbours.listener, &lord->neighbours.open, 0,
+    if (!mli_u32_load(&lord->neighbours->open) || !mli_polling_enabled(lord)) return MEMLORD_OK;
+    bad = mli_helper_start(&lord->neighbours->listener, &lord->neighbours->open, 0,
                            MLI_HELPER_FAILED, mli_listener_run, lord);
     if (bad > 0)
         mli_logf(lord, MEMLORD_LOG_WARNING,
@@ -19368,9 +20057,9 @@ static MLI_COLD memlord_result mli_listener_start(memlord *lord) {
 /* Joins the page again in a forked child whose listener has not done so yet. */
 static MLI_COLD void mli_forked_rejoin(memlord *lord) {
     int forked;
-    mli_lock_take(&lord->neighbours.lock);
-    forked = lord->neighbours.slot == MLI_SLOT_FORKED;
-    mli_lock_drop(&lord->neighbours.lock);
+    mli_lock_take(&lord->neighbours->lock);
+    forked = lord->neighbours->slot == MLI_SLOT_FORKED;
+    mli_lock_drop(&lord->neighbours->lock);
     if (!forked) return;
     mli_neighbours_round(lord);
     (void)mli_listener_start(lord);
@@ -19379,16 +20068,16 @@ static MLI_COLD void mli_forked_rejoin(memlord *lord) {
 /* Returns the number of an own device on the page; MLI_SLOT_DEVICES: it is not there. Requires: the
    page lock, and a slot. */
 static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *phys) {
-    const mli_page_slot *mine = &lord->neighbours.mine;
+    const mli_page_slot *mine = &lord->neighbours->mine;
     size_t k = mli_slot_device_of(lord, phys);
     if (k == MLI_SLOT_DEVICES || !mine->devices[k].id) mli_slot_publish(lord); /* it may be new */
-    for (k = 0; k < MLI_SLOT_DEVICES && lord->neighbours.phys[k] != phys;) k++;
+    for (k = 0; k < MLI_SLOT_DEVICES && lord->neighbours->phys[k] != phys;) k++;
     return k < MLI_SLOT_DEVICES && mine->devices[k].id ? k : MLI_SLOT_DEVICES;
 }
 
 /* Publishes a request for an own device, and links it. Requires: the page lock. */
 static MLI_COLD void mli_raise_publish(memlord *lord, size_t k, uint64_t needed, mli_raise *raise) {
-    mli_page_slot *mine = &lord->neighbours.mine;
+    mli_page_slot *mine = &lord->neighbours->mine;
     const uint64_t now = mli_now(); /* so that the numbers of a slot only grow */
     mli_page_device sum;
     uint32_t s;
@@ -19403,8 +20092,8 @@ static MLI_COLD void mli_raise_publish(memlord *lord, size_t k, uint64_t needed,
     mine->devices[k].wanted = needed;
     mine->devices[k].asked = mine->request = raise->number;
     mli_slot_publish(lord);
-    raise->next = lord->neighbours.raises;
-    lord->neighbours.raises = raise;
+    raise->next = lord->neighbours->raises;
+    lord->neighbours->raises = raise;
 }
 static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, mli_raise *raise) {
@@ -19412,33 +20101,33 @@ static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *ph
     memlord_result r = MEMLORD_E_STATE;
     size_t k = MLI_SLOT_DEVICES;
     uint32_t s;
-    if (!mli_u32_load(&lord->neighbours.open)) return r;
+    if (!mli_u32_load(&lord->neighbours->open)) return r;
     mli_forked_rejoin(lord);
-    mli_lock_take(&lord->neighbours.lock);
-    if (lord->neighbours.slot >= 0) {
+    mli_lock_take(&lord->neighbours->lock);
+    if (lord->neighbours->slot >= 0) {
         k = mli_published_device_of(lord, phys);
         r = k < MLI_SLOT_DEVICES ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
     }
     if (r == MEMLORD_OK) {
         mli_raise_publish(lord, k, needed, raise);
-        page = lord->neighbours.page;
-        lord->neighbours.ringing++;
+        page = lord->neighbours->page;
+        lord->neighbours->ringing++;
     }
-    mli_lock_drop(&lord->neighbours.lock);
+    mli_lock_drop(&lord->neighbours->lock);
     if (r) return r;
     for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock: answers come meanwhile */
         if (raise->before[s].owner) mli_bell_ring(&page->bells[s].rings);
-    mli_lock_take(&lord->neighbours.lock);
-    lord->neighbours.ringing--;
-    mli_lock_drop(&lord->neighbours.lock);
+    mli_lock_take(&lord->neighbours->lock);
+    lord->neighbours->ringing--;
+    mli_lock_drop(&lord->neighbours->lock);
     return r;
 }
 static MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
     mli_raise **at;
-    mli_lock_take(&lord->neighbours.lock);
-    for (at = &lord->neighbours.raises; *at && *at != raise;) at = &(*at)->next;
+    mli_lock_take(&lord->neighbours->lock);
+    for (at = &lord->neighbours->raises; *at && *at != raise;) at = &(*at)->next;
     if (*at) *at = raise->next;
-    mli_lock_drop(&lord->neighbours.lock);
+    mli_lock_drop(&lord->neighbours->lock);
 }
 
 static MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise) {
@@ -19446,13 +20135,13 @@ static MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise) {
     uint32_t s;
     int asked = 0;
     mli_page_device sum;
-    mli_lock_take(&lord->neighbours.lock);
-    for (s = 0; s < MLI_PAGE_SLOTS && lord->neighbours.slot >= 0; s++) {
+    mli_lock_take(&lord->neighbours->lock);
+    for (s = 0; s < MLI_PAGE_SLOTS && lord->neighbours->slot >= 0; s++) {
         const uint64_t owner = raise->before[s].owner;
         uint64_t answered;
         if (!owner) continue;
-        answered = mli_slot_read(lord->neighbours.page, s,
-                                 MLI_SLOT_WORD(answered) + (size_t)lord->neighbours.slot);
+        answered = mli_slot_read(lord->neighbours->page, s,
+                                 MLI_SLOT_WORD(answered) + (size_t)lord->neighbours->slot);
         if (mli_slot_sum(lord, s, raise->id, &sum) != owner) {
             released = mli_add_saturated(released, raise->before[s].held);
             continue;
@@ -19460,7 +20149,7 @@ static MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise) {
         asked += (int64_t)(answered - raise->number) < 0;
         released = mli_add_saturated(released, sum.released - raise->before[s].released);
     }
-    mli_lock_drop(&lord->neighbours.lock);
+    mli_lock_drop(&lord->neighbours->lock);
     return released >= raise->needed ? 1 : asked ? 0 : -1;
 }
 
@@ -19474,7 +20163,7 @@ static uint64_t mli_text_hash(const char *text) {
 /* Returns the identity of the memory that the process may use: the cgroup with the lowest limit, or
    the machine, by its boot. `stall` gets the file that tells of stalls there. */
 static MLI_COLD uint64_t mli_host_id(memlord *lord, char *stall, size_t cap) {
-    const char *root = lord->room.cpu.root ? lord->room.cpu.root : "";
+    const char *root = mli_proc_root(lord);
     char path[300], boot[64];
     uint64_t total, used, process, id = 0;
     mli_out o;
@@ -19500,53 +20189,85 @@ static MLI_COLD uint64_t mli_host_id(memlord *lord, char *stall, size_t cap) {
 }
 
 /* Gives up the slot in a forked child: it is the parent's, as is the lock of the descriptor. */
-static MLI_COLD void mli_neighbours_after_fork(memlord *lord) {
-    if (lord->neighbours.slot >= 0) {
-        mli_page_fd_close(lord->neighbours.fd);
-        lord->neighbours.slot = MLI_SLOT_FORKED;
+static MLI_COLD void mli_neighbours_forked(memlord *lord) {
+    if (lord->neighbours->slot >= 0) {
+        mli_page_fd_close(lord->neighbours->fd);
+        lord->neighbours->slot = MLI_SLOT_FORKED;
     }
-    lord->neighbours.raises = NULL;
-    lord->neighbours.ringing = 0;
-    lord->neighbours.answers = 0;
-    mli_u32_store(&lord->neighbours.listener.state, MLI_HELPER_NONE);
+    lord->neighbours->raises = NULL;
+    lord->neighbours->ringing = 0;
+    lord->neighbours->answers = 0;
+    mli_u32_store(&lord->neighbours->listener.state, MLI_HELPER_NONE);
+    if (mli_u32_load(&lord->neighbours->open)) mli_alert_set(lord, MLI_ALERT_POLLER, 1);
 }
 
 static MLI_COLD void mli_neighbours_end(memlord *lord) {
     mli_raise *raise;
     unsigned spins = 0;
-    if (!mli_u32_load(&lord->neighbours.open)) return;
-    (void)mli_u32_exchange(&lord->neighbours.open, 0); /* as the wish in mli_helper_start */
-    mli_lock_take(&lord->neighbours.lock);
-    if (lord->neighbours.slot >= 0)
-        mli_bell_ring(&lord->neighbours.page->bells[lord->neighbours.slot].rings);
-    mli_lock_drop(&lord->neighbours.lock);
-    mli_helper_stop(&lord->neighbours.listener);
-    mli_lock_take(&lord->neighbours.lock);
-    while (lord->neighbours.ringing) {
-        mli_lock_drop(&lord->neighbours.lock);
+    if (!mli_u32_load(&lord->neighbours->open)) return;
+    (void)mli_u32_exchange(&lord->neighbours->open, 0); /* as the wish in mli_helper_start */
+    mli_lock_take(&lord->neighbours->lock);
+    if (lord->neighbours->slot >= 0)
+        mli_bell_ring(&lord->neighbours->page->bells[lord->neighbours->slot].rings);
+    mli_lock_drop(&lord->neighbours->lock);
+    mli_helper_stop(&lord->neighbours->listener);
+    mli_lock_take(&lord->neighbours->lock);
+    while (lord->neighbours->ringing) {
+        mli_lock_drop(&lord->neighbours->lock);
         mli_spin_wait(&spins);
-        mli_lock_take(&lord->neighbours.lock);
+        mli_lock_take(&lord->neighbours->lock);
     }
-    if (lord->neighbours.slot >= 0) { /* the release pairs with mli_slot_read */
-        mli_u64_store_release(&lord->neighbours.page->slots[lord->neighbours.slot]
+    if (lord->neighbours->slot >= 0) { /* the release pairs with mli_slot_read */
+        mli_u64_store_release(&lord->neighbours->page->slots[lord->neighbours->slot]
                                                        [MLI_SLOT_WORD(owner)], 0);
-        mli_page_fd_close(lord->neighbours.fd);
+        mli_page_fd_close(lord->neighbours->fd);
     }
-    if (lord->neighbours.page) mli_page_unmap(lord->neighbours.page);
-    if (lord->neighbours.stall_fd >= 0) mli_page_fd_close(lord->neighbours.stall_fd);
-    lord->neighbours.stall_fd = -1;
-    lord->neighbours.page = NULL;
-    lord->neighbours.slot = MLI_SLOT_NONE;
+    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page);
+    if (lord->neighbours->stall_fd >= 0) mli_page_fd_close(lord->neighbours->stall_fd);
+    lord->neighbours->stall_fd = -1;
+    lord->neighbours->page = NULL;
+    lord->neighbours->slot = MLI_SLOT_NONE;
     mli_slots_note(lord);
-    for (raise = lord->neighbours.raises; raise; raise = raise->next)
+    for (raise = lord->neighbours->raises; raise; raise = raise->next)
         if (raise->event) mli_os_event_set(raise->event);
-    mli_lock_drop(&lord->neighbours.lock);
+    mli_lock_drop(&lord->neighbours->lock);
 }
 
 static const mli_neighbours mli_neighbours_service = {
     mli_neighbours_serve, mli_listener_start, mli_raise_begin,           mli_raise_end,
-    mli_raise_check,      mli_neighbours_end, mli_neighbours_after_fork,
+    mli_raise_check,      mli_neighbours_end, mli_neighbours_forked,
 };
+
+MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord) {
+    return (const mli_neighbours *)mli_ptr_load_acquire(&lord->neighbours->service);
+}
+
+/* -- life: reaches all that a page needs through the service, as mli_neighbours says -- */
+
+static MLI_COLD void mli_neighbours_init(memlord *lord, const memlord_desc *desc) {
+    (void)desc;
+    mli_lock_rank(&lord->neighbours->lock, MLI_RANK_NEIGHBOURS);
+    lord->neighbours->slot = MLI_SLOT_NONE;
+    lord->neighbours->fd = lord->neighbours->stall_fd = -1;
+}
+static MLI_COLD void mli_neighbours_stop(memlord *lord) {
+    const mli_neighbours *service = mli_neighbours_of(lord);
+    if (service) service->end(lord);
+}
+static MLI_COLD void mli_neighbours_lock(memlord *lord, int take) {
+    mli_lock_set(&lord->neighbours->lock, take);
+}
+static MLI_COLD void mli_neighbours_mend(memlord *lord) {
+    const mli_neighbours *service = mli_neighbours_of(lord);
+    if (service) service->forked(lord);
+}
+MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life) {
+    MLI_LIFE_STATE(life, neighbours);
+    life->init = mli_neighbours_init;
+    life->stop = mli_neighbours_stop;
+    life->lock = mli_neighbours_lock;
+    life->forked = mli_neighbours_mend;
+}
 
 /* -- public -- */
 
@@ -19579,20 +20300,20 @@ MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
         return MEMLORD_E_INVALID;
     }
     host = mli_host_id(lord, stall, sizeof stall);
-    mli_lock_take(&lord->neighbours.lock);
-    if (!lord->neighbours.page && !mli_u32_load(&lord->neighbours.open)) {
-        memcpy(lord->neighbours.path, path, sizeof path);
-        lord->neighbours.host_id = host;
-        lord->neighbours.slot = MLI_SLOT_NONE;
+    mli_lock_take(&lord->neighbours->lock);
+    if (!lord->neighbours->page && !mli_u32_load(&lord->neighbours->open)) {
+        memcpy(lord->neighbours->path, path, sizeof path);
+        lord->neighbours->host_id = host;
+        lord->neighbours->slot = MLI_SLOT_NONE;
         r = mli_page_join(lord, &why);
-        lord->neighbours.stall_fd = r ? -1 : mli_stall_open(stall);
+        lord->neighbours->stall_fd = r ? -1 : mli_stall_open(stall);
         if (r == MEMLORD_OK) {
-            mli_ptr_store_release(&lord->neighbours.service,
+            mli_ptr_store_release(&lord->neighbours->service,
                                   (void *)(uintptr_t)&mli_neighbours_service);
-            mli_u32_store(&lord->neighbours.open, 1);
+            mli_u32_store(&lord->neighbours->open, 1);
         }
     }
-    mli_lock_drop(&lord->neighbours.lock);
+    mli_lock_drop(&lord->neighbours->lock);
     if (r) {
         mli_logf(lord, MEMLORD_LOG_ERROR, "[neighbours] %s: %s", path, why);
         return r;
@@ -19603,7 +20324,7 @@ MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
 }
 
 MLI_API memlord_result memlord_pressure_close(memlord *lord) {
-    if (!lord || !mli_u32_load(&lord->neighbours.open)) return MEMLORD_OK;
+    if (!lord || !mli_u32_load(&lord->neighbours->open)) return MEMLORD_OK;
     if (mli_self.is_helper || mli_self.in_host_alloc) return MEMLORD_E_STATE;
     mli_neighbours_end(lord);
     return MEMLORD_OK;
@@ -19621,25 +20342,31 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
     if (!lord) return MEMLORD_OK;
     r = mli_phys_find(lord, device, 0, &phys);
     if (r) return r;
-    if (mli_self.in_host_alloc || !mli_u32_load(&lord->neighbours.open)) return MEMLORD_E_STATE;
+    if (mli_self.in_host_alloc || !mli_u32_load(&lord->neighbours->open)) return MEMLORD_E_STATE;
     if (mli_os_event_open(&event)) return MEMLORD_E_NOMEM;
     raise.event = &event;
     r = mli_raise_begin(lord, phys, needed, &raise);
     deadline = mli_now() + (uint64_t)MLI_PAGE_ANSWER_MS * 1000000u;
     while (r == MEMLORD_OK && !(done = mli_raise_check(lord, &raise)) &&
            (left = mli_ms_left(deadline)) != 0) {
-        const uint32_t step = mli_u32_load(&lord->room.poll_ms);
+        const uint32_t step = mli_poll_ms(lord);
         mli_os_event_wait(&event, left < step ? left : step);
     }
     if (r == MEMLORD_OK) {
         mli_raise_end(lord, &raise);
-        if (done <= 0) r = mli_u32_load(&lord->neighbours.open) ? MEMLORD_E_OOM : MEMLORD_E_STATE;
+        if (done <= 0) r = mli_u32_load(&lord->neighbours->open) ? MEMLORD_E_OOM : MEMLORD_E_STATE;
     }
     mli_os_event_close(&event);
     return r;
 }
 
 #else
+
+MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord) {
+    (void)lord;
+    return NULL;
+}
+MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life) { (void)life; }
 
 MLI_API memlord_result memlord_device_id_set(memlord *lord, memlord_device device,
                                              const char *text) {
@@ -19666,6 +20393,10 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
    services/stats. Invariants: a snapshot does not change once it is in the list; the list is in
    order of time; one that is evicted while a report reads the list is freed after the last reader.
    Locks: snapshots, not held while blocks, tags or sites are visited. */
+
+#define MLI_SNAPSHOTS 256 /* the ledger keeps one less; a report may add its own */
+
+enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
 /* A recorder saves something at an interval: one takes snapshots, one exports. The holders of a
    device are the tags and sites that had its bytes at its peak. */
@@ -19703,7 +20434,7 @@ typedef struct mli_holders {
 
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s);
 MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s);
-MLI_PRIVATE void mli_snapshots_free(memlord *lord, mli_snapshot *s);
+MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s);
 
 /* Makes a snapshot of the usage of every device, with the largest blocks; NULL without memory. */
 MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept);
@@ -19738,10 +20469,28 @@ MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev);
 /* Copies the holders of a device, the sites as they are shown by now; 0: it has none. */
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out);
 
-/* Frees all snapshots and holders. Requires: the recorder is stopped. */
-MLI_PRIVATE MLI_COLD void mli_snapshots_destroy(memlord *lord);
+/* Returns the bytes that the holders of a device had; 0: it has none. */
+MLI_PRIVATE uint64_t mli_holders_bytes(memlord *lord, uint32_t dev);
+
+MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life);
 
 /* ------------------------------------------------------------------ src/services/snapshots.c -- */
+
+typedef struct mli_recorder { /* saves something at an interval: a snapshot, or an export */
+    mli_u32 interval; /* ms; 0: it was not started, or was stopped */
+    mli_u64 due;      /* the next time, by the ledger's clock */
+    mli_ptr saver;    /* const mli_saver *; set before the interval */
+    mli_helper helper;
+    struct memlord *lord;
+} mli_recorder;
+
+struct mli_snapshots_state {
+    mli_lock lock;
+    struct mli_snapshot *at[MLI_SNAPSHOTS], *out; /* by time; evicted under a reader */
+    uint32_t count;
+    struct mli_snapshot_reader *readers;
+    mli_recorder recorders[MLI_RECORDERS];
+};
 
 #define MLI_SNAPSHOT_TOP 10      /* the largest blocks that are kept in a snapshot */
 #define MLI_SNAPSHOT_MS_DEFAULT 5000
@@ -19753,7 +20502,7 @@ MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s) {
 MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s) {
     return (memlord_block_info *)(void *)(mli_snapshot_devices(s) + s->devices);
 }
-MLI_PRIVATE void mli_snapshots_free(memlord *lord, mli_snapshot *s) {
+MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s) {
     mli_snapshot *next;
     for (; s; s = next) {
         next = s->next;
@@ -19798,8 +20547,8 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
     uint32_t dev, i;
     for (dev = 0; dev <= s->devices; dev++) {
         uint64_t level = mli_snapshot_level(s, dev);
-        for (i = lord->snapshots.count; i; i--) {
-            const mli_snapshot *other = lord->snapshots.at[i - 1];
+        for (i = lord->snapshots->count; i; i--) {
+            const mli_snapshot *other = lord->snapshots->at[i - 1];
             if (other != s && mli_snapshot_level(other, dev) >= level) break;
         }
         if (!i) return 1;
@@ -19812,14 +20561,14 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
    which some device held its most; of MLI_SNAPSHOTS at most MEMLORD_MAX_DEVICES + 3 are such.
    Evicts a named one only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
-    MLI_REQUIRE(mli_lock_held(&lord->snapshots.lock));
-    MLI_REQUIRE(lord->snapshots.count == MLI_SNAPSHOTS);
-    mli_snapshot **list = lord->snapshots.at, *out;
+    MLI_REQUIRE(mli_lock_held(&lord->snapshots->lock));
+    MLI_REQUIRE(lord->snapshots->count == MLI_SNAPSHOTS);
+    mli_snapshot **list = lord->snapshots->at, *out;
     uint64_t least = UINT64_MAX;
     uint32_t i, at = 0;
     int named;
     for (named = 0; named < 2 && !at; named++)
-        for (i = 1; i + 1 < lord->snapshots.count; i++) {
+        for (i = 1; i + 1 < lord->snapshots->count; i++) {
             uint64_t gap = list[i + 1]->time - list[i - 1]->time;
             if ((list[i]->name != NULL) != named || gap >= least ||
                 mli_snapshot_is_peak(lord, list[i]))
@@ -19828,7 +20577,7 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
             at = i;
         }
     out = list[at];
-    memmove(list + at, list + at + 1, (--lord->snapshots.count - at) * sizeof *list);
+    memmove(list + at, list + at + 1, (--lord->snapshots->count - at) * sizeof *list);
     mli_loss_add(lord, MLI_LOST_snapshots);
     return out;
 }
@@ -19840,19 +20589,19 @@ static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept
         mli_loss_add(lord, MLI_LOST_snapshots);
         return MEMLORD_E_NOMEM;
     }
-    mli_lock_take(&lord->snapshots.lock);
-    at = &lord->snapshots.at[lord->snapshots.count++];
+    mli_lock_take(&lord->snapshots->lock);
+    at = &lord->snapshots->at[lord->snapshots->count++];
     /* by time: the clock, which may be the host's, was read before the lock was taken */
-    for (; at > lord->snapshots.at && at[-1]->time > s->time; at--) *at = at[-1];
+    for (; at > lord->snapshots->at && at[-1]->time > s->time; at--) *at = at[-1];
     *at = s;
-    if (lord->snapshots.count == MLI_SNAPSHOTS) out = mli_snapshots_evict(lord);
-    if (out && lord->snapshots.readers) {
-        out->next = lord->snapshots.out;
-        lord->snapshots.out = out;
+    if (lord->snapshots->count == MLI_SNAPSHOTS) out = mli_snapshots_evict(lord);
+    if (out && lord->snapshots->readers) {
+        out->next = lord->snapshots->out;
+        lord->snapshots->out = out;
         out = NULL;
     }
-    mli_lock_drop(&lord->snapshots.lock);
-    mli_snapshots_free(lord, out);
+    mli_lock_drop(&lord->snapshots->lock);
+    mli_snapshot_list_free(lord, out);
     return MEMLORD_OK;
 }
 
@@ -19860,26 +20609,26 @@ MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reade
                                        const mli_snapshot *list[MLI_SNAPSHOTS]) {
     uint32_t i, n;
     reader->thread = &mli_self;
-    mli_lock_take(&lord->snapshots.lock);
-    n = lord->snapshots.count;
-    for (i = 0; i < n; i++) list[i] = lord->snapshots.at[i];
-    reader->next = lord->snapshots.readers;
-    lord->snapshots.readers = reader;
-    mli_lock_drop(&lord->snapshots.lock);
+    mli_lock_take(&lord->snapshots->lock);
+    n = lord->snapshots->count;
+    for (i = 0; i < n; i++) list[i] = lord->snapshots->at[i];
+    reader->next = lord->snapshots->readers;
+    lord->snapshots->readers = reader;
+    mli_lock_drop(&lord->snapshots->lock);
     return n;
 }
 MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader) {
     mli_snapshot *out = NULL;
-    mli_snapshot_reader **at = &lord->snapshots.readers;
-    mli_lock_take(&lord->snapshots.lock);
+    mli_snapshot_reader **at = &lord->snapshots->readers;
+    mli_lock_take(&lord->snapshots->lock);
     while (*at != reader) at = &(*at)->next;
     *at = reader->next;
-    if (!lord->snapshots.readers) {
-        out = lord->snapshots.out;
-        lord->snapshots.out = NULL;
+    if (!lord->snapshots->readers) {
+        out = lord->snapshots->out;
+        lord->snapshots->out = NULL;
     }
-    mli_lock_drop(&lord->snapshots.lock);
-    mli_snapshots_free(lord, out);
+    mli_lock_drop(&lord->snapshots->lock);
+    mli_snapshot_list_free(lord, out);
 }
 
 /* -- recorders: they save at an interval -- */
@@ -19899,14 +20648,14 @@ static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     return left < MLI_RECORDER_MS_MAX ? (uint32_t)left : MLI_RECORDER_MS_MAX;
 }
 MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord) {
-    mli_recorder *r = lord->snapshots.recorders, *end = r + MLI_RECORDERS;
+    mli_recorder *r = lord->snapshots->recorders, *end = r + MLI_RECORDERS;
     for (; r < end; r++)
         if (mli_u32_load_acquire(&r->interval) &&
             mli_u32_load_acquire(&r->helper.state) != MLI_HELPER_RUNS)
             (void)mli_recorder_check(r);
 }
 MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which) {
-    return mli_u32_load(&lord->snapshots.recorders[which].interval) != 0;
+    return mli_u32_load(&lord->snapshots->recorders[which].interval) != 0;
 }
 
 /* Runs a recorder's thread. */
@@ -19925,22 +20674,24 @@ static MLI_COLD void mli_recorder_thread(mli_recorder *r) {
     if (mli_polling_enabled(r->lord) &&
         mli_helper_start(&r->helper, &r->interval, 0, MLI_HELPER_NONE, mli_recorder_run, r))
         mli_logf(r->lord, MEMLORD_LOG_WARNING, "[%s] no thread for them: memlord_gc_poll takes %s",
-                 r == &r->lord->snapshots.recorders[MLI_RECORDER_SNAPSHOTS] ? "snapshots" : "export", "them instead");
+                 r == &r->lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS] ? "snapshots"
+                                                                             : "export",
+                 "them instead");
 }
 MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord) {
     if (mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS))
-        mli_recorder_thread(&lord->snapshots.recorders[MLI_RECORDER_SNAPSHOTS]);
+        mli_recorder_thread(&lord->snapshots->recorders[MLI_RECORDER_SNAPSHOTS]);
 }
 MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli_saver *saver,
                                              uint32_t ms) {
-    mli_recorder *r = &lord->snapshots.recorders[which];
+    mli_recorder *r = &lord->snapshots->recorders[which];
     mli_ptr_store(&r->saver, (void *)(uintptr_t)saver);
     mli_u64_store(&r->due, mli_ledger_now(r->lord) + (uint64_t)ms * 1000000u);
     (void)mli_u32_exchange(&r->interval, ms);
     mli_recorder_thread(r);
 }
 MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which) {
-    mli_recorder *r = &lord->snapshots.recorders[which];
+    mli_recorder *r = &lord->snapshots->recorders[which];
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
     uint32_t seen = mli_u32_exchange(&r->interval, 0);
     mli_helper_stop(&r->helper);
@@ -19964,7 +20715,7 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
         h->tag[h->tags++] = rest;
     h->sites = mli_sites_top(lord, device->device, MEMLORD_SITE_ORDER_LIVE_BYTES, h->site,
                              MLI_HOLDERS, 0);
-    mli_lock_take(&lord->snapshots.lock);
+    mli_lock_take(&lord->snapshots->lock);
     old = device->holders;
     if (old && old->bytes > live) {
         old = h; /* another thread saw more bytes */
@@ -19972,7 +20723,7 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
         device->holders = h;
         mli_u64_store(&device->watch.next_holders_peak, live + live / 16 + 1);
     }
-    mli_lock_drop(&lord->snapshots.lock);
+    mli_lock_drop(&lord->snapshots->lock);
     mli_own_free(lord, old, sizeof *old);
 }
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev) {
@@ -19986,34 +20737,93 @@ MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
     mli_holders *old;
     mli_u64_store(&device->peak_since, mli_ledger_now(lord) - lord->started + 1);
     if (mli_self.in_host_alloc) return;
-    mli_lock_take(&lord->snapshots.lock);
+    mli_lock_take(&lord->snapshots->lock);
     old = device->holders;
     device->holders = NULL;
     mli_u64_store(&device->watch.next_holders_peak, 0);
-    mli_lock_drop(&lord->snapshots.lock);
+    mli_lock_drop(&lord->snapshots->lock);
     mli_own_free(lord, old, sizeof *old);
     mli_holders_check(lord, dev);
 }
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out) {
     const mli_holders *h;
     size_t i;
-    mli_lock_take(&lord->snapshots.lock);
+    mli_lock_take(&lord->snapshots->lock);
     h = mli_device_record_at(lord, dev)->holders;
     if (h) *out = *h;
-    mli_lock_drop(&lord->snapshots.lock);
+    mli_lock_drop(&lord->snapshots->lock);
     for (i = 0; h && i < out->sites; i++)
         out->site[i].site = mli_site_display_of(lord, out->site[i].site);
     return h != NULL;
 }
 
-MLI_PRIVATE MLI_COLD void mli_snapshots_destroy(memlord *lord) {
+MLI_PRIVATE uint64_t mli_holders_bytes(memlord *lord, uint32_t dev) {
+    const mli_holders *h;
+    uint64_t bytes;
+    mli_lock_take(&lord->snapshots->lock);
+    h = mli_device_record_at(lord, dev)->holders;
+    bytes = h ? h->bytes : 0;
+    mli_lock_drop(&lord->snapshots->lock);
+    return bytes;
+}
+
+/* -- life -- */
+
+static MLI_COLD void mli_snapshots_init(memlord *lord, const memlord_desc *desc) {
+    int i;
+    (void)desc;
+    mli_lock_rank(&lord->snapshots->lock, MLI_RANK_SNAPSHOTS);
+    for (i = 0; i < MLI_RECORDERS; i++) lord->snapshots->recorders[i].lord = lord;
+}
+static MLI_COLD const char *mli_snapshots_check(const memlord_desc *desc) {
+    return desc->snapshot_ms && desc->snapshot_ms < MLI_RECORDER_MS_MIN
+               ? "[create] snapshot_ms is neither 0 nor 10 or more"
+               : NULL;
+}
+static MLI_COLD memlord_result mli_snapshots_open(memlord *lord, const memlord_desc *desc) {
+    return desc->snapshot_ms ? memlord_snapshots_start(lord, desc->snapshot_ms) : MEMLORD_OK;
+}
+static MLI_COLD void mli_snapshots_stop(memlord *lord) {
+    int i;
+    for (i = 0; i < MLI_RECORDERS; i++) mli_recorder_stop(lord, i);
+}
+static MLI_COLD void mli_snapshots_lock(memlord *lord, int take) {
+    mli_lock_set(&lord->snapshots->lock, take);
+}
+/* Keeps the readers of this thread: its own reports go on. The threads of the recorders are gone;
+   that of the snapshots starts again, but the file of the export is the parent's. */
+static MLI_COLD void mli_snapshots_forked(memlord *lord) {
+    mli_snapshot_reader **reader = &lord->snapshots->readers;
+    int i;
+    while (*reader)
+        if ((*reader)->thread == (void *)&mli_self)
+            reader = &(*reader)->next;
+        else
+            *reader = (*reader)->next;
+    for (i = 0; i < MLI_RECORDERS; i++)
+        mli_u32_store(&lord->snapshots->recorders[i].helper.state, MLI_HELPER_NONE);
+    mli_u32_store(&lord->snapshots->recorders[MLI_RECORDER_EXPORT].interval, 0);
+    if (mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS))
+        mli_alert_set(lord, MLI_ALERT_POLLER, 1);
+}
+static MLI_COLD void mli_snapshots_free(memlord *lord) {
     MLI_REQUIRE(!mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS));
     uint32_t i;
-    for (i = 0; i < lord->snapshots.count; i++)
-        mli_own_free(lord, lord->snapshots.at[i], lord->snapshots.at[i]->size);
-    mli_snapshots_free(lord, lord->snapshots.out);
+    for (i = 0; i < lord->snapshots->count; i++)
+        mli_own_free(lord, lord->snapshots->at[i], lord->snapshots->at[i]->size);
+    mli_snapshot_list_free(lord, lord->snapshots->out);
     for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
         mli_own_free(lord, mli_device_record_at(lord, i)->holders, sizeof(mli_holders));
+}
+MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life) {
+    MLI_LIFE_STATE(life, snapshots);
+    life->check = mli_snapshots_check;
+    life->init = mli_snapshots_init;
+    life->open = mli_snapshots_open;
+    life->stop = mli_snapshots_stop;
+    life->lock = mli_snapshots_lock;
+    life->forked = mli_snapshots_forked;
+    life->free = mli_snapshots_free;
 }
 
 /* -- public -- */
@@ -20069,14 +20879,9 @@ typedef struct mli_waiter {
     mli_os_event event;
 } mli_waiter;
 
-#define MLI_POLL_MS_MIN 10 /* ms: the shortest interval */
-
 /* Puts a waiter on the list, whose event a call sets once enough was freed; takes it off again. */
 MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w);
 MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
-
-/* Stops all pollers and joins them. Requires: the caller is no helper of this ledger. */
-MLI_PRIVATE MLI_COLD void mli_pollers_stop(memlord *lord);
 
 /* Samples a physical device that has no running poller and whose sample is older than the interval.
    Requires: a safe point. */
@@ -20093,7 +20898,14 @@ MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys);
 MLI_PRIVATE MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev,
                                                 int asks);
 
+MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life);
+
 /* -------------------------------------------------------------------- src/services/pollers.c -- */
+
+struct mli_pollers_state {
+    struct mli_waiter *waiters;
+    uint32_t poll_ms_by_env; /* 1: the environment has set the interval */
+};
 
 /* -- pollers -- */
 
@@ -20111,7 +20923,8 @@ static MLI_COLD memlord_result mli_phys_poller_start(mli_phys *phys) {
     return bad ? MEMLORD_E_NOMEM : MEMLORD_OK;
 }
 
-MLI_PRIVATE MLI_COLD void mli_pollers_stop(memlord *lord) {
+/* Stops all pollers and joins them. Requires: the caller is no helper. */
+static MLI_COLD void mli_pollers_stop(memlord *lord) {
     uint32_t i;
     mli_polling_set(lord, MLI_POLLING_OFF);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
@@ -20190,7 +21003,7 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
     mli_lock_take(&phys->lock);
     at = phys->sampled;
     mli_lock_drop(&phys->lock);
-    if (!at || now - at >= (uint64_t)mli_u32_load(&lord->room.poll_ms) * 1000000u)
+    if (!at || now - at >= mli_poll_ns(lord))
         (void)mli_phys_sample(lord, phys);
 }
 
@@ -20211,24 +21024,24 @@ MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys) {
 
 MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w) {
     mli_callbacks_enter(lord);
-    w->next = lord->pollers.waiters;
-    lord->pollers.waiters = w;
+    w->next = lord->pollers->waiters;
+    lord->pollers->waiters = w;
     mli_alert_set(lord, MLI_ALERT_WAITER, 1);
     mli_callbacks_leave(lord);
 }
 MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w) {
-    mli_waiter **at = &lord->pollers.waiters;
+    mli_waiter **at = &lord->pollers->waiters;
     mli_callbacks_enter(lord);
     while (*at != w) at = &(*at)->next;
     *at = w->next;
-    if (!lord->pollers.waiters) mli_alert_set(lord, MLI_ALERT_WAITER, 0);
+    if (!lord->pollers->waiters) mli_alert_set(lord, MLI_ALERT_WAITER, 0);
     mli_callbacks_leave(lord);
 }
 /* Wakes each waiter for which enough bytes have been freed. */
 static void mli_waiters_wake(memlord *lord) {
     mli_waiter *w;
     mli_callbacks_enter(lord);
-    for (w = lord->pollers.waiters; w; w = w->next)
+    for (w = lord->pollers->waiters; w; w = w->next)
         if (mli_phys_freed(lord, w->phys) - w->freed_before >= w->needed)
             mli_os_event_set(&w->event);
     mli_callbacks_leave(lord);
@@ -20333,7 +21146,46 @@ static MLI_COLD void mli_poller_run(void *user) {
                 (void)mli_fences_retire(lord, device);
         }
         mli_save_serve(lord);
-    } while (mli_helper_wait(&phys->poller, mli_u32_load(&lord->room.poll_ms)));
+    } while (mli_helper_wait(&phys->poller, mli_poll_ms(lord)));
+}
+
+/* -- life -- */
+
+static MLI_COLD void mli_pollers_init(memlord *lord, const memlord_desc *desc) {
+    (void)desc;
+    lord->end_slow = mli_call_end_slow;
+}
+/* Applies MEMLORD_POLL_INTERVAL_MS, which overrides the description and memlord_poller_start. Logs
+   and ignores a value that is too long, malformed or out of range. */
+static MLI_COLD memlord_result mli_pollers_open(memlord *lord, const memlord_desc *desc) {
+    char value[128];
+    double ms;
+    int set = desc->flags & MEMLORD_FLAG_NO_ENV
+                  ? 0
+                  : mli_env_read("MEMLORD_POLL_INTERVAL_MS", value, sizeof value);
+    if (set > 0 && mli_read_number(value, 0, &ms) && !strchr(value, ',') && ms >= MLI_POLL_MS_MIN) {
+        mli_poll_ms_set(lord, (uint32_t)ms);
+        lord->pollers->poll_ms_by_env = 1;
+    } else if (set) {
+        mli_log(lord, MEMLORD_LOG_WARNING,
+                "[poller] MEMLORD_POLL_INTERVAL_MS is not a number of at least 10: ignored");
+    }
+    return MEMLORD_OK;
+}
+/* Clears the marks of threads that polled or waited: they are gone. */
+static MLI_COLD void mli_pollers_forked(memlord *lord) {
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    for (i = 0; i < n; i++)
+        mli_u32_store(&mli_phys_storage(lord, i)->poller.state, MLI_HELPER_NONE);
+    lord->pollers->waiters = NULL;
+    if (mli_polling_is(lord, MLI_POLLING_ALL)) mli_alert_set(lord, MLI_ALERT_POLLER, 1);
+}
+MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life) {
+    MLI_LIFE_STATE(life, pollers);
+    life->init = mli_pollers_init;
+    life->open = mli_pollers_open;
+    life->stop = mli_pollers_stop;
+    life->forked = mli_pollers_forked;
 }
 
 /* -- public -- */
@@ -20356,8 +21208,8 @@ MLI_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
     uint32_t i;
     if (!lord) return MEMLORD_OK;
     if (interval_ms && interval_ms < MLI_POLL_MS_MIN) return MEMLORD_E_INVALID;
-    if (!lord->pollers.poll_ms_by_env)
-        mli_u32_store(&lord->room.poll_ms, interval_ms ? interval_ms : 200);
+    if (!lord->pollers->poll_ms_by_env)
+        mli_poll_ms_set(lord, interval_ms ? interval_ms : 200);
     if (!mli_polling_enabled(lord)) return MEMLORD_E_UNSUPPORTED;
     mli_polling_set(lord, MLI_POLLING_ALL);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* tries failed ones again */
@@ -20472,30 +21324,21 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
 
 MLI_TABLE(const memlord_retry mli_default_retry)
 
-/* Reads a number up to a comma or the end; with `places` it may have a fraction. Returns the rest
-   of the text; NULL if there is no number, or one above UINT32_MAX. */
-MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, double *out);
-
 /* Parses a policy. After an error *out is unchanged. */
 MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *out);
 
+MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life);
+
 /* ---------------------------------------------------------------------- src/services/retry.c -- */
+
+struct mli_retry_state {
+    memlord_retry policy; /* the default policy */
+    mli_u64 explained;    /* when memlord_alloc_failed was last logged; 0: never */
+};
 
 MLI_PRIVATE const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NULL};
 
 /* -- MEMLORD_RETRY="max=5,initial_ms=50,multiplier=1.5,max_ms=2000" -- */
-
-MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, double *out) {
-    double value = 0, scale = 1;
-    int digits = 0;
-    for (; *text >= '0' && *text <= '9' && digits < 10; text++, digits++)
-        value = value * 10 + (*text - '0');
-    if (places && *text == '.')
-        for (text++; *text >= '0' && *text <= '9' && digits < 15; text++, digits++)
-            value += (*text - '0') * (scale /= 10);
-    *out = value;
-    return digits && value <= UINT32_MAX && (!*text || *text == ',') ? text : NULL;
-}
 
 MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *out) {
     static const char names[][12] = {"max=", "initial_ms=", "max_ms=", "multiplier="};
@@ -20545,7 +21388,7 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     mli_barrier_threads(lord); /* a free that missed the alert is counted in the sum below */
     while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
            !(raised && page->raise_check(lord, &raise) > 0)) {
-        step = raised ? mli_u32_load(&lord->room.poll_ms) : left;
+        step = raised ? mli_poll_ms(lord) : left;
         mli_os_event_wait(&w.event, step < left ? step : left);
         left = mli_ms_left(deadline);
     }
@@ -20729,6 +21572,33 @@ static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn
     return MEMLORD_OK;
 }
 
+/* -- life -- */
+
+static MLI_COLD void mli_retry_init(memlord *lord, const memlord_desc *desc) {
+    (void)desc;
+    lord->retry->policy = mli_default_retry;
+}
+/* Applies MEMLORD_RETRY. Logs and ignores a value that is no policy. */
+static MLI_COLD memlord_result mli_retry_open(memlord *lord, const memlord_desc *desc) {
+    memlord_retry policy = lord->retry->policy;
+    char value[128];
+    int set = desc->flags & MEMLORD_FLAG_NO_ENV
+                  ? 0
+                  : mli_env_read("MEMLORD_RETRY", value, sizeof value);
+    if (set > 0 && !mli_retry_parse(value, &policy) && !memlord_retry_check(&policy))
+        lord->retry->policy = policy;
+    else if (set)
+        mli_log(lord, MEMLORD_LOG_WARNING,
+                "[retry] MEMLORD_RETRY is ignored: it is like max=5,initial_ms=50,multiplier=1.5,"
+                "max_ms=2000, with initial_ms at most max_ms and multiplier at least 1");
+    return MEMLORD_OK;
+}
+MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life) {
+    MLI_LIFE_STATE(life, retry);
+    life->init = mli_retry_init;
+    life->open = mli_retry_open;
+}
+
 /* -- public -- */
 
 MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
@@ -20755,7 +21625,7 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
     q.phys = mli_phys_at(lord, q.dev);
     q.bytes = bytes;
     q.site = site;
-    q.policy = policy ? policy : &lord->retry.policy;
+    q.policy = policy ? policy : &lord->retry->policy;
     r = mli_request_reserve(&q);
     if (r == MEMLORD_OK) r = mli_request_try(&q, fn, user, storage);
     mli_request_release(&q);
@@ -20778,7 +21648,7 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
     mli_attempt_failed(lord, dev, bytes);
     mli_phys_sample_refresh(lord, mli_phys_at(lord, dev));
     mli_oom_note(lord, dev, bytes, site);
-    if (mli_log_hears(lord, MEMLORD_LOG_ERROR) && mli_log_due(lord, &lord->retry.explained))
+    if (mli_log_hears(lord, MEMLORD_LOG_ERROR) && mli_log_due(lord, &lord->retry->explained))
         mli_log_explain(lord, MEMLORD_LOG_ERROR, "[oom] ", device, bytes, 0);
     return mli_call_end_uncounted(lord, MEMLORD_OK);
 }
@@ -21175,12 +22045,12 @@ static MLI_COLD int mli_verify_handles(mli_verify *v, const char *what, uint64_t
 /* Checks the tickets of a phys against its `ticket_bytes`, and adds up the open and the closed. */
 static MLI_COLD int mli_verify_phys(mli_verify *v, mli_phys *phys, uint64_t *open,
                                     uint64_t *closed) {
-    mli_vector *vector = &v->lord->limits.reservations;
-    uint32_t i, n = mli_u32_load(&v->lord->limits.reservation_count);
+    const uint32_t n = mli_ticket_count(v->lord);
+    uint32_t i;
     uint64_t sum = 0, bytes;
     mli_lock_take(&phys->lock);
-    for (i = 1; i < n; i++) {
-        const mli_reservation *r = (const mli_reservation *)mli_vector_at(vector, i, sizeof *r);
+    for (i = 1; i <= n; i++) {
+        const mli_reservation *r = mli_ticket_at(v->lord, i);
         if (r->phys != phys || !(mli_u32_load(&r->handle.generation) & 1)) continue;
         sum += r->remaining;
         ++*open;
@@ -21197,18 +22067,15 @@ static MLI_COLD int mli_verify_tickets(mli_verify *v) {
     uint32_t i;
     for (i = 0; i < v->rows[MLI_BOOK_DEVICE]; i++)
         if (mli_verify_phys(v, mli_phys_storage(v->lord, i), &open, &closed)) return 1;
-    return mli_verify_handles(v, "tickets", mli_u32_load(&v->lord->limits.reservation_count) - 1,
-                              open, closed);
+    return mli_verify_handles(v, "tickets", mli_ticket_count(v->lord), open, closed);
 }
 
 static MLI_COLD int mli_verify_accounts(mli_verify *v) {
-    mli_vector *vector = &v->lord->accounts.all;
-    const uint32_t n = mli_u32_load(&v->lord->accounts.count);
+    const uint32_t n = mli_account_count(v->lord);
     uint64_t open = 0;
     uint32_t i;
-    for (i = 1; i < n; i++) {
-        const mli_account_record *a = (const mli_account_record *)mli_vector_at(vector, i,
-                                                                                sizeof *a);
+    for (i = 1; i <= n; i++) {
+        const mli_account_record *a = mli_account_at(v->lord, i);
         const uint32_t generation = mli_u32_load(&a->handle.generation);
         const uint64_t word = mli_u64_load(&a->word);
         if (!(generation & 1)) continue;
@@ -21219,8 +22086,8 @@ static MLI_COLD int mli_verify_accounts(mli_verify *v) {
             return mli_verify_fail(v, "account %s: it has %ju B, above its peak of %ju B", a->name,
                                    MLI_BYTES(word), mli_u64_load(&a->peak));
     }
-    return mli_verify_handles(v, "accounts", n - 1, open,
-                              mli_verify_list(v->lord->accounts.closed));
+    return mli_verify_handles(v, "accounts", n, open,
+                              mli_verify_list(mli_accounts_closed(v->lord)));
 }
 
 /* Runs all checks until one fails. Names come first: the other checks use them, and the rows need
@@ -21364,6 +22231,7 @@ typedef struct mli_report {
     uint64_t site_total; /* all of which `site` has the largest: rows and arenas */
     int by_peak;           /* 1: sites in the order of their peak; 0: of their live bytes */
     memlord_result result; /* an error other than a failed write: no memory for a part of it */
+    int exports;           /* 1: the ledger exports, or did */
     int whole;             /* 1: captures the lists too: blocks, sites, leaks, lifetimes */
     uint64_t uptime;
     uint64_t top_device[MEMLORD_MAX_DEVICES][2]; /* peak and dev, the highest peak first */
@@ -21662,7 +22530,7 @@ MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route
     if (route)
         route = route->next;
     else
-        route = (const mli_route *)mli_ptr_load_acquire(&lord->blocks.routes);
+        route = mli_route_newest(lord);
     while (route && !(mli_u64_load(&route->moves) | mli_u64_load(&route->copies)))
         route = route->next;
     return route;
@@ -21718,7 +22586,7 @@ static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t
 /* Counts lifetimes by class, from the ring. Leaves them unknown if the ring is off or there is no
    memory. */
 static MLI_COLD void mli_report_lifetimes(mli_report *r) {
-    const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&r->lord->events.ring);
+    const mli_ring *ring = mli_ring_of(r->lord);
     uint64_t size = 64;
     mli_ring_reader reading;
     mli_event_copy e;
@@ -21886,9 +22754,8 @@ static void mli_report_accounts(mli_report *r) {
     memlord *lord = r->lord;
     uint32_t i;
     mli_lock_take(&mli_process.cold_lock);
-    for (i = 1; i < mli_u32_load(&lord->accounts.count); i++) {
-        const mli_account_record *b =
-            (const mli_account_record *)mli_vector_at(&lord->accounts.all, i, sizeof *b);
+    for (i = 1; i <= mli_account_count(lord); i++) {
+        const mli_account_record *b = mli_account_at(lord, i);
         memlord_account_stat s;
         if (!mli_account_read_locked(b, &s)) continue;
         r->accounts++;
@@ -21931,7 +22798,7 @@ static void mli_report_sites(mli_report *r) {
 static void mli_report_stacks(mli_report *r) {
     memlord_stack_stat *rest = &r->stack_rest;
     uint32_t i, rows = mli_stack_rows(r->lord);
-    if (!r->lord->stacks.depth) return;
+    if (!mli_stacks_on(r->lord)) return;
     r->stack = (mli_stack_line *)mli_own_alloc(r->lord, MLI_TOP_STACKS * sizeof *r->stack);
     r->stack_leak = (mli_stack_leak *)mli_own_alloc(r->lord, rows * sizeof *r->stack_leak);
     r->row_count = rows;
@@ -21976,15 +22843,14 @@ static void mli_report_scopes_sort(mli_report *r) {
 static void mli_report_peak_raise(mli_report *r, uint32_t dev) {
     const mli_device_record *device = mli_device_record_at(r->lord, dev);
     memlord_stats *s = &r->stat[dev - 1];
-    uint64_t since = mli_u64_load(&device->peak_since), most = s->peak;
+    uint64_t since = mli_u64_load(&device->peak_since), most = s->peak, held;
     uint32_t i;
     for (i = 0; i < r->snapshots; i++) {
         uint64_t level = mli_snapshot_level(r->snapshot[i], dev);
         if (r->snapshot[i]->time >= since && level > most) most = level;
     }
-    mli_lock_take(&r->lord->snapshots.lock);
-    if (device->holders && device->holders->bytes > most) most = device->holders->bytes;
-    mli_lock_drop(&r->lord->snapshots.lock);
+    held = mli_holders_bytes(r->lord, dev);
+    if (held > most) most = held;
     most -= s->peak;
     if (most > s->peak_error) most = s->peak_error;
     s->peak += most;
@@ -22197,8 +23063,8 @@ MLI_PRIVATE uint32_t mli_frame_of_place(const mli_export *x, uint32_t place) {
 MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x) { return mli_frame_of_place(x,
                                                                                       x->places); }
 MLI_PRIVATE void mli_export_stacks(mli_export *x) {
-    if (!x->lord->stacks.depth) return;
-    x->nodes = mli_u32_load_acquire(&x->lord->stacks.node_count) - 1;
+    if (!mli_stacks_on(x->lord)) return;
+    x->nodes = mli_stack_node_count(x->lord);
     x->places = mli_stack_frame_count(x->lord);
 }
 
@@ -22463,7 +23329,7 @@ static void mli_json_metadata(mli_report *r) {
     mli_jsonf(r->o,
               ",'pid':%ju,'labels':%s,'uptime_ns':%ju,'own_bytes':%ju,'mark':%ju,"
               "'num_snapshots':%ju",
-              mli_pid(), mli_labels(lord), r->uptime, mli_u64_load(&lord->memory.own_bytes),
+              mli_pid(), mli_labels(lord), r->uptime, mli_own_bytes(lord),
               r->mark, (uint64_t)r->snapshots);
     mli_json_flag(r->o, "operation_tracking_enabled", r->scopes != 0);
     mli_json_flag(r->o, "sites_enabled",
@@ -22596,7 +23462,7 @@ static void mli_json_frames_mark(mli_json_writer *w, uint32_t node) {
 }
 static MLI_COLD void mli_json_frames(mli_json_writer *w) {
     const mli_report *r = w->r;
-    const mli_module *last = (mli_module *)mli_ptr_load_acquire(&r->lord->sites.modules), *m;
+    const mli_module *last = mli_module_newest(r->lord), *m;
     uint32_t i, n = 0;
     mli_jsonf(r->o, ",'modules':[");
     for (m = last; m; m = m->next)
@@ -22626,7 +23492,7 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
     size_t i;
     mli_jsonf(r->o, ",\n'stacks':{'depth':%ju,'bytes':%ju,'cut':%ju",
               (uint64_t)r->lord->stacks.depth, r->lord->stacks.bytes,
-              mli_u64_load(&r->lord->stacks.cut));
+              mli_stacks_cut(r->lord));
     for (i = 0; i < r->stacks; i++) mli_json_frames_mark(w, r->stack[i].node);
     for (i = 0; i < r->stack_leaks; i++) mli_json_frames_mark(w, mli_stack_leak_node(r, i));
     mli_json_frames(w);
@@ -23015,7 +23881,7 @@ static void mli_json_events(mli_json_writer *w) {
 #undef MLI_X
         ;
     mli_report *r = w->r;
-    const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&r->lord->events.ring);
+    const mli_ring *ring = mli_ring_of(r->lord);
     mli_ring_reader reading;
     mli_event_copy e;
     uint64_t n = 0;
@@ -24006,8 +24872,8 @@ static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t 
     }
     return name;
 }
-/* Returns the weight of a device's anomalies: the kind of the heaviest, then how many of these
-   there are, or how many bytes were lost. 0: there are none. */
+/* Returns the weight of a device's anomalies, 0 if there are none. The heaviest kind of anomaly
+   decides; among equal kinds their number, or the bytes that were lost. */
 static MLI_COLD uint64_t mli_anomaly_weight(mli_report *r, uint32_t dev) {
     const uint64_t most = ((uint64_t)1 << 62) - 1;
     uint64_t v, sum = 0, heaviest = 0;
@@ -24140,8 +25006,9 @@ MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most) {
     mli_put_str(r->o, "  (peak: a sum, not of one moment)\n");
 }
 
-/* Returns the step of the bar at a column, 0 to 7: the most live bytes among the snapshots whose
-   times fall into it, or without one those of the last snapshot before it. */
+/* Returns the step of the bar at a column, 0 to 7. It shows the most live bytes among the snapshots
+   whose times fall into the column. If there is none, it shows those of the last snapshot before
+   it. */
 static MLI_COLD uint32_t mli_text_bar_step(const mli_report *r, uint64_t column, uint64_t most,
                                            uint32_t *at) {
     const uint64_t first = r->snapshot[0]->time;
@@ -24217,12 +25084,13 @@ static MLI_COLD void mli_text_stack(mli_report *r, uint32_t node) {
 }
 /* Writes how the numbers of stacks are known, if that is by samples. */
 static MLI_COLD void mli_text_estimates(mli_report *r) {
-    if (r->lord->stacks.bytes > 1)
-        mli_putf(r->o, ", estimates: a sample each %jo", r->lord->stacks.bytes);
+    if (!mli_stacks_sampled(r->lord)) return;
+    mli_put_str(r->o, ", ");
+    mli_stacks_put_rate(r->lord, r->o);
 }
 /* Writes the largest stacks. Samples have a column of the standard error of their live bytes. */
 static MLI_COLD void mli_text_stacks(mli_report *r) {
-    const int samples = r->lord->stacks.bytes > 1;
+    const int samples = mli_stacks_sampled(r->lord);
     uint64_t left = r->stack_rest.live_bytes;
     size_t i, shown = r->stacks;
     if (shown > MLI_FIRST_STACKS) shown = MLI_FIRST_STACKS;
@@ -24245,9 +25113,9 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
     }
     for (; i < r->stacks; i++) left += r->stack[i].stat.live_bytes;
     mli_text_more_bytes(r, r->stack_rows, shown, "stacks", left);
-    if (mli_u64_load(&r->lord->stacks.cut))
+    if (mli_stacks_cut(r->lord))
         mli_putf(r->o, "%ju stacks could not be taken: they are one return address, or none\n",
-                 mli_u64_load(&r->lord->stacks.cut));
+                 mli_stacks_cut(r->lord));
 }
 
 static void mli_text_phys_all(mli_report *r, size_t most) {
@@ -24553,7 +25421,7 @@ static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
 
 /* Writes the modules of return addresses, so that these can be named later and elsewhere. */
 static MLI_COLD void mli_text_modules(const mli_report *r) {
-    const mli_module *m = (mli_module *)mli_ptr_load_acquire(&r->lord->sites.modules);
+    const mli_module *m = mli_module_newest(r->lord);
     uint32_t left = MLI_TOP_SITES;
     if (!m) return;
     mli_putf(r->o, "\n%-40s  module of return addresses\n", "build id");
@@ -24599,11 +25467,11 @@ static MLI_COLD void mli_text_labels(mli_report *r) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_text(mli_report *r) {
-    r->cpu.root = r->lord->room.cpu.root;
+    r->cpu.root = mli_proc_root(r->lord);
     r->resident = mli_cpu_resident(&r->cpu);
     mli_putf(r->o, "MemLord " MEMLORD_VERSION "  pid %ju  up ", mli_pid());
     mli_put_fixed(r->o, r->uptime / 100000000u, 1);
-    mli_putf(r->o, " s  its own memory %jo", mli_u64_load(&r->lord->memory.own_bytes));
+    mli_putf(r->o, " s  its own memory %jo", mli_own_bytes(r->lord));
     if (r->total.peak_error)
         mli_putf(r->o, "  peaks low by at most %jo", r->total.peak_error);
     mli_put_str(r->o, "\n");
@@ -24771,7 +25639,7 @@ static MLI_COLD void mli_last_event_update(void *user, const mli_export_event *e
 }
 MLI_PRIVATE MLI_COLD void mli_last_events_read(mli_export *x, mli_last_events *last) {
     MLI_REQUIRE(!last->size);
-    const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&x->lord->events.ring);
+    const mli_ring *ring = mli_ring_of(x->lord);
     uint64_t size = 64;
     last->x = x;
     last->first = x->r->uptime;
@@ -25284,18 +26152,16 @@ static MLI_COLD void mli_portions_stacks(mli_shares *t) {
     const uint32_t rows = mli_stack_rows(t->x->lord);
     uint32_t i;
     for (i = 1; i < rows; i++) {
-        const mli_stack_row *row = mli_stack_row_at(t->x->lord, i);
+        const mli_stack_row copy = mli_stack_row_copy(t->x->lord, i), *row = &copy;
         mli_live_block of;
         mli_portion *s;
         if (row->dev > t->x->devices || row->node > t->x->nodes) continue;
         of = mli_live_block_make(t->x, row->dev, 0, 0, row->site);
         s = mli_portion_of(t, &of, row->node, 1);
-        mli_lock_take(&t->x->lord->stacks.lock);
         s->value[0] += (int64_t)row->samples;
         s->value[1] += (int64_t)row->picked_bytes;
         s->rest[0] += row->allocs - (double)row->samples;
         s->rest[1] += (double)row->alloc_bytes - (double)row->picked_bytes;
-        mli_lock_drop(&t->x->lord->stacks.lock);
     }
 }
 /* Adds the wholes of allocs: sites, devices, and what devices have of no site. */
@@ -25484,7 +26350,7 @@ MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t) {
         mli_portion_live_off,  mli_portion_clamp,  mli_portion_divide_whole, mli_portion_live_back};
     size_t i;
     t->x = x;
-    if (!x->nodes || x->lord->stacks.bytes == 1) return;
+    if (!x->nodes || !mli_stacks_sampled(x->lord)) return;
     mli_portions_sites(t);
     mli_portions_stacks(t);
     mli_alive_each(x, mli_portion_put, t);
@@ -25920,7 +26786,7 @@ static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name, 
 /* Writes the modules: all that the sites written before are in, and perhaps more. pprof takes the
    first one for the program, so the executable comes first, and then the others. */
 static MLI_COLD void mli_pprof_mappings(mli_pprof_writer *w, int others) {
-    const mli_module *m = (mli_module *)mli_ptr_load_acquire(&w->x.lord->sites.modules);
+    const mli_module *m = (mli_module *)mli_ptr_load_acquire(&w->x.lord->sites->modules);
     for (; m && !w->x.o->failed; m = m->next) {
         uint64_t of[6];
         if ((m->image.loaded[0] != 0) != others) continue;
@@ -25975,7 +26841,7 @@ static MLI_COLD void mli_pprof_estimates(mli_pprof_writer *w) {
     mli_out line;
     if (!w->shares.at) return;
     mli_out_buffer(&line, buf, sizeof buf);
-    mli_putf(&line, "estimates: a sample each %jo", w->x.lord->stacks.bytes);
+    mli_stacks_put_rate(w->x.lord, &line);
     (void)mli_out_end(&line, sizeof buf);
     mli_pb_u64(w->x.o, 13, mli_pb_string(w, buf));
 }
@@ -26055,7 +26921,7 @@ static void mli_heap_line2(mli_out *o, const char *mode, uint64_t a, uint64_t b)
     mli_heap_line(o, mode, v, 2);
 }
 
-/* Returns the trace of a node, or of a frame that is not in a stack: the frames come first. */
+/* Returns the trace of a node or, with node 0, of a frame. Traces of frames come first. */
 static uint32_t mli_heap_trace(const mli_export *x, uint32_t node, uint32_t frame) {
     return node ? mli_frame_of_place(x, 0) + node : frame;
 }
@@ -26081,7 +26947,7 @@ static MLI_COLD void mli_heap_frame(const mli_export *x, uint32_t frame, uint64_
    own. */
 static MLI_COLD void mli_heap_traces(mli_heap_writer *w) {
     const mli_export *x = &w->x;
-    const mli_module *last = (mli_module *)mli_ptr_load_acquire(&x->lord->sites.modules), *m;
+    const mli_module *last = mli_module_newest(x->lord), *m;
     const uint64_t modules = last ? last->number : 0;
     uint64_t strings = x->devices + modules;
     uint32_t i;
@@ -26107,7 +26973,8 @@ static void mli_heap_bytes(mli_heap_writer *w, uint64_t bytes, uint64_t trace) {
     mli_heap_line1(w->x.o, "-", mli_heap_info(w, 0 - bytes, trace));
     w->held += bytes;
 }
-/* Adds the bytes from `held` up to the peak, those of each device that are no longer live. */
+/* Adds the bytes that were live at the peak and are no longer, device by device; `held` bytes are
+   live. */
 static MLI_COLD void mli_heap_gone(mli_heap_writer *w, uint64_t held) {
     uint32_t i;
     w->gone = w->infos;
@@ -26232,8 +27099,11 @@ static MLI_COLD void mli_heap_head(mli_heap_writer *w) {
     mli_put_str(w->x.o, "X memlord " MEMLORD_VERSION "\n");
     for (i = 0; i <= w->x.devices; i++)
         mli_text_anomalies(w->x.r, w->x.o, "# anomalies and drops, ", i);
-    if (w->shares.at)
-        mli_putf(w->x.o, "# estimates: a sample each %jo\n", w->x.lord->stacks.bytes);
+    if (w->shares.at) {
+        mli_put_str(w->x.o, "# ");
+        mli_stacks_put_rate(w->x.lord, w->x.o);
+        mli_put_str(w->x.o, "\n");
+    }
     mli_heap_traces(w);
     mli_heap_line1(w->x.o, "c", 0);
 }
@@ -26339,7 +27209,7 @@ static MLI_COLD void mli_prom_labels(mli_prom_writer *w) {
     mli_out_buffer(&o, pid, sizeof pid);
     mli_putf(&o, "pid=%ju", mli_pid());
     (void)mli_out_end(&o, sizeof pid);
-    if (!at && mli_ptr_load(&w->x.lord->saving.export_path)) at = pid;
+    if (!at && w->x.r->exports) at = pid;
     for (; at && *at; at = end + (*end == ',')) {
         size_t n;
         at += strspn(at, " ");
@@ -27035,6 +27905,525 @@ MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format)
     mli_writers[format](r);
 }
 
+/* ------------------------------------------------------------------------ src/embed/saving.h -- */
+
+/* Owns the output of reports: to the host's function, to a file, at the end of the process, on
+   request. May use reports/ and services/snapshots. Invariants: a report file is complete when it
+   gets its name, and a failed one leaves no file; a request is safe in a signal handler. Locks:
+   registry, to choose the ledger to save at exit; none while the host's function writes. */
+
+MLI_PRIVATE MLI_COLD void mli_saving_life(mli_life *life);
+
+/* ------------------------------------------------------------------------ src/embed/saving.c -- */
+
+struct mli_saving_state {
+    mli_u32 exit_format;             /* the format plus 1; 0: no report at exit */
+    mli_ptr exit_directory;          /* const char *, interned; NULL: output_dir */
+    mli_ptr export_path;             /* const char *, interned; NULL: never exported */
+    mli_u32 export_failed;           /* 1: the last export failed, and was logged */
+    const char *output_dir;          /* interned */
+};
+
+/* Pins the ledger's snapshots for a report. While the recorder runs, takes one more for a report
+   that shows snapshots (no format after TRACE does). That one belongs to the report and not to the
+   list, so that frequent reports evict no snapshot. */
+static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
+    r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
+    if (format > MEMLORD_FORMAT_TRACE || !mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS)) return;
+    r->present = mli_snapshot_new(lord, NULL);
+    if (r->present)
+        r->snapshot[r->snapshots++] = r->present;
+    else
+        mli_loss_add(lord, MLI_LOST_snapshots);
+}
+
+/* Returns MEMLORD_E_IO if fn failed, else the result of the capture. */
+static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format format,
+                                                memlord_write_fn fn, void *user) {
+    mli_report *r;
+    memlord_result result;
+    r = (mli_report *)mli_own_alloc(lord, sizeof *r);
+    if (!r) return MEMLORD_E_NOMEM;
+    mli_report_snapshots(lord, r, format);
+    r->out.fn = fn;
+    r->out.user = user;
+    r->out.buf = r->buf;
+    r->out.cap = sizeof r->buf;
+    r->o = &r->out;
+    r->exports = mli_ptr_load(&lord->saving->export_path) != NULL;
+    r->whole = format <= MEMLORD_FORMAT_HTML; /* a frequent scrape of metrics costs no walk */
+    mli_report_capture(lord, r);
+    mli_format_write(r, format);
+    mli_flush(r->o);
+    result = r->out.failed ? MEMLORD_E_IO : r->result;
+    mli_snapshots_unpin(lord, &r->reader);
+    mli_snapshot_list_free(lord, r->present);
+    mli_own_free(lord, r->stack, MLI_TOP_STACKS * sizeof *r->stack);
+    mli_own_free(lord, r->stack_leak, r->row_count * sizeof *r->stack_leak);
+    mli_own_free(lord, r->leak_sum, mli_leak_sums(r) * sizeof *r->leak_sum);
+    mli_own_free(lord, r->scope, (r->scopes + 1) * sizeof *r->scope);
+    mli_own_free(lord, r->tag, (r->tags + r->devices + 1) * sizeof *r->tag);
+    mli_own_free(lord, r, sizeof *r);
+    return result;
+}
+
+MLI_API memlord_result memlord_write(memlord *lord, memlord_format format,
+                                     memlord_write_fn fn, void *user) {
+    if (!lord) return MEMLORD_OK;
+    if (!fn) return MEMLORD_E_INVALID;
+    if (!mli_format_known(format)) return MEMLORD_E_UNSUPPORTED;
+    mli_capacities_refresh(lord, 0);
+    return mli_report_write(lord, format, fn, user);
+}
+
+/* -- files -- */
+
+static const char mli_format_suffixes[][11] = {
+#define MLI_X(name, suffix, text) suffix,
+    MLI_FORMATS(MLI_X)
+#undef MLI_X
+};
+
+#define MLI_SAVE_PATH_MAX 4000
+
+typedef struct mli_save_paths { /* allocated: a stack may have only 16 KiB */
+    char target[MLI_SAVE_PATH_MAX], beside[MLI_SAVE_PATH_MAX + 64];
+} mli_save_paths;
+
+/* Sets p->target to `path` with the process id for %p and % for %%. Returns 0 if it fits, else
+   -1. */
+static int mli_save_path_expand(const char *path, mli_save_paths *p) {
+    mli_out o;
+    mli_out_buffer(&o, p->target, sizeof p->target);
+    for (; *path; path++) {
+        int escape = *path == '%' && (path[1] == 'p' || path[1] == '%');
+        path += escape;
+        if (escape && *path == 'p')
+            mli_put_u64(&o, mli_pid());
+        else
+            mli_put(&o, path, 1);
+    }
+    return mli_out_end(&o, sizeof p->target) < sizeof p->target ? 0 : -1;
+}
+
+static MLI_COLD int mli_write_file(void *user, const void *data, size_t size) {
+    return mli_file_write(*(mli_file *)user, (const char *)data, size);
+}
+
+/* Creates p->beside, a new file .memlord-pid-n.tmp in the target's directory, so that a rename can
+   replace the target. Returns 0, or not 0 if it cannot. */
+static int mli_file_temp_create(mli_save_paths *p, mli_file *file) {
+    size_t n, directory = strlen(p->target);
+    int r = 1;
+    while (directory && !strchr(MLI_WINDOWS ? "/\\" : "/", p->target[directory - 1]))
+        directory--;
+    for (n = 0; r > 0 && n < 1000; n++) {
+        mli_out o;
+        mli_out_buffer(&o, p->beside, sizeof p->beside);
+        mli_put(&o, p->target, directory);
+        mli_putf(&o, ".memlord-%ju-%ju.tmp", mli_pid(), (uint64_t)n);
+        (void)mli_out_end(&o, sizeof p->beside);
+        r = mli_file_create(p->beside, file);
+    }
+    return r;
+}
+
+/* Writes a report to p->beside, a new file in the directory of p->target. Removes the file if that
+   fails. */
+static MLI_COLD memlord_result mli_file_write_report(memlord *lord, memlord_format format,
+                                                     mli_save_paths *p) {
+    mli_file file;
+    mli_signals held;
+    memlord_result r;
+    if (mli_file_temp_create(p, &file)) return MEMLORD_E_IO;
+    held = mli_signals_block();
+    r = mli_report_write(lord, format, mli_write_file, &file);
+    if (mli_file_close(file) && r == MEMLORD_OK) r = MEMLORD_E_IO;
+    mli_signals_restore(&held);
+    if (r != MEMLORD_OK) mli_file_remove(p->beside);
+    return r;
+}
+/* Ends the saving of a file. `failed`: the file could not be renamed to p->target. */
+static memlord_result mli_file_renamed(const mli_save_paths *p, int failed) {
+    if (!failed) return MEMLORD_OK;
+    mli_file_remove(p->beside);
+    return MEMLORD_E_IO;
+}
+
+/* Writes a report to standard output. It takes the descriptor and no stdio, which may be locked. */
+static MLI_COLD memlord_result mli_save_stdout(memlord *lord, memlord_format format) {
+    mli_file file = mli_file_stdout();
+    mli_signals held;
+    memlord_result r;
+    if ((format == MEMLORD_FORMAT_PPROF || format == MEMLORD_FORMAT_MEMORY_VIZ) &&
+        mli_file_is_terminal(file)) {
+        mli_logf(lord, MEMLORD_LOG_ERROR,
+                 "[save] .%s is binary: redirect standard output from the terminal, or name a file",
+                 mli_format_suffixes[format]);
+        return MEMLORD_E_UNSUPPORTED;
+    }
+    held = mli_signals_block();
+    r = mli_report_write(lord, format, mli_write_file, &file);
+    mli_signals_restore(&held);
+    return r;
+}
+
+static MLI_COLD memlord_result mli_save_refuse(memlord *lord, memlord_result r, const char *why) {
+    mli_logf(lord, MEMLORD_LOG_ERROR, "[save] %s", why);
+    return r;
+}
+
+MLI_API memlord_result memlord_save(memlord *lord, memlord_format format, const char *path) {
+    mli_save_paths *p;
+    memlord_result r = MEMLORD_E_INVALID;
+    if (!lord) return MEMLORD_OK;
+    if (!path || !*path) return mli_save_refuse(lord, r, "path is NULL or empty");
+    if (!mli_format_known(format))
+        return mli_save_refuse(lord, MEMLORD_E_UNSUPPORTED, "format is none of those there are");
+    mli_capacities_refresh(lord, 0);
+    if (!strcmp(path, "-")) return mli_save_stdout(lord, format);
+    p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
+    if (!p) return MEMLORD_E_NOMEM;
+    if (mli_save_path_expand(path, p))
+        (void)mli_save_refuse(lord, r, "path is too long");
+    else
+        r = mli_file_is_special(p->target) ? MEMLORD_E_IO : mli_file_write_report(lord, format, p);
+    if (r == MEMLORD_OK) r = mli_file_renamed(p, mli_file_rename(p->beside, p->target, 1));
+    mli_own_free(lord, p, sizeof *p);
+    return r;
+}
+
+/* -- saving at exit and on request, under a dated name -- */
+
+/* Sets p->target to directory/memory_profile_20261121_080500.json. For n > 0 adds the process id,
+   for n > 1 also n, for a name that is still free. Returns 0 if it fits, else -1. */
+static int mli_dated_path(const char *directory, uint64_t wall, memlord_format format,
+                          unsigned n, mli_save_paths *p) {
+    mli_out o;
+    mli_out_buffer(&o, p->target, sizeof p->target);
+    mli_put_str(&o, directory);
+    mli_put_str(&o, "/memory_profile_");
+    mli_put_time(&o, wall, 1);
+    if (n) mli_putf(&o, "_%ju", mli_pid());
+    if (n > 1) mli_putf(&o, "_%ju", (uint64_t)n);
+    mli_put_str(&o, ".");
+    mli_put_str(&o, mli_format_suffixes[format]);
+    return mli_out_end(&o, sizeof p->target) < sizeof p->target ? 0 : -1;
+}
+
+static memlord_result mli_dated_save(memlord *lord, memlord_format format,
+                                     const char *directory, mli_save_paths *p) {
+    uint64_t wall = mli_wall_now();
+    unsigned n;
+    int there = 1;
+    memlord_result r;
+    if (mli_dated_path(directory, wall, format, 0, p)) return MEMLORD_E_INVALID;
+    r = mli_file_write_report(lord, format, p);
+    for (n = 0; r == MEMLORD_OK && there > 0 && n < 1000; n++)
+        there = mli_dated_path(directory, wall, format, n, p)
+                    ? -1
+                    : mli_file_rename(p->beside, p->target, 0);
+    return r == MEMLORD_OK ? mli_file_renamed(p, there) : r;
+}
+
+/* Saves to the directory of memlord_save_at_exit (default: output_dir, then "."), and logs the
+   result. At the end of a ledger or of the process it saves only if that was wanted, once: the
+   exchange of exit_format lets only one caller save. It then serves a request, too, that no call
+   has served yet. exit_format: a memlord_format + 1; 0: JSON. */
+static MLI_COLD void mli_save_dated(memlord *lord, int end) {
+    uint32_t format = end ? mli_u32_exchange(&lord->saving->exit_format, 0)
+                          : mli_u32_load(&lord->saving->exit_format);
+    const char *directory = (const char *)mli_ptr_load_acquire(&lord->saving->exit_directory);
+    int asked = end && mli_alert_set(lord, MLI_ALERT_SAVE, 0);
+    mli_save_paths *p;
+    char line[320];
+    mli_out o;
+    memlord_result r = MEMLORD_E_NOMEM;
+    if (end && !format && !asked) return;
+    mli_capacities_refresh(lord, 1); /* the host may be in its allocator, or at its end */
+    if (!directory) directory = lord->saving->output_dir ? lord->saving->output_dir : ".";
+    p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
+    if (p)
+        r = mli_dated_save(lord, format ? (memlord_format)(format - 1) : MEMLORD_FORMAT_JSON,
+                           directory, p);
+    mli_out_buffer(&o, line, sizeof line);
+    if (r)
+        mli_putf(&o, "[save] no report in %s: %s", directory, memlord_result_text(r));
+    else
+        mli_putf(&o, "[save] %s", p->target);
+    (void)mli_out_end(&o, sizeof line);
+    mli_log(lord, r ? MEMLORD_LOG_ERROR : MEMLORD_LOG_INFO, line);
+    mli_own_free(lord, p, sizeof *p);
+}
+
+static const mli_saver mli_dated_saver = {mli_save_dated};
+
+/* Saves every ledger that wants a report at exit. It chooses one ledger under the registry lock,
+   drops the lock, saves that ledger, and starts over, as the list may have changed. */
+static MLI_COLD void mli_at_exit(void) {
+    memlord *lord;
+    do {
+        mli_lock_take(&mli_process.registry_lock);
+        MLI_LEDGERS_EACH(lord)
+            if (mli_u32_load(&lord->saving->exit_format) ||
+                mli_alert_on(lord, MLI_ALERT_SAVE))
+                break;
+        mli_process.saving = lord; /* a destroy on another thread waits for this */
+        mli_lock_drop(&mli_process.registry_lock);
+        if (lord) mli_save_dated(lord, 1);
+    } while (lord);
+}
+static MLI_COLD memlord_result mli_at_exit_once(void) {
+    int bad = 0;
+    const uint64_t generation = mli_busy_begin(); /* atexit may call a malloc that records */
+    if (!mli_u32_exchange(&mli_process.at_exit, 1))
+        bad = atexit(mli_at_exit);
+    mli_busy_end(generation);
+    if (bad) mli_u32_store(&mli_process.at_exit, 0);
+    return bad ? MEMLORD_E_NOMEM : MEMLORD_OK;
+}
+
+/* -- the export: PROMETHEUS at an interval -- */
+
+#define MLI_EXPORT_MS_DEFAULT 15000 /* as often as the prometheus.yml of Prometheus scrapes */
+
+/* Writes the export. Of failures in a row it logs the first. */
+static MLI_COLD void mli_export_save(memlord *lord, int end) {
+    const char *path = (const char *)mli_ptr_load_acquire(&lord->saving->export_path);
+    memlord_result r = memlord_save(lord, MEMLORD_FORMAT_PROMETHEUS, path);
+    const uint32_t before = mli_u32_exchange(&lord->saving->export_failed, r != MEMLORD_OK);
+    (void)end;
+    if (!r) return;
+    mli_loss_add(lord, MLI_LOST_exports);
+    if (!before)
+        mli_logf(lord, MEMLORD_LOG_ERROR, "[export] no %s: %s", path, memlord_result_text(r));
+}
+static const mli_saver mli_export_saver = {mli_export_save};
+
+/* -- life -- */
+
+static MLI_COLD memlord_result mli_saving_open(memlord *lord, const memlord_desc *desc) {
+    return mli_name(lord, desc->output_dir, &lord->saving->output_dir);
+}
+MLI_PRIVATE MLI_COLD void mli_saving_life(mli_life *life) {
+    MLI_LIFE_STATE(life, saving);
+    life->open = mli_saving_open;
+}
+
+/* -- public -- */
+
+MLI_API memlord_format memlord_format_for(const char *path) {
+    size_t n = path ? strlen(path) : 0, best = 0;
+    int i, found = MEMLORD_FORMAT_TEXT;
+    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest match: .trace.json is not .json */
+        const char *suffix = mli_format_suffixes[i];
+        size_t length = strlen(suffix);
+        if (length <= best || n <= length || path[n - length - 1] != '.') continue;
+        if (strcmp(path + n - length, suffix)) continue;
+        best = length;
+        found = i;
+    }
+    return (memlord_format)found;
+}
+
+MLI_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
+                                            const char *directory) {
+    const char *kept;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!mli_format_known(format)) return MEMLORD_E_UNSUPPORTED;
+    if (directory && strlen(directory) > MLI_SAVE_PATH_MAX - 100) return MEMLORD_E_INVALID;
+    r = mli_name(lord, directory && *directory ? directory : NULL, &kept);
+    if (r == MEMLORD_OK) r = mli_at_exit_once();
+    if (r) return r;
+    mli_saver_set(lord, &mli_dated_saver);
+    mli_ptr_store_release(&lord->saving->exit_directory, (void *)(uintptr_t)kept);
+    (void)mli_u32_exchange(&lord->saving->exit_format, (uint32_t)format + 1);
+    return MEMLORD_OK;
+}
+/* The path is set before the first export, which looks at it: see mli_prom_labels. */
+MLI_API memlord_result memlord_export_start(memlord *lord, const char *path,
+                                            uint32_t interval_ms) {
+    const char *kept, *before;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!path || !*path || !strcmp(path, "-") || strlen(path) >= MLI_SAVE_PATH_MAX ||
+        (interval_ms && interval_ms < MLI_RECORDER_MS_MIN))
+        return MEMLORD_E_INVALID;
+    if (!mli_format_known(MEMLORD_FORMAT_PROMETHEUS)) return MEMLORD_E_UNSUPPORTED;
+    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
+    r = mli_name_limited(lord, path, &kept);
+    if (r) return r;
+    before = (const char *)mli_ptr_exchange(&lord->saving->export_path, (void *)(uintptr_t)kept);
+    r = memlord_save(lord, MEMLORD_FORMAT_PROMETHEUS, kept);
+    if (r) {
+        mli_ptr_store_release(&lord->saving->export_path, (void *)(uintptr_t)before);
+        return r;
+    }
+    mli_recorder_start(lord, MLI_RECORDER_EXPORT, &mli_export_saver,
+                       interval_ms ? interval_ms : MLI_EXPORT_MS_DEFAULT);
+    return MEMLORD_OK;
+}
+MLI_API memlord_result memlord_export_stop(memlord *lord) {
+    if (!lord) return MEMLORD_OK;
+    if (mli_self.is_helper || mli_self.in_host_alloc) return MEMLORD_E_STATE;
+    mli_recorder_stop(lord, MLI_RECORDER_EXPORT);
+    return MEMLORD_OK;
+}
+MLI_API void memlord_request_save(memlord *lord) {
+    if (!lord) return;
+    mli_saver_set(lord, &mli_dated_saver);
+    mli_alert_set(lord, MLI_ALERT_SAVE, 1); /* no lock: safe in a signal handler */
+}
+
+/* ------------------------------------------------------------------------- src/embed/lives.h -- */
+
+/* Knows all modules that take part in the life of a ledger, and calls them in order: see mli_life.
+   Owns no state. Locks: for a fork, those of all modules inside the cold lock. */
+
+/* Returns the bytes of a ledger with the states behind it. */
+MLI_PRIVATE MLI_COLD size_t mli_lives_size(void);
+/* Returns why a description is refused; NULL: it is not. */
+MLI_PRIVATE MLI_COLD const char *mli_lives_check(const memlord_desc *desc);
+/* Sets the pointers of a new ledger to the states behind it, and initialises all states. */
+MLI_PRIVATE MLI_COLD void mli_lives_init(memlord *lord, const memlord_desc *desc);
+/* Applies the parts of a description that need a registered ledger. */
+MLI_PRIVATE MLI_COLD memlord_result mli_lives_open(memlord *lord, const memlord_desc *desc);
+/* Stops the threads of a ledger. */
+MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord);
+/* Frees what the states have. */
+MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord);
+
+/* Takes or drops for a fork the locks inside the cold lock, each of all ledgers before the next.
+   Under the cold lock no device and its lock is new meanwhile. */
+MLI_PRIVATE MLI_COLD void mli_lives_lock(int take);
+/* Mends the states of a ledger in a forked child. */
+MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord);
+
+/* Begins an epoch of all states. Requires: the cold lock; t is the thread's record. */
+MLI_PRIVATE MLI_COLD void mli_lives_reset(memlord *lord, mli_thread *t);
+
+/* ------------------------------------------------------------------------- src/embed/lives.c -- */
+
+/* In the order of the locks (see MLI_RANK_...), as a fork takes them so. A module also comes after
+   those that its own memory depends on, as it is freed before them. The pollers stop first. */
+static void (*const mli_lives[])(mli_life *life) = {
+    mli_threads_life,
+    mli_map_life,
+    mli_counters_life,
+    mli_names_life,
+    mli_devices_life,
+    mli_sites_life,
+    mli_tags_life,
+    mli_events_life,
+    mli_parts_life,
+    mli_blocks_life,
+    mli_fences_life,
+    mli_pollers_life,
+    mli_neighbours_life,
+    mli_bands_life,
+    mli_accounts_life,
+    mli_limits_life,
+    mli_scopes_life,
+    mli_room_life,
+    mli_stats_life,
+    mli_retry_life,
+    mli_snapshots_life,
+    mli_saving_life,
+    mli_log_life,
+    mli_stacks_life,
+    mli_memory_life,
+};
+#define MLI_LIVES (sizeof mli_lives / sizeof *mli_lives)
+
+static MLI_COLD mli_life mli_life_at(size_t i) {
+    mli_life life;
+    memset(&life, 0, sizeof life);
+    mli_lives[i](&life);
+    return life;
+}
+
+/* Rounds a size up, so that what lies behind is aligned. */
+static size_t mli_state_room(size_t size) { return (size + 63) & ~(size_t)63; }
+
+MLI_PRIVATE MLI_COLD size_t mli_lives_size(void) {
+    size_t i, size = mli_state_room(sizeof(memlord));
+    for (i = 0; i < MLI_LIVES; i++) size += mli_state_room(mli_life_at(i).size);
+    return size;
+}
+MLI_PRIVATE MLI_COLD const char *mli_lives_check(const memlord_desc *desc) {
+    const char *why = NULL;
+    size_t i;
+    for (i = 0; i < MLI_LIVES && !why; i++) {
+        const mli_life life = mli_life_at(i);
+        if (life.check) why = life.check(desc);
+    }
+    return why;
+}
+MLI_PRIVATE MLI_COLD void mli_lives_init(memlord *lord, const memlord_desc *desc) {
+    char *state = (char *)lord + mli_state_room(sizeof *lord);
+    size_t i;
+    for (i = 0; i < MLI_LIVES; i++) {
+        const mli_life life = mli_life_at(i);
+        if (life.size) memcpy((char *)lord + life.at, &state, sizeof state);
+        state += mli_state_room(life.size);
+    }
+    for (i = 0; i < MLI_LIVES; i++) {
+        const mli_life life = mli_life_at(i);
+        if (life.init) life.init(lord, desc);
+    }
+}
+MLI_PRIVATE MLI_COLD memlord_result mli_lives_open(memlord *lord, const memlord_desc *desc) {
+    memlord_result r = MEMLORD_OK;
+    size_t i;
+    for (i = 0; i < MLI_LIVES && r == MEMLORD_OK; i++) {
+        const mli_life life = mli_life_at(i);
+        if (life.open) r = life.open(lord, desc);
+    }
+    return r;
+}
+MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord) {
+    size_t i;
+    for (i = 0; i < MLI_LIVES; i++) {
+        const mli_life life = mli_life_at(i);
+        if (life.stop) life.stop(lord);
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord) {
+    size_t i;
+    for (i = MLI_LIVES; i--;) {
+        const mli_life life = mli_life_at(i);
+        if (life.free) life.free(lord);
+    }
+}
+
+MLI_PRIVATE MLI_COLD void mli_lives_lock(int take) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
+    memlord *lord;
+    size_t i;
+    for (i = 0; i < MLI_LIVES; i++) {
+        const mli_life life = mli_life_at(i);
+        if (!life.lock) continue;
+        MLI_LEDGERS_EACH(lord)
+            life.lock(lord, take);
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord) {
+    size_t i;
+    for (i = 0; i < MLI_LIVES; i++) {
+        const mli_life life = mli_life_at(i);
+        if (life.forked) life.forked(lord);
+    }
+}
+
+MLI_PRIVATE MLI_COLD void mli_lives_reset(memlord *lord, mli_thread *t) {
+    size_t i;
+    for (i = 0; i < MLI_LIVES; i++) {
+        const mli_life life = mli_life_at(i);
+        if (life.reset) life.reset(lord, t);
+    }
+}
+
 /* -------------------------------------------------------------------------- src/embed/exit.h -- */
 
 /* Owns the hooks of the process: for the end of a thread, and for fork. May use all other modules.
@@ -27075,26 +28464,6 @@ static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
 }
 
 #if !MLI_WINDOWS
-static void mli_lock_set(mli_lock *lock, int take) {
-    if (take)
-        mli_lock_take(lock);
-    else
-        mli_lock_drop(lock);
-}
-/* Takes or drops the lock at an offset in every ledger. */
-static void mli_ledgers_lock(size_t at, int take) {
-    memlord *lord;
-    MLI_LEDGERS_EACH(lord)
-        mli_lock_set((mli_lock *)(void *)((char *)lord + at), take);
-}
-/* Takes or drops the locks of all physical devices. */
-static void mli_phys_lock_all(int take) {
-    memlord *lord;
-    uint32_t i;
-    MLI_LEDGERS_EACH(lord)
-        for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
-            mli_lock_set(&mli_phys_storage(lord, i)->lock, take);
-}
 /* Takes or drops the locks that protect 64-bit words, where the target has no 64-bit atomics. */
 static void mli_words_lock(int take) {
 #ifdef MLI_U64_LOCKS
@@ -27108,25 +28477,15 @@ static void mli_words_lock(int take) {
     (void)take;
 #endif
 }
-/* Takes or drops the locks inside the cold lock, each of all ledgers before the next, in the lock
-   order. Under the cold lock no device and its lock is new meanwhile. */
-static void mli_fork_locks(int take) {
-    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
+/* Takes or drops the locks of the orphan records. */
+static MLI_COLD void mli_orphans_lock(int take) {
     memlord *lord;
-    MLI_LEDGERS_EACH(lord) {
-        if (take)
-            mli_map_freeze(lord);
-        else
-            mli_map_thaw(lord);
-    }
-    mli_ledgers_lock(offsetof(memlord, fences.lock), take);
-    mli_ledgers_lock(offsetof(memlord, neighbours.lock), take);
-    mli_ledgers_lock(offsetof(memlord, bands.callbacks_lock), take);
-    mli_phys_lock_all(take);
-    mli_ledgers_lock(offsetof(memlord, snapshots.lock), take);
-    mli_ledgers_lock(offsetof(memlord, log.lock), take);
-    mli_ledgers_lock(offsetof(memlord, stacks.lock), take);
-    mli_ledgers_lock(offsetof(memlord, memory.lock), take);
+    MLI_LEDGERS_EACH(lord)
+        mli_orphan_lock_set(lord, take);
+}
+/* Takes or drops the locks inside the cold lock. */
+static MLI_COLD void mli_fork_locks(int take) {
+    mli_lives_lock(take);
     mli_lock_set(&mli_process.pages_lock, take);
 }
 
@@ -27134,7 +28493,7 @@ static void mli_fork_locks(int take) {
    other thread may then hold a lock there, or have changed half a table. */
 static MLI_COLD void mli_fork_before(void) {
     mli_lock_take(&mli_process.registry_lock);
-    mli_ledgers_lock(offsetof(memlord, threads.orphan_lock), 1);
+    mli_orphans_lock(1);
     mli_lock_take(&mli_process.cold_lock);
     mli_fork_locks(1);
     mli_words_lock(1); /* last: all of the above reads and writes words */
@@ -27144,96 +28503,8 @@ static MLI_COLD void mli_fork_parent(void) {
     mli_words_lock(0);
     mli_fork_locks(0);
     mli_lock_drop(&mli_process.cold_lock);
-    mli_ledgers_lock(offsetof(memlord, threads.orphan_lock), 0);
+    mli_orphans_lock(0);
     mli_lock_drop(&mli_process.registry_lock);
-}
-
-/* Clears the row locks in a forked child. A thread that held one while the map was stopped only
-   read the row, and is gone. */
-static void mli_row_locks_after_fork(memlord *lord) {
-    int book;
-    uint32_t i;
-    for (book = 0; book < MLI_BOOKS; book++)
-        for (i = 1; i < mli_u32_load(&lord->counters.row_count[book]); i++)
-            mli_u32_store(&mli_row_at(lord, book, i)->lock.locked, 0);
-    mli_u32_store(&lord->counters.count_lock.locked, 0);
-}
-
-/* Clears in a forked child the askers that are gone with their threads. Fences of blocks that have
-   ended are put on the list to be dropped. */
-static MLI_COLD void mli_askers_gone(memlord *lord) {
-    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
-    mli_fence_record *f = (mli_fence_record *)mli_ptr_load(&lord->fences.all);
-    for (; f; f = f->older) {
-        if (!f->asker || f->asker == (void *)&mli_self) continue;
-        f->asker = NULL;
-        if (!f->detached && f->serial) continue;
-        mli_queue_remove(lord, f);
-        mli_drops_put(lord, f);
-    }
-}
-
-/* Clears in a forked child the marks of threads that sampled, asked a fence, collected, polled or
-   waited: they are gone. */
-static void mli_ledger_after_fork(memlord *lord) {
-    const mli_neighbours *neighbours = mli_neighbours_of(lord);
-    uint32_t i, n = mli_u32_load(&lord->counters.row_count[MLI_BOOK_DEVICE]), tries = 0;
-    mli_snapshot_reader **reader;
-    for (i = 0; i < n; i++) {
-        mli_watch *w = i ? &mli_device_record_at(lord, i)->watch : NULL;
-        mli_phys *phys = mli_phys_storage(lord, i);
-        mli_u32_store(&phys->sampling, 0);
-        mli_u32_store(&phys->poller.state, MLI_HELPER_NONE);
-        phys->sampler = NULL;
-        phys->in_flight = 0;
-        if (!w) continue;
-        tries += mli_u32_load(&w->near_threshold) + mli_u32_load(&w->check_requested);
-        if (w->gc_thread == (void *)&mli_self) continue;
-        w->gc_serial = 0;
-        mli_u32_store(&w->gc_running, 0);
-    }
-    /* counts the band alerts again: a thread that set or cleared a flag may have been stopped
-       before it changed the alert */
-    mli_u32_store(&lord->threads.alert,
-                  mli_u32_load(&lord->threads.alert) % MLI_ALERT_BANDS + tries * MLI_ALERT_BANDS);
-    mli_askers_gone(lord);
-    for (i = 0; i < 2; i++)
-        lord->log.inside[i] = mli_self.log_calls.generation == lord->generation
-                                  ? mli_self.log_calls.inside[i]
-                                  : 0;
-    mli_u32_store(&lord->log.setting, 0);
-    lord->pollers.waiters = NULL;
-    if (neighbours) neighbours->after_fork(lord);
-    mli_subbufs_after_fork(lord);
-    for (reader = &lord->snapshots.readers; *reader;) /* this thread's own reports go on */
-        if ((*reader)->thread == (void *)&mli_self)
-            reader = &(*reader)->next;
-        else
-            *reader = (*reader)->next;
-    mli_u32_store(&lord->snapshots.recorders[MLI_RECORDER_SNAPSHOTS].helper.state, MLI_HELPER_NONE);
-    mli_u32_store(&lord->snapshots.recorders[MLI_RECORDER_EXPORT].helper.state, MLI_HELPER_NONE);
-    mli_u32_store(&lord->snapshots.recorders[MLI_RECORDER_EXPORT].interval, 0); /* the file is the parent's */
-    if (mli_u32_load(&lord->devices.polling) == MLI_POLLING_ALL ||
-        mli_u32_load(&lord->neighbours.open) || mli_u32_load(&lord->snapshots.recorders[MLI_RECORDER_SNAPSHOTS].interval))
-        mli_alert_set(lord, MLI_ALERT_POLLER, 1);
-}
-
-/* Forgets in a forked child the open scopes of a thread that is gone: they never end. That thread
-   may have been about to begin or end one; whether that is counted is not known. */
-static MLI_COLD void mli_scope_stack_forget(mli_thread *t) {
-    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    for (; t->span; mli_span_pop(t)) {
-        mli_u64_store(&t->span->stats->running, 0);
-        mli_u64_store(&t->span->stats->token, 0);
-    }
-}
-
-/* Makes a thread of a forked child draw when it next allocs: else it would repeat what its parent
-   draws. A new draw has the distribution of what is left of an old one, so no estimate has a bias.
-   */
-static MLI_COLD void mli_stack_redraw(mli_thread *t) {
-    t->stack_random = 0;
-    t->stack_left = 0;
 }
 
 /* Makes the ledgers usable in a forked child. This thread keeps its records, under its new number.
@@ -27242,7 +28513,7 @@ static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
     mli_words_lock(0); /* first: the rest reads and writes words */
-    uint64_t number = mli_self.number ? mli_thread_number() : 0; /* a new one */
+    uint64_t number = mli_self.number ? mli_thread_number() : 0; /* changed by the fork */
     mli_self.is_helper = 0;
     mli_u64_store(&mli_process.pid, mli_pid());
     mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* fork handlers come last */
@@ -27252,18 +28523,10 @@ static MLI_COLD void mli_fork_child(void) {
         mli_u32_store(&mli_process.has_barrier, mli_barrier_register());
     MLI_LEDGERS_EACH(lord) {
         mli_thread *mine = mli_thread_own(lord);
-        mli_row_locks_after_fork(lord);
-        mli_ledger_after_fork(lord);
-        mli_stacks_seed(lord);
+        mli_lives_forked(lord);
         for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
             mli_thread_entry_choose(t);
-            mli_stack_redraw(t);
-            if (t == mine || mli_is_orphan(lord, t)) continue;
-            mli_ptr_store(&t->inside, NULL); /* it saw the map stopped and was about to leave */
-            mli_scope_stack_forget(t);
-            mli_thread_reset(t);
-            mli_u32_store(&t->by_exchange, 1);
-            mli_u64_store(&t->owner, 0);
+            if (t != mine && !mli_is_orphan(lord, t)) mli_thread_gone(t);
         }
         if (mine) mli_u64_store(&mine->owner, number);
     }
@@ -27295,159 +28558,15 @@ __attribute__((destructor(101))) static void mli_process_end(void) {
 }
 #endif
 
-/* --------------------------------------------------------------------- src/embed/lifecycle.h -- */
+/* ------------------------------------------------------------------------- src/embed/leaks.h -- */
 
-/* Makes and destroys ledgers, and logs the live blocks of a destroyed ledger. May use all other
-   modules. Invariant: the end of a ledger first stops its helpers, then drops its fences, then
-   takes it off the registry; from there on no other thread has it. Locks: registry, with nothing
-   else held. */
+/* Logs what a ledger that ends still has: the live bytes of each device, and where most come from.
+   Owns no state. Uses services/stats and the walks of books/listing. Locks: none of its own. */
 
-/* --------------------------------------------------------------------- src/embed/lifecycle.c -- */
+/* Logs the live bytes and blocks of each device. */
+MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord);
 
-/* Sets the logger. With MEMLORD_DEBUG both loggers that write to stderr write lines of every level,
-   in colours. */
-static MLI_COLD void mli_logger_use(memlord *lord, const memlord_logger *logger) {
-    MLI_REQUIRE(mli_rank_held(MLI_RANK_LOG) || !lord->back);
-    const uint32_t debug = mli_hook_on(lord, MLI_HOOK_TRACE);
-    lord->log.logger = *logger;
-    if (debug && (!logger->fn || logger->fn == memlord_log_stderr))
-        lord->log.logger.fn = mli_log_coloured;
-    mli_u32_store(&lord->log.level, !lord->log.logger.fn ? 0
-                                    : debug              ? MEMLORD_LOG_TRACE
-                                                         : MEMLORD_LOG_INFO);
-}
-
-/* Applies MEMLORD_DEBUG, MEMLORD_RETRY and MEMLORD_POLL_INTERVAL_MS; the last overrides the
-   description and memlord_poller_start, too. Logs and ignores a value that is too long, malformed
-   or out of range. */
-static MLI_COLD void mli_configure_env(memlord *lord) {
-    memlord_retry policy = lord->retry.policy;
-    char value[128];
-    double ms;
-    int set;
-    if (mli_env_read("MEMLORD_DEBUG", value, sizeof value) > 0 && strcmp(value, "0")) {
-        mli_hook_set(lord, MLI_HOOK_TRACE, 1);
-        mli_logger_use(lord, &lord->log.logger);
-        lord->verifies = !strcmp(value, "2");
-    }
-    set = mli_env_read("MEMLORD_RETRY", value, sizeof value);
-    if (set > 0 && !mli_retry_parse(value, &policy) && !memlord_retry_check(&policy))
-        lord->retry.policy = policy;
-    else if (set)
-        mli_log(lord, MEMLORD_LOG_WARNING,
-                "[retry] MEMLORD_RETRY is ignored: it is like max=5,initial_ms=50,multiplier=1.5,"
-                "max_ms=2000, with initial_ms at most max_ms and multiplier at least 1");
-    set = mli_env_read("MEMLORD_POLL_INTERVAL_MS", value, sizeof value);
-    if (set > 0 && mli_read_number(value, 0, &ms) && !strchr(value, ',') && ms >= MLI_POLL_MS_MIN) {
-        mli_u32_store(&lord->room.poll_ms, (uint32_t)ms);
-        lord->pollers.poll_ms_by_env = 1;
-    } else if (set) {
-        mli_log(lord, MEMLORD_LOG_WARNING,
-                "[poller] MEMLORD_POLL_INTERVAL_MS is not a number of at least 10: ignored");
-    }
-}
-
-/* Sets the fields of a new ledger from its description, the environment and the defaults. Plain
-   stores do (`.v`): no other thread knows the ledger yet. */
-static MLI_COLD void mli_ledger_configure(memlord *lord, const memlord_desc *desc) {
-    const uint64_t batch = desc->counter_batch ? desc->counter_batch : 65536;
-    const uint32_t ms = desc->poll_ms ? desc->poll_ms : 200;
-    int book;
-    mli_logger_use(lord, &desc->logger);
-    if (!(desc->flags & MEMLORD_FLAG_EXACT))
-        lord->counters.batch = batch < MLI_BYTES_MAX ? batch : MLI_BYTES_MAX;
-    lord->events.clock = desc->clock;
-    lord->events.stamps_are_ticks = !lord->events.clock.fn && mli_ticks_steady();
-    lord->started = mli_ledger_now(lord);
-    lord->started_stamp = mli_stamp_now(lord);
-    lord->started_wall = mli_wall_now();
-    for (book = 0; book < MLI_BOOKS; book++) lord->counters.row_count[book].v = 1;
-    lord->limits.reservation_count.v = lord->accounts.count.v = lord->tags.scope_count.v = 1;
-    lord->threads.allowance.v = 4;
-    lord->limits.host_phys.lord = lord;
-    lord->neighbours.slot = MLI_SLOT_NONE;
-    lord->neighbours.fd = lord->neighbours.stall_fd = -1;
-    lord->limits.host_phys.device = memlord_device_cpu();
-    lord->room.capacity_readers[MEMLORD_DEVICE_CPU].fn = mli_cpu_capacity;
-    lord->room.capacity_readers[MEMLORD_DEVICE_CPU].user = lord;
-    lord->retry.policy = mli_default_retry;
-    lord->room.poll_ms.v = ms < MLI_POLL_MS_MIN ? MLI_POLL_MS_MIN : ms;
-    if (desc->flags & MEMLORD_FLAG_SITES) mli_hook_set(lord, MLI_HOOK_SITES, 1);
-    if (!(desc->flags & MEMLORD_FLAG_NO_ENV)) mli_configure_env(lord);
-    lord->snapshots.recorders[0].lord = lord->snapshots.recorders[1].lord = lord;
-    lord->flags = desc->flags;
-    lord->threads.next_id.v = MLI_THREAD_ID_FIRST;
-    lord->threads.sweep_at = MLI_SWEEP_MIN;
-    lord->end_slow = mli_call_end_slow;
-}
-
-/* Gives the locks of the process and of a new ledger their ranks, which are the lock order. */
-static void mli_locks_rank(memlord *lord) {
-    uint32_t i;
-    mli_lock_rank(&mli_process.registry_lock, MLI_RANK_REGISTRY);
-    mli_lock_rank(&mli_process.cold_lock, MLI_RANK_COLD);
-    mli_lock_rank(&mli_process.pages_lock, MLI_RANK_PAGES);
-    mli_lock_rank(&lord->threads.orphan_lock, MLI_RANK_ORPHAN);
-    mli_lock_rank(&lord->fences.lock, MLI_RANK_FENCES);
-    mli_lock_rank(&lord->neighbours.lock, MLI_RANK_NEIGHBOURS);
-    mli_lock_rank(&lord->bands.callbacks_lock, MLI_RANK_CALLBACKS);
-    mli_lock_rank(&lord->limits.host_phys.lock, MLI_RANK_PHYS);
-    mli_lock_rank(&lord->snapshots.lock, MLI_RANK_SNAPSHOTS);
-    mli_lock_rank(&lord->log.lock, MLI_RANK_LOG);
-    mli_lock_rank(&lord->stacks.lock, MLI_RANK_STACKS);
-    mli_lock_rank(&lord->memory.lock, MLI_RANK_MEMORY);
-    mli_lock_rank(&lord->counters.count_lock, MLI_RANK_COUNT);
-    for (i = 0; i < MLI_SHARDS; i++)
-        mli_lock_rank(&mli_shard_at(lord, i)->lock, MLI_RANK_SHARD);
-}
-
-/* Allocates and configures a ledger that is not yet registered; NULL without memory. */
-static MLI_COLD memlord *mli_ledger_alloc(const memlord_desc *desc,
-                                          const memlord_allocator *allocator) {
-    const uint64_t generation = mli_busy_begin();
-    memlord *lord = (memlord *)allocator->alloc(allocator->user, sizeof *lord);
-    mli_busy_end(generation);
-    if (!lord) return NULL;
-    memset(lord, 0, sizeof *lord);
-    mli_locks_rank(lord);
-    lord->memory.allocator = *allocator;
-    lord->memory.own_bytes.v = sizeof *lord;
-    lord->names.strings.item = sizeof(mli_stb_string);
-    mli_ledger_configure(lord, desc);
-    lord->threads.orphan = (mli_thread *)mli_own_alloc(lord, sizeof *lord->threads.orphan);
-    if (lord->threads.orphan) {
-        mli_stacks_start(lord, desc);
-        return lord;
-    }
-    mli_regions_free(lord);
-    allocator->free(allocator->user, lord, sizeof *lord);
-    return NULL;
-}
-
-/* Registers a ledger, so that fork, the exit hook and memlord_destroy find it. Gives it a
-   generation of its own. */
-static MLI_COLD void mli_ledger_register(memlord *lord) {
-    mli_lock_take(&mli_process.registry_lock);
-    lord->generation = mli_u64_add(&mli_process.generation, 1) + 1;
-    mli_thread_start(lord, lord->threads.orphan, 0);
-    mli_special_set(lord->threads.orphan, MLI_SPECIAL_ORPHAN, 1);
-    lord->next = mli_process.ledgers;
-    lord->back = &mli_process.ledgers;
-    if (lord->next) lord->next->back = &lord->next;
-    mli_process.ledgers = lord;
-    mli_lock_drop(&mli_process.registry_lock);
-}
-
-/* Applies the parts of a description that need a registered ledger: names, events, snapshots. */
-static MLI_COLD memlord_result mli_ledger_apply_desc(memlord *lord, const memlord_desc *desc) {
-    memlord_result r = mli_name(lord, desc->proc_root, &lord->room.cpu.root);
-    if (r == MEMLORD_OK) r = mli_name(lord, desc->output_dir, &lord->saving.output_dir);
-    if (r == MEMLORD_OK) r = memlord_labels_set(lord, desc->labels);
-    if (r == MEMLORD_OK && desc->event_capacity)
-        r = memlord_events_start(lord, desc->event_capacity);
-    if (r == MEMLORD_OK && desc->snapshot_ms) r = memlord_snapshots_start(lord, desc->snapshot_ms);
-    return r;
-}
+/* ------------------------------------------------------------------------- src/embed/leaks.c -- */
 
 /* Adds a block to a leak table (`user`), by its rows and device. */
 static MLI_COLD int mli_visit_leak(memlord *lord, const mli_entry *e, void *user) {
@@ -27490,8 +28609,7 @@ static MLI_COLD void mli_log_leaks_by(memlord *lord) {
     mli_own_free(lord, leaks, sizeof *leaks);
 }
 
-/* Logs the live bytes and blocks of each device. */
-static MLI_COLD void mli_log_leaks(memlord *lord) {
+MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
     char line[128];
     mli_out o;
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -27513,18 +28631,55 @@ static MLI_COLD void mli_log_leaks(memlord *lord) {
     if (blocks) mli_log_leaks_by(lord);
 }
 
-/* Drops every fence that was accepted and not yet dropped. A drop is host code and may defer
-   further frees: repeats until a round drops none, at most 1000 times. */
-static MLI_COLD void mli_fences_end(memlord *lord) {
-    mli_fence_record *f;
-    int round, dropped = 1;
-    if (mli_self.fence_lord == lord->generation)
-        mli_self.fence_lord = mli_self.fence_frame = 0; /* this thread left one by longjmp */
-    for (round = 0; round < 1000 && dropped; round++) {
-        dropped = 0;
-        f = (mli_fence_record *)mli_ptr_load(&lord->fences.all);
-        for (; f; f = f->older) dropped |= mli_fence_drop(lord, f);
-    }
+/* --------------------------------------------------------------------- src/embed/lifecycle.h -- */
+
+/* Makes and destroys ledgers, and logs the live blocks of a destroyed ledger. May use all other
+   modules. Invariant: the end of a ledger first stops its helpers, then drops its fences, then
+   takes it off the registry; from there on no other thread has it. Locks: registry, with nothing
+   else held. */
+
+/* --------------------------------------------------------------------- src/embed/lifecycle.c -- */
+
+/* Sets the members of a new ledger that belong to no module. */
+static MLI_COLD void mli_ledger_configure(memlord *lord, const memlord_desc *desc) {
+    char value[128];
+    lord->flags = desc->flags;
+    lord->clock = desc->clock;
+    lord->stamps_are_ticks = !lord->clock.fn && mli_ticks_steady();
+    lord->started = mli_ledger_now(lord);
+    lord->started_stamp = mli_stamp_now(lord);
+    lord->started_wall = mli_wall_now();
+    if (!(desc->flags & MEMLORD_FLAG_NO_ENV) &&
+        mli_env_read("MEMLORD_DEBUG", value, sizeof value) > 0 && strcmp(value, "0"))
+        lord->debug = strcmp(value, "2") ? 1 : 2;
+}
+
+/* Allocates and configures a ledger that is not yet registered; NULL without memory. */
+static MLI_COLD memlord *mli_ledger_alloc(const memlord_desc *desc,
+                                          const memlord_allocator *allocator) {
+    memlord *lord = mli_ledger_new(allocator, mli_lives_size());
+    if (!lord) return NULL;
+    mli_lock_rank(&mli_process.registry_lock, MLI_RANK_REGISTRY);
+    mli_lock_rank(&mli_process.cold_lock, MLI_RANK_COLD);
+    mli_lock_rank(&mli_process.pages_lock, MLI_RANK_PAGES);
+    mli_ledger_configure(lord, desc);
+    mli_lives_init(lord, desc);
+    if (mli_orphan_new(lord)) return lord;
+    mli_ledger_delete(lord);
+    return NULL;
+}
+
+/* Registers a ledger, so that fork, the exit hook and memlord_destroy find it. Gives it a
+   generation of its own. */
+static MLI_COLD void mli_ledger_register(memlord *lord) {
+    mli_lock_take(&mli_process.registry_lock);
+    lord->generation = mli_u64_add(&mli_process.generation, 1) + 1;
+    mli_orphan_start(lord);
+    lord->next = mli_process.ledgers;
+    lord->back = &mli_process.ledgers;
+    if (lord->next) lord->next->back = &lord->next;
+    mli_process.ledgers = lord;
+    mli_lock_drop(&mli_process.registry_lock);
 }
 
 /* Takes a ledger off the registry. Waits first while another thread saves it at the end of the
@@ -27545,58 +28700,6 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     if (mli_self.generation == lord->generation) mli_self.generation = 0;
     if (mli_self.log_calls.generation == lord->generation) /* left one by longjmp */
         memset(&mli_self.log_calls, 0, sizeof mli_self.log_calls);
-}
-
-/* Frees all memory of a ledger, the ledger itself last. */
-static MLI_COLD void mli_ledger_free(memlord *lord) {
-    MLI_REQUIRE(!lord->back);
-    memlord_allocator allocator = lord->memory.allocator;
-    mli_thread *t = (mli_thread *)mli_ptr_load(&lord->threads.all);
-    uint64_t generation;
-    mli_strategy *s, *next;
-    uint32_t i;
-    mli_parts_end(lord);
-    for (i = 0; i < MLI_SHARDS; i++)
-        mli_own_free(lord, lord->map.shards[i].table,
-                     (size_t)lord->map.shards[i].size * MLI_BUCKET_BYTES);
-    for (; t; t = (mli_thread *)mli_ptr_load(&t->next)) {
-        mli_vector_free(lord, &t->cells[MLI_BOOK_SITE], sizeof(mli_cell));
-        mli_vector_free(lord, &t->cells[MLI_BOOK_TAG], sizeof(mli_cell));
-        mli_cache_free(lord, t);
-        mli_spans_free(lord, t);
-    }
-    mli_scopes_free(lord);
-    mli_stacks_free(lord);
-    mli_vector_free(lord, &lord->tags.births, sizeof(mli_birth));
-    for (i = 0; i < MLI_BOOKS; i++)
-        mli_vector_free(lord, &lord->counters.rows[i], sizeof(mli_row));
-    mli_vector_free(lord, &lord->limits.reservations, sizeof(mli_reservation));
-    mli_vector_free(lord, &lord->accounts.all, sizeof(mli_account_record));
-    mli_ring_end(lord);
-    mli_snapshots_destroy(lord);
-    for (s = lord->bands.strategies; s; s = next) {
-        next = s->next;
-        mli_strategy_free(lord, s);
-    }
-    mli_index_free(lord);
-    mli_dict_end(lord, &lord->names.strings);
-    mli_regions_free(lord); /* has all memory not freed above */
-    generation = mli_busy_begin();
-    allocator.free(allocator.user, lord, sizeof *lord);
-    mli_busy_end(generation);
-}
-
-/* Looks up the interposer: memlord_interposer. */
-static MLI_COLD void mli_interposer_find(void) {
-#if defined(__linux__)
-    const memlord_interposer *found;
-    char any[2];
-    if (!mli_env_read("LD_PRELOAD", any, sizeof any)) return;
-    found = (const memlord_interposer *)mli_symbol("memlord_interposer");
-    if (found && found->size >= sizeof *found && found->version == 1 && found->tag_begin &&
-        found->tag_end && found->scope_begin && found->scope_end)
-        mli_ptr_store_release(&mli_process.interposer, (void *)(uintptr_t)found);
-#endif
 }
 
 /* Does once what the first ledger of a process needs. The thread for which mli_process_claim
@@ -27624,15 +28727,10 @@ static MLI_COLD memlord_result mli_desc_refuse(const memlord_desc *desc, const c
     return MEMLORD_E_INVALID;
 }
 static MLI_COLD memlord_result mli_desc_check(const memlord_desc *desc) {
+    const char *why = mli_lives_check(desc);
     if (!desc->allocator.alloc != !desc->allocator.free)
-        return mli_desc_refuse(desc, "[create] allocator: one of alloc and free is missing");
-    if (desc->stack_depth > MLI_STACK_DEPTH_MAX)
-        return mli_desc_refuse(desc, "[create] stack_depth is over 128");
-    if (desc->snapshot_ms && desc->snapshot_ms < MLI_RECORDER_MS_MIN)
-        return mli_desc_refuse(desc, "[create] snapshot_ms is neither 0 nor 10 or more");
-    if (desc->event_capacity > MLI_EVENTS_MAX)
-        return mli_desc_refuse(desc, "[create] event_capacity is over 67108864");
-    return MEMLORD_OK;
+        why = "[create] allocator: one of alloc and free is missing";
+    return why ? mli_desc_refuse(desc, why) : MEMLORD_OK;
 }
 
 /* Makes a ledger, as memlord_create does. The caller starts the process. */
@@ -27652,7 +28750,7 @@ static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, memlord
     *out = mli_ledger_alloc(desc, &allocator);
     if (!*out) return MEMLORD_E_NOMEM;
     mli_ledger_register(*out);
-    r = mli_ledger_apply_desc(*out, desc);
+    r = mli_lives_open(*out, desc);
     if (r == MEMLORD_OK) return r;
     memlord_destroy(*out);
     *out = NULL;
@@ -27690,19 +28788,15 @@ MLI_API memlord *memlord_find(uint64_t generation) {
 /* The order matters: stops the helpers, writes the last report, verifies, logs leaks, drops fences,
    and then takes the ledger off the registry. */
 MLI_API void memlord_destroy(memlord *lord) {
-    const mli_neighbours *neighbours;
     if (!lord || lord == mli_ptr_load(&mli_process.global)) return;
-    neighbours = mli_neighbours_of(lord);
-    mli_pollers_stop(lord);
-    if (neighbours) neighbours->end(lord);
-    mli_recorder_stop(lord, MLI_RECORDER_SNAPSHOTS);
-    mli_recorder_stop(lord, MLI_RECORDER_EXPORT);
+    mli_lives_stop(lord);
     mli_saver_end(lord);
-    if (lord->verifies) (void)memlord_verify(lord);
+    if (lord->debug == 2) (void)memlord_verify(lord);
     mli_log_leaks(lord);
     mli_fences_end(lord);
     mli_ledger_unregister(lord);
-    mli_ledger_free(lord);
+    mli_lives_free(lord);
+    mli_ledger_delete(lord);
 }
 
 /* Makes the global ledger unless there is one: *made is 1, or 0. Returns it; NULL: r says why. One
@@ -27763,35 +28857,6 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
         return MEMLORD_E_STATE;
     }
     if (desc && desc->snapshot_ms) (void)memlord_snapshots_start(lord, desc->snapshot_ms);
-    return MEMLORD_OK;
-}
-
-MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *logger) {
-    const memlord_logger none = {NULL, NULL};
-    const mli_log_calls *mine = &mli_self.log_calls;
-    uint32_t turn, own;
-    unsigned spins = 0;
-    int calls;
-    if (!lord) return MEMLORD_OK;
-    mli_log_calls_left(lord, MLI_STACK_ADDRESS());
-    calls = (mine->inside[0] | mine->inside[1]) != 0;
-    if (calls && mine->generation != lord->generation) return MEMLORD_E_STATE;
-    while (mli_u32_exchange(&lord->log.setting, 1)) { /* that thread may wait for this one */
-        if (calls) return MEMLORD_E_STATE;
-        mli_spin_wait(&spins);
-    }
-    mli_lock_take(&lord->log.lock);
-    mli_logger_use(lord, logger ? logger : &none);
-    turn = lord->log.turn;
-    lord->log.turn = !turn;
-    own = calls ? mine->inside[turn] : 0;
-    while (lord->log.inside[turn] != own) { /* new calls count in the other turn */
-        mli_lock_drop(&lord->log.lock);
-        mli_spin_wait(&spins);
-        mli_lock_take(&lord->log.lock);
-    }
-    mli_lock_drop(&lord->log.lock);
-    mli_u32_store_release(&lord->log.setting, 0); /* pairs with the exchange */
     return MEMLORD_OK;
 }
 
@@ -28087,49 +29152,20 @@ MLI_API int memlord_shim_munmap(memlord *lord, void *at, size_t size, const meml
 
 /* ------------------------------------------------------------------------- src/embed/reset.c -- */
 
-/* Resets the totals of a device that no cell counts. Levels stay, a peak becomes its level, all
-   other totals become 0. Forgets the last failure, and that a band waits to be rearmed. */
-static MLI_COLD void mli_device_reset(memlord *lord, uint32_t dev) {
-    mli_device_record *device = mli_device_record_at(lord, dev);
-    mli_phys *phys = mli_phys_lock(lord, dev);
-    int stat;
-    for (stat = 0; stat < MLI_STAT_COUNT; stat++)
-        if (mli_columns[stat].kind != MLI_KIND_LIVE)
-            mli_u64_store(&device->count[stat], 0);
-    mli_u64_store(&device->count[MLI_STAT_reserved_peak],
-                  mli_u64_load(&device->count[MLI_STAT_reserved]));
-    device->watch.waiting_rearm = 0;
-    memset(&device->oom, 0, sizeof device->oom);
-    mli_lock_drop(&phys->lock);
-}
-
 /* -- public -- */
 
 MLI_API void memlord_reset(memlord *lord) {
     mli_thread *t;
-    mli_route *route;
-    uint32_t i, n;
+    uint32_t i;
     if (!lord) return;
     (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* a requested report is of the old epoch */
     t = mli_thread_get(lord);
     if (!t) return;
     mli_lock_take(&mli_process.cold_lock);
-    mli_counters_reset(lord, t);
-    mli_stacks_reset(lord);
-    n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    for (i = 1; i < n; i++) mli_device_reset(lord, i);
-    route = (mli_route *)mli_ptr_load(&lord->blocks.routes);
-    for (; route; route = route->next) {
-        mli_u64_store(&route->moves, 0);
-        mli_u64_store(&route->moved_bytes, 0);
-        mli_u64_store(&route->copies, 0);
-        mli_u64_store(&route->copied_bytes, 0);
-    }
-    for (i = 1; i < mli_scope_count(lord); i++)
-        mli_u64_store(&mli_scope_record_at(lord, i)->device_ns, 0);
+    mli_lives_reset(lord, t);
     mli_lock_drop(&mli_process.cold_lock);
     mli_thread_put(lord, t);
-    for (i = 1; i < n; i++) mli_holders_restart(lord, i);
+    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) mli_holders_restart(lord, i);
     mli_phys_recheck(lord, NULL);
     mli_log(lord, MEMLORD_LOG_INFO, "[reset] a new epoch: totals 0, peaks at what is live");
 }
@@ -28147,356 +29183,6 @@ MLI_API void memlord_peak_reset(memlord *lord, memlord_device sel) {
             mli_holders_restart(lord, i);
         }
     mli_thread_put(lord, t);
-}
-
-/* ------------------------------------------------------------------------ src/embed/saving.h -- */
-
-/* Owns the output of reports: to the host's function, to a file, at the end of the process, on
-   request. May use reports/ and services/snapshots. Invariants: a report file is complete when it
-   gets its name, and a failed one leaves no file; a request is safe in a signal handler. Locks:
-   registry, to choose the ledger to save at exit; none while the host's function writes. */
-
-/* ------------------------------------------------------------------------ src/embed/saving.c -- */
-
-/* Pins the ledger's snapshots for a report. While the recorder runs, takes one more for a report
-   that shows snapshots (no format after TRACE does). That one belongs to the report and not to the
-   list, so that frequent reports evict no snapshot. */
-static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
-    r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
-    if (format > MEMLORD_FORMAT_TRACE || !mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS)) return;
-    r->present = mli_snapshot_new(lord, NULL);
-    if (r->present)
-        r->snapshot[r->snapshots++] = r->present;
-    else
-        mli_loss_add(lord, MLI_LOST_snapshots);
-}
-
-/* Returns MEMLORD_E_IO if fn failed, else the result of the capture. */
-static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format format,
-                                                memlord_write_fn fn, void *user) {
-    mli_report *r;
-    memlord_result result;
-    r = (mli_report *)mli_own_alloc(lord, sizeof *r);
-    if (!r) return MEMLORD_E_NOMEM;
-    mli_report_snapshots(lord, r, format);
-    r->out.fn = fn;
-    r->out.user = user;
-    r->out.buf = r->buf;
-    r->out.cap = sizeof r->buf;
-    r->o = &r->out;
-    r->whole = format <= MEMLORD_FORMAT_HTML; /* a frequent scrape of metrics costs no walk */
-    mli_report_capture(lord, r);
-    mli_format_write(r, format);
-    mli_flush(r->o);
-    result = r->out.failed ? MEMLORD_E_IO : r->result;
-    mli_snapshots_unpin(lord, &r->reader);
-    mli_snapshots_free(lord, r->present);
-    mli_own_free(lord, r->stack, MLI_TOP_STACKS * sizeof *r->stack);
-    mli_own_free(lord, r->stack_leak, r->row_count * sizeof *r->stack_leak);
-    mli_own_free(lord, r->leak_sum, mli_leak_sums(r) * sizeof *r->leak_sum);
-    mli_own_free(lord, r->scope, (r->scopes + 1) * sizeof *r->scope);
-    mli_own_free(lord, r->tag, (r->tags + r->devices + 1) * sizeof *r->tag);
-    mli_own_free(lord, r, sizeof *r);
-    return result;
-}
-
-MLI_API memlord_result memlord_write(memlord *lord, memlord_format format,
-                                     memlord_write_fn fn, void *user) {
-    if (!lord) return MEMLORD_OK;
-    if (!fn) return MEMLORD_E_INVALID;
-    if (!mli_format_known(format)) return MEMLORD_E_UNSUPPORTED;
-    mli_capacities_refresh(lord, 0);
-    return mli_report_write(lord, format, fn, user);
-}
-
-/* -- files -- */
-
-static const char mli_format_suffixes[][11] = {
-#define MLI_X(name, suffix, text) suffix,
-    MLI_FORMATS(MLI_X)
-#undef MLI_X
-};
-
-#define MLI_SAVE_PATH_MAX 4000
-
-typedef struct mli_save_paths { /* allocated: a stack may have only 16 KiB */
-    char target[MLI_SAVE_PATH_MAX], beside[MLI_SAVE_PATH_MAX + 64];
-} mli_save_paths;
-
-/* Sets p->target to `path` with the process id for %p and % for %%. Returns 0 if it fits, else
-   -1. */
-static int mli_save_path_expand(const char *path, mli_save_paths *p) {
-    mli_out o;
-    mli_out_buffer(&o, p->target, sizeof p->target);
-    for (; *path; path++) {
-        int escape = *path == '%' && (path[1] == 'p' || path[1] == '%');
-        path += escape;
-        if (escape && *path == 'p')
-            mli_put_u64(&o, mli_pid());
-        else
-            mli_put(&o, path, 1);
-    }
-    return mli_out_end(&o, sizeof p->target) < sizeof p->target ? 0 : -1;
-}
-
-static MLI_COLD int mli_write_file(void *user, const void *data, size_t size) {
-    return mli_file_write(*(mli_file *)user, (const char *)data, size);
-}
-
-/* Creates p->beside, a new file .memlord-pid-n.tmp in the target's directory, so that a rename can
-   replace the target. Returns 0, or not 0 if it cannot. */
-static int mli_file_temp_create(mli_save_paths *p, mli_file *file) {
-    size_t n, directory = strlen(p->target);
-    int r = 1;
-    while (directory && !strchr(MLI_WINDOWS ? "/\\" : "/", p->target[directory - 1]))
-        directory--;
-    for (n = 0; r > 0 && n < 1000; n++) {
-        mli_out o;
-        mli_out_buffer(&o, p->beside, sizeof p->beside);
-        mli_put(&o, p->target, directory);
-        mli_putf(&o, ".memlord-%ju-%ju.tmp", mli_pid(), (uint64_t)n);
-        (void)mli_out_end(&o, sizeof p->beside);
-        r = mli_file_create(p->beside, file);
-    }
-    return r;
-}
-
-/* Writes a report to p->beside, a new file in the directory of p->target. Removes the file if that
-   fails. */
-static MLI_COLD memlord_result mli_file_write_report(memlord *lord, memlord_format format,
-                                                     mli_save_paths *p) {
-    mli_file file;
-    mli_signals held;
-    memlord_result r;
-    if (mli_file_temp_create(p, &file)) return MEMLORD_E_IO;
-    held = mli_signals_block();
-    r = mli_report_write(lord, format, mli_write_file, &file);
-    if (mli_file_close(file) && r == MEMLORD_OK) r = MEMLORD_E_IO;
-    mli_signals_restore(&held);
-    if (r != MEMLORD_OK) mli_file_remove(p->beside);
-    return r;
-}
-/* Ends the saving of a file. `failed`: the file could not be renamed to p->target. */
-static memlord_result mli_file_renamed(const mli_save_paths *p, int failed) {
-    if (!failed) return MEMLORD_OK;
-    mli_file_remove(p->beside);
-    return MEMLORD_E_IO;
-}
-
-/* Writes a report to standard output. It takes the descriptor and no stdio, which may be locked. */
-static MLI_COLD memlord_result mli_save_stdout(memlord *lord, memlord_format format) {
-    mli_file file = mli_file_stdout();
-    mli_signals held;
-    memlord_result r;
-    if ((format == MEMLORD_FORMAT_PPROF || format == MEMLORD_FORMAT_MEMORY_VIZ) &&
-        mli_file_is_terminal(file)) {
-        mli_logf(lord, MEMLORD_LOG_ERROR,
-                 "[save] .%s is binary: redirect standard output from the terminal, or name a file",
-                 mli_format_suffixes[format]);
-        return MEMLORD_E_UNSUPPORTED;
-    }
-    held = mli_signals_block();
-    r = mli_report_write(lord, format, mli_write_file, &file);
-    mli_signals_restore(&held);
-    return r;
-}
-
-static MLI_COLD memlord_result mli_save_refuse(memlord *lord, memlord_result r, const char *why) {
-    mli_logf(lord, MEMLORD_LOG_ERROR, "[save] %s", why);
-    return r;
-}
-
-MLI_API memlord_result memlord_save(memlord *lord, memlord_format format, const char *path) {
-    mli_save_paths *p;
-    memlord_result r = MEMLORD_E_INVALID;
-    if (!lord) return MEMLORD_OK;
-    if (!path || !*path) return mli_save_refuse(lord, r, "path is NULL or empty");
-    if (!mli_format_known(format))
-        return mli_save_refuse(lord, MEMLORD_E_UNSUPPORTED, "format is none of those there are");
-    mli_capacities_refresh(lord, 0);
-    if (!strcmp(path, "-")) return mli_save_stdout(lord, format);
-    p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
-    if (!p) return MEMLORD_E_NOMEM;
-    if (mli_save_path_expand(path, p))
-        (void)mli_save_refuse(lord, r, "path is too long");
-    else
-        r = mli_file_is_special(p->target) ? MEMLORD_E_IO : mli_file_write_report(lord, format, p);
-    if (r == MEMLORD_OK) r = mli_file_renamed(p, mli_file_rename(p->beside, p->target, 1));
-    mli_own_free(lord, p, sizeof *p);
-    return r;
-}
-
-/* -- saving at exit and on request, under a dated name -- */
-
-/* Sets p->target to directory/memory_profile_20261121_080500.json. For n > 0 adds the process id,
-   for n > 1 also n, for a name that is still free. Returns 0 if it fits, else -1. */
-static int mli_dated_path(const char *directory, uint64_t wall, memlord_format format,
-                          unsigned n, mli_save_paths *p) {
-    mli_out o;
-    mli_out_buffer(&o, p->target, sizeof p->target);
-    mli_put_str(&o, directory);
-    mli_put_str(&o, "/memory_profile_");
-    mli_put_time(&o, wall, 1);
-    if (n) mli_putf(&o, "_%ju", mli_pid());
-    if (n > 1) mli_putf(&o, "_%ju", (uint64_t)n);
-    mli_put_str(&o, ".");
-    mli_put_str(&o, mli_format_suffixes[format]);
-    return mli_out_end(&o, sizeof p->target) < sizeof p->target ? 0 : -1;
-}
-
-static memlord_result mli_dated_save(memlord *lord, memlord_format format,
-                                     const char *directory, mli_save_paths *p) {
-    uint64_t wall = mli_wall_now();
-    unsigned n;
-    int there = 1;
-    memlord_result r;
-    if (mli_dated_path(directory, wall, format, 0, p)) return MEMLORD_E_INVALID;
-    r = mli_file_write_report(lord, format, p);
-    for (n = 0; r == MEMLORD_OK && there > 0 && n < 1000; n++)
-        there = mli_dated_path(directory, wall, format, n, p)
-                    ? -1
-                    : mli_file_rename(p->beside, p->target, 0);
-    return r == MEMLORD_OK ? mli_file_renamed(p, there) : r;
-}
-
-/* Saves to the directory of memlord_save_at_exit (default: output_dir, then "."), and logs the
-   result. At the end of a ledger or of the process it saves only if that was wanted, once: the
-   exchange of exit_format lets only one caller save. It then serves a request, too, that no call
-   has served yet. exit_format: a memlord_format + 1; 0: JSON. */
-static MLI_COLD void mli_save_dated(memlord *lord, int end) {
-    uint32_t format = end ? mli_u32_exchange(&lord->saving.exit_format, 0)
-                          : mli_u32_load(&lord->saving.exit_format);
-    const char *directory = (const char *)mli_ptr_load_acquire(&lord->saving.exit_directory);
-    int asked = end && mli_alert_set(lord, MLI_ALERT_SAVE, 0);
-    mli_save_paths *p;
-    char line[320];
-    mli_out o;
-    memlord_result r = MEMLORD_E_NOMEM;
-    if (end && !format && !asked) return;
-    mli_capacities_refresh(lord, 1); /* the host may be in its allocator, or at its end */
-    if (!directory) directory = lord->saving.output_dir ? lord->saving.output_dir : ".";
-    p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
-    if (p)
-        r = mli_dated_save(lord, format ? (memlord_format)(format - 1) : MEMLORD_FORMAT_JSON,
-                           directory, p);
-    mli_out_buffer(&o, line, sizeof line);
-    if (r)
-        mli_putf(&o, "[save] no report in %s: %s", directory, memlord_result_text(r));
-    else
-        mli_putf(&o, "[save] %s", p->target);
-    (void)mli_out_end(&o, sizeof line);
-    mli_log(lord, r ? MEMLORD_LOG_ERROR : MEMLORD_LOG_INFO, line);
-    mli_own_free(lord, p, sizeof *p);
-}
-
-static const mli_saver mli_dated_saver = {mli_save_dated};
-
-/* Saves every ledger that wants a report at exit. It chooses one ledger under the registry lock,
-   drops the lock, saves that ledger, and starts over, as the list may have changed. */
-static MLI_COLD void mli_at_exit(void) {
-    memlord *lord;
-    do {
-        mli_lock_take(&mli_process.registry_lock);
-        MLI_LEDGERS_EACH(lord)
-            if (mli_u32_load(&lord->saving.exit_format) ||
-                mli_alert_on(lord, MLI_ALERT_SAVE))
-                break;
-        mli_process.saving = lord; /* a destroy on another thread waits for this */
-        mli_lock_drop(&mli_process.registry_lock);
-        if (lord) mli_save_dated(lord, 1);
-    } while (lord);
-}
-static MLI_COLD memlord_result mli_at_exit_once(void) {
-    int bad = 0;
-    const uint64_t generation = mli_busy_begin(); /* atexit may call a malloc that records */
-    if (!mli_u32_exchange(&mli_process.at_exit, 1))
-        bad = atexit(mli_at_exit);
-    mli_busy_end(generation);
-    if (bad) mli_u32_store(&mli_process.at_exit, 0);
-    return bad ? MEMLORD_E_NOMEM : MEMLORD_OK;
-}
-
-/* -- the export: PROMETHEUS at an interval -- */
-
-#define MLI_EXPORT_MS_DEFAULT 15000 /* as often as the prometheus.yml of Prometheus scrapes */
-
-/* Writes the export. Of failures in a row it logs the first. */
-static MLI_COLD void mli_export_save(memlord *lord, int end) {
-    const char *path = (const char *)mli_ptr_load_acquire(&lord->saving.export_path);
-    memlord_result r = memlord_save(lord, MEMLORD_FORMAT_PROMETHEUS, path);
-    const uint32_t before = mli_u32_exchange(&lord->saving.export_failed, r != MEMLORD_OK);
-    (void)end;
-    if (!r) return;
-    mli_loss_add(lord, MLI_LOST_exports);
-    if (!before)
-        mli_logf(lord, MEMLORD_LOG_ERROR, "[export] no %s: %s", path, memlord_result_text(r));
-}
-static const mli_saver mli_export_saver = {mli_export_save};
-
-/* -- public -- */
-
-MLI_API memlord_format memlord_format_for(const char *path) {
-    size_t n = path ? strlen(path) : 0, best = 0;
-    int i, found = MEMLORD_FORMAT_TEXT;
-    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest match: .trace.json is not .json */
-        const char *suffix = mli_format_suffixes[i];
-        size_t length = strlen(suffix);
-        if (length <= best || n <= length || path[n - length - 1] != '.') continue;
-        if (strcmp(path + n - length, suffix)) continue;
-        best = length;
-        found = i;
-    }
-    return (memlord_format)found;
-}
-
-MLI_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
-                                            const char *directory) {
-    const char *kept;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    if (!mli_format_known(format)) return MEMLORD_E_UNSUPPORTED;
-    if (directory && strlen(directory) > MLI_SAVE_PATH_MAX - 100) return MEMLORD_E_INVALID;
-    r = mli_name(lord, directory && *directory ? directory : NULL, &kept);
-    if (r == MEMLORD_OK) r = mli_at_exit_once();
-    if (r) return r;
-    mli_saver_set(lord, &mli_dated_saver);
-    mli_ptr_store_release(&lord->saving.exit_directory, (void *)(uintptr_t)kept);
-    (void)mli_u32_exchange(&lord->saving.exit_format, (uint32_t)format + 1);
-    return MEMLORD_OK;
-}
-/* The path is set before the first export, which looks at it: see mli_prom_labels. */
-MLI_API memlord_result memlord_export_start(memlord *lord, const char *path,
-                                            uint32_t interval_ms) {
-    const char *kept, *before;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    if (!path || !*path || !strcmp(path, "-") || strlen(path) >= MLI_SAVE_PATH_MAX ||
-        (interval_ms && interval_ms < MLI_RECORDER_MS_MIN))
-        return MEMLORD_E_INVALID;
-    if (!mli_format_known(MEMLORD_FORMAT_PROMETHEUS)) return MEMLORD_E_UNSUPPORTED;
-    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
-    r = mli_name_limited(lord, path, &kept);
-    if (r) return r;
-    before = (const char *)mli_ptr_exchange(&lord->saving.export_path, (void *)(uintptr_t)kept);
-    r = memlord_save(lord, MEMLORD_FORMAT_PROMETHEUS, kept);
-    if (r) {
-        mli_ptr_store_release(&lord->saving.export_path, (void *)(uintptr_t)before);
-        return r;
-    }
-    mli_recorder_start(lord, MLI_RECORDER_EXPORT, &mli_export_saver,
-                       interval_ms ? interval_ms : MLI_EXPORT_MS_DEFAULT);
-    return MEMLORD_OK;
-}
-MLI_API memlord_result memlord_export_stop(memlord *lord) {
-    if (!lord) return MEMLORD_OK;
-    if (mli_self.is_helper || mli_self.in_host_alloc) return MEMLORD_E_STATE;
-    mli_recorder_stop(lord, MLI_RECORDER_EXPORT);
-    return MEMLORD_OK;
-}
-MLI_API void memlord_request_save(memlord *lord) {
-    if (!lord) return;
-    mli_saver_set(lord, &mli_dated_saver);
-    mli_alert_set(lord, MLI_ALERT_SAVE, 1); /* no lock: safe in a signal handler */
 }
 
 #endif /* MEMLORD_IMPLEMENTATION */
