@@ -7225,8 +7225,8 @@ enum { /* mli_shard.state */
     MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST /* from here on the id of its owner */
 };
 
-/* Returns the shard of an address. That of a handle is another one: the caller does not find the
-   handle there. */
+/* Returns the shard of an address. With a handle it returns a shard that does not have the handle:
+   see mli_shard_of. */
 static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
     const uint64_t hash = (key >> MLI_SHARD_ADDRESS_BITS) * 0x9e3779b97f4a7c15u;
     return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];
@@ -10978,7 +10978,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_stacks_cut(const memlord *lord);
 MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord);
 /* Returns the number of rows and 1 more. */
 MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord);
-/* Returns the site of a frame of stacks, and how many of them have a number. */
+/* mli_stack_frame_at returns the site of a frame by the number of the frame. mli_stack_frame_count
+   returns how many frames have a number. */
 MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t number);
 MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
 
@@ -14433,7 +14434,7 @@ static MLI_COLD int mli_visit_entry(const mli_entry *e, void *query) {
 }
 
 /* Pauses a shard and calls fn for each of its blocks that matches a query, until fn returns
-   non-zero, which it returns. fn may not allocate, nor call the host. */
+   non-zero. Returns what fn returned last. fn may not allocate, nor call the host. */
 static MLI_COLD int mli_shard_visit(memlord *lord, mli_shard *s, mli_walk_query *q,
                                     mli_visit_fn fn, void *user) {
     int stop;
@@ -14830,8 +14831,9 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
                                             uint64_t key, mli_fence_record *f, int why,
                                             mli_entry *gone, mli_fence_record **chain);
 
-/* Asks the fences of a block just freed for the first time, in the order they were attached. Under
-   MEMLORD_FLAG_DEFER takes "not yet" for an answer, as no host code may run: a poll asks them. */
+/* Asks, for the first time, the fences of a block that was just freed, in the order they were
+   attached. Under MEMLORD_FLAG_DEFER no host code may run: there each fence counts as not done, and
+   a later poll asks it. */
 MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *chain);
 
 /* Retires the pending blocks of a selector that are done, and returns the bytes credited: asks the
@@ -26034,7 +26036,8 @@ typedef struct mli_portion {
     unsigned char dev;          /* 0: a vacant entry */
     unsigned char allocs;       /* 1: of allocs since the last reset; 0: of live blocks */
     unsigned char has_live;     /* 1: the allocs of a site, and its live blocks are among them */
-    int64_t value[2];           /* of the samples themselves, then the share; blocks and bytes */
+    int64_t value[2];           /* blocks and bytes: first of the samples alone, then of the share
+                                   */
     double rest[2];             /* of the blocks that samples stand for, beside themselves */
 } mli_portion;
 typedef struct mli_shares {
