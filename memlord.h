@@ -5265,6 +5265,8 @@ typedef struct mli_out {
 MLI_PRIVATE MLI_COLD void mli_flush(mli_out *o);
 MLI_PRIVATE void mli_put(mli_out *o, const char *text, size_t n);
 MLI_PRIVATE void mli_put_str(mli_out *o, const char *text);
+/* Returns a text of those that stand one behind the other, each with its 0. */
+MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number);
 
 /* Starts an mli_out without a function. mli_out_end terminates the text with a 0 and returns its
    full length, also if it was cut. */
@@ -5365,6 +5367,10 @@ MLI_PRIVATE void mli_put(mli_out *o, const char *text, size_t n) {
         text += piece;
         n -= piece;
     }
+}
+MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number) {
+    for (; number; number--) texts += strlen(texts) + 1;
+    return texts;
 }
 MLI_PRIVATE void mli_put_str(mli_out *o, const char *text) {
     mli_put(o, text, strlen(text));
@@ -5771,14 +5777,12 @@ static MLI_COLD uint64_t mli_unit_factor(const char *text) {
 /* -- public -- */
 
 MLI_API const char *memlord_result_text(memlord_result result) {
-    static const char texts[] = /* one behind the other */
+    static const char texts[] =
 #define MLI_X(name, text) text "\0"
         MLI_RESULTS(MLI_X);
 #undef MLI_X
-    const char *text = texts;
-    if ((unsigned)result >= MEMLORD_RESULT_COUNT) return "not a result";
-    for (; result; result = (memlord_result)(result - 1)) text += strlen(text) + 1;
-    return text;
+    return (unsigned)result < MEMLORD_RESULT_COUNT ? mli_text_at(texts, (unsigned)result)
+                                                   : "not a result";
 }
 
 MLI_API char *memlord_format_bytes(uint64_t bytes, char *buf, size_t cap) {
@@ -8669,7 +8673,6 @@ static MLI_COLD void mli_counters_forked(memlord *lord) {
         n = mli_row_count(lord, book);
         for (i = 1; i < n; i++) mli_u32_store(&mli_row_at(lord, book, i)->lock.locked, 0);
     }
-    mli_u32_store(&lord->counters.count_lock.locked, 0);
 }
 static MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -9354,19 +9357,20 @@ static MLI_COLD const char *mli_device_fault(memlord_device d, int refuser) {
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault) {
     MLI_REQUIRE(mli_none_held());
-    static const char names[][16] = {
-#define MLI_X(name) #name,
-        MLI_REFUSERS(MLI_X)
+    static const char names[] =
+#define MLI_X(name) #name "\0"
+        MLI_REFUSERS(MLI_X);
 #undef MLI_X
-    };
+    const char *name;
     if (!lord || (r != MEMLORD_E_INVALID && r != MEMLORD_E_DEVICE)) return r;
     mli_stat_add(lord, mli_dev_known(lord, d), MLI_STAT_refused, 1);
     if (mli_u32_exchange(&lord->devices.refused[refuser][r == MEMLORD_E_DEVICE], 1)) return r;
+    name = mli_text_at(names, (unsigned)refuser);
     if (r == MEMLORD_E_DEVICE && mli_selector_valid(d))
-        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %i is %s", names[refuser],
+        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %i is %s", name,
                  mli_device_code(d), mli_device_fault(d, refuser));
     else
-        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %s", names[refuser],
+        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %s", name,
                  r == MEMLORD_E_DEVICE ? "that is no device"
                  : fault               ? fault
                                        : memlord_result_text(r));
@@ -17066,18 +17070,17 @@ static MLI_COLD int mli_gc_begin(memlord *lord, uint32_t dev, uintptr_t here) {
 
 static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
                                 const memlord_gc_result *result) {
-    static const char reasons[][14] = {
-#define MLI_X(name, text) text,
-        MLI_REASONS(MLI_X)
+    static const char reasons[] =
+#define MLI_X(name, text) text "\0"
+        MLI_REASONS(MLI_X);
 #undef MLI_X
-    };
     static const char metrics[][10] = {"allocated", "freed", "max", "reserved", "cached"};
     char line[320];
     mli_out o;
     if (!mli_log_hears(lord, MEMLORD_LOG_INFO)) return;
     mli_out_buffer(&o, line, sizeof line);
     mli_putf(&o, "[gc] %i run %ju (%ju in all): %s", mli_device_code(e->device),
-             e->device_runs, e->total_runs, reasons[e->reason]);
+             e->device_runs, e->total_runs, mli_text_at(reasons, (unsigned)e->reason));
     if (e->band != SIZE_MAX)
         mli_putf(&o, " %ju, %s %jo >= %jo", (uint64_t)e->band, metrics[e->metric], e->value,
                  e->threshold);
@@ -28878,43 +28881,6 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
    and the errno of the one that it replaces, whether or not the ledger could record the call.
    Locks: registry, while a table is hooked or unhooked. */
 
-/* A block's key is its address. munmap ends a block only if its pages are that whole block. A
-   function in a table calls those of one host only. */
-
-MLI_PRIVATE void *mli_hooked_alloc(const mli_hooked *h, void *ptr, uint64_t bytes, uint32_t which,
-                                   void *caller);
-MLI_PRIVATE void mli_hooked_free(const mli_hooked *h, void *ptr, void *caller);
-/* Size 0 may free, and return NULL or a new block. */
-MLI_PRIVATE void *mli_hooked_realloc(const mli_hooked *h, void *ptr, size_t size, void *caller);
-
-/* Defines the functions of a place. */
-#define MLI_HOOK_FUNCTIONS(n)                                                                      \
-    static void *mli_hook_malloc_##n(size_t size) {                                                \
-        const mli_hooked *h = &mli_process.hooked[n];                                              \
-        return mli_hooked_alloc(h, h->host.malloc_fn(size), size, MEMLORD_HOOK_MALLOC,             \
-                                MLI_RETURN_ADDRESS());                                             \
-    }                                                                                              \
-    static void *mli_hook_calloc_##n(size_t count, size_t size) {                                  \
-        const mli_hooked *h = &mli_process.hooked[n];                                              \
-        return mli_hooked_alloc(h, h->host.calloc_fn(count, size), (uint64_t)count * size,         \
-                                MEMLORD_HOOK_CALLOC, MLI_RETURN_ADDRESS());                        \
-    }                                                                                              \
-    static void *mli_hook_aligned_##n(size_t alignment, size_t size) {                             \
-        const mli_hooked *h = &mli_process.hooked[n];                                              \
-        return mli_hooked_alloc(h, h->host.aligned_fn(alignment, size), size,                      \
-                                MEMLORD_HOOK_ALIGNED, MLI_RETURN_ADDRESS());                       \
-    }                                                                                              \
-    static void *mli_hook_realloc_##n(void *ptr, size_t size) {                                    \
-        return mli_hooked_realloc(&mli_process.hooked[n], ptr, size, MLI_RETURN_ADDRESS());        \
-    }                                                                                              \
-    static void mli_hook_free_##n(void *ptr) {                                                     \
-        mli_hooked_free(&mli_process.hooked[n], ptr, MLI_RETURN_ADDRESS());                        \
-    }
-MLI_HOOK_FUNCTIONS(0)
-MLI_HOOK_FUNCTIONS(1)
-MLI_HOOK_FUNCTIONS(2)
-MLI_HOOK_FUNCTIONS(3)
-
 /* ---------------------------------------------------------------------- src/embed/redirect.c -- */
 
 #if !MLI_WINDOWS
@@ -28936,7 +28902,8 @@ static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_devic
 }
 #endif
 
-/* -- the functions that hooks put in place of the host's -- */
+/* -- the functions that hooks put in place of the host's --
+   A block's key is its address. A function in a table calls those of one host only. */
 
 /* Returns 1 if a block may be on the books. Where not every function records, those that are not
    are no anomaly. */
@@ -28945,22 +28912,24 @@ static int mli_hooked_has(const mli_hooked *h, memlord *lord, const void *ptr) {
     return ptr && ((mli_u32_load(&h->which) & MLI_HOOK_COMPLETE) ||
                    !memlord_block_find(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), &info));
 }
-MLI_PRIVATE void *mli_hooked_alloc(const mli_hooked *h, void *ptr, uint64_t bytes, uint32_t which,
-                                   void *caller) {
+static MLI_NOINLINE void *mli_hooked_alloc(const mli_hooked *h, void *ptr, uint64_t bytes,
+                                           uint32_t which, void *caller) {
     memlord *lord = memlord_find(mli_u64_load(&h->generation));
     if (ptr && lord && (mli_u32_load(&h->which) & which))
         (void)memlord_alloc(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), bytes,
                             memlord_site_at(lord, caller));
     return ptr;
 }
-MLI_PRIVATE void mli_hooked_free(const mli_hooked *h, void *ptr, void *caller) {
+static MLI_NOINLINE void mli_hooked_free(const mli_hooked *h, void *ptr, void *caller) {
     memlord *lord = memlord_find(mli_u64_load(&h->generation));
     if (lord && mli_hooked_has(h, lord, ptr))
         (void)memlord_free(lord, memlord_device_cpu(), MEMLORD_KEY(ptr),
                            memlord_site_at(lord, caller));
     h->host.free_fn(ptr);
 }
-MLI_PRIVATE void *mli_hooked_realloc(const mli_hooked *h, void *ptr, size_t size, void *caller) {
+/* Size 0 may free, and return NULL or a new block. */
+static MLI_NOINLINE void *mli_hooked_realloc(const mli_hooked *h, void *ptr, size_t size,
+                                             void *caller) {
     memlord *lord = memlord_find(mli_u64_load(&h->generation));
     const memlord_device d = memlord_device_cpu();
     const memlord_site *site = memlord_site_at(lord, caller);
@@ -28981,6 +28950,41 @@ MLI_PRIVATE void *mli_hooked_realloc(const mli_hooked *h, void *ptr, size_t size
     if (r == MEMLORD_OK) (void)memlord_free_end(lord, &token, !p && size, site);
     return mli_hooked_alloc(h, p, size, MEMLORD_HOOK_REALLOC, caller);
 }
+static MLI_NOINLINE void *mli_hooked_malloc(const mli_hooked *h, size_t size, void *caller) {
+    return mli_hooked_alloc(h, h->host.malloc_fn(size), size, MEMLORD_HOOK_MALLOC, caller);
+}
+static MLI_NOINLINE void *mli_hooked_calloc(const mli_hooked *h, size_t count, size_t size,
+                                            void *caller) {
+    return mli_hooked_alloc(h, h->host.calloc_fn(count, size), (uint64_t)count * size,
+                            MEMLORD_HOOK_CALLOC, caller);
+}
+static MLI_NOINLINE void *mli_hooked_aligned(const mli_hooked *h, size_t alignment, size_t size,
+                                             void *caller) {
+    return mli_hooked_alloc(h, h->host.aligned_fn(alignment, size), size, MEMLORD_HOOK_ALIGNED,
+                            caller);
+}
+
+/* Defines the functions of a place. */
+#define MLI_HOOK_FUNCTIONS(n)                                                                      \
+    static void *mli_hook_malloc_##n(size_t size) {                                                \
+        return mli_hooked_malloc(&mli_process.hooked[n], size, MLI_RETURN_ADDRESS());              \
+    }                                                                                              \
+    static void *mli_hook_calloc_##n(size_t count, size_t size) {                                  \
+        return mli_hooked_calloc(&mli_process.hooked[n], count, size, MLI_RETURN_ADDRESS());       \
+    }                                                                                              \
+    static void *mli_hook_aligned_##n(size_t alignment, size_t size) {                             \
+        return mli_hooked_aligned(&mli_process.hooked[n], alignment, size, MLI_RETURN_ADDRESS());  \
+    }                                                                                              \
+    static void *mli_hook_realloc_##n(void *ptr, size_t size) {                                    \
+        return mli_hooked_realloc(&mli_process.hooked[n], ptr, size, MLI_RETURN_ADDRESS());        \
+    }                                                                                              \
+    static void mli_hook_free_##n(void *ptr) {                                                     \
+        mli_hooked_free(&mli_process.hooked[n], ptr, MLI_RETURN_ADDRESS());                        \
+    }
+MLI_HOOK_FUNCTIONS(0)
+MLI_HOOK_FUNCTIONS(1)
+MLI_HOOK_FUNCTIONS(2)
+MLI_HOOK_FUNCTIONS(3)
 #define MLI_HOOK_TABLE(n)                                                                          \
     {mli_hook_malloc_##n, mli_hook_calloc_##n, mli_hook_realloc_##n, mli_hook_aligned_##n,         \
      mli_hook_free_##n}
