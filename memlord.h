@@ -5265,6 +5265,8 @@ typedef struct mli_out {
 MLI_PRIVATE MLI_COLD void mli_flush(mli_out *o);
 MLI_PRIVATE void mli_put(mli_out *o, const char *text, size_t n);
 MLI_PRIVATE void mli_put_str(mli_out *o, const char *text);
+/* Returns a text of those that stand one behind the other, each with its 0. */
+MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number);
 
 /* Starts an mli_out without a function. mli_out_end terminates the text with a 0 and returns its
    full length, also if it was cut. */
@@ -5365,6 +5367,10 @@ MLI_PRIVATE void mli_put(mli_out *o, const char *text, size_t n) {
         text += piece;
         n -= piece;
     }
+}
+MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number) {
+    for (; number; number--) texts += strlen(texts) + 1;
+    return texts;
 }
 MLI_PRIVATE void mli_put_str(mli_out *o, const char *text) {
     mli_put(o, text, strlen(text));
@@ -5771,14 +5777,12 @@ static MLI_COLD uint64_t mli_unit_factor(const char *text) {
 /* -- public -- */
 
 MLI_API const char *memlord_result_text(memlord_result result) {
-    static const char texts[] = /* one behind the other */
+    static const char texts[] =
 #define MLI_X(name, text) text "\0"
         MLI_RESULTS(MLI_X);
 #undef MLI_X
-    const char *text = texts;
-    if ((unsigned)result >= MEMLORD_RESULT_COUNT) return "not a result";
-    for (; result; result = (memlord_result)(result - 1)) text += strlen(text) + 1;
-    return text;
+    return (unsigned)result < MEMLORD_RESULT_COUNT ? mli_text_at(texts, (unsigned)result)
+                                                   : "not a result";
 }
 
 MLI_API char *memlord_format_bytes(uint64_t bytes, char *buf, size_t cap) {
@@ -7225,8 +7229,8 @@ enum { /* mli_shard.state */
     MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST /* from here on the id of its owner */
 };
 
-/* Returns the shard of an address. That of a handle is another one: the caller does not find the
-   handle there. */
+/* Returns the shard of an address. With a handle it returns a shard that does not have the handle:
+   see mli_shard_of. */
 static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
     const uint64_t hash = (key >> MLI_SHARD_ADDRESS_BITS) * 0x9e3779b97f4a7c15u;
     return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];
@@ -8669,7 +8673,6 @@ static MLI_COLD void mli_counters_forked(memlord *lord) {
         n = mli_row_count(lord, book);
         for (i = 1; i < n; i++) mli_u32_store(&mli_row_at(lord, book, i)->lock.locked, 0);
     }
-    mli_u32_store(&lord->counters.count_lock.locked, 0);
 }
 static MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -9354,19 +9357,20 @@ static MLI_COLD const char *mli_device_fault(memlord_device d, int refuser) {
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault) {
     MLI_REQUIRE(mli_none_held());
-    static const char names[][16] = {
-#define MLI_X(name) #name,
-        MLI_REFUSERS(MLI_X)
+    static const char names[] =
+#define MLI_X(name) #name "\0"
+        MLI_REFUSERS(MLI_X);
 #undef MLI_X
-    };
+    const char *name;
     if (!lord || (r != MEMLORD_E_INVALID && r != MEMLORD_E_DEVICE)) return r;
     mli_stat_add(lord, mli_dev_known(lord, d), MLI_STAT_refused, 1);
     if (mli_u32_exchange(&lord->devices.refused[refuser][r == MEMLORD_E_DEVICE], 1)) return r;
+    name = mli_text_at(names, (unsigned)refuser);
     if (r == MEMLORD_E_DEVICE && mli_selector_valid(d))
-        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %i is %s", names[refuser],
+        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %i is %s", name,
                  mli_device_code(d), mli_device_fault(d, refuser));
     else
-        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %s", names[refuser],
+        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %s", name,
                  r == MEMLORD_E_DEVICE ? "that is no device"
                  : fault               ? fault
                                        : memlord_result_text(r));
@@ -10362,6 +10366,8 @@ MLI_PRIVATE uint64_t mli_stream_of(memlord *lord, uint64_t word2);
 MLI_PRIVATE mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id);
 /* Returns the number of scopes, and 1 more. The acquire pairs with mli_scope_publish. */
 MLI_PRIVATE uint32_t mli_scope_count(memlord *lord);
+/* Returns a scope by a number from the host; NULL: there is none. */
+MLI_PRIVATE mli_scope_record *mli_scope_find(memlord *lord, uint64_t id);
 /* Makes the record of the next scope; NULL: no memory. Requires: the cold lock. */
 MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord);
 /* Publishes the scope that was made last. Requires: the cold lock. */
@@ -10570,6 +10576,9 @@ MLI_PRIVATE mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id) {
 
 MLI_PRIVATE uint32_t mli_scope_count(memlord *lord) {
     return mli_u32_load_acquire(&lord->tags.scope_count);
+}
+MLI_PRIVATE mli_scope_record *mli_scope_find(memlord *lord, uint64_t id) {
+    return id && id < mli_scope_count(lord) ? mli_scope_record_at(lord, (uint32_t)id) : NULL;
 }
 MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -10973,7 +10982,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_stacks_cut(const memlord *lord);
 MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord);
 /* Returns the number of rows and 1 more. */
 MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord);
-/* Returns the site of a frame of stacks, and how many of them have a number. */
+/* mli_stack_frame_at returns the site of a frame by the number of the frame. mli_stack_frame_count
+   returns how many frames have a number. */
 MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t number);
 MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
 
@@ -11179,8 +11189,8 @@ static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_sit
     mli_u32_store_release(&lord->stacks.frame_count, n + 1); /* pairs with mli_stack_frame_count */
     return MEMLORD_OK;
 }
-/* Finds or adds the node of a site. E_NOMEM: the tree is full. MLI_AGAIN: it needs memory first. The
-   chain is that of the site's address, at which the module need not be any more. */
+/* Finds or adds the node of a site. E_NOMEM: the tree is full. MLI_AGAIN: it needs memory first.
+   The chain is that of the site's address, at which the module need not be any more. */
 static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32_t parent,
                                                            mli_site_record *site, int stays,
                                                            uint32_t *number) {
@@ -14428,7 +14438,7 @@ static MLI_COLD int mli_visit_entry(const mli_entry *e, void *query) {
 }
 
 /* Pauses a shard and calls fn for each of its blocks that matches a query, until fn returns
-   non-zero, which it returns. fn may not allocate, nor call the host. */
+   non-zero. Returns what fn returned last. fn may not allocate, nor call the host. */
 static MLI_COLD int mli_shard_visit(memlord *lord, mli_shard *s, mli_walk_query *q,
                                     mli_visit_fn fn, void *user) {
     int stop;
@@ -14825,8 +14835,9 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
                                             uint64_t key, mli_fence_record *f, int why,
                                             mli_entry *gone, mli_fence_record **chain);
 
-/* Asks the fences of a block just freed for the first time, in the order they were attached. Under
-   MEMLORD_FLAG_DEFER takes "not yet" for an answer, as no host code may run: a poll asks them. */
+/* Asks, for the first time, the fences of a block that was just freed, in the order they were
+   attached. Under MEMLORD_FLAG_DEFER no host code may run: there each fence counts as not done, and
+   a later poll asks it. */
 MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *chain);
 
 /* Retires the pending blocks of a selector that are done, and returns the bytes credited: asks the
@@ -17059,18 +17070,17 @@ static MLI_COLD int mli_gc_begin(memlord *lord, uint32_t dev, uintptr_t here) {
 
 static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
                                 const memlord_gc_result *result) {
-    static const char reasons[][14] = {
-#define MLI_X(name, text) text,
-        MLI_REASONS(MLI_X)
+    static const char reasons[] =
+#define MLI_X(name, text) text "\0"
+        MLI_REASONS(MLI_X);
 #undef MLI_X
-    };
     static const char metrics[][10] = {"allocated", "freed", "max", "reserved", "cached"};
     char line[320];
     mli_out o;
     if (!mli_log_hears(lord, MEMLORD_LOG_INFO)) return;
     mli_out_buffer(&o, line, sizeof line);
     mli_putf(&o, "[gc] %i run %ju (%ju in all): %s", mli_device_code(e->device),
-             e->device_runs, e->total_runs, reasons[e->reason]);
+             e->device_runs, e->total_runs, mli_text_at(reasons, (unsigned)e->reason));
     if (e->band != SIZE_MAX)
         mli_putf(&o, " %ju, %s %jo >= %jo", (uint64_t)e->band, metrics[e->metric], e->value,
                  e->threshold);
@@ -18007,9 +18017,7 @@ static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scop
    E_STATE: the thread is in it by this token already, or exported it itself. */
 static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
                                                const memlord_scope_token *token) {
-    uint32_t id = (uint32_t)token->word[0];
-    mli_scope_record *scope =
-        id && id < mli_scope_count(lord) ? mli_scope_record_at(lord, id) : NULL;
+    mli_scope_record *scope = mli_scope_find(lord, (uint32_t)token->word[0]);
     mli_thread_scope *s;
     mli_span *span, *f;
     memlord_result r = mli_span_reserve(lord, t, &span);
@@ -18283,9 +18291,11 @@ MLI_API uint64_t memlord_scope_current(memlord *lord) {
     return id;
 }
 MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, uint64_t ns) {
+    mli_scope_record *record;
     if (!lord) return MEMLORD_OK;
-    if (!scope || scope >= mli_scope_count(lord)) return MEMLORD_E_UNKNOWN;
-    (void)mli_u64_add(&mli_scope_record_at(lord, (uint32_t)scope)->device_ns, ns);
+    record = mli_scope_find(lord, scope);
+    if (!record) return MEMLORD_E_UNKNOWN;
+    (void)mli_u64_add(&record->device_ns, ns);
     return MEMLORD_OK;
 }
 
@@ -21901,29 +21911,30 @@ static MLI_COLD int mli_verify_shard(mli_verify *v, uint32_t number) {
 }
 static MLI_COLD int mli_verify_map(mli_verify *v) {
     uint32_t i;
-    uint64_t buckets = 0;
+    uint64_t buckets = 0, counted;
     for (i = 0; i < MLI_SHARDS; i++) {
         if (mli_verify_shard(v, i)) return 1;
         buckets += mli_shard_at(v->lord, i)->size;
     }
-    if (buckets == mli_u32_load(&v->lord->map.buckets)) return 0;
-    return mli_verify_fail(v, "the map has %ju buckets; it counts %ju", buckets,
-                           (uint64_t)mli_u32_load(&v->lord->map.buckets));
+    counted = mli_u32_load(&v->lord->map.buckets);
+    if (buckets == counted) return 0;
+    return mli_verify_fail(v, "the map has %ju buckets; it counts %ju", buckets, counted);
 }
 
 /* Checks the table of picked blocks and the totals of stacks against the map. They may exceed it by
    blocks that are detached. */
 static MLI_COLD int mli_verify_stacks(mli_verify *v) {
-    uint64_t bytes = 0, blocks = 0;
+    uint64_t bytes = 0, blocks = 0, picks;
     uint32_t i;
     for (i = 1; i < mli_stack_rows(v->lord); i++) {
         const mli_stack_row *row = mli_stack_row_at(v->lord, i);
         bytes += row->live;
         blocks += row->blocks;
     }
-    if (v->lord->stacks.pick_count != v->picked.blocks)
+    picks = v->lord->stacks.pick_count;
+    if (picks != v->picked.blocks)
         return mli_verify_fail(v, "blocks with a stack: %ju; the table of stacks has %ju",
-                               v->picked.blocks, (uint64_t)v->lord->stacks.pick_count);
+                               v->picked.blocks, picks);
     if (blocks - v->picked.blocks <= v->detached.blocks &&
         (bytes == v->picked.bytes || v->detached.blocks))
         return 0;
@@ -25091,7 +25102,7 @@ static MLI_COLD void mli_text_estimates(mli_report *r) {
 /* Writes the largest stacks. Samples have a column of the standard error of their live bytes. */
 static MLI_COLD void mli_text_stacks(mli_report *r) {
     const int samples = mli_stacks_sampled(r->lord);
-    uint64_t left = r->stack_rest.live_bytes;
+    uint64_t left = r->stack_rest.live_bytes, cut;
     size_t i, shown = r->stacks;
     if (shown > MLI_FIRST_STACKS) shown = MLI_FIRST_STACKS;
     if (!shown) return;
@@ -25113,9 +25124,10 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
     }
     for (; i < r->stacks; i++) left += r->stack[i].stat.live_bytes;
     mli_text_more_bytes(r, r->stack_rows, shown, "stacks", left);
-    if (mli_stacks_cut(r->lord))
+    cut = mli_stacks_cut(r->lord);
+    if (cut)
         mli_putf(r->o, "%ju stacks could not be taken: they are one return address, or none\n",
-                 mli_stacks_cut(r->lord));
+                 cut);
 }
 
 static void mli_text_phys_all(mli_report *r, size_t most) {
@@ -26026,7 +26038,8 @@ typedef struct mli_portion {
     unsigned char dev;          /* 0: a vacant entry */
     unsigned char allocs;       /* 1: of allocs since the last reset; 0: of live blocks */
     unsigned char has_live;     /* 1: the allocs of a site, and its live blocks are among them */
-    int64_t value[2];           /* of the samples themselves, then the share; blocks and bytes */
+    int64_t value[2];           /* blocks and bytes: first of the samples alone, then of the share
+                                   */
     double rest[2];             /* of the blocks that samples stand for, beside themselves */
 } mli_portion;
 typedef struct mli_shares {
@@ -26786,7 +26799,7 @@ static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name, 
 /* Writes the modules: all that the sites written before are in, and perhaps more. pprof takes the
    first one for the program, so the executable comes first, and then the others. */
 static MLI_COLD void mli_pprof_mappings(mli_pprof_writer *w, int others) {
-    const mli_module *m = (mli_module *)mli_ptr_load_acquire(&w->x.lord->sites->modules);
+    const mli_module *m = mli_module_newest(w->x.lord);
     for (; m && !w->x.o->failed; m = m->next) {
         uint64_t of[6];
         if ((m->image.loaded[0] != 0) != others) continue;
@@ -27476,7 +27489,7 @@ static MLI_COLD void mli_prom_write(void *writer) {
                        mli_loss_value(w->x.lord, i - MLI_STAT_COUNT));
     mli_prom_whole(w, "accounts_open", "accounts open now", 'u', w->x.r->accounts);
     mli_prom_whole(w, "own_bytes", "bytes the ledger itself takes", 'u',
-                   mli_u64_load(&w->x.lord->memory.own_bytes));
+                   mli_own_bytes(w->x.lord));
     mli_prom_whole(w, "uptime_seconds", "age of the ledger", 'X', w->x.r->uptime);
     mli_prom_whole(w, "written_timestamp_seconds", "Unix time of these samples", 'X',
                    mli_wall_now());
@@ -28867,43 +28880,6 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
    and the errno of the one that it replaces, whether or not the ledger could record the call.
    Locks: registry, while a table is hooked or unhooked. */
 
-/* A block's key is its address. munmap ends a block only if its pages are that whole block. A
-   function in a table calls those of one host only. */
-
-MLI_PRIVATE void *mli_hooked_alloc(const mli_hooked *h, void *ptr, uint64_t bytes, uint32_t which,
-                                   void *caller);
-MLI_PRIVATE void mli_hooked_free(const mli_hooked *h, void *ptr, void *caller);
-/* Size 0 may free, and return NULL or a new block. */
-MLI_PRIVATE void *mli_hooked_realloc(const mli_hooked *h, void *ptr, size_t size, void *caller);
-
-/* Defines the functions of a place. */
-#define MLI_HOOK_FUNCTIONS(n)                                                                      \
-    static void *mli_hook_malloc_##n(size_t size) {                                                \
-        const mli_hooked *h = &mli_process.hooked[n];                                              \
-        return mli_hooked_alloc(h, h->host.malloc_fn(size), size, MEMLORD_HOOK_MALLOC,             \
-                                MLI_RETURN_ADDRESS());                                             \
-    }                                                                                              \
-    static void *mli_hook_calloc_##n(size_t count, size_t size) {                                  \
-        const mli_hooked *h = &mli_process.hooked[n];                                              \
-        return mli_hooked_alloc(h, h->host.calloc_fn(count, size), (uint64_t)count * size,         \
-                                MEMLORD_HOOK_CALLOC, MLI_RETURN_ADDRESS());                        \
-    }                                                                                              \
-    static void *mli_hook_aligned_##n(size_t alignment, size_t size) {                             \
-        const mli_hooked *h = &mli_process.hooked[n];                                              \
-        return mli_hooked_alloc(h, h->host.aligned_fn(alignment, size), size,                      \
-                                MEMLORD_HOOK_ALIGNED, MLI_RETURN_ADDRESS());                       \
-    }                                                                                              \
-    static void *mli_hook_realloc_##n(void *ptr, size_t size) {                                    \
-        return mli_hooked_realloc(&mli_process.hooked[n], ptr, size, MLI_RETURN_ADDRESS());        \
-    }                                                                                              \
-    static void mli_hook_free_##n(void *ptr) {                                                     \
-        mli_hooked_free(&mli_process.hooked[n], ptr, MLI_RETURN_ADDRESS());                        \
-    }
-MLI_HOOK_FUNCTIONS(0)
-MLI_HOOK_FUNCTIONS(1)
-MLI_HOOK_FUNCTIONS(2)
-MLI_HOOK_FUNCTIONS(3)
-
 /* ---------------------------------------------------------------------- src/embed/redirect.c -- */
 
 #if !MLI_WINDOWS
@@ -28925,7 +28901,8 @@ static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_devic
 }
 #endif
 
-/* -- the functions that hooks put in place of the host's -- */
+/* -- the functions that hooks put in place of the host's --
+   A block's key is its address. A function in a table calls those of one host only. */
 
 /* Returns 1 if a block may be on the books. Where not every function records, those that are not
    are no anomaly. */
@@ -28934,22 +28911,24 @@ static int mli_hooked_has(const mli_hooked *h, memlord *lord, const void *ptr) {
     return ptr && ((mli_u32_load(&h->which) & MLI_HOOK_COMPLETE) ||
                    !memlord_block_find(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), &info));
 }
-MLI_PRIVATE void *mli_hooked_alloc(const mli_hooked *h, void *ptr, uint64_t bytes, uint32_t which,
-                                   void *caller) {
+static MLI_NOINLINE void *mli_hooked_alloc(const mli_hooked *h, void *ptr, uint64_t bytes,
+                                           uint32_t which, void *caller) {
     memlord *lord = memlord_find(mli_u64_load(&h->generation));
     if (ptr && lord && (mli_u32_load(&h->which) & which))
         (void)memlord_alloc(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), bytes,
                             memlord_site_at(lord, caller));
     return ptr;
 }
-MLI_PRIVATE void mli_hooked_free(const mli_hooked *h, void *ptr, void *caller) {
+static MLI_NOINLINE void mli_hooked_free(const mli_hooked *h, void *ptr, void *caller) {
     memlord *lord = memlord_find(mli_u64_load(&h->generation));
     if (lord && mli_hooked_has(h, lord, ptr))
         (void)memlord_free(lord, memlord_device_cpu(), MEMLORD_KEY(ptr),
                            memlord_site_at(lord, caller));
     h->host.free_fn(ptr);
 }
-MLI_PRIVATE void *mli_hooked_realloc(const mli_hooked *h, void *ptr, size_t size, void *caller) {
+/* Size 0 may free, and return NULL or a new block. */
+static MLI_NOINLINE void *mli_hooked_realloc(const mli_hooked *h, void *ptr, size_t size,
+                                             void *caller) {
     memlord *lord = memlord_find(mli_u64_load(&h->generation));
     const memlord_device d = memlord_device_cpu();
     const memlord_site *site = memlord_site_at(lord, caller);
@@ -28970,6 +28949,41 @@ MLI_PRIVATE void *mli_hooked_realloc(const mli_hooked *h, void *ptr, size_t size
     if (r == MEMLORD_OK) (void)memlord_free_end(lord, &token, !p && size, site);
     return mli_hooked_alloc(h, p, size, MEMLORD_HOOK_REALLOC, caller);
 }
+static MLI_NOINLINE void *mli_hooked_malloc(const mli_hooked *h, size_t size, void *caller) {
+    return mli_hooked_alloc(h, h->host.malloc_fn(size), size, MEMLORD_HOOK_MALLOC, caller);
+}
+static MLI_NOINLINE void *mli_hooked_calloc(const mli_hooked *h, size_t count, size_t size,
+                                            void *caller) {
+    return mli_hooked_alloc(h, h->host.calloc_fn(count, size), (uint64_t)count * size,
+                            MEMLORD_HOOK_CALLOC, caller);
+}
+static MLI_NOINLINE void *mli_hooked_aligned(const mli_hooked *h, size_t alignment, size_t size,
+                                             void *caller) {
+    return mli_hooked_alloc(h, h->host.aligned_fn(alignment, size), size, MEMLORD_HOOK_ALIGNED,
+                            caller);
+}
+
+/* Defines the functions of a place. */
+#define MLI_HOOK_FUNCTIONS(n)                                                                      \
+    static void *mli_hook_malloc_##n(size_t size) {                                                \
+        return mli_hooked_malloc(&mli_process.hooked[n], size, MLI_RETURN_ADDRESS());              \
+    }                                                                                              \
+    static void *mli_hook_calloc_##n(size_t count, size_t size) {                                  \
+        return mli_hooked_calloc(&mli_process.hooked[n], count, size, MLI_RETURN_ADDRESS());       \
+    }                                                                                              \
+    static void *mli_hook_aligned_##n(size_t alignment, size_t size) {                             \
+        return mli_hooked_aligned(&mli_process.hooked[n], alignment, size, MLI_RETURN_ADDRESS());  \
+    }                                                                                              \
+    static void *mli_hook_realloc_##n(void *ptr, size_t size) {                                    \
+        return mli_hooked_realloc(&mli_process.hooked[n], ptr, size, MLI_RETURN_ADDRESS());        \
+    }                                                                                              \
+    static void mli_hook_free_##n(void *ptr) {                                                     \
+        mli_hooked_free(&mli_process.hooked[n], ptr, MLI_RETURN_ADDRESS());                        \
+    }
+MLI_HOOK_FUNCTIONS(0)
+MLI_HOOK_FUNCTIONS(1)
+MLI_HOOK_FUNCTIONS(2)
+MLI_HOOK_FUNCTIONS(3)
 #define MLI_HOOK_TABLE(n)                                                                          \
     {mli_hook_malloc_##n, mli_hook_calloc_##n, mli_hook_realloc_##n, mli_hook_aligned_##n,         \
      mli_hook_free_##n}

@@ -180,6 +180,9 @@ MLI_PRIVATE mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id) {
 MLI_PRIVATE uint32_t mli_scope_count(memlord *lord) {
     return mli_u32_load_acquire(&lord->tags.scope_count);
 }
+MLI_PRIVATE mli_scope_record *mli_scope_find(memlord *lord, uint64_t id) {
+    return id && id < mli_scope_count(lord) ? mli_scope_record_at(lord, (uint32_t)id) : NULL;
+}
 MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t id = mli_u32_load(&lord->tags.scope_count);

@@ -58,6 +58,8 @@ MLI_PRIVATE uint64_t mli_stream_of(memlord *lord, uint64_t word2);
 MLI_PRIVATE mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id);
 /* Returns the number of scopes, and 1 more. The acquire pairs with mli_scope_publish. */
 MLI_PRIVATE uint32_t mli_scope_count(memlord *lord);
+/* Returns a scope by a number from the host; NULL: there is none. */
+MLI_PRIVATE mli_scope_record *mli_scope_find(memlord *lord, uint64_t id);
 /* Makes the record of the next scope; NULL: no memory. Requires: the cold lock. */
 MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord);
 /* Publishes the scope that was made last. Requires: the cold lock. */

@@ -292,7 +292,7 @@ static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name, 
 /* Writes the modules: all that the sites written before are in, and perhaps more. pprof takes the
    first one for the program, so the executable comes first, and then the others. */
 static MLI_COLD void mli_pprof_mappings(mli_pprof_writer *w, int others) {
-    const mli_module *m = (mli_module *)mli_ptr_load_acquire(&w->x.lord->sites->modules);
+    const mli_module *m = mli_module_newest(w->x.lord);
     for (; m && !w->x.o->failed; m = m->next) {
         uint64_t of[6];
         if ((m->image.loaded[0] != 0) != others) continue;

@@ -324,7 +324,7 @@ static MLI_COLD void mli_prom_write(void *writer) {
                        mli_loss_value(w->x.lord, i - MLI_STAT_COUNT));
     mli_prom_whole(w, "accounts_open", "accounts open now", 'u', w->x.r->accounts);
     mli_prom_whole(w, "own_bytes", "bytes the ledger itself takes", 'u',
-                   mli_u64_load(&w->x.lord->memory.own_bytes));
+                   mli_own_bytes(w->x.lord));
     mli_prom_whole(w, "uptime_seconds", "age of the ledger", 'X', w->x.r->uptime);
     mli_prom_whole(w, "written_timestamp_seconds", "Unix time of these samples", 'X',
                    mli_wall_now());

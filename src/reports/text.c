@@ -173,7 +173,7 @@ static MLI_COLD void mli_text_estimates(mli_report *r) {
 /* Writes the largest stacks. Samples have a column of the standard error of their live bytes. */
 static MLI_COLD void mli_text_stacks(mli_report *r) {
     const int samples = mli_stacks_sampled(r->lord);
-    uint64_t left = r->stack_rest.live_bytes;
+    uint64_t left = r->stack_rest.live_bytes, cut;
     size_t i, shown = r->stacks;
     if (shown > MLI_FIRST_STACKS) shown = MLI_FIRST_STACKS;
     if (!shown) return;
@@ -195,9 +195,10 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
     }
     for (; i < r->stacks; i++) left += r->stack[i].stat.live_bytes;
     mli_text_more_bytes(r, r->stack_rows, shown, "stacks", left);
-    if (mli_stacks_cut(r->lord))
+    cut = mli_stacks_cut(r->lord);
+    if (cut)
         mli_putf(r->o, "%ju stacks could not be taken: they are one return address, or none\n",
-                 mli_stacks_cut(r->lord));
+                 cut);
 }
 
 static void mli_text_phys_all(mli_report *r, size_t most) {

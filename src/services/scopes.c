@@ -337,9 +337,7 @@ static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scop
    E_STATE: the thread is in it by this token already, or exported it itself. */
 static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
                                                const memlord_scope_token *token) {
-    uint32_t id = (uint32_t)token->word[0];
-    mli_scope_record *scope =
-        id && id < mli_scope_count(lord) ? mli_scope_record_at(lord, id) : NULL;
+    mli_scope_record *scope = mli_scope_find(lord, (uint32_t)token->word[0]);
     mli_thread_scope *s;
     mli_span *span, *f;
     memlord_result r = mli_span_reserve(lord, t, &span);
@@ -614,8 +612,10 @@ MLI_API uint64_t memlord_scope_current(memlord *lord) {
     return id;
 }
 MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, uint64_t ns) {
+    mli_scope_record *record;
     if (!lord) return MEMLORD_OK;
-    if (!scope || scope >= mli_scope_count(lord)) return MEMLORD_E_UNKNOWN;
-    (void)mli_u64_add(&mli_scope_record_at(lord, (uint32_t)scope)->device_ns, ns);
+    record = mli_scope_find(lord, scope);
+    if (!record) return MEMLORD_E_UNKNOWN;
+    (void)mli_u64_add(&record->device_ns, ns);
     return MEMLORD_OK;
 }

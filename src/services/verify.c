@@ -258,29 +258,30 @@ static MLI_COLD int mli_verify_shard(mli_verify *v, uint32_t number) {
 }
 static MLI_COLD int mli_verify_map(mli_verify *v) {
     uint32_t i;
-    uint64_t buckets = 0;
+    uint64_t buckets = 0, counted;
     for (i = 0; i < MLI_SHARDS; i++) {
         if (mli_verify_shard(v, i)) return 1;
         buckets += mli_shard_at(v->lord, i)->size;
     }
-    if (buckets == mli_u32_load(&v->lord->map.buckets)) return 0;
-    return mli_verify_fail(v, "the map has %ju buckets; it counts %ju", buckets,
-                           (uint64_t)mli_u32_load(&v->lord->map.buckets));
+    counted = mli_u32_load(&v->lord->map.buckets);
+    if (buckets == counted) return 0;
+    return mli_verify_fail(v, "the map has %ju buckets; it counts %ju", buckets, counted);
 }
 
 /* Checks the table of picked blocks and the totals of stacks against the map. They may exceed it by
    blocks that are detached. */
 static MLI_COLD int mli_verify_stacks(mli_verify *v) {
-    uint64_t bytes = 0, blocks = 0;
+    uint64_t bytes = 0, blocks = 0, picks;
     uint32_t i;
     for (i = 1; i < mli_stack_rows(v->lord); i++) {
         const mli_stack_row *row = mli_stack_row_at(v->lord, i);
         bytes += row->live;
         blocks += row->blocks;
     }
-    if (v->lord->stacks.pick_count != v->picked.blocks)
+    picks = v->lord->stacks.pick_count;
+    if (picks != v->picked.blocks)
         return mli_verify_fail(v, "blocks with a stack: %ju; the table of stacks has %ju",
-                               v->picked.blocks, (uint64_t)v->lord->stacks.pick_count);
+                               v->picked.blocks, picks);
     if (blocks - v->picked.blocks <= v->detached.blocks &&
         (bytes == v->picked.bytes || v->detached.blocks))
         return 0;

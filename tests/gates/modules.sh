@@ -54,6 +54,9 @@ verdict $? 'names that join.py writes out have the values that src/ gives them'
 python3 tests/modules.py >"$why" 2>&1
 verdict $? 'each module includes what it uses, and has at most 900 lines'
 
+python3 tests/state.py >"$why" 2>&1
+verdict $? 'modules touch the state of others no more often than allowed'
+
 # -- each check fails where it should --
 
 # NAME EXPECTED COMMAND: after the command in a copy of src/, a tool says what is expected.
@@ -61,7 +64,8 @@ tree=$out/tree
 planted() {
     rm -rf "$tree" && mkdir -p "$tree" && cp -R src memlord.h memlord_cuda.h "$tree"
     (cd "$tree" && eval "$3") || echo 'the fault was not planted'
-    { cd "$tree" && python3 src/join.py check && python3 "$OLDPWD/tests/modules.py" src; } >"$why" 2>&1
+    { cd "$tree" && python3 src/join.py check && python3 "$OLDPWD/tests/modules.py" src &&
+        python3 "$OLDPWD/tests/state.py" src; } >"$why" 2>&1
     status=$?
     cd "$OLDPWD" || exit 1
     [ $status = 1 ] && grep -qF "$2" "$why"
@@ -84,6 +88,9 @@ planted 'the include of a body is named' 'a module includes headers' \
 planted 'a name of a module that is not included is named' \
     'src/services/bands.c uses mli_thread and does not include books/threads.h' \
     "sed -i '/books\/threads.h/d' src/services/bands.[ch] && python3 src/join.py"
+planted 'accesses to the state of another module are named' 'src/books/limits.c:' \
+    "printf 'int mli_peek(memlord *lord);\nint mli_peek(memlord *lord) {\n    return %s lord->threads.orphan != NULL;\n}\n' \
+        '!lord->counters.batch + !lord->counters.epoch.v + !lord->tags.births.v +' >>src/books/limits.c && python3 src/join.py"
 planted 'a module of more than 900 lines is named' 'src/books/map has ' \
     "yes '/* a line of a long module */' | head -n 900 >>src/books/map.c && python3 src/join.py"
 
