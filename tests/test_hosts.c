@@ -348,6 +348,31 @@ static void another_device_of_a_child_collects(void **state) {
     expect_child(pid);
 }
 
+static int is_set(void *user) { return *(int *)user; }
+/* What calls have to look at goes on, too. */
+static void a_child_retires_what_was_pending(void **state) {
+    test_case *t = (test_case *)*state;
+    int done = 0;
+    memlord_fence fence = {is_set, NULL, 0, NULL};
+    uint64_t key;
+    pid_t pid;
+    fence.user = &done;
+    key = grow(t, cuda(0), 100);
+    assert_ok(memlord_free_deferred(t->lord, cuda(0), key, fence, NULL));
+    pid = fork();
+    if (pid == 0) {
+        int i;
+        done = 1;
+        for (i = 0; i < 1000; i++) (void)grow(t, cuda(0), 1);
+        if (memlord_pending(t->lord, cuda(0))) _exit(1);
+        _exit(memlord_freed(t->lord, cuda(0)) == 100 ? 0 : 2);
+    }
+    expect_child(pid);
+    assert_int_equal(memlord_pending(t->lord, cuda(0)), 100);
+    done = 1;
+    assert_int_equal(memlord_retire(t->lord, cuda(0)), 100);
+}
+
 /* A thread waits for 1000 freed bytes; the child has a new thread on that one's stack. */
 static int try_never(void *user, uint64_t bytes, uint64_t *storage) {
     (void)user, (void)bytes, (void)storage;
@@ -1135,6 +1160,7 @@ int main(void) {
         TEST_FAKES(a_child_born_before_a_due_check_collects),
         TEST_FAKES(a_child_born_beyond_a_new_threshold_collects),
         TEST_FAKES(another_device_of_a_child_collects),
+        TEST_FAKES(a_child_retires_what_was_pending),
         TEST(a_child_wakes_no_thread_that_is_gone),
         TEST(the_counts_of_an_ended_thread_stay),
         TEST(a_free_in_a_late_thread_local_destructor_counts),

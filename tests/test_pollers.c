@@ -483,6 +483,24 @@ static void a_page_without_a_thread_is_served_by_polls(void **state) {
     (void)unlink(path);
 }
 
+/* A ledger without threads has none for a page either. */
+static void without_threads_a_page_has_none(void **state) {
+    test_case *t = (test_case *)*state;
+    const size_t before = threads_now();
+    char path[64];
+#if !defined(__GCC_HAVE_SYNC_COMPARE_AND_SWAP_8)
+    skip(); /* pages need 64-bit atomics */
+#endif
+    snprintf(path, sizeof path, "/tmp/memlord-pollers-%d", (int)getpid());
+    assert_ok(memlord_pressure_open(t->lord, path));
+    assert_int_equal(threads_now(), before);
+    assert_ok(memlord_gc_poll(t->lord, all()));
+    assert_int_equal(threads_now(), before);
+    assert_ok(memlord_pressure_close(t->lord));
+    assert_int_equal(t->log.lines[MEMLORD_LOG_WARNING], 0);
+    (void)unlink(path);
+}
+
 static void a_start_without_a_thread_says_so_and_the_next_tries_again(void **state) {
     test_case *t = (test_case *)*state;
     size_t before = threads_before();
@@ -991,6 +1009,7 @@ int main(void) {
 #if !TEST_SANITIZED
         TEST_THREADS(a_thread_that_cannot_be_had_leaves_it_to_the_caller),
         TEST_THREADS(a_page_without_a_thread_is_served_by_polls),
+        TEST_FAKES(without_threads_a_page_has_none),
         TEST_THREADS(a_start_without_a_thread_says_so_and_the_next_tries_again),
 #endif
         TEST_THREADS(a_blocked_source_delays_no_other_device),

@@ -1799,6 +1799,42 @@ static void every_scope_that_lacks_memory_is_counted(void **state) {
     assert_true(lost > 20 && lost < n);
 }
 
+/* Without memory for a cell a thread's bytes are counted for the thread in no record. What the scope
+   before rose is not taken for a rise of the next, which has the same record. */
+static void open_in(memlord *lord, const char *name, uint64_t key, uint64_t bytes) {
+    assert_ok(memlord_scope_begin(lord, name));
+    if (bytes) assert_ok(memlord_alloc(lord, cuda(1), key, bytes, NULL));
+    assert_ok(memlord_scope_end(lord));
+}
+static void *open_there(void *user) { /* what is not of a thread alone is there from here on */
+    memlord *lord = (memlord *)user;
+    open_in(lord, "a", 0x2000, 1);
+    open_in(lord, "b", 0x3000, 1);
+    assert_ok(memlord_free(lord, cuda(1), 0x2000, NULL));
+    assert_ok(memlord_free(lord, cuda(1), 0x3000, NULL));
+    return NULL;
+}
+static void a_scope_without_memory_for_a_cell_has_its_own_peak(void **state) {
+    test_case *t = (test_case *)*state;
+    const memlord_band band = band_of(0, 101, MEMLORD_METRIC_ALLOCATED, 1u << 30, 0);
+    pthread_t thread;
+    int i = 2;
+    open_in(t->lord, "a", 0, 0); /* now it does not take the record of the thread */
+    assert_int_equal(pthread_create(&thread, NULL, open_there, t->lord), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    open_in(t->lord, "a", 0, 0);
+    open_in(t->lord, "b", 0, 0);
+    t->heap.fail_at = t->heap.calls + 1;
+    t->heap.fail_from = 1;
+    while (memlord_strategy_set(t->lord, cuda(i), &band, 1) == MEMLORD_OK) i++; /* takes the rest */
+    open_in(t->lord, "a", 0x2000, 1000);
+    open_in(t->lord, "b", 0x3000, 10);
+    t->heap.fail_at = 0;
+    assert_int_equal(scope_of(t->lord, "a").peak, 1000);
+    assert_int_equal(scope_of(t->lord, "b").peak, 10);
+    assert_int_equal(scope_of(t->lord, "b").bytes.total, 1 + 10);
+}
+
 static void an_allocator_that_fails_at_any_call(void **state) {
     uint64_t n;
     int from, done;
@@ -1957,6 +1993,7 @@ int main(void) {
         TEST(a_fork_may_find_a_thread_in_the_middle_of_a_begin_or_end),
         TEST_FAKES(a_child_goes_on_in_what_it_adopted),
         TEST(every_scope_that_lacks_memory_is_counted),
+        TEST(a_scope_without_memory_for_a_cell_has_its_own_peak),
         cmocka_unit_test(an_allocator_that_fails_at_any_call),
         TEST(the_ring_of_invocations_keeps_the_last),
         TEST(invocations_that_are_forgotten_are_counted),

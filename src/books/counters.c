@@ -461,7 +461,6 @@ static MLI_COLD void mli_counters_forked(memlord *lord) {
         n = mli_row_count(lord, book);
         for (i = 1; i < n; i++) mli_u32_store(&mli_row_at(lord, book, i)->lock.locked, 0);
     }
-    mli_u32_store(&lord->counters.count_lock.locked, 0);
 }
 static MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
