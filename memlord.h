@@ -5265,6 +5265,8 @@ typedef struct mli_out {
 MLI_PRIVATE MLI_COLD void mli_flush(mli_out *o);
 MLI_PRIVATE void mli_put(mli_out *o, const char *text, size_t n);
 MLI_PRIVATE void mli_put_str(mli_out *o, const char *text);
+/* Returns a text of those that stand one behind the other, each with its 0. */
+MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number);
 
 /* Starts an mli_out without a function. mli_out_end terminates the text with a 0 and returns its
    full length, also if it was cut. */
@@ -5365,6 +5367,10 @@ MLI_PRIVATE void mli_put(mli_out *o, const char *text, size_t n) {
         text += piece;
         n -= piece;
     }
+}
+MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number) {
+    for (; number; number--) texts += strlen(texts) + 1;
+    return texts;
 }
 MLI_PRIVATE void mli_put_str(mli_out *o, const char *text) {
     mli_put(o, text, strlen(text));
@@ -5771,14 +5777,12 @@ static MLI_COLD uint64_t mli_unit_factor(const char *text) {
 /* -- public -- */
 
 MLI_API const char *memlord_result_text(memlord_result result) {
-    static const char texts[] = /* one behind the other */
+    static const char texts[] =
 #define MLI_X(name, text) text "\0"
         MLI_RESULTS(MLI_X);
 #undef MLI_X
-    const char *text = texts;
-    if ((unsigned)result >= MEMLORD_RESULT_COUNT) return "not a result";
-    for (; result; result = (memlord_result)(result - 1)) text += strlen(text) + 1;
-    return text;
+    return (unsigned)result < MEMLORD_RESULT_COUNT ? mli_text_at(texts, (unsigned)result)
+                                                   : "not a result";
 }
 
 MLI_API char *memlord_format_bytes(uint64_t bytes, char *buf, size_t cap) {
@@ -7225,8 +7229,8 @@ enum { /* mli_shard.state */
     MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST /* from here on the id of its owner */
 };
 
-/* Returns the shard of an address. That of a handle is another one: the caller does not find the
-   handle there. */
+/* Returns the shard of an address. With a handle it returns a shard that does not have the handle:
+   see mli_shard_of. */
 static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
     const uint64_t hash = (key >> MLI_SHARD_ADDRESS_BITS) * 0x9e3779b97f4a7c15u;
     return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];
@@ -9353,19 +9357,20 @@ static MLI_COLD const char *mli_device_fault(memlord_device d, int refuser) {
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault) {
     MLI_REQUIRE(mli_none_held());
-    static const char names[][16] = {
-#define MLI_X(name) #name,
-        MLI_REFUSERS(MLI_X)
+    static const char names[] =
+#define MLI_X(name) #name "\0"
+        MLI_REFUSERS(MLI_X);
 #undef MLI_X
-    };
+    const char *name;
     if (!lord || (r != MEMLORD_E_INVALID && r != MEMLORD_E_DEVICE)) return r;
     mli_stat_add(lord, mli_dev_known(lord, d), MLI_STAT_refused, 1);
     if (mli_u32_exchange(&lord->devices.refused[refuser][r == MEMLORD_E_DEVICE], 1)) return r;
+    name = mli_text_at(names, (unsigned)refuser);
     if (r == MEMLORD_E_DEVICE && mli_selector_valid(d))
-        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %i is %s", names[refuser],
+        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %i is %s", name,
                  mli_device_code(d), mli_device_fault(d, refuser));
     else
-        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %s", names[refuser],
+        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %s", name,
                  r == MEMLORD_E_DEVICE ? "that is no device"
                  : fault               ? fault
                                        : memlord_result_text(r));
@@ -9527,8 +9532,10 @@ MLI_PRIVATE void mli_handle_close(mli_handle **list, mli_handle *h);
 /* Returns the number of account records, and one of them: 1 is the first. */
 MLI_PRIVATE MLI_COLD uint32_t mli_account_count(const memlord *lord);
 MLI_PRIVATE MLI_COLD mli_account_record *mli_account_at(const memlord *lord, uint32_t number);
+#if !defined(MEMLORD_NO_VERIFY)
 /* Returns the list of the closed ones. Requires: the cold lock. */
 MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord);
+#endif
 MLI_PRIVATE int mli_account_word_is(uint64_t word, memlord_account account);
 
 /* Returns the account that a thread charges its blocks on a device to; 0: none. A thread stops
@@ -9617,9 +9624,11 @@ MLI_PRIVATE MLI_COLD mli_account_record *mli_account_at(const memlord *lord, uin
     return (mli_account_record *)mli_vector_at(&lord->accounts->all, number,
                                              sizeof(mli_account_record));
 }
+#if !defined(MEMLORD_NO_VERIFY)
 MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord) {
     return lord->accounts->closed;
 }
+#endif
 MLI_PRIVATE int mli_account_word_is(uint64_t word, memlord_account account) {
     return word >> 49 == (account & 0x7fff);
 }
@@ -10977,7 +10986,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_stacks_cut(const memlord *lord);
 MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord);
 /* Returns the number of rows and 1 more. */
 MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord);
-/* Returns the site of a frame of stacks, and how many of them have a number. */
+/* mli_stack_frame_at returns the site of a frame by the number of the frame. mli_stack_frame_count
+   returns how many frames have a number. */
 MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t number);
 MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
 
@@ -13820,9 +13830,11 @@ MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t 
    one. */
 MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high);
 
+#if !defined(MEMLORD_NO_VERIFY)
 /* Returns the number of ticket records, and one of them: 1 is the first. */
 MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord);
 MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number);
+#endif
 MLI_PRIVATE mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket);
 
 /* The bytes of a request that the tickets of its thread cover. They move to the request's own
@@ -14113,6 +14125,7 @@ static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, i
 
 /* -- tickets -- */
 
+#if !defined(MEMLORD_NO_VERIFY)
 MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord) {
     return mli_u32_load(&lord->limits->reservation_count) - 1;
 }
@@ -14120,6 +14133,7 @@ MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, u
     return (const mli_reservation *)mli_vector_at(&lord->limits->reservations, number,
                                                 sizeof(mli_reservation));
 }
+#endif
 MLI_PRIVATE mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket) {
     return (mli_reservation *)mli_handle_find(&lord->limits->reservations, sizeof(mli_reservation),
                                               ticket);
@@ -14432,7 +14446,7 @@ static MLI_COLD int mli_visit_entry(const mli_entry *e, void *query) {
 }
 
 /* Pauses a shard and calls fn for each of its blocks that matches a query, until fn returns
-   non-zero, which it returns. fn may not allocate, nor call the host. */
+   non-zero. Returns what fn returned last. fn may not allocate, nor call the host. */
 static MLI_COLD int mli_shard_visit(memlord *lord, mli_shard *s, mli_walk_query *q,
                                     mli_visit_fn fn, void *user) {
     int stop;
@@ -14829,8 +14843,9 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
                                             uint64_t key, mli_fence_record *f, int why,
                                             mli_entry *gone, mli_fence_record **chain);
 
-/* Asks the fences of a block just freed for the first time, in the order they were attached. Under
-   MEMLORD_FLAG_DEFER takes "not yet" for an answer, as no host code may run: a poll asks them. */
+/* Asks, for the first time, the fences of a block that was just freed, in the order they were
+   attached. Under MEMLORD_FLAG_DEFER no host code may run: there each fence counts as not done, and
+   a later poll asks it. */
 MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *chain);
 
 /* Retires the pending blocks of a selector that are done, and returns the bytes credited: asks the
@@ -17063,18 +17078,17 @@ static MLI_COLD int mli_gc_begin(memlord *lord, uint32_t dev, uintptr_t here) {
 
 static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
                                 const memlord_gc_result *result) {
-    static const char reasons[][14] = {
-#define MLI_X(name, text) text,
-        MLI_REASONS(MLI_X)
+    static const char reasons[] =
+#define MLI_X(name, text) text "\0"
+        MLI_REASONS(MLI_X);
 #undef MLI_X
-    };
     static const char metrics[][10] = {"allocated", "freed", "max", "reserved", "cached"};
     char line[320];
     mli_out o;
     if (!mli_log_hears(lord, MEMLORD_LOG_INFO)) return;
     mli_out_buffer(&o, line, sizeof line);
     mli_putf(&o, "[gc] %i run %ju (%ju in all): %s", mli_device_code(e->device),
-             e->device_runs, e->total_runs, reasons[e->reason]);
+             e->device_runs, e->total_runs, mli_text_at(reasons, (unsigned)e->reason));
     if (e->band != SIZE_MAX)
         mli_putf(&o, " %ju, %s %jo >= %jo", (uint64_t)e->band, metrics[e->metric], e->value,
                  e->threshold);
@@ -23285,9 +23299,9 @@ MLI_PRIVATE void mli_json_u64(mli_out *o, const char *name, uint64_t v);
 
 MLI_PRIVATE MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t storage);
 
+/* Writes the report. `brief`: without what the HTML page does not read. */
+MLI_PRIVATE MLI_COLD void mli_json_run(mli_report *r, int brief);
 MLI_PRIVATE MLI_COLD void mli_json(mli_report *r);
-/* Leaves out what the HTML page does not read. */
-MLI_PRIVATE MLI_COLD void mli_json_brief(mli_report *r);
 
 /* ------------------------------------------------------------------------ src/reports/json.c -- */
 
@@ -23971,7 +23985,7 @@ static MLI_COLD void mli_json_write(mli_json_writer *w) {
     for (i = 0; i < r->blocks; i++) mli_json_block(r, &r->block[i]);
     mli_put_str(r->o, "]}}\n");
 }
-static MLI_COLD void mli_json_run(mli_report *r, int brief) {
+MLI_PRIVATE MLI_COLD void mli_json_run(mli_report *r, int brief) {
     mli_json_writer w;
     size_t size = 0;
     memset(&w, 0, sizeof w);
@@ -23987,7 +24001,6 @@ static MLI_COLD void mli_json_run(mli_report *r, int brief) {
     mli_own_free(r->lord, w.frame, size);
 }
 MLI_PRIVATE MLI_COLD void mli_json(mli_report *r) { mli_json_run(r, 0); }
-MLI_PRIVATE MLI_COLD void mli_json_brief(mli_report *r) { mli_json_run(r, 1); }
 
 /* ------------------------------------------------------------------------ src/reports/page.h -- */
 
@@ -25527,7 +25540,7 @@ MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
     r->out.html = 0;
     r->out.name_max = 0;
     mli_put_html(r->o, mli_html_middle[0], sizeof mli_html_middle[0], sizeof mli_html_middle);
-    mli_json_brief(r);
+    mli_json_run(r, 1);
     mli_put_html(r->o, mli_html_tail[0], sizeof mli_html_tail[0], sizeof mli_html_tail);
 }
 #endif
@@ -26033,7 +26046,8 @@ typedef struct mli_portion {
     unsigned char dev;          /* 0: a vacant entry */
     unsigned char allocs;       /* 1: of allocs since the last reset; 0: of live blocks */
     unsigned char has_live;     /* 1: the allocs of a site, and its live blocks are among them */
-    int64_t value[2];           /* of the samples themselves, then the share; blocks and bytes */
+    int64_t value[2];           /* blocks and bytes: first of the samples alone, then of the share
+                                   */
     double rest[2];             /* of the blocks that samples stand for, beside themselves */
 } mli_portion;
 typedef struct mli_shares {
@@ -28437,8 +28451,8 @@ MLI_PRIVATE MLI_COLD void mli_lives_reset(memlord *lord, mli_thread *t) {
    Invariant: a fork finds every ledger between two calls. Locks: registry, then all others in their
    order. */
 
-/* Installs the hooks of the process. Without an exit hook every thread shares the orphan record,
-   which is slower but just as exact. */
+/* Looks up the interposer, and installs the hooks of the process. Without an exit hook every thread
+   shares the orphan record, which is slower but just as exact. */
 MLI_PRIVATE MLI_COLD void mli_hooks_install(void);
 
 /* -------------------------------------------------------------------------- src/embed/exit.c -- */
@@ -28544,6 +28558,7 @@ static MLI_COLD void mli_fork_child(void) {
 #endif
 
 MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
+    mli_interposer_find();
     mli_u32_store(&mli_process.has_barrier, mli_barrier_register());
     if (!mli_exit_key_make(&mli_process.exit_key, mli_on_exit))
         mli_u32_store_release(&mli_process.exit_key_ready, 1); /* pairs with mli_thread_ready */
@@ -28722,7 +28737,6 @@ static MLI_COLD int mli_process_claim(void) {
 }
 static MLI_COLD void mli_process_start(void) {
     const uint64_t generation = mli_busy_begin();
-    mli_interposer_find();
     mli_hooks_install();
     mli_busy_end(generation);
     mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* see mli_process_started */
@@ -28874,43 +28888,6 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
    and the errno of the one that it replaces, whether or not the ledger could record the call.
    Locks: registry, while a table is hooked or unhooked. */
 
-/* A block's key is its address. munmap ends a block only if its pages are that whole block. A
-   function in a table calls those of one host only. */
-
-MLI_PRIVATE void *mli_hooked_alloc(const mli_hooked *h, void *ptr, uint64_t bytes, uint32_t which,
-                                   void *caller);
-MLI_PRIVATE void mli_hooked_free(const mli_hooked *h, void *ptr, void *caller);
-/* Size 0 may free, and return NULL or a new block. */
-MLI_PRIVATE void *mli_hooked_realloc(const mli_hooked *h, void *ptr, size_t size, void *caller);
-
-/* Defines the functions of a place. */
-#define MLI_HOOK_FUNCTIONS(n)                                                                      \
-    static void *mli_hook_malloc_##n(size_t size) {                                                \
-        const mli_hooked *h = &mli_process.hooked[n];                                              \
-        return mli_hooked_alloc(h, h->host.malloc_fn(size), size, MEMLORD_HOOK_MALLOC,             \
-                                MLI_RETURN_ADDRESS());                                             \
-    }                                                                                              \
-    static void *mli_hook_calloc_##n(size_t count, size_t size) {                                  \
-        const mli_hooked *h = &mli_process.hooked[n];                                              \
-        return mli_hooked_alloc(h, h->host.calloc_fn(count, size), (uint64_t)count * size,         \
-                                MEMLORD_HOOK_CALLOC, MLI_RETURN_ADDRESS());                        \
-    }                                                                                              \
-    static void *mli_hook_aligned_##n(size_t alignment, size_t size) {                             \
-        const mli_hooked *h = &mli_process.hooked[n];                                              \
-        return mli_hooked_alloc(h, h->host.aligned_fn(alignment, size), size,                      \
-                                MEMLORD_HOOK_ALIGNED, MLI_RETURN_ADDRESS());                       \
-    }                                                                                              \
-    static void *mli_hook_realloc_##n(void *ptr, size_t size) {                                    \
-        return mli_hooked_realloc(&mli_process.hooked[n], ptr, size, MLI_RETURN_ADDRESS());        \
-    }                                                                                              \
-    static void mli_hook_free_##n(void *ptr) {                                                     \
-        mli_hooked_free(&mli_process.hooked[n], ptr, MLI_RETURN_ADDRESS());                        \
-    }
-MLI_HOOK_FUNCTIONS(0)
-MLI_HOOK_FUNCTIONS(1)
-MLI_HOOK_FUNCTIONS(2)
-MLI_HOOK_FUNCTIONS(3)
-
 /* ---------------------------------------------------------------------- src/embed/redirect.c -- */
 
 #if !MLI_WINDOWS
@@ -28932,7 +28909,8 @@ static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_devic
 }
 #endif
 
-/* -- the functions that hooks put in place of the host's -- */
+/* -- the functions that hooks put in place of the host's --
+   A block's key is its address. A function in a table calls those of one host only. */
 
 /* Returns 1 if a block may be on the books. Where not every function records, those that are not
    are no anomaly. */
@@ -28941,22 +28919,24 @@ static int mli_hooked_has(const mli_hooked *h, memlord *lord, const void *ptr) {
     return ptr && ((mli_u32_load(&h->which) & MLI_HOOK_COMPLETE) ||
                    !memlord_block_find(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), &info));
 }
-MLI_PRIVATE void *mli_hooked_alloc(const mli_hooked *h, void *ptr, uint64_t bytes, uint32_t which,
-                                   void *caller) {
+static MLI_NOINLINE void *mli_hooked_alloc(const mli_hooked *h, void *ptr, uint64_t bytes,
+                                           uint32_t which, void *caller) {
     memlord *lord = memlord_find(mli_u64_load(&h->generation));
     if (ptr && lord && (mli_u32_load(&h->which) & which))
         (void)memlord_alloc(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), bytes,
                             memlord_site_at(lord, caller));
     return ptr;
 }
-MLI_PRIVATE void mli_hooked_free(const mli_hooked *h, void *ptr, void *caller) {
+static MLI_NOINLINE void mli_hooked_free(const mli_hooked *h, void *ptr, void *caller) {
     memlord *lord = memlord_find(mli_u64_load(&h->generation));
     if (lord && mli_hooked_has(h, lord, ptr))
         (void)memlord_free(lord, memlord_device_cpu(), MEMLORD_KEY(ptr),
                            memlord_site_at(lord, caller));
     h->host.free_fn(ptr);
 }
-MLI_PRIVATE void *mli_hooked_realloc(const mli_hooked *h, void *ptr, size_t size, void *caller) {
+/* Size 0 may free, and return NULL or a new block. */
+static MLI_NOINLINE void *mli_hooked_realloc(const mli_hooked *h, void *ptr, size_t size,
+                                             void *caller) {
     memlord *lord = memlord_find(mli_u64_load(&h->generation));
     const memlord_device d = memlord_device_cpu();
     const memlord_site *site = memlord_site_at(lord, caller);
@@ -28977,6 +28957,41 @@ MLI_PRIVATE void *mli_hooked_realloc(const mli_hooked *h, void *ptr, size_t size
     if (r == MEMLORD_OK) (void)memlord_free_end(lord, &token, !p && size, site);
     return mli_hooked_alloc(h, p, size, MEMLORD_HOOK_REALLOC, caller);
 }
+static MLI_NOINLINE void *mli_hooked_malloc(const mli_hooked *h, size_t size, void *caller) {
+    return mli_hooked_alloc(h, h->host.malloc_fn(size), size, MEMLORD_HOOK_MALLOC, caller);
+}
+static MLI_NOINLINE void *mli_hooked_calloc(const mli_hooked *h, size_t count, size_t size,
+                                            void *caller) {
+    return mli_hooked_alloc(h, h->host.calloc_fn(count, size), (uint64_t)count * size,
+                            MEMLORD_HOOK_CALLOC, caller);
+}
+static MLI_NOINLINE void *mli_hooked_aligned(const mli_hooked *h, size_t alignment, size_t size,
+                                             void *caller) {
+    return mli_hooked_alloc(h, h->host.aligned_fn(alignment, size), size, MEMLORD_HOOK_ALIGNED,
+                            caller);
+}
+
+/* Defines the functions of a place. */
+#define MLI_HOOK_FUNCTIONS(n)                                                                      \
+    static void *mli_hook_malloc_##n(size_t size) {                                                \
+        return mli_hooked_malloc(&mli_process.hooked[n], size, MLI_RETURN_ADDRESS());              \
+    }                                                                                              \
+    static void *mli_hook_calloc_##n(size_t count, size_t size) {                                  \
+        return mli_hooked_calloc(&mli_process.hooked[n], count, size, MLI_RETURN_ADDRESS());       \
+    }                                                                                              \
+    static void *mli_hook_aligned_##n(size_t alignment, size_t size) {                             \
+        return mli_hooked_aligned(&mli_process.hooked[n], alignment, size, MLI_RETURN_ADDRESS());  \
+    }                                                                                              \
+    static void *mli_hook_realloc_##n(void *ptr, size_t size) {                                    \
+        return mli_hooked_realloc(&mli_process.hooked[n], ptr, size, MLI_RETURN_ADDRESS());        \
+    }                                                                                              \
+    static void mli_hook_free_##n(void *ptr) {                                                     \
+        mli_hooked_free(&mli_process.hooked[n], ptr, MLI_RETURN_ADDRESS());                        \
+    }
+MLI_HOOK_FUNCTIONS(0)
+MLI_HOOK_FUNCTIONS(1)
+MLI_HOOK_FUNCTIONS(2)
+MLI_HOOK_FUNCTIONS(3)
 #define MLI_HOOK_TABLE(n)                                                                          \
     {mli_hook_malloc_##n, mli_hook_calloc_##n, mli_hook_realloc_##n, mli_hook_aligned_##n,         \
      mli_hook_free_##n}

@@ -26,6 +26,10 @@ MLI_PRIVATE void mli_put(mli_out *o, const char *text, size_t n) {
         n -= piece;
     }
 }
+MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number) {
+    for (; number; number--) texts += strlen(texts) + 1;
+    return texts;
+}
 MLI_PRIVATE void mli_put_str(mli_out *o, const char *text) {
     mli_put(o, text, strlen(text));
 }
@@ -431,14 +435,12 @@ static MLI_COLD uint64_t mli_unit_factor(const char *text) {
 /* -- public -- */
 
 MLI_API const char *memlord_result_text(memlord_result result) {
-    static const char texts[] = /* one behind the other */
+    static const char texts[] =
 #define MLI_X(name, text) text "\0"
         MLI_RESULTS(MLI_X);
 #undef MLI_X
-    const char *text = texts;
-    if ((unsigned)result >= MEMLORD_RESULT_COUNT) return "not a result";
-    for (; result; result = (memlord_result)(result - 1)) text += strlen(text) + 1;
-    return text;
+    return (unsigned)result < MEMLORD_RESULT_COUNT ? mli_text_at(texts, (unsigned)result)
+                                                   : "not a result";
 }
 
 MLI_API char *memlord_format_bytes(uint64_t bytes, char *buf, size_t cap) {

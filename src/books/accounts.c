@@ -71,9 +71,11 @@ MLI_PRIVATE MLI_COLD mli_account_record *mli_account_at(const memlord *lord, uin
     return (mli_account_record *)mli_vector_at(&lord->accounts->all, number,
                                              sizeof(mli_account_record));
 }
+#if !defined(MEMLORD_NO_VERIFY)
 MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord) {
     return lord->accounts->closed;
 }
+#endif
 MLI_PRIVATE int mli_account_word_is(uint64_t word, memlord_account account) {
     return word >> 49 == (account & 0x7fff);
 }

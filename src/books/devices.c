@@ -101,19 +101,20 @@ static MLI_COLD const char *mli_device_fault(memlord_device d, int refuser) {
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault) {
     MLI_REQUIRE(mli_none_held());
-    static const char names[][16] = {
-#define MLI_X(name) #name,
-        MLI_REFUSERS(MLI_X)
+    static const char names[] =
+#define MLI_X(name) #name "\0"
+        MLI_REFUSERS(MLI_X);
 #undef MLI_X
-    };
+    const char *name;
     if (!lord || (r != MEMLORD_E_INVALID && r != MEMLORD_E_DEVICE)) return r;
     mli_stat_add(lord, mli_dev_known(lord, d), MLI_STAT_refused, 1);
     if (mli_u32_exchange(&lord->devices.refused[refuser][r == MEMLORD_E_DEVICE], 1)) return r;
+    name = mli_text_at(names, (unsigned)refuser);
     if (r == MEMLORD_E_DEVICE && mli_selector_valid(d))
-        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %i is %s", names[refuser],
+        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %i is %s", name,
                  mli_device_code(d), mli_device_fault(d, refuser));
     else
-        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %s", names[refuser],
+        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %s", name,
                  r == MEMLORD_E_DEVICE ? "that is no device"
                  : fault               ? fault
                                        : memlord_result_text(r));

@@ -243,6 +243,7 @@ static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, i
 
 /* -- tickets -- */
 
+#if !defined(MEMLORD_NO_VERIFY)
 MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord) {
     return mli_u32_load(&lord->limits->reservation_count) - 1;
 }
@@ -250,6 +251,7 @@ MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, u
     return (const mli_reservation *)mli_vector_at(&lord->limits->reservations, number,
                                                 sizeof(mli_reservation));
 }
+#endif
 MLI_PRIVATE mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket) {
     return (mli_reservation *)mli_handle_find(&lord->limits->reservations, sizeof(mli_reservation),
                                               ticket);

@@ -1,6 +1,9 @@
 #include "embed/redirect.h"
+#include "os/knobs.h"
 #include "os/compiler.h"
+#include "os/unwind.h"
 #include "base/atomics.h"
+#include "base/ledger.h"
 #include "base/log.h"
 #include "books/blocks.h"
 
@@ -23,7 +26,8 @@ static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_devic
 }
 #endif
 
-/* -- the functions that hooks put in place of the host's -- */
+/* -- the functions that hooks put in place of the host's --
+   A block's key is its address. A function in a table calls those of one host only. */
 
 /* Returns 1 if a block may be on the books. Where not every function records, those that are not
    are no anomaly. */
@@ -32,22 +36,24 @@ static int mli_hooked_has(const mli_hooked *h, memlord *lord, const void *ptr) {
     return ptr && ((mli_u32_load(&h->which) & MLI_HOOK_COMPLETE) ||
                    !memlord_block_find(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), &info));
 }
-MLI_PRIVATE void *mli_hooked_alloc(const mli_hooked *h, void *ptr, uint64_t bytes, uint32_t which,
-                                   void *caller) {
+static MLI_NOINLINE void *mli_hooked_alloc(const mli_hooked *h, void *ptr, uint64_t bytes,
+                                           uint32_t which, void *caller) {
     memlord *lord = memlord_find(mli_u64_load(&h->generation));
     if (ptr && lord && (mli_u32_load(&h->which) & which))
         (void)memlord_alloc(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), bytes,
                             memlord_site_at(lord, caller));
     return ptr;
 }
-MLI_PRIVATE void mli_hooked_free(const mli_hooked *h, void *ptr, void *caller) {
+static MLI_NOINLINE void mli_hooked_free(const mli_hooked *h, void *ptr, void *caller) {
     memlord *lord = memlord_find(mli_u64_load(&h->generation));
     if (lord && mli_hooked_has(h, lord, ptr))
         (void)memlord_free(lord, memlord_device_cpu(), MEMLORD_KEY(ptr),
                            memlord_site_at(lord, caller));
     h->host.free_fn(ptr);
 }
-MLI_PRIVATE void *mli_hooked_realloc(const mli_hooked *h, void *ptr, size_t size, void *caller) {
+/* Size 0 may free, and return NULL or a new block. */
+static MLI_NOINLINE void *mli_hooked_realloc(const mli_hooked *h, void *ptr, size_t size,
+                                             void *caller) {
     memlord *lord = memlord_find(mli_u64_load(&h->generation));
     const memlord_device d = memlord_device_cpu();
     const memlord_site *site = memlord_site_at(lord, caller);
@@ -68,6 +74,41 @@ MLI_PRIVATE void *mli_hooked_realloc(const mli_hooked *h, void *ptr, size_t size
     if (r == MEMLORD_OK) (void)memlord_free_end(lord, &token, !p && size, site);
     return mli_hooked_alloc(h, p, size, MEMLORD_HOOK_REALLOC, caller);
 }
+static MLI_NOINLINE void *mli_hooked_malloc(const mli_hooked *h, size_t size, void *caller) {
+    return mli_hooked_alloc(h, h->host.malloc_fn(size), size, MEMLORD_HOOK_MALLOC, caller);
+}
+static MLI_NOINLINE void *mli_hooked_calloc(const mli_hooked *h, size_t count, size_t size,
+                                            void *caller) {
+    return mli_hooked_alloc(h, h->host.calloc_fn(count, size), (uint64_t)count * size,
+                            MEMLORD_HOOK_CALLOC, caller);
+}
+static MLI_NOINLINE void *mli_hooked_aligned(const mli_hooked *h, size_t alignment, size_t size,
+                                             void *caller) {
+    return mli_hooked_alloc(h, h->host.aligned_fn(alignment, size), size, MEMLORD_HOOK_ALIGNED,
+                            caller);
+}
+
+/* Defines the functions of a place. */
+#define MLI_HOOK_FUNCTIONS(n)                                                                      \
+    static void *mli_hook_malloc_##n(size_t size) {                                                \
+        return mli_hooked_malloc(&mli_process.hooked[n], size, MLI_RETURN_ADDRESS());              \
+    }                                                                                              \
+    static void *mli_hook_calloc_##n(size_t count, size_t size) {                                  \
+        return mli_hooked_calloc(&mli_process.hooked[n], count, size, MLI_RETURN_ADDRESS());       \
+    }                                                                                              \
+    static void *mli_hook_aligned_##n(size_t alignment, size_t size) {                             \
+        return mli_hooked_aligned(&mli_process.hooked[n], alignment, size, MLI_RETURN_ADDRESS());  \
+    }                                                                                              \
+    static void *mli_hook_realloc_##n(void *ptr, size_t size) {                                    \
+        return mli_hooked_realloc(&mli_process.hooked[n], ptr, size, MLI_RETURN_ADDRESS());        \
+    }                                                                                              \
+    static void mli_hook_free_##n(void *ptr) {                                                     \
+        mli_hooked_free(&mli_process.hooked[n], ptr, MLI_RETURN_ADDRESS());                        \
+    }
+MLI_HOOK_FUNCTIONS(0)
+MLI_HOOK_FUNCTIONS(1)
+MLI_HOOK_FUNCTIONS(2)
+MLI_HOOK_FUNCTIONS(3)
 #define MLI_HOOK_TABLE(n)                                                                          \
     {mli_hook_malloc_##n, mli_hook_calloc_##n, mli_hook_realloc_##n, mli_hook_aligned_##n,         \
      mli_hook_free_##n}

@@ -466,18 +466,17 @@ static MLI_COLD int mli_gc_begin(memlord *lord, uint32_t dev, uintptr_t here) {
 
 static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
                                 const memlord_gc_result *result) {
-    static const char reasons[][14] = {
-#define MLI_X(name, text) text,
-        MLI_REASONS(MLI_X)
+    static const char reasons[] =
+#define MLI_X(name, text) text "\0"
+        MLI_REASONS(MLI_X);
 #undef MLI_X
-    };
     static const char metrics[][10] = {"allocated", "freed", "max", "reserved", "cached"};
     char line[320];
     mli_out o;
     if (!mli_log_hears(lord, MEMLORD_LOG_INFO)) return;
     mli_out_buffer(&o, line, sizeof line);
     mli_putf(&o, "[gc] %i run %ju (%ju in all): %s", mli_device_code(e->device),
-             e->device_runs, e->total_runs, reasons[e->reason]);
+             e->device_runs, e->total_runs, mli_text_at(reasons, (unsigned)e->reason));
     if (e->band != SIZE_MAX)
         mli_putf(&o, " %ju, %s %jo >= %jo", (uint64_t)e->band, metrics[e->metric], e->value,
                  e->threshold);
