@@ -7229,8 +7229,8 @@ enum { /* mli_shard.state */
     MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST /* from here on the id of its owner */
 };
 
-/* Returns the shard of an address. That of a handle is another one: the caller does not find the
-   handle there. */
+/* Returns the shard of an address. With a handle it returns a shard that does not have the handle:
+   see mli_shard_of. */
 static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
     const uint64_t hash = (key >> MLI_SHARD_ADDRESS_BITS) * 0x9e3779b97f4a7c15u;
     return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];
@@ -10990,7 +10990,8 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord);
 #endif
 /* Returns the number of rows and 1 more. */
 MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord);
-/* Returns the site of a frame of stacks, and how many of them have a number. */
+/* mli_stack_frame_at returns the site of a frame by the number of the frame. mli_stack_frame_count
+   returns how many frames have a number. */
 MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t number);
 MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
 
@@ -14453,7 +14454,7 @@ static MLI_COLD int mli_visit_entry(const mli_entry *e, void *query) {
 }
 
 /* Pauses a shard and calls fn for each of its blocks that matches a query, until fn returns
-   non-zero, which it returns. fn may not allocate, nor call the host. */
+   non-zero. Returns what fn returned last. fn may not allocate, nor call the host. */
 static MLI_COLD int mli_shard_visit(memlord *lord, mli_shard *s, mli_walk_query *q,
                                     mli_visit_fn fn, void *user) {
     int stop;
@@ -14850,8 +14851,9 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
                                             uint64_t key, mli_fence_record *f, int why,
                                             mli_entry *gone, mli_fence_record **chain);
 
-/* Asks the fences of a block just freed for the first time, in the order they were attached. Under
-   MEMLORD_FLAG_DEFER takes "not yet" for an answer, as no host code may run: a poll asks them. */
+/* Asks, for the first time, the fences of a block that was just freed, in the order they were
+   attached. Under MEMLORD_FLAG_DEFER no host code may run: there each fence counts as not done, and
+   a later poll asks it. */
 MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *chain);
 
 /* Retires the pending blocks of a selector that are done, and returns the bytes credited: asks the
@@ -23305,11 +23307,9 @@ MLI_PRIVATE void mli_json_u64(mli_out *o, const char *name, uint64_t v);
 
 MLI_PRIVATE MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t storage);
 
+/* Writes the report. `brief`: without what the HTML page does not read. */
+MLI_PRIVATE MLI_COLD void mli_json_run(mli_report *r, int brief);
 MLI_PRIVATE MLI_COLD void mli_json(mli_report *r);
-#if !defined(MEMLORD_NO_PAGE)
-/* Leaves out what the HTML page does not read. */
-MLI_PRIVATE MLI_COLD void mli_json_brief(mli_report *r);
-#endif
 
 /* ------------------------------------------------------------------------ src/reports/json.c -- */
 
@@ -23993,7 +23993,7 @@ static MLI_COLD void mli_json_write(mli_json_writer *w) {
     for (i = 0; i < r->blocks; i++) mli_json_block(r, &r->block[i]);
     mli_put_str(r->o, "]}}\n");
 }
-static MLI_COLD void mli_json_run(mli_report *r, int brief) {
+MLI_PRIVATE MLI_COLD void mli_json_run(mli_report *r, int brief) {
     mli_json_writer w;
     size_t size = 0;
     memset(&w, 0, sizeof w);
@@ -24009,9 +24009,6 @@ static MLI_COLD void mli_json_run(mli_report *r, int brief) {
     mli_own_free(r->lord, w.frame, size);
 }
 MLI_PRIVATE MLI_COLD void mli_json(mli_report *r) { mli_json_run(r, 0); }
-#if !defined(MEMLORD_NO_PAGE)
-MLI_PRIVATE MLI_COLD void mli_json_brief(mli_report *r) { mli_json_run(r, 1); }
-#endif
 
 /* ------------------------------------------------------------------------ src/reports/page.h -- */
 
@@ -25551,7 +25548,7 @@ MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
     r->out.html = 0;
     r->out.name_max = 0;
     mli_put_html(r->o, mli_html_middle[0], sizeof mli_html_middle[0], sizeof mli_html_middle);
-    mli_json_brief(r);
+    mli_json_run(r, 1);
     mli_put_html(r->o, mli_html_tail[0], sizeof mli_html_tail[0], sizeof mli_html_tail);
 }
 #endif
@@ -26057,7 +26054,8 @@ typedef struct mli_portion {
     unsigned char dev;          /* 0: a vacant entry */
     unsigned char allocs;       /* 1: of allocs since the last reset; 0: of live blocks */
     unsigned char has_live;     /* 1: the allocs of a site, and its live blocks are among them */
-    int64_t value[2];           /* of the samples themselves, then the share; blocks and bytes */
+    int64_t value[2];           /* blocks and bytes: first of the samples alone, then of the share
+                                   */
     double rest[2];             /* of the blocks that samples stand for, beside themselves */
 } mli_portion;
 typedef struct mli_shares {
@@ -28461,8 +28459,8 @@ MLI_PRIVATE MLI_COLD void mli_lives_reset(memlord *lord, mli_thread *t) {
    Invariant: a fork finds every ledger between two calls. Locks: registry, then all others in their
    order. */
 
-/* Installs the hooks of the process. Without an exit hook every thread shares the orphan record,
-   which is slower but just as exact. */
+/* Looks up the interposer, and installs the hooks of the process. Without an exit hook every thread
+   shares the orphan record, which is slower but just as exact. */
 MLI_PRIVATE MLI_COLD void mli_hooks_install(void);
 
 /* -------------------------------------------------------------------------- src/embed/exit.c -- */
@@ -28568,6 +28566,7 @@ static MLI_COLD void mli_fork_child(void) {
 #endif
 
 MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
+    mli_interposer_find();
     mli_u32_store(&mli_process.has_barrier, mli_barrier_register());
     if (!mli_exit_key_make(&mli_process.exit_key, mli_on_exit))
         mli_u32_store_release(&mli_process.exit_key_ready, 1); /* pairs with mli_thread_ready */
@@ -28746,7 +28745,6 @@ static MLI_COLD int mli_process_claim(void) {
 }
 static MLI_COLD void mli_process_start(void) {
     const uint64_t generation = mli_busy_begin();
-    mli_interposer_find();
     mli_hooks_install();
     mli_busy_end(generation);
     mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* see mli_process_started */

@@ -53,7 +53,7 @@ static MLI_COLD int mli_visit_entry(const mli_entry *e, void *query) {
 }
 
 /* Pauses a shard and calls fn for each of its blocks that matches a query, until fn returns
-   non-zero, which it returns. fn may not allocate, nor call the host. */
+   non-zero. Returns what fn returned last. fn may not allocate, nor call the host. */
 static MLI_COLD int mli_shard_visit(memlord *lord, mli_shard *s, mli_walk_query *q,
                                     mli_visit_fn fn, void *user) {
     int stop;

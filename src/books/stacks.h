@@ -74,7 +74,8 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord);
 #endif
 /* Returns the number of rows and 1 more. */
 MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord);
-/* Returns the site of a frame of stacks, and how many of them have a number. */
+/* mli_stack_frame_at returns the site of a frame by the number of the frame. mli_stack_frame_count
+   returns how many frames have a number. */
 MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t number);
 MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
 

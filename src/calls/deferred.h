@@ -42,8 +42,9 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
                                             uint64_t key, mli_fence_record *f, int why,
                                             mli_entry *gone, mli_fence_record **chain);
 
-/* Asks the fences of a block just freed for the first time, in the order they were attached. Under
-   MEMLORD_FLAG_DEFER takes "not yet" for an answer, as no host code may run: a poll asks them. */
+/* Asks, for the first time, the fences of a block that was just freed, in the order they were
+   attached. Under MEMLORD_FLAG_DEFER no host code may run: there each fence counts as not done, and
+   a later poll asks it. */
 MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *chain);
 
 /* Retires the pending blocks of a selector that are done, and returns the bytes credited: asks the

@@ -23,7 +23,7 @@ MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
     r->out.html = 0;
     r->out.name_max = 0;
     mli_put_html(r->o, mli_html_middle[0], sizeof mli_html_middle[0], sizeof mli_html_middle);
-    mli_json_brief(r);
+    mli_json_run(r, 1);
     mli_put_html(r->o, mli_html_tail[0], sizeof mli_html_tail[0], sizeof mli_html_tail);
 }
 #endif

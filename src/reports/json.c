@@ -700,7 +700,7 @@ static MLI_COLD void mli_json_write(mli_json_writer *w) {
     for (i = 0; i < r->blocks; i++) mli_json_block(r, &r->block[i]);
     mli_put_str(r->o, "]}}\n");
 }
-static MLI_COLD void mli_json_run(mli_report *r, int brief) {
+MLI_PRIVATE MLI_COLD void mli_json_run(mli_report *r, int brief) {
     mli_json_writer w;
     size_t size = 0;
     memset(&w, 0, sizeof w);
@@ -716,6 +716,3 @@ static MLI_COLD void mli_json_run(mli_report *r, int brief) {
     mli_own_free(r->lord, w.frame, size);
 }
 MLI_PRIVATE MLI_COLD void mli_json(mli_report *r) { mli_json_run(r, 0); }
-#if !defined(MEMLORD_NO_PAGE)
-MLI_PRIVATE MLI_COLD void mli_json_brief(mli_report *r) { mli_json_run(r, 1); }
-#endif

@@ -24,7 +24,8 @@ typedef struct mli_portion {
     unsigned char dev;          /* 0: a vacant entry */
     unsigned char allocs;       /* 1: of allocs since the last reset; 0: of live blocks */
     unsigned char has_live;     /* 1: the allocs of a site, and its live blocks are among them */
-    int64_t value[2];           /* of the samples themselves, then the share; blocks and bytes */
+    int64_t value[2];           /* blocks and bytes: first of the samples alone, then of the share
+                                   */
     double rest[2];             /* of the blocks that samples stand for, beside themselves */
 } mli_portion;
 typedef struct mli_shares {
