@@ -28459,8 +28459,8 @@ MLI_PRIVATE MLI_COLD void mli_lives_reset(memlord *lord, mli_thread *t) {
    Invariant: a fork finds every ledger between two calls. Locks: registry, then all others in their
    order. */
 
-/* Installs the hooks of the process. Without an exit hook every thread shares the orphan record,
-   which is slower but just as exact. */
+/* Looks up the interposer, and installs the hooks of the process. Without an exit hook every thread
+   shares the orphan record, which is slower but just as exact. */
 MLI_PRIVATE MLI_COLD void mli_hooks_install(void);
 
 /* -------------------------------------------------------------------------- src/embed/exit.c -- */
@@ -28566,6 +28566,7 @@ static MLI_COLD void mli_fork_child(void) {
 #endif
 
 MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
+    mli_interposer_find();
     mli_u32_store(&mli_process.has_barrier, mli_barrier_register());
     if (!mli_exit_key_make(&mli_process.exit_key, mli_on_exit))
         mli_u32_store_release(&mli_process.exit_key_ready, 1); /* pairs with mli_thread_ready */
@@ -28744,7 +28745,6 @@ static MLI_COLD int mli_process_claim(void) {
 }
 static MLI_COLD void mli_process_start(void) {
     const uint64_t generation = mli_busy_begin();
-    mli_interposer_find();
     mli_hooks_install();
     mli_busy_end(generation);
     mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* see mli_process_started */

@@ -617,6 +617,17 @@ static void child_calls(void *user) {
     child_check(fake_cuEventQuery((cudaEvent_t)user) == cudaErrorInitializationError);
 }
 
+/* Here no --wrap redirects a name, so the first one of the list is the first that is missing. */
+static void names_that_the_linker_did_not_redirect_are_counted(void **state) {
+    const char *first = NULL;
+    int all_names;
+    (void)state;
+    all_names = memlord_cuda_wrap_check(&first);
+    assert_true(all_names > 20);
+    assert_string_equal(first, "cudaMalloc");
+    assert_int_equal(memlord_cuda_wrap_check(NULL), all_names);
+}
+
 static void a_forked_child_has_no_driver(void **state) {
     (void)state;
     make_before();
@@ -987,6 +998,7 @@ int main(void) {
         TEST_FAKE(a_retained_context_is_gone_with_its_last_release),
         TEST_FAKE(a_context_takes_memory_of_its_device),
         TEST_FAKE(a_reset_takes_streams_events_and_memory_but_not_that_of_pools),
+        cmocka_unit_test(names_that_the_linker_did_not_redirect_are_counted),
         TEST_FAKE(a_forked_child_has_no_driver),
         TEST_FAKE(allocations_need_a_place_for_the_pointer),
         TEST_FAKE(a_free_takes_the_base_of_what_is_live_and_of_its_kind),

@@ -910,48 +910,6 @@ static void replaying_the_events_gives_what_is_live(void **state) {
 
 /* -- failing allocators, reports -- */
 
-/* Threads that each write an event and then wait, until every part of the ring has its writer. */
-typedef struct crowd {
-    memlord *lord;
-    test_gate gate;
-} crowd;
-static void *write_one_and_wait(void *user) {
-    crowd *c = (crowd *)user;
-    assert_ok(memlord_alloc(c->lord, cuda(0), MEMLORD_KEY(&c), 1, NULL));
-    test_gate_pass(&c->gate);
-    return NULL;
-}
-static int has_5555(void *user, const memlord_event *event) {
-    return *(int *)user |= event->storage == 0x5555;
-}
-static void a_child_writes_where_threads_that_are_gone_have_written(void **state) {
-    const test_gate gate = TEST_GATE;
-    crowd c;
-    pthread_t threads[256];
-    int n = 0, i, status = -1;
-    pid_t pid;
-    c.lord = test_lord(state);
-    c.gate = gate;
-    assert_ok(memlord_events_start(c.lord, 64));
-    while (n < 256 && !stats_of(c.lord, cuda(0)).dropped_events) {
-        assert_int_equal(pthread_create(&threads[n++], NULL, write_one_and_wait, &c), 0);
-        assert_true(test_gate_came(&c.gate, (uint64_t)n));
-    }
-    assert_int_equal(stats_of(c.lord, cuda(0)).dropped_events, 1);
-    pid = fork();
-    if (pid == 0) {
-        int found = 0;
-        alarm(30);
-        if (memlord_alloc(c.lord, cuda(0), 0x5555, 1, NULL)) _exit(1);
-        if (memlord_events_each(c.lord, has_5555, &found)) _exit(2);
-        _exit(found ? 0 : 3);
-    }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
-    test_gate_open(&c.gate);
-    for (i = 0; i < n; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
-}
-
 static void without_memory_events_do_not_start(void **state) {
     test_case *t = (test_case *)*state;
     t->heap.fail_at = t->heap.calls + 1;
@@ -1082,7 +1040,6 @@ int main(void) {
         TEST(an_event_without_a_free_sub_buffer_is_lost_on_its_device),
         TEST(a_child_writes_into_what_the_threads_of_its_parent_held),
         TEST_FAKES(replaying_the_events_gives_what_is_live),
-        TEST(a_child_writes_where_threads_that_are_gone_have_written),
         TEST(without_memory_events_do_not_start),
         TEST_SITES(the_json_report_lists_events),
         TEST(events_carry_the_stream_of_their_block),

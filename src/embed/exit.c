@@ -3,6 +3,7 @@
 #include "base/atomics.h"
 #include "base/ledger.h"
 #include "books/threads.h"
+#include "books/tags.h"
 #include "services/scopes.h"
 #include "embed/lives.h"
 
@@ -107,6 +108,7 @@ static MLI_COLD void mli_fork_child(void) {
 #endif
 
 MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
+    mli_interposer_find();
     mli_u32_store(&mli_process.has_barrier, mli_barrier_register());
     if (!mli_exit_key_make(&mli_process.exit_key, mli_on_exit))
         mli_u32_store_release(&mli_process.exit_key_ready, 1); /* pairs with mli_thread_ready */

@@ -7,8 +7,8 @@
 #include "os/knobs.h"
 #include "os/compiler.h"
 
-/* Installs the hooks of the process. Without an exit hook every thread shares the orphan record,
-   which is slower but just as exact. */
+/* Looks up the interposer, and installs the hooks of the process. Without an exit hook every thread
+   shares the orphan record, which is slower but just as exact. */
 MLI_PRIVATE MLI_COLD void mli_hooks_install(void);
 
 #endif

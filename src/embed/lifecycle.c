@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "books/threads.h"
-#include "books/tags.h"
 #include "books/fences.h"
 #include "embed/exit.h"
 #include "embed/leaks.h"
@@ -88,7 +87,6 @@ static MLI_COLD int mli_process_claim(void) {
 }
 static MLI_COLD void mli_process_start(void) {
     const uint64_t generation = mli_busy_begin();
-    mli_interposer_find();
     mli_hooks_install();
     mli_busy_end(generation);
     mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* see mli_process_started */
