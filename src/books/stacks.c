@@ -641,7 +641,7 @@ MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
     out->error_bytes = mli_square_root(variance);
 }
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PROFILES)
 MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t number) {
     mli_stack_row copy;
     mli_lock_take(&lord->stacks.lock);

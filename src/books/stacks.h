@@ -57,8 +57,8 @@ static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
 
 MLI_PRIVATE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number);
 MLI_PRIVATE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number);
-#if !defined(MEMLORD_NO_REPORTS)
 /* Copies a row with its totals. */
+#if !defined(MEMLORD_NO_PROFILES)
 MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t number);
 #endif
 /* 1: the ledger has stacks; 1: it takes them by samples. */
@@ -68,8 +68,8 @@ MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_stacks_put_rate(const memlord *lord, mli_out *o);
 /* Returns how many stacks could not be taken in full. */
 MLI_PRIVATE MLI_COLD uint64_t mli_stacks_cut(const memlord *lord);
-#if !defined(MEMLORD_NO_REPORTS)
 /* Returns the number of nodes. The acquire pairs with the release that adds one. */
+#if !defined(MEMLORD_NO_REPORTS)
 MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord);
 #endif
 /* Returns the number of rows and 1 more. */
