@@ -10974,7 +10974,9 @@ static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
 MLI_PRIVATE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number);
 MLI_PRIVATE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number);
 /* Copies a row with its totals. */
+#if !defined(MEMLORD_NO_PROFILES)
 MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t number);
+#endif
 /* 1: the ledger has stacks; 1: it takes them by samples. */
 MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord);
 MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord);
@@ -10983,7 +10985,9 @@ MLI_PRIVATE MLI_COLD void mli_stacks_put_rate(const memlord *lord, mli_out *o);
 /* Returns how many stacks could not be taken in full. */
 MLI_PRIVATE MLI_COLD uint64_t mli_stacks_cut(const memlord *lord);
 /* Returns the number of nodes. The acquire pairs with the release that adds one. */
+#if !defined(MEMLORD_NO_REPORTS)
 MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord);
+#endif
 /* Returns the number of rows and 1 more. */
 MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord);
 /* mli_stack_frame_at returns the site of a frame by the number of the frame. mli_stack_frame_count
@@ -11673,6 +11677,7 @@ MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
     out->error_bytes = mli_square_root(variance);
 }
 
+#if !defined(MEMLORD_NO_PROFILES)
 MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t number) {
     mli_stack_row copy;
     mli_lock_take(&lord->stacks.lock);
@@ -11680,6 +11685,7 @@ MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t nu
     mli_lock_drop(&lord->stacks.lock);
     return copy;
 }
+#endif
 MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord) { return lord->stacks.depth != 0; }
 MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord) { return lord->stacks.bytes > 1; }
 MLI_PRIVATE MLI_COLD void mli_stacks_put_rate(const memlord *lord, mli_out *o) {
@@ -11688,9 +11694,11 @@ MLI_PRIVATE MLI_COLD void mli_stacks_put_rate(const memlord *lord, mli_out *o) {
 MLI_PRIVATE MLI_COLD uint64_t mli_stacks_cut(const memlord *lord) {
     return mli_u64_load(&lord->stacks.cut);
 }
+#if !defined(MEMLORD_NO_REPORTS)
 MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord) {
     return mli_u32_load_acquire(&lord->stacks.node_count) - 1;
 }
+#endif
 
 /* -- life -- */
 

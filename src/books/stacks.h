@@ -58,7 +58,9 @@ static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
 MLI_PRIVATE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number);
 MLI_PRIVATE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number);
 /* Copies a row with its totals. */
+#if !defined(MEMLORD_NO_PROFILES)
 MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t number);
+#endif
 /* 1: the ledger has stacks; 1: it takes them by samples. */
 MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord);
 MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord);
@@ -67,7 +69,9 @@ MLI_PRIVATE MLI_COLD void mli_stacks_put_rate(const memlord *lord, mli_out *o);
 /* Returns how many stacks could not be taken in full. */
 MLI_PRIVATE MLI_COLD uint64_t mli_stacks_cut(const memlord *lord);
 /* Returns the number of nodes. The acquire pairs with the release that adds one. */
+#if !defined(MEMLORD_NO_REPORTS)
 MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord);
+#endif
 /* Returns the number of rows and 1 more. */
 MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord);
 /* mli_stack_frame_at returns the site of a frame by the number of the frame. mli_stack_frame_count
