@@ -3126,12 +3126,13 @@ typedef struct mli_job { /* must outlive the thread that runs it */
 
 /* --------------------------------------------------------------------------- src/os/system.h -- */
 
-/* Owns all code that differs between systems, except modules, stacks and the memory of the machine:
-   pages, clocks, threads, files, events to wait for. Uses no other module. Locks: none. */
+/* Wraps what differs between systems: pages, clocks, threads, files, events to wait for. Modules,
+   stacks and the memory of the machine have headers of their own. Uses no other module. Locks:
+   none. */
 
-/* A family of functions is the same on Windows and on POSIX. Requires, for all functions: out
-   pointers are not NULL and sizes are not 0. A function returns 0 for success unless a comment says
-   otherwise. */
+/* Windows and POSIX have the same functions, but for a few that only POSIX needs. Requires, for all
+   functions: out pointers are not NULL and sizes are not 0. A function returns 0 for success unless a
+   comment says otherwise. */
 
 /* A tick is a time stamp at a third of the cost of a clock: it is the counter of the processor. It
    serves as a stamp only where the counter has a constant rate in every power state. There
@@ -4873,7 +4874,7 @@ MLI_PRIVATE void mli_lock_drop(mli_lock *lock) {
 /* Owns the layout of a ledger, of the process state and of the thread-local state. A member of
    struct memlord is owned by the module that it is named after. Invariants: a row is never removed,
    so its number and address are valid as long as the ledger; a thread record is reused, never
-   freed. Locks: MLI_RANK_... lists them in their order. */
+   freed. Locks: base/atomics lists all locks in their order (MLI_RANK_...). */
 
 #define MLI_SHARD_BITS 10 /* 1024 shards */
 #define MLI_BYTES_MAX ((uint64_t)1 << 48) /* of a block */
@@ -7054,7 +7055,6 @@ typedef struct mli_entry {
     uint64_t key, word1, word2;
 } mli_entry;
 
-#define MLI_BYTES_MAX ((uint64_t)1 << 48)
 #define MLI_BYTES_BITS 49
 #define MLI_BYTES(word1) ((word1) & (((uint64_t)1 << MLI_BYTES_BITS) - 1))
 #define MLI_DEV(word1) ((uint32_t)((word1) >> MLI_BYTES_BITS) & 255u)
@@ -7229,8 +7229,8 @@ enum { /* mli_shard.state */
     MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST /* from here on the id of its owner */
 };
 
-/* Returns the shard of an address. With a handle it returns a shard that does not have the handle:
-   see mli_shard_of. */
+/* Returns the shard of an address. The shard that it returns for a handle is in general not the
+   handle's: see mli_shard_of. */
 static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
     const uint64_t hash = (key >> MLI_SHARD_ADDRESS_BITS) * 0x9e3779b97f4a7c15u;
     return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];
@@ -10977,7 +10977,7 @@ MLI_PRIVATE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number
 #if !defined(MEMLORD_NO_PROFILES)
 MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t number);
 #endif
-/* 1: the ledger has stacks; 1: it takes them by samples. */
+/* mli_stacks_on returns 1 if the ledger has stacks, mli_stacks_sampled if it takes them by samples. */
 MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord);
 MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord);
 /* Writes "estimates: a sample each 512 KiB". */
@@ -16142,14 +16142,14 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
 /* -------------------------------------------------------------------------- src/calls/fast.c -- */
 
 /* One alloc and one free, as a call takes them. memlord_alloc and mli_free_fast are all of the
-   usual case: the thread counts under no site, tag or scope, and the block is in a shard of its
-   own. Such a call takes no lock and no locked instruction.
+   usual case: sites are off, the thread is in no tag and no scope, and the block is in a shard of
+   its own. Such a call takes no lock and no locked instruction.
 
      1. Find the thread's record. mli_self, which is thread-local, has the thread's record in the
         ledger that it used last, and the generation of that ledger. mli_thread_get sets both, on
         the general path: so a thread's first call on a ledger goes there, and so does a call after
         one on another ledger. The record, a mli_thread, has a mask `special`: what the thread's
-        calls have to do besides. Here it is 0.
+        calls have to do besides. In the usual case it is 0.
      2. Enter the shard of the address, and look at the address's home bucket: an alloc finds a
         vacant slot, a free finds the entry. While the thread is inside no other thread changes the
         table. A thread that needs the shard waits until this one is outside, once, and makes the
@@ -16273,7 +16273,9 @@ static MLI_HOT mli_cell *mli_entry_cell(const memlord *lord, const mli_thread *t
 }
 
 /* Frees or releases a block: both are the same for one that has one reference. A handle needs no
-   test: it is not in the shard that it would have as an address. */
+   test. If the shard that it would have as an address has an entry with this key, whose device is of
+   this type, then that entry is the block. Most handles are in other shards: their frees find
+   nothing here, and start again. */
 static MLI_HOT memlord_result mli_free_fast(memlord *lord, memlord_device device, uint64_t storage,
                                             int how, const memlord_site *site) {
     mli_thread *t = mli_self.thread;
@@ -16839,13 +16841,15 @@ static uint64_t mli_metric_value(memlord_metric metric, const mli_levels *level)
     case MEMLORD_METRIC_RESERVED: return level->reserved;
     case MEMLORD_METRIC_CACHED:
         return level->reserved > level->live ? level->reserved - level->live : 0;
-    default: return level->live > level->freed ? level->live : level->freed;
+    case MEMLORD_METRIC_MAX: break;
     }
+    return level->live > level->freed ? level->live : level->freed;
 }
 static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
 
 /* Sets the levels at which the band in force is due. `again`: the metric at which a device that
-   waits to rearm is due again; such a device also checks where its metric has fallen enough. */
+   waits to rearm is due again; such a device also checks where its metric has fallen enough. RESERVED
+   sets none: what changes it, memlord_pool_set and memlord_pool_add, requests a check each time. */
 static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v) {
     const memlord_metric metric = v->event.metric;
     uint64_t up = v->event.threshold, down = up - up / 8, reserved = v->level.reserved;
@@ -20976,11 +20980,11 @@ static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t typ
     return MEMLORD_OK;
 }
 
-/* Starts the recorder if the alert requests it, and the pollers of all known devices that want one:
-   those with a strategy in force or, after memlord_poller_start, all of them. A new thread may get
-   its stack from the very allocator that calls come from. So under MEMLORD_FLAG_DEFER a call starts
-   no poller but the one of the host, and only while no device that wants one is known; that poller
-   starts the others. */
+/* Starts the pollers of all known devices that want one: those with a strategy in force or, after
+   memlord_poller_start, all of them. If the alert requests it, the recorders go on and neighbours
+   listen, too. A new thread may get its stack from the very allocator that calls come from: under
+   MEMLORD_FLAG_DEFER, while no device that wants a poller is known, the host's poller starts, and
+   starts the others once they are known. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
@@ -27899,39 +27903,66 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r) {
 /* Returns 0 for no format, and for one that a knob leaves out. */
 MLI_PRIVATE int mli_format_known(memlord_format format);
 
-/* Requires: the format is known. */
+/* Returns 1 if the report needs all of the capture: a frequent scrape of metrics costs no walk of the
+   blocks. Requires, as the next one: the format is known. */
+MLI_PRIVATE int mli_format_whole(memlord_format format);
 MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format);
 
 /* --------------------------------------------------------------------- src/reports/formats.c -- */
 
-/* What a knob leaves out has no writer. */
+typedef struct mli_writer {
+    void (*write)(mli_report *r); /* NULL: a knob leaves it out */
+    int whole;                    /* 1: it lists blocks, leaks and lifetimes: see mli_report */
+} mli_writer;
+
+/* A row of the table for each format. */
+#define MLI_WRITER_TEXT {mli_text, 1}
+#define MLI_WRITER_JSON {mli_json, 1}
+#define MLI_WRITER_NONE {NULL, 0}
 #if defined(MEMLORD_NO_PAGE)
-#define mli_html NULL
+#define MLI_WRITER_HTML MLI_WRITER_NONE
+#else
+#define MLI_WRITER_HTML {mli_html, 1}
 #endif
 #if defined(MEMLORD_NO_PROFILES)
-#define mli_pprof NULL
-#define mli_heaptrack NULL
-#define mli_folded NULL
+#define MLI_WRITER_PPROF MLI_WRITER_NONE
+#define MLI_WRITER_HEAPTRACK MLI_WRITER_NONE
+#define MLI_WRITER_FOLDED MLI_WRITER_NONE
+#else
+#define MLI_WRITER_PPROF {mli_pprof, 0}
+#define MLI_WRITER_HEAPTRACK {mli_heaptrack, 0}
+#define MLI_WRITER_FOLDED {mli_folded, 0}
 #endif
 #if defined(MEMLORD_NO_REPORTS)
-#define mli_trace NULL
-#define mli_prometheus NULL
-#define mli_memory_viz NULL
-#define mli_csv NULL
+#define MLI_WRITER_TRACE MLI_WRITER_NONE
+#define MLI_WRITER_PROMETHEUS MLI_WRITER_NONE
+#define MLI_WRITER_MEMORY_VIZ MLI_WRITER_NONE
+#define MLI_WRITER_CSV MLI_WRITER_NONE
+#else
+#define MLI_WRITER_TRACE {mli_trace, 0}
+#define MLI_WRITER_PROMETHEUS {mli_prometheus, 0}
+#define MLI_WRITER_MEMORY_VIZ {mli_memory_viz, 0}
+#define MLI_WRITER_CSV {mli_csv, 0}
 #endif
 
-/* In the order of MLI_FORMATS. */
-static void (*const mli_writers[MEMLORD_FORMAT_COUNT])(mli_report *r) = {
-    mli_text,  mli_json,      mli_html,   mli_trace,      mli_prometheus,
-    mli_pprof, mli_heaptrack, mli_folded, mli_memory_viz, mli_csv};
+static const mli_writer mli_writers[MEMLORD_FORMAT_COUNT] = {
+#define MLI_X(name, suffix, text) MLI_WRITER_##name,
+    MLI_FORMATS(MLI_X)
+#undef MLI_X
+};
 
 MLI_PRIVATE int mli_format_known(memlord_format format) {
-    return (unsigned)format < MEMLORD_FORMAT_COUNT && mli_writers[format];
+    return (unsigned)format < MEMLORD_FORMAT_COUNT && mli_writers[format].write;
+}
+
+MLI_PRIVATE int mli_format_whole(memlord_format format) {
+    MLI_REQUIRE(mli_format_known(format));
+    return mli_writers[format].whole;
 }
 
 MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format) {
     MLI_REQUIRE(mli_format_known(format));
-    mli_writers[format](r);
+    mli_writers[format].write(r);
 }
 
 /* ------------------------------------------------------------------------ src/embed/saving.h -- */
@@ -27980,7 +28011,7 @@ static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format fo
     r->out.cap = sizeof r->buf;
     r->o = &r->out;
     r->exports = mli_ptr_load(&lord->saving->export_path) != NULL;
-    r->whole = format <= MEMLORD_FORMAT_HTML; /* a frequent scrape of metrics costs no walk */
+    r->whole = mli_format_whole(format);
     mli_report_capture(lord, r);
     mli_format_write(r, format);
     mli_flush(r->o);

@@ -352,6 +352,7 @@ static void reserve(memlord *lord) {
       mli_last_events last; last.size = 1; mli_last_events_read(NULL, &last)) \
     X(1, mli_shares_make, !t->x, \
       mli_shares shares; shares.x = (mli_export *)&shares; mli_shares_make(NULL, &shares)) \
+    X(1, mli_format_whole, mli_format_known(format), mli_format_whole(MEMLORD_FORMAT_COUNT)) \
     X(1, mli_format_write, mli_format_known(format), mli_format_write(NULL, MEMLORD_FORMAT_COUNT)) \
     X(1, mli_trace_ring, w->level && w->depth, \
       static mli_trace_writer w; mli_trace_ring(&w)) \

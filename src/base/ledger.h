@@ -1,7 +1,7 @@
 /* Owns the layout of a ledger, of the process state and of the thread-local state. A member of
    struct memlord is owned by the module that it is named after. Invariants: a row is never removed,
    so its number and address are valid as long as the ledger; a thread record is reused, never
-   freed. Locks: MLI_RANK_... lists them in their order. */
+   freed. Locks: base/atomics lists all locks in their order (MLI_RANK_...). */
 #ifndef MLI_BASE_LEDGER_H
 #define MLI_BASE_LEDGER_H
 #include "api/api.h"

@@ -23,7 +23,6 @@ typedef struct mli_entry {
     uint64_t key, word1, word2;
 } mli_entry;
 
-#define MLI_BYTES_MAX ((uint64_t)1 << 48)
 #define MLI_BYTES_BITS 49
 #define MLI_BYTES(word1) ((word1) & (((uint64_t)1 << MLI_BYTES_BITS) - 1))
 #define MLI_DEV(word1) ((uint32_t)((word1) >> MLI_BYTES_BITS) & 255u)
@@ -198,8 +197,8 @@ enum { /* mli_shard.state */
     MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST /* from here on the id of its owner */
 };
 
-/* Returns the shard of an address. With a handle it returns a shard that does not have the handle:
-   see mli_shard_of. */
+/* Returns the shard of an address. The shard that it returns for a handle is in general not the
+   handle's: see mli_shard_of. */
 static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
     const uint64_t hash = (key >> MLI_SHARD_ADDRESS_BITS) * 0x9e3779b97f4a7c15u;
     return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];

@@ -61,7 +61,7 @@ MLI_PRIVATE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number
 #if !defined(MEMLORD_NO_PROFILES)
 MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t number);
 #endif
-/* 1: the ledger has stacks; 1: it takes them by samples. */
+/* mli_stacks_on returns 1 if the ledger has stacks, mli_stacks_sampled if it takes them by samples. */
 MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord);
 MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord);
 /* Writes "estimates: a sample each 512 KiB". */

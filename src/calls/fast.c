@@ -16,14 +16,14 @@
 #include "calls/record.h"
 
 /* One alloc and one free, as a call takes them. memlord_alloc and mli_free_fast are all of the
-   usual case: the thread counts under no site, tag or scope, and the block is in a shard of its
-   own. Such a call takes no lock and no locked instruction.
+   usual case: sites are off, the thread is in no tag and no scope, and the block is in a shard of
+   its own. Such a call takes no lock and no locked instruction.
 
      1. Find the thread's record. mli_self, which is thread-local, has the thread's record in the
         ledger that it used last, and the generation of that ledger. mli_thread_get sets both, on
         the general path: so a thread's first call on a ledger goes there, and so does a call after
         one on another ledger. The record, a mli_thread, has a mask `special`: what the thread's
-        calls have to do besides. Here it is 0.
+        calls have to do besides. In the usual case it is 0.
      2. Enter the shard of the address, and look at the address's home bucket: an alloc finds a
         vacant slot, a free finds the entry. While the thread is inside no other thread changes the
         table. A thread that needs the shard waits until this one is outside, once, and makes the
@@ -147,7 +147,9 @@ static MLI_HOT mli_cell *mli_entry_cell(const memlord *lord, const mli_thread *t
 }
 
 /* Frees or releases a block: both are the same for one that has one reference. A handle needs no
-   test: it is not in the shard that it would have as an address. */
+   test. If the shard that it would have as an address has an entry with this key, whose device is of
+   this type, then that entry is the block. Most handles are in other shards: their frees find
+   nothing here, and start again. */
 static MLI_HOT memlord_result mli_free_fast(memlord *lord, memlord_device device, uint64_t storage,
                                             int how, const memlord_site *site) {
     mli_thread *t = mli_self.thread;

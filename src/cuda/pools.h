@@ -19,7 +19,8 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_add(cudaMemPool_t pool, int device);
 /* 1: it was there, on *device. */
 MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device);
 
-/* The same of all pools of the device, the current one first, and of its graphs. */
+/* Adds up what the pools of a device keep and hold, the current pool first, and what its graphs do.
+   Returns 0 if the driver does not say. */
 MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, uint64_t *keep,
                                         memlord_cuda_pool *out);
 

@@ -50,7 +50,7 @@ static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format fo
     r->out.cap = sizeof r->buf;
     r->o = &r->out;
     r->exports = mli_ptr_load(&lord->saving->export_path) != NULL;
-    r->whole = format <= MEMLORD_FORMAT_HTML; /* a frequent scrape of metrics costs no walk */
+    r->whole = mli_format_whole(format);
     mli_report_capture(lord, r);
     mli_format_write(r, format);
     mli_flush(r->o);

@@ -1,14 +1,15 @@
-/* Owns all code that differs between systems, except modules, stacks and the memory of the machine:
-   pages, clocks, threads, files, events to wait for. Uses no other module. Locks: none. */
+/* Wraps what differs between systems: pages, clocks, threads, files, events to wait for. Modules,
+   stacks and the memory of the machine have headers of their own. Uses no other module. Locks:
+   none. */
 #ifndef MLI_OS_SYSTEM_H
 #define MLI_OS_SYSTEM_H
 #include "api/api.h"
 #include "os/knobs.h"
 #include "os/compiler.h"
 
-/* A family of functions is the same on Windows and on POSIX. Requires, for all functions: out
-   pointers are not NULL and sizes are not 0. A function returns 0 for success unless a comment says
-   otherwise. */
+/* Windows and POSIX have the same functions, but for a few that only POSIX needs. Requires, for all
+   functions: out pointers are not NULL and sizes are not 0. A function returns 0 for success unless a
+   comment says otherwise. */
 
 /* A tick is a time stamp at a third of the cost of a clock: it is the counter of the processor. It
    serves as a stamp only where the counter has a constant rate in every power state. There

@@ -7,32 +7,57 @@
 #include "reports/profiles.h"
 #include "reports/memory_viz.h"
 
-/* What a knob leaves out has no writer. */
+typedef struct mli_writer {
+    void (*write)(mli_report *r); /* NULL: a knob leaves it out */
+    int whole;                    /* 1: it lists blocks, leaks and lifetimes: see mli_report */
+} mli_writer;
+
+/* A row of the table for each format. */
+#define MLI_WRITER_TEXT {mli_text, 1}
+#define MLI_WRITER_JSON {mli_json, 1}
+#define MLI_WRITER_NONE {NULL, 0}
 #if defined(MEMLORD_NO_PAGE)
-#define mli_html NULL
+#define MLI_WRITER_HTML MLI_WRITER_NONE
+#else
+#define MLI_WRITER_HTML {mli_html, 1}
 #endif
 #if defined(MEMLORD_NO_PROFILES)
-#define mli_pprof NULL
-#define mli_heaptrack NULL
-#define mli_folded NULL
+#define MLI_WRITER_PPROF MLI_WRITER_NONE
+#define MLI_WRITER_HEAPTRACK MLI_WRITER_NONE
+#define MLI_WRITER_FOLDED MLI_WRITER_NONE
+#else
+#define MLI_WRITER_PPROF {mli_pprof, 0}
+#define MLI_WRITER_HEAPTRACK {mli_heaptrack, 0}
+#define MLI_WRITER_FOLDED {mli_folded, 0}
 #endif
 #if defined(MEMLORD_NO_REPORTS)
-#define mli_trace NULL
-#define mli_prometheus NULL
-#define mli_memory_viz NULL
-#define mli_csv NULL
+#define MLI_WRITER_TRACE MLI_WRITER_NONE
+#define MLI_WRITER_PROMETHEUS MLI_WRITER_NONE
+#define MLI_WRITER_MEMORY_VIZ MLI_WRITER_NONE
+#define MLI_WRITER_CSV MLI_WRITER_NONE
+#else
+#define MLI_WRITER_TRACE {mli_trace, 0}
+#define MLI_WRITER_PROMETHEUS {mli_prometheus, 0}
+#define MLI_WRITER_MEMORY_VIZ {mli_memory_viz, 0}
+#define MLI_WRITER_CSV {mli_csv, 0}
 #endif
 
-/* In the order of MLI_FORMATS. */
-static void (*const mli_writers[MEMLORD_FORMAT_COUNT])(mli_report *r) = {
-    mli_text,  mli_json,      mli_html,   mli_trace,      mli_prometheus,
-    mli_pprof, mli_heaptrack, mli_folded, mli_memory_viz, mli_csv};
+static const mli_writer mli_writers[MEMLORD_FORMAT_COUNT] = {
+#define MLI_X(name, suffix, text) MLI_WRITER_##name,
+    MLI_FORMATS(MLI_X)
+#undef MLI_X
+};
 
 MLI_PRIVATE int mli_format_known(memlord_format format) {
-    return (unsigned)format < MEMLORD_FORMAT_COUNT && mli_writers[format];
+    return (unsigned)format < MEMLORD_FORMAT_COUNT && mli_writers[format].write;
+}
+
+MLI_PRIVATE int mli_format_whole(memlord_format format) {
+    MLI_REQUIRE(mli_format_known(format));
+    return mli_writers[format].whole;
 }
 
 MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format) {
     MLI_REQUIRE(mli_format_known(format));
-    mli_writers[format](r);
+    mli_writers[format].write(r);
 }

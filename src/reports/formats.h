@@ -9,7 +9,9 @@
 /* Returns 0 for no format, and for one that a knob leaves out. */
 MLI_PRIVATE int mli_format_known(memlord_format format);
 
-/* Requires: the format is known. */
+/* Returns 1 if the report needs all of the capture: a frequent scrape of metrics costs no walk of the
+   blocks. Requires, as the next one: the format is known. */
+MLI_PRIVATE int mli_format_whole(memlord_format format);
 MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format);
 
 #endif

@@ -219,13 +219,15 @@ static uint64_t mli_metric_value(memlord_metric metric, const mli_levels *level)
     case MEMLORD_METRIC_RESERVED: return level->reserved;
     case MEMLORD_METRIC_CACHED:
         return level->reserved > level->live ? level->reserved - level->live : 0;
-    default: return level->live > level->freed ? level->live : level->freed;
+    case MEMLORD_METRIC_MAX: break;
     }
+    return level->live > level->freed ? level->live : level->freed;
 }
 static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
 
 /* Sets the levels at which the band in force is due. `again`: the metric at which a device that
-   waits to rearm is due again; such a device also checks where its metric has fallen enough. */
+   waits to rearm is due again; such a device also checks where its metric has fallen enough. RESERVED
+   sets none: what changes it, memlord_pool_set and memlord_pool_add, requests a check each time. */
 static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v) {
     const memlord_metric metric = v->event.metric;
     uint64_t up = v->event.threshold, down = up - up / 8, reserved = v->level.reserved;

@@ -63,11 +63,11 @@ static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t typ
     return MEMLORD_OK;
 }
 
-/* Starts the recorder if the alert requests it, and the pollers of all known devices that want one:
-   those with a strategy in force or, after memlord_poller_start, all of them. A new thread may get
-   its stack from the very allocator that calls come from. So under MEMLORD_FLAG_DEFER a call starts
-   no poller but the one of the host, and only while no device that wants one is known; that poller
-   starts the others. */
+/* Starts the pollers of all known devices that want one: those with a strategy in force or, after
+   memlord_poller_start, all of them. If the alert requests it, the recorders go on and neighbours
+   listen, too. A new thread may get its stack from the very allocator that calls come from: under
+   MEMLORD_FLAG_DEFER, while no device that wants a poller is known, the host's poller starts, and
+   starts the others once they are known. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
