@@ -40,9 +40,9 @@ members=$(sed -n '/^typedef struct memlord_stats {/,/^}/s/^    uint[0-9]*_t \([a
 values() { # HEADER FOLDER
     {
         printf '#include "%s"\n#include <stddef.h>\n#include <stdio.h>\nint main(void) {\n' "$1"
-        for name in $names; do echo "printf(\"$name %d\\n\", (int)$name);"; done
+        for name in $names; do printf '    printf("%%s %%d\\n", "%s", (int)%s);\n' "$name" "$name"; done
         for name in $members; do
-            echo "printf(\"$name %d\\n\", (int)offsetof(memlord_stats, $name));"
+            printf '    printf("%%s %%d\\n", "%s", (int)offsetof(memlord_stats, %s));\n' "$name" "$name"
         done
         echo 'return 0; }'
     } | gcc -std=c99 -I"$2" -x c - -o "$out/values" && "$out/values"
