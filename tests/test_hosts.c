@@ -590,8 +590,10 @@ static int fork_beside_late_threads(void) {
     return status;
 }
 static void a_fork_beside_threads_past_their_hook_never_hangs(void **state) {
-    pid_t pid = fork();
+    pid_t pid;
     (void)state;
+    if (threads_of_a_child() != 1) skip(); /* such an emulator fails at a thread in a child */
+    pid = fork();
     if (pid == 0) {
         alarm(120);
         _exit(fork_beside_late_threads() != 0);

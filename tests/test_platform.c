@@ -516,9 +516,77 @@ static void who_waits_for_a_lock_yields_16_times_and_then_sleeps_longer_and_long
     give(large, MIB);
 }
 
+/* -- stacks -- */
+
+/* While `fake_frame` is set it is in every place for a frame, and `fake_depth` frames are found. */
+static void *fake_frame;
+static int fake_depth;
+int backtrace(void **frames, int cap) {
+    static int (*real)(void **, int);
+    void *found;
+    int i;
+    for (i = 0; fake_frame && i < cap; i++) frames[i] = fake_frame;
+    if (fake_frame) return fake_depth;
+    if (!real) {
+        found = dlsym(RTLD_NEXT, "backtrace");
+        if (!found) return 0;
+        memcpy(&real, &found, sizeof real);
+    }
+    return real(frames, cap);
+}
+extern int unwinder_of_libgcc(void) __asm__("_Unwind_Backtrace") __attribute__((weak));
+
+/* Returns the stack of an alloc at a site of address 0x1235, whose unwinder finds so many frames, all
+   of them 0x123456. */
+static memlord_stack_stat stack_of_frames(memlord *lord, int depth) {
+    memlord_stack_stat row;
+    const memlord_site *site = memlord_site_at(lord, (void *)(uintptr_t)0x1235);
+    fake_frame = (void *)(uintptr_t)0x123456;
+    fake_depth = depth;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, site));
+    fake_frame = NULL;
+    assert_int_equal(memlord_stacks_top(lord, cpu(), MEMLORD_SITE_ORDER_ALLOCS, &row, 1), 1);
+    return row;
+}
+static int setup_stacks(void **state) {
+    test_case *t = (test_case *)calloc(1, sizeof *t);
+    memlord_desc desc;
+    if (!t) return -1;
+    desc = test_desc(&t->heap, MEMLORD_FLAG_NO_THREADS);
+    desc.stack_depth = 8;
+    desc.stack_bytes = 1; /* every alloc */
+    *state = t;
+    return memlord_create(&desc, &t->lord) == MEMLORD_OK ? 0 : -1;
+}
+
+static void a_stack_of_one_frame_is_that_frame(void **state) {
+    memlord_stack_stat row;
+    if (unwinder_of_libgcc) skip(); /* it goes first */
+    row = stack_of_frames(test_lord(state), 1);
+    assert_int_equal(row.depth, 1);
+    assert_ptr_equal(row.frames[0], (void *)(uintptr_t)0x123456);
+}
+static void a_stack_without_frames_is_the_address_of_its_site(void **state) {
+    memlord_stack_stat row;
+    if (unwinder_of_libgcc) skip();
+    row = stack_of_frames(test_lord(state), 0);
+    assert_int_equal(row.depth, 1);
+    assert_ptr_equal(row.frames[0], (void *)(uintptr_t)0x1235);
+}
+
 /* -- threads of the ledger -- */
 
-static int refuse_conditions;
+static int refuse_conditions, refuse_attributes; /* of conditions */
+int pthread_condattr_init(pthread_condattr_t *attr) {
+    static int (*real)(pthread_condattr_t *);
+    void *found;
+    if (refuse_attributes) return ENOMEM;
+    if (!real) {
+        found = dlsym(RTLD_NEXT, "pthread_condattr_init");
+        memcpy(&real, &found, sizeof real);
+    }
+    return real(attr);
+}
 int pthread_cond_init(pthread_cond_t *cond, const pthread_condattr_t *attr) {
     static int (*real)(pthread_cond_t *, const pthread_condattr_t *);
     void *found;
@@ -541,6 +609,9 @@ static void a_poller_that_cannot_wait_is_not_started_and_the_next_tries_again(vo
     assert_int_equal(memlord_poller_start(t->lord, 0), MEMLORD_E_NOMEM);
     assert_int_equal(memlord_poller_start(t->lord, 0), MEMLORD_E_NOMEM);
     refuse_conditions = 0;
+    refuse_attributes = 1;
+    assert_int_equal(memlord_poller_start(t->lord, 0), MEMLORD_E_NOMEM);
+    refuse_attributes = 0;
     assert_ok(memlord_poller_start(t->lord, 0));
     memlord_poller_stop(t->lord);
 }
@@ -713,6 +784,10 @@ int main(void) {
         cmocka_unit_test(an_extent_requests_huge_pages_once_it_is_used_to_a_quarter),
         cmocka_unit_test(a_block_of_2_mib_requests_huge_pages_for_itself),
         cmocka_unit_test(without_pages_there_is_no_block_and_errno_stays),
+        cmocka_unit_test_setup_teardown(a_stack_of_one_frame_is_that_frame, setup_stacks,
+                                        test_teardown),
+        cmocka_unit_test_setup_teardown(a_stack_without_frames_is_the_address_of_its_site,
+                                        setup_stacks, test_teardown),
         cmocka_unit_test(who_waits_for_a_lock_yields_16_times_and_then_sleeps_longer_and_longer),
         cmocka_unit_test_setup_teardown(
             a_poller_that_cannot_wait_is_not_started_and_the_next_tries_again, setup_threads,
