@@ -440,6 +440,21 @@ static void a_setup_after_first_use_is_said_where_the_ledger_is_silent(void **st
     in_child(set_up_what_is_silent);
 }
 
+/* A ledger that is made tells the logger of its description that the variable is wrong. */
+static void set_up_late_with_a_bad_variable(void) {
+    test_log log;
+    memlord_desc desc = logged_desc(&log);
+    CHILD(memlord_global() != NULL);
+    desc.flags = 0;
+    CHILD(setenv("MEMLORD_POLL_INTERVAL_MS", "soon", 1) == 0);
+    CHILD(memlord_global_setup(&desc) == MEMLORD_E_STATE);
+    CHILD(log.lines[MEMLORD_LOG_ERROR] == 1 && log.lines[MEMLORD_LOG_WARNING] == 0);
+}
+static void a_setup_after_first_use_makes_no_ledger(void **state) {
+    (void)state;
+    in_child(set_up_late_with_a_bad_variable);
+}
+
 static void set_up_badly(void) {
     test_heap heap;
     test_log log;
@@ -1005,6 +1020,7 @@ int main(void) {
         cmocka_unit_test(a_global_ledger_can_be_set_up_once),
         cmocka_unit_test(a_setup_after_first_use_changes_nothing),
         cmocka_unit_test(a_setup_after_first_use_is_said_where_the_ledger_is_silent),
+        cmocka_unit_test(a_setup_after_first_use_makes_no_ledger),
         cmocka_unit_test(a_bad_setup_makes_no_global_ledger),
         cmocka_unit_test(of_two_threads_that_set_it_up_one_wins),
         cmocka_unit_test(a_ledger_that_another_thread_ended_is_not_found),
