@@ -886,6 +886,18 @@ static void a_childs_pollers_sample_again_after_a_call(void **state) {
     a_child_goes_on(lord, is_sampled);
 }
 
+static void a_childs_poller_of_the_cpu_samples_again_after_a_call(void **state) {
+    memlord *lord = plain_ledger(0);
+    (void)state;
+    if (threads_of_a_child() != 1) skip();
+    memset(&sampled, 0, sizeof sampled);
+    assert_ok(memlord_capacity_source_set(lord, MEMLORD_DEVICE_CPU, test_source_ask, &sampled));
+    assert_ok(memlord_alloc(lord, cpu(), 0x3000, 1, NULL));
+    assert_ok(memlord_poller_start(lord, 10));
+    __atomic_store_n(&sampled.calls, 999, __ATOMIC_RELAXED);
+    a_child_goes_on(lord, is_sampled);
+}
+
 static void a_child_may_stop_what_it_does_not_have(void **state) {
     memlord *lord;
     pid_t pid;
@@ -1027,6 +1039,7 @@ int main(void) {
         cmocka_unit_test(a_childs_snapshots_go_on_after_a_call),
         cmocka_unit_test(a_childs_pollers_sample_again_after_a_call),
         cmocka_unit_test(a_child_born_on_a_poller_is_none),
+        cmocka_unit_test(a_childs_poller_of_the_cpu_samples_again_after_a_call),
         cmocka_unit_test(a_child_may_stop_what_it_does_not_have),
         cmocka_unit_test(a_child_may_destroy_at_once),
         cmocka_unit_test(children_born_while_pollers_work_never_hang),
