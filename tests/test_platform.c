@@ -43,6 +43,7 @@ static test_gate *hold_huge; /* where another thread waits that requests huge pa
 static uint64_t naps_until_open;
 
 static uint64_t barriers, barriers_done; /* asked of the kernel for all threads; those it made */
+static int refuse_barriers;
 
 /* What a thread's first call on a ledger meets. */
 static __thread struct {
@@ -70,6 +71,10 @@ IN_PLACE long syscall(long number, ...) {
     if (number == SYS_gettid && meets.number) return meets.number;
     if (number == SYS_tgkill && meets.number && b == meets.number) return 0; /* it lives */
     if (!kernel) kernel_find();
+    if (number == SYS_membarrier && refuse_barriers) {
+        errno = EPERM;
+        return -1;
+    }
     if (number == SYS_membarrier && a == 8) { /* PRIVATE_EXPEDITED */
         const long r = kernel(number, a, b, c, d, e, f);
         __atomic_add_fetch(&barriers, 1, __ATOMIC_RELAXED);
@@ -772,6 +777,29 @@ static void a_thread_whose_number_is_not_told_has_a_record_all_the_same(void **s
     assert_int_equal(t->heap.bytes, then);
 }
 
+/* Every store is visible by then. The refusal is for good: this is the last test. */
+static void a_thread_that_is_refused_the_barrier_sleeps_a_millisecond(void **state) {
+    memlord *lord = test_lord(state);
+    visitor v;
+    uint64_t i;
+    TEST_THREADS();
+    memset(&v, 0, sizeof v);
+    v.lord = lord;
+    v.key = 0x7f0000001000u;
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 1, NULL)); /* or it would inherit the shard */
+    visit_by_thread(&v);
+    if (syscall(SYS_membarrier, 0L, 0L, 0L, 0L, 0L, 0L) <= 0) skip(); /* a kernel without it */
+    naps_until_open = 0;
+    refuse_barriers = 1;
+    watch_begin();
+    assert_ok(memlord_free(lord, cpu(), v.key, NULL));
+    watch.on = 0;
+    refuse_barriers = 0;
+    assert_true(watch.naps >= 1);
+    for (i = 0; i < watch.naps && i < 64; i++) assert_int_equal(watch.nap_ns[i], 1000000);
+    assert_int_equal(memlord_allocated(lord, cpu()), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_moment_is_written_as_its_date_and_time),
@@ -797,6 +825,7 @@ int main(void) {
         TEST(threads_whose_end_was_missed_are_found_by_their_number),
         TEST(a_thread_with_the_number_of_one_whose_end_was_missed_begins_anew),
         TEST(a_thread_whose_number_is_not_told_has_a_record_all_the_same),
+        TEST(a_thread_that_is_refused_the_barrier_sleeps_a_millisecond),
     };
     return cmocka_run_group_tests_name("platform", tests, learn_the_key, NULL);
 }

@@ -536,7 +536,25 @@ static void a_build_id_is_found_behind_another_note(void **state) {
 }
 #endif
 
-enum { OTHER_TESTS = 3 };
+/* A call takes back what it has opened, unless another thread has ended or replaced it. */
+static void only_a_block_of_the_same_size_is_taken_back(void **state) {
+    memlord *lord = test_lord(state);
+    const uint64_t sizes[] = {64, 0, 100, 100};
+    uint64_t live = 100;
+    size_t i;
+    assert_ok(memlord_alloc(lord, cpu(), 0x10000, live, NULL));
+    for (i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        mli_thread *t = mli_thread_get(lord);
+        mli_block_unopen(lord, t, mli_dev_known(lord, cpu()), 0x10000, sizes[i]);
+        mli_thread_put(lord, t);
+        if (sizes[i] == 100) live = 0; /* and the last finds no block */
+        assert_int_equal(memlord_allocated(lord, cpu()), live);
+    }
+    assert_int_equal(memlord_freed(lord, cpu()), 0);
+    assert_ok(memlord_verify(lord));
+}
+
+enum { OTHER_TESTS = 4 };
 
 int main(void) {
     static struct CMUnitTest tests[REQUIREMENTS_COUNT + OTHER_TESTS + 1] = {
@@ -545,7 +563,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(
             the_loader_is_asked_once_for_an_address_in_a_library_of_the_start, test_setup_sites,
             test_teardown),
-        cmocka_unit_test(a_build_id_is_found_behind_another_note)};
+        cmocka_unit_test(a_build_id_is_found_behind_another_note),
+        cmocka_unit_test_setup_teardown(only_a_block_of_the_same_size_is_taken_back, test_setup,
+                                        test_teardown)};
     static char names[REQUIREMENTS_COUNT][160];
     int i;
     for (i = 0; i < REQUIREMENTS_COUNT; i++) {
