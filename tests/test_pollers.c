@@ -773,6 +773,22 @@ static memlord *polled_ledger(void) {
     return lord;
 }
 
+static void without_a_device_no_poller_starts(void **state) {
+    memlord_desc desc;
+    memlord *lord = NULL;
+    size_t before;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    desc.flags = MEMLORD_FLAG_NO_ENV;
+    assert_ok(memlord_create(&desc, &lord));
+    before = threads_now();
+    assert_ok(memlord_poller_start(lord, 10));
+    assert_int_equal(threads_now(), before);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 1, NULL));
+    assert_int_equal(threads_now(), before + 1);
+    memlord_destroy(lord);
+}
+
 static void a_child_has_no_poller_until_it_uses_the_ledger(void **state) {
     memlord *lord;
     size_t before;
@@ -1035,6 +1051,7 @@ int main(void) {
         TEST_THREADS(a_poller_cannot_be_cancelled),
         TEST_THREADS(a_poller_that_destroys_another_ledger_waits_for_its_pollers),
 #if !TEST_SANITIZED
+        cmocka_unit_test(without_a_device_no_poller_starts),
         cmocka_unit_test(a_child_has_no_poller_until_it_uses_the_ledger),
         cmocka_unit_test(a_childs_snapshots_go_on_after_a_call),
         cmocka_unit_test(a_childs_pollers_sample_again_after_a_call),
