@@ -19,6 +19,7 @@ count as equivalent. The status is 1 if less than 95 % of the others are noticed
 A table of known faults names one suite a row: section | line | line with the fault | suite. The
 status is 1 if a suite does not notice its fault, 2 if the header has no such line.
 """
+import bisect
 import collections
 import concurrent.futures
 import glob
@@ -82,7 +83,8 @@ def ready(suite, here, *flags):
 
 
 def reach(suite):
-    """Runs a suite once with counters: the lines of the header that it reaches, and its seconds."""
+    """Runs a suite once with counters: the lines of the header that have code, those that it reaches, and its
+    seconds."""
     here = os.path.abspath(f'{OUT}/{suite}.cov')
     shutil.rmtree(here, ignore_errors=True)
     shutil.copytree(f'{OUT}/counted', here)
@@ -90,19 +92,21 @@ def reach(suite):
     began = time.time()
     status = run(ready(suite, here, '--coverage', f'-Wl,{OUT}/exit.o'), 180, env=env)
     took = time.time() - began
-    lines = set()
+    lines, code = set(), set()
     for counts in glob.glob(f'{here}/*.gcda'):
         data = subprocess.run(['gcov', '-j', '-t', counts], cwd=here, capture_output=True).stdout
         for file in json.loads(data or '{"files":[]}')['files']:
             if os.path.basename(file['file']) == HEADER:
+                code |= {line['line_number'] for line in file['lines']}
                 lines |= {line['line_number'] for line in file['lines'] if line['count']}
     shutil.rmtree(here)
-    return suite, {'status': status, 'seconds': took, 'lines': sorted(lines)}
+    return suite, {'status': status, 'seconds': took, 'lines': sorted(lines), 'code': sorted(code)}
 
 
 def coverage(text, pool):
-    """What reach() says of every suite; kept for this memlord.h and these suites."""
-    key = hashlib.sha256((text + ''.join(open(source(s)).read() for s in suites())).encode()).hexdigest()
+    """What reach() says of every suite; kept for this memlord.h, these suites and this tool."""
+    sources = [source(s) for s in suites()] + [__file__]
+    key = hashlib.sha256((text + ''.join(open(name).read() for name in sources)).encode()).hexdigest()
     kept = f'{OUT}/reach.json'
     list(pool.map(build, suites()))
     if os.path.exists(kept):
@@ -216,13 +220,15 @@ def drawn(pool, text, names, faults, given):
     began = time.time()
     reached = coverage(text, pool)
     print(f'{len(faults)} faults, {len(reached)} suites; {n} drawn with seed {seed}', flush=True)
+    code = sorted(set().union(*(w['code'] for w in reached.values())))
     same, tries, equivalent = dict(rows('tests/mutants.txt')), [], 0
     for fault in draw(faults, names, text, n, seed, wanted):
         what, line, _ = describe(text, names, fault)
         if what in same:
             equivalent += 1
         else:
-            tries.append((fault, sorted((w['seconds'], s) for s, w in reached.items() if line in w['lines'])))
+            place = code[bisect.bisect_left(code, line)]  # a declaration has no code: the next line has
+            tries.append((fault, sorted((w['seconds'], s) for s, w in reached.items() if place in w['lines'])))
     count = try_all(pool, text, names, tries)
     killed, alive = count['killed'], count['survived'] + count['not reached']
     print(', '.join(f'{n} {verdict}' for verdict, n in count.items()) +

@@ -315,6 +315,7 @@ static void fewer_blocks_than_asked_for_is_fine(void **state) {
     assert_int_equal(memlord_blocks_top(lord, cpu(), top, 16), 0);
     assert_int_equal(memlord_blocks_top(lord, all(), top, 0), 0);
     assert_int_equal(memlord_blocks_top(lord, all(), NULL, 0), 0);
+    assert_int_equal(memlord_blocks_top(lord, all(), NULL, 16), 0);
 }
 
 static void listing_the_largest_allocates_nothing(void **state) {

@@ -794,6 +794,36 @@ static void a_child_writes_into_what_the_threads_of_its_parent_held(void **state
     assert_int_equal(status, 0);
 }
 
+/* The number of the thread that a block was allocated on; 0: there is no such event. */
+static uint32_t thread_of(memlord *lord, uint64_t key) {
+    list l = events_of(lord);
+    uint32_t found = 0;
+    while (l.n-- && !found)
+        if (l.at[l.n].storage == key) found = l.at[l.n].thread;
+    free(l.at);
+    return found;
+}
+static void a_thread_of_a_child_takes_the_record_of_one_that_the_fork_left_out(void **state) {
+    memlord *lord = test_lord(state);
+    test_gate gate = TEST_GATE, open = TEST_GATE;
+    pthread_t thread, other;
+    holder h, next;
+    pid_t pid;
+    open_block(lord, 0x1000, 1);
+    hold_sub_buffers(lord, 1000, &thread, &h, 1, &gate);
+    next = h;
+    next.key = 0x20000;
+    next.gate = &open;
+    pid = fork();
+    if (pid == 0) {
+        test_gate_open(&open);
+        if (pthread_create(&other, NULL, hold, &next) || pthread_join(other, NULL)) _exit(1);
+        _exit(!thread_of(lord, 0x10000) || thread_of(lord, 0x20000) != thread_of(lord, 0x10000));
+    }
+    assert_int_equal(child_status(pid), 0);
+    let_go(&thread, 1, &gate);
+}
+
 /* -- a model: replaying the events gives what is live -- */
 
 enum { KEYS = 512 };
@@ -1038,6 +1068,7 @@ int main(void) {
         TEST(restarts_while_threads_write_and_read),
         TEST(threads_that_exit_leave_their_events),
         TEST(an_event_without_a_free_sub_buffer_is_lost_on_its_device),
+        TEST(a_thread_of_a_child_takes_the_record_of_one_that_the_fork_left_out),
         TEST(a_child_writes_into_what_the_threads_of_its_parent_held),
         TEST_FAKES(replaying_the_events_gives_what_is_live),
         TEST(without_memory_events_do_not_start),

@@ -273,6 +273,9 @@ static void a_directory_that_vanishes_is_told_once_and_may_return(void **state) 
     json = report_of(t->lord, MEMLORD_FORMAT_JSON);
     assert_int_equal(json_u64(json, "metadata.dropped.exports"), 6);
     free(json);
+    json = report_of(t->lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(json, ", all dropped_exports 6\n"));
+    free(json);
     json = file_text(path);
     assert_non_null(strstr(json, "\nmemlord_dropped_exports_total{"));
     free(json);

@@ -1322,6 +1322,36 @@ static void the_largest_of_everything_is_read(void **state) {
     assert_int_equal(read_of(lord, MEMLORD_FORMAT_MEMORY_VIZ).rows, 128);
 }
 
+/* Counts the begins of lives in a timeline; an event is in one piece or in two. */
+typedef struct lives {
+    uint64_t begins;
+    size_t matched; /* bytes of `begin` that the last piece ended in */
+} lives;
+static int count_lives(void *user, const void *data, size_t size) {
+    static const char begin[] = "{\"ph\":\"b\"";
+    lives *l = (lives *)user;
+    const char *at = (const char *)data;
+    size_t i;
+    for (i = 0; i < size; i++) {
+        l->matched = at[i] == begin[l->matched] ? l->matched + 1 : at[i] == begin[0];
+        if (begin[l->matched]) continue;
+        l->begins++;
+        l->matched = 0;
+    }
+    return 0;
+}
+static void a_timeline_has_room_for_so_many_storages_and_leaves_out_the_rest(void **state) {
+    const uint64_t room = (uint64_t)7 << 17; /* 7/8 of 2^20 slots */
+    memlord *lord = test_lord(state);
+    lives found = {0, 0};
+    uint64_t i;
+    if (TEST_SANITIZED) skip();
+    assert_ok(memlord_events_start(lord, (size_t)1 << 20));
+    for (i = 1; i <= room + 1000; i++) assert_ok(memlord_alloc(lord, cuda(0), i * 64, 1, NULL));
+    assert_ok(memlord_write(lord, MEMLORD_FORMAT_TRACE, count_lives, &found));
+    assert_int_equal(found.begins, room);
+}
+
 /* -- while others work -- */
 
 typedef struct worker {
@@ -1495,6 +1525,7 @@ int main(void) {
         TEST_SITES(random_names_are_only_names),
         TEST_SITES(a_locale_with_a_comma_changes_nothing),
         TEST_SITES(the_largest_of_everything_is_read),
+        TEST(a_timeline_has_room_for_so_many_storages_and_leaves_out_the_rest),
         TEST_SITES(what_is_written_while_threads_work_is_in_itself_right),
         TEST_SITES(a_writer_may_call_the_ledger),
         TEST_SITES(a_hundred_thousand_blocks_take_no_more_memory),

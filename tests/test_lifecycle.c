@@ -2,6 +2,7 @@
 #include "support.h"
 
 #include <dirent.h>
+#include <limits.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <sys/wait.h>
@@ -437,6 +438,21 @@ static void set_up_what_is_silent(void) {
 static void a_setup_after_first_use_is_said_where_the_ledger_is_silent(void **state) {
     (void)state;
     in_child(set_up_what_is_silent);
+}
+
+/* A ledger that is made tells the logger of its description that the variable is wrong. */
+static void set_up_late_with_a_bad_variable(void) {
+    test_log log;
+    memlord_desc desc = logged_desc(&log);
+    CHILD(memlord_global() != NULL);
+    desc.flags = 0;
+    CHILD(setenv("MEMLORD_POLL_INTERVAL_MS", "soon", 1) == 0);
+    CHILD(memlord_global_setup(&desc) == MEMLORD_E_STATE);
+    CHILD(log.lines[MEMLORD_LOG_ERROR] == 1 && log.lines[MEMLORD_LOG_WARNING] == 0);
+}
+static void a_setup_after_first_use_makes_no_ledger(void **state) {
+    (void)state;
+    in_child(set_up_late_with_a_bad_variable);
 }
 
 static void set_up_badly(void) {
@@ -940,6 +956,42 @@ static void every_result_has_a_text_of_its_own(void **state) {
     assert_non_null(memlord_result_text((memlord_result)0x7fff));
 }
 
+#if !TEST_SANITIZED && defined(__GLIBC__)
+static size_t keys_left(void) {
+    static pthread_key_t keys[PTHREAD_KEYS_MAX];
+    size_t n = 0, i;
+    while (n < PTHREAD_KEYS_MAX && !pthread_key_create(&keys[n], NULL)) n++;
+    for (i = 0; i < n; i++) (void)pthread_key_delete(keys[i]);
+    return n;
+}
+/* The last buffers of stdio are written after the destructors of all libraries. */
+static ssize_t count_keys_at_the_end(void *cookie, const char *data, size_t size) {
+    (void)data;
+    if (keys_left() != *(size_t *)cookie + 1) _exit(3);
+    return (ssize_t)size;
+}
+static void an_exit_deletes_the_thread_key(void **state) {
+    int status = -1;
+    pid_t pid;
+    (void)state;
+    fflush(NULL);
+    pid = fork();
+    if (!pid) {
+        static size_t before;
+        const cookie_io_functions_t calls = {NULL, count_keys_at_the_end, NULL, NULL};
+        memlord *lord;
+        FILE *late;
+        if (memlord_create(NULL, &lord) || memlord_alloc(lord, cpu(), 0x1000, 5, NULL)) _exit(1);
+        before = keys_left();
+        late = fopencookie(&before, "w", calls);
+        if (!late || fputc('x', late) == EOF) _exit(2);
+        exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+#endif
+
 static void the_version_is_written_once(void **state) {
     char text[32];
     (void)state;
@@ -968,6 +1020,7 @@ int main(void) {
         cmocka_unit_test(a_global_ledger_can_be_set_up_once),
         cmocka_unit_test(a_setup_after_first_use_changes_nothing),
         cmocka_unit_test(a_setup_after_first_use_is_said_where_the_ledger_is_silent),
+        cmocka_unit_test(a_setup_after_first_use_makes_no_ledger),
         cmocka_unit_test(a_bad_setup_makes_no_global_ledger),
         cmocka_unit_test(of_two_threads_that_set_it_up_one_wins),
         cmocka_unit_test(a_ledger_that_another_thread_ended_is_not_found),
@@ -987,6 +1040,7 @@ int main(void) {
         cmocka_unit_test(no_thread_is_started),
 #if !TEST_SANITIZED && defined(__GLIBC__)
         cmocka_unit_test(a_ledger_on_the_os_allocator_calls_no_malloc),
+        cmocka_unit_test(an_exit_deletes_the_thread_key),
 #endif
         cmocka_unit_test(on_null_what_records_answers_ok),
         cmocka_unit_test(on_null_what_reads_answers_0),

@@ -611,6 +611,35 @@ static void another_thread_sets_a_logger_after_one_was_left_by_longjmp(void **st
     memlord_destroy(lord);
 }
 
+/* A reader of the capacity runs no source inside a logger. Its frame is below that of the logger
+   that was left. */
+static int64_t headroom_below(memlord *lord) {
+    volatile char room[16384];
+    room[0] = room[sizeof room - 1] = 0;
+    return memlord_headroom(lord, cuda(0)) + room[0];
+}
+static void a_logger_left_by_longjmp_is_forgotten_with_its_ledger(void **state) {
+    logbook book;
+    memlord *lord = open_logged(&book), *other = open_logged(&book);
+    test_source source;
+    int calls = 0;
+    memlord_logger leaves;
+    (void)state;
+    leaves.fn = leave_by_longjmp;
+    leaves.user = &calls;
+    memset(&source, 0, sizeof source);
+    source.total = 1000;
+    source.used = 400;
+    assert_ok(memlord_capacity_source_set(other, MEMLORD_DEVICE_CUDA, test_source_ask, &source));
+    assert_ok(memlord_logger_set(lord, &leaves));
+    if (!setjmp(way_out)) memlord_reset(lord);
+    memlord_destroy(lord);
+    assert_int_equal(calls, 1);
+    assert_int_equal(headroom_below(other), 600);
+    assert_int_equal(source.calls, 1);
+    memlord_destroy(other);
+}
+
 /* Logs to a ledger from its logger, once. */
 typedef struct logs_on {
     memlord *to;
@@ -1208,6 +1237,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_clean_ledger_is_destroyed_without_a_word),
         cmocka_unit_test(a_logger_may_call_the_ledger),
         cmocka_unit_test(a_logger_left_by_longjmp_holds_no_lock),
+        cmocka_unit_test(a_logger_left_by_longjmp_is_forgotten_with_its_ledger),
         cmocka_unit_test(another_thread_sets_a_logger_after_one_was_left_by_longjmp),
         cmocka_unit_test(a_logger_that_logs_to_its_own_ledger_is_left_when_it_returns),
         cmocka_unit_test(a_logger_that_logs_to_another_ledger_is_left_when_it_returns),

@@ -43,6 +43,7 @@ static test_gate *hold_huge; /* where another thread waits that requests huge pa
 static uint64_t naps_until_open;
 
 static uint64_t barriers, barriers_done; /* asked of the kernel for all threads; those it made */
+static int refuse_barriers;
 
 /* What a thread's first call on a ledger meets. */
 static __thread struct {
@@ -70,6 +71,10 @@ IN_PLACE long syscall(long number, ...) {
     if (number == SYS_gettid && meets.number) return meets.number;
     if (number == SYS_tgkill && meets.number && b == meets.number) return 0; /* it lives */
     if (!kernel) kernel_find();
+    if (number == SYS_membarrier && refuse_barriers) {
+        errno = EPERM;
+        return -1;
+    }
     if (number == SYS_membarrier && a == 8) { /* PRIVATE_EXPEDITED */
         const long r = kernel(number, a, b, c, d, e, f);
         __atomic_add_fetch(&barriers, 1, __ATOMIC_RELAXED);
@@ -516,9 +521,77 @@ static void who_waits_for_a_lock_yields_16_times_and_then_sleeps_longer_and_long
     give(large, MIB);
 }
 
+/* -- stacks -- */
+
+/* While `fake_frame` is set it is in every place for a frame, and `fake_depth` frames are found. */
+static void *fake_frame;
+static int fake_depth;
+int backtrace(void **frames, int cap) {
+    static int (*real)(void **, int);
+    void *found;
+    int i;
+    for (i = 0; fake_frame && i < cap; i++) frames[i] = fake_frame;
+    if (fake_frame) return fake_depth;
+    if (!real) {
+        found = dlsym(RTLD_NEXT, "backtrace");
+        if (!found) return 0;
+        memcpy(&real, &found, sizeof real);
+    }
+    return real(frames, cap);
+}
+extern int unwinder_of_libgcc(void) __asm__("_Unwind_Backtrace") __attribute__((weak));
+
+/* Returns the stack of an alloc at a site of address 0x1235, whose unwinder finds so many frames,
+   all of them 0x123456. */
+static memlord_stack_stat stack_of_frames(memlord *lord, int depth) {
+    memlord_stack_stat row;
+    const memlord_site *site = memlord_site_at(lord, (void *)(uintptr_t)0x1235);
+    fake_frame = (void *)(uintptr_t)0x123456;
+    fake_depth = depth;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, site));
+    fake_frame = NULL;
+    assert_int_equal(memlord_stacks_top(lord, cpu(), MEMLORD_SITE_ORDER_ALLOCS, &row, 1), 1);
+    return row;
+}
+static int setup_stacks(void **state) {
+    test_case *t = (test_case *)calloc(1, sizeof *t);
+    memlord_desc desc;
+    if (!t) return -1;
+    desc = test_desc(&t->heap, MEMLORD_FLAG_NO_THREADS);
+    desc.stack_depth = 8;
+    desc.stack_bytes = 1; /* every alloc */
+    *state = t;
+    return memlord_create(&desc, &t->lord) == MEMLORD_OK ? 0 : -1;
+}
+
+static void a_stack_of_one_frame_is_that_frame(void **state) {
+    memlord_stack_stat row;
+    if (unwinder_of_libgcc) skip(); /* it goes first */
+    row = stack_of_frames(test_lord(state), 1);
+    assert_int_equal(row.depth, 1);
+    assert_ptr_equal(row.frames[0], (void *)(uintptr_t)0x123456);
+}
+static void a_stack_without_frames_is_the_address_of_its_site(void **state) {
+    memlord_stack_stat row;
+    if (unwinder_of_libgcc) skip();
+    row = stack_of_frames(test_lord(state), 0);
+    assert_int_equal(row.depth, 1);
+    assert_ptr_equal(row.frames[0], (void *)(uintptr_t)0x1235);
+}
+
 /* -- threads of the ledger -- */
 
-static int refuse_conditions;
+static int refuse_conditions, refuse_attributes; /* of conditions */
+int pthread_condattr_init(pthread_condattr_t *attr) {
+    static int (*real)(pthread_condattr_t *);
+    void *found;
+    if (refuse_attributes) return ENOMEM;
+    if (!real) {
+        found = dlsym(RTLD_NEXT, "pthread_condattr_init");
+        memcpy(&real, &found, sizeof real);
+    }
+    return real(attr);
+}
 int pthread_cond_init(pthread_cond_t *cond, const pthread_condattr_t *attr) {
     static int (*real)(pthread_cond_t *, const pthread_condattr_t *);
     void *found;
@@ -541,6 +614,9 @@ static void a_poller_that_cannot_wait_is_not_started_and_the_next_tries_again(vo
     assert_int_equal(memlord_poller_start(t->lord, 0), MEMLORD_E_NOMEM);
     assert_int_equal(memlord_poller_start(t->lord, 0), MEMLORD_E_NOMEM);
     refuse_conditions = 0;
+    refuse_attributes = 1;
+    assert_int_equal(memlord_poller_start(t->lord, 0), MEMLORD_E_NOMEM);
+    refuse_attributes = 0;
     assert_ok(memlord_poller_start(t->lord, 0));
     memlord_poller_stop(t->lord);
 }
@@ -701,6 +777,29 @@ static void a_thread_whose_number_is_not_told_has_a_record_all_the_same(void **s
     assert_int_equal(t->heap.bytes, then);
 }
 
+/* Every store is visible by then. The refusal is for good: this is the last test. */
+static void a_thread_that_is_refused_the_barrier_sleeps_a_millisecond(void **state) {
+    memlord *lord = test_lord(state);
+    visitor v;
+    uint64_t i;
+    TEST_THREADS();
+    memset(&v, 0, sizeof v);
+    v.lord = lord;
+    v.key = 0x7f0000001000u;
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 1, NULL)); /* or it would inherit the shard */
+    visit_by_thread(&v);
+    if (syscall(SYS_membarrier, 0L, 0L, 0L, 0L, 0L, 0L) <= 0) skip(); /* a kernel without it */
+    naps_until_open = 0;
+    refuse_barriers = 1;
+    watch_begin();
+    assert_ok(memlord_free(lord, cpu(), v.key, NULL));
+    watch.on = 0;
+    refuse_barriers = 0;
+    assert_true(watch.naps >= 1);
+    for (i = 0; i < watch.naps && i < 64; i++) assert_int_equal(watch.nap_ns[i], 1000000);
+    assert_int_equal(memlord_allocated(lord, cpu()), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_moment_is_written_as_its_date_and_time),
@@ -713,6 +812,10 @@ int main(void) {
         cmocka_unit_test(an_extent_requests_huge_pages_once_it_is_used_to_a_quarter),
         cmocka_unit_test(a_block_of_2_mib_requests_huge_pages_for_itself),
         cmocka_unit_test(without_pages_there_is_no_block_and_errno_stays),
+        cmocka_unit_test_setup_teardown(a_stack_of_one_frame_is_that_frame, setup_stacks,
+                                        test_teardown),
+        cmocka_unit_test_setup_teardown(a_stack_without_frames_is_the_address_of_its_site,
+                                        setup_stacks, test_teardown),
         cmocka_unit_test(who_waits_for_a_lock_yields_16_times_and_then_sleeps_longer_and_longer),
         cmocka_unit_test_setup_teardown(
             a_poller_that_cannot_wait_is_not_started_and_the_next_tries_again, setup_threads,
@@ -722,6 +825,7 @@ int main(void) {
         TEST(threads_whose_end_was_missed_are_found_by_their_number),
         TEST(a_thread_with_the_number_of_one_whose_end_was_missed_begins_anew),
         TEST(a_thread_whose_number_is_not_told_has_a_record_all_the_same),
+        TEST(a_thread_that_is_refused_the_barrier_sleeps_a_millisecond),
     };
     return cmocka_run_group_tests_name("platform", tests, learn_the_key, NULL);
 }

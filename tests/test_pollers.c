@@ -773,6 +773,22 @@ static memlord *polled_ledger(void) {
     return lord;
 }
 
+static void without_a_device_no_poller_starts(void **state) {
+    memlord_desc desc;
+    memlord *lord = NULL;
+    size_t before;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    desc.flags = MEMLORD_FLAG_NO_ENV;
+    assert_ok(memlord_create(&desc, &lord));
+    before = threads_now();
+    assert_ok(memlord_poller_start(lord, 10));
+    assert_int_equal(threads_now(), before);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 1, NULL));
+    assert_int_equal(threads_now(), before + 1);
+    memlord_destroy(lord);
+}
+
 static void a_child_has_no_poller_until_it_uses_the_ledger(void **state) {
     memlord *lord;
     size_t before;
@@ -882,6 +898,18 @@ static void a_childs_pollers_sample_again_after_a_call(void **state) {
     if (threads_of_a_child() != 1) skip();
     assert_ok(memlord_capacity_source_set(lord, MEMLORD_DEVICE_CUDA, test_source_ask, &sampled));
     assert_ok(memlord_poller_start(lord, 10)); /* neither a strategy nor a callback wants it */
+    __atomic_store_n(&sampled.calls, 999, __ATOMIC_RELAXED);
+    a_child_goes_on(lord, is_sampled);
+}
+
+static void a_childs_poller_of_the_cpu_samples_again_after_a_call(void **state) {
+    memlord *lord = plain_ledger(0);
+    (void)state;
+    if (threads_of_a_child() != 1) skip();
+    memset(&sampled, 0, sizeof sampled);
+    assert_ok(memlord_capacity_source_set(lord, MEMLORD_DEVICE_CPU, test_source_ask, &sampled));
+    assert_ok(memlord_alloc(lord, cpu(), 0x3000, 1, NULL));
+    assert_ok(memlord_poller_start(lord, 10));
     __atomic_store_n(&sampled.calls, 999, __ATOMIC_RELAXED);
     a_child_goes_on(lord, is_sampled);
 }
@@ -1023,10 +1051,12 @@ int main(void) {
         TEST_THREADS(a_poller_cannot_be_cancelled),
         TEST_THREADS(a_poller_that_destroys_another_ledger_waits_for_its_pollers),
 #if !TEST_SANITIZED
+        cmocka_unit_test(without_a_device_no_poller_starts),
         cmocka_unit_test(a_child_has_no_poller_until_it_uses_the_ledger),
         cmocka_unit_test(a_childs_snapshots_go_on_after_a_call),
         cmocka_unit_test(a_childs_pollers_sample_again_after_a_call),
         cmocka_unit_test(a_child_born_on_a_poller_is_none),
+        cmocka_unit_test(a_childs_poller_of_the_cpu_samples_again_after_a_call),
         cmocka_unit_test(a_child_may_stop_what_it_does_not_have),
         cmocka_unit_test(a_child_may_destroy_at_once),
         cmocka_unit_test(children_born_while_pollers_work_never_hang),

@@ -492,27 +492,90 @@ static void the_loader_is_asked_without_a_lock(void **state) {
     assert_true(finds > 0);
     assert_int_equal(finds_locked, 0);
 }
+/* A library that was loaded with the program stays, so what was found of its addresses is kept. */
+static void the_loader_is_asked_once_for_an_address_in_a_library_of_the_start(void **state) {
+    memlord *lord = test_lord(state);
+    char *address = (char *)dlsym(RTLD_DEFAULT, "qsort");
+    const memlord_site *site;
+    assert_non_null(address);
+    finds = 0;
+    site = memlord_site_at(lord, address + 1);
+    assert_true(finds > 0);
+    finds = 0;
+    assert_ptr_equal(memlord_site_at(lord, address + 1), site);
+    assert_int_equal(finds, 0);
+}
 #else
 static void the_loader_is_asked_without_a_lock(void **state) {
     (void)state;
     skip();
 }
+static void the_loader_is_asked_once_for_an_address_in_a_library_of_the_start(void **state) {
+    (void)state;
+    skip();
+}
 #endif
 
+#if defined(__linux__)
+static void a_build_id_is_found_behind_another_note(void **state) {
+    static const uint32_t notes[17] = {4, 16, 1, 0, 0, 3, 2, 0, /* the kernel that it needs */
+                                       4, 20, 3, 0, 1, 2, 3, 4, 5};
+    char bytes[sizeof notes];
+    size_t size = 0;
+    (void)state;
+    memcpy(bytes, notes, sizeof notes);
+    memcpy(bytes + 12, "GNU", 4);
+    memcpy(bytes + 44, "GNU", 4);
+    assert_ptr_equal(mli_notes_id(bytes, sizeof bytes, 4, &size), bytes + 48);
+    assert_int_equal(size, 20);
+}
+#else
+static void a_build_id_is_found_behind_another_note(void **state) {
+    (void)state;
+    skip();
+}
+#endif
+
+/* A call takes back what it has opened, unless another thread has ended or replaced it. */
+static void only_a_block_of_the_same_size_is_taken_back(void **state) {
+    memlord *lord = test_lord(state);
+    const uint64_t sizes[] = {64, 0, 100, 100};
+    uint64_t live = 100;
+    size_t i;
+    assert_ok(memlord_alloc(lord, cpu(), 0x10000, live, NULL));
+    for (i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        mli_thread *t = mli_thread_get(lord);
+        mli_block_unopen(lord, t, mli_dev_known(lord, cpu()), 0x10000, sizes[i]);
+        mli_thread_put(lord, t);
+        if (sizes[i] == 100) live = 0; /* and the last finds no block */
+        assert_int_equal(memlord_allocated(lord, cpu()), live);
+    }
+    assert_int_equal(memlord_freed(lord, cpu()), 0);
+    assert_ok(memlord_verify(lord));
+}
+
+enum { OTHER_TESTS = 4 };
+
 int main(void) {
-    static struct CMUnitTest tests[REQUIREMENTS_COUNT + 2] = {
+    static struct CMUnitTest tests[REQUIREMENTS_COUNT + OTHER_TESTS + 1] = {
         cmocka_unit_test_setup_teardown(the_loader_is_asked_without_a_lock, test_setup_sites,
+                                        test_teardown),
+        cmocka_unit_test_setup_teardown(
+            the_loader_is_asked_once_for_an_address_in_a_library_of_the_start, test_setup_sites,
+            test_teardown),
+        cmocka_unit_test(a_build_id_is_found_behind_another_note),
+        cmocka_unit_test_setup_teardown(only_a_block_of_the_same_size_is_taken_back, test_setup,
                                         test_teardown)};
     static char names[REQUIREMENTS_COUNT][160];
     int i;
     for (i = 0; i < REQUIREMENTS_COUNT; i++) {
         snprintf(names[i], sizeof names[i], "%s: %s", requirements[i].function,
                  requirements[i].expression);
-        tests[i + 1].name = names[i];
-        tests[i + 1].test_func = fails_when_it_is_broken;
-        tests[i + 1].initial_state = &requirements[i];
+        tests[i + OTHER_TESTS].name = names[i];
+        tests[i + OTHER_TESTS].test_func = fails_when_it_is_broken;
+        tests[i + OTHER_TESTS].initial_state = &requirements[i];
     }
-    tests[i + 1].name = "every_requirement_is_in_the_list";
-    tests[i + 1].test_func = every_requirement_is_in_the_list;
+    tests[i + OTHER_TESTS].name = "every_requirement_is_in_the_list";
+    tests[i + OTHER_TESTS].test_func = every_requirement_is_in_the_list;
     return cmocka_run_group_tests_name("requires", tests, read_headers, forget_headers);
 }

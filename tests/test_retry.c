@@ -1499,6 +1499,18 @@ static void a_thread_cancelled_in_its_pause_leaves_nobody_waiting(void **state) 
     alarm(0);
 }
 
+/* Waits in earnest: a millisecond. */
+static void after_a_pause_the_thread_can_be_cancelled_as_before(void **state) {
+    stage *s = stage_of(state, "0");
+    const memlord_retry policy = pauses(1, 1, 1);
+    int before = -1;
+    assert_int_equal(memlord_alloc_retry(s->t->lord, cuda(0), 10, attempt, s, &policy, &got, NULL),
+                     MEMLORD_E_OOM);
+    assert_int_equal(s->calls, 6);
+    assert_int_equal(pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &before), 0);
+    assert_int_equal(before, PTHREAD_CANCEL_ENABLE);
+}
+
 /* Frees on another thread keep the pauses short. */
 static void a_null_policy_makes_six_attempts(void **state) {
     stage *s = stage_of(state, "0");
@@ -1702,6 +1714,7 @@ int main(void) {
         TEST_CLOCK(what_was_freed_during_the_attempt_needs_no_wait),
         TEST_CLOCK(a_null_policy_makes_six_attempts),
         TEST_CLOCK(a_thread_cancelled_in_its_pause_leaves_nobody_waiting),
+        TEST_CLOCK(after_a_pause_the_thread_can_be_cancelled_as_before),
         TEST(threads_never_pass_the_limit),
         TEST(threads_with_tickets_never_pass_the_limit),
     };

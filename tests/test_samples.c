@@ -288,6 +288,33 @@ static void an_estimate_of_small_blocks_is_unbiased(void **state) { estimate(sta
 static void an_estimate_of_blocks_near_the_mean_is_unbiased(void **state) { estimate(state, MEAN); }
 static void an_estimate_of_large_blocks_is_unbiased(void **state) { estimate(state, 3 * MEAN); }
 
+/* -- a block that is taken back -- */
+
+/* So large that every draw picks it. */
+static void a_block_that_is_taken_back_leaves_the_allocs_of_its_stack(void **state) {
+    const uint64_t bytes = 1 << 20;
+    memlord *lord = test_lord(state);
+    const mli_stack_row *row;
+    mli_thread *t;
+    uint32_t dev;
+    assert_ok(memlord_alloc(lord, cpu(), 0x10000, bytes, NULL));
+    assert_ok(memlord_free(lord, cpu(), 0x10000, NULL));
+    assert_ok(memlord_alloc(lord, cpu(), 0x20000, 2 * bytes, NULL));
+    row = mli_stack_row_at(lord, 1);
+    assert_int_equal(row->samples, 2);
+    assert_int_equal(row->picked_bytes, 3 * bytes);
+    assert_int_equal(row->live, 2 * bytes);
+    dev = mli_dev_known(lord, cpu());
+    t = mli_thread_get(lord);
+    mli_block_unopen(lord, t, dev, 0x20000, 2 * bytes);
+    mli_thread_put(lord, t);
+    assert_int_equal(row->samples, 1);
+    assert_int_equal(row->picked_bytes, bytes);
+    assert_int_equal(row->alloc_bytes, bytes);
+    assert_int_equal(row->live, 0);
+    assert_true(row->allocs == 1);
+}
+
 int main(void) {
 #define TEST_SAMPLES(name) cmocka_unit_test_setup_teardown(name, setup_samples, test_teardown)
     const struct CMUnitTest tests[] = {
@@ -296,6 +323,7 @@ int main(void) {
         TEST_SAMPLES(an_estimate_of_blocks_near_the_mean_is_unbiased),
         TEST_SAMPLES(an_estimate_of_large_blocks_is_unbiased),
         TEST_SAMPLES(estimates_and_their_errors_are_true),
+        TEST_SAMPLES(a_block_that_is_taken_back_leaves_the_allocs_of_its_stack),
     };
     return cmocka_run_group_tests_name("samples", tests, NULL, NULL);
 }

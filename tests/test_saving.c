@@ -147,6 +147,38 @@ static void a_thread_may_destroy_what_is_being_saved_at_exit(void **state) {
     for (i = 0; i < (TEST_SANITIZED ? 5 : 50); i++) run_child(save_while_destroyed);
 }
 
+static void *destroy_in_a_child(void *user) {
+    pid_t pid = fork();
+    int status = -1;
+    if (!pid) {
+        alarm(20); /* a destroy that waits for the parent's thread waits for ever */
+        memlord_destroy((memlord *)user);
+        _exit(0);
+    }
+    if (waitpid(pid, &status, 0) != pid || status) _exit(7);
+    return NULL;
+}
+/* The logger hears of the report while the ledger is being saved. */
+static void fork_when_saved(void *user, int level, const char *text) {
+    pthread_t thread;
+    (void)level;
+    if (strncmp(text, "[save] ", 7)) return;
+    if (pthread_create(&thread, NULL, destroy_in_a_child, *(memlord **)user)) _exit(5);
+    if (pthread_join(thread, NULL)) _exit(6);
+}
+static void save_and_fork(memlord *lord) {
+    static memlord *forked;
+    memlord_logger logger = {fork_when_saved, &forked};
+    forked = lord;
+    save_json(lord);
+    if (memlord_logger_set(lord, &logger)) _exit(8);
+}
+static void a_child_forked_while_a_ledger_is_saved_at_exit_may_destroy_it(void **state) {
+    (void)state;
+    run_child(save_and_fork);
+    assert_one_whole(1000);
+}
+
 static void save_text_last(memlord *lord) {
     if (memlord_save_at_exit(lord, MEMLORD_FORMAT_JSON, "/nonexistent")) _exit(2);
     if (memlord_save_at_exit(lord, MEMLORD_FORMAT_TEXT, folder)) _exit(3);
@@ -1296,6 +1328,7 @@ int main(void) {
         cmocka_unit_test(without_an_exit_handler_there_is_no_saving_at_exit),
         SAVING(a_process_that_exits_saves),
         SAVING(a_thread_may_destroy_what_is_being_saved_at_exit),
+        SAVING(a_child_forked_while_a_ledger_is_saved_at_exit_may_destroy_it),
         SAVING(the_last_call_counts),
         SAVING(every_ledger_saves_its_own),
         SAVING(a_ledger_destroyed_before_the_exit_saves_once),

@@ -393,6 +393,17 @@ static void a_rename_shows_from_now_on(void **state) {
     assert_int_equal(row_of(lord, cpu(), "better_fn").site->line, 77);
 }
 
+/* The C library exports qsort: its symbol is known. */
+static void a_rename_wins_over_the_symbol_of_the_place(void **state) {
+    memlord *lord = test_lord(state);
+    const memlord_site *site = memlord_site_at(lord, (char *)(uintptr_t)&qsort + 1);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, site));
+    assert_ok(memlord_site_rename(lord, site, "sort.c", "sort_rows", 7));
+    assert_int_equal(row_of(lord, cpu(), "sort_rows").live_bytes, 100);
+    assert_int_equal(row_of(lord, cpu(), "sort_rows").live_bytes, 100);
+    assert_int_equal(row_of(lord, cpu(), "qsort").live_bytes, 0);
+}
+
 static void what_was_handed_out_before_a_rename_stays_valid(void **state) {
     memlord *lord = test_lord(state);
     memlord_site_stat row;
@@ -752,6 +763,7 @@ int main(void) {
         TEST_SITES(any_address_gives_a_site),
         TEST_SITES(a_planted_site_has_no_address),
         TEST_SITES(a_rename_shows_from_now_on),
+        TEST_SITES(a_rename_wins_over_the_symbol_of_the_place),
         TEST_SITES(what_was_handed_out_before_a_rename_stays_valid),
         TEST_SITES(a_rename_of_the_unseen_is_unknown),
         TEST_SITES(growth_of_a_block_counts_at_its_birth_site),

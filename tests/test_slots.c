@@ -15,6 +15,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define MIB ((uint64_t)1 << 20)
@@ -1083,6 +1084,7 @@ static struct {
     const char *replace, *by; /* puts `by` in the place of `replace` at its second open */
     int opens;
 } refuse;
+static int mapped; /* the descriptor of the last file that was mapped */
 
 int fcntl(int fd, int cmd, ...) {
     va_list rest;
@@ -1113,6 +1115,7 @@ void *mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset) {
         errno = ENOMEM;
         return MAP_FAILED;
     }
+    if (fd >= 0) mapped = fd;
     return kernel_mmap(at, size, prot, flags, fd, offset);
 }
 
@@ -1153,6 +1156,23 @@ static void a_page_replaced_while_it_is_opened_is_refused(void **state) {
     refuse.replace = f->path;
     refuse.by = other;
     refused_by_the_system(f, MEMLORD_E_IO, "it was replaced meanwhile");
+}
+static void a_page_takes_none_of_the_standard_descriptors(void **state) {
+    fixture *f = (fixture *)*state;
+    int status = -1;
+    pid_t child;
+    put(f, "/proc/pressure/memory", "");
+    child = fork();
+    if (!child) {
+        int fd;
+        for (fd = 0; fd < 3; fd++) (void)close(fd);
+        if (memlord_pressure_open(f->lord, f->path)) _exit(1);
+        for (fd = 0; fd < 3; fd++)
+            if (fcntl(fd, F_GETFD) != -1) _exit(2);
+        _exit(mapped < 3 ? 3 : 0); /* not for a moment either */
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
 }
 #endif
 
@@ -1219,6 +1239,7 @@ int main(void) {
 #if defined(REFUSALS)
         PAGE(a_file_system_without_locks_is_refused),
         PAGE(a_page_that_cannot_be_mapped_is_refused),
+        PAGE(a_page_takes_none_of_the_standard_descriptors),
         PAGE(a_page_replaced_while_it_is_opened_is_refused),
 #endif
     };

@@ -1037,6 +1037,39 @@ static void stacks_share_their_site_and_tag_as_their_samples_do(void **state) {
     assert_in_range(folded_with(lord, "0x1060"), first - first / 20, first + first / 20);
 }
 
+/* How many kinds of calls, of a size and a stack each, a HEAPTRACK report has calls of. */
+static uint64_t kinds_of_calls(memlord *lord) {
+    char *report = report_of(lord, MEMLORD_FORMAT_HEAPTRACK), *s = report;
+    unsigned char *seen = (unsigned char *)calloc(strlen(report), 1);
+    uint64_t kinds = 0;
+    assert_non_null(seen);
+    for (; *s; s = strchr(s, '\n') + 1) {
+        const uint64_t kind = *s == '+' ? strtoull(s + 2, NULL, 16) : 0;
+        if (*s != '+' || seen[kind]) continue;
+        seen[kind] = 1;
+        kinds++;
+    }
+    free(seen);
+    free(report);
+    return kinds;
+}
+/* Of 49 sites on one device each has one alloc: a 49th of 49 is less than 1 in floating point. */
+static void sites_that_add_up_to_their_device_keep_their_numbers(void **state) {
+    static memlord_site sites[49];
+    memlord *lord = test_lord(state);
+    uint64_t i;
+    at("ab");
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 1 << 20, &places[0])); /* is picked */
+    for (i = 0; i < 49; i++) {
+        sites[i].file = "d.c";
+        sites[i].function = "d";
+        sites[i].line = (int)i + 1;
+        assert_ok(memlord_alloc(lord, cpu(), 0x1000, 1, &sites[i]));
+        assert_ok(memlord_free(lord, cpu(), 0x1000, &sites[i]));
+    }
+    assert_int_equal(kinds_of_calls(lord), 50);
+}
+
 static void json_has_each_frame_once_and_the_totals_of_stacks(void **state) {
     memlord *lord = test_lord(state);
     char *json;
@@ -2206,6 +2239,7 @@ int main(void) {
         TEST_OF(setup_rare_sites, a_block_that_was_taken_has_its_own_bytes),
         TEST_OF(setup_sampled_sites, one_stack_at_two_sites_is_two_rows),
         TEST_OF(setup_sampled_sites, stacks_share_their_site_and_tag_as_their_samples_do),
+        TEST_OF(setup_sampled_sites, sites_that_add_up_to_their_device_keep_their_numbers),
         TEST_OF(setup_every, json_has_each_frame_once_and_the_totals_of_stacks),
         TEST_OF(setup_every, json_has_module_and_offset_of_a_frame),
         TEST_OF(setup_every, json_lists_the_largest_stacks_and_sums_the_rest),

@@ -185,6 +185,23 @@ static void a_map_that_grew_agrees(void **state) {
     assert_ok(memlord_verify(lord));
 }
 
+/* From 63 references on a record beside the entry has their number. */
+static void a_block_of_many_references_agrees(void **state) {
+    memlord *lord = test_lord(state);
+    int refs;
+    assert_ok(memlord_alloc(lord, cuda(0), BLOCK, 64, NULL));
+    for (refs = 2; refs <= 65; refs++) {
+        assert_ok(memlord_track(lord, cuda(0), BLOCK, 64, NULL));
+        assert_ok(memlord_verify(lord));
+    }
+    for (; refs > 2; refs--) {
+        assert_ok(memlord_release(lord, cuda(0), BLOCK, NULL));
+        assert_ok(memlord_verify(lord));
+    }
+    assert_ok(memlord_free(lord, cuda(0), BLOCK, NULL));
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+}
+
 static void *free_elsewhere(void *lord) {
     memlord_free((memlord *)lord, memlord_device_cuda(0), BLOCK, NULL);
     return NULL;
@@ -347,6 +364,24 @@ static void a_pending_block_with_a_fence_of_another(void **state) {
     f->serial += 1;
     says(t, "cuda:0 0x00020000: it is pending, and a fence of it waits for another");
     f->serial -= 1;
+    f->key += 64;
+    says(t, "cuda:0 0x00020000: it is pending, and a fence of it waits for another");
+    f->key -= 64;
+    f->dev += 1;
+    says(t, "cuda:0 0x00020000: it is pending, and a fence of it waits for another");
+    f->dev -= 1;
+}
+
+static void a_pending_block_with_a_fence_that_no_longer_waits(void **state) {
+    test_case *t = (test_case *)*state;
+    mli_fence_record *f = side_of(t->lord, PENDING)->fences;
+    const mli_fence_record kept = *f;
+    f->detached = 1;
+    says(t, "cuda:0 0x00020000: it is pending, and a fence of it waits for another");
+    f->detached = 0;
+    f->queue = NULL;
+    says(t, "cuda:0 0x00020000: it is pending, and a fence of it waits for another");
+    f->queue = kept.queue;
 }
 
 static void a_fence_that_its_pending_block_lacks(void **state) {
@@ -624,6 +659,7 @@ int main(void) {
         TEST_FILLED(it_agrees_after_a_realloc_that_had_no_room),
         TEST(a_map_that_grew_agrees),
         TEST_EXACT(a_map_that_grew_agrees),
+        TEST(a_block_of_many_references_agrees),
         TEST_FILLED(blocks_that_another_thread_freed_agree),
         cmocka_unit_test(a_forked_child_agrees),
         cmocka_unit_test(a_forked_child_of_an_exact_ledger_agrees),
@@ -637,6 +673,7 @@ int main(void) {
         TEST_FILLED(detached_blocks_against_the_counters),
         TEST_FILLED(a_pending_block_without_a_fence),
         TEST_FILLED(a_pending_block_with_a_fence_of_another),
+        TEST_FILLED(a_pending_block_with_a_fence_that_no_longer_waits),
         TEST_FILLED(a_fence_that_its_pending_block_lacks),
         TEST_FILLED(parts_that_overlap),
         TEST_FILLED(a_part_that_leaves_its_storage),

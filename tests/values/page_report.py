@@ -2,13 +2,17 @@
 the text that it shows where no script runs. The figures that the page computes from that JSON are
 compared in the browser."""
 
+import base64
+import hashlib
+import zlib
+
 import json_report
 import text_report
 from phases import KINDS
 
 TEXT_SUBJECTS = ("text: out of memory", "text: limits", "text: leaks in a line", "text: holders",
                  "text: anomalies", "text: devices")
-SUBJECTS = TEXT_SUBJECTS + tuple(s for s in json_report.SUBJECTS
+SUBJECTS = TEXT_SUBJECTS + ("policy",) + tuple(s for s in json_report.SUBJECTS
                                  if not s.startswith(("operation_", "late")))
 LOW_52 = (1 << 52) - 1
 
@@ -55,8 +59,27 @@ def compare_text(ledger, text, check):
     report.compare(found, check, "text: ")
 
 
+def compare_policy(page, check):
+    """A browser takes only what the policy has the digests of: the style, the script that comes
+    packed, and the one that unpacks it."""
+    def element(name):
+        return between(page, "<%s>" % name, "</%s>" % name.split()[0])
+
+    def digest(data):
+        return "'sha256-%s'" % base64.b64encode(hashlib.sha256(data).digest()).decode()
+    policy = between(page, '"Content-Security-Policy" content="', '"')
+    packed = zlib.decompress(base64.b64decode(element('script type="text/plain" id="packed"')))
+    for what, found in (("style", [element("style").encode()]),
+                        ("script", [packed, element("script").encode()])):
+        check.same("policy", what, between(policy, what + "-src ", ";").split(),
+                   [digest(data) for data in found])
+    check.same("policy", "the ends of the page", ("<!DOCTYPE html>\n<html", "</html>\n"),
+               (page[:21], page[-8:]))
+
+
 def compare(ledger, data, check):
     page = data.decode()
+    compare_policy(page, check)
     compare_text(ledger, between(page, "<pre>", "</pre>"), check)
     text = between(page, '<script type="application/json" id="profile">', "</script>")
     wanted, found = expected(ledger), json_report.parsed(text.encode())
