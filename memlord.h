@@ -6717,8 +6717,10 @@ MLI_PRIVATE int mli_polling_enabled(memlord *lord);
 MLI_PRIVATE MLI_COLD int mli_orphan_new(memlord *lord);
 /* Starts it. Requires: the registry lock. */
 MLI_PRIVATE MLI_COLD void mli_orphan_start(memlord *lord);
+#if !MLI_WINDOWS /* it has no fork */
 /* Takes or drops its lock for a fork. */
 MLI_PRIVATE MLI_COLD void mli_orphan_lock_set(memlord *lord, int take);
+#endif
 
 MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life);
 
@@ -7029,9 +7031,11 @@ MLI_PRIVATE MLI_COLD void mli_orphan_start(memlord *lord) {
     mli_thread_start(lord, lord->threads.orphan, 0);
     mli_special_set(lord->threads.orphan, MLI_SPECIAL_ORPHAN, 1);
 }
+#if !MLI_WINDOWS /* it has no fork */
 MLI_PRIVATE MLI_COLD void mli_orphan_lock_set(memlord *lord, int take) {
     mli_lock_set(&lord->threads.orphan_lock, take);
 }
+#endif
 MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life) {
     life->init = mli_threads_init;
 }
@@ -17680,9 +17684,11 @@ typedef struct mli_thread_scope {
    has ended; the store pairs with mli_thread_spare. */
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
+#if !MLI_WINDOWS /* it has no fork */
 /* Releases in a forked child the record of a thread that is gone. Its scopes never end: they are
    forgotten. It may have been about to begin or end one; whether that is counted is not known. */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
+#endif
 
 #define MLI_SCOPE_NAME 200 /* bytes of a name that are kept */
 
@@ -17822,6 +17828,7 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
     mli_u64_store_release(&t->owner, 0);
 }
 
+#if !MLI_WINDOWS /* it has no fork */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_ptr_store(&t->inside, NULL); /* it saw the map stopped and was about to leave */
@@ -17833,6 +17840,7 @@ MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
     mli_u32_store(&t->by_exchange, 1);
     mli_u64_store(&t->owner, 0);
 }
+#endif
 
 /* -- making a scope -- */
 
@@ -28354,11 +28362,13 @@ MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord);
 /* Frees what the states have. */
 MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord);
 
+#if !MLI_WINDOWS /* it has no fork */
 /* Takes or drops for a fork the locks inside the cold lock, each of all ledgers before the next.
    Under the cold lock no device and its lock is new meanwhile. */
 MLI_PRIVATE MLI_COLD void mli_lives_lock(int take);
 /* Mends the states of a ledger in a forked child. */
 MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord);
+#endif
 
 /* Begins an epoch of all states. Requires: the cold lock; t is the thread's record. */
 MLI_PRIVATE MLI_COLD void mli_lives_reset(memlord *lord, mli_thread *t);
@@ -28457,6 +28467,7 @@ MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord) {
     }
 }
 
+#if !MLI_WINDOWS /* it has no fork */
 MLI_PRIVATE MLI_COLD void mli_lives_lock(int take) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memlord *lord;
@@ -28475,6 +28486,7 @@ MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord) {
         if (life.forked) life.forked(lord);
     }
 }
+#endif
 
 MLI_PRIVATE MLI_COLD void mli_lives_reset(memlord *lord, mli_thread *t) {
     size_t i;

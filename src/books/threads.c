@@ -308,9 +308,11 @@ MLI_PRIVATE MLI_COLD void mli_orphan_start(memlord *lord) {
     mli_thread_start(lord, lord->threads.orphan, 0);
     mli_special_set(lord->threads.orphan, MLI_SPECIAL_ORPHAN, 1);
 }
+#if !MLI_WINDOWS /* it has no fork */
 MLI_PRIVATE MLI_COLD void mli_orphan_lock_set(memlord *lord, int take) {
     mli_lock_set(&lord->threads.orphan_lock, take);
 }
+#endif
 MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life) {
     life->init = mli_threads_init;
 }

@@ -256,8 +256,10 @@ MLI_PRIVATE int mli_polling_enabled(memlord *lord);
 MLI_PRIVATE MLI_COLD int mli_orphan_new(memlord *lord);
 /* Starts it. Requires: the registry lock. */
 MLI_PRIVATE MLI_COLD void mli_orphan_start(memlord *lord);
+#if !MLI_WINDOWS /* it has no fork */
 /* Takes or drops its lock for a fork. */
 MLI_PRIVATE MLI_COLD void mli_orphan_lock_set(memlord *lord, int take);
+#endif
 
 MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life);
 

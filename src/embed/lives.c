@@ -118,6 +118,7 @@ MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord) {
     }
 }
 
+#if !MLI_WINDOWS /* it has no fork */
 MLI_PRIVATE MLI_COLD void mli_lives_lock(int take) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memlord *lord;
@@ -136,6 +137,7 @@ MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord) {
         if (life.forked) life.forked(lord);
     }
 }
+#endif
 
 MLI_PRIVATE MLI_COLD void mli_lives_reset(memlord *lord, mli_thread *t) {
     size_t i;

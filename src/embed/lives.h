@@ -20,11 +20,13 @@ MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord);
 /* Frees what the states have. */
 MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord);
 
+#if !MLI_WINDOWS /* it has no fork */
 /* Takes or drops for a fork the locks inside the cold lock, each of all ledgers before the next.
    Under the cold lock no device and its lock is new meanwhile. */
 MLI_PRIVATE MLI_COLD void mli_lives_lock(int take);
 /* Mends the states of a ledger in a forked child. */
 MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord);
+#endif
 
 /* Begins an epoch of all states. Requires: the cold lock; t is the thread's record. */
 MLI_PRIVATE MLI_COLD void mli_lives_reset(memlord *lord, mli_thread *t);

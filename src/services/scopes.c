@@ -122,6 +122,7 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
     mli_u64_store_release(&t->owner, 0);
 }
 
+#if !MLI_WINDOWS /* it has no fork */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_ptr_store(&t->inside, NULL); /* it saw the map stopped and was about to leave */
@@ -133,6 +134,7 @@ MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
     mli_u32_store(&t->by_exchange, 1);
     mli_u64_store(&t->owner, 0);
 }
+#endif
 
 /* -- making a scope -- */
 

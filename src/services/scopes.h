@@ -49,9 +49,11 @@ typedef struct mli_thread_scope {
    has ended; the store pairs with mli_thread_spare. */
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
+#if !MLI_WINDOWS /* it has no fork */
 /* Releases in a forked child the record of a thread that is gone. Its scopes never end: they are
    forgotten. It may have been about to begin or end one; whether that is counted is not known. */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
+#endif
 
 #define MLI_SCOPE_NAME 200 /* bytes of a name that are kept */
 
