@@ -541,8 +541,8 @@ int backtrace(void **frames, int cap) {
 }
 extern int unwinder_of_libgcc(void) __asm__("_Unwind_Backtrace") __attribute__((weak));
 
-/* Returns the stack of an alloc at a site of address 0x1235, whose unwinder finds so many frames, all
-   of them 0x123456. */
+/* Returns the stack of an alloc at a site of address 0x1235, whose unwinder finds so many frames,
+   all of them 0x123456. */
 static memlord_stack_stat stack_of_frames(memlord *lord, int depth) {
     memlord_stack_stat row;
     const memlord_site *site = memlord_site_at(lord, (void *)(uintptr_t)0x1235);
