@@ -317,6 +317,28 @@ static void a_real_time_thread_lets_a_lower_one_that_is_inside_go_on(void **stat
     in_child(ranked_watch);
 }
 
+/* Where the barrier is refused, it is a wait of at least 1 ms. */
+static int strategy_waits(void) {
+    const memlord_band band = {0, 101, MEMLORD_METRIC_ALLOCATED, 1 << 20, 0, MEMLORD_COMBINE_MAX};
+    struct timespec from, to;
+    memlord *lord = open_plain();
+    test_gc gc;
+    memset(&gc, 0, sizeof gc);
+    if (!lord || memlord_alloc(lord, cuda(0), 0x1000, 8, NULL) ||
+        memlord_gc_callback_add(lord, cuda(0), 0, test_gc_run, &gc))
+        return FAILED_CALL;
+    if (refuse_membarrier(EPERM)) return NO_SANDBOX;
+    (void)clock_gettime(CLOCK_MONOTONIC, &from);
+    if (memlord_strategy_set(lord, cuda(0), &band, 1)) return FAILED_CALL;
+    (void)clock_gettime(CLOCK_MONOTONIC, &to);
+    to.tv_nsec -= from.tv_nsec;
+    return (to.tv_sec - from.tv_sec) * 1000000000 + to.tv_nsec < 1000000 ? WRONG_BOOKS : PASSED;
+}
+static void a_strategy_waits_for_calls_that_compared_with_older_marks(void **state) {
+    (void)state;
+    in_child(strategy_waits);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(books_are_right_where_the_barrier_is_refused_from_the_start),
@@ -324,6 +346,7 @@ int main(void) {
         cmocka_unit_test(books_are_right_when_the_barrier_is_refused_amid_calls),
         cmocka_unit_test(blocks_of_a_thread_that_sleeps_through_the_refusal_are_freed),
         cmocka_unit_test(a_child_born_after_the_refusal_goes_on),
+        cmocka_unit_test(a_strategy_waits_for_calls_that_compared_with_older_marks),
         cmocka_unit_test(a_real_time_thread_lets_a_lower_one_that_is_inside_go_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
