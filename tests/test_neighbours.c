@@ -206,6 +206,7 @@ static void bells_wake_who_is_asked_and_who_asked(void **state) {
     for (i = 0; i < 3; i++)
         assert_int_equal(memlord_pressure_raise(p->a, cuda(0), 2 * MIB), MEMLORD_E_OOM);
     assert_true(seconds() - start < 1.9);
+    assert_int_equal(__atomic_load_n(&g.runs, __ATOMIC_ACQUIRE), 6);
 }
 
 static void a_raise_ends_when_all_have_answered_with_less(void **state) {
@@ -217,6 +218,7 @@ static void a_raise_ends_when_all_have_answered_with_less(void **state) {
     assert_int_equal(memlord_pressure_raise(p->a, cuda(0), 2 * MIB), MEMLORD_E_OOM);
     assert_int_equal(memlord_pressure_raise(p->a, cuda(0), 2 * MIB), MEMLORD_E_OOM);
     assert_true(seconds() - start < 1.5);
+    assert_int_equal(__atomic_load_n(&g.runs, __ATOMIC_ACQUIRE), 2);
 }
 
 static void a_raise_without_neighbours_does_not_wait(void **state) {
