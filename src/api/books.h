@@ -152,7 +152,8 @@ typedef struct memlord_clock {
    held. It may allocate: a block that it allocates gets no stack of its own. Frames from the first
    NULL on are left out. A stack that cannot be unwound is the one return address that is known, and
    reports count it. gcc writes the tables that the platform's unwinder reads for C by default on
-   x86, AArch64, POWER and z; on 32-bit ARM and RISC-V compile the host with -funwind-tables. */
+   x86, AArch64, POWER and z; on RISC-V compile the host with -funwind-tables. On 32-bit ARM the
+   platform's finds no stack: every stack is one return address. */
 typedef struct memlord_unwinder {
     size_t (*fn)(void *user, void **frames, size_t cap);
     void *user;
