@@ -486,8 +486,8 @@
 #define MLI_CAST(type, value) ((type)(value))
 #endif
 
-/* The body a function has when MemLord is compiled out, which is also what it answers
-   on a NULL ledger: written beside each declaration, so that there is one list. */
+/* The body that a function has when MemLord is compiled out. It returns what the function returns
+   for a NULL ledger. It stands beside each declaration, so that there is one list. */
 #if defined(MEMLORD_DISABLE)
 #undef MEMLORD_API
 #define MEMLORD_API static inline
@@ -1026,7 +1026,7 @@ MEMLORD_API void *memlord_site_address(memlord *lord, const memlord_site *site)
     MLI_OFF(NULL)
 
 /* Where the code of a return address is. `offset` is that of the call in the file (of the byte
-   before the return address): addr2line takes it as it is. */
+   before the return address), as addr2line takes it. */
 typedef struct memlord_place {
     const char *module;   /* the path of the executable or library; "": in none (JIT code) */
     const char *build_id; /* in hexadecimal; "": it has none, or the system does not tell */
@@ -5295,9 +5295,9 @@ MLI_PRIVATE MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name);
 
 MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d);
 
-/* Decodes the UTF-8 sequence at s. Returns its length; 0: a report does not contain it as it is.
-   It is not well-formed (RFC 3629; surrogates are not), or a control. Or it is U+FFFD:
-   mli_put_invalid_byte gives that a meaning. */
+/* Decodes the UTF-8 sequence at s. Returns its length, or 0 if a report has to write it in another
+   way: it is not well-formed (RFC 3629; surrogates are not), or a control character, or U+FFFD,
+   which mli_put_invalid_byte gives a meaning. */
 MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code);
 
 /* Writes a byte of what mli_utf8_decode refuses, as U+FFFD and two hexadecimal digits. Every format
@@ -19033,8 +19033,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
 /* Replaces a source, waits until no other thread is in the old one, and forgets its samples. */
 MLI_PRIVATE void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader source);
 
-/* Samples the phys of every known device for a report, as it is done for a reader of the capacity.
-   */
+/* Samples the phys of every known device for a report, as a reader of the capacity does. */
 MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own);
 
 /* Reads the name of another process; "" if the system does not tell. Drivers number processes as
@@ -19116,8 +19115,8 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     mli_lock_drop(&phys->lock);
 }
 /* Sets the marks of a sample. The live bytes that belong to it are the smaller ones of those before
-   and after the source ran, as it is not known which of the two the source saw. For a pool they are
-   the bytes that the pool holds now, as the source may itself report those. */
+   and after the source ran, because nobody knows which of the two the source saw. For a pool they
+   are the bytes that the pool holds now, because the source may itself report those. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i = 0;
@@ -19690,7 +19689,7 @@ struct mli_neighbours_state {
     uint64_t host_id;      /* the identity of the host's memory */
     int stall_fd;          /* tells of stalls of the host's memory; -1: there is none */
     mli_ptr service;       /* const mli_neighbours *; set by the first open */
-    mli_page_slot mine;    /* the slot as it is to be */
+    mli_page_slot mine;    /* what the slot is to hold */
     const mli_phys *phys[MLI_SLOT_DEVICES]; /* of the slot's devices */
     struct mli_raise *raises;
     uint32_t ringing; /* threads that ring bells of the page: it stays mapped */
@@ -28376,8 +28375,9 @@ MLI_PRIVATE MLI_COLD void mli_lives_reset(memlord *lord, mli_thread *t);
 
 /* ------------------------------------------------------------------------- src/embed/lives.c -- */
 
-/* In the order of the locks (see MLI_RANK_...), as a fork takes them so. A module also comes after
-   those that its own memory depends on, as it is freed before them. The pollers stop first. */
+/* In the order in which a fork takes the locks, the outermost first (MLI_RANK_... has the innermost
+   first). A module comes after those that its memory depends on, because the modules are freed
+   backwards. Their threads stop in this order: the pollers first. */
 static void (*const mli_lives[])(mli_life *life) = {
     mli_threads_life,
     mli_map_life,
@@ -28908,7 +28908,7 @@ MEMLORD_API memlord *memlord_global(void) {
    ledger that is not claimed starts none. */
 MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
     static const char late[] = "[setup] memlord_global_setup came too late: the global ledger is "
-                               "in use, and stays as it is";
+                               "in use, and keeps its configuration";
     memlord *lord = (memlord *)mli_ptr_load_acquire(&mli_process.global);
     memlord_desc own;
     memlord_result r = MEMLORD_OK;

@@ -13,7 +13,7 @@ case $out in
 esac
 why=$out/why
 python3 -c 'import yaml' 2>/dev/null || { skip 'CI: the pipeline' 'no python3-yaml'; plan; exit; }
-rm -rf "$out" && mkdir -p "$out/work/third_party" "$out/bin" && ln -s "$PWD" "$out/work/third_party/memlord" || exit 1
+rm -rf "$out" && mkdir -p "$out/site/third_party" "$out/bin" && ln -s "$PWD" "$out/site/third_party/memlord" || exit 1
 unset MAKEFLAGS MAKELEVEL MFLAGS DEBUGINFOD_URLS
 
 cat >"$out/bin/sudo" <<'END_'
@@ -54,17 +54,17 @@ print("outcome:", outcome)
 END_
 pipeline() { # STEP=COMMAND...: the outcome, and what was printed, are in $out/why, the page in $out/page
     : >"$out/page"
-    (cd "$out/work" && rm -f now.json && PATH=$out/bin:$PATH GITHUB_STEP_SUMMARY=$out/page \
+    (cd "$out/site" && rm -f now.json && PATH=$out/bin:$PATH GITHUB_STEP_SUMMARY=$out/page \
         python3 "$out/runner.py" third_party/memlord/examples/ci/memory.yml "$@") >"$why" 2>&1
 }
 accept() { # the commands at the head of the file
-    (cd "$out/work" && sed -n 's/^#   //p' third_party/memlord/examples/ci/memory.yml | sh -e) >"$why" 2>&1
+    (cd "$out/site" && sed -n 's/^#   //p' third_party/memlord/examples/ci/memory.yml | sh -e) >"$why" 2>&1
 }
 
 
 # -- under the interposer --
 
-cat >"$out/work/app.c" <<'END_'
+cat >"$out/site/app.c" <<'END_'
 #include <stdlib.h>
 void *volatile cache;
 static void load_cache(size_t bytes) { cache = malloc(bytes); }
@@ -80,7 +80,7 @@ accept && pipeline && says "$why" '^ *0 of [1-9].* peaks over budget' '^outcome:
     ! grep '^failed' "$why"
 verdict $? 'CI: its commands accept the profile, and the same program passes'
 
-sed -i 's/1 << 20/4 << 20/' "$out/work/app.c"
+sed -i 's/1 << 20/4 << 20/' "$out/site/app.c"
 pipeline && says "$why" '^failed: Compare with the budget 1$' '^outcome: failure$' &&
     says "$out/page" '^    over budget: device cpu: budget 1.*, found 4.*, over by 3' '^    site' \
         '^    .*+3 MiB .*load_cache.*app.c'
@@ -89,7 +89,7 @@ verdict $? 'CI: one that has grown fails, and the page shows the place that grew
 accept && pipeline && says "$why" '^outcome: success$'
 verdict $? 'CI: and passes once that is accepted'
 
-cat >"$out/work/app.c" <<'END_'
+cat >"$out/site/app.c" <<'END_'
 #include <pthread.h>
 #include <stdlib.h>
 static void *work(void *user) {
@@ -112,7 +112,7 @@ verdict $? 'CI: small peaks of several threads are exact, or refused'
 
 # -- with a profile of its own --
 
-cat >"$out/work/app.c" <<'END_'
+cat >"$out/site/app.c" <<'END_'
 #define MEMLORD_IMPLEMENTATION
 #include "memlord.h"
 int main(int argc, char **argv) {
@@ -124,7 +124,7 @@ END_
 own='Run it under the interposer=./app now.json'
 pipeline "$own"
 accept && pipeline "$own" && says "$why" '^outcome: success$' &&
-    sed -i 's/4 << 20/6 << 20/' "$out/work/app.c" && pipeline "$own" &&
+    sed -i 's/4 << 20/6 << 20/' "$out/site/app.c" && pipeline "$own" &&
     says "$why" '^outcome: failure$' '^ *over budget: tag cache on cpu: budget 4 MiB, found 6 MiB, over by 2 MiB$'
 verdict $? 'CI: a program that saves its own profile has a budget for each tag'
 

@@ -41,9 +41,9 @@ unfit.musl := test_barrier test_stacks # musl has neither pthread_attr_setaffini
 # Nor does a static program have functions of libc behind its own.
 unfit.musl-static := $(unfit.musl) test_platform test_pollers
 # Linux's: /proc, cgroups, membarrier, pages of shared memory. POSIX's: fork, signals, limits of a process,
-# fibres, thread keys, and a pthread_create that MemLord calls.
-unfit.windows := test_barrier test_cpu test_hosts test_neighbours test_orphans test_pollers test_reports \
-	test_requires test_saving test_stacks
+# mappings, fibres, thread keys, and functions of libc that a suite replaces.
+unfit.windows := test_barrier test_cpu test_hosts test_neighbours test_orphans test_platform test_pollers \
+	test_reports test_requires test_saving test_shim test_slots test_stacks
 
 define port_rules
 cc.$(1) += $(own_cmocka)

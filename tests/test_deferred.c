@@ -2404,6 +2404,7 @@ static void a_child_born_while_drop_runs_retires_without_asking_again(void **sta
     pthread_t thread;
     fake *stuck;
     pid_t pid;
+    TEST_POSIX();
     (void)state;
     memset(&desc, 0, sizeof desc);
     desc.flags = MEMLORD_FLAG_NO_ENV;

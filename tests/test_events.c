@@ -785,6 +785,7 @@ static void a_child_writes_into_what_the_threads_of_its_parent_held(void **state
     holder h[15];
     pid_t pid;
     int status;
+    TEST_POSIX();
     hold_sub_buffers(lord, 64, thread, h, 15, &gate);
     open_block(lord, 0x1000, 1);
     pid = fork();

@@ -1563,6 +1563,7 @@ static void scopes_of_threads_that_a_fork_left_behind_do_not_run(void **state) {
     helper h;
     pthread_t thread;
     pid_t child;
+    TEST_POSIX();
     memset(&h, 0, sizeof h);
     h.lord = lord;
     h.gate = &gate;
@@ -1607,6 +1608,7 @@ static void a_fork_may_find_a_thread_in_the_middle_of_a_begin_or_end(void **stat
     helper h;
     pthread_t thread;
     int i;
+    TEST_POSIX();
     memset(&h, 0, sizeof h);
     h.lord = lord;
     assert_int_equal(pthread_create(&thread, NULL, begin_and_end, &h), 0);
@@ -1649,6 +1651,7 @@ static void a_child_has_no_token_of_a_thread_that_is_gone(void **state) {
     helper h;
     pthread_t thread;
     pid_t child;
+    TEST_POSIX();
     memset(&h, 0, sizeof h);
     h.lord = lord;
     h.gate = &gate;

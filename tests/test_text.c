@@ -56,7 +56,8 @@ static const name names[] = {
 static void assert_has(const char *text, const char *tag, size_t at) {
     char wanted[200];
     snprintf(wanted, sizeof wanted, "a%sz", tag);
-    if (!strstr(text, wanted)) fail_msg("name %zu: no \"%s\" in\n%s", at, wanted, text);
+    if (!strstr(text, wanted))
+        fail_msg("name %u: no \"%s\" in\n%s", (unsigned)at, wanted, text);
 }
 
 static void a_name_is_written_as_it_is_or_its_bytes_are_told(void **state) {

@@ -479,7 +479,7 @@ MEMLORD_API void *memlord_site_address(memlord *lord, const memlord_site *site)
     MLI_OFF(NULL)
 
 /* Where the code of a return address is. `offset` is that of the call in the file (of the byte
-   before the return address): addr2line takes it as it is. */
+   before the return address), as addr2line takes it. */
 typedef struct memlord_place {
     const char *module;   /* the path of the executable or library; "": in none (JIT code) */
     const char *build_id; /* in hexadecimal; "": it has none, or the system does not tell */

@@ -37,8 +37,8 @@
 #define MLI_CAST(type, value) ((type)(value))
 #endif
 
-/* The body a function has when MemLord is compiled out, which is also what it answers
-   on a NULL ledger: written beside each declaration, so that there is one list. */
+/* The body that a function has when MemLord is compiled out. It returns what the function returns
+   for a NULL ledger. It stands beside each declaration, so that there is one list. */
 #if defined(MEMLORD_DISABLE)
 #undef MEMLORD_API
 #define MEMLORD_API static inline

@@ -53,9 +53,9 @@ MLI_PRIVATE MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name);
 
 MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d);
 
-/* Decodes the UTF-8 sequence at s. Returns its length; 0: a report does not contain it as it is.
-   It is not well-formed (RFC 3629; surrogates are not), or a control. Or it is U+FFFD:
-   mli_put_invalid_byte gives that a meaning. */
+/* Decodes the UTF-8 sequence at s. Returns its length, or 0 if a report has to write it in another
+   way: it is not well-formed (RFC 3629; surrogates are not), or a control character, or U+FFFD,
+   which mli_put_invalid_byte gives a meaning. */
 MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code);
 
 /* Writes a byte of what mli_utf8_decode refuses, as U+FFFD and two hexadecimal digits. Every format

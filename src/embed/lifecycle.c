@@ -206,7 +206,7 @@ MEMLORD_API memlord *memlord_global(void) {
    ledger that is not claimed starts none. */
 MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
     static const char late[] = "[setup] memlord_global_setup came too late: the global ledger is "
-                               "in use, and stays as it is";
+                               "in use, and keeps its configuration";
     memlord *lord = (memlord *)mli_ptr_load_acquire(&mli_process.global);
     memlord_desc own;
     memlord_result r = MEMLORD_OK;

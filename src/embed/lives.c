@@ -26,8 +26,9 @@
 #include "services/snapshots.h"
 #include "embed/saving.h"
 
-/* In the order of the locks (see MLI_RANK_...), as a fork takes them so. A module also comes after
-   those that its own memory depends on, as it is freed before them. The pollers stop first. */
+/* In the order in which a fork takes the locks, the outermost first (MLI_RANK_... has the innermost
+   first). A module comes after those that its memory depends on, because the modules are freed
+   backwards. Their threads stop in this order: the pollers first. */
 static void (*const mli_lives[])(mli_life *life) = {
     mli_threads_life,
     mli_map_life,

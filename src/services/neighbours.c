@@ -23,7 +23,7 @@ struct mli_neighbours_state {
     uint64_t host_id;      /* the identity of the host's memory */
     int stall_fd;          /* tells of stalls of the host's memory; -1: there is none */
     mli_ptr service;       /* const mli_neighbours *; set by the first open */
-    mli_page_slot mine;    /* the slot as it is to be */
+    mli_page_slot mine;    /* what the slot is to hold */
     const mli_phys *phys[MLI_SLOT_DEVICES]; /* of the slot's devices */
     struct mli_raise *raises;
     uint32_t ringing; /* threads that ring bells of the page: it stays mapped */

@@ -70,8 +70,8 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     mli_lock_drop(&phys->lock);
 }
 /* Sets the marks of a sample. The live bytes that belong to it are the smaller ones of those before
-   and after the source ran, as it is not known which of the two the source saw. For a pool they are
-   the bytes that the pool holds now, as the source may itself report those. */
+   and after the source ran, because nobody knows which of the two the source saw. For a pool they
+   are the bytes that the pool holds now, because the source may itself report those. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i = 0;

@@ -35,8 +35,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
 /* Replaces a source, waits until no other thread is in the old one, and forgets its samples. */
 MLI_PRIVATE void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader source);
 
-/* Samples the phys of every known device for a report, as it is done for a reader of the capacity.
-   */
+/* Samples the phys of every known device for a report, as a reader of the capacity does. */
 MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own);
 
 /* Reads the name of another process; "" if the system does not tell. Drivers number processes as

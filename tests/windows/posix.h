@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <io.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/types.h>
@@ -36,7 +37,16 @@ static inline ssize_t recv(int fd, void *to, size_t size, int flags) {
     (void)fd, (void)to, (void)size, (void)flags;
     return -1;
 }
-enum { PROT_READ, PROT_WRITE, MAP_PRIVATE, MAP_ANONYMOUS };
+static inline int mprotect(void *at, size_t size, int protection) {
+    (void)at, (void)size, (void)protection;
+    return -1;
+}
+#define memlord_shim_munmap(lord, at, size, site) munmap(at, size) /* memlord.h has none there */
+enum { PROT_NONE, PROT_READ, PROT_WRITE, MAP_PRIVATE, MAP_ANONYMOUS, _SC_PAGESIZE };
+static inline long sysconf(int name) {
+    (void)name;
+    return 4096;
+}
 #define MAP_FAILED NULL
 enum { AF_UNIX, SOCK_SEQPACKET, MSG_DONTWAIT };
 
@@ -57,6 +67,12 @@ static inline pid_t waitpid(pid_t pid, int *status, int options) {
 static inline unsigned alarm(unsigned seconds) {
     (void)seconds;
     return 0;
+}
+
+/* Nor is there a join with a limit. */
+static inline int pthread_timedjoin_np(pthread_t thread, void **out, const struct timespec *until) {
+    (void)until;
+    return pthread_join(thread, out);
 }
 
 static inline int setenv(const char *name, const char *value, int overwrite) {

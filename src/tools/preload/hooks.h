@@ -100,8 +100,8 @@ static void *copy_boot(const void *old, size_t size) {
     return fresh ? memcpy(fresh, old, size < most ? size : most) : NULL;
 }
 
-/* realloc to 0 frees and answers NULL, or gives a new block, as the allocator likes: so NULL
-   would not tell that the old block is still there. */
+/* realloc to 0 frees and returns NULL, or returns a new block: the allocator decides. So NULL would
+   not tell that the old block is still there. */
 static void *realloc_to_zero(void *old, void *caller) {
     close_block(old);
     return opened(real.realloc(old, 0), 0, caller);
