@@ -725,12 +725,6 @@ MLI_CUDA_PRIVATE void mli_cuda_fork_locks(void);
 #define MLI_CUDA_NVML "nvml.dll"
 typedef SRWLOCK mli_cuda_lock;
 #define MLI_CUDA_LOCK SRWLOCK_INIT
-MLI_CUDA_PRIVATE void mli_cuda_lock_take(mli_cuda_lock *l);
-MLI_CUDA_PRIVATE void mli_cuda_lock_drop(mli_cuda_lock *l);
-MLI_CUDA_PRIVATE void *mli_cuda_library_open(const char *name);
-MLI_CUDA_PRIVATE void mli_cuda_library_close(void *library);
-MLI_CUDA_PRIVATE void mli_cuda_yield(void);
-MLI_CUDA_PRIVATE uint64_t mli_cuda_process_id(void);
 #else
 #include <dlfcn.h>
 #include <pthread.h>
@@ -742,13 +736,13 @@ MLI_CUDA_PRIVATE uint64_t mli_cuda_process_id(void);
 #define MLI_CUDA_NVML "libnvidia-ml.so.1"
 typedef pthread_mutex_t mli_cuda_lock;
 #define MLI_CUDA_LOCK PTHREAD_MUTEX_INITIALIZER
+#endif
 MLI_CUDA_PRIVATE void mli_cuda_lock_take(mli_cuda_lock *l);
 MLI_CUDA_PRIVATE void mli_cuda_lock_drop(mli_cuda_lock *l);
 MLI_CUDA_PRIVATE void *mli_cuda_library_open(const char *name);
 MLI_CUDA_PRIVATE void mli_cuda_library_close(void *library);
 MLI_CUDA_PRIVATE void mli_cuda_yield(void);
 MLI_CUDA_PRIVATE uint64_t mli_cuda_process_id(void);
-#endif
 
 /* A function of a library, and its place in a table. */
 typedef struct mli_cuda_symbol {

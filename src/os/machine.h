@@ -38,15 +38,10 @@ typedef struct mli_cpu {
     const char *root; /* has no effect on this system */
 } mli_cpu;
 
-#if MLI_WINDOWS
+/* On macOS anonymous, wired and compressed pages count as used, because they cannot be dropped; free
+   and file-backed ones count as left, as in Activity Monitor. Where no call returns free memory the
+   function does not know: the host can set a capacity source. */
 MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_t *process);
-#elif defined(__APPLE__)
-/* Counts pages that cannot be dropped as used: anonymous, wired and compressed pages, as Activity
-   Monitor does. Free and file-backed pages count as left. */
-MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_t *process);
-#else /* no portable call returns free memory; the host can set a capacity source */
-MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_t *process);
-#endif
 static MLI_HOT uint64_t mli_cpu_home(const mli_cpu *cpu) {
     (void)cpu;
     return 0;

@@ -15,28 +15,53 @@
    serves as a stamp only where the counter has a constant rate in every power state. There
    mli_ticks_steady returns 1; elsewhere stamps are clock times. */
 
-#if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
 MLI_PRIVATE uint64_t mli_ticks(void);
 MLI_PRIVATE int mli_ticks_steady(void);
-#elif defined(__GNUC__) && defined(__aarch64__)
-MLI_PRIVATE uint64_t mli_ticks(void);
-MLI_PRIVATE int mli_ticks_steady(void);
-#else
-MLI_PRIVATE uint64_t mli_ticks(void);
-MLI_PRIVATE int mli_ticks_steady(void);
-#endif
+
+/* -- types -- */
 
 #if MLI_WINDOWS
+typedef HANDLE mli_file;
+typedef int mli_signals;
+typedef DWORD mli_exit_key;
+#define MLI_EXIT_CALL WINAPI /* the calling convention of an exit hook */
+typedef struct mli_os_event { HANDLE handle; } mli_os_event;
+typedef HANDLE mli_os_thread;
+#else
+typedef int mli_file;
+typedef struct mli_signals {
+    sigset_t before, pending; /* a signal that the host had pending is not consumed */
+    int cancel;
+} mli_signals;
+typedef pthread_key_t mli_exit_key;
+#define MLI_EXIT_CALL
+typedef struct mli_os_event {
+    pthread_mutex_t mutex;
+    pthread_cond_t cond;
+    int set;
+} mli_os_event;
+typedef pthread_t mli_os_thread;
+#endif
+
+/* -- functions --
+   Those of POSIX that can run beside the host's malloc and free keep errno: free() does not change
+   it either, and the host relies on that. */
 
 MLI_PRIVATE void *mli_pages_map(size_t size);
 MLI_PRIVATE void mli_pages_unmap(void *ptr, size_t size);
 MLI_PRIVATE uint64_t mli_now(void);
 MLI_PRIVATE uint64_t mli_wall_now(void);
 MLI_PRIVATE void mli_yield(void);
-MLI_PRIVATE void mli_nap(uint32_t ns);
+/* Sleeps for `ns`. Returns earlier after a signal, or if a sandbox refuses to sleep.
+   Requires: ns < 10^9. */
+MLI_PRIVATE MLI_COLD void mli_nap(uint32_t ns);
 MLI_PRIVATE uint64_t mli_pid(void);
-/* Returns the number of the calling thread. It is not 0 and unique among living threads. */
+/* Returns the number of the calling thread. It is not 0 and unique among living threads. Linux
+   uses the kernel's number. If a sandbox refuses it, and on other systems of POSIX, it is
+   pthread_self, an address. */
 MLI_PRIVATE uint64_t mli_thread_number(void);
+/* Reads an environment variable. Returns 1 if it is set and fits, -1 if it does not fit, 0 if it
+   is unset or empty or the process is set-uid (its environment is not trusted). */
 MLI_PRIVATE int mli_env_read(const char *name, char *buf, size_t cap);
 MLI_PRIVATE void mli_stderr_write(const char *text, size_t size);
 /* Returns 1 if mli_barrier_all works. */
@@ -44,75 +69,11 @@ MLI_PRIVATE uint32_t mli_barrier_register(void);
 /* Makes every running thread of the process pass a full barrier. Returns 1, or 0: refused. */
 MLI_PRIVATE int mli_barrier_all(void);
 
-typedef HANDLE mli_file;
 MLI_PRIVATE int mli_file_is_special(const char *path);
 MLI_PRIVATE int mli_file_create(const char *path, mli_file *out);
 MLI_PRIVATE int mli_file_write(mli_file file, const char *data, size_t size);
 MLI_PRIVATE mli_file mli_file_stdout(void);
 MLI_PRIVATE int mli_file_is_terminal(mli_file file);
-MLI_PRIVATE int mli_file_close(mli_file file);
-MLI_PRIVATE int mli_file_rename(const char *from, const char *to, int replace);
-MLI_PRIVATE void mli_file_remove(const char *path);
-typedef int mli_signals;
-MLI_PRIVATE mli_signals mli_signals_block(void);
-MLI_PRIVATE void mli_signals_restore(mli_signals *held);
-/* A key whose value the system passes to `hook` when the thread ends. */
-typedef DWORD mli_exit_key;
-#define MLI_EXIT_CALL WINAPI /* the calling convention of the hook */
-MLI_PRIVATE int mli_exit_key_make(mli_exit_key *key, void(WINAPI *hook)(void *));
-MLI_PRIVATE int mli_exit_key_set(mli_exit_key key, void *value);
-
-typedef struct mli_os_event { HANDLE handle; } mli_os_event;
-MLI_PRIVATE int mli_os_event_open(mli_os_event *event);
-MLI_PRIVATE void mli_os_event_close(mli_os_event *event);
-MLI_PRIVATE void mli_os_event_set(mli_os_event *event);
-MLI_PRIVATE void mli_os_event_wait(mli_os_event *event, uint32_t ms);
-typedef HANDLE mli_os_thread;
-MLI_PRIVATE int mli_os_thread_start(mli_os_thread *out, mli_job *job);
-MLI_PRIVATE void mli_os_thread_join(mli_os_thread worker);
-#else
-
-/* Functions below that can run beside the host's malloc and free keep errno: free() does not
-   change it either, and the host relies on that. */
-MLI_PRIVATE void *mli_pages_map(size_t size);
-MLI_PRIVATE void mli_pages_unmap(void *ptr, size_t size);
-MLI_PRIVATE uint64_t mli_now(void);
-MLI_PRIVATE uint64_t mli_wall_now(void);
-MLI_PRIVATE void mli_yield(void);
-MLI_PRIVATE uint64_t mli_pid(void);
-/* Returns the number of the calling thread. It is not 0 and unique among living threads. Linux
-   uses the kernel's number. If a sandbox refuses it, and on other systems, it is pthread_self, an
-   address. */
-MLI_PRIVATE uint64_t mli_thread_number(void);
-/* Reads an environment variable. Returns 1 if it is set and fits, -1 if it does not fit, 0 if it
-   is unset or empty or the process is set-uid (its environment is not trusted). */
-MLI_PRIVATE int mli_env_read(const char *name, char *buf, size_t cap);
-/* Disables cancellation of the calling thread and returns the old state. pthread_cancel ends a
-   thread at its next wait, read or write. Inside MemLord that would leave work half done, and
-   other threads wait for that work. */
-MLI_PRIVATE MLI_COLD int mli_cancel_disable(void);
-MLI_PRIVATE void mli_cancel_restore(int before);
-/* Sleeps for `ns`. Returns earlier after a signal, or if a sandbox refuses to sleep.
-   Requires: ns < 10^9. */
-MLI_PRIVATE MLI_COLD void mli_nap(uint32_t ns);
-typedef int mli_file;
-MLI_PRIVATE int mli_file_write(mli_file file, const char *data, size_t size);
-MLI_PRIVATE mli_file mli_file_stdout(void);
-MLI_PRIVATE int mli_file_is_terminal(mli_file file);
-MLI_PRIVATE void mli_stderr_write(const char *text, size_t size);
-#if defined(__linux__) && defined(__NR_membarrier)
-MLI_PRIVATE uint32_t mli_barrier_register(void);
-MLI_PRIVATE int mli_barrier_all(void);
-#else
-MLI_PRIVATE uint32_t mli_barrier_register(void);
-MLI_PRIVATE int mli_barrier_all(void);
-#endif
-
-MLI_PRIVATE int mli_file_is_special(const char *path);
-/* Moves a file to a descriptor above the standard streams. The host may have closed those, and
-   its output must not go to this file. Returns -1 if no descriptor is left. */
-MLI_PRIVATE int mli_fd_above_std(int fd);
-MLI_PRIVATE int mli_file_create(const char *path, mli_file *out);
 MLI_PRIVATE int mli_file_close(mli_file file);
 /* Renames a file; without `replace` returns 1 if `to` exists. */
 MLI_PRIVATE int mli_file_rename(const char *from, const char *to, int replace);
@@ -121,34 +82,34 @@ MLI_PRIVATE void mli_file_remove(const char *path);
 /* Protects the writing of a file. A write past the file size limit raises SIGXFSZ, and one to a
    pipe without a reader SIGPIPE; both kill the process by default. They are blocked meanwhile, and
    consumed if the write caused them. Cancellation is disabled, too: a cancelled thread would leave
-   the file half written. */
-typedef struct mli_signals {
-    sigset_t before, pending; /* a signal that the host had pending is not consumed */
-    int cancel;
-} mli_signals;
+   the file half written. Windows has none of these. */
 MLI_PRIVATE mli_signals mli_signals_block(void);
 MLI_PRIVATE void mli_signals_restore(mli_signals *held);
-typedef pthread_key_t mli_exit_key;
-#define MLI_EXIT_CALL
-MLI_PRIVATE int mli_exit_key_make(mli_exit_key *key, void (*hook)(void *));
-MLI_PRIVATE int mli_exit_key_set(mli_exit_key key, void *value);
-MLI_PRIVATE void mli_exit_key_delete(mli_exit_key key);
 
-typedef struct mli_os_event {
-    pthread_mutex_t mutex;
-    pthread_cond_t cond;
-    int set;
-} mli_os_event;
+/* Makes a key. The system passes its value to `hook` when the thread ends. */
+MLI_PRIVATE int mli_exit_key_make(mli_exit_key *key, void(MLI_EXIT_CALL *hook)(void *));
+MLI_PRIVATE int mli_exit_key_set(mli_exit_key key, void *value);
+
 MLI_PRIVATE MLI_COLD int mli_os_event_open(mli_os_event *event);
 MLI_PRIVATE void mli_os_event_close(mli_os_event *event);
 MLI_PRIVATE MLI_COLD void mli_os_event_set(mli_os_event *event);
 /* Waits until the event is set or `ms` have passed, and resets the event. */
 MLI_PRIVATE MLI_COLD void mli_os_event_wait(mli_os_event *event, uint32_t ms);
 
-typedef pthread_t mli_os_thread;
 /* Starts a thread with all signals blocked: signal handlers of the host must not run on it. */
 MLI_PRIVATE int mli_os_thread_start(mli_os_thread *out, mli_job *job);
 MLI_PRIVATE void mli_os_thread_join(mli_os_thread worker);
+
+#if !MLI_WINDOWS
+MLI_PRIVATE void mli_exit_key_delete(mli_exit_key key);
+/* Disables cancellation of the calling thread and returns the old state. pthread_cancel ends a
+   thread at its next wait, read or write. Inside MemLord that would leave work half done, and
+   other threads wait for that work. */
+MLI_PRIVATE MLI_COLD int mli_cancel_disable(void);
+MLI_PRIVATE void mli_cancel_restore(int before);
+/* Moves a file to a descriptor above the standard streams. The host may have closed those, and
+   its output must not go to this file. Returns -1 if no descriptor is left. */
+MLI_PRIVATE int mli_fd_above_std(int fd);
 #endif
 
 /* Returns 1 if no thread of the process has this number; 0 if one has, or if it is unknown. Only
