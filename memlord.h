@@ -65,7 +65,7 @@
         sites        memlord_sites_enable, _site_at, _site_of, _site_place, _sites_top, ...;
                      MEMLORD_SITE
         stacks       memlord_stacks_top, _unwind_frame_pointers; memlord_desc.stack_depth,
-                     .stack_bytes, .unwinder
+                     .stack_bytes, .stack_seed, .unwinder
         statistics   memlord_allocated, _freed, _pending, _peak, _stats_get, _summary, _reset;
                      memlord_hit_rate, _recovery_rate, _success_rate, _mean_bytes
         blocks       memlord_blocks_each, _blocks_top, _block_find, _mark, _leaks
@@ -74,8 +74,9 @@
                      memlord_stream_set
         capacity     memlord_capacity_source_set, _get, _sample; memlord_poller_start, _stop
         limits       memlord_limit_set, _headroom, _would_fit, _plan_fit, _explain
-        reservations memlord_reserve, _reserve_commit, _cancel, _adopt; memlord_alloc_reserved
+        reservations memlord_reserve, _reserve_commit, _cancel, _adopt
         accounts     memlord_account_open, _charge, _use, _get, _close
+        one alloc    memlord_alloc_with: site, tag, ticket, account and stream in one call
         bands        memlord_strategy_set, _unset, _check, _default
         collection   memlord_gc_callback_add, _remove; memlord_gc_run, _gc_poll
         out of memory memlord_alloc_retry, _retry_check, _retry_backoff, _alloc_failed
@@ -137,7 +138,8 @@
               until memlord_sites_enable.
     Stack     the return addresses of an alloc, if memlord_desc.stack_depth asks for them:
               of every alloc, or of a sample whose totals are estimates without bias, with
-              a standard error. Each run, process and ledger takes another sample. A block
+              a standard error. Each run, process and ledger takes another sample, unless
+              memlord_desc.stack_seed makes it repeatable. A block
               keeps its stack until it ends; a realloc draws again, a move keeps it. TEXT
               has the largest; JSON (the 2048 largest), PPROF, FOLDED, HEAPTRACK and
               MEMORY_VIZ have whole stacks. Of samples TEXT and JSON show these estimates.
@@ -403,7 +405,8 @@
         fence_failures         fences that failed: counted as done
         refused                calls that record, tag or set a pool and returned E_INVALID
                                or E_DEVICE: a selector where a device is needed, a storage
-                               of 0. If the device is not known, only the sum of all has
+                               of 0; and allocs with a ticket or an account that is not
+                               open. If the device is not known, only the sum of all has
                                it. Each function logs each such result once
     What did not fit is counted, too, and never silently lost:
         dropped_allocs/_bytes  the map could not grow: raise the allocator's limit; or one
@@ -732,6 +735,9 @@ typedef struct memlord_desc {
     uint32_t stack_depth;        /* frames of the stacks of allocs, at most 128; 0: no stacks */
     uint64_t stack_bytes;        /* in the mean from stack to stack, 512 KiB; 1: every alloc */
     memlord_unwinder unwinder;   /* the platform's */
+    uint64_t stack_seed;         /* of the samples, which it makes repeatable: the same allocs of
+                                    the same threads are picked. 0: from the system, another
+                                    one in each ledger */
 } memlord_desc;
 
 /* Opens a ledger. `desc` NULL is the default configuration. It is copied, strings too.
@@ -795,6 +801,8 @@ MEMLORD_API void memlord_os_allocator(memlord_allocator *out)
    does not count as unknown. The ledger remembers 64 such storages. For each further one, it takes
    one free of any unknown storage of the same type for the free of that one. Cost: tens of ns; see
    >>costs. */
+
+#define MEMLORD_NONE UINT64_MAX /* as an account: none; as a stream: the default one */
 
 /* A place in the source: MEMLORD_SITE plants one. Two records with one file, function and line
    in one module are one site. The strings are copied when first seen and not read again. */
@@ -1084,8 +1092,8 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
    With memlord_desc.stack_bytes 1 every alloc is picked, and the numbers are exact. Else an alloc
    of n bytes is picked with the probability 1 - exp(-n / stack_bytes), and stands for its inverse:
    then all numbers but `samples` are estimates. They have no bias, except the peak, which is too
-   high in the mean. Each run, process and ledger takes another sample, and a forked child another
-   than its parent: errors average out over runs. `samples`: the allocs picked. A realloc moves a
+   high in the mean. Each run, process and ledger takes another sample (but see memlord_desc.stack_seed), and a
+   forked child another than its parent: errors average out over runs. `samples`: the allocs picked. A realloc moves a
    block to the stack of its call: there it counts no alloc, and its growth as allocated. After
    dlclose another module may have the address of a frame; its site stays, and memlord_site_place
    tells the module that had it.
@@ -1561,7 +1569,7 @@ typedef uint64_t memlord_ticket; /* 0 is none */
    memlord_alloc, commit. A ticket belongs to the thread that reserved or adopted it: what that
    thread records on the device comes off the ticket, so that nothing counts twice. So does what
    memlord_alloc_retry records there: it needs room only for what the ticket lacks. On other
-   threads name the ticket: memlord_alloc_reserved. Commit and cancel return the rest, on any
+   threads name the ticket: memlord_alloc_with. Commit and cancel return the rest, on any
    thread: both do the same, and cancel is the name for a request that failed. Without a limit
    everything is granted. It runs no collection: on E_LIMIT call memlord_gc_run with
    MEMLORD_REASON_LIMIT and try again, use memlord_alloc_retry, or wait until the host has freed
@@ -1582,15 +1590,6 @@ MEMLORD_API memlord_result memlord_reserve_cancel(memlord *lord, memlord_ticket 
 
 /* Moves a ticket to this thread: an acceptor reserves, a worker adopts. One's own is OK. */
 MEMLORD_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticket)
-    MLI_OFF(MEMLORD_OK)
-
-/* Records an alloc that comes off a ticket, on any thread: one scheduler, any number of requests.
-   Bytes beyond the ticket's count in full.
-   Errors: as memlord_alloc; E_UNKNOWN not an open ticket; E_DEVICE also another physical device
-           than the ticket's. The alloc is not recorded then. */
-MEMLORD_API memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
-                                                  memlord_device device, uint64_t storage,
-                                                  uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
 /* -- accounts: bytes charged to a request or a user -- */
@@ -1619,7 +1618,7 @@ MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account
                                                   int64_t bytes) MLI_OFF(MEMLORD_OK)
 
 /* Charges what this thread allocates on the account's device from now on, also by
-   memlord_alloc_reserved, and credits it when the block ends, on whichever thread. Do not charge
+   memlord_alloc_with, and credits it when the block ends, on whichever thread. Do not charge
    the same bytes by memlord_account_charge. Such allocs are recorded whatever the account's limit;
    those over it count in `refused`. A thread uses one account at a time, until the next call; 0
    ends it, and so does the end of the thread. A resized block is charged its new bytes. A move to
@@ -1634,6 +1633,40 @@ MEMLORD_API memlord_result memlord_account_get(memlord *lord, memlord_account ac
 /* Closes it, whatever it holds. Blocks charged to it live on, charged to none. */
 MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account account)
     MLI_OFF(MEMLORD_OK)
+
+/* -- one alloc, with all that can be said of it -- */
+
+/* What memlord_alloc_with and memlord_alloc_retry record an alloc with. What is 0 or NULL is the
+   thread's. */
+typedef struct memlord_alloc_opts {
+    const memlord_site *site; /* NULL: none */
+    const char *tag;          /* copied; "": no tag */
+    memlord_ticket ticket;    /* the only one that the bytes come off */
+    memlord_account account;  /* MEMLORD_NONE: no account */
+    uint64_t stream;          /* MEMLORD_NONE: the default stream */
+} memlord_alloc_opts;
+
+/* Records an alloc as memlord_alloc does, with its own tag, ticket, account and stream. `opts` NULL
+   is memlord_alloc without a site. A named ticket serves any thread: one scheduler, any number of
+   requests. Bytes beyond it count in full. If the ticket or the account is closed, or is of another
+   physical device or another device, the alloc is recorded as if it were 0, counts in `refused`,
+   and returns MEMLORD_OK.
+   Errors: as memlord_alloc. Without memory for the tag the alloc has none, as after
+           memlord_tag_begin. Cost: the general path, some tens of ns. */
+MEMLORD_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device,
+                                              uint64_t storage, uint64_t bytes,
+                                              const memlord_alloc_opts *opts) MLI_OFF(MEMLORD_OK)
+
+/* The name of 0.4 for memlord_alloc_with with a ticket. The next release leaves it out. */
+MLI_INLINE memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
+                                                 memlord_device device, uint64_t storage,
+                                                 uint64_t bytes, const memlord_site *site) {
+    memlord_alloc_opts opts;
+    memset(&opts, 0, sizeof opts);
+    opts.site = site;
+    opts.ticket = ticket;
+    return memlord_alloc_with(lord, device, storage, bytes, &opts);
+}
 
 /* -- bands: when a collection pays --
    A strategy is a list of bands over the used % of a device. The first band with lo <= used% <
@@ -1789,10 +1822,10 @@ MEMLORD_API memlord_result memlord_retry_check(const memlord_retry *policy)
 typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
 
 /* Allocates, through out of memory: attempt, retire, collect (REASON_OOM, `needed` set), back
-   off, again. Records the storage itself, with this thread's tag and scope; fn must not. If the
+   off, again. Records the storage itself, as memlord_alloc_with does; fn must not. If the
    request would pass the limit, it retires and collects once (REASON_LIMIT); if it still does not
-   fit, it returns E_LIMIT without a call of fn. The bytes come off this thread's tickets on the
-   device first. Only what exceeds the tickets must fit; that is the `needed` of REASON_LIMIT.
+   fit, it returns E_LIMIT without a call of fn. The bytes come off the ticket of
+   `opts` first or, if that is 0, off this thread's tickets on the device. Only what exceeds the tickets must fit; that is the `needed` of REASON_LIMIT.
    While fn tries, no other alloc can draw on these bytes. A request that fails gives them back. A
    NULL policy is MEMLORD_RETRY's or the default. The last failure is logged with memlord_explain,
    after a new sample.
@@ -1802,7 +1835,8 @@ typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
 MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
                                                uint64_t bytes, memlord_try_fn fn, void *user,
                                                const memlord_retry *policy,
-                                               uint64_t *storage, const memlord_site *site)
+                                               uint64_t *storage,
+                                               const memlord_alloc_opts *opts)
 #if defined(MEMLORD_DISABLE)
 {
     uint64_t made = 0;
@@ -2877,12 +2911,12 @@ private:
 #define memlord_reserve_commit MLI_PREFIXED(memlord_reserve_commit)
 #define memlord_reserve_cancel MLI_PREFIXED(memlord_reserve_cancel)
 #define memlord_reserve_adopt MLI_PREFIXED(memlord_reserve_adopt)
-#define memlord_alloc_reserved MLI_PREFIXED(memlord_alloc_reserved)
 #define memlord_account_open MLI_PREFIXED(memlord_account_open)
 #define memlord_account_charge MLI_PREFIXED(memlord_account_charge)
 #define memlord_account_use MLI_PREFIXED(memlord_account_use)
 #define memlord_account_get MLI_PREFIXED(memlord_account_get)
 #define memlord_account_close MLI_PREFIXED(memlord_account_close)
+#define memlord_alloc_with MLI_PREFIXED(memlord_alloc_with)
 #define memlord_strategy_set MLI_PREFIXED(memlord_strategy_set)
 #define memlord_strategy_unset MLI_PREFIXED(memlord_strategy_unset)
 #define memlord_strategy_check MLI_PREFIXED(memlord_strategy_check)
@@ -4865,7 +4899,7 @@ enum {
 #define MLI_REFUSERS(X)                                                                       \
     X(alloc) X(free) X(realloc) X(realloc_begin) X(realloc_end) X(free_begin) X(free_end)     \
     X(alloc_n) X(free_n) X(move) X(copy) X(track) X(retain) X(release) X(track_n)             \
-    X(release_n) X(alloc_reserved) X(alloc_failed) X(arena_add) X(arena_sub) X(free_deferred) \
+    X(release_n) X(alloc_with) X(alloc_retry) X(alloc_failed) X(arena_add) X(arena_sub) X(free_deferred) \
     X(free_done) X(block_use) X(tag_begin) X(tag_default_set) X(block_retag) X(expect)        \
     X(pool_set) X(pool_add) X(pool_served)
 enum {
@@ -4958,6 +4992,7 @@ struct mli_stacks_state {
     uint32_t depth; /* frames a stack; 0: the ledger has no stacks */
     uint64_t bytes; /* from sample to sample in the mean; 1: every alloc is picked */
     uint64_t seed;  /* of the samples of all threads */
+    int repeatable; /* 1: the host gave the seed */
     memlord_unwinder unwinder;
     mli_ptr heads;                    /* mli_stack_heads *; NULL: there is no stack yet */
     mli_vector frames, nodes, rows;     /* numbered from 1 */
@@ -9309,11 +9344,9 @@ MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t byte
     return bytes > MLI_BYTES_MAX ? "a size over 2^48" : NULL;
 }
 /* Returns what is wrong with a device that a call refuses, after "cuda:0 is". */
-static MLI_COLD const char *mli_device_fault(memlord_device d, int refuser) {
-    if (!mli_device_valid(d)) return "a selector: a device is needed";
-    return refuser == MLI_REFUSER_alloc_reserved
-               ? "not on the physical device of the ticket"
-               : "one device too many: raise MEMLORD_MAX_DEVICES";
+static MLI_COLD const char *mli_device_fault(memlord_device d) {
+    return mli_device_valid(d) ? "one device too many: raise MEMLORD_MAX_DEVICES"
+                               : "a selector: a device is needed";
 }
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault) {
@@ -9329,7 +9362,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlo
     name = mli_text_at(names, (unsigned)refuser);
     if (r == MEMLORD_E_DEVICE && mli_selector_valid(d))
         mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %i is %s", name,
-                 mli_device_code(d), mli_device_fault(d, refuser));
+                 mli_device_code(d), mli_device_fault(d));
     else
         mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %s", name,
                  r == MEMLORD_E_DEVICE ? "that is no device"
@@ -9503,6 +9536,10 @@ MLI_PRIVATE int mli_account_word_is(uint64_t word, memlord_account account);
    using a closed account here. */
 MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint32_t dev);
 
+/* Returns 1 if an account is open, and is of a device. */
+MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account account,
+                                           memlord_device device);
+
 /* Charges the bytes of a block, which is there whatever the limit allows. 0: it did not: the
    account is closed or has 2^48. */
 MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes);
@@ -9633,6 +9670,13 @@ MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint3
         return 0;
     }
     return mli_selects(t->account_device, mli_device_record_at(lord, dev)->device) ? t->account : 0;
+}
+
+MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account account,
+                                           memlord_device device) {
+    memlord_account_stat stat;
+    return memlord_account_get(lord, account, &stat) == MEMLORD_OK &&
+           mli_selects(stat.device, device);
 }
 
 MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes) {
@@ -10344,10 +10388,25 @@ static MLI_HOT uint64_t mli_mark_bits(const memlord *lord) {
 /* Returns the number of the last birth. Requires: the cold lock. */
 static MLI_HOT uint32_t mli_birth_count(const memlord *lord) { return lord->tags.birth_count; }
 
-/* Returns word2 for an allocation by this thread at a site, under its tag and scope. Makes the
-   thread's cells for its rows. Requires: not inside. */
+/* What an alloc is born with, besides the scope of its thread. */
+typedef struct mli_origin {
+    const memlord_site *site;
+    const char *tag; /* a kept name; NULL: none */
+    uint64_t stream; /* 0: none */
+} mli_origin;
+/* Returns what an alloc of this thread at a site is born with. */
+static MLI_HOT mli_origin mli_origin_of(const mli_thread *t, const memlord_site *site) {
+    const mli_origin origin = {site, t->tag, t->stream};
+    return origin;
+}
+/* Returns word2 for an allocation by this thread. Makes the thread's cells for its rows. Requires:
+   not inside. */
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
-                                     const memlord_site *site);
+                                     const mli_origin *origin);
+
+/* Returns the ledger's copy of a host's tag. Without memory for it counts a dropped tag and returns
+   "". Requires: no lock is held. */
+MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag);
 
 /* Counts a guard that ended on another thread than it began, and warns of the first. */
 MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord);
@@ -10489,28 +10548,33 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
     return number;
 }
 
-/* Returns the birth bits of word2 for the thread's scope and stream, and caches them in the thread
-   and the scope. Without room for a birth the block is recorded without either. */
-static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born) {
+/* Returns the birth bits of word2 for the thread's scope and a stream. Caches them in the scope, and
+   in the thread if the stream is its own. Without room for a birth the block is recorded without
+   either. */
+static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born,
+                                            uint64_t stream) {
     MLI_REQUIRE(!mli_is_inside());
-    mli_scope_record *scope = t->span && !t->stream ? t->span->scope : NULL;
+    mli_scope_record *scope = t->span && !stream ? t->span->scope : NULL;
     const uint64_t mark = MLI_BIRTH(born);
     const uint64_t last = scope ? mli_u64_load_acquire(&scope->birth) : 0;
     uint32_t number = (uint32_t)(last & MLI_MARK_MAX);
+    uint64_t bits;
     if (!number || last >> (MLI_BIRTH_BITS - 1) != mark) {
-        number = mli_birth_find(lord, t->stream, (uint32_t)mark, mli_scope_id(t));
+        number = mli_birth_find(lord, stream, (uint32_t)mark, mli_scope_id(t));
         if (scope && number) /* pairs with the acquire above */
             mli_u64_store_release(&scope->birth, mark << (MLI_BIRTH_BITS - 1) | number);
     }
+    bits = number ? mli_word2_of(0, 0, MLI_BIRTH_NUMBERED | number) : born;
+    if (stream != t->stream) return bits;
     t->birth_mark = born;
-    t->birth_bits = number ? mli_word2_of(0, 0, MLI_BIRTH_NUMBERED | number) : born;
-    return t->birth_bits;
+    t->birth_bits = bits;
+    return bits;
 }
-static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t) {
+static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t, uint64_t stream) {
     uint64_t born = mli_u64_load(&lord->tags.birth_mark);
-    if (MLI_LIKELY(!t->span && !t->stream)) return born;
-    return t->birth_bits && t->birth_mark == born ? t->birth_bits
-                                                  : mli_birth_bits_new(lord, t, born);
+    if (MLI_LIKELY(!t->span && !stream)) return born;
+    if (t->birth_bits && t->birth_mark == born && stream == t->stream) return t->birth_bits;
+    return mli_birth_bits_new(lord, t, born, stream);
 }
 
 /* Returns the birth of a block. Its scope and its stream are 0 if it has none, or they were
@@ -10563,15 +10627,15 @@ MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord) {
 }
 
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
-                                     const memlord_site *site) {
+                                     const mli_origin *origin) {
     MLI_REQUIRE(!mli_is_inside());
     uint64_t rows = 0;
     if (!t->span && !t->stream && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
         mli_special_set(t, MLI_SPECIAL_SCOPE, 0); /* its last scope has ended */
-    if (site && mli_hook_on(lord, MLI_HOOK_SITES))
-        rows = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
-    if (t->tag) rows |= mli_cached_row(lord, t, MLI_BOOK_TAG, t->tag, dev);
-    return mli_birth_bits(lord, t) | rows;
+    if (origin->site && mli_hook_on(lord, MLI_HOOK_SITES))
+        rows = mli_cached_row(lord, t, MLI_BOOK_SITE, origin->site, dev);
+    if (origin->tag) rows |= mli_cached_row(lord, t, MLI_BOOK_TAG, origin->tag, dev);
+    return mli_birth_bits(lord, t, origin->stream) | rows;
 }
 
 /* Counts a tag that found no room, and warns of the first. */
@@ -10601,6 +10665,19 @@ static memlord_result mli_tag_kept(memlord *lord, mli_thread *t, const char *tag
     r = mli_name(lord, tag, kept);
     if (r == MEMLORD_OK) mli_cache_set(lord, t, tag, salt, (void *)(uintptr_t)*kept, 0);
     return r;
+}
+
+MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag) {
+    MLI_REQUIRE(mli_none_held());
+    mli_thread *t = mli_thread_get(lord);
+    const char *kept = "";
+    memlord_result r;
+    if (!t) return kept; /* inside the ledger's allocator: the alloc passes through */
+    r = mli_tag_kept(lord, t, tag, &kept);
+    mli_thread_put(lord, t);
+    if (r == MEMLORD_OK) return kept;
+    mli_tag_drop(lord);
+    return "";
 }
 
 /* Finds or makes the site of a place that is known by value; NULL without memory. The thread's
@@ -11053,11 +11130,16 @@ static MLI_COLD uint64_t mli_mixed(uint64_t n) {
     n = (n ^ n >> 27) * 0x94d049bb133111ebu;
     return n ^ n >> 31;
 }
-/* Gives a ledger the seed of its samples: another one in each run, process and ledger, and in a
-   forked child. The seed is mixed from what the system tells in calls that neither wait nor fail,
-   as the first call of a process may come from inside malloc or from a sandbox. */
+/* Gives a ledger the seed of its samples: that of the host, or another one in each run, process and
+   ledger. A forked child gets another one in any case. Without one of the host's the seed is mixed
+   from what the system tells in calls that neither wait nor fail, as the first call of a process
+   may come from inside malloc or from a sandbox. */
 static MLI_COLD void mli_stacks_seed(memlord *lord) {
-    uint64_t seed = lord->stacks.seed;
+    uint64_t seed = mli_mixed(lord->stacks.seed + 1);
+    if (lord->stacks.repeatable) {
+        lord->stacks.seed = seed;
+        return;
+    }
     seed = mli_mixed(seed ^ mli_pid());
     seed = mli_mixed(seed ^ mli_wall_now());
     seed = mli_mixed(seed ^ mli_now());
@@ -11680,6 +11762,8 @@ static MLI_COLD void mli_stacks_init(memlord *lord, const memlord_desc *desc) {
     lord->stacks.frame_count.v = lord->stacks.node_count.v = lord->stacks.row_count.v = 1;
     mli_hook_set(lord, MLI_HOOK_STACKS, 1);
     lord->stacks.unwinder = desc->unwinder;
+    lord->stacks.seed = desc->stack_seed;
+    lord->stacks.repeatable = desc->stack_seed != 0;
     mli_stacks_seed(lord);
     if (desc->unwinder.fn) return;
     lord->stacks.unwinder.fn = mli_unwind;
@@ -13023,10 +13107,11 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
                                                   const mli_row_delta *d, unsigned n, int how,
                                                   int *did);
 
-/* Opens a block of one reference. */
+/* Opens a block of one reference. Charges it to an account: 0 is that of the thread, MEMLORD_NONE
+   is none. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint32_t dev,
                                                    uint64_t key, uint64_t bytes, uint64_t rows,
-                                                   int how, int *did);
+                                                   memlord_account account, int how, int *did);
 
 /* Ends the block that a probe found: erases the entry, counts, leaves the shard and frees the side
    record. With `undo` the block counts as if it had not been opened. */
@@ -13422,12 +13507,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
     return MEMLORD_OK;
 }
 
-/* Charges the entry of a new block to the account that its thread uses. 0: there is no memory for
+/* Charges the entry of a new block to an account, as in mli_block_open. 0: there is no memory for
    the side record. */
-static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e) {
-    const memlord_account account = mli_account_used(lord, t, MLI_DEV(e->word1));
+static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e,
+                                     memlord_account account) {
     mli_side_record *side;
-    if (!account) return 1;
+    if (!account) account = mli_account_used(lord, t, MLI_DEV(e->word1));
+    if (!account || account == MEMLORD_NONE) return 1;
     side = (mli_side_record *)mli_own_alloc(lord, sizeof *side);
     if (!side) return 0;
     side->word2 = e->word2;
@@ -13438,13 +13524,13 @@ static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e)
 
 MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint32_t dev,
                                                    uint64_t key, uint64_t bytes, uint64_t rows,
-                                                   int how, int *did) {
+                                                   memlord_account account, int how, int *did) {
     const mli_row_delta d = mli_delta_open(dev, rows, bytes);
     mli_entry e = {key, mli_word1_of(bytes, dev, 1), rows};
     memlord_result r;
     *did = MLI_DID_NOTHING;
     if (mli_would_overflow(lord, dev, bytes)) return MEMLORD_E_INVALID;
-    if (!mli_entry_charge(lord, t, &e)) return MEMLORD_E_NOMEM;
+    if (!mli_entry_charge(lord, t, &e, account)) return MEMLORD_E_NOMEM;
     r = mli_entry_put(lord, t, &e, &d, 1, how, did);
     if (*did != MLI_DID_OPEN) mli_side_record_free(lord, e.word2);
     if (*did == MLI_DID_OPEN && mli_u32_load(&lord->blocks->dropped_kept))
@@ -13806,7 +13892,11 @@ MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, u
 #endif
 MLI_PRIVATE mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket);
 
-/* The bytes of a request that the tickets of its thread cover. They move to the request's own
+/* Returns 1 if a ticket is open, and is of the physical device of a device. */
+MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
+                                          memlord_device device);
+
+/* The bytes of a request that a named ticket or those of its thread cover. They move to the request's own
    ticket when it opens, so that nothing else can draw on them while it tries; what it has not used
    at its end moves back. */
 typedef struct mli_cover {
@@ -13821,11 +13911,12 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
                                            memlord_ticket request);
 
 /* Opens a ticket for bytes at a phys, on the record of this thread; or, with `cover`, the ticket of
-   a request: it belongs to no thread, and this thread's tickets cover what they can of it. E_LIMIT:
-   the bytes that no ticket covers do not fit. */
+   a request: it belongs to no thread, and a named ticket covers what it can of it or, if that is 0,
+   this thread's tickets do. E_LIMIT: the bytes that no ticket covers do not fit. */
 MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
                                                          mli_thread *t, uint64_t bytes,
-                                                         mli_cover *cover, memlord_ticket *out);
+                                                         memlord_ticket named, mli_cover *cover,
+                                                         memlord_ticket *out);
 
 /* Attaches a ticket to this thread: its later allocs draw on it. The earliest of more than
    MLI_TICKETS_MAX is detached. The orphan record takes none: its calls come from many threads. */
@@ -14108,24 +14199,45 @@ MLI_PRIVATE mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticke
                                               ticket);
 }
 
+MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
+                                          memlord_device device) {
+    const mli_reservation *v = mli_ticket_find(lord, ticket);
+    mli_phys *phys;
+    return v && !mli_phys_find(lord, device, 0, &phys) && phys == v->phys;
+}
+
 /* Finds an open ticket that belongs to a thread record; NULL: it was closed, or adopted. */
 static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlord_ticket ticket) {
     mli_reservation *v = mli_ticket_find(lord, ticket);
     return v && mli_ptr_load(&v->owner) == (const void *)t ? v : NULL;
 }
 
-/* Computes which tickets of this thread cover a request at a phys. */
+/* Returns how many tickets an alloc of this thread may come off. Gets ticket i of them; NULL: it is
+   not open at the phys. */
+static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
+    return named ? 1 : t->open_tickets;
+}
+static mli_reservation *mli_draw_ticket(memlord *lord, const mli_thread *t, const mli_phys *phys,
+                                        memlord_ticket named, uint32_t i, memlord_ticket *ticket) {
+    mli_reservation *v;
+    *ticket = named ? named : t->tickets[i];
+    v = named ? mli_ticket_find(lord, named) : mli_ticket_own(lord, t, *ticket);
+    return v && v->phys == phys ? v : NULL;
+}
+
+/* Computes which tickets cover a request at a phys. */
 static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const mli_phys *phys,
-                                    uint64_t bytes, mli_cover *cover) {
+                                    uint64_t bytes, memlord_ticket named, mli_cover *cover) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
-    uint32_t i;
+    uint32_t i, n = mli_draw_count(t, named);
     memset(cover, 0, sizeof *cover);
-    for (i = 0; i < t->open_tickets && cover->bytes < bytes; i++) {
-        const mli_reservation *v = mli_ticket_own(lord, t, t->tickets[i]);
+    for (i = 0; i < n && cover->bytes < bytes; i++) {
+        memlord_ticket ticket;
+        const mli_reservation *v = mli_draw_ticket(lord, t, phys, named, i, &ticket);
         uint64_t left = bytes - cover->bytes, part;
-        if (!v || v->phys != phys) continue;
+        if (!v) continue;
         part = v->remaining < left ? v->remaining : left;
-        cover->ticket[cover->count] = t->tickets[i];
+        cover->ticket[cover->count] = ticket;
         cover->part[cover->count++] = part;
         cover->bytes += part;
     }
@@ -14165,7 +14277,8 @@ static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, uint64_t byt
 
 MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
                                                          mli_thread *t, uint64_t bytes,
-                                                         mli_cover *cover, memlord_ticket *out) {
+                                                         memlord_ticket named, mli_cover *cover,
+                                                         memlord_ticket *out) {
     mli_reservation *v;
     uint64_t covered = 0;
     uint32_t tries = 0;
@@ -14175,7 +14288,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
         mli_lock_take(&phys->lock);
         v = (mli_reservation *)(void *)phys->closed_tickets;
         if (cover) {
-            mli_cover_plan(lord, t, phys, bytes, cover);
+            mli_cover_plan(lord, t, phys, bytes, named, cover);
             covered = cover->bytes;
         }
         if (v) fits = mli_rest_reserve(lord, phys, bytes, covered, tries++ < MLI_RESERVE_RETRIES);
@@ -14235,15 +14348,15 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
 
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
                                               const mli_ticket_draw *draw, int recorded) {
-    uint32_t i, n = draw->named ? 1 : t->open_tickets;
+    uint32_t i, n = mli_draw_count(t, draw->named);
     uint64_t left = recorded ? draw->bytes : 0;
     mli_lock_take(&draw->phys->lock);
     draw->phys->in_flight -= draw->bytes;
     for (i = 0; i < n && left; i++) {
-        mli_reservation *v = draw->named ? mli_ticket_find(lord, draw->named)
-                                         : mli_ticket_own(lord, t, t->tickets[i]);
+        memlord_ticket ticket;
+        mli_reservation *v = mli_draw_ticket(lord, t, draw->phys, draw->named, i, &ticket);
         uint64_t part;
-        if (!v || v->phys != draw->phys) continue;
+        if (!v) continue;
         part = v->remaining < left ? v->remaining : left;
         v->remaining -= part;
         draw->phys->ticket_bytes -= part;
@@ -15181,12 +15294,21 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
     return r;
 }
 
-/* Records a block in any shard, for any thread. `how` is MLI_PUT_ALLOC or MLI_PUT_TRACK. The bytes
-   come off the ticket, or if it is 0 off the tickets of the thread. If there is no memory for the
-   block, it counts as dropped. */
-MLI_PRIVATE memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ticket,
-                                                memlord_device device, uint64_t storage,
-                                                uint64_t bytes, const memlord_site *site, int how);
+/* Settles what a host says of an alloc on a device. Keeps the tag; without memory for it the alloc
+   has none. Sets a ticket and an account to 0 that are not open there. Returns 0 if it had to. */
+MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
+                                         const memlord_alloc_opts *given, memlord_alloc_opts *out);
+/* Counts and logs an alloc that named a ticket or an account that is not open. */
+MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_device device);
+
+/* Records a block in any shard, for any thread. `how` is MLI_PUT_ALLOC or MLI_PUT_TRACK. If there
+   is no memory for the block, it counts as dropped. Requires: `opts` is settled. */
+MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
+                                             uint64_t bytes, const memlord_alloc_opts *opts,
+                                             int how);
+/* The same for an alloc of which only its site is known. */
+MLI_PRIVATE memlord_result mli_alloc_at(memlord *lord, memlord_device device, uint64_t storage,
+                                        uint64_t bytes, const memlord_site *site, int how);
 
 /* Frees or releases a block in any shard, for any thread; `how` is MLI_END_FREE or
    MLI_END_RELEASE. Storage 0 does nothing. *gone is the entry that ended, with key 0 if none did.
@@ -15221,11 +15343,32 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
         of MEMLORD_DEBUG.
      6. mli_call_end does what `alert` asks for. */
 
-MLI_PRIVATE memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ticket,
-                                                memlord_device device, uint64_t storage,
-                                                uint64_t bytes, const memlord_site *site, int how) {
+MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
+                                         const memlord_alloc_opts *given, memlord_alloc_opts *out) {
+    memlord_account account;
+    memset(out, 0, sizeof *out);
+    if (!given) return 1;
+    *out = *given;
+    account = given->account == MEMLORD_NONE ? 0 : given->account;
+    if (given->tag && *given->tag) out->tag = mli_tag_of_host(lord, given->tag);
+    if (given->ticket && !mli_ticket_is_at(lord, given->ticket, device)) out->ticket = 0;
+    if (account && !mli_account_is_of(lord, account, device)) out->account = 0;
+    return out->ticket == given->ticket && out->account == given->account;
+}
+MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_device device) {
+    (void)mli_refuse(lord, refuser, MEMLORD_E_INVALID, device,
+                     "its ticket or its account is not open there");
+}
+
+/* A ticket or an account may close after it was settled: then the bytes count in full, or are
+   charged to none. */
+MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
+                                             uint64_t bytes, const memlord_alloc_opts *opts,
+                                             int how) {
+    const memlord_site *site = opts->site;
     mli_call call;
     memlord_block block;
+    mli_origin origin;
     uint64_t rows;
     uint32_t stack;
     int did;
@@ -15233,10 +15376,13 @@ MLI_PRIVATE memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ti
     if (!call.t) return mli_drop_count(lord, r, device, storage, bytes);
     mli_stack_pick(lord, call.t, call.dev, bytes, site);
     stack = mli_self.pick_row;
-    call.draw.named = ticket;
+    call.draw.named = opts->ticket;
     mli_call_draw(lord, &call, bytes);
-    rows = mli_alloc_word2(lord, call.t, call.dev, site);
-    r = mli_block_open(lord, call.t, call.dev, storage, bytes, rows, how, &did);
+    origin = mli_origin_of(call.t, site);
+    if (opts->tag) origin.tag = *opts->tag ? opts->tag : NULL;
+    if (opts->stream) origin.stream = opts->stream == MEMLORD_NONE ? 0 : opts->stream;
+    rows = mli_alloc_word2(lord, call.t, call.dev, &origin);
+    r = mli_block_open(lord, call.t, call.dev, storage, bytes, rows, opts->account, how, &did);
     mli_stack_forget(lord);
     (void)mli_drop_count(lord, r, device, storage, bytes);
     if (did == MLI_DID_OPEN)
@@ -15279,9 +15425,15 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
     return r;
 }
 
+MLI_PRIVATE memlord_result mli_alloc_at(memlord *lord, memlord_device device, uint64_t storage,
+                                        uint64_t bytes, const memlord_site *site, int how) {
+    const memlord_alloc_opts opts = {site, NULL, 0, 0, 0};
+    return mli_alloc_general(lord, device, storage, bytes, &opts, how);
+}
+
 static memlord_result mli_alloc_refusing(memlord *lord, memlord_device device, uint64_t storage,
                                          uint64_t bytes, const memlord_site *site) {
-    memlord_result r = mli_alloc_off_ticket(lord, 0, device, storage, bytes, site, MLI_PUT_ALLOC);
+    memlord_result r = mli_alloc_at(lord, device, storage, bytes, site, MLI_PUT_ALLOC);
     return r ? mli_refuse(lord, MLI_REFUSER_alloc, r, device, mli_block_fault(storage, bytes)) : r;
 }
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device device,
@@ -15470,6 +15622,7 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
     uint64_t sum = 0;
     uint32_t dev;
     size_t i;
+    const mli_origin origin = mli_origin_of(t, site);
     *held = 0;
     for (i = 0; i < n; i++) {
         memlord_result r = mli_dev(lord, blocks[i].device, &dev);
@@ -15480,8 +15633,8 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
     for (; *held < n; ++*held, hold++, blocks++) {
         memlord_result r;
         (void)mli_dev(lord, blocks->device, &dev);
-        hold->rows = mli_alloc_word2(lord, t, dev, site);
-        r = mli_block_open(lord, t, dev, blocks->storage, 0, hold->rows, how | MLI_PUT_HOLD,
+        hold->rows = mli_alloc_word2(lord, t, dev, &origin);
+        r = mli_block_open(lord, t, dev, blocks->storage, 0, hold->rows, 0, how | MLI_PUT_HOLD,
                            &hold->did);
         if (r) return r;
     }
@@ -15548,7 +15701,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     if (hold->did == MLI_DID_OPEN)
         did = mli_fill(lord, t, call.dev, b->storage, b->bytes) ? MLI_DID_OPEN : MLI_DID_NOTHING;
     else
-        r = mli_block_open(lord, t, call.dev, b->storage, b->bytes, hold->rows, how, &did);
+        r = mli_block_open(lord, t, call.dev, b->storage, b->bytes, hold->rows, 0, how, &did);
     mli_stack_forget(lord);
     (void)mli_drop_count(lord, r, b->device, b->storage, b->bytes);
     if (did == MLI_DID_OPEN) {
@@ -15767,20 +15920,17 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
     return r;
 }
 
-/* The ticket may close after the checks: then the bytes count in full. */
-MLI_API memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
-                                              memlord_device device, uint64_t storage,
-                                              uint64_t bytes, const memlord_site *site) {
-    const mli_reservation *v;
-    memlord_result r = MEMLORD_E_DEVICE;
-    mli_phys *phys;
+MLI_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device, uint64_t storage,
+                                          uint64_t bytes, const memlord_alloc_opts *opts) {
+    memlord_alloc_opts settled;
+    memlord_result r;
+    int open;
     if (!lord) return MEMLORD_OK;
+    open = mli_opts_settle(lord, device, opts, &settled);
     MLI_NOTE_CALLER();
-    v = mli_ticket_find(lord, ticket);
-    if (!v) return MEMLORD_E_UNKNOWN;
-    if (!mli_phys_find(lord, device, 0, &phys) && phys == v->phys)
-        r = mli_alloc_off_ticket(lord, ticket, device, storage, bytes, site, MLI_PUT_ALLOC);
-    return mli_refuse(lord, MLI_REFUSER_alloc_reserved, r, device, mli_block_fault(storage, bytes));
+    r = mli_alloc_general(lord, device, storage, bytes, &settled, MLI_PUT_ALLOC);
+    if (r == MEMLORD_OK && !open) mli_opts_refuse(lord, MLI_REFUSER_alloc_with, device);
+    return mli_refuse(lord, MLI_REFUSER_alloc_with, r, device, mli_block_fault(storage, bytes));
 }
 
 MEMLORD_API MLI_NOINLINE memlord_result memlord_track(memlord *lord, memlord_device device,
@@ -15788,7 +15938,7 @@ MEMLORD_API MLI_NOINLINE memlord_result memlord_track(memlord *lord, memlord_dev
                                                       const memlord_site *site) {
     memlord_result r = MEMLORD_OK;
     MLI_NOTE_CALLER();
-    if (lord) r = mli_alloc_off_ticket(lord, 0, device, storage, bytes, site, MLI_PUT_TRACK);
+    if (lord) r = mli_alloc_at(lord, device, storage, bytes, site, MLI_PUT_TRACK);
     return r ? mli_refuse(lord, MLI_REFUSER_track, r, device, mli_block_fault(storage, bytes)) : r;
 }
 MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, uint64_t storage,
@@ -15843,7 +15993,7 @@ static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_toke
     if (state == MLI_TOKEN_LIVE) return mli_realloc_record(lord, token, new_storage, bytes, site);
     if (state != MLI_TOKEN_NEW || !new_storage) return MEMLORD_OK;
     if (token->device.index < 0) token->device.index = 0;
-    return mli_alloc_off_ticket(lord, 0, token->device, new_storage, bytes, site, MLI_PUT_ALLOC);
+    return mli_alloc_at(lord, token->device, new_storage, bytes, site, MLI_PUT_ALLOC);
 }
 
 /* Records a realloc after the fact. Takes the memory for the new entry first, so that the old one
@@ -15857,7 +16007,7 @@ static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, memlord_device d
     if (!lord) return MEMLORD_OK;
     if (old_storage == UINT64_MAX) return MEMLORD_E_INVALID;
     if (!old_storage)
-        return mli_alloc_off_ticket(lord, 0, device, new_storage, bytes, site, MLI_PUT_ALLOC);
+        return mli_alloc_at(lord, device, new_storage, bytes, site, MLI_PUT_ALLOC);
     r = mli_call_begin(lord, device, new_storage, bytes, &call);
     if (!call.t) return r;
     if (mli_would_overflow(lord, call.dev, bytes))
@@ -15956,7 +16106,8 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     e.word2 = token->word[1];
     dev = MLI_DEV(e.word1);
     if (failed) {
-        r = mli_block_open(lord, t, dev, e.key, MLI_BYTES(e.word1), e.word2, MLI_PUT_ALLOC, &did);
+        r = mli_block_open(lord, t, dev, e.key, MLI_BYTES(e.word1), e.word2, 0, MLI_PUT_ALLOC,
+                           &did);
         (void)mli_drop_count(lord, r, mli_device_record_at(lord, dev)->device, e.key,
                              MLI_BYTES(e.word1));
     } else {
@@ -19551,7 +19702,7 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
     if (r) return r;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_E_STATE;
-    r = mli_reservation_open(lord, phys, t, bytes, NULL, out);
+    r = mli_reservation_open(lord, phys, t, bytes, 0, NULL, out);
     if (r == MEMLORD_OK) mli_ticket_attach(lord, t, *out);
     mli_thread_put(lord, t);
     if (r == MEMLORD_E_LIMIT) mli_log_refusal(lord, device, bytes);
@@ -21398,7 +21549,7 @@ typedef struct mli_request {
     mli_phys *phys;
     uint32_t dev;
     uint64_t bytes;
-    const memlord_site *site;
+    memlord_alloc_opts opts;
     const memlord_retry *policy;
     memlord_ticket ticket; /* its own; 0: not open */
     mli_cover cover;       /* what the tickets of its thread gave to that one */
@@ -21422,7 +21573,8 @@ static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
             break;
         t = mli_thread_get(lord);
         if (!t) return MEMLORD_E_STATE;
-        r = mli_reservation_open(lord, q->phys, t, q->bytes, &q->cover, &q->ticket);
+        r = mli_reservation_open(lord, q->phys, t, q->bytes, q->opts.ticket, &q->cover,
+                                 &q->ticket);
         mli_thread_put(lord, t);
     }
     return r;
@@ -21439,8 +21591,9 @@ static MLI_COLD void mli_request_release(mli_request *q) {
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
     mli_self.caller = q->caller;
     mli_self.frame = q->frame;
-    (void)mli_alloc_off_ticket(q->lord, q->ticket, mli_device_record_at(q->lord, q->dev)->device,
-                               storage, q->bytes, q->site, MLI_PUT_ALLOC);
+    q->opts.ticket = q->ticket;
+    (void)mli_alloc_general(q->lord, mli_device_record_at(q->lord, q->dev)->device, storage,
+                            q->bytes, &q->opts, MLI_PUT_ALLOC);
 }
 
 /* Counts a request that found no memory in the end, and keeps it as the last of its device, for
@@ -21469,7 +21622,7 @@ static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     const char *head = covered ? "[limit] beyond its ticket, " : "[limit] ";
     if (oom) {
         (void)mli_phys_sample(lord, q->phys); /* the attempts may have collected */
-        mli_oom_note(lord, q->dev, q->bytes, q->site);
+        mli_oom_note(lord, q->dev, q->bytes, q->opts.site);
     } else {
         mli_phys_sample_refresh(lord, q->phys);
     }
@@ -21598,7 +21751,7 @@ MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life) {
 MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
                                            uint64_t bytes, memlord_try_fn fn, void *user,
                                            const memlord_retry *policy, uint64_t *storage,
-                                           const memlord_site *site) {
+                                           const memlord_alloc_opts *opts) {
     mli_request q;
     memlord_result r;
     if (storage) *storage = 0;
@@ -21618,7 +21771,8 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
     q.lord = lord;
     q.phys = mli_phys_at(lord, q.dev);
     q.bytes = bytes;
-    q.site = site;
+    if (!mli_opts_settle(lord, device, opts, &q.opts))
+        mli_opts_refuse(lord, MLI_REFUSER_alloc_retry, device);
     q.policy = policy ? policy : &lord->retry->policy;
     r = mli_request_reserve(&q);
     if (r == MEMLORD_OK) r = mli_request_try(&q, fn, user, storage);

@@ -115,10 +115,11 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
                                                   const mli_row_delta *d, unsigned n, int how,
                                                   int *did);
 
-/* Opens a block of one reference. */
+/* Opens a block of one reference. Charges it to an account: 0 is that of the thread, MEMLORD_NONE
+   is none. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint32_t dev,
                                                    uint64_t key, uint64_t bytes, uint64_t rows,
-                                                   int how, int *did);
+                                                   memlord_account account, int how, int *did);
 
 /* Ends the block that a probe found: erases the entry, counts, leaves the shard and frees the side
    record. With `undo` the block counts as if it had not been opened. */

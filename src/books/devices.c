@@ -92,11 +92,9 @@ MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t byte
     return bytes > MLI_BYTES_MAX ? "a size over 2^48" : NULL;
 }
 /* Returns what is wrong with a device that a call refuses, after "cuda:0 is". */
-static MLI_COLD const char *mli_device_fault(memlord_device d, int refuser) {
-    if (!mli_device_valid(d)) return "a selector: a device is needed";
-    return refuser == MLI_REFUSER_alloc_reserved
-               ? "not on the physical device of the ticket"
-               : "one device too many: raise MEMLORD_MAX_DEVICES";
+static MLI_COLD const char *mli_device_fault(memlord_device d) {
+    return mli_device_valid(d) ? "one device too many: raise MEMLORD_MAX_DEVICES"
+                               : "a selector: a device is needed";
 }
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault) {
@@ -112,7 +110,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlo
     name = mli_text_at(names, (unsigned)refuser);
     if (r == MEMLORD_E_DEVICE && mli_selector_valid(d))
         mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %i is %s", name,
-                 mli_device_code(d), mli_device_fault(d, refuser));
+                 mli_device_code(d), mli_device_fault(d));
     else
         mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %s", name,
                  r == MEMLORD_E_DEVICE ? "that is no device"

@@ -127,28 +127,33 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
     return number;
 }
 
-/* Returns the birth bits of word2 for the thread's scope and stream, and caches them in the thread
-   and the scope. Without room for a birth the block is recorded without either. */
-static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born) {
+/* Returns the birth bits of word2 for the thread's scope and a stream. Caches them in the scope, and
+   in the thread if the stream is its own. Without room for a birth the block is recorded without
+   either. */
+static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born,
+                                            uint64_t stream) {
     MLI_REQUIRE(!mli_is_inside());
-    mli_scope_record *scope = t->span && !t->stream ? t->span->scope : NULL;
+    mli_scope_record *scope = t->span && !stream ? t->span->scope : NULL;
     const uint64_t mark = MLI_BIRTH(born);
     const uint64_t last = scope ? mli_u64_load_acquire(&scope->birth) : 0;
     uint32_t number = (uint32_t)(last & MLI_MARK_MAX);
+    uint64_t bits;
     if (!number || last >> (MLI_BIRTH_BITS - 1) != mark) {
-        number = mli_birth_find(lord, t->stream, (uint32_t)mark, mli_scope_id(t));
+        number = mli_birth_find(lord, stream, (uint32_t)mark, mli_scope_id(t));
         if (scope && number) /* pairs with the acquire above */
             mli_u64_store_release(&scope->birth, mark << (MLI_BIRTH_BITS - 1) | number);
     }
+    bits = number ? mli_word2_of(0, 0, MLI_BIRTH_NUMBERED | number) : born;
+    if (stream != t->stream) return bits;
     t->birth_mark = born;
-    t->birth_bits = number ? mli_word2_of(0, 0, MLI_BIRTH_NUMBERED | number) : born;
-    return t->birth_bits;
+    t->birth_bits = bits;
+    return bits;
 }
-static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t) {
+static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t, uint64_t stream) {
     uint64_t born = mli_u64_load(&lord->tags.birth_mark);
-    if (MLI_LIKELY(!t->span && !t->stream)) return born;
-    return t->birth_bits && t->birth_mark == born ? t->birth_bits
-                                                  : mli_birth_bits_new(lord, t, born);
+    if (MLI_LIKELY(!t->span && !stream)) return born;
+    if (t->birth_bits && t->birth_mark == born && stream == t->stream) return t->birth_bits;
+    return mli_birth_bits_new(lord, t, born, stream);
 }
 
 /* Returns the birth of a block. Its scope and its stream are 0 if it has none, or they were
@@ -201,15 +206,15 @@ MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord) {
 }
 
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
-                                     const memlord_site *site) {
+                                     const mli_origin *origin) {
     MLI_REQUIRE(!mli_is_inside());
     uint64_t rows = 0;
     if (!t->span && !t->stream && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
         mli_special_set(t, MLI_SPECIAL_SCOPE, 0); /* its last scope has ended */
-    if (site && mli_hook_on(lord, MLI_HOOK_SITES))
-        rows = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
-    if (t->tag) rows |= mli_cached_row(lord, t, MLI_BOOK_TAG, t->tag, dev);
-    return mli_birth_bits(lord, t) | rows;
+    if (origin->site && mli_hook_on(lord, MLI_HOOK_SITES))
+        rows = mli_cached_row(lord, t, MLI_BOOK_SITE, origin->site, dev);
+    if (origin->tag) rows |= mli_cached_row(lord, t, MLI_BOOK_TAG, origin->tag, dev);
+    return mli_birth_bits(lord, t, origin->stream) | rows;
 }
 
 /* Counts a tag that found no room, and warns of the first. */
@@ -239,6 +244,19 @@ static memlord_result mli_tag_kept(memlord *lord, mli_thread *t, const char *tag
     r = mli_name(lord, tag, kept);
     if (r == MEMLORD_OK) mli_cache_set(lord, t, tag, salt, (void *)(uintptr_t)*kept, 0);
     return r;
+}
+
+MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag) {
+    MLI_REQUIRE(mli_none_held());
+    mli_thread *t = mli_thread_get(lord);
+    const char *kept = "";
+    memlord_result r;
+    if (!t) return kept; /* inside the ledger's allocator: the alloc passes through */
+    r = mli_tag_kept(lord, t, tag, &kept);
+    mli_thread_put(lord, t);
+    if (r == MEMLORD_OK) return kept;
+    mli_tag_drop(lord);
+    return "";
 }
 
 /* Finds or makes the site of a place that is known by value; NULL without memory. The thread's

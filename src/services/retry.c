@@ -95,7 +95,7 @@ typedef struct mli_request {
     mli_phys *phys;
     uint32_t dev;
     uint64_t bytes;
-    const memlord_site *site;
+    memlord_alloc_opts opts;
     const memlord_retry *policy;
     memlord_ticket ticket; /* its own; 0: not open */
     mli_cover cover;       /* what the tickets of its thread gave to that one */
@@ -119,7 +119,8 @@ static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
             break;
         t = mli_thread_get(lord);
         if (!t) return MEMLORD_E_STATE;
-        r = mli_reservation_open(lord, q->phys, t, q->bytes, &q->cover, &q->ticket);
+        r = mli_reservation_open(lord, q->phys, t, q->bytes, q->opts.ticket, &q->cover,
+                                 &q->ticket);
         mli_thread_put(lord, t);
     }
     return r;
@@ -136,8 +137,9 @@ static MLI_COLD void mli_request_release(mli_request *q) {
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
     mli_self.caller = q->caller;
     mli_self.frame = q->frame;
-    (void)mli_alloc_off_ticket(q->lord, q->ticket, mli_device_record_at(q->lord, q->dev)->device,
-                               storage, q->bytes, q->site, MLI_PUT_ALLOC);
+    q->opts.ticket = q->ticket;
+    (void)mli_alloc_general(q->lord, mli_device_record_at(q->lord, q->dev)->device, storage,
+                            q->bytes, &q->opts, MLI_PUT_ALLOC);
 }
 
 /* Counts a request that found no memory in the end, and keeps it as the last of its device, for
@@ -166,7 +168,7 @@ static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     const char *head = covered ? "[limit] beyond its ticket, " : "[limit] ";
     if (oom) {
         (void)mli_phys_sample(lord, q->phys); /* the attempts may have collected */
-        mli_oom_note(lord, q->dev, q->bytes, q->site);
+        mli_oom_note(lord, q->dev, q->bytes, q->opts.site);
     } else {
         mli_phys_sample_refresh(lord, q->phys);
     }
@@ -295,7 +297,7 @@ MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life) {
 MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
                                            uint64_t bytes, memlord_try_fn fn, void *user,
                                            const memlord_retry *policy, uint64_t *storage,
-                                           const memlord_site *site) {
+                                           const memlord_alloc_opts *opts) {
     mli_request q;
     memlord_result r;
     if (storage) *storage = 0;
@@ -315,7 +317,8 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
     q.lord = lord;
     q.phys = mli_phys_at(lord, q.dev);
     q.bytes = bytes;
-    q.site = site;
+    if (!mli_opts_settle(lord, device, opts, &q.opts))
+        mli_opts_refuse(lord, MLI_REFUSER_alloc_retry, device);
     q.policy = policy ? policy : &lord->retry->policy;
     r = mli_request_reserve(&q);
     if (r == MEMLORD_OK) r = mli_request_try(&q, fn, user, storage);

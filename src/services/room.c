@@ -550,7 +550,7 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
     if (r) return r;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_E_STATE;
-    r = mli_reservation_open(lord, phys, t, bytes, NULL, out);
+    r = mli_reservation_open(lord, phys, t, bytes, 0, NULL, out);
     if (r == MEMLORD_OK) mli_ticket_attach(lord, t, *out);
     mli_thread_put(lord, t);
     if (r == MEMLORD_E_LIMIT) mli_log_refusal(lord, device, bytes);
