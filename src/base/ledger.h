@@ -186,7 +186,7 @@ struct mli_events_state {
 };
 #define MLI_STATES(X)                                                                         \
     X(log) X(names) X(sites) X(blocks) X(fences) X(accounts) X(limits) X(bands) X(room)       \
-    X(snapshots) X(neighbours) X(pollers) X(retry) X(saving)
+    X(snapshots) X(neighbours) X(call_end) X(pollers) X(retry) X(saving)
 
 struct memlord {
     struct mli_map_state map; /* first: a call finds a shard without adding an offset */
@@ -198,8 +198,11 @@ struct memlord {
     memlord_clock clock;
     uint32_t stamps_are_ticks; /* 1: stamps are mli_ticks; 0: times of the clock */
     uint64_t started, started_stamp, started_wall;
-    /* Ends a call that found an alert: mli_call_end_slow. */
+    /* Functions of services/ for modules that may not include theirs. The first ends a call that
+       found an alert: mli_call_end_slow. The second starts the poller of a device, or (0) those that
+       are missing: mli_pollers_start_missing. */
     void (*end_slow)(memlord *lord, struct mli_thread *t, uint32_t dev, int asks);
+    void (*start_pollers)(memlord *lord, uint32_t dev);
 
     struct memlord *next, **back; /* live ledgers, under the registry lock */
 

@@ -216,16 +216,6 @@ MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, m
     return MEMLORD_E_UNKNOWN;
 }
 
-MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
-                                         mli_thread **t) {
-    *t = NULL;
-    if (!lord) return MEMLORD_OK;
-    if (!mli_key_valid(key)) return MEMLORD_E_INVALID;
-    if (!mli_type_valid(d)) return MEMLORD_E_DEVICE;
-    *t = mli_thread_get(lord);
-    return MEMLORD_OK;
-}
-
 /* -- references -- */
 
 /* Removes a reference. */

@@ -1,5 +1,6 @@
 /* Owns the physical devices (phys): which devices share one, and the bytes live on it.
-   services/room owns the sources that sample a phys. May use books/devices and books/counters.
+   Owns the reservations, too. services/room owns the sources that sample a phys, and opens a
+   reservation, because it explains why one is refused. May use books/devices and books/counters.
    Invariant: a device changes its phys only under the locks of both. Lock: phys (MLI_RANK_PHYS);
    two only under cold. */
 #ifndef MLI_BOOKS_LIMITS_H

@@ -6,7 +6,6 @@
 #include "base/text.h"
 #include "books/counters.h"
 #include "books/names.h"
-#include "books/devices.h"
 #include "books/tags.h"
 
 #define MLI_STACK_HEADS 65536u     /* chains of nodes */

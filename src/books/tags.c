@@ -378,18 +378,6 @@ MLI_PRIVATE MLI_COLD void mli_tags_life(mli_life *life) {
 
 /* -- public -- */
 
-MLI_API memlord_result memlord_sites_enable(memlord *lord, int on) {
-    if (lord) mli_hook_set(lord, MLI_HOOK_SITES, on);
-    return MEMLORD_OK;
-}
-
-MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address) {
-    const mli_site_record *site;
-    if (!lord || !return_address) return &mli_no_site;
-    site = mli_place_at(lord, return_address);
-    return site ? (const memlord_site *)mli_ptr_load_acquire(&site->display) : &mli_no_site;
-}
-
 MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, const char *function,
                                             int line) {
     const mli_site_record *site;
@@ -404,39 +392,6 @@ MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, con
     place.line = line;
     site = mli_site_by_value(lord, t, &place);
     return site ? (const memlord_site *)mli_ptr_load_acquire(&site->display) : &mli_no_site;
-}
-
-MLI_API memlord_result memlord_site_place(memlord *lord, const memlord_site *site,
-                                          memlord_place *out) {
-    const mli_site_record *record;
-    if (!lord) return MEMLORD_E_UNKNOWN;
-    if (!site || !out) return MEMLORD_E_INVALID;
-    record = mli_site_record_of(lord, site);
-    if (!record || !record->address) return MEMLORD_E_UNKNOWN;
-    out->module = record->where ? record->where->image.path : "";
-    out->build_id = record->where ? record->where->build_id : "";
-    out->offset = record->offset;
-    return MEMLORD_OK;
-}
-
-MLI_API void *memlord_site_address(memlord *lord, const memlord_site *site) {
-    mli_site_record *record = lord && site ? mli_site_record_of(lord, site) : NULL;
-    return record ? (void *)(uintptr_t)record->address : NULL;
-}
-
-MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *site,
-                                           const char *file, const char *function, int line) {
-    mli_site_record *record;
-    memlord_site shown;
-    if (!lord) return MEMLORD_OK;
-    if (!site) return MEMLORD_E_INVALID;
-    record = mli_site_record_of(lord, site);
-    if (!record) return MEMLORD_E_UNKNOWN;
-    shown = *mli_site_display(lord, record);
-    if (file) shown.file = file;
-    if (function) shown.function = function;
-    if (line) shown.line = line;
-    return mli_site_set_display(lord, record, &shown);
 }
 
 MLI_API uint64_t memlord_mark(memlord *lord) {

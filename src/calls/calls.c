@@ -1,7 +1,6 @@
 #include "calls/calls.h"
 #include "os/knobs.h"
 #include "os/compiler.h"
-#include "os/unwind.h"
 #include "base/atomics.h"
 #include "base/ledger.h"
 #include "base/memory.h"

@@ -1,5 +1,4 @@
 #include "calls/record.h"
-#include "os/unwind.h"
 #include "books/counters.h"
 #include "books/tags.h"
 #include "books/accounts.h"

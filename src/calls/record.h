@@ -12,6 +12,7 @@
 #include "books/threads.h"
 #include "books/map.h"
 #include "books/devices.h"
+#include "books/parts.h"
 #include "books/blocks.h"
 #include "books/limits.h"
 #include "calls/deferred.h"

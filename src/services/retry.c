@@ -12,13 +12,14 @@
 #include "books/devices.h"
 #include "books/sites.h"
 #include "books/events.h"
+#include "books/parts.h"
 #include "books/blocks.h"
 #include "books/limits.h"
 #include "services/bands.h"
 #include "services/room.h"
 #include "calls/deferred.h"
 #include "services/neighbours.h"
-#include "services/pollers.h"
+#include "services/call_end.h"
 #include "calls/record.h"
 
 struct mli_retry_state {

@@ -4,7 +4,6 @@
 #include "base/memory.h"
 #include "books/counters.h"
 #include "books/names.h"
-#include "books/devices.h"
 #include "books/sites.h"
 #include "books/events.h"
 #include "services/stats.h"
