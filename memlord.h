@@ -4524,6 +4524,9 @@ typedef struct mli_ptr { void *v; } mli_ptr;
 #define MLI_LOAD(type, order) { return __atomic_load_n(&w->v, __ATOMIC_##order); }
 #define MLI_STORE(type, order) { __atomic_store_n(&w->v, v, __ATOMIC_##order); }
 #else
+/* MSVC: a volatile access of an aligned word is one access. Acquire and release need __dmb on
+   ARM64. On x86 the processor keeps that order, so a barrier for the compiler is enough. Seq_cst
+   loads follow an exchange in program order. It is a full barrier here, so they need no more. */
 #if defined(_M_ARM64)
 #define MLI_FENCE __dmb(_ARM64_BARRIER_ISH)
 #else
@@ -4735,16 +4738,7 @@ MLI_PRIVATE void mli_lock_drop(mli_lock *lock);
 
 /* ------------------------------------------------------------------------ src/base/atomics.c -- */
 
-#if defined(__GNUC__) /* the bodies of the loads and stores */
-#else
-/* MSVC: a volatile access of an aligned word is one access. Acquire and release need __dmb on
-   ARM64. On x86 the processor keeps that order, so a barrier for the compiler is enough. Seq_cst
-   loads follow an exchange in program order. It is a full barrier here, so they need no more. */
-#endif
-
-#if defined(__GNUC__)
-#if !defined(MLI_U64_LOCKS)
-#else
+#if defined(MLI_U64_LOCKS)
 MLI_VARIABLE_HERE(mli_u32 mli_u64_locks[MLI_U64_LOCKS])
 MLI_PRIVATE void mli_u64_lock_take(mli_u32 *lock) {
     unsigned n = 0;
@@ -4779,8 +4773,7 @@ MLI_PRIVATE int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
     return same;
 }
 #endif
-#else
-#endif
+
 MLI_PRIVATE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on) {
     uint32_t seen = mli_u32_load(w);
     do {
@@ -4832,8 +4825,8 @@ MLI_PRIVATE int mli_none_held_but_orphan(void) {
 }
 MLI_PRIVATE int mli_is_inside(void) { return mli_rank_held(MLI_RANK_INSIDE); }
 MLI_PRIVATE void mli_lock_rank(mli_lock *lock, uint32_t rank) { mli_u32_store(&lock->rank, rank); }
-#else
 #endif
+
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n) {
     unsigned turn = ++*n / MLI_SPIN_LOOKS;
     mli_cpu_pause();
@@ -5041,7 +5034,7 @@ struct mli_events_state {
 };
 #define MLI_STATES(X)                                                                         \
     X(log) X(names) X(sites) X(blocks) X(fences) X(accounts) X(limits) X(bands) X(room)       \
-    X(snapshots) X(neighbours) X(pollers) X(retry) X(saving)
+    X(snapshots) X(neighbours) X(call_end) X(pollers) X(retry) X(saving)
 
 struct memlord {
     struct mli_map_state map; /* first: a call finds a shard without adding an offset */
@@ -5053,8 +5046,11 @@ struct memlord {
     memlord_clock clock;
     uint32_t stamps_are_ticks; /* 1: stamps are mli_ticks; 0: times of the clock */
     uint64_t started, started_stamp, started_wall;
-    /* Ends a call that found an alert: mli_call_end_slow. */
+    /* Functions of services/ for modules that may not include theirs. The first ends a call that
+       found an alert: mli_call_end_slow. The second starts the poller of a device, or (0) those that
+       are missing: mli_pollers_start_missing. */
     void (*end_slow)(memlord *lord, struct mli_thread *t, uint32_t dev, int asks);
+    void (*start_pollers)(memlord *lord, uint32_t dev);
 
     struct memlord *next, **back; /* live ledgers, under the registry lock */
 
@@ -10322,6 +10318,53 @@ MLI_PRIVATE MLI_COLD void mli_sites_life(mli_life *life) {
     MLI_LIFE_STATE(life, sites);
 }
 
+/* -- public -- */
+
+MLI_API memlord_result memlord_sites_enable(memlord *lord, int on) {
+    if (lord) mli_hook_set(lord, MLI_HOOK_SITES, on);
+    return MEMLORD_OK;
+}
+
+MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address) {
+    const mli_site_record *site;
+    if (!lord || !return_address) return &mli_no_site;
+    site = mli_place_at(lord, return_address);
+    return site ? (const memlord_site *)mli_ptr_load_acquire(&site->display) : &mli_no_site;
+}
+
+MLI_API memlord_result memlord_site_place(memlord *lord, const memlord_site *site,
+                                          memlord_place *out) {
+    const mli_site_record *record;
+    if (!lord) return MEMLORD_E_UNKNOWN;
+    if (!site || !out) return MEMLORD_E_INVALID;
+    record = mli_site_record_of(lord, site);
+    if (!record || !record->address) return MEMLORD_E_UNKNOWN;
+    out->module = record->where ? record->where->image.path : "";
+    out->build_id = record->where ? record->where->build_id : "";
+    out->offset = record->offset;
+    return MEMLORD_OK;
+}
+
+MLI_API void *memlord_site_address(memlord *lord, const memlord_site *site) {
+    mli_site_record *record = lord && site ? mli_site_record_of(lord, site) : NULL;
+    return record ? (void *)(uintptr_t)record->address : NULL;
+}
+
+MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *site,
+                                           const char *file, const char *function, int line) {
+    mli_site_record *record;
+    memlord_site shown;
+    if (!lord) return MEMLORD_OK;
+    if (!site) return MEMLORD_E_INVALID;
+    record = mli_site_record_of(lord, site);
+    if (!record) return MEMLORD_E_UNKNOWN;
+    shown = *mli_site_display(lord, record);
+    if (file) shown.file = file;
+    if (function) shown.function = function;
+    if (line) shown.line = line;
+    return mli_site_set_display(lord, record, &shown);
+}
+
 /* -------------------------------------------------------------------------- src/books/tags.h -- */
 
 /* Owns a thread's cache of rows, names and scopes; births (the mark, scope and stream of a block);
@@ -10799,18 +10842,6 @@ MLI_PRIVATE MLI_COLD void mli_tags_life(mli_life *life) {
 
 /* -- public -- */
 
-MLI_API memlord_result memlord_sites_enable(memlord *lord, int on) {
-    if (lord) mli_hook_set(lord, MLI_HOOK_SITES, on);
-    return MEMLORD_OK;
-}
-
-MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address) {
-    const mli_site_record *site;
-    if (!lord || !return_address) return &mli_no_site;
-    site = mli_place_at(lord, return_address);
-    return site ? (const memlord_site *)mli_ptr_load_acquire(&site->display) : &mli_no_site;
-}
-
 MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, const char *function,
                                             int line) {
     const mli_site_record *site;
@@ -10825,39 +10856,6 @@ MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, con
     place.line = line;
     site = mli_site_by_value(lord, t, &place);
     return site ? (const memlord_site *)mli_ptr_load_acquire(&site->display) : &mli_no_site;
-}
-
-MLI_API memlord_result memlord_site_place(memlord *lord, const memlord_site *site,
-                                          memlord_place *out) {
-    const mli_site_record *record;
-    if (!lord) return MEMLORD_E_UNKNOWN;
-    if (!site || !out) return MEMLORD_E_INVALID;
-    record = mli_site_record_of(lord, site);
-    if (!record || !record->address) return MEMLORD_E_UNKNOWN;
-    out->module = record->where ? record->where->image.path : "";
-    out->build_id = record->where ? record->where->build_id : "";
-    out->offset = record->offset;
-    return MEMLORD_OK;
-}
-
-MLI_API void *memlord_site_address(memlord *lord, const memlord_site *site) {
-    mli_site_record *record = lord && site ? mli_site_record_of(lord, site) : NULL;
-    return record ? (void *)(uintptr_t)record->address : NULL;
-}
-
-MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *site,
-                                           const char *file, const char *function, int line) {
-    mli_site_record *record;
-    memlord_site shown;
-    if (!lord) return MEMLORD_OK;
-    if (!site) return MEMLORD_E_INVALID;
-    record = mli_site_record_of(lord, site);
-    if (!record) return MEMLORD_E_UNKNOWN;
-    shown = *mli_site_display(lord, record);
-    if (file) shown.file = file;
-    if (function) shown.function = function;
-    if (line) shown.line = line;
-    return mli_site_set_display(lord, record, &shown);
 }
 
 MLI_API uint64_t memlord_mark(memlord *lord) {
@@ -12674,6 +12672,15 @@ typedef struct mli_side_record {
     memlord_meta meta;
 } mli_side_record;
 
+/* 1: a storage may have this key. 0 and UINT64_MAX are none. */
+static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
+
+/* Begins a call on a block that is on the map: checks the device and the storage, and gets the
+   thread record. If *t is NULL, the caller returns the result. That is OK without a ledger, and
+   from within the ledger's own allocator call. */
+MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
+                                         mli_thread **t);
+
 /* Returns the side record that a word2 points to; NULL: none. */
 MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2);
 /* Returns the rows and the birth of an entry: its word2, or that in its side record. */
@@ -12710,20 +12717,15 @@ MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli
                                                               uint32_t type, uint64_t key,
                                                               int for_ref, mli_probe *probe);
 
+/* Copies a description; *out has the ledger's copies of its strings. */
+MLI_PRIVATE MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_meta *meta,
+                                                  memlord_meta *out);
+
 typedef struct mli_parts {
     uint64_t bytes;           /* of all parts */
     uint32_t count, room;     /* parts; parts that the array has room for */
     memlord_part_info *at[1]; /* `room` pointers; the first `count` in order of offset */
 } mli_parts;
-
-/* Adds a copy of a part to a live block. Requires: not inside, as it allocates between tries. */
-MLI_PRIVATE MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, uint32_t type,
-                                                       uint64_t key, const memlord_part_info *part);
-
-/* Removes the part at an offset; an array that is empty then is freed. */
-MLI_PRIVATE MLI_COLD memlord_result mli_block_part_remove(memlord *lord, mli_thread *t,
-                                                          uint32_t type, uint64_t key,
-                                                          uint64_t offset);
 
 /* Frees the parts that do not lie in the first `bytes` of their block, which has shrunk. Requires:
    no other thread can reach the array, as the block is off the map or the array off the block. */
@@ -12747,6 +12749,16 @@ MLI_PRIVATE MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_
 MLI_PRIVATE MLI_COLD void mli_parts_life(mli_life *life);
 
 /* ------------------------------------------------------------------------- src/books/parts.c -- */
+
+MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
+                                         mli_thread **t) {
+    *t = NULL;
+    if (!lord) return MEMLORD_OK;
+    if (!mli_key_valid(key)) return MEMLORD_E_INVALID;
+    if (!mli_type_valid(d)) return MEMLORD_E_DEVICE;
+    *t = mli_thread_get(lord);
+    return MEMLORD_OK;
+}
 
 MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2) {
     return word2 & MLI_HAS_SIDE ? (mli_side_record *)(uintptr_t)(word2 & ~MLI_HAS_SIDE) : NULL;
@@ -12805,6 +12817,16 @@ MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli
     mli_probe_leave(t, probe);
     mli_own_free(lord, spare, sizeof *spare);
     return MEMLORD_E_UNKNOWN;
+}
+
+MLI_PRIVATE MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_meta *meta,
+                                                  memlord_meta *out) {
+    memlord_result r;
+    *out = *meta;
+    r = mli_name(lord, meta->name, &out->name);
+    if (r == MEMLORD_OK) r = mli_name(lord, meta->dtype, &out->dtype);
+    if (r) return r;
+    return mli_name(lord, meta->tag && *meta->tag ? meta->tag : NULL, &out->tag);
 }
 
 /* -- parts: a block with parts has an array of pointers to them in order of offset. The side record
@@ -12875,9 +12897,9 @@ static memlord_result mli_part_insert_try(memlord *lord, mli_thread *t, uint32_t
     return r;
 }
 
-MLI_PRIVATE MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, uint32_t type,
-                                                       uint64_t key,
-                                                       const memlord_part_info *part) {
+/* Adds a copy of a part to a live block. Requires: not inside, as it allocates between tries. */
+static MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, uint32_t type,
+                                                  uint64_t key, const memlord_part_info *part) {
     MLI_REQUIRE(!mli_is_inside());
     memlord_part_info *copy = (memlord_part_info *)mli_own_alloc(lord, sizeof *part);
     mli_parts *spare = NULL;
@@ -12896,9 +12918,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread
     return r == MLI_AGAIN ? MEMLORD_E_NOMEM : r;
 }
 
-MLI_PRIVATE MLI_COLD memlord_result mli_block_part_remove(memlord *lord, mli_thread *t,
-                                                          uint32_t type, uint64_t key,
-                                                          uint64_t offset) {
+/* Removes the part at an offset; an array that is empty then is freed. */
+static MLI_COLD memlord_result mli_block_part_remove(memlord *lord, mli_thread *t, uint32_t type,
+                                                     uint64_t key, uint64_t offset) {
     mli_probe probe;
     mli_side_record *side = mli_probe_side_record(lord, t, type, key, &probe);
     mli_parts *parts = side && !side->serial ? side->parts : NULL, *empty = NULL;
@@ -13000,6 +13022,54 @@ MLI_PRIVATE MLI_COLD void mli_parts_life(mli_life *life) {
     life->free = mli_parts_end;
 }
 
+/* -- public -- */
+
+MLI_API memlord_result memlord_part_add(memlord *lord, memlord_device device, uint64_t storage,
+                                        uint64_t offset, uint64_t bytes, const memlord_meta *meta) {
+    mli_thread *t;
+    memlord_part_info part;
+    memlord_result r = mli_key_begin(lord, device, storage, &t);
+    if (!t) return r;
+    memset(&part, 0, sizeof part);
+    part.offset = offset;
+    part.bytes = bytes;
+    if (!bytes || bytes > MLI_BYTES_MAX || offset > MLI_BYTES_MAX || (meta && meta->rank > 8))
+        r = MEMLORD_E_INVALID;
+    else if (meta)
+        r = mli_meta_copy(lord, meta, &part.meta);
+    if (r == MEMLORD_OK)
+        r = mli_block_part_add(lord, t, (uint32_t)device.type, storage, &part);
+    mli_thread_put(lord, t);
+    return mli_call_end_uncounted(lord, r);
+}
+
+MLI_API memlord_result memlord_part_remove(memlord *lord, memlord_device device,
+                                           uint64_t storage, uint64_t offset) {
+    mli_thread *t;
+    memlord_result r = mli_key_begin(lord, device, storage, &t);
+    if (!t) return r;
+    r = mli_block_part_remove(lord, t, (uint32_t)device.type, storage, offset);
+    mli_thread_put(lord, t);
+    return mli_call_end_uncounted(lord, r);
+}
+
+MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t storage,
+                                  memlord_part_fn fn, void *user) {
+    memlord_part_info some[8];
+    uint64_t count, bytes, offset = 0;
+    size_t i, n, seen = 0;
+    if (!lord || !fn || !mli_key_valid(storage) || !mli_type_valid(device)) return 0;
+    do {
+        n = mli_parts_copy(lord, (uint32_t)device.type, storage, offset, some, 8, &count, &bytes);
+        for (i = 0; i < n; i++) {
+            seen++;
+            if (fn(user, &some[i])) return seen;
+            offset = some[i].offset + 1;
+        }
+    } while (n == 8);
+    return seen;
+}
+
 /* ------------------------------------------------------------------------ src/books/blocks.h -- */
 
 /* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs.
@@ -13013,9 +13083,6 @@ typedef struct mli_route {
     uint32_t from, to;
     mli_u64 moves, moved_bytes, copies, copied_bytes;
 } mli_route;
-
-/* 1: a storage may have this key. 0 and UINT64_MAX are none. */
-static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
 
 /* Frees the side record of a word2, if it has one, and its parts; detaches its fences; credits the
    account that the block was charged to. */
@@ -13083,12 +13150,6 @@ MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_dev
    E_UNKNOWN, which needs none. `ends`: the call ends the storage, so an unknown one is counted. */
 MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, memlord_device d,
                                                  uint64_t key, int ends);
-
-/* Begins a call on a block that is on the map: checks the device and the storage, and gets the
-   thread record. If *t is NULL, the caller returns the result. That is OK without a ledger, and
-   from within the ledger's own allocator call. */
-MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
-                                         mli_thread **t);
 
 /* Adds a reference to a live block, and the side record that the count may need. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *t, uint32_t type,
@@ -13393,16 +13454,6 @@ MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, m
     if (mli_key_state(lord, t, d, key, &e) >= MLI_KEY_LIVE) return MEMLORD_E_NOMEM;
     if (ends) (void)mli_unknown_free(lord, d, key);
     return MEMLORD_E_UNKNOWN;
-}
-
-MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
-                                         mli_thread **t) {
-    *t = NULL;
-    if (!lord) return MEMLORD_OK;
-    if (!mli_key_valid(key)) return MEMLORD_E_INVALID;
-    if (!mli_type_valid(d)) return MEMLORD_E_DEVICE;
-    *t = mli_thread_get(lord);
-    return MEMLORD_OK;
 }
 
 /* -- references -- */
@@ -13812,10 +13863,88 @@ MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life) {
     life->reset = mli_blocks_reset;
 }
 
+/* ---------------------------------------------------------------------- src/books/describe.h -- */
+
+/* Gives a block a description or another tag. Owns no state: books/parts has the description, and
+   the entry of the block has the tag. May use books/parts and books/blocks. Locks: those of the
+   map. */
+
+/* ---------------------------------------------------------------------- src/books/describe.c -- */
+
+/* Gives a live block another tag, a kept one; NULL: none. The tag's row depends on the block's
+   device and cannot be added inside, so it looks for the device first, and again if the block has
+   moved to another one meanwhile. */
+static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, memlord_device device,
+                                               uint64_t key, const char *tag) {
+    MLI_REQUIRE(!mli_is_inside());
+    mli_probe probe;
+    mli_row_delta d[2];
+    mli_entry seen, *e;
+    uint32_t row = 0;
+    int same;
+    do {
+        if (mli_key_state(lord, t, device, key, &seen) < MLI_KEY_LIVE) return MEMLORD_E_UNKNOWN;
+        if (tag && mli_row_find(lord, MLI_BOOK_TAG, tag, MLI_DEV(seen.word1), &row))
+            return MEMLORD_E_NOMEM;
+        /* the peak would be too low if this thread's bytes were on two cells, its own and the
+           orphan's */
+        d[1] = mli_delta_open(0, mli_word2_of(0, row, 0), 0);
+        mli_cells_make(lord, t, &d[1], 1);
+        e = mli_probe_live(lord, t, (uint32_t)device.type, key, &probe);
+        same = e && MLI_DEV(e->word1) == MLI_DEV(seen.word1);
+        if (same) {
+            const uint64_t rows = mli_word2_rows(e->word2);
+            d[0] = mli_delta_close(0, rows & MLI_TAG_BITS, MLI_BYTES(e->word1));
+            d[1].in = MLI_BYTES(e->word1);
+            mli_entry_set_rows(e, (rows & ~MLI_TAG_BITS) | d[1].word2);
+            mli_probe_unlock(&probe);
+            if (d[0].word2 != d[1].word2) mli_count(lord, t, d, 2);
+        }
+        mli_probe_leave(t, &probe);
+    } while (!same);
+    return MEMLORD_OK;
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_block_describe(memlord *lord, memlord_device device,
+                                              uint64_t storage, const memlord_meta *meta) {
+    mli_thread *t;
+    mli_probe probe;
+    memlord_meta kept;
+    memlord_result r = mli_key_begin(lord, device, storage, &t);
+    if (!t) return r;
+    r = meta && meta->rank <= 8 ? mli_meta_copy(lord, meta, &kept) : MEMLORD_E_INVALID;
+    if (r == MEMLORD_OK && kept.tag)
+        r = mli_block_retag(lord, t, device, storage, kept.tag);
+    if (r == MEMLORD_OK)
+        r = mli_probe_add_side_record(lord, t, (uint32_t)device.type, storage, 0, &probe);
+    if (r == MEMLORD_OK) {
+        mli_side_record_of(probe.entry->word2)->meta = kept;
+        mli_probe_leave(t, &probe);
+    }
+    mli_thread_put(lord, t);
+    return mli_call_end_uncounted(lord, r);
+}
+
+MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
+                                           uint64_t storage, const char *tag) {
+    mli_thread *t;
+    const char *kept;
+    memlord_result r = mli_key_begin(lord, device, storage, &t);
+    if (!t)
+        return mli_refuse(lord, MLI_REFUSER_block_retag, r, device, mli_block_fault(storage, 0));
+    r = mli_name(lord, tag && *tag ? tag : NULL, &kept);
+    if (r == MEMLORD_OK) r = mli_block_retag(lord, t, device, storage, kept);
+    mli_thread_put(lord, t);
+    return mli_call_end_uncounted(lord, r);
+}
+
 /* ------------------------------------------------------------------------ src/books/limits.h -- */
 
 /* Owns the physical devices (phys): which devices share one, and the bytes live on it.
-   services/room owns the sources that sample a phys. May use books/devices and books/counters.
+   Owns the reservations, too. services/room owns the sources that sample a phys, and opens a
+   reservation, because it explains why one is refused. May use books/devices and books/counters.
    Invariant: a device changes its phys only under the locks of both. Lock: phys (MLI_RANK_PHYS);
    two only under cold. */
 
@@ -14433,7 +14562,7 @@ MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticke
 
 /* ----------------------------------------------------------------------- src/books/listing.h -- */
 
-/* Finds and lists blocks and parts: walks of the map, the k largest, descriptions. Owns no state.
+/* Finds and lists blocks: walks of the map, the k largest. Owns no state.
    May use books/map and books/blocks. Invariant: host code runs on copies, with no shard held.
    Locks: those of the map. */
 
@@ -14698,53 +14827,6 @@ static MLI_COLD size_t mli_map_top(memlord *lord, mli_walk_query *q,
     return mli_block_heap_sort(lord, &top);
 }
 
-/* -- describing -- */
-
-/* Copies a description; *out has the ledger's copies of its strings. */
-static MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_meta *meta,
-                                             memlord_meta *out) {
-    memlord_result r;
-    *out = *meta;
-    r = mli_name(lord, meta->name, &out->name);
-    if (r == MEMLORD_OK) r = mli_name(lord, meta->dtype, &out->dtype);
-    if (r) return r;
-    return mli_name(lord, meta->tag && *meta->tag ? meta->tag : NULL, &out->tag);
-}
-
-/* Gives a live block another tag, a kept one; NULL: none. The tag's row depends on the block's
-   device and cannot be added inside, so it looks for the device first, and again if the block has
-   moved to another one meanwhile. */
-static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, memlord_device device,
-                                               uint64_t key, const char *tag) {
-    MLI_REQUIRE(!mli_is_inside());
-    mli_probe probe;
-    mli_row_delta d[2];
-    mli_entry seen, *e;
-    uint32_t row = 0;
-    int same;
-    do {
-        if (mli_key_state(lord, t, device, key, &seen) < MLI_KEY_LIVE) return MEMLORD_E_UNKNOWN;
-        if (tag && mli_row_find(lord, MLI_BOOK_TAG, tag, MLI_DEV(seen.word1), &row))
-            return MEMLORD_E_NOMEM;
-        /* the peak would be too low if this thread's bytes were on two cells, its own and the
-           orphan's */
-        d[1] = mli_delta_open(0, mli_word2_of(0, row, 0), 0);
-        mli_cells_make(lord, t, &d[1], 1);
-        e = mli_probe_live(lord, t, (uint32_t)device.type, key, &probe);
-        same = e && MLI_DEV(e->word1) == MLI_DEV(seen.word1);
-        if (same) {
-            const uint64_t rows = mli_word2_rows(e->word2);
-            d[0] = mli_delta_close(0, rows & MLI_TAG_BITS, MLI_BYTES(e->word1));
-            d[1].in = MLI_BYTES(e->word1);
-            mli_entry_set_rows(e, (rows & ~MLI_TAG_BITS) | d[1].word2);
-            mli_probe_unlock(&probe);
-            if (d[0].word2 != d[1].word2) mli_count(lord, t, d, 2);
-        }
-        mli_probe_leave(t, &probe);
-    } while (!same);
-    return MEMLORD_OK;
-}
-
 /* -- public -- */
 
 MLI_API memlord_result memlord_blocks_each(memlord *lord, memlord_device sel, uint64_t min_bytes,
@@ -14798,39 +14880,6 @@ MLI_API memlord_result memlord_block_containing(memlord *lord, memlord_device de
     return mli_map_top(lord, &q, out, 1) ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
-MLI_API memlord_result memlord_block_describe(memlord *lord, memlord_device device,
-                                              uint64_t storage, const memlord_meta *meta) {
-    mli_thread *t;
-    mli_probe probe;
-    memlord_meta kept;
-    memlord_result r = mli_key_begin(lord, device, storage, &t);
-    if (!t) return r;
-    r = meta && meta->rank <= 8 ? mli_meta_copy(lord, meta, &kept) : MEMLORD_E_INVALID;
-    if (r == MEMLORD_OK && kept.tag)
-        r = mli_block_retag(lord, t, device, storage, kept.tag);
-    if (r == MEMLORD_OK)
-        r = mli_probe_add_side_record(lord, t, (uint32_t)device.type, storage, 0, &probe);
-    if (r == MEMLORD_OK) {
-        mli_side_record_of(probe.entry->word2)->meta = kept;
-        mli_probe_leave(t, &probe);
-    }
-    mli_thread_put(lord, t);
-    return mli_call_end_uncounted(lord, r);
-}
-
-MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
-                                           uint64_t storage, const char *tag) {
-    mli_thread *t;
-    const char *kept;
-    memlord_result r = mli_key_begin(lord, device, storage, &t);
-    if (!t)
-        return mli_refuse(lord, MLI_REFUSER_block_retag, r, device, mli_block_fault(storage, 0));
-    r = mli_name(lord, tag && *tag ? tag : NULL, &kept);
-    if (r == MEMLORD_OK) r = mli_block_retag(lord, t, device, storage, kept);
-    mli_thread_put(lord, t);
-    return mli_call_end_uncounted(lord, r);
-}
-
 MLI_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_fn fn, void *user) {
     mli_walk_query q = mli_walk_query_of(memlord_device_all());
     size_t seen = 0;
@@ -14840,52 +14889,6 @@ MLI_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_f
         (void)mli_map_each(lord, &q, fn, user, &seen);
     else
         mli_map_visit(lord, &q, mli_visit_count, &seen);
-    return seen;
-}
-
-MLI_API memlord_result memlord_part_add(memlord *lord, memlord_device device, uint64_t storage,
-                                        uint64_t offset, uint64_t bytes, const memlord_meta *meta) {
-    mli_thread *t;
-    memlord_part_info part;
-    memlord_result r = mli_key_begin(lord, device, storage, &t);
-    if (!t) return r;
-    memset(&part, 0, sizeof part);
-    part.offset = offset;
-    part.bytes = bytes;
-    if (!bytes || bytes > MLI_BYTES_MAX || offset > MLI_BYTES_MAX || (meta && meta->rank > 8))
-        r = MEMLORD_E_INVALID;
-    else if (meta)
-        r = mli_meta_copy(lord, meta, &part.meta);
-    if (r == MEMLORD_OK)
-        r = mli_block_part_add(lord, t, (uint32_t)device.type, storage, &part);
-    mli_thread_put(lord, t);
-    return mli_call_end_uncounted(lord, r);
-}
-
-MLI_API memlord_result memlord_part_remove(memlord *lord, memlord_device device,
-                                           uint64_t storage, uint64_t offset) {
-    mli_thread *t;
-    memlord_result r = mli_key_begin(lord, device, storage, &t);
-    if (!t) return r;
-    r = mli_block_part_remove(lord, t, (uint32_t)device.type, storage, offset);
-    mli_thread_put(lord, t);
-    return mli_call_end_uncounted(lord, r);
-}
-
-MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t storage,
-                                  memlord_part_fn fn, void *user) {
-    memlord_part_info some[8];
-    uint64_t count, bytes, offset = 0;
-    size_t i, n, seen = 0;
-    if (!lord || !fn || !mli_key_valid(storage) || !mli_type_valid(device)) return 0;
-    do {
-        n = mli_parts_copy(lord, (uint32_t)device.type, storage, offset, some, 8, &count, &bytes);
-        for (i = 0; i < n; i++) {
-            seen++;
-            if (fn(user, &some[i])) return seen;
-            offset = some[i].offset + 1;
-        }
-    } while (n == 8);
     return seen;
 }
 
@@ -16655,8 +16658,8 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
    though threads hold back counts. Locks: callbacks for strategies, callbacks and runs, then phys
    for the band state; none while a callback runs. */
 
-/* A band check compares a device with its thresholds. services/pollers decides when a call runs
-   one. */
+/* A band check compares a device with its thresholds. services/call_end decides when a call
+   runs one. */
 
 /* Published bytes are at most a batch a thread below the truth. So while they are a margin below
    the threshold (a batch for each thread that is allowed for), no thread can cross it without a
@@ -16667,54 +16670,13 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
    (check_below) comes in time without a margin. A thread's cell starts a batch lower, and checks at
    its first free. After a collection a band waits until its metric has moved (it rearms). */
 
-typedef struct mli_strategy { /* replaced as a whole, never changed */
-    struct mli_strategy *next;
-    memlord_device sel;
-    size_t n;                  /* 0: no bands there */
-    const memlord_band *bands; /* right behind it; the default's lie elsewhere */
-} mli_strategy;
-
-typedef struct mli_gc_entry {
-    struct mli_gc_entry *next;
-    uint64_t serial; /* ascending along the list: first those of one device, last those of all */
-    memlord_gc_fn fn;
-    void *user;
-    memlord_device sel;
-    uint32_t reasons; /* 1 << MEMLORD_REASON_..., MEMLORD_GC_QUIET */
-} mli_gc_entry;
-
-/* Returns the error of a band, as text that follows its number; NULL: the band is valid. */
-MLI_PRIVATE MLI_COLD const char *mli_band_error(const memlord_band *b);
-/* Warns of bands that are legal but probably not meant: overlaps and gaps. */
-MLI_PRIVATE MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, size_t n);
-
 /* Take and drop the callbacks lock. */
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
-/* Replaces the strategy that was set for this very selector, by another or (NULL) by none. Returns
-   the old one; NULL: there was none. */
-MLI_PRIVATE MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
-                                                     mli_strategy *fresh);
-/* Adds a callback to the list, behind those of its kind. Requires: its serial tells its kind. */
-MLI_PRIVATE MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c);
-/* Takes a callback off the list, and waits until no other thread runs it; NULL: it is not there. */
-MLI_PRIVATE MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device sel,
-                                                     memlord_gc_fn fn, void *user);
-/* Returns 1 if a callback serves a reason on a device. Takes the callbacks lock. */
-MLI_PRIVATE MLI_COLD int mli_gc_registered(memlord *lord, memlord_device d, int reason);
-
-/* Sets the device types that can have a strategy in force: each type, and each device named. */
-MLI_PRIVATE MLI_COLD void mli_watched_types_set(memlord *lord);
-
 /* Stores in a device the strategy in force for it, and returns 1 if there is one. A change lets the
    bands fire at once. Takes the callbacks lock, unless there is none for the device's type. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
-
-MLI_PRIVATE MLI_COLD void mli_strategy_free(memlord *lord, mli_strategy *s);
-
-/* Returns 1 if a device has a strategy in force. */
-MLI_PRIVATE int mli_dev_is_watched(memlord *lord, uint32_t dev);
 
 /* Runs a band check on a device, and collects if that is due and no thread collects there yet.
    `safe`: host code may run. */
@@ -16745,6 +16707,22 @@ MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);
 
 /* ---------------------------------------------------------------------- src/services/bands.c -- */
 
+typedef struct mli_strategy { /* replaced as a whole, never changed */
+    struct mli_strategy *next;
+    memlord_device sel;
+    size_t n;                  /* 0: no bands there */
+    const memlord_band *bands; /* right behind it; the default's lie elsewhere */
+} mli_strategy;
+
+typedef struct mli_gc_entry {
+    struct mli_gc_entry *next;
+    uint64_t serial; /* ascending along the list: first those of one device, last those of all */
+    memlord_gc_fn fn;
+    void *user;
+    memlord_device sel;
+    uint32_t reasons; /* 1 << MEMLORD_REASON_..., MEMLORD_GC_QUIET */
+} mli_gc_entry;
+
 struct mli_bands_state {
     mli_lock callbacks_lock;
     struct mli_gc_entry *gc_entries;  /* as strategies: under the callbacks lock */
@@ -16765,7 +16743,8 @@ static const memlord_band mli_default_bands[MLI_DEFAULT_BANDS] = {
 static const mli_strategy mli_default_strategy = {
     NULL, {MEMLORD_ANY, MEMLORD_ANY}, MLI_DEFAULT_BANDS, mli_default_bands};
 
-MLI_PRIVATE MLI_COLD const char *mli_band_error(const memlord_band *b) {
+/* Returns the error of a band, as text that follows its number; NULL: the band is valid. */
+static MLI_COLD const char *mli_band_error(const memlord_band *b) {
     if (!(b->lo >= 0 && b->lo < b->hi)) return ": lo and hi must be 0 <= lo < hi";
     if (!(b->hi <= 1e9)) return ": hi must be a percentage; 101 is above everything";
     if (!(b->percent >= 0 && b->percent <= 1e9)) return ": percent must be 0 or more";
@@ -16800,7 +16779,8 @@ static MLI_COLD double mli_band_start_above(const memlord_band *bands, size_t n,
         if (bands[i].lo > used && bands[i].lo < start) start = bands[i].lo;
     return start;
 }
-MLI_PRIVATE MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, size_t n) {
+/* Warns of bands that are legal but probably not meant: overlaps and gaps. */
+static MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, size_t n) {
     size_t i;
     double at = 0, next;
     for (i = 1; i < n; i++)
@@ -16851,7 +16831,8 @@ static MLI_COLD mli_gc_entry *mli_gc_next(memlord *lord, memlord_device d, int r
         c = c->next;
     return c;
 }
-MLI_PRIVATE MLI_COLD int mli_gc_registered(memlord *lord, memlord_device d, int reason) {
+/* Returns 1 if a callback serves a reason on a device. Takes the callbacks lock. */
+static MLI_COLD int mli_gc_registered(memlord *lord, memlord_device d, int reason) {
     int found;
     mli_callbacks_enter(lord);
     found = mli_gc_next(lord, d, reason, 0) != NULL;
@@ -16866,7 +16847,8 @@ static MLI_COLD const mli_strategy *mli_strategy_in_force(memlord *lord, memlord
     return s && s->n && mli_gc_next(lord, d, MEMLORD_REASON_BAND, 0) ? s : NULL;
 }
 
-MLI_PRIVATE MLI_COLD void mli_watched_types_set(memlord *lord) {
+/* Sets the device types that can have a strategy in force: each type, and each device named. */
+static MLI_COLD void mli_watched_types_set(memlord *lord) {
     const mli_strategy *s;
     const mli_gc_entry *c;
     uint32_t types = 0;
@@ -16901,7 +16883,9 @@ MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
     return s != NULL;
 }
 
-MLI_PRIVATE MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
+/* Replaces the strategy that was set for this very selector, by another or (NULL) by none. Returns
+   the old one; NULL: there was none. */
+static MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
                                                      mli_strategy *fresh) {
     mli_strategy *old, **at;
     mli_callbacks_enter(lord);
@@ -16912,11 +16896,12 @@ MLI_PRIVATE MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_devi
     mli_callbacks_leave(lord);
     return old;
 }
-MLI_PRIVATE MLI_COLD void mli_strategy_free(memlord *lord, mli_strategy *s) {
+static MLI_COLD void mli_strategy_free(memlord *lord, mli_strategy *s) {
     if (s) mli_own_free(lord, s, sizeof *s + s->n * sizeof(memlord_band));
 }
 
-MLI_PRIVATE int mli_dev_is_watched(memlord *lord, uint32_t dev) {
+/* Returns 1 if a device has a strategy in force. */
+static int mli_dev_is_watched(memlord *lord, uint32_t dev) {
     return mli_ptr_load(&mli_device_record_at(lord, dev)->watch.strategy) != NULL;
 }
 
@@ -17137,7 +17122,8 @@ static MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
     return 0;
 }
 
-MLI_PRIVATE MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
+/* Adds a callback to the list, behind those of its kind. Requires: its serial tells its kind. */
+static MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
     mli_gc_entry **at = &lord->bands->gc_entries;
     mli_callbacks_enter(lord);
     c->serial += mli_serial_next(lord);
@@ -17146,7 +17132,8 @@ MLI_PRIVATE MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
     *at = c;
     mli_callbacks_leave(lord);
 }
-MLI_PRIVATE MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device sel,
+/* Takes a callback off the list, and waits until no other thread runs it; NULL: it is not there. */
+static MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device sel,
                                                      memlord_gc_fn fn, void *user) {
     mli_gc_entry *c, **at;
     unsigned spins = 0;
@@ -17347,6 +17334,17 @@ MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
     mli_phys_recheck(lord, NULL);
 }
 
+/* Brings strategies in force, thresholds, alerts and pollers up to date after a change of the
+   strategies or callbacks. After it no device uses a strategy that is no longer in the list. */
+static void mli_bands_changed(memlord *lord) {
+    uint32_t i = 0;
+    mli_watched_types_set(lord);
+    mli_phys_recheck(lord, NULL);
+    while ((i = mli_phys_next_dev(lord, NULL, i)) != 0)
+        if (mli_dev_is_watched(lord, i)) mli_check_request(lord, i); /* it starts the poller, too */
+    lord->start_pollers(lord, 0);
+}
+
 /* -- the end of a call -- */
 
 MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev) {
@@ -17413,6 +17411,89 @@ MLI_API memlord_result memlord_strategy_check(const memlord_band *bands, size_t 
 MLI_API const memlord_band *memlord_strategy_default(size_t *n) {
     if (n) *n = MLI_DEFAULT_BANDS;
     return mli_default_bands;
+}
+
+MLI_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
+                                            const memlord_band *bands, size_t n) {
+    mli_strategy *fresh = NULL, *old;
+    size_t bad = 0;
+    if (!lord) return MEMLORD_OK;
+    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    if (memlord_strategy_check(bands, n, &bad)) {
+        if (bands)
+            mli_logf(lord, MEMLORD_LOG_ERROR, "[strategy] refused, band %ju%s",
+                     (uint64_t)bad, mli_band_error(&bands[bad]));
+        return MEMLORD_E_INVALID;
+    }
+    if (n < SIZE_MAX / 2 / sizeof *bands)
+        fresh = (mli_strategy *)mli_own_alloc(lord, sizeof *fresh + n * sizeof *bands);
+    if (!fresh) return MEMLORD_E_NOMEM;
+    fresh->sel = sel;
+    fresh->n = n;
+    fresh->bands = (const memlord_band *)(void *)(fresh + 1);
+    if (n) memcpy(fresh + 1, bands, n * sizeof *bands);
+    if (n) mli_bands_warn(lord, bands, n);
+    old = mli_strategy_swap(lord, sel, fresh);
+    mli_bands_changed(lord);
+    mli_strategy_free(lord, old);
+    return MEMLORD_OK;
+}
+MLI_API memlord_result memlord_strategy_unset(memlord *lord, memlord_device sel) {
+    mli_strategy *old;
+    if (!lord) return MEMLORD_OK;
+    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    old = mli_strategy_swap(lord, sel, NULL);
+    if (!old) return MEMLORD_E_UNKNOWN;
+    mli_bands_changed(lord);
+    mli_strategy_free(lord, old);
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_gc_callback_add(memlord *lord, memlord_device sel,
+                                               uint32_t reasons, memlord_gc_fn fn, void *user) {
+    const uint32_t every = (1u << MEMLORD_REASON_COUNT) - 1;
+    mli_gc_entry *c;
+    if (!lord) return MEMLORD_OK;
+    if (!fn || (reasons & ~(every | MEMLORD_GC_QUIET))) return MEMLORD_E_INVALID;
+    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    c = (mli_gc_entry *)mli_own_alloc(lord, sizeof *c);
+    if (!c) return MEMLORD_E_NOMEM;
+    c->fn = fn;
+    c->user = user;
+    c->sel = sel;
+    c->reasons = reasons & every ? reasons : reasons | every;
+    c->serial = (uint64_t)((sel.index < 0) + (sel.type < 0)) << 62;
+    mli_gc_entry_add(lord, c);
+    mli_bands_changed(lord);
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_device sel,
+                                                  memlord_gc_fn fn, void *user) {
+    mli_gc_entry *c;
+    if (!lord) return MEMLORD_OK;
+    if (!fn) return MEMLORD_E_INVALID;
+    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    c = mli_gc_entry_take(lord, sel, fn, user);
+    if (!c) return MEMLORD_E_UNKNOWN;
+    mli_own_free(lord, c, sizeof *c);
+    mli_bands_changed(lord);
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int reason,
+                                      uint64_t *reclaimed) {
+    uint64_t ignored;
+    uint32_t dev;
+    memlord_result r;
+    if (reclaimed) *reclaimed = 0;
+    if (!lord) return MEMLORD_OK;
+    if ((unsigned)reason >= MEMLORD_REASON_COUNT) return MEMLORD_E_INVALID;
+    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
+    if (mli_device_valid(device) && !mli_gc_registered(lord, device, reason))
+        return MEMLORD_E_UNKNOWN; /* before mli_dev, which would make the device known */
+    r = mli_dev(lord, device, &dev);
+    return r ? r : mli_collect(lord, dev, reason, 0, reclaimed ? reclaimed : &ignored);
 }
 
 /* ---------------------------------------------------------------------- src/services/pages.h -- */
@@ -17786,16 +17867,14 @@ typedef struct mli_thread_scope {
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
 } mli_thread_scope;
 
-/* Releases the record of a thread that ends or has ended: ends its scopes, the innermost first, and
-   gives up ownership, after which another thread may take the record at once. Requires: the
-   registry lock. The addition orders the reads that follow after the caller's check that the thread
-   has ended; the store pairs with mli_thread_spare. */
-MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
+/* Ends all scopes of a thread, the innermost first. Requires: the caller is the thread, or the thread
+   has ended. */
+MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t);
 
 #if !MLI_WINDOWS /* it has no fork */
-/* Releases in a forked child the record of a thread that is gone. Its scopes never end: they are
-   forgotten. It may have been about to begin or end one; whether that is counted is not known. */
-MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
+/* Forgets in a forked child the scopes of a thread that is gone. They never end. The thread may have
+   been about to begin or end one; whether that one is counted is not known. */
+MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_thread *t);
 #endif
 
 #define MLI_SCOPE_NAME 200 /* bytes of a name that are kept */
@@ -17824,18 +17903,6 @@ MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life);
 /* Returns the first thread scope of a scope; `next` leads to the others. */
 static mli_thread_scope *mli_thread_scope_first(const mli_scope_record *scope) {
     return (mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
-}
-
-/* Resets the state of a thread that lasts over several calls: tags, tickets, account, events. */
-static void mli_thread_reset(mli_thread *t) {
-    mli_subbuf_leave(t);
-    t->tag = NULL;
-    t->tag_depth = 0;
-    t->open_tickets = 0;
-    t->account = 0;
-    t->stream = 0;
-    mli_special_set(t, MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE, 0);
-    mli_special_set(t, MLI_SPECIAL_ACCOUNT, 0);
 }
 
 static void mli_min_max_reset(mli_min_max *e) {
@@ -17927,26 +17994,15 @@ static void mli_span_close(memlord *lord, mli_thread *t) {
     mli_span_pop(t);
 }
 
-MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
-    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    (void)mli_u64_add(&t->owner, 0);
+MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t) {
     while (t->span) mli_span_close(t->lord, t);
-    mli_thread_reset(t);
-    mli_u32_store(&t->by_exchange, 1); /* not inside: who stops a shard does not wait for it */
-    mli_u64_store_release(&t->owner, 0);
 }
-
 #if !MLI_WINDOWS /* it has no fork */
-MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
-    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    mli_ptr_store(&t->inside, NULL); /* it saw the map stopped and was about to leave */
+MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_thread *t) {
     for (; t->span; mli_span_pop(t)) {
         mli_u64_store(&t->span->stats->running, 0);
         mli_u64_store(&t->span->stats->token, 0);
     }
-    mli_thread_reset(t);
-    mli_u32_store(&t->by_exchange, 1);
-    mli_u64_store(&t->owner, 0);
 }
 #endif
 
@@ -18873,21 +18929,6 @@ MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_h
     if (i < list->count) mli_putf(o, ", and %ju more with %jo", list->count - i, left);
 }
 
-#define MLI_POOL_MAX ((uint64_t)1 << 62) /* bytes: the most that a host's pool can hold */
-
-/* Ends a call that has changed what a pool holds: checks the bands of its device. Within the
-   device's capacity source nothing runs: a later call collects. */
-static MLI_COLD memlord_result mli_pool_changed(memlord *lord, uint32_t dev) {
-    int safe = !(lord->flags & MEMLORD_FLAG_DEFER);
-    if (!mli_self.in_host_alloc && mli_dev_watch(lord, dev)) {
-        mli_callbacks_enter(lord);
-        if (mli_phys_at(lord, dev)->sampler == (void *)&mli_self) safe = 0;
-        mli_callbacks_leave(lord);
-        mli_band_check(lord, dev, NULL, safe);
-    }
-    return mli_call_end_uncounted(lord, MEMLORD_OK);
-}
-
 /* Returns the bytes that the host's pool holds and no block uses. */
 static double mli_unused_share(const memlord_stats *s) {
     return s->reserved > s->allocated ? (double)(s->reserved - s->allocated) : 0;
@@ -19034,57 +19075,6 @@ MLI_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel, const 
     return found ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
-MLI_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
-                                        uint64_t reserved, uint64_t largest_free) {
-    uint32_t dev;
-    mli_u64 *count;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    r = mli_device_valid(device) && reserved > MLI_POOL_MAX ? MEMLORD_E_INVALID
-                                                            : mli_dev(lord, device, &dev);
-    if (r)
-        return mli_refuse(lord, MLI_REFUSER_pool_set, r, device, "a pool of more than 2^62 bytes");
-    count = mli_device_record_at(lord, dev)->count;
-    mli_u64_store(&count[MLI_STAT_reserved], reserved);
-    mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)reserved);
-    /* stored one higher: 0, the initial value, means unknown */
-    mli_u64_store(&count[MLI_STAT_largest_free], largest_free + 1);
-    return mli_pool_changed(lord, dev);
-}
-static MLI_COLD memlord_result mli_pool_add(memlord *lord, memlord_device device, int64_t delta) {
-    mli_u64 *count, had;
-    uint64_t now;
-    uint32_t dev;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    if (delta < 0 && mli_device_valid(device) && !mli_dev_known(lord, device))
-        return MEMLORD_E_INVALID;
-    r = mli_dev(lord, device, &dev);
-    if (r) return r;
-    count = mli_device_record_at(lord, dev)->count;
-    had.v = mli_u64_load(&count[MLI_STAT_reserved]);
-    do {
-        now = had.v + (uint64_t)delta;
-        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* also one below 0 */
-    } while (!mli_u64_cas(&count[MLI_STAT_reserved], &had.v, now));
-    mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
-    return mli_pool_changed(lord, dev);
-}
-MLI_API memlord_result memlord_pool_add(memlord *lord, memlord_device device, int64_t delta) {
-    return mli_refuse(lord, MLI_REFUSER_pool_add, mli_pool_add(lord, device, delta), device,
-                      "a pool of less than 0 bytes, or of more than 2^62");
-}
-MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device device,
-                                               uint64_t hits, uint64_t misses) {
-    uint32_t dev;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    r = mli_dev(lord, device, &dev);
-    if (r) return mli_refuse(lord, MLI_REFUSER_pool_served, r, device, NULL);
-    mli_stat_add(lord, dev, MLI_STAT_cache_hits, hits);
-    mli_stat_add(lord, dev, MLI_STAT_cache_misses, misses);
-    return MEMLORD_OK;
-}
 MLI_API double memlord_cached_ratio(const memlord_stats *stats) {
     return stats && stats->reserved ? mli_unused_share(stats) / (double)stats->reserved : 0;
 }
@@ -19111,10 +19101,11 @@ MLI_API double memlord_mean_bytes(const memlord_stats *stats) {
 
 /* ----------------------------------------------------------------------- src/services/room.h -- */
 
-/* Owns the capacity sources, and computes whether a request has room: samples, limits, headroom,
-   plans, pressure, why a request is refused. May use books/limits and services/. Invariants: one
-   thread at a time calls a source for a phys, and holds no lock; an impossible sample counts as
-   unknown. Locks: callbacks for sources and their callers, then phys for a sample. */
+/* Owns the capacity sources and the counts of the host's pools, and computes whether a request has
+   room: samples, limits, headroom, plans, pressure, why a request is refused. May use books/limits
+   and services/bands. Invariants: one thread at a time calls a source for a phys, and holds no lock;
+   an impossible sample counts as unknown. Locks: callbacks for sources and their callers, then phys
+   for a sample. */
 
 /* Samples the host's memory: the built-in source of the cpu. */
 MLI_PRIVATE MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out);
@@ -19137,8 +19128,9 @@ MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, i
    is sampling it. E_UNSUPPORTED: it has no source. E_UNKNOWN: the source gave no usable sample. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys);
 
-/* Replaces a source, waits until no other thread is in the old one, and forgets its samples. */
-MLI_PRIVATE void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader source);
+/* Samples a physical device that has no running poller and whose sample is older than the interval.
+   Requires: a safe point. */
+MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys);
 
 /* Samples the phys of every known device for a report, as a reader of the capacity does. */
 MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own);
@@ -19296,7 +19288,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     return r;
 }
 
-MLI_PRIVATE void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader source) {
+/* Replaces a source, waits until no other thread is in the old one, and forgets its samples. */
+static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader source) {
     uint32_t i;
     unsigned spins = 0;
     memlord_capacity none;
@@ -19318,6 +19311,20 @@ MLI_PRIVATE void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_r
         mli_phys_sample_store(phys, &none, 0);
         mli_phys_recheck(lord, phys);
     }
+}
+
+MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys) {
+    MLI_REQUIRE(mli_none_held());
+    uint64_t now, at;
+    uint32_t state = mli_u32_load_acquire(&phys->poller.state);
+    if (state == MLI_HELPER_RUNS || state == MLI_HELPER_BUSY) return;
+    if (!mli_capacity_reader_of(lord, phys->device.type).fn) return;
+    now = mli_ledger_now(lord);
+    mli_lock_take(&phys->lock);
+    at = phys->sampled;
+    mli_lock_drop(&phys->lock);
+    if (!at || now - at >= mli_poll_ns(lord))
+        (void)mli_phys_sample(lord, phys);
 }
 
 /* -- readers: they sample what nobody samples for them -- */
@@ -19585,6 +19592,43 @@ MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life) {
     life->forked = mli_room_forked;
 }
 
+/* -- the pool of the host -- */
+
+#define MLI_POOL_MAX ((uint64_t)1 << 62) /* bytes: the most that a host's pool can hold */
+
+/* Ends a call that has changed what a pool holds: checks the bands of its device. Within the
+   device's capacity source nothing runs: a later call collects. */
+static MLI_COLD memlord_result mli_pool_changed(memlord *lord, uint32_t dev) {
+    int safe = !(lord->flags & MEMLORD_FLAG_DEFER);
+    if (!mli_self.in_host_alloc && mli_dev_watch(lord, dev)) {
+        mli_callbacks_enter(lord);
+        if (mli_phys_at(lord, dev)->sampler == (void *)&mli_self) safe = 0;
+        mli_callbacks_leave(lord);
+        mli_band_check(lord, dev, NULL, safe);
+    }
+    return mli_call_end_uncounted(lord, MEMLORD_OK);
+}
+
+static MLI_COLD memlord_result mli_pool_add(memlord *lord, memlord_device device, int64_t delta) {
+    mli_u64 *count, had;
+    uint64_t now;
+    uint32_t dev;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (delta < 0 && mli_device_valid(device) && !mli_dev_known(lord, device))
+        return MEMLORD_E_INVALID;
+    r = mli_dev(lord, device, &dev);
+    if (r) return r;
+    count = mli_device_record_at(lord, dev)->count;
+    had.v = mli_u64_load(&count[MLI_STAT_reserved]);
+    do {
+        now = had.v + (uint64_t)delta;
+        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* also one below 0 */
+    } while (!mli_u64_cas(&count[MLI_STAT_reserved], &had.v, now));
+    mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
+    return mli_pool_changed(lord, dev);
+}
+
 /* -- public -- */
 
 MEMLORD_API memlord_result memlord_capacity_get(memlord *lord, memlord_device device,
@@ -19603,6 +19647,20 @@ MEMLORD_API memlord_result memlord_capacity_get(memlord *lord, memlord_device de
     at = phys->sampled;
     mli_lock_drop(&phys->lock);
     if (out->known) out->age_ns = now > at ? now - at : 0;
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_capacity_source_set(memlord *lord, int type,
+                                                   memlord_capacity_fn fn, void *user) {
+    mli_capacity_reader source = {fn, user};
+    if (!lord) return MEMLORD_OK;
+    if ((unsigned)type >= (unsigned)MLI_TYPE_COUNT) return MEMLORD_E_DEVICE;
+    if (!fn && type == MEMLORD_DEVICE_CPU) {
+        source.fn = mli_cpu_capacity;
+        source.user = lord;
+    }
+    mli_capacity_reader_set(lord, type, source);
+    lord->start_pollers(lord, 0);
     return MEMLORD_OK;
 }
 
@@ -19741,6 +19799,40 @@ MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
     if (phys->failing || phys->neighbour_failing) level = MEMLORD_PRESSURE_EMERGENCY;
     mli_lock_drop(&phys->lock);
     return level;
+}
+
+MLI_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
+                                        uint64_t reserved, uint64_t largest_free) {
+    uint32_t dev;
+    mli_u64 *count;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = mli_device_valid(device) && reserved > MLI_POOL_MAX ? MEMLORD_E_INVALID
+                                                            : mli_dev(lord, device, &dev);
+    if (r)
+        return mli_refuse(lord, MLI_REFUSER_pool_set, r, device, "a pool of more than 2^62 bytes");
+    count = mli_device_record_at(lord, dev)->count;
+    mli_u64_store(&count[MLI_STAT_reserved], reserved);
+    mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)reserved);
+    /* stored one higher: 0, the initial value, means unknown */
+    mli_u64_store(&count[MLI_STAT_largest_free], largest_free + 1);
+    return mli_pool_changed(lord, dev);
+}
+
+MLI_API memlord_result memlord_pool_add(memlord *lord, memlord_device device, int64_t delta) {
+    return mli_refuse(lord, MLI_REFUSER_pool_add, mli_pool_add(lord, device, delta), device,
+                      "a pool of less than 0 bytes, or of more than 2^62");
+}
+MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device device,
+                                               uint64_t hits, uint64_t misses) {
+    uint32_t dev;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = mli_dev(lord, device, &dev);
+    if (r) return mli_refuse(lord, MLI_REFUSER_pool_served, r, device, NULL);
+    mli_stat_add(lord, dev, MLI_STAT_cache_hits, hits);
+    mli_stat_add(lord, dev, MLI_STAT_cache_misses, misses);
+    return MEMLORD_OK;
 }
 
 /* ----------------------------------------------------------------- src/services/neighbours.h -- */
@@ -21008,12 +21100,88 @@ MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
     return MEMLORD_OK;
 }
 
-/* -------------------------------------------------------------------- src/services/pollers.h -- */
+/* ----------------------------------------------------------------- src/services/thread_end.h -- */
 
-/* Does the work for the end of a call and for a safe point. Owns the pollers, the threads that
-   sample a physical device each, and the waiters for frees. May use books/, calls/deferred and
-   services/. Invariant: no poller starts before there is something to decide. Locks: callbacks, for
-   waiters and callbacks; registry, for the sweep; none while host code runs. */
+/* Frees the records of threads that ended, for other threads. Owns no state. May use books/ and
+   services/scopes. Invariant: when another thread takes a record, its scopes have ended. Lock:
+   registry, which the callers hold. */
+
+/* Releases the record of a thread that ends or has ended: ends its scopes, the innermost first, and
+   gives up ownership, after which another thread may take the record at once. Requires: the
+   registry lock. The addition orders the reads that follow after the caller's check that the thread
+   has ended; the store pairs with mli_thread_spare. */
+MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
+
+#if !MLI_WINDOWS /* it has no fork */
+/* Releases in a forked child the record of a thread that is gone. Its scopes never end: they are
+   forgotten. It may have been about to begin or end one; whether that is counted is not known. */
+MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
+#endif
+
+/* Releases the records of threads that ended without the exit hook: their first call came in the
+   last round of destructors, or after it. A call runs this at its end if it took the last free
+   record while there are at least twice as many records as living owners at the last sweep. That
+   bounds the records by twice the living threads (or 16). It also bounds the cost: a sweep checks
+   each record once, and at least half of them were made or claimed since the last sweep. */
+MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord);
+
+/* ----------------------------------------------------------------- src/services/thread_end.c -- */
+
+/* Resets the state of a thread that lasts over several calls: tags, tickets, account, events. */
+static void mli_thread_reset(mli_thread *t) {
+    mli_subbuf_leave(t);
+    t->tag = NULL;
+    t->tag_depth = 0;
+    t->open_tickets = 0;
+    t->account = 0;
+    t->stream = 0;
+    mli_special_set(t, MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE, 0);
+    mli_special_set(t, MLI_SPECIAL_ACCOUNT, 0);
+}
+
+MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
+    (void)mli_u64_add(&t->owner, 0);
+    mli_spans_close(t);
+    mli_thread_reset(t);
+    mli_u32_store(&t->by_exchange, 1); /* not inside: who stops a shard does not wait for it */
+    mli_u64_store_release(&t->owner, 0);
+}
+
+#if !MLI_WINDOWS /* it has no fork */
+MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
+    mli_ptr_store(&t->inside, NULL); /* it saw the map stopped and was about to leave */
+    mli_spans_forget(t);
+    mli_thread_reset(t);
+    mli_u32_store(&t->by_exchange, 1);
+    mli_u64_store(&t->owner, 0);
+}
+#endif
+
+MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord) {
+    mli_thread *t = mli_thread_first(lord);
+    uint32_t living = 0;
+    int due;
+    mli_lock_take(&mli_process.registry_lock);
+    due = mli_threads_sweep_due(lord);
+    for (; due && t; t = mli_thread_next(t)) {
+        uint64_t owner = mli_u64_load(&t->owner);
+        if (owner == MLI_NOBODY || (owner && mli_thread_has_ended(owner)))
+            mli_thread_release(t);
+        else
+            living += owner != 0;
+    }
+    if (due) mli_threads_swept(lord, living);
+    mli_lock_drop(&mli_process.registry_lock);
+}
+
+/* ------------------------------------------------------------------- src/services/call_end.h -- */
+
+/* Does the work that is due at the end of a call and at a safe point: bands, fences, pollers, reports.
+   Owns the threads that wait for frees. May use books/, calls/deferred and services/. It reaches
+   services/pollers by a pointer of the ledger, because pollers do the work of a safe point. Locks:
+   callbacks, for the waiters; none while host code runs. */
 
 /* A thread that waits for frees. It lies on the stack of that thread.
    The list is under the callbacks lock. */
@@ -21028,27 +21196,158 @@ typedef struct mli_waiter {
 MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w);
 MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 
-/* Samples a physical device that has no running poller and whose sample is older than the interval.
-   Requires: a safe point. */
-MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys);
-
 /* Returns the bytes ever freed at a physical device, modulo 2^64. */
 MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys);
+
+/* Does the work of a safe point for the devices of a selector: retires and collects what is due,
+   samples physical devices that have no poller, saves a due snapshot and export, and writes a
+   requested report. Host code runs. */
+MLI_PRIVATE MLI_COLD void mli_serve(memlord *lord, memlord_device sel);
+
+MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life);
+
+/* ------------------------------------------------------------------- src/services/call_end.c -- */
+
+struct mli_call_end_state {
+    struct mli_waiter *waiters;
+};
+
+MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys) {
+    uint32_t i = 0;
+    mli_thread *t;
+    uint64_t out = 0;
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
+        for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
+            const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, i);
+            if (cell) out += mli_u64_load(&cell->out);
+        }
+    }
+    return out;
+}
+
+/* -- waiters -- */
+
+MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w) {
+    mli_callbacks_enter(lord);
+    w->next = lord->call_end->waiters;
+    lord->call_end->waiters = w;
+    mli_alert_set(lord, MLI_ALERT_WAITER, 1);
+    mli_callbacks_leave(lord);
+}
+MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w) {
+    mli_waiter **at = &lord->call_end->waiters;
+    mli_callbacks_enter(lord);
+    while (*at != w) at = &(*at)->next;
+    *at = w->next;
+    if (!lord->call_end->waiters) mli_alert_set(lord, MLI_ALERT_WAITER, 0);
+    mli_callbacks_leave(lord);
+}
+/* Wakes each waiter for which enough bytes have been freed. */
+static void mli_waiters_wake(memlord *lord) {
+    mli_waiter *w;
+    mli_callbacks_enter(lord);
+    for (w = lord->call_end->waiters; w; w = w->next)
+        if (mli_phys_freed(lord, w->phys) - w->freed_before >= w->needed)
+            mli_os_event_set(&w->event);
+    mli_callbacks_leave(lord);
+}
+
+/* -- the end of a call -- */
+
+/* Does what `alert` asks for on a device. Unless the ledger has MEMLORD_FLAG_DEFER, host code may
+   run and threads may start. Takes back a requested check before it checks, so that a request that
+   comes meanwhile is served by a later call. */
+static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
+    mli_watch *w = &mli_device_record_at(lord, dev)->watch;
+    const uint32_t alert = mli_alert_on(lord, MLI_ALERT_BANDS - 1);
+    int safe = !(lord->flags & MEMLORD_FLAG_DEFER), requested;
+    if (mli_self.in_host_alloc) return;
+    if (alert & MLI_ALERT_THREADS) {
+        mli_thread_allowance_grow(lord);
+        mli_threads_sweep(lord);
+    }
+    if ((alert & MLI_ALERT_POLLER) && safe) lord->start_pollers(lord, 0);
+    if (safe) mli_fences_poll_due(lord, mli_type_of(lord, dev), asks);
+    if (alert & MLI_ALERT_WAITER) mli_waiters_wake(lord);
+    if ((alert & MLI_ALERT_SAVE) && safe) mli_save_serve(lord);
+    requested = mli_u32_load(&w->check_requested) && mli_u32_exchange(&w->check_requested, 0);
+    if (requested) {
+        mli_alert_bands_add(lord, (uint32_t)-1);
+        if (mli_dev_watch(lord, dev) && safe) lord->start_pollers(lord, dev);
+        mli_holders_check(lord, dev);
+    }
+    if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
+}
 
 /* Ends a call that found an alert: for its device, and for the other one that the call has taken
    bytes from, if there is one. A thread without the system's barrier passes a full barrier of
    its own here: the addition, which pairs with the one in mli_barrier_threads. The later of
    the two sees what the other thread stored before its addition. After it the thread compares its
    counts with the marks of its devices again, and reads the alert again. */
-MLI_PRIVATE MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev,
-                                                int asks);
+static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
+    uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
+    mli_alert_barrier(lord);
+    if (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER) {
+        mli_marks_again(lord, t, dev);
+        if (other) mli_marks_again(lord, t, other);
+    }
+    if (!(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev))) return;
+    mli_alerts_handle(lord, t, dev, asks);
+    if (!other) return;
+    t->other_dev = 0;
+    if (other != dev) mli_alerts_handle(lord, t, other, 0);
+}
+
+/* -- safe points -- */
+
+MLI_PRIVATE MLI_COLD void mli_serve(memlord *lord, memlord_device sel) {
+    const mli_neighbours *neighbours = mli_neighbours_of(lord);
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    lord->start_pollers(lord, 0);
+    mli_recorders_poll(lord);
+    if (neighbours) neighbours->serve(lord);
+    mli_save_serve(lord);
+    (void)mli_fences_retire(lord, sel);
+    for (i = 1; i < n; i++) {
+        if (!mli_selects(sel, mli_device_record_at(lord, i)->device)) continue;
+        mli_phys_sample_refresh(lord, mli_phys_at(lord, i));
+        if (mli_dev_watch(lord, i)) mli_band_check(lord, i, NULL, 1);
+    }
+}
+
+/* -- life -- */
+
+static MLI_COLD void mli_call_end_init(memlord *lord, const memlord_desc *desc) {
+    (void)desc;
+    lord->end_slow = mli_call_end_slow;
+}
+/* Forgets the threads that waited: they are gone. */
+static MLI_COLD void mli_call_end_forked(memlord *lord) { lord->call_end->waiters = NULL; }
+MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life) {
+    MLI_LIFE_STATE(life, call_end);
+    life->init = mli_call_end_init;
+    life->forked = mli_call_end_forked;
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
+    if (!lord) return MEMLORD_OK;
+    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    if (!mli_self.in_host_alloc) mli_serve(lord, sel);
+    return MEMLORD_OK;
+}
+
+/* -------------------------------------------------------------------- src/services/pollers.h -- */
+
+/* Owns the pollers, the threads that sample a physical device each. May use books/ and services/.
+   Invariant: no poller starts before there is something to decide. Locks: none. */
 
 MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life);
 
 /* -------------------------------------------------------------------- src/services/pollers.c -- */
 
 struct mli_pollers_state {
-    struct mli_waiter *waiters;
     uint32_t poll_ms_by_env; /* 1: the environment has set the interval */
 };
 
@@ -21120,157 +21419,13 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
         return r;
     return mli_host_poller_start(lord, wanted);
 }
-/* Starts at a safe point the pollers that calls have requested or could not start. */
-static MLI_COLD void mli_pollers_start_missing(memlord *lord) {
-    if ((lord->flags & MEMLORD_FLAG_DEFER) ||
-        mli_alert_on(lord, MLI_ALERT_POLLER))
+/* Starts the poller of a device or, if `dev` is 0, those that calls have requested or could not
+   start. Under MEMLORD_FLAG_DEFER calls start none, so those of all devices may be missing. */
+static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
+    if (dev)
+        (void)mli_dev_poller_start(lord, dev);
+    else if ((lord->flags & MEMLORD_FLAG_DEFER) || mli_alert_on(lord, MLI_ALERT_POLLER))
         (void)mli_pollers_start(lord);
-}
-
-/* Brings strategies in force, thresholds, alerts and pollers up to date after a change of the
-   strategies or callbacks. After it no device uses a strategy that is no longer in the list. */
-static void mli_bands_changed(memlord *lord) {
-    uint32_t i = 0;
-    mli_watched_types_set(lord);
-    mli_phys_recheck(lord, NULL);
-    while ((i = mli_phys_next_dev(lord, NULL, i)) != 0)
-        if (mli_dev_is_watched(lord, i)) mli_check_request(lord, i); /* it starts the poller, too */
-    mli_pollers_start_missing(lord);
-}
-
-MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys) {
-    MLI_REQUIRE(mli_none_held());
-    uint64_t now, at;
-    uint32_t state = mli_u32_load_acquire(&phys->poller.state);
-    if (state == MLI_HELPER_RUNS || state == MLI_HELPER_BUSY) return;
-    if (!mli_capacity_reader_of(lord, phys->device.type).fn) return;
-    now = mli_ledger_now(lord);
-    mli_lock_take(&phys->lock);
-    at = phys->sampled;
-    mli_lock_drop(&phys->lock);
-    if (!at || now - at >= mli_poll_ns(lord))
-        (void)mli_phys_sample(lord, phys);
-}
-
-MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys) {
-    uint32_t i = 0;
-    mli_thread *t;
-    uint64_t out = 0;
-    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
-        for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
-            const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, i);
-            if (cell) out += mli_u64_load(&cell->out);
-        }
-    }
-    return out;
-}
-
-/* -- the work at the end of a call -- */
-
-MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w) {
-    mli_callbacks_enter(lord);
-    w->next = lord->pollers->waiters;
-    lord->pollers->waiters = w;
-    mli_alert_set(lord, MLI_ALERT_WAITER, 1);
-    mli_callbacks_leave(lord);
-}
-MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w) {
-    mli_waiter **at = &lord->pollers->waiters;
-    mli_callbacks_enter(lord);
-    while (*at != w) at = &(*at)->next;
-    *at = w->next;
-    if (!lord->pollers->waiters) mli_alert_set(lord, MLI_ALERT_WAITER, 0);
-    mli_callbacks_leave(lord);
-}
-/* Wakes each waiter for which enough bytes have been freed. */
-static void mli_waiters_wake(memlord *lord) {
-    mli_waiter *w;
-    mli_callbacks_enter(lord);
-    for (w = lord->pollers->waiters; w; w = w->next)
-        if (mli_phys_freed(lord, w->phys) - w->freed_before >= w->needed)
-            mli_os_event_set(&w->event);
-    mli_callbacks_leave(lord);
-}
-
-/* Frees the records of threads that ended without the exit hook: their first call came in the last
-   round of destructors, or after it. Runs at the end of a call that took the last free record
-   while there are at least twice as many records as living owners at the last sweep. That bounds
-   the records by twice the living threads (or 16). It also bounds the cost: a sweep checks each
-   record once, and at least half of them were made or claimed since the last sweep. */
-static MLI_COLD void mli_threads_sweep(memlord *lord) {
-    mli_thread *t = mli_thread_first(lord);
-    uint32_t living = 0;
-    int due;
-    mli_lock_take(&mli_process.registry_lock);
-    due = mli_threads_sweep_due(lord);
-    for (; due && t; t = mli_thread_next(t)) {
-        uint64_t owner = mli_u64_load(&t->owner);
-        if (owner == MLI_NOBODY || (owner && mli_thread_has_ended(owner)))
-            mli_thread_release(t);
-        else
-            living += owner != 0;
-    }
-    if (due) mli_threads_swept(lord, living);
-    mli_lock_drop(&mli_process.registry_lock);
-}
-
-/* Does what `alert` asks for on a device. Unless the ledger has MEMLORD_FLAG_DEFER, host code may
-   run and threads may start. Takes back a requested check before it checks, so that a request that
-   comes meanwhile is served by a later call. */
-static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
-    mli_watch *w = &mli_device_record_at(lord, dev)->watch;
-    const uint32_t alert = mli_alert_on(lord, MLI_ALERT_BANDS - 1);
-    int safe = !(lord->flags & MEMLORD_FLAG_DEFER), requested;
-    if (mli_self.in_host_alloc) return;
-    if (alert & MLI_ALERT_THREADS) {
-        mli_thread_allowance_grow(lord);
-        mli_threads_sweep(lord);
-    }
-    if ((alert & MLI_ALERT_POLLER) && safe) (void)mli_pollers_start(lord);
-    if (safe) mli_fences_poll_due(lord, mli_type_of(lord, dev), asks);
-    if (alert & MLI_ALERT_WAITER) mli_waiters_wake(lord);
-    if ((alert & MLI_ALERT_SAVE) && safe) mli_save_serve(lord);
-    requested = mli_u32_load(&w->check_requested) && mli_u32_exchange(&w->check_requested, 0);
-    if (requested) {
-        mli_alert_bands_add(lord, (uint32_t)-1);
-        if (mli_dev_watch(lord, dev) && safe) (void)mli_dev_poller_start(lord, dev);
-        mli_holders_check(lord, dev);
-    }
-    if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
-}
-
-MLI_PRIVATE MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev,
-                                                int asks) {
-    uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
-    mli_alert_barrier(lord);
-    if (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER) {
-        mli_marks_again(lord, t, dev);
-        if (other) mli_marks_again(lord, t, other);
-    }
-    if (!(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev))) return;
-    mli_alerts_handle(lord, t, dev, asks);
-    if (!other) return;
-    t->other_dev = 0;
-    if (other != dev) mli_alerts_handle(lord, t, other, 0);
-}
-
-/* -- safe points -- */
-
-/* Retires and collects what is due on the devices of a selector. Samples physical devices that have
-   no poller, saves a due snapshot and export, and writes a requested report. Host code runs. */
-static MLI_COLD void mli_serve(memlord *lord, memlord_device sel) {
-    const mli_neighbours *neighbours = mli_neighbours_of(lord);
-    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    mli_pollers_start_missing(lord);
-    mli_recorders_poll(lord);
-    if (neighbours) neighbours->serve(lord);
-    mli_save_serve(lord);
-    (void)mli_fences_retire(lord, sel);
-    for (i = 1; i < n; i++) {
-        if (!mli_selects(sel, mli_device_record_at(lord, i)->device)) continue;
-        mli_phys_sample_refresh(lord, mli_phys_at(lord, i));
-        if (mli_dev_watch(lord, i)) mli_band_check(lord, i, NULL, 1);
-    }
 }
 
 /* Runs a poller. Under MEMLORD_FLAG_DEFER it does the work of a safe point, as calls do not; else
@@ -21282,7 +21437,7 @@ static MLI_COLD void mli_poller_run(void *user) {
     mli_self.is_helper = 1;
     do {
         (void)mli_phys_sample(lord, phys);
-        mli_pollers_start_missing(lord);
+        mli_pollers_start_missing(lord, 0);
         while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
             memlord_device device = mli_device_record_at(lord, i)->device;
             if (lord->flags & MEMLORD_FLAG_DEFER)
@@ -21298,7 +21453,7 @@ static MLI_COLD void mli_poller_run(void *user) {
 
 static MLI_COLD void mli_pollers_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
-    lord->end_slow = mli_call_end_slow;
+    lord->start_pollers = mli_pollers_start_missing;
 }
 /* Applies MEMLORD_POLL_INTERVAL_MS, which overrides the description and memlord_poller_start. Logs
    and ignores a value that is too long, malformed or out of range. */
@@ -21317,12 +21472,11 @@ static MLI_COLD memlord_result mli_pollers_open(memlord *lord, const memlord_des
     }
     return MEMLORD_OK;
 }
-/* Clears the marks of threads that polled or waited: they are gone. */
+/* Clears the marks of threads that polled: they are gone. */
 static MLI_COLD void mli_pollers_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++)
         mli_u32_store(&mli_phys_storage(lord, i)->poller.state, MLI_HELPER_NONE);
-    lord->pollers->waiters = NULL;
     if (mli_polling_is(lord, MLI_POLLING_ALL)) mli_alert_set(lord, MLI_ALERT_POLLER, 1);
 }
 MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life) {
@@ -21334,20 +21488,6 @@ MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life) {
 }
 
 /* -- public -- */
-
-MLI_API memlord_result memlord_capacity_source_set(memlord *lord, int type,
-                                                   memlord_capacity_fn fn, void *user) {
-    mli_capacity_reader source = {fn, user};
-    if (!lord) return MEMLORD_OK;
-    if ((unsigned)type >= (unsigned)MLI_TYPE_COUNT) return MEMLORD_E_DEVICE;
-    if (!fn && type == MEMLORD_DEVICE_CPU) {
-        source.fn = mli_cpu_capacity;
-        source.user = lord;
-    }
-    mli_capacity_reader_set(lord, type, source);
-    mli_pollers_start_missing(lord);
-    return MEMLORD_OK;
-}
 
 MLI_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms) {
     uint32_t i;
@@ -21367,96 +21507,6 @@ MLI_API memlord_result memlord_poller_stop(memlord *lord) {
     if (!lord) return MEMLORD_OK;
     if (mli_self.is_helper) return MEMLORD_E_STATE;
     mli_pollers_stop(lord);
-    return MEMLORD_OK;
-}
-
-MLI_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
-                                            const memlord_band *bands, size_t n) {
-    mli_strategy *fresh = NULL, *old;
-    size_t bad = 0;
-    if (!lord) return MEMLORD_OK;
-    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    if (memlord_strategy_check(bands, n, &bad)) {
-        if (bands)
-            mli_logf(lord, MEMLORD_LOG_ERROR, "[strategy] refused, band %ju%s",
-                     (uint64_t)bad, mli_band_error(&bands[bad]));
-        return MEMLORD_E_INVALID;
-    }
-    if (n < SIZE_MAX / 2 / sizeof *bands)
-        fresh = (mli_strategy *)mli_own_alloc(lord, sizeof *fresh + n * sizeof *bands);
-    if (!fresh) return MEMLORD_E_NOMEM;
-    fresh->sel = sel;
-    fresh->n = n;
-    fresh->bands = (const memlord_band *)(void *)(fresh + 1);
-    if (n) memcpy(fresh + 1, bands, n * sizeof *bands);
-    if (n) mli_bands_warn(lord, bands, n);
-    old = mli_strategy_swap(lord, sel, fresh);
-    mli_bands_changed(lord);
-    mli_strategy_free(lord, old);
-    return MEMLORD_OK;
-}
-MLI_API memlord_result memlord_strategy_unset(memlord *lord, memlord_device sel) {
-    mli_strategy *old;
-    if (!lord) return MEMLORD_OK;
-    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    old = mli_strategy_swap(lord, sel, NULL);
-    if (!old) return MEMLORD_E_UNKNOWN;
-    mli_bands_changed(lord);
-    mli_strategy_free(lord, old);
-    return MEMLORD_OK;
-}
-
-MLI_API memlord_result memlord_gc_callback_add(memlord *lord, memlord_device sel,
-                                               uint32_t reasons, memlord_gc_fn fn, void *user) {
-    const uint32_t every = (1u << MEMLORD_REASON_COUNT) - 1;
-    mli_gc_entry *c;
-    if (!lord) return MEMLORD_OK;
-    if (!fn || (reasons & ~(every | MEMLORD_GC_QUIET))) return MEMLORD_E_INVALID;
-    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    c = (mli_gc_entry *)mli_own_alloc(lord, sizeof *c);
-    if (!c) return MEMLORD_E_NOMEM;
-    c->fn = fn;
-    c->user = user;
-    c->sel = sel;
-    c->reasons = reasons & every ? reasons : reasons | every;
-    c->serial = (uint64_t)((sel.index < 0) + (sel.type < 0)) << 62;
-    mli_gc_entry_add(lord, c);
-    mli_bands_changed(lord);
-    return MEMLORD_OK;
-}
-
-MLI_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_device sel,
-                                                  memlord_gc_fn fn, void *user) {
-    mli_gc_entry *c;
-    if (!lord) return MEMLORD_OK;
-    if (!fn) return MEMLORD_E_INVALID;
-    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    c = mli_gc_entry_take(lord, sel, fn, user);
-    if (!c) return MEMLORD_E_UNKNOWN;
-    mli_own_free(lord, c, sizeof *c);
-    mli_bands_changed(lord);
-    return MEMLORD_OK;
-}
-
-MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int reason,
-                                      uint64_t *reclaimed) {
-    uint64_t ignored;
-    uint32_t dev;
-    memlord_result r;
-    if (reclaimed) *reclaimed = 0;
-    if (!lord) return MEMLORD_OK;
-    if ((unsigned)reason >= MEMLORD_REASON_COUNT) return MEMLORD_E_INVALID;
-    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
-    if (mli_device_valid(device) && !mli_gc_registered(lord, device, reason))
-        return MEMLORD_E_UNKNOWN; /* before mli_dev, which would make the device known */
-    r = mli_dev(lord, device, &dev);
-    return r ? r : mli_collect(lord, dev, reason, 0, reclaimed ? reclaimed : &ignored);
-}
-
-MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
-    if (!lord) return MEMLORD_OK;
-    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    if (!mli_self.in_host_alloc) mli_serve(lord, sel);
     return MEMLORD_OK;
 }
 
@@ -28501,6 +28551,7 @@ static void (*const mli_lives[])(mli_life *life) = {
     mli_blocks_life,
     mli_fences_life,
     mli_pollers_life,
+    mli_call_end_life,
     mli_neighbours_life,
     mli_bands_life,
     mli_accounts_life,
