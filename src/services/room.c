@@ -15,7 +15,7 @@ struct mli_room_state {
     mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
     mli_cpu cpu;
     mli_u32 poll_ms;        /* from sample to sample of a poller */
-    mli_u64 refusal_logged; /* when a refused reservation was last logged; 0: never */
+    mli_u64 refusal_logged; /* see mli_log_due: a refused reservation */
 };
 
 /* -- sources -- */
@@ -356,8 +356,8 @@ MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last) {
     const uint64_t now = mli_ledger_now(lord);
     uint64_t seen = mli_u64_load(last);
-    if (seen && now - seen < 1000000000u) return 0;
-    return mli_u64_cas(last, &seen, now ? now : 1);
+    if (seen && now + 1 - seen < 1000000000u) return 0;
+    return mli_u64_cas(last, &seen, now + 1);
 }
 /* Logs a refused reservation, at most once a second. A server that is full refuses thousands a
    second, and each line walks the tags and the sites. */
