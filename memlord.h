@@ -17072,15 +17072,16 @@ static uint64_t mli_metric_value(memlord_metric metric, const mli_levels *level)
 static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
 
 /* Sets the levels at which the band in force is due. `again`: the metric at which a device that
-   waits to rearm is due again; such a device also checks where its metric has fallen enough. RESERVED
-   sets none: what changes it, memlord_pool_set and memlord_pool_add, requests a check each time. */
+   waits to rearm is due again; such a device also checks where its metric has fallen enough, that
+   is below `down`: mli_band_compare leaves none waiting that is there. RESERVED sets none: what
+   changes it, memlord_pool_set and memlord_pool_add, requests a check each time. */
 static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v) {
     const memlord_metric metric = v->event.metric;
     uint64_t up = v->event.threshold, down = up - up / 8, reserved = v->level.reserved;
     if (w->waiting_rearm && again > up) up = again;
     if (metric == MEMLORD_METRIC_CACHED) {
         if (reserved >= up) v->fall = reserved - up + 1;
-        if (w->waiting_rearm && reserved >= down) v->rise = reserved - down + 1;
+        if (w->waiting_rearm) v->rise = reserved - down + 1;
     }
     if (metric == MEMLORD_METRIC_ALLOCATED || metric == MEMLORD_METRIC_MAX) {
         v->rise = up;
@@ -17406,7 +17407,7 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
     if (t && !mli_is_orphan(lord, t)) /* a thread that has only freed has no cell yet */
         (void)mli_cell_make(lord, t, MLI_BOOK_DEVICE, dev, mli_own_alloc);
     mli_band_update(lord, dev, t, &v);
-    if (!v.due || !safe || mli_self.in_host_alloc) return;
+    if (!v.due || !safe) return;
     if (!mli_gc_begin(lord, dev, MLI_STACK_ADDRESS())) return;
     mli_band_update(lord, dev, t, &v); /* a run may have ended between the two */
     v.event.reason = MEMLORD_REASON_BAND;
@@ -17542,7 +17543,7 @@ MLI_API const memlord_band *memlord_strategy_default(size_t *n) {
 
 MLI_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
                                             const memlord_band *bands, size_t n) {
-    mli_strategy *fresh = NULL, *old;
+    mli_strategy *fresh, *old;
     size_t bad = 0;
     if (!lord) return MEMLORD_OK;
     if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
@@ -17552,8 +17553,7 @@ MLI_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
                      (uint64_t)bad, mli_band_error(&bands[bad]));
         return MEMLORD_E_INVALID;
     }
-    if (n < SIZE_MAX / 2 / sizeof *bands)
-        fresh = (mli_strategy *)mli_own_alloc(lord, sizeof *fresh + n * sizeof *bands);
+    fresh = (mli_strategy *)mli_own_alloc(lord, sizeof *fresh + n * sizeof *bands);
     if (!fresh) return MEMLORD_E_NOMEM;
     fresh->sel = sel;
     fresh->n = n;
@@ -18872,7 +18872,7 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
         memcpy(&number, (char *)&s + key, sizeof number);
         if (number) n = mli_top_insert(out, n, cap, &s, sizeof s, key);
     }
-    for (at = 0; at < n && at < cap && names; at++)
+    for (at = 0; at < n && names; at++)
         out[at].site = mli_site_display_of(lord, out[at].site);
     return n;
 }
@@ -19277,7 +19277,7 @@ MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 
 /* Returns 1 at most once a second of the ledger's clock: *last is the time when it did so last, 0
-   at first. */
+   at first, and a nanosecond more after that. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
 /* Counts and logs a request that is over the limit of its account, and returns 1. 0: it is not.
    Requires: no lock is held. */
@@ -19292,8 +19292,8 @@ struct mli_room_state {
     mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
     mli_cpu cpu;
     mli_u32 poll_ms;        /* from sample to sample of a poller */
-    mli_u64 refusal_logged; /* when a refused reservation was last logged; 0: never */
-    mli_u64 account_logged; /* when a refusal by an account's limit was */
+    mli_u64 refusal_logged; /* see mli_log_due: a refused reservation */
+    mli_u64 account_logged; /* the same: a request over the limit of its account */
 };
 
 /* -- sources -- */
@@ -19634,8 +19634,8 @@ MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last) {
     const uint64_t now = mli_ledger_now(lord);
     uint64_t seen = mli_u64_load(last);
-    if (seen && now - seen < 1000000000u) return 0;
-    return mli_u64_cas(last, &seen, now ? now : 1);
+    if (seen && now + 1 - seen < 1000000000u) return 0;
+    return mli_u64_cas(last, &seen, now + 1);
 }
 MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account account,
                                                 uint64_t wanted) {
@@ -21095,8 +21095,8 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
     h->time = mli_ledger_now(lord) - lord->started;
     h->bytes = live;
     h->tags = mli_tags_top(lord, device->device, h->tag, MLI_HOLDERS - 1);
-    if (memlord_tag_get(lord, device->device, NULL, &rest) == MEMLORD_OK && rest.allocated)
-        h->tag[h->tags++] = rest;
+    (void)memlord_tag_get(lord, device->device, NULL, &rest);
+    if (rest.allocated) h->tag[h->tags++] = rest;
     h->sites = mli_sites_top(lord, device->device, MEMLORD_SITE_ORDER_LIVE_BYTES, h->site,
                              MLI_HOLDERS, 0);
     mli_lock_take(&lord->snapshots->lock);
@@ -21120,7 +21120,6 @@ MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_holders *old;
     mli_u64_store(&device->peak_since, mli_ledger_now(lord) - lord->started + 1);
-    if (mli_self.in_host_alloc) return;
     mli_lock_take(&lord->snapshots->lock);
     old = device->holders;
     device->holders = NULL;
@@ -21408,7 +21407,6 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const uint32_t alert = mli_alert_on(lord, MLI_ALERT_BANDS - 1);
     int safe = !(lord->flags & MEMLORD_FLAG_DEFER), requested;
-    if (mli_self.in_host_alloc) return;
     if (alert & MLI_ALERT_THREADS) {
         mli_thread_allowance_grow(lord);
         mli_threads_sweep(lord);
@@ -21675,7 +21673,7 @@ MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life);
 
 struct mli_retry_state {
     memlord_retry policy; /* the default policy */
-    mli_u64 explained;    /* when memlord_alloc_failed was last logged; 0: never */
+    mli_u64 explained;    /* see mli_log_due: memlord_alloc_failed */
 };
 
 MLI_PRIVATE const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NULL};
@@ -21772,7 +21770,6 @@ static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
                                       q->bytes - q->cover.bytes, &reclaimed))
             break;
         t = mli_thread_get(lord);
-        if (!t) return MEMLORD_E_STATE;
         ask.account = mli_account_limited(lord, said ? said : mli_account_used(lord, t, q->dev));
         r = mli_reservation_open(lord, q->phys, t, &ask, &q->ticket);
         mli_thread_put(lord, t);
@@ -21860,15 +21857,14 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
     return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
 }
 
-/* Pauses by the host's function, unless the neighbours release enough at once. */
+/* Pauses by the host's function. Meanwhile the neighbours are asked. */
 static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     const mli_neighbours *page = mli_neighbours_of(q->lord);
     mli_raise raise;
-    int raised, enough;
+    int raised;
     raise.event = NULL;
     raised = page && !page->raise_begin(q->lord, q->phys, q->bytes, &raise);
-    enough = raised && q->bytes && page->raise_check(q->lord, &raise) > 0;
-    if (!enough) q->policy->sleep_ms(q->policy->user, ms);
+    q->policy->sleep_ms(q->policy->user, ms);
     if (raised) page->raise_end(q->lord, &raise);
 }
 

@@ -25,7 +25,7 @@
 
 struct mli_retry_state {
     memlord_retry policy; /* the default policy */
-    mli_u64 explained;    /* when memlord_alloc_failed was last logged; 0: never */
+    mli_u64 explained;    /* see mli_log_due: memlord_alloc_failed */
 };
 
 MLI_PRIVATE const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NULL};
@@ -123,7 +123,6 @@ static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
                                       q->bytes - q->cover.bytes, &reclaimed))
             break;
         t = mli_thread_get(lord);
-        if (!t) return MEMLORD_E_STATE;
         ask.account = mli_account_limited(lord, said ? said : mli_account_used(lord, t, q->dev));
         r = mli_reservation_open(lord, q->phys, t, &ask, &q->ticket);
         mli_thread_put(lord, t);
@@ -211,15 +210,14 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
     return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
 }
 
-/* Pauses by the host's function, unless the neighbours release enough at once. */
+/* Pauses by the host's function. Meanwhile the neighbours are asked. */
 static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     const mli_neighbours *page = mli_neighbours_of(q->lord);
     mli_raise raise;
-    int raised, enough;
+    int raised;
     raise.event = NULL;
     raised = page && !page->raise_begin(q->lord, q->phys, q->bytes, &raise);
-    enough = raised && q->bytes && page->raise_check(q->lord, &raise) > 0;
-    if (!enough) q->policy->sleep_ms(q->policy->user, ms);
+    q->policy->sleep_ms(q->policy->user, ms);
     if (raised) page->raise_end(q->lord, &raise);
 }
 
