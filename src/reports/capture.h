@@ -188,6 +188,8 @@ MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count);
    holds. */
 MLI_TABLE(const memlord_site mli_arena_site)
 MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev);
+/* Returns the part of a device's arena that no tag has. */
+MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev);
 
 /* Captures a report. Requires: r is zeroed but for `whole`, the output and the pinned snapshots. A
    row added later has no number in this report. */
