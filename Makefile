@@ -32,7 +32,7 @@ quick := -O0
 %/test_snapshots %/test_snapshots.exe: quick := # its model runs for seconds
 # What a suite does for itself may run faster, and one thread's count of it get lost.
 build/coverage/test_%: quick := -O1 -fno-inline -fprofile-update=single
-build/coverage/test_verify build/coverage/test_samples build/coverage/test_requires: quick := # which are the implementation, too
+build/coverage/test_verify build/coverage/test_samples build/coverage/test_requires build/coverage/test_modules: quick := # which are the implementation, too
 configs := $(or $(config),release asan tsan)
 ifneq ($(filter-out release debug asan tsan modules,$(configs)),)
 $(error config=$(config) is none of release, debug, asan, tsan, modules)

@@ -232,11 +232,15 @@ static void with_files_0_to_2_closed(void **state) {
 
 /* No file is written by the number of a standard stream. */
 static void save_without_descriptors(memlord *lord) {
-    const struct rlimit none = {3, 3};
+    struct rlimit before, none;
     if (memlord_alloc(lord, cuda(0), 0x1000, 5, NULL)) _exit(2);
     close(0);
-    if (setrlimit(RLIMIT_NOFILE, &none)) _exit(3);
-    if (memlord_save(lord, MEMLORD_FORMAT_JSON, in_folder("x.json")) != MEMLORD_E_IO) _exit(4);
+    if (getrlimit(RLIMIT_NOFILE, &before)) _exit(3);
+    none = before;
+    none.rlim_cur = 3;
+    if (setrlimit(RLIMIT_NOFILE, &none)) _exit(4);
+    if (memlord_save(lord, MEMLORD_FORMAT_JSON, in_folder("x.json")) != MEMLORD_E_IO) _exit(5);
+    if (setrlimit(RLIMIT_NOFILE, &before)) _exit(6);
 }
 static void with_file_0_closed_and_no_other_to_be_had_there_is_no_file(void **state) {
     (void)state;
