@@ -69,6 +69,7 @@
         statistics   memlord_allocated, _freed, _pending, _peak, _stats_get, _summary, _reset;
                      memlord_hit_rate, _recovery_rate, _success_rate, _mean_bytes
         blocks       memlord_blocks_each, _blocks_top, _block_find, _mark, _leaks
+        mistakes     memlord_anomalies_each
         parts        memlord_part_add, _part_remove, _parts_each
         tags         memlord_tag_begin, _end, _current, _default_set, _get; memlord_expect;
                      memlord_stream_set
@@ -394,7 +395,8 @@
     or exits.
 
     Mistakes of the host are anomalies: counted per device and shown in every report but
-    FOLDED and CSV, which have no comments.
+    FOLDED and CSV, which have no comments. memlord_anomalies_each, TEXT, JSON and HTML say
+    where each was made; the first of each kind at a site is logged as a warning.
         unknown_frees          a free, release or realloc of a storage that is not live; if
                                the ledger knows no more devices, only the sum of all has it
         implicit_frees         an alloc over a live storage: the old one was closed
@@ -404,7 +406,8 @@
         refused                calls that record, tag or set a pool and returned E_INVALID
                                or E_DEVICE: a selector where a device is needed, a storage
                                of 0. If the device is not known, only the sum of all has
-                               it. Each function logs each such result once
+                               it. Each function logs each such result once, and once
+                               at each of the sites that are kept
     What did not fit is counted, too, and never silently lost:
         dropped_allocs/_bytes  the map could not grow: raise the allocator's limit; or one
                                device too many (E_DEVICE): raise MEMLORD_MAX_DEVICES
@@ -413,7 +416,7 @@
                                them; or a guard that ended on another thread than it began
         dropped_events         overwritten in the ring, or no room there
     The ledger also counts the scopes, invocations and snapshots that it dropped, and the exports
-    that failed, and reports say how many. The first dropped alloc and the first dropped tag are
+    that failed, and reports say how many. The first dropped tag and the first dropped scope are
     logged.
 
     ------------------------------------------------------------------ >>costs ---
@@ -669,7 +672,7 @@ typedef struct memlord_allocator {
 
 enum {
     MEMLORD_LOG_ERROR = 1, /* something was lost or refused */
-    MEMLORD_LOG_WARNING,   /* the host did something odd, or a limit refused a request */
+    MEMLORD_LOG_WARNING,   /* a mistake of the host, a leak at the end, or a limit that refused */
     MEMLORD_LOG_INFO,      /* summaries, resets */
     MEMLORD_LOG_TRACE      /* a line for every call that allocates, frees, resizes or moves, also
                               of n blocks, and for every retired block; with MEMLORD_DEBUG=1 */
@@ -1344,6 +1347,52 @@ MEMLORD_API uint64_t memlord_mark(memlord *lord) MLI_OFF(0)
    many it met until fn returned non-zero. since_mark 0 is all of them. Cost: walks the map. */
 MEMLORD_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_fn fn,
                                  void *user) MLI_OFF(0)
+
+/* -- mistakes of the host, with their place -- */
+
+#define MLI_ANOMALY_KINDS(X)                                                                  \
+    X(UNKNOWN_FREE, "unknown_free", "a free of a storage that is not live")                   \
+    X(IMPLICIT_FREE, "implicit_free", "an alloc over a live storage, which ended")            \
+    X(FREED_WHILE_SHARED, "freed_while_shared", "a free of a storage that has views")         \
+    X(UNDERFLOW, "underflow", "an arena_sub of more than the balance")                        \
+    X(FENCE_FAILED, "fence_failed", "a fence that failed")                                    \
+    X(REFUSED, "refused", "a call with a bad argument")                                       \
+    X(MISPLACED_END, "misplaced_end", "an end of a tag or a scope with none to end on this thread") \
+    X(DROPPED, "dropped", "no room to record an alloc: give the ledger's allocator more, or raise "   \
+                 "MEMLORD_MAX_DEVICES")
+enum {
+    MEMLORD_ANOMALY_UNKNOWN_FREE = 0,       /* a free of a storage that is not live */
+    MEMLORD_ANOMALY_IMPLICIT_FREE = 1,      /* an alloc over a live storage, which ended */
+    MEMLORD_ANOMALY_FREED_WHILE_SHARED = 2, /* a free of a storage that has views */
+    MEMLORD_ANOMALY_UNDERFLOW = 3,          /* an arena_sub of more than the balance */
+    MEMLORD_ANOMALY_FENCE_FAILED = 4,       /* a fence that failed */
+    MEMLORD_ANOMALY_REFUSED = 5,            /* a call with a bad argument */
+    MEMLORD_ANOMALY_MISPLACED_END = 6,      /* an end of a tag or a scope with none to end on this
+                                               thread */
+    MEMLORD_ANOMALY_DROPPED = 7,            /* no room to record an alloc: give the ledger's
+                                               allocator more, or raise " "MEMLORD_MAX_DEVICES */
+    MEMLORD_ANOMALY_COUNT
+};
+
+/* Mistakes of one kind at one site: the site given to the call, also while sites are off. */
+typedef struct memlord_anomaly {
+    int kind;              /* MEMLORD_ANOMALY_... */
+    memlord_device device; /* of the first one; all devices: none was named */
+    uint64_t storage;      /* of the first one; 0: it concerns none */
+    uint64_t bytes;        /* of all of them, where their blocks are known: else 0 */
+    uint64_t count;
+    uint64_t first_ns, last_ns; /* since the ledger was made */
+    memlord_site site;     /* file and function "": the call gave none */
+    memlord_site born;     /* where the block was allocated; "": not known, or sites are off */
+    const char *tag;       /* of that block, the first one's; NULL: none */
+} memlord_anomaly;
+typedef int (*memlord_anomaly_fn)(void *user, const memlord_anomaly *anomaly); /* != 0 stops */
+
+/* Calls fn (may be NULL) for each kind and site of mistakes since the last reset, the first one
+   first, and returns how many it met until fn returned non-zero. The ledger keeps the first 64.
+   Each is also logged once, as a warning. fn may call the ledger. */
+MEMLORD_API size_t memlord_anomalies_each(memlord *lord, memlord_anomaly_fn fn, void *user)
+    MLI_OFF(0)
 
 /* -- parts: what is inside a storage -- */
 
@@ -2852,6 +2901,7 @@ private:
 #define memlord_block_retag MLI_PREFIXED(memlord_block_retag)
 #define memlord_mark MLI_PREFIXED(memlord_mark)
 #define memlord_leaks MLI_PREFIXED(memlord_leaks)
+#define memlord_anomalies_each MLI_PREFIXED(memlord_anomalies_each)
 #define memlord_part_add MLI_PREFIXED(memlord_part_add)
 #define memlord_part_remove MLI_PREFIXED(memlord_part_remove)
 #define memlord_parts_each MLI_PREFIXED(memlord_parts_each)
@@ -3193,6 +3243,11 @@ MLI_PRIVATE uint32_t mli_barrier_register(void);
 /* Makes every running thread of the process pass a full barrier. Returns 1, or 0: refused. */
 MLI_PRIVATE int mli_barrier_all(void);
 
+/* Returns the number of the system's last error on this thread, and its text; NULL: it has none
+   here. */
+MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void);
+MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error);
+
 MLI_PRIVATE int mli_file_is_special(const char *path);
 MLI_PRIVATE int mli_file_create(const char *path, mli_file *out);
 MLI_PRIVATE int mli_file_write(mli_file file, const char *data, size_t size);
@@ -3309,6 +3364,14 @@ MLI_PRIVATE int mli_barrier_all(void) {
 }
 static int mli_wide_path(const char *path, wchar_t *out, int cap) {
     return MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, out, cap) > 0 ? 0 : -1;
+}
+MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void) { return (uint32_t)GetLastError(); }
+MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error) {
+    return error == ERROR_PATH_NOT_FOUND || error == ERROR_FILE_NOT_FOUND
+               ? "there is no such directory"
+           : error == ERROR_ACCESS_DENIED ? "this process may not write there"
+           : error == ERROR_DISK_FULL     ? "there is no space left"
+                                          : NULL;
 }
 MLI_PRIVATE int mli_file_is_special(const char *path) { /* 1: exists and is no regular file */
     wchar_t wide[1024];
@@ -3483,6 +3546,24 @@ MLI_PRIVATE uint32_t mli_barrier_register(void) { return 0; }
 MLI_PRIVATE int mli_barrier_all(void) { return 0; }
 #endif
 
+MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void) { return (uint32_t)errno; }
+/* The C library's own texts depend on the locale, and may take memory. */
+MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error) {
+    switch ((int)error) {
+    case ENOENT: return "there is no such directory";
+    case ENOTDIR: return "a part of the path is no directory";
+    case EACCES:
+    case EPERM: return "this process may not write there";
+    case EROFS: return "the file system is read-only";
+    case ENOSPC:
+    case EDQUOT: return "there is no space left";
+    case EFBIG: return "the file is larger than this process may write";
+    case EBADF: return "it is not open";
+    case EPIPE: return "nobody reads it";
+    case EIO: return "the device failed";
+    default: return NULL;
+    }
+}
 MLI_PRIVATE int mli_file_is_special(const char *path) { /* 1: exists and is no regular file */
     struct stat st;
     if (!lstat(path, &st)) return !S_ISREG(st.st_mode);
@@ -4639,6 +4720,7 @@ enum {
     MLI_RANK_MEMORY,    /* regions and free pieces of the ledger */
     MLI_RANK_STACKS,    /* the table of picked blocks, and the totals of stacks */
     MLI_RANK_LOG,       /* the logger, and the threads in it */
+    MLI_RANK_ANOMALIES, /* the mistakes that are kept */
     MLI_RANK_SNAPSHOTS, /* the list of snapshots; the holders of a device at its peak */
     MLI_RANK_PHYS,     /* one a physical device: its sample, limit, reservations, bands */
     MLI_RANK_CALLBACKS, /* collection callbacks and their runners; capacity sources */
@@ -4974,7 +5056,7 @@ struct mli_tags_state {
     mli_vector scopes;      /* of mli_ptr, numbered from 1 */
     mli_u32 scope_count;  /* and 1 more */
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
-    mli_u32 warned_guard; /* 1: the first guard that ended on another thread was logged */
+    mli_u32 warned_scope; /* 1: the first dropped scope was logged */
 };
 struct mli_counters_state {
     uint64_t batch;               /* bytes a cell may hold back; 0 publishes every call */
@@ -4991,7 +5073,6 @@ struct mli_devices_state {
     mli_u32 watched_types; /* a bit a device type: a strategy can be in force there */
     mli_u32 polling;       /* MLI_POLLING_... */
     mli_phys host_phys;    /* of cpu, pinned and mapped */
-    mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1: logged, as E_INVALID or as E_DEVICE */
 };
 struct mli_memory_state {
     memlord_allocator allocator;
@@ -5005,7 +5086,7 @@ struct mli_events_state {
     mli_ptr ring; /* mli_ring * */
 };
 #define MLI_STATES(X)                                                                         \
-    X(log) X(names) X(sites) X(blocks) X(fences) X(accounts) X(limits) X(bands) X(room)       \
+    X(log) X(names) X(sites) X(anomalies) X(blocks) X(fences) X(accounts) X(limits) X(bands) X(room)       \
     X(snapshots) X(neighbours) X(pollers) X(retry) X(saving)
 
 struct memlord {
@@ -5158,6 +5239,8 @@ typedef struct mli_self_state {
     void *fence_asked;       /* the fence whose `done` it runs, or left by longjmp; NULL: none */
     uint32_t exited;         /* 1: its exit hook has run */
     uintptr_t unwinding;     /* the frame that called an unwinder; 0: it is in none */
+    const memlord_site *site; /* given to its call on the general path; NULL: none */
+    uint32_t untold;         /* 1: a call of it made a mistake that is not logged yet */
     void *caller;            /* the return address of its call on the general path; NULL: unknown */
     void *frame;             /* the frame that `caller` returns to; NULL: unknown */
     void *entered;           /* the return address of memlord_alloc; NULL: not noted */
@@ -5810,6 +5893,9 @@ MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level);
    holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here);
 
+/* Returns 1 if the thread is in this ledger's logger. Requires: the caller holds no lock. */
+MLI_PRIVATE MLI_COLD int mli_log_runs(memlord *lord);
+
 /* Passes a line to the logger. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text);
 
@@ -5881,6 +5967,12 @@ MLI_PRIVATE MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here) {
     mli_log_calls *mine = &mli_self.log_calls;
     if (mine->generation == lord->generation && !mli_frame_runs(&mine->frame, here))
         mli_log_calls_end(lord, &none);
+}
+
+MLI_PRIVATE MLI_COLD int mli_log_runs(memlord *lord) {
+    const mli_log_calls *mine = &mli_self.log_calls;
+    mli_log_calls_left(lord, MLI_STACK_ADDRESS());
+    return mine->generation == lord->generation && (mine->inside[0] | mine->inside[1]);
 }
 
 MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
@@ -9207,14 +9299,6 @@ MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
    caller is inside the ledger's own call of the host's allocator. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev);
 
-/* Returns what is wrong with the storage or the size of a block; NULL: neither is. */
-MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes);
-/* Counts a call that is refused, MEMLORD_E_INVALID or MEMLORD_E_DEVICE, and logs the first of its
-   function with that result; `fault`: what is wrong with an argument, NULL if that is not known.
-   Returns r, also any other. Requires: the caller holds no lock. */
-MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
-                                               memlord_device d, const char *fault);
-
 /* Gets the dev on which the free of an unknown storage is counted: the device that was named. A
    device without an index gets the first dev of its type, or index 0 if there is none. */
 MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *dev);
@@ -9300,41 +9384,6 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d,
         mli_cold_enter();
         r = mli_device_add_locked(lord, d, dev);
     } while (mli_cold_leave(lord, &r));
-    return r;
-}
-
-MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes) {
-    if (!storage) return "a storage cannot be 0";
-    if (storage == UINT64_MAX) return "a storage cannot be UINT64_MAX";
-    return bytes > MLI_BYTES_MAX ? "a size over 2^48" : NULL;
-}
-/* Returns what is wrong with a device that a call refuses, after "cuda:0 is". */
-static MLI_COLD const char *mli_device_fault(memlord_device d, int refuser) {
-    if (!mli_device_valid(d)) return "a selector: a device is needed";
-    return refuser == MLI_REFUSER_alloc_reserved
-               ? "not on the physical device of the ticket"
-               : "one device too many: raise MEMLORD_MAX_DEVICES";
-}
-MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
-                                               memlord_device d, const char *fault) {
-    MLI_REQUIRE(mli_none_held());
-    static const char names[] =
-#define MLI_X(name) #name "\0"
-        MLI_REFUSERS(MLI_X);
-#undef MLI_X
-    const char *name;
-    if (!lord || (r != MEMLORD_E_INVALID && r != MEMLORD_E_DEVICE)) return r;
-    mli_stat_add(lord, mli_dev_known(lord, d), MLI_STAT_refused, 1);
-    if (mli_u32_exchange(&lord->devices.refused[refuser][r == MEMLORD_E_DEVICE], 1)) return r;
-    name = mli_text_at(names, (unsigned)refuser);
-    if (r == MEMLORD_E_DEVICE && mli_selector_valid(d))
-        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %i is %s", name,
-                 mli_device_code(d), mli_device_fault(d, refuser));
-    else
-        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %s", name,
-                 r == MEMLORD_E_DEVICE ? "that is no device"
-                 : fault               ? fault
-                                       : memlord_result_text(r));
     return r;
 }
 
@@ -10278,6 +10327,337 @@ MLI_PRIVATE MLI_COLD void mli_sites_life(mli_life *life) {
     MLI_LIFE_STATE(life, sites);
 }
 
+/* --------------------------------------------------------------------- src/books/anomalies.h -- */
+
+/* Owns the mistakes of the host that are kept with their place, and which refusals were logged. May
+   use books/sites, books/devices, books/counters and base/log. Invariants: the list has one entry a
+   kind and site, is bounded, and only a reset takes an entry off; a mistake costs nothing until it
+   is made. Locks: anomalies, for the list; none is held while a site is copied or the logger
+   runs. */
+
+#define MLI_ANOMALIES 64
+
+/* The name of a kind, MEMLORD_ANOMALY_..., as reports write it: "unknown_free". */
+MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind);
+
+/* The site of a call on the general path is mli_self.site, set when the call begins. */
+static MLI_HOT void mli_site_given(const memlord_site *site) { mli_self.site = site; }
+
+/* Keeps a mistake at the site of the call in progress. The first one of a site may take memory.
+   `word2` has the rows of the block that it concerns, as without a side record; 0: there is none.
+   Returns 1 if it is the first of its kind there. Requires: no lock is held but the orphan lock. */
+MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
+                                          uint64_t storage, uint64_t bytes, uint64_t word2);
+/* Keeps and logs an end of a tag or a scope that finds none to end. `caller`: its return address;
+   NULL: not known. Requires: the caller holds no lock. */
+MLI_PRIVATE MLI_COLD void mli_end_misplaced(memlord *lord, const void *caller);
+
+/* Logs the mistakes that are not logged yet. Requires: the caller holds no lock. */
+MLI_PRIVATE MLI_COLD void mli_anomalies_log(memlord *lord);
+/* Ends a call that may have noted a mistake. It logs nothing in the ledger's own logger: the
+   thread's next such call does. */
+static MLI_HOT void mli_anomalies_tell(memlord *lord) {
+    if (MLI_UNLIKELY(mli_self.untold)) mli_anomalies_log(lord);
+}
+
+/* Copies the mistake of a number, from 0, with its sites as reports show them. Returns 0 if there
+   is none. Requires: the caller holds no lock. */
+MLI_PRIVATE MLI_COLD int mli_anomaly_read(memlord *lord, uint32_t number, memlord_anomaly *out);
+/* Returns how many mistakes were at sites beyond those that are kept. */
+MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord);
+
+/* Returns what is wrong with the storage or the size of a block; NULL: neither is. */
+MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes);
+/* Ends a public call that returns r: logs its mistakes. A call that is refused, MEMLORD_E_INVALID
+   or MEMLORD_E_DEVICE, is counted and is a mistake at `site`; it is logged if it is the first there
+   or the first of its function with that result, and not made by the logger. `fault`: what is wrong with an argument, NULL if
+   that is not known. Returns r. Requires: the caller holds no lock. */
+MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
+                                               memlord_device d, const char *fault,
+                                               const memlord_site *site);
+
+MLI_PRIVATE MLI_COLD void mli_anomalies_life(mli_life *life);
+
+/* --------------------------------------------------------------------- src/books/anomalies.c -- */
+
+/* A mistake, as the ledger keeps it. */
+typedef struct mli_anomaly {
+    memlord_anomaly is;        /* its site and born are filled in where it is read */
+    const memlord_site *given; /* the host's pointer: it is compared, and never followed */
+    const memlord_site *site, *born; /* the ledger's copies; NULL: none, or no memory for it */
+    int told;                  /* 1: it is logged */
+} mli_anomaly;
+struct mli_anomalies_state {
+    mli_lock lock; /* all below but refused */
+    uint32_t count;
+    mli_anomaly at[MLI_ANOMALIES];
+    uint64_t left_out; /* mistakes at sites beyond those */
+    mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1: logged, as E_INVALID or as E_DEVICE */
+};
+
+MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind) {
+    static const char names[] =
+#define MLI_X(name, key, text) key "\0"
+        MLI_ANOMALY_KINDS(MLI_X);
+#undef MLI_X
+    return mli_text_at(names, (unsigned)kind);
+}
+static MLI_COLD const char *mli_anomaly_text(int kind) {
+    static const char texts[] =
+#define MLI_X(name, key, text) text "\0"
+        MLI_ANOMALY_KINDS(MLI_X);
+#undef MLI_X
+    return mli_text_at(texts, (unsigned)kind);
+}
+
+/* -- the list -- */
+
+/* Returns the mistake of a kind at a site, which the host gave by this pointer or which has this
+   copy; NULL: there is none. */
+static MLI_COLD mli_anomaly *mli_anomaly_find(struct mli_anomalies_state *s, int kind,
+                                              const memlord_site *given, const memlord_site *kept) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_ANOMALIES));
+    uint32_t i;
+    for (i = 0; i < s->count; i++) {
+        mli_anomaly *a = &s->at[i];
+        if (a->is.kind == kind && (a->given == given || (kept && a->site == kept))) return a;
+    }
+    return NULL;
+}
+/* Counts a mistake once more. */
+static MLI_COLD void mli_anomaly_again(mli_anomaly *a, uint64_t bytes, uint64_t now) {
+    a->is.count++;
+    a->is.bytes = mli_add_saturated(a->is.bytes, bytes);
+    a->is.last_ns = now;
+}
+/* Returns the site of a row, and sets *tag to the tag of another; each NULL for row 0. */
+static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t word2,
+                                                     const char **tag) {
+    const uint32_t site = MLI_SITE_ROW(word2), row = MLI_TAG_ROW(word2);
+    *tag = row ? (const char *)mli_row_at(lord, MLI_BOOK_TAG, row)->subject : NULL;
+    if (!site) return NULL;
+    return (const memlord_site *)mli_ptr_load_acquire(
+        &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
+}
+
+/* Counts a mistake that the list has by the pointer of its site. Returns 0 if it does not have it
+   and has room for it: the site is to be copied first. */
+static MLI_COLD int mli_anomaly_known(memlord *lord, int kind, uint64_t bytes, uint64_t now) {
+    struct mli_anomalies_state *s = lord->anomalies;
+    mli_anomaly *a;
+    int known;
+    mli_lock_take(&s->lock);
+    a = mli_anomaly_find(s, kind, mli_self.site, NULL);
+    known = a || s->count == MLI_ANOMALIES;
+    if (a)
+        mli_anomaly_again(a, bytes, now);
+    else if (known)
+        s->left_out++;
+    mli_lock_drop(&s->lock);
+    return known;
+}
+
+MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
+                                          uint64_t storage, uint64_t bytes, uint64_t word2) {
+    MLI_REQUIRE(mli_none_held_but_orphan());
+    struct mli_anomalies_state *s = lord->anomalies;
+    const uint64_t now = mli_ledger_now(lord) - lord->started;
+    const memlord_site *site = mli_self.site, *kept;
+    mli_anomaly *a;
+    int is_new;
+    if (mli_anomaly_known(lord, kind, bytes, now)) return 0;
+    kept = site ? mli_site_kept(lord, site) : NULL;
+    mli_lock_take(&s->lock);
+    a = mli_anomaly_find(s, kind, site, kept);
+    is_new = !a && s->count < MLI_ANOMALIES;
+    if (is_new) {
+        a = &s->at[s->count++];
+        memset(a, 0, sizeof *a);
+        a->is.kind = kind;
+        a->is.device = device;
+        a->is.storage = storage;
+        a->is.first_ns = now;
+        a->given = site;
+        a->site = kept;
+        a->born = mli_anomaly_born(lord, word2, &a->is.tag);
+        mli_self.untold = 1;
+    }
+    if (a)
+        mli_anomaly_again(a, bytes, now);
+    else
+        s->left_out++;
+    mli_lock_drop(&s->lock);
+    return is_new;
+}
+
+/* Copies a mistake. Returns 0 if there is none of that number. */
+static MLI_COLD int mli_anomaly_copy(memlord *lord, uint32_t number, mli_anomaly *out) {
+    struct mli_anomalies_state *s = lord->anomalies;
+    int found;
+    mli_lock_take(&s->lock);
+    found = number < s->count;
+    if (found) *out = s->at[number];
+    mli_lock_drop(&s->lock);
+    return found;
+}
+MLI_PRIVATE MLI_COLD int mli_anomaly_read(memlord *lord, uint32_t number, memlord_anomaly *out) {
+    MLI_REQUIRE(mli_none_held());
+    mli_anomaly a;
+    if (!mli_anomaly_copy(lord, number, &a)) return 0;
+    *out = a.is;
+    out->site = a.site ? *mli_site_display_of(lord, a.site) : mli_no_site;
+    out->born = a.born ? *mli_site_display_of(lord, a.born) : mli_no_site;
+    return 1;
+}
+MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord) {
+    uint64_t n;
+    mli_lock_take(&lord->anomalies->lock);
+    n = lord->anomalies->left_out;
+    mli_lock_drop(&lord->anomalies->lock);
+    return n;
+}
+
+/* -- the log -- */
+
+/* Returns the next mistake to log, and takes it for logged; 0: there is none. */
+static MLI_COLD int mli_anomaly_untold(memlord *lord, mli_anomaly *out) {
+    struct mli_anomalies_state *s = lord->anomalies;
+    uint32_t i;
+    mli_lock_take(&s->lock);
+    for (i = 0; i < s->count && s->at[i].told; i++) {
+    }
+    if (i < s->count) {
+        s->at[i].told = 1;
+        *out = s->at[i];
+    }
+    i = i < s->count;
+    mli_lock_drop(&s->lock);
+    return (int)i;
+}
+/* Logs "[unknown_free] cpu 0x1000 64 B: a free of a storage that is not live, at main x.c:12; born
+   at load y.c:3 [weights]". A refusal has its own line, by mli_refuse. */
+static MLI_COLD void mli_anomaly_log(memlord *lord, const mli_anomaly *a) {
+    char line[512];
+    memlord_site named;
+    mli_out o;
+    mli_out_buffer(&o, line, sizeof line);
+    mli_putf(&o, "[%s] %i", mli_anomaly_name(a->is.kind), mli_device_code(a->is.device));
+    if (a->is.storage) mli_putf(&o, " %jx", a->is.storage);
+    if (a->is.bytes) mli_putf(&o, " %jo", a->is.bytes);
+    mli_putf(&o, ": %s", mli_anomaly_text(a->is.kind));
+    if (a->site) mli_putf(&o, ", at %p", (const void *)mli_site_named(lord, a->site, &named));
+    if (a->born)
+        mli_putf(&o, "; born at %p", (const void *)mli_site_named(lord, a->born, &named));
+    if (a->is.tag) mli_putf(&o, " [%s]", a->is.tag);
+    mli_log_end(lord, MEMLORD_LOG_WARNING, &o);
+}
+MLI_PRIVATE MLI_COLD void mli_anomalies_log(memlord *lord) {
+    MLI_REQUIRE(mli_none_held());
+    mli_anomaly a;
+    if (mli_self.in_host_alloc || mli_log_runs(lord)) return;
+    mli_self.untold = 0;
+    if (!mli_log_hears(lord, MEMLORD_LOG_WARNING)) return;
+    while (mli_anomaly_untold(lord, &a))
+        if (a.is.kind != MEMLORD_ANOMALY_REFUSED) mli_anomaly_log(lord, &a);
+}
+
+MLI_PRIVATE MLI_COLD void mli_end_misplaced(memlord *lord, const void *caller) {
+    mli_site_record *place = caller ? mli_place_at(lord, caller) : NULL;
+    mli_site_given(place ? (const memlord_site *)mli_ptr_load_acquire(&place->display) : NULL);
+    (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_MISPLACED_END, memlord_device_all(), 0, 0, 0);
+    mli_anomalies_tell(lord);
+}
+
+/* -- refusals -- */
+
+MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes) {
+    if (!storage) return "a storage cannot be 0";
+    if (storage == UINT64_MAX) return "a storage cannot be UINT64_MAX";
+    return bytes > MLI_BYTES_MAX ? "a size over 2^48" : NULL;
+}
+/* Returns what is wrong with a device that a call refuses, after "cuda:0 is". */
+static MLI_COLD const char *mli_device_fault(memlord_device d, int refuser) {
+    if (!mli_device_valid(d)) return "a selector: a device is needed";
+    return refuser == MLI_REFUSER_alloc_reserved
+               ? "not on the physical device of the ticket"
+               : "one device too many: raise MEMLORD_MAX_DEVICES";
+}
+/* Logs "memlord_free: a storage cannot be UINT64_MAX, at main x.c:12". */
+static MLI_COLD void mli_refusal_log(memlord *lord, int refuser, memlord_result r,
+                                     memlord_device d, const char *fault,
+                                     const memlord_site *site) {
+    static const char names[] =
+#define MLI_X(name) #name "\0"
+        MLI_REFUSERS(MLI_X);
+#undef MLI_X
+    char line[256];
+    memlord_site named;
+    mli_out o;
+    mli_out_buffer(&o, line, sizeof line);
+    mli_putf(&o, "memlord_%s: ", mli_text_at(names, (unsigned)refuser));
+    if (r == MEMLORD_E_DEVICE && mli_selector_valid(d))
+        mli_putf(&o, "%i is %s", mli_device_code(d), mli_device_fault(d, refuser));
+    else
+        mli_put_str(&o, r == MEMLORD_E_DEVICE ? "that is no device"
+                        : fault               ? fault
+                                              : memlord_result_text(r));
+    if (site) mli_putf(&o, ", at %p", (const void *)mli_site_named(lord, site, &named));
+    mli_log_end(lord, MEMLORD_LOG_WARNING, &o);
+}
+MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
+                                               memlord_device d, const char *fault,
+                                               const memlord_site *site) {
+    MLI_REQUIRE(mli_none_held());
+    int is_new, logs;
+    if (!lord) return r;
+    if (r == MEMLORD_E_INVALID || r == MEMLORD_E_DEVICE) {
+        mli_stat_add(lord, mli_dev_known(lord, d), MLI_STAT_refused, 1);
+        mli_site_given(site);
+        is_new = mli_anomaly_note(lord, MEMLORD_ANOMALY_REFUSED, d, 0, 0, 0);
+        logs = !mli_log_runs(lord);
+        if (logs &&
+            (!mli_u32_exchange(&lord->anomalies->refused[refuser][r == MEMLORD_E_DEVICE], 1) ||
+             is_new))
+            mli_refusal_log(lord, refuser, r, d, fault, site);
+    }
+    mli_anomalies_tell(lord);
+    return r;
+}
+
+/* -- life -- */
+
+static MLI_COLD void mli_anomalies_init(memlord *lord, const memlord_desc *desc) {
+    (void)desc;
+    mli_lock_rank(&lord->anomalies->lock, MLI_RANK_ANOMALIES);
+}
+static MLI_COLD void mli_anomalies_lock(memlord *lord, int take) {
+    mli_lock_set(&lord->anomalies->lock, take);
+}
+static MLI_COLD void mli_anomalies_reset(memlord *lord, mli_thread *t) {
+    (void)t;
+    mli_lock_take(&lord->anomalies->lock);
+    lord->anomalies->count = 0;
+    lord->anomalies->left_out = 0;
+    mli_lock_drop(&lord->anomalies->lock);
+}
+MLI_PRIVATE MLI_COLD void mli_anomalies_life(mli_life *life) {
+    MLI_LIFE_STATE(life, anomalies);
+    life->init = mli_anomalies_init;
+    life->lock = mli_anomalies_lock;
+    life->reset = mli_anomalies_reset;
+}
+
+/* -- public -- */
+
+MLI_API size_t memlord_anomalies_each(memlord *lord, memlord_anomaly_fn fn, void *user) {
+    memlord_anomaly a;
+    uint32_t n = 0;
+    if (!lord) return 0;
+    for (; mli_anomaly_read(lord, n, &a); n++)
+        if (fn && fn(user, &a)) return n + 1;
+    return n;
+}
+
 /* -------------------------------------------------------------------------- src/books/tags.h -- */
 
 /* Owns a thread's cache of rows, names and scopes; births (the mark, scope and stream of a block);
@@ -10584,9 +10964,7 @@ static MLI_COLD void mli_tag_drop(memlord *lord) {
 
 MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord) {
     mli_stat_add(lord, 0, MLI_STAT_dropped_sites, 1);
-    mli_drop_warn(lord, &lord->tags.warned_guard,
-                  "[drop] a tag or a scope ended on another thread than it began: there it stays "
-                  "open");
+    mli_end_misplaced(lord, NULL);
 }
 
 /* Gets the ledger's copy of a tag. The thread's cache has it under the host's pointer; the text
@@ -10683,7 +11061,7 @@ static memlord_result mli_tag_begin(memlord *lord, const char *tag, memlord_guar
     if (!lord) return MEMLORD_OK;
     if (!tag || !*tag)
         return mli_refuse(lord, MLI_REFUSER_tag_begin, MEMLORD_E_INVALID, memlord_device_all(),
-                          "a tag has a name");
+                          "a tag has a name", NULL);
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
     if (mli_is_orphan(lord, t)) /* several threads share it, so it has no tag stack */
@@ -10803,7 +11181,7 @@ MEMLORD_API memlord_guard memlord_guard_tag(memlord *lord, const char *tag) {
     return guard;
 }
 
-MEMLORD_API memlord_result memlord_tag_end(memlord *lord) {
+MEMLORD_API MLI_NOINLINE memlord_result memlord_tag_end(memlord *lord) {
     mli_thread *t;
     memlord_result r = MEMLORD_E_STATE;
     if (!lord) return MEMLORD_OK;
@@ -10814,7 +11192,10 @@ MEMLORD_API memlord_result memlord_tag_end(memlord *lord) {
         r = MEMLORD_OK;
     }
     mli_thread_put(lord, t);
-    if (r == MEMLORD_OK) mli_interposer_end(lord, 0, 1);
+    if (r == MEMLORD_OK)
+        mli_interposer_end(lord, 0, 1);
+    else
+        mli_end_misplaced(lord, MLI_RETURN_ADDRESS());
     return r;
 }
 
@@ -10850,7 +11231,7 @@ MLI_API memlord_result memlord_tag_default_set(memlord *lord, const char *tag) {
     if (!lord) return MEMLORD_OK;
     if (tag && !*tag)
         return mli_refuse(lord, MLI_REFUSER_tag_default_set, MEMLORD_E_INVALID,
-                          memlord_device_all(), "a tag has a name");
+                          memlord_device_all(), "a tag has a name", NULL);
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
     if (mli_is_orphan(lord, t))
@@ -10875,7 +11256,7 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
     r = !tag || !*tag || bytes > MLI_BYTES_MAX ? MEMLORD_E_INVALID : mli_dev(lord, device, &dev);
     if (r)
         return mli_refuse(lord, MLI_REFUSER_expect, r, device,
-                          tag && *tag ? mli_block_fault(1, bytes) : "a tag has a name");
+                          tag && *tag ? mli_block_fault(1, bytes) : "a tag has a name", NULL);
     r = mli_name(lord, tag, &kept);
     if (r) return r;
     r = mli_row_find(lord, MLI_BOOK_TAG, kept, dev, &number);
@@ -12987,6 +13368,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result
    Returns E_UNKNOWN; or OK, uncounted, if it matches a dropped alloc. */
 MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d, uint64_t key);
 
+/* Counts a free of a block that has more references. */
+MLI_PRIVATE MLI_COLD void mli_shared_free(memlord *lord, const mli_entry *e);
+
 /* What a key is to a call that ends its block. */
 enum { MLI_KEY_DEAD, MLI_KEY_PENDING, MLI_KEY_LIVE, MLI_KEY_USED }; /* USED: live, with fences */
 
@@ -13000,11 +13384,11 @@ MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_dev
 MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, memlord_device d,
                                                  uint64_t key, int ends);
 
-/* Begins a call on a block that is on the map: checks the device and the storage, and gets the
-   thread record. If *t is NULL, the caller returns the result. That is OK without a ledger, and
+/* Begins a call at `site` on a block that is on the map: checks the device and the storage, and
+   gets the thread record. If *t is NULL, the caller returns the result. That is OK without a ledger, and
    from within the ledger's own allocator call. */
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
-                                         mli_thread **t);
+                                         const memlord_site *site, mli_thread **t);
 
 /* Adds a reference to a live block, and the side record that the count may need. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *t, uint32_t type,
@@ -13109,7 +13493,6 @@ struct mli_blocks_state {
                                                mli_drop_print; 0: vacant */
     mli_u32 dropped_kept;                   /* how many of these are not vacant, or more */
     mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* those that found none vacant */
-    mli_u32 warned_alloc;                       /* 1: the first dropped alloc was logged */
     mli_ptr routes; /* mli_route *; push only, under the cold lock */
 };
 
@@ -13270,11 +13653,17 @@ MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result
     mli_stat_add(lord, dev, MLI_STAT_dropped_allocs, 1);
     mli_stat_add(lord, dev, MLI_STAT_dropped_bytes, bytes);
     mli_drop_expect(lord, d.type, key);
-    if (r == MEMLORD_E_NOMEM) /* MEMLORD_E_DEVICE is logged as a refusal */
-        mli_drop_warn(lord, &lord->blocks->warned_alloc,
-                      "[drop] no room to record an alloc: give the ledger's allocator more; "
-                      "dropped_allocs has how many");
+    (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_DROPPED, d, key, bytes, 0);
     return r;
+}
+/* Keeps a mistake with the block of an entry. */
+static MLI_COLD void mli_anomaly_of(memlord *lord, int kind, const mli_entry *e) {
+    (void)mli_anomaly_note(lord, kind, mli_device_record_at(lord, MLI_DEV(e->word1))->device,
+                           e->key, MLI_BYTES(e->word1), mli_word2_rows(e->word2));
+}
+MLI_PRIVATE MLI_COLD void mli_shared_free(memlord *lord, const mli_entry *e) {
+    mli_stat_add(lord, MLI_DEV(e->word1), MLI_STAT_freed_while_shared, 1);
+    mli_anomaly_of(lord, MEMLORD_ANOMALY_FREED_WHILE_SHARED, e);
 }
 MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d,
                                                      uint64_t key) {
@@ -13282,6 +13671,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_devi
     if (mli_drop_match(lord, d.type, key)) return MEMLORD_OK;
     if (mli_dev_named(lord, d, &dev)) dev = 0;
     mli_stat_add(lord, dev, MLI_STAT_unknown_frees, 1);
+    (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_UNKNOWN_FREE, d, key, 0, 0);
     if (mli_debug_on(lord)) mli_self.note.unknown++;
     return MEMLORD_E_UNKNOWN;
 }
@@ -13311,9 +13701,10 @@ MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, m
 }
 
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
-                                         mli_thread **t) {
+                                         const memlord_site *site, mli_thread **t) {
     *t = NULL;
     if (!lord) return MEMLORD_OK;
+    mli_site_given(site);
     if (!mli_key_valid(key)) return MEMLORD_E_INVALID;
     if (!mli_type_valid(d)) return MEMLORD_E_DEVICE;
     *t = mli_thread_get(lord);
@@ -13388,6 +13779,7 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
                          mli_word2_rows(stale.word2), NULL);
     if (!mli_is_pending(stale.word2)) {
         mli_stat_add(lord, MLI_DEV(stale.word1), MLI_STAT_implicit_frees, 1);
+        mli_anomaly_of(lord, MEMLORD_ANOMALY_IMPLICIT_FREE, &stale);
         if (mli_debug_on(lord)) {
             mli_self.note.implicit++;
             mli_self.note.implicit_bytes += MLI_BYTES(stale.word1);
@@ -13525,8 +13917,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t
     } else {
         mli_probe_end_block(lord, t, &probe, 0);
     }
-    if (refs > 1)
-        mli_stat_add(lord, MLI_DEV(gone->word1), MLI_STAT_freed_while_shared, 1);
+    if (refs > 1) mli_shared_free(lord, gone);
     return MEMLORD_OK;
 }
 
@@ -14690,7 +15081,7 @@ MLI_API memlord_result memlord_block_describe(memlord *lord, memlord_device devi
     mli_thread *t;
     mli_probe probe;
     memlord_meta kept;
-    memlord_result r = mli_key_begin(lord, device, storage, &t);
+    memlord_result r = mli_key_begin(lord, device, storage, NULL, &t);
     if (!t) return r;
     r = meta && meta->rank <= 8 ? mli_meta_copy(lord, meta, &kept) : MEMLORD_E_INVALID;
     if (r == MEMLORD_OK && kept.tag)
@@ -14709,9 +15100,10 @@ MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
                                            uint64_t storage, const char *tag) {
     mli_thread *t;
     const char *kept;
-    memlord_result r = mli_key_begin(lord, device, storage, &t);
+    memlord_result r = mli_key_begin(lord, device, storage, NULL, &t);
     if (!t)
-        return mli_refuse(lord, MLI_REFUSER_block_retag, r, device, mli_block_fault(storage, 0));
+        return mli_refuse(lord, MLI_REFUSER_block_retag, r, device, mli_block_fault(storage, 0),
+                          NULL);
     r = mli_name(lord, tag && *tag ? tag : NULL, &kept);
     if (r == MEMLORD_OK) r = mli_block_retag(lord, t, device, storage, kept);
     mli_thread_put(lord, t);
@@ -14734,7 +15126,7 @@ MLI_API memlord_result memlord_part_add(memlord *lord, memlord_device device, ui
                                         uint64_t offset, uint64_t bytes, const memlord_meta *meta) {
     mli_thread *t;
     memlord_part_info part;
-    memlord_result r = mli_key_begin(lord, device, storage, &t);
+    memlord_result r = mli_key_begin(lord, device, storage, NULL, &t);
     if (!t) return r;
     memset(&part, 0, sizeof part);
     part.offset = offset;
@@ -14752,7 +15144,7 @@ MLI_API memlord_result memlord_part_add(memlord *lord, memlord_device device, ui
 MLI_API memlord_result memlord_part_remove(memlord *lord, memlord_device device,
                                            uint64_t storage, uint64_t offset) {
     mli_thread *t;
-    memlord_result r = mli_key_begin(lord, device, storage, &t);
+    memlord_result r = mli_key_begin(lord, device, storage, NULL, &t);
     if (!t) return r;
     r = mli_block_part_remove(lord, t, (uint32_t)device.type, storage, offset);
     mli_thread_put(lord, t);
@@ -14867,20 +15259,22 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
     mli_probe_leave(t, &probe);
     mli_fences_detach(lord, old);
     if (why == MLI_ATTACH_FREE && refs > 1) /* a move takes the references along */
-        mli_stat_add(lord, MLI_DEV(gone->word1), MLI_STAT_freed_while_shared, 1);
+        mli_shared_free(lord, gone);
     return MEMLORD_OK;
 }
 
 /* Takes a fence off its pending block, if it still has one, and ends the block with its last fence.
-   Returns 1 if it ended the block; *credited is then its bytes. */
-static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, uint64_t *credited) {
+   *of is the block's entry; its key is 0 if there is none. Returns 1 if it ended the block. */
+static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, mli_entry *of) {
     mli_probe probe;
     mli_side_record *side =
         mli_probe_side_record(lord, t, mli_type_of(lord, f->dev), f->key, &probe);
     mli_fence_record **at;
-    uint64_t word1, rows;
     int pends = side && f->serial && side->serial == f->serial;
+    of->key = 0;
     if (pends) {
+        *of = *probe.entry;
+        of->word2 = side->word2;
         for (at = &side->fences; *at != f;) at = &(*at)->sibling;
         *at = f->sibling;
         f->serial = 0;
@@ -14889,38 +15283,44 @@ static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, u
         mli_probe_leave(t, &probe);
         return 0;
     }
-    word1 = probe.entry->word1;
-    rows = side->word2;
     mli_probe_end_block(lord, t, &probe, 0);
-    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, f->key, word1, rows, NULL);
-    *credited = MLI_BYTES(word1);
+    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, of->key, of->word1, of->word2, NULL);
     return 1;
 }
 
+/* Counts a failed fence. `of`: its block; key 0: it has none any more. */
+static MLI_COLD void mli_fence_failed(memlord *lord, uint32_t dev, const mli_entry *of) {
+    mli_stat_add(lord, dev, MLI_STAT_fence_failures, 1);
+    mli_site_given(NULL);
+    (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_FENCE_FAILED,
+                           mli_device_record_at(lord, dev)->device, of->key,
+                           of->key ? MLI_BYTES(of->word1) : 0, of->key ? of->word2 : 0);
+}
 /* Ends a fence that this thread has asked: done (answer > 0) or failed (answer < 0). Drops it, and
    ends its block if it was the last. Returns the bytes credited. */
 static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer) {
     mli_thread *t;
-    uint64_t credited = 0, key = f->key;
+    mli_entry of;
     uint32_t dev = f->dev;
     int mine, last;
-    if (answer < 0) mli_stat_add(lord, dev, MLI_STAT_fence_failures, 1);
     (void)mli_fence_drop(lord, f);
     t = mli_thread_get(lord);
-    last = mli_fence_credit(lord, t, f, &credited);
+    last = mli_fence_credit(lord, t, f, &of);
     mli_thread_put(lord, t);
+    if (answer < 0) mli_fence_failed(lord, dev, &of);
     mli_fences_enter(lord);
     mli_queue_remove(lord, f);
     mine = f->detached || !f->serial;
     f->asker = NULL; /* a block that still has the fence frees it */
     mli_fences_leave(lord);
     if (mine) mli_fence_free(lord, f);
+    mli_anomalies_tell(lord);
     if (!last) return 0;
     if (mli_debug_on(lord))
-        mli_log_call(lord, 1, "[free retired] ", mli_device_record_at(lord, dev)->device, key,
-                     credited, NULL);
+        mli_log_call(lord, 1, "[free retired] ", mli_device_record_at(lord, dev)->device, of.key,
+                     MLI_BYTES(of.word1), NULL);
     mli_call_end(lord, t, dev, 0);
-    return credited;
+    return MLI_BYTES(of.word1);
 }
 
 /* Handles the answer of a fence that this thread has asked, and returns the bytes credited. If the
@@ -15148,15 +15548,17 @@ typedef struct mli_call {
     mli_ticket_draw draw; /* its bytes that may come off tickets */
 } mli_call;
 
-/* Begins a call that records a block: checks its arguments, makes its device known, and gets the
-   thread record. call->t NULL: the caller returns the result; OK from within the ledger's own
+/* Begins a call at `site` that records a block: checks its arguments, makes its device known, and
+   gets the thread record. call->t NULL: the caller returns the result; OK from within the ledger's own
    allocator call, which passes through. */
 static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device device, uint64_t storage,
-                                             uint64_t bytes, mli_call *call) {
+                                             uint64_t bytes, const memlord_site *site,
+                                             mli_call *call) {
     memlord_result r;
     call->t = NULL;
     call->draw = mli_draw_none;
     if (MLI_UNLIKELY(mli_self.in_host_alloc)) return MEMLORD_OK;
+    mli_site_given(site);
     if (MLI_UNLIKELY(!mli_key_valid(storage) || bytes > MLI_BYTES_MAX))
         return MEMLORD_E_INVALID;
     r = mli_dev(lord, device, &call->dev);
@@ -15177,6 +15579,7 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
     if (call->draw.phys) mli_ticket_draw_end(lord, call->t, &call->draw, did);
     if (mli_debug_on(lord))
         mli_log_call(lord, did, verb, block->device, block->storage, block->bytes, site);
+    mli_anomalies_tell(lord);
     if (call->dev) mli_call_end(lord, call->t, call->dev, 1);
     return r;
 }
@@ -15229,7 +15632,7 @@ MLI_PRIVATE memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ti
     uint64_t rows;
     uint32_t stack;
     int did;
-    memlord_result r = mli_call_begin(lord, device, storage, bytes, &call);
+    memlord_result r = mli_call_begin(lord, device, storage, bytes, site, &call);
     if (!call.t) return mli_drop_count(lord, r, device, storage, bytes);
     mli_stack_pick(lord, call.t, call.dev, bytes, site);
     stack = mli_self.pick_row;
@@ -15260,7 +15663,7 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
     if (!gone) gone = &e;
     gone->key = gone->word1 = 0; /* mli_block_close may not be called */
     if (!storage) return MEMLORD_OK;
-    r = mli_key_begin(lord, device, storage, &t);
+    r = mli_key_begin(lord, device, storage, site, &t);
     if (!t) return r;
     r = mli_block_close(lord, t, device, storage, how, gone, &chain);
     if (gone->key) {
@@ -15274,6 +15677,7 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
     if (logs)
         mli_log_call(lord, gone->key != 0, chain ? "[free deferred] " : "[free] ", device, storage,
                      MLI_BYTES(gone->word1), site);
+    mli_anomalies_tell(lord);
     if (chain) mli_fences_ask_new(lord, chain);
     if (gone->key) mli_call_end(lord, t, MLI_DEV(gone->word1), 1);
     return r;
@@ -15282,7 +15686,9 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
 static memlord_result mli_alloc_refusing(memlord *lord, memlord_device device, uint64_t storage,
                                          uint64_t bytes, const memlord_site *site) {
     memlord_result r = mli_alloc_off_ticket(lord, 0, device, storage, bytes, site, MLI_PUT_ALLOC);
-    return r ? mli_refuse(lord, MLI_REFUSER_alloc, r, device, mli_block_fault(storage, bytes)) : r;
+    return r ? mli_refuse(lord, MLI_REFUSER_alloc, r, device, mli_block_fault(storage, bytes),
+                          site)
+             : r;
 }
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device device,
                                                        uint64_t storage, uint64_t bytes,
@@ -15295,7 +15701,7 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
                                                       const memlord_site *site) {
     memlord_result r = mli_free_general(lord, device, storage, how, site, NULL);
     return r ? mli_refuse(lord, how == MLI_END_FREE ? MLI_REFUSER_free : MLI_REFUSER_release, r,
-                          device, mli_block_fault(storage, 0))
+                          device, mli_block_fault(storage, 0), site)
              : r;
 }
 
@@ -15332,7 +15738,7 @@ static mli_pick mli_token_stack(const memlord_realloc_token *token) {
 /* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] is the
    entry's word1, word[1] its word2, word[2] the generation of the ledger; word[3] and word[4] are
    its stack. `verb` begins the line of MEMLORD_DEBUG; with NULL the end of the realloc logs both
-   storages. */
+   storages, and its event has the site. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const char *verb, const memlord_site *site) {
@@ -15342,7 +15748,7 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     memlord_result r;
     if (!token) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(token, 0, sizeof *token);
-    r = mli_key_begin(lord, device, storage ? storage : 1, &t);
+    r = mli_key_begin(lord, device, storage ? storage : 1, site, &t);
     if (!lord || r) return r;
     token->device = device;
     token->storage = storage;
@@ -15356,7 +15762,7 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
         token->word[1] = e.word2;
         mli_token_stack_set(token, &pick);
         mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, e.word1,
-                             mli_word2_rows(e.word2), site);
+                             mli_word2_rows(e.word2), verb ? site : NULL);
     } else if (storage) {
         r = mli_unknown_free(lord, device, storage);
     }
@@ -15396,6 +15802,7 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
     memlord_result r;
     call.t = mli_thread_get(lord);
     if (!call.t) return MEMLORD_OK;
+    mli_site_given(site);
     call.draw = mli_draw_none;
     e.key = token->storage;
     e.word1 = token->word[0];
@@ -15441,17 +15848,19 @@ static MLI_COLD memlord_result mli_block_check_n(const memlord_block *blocks, si
 
 /* Counts and logs the refusal of n blocks, for the first that is at fault. */
 static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_result r,
-                                            const memlord_block *blocks, size_t n, int opens) {
+                                            const memlord_block *blocks, size_t n, int opens,
+                                            const memlord_site *site) {
     size_t i = 0;
-    if (r != MEMLORD_E_INVALID && r != MEMLORD_E_DEVICE) return r;
-    if (!blocks)
-        return mli_refuse(lord, refuser, r, memlord_device_all(), "n blocks, and none are given");
+    if (!blocks || (r != MEMLORD_E_INVALID && r != MEMLORD_E_DEVICE))
+        return mli_refuse(lord, refuser, r, memlord_device_all(), "n blocks, and none are given",
+                          site);
     while (i < n && !mli_block_check(&blocks[i], opens)) i++;
     if (i == n && r == MEMLORD_E_DEVICE) /* one device too many */
         for (i = 0; i < n && mli_dev_known(lord, blocks[i].device);) i++;
-    if (i == n) return mli_refuse(lord, refuser, r, blocks->device, "sizes whose sum overflows");
+    if (i == n)
+        return mli_refuse(lord, refuser, r, blocks->device, "sizes whose sum overflows", site);
     return mli_refuse(lord, refuser, r, blocks[i].device,
-                      mli_block_fault(blocks[i].storage, opens ? blocks[i].bytes : 0));
+                      mli_block_fault(blocks[i].storage, opens ? blocks[i].bytes : 0), site);
 }
 
 /* The memory held for one of n blocks before any of them is recorded: a placeholder of 0 bytes
@@ -15587,12 +15996,14 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
     if (lord && n && r == MEMLORD_OK) t = mli_thread_get(lord);
     if (!t) return r;
     memset(&note, 0, sizeof note);
+    mli_site_given(site);
     hold = (mli_hold *)mli_own_alloc(lord, n * sizeof *hold);
     r = hold ? mli_hold_n(lord, t, blocks, n, how, site, hold, &held) : MEMLORD_E_NOMEM;
     for (i = 0; i < n && r == MEMLORD_OK; i++)
         mli_open_one(lord, t, &blocks[i], how, &hold[i], site, &note);
     mli_thread_put(lord, t);
     if (r) mli_unhold_n(lord, blocks, hold, held);
+    mli_site_given(site);
     if (r && r != MEMLORD_E_INVALID) mli_drop_n(lord, blocks, n, how, r);
     mli_own_free(lord, hold, n * sizeof *hold);
     if (mli_debug_on(lord) && r == MEMLORD_OK)
@@ -15669,11 +16080,15 @@ static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device devi
     memlord_block block = {device, 0, 0};
     memlord_result r;
     if (!lord) return MEMLORD_OK;
-    r = mli_call_begin(lord, device, 1, bytes, &call);
-    if (!call.t) return mli_refuse(lord, refuser, r, device, mli_block_fault(1, bytes));
+    r = mli_call_begin(lord, device, 1, bytes, site, &call);
+    if (!call.t) return mli_refuse(lord, refuser, r, device, mli_block_fault(1, bytes), site);
     if (!adds) {
         block.bytes = mli_arena_change(lord, call.t, call.dev, 0, bytes, site);
-        if (block.bytes < bytes) mli_stat_add(lord, call.dev, MLI_STAT_underflows, 1);
+        if (block.bytes < bytes) {
+            mli_stat_add(lord, call.dev, MLI_STAT_underflows, 1);
+            (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_UNDERFLOW, device, 0,
+                                   bytes - block.bytes, 0);
+        }
     } else if (!mli_would_overflow(lord, call.dev, bytes)) {
         mli_call_draw(lord, &call, bytes);
         block.bytes = mli_arena_change(lord, call.t, call.dev, bytes, 0, site);
@@ -15684,18 +16099,19 @@ static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device devi
                          call.dev, 0, block.bytes, 0);
     r = mli_call_finish(lord, &call, r, r == MEMLORD_OK,
                         adds ? "[alloc arena] " : "[free arena] ", &block, site);
-    return mli_refuse(lord, refuser, r, device, "a balance that overflows");
+    return mli_refuse(lord, refuser, r, device, "a balance that overflows", site);
 }
 
 /* -- deferred frees -- */
 
 static MLI_COLD memlord_result mli_fenced_refuse(memlord *lord, memlord_device device,
                                                  uint64_t storage, const memlord_fence *fence,
-                                                 int how, memlord_result r) {
+                                                 int how, memlord_result r,
+                                                 const memlord_site *site) {
     const int refuser =
         how == MLI_ATTACH_FREE ? MLI_REFUSER_free_deferred : MLI_REFUSER_block_use;
     return mli_refuse(lord, refuser, r, device,
-                      fence->done ? mli_block_fault(storage, 0) : "a fence without `done`");
+                      fence->done ? mli_block_fault(storage, 0) : "a fence without `done`", site);
 }
 /* Attaches a fence to a block; `how`: MLI_ATTACH_FREE or MLI_ATTACH_USE. */
 static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device device,
@@ -15707,8 +16123,8 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
     memlord_result r = MEMLORD_E_INVALID;
     if (lord && fence->done && !storage && how == MLI_ATTACH_FREE)
         return mli_fence_discard(lord, fence);
-    if (!lord || fence->done) r = mli_key_begin(lord, device, storage, &t);
-    if (r) return mli_fenced_refuse(lord, device, storage, fence, how, r);
+    if (!lord || fence->done) r = mli_key_begin(lord, device, storage, site, &t);
+    if (r) return mli_fenced_refuse(lord, device, storage, fence, how, r, site);
     if (!t) return mli_fence_discard(NULL, fence);
     f = mli_fence_new(lord, fence);
     gone.key = gone.word1 = 0;
@@ -15722,6 +16138,7 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
     if (mli_debug_on(lord))
         mli_log_call(lord, gone.key != 0, "[free deferred] ", device, storage,
                      MLI_BYTES(gone.word1), site);
+    mli_anomalies_tell(lord);
     if (r) {
         if (f) mli_fence_free(lord, f);
         return r;
@@ -15780,7 +16197,8 @@ MLI_API memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket tick
     if (!v) return MEMLORD_E_UNKNOWN;
     if (!mli_phys_find(lord, device, 0, &phys) && phys == v->phys)
         r = mli_alloc_off_ticket(lord, ticket, device, storage, bytes, site, MLI_PUT_ALLOC);
-    return mli_refuse(lord, MLI_REFUSER_alloc_reserved, r, device, mli_block_fault(storage, bytes));
+    return mli_refuse(lord, MLI_REFUSER_alloc_reserved, r, device, mli_block_fault(storage, bytes),
+                      site);
 }
 
 MEMLORD_API MLI_NOINLINE memlord_result memlord_track(memlord *lord, memlord_device device,
@@ -15789,14 +16207,16 @@ MEMLORD_API MLI_NOINLINE memlord_result memlord_track(memlord *lord, memlord_dev
     memlord_result r = MEMLORD_OK;
     MLI_NOTE_CALLER();
     if (lord) r = mli_alloc_off_ticket(lord, 0, device, storage, bytes, site, MLI_PUT_TRACK);
-    return r ? mli_refuse(lord, MLI_REFUSER_track, r, device, mli_block_fault(storage, bytes)) : r;
+    return r ? mli_refuse(lord, MLI_REFUSER_track, r, device, mli_block_fault(storage, bytes),
+                          site)
+             : r;
 }
 MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, uint64_t storage,
                                           const memlord_site *site) {
     mli_thread *t;
-    memlord_result r = mli_key_begin(lord, device, storage, &t);
-    (void)site;
-    if (!t) return mli_refuse(lord, MLI_REFUSER_retain, r, device, mli_block_fault(storage, 0));
+    memlord_result r = mli_key_begin(lord, device, storage, site, &t);
+    if (!t)
+        return mli_refuse(lord, MLI_REFUSER_retain, r, device, mli_block_fault(storage, 0), site);
     r = mli_block_retain(lord, t, (uint32_t)device.type, storage);
     mli_thread_put(lord, t);
     return r;
@@ -15807,24 +16227,24 @@ MLI_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *block
     memlord_result r;
     MLI_NOTE_CALLER();
     r = mli_open_n(lord, blocks, n, MLI_PUT_ALLOC, site);
-    return mli_refuse_n(lord, MLI_REFUSER_alloc_n, r, blocks, n, 1);
+    return mli_refuse_n(lord, MLI_REFUSER_alloc_n, r, blocks, n, 1, site);
 }
 MLI_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks, size_t n,
                                        const memlord_site *site) {
     memlord_result r;
     MLI_NOTE_CALLER();
     r = mli_open_n(lord, blocks, n, MLI_PUT_TRACK, site);
-    return mli_refuse_n(lord, MLI_REFUSER_track_n, r, blocks, n, 1);
+    return mli_refuse_n(lord, MLI_REFUSER_track_n, r, blocks, n, 1, site);
 }
 MLI_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks, size_t n,
                                       const memlord_site *site) {
     memlord_result r = mli_end_n(lord, blocks, n, MLI_END_FREE, site);
-    return mli_refuse_n(lord, MLI_REFUSER_free_n, r, blocks, n, 0);
+    return mli_refuse_n(lord, MLI_REFUSER_free_n, r, blocks, n, 0, site);
 }
 MLI_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blocks, size_t n,
                                          const memlord_site *site) {
     memlord_result r = mli_end_n(lord, blocks, n, MLI_END_RELEASE, site);
-    return mli_refuse_n(lord, MLI_REFUSER_release_n, r, blocks, n, 0);
+    return mli_refuse_n(lord, MLI_REFUSER_release_n, r, blocks, n, 0, site);
 }
 
 /* Ends a realloc. */
@@ -15858,7 +16278,7 @@ static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, memlord_device d
     if (old_storage == UINT64_MAX) return MEMLORD_E_INVALID;
     if (!old_storage)
         return mli_alloc_off_ticket(lord, 0, device, new_storage, bytes, site, MLI_PUT_ALLOC);
-    r = mli_call_begin(lord, device, new_storage, bytes, &call);
+    r = mli_call_begin(lord, device, new_storage, bytes, site, &call);
     if (!call.t) return r;
     if (mli_would_overflow(lord, call.dev, bytes))
         r = MEMLORD_E_INVALID;
@@ -15866,7 +16286,7 @@ static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, memlord_device d
         r = mli_map_reserve(lord, call.t, call.dev, new_storage);
     mli_thread_put(lord, call.t);
     if (r) return r;
-    (void)mli_token_begin(lord, device, old_storage, &token, NULL, NULL);
+    (void)mli_token_begin(lord, device, old_storage, &token, NULL, site);
     return mli_token_end(lord, &token, new_storage, bytes, site);
 }
 MLI_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
@@ -15877,13 +16297,14 @@ MLI_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
     r = mli_realloc_whole(lord, device, old_storage, new_storage, bytes, site);
     return mli_refuse(lord, MLI_REFUSER_realloc, r, device,
                       mli_block_fault(old_storage == UINT64_MAX ? old_storage : new_storage,
-                                      bytes));
+                                      bytes),
+                      site);
 }
 MLI_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
                                              uint64_t old_storage, memlord_realloc_token *token) {
     memlord_result r = mli_token_begin(lord, device, old_storage, token, "[free realloc] ", NULL);
     return mli_refuse(lord, MLI_REFUSER_realloc_begin, r, device,
-                      token ? mli_block_fault(old_storage ? old_storage : 1, 0) : "no token");
+                      token ? mli_block_fault(old_storage ? old_storage : 1, 0) : "no token", NULL);
 }
 MLI_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
                                            uint64_t new_storage, uint64_t bytes,
@@ -15893,7 +16314,8 @@ MLI_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token 
     r = mli_token_end(lord, token, new_storage, bytes, site);
     return mli_refuse(lord, MLI_REFUSER_realloc_end, r,
                       token ? token->device : memlord_device_all(),
-                      token ? mli_block_fault(new_storage ? new_storage : 1, bytes) : "no token");
+                      token ? mli_block_fault(new_storage ? new_storage : 1, bytes) : "no token",
+                      site);
 }
 
 /* Detaches a block, as memlord_realloc_begin does. A block with recorded uses is freed at once, so
@@ -15904,7 +16326,7 @@ static MLI_COLD memlord_result mli_free_detach(memlord *lord, memlord_device dev
     mli_thread *t;
     mli_entry e;
     int state = MLI_KEY_DEAD;
-    memlord_result r = mli_key_begin(lord, device, storage, &t);
+    memlord_result r = mli_key_begin(lord, device, storage, site, &t);
     if (t) {
         state = mli_key_state(lord, t, device, storage, &e);
         mli_thread_put(lord, t);
@@ -15926,7 +16348,7 @@ MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, 
     memlord_result r = mli_free_detach(lord, device, storage, token, site);
     if (token) token->state = r ? (uint32_t)MLI_TOKEN_USED : token->state | MLI_TOKEN_OF_FREE;
     return mli_refuse(lord, MLI_REFUSER_free_begin, r, device,
-                      token ? mli_block_fault(storage ? storage : 1, 0) : "no token");
+                      token ? mli_block_fault(storage ? storage : 1, 0) : "no token", site);
 }
 
 /* Takes the bytes of a detached block off the counts. With `failed` puts the block back as it was,
@@ -15936,13 +16358,12 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     mli_thread *t;
     mli_entry e;
     mli_pick pick;
-    uint64_t refs;
     uint32_t dev;
     int did = MLI_DID_NOTHING;
     memlord_result r = MEMLORD_OK;
     if (lord && !token)
         return mli_refuse(lord, MLI_REFUSER_free_end, MEMLORD_E_INVALID, memlord_device_all(),
-                          "no token");
+                          "no token", site);
     if (!lord) return MEMLORD_OK;
     if (token->word[2] != lord->generation) return MEMLORD_E_STATE;
     token->state &= ~(uint32_t)MLI_TOKEN_OF_FREE;
@@ -15951,6 +16372,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     token->state = MLI_TOKEN_USED;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
+    mli_site_given(site);
     e.key = token->storage;
     e.word1 = token->word[0];
     e.word2 = token->word[1];
@@ -15960,18 +16382,18 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
         (void)mli_drop_count(lord, r, mli_device_record_at(lord, dev)->device, e.key,
                              MLI_BYTES(e.word1));
     } else {
-        refs = mli_refs_of(e.word1, e.word2);
+        if (mli_refs_of(e.word1, e.word2) > 1) mli_shared_free(lord, &e);
         pick = mli_token_stack(token);
         mli_pick_off(lord, &pick, MLI_BYTES(e.word1));
         mli_entry_abandon(lord, t, &e);
         mli_count_site_free(lord, t, dev, site, MLI_BYTES(e.word1));
-        if (refs > 1) mli_stat_add(lord, dev, MLI_STAT_freed_while_shared, 1);
     }
     if (did)
         mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, e.key, MLI_BYTES(e.word1), e.word2);
     mli_thread_put(lord, t);
     if (mli_debug_on(lord)) /* free_begin logged the free */
         mli_log_call(lord, did, "[alloc] ", token->device, e.key, MLI_BYTES(e.word1), NULL);
+    mli_anomalies_tell(lord);
     mli_call_end(lord, t, dev, 1);
     return r;
 }
@@ -15990,7 +16412,7 @@ static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint
     memlord_result r;
     if (!lord) return mli_fence_discard(NULL, fence);
     r = fence && !fence->done ? MEMLORD_E_INVALID : mli_block_check(&block, 1);
-    if (r == MEMLORD_OK) r = mli_key_begin(lord, from, from_storage, &call.t);
+    if (r == MEMLORD_OK) r = mli_key_begin(lord, from, from_storage, site, &call.t);
     if (r) return r;
     if (!call.t) return mli_fence_discard(NULL, fence);
     call.draw = mli_draw_none;
@@ -16034,13 +16456,14 @@ MLI_API memlord_result memlord_move(memlord *lord, memlord_device from, uint64_t
     return mli_refuse(lord, MLI_REFUSER_move, r, source ? from : to,
                       fence && !fence->done ? "a fence without `done`"
                       : source              ? mli_block_fault(from_storage, 0)
-                                            : mli_block_fault(to_storage, bytes));
+                                            : mli_block_fault(to_storage, bytes),
+                      site);
 }
 
 MLI_API memlord_result memlord_copy(memlord *lord, memlord_device from, memlord_device to,
                                     uint64_t bytes) {
     return mli_refuse(lord, MLI_REFUSER_copy, mli_copy(lord, from, to, bytes),
-                      mli_device_valid(from) ? to : from, mli_block_fault(1, bytes));
+                      mli_device_valid(from) ? to : from, mli_block_fault(1, bytes), NULL);
 }
 
 MLI_API memlord_result memlord_arena_add(memlord *lord, memlord_device device, uint64_t bytes,
@@ -16061,8 +16484,10 @@ MLI_API memlord_result memlord_free_done(memlord *lord, memlord_device device, u
     mli_thread *t;
     mli_probe probe;
     uint64_t word1, rows;
-    memlord_result r = mli_key_begin(lord, device, storage, &t);
-    if (!t) return mli_refuse(lord, MLI_REFUSER_free_done, r, device, mli_block_fault(storage, 0));
+    memlord_result r = mli_key_begin(lord, device, storage, NULL, &t);
+    if (!t)
+        return mli_refuse(lord, MLI_REFUSER_free_done, r, device, mli_block_fault(storage, 0),
+                          NULL);
     if (!mli_probe_side_record(lord, t, (uint32_t)device.type, storage, &probe) ||
         !mli_is_pending(probe.entry->word2)) {
         mli_probe_leave(t, &probe);
@@ -17961,6 +18386,16 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
     return MEMLORD_OK;
 }
 
+static MLI_COLD void mli_scope_dropped(memlord *lord) {
+    mli_loss_add(lord, MLI_LOST_scopes);
+    mli_drop_warn(lord, &lord->tags.warned_scope,
+                  mli_scope_count(lord) > MEMLORD_MAX_SCOPES
+                      ? "[drop] no room for a scope: raise MEMLORD_MAX_SCOPES; dropped_scopes has "
+                        "how many"
+                      : "[drop] no room for a scope: raise MEMLORD_MAX_STRINGS, or give the "
+                        "ledger's allocator more; dropped_scopes has how many");
+}
+
 /* Begins a scope. `guard` gets what its end restores; NULL: the scope has no guard. The cache of
    the thread has the scope under the host's static record `planted` or, if that is NULL, under
    `name`. The text there may change, so the name is compared with that of the scope found. */
@@ -17983,8 +18418,8 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
         r = mli_scope_lookup(lord, t, name, given, salt, planted ? &planted->site : NULL, &stats);
     if (r == MEMLORD_OK && guard) mli_guard_note(guard, lord, t, 1);
     if (r == MEMLORD_OK) mli_span_open(lord, t, span, stats, 0);
-    if (r == MEMLORD_E_NOMEM) mli_loss_add(lord, MLI_LOST_scopes);
     mli_thread_put(lord, t);
+    if (r == MEMLORD_E_NOMEM) mli_scope_dropped(lord);
     if (r == MEMLORD_OK) mli_interposer_begin(lord, 1, name);
     return mli_call_end_uncounted(lord, r);
 }
@@ -18176,7 +18611,7 @@ MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
     if (lord && name && *name) (void)mli_scope_begin(lord, name, planted, &guard);
     return guard;
 }
-MEMLORD_API memlord_result memlord_scope_end(memlord *lord) {
+MEMLORD_API MLI_NOINLINE memlord_result memlord_scope_end(memlord *lord) {
     mli_thread *t;
     memlord_result r = MEMLORD_OK;
     if (!lord) return MEMLORD_OK;
@@ -18187,7 +18622,10 @@ MEMLORD_API memlord_result memlord_scope_end(memlord *lord) {
     else
         r = MEMLORD_E_STATE;
     mli_thread_put(lord, t);
-    if (r == MEMLORD_OK) mli_interposer_end(lord, 1, 1);
+    if (r == MEMLORD_OK)
+        mli_interposer_end(lord, 1, 1);
+    else
+        mli_end_misplaced(lord, MLI_RETURN_ADDRESS());
     return mli_call_end_uncounted(lord, r);
 }
 
@@ -18892,7 +19330,8 @@ MLI_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
     r = mli_device_valid(device) && reserved > MLI_POOL_MAX ? MEMLORD_E_INVALID
                                                             : mli_dev(lord, device, &dev);
     if (r)
-        return mli_refuse(lord, MLI_REFUSER_pool_set, r, device, "a pool of more than 2^62 bytes");
+        return mli_refuse(lord, MLI_REFUSER_pool_set, r, device, "a pool of more than 2^62 bytes",
+                          NULL);
     count = mli_device_record_at(lord, dev)->count;
     mli_u64_store(&count[MLI_STAT_reserved], reserved);
     mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)reserved);
@@ -18921,7 +19360,7 @@ static MLI_COLD memlord_result mli_pool_add(memlord *lord, memlord_device device
 }
 MLI_API memlord_result memlord_pool_add(memlord *lord, memlord_device device, int64_t delta) {
     return mli_refuse(lord, MLI_REFUSER_pool_add, mli_pool_add(lord, device, delta), device,
-                      "a pool of less than 0 bytes, or of more than 2^62");
+                      "a pool of less than 0 bytes, or of more than 2^62", NULL);
 }
 MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device device,
                                                uint64_t hits, uint64_t misses) {
@@ -18929,7 +19368,7 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
     memlord_result r;
     if (!lord) return MEMLORD_OK;
     r = mli_dev(lord, device, &dev);
-    if (r) return mli_refuse(lord, MLI_REFUSER_pool_served, r, device, NULL);
+    if (r) return mli_refuse(lord, MLI_REFUSER_pool_served, r, device, NULL, NULL);
     mli_stat_add(lord, dev, MLI_STAT_cache_hits, hits);
     mli_stat_add(lord, dev, MLI_STAT_cache_misses, misses);
     return MEMLORD_OK;
@@ -21638,7 +22077,8 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
         return MEMLORD_OK;
     r = bytes > MLI_BYTES_MAX ? MEMLORD_E_INVALID : mli_dev(lord, device, &dev);
     if (r)
-        return mli_refuse(lord, MLI_REFUSER_alloc_failed, r, device, mli_block_fault(1, bytes));
+        return mli_refuse(lord, MLI_REFUSER_alloc_failed, r, device, mli_block_fault(1, bytes),
+                          site);
     mli_attempt_failed(lord, dev, bytes);
     mli_phys_sample_refresh(lord, mli_phys_at(lord, dev));
     mli_oom_note(lord, dev, bytes, site);
@@ -22216,6 +22656,10 @@ typedef struct mli_stack_leak { /* the leaks of a stack: what its picked blocks 
     double blocks;
     uint32_t row;
 } mli_stack_leak;
+typedef struct mli_anomaly_line { /* mistakes of one kind at one site */
+    uint64_t weight;
+    memlord_anomaly is;
+} mli_anomaly_line;
 typedef struct mli_report {
     memlord *lord;
     mli_out *o, out;
@@ -22254,6 +22698,9 @@ typedef struct mli_report {
     mli_leak_table leaks;  /* live blocks born since `mark`, but those that are pending */
     mli_leak_sum *leak_sum; /* by site row; behind them, without a site, by tag row */
     mli_culprit culprit;
+    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest first: those that lost bytes */
+    size_t mistakes;
+    uint64_t mistakes_more; /* at sites that are not in the list */
     uint64_t mark;
     int has_parts; /* 1: at least one block has parts */
     int lifetimes; /* 1: `lifetime` is known */
@@ -22852,6 +23299,22 @@ static void mli_report_peak_raise(mli_report *r, uint32_t dev) {
     s->peak_error -= most;
 }
 
+/* Captures the mistakes of the host in the order of their weight: first the kinds that make totals
+   too low, then frees and allocs that do not fit, then the others; each by bytes or, where these
+   are not known, by number. */
+static MLI_COLD void mli_report_mistakes(mli_report *r) {
+    static const unsigned char ranks[MEMLORD_ANOMALY_COUNT] = {6, 5, 4, 3, 2, 1, 0, 7};
+    mli_anomaly_line line;
+    uint32_t i;
+    for (i = 0; mli_anomaly_read(r->lord, i, &line.is); i++) {
+        const uint64_t most = UINT64_MAX >> 8, size = line.is.bytes ? line.is.bytes : line.is.count;
+        line.weight = (uint64_t)ranks[line.is.kind] << 56 | (size < most ? size : most);
+        r->mistakes = mli_top_insert(r->mistake, r->mistakes, MLI_ANOMALIES, &line, sizeof line,
+                                     offsetof(mli_anomaly_line, weight));
+    }
+    r->mistakes_more = mli_anomalies_left_out(r->lord);
+}
+
 MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     MLI_REQUIRE(!r->lord);
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
@@ -22886,6 +23349,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     mli_report_tags(r);
     mli_report_scopes(r);
     if (!r->whole) return;
+    mli_report_mistakes(r);
     mli_report_sites(r);
     mli_report_stacks(r);
     mli_report_lifetimes(r);
@@ -23777,6 +24241,23 @@ static void mli_json_leaks(const mli_json_writer *w) {
     mli_put_str(r->o, "}");
 }
 
+static MLI_COLD void mli_json_mistakes(mli_report *r) {
+    size_t i;
+    mli_jsonf(r->o, ",\n'mistakes':{'more':%ju,'list':[", r->mistakes_more);
+    for (i = 0; i < r->mistakes; i++) {
+        const memlord_anomaly *a = &r->mistake[i].is;
+        mli_jsonf(r->o, ",\n{'kind':%s,'device':'%i','storage':", mli_anomaly_name(a->kind),
+                  mli_device_code(a->device));
+        mli_jsonf(r->o, a->storage ? "'%jx'" : "null", a->storage);
+        mli_jsonf(r->o, ",'count':%ju,'bytes':%ju,'first_ns':%ju,'last_ns':%ju,'site':%p,'born':%p,"
+                        "'tag':%s}",
+                  a->count, a->bytes, a->first_ns, a->last_ns,
+                  (const void *)(a->site.file[0] ? &a->site : NULL),
+                  (const void *)(a->born.file[0] ? &a->born : NULL), a->tag);
+    }
+    mli_put_str(r->o, "]}");
+}
+
 static void mli_json_moves(mli_report *r) {
     const mli_route *route = NULL;
     mli_jsonf(r->o, ",\n'moves':[");
@@ -23949,6 +24430,7 @@ static MLI_COLD void mli_json_write(mli_json_writer *w) {
     mli_json_summary(r);
     mli_json_holders(r);
     mli_json_leaks(w);
+    mli_json_mistakes(r);
     mli_json_moves(r);
     mli_json_threads(r);
     mli_json_snapshots(r);
@@ -25426,6 +25908,26 @@ static MLI_COLD void mli_text_modules(const mli_report *r) {
     if (m) mli_putf(r->o, "... and %ju\n", (uint64_t)m->number);
 }
 
+/* Lists the mistakes of the host, each with the first block that it concerned. */
+static MLI_COLD void mli_text_mistakes(mli_report *r) {
+    size_t i;
+    if (!r->mistakes) return;
+    mli_put_str(r->o, "\n       count       bytes       first        last  mistakes, the heaviest "
+                      "first\n");
+    for (i = 0; i < r->mistakes; i++) {
+        const memlord_anomaly *a = &r->mistake[i].is;
+        mli_putf(r->o, "%12ju%12jo%12jX%12jX  %s, %i", a->count, a->bytes, a->first_ns, a->last_ns,
+                 mli_anomaly_name(a->kind), mli_device_code(a->device));
+        if (a->storage) mli_putf(r->o, " %jx", a->storage);
+        if (a->site.file[0]) mli_putf(r->o, ", at %p", (const void *)&a->site);
+        if (a->born.file[0]) mli_putf(r->o, ", born at %p", (const void *)&a->born);
+        if (a->tag) mli_putf(r->o, " [%s]", a->tag);
+        mli_put_str(r->o, "\n");
+    }
+    if (r->mistakes_more)
+        mli_putf(r->o, "... and %ju more at other sites\n", r->mistakes_more);
+}
+
 static MLI_COLD void mli_text_full(mli_report *r) {
     uint32_t i;
     size_t k;
@@ -25443,6 +25945,7 @@ static MLI_COLD void mli_text_full(mli_report *r) {
         if (r->devices > 1) mli_text_anomalies(r, r->o, "anomalies and drops, ", i + 1);
     }
     mli_text_anomalies(r, r->o, "anomalies and drops, ", 0);
+    mli_text_mistakes(r);
     mli_text_snapshots(r);
     mli_text_scopes(r);
     mli_text_leaks(r);
@@ -28014,6 +28517,34 @@ typedef struct mli_save_paths { /* allocated: a stack may have only 16 KiB */
     char target[MLI_SAVE_PATH_MAX], beside[MLI_SAVE_PATH_MAX + 64];
 } mli_save_paths;
 
+/* A file that is written, and the first error of the system there. */
+#define MLI_ERROR_SPECIAL UINT32_MAX /* it is no regular file */
+typedef struct mli_saved_file {
+    mli_file file;
+    uint32_t error; /* 0: none */
+} mli_saved_file;
+
+/* Keeps the system's error if a step failed and none did before. Returns `failed`. */
+static MLI_COLD int mli_saved_step(mli_saved_file *f, int failed) {
+    if (failed && !f->error) f->error = mli_system_error();
+    return failed;
+}
+/* Logs "[save] no /tmp/x.json: could not write: there is no space left". */
+static MLI_COLD void mli_save_failed(memlord *lord, const char *head, const char *path,
+                                     memlord_result r, uint32_t error) {
+    const char *why = error == MLI_ERROR_SPECIAL ? "it is no regular file"
+                                                 : mli_system_error_text(error);
+    char line[512];
+    mli_out o;
+    mli_out_buffer(&o, line, sizeof line);
+    mli_putf(&o, "%s%s: %s", head, path, memlord_result_text(r));
+    if (why)
+        mli_putf(&o, ": %s", why);
+    else if (error)
+        mli_putf(&o, ": error %ju of the system", (uint64_t)error);
+    mli_log_end(lord, MEMLORD_LOG_ERROR, &o);
+}
+
 /* Sets p->target to `path` with the process id for %p and % for %%. Returns 0 if it fits, else
    -1. */
 static int mli_save_path_expand(const char *path, mli_save_paths *p) {
@@ -28031,7 +28562,8 @@ static int mli_save_path_expand(const char *path, mli_save_paths *p) {
 }
 
 static MLI_COLD int mli_write_file(void *user, const void *data, size_t size) {
-    return mli_file_write(*(mli_file *)user, (const char *)data, size);
+    mli_saved_file *f = (mli_saved_file *)user;
+    return mli_saved_step(f, mli_file_write(f->file, (const char *)data, size));
 }
 
 /* Creates p->beside, a new file .memlord-pid-n.tmp in the target's directory, so that a rename can
@@ -28055,39 +28587,39 @@ static int mli_file_temp_create(mli_save_paths *p, mli_file *file) {
 /* Writes a report to p->beside, a new file in the directory of p->target. Removes the file if that
    fails. */
 static MLI_COLD memlord_result mli_file_write_report(memlord *lord, memlord_format format,
-                                                     mli_save_paths *p) {
-    mli_file file;
+                                                     mli_save_paths *p, mli_saved_file *f) {
     mli_signals held;
     memlord_result r;
-    if (mli_file_temp_create(p, &file)) return MEMLORD_E_IO;
+    if (mli_saved_step(f, mli_file_temp_create(p, &f->file))) return MEMLORD_E_IO;
     held = mli_signals_block();
-    r = mli_report_write(lord, format, mli_write_file, &file);
-    if (mli_file_close(file) && r == MEMLORD_OK) r = MEMLORD_E_IO;
+    r = mli_report_write(lord, format, mli_write_file, f);
+    if (mli_saved_step(f, mli_file_close(f->file)) && r == MEMLORD_OK) r = MEMLORD_E_IO;
     mli_signals_restore(&held);
     if (r != MEMLORD_OK) mli_file_remove(p->beside);
     return r;
 }
 /* Ends the saving of a file. `failed`: the file could not be renamed to p->target. */
-static memlord_result mli_file_renamed(const mli_save_paths *p, int failed) {
-    if (!failed) return MEMLORD_OK;
+static memlord_result mli_file_renamed(const mli_save_paths *p, mli_saved_file *f, int failed) {
+    if (!mli_saved_step(f, failed)) return MEMLORD_OK;
     mli_file_remove(p->beside);
     return MEMLORD_E_IO;
 }
 
 /* Writes a report to standard output. It takes the descriptor and no stdio, which may be locked. */
-static MLI_COLD memlord_result mli_save_stdout(memlord *lord, memlord_format format) {
-    mli_file file = mli_file_stdout();
+static MLI_COLD memlord_result mli_save_stdout(memlord *lord, memlord_format format,
+                                               mli_saved_file *f) {
     mli_signals held;
     memlord_result r;
+    f->file = mli_file_stdout();
     if ((format == MEMLORD_FORMAT_PPROF || format == MEMLORD_FORMAT_MEMORY_VIZ) &&
-        mli_file_is_terminal(file)) {
+        mli_file_is_terminal(f->file)) {
         mli_logf(lord, MEMLORD_LOG_ERROR,
                  "[save] .%s is binary: redirect standard output from the terminal, or name a file",
                  mli_format_suffixes[format]);
         return MEMLORD_E_UNSUPPORTED;
     }
     held = mli_signals_block();
-    r = mli_report_write(lord, format, mli_write_file, &file);
+    r = mli_report_write(lord, format, mli_write_file, f);
     mli_signals_restore(&held);
     return r;
 }
@@ -28097,23 +28629,44 @@ static MLI_COLD memlord_result mli_save_refuse(memlord *lord, memlord_result r, 
     return r;
 }
 
-MLI_API memlord_result memlord_save(memlord *lord, memlord_format format, const char *path) {
+/* Saves a report. *error is the system's error that made it fail; 0: another reason did. */
+static MLI_COLD memlord_result mli_save(memlord *lord, memlord_format format, const char *path,
+                                        uint32_t *error) {
     mli_save_paths *p;
+    mli_saved_file f;
     memlord_result r = MEMLORD_E_INVALID;
-    if (!lord) return MEMLORD_OK;
+    memset(&f, 0, sizeof f);
+    *error = 0;
     if (!path || !*path) return mli_save_refuse(lord, r, "path is NULL or empty");
     if (!mli_format_known(format))
         return mli_save_refuse(lord, MEMLORD_E_UNSUPPORTED, "format is none of those there are");
     mli_capacities_refresh(lord, 0);
-    if (!strcmp(path, "-")) return mli_save_stdout(lord, format);
+    if (!strcmp(path, "-")) {
+        r = mli_save_stdout(lord, format, &f);
+        *error = f.error;
+        return r;
+    }
     p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
     if (!p) return MEMLORD_E_NOMEM;
-    if (mli_save_path_expand(path, p))
+    if (mli_save_path_expand(path, p)) {
         (void)mli_save_refuse(lord, r, "path is too long");
-    else
-        r = mli_file_is_special(p->target) ? MEMLORD_E_IO : mli_file_write_report(lord, format, p);
-    if (r == MEMLORD_OK) r = mli_file_renamed(p, mli_file_rename(p->beside, p->target, 1));
+    } else if (mli_file_is_special(p->target)) {
+        r = MEMLORD_E_IO;
+        f.error = MLI_ERROR_SPECIAL;
+    } else {
+        r = mli_file_write_report(lord, format, p, &f);
+        if (r == MEMLORD_OK) r = mli_file_renamed(p, &f, mli_file_rename(p->beside, p->target, 1));
+    }
     mli_own_free(lord, p, sizeof *p);
+    *error = f.error;
+    return r;
+}
+MLI_API memlord_result memlord_save(memlord *lord, memlord_format format, const char *path) {
+    uint32_t error;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = mli_save(lord, format, path, &error);
+    if (r == MEMLORD_E_IO) mli_save_failed(lord, "[save] no ", path, r, error);
     return r;
 }
 
@@ -28136,18 +28689,19 @@ static int mli_dated_path(const char *directory, uint64_t wall, memlord_format f
 }
 
 static memlord_result mli_dated_save(memlord *lord, memlord_format format,
-                                     const char *directory, mli_save_paths *p) {
+                                     const char *directory, mli_save_paths *p,
+                                     mli_saved_file *f) {
     uint64_t wall = mli_wall_now();
     unsigned n;
     int there = 1;
     memlord_result r;
     if (mli_dated_path(directory, wall, format, 0, p)) return MEMLORD_E_INVALID;
-    r = mli_file_write_report(lord, format, p);
+    r = mli_file_write_report(lord, format, p, f);
     for (n = 0; r == MEMLORD_OK && there > 0 && n < 1000; n++)
         there = mli_dated_path(directory, wall, format, n, p)
                     ? -1
                     : mli_file_rename(p->beside, p->target, 0);
-    return r == MEMLORD_OK ? mli_file_renamed(p, there) : r;
+    return r == MEMLORD_OK ? mli_file_renamed(p, f, there) : r;
 }
 
 /* Saves to the directory of memlord_save_at_exit (default: output_dir, then "."), and logs the
@@ -28160,23 +28714,20 @@ static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     const char *directory = (const char *)mli_ptr_load_acquire(&lord->saving->exit_directory);
     int asked = end && mli_alert_set(lord, MLI_ALERT_SAVE, 0);
     mli_save_paths *p;
-    char line[320];
-    mli_out o;
+    mli_saved_file f;
     memlord_result r = MEMLORD_E_NOMEM;
+    memset(&f, 0, sizeof f);
     if (end && !format && !asked) return;
     mli_capacities_refresh(lord, 1); /* the host may be in its allocator, or at its end */
     if (!directory) directory = lord->saving->output_dir ? lord->saving->output_dir : ".";
     p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
     if (p)
         r = mli_dated_save(lord, format ? (memlord_format)(format - 1) : MEMLORD_FORMAT_JSON,
-                           directory, p);
-    mli_out_buffer(&o, line, sizeof line);
+                           directory, p, &f);
     if (r)
-        mli_putf(&o, "[save] no report in %s: %s", directory, memlord_result_text(r));
+        mli_save_failed(lord, "[save] no report in ", directory, r, f.error);
     else
-        mli_putf(&o, "[save] %s", p->target);
-    (void)mli_out_end(&o, sizeof line);
-    mli_log(lord, r ? MEMLORD_LOG_ERROR : MEMLORD_LOG_INFO, line);
+        mli_logf(lord, MEMLORD_LOG_INFO, "[save] %s", p->target);
     mli_own_free(lord, p, sizeof *p);
 }
 
@@ -28214,13 +28765,13 @@ static MLI_COLD memlord_result mli_at_exit_once(void) {
 /* Writes the export. Of failures in a row it logs the first. */
 static MLI_COLD void mli_export_save(memlord *lord, int end) {
     const char *path = (const char *)mli_ptr_load_acquire(&lord->saving->export_path);
-    memlord_result r = memlord_save(lord, MEMLORD_FORMAT_PROMETHEUS, path);
+    uint32_t error;
+    memlord_result r = mli_save(lord, MEMLORD_FORMAT_PROMETHEUS, path, &error);
     const uint32_t before = mli_u32_exchange(&lord->saving->export_failed, r != MEMLORD_OK);
     (void)end;
     if (!r) return;
     mli_loss_add(lord, MLI_LOST_exports);
-    if (!before)
-        mli_logf(lord, MEMLORD_LOG_ERROR, "[export] no %s: %s", path, memlord_result_text(r));
+    if (!before) mli_save_failed(lord, "[export] no ", path, r, error);
 }
 static const mli_saver mli_export_saver = {mli_export_save};
 
@@ -28357,6 +28908,7 @@ static void (*const mli_lives[])(mli_life *life) = {
     mli_retry_life,
     mli_snapshots_life,
     mli_saving_life,
+    mli_anomalies_life,
     mli_log_life,
     mli_stacks_life,
     mli_memory_life,
@@ -28616,7 +29168,7 @@ static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks
     mli_put_str(&o, leak ? ": " : " more");
     if (leak) mli_put_leak(&o, lord, leak);
     (void)mli_out_end(&o, sizeof line);
-    mli_log(lord, MEMLORD_LOG_INFO, line);
+    mli_log(lord, MEMLORD_LOG_WARNING, line);
 }
 /* Logs the ten groups with the most bytes, by the site and tag their blocks come from. Does nothing
    if the ledger has neither sites nor tags: both row counts start at 1. */
@@ -28644,7 +29196,7 @@ MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
     mli_out o;
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     uint64_t blocks = 0;
-    if (!mli_log_hears(lord, MEMLORD_LOG_INFO)) return;
+    if (!mli_log_hears(lord, MEMLORD_LOG_WARNING)) return;
     for (i = 1; i < n; i++) {
         memlord_stats s;
         mli_stats_fill(lord, i, &s);
@@ -28656,7 +29208,7 @@ MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
         mli_put_amount(&o, s.allocated, s.live_blocks);
         if (s.pending) mli_putf(&o, ", pending %jo", s.pending);
         (void)mli_out_end(&o, sizeof line);
-        mli_log(lord, MEMLORD_LOG_INFO, line);
+        mli_log(lord, MEMLORD_LOG_WARNING, line);
     }
     if (blocks) mli_log_leaks_by(lord);
 }
@@ -29165,7 +29717,9 @@ MLI_API int memlord_shim_munmap(memlord *lord, void *at, size_t size, const meml
     if (known == MEMLORD_OK) {
         (void)memlord_free_end(lord, &token, r, site);
     } else if (known == MEMLORD_E_UNKNOWN && !r) {
+        mli_site_given(site);
         (void)mli_unknown_free(lord, d, key);
+        mli_anomalies_tell(lord);
         if (mli_debug_on(lord)) mli_log_call(lord, 0, "[free] ", d, key, size, site);
     }
     errno = error;

@@ -166,7 +166,14 @@ static void reserve(memlord *lord) {
     X(1, mli_device_add_locked, mli_lock_held(&mli_process.cold_lock), \
       (void)mli_device_add_locked(lord, cpu(), NULL)) \
     X(1, mli_refuse, mli_none_held(), hold(MLI_RANK_COLD); (void)mli_refuse(lord, 0, 0, \
-      cpu(), NULL)) \
+      cpu(), NULL, NULL)) \
+    X(1, mli_anomaly_find, mli_rank_held(MLI_RANK_ANOMALIES), \
+      (void)mli_anomaly_find(lord->anomalies, 0, NULL, NULL)) \
+    X(1, mli_anomaly_note, mli_none_held_but_orphan(), hold(MLI_RANK_COLD); \
+      (void)mli_anomaly_note(lord, 0, cpu(), 0, 0, 0)) \
+    X(1, mli_anomaly_read, mli_none_held(), memlord_anomaly a; hold(MLI_RANK_COLD); \
+      (void)mli_anomaly_read(lord, 0, &a)) \
+    X(1, mli_anomalies_log, mli_none_held(), hold(MLI_RANK_COLD); mli_anomalies_log(lord)) \
     X(1, mli_handle_open, mli_rank_held(MLI_RANK_PHYS) || mli_rank_held(MLI_RANK_COLD), \
       (void)mli_handle_open(NULL)) \
     X(2, mli_handle_open, *list, mli_handle *none = NULL; \

@@ -69,6 +69,7 @@
         statistics   memlord_allocated, _freed, _pending, _peak, _stats_get, _summary, _reset;
                      memlord_hit_rate, _recovery_rate, _success_rate, _mean_bytes
         blocks       memlord_blocks_each, _blocks_top, _block_find, _mark, _leaks
+        mistakes     memlord_anomalies_each
         parts        memlord_part_add, _part_remove, _parts_each
         tags         memlord_tag_begin, _end, _current, _default_set, _get; memlord_expect;
                      memlord_stream_set
@@ -394,7 +395,8 @@
     or exits.
 
     Mistakes of the host are anomalies: counted per device and shown in every report but
-    FOLDED and CSV, which have no comments.
+    FOLDED and CSV, which have no comments. memlord_anomalies_each, TEXT, JSON and HTML say
+    where each was made; the first of each kind at a site is logged as a warning.
         unknown_frees          a free, release or realloc of a storage that is not live; if
                                the ledger knows no more devices, only the sum of all has it
         implicit_frees         an alloc over a live storage: the old one was closed
@@ -404,7 +406,8 @@
         refused                calls that record, tag or set a pool and returned E_INVALID
                                or E_DEVICE: a selector where a device is needed, a storage
                                of 0. If the device is not known, only the sum of all has
-                               it. Each function logs each such result once
+                               it. Each function logs each such result once, and once
+                               at each of the sites that are kept
     What did not fit is counted, too, and never silently lost:
         dropped_allocs/_bytes  the map could not grow: raise the allocator's limit; or one
                                device too many (E_DEVICE): raise MEMLORD_MAX_DEVICES
@@ -413,7 +416,7 @@
                                them; or a guard that ended on another thread than it began
         dropped_events         overwritten in the ring, or no room there
     The ledger also counts the scopes, invocations and snapshots that it dropped, and the exports
-    that failed, and reports say how many. The first dropped alloc and the first dropped tag are
+    that failed, and reports say how many. The first dropped tag and the first dropped scope are
     logged.
 
     ------------------------------------------------------------------ >>costs ---

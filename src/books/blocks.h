@@ -79,6 +79,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result
    Returns E_UNKNOWN; or OK, uncounted, if it matches a dropped alloc. */
 MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d, uint64_t key);
 
+/* Counts a free of a block that has more references. */
+MLI_PRIVATE MLI_COLD void mli_shared_free(memlord *lord, const mli_entry *e);
+
 /* What a key is to a call that ends its block. */
 enum { MLI_KEY_DEAD, MLI_KEY_PENDING, MLI_KEY_LIVE, MLI_KEY_USED }; /* USED: live, with fences */
 
@@ -92,11 +95,11 @@ MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_dev
 MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, memlord_device d,
                                                  uint64_t key, int ends);
 
-/* Begins a call on a block that is on the map: checks the device and the storage, and gets the
-   thread record. If *t is NULL, the caller returns the result. That is OK without a ledger, and
+/* Begins a call at `site` on a block that is on the map: checks the device and the storage, and
+   gets the thread record. If *t is NULL, the caller returns the result. That is OK without a ledger, and
    from within the ledger's own allocator call. */
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
-                                         mli_thread **t);
+                                         const memlord_site *site, mli_thread **t);
 
 /* Adds a reference to a live block, and the side record that the count may need. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *t, uint32_t type,

@@ -1,6 +1,7 @@
 #include "books/tags.h"
 #include "os/modules.h"
 #include "os/system.h"
+#include "os/unwind.h"
 #include "base/atomics.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -8,6 +9,7 @@
 #include "books/counters.h"
 #include "books/names.h"
 #include "books/devices.h"
+#include "books/anomalies.h"
 
 MLI_PRIVATE void mli_cache_free(memlord *lord, mli_thread *t) {
     if (t->cache && t->cache != t->cache_inline)
@@ -222,9 +224,7 @@ static MLI_COLD void mli_tag_drop(memlord *lord) {
 
 MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord) {
     mli_stat_add(lord, 0, MLI_STAT_dropped_sites, 1);
-    mli_drop_warn(lord, &lord->tags.warned_guard,
-                  "[drop] a tag or a scope ended on another thread than it began: there it stays "
-                  "open");
+    mli_end_misplaced(lord, NULL);
 }
 
 /* Gets the ledger's copy of a tag. The thread's cache has it under the host's pointer; the text
@@ -321,7 +321,7 @@ static memlord_result mli_tag_begin(memlord *lord, const char *tag, memlord_guar
     if (!lord) return MEMLORD_OK;
     if (!tag || !*tag)
         return mli_refuse(lord, MLI_REFUSER_tag_begin, MEMLORD_E_INVALID, memlord_device_all(),
-                          "a tag has a name");
+                          "a tag has a name", NULL);
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
     if (mli_is_orphan(lord, t)) /* several threads share it, so it has no tag stack */
@@ -441,7 +441,7 @@ MEMLORD_API memlord_guard memlord_guard_tag(memlord *lord, const char *tag) {
     return guard;
 }
 
-MEMLORD_API memlord_result memlord_tag_end(memlord *lord) {
+MEMLORD_API MLI_NOINLINE memlord_result memlord_tag_end(memlord *lord) {
     mli_thread *t;
     memlord_result r = MEMLORD_E_STATE;
     if (!lord) return MEMLORD_OK;
@@ -452,7 +452,10 @@ MEMLORD_API memlord_result memlord_tag_end(memlord *lord) {
         r = MEMLORD_OK;
     }
     mli_thread_put(lord, t);
-    if (r == MEMLORD_OK) mli_interposer_end(lord, 0, 1);
+    if (r == MEMLORD_OK)
+        mli_interposer_end(lord, 0, 1);
+    else
+        mli_end_misplaced(lord, MLI_RETURN_ADDRESS());
     return r;
 }
 
@@ -488,7 +491,7 @@ MLI_API memlord_result memlord_tag_default_set(memlord *lord, const char *tag) {
     if (!lord) return MEMLORD_OK;
     if (tag && !*tag)
         return mli_refuse(lord, MLI_REFUSER_tag_default_set, MEMLORD_E_INVALID,
-                          memlord_device_all(), "a tag has a name");
+                          memlord_device_all(), "a tag has a name", NULL);
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
     if (mli_is_orphan(lord, t))
@@ -513,7 +516,7 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
     r = !tag || !*tag || bytes > MLI_BYTES_MAX ? MEMLORD_E_INVALID : mli_dev(lord, device, &dev);
     if (r)
         return mli_refuse(lord, MLI_REFUSER_expect, r, device,
-                          tag && *tag ? mli_block_fault(1, bytes) : "a tag has a name");
+                          tag && *tag ? mli_block_fault(1, bytes) : "a tag has a name", NULL);
     r = mli_name(lord, tag, &kept);
     if (r) return r;
     r = mli_row_find(lord, MLI_BOOK_TAG, kept, dev, &number);

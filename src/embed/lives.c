@@ -8,6 +8,7 @@
 #include "books/names.h"
 #include "books/devices.h"
 #include "books/sites.h"
+#include "books/anomalies.h"
 #include "books/tags.h"
 #include "books/events.h"
 #include "books/parts.h"
@@ -52,6 +53,7 @@ static void (*const mli_lives[])(mli_life *life) = {
     mli_retry_life,
     mli_snapshots_life,
     mli_saving_life,
+    mli_anomalies_life,
     mli_log_life,
     mli_stacks_life,
     mli_memory_life,

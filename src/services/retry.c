@@ -11,6 +11,7 @@
 #include "books/counters.h"
 #include "books/devices.h"
 #include "books/sites.h"
+#include "books/anomalies.h"
 #include "books/events.h"
 #include "books/blocks.h"
 #include "books/limits.h"
@@ -335,7 +336,8 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
         return MEMLORD_OK;
     r = bytes > MLI_BYTES_MAX ? MEMLORD_E_INVALID : mli_dev(lord, device, &dev);
     if (r)
-        return mli_refuse(lord, MLI_REFUSER_alloc_failed, r, device, mli_block_fault(1, bytes));
+        return mli_refuse(lord, MLI_REFUSER_alloc_failed, r, device, mli_block_fault(1, bytes),
+                          site);
     mli_attempt_failed(lord, dev, bytes);
     mli_phys_sample_refresh(lord, mli_phys_at(lord, dev));
     mli_oom_note(lord, dev, bytes, site);

@@ -1,9 +1,12 @@
 #include "services/scopes.h"
+#include "os/unwind.h"
 #include "base/ledger.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "books/counters.h"
 #include "books/names.h"
 #include "books/devices.h"
+#include "books/anomalies.h"
 #include "books/tags.h"
 #include "books/fences.h"
 
@@ -298,6 +301,16 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
     return MEMLORD_OK;
 }
 
+static MLI_COLD void mli_scope_dropped(memlord *lord) {
+    mli_loss_add(lord, MLI_LOST_scopes);
+    mli_drop_warn(lord, &lord->tags.warned_scope,
+                  mli_scope_count(lord) > MEMLORD_MAX_SCOPES
+                      ? "[drop] no room for a scope: raise MEMLORD_MAX_SCOPES; dropped_scopes has "
+                        "how many"
+                      : "[drop] no room for a scope: raise MEMLORD_MAX_STRINGS, or give the "
+                        "ledger's allocator more; dropped_scopes has how many");
+}
+
 /* Begins a scope. `guard` gets what its end restores; NULL: the scope has no guard. The cache of
    the thread has the scope under the host's static record `planted` or, if that is NULL, under
    `name`. The text there may change, so the name is compared with that of the scope found. */
@@ -320,8 +333,8 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
         r = mli_scope_lookup(lord, t, name, given, salt, planted ? &planted->site : NULL, &stats);
     if (r == MEMLORD_OK && guard) mli_guard_note(guard, lord, t, 1);
     if (r == MEMLORD_OK) mli_span_open(lord, t, span, stats, 0);
-    if (r == MEMLORD_E_NOMEM) mli_loss_add(lord, MLI_LOST_scopes);
     mli_thread_put(lord, t);
+    if (r == MEMLORD_E_NOMEM) mli_scope_dropped(lord);
     if (r == MEMLORD_OK) mli_interposer_begin(lord, 1, name);
     return mli_call_end_uncounted(lord, r);
 }
@@ -514,7 +527,7 @@ MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
     if (lord && name && *name) (void)mli_scope_begin(lord, name, planted, &guard);
     return guard;
 }
-MEMLORD_API memlord_result memlord_scope_end(memlord *lord) {
+MEMLORD_API MLI_NOINLINE memlord_result memlord_scope_end(memlord *lord) {
     mli_thread *t;
     memlord_result r = MEMLORD_OK;
     if (!lord) return MEMLORD_OK;
@@ -525,7 +538,10 @@ MEMLORD_API memlord_result memlord_scope_end(memlord *lord) {
     else
         r = MEMLORD_E_STATE;
     mli_thread_put(lord, t);
-    if (r == MEMLORD_OK) mli_interposer_end(lord, 1, 1);
+    if (r == MEMLORD_OK)
+        mli_interposer_end(lord, 1, 1);
+    else
+        mli_end_misplaced(lord, MLI_RETURN_ADDRESS());
     return mli_call_end_uncounted(lord, r);
 }
 
