@@ -65,7 +65,7 @@
         sites        memlord_sites_enable, _site_at, _site_of, _site_place, _sites_top, ...;
                      MEMLORD_SITE
         stacks       memlord_stacks_top, _unwind_frame_pointers; memlord_desc.stack_depth,
-                     .stack_bytes, .unwinder
+                     .stack_bytes, .stack_seed, .unwinder
         statistics   memlord_allocated, _freed, _pending, _peak, _stats_get, _summary, _reset;
                      memlord_hit_rate, _recovery_rate, _success_rate, _mean_bytes
         blocks       memlord_blocks_each, _blocks_top, _block_find, _mark, _leaks
@@ -75,8 +75,9 @@
                      memlord_stream_set
         capacity     memlord_capacity_source_set, _get, _sample; memlord_poller_start, _stop
         limits       memlord_limit_set, _headroom, _would_fit, _plan_fit, _explain
-        reservations memlord_reserve, _reserve_commit, _cancel, _adopt; memlord_alloc_reserved
+        reservations memlord_reserve, _reserve_commit, _cancel, _adopt
         accounts     memlord_account_open, _charge, _use, _get, _close
+        one alloc    memlord_alloc_with: site, tag, ticket, account and stream in one call
         bands        memlord_strategy_set, _unset, _check, _default
         collection   memlord_gc_callback_add, _remove; memlord_gc_run, _gc_poll
         out of memory memlord_alloc_retry, _retry_check, _retry_backoff, _alloc_failed
@@ -138,7 +139,8 @@
               until memlord_sites_enable.
     Stack     the return addresses of an alloc, if memlord_desc.stack_depth asks for them:
               of every alloc, or of a sample whose totals are estimates without bias, with
-              a standard error. Each run, process and ledger takes another sample. A block
+              a standard error. Each run, process and ledger takes another sample, unless
+              memlord_desc.stack_seed makes it repeatable. A block
               keeps its stack until it ends; a realloc draws again, a move keeps it. TEXT
               has the largest; JSON (the 2048 largest), PPROF, FOLDED, HEAPTRACK and
               MEMORY_VIZ have whole stacks. Of samples TEXT and JSON show these estimates.
@@ -405,7 +407,8 @@
         fence_failures         fences that failed: counted as done
         refused                calls that record, tag or set a pool and returned E_INVALID
                                or E_DEVICE: a selector where a device is needed, a storage
-                               of 0. If the device is not known, only the sum of all has
+                               of 0; and allocs with a ticket or an account that is not
+                               open. If the device is not known, only the sum of all has
                                it. Each function logs each such result once, and once
                                at each of the sites that are kept
     What did not fit is counted, too, and never silently lost:
@@ -735,6 +738,9 @@ typedef struct memlord_desc {
     uint32_t stack_depth;        /* frames of the stacks of allocs, at most 128; 0: no stacks */
     uint64_t stack_bytes;        /* in the mean from stack to stack, 512 KiB; 1: every alloc */
     memlord_unwinder unwinder;   /* the platform's */
+    uint64_t stack_seed;         /* of the samples, which it makes repeatable: the same allocs of
+                                    the same threads are picked. 0: from the system, another
+                                    one in each ledger */
 } memlord_desc;
 
 /* Opens a ledger. `desc` NULL is the default configuration. It is copied, strings too.
@@ -798,6 +804,8 @@ MEMLORD_API void memlord_os_allocator(memlord_allocator *out)
    does not count as unknown. The ledger remembers 64 such storages. For each further one, it takes
    one free of any unknown storage of the same type for the free of that one. Cost: tens of ns; see
    >>costs. */
+
+#define MEMLORD_NONE UINT64_MAX /* as an account: none; as a stream: the default one */
 
 /* A place in the source: MEMLORD_SITE plants one. Two records with one file, function and line
    in one module are one site. The strings are copied when first seen and not read again. */
@@ -1087,8 +1095,8 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
    With memlord_desc.stack_bytes 1 every alloc is picked, and the numbers are exact. Else an alloc
    of n bytes is picked with the probability 1 - exp(-n / stack_bytes), and stands for its inverse:
    then all numbers but `samples` are estimates. They have no bias, except the peak, which is too
-   high in the mean. Each run, process and ledger takes another sample, and a forked child another
-   than its parent: errors average out over runs. `samples`: the allocs picked. A realloc moves a
+   high in the mean. Each run, process and ledger takes another sample (but see memlord_desc.stack_seed), and a
+   forked child another than its parent: errors average out over runs. `samples`: the allocs picked. A realloc moves a
    block to the stack of its call: there it counts no alloc, and its growth as allocated. After
    dlclose another module may have the address of a frame; its site stays, and memlord_site_place
    tells the module that had it.
@@ -1610,7 +1618,7 @@ typedef uint64_t memlord_ticket; /* 0 is none */
    memlord_alloc, commit. A ticket belongs to the thread that reserved or adopted it: what that
    thread records on the device comes off the ticket, so that nothing counts twice. So does what
    memlord_alloc_retry records there: it needs room only for what the ticket lacks. On other
-   threads name the ticket: memlord_alloc_reserved. Commit and cancel return the rest, on any
+   threads name the ticket: memlord_alloc_with. Commit and cancel return the rest, on any
    thread: both do the same, and cancel is the name for a request that failed. Without a limit
    everything is granted. It runs no collection: on E_LIMIT call memlord_gc_run with
    MEMLORD_REASON_LIMIT and try again, use memlord_alloc_retry, or wait until the host has freed
@@ -1631,15 +1639,6 @@ MEMLORD_API memlord_result memlord_reserve_cancel(memlord *lord, memlord_ticket 
 
 /* Moves a ticket to this thread: an acceptor reserves, a worker adopts. One's own is OK. */
 MEMLORD_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticket)
-    MLI_OFF(MEMLORD_OK)
-
-/* Records an alloc that comes off a ticket, on any thread: one scheduler, any number of requests.
-   Bytes beyond the ticket's count in full.
-   Errors: as memlord_alloc; E_UNKNOWN not an open ticket; E_DEVICE also another physical device
-           than the ticket's. The alloc is not recorded then. */
-MEMLORD_API memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
-                                                  memlord_device device, uint64_t storage,
-                                                  uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
 /* -- accounts: bytes charged to a request or a user -- */
@@ -1668,7 +1667,7 @@ MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account
                                                   int64_t bytes) MLI_OFF(MEMLORD_OK)
 
 /* Charges what this thread allocates on the account's device from now on, also by
-   memlord_alloc_reserved, and credits it when the block ends, on whichever thread. Do not charge
+   memlord_alloc_with, and credits it when the block ends, on whichever thread. Do not charge
    the same bytes by memlord_account_charge. Such allocs are recorded whatever the account's limit;
    those over it count in `refused`. A thread uses one account at a time, until the next call; 0
    ends it, and so does the end of the thread. A resized block is charged its new bytes. A move to
@@ -1683,6 +1682,40 @@ MEMLORD_API memlord_result memlord_account_get(memlord *lord, memlord_account ac
 /* Closes it, whatever it holds. Blocks charged to it live on, charged to none. */
 MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account account)
     MLI_OFF(MEMLORD_OK)
+
+/* -- one alloc, with all that can be said of it -- */
+
+/* What memlord_alloc_with and memlord_alloc_retry record an alloc with. What is 0 or NULL is the
+   thread's. */
+typedef struct memlord_alloc_opts {
+    const memlord_site *site; /* NULL: none */
+    const char *tag;          /* copied; "": no tag */
+    memlord_ticket ticket;    /* the only one that the bytes come off */
+    memlord_account account;  /* MEMLORD_NONE: no account */
+    uint64_t stream;          /* MEMLORD_NONE: the default stream */
+} memlord_alloc_opts;
+
+/* Records an alloc as memlord_alloc does, with its own tag, ticket, account and stream. `opts` NULL
+   is memlord_alloc without a site. A named ticket serves any thread: one scheduler, any number of
+   requests. Bytes beyond it count in full. If the ticket or the account is closed, or is of another
+   physical device or another device, the alloc is recorded as if it were 0, counts in `refused`,
+   and returns MEMLORD_OK.
+   Errors: as memlord_alloc. Without memory for the tag the alloc has none, as after
+           memlord_tag_begin. Cost: the general path, some tens of ns. */
+MEMLORD_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device,
+                                              uint64_t storage, uint64_t bytes,
+                                              const memlord_alloc_opts *opts) MLI_OFF(MEMLORD_OK)
+
+/* The name of 0.4 for memlord_alloc_with with a ticket. The next release leaves it out. */
+MLI_INLINE memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
+                                                 memlord_device device, uint64_t storage,
+                                                 uint64_t bytes, const memlord_site *site) {
+    memlord_alloc_opts opts;
+    memset(&opts, 0, sizeof opts);
+    opts.site = site;
+    opts.ticket = ticket;
+    return memlord_alloc_with(lord, device, storage, bytes, &opts);
+}
 
 /* -- bands: when a collection pays --
    A strategy is a list of bands over the used % of a device. The first band with lo <= used% <
@@ -1838,10 +1871,10 @@ MEMLORD_API memlord_result memlord_retry_check(const memlord_retry *policy)
 typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
 
 /* Allocates, through out of memory: attempt, retire, collect (REASON_OOM, `needed` set), back
-   off, again. Records the storage itself, with this thread's tag and scope; fn must not. If the
+   off, again. Records the storage itself, as memlord_alloc_with does; fn must not. If the
    request would pass the limit, it retires and collects once (REASON_LIMIT); if it still does not
-   fit, it returns E_LIMIT without a call of fn. The bytes come off this thread's tickets on the
-   device first. Only what exceeds the tickets must fit; that is the `needed` of REASON_LIMIT.
+   fit, it returns E_LIMIT without a call of fn. The bytes come off the ticket of
+   `opts` first or, if that is 0, off this thread's tickets on the device. Only what exceeds the tickets must fit; that is the `needed` of REASON_LIMIT.
    While fn tries, no other alloc can draw on these bytes. A request that fails gives them back. A
    NULL policy is MEMLORD_RETRY's or the default. The last failure is logged with memlord_explain,
    after a new sample.
@@ -1851,7 +1884,8 @@ typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
 MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
                                                uint64_t bytes, memlord_try_fn fn, void *user,
                                                const memlord_retry *policy,
-                                               uint64_t *storage, const memlord_site *site)
+                                               uint64_t *storage,
+                                               const memlord_alloc_opts *opts)
 #if defined(MEMLORD_DISABLE)
 {
     uint64_t made = 0;
@@ -2927,12 +2961,12 @@ private:
 #define memlord_reserve_commit MLI_PREFIXED(memlord_reserve_commit)
 #define memlord_reserve_cancel MLI_PREFIXED(memlord_reserve_cancel)
 #define memlord_reserve_adopt MLI_PREFIXED(memlord_reserve_adopt)
-#define memlord_alloc_reserved MLI_PREFIXED(memlord_alloc_reserved)
 #define memlord_account_open MLI_PREFIXED(memlord_account_open)
 #define memlord_account_charge MLI_PREFIXED(memlord_account_charge)
 #define memlord_account_use MLI_PREFIXED(memlord_account_use)
 #define memlord_account_get MLI_PREFIXED(memlord_account_get)
 #define memlord_account_close MLI_PREFIXED(memlord_account_close)
+#define memlord_alloc_with MLI_PREFIXED(memlord_alloc_with)
 #define memlord_strategy_set MLI_PREFIXED(memlord_strategy_set)
 #define memlord_strategy_unset MLI_PREFIXED(memlord_strategy_unset)
 #define memlord_strategy_check MLI_PREFIXED(memlord_strategy_check)
@@ -4571,6 +4605,9 @@ typedef struct mli_ptr { void *v; } mli_ptr;
 #define MLI_LOAD(type, order) { return __atomic_load_n(&w->v, __ATOMIC_##order); }
 #define MLI_STORE(type, order) { __atomic_store_n(&w->v, v, __ATOMIC_##order); }
 #else
+/* MSVC: a volatile access of an aligned word is one access. Acquire and release need __dmb on
+   ARM64. On x86 the processor keeps that order, so a barrier for the compiler is enough. Seq_cst
+   loads follow an exchange in program order. It is a full barrier here, so they need no more. */
 #if defined(_M_ARM64)
 #define MLI_FENCE __dmb(_ARM64_BARRIER_ISH)
 #else
@@ -4783,16 +4820,7 @@ MLI_PRIVATE void mli_lock_drop(mli_lock *lock);
 
 /* ------------------------------------------------------------------------ src/base/atomics.c -- */
 
-#if defined(__GNUC__) /* the bodies of the loads and stores */
-#else
-/* MSVC: a volatile access of an aligned word is one access. Acquire and release need __dmb on
-   ARM64. On x86 the processor keeps that order, so a barrier for the compiler is enough. Seq_cst
-   loads follow an exchange in program order. It is a full barrier here, so they need no more. */
-#endif
-
-#if defined(__GNUC__)
-#if !defined(MLI_U64_LOCKS)
-#else
+#if defined(MLI_U64_LOCKS)
 MLI_VARIABLE_HERE(mli_u32 mli_u64_locks[MLI_U64_LOCKS])
 MLI_PRIVATE void mli_u64_lock_take(mli_u32 *lock) {
     unsigned n = 0;
@@ -4827,8 +4855,7 @@ MLI_PRIVATE int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
     return same;
 }
 #endif
-#else
-#endif
+
 MLI_PRIVATE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on) {
     uint32_t seen = mli_u32_load(w);
     do {
@@ -4880,8 +4907,8 @@ MLI_PRIVATE int mli_none_held_but_orphan(void) {
 }
 MLI_PRIVATE int mli_is_inside(void) { return mli_rank_held(MLI_RANK_INSIDE); }
 MLI_PRIVATE void mli_lock_rank(mli_lock *lock, uint32_t rank) { mli_u32_store(&lock->rank, rank); }
-#else
 #endif
+
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n) {
     unsigned turn = ++*n / MLI_SPIN_LOOKS;
     mli_cpu_pause();
@@ -4947,7 +4974,7 @@ enum {
 #define MLI_REFUSERS(X)                                                                       \
     X(alloc) X(free) X(realloc) X(realloc_begin) X(realloc_end) X(free_begin) X(free_end)     \
     X(alloc_n) X(free_n) X(move) X(copy) X(track) X(retain) X(release) X(track_n)             \
-    X(release_n) X(alloc_reserved) X(alloc_failed) X(arena_add) X(arena_sub) X(free_deferred) \
+    X(release_n) X(alloc_with) X(alloc_retry) X(alloc_failed) X(arena_add) X(arena_sub) X(free_deferred) \
     X(free_done) X(block_use) X(tag_begin) X(tag_default_set) X(block_retag) X(expect)        \
     X(pool_set) X(pool_add) X(pool_served)
 enum {
@@ -5040,6 +5067,7 @@ struct mli_stacks_state {
     uint32_t depth; /* frames a stack; 0: the ledger has no stacks */
     uint64_t bytes; /* from sample to sample in the mean; 1: every alloc is picked */
     uint64_t seed;  /* of the samples of all threads */
+    int repeatable; /* 1: the host gave the seed */
     memlord_unwinder unwinder;
     mli_ptr heads;                    /* mli_stack_heads *; NULL: there is no stack yet */
     mli_vector frames, nodes, rows;     /* numbered from 1 */
@@ -5086,8 +5114,8 @@ struct mli_events_state {
     mli_ptr ring; /* mli_ring * */
 };
 #define MLI_STATES(X)                                                                         \
-    X(log) X(names) X(sites) X(anomalies) X(blocks) X(fences) X(accounts) X(limits) X(bands) X(room)       \
-    X(snapshots) X(neighbours) X(pollers) X(retry) X(saving)
+    X(log) X(names) X(sites) X(anomalies) X(blocks) X(fences) X(accounts) X(limits) X(bands)  \
+    X(room) X(snapshots) X(neighbours) X(call_end) X(pollers) X(retry) X(saving)
 
 struct memlord {
     struct mli_map_state map; /* first: a call finds a shard without adding an offset */
@@ -5099,8 +5127,11 @@ struct memlord {
     memlord_clock clock;
     uint32_t stamps_are_ticks; /* 1: stamps are mli_ticks; 0: times of the clock */
     uint64_t started, started_stamp, started_wall;
-    /* Ends a call that found an alert: mli_call_end_slow. */
+    /* Functions of services/ for modules that may not include theirs. The first ends a call that
+       found an alert: mli_call_end_slow. The second starts the poller of a device, or (0) those that
+       are missing: mli_pollers_start_missing. */
     void (*end_slow)(memlord *lord, struct mli_thread *t, uint32_t dev, int asks);
+    void (*start_pollers)(memlord *lord, uint32_t dev);
 
     struct memlord *next, **back; /* live ledgers, under the registry lock */
 
@@ -9552,6 +9583,10 @@ MLI_PRIVATE int mli_account_word_is(uint64_t word, memlord_account account);
    using a closed account here. */
 MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint32_t dev);
 
+/* Returns 1 if an account is open, and is of a device. */
+MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account account,
+                                           memlord_device device);
+
 /* Charges the bytes of a block, which is there whatever the limit allows. 0: it did not: the
    account is closed or has 2^48. */
 MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes);
@@ -9682,6 +9717,13 @@ MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint3
         return 0;
     }
     return mli_selects(t->account_device, mli_device_record_at(lord, dev)->device) ? t->account : 0;
+}
+
+MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account account,
+                                           memlord_device device) {
+    memlord_account_stat stat;
+    return memlord_account_get(lord, account, &stat) == MEMLORD_OK &&
+           mli_selects(stat.device, device);
 }
 
 MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes) {
@@ -10327,6 +10369,53 @@ MLI_PRIVATE MLI_COLD void mli_sites_life(mli_life *life) {
     MLI_LIFE_STATE(life, sites);
 }
 
+/* -- public -- */
+
+MLI_API memlord_result memlord_sites_enable(memlord *lord, int on) {
+    if (lord) mli_hook_set(lord, MLI_HOOK_SITES, on);
+    return MEMLORD_OK;
+}
+
+MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address) {
+    const mli_site_record *site;
+    if (!lord || !return_address) return &mli_no_site;
+    site = mli_place_at(lord, return_address);
+    return site ? (const memlord_site *)mli_ptr_load_acquire(&site->display) : &mli_no_site;
+}
+
+MLI_API memlord_result memlord_site_place(memlord *lord, const memlord_site *site,
+                                          memlord_place *out) {
+    const mli_site_record *record;
+    if (!lord) return MEMLORD_E_UNKNOWN;
+    if (!site || !out) return MEMLORD_E_INVALID;
+    record = mli_site_record_of(lord, site);
+    if (!record || !record->address) return MEMLORD_E_UNKNOWN;
+    out->module = record->where ? record->where->image.path : "";
+    out->build_id = record->where ? record->where->build_id : "";
+    out->offset = record->offset;
+    return MEMLORD_OK;
+}
+
+MLI_API void *memlord_site_address(memlord *lord, const memlord_site *site) {
+    mli_site_record *record = lord && site ? mli_site_record_of(lord, site) : NULL;
+    return record ? (void *)(uintptr_t)record->address : NULL;
+}
+
+MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *site,
+                                           const char *file, const char *function, int line) {
+    mli_site_record *record;
+    memlord_site shown;
+    if (!lord) return MEMLORD_OK;
+    if (!site) return MEMLORD_E_INVALID;
+    record = mli_site_record_of(lord, site);
+    if (!record) return MEMLORD_E_UNKNOWN;
+    shown = *mli_site_display(lord, record);
+    if (file) shown.file = file;
+    if (function) shown.function = function;
+    if (line) shown.line = line;
+    return mli_site_set_display(lord, record, &shown);
+}
+
 /* --------------------------------------------------------------------- src/books/anomalies.h -- */
 
 /* Owns the mistakes of the host that are kept with their place, and which refusals were logged. May
@@ -10576,11 +10665,9 @@ MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t byte
     return bytes > MLI_BYTES_MAX ? "a size over 2^48" : NULL;
 }
 /* Returns what is wrong with a device that a call refuses, after "cuda:0 is". */
-static MLI_COLD const char *mli_device_fault(memlord_device d, int refuser) {
-    if (!mli_device_valid(d)) return "a selector: a device is needed";
-    return refuser == MLI_REFUSER_alloc_reserved
-               ? "not on the physical device of the ticket"
-               : "one device too many: raise MEMLORD_MAX_DEVICES";
+static MLI_COLD const char *mli_device_fault(memlord_device d) {
+    return mli_device_valid(d) ? "one device too many: raise MEMLORD_MAX_DEVICES"
+                               : "a selector: a device is needed";
 }
 /* Logs "memlord_free: a storage cannot be UINT64_MAX, at main x.c:12". */
 static MLI_COLD void mli_refusal_log(memlord *lord, int refuser, memlord_result r,
@@ -10596,7 +10683,7 @@ static MLI_COLD void mli_refusal_log(memlord *lord, int refuser, memlord_result 
     mli_out_buffer(&o, line, sizeof line);
     mli_putf(&o, "memlord_%s: ", mli_text_at(names, (unsigned)refuser));
     if (r == MEMLORD_E_DEVICE && mli_selector_valid(d))
-        mli_putf(&o, "%i is %s", mli_device_code(d), mli_device_fault(d, refuser));
+        mli_putf(&o, "%i is %s", mli_device_code(d), mli_device_fault(d));
     else
         mli_put_str(&o, r == MEMLORD_E_DEVICE ? "that is no device"
                         : fault               ? fault
@@ -10724,10 +10811,25 @@ static MLI_HOT uint64_t mli_mark_bits(const memlord *lord) {
 /* Returns the number of the last birth. Requires: the cold lock. */
 static MLI_HOT uint32_t mli_birth_count(const memlord *lord) { return lord->tags.birth_count; }
 
-/* Returns word2 for an allocation by this thread at a site, under its tag and scope. Makes the
-   thread's cells for its rows. Requires: not inside. */
+/* What an alloc is born with, besides the scope of its thread. */
+typedef struct mli_origin {
+    const memlord_site *site;
+    const char *tag; /* a kept name; NULL: none */
+    uint64_t stream; /* 0: none */
+} mli_origin;
+/* Returns what an alloc of this thread at a site is born with. */
+static MLI_HOT mli_origin mli_origin_of(const mli_thread *t, const memlord_site *site) {
+    const mli_origin origin = {site, t->tag, t->stream};
+    return origin;
+}
+/* Returns word2 for an allocation by this thread. Makes the thread's cells for its rows. Requires:
+   not inside. */
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
-                                     const memlord_site *site);
+                                     const mli_origin *origin);
+
+/* Returns the ledger's copy of a host's tag. Without memory for it counts a dropped tag and returns
+   "". Requires: no lock is held. */
+MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag);
 
 /* Counts a guard that ended on another thread than it began, and warns of the first. */
 MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord);
@@ -10869,28 +10971,33 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
     return number;
 }
 
-/* Returns the birth bits of word2 for the thread's scope and stream, and caches them in the thread
-   and the scope. Without room for a birth the block is recorded without either. */
-static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born) {
+/* Returns the birth bits of word2 for the thread's scope and a stream. Caches them in the scope, and
+   in the thread if the stream is its own. Without room for a birth the block is recorded without
+   either. */
+static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born,
+                                            uint64_t stream) {
     MLI_REQUIRE(!mli_is_inside());
-    mli_scope_record *scope = t->span && !t->stream ? t->span->scope : NULL;
+    mli_scope_record *scope = t->span && !stream ? t->span->scope : NULL;
     const uint64_t mark = MLI_BIRTH(born);
     const uint64_t last = scope ? mli_u64_load_acquire(&scope->birth) : 0;
     uint32_t number = (uint32_t)(last & MLI_MARK_MAX);
+    uint64_t bits;
     if (!number || last >> (MLI_BIRTH_BITS - 1) != mark) {
-        number = mli_birth_find(lord, t->stream, (uint32_t)mark, mli_scope_id(t));
+        number = mli_birth_find(lord, stream, (uint32_t)mark, mli_scope_id(t));
         if (scope && number) /* pairs with the acquire above */
             mli_u64_store_release(&scope->birth, mark << (MLI_BIRTH_BITS - 1) | number);
     }
+    bits = number ? mli_word2_of(0, 0, MLI_BIRTH_NUMBERED | number) : born;
+    if (stream != t->stream) return bits;
     t->birth_mark = born;
-    t->birth_bits = number ? mli_word2_of(0, 0, MLI_BIRTH_NUMBERED | number) : born;
-    return t->birth_bits;
+    t->birth_bits = bits;
+    return bits;
 }
-static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t) {
+static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t, uint64_t stream) {
     uint64_t born = mli_u64_load(&lord->tags.birth_mark);
-    if (MLI_LIKELY(!t->span && !t->stream)) return born;
-    return t->birth_bits && t->birth_mark == born ? t->birth_bits
-                                                  : mli_birth_bits_new(lord, t, born);
+    if (MLI_LIKELY(!t->span && !stream)) return born;
+    if (t->birth_bits && t->birth_mark == born && stream == t->stream) return t->birth_bits;
+    return mli_birth_bits_new(lord, t, born, stream);
 }
 
 /* Returns the birth of a block. Its scope and its stream are 0 if it has none, or they were
@@ -10943,15 +11050,15 @@ MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord) {
 }
 
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
-                                     const memlord_site *site) {
+                                     const mli_origin *origin) {
     MLI_REQUIRE(!mli_is_inside());
     uint64_t rows = 0;
     if (!t->span && !t->stream && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
         mli_special_set(t, MLI_SPECIAL_SCOPE, 0); /* its last scope has ended */
-    if (site && mli_hook_on(lord, MLI_HOOK_SITES))
-        rows = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
-    if (t->tag) rows |= mli_cached_row(lord, t, MLI_BOOK_TAG, t->tag, dev);
-    return mli_birth_bits(lord, t) | rows;
+    if (origin->site && mli_hook_on(lord, MLI_HOOK_SITES))
+        rows = mli_cached_row(lord, t, MLI_BOOK_SITE, origin->site, dev);
+    if (origin->tag) rows |= mli_cached_row(lord, t, MLI_BOOK_TAG, origin->tag, dev);
+    return mli_birth_bits(lord, t, origin->stream) | rows;
 }
 
 /* Counts a tag that found no room, and warns of the first. */
@@ -10979,6 +11086,19 @@ static memlord_result mli_tag_kept(memlord *lord, mli_thread *t, const char *tag
     r = mli_name(lord, tag, kept);
     if (r == MEMLORD_OK) mli_cache_set(lord, t, tag, salt, (void *)(uintptr_t)*kept, 0);
     return r;
+}
+
+MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag) {
+    MLI_REQUIRE(mli_none_held());
+    mli_thread *t = mli_thread_get(lord);
+    const char *kept = "";
+    memlord_result r;
+    if (!t) return kept; /* inside the ledger's allocator: the alloc passes through */
+    r = mli_tag_kept(lord, t, tag, &kept);
+    mli_thread_put(lord, t);
+    if (r == MEMLORD_OK) return kept;
+    mli_tag_drop(lord);
+    return "";
 }
 
 /* Finds or makes the site of a place that is known by value; NULL without memory. The thread's
@@ -11100,18 +11220,6 @@ MLI_PRIVATE MLI_COLD void mli_tags_life(mli_life *life) {
 
 /* -- public -- */
 
-MLI_API memlord_result memlord_sites_enable(memlord *lord, int on) {
-    if (lord) mli_hook_set(lord, MLI_HOOK_SITES, on);
-    return MEMLORD_OK;
-}
-
-MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address) {
-    const mli_site_record *site;
-    if (!lord || !return_address) return &mli_no_site;
-    site = mli_place_at(lord, return_address);
-    return site ? (const memlord_site *)mli_ptr_load_acquire(&site->display) : &mli_no_site;
-}
-
 MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, const char *function,
                                             int line) {
     const mli_site_record *site;
@@ -11126,39 +11234,6 @@ MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, con
     place.line = line;
     site = mli_site_by_value(lord, t, &place);
     return site ? (const memlord_site *)mli_ptr_load_acquire(&site->display) : &mli_no_site;
-}
-
-MLI_API memlord_result memlord_site_place(memlord *lord, const memlord_site *site,
-                                          memlord_place *out) {
-    const mli_site_record *record;
-    if (!lord) return MEMLORD_E_UNKNOWN;
-    if (!site || !out) return MEMLORD_E_INVALID;
-    record = mli_site_record_of(lord, site);
-    if (!record || !record->address) return MEMLORD_E_UNKNOWN;
-    out->module = record->where ? record->where->image.path : "";
-    out->build_id = record->where ? record->where->build_id : "";
-    out->offset = record->offset;
-    return MEMLORD_OK;
-}
-
-MLI_API void *memlord_site_address(memlord *lord, const memlord_site *site) {
-    mli_site_record *record = lord && site ? mli_site_record_of(lord, site) : NULL;
-    return record ? (void *)(uintptr_t)record->address : NULL;
-}
-
-MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *site,
-                                           const char *file, const char *function, int line) {
-    mli_site_record *record;
-    memlord_site shown;
-    if (!lord) return MEMLORD_OK;
-    if (!site) return MEMLORD_E_INVALID;
-    record = mli_site_record_of(lord, site);
-    if (!record) return MEMLORD_E_UNKNOWN;
-    shown = *mli_site_display(lord, record);
-    if (file) shown.file = file;
-    if (function) shown.function = function;
-    if (line) shown.line = line;
-    return mli_site_set_display(lord, record, &shown);
 }
 
 MLI_API uint64_t memlord_mark(memlord *lord) {
@@ -11434,11 +11509,16 @@ static MLI_COLD uint64_t mli_mixed(uint64_t n) {
     n = (n ^ n >> 27) * 0x94d049bb133111ebu;
     return n ^ n >> 31;
 }
-/* Gives a ledger the seed of its samples: another one in each run, process and ledger, and in a
-   forked child. The seed is mixed from what the system tells in calls that neither wait nor fail,
-   as the first call of a process may come from inside malloc or from a sandbox. */
+/* Gives a ledger the seed of its samples: that of the host, or another one in each run, process and
+   ledger. A forked child gets another one in any case. Without one of the host's the seed is mixed
+   from what the system tells in calls that neither wait nor fail, as the first call of a process
+   may come from inside malloc or from a sandbox. */
 static MLI_COLD void mli_stacks_seed(memlord *lord) {
-    uint64_t seed = lord->stacks.seed;
+    uint64_t seed = mli_mixed(lord->stacks.seed + 1);
+    if (lord->stacks.repeatable) {
+        lord->stacks.seed = seed;
+        return;
+    }
     seed = mli_mixed(seed ^ mli_pid());
     seed = mli_mixed(seed ^ mli_wall_now());
     seed = mli_mixed(seed ^ mli_now());
@@ -12061,6 +12141,8 @@ static MLI_COLD void mli_stacks_init(memlord *lord, const memlord_desc *desc) {
     lord->stacks.frame_count.v = lord->stacks.node_count.v = lord->stacks.row_count.v = 1;
     mli_hook_set(lord, MLI_HOOK_STACKS, 1);
     lord->stacks.unwinder = desc->unwinder;
+    lord->stacks.seed = desc->stack_seed;
+    lord->stacks.repeatable = desc->stack_seed != 0;
     mli_stacks_seed(lord);
     if (desc->unwinder.fn) return;
     lord->stacks.unwinder.fn = mli_unwind;
@@ -12971,6 +13053,15 @@ typedef struct mli_side_record {
     memlord_meta meta;
 } mli_side_record;
 
+/* 1: a storage may have this key. 0 and UINT64_MAX are none. */
+static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
+
+/* Begins a call at `site` on a block that is on the map: checks the device and the storage, and
+   gets the thread record. If *t is NULL, the caller returns the result. That is OK without a ledger, and
+   from within the ledger's own allocator call. */
+MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
+                                         const memlord_site *site, mli_thread **t);
+
 /* Returns the side record that a word2 points to; NULL: none. */
 MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2);
 /* Returns the rows and the birth of an entry: its word2, or that in its side record. */
@@ -13007,20 +13098,15 @@ MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli
                                                               uint32_t type, uint64_t key,
                                                               int for_ref, mli_probe *probe);
 
+/* Copies a description; *out has the ledger's copies of its strings. */
+MLI_PRIVATE MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_meta *meta,
+                                                  memlord_meta *out);
+
 typedef struct mli_parts {
     uint64_t bytes;           /* of all parts */
     uint32_t count, room;     /* parts; parts that the array has room for */
     memlord_part_info *at[1]; /* `room` pointers; the first `count` in order of offset */
 } mli_parts;
-
-/* Adds a copy of a part to a live block. Requires: not inside, as it allocates between tries. */
-MLI_PRIVATE MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, uint32_t type,
-                                                       uint64_t key, const memlord_part_info *part);
-
-/* Removes the part at an offset; an array that is empty then is freed. */
-MLI_PRIVATE MLI_COLD memlord_result mli_block_part_remove(memlord *lord, mli_thread *t,
-                                                          uint32_t type, uint64_t key,
-                                                          uint64_t offset);
 
 /* Frees the parts that do not lie in the first `bytes` of their block, which has shrunk. Requires:
    no other thread can reach the array, as the block is off the map or the array off the block. */
@@ -13044,6 +13130,17 @@ MLI_PRIVATE MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_
 MLI_PRIVATE MLI_COLD void mli_parts_life(mli_life *life);
 
 /* ------------------------------------------------------------------------- src/books/parts.c -- */
+
+MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
+                                         const memlord_site *site, mli_thread **t) {
+    *t = NULL;
+    if (!lord) return MEMLORD_OK;
+    mli_site_given(site);
+    if (!mli_key_valid(key)) return MEMLORD_E_INVALID;
+    if (!mli_type_valid(d)) return MEMLORD_E_DEVICE;
+    *t = mli_thread_get(lord);
+    return MEMLORD_OK;
+}
 
 MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2) {
     return word2 & MLI_HAS_SIDE ? (mli_side_record *)(uintptr_t)(word2 & ~MLI_HAS_SIDE) : NULL;
@@ -13102,6 +13199,16 @@ MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli
     mli_probe_leave(t, probe);
     mli_own_free(lord, spare, sizeof *spare);
     return MEMLORD_E_UNKNOWN;
+}
+
+MLI_PRIVATE MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_meta *meta,
+                                                  memlord_meta *out) {
+    memlord_result r;
+    *out = *meta;
+    r = mli_name(lord, meta->name, &out->name);
+    if (r == MEMLORD_OK) r = mli_name(lord, meta->dtype, &out->dtype);
+    if (r) return r;
+    return mli_name(lord, meta->tag && *meta->tag ? meta->tag : NULL, &out->tag);
 }
 
 /* -- parts: a block with parts has an array of pointers to them in order of offset. The side record
@@ -13172,9 +13279,9 @@ static memlord_result mli_part_insert_try(memlord *lord, mli_thread *t, uint32_t
     return r;
 }
 
-MLI_PRIVATE MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, uint32_t type,
-                                                       uint64_t key,
-                                                       const memlord_part_info *part) {
+/* Adds a copy of a part to a live block. Requires: not inside, as it allocates between tries. */
+static MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, uint32_t type,
+                                                  uint64_t key, const memlord_part_info *part) {
     MLI_REQUIRE(!mli_is_inside());
     memlord_part_info *copy = (memlord_part_info *)mli_own_alloc(lord, sizeof *part);
     mli_parts *spare = NULL;
@@ -13193,9 +13300,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread
     return r == MLI_AGAIN ? MEMLORD_E_NOMEM : r;
 }
 
-MLI_PRIVATE MLI_COLD memlord_result mli_block_part_remove(memlord *lord, mli_thread *t,
-                                                          uint32_t type, uint64_t key,
-                                                          uint64_t offset) {
+/* Removes the part at an offset; an array that is empty then is freed. */
+static MLI_COLD memlord_result mli_block_part_remove(memlord *lord, mli_thread *t, uint32_t type,
+                                                     uint64_t key, uint64_t offset) {
     mli_probe probe;
     mli_side_record *side = mli_probe_side_record(lord, t, type, key, &probe);
     mli_parts *parts = side && !side->serial ? side->parts : NULL, *empty = NULL;
@@ -13297,6 +13404,54 @@ MLI_PRIVATE MLI_COLD void mli_parts_life(mli_life *life) {
     life->free = mli_parts_end;
 }
 
+/* -- public -- */
+
+MLI_API memlord_result memlord_part_add(memlord *lord, memlord_device device, uint64_t storage,
+                                        uint64_t offset, uint64_t bytes, const memlord_meta *meta) {
+    mli_thread *t;
+    memlord_part_info part;
+    memlord_result r = mli_key_begin(lord, device, storage, NULL, &t);
+    if (!t) return r;
+    memset(&part, 0, sizeof part);
+    part.offset = offset;
+    part.bytes = bytes;
+    if (!bytes || bytes > MLI_BYTES_MAX || offset > MLI_BYTES_MAX || (meta && meta->rank > 8))
+        r = MEMLORD_E_INVALID;
+    else if (meta)
+        r = mli_meta_copy(lord, meta, &part.meta);
+    if (r == MEMLORD_OK)
+        r = mli_block_part_add(lord, t, (uint32_t)device.type, storage, &part);
+    mli_thread_put(lord, t);
+    return mli_call_end_uncounted(lord, r);
+}
+
+MLI_API memlord_result memlord_part_remove(memlord *lord, memlord_device device,
+                                           uint64_t storage, uint64_t offset) {
+    mli_thread *t;
+    memlord_result r = mli_key_begin(lord, device, storage, NULL, &t);
+    if (!t) return r;
+    r = mli_block_part_remove(lord, t, (uint32_t)device.type, storage, offset);
+    mli_thread_put(lord, t);
+    return mli_call_end_uncounted(lord, r);
+}
+
+MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t storage,
+                                  memlord_part_fn fn, void *user) {
+    memlord_part_info some[8];
+    uint64_t count, bytes, offset = 0;
+    size_t i, n, seen = 0;
+    if (!lord || !fn || !mli_key_valid(storage) || !mli_type_valid(device)) return 0;
+    do {
+        n = mli_parts_copy(lord, (uint32_t)device.type, storage, offset, some, 8, &count, &bytes);
+        for (i = 0; i < n; i++) {
+            seen++;
+            if (fn(user, &some[i])) return seen;
+            offset = some[i].offset + 1;
+        }
+    } while (n == 8);
+    return seen;
+}
+
 /* ------------------------------------------------------------------------ src/books/blocks.h -- */
 
 /* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs.
@@ -13310,9 +13465,6 @@ typedef struct mli_route {
     uint32_t from, to;
     mli_u64 moves, moved_bytes, copies, copied_bytes;
 } mli_route;
-
-/* 1: a storage may have this key. 0 and UINT64_MAX are none. */
-static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
 
 /* Frees the side record of a word2, if it has one, and its parts; detaches its fences; credits the
    account that the block was charged to. */
@@ -13384,12 +13536,6 @@ MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_dev
 MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, memlord_device d,
                                                  uint64_t key, int ends);
 
-/* Begins a call at `site` on a block that is on the map: checks the device and the storage, and
-   gets the thread record. If *t is NULL, the caller returns the result. That is OK without a ledger, and
-   from within the ledger's own allocator call. */
-MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
-                                         const memlord_site *site, mli_thread **t);
-
 /* Adds a reference to a live block, and the side record that the count may need. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *t, uint32_t type,
                                                      uint64_t key);
@@ -13407,10 +13553,11 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
                                                   const mli_row_delta *d, unsigned n, int how,
                                                   int *did);
 
-/* Opens a block of one reference. */
+/* Opens a block of one reference. Charges it to an account: 0 is that of the thread, MEMLORD_NONE
+   is none. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint32_t dev,
                                                    uint64_t key, uint64_t bytes, uint64_t rows,
-                                                   int how, int *did);
+                                                   memlord_account account, int how, int *did);
 
 /* Ends the block that a probe found: erases the entry, counts, leaves the shard and frees the side
    record. With `undo` the block counts as if it had not been opened. */
@@ -13700,17 +13847,6 @@ MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, m
     return MEMLORD_E_UNKNOWN;
 }
 
-MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
-                                         const memlord_site *site, mli_thread **t) {
-    *t = NULL;
-    if (!lord) return MEMLORD_OK;
-    mli_site_given(site);
-    if (!mli_key_valid(key)) return MEMLORD_E_INVALID;
-    if (!mli_type_valid(d)) return MEMLORD_E_DEVICE;
-    *t = mli_thread_get(lord);
-    return MEMLORD_OK;
-}
-
 /* -- references -- */
 
 /* Removes a reference. */
@@ -13814,12 +13950,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
     return MEMLORD_OK;
 }
 
-/* Charges the entry of a new block to the account that its thread uses. 0: there is no memory for
+/* Charges the entry of a new block to an account, as in mli_block_open. 0: there is no memory for
    the side record. */
-static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e) {
-    const memlord_account account = mli_account_used(lord, t, MLI_DEV(e->word1));
+static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e,
+                                     memlord_account account) {
     mli_side_record *side;
-    if (!account) return 1;
+    if (!account) account = mli_account_used(lord, t, MLI_DEV(e->word1));
+    if (!account || account == MEMLORD_NONE) return 1;
     side = (mli_side_record *)mli_own_alloc(lord, sizeof *side);
     if (!side) return 0;
     side->word2 = e->word2;
@@ -13830,13 +13967,13 @@ static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e)
 
 MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint32_t dev,
                                                    uint64_t key, uint64_t bytes, uint64_t rows,
-                                                   int how, int *did) {
+                                                   memlord_account account, int how, int *did) {
     const mli_row_delta d = mli_delta_open(dev, rows, bytes);
     mli_entry e = {key, mli_word1_of(bytes, dev, 1), rows};
     memlord_result r;
     *did = MLI_DID_NOTHING;
     if (mli_would_overflow(lord, dev, bytes)) return MEMLORD_E_INVALID;
-    if (!mli_entry_charge(lord, t, &e)) return MEMLORD_E_NOMEM;
+    if (!mli_entry_charge(lord, t, &e, account)) return MEMLORD_E_NOMEM;
     r = mli_entry_put(lord, t, &e, &d, 1, how, did);
     if (*did != MLI_DID_OPEN) mli_side_record_free(lord, e.word2);
     if (*did == MLI_DID_OPEN && mli_u32_load(&lord->blocks->dropped_kept))
@@ -14117,10 +14254,89 @@ MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life) {
     life->reset = mli_blocks_reset;
 }
 
+/* ---------------------------------------------------------------------- src/books/describe.h -- */
+
+/* Gives a block a description or another tag. Owns no state: books/parts has the description, and
+   the entry of the block has the tag. May use books/parts and books/blocks. Locks: those of the
+   map. */
+
+/* ---------------------------------------------------------------------- src/books/describe.c -- */
+
+/* Gives a live block another tag, a kept one; NULL: none. The tag's row depends on the block's
+   device and cannot be added inside, so it looks for the device first, and again if the block has
+   moved to another one meanwhile. */
+static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, memlord_device device,
+                                               uint64_t key, const char *tag) {
+    MLI_REQUIRE(!mli_is_inside());
+    mli_probe probe;
+    mli_row_delta d[2];
+    mli_entry seen, *e;
+    uint32_t row = 0;
+    int same;
+    do {
+        if (mli_key_state(lord, t, device, key, &seen) < MLI_KEY_LIVE) return MEMLORD_E_UNKNOWN;
+        if (tag && mli_row_find(lord, MLI_BOOK_TAG, tag, MLI_DEV(seen.word1), &row))
+            return MEMLORD_E_NOMEM;
+        /* the peak would be too low if this thread's bytes were on two cells, its own and the
+           orphan's */
+        d[1] = mli_delta_open(0, mli_word2_of(0, row, 0), 0);
+        mli_cells_make(lord, t, &d[1], 1);
+        e = mli_probe_live(lord, t, (uint32_t)device.type, key, &probe);
+        same = e && MLI_DEV(e->word1) == MLI_DEV(seen.word1);
+        if (same) {
+            const uint64_t rows = mli_word2_rows(e->word2);
+            d[0] = mli_delta_close(0, rows & MLI_TAG_BITS, MLI_BYTES(e->word1));
+            d[1].in = MLI_BYTES(e->word1);
+            mli_entry_set_rows(e, (rows & ~MLI_TAG_BITS) | d[1].word2);
+            mli_probe_unlock(&probe);
+            if (d[0].word2 != d[1].word2) mli_count(lord, t, d, 2);
+        }
+        mli_probe_leave(t, &probe);
+    } while (!same);
+    return MEMLORD_OK;
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_block_describe(memlord *lord, memlord_device device,
+                                              uint64_t storage, const memlord_meta *meta) {
+    mli_thread *t;
+    mli_probe probe;
+    memlord_meta kept;
+    memlord_result r = mli_key_begin(lord, device, storage, NULL, &t);
+    if (!t) return r;
+    r = meta && meta->rank <= 8 ? mli_meta_copy(lord, meta, &kept) : MEMLORD_E_INVALID;
+    if (r == MEMLORD_OK && kept.tag)
+        r = mli_block_retag(lord, t, device, storage, kept.tag);
+    if (r == MEMLORD_OK)
+        r = mli_probe_add_side_record(lord, t, (uint32_t)device.type, storage, 0, &probe);
+    if (r == MEMLORD_OK) {
+        mli_side_record_of(probe.entry->word2)->meta = kept;
+        mli_probe_leave(t, &probe);
+    }
+    mli_thread_put(lord, t);
+    return mli_call_end_uncounted(lord, r);
+}
+
+MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
+                                           uint64_t storage, const char *tag) {
+    mli_thread *t;
+    const char *kept;
+    memlord_result r = mli_key_begin(lord, device, storage, NULL, &t);
+    if (!t)
+        return mli_refuse(lord, MLI_REFUSER_block_retag, r, device, mli_block_fault(storage, 0),
+                          NULL);
+    r = mli_name(lord, tag && *tag ? tag : NULL, &kept);
+    if (r == MEMLORD_OK) r = mli_block_retag(lord, t, device, storage, kept);
+    mli_thread_put(lord, t);
+    return mli_call_end_uncounted(lord, r);
+}
+
 /* ------------------------------------------------------------------------ src/books/limits.h -- */
 
 /* Owns the physical devices (phys): which devices share one, and the bytes live on it.
-   services/room owns the sources that sample a phys. May use books/devices and books/counters.
+   Owns the reservations, too. services/room owns the sources that sample a phys, and opens a
+   reservation, because it explains why one is refused. May use books/devices and books/counters.
    Invariant: a device changes its phys only under the locks of both. Lock: phys (MLI_RANK_PHYS);
    two only under cold. */
 
@@ -14197,7 +14413,11 @@ MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, u
 #endif
 MLI_PRIVATE mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket);
 
-/* The bytes of a request that the tickets of its thread cover. They move to the request's own
+/* Returns 1 if a ticket is open, and is of the physical device of a device. */
+MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
+                                          memlord_device device);
+
+/* The bytes of a request that a named ticket or those of its thread cover. They move to the request's own
    ticket when it opens, so that nothing else can draw on them while it tries; what it has not used
    at its end moves back. */
 typedef struct mli_cover {
@@ -14212,11 +14432,12 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
                                            memlord_ticket request);
 
 /* Opens a ticket for bytes at a phys, on the record of this thread; or, with `cover`, the ticket of
-   a request: it belongs to no thread, and this thread's tickets cover what they can of it. E_LIMIT:
-   the bytes that no ticket covers do not fit. */
+   a request: it belongs to no thread, and a named ticket covers what it can of it or, if that is 0,
+   this thread's tickets do. E_LIMIT: the bytes that no ticket covers do not fit. */
 MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
                                                          mli_thread *t, uint64_t bytes,
-                                                         mli_cover *cover, memlord_ticket *out);
+                                                         memlord_ticket named, mli_cover *cover,
+                                                         memlord_ticket *out);
 
 /* Attaches a ticket to this thread: its later allocs draw on it. The earliest of more than
    MLI_TICKETS_MAX is detached. The orphan record takes none: its calls come from many threads. */
@@ -14499,24 +14720,45 @@ MLI_PRIVATE mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticke
                                               ticket);
 }
 
+MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
+                                          memlord_device device) {
+    const mli_reservation *v = mli_ticket_find(lord, ticket);
+    mli_phys *phys;
+    return v && !mli_phys_find(lord, device, 0, &phys) && phys == v->phys;
+}
+
 /* Finds an open ticket that belongs to a thread record; NULL: it was closed, or adopted. */
 static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlord_ticket ticket) {
     mli_reservation *v = mli_ticket_find(lord, ticket);
     return v && mli_ptr_load(&v->owner) == (const void *)t ? v : NULL;
 }
 
-/* Computes which tickets of this thread cover a request at a phys. */
+/* Returns how many tickets an alloc of this thread may come off. Gets ticket i of them; NULL: it is
+   not open at the phys. */
+static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
+    return named ? 1 : t->open_tickets;
+}
+static mli_reservation *mli_draw_ticket(memlord *lord, const mli_thread *t, const mli_phys *phys,
+                                        memlord_ticket named, uint32_t i, memlord_ticket *ticket) {
+    mli_reservation *v;
+    *ticket = named ? named : t->tickets[i];
+    v = named ? mli_ticket_find(lord, named) : mli_ticket_own(lord, t, *ticket);
+    return v && v->phys == phys ? v : NULL;
+}
+
+/* Computes which tickets cover a request at a phys. */
 static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const mli_phys *phys,
-                                    uint64_t bytes, mli_cover *cover) {
+                                    uint64_t bytes, memlord_ticket named, mli_cover *cover) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
-    uint32_t i;
+    uint32_t i, n = mli_draw_count(t, named);
     memset(cover, 0, sizeof *cover);
-    for (i = 0; i < t->open_tickets && cover->bytes < bytes; i++) {
-        const mli_reservation *v = mli_ticket_own(lord, t, t->tickets[i]);
+    for (i = 0; i < n && cover->bytes < bytes; i++) {
+        memlord_ticket ticket;
+        const mli_reservation *v = mli_draw_ticket(lord, t, phys, named, i, &ticket);
         uint64_t left = bytes - cover->bytes, part;
-        if (!v || v->phys != phys) continue;
+        if (!v) continue;
         part = v->remaining < left ? v->remaining : left;
-        cover->ticket[cover->count] = t->tickets[i];
+        cover->ticket[cover->count] = ticket;
         cover->part[cover->count++] = part;
         cover->bytes += part;
     }
@@ -14556,7 +14798,8 @@ static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, uint64_t byt
 
 MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
                                                          mli_thread *t, uint64_t bytes,
-                                                         mli_cover *cover, memlord_ticket *out) {
+                                                         memlord_ticket named, mli_cover *cover,
+                                                         memlord_ticket *out) {
     mli_reservation *v;
     uint64_t covered = 0;
     uint32_t tries = 0;
@@ -14566,7 +14809,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
         mli_lock_take(&phys->lock);
         v = (mli_reservation *)(void *)phys->closed_tickets;
         if (cover) {
-            mli_cover_plan(lord, t, phys, bytes, cover);
+            mli_cover_plan(lord, t, phys, bytes, named, cover);
             covered = cover->bytes;
         }
         if (v) fits = mli_rest_reserve(lord, phys, bytes, covered, tries++ < MLI_RESERVE_RETRIES);
@@ -14626,15 +14869,15 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
 
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
                                               const mli_ticket_draw *draw, int recorded) {
-    uint32_t i, n = draw->named ? 1 : t->open_tickets;
+    uint32_t i, n = mli_draw_count(t, draw->named);
     uint64_t left = recorded ? draw->bytes : 0;
     mli_lock_take(&draw->phys->lock);
     draw->phys->in_flight -= draw->bytes;
     for (i = 0; i < n && left; i++) {
-        mli_reservation *v = draw->named ? mli_ticket_find(lord, draw->named)
-                                         : mli_ticket_own(lord, t, t->tickets[i]);
+        memlord_ticket ticket;
+        mli_reservation *v = mli_draw_ticket(lord, t, draw->phys, draw->named, i, &ticket);
         uint64_t part;
-        if (!v || v->phys != draw->phys) continue;
+        if (!v) continue;
         part = v->remaining < left ? v->remaining : left;
         v->remaining -= part;
         draw->phys->ticket_bytes -= part;
@@ -14711,7 +14954,7 @@ MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticke
 
 /* ----------------------------------------------------------------------- src/books/listing.h -- */
 
-/* Finds and lists blocks and parts: walks of the map, the k largest, descriptions. Owns no state.
+/* Finds and lists blocks: walks of the map, the k largest. Owns no state.
    May use books/map and books/blocks. Invariant: host code runs on copies, with no shard held.
    Locks: those of the map. */
 
@@ -14976,53 +15219,6 @@ static MLI_COLD size_t mli_map_top(memlord *lord, mli_walk_query *q,
     return mli_block_heap_sort(lord, &top);
 }
 
-/* -- describing -- */
-
-/* Copies a description; *out has the ledger's copies of its strings. */
-static MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_meta *meta,
-                                             memlord_meta *out) {
-    memlord_result r;
-    *out = *meta;
-    r = mli_name(lord, meta->name, &out->name);
-    if (r == MEMLORD_OK) r = mli_name(lord, meta->dtype, &out->dtype);
-    if (r) return r;
-    return mli_name(lord, meta->tag && *meta->tag ? meta->tag : NULL, &out->tag);
-}
-
-/* Gives a live block another tag, a kept one; NULL: none. The tag's row depends on the block's
-   device and cannot be added inside, so it looks for the device first, and again if the block has
-   moved to another one meanwhile. */
-static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, memlord_device device,
-                                               uint64_t key, const char *tag) {
-    MLI_REQUIRE(!mli_is_inside());
-    mli_probe probe;
-    mli_row_delta d[2];
-    mli_entry seen, *e;
-    uint32_t row = 0;
-    int same;
-    do {
-        if (mli_key_state(lord, t, device, key, &seen) < MLI_KEY_LIVE) return MEMLORD_E_UNKNOWN;
-        if (tag && mli_row_find(lord, MLI_BOOK_TAG, tag, MLI_DEV(seen.word1), &row))
-            return MEMLORD_E_NOMEM;
-        /* the peak would be too low if this thread's bytes were on two cells, its own and the
-           orphan's */
-        d[1] = mli_delta_open(0, mli_word2_of(0, row, 0), 0);
-        mli_cells_make(lord, t, &d[1], 1);
-        e = mli_probe_live(lord, t, (uint32_t)device.type, key, &probe);
-        same = e && MLI_DEV(e->word1) == MLI_DEV(seen.word1);
-        if (same) {
-            const uint64_t rows = mli_word2_rows(e->word2);
-            d[0] = mli_delta_close(0, rows & MLI_TAG_BITS, MLI_BYTES(e->word1));
-            d[1].in = MLI_BYTES(e->word1);
-            mli_entry_set_rows(e, (rows & ~MLI_TAG_BITS) | d[1].word2);
-            mli_probe_unlock(&probe);
-            if (d[0].word2 != d[1].word2) mli_count(lord, t, d, 2);
-        }
-        mli_probe_leave(t, &probe);
-    } while (!same);
-    return MEMLORD_OK;
-}
-
 /* -- public -- */
 
 MLI_API memlord_result memlord_blocks_each(memlord *lord, memlord_device sel, uint64_t min_bytes,
@@ -15076,40 +15272,6 @@ MLI_API memlord_result memlord_block_containing(memlord *lord, memlord_device de
     return mli_map_top(lord, &q, out, 1) ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
-MLI_API memlord_result memlord_block_describe(memlord *lord, memlord_device device,
-                                              uint64_t storage, const memlord_meta *meta) {
-    mli_thread *t;
-    mli_probe probe;
-    memlord_meta kept;
-    memlord_result r = mli_key_begin(lord, device, storage, NULL, &t);
-    if (!t) return r;
-    r = meta && meta->rank <= 8 ? mli_meta_copy(lord, meta, &kept) : MEMLORD_E_INVALID;
-    if (r == MEMLORD_OK && kept.tag)
-        r = mli_block_retag(lord, t, device, storage, kept.tag);
-    if (r == MEMLORD_OK)
-        r = mli_probe_add_side_record(lord, t, (uint32_t)device.type, storage, 0, &probe);
-    if (r == MEMLORD_OK) {
-        mli_side_record_of(probe.entry->word2)->meta = kept;
-        mli_probe_leave(t, &probe);
-    }
-    mli_thread_put(lord, t);
-    return mli_call_end_uncounted(lord, r);
-}
-
-MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
-                                           uint64_t storage, const char *tag) {
-    mli_thread *t;
-    const char *kept;
-    memlord_result r = mli_key_begin(lord, device, storage, NULL, &t);
-    if (!t)
-        return mli_refuse(lord, MLI_REFUSER_block_retag, r, device, mli_block_fault(storage, 0),
-                          NULL);
-    r = mli_name(lord, tag && *tag ? tag : NULL, &kept);
-    if (r == MEMLORD_OK) r = mli_block_retag(lord, t, device, storage, kept);
-    mli_thread_put(lord, t);
-    return mli_call_end_uncounted(lord, r);
-}
-
 MLI_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_fn fn, void *user) {
     mli_walk_query q = mli_walk_query_of(memlord_device_all());
     size_t seen = 0;
@@ -15119,52 +15281,6 @@ MLI_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_f
         (void)mli_map_each(lord, &q, fn, user, &seen);
     else
         mli_map_visit(lord, &q, mli_visit_count, &seen);
-    return seen;
-}
-
-MLI_API memlord_result memlord_part_add(memlord *lord, memlord_device device, uint64_t storage,
-                                        uint64_t offset, uint64_t bytes, const memlord_meta *meta) {
-    mli_thread *t;
-    memlord_part_info part;
-    memlord_result r = mli_key_begin(lord, device, storage, NULL, &t);
-    if (!t) return r;
-    memset(&part, 0, sizeof part);
-    part.offset = offset;
-    part.bytes = bytes;
-    if (!bytes || bytes > MLI_BYTES_MAX || offset > MLI_BYTES_MAX || (meta && meta->rank > 8))
-        r = MEMLORD_E_INVALID;
-    else if (meta)
-        r = mli_meta_copy(lord, meta, &part.meta);
-    if (r == MEMLORD_OK)
-        r = mli_block_part_add(lord, t, (uint32_t)device.type, storage, &part);
-    mli_thread_put(lord, t);
-    return mli_call_end_uncounted(lord, r);
-}
-
-MLI_API memlord_result memlord_part_remove(memlord *lord, memlord_device device,
-                                           uint64_t storage, uint64_t offset) {
-    mli_thread *t;
-    memlord_result r = mli_key_begin(lord, device, storage, NULL, &t);
-    if (!t) return r;
-    r = mli_block_part_remove(lord, t, (uint32_t)device.type, storage, offset);
-    mli_thread_put(lord, t);
-    return mli_call_end_uncounted(lord, r);
-}
-
-MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t storage,
-                                  memlord_part_fn fn, void *user) {
-    memlord_part_info some[8];
-    uint64_t count, bytes, offset = 0;
-    size_t i, n, seen = 0;
-    if (!lord || !fn || !mli_key_valid(storage) || !mli_type_valid(device)) return 0;
-    do {
-        n = mli_parts_copy(lord, (uint32_t)device.type, storage, offset, some, 8, &count, &bytes);
-        for (i = 0; i < n; i++) {
-            seen++;
-            if (fn(user, &some[i])) return seen;
-            offset = some[i].offset + 1;
-        }
-    } while (n == 8);
     return seen;
 }
 
@@ -15584,12 +15700,22 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
     return r;
 }
 
-/* Records a block in any shard, for any thread. `how` is MLI_PUT_ALLOC or MLI_PUT_TRACK. The bytes
-   come off the ticket, or if it is 0 off the tickets of the thread. If there is no memory for the
-   block, it counts as dropped. */
-MLI_PRIVATE memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ticket,
-                                                memlord_device device, uint64_t storage,
-                                                uint64_t bytes, const memlord_site *site, int how);
+/* Settles what a host says of an alloc on a device. Keeps the tag; without memory for it the alloc
+   has none. Sets a ticket and an account to 0 that are not open there. Returns 0 if it had to. */
+MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
+                                         const memlord_alloc_opts *given, memlord_alloc_opts *out);
+/* Counts and logs an alloc at `site` that named a ticket or an account that is not open. */
+MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_device device,
+                                          const memlord_site *site);
+
+/* Records a block in any shard, for any thread. `how` is MLI_PUT_ALLOC or MLI_PUT_TRACK. If there
+   is no memory for the block, it counts as dropped. Requires: `opts` is settled. */
+MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
+                                             uint64_t bytes, const memlord_alloc_opts *opts,
+                                             int how);
+/* The same for an alloc of which only its site is known. */
+MLI_PRIVATE memlord_result mli_alloc_at(memlord *lord, memlord_device device, uint64_t storage,
+                                        uint64_t bytes, const memlord_site *site, int how);
 
 /* Frees or releases a block in any shard, for any thread; `how` is MLI_END_FREE or
    MLI_END_RELEASE. Storage 0 does nothing. *gone is the entry that ended, with key 0 if none did.
@@ -15624,11 +15750,33 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
         of MEMLORD_DEBUG.
      6. mli_call_end does what `alert` asks for. */
 
-MLI_PRIVATE memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ticket,
-                                                memlord_device device, uint64_t storage,
-                                                uint64_t bytes, const memlord_site *site, int how) {
+MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
+                                         const memlord_alloc_opts *given, memlord_alloc_opts *out) {
+    memlord_account account;
+    memset(out, 0, sizeof *out);
+    if (!given) return 1;
+    *out = *given;
+    account = given->account == MEMLORD_NONE ? 0 : given->account;
+    if (given->tag && *given->tag) out->tag = mli_tag_of_host(lord, given->tag);
+    if (given->ticket && !mli_ticket_is_at(lord, given->ticket, device)) out->ticket = 0;
+    if (account && !mli_account_is_of(lord, account, device)) out->account = 0;
+    return out->ticket == given->ticket && out->account == given->account;
+}
+MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_device device,
+                                          const memlord_site *site) {
+    (void)mli_refuse(lord, refuser, MEMLORD_E_INVALID, device,
+                     "its ticket or its account is not open there", site);
+}
+
+/* A ticket or an account may close after it was settled: then the bytes count in full, or are
+   charged to none. */
+MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
+                                             uint64_t bytes, const memlord_alloc_opts *opts,
+                                             int how) {
+    const memlord_site *site = opts->site;
     mli_call call;
     memlord_block block;
+    mli_origin origin;
     uint64_t rows;
     uint32_t stack;
     int did;
@@ -15636,10 +15784,13 @@ MLI_PRIVATE memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ti
     if (!call.t) return mli_drop_count(lord, r, device, storage, bytes);
     mli_stack_pick(lord, call.t, call.dev, bytes, site);
     stack = mli_self.pick_row;
-    call.draw.named = ticket;
+    call.draw.named = opts->ticket;
     mli_call_draw(lord, &call, bytes);
-    rows = mli_alloc_word2(lord, call.t, call.dev, site);
-    r = mli_block_open(lord, call.t, call.dev, storage, bytes, rows, how, &did);
+    origin = mli_origin_of(call.t, site);
+    if (opts->tag) origin.tag = *opts->tag ? opts->tag : NULL;
+    if (opts->stream) origin.stream = opts->stream == MEMLORD_NONE ? 0 : opts->stream;
+    rows = mli_alloc_word2(lord, call.t, call.dev, &origin);
+    r = mli_block_open(lord, call.t, call.dev, storage, bytes, rows, opts->account, how, &did);
     mli_stack_forget(lord);
     (void)mli_drop_count(lord, r, device, storage, bytes);
     if (did == MLI_DID_OPEN)
@@ -15683,9 +15834,15 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
     return r;
 }
 
+MLI_PRIVATE memlord_result mli_alloc_at(memlord *lord, memlord_device device, uint64_t storage,
+                                        uint64_t bytes, const memlord_site *site, int how) {
+    const memlord_alloc_opts opts = {site, NULL, 0, 0, 0};
+    return mli_alloc_general(lord, device, storage, bytes, &opts, how);
+}
+
 static memlord_result mli_alloc_refusing(memlord *lord, memlord_device device, uint64_t storage,
                                          uint64_t bytes, const memlord_site *site) {
-    memlord_result r = mli_alloc_off_ticket(lord, 0, device, storage, bytes, site, MLI_PUT_ALLOC);
+    memlord_result r = mli_alloc_at(lord, device, storage, bytes, site, MLI_PUT_ALLOC);
     return r ? mli_refuse(lord, MLI_REFUSER_alloc, r, device, mli_block_fault(storage, bytes),
                           site)
              : r;
@@ -15879,6 +16036,7 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
     uint64_t sum = 0;
     uint32_t dev;
     size_t i;
+    const mli_origin origin = mli_origin_of(t, site);
     *held = 0;
     for (i = 0; i < n; i++) {
         memlord_result r = mli_dev(lord, blocks[i].device, &dev);
@@ -15889,8 +16047,8 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
     for (; *held < n; ++*held, hold++, blocks++) {
         memlord_result r;
         (void)mli_dev(lord, blocks->device, &dev);
-        hold->rows = mli_alloc_word2(lord, t, dev, site);
-        r = mli_block_open(lord, t, dev, blocks->storage, 0, hold->rows, how | MLI_PUT_HOLD,
+        hold->rows = mli_alloc_word2(lord, t, dev, &origin);
+        r = mli_block_open(lord, t, dev, blocks->storage, 0, hold->rows, 0, how | MLI_PUT_HOLD,
                            &hold->did);
         if (r) return r;
     }
@@ -15957,7 +16115,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     if (hold->did == MLI_DID_OPEN)
         did = mli_fill(lord, t, call.dev, b->storage, b->bytes) ? MLI_DID_OPEN : MLI_DID_NOTHING;
     else
-        r = mli_block_open(lord, t, call.dev, b->storage, b->bytes, hold->rows, how, &did);
+        r = mli_block_open(lord, t, call.dev, b->storage, b->bytes, hold->rows, 0, how, &did);
     mli_stack_forget(lord);
     (void)mli_drop_count(lord, r, b->device, b->storage, b->bytes);
     if (did == MLI_DID_OPEN) {
@@ -16184,21 +16342,18 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
     return r;
 }
 
-/* The ticket may close after the checks: then the bytes count in full. */
-MLI_API memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
-                                              memlord_device device, uint64_t storage,
-                                              uint64_t bytes, const memlord_site *site) {
-    const mli_reservation *v;
-    memlord_result r = MEMLORD_E_DEVICE;
-    mli_phys *phys;
+MLI_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device, uint64_t storage,
+                                          uint64_t bytes, const memlord_alloc_opts *opts) {
+    memlord_alloc_opts settled;
+    memlord_result r;
+    int open;
     if (!lord) return MEMLORD_OK;
+    open = mli_opts_settle(lord, device, opts, &settled);
     MLI_NOTE_CALLER();
-    v = mli_ticket_find(lord, ticket);
-    if (!v) return MEMLORD_E_UNKNOWN;
-    if (!mli_phys_find(lord, device, 0, &phys) && phys == v->phys)
-        r = mli_alloc_off_ticket(lord, ticket, device, storage, bytes, site, MLI_PUT_ALLOC);
-    return mli_refuse(lord, MLI_REFUSER_alloc_reserved, r, device, mli_block_fault(storage, bytes),
-                      site);
+    r = mli_alloc_general(lord, device, storage, bytes, &settled, MLI_PUT_ALLOC);
+    if (r == MEMLORD_OK && !open) mli_opts_refuse(lord, MLI_REFUSER_alloc_with, device, settled.site);
+    return mli_refuse(lord, MLI_REFUSER_alloc_with, r, device, mli_block_fault(storage, bytes),
+                      settled.site);
 }
 
 MEMLORD_API MLI_NOINLINE memlord_result memlord_track(memlord *lord, memlord_device device,
@@ -16206,7 +16361,7 @@ MEMLORD_API MLI_NOINLINE memlord_result memlord_track(memlord *lord, memlord_dev
                                                       const memlord_site *site) {
     memlord_result r = MEMLORD_OK;
     MLI_NOTE_CALLER();
-    if (lord) r = mli_alloc_off_ticket(lord, 0, device, storage, bytes, site, MLI_PUT_TRACK);
+    if (lord) r = mli_alloc_at(lord, device, storage, bytes, site, MLI_PUT_TRACK);
     return r ? mli_refuse(lord, MLI_REFUSER_track, r, device, mli_block_fault(storage, bytes),
                           site)
              : r;
@@ -16263,7 +16418,7 @@ static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_toke
     if (state == MLI_TOKEN_LIVE) return mli_realloc_record(lord, token, new_storage, bytes, site);
     if (state != MLI_TOKEN_NEW || !new_storage) return MEMLORD_OK;
     if (token->device.index < 0) token->device.index = 0;
-    return mli_alloc_off_ticket(lord, 0, token->device, new_storage, bytes, site, MLI_PUT_ALLOC);
+    return mli_alloc_at(lord, token->device, new_storage, bytes, site, MLI_PUT_ALLOC);
 }
 
 /* Records a realloc after the fact. Takes the memory for the new entry first, so that the old one
@@ -16277,7 +16432,7 @@ static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, memlord_device d
     if (!lord) return MEMLORD_OK;
     if (old_storage == UINT64_MAX) return MEMLORD_E_INVALID;
     if (!old_storage)
-        return mli_alloc_off_ticket(lord, 0, device, new_storage, bytes, site, MLI_PUT_ALLOC);
+        return mli_alloc_at(lord, device, new_storage, bytes, site, MLI_PUT_ALLOC);
     r = mli_call_begin(lord, device, new_storage, bytes, site, &call);
     if (!call.t) return r;
     if (mli_would_overflow(lord, call.dev, bytes))
@@ -16378,7 +16533,8 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     e.word2 = token->word[1];
     dev = MLI_DEV(e.word1);
     if (failed) {
-        r = mli_block_open(lord, t, dev, e.key, MLI_BYTES(e.word1), e.word2, MLI_PUT_ALLOC, &did);
+        r = mli_block_open(lord, t, dev, e.key, MLI_BYTES(e.word1), e.word2, 0, MLI_PUT_ALLOC,
+                           &did);
         (void)mli_drop_count(lord, r, mli_device_record_at(lord, dev)->device, e.key,
                              MLI_BYTES(e.word1));
     } else {
@@ -16929,8 +17085,8 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
    though threads hold back counts. Locks: callbacks for strategies, callbacks and runs, then phys
    for the band state; none while a callback runs. */
 
-/* A band check compares a device with its thresholds. services/pollers decides when a call runs
-   one. */
+/* A band check compares a device with its thresholds. services/call_end decides when a call
+   runs one. */
 
 /* Published bytes are at most a batch a thread below the truth. So while they are a margin below
    the threshold (a batch for each thread that is allowed for), no thread can cross it without a
@@ -16941,54 +17097,13 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
    (check_below) comes in time without a margin. A thread's cell starts a batch lower, and checks at
    its first free. After a collection a band waits until its metric has moved (it rearms). */
 
-typedef struct mli_strategy { /* replaced as a whole, never changed */
-    struct mli_strategy *next;
-    memlord_device sel;
-    size_t n;                  /* 0: no bands there */
-    const memlord_band *bands; /* right behind it; the default's lie elsewhere */
-} mli_strategy;
-
-typedef struct mli_gc_entry {
-    struct mli_gc_entry *next;
-    uint64_t serial; /* ascending along the list: first those of one device, last those of all */
-    memlord_gc_fn fn;
-    void *user;
-    memlord_device sel;
-    uint32_t reasons; /* 1 << MEMLORD_REASON_..., MEMLORD_GC_QUIET */
-} mli_gc_entry;
-
-/* Returns the error of a band, as text that follows its number; NULL: the band is valid. */
-MLI_PRIVATE MLI_COLD const char *mli_band_error(const memlord_band *b);
-/* Warns of bands that are legal but probably not meant: overlaps and gaps. */
-MLI_PRIVATE MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, size_t n);
-
 /* Take and drop the callbacks lock. */
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
-/* Replaces the strategy that was set for this very selector, by another or (NULL) by none. Returns
-   the old one; NULL: there was none. */
-MLI_PRIVATE MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
-                                                     mli_strategy *fresh);
-/* Adds a callback to the list, behind those of its kind. Requires: its serial tells its kind. */
-MLI_PRIVATE MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c);
-/* Takes a callback off the list, and waits until no other thread runs it; NULL: it is not there. */
-MLI_PRIVATE MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device sel,
-                                                     memlord_gc_fn fn, void *user);
-/* Returns 1 if a callback serves a reason on a device. Takes the callbacks lock. */
-MLI_PRIVATE MLI_COLD int mli_gc_registered(memlord *lord, memlord_device d, int reason);
-
-/* Sets the device types that can have a strategy in force: each type, and each device named. */
-MLI_PRIVATE MLI_COLD void mli_watched_types_set(memlord *lord);
-
 /* Stores in a device the strategy in force for it, and returns 1 if there is one. A change lets the
    bands fire at once. Takes the callbacks lock, unless there is none for the device's type. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
-
-MLI_PRIVATE MLI_COLD void mli_strategy_free(memlord *lord, mli_strategy *s);
-
-/* Returns 1 if a device has a strategy in force. */
-MLI_PRIVATE int mli_dev_is_watched(memlord *lord, uint32_t dev);
 
 /* Runs a band check on a device, and collects if that is due and no thread collects there yet.
    `safe`: host code may run. */
@@ -17019,6 +17134,22 @@ MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);
 
 /* ---------------------------------------------------------------------- src/services/bands.c -- */
 
+typedef struct mli_strategy { /* replaced as a whole, never changed */
+    struct mli_strategy *next;
+    memlord_device sel;
+    size_t n;                  /* 0: no bands there */
+    const memlord_band *bands; /* right behind it; the default's lie elsewhere */
+} mli_strategy;
+
+typedef struct mli_gc_entry {
+    struct mli_gc_entry *next;
+    uint64_t serial; /* ascending along the list: first those of one device, last those of all */
+    memlord_gc_fn fn;
+    void *user;
+    memlord_device sel;
+    uint32_t reasons; /* 1 << MEMLORD_REASON_..., MEMLORD_GC_QUIET */
+} mli_gc_entry;
+
 struct mli_bands_state {
     mli_lock callbacks_lock;
     struct mli_gc_entry *gc_entries;  /* as strategies: under the callbacks lock */
@@ -17039,7 +17170,8 @@ static const memlord_band mli_default_bands[MLI_DEFAULT_BANDS] = {
 static const mli_strategy mli_default_strategy = {
     NULL, {MEMLORD_ANY, MEMLORD_ANY}, MLI_DEFAULT_BANDS, mli_default_bands};
 
-MLI_PRIVATE MLI_COLD const char *mli_band_error(const memlord_band *b) {
+/* Returns the error of a band, as text that follows its number; NULL: the band is valid. */
+static MLI_COLD const char *mli_band_error(const memlord_band *b) {
     if (!(b->lo >= 0 && b->lo < b->hi)) return ": lo and hi must be 0 <= lo < hi";
     if (!(b->hi <= 1e9)) return ": hi must be a percentage; 101 is above everything";
     if (!(b->percent >= 0 && b->percent <= 1e9)) return ": percent must be 0 or more";
@@ -17074,7 +17206,8 @@ static MLI_COLD double mli_band_start_above(const memlord_band *bands, size_t n,
         if (bands[i].lo > used && bands[i].lo < start) start = bands[i].lo;
     return start;
 }
-MLI_PRIVATE MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, size_t n) {
+/* Warns of bands that are legal but probably not meant: overlaps and gaps. */
+static MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, size_t n) {
     size_t i;
     double at = 0, next;
     for (i = 1; i < n; i++)
@@ -17125,7 +17258,8 @@ static MLI_COLD mli_gc_entry *mli_gc_next(memlord *lord, memlord_device d, int r
         c = c->next;
     return c;
 }
-MLI_PRIVATE MLI_COLD int mli_gc_registered(memlord *lord, memlord_device d, int reason) {
+/* Returns 1 if a callback serves a reason on a device. Takes the callbacks lock. */
+static MLI_COLD int mli_gc_registered(memlord *lord, memlord_device d, int reason) {
     int found;
     mli_callbacks_enter(lord);
     found = mli_gc_next(lord, d, reason, 0) != NULL;
@@ -17140,7 +17274,8 @@ static MLI_COLD const mli_strategy *mli_strategy_in_force(memlord *lord, memlord
     return s && s->n && mli_gc_next(lord, d, MEMLORD_REASON_BAND, 0) ? s : NULL;
 }
 
-MLI_PRIVATE MLI_COLD void mli_watched_types_set(memlord *lord) {
+/* Sets the device types that can have a strategy in force: each type, and each device named. */
+static MLI_COLD void mli_watched_types_set(memlord *lord) {
     const mli_strategy *s;
     const mli_gc_entry *c;
     uint32_t types = 0;
@@ -17175,7 +17310,9 @@ MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
     return s != NULL;
 }
 
-MLI_PRIVATE MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
+/* Replaces the strategy that was set for this very selector, by another or (NULL) by none. Returns
+   the old one; NULL: there was none. */
+static MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
                                                      mli_strategy *fresh) {
     mli_strategy *old, **at;
     mli_callbacks_enter(lord);
@@ -17186,11 +17323,12 @@ MLI_PRIVATE MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_devi
     mli_callbacks_leave(lord);
     return old;
 }
-MLI_PRIVATE MLI_COLD void mli_strategy_free(memlord *lord, mli_strategy *s) {
+static MLI_COLD void mli_strategy_free(memlord *lord, mli_strategy *s) {
     if (s) mli_own_free(lord, s, sizeof *s + s->n * sizeof(memlord_band));
 }
 
-MLI_PRIVATE int mli_dev_is_watched(memlord *lord, uint32_t dev) {
+/* Returns 1 if a device has a strategy in force. */
+static int mli_dev_is_watched(memlord *lord, uint32_t dev) {
     return mli_ptr_load(&mli_device_record_at(lord, dev)->watch.strategy) != NULL;
 }
 
@@ -17234,15 +17372,16 @@ static uint64_t mli_metric_value(memlord_metric metric, const mli_levels *level)
 static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
 
 /* Sets the levels at which the band in force is due. `again`: the metric at which a device that
-   waits to rearm is due again; such a device also checks where its metric has fallen enough. RESERVED
-   sets none: what changes it, memlord_pool_set and memlord_pool_add, requests a check each time. */
+   waits to rearm is due again; such a device also checks where its metric has fallen enough, that
+   is below `down`: mli_band_compare leaves none waiting that is there. RESERVED sets none: what
+   changes it, memlord_pool_set and memlord_pool_add, requests a check each time. */
 static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v) {
     const memlord_metric metric = v->event.metric;
     uint64_t up = v->event.threshold, down = up - up / 8, reserved = v->level.reserved;
     if (w->waiting_rearm && again > up) up = again;
     if (metric == MEMLORD_METRIC_CACHED) {
         if (reserved >= up) v->fall = reserved - up + 1;
-        if (w->waiting_rearm && reserved >= down) v->rise = reserved - down + 1;
+        if (w->waiting_rearm) v->rise = reserved - down + 1;
     }
     if (metric == MEMLORD_METRIC_ALLOCATED || metric == MEMLORD_METRIC_MAX) {
         v->rise = up;
@@ -17411,7 +17550,8 @@ static MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
     return 0;
 }
 
-MLI_PRIVATE MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
+/* Adds a callback to the list, behind those of its kind. Requires: its serial tells its kind. */
+static MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
     mli_gc_entry **at = &lord->bands->gc_entries;
     mli_callbacks_enter(lord);
     c->serial += mli_serial_next(lord);
@@ -17420,7 +17560,8 @@ MLI_PRIVATE MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
     *at = c;
     mli_callbacks_leave(lord);
 }
-MLI_PRIVATE MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device sel,
+/* Takes a callback off the list, and waits until no other thread runs it; NULL: it is not there. */
+static MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device sel,
                                                      memlord_gc_fn fn, void *user) {
     mli_gc_entry *c, **at;
     unsigned spins = 0;
@@ -17566,7 +17707,7 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
     if (t && !mli_is_orphan(lord, t)) /* a thread that has only freed has no cell yet */
         (void)mli_cell_make(lord, t, MLI_BOOK_DEVICE, dev, mli_own_alloc);
     mli_band_update(lord, dev, t, &v);
-    if (!v.due || !safe || mli_self.in_host_alloc) return;
+    if (!v.due || !safe) return;
     if (!mli_gc_begin(lord, dev, MLI_STACK_ADDRESS())) return;
     mli_band_update(lord, dev, t, &v); /* a run may have ended between the two */
     v.event.reason = MEMLORD_REASON_BAND;
@@ -17619,6 +17760,17 @@ MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
     do mli_threads_allow(lord, threads = mli_thread_count(lord) + 4);
     while (mli_thread_count(lord) > threads);
     mli_phys_recheck(lord, NULL);
+}
+
+/* Brings strategies in force, thresholds, alerts and pollers up to date after a change of the
+   strategies or callbacks. After it no device uses a strategy that is no longer in the list. */
+static void mli_bands_changed(memlord *lord) {
+    uint32_t i = 0;
+    mli_watched_types_set(lord);
+    mli_phys_recheck(lord, NULL);
+    while ((i = mli_phys_next_dev(lord, NULL, i)) != 0)
+        if (mli_dev_is_watched(lord, i)) mli_check_request(lord, i); /* it starts the poller, too */
+    lord->start_pollers(lord, 0);
 }
 
 /* -- the end of a call -- */
@@ -17687,6 +17839,88 @@ MLI_API memlord_result memlord_strategy_check(const memlord_band *bands, size_t 
 MLI_API const memlord_band *memlord_strategy_default(size_t *n) {
     if (n) *n = MLI_DEFAULT_BANDS;
     return mli_default_bands;
+}
+
+MLI_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
+                                            const memlord_band *bands, size_t n) {
+    mli_strategy *fresh, *old;
+    size_t bad = 0;
+    if (!lord) return MEMLORD_OK;
+    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    if (memlord_strategy_check(bands, n, &bad)) {
+        if (bands)
+            mli_logf(lord, MEMLORD_LOG_ERROR, "[strategy] refused, band %ju%s",
+                     (uint64_t)bad, mli_band_error(&bands[bad]));
+        return MEMLORD_E_INVALID;
+    }
+    fresh = (mli_strategy *)mli_own_alloc(lord, sizeof *fresh + n * sizeof *bands);
+    if (!fresh) return MEMLORD_E_NOMEM;
+    fresh->sel = sel;
+    fresh->n = n;
+    fresh->bands = (const memlord_band *)(void *)(fresh + 1);
+    if (n) memcpy(fresh + 1, bands, n * sizeof *bands);
+    if (n) mli_bands_warn(lord, bands, n);
+    old = mli_strategy_swap(lord, sel, fresh);
+    mli_bands_changed(lord);
+    mli_strategy_free(lord, old);
+    return MEMLORD_OK;
+}
+MLI_API memlord_result memlord_strategy_unset(memlord *lord, memlord_device sel) {
+    mli_strategy *old;
+    if (!lord) return MEMLORD_OK;
+    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    old = mli_strategy_swap(lord, sel, NULL);
+    if (!old) return MEMLORD_E_UNKNOWN;
+    mli_bands_changed(lord);
+    mli_strategy_free(lord, old);
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_gc_callback_add(memlord *lord, memlord_device sel,
+                                               uint32_t reasons, memlord_gc_fn fn, void *user) {
+    const uint32_t every = (1u << MEMLORD_REASON_COUNT) - 1;
+    mli_gc_entry *c;
+    if (!lord) return MEMLORD_OK;
+    if (!fn || (reasons & ~(every | MEMLORD_GC_QUIET))) return MEMLORD_E_INVALID;
+    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    c = (mli_gc_entry *)mli_own_alloc(lord, sizeof *c);
+    if (!c) return MEMLORD_E_NOMEM;
+    c->fn = fn;
+    c->user = user;
+    c->sel = sel;
+    c->reasons = reasons & every ? reasons : reasons | every;
+    c->serial = (uint64_t)((sel.index < 0) + (sel.type < 0)) << 62;
+    mli_gc_entry_add(lord, c);
+    mli_bands_changed(lord);
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_device sel,
+                                                  memlord_gc_fn fn, void *user) {
+    mli_gc_entry *c;
+    if (!lord) return MEMLORD_OK;
+    if (!fn) return MEMLORD_E_INVALID;
+    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    c = mli_gc_entry_take(lord, sel, fn, user);
+    if (!c) return MEMLORD_E_UNKNOWN;
+    mli_own_free(lord, c, sizeof *c);
+    mli_bands_changed(lord);
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int reason,
+                                      uint64_t *reclaimed) {
+    uint64_t ignored;
+    uint32_t dev;
+    memlord_result r;
+    if (reclaimed) *reclaimed = 0;
+    if (!lord) return MEMLORD_OK;
+    if ((unsigned)reason >= MEMLORD_REASON_COUNT) return MEMLORD_E_INVALID;
+    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
+    if (mli_device_valid(device) && !mli_gc_registered(lord, device, reason))
+        return MEMLORD_E_UNKNOWN; /* before mli_dev, which would make the device known */
+    r = mli_dev(lord, device, &dev);
+    return r ? r : mli_collect(lord, dev, reason, 0, reclaimed ? reclaimed : &ignored);
 }
 
 /* ---------------------------------------------------------------------- src/services/pages.h -- */
@@ -18060,16 +18294,14 @@ typedef struct mli_thread_scope {
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
 } mli_thread_scope;
 
-/* Releases the record of a thread that ends or has ended: ends its scopes, the innermost first, and
-   gives up ownership, after which another thread may take the record at once. Requires: the
-   registry lock. The addition orders the reads that follow after the caller's check that the thread
-   has ended; the store pairs with mli_thread_spare. */
-MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
+/* Ends all scopes of a thread, the innermost first. Requires: the caller is the thread, or the thread
+   has ended. */
+MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t);
 
 #if !MLI_WINDOWS /* it has no fork */
-/* Releases in a forked child the record of a thread that is gone. Its scopes never end: they are
-   forgotten. It may have been about to begin or end one; whether that is counted is not known. */
-MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
+/* Forgets in a forked child the scopes of a thread that is gone. They never end. The thread may have
+   been about to begin or end one; whether that one is counted is not known. */
+MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_thread *t);
 #endif
 
 #define MLI_SCOPE_NAME 200 /* bytes of a name that are kept */
@@ -18098,18 +18330,6 @@ MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life);
 /* Returns the first thread scope of a scope; `next` leads to the others. */
 static mli_thread_scope *mli_thread_scope_first(const mli_scope_record *scope) {
     return (mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
-}
-
-/* Resets the state of a thread that lasts over several calls: tags, tickets, account, events. */
-static void mli_thread_reset(mli_thread *t) {
-    mli_subbuf_leave(t);
-    t->tag = NULL;
-    t->tag_depth = 0;
-    t->open_tickets = 0;
-    t->account = 0;
-    t->stream = 0;
-    mli_special_set(t, MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE, 0);
-    mli_special_set(t, MLI_SPECIAL_ACCOUNT, 0);
 }
 
 static void mli_min_max_reset(mli_min_max *e) {
@@ -18201,26 +18421,15 @@ static void mli_span_close(memlord *lord, mli_thread *t) {
     mli_span_pop(t);
 }
 
-MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
-    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    (void)mli_u64_add(&t->owner, 0);
+MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t) {
     while (t->span) mli_span_close(t->lord, t);
-    mli_thread_reset(t);
-    mli_u32_store(&t->by_exchange, 1); /* not inside: who stops a shard does not wait for it */
-    mli_u64_store_release(&t->owner, 0);
 }
-
 #if !MLI_WINDOWS /* it has no fork */
-MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
-    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    mli_ptr_store(&t->inside, NULL); /* it saw the map stopped and was about to leave */
+MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_thread *t) {
     for (; t->span; mli_span_pop(t)) {
         mli_u64_store(&t->span->stats->running, 0);
         mli_u64_store(&t->span->stats->token, 0);
     }
-    mli_thread_reset(t);
-    mli_u32_store(&t->by_exchange, 1);
-    mli_u64_store(&t->owner, 0);
 }
 #endif
 
@@ -18976,7 +19185,7 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
         memcpy(&number, (char *)&s + key, sizeof number);
         if (number) n = mli_top_insert(out, n, cap, &s, sizeof s, key);
     }
-    for (at = 0; at < n && at < cap && names; at++)
+    for (at = 0; at < n && names; at++)
         out[at].site = mli_site_display_of(lord, out[at].site);
     return n;
 }
@@ -19160,21 +19369,6 @@ MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_h
     if (i < list->count) mli_putf(o, ", and %ju more with %jo", list->count - i, left);
 }
 
-#define MLI_POOL_MAX ((uint64_t)1 << 62) /* bytes: the most that a host's pool can hold */
-
-/* Ends a call that has changed what a pool holds: checks the bands of its device. Within the
-   device's capacity source nothing runs: a later call collects. */
-static MLI_COLD memlord_result mli_pool_changed(memlord *lord, uint32_t dev) {
-    int safe = !(lord->flags & MEMLORD_FLAG_DEFER);
-    if (!mli_self.in_host_alloc && mli_dev_watch(lord, dev)) {
-        mli_callbacks_enter(lord);
-        if (mli_phys_at(lord, dev)->sampler == (void *)&mli_self) safe = 0;
-        mli_callbacks_leave(lord);
-        mli_band_check(lord, dev, NULL, safe);
-    }
-    return mli_call_end_uncounted(lord, MEMLORD_OK);
-}
-
 /* Returns the bytes that the host's pool holds and no block uses. */
 static double mli_unused_share(const memlord_stats *s) {
     return s->reserved > s->allocated ? (double)(s->reserved - s->allocated) : 0;
@@ -19321,58 +19515,6 @@ MLI_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel, const 
     return found ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
-MLI_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
-                                        uint64_t reserved, uint64_t largest_free) {
-    uint32_t dev;
-    mli_u64 *count;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    r = mli_device_valid(device) && reserved > MLI_POOL_MAX ? MEMLORD_E_INVALID
-                                                            : mli_dev(lord, device, &dev);
-    if (r)
-        return mli_refuse(lord, MLI_REFUSER_pool_set, r, device, "a pool of more than 2^62 bytes",
-                          NULL);
-    count = mli_device_record_at(lord, dev)->count;
-    mli_u64_store(&count[MLI_STAT_reserved], reserved);
-    mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)reserved);
-    /* stored one higher: 0, the initial value, means unknown */
-    mli_u64_store(&count[MLI_STAT_largest_free], largest_free + 1);
-    return mli_pool_changed(lord, dev);
-}
-static MLI_COLD memlord_result mli_pool_add(memlord *lord, memlord_device device, int64_t delta) {
-    mli_u64 *count, had;
-    uint64_t now;
-    uint32_t dev;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    if (delta < 0 && mli_device_valid(device) && !mli_dev_known(lord, device))
-        return MEMLORD_E_INVALID;
-    r = mli_dev(lord, device, &dev);
-    if (r) return r;
-    count = mli_device_record_at(lord, dev)->count;
-    had.v = mli_u64_load(&count[MLI_STAT_reserved]);
-    do {
-        now = had.v + (uint64_t)delta;
-        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* also one below 0 */
-    } while (!mli_u64_cas(&count[MLI_STAT_reserved], &had.v, now));
-    mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
-    return mli_pool_changed(lord, dev);
-}
-MLI_API memlord_result memlord_pool_add(memlord *lord, memlord_device device, int64_t delta) {
-    return mli_refuse(lord, MLI_REFUSER_pool_add, mli_pool_add(lord, device, delta), device,
-                      "a pool of less than 0 bytes, or of more than 2^62", NULL);
-}
-MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device device,
-                                               uint64_t hits, uint64_t misses) {
-    uint32_t dev;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    r = mli_dev(lord, device, &dev);
-    if (r) return mli_refuse(lord, MLI_REFUSER_pool_served, r, device, NULL, NULL);
-    mli_stat_add(lord, dev, MLI_STAT_cache_hits, hits);
-    mli_stat_add(lord, dev, MLI_STAT_cache_misses, misses);
-    return MEMLORD_OK;
-}
 MLI_API double memlord_cached_ratio(const memlord_stats *stats) {
     return stats && stats->reserved ? mli_unused_share(stats) / (double)stats->reserved : 0;
 }
@@ -19399,10 +19541,11 @@ MLI_API double memlord_mean_bytes(const memlord_stats *stats) {
 
 /* ----------------------------------------------------------------------- src/services/room.h -- */
 
-/* Owns the capacity sources, and computes whether a request has room: samples, limits, headroom,
-   plans, pressure, why a request is refused. May use books/limits and services/. Invariants: one
-   thread at a time calls a source for a phys, and holds no lock; an impossible sample counts as
-   unknown. Locks: callbacks for sources and their callers, then phys for a sample. */
+/* Owns the capacity sources and the counts of the host's pools, and computes whether a request has
+   room: samples, limits, headroom, plans, pressure, why a request is refused. May use books/limits
+   and services/bands. Invariants: one thread at a time calls a source for a phys, and holds no lock;
+   an impossible sample counts as unknown. Locks: callbacks for sources and their callers, then phys
+   for a sample. */
 
 /* Samples the host's memory: the built-in source of the cpu. */
 MLI_PRIVATE MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out);
@@ -19425,8 +19568,9 @@ MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, i
    is sampling it. E_UNSUPPORTED: it has no source. E_UNKNOWN: the source gave no usable sample. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys);
 
-/* Replaces a source, waits until no other thread is in the old one, and forgets its samples. */
-MLI_PRIVATE void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader source);
+/* Samples a physical device that has no running poller and whose sample is older than the interval.
+   Requires: a safe point. */
+MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys);
 
 /* Samples the phys of every known device for a report, as a reader of the capacity does. */
 MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own);
@@ -19446,7 +19590,7 @@ MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 
 /* Returns 1 at most once a second of the ledger's clock: *last is the time when it did so last, 0
-   at first. */
+   at first, and a nanosecond more after that. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
 
 MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life);
@@ -19457,7 +19601,7 @@ struct mli_room_state {
     mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
     mli_cpu cpu;
     mli_u32 poll_ms;        /* from sample to sample of a poller */
-    mli_u64 refusal_logged; /* when a refused reservation was last logged; 0: never */
+    mli_u64 refusal_logged; /* see mli_log_due: a refused reservation */
 };
 
 /* -- sources -- */
@@ -19584,7 +19728,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     return r;
 }
 
-MLI_PRIVATE void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader source) {
+/* Replaces a source, waits until no other thread is in the old one, and forgets its samples. */
+static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader source) {
     uint32_t i;
     unsigned spins = 0;
     memlord_capacity none;
@@ -19606,6 +19751,20 @@ MLI_PRIVATE void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_r
         mli_phys_sample_store(phys, &none, 0);
         mli_phys_recheck(lord, phys);
     }
+}
+
+MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys) {
+    MLI_REQUIRE(mli_none_held());
+    uint64_t now, at;
+    uint32_t state = mli_u32_load_acquire(&phys->poller.state);
+    if (state == MLI_HELPER_RUNS || state == MLI_HELPER_BUSY) return;
+    if (!mli_capacity_reader_of(lord, phys->device.type).fn) return;
+    now = mli_ledger_now(lord);
+    mli_lock_take(&phys->lock);
+    at = phys->sampled;
+    mli_lock_drop(&phys->lock);
+    if (!at || now - at >= mli_poll_ns(lord))
+        (void)mli_phys_sample(lord, phys);
 }
 
 /* -- readers: they sample what nobody samples for them -- */
@@ -19783,8 +19942,8 @@ MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last) {
     const uint64_t now = mli_ledger_now(lord);
     uint64_t seen = mli_u64_load(last);
-    if (seen && now - seen < 1000000000u) return 0;
-    return mli_u64_cas(last, &seen, now ? now : 1);
+    if (seen && now + 1 - seen < 1000000000u) return 0;
+    return mli_u64_cas(last, &seen, now + 1);
 }
 /* Logs a refused reservation, at most once a second. A server that is full refuses thousands a
    second, and each line walks the tags and the sites. */
@@ -19873,6 +20032,43 @@ MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life) {
     life->forked = mli_room_forked;
 }
 
+/* -- the pool of the host -- */
+
+#define MLI_POOL_MAX ((uint64_t)1 << 62) /* bytes: the most that a host's pool can hold */
+
+/* Ends a call that has changed what a pool holds: checks the bands of its device. Within the
+   device's capacity source nothing runs: a later call collects. */
+static MLI_COLD memlord_result mli_pool_changed(memlord *lord, uint32_t dev) {
+    int safe = !(lord->flags & MEMLORD_FLAG_DEFER);
+    if (!mli_self.in_host_alloc && mli_dev_watch(lord, dev)) {
+        mli_callbacks_enter(lord);
+        if (mli_phys_at(lord, dev)->sampler == (void *)&mli_self) safe = 0;
+        mli_callbacks_leave(lord);
+        mli_band_check(lord, dev, NULL, safe);
+    }
+    return mli_call_end_uncounted(lord, MEMLORD_OK);
+}
+
+static MLI_COLD memlord_result mli_pool_add(memlord *lord, memlord_device device, int64_t delta) {
+    mli_u64 *count, had;
+    uint64_t now;
+    uint32_t dev;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (delta < 0 && mli_device_valid(device) && !mli_dev_known(lord, device))
+        return MEMLORD_E_INVALID;
+    r = mli_dev(lord, device, &dev);
+    if (r) return r;
+    count = mli_device_record_at(lord, dev)->count;
+    had.v = mli_u64_load(&count[MLI_STAT_reserved]);
+    do {
+        now = had.v + (uint64_t)delta;
+        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* also one below 0 */
+    } while (!mli_u64_cas(&count[MLI_STAT_reserved], &had.v, now));
+    mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
+    return mli_pool_changed(lord, dev);
+}
+
 /* -- public -- */
 
 MEMLORD_API memlord_result memlord_capacity_get(memlord *lord, memlord_device device,
@@ -19891,6 +20087,20 @@ MEMLORD_API memlord_result memlord_capacity_get(memlord *lord, memlord_device de
     at = phys->sampled;
     mli_lock_drop(&phys->lock);
     if (out->known) out->age_ns = now > at ? now - at : 0;
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_capacity_source_set(memlord *lord, int type,
+                                                   memlord_capacity_fn fn, void *user) {
+    mli_capacity_reader source = {fn, user};
+    if (!lord) return MEMLORD_OK;
+    if ((unsigned)type >= (unsigned)MLI_TYPE_COUNT) return MEMLORD_E_DEVICE;
+    if (!fn && type == MEMLORD_DEVICE_CPU) {
+        source.fn = mli_cpu_capacity;
+        source.user = lord;
+    }
+    mli_capacity_reader_set(lord, type, source);
+    lord->start_pollers(lord, 0);
     return MEMLORD_OK;
 }
 
@@ -19990,7 +20200,7 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
     if (r) return r;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_E_STATE;
-    r = mli_reservation_open(lord, phys, t, bytes, NULL, out);
+    r = mli_reservation_open(lord, phys, t, bytes, 0, NULL, out);
     if (r == MEMLORD_OK) mli_ticket_attach(lord, t, *out);
     mli_thread_put(lord, t);
     if (r == MEMLORD_E_LIMIT) mli_log_refusal(lord, device, bytes);
@@ -20029,6 +20239,41 @@ MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
     if (phys->failing || phys->neighbour_failing) level = MEMLORD_PRESSURE_EMERGENCY;
     mli_lock_drop(&phys->lock);
     return level;
+}
+
+MLI_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
+                                        uint64_t reserved, uint64_t largest_free) {
+    uint32_t dev;
+    mli_u64 *count;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = mli_device_valid(device) && reserved > MLI_POOL_MAX ? MEMLORD_E_INVALID
+                                                            : mli_dev(lord, device, &dev);
+    if (r)
+        return mli_refuse(lord, MLI_REFUSER_pool_set, r, device, "a pool of more than 2^62 bytes",
+                          NULL);
+    count = mli_device_record_at(lord, dev)->count;
+    mli_u64_store(&count[MLI_STAT_reserved], reserved);
+    mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)reserved);
+    /* stored one higher: 0, the initial value, means unknown */
+    mli_u64_store(&count[MLI_STAT_largest_free], largest_free + 1);
+    return mli_pool_changed(lord, dev);
+}
+
+MLI_API memlord_result memlord_pool_add(memlord *lord, memlord_device device, int64_t delta) {
+    return mli_refuse(lord, MLI_REFUSER_pool_add, mli_pool_add(lord, device, delta), device,
+                      "a pool of less than 0 bytes, or of more than 2^62", NULL);
+}
+MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device device,
+                                               uint64_t hits, uint64_t misses) {
+    uint32_t dev;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = mli_dev(lord, device, &dev);
+    if (r) return mli_refuse(lord, MLI_REFUSER_pool_served, r, device, NULL, NULL);
+    mli_stat_add(lord, dev, MLI_STAT_cache_hits, hits);
+    mli_stat_add(lord, dev, MLI_STAT_cache_misses, misses);
+    return MEMLORD_OK;
 }
 
 /* ----------------------------------------------------------------- src/services/neighbours.h -- */
@@ -21144,8 +21389,8 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
     h->time = mli_ledger_now(lord) - lord->started;
     h->bytes = live;
     h->tags = mli_tags_top(lord, device->device, h->tag, MLI_HOLDERS - 1);
-    if (memlord_tag_get(lord, device->device, NULL, &rest) == MEMLORD_OK && rest.allocated)
-        h->tag[h->tags++] = rest;
+    (void)memlord_tag_get(lord, device->device, NULL, &rest);
+    if (rest.allocated) h->tag[h->tags++] = rest;
     h->sites = mli_sites_top(lord, device->device, MEMLORD_SITE_ORDER_LIVE_BYTES, h->site,
                              MLI_HOLDERS, 0);
     mli_lock_take(&lord->snapshots->lock);
@@ -21169,7 +21414,6 @@ MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_holders *old;
     mli_u64_store(&device->peak_since, mli_ledger_now(lord) - lord->started + 1);
-    if (mli_self.in_host_alloc) return;
     mli_lock_take(&lord->snapshots->lock);
     old = device->holders;
     device->holders = NULL;
@@ -21296,12 +21540,88 @@ MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
     return MEMLORD_OK;
 }
 
-/* -------------------------------------------------------------------- src/services/pollers.h -- */
+/* ----------------------------------------------------------------- src/services/thread_end.h -- */
 
-/* Does the work for the end of a call and for a safe point. Owns the pollers, the threads that
-   sample a physical device each, and the waiters for frees. May use books/, calls/deferred and
-   services/. Invariant: no poller starts before there is something to decide. Locks: callbacks, for
-   waiters and callbacks; registry, for the sweep; none while host code runs. */
+/* Frees the records of threads that ended, for other threads. Owns no state. May use books/ and
+   services/scopes. Invariant: when another thread takes a record, its scopes have ended. Lock:
+   registry, which the callers hold. */
+
+/* Releases the record of a thread that ends or has ended: ends its scopes, the innermost first, and
+   gives up ownership, after which another thread may take the record at once. Requires: the
+   registry lock. The addition orders the reads that follow after the caller's check that the thread
+   has ended; the store pairs with mli_thread_spare. */
+MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
+
+#if !MLI_WINDOWS /* it has no fork */
+/* Releases in a forked child the record of a thread that is gone. Its scopes never end: they are
+   forgotten. It may have been about to begin or end one; whether that is counted is not known. */
+MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
+#endif
+
+/* Releases the records of threads that ended without the exit hook: their first call came in the
+   last round of destructors, or after it. A call runs this at its end if it took the last free
+   record while there are at least twice as many records as living owners at the last sweep. That
+   bounds the records by twice the living threads (or 16). It also bounds the cost: a sweep checks
+   each record once, and at least half of them were made or claimed since the last sweep. */
+MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord);
+
+/* ----------------------------------------------------------------- src/services/thread_end.c -- */
+
+/* Resets the state of a thread that lasts over several calls: tags, tickets, account, events. */
+static void mli_thread_reset(mli_thread *t) {
+    mli_subbuf_leave(t);
+    t->tag = NULL;
+    t->tag_depth = 0;
+    t->open_tickets = 0;
+    t->account = 0;
+    t->stream = 0;
+    mli_special_set(t, MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE, 0);
+    mli_special_set(t, MLI_SPECIAL_ACCOUNT, 0);
+}
+
+MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
+    (void)mli_u64_add(&t->owner, 0);
+    mli_spans_close(t);
+    mli_thread_reset(t);
+    mli_u32_store(&t->by_exchange, 1); /* not inside: who stops a shard does not wait for it */
+    mli_u64_store_release(&t->owner, 0);
+}
+
+#if !MLI_WINDOWS /* it has no fork */
+MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
+    mli_ptr_store(&t->inside, NULL); /* it saw the map stopped and was about to leave */
+    mli_spans_forget(t);
+    mli_thread_reset(t);
+    mli_u32_store(&t->by_exchange, 1);
+    mli_u64_store(&t->owner, 0);
+}
+#endif
+
+MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord) {
+    mli_thread *t = mli_thread_first(lord);
+    uint32_t living = 0;
+    int due;
+    mli_lock_take(&mli_process.registry_lock);
+    due = mli_threads_sweep_due(lord);
+    for (; due && t; t = mli_thread_next(t)) {
+        uint64_t owner = mli_u64_load(&t->owner);
+        if (owner == MLI_NOBODY || (owner && mli_thread_has_ended(owner)))
+            mli_thread_release(t);
+        else
+            living += owner != 0;
+    }
+    if (due) mli_threads_swept(lord, living);
+    mli_lock_drop(&mli_process.registry_lock);
+}
+
+/* ------------------------------------------------------------------- src/services/call_end.h -- */
+
+/* Does the work that is due at the end of a call and at a safe point: bands, fences, pollers, reports.
+   Owns the threads that wait for frees. May use books/, calls/deferred and services/. It reaches
+   services/pollers by a pointer of the ledger, because pollers do the work of a safe point. Locks:
+   callbacks, for the waiters; none while host code runs. */
 
 /* A thread that waits for frees. It lies on the stack of that thread.
    The list is under the callbacks lock. */
@@ -21316,27 +21636,157 @@ typedef struct mli_waiter {
 MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w);
 MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 
-/* Samples a physical device that has no running poller and whose sample is older than the interval.
-   Requires: a safe point. */
-MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys);
-
 /* Returns the bytes ever freed at a physical device, modulo 2^64. */
 MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys);
+
+/* Does the work of a safe point for the devices of a selector: retires and collects what is due,
+   samples physical devices that have no poller, saves a due snapshot and export, and writes a
+   requested report. Host code runs. */
+MLI_PRIVATE MLI_COLD void mli_serve(memlord *lord, memlord_device sel);
+
+MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life);
+
+/* ------------------------------------------------------------------- src/services/call_end.c -- */
+
+struct mli_call_end_state {
+    struct mli_waiter *waiters;
+};
+
+MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys) {
+    uint32_t i = 0;
+    mli_thread *t;
+    uint64_t out = 0;
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
+        for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
+            const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, i);
+            if (cell) out += mli_u64_load(&cell->out);
+        }
+    }
+    return out;
+}
+
+/* -- waiters -- */
+
+MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w) {
+    mli_callbacks_enter(lord);
+    w->next = lord->call_end->waiters;
+    lord->call_end->waiters = w;
+    mli_alert_set(lord, MLI_ALERT_WAITER, 1);
+    mli_callbacks_leave(lord);
+}
+MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w) {
+    mli_waiter **at = &lord->call_end->waiters;
+    mli_callbacks_enter(lord);
+    while (*at != w) at = &(*at)->next;
+    *at = w->next;
+    if (!lord->call_end->waiters) mli_alert_set(lord, MLI_ALERT_WAITER, 0);
+    mli_callbacks_leave(lord);
+}
+/* Wakes each waiter for which enough bytes have been freed. */
+static void mli_waiters_wake(memlord *lord) {
+    mli_waiter *w;
+    mli_callbacks_enter(lord);
+    for (w = lord->call_end->waiters; w; w = w->next)
+        if (mli_phys_freed(lord, w->phys) - w->freed_before >= w->needed)
+            mli_os_event_set(&w->event);
+    mli_callbacks_leave(lord);
+}
+
+/* -- the end of a call -- */
+
+/* Does what `alert` asks for on a device. Unless the ledger has MEMLORD_FLAG_DEFER, host code may
+   run and threads may start. Takes back a requested check before it checks, so that a request that
+   comes meanwhile is served by a later call. */
+static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
+    mli_watch *w = &mli_device_record_at(lord, dev)->watch;
+    const uint32_t alert = mli_alert_on(lord, MLI_ALERT_BANDS - 1);
+    int safe = !(lord->flags & MEMLORD_FLAG_DEFER), requested;
+    if (alert & MLI_ALERT_THREADS) {
+        mli_thread_allowance_grow(lord);
+        mli_threads_sweep(lord);
+    }
+    if ((alert & MLI_ALERT_POLLER) && safe) lord->start_pollers(lord, 0);
+    if (safe) mli_fences_poll_due(lord, mli_type_of(lord, dev), asks);
+    if (alert & MLI_ALERT_WAITER) mli_waiters_wake(lord);
+    if ((alert & MLI_ALERT_SAVE) && safe) mli_save_serve(lord);
+    requested = mli_u32_load(&w->check_requested) && mli_u32_exchange(&w->check_requested, 0);
+    if (requested) {
+        mli_alert_bands_add(lord, (uint32_t)-1);
+        if (mli_dev_watch(lord, dev) && safe) lord->start_pollers(lord, dev);
+        mli_holders_check(lord, dev);
+    }
+    if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
+}
 
 /* Ends a call that found an alert: for its device, and for the other one that the call has taken
    bytes from, if there is one. A thread without the system's barrier passes a full barrier of
    its own here: the addition, which pairs with the one in mli_barrier_threads. The later of
    the two sees what the other thread stored before its addition. After it the thread compares its
    counts with the marks of its devices again, and reads the alert again. */
-MLI_PRIVATE MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev,
-                                                int asks);
+static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
+    uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
+    mli_alert_barrier(lord);
+    if (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER) {
+        mli_marks_again(lord, t, dev);
+        if (other) mli_marks_again(lord, t, other);
+    }
+    if (!(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev))) return;
+    mli_alerts_handle(lord, t, dev, asks);
+    if (!other) return;
+    t->other_dev = 0;
+    if (other != dev) mli_alerts_handle(lord, t, other, 0);
+}
+
+/* -- safe points -- */
+
+MLI_PRIVATE MLI_COLD void mli_serve(memlord *lord, memlord_device sel) {
+    const mli_neighbours *neighbours = mli_neighbours_of(lord);
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    lord->start_pollers(lord, 0);
+    mli_recorders_poll(lord);
+    if (neighbours) neighbours->serve(lord);
+    mli_save_serve(lord);
+    (void)mli_fences_retire(lord, sel);
+    for (i = 1; i < n; i++) {
+        if (!mli_selects(sel, mli_device_record_at(lord, i)->device)) continue;
+        mli_phys_sample_refresh(lord, mli_phys_at(lord, i));
+        if (mli_dev_watch(lord, i)) mli_band_check(lord, i, NULL, 1);
+    }
+}
+
+/* -- life -- */
+
+static MLI_COLD void mli_call_end_init(memlord *lord, const memlord_desc *desc) {
+    (void)desc;
+    lord->end_slow = mli_call_end_slow;
+}
+/* Forgets the threads that waited: they are gone. */
+static MLI_COLD void mli_call_end_forked(memlord *lord) { lord->call_end->waiters = NULL; }
+MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life) {
+    MLI_LIFE_STATE(life, call_end);
+    life->init = mli_call_end_init;
+    life->forked = mli_call_end_forked;
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
+    if (!lord) return MEMLORD_OK;
+    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    if (!mli_self.in_host_alloc) mli_serve(lord, sel);
+    return MEMLORD_OK;
+}
+
+/* -------------------------------------------------------------------- src/services/pollers.h -- */
+
+/* Owns the pollers, the threads that sample a physical device each. May use books/ and services/.
+   Invariant: no poller starts before there is something to decide. Locks: none. */
 
 MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life);
 
 /* -------------------------------------------------------------------- src/services/pollers.c -- */
 
 struct mli_pollers_state {
-    struct mli_waiter *waiters;
     uint32_t poll_ms_by_env; /* 1: the environment has set the interval */
 };
 
@@ -21408,157 +21858,13 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
         return r;
     return mli_host_poller_start(lord, wanted);
 }
-/* Starts at a safe point the pollers that calls have requested or could not start. */
-static MLI_COLD void mli_pollers_start_missing(memlord *lord) {
-    if ((lord->flags & MEMLORD_FLAG_DEFER) ||
-        mli_alert_on(lord, MLI_ALERT_POLLER))
+/* Starts the poller of a device or, if `dev` is 0, those that calls have requested or could not
+   start. Under MEMLORD_FLAG_DEFER calls start none, so those of all devices may be missing. */
+static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
+    if (dev)
+        (void)mli_dev_poller_start(lord, dev);
+    else if ((lord->flags & MEMLORD_FLAG_DEFER) || mli_alert_on(lord, MLI_ALERT_POLLER))
         (void)mli_pollers_start(lord);
-}
-
-/* Brings strategies in force, thresholds, alerts and pollers up to date after a change of the
-   strategies or callbacks. After it no device uses a strategy that is no longer in the list. */
-static void mli_bands_changed(memlord *lord) {
-    uint32_t i = 0;
-    mli_watched_types_set(lord);
-    mli_phys_recheck(lord, NULL);
-    while ((i = mli_phys_next_dev(lord, NULL, i)) != 0)
-        if (mli_dev_is_watched(lord, i)) mli_check_request(lord, i); /* it starts the poller, too */
-    mli_pollers_start_missing(lord);
-}
-
-MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys) {
-    MLI_REQUIRE(mli_none_held());
-    uint64_t now, at;
-    uint32_t state = mli_u32_load_acquire(&phys->poller.state);
-    if (state == MLI_HELPER_RUNS || state == MLI_HELPER_BUSY) return;
-    if (!mli_capacity_reader_of(lord, phys->device.type).fn) return;
-    now = mli_ledger_now(lord);
-    mli_lock_take(&phys->lock);
-    at = phys->sampled;
-    mli_lock_drop(&phys->lock);
-    if (!at || now - at >= mli_poll_ns(lord))
-        (void)mli_phys_sample(lord, phys);
-}
-
-MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys) {
-    uint32_t i = 0;
-    mli_thread *t;
-    uint64_t out = 0;
-    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
-        for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
-            const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, i);
-            if (cell) out += mli_u64_load(&cell->out);
-        }
-    }
-    return out;
-}
-
-/* -- the work at the end of a call -- */
-
-MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w) {
-    mli_callbacks_enter(lord);
-    w->next = lord->pollers->waiters;
-    lord->pollers->waiters = w;
-    mli_alert_set(lord, MLI_ALERT_WAITER, 1);
-    mli_callbacks_leave(lord);
-}
-MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w) {
-    mli_waiter **at = &lord->pollers->waiters;
-    mli_callbacks_enter(lord);
-    while (*at != w) at = &(*at)->next;
-    *at = w->next;
-    if (!lord->pollers->waiters) mli_alert_set(lord, MLI_ALERT_WAITER, 0);
-    mli_callbacks_leave(lord);
-}
-/* Wakes each waiter for which enough bytes have been freed. */
-static void mli_waiters_wake(memlord *lord) {
-    mli_waiter *w;
-    mli_callbacks_enter(lord);
-    for (w = lord->pollers->waiters; w; w = w->next)
-        if (mli_phys_freed(lord, w->phys) - w->freed_before >= w->needed)
-            mli_os_event_set(&w->event);
-    mli_callbacks_leave(lord);
-}
-
-/* Frees the records of threads that ended without the exit hook: their first call came in the last
-   round of destructors, or after it. Runs at the end of a call that took the last free record
-   while there are at least twice as many records as living owners at the last sweep. That bounds
-   the records by twice the living threads (or 16). It also bounds the cost: a sweep checks each
-   record once, and at least half of them were made or claimed since the last sweep. */
-static MLI_COLD void mli_threads_sweep(memlord *lord) {
-    mli_thread *t = mli_thread_first(lord);
-    uint32_t living = 0;
-    int due;
-    mli_lock_take(&mli_process.registry_lock);
-    due = mli_threads_sweep_due(lord);
-    for (; due && t; t = mli_thread_next(t)) {
-        uint64_t owner = mli_u64_load(&t->owner);
-        if (owner == MLI_NOBODY || (owner && mli_thread_has_ended(owner)))
-            mli_thread_release(t);
-        else
-            living += owner != 0;
-    }
-    if (due) mli_threads_swept(lord, living);
-    mli_lock_drop(&mli_process.registry_lock);
-}
-
-/* Does what `alert` asks for on a device. Unless the ledger has MEMLORD_FLAG_DEFER, host code may
-   run and threads may start. Takes back a requested check before it checks, so that a request that
-   comes meanwhile is served by a later call. */
-static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
-    mli_watch *w = &mli_device_record_at(lord, dev)->watch;
-    const uint32_t alert = mli_alert_on(lord, MLI_ALERT_BANDS - 1);
-    int safe = !(lord->flags & MEMLORD_FLAG_DEFER), requested;
-    if (mli_self.in_host_alloc) return;
-    if (alert & MLI_ALERT_THREADS) {
-        mli_thread_allowance_grow(lord);
-        mli_threads_sweep(lord);
-    }
-    if ((alert & MLI_ALERT_POLLER) && safe) (void)mli_pollers_start(lord);
-    if (safe) mli_fences_poll_due(lord, mli_type_of(lord, dev), asks);
-    if (alert & MLI_ALERT_WAITER) mli_waiters_wake(lord);
-    if ((alert & MLI_ALERT_SAVE) && safe) mli_save_serve(lord);
-    requested = mli_u32_load(&w->check_requested) && mli_u32_exchange(&w->check_requested, 0);
-    if (requested) {
-        mli_alert_bands_add(lord, (uint32_t)-1);
-        if (mli_dev_watch(lord, dev) && safe) (void)mli_dev_poller_start(lord, dev);
-        mli_holders_check(lord, dev);
-    }
-    if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
-}
-
-MLI_PRIVATE MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev,
-                                                int asks) {
-    uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
-    mli_alert_barrier(lord);
-    if (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER) {
-        mli_marks_again(lord, t, dev);
-        if (other) mli_marks_again(lord, t, other);
-    }
-    if (!(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev))) return;
-    mli_alerts_handle(lord, t, dev, asks);
-    if (!other) return;
-    t->other_dev = 0;
-    if (other != dev) mli_alerts_handle(lord, t, other, 0);
-}
-
-/* -- safe points -- */
-
-/* Retires and collects what is due on the devices of a selector. Samples physical devices that have
-   no poller, saves a due snapshot and export, and writes a requested report. Host code runs. */
-static MLI_COLD void mli_serve(memlord *lord, memlord_device sel) {
-    const mli_neighbours *neighbours = mli_neighbours_of(lord);
-    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    mli_pollers_start_missing(lord);
-    mli_recorders_poll(lord);
-    if (neighbours) neighbours->serve(lord);
-    mli_save_serve(lord);
-    (void)mli_fences_retire(lord, sel);
-    for (i = 1; i < n; i++) {
-        if (!mli_selects(sel, mli_device_record_at(lord, i)->device)) continue;
-        mli_phys_sample_refresh(lord, mli_phys_at(lord, i));
-        if (mli_dev_watch(lord, i)) mli_band_check(lord, i, NULL, 1);
-    }
 }
 
 /* Runs a poller. Under MEMLORD_FLAG_DEFER it does the work of a safe point, as calls do not; else
@@ -21570,7 +21876,7 @@ static MLI_COLD void mli_poller_run(void *user) {
     mli_self.is_helper = 1;
     do {
         (void)mli_phys_sample(lord, phys);
-        mli_pollers_start_missing(lord);
+        mli_pollers_start_missing(lord, 0);
         while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
             memlord_device device = mli_device_record_at(lord, i)->device;
             if (lord->flags & MEMLORD_FLAG_DEFER)
@@ -21586,7 +21892,7 @@ static MLI_COLD void mli_poller_run(void *user) {
 
 static MLI_COLD void mli_pollers_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
-    lord->end_slow = mli_call_end_slow;
+    lord->start_pollers = mli_pollers_start_missing;
 }
 /* Applies MEMLORD_POLL_INTERVAL_MS, which overrides the description and memlord_poller_start. Logs
    and ignores a value that is too long, malformed or out of range. */
@@ -21605,12 +21911,11 @@ static MLI_COLD memlord_result mli_pollers_open(memlord *lord, const memlord_des
     }
     return MEMLORD_OK;
 }
-/* Clears the marks of threads that polled or waited: they are gone. */
+/* Clears the marks of threads that polled: they are gone. */
 static MLI_COLD void mli_pollers_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++)
         mli_u32_store(&mli_phys_storage(lord, i)->poller.state, MLI_HELPER_NONE);
-    lord->pollers->waiters = NULL;
     if (mli_polling_is(lord, MLI_POLLING_ALL)) mli_alert_set(lord, MLI_ALERT_POLLER, 1);
 }
 MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life) {
@@ -21622,20 +21927,6 @@ MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life) {
 }
 
 /* -- public -- */
-
-MLI_API memlord_result memlord_capacity_source_set(memlord *lord, int type,
-                                                   memlord_capacity_fn fn, void *user) {
-    mli_capacity_reader source = {fn, user};
-    if (!lord) return MEMLORD_OK;
-    if ((unsigned)type >= (unsigned)MLI_TYPE_COUNT) return MEMLORD_E_DEVICE;
-    if (!fn && type == MEMLORD_DEVICE_CPU) {
-        source.fn = mli_cpu_capacity;
-        source.user = lord;
-    }
-    mli_capacity_reader_set(lord, type, source);
-    mli_pollers_start_missing(lord);
-    return MEMLORD_OK;
-}
 
 MLI_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms) {
     uint32_t i;
@@ -21658,96 +21949,6 @@ MLI_API memlord_result memlord_poller_stop(memlord *lord) {
     return MEMLORD_OK;
 }
 
-MLI_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
-                                            const memlord_band *bands, size_t n) {
-    mli_strategy *fresh = NULL, *old;
-    size_t bad = 0;
-    if (!lord) return MEMLORD_OK;
-    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    if (memlord_strategy_check(bands, n, &bad)) {
-        if (bands)
-            mli_logf(lord, MEMLORD_LOG_ERROR, "[strategy] refused, band %ju%s",
-                     (uint64_t)bad, mli_band_error(&bands[bad]));
-        return MEMLORD_E_INVALID;
-    }
-    if (n < SIZE_MAX / 2 / sizeof *bands)
-        fresh = (mli_strategy *)mli_own_alloc(lord, sizeof *fresh + n * sizeof *bands);
-    if (!fresh) return MEMLORD_E_NOMEM;
-    fresh->sel = sel;
-    fresh->n = n;
-    fresh->bands = (const memlord_band *)(void *)(fresh + 1);
-    if (n) memcpy(fresh + 1, bands, n * sizeof *bands);
-    if (n) mli_bands_warn(lord, bands, n);
-    old = mli_strategy_swap(lord, sel, fresh);
-    mli_bands_changed(lord);
-    mli_strategy_free(lord, old);
-    return MEMLORD_OK;
-}
-MLI_API memlord_result memlord_strategy_unset(memlord *lord, memlord_device sel) {
-    mli_strategy *old;
-    if (!lord) return MEMLORD_OK;
-    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    old = mli_strategy_swap(lord, sel, NULL);
-    if (!old) return MEMLORD_E_UNKNOWN;
-    mli_bands_changed(lord);
-    mli_strategy_free(lord, old);
-    return MEMLORD_OK;
-}
-
-MLI_API memlord_result memlord_gc_callback_add(memlord *lord, memlord_device sel,
-                                               uint32_t reasons, memlord_gc_fn fn, void *user) {
-    const uint32_t every = (1u << MEMLORD_REASON_COUNT) - 1;
-    mli_gc_entry *c;
-    if (!lord) return MEMLORD_OK;
-    if (!fn || (reasons & ~(every | MEMLORD_GC_QUIET))) return MEMLORD_E_INVALID;
-    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    c = (mli_gc_entry *)mli_own_alloc(lord, sizeof *c);
-    if (!c) return MEMLORD_E_NOMEM;
-    c->fn = fn;
-    c->user = user;
-    c->sel = sel;
-    c->reasons = reasons & every ? reasons : reasons | every;
-    c->serial = (uint64_t)((sel.index < 0) + (sel.type < 0)) << 62;
-    mli_gc_entry_add(lord, c);
-    mli_bands_changed(lord);
-    return MEMLORD_OK;
-}
-
-MLI_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_device sel,
-                                                  memlord_gc_fn fn, void *user) {
-    mli_gc_entry *c;
-    if (!lord) return MEMLORD_OK;
-    if (!fn) return MEMLORD_E_INVALID;
-    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    c = mli_gc_entry_take(lord, sel, fn, user);
-    if (!c) return MEMLORD_E_UNKNOWN;
-    mli_own_free(lord, c, sizeof *c);
-    mli_bands_changed(lord);
-    return MEMLORD_OK;
-}
-
-MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int reason,
-                                      uint64_t *reclaimed) {
-    uint64_t ignored;
-    uint32_t dev;
-    memlord_result r;
-    if (reclaimed) *reclaimed = 0;
-    if (!lord) return MEMLORD_OK;
-    if ((unsigned)reason >= MEMLORD_REASON_COUNT) return MEMLORD_E_INVALID;
-    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
-    if (mli_device_valid(device) && !mli_gc_registered(lord, device, reason))
-        return MEMLORD_E_UNKNOWN; /* before mli_dev, which would make the device known */
-    r = mli_dev(lord, device, &dev);
-    return r ? r : mli_collect(lord, dev, reason, 0, reclaimed ? reclaimed : &ignored);
-}
-
-MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
-    if (!lord) return MEMLORD_OK;
-    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    if (!mli_self.in_host_alloc) mli_serve(lord, sel);
-    return MEMLORD_OK;
-}
-
 /* ---------------------------------------------------------------------- src/services/retry.h -- */
 
 /* Runs a request of memlord_alloc_retry through out-of-memory, and owns the default policy. May use
@@ -21766,7 +21967,7 @@ MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life);
 
 struct mli_retry_state {
     memlord_retry policy; /* the default policy */
-    mli_u64 explained;    /* when memlord_alloc_failed was last logged; 0: never */
+    mli_u64 explained;    /* see mli_log_due: memlord_alloc_failed */
 };
 
 MLI_PRIVATE const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NULL};
@@ -21837,7 +22038,7 @@ typedef struct mli_request {
     mli_phys *phys;
     uint32_t dev;
     uint64_t bytes;
-    const memlord_site *site;
+    memlord_alloc_opts opts;
     const memlord_retry *policy;
     memlord_ticket ticket; /* its own; 0: not open */
     mli_cover cover;       /* what the tickets of its thread gave to that one */
@@ -21860,8 +22061,8 @@ static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
                                       q->bytes - q->cover.bytes, &reclaimed))
             break;
         t = mli_thread_get(lord);
-        if (!t) return MEMLORD_E_STATE;
-        r = mli_reservation_open(lord, q->phys, t, q->bytes, &q->cover, &q->ticket);
+        r = mli_reservation_open(lord, q->phys, t, q->bytes, q->opts.ticket, &q->cover,
+                                 &q->ticket);
         mli_thread_put(lord, t);
     }
     return r;
@@ -21878,8 +22079,9 @@ static MLI_COLD void mli_request_release(mli_request *q) {
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
     mli_self.caller = q->caller;
     mli_self.frame = q->frame;
-    (void)mli_alloc_off_ticket(q->lord, q->ticket, mli_device_record_at(q->lord, q->dev)->device,
-                               storage, q->bytes, q->site, MLI_PUT_ALLOC);
+    q->opts.ticket = q->ticket;
+    (void)mli_alloc_general(q->lord, mli_device_record_at(q->lord, q->dev)->device, storage,
+                            q->bytes, &q->opts, MLI_PUT_ALLOC);
 }
 
 /* Counts a request that found no memory in the end, and keeps it as the last of its device, for
@@ -21908,7 +22110,7 @@ static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     const char *head = covered ? "[limit] beyond its ticket, " : "[limit] ";
     if (oom) {
         (void)mli_phys_sample(lord, q->phys); /* the attempts may have collected */
-        mli_oom_note(lord, q->dev, q->bytes, q->site);
+        mli_oom_note(lord, q->dev, q->bytes, q->opts.site);
     } else {
         mli_phys_sample_refresh(lord, q->phys);
     }
@@ -21944,15 +22146,14 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
     return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
 }
 
-/* Pauses by the host's function, unless the neighbours release enough at once. */
+/* Pauses by the host's function. Meanwhile the neighbours are asked. */
 static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     const mli_neighbours *page = mli_neighbours_of(q->lord);
     mli_raise raise;
-    int raised, enough;
+    int raised;
     raise.event = NULL;
     raised = page && !page->raise_begin(q->lord, q->phys, q->bytes, &raise);
-    enough = raised && q->bytes && page->raise_check(q->lord, &raise) > 0;
-    if (!enough) q->policy->sleep_ms(q->policy->user, ms);
+    q->policy->sleep_ms(q->policy->user, ms);
     if (raised) page->raise_end(q->lord, &raise);
 }
 
@@ -22037,7 +22238,7 @@ MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life) {
 MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
                                            uint64_t bytes, memlord_try_fn fn, void *user,
                                            const memlord_retry *policy, uint64_t *storage,
-                                           const memlord_site *site) {
+                                           const memlord_alloc_opts *opts) {
     mli_request q;
     memlord_result r;
     if (storage) *storage = 0;
@@ -22057,7 +22258,8 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
     q.lord = lord;
     q.phys = mli_phys_at(lord, q.dev);
     q.bytes = bytes;
-    q.site = site;
+    if (!mli_opts_settle(lord, device, opts, &q.opts))
+        mli_opts_refuse(lord, MLI_REFUSER_alloc_retry, device, q.opts.site);
     q.policy = policy ? policy : &lord->retry->policy;
     r = mli_request_reserve(&q);
     if (r == MEMLORD_OK) r = mli_request_try(&q, fn, user, storage);
@@ -28898,6 +29100,7 @@ static void (*const mli_lives[])(mli_life *life) = {
     mli_blocks_life,
     mli_fences_life,
     mli_pollers_life,
+    mli_call_end_life,
     mli_neighbours_life,
     mli_bands_life,
     mli_accounts_life,

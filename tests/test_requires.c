@@ -213,9 +213,11 @@ static void reserve(memlord *lord) {
     X(1, mli_birth_find_locked, mli_lock_held(&mli_process.cold_lock), \
       (void)mli_birth_find_locked(lord, NULL, NULL)) \
     X(1, mli_birth_bits_new, !mli_is_inside(), enter(lord, t); (void)mli_birth_bits_new(lord, \
-      t, 0)) \
+      t, 0, 0)) \
     X(1, mli_alloc_word2, !mli_is_inside(), enter(lord, t); (void)mli_alloc_word2(lord, t, 0, \
       NULL)) \
+    X(1, mli_tag_of_host, mli_none_held(), hold(MLI_RANK_COLD); (void)mli_tag_of_host(lord, \
+      "")) \
     X(1, mli_tags_cut, depth < t->tag_depth, mli_tags_cut(t, t->tag_depth)) \
     X(1, mli_interposer_begin, mli_none_held(), hold(MLI_RANK_COLD); \
       mli_interposer_begin(lord, 0, NULL)) \
@@ -294,7 +296,7 @@ static void reserve(memlord *lord) {
     X(1, mli_phys_try_reserve, mli_lock_held(&phys->lock), (void)mli_phys_try_reserve(lord, \
       mli_phys_storage(lord, 0), 0, 0)) \
     X(1, mli_cover_plan, mli_lock_held(&phys->lock), mli_cover_plan(lord, t, \
-      mli_phys_storage(lord, 0), 0, NULL)) \
+      mli_phys_storage(lord, 0), 0, 0, NULL)) \
     X(1, mli_cover_take, mli_rank_held(MLI_RANK_PHYS), mli_cover_take(lord, NULL)) \
     X(1, mli_block_copy_out, mli_is_inside() || mli_rank_held(MLI_RANK_SHARD)  \
       || !(e->word2 & MLI_HAS_SIDE), mli_entry e = {0, 0, 1}; mli_block_copy_out(lord, &e, \

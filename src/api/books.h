@@ -185,6 +185,9 @@ typedef struct memlord_desc {
     uint32_t stack_depth;        /* frames of the stacks of allocs, at most 128; 0: no stacks */
     uint64_t stack_bytes;        /* in the mean from stack to stack, 512 KiB; 1: every alloc */
     memlord_unwinder unwinder;   /* the platform's */
+    uint64_t stack_seed;         /* of the samples, which it makes repeatable: the same allocs of
+                                    the same threads are picked. 0: from the system, another
+                                    one in each ledger */
 } memlord_desc;
 
 /* Opens a ledger. `desc` NULL is the default configuration. It is copied, strings too.
@@ -248,6 +251,8 @@ MEMLORD_API void memlord_os_allocator(memlord_allocator *out)
    does not count as unknown. The ledger remembers 64 such storages. For each further one, it takes
    one free of any unknown storage of the same type for the free of that one. Cost: tens of ns; see
    >>costs. */
+
+#define MEMLORD_NONE UINT64_MAX /* as an account: none; as a stream: the default one */
 
 /* A place in the source: MEMLORD_SITE plants one. Two records with one file, function and line
    in one module are one site. The strings are copied when first seen and not read again. */
@@ -537,8 +542,8 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
    With memlord_desc.stack_bytes 1 every alloc is picked, and the numbers are exact. Else an alloc
    of n bytes is picked with the probability 1 - exp(-n / stack_bytes), and stands for its inverse:
    then all numbers but `samples` are estimates. They have no bias, except the peak, which is too
-   high in the mean. Each run, process and ledger takes another sample, and a forked child another
-   than its parent: errors average out over runs. `samples`: the allocs picked. A realloc moves a
+   high in the mean. Each run, process and ledger takes another sample (but see memlord_desc.stack_seed), and a
+   forked child another than its parent: errors average out over runs. `samples`: the allocs picked. A realloc moves a
    block to the stack of its call: there it counts no alloc, and its growth as allocated. After
    dlclose another module may have the address of a frame; its site stays, and memlord_site_place
    tells the module that had it.

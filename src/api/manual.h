@@ -65,7 +65,7 @@
         sites        memlord_sites_enable, _site_at, _site_of, _site_place, _sites_top, ...;
                      MEMLORD_SITE
         stacks       memlord_stacks_top, _unwind_frame_pointers; memlord_desc.stack_depth,
-                     .stack_bytes, .unwinder
+                     .stack_bytes, .stack_seed, .unwinder
         statistics   memlord_allocated, _freed, _pending, _peak, _stats_get, _summary, _reset;
                      memlord_hit_rate, _recovery_rate, _success_rate, _mean_bytes
         blocks       memlord_blocks_each, _blocks_top, _block_find, _mark, _leaks
@@ -75,8 +75,9 @@
                      memlord_stream_set
         capacity     memlord_capacity_source_set, _get, _sample; memlord_poller_start, _stop
         limits       memlord_limit_set, _headroom, _would_fit, _plan_fit, _explain
-        reservations memlord_reserve, _reserve_commit, _cancel, _adopt; memlord_alloc_reserved
+        reservations memlord_reserve, _reserve_commit, _cancel, _adopt
         accounts     memlord_account_open, _charge, _use, _get, _close
+        one alloc    memlord_alloc_with: site, tag, ticket, account and stream in one call
         bands        memlord_strategy_set, _unset, _check, _default
         collection   memlord_gc_callback_add, _remove; memlord_gc_run, _gc_poll
         out of memory memlord_alloc_retry, _retry_check, _retry_backoff, _alloc_failed
@@ -138,7 +139,8 @@
               until memlord_sites_enable.
     Stack     the return addresses of an alloc, if memlord_desc.stack_depth asks for them:
               of every alloc, or of a sample whose totals are estimates without bias, with
-              a standard error. Each run, process and ledger takes another sample. A block
+              a standard error. Each run, process and ledger takes another sample, unless
+              memlord_desc.stack_seed makes it repeatable. A block
               keeps its stack until it ends; a realloc draws again, a move keeps it. TEXT
               has the largest; JSON (the 2048 largest), PPROF, FOLDED, HEAPTRACK and
               MEMORY_VIZ have whole stacks. Of samples TEXT and JSON show these estimates.
@@ -405,7 +407,8 @@
         fence_failures         fences that failed: counted as done
         refused                calls that record, tag or set a pool and returned E_INVALID
                                or E_DEVICE: a selector where a device is needed, a storage
-                               of 0. If the device is not known, only the sum of all has
+                               of 0; and allocs with a ticket or an account that is not
+                               open. If the device is not known, only the sum of all has
                                it. Each function logs each such result once, and once
                                at each of the sites that are kept
     What did not fit is counted, too, and never silently lost:

@@ -121,6 +121,13 @@ MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint3
     return mli_selects(t->account_device, mli_device_record_at(lord, dev)->device) ? t->account : 0;
 }
 
+MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account account,
+                                           memlord_device device) {
+    memlord_account_stat stat;
+    return memlord_account_get(lord, account, &stat) == MEMLORD_OK &&
+           mli_selects(stat.device, device);
+}
+
 MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes) {
     memlord_result r = mli_account_charge(lord, account, (int64_t)bytes, 0);
     if (r == MEMLORD_E_LIMIT) r = mli_account_charge(lord, account, (int64_t)bytes, 1);

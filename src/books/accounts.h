@@ -58,6 +58,10 @@ MLI_PRIVATE int mli_account_word_is(uint64_t word, memlord_account account);
    using a closed account here. */
 MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint32_t dev);
 
+/* Returns 1 if an account is open, and is of a device. */
+MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account account,
+                                           memlord_device device);
+
 /* Charges the bytes of a block, which is there whatever the limit allows. 0: it did not: the
    account is closed or has 2^48. */
 MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes);

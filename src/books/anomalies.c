@@ -204,11 +204,9 @@ MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t byte
     return bytes > MLI_BYTES_MAX ? "a size over 2^48" : NULL;
 }
 /* Returns what is wrong with a device that a call refuses, after "cuda:0 is". */
-static MLI_COLD const char *mli_device_fault(memlord_device d, int refuser) {
-    if (!mli_device_valid(d)) return "a selector: a device is needed";
-    return refuser == MLI_REFUSER_alloc_reserved
-               ? "not on the physical device of the ticket"
-               : "one device too many: raise MEMLORD_MAX_DEVICES";
+static MLI_COLD const char *mli_device_fault(memlord_device d) {
+    return mli_device_valid(d) ? "one device too many: raise MEMLORD_MAX_DEVICES"
+                               : "a selector: a device is needed";
 }
 /* Logs "memlord_free: a storage cannot be UINT64_MAX, at main x.c:12". */
 static MLI_COLD void mli_refusal_log(memlord *lord, int refuser, memlord_result r,
@@ -224,7 +222,7 @@ static MLI_COLD void mli_refusal_log(memlord *lord, int refuser, memlord_result 
     mli_out_buffer(&o, line, sizeof line);
     mli_putf(&o, "memlord_%s: ", mli_text_at(names, (unsigned)refuser));
     if (r == MEMLORD_E_DEVICE && mli_selector_valid(d))
-        mli_putf(&o, "%i is %s", mli_device_code(d), mli_device_fault(d, refuser));
+        mli_putf(&o, "%i is %s", mli_device_code(d), mli_device_fault(d));
     else
         mli_put_str(&o, r == MEMLORD_E_DEVICE ? "that is no device"
                         : fault               ? fault

@@ -223,17 +223,6 @@ MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, m
     return MEMLORD_E_UNKNOWN;
 }
 
-MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
-                                         const memlord_site *site, mli_thread **t) {
-    *t = NULL;
-    if (!lord) return MEMLORD_OK;
-    mli_site_given(site);
-    if (!mli_key_valid(key)) return MEMLORD_E_INVALID;
-    if (!mli_type_valid(d)) return MEMLORD_E_DEVICE;
-    *t = mli_thread_get(lord);
-    return MEMLORD_OK;
-}
-
 /* -- references -- */
 
 /* Removes a reference. */
@@ -337,12 +326,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
     return MEMLORD_OK;
 }
 
-/* Charges the entry of a new block to the account that its thread uses. 0: there is no memory for
+/* Charges the entry of a new block to an account, as in mli_block_open. 0: there is no memory for
    the side record. */
-static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e) {
-    const memlord_account account = mli_account_used(lord, t, MLI_DEV(e->word1));
+static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e,
+                                     memlord_account account) {
     mli_side_record *side;
-    if (!account) return 1;
+    if (!account) account = mli_account_used(lord, t, MLI_DEV(e->word1));
+    if (!account || account == MEMLORD_NONE) return 1;
     side = (mli_side_record *)mli_own_alloc(lord, sizeof *side);
     if (!side) return 0;
     side->word2 = e->word2;
@@ -353,13 +343,13 @@ static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e)
 
 MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint32_t dev,
                                                    uint64_t key, uint64_t bytes, uint64_t rows,
-                                                   int how, int *did) {
+                                                   memlord_account account, int how, int *did) {
     const mli_row_delta d = mli_delta_open(dev, rows, bytes);
     mli_entry e = {key, mli_word1_of(bytes, dev, 1), rows};
     memlord_result r;
     *did = MLI_DID_NOTHING;
     if (mli_would_overflow(lord, dev, bytes)) return MEMLORD_E_INVALID;
-    if (!mli_entry_charge(lord, t, &e)) return MEMLORD_E_NOMEM;
+    if (!mli_entry_charge(lord, t, &e, account)) return MEMLORD_E_NOMEM;
     r = mli_entry_put(lord, t, &e, &d, 1, how, did);
     if (*did != MLI_DID_OPEN) mli_side_record_free(lord, e.word2);
     if (*did == MLI_DID_OPEN && mli_u32_load(&lord->blocks->dropped_kept))

@@ -257,24 +257,45 @@ MLI_PRIVATE mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticke
                                               ticket);
 }
 
+MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
+                                          memlord_device device) {
+    const mli_reservation *v = mli_ticket_find(lord, ticket);
+    mli_phys *phys;
+    return v && !mli_phys_find(lord, device, 0, &phys) && phys == v->phys;
+}
+
 /* Finds an open ticket that belongs to a thread record; NULL: it was closed, or adopted. */
 static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlord_ticket ticket) {
     mli_reservation *v = mli_ticket_find(lord, ticket);
     return v && mli_ptr_load(&v->owner) == (const void *)t ? v : NULL;
 }
 
-/* Computes which tickets of this thread cover a request at a phys. */
+/* Returns how many tickets an alloc of this thread may come off. Gets ticket i of them; NULL: it is
+   not open at the phys. */
+static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
+    return named ? 1 : t->open_tickets;
+}
+static mli_reservation *mli_draw_ticket(memlord *lord, const mli_thread *t, const mli_phys *phys,
+                                        memlord_ticket named, uint32_t i, memlord_ticket *ticket) {
+    mli_reservation *v;
+    *ticket = named ? named : t->tickets[i];
+    v = named ? mli_ticket_find(lord, named) : mli_ticket_own(lord, t, *ticket);
+    return v && v->phys == phys ? v : NULL;
+}
+
+/* Computes which tickets cover a request at a phys. */
 static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const mli_phys *phys,
-                                    uint64_t bytes, mli_cover *cover) {
+                                    uint64_t bytes, memlord_ticket named, mli_cover *cover) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
-    uint32_t i;
+    uint32_t i, n = mli_draw_count(t, named);
     memset(cover, 0, sizeof *cover);
-    for (i = 0; i < t->open_tickets && cover->bytes < bytes; i++) {
-        const mli_reservation *v = mli_ticket_own(lord, t, t->tickets[i]);
+    for (i = 0; i < n && cover->bytes < bytes; i++) {
+        memlord_ticket ticket;
+        const mli_reservation *v = mli_draw_ticket(lord, t, phys, named, i, &ticket);
         uint64_t left = bytes - cover->bytes, part;
-        if (!v || v->phys != phys) continue;
+        if (!v) continue;
         part = v->remaining < left ? v->remaining : left;
-        cover->ticket[cover->count] = t->tickets[i];
+        cover->ticket[cover->count] = ticket;
         cover->part[cover->count++] = part;
         cover->bytes += part;
     }
@@ -314,7 +335,8 @@ static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, uint64_t byt
 
 MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
                                                          mli_thread *t, uint64_t bytes,
-                                                         mli_cover *cover, memlord_ticket *out) {
+                                                         memlord_ticket named, mli_cover *cover,
+                                                         memlord_ticket *out) {
     mli_reservation *v;
     uint64_t covered = 0;
     uint32_t tries = 0;
@@ -324,7 +346,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
         mli_lock_take(&phys->lock);
         v = (mli_reservation *)(void *)phys->closed_tickets;
         if (cover) {
-            mli_cover_plan(lord, t, phys, bytes, cover);
+            mli_cover_plan(lord, t, phys, bytes, named, cover);
             covered = cover->bytes;
         }
         if (v) fits = mli_rest_reserve(lord, phys, bytes, covered, tries++ < MLI_RESERVE_RETRIES);
@@ -384,15 +406,15 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
 
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
                                               const mli_ticket_draw *draw, int recorded) {
-    uint32_t i, n = draw->named ? 1 : t->open_tickets;
+    uint32_t i, n = mli_draw_count(t, draw->named);
     uint64_t left = recorded ? draw->bytes : 0;
     mli_lock_take(&draw->phys->lock);
     draw->phys->in_flight -= draw->bytes;
     for (i = 0; i < n && left; i++) {
-        mli_reservation *v = draw->named ? mli_ticket_find(lord, draw->named)
-                                         : mli_ticket_own(lord, t, t->tickets[i]);
+        memlord_ticket ticket;
+        mli_reservation *v = mli_draw_ticket(lord, t, draw->phys, draw->named, i, &ticket);
         uint64_t part;
-        if (!v || v->phys != draw->phys) continue;
+        if (!v) continue;
         part = v->remaining < left ? v->remaining : left;
         v->remaining -= part;
         draw->phys->ticket_bytes -= part;

@@ -1,7 +1,6 @@
 #include "calls/calls.h"
 #include "os/knobs.h"
 #include "os/compiler.h"
-#include "os/unwind.h"
 #include "base/atomics.h"
 #include "base/ledger.h"
 #include "base/memory.h"
@@ -185,6 +184,7 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
     uint64_t sum = 0;
     uint32_t dev;
     size_t i;
+    const mli_origin origin = mli_origin_of(t, site);
     *held = 0;
     for (i = 0; i < n; i++) {
         memlord_result r = mli_dev(lord, blocks[i].device, &dev);
@@ -195,8 +195,8 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
     for (; *held < n; ++*held, hold++, blocks++) {
         memlord_result r;
         (void)mli_dev(lord, blocks->device, &dev);
-        hold->rows = mli_alloc_word2(lord, t, dev, site);
-        r = mli_block_open(lord, t, dev, blocks->storage, 0, hold->rows, how | MLI_PUT_HOLD,
+        hold->rows = mli_alloc_word2(lord, t, dev, &origin);
+        r = mli_block_open(lord, t, dev, blocks->storage, 0, hold->rows, 0, how | MLI_PUT_HOLD,
                            &hold->did);
         if (r) return r;
     }
@@ -263,7 +263,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     if (hold->did == MLI_DID_OPEN)
         did = mli_fill(lord, t, call.dev, b->storage, b->bytes) ? MLI_DID_OPEN : MLI_DID_NOTHING;
     else
-        r = mli_block_open(lord, t, call.dev, b->storage, b->bytes, hold->rows, how, &did);
+        r = mli_block_open(lord, t, call.dev, b->storage, b->bytes, hold->rows, 0, how, &did);
     mli_stack_forget(lord);
     (void)mli_drop_count(lord, r, b->device, b->storage, b->bytes);
     if (did == MLI_DID_OPEN) {
@@ -490,21 +490,18 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
     return r;
 }
 
-/* The ticket may close after the checks: then the bytes count in full. */
-MLI_API memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
-                                              memlord_device device, uint64_t storage,
-                                              uint64_t bytes, const memlord_site *site) {
-    const mli_reservation *v;
-    memlord_result r = MEMLORD_E_DEVICE;
-    mli_phys *phys;
+MLI_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device, uint64_t storage,
+                                          uint64_t bytes, const memlord_alloc_opts *opts) {
+    memlord_alloc_opts settled;
+    memlord_result r;
+    int open;
     if (!lord) return MEMLORD_OK;
+    open = mli_opts_settle(lord, device, opts, &settled);
     MLI_NOTE_CALLER();
-    v = mli_ticket_find(lord, ticket);
-    if (!v) return MEMLORD_E_UNKNOWN;
-    if (!mli_phys_find(lord, device, 0, &phys) && phys == v->phys)
-        r = mli_alloc_off_ticket(lord, ticket, device, storage, bytes, site, MLI_PUT_ALLOC);
-    return mli_refuse(lord, MLI_REFUSER_alloc_reserved, r, device, mli_block_fault(storage, bytes),
-                      site);
+    r = mli_alloc_general(lord, device, storage, bytes, &settled, MLI_PUT_ALLOC);
+    if (r == MEMLORD_OK && !open) mli_opts_refuse(lord, MLI_REFUSER_alloc_with, device, settled.site);
+    return mli_refuse(lord, MLI_REFUSER_alloc_with, r, device, mli_block_fault(storage, bytes),
+                      settled.site);
 }
 
 MEMLORD_API MLI_NOINLINE memlord_result memlord_track(memlord *lord, memlord_device device,
@@ -512,7 +509,7 @@ MEMLORD_API MLI_NOINLINE memlord_result memlord_track(memlord *lord, memlord_dev
                                                       const memlord_site *site) {
     memlord_result r = MEMLORD_OK;
     MLI_NOTE_CALLER();
-    if (lord) r = mli_alloc_off_ticket(lord, 0, device, storage, bytes, site, MLI_PUT_TRACK);
+    if (lord) r = mli_alloc_at(lord, device, storage, bytes, site, MLI_PUT_TRACK);
     return r ? mli_refuse(lord, MLI_REFUSER_track, r, device, mli_block_fault(storage, bytes),
                           site)
              : r;
@@ -569,7 +566,7 @@ static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_toke
     if (state == MLI_TOKEN_LIVE) return mli_realloc_record(lord, token, new_storage, bytes, site);
     if (state != MLI_TOKEN_NEW || !new_storage) return MEMLORD_OK;
     if (token->device.index < 0) token->device.index = 0;
-    return mli_alloc_off_ticket(lord, 0, token->device, new_storage, bytes, site, MLI_PUT_ALLOC);
+    return mli_alloc_at(lord, token->device, new_storage, bytes, site, MLI_PUT_ALLOC);
 }
 
 /* Records a realloc after the fact. Takes the memory for the new entry first, so that the old one
@@ -583,7 +580,7 @@ static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, memlord_device d
     if (!lord) return MEMLORD_OK;
     if (old_storage == UINT64_MAX) return MEMLORD_E_INVALID;
     if (!old_storage)
-        return mli_alloc_off_ticket(lord, 0, device, new_storage, bytes, site, MLI_PUT_ALLOC);
+        return mli_alloc_at(lord, device, new_storage, bytes, site, MLI_PUT_ALLOC);
     r = mli_call_begin(lord, device, new_storage, bytes, site, &call);
     if (!call.t) return r;
     if (mli_would_overflow(lord, call.dev, bytes))
@@ -684,7 +681,8 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     e.word2 = token->word[1];
     dev = MLI_DEV(e.word1);
     if (failed) {
-        r = mli_block_open(lord, t, dev, e.key, MLI_BYTES(e.word1), e.word2, MLI_PUT_ALLOC, &did);
+        r = mli_block_open(lord, t, dev, e.key, MLI_BYTES(e.word1), e.word2, 0, MLI_PUT_ALLOC,
+                           &did);
         (void)mli_drop_count(lord, r, mli_device_record_at(lord, dev)->device, e.key,
                              MLI_BYTES(e.word1));
     } else {

@@ -7,7 +7,6 @@
 #include "books/map.h"
 #include "books/parts.h"
 #include "books/listing.h"
-#include "books/devices.h"
 #include "services/stats.h"
 #include "reports/capture.h"
 

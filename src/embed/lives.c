@@ -18,6 +18,7 @@
 #include "books/limits.h"
 #include "books/stacks.h"
 #include "services/pollers.h"
+#include "services/call_end.h"
 #include "services/neighbours.h"
 #include "services/bands.h"
 #include "services/scopes.h"
@@ -43,6 +44,7 @@ static void (*const mli_lives[])(mli_life *life) = {
     mli_blocks_life,
     mli_fences_life,
     mli_pollers_life,
+    mli_call_end_life,
     mli_neighbours_life,
     mli_bands_life,
     mli_accounts_life,

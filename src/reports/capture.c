@@ -3,7 +3,6 @@
 #include "base/memory.h"
 #include "books/counters.h"
 #include "books/names.h"
-#include "books/devices.h"
 #include "books/sites.h"
 #include "books/tags.h"
 #include "books/stacks.h"

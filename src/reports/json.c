@@ -7,7 +7,6 @@
 #include "books/map.h"
 #include "books/counters.h"
 #include "books/names.h"
-#include "books/devices.h"
 #include "books/sites.h"
 #include "books/anomalies.h"
 #include "books/tags.h"

@@ -1,10 +1,15 @@
 """The model of blocks: the calls that begin, resize, move and end them, and arenas."""
 
+from collections import namedtuple
+
 from books import StackRow
 from script import E_DEVICE, E_INVALID, E_NOMEM, E_STATE, E_UNKNOWN, OK, TYPES
 
 BYTES_MAX = 1 << 48
 MOST_DEVICES = 128  # MEMLORD_MAX_DEVICES
+
+
+Said = namedtuple("Said", "tag account stream")  # what an alloc is recorded with
 
 
 class Block:
@@ -89,21 +94,22 @@ class Storages:
         self.drop_fences(stale)
         self.touched.append(stale.device)
 
-    def open(self, device, storage, bytes, site):
+    def open(self, device, storage, bytes, site, said=None):
         t = self.thread()
+        said = said or Said(t.tag(), t.account, t.stream)
         row = self.device(device)
         block = Block(row, storage, bytes)
         block.site = self.site_row(site, row)
         block.stack = self.stack_row(t, block.site, row, bytes)
-        block.tag = self.tag_row(t.tag(), row)
+        block.tag = self.tag_row(said.tag, row)
         block.scope = t.frames[-1].scope if t.frames else None
-        block.born, block.stream = self.mark_now, t.stream
+        block.born, block.stream = self.mark_now, said.stream
         self.replace(device, storage)
         self.blocks[device.type, storage] = block
         self.opened(block)
         self.stack_begin(block)
-        if t.account and t.account.device is row:
-            self.charge(block, t.account, bytes)
+        if said.account and said.account.device is row:
+            self.charge(block, said.account, bytes)
         self.event("alloc", row, storage, bytes, block.site, block.tag, block.stream, block.stack)
         self.touched.append(row)
         return block
