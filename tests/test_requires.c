@@ -296,7 +296,8 @@ static void reserve(memlord *lord) {
     X(1, mli_phys_try_reserve, mli_lock_held(&phys->lock), (void)mli_phys_try_reserve(lord, \
       mli_phys_storage(lord, 0), 0, 0)) \
     X(1, mli_cover_plan, mli_lock_held(&phys->lock), mli_cover_plan(lord, t, \
-      mli_phys_storage(lord, 0), 0, 0, NULL)) \
+      mli_phys_storage(lord, 0), NULL)) \
+    X(1, mli_ticket_move, mli_rank_held(MLI_RANK_PHYS), mli_ticket_move(lord, NULL, NULL, 0)) \
     X(1, mli_cover_take, mli_rank_held(MLI_RANK_PHYS), mli_cover_take(lord, NULL)) \
     X(1, mli_block_copy_out, mli_is_inside() || mli_rank_held(MLI_RANK_SHARD)  \
       || !(e->word2 & MLI_HAS_SIDE), mli_entry e = {0, 0, 1}; mli_block_copy_out(lord, &e, \

@@ -159,7 +159,8 @@
     Limit     the most that memlord_reserve and memlord_alloc_retry let a physical device
               hold. An alloc that has happened is recorded whatever the limit.
     Ticket    bytes of the limit that memlord_reserve keeps for allocs to come.
-    Account   bytes charged to a request or a user. They are counted elsewhere, too.
+    Account   bytes charged to a request or a user. They are counted elsewhere, too. Its limit
+              is a quota for memlord_reserve and memlord_alloc_retry.
     Pool      device memory that your own allocator has reserved, and serves requests
               from. A pool is a device of its own: type OTHER, or its real type with an
               index of its own, and memlord_device_share with the device it lives in.

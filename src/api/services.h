@@ -82,7 +82,7 @@ MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK
 
 /* -- limits --
    A limit refuses memlord_reserve and memlord_alloc_retry, never memlord_alloc, which records an
-   alloc that has happened. These two keep live bytes plus tickets at or below the limit. Bytes
+   alloc that has happened. The limit of an account does so, too. These two keep live bytes plus tickets at or below the limit. Bytes
    that a pool has reserved and not allocated do not count. A refusal is logged, and counts in no
    statistic: oom_failures counts those of the device. */
 
@@ -141,8 +141,9 @@ typedef uint64_t memlord_ticket; /* 0 is none */
    something. A free does not refill a ticket. The allocs of a thread come off its 8 latest tickets;
    those before them count in full, unless named. A thread may hold any number for others that name
    them.
-   Errors: E_LIMIT (a warning with memlord_explain, at most once a second), also over 2^62 in all:
-           *out is 0; E_INVALID over 2^48 or `out` NULL; E_DEVICE; E_NOMEM; E_STATE called by the
+   Errors: E_LIMIT over the limit of the device, or of the account that this thread uses there (a
+           warning, with memlord_explain or the account, at most once a second), also over 2^62 in
+           all: *out is 0; E_INVALID over 2^48 or `out` NULL; E_DEVICE; E_NOMEM; E_STATE called by the
            ledger's own allocator. Commit, cancel and adopt: E_UNKNOWN not an open ticket of this
            ledger. */
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
@@ -166,7 +167,7 @@ typedef struct memlord_account_stat {
     memlord_device device;
     uint64_t bytes, peak;
     uint64_t limit;   /* 0: none */
-    uint64_t refused; /* charges over the limit, blocks included */
+    uint64_t refused; /* charges, blocks and requests over the limit */
 } memlord_account_stat;
 
 /* Opens an account. It adds nothing to the device. Reports list the open ones. The id of a closed
@@ -177,15 +178,18 @@ MEMLORD_API memlord_result memlord_account_open(memlord *lord, memlord_device de
                                                 memlord_account *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
 
-/* Adds to it, or takes from it, from any thread. Errors: E_LIMIT over its limit (or 2^48);
-   E_INVALID below 0; E_UNKNOWN closed. Nothing has changed then. Cost: one atomic. */
+/* Adds to it, or takes from it, from any thread. What tickets hold of it counts against the limit.
+   Errors: E_LIMIT over its limit (or 2^48); E_INVALID below 0; E_UNKNOWN closed. Nothing has
+           changed then. Cost: a few atomics. */
 MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account account,
                                                   int64_t bytes) MLI_OFF(MEMLORD_OK)
 
 /* Charges what this thread allocates on the account's device from now on, also by
    memlord_alloc_with, and credits it when the block ends, on whichever thread. Do not charge
    the same bytes by memlord_account_charge. Such allocs are recorded whatever the account's limit;
-   those over it count in `refused`. A thread uses one account at a time, until the next call; 0
+   those over it count in `refused`. memlord_reserve and memlord_alloc_retry keep to the limit: a
+   request for more than is left returns E_LIMIT, as over the device's. Their tickets hold bytes of
+   the account, too, until an alloc comes off them or they are committed. A thread uses one account at a time, until the next call; 0
    ends it, and so does the end of the thread. A resized block is charged its new bytes. A move to
    another device ends the charge; what arrives there is charged as an alloc. Arenas are not.
    Cost: these blocks take the general path, and 250 bytes more.
@@ -207,7 +211,7 @@ typedef struct memlord_alloc_opts {
     const memlord_site *site; /* NULL: none */
     const char *tag;          /* copied; "": no tag */
     memlord_ticket ticket;    /* the only one that the bytes come off */
-    memlord_account account;  /* MEMLORD_NONE: no account */
+    memlord_account account;  /* MEMLORD_NONE: no account, so none whose limit counts */
     uint64_t stream;          /* MEMLORD_NONE: the default stream */
 } memlord_alloc_opts;
 
@@ -392,7 +396,8 @@ typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
    NULL policy is MEMLORD_RETRY's or the default. The last failure is logged with memlord_explain,
    after a new sample.
    Errors: E_INVALID fn or storage NULL, over 2^48, or a policy memlord_retry_check refuses;
-           E_DEVICE; E_LIMIT; E_OOM, also where fn gave up; E_NOMEM the ledger has no room for the
+           E_DEVICE; E_LIMIT over the limit of the device or of the account; E_OOM, also where fn
+           gave up; E_NOMEM the ledger has no room for the
            request's reservation. *storage is 0 then. */
 MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
                                                uint64_t bytes, memlord_try_fn fn, void *user,

@@ -8,6 +8,7 @@
 #include "books/devices.h"
 #include "books/anomalies.h"
 #include "books/limits.h"
+#include "books/accounts.h"
 #include "books/names.h"
 #include "services/bands.h"
 #include "services/stats.h"
@@ -17,6 +18,7 @@ struct mli_room_state {
     mli_cpu cpu;
     mli_u32 poll_ms;        /* from sample to sample of a poller */
     mli_u64 refusal_logged; /* see mli_log_due: a refused reservation */
+    mli_u64 account_logged; /* the same: a request over the limit of its account */
 };
 
 /* -- sources -- */
@@ -360,9 +362,22 @@ MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last) {
     if (seen && now + 1 - seen < 1000000000u) return 0;
     return mli_u64_cas(last, &seen, now + 1);
 }
+MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account account,
+                                                uint64_t wanted) {
+    memlord_account_stat stat;
+    if (!mli_account_refuse(lord, account, wanted, &stat)) return 0;
+    if (mli_log_hears(lord, MEMLORD_LOG_WARNING) && mli_log_due(lord, &lord->room->account_logged))
+        mli_logf(lord, MEMLORD_LOG_WARNING,
+                 "[limit] account %s: %jo wanted, it has %jo with what its tickets hold, and its "
+                 "limit is %jo",
+                 stat.name, wanted, stat.bytes, stat.limit);
+    return 1;
+}
 /* Logs a refused reservation, at most once a second. A server that is full refuses thousands a
    second, and each line walks the tags and the sites. */
-static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, uint64_t wanted) {
+static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, memlord_account account,
+                                     uint64_t wanted) {
+    if (mli_account_log_refusal(lord, account, wanted)) return;
     if (mli_log_hears(lord, MEMLORD_LOG_WARNING) && mli_log_due(lord, &lord->room->refusal_logged))
         mli_log_explain(lord, MEMLORD_LOG_WARNING, "[limit] ", d, wanted, 0);
 }
@@ -604,6 +619,7 @@ MLI_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t 
 
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device, uint64_t bytes,
                                            memlord_ticket *out) {
+    mli_reserve ask = {bytes, 0, 0, NULL};
     mli_thread *t;
     mli_phys *phys;
     memlord_result r;
@@ -615,10 +631,11 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
     if (r) return r;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_E_STATE;
-    r = mli_reservation_open(lord, phys, t, bytes, 0, NULL, out);
+    ask.account = mli_account_limited(lord, mli_account_used_on(lord, t, device));
+    r = mli_reservation_open(lord, phys, t, &ask, out);
     if (r == MEMLORD_OK) mli_ticket_attach(lord, t, *out);
     mli_thread_put(lord, t);
-    if (r == MEMLORD_E_LIMIT) mli_log_refusal(lord, device, bytes);
+    if (r == MEMLORD_E_LIMIT) mli_log_refusal(lord, device, ask.account, bytes);
     return mli_call_end_uncounted(lord, r);
 }
 
