@@ -159,7 +159,8 @@
     Limit     the most that memlord_reserve and memlord_alloc_retry let a physical device
               hold. An alloc that has happened is recorded whatever the limit.
     Ticket    bytes of the limit that memlord_reserve keeps for allocs to come.
-    Account   bytes charged to a request or a user. They are counted elsewhere, too.
+    Account   bytes charged to a request or a user. They are counted elsewhere, too. Its limit
+              is a quota for memlord_reserve and memlord_alloc_retry.
     Pool      device memory that your own allocator has reserved, and serves requests
               from. A pool is a device of its own: type OTHER, or its real type with an
               index of its own, and memlord_device_share with the device it lives in.
@@ -1566,7 +1567,7 @@ MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK
 
 /* -- limits --
    A limit refuses memlord_reserve and memlord_alloc_retry, never memlord_alloc, which records an
-   alloc that has happened. These two keep live bytes plus tickets at or below the limit. Bytes
+   alloc that has happened. The limit of an account does so, too. These two keep live bytes plus tickets at or below the limit. Bytes
    that a pool has reserved and not allocated do not count. A refusal is logged, and counts in no
    statistic: oom_failures counts those of the device. */
 
@@ -1625,8 +1626,9 @@ typedef uint64_t memlord_ticket; /* 0 is none */
    something. A free does not refill a ticket. The allocs of a thread come off its 8 latest tickets;
    those before them count in full, unless named. A thread may hold any number for others that name
    them.
-   Errors: E_LIMIT (a warning with memlord_explain, at most once a second), also over 2^62 in all:
-           *out is 0; E_INVALID over 2^48 or `out` NULL; E_DEVICE; E_NOMEM; E_STATE called by the
+   Errors: E_LIMIT over the limit of the device, or of the account that this thread uses there (a
+           warning, with memlord_explain or the account, at most once a second), also over 2^62 in
+           all: *out is 0; E_INVALID over 2^48 or `out` NULL; E_DEVICE; E_NOMEM; E_STATE called by the
            ledger's own allocator. Commit, cancel and adopt: E_UNKNOWN not an open ticket of this
            ledger. */
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
@@ -1650,7 +1652,7 @@ typedef struct memlord_account_stat {
     memlord_device device;
     uint64_t bytes, peak;
     uint64_t limit;   /* 0: none */
-    uint64_t refused; /* charges over the limit, blocks included */
+    uint64_t refused; /* charges, blocks and requests over the limit */
 } memlord_account_stat;
 
 /* Opens an account. It adds nothing to the device. Reports list the open ones. The id of a closed
@@ -1661,15 +1663,18 @@ MEMLORD_API memlord_result memlord_account_open(memlord *lord, memlord_device de
                                                 memlord_account *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
 
-/* Adds to it, or takes from it, from any thread. Errors: E_LIMIT over its limit (or 2^48);
-   E_INVALID below 0; E_UNKNOWN closed. Nothing has changed then. Cost: one atomic. */
+/* Adds to it, or takes from it, from any thread. What tickets hold of it counts against the limit.
+   Errors: E_LIMIT over its limit (or 2^48); E_INVALID below 0; E_UNKNOWN closed. Nothing has
+           changed then. Cost: a few atomics. */
 MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account account,
                                                   int64_t bytes) MLI_OFF(MEMLORD_OK)
 
 /* Charges what this thread allocates on the account's device from now on, also by
    memlord_alloc_with, and credits it when the block ends, on whichever thread. Do not charge
    the same bytes by memlord_account_charge. Such allocs are recorded whatever the account's limit;
-   those over it count in `refused`. A thread uses one account at a time, until the next call; 0
+   those over it count in `refused`. memlord_reserve and memlord_alloc_retry keep to the limit: a
+   request for more than is left returns E_LIMIT, as over the device's. Their tickets hold bytes of
+   the account, too, until an alloc comes off them or they are committed. A thread uses one account at a time, until the next call; 0
    ends it, and so does the end of the thread. A resized block is charged its new bytes. A move to
    another device ends the charge; what arrives there is charged as an alloc. Arenas are not.
    Cost: these blocks take the general path, and 250 bytes more.
@@ -1691,7 +1696,7 @@ typedef struct memlord_alloc_opts {
     const memlord_site *site; /* NULL: none */
     const char *tag;          /* copied; "": no tag */
     memlord_ticket ticket;    /* the only one that the bytes come off */
-    memlord_account account;  /* MEMLORD_NONE: no account */
+    memlord_account account;  /* MEMLORD_NONE: no account, so none whose limit counts */
     uint64_t stream;          /* MEMLORD_NONE: the default stream */
 } memlord_alloc_opts;
 
@@ -1879,7 +1884,8 @@ typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
    NULL policy is MEMLORD_RETRY's or the default. The last failure is logged with memlord_explain,
    after a new sample.
    Errors: E_INVALID fn or storage NULL, over 2^48, or a policy memlord_retry_check refuses;
-           E_DEVICE; E_LIMIT; E_OOM, also where fn gave up; E_NOMEM the ledger has no room for the
+           E_DEVICE; E_LIMIT over the limit of the device or of the account; E_OOM, also where fn
+           gave up; E_NOMEM the ledger has no room for the
            request's reservation. *storage is 0 then. */
 MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
                                                uint64_t bytes, memlord_try_fn fn, void *user,
@@ -9546,10 +9552,12 @@ typedef struct mli_handle {
 } mli_handle;
 
 /* An account's record. A charge is one compare-and-swap of `word`: the low 15 bits of the
-   generation, and 49 bits of bytes. */
+   generation, and 49 bits of bytes. These are the bytes charged and those that tickets hold: both
+   count against the limit. `held` has the second alone, in the same form. While a block that comes
+   off a ticket is recorded, its bytes count twice. */
 typedef struct mli_account_record {
     mli_handle handle; /* as name and device: under the cold lock */
-    mli_u64 word, peak, refused, limit;
+    mli_u64 word, held, peak, refused, limit;
     memlord_device device;
     char name[48];
 } mli_account_record;
@@ -9569,7 +9577,6 @@ MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list);
 
 /* Closes a record, and puts it in a list. Requires: the lock of the list. */
 MLI_PRIVATE void mli_handle_close(mli_handle **list, mli_handle *h);
-/* Returns 1 if a word read from a record belongs to this account. */
 /* Returns the number of account records, and one of them: 1 is the first. */
 MLI_PRIVATE MLI_COLD uint32_t mli_account_count(const memlord *lord);
 MLI_PRIVATE MLI_COLD mli_account_record *mli_account_at(const memlord *lord, uint32_t number);
@@ -9577,11 +9584,30 @@ MLI_PRIVATE MLI_COLD mli_account_record *mli_account_at(const memlord *lord, uin
 /* Returns the list of the closed ones. Requires: the cold lock. */
 MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord);
 #endif
+/* Returns 1 if a word read from a record belongs to this account. */
 MLI_PRIVATE int mli_account_word_is(uint64_t word, memlord_account account);
 
 /* Returns the account that a thread charges its blocks on a device to; 0: none. A thread stops
    using a closed account here. */
 MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint32_t dev);
+MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
+                                               memlord_device device);
+
+/* Returns the account if it is open and has a limit; else 0. */
+MLI_PRIVATE memlord_account mli_account_limited(memlord *lord, memlord_account account);
+/* Holds bytes of an account for a ticket. 0: its limit does not allow it. A closed one allows
+   all. */
+MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account, uint64_t bytes);
+/* Adds to the bytes that tickets hold of an account, whatever its limit, or gives them back. */
+MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
+                                            int64_t bytes);
+/* Returns 1 if an account could hold the bytes once those in flight count no more twice. */
+MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
+                                                uint64_t bytes, uint64_t in_flight);
+/* Counts a request that an account cannot hold, and returns 1. *out->bytes has what tickets hold,
+   too. Requires: no lock is held. */
+MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account account, uint64_t bytes,
+                                            memlord_account_stat *out);
 
 /* Returns 1 if an account is open, and is of a device. */
 MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account account,
@@ -9595,6 +9621,8 @@ MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account,
    have taken some off by memlord_account_charge: then at most what is left. */
 MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account, uint64_t bytes);
 
+/* Returns the bytes that are charged to an account. */
+MLI_PRIVATE MLI_COLD uint64_t mli_account_bytes(const mli_account_record *b);
 /* Copies the statistics of an account. Returns 0 if it is closed. Requires: the cold lock. */
 MLI_PRIVATE MLI_COLD int mli_account_read_locked(const mli_account_record *b,
                                                  memlord_account_stat *out);
@@ -9678,45 +9706,117 @@ MLI_PRIVATE int mli_account_word_is(uint64_t word, memlord_account account) {
     return word >> 49 == (account & 0x7fff);
 }
 
-/* Returns MEMLORD_OK if `bytes` may be added to an account that has `now`, or taken off it. */
-static memlord_result mli_account_check(uint64_t now, int64_t bytes, uint64_t limit) {
-    if (bytes < 0) return (uint64_t)0 - (uint64_t)bytes > now ? MEMLORD_E_INVALID : MEMLORD_OK;
+/* Returns the bytes that tickets hold of an account. */
+static uint64_t mli_account_held(mli_account_record *b, memlord_account account) {
+    const uint64_t held = mli_u64_load(&b->held);
+    return mli_account_word_is(held, account) ? MLI_BYTES(held) : 0;
+}
+/* Adds bytes to a word of an account, or takes off at most what it has. Does nothing if the account
+   is closed. */
+static void mli_account_word_add(mli_u64 *at, memlord_account account, int64_t bytes) {
+    uint64_t word = mli_u64_load(at), now;
+    do {
+        if (!mli_account_word_is(word, account)) return;
+        now = MLI_BYTES(word);
+        if (bytes < 0 && (uint64_t)0 - (uint64_t)bytes > now)
+            now = 0;
+        else
+            now += (uint64_t)bytes; /* modulo 2^64 */
+    } while (!mli_u64_cas(at, &word, word - MLI_BYTES(word) + now));
+}
+
+enum { /* how bytes are added to an account */
+    MLI_CHARGE_HOST,  /* by memlord_account_charge: up to the limit */
+    MLI_CHARGE_HOLD,  /* for a ticket: up to the limit, and they are no peak */
+    MLI_CHARGE_BLOCK  /* by a block, which is there whatever the limit */
+};
+/* Returns MEMLORD_OK if `bytes` may be added to an account, or taken off it. `now` is what it has,
+   with the bytes that tickets hold. */
+static memlord_result mli_account_check(uint64_t now, uint64_t held, int64_t bytes,
+                                        uint64_t limit) {
+    if (bytes < 0) return (uint64_t)0 - (uint64_t)bytes > now - held ? MEMLORD_E_INVALID : MEMLORD_OK;
     if (!bytes) return MEMLORD_OK;
     return now > limit || (uint64_t)bytes > limit - now ? MEMLORD_E_LIMIT : MEMLORD_OK;
 }
 
-/* Adds bytes to an account, or takes them off. `any`: whatever its limit, up to 2^48. */
-static memlord_result mli_account_charge(memlord *lord, memlord_account account, int64_t bytes,
-                                         int any) {
+/* Adds bytes to an account, or takes them off. */
+static memlord_result mli_account_add(memlord *lord, memlord_account account, int64_t bytes,
+                                      int how) {
     mli_account_record *b = mli_account_find(lord, account);
-    uint64_t word, now, limit;
+    uint64_t word, now, limit, held;
     memlord_result r;
     if (!b) return MEMLORD_E_UNKNOWN;
-    limit = any ? 0 : mli_u64_load(&b->limit);
+    limit = mli_u64_load(&b->limit);
     if (!limit || limit > MLI_BYTES_MAX) limit = MLI_BYTES_MAX;
     word = mli_u64_load(&b->word);
     do {
         now = MLI_BYTES(word);
+        held = mli_account_held(b, account);
+        if (held > now) held = now;
         if (!mli_account_word_is(word, account)) return MEMLORD_E_UNKNOWN;
-        r = mli_account_check(now, bytes, limit);
-        if (r == MEMLORD_E_LIMIT && !any) (void)mli_u64_add(&b->refused, 1);
+        r = mli_account_check(now, held, bytes, how == MLI_CHARGE_BLOCK ? MLI_BYTES_MAX : limit);
+        if (r == MEMLORD_E_LIMIT && how != MLI_CHARGE_HOLD) (void)mli_u64_add(&b->refused, 1);
         if (r) return r;
         now += (uint64_t)bytes; /* modulo 2^64 */
     } while (!mli_u64_cas(&b->word, &word, word - MLI_BYTES(word) + now));
-    if (mli_account_word_is(mli_u64_load(&b->word), account)) /* the record was not reused */
-        mli_u64_max(&b->peak, (int64_t)now);
+    if (how == MLI_CHARGE_HOLD || !mli_account_word_is(mli_u64_load(&b->word), account))
+        return MEMLORD_OK; /* the record is another account's by now */
+    mli_u64_max(&b->peak, (int64_t)(now - held));
+    if (how == MLI_CHARGE_BLOCK && bytes && now - held > limit) (void)mli_u64_add(&b->refused, 1);
     return MEMLORD_OK;
+}
+
+/* -- the bytes that tickets hold -- */
+
+MLI_PRIVATE memlord_account mli_account_limited(memlord *lord, memlord_account account) {
+    mli_account_record *b = mli_account_find(lord, account);
+    return b && mli_u64_load(&b->limit) ? account : 0;
+}
+MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account, uint64_t bytes) {
+    mli_account_record *b = mli_account_find(lord, account);
+    if (!b) return 1;
+    if (mli_account_add(lord, account, (int64_t)bytes, MLI_CHARGE_HOLD) == MEMLORD_E_LIMIT)
+        return 0;
+    mli_account_word_add(&b->held, account, (int64_t)bytes);
+    return 1;
+}
+MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
+                                            int64_t bytes) {
+    mli_account_record *b = mli_account_find(lord, account);
+    if (!b || !bytes) return;
+    mli_account_word_add(&b->held, account, bytes);
+    mli_account_word_add(&b->word, account, bytes);
+}
+MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
+                                                uint64_t bytes, uint64_t in_flight) {
+    mli_account_record *b = mli_account_find(lord, account);
+    uint64_t now = b ? MLI_BYTES(mli_u64_load(&b->word)) : 0;
+    now -= now < in_flight ? now : in_flight;
+    return !b || mli_account_check(now, 0, (int64_t)bytes, mli_u64_load(&b->limit)) == MEMLORD_OK;
+}
+MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account account, uint64_t bytes,
+                                            memlord_account_stat *out) {
+    mli_account_record *b = mli_account_find(lord, account);
+    if (!b || mli_account_could_hold(lord, account, bytes, 0)) return 0;
+    (void)mli_u64_add(&b->refused, 1);
+    if (memlord_account_get(lord, account, out)) return 0;
+    out->bytes += mli_account_held(b, account);
+    return 1;
 }
 
 /* -- the charges of blocks -- */
 
-MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint32_t dev) {
+MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
+                                               memlord_device device) {
     if (!(mli_u32_load(&t->special) & MLI_SPECIAL_ACCOUNT)) return 0;
     if (!mli_account_find(lord, t->account)) {
         mli_special_set(t, MLI_SPECIAL_ACCOUNT, 0);
         return 0;
     }
-    return mli_selects(t->account_device, mli_device_record_at(lord, dev)->device) ? t->account : 0;
+    return mli_selects(t->account_device, device) ? t->account : 0;
+}
+MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint32_t dev) {
+    return mli_account_used_on(lord, t, mli_device_record_at(lord, dev)->device);
 }
 
 MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account account,
@@ -9727,24 +9827,21 @@ MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account accoun
 }
 
 MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes) {
-    memlord_result r = mli_account_charge(lord, account, (int64_t)bytes, 0);
-    if (r == MEMLORD_E_LIMIT) r = mli_account_charge(lord, account, (int64_t)bytes, 1);
-    return r == MEMLORD_OK;
+    return mli_account_add(lord, account, (int64_t)bytes, MLI_CHARGE_BLOCK) == MEMLORD_OK;
 }
 
 MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account, uint64_t bytes) {
     mli_account_record *b = mli_account_find(lord, account);
-    uint64_t word, had;
-    if (!b) return;
-    word = mli_u64_load(&b->word);
-    do {
-        had = MLI_BYTES(word);
-        if (!mli_account_word_is(word, account)) return;
-    } while (!mli_u64_cas(&b->word, &word, word - (bytes < had ? bytes : had)));
+    if (b) mli_account_word_add(&b->word, account, (int64_t)((uint64_t)0 - bytes));
 }
 
 /* -- reading -- */
 
+MLI_PRIVATE MLI_COLD uint64_t mli_account_bytes(const mli_account_record *b) {
+    const uint64_t held = MLI_BYTES(mli_u64_load(&b->held));
+    const uint64_t all = MLI_BYTES(mli_u64_load(&b->word));
+    return all > held ? all - held : 0;
+}
 MLI_PRIVATE MLI_COLD int mli_account_read_locked(const mli_account_record *b,
                                                  memlord_account_stat *out) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -9752,7 +9849,7 @@ MLI_PRIVATE MLI_COLD int mli_account_read_locked(const mli_account_record *b,
     if (!b || !(mli_u32_load(&b->handle.generation) & 1)) return 0;
     memcpy(out->name, b->name, strlen(b->name));
     out->device = b->device;
-    out->bytes = MLI_BYTES(mli_u64_load(&b->word));
+    out->bytes = mli_account_bytes(b);
     out->peak = mli_u64_load(&b->peak);
     out->limit = mli_u64_load(&b->limit);
     out->refused = mli_u64_load(&b->refused);
@@ -9803,6 +9900,7 @@ MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device
     mli_u64_store(&b->peak, 0);
     mli_u64_store(&b->refused, 0);
     mli_u64_store(&b->word, (uint64_t)(mli_u32_load(&b->handle.generation) + 1) << 49);
+    mli_u64_store(&b->held, mli_u64_load(&b->word));
     *out = mli_handle_open(&lord->accounts->closed);
     mli_lock_drop(&mli_process.cold_lock);
     return MEMLORD_OK;
@@ -9811,7 +9909,7 @@ MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device
 MLI_API memlord_result memlord_account_charge(memlord *lord, memlord_account account,
                                               int64_t bytes) {
     if (!lord) return MEMLORD_OK;
-    return mli_call_end_uncounted(lord, mli_account_charge(lord, account, bytes, 0));
+    return mli_call_end_uncounted(lord, mli_account_add(lord, account, bytes, MLI_CHARGE_HOST));
 }
 
 MLI_API memlord_result memlord_account_get(memlord *lord, memlord_account account,
@@ -9854,6 +9952,7 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
     b = mli_account_find(lord, account);
     if (b) {
         mli_u64_store(&b->word, (account + 1) << 49); /* charges in progress miss */
+        mli_u64_store(&b->held, (account + 1) << 49);
         mli_handle_close(&lord->accounts->closed, &b->handle);
     }
     mli_lock_drop(&mli_process.cold_lock);
@@ -14392,6 +14491,7 @@ typedef struct mli_reservation { /* a ticket; under the lock of its phys */
     mli_phys *phys;     /* of its list; never changes */
     mli_ptr owner;      /* mli_thread *: the record of the thread that reserved or adopted it */
     uint64_t remaining; /* bytes no alloc has drawn yet */
+    memlord_account account; /* that holds them too, up to its limit; 0: none */
 } mli_reservation;
 
 /* Returns a number of bytes, at most 2^62: differences of two cannot overflow. */
@@ -14422,6 +14522,7 @@ MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
    at its end moves back. */
 typedef struct mli_cover {
     uint64_t bytes; /* the sum of the parts */
+    uint64_t held;  /* the part of them that the account of the request holds */
     uint32_t count;
     memlord_ticket ticket[MLI_TICKETS_MAX];
     uint64_t part[MLI_TICKETS_MAX];
@@ -14433,10 +14534,16 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
 
 /* Opens a ticket for bytes at a phys, on the record of this thread; or, with `cover`, the ticket of
    a request: it belongs to no thread, and a named ticket covers what it can of it or, if that is 0,
-   this thread's tickets do. E_LIMIT: the bytes that no ticket covers do not fit. */
+   this thread's tickets do. E_LIMIT: the bytes that no ticket covers do not fit at the phys, or
+   those that the account does not hold yet are too many for that. */
+typedef struct mli_reserve {
+    uint64_t bytes;
+    memlord_account account; /* 0: none */
+    memlord_ticket named;
+    mli_cover *cover;        /* NULL: no request */
+} mli_reserve;
 MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
-                                                         mli_thread *t, uint64_t bytes,
-                                                         memlord_ticket named, mli_cover *cover,
+                                                         mli_thread *t, const mli_reserve *ask,
                                                          memlord_ticket *out);
 
 /* Attaches a ticket to this thread: its later allocs draw on it. The earliest of more than
@@ -14748,27 +14855,45 @@ static mli_reservation *mli_draw_ticket(memlord *lord, const mli_thread *t, cons
 
 /* Computes which tickets cover a request at a phys. */
 static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const mli_phys *phys,
-                                    uint64_t bytes, memlord_ticket named, mli_cover *cover) {
+                                    const mli_reserve *ask) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
-    uint32_t i, n = mli_draw_count(t, named);
+    mli_cover *cover = ask->cover;
+    uint32_t i, n = mli_draw_count(t, ask->named);
     memset(cover, 0, sizeof *cover);
-    for (i = 0; i < n && cover->bytes < bytes; i++) {
+    for (i = 0; i < n && cover->bytes < ask->bytes; i++) {
         memlord_ticket ticket;
-        const mli_reservation *v = mli_draw_ticket(lord, t, phys, named, i, &ticket);
-        uint64_t left = bytes - cover->bytes, part;
+        const mli_reservation *v = mli_draw_ticket(lord, t, phys, ask->named, i, &ticket);
+        uint64_t left = ask->bytes - cover->bytes, part;
         if (!v) continue;
         part = v->remaining < left ? v->remaining : left;
         cover->ticket[cover->count] = ticket;
         cover->part[cover->count++] = part;
         cover->bytes += part;
+        if (v->account && v->account == ask->account) cover->held += part;
     }
 }
-/* Takes what was planned off the tickets. Requires: the phys lock has been held since the plan. */
-static MLI_COLD void mli_cover_take(memlord *lord, const mli_cover *cover) {
+/* Moves bytes from one ticket to another, and the hold on them between their accounts. */
+static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_reservation *to,
+                                     uint64_t bytes) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
+    from->remaining -= bytes;
+    to->remaining += bytes;
+    if (from->account == to->account) return;
+    mli_account_shift(lord, from->account, -(int64_t)bytes);
+    mli_account_shift(lord, to->account, (int64_t)bytes);
+}
+/* Takes what was planned off the tickets, for a request whose account holds all of it by now.
+   Requires: the phys lock has been held since the plan. */
+static MLI_COLD void mli_cover_take(memlord *lord, const mli_reserve *ask) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
+    const mli_cover *cover = ask->cover;
     uint32_t i;
-    for (i = 0; i < cover->count; i++)
-        mli_ticket_find(lord, cover->ticket[i])->remaining -= cover->part[i];
+    for (i = 0; i < cover->count; i++) {
+        mli_reservation *v = mli_ticket_find(lord, cover->ticket[i]);
+        v->remaining -= cover->part[i];
+        if (v->account != ask->account)
+            mli_account_shift(lord, v->account, -(int64_t)cover->part[i]);
+    }
 }
 MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
                                            memlord_ticket request) {
@@ -14781,38 +14906,37 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
         mli_reservation *to = mli_ticket_find(lord, cover->ticket[i]);
         uint64_t part = from->remaining < cover->part[i] ? from->remaining : cover->part[i];
         if (!to) continue;
-        from->remaining -= part;
-        to->remaining += part;
+        mli_ticket_move(lord, from, to, part);
         cover->bytes += part;
     }
     mli_lock_drop(&phys->lock);
 }
 
-/* Reserves the part of the bytes that is not covered. Returns 1 if it fits, 0 if not; -1: try
-   again. */
-static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, uint64_t bytes,
-                                     uint64_t covered, int patient) {
-    if (covered && covered == bytes) return 1;
-    return mli_phys_try_reserve(lord, phys, bytes - covered, patient);
+/* Reserves the part of the bytes that is not covered, at the phys and at the account. Returns 1 if
+   it fits, 0 if not; -1: try again. */
+static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, const mli_reserve *ask,
+                                     int patient) {
+    const uint64_t rest = ask->bytes - (ask->cover ? ask->cover->bytes : 0);
+    const uint64_t hold = ask->bytes - (ask->cover ? ask->cover->held : 0);
+    const int fits =
+        !rest && ask->bytes ? 1 : mli_phys_try_reserve(lord, phys, rest, patient);
+    if (fits <= 0 || mli_account_hold(lord, ask->account, hold)) return fits;
+    phys->ticket_bytes -= rest;
+    return patient && mli_account_could_hold(lord, ask->account, hold, phys->in_flight) ? -1 : 0;
 }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
-                                                         mli_thread *t, uint64_t bytes,
-                                                         memlord_ticket named, mli_cover *cover,
+                                                         mli_thread *t, const mli_reserve *ask,
                                                          memlord_ticket *out) {
     mli_reservation *v;
-    uint64_t covered = 0;
     uint32_t tries = 0;
     unsigned spins = 0;
     for (;;) {
         int fits = -1;
         mli_lock_take(&phys->lock);
         v = (mli_reservation *)(void *)phys->closed_tickets;
-        if (cover) {
-            mli_cover_plan(lord, t, phys, bytes, named, cover);
-            covered = cover->bytes;
-        }
-        if (v) fits = mli_rest_reserve(lord, phys, bytes, covered, tries++ < MLI_RESERVE_RETRIES);
+        if (ask->cover) mli_cover_plan(lord, t, phys, ask);
+        if (v) fits = mli_rest_reserve(lord, phys, ask, tries++ < MLI_RESERVE_RETRIES);
         if (fits > 0) break;
         mli_lock_drop(&phys->lock);
         if (!fits) return MEMLORD_E_LIMIT;
@@ -14823,9 +14947,10 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
             return MEMLORD_E_NOMEM;
     }
     if (!v->phys) v->phys = phys; /* written once: a stale ticket's call may read it now */
-    if (cover) mli_cover_take(lord, cover);
-    mli_ptr_store(&v->owner, cover ? NULL : t);
-    v->remaining = bytes;
+    if (ask->cover) mli_cover_take(lord, ask);
+    mli_ptr_store(&v->owner, ask->cover ? NULL : t);
+    v->remaining = ask->bytes;
+    v->account = ask->account;
     *out = mli_handle_open(&phys->closed_tickets);
     mli_lock_drop(&phys->lock);
     return MEMLORD_OK;
@@ -14880,6 +15005,7 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
         if (!v) continue;
         part = v->remaining < left ? v->remaining : left;
         v->remaining -= part;
+        mli_account_shift(lord, v->account, -(int64_t)part);
         draw->phys->ticket_bytes -= part;
         left -= part;
     }
@@ -14924,6 +15050,7 @@ MLI_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket tick
     open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed it */
     if (open) {
         v->phys->ticket_bytes -= v->remaining;
+        mli_account_shift(lord, v->account, -(int64_t)v->remaining);
         mli_handle_close(&v->phys->closed_tickets, &v->handle);
     }
     mli_lock_drop(&v->phys->lock);
@@ -19592,6 +19719,10 @@ MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *
 /* Returns 1 at most once a second of the ledger's clock: *last is the time when it did so last, 0
    at first, and a nanosecond more after that. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
+/* Counts and logs a request that is over the limit of its account, and returns 1. 0: it is not.
+   Requires: no lock is held. */
+MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account account,
+                                                uint64_t wanted);
 
 MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life);
 
@@ -19602,6 +19733,7 @@ struct mli_room_state {
     mli_cpu cpu;
     mli_u32 poll_ms;        /* from sample to sample of a poller */
     mli_u64 refusal_logged; /* see mli_log_due: a refused reservation */
+    mli_u64 account_logged; /* the same: a request over the limit of its account */
 };
 
 /* -- sources -- */
@@ -19945,9 +20077,22 @@ MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last) {
     if (seen && now + 1 - seen < 1000000000u) return 0;
     return mli_u64_cas(last, &seen, now + 1);
 }
+MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account account,
+                                                uint64_t wanted) {
+    memlord_account_stat stat;
+    if (!mli_account_refuse(lord, account, wanted, &stat)) return 0;
+    if (mli_log_hears(lord, MEMLORD_LOG_WARNING) && mli_log_due(lord, &lord->room->account_logged))
+        mli_logf(lord, MEMLORD_LOG_WARNING,
+                 "[limit] account %s: %jo wanted, it has %jo with what its tickets hold, and its "
+                 "limit is %jo",
+                 stat.name, wanted, stat.bytes, stat.limit);
+    return 1;
+}
 /* Logs a refused reservation, at most once a second. A server that is full refuses thousands a
    second, and each line walks the tags and the sites. */
-static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, uint64_t wanted) {
+static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, memlord_account account,
+                                     uint64_t wanted) {
+    if (mli_account_log_refusal(lord, account, wanted)) return;
     if (mli_log_hears(lord, MEMLORD_LOG_WARNING) && mli_log_due(lord, &lord->room->refusal_logged))
         mli_log_explain(lord, MEMLORD_LOG_WARNING, "[limit] ", d, wanted, 0);
 }
@@ -20189,6 +20334,7 @@ MLI_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t 
 
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device, uint64_t bytes,
                                            memlord_ticket *out) {
+    mli_reserve ask = {bytes, 0, 0, NULL};
     mli_thread *t;
     mli_phys *phys;
     memlord_result r;
@@ -20200,10 +20346,11 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
     if (r) return r;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_E_STATE;
-    r = mli_reservation_open(lord, phys, t, bytes, 0, NULL, out);
+    ask.account = mli_account_limited(lord, mli_account_used_on(lord, t, device));
+    r = mli_reservation_open(lord, phys, t, &ask, out);
     if (r == MEMLORD_OK) mli_ticket_attach(lord, t, *out);
     mli_thread_put(lord, t);
-    if (r == MEMLORD_E_LIMIT) mli_log_refusal(lord, device, bytes);
+    if (r == MEMLORD_E_LIMIT) mli_log_refusal(lord, device, ask.account, bytes);
     return mli_call_end_uncounted(lord, r);
 }
 
@@ -22041,16 +22188,19 @@ typedef struct mli_request {
     memlord_alloc_opts opts;
     const memlord_retry *policy;
     memlord_ticket ticket; /* its own; 0: not open */
-    mli_cover cover;       /* what the tickets of its thread gave to that one */
+    mli_cover cover;       /* what the named ticket, or those of its thread, gave to that one */
+    memlord_account refuser; /* the account whose limit it must keep to; 0: none */
     uint64_t freed_before; /* bytes freed at phys before the attempt */
     void *caller, *frame;  /* as in mli_self, which calls of the attempts change */
 } mli_request;
 
-/* Reserves the bytes under the limit, but for those that the thread's tickets cover. If they do not
-   fit, retires pending blocks and tries again, then collects and tries again. */
+/* Reserves the bytes under the limits of the device and of the account, but for those that tickets
+   cover. If they do not fit, retires pending blocks and tries again, then collects and tries again. */
 static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     memlord *lord = q->lord;
     memlord_device d = mli_device_record_at(lord, q->dev)->device;
+    const memlord_account said = q->opts.account;
+    mli_reserve ask = {q->bytes, 0, q->opts.ticket, &q->cover};
     memlord_result r = MEMLORD_E_LIMIT;
     uint64_t reclaimed;
     int round;
@@ -22061,10 +22211,11 @@ static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
                                       q->bytes - q->cover.bytes, &reclaimed))
             break;
         t = mli_thread_get(lord);
-        r = mli_reservation_open(lord, q->phys, t, q->bytes, q->opts.ticket, &q->cover,
-                                 &q->ticket);
+        ask.account = mli_account_limited(lord, said ? said : mli_account_used(lord, t, q->dev));
+        r = mli_reservation_open(lord, q->phys, t, &ask, &q->ticket);
         mli_thread_put(lord, t);
     }
+    q->refuser = ask.account;
     return r;
 }
 /* Ends the ticket of a request. What it has left goes back to the tickets that covered it. */
@@ -22108,6 +22259,7 @@ static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
     const uint64_t covered = q->cover.bytes;
     const char *head = covered ? "[limit] beyond its ticket, " : "[limit] ";
+    if (!oom && mli_account_log_refusal(lord, q->refuser, q->bytes - q->cover.held)) return;
     if (oom) {
         (void)mli_phys_sample(lord, q->phys); /* the attempts may have collected */
         mli_oom_note(lord, q->dev, q->bytes, q->opts.site);
@@ -22707,6 +22859,18 @@ static MLI_COLD int mli_verify_tickets(mli_verify *v) {
     return mli_verify_handles(v, "tickets", mli_ticket_count(v->lord), open, closed);
 }
 
+/* Returns the bytes that open tickets hold of an account. */
+static MLI_COLD uint64_t mli_verify_held(mli_verify *v, uint32_t number, uint32_t generation) {
+    const memlord_account account = (uint64_t)number << 32 | generation;
+    uint64_t held = 0;
+    uint32_t i;
+    for (i = 1; i <= mli_ticket_count(v->lord); i++) {
+        const mli_reservation *ticket = mli_ticket_at(v->lord, i);
+        if (mli_u32_load(&ticket->handle.generation) & 1 && ticket->account == account)
+            held += ticket->remaining;
+    }
+    return held;
+}
 static MLI_COLD int mli_verify_accounts(mli_verify *v) {
     const uint32_t n = mli_account_count(v->lord);
     uint64_t open = 0;
@@ -22719,9 +22883,13 @@ static MLI_COLD int mli_verify_accounts(mli_verify *v) {
         open++;
         if (!mli_account_word_is(word, generation))
             return mli_verify_fail(v, "account %s: its balance is of another one", a->name);
-        if (MLI_BYTES(word) > mli_u64_load(&a->peak))
+        if (mli_account_bytes(a) > mli_u64_load(&a->peak))
             return mli_verify_fail(v, "account %s: it has %ju B, above its peak of %ju B", a->name,
-                                   MLI_BYTES(word), mli_u64_load(&a->peak));
+                                   mli_account_bytes(a), mli_u64_load(&a->peak));
+        if (mli_verify_held(v, i, generation) != MLI_BYTES(mli_u64_load(&a->held)))
+            return mli_verify_fail(v, "account %s: %ju B are held, and its tickets have %ju B",
+                                   a->name, MLI_BYTES(mli_u64_load(&a->held)),
+                                   mli_verify_held(v, i, generation));
     }
     return mli_verify_handles(v, "accounts", n, open,
                               mli_verify_list(mli_accounts_closed(v->lord)));
