@@ -4,7 +4,7 @@
 #include "base/ledger.h"
 #include "books/threads.h"
 #include "books/tags.h"
-#include "services/scopes.h"
+#include "services/thread_end.h"
 #include "embed/lives.h"
 
 /* Frees the records of a thread, at most one in each ledger. This is the exit hook. Its argument is

@@ -1,27 +1,17 @@
 #include "services/scopes.h"
+#include "os/unwind.h"
 #include "base/ledger.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "books/counters.h"
 #include "books/names.h"
-#include "books/devices.h"
+#include "books/anomalies.h"
 #include "books/tags.h"
 #include "books/fences.h"
 
 /* Returns the first thread scope of a scope; `next` leads to the others. */
 static mli_thread_scope *mli_thread_scope_first(const mli_scope_record *scope) {
     return (mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
-}
-
-/* Resets the state of a thread that lasts over several calls: tags, tickets, account, events. */
-static void mli_thread_reset(mli_thread *t) {
-    mli_subbuf_leave(t);
-    t->tag = NULL;
-    t->tag_depth = 0;
-    t->open_tickets = 0;
-    t->account = 0;
-    t->stream = 0;
-    mli_special_set(t, MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE, 0);
-    mli_special_set(t, MLI_SPECIAL_ACCOUNT, 0);
 }
 
 static void mli_min_max_reset(mli_min_max *e) {
@@ -113,26 +103,15 @@ static void mli_span_close(memlord *lord, mli_thread *t) {
     mli_span_pop(t);
 }
 
-MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
-    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    (void)mli_u64_add(&t->owner, 0);
+MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t) {
     while (t->span) mli_span_close(t->lord, t);
-    mli_thread_reset(t);
-    mli_u32_store(&t->by_exchange, 1); /* not inside: who stops a shard does not wait for it */
-    mli_u64_store_release(&t->owner, 0);
 }
-
 #if !MLI_WINDOWS /* it has no fork */
-MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
-    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    mli_ptr_store(&t->inside, NULL); /* it saw the map stopped and was about to leave */
+MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_thread *t) {
     for (; t->span; mli_span_pop(t)) {
         mli_u64_store(&t->span->stats->running, 0);
         mli_u64_store(&t->span->stats->token, 0);
     }
-    mli_thread_reset(t);
-    mli_u32_store(&t->by_exchange, 1);
-    mli_u64_store(&t->owner, 0);
 }
 #endif
 
@@ -298,6 +277,16 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
     return MEMLORD_OK;
 }
 
+static MLI_COLD void mli_scope_dropped(memlord *lord) {
+    mli_loss_add(lord, MLI_LOST_scopes);
+    mli_drop_warn(lord, &lord->tags.warned_scope,
+                  mli_scope_count(lord) > MEMLORD_MAX_SCOPES
+                      ? "[drop] no room for a scope: raise MEMLORD_MAX_SCOPES; dropped_scopes has "
+                        "how many"
+                      : "[drop] no room for a scope: raise MEMLORD_MAX_STRINGS, or give the "
+                        "ledger's allocator more; dropped_scopes has how many");
+}
+
 /* Begins a scope. `guard` gets what its end restores; NULL: the scope has no guard. The cache of
    the thread has the scope under the host's static record `planted` or, if that is NULL, under
    `name`. The text there may change, so the name is compared with that of the scope found. */
@@ -320,8 +309,8 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
         r = mli_scope_lookup(lord, t, name, given, salt, planted ? &planted->site : NULL, &stats);
     if (r == MEMLORD_OK && guard) mli_guard_note(guard, lord, t, 1);
     if (r == MEMLORD_OK) mli_span_open(lord, t, span, stats, 0);
-    if (r == MEMLORD_E_NOMEM) mli_loss_add(lord, MLI_LOST_scopes);
     mli_thread_put(lord, t);
+    if (r == MEMLORD_E_NOMEM) mli_scope_dropped(lord);
     if (r == MEMLORD_OK) mli_interposer_begin(lord, 1, name);
     return mli_call_end_uncounted(lord, r);
 }
@@ -514,7 +503,7 @@ MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
     if (lord && name && *name) (void)mli_scope_begin(lord, name, planted, &guard);
     return guard;
 }
-MEMLORD_API memlord_result memlord_scope_end(memlord *lord) {
+MEMLORD_API MLI_NOINLINE memlord_result memlord_scope_end(memlord *lord) {
     mli_thread *t;
     memlord_result r = MEMLORD_OK;
     if (!lord) return MEMLORD_OK;
@@ -525,7 +514,10 @@ MEMLORD_API memlord_result memlord_scope_end(memlord *lord) {
     else
         r = MEMLORD_E_STATE;
     mli_thread_put(lord, t);
-    if (r == MEMLORD_OK) mli_interposer_end(lord, 1, 1);
+    if (r == MEMLORD_OK)
+        mli_interposer_end(lord, 1, 1);
+    else
+        mli_end_misplaced(lord, MLI_RETURN_ADDRESS());
     return mli_call_end_uncounted(lord, r);
 }
 

@@ -43,16 +43,14 @@ typedef struct mli_thread_scope {
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
 } mli_thread_scope;
 
-/* Releases the record of a thread that ends or has ended: ends its scopes, the innermost first, and
-   gives up ownership, after which another thread may take the record at once. Requires: the
-   registry lock. The addition orders the reads that follow after the caller's check that the thread
-   has ended; the store pairs with mli_thread_spare. */
-MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
+/* Ends all scopes of a thread, the innermost first. Requires: the caller is the thread, or the thread
+   has ended. */
+MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t);
 
 #if !MLI_WINDOWS /* it has no fork */
-/* Releases in a forked child the record of a thread that is gone. Its scopes never end: they are
-   forgotten. It may have been about to begin or end one; whether that is counted is not known. */
-MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
+/* Forgets in a forked child the scopes of a thread that is gone. They never end. The thread may have
+   been about to begin or end one; whether that one is counted is not known. */
+MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_thread *t);
 #endif
 
 #define MLI_SCOPE_NAME 200 /* bytes of a name that are kept */
