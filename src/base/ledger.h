@@ -153,7 +153,7 @@ struct mli_tags_state {
     mli_vector scopes;      /* of mli_ptr, numbered from 1 */
     mli_u32 scope_count;  /* and 1 more */
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
-    mli_u32 warned_guard; /* 1: the first guard that ended on another thread was logged */
+    mli_u32 warned_end;   /* 1: the first end in another context than its begin was logged */
 };
 struct mli_counters_state {
     uint64_t batch;               /* bytes a cell may hold back; 0 publishes every call */
@@ -185,7 +185,7 @@ struct mli_events_state {
 };
 #define MLI_STATES(X)                                                                         \
     X(log) X(names) X(sites) X(blocks) X(fences) X(accounts) X(limits) X(bands) X(room)       \
-    X(snapshots) X(neighbours) X(pollers) X(retry) X(saving)
+    X(contexts) X(snapshots) X(neighbours) X(pollers) X(retry) X(saving)
 
 struct memlord {
     struct mli_map_state map; /* first: a call finds a shard without adding an offset */

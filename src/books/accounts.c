@@ -114,11 +114,12 @@ static memlord_result mli_account_charge(memlord *lord, memlord_account account,
 
 MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint32_t dev) {
     if (!(mli_u32_load(&t->special) & MLI_SPECIAL_ACCOUNT)) return 0;
-    if (!mli_account_find(lord, t->account)) {
+    if (!mli_account_find(lord, t->now.account)) {
         mli_special_set(t, MLI_SPECIAL_ACCOUNT, 0);
         return 0;
     }
-    return mli_selects(t->account_device, mli_device_record_at(lord, dev)->device) ? t->account : 0;
+    if (!mli_selects(t->now.account_device, mli_device_record_at(lord, dev)->device)) return 0;
+    return t->now.account;
 }
 
 MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes) {
@@ -234,8 +235,8 @@ MLI_API memlord_result memlord_account_use(memlord *lord, memlord_account accoun
     if (mli_is_orphan(lord, t)) { /* several threads share it, so it uses no account */
         r = account ? MEMLORD_E_NOMEM : MEMLORD_OK;
     } else {
-        t->account = account;
-        t->account_device = stat.device;
+        t->now.account = account;
+        t->now.account_device = stat.device;
         mli_special_set(t, MLI_SPECIAL_ACCOUNT, account != 0);
     }
     mli_thread_put(lord, t);

@@ -76,8 +76,9 @@ static MLI_HOT uint32_t mli_birth_count(const memlord *lord) { return lord->tags
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site);
 
-/* Counts a guard that ended on another thread than it began, and warns of the first. */
-MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord);
+/* Counts the end of a tag or a scope that does not belong to the caller's context, and warns of the
+   first. */
+MLI_PRIVATE MLI_COLD void mli_end_misplaced(memlord *lord);
 
 /* Ends the innermost tags of a thread, down to a depth. Requires: it is deeper. */
 MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth);

@@ -4,7 +4,7 @@
 #include "base/ledger.h"
 #include "books/threads.h"
 #include "books/tags.h"
-#include "services/scopes.h"
+#include "services/contexts.h"
 #include "embed/lives.h"
 
 /* Frees the records of a thread, at most one in each ledger. This is the exit hook. Its argument is
@@ -99,6 +99,7 @@ static MLI_COLD void mli_fork_child(void) {
             mli_thread_entry_choose(t);
             if (t != mine && !mli_is_orphan(lord, t)) mli_thread_gone(t);
         }
+        mli_contexts_recount(lord);
         if (mine) mli_u64_store(&mine->owner, number);
     }
     mli_self.number = number;

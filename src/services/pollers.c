@@ -9,7 +9,7 @@
 #include "books/events.h"
 #include "books/limits.h"
 #include "services/bands.h"
-#include "services/scopes.h"
+#include "services/contexts.h"
 #include "services/room.h"
 #include "services/snapshots.h"
 #include "calls/deferred.h"
