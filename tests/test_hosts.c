@@ -926,7 +926,8 @@ static void a_fenced_move_inside_the_allocator_passes_through(void **state) {
 /* What an allocator gets that asks more of the ledger than to record. */
 typedef struct asking {
     memlord *lord; /* what the next allocation asks */
-    memlord_result verify, events, account, sample, checkpoint, snapshots;
+    memlord_result verify, events, account, sample, checkpoint, snapshots, reserve, adopt, give_back;
+    memlord_result collect, open, close, raise;
     int64_t headroom;
     uint64_t collected; /* inside */
     test_source source;
@@ -936,7 +937,10 @@ typedef struct asking {
 static void *asking_alloc(void *user, size_t size) {
     asking *a = (asking *)user;
     memlord *lord = a->lord;
+    const memlord_scope_token token = {{1, 1}};
+    memlord_scope_token out;
     memlord_account account;
+    memlord_ticket ticket;
     a->lord = NULL;
     if (lord) {
         a->verify = memlord_verify(lord);
@@ -946,6 +950,21 @@ static void *asking_alloc(void *user, size_t size) {
         a->checkpoint = memlord_checkpoint(lord, "inside");
         a->snapshots = memlord_snapshots_start(lord, 100);
         a->headroom = memlord_headroom(lord, cuda(0));
+        a->reserve = memlord_reserve(lord, cuda(0), 1, &ticket);
+        a->adopt = memlord_scope_adopt(lord, &token);
+        a->give_back = memlord_scope_return(lord, &token);
+        a->collect = memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL);
+        a->open = memlord_pressure_open(lord, "inside");
+        a->close = memlord_pressure_close(lord);
+        a->raise = memlord_pressure_raise(lord, cuda(0), 1);
+        memlord_reset(lord);
+        memlord_peak_reset(lord, all());
+        assert_ok(memlord_scope_begin(lord, "inside"));
+        assert_ok(memlord_scope_shapes_set(lord, "inside"));
+        assert_ok(memlord_scope_export(lord, &out));
+        assert_int_equal(out.word[0] | out.word[1], 0);
+        assert_ok(memlord_scope_end(lord));
+        assert_ok(memlord_gc_poll(lord, all()));
         assert_ok(memlord_pool_set(lord, cuda(0), 5000, 0));
         a->collected = a->gc.runs;
     }
@@ -957,7 +976,8 @@ static void an_allocator_cannot_make_the_ledger_sample_collect_or_save(void **st
     memlord_desc desc;
     memlord_band band = band_of(0, 101, MEMLORD_METRIC_RESERVED, 5000, 0);
     memlord *lord;
-    char *json;
+    memlord_result opened; /* E_UNSUPPORTED where there are no pages */
+    char *json, page[64];
     uint64_t i;
     (void)state;
     memset(&a, 0, sizeof a);
@@ -969,6 +989,8 @@ static void an_allocator_cannot_make_the_ledger_sample_collect_or_save(void **st
     a.source.total = 100000;
     a.gc.answer.ran = 1;
     assert_ok(memlord_create(&desc, &lord));
+    snprintf(page, sizeof page, "/tmp/memlord-test-%d-inside", (int)getpid());
+    opened = memlord_pressure_open(lord, page);
     assert_ok(memlord_capacity_source_set(lord, MEMLORD_DEVICE_CUDA, test_source_ask, &a.source));
     assert_ok(memlord_gc_callback_add(lord, cuda(0), 0, test_gc_run, &a.gc));
     assert_ok(memlord_strategy_set(lord, all(), &band, 1));
@@ -983,6 +1005,14 @@ static void an_allocator_cannot_make_the_ledger_sample_collect_or_save(void **st
     assert_ok(a.checkpoint);
     assert_int_equal(a.snapshots, MEMLORD_E_STATE);
     assert_true(a.headroom == INT64_MAX);
+    assert_int_equal(a.reserve, MEMLORD_E_STATE);
+    assert_ok(a.adopt);
+    assert_ok(a.give_back);
+    assert_int_equal(a.collect, MEMLORD_E_STATE);
+    assert_int_equal(a.open, MEMLORD_E_STATE);
+    assert_int_equal(a.close, opened == MEMLORD_OK ? MEMLORD_E_STATE : MEMLORD_OK);
+    assert_int_equal(a.raise, MEMLORD_E_STATE);
+    assert_int_equal(stats_of(lord, cuda(0)).total_allocated, 100); /* the epoch is the first one */
     assert_int_equal(a.source.calls, 0);
     assert_int_equal(a.collected, 0);
     assert_int_equal(stats_of(lord, cuda(0)).reserved, 5000);
@@ -994,6 +1024,7 @@ static void an_allocator_cannot_make_the_ledger_sample_collect_or_save(void **st
     free(json);
     assert_ok(memlord_verify(lord));
     memlord_destroy(lord);
+    (void)unlink(page);
 }
 
 /* -- tiny stacks -- */

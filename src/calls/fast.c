@@ -9,7 +9,6 @@
 #include "books/counters.h"
 #include "books/devices.h"
 #include "books/tags.h"
-#include "books/stacks.h"
 #include "books/events.h"
 #include "books/blocks.h"
 #include "calls/deferred.h"

@@ -2,7 +2,6 @@
 #include "base/memory.h"
 #include "books/accounts.h"
 #include "books/counters.h"
-#include "books/events.h"
 #include "books/fences.h"
 #include "books/tags.h"
 #include "services/scopes.h"
@@ -36,15 +35,12 @@ static mli_context_record *mli_record_of(mli_context *context) {
     return (mli_context_record *)(void *)((char *)context - offsetof(mli_context_record, own));
 }
 
-/* Empties a context: no tags, tickets, account or stream. Requires: it has no scopes. */
-static void mli_current_clear(mli_current *now) {
+MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now) {
     MLI_REQUIRE(!now->span);
     mli_context *context = now->context;
     memset(now, 0, sizeof *now);
     now->context = context;
 }
-
-/* -- the end of a thread -- */
 
 /* Exchanges the context of a thread for the one in `kept`. */
 static void mli_context_exchange(memlord *lord, mli_thread *t, mli_current *kept) {
@@ -65,9 +61,7 @@ static void mli_context_exchange(memlord *lord, mli_thread *t, mli_current *kept
     if (MLI_UNLIKELY(t->now.span != NULL)) mli_spans_enter(lord, t);
 }
 
-/* Puts the contexts of fibres that a thread is in back into their records: the thread is in its own
-   again. The innermost is put back first, so each record gets its own. */
-static MLI_COLD void mli_context_home(mli_thread *t, int locks) {
+MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks) {
     while (!t->now.context->home) {
         mli_context_record *record = mli_record_of(t->now.context);
         if (locks) mli_lock_take(&record->lock);
@@ -76,38 +70,9 @@ static MLI_COLD void mli_context_home(mli_thread *t, int locks) {
     }
 }
 
-/* Resets what a thread has over several calls: its context and its events. */
-static MLI_COLD void mli_thread_reset(mli_thread *t) {
-    mli_subbuf_leave(t);
-    mli_current_clear(&t->now);
-    mli_special_set(t, MLI_SPECIAL_CONTEXT, 0);
-}
-
-MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
-    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    (void)mli_u64_add(&t->owner, 0);
-    mli_context_home(t, 1);
-    mli_spans_close(t->lord, t);
-    mli_thread_reset(t);
-    mli_u32_store(&t->by_exchange, 1); /* not inside: who stops a shard does not wait for it */
-    mli_u64_store_release(&t->owner, 0);
-}
-
 #if !MLI_WINDOWS /* it has no fork */
-MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
-    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    mli_ptr_store(&t->inside, NULL); /* it saw the map stopped and was about to leave */
-    mli_context_home(t, 0);
-    mli_spans_forget(&t->now);
-    mli_thread_reset(t);
-    mli_u32_store(&t->by_exchange, 1);
-    mli_u64_store(&t->owner, 0);
-}
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord) {
-    const mli_thread *t;
     uint32_t i, n = mli_u32_load(&lord->contexts->count);
-    mli_running_restart(lord);
-    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) mli_running_count(&t->now);
     for (i = 1; i < n; i++) mli_running_count(&mli_context_at(lord, i)->kept);
 }
 #endif
@@ -226,7 +191,8 @@ MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life) {
 /* -- public -- */
 
 /* Begins a call. NULL: *r is its result. The context of a ledger that has ended is zeroed. */
-static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *context, memlord_result *r) {
+static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *context,
+                                             memlord_result *r) {
     const uint64_t generation = context ? context->word[MLI_WORD_LEDGER] : 0;
     mli_thread *t = NULL;
     *r = MEMLORD_OK;

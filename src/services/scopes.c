@@ -1,9 +1,11 @@
 #include "services/scopes.h"
+#include "os/unwind.h"
 #include "base/ledger.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "books/counters.h"
 #include "books/names.h"
-#include "books/devices.h"
+#include "books/anomalies.h"
 #include "books/tags.h"
 #include "books/fences.h"
 
@@ -263,8 +265,8 @@ static void mli_span_close(memlord *lord, mli_thread *t) {
     mli_span_end(lord, t, t, &t->now);
 }
 
-MLI_PRIVATE MLI_COLD void mli_spans_close(memlord *lord, mli_thread *t) {
-    while (t->now.span) mli_span_close(lord, t);
+MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t) {
+    while (t->now.span) mli_span_close(t->lord, t);
 }
 MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli_current *left) {
     while (left->span) mli_span_end(lord, t, NULL, left);
@@ -335,6 +337,16 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
     return MEMLORD_OK;
 }
 
+static MLI_COLD void mli_scope_dropped(memlord *lord) {
+    mli_loss_add(lord, MLI_LOST_scopes);
+    mli_drop_warn(lord, &lord->tags.warned_scope,
+                  mli_scope_count(lord) > MEMLORD_MAX_SCOPES
+                      ? "[drop] no room for a scope: raise MEMLORD_MAX_SCOPES; dropped_scopes has "
+                        "how many"
+                      : "[drop] no room for a scope: raise MEMLORD_MAX_STRINGS, or give the "
+                        "ledger's allocator more; dropped_scopes has how many");
+}
+
 /* Begins a scope. `guard` gets what its end restores; NULL: the scope has no guard. The cache of
    the thread has the scope under the host's static record `planted` or, if that is NULL, under
    `name`. The text there may change, so the name is compared with that of the scope found. */
@@ -357,8 +369,8 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
         r = mli_scope_lookup(lord, t, name, given, salt, planted ? &planted->site : NULL, &stats);
     if (r == MEMLORD_OK && guard) mli_guard_note(guard, lord, t, 1);
     if (r == MEMLORD_OK) mli_span_open(lord, t, span, stats, 0);
-    if (r == MEMLORD_E_NOMEM) mli_loss_add(lord, MLI_LOST_scopes);
     mli_thread_put(lord, t);
+    if (r == MEMLORD_E_NOMEM) mli_scope_dropped(lord);
     if (r == MEMLORD_OK) mli_interposer_begin(lord, 1, name);
     return mli_call_end_uncounted(lord, r);
 }
@@ -503,15 +515,6 @@ MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord) {
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now) {
     for (; now->span; mli_span_pop(now)) mli_u64_store(&now->span->stats->token, 0);
 }
-MLI_PRIVATE MLI_COLD void mli_running_restart(memlord *lord) {
-    uint32_t i;
-    for (i = 1; i < mli_scope_count(lord); i++) {
-        mli_scope_record *scope = mli_scope_record_at(lord, i);
-        mli_thread_scope *s = mli_thread_scope_first(scope);
-        mli_u64_store(&scope->ended_elsewhere, 0);
-        for (; s; s = s->next) mli_u64_store(&s->running, 0);
-    }
-}
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now) {
     const mli_span *f = now->span;
     for (; f; f = f->around) mli_u64_add_own(&f->stats->running, 1);
@@ -520,6 +523,16 @@ MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now) {
 
 /* -- life -- */
 
+/* No invocation runs, until mli_running_count says so. */
+static MLI_COLD void mli_scopes_forked(memlord *lord) {
+    mli_scope_record *scope;
+    uint32_t i;
+    for (i = 1; (scope = mli_scope_find(lord, i)) != NULL; i++) {
+        mli_thread_scope *s = mli_thread_scope_first(scope);
+        mli_u64_store(&scope->ended_elsewhere, 0);
+        for (; s; s = s->next) mli_u64_store(&s->running, 0);
+    }
+}
 static MLI_COLD void mli_scopes_reset(memlord *lord, mli_thread *t) {
     uint32_t i;
     (void)t;
@@ -548,6 +561,7 @@ static MLI_COLD void mli_scopes_free(memlord *lord) {
     }
 }
 MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life) {
+    life->forked = mli_scopes_forked;
     life->reset = mli_scopes_reset;
     life->free = mli_scopes_free;
 }
@@ -571,7 +585,7 @@ MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
     if (lord && name && *name) (void)mli_scope_begin(lord, name, planted, &guard);
     return guard;
 }
-MEMLORD_API memlord_result memlord_scope_end(memlord *lord) {
+MEMLORD_API MLI_NOINLINE memlord_result memlord_scope_end(memlord *lord) {
     mli_thread *t;
     memlord_result r = MEMLORD_OK;
     if (!lord) return MEMLORD_OK;
@@ -585,7 +599,7 @@ MEMLORD_API memlord_result memlord_scope_end(memlord *lord) {
     if (r == MEMLORD_OK)
         mli_interposer_end(lord, 1, 1);
     else
-        mli_end_misplaced(lord);
+        mli_end_misplaced(lord, MLI_RETURN_ADDRESS());
     return mli_call_end_uncounted(lord, r);
 }
 
@@ -607,7 +621,7 @@ MEMLORD_API void memlord_guard_end(memlord_guard *guard) {
     mli_thread_put(lord, t);
     if (ended) mli_interposer_end(lord, guard->scope, ended);
     if (elsewhere)
-        mli_end_misplaced(lord);
+        mli_guard_lost(lord);
     else if (guard->scope)
         (void)mli_call_end_uncounted(lord, MEMLORD_OK);
 }

@@ -46,8 +46,9 @@ typedef struct mli_thread_scope {
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
 } mli_thread_scope;
 
-/* Ends all scopes of the context that a thread is in. */
-MLI_PRIVATE MLI_COLD void mli_spans_close(memlord *lord, mli_thread *t);
+/* Ends all scopes of the context that a thread is in, the innermost first. Requires: the caller is
+   the thread, or the thread has ended. */
+MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t);
 /* Ends those of a context that is in no thread; `t` is the calling thread. Requires: no lock held but
    the orphan's. */
 MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli_current *left);
@@ -60,10 +61,10 @@ MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 
 #if !MLI_WINDOWS /* it has no fork */
-/* Forgets in a forked child the scopes of a thread that is gone: they never end. */
+/* Forgets in a forked child the scopes of a thread that is gone. They never end. The thread may have
+   been about to begin or end one; whether that one is counted is not known. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
-/* Count in a forked child anew how many invocations run: none, and then those of each context. */
-MLI_PRIVATE MLI_COLD void mli_running_restart(memlord *lord);
+/* Counts in a forked child the invocations of a context that go on. */
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 #endif
 
