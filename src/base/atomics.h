@@ -182,6 +182,7 @@ enum {
     MLI_RANK_PHYS,     /* one a physical device: its sample, limit, reservations, bands */
     MLI_RANK_CALLBACKS, /* collection callbacks and their runners; capacity sources */
     MLI_RANK_NEIGHBOURS, /* the pressure page */
+    MLI_RANK_CONTEXT,   /* one a context of a fibre: who is in it */
     MLI_RANK_FENCES,    /* fences, their queues, fences to drop */
     MLI_RANK_INSIDE,    /* no lock: the thread is inside a shard, and others wait for it; locks
                            of buckets are taken there and have no check */
