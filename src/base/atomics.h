@@ -177,10 +177,12 @@ enum {
     MLI_RANK_MEMORY,    /* regions and free pieces of the ledger */
     MLI_RANK_STACKS,    /* the table of picked blocks, and the totals of stacks */
     MLI_RANK_LOG,       /* the logger, and the threads in it */
+    MLI_RANK_ANOMALIES, /* the mistakes that are kept */
     MLI_RANK_SNAPSHOTS, /* the list of snapshots; the holders of a device at its peak */
     MLI_RANK_PHYS,     /* one a physical device: its sample, limit, reservations, bands */
     MLI_RANK_CALLBACKS, /* collection callbacks and their runners; capacity sources */
     MLI_RANK_NEIGHBOURS, /* the pressure page */
+    MLI_RANK_CONTEXT,   /* one a context of a fibre: who is in it */
     MLI_RANK_FENCES,    /* fences, their queues, fences to drop */
     MLI_RANK_INSIDE,    /* no lock: the thread is inside a shard, and others wait for it; locks
                            of buckets are taken there and have no check */

@@ -76,6 +76,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result
    Returns E_UNKNOWN; or OK, uncounted, if it matches a dropped alloc. */
 MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d, uint64_t key);
 
+/* Counts a free of a block that has more references. */
+MLI_PRIVATE MLI_COLD void mli_shared_free(memlord *lord, const mli_entry *e);
+
 /* What a key is to a call that ends its block. */
 enum { MLI_KEY_DEAD, MLI_KEY_PENDING, MLI_KEY_LIVE, MLI_KEY_USED }; /* USED: live, with fences */
 
@@ -106,10 +109,11 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
                                                   const mli_row_delta *d, unsigned n, int how,
                                                   int *did);
 
-/* Opens a block of one reference. */
+/* Opens a block of one reference. Charges it to an account: 0 is that of the thread, MEMLORD_NONE
+   is none. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint32_t dev,
                                                    uint64_t key, uint64_t bytes, uint64_t rows,
-                                                   int how, int *did);
+                                                   memlord_account account, int how, int *did);
 
 /* Ends the block that a probe found: erases the entry, counts, leaves the shard and frees the side
    record. With `undo` the block counts as if it had not been opened. */

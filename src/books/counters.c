@@ -207,9 +207,9 @@ MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level) {
    the thread is in no scope. */
 static void mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
-    if (mli_self.generation != lord->generation || !t->span) return;
+    if (mli_self.generation != lord->generation || !t->now.span) return;
     if (mli_cell_own_device(t, dev) != cell) return; /* the orphan's */
-    mli_span_raise(t->span, dev, mli_u64_load(&cell->high));
+    mli_span_raise(t->now.span, dev, mli_u64_load(&cell->high));
 }
 
 /* Returns how far a level may rise before it is published again: half a batch. For a device it is
@@ -299,7 +299,7 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
 static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
     const mli_cell *cell = mli_cell_own_device(t, d->dev);
     uint64_t sign = d->undo ? UINT64_MAX : 1, rise = (d->in - d->out) * sign;
-    mli_span *f = t->span;
+    mli_span *f = t->now.span;
     for (; f; f = f->around) {
         mli_span_peak *at = mli_span_peak_at(f, d->dev);
         at->from -= rise;

@@ -55,11 +55,16 @@ static MLI_COLD uint64_t mli_mixed(uint64_t n) {
     n = (n ^ n >> 27) * 0x94d049bb133111ebu;
     return n ^ n >> 31;
 }
-/* Gives a ledger the seed of its samples: another one in each run, process and ledger, and in a
-   forked child. The seed is mixed from what the system tells in calls that neither wait nor fail,
-   as the first call of a process may come from inside malloc or from a sandbox. */
+/* Gives a ledger the seed of its samples: that of the host, or another one in each run, process and
+   ledger. A forked child gets another one in any case. Without one of the host's the seed is mixed
+   from what the system tells in calls that neither wait nor fail, as the first call of a process
+   may come from inside malloc or from a sandbox. */
 static MLI_COLD void mli_stacks_seed(memlord *lord) {
-    uint64_t seed = lord->stacks.seed;
+    uint64_t seed = mli_mixed(lord->stacks.seed + 1);
+    if (lord->stacks.repeatable) {
+        lord->stacks.seed = seed;
+        return;
+    }
     seed = mli_mixed(seed ^ mli_pid());
     seed = mli_mixed(seed ^ mli_wall_now());
     seed = mli_mixed(seed ^ mli_now());
@@ -682,6 +687,8 @@ static MLI_COLD void mli_stacks_init(memlord *lord, const memlord_desc *desc) {
     lord->stacks.frame_count.v = lord->stacks.node_count.v = lord->stacks.row_count.v = 1;
     mli_hook_set(lord, MLI_HOOK_STACKS, 1);
     lord->stacks.unwinder = desc->unwinder;
+    lord->stacks.seed = desc->stack_seed;
+    lord->stacks.repeatable = desc->stack_seed != 0;
     mli_stacks_seed(lord);
     if (desc->unwinder.fn) return;
     lord->stacks.unwinder.fn = mli_unwind;

@@ -76,6 +76,10 @@ MLI_PRIVATE void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) 
     t->id = mli_u32_add(&lord->threads.next_id, 1);
     mli_u32_store(&t->special, mli_u32_load(&lord->threads.hooks));
     t->lord = lord;
+    t->own.id = t->id;
+    t->own.home = t;
+    t->now.context = &t->own;
+    mli_ptr_store(&t->own.thread, t);
     t->cache = t->cache_inline;
     t->cache_mask = MLI_CACHE_MIN - 1;
     if (mli_thread_count(lord) >

@@ -210,11 +210,11 @@ static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t 
     rows->device_cell = mli_cell_own_device(t, dev);
     if (MLI_UNLIKELY(!rows->device_cell)) return 0;
     if (special & MLI_SPECIAL_SCOPE) {
-        if (MLI_UNLIKELY(!t->birth_bits || t->birth_mark != rows->word2)) return 0;
-        rows->word2 = t->birth_bits;
+        if (MLI_UNLIKELY(!t->now.birth_bits || t->now.birth_mark != rows->word2)) return 0;
+        rows->word2 = t->now.birth_bits;
     }
     if (special & MLI_SPECIAL_TAG) {
-        memo = mli_cache_find(t, t->tag, mli_cache_salt(MLI_CACHE_TAG, dev));
+        memo = mli_cache_find(t, t->now.tag, mli_cache_salt(MLI_CACHE_TAG, dev));
         if (MLI_UNLIKELY(!memo)) return 0;
         rows->tag_cell = (mli_cell *)memo->value;
         rows->word2 |= memo->bits;

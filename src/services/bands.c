@@ -249,15 +249,16 @@ static uint64_t mli_metric_value(memlord_metric metric, const mli_levels *level)
 static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
 
 /* Sets the levels at which the band in force is due. `again`: the metric at which a device that
-   waits to rearm is due again; such a device also checks where its metric has fallen enough. RESERVED
-   sets none: what changes it, memlord_pool_set and memlord_pool_add, requests a check each time. */
+   waits to rearm is due again; such a device also checks where its metric has fallen enough, that
+   is below `down`: mli_band_compare leaves none waiting that is there. RESERVED sets none: what
+   changes it, memlord_pool_set and memlord_pool_add, requests a check each time. */
 static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v) {
     const memlord_metric metric = v->event.metric;
     uint64_t up = v->event.threshold, down = up - up / 8, reserved = v->level.reserved;
     if (w->waiting_rearm && again > up) up = again;
     if (metric == MEMLORD_METRIC_CACHED) {
         if (reserved >= up) v->fall = reserved - up + 1;
-        if (w->waiting_rearm && reserved >= down) v->rise = reserved - down + 1;
+        if (w->waiting_rearm) v->rise = reserved - down + 1;
     }
     if (metric == MEMLORD_METRIC_ALLOCATED || metric == MEMLORD_METRIC_MAX) {
         v->rise = up;
@@ -583,7 +584,7 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
     if (t && !mli_is_orphan(lord, t)) /* a thread that has only freed has no cell yet */
         (void)mli_cell_make(lord, t, MLI_BOOK_DEVICE, dev, mli_own_alloc);
     mli_band_update(lord, dev, t, &v);
-    if (!v.due || !safe || mli_self.in_host_alloc) return;
+    if (!v.due || !safe) return;
     if (!mli_gc_begin(lord, dev, MLI_STACK_ADDRESS())) return;
     mli_band_update(lord, dev, t, &v); /* a run may have ended between the two */
     v.event.reason = MEMLORD_REASON_BAND;
@@ -720,7 +721,7 @@ MLI_API const memlord_band *memlord_strategy_default(size_t *n) {
 
 MLI_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
                                             const memlord_band *bands, size_t n) {
-    mli_strategy *fresh = NULL, *old;
+    mli_strategy *fresh, *old;
     size_t bad = 0;
     if (!lord) return MEMLORD_OK;
     if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
@@ -730,8 +731,7 @@ MLI_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
                      (uint64_t)bad, mli_band_error(&bands[bad]));
         return MEMLORD_E_INVALID;
     }
-    if (n < SIZE_MAX / 2 / sizeof *bands)
-        fresh = (mli_strategy *)mli_own_alloc(lord, sizeof *fresh + n * sizeof *bands);
+    fresh = (mli_strategy *)mli_own_alloc(lord, sizeof *fresh + n * sizeof *bands);
     if (!fresh) return MEMLORD_E_NOMEM;
     fresh->sel = sel;
     fresh->n = n;

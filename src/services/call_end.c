@@ -64,7 +64,6 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const uint32_t alert = mli_alert_on(lord, MLI_ALERT_BANDS - 1);
     int safe = !(lord->flags & MEMLORD_FLAG_DEFER), requested;
-    if (mli_self.in_host_alloc) return;
     if (alert & MLI_ALERT_THREADS) {
         mli_thread_allowance_grow(lord);
         mli_threads_sweep(lord);

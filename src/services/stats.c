@@ -146,7 +146,7 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
         memcpy(&number, (char *)&s + key, sizeof number);
         if (number) n = mli_top_insert(out, n, cap, &s, sizeof s, key);
     }
-    for (at = 0; at < n && at < cap && names; at++)
+    for (at = 0; at < n && names; at++)
         out[at].site = mli_site_display_of(lord, out[at].site);
     return n;
 }
