@@ -20,8 +20,10 @@ cc.debug := $(CC) -O0 -g3 $(checks)
 cc.asan := $(CC) -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all $(checks)
 cc.modules := $(CC) -O2
 cc.tsan := clang -O1 -g -fsanitize=thread $(checks)
-# The linker takes exit.o, which keeps the counts of a process that ends by _exit.
-cc.coverage := $(CC) -O0 -g --coverage -fprofile-update=atomic -Wl,build/coverage/exit.o
+# The linker takes exit.o, which keeps the counts of a process that ends by _exit. No function is
+# always inlined: gcov would count its branches once for each place that calls it.
+cc.coverage := $(CC) -O0 -g --coverage -fprofile-update=atomic -Dalways_inline=unused \
+	-Wl,build/coverage/exit.o
 $(foreach c,release debug asan coverage modules,$(eval cxx.$(c) := $(patsubst $(CC),$(CXX),$(cc.$(c)))))
 cxx.tsan := $(patsubst clang,clang++,$(cc.tsan))
 # The suites themselves, not what they test, are compiled faster than they run; so is what release
@@ -30,7 +32,7 @@ quick := -O0
 %/test_snapshots %/test_snapshots.exe: quick := # its model runs for seconds
 # What a suite does for itself may run faster, and one thread's count of it get lost.
 build/coverage/test_%: quick := -O1 -fno-inline -fprofile-update=single
-build/coverage/test_verify build/coverage/test_samples build/coverage/test_requires: quick := # which are the implementation, too
+build/coverage/test_verify build/coverage/test_samples build/coverage/test_requires build/coverage/test_modules: quick := # which are the implementation, too
 configs := $(or $(config),release asan tsan)
 ifneq ($(filter-out release debug asan tsan modules,$(configs)),)
 $(error config=$(config) is none of release, debug, asan, tsan, modules)
