@@ -52,7 +52,7 @@ cuda_include := $(firstword $(patsubst %/cuda_runtime_api.h,%,\
 	$(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h)) tests/fake_cuda/include)
 ptsz := CUDA_API_PER_THREAD_DEFAULT_STREAM
 
-suites := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c)) portable_test_map test_cpp test_new \
+suites := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c)) portable_test_map test_cpp test_coroutines test_new \
 	ptsz_test_cuda_alloc ptsz_test_cuda_streams
 nobarrier := $(addprefix nobarrier_test_,map threads bands retry hosts)
 # The builds of the suites, and those of the suites on a system that refuses membarrier(2).
@@ -221,6 +221,10 @@ define more_suite_rules
 build/$(1)/test_cpp: tests/test_cpp.cpp $$(wildcard tests/*.h) build/$(1)/memlord.o
 	@echo '  $$@'
 	$$(q)$$(cxx.$(1)) -std=c++17 $$(warn) -pthread $$(filter %.cpp %.o,$$^) -o $$@ -lcmocka -ldl
+
+build/$(1)/test_coroutines: tests/test_coroutines.cpp $$(wildcard tests/*.h) build/$(1)/memlord.o
+	@echo '  $$@'
+	$$(q)$$(cxx.$(1)) -std=c++20 $$(warn) -pthread $$(filter %.cpp %.o,$$^) -o $$@ -lcmocka -ldl
 
 # As the driver for C++ would link operators new and delete of tsan's own.
 build/$(1)/test_new: tests/test_new.cpp examples/new.cpp $$(wildcard tests/*.h) build/$(1)/memlord.o

@@ -90,7 +90,8 @@
         reports      memlord_write, _save, _save_at_exit, _request_save, _format_for, _labels_set;
                      memlord_export_start, _stop: a file for Prometheus, kept fresh
         guards       memlord_guard_tag, _scope, _end: MEMLORD_TAGGED and its kin call them
-        C++          mlord::tag, ::scope, ::tagged, ::here, ::handle, ::allocator, ::resource
+        C++          mlord::tag, ::scope, ::tagged, ::context, ::here, ::handle, ::allocator,
+                     ::resource
         interposers  memlord_interposer: tags and scopes reach a preloaded library, too
         shim         memlord_shim_malloc, ...: MEMLORD_SHIM calls them for you
         hooks        memlord_hooks_install, _uninstall: hosts with a table of malloc, free, ...
@@ -2677,6 +2678,53 @@ template <typename F> auto tagged(memlord *lord, const char *name, F &&call) -> 
     return call();
 }
 
+/* -- contexts: fibres, coroutines and jobs that move between threads --
+   A memlord_context that is dropped at its end. A coroutine has one in its promise, and whoever
+   resumes it does so inside: `job.context.run([&] { job.handle.resume(); });`. Moves, and is not
+   copied; not while a thread is in it. Past its ledger's end it does nothing. */
+class context {
+public:
+    explicit context(memlord *lord = NULL) noexcept
+        : generation_(memlord_generation(lord)), words_() {}
+    context(context &&other) noexcept : context() { swap_with(other); }
+    context &operator=(context &&other) noexcept {
+        context taken(static_cast<context &&>(other));
+        swap_with(taken); /* which drops what this one had */
+        return *this;
+    }
+    context(const context &) = delete;
+    context &operator=(const context &) = delete;
+    ~context() { (void)drop(); }
+
+    memlord_result swap() noexcept {
+        return memlord_context_swap(memlord_find(generation_), &words_);
+    }
+    memlord_result drop() noexcept {
+        return memlord_context_drop(memlord_find(generation_), &words_);
+    }
+    /* Calls a function in this context, and returns its result. */
+    template <typename F> auto run(F &&call) -> decltype(call()) {
+        struct inside {
+            context &in;
+            explicit inside(context &c) noexcept : in(c) { (void)in.swap(); }
+            ~inside() { (void)in.swap(); }
+        } left_at_the_end(*this);
+        return call();
+    }
+
+private:
+    void swap_with(context &other) noexcept {
+        const uint64_t generation = generation_;
+        const memlord_context words = words_;
+        generation_ = other.generation_;
+        words_ = other.words_;
+        other.generation_ = generation;
+        other.words_ = words;
+    }
+    uint64_t generation_;
+    memlord_context words_;
+};
+
 /* -- sites of callers --
    The place of a call, as a default argument: a wrapper is no site then, but each of its calls is,
    also where the compiler inlines it.
@@ -4794,7 +4842,7 @@ static MLI_HOT void mli_words_load(void *to, const mli_u64 *from, size_t n) {
     }
 }
 /* Sets or clears bits of a word. Returns 1 if that changes the word. */
-MLI_PRIVATE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on);
+MLI_PRIVATE MLI_NOINLINE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on);
 /* Raises a shared word to at least v; both are compared as signed. */
 MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v);
 
@@ -4908,7 +4956,7 @@ MLI_PRIVATE int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
 }
 #endif
 
-MLI_PRIVATE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on) {
+MLI_PRIVATE MLI_NOINLINE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on) {
     uint32_t seen = mli_u32_load(w);
     do {
         if ((seen & bits) == (on ? bits : 0)) return 0;
@@ -5394,7 +5442,7 @@ MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number)
 
 /* Starts an mli_out without a function. mli_out_end terminates the text with a 0 and returns its
    full length, also if it was cut. */
-MLI_PRIVATE void mli_out_buffer(mli_out *o, char *buf, size_t cap);
+MLI_PRIVATE MLI_COLD void mli_out_buffer(mli_out *o, char *buf, size_t cap);
 MLI_PRIVATE MLI_COLD size_t mli_out_end(mli_out *o, size_t cap);
 
 /* Reads decimal digits, perhaps none. Returns the rest of the text; NULL: UINT64_MAX exceeded. */
@@ -5500,7 +5548,7 @@ MLI_PRIVATE void mli_put_str(mli_out *o, const char *text) {
     mli_put(o, text, strlen(text));
 }
 
-MLI_PRIVATE void mli_out_buffer(mli_out *o, char *buf, size_t cap) {
+MLI_PRIVATE MLI_COLD void mli_out_buffer(mli_out *o, char *buf, size_t cap) {
     memset(o, 0, sizeof *o);
     o->buf = buf;
     o->cap = buf && cap ? cap - 1 : 0;
@@ -6828,12 +6876,8 @@ MLI_PRIVATE void mli_thread_hook(uint64_t number);
 /* Returns the calling thread's record; NULL: the call must pass through. Every call that got one
    ends with mli_thread_put. */
 MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord);
-/* Gives back the orphan record. */
-MLI_PRIVATE MLI_COLD void mli_orphan_put(memlord *lord);
-/* Ends a call that mli_thread_get began. */
-static MLI_HOT void mli_thread_put(memlord *lord, mli_thread *t) {
-    if (MLI_UNLIKELY(mli_is_orphan(lord, t))) mli_orphan_put(lord);
-}
+/* Ends a call that mli_thread_get began: gives back the orphan record. */
+MLI_PRIVATE MLI_NOINLINE void mli_thread_put(memlord *lord, const mli_thread *t);
 
 /* Writes a requested report, unless another thread does or the caller is inside the host's
    allocator. The request, which may come from a signal, is a bit; the thread that clears it serves
@@ -7072,7 +7116,8 @@ static MLI_COLD mli_thread *mli_thread_get_slow(memlord *lord) {
     return lord->threads.orphan;
 }
 
-MLI_PRIVATE MLI_COLD void mli_orphan_put(memlord *lord) {
+MLI_PRIVATE MLI_NOINLINE void mli_thread_put(memlord *lord, const mli_thread *t) {
+    if (MLI_LIKELY(!mli_is_orphan(lord, t))) return;
     mli_self.orphaned = NULL;
     mli_lock_drop(&lord->threads.orphan_lock);
 }
@@ -8221,13 +8266,8 @@ static MLI_HOT mli_device_record *mli_device_record_at(memlord *lord, uint32_t d
 typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_alloc */
 
 /* Returns the record with a number; NULL: it was not made yet. */
-static MLI_HOT void *mli_vector_at(const mli_vector *vector, uint32_t number, size_t size) {
-    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load_acquire(vector);
-    char *chunk;
-    if (!chunks || number >> MLI_CHUNK_BITS >= chunks->cap) return NULL;
-    chunk = (char *)mli_ptr_load_acquire(mli_chunk_array_at(chunks, number >> MLI_CHUNK_BITS));
-    return chunk ? chunk + (number & (MLI_CHUNK_ROWS - 1)) * size : NULL;
-}
+MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
+                                             size_t size);
 
 /* Returns the record with a number, and makes its chunk if there is none; NULL: no memory. The
    release pairs with the acquire in mli_vector_at. */
@@ -8241,11 +8281,7 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number);
 
 /* Returns a thread's cell for a row; NULL: it has none. Any thread may call it. */
-static MLI_HOT mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number) {
-    if (book == MLI_BOOK_DEVICE)
-        return (mli_cell *)mli_ptr_load_acquire(&t->devices[(size_t)number]);
-    return (mli_cell *)mli_vector_at(&t->cells[book], number, sizeof(mli_cell));
-}
+MLI_PRIVATE MLI_NOINLINE mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number);
 
 /* Returns the calling thread's cell for a site or a tag; NULL: it has none. The thread made the
    cell itself, so it needs no acquire. */
@@ -8338,6 +8374,10 @@ MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 /* Returns a + b, at most UINT64_MAX. */
 MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b);
 
+/* Returns a part of a whole in percent. Out of line, as processors without AVX-512 convert a
+   uint64_t in 40 bytes of code. */
+MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole);
+
 /* Sums a row over all threads, under its lock: no cell can publish meanwhile, so published plus
    one cell's level - base never exceeds the live bytes, and row->at_reset does not change. The peak
    is computed only with `peaks`. Without a batch cells publish without the lock, and the row's peak
@@ -8394,6 +8434,15 @@ static MLI_COLD mli_chunk_array *mli_vector_reserve(memlord *lord, mli_vector *v
     return more;
 }
 
+MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
+                                             size_t size) {
+    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load_acquire(vector);
+    char *chunk;
+    if (!chunks || number >> MLI_CHUNK_BITS >= chunks->cap) return NULL;
+    chunk = (char *)mli_ptr_load_acquire(mli_chunk_array_at(chunks, number >> MLI_CHUNK_BITS));
+    return chunk ? chunk + (number & (MLI_CHUNK_ROWS - 1)) * size : NULL;
+}
+
 MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
                                           size_t size, mli_alloc_fn grab) {
     uint32_t i = number >> MLI_CHUNK_BITS;
@@ -8417,6 +8466,12 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
         older = chunks->older;
         mli_own_free(lord, chunks, sizeof *chunks + (size_t)chunks->cap * sizeof(mli_ptr));
     }
+}
+
+MLI_PRIVATE MLI_NOINLINE mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number) {
+    if (book == MLI_BOOK_DEVICE)
+        return (mli_cell *)mli_ptr_load_acquire(&t->devices[(size_t)number]);
+    return (mli_cell *)mli_vector_at(&t->cells[book], number, sizeof(mli_cell));
 }
 
 MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number) {
@@ -8705,6 +8760,9 @@ MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b) {
 
 MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b) {
     return a + b < a ? UINT64_MAX : a + b;
+}
+MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole) {
+    return (double)part * 100.0 / (double)whole;
 }
 
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
@@ -9351,13 +9409,8 @@ static MLI_HOT int mli_device_valid(memlord_device d) {
 static MLI_HOT int mli_type_valid(memlord_device d) {
     return (unsigned)d.type < (unsigned)MLI_TYPE_COUNT && d.index >= MEMLORD_ANY;
 }
-static MLI_HOT int mli_selector_valid(memlord_device d) {
-    return mli_type_valid(d) || (d.type == MEMLORD_ANY && d.index == MEMLORD_ANY);
-}
-static MLI_HOT int mli_selects(memlord_device sel, memlord_device d) {
-    return sel.type == MEMLORD_ANY ||
-           (sel.type == d.type && (sel.index == MEMLORD_ANY || sel.index == d.index));
-}
+MLI_PRIVATE MLI_NOINLINE int mli_selector_valid(memlord_device d);
+MLI_PRIVATE MLI_NOINLINE int mli_selects(memlord_device sel, memlord_device d);
 
 /* Returns a device as one word. Compilers extract its two halves by more instructions. */
 static MLI_HOT uint32_t mli_device_word(memlord_device d) {
@@ -9418,6 +9471,14 @@ MLI_PRIVATE const unsigned char mli_type_host[] = {
     MLI_DEVICE_TYPES(MLI_X)
 #undef MLI_X
 };
+MLI_PRIVATE MLI_NOINLINE int mli_selector_valid(memlord_device d) {
+    return mli_type_valid(d) || (d.type == MEMLORD_ANY && d.index == MEMLORD_ANY);
+}
+MLI_PRIVATE MLI_NOINLINE int mli_selects(memlord_device sel, memlord_device d) {
+    return sel.type == MEMLORD_ANY ||
+           (sel.type == d.type && (sel.index == MEMLORD_ANY || sel.index == d.index));
+}
+
 MLI_PRIVATE uint64_t mli_device_key(memlord_device d) {
     return (uint64_t)MLI_INDEX_SUBJECT << 56 | (uint64_t)1 << 55 | mli_device_word(d);
 }
@@ -11562,8 +11623,8 @@ static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
     return 1;
 }
 
-MLI_PRIVATE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number);
-MLI_PRIVATE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number);
+MLI_PRIVATE MLI_NOINLINE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number);
+MLI_PRIVATE MLI_NOINLINE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number);
 /* Copies a row with its totals. */
 #if !defined(MEMLORD_NO_PROFILES)
 MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t number);
@@ -11586,7 +11647,7 @@ MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord);
 MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t number);
 MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
 
-MLI_PRIVATE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
 
 /* If this call has picked its alloc, adds the block to the table and to the row of its stack, and
    returns MLI_PICKED for its word1; else returns 0. Requires: the caller is inside, or holds the
@@ -11725,10 +11786,10 @@ static MLI_COLD int mli_stack_due(const memlord *lord, mli_thread *t, uint64_t b
 
 /* -- the tree and the rows -- */
 
-MLI_PRIVATE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number) {
+MLI_PRIVATE MLI_NOINLINE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number) {
     return (mli_stack_node *)mli_vector_at(&lord->stacks.nodes, number, sizeof(mli_stack_node));
 }
-MLI_PRIVATE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number) {
+MLI_PRIVATE MLI_NOINLINE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number) {
     return (mli_stack_row *)mli_vector_at(&lord->stacks.rows, number, sizeof(mli_stack_row));
 }
 MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord) {
@@ -11954,7 +12015,7 @@ static MLI_COLD int mli_pick_reserve(memlord *lord) {
     }
 }
 
-MLI_PRIVATE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes) {
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes) {
     return (uint64_t)((double)bytes * pick->scale + 0.5);
 }
 static double mli_pick_variance(const mli_pick *pick, uint64_t bytes) {
@@ -14810,7 +14871,7 @@ MLI_PRIVATE double mli_nan(void) {
 }
 MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c) {
     if (!c->known) return mli_nan();
-    return (double)c->used * 100.0 / (double)c->total;
+    return mli_percent(c->used, c->total);
 }
 
 /* -- limits and tickets: the live bytes of a phys and those of its tickets are compared with its
@@ -16887,7 +16948,7 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
 
 /* -------------------------------------------------------------------------- src/calls/fast.c -- */
 
-/* One alloc and one free, as a call takes them. memlord_alloc and mli_free_fast are all of the
+/* One alloc and one free, as a call takes them. memlord_alloc and memlord_free are all of the
    usual case: sites are off, the thread is in no tag and no scope, and the block is in a shard of
    its own. Such a call takes no lock and no locked instruction.
 
@@ -17018,12 +17079,11 @@ static MLI_HOT mli_cell *mli_entry_cell(const memlord *lord, const mli_thread *t
     return mli_cell_own_device(t, *dev);
 }
 
-/* Frees or releases a block: both are the same for one that has one reference. A handle needs no
-   test. If the shard that it would have as an address has an entry with this key, whose device is of
-   this type, then that entry is the block. Most handles are in other shards: their frees find
-   nothing here, and start again. */
-static MLI_HOT memlord_result mli_free_fast(memlord *lord, memlord_device device, uint64_t storage,
-                                            int how, const memlord_site *site) {
+/* Frees a block. A handle needs no test: if the shard that it would have as an address has an entry
+   with this key, whose device is of this type, then that entry is the block. Most handles are in
+   other shards. Their frees find nothing here, and start again. */
+MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, uint64_t storage,
+                                        const memlord_site *site) {
     mli_thread *t = mli_self.thread;
     mli_home home;
     const mli_entry *e;
@@ -17032,16 +17092,16 @@ static MLI_HOT memlord_result mli_free_fast(memlord *lord, memlord_device device
     uint32_t dev;
     if (!lord) return MEMLORD_OK;
     if (MLI_UNLIKELY(mli_self.generation != lord->generation || !storage))
-        return mli_free_slow(lord, device, storage, how, site);
+        return mli_free_slow(lord, device, storage, MLI_END_FREE, site);
     if (MLI_UNLIKELY(mli_u32_load(&t->special)) ||
         MLI_UNLIKELY(!mli_home_enter_own(t, mli_shard_of_address(lord, storage), storage, &home)))
-        return mli_free_full(lord, device, storage, how, site);
+        return mli_free_full(lord, device, storage, MLI_END_FREE, site);
     e = mli_home_find(&home, storage);
-    if (MLI_UNLIKELY(!e)) return mli_free_window(lord, device, storage, how, site);
+    if (MLI_UNLIKELY(!e)) return mli_free_window(lord, device, storage, MLI_END_FREE, site);
     cell = mli_entry_cell(lord, t, device, e, &dev);
     if (MLI_UNLIKELY(!cell)) {
         mli_home_leave(t, &home);
-        return mli_free_full(lord, device, storage, how, site);
+        return mli_free_full(lord, device, storage, MLI_END_FREE, site);
     }
     bytes = MLI_BYTES(e->word1);
     word2 = e->word2;
@@ -17051,17 +17111,18 @@ static MLI_HOT memlord_result mli_free_fast(memlord *lord, memlord_device device
     mli_shard_leave(t);
     return MEMLORD_OK;
 }
-MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, uint64_t storage,
-                                        const memlord_site *site) {
-    return mli_free_fast(lord, device, storage, MLI_END_FREE, site);
-}
+/* Releases a block. A release of the last reference is a free. Most releases are of a view, which
+   only the general path serves, so this does not try the way of memlord_free. */
 MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device, uint64_t storage,
                                            const memlord_site *site) {
-    return mli_free_fast(lord, device, storage, MLI_END_RELEASE, site);
+    if (!lord) return MEMLORD_OK;
+    if (MLI_UNLIKELY(mli_self.generation != lord->generation || !storage))
+        return mli_free_slow(lord, device, storage, MLI_END_RELEASE, site);
+    return mli_free_full(lord, device, storage, MLI_END_RELEASE, site);
 }
 
-/* -- what the usual case leaves out. Only memlord_alloc and mli_free_fast come here: they have
-      checked the generation and the key -- */
+/* -- what the usual case leaves out. Only memlord_alloc, memlord_free and memlord_release come
+      here: they have checked the generation and the key -- */
 
 /* The rows of a block, and the cells of this thread for them. */
 typedef struct mli_block_rows {
@@ -17332,7 +17393,7 @@ MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t de
 /* Returns the pressure level of used bytes of a total. It compares whole multiples of both: where
    registers are wider than a double (x87) a quotient has other digits, and a value that is equal
    to the threshold would miss it. */
-MLI_PRIVATE int mli_pressure(double used, double total);
+MLI_PRIVATE MLI_COLD int mli_pressure(uint64_t used, uint64_t total);
 
 MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);
 
@@ -17598,7 +17659,7 @@ static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v
 static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
     const double bytes = edge * (double)phys->limit / 100.0;
     const uint64_t at = bytes < 9e18 ? (uint64_t)bytes : (uint64_t)9e18;
-    return at + ((double)at * 100.0 / (double)phys->limit < edge);
+    return at + (mli_percent(at, phys->limit) < edge);
 }
 
 /* Moves the marks of a device to where they enter another band. Used % is of the limit here, so it
@@ -17678,7 +17739,7 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
     size_t i = 0;
     memset(v, 0, sizeof *v);
     v->rise = v->freed = UINT64_MAX;
-    e->used_percent = limited ? (double)total * 100.0 / (double)phys->limit
+    e->used_percent = limited ? mli_percent(total, phys->limit)
                               : mli_used_percent(&phys->sample);
     if (s) v->level = mli_row_levels(lord, dev);
     if (s) i = mli_band_at(s->bands, s->n, e->used_percent);
@@ -17987,10 +18048,11 @@ MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t de
         mli_check_request(lord, dev);
 }
 
-MLI_PRIVATE int mli_pressure(double used, double total) {
-    return used * 20 >= total * 19 ? MEMLORD_PRESSURE_CRITICAL
-           : used * 5 >= total * 4 ? MEMLORD_PRESSURE_WARNING
-                                   : MEMLORD_PRESSURE_NORMAL;
+MLI_PRIVATE MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
+    const double part = (double)used, all = (double)total;
+    return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL
+           : part * 5 >= all * 4 ? MEMLORD_PRESSURE_WARNING
+                                 : MEMLORD_PRESSURE_NORMAL;
 }
 
 /* -- life -- */
@@ -20550,9 +20612,9 @@ MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
     used = mli_phys_used(lord, phys, &held);
     held = mli_add_saturated(mli_add_saturated(held, phys->ticket_bytes), phys->neighbours);
     if (phys->sample.known)
-        level = mli_pressure((double)(held > used ? held : used), (double)phys->sample.total);
+        level = mli_pressure(held > used ? held : used, phys->sample.total);
     if (phys->limit) {
-        limited = mli_pressure((double)(phys->sample.known ? live : all), (double)phys->limit);
+        limited = mli_pressure(phys->sample.known ? live : all, phys->limit);
         if (limited > level) level = limited;
     }
     if (phys->stalled && mli_now() - phys->stalled < 2000000000u &&
@@ -26074,7 +26136,7 @@ static MLI_COLD void mli_text_verdict_leaks(mli_report *r) {
 
 /* Returns the part of a device's live bytes in percent. */
 static double mli_text_share(uint64_t part, uint64_t live) {
-    return part < live ? (double)part * 100 / (double)live : 100;
+    return part < live ? mli_percent(part, live) : 100;
 }
 /* Finds the largest site of a device, or its arena. Returns 0 if it has neither. */
 static int mli_report_top_site(mli_report *r, uint32_t dev, memlord_site_stat *out) {
@@ -26227,8 +26289,8 @@ static void mli_text_more(mli_report *r, size_t have, size_t shown, const char *
     if (shown < have) mli_putf(r->o, "... and %ju more %s\n", (uint64_t)(have - shown), what);
 }
 /* The same with the bytes of those lines. */
-static void mli_text_more_bytes(mli_report *r, size_t have, size_t shown, const char *what,
-                                uint64_t bytes) {
+static MLI_COLD void mli_text_more_bytes(mli_report *r, size_t have, size_t shown, const char *what,
+                                         uint64_t bytes) {
     if (shown < have)
         mli_putf(r->o, "... and %ju more %s, %jo\n", (uint64_t)(have - shown), what, bytes);
 }

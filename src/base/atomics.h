@@ -163,7 +163,7 @@ static MLI_HOT void mli_words_load(void *to, const mli_u64 *from, size_t n) {
     }
 }
 /* Sets or clears bits of a word. Returns 1 if that changes the word. */
-MLI_PRIVATE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on);
+MLI_PRIVATE MLI_NOINLINE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on);
 /* Raises a shared word to at least v; both are compared as signed. */
 MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v);
 

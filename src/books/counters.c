@@ -23,6 +23,15 @@ static MLI_COLD mli_chunk_array *mli_vector_reserve(memlord *lord, mli_vector *v
     return more;
 }
 
+MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
+                                             size_t size) {
+    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load_acquire(vector);
+    char *chunk;
+    if (!chunks || number >> MLI_CHUNK_BITS >= chunks->cap) return NULL;
+    chunk = (char *)mli_ptr_load_acquire(mli_chunk_array_at(chunks, number >> MLI_CHUNK_BITS));
+    return chunk ? chunk + (number & (MLI_CHUNK_ROWS - 1)) * size : NULL;
+}
+
 MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
                                           size_t size, mli_alloc_fn grab) {
     uint32_t i = number >> MLI_CHUNK_BITS;
@@ -46,6 +55,12 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
         older = chunks->older;
         mli_own_free(lord, chunks, sizeof *chunks + (size_t)chunks->cap * sizeof(mli_ptr));
     }
+}
+
+MLI_PRIVATE MLI_NOINLINE mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number) {
+    if (book == MLI_BOOK_DEVICE)
+        return (mli_cell *)mli_ptr_load_acquire(&t->devices[(size_t)number]);
+    return (mli_cell *)mli_vector_at(&t->cells[book], number, sizeof(mli_cell));
 }
 
 MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number) {
@@ -334,6 +349,9 @@ MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b) {
 
 MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b) {
     return a + b < a ? UINT64_MAX : a + b;
+}
+MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole) {
+    return (double)part * 100.0 / (double)whole;
 }
 
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,

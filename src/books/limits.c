@@ -165,7 +165,7 @@ MLI_PRIVATE double mli_nan(void) {
 }
 MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c) {
     if (!c->known) return mli_nan();
-    return (double)c->used * 100.0 / (double)c->total;
+    return mli_percent(c->used, c->total);
 }
 
 /* -- limits and tickets: the live bytes of a phys and those of its tickets are compared with its

@@ -198,7 +198,8 @@ static MLI_COLD mli_thread *mli_thread_get_slow(memlord *lord) {
     return lord->threads.orphan;
 }
 
-MLI_PRIVATE MLI_COLD void mli_orphan_put(memlord *lord) {
+MLI_PRIVATE MLI_NOINLINE void mli_thread_put(memlord *lord, const mli_thread *t) {
+    if (MLI_LIKELY(!mli_is_orphan(lord, t))) return;
     mli_self.orphaned = NULL;
     mli_lock_drop(&lord->threads.orphan_lock);
 }

@@ -235,12 +235,8 @@ MLI_PRIVATE void mli_thread_hook(uint64_t number);
 /* Returns the calling thread's record; NULL: the call must pass through. Every call that got one
    ends with mli_thread_put. */
 MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord);
-/* Gives back the orphan record. */
-MLI_PRIVATE MLI_COLD void mli_orphan_put(memlord *lord);
-/* Ends a call that mli_thread_get began. */
-static MLI_HOT void mli_thread_put(memlord *lord, mli_thread *t) {
-    if (MLI_UNLIKELY(mli_is_orphan(lord, t))) mli_orphan_put(lord);
-}
+/* Ends a call that mli_thread_get began: gives back the orphan record. */
+MLI_PRIVATE MLI_NOINLINE void mli_thread_put(memlord *lord, const mli_thread *t);
 
 /* Writes a requested report, unless another thread does or the caller is inside the host's
    allocator. The request, which may come from a signal, is a bit; the thread that clears it serves
