@@ -7,6 +7,7 @@
 #include "books/map.h"
 #include "books/counters.h"
 #include "books/devices.h"
+#include "books/anomalies.h"
 #include "books/tags.h"
 #include "books/events.h"
 #include "books/blocks.h"
@@ -79,15 +80,18 @@ static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) 
     uint32_t tag = 0;
     uint64_t bytes;
     memset(&d, 0, sizeof d);
-    do {
+    for (;;) {
         mli_shard_enter_to_count(lord, t);
         bytes = mli_arena_excess(lord, dev, &tag);
         d.word2 = mli_word2_of(0, tag, 0);
         d.out = bytes;
         if (bytes) mli_count(lord, t, &d, 1);
         mli_shard_leave(t);
-        if (bytes) mli_stat_add(lord, dev, MLI_STAT_underflows, 1);
-    } while (bytes);
+        if (!bytes) return;
+        mli_stat_add(lord, dev, MLI_STAT_underflows, 1);
+        (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_UNDERFLOW,
+                               mli_device_record_at(lord, dev)->device, 0, bytes, d.word2);
+    }
 }
 
 /* Changes the balances and counts the change, which is no alloc and no free, on the device and on
@@ -125,16 +129,20 @@ static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device devi
     uint64_t rows = 0;
     memlord_result r;
     if (!lord) return MEMLORD_OK;
-    r = mli_call_begin(lord, device, 1, bytes, &call);
-    if (!call.t) return mli_refuse(lord, refuser, r, device, mli_block_fault(1, bytes));
-    if (call.t->tag) rows = mli_cached_row(lord, call.t, MLI_BOOK_TAG, call.t->tag, call.dev);
+    r = mli_call_begin(lord, device, 1, bytes, site, &call);
+    if (!call.t) return mli_refuse(lord, refuser, r, device, mli_block_fault(1, bytes), site);
+    if (call.t->now.tag)
+        rows = mli_cached_row(lord, call.t, MLI_BOOK_TAG, call.t->now.tag, call.dev);
     memset(&c, 0, sizeof c);
     c.dev = call.dev;
     c.tag = MLI_TAG_ROW(rows);
     if (!adds) {
         c.out = bytes;
         mli_arena_record(lord, call.t, &c, site);
-        if (c.out < bytes) mli_stat_add(lord, call.dev, MLI_STAT_underflows, 1);
+        if (c.out < bytes) {
+            mli_stat_add(lord, call.dev, MLI_STAT_underflows, 1);
+            (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_UNDERFLOW, device, 0, bytes - c.out, 0);
+        }
     } else if (!mli_would_overflow(lord, call.dev, bytes)) {
         mli_call_draw(lord, &call, bytes);
         c.in = bytes;
@@ -147,7 +155,7 @@ static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device devi
                          call.dev, 0, block.bytes, rows);
     r = mli_call_finish(lord, &call, r, r == MEMLORD_OK,
                         adds ? "[alloc arena] " : "[free arena] ", &block, site);
-    return mli_refuse(lord, refuser, r, device, "a balance that overflows");
+    return mli_refuse(lord, refuser, r, device, "a balance that overflows", site);
 }
 
 /* -- public -- */

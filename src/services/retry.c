@@ -11,6 +11,7 @@
 #include "books/counters.h"
 #include "books/devices.h"
 #include "books/sites.h"
+#include "books/anomalies.h"
 #include "books/events.h"
 #include "books/parts.h"
 #include "books/blocks.h"
@@ -323,7 +324,7 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
     q.phys = mli_phys_at(lord, q.dev);
     q.bytes = bytes;
     if (!mli_opts_settle(lord, device, opts, &q.opts))
-        mli_opts_refuse(lord, MLI_REFUSER_alloc_retry, device);
+        mli_opts_refuse(lord, MLI_REFUSER_alloc_retry, device, q.opts.site);
     q.policy = policy ? policy : &lord->retry->policy;
     r = mli_request_reserve(&q);
     if (r == MEMLORD_OK) r = mli_request_try(&q, fn, user, storage);
@@ -343,7 +344,8 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
         return MEMLORD_OK;
     r = bytes > MLI_BYTES_MAX ? MEMLORD_E_INVALID : mli_dev(lord, device, &dev);
     if (r)
-        return mli_refuse(lord, MLI_REFUSER_alloc_failed, r, device, mli_block_fault(1, bytes));
+        return mli_refuse(lord, MLI_REFUSER_alloc_failed, r, device, mli_block_fault(1, bytes),
+                          site);
     mli_attempt_failed(lord, dev, bytes);
     mli_phys_sample_refresh(lord, mli_phys_at(lord, dev));
     mli_oom_note(lord, dev, bytes, site);

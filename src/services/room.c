@@ -6,6 +6,7 @@
 #include "books/threads.h"
 #include "books/counters.h"
 #include "books/devices.h"
+#include "books/anomalies.h"
 #include "books/limits.h"
 #include "books/accounts.h"
 #include "books/names.h"
@@ -659,9 +660,9 @@ MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
     used = mli_phys_used(lord, phys, &held);
     held = mli_add_saturated(mli_add_saturated(held, phys->ticket_bytes), phys->neighbours);
     if (phys->sample.known)
-        level = mli_pressure((double)(held > used ? held : used), (double)phys->sample.total);
+        level = mli_pressure(held > used ? held : used, phys->sample.total);
     if (phys->limit) {
-        limited = mli_pressure((double)(phys->sample.known ? live : all), (double)phys->limit);
+        limited = mli_pressure(phys->sample.known ? live : all, phys->limit);
         if (limited > level) level = limited;
     }
     if (phys->stalled && mli_now() - phys->stalled < 2000000000u &&
@@ -681,7 +682,8 @@ MLI_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
     r = mli_device_valid(device) && reserved > MLI_POOL_MAX ? MEMLORD_E_INVALID
                                                             : mli_dev(lord, device, &dev);
     if (r)
-        return mli_refuse(lord, MLI_REFUSER_pool_set, r, device, "a pool of more than 2^62 bytes");
+        return mli_refuse(lord, MLI_REFUSER_pool_set, r, device, "a pool of more than 2^62 bytes",
+                          NULL);
     count = mli_device_record_at(lord, dev)->count;
     mli_u64_store(&count[MLI_STAT_reserved], reserved);
     mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)reserved);
@@ -692,7 +694,7 @@ MLI_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
 
 MLI_API memlord_result memlord_pool_add(memlord *lord, memlord_device device, int64_t delta) {
     return mli_refuse(lord, MLI_REFUSER_pool_add, mli_pool_add(lord, device, delta), device,
-                      "a pool of less than 0 bytes, or of more than 2^62");
+                      "a pool of less than 0 bytes, or of more than 2^62", NULL);
 }
 MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device device,
                                                uint64_t hits, uint64_t misses) {
@@ -700,7 +702,7 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
     memlord_result r;
     if (!lord) return MEMLORD_OK;
     r = mli_dev(lord, device, &dev);
-    if (r) return mli_refuse(lord, MLI_REFUSER_pool_served, r, device, NULL);
+    if (r) return mli_refuse(lord, MLI_REFUSER_pool_served, r, device, NULL, NULL);
     mli_stat_add(lord, dev, MLI_STAT_cache_hits, hits);
     mli_stat_add(lord, dev, MLI_STAT_cache_misses, misses);
     return MEMLORD_OK;
