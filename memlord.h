@@ -22691,7 +22691,6 @@ static MLI_COLD void mli_stack_leaks_sort(mli_report *r) {
     }
 }
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row) {
-    if (!row) return NULL;
     return mli_site_display(lord, (mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, row)->subject);
 }
 MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak) {
