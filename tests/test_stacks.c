@@ -1487,6 +1487,34 @@ static void without_memory_a_report_of_any_format_is_whole_or_an_error(void **st
     }
 }
 
+typedef struct limited {
+    uint64_t left, after; /* calls that succeed, and those after one that failed */
+} limited;
+static int fail_later(void *user, const void *data, size_t size) {
+    limited *l = (limited *)user;
+    (void)data, (void)size;
+    if (l->left) return l->left--, 0;
+    l->after++;
+    return -1;
+}
+/* In whatever list a write fails, it is the last. */
+static void a_write_that_fails_ends_a_report_with_large_tables(void **state) {
+    TEST_ONE_THREAD();
+    memlord *lord = test_lord(state);
+    int format;
+    fill_large_tables(lord);
+    for (format = 0; format < MEMLORD_FORMAT_COUNT; format++) {
+        uint64_t n;
+        for (n = 0;; n += 1 + n / 8) {
+            limited l = {0, 0};
+            l.left = n;
+            if (memlord_write(lord, (memlord_format)format, fail_later, &l) == MEMLORD_OK) break;
+            assert_int_equal(l.after, 1);
+        }
+        assert_true(n > 8);
+    }
+}
+
 static void without_memory_the_list_of_stacks_ends_early(void **state) {
     TEST_ONE_THREAD();
     static memlord_stack_stat rows[LARGE_STACKS];
@@ -2339,6 +2367,8 @@ int main(void) {
         TEST_OF(setup_sampled_sites, without_memory_shares_are_not_written_by_halves),
         TEST_OF(setup_sites, without_memory_a_report_of_any_format_is_whole_or_an_error),
         TEST_OF(setup_sites, without_memory_the_list_of_stacks_ends_early),
+        TEST_OF(setup_sites, a_write_that_fails_ends_a_report_with_large_tables),
+        TEST_OF(setup_sampled_sites, a_write_that_fails_ends_a_report_with_large_tables),
         TEST_OF(setup_every, past_its_exit_hook_a_thread_is_not_unwound),
         cmocka_unit_test(threads_count_on_one_stack),
         cmocka_unit_test(samples_are_divided_while_threads_work),
