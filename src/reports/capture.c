@@ -9,6 +9,7 @@
 #include "books/accounts.h"
 #include "books/parts.h"
 #include "books/limits.h"
+#include "services/answers.h"
 #include "services/stats.h"
 
 /* -- the capture -- */
@@ -453,7 +454,6 @@ static void mli_report_accounts(mli_report *r) {
     mli_lock_drop(&mli_process.cold_lock);
 }
 
-MLI_PRIVATE const memlord_site mli_arena_site = {"", "(arena)", 0};
 MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev) {
     return mli_u64_load(&mli_device_record_at(r->lord, dev)->arena);
 }
