@@ -84,12 +84,14 @@
         pools        memlord_pool_set, _add, _served; memlord_cached_ratio, ...
         neighbours   memlord_pressure_open, _close, _raise, _level; memlord_device_id_set
         scopes       memlord_scope_begin, _end, _shapes_set, _export, _adopt, _return, _get
+        contexts     memlord_context_swap, _drop: for fibres, coroutines and jobs
         snapshots    memlord_checkpoint; memlord_snapshots_start, _stop
         events       memlord_events_start, _stop, _each
         reports      memlord_write, _save, _save_at_exit, _request_save, _format_for, _labels_set;
                      memlord_export_start, _stop: a file for Prometheus, kept fresh
         guards       memlord_guard_tag, _scope, _end: MEMLORD_TAGGED and its kin call them
-        C++          mlord::tag, ::scope, ::tagged, ::here, ::handle, ::allocator, ::resource
+        C++          mlord::tag, ::scope, ::tagged, ::context, ::here, ::handle, ::allocator,
+                     ::resource
         interposers  memlord_interposer: tags and scopes reach a preloaded library, too
         shim         memlord_shim_malloc, ...: MEMLORD_SHIM calls them for you
         hooks        memlord_hooks_install, _uninstall: hosts with a table of malloc, free, ...
@@ -417,7 +419,8 @@
                                device too many (E_DEVICE): raise MEMLORD_MAX_DEVICES
         dropped_sites          more sites, tags or stacks than fit, or more bytes of names
                                than MEMLORD_MAX_STRINGS: blocks are recorded without
-                               them; or a guard that ended on another thread than it began
+                               them; or a guard that ended in another context than it
+                               began in
         dropped_events         overwritten in the ring, or no room there
     The ledger also counts the scopes, invocations and snapshots that it dropped, and the exports
     that failed, and reports say how many. The first dropped tag and the first dropped scope are
@@ -1366,7 +1369,7 @@ MEMLORD_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_blo
     X(UNDERFLOW, "underflow", "an arena_sub of more than the balance")                        \
     X(FENCE_FAILED, "fence_failed", "a fence that failed")                                    \
     X(REFUSED, "refused", "a call with a bad argument")                                       \
-    X(MISPLACED_END, "misplaced_end", "an end of a tag or a scope with none to end on this thread") \
+    X(MISPLACED_END, "misplaced_end", "an end of a tag or scope with none to end in this context") \
     X(DROPPED, "dropped", "no room to record an alloc: give the ledger's allocator more, or raise "   \
                  "MEMLORD_MAX_DEVICES")
 enum {
@@ -1376,8 +1379,8 @@ enum {
     MEMLORD_ANOMALY_UNDERFLOW = 3,          /* an arena_sub of more than the balance */
     MEMLORD_ANOMALY_FENCE_FAILED = 4,       /* a fence that failed */
     MEMLORD_ANOMALY_REFUSED = 5,            /* a call with a bad argument */
-    MEMLORD_ANOMALY_MISPLACED_END = 6,      /* an end of a tag or a scope with none to end on this
-                                               thread */
+    MEMLORD_ANOMALY_MISPLACED_END = 6,      /* an end of a tag or scope with none to end in this
+                                               context */
     MEMLORD_ANOMALY_DROPPED = 7,            /* no room to record an alloc: give the ledger's
                                                allocator more, or raise " "MEMLORD_MAX_DEVICES */
     MEMLORD_ANOMALY_COUNT
@@ -1438,7 +1441,7 @@ MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint
    Tags nest; the innermost wins. The text is copied. Each pair of tag and device needs a
    record, of which a ledger has 65,535: past them blocks are recorded without their tag, counted
    in dropped_sites.
-   Errors: E_INVALID NULL or ""; E_STATE deeper than 64, or an end without a begin;
+   Errors: E_INVALID NULL or ""; E_STATE deeper than 64, or an end without a begin, an anomaly;
            E_NOMEM, also past MEMLORD_MAX_STRINGS, counted in dropped_sites. Cost: tens of ns. */
 MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag)
     MLI_OFF(MEMLORD_OK)
@@ -2027,7 +2030,7 @@ MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
 MEMLORD_API memlord_result memlord_scope_enter(memlord *lord, const memlord_scope_site *place)
     MLI_OFF(MEMLORD_OK)
 /* Ends the innermost scope of this thread. A thread that exits ends all of its own.
-   Errors: E_STATE none was begun, or it was adopted (see memlord_scope_return). */
+   Errors: E_STATE none was begun, or it was adopted (see memlord_scope_return): an anomaly. */
 MEMLORD_API memlord_result memlord_scope_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Sets the text that is shown with this invocation of the innermost scope: the shapes it works on,
@@ -2082,6 +2085,42 @@ MEMLORD_API uint64_t memlord_scope_current(memlord *lord) MLI_OFF(0)
 /* Adds the time a device took for a scope, when its events know it. Errors: E_UNKNOWN no such
    id. */
 MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, uint64_t ns)
+    MLI_OFF(MEMLORD_OK)
+
+/* -- contexts: fibres, coroutines and jobs that move between threads --
+   Open tags and scopes, the default tag, account, stream and tickets belong to a context. A thread
+   has one of its own. Work that is suspended, and goes on later on any thread, has one, too: a
+   zeroed memlord_context, in which nothing is open. Swap it in before the work runs, and again when
+   it is suspended:
+
+       memlord_context_swap(lord, &job->context);    this thread is in the job's context
+       run(job);                                     begins tags and scopes, allocates, suspends
+       memlord_context_swap(lord, &job->context);    and in its own again
+
+   From one fibre to another it is two swaps: the old fibre's, then the new one's. Between the two
+   swaps the context holds what the thread was in before, so a fibre may run inside another. An end,
+   memlord_scope_return and a guard end what their context began, on whichever thread. Scopes measure
+   what their context did. The timeline shows them where and while they ran. */
+typedef struct memlord_context {
+    uint64_t word[8]; /* the library's; all 0: nothing is open */
+} memlord_context;
+
+/* Exchanges what this thread is in for what is in `context`. A copy of a context is stale after the
+   next swap of either. Past its ledger's end a context is zeroed, and the call is MEMLORD_OK.
+   Threads: the host orders the calls on one context, as it orders the fibre itself.
+   Errors: E_INVALID `context` NULL; E_STATE a stale copy, another live ledger's, one that another
+           thread is in, or a call of the ledger's own allocator; E_NOMEM the first swap, which
+           allocates its record, or a thread that has none. Nothing is swapped then.
+   Owns:   the ledger keeps some 700 bytes a context until memlord_context_drop.
+   Cost:   tens of ns, and one or two for each open scope and device. */
+MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *context)
+    MLI_OFF(MEMLORD_OK)
+
+/* Ends the scopes and tags that are open in a context, and zeroes it. Its tickets stay open. If this
+   thread is in it, the thread is back in what it was in before. A thread that exits inside a context
+   leaves it as it is, for another thread to swap in or to drop.
+   Errors: as for swap; E_STATE also a context whose fibre is suspended inside another one. */
+MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *context)
     MLI_OFF(MEMLORD_OK)
 
 /* -- snapshots: how memory moved -- */
@@ -2274,10 +2313,10 @@ MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
 
 /* A tag or a scope that has begun, and what its end restores. */
 typedef struct memlord_guard {
-    memlord *lord;   /* NULL: there is nothing to end */
-    uint32_t thread; /* the ledger's number of the thread that began it */
-    uint32_t depth;  /* how many tags, or scopes, that thread was in before */
-    int scope;       /* 1: a scope; 0: a tag */
+    memlord *lord;    /* NULL: there is nothing to end */
+    uint32_t context; /* the ledger's number of the context that it began in */
+    uint32_t depth;   /* how many tags, or scopes, were open there before */
+    int scope;        /* 1: a scope; 0: a tag */
 } memlord_guard;
 
 /* Begins a tag, or a scope: by its static record `place` or, if that is NULL, by its name. The
@@ -2288,11 +2327,11 @@ MEMLORD_API memlord_guard memlord_guard_tag(memlord *lord, const char *tag)
 MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
                                               const memlord_scope_site *place)
     MLI_OFF_SET(memlord_guard none; memset(&none, 0, sizeof none), none)
-/* Ends it: this thread is as deep in tags, or in scopes, as before. So it also ends those that were
+/* Ends it: this context is as deep in tags, or in scopes, as before. So it also ends those that were
    begun since and not ended, and adopted scopes that were not returned: after a longjmp the next
-   guard around puts things right. A second end does nothing. On another thread than the one that
-   began it, it does nothing but count in dropped_sites of the sum of all devices; the first one is
-   logged. */
+   guard around puts things right. A second end does nothing. In another context than it began in
+   (that of another thread, or of another fibre) it does nothing but count in dropped_sites of the sum
+   of all devices; the first one is logged. */
 MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
 
 /* -- interposers: a preloaded library that keeps books of its own --
@@ -2638,6 +2677,53 @@ template <typename F> auto tagged(memlord *lord, const char *name, F &&call) -> 
     tag begun(lord, name);
     return call();
 }
+
+/* -- contexts: fibres, coroutines and jobs that move between threads --
+   A memlord_context that is dropped at its end. A coroutine has one in its promise, and whoever
+   resumes it does so inside: `job.context.run([&] { job.handle.resume(); });`. Moves, and is not
+   copied; not while a thread is in it. Past its ledger's end it does nothing. */
+class context {
+public:
+    explicit context(memlord *lord = NULL) noexcept
+        : generation_(memlord_generation(lord)), words_() {}
+    context(context &&other) noexcept : context() { swap_with(other); }
+    context &operator=(context &&other) noexcept {
+        context taken(static_cast<context &&>(other));
+        swap_with(taken); /* which drops what this one had */
+        return *this;
+    }
+    context(const context &) = delete;
+    context &operator=(const context &) = delete;
+    ~context() { (void)drop(); }
+
+    memlord_result swap() noexcept {
+        return memlord_context_swap(memlord_find(generation_), &words_);
+    }
+    memlord_result drop() noexcept {
+        return memlord_context_drop(memlord_find(generation_), &words_);
+    }
+    /* Calls a function in this context, and returns its result. */
+    template <typename F> auto run(F &&call) -> decltype(call()) {
+        struct inside {
+            context &in;
+            explicit inside(context &c) noexcept : in(c) { (void)in.swap(); }
+            ~inside() { (void)in.swap(); }
+        } left_at_the_end(*this);
+        return call();
+    }
+
+private:
+    void swap_with(context &other) noexcept {
+        const uint64_t generation = generation_;
+        const memlord_context words = words_;
+        generation_ = other.generation_;
+        words_ = other.words_;
+        other.generation_ = generation;
+        other.words_ = words;
+    }
+    uint64_t generation_;
+    memlord_context words_;
+};
 
 /* -- sites of callers --
    The place of a call, as a default argument: a wrapper is no site then, but each of its calls is,
@@ -3005,6 +3091,8 @@ private:
 #define memlord_scope_get MLI_PREFIXED(memlord_scope_get)
 #define memlord_scope_current MLI_PREFIXED(memlord_scope_current)
 #define memlord_scope_device_time MLI_PREFIXED(memlord_scope_device_time)
+#define memlord_context_swap MLI_PREFIXED(memlord_context_swap)
+#define memlord_context_drop MLI_PREFIXED(memlord_context_drop)
 #define memlord_checkpoint MLI_PREFIXED(memlord_checkpoint)
 #define memlord_snapshots_start MLI_PREFIXED(memlord_snapshots_start)
 #define memlord_snapshots_stop MLI_PREFIXED(memlord_snapshots_stop)
@@ -3971,9 +4059,14 @@ static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *l
     end = mli_cpu_path(cpu, top, p[1] ? p : "");
     while (!mli_cpu_level(cpu, end, machine, total, left)) {
         if (end == top) return 0;
-        while (end > top && cpu->path[--end] != '/') {}
+        while (cpu->path[--end] != '/') {} /* at `top` there is one */
     }
     return -1;
+}
+
+/* Puts the root into cpu->path, and returns its length. */
+static size_t mli_cpu_root(mli_cpu *cpu) {
+    return mli_cpu_path(cpu, 0, cpu->root ? cpu->root : "");
 }
 
 /* Returns the bytes of this process in memory (RSS); 0: unknown. `root` is the length of the root
@@ -3989,7 +4082,7 @@ static uint64_t mli_cpu_process(mli_cpu *cpu, size_t root) {
 MLI_PRIVATE MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used,
                                         uint64_t *process) {
     int saved = errno, cancel = mli_cancel_disable();
-    size_t root = mli_cpu_path(cpu, 0, cpu->root ? cpu->root : "");
+    size_t root = mli_cpu_root(cpu);
     uint64_t all, left;
     int r = mli_cpu_query(cpu, root, &all, &left);
     if (!r) {
@@ -4020,7 +4113,7 @@ MLI_PRIVATE MLI_COLD int mli_link_is(const char *path, const char *text) {
 }
 MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
     int saved = errno, cancel = mli_cancel_disable();
-    uint64_t bytes = mli_cpu_process(cpu, mli_cpu_path(cpu, 0, cpu->root ? cpu->root : ""));
+    uint64_t bytes = mli_cpu_process(cpu, mli_cpu_root(cpu));
     mli_cancel_restore(cancel);
     errno = saved;
     return bytes;
@@ -4749,7 +4842,7 @@ static MLI_HOT void mli_words_load(void *to, const mli_u64 *from, size_t n) {
     }
 }
 /* Sets or clears bits of a word. Returns 1 if that changes the word. */
-MLI_PRIVATE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on);
+MLI_PRIVATE MLI_NOINLINE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on);
 /* Raises a shared word to at least v; both are compared as signed. */
 MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v);
 
@@ -4768,6 +4861,7 @@ enum {
     MLI_RANK_PHYS,     /* one a physical device: its sample, limit, reservations, bands */
     MLI_RANK_CALLBACKS, /* collection callbacks and their runners; capacity sources */
     MLI_RANK_NEIGHBOURS, /* the pressure page */
+    MLI_RANK_CONTEXT,   /* one a context of a fibre: who is in it */
     MLI_RANK_FENCES,    /* fences, their queues, fences to drop */
     MLI_RANK_INSIDE,    /* no lock: the thread is inside a shard, and others wait for it; locks
                            of buckets are taken there and have no check */
@@ -4862,7 +4956,7 @@ MLI_PRIVATE int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
 }
 #endif
 
-MLI_PRIVATE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on) {
+MLI_PRIVATE MLI_NOINLINE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on) {
     uint32_t seen = mli_u32_load(w);
     do {
         if ((seen & bits) == (on ? bits : 0)) return 0;
@@ -5121,7 +5215,7 @@ struct mli_events_state {
 };
 #define MLI_STATES(X)                                                                         \
     X(log) X(names) X(sites) X(anomalies) X(blocks) X(fences) X(accounts) X(limits) X(bands)  \
-    X(room) X(snapshots) X(neighbours) X(call_end) X(pollers) X(retry) X(saving)
+    X(room) X(contexts) X(snapshots) X(neighbours) X(call_end) X(pollers) X(retry) X(saving)
 
 struct memlord {
     struct mli_map_state map; /* first: a call finds a shard without adding an offset */
@@ -5348,7 +5442,7 @@ MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number)
 
 /* Starts an mli_out without a function. mli_out_end terminates the text with a 0 and returns its
    full length, also if it was cut. */
-MLI_PRIVATE void mli_out_buffer(mli_out *o, char *buf, size_t cap);
+MLI_PRIVATE MLI_COLD void mli_out_buffer(mli_out *o, char *buf, size_t cap);
 MLI_PRIVATE MLI_COLD size_t mli_out_end(mli_out *o, size_t cap);
 
 /* Reads decimal digits, perhaps none. Returns the rest of the text; NULL: UINT64_MAX exceeded. */
@@ -5454,7 +5548,7 @@ MLI_PRIVATE void mli_put_str(mli_out *o, const char *text) {
     mli_put(o, text, strlen(text));
 }
 
-MLI_PRIVATE void mli_out_buffer(mli_out *o, char *buf, size_t cap) {
+MLI_PRIVATE MLI_COLD void mli_out_buffer(mli_out *o, char *buf, size_t cap) {
     memset(o, 0, sizeof *o);
     o->buf = buf;
     o->cap = buf && cap ? cap - 1 : 0;
@@ -6578,6 +6672,8 @@ enum { /* mli_thread.special: what the thread's calls have to do besides. calls/
                                     clears it */
     MLI_SPECIAL_ACCOUNT = 128,   /* its blocks are charged to an account */
     MLI_SPECIAL_STACKS = 256,    /* its allocs may be sampled: see mli_stack_passes */
+    MLI_SPECIAL_CONTEXT = MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE |
+                          MLI_SPECIAL_ACCOUNT, /* what its context asks for */
     MLI_SPECIAL_SERVED =
         MLI_SPECIAL_TAG | MLI_SPECIAL_SITES | MLI_SPECIAL_SCOPE | MLI_SPECIAL_STACKS
 };
@@ -6592,17 +6688,43 @@ typedef struct mli_cache_entry {
 #define MLI_CACHE_MIN 32   /* homes of the first cache, which lies in the thread record */
 #define MLI_CACHE_PATH 8   /* entries probed before one is evicted */
 
+/* A context: what a thread's calls go by besides their arguments. A thread has one of its own, and
+   memlord_context_swap exchanges contexts between threads and the host's fibres. What stays where it
+   is while they are exchanged is here. A ticket belongs to the context that reserved or adopted it,
+   and knows it by its address. */
+typedef struct mli_context {
+    struct mli_span *spans; /* its first span, which it uses again; NULL: none yet */
+    mli_ptr thread;         /* mli_thread *: the thread in it; NULL: none */
+    struct mli_thread *home; /* the thread whose own context it is; NULL: it is a fibre's */
+    uint32_t id;            /* another one for each: see memlord_guard */
+    memlord_ticket tickets[MLI_TICKETS_MAX];
+    const char *tags[MLI_TAG_DEPTH_MAX]; /* the tags around the innermost */
+} mli_context;
+
+/* What calls read of a context: a thread has that of the context it is in by value. */
+typedef struct mli_current {
+    const char *tag;                 /* the innermost tag, a kept name; NULL: none */
+    struct mli_span *span;           /* of the innermost scope; NULL: it is in none */
+    uint64_t stream;                 /* of its allocs; 0: none */
+    uint64_t birth_mark, birth_bits; /* tags.birth_mark, and the birth bits of this scope and
+                                        stream for it; birth_bits 0: not looked up */
+    memlord_account account;         /* that its blocks are charged to; 0: none */
+    memlord_device account_device;   /* of that account */
+    uint32_t tag_depth;
+    uint32_t open_tickets; /* in `tickets`; other threads may have closed or adopted some */
+    mli_context *context;
+} mli_current;
+
 /* The record of a thread in one ledger. */
 typedef struct mli_thread {
     mli_ptr inside;         /* the shard it is inside; NULL: none. See books/map */
     uint32_t id;            /* 3, 4, 5 ...: the state of the shards it owns */
     mli_u32 special;        /* MLI_SPECIAL_...: what a call has to do besides */
     mli_u32 by_exchange;    /* 1: it has seen MLI_SPECIAL_NO_BARRIER, and enters by an exchange */
-    const char *tag;        /* the innermost tag, a kept name; NULL: none */
+    mli_current now;        /* the context it is in */
     mli_cache_entry *cache; /* the cache: open addressing; the last entry stays vacant */
     uint32_t cache_mask;    /* homes of the cache less 1 */
     uint32_t cache_count;   /* entries in use: at most 3/8 of the homes */
-    uint32_t tag_depth;
     mli_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* mli_cell *: of devices, by dev; NULL: none */
     mli_vector cells[MLI_BOOKS];              /* of sites and tags */
     struct {
@@ -6612,23 +6734,14 @@ typedef struct mli_thread {
     mli_ptr next;                    /* all records of the ledger; push only */
     mli_u64 owner;                   /* its thread's number; 0: free, or the orphan record */
     struct mli_subbuf *subbuf;       /* the sub-buffer it writes events to; NULL: none yet */
-    struct mli_span *span;           /* of the innermost scope; NULL: it is in none */
-    struct mli_span *spans;          /* its first span, which it uses again; NULL: none yet */
-    uint64_t stream;                 /* of its allocs; 0: none */
-    uint64_t birth_mark, birth_bits; /* tags.birth_mark, and the birth bits of this scope and
-                                        stream for it; birth_bits 0: not looked up */
     struct memlord *lord;
     mli_u64 detached, detached_bytes; /* blocks that its reallocs took off the map, less those put
                                          back; their bytes; modulo 2^64. See mli_detached_count */
     uint32_t other_dev;      /* a device that this call or an earlier one took bytes from, until
                                 mli_call_end has looked at it; 0: none */
-    memlord_account account;       /* that its blocks are charged to; 0: none */
-    memlord_device account_device; /* of that account */
     int64_t stack_left;      /* bytes until its next sample; at most 0: the alloc is picked */
     uint64_t stack_random;   /* 0: stack_left is not drawn yet */
-    uint32_t open_tickets;   /* in `tickets`; other threads may have closed or adopted some */
-    memlord_ticket tickets[MLI_TICKETS_MAX];
-    const char *tags[MLI_TAG_DEPTH_MAX]; /* the tags around the innermost */
+    mli_context own;         /* its own context */
     mli_cache_entry cache_inline[MLI_CACHE_MIN + MLI_CACHE_PATH];
 } mli_thread;
 
@@ -6763,12 +6876,8 @@ MLI_PRIVATE void mli_thread_hook(uint64_t number);
 /* Returns the calling thread's record; NULL: the call must pass through. Every call that got one
    ends with mli_thread_put. */
 MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord);
-/* Gives back the orphan record. */
-MLI_PRIVATE MLI_COLD void mli_orphan_put(memlord *lord);
-/* Ends a call that mli_thread_get began. */
-static MLI_HOT void mli_thread_put(memlord *lord, mli_thread *t) {
-    if (MLI_UNLIKELY(mli_is_orphan(lord, t))) mli_orphan_put(lord);
-}
+/* Ends a call that mli_thread_get began: gives back the orphan record. */
+MLI_PRIVATE MLI_NOINLINE void mli_thread_put(memlord *lord, const mli_thread *t);
 
 /* Writes a requested report, unless another thread does or the caller is inside the host's
    allocator. The request, which may come from a signal, is a bit; the thread that clears it serves
@@ -6885,6 +6994,10 @@ MLI_PRIVATE void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) 
     t->id = mli_u32_add(&lord->threads.next_id, 1);
     mli_u32_store(&t->special, mli_u32_load(&lord->threads.hooks));
     t->lord = lord;
+    t->own.id = t->id;
+    t->own.home = t;
+    t->now.context = &t->own;
+    mli_ptr_store(&t->own.thread, t);
     t->cache = t->cache_inline;
     t->cache_mask = MLI_CACHE_MIN - 1;
     if (mli_thread_count(lord) >
@@ -7003,7 +7116,8 @@ static MLI_COLD mli_thread *mli_thread_get_slow(memlord *lord) {
     return lord->threads.orphan;
 }
 
-MLI_PRIVATE MLI_COLD void mli_orphan_put(memlord *lord) {
+MLI_PRIVATE MLI_NOINLINE void mli_thread_put(memlord *lord, const mli_thread *t) {
+    if (MLI_LIKELY(!mli_is_orphan(lord, t))) return;
     mli_self.orphaned = NULL;
     mli_lock_drop(&lord->threads.orphan_lock);
 }
@@ -8152,13 +8266,8 @@ static MLI_HOT mli_device_record *mli_device_record_at(memlord *lord, uint32_t d
 typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_alloc */
 
 /* Returns the record with a number; NULL: it was not made yet. */
-static MLI_HOT void *mli_vector_at(const mli_vector *vector, uint32_t number, size_t size) {
-    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load_acquire(vector);
-    char *chunk;
-    if (!chunks || number >> MLI_CHUNK_BITS >= chunks->cap) return NULL;
-    chunk = (char *)mli_ptr_load_acquire(mli_chunk_array_at(chunks, number >> MLI_CHUNK_BITS));
-    return chunk ? chunk + (number & (MLI_CHUNK_ROWS - 1)) * size : NULL;
-}
+MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
+                                             size_t size);
 
 /* Returns the record with a number, and makes its chunk if there is none; NULL: no memory. The
    release pairs with the acquire in mli_vector_at. */
@@ -8172,11 +8281,7 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number);
 
 /* Returns a thread's cell for a row; NULL: it has none. Any thread may call it. */
-static MLI_HOT mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number) {
-    if (book == MLI_BOOK_DEVICE)
-        return (mli_cell *)mli_ptr_load_acquire(&t->devices[(size_t)number]);
-    return (mli_cell *)mli_vector_at(&t->cells[book], number, sizeof(mli_cell));
-}
+MLI_PRIVATE MLI_NOINLINE mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number);
 
 /* Returns the calling thread's cell for a site or a tag; NULL: it has none. The thread made the
    cell itself, so it needs no acquire. */
@@ -8269,6 +8374,10 @@ MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 /* Returns a + b, at most UINT64_MAX. */
 MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b);
 
+/* Returns a part of a whole in percent. Out of line, as processors without AVX-512 convert a
+   uint64_t in 40 bytes of code. */
+MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole);
+
 /* Sums a row over all threads, under its lock: no cell can publish meanwhile, so published plus
    one cell's level - base never exceeds the live bytes, and row->at_reset does not change. The peak
    is computed only with `peaks`. Without a batch cells publish without the lock, and the row's peak
@@ -8325,6 +8434,15 @@ static MLI_COLD mli_chunk_array *mli_vector_reserve(memlord *lord, mli_vector *v
     return more;
 }
 
+MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
+                                             size_t size) {
+    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load_acquire(vector);
+    char *chunk;
+    if (!chunks || number >> MLI_CHUNK_BITS >= chunks->cap) return NULL;
+    chunk = (char *)mli_ptr_load_acquire(mli_chunk_array_at(chunks, number >> MLI_CHUNK_BITS));
+    return chunk ? chunk + (number & (MLI_CHUNK_ROWS - 1)) * size : NULL;
+}
+
 MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
                                           size_t size, mli_alloc_fn grab) {
     uint32_t i = number >> MLI_CHUNK_BITS;
@@ -8348,6 +8466,12 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
         older = chunks->older;
         mli_own_free(lord, chunks, sizeof *chunks + (size_t)chunks->cap * sizeof(mli_ptr));
     }
+}
+
+MLI_PRIVATE MLI_NOINLINE mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number) {
+    if (book == MLI_BOOK_DEVICE)
+        return (mli_cell *)mli_ptr_load_acquire(&t->devices[(size_t)number]);
+    return (mli_cell *)mli_vector_at(&t->cells[book], number, sizeof(mli_cell));
 }
 
 MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number) {
@@ -8494,9 +8618,9 @@ MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level) {
    the thread is in no scope. */
 static void mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
-    if (mli_self.generation != lord->generation || !t->span) return;
+    if (mli_self.generation != lord->generation || !t->now.span) return;
     if (mli_cell_own_device(t, dev) != cell) return; /* the orphan's */
-    mli_span_raise(t->span, dev, mli_u64_load(&cell->high));
+    mli_span_raise(t->now.span, dev, mli_u64_load(&cell->high));
 }
 
 /* Returns how far a level may rise before it is published again: half a batch. For a device it is
@@ -8586,7 +8710,7 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
 static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
     const mli_cell *cell = mli_cell_own_device(t, d->dev);
     uint64_t sign = d->undo ? UINT64_MAX : 1, rise = (d->in - d->out) * sign;
-    mli_span *f = t->span;
+    mli_span *f = t->now.span;
     for (; f; f = f->around) {
         mli_span_peak *at = mli_span_peak_at(f, d->dev);
         at->from -= rise;
@@ -8636,6 +8760,9 @@ MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b) {
 
 MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b) {
     return a + b < a ? UINT64_MAX : a + b;
+}
+MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole) {
+    return (double)part * 100.0 / (double)whole;
 }
 
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
@@ -9282,13 +9409,8 @@ static MLI_HOT int mli_device_valid(memlord_device d) {
 static MLI_HOT int mli_type_valid(memlord_device d) {
     return (unsigned)d.type < (unsigned)MLI_TYPE_COUNT && d.index >= MEMLORD_ANY;
 }
-static MLI_HOT int mli_selector_valid(memlord_device d) {
-    return mli_type_valid(d) || (d.type == MEMLORD_ANY && d.index == MEMLORD_ANY);
-}
-static MLI_HOT int mli_selects(memlord_device sel, memlord_device d) {
-    return sel.type == MEMLORD_ANY ||
-           (sel.type == d.type && (sel.index == MEMLORD_ANY || sel.index == d.index));
-}
+MLI_PRIVATE MLI_NOINLINE int mli_selector_valid(memlord_device d);
+MLI_PRIVATE MLI_NOINLINE int mli_selects(memlord_device sel, memlord_device d);
 
 /* Returns a device as one word. Compilers extract its two halves by more instructions. */
 static MLI_HOT uint32_t mli_device_word(memlord_device d) {
@@ -9349,6 +9471,14 @@ MLI_PRIVATE const unsigned char mli_type_host[] = {
     MLI_DEVICE_TYPES(MLI_X)
 #undef MLI_X
 };
+MLI_PRIVATE MLI_NOINLINE int mli_selector_valid(memlord_device d) {
+    return mli_type_valid(d) || (d.type == MEMLORD_ANY && d.index == MEMLORD_ANY);
+}
+MLI_PRIVATE MLI_NOINLINE int mli_selects(memlord_device sel, memlord_device d) {
+    return sel.type == MEMLORD_ANY ||
+           (sel.type == d.type && (sel.index == MEMLORD_ANY || sel.index == d.index));
+}
+
 MLI_PRIVATE uint64_t mli_device_key(memlord_device d) {
     return (uint64_t)MLI_INDEX_SUBJECT << 56 | (uint64_t)1 << 55 | mli_device_word(d);
 }
@@ -9809,11 +9939,11 @@ MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account accou
 MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
                                                memlord_device device) {
     if (!(mli_u32_load(&t->special) & MLI_SPECIAL_ACCOUNT)) return 0;
-    if (!mli_account_find(lord, t->account)) {
+    if (!mli_account_find(lord, t->now.account)) {
         mli_special_set(t, MLI_SPECIAL_ACCOUNT, 0);
         return 0;
     }
-    return mli_selects(t->account_device, device) ? t->account : 0;
+    return mli_selects(t->now.account_device, device) ? t->now.account : 0;
 }
 MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint32_t dev) {
     return mli_account_used_on(lord, t, mli_device_record_at(lord, dev)->device);
@@ -9937,8 +10067,8 @@ MLI_API memlord_result memlord_account_use(memlord *lord, memlord_account accoun
     if (mli_is_orphan(lord, t)) { /* several threads share it, so it uses no account */
         r = account ? MEMLORD_E_NOMEM : MEMLORD_OK;
     } else {
-        t->account = account;
-        t->account_device = stat.device;
+        t->now.account = account;
+        t->now.account_device = stat.device;
         mli_special_set(t, MLI_SPECIAL_ACCOUNT, account != 0);
     }
     mli_thread_put(lord, t);
@@ -9979,6 +10109,7 @@ typedef struct mli_scope_record {
     struct mli_site_record *site; /* NULL: the scope was begun by name */
     mli_ptr threads;              /* mli_thread_scope *; push only */
     mli_u64 device_ns;
+    mli_u64 ended_elsewhere;      /* invocations that ended on another thread than they began */
     mli_u64 birth; /* the last birth in this scope on no stream: mark:26 | number:26; 0: none yet */
 } mli_scope_record;
 
@@ -10918,7 +11049,7 @@ typedef struct mli_origin {
 } mli_origin;
 /* Returns what an alloc of this thread at a site is born with. */
 static MLI_HOT mli_origin mli_origin_of(const mli_thread *t, const memlord_site *site) {
-    const mli_origin origin = {site, t->tag, t->stream};
+    const mli_origin origin = {site, t->now.tag, t->now.stream};
     return origin;
 }
 /* Returns word2 for an allocation by this thread. Makes the thread's cells for its rows. Requires:
@@ -10930,7 +11061,7 @@ MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
    "". Requires: no lock is held. */
 MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag);
 
-/* Counts a guard that ended on another thread than it began, and warns of the first. */
+/* Counts a guard that ended in another context than it began. */
 MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord);
 
 /* Ends the innermost tags of a thread, down to a depth. Requires: it is deeper. */
@@ -11006,8 +11137,12 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, i
     return bits;
 }
 
-MLI_PRIVATE uint32_t mli_scope_id(const mli_thread *t) { return t->span ? t->span->scope->id : 0; }
-MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t) { return t->span ? t->span->depth : 0; }
+MLI_PRIVATE uint32_t mli_scope_id(const mli_thread *t) {
+    return t->now.span ? t->now.span->scope->id : 0;
+}
+MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t) {
+    return t->now.span ? t->now.span->depth : 0;
+}
 
 /* -- births: the mark, the scope and the stream of a block -- */
 
@@ -11076,7 +11211,7 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
 static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born,
                                             uint64_t stream) {
     MLI_REQUIRE(!mli_is_inside());
-    mli_scope_record *scope = t->span && !stream ? t->span->scope : NULL;
+    mli_scope_record *scope = t->now.span && !stream ? t->now.span->scope : NULL;
     const uint64_t mark = MLI_BIRTH(born);
     const uint64_t last = scope ? mli_u64_load_acquire(&scope->birth) : 0;
     uint32_t number = (uint32_t)(last & MLI_MARK_MAX);
@@ -11087,15 +11222,16 @@ static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64
             mli_u64_store_release(&scope->birth, mark << (MLI_BIRTH_BITS - 1) | number);
     }
     bits = number ? mli_word2_of(0, 0, MLI_BIRTH_NUMBERED | number) : born;
-    if (stream != t->stream) return bits;
-    t->birth_mark = born;
-    t->birth_bits = bits;
+    if (stream != t->now.stream) return bits;
+    t->now.birth_mark = born;
+    t->now.birth_bits = bits;
     return bits;
 }
 static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t, uint64_t stream) {
     uint64_t born = mli_u64_load(&lord->tags.birth_mark);
-    if (MLI_LIKELY(!t->span && !stream)) return born;
-    if (t->birth_bits && t->birth_mark == born && stream == t->stream) return t->birth_bits;
+    if (MLI_LIKELY(!t->now.span && !stream)) return born;
+    if (t->now.birth_bits && t->now.birth_mark == born && stream == t->now.stream)
+        return t->now.birth_bits;
     return mli_birth_bits_new(lord, t, born, stream);
 }
 
@@ -11152,7 +11288,7 @@ MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                      const mli_origin *origin) {
     MLI_REQUIRE(!mli_is_inside());
     uint64_t rows = 0;
-    if (!t->span && !t->stream && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
+    if (!t->now.span && !t->now.stream && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
         mli_special_set(t, MLI_SPECIAL_SCOPE, 0); /* its last scope has ended */
     if (origin->site && mli_hook_on(lord, MLI_HOOK_SITES))
         rows = mli_cached_row(lord, t, MLI_BOOK_SITE, origin->site, dev);
@@ -11226,22 +11362,22 @@ static const mli_site_record *mli_site_by_value(memlord *lord, mli_thread *t,
 
 /* Sets the tag that the thread's allocs get. */
 static void mli_tag_set(mli_thread *t, const char *kept) {
-    if (!kept != !t->tag) mli_special_set(t, MLI_SPECIAL_TAG, kept != NULL);
-    t->tag = kept;
+    if (!kept != !t->now.tag) mli_special_set(t, MLI_SPECIAL_TAG, kept != NULL);
+    t->now.tag = kept;
 }
 
 MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth) {
-    MLI_REQUIRE(depth < t->tag_depth);
-    t->tag_depth = depth;
-    mli_tag_set(t, t->tags[depth]);
+    MLI_REQUIRE(depth < t->now.tag_depth);
+    t->now.tag_depth = depth;
+    mli_tag_set(t, t->now.context->tags[depth]);
 }
 
 MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_thread *t,
                                 int scope) {
     guard->lord = lord;
-    guard->thread = t->id;
+    guard->context = t->now.context->id;
     guard->scope = scope;
-    guard->depth = scope ? mli_scope_depth(t) : t->tag_depth;
+    guard->depth = scope ? mli_scope_depth(t) : t->now.tag_depth;
 }
 
 MLI_PRIVATE MLI_COLD void mli_interposer_find(void) {
@@ -11285,13 +11421,13 @@ static memlord_result mli_tag_begin(memlord *lord, const char *tag, memlord_guar
     if (!t) return MEMLORD_OK;
     if (mli_is_orphan(lord, t)) /* several threads share it, so it has no tag stack */
         r = MEMLORD_E_NOMEM;
-    else if (t->tag_depth == MLI_TAG_DEPTH_MAX)
+    else if (t->now.tag_depth == MLI_TAG_DEPTH_MAX)
         r = MEMLORD_E_STATE;
     else
         r = mli_tag_kept(lord, t, tag, &kept);
     if (r == MEMLORD_OK) {
         if (guard) mli_guard_note(guard, lord, t, 0);
-        t->tags[t->tag_depth++] = t->tag;
+        t->now.context->tags[t->now.tag_depth++] = t->now.tag;
         mli_tag_set(t, kept);
     }
     mli_thread_put(lord, t);
@@ -11361,8 +11497,8 @@ MEMLORD_API MLI_NOINLINE memlord_result memlord_tag_end(memlord *lord) {
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (t->tag_depth) {
-        mli_tags_cut(t, t->tag_depth - 1);
+    if (t->now.tag_depth) {
+        mli_tags_cut(t, t->now.tag_depth - 1);
         r = MEMLORD_OK;
     }
     mli_thread_put(lord, t);
@@ -11375,7 +11511,7 @@ MEMLORD_API MLI_NOINLINE memlord_result memlord_tag_end(memlord *lord) {
 
 MLI_API uint64_t memlord_stream_set(memlord *lord, uint64_t stream) {
     mli_thread *t = lord ? mli_thread_get(lord) : NULL;
-    uint64_t before = t ? t->stream : 0;
+    uint64_t before = t ? t->now.stream : 0;
     if (!t || before == stream) {
         if (t) mli_thread_put(lord, t);
         return before;
@@ -11383,8 +11519,8 @@ MLI_API uint64_t memlord_stream_set(memlord *lord, uint64_t stream) {
     if (mli_is_orphan(lord, t)) { /* several threads share it, so it has no stream */
         mli_stat_add(lord, 0, MLI_STAT_dropped_sites, 1);
     } else {
-        t->stream = stream;
-        t->birth_bits = 0;
+        t->now.stream = stream;
+        t->now.birth_bits = 0;
         if (stream) mli_special_set(t, MLI_SPECIAL_SCOPE, 1);
     }
     mli_thread_put(lord, t);
@@ -11393,7 +11529,7 @@ MLI_API uint64_t memlord_stream_set(memlord *lord, uint64_t stream) {
 
 MLI_API const char *memlord_tag_current(memlord *lord) {
     mli_thread *t = lord ? mli_thread_get(lord) : NULL;
-    const char *tag = t ? t->tag : NULL;
+    const char *tag = t ? t->now.tag : NULL;
     if (t) mli_thread_put(lord, t);
     return tag;
 }
@@ -11412,8 +11548,8 @@ MLI_API memlord_result memlord_tag_default_set(memlord *lord, const char *tag) {
         r = MEMLORD_E_NOMEM; /* as in mli_tag_begin */
     else if (tag)
         r = mli_tag_kept(lord, t, tag, &kept);
-    if (r == MEMLORD_OK && t->tag_depth)
-        t->tags[0] = kept;
+    if (r == MEMLORD_OK && t->now.tag_depth)
+        t->now.context->tags[0] = kept;
     else if (r == MEMLORD_OK)
         mli_tag_set(t, kept);
     mli_thread_put(lord, t);
@@ -11487,8 +11623,8 @@ static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
     return 1;
 }
 
-MLI_PRIVATE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number);
-MLI_PRIVATE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number);
+MLI_PRIVATE MLI_NOINLINE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number);
+MLI_PRIVATE MLI_NOINLINE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number);
 /* Copies a row with its totals. */
 #if !defined(MEMLORD_NO_PROFILES)
 MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t number);
@@ -11511,7 +11647,7 @@ MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord);
 MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t number);
 MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
 
-MLI_PRIVATE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
 
 /* If this call has picked its alloc, adds the block to the table and to the row of its stack, and
    returns MLI_PICKED for its word1; else returns 0. Requires: the caller is inside, or holds the
@@ -11650,10 +11786,10 @@ static MLI_COLD int mli_stack_due(const memlord *lord, mli_thread *t, uint64_t b
 
 /* -- the tree and the rows -- */
 
-MLI_PRIVATE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number) {
+MLI_PRIVATE MLI_NOINLINE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number) {
     return (mli_stack_node *)mli_vector_at(&lord->stacks.nodes, number, sizeof(mli_stack_node));
 }
-MLI_PRIVATE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number) {
+MLI_PRIVATE MLI_NOINLINE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number) {
     return (mli_stack_row *)mli_vector_at(&lord->stacks.rows, number, sizeof(mli_stack_row));
 }
 MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord) {
@@ -11879,7 +12015,7 @@ static MLI_COLD int mli_pick_reserve(memlord *lord) {
     }
 }
 
-MLI_PRIVATE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes) {
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes) {
     return (uint64_t)((double)bytes * pick->scale + 0.5);
 }
 static double mli_pick_variance(const mli_pick *pick, uint64_t bytes) {
@@ -14489,7 +14625,7 @@ MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c);
 typedef struct mli_reservation { /* a ticket; under the lock of its phys */
     mli_handle handle;
     mli_phys *phys;     /* of its list; never changes */
-    mli_ptr owner;      /* mli_thread *: the record of the thread that reserved or adopted it */
+    mli_ptr owner;      /* mli_context *: the context that reserved or adopted it */
     uint64_t remaining; /* bytes no alloc has drawn yet */
     memlord_account account; /* that holds them too, up to its limit; 0: none */
 } mli_reservation;
@@ -14735,7 +14871,7 @@ MLI_PRIVATE double mli_nan(void) {
 }
 MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c) {
     if (!c->known) return mli_nan();
-    return (double)c->used * 100.0 / (double)c->total;
+    return mli_percent(c->used, c->total);
 }
 
 /* -- limits and tickets: the live bytes of a phys and those of its tickets are compared with its
@@ -14834,21 +14970,21 @@ MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
     return v && !mli_phys_find(lord, device, 0, &phys) && phys == v->phys;
 }
 
-/* Finds an open ticket that belongs to a thread record; NULL: it was closed, or adopted. */
+/* Finds an open ticket that belongs to the context of a thread; NULL: it was closed, or adopted. */
 static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlord_ticket ticket) {
     mli_reservation *v = mli_ticket_find(lord, ticket);
-    return v && mli_ptr_load(&v->owner) == (const void *)t ? v : NULL;
+    return v && mli_ptr_load(&v->owner) == (const void *)t->now.context ? v : NULL;
 }
 
 /* Returns how many tickets an alloc of this thread may come off. Gets ticket i of them; NULL: it is
    not open at the phys. */
 static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
-    return named ? 1 : t->open_tickets;
+    return named ? 1 : t->now.open_tickets;
 }
 static mli_reservation *mli_draw_ticket(memlord *lord, const mli_thread *t, const mli_phys *phys,
                                         memlord_ticket named, uint32_t i, memlord_ticket *ticket) {
     mli_reservation *v;
-    *ticket = named ? named : t->tickets[i];
+    *ticket = named ? named : t->now.context->tickets[i];
     v = named ? mli_ticket_find(lord, named) : mli_ticket_own(lord, t, *ticket);
     return v && v->phys == phys ? v : NULL;
 }
@@ -14948,7 +15084,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
     }
     if (!v->phys) v->phys = phys; /* written once: a stale ticket's call may read it now */
     if (ask->cover) mli_cover_take(lord, ask);
-    mli_ptr_store(&v->owner, ask->cover ? NULL : t);
+    mli_ptr_store(&v->owner, ask->cover ? NULL : t->now.context);
     v->remaining = ask->bytes;
     v->account = ask->account;
     *out = mli_handle_open(&phys->closed_tickets);
@@ -14956,23 +15092,25 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
     return MEMLORD_OK;
 }
 
-/* Detaches the tickets that a thread lost: any thread may close or adopt them. */
+/* Detaches the tickets that the context of a thread lost: any thread may close or adopt them. */
 static void mli_tickets_prune(memlord *lord, mli_thread *t) {
+    memlord_ticket *tickets = t->now.context->tickets;
     uint32_t i, kept = 0;
-    for (i = 0; i < t->open_tickets; i++)
-        if (mli_ticket_own(lord, t, t->tickets[i])) t->tickets[kept++] = t->tickets[i];
-    t->open_tickets = kept;
+    for (i = 0; i < t->now.open_tickets; i++)
+        if (mli_ticket_own(lord, t, tickets[i])) tickets[kept++] = tickets[i];
+    t->now.open_tickets = kept;
 }
 
 MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket) {
+    memlord_ticket *tickets = t->now.context->tickets;
     uint32_t i;
     if (mli_is_orphan(lord, t)) return;
     mli_tickets_prune(lord, t);
-    for (i = 0; i < t->open_tickets; i++)
-        if (t->tickets[i] == ticket) return;
-    if (i == MLI_TICKETS_MAX) memmove(t->tickets, t->tickets + 1, --i * sizeof *t->tickets);
-    t->tickets[i] = ticket;
-    t->open_tickets = i + 1;
+    for (i = 0; i < t->now.open_tickets; i++)
+        if (tickets[i] == ticket) return;
+    if (i == MLI_TICKETS_MAX) memmove(tickets, tickets + 1, --i * sizeof *tickets);
+    tickets[i] = ticket;
+    t->now.open_tickets = i + 1;
     mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* until an alloc finds none open */
 }
 MLI_PRIVATE const mli_ticket_draw mli_draw_none = {NULL, 0, 0};
@@ -14981,7 +15119,7 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
                                                 uint64_t bytes, mli_ticket_draw *draw) {
     if (!draw->named) {
         mli_tickets_prune(lord, t);
-        if (!t->open_tickets) {
+        if (!t->now.open_tickets) {
             mli_special_set(t, MLI_SPECIAL_TICKET, 0);
             return;
         }
@@ -15072,7 +15210,7 @@ MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticke
     if (!t) return MEMLORD_E_STATE;
     mli_lock_take(&v->phys->lock);
     open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed it */
-    if (open) mli_ptr_store(&v->owner, t);
+    if (open) mli_ptr_store(&v->owner, t->now.context);
     mli_lock_drop(&v->phys->lock);
     if (open) mli_ticket_attach(lord, t, ticket);
     mli_thread_put(lord, t);
@@ -16810,7 +16948,7 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
 
 /* -------------------------------------------------------------------------- src/calls/fast.c -- */
 
-/* One alloc and one free, as a call takes them. memlord_alloc and mli_free_fast are all of the
+/* One alloc and one free, as a call takes them. memlord_alloc and memlord_free are all of the
    usual case: sites are off, the thread is in no tag and no scope, and the block is in a shard of
    its own. Such a call takes no lock and no locked instruction.
 
@@ -16941,12 +17079,11 @@ static MLI_HOT mli_cell *mli_entry_cell(const memlord *lord, const mli_thread *t
     return mli_cell_own_device(t, *dev);
 }
 
-/* Frees or releases a block: both are the same for one that has one reference. A handle needs no
-   test. If the shard that it would have as an address has an entry with this key, whose device is of
-   this type, then that entry is the block. Most handles are in other shards: their frees find
-   nothing here, and start again. */
-static MLI_HOT memlord_result mli_free_fast(memlord *lord, memlord_device device, uint64_t storage,
-                                            int how, const memlord_site *site) {
+/* Frees a block. A handle needs no test: if the shard that it would have as an address has an entry
+   with this key, whose device is of this type, then that entry is the block. Most handles are in
+   other shards. Their frees find nothing here, and start again. */
+MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, uint64_t storage,
+                                        const memlord_site *site) {
     mli_thread *t = mli_self.thread;
     mli_home home;
     const mli_entry *e;
@@ -16955,16 +17092,16 @@ static MLI_HOT memlord_result mli_free_fast(memlord *lord, memlord_device device
     uint32_t dev;
     if (!lord) return MEMLORD_OK;
     if (MLI_UNLIKELY(mli_self.generation != lord->generation || !storage))
-        return mli_free_slow(lord, device, storage, how, site);
+        return mli_free_slow(lord, device, storage, MLI_END_FREE, site);
     if (MLI_UNLIKELY(mli_u32_load(&t->special)) ||
         MLI_UNLIKELY(!mli_home_enter_own(t, mli_shard_of_address(lord, storage), storage, &home)))
-        return mli_free_full(lord, device, storage, how, site);
+        return mli_free_full(lord, device, storage, MLI_END_FREE, site);
     e = mli_home_find(&home, storage);
-    if (MLI_UNLIKELY(!e)) return mli_free_window(lord, device, storage, how, site);
+    if (MLI_UNLIKELY(!e)) return mli_free_window(lord, device, storage, MLI_END_FREE, site);
     cell = mli_entry_cell(lord, t, device, e, &dev);
     if (MLI_UNLIKELY(!cell)) {
         mli_home_leave(t, &home);
-        return mli_free_full(lord, device, storage, how, site);
+        return mli_free_full(lord, device, storage, MLI_END_FREE, site);
     }
     bytes = MLI_BYTES(e->word1);
     word2 = e->word2;
@@ -16974,17 +17111,18 @@ static MLI_HOT memlord_result mli_free_fast(memlord *lord, memlord_device device
     mli_shard_leave(t);
     return MEMLORD_OK;
 }
-MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, uint64_t storage,
-                                        const memlord_site *site) {
-    return mli_free_fast(lord, device, storage, MLI_END_FREE, site);
-}
+/* Releases a block. A release of the last reference is a free. Most releases are of a view, which
+   only the general path serves, so this does not try the way of memlord_free. */
 MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device, uint64_t storage,
                                            const memlord_site *site) {
-    return mli_free_fast(lord, device, storage, MLI_END_RELEASE, site);
+    if (!lord) return MEMLORD_OK;
+    if (MLI_UNLIKELY(mli_self.generation != lord->generation || !storage))
+        return mli_free_slow(lord, device, storage, MLI_END_RELEASE, site);
+    return mli_free_full(lord, device, storage, MLI_END_RELEASE, site);
 }
 
-/* -- what the usual case leaves out. Only memlord_alloc and mli_free_fast come here: they have
-      checked the generation and the key -- */
+/* -- what the usual case leaves out. Only memlord_alloc, memlord_free and memlord_release come
+      here: they have checked the generation and the key -- */
 
 /* The rows of a block, and the cells of this thread for them. */
 typedef struct mli_block_rows {
@@ -17006,11 +17144,11 @@ static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t 
     rows->device_cell = mli_cell_own_device(t, dev);
     if (MLI_UNLIKELY(!rows->device_cell)) return 0;
     if (special & MLI_SPECIAL_SCOPE) {
-        if (MLI_UNLIKELY(!t->birth_bits || t->birth_mark != rows->word2)) return 0;
-        rows->word2 = t->birth_bits;
+        if (MLI_UNLIKELY(!t->now.birth_bits || t->now.birth_mark != rows->word2)) return 0;
+        rows->word2 = t->now.birth_bits;
     }
     if (special & MLI_SPECIAL_TAG) {
-        memo = mli_cache_find(t, t->tag, mli_cache_salt(MLI_CACHE_TAG, dev));
+        memo = mli_cache_find(t, t->now.tag, mli_cache_salt(MLI_CACHE_TAG, dev));
         if (MLI_UNLIKELY(!memo)) return 0;
         rows->tag_cell = (mli_cell *)memo->value;
         rows->word2 |= memo->bits;
@@ -17211,8 +17349,10 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
    scope or a thread scope is never removed; a span's totals come from the thread's own cells, so a
    call that counts does nothing for scopes. Lock: cold, to make a scope or a thread scope. */
 
-/* Only the thread itself writes its spans and thread scopes; readers sum the thread scopes. A
-   thread that adopts a scope has a span and a thread scope of its own in it. */
+/* Only the thread itself writes the spans of its context and its thread scopes; readers sum the
+   thread scopes. A span's levels are those of the thread that its context is in. A span that ends on
+   another thread than it began adds to the thread scope of that thread. A thread that adopts a scope
+   has a span and a thread scope of its own in it. */
 
 /* One invocation of a scope on one thread. */
 typedef struct mli_scope_run {
@@ -17234,7 +17374,8 @@ typedef struct mli_thread_scope {
     struct mli_thread_scope *next;
     struct mli_scope_record *scope;
     uint32_t thread;
-    mli_u64 epoch, count, running, peak;
+    mli_u64 epoch, count, peak;
+    mli_u64 running; /* invocations that began on the thread less those that ended there, too */
     mli_u64 token; /* the second word of the token to adopt it by; 0: none */
     mli_min_max bytes, blocks, stamps;
     mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* signed: the sums of the deltas, by dev */
@@ -17242,14 +17383,26 @@ typedef struct mli_thread_scope {
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
 } mli_thread_scope;
 
-/* Ends all scopes of a thread, the innermost first. Requires: the caller is the thread, or the thread
-   has ended. */
+/* Ends all scopes of the context that a thread is in, the innermost first. Requires: the caller is
+   the thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t);
+/* Ends those of a context that is in no thread; `t` is the calling thread. Requires: no lock held but
+   the orphan's. */
+MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli_current *left);
+
+/* Suspend and resume the scopes of the context that a thread leaves, or has entered: between the two
+   their levels count from 0. Require: the context has scopes. */
+MLI_PRIVATE void mli_spans_leave(memlord *lord, mli_thread *t);
+MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
+
+MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 
 #if !MLI_WINDOWS /* it has no fork */
 /* Forgets in a forked child the scopes of a thread that is gone. They never end. The thread may have
    been about to begin or end one; whether that one is counted is not known. */
-MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_thread *t);
+MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
+/* Counts in a forked child the invocations of a context that go on. */
+MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 #endif
 
 #define MLI_SCOPE_NAME 200 /* bytes of a name that are kept */
@@ -17325,9 +17478,11 @@ static uint64_t mli_live_total(memlord *lord) {
     return sum;
 }
 
-/* Computes the totals of a span, and adds its delta on each device to its thread scope. Its peaks
-   raise those of the span around it. */
-static void mli_span_totals(memlord *lord, mli_thread *t, mli_span *f, mli_scope_run *v) {
+/* Computes the totals of a span, and adds its delta on each device to a thread scope, unless that
+   is NULL. Its peaks raise those of the span around it. `t` is the thread that its context is in;
+   NULL: it is in none, and all levels are 0. */
+static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
+                            mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     memset(v, 0, sizeof *v);
     v->start = f->start;
@@ -17337,49 +17492,18 @@ static void mli_span_totals(memlord *lord, mli_thread *t, mli_span *f, mli_scope
     v->shapes = (uint64_t)(uintptr_t)f->shapes;
     v->blocks = 0 - f->blocks;
     for (i = 1; i < n; i++) {
-        const mli_cell *cell = mli_cell_own_device(t, i);
+        const mli_cell *cell = t ? mli_cell_own_device(t, i) : NULL;
         const mli_span_peak *at = mli_span_peak_at(f, i);
         uint64_t delta;
         if (cell) mli_span_raise(f, i, mli_u64_load_own(&cell->high));
         delta = (cell ? mli_u64_load_own(&cell->level) : 0) - at->from;
-        if (delta) mli_u64_add_own(&f->stats->devices[i], delta);
+        if (delta && s) mli_u64_add_own(&s->devices[i], delta);
         v->bytes += delta;
         v->peak += at->high - at->from;
         if (cell) v->blocks += mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
         if (f->around) mli_span_raise(f->around, i, at->high);
     }
 }
-
-static void mli_span_pop(mli_thread *t) {
-    t->span = t->span->around;
-    t->birth_bits = 0;
-}
-
-/* Ends the innermost span and adds it to its thread scope, which may be of an earlier epoch. */
-static void mli_span_close(memlord *lord, mli_thread *t) {
-    mli_thread_scope *s = t->span->stats;
-    mli_scope_run v;
-    mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_END, 0, 0, 0, 0);
-    if (MLI_UNLIKELY(mli_u64_load_own(&s->epoch) != mli_epoch(lord)))
-        mli_thread_scope_reset(lord, s);
-    mli_span_totals(lord, t, t->span, &v);
-    mli_thread_scope_add(s, &v);
-    if (MLI_UNLIKELY(t->span->exported)) mli_u64_store(&s->token, 0);
-    mli_u64_add_own(&s->running, (uint64_t)0 - 1);
-    mli_span_pop(t);
-}
-
-MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t) {
-    while (t->span) mli_span_close(t->lord, t);
-}
-#if !MLI_WINDOWS /* it has no fork */
-MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_thread *t) {
-    for (; t->span; mli_span_pop(t)) {
-        mli_u64_store(&t->span->stats->running, 0);
-        mli_u64_store(&t->span->stats->token, 0);
-    }
-}
-#endif
 
 /* -- making a scope -- */
 
@@ -17471,14 +17595,14 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
 /* Gets the next span of a thread's scope stack, made on first use. E_STATE: the stack is full. The
    orphan record has no stack: its calls come from many threads. */
 static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **out) {
-    mli_span **next = t->span ? &t->span->inner : &t->spans;
+    mli_span **next = t->now.span ? &t->now.span->inner : &t->now.context->spans;
     uint32_t depth = mli_scope_depth(t);
     if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM;
     if (depth == MLI_SCOPE_DEPTH_MAX) return MEMLORD_E_STATE;
     if (!*next) {
         *next = (mli_span *)mli_own_alloc(lord, sizeof **next);
         if (!*next) return MEMLORD_E_NOMEM;
-        (*next)->around = t->span;
+        (*next)->around = t->now.span;
         (*next)->depth = depth + 1;
     }
     *out = *next;
@@ -17520,11 +17644,100 @@ static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_
     f->before = mli_live_total(lord);
     f->start = mli_stamp_now(lord);
     if (!(mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE)) mli_special_set(t, MLI_SPECIAL_SCOPE, 1);
-    t->span = f;
-    t->birth_bits = 0;
+    t->now.span = f;
+    t->now.birth_bits = 0;
     mli_u64_add_own(&stats->running, 1);
     mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_BEGIN, 0, 0, 0, 0);
 }
+
+static void mli_span_pop(mli_current *now) {
+    now->span = now->span->around;
+    now->birth_bits = 0;
+}
+
+/* Ends the innermost span of a context, and adds it to the thread scope of the calling thread `t`,
+   which may be of an earlier epoch. `at` is the thread that the context is in: t, or NULL. A span
+   that began on another thread counts as lost where there is no memory for this thread's scope. */
+static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli_current *now) {
+    mli_span *f = now->span;
+    mli_thread_scope *s = f->stats;
+    mli_scope_run v;
+    if (MLI_UNLIKELY(s->thread != t->id)) s = mli_thread_scope_get(lord, f->scope, t);
+    if (MLI_UNLIKELY(s && mli_u64_load_own(&s->epoch) != mli_epoch(lord)))
+        mli_thread_scope_reset(lord, s);
+    mli_span_totals(lord, at, f, s, &v);
+    if (s)
+        mli_thread_scope_add(s, &v);
+    else
+        mli_loss_add(lord, MLI_LOST_scopes);
+    if (MLI_UNLIKELY(f->exported)) mli_u64_store(&f->stats->token, 0);
+    if (MLI_LIKELY(s == f->stats))
+        mli_u64_add_own(&s->running, (uint64_t)0 - 1);
+    else
+        (void)mli_u64_add(&f->scope->ended_elsewhere, 1);
+    mli_span_pop(now);
+}
+
+/* Ends the innermost span of a thread. */
+static void mli_span_close(memlord *lord, mli_thread *t) {
+    mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_END, 0, 0, 0, 0);
+    mli_span_end(lord, t, t, &t->now);
+}
+
+MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t) {
+    while (t->now.span) mli_span_close(t->lord, t);
+}
+MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli_current *left) {
+    while (left->span) mli_span_end(lord, t, NULL, left);
+}
+
+/* -- contexts -- */
+
+/* Records that a thread is now in the scopes of its context, the outermost first, or no longer, the
+   innermost first. */
+static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) {
+    mli_span *const innermost = t->now.span;
+    mli_span *f = begins ? t->now.context->spans : innermost;
+    for (; f; f = begins ? f->inner : f->around) {
+        t->now.span = f; /* which has the scope of the event */
+        mli_event_record(lord, t, begins ? MEMLORD_EVENT_SCOPE_BEGIN : MEMLORD_EVENT_SCOPE_END, 0, 0,
+                         0, 0);
+        if (begins && f == innermost) break;
+    }
+    t->now.span = innermost;
+}
+
+/* Moves the levels of all spans of a thread's context: from those of the thread to levels that begin
+   at 0 (enter 0), or back (enter 1). */
+static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
+    const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    mli_span *f;
+    uint32_t i;
+    for (i = 1; i < n; i++) {
+        mli_cell *cell = mli_cell_own_device(t, i);
+        uint64_t level = cell ? mli_u64_load_own(&cell->level) : 0, blocks = 0;
+        if (cell) blocks = mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
+        if (cell && !enter) mli_span_raise(t->now.span, i, mli_u64_load_own(&cell->high));
+        if (cell && enter && mli_u64_load_own(&cell->high) != level)
+            mli_cell_high_restart(lord, i, cell);
+        for (f = t->now.span; f; f = f->around) {
+            mli_span_peak *at = mli_span_peak_at(f, i);
+            at->from += enter ? level : 0 - level;
+            at->high += enter ? level : 0 - level;
+            f->blocks += enter ? blocks : 0 - blocks;
+        }
+    }
+}
+MLI_PRIVATE void mli_spans_leave(memlord *lord, mli_thread *t) {
+    if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS))) mli_spans_events(lord, t, 0);
+    mli_spans_shift(lord, t, 0);
+}
+MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t) {
+    mli_spans_shift(lord, t, 1);
+    if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS))) mli_spans_events(lord, t, 1);
+}
+
+/* -- beginning a scope -- */
 
 /* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in it;
    the thread's cache keeps that for the next look-up by `given` with `salt`. */
@@ -17532,7 +17745,7 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
                                                 const void *given, uint32_t salt,
                                                 const memlord_site *origin,
                                                 mli_thread_scope **out) {
-    mli_scope_record *scope, *parent = t->span ? t->span->scope : NULL;
+    mli_scope_record *scope, *parent = t->now.span ? t->now.span->scope : NULL;
     memlord_result r = mli_scope_make(lord, parent, name, origin, &scope);
     if (r) return r;
     *out = mli_thread_scope_get(lord, scope, t);
@@ -17601,7 +17814,7 @@ static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
     if (r) return r;
     if (!token->word[1] || !scope || token->word[0] != mli_scope_word(lord, scope))
         return MEMLORD_E_UNKNOWN;
-    for (f = t->span; f; f = f->around)
+    for (f = t->now.span; f; f = f->around)
         if (f->adopted == token->word[1]) return MEMLORD_E_STATE;
     s = mli_thread_scope_first(scope);
     while (s && mli_u64_load(&s->token) != token->word[1]) s = s->next;
@@ -17616,7 +17829,7 @@ static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
 /* Ends the innermost scope. E_STATE: it was not adopted by this token. */
 static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
                                                 const memlord_scope_token *token) {
-    const mli_span *f = t->span;
+    const mli_span *f = t->now.span;
     if (!f || !f->adopted || f->adopted != token->word[1] ||
         token->word[0] != mli_scope_word(lord, f->scope))
         return MEMLORD_E_STATE;
@@ -17683,6 +17896,8 @@ MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *s
         for (i = 1; devices && i <= MEMLORD_MAX_DEVICES; i++)
             devices[i] += mli_u64_load(&s->devices[i]);
     }
+    out->running -= mli_u64_load(&scope->ended_elsewhere);
+    if ((int64_t)out->running < 0) out->running = 0; /* ends were seen whose begins were not */
     out->ns.total = mli_stamps_ns(scale, (uint64_t)total);
     out->ns.min = mli_stamps_ns(scale, (uint64_t)min);
     out->ns.max = mli_stamps_ns(scale, (uint64_t)max);
@@ -17715,16 +17930,36 @@ MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord) {
     return gone;
 }
 
+#if !MLI_WINDOWS /* it has no fork */
+MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now) {
+    for (; now->span; mli_span_pop(now)) mli_u64_store(&now->span->stats->token, 0);
+}
+MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now) {
+    const mli_span *f = now->span;
+    for (; f; f = f->around) mli_u64_add_own(&f->stats->running, 1);
+}
+#endif
+
 /* -- life -- */
 
+/* No invocation runs, until mli_running_count says so. */
+static MLI_COLD void mli_scopes_forked(memlord *lord) {
+    mli_scope_record *scope;
+    uint32_t i;
+    for (i = 1; (scope = mli_scope_find(lord, i)) != NULL; i++) {
+        mli_thread_scope *s = mli_thread_scope_first(scope);
+        mli_u64_store(&scope->ended_elsewhere, 0);
+        for (; s; s = s->next) mli_u64_store(&s->running, 0);
+    }
+}
 static MLI_COLD void mli_scopes_reset(memlord *lord, mli_thread *t) {
     uint32_t i;
     (void)t;
     for (i = 1; i < mli_scope_count(lord); i++)
         mli_u64_store(&mli_scope_record_at(lord, i)->device_ns, 0);
 }
-static MLI_COLD void mli_spans_free(memlord *lord, mli_thread *t) {
-    mli_span *f = t->spans, *inner;
+MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context) {
+    mli_span *f = context->spans, *inner;
     for (; f; f = inner) {
         inner = f->inner;
         mli_own_free(lord, f, sizeof *f);
@@ -17733,7 +17968,7 @@ static MLI_COLD void mli_spans_free(memlord *lord, mli_thread *t) {
 static MLI_COLD void mli_scopes_free(memlord *lord) {
     mli_thread *t;
     uint32_t i;
-    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) mli_spans_free(lord, t);
+    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) mli_spans_free(lord, &t->own);
     for (i = 1; i < mli_scope_count(lord); i++) {
         mli_scope_record *scope = mli_scope_record_at(lord, i);
         mli_thread_scope *s = mli_thread_scope_first(scope), *next;
@@ -17745,6 +17980,7 @@ static MLI_COLD void mli_scopes_free(memlord *lord) {
     }
 }
 MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life) {
+    life->forked = mli_scopes_forked;
     life->reset = mli_scopes_reset;
     life->free = mli_scopes_free;
 }
@@ -17774,7 +18010,7 @@ MEMLORD_API MLI_NOINLINE memlord_result memlord_scope_end(memlord *lord) {
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (t->span && !t->span->adopted) /* an adopted one ends by memlord_scope_return */
+    if (t->now.span && !t->now.span->adopted) /* an adopted one ends by memlord_scope_return */
         mli_span_close(lord, t);
     else
         r = MEMLORD_E_STATE;
@@ -17793,12 +18029,12 @@ MEMLORD_API void memlord_guard_end(memlord_guard *guard) {
     int elsewhere;
     if (!t) return;
     guard->lord = NULL;
-    elsewhere = t->id != guard->thread;
+    elsewhere = t->now.context->id != guard->context;
     if (!elsewhere && guard->scope) {
         for (; mli_scope_depth(t) > guard->depth; mli_span_close(lord, t))
-            ended += !t->span->adopted; /* the interposer was told of no adoption */
-    } else if (!elsewhere && t->tag_depth > guard->depth) {
-        ended = t->tag_depth - guard->depth;
+            ended += !t->now.span->adopted; /* the interposer was told of no adoption */
+    } else if (!elsewhere && t->now.tag_depth > guard->depth) {
+        ended = t->now.tag_depth - guard->depth;
         mli_tags_cut(t, guard->depth);
     }
     mli_thread_put(lord, t);
@@ -17816,8 +18052,8 @@ MLI_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *shape
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (t->span) r = mli_name_limited(lord, shapes, &kept);
-    if (r == MEMLORD_OK) t->span->shapes = kept;
+    if (t->now.span) r = mli_name_limited(lord, shapes, &kept);
+    if (r == MEMLORD_OK) t->now.span->shapes = kept;
     mli_thread_put(lord, t);
     return r;
 }
@@ -17830,7 +18066,7 @@ MLI_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    f = t->span;
+    f = t->now.span;
     if (f) {
         if (!mli_u64_load_own(&f->stats->token)) {
             f->exported = 1;
@@ -18553,7 +18789,7 @@ MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t de
 /* Returns the pressure level of used bytes of a total. It compares whole multiples of both: where
    registers are wider than a double (x87) a quotient has other digits, and a value that is equal
    to the threshold would miss it. */
-MLI_PRIVATE int mli_pressure(double used, double total);
+MLI_PRIVATE MLI_COLD int mli_pressure(uint64_t used, uint64_t total);
 
 MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);
 
@@ -18819,7 +19055,7 @@ static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v
 static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
     const double bytes = edge * (double)phys->limit / 100.0;
     const uint64_t at = bytes < 9e18 ? (uint64_t)bytes : (uint64_t)9e18;
-    return at + ((double)at * 100.0 / (double)phys->limit < edge);
+    return at + (mli_percent(at, phys->limit) < edge);
 }
 
 /* Moves the marks of a device to where they enter another band. Used % is of the limit here, so it
@@ -18899,7 +19135,7 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
     size_t i = 0;
     memset(v, 0, sizeof *v);
     v->rise = v->freed = UINT64_MAX;
-    e->used_percent = limited ? (double)total * 100.0 / (double)phys->limit
+    e->used_percent = limited ? mli_percent(total, phys->limit)
                               : mli_used_percent(&phys->sample);
     if (s) v->level = mli_row_levels(lord, dev);
     if (s) i = mli_band_at(s->bands, s->n, e->used_percent);
@@ -19208,10 +19444,11 @@ MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t de
         mli_check_request(lord, dev);
 }
 
-MLI_PRIVATE int mli_pressure(double used, double total) {
-    return used * 20 >= total * 19 ? MEMLORD_PRESSURE_CRITICAL
-           : used * 5 >= total * 4 ? MEMLORD_PRESSURE_WARNING
-                                   : MEMLORD_PRESSURE_NORMAL;
+MLI_PRIVATE MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
+    const double part = (double)used, all = (double)total;
+    return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL
+           : part * 5 >= all * 4 ? MEMLORD_PRESSURE_WARNING
+                                 : MEMLORD_PRESSURE_NORMAL;
 }
 
 /* -- life -- */
@@ -20391,9 +20628,9 @@ MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
     used = mli_phys_used(lord, phys, &held);
     held = mli_add_saturated(mli_add_saturated(held, phys->ticket_bytes), phys->neighbours);
     if (phys->sample.known)
-        level = mli_pressure((double)(held > used ? held : used), (double)phys->sample.total);
+        level = mli_pressure(held > used ? held : used, phys->sample.total);
     if (phys->limit) {
-        limited = mli_pressure((double)(phys->sample.known ? live : all), (double)phys->limit);
+        limited = mli_pressure(phys->sample.known ? live : all, phys->limit);
         if (limited > level) level = limited;
     }
     if (phys->stalled && mli_now() - phys->stalled < 2000000000u &&
@@ -21703,15 +21940,263 @@ MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
     return MEMLORD_OK;
 }
 
+/* ------------------------------------------------------------------- src/services/contexts.h -- */
+
+/* Owns the contexts of fibres: the open tags and scopes, the default tag, account, stream and tickets
+   of work that moves between threads. May use books/ and services/scopes. Invariants: each context
+   is in one place, which is a thread or a fibre's record; a thread's own context never gets into
+   another thread. Lock: context (MLI_RANK_CONTEXT), one a record; cold, for new records. */
+
+/* Puts the contexts of fibres that a thread is in back into their records, so that the thread is in
+   its own again. The innermost is put back first, so each record gets its own. Requires: the caller is
+   the thread, or the thread has ended; without `locks` the locks of all records are held. */
+MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks);
+/* Empties a context: no tags, tickets, account or stream. Requires: it has no scopes. */
+MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now);
+
+#if !MLI_WINDOWS /* it has no fork */
+/* Counts in a forked child the scopes that are open in the contexts of fibres as running. */
+MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord);
+#endif
+
+MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life);
+
+/* ------------------------------------------------------------------- src/services/contexts.c -- */
+
+/* The record of a fibre's context. Which context lies in `kept` changes with each swap: the fibre's
+   own while no thread is in it, else that of the thread which entered it. A memlord_context has the
+   generation of its ledger, the handle and the serial; the serial rises with each swap, so that an
+   older copy is known as one. */
+typedef struct mli_context_record {
+    mli_handle handle;
+    mli_lock lock;   /* all below but own.thread */
+    uint64_t serial; /* never falls, also when the record is opened again */
+    mli_current kept;
+    mli_context own;
+} mli_context_record;
+struct mli_contexts_state {
+    mli_vector all;
+    mli_u32 count;             /* and 1 more; under the cold lock */
+    struct mli_handle *closed; /* under the cold lock */
+};
+enum { MLI_WORD_LEDGER, MLI_WORD_HANDLE, MLI_WORD_SERIAL };
+
+static mli_context_record *mli_context_at(const memlord *lord, uint32_t number) {
+    return (mli_context_record *)mli_vector_at(&lord->contexts->all, number,
+                                               sizeof(mli_context_record));
+}
+
+/* Returns the record of a fibre's context. */
+static mli_context_record *mli_record_of(mli_context *context) {
+    MLI_REQUIRE(!context->home);
+    return (mli_context_record *)(void *)((char *)context - offsetof(mli_context_record, own));
+}
+
+MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now) {
+    MLI_REQUIRE(!now->span);
+    mli_context *context = now->context;
+    memset(now, 0, sizeof *now);
+    now->context = context;
+}
+
+/* Exchanges the context of a thread for the one in `kept`. */
+static void mli_context_exchange(memlord *lord, mli_thread *t, mli_current *kept) {
+    const mli_current leaves = t->now;
+    const uint32_t had = mli_u32_load(&t->special) & MLI_SPECIAL_CONTEXT;
+    uint32_t has;
+    if (MLI_UNLIKELY(leaves.span != NULL)) mli_spans_leave(lord, t);
+    t->now = *kept;
+    *kept = leaves;
+    mli_ptr_store(&kept->context->thread, NULL);
+    mli_ptr_store(&t->now.context->thread, t);
+    has = (t->now.tag ? (uint32_t)MLI_SPECIAL_TAG : 0) |
+          (t->now.open_tickets ? (uint32_t)MLI_SPECIAL_TICKET : 0) |
+          (t->now.span || t->now.stream ? (uint32_t)MLI_SPECIAL_SCOPE : 0) |
+          (t->now.account ? (uint32_t)MLI_SPECIAL_ACCOUNT : 0);
+    if (had & ~has) mli_special_set(t, had & ~has, 0);
+    if (has & ~had) mli_special_set(t, has & ~had, 1);
+    if (MLI_UNLIKELY(t->now.span != NULL)) mli_spans_enter(lord, t);
+}
+
+MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks) {
+    while (!t->now.context->home) {
+        mli_context_record *record = mli_record_of(t->now.context);
+        if (locks) mli_lock_take(&record->lock);
+        mli_context_exchange(t->lord, t, &record->kept);
+        if (locks) mli_lock_drop(&record->lock);
+    }
+}
+
+#if !MLI_WINDOWS /* it has no fork */
+MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord) {
+    uint32_t i, n = mli_u32_load(&lord->contexts->count);
+    for (i = 1; i < n; i++) mli_running_count(&mli_context_at(lord, i)->kept);
+}
+#endif
+
+/* -- the context of a fibre -- */
+
+/* 1: another thread is in the fibre's context, or it holds another thread's own. */
+static MLI_HOT int mli_context_elsewhere(const mli_context_record *record, const mli_thread *t) {
+    MLI_REQUIRE(mli_lock_held(&record->lock));
+    const mli_thread *in = (const mli_thread *)mli_ptr_load(&record->own.thread);
+    const mli_thread *home = record->kept.context->home;
+    return (in && in != t) || (home && home != t);
+}
+
+/* Opens a record for a zeroed context. */
+static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *context) {
+    mli_context_record *record;
+    memlord_result r;
+    for (;;) {
+        mli_lock_take(&mli_process.cold_lock);
+        record = (mli_context_record *)(void *)lord->contexts->closed;
+        if (record) break;
+        mli_lock_drop(&mli_process.cold_lock);
+        r = mli_handle_new(lord, &lord->contexts->all, &lord->contexts->count, sizeof *record,
+                           &lord->contexts->closed, &mli_process.cold_lock);
+        if (r) return r;
+    }
+    mli_lock_rank(&record->lock, MLI_RANK_CONTEXT);
+    record->kept.context = &record->own;
+    record->own.id = (uint32_t)mli_serial_next(lord) | (uint32_t)1 << 31; /* unlike a thread's */
+    context->word[MLI_WORD_LEDGER] = lord->generation;
+    context->word[MLI_WORD_HANDLE] = mli_handle_open(&lord->contexts->closed);
+    context->word[MLI_WORD_SERIAL] = record->serial;
+    mli_lock_drop(&mli_process.cold_lock);
+    return MEMLORD_OK;
+}
+
+/* Finds the record of a context and locks it. NULL: it is a stale copy, or a context that another
+   thread is in. */
+static MLI_HOT mli_context_record *mli_context_lock(memlord *lord, const mli_thread *t,
+                                            const memlord_context *context) {
+    mli_context_record *record =
+        (mli_context_record *)mli_handle_find(&lord->contexts->all, sizeof *record,
+                                              context->word[MLI_WORD_HANDLE]);
+    if (!record) return NULL;
+    mli_lock_take(&record->lock);
+    if (record->serial == context->word[MLI_WORD_SERIAL] && !mli_context_elsewhere(record, t))
+        return record;
+    mli_lock_drop(&record->lock);
+    return NULL;
+}
+
+static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_context *context) {
+    mli_context_record *record;
+    memlord_result r = MEMLORD_OK;
+    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* several threads share it */
+    if (MLI_UNLIKELY(!context->word[MLI_WORD_LEDGER])) r = mli_context_open(lord, context);
+    if (r) return r;
+    record = mli_context_lock(lord, t, context);
+    if (!record) return MEMLORD_E_STATE;
+    mli_context_exchange(lord, t, &record->kept);
+    context->word[MLI_WORD_SERIAL] = ++record->serial;
+    mli_lock_drop(&record->lock);
+    return MEMLORD_OK;
+}
+
+/* Ends what is open in the context of a fibre, and closes its record. E_STATE: it is not in its
+   record, as a fibre inside it, or around it, was not left. */
+static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
+                                                memlord_context *context) {
+    mli_context_record *record = mli_context_lock(lord, t, context);
+    if (!record) return MEMLORD_E_STATE;
+    if (mli_ptr_load(&record->own.thread)) mli_context_exchange(lord, t, &record->kept);
+    if (record->kept.context != &record->own) {
+        mli_lock_drop(&record->lock);
+        return MEMLORD_E_STATE;
+    }
+    record->serial++; /* no other call finds it from here on */
+    mli_lock_drop(&record->lock);
+    mli_spans_close_left(lord, t, &record->kept);
+    mli_current_clear(&record->kept);
+    mli_lock_take(&mli_process.cold_lock);
+    mli_handle_close(&lord->contexts->closed, &record->handle);
+    mli_lock_drop(&mli_process.cold_lock);
+    memset(context, 0, sizeof *context);
+    return MEMLORD_OK;
+}
+
+/* -- life -- */
+
+static MLI_COLD void mli_contexts_init(memlord *lord, const memlord_desc *desc) {
+    (void)desc;
+    lord->contexts->count.v = 1;
+}
+/* Takes or drops the locks of all records: no swap is half done in a forked child. */
+static MLI_COLD void mli_contexts_locks(memlord *lord, int take) {
+    uint32_t i, n = mli_u32_load(&lord->contexts->count);
+    for (i = 1; i < n; i++) {
+        mli_context_record *record = mli_context_at(lord, i);
+        mli_lock_rank(&record->lock, MLI_RANK_CONTEXT); /* it may never have been opened */
+        mli_lock_set(&record->lock, take);
+    }
+}
+static MLI_COLD void mli_contexts_free(memlord *lord) {
+    uint32_t i, n = mli_u32_load(&lord->contexts->count);
+    for (i = 1; i < n; i++) mli_spans_free(lord, &mli_context_at(lord, i)->own);
+    mli_vector_free(lord, &lord->contexts->all, sizeof(mli_context_record));
+}
+MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life) {
+    MLI_LIFE_STATE(life, contexts);
+    life->init = mli_contexts_init;
+    life->lock = mli_contexts_locks;
+    life->free = mli_contexts_free;
+}
+
+/* -- public -- */
+
+/* Begins a call. NULL: *r is its result. The context of a ledger that has ended is zeroed. */
+static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *context,
+                                             memlord_result *r) {
+    const uint64_t generation = context ? context->word[MLI_WORD_LEDGER] : 0;
+    mli_thread *t = NULL;
+    *r = MEMLORD_OK;
+    if (!context) {
+        *r = MEMLORD_E_INVALID;
+    } else if (MLI_LIKELY(!generation || generation == lord->generation)) {
+        t = mli_thread_get(lord);
+        if (!t) *r = MEMLORD_E_STATE;
+    } else if (memlord_find(generation)) {
+        *r = MEMLORD_E_STATE;
+    } else {
+        memset(context, 0, sizeof *context);
+    }
+    return t;
+}
+
+MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *context) {
+    mli_thread *t;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    t = mli_context_begin(lord, context, &r);
+    if (!t) return r;
+    r = mli_context_swap(lord, t, context);
+    mli_thread_put(lord, t);
+    return r;
+}
+
+MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *context) {
+    mli_thread *t;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    t = mli_context_begin(lord, context, &r);
+    if (!t) return r;
+    if (context->word[MLI_WORD_LEDGER]) r = mli_context_drop(lord, t, context);
+    mli_thread_put(lord, t);
+    return mli_call_end_uncounted(lord, r);
+}
+
 /* ----------------------------------------------------------------- src/services/thread_end.h -- */
 
 /* Frees the records of threads that ended, for other threads. Owns no state. May use books/ and
-   services/scopes. Invariant: when another thread takes a record, its scopes have ended. Lock:
+   services/scopes and services/contexts. Invariant: when another thread takes a record, its scopes have ended. Lock:
    registry, which the callers hold. */
 
-/* Releases the record of a thread that ends or has ended: ends its scopes, the innermost first, and
-   gives up ownership, after which another thread may take the record at once. Requires: the
-   registry lock. The addition orders the reads that follow after the caller's check that the thread
+/* Releases the record of a thread that ends or has ended: leaves the contexts of fibres that it is
+   in, ends its scopes, the innermost first, and gives up ownership, after which another thread may
+   take the record at once. Requires: the registry lock. The addition orders the reads that follow after the caller's check that the thread
    has ended; the store pairs with mli_thread_spare. */
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
@@ -21730,21 +22215,17 @@ MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord);
 
 /* ----------------------------------------------------------------- src/services/thread_end.c -- */
 
-/* Resets the state of a thread that lasts over several calls: tags, tickets, account, events. */
+/* Resets the state of a thread that lasts over several calls: its context and its events. */
 static void mli_thread_reset(mli_thread *t) {
     mli_subbuf_leave(t);
-    t->tag = NULL;
-    t->tag_depth = 0;
-    t->open_tickets = 0;
-    t->account = 0;
-    t->stream = 0;
-    mli_special_set(t, MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE, 0);
-    mli_special_set(t, MLI_SPECIAL_ACCOUNT, 0);
+    mli_current_clear(&t->now);
+    mli_special_set(t, MLI_SPECIAL_CONTEXT, 0);
 }
 
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     (void)mli_u64_add(&t->owner, 0);
+    mli_context_home(t, 1);
     mli_spans_close(t);
     mli_thread_reset(t);
     mli_u32_store(&t->by_exchange, 1); /* not inside: who stops a shard does not wait for it */
@@ -21755,7 +22236,8 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_ptr_store(&t->inside, NULL); /* it saw the map stopped and was about to leave */
-    mli_spans_forget(t);
+    mli_context_home(t, 0);
+    mli_spans_forget(&t->now);
     mli_thread_reset(t);
     mli_u32_store(&t->by_exchange, 1);
     mli_u64_store(&t->owner, 0);
@@ -24023,7 +24505,7 @@ static MLI_COLD void mli_verdict_leaks(mli_verdict_writer *w) {
 
 /* Returns the part of a device's live bytes in percent. */
 static double mli_share_of_live(uint64_t part, uint64_t live) {
-    return part < live ? (double)part * 100 / (double)live : 100;
+    return part < live ? mli_percent(part, live) : 100;
 }
 /* Returns 1 if the largest holder of a device by tag is worth a word: an arena, or bytes that a tag
    has or could have. */
@@ -26004,8 +26486,8 @@ static void mli_text_more(mli_report *r, size_t have, size_t shown, const char *
     if (shown < have) mli_putf(r->o, "... and %ju more %s\n", (uint64_t)(have - shown), what);
 }
 /* The same with the bytes of those lines. */
-static void mli_text_more_bytes(mli_report *r, size_t have, size_t shown, const char *what,
-                                uint64_t bytes) {
+static MLI_COLD void mli_text_more_bytes(mli_report *r, size_t have, size_t shown, const char *what,
+                                         uint64_t bytes) {
     if (shown < have)
         mli_putf(r->o, "... and %ju more %s, %jo\n", (uint64_t)(have - shown), what, bytes);
 }
@@ -29464,6 +29946,7 @@ static void (*const mli_lives[])(mli_life *life) = {
     mli_parts_life,
     mli_blocks_life,
     mli_fences_life,
+    mli_contexts_life,
     mli_pollers_life,
     mli_call_end_life,
     mli_neighbours_life,
@@ -29676,7 +30159,9 @@ static MLI_COLD void mli_fork_child(void) {
         for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
             mli_thread_entry_choose(t);
             if (t != mine && !mli_is_orphan(lord, t)) mli_thread_gone(t);
+            mli_running_count(&t->now);
         }
+        mli_contexts_recount(lord);
         if (mine) mli_u64_store(&mine->owner, number);
     }
     mli_self.number = number;

@@ -773,7 +773,7 @@ MEMLORD_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_blo
     X(UNDERFLOW, "underflow", "an arena_sub of more than the balance")                        \
     X(FENCE_FAILED, "fence_failed", "a fence that failed")                                    \
     X(REFUSED, "refused", "a call with a bad argument")                                       \
-    X(MISPLACED_END, "misplaced_end", "an end of a tag or a scope with none to end on this thread") \
+    X(MISPLACED_END, "misplaced_end", "an end of a tag or scope with none to end in this context") \
     X(DROPPED, "dropped", "no room to record an alloc: give the ledger's allocator more, or raise "   \
                  "MEMLORD_MAX_DEVICES")
 enum {
@@ -838,7 +838,7 @@ MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint
    Tags nest; the innermost wins. The text is copied. Each pair of tag and device needs a
    record, of which a ledger has 65,535: past them blocks are recorded without their tag, counted
    in dropped_sites.
-   Errors: E_INVALID NULL or ""; E_STATE deeper than 64, or an end without a begin;
+   Errors: E_INVALID NULL or ""; E_STATE deeper than 64, or an end without a begin, an anomaly;
            E_NOMEM, also past MEMLORD_MAX_STRINGS, counted in dropped_sites. Cost: tens of ns. */
 MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag)
     MLI_OFF(MEMLORD_OK)

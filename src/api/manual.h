@@ -84,12 +84,14 @@
         pools        memlord_pool_set, _add, _served; memlord_cached_ratio, ...
         neighbours   memlord_pressure_open, _close, _raise, _level; memlord_device_id_set
         scopes       memlord_scope_begin, _end, _shapes_set, _export, _adopt, _return, _get
+        contexts     memlord_context_swap, _drop: for fibres, coroutines and jobs
         snapshots    memlord_checkpoint; memlord_snapshots_start, _stop
         events       memlord_events_start, _stop, _each
         reports      memlord_write, _save, _save_at_exit, _request_save, _format_for, _labels_set;
                      memlord_export_start, _stop: a file for Prometheus, kept fresh
         guards       memlord_guard_tag, _scope, _end: MEMLORD_TAGGED and its kin call them
-        C++          mlord::tag, ::scope, ::tagged, ::here, ::handle, ::allocator, ::resource
+        C++          mlord::tag, ::scope, ::tagged, ::context, ::here, ::handle, ::allocator,
+                     ::resource
         interposers  memlord_interposer: tags and scopes reach a preloaded library, too
         shim         memlord_shim_malloc, ...: MEMLORD_SHIM calls them for you
         hooks        memlord_hooks_install, _uninstall: hosts with a table of malloc, free, ...
@@ -417,7 +419,8 @@
                                device too many (E_DEVICE): raise MEMLORD_MAX_DEVICES
         dropped_sites          more sites, tags or stacks than fit, or more bytes of names
                                than MEMLORD_MAX_STRINGS: blocks are recorded without
-                               them; or a guard that ended on another thread than it began
+                               them; or a guard that ended in another context than it
+                               began in
         dropped_events         overwritten in the ring, or no room there
     The ledger also counts the scopes, invocations and snapshots that it dropped, and the exports
     that failed, and reports say how many. The first dropped tag and the first dropped scope are

@@ -539,7 +539,7 @@ MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
 MEMLORD_API memlord_result memlord_scope_enter(memlord *lord, const memlord_scope_site *place)
     MLI_OFF(MEMLORD_OK)
 /* Ends the innermost scope of this thread. A thread that exits ends all of its own.
-   Errors: E_STATE none was begun, or it was adopted (see memlord_scope_return). */
+   Errors: E_STATE none was begun, or it was adopted (see memlord_scope_return): an anomaly. */
 MEMLORD_API memlord_result memlord_scope_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Sets the text that is shown with this invocation of the innermost scope: the shapes it works on,
@@ -594,6 +594,42 @@ MEMLORD_API uint64_t memlord_scope_current(memlord *lord) MLI_OFF(0)
 /* Adds the time a device took for a scope, when its events know it. Errors: E_UNKNOWN no such
    id. */
 MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, uint64_t ns)
+    MLI_OFF(MEMLORD_OK)
+
+/* -- contexts: fibres, coroutines and jobs that move between threads --
+   Open tags and scopes, the default tag, account, stream and tickets belong to a context. A thread
+   has one of its own. Work that is suspended, and goes on later on any thread, has one, too: a
+   zeroed memlord_context, in which nothing is open. Swap it in before the work runs, and again when
+   it is suspended:
+
+       memlord_context_swap(lord, &job->context);    this thread is in the job's context
+       run(job);                                     begins tags and scopes, allocates, suspends
+       memlord_context_swap(lord, &job->context);    and in its own again
+
+   From one fibre to another it is two swaps: the old fibre's, then the new one's. Between the two
+   swaps the context holds what the thread was in before, so a fibre may run inside another. An end,
+   memlord_scope_return and a guard end what their context began, on whichever thread. Scopes measure
+   what their context did. The timeline shows them where and while they ran. */
+typedef struct memlord_context {
+    uint64_t word[8]; /* the library's; all 0: nothing is open */
+} memlord_context;
+
+/* Exchanges what this thread is in for what is in `context`. A copy of a context is stale after the
+   next swap of either. Past its ledger's end a context is zeroed, and the call is MEMLORD_OK.
+   Threads: the host orders the calls on one context, as it orders the fibre itself.
+   Errors: E_INVALID `context` NULL; E_STATE a stale copy, another live ledger's, one that another
+           thread is in, or a call of the ledger's own allocator; E_NOMEM the first swap, which
+           allocates its record, or a thread that has none. Nothing is swapped then.
+   Owns:   the ledger keeps some 700 bytes a context until memlord_context_drop.
+   Cost:   tens of ns, and one or two for each open scope and device. */
+MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *context)
+    MLI_OFF(MEMLORD_OK)
+
+/* Ends the scopes and tags that are open in a context, and zeroes it. Its tickets stay open. If this
+   thread is in it, the thread is back in what it was in before. A thread that exits inside a context
+   leaves it as it is, for another thread to swap in or to drop.
+   Errors: as for swap; E_STATE also a context whose fibre is suspended inside another one. */
+MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *context)
     MLI_OFF(MEMLORD_OK)
 
 /* -- snapshots: how memory moved -- */
@@ -768,10 +804,10 @@ MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
 
 /* A tag or a scope that has begun, and what its end restores. */
 typedef struct memlord_guard {
-    memlord *lord;   /* NULL: there is nothing to end */
-    uint32_t thread; /* the ledger's number of the thread that began it */
-    uint32_t depth;  /* how many tags, or scopes, that thread was in before */
-    int scope;       /* 1: a scope; 0: a tag */
+    memlord *lord;    /* NULL: there is nothing to end */
+    uint32_t context; /* the ledger's number of the context that it began in */
+    uint32_t depth;   /* how many tags, or scopes, were open there before */
+    int scope;        /* 1: a scope; 0: a tag */
 } memlord_guard;
 
 /* Begins a tag, or a scope: by its static record `place` or, if that is NULL, by its name. The
@@ -782,11 +818,11 @@ MEMLORD_API memlord_guard memlord_guard_tag(memlord *lord, const char *tag)
 MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
                                               const memlord_scope_site *place)
     MLI_OFF_SET(memlord_guard none; memset(&none, 0, sizeof none), none)
-/* Ends it: this thread is as deep in tags, or in scopes, as before. So it also ends those that were
+/* Ends it: this context is as deep in tags, or in scopes, as before. So it also ends those that were
    begun since and not ended, and adopted scopes that were not returned: after a longjmp the next
-   guard around puts things right. A second end does nothing. On another thread than the one that
-   began it, it does nothing but count in dropped_sites of the sum of all devices; the first one is
-   logged. */
+   guard around puts things right. A second end does nothing. In another context than it began in
+   (that of another thread, or of another fibre) it does nothing but count in dropped_sites of the sum
+   of all devices; the first one is logged. */
 MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
 
 /* -- interposers: a preloaded library that keeps books of its own --

@@ -183,11 +183,11 @@ MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account accou
 MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
                                                memlord_device device) {
     if (!(mli_u32_load(&t->special) & MLI_SPECIAL_ACCOUNT)) return 0;
-    if (!mli_account_find(lord, t->account)) {
+    if (!mli_account_find(lord, t->now.account)) {
         mli_special_set(t, MLI_SPECIAL_ACCOUNT, 0);
         return 0;
     }
-    return mli_selects(t->account_device, device) ? t->account : 0;
+    return mli_selects(t->now.account_device, device) ? t->now.account : 0;
 }
 MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint32_t dev) {
     return mli_account_used_on(lord, t, mli_device_record_at(lord, dev)->device);
@@ -311,8 +311,8 @@ MLI_API memlord_result memlord_account_use(memlord *lord, memlord_account accoun
     if (mli_is_orphan(lord, t)) { /* several threads share it, so it uses no account */
         r = account ? MEMLORD_E_NOMEM : MEMLORD_OK;
     } else {
-        t->account = account;
-        t->account_device = stat.device;
+        t->now.account = account;
+        t->now.account_device = stat.device;
         mli_special_set(t, MLI_SPECIAL_ACCOUNT, account != 0);
     }
     mli_thread_put(lord, t);

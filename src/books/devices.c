@@ -11,6 +11,14 @@ MLI_PRIVATE const unsigned char mli_type_host[] = {
     MLI_DEVICE_TYPES(MLI_X)
 #undef MLI_X
 };
+MLI_PRIVATE MLI_NOINLINE int mli_selector_valid(memlord_device d) {
+    return mli_type_valid(d) || (d.type == MEMLORD_ANY && d.index == MEMLORD_ANY);
+}
+MLI_PRIVATE MLI_NOINLINE int mli_selects(memlord_device sel, memlord_device d) {
+    return sel.type == MEMLORD_ANY ||
+           (sel.type == d.type && (sel.index == MEMLORD_ANY || sel.index == d.index));
+}
+
 MLI_PRIVATE uint64_t mli_device_key(memlord_device d) {
     return (uint64_t)MLI_INDEX_SUBJECT << 56 | (uint64_t)1 << 55 | mli_device_word(d);
 }

@@ -27,13 +27,8 @@ static MLI_HOT int mli_device_valid(memlord_device d) {
 static MLI_HOT int mli_type_valid(memlord_device d) {
     return (unsigned)d.type < (unsigned)MLI_TYPE_COUNT && d.index >= MEMLORD_ANY;
 }
-static MLI_HOT int mli_selector_valid(memlord_device d) {
-    return mli_type_valid(d) || (d.type == MEMLORD_ANY && d.index == MEMLORD_ANY);
-}
-static MLI_HOT int mli_selects(memlord_device sel, memlord_device d) {
-    return sel.type == MEMLORD_ANY ||
-           (sel.type == d.type && (sel.index == MEMLORD_ANY || sel.index == d.index));
-}
+MLI_PRIVATE MLI_NOINLINE int mli_selector_valid(memlord_device d);
+MLI_PRIVATE MLI_NOINLINE int mli_selects(memlord_device sel, memlord_device d);
 
 /* Returns a device as one word. Compilers extract its two halves by more instructions. */
 static MLI_HOT uint32_t mli_device_word(memlord_device d) {

@@ -165,7 +165,7 @@ MLI_PRIVATE double mli_nan(void) {
 }
 MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c) {
     if (!c->known) return mli_nan();
-    return (double)c->used * 100.0 / (double)c->total;
+    return mli_percent(c->used, c->total);
 }
 
 /* -- limits and tickets: the live bytes of a phys and those of its tickets are compared with its
@@ -264,21 +264,21 @@ MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
     return v && !mli_phys_find(lord, device, 0, &phys) && phys == v->phys;
 }
 
-/* Finds an open ticket that belongs to a thread record; NULL: it was closed, or adopted. */
+/* Finds an open ticket that belongs to the context of a thread; NULL: it was closed, or adopted. */
 static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlord_ticket ticket) {
     mli_reservation *v = mli_ticket_find(lord, ticket);
-    return v && mli_ptr_load(&v->owner) == (const void *)t ? v : NULL;
+    return v && mli_ptr_load(&v->owner) == (const void *)t->now.context ? v : NULL;
 }
 
 /* Returns how many tickets an alloc of this thread may come off. Gets ticket i of them; NULL: it is
    not open at the phys. */
 static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
-    return named ? 1 : t->open_tickets;
+    return named ? 1 : t->now.open_tickets;
 }
 static mli_reservation *mli_draw_ticket(memlord *lord, const mli_thread *t, const mli_phys *phys,
                                         memlord_ticket named, uint32_t i, memlord_ticket *ticket) {
     mli_reservation *v;
-    *ticket = named ? named : t->tickets[i];
+    *ticket = named ? named : t->now.context->tickets[i];
     v = named ? mli_ticket_find(lord, named) : mli_ticket_own(lord, t, *ticket);
     return v && v->phys == phys ? v : NULL;
 }
@@ -378,7 +378,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
     }
     if (!v->phys) v->phys = phys; /* written once: a stale ticket's call may read it now */
     if (ask->cover) mli_cover_take(lord, ask);
-    mli_ptr_store(&v->owner, ask->cover ? NULL : t);
+    mli_ptr_store(&v->owner, ask->cover ? NULL : t->now.context);
     v->remaining = ask->bytes;
     v->account = ask->account;
     *out = mli_handle_open(&phys->closed_tickets);
@@ -386,23 +386,25 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
     return MEMLORD_OK;
 }
 
-/* Detaches the tickets that a thread lost: any thread may close or adopt them. */
+/* Detaches the tickets that the context of a thread lost: any thread may close or adopt them. */
 static void mli_tickets_prune(memlord *lord, mli_thread *t) {
+    memlord_ticket *tickets = t->now.context->tickets;
     uint32_t i, kept = 0;
-    for (i = 0; i < t->open_tickets; i++)
-        if (mli_ticket_own(lord, t, t->tickets[i])) t->tickets[kept++] = t->tickets[i];
-    t->open_tickets = kept;
+    for (i = 0; i < t->now.open_tickets; i++)
+        if (mli_ticket_own(lord, t, tickets[i])) tickets[kept++] = tickets[i];
+    t->now.open_tickets = kept;
 }
 
 MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket) {
+    memlord_ticket *tickets = t->now.context->tickets;
     uint32_t i;
     if (mli_is_orphan(lord, t)) return;
     mli_tickets_prune(lord, t);
-    for (i = 0; i < t->open_tickets; i++)
-        if (t->tickets[i] == ticket) return;
-    if (i == MLI_TICKETS_MAX) memmove(t->tickets, t->tickets + 1, --i * sizeof *t->tickets);
-    t->tickets[i] = ticket;
-    t->open_tickets = i + 1;
+    for (i = 0; i < t->now.open_tickets; i++)
+        if (tickets[i] == ticket) return;
+    if (i == MLI_TICKETS_MAX) memmove(tickets, tickets + 1, --i * sizeof *tickets);
+    tickets[i] = ticket;
+    t->now.open_tickets = i + 1;
     mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* until an alloc finds none open */
 }
 MLI_PRIVATE const mli_ticket_draw mli_draw_none = {NULL, 0, 0};
@@ -411,7 +413,7 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
                                                 uint64_t bytes, mli_ticket_draw *draw) {
     if (!draw->named) {
         mli_tickets_prune(lord, t);
-        if (!t->open_tickets) {
+        if (!t->now.open_tickets) {
             mli_special_set(t, MLI_SPECIAL_TICKET, 0);
             return;
         }
@@ -502,7 +504,7 @@ MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticke
     if (!t) return MEMLORD_E_STATE;
     mli_lock_take(&v->phys->lock);
     open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed it */
-    if (open) mli_ptr_store(&v->owner, t);
+    if (open) mli_ptr_store(&v->owner, t->now.context);
     mli_lock_drop(&v->phys->lock);
     if (open) mli_ticket_attach(lord, t, ticket);
     mli_thread_put(lord, t);

@@ -64,7 +64,7 @@ MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c);
 typedef struct mli_reservation { /* a ticket; under the lock of its phys */
     mli_handle handle;
     mli_phys *phys;     /* of its list; never changes */
-    mli_ptr owner;      /* mli_thread *: the record of the thread that reserved or adopted it */
+    mli_ptr owner;      /* mli_context *: the context that reserved or adopted it */
     uint64_t remaining; /* bytes no alloc has drawn yet */
     memlord_account account; /* that holds them too, up to its limit; 0: none */
 } mli_reservation;

@@ -22,6 +22,7 @@
 #include "services/neighbours.h"
 #include "services/bands.h"
 #include "services/scopes.h"
+#include "services/contexts.h"
 #include "services/room.h"
 #include "services/stats.h"
 #include "services/retry.h"
@@ -43,6 +44,7 @@ static void (*const mli_lives[])(mli_life *life) = {
     mli_parts_life,
     mli_blocks_life,
     mli_fences_life,
+    mli_contexts_life,
     mli_pollers_life,
     mli_call_end_life,
     mli_neighbours_life,

@@ -44,8 +44,8 @@ static void mli_text_more(mli_report *r, size_t have, size_t shown, const char *
     if (shown < have) mli_putf(r->o, "... and %ju more %s\n", (uint64_t)(have - shown), what);
 }
 /* The same with the bytes of those lines. */
-static void mli_text_more_bytes(mli_report *r, size_t have, size_t shown, const char *what,
-                                uint64_t bytes) {
+static MLI_COLD void mli_text_more_bytes(mli_report *r, size_t have, size_t shown, const char *what,
+                                         uint64_t bytes) {
     if (shown < have)
         mli_putf(r->o, "... and %ju more %s, %jo\n", (uint64_t)(have - shown), what, bytes);
 }

@@ -661,9 +661,9 @@ MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
     used = mli_phys_used(lord, phys, &held);
     held = mli_add_saturated(mli_add_saturated(held, phys->ticket_bytes), phys->neighbours);
     if (phys->sample.known)
-        level = mli_pressure((double)(held > used ? held : used), (double)phys->sample.total);
+        level = mli_pressure(held > used ? held : used, phys->sample.total);
     if (phys->limit) {
-        limited = mli_pressure((double)(phys->sample.known ? live : all), (double)phys->limit);
+        limited = mli_pressure(phys->sample.known ? live : all, phys->limit);
         if (limited > level) level = limited;
     }
     if (phys->stalled && mli_now() - phys->stalled < 2000000000u &&
