@@ -5,8 +5,7 @@
 
 DIR holds the objects that gcc --coverage made and the counts of their runs. A header may be in
 several objects: a line is reached if it is reached in one of them, and so is a branch. Where two
-objects have different branches on a line, the larger number of them counts. A function that is
-always inlined has its branches once for each place that calls it: gcov tells the copies apart.
+objects have different branches on a line, the larger number of them counts.
 Branches that only an exception takes are left out, and so are those of a line that is only an
 MLI_REQUIRE: a suite cannot break what it checks and run on. The last line but one counts these.
 

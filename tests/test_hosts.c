@@ -747,6 +747,7 @@ static void *allocate_with_tags(void *user) {
    host code or wait is refused. It stops at the first answer that it does not expect. */
 typedef struct meddler {
     memlord *lord;
+    memlord_ticket ticket; /* of cuda:1 */
     int at, wrong; /* the call that is made next; the first that was answered otherwise */
     int asked, collected, tried;
 } meddler;
@@ -766,7 +767,13 @@ static int meddler_try(void *user, uint64_t bytes, uint64_t *storage) {
     *storage = bytes;
     return 0;
 }
+static int meddler_part(void *user, const memlord_part_info *part) {
+    (void)part;
+    ((meddler *)user)->asked++;
+    return 0;
+}
 static memlord_result meddle_once(meddler *m, int call, memlord_result *wanted) {
+    memlord_block_info info;
     memlord *lord = m->lord;
     const memlord_device d = memlord_device_cuda(0);
     const memlord_block block = {d, 0x7000, 8};
@@ -797,18 +804,33 @@ static memlord_result meddle_once(meddler *m, int call, memlord_result *wanted) 
     case 16: return memlord_free_begin(lord, d, 0x7000, &token, NULL) ||
                     memlord_free_end(lord, &token, 0, NULL);
     case 17: return memlord_free_done(lord, d, 0x1000);
+    case 18: return memlord_account_use(lord, 0);
+    case 19: return memlord_tag_default_set(lord, "inside");
+    case 20: return memlord_tag_end(lord);
+    case 21: return memlord_stream_set(lord, 7) ? MEMLORD_E_INVALID : MEMLORD_OK;
+    case 22: memlord_reset(lord); return MEMLORD_OK;
+    case 23: memlord_peak_reset(lord, d); return MEMLORD_OK;
+    case 24: return memlord_site_of(lord, "a.c", "f", 1)->file[0] ? MEMLORD_E_INVALID : MEMLORD_OK;
+    case 25: return memlord_find(memlord_generation(lord)) ? MEMLORD_E_INVALID : MEMLORD_OK;
+    case 26: return memlord_parts_each(lord, d, 0x2000, meddler_part, m) ? MEMLORD_E_INVALID
+                                                                         : MEMLORD_OK;
     }
     *wanted = MEMLORD_E_STATE;
     switch (call) {
-    case 18: return memlord_gc_run(lord, d, MEMLORD_REASON_HOST, &reclaimed);
-    case 19: return memlord_pressure_open(lord, "/tmp/memlord-never");
-    case 20: return memlord_pressure_raise(lord, d, 1);
-    case 21: return memlord_export_start(lord, "/tmp/memlord-never.prom", 0);
-    case 22: return memlord_export_stop(lord);
-    default: return MEMLORD_E_UNKNOWN; /* no further call */
+    case 27: return memlord_gc_run(lord, d, MEMLORD_REASON_HOST, &reclaimed);
+    case 28: return memlord_pressure_open(lord, "/tmp/memlord-never");
+    case 29: return memlord_pressure_raise(lord, d, 1);
+    case 30: return memlord_export_start(lord, "/tmp/memlord-never.prom", 0);
+    case 31: return memlord_export_stop(lord);
+    case 32: return memlord_reserve_adopt(lord, m->ticket);
+    }
+    *wanted = MEMLORD_E_UNKNOWN;
+    switch (call) {
+    case 33: return memlord_block_find(lord, d, 0x2000, &info);
+    default: return MEMLORD_E_LIMIT; /* no further call */
     }
 }
-#define MEDDLES 23
+#define MEDDLES 34
 static void *meddling_alloc(void *user, size_t size) {
     meddler *m = (meddler *)user;
     memlord_result wanted;
@@ -842,8 +864,14 @@ static void an_allocator_that_makes_any_call_passes_through_or_is_refused(void *
     assert_ok(memlord_gc_callback_add(lord, cuda(0), 0, meddler_collect, &m));
     assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
     assert_ok(memlord_free_deferred(lord, cuda(0), 0x1000, fence, NULL));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x2000, 100, NULL));
+    assert_ok(memlord_part_add(lord, cuda(0), 0x2000, 0, 50, NULL));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x3000, 100, NULL));
+    assert_ok(memlord_free(lord, cuda(0), 0x3000, NULL)); /* a peak above what is live */
+    assert_ok(memlord_reserve(lord, cuda(1), 64, &m.ticket));
     m.asked = 0;
     before = stats_of(lord, cuda(0));
+    assert_int_equal(before.peak, before.allocated + 100);
     m.lord = lord;
     alarm(60);
     for (key = 1; m.at < MEDDLES && !m.wrong && key < 1000000; key++) /* the map grows */
@@ -856,6 +884,10 @@ static void an_allocator_that_makes_any_call_passes_through_or_is_refused(void *
     assert_int_equal(m.asked + m.collected, 0);
     after = stats_of(lord, cuda(0));
     assert_memory_equal(&before, &after, sizeof after); /* not even a refusal is counted */
+    assert_null(memlord_tag_current(lord));
+    assert_int_equal(memlord_stream_set(lord, 0), 0);
+    assert_ptr_equal(memlord_find(memlord_generation(lord)), lord);
+    assert_ok(memlord_reserve_adopt(lord, m.ticket));
     assert_int_equal(access("/tmp/memlord-never", F_OK) + access("/tmp/memlord-never.prom", F_OK),
                      -2);
     memlord_destroy(lord);

@@ -622,10 +622,11 @@ static void the_verdicts_come_first_and_the_worst_of_them_before(void **state) {
                           "leaks since mark 1: 5 MiB in 2 blocks, 3 MiB of them cuda:0 [kv]  "
                           "grow cache.c:7\n"
                           "biggest holder, cuda:0: tag kv 60 %, site grow cache.c:7 60 % of 5 MiB\n"
-                          "anomalies and drops, cpu: unknown_frees 1\n");
+                          "anomalies and drops, cpu: unknown_frees 1\n"
+                          "mistakes, cpu: unknown_free\n");
 }
 
-/* Each verdict names four devices and the number of the others. */
+/* Each verdict names four devices, and the number and the bytes of the others. */
 static void a_verdict_of_more_than_four_devices_says_how_many_more(void **state) {
     memlord *lord = test_lord(state);
     int i;
@@ -648,8 +649,8 @@ static void a_verdict_of_more_than_four_devices_says_how_many_more(void **state)
         assert_ok(memlord_alloc_failed(lord, cuda(i), 1 << 30, NULL));
     }
     assert_verdicts(lord, FOUR("out of memory", OUT) "; and 2 more\n"
-                          FOUR("over a limit", OVER) "; and 2 more\n"
-                          FOUR("biggest holder", HELD) "; and 2 more\n");
+                          FOUR("over a limit", OVER) "; and 2 more, 9 MiB\n"
+                          FOUR("biggest holder", HELD) "; and 2 more, 9 MiB\n");
 #undef OUT
 #undef OVER
 #undef HELD
@@ -741,7 +742,8 @@ static void a_verdict_tells_of_four_devices_and_counts_the_others(void **state) 
                               "cuda:3: 1 KiB wanted with 0 B live, 1 failed; and 2 more\n"
                               "anomalies and drops, cuda:0: unknown_frees 1; "
                               "cuda:1: unknown_frees 1; cuda:2: unknown_frees 1; "
-                              "cuda:3: unknown_frees 1; and 2 more\n");
+                              "cuda:3: unknown_frees 1; and 2 more\n"
+                              "mistakes, cuda:0: unknown_free, 6 times\n");
     free(text);
 }
 
@@ -781,7 +783,8 @@ static void anomalies_of_no_device_are_told_with_nothing_recorded(void **state) 
     char *text;
     assert_int_equal(memlord_alloc(lord, cpu(), 0, 1, NULL), MEMLORD_E_INVALID);
     text = report_of(lord, MEMLORD_FORMAT_TEXT);
-    assert_non_null(strstr(text, "\nanomalies and drops, all: refused 1\nnothing recorded\n"));
+    assert_non_null(strstr(text, "\nanomalies and drops, all: refused 1\n"
+                                 "mistakes, cpu: refused\nnothing recorded\n"));
     free(text);
 }
 

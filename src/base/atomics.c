@@ -37,7 +37,7 @@ MLI_PRIVATE int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
 }
 #endif
 
-MLI_PRIVATE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on) {
+MLI_PRIVATE MLI_NOINLINE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on) {
     uint32_t seen = mli_u32_load(w);
     do {
         if ((seen & bits) == (on ? bits : 0)) return 0;

@@ -154,7 +154,7 @@ struct mli_tags_state {
     mli_vector scopes;      /* of mli_ptr, numbered from 1 */
     mli_u32 scope_count;  /* and 1 more */
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
-    mli_u32 warned_guard; /* 1: the first guard that ended on another thread was logged */
+    mli_u32 warned_scope; /* 1: the first dropped scope was logged */
 };
 struct mli_counters_state {
     uint64_t batch;               /* bytes a cell may hold back; 0 publishes every call */
@@ -171,7 +171,6 @@ struct mli_devices_state {
     mli_u32 watched_types; /* a bit a device type: a strategy can be in force there */
     mli_u32 polling;       /* MLI_POLLING_... */
     mli_phys host_phys;    /* of cpu, pinned and mapped */
-    mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1: logged, as E_INVALID or as E_DEVICE */
 };
 struct mli_memory_state {
     memlord_allocator allocator;
@@ -185,8 +184,8 @@ struct mli_events_state {
     mli_ptr ring; /* mli_ring * */
 };
 #define MLI_STATES(X)                                                                         \
-    X(log) X(names) X(sites) X(blocks) X(fences) X(accounts) X(limits) X(bands) X(room)       \
-    X(snapshots) X(neighbours) X(call_end) X(pollers) X(retry) X(saving)
+    X(log) X(names) X(sites) X(anomalies) X(blocks) X(fences) X(accounts) X(limits) X(bands)  \
+    X(room) X(contexts) X(snapshots) X(neighbours) X(call_end) X(pollers) X(retry) X(saving)
 
 struct memlord {
     struct mli_map_state map; /* first: a call finds a shard without adding an offset */
@@ -341,6 +340,8 @@ typedef struct mli_self_state {
     void *fence_asked;       /* the fence whose `done` it runs, or left by longjmp; NULL: none */
     uint32_t exited;         /* 1: its exit hook has run */
     uintptr_t unwinding;     /* the frame that called an unwinder; 0: it is in none */
+    const memlord_site *site; /* given to its call on the general path; NULL: none */
+    uint32_t untold;         /* 1: a call of it made a mistake that is not logged yet */
     void *caller;            /* the return address of its call on the general path; NULL: unknown */
     void *frame;             /* the frame that `caller` returns to; NULL: unknown */
     void *entered;           /* the return address of memlord_alloc; NULL: not noted */

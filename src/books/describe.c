@@ -7,6 +7,7 @@
 #include "books/names.h"
 #include "books/devices.h"
 #include "books/sites.h"
+#include "books/anomalies.h"
 #include "books/parts.h"
 #include "books/blocks.h"
 
@@ -51,7 +52,7 @@ MLI_API memlord_result memlord_block_describe(memlord *lord, memlord_device devi
     mli_thread *t;
     mli_probe probe;
     memlord_meta kept;
-    memlord_result r = mli_key_begin(lord, device, storage, &t);
+    memlord_result r = mli_key_begin(lord, device, storage, NULL, &t);
     if (!t) return r;
     r = meta && meta->rank <= 8 ? mli_meta_copy(lord, meta, &kept) : MEMLORD_E_INVALID;
     if (r == MEMLORD_OK && kept.tag)
@@ -70,9 +71,10 @@ MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
                                            uint64_t storage, const char *tag) {
     mli_thread *t;
     const char *kept;
-    memlord_result r = mli_key_begin(lord, device, storage, &t);
+    memlord_result r = mli_key_begin(lord, device, storage, NULL, &t);
     if (!t)
-        return mli_refuse(lord, MLI_REFUSER_block_retag, r, device, mli_block_fault(storage, 0));
+        return mli_refuse(lord, MLI_REFUSER_block_retag, r, device, mli_block_fault(storage, 0),
+                          NULL);
     r = mli_name(lord, tag && *tag ? tag : NULL, &kept);
     if (r == MEMLORD_OK) r = mli_block_retag(lord, t, device, storage, kept);
     mli_thread_put(lord, t);

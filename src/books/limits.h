@@ -64,8 +64,9 @@ MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c);
 typedef struct mli_reservation { /* a ticket; under the lock of its phys */
     mli_handle handle;
     mli_phys *phys;     /* of its list; never changes */
-    mli_ptr owner;      /* mli_thread *: the record of the thread that reserved or adopted it */
+    mli_ptr owner;      /* mli_context *: the context that reserved or adopted it */
     uint64_t remaining; /* bytes no alloc has drawn yet */
+    memlord_account account; /* that holds them too, up to its limit; 0: none */
 } mli_reservation;
 
 /* Returns a number of bytes, at most 2^62: differences of two cannot overflow. */
@@ -96,6 +97,7 @@ MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
    at its end moves back. */
 typedef struct mli_cover {
     uint64_t bytes; /* the sum of the parts */
+    uint64_t held;  /* the part of them that the account of the request holds */
     uint32_t count;
     memlord_ticket ticket[MLI_TICKETS_MAX];
     uint64_t part[MLI_TICKETS_MAX];
@@ -107,10 +109,16 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
 
 /* Opens a ticket for bytes at a phys, on the record of this thread; or, with `cover`, the ticket of
    a request: it belongs to no thread, and a named ticket covers what it can of it or, if that is 0,
-   this thread's tickets do. E_LIMIT: the bytes that no ticket covers do not fit. */
+   this thread's tickets do. E_LIMIT: the bytes that no ticket covers do not fit at the phys, or
+   those that the account does not hold yet are too many for that. */
+typedef struct mli_reserve {
+    uint64_t bytes;
+    memlord_account account; /* 0: none */
+    memlord_ticket named;
+    mli_cover *cover;        /* NULL: no request */
+} mli_reserve;
 MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
-                                                         mli_thread *t, uint64_t bytes,
-                                                         memlord_ticket named, mli_cover *cover,
+                                                         mli_thread *t, const mli_reserve *ask,
                                                          memlord_ticket *out);
 
 /* Attaches a ticket to this thread: its later allocs draw on it. The earliest of more than

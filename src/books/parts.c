@@ -4,12 +4,14 @@
 #include "base/memory.h"
 #include "books/names.h"
 #include "books/devices.h"
+#include "books/anomalies.h"
 #include "books/accounts.h"
 
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
-                                         mli_thread **t) {
+                                         const memlord_site *site, mli_thread **t) {
     *t = NULL;
     if (!lord) return MEMLORD_OK;
+    mli_site_given(site);
     if (!mli_key_valid(key)) return MEMLORD_E_INVALID;
     if (!mli_type_valid(d)) return MEMLORD_E_DEVICE;
     *t = mli_thread_get(lord);
@@ -284,7 +286,7 @@ MLI_API memlord_result memlord_part_add(memlord *lord, memlord_device device, ui
                                         uint64_t offset, uint64_t bytes, const memlord_meta *meta) {
     mli_thread *t;
     memlord_part_info part;
-    memlord_result r = mli_key_begin(lord, device, storage, &t);
+    memlord_result r = mli_key_begin(lord, device, storage, NULL, &t);
     if (!t) return r;
     memset(&part, 0, sizeof part);
     part.offset = offset;
@@ -302,7 +304,7 @@ MLI_API memlord_result memlord_part_add(memlord *lord, memlord_device device, ui
 MLI_API memlord_result memlord_part_remove(memlord *lord, memlord_device device,
                                            uint64_t storage, uint64_t offset) {
     mli_thread *t;
-    memlord_result r = mli_key_begin(lord, device, storage, &t);
+    memlord_result r = mli_key_begin(lord, device, storage, NULL, &t);
     if (!t) return r;
     r = mli_block_part_remove(lord, t, (uint32_t)device.type, storage, offset);
     mli_thread_put(lord, t);

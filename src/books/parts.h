@@ -28,11 +28,11 @@ typedef struct mli_side_record {
 /* 1: a storage may have this key. 0 and UINT64_MAX are none. */
 static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
 
-/* Begins a call on a block that is on the map: checks the device and the storage, and gets the
-   thread record. If *t is NULL, the caller returns the result. That is OK without a ledger, and
+/* Begins a call at `site` on a block that is on the map: checks the device and the storage, and
+   gets the thread record. If *t is NULL, the caller returns the result. That is OK without a ledger, and
    from within the ledger's own allocator call. */
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
-                                         mli_thread **t);
+                                         const memlord_site *site, mli_thread **t);
 
 /* Returns the side record that a word2 points to; NULL: none. */
 MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2);

@@ -79,7 +79,7 @@ typedef struct mli_origin {
 } mli_origin;
 /* Returns what an alloc of this thread at a site is born with. */
 static MLI_HOT mli_origin mli_origin_of(const mli_thread *t, const memlord_site *site) {
-    const mli_origin origin = {site, t->tag, t->stream};
+    const mli_origin origin = {site, t->now.tag, t->now.stream};
     return origin;
 }
 /* Returns word2 for an allocation by this thread. Makes the thread's cells for its rows. Requires:
@@ -91,7 +91,7 @@ MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
    "". Requires: no lock is held. */
 MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag);
 
-/* Counts a guard that ended on another thread than it began, and warns of the first. */
+/* Counts a guard that ended in another context than it began. */
 MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord);
 
 /* Ends the innermost tags of a thread, down to a depth. Requires: it is deeper. */

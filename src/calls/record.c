@@ -33,9 +33,10 @@ MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
     if (account && !mli_account_is_of(lord, account, device)) out->account = 0;
     return out->ticket == given->ticket && out->account == given->account;
 }
-MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_device device) {
+MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_device device,
+                                          const memlord_site *site) {
     (void)mli_refuse(lord, refuser, MEMLORD_E_INVALID, device,
-                     "its ticket or its account is not open there");
+                     "its ticket or its account is not open there", site);
 }
 
 /* A ticket or an account may close after it was settled: then the bytes count in full, or are
@@ -50,7 +51,7 @@ MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device devic
     uint64_t rows;
     uint32_t stack;
     int did;
-    memlord_result r = mli_call_begin(lord, device, storage, bytes, &call);
+    memlord_result r = mli_call_begin(lord, device, storage, bytes, site, &call);
     if (!call.t) return mli_drop_count(lord, r, device, storage, bytes);
     mli_stack_pick(lord, call.t, call.dev, bytes, site);
     stack = mli_self.pick_row;
@@ -84,7 +85,7 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
     if (!gone) gone = &e;
     gone->key = gone->word1 = 0; /* mli_block_close may not be called */
     if (!storage) return MEMLORD_OK;
-    r = mli_key_begin(lord, device, storage, &t);
+    r = mli_key_begin(lord, device, storage, site, &t);
     if (!t) return r;
     r = mli_block_close(lord, t, device, storage, how, gone, &chain);
     if (gone->key) {
@@ -98,6 +99,7 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
     if (logs)
         mli_log_call(lord, gone->key != 0, chain ? "[free deferred] " : "[free] ", device, storage,
                      MLI_BYTES(gone->word1), site);
+    mli_anomalies_tell(lord);
     if (chain) mli_fences_ask_new(lord, chain);
     if (gone->key) mli_call_end(lord, t, MLI_DEV(gone->word1), 1);
     return r;
@@ -112,7 +114,9 @@ MLI_PRIVATE memlord_result mli_alloc_at(memlord *lord, memlord_device device, ui
 static memlord_result mli_alloc_refusing(memlord *lord, memlord_device device, uint64_t storage,
                                          uint64_t bytes, const memlord_site *site) {
     memlord_result r = mli_alloc_at(lord, device, storage, bytes, site, MLI_PUT_ALLOC);
-    return r ? mli_refuse(lord, MLI_REFUSER_alloc, r, device, mli_block_fault(storage, bytes)) : r;
+    return r ? mli_refuse(lord, MLI_REFUSER_alloc, r, device, mli_block_fault(storage, bytes),
+                          site)
+             : r;
 }
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device device,
                                                        uint64_t storage, uint64_t bytes,
@@ -125,6 +129,6 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
                                                       const memlord_site *site) {
     memlord_result r = mli_free_general(lord, device, storage, how, site, NULL);
     return r ? mli_refuse(lord, how == MLI_END_FREE ? MLI_REFUSER_free : MLI_REFUSER_release, r,
-                          device, mli_block_fault(storage, 0))
+                          device, mli_block_fault(storage, 0), site)
              : r;
 }

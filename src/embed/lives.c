@@ -8,6 +8,7 @@
 #include "books/names.h"
 #include "books/devices.h"
 #include "books/sites.h"
+#include "books/anomalies.h"
 #include "books/tags.h"
 #include "books/events.h"
 #include "books/parts.h"
@@ -21,6 +22,7 @@
 #include "services/neighbours.h"
 #include "services/bands.h"
 #include "services/scopes.h"
+#include "services/contexts.h"
 #include "services/room.h"
 #include "services/stats.h"
 #include "services/retry.h"
@@ -42,6 +44,7 @@ static void (*const mli_lives[])(mli_life *life) = {
     mli_parts_life,
     mli_blocks_life,
     mli_fences_life,
+    mli_contexts_life,
     mli_pollers_life,
     mli_call_end_life,
     mli_neighbours_life,
@@ -54,6 +57,7 @@ static void (*const mli_lives[])(mli_life *life) = {
     mli_retry_life,
     mli_snapshots_life,
     mli_saving_life,
+    mli_anomalies_life,
     mli_log_life,
     mli_stacks_life,
     mli_memory_life,

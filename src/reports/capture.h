@@ -9,6 +9,7 @@
 #include "os/machine.h"
 #include "base/ledger.h"
 #include "base/text.h"
+#include "books/anomalies.h"
 #include "books/map.h"
 #include "books/events.h"
 #include "books/listing.h"
@@ -92,6 +93,10 @@ typedef struct mli_stack_leak { /* the leaks of a stack: what its picked blocks 
     double blocks;
     uint32_t row;
 } mli_stack_leak;
+typedef struct mli_anomaly_line { /* mistakes of one kind at one site */
+    uint64_t weight;
+    memlord_anomaly is;
+} mli_anomaly_line;
 typedef struct mli_report {
     memlord *lord;
     mli_out *o, out;
@@ -130,6 +135,9 @@ typedef struct mli_report {
     mli_leak_table leaks;  /* live blocks born since `mark`, but those that are pending */
     mli_leak_sum *leak_sum; /* by site row; behind them, without a site, by tag row */
     mli_culprit culprit;
+    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest first: those that lost bytes */
+    size_t mistakes;
+    uint64_t mistakes_more; /* at sites that are not in the list */
     uint64_t mark;
     int has_parts; /* 1: at least one block has parts */
     int lifetimes; /* 1: `lifetime` is known */
@@ -141,6 +149,7 @@ typedef struct mli_report {
     mli_holders holders; /* scratch: of the device being written */
     mli_scope_run run[MLI_RUNS_KEPT];
     memlord_part_info part[16];
+    char part_text[2048]; /* scratch: of a verdict */
     uint64_t sizes[MEMLORD_MAX_DEVICES][MLI_SIZES]; /* live blocks, by device and size class */
 } mli_report;
 
@@ -184,9 +193,6 @@ MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys);
 MLI_PRIVATE mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev);
 MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count);
 
-/* The record that lists show for the balance of a device's arena, which no block and no site
-   holds. */
-MLI_TABLE(const memlord_site mli_arena_site)
 MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev);
 
 /* Captures a report. Requires: r is zeroed but for `whole`, the output and the pinned snapshots. A

@@ -271,7 +271,7 @@ static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v
 static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
     const double bytes = edge * (double)phys->limit / 100.0;
     const uint64_t at = bytes < 9e18 ? (uint64_t)bytes : (uint64_t)9e18;
-    return at + ((double)at * 100.0 / (double)phys->limit < edge);
+    return at + (mli_percent(at, phys->limit) < edge);
 }
 
 /* Moves the marks of a device to where they enter another band. Used % is of the limit here, so it
@@ -351,7 +351,7 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
     size_t i = 0;
     memset(v, 0, sizeof *v);
     v->rise = v->freed = UINT64_MAX;
-    e->used_percent = limited ? (double)total * 100.0 / (double)phys->limit
+    e->used_percent = limited ? mli_percent(total, phys->limit)
                               : mli_used_percent(&phys->sample);
     if (s) v->level = mli_row_levels(lord, dev);
     if (s) i = mli_band_at(s->bands, s->n, e->used_percent);
@@ -660,10 +660,11 @@ MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t de
         mli_check_request(lord, dev);
 }
 
-MLI_PRIVATE int mli_pressure(double used, double total) {
-    return used * 20 >= total * 19 ? MEMLORD_PRESSURE_CRITICAL
-           : used * 5 >= total * 4 ? MEMLORD_PRESSURE_WARNING
-                                   : MEMLORD_PRESSURE_NORMAL;
+MLI_PRIVATE MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
+    const double part = (double)used, all = (double)total;
+    return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL
+           : part * 5 >= all * 4 ? MEMLORD_PRESSURE_WARNING
+                                 : MEMLORD_PRESSURE_NORMAL;
 }
 
 /* -- life -- */

@@ -11,9 +11,11 @@
 #include "books/counters.h"
 #include "books/devices.h"
 #include "books/sites.h"
+#include "books/anomalies.h"
 #include "books/events.h"
 #include "books/parts.h"
 #include "books/blocks.h"
+#include "books/accounts.h"
 #include "books/limits.h"
 #include "services/bands.h"
 #include "services/room.h"
@@ -99,16 +101,19 @@ typedef struct mli_request {
     memlord_alloc_opts opts;
     const memlord_retry *policy;
     memlord_ticket ticket; /* its own; 0: not open */
-    mli_cover cover;       /* what the tickets of its thread gave to that one */
+    mli_cover cover;       /* what the named ticket, or those of its thread, gave to that one */
+    memlord_account refuser; /* the account whose limit it must keep to; 0: none */
     uint64_t freed_before; /* bytes freed at phys before the attempt */
     void *caller, *frame;  /* as in mli_self, which calls of the attempts change */
 } mli_request;
 
-/* Reserves the bytes under the limit, but for those that the thread's tickets cover. If they do not
-   fit, retires pending blocks and tries again, then collects and tries again. */
+/* Reserves the bytes under the limits of the device and of the account, but for those that tickets
+   cover. If they do not fit, retires pending blocks and tries again, then collects and tries again. */
 static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     memlord *lord = q->lord;
     memlord_device d = mli_device_record_at(lord, q->dev)->device;
+    const memlord_account said = q->opts.account;
+    mli_reserve ask = {q->bytes, 0, q->opts.ticket, &q->cover};
     memlord_result r = MEMLORD_E_LIMIT;
     uint64_t reclaimed;
     int round;
@@ -119,10 +124,11 @@ static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
                                       q->bytes - q->cover.bytes, &reclaimed))
             break;
         t = mli_thread_get(lord);
-        r = mli_reservation_open(lord, q->phys, t, q->bytes, q->opts.ticket, &q->cover,
-                                 &q->ticket);
+        ask.account = mli_account_limited(lord, said ? said : mli_account_used(lord, t, q->dev));
+        r = mli_reservation_open(lord, q->phys, t, &ask, &q->ticket);
         mli_thread_put(lord, t);
     }
+    q->refuser = ask.account;
     return r;
 }
 /* Ends the ticket of a request. What it has left goes back to the tickets that covered it. */
@@ -166,6 +172,7 @@ static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
     const uint64_t covered = q->cover.bytes;
     const char *head = covered ? "[limit] beyond its ticket, " : "[limit] ";
+    if (!oom && mli_account_log_refusal(lord, q->refuser, q->bytes - q->cover.held)) return;
     if (oom) {
         (void)mli_phys_sample(lord, q->phys); /* the attempts may have collected */
         mli_oom_note(lord, q->dev, q->bytes, q->opts.site);
@@ -317,7 +324,7 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
     q.phys = mli_phys_at(lord, q.dev);
     q.bytes = bytes;
     if (!mli_opts_settle(lord, device, opts, &q.opts))
-        mli_opts_refuse(lord, MLI_REFUSER_alloc_retry, device);
+        mli_opts_refuse(lord, MLI_REFUSER_alloc_retry, device, q.opts.site);
     q.policy = policy ? policy : &lord->retry->policy;
     r = mli_request_reserve(&q);
     if (r == MEMLORD_OK) r = mli_request_try(&q, fn, user, storage);
@@ -337,7 +344,8 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
         return MEMLORD_OK;
     r = bytes > MLI_BYTES_MAX ? MEMLORD_E_INVALID : mli_dev(lord, device, &dev);
     if (r)
-        return mli_refuse(lord, MLI_REFUSER_alloc_failed, r, device, mli_block_fault(1, bytes));
+        return mli_refuse(lord, MLI_REFUSER_alloc_failed, r, device, mli_block_fault(1, bytes),
+                          site);
     mli_attempt_failed(lord, dev, bytes);
     mli_phys_sample_refresh(lord, mli_phys_at(lord, dev));
     mli_oom_note(lord, dev, bytes, site);

@@ -6,9 +6,12 @@
 #include "books/threads.h"
 #include "books/counters.h"
 #include "books/devices.h"
+#include "books/anomalies.h"
 #include "books/limits.h"
+#include "books/accounts.h"
 #include "books/names.h"
 #include "services/bands.h"
+#include "services/answers.h"
 #include "services/stats.h"
 
 struct mli_room_state {
@@ -16,6 +19,7 @@ struct mli_room_state {
     mli_cpu cpu;
     mli_u32 poll_ms;        /* from sample to sample of a poller */
     mli_u64 refusal_logged; /* see mli_log_due: a refused reservation */
+    mli_u64 account_logged; /* the same: a request over the limit of its account */
 };
 
 /* -- sources -- */
@@ -359,9 +363,22 @@ MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last) {
     if (seen && now + 1 - seen < 1000000000u) return 0;
     return mli_u64_cas(last, &seen, now + 1);
 }
+MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account account,
+                                                uint64_t wanted) {
+    memlord_account_stat stat;
+    if (!mli_account_refuse(lord, account, wanted, &stat)) return 0;
+    if (mli_log_hears(lord, MEMLORD_LOG_WARNING) && mli_log_due(lord, &lord->room->account_logged))
+        mli_logf(lord, MEMLORD_LOG_WARNING,
+                 "[limit] account %s: %jo wanted, it has %jo with what its tickets hold, and its "
+                 "limit is %jo",
+                 stat.name, wanted, stat.bytes, stat.limit);
+    return 1;
+}
 /* Logs a refused reservation, at most once a second. A server that is full refuses thousands a
    second, and each line walks the tags and the sites. */
-static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, uint64_t wanted) {
+static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, memlord_account account,
+                                     uint64_t wanted) {
+    if (mli_account_log_refusal(lord, account, wanted)) return;
     if (mli_log_hears(lord, MEMLORD_LOG_WARNING) && mli_log_due(lord, &lord->room->refusal_logged))
         mli_log_explain(lord, MEMLORD_LOG_WARNING, "[limit] ", d, wanted, 0);
 }
@@ -603,6 +620,7 @@ MLI_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t 
 
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device, uint64_t bytes,
                                            memlord_ticket *out) {
+    mli_reserve ask = {bytes, 0, 0, NULL};
     mli_thread *t;
     mli_phys *phys;
     memlord_result r;
@@ -614,10 +632,11 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
     if (r) return r;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_E_STATE;
-    r = mli_reservation_open(lord, phys, t, bytes, 0, NULL, out);
+    ask.account = mli_account_limited(lord, mli_account_used_on(lord, t, device));
+    r = mli_reservation_open(lord, phys, t, &ask, out);
     if (r == MEMLORD_OK) mli_ticket_attach(lord, t, *out);
     mli_thread_put(lord, t);
-    if (r == MEMLORD_E_LIMIT) mli_log_refusal(lord, device, bytes);
+    if (r == MEMLORD_E_LIMIT) mli_log_refusal(lord, device, ask.account, bytes);
     return mli_call_end_uncounted(lord, r);
 }
 
@@ -642,9 +661,9 @@ MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
     used = mli_phys_used(lord, phys, &held);
     held = mli_add_saturated(mli_add_saturated(held, phys->ticket_bytes), phys->neighbours);
     if (phys->sample.known)
-        level = mli_pressure((double)(held > used ? held : used), (double)phys->sample.total);
+        level = mli_pressure(held > used ? held : used, phys->sample.total);
     if (phys->limit) {
-        limited = mli_pressure((double)(phys->sample.known ? live : all), (double)phys->limit);
+        limited = mli_pressure(phys->sample.known ? live : all, phys->limit);
         if (limited > level) level = limited;
     }
     if (phys->stalled && mli_now() - phys->stalled < 2000000000u &&
@@ -664,7 +683,8 @@ MLI_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
     r = mli_device_valid(device) && reserved > MLI_POOL_MAX ? MEMLORD_E_INVALID
                                                             : mli_dev(lord, device, &dev);
     if (r)
-        return mli_refuse(lord, MLI_REFUSER_pool_set, r, device, "a pool of more than 2^62 bytes");
+        return mli_refuse(lord, MLI_REFUSER_pool_set, r, device, "a pool of more than 2^62 bytes",
+                          NULL);
     count = mli_device_record_at(lord, dev)->count;
     mli_u64_store(&count[MLI_STAT_reserved], reserved);
     mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)reserved);
@@ -675,7 +695,7 @@ MLI_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
 
 MLI_API memlord_result memlord_pool_add(memlord *lord, memlord_device device, int64_t delta) {
     return mli_refuse(lord, MLI_REFUSER_pool_add, mli_pool_add(lord, device, delta), device,
-                      "a pool of less than 0 bytes, or of more than 2^62");
+                      "a pool of less than 0 bytes, or of more than 2^62", NULL);
 }
 MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device device,
                                                uint64_t hits, uint64_t misses) {
@@ -683,7 +703,7 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
     memlord_result r;
     if (!lord) return MEMLORD_OK;
     r = mli_dev(lord, device, &dev);
-    if (r) return mli_refuse(lord, MLI_REFUSER_pool_served, r, device, NULL);
+    if (r) return mli_refuse(lord, MLI_REFUSER_pool_served, r, device, NULL, NULL);
     mli_stat_add(lord, dev, MLI_STAT_cache_hits, hits);
     mli_stat_add(lord, dev, MLI_STAT_cache_misses, misses);
     return MEMLORD_OK;

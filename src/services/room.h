@@ -57,6 +57,10 @@ MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *
 /* Returns 1 at most once a second of the ledger's clock: *last is the time when it did so last, 0
    at first, and a nanosecond more after that. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
+/* Counts and logs a request that is over the limit of its account, and returns 1. 0: it is not.
+   Requires: no lock is held. */
+MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account account,
+                                                uint64_t wanted);
 
 MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life);
 

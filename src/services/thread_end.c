@@ -3,22 +3,19 @@
 #include "base/atomics.h"
 #include "books/events.h"
 #include "services/scopes.h"
+#include "services/contexts.h"
 
-/* Resets the state of a thread that lasts over several calls: tags, tickets, account, events. */
+/* Resets the state of a thread that lasts over several calls: its context and its events. */
 static void mli_thread_reset(mli_thread *t) {
     mli_subbuf_leave(t);
-    t->tag = NULL;
-    t->tag_depth = 0;
-    t->open_tickets = 0;
-    t->account = 0;
-    t->stream = 0;
-    mli_special_set(t, MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE, 0);
-    mli_special_set(t, MLI_SPECIAL_ACCOUNT, 0);
+    mli_current_clear(&t->now);
+    mli_special_set(t, MLI_SPECIAL_CONTEXT, 0);
 }
 
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     (void)mli_u64_add(&t->owner, 0);
+    mli_context_home(t, 1);
     mli_spans_close(t);
     mli_thread_reset(t);
     mli_u32_store(&t->by_exchange, 1); /* not inside: who stops a shard does not wait for it */
@@ -29,7 +26,8 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_ptr_store(&t->inside, NULL); /* it saw the map stopped and was about to leave */
-    mli_spans_forget(t);
+    mli_context_home(t, 0);
+    mli_spans_forget(&t->now);
     mli_thread_reset(t);
     mli_u32_store(&t->by_exchange, 1);
     mli_u64_store(&t->owner, 0);

@@ -1,5 +1,5 @@
 /* Frees the records of threads that ended, for other threads. Owns no state. May use books/ and
-   services/scopes. Invariant: when another thread takes a record, its scopes have ended. Lock:
+   services/scopes and services/contexts. Invariant: when another thread takes a record, its scopes have ended. Lock:
    registry, which the callers hold. */
 #ifndef MLI_SERVICES_THREAD_END_H
 #define MLI_SERVICES_THREAD_END_H
@@ -9,9 +9,9 @@
 #include "base/ledger.h"
 #include "books/threads.h"
 
-/* Releases the record of a thread that ends or has ended: ends its scopes, the innermost first, and
-   gives up ownership, after which another thread may take the record at once. Requires: the
-   registry lock. The addition orders the reads that follow after the caller's check that the thread
+/* Releases the record of a thread that ends or has ended: leaves the contexts of fibres that it is
+   in, ends its scopes, the innermost first, and gives up ownership, after which another thread may
+   take the record at once. Requires: the registry lock. The addition orders the reads that follow after the caller's check that the thread
    has ended; the store pairs with mli_thread_spare. */
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 

@@ -3,18 +3,19 @@ of the two has is a difference, and so is a number written with other digits."""
 
 import datetime
 import json
+import re
 
+import text_report
 from books import Between
-from notation import Number, address, fixed, shown
+from notation import PID, Number, address, average, fixed, shown
 from phases import KINDS
 
-SUBJECTS = ("schema", "version", "metadata", "total", "devices", "capacity", "accounts", "tags",
-            "sites", "stacks", "summary", "peak_holders", "leaks", "moves", "threads", "snapshots",
+SUBJECTS = ("schema", "version", "metadata", "verdicts", "total", "devices", "capacity", "accounts", "tags",
+            "sites", "stacks", "summary", "peak_holders", "leaks", "mistakes", "moves", "threads", "snapshots",
             "scopes", "operation_allocations", "operation_summary", "strings", "events",
             "largest_blocks", "keys", "late peaks")
 MOST_LEAKS, MOST_STACKS, MOST_PARTS, MOST_BLOCKS = 100, 2048, 1024, 100  # in a list
-PID = 4242                          # of play.c
-WALL_AT_0 = 1_800_000_000_123_456_700  # likewise: ns since 1970 when the clock is 0
+WALL_AT_0 = 1_800_000_000_123_456_700  # of play.c: ns since 1970 when the clock is 0
 
 
 def moment(ledger, ns):
@@ -55,11 +56,6 @@ def mb(name, count):
     hundredths = (abs(count) >> 20) * 100 + (((abs(count) & 0xfffff) * 100 + 0x80000) >> 20)
     return {name + "_mb": Number(("-" if count < 0 else "") + fixed(hundredths, 2)),
             name + "_bytes": count}
-
-
-def average(total, count):
-    """Rounded towards 0."""
-    return int(abs(total) // count) * (1 if total >= 0 else -1) if count else 0
 
 
 def four(values):
@@ -253,6 +249,24 @@ def leaks(ledger):
                  "stack_bytes": sum(leak.bytes for leak in stack_leaks[MOST_LEAKS:])}}
 
 
+def verdicts(ledger):
+    """What TEXT says, in its words."""
+    report = text_report.Report(ledger)
+    report.verdicts()
+    return [{**{key: v[key] for key in ("kind", "tone", "head")},
+             "parts": [{"device": p.device, "text": p.text, "site": site(p.site), "tag": shown(p.tag)}
+                       for p in v["parts"]],
+             "more": v["more"], "more_bytes": v["more_bytes"]} for v in report.answers]
+
+
+def mistakes(ledger):
+    return {"more": ledger.mistakes_more, "list": [
+        {"kind": m.kind, "device": str(m.device),
+         "storage": address(m.storage) if m.storage else None, "count": m.count, "bytes": m.bytes,
+         "first_ns": m.first, "last_ns": m.last, "site": site(m.site), "born": site(m.born),
+         "tag": shown(m.tag)} for m in ledger.mistakes_by_weight()]}
+
+
 def only(values, text):
     """The one value of a set; None if there are several, or some blocks have none."""
     return text(next(iter(values))) if len(values) == 1 and None not in values else None
@@ -369,11 +383,11 @@ def expected(ledger):
     """The whole document."""
     return {
         "schema": "memlord/2", "version": ledger.version, "metadata": metadata(ledger),
-        "total": stats(ledger.total()),
+        "verdicts": verdicts(ledger), "total": stats(ledger.total()),
         "devices": [one_device(ledger, device) for device in ledger.devices],
         "capacity": capacity(ledger), "accounts": accounts(ledger), "tags": tags(ledger),
         "sites": sites(ledger), "stacks": stacks(ledger), "summary": summary(ledger),
-        "peak_holders": peak_holders(ledger), "leaks": leaks(ledger), "moves": moves(ledger),
+        "peak_holders": peak_holders(ledger), "leaks": leaks(ledger), "mistakes": mistakes(ledger), "moves": moves(ledger),
         "threads": threads(ledger),
         "snapshots": [snapshot(ledger, one) for one in ledger.snapshots_shown()],
         "scopes": [scope(ledger, one) for one in ledger.scopes],
@@ -391,7 +405,11 @@ def unique(pairs):
 
 
 def parsed(data):
-    return json.loads(data.decode(), parse_float=Number, object_pairs_hook=unique)
+    found = json.loads(data.decode(), parse_float=Number, object_pairs_hook=unique)
+    for mistake in found.get("mistakes", {"list": []})["list"]:  # where in the player a call is
+        if mistake["kind"] == "misplaced_end" and mistake["site"]:
+            mistake["site"]["file"] = re.sub("(?<=^play.0x)[0-9a-f]+$", "", mistake["site"]["file"])
+    return found
 
 
 def compare_late(ledger, wanted, found, check):
