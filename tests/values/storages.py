@@ -9,6 +9,7 @@ BYTES_MAX = 1 << 48
 MOST_DEVICES = 128  # MEMLORD_MAX_DEVICES
 
 
+Taken = namedtuple("Taken", "site tag")  # what arena bytes without a block have
 Said = namedtuple("Said", "tag account stream")  # what an alloc is recorded with
 
 
@@ -445,6 +446,7 @@ class Storages:
             largest.arena -= excess
             largest.take(excess)
             row.count["underflows"] += 1
+            self.mistake("underflow", row.subject, 0, excess, Taken(None, largest))
         if site and change >= 0:
             site.allocated += change
             site.freed += change
