@@ -19,6 +19,7 @@
 #include "services/stats.h"
 #include "services/room.h"
 #include "services/snapshots.h"
+#include "reports/answers.h"
 
 typedef struct mli_json_writer {
     mli_report *r;
@@ -102,9 +103,10 @@ static void mli_json_devices(mli_report *r) {
     mli_jsonf(r->o, ",\n'devices':[");
     for (i = 0; i < r->devices; i++) {
         mli_device_record *device = mli_device_record_at(r->lord, i + 1);
-        mli_jsonf(r->o, ",\n{'device':'%i','label':%s,'arena':%ju,'stats':",
+        mli_jsonf(r->o, ",\n{'device':'%i','label':%s,'arena':%ju,'arena_untagged':%ju,'stats':",
                   mli_device_code(device->device),
-                  (const char *)mli_ptr_load_acquire(&device->label), mli_u64_load(&device->arena));
+                  (const char *)mli_ptr_load_acquire(&device->label), mli_report_arena(r, i + 1),
+                  mli_report_arena_untagged(r, i + 1));
         mli_json_stats(r->o, &r->stat[i]);
         mli_jsonf(r->o, ",'cached_ratio':%g,'fragmentation':%g,'sizes':[",
                   memlord_cached_ratio(&r->stat[i]), memlord_fragmentation(&r->stat[i]));
@@ -696,6 +698,7 @@ static MLI_COLD void mli_json_write(mli_json_writer *w) {
     size_t i;
     uint64_t sum = 0;
     mli_json_metadata(r);
+    mli_json_verdicts(r);
     mli_json_devices(r);
     mli_json_phys_all(r);
     mli_json_accounts(r);
