@@ -5966,16 +5966,8 @@ MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, d
    only if its level is on, and no lock is held while the logger runs. Lock: log, for the logger and
    the count of the calls in it, by which a change of the logger waits for them. */
 
-/* The logger of MEMLORD_DEBUG. It writes a line with one write; the start of the line chooses its
-   colour. */
-MLI_PRIVATE MLI_COLD void mli_log_coloured(void *user, int level, const char *text);
-
 /* 1: messages of this level have a receiver. */
 MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level);
-/* Ends the calls of this ledger's logger that the thread left by longjmp. Requires: the caller
-   holds no lock. */
-MLI_PRIVATE MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here);
-
 /* Returns 1 if the thread is in this ledger's logger. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD int mli_log_runs(memlord *lord);
 
@@ -6007,7 +5999,9 @@ struct mli_log_state {
     mli_u32 setting;    /* 1: a thread is in memlord_logger_set */
 };
 
-MLI_PRIVATE MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
+/* The logger of MEMLORD_DEBUG. It writes a line with one write; the start of the line chooses its
+   colour. */
+static MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
     static const char colours[][2][9] = {{"[alloc_n", "\033[36m"}, /* cyan: a summary */
                                          {"[free_n", "\033[36m"},
                                          {"[alloc", "\033[31m"}, /* red */
@@ -6044,7 +6038,9 @@ static MLI_COLD void mli_log_calls_end(memlord *lord, const mli_log_calls *befor
     mli_lock_drop(&lord->log->lock);
     mli_self.log_calls = *before;
 }
-MLI_PRIVATE MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here) {
+/* Ends the calls of this ledger's logger that the thread left by longjmp. Requires: the caller
+   holds no lock. */
+static MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here) {
     MLI_REQUIRE(mli_none_held());
     static const mli_log_calls none = {0, 0, {0, 0}};
     mli_log_calls *mine = &mli_self.log_calls;
@@ -6723,7 +6719,6 @@ enum {                        /* memlord.threads.alert: work for the end of a ca
                                                          near_threshold and check_requested */
 };
 #define MLI_ALERT_PENDS_ALL (MLI_ALERT_BANDS - MLI_ALERT_PENDS)
-#define MLI_SWEEP_MIN 16u /* records; the least that makes a sweep worth it */
 
 enum { /* memlord.threads.hooks: the bits that every thread has in `special` */
     MLI_HOOK_SITES = MLI_SPECIAL_SITES,
@@ -6816,10 +6811,6 @@ MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver);
 /* Writes the last report of a ledger, if it was to save any. */
 MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord);
 
-/* Makes zeroed memory a thread record and adds it to the list. Requires: the caller holds the
-   registry lock. */
-MLI_PRIVATE void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner);
-
 /* Sets the exit hook of the calling thread, with its number as the argument. Once the key is
    deleted its number may be that of another library's key. The add and the load are seq_cst: see
    mli_process_end. */
@@ -6872,6 +6863,8 @@ MLI_PRIVATE MLI_COLD void mli_orphan_lock_set(memlord *lord, int take);
 MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life);
 
 /* ----------------------------------------------------------------------- src/books/threads.c -- */
+
+#define MLI_SWEEP_MIN 16u /* records; the least that makes a sweep worth it */
 
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on) {
     (void)mli_u32_bits(&t->special, bit, on);
@@ -6941,7 +6934,9 @@ MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living) {
     lord->threads.sweep_at = at > MLI_SWEEP_MIN ? at : MLI_SWEEP_MIN;
 }
 
-MLI_PRIVATE void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
+/* Makes zeroed memory a thread record and adds it to the list. Requires: the caller holds the
+   registry lock. */
+static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     t->id = mli_u32_add(&lord->threads.next_id, 1);
     mli_u32_store(&t->special, mli_u32_load(&lord->threads.hooks));
@@ -8134,10 +8129,6 @@ typedef struct mli_chunk_array {
     struct mli_chunk_array *older;
     uint64_t cap; /* pointers in the array that follows; each points to 16 records */
 } mli_chunk_array;
-static inline mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_t i) {
-    return (mli_ptr *)(uintptr_t)(chunks + 1) + i;
-}
-
 #define MLI_SCOPE_DEPTH_MAX 64
 
 /* A span's view of a device: the thread's level when the span began, and the highest since. */
@@ -8351,10 +8342,6 @@ MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
                                              uint32_t number);
 
-/* Starts an epoch for a row: its sums so far become at_reset, and the peak is reset. Requires: the
-   caller holds the cold lock, so that resets run one at a time. */
-MLI_PRIVATE MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, uint32_t number);
-
 /* Excludes bytes from `freed` that are credited now but were freed in an earlier epoch. */
 MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t bytes);
 /* Restarts `freed` at 0, as a collection does. It adds to at_reset, so that what another thread
@@ -8364,6 +8351,10 @@ MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev);
 MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life);
 
 /* ---------------------------------------------------------------------- src/books/counters.c -- */
+
+static mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_t i) {
+    return (mli_ptr *)(uintptr_t)(chunks + 1) + i;
+}
 
 typedef char mli_check_cell[sizeof(mli_cell) == 64 ? 1 : -1];
 typedef char mli_check_row[offsetof(mli_row, published) % 8 ? -1 : 1];
@@ -8797,7 +8788,9 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
     mli_lock_drop(&row->lock);
 }
 
-MLI_PRIVATE MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, uint32_t number) {
+/* Starts an epoch for a row: its sums so far become at_reset, and the peak is reset. Requires: the
+   caller holds the cold lock, so that resets run one at a time. */
+static MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, uint32_t number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_row *row = mli_row_at(lord, book, number);
     mli_row_totals sum;
@@ -10130,9 +10123,6 @@ static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address)
     mli_site_record *site = mli_site_record_of(lord, address);
     return MLI_LIKELY(site != NULL) ? site : mli_place_of(lord, address);
 }
-MLI_PRIVATE MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site_record *site,
-                                                         const memlord_site *from);
-
 /* Returns a site as reports display it. A return address gets its symbol when it is first
    displayed: dladdr walks a module's symbols, which is too slow for a recording call. Requires: as
    mli_place_function. */
@@ -10464,8 +10454,8 @@ static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_r
     mli_ptr_store_release(&site->display, shown); /* pairs with mli_site_display */
     return MEMLORD_OK;
 }
-MLI_PRIVATE MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site_record *site,
-                                                         const memlord_site *from) {
+static MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site_record *site,
+                                                    const memlord_site *from) {
     memlord_result r;
     do {
         mli_cold_enter();
@@ -10958,7 +10948,6 @@ static MLI_HOT const mli_cache_entry *mli_cache_find(const mli_thread *t,
         if (MLI_LIKELY(memo->key == key && memo->salt == salt)) return memo;
     return NULL;
 }
-MLI_PRIVATE void mli_cache_free(memlord *lord, mli_thread *t);
 /* Caches a look-up, in place of the entry of its key. If all probes find other keys, it evicts the
    first. Requires: not inside, as the cache may grow. The orphan record caches nothing: its cells
    are used under a lock. */
@@ -11035,7 +11024,7 @@ MLI_PRIVATE MLI_COLD void mli_tags_life(mli_life *life);
 
 /* -------------------------------------------------------------------------- src/books/tags.c -- */
 
-MLI_PRIVATE void mli_cache_free(memlord *lord, mli_thread *t) {
+static void mli_cache_free(memlord *lord, mli_thread *t) {
     if (t->cache && t->cache != t->cache_inline)
         mli_own_free(lord, t->cache, (t->cache_mask + 1 + MLI_CACHE_PATH) * sizeof *t->cache);
 }
@@ -12471,8 +12460,6 @@ MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t,
 MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32_t dev,
                                                  uint64_t storage, uint64_t bytes);
 
-#define MLI_EVENTS_MAX ((size_t)1 << 26) /* events in a ring at most */
-
 /* Reads one sub-buffer: `stamp` is that of its next event, `at`. */
 typedef struct mli_subbuf_reader {
     mli_subbuf *subbuf;
@@ -12497,6 +12484,8 @@ MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy
 MLI_PRIVATE MLI_COLD void mli_events_life(mli_life *life);
 
 /* ------------------------------------------------------------------------ src/books/events.c -- */
+
+#define MLI_EVENTS_MAX ((size_t)1 << 26) /* events in a ring at most */
 
 #define MLI_EVENT_STACK ((uint64_t)1 << 61)
 MLI_PRIVATE uint32_t mli_event_kind(uint64_t what) { return (uint32_t)(what >> 49) & 15; }
@@ -14599,8 +14588,6 @@ MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int
 MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord);
 MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number);
 #endif
-MLI_PRIVATE mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket);
-
 /* Returns 1 if a ticket is open, and is of the physical device of a device. */
 MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
                                           memlord_device device);
@@ -14910,7 +14897,7 @@ MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, u
                                                 sizeof(mli_reservation));
 }
 #endif
-MLI_PRIVATE mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket) {
+static mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket) {
     return (mli_reservation *)mli_handle_find(&lord->limits->reservations, sizeof(mli_reservation),
                                               ticket);
 }
@@ -19863,9 +19850,6 @@ MLI_API double memlord_mean_bytes(const memlord_stats *stats) {
    an impossible sample counts as unknown. Locks: callbacks for sources and their callers, then phys
    for a sample. */
 
-/* Samples the host's memory: the built-in source of the cpu. */
-MLI_PRIVATE MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out);
-
 /* Returns the directory that has proc and sys of the machine; "": the root. */
 MLI_PRIVATE MLI_COLD const char *mli_proc_root(const memlord *lord);
 
@@ -19927,7 +19911,8 @@ struct mli_room_state {
 
 /* -- sources -- */
 
-MLI_PRIVATE MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out) {
+/* Samples the host's memory: the built-in source of the cpu. */
+static MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out) {
     memlord *lord = (memlord *)user;
     (void)d;
     return mli_cpu_sample(&lord->room->cpu, &out->total, &out->used, &out->process);

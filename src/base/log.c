@@ -12,7 +12,9 @@ struct mli_log_state {
     mli_u32 setting;    /* 1: a thread is in memlord_logger_set */
 };
 
-MLI_PRIVATE MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
+/* The logger of MEMLORD_DEBUG. It writes a line with one write; the start of the line chooses its
+   colour. */
+static MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
     static const char colours[][2][9] = {{"[alloc_n", "\033[36m"}, /* cyan: a summary */
                                          {"[free_n", "\033[36m"},
                                          {"[alloc", "\033[31m"}, /* red */
@@ -49,7 +51,9 @@ static MLI_COLD void mli_log_calls_end(memlord *lord, const mli_log_calls *befor
     mli_lock_drop(&lord->log->lock);
     mli_self.log_calls = *before;
 }
-MLI_PRIVATE MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here) {
+/* Ends the calls of this ledger's logger that the thread left by longjmp. Requires: the caller
+   holds no lock. */
+static MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here) {
     MLI_REQUIRE(mli_none_held());
     static const mli_log_calls none = {0, 0, {0, 0}};
     mli_log_calls *mine = &mli_self.log_calls;

@@ -6,6 +6,8 @@
 #include "books/tags.h"
 #include "books/stacks.h"
 
+#define MLI_EVENTS_MAX ((size_t)1 << 26) /* events in a ring at most */
+
 #define MLI_EVENT_STACK ((uint64_t)1 << 61)
 MLI_PRIVATE uint32_t mli_event_kind(uint64_t what) { return (uint32_t)(what >> 49) & 15; }
 MLI_PRIVATE uint32_t mli_event_dev(uint64_t what) { return (uint32_t)(what >> 53) & 255; }

@@ -88,9 +88,6 @@ MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t,
 MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32_t dev,
                                                  uint64_t storage, uint64_t bytes);
 
-#define MLI_EVENTS_MAX ((size_t)1 << 26) /* events in a ring at most */
-
-
 /* Reads one sub-buffer: `stamp` is that of its next event, `at`. */
 typedef struct mli_subbuf_reader {
     mli_subbuf *subbuf;

@@ -252,7 +252,7 @@ MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, u
                                                 sizeof(mli_reservation));
 }
 #endif
-MLI_PRIVATE mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket) {
+static mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket) {
     return (mli_reservation *)mli_handle_find(&lord->limits->reservations, sizeof(mli_reservation),
                                               ticket);
 }

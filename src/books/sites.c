@@ -316,8 +316,8 @@ static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_r
     mli_ptr_store_release(&site->display, shown); /* pairs with mli_site_display */
     return MEMLORD_OK;
 }
-MLI_PRIVATE MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site_record *site,
-                                                         const memlord_site *from) {
+static MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site_record *site,
+                                                    const memlord_site *from) {
     memlord_result r;
     do {
         mli_cold_enter();

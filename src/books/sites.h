@@ -92,9 +92,6 @@ static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address)
     mli_site_record *site = mli_site_record_of(lord, address);
     return MLI_LIKELY(site != NULL) ? site : mli_place_of(lord, address);
 }
-MLI_PRIVATE MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site_record *site,
-                                                         const memlord_site *from);
-
 /* Returns a site as reports display it. A return address gets its symbol when it is first
    displayed: dladdr walks a module's symbols, which is too slow for a recording call. Requires: as
    mli_place_function. */

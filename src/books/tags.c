@@ -11,7 +11,7 @@
 #include "books/devices.h"
 #include "books/anomalies.h"
 
-MLI_PRIVATE void mli_cache_free(memlord *lord, mli_thread *t) {
+static void mli_cache_free(memlord *lord, mli_thread *t) {
     if (t->cache && t->cache != t->cache_inline)
         mli_own_free(lord, t->cache, (t->cache_mask + 1 + MLI_CACHE_PATH) * sizeof *t->cache);
 }

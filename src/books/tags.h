@@ -36,7 +36,6 @@ static MLI_HOT const mli_cache_entry *mli_cache_find(const mli_thread *t,
         if (MLI_LIKELY(memo->key == key && memo->salt == salt)) return memo;
     return NULL;
 }
-MLI_PRIVATE void mli_cache_free(memlord *lord, mli_thread *t);
 /* Caches a look-up, in place of the entry of its key. If all probes find other keys, it evicts the
    first. Requires: not inside, as the cache may grow. The orphan record caches nothing: its cells
    are used under a lock. */

@@ -130,7 +130,6 @@ enum {                        /* memlord.threads.alert: work for the end of a ca
                                                          near_threshold and check_requested */
 };
 #define MLI_ALERT_PENDS_ALL (MLI_ALERT_BANDS - MLI_ALERT_PENDS)
-#define MLI_SWEEP_MIN 16u /* records; the least that makes a sweep worth it */
 
 enum { /* memlord.threads.hooks: the bits that every thread has in `special` */
     MLI_HOOK_SITES = MLI_SPECIAL_SITES,
@@ -222,10 +221,6 @@ MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living);
 MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver);
 /* Writes the last report of a ledger, if it was to save any. */
 MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord);
-
-/* Makes zeroed memory a thread record and adds it to the list. Requires: the caller holds the
-   registry lock. */
-MLI_PRIVATE void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner);
 
 /* Sets the exit hook of the calling thread, with its number as the argument. Once the key is
    deleted its number may be that of another library's key. The add and the load are seq_cst: see

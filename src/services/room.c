@@ -23,7 +23,8 @@ struct mli_room_state {
 
 /* -- sources -- */
 
-MLI_PRIVATE MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out) {
+/* Samples the host's memory: the built-in source of the cpu. */
+static MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out) {
     memlord *lord = (memlord *)user;
     (void)d;
     return mli_cpu_sample(&lord->room->cpu, &out->total, &out->used, &out->process);

@@ -12,9 +12,6 @@
 #include "base/ledger.h"
 #include "base/text.h"
 
-/* Samples the host's memory: the built-in source of the cpu. */
-MLI_PRIVATE MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out);
-
 /* Returns the directory that has proc and sys of the machine; "": the root. */
 MLI_PRIVATE MLI_COLD const char *mli_proc_root(const memlord *lord);
 
