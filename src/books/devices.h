@@ -30,7 +30,7 @@ static MLI_HOT int mli_type_valid(memlord_device d) {
 MLI_PRIVATE MLI_NOINLINE int mli_selector_valid(memlord_device d);
 MLI_PRIVATE MLI_NOINLINE int mli_selects(memlord_device sel, memlord_device d);
 
-/* Returns a device as one word. Compilers extract its two halves by more instructions. */
+/* Returns a device as one word. Code that extracts its two halves would take more instructions. */
 static MLI_HOT uint32_t mli_device_word(memlord_device d) {
     uint32_t word;
     memcpy(&word, &d, sizeof word);
