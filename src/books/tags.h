@@ -11,7 +11,7 @@
 #include "books/threads.h"
 #include "books/sites.h"
 
-enum { /* the kinds of mli_cache_entry: what it finds, and by which key and salt */
+enum { /* the kinds of mli_cache_entry: the result of a look-up, and its key and salt */
     MLI_CACHE_SITE = MLI_BOOK_SITE, /* the cell of a site, by the site and the dev */
     MLI_CACHE_TAG = MLI_BOOK_TAG,   /* the cell of a tag, by the tag and the dev */
     MLI_CACHE_NAME,                 /* the kept copy of a host's tag, by the tag */
@@ -102,10 +102,10 @@ MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_t
 
 /* Looks up the interposer: memlord_interposer. Requires: no lock is held. */
 MLI_PRIVATE MLI_COLD void mli_interposer_find(void);
-/* Begins a tag, or a scope, in the books of an interposer, too. Requires: no lock is held, here and
-   in mli_interposer_end. The acquire pairs with the release in mli_interposer_find. */
+/* Begins a tag, or a scope, in the books of an interposer, too. Requires, as mli_interposer_end: no
+   lock is held. The acquire pairs with the release in mli_interposer_find. */
 MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name);
-/* Ends the innermost tags, or scopes, there. */
+/* Ends the innermost tags, or scopes, in those books. */
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count);
 
 MLI_PRIVATE MLI_COLD void mli_tags_life(mli_life *life);
