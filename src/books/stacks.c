@@ -567,7 +567,7 @@ static MLI_COLD int mli_stacks_ready(memlord *lord) {
     fresh = (mli_stack_heads *)mli_own_alloc(lord, sizeof *fresh);
     if (!fresh) return 0;
     mli_lock_take(&lord->stacks.lock);
-    if (!mli_stack_heads_of(lord)) { /* the release pairs with the acquire in mli_stack_child_of */
+    if (!mli_stack_heads_of(lord)) { /* the release pairs with the acquire in mli_stack_heads_of */
         mli_ptr_store_release(&lord->stacks.heads, fresh);
         fresh = NULL;
     }
