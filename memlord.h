@@ -23486,12 +23486,12 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
 /* --------------------------------------------------------------------- src/reports/capture.h -- */
 
 /* Owns mli_report, the capture that a report is written from. May use the reading functions of
-   books/ and services/. Invariant: it changes nothing in the ledger. Locks: those of reading; none
-   while the host's function writes. */
+   books/ and services/. Invariant: it changes nothing in the ledger. Locks: those of the reading
+   functions; none while the host's function writes. */
 
-/* A report captures devices, tags, accounts and the largest sites and blocks once, and writes from
-   that. Whole lists (sites, scopes, events) are read as they are written, so each list gives its
-   own sum. */
+/* A report captures devices, tags, accounts and the largest sites and blocks once, and is written
+   from these. Whole lists (sites, scopes, events) are read while they are written, so each list
+   gives its own sum. */
 
 #define MLI_TOP_SITES 50
 #define MLI_TOP_BLOCKS 100
@@ -23499,33 +23499,35 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
 #define MLI_TOP_ACCOUNTS 20
 #define MLI_SIZES 50 /* class 0: 0 bytes; class k: from 2^(k-1) bytes to twice that; last 2^48 */
 #define MLI_LEAKS 4096      /* groups of leaked blocks */
-#define MLI_TOP_STACKS 2048 /* so a report with many stacks stays small */
+#define MLI_TOP_STACKS 2048 /* bounds the size of a report with many stacks */
 #define MLI_PARTS_SHOWN 1024
 typedef struct mli_leak_group {
     uint64_t key;       /* the rows of word2, the device from bit 40, the scope from bit 48 */
-    mli_entry of;       /* one of them, without its side record */
+    mli_entry of;       /* one of the blocks, without its side record */
     uint64_t bytes, blocks;
 } mli_leak_group;
 typedef struct mli_leak_table {
-    uint64_t bytes, blocks; /* of all blocks, also of those in no group */
+    uint64_t bytes, blocks; /* the sum of all blocks, also of blocks in no group */
     int lost;               /* 1: some blocks are in no group */
-    size_t groups, count;   /* after mli_leaks_sort; count: to show, at the start of `at` */
+    size_t groups, count;   /* set by mli_leaks_sort; `count`: how many groups at the start of `at`
+                               are shown */
     mli_leak_group at[MLI_LEAKS];
 } mli_leak_table;
 typedef struct mli_leak_sum { /* of all groups of a site */
     uint64_t bytes, blocks;
 } mli_leak_sum;
 typedef struct mli_culprit { /* the site with the most leaked bytes */
-    const void *subject;     /* its record; without a site the tag's name; NULL: has neither */
+    const void *subject;     /* the record of the site; without a site the name of the tag; NULL:
+                                its blocks have neither */
     int is_site;
     mli_leak_sum sum;
-    uint32_t devices, tags, scopes; /* that its blocks have; devices 0: not known */
+    uint32_t devices, tags, scopes; /* how many its blocks have; devices 0: not known */
     uint32_t dev;                   /* one of those devices */
     const char *tag, *scope;        /* one of its tags, and of its scopes */
 } mli_culprit;
 /* The lines of lists that more than one format writes. A value of UINT64_MAX, or INT64_MIN for a
    difference, is not known: TEXT has a -, JSON null, PROMETHEUS no sample. */
-typedef struct mli_line { /* at the start of each of them */
+typedef struct mli_line { /* the first member of each of these lines */
     memlord_device device;
     const char *name; /* NULL: the device is enough */
 } mli_line;
@@ -23533,12 +23535,15 @@ typedef struct mli_phys_line {
     mli_line of;
     mli_phys *phys;
     uint64_t total, used, free, age, limit, held;
-    uint64_t process, self, rest, others; /* used bytes: this process's, of them the ledger's and
-                                             the others, and those of other processes */
+    uint64_t process, self, rest, others; /* used bytes: those of this process; of these the
+                                             ledger's, and the rest; those of other processes */
     uint64_t untagged;                    /* the part of self that has no tag */
-    uint64_t context;                     /* the driver's for this process; a part of rest */
-    uint64_t neighbours;                  /* of other ledgers of the page; UINT64_MAX: none */
-    int64_t unaccounted; /* used, at most total, - self - context - neighbours */
+    uint64_t context;                     /* the bytes that the driver holds for this process; a
+                                             part of `rest` */
+    uint64_t neighbours;                  /* the bytes of other ledgers of the pressure page;
+                                             UINT64_MAX: there are none */
+    int64_t unaccounted; /* used - self - context - neighbours, where `used` counts as at most
+                            `total` */
     uint64_t fullness;                    /* used / total; 0: not known */
 } mli_phys_line;
 typedef struct mli_tag_line {
@@ -23546,21 +23551,24 @@ typedef struct mli_tag_line {
     memlord_tag_stat stat;
     uint64_t peak_error;
     uint32_t dev;
-    int leaked;          /* 1: the culprit has leaked blocks of it; of row 0: without a tag */
+    int leaked;          /* 1: the culprit has leaked blocks with this tag; for row 0: without a tag
+                            */
     mli_phys_line *phys; /* NULL: the report has no line of its physical device */
 } mli_tag_line;
 typedef struct mli_scope_line {
     mli_line of; /* of all devices */
     memlord_scope_stat stat;
     uint64_t live_bytes, live_blocks;
-    int leaked; /* 1: the culprit has leaked blocks of it; of scope 0: in no scope */
+    int leaked; /* 1: the culprit has leaked blocks in this scope; for scope 0: in no scope */
 } mli_scope_line;
 typedef struct mli_stack_line {
-    uint64_t key; /* live bytes; behind all stacks with such, the bytes allocated */
+    uint64_t key; /* the live bytes; for the stacks behind all that have live bytes, the bytes
+                     allocated */
     uint32_t node;
     memlord_stack_stat stat; /* without its frames */
 } mli_stack_line;
-typedef struct mli_stack_leak { /* the leaks of a stack: what its picked blocks stand for */
+typedef struct mli_stack_leak { /* the leaks of a stack: the blocks that its picked blocks stand for
+                                   */
     uint64_t bytes, samples;
     double blocks;
     uint32_t row;
@@ -23576,24 +23584,25 @@ typedef struct mli_report {
     uint32_t devices;
     size_t sites, blocks, tags, tag_lines, tag_rows, phys_count, accounts, account_lines;
     uint64_t tag_bytes;  /* of all tag_rows */
-    uint64_t site_total; /* all of which `site` has the largest: rows and arenas */
+    uint64_t site_total; /* how many rows and arenas there are; `site` has the largest */
     int by_peak;           /* 1: sites in the order of their peak; 0: of their live bytes */
     memlord_result result; /* an error other than a failed write: no memory for a part of it */
-    int exports;           /* 1: the ledger exports, or did */
+    int exports;           /* 1: the ledger exports, or has exported */
     int whole;             /* 1: captures the lists too: blocks, sites, leaks, lifetimes */
     uint64_t uptime;
     uint64_t top_device[MEMLORD_MAX_DEVICES][2]; /* peak and dev, the highest peak first */
-    mli_tag_line *tag; /* by row, and behind them by dev, for the blocks without a tag */
-    mli_tag_line top_tag[MLI_TOP_TAGS]; /* of tag_rows: with those of bytes without a tag */
+    mli_tag_line *tag; /* by row; behind the rows, by dev, for blocks without a tag */
+    mli_tag_line top_tag[MLI_TOP_TAGS]; /* how many `tag_rows` there are, with those of bytes
+                                           without a tag */
     memlord_stats total, stat[MEMLORD_MAX_DEVICES];
     mli_phys_line phys[MEMLORD_MAX_DEVICES + 1];
     memlord_account_stat account[MLI_TOP_ACCOUNTS];
     memlord_site_stat site[MLI_TOP_SITES];
     memlord_block_info block[MLI_TOP_BLOCKS];
-    mli_largest top; /* the heap in `block`, while the walk fills it */
+    mli_largest top; /* the heap in `block` while the walk fills it */
     mli_stack_line *stack; /* MLI_TOP_STACKS; NULL: the ledger has no stacks, or no memory */
     size_t stacks, stack_rows;
-    memlord_stack_stat stack_rest; /* of the stacks that are not in the list */
+    memlord_stack_stat stack_rest; /* the sums of the stacks that are not in the list */
     uint32_t row_count;
     mli_stack_leak *stack_leak; /* by row; then the largest, from the start */
     size_t stack_leaks, stack_leak_rows; /* in the list; all */
@@ -23604,12 +23613,13 @@ typedef struct mli_report {
     const mli_snapshot *snapshot[MLI_SNAPSHOTS];
     mli_snapshot *present; /* the last snapshot, if this report took it; else NULL */
     mli_scope_line *scope; /* by id */
-    mli_leak_table leaks;  /* live blocks born since `mark`, but those that are pending */
-    mli_leak_sum *leak_sum; /* by site row; behind them, without a site, by tag row */
+    mli_leak_table leaks;  /* live blocks that were born since `mark` and are not pending */
+    mli_leak_sum *leak_sum; /* by site row; behind these, for blocks without a site, by tag row */
     mli_culprit culprit;
-    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest first: those that lost bytes */
+    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest first, which are those that lost bytes
+                                                */
     size_t mistakes;
-    uint64_t mistakes_more; /* at sites that are not in the list */
+    uint64_t mistakes_more; /* mistakes at sites that are not in the list */
     uint64_t mark;
     int has_parts; /* 1: at least one block has parts */
     int lifetimes; /* 1: `lifetime` is known */
@@ -23618,22 +23628,22 @@ typedef struct mli_report {
     uint32_t scope_lines;
     mli_cpu cpu;         /* scratch: reads the resident bytes */
     uint64_t resident;   /* bytes of the process in memory; 0: not known */
-    mli_holders holders; /* scratch: of the device being written */
+    mli_holders holders; /* scratch, for the device that is being written */
     mli_scope_run run[MLI_RUNS_KEPT];
     memlord_part_info part[16];
     uint64_t sizes[MEMLORD_MAX_DEVICES][MLI_SIZES]; /* live blocks, by device and size class */
 } mli_report;
 
 /* Adds a live block to the group of its site, tag, scope and device. Probes MLI_LEAKS_TRIED groups;
-   if all are of other keys, evicts the smallest of them, but only if it has fewer bytes than this
-   block. So up to MLI_LEAKS / 2 groups are all found, but for about 1 table of 100 that is as full:
-   `lost` tells. With more groups large ones are found, but a group of many small blocks may be
-   under-reported. The sums of the table count every block. */
+   if all have other keys, evicts the smallest, but only if that has fewer bytes than this block. Of
+   up to MLI_LEAKS / 2 groups all are found, except in about 1 of 100 tables that are so full: then
+   `lost` is set. Of more groups the large ones are found, but a group of many small blocks may have
+   too few bytes. The sums of the table count every block. */
 MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
                                        uint32_t dev, uint64_t bytes);
 /* Moves the `most` largest groups to the start of the table, the largest first. */
 MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most);
-/* Returns what a list of the `shown` largest groups leaves out. */
+/* Returns the sum of the groups that a list of the `shown` largest leaves out. */
 MLI_PRIVATE mli_leak_sum mli_leaks_rest(const mli_leak_table *leaks, size_t shown);
 
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
@@ -23650,8 +23660,8 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_culprit_site(const mli_report *r);
 /* Writes a shape as "[4096,128]"; nothing for rank 0. */
 MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between);
 
-/* Returns the next pair of devices that a move or a copy went between since the last reset, the
-   newest pair first (`route` NULL); NULL: there is no other. */
+/* Returns the next pair of devices with a move or a copy between them since the last reset. With
+   `route` NULL returns the newest pair. NULL: there is no other. */
 MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route *route);
 
 /* Returns the name of the checkpoint with the most live bytes; NULL: no snapshot has a name. */
@@ -23669,14 +23679,14 @@ MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count);
 MLI_TABLE(const memlord_site mli_arena_site)
 MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev);
 
-/* Captures a report. Requires: r is zeroed but for `whole`, the output and the pinned snapshots. A
-   row added later has no number in this report. */
+/* Captures a report. Requires: r is zeroed except for `whole`, the output and the pinned snapshots.
+   A row that is added later is not in this report. */
 MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r);
 
 /* --------------------------------------------------------------------- src/reports/capture.c -- */
 
 /* -- the capture -- */
-#define MLI_LEAKS_TRIED 32  /* groups that one insert probes: see mli_leak_add */
+#define MLI_LEAKS_TRIED 32  /* how many groups one insert probes: see mli_leak_add */
 #define MLI_LEAKS_SHOWN 100
 
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev) {
@@ -23689,7 +23699,8 @@ MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uin
                                        uint32_t dev, uint64_t bytes) {
     uint64_t scope = mli_scope_of(lord, rows);
     uint64_t key = (rows & MLI_ROWS_MASK) | (uint64_t)dev << 40 | scope << 48;
-    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* each bit of the key reaches the top bits */
+    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* the product takes each bit of the key to the
+                                                        top bits */
     mli_leak_group *leak = NULL, *tried;
     size_t i;
     leaks->bytes += bytes;
@@ -23732,10 +23743,10 @@ MLI_PRIVATE mli_leak_sum mli_leaks_rest(const mli_leak_table *leaks, size_t show
     return rest;
 }
 
-/* -- the culprit: the site with the most leaked bytes, over all its groups. Each row of a site has
-      a sum of its own, so the sums are right with any number of groups. The groups tell which tags,
-      scopes and devices its blocks have; if some blocks are in no group, that is not known. Blocks
-      without a site count by their tag -- */
+/* -- the culprit: the site with the most leaked bytes, over all its groups. Each row of a site
+      has a sum of its own, so the sums are right with any number of groups. The groups tell the
+      tags, scopes and devices of its blocks. If some blocks are in no group, these are not known.
+      Blocks without a site count by their tag -- */
 
 MLI_PRIVATE size_t mli_leak_sums(const mli_report *r) { return (size_t)r->site_rows + r->tags + 2; }
 static MLI_COLD void mli_leak_sum_add(mli_report *r, uint64_t rows, uint64_t bytes) {
@@ -23753,7 +23764,8 @@ static MLI_COLD uint32_t mli_report_first_row(const mli_report *r, const void *s
         row = (uint32_t)mli_index_get(r->lord, mli_index_key(subject, dev));
     return row;
 }
-/* Returns the sums of a site over all devices. `first`: 0, or behind the sums of sites. */
+/* Returns the sums of a site over all devices. `first`: the index of the first sum of the book: 0
+   for sites, and the number of these for tags. */
 static MLI_COLD mli_leak_sum mli_leak_sum_all(const mli_report *r, size_t first, size_t rows,
                                               const void *subject) {
     mli_leak_sum all = {0, 0};
@@ -23766,9 +23778,9 @@ static MLI_COLD mli_leak_sum mli_leak_sum_all(const mli_report *r, size_t first,
     }
     return all;
 }
-/* Finds the largest site, or tag of blocks without a site. Skips the rows that have no
-   more than the found bytes divided by the number of devices: a subject with more bytes than were
-   found has a row with more than that. */
+/* Finds the largest site, or tag of blocks without a site. Skips the rows that have no more than
+   the found bytes divided by the number of devices: a subject with more bytes than the largest so
+   far has a row with more than that. */
 static MLI_COLD void mli_culprit_find(mli_report *r, int book) {
     const int is_site = book == MLI_BOOK_SITE;
     const size_t rows = is_site ? r->site_rows : r->tags;
@@ -23934,8 +23946,8 @@ static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t
     }
 }
 
-/* Counts lifetimes by class, from the ring. Leaves them unknown if the ring is off or there is no
-   memory. */
+/* Counts lifetimes by class, from the ring. If the ring is off or there is no memory, the lifetimes
+   stay unknown. */
 static MLI_COLD void mli_report_lifetimes(mli_report *r) {
     const mli_ring *ring = mli_ring_of(r->lord);
     uint64_t size = 64;
@@ -23972,8 +23984,8 @@ MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys) {
     return sample;
 }
 
-/* Fills in what the sample of a physical device tells. Requires: the capacity is known; line->self
-   is filled in. */
+/* Fills in the figures that come from the sample of a physical device. Requires: the capacity is
+   known; line->self is filled in. */
 static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighbours,
                                  mli_phys_line *line) {
     uint64_t mine = mli_add_saturated(line->self, sample->context);
@@ -23992,7 +24004,8 @@ static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighb
     line->fullness = (uint64_t)(mli_used_percent(sample) * 1e6) + 1;
 }
 /* Captures a physical device. Splits its used bytes into the ledger's, the rest of this process,
-   and the others'. What the ledger's devices grew by since the sample is this process's. */
+   and the others'. Bytes by which the ledger's devices grew since the sample count as this
+   process's. */
 static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *line) {
     uint64_t now = mli_ledger_now(r->lord), sampled, neighbours, held;
     memlord_capacity sample;
@@ -24100,7 +24113,8 @@ MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count) {
     return count ? total / (int64_t)count : 0;
 }
 
-/* Captures the largest MLI_TOP_ACCOUNTS open accounts, the largest first, and counts all. */
+/* Captures the MLI_TOP_ACCOUNTS largest open accounts, the largest first, and counts all open ones.
+   */
 static void mli_report_accounts(mli_report *r) {
     memlord *lord = r->lord;
     uint32_t i;
@@ -24125,7 +24139,8 @@ MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev) {
 static void mli_report_sites(mli_report *r) {
     uint32_t i;
     r->site_total = r->site_rows;
-    /* With less than a quarter of the peak alive, sites say more by their peak. */
+    /* If less than a quarter of the peak is live, the peaks of sites tell more than their live
+       bytes. */
     r->by_peak = r->total.allocated < r->total.peak / 4;
     r->sites = mli_sites_top(
         r->lord, memlord_device_all(),
@@ -24190,7 +24205,8 @@ static void mli_report_scopes_sort(mli_report *r) {
 }
 
 /* Raises the peak of a device to the live bytes that its holders or a snapshot since the last reset
-   show, within peak_error: threads publish a peak late. So a report does not contradict itself. */
+   show, within peak_error, because threads publish a peak late. So a report does not contradict
+   itself. */
 static void mli_report_peak_raise(mli_report *r, uint32_t dev) {
     const mli_device_record *device = mli_device_record_at(r->lord, dev);
     memlord_stats *s = &r->stat[dev - 1];
@@ -24276,40 +24292,44 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
 
 /* ---------------------------------------------------------------------- src/reports/export.h -- */
 
-/* Has what the writers of other tools' formats share: live blocks, and the numbers and names of
-   their frames. Owns no state. May use reports/capture and the reading functions. Invariant:
-   numbers are those of the ledger's rows; what was added while a writer runs has none, and is left
-   out. Locks: those of reading; none while the host's function writes. */
+/* Reads live blocks, and the numbers and names of their frames, for the writers of other tools'
+   formats. Owns no state. May use reports/capture and the reading functions of books/. Invariant:
+   numbers are those of the ledger's rows; a row that is added while a writer runs has none, and is
+   left out. Locks: those of the reading functions; none while the host's function writes. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* A block at the moment that its shard was read, or as of an event of the ring. The balance of an
-   arena is a block too, at an address that no other has. */
+/* A block as it was when its shard was read, or at an event of the ring. The balance of an arena is
+   a block, too, at an address that no other block has. */
 typedef struct mli_live_block {
     uint64_t storage, bytes;
     uint64_t stream;          /* 0: none */
     uint32_t frame;           /* the innermost frame of its stack: its site */
-    uint32_t tag, scope;      /* 0: none, or one without a number */
-    uint32_t node;            /* of its stack, in place of the frame; 0: none */
-    uint32_t blocks;          /* that it is: of samples, all those of a stack are one */
+    uint32_t tag, scope;      /* 0: the block has none, or one without a number */
+    uint32_t node;            /* the node of its stack, which takes the place of `frame`; 0: it has
+                                 no stack */
+    uint32_t blocks;          /* how many blocks it stands for: with samples all blocks of a stack
+                                 are one */
     unsigned char dev, state; /* MLI_BLOCK_... */
 } mli_live_block;
 enum {
     MLI_BLOCK_PENDING = 1,
     MLI_BLOCK_PARTS = 2,
     MLI_BLOCK_ARENA = 4,
-    MLI_BLOCK_FREED = 8, /* in the table of last events */
-    MLI_BLOCK_OPEN = 16, /* this and the next one are the writer's */
+    MLI_BLOCK_FREED = 8, /* its slot in the table of last events */
+    MLI_BLOCK_OPEN = 16, /* this member and the next one belong to the writer */
     MLI_BLOCK_DONE = 32
 };
 
-/* What each writer reads beside the report: the first member of its state. */
+/* The data that each writer reads besides the report. It is the first member of the writer's state.
+   */
 typedef struct mli_export {
     mli_report *r;
     memlord *lord;
     mli_out *o;
-    uint32_t devices, sites, tags, scopes; /* the last rows that have a number; from 1 */
-    uint32_t nodes, places; /* the last of stacks, and of their frames; 0: there are none */
+    uint32_t devices, sites, tags, scopes; /* the last rows that have a number, which begins at 1 */
+    uint32_t nodes, places; /* the last node of stacks, and the last of their frames; 0: there is
+                               none */
 } mli_export;
 
 /* Calls `write` with a state of `size` bytes: an mli_export, then zeros. Without memory the report
@@ -24323,21 +24343,23 @@ MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row);
 enum { MLI_FRAME_UNKNOWN, MLI_FRAME_ARENA, MLI_FRAME_GONE, MLI_FRAME_KINDS };
 
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind);
-/* Returns the frame of a scope. With id 0: the last frame before those of scopes. */
+/* Returns the frame of a scope. With id 0 returns the last frame before the frames of scopes. */
 MLI_PRIVATE uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id);
 MLI_PRIVATE uint32_t mli_frame_of_place(const mli_export *x, uint32_t place);
 MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x);
-/* Gives the format whole stacks. A node that is known has a frame that is known. */
+/* Gives the format whole stacks. The frame of every node with a number has a number. */
 MLI_PRIVATE void mli_export_stacks(mli_export *x);
 
-/* Returns the site of a frame; NULL if it is none. That of a return address is named here. */
+/* Returns the site of a frame; NULL: the frame is no site. The site of a return address gets its
+   name here. */
 MLI_PRIVATE const memlord_site *mli_frame_site(const mli_export *x, uint32_t frame);
 
 typedef struct mli_frame_name {
     const char *name, *file;  /* not empty; "": none */
-    const mli_module *module; /* of a return address; NULL: none */
-    uint64_t line, offset;    /* of the frame in its file; of the address in the module's */
-    uint32_t dev, caller;     /* 0: of no device; 0: without a caller of its own */
+    const mli_module *module; /* the module of a return address; NULL: it is in none */
+    uint64_t line, offset;    /* the line of the frame in its file; the offset of the address in the
+                                 file of the module */
+    uint32_t dev, caller;     /* 0: the frame is of no device; 0: it has no caller of its own */
 } mli_frame_name;
 
 MLI_PRIVATE MLI_COLD mli_frame_name mli_frame_name_of(const mli_export *x, uint32_t frame);
@@ -24349,8 +24371,8 @@ typedef struct mli_stack {
 
 MLI_PRIVATE MLI_COLD mli_stack mli_stack_of(const mli_export *x, const mli_live_block *b);
 
-/* Returns a block; `where` has its rows and its scope as an event has them. Leaves out what has no
-   number. */
+/* Returns a block; `where` has its rows and its scope in the form of an event. A row or a scope
+   without a number is left out. */
 MLI_PRIVATE MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uint32_t dev,
                                                         uint64_t storage, uint64_t bytes,
                                                         uint64_t where);
@@ -24415,9 +24437,9 @@ MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row) {
     return row ? (const char *)mli_row_at(x->lord, MLI_BOOK_TAG, row)->subject : NULL;
 }
 
-/* -- stacks. Frames are numbered from 1: the site rows; then for each device one for blocks without
-      a site, one for its arena, one for its bytes no longer live; then the scopes; then the
-      return addresses of stacks -- */
+/* -- stacks. Frames are numbered from 1: the site rows; then three for each device, one for
+      blocks without a site, one for its arena, and one for its bytes that are no longer live; then
+      the scopes; then the return addresses of stacks -- */
 
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind) {
     return x->sites + (dev - 1) * MLI_FRAME_KINDS + kind + 1;
@@ -24585,8 +24607,8 @@ typedef struct mli_part_walk {
     const mli_live_block *whole;
     uint64_t beside; /* the block's bytes that no part has yet */
 } mli_part_walk;
-/* Stops at a part with more bytes than are left: another block has begun at that storage since, and
-   the part is of it. */
+/* Stops at a part with more bytes than are left. Such a part belongs to another block, which has
+   begun at that storage since. */
 static MLI_COLD int mli_part_visit(void *user, const memlord_part_info *part) {
     mli_part_walk *walk = (mli_part_walk *)user;
     if (part->bytes > walk->beside) return 1;
@@ -24648,7 +24670,7 @@ MLI_PRIVATE void mli_json_u64(mli_out *o, const char *name, uint64_t v);
 
 MLI_PRIVATE MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t storage);
 
-/* Writes the report. `brief`: without what the HTML page does not read. */
+/* Writes the report. `brief`: leaves out the members that the HTML page does not read. */
 MLI_PRIVATE MLI_COLD void mli_json_run(mli_report *r, int brief);
 MLI_PRIVATE MLI_COLD void mli_json(mli_report *r);
 
@@ -24656,9 +24678,10 @@ MLI_PRIVATE MLI_COLD void mli_json(mli_report *r);
 
 typedef struct mli_json_writer {
     mli_report *r;
-    int brief;        /* 1: leaves out what the HTML page does not read */
-    uint64_t last[2]; /* brief: ns and storage of the event before; else 0 */
-    uint32_t *frame;  /* by frame of stacks: its number in the list, from 1; NULL: none */
+    int brief;        /* 1: leaves out members that the HTML page does not read */
+    uint64_t last[2]; /* if brief, the ns and the storage of the event before; else 0 */
+    uint32_t *frame;  /* for each frame of stacks its number in the list, from 1; NULL: no stacks
+                         are listed */
     uint32_t frames;
 } mli_json_writer;
 
@@ -24817,8 +24840,8 @@ static void mli_json_tags(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* -- JSON: stacks. Their frames are numbers of "frames", and the module of a frame one of
-      "modules", from 0. Only frames of the stacks that are listed are there -- */
+/* -- JSON: stacks. Their frames are numbers of "frames", and the module of a frame is a number
+      of "modules"; both begin at 0. "frames" has only the frames of listed stacks -- */
 
 static uint32_t mli_stack_leak_node(const mli_report *r, size_t i) {
     return mli_stack_row_at(r->lord, r->stack_leak[i].row)->node;
@@ -25113,7 +25136,7 @@ static MLI_COLD void mli_json_culprit(mli_report *r) {
     mli_jsonf(r->o, ",'tag':%s,'scope':%s}", c->tags == 1 && !r->tag[0].leaked ? c->tag : NULL,
               c->scopes == 1 && !r->scope[0].leaked ? c->scope : NULL);
 }
-/* Writes what the two lists of leaks leave out. */
+/* Writes the sums of the leaks that the two lists leave out. */
 static MLI_COLD void mli_json_leaks_more(mli_report *r) {
     const mli_leak_sum rest = mli_leaks_rest(&r->leaks, r->leaks.count);
     uint64_t left = r->stack_leak_bytes;
@@ -25230,9 +25253,9 @@ static void mli_json_event_storage(mli_json_writer *w, uint64_t storage) {
         mli_jsonf(w->r->o, "'%jx',", storage);
     }
 }
-/* Writes an event. In a brief one the time and the storage are differences to the event before; of
-   the storage only the low 52 bits count, which a reader of JSON does not round. An event of a
-   scope has only its kind, thread and scope. */
+/* Writes an event. A brief event has its time and its storage as differences from the event before.
+   Of the storage only the low 52 bits count, because a reader of JSON does not round these. An
+   event of a scope has only its kind, thread and scope. */
 static void mli_json_event(mli_json_writer *w, const mli_event_copy *e) {
     const mli_report *r = w->r;
     const uint64_t time = mli_since_ns(&r->scale, e->stamp);
@@ -25312,7 +25335,7 @@ MLI_PRIVATE MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t 
 }
 
 static void mli_json_block(mli_report *r, const memlord_block_info *b) {
-    mli_jsonf(r->o, /* storages as text: JSON readers round integers beyond 2^53 */
+    mli_jsonf(r->o, /* storages are text, because readers of JSON round integers beyond 2^53 */
               ",\n{'device':'%i','storage':'%jx','bytes':%ju,'refs':%ju,'born':%ju,'tag':%s,"
               "'scope':%s,'site':%p,'name':%s,'dtype':%s",
               mli_device_code(b->device), b->storage, b->bytes, b->refs, b->born, b->tag,
@@ -26034,11 +26057,11 @@ static const char mli_html_tail[][3619] = {
    none. */
 
 #define MLI_TEXT_NAME 60
-#define MLI_FIRST_DEVICES 4 /* of a verdict, and in the first list of devices */
+#define MLI_FIRST_DEVICES 4 /* the most devices in a verdict, and in the first list of devices */
 
 /* Returns the name of the next anomaly or drop of a device that is not 0, and its count in *v.
-   NULL: there is no other. dev 0: of all devices, with the losses of the ledger. *i: how many of
-   mli_anomaly_columns were read, 0 at first. */
+   NULL: there is no other. dev 0 means all devices, with the losses of the ledger. *i is the number
+   of mli_anomaly_columns read so far, 0 at first. */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
                                                   uint64_t *v);
 MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev);
@@ -26048,8 +26071,9 @@ MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev)
 MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
                                              uint32_t dev);
 
-/* Writes the verdicts, the worst first. Each is one line with its devices, those of the highest
-   peaks first. Names are cut after MLI_TEXT_NAME characters: the bound stays in r->out.name_max. */
+/* Writes the verdicts, the worst first. Each is one line with its devices, the devices of the
+   highest peaks first. Names are cut after MLI_TEXT_NAME characters: the bound stays in
+   r->out.name_max. */
 MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r);
 
 /* -------------------------------------------------------------------- src/reports/verdicts.c -- */
@@ -26119,7 +26143,7 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
 /* -- the verdicts -- */
 
 /* Begins the part of a verdict about a device: "out of memory, cpu: " or "; cuda:0: ". Returns 0 if
-   the line has enough of them. */
+   the line has enough devices. */
 static MLI_COLD int mli_text_verdict(mli_report *r, size_t *parts, const char *head, int device) {
     if ((*parts)++ >= MLI_FIRST_DEVICES) return 0;
     mli_putf(r->o, *parts > 1 ? "%s%i: " : "%s, %i: ", *parts > 1 ? "; " : head, device);
@@ -26153,7 +26177,8 @@ static MLI_COLD void mli_text_verdict_limit(mli_report *r) {
         const mli_phys_line *line = &r->phys[i];
         uint64_t live = 0;
         uint32_t dev;
-        for (dev = 1; dev <= r->devices; dev++) /* also of mapped files, as the limit counts them */
+        for (dev = 1; dev <= r->devices; dev++) /* also the bytes of mapped files, as the limit
+                                                   counts these */
             if (mli_report_phys(r, dev) == line) live += r->stat[dev - 1].allocated;
         if (live > line->limit &&
             mli_text_verdict(r, &parts, "over a limit", mli_device_code(line->of.device)))
@@ -26220,8 +26245,8 @@ static MLI_COLD void mli_text_holder(mli_report *r, const mli_holder *holder, ui
     mli_putf(r->o, " %g", mli_text_share(holder->bytes, live));
 }
 /* Writes "biggest holder, cuda:0: tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The
-   tag and the site may be of different blocks, so each has its own share. In place of a tag stands
-   "untagged" or "arenas", if these hold more; not "untagged" where nothing else could. */
+   tag and the site may be of different blocks, so each has its own share. Writes "untagged" or
+   "arenas" in place of a tag if these hold more; never "untagged" if nothing has a tag. */
 static MLI_COLD void mli_text_verdict_holders(mli_report *r) {
     size_t i, parts = 0;
     for (i = 0; i < r->devices; i++) {
@@ -26246,7 +26271,7 @@ static MLI_COLD void mli_text_verdict_holders(mli_report *r) {
     mli_text_verdict_end(r, parts);
 }
 
-/* As mli_anomaly_next; dev 0: what no device counted. */
+/* Does as mli_anomaly_next, but dev 0 means the anomalies and drops that no device counted. */
 static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
     const char *name;
     uint32_t k;
@@ -26275,7 +26300,7 @@ static MLI_COLD uint64_t mli_anomaly_weight(mli_report *r, uint32_t dev) {
     return heaviest << 62 | (sum < most ? sum : most);
 }
 /* Writes "anomalies and drops, cpu: unknown_frees 1; all: dropped_snapshots 2", the heaviest first;
-   under all what no device counted. */
+   "all" has those that no device counted. */
 static MLI_COLD void mli_text_verdict_anomalies(mli_report *r) {
     uint64_t top[MLI_FIRST_DEVICES][2], one[2], v;
     size_t i, column, n, found = 0, parts = 0;
@@ -26393,8 +26418,8 @@ MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most) {
 }
 
 /* Returns the step of the bar at a column, 0 to 7. It shows the most live bytes among the snapshots
-   whose times fall into the column. If there is none, it shows those of the last snapshot before
-   it. */
+   whose times fall into the column. If there is none, it shows the live bytes of the last snapshot
+   before the column. */
 static MLI_COLD uint32_t mli_text_bar_step(const mli_report *r, uint64_t column, uint64_t most,
                                            uint32_t *at) {
     const uint64_t first = r->snapshot[0]->time;
@@ -26468,7 +26493,7 @@ static MLI_COLD void mli_text_stack(mli_report *r, uint32_t node) {
     }
     mli_put_str(r->o, node ? " < ...\n" : "\n");
 }
-/* Writes how the numbers of stacks are known, if that is by samples. */
+/* Writes that the numbers of stacks are estimates, if stacks are sampled. */
 static MLI_COLD void mli_text_estimates(mli_report *r) {
     if (!mli_stacks_sampled(r->lord)) return;
     mli_put_str(r->o, ", ");
@@ -26493,7 +26518,8 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
         if (samples && s->live_bytes)
             mli_putf(r->o, "%12jo", s->error_bytes);
         else if (samples)
-            mli_put_str(r->o, "           -"); /* blocks that were not picked may live */
+            mli_put_str(r->o, "           -"); /* live blocks may be among those that were not
+                                                  picked */
         mli_putf(r->o, "%12jo%12ju%12jo  ", s->peak_bytes, s->allocs, s->alloc_bytes);
         mli_text_stack(r, r->stack[i].node);
     }
@@ -26546,8 +26572,8 @@ static void mli_text_trouble(mli_report *r, uint32_t i) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes a line for a device on which the host reported a pool of its own. Calls that were refused
-   may have been the pool's. */
+/* Writes a line for a device on which the host reported a pool of its own. Refused calls may have
+   been those that report the pool. */
 static void mli_text_pool(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     const uint64_t served = s->cache_hits | s->cache_misses;
@@ -26565,8 +26591,8 @@ static void mli_text_pool(mli_report *r, uint32_t i) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes "rates, cuda:0: recovery_rate 50 %, success_rate 100 %, 2 MiB an alloc", with what was
-   counted of it; nothing if that is nothing. The hit rate is in the pool's line. */
+/* Writes "rates, cuda:0: recovery_rate 50 %, success_rate 100 %, 2 MiB an alloc", with each rate
+   that has counts. Writes nothing if none has. The hit rate is in the pool's line. */
 static void mli_text_rates(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     uint64_t mean = mli_mean_read(s);
@@ -26697,8 +26723,8 @@ static void mli_text_snapshots(mli_report *r) {
     }
 }
 
-/* Writes "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site: ...". The holders
-   may be those of a little below the peak: then "noted at 12 MiB of 12.5 MiB". */
+/* Writes "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site: ...". If the
+   holders were noted a little below the peak, writes "noted at 12 MiB of 12.5 MiB". */
 static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_holders *h = &r->holders;
     const uint64_t peak = r->stat[dev - 1].peak;
@@ -26712,7 +26738,7 @@ static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes what the list of leaks leaves out: "... and 281 more, 281 MiB in 281 blocks". */
+/* Writes the sum that the list of leaks leaves out: "... and 281 more, 281 MiB in 281 blocks". */
 static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
     const mli_leak_sum rest = mli_leaks_rest(&r->leaks, shown);
     if (!rest.blocks) return;
@@ -26806,7 +26832,8 @@ static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes the modules of return addresses, so that these can be named later and elsewhere. */
+/* Writes the modules of return addresses, so that a tool can name the addresses later and
+   elsewhere. */
 static MLI_COLD void mli_text_modules(const mli_report *r) {
     const mli_module *m = mli_module_newest(r->lord);
     uint32_t left = MLI_TOP_SITES;
@@ -26866,7 +26893,7 @@ static MLI_COLD void mli_text_full(mli_report *r) {
     mli_text_modules(r);
 }
 
-/* The labels are no name: they are not cut. */
+/* Labels are not names, so they are not cut. */
 static MLI_COLD void mli_text_labels(mli_report *r) {
     const char *labels = mli_labels(r->lord);
     r->out.name_max = 0;
@@ -26919,7 +26946,7 @@ static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, 
 }
 
 /* For readers without scripts the page has the verdicts and the devices of TEXT. JSON escapes < and
-   >, so that no string of it can end its element. */
+   >, so that no string can end the element with the JSON. */
 MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
     mli_put_html(r->o, mli_html_head[0], sizeof mli_html_head[0], sizeof mli_html_head);
     r->out.html = 1;
@@ -26940,7 +26967,7 @@ MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* An event of the ring, with the block that it is of. */
+/* An event of the ring, with the block that it concerns. */
 typedef struct mli_export_event {
     mli_live_block of;
     uint64_t ns;
@@ -26956,7 +26983,7 @@ MLI_PRIVATE MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn, voi
 MLI_PRIVATE int64_t mli_event_delta(const mli_export_event *e);
 MLI_PRIVATE int mli_event_is_of_block(const mli_export_event *e);
 
-/* What one reading of the ring tells. */
+/* The results of one reading of the ring. */
 typedef struct mli_last_events {
     const mli_export *x;
     mli_live_block *at;  /* the last event of each storage; NULL: no ring, or no memory */
@@ -26982,7 +27009,7 @@ MLI_PRIVATE mli_live_block *mli_last_event_at(const mli_last_events *last,
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* The most slots of the table of last events. Events of further storages are left out. */
+/* The most slots of the table of last events. Events of storages without a slot are left out. */
 #define MLI_LAST_EVENTS ((uint64_t)1 << 20)
 
 MLI_PRIVATE mli_live_block *mli_last_event_at(const mli_last_events *last,
@@ -27091,19 +27118,21 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r);
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-#define MLI_VIZ_BATCH 1000 /* items; the viewer passes a batch as arguments of one call */
+#define MLI_VIZ_BATCH 1000 /* the items of a batch; the viewer passes a batch as the arguments of
+                              one call */
 #define MLI_VIZ_WORDS 128
 
 typedef struct mli_viz_writer {
     mli_export x;
-    mli_last_events last; /* OPEN: the free is requested; DONE: the segment is written */
+    mli_last_events last; /* OPEN: its free was requested; DONE: its segment is written */
     struct {
         const char *text;
         size_t size;
-    } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; size 0: a free one */
-    char *memo;            /* by tag row, then by frame: 1: it is in the memo */
-    uint64_t items, parts; /* so far: of the segments or of a device's events; of a block's parts */
-    int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by dev: the device's number there */
+    } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; size 0: the number is free */
+    char *memo;            /* by tag row, then by frame; 1: the item is in the memo */
+    uint64_t items, parts; /* how many items were written so far: segments or events of a device;
+                              parts of a block */
+    int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by dev: the number of the device in the format */
     uint32_t only; /* the dev of the events being written */
 } mli_viz_writer;
 
@@ -27146,8 +27175,8 @@ static MLI_COLD void mli_viz_word(mli_viz_writer *w, const char *word, size_t n)
 }
 
 /* Writes what one character of a form stands for: { and } begin and end a dictionary of at least
-   one pair, : is a new one, = sets a pair in it, [ is a new list, + appends to it, ) makes a pair
-   of the last two items, ! is False, 0 the number 0; a space is nothing. */
+   one pair, : is a new one, = sets a pair in it, [ is a new list, + appends an item to that list, )
+   makes a pair of the last two items, ! is False, 0 the number 0; a space is nothing. */
 static MLI_COLD void mli_viz_code(mli_out *o, char code) {
     static const char names[] = "{}:=[+)!";
     static const char *const codes[] = {"}(", "u", "}", "s", "]", "a", "\x86", "\x89"};
@@ -27155,8 +27184,8 @@ static MLI_COLD void mli_viz_code(mli_out *o, char code) {
     if (name) mli_put_str(o, codes[name - names]);
     if (code == '0') mli_viz_u64(o, 0);
 }
-/* Writes what a form says: a word as itself, %ju a number, %s a text, the rest as mli_viz_code.
-   Requires: words are literals, less than MLI_VIZ_WORDS in all. */
+/* Writes a form: a word as itself, %ju as a number, %s as a text, any other character as
+   mli_viz_code does. Requires: words are literals, less than MLI_VIZ_WORDS in all. */
 static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_viz_writer *w, const char *form, ...) {
     va_list args;
     size_t n;
@@ -27300,7 +27329,7 @@ static MLI_COLD void mli_viz_ring_only(mli_viz_writer *w) {
     }
 }
 
-/* Writes an event of a block, or without one: `addr` is then the number that it has there. */
+/* Writes an event. An event without a block has its own number in `addr`. */
 static MLI_COLD void mli_viz_event(mli_viz_writer *w, const char *action, const mli_live_block *b,
                                    uint64_t ns) {
     int snapshot = !strcmp(action, "snapshot");
@@ -27347,7 +27376,7 @@ static MLI_COLD void mli_viz_ring(void *writer, const mli_export_event *e) {
     mli_viz_event(w, frees ? "segment_free" : "alloc", &of, e->ns);
 }
 
-/* Writes a device's events. Viewers give the category of the last one to blocks without any. */
+/* Writes a device's events. Viewers give blocks without a category that of the last event. */
 static MLI_COLD void mli_viz_trace(mli_viz_writer *w, uint32_t dev) {
     mli_live_block none = mli_live_block_make(&w->x, dev, 0, 0, 0);
     w->items = 0;
@@ -27417,11 +27446,12 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r) {
 /* Owns the table that divides the blocks of a site among its stacks. May use reports/export. Locks:
    none. */
 
-/* Sites are exact and stacks are samples. So a stack has the blocks that were picked, and a share
-   of the others of its site: in proportion to the others that its samples stand for. Then the
-   stacks add up to the site, and a block that was picked has its own bytes. Blocks of a site
-   without a sample stay with the site: a stack of its one frame. Live blocks are divided by site,
-   tag and scope. The allocs of a site are these and the freed ones, which are divided by site. */
+/* Sites are exact and stacks are samples. So a stack has the picked blocks, and a share of the
+   other blocks of its site, in proportion to the blocks that its samples stand for besides
+   themselves. Then the stacks add up to the site, and a block that was picked has its own bytes.
+   Blocks of a site without a sample stay with the site: a stack of its one frame. Live blocks are
+   divided by site, tag and scope. The allocs of a site are its live blocks and its freed ones,
+   which are divided by site. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
@@ -27436,14 +27466,15 @@ typedef struct mli_portion {
     unsigned char has_live;     /* 1: the allocs of a site, and its live blocks are among them */
     int64_t value[2];           /* blocks and bytes: first of the samples alone, then of the share
                                    */
-    double rest[2];             /* of the blocks that samples stand for, beside themselves */
+    double rest[2];             /* for the blocks that samples stand for, besides themselves */
 } mli_portion;
 typedef struct mli_shares {
     mli_export *x;
     mli_portion *at;  /* open addressing; NULL: stacks are no samples, there are no shares */
     size_t cap, used; /* its entries, a power of two; entries in use */
-    mli_portion none; /* in place of an entry that there is no memory for */
-    uint64_t allocs[MEMLORD_MAX_DEVICES + 1]; /* by dev: of its sites or stacks, without shares */
+    mli_portion none; /* takes the place of an entry for which there is no memory */
+    uint64_t allocs[MEMLORD_MAX_DEVICES + 1]; /* by dev: the allocs of its sites or stacks, without
+                                                 shares */
     uint64_t alloc_bytes[MEMLORD_MAX_DEVICES + 1];
 } mli_shares;
 
@@ -27472,15 +27503,15 @@ typedef struct mli_groups {
     mli_group at[MLI_GROUPS];
 } mli_groups;
 
-/* Returns the group of a block, empty if it is new. Probes 8 slots; if all are of other groups,
-   writes the group at its home and evicts it. An evicted group may be written again later: readers
-   of the formats with groups add equal ones up. */
+/* Returns the group of a block, empty if it is new. Probes 8 slots; if all have other groups,
+   writes the group at the home slot and evicts it. An evicted group may be written again later:
+   readers of the formats with groups add equal ones up. */
 MLI_PRIVATE MLI_COLD mli_group *mli_group_at(mli_groups *groups, const mli_live_block *b);
 /* Puts every live block into its group and the parts of blocks beside it, and writes all groups. */
 MLI_PRIVATE MLI_COLD void mli_groups_each(mli_shares *t, mli_groups *groups);
 
 /* Calls put for the allocations of each site or, in a format with stacks, of each stack since the
-   last reset; then for those of each device that are of none. Of samples they are shares. */
+   last reset; then for those of each device that no site has. With samples they are shares. */
 typedef void (*mli_allocs_fn)(void *writer, const mli_live_block *of, uint64_t allocs,
                               uint64_t bytes);
 MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void *writer);
@@ -27553,7 +27584,7 @@ static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
         if (!node) return t->x->r->result != MEMLORD_OK;
         s->rest[0] += alive->scale - 1;
         s->rest[1] += (alive->scale - 1) * (double)b->bytes;
-        (void)mli_portion_of(t, b, node, 1); /* it may have none since the last reset */
+        (void)mli_portion_of(t, b, node, 1); /* the site may have no allocs since the last reset */
     }
 }
 /* Adds the allocs of each stack. */
@@ -27573,7 +27604,8 @@ static MLI_COLD void mli_portions_stacks(mli_shares *t) {
         s->rest[1] += (double)row->alloc_bytes - (double)row->picked_bytes;
     }
 }
-/* Adds the wholes of allocs: sites, devices, and what devices have of no site. */
+/* Adds the wholes of allocs: one for each site, and one for the allocs of a device that no site
+   has. */
 static MLI_COLD void mli_portions_sites(mli_shares *t) {
     uint32_t i, dev;
     for (dev = 1; dev <= t->x->devices; dev++) {
@@ -27612,7 +27644,7 @@ static mli_portion *mli_portion_site(const mli_shares *t, const mli_portion *s, 
     key.allocs = 1;
     return mli_portion_find(t->at, t->cap, &key);
 }
-/* Returns what the part of a share in its whole is in proportion to: its rest; `all`: its value. */
+/* Returns the weight of a share in its whole: its rest or, with `all`, its value. */
 static double mli_portion_weight(const mli_portion *s, int m, int all) {
     return all ? (double)s->value[m] : s->rest[m];
 }
@@ -27623,8 +27655,8 @@ static double mli_portion_weights(const mli_shares *t, const mli_portion *whole,
         sum += mli_portion_weight(s, m, all);
     return sum;
 }
-/* Divides a number over the shares of a whole by their weights. `all`: it takes the place of their
-   value. A share of no block has no bytes. */
+/* Divides a number over the shares of a whole by their weights. With `all` the result takes the
+   place of their values. A share of no block has no bytes. */
 static MLI_COLD void mli_portion_divide(const mli_shares *t, const mli_portion *whole, int m,
                                         int64_t number, int all) {
     const double parts = mli_portion_weights(t, whole, m, all);
@@ -27660,8 +27692,8 @@ static MLI_COLD int64_t mli_portion_sum(const mli_shares *t, const mli_portion *
     for (s = mli_portion_next(t, whole); s; s = mli_portion_next(t, s)) sum += s->value[m];
     return sum;
 }
-/* Makes the sites of a device add up to it. A realloc at another site counts the bytes of its block
-   there again. */
+/* Makes the sites of a device add up to it. They may differ, as a realloc at another site counts
+   the bytes of its block there again. */
 static MLI_COLD void mli_portion_device(mli_shares *t, mli_portion *s) {
     mli_portion *site, *next;
     int m;
@@ -27678,7 +27710,7 @@ static MLI_COLD void mli_portion_device(mli_shares *t, mli_portion *s) {
     }
     s->next = 0;
 }
-/* Lists the stacks of each whole, and adds the live blocks of each site up in its rest. */
+/* Lists the stacks of each whole, and sums the live blocks of each site in its rest. */
 static MLI_COLD void mli_portion_list_stack(mli_shares *t, mli_portion *s) {
     mli_portion key = *s, *site = mli_portion_site(t, s, s->frame, 0);
     key.node = 0;
@@ -27689,15 +27721,15 @@ static MLI_COLD void mli_portion_list_stack(mli_shares *t, mli_portion *s) {
         site->rest[1] += (double)s->value[1];
     }
 }
-/* Decides which sites have all their live blocks among their allocs: not those that a reset has
-   left older blocks, or that got blocks by a realloc. */
+/* Decides which sites have all their live blocks among their allocs: a site with blocks from before
+   a reset, or with blocks from a realloc, has not. */
 static MLI_COLD void mli_portion_decide(mli_shares *t, mli_portion *s) {
     if (s->allocs && !s->node)
         s->has_live = !mli_epoch(t->x->lord) &&
                       (double)s->value[0] >= s->rest[0] && (double)s->value[1] >= s->rest[1];
 }
-/* The first takes the live blocks of a portion off the allocs of its site, which then has only
-   those that were freed. The second puts their shares back. */
+/* The first takes the live blocks of a portion off the allocs of its site, which then has only the
+   freed blocks. The second puts the shares of the live blocks back. */
 static MLI_COLD void mli_portion_live_off(mli_shares *t, mli_portion *s) {
     mli_portion *of = mli_portion_site(t, s, s->frame, s->node);
     int m;
@@ -27713,8 +27745,8 @@ static MLI_COLD void mli_portion_live_back(mli_shares *t, mli_portion *s) {
     of->value[0] += s->value[0];
     of->value[1] += s->value[1];
 }
-/* Removes numbers below 0, as those of freed blocks are differences, and the rest of a stack
-   without a picked block. */
+/* Removes numbers below 0, which occur because the numbers of freed blocks are differences. Removes
+   the rest of a stack without a picked block. */
 static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     int m;
     (void)t;
@@ -27724,19 +27756,20 @@ static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     }
 }
 
-/* A stack gets at most so many times what its samples stand for: a site with more has stacks of
-   which no block was picked. */
+/* A stack gets at most so many times the blocks that its samples stand for: a site with more blocks
+   has stacks without a picked block. */
 #define MLI_PORTION_MOST 4
 
-/* Gives `number` of what a whole has left to its stacks; the others stay with it. Has more been
-   taken than the whole has, the stacks get all of it. */
+/* Gives `number` of the blocks that a whole has left to its stacks; the others stay with the whole.
+   If more has been taken than the whole has, the stacks get all. */
 static MLI_COLD void mli_portion_give(const mli_shares *t, mli_portion *whole, int m, int64_t left,
                                       int64_t number, double rest) {
     if (left < 0) mli_portion_divide(t, whole, m, whole->value[m], 1);
     if (left > 0 && rest > 0) mli_portion_divide(t, whole, m, number, 0);
     whole->value[m] = left < 0 ? 0 : rest > 0 ? left - number : left;
 }
-/* Divides a whole; what no stack gets stays. Bytes go with their blocks. */
+/* Divides a whole. Blocks that no stack gets stay with the whole. The bytes of blocks go with them.
+   */
 static MLI_COLD void mli_portion_divide_whole(mli_shares *t, mli_portion *whole) {
     int64_t blocks, bytes, given, number;
     double rest;
@@ -27931,7 +27964,7 @@ typedef struct mli_folded_writer {
     mli_shares shares;
     mli_groups groups;
     mli_folded_line *table;
-    size_t lines, most; /* in the table, and those it has room for */
+    size_t lines, most; /* how many lines are in the table, and how many it has room for */
 } mli_folded_writer;
 
 static MLI_COLD void mli_folded_text(mli_out *o, const char *text) {
@@ -28004,7 +28037,7 @@ static MLI_COLD void mli_folded_down(const mli_export *x, mli_folded_line *heap,
     }
     heap[i] = moving;
 }
-/* Sorts the lines of the table, and makes equal ones one. */
+/* Sorts the lines of the table, and merges equal ones. */
 static MLI_COLD void mli_folded_merge(mli_folded_writer *w) {
     mli_folded_line *lines = w->table;
     size_t i, n = w->lines, kept = 0;
@@ -28127,7 +28160,7 @@ static MLI_COLD uint64_t mli_pb_string(mli_pprof_writer *w, const char *text) {
     mli_put_utf8(w->x.o, text, "");
     return w->strings++;
 }
-/* Writes a message of n numbers as a field. They are its fields 1 to n; those that are 0 are left
+/* Writes a message of n numbers as a field. The numbers are its fields 1 to n; fields of 0 are left
    out. */
 static MLI_COLD void mli_pb_numbers(mli_out *o, unsigned field, const uint64_t *v, unsigned n) {
     char buf[80];
@@ -28192,7 +28225,7 @@ static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name, 
     mli_pb_message(o, 4, &m);
     mli_pb_numbers(o, 5, function, 4);
 }
-/* Writes the modules: all that the sites written before are in, and perhaps more. pprof takes the
+/* Writes the modules: every module of the sites written before, and perhaps others. pprof takes the
    first one for the program, so the executable comes first, and then the others. */
 static MLI_COLD void mli_pprof_mappings(mli_pprof_writer *w, int others) {
     const mli_module *m = mli_module_newest(w->x.lord);
@@ -28236,7 +28269,7 @@ static MLI_COLD void mli_pprof_part(void *writer, const mli_live_block *whole,
 static MLI_COLD void mli_pprof_anomalies(mli_pprof_writer *w) {
     uint32_t dev;
     for (dev = 0; dev <= w->x.devices; dev++) {
-        char buf[1024]; /* a line has, for each anomaly, a name and up to 20 digits */
+        char buf[1024]; /* room for one name and up to 20 digits for each anomaly */
         mli_out line;
         mli_out_buffer(&line, buf, sizeof buf);
         mli_text_anomalies(w->x.r, &line, "anomalies and drops, ", dev);
@@ -28298,19 +28331,20 @@ MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r) {
 
 #define MLI_HEAP_FREED_SIZE 1048576u
 
-/* Of a trace: its allocations, and its live blocks; of these the number that no call allocated, for
-   each of the two walks that write them. */
+/* The sums of a trace: its allocations, its live blocks, and how many live blocks no call
+   allocated, for each of the two walks that write these. */
 typedef struct mli_heap_sum {
     uint64_t allocs, bytes, live, live_bytes, older[2];
 } mli_heap_sum;
 typedef struct mli_heap_writer {
     mli_export x;
     mli_shares shares;
-    mli_groups groups; /* of the blocks in scopes: `bytes` is their trace, 0 while it has none */
+    mli_groups groups; /* the traces of blocks in scopes: `bytes` is the number of the trace, 0
+                          while there is none */
     mli_heap_sum *sum; /* by trace */
     uint64_t traces, infos;  /* so far */
     uint64_t calls, held;    /* allocations still to write; bytes now allocated */
-    uint64_t gone, gone_end; /* infos of the bytes no longer live: see mli_heap_gone */
+    uint64_t gone, gone_end; /* the infos of bytes that are no longer live: see mli_heap_gone */
 } mli_heap_writer;
 
 /* Writes a line "mode a b ...", the n numbers in hexadecimal. */
@@ -28339,7 +28373,7 @@ static uint32_t mli_heap_traces_count(const mli_export *x) {
 }
 
 /* Writes the names of a frame, its instruction pointer and, if it is in no stack, its trace.
-   *strings: so far. */
+   *strings: how many strings were written so far. */
 static MLI_COLD void mli_heap_frame(const mli_export *x, uint32_t frame, uint64_t modules,
                                     uint64_t *strings) {
     const mli_frame_name f = mli_frame_name_of(x, frame);
@@ -28456,8 +28490,8 @@ static MLI_COLD void mli_heap_settle(mli_heap_writer *w) {
         mli_putf(w->x.o, "# calls: %ju of %ju\n", w->calls, mli_add_saturated(calls, freed));
 }
 
-/* Writes the freed allocations of a trace. The free of nothing before each of their frees keeps
-   the call before from being a temporary one. */
+/* Writes the freed allocations of a trace. Before each free it writes a free of nothing, so that
+   heaptrack does not take the allocation before it for a temporary one. */
 static MLI_COLD void mli_heap_freed(mli_heap_writer *w, uint32_t trace) {
     const mli_heap_sum *sum = w->sum + trace;
     const uint64_t peak = w->x.r->total.peak, n = sum->allocs, size = n ? sum->bytes / n : 0;
@@ -28473,7 +28507,8 @@ static MLI_COLD void mli_heap_freed(mli_heap_writer *w, uint32_t trace) {
     }
 }
 
-/* Writes a live block: in the first walk those that no call allocated, in the second the others. */
+/* Writes a live block: the first walk writes the blocks that no call allocated, the second the
+   others. */
 static MLI_COLD void mli_heap_block(mli_heap_writer *w, const mli_live_block *b, int second) {
     uint64_t trace = mli_heap_trace(&w->x, b->node, b->frame), n = b->blocks, i;
     uint64_t *older = &w->sum[trace].older[second];
@@ -28588,12 +28623,12 @@ static const char *const mli_families[MLI_COLUMNS][2] = { /* name, help */
 
 typedef struct mli_prom_writer {
     mli_export x;
-    char label[1024]; /* labels of every sample, "name=value" and a 0 each; a 0 */
+    char label[1024]; /* the labels of every sample, each "name=value" and a 0; then one more 0 */
     uint64_t known[MEMLORD_MAX_DEVICES + 1]; /* by dev: the values for mli_prom_known */
 } mli_prom_writer;
 
 /* Writes the HELP and TYPE lines of a family. A family is a counter if its name ends in _total:
-   all that only grow are named so, and no others. */
+   exactly the families that only grow have such a name. */
 static MLI_COLD void mli_prom_head(mli_out *o, const char *name, const char *help) {
     size_t n = strlen(name);
     int counter = n > 6 && !strcmp(name + n - 6, "_total");
@@ -28608,7 +28643,7 @@ static MLI_COLD int mli_prom_label_in(const char *list, const char *name, size_t
     return 0;
 }
 /* Sets w->label to the labels of the ledger; if it has none and exports, to its process id. Leaves
-   out those that no sample may have: with a name that is none, or is there already. */
+   out a label whose name is not valid, or is that of an earlier label. */
 static MLI_COLD void mli_prom_labels(mli_prom_writer *w) {
     static const char own[] = "device\0tag\0scope\0site\0from\0to\0version\0",
                       letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
@@ -28725,7 +28760,8 @@ static MLI_COLD void mli_prom_rates(mli_prom_writer *w) {
 /* A family with one sample a line of a list. */
 typedef struct mli_family {
     const char *name;
-    char kind;   /* u: a number; d: it may be below 0; X: nanoseconds, written as seconds */
+    char kind;   /* u: a number; d: a number that may be below 0; X: nanoseconds, written as seconds
+                    */
     uint16_t at; /* its offset in the line */
     const char *help;
 } mli_family;
@@ -28931,7 +28967,7 @@ static MLI_COLD void mli_csv_line(mli_out *o, const memlord_block_info *b) {
     mli_putf(o, ",%ju", mli_site_line(b->site));
     mli_csv_text(o, b->site ? b->site->function : NULL);
 }
-/* What the lines of a block's parts are made from. */
+/* The data for the lines of a block's parts. */
 typedef struct mli_csv_whole {
     mli_report *r;
     const memlord_block_info *block;
@@ -28967,8 +29003,8 @@ MLI_PRIVATE MLI_COLD void mli_csv(mli_report *r) {
 
 /* ----------------------------------------------------------------------- src/reports/trace.h -- */
 
-/* Writes TRACE. May use reports/export, reports/ring, and reports/json for what it has as JSON has
-   it. Locks: none. */
+/* Writes TRACE. May use reports/export, reports/ring and, for members that JSON has in the same
+   form, reports/json. Locks: none. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r);
@@ -28997,7 +29033,7 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r);
 typedef struct mli_trace_writer {
     mli_export x;
     mli_last_events last;
-    int64_t *level; /* live bytes by tag row; behind them by dev: those without a tag */
+    int64_t *level; /* live bytes by tag row; behind these, by dev, the bytes without a tag */
     /* By dev: ns of the next sample, the level of the last sample, the level now. */
     uint64_t due[MEMLORD_MAX_DEVICES + 1], shown[MEMLORD_MAX_DEVICES + 1];
     uint64_t sum[MEMLORD_MAX_DEVICES + 1];
@@ -29288,7 +29324,8 @@ MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format)
 
 typedef struct mli_writer {
     void (*write)(mli_report *r); /* NULL: a knob leaves it out */
-    int whole;                    /* 1: it lists blocks, leaks and lifetimes: see mli_report */
+    int whole;                    /* 1: the format lists blocks, leaks and lifetimes: see mli_report
+                                     */
 } mli_writer;
 
 /* A row of the table for each format. */

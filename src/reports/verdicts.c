@@ -70,7 +70,7 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
 /* -- the verdicts -- */
 
 /* Begins the part of a verdict about a device: "out of memory, cpu: " or "; cuda:0: ". Returns 0 if
-   the line has enough of them. */
+   the line has enough devices. */
 static MLI_COLD int mli_text_verdict(mli_report *r, size_t *parts, const char *head, int device) {
     if ((*parts)++ >= MLI_FIRST_DEVICES) return 0;
     mli_putf(r->o, *parts > 1 ? "%s%i: " : "%s, %i: ", *parts > 1 ? "; " : head, device);
@@ -104,7 +104,8 @@ static MLI_COLD void mli_text_verdict_limit(mli_report *r) {
         const mli_phys_line *line = &r->phys[i];
         uint64_t live = 0;
         uint32_t dev;
-        for (dev = 1; dev <= r->devices; dev++) /* also of mapped files, as the limit counts them */
+        for (dev = 1; dev <= r->devices; dev++) /* also the bytes of mapped files, as the limit
+                                                   counts these */
             if (mli_report_phys(r, dev) == line) live += r->stat[dev - 1].allocated;
         if (live > line->limit &&
             mli_text_verdict(r, &parts, "over a limit", mli_device_code(line->of.device)))
@@ -171,8 +172,8 @@ static MLI_COLD void mli_text_holder(mli_report *r, const mli_holder *holder, ui
     mli_putf(r->o, " %g", mli_text_share(holder->bytes, live));
 }
 /* Writes "biggest holder, cuda:0: tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The
-   tag and the site may be of different blocks, so each has its own share. In place of a tag stands
-   "untagged" or "arenas", if these hold more; not "untagged" where nothing else could. */
+   tag and the site may be of different blocks, so each has its own share. Writes "untagged" or
+   "arenas" in place of a tag if these hold more; never "untagged" if nothing has a tag. */
 static MLI_COLD void mli_text_verdict_holders(mli_report *r) {
     size_t i, parts = 0;
     for (i = 0; i < r->devices; i++) {
@@ -197,7 +198,7 @@ static MLI_COLD void mli_text_verdict_holders(mli_report *r) {
     mli_text_verdict_end(r, parts);
 }
 
-/* As mli_anomaly_next; dev 0: what no device counted. */
+/* Does as mli_anomaly_next, but dev 0 means the anomalies and drops that no device counted. */
 static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
     const char *name;
     uint32_t k;
@@ -226,7 +227,7 @@ static MLI_COLD uint64_t mli_anomaly_weight(mli_report *r, uint32_t dev) {
     return heaviest << 62 | (sum < most ? sum : most);
 }
 /* Writes "anomalies and drops, cpu: unknown_frees 1; all: dropped_snapshots 2", the heaviest first;
-   under all what no device counted. */
+   "all" has those that no device counted. */
 static MLI_COLD void mli_text_verdict_anomalies(mli_report *r) {
     uint64_t top[MLI_FIRST_DEVICES][2], one[2], v;
     size_t i, column, n, found = 0, parts = 0;
