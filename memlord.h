@@ -5074,7 +5074,8 @@ typedef struct mli_phys {
     uint64_t ticket_bytes; /* that open tickets have left */
     uint64_t in_flight;   /* bytes that calls with tickets are recording at this moment */
     struct mli_handle *closed_tickets;
-    int failing;          /* 1: the last alloc_retry failed, or alloc_failed came since */
+    int failing;          /* 1: the last memlord_alloc_retry failed, or memlord_alloc_failed was
+                             called since */
     mli_u64 id;           /* a hash of the identity set by the host; 0: none */
     uint64_t neighbours;  /* bytes that other ledgers of the pressure page hold there, when last
                              read */
@@ -6655,7 +6656,7 @@ typedef struct mli_cache_entry {
     uint32_t salt;   /* the kind of entry, and the rest of the key */
 } mli_cache_entry;
 #define MLI_CACHE_MIN 32   /* homes of the first cache, which lies in the thread record */
-#define MLI_CACHE_PATH 8   /* entries probed before one is evicted */
+#define MLI_CACHE_PATH 8   /* how many entries a look-up reads before it evicts one */
 
 /* A context: the state, besides their arguments, that the calls of a thread depend on. A thread has
    one of its own, and memlord_context_swap exchanges contexts between threads and the host's
@@ -7760,7 +7761,7 @@ static uint32_t mli_buckets_next(uint32_t n) {
     return n + (n == step * 6 ? 2 * step : step);
 }
 
-/* A table outside a shard: one that is being filled, or one that was replaced. */
+/* A table that no shard uses: it is being filled, or it was replaced. */
 typedef struct mli_table {
     char *data;
     uint32_t size, displaced, count;
@@ -8767,7 +8768,8 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
         if (mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count))
             level = mli_u64_load(&cell->high);
         else
-            blind |= (in | out) != 0; /* an untouched cell publishes with its first bytes */
+            blind |= (in | out) != 0; /* a cell that has not counted yet publishes at its first
+                                         bytes */
         level -= mli_u64_load(&cell->base);
         if (published + (int64_t)level > peak) peak = published + (int64_t)level;
     }
@@ -8964,7 +8966,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *
 /* Returns the labels of the ledger; NULL: there are none. */
 MLI_PRIVATE const char *mli_labels(const memlord *lord);
 
-#define MLI_INDEX_SUBJECT 255u /* in place of a dev: the key of the address's own record */
+#define MLI_INDEX_SUBJECT 255u /* in place of a dev, in the key of the record of the address itself
+                                  */
 #define MLI_INDEX_BIRTH 252u   /* over a hash of the content: the number of a birth */
 #define MLI_INDEX_MODULE 253u  /* a module, by the address where it starts */
 #define MLI_INDEX_CONTENT 254u /* over a hash of the content: the key of a site */
@@ -9437,8 +9440,8 @@ MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
    caller is inside the ledger's own call of the host's allocator. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev);
 
-/* Gets the dev on which the free of an unknown storage is counted: the device that was named. A
-   device without an index gets the first dev of its type, or index 0 if there is none. */
+/* Gets the dev that counts the free of an unknown storage: the dev of the named device. If that
+   names only a type, gets the first dev of the type, or that of index 0 if there is none. */
 MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *dev);
 
 MLI_PRIVATE MLI_COLD void mli_devices_life(mli_life *life);
@@ -9658,7 +9661,7 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
 typedef struct mli_handle {
     mli_u32 generation; /* odd: open */
     uint32_t number;
-    struct mli_handle *next; /* in the list of closed records */
+    struct mli_handle *next; /* the next one in the list of closed records */
 } mli_handle;
 
 /* An account's record. A charge is one compare-and-swap of `word`: the low 15 bits of the
@@ -11460,7 +11463,8 @@ MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, con
 MLI_API uint64_t memlord_mark(memlord *lord) {
     uint64_t born;
     if (!lord) return 0;
-    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* a requested report is of the old mark */
+    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* first, so that a requested report has the old
+                                                       mark */
     born = mli_u64_load(&lord->tags.birth_mark);
     while (MLI_BIRTH(born) < MLI_MARK_MAX)
         if (mli_u64_cas(&lord->tags.birth_mark, &born, born + mli_word2_of(0, 0, 1)))
@@ -14680,10 +14684,10 @@ typedef struct mli_cover {
 MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
                                            memlord_ticket request);
 
-/* Opens a ticket for bytes at a phys, on the record of this thread; or, with `cover`, the ticket of
-   a request: it belongs to no thread, and a named ticket covers what it can of it or, if that is 0,
-   this thread's tickets do. E_LIMIT: the bytes that no ticket covers do not fit at the phys, or the
-   bytes that the account does not hold yet do not fit in its limit. */
+/* Opens a ticket for bytes at a phys, in the context of this thread. With `cover` opens the ticket
+   of a request, which belongs to no thread. The named ticket covers as much of the request as it
+   can; if none is named, the tickets of this thread do. E_LIMIT: the bytes that no ticket covers do
+   not fit at the phys, or the bytes that the account does not hold yet do not fit in its limit. */
 typedef struct mli_reserve {
     uint64_t bytes;
     memlord_account account; /* 0: none */
@@ -17626,9 +17630,9 @@ typedef struct mli_band_state {
     int due;                /* 1: the value has reached the threshold: collect */
     int near_threshold;     /* 1: every call must check */
     mli_levels level;
-    uint64_t rise, fall; /* a check is due from `rise` live bytes on, and below `fall` */
-    uint64_t freed;      /* and from `freed` freed bytes on. The values for never are UINT64_MAX, 0
-                            and UINT64_MAX */
+    uint64_t rise, fall; /* a check is due at `rise` live bytes or more, and below `fall` */
+    uint64_t freed;      /* a check is due at so many freed bytes, too. The values UINT64_MAX, 0 and
+                            UINT64_MAX mean never */
 } mli_band_state;
 
 /* Returns the threshold of a band at a phys. 0: the band has no threshold now. A percentage needs a
@@ -18586,7 +18590,7 @@ typedef struct mli_thread_scope {
     uint32_t thread;
     mli_u64 epoch, count, peak;
     mli_u64 running; /* the invocations that began on the thread, less those that ended on it */
-    mli_u64 token; /* the second word of the token to adopt it by; 0: none */
+    mli_u64 token; /* the second word of the token by which threads adopt the scope; 0: none */
     mli_min_max bytes, blocks, stamps;
     mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* signed: the sums of the deltas, by dev */
     /* A ring of the last invocations. The one being written is not among the last `count`. */
@@ -19385,8 +19389,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key);
 
-/* Lists the largest sites of a selector and returns their number; a site with a 0 is left out.
-   `names`: the listed sites get their display records, with symbols resolved. */
+/* Lists the largest sites of a selector and returns their number; a site whose number is 0 is left
+   out. `names`: the listed sites get their display records, with symbols resolved. */
 MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);
@@ -19599,8 +19603,8 @@ static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) 
     s->sites = (const memlord_site **)(void *)(frames + s->depth);
     return 1;
 }
-/* Lists the largest stacks of a selector, as mli_sites_top the sites. Without memory for the frames
-   of a stack the list ends before it. */
+/* Lists the largest stacks of a selector, as mli_sites_top lists the sites. Without memory for the
+   frames of a stack the list ends before it. */
 static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
                                       memlord_stack_stat *out, size_t cap) {
     static const unsigned char keys[] = {
@@ -20783,8 +20787,8 @@ static uint64_t mli_slot_owner(memlord *lord, uint32_t slot) {
     return mli_slot_read(lord->neighbours->page, slot, MLI_SLOT_WORD(owner));
 }
 
-/* Sums the devices of a slot that have an identity. Returns the slot's owner; 0: it is free, does
-   not have the identity, or changed its owner meanwhile. */
+/* Sums the devices of a slot that have an identity. Returns the slot's owner. 0: the slot is free,
+   has no device with the identity, or changed its owner meanwhile. */
 static MLI_COLD uint64_t mli_slot_sum(memlord *lord, uint32_t slot, uint64_t id,
                                       mli_page_device *sum) {
     const mli_page *page = lord->neighbours->page;
@@ -21551,7 +21555,7 @@ MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reade
                                        const mli_snapshot *list[MLI_SNAPSHOTS]);
 MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader);
 
-/* In all of these `which` is MLI_RECORDER_... */
+/* In the functions below `which` is MLI_RECORDER_... */
 /* Starts a recorder, or changes its interval. If the system gives no thread, safe points save. */
 MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli_saver *saver,
                                              uint32_t ms);
@@ -21805,11 +21809,11 @@ MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which) {
     if (seen) saver->save(r->lord, 1);
 }
 
-/* -- the holders of a device at its peak --
-   Taken at the end of a call, when the device holds a sixteenth more than at the last time. */
+/* -- the holders of a device at its peak: a call takes them at its end if the device holds a
+      sixteenth more than at the last time -- */
 
 /* Takes the holders of a device that has `live` bytes. The last tag sums up all blocks without a
-   tag. Of two threads the one that saw more bytes wins. */
+   tag. If two threads do so at once, the holders of the thread that saw more bytes stay. */
 static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live) {
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_holders *h = (mli_holders *)mli_own_alloc(lord, sizeof *h), *old;
@@ -22225,10 +22229,11 @@ MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *cont
    services/scopes and services/contexts. Invariant: when another thread takes a record, its scopes have ended. Lock:
    registry, which the callers hold. */
 
-/* Releases the record of a thread that ends or has ended: leaves the contexts of fibres that it is
-   in, ends its scopes, the innermost first, and gives up ownership, after which another thread may
-   take the record at once. Requires: the registry lock. The addition orders the reads that follow after the caller's check that the thread
-   has ended; the store pairs with mli_thread_spare. */
+/* Releases the record of a thread that ends or has ended: leaves the contexts of fibres that the
+   thread is in, ends its scopes, the innermost first, and clears the owner. From then on another
+   thread may take the record. Requires: the registry lock. The addition orders the reads that
+   follow after the caller's check that the thread has ended; the store pairs with mli_thread_spare.
+   */
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
 #if !MLI_WINDOWS /* it has no fork */
@@ -22400,9 +22405,9 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
 
 /* Ends a call that found an alert: for its device, and for another device if the call has taken
    bytes from that. A thread without the system's barrier passes a full barrier of its own here: the
-   addition, which pairs with the one in mli_barrier_threads. The later of the two sees what the
-   other thread stored before its addition. After it the thread compares its counts with the marks
-   of its devices again, and reads the alert again. */
+   addition, which pairs with the one in mli_barrier_threads. Of the two threads the later one sees
+   what the other stored before its addition. After its own addition this thread compares its counts
+   with the marks of its devices again, and reads the alert again. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
     mli_alert_barrier(lord);
@@ -24394,7 +24399,7 @@ MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put,
 /* Calls put for each live block, then for the arenas. */
 MLI_PRIVATE MLI_COLD void mli_live_blocks_each(mli_export *x, mli_block_fn put, void *writer);
 
-/* Calls put for the parts of a block; returns how many of its bytes are in none. */
+/* Calls put for the parts of a block; returns how many of its bytes are in no part. */
 typedef void (*mli_part_fn)(void *writer, const mli_live_block *whole,
                             const memlord_part_info *part);
 MLI_PRIVATE MLI_COLD uint64_t mli_export_parts(mli_export *x, const mli_live_block *b,
@@ -30699,7 +30704,8 @@ MLI_API void memlord_reset(memlord *lord) {
     mli_thread *t;
     uint32_t i;
     if (!lord) return;
-    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* a requested report is of the old epoch */
+    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* first, so that a requested report is of the
+                                                       old epoch */
     t = mli_thread_get(lord);
     if (!t) return;
     mli_lock_take(&mli_process.cold_lock);

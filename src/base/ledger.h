@@ -90,7 +90,8 @@ typedef struct mli_phys {
     uint64_t ticket_bytes; /* that open tickets have left */
     uint64_t in_flight;   /* bytes that calls with tickets are recording at this moment */
     struct mli_handle *closed_tickets;
-    int failing;          /* 1: the last alloc_retry failed, or alloc_failed came since */
+    int failing;          /* 1: the last memlord_alloc_retry failed, or memlord_alloc_failed was
+                             called since */
     mli_u64 id;           /* a hash of the identity set by the host; 0: none */
     uint64_t neighbours;  /* bytes that other ledgers of the pressure page hold there, when last
                              read */

@@ -17,7 +17,7 @@
 typedef struct mli_handle {
     mli_u32 generation; /* odd: open */
     uint32_t number;
-    struct mli_handle *next; /* in the list of closed records */
+    struct mli_handle *next; /* the next one in the list of closed records */
 } mli_handle;
 
 /* An account's record. A charge is one compare-and-swap of `word`: the low 15 bits of the

@@ -387,7 +387,8 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
         if (mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count))
             level = mli_u64_load(&cell->high);
         else
-            blind |= (in | out) != 0; /* an untouched cell publishes with its first bytes */
+            blind |= (in | out) != 0; /* a cell that has not counted yet publishes at its first
+                                         bytes */
         level -= mli_u64_load(&cell->base);
         if (published + (int64_t)level > peak) peak = published + (int64_t)level;
     }

@@ -107,10 +107,10 @@ typedef struct mli_cover {
 MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
                                            memlord_ticket request);
 
-/* Opens a ticket for bytes at a phys, on the record of this thread; or, with `cover`, the ticket of
-   a request: it belongs to no thread, and a named ticket covers what it can of it or, if that is 0,
-   this thread's tickets do. E_LIMIT: the bytes that no ticket covers do not fit at the phys, or the
-   bytes that the account does not hold yet do not fit in its limit. */
+/* Opens a ticket for bytes at a phys, in the context of this thread. With `cover` opens the ticket
+   of a request, which belongs to no thread. The named ticket covers as much of the request as it
+   can; if none is named, the tickets of this thread do. E_LIMIT: the bytes that no ticket covers do
+   not fit at the phys, or the bytes that the account does not hold yet do not fit in its limit. */
 typedef struct mli_reserve {
     uint64_t bytes;
     memlord_account account; /* 0: none */

@@ -125,7 +125,7 @@ static uint32_t mli_buckets_next(uint32_t n) {
     return n + (n == step * 6 ? 2 * step : step);
 }
 
-/* A table outside a shard: one that is being filled, or one that was replaced. */
+/* A table that no shard uses: it is being filled, or it was replaced. */
 typedef struct mli_table {
     char *data;
     uint32_t size, displaced, count;

@@ -402,7 +402,8 @@ MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, con
 MLI_API uint64_t memlord_mark(memlord *lord) {
     uint64_t born;
     if (!lord) return 0;
-    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* a requested report is of the old mark */
+    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* first, so that a requested report has the old
+                                                       mark */
     born = mli_u64_load(&lord->tags.birth_mark);
     while (MLI_BIRTH(born) < MLI_MARK_MAX)
         if (mli_u64_cas(&lord->tags.birth_mark, &born, born + mli_word2_of(0, 0, 1)))

@@ -45,7 +45,7 @@ typedef struct mli_cache_entry {
     uint32_t salt;   /* the kind of entry, and the rest of the key */
 } mli_cache_entry;
 #define MLI_CACHE_MIN 32   /* homes of the first cache, which lies in the thread record */
-#define MLI_CACHE_PATH 8   /* entries probed before one is evicted */
+#define MLI_CACHE_PATH 8   /* how many entries a look-up reads before it evicts one */
 
 /* A context: the state, besides their arguments, that the calls of a thread depend on. A thread has
    one of its own, and memlord_context_swap exchanges contexts between threads and the host's

@@ -110,7 +110,7 @@ MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put,
 /* Calls put for each live block, then for the arenas. */
 MLI_PRIVATE MLI_COLD void mli_live_blocks_each(mli_export *x, mli_block_fn put, void *writer);
 
-/* Calls put for the parts of a block; returns how many of its bytes are in none. */
+/* Calls put for the parts of a block; returns how many of its bytes are in no part. */
 typedef void (*mli_part_fn)(void *writer, const mli_live_block *whole,
                             const memlord_part_info *part);
 MLI_PRIVATE MLI_COLD uint64_t mli_export_parts(mli_export *x, const mli_live_block *b,

@@ -218,9 +218,9 @@ typedef struct mli_band_state {
     int due;                /* 1: the value has reached the threshold: collect */
     int near_threshold;     /* 1: every call must check */
     mli_levels level;
-    uint64_t rise, fall; /* a check is due from `rise` live bytes on, and below `fall` */
-    uint64_t freed;      /* and from `freed` freed bytes on. The values for never are UINT64_MAX, 0
-                            and UINT64_MAX */
+    uint64_t rise, fall; /* a check is due at `rise` live bytes or more, and below `fall` */
+    uint64_t freed;      /* a check is due at so many freed bytes, too. The values UINT64_MAX, 0 and
+                            UINT64_MAX mean never */
 } mli_band_state;
 
 /* Returns the threshold of a band at a phys. 0: the band has no threshold now. A percentage needs a

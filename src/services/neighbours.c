@@ -58,8 +58,8 @@ static uint64_t mli_slot_owner(memlord *lord, uint32_t slot) {
     return mli_slot_read(lord->neighbours->page, slot, MLI_SLOT_WORD(owner));
 }
 
-/* Sums the devices of a slot that have an identity. Returns the slot's owner; 0: it is free, does
-   not have the identity, or changed its owner meanwhile. */
+/* Sums the devices of a slot that have an identity. Returns the slot's owner. 0: the slot is free,
+   has no device with the identity, or changed its owner meanwhile. */
 static MLI_COLD uint64_t mli_slot_sum(memlord *lord, uint32_t slot, uint64_t id,
                                       mli_page_device *sum) {
     const mli_page *page = lord->neighbours->page;

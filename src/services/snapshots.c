@@ -234,11 +234,11 @@ MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which) {
     if (seen) saver->save(r->lord, 1);
 }
 
-/* -- the holders of a device at its peak --
-   Taken at the end of a call, when the device holds a sixteenth more than at the last time. */
+/* -- the holders of a device at its peak: a call takes them at its end if the device holds a
+      sixteenth more than at the last time -- */
 
 /* Takes the holders of a device that has `live` bytes. The last tag sums up all blocks without a
-   tag. Of two threads the one that saw more bytes wins. */
+   tag. If two threads do so at once, the holders of the thread that saw more bytes stay. */
 static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live) {
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_holders *h = (mli_holders *)mli_own_alloc(lord, sizeof *h), *old;

@@ -64,7 +64,7 @@ MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reade
                                        const mli_snapshot *list[MLI_SNAPSHOTS]);
 MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader);
 
-/* In all of these `which` is MLI_RECORDER_... */
+/* In the functions below `which` is MLI_RECORDER_... */
 /* Starts a recorder, or changes its interval. If the system gives no thread, safe points save. */
 MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli_saver *saver,
                                              uint32_t ms);

@@ -163,8 +163,8 @@ static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) 
     s->sites = (const memlord_site **)(void *)(frames + s->depth);
     return 1;
 }
-/* Lists the largest stacks of a selector, as mli_sites_top the sites. Without memory for the frames
-   of a stack the list ends before it. */
+/* Lists the largest stacks of a selector, as mli_sites_top lists the sites. Without memory for the
+   frames of a stack the list ends before it. */
 static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
                                       memlord_stack_stat *out, size_t cap) {
     static const unsigned char keys[] = {

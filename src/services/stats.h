@@ -61,8 +61,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key);
 
-/* Lists the largest sites of a selector and returns their number; a site with a 0 is left out.
-   `names`: the listed sites get their display records, with symbols resolved. */
+/* Lists the largest sites of a selector and returns their number; a site whose number is 0 is left
+   out. `names`: the listed sites get their display records, with symbols resolved. */
 MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);
