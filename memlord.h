@@ -5052,7 +5052,7 @@ typedef struct mli_shard {
 /* A thread that the ledger starts. */
 typedef struct mli_helper {
     mli_u32 state; /* MLI_HELPER_... */
-    mli_u32 stop;  /* 1: it ends, and is joined */
+    mli_u32 stop;  /* 1: the helper must end, and is joined */
     mli_os_event wake;
     mli_os_thread worker;
     mli_job job;
@@ -14665,7 +14665,7 @@ MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int
 MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord);
 MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number);
 #endif
-/* Returns 1 if a ticket is open, and is of the physical device of a device. */
+/* Returns 1 if a ticket is open, and belongs to the physical device of a device. */
 MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
                                           memlord_device device);
 
@@ -14674,7 +14674,7 @@ MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
    that it has not used at its end move back. */
 typedef struct mli_cover {
     uint64_t bytes; /* the sum of the parts */
-    uint64_t held;  /* the part of them that the account of the request holds */
+    uint64_t held;  /* the part of these bytes that the account of the request holds */
     uint32_t count;
     memlord_ticket ticket[MLI_TICKETS_MAX];
     uint64_t part[MLI_TICKETS_MAX];
@@ -15446,7 +15446,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_map_each(memlord *lord, mli_walk_query *
     return r;
 }
 
-/* -- the k largest: a heap with its smallest at the root; ties by address, for a stable list -- */
+/* -- the k largest: a heap with its smallest at the root; equal blocks are ordered by address,
+      so that the list is stable -- */
 static int mli_block_smaller(const memlord_block_info *a, const memlord_block_info *b) {
     return a->bytes != b->bytes ? a->bytes < b->bytes : a->storage > b->storage;
 }
@@ -21516,7 +21517,8 @@ typedef struct mli_device_usage { /* the bytes of a device at one moment */
    one of `top_blocks` memlord_block_info. */
 typedef struct mli_snapshot {
     struct mli_snapshot *next; /* in the list of evicted snapshots that readers may still read */
-    size_t size, top_blocks;   /* bytes of the allocation; blocks in the second array */
+    size_t size, top_blocks;   /* the bytes of the allocation; the number of blocks in the second
+                                  array */
     uint64_t time;             /* ns since create */
     const char *name;          /* kept; NULL: periodic */
     uint64_t live, blocks;     /* over all devices */
@@ -27476,7 +27478,7 @@ typedef struct mli_portion {
 typedef struct mli_shares {
     mli_export *x;
     mli_portion *at;  /* open addressing; NULL: stacks are no samples, there are no shares */
-    size_t cap, used; /* its entries, a power of two; entries in use */
+    size_t cap, used; /* the number of its entries, a power of two; how many are in use */
     mli_portion none; /* takes the place of an entry for which there is no memory */
     uint64_t allocs[MEMLORD_MAX_DEVICES + 1]; /* by dev: the allocs of its sites or stacks, without
                                                  shares */

@@ -68,7 +68,7 @@ typedef struct mli_shard {
 /* A thread that the ledger starts. */
 typedef struct mli_helper {
     mli_u32 state; /* MLI_HELPER_... */
-    mli_u32 stop;  /* 1: it ends, and is joined */
+    mli_u32 stop;  /* 1: the helper must end, and is joined */
     mli_os_event wake;
     mli_os_thread worker;
     mli_job job;

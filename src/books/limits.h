@@ -88,7 +88,7 @@ MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int
 MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord);
 MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number);
 #endif
-/* Returns 1 if a ticket is open, and is of the physical device of a device. */
+/* Returns 1 if a ticket is open, and belongs to the physical device of a device. */
 MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
                                           memlord_device device);
 
@@ -97,7 +97,7 @@ MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
    that it has not used at its end move back. */
 typedef struct mli_cover {
     uint64_t bytes; /* the sum of the parts */
-    uint64_t held;  /* the part of them that the account of the request holds */
+    uint64_t held;  /* the part of these bytes that the account of the request holds */
     uint32_t count;
     memlord_ticket ticket[MLI_TICKETS_MAX];
     uint64_t part[MLI_TICKETS_MAX];

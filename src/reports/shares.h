@@ -32,7 +32,7 @@ typedef struct mli_portion {
 typedef struct mli_shares {
     mli_export *x;
     mli_portion *at;  /* open addressing; NULL: stacks are no samples, there are no shares */
-    size_t cap, used; /* its entries, a power of two; entries in use */
+    size_t cap, used; /* the number of its entries, a power of two; how many are in use */
     mli_portion none; /* takes the place of an entry for which there is no memory */
     uint64_t allocs[MEMLORD_MAX_DEVICES + 1]; /* by dev: the allocs of its sites or stacks, without
                                                  shares */

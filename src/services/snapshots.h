@@ -25,7 +25,8 @@ typedef struct mli_device_usage { /* the bytes of a device at one moment */
    one of `top_blocks` memlord_block_info. */
 typedef struct mli_snapshot {
     struct mli_snapshot *next; /* in the list of evicted snapshots that readers may still read */
-    size_t size, top_blocks;   /* bytes of the allocation; blocks in the second array */
+    size_t size, top_blocks;   /* the bytes of the allocation; the number of blocks in the second
+                                  array */
     uint64_t time;             /* ns since create */
     const char *name;          /* kept; NULL: periodic */
     uint64_t live, blocks;     /* over all devices */
