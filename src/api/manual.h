@@ -90,7 +90,8 @@
         reports      memlord_write, _save, _save_at_exit, _request_save, _format_for, _labels_set;
                      memlord_export_start, _stop: a file for Prometheus, kept fresh
         guards       memlord_guard_tag, _scope, _end: MEMLORD_TAGGED and its kin call them
-        C++          mlord::tag, ::scope, ::tagged, ::here, ::handle, ::allocator, ::resource
+        C++          mlord::tag, ::scope, ::tagged, ::context, ::here, ::handle, ::allocator,
+                     ::resource
         interposers  memlord_interposer: tags and scopes reach a preloaded library, too
         shim         memlord_shim_malloc, ...: MEMLORD_SHIM calls them for you
         hooks        memlord_hooks_install, _uninstall: hosts with a table of malloc, free, ...

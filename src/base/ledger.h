@@ -101,8 +101,8 @@ typedef struct mli_phys {
     struct memlord *lord;
 } mli_phys;
 
-/* The memory that a cold call lacked. The call tries again once it has the memory: see books/names.
-   */
+/* The memory that a cold call lacked. The call tries again once it has the memory: see
+   books/names. */
 typedef struct mli_spare_block {
     void *block;
     size_t size, wanted; /* the size of the block; the size of the allocation that failed last */
@@ -346,14 +346,14 @@ typedef struct mli_self_state {
                                 0: none */
     uint64_t try_lord;       /* the generation of the ledger whose memlord_try_fn the thread runs;
                                 0: none */
-    uintptr_t fence_frame, try_frame; /* the frames that called these functions: see mli_frame_runs
-                                         */
+    uintptr_t fence_frame, try_frame; /* the frames that called these functions: see
+                                         mli_frame_runs */
     void *fence_asked;       /* the fence whose `done` the thread runs, or has left by longjmp;
                                 NULL: none */
     uint32_t exited;         /* 1: the exit hook of the thread has run */
     uintptr_t unwinding;     /* the frame that called an unwinder; 0: the thread is in none */
-    const memlord_site *site; /* the site given to the thread's call on the general path; NULL: none
-                                 */
+    const memlord_site *site; /* the site given to the thread's call on the general path; NULL:
+                                 none */
     uint32_t untold;         /* 1: a call of the thread made a mistake that is not logged yet */
     void *caller;            /* the return address of the thread's call on the general path; NULL:
                                 unknown */

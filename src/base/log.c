@@ -8,8 +8,8 @@ struct mli_log_state {
     mli_lock lock;      /* all below but setting */
     memlord_logger logger;
     uint32_t turn;      /* 0 or 1; each change of the logger changes it */
-    uint32_t inside[2]; /* calls of a logger that are in progress, by the turn in which they began
-                           */
+    uint32_t inside[2]; /* calls of a logger that are in progress, by the turn in which they
+                           began */
     mli_u32 setting;    /* 1: a thread is in memlord_logger_set */
 };
 

@@ -153,8 +153,8 @@ typedef struct mli_watch {
     mli_levels gc_end;          /* when the last collection ended */
     mli_u32 gc_running;         /* 1: a collection is running; taken by exchange */
     void *gc_thread;            /* the thread that runs the collection; under the callbacks lock */
-    uintptr_t gc_frame;         /* the frame that runs the collection: see mli_frame_runs; same lock
-                                   */
+    uintptr_t gc_frame;         /* the frame that runs the collection: see mli_frame_runs; same
+                                   lock */
     uint64_t gc_serial;         /* the serial of the callback that runs; 0: none; under the
                                    callbacks lock */
 } mli_watch;
@@ -276,10 +276,10 @@ typedef struct mli_row_delta {
     uint64_t word2;                  /* the rows of the site and the tag */
     uint64_t in, out;                /* bytes */
     uint64_t allocs, frees;          /* 0 or 1 */
-    uint64_t freed_here, frees_here; /* bytes and frees that the site freed, of blocks of any site
-                                        */
-    int undo;                        /* 1: takes back an `in` and `allocs` that were counted before
-                                        */
+    uint64_t freed_here, frees_here; /* bytes and frees that the site freed, of blocks of any
+                                        site */
+    int undo;                        /* 1: takes back an `in` and `allocs` that were counted
+                                        before */
     uint64_t attaches; /* the bytes, plus 1, of a detached block that the call puts back on the map
                           or ends; 0: there is none */
 } mli_row_delta;

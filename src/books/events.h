@@ -96,8 +96,8 @@ typedef struct mli_subbuf_reader {
     uint64_t generation, stamp;
     uint32_t at, count;
 } mli_subbuf_reader;
-/* A reader of the ring: a heap of readers of its sub-buffers, with the earliest event at the root.
-   */
+/* A reader of the ring: a heap of readers of its sub-buffers, with the earliest event at the
+   root. */
 typedef struct mli_ring_reader {
     memlord *lord;
     mli_subbuf_reader *heap;

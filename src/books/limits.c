@@ -229,8 +229,8 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
 
 #define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* about 50 ms in all, most of that asleep */
 /* Reserves bytes at a phys. Returns 1: reserved; 0: too many; -1: not sure, as bytes in flight or a
-   concurrent change may explain the excess: try again. Without `again` it returns 0 in place of -1.
-   */
+   concurrent change may explain the excess: try again. Without `again` it returns 0 in place of
+   -1. */
 static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint64_t want = phys->ticket_bytes + bytes;

@@ -129,8 +129,8 @@ MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket 
 typedef struct mli_ticket_draw {
     mli_phys *phys; /* NULL: nothing comes off tickets */
     uint64_t bytes;
-    memlord_ticket named; /* the only ticket that the bytes come off; 0: the tickets of the thread
-                             */
+    memlord_ticket named; /* the only ticket that the bytes come off; 0: the tickets of the
+                             thread */
 } mli_ticket_draw;
 MLI_TABLE(const mli_ticket_draw mli_draw_none)
 

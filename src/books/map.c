@@ -33,8 +33,8 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli
 
 #define MLI_DRAIN_NS 1000000u
 /* Waits until every store that a processor has executed by now is visible to all threads. A
-   processor drains its store buffer within microseconds, and always before it runs another thread.
-   */
+   processor drains its store buffer within microseconds, and always before it runs another
+   thread. */
 static MLI_COLD void mli_stores_drain(void) {
     const uint64_t begin = mli_now();
     unsigned tries = 0; /* a sandbox may refuse to sleep, and the clock may stand still */
@@ -382,8 +382,8 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
         if (again)
             mli_spin_wait(&n);
         else if (!probe->shared && state != t->id && state != MLI_SHARD_NEW)
-            mli_shard_make_shared(lord, t, s); /* in state STOPPED, waits for the lock of the shard
-                                                  */
+            mli_shard_make_shared(lord, t, s); /* in state STOPPED, waits for the lock of the
+                                                  shard */
         else if (!want_room)
             return 0;
         else if (mli_shard_grow(lord, t, s, size))

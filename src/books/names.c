@@ -171,8 +171,8 @@ static MLI_COLD int mli_dict_reserve_locked(memlord *lord, mli_dict *dict, size_
 }
 
 /* Reserves the memory to put a key of this length. The put may need a larger array, a larger index,
-   and a string block by the formula of stbds_stralloc. 0: done. -1: there is no memory for it yet.
-   */
+   and a string block by the formula of stbds_stralloc. 0: done. -1: there is no memory for it
+   yet. */
 static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t length) {
     const stbds_array_header *array = mli_dict_array(dict);
     const stbds_hash_index *index = (const stbds_hash_index *)array->hash_table;

@@ -68,8 +68,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *
 /* Returns the labels of the ledger; NULL: there are none. */
 MLI_PRIVATE const char *mli_labels(const memlord *lord);
 
-#define MLI_INDEX_SUBJECT 255u /* in place of a dev, in the key of the record of the address itself
-                                  */
+#define MLI_INDEX_SUBJECT 255u /* in place of a dev, in the key of the record of the address
+                                  itself */
 #define MLI_INDEX_BIRTH 252u   /* over a hash of the content: the number of a birth */
 #define MLI_INDEX_MODULE 253u  /* a module, by the address where it starts */
 #define MLI_INDEX_CONTENT 254u /* over a hash of the content: the key of a site */

@@ -127,8 +127,8 @@ enum {                        /* memlord.threads.alert: work for the end of a ca
     MLI_ALERT_DROPS = 2,   /* there are fences to drop */
     MLI_ALERT_WAITER = 4,  /* a thread waits for a free */
     MLI_ALERT_POLLER = 8,  /* a device is new, and all devices are to have pollers */
-    MLI_ALERT_EVENTS = 16, /* the ledger records events; the end of a call has no work for this bit
-                              */
+    MLI_ALERT_EVENTS = 16, /* the ledger records events; the end of a call has no work for this
+                              bit */
     MLI_ALERT_SAVE = 32,   /* a report was requested */
     MLI_ALERT_PENDS = 64,  /* shifted by a device type: fences of that type are queued */
     MLI_ALERT_BANDS = 64 << MEMLORD_DEVICE_TYPE_COUNT /* a count, not a bit: one for each

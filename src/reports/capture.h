@@ -79,8 +79,8 @@ typedef struct mli_tag_line {
     memlord_tag_stat stat;
     uint64_t peak_error;
     uint32_t dev;
-    int leaked;          /* 1: the culprit has leaked blocks with this tag; for row 0: without a tag
-                            */
+    int leaked;          /* 1: the culprit has leaked blocks with this tag; for row 0: without a
+                            tag */
     mli_phys_line *phys; /* NULL: the report has no line of its physical device */
 } mli_tag_line;
 typedef struct mli_scope_line {
@@ -95,8 +95,8 @@ typedef struct mli_stack_line {
     uint32_t node;
     memlord_stack_stat stat; /* without its frames */
 } mli_stack_line;
-typedef struct mli_stack_leak { /* the leaks of a stack: the blocks that its picked blocks stand for
-                                   */
+typedef struct mli_stack_leak { /* the leaks of a stack: the blocks that its picked blocks stand
+                                   for */
     uint64_t bytes, samples;
     double blocks;
     uint32_t row;
@@ -144,8 +144,8 @@ typedef struct mli_report {
     mli_leak_table leaks;  /* live blocks that were born since `mark` and are not pending */
     mli_leak_sum *leak_sum; /* by site row; behind these, for blocks without a site, by tag row */
     mli_culprit culprit;
-    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest first, which are those that lost bytes
-                                                */
+    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest first, which are those that lost
+                                                bytes */
     size_t mistakes;
     uint64_t mistakes_more; /* mistakes at sites that are not in the list */
     uint64_t mark;
@@ -159,6 +159,7 @@ typedef struct mli_report {
     mli_holders holders; /* scratch, for the device that is being written */
     mli_scope_run run[MLI_RUNS_KEPT];
     memlord_part_info part[16];
+    char part_text[2048]; /* scratch: of a verdict */
     uint64_t sizes[MEMLORD_MAX_DEVICES][MLI_SIZES]; /* live blocks, by device and size class */
 } mli_report;
 
@@ -202,9 +203,6 @@ MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys);
 MLI_PRIVATE mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev);
 MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count);
 
-/* The record that lists show for the balance of a device's arena, which no block and no site
-   holds. */
-MLI_TABLE(const memlord_site mli_arena_site)
 MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev);
 
 /* Captures a report. Requires: r is zeroed except for `whole`, the output and the pinned snapshots.

@@ -37,8 +37,8 @@ enum {
     MLI_BLOCK_DONE = 32
 };
 
-/* The data that each writer reads besides the report. It is the first member of the writer's state.
-   */
+/* The data that each writer reads besides the report. It is the first member of the writer's
+   state. */
 typedef struct mli_export {
     mli_report *r;
     memlord *lord;

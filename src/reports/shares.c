@@ -254,8 +254,8 @@ static MLI_COLD void mli_portion_give(const mli_shares *t, mli_portion *whole, i
     if (left > 0 && rest > 0) mli_portion_divide(t, whole, m, number, 0);
     whole->value[m] = left < 0 ? 0 : rest > 0 ? left - number : left;
 }
-/* Divides a whole. Blocks that no stack gets stay with the whole. The bytes of blocks go with them.
-   */
+/* Divides a whole. Blocks that no stack gets stay with the whole. The bytes of blocks go with
+   them. */
 static MLI_COLD void mli_portion_divide_whole(mli_shares *t, mli_portion *whole) {
     int64_t blocks, bytes, given, number;
     double rest;

@@ -25,8 +25,8 @@ typedef struct mli_portion {
     unsigned char dev;          /* 0: a vacant entry */
     unsigned char allocs;       /* 1: of allocs since the last reset; 0: of live blocks */
     unsigned char has_live;     /* 1: the allocs of a site, and its live blocks are among them */
-    int64_t value[2];           /* blocks and bytes: first of the samples alone, then of the share
-                                   */
+    int64_t value[2];           /* blocks and bytes: first of the samples alone, then of the
+                                   share */
     double rest[2];             /* for the blocks that samples stand for, besides themselves */
 } mli_portion;
 typedef struct mli_shares {

@@ -164,8 +164,8 @@ static MLI_COLD void mli_prom_rates(mli_prom_writer *w) {
 /* A family with one sample a line of a list. */
 typedef struct mli_family {
     const char *name;
-    char kind;   /* u: a number; d: a number that may be below 0; X: nanoseconds, written as seconds
-                    */
+    char kind;   /* u: a number; d: a number that may be below 0; X: nanoseconds, written as
+                    seconds */
     uint16_t at; /* its offset in the line */
     const char *help;
 } mli_family;

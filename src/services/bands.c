@@ -278,8 +278,8 @@ static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
 }
 
 /* Moves the marks of a device to where they enter another band. Used % is of the limit here, so it
-   changes with the live bytes alone and not with a sample. `total` is the live bytes of the phys.
-   */
+   changes with the live bytes alone and not with a sample. `total` is the live bytes of the
+   phys. */
 static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
                            mli_band_state *v) {
     uint64_t others = total > v->level.live ? total - v->level.live : 0;

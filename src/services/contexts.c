@@ -140,8 +140,8 @@ static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_con
 }
 
 /* Ends what is open in the context of a fibre, and closes its record. E_STATE: the context is not
-   in its record, because the thread has not left a fibre that it entered before or after this one.
-   */
+   in its record, because the thread has not left a fibre that it entered before or after this
+   one. */
 static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
                                                 memlord_context *context) {
     mli_context_record *record = mli_context_lock(lord, t, context);

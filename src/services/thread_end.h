@@ -12,8 +12,8 @@
 /* Releases the record of a thread that ends or has ended: leaves the contexts of fibres that the
    thread is in, ends its scopes, the innermost first, and clears the owner. From then on another
    thread may take the record. Requires: the registry lock. The addition orders the reads that
-   follow after the caller's check that the thread has ended; the store pairs with mli_thread_spare.
-   */
+   follow after the caller's check that the thread has ended; the store pairs with
+   mli_thread_spare. */
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
 #if !MLI_WINDOWS /* it has no fork */

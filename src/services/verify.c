@@ -33,8 +33,8 @@ typedef struct mli_verify {
     mli_shard *shard;                /* the one walked now */
     uint32_t displaced;              /* entries of the shard outside their home bucket */
     mli_verify_sum detached;         /* blocks off the map that are still counted: see mli_thread */
-    mli_verify_sum missing;          /* the blocks that the devices count and the map does not hold
-                                        */
+    mli_verify_sum missing;          /* the blocks that the devices count and the map does not
+                                        hold */
     mli_verify_sum picked;            /* blocks with a stack, and their weight */
     mli_out text;
     char line[512];
@@ -324,8 +324,8 @@ static MLI_COLD int mli_verify_row_fail(mli_verify *v, int book, uint32_t number
 }
 
 /* Checks the counts of a row against the map. They may exceed it by blocks that are detached:
-   nobody knows on which rows the detached blocks count, so only the sum over all devices is exact.
-   */
+   nobody knows on which rows the detached blocks count, so only the sum over all devices is
+   exact. */
 static MLI_COLD int mli_verify_row(mli_verify *v, int book, uint32_t number) {
     const mli_verify_sum *map = &v->sums[book][number];
     const mli_row *row = mli_row_at(v->lord, book, number);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { STORAGES = 1 << 17, PAGES = 1 << 20, STREAMS = 256, EVENTS = 1 << 14, DEPTH = 64 };
@@ -129,7 +130,7 @@ static uint64_t serial;             /* of captures, storages, records and waits 
 static fake_context contexts[CONTEXTS];
 static int n_contexts;
 static chunk chunks[CHUNKS];
-static int initialised, forked;
+static int initialised, forked, device_runs;
 static void virtual_reset(void);
 static uint64_t virtual_live(void);
 static struct {
@@ -192,8 +193,11 @@ static int begin(const char *name) {
     return driver && fake.sticky && is_work(name) ? fake.sticky : 0;
 }
 
+static void device_start(void);
+
 static int runtime(const char *name) {
     int r = begin(name);
+    if (!r && fake.runs_alone) device_start();
     if (!r && (fake.no_driver || fake.old_driver)) r = cudaErrorInsufficientDriver;
     if (!r) initialised = 1;
     if (!r && fake.sticky) r = fake.sticky;
@@ -310,7 +314,7 @@ void fake_reset(int devices) {
 static void in_the_child(void) {
     pthread_mutex_init(&lock, NULL);
     forked = initialised;
-    initialised = 0;
+    initialised = device_runs = 0;
 }
 
 void fake_is_no_child(void) {
@@ -323,6 +327,11 @@ __attribute__((constructor)) static void from_environment(void) {
     const char *devices = getenv("FAKE_CUDA_DEVICES");
     if (devices) fake_reset(atoi(devices));
     fake.old_driver = getenv("FAKE_CUDA_OLD_DRIVER") != NULL;
+    if (getenv("FAKE_CUDA_UNKIND")) { /* as a device may be */
+        fake.pool_chunk = 32 << 20;
+        fake.free_waits = fake.ends_at_exit = fake.runs_alone = 1;
+        fake.queue_length = 1024;
+    }
     pthread_atfork(NULL, NULL, in_the_child);
 }
 

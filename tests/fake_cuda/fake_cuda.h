@@ -62,6 +62,7 @@ typedef struct fake_cuda {
     int host_pools;  /* what comes out of a pool is on no device: -1 */
     int slow_events; /* an event is a thing its stream is given, and never done at once */
     uint64_t pool_chunk; /* pools take memory of the device in parts of at least so much; 0: exactly */
+    int runs_alone; /* streams do what they are given while nobody waits, on a thread */
     int free_waits; /* cudaFree of what is no pool's waits for the device */
     uint64_t queue_length; /* what a stream holds that is not done; 0: any number of things */
     int queue_waits; /* calls that waited until a full stream had done something */
