@@ -87,6 +87,7 @@ struct CUstream_st {
     } waits[QUEUED];
     int n_waits;
     uint64_t waited; /* for other streams, that it was ever told to */
+    uint64_t id;
 };
 
 fake_cuda fake;
@@ -129,6 +130,7 @@ static int begin(const char *name) {
     const int nvml = name[0] == 'n', driver = !nvml && name[2] != 'd';
     int i = 0;
     void (*before)(void);
+    if (driver && fake.on_driver_call) fake.on_driver_call(name);
     pthread_mutex_lock(&lock);
     before = fake.before && !strcmp(fake.before_name, name) ? fake.before : NULL;
     if (before) {
@@ -673,4 +675,5 @@ cudaError_t cudaDeviceReset(void) {
 }
 
 #include "driver.c"
+#include "ids.c"
 #include "virtual.c"

@@ -102,6 +102,8 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *user)
     return end(r);
 }
 
+static uint64_t ids; /* no stream of the process has that of another */
+
 static int stream_make(cudaStream_t *stream, unsigned flags) {
     struct CUstream_st *s;
     int i = n_streams;
@@ -114,6 +116,7 @@ static int stream_make(cudaStream_t *stream, unsigned flags) {
     s->device = current();
     s->alive = 1;
     s->n_waits = 0;
+    s->id = ++ids;
     s->blocking = !(flags & cudaStreamNonBlocking);
     *stream = s;
     return 0;
