@@ -20,8 +20,10 @@ cc.debug := $(CC) -O0 -g3 $(checks)
 cc.asan := $(CC) -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all $(checks)
 cc.modules := $(CC) -O2
 cc.tsan := clang -O1 -g -fsanitize=thread $(checks)
-# The linker takes exit.o, which keeps the counts of a process that ends by _exit.
-cc.coverage := $(CC) -O0 -g --coverage -fprofile-update=atomic -Wl,build/coverage/exit.o
+# The linker takes exit.o, which keeps the counts of a process that ends by _exit. No function is
+# always inlined: gcov would count its branches once for each place that calls it.
+cc.coverage := $(CC) -O0 -g --coverage -fprofile-update=atomic -Dalways_inline=unused \
+	-Wl,build/coverage/exit.o
 $(foreach c,release debug asan coverage modules,$(eval cxx.$(c) := $(patsubst $(CC),$(CXX),$(cc.$(c)))))
 cxx.tsan := $(patsubst clang,clang++,$(cc.tsan))
 # The suites themselves, not what they test, are compiled faster than they run; so is what release
@@ -30,7 +32,7 @@ quick := -O0
 %/test_snapshots %/test_snapshots.exe: quick := # its model runs for seconds
 # What a suite does for itself may run faster, and one thread's count of it get lost.
 build/coverage/test_%: quick := -O1 -fno-inline -fprofile-update=single
-build/coverage/test_verify build/coverage/test_samples build/coverage/test_requires: quick := # which are the implementation, too
+build/coverage/test_verify build/coverage/test_samples build/coverage/test_requires build/coverage/test_modules: quick := # which are the implementation, too
 configs := $(or $(config),release asan tsan)
 ifneq ($(filter-out release debug asan tsan modules,$(configs)),)
 $(error config=$(config) is none of release, debug, asan, tsan, modules)
@@ -40,7 +42,8 @@ q := $(if $(V),,@)
 comma := ,
 
 # Where CUDA is. Without it the suites compile against a header of our own, and run all the same.
-ifndef CUDA_HOME # else where nvcc is
+ifndef CUDA_HOME # else where nvcc is; tests/gpu.sh looks in more places, and is not told this one
+own_home := env -u CUDA_HOME 
 CUDA_HOME := $(firstword $(wildcard /usr/local/cuda) \
 	$(patsubst %/bin/nvcc,%,$(realpath $(shell command -v nvcc))) /usr/local/cuda)
 endif
@@ -49,7 +52,7 @@ cuda_include := $(firstword $(patsubst %/cuda_runtime_api.h,%,\
 	$(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h)) tests/fake_cuda/include)
 ptsz := CUDA_API_PER_THREAD_DEFAULT_STREAM
 
-suites := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c)) portable_test_map test_cpp test_new \
+suites := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c)) portable_test_map test_cpp test_coroutines test_new \
 	ptsz_test_cuda_alloc ptsz_test_cuda_streams
 nobarrier := $(addprefix nobarrier_test_,map threads bands retry hosts)
 # The builds of the suites, and those of the suites on a system that refuses membarrier(2).
@@ -139,7 +142,7 @@ test: $(once) $(if $(config),,$(examples) try-reports) ## all suites; ends with 
 	@sh tests/run.sh $(if $(config),,$(scripts)) $(once)
 
 # What make test's own system does not show: see tests/gates/.
-gates: try-gates $(call programs,modules) ## src/, Windows, macOS, musl, other processors, each knob, known faults; ends with "N passed, N failed"
+gates: try-gates $(call programs,modules) ## src/, Windows, macOS, musl, other processors, each knob, the GPU's runs, known faults; ends with "N passed, N failed"
 	@MEMLORD_TEST_LOGS=build/gates/logs sh tests/run.sh tests/mutants.sh $(wildcard tests/gates/*.sh) $(call programs,modules)
 
 test-all: ## [PART=] [LONG=1]: one part of make test-parts, or all in turn; those over ten minutes with LONG=1
@@ -218,6 +221,10 @@ define more_suite_rules
 build/$(1)/test_cpp: tests/test_cpp.cpp $$(wildcard tests/*.h) build/$(1)/memlord.o
 	@echo '  $$@'
 	$$(q)$$(cxx.$(1)) -std=c++17 $$(warn) -pthread $$(filter %.cpp %.o,$$^) -o $$@ -lcmocka -ldl
+
+build/$(1)/test_coroutines: tests/test_coroutines.cpp $$(wildcard tests/*.h) build/$(1)/memlord.o
+	@echo '  $$@'
+	$$(q)$$(cxx.$(1)) -std=c++20 $$(warn) -pthread $$(filter %.cpp %.o,$$^) -o $$@ -lcmocka -ldl
 
 # As the driver for C++ would link operators new and delete of tsan's own.
 build/$(1)/test_new: tests/test_new.cpp examples/new.cpp $$(wildcard tests/*.h) build/$(1)/memlord.o
@@ -344,19 +351,14 @@ build/libmemlord_preload.so: src/tools/preload.c $(wildcard src/tools/preload/*.
 bench: deps-bench ## measures MemLord beside its peers, and beside that of BASE=revision; takes minutes
 	@BASE='$(BASE)' sh bench/run.sh
 
-# A machine with a GPU need have no more than a compiler, stb_ds.h and the toolkit. Without a GPU
-# the script's status is 77, which make prints; its own is then 2, as for all that fails.
-test-gpu: build/gpu/memlord.o build/gpu/cuda.o ## what only a GPU shows; kept in bench/results; fails where there is none
-	@sh tests/gpu.sh test
+# A machine with a GPU need have no more than its driver, the toolkit and a compiler: the script
+# installs nothing and compiles all that it runs. Its status, as 77 without a GPU, make prints; its
+# own is then 2, as for all that fails.
+test-gpu: ## what only a GPU shows; ends with a verdict, kept in bench/results; fails where there is no GPU
+	@$(own_home)sh tests/gpu.sh test
 
-bench-gpu: build/gpu/memlord.o build/gpu/cuda.o ## what the wrapped CUDA calls cost on a GPU; likewise
-	@sh tests/gpu.sh bench
-
-build/gpu/memlord.o: tests/matrix/impl.c memlord.h | deps-demo
-build/gpu/cuda.o: tests/matrix/cuda_impl.c memlord.h memlord_cuda.h | deps-demo
-build/gpu/memlord.o build/gpu/cuda.o:
-	@mkdir -p build/gpu && echo '  $@'
-	$(q)$(CC) -std=c99 -O2 -pthread -I. -isystem $(cuda_include) -c $< -o $@
+bench-gpu: ## what the wrapped CUDA calls cost on a GPU; likewise
+	@$(own_home)sh tests/gpu.sh bench
 
 # Where the compiler finds stb_ds.h.
 find_stb = stb=$$(for name in '<stb/stb_ds.h>' '"stb_ds.h"'; do \

@@ -65,29 +65,33 @@
         sites        memlord_sites_enable, _site_at, _site_of, _site_place, _sites_top, ...;
                      MEMLORD_SITE
         stacks       memlord_stacks_top, _unwind_frame_pointers; memlord_desc.stack_depth,
-                     .stack_bytes, .unwinder
+                     .stack_bytes, .stack_seed, .unwinder
         statistics   memlord_allocated, _freed, _pending, _peak, _stats_get, _summary, _reset;
                      memlord_hit_rate, _recovery_rate, _success_rate, _mean_bytes
         blocks       memlord_blocks_each, _blocks_top, _block_find, _mark, _leaks
+        mistakes     memlord_anomalies_each
         parts        memlord_part_add, _part_remove, _parts_each
         tags         memlord_tag_begin, _end, _current, _default_set, _get; memlord_expect;
                      memlord_stream_set
         capacity     memlord_capacity_source_set, _get, _sample; memlord_poller_start, _stop
         limits       memlord_limit_set, _headroom, _would_fit, _plan_fit, _explain
-        reservations memlord_reserve, _reserve_commit, _cancel, _adopt; memlord_alloc_reserved
+        reservations memlord_reserve, _reserve_commit, _cancel, _adopt
         accounts     memlord_account_open, _charge, _use, _get, _close
+        one alloc    memlord_alloc_with: site, tag, ticket, account and stream in one call
         bands        memlord_strategy_set, _unset, _check, _default
         collection   memlord_gc_callback_add, _remove; memlord_gc_run, _gc_poll
         out of memory memlord_alloc_retry, _retry_check, _retry_backoff, _alloc_failed
         pools        memlord_pool_set, _add, _served; memlord_cached_ratio, ...
         neighbours   memlord_pressure_open, _close, _raise, _level; memlord_device_id_set
         scopes       memlord_scope_begin, _end, _shapes_set, _export, _adopt, _return, _get
+        contexts     memlord_context_swap, _drop: for fibres, coroutines and jobs
         snapshots    memlord_checkpoint; memlord_snapshots_start, _stop
         events       memlord_events_start, _stop, _each
         reports      memlord_write, _save, _save_at_exit, _request_save, _format_for, _labels_set;
                      memlord_export_start, _stop: a file for Prometheus, kept fresh
         guards       memlord_guard_tag, _scope, _end: MEMLORD_TAGGED and its kin call them
-        C++          mlord::tag, ::scope, ::tagged, ::here, ::handle, ::allocator, ::resource
+        C++          mlord::tag, ::scope, ::tagged, ::context, ::here, ::handle, ::allocator,
+                     ::resource
         interposers  memlord_interposer: tags and scopes reach a preloaded library, too
         shim         memlord_shim_malloc, ...: MEMLORD_SHIM calls them for you
         hooks        memlord_hooks_install, _uninstall: hosts with a table of malloc, free, ...
@@ -137,7 +141,8 @@
               until memlord_sites_enable.
     Stack     the return addresses of an alloc, if memlord_desc.stack_depth asks for them:
               of every alloc, or of a sample whose totals are estimates without bias, with
-              a standard error. Each run, process and ledger takes another sample. A block
+              a standard error. Each run, process and ledger takes another sample, unless
+              memlord_desc.stack_seed makes it repeatable. A block
               keeps its stack until it ends; a realloc draws again, a move keeps it. TEXT
               has the largest; JSON (the 2048 largest), PPROF, FOLDED, HEAPTRACK and
               MEMORY_VIZ have whole stacks. Of samples TEXT and JSON show these estimates.
@@ -156,7 +161,8 @@
     Limit     the most that memlord_reserve and memlord_alloc_retry let a physical device
               hold. An alloc that has happened is recorded whatever the limit.
     Ticket    bytes of the limit that memlord_reserve keeps for allocs to come.
-    Account   bytes charged to a request or a user. They are counted elsewhere, too.
+    Account   bytes charged to a request or a user. They are counted elsewhere, too. Its limit
+              is a quota for memlord_reserve and memlord_alloc_retry.
     Pool      device memory that your own allocator has reserved, and serves requests
               from. A pool is a device of its own: type OTHER, or its real type with an
               index of its own, and memlord_device_share with the device it lives in.
@@ -394,7 +400,8 @@
     or exits.
 
     Mistakes of the host are anomalies: counted per device and shown in every report but
-    FOLDED and CSV, which have no comments.
+    FOLDED and CSV, which have no comments. memlord_anomalies_each, TEXT, JSON and HTML say
+    where each was made; the first of each kind at a site is logged as a warning.
         unknown_frees          a free, release or realloc of a storage that is not live; if
                                the ledger knows no more devices, only the sum of all has it
         implicit_frees         an alloc over a live storage: the old one was closed
@@ -403,17 +410,20 @@
         fence_failures         fences that failed: counted as done
         refused                calls that record, tag or set a pool and returned E_INVALID
                                or E_DEVICE: a selector where a device is needed, a storage
-                               of 0. If the device is not known, only the sum of all has
-                               it. Each function logs each such result once
+                               of 0; and allocs with a ticket or an account that is not
+                               open. If the device is not known, only the sum of all has
+                               it. Each function logs each such result once, and once
+                               at each of the sites that are kept
     What did not fit is counted, too, and never silently lost:
         dropped_allocs/_bytes  the map could not grow: raise the allocator's limit; or one
                                device too many (E_DEVICE): raise MEMLORD_MAX_DEVICES
         dropped_sites          more sites, tags or stacks than fit, or more bytes of names
                                than MEMLORD_MAX_STRINGS: blocks are recorded without
-                               them; or a guard that ended on another thread than it began
+                               them; or a guard that ended in another context than it
+                               began in
         dropped_events         overwritten in the ring, or no room there
     The ledger also counts the scopes, invocations and snapshots that it dropped, and the exports
-    that failed, and reports say how many. The first dropped alloc and the first dropped tag are
+    that failed, and reports say how many. The first dropped tag and the first dropped scope are
     logged.
 
     ------------------------------------------------------------------ >>costs ---
@@ -669,7 +679,7 @@ typedef struct memlord_allocator {
 
 enum {
     MEMLORD_LOG_ERROR = 1, /* something was lost or refused */
-    MEMLORD_LOG_WARNING,   /* the host did something odd, or a limit refused a request */
+    MEMLORD_LOG_WARNING,   /* a mistake of the host, a leak at the end, or a limit that refused */
     MEMLORD_LOG_INFO,      /* summaries, resets */
     MEMLORD_LOG_TRACE      /* a line for every call that allocates, frees, resizes or moves, also
                               of n blocks, and for every retired block; with MEMLORD_DEBUG=1 */
@@ -732,6 +742,9 @@ typedef struct memlord_desc {
     uint32_t stack_depth;        /* frames of the stacks of allocs, at most 128; 0: no stacks */
     uint64_t stack_bytes;        /* in the mean from stack to stack, 512 KiB; 1: every alloc */
     memlord_unwinder unwinder;   /* the platform's */
+    uint64_t stack_seed;         /* of the samples, which it makes repeatable: the same allocs of
+                                    the same threads are picked. 0: from the system, another
+                                    one in each ledger */
 } memlord_desc;
 
 /* Opens a ledger. `desc` NULL is the default configuration. It is copied, strings too.
@@ -795,6 +808,8 @@ MEMLORD_API void memlord_os_allocator(memlord_allocator *out)
    does not count as unknown. The ledger remembers 64 such storages. For each further one, it takes
    one free of any unknown storage of the same type for the free of that one. Cost: tens of ns; see
    >>costs. */
+
+#define MEMLORD_NONE UINT64_MAX /* as an account: none; as a stream: the default one */
 
 /* A place in the source: MEMLORD_SITE plants one. Two records with one file, function and line
    in one module are one site. The strings are copied when first seen and not read again. */
@@ -1084,8 +1099,8 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
    With memlord_desc.stack_bytes 1 every alloc is picked, and the numbers are exact. Else an alloc
    of n bytes is picked with the probability 1 - exp(-n / stack_bytes), and stands for its inverse:
    then all numbers but `samples` are estimates. They have no bias, except the peak, which is too
-   high in the mean. Each run, process and ledger takes another sample, and a forked child another
-   than its parent: errors average out over runs. `samples`: the allocs picked. A realloc moves a
+   high in the mean. Each run, process and ledger takes another sample (but see memlord_desc.stack_seed), and a
+   forked child another than its parent: errors average out over runs. `samples`: the allocs picked. A realloc moves a
    block to the stack of its call: there it counts no alloc, and its growth as allocated. After
    dlclose another module may have the address of a frame; its site stays, and memlord_site_place
    tells the module that had it.
@@ -1345,6 +1360,52 @@ MEMLORD_API uint64_t memlord_mark(memlord *lord) MLI_OFF(0)
 MEMLORD_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_fn fn,
                                  void *user) MLI_OFF(0)
 
+/* -- mistakes of the host, with their place -- */
+
+#define MLI_ANOMALY_KINDS(X)                                                                  \
+    X(UNKNOWN_FREE, "unknown_free", "a free of a storage that is not live")                   \
+    X(IMPLICIT_FREE, "implicit_free", "an alloc over a live storage, which ended")            \
+    X(FREED_WHILE_SHARED, "freed_while_shared", "a free of a storage that has views")         \
+    X(UNDERFLOW, "underflow", "an arena_sub of more than the balance")                        \
+    X(FENCE_FAILED, "fence_failed", "a fence that failed")                                    \
+    X(REFUSED, "refused", "a call with a bad argument")                                       \
+    X(MISPLACED_END, "misplaced_end", "an end of a tag or scope with none to end in this context") \
+    X(DROPPED, "dropped", "no room to record an alloc: give the ledger's allocator more, or raise "   \
+                 "MEMLORD_MAX_DEVICES")
+enum {
+    MEMLORD_ANOMALY_UNKNOWN_FREE = 0,       /* a free of a storage that is not live */
+    MEMLORD_ANOMALY_IMPLICIT_FREE = 1,      /* an alloc over a live storage, which ended */
+    MEMLORD_ANOMALY_FREED_WHILE_SHARED = 2, /* a free of a storage that has views */
+    MEMLORD_ANOMALY_UNDERFLOW = 3,          /* an arena_sub of more than the balance */
+    MEMLORD_ANOMALY_FENCE_FAILED = 4,       /* a fence that failed */
+    MEMLORD_ANOMALY_REFUSED = 5,            /* a call with a bad argument */
+    MEMLORD_ANOMALY_MISPLACED_END = 6,      /* an end of a tag or scope with none to end in this
+                                               context */
+    MEMLORD_ANOMALY_DROPPED = 7,            /* no room to record an alloc: give the ledger's
+                                               allocator more, or raise " "MEMLORD_MAX_DEVICES */
+    MEMLORD_ANOMALY_COUNT
+};
+
+/* Mistakes of one kind at one site: the site given to the call, also while sites are off. */
+typedef struct memlord_anomaly {
+    int kind;              /* MEMLORD_ANOMALY_... */
+    memlord_device device; /* of the first one; all devices: none was named */
+    uint64_t storage;      /* of the first one; 0: it concerns none */
+    uint64_t bytes;        /* of all of them, where their blocks are known: else 0 */
+    uint64_t count;
+    uint64_t first_ns, last_ns; /* since the ledger was made */
+    memlord_site site;     /* file and function "": the call gave none */
+    memlord_site born;     /* where the block was allocated; "": not known, or sites are off */
+    const char *tag;       /* of that block, the first one's; NULL: none */
+} memlord_anomaly;
+typedef int (*memlord_anomaly_fn)(void *user, const memlord_anomaly *anomaly); /* != 0 stops */
+
+/* Calls fn (may be NULL) for each kind and site of mistakes since the last reset, the first one
+   first, and returns how many it met until fn returned non-zero. The ledger keeps the first 64.
+   Each is also logged once, as a warning. fn may call the ledger. */
+MEMLORD_API size_t memlord_anomalies_each(memlord *lord, memlord_anomaly_fn fn, void *user)
+    MLI_OFF(0)
+
 /* -- parts: what is inside a storage -- */
 
 typedef struct memlord_part_info {
@@ -1380,7 +1441,7 @@ MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint
    Tags nest; the innermost wins. The text is copied. Each pair of tag and device needs a
    record, of which a ledger has 65,535: past them blocks are recorded without their tag, counted
    in dropped_sites.
-   Errors: E_INVALID NULL or ""; E_STATE deeper than 64, or an end without a begin;
+   Errors: E_INVALID NULL or ""; E_STATE deeper than 64, or an end without a begin, an anomaly;
            E_NOMEM, also past MEMLORD_MAX_STRINGS, counted in dropped_sites. Cost: tens of ns. */
 MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag)
     MLI_OFF(MEMLORD_OK)
@@ -1509,7 +1570,7 @@ MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK
 
 /* -- limits --
    A limit refuses memlord_reserve and memlord_alloc_retry, never memlord_alloc, which records an
-   alloc that has happened. These two keep live bytes plus tickets at or below the limit. Bytes
+   alloc that has happened. The limit of an account does so, too. These two keep live bytes plus tickets at or below the limit. Bytes
    that a pool has reserved and not allocated do not count. A refusal is logged, and counts in no
    statistic: oom_failures counts those of the device. */
 
@@ -1561,15 +1622,16 @@ typedef uint64_t memlord_ticket; /* 0 is none */
    memlord_alloc, commit. A ticket belongs to the thread that reserved or adopted it: what that
    thread records on the device comes off the ticket, so that nothing counts twice. So does what
    memlord_alloc_retry records there: it needs room only for what the ticket lacks. On other
-   threads name the ticket: memlord_alloc_reserved. Commit and cancel return the rest, on any
+   threads name the ticket: memlord_alloc_with. Commit and cancel return the rest, on any
    thread: both do the same, and cancel is the name for a request that failed. Without a limit
    everything is granted. It runs no collection: on E_LIMIT call memlord_gc_run with
    MEMLORD_REASON_LIMIT and try again, use memlord_alloc_retry, or wait until the host has freed
    something. A free does not refill a ticket. The allocs of a thread come off its 8 latest tickets;
    those before them count in full, unless named. A thread may hold any number for others that name
    them.
-   Errors: E_LIMIT (a warning with memlord_explain, at most once a second), also over 2^62 in all:
-           *out is 0; E_INVALID over 2^48 or `out` NULL; E_DEVICE; E_NOMEM; E_STATE called by the
+   Errors: E_LIMIT over the limit of the device, or of the account that this thread uses there (a
+           warning, with memlord_explain or the account, at most once a second), also over 2^62 in
+           all: *out is 0; E_INVALID over 2^48 or `out` NULL; E_DEVICE; E_NOMEM; E_STATE called by the
            ledger's own allocator. Commit, cancel and adopt: E_UNKNOWN not an open ticket of this
            ledger. */
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
@@ -1584,15 +1646,6 @@ MEMLORD_API memlord_result memlord_reserve_cancel(memlord *lord, memlord_ticket 
 MEMLORD_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticket)
     MLI_OFF(MEMLORD_OK)
 
-/* Records an alloc that comes off a ticket, on any thread: one scheduler, any number of requests.
-   Bytes beyond the ticket's count in full.
-   Errors: as memlord_alloc; E_UNKNOWN not an open ticket; E_DEVICE also another physical device
-           than the ticket's. The alloc is not recorded then. */
-MEMLORD_API memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
-                                                  memlord_device device, uint64_t storage,
-                                                  uint64_t bytes, const memlord_site *site)
-    MLI_OFF(MEMLORD_OK)
-
 /* -- accounts: bytes charged to a request or a user -- */
 
 typedef uint64_t memlord_account; /* 0 is none */
@@ -1602,7 +1655,7 @@ typedef struct memlord_account_stat {
     memlord_device device;
     uint64_t bytes, peak;
     uint64_t limit;   /* 0: none */
-    uint64_t refused; /* charges over the limit, blocks included */
+    uint64_t refused; /* charges, blocks and requests over the limit */
 } memlord_account_stat;
 
 /* Opens an account. It adds nothing to the device. Reports list the open ones. The id of a closed
@@ -1613,15 +1666,18 @@ MEMLORD_API memlord_result memlord_account_open(memlord *lord, memlord_device de
                                                 memlord_account *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
 
-/* Adds to it, or takes from it, from any thread. Errors: E_LIMIT over its limit (or 2^48);
-   E_INVALID below 0; E_UNKNOWN closed. Nothing has changed then. Cost: one atomic. */
+/* Adds to it, or takes from it, from any thread. What tickets hold of it counts against the limit.
+   Errors: E_LIMIT over its limit (or 2^48); E_INVALID below 0; E_UNKNOWN closed. Nothing has
+           changed then. Cost: a few atomics. */
 MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account account,
                                                   int64_t bytes) MLI_OFF(MEMLORD_OK)
 
 /* Charges what this thread allocates on the account's device from now on, also by
-   memlord_alloc_reserved, and credits it when the block ends, on whichever thread. Do not charge
+   memlord_alloc_with, and credits it when the block ends, on whichever thread. Do not charge
    the same bytes by memlord_account_charge. Such allocs are recorded whatever the account's limit;
-   those over it count in `refused`. A thread uses one account at a time, until the next call; 0
+   those over it count in `refused`. memlord_reserve and memlord_alloc_retry keep to the limit: a
+   request for more than is left returns E_LIMIT, as over the device's. Their tickets hold bytes of
+   the account, too, until an alloc comes off them or they are committed. A thread uses one account at a time, until the next call; 0
    ends it, and so does the end of the thread. A resized block is charged its new bytes. A move to
    another device ends the charge; what arrives there is charged as an alloc. Arenas are not.
    Cost: these blocks take the general path, and 250 bytes more.
@@ -1634,6 +1690,40 @@ MEMLORD_API memlord_result memlord_account_get(memlord *lord, memlord_account ac
 /* Closes it, whatever it holds. Blocks charged to it live on, charged to none. */
 MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account account)
     MLI_OFF(MEMLORD_OK)
+
+/* -- one alloc, with all that can be said of it -- */
+
+/* What memlord_alloc_with and memlord_alloc_retry record an alloc with. What is 0 or NULL is the
+   thread's. */
+typedef struct memlord_alloc_opts {
+    const memlord_site *site; /* NULL: none */
+    const char *tag;          /* copied; "": no tag */
+    memlord_ticket ticket;    /* the only one that the bytes come off */
+    memlord_account account;  /* MEMLORD_NONE: no account, so none whose limit counts */
+    uint64_t stream;          /* MEMLORD_NONE: the default stream */
+} memlord_alloc_opts;
+
+/* Records an alloc as memlord_alloc does, with its own tag, ticket, account and stream. `opts` NULL
+   is memlord_alloc without a site. A named ticket serves any thread: one scheduler, any number of
+   requests. Bytes beyond it count in full. If the ticket or the account is closed, or is of another
+   physical device or another device, the alloc is recorded as if it were 0, counts in `refused`,
+   and returns MEMLORD_OK.
+   Errors: as memlord_alloc. Without memory for the tag the alloc has none, as after
+           memlord_tag_begin. Cost: the general path, some tens of ns. */
+MEMLORD_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device,
+                                              uint64_t storage, uint64_t bytes,
+                                              const memlord_alloc_opts *opts) MLI_OFF(MEMLORD_OK)
+
+/* The name of 0.4 for memlord_alloc_with with a ticket. The next release leaves it out. */
+MLI_INLINE memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
+                                                 memlord_device device, uint64_t storage,
+                                                 uint64_t bytes, const memlord_site *site) {
+    memlord_alloc_opts opts;
+    memset(&opts, 0, sizeof opts);
+    opts.site = site;
+    opts.ticket = ticket;
+    return memlord_alloc_with(lord, device, storage, bytes, &opts);
+}
 
 /* -- bands: when a collection pays --
    A strategy is a list of bands over the used % of a device. The first band with lo <= used% <
@@ -1789,20 +1879,22 @@ MEMLORD_API memlord_result memlord_retry_check(const memlord_retry *policy)
 typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
 
 /* Allocates, through out of memory: attempt, retire, collect (REASON_OOM, `needed` set), back
-   off, again. Records the storage itself, with this thread's tag and scope; fn must not. If the
+   off, again. Records the storage itself, as memlord_alloc_with does; fn must not. If the
    request would pass the limit, it retires and collects once (REASON_LIMIT); if it still does not
-   fit, it returns E_LIMIT without a call of fn. The bytes come off this thread's tickets on the
-   device first. Only what exceeds the tickets must fit; that is the `needed` of REASON_LIMIT.
+   fit, it returns E_LIMIT without a call of fn. The bytes come off the ticket of
+   `opts` first or, if that is 0, off this thread's tickets on the device. Only what exceeds the tickets must fit; that is the `needed` of REASON_LIMIT.
    While fn tries, no other alloc can draw on these bytes. A request that fails gives them back. A
    NULL policy is MEMLORD_RETRY's or the default. The last failure is logged with memlord_explain,
    after a new sample.
    Errors: E_INVALID fn or storage NULL, over 2^48, or a policy memlord_retry_check refuses;
-           E_DEVICE; E_LIMIT; E_OOM, also where fn gave up; E_NOMEM the ledger has no room for the
+           E_DEVICE; E_LIMIT over the limit of the device or of the account; E_OOM, also where fn
+           gave up; E_NOMEM the ledger has no room for the
            request's reservation. *storage is 0 then. */
 MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
                                                uint64_t bytes, memlord_try_fn fn, void *user,
                                                const memlord_retry *policy,
-                                               uint64_t *storage, const memlord_site *site)
+                                               uint64_t *storage,
+                                               const memlord_alloc_opts *opts)
 #if defined(MEMLORD_DISABLE)
 {
     uint64_t made = 0;
@@ -1938,7 +2030,7 @@ MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
 MEMLORD_API memlord_result memlord_scope_enter(memlord *lord, const memlord_scope_site *place)
     MLI_OFF(MEMLORD_OK)
 /* Ends the innermost scope of this thread. A thread that exits ends all of its own.
-   Errors: E_STATE none was begun, or it was adopted (see memlord_scope_return). */
+   Errors: E_STATE none was begun, or it was adopted (see memlord_scope_return): an anomaly. */
 MEMLORD_API memlord_result memlord_scope_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Sets the text that is shown with this invocation of the innermost scope: the shapes it works on,
@@ -1993,6 +2085,42 @@ MEMLORD_API uint64_t memlord_scope_current(memlord *lord) MLI_OFF(0)
 /* Adds the time a device took for a scope, when its events know it. Errors: E_UNKNOWN no such
    id. */
 MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, uint64_t ns)
+    MLI_OFF(MEMLORD_OK)
+
+/* -- contexts: fibres, coroutines and jobs that move between threads --
+   Open tags and scopes, the default tag, account, stream and tickets belong to a context. A thread
+   has one of its own. Work that is suspended, and goes on later on any thread, has one, too: a
+   zeroed memlord_context, in which nothing is open. Swap it in before the work runs, and again when
+   it is suspended:
+
+       memlord_context_swap(lord, &job->context);    this thread is in the job's context
+       run(job);                                     begins tags and scopes, allocates, suspends
+       memlord_context_swap(lord, &job->context);    and in its own again
+
+   From one fibre to another it is two swaps: the old fibre's, then the new one's. Between the two
+   swaps the context holds what the thread was in before, so a fibre may run inside another. An end,
+   memlord_scope_return and a guard end what their context began, on whichever thread. Scopes measure
+   what their context did. The timeline shows them where and while they ran. */
+typedef struct memlord_context {
+    uint64_t word[8]; /* the library's; all 0: nothing is open */
+} memlord_context;
+
+/* Exchanges what this thread is in for what is in `context`. A copy of a context is stale after the
+   next swap of either. Past its ledger's end a context is zeroed, and the call is MEMLORD_OK.
+   Threads: the host orders the calls on one context, as it orders the fibre itself.
+   Errors: E_INVALID `context` NULL; E_STATE a stale copy, another live ledger's, one that another
+           thread is in, or a call of the ledger's own allocator; E_NOMEM the first swap, which
+           allocates its record, or a thread that has none. Nothing is swapped then.
+   Owns:   the ledger keeps some 700 bytes a context until memlord_context_drop.
+   Cost:   tens of ns, and one or two for each open scope and device. */
+MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *context)
+    MLI_OFF(MEMLORD_OK)
+
+/* Ends the scopes and tags that are open in a context, and zeroes it. Its tickets stay open. If this
+   thread is in it, the thread is back in what it was in before. A thread that exits inside a context
+   leaves it as it is, for another thread to swap in or to drop.
+   Errors: as for swap; E_STATE also a context whose fibre is suspended inside another one. */
+MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *context)
     MLI_OFF(MEMLORD_OK)
 
 /* -- snapshots: how memory moved -- */
@@ -2185,10 +2313,10 @@ MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
 
 /* A tag or a scope that has begun, and what its end restores. */
 typedef struct memlord_guard {
-    memlord *lord;   /* NULL: there is nothing to end */
-    uint32_t thread; /* the ledger's number of the thread that began it */
-    uint32_t depth;  /* how many tags, or scopes, that thread was in before */
-    int scope;       /* 1: a scope; 0: a tag */
+    memlord *lord;    /* NULL: there is nothing to end */
+    uint32_t context; /* the ledger's number of the context that it began in */
+    uint32_t depth;   /* how many tags, or scopes, were open there before */
+    int scope;        /* 1: a scope; 0: a tag */
 } memlord_guard;
 
 /* Begins a tag, or a scope: by its static record `place` or, if that is NULL, by its name. The
@@ -2199,11 +2327,11 @@ MEMLORD_API memlord_guard memlord_guard_tag(memlord *lord, const char *tag)
 MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
                                               const memlord_scope_site *place)
     MLI_OFF_SET(memlord_guard none; memset(&none, 0, sizeof none), none)
-/* Ends it: this thread is as deep in tags, or in scopes, as before. So it also ends those that were
+/* Ends it: this context is as deep in tags, or in scopes, as before. So it also ends those that were
    begun since and not ended, and adopted scopes that were not returned: after a longjmp the next
-   guard around puts things right. A second end does nothing. On another thread than the one that
-   began it, it does nothing but count in dropped_sites of the sum of all devices; the first one is
-   logged. */
+   guard around puts things right. A second end does nothing. In another context than it began in
+   (that of another thread, or of another fibre) it does nothing but count in dropped_sites of the sum
+   of all devices; the first one is logged. */
 MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
 
 /* -- interposers: a preloaded library that keeps books of its own --
@@ -2550,6 +2678,53 @@ template <typename F> auto tagged(memlord *lord, const char *name, F &&call) -> 
     return call();
 }
 
+/* -- contexts: fibres, coroutines and jobs that move between threads --
+   A memlord_context that is dropped at its end. A coroutine has one in its promise, and whoever
+   resumes it does so inside: `job.context.run([&] { job.handle.resume(); });`. Moves, and is not
+   copied; not while a thread is in it. Past its ledger's end it does nothing. */
+class context {
+public:
+    explicit context(memlord *lord = NULL) noexcept
+        : generation_(memlord_generation(lord)), words_() {}
+    context(context &&other) noexcept : context() { swap_with(other); }
+    context &operator=(context &&other) noexcept {
+        context taken(static_cast<context &&>(other));
+        swap_with(taken); /* which drops what this one had */
+        return *this;
+    }
+    context(const context &) = delete;
+    context &operator=(const context &) = delete;
+    ~context() { (void)drop(); }
+
+    memlord_result swap() noexcept {
+        return memlord_context_swap(memlord_find(generation_), &words_);
+    }
+    memlord_result drop() noexcept {
+        return memlord_context_drop(memlord_find(generation_), &words_);
+    }
+    /* Calls a function in this context, and returns its result. */
+    template <typename F> auto run(F &&call) -> decltype(call()) {
+        struct inside {
+            context &in;
+            explicit inside(context &c) noexcept : in(c) { (void)in.swap(); }
+            ~inside() { (void)in.swap(); }
+        } left_at_the_end(*this);
+        return call();
+    }
+
+private:
+    void swap_with(context &other) noexcept {
+        const uint64_t generation = generation_;
+        const memlord_context words = words_;
+        generation_ = other.generation_;
+        words_ = other.words_;
+        other.generation_ = generation;
+        other.words_ = words;
+    }
+    uint64_t generation_;
+    memlord_context words_;
+};
+
 /* -- sites of callers --
    The place of a call, as a default argument: a wrapper is no site then, but each of its calls is,
    also where the compiler inlines it.
@@ -2852,6 +3027,7 @@ private:
 #define memlord_block_retag MLI_PREFIXED(memlord_block_retag)
 #define memlord_mark MLI_PREFIXED(memlord_mark)
 #define memlord_leaks MLI_PREFIXED(memlord_leaks)
+#define memlord_anomalies_each MLI_PREFIXED(memlord_anomalies_each)
 #define memlord_part_add MLI_PREFIXED(memlord_part_add)
 #define memlord_part_remove MLI_PREFIXED(memlord_part_remove)
 #define memlord_parts_each MLI_PREFIXED(memlord_parts_each)
@@ -2877,12 +3053,12 @@ private:
 #define memlord_reserve_commit MLI_PREFIXED(memlord_reserve_commit)
 #define memlord_reserve_cancel MLI_PREFIXED(memlord_reserve_cancel)
 #define memlord_reserve_adopt MLI_PREFIXED(memlord_reserve_adopt)
-#define memlord_alloc_reserved MLI_PREFIXED(memlord_alloc_reserved)
 #define memlord_account_open MLI_PREFIXED(memlord_account_open)
 #define memlord_account_charge MLI_PREFIXED(memlord_account_charge)
 #define memlord_account_use MLI_PREFIXED(memlord_account_use)
 #define memlord_account_get MLI_PREFIXED(memlord_account_get)
 #define memlord_account_close MLI_PREFIXED(memlord_account_close)
+#define memlord_alloc_with MLI_PREFIXED(memlord_alloc_with)
 #define memlord_strategy_set MLI_PREFIXED(memlord_strategy_set)
 #define memlord_strategy_unset MLI_PREFIXED(memlord_strategy_unset)
 #define memlord_strategy_check MLI_PREFIXED(memlord_strategy_check)
@@ -2915,6 +3091,8 @@ private:
 #define memlord_scope_get MLI_PREFIXED(memlord_scope_get)
 #define memlord_scope_current MLI_PREFIXED(memlord_scope_current)
 #define memlord_scope_device_time MLI_PREFIXED(memlord_scope_device_time)
+#define memlord_context_swap MLI_PREFIXED(memlord_context_swap)
+#define memlord_context_drop MLI_PREFIXED(memlord_context_drop)
 #define memlord_checkpoint MLI_PREFIXED(memlord_checkpoint)
 #define memlord_snapshots_start MLI_PREFIXED(memlord_snapshots_start)
 #define memlord_snapshots_stop MLI_PREFIXED(memlord_snapshots_stop)
@@ -3193,6 +3371,11 @@ MLI_PRIVATE uint32_t mli_barrier_register(void);
 /* Makes every running thread of the process pass a full barrier. Returns 1, or 0: refused. */
 MLI_PRIVATE int mli_barrier_all(void);
 
+/* Returns the number of the system's last error on this thread, and its text; NULL: it has none
+   here. */
+MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void);
+MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error);
+
 MLI_PRIVATE int mli_file_is_special(const char *path);
 MLI_PRIVATE int mli_file_create(const char *path, mli_file *out);
 MLI_PRIVATE int mli_file_write(mli_file file, const char *data, size_t size);
@@ -3309,6 +3492,14 @@ MLI_PRIVATE int mli_barrier_all(void) {
 }
 static int mli_wide_path(const char *path, wchar_t *out, int cap) {
     return MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, out, cap) > 0 ? 0 : -1;
+}
+MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void) { return (uint32_t)GetLastError(); }
+MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error) {
+    return error == ERROR_PATH_NOT_FOUND || error == ERROR_FILE_NOT_FOUND
+               ? "there is no such directory"
+           : error == ERROR_ACCESS_DENIED ? "this process may not write there"
+           : error == ERROR_DISK_FULL     ? "there is no space left"
+                                          : NULL;
 }
 MLI_PRIVATE int mli_file_is_special(const char *path) { /* 1: exists and is no regular file */
     wchar_t wide[1024];
@@ -3483,6 +3674,24 @@ MLI_PRIVATE uint32_t mli_barrier_register(void) { return 0; }
 MLI_PRIVATE int mli_barrier_all(void) { return 0; }
 #endif
 
+MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void) { return (uint32_t)errno; }
+/* The C library's own texts depend on the locale, and may take memory. */
+MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error) {
+    switch ((int)error) {
+    case ENOENT: return "there is no such directory";
+    case ENOTDIR: return "a part of the path is no directory";
+    case EACCES:
+    case EPERM: return "this process may not write there";
+    case EROFS: return "the file system is read-only";
+    case ENOSPC:
+    case EDQUOT: return "there is no space left";
+    case EFBIG: return "the file is larger than this process may write";
+    case EBADF: return "it is not open";
+    case EPIPE: return "nobody reads it";
+    case EIO: return "the device failed";
+    default: return NULL;
+    }
+}
 MLI_PRIVATE int mli_file_is_special(const char *path) { /* 1: exists and is no regular file */
     struct stat st;
     if (!lstat(path, &st)) return !S_ISREG(st.st_mode);
@@ -3850,9 +4059,14 @@ static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *l
     end = mli_cpu_path(cpu, top, p[1] ? p : "");
     while (!mli_cpu_level(cpu, end, machine, total, left)) {
         if (end == top) return 0;
-        while (end > top && cpu->path[--end] != '/') {}
+        while (cpu->path[--end] != '/') {} /* at `top` there is one */
     }
     return -1;
+}
+
+/* Puts the root into cpu->path, and returns its length. */
+static size_t mli_cpu_root(mli_cpu *cpu) {
+    return mli_cpu_path(cpu, 0, cpu->root ? cpu->root : "");
 }
 
 /* Returns the bytes of this process in memory (RSS); 0: unknown. `root` is the length of the root
@@ -3868,7 +4082,7 @@ static uint64_t mli_cpu_process(mli_cpu *cpu, size_t root) {
 MLI_PRIVATE MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used,
                                         uint64_t *process) {
     int saved = errno, cancel = mli_cancel_disable();
-    size_t root = mli_cpu_path(cpu, 0, cpu->root ? cpu->root : "");
+    size_t root = mli_cpu_root(cpu);
     uint64_t all, left;
     int r = mli_cpu_query(cpu, root, &all, &left);
     if (!r) {
@@ -3899,7 +4113,7 @@ MLI_PRIVATE MLI_COLD int mli_link_is(const char *path, const char *text) {
 }
 MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
     int saved = errno, cancel = mli_cancel_disable();
-    uint64_t bytes = mli_cpu_process(cpu, mli_cpu_path(cpu, 0, cpu->root ? cpu->root : ""));
+    uint64_t bytes = mli_cpu_process(cpu, mli_cpu_root(cpu));
     mli_cancel_restore(cancel);
     errno = saved;
     return bytes;
@@ -4490,6 +4704,9 @@ typedef struct mli_ptr { void *v; } mli_ptr;
 #define MLI_LOAD(type, order) { return __atomic_load_n(&w->v, __ATOMIC_##order); }
 #define MLI_STORE(type, order) { __atomic_store_n(&w->v, v, __ATOMIC_##order); }
 #else
+/* MSVC: a volatile access of an aligned word is one access. Acquire and release need __dmb on
+   ARM64. On x86 the processor keeps that order, so a barrier for the compiler is enough. Seq_cst
+   loads follow an exchange in program order. It is a full barrier here, so they need no more. */
 #if defined(_M_ARM64)
 #define MLI_FENCE __dmb(_ARM64_BARRIER_ISH)
 #else
@@ -4625,7 +4842,7 @@ static MLI_HOT void mli_words_load(void *to, const mli_u64 *from, size_t n) {
     }
 }
 /* Sets or clears bits of a word. Returns 1 if that changes the word. */
-MLI_PRIVATE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on);
+MLI_PRIVATE MLI_NOINLINE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on);
 /* Raises a shared word to at least v; both are compared as signed. */
 MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v);
 
@@ -4639,10 +4856,12 @@ enum {
     MLI_RANK_MEMORY,    /* regions and free pieces of the ledger */
     MLI_RANK_STACKS,    /* the table of picked blocks, and the totals of stacks */
     MLI_RANK_LOG,       /* the logger, and the threads in it */
+    MLI_RANK_ANOMALIES, /* the mistakes that are kept */
     MLI_RANK_SNAPSHOTS, /* the list of snapshots; the holders of a device at its peak */
     MLI_RANK_PHYS,     /* one a physical device: its sample, limit, reservations, bands */
     MLI_RANK_CALLBACKS, /* collection callbacks and their runners; capacity sources */
     MLI_RANK_NEIGHBOURS, /* the pressure page */
+    MLI_RANK_CONTEXT,   /* one a context of a fibre: who is in it */
     MLI_RANK_FENCES,    /* fences, their queues, fences to drop */
     MLI_RANK_INSIDE,    /* no lock: the thread is inside a shard, and others wait for it; locks
                            of buckets are taken there and have no check */
@@ -4701,16 +4920,7 @@ MLI_PRIVATE void mli_lock_drop(mli_lock *lock);
 
 /* ------------------------------------------------------------------------ src/base/atomics.c -- */
 
-#if defined(__GNUC__) /* the bodies of the loads and stores */
-#else
-/* MSVC: a volatile access of an aligned word is one access. Acquire and release need __dmb on
-   ARM64. On x86 the processor keeps that order, so a barrier for the compiler is enough. Seq_cst
-   loads follow an exchange in program order. It is a full barrier here, so they need no more. */
-#endif
-
-#if defined(__GNUC__)
-#if !defined(MLI_U64_LOCKS)
-#else
+#if defined(MLI_U64_LOCKS)
 MLI_VARIABLE_HERE(mli_u32 mli_u64_locks[MLI_U64_LOCKS])
 MLI_PRIVATE void mli_u64_lock_take(mli_u32 *lock) {
     unsigned n = 0;
@@ -4745,9 +4955,8 @@ MLI_PRIVATE int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
     return same;
 }
 #endif
-#else
-#endif
-MLI_PRIVATE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on) {
+
+MLI_PRIVATE MLI_NOINLINE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on) {
     uint32_t seen = mli_u32_load(w);
     do {
         if ((seen & bits) == (on ? bits : 0)) return 0;
@@ -4798,8 +5007,8 @@ MLI_PRIVATE int mli_none_held_but_orphan(void) {
 }
 MLI_PRIVATE int mli_is_inside(void) { return mli_rank_held(MLI_RANK_INSIDE); }
 MLI_PRIVATE void mli_lock_rank(mli_lock *lock, uint32_t rank) { mli_u32_store(&lock->rank, rank); }
-#else
 #endif
+
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n) {
     unsigned turn = ++*n / MLI_SPIN_LOOKS;
     mli_cpu_pause();
@@ -4865,7 +5074,7 @@ enum {
 #define MLI_REFUSERS(X)                                                                       \
     X(alloc) X(free) X(realloc) X(realloc_begin) X(realloc_end) X(free_begin) X(free_end)     \
     X(alloc_n) X(free_n) X(move) X(copy) X(track) X(retain) X(release) X(track_n)             \
-    X(release_n) X(alloc_reserved) X(alloc_failed) X(arena_add) X(arena_sub) X(free_deferred) \
+    X(release_n) X(alloc_with) X(alloc_retry) X(alloc_failed) X(arena_add) X(arena_sub) X(free_deferred) \
     X(free_done) X(block_use) X(tag_begin) X(tag_default_set) X(block_retag) X(expect)        \
     X(pool_set) X(pool_add) X(pool_served)
 enum {
@@ -4958,6 +5167,7 @@ struct mli_stacks_state {
     uint32_t depth; /* frames a stack; 0: the ledger has no stacks */
     uint64_t bytes; /* from sample to sample in the mean; 1: every alloc is picked */
     uint64_t seed;  /* of the samples of all threads */
+    int repeatable; /* 1: the host gave the seed */
     memlord_unwinder unwinder;
     mli_ptr heads;                    /* mli_stack_heads *; NULL: there is no stack yet */
     mli_vector frames, nodes, rows;     /* numbered from 1 */
@@ -4974,7 +5184,7 @@ struct mli_tags_state {
     mli_vector scopes;      /* of mli_ptr, numbered from 1 */
     mli_u32 scope_count;  /* and 1 more */
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
-    mli_u32 warned_guard; /* 1: the first guard that ended on another thread was logged */
+    mli_u32 warned_scope; /* 1: the first dropped scope was logged */
 };
 struct mli_counters_state {
     uint64_t batch;               /* bytes a cell may hold back; 0 publishes every call */
@@ -4991,7 +5201,6 @@ struct mli_devices_state {
     mli_u32 watched_types; /* a bit a device type: a strategy can be in force there */
     mli_u32 polling;       /* MLI_POLLING_... */
     mli_phys host_phys;    /* of cpu, pinned and mapped */
-    mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1: logged, as E_INVALID or as E_DEVICE */
 };
 struct mli_memory_state {
     memlord_allocator allocator;
@@ -5005,8 +5214,8 @@ struct mli_events_state {
     mli_ptr ring; /* mli_ring * */
 };
 #define MLI_STATES(X)                                                                         \
-    X(log) X(names) X(sites) X(blocks) X(fences) X(accounts) X(limits) X(bands) X(room)       \
-    X(snapshots) X(neighbours) X(pollers) X(retry) X(saving)
+    X(log) X(names) X(sites) X(anomalies) X(blocks) X(fences) X(accounts) X(limits) X(bands)  \
+    X(room) X(contexts) X(snapshots) X(neighbours) X(call_end) X(pollers) X(retry) X(saving)
 
 struct memlord {
     struct mli_map_state map; /* first: a call finds a shard without adding an offset */
@@ -5018,8 +5227,11 @@ struct memlord {
     memlord_clock clock;
     uint32_t stamps_are_ticks; /* 1: stamps are mli_ticks; 0: times of the clock */
     uint64_t started, started_stamp, started_wall;
-    /* Ends a call that found an alert: mli_call_end_slow. */
+    /* Functions of services/ for modules that may not include theirs. The first ends a call that
+       found an alert: mli_call_end_slow. The second starts the poller of a device, or (0) those that
+       are missing: mli_pollers_start_missing. */
     void (*end_slow)(memlord *lord, struct mli_thread *t, uint32_t dev, int asks);
+    void (*start_pollers)(memlord *lord, uint32_t dev);
 
     struct memlord *next, **back; /* live ledgers, under the registry lock */
 
@@ -5158,6 +5370,8 @@ typedef struct mli_self_state {
     void *fence_asked;       /* the fence whose `done` it runs, or left by longjmp; NULL: none */
     uint32_t exited;         /* 1: its exit hook has run */
     uintptr_t unwinding;     /* the frame that called an unwinder; 0: it is in none */
+    const memlord_site *site; /* given to its call on the general path; NULL: none */
+    uint32_t untold;         /* 1: a call of it made a mistake that is not logged yet */
     void *caller;            /* the return address of its call on the general path; NULL: unknown */
     void *frame;             /* the frame that `caller` returns to; NULL: unknown */
     void *entered;           /* the return address of memlord_alloc; NULL: not noted */
@@ -5228,7 +5442,7 @@ MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number)
 
 /* Starts an mli_out without a function. mli_out_end terminates the text with a 0 and returns its
    full length, also if it was cut. */
-MLI_PRIVATE void mli_out_buffer(mli_out *o, char *buf, size_t cap);
+MLI_PRIVATE MLI_COLD void mli_out_buffer(mli_out *o, char *buf, size_t cap);
 MLI_PRIVATE MLI_COLD size_t mli_out_end(mli_out *o, size_t cap);
 
 /* Reads decimal digits, perhaps none. Returns the rest of the text; NULL: UINT64_MAX exceeded. */
@@ -5334,7 +5548,7 @@ MLI_PRIVATE void mli_put_str(mli_out *o, const char *text) {
     mli_put(o, text, strlen(text));
 }
 
-MLI_PRIVATE void mli_out_buffer(mli_out *o, char *buf, size_t cap) {
+MLI_PRIVATE MLI_COLD void mli_out_buffer(mli_out *o, char *buf, size_t cap) {
     memset(o, 0, sizeof *o);
     o->buf = buf;
     o->cap = buf && cap ? cap - 1 : 0;
@@ -5810,6 +6024,9 @@ MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level);
    holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here);
 
+/* Returns 1 if the thread is in this ledger's logger. Requires: the caller holds no lock. */
+MLI_PRIVATE MLI_COLD int mli_log_runs(memlord *lord);
+
 /* Passes a line to the logger. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text);
 
@@ -5881,6 +6098,12 @@ MLI_PRIVATE MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here) {
     mli_log_calls *mine = &mli_self.log_calls;
     if (mine->generation == lord->generation && !mli_frame_runs(&mine->frame, here))
         mli_log_calls_end(lord, &none);
+}
+
+MLI_PRIVATE MLI_COLD int mli_log_runs(memlord *lord) {
+    const mli_log_calls *mine = &mli_self.log_calls;
+    mli_log_calls_left(lord, MLI_STACK_ADDRESS());
+    return mine->generation == lord->generation && (mine->inside[0] | mine->inside[1]);
 }
 
 MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
@@ -6449,6 +6672,8 @@ enum { /* mli_thread.special: what the thread's calls have to do besides. calls/
                                     clears it */
     MLI_SPECIAL_ACCOUNT = 128,   /* its blocks are charged to an account */
     MLI_SPECIAL_STACKS = 256,    /* its allocs may be sampled: see mli_stack_passes */
+    MLI_SPECIAL_CONTEXT = MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE |
+                          MLI_SPECIAL_ACCOUNT, /* what its context asks for */
     MLI_SPECIAL_SERVED =
         MLI_SPECIAL_TAG | MLI_SPECIAL_SITES | MLI_SPECIAL_SCOPE | MLI_SPECIAL_STACKS
 };
@@ -6463,17 +6688,43 @@ typedef struct mli_cache_entry {
 #define MLI_CACHE_MIN 32   /* homes of the first cache, which lies in the thread record */
 #define MLI_CACHE_PATH 8   /* entries probed before one is evicted */
 
+/* A context: what a thread's calls go by besides their arguments. A thread has one of its own, and
+   memlord_context_swap exchanges contexts between threads and the host's fibres. What stays where it
+   is while they are exchanged is here. A ticket belongs to the context that reserved or adopted it,
+   and knows it by its address. */
+typedef struct mli_context {
+    struct mli_span *spans; /* its first span, which it uses again; NULL: none yet */
+    mli_ptr thread;         /* mli_thread *: the thread in it; NULL: none */
+    struct mli_thread *home; /* the thread whose own context it is; NULL: it is a fibre's */
+    uint32_t id;            /* another one for each: see memlord_guard */
+    memlord_ticket tickets[MLI_TICKETS_MAX];
+    const char *tags[MLI_TAG_DEPTH_MAX]; /* the tags around the innermost */
+} mli_context;
+
+/* What calls read of a context: a thread has that of the context it is in by value. */
+typedef struct mli_current {
+    const char *tag;                 /* the innermost tag, a kept name; NULL: none */
+    struct mli_span *span;           /* of the innermost scope; NULL: it is in none */
+    uint64_t stream;                 /* of its allocs; 0: none */
+    uint64_t birth_mark, birth_bits; /* tags.birth_mark, and the birth bits of this scope and
+                                        stream for it; birth_bits 0: not looked up */
+    memlord_account account;         /* that its blocks are charged to; 0: none */
+    memlord_device account_device;   /* of that account */
+    uint32_t tag_depth;
+    uint32_t open_tickets; /* in `tickets`; other threads may have closed or adopted some */
+    mli_context *context;
+} mli_current;
+
 /* The record of a thread in one ledger. */
 typedef struct mli_thread {
     mli_ptr inside;         /* the shard it is inside; NULL: none. See books/map */
     uint32_t id;            /* 3, 4, 5 ...: the state of the shards it owns */
     mli_u32 special;        /* MLI_SPECIAL_...: what a call has to do besides */
     mli_u32 by_exchange;    /* 1: it has seen MLI_SPECIAL_NO_BARRIER, and enters by an exchange */
-    const char *tag;        /* the innermost tag, a kept name; NULL: none */
+    mli_current now;        /* the context it is in */
     mli_cache_entry *cache; /* the cache: open addressing; the last entry stays vacant */
     uint32_t cache_mask;    /* homes of the cache less 1 */
     uint32_t cache_count;   /* entries in use: at most 3/8 of the homes */
-    uint32_t tag_depth;
     mli_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* mli_cell *: of devices, by dev; NULL: none */
     mli_vector cells[MLI_BOOKS];              /* of sites and tags */
     struct {
@@ -6483,23 +6734,14 @@ typedef struct mli_thread {
     mli_ptr next;                    /* all records of the ledger; push only */
     mli_u64 owner;                   /* its thread's number; 0: free, or the orphan record */
     struct mli_subbuf *subbuf;       /* the sub-buffer it writes events to; NULL: none yet */
-    struct mli_span *span;           /* of the innermost scope; NULL: it is in none */
-    struct mli_span *spans;          /* its first span, which it uses again; NULL: none yet */
-    uint64_t stream;                 /* of its allocs; 0: none */
-    uint64_t birth_mark, birth_bits; /* tags.birth_mark, and the birth bits of this scope and
-                                        stream for it; birth_bits 0: not looked up */
     struct memlord *lord;
     mli_u64 detached, detached_bytes; /* blocks that its reallocs took off the map, less those put
                                          back; their bytes; modulo 2^64. See mli_detached_count */
     uint32_t other_dev;      /* a device that this call or an earlier one took bytes from, until
                                 mli_call_end has looked at it; 0: none */
-    memlord_account account;       /* that its blocks are charged to; 0: none */
-    memlord_device account_device; /* of that account */
     int64_t stack_left;      /* bytes until its next sample; at most 0: the alloc is picked */
     uint64_t stack_random;   /* 0: stack_left is not drawn yet */
-    uint32_t open_tickets;   /* in `tickets`; other threads may have closed or adopted some */
-    memlord_ticket tickets[MLI_TICKETS_MAX];
-    const char *tags[MLI_TAG_DEPTH_MAX]; /* the tags around the innermost */
+    mli_context own;         /* its own context */
     mli_cache_entry cache_inline[MLI_CACHE_MIN + MLI_CACHE_PATH];
 } mli_thread;
 
@@ -6634,12 +6876,8 @@ MLI_PRIVATE void mli_thread_hook(uint64_t number);
 /* Returns the calling thread's record; NULL: the call must pass through. Every call that got one
    ends with mli_thread_put. */
 MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord);
-/* Gives back the orphan record. */
-MLI_PRIVATE MLI_COLD void mli_orphan_put(memlord *lord);
-/* Ends a call that mli_thread_get began. */
-static MLI_HOT void mli_thread_put(memlord *lord, mli_thread *t) {
-    if (MLI_UNLIKELY(mli_is_orphan(lord, t))) mli_orphan_put(lord);
-}
+/* Ends a call that mli_thread_get began: gives back the orphan record. */
+MLI_PRIVATE MLI_NOINLINE void mli_thread_put(memlord *lord, const mli_thread *t);
 
 /* Writes a requested report, unless another thread does or the caller is inside the host's
    allocator. The request, which may come from a signal, is a bit; the thread that clears it serves
@@ -6756,6 +6994,10 @@ MLI_PRIVATE void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) 
     t->id = mli_u32_add(&lord->threads.next_id, 1);
     mli_u32_store(&t->special, mli_u32_load(&lord->threads.hooks));
     t->lord = lord;
+    t->own.id = t->id;
+    t->own.home = t;
+    t->now.context = &t->own;
+    mli_ptr_store(&t->own.thread, t);
     t->cache = t->cache_inline;
     t->cache_mask = MLI_CACHE_MIN - 1;
     if (mli_thread_count(lord) >
@@ -6874,7 +7116,8 @@ static MLI_COLD mli_thread *mli_thread_get_slow(memlord *lord) {
     return lord->threads.orphan;
 }
 
-MLI_PRIVATE MLI_COLD void mli_orphan_put(memlord *lord) {
+MLI_PRIVATE MLI_NOINLINE void mli_thread_put(memlord *lord, const mli_thread *t) {
+    if (MLI_LIKELY(!mli_is_orphan(lord, t))) return;
     mli_self.orphaned = NULL;
     mli_lock_drop(&lord->threads.orphan_lock);
 }
@@ -8023,13 +8266,8 @@ static MLI_HOT mli_device_record *mli_device_record_at(memlord *lord, uint32_t d
 typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_alloc */
 
 /* Returns the record with a number; NULL: it was not made yet. */
-static MLI_HOT void *mli_vector_at(const mli_vector *vector, uint32_t number, size_t size) {
-    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load_acquire(vector);
-    char *chunk;
-    if (!chunks || number >> MLI_CHUNK_BITS >= chunks->cap) return NULL;
-    chunk = (char *)mli_ptr_load_acquire(mli_chunk_array_at(chunks, number >> MLI_CHUNK_BITS));
-    return chunk ? chunk + (number & (MLI_CHUNK_ROWS - 1)) * size : NULL;
-}
+MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
+                                             size_t size);
 
 /* Returns the record with a number, and makes its chunk if there is none; NULL: no memory. The
    release pairs with the acquire in mli_vector_at. */
@@ -8043,11 +8281,7 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number);
 
 /* Returns a thread's cell for a row; NULL: it has none. Any thread may call it. */
-static MLI_HOT mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number) {
-    if (book == MLI_BOOK_DEVICE)
-        return (mli_cell *)mli_ptr_load_acquire(&t->devices[(size_t)number]);
-    return (mli_cell *)mli_vector_at(&t->cells[book], number, sizeof(mli_cell));
-}
+MLI_PRIVATE MLI_NOINLINE mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number);
 
 /* Returns the calling thread's cell for a site or a tag; NULL: it has none. The thread made the
    cell itself, so it needs no acquire. */
@@ -8140,6 +8374,10 @@ MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 /* Returns a + b, at most UINT64_MAX. */
 MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b);
 
+/* Returns a part of a whole in percent. Out of line, as processors without AVX-512 convert a
+   uint64_t in 40 bytes of code. */
+MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole);
+
 /* Sums a row over all threads, under its lock: no cell can publish meanwhile, so published plus
    one cell's level - base never exceeds the live bytes, and row->at_reset does not change. The peak
    is computed only with `peaks`. Without a batch cells publish without the lock, and the row's peak
@@ -8196,6 +8434,15 @@ static MLI_COLD mli_chunk_array *mli_vector_reserve(memlord *lord, mli_vector *v
     return more;
 }
 
+MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
+                                             size_t size) {
+    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load_acquire(vector);
+    char *chunk;
+    if (!chunks || number >> MLI_CHUNK_BITS >= chunks->cap) return NULL;
+    chunk = (char *)mli_ptr_load_acquire(mli_chunk_array_at(chunks, number >> MLI_CHUNK_BITS));
+    return chunk ? chunk + (number & (MLI_CHUNK_ROWS - 1)) * size : NULL;
+}
+
 MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
                                           size_t size, mli_alloc_fn grab) {
     uint32_t i = number >> MLI_CHUNK_BITS;
@@ -8219,6 +8466,12 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
         older = chunks->older;
         mli_own_free(lord, chunks, sizeof *chunks + (size_t)chunks->cap * sizeof(mli_ptr));
     }
+}
+
+MLI_PRIVATE MLI_NOINLINE mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number) {
+    if (book == MLI_BOOK_DEVICE)
+        return (mli_cell *)mli_ptr_load_acquire(&t->devices[(size_t)number]);
+    return (mli_cell *)mli_vector_at(&t->cells[book], number, sizeof(mli_cell));
 }
 
 MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number) {
@@ -8365,9 +8618,9 @@ MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level) {
    the thread is in no scope. */
 static void mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
-    if (mli_self.generation != lord->generation || !t->span) return;
+    if (mli_self.generation != lord->generation || !t->now.span) return;
     if (mli_cell_own_device(t, dev) != cell) return; /* the orphan's */
-    mli_span_raise(t->span, dev, mli_u64_load(&cell->high));
+    mli_span_raise(t->now.span, dev, mli_u64_load(&cell->high));
 }
 
 /* Returns how far a level may rise before it is published again: half a batch. For a device it is
@@ -8457,7 +8710,7 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
 static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
     const mli_cell *cell = mli_cell_own_device(t, d->dev);
     uint64_t sign = d->undo ? UINT64_MAX : 1, rise = (d->in - d->out) * sign;
-    mli_span *f = t->span;
+    mli_span *f = t->now.span;
     for (; f; f = f->around) {
         mli_span_peak *at = mli_span_peak_at(f, d->dev);
         at->from -= rise;
@@ -8507,6 +8760,9 @@ MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b) {
 
 MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b) {
     return a + b < a ? UINT64_MAX : a + b;
+}
+MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole) {
+    return (double)part * 100.0 / (double)whole;
 }
 
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
@@ -9153,13 +9409,8 @@ static MLI_HOT int mli_device_valid(memlord_device d) {
 static MLI_HOT int mli_type_valid(memlord_device d) {
     return (unsigned)d.type < (unsigned)MLI_TYPE_COUNT && d.index >= MEMLORD_ANY;
 }
-static MLI_HOT int mli_selector_valid(memlord_device d) {
-    return mli_type_valid(d) || (d.type == MEMLORD_ANY && d.index == MEMLORD_ANY);
-}
-static MLI_HOT int mli_selects(memlord_device sel, memlord_device d) {
-    return sel.type == MEMLORD_ANY ||
-           (sel.type == d.type && (sel.index == MEMLORD_ANY || sel.index == d.index));
-}
+MLI_PRIVATE MLI_NOINLINE int mli_selector_valid(memlord_device d);
+MLI_PRIVATE MLI_NOINLINE int mli_selects(memlord_device sel, memlord_device d);
 
 /* Returns a device as one word. Compilers extract its two halves by more instructions. */
 static MLI_HOT uint32_t mli_device_word(memlord_device d) {
@@ -9207,14 +9458,6 @@ MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
    caller is inside the ledger's own call of the host's allocator. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev);
 
-/* Returns what is wrong with the storage or the size of a block; NULL: neither is. */
-MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes);
-/* Counts a call that is refused, MEMLORD_E_INVALID or MEMLORD_E_DEVICE, and logs the first of its
-   function with that result; `fault`: what is wrong with an argument, NULL if that is not known.
-   Returns r, also any other. Requires: the caller holds no lock. */
-MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
-                                               memlord_device d, const char *fault);
-
 /* Gets the dev on which the free of an unknown storage is counted: the device that was named. A
    device without an index gets the first dev of its type, or index 0 if there is none. */
 MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *dev);
@@ -9228,6 +9471,14 @@ MLI_PRIVATE const unsigned char mli_type_host[] = {
     MLI_DEVICE_TYPES(MLI_X)
 #undef MLI_X
 };
+MLI_PRIVATE MLI_NOINLINE int mli_selector_valid(memlord_device d) {
+    return mli_type_valid(d) || (d.type == MEMLORD_ANY && d.index == MEMLORD_ANY);
+}
+MLI_PRIVATE MLI_NOINLINE int mli_selects(memlord_device sel, memlord_device d) {
+    return sel.type == MEMLORD_ANY ||
+           (sel.type == d.type && (sel.index == MEMLORD_ANY || sel.index == d.index));
+}
+
 MLI_PRIVATE uint64_t mli_device_key(memlord_device d) {
     return (uint64_t)MLI_INDEX_SUBJECT << 56 | (uint64_t)1 << 55 | mli_device_word(d);
 }
@@ -9300,41 +9551,6 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d,
         mli_cold_enter();
         r = mli_device_add_locked(lord, d, dev);
     } while (mli_cold_leave(lord, &r));
-    return r;
-}
-
-MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes) {
-    if (!storage) return "a storage cannot be 0";
-    if (storage == UINT64_MAX) return "a storage cannot be UINT64_MAX";
-    return bytes > MLI_BYTES_MAX ? "a size over 2^48" : NULL;
-}
-/* Returns what is wrong with a device that a call refuses, after "cuda:0 is". */
-static MLI_COLD const char *mli_device_fault(memlord_device d, int refuser) {
-    if (!mli_device_valid(d)) return "a selector: a device is needed";
-    return refuser == MLI_REFUSER_alloc_reserved
-               ? "not on the physical device of the ticket"
-               : "one device too many: raise MEMLORD_MAX_DEVICES";
-}
-MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
-                                               memlord_device d, const char *fault) {
-    MLI_REQUIRE(mli_none_held());
-    static const char names[] =
-#define MLI_X(name) #name "\0"
-        MLI_REFUSERS(MLI_X);
-#undef MLI_X
-    const char *name;
-    if (!lord || (r != MEMLORD_E_INVALID && r != MEMLORD_E_DEVICE)) return r;
-    mli_stat_add(lord, mli_dev_known(lord, d), MLI_STAT_refused, 1);
-    if (mli_u32_exchange(&lord->devices.refused[refuser][r == MEMLORD_E_DEVICE], 1)) return r;
-    name = mli_text_at(names, (unsigned)refuser);
-    if (r == MEMLORD_E_DEVICE && mli_selector_valid(d))
-        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %i is %s", name,
-                 mli_device_code(d), mli_device_fault(d, refuser));
-    else
-        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %s", name,
-                 r == MEMLORD_E_DEVICE ? "that is no device"
-                 : fault               ? fault
-                                       : memlord_result_text(r));
     return r;
 }
 
@@ -9466,10 +9682,12 @@ typedef struct mli_handle {
 } mli_handle;
 
 /* An account's record. A charge is one compare-and-swap of `word`: the low 15 bits of the
-   generation, and 49 bits of bytes. */
+   generation, and 49 bits of bytes. These are the bytes charged and those that tickets hold: both
+   count against the limit. `held` has the second alone, in the same form. While a block that comes
+   off a ticket is recorded, its bytes count twice. */
 typedef struct mli_account_record {
     mli_handle handle; /* as name and device: under the cold lock */
-    mli_u64 word, peak, refused, limit;
+    mli_u64 word, held, peak, refused, limit;
     memlord_device device;
     char name[48];
 } mli_account_record;
@@ -9489,7 +9707,6 @@ MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list);
 
 /* Closes a record, and puts it in a list. Requires: the lock of the list. */
 MLI_PRIVATE void mli_handle_close(mli_handle **list, mli_handle *h);
-/* Returns 1 if a word read from a record belongs to this account. */
 /* Returns the number of account records, and one of them: 1 is the first. */
 MLI_PRIVATE MLI_COLD uint32_t mli_account_count(const memlord *lord);
 MLI_PRIVATE MLI_COLD mli_account_record *mli_account_at(const memlord *lord, uint32_t number);
@@ -9497,11 +9714,34 @@ MLI_PRIVATE MLI_COLD mli_account_record *mli_account_at(const memlord *lord, uin
 /* Returns the list of the closed ones. Requires: the cold lock. */
 MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord);
 #endif
+/* Returns 1 if a word read from a record belongs to this account. */
 MLI_PRIVATE int mli_account_word_is(uint64_t word, memlord_account account);
 
 /* Returns the account that a thread charges its blocks on a device to; 0: none. A thread stops
    using a closed account here. */
 MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint32_t dev);
+MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
+                                               memlord_device device);
+
+/* Returns the account if it is open and has a limit; else 0. */
+MLI_PRIVATE memlord_account mli_account_limited(memlord *lord, memlord_account account);
+/* Holds bytes of an account for a ticket. 0: its limit does not allow it. A closed one allows
+   all. */
+MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account, uint64_t bytes);
+/* Adds to the bytes that tickets hold of an account, whatever its limit, or gives them back. */
+MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
+                                            int64_t bytes);
+/* Returns 1 if an account could hold the bytes once those in flight count no more twice. */
+MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
+                                                uint64_t bytes, uint64_t in_flight);
+/* Counts a request that an account cannot hold, and returns 1. *out->bytes has what tickets hold,
+   too. Requires: no lock is held. */
+MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account account, uint64_t bytes,
+                                            memlord_account_stat *out);
+
+/* Returns 1 if an account is open, and is of a device. */
+MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account account,
+                                           memlord_device device);
 
 /* Charges the bytes of a block, which is there whatever the limit allows. 0: it did not: the
    account is closed or has 2^48. */
@@ -9511,6 +9751,8 @@ MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account,
    have taken some off by memlord_account_charge: then at most what is left. */
 MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account, uint64_t bytes);
 
+/* Returns the bytes that are charged to an account. */
+MLI_PRIVATE MLI_COLD uint64_t mli_account_bytes(const mli_account_record *b);
 /* Copies the statistics of an account. Returns 0 if it is closed. Requires: the cold lock. */
 MLI_PRIVATE MLI_COLD int mli_account_read_locked(const mli_account_record *b,
                                                  memlord_account_stat *out);
@@ -9594,66 +9836,142 @@ MLI_PRIVATE int mli_account_word_is(uint64_t word, memlord_account account) {
     return word >> 49 == (account & 0x7fff);
 }
 
-/* Returns MEMLORD_OK if `bytes` may be added to an account that has `now`, or taken off it. */
-static memlord_result mli_account_check(uint64_t now, int64_t bytes, uint64_t limit) {
-    if (bytes < 0) return (uint64_t)0 - (uint64_t)bytes > now ? MEMLORD_E_INVALID : MEMLORD_OK;
+/* Returns the bytes that tickets hold of an account. */
+static uint64_t mli_account_held(mli_account_record *b, memlord_account account) {
+    const uint64_t held = mli_u64_load(&b->held);
+    return mli_account_word_is(held, account) ? MLI_BYTES(held) : 0;
+}
+/* Adds bytes to a word of an account, or takes off at most what it has. Does nothing if the account
+   is closed. */
+static void mli_account_word_add(mli_u64 *at, memlord_account account, int64_t bytes) {
+    uint64_t word = mli_u64_load(at), now;
+    do {
+        if (!mli_account_word_is(word, account)) return;
+        now = MLI_BYTES(word);
+        if (bytes < 0 && (uint64_t)0 - (uint64_t)bytes > now)
+            now = 0;
+        else
+            now += (uint64_t)bytes; /* modulo 2^64 */
+    } while (!mli_u64_cas(at, &word, word - MLI_BYTES(word) + now));
+}
+
+enum { /* how bytes are added to an account */
+    MLI_CHARGE_HOST,  /* by memlord_account_charge: up to the limit */
+    MLI_CHARGE_HOLD,  /* for a ticket: up to the limit, and they are no peak */
+    MLI_CHARGE_BLOCK  /* by a block, which is there whatever the limit */
+};
+/* Returns MEMLORD_OK if `bytes` may be added to an account, or taken off it. `now` is what it has,
+   with the bytes that tickets hold. */
+static memlord_result mli_account_check(uint64_t now, uint64_t held, int64_t bytes,
+                                        uint64_t limit) {
+    if (bytes < 0) return (uint64_t)0 - (uint64_t)bytes > now - held ? MEMLORD_E_INVALID : MEMLORD_OK;
     if (!bytes) return MEMLORD_OK;
     return now > limit || (uint64_t)bytes > limit - now ? MEMLORD_E_LIMIT : MEMLORD_OK;
 }
 
-/* Adds bytes to an account, or takes them off. `any`: whatever its limit, up to 2^48. */
-static memlord_result mli_account_charge(memlord *lord, memlord_account account, int64_t bytes,
-                                         int any) {
+/* Adds bytes to an account, or takes them off. */
+static memlord_result mli_account_add(memlord *lord, memlord_account account, int64_t bytes,
+                                      int how) {
     mli_account_record *b = mli_account_find(lord, account);
-    uint64_t word, now, limit;
+    uint64_t word, now, limit, held;
     memlord_result r;
     if (!b) return MEMLORD_E_UNKNOWN;
-    limit = any ? 0 : mli_u64_load(&b->limit);
+    limit = mli_u64_load(&b->limit);
     if (!limit || limit > MLI_BYTES_MAX) limit = MLI_BYTES_MAX;
     word = mli_u64_load(&b->word);
     do {
         now = MLI_BYTES(word);
+        held = mli_account_held(b, account);
+        if (held > now) held = now;
         if (!mli_account_word_is(word, account)) return MEMLORD_E_UNKNOWN;
-        r = mli_account_check(now, bytes, limit);
-        if (r == MEMLORD_E_LIMIT && !any) (void)mli_u64_add(&b->refused, 1);
+        r = mli_account_check(now, held, bytes, how == MLI_CHARGE_BLOCK ? MLI_BYTES_MAX : limit);
+        if (r == MEMLORD_E_LIMIT && how != MLI_CHARGE_HOLD) (void)mli_u64_add(&b->refused, 1);
         if (r) return r;
         now += (uint64_t)bytes; /* modulo 2^64 */
     } while (!mli_u64_cas(&b->word, &word, word - MLI_BYTES(word) + now));
-    if (mli_account_word_is(mli_u64_load(&b->word), account)) /* the record was not reused */
-        mli_u64_max(&b->peak, (int64_t)now);
+    if (how == MLI_CHARGE_HOLD || !mli_account_word_is(mli_u64_load(&b->word), account))
+        return MEMLORD_OK; /* the record is another account's by now */
+    mli_u64_max(&b->peak, (int64_t)(now - held));
+    if (how == MLI_CHARGE_BLOCK && bytes && now - held > limit) (void)mli_u64_add(&b->refused, 1);
     return MEMLORD_OK;
+}
+
+/* -- the bytes that tickets hold -- */
+
+MLI_PRIVATE memlord_account mli_account_limited(memlord *lord, memlord_account account) {
+    mli_account_record *b = mli_account_find(lord, account);
+    return b && mli_u64_load(&b->limit) ? account : 0;
+}
+MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account, uint64_t bytes) {
+    mli_account_record *b = mli_account_find(lord, account);
+    if (!b) return 1;
+    if (mli_account_add(lord, account, (int64_t)bytes, MLI_CHARGE_HOLD) == MEMLORD_E_LIMIT)
+        return 0;
+    mli_account_word_add(&b->held, account, (int64_t)bytes);
+    return 1;
+}
+MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
+                                            int64_t bytes) {
+    mli_account_record *b = mli_account_find(lord, account);
+    if (!b || !bytes) return;
+    mli_account_word_add(&b->held, account, bytes);
+    mli_account_word_add(&b->word, account, bytes);
+}
+MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
+                                                uint64_t bytes, uint64_t in_flight) {
+    mli_account_record *b = mli_account_find(lord, account);
+    uint64_t now = b ? MLI_BYTES(mli_u64_load(&b->word)) : 0;
+    now -= now < in_flight ? now : in_flight;
+    return !b || mli_account_check(now, 0, (int64_t)bytes, mli_u64_load(&b->limit)) == MEMLORD_OK;
+}
+MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account account, uint64_t bytes,
+                                            memlord_account_stat *out) {
+    mli_account_record *b = mli_account_find(lord, account);
+    if (!b || mli_account_could_hold(lord, account, bytes, 0)) return 0;
+    (void)mli_u64_add(&b->refused, 1);
+    if (memlord_account_get(lord, account, out)) return 0;
+    out->bytes += mli_account_held(b, account);
+    return 1;
 }
 
 /* -- the charges of blocks -- */
 
-MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint32_t dev) {
+MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
+                                               memlord_device device) {
     if (!(mli_u32_load(&t->special) & MLI_SPECIAL_ACCOUNT)) return 0;
-    if (!mli_account_find(lord, t->account)) {
+    if (!mli_account_find(lord, t->now.account)) {
         mli_special_set(t, MLI_SPECIAL_ACCOUNT, 0);
         return 0;
     }
-    return mli_selects(t->account_device, mli_device_record_at(lord, dev)->device) ? t->account : 0;
+    return mli_selects(t->now.account_device, device) ? t->now.account : 0;
+}
+MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint32_t dev) {
+    return mli_account_used_on(lord, t, mli_device_record_at(lord, dev)->device);
+}
+
+MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account account,
+                                           memlord_device device) {
+    memlord_account_stat stat;
+    return memlord_account_get(lord, account, &stat) == MEMLORD_OK &&
+           mli_selects(stat.device, device);
 }
 
 MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes) {
-    memlord_result r = mli_account_charge(lord, account, (int64_t)bytes, 0);
-    if (r == MEMLORD_E_LIMIT) r = mli_account_charge(lord, account, (int64_t)bytes, 1);
-    return r == MEMLORD_OK;
+    return mli_account_add(lord, account, (int64_t)bytes, MLI_CHARGE_BLOCK) == MEMLORD_OK;
 }
 
 MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account, uint64_t bytes) {
     mli_account_record *b = mli_account_find(lord, account);
-    uint64_t word, had;
-    if (!b) return;
-    word = mli_u64_load(&b->word);
-    do {
-        had = MLI_BYTES(word);
-        if (!mli_account_word_is(word, account)) return;
-    } while (!mli_u64_cas(&b->word, &word, word - (bytes < had ? bytes : had)));
+    if (b) mli_account_word_add(&b->word, account, (int64_t)((uint64_t)0 - bytes));
 }
 
 /* -- reading -- */
 
+MLI_PRIVATE MLI_COLD uint64_t mli_account_bytes(const mli_account_record *b) {
+    const uint64_t held = MLI_BYTES(mli_u64_load(&b->held));
+    const uint64_t all = MLI_BYTES(mli_u64_load(&b->word));
+    return all > held ? all - held : 0;
+}
 MLI_PRIVATE MLI_COLD int mli_account_read_locked(const mli_account_record *b,
                                                  memlord_account_stat *out) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -9661,7 +9979,7 @@ MLI_PRIVATE MLI_COLD int mli_account_read_locked(const mli_account_record *b,
     if (!b || !(mli_u32_load(&b->handle.generation) & 1)) return 0;
     memcpy(out->name, b->name, strlen(b->name));
     out->device = b->device;
-    out->bytes = MLI_BYTES(mli_u64_load(&b->word));
+    out->bytes = mli_account_bytes(b);
     out->peak = mli_u64_load(&b->peak);
     out->limit = mli_u64_load(&b->limit);
     out->refused = mli_u64_load(&b->refused);
@@ -9712,6 +10030,7 @@ MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device
     mli_u64_store(&b->peak, 0);
     mli_u64_store(&b->refused, 0);
     mli_u64_store(&b->word, (uint64_t)(mli_u32_load(&b->handle.generation) + 1) << 49);
+    mli_u64_store(&b->held, mli_u64_load(&b->word));
     *out = mli_handle_open(&lord->accounts->closed);
     mli_lock_drop(&mli_process.cold_lock);
     return MEMLORD_OK;
@@ -9720,7 +10039,7 @@ MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device
 MLI_API memlord_result memlord_account_charge(memlord *lord, memlord_account account,
                                               int64_t bytes) {
     if (!lord) return MEMLORD_OK;
-    return mli_call_end_uncounted(lord, mli_account_charge(lord, account, bytes, 0));
+    return mli_call_end_uncounted(lord, mli_account_add(lord, account, bytes, MLI_CHARGE_HOST));
 }
 
 MLI_API memlord_result memlord_account_get(memlord *lord, memlord_account account,
@@ -9748,8 +10067,8 @@ MLI_API memlord_result memlord_account_use(memlord *lord, memlord_account accoun
     if (mli_is_orphan(lord, t)) { /* several threads share it, so it uses no account */
         r = account ? MEMLORD_E_NOMEM : MEMLORD_OK;
     } else {
-        t->account = account;
-        t->account_device = stat.device;
+        t->now.account = account;
+        t->now.account_device = stat.device;
         mli_special_set(t, MLI_SPECIAL_ACCOUNT, account != 0);
     }
     mli_thread_put(lord, t);
@@ -9763,6 +10082,7 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
     b = mli_account_find(lord, account);
     if (b) {
         mli_u64_store(&b->word, (account + 1) << 49); /* charges in progress miss */
+        mli_u64_store(&b->held, (account + 1) << 49);
         mli_handle_close(&lord->accounts->closed, &b->handle);
     }
     mli_lock_drop(&mli_process.cold_lock);
@@ -9789,6 +10109,7 @@ typedef struct mli_scope_record {
     struct mli_site_record *site; /* NULL: the scope was begun by name */
     mli_ptr threads;              /* mli_thread_scope *; push only */
     mli_u64 device_ns;
+    mli_u64 ended_elsewhere;      /* invocations that ended on another thread than they began */
     mli_u64 birth; /* the last birth in this scope on no stream: mark:26 | number:26; 0: none yet */
 } mli_scope_record;
 
@@ -10278,6 +10599,382 @@ MLI_PRIVATE MLI_COLD void mli_sites_life(mli_life *life) {
     MLI_LIFE_STATE(life, sites);
 }
 
+/* -- public -- */
+
+MLI_API memlord_result memlord_sites_enable(memlord *lord, int on) {
+    if (lord) mli_hook_set(lord, MLI_HOOK_SITES, on);
+    return MEMLORD_OK;
+}
+
+MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address) {
+    const mli_site_record *site;
+    if (!lord || !return_address) return &mli_no_site;
+    site = mli_place_at(lord, return_address);
+    return site ? (const memlord_site *)mli_ptr_load_acquire(&site->display) : &mli_no_site;
+}
+
+MLI_API memlord_result memlord_site_place(memlord *lord, const memlord_site *site,
+                                          memlord_place *out) {
+    const mli_site_record *record;
+    if (!lord) return MEMLORD_E_UNKNOWN;
+    if (!site || !out) return MEMLORD_E_INVALID;
+    record = mli_site_record_of(lord, site);
+    if (!record || !record->address) return MEMLORD_E_UNKNOWN;
+    out->module = record->where ? record->where->image.path : "";
+    out->build_id = record->where ? record->where->build_id : "";
+    out->offset = record->offset;
+    return MEMLORD_OK;
+}
+
+MLI_API void *memlord_site_address(memlord *lord, const memlord_site *site) {
+    mli_site_record *record = lord && site ? mli_site_record_of(lord, site) : NULL;
+    return record ? (void *)(uintptr_t)record->address : NULL;
+}
+
+MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *site,
+                                           const char *file, const char *function, int line) {
+    mli_site_record *record;
+    memlord_site shown;
+    if (!lord) return MEMLORD_OK;
+    if (!site) return MEMLORD_E_INVALID;
+    record = mli_site_record_of(lord, site);
+    if (!record) return MEMLORD_E_UNKNOWN;
+    shown = *mli_site_display(lord, record);
+    if (file) shown.file = file;
+    if (function) shown.function = function;
+    if (line) shown.line = line;
+    return mli_site_set_display(lord, record, &shown);
+}
+
+/* --------------------------------------------------------------------- src/books/anomalies.h -- */
+
+/* Owns the mistakes of the host that are kept with their place, and which refusals were logged. May
+   use books/sites, books/devices, books/counters and base/log. Invariants: the list has one entry a
+   kind and site, is bounded, and only a reset takes an entry off; a mistake costs nothing until it
+   is made. Locks: anomalies, for the list; none is held while a site is copied or the logger
+   runs. */
+
+#define MLI_ANOMALIES 64
+
+/* The name of a kind, MEMLORD_ANOMALY_..., as reports write it: "unknown_free". */
+MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind);
+
+/* The site of a call on the general path is mli_self.site, set when the call begins. */
+static MLI_HOT void mli_site_given(const memlord_site *site) { mli_self.site = site; }
+
+/* Keeps a mistake at the site of the call in progress. The first one of a site may take memory.
+   `word2` has the rows of the block that it concerns, as without a side record; 0: there is none.
+   Returns 1 if it is the first of its kind there. Requires: no lock is held but the orphan lock. */
+MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
+                                          uint64_t storage, uint64_t bytes, uint64_t word2);
+/* Keeps and logs an end of a tag or a scope that finds none to end. `caller`: its return address;
+   NULL: not known. Requires: the caller holds no lock. */
+MLI_PRIVATE MLI_COLD void mli_end_misplaced(memlord *lord, const void *caller);
+
+/* Logs the mistakes that are not logged yet. Requires: the caller holds no lock. */
+MLI_PRIVATE MLI_COLD void mli_anomalies_log(memlord *lord);
+/* Ends a call that may have noted a mistake. It logs nothing in the ledger's own logger: the
+   thread's next such call does. */
+static MLI_HOT void mli_anomalies_tell(memlord *lord) {
+    if (MLI_UNLIKELY(mli_self.untold)) mli_anomalies_log(lord);
+}
+
+/* Copies the mistake of a number, from 0, with its sites as reports show them. Returns 0 if there
+   is none. Requires: the caller holds no lock. */
+MLI_PRIVATE MLI_COLD int mli_anomaly_read(memlord *lord, uint32_t number, memlord_anomaly *out);
+/* Returns how many mistakes were at sites beyond those that are kept. */
+MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord);
+
+/* Returns what is wrong with the storage or the size of a block; NULL: neither is. */
+MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes);
+/* Ends a public call that returns r: logs its mistakes. A call that is refused, MEMLORD_E_INVALID
+   or MEMLORD_E_DEVICE, is counted and is a mistake at `site`; it is logged if it is the first there
+   or the first of its function with that result, and not made by the logger. `fault`: what is wrong with an argument, NULL if
+   that is not known. Returns r. Requires: the caller holds no lock. */
+MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
+                                               memlord_device d, const char *fault,
+                                               const memlord_site *site);
+
+MLI_PRIVATE MLI_COLD void mli_anomalies_life(mli_life *life);
+
+/* --------------------------------------------------------------------- src/books/anomalies.c -- */
+
+/* A mistake, as the ledger keeps it. */
+typedef struct mli_anomaly {
+    memlord_anomaly is;        /* its site and born are filled in where it is read */
+    const memlord_site *given; /* the host's pointer: it is compared, and never followed */
+    const memlord_site *site, *born; /* the ledger's copies; NULL: none, or no memory for it */
+    int told;                  /* 1: it is logged */
+} mli_anomaly;
+struct mli_anomalies_state {
+    mli_lock lock; /* all below but refused */
+    uint32_t count;
+    mli_anomaly at[MLI_ANOMALIES];
+    uint64_t left_out; /* mistakes at sites beyond those */
+    mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1: logged, as E_INVALID or as E_DEVICE */
+};
+
+MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind) {
+    static const char names[] =
+#define MLI_X(name, key, text) key "\0"
+        MLI_ANOMALY_KINDS(MLI_X);
+#undef MLI_X
+    return mli_text_at(names, (unsigned)kind);
+}
+static MLI_COLD const char *mli_anomaly_text(int kind) {
+    static const char texts[] =
+#define MLI_X(name, key, text) text "\0"
+        MLI_ANOMALY_KINDS(MLI_X);
+#undef MLI_X
+    return mli_text_at(texts, (unsigned)kind);
+}
+
+/* -- the list -- */
+
+/* Returns the mistake of a kind at a site, which the host gave by this pointer or which has this
+   copy; NULL: there is none. */
+static MLI_COLD mli_anomaly *mli_anomaly_find(struct mli_anomalies_state *s, int kind,
+                                              const memlord_site *given, const memlord_site *kept) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_ANOMALIES));
+    uint32_t i;
+    for (i = 0; i < s->count; i++) {
+        mli_anomaly *a = &s->at[i];
+        if (a->is.kind == kind && (a->given == given || (kept && a->site == kept))) return a;
+    }
+    return NULL;
+}
+/* Counts a mistake once more. */
+static MLI_COLD void mli_anomaly_again(mli_anomaly *a, uint64_t bytes, uint64_t now) {
+    a->is.count++;
+    a->is.bytes = mli_add_saturated(a->is.bytes, bytes);
+    a->is.last_ns = now;
+}
+/* Returns the site of a row, and sets *tag to the tag of another; each NULL for row 0. */
+static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t word2,
+                                                     const char **tag) {
+    const uint32_t site = MLI_SITE_ROW(word2), row = MLI_TAG_ROW(word2);
+    *tag = row ? (const char *)mli_row_at(lord, MLI_BOOK_TAG, row)->subject : NULL;
+    if (!site) return NULL;
+    return (const memlord_site *)mli_ptr_load_acquire(
+        &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
+}
+
+/* Counts a mistake that the list has by the pointer of its site. Returns 0 if it does not have it
+   and has room for it: the site is to be copied first. */
+static MLI_COLD int mli_anomaly_known(memlord *lord, int kind, uint64_t bytes, uint64_t now) {
+    struct mli_anomalies_state *s = lord->anomalies;
+    mli_anomaly *a;
+    int known;
+    mli_lock_take(&s->lock);
+    a = mli_anomaly_find(s, kind, mli_self.site, NULL);
+    known = a || s->count == MLI_ANOMALIES;
+    if (a)
+        mli_anomaly_again(a, bytes, now);
+    else if (known)
+        s->left_out++;
+    mli_lock_drop(&s->lock);
+    return known;
+}
+
+MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
+                                          uint64_t storage, uint64_t bytes, uint64_t word2) {
+    MLI_REQUIRE(mli_none_held_but_orphan());
+    struct mli_anomalies_state *s = lord->anomalies;
+    const uint64_t now = mli_ledger_now(lord) - lord->started;
+    const memlord_site *site = mli_self.site, *kept;
+    mli_anomaly *a;
+    int is_new;
+    if (mli_anomaly_known(lord, kind, bytes, now)) return 0;
+    kept = site ? mli_site_kept(lord, site) : NULL;
+    mli_lock_take(&s->lock);
+    a = mli_anomaly_find(s, kind, site, kept);
+    is_new = !a && s->count < MLI_ANOMALIES;
+    if (is_new) {
+        a = &s->at[s->count++];
+        memset(a, 0, sizeof *a);
+        a->is.kind = kind;
+        a->is.device = device;
+        a->is.storage = storage;
+        a->is.first_ns = now;
+        a->given = site;
+        a->site = kept;
+        a->born = mli_anomaly_born(lord, word2, &a->is.tag);
+        mli_self.untold = 1;
+    }
+    if (a)
+        mli_anomaly_again(a, bytes, now);
+    else
+        s->left_out++;
+    mli_lock_drop(&s->lock);
+    return is_new;
+}
+
+/* Copies a mistake. Returns 0 if there is none of that number. */
+static MLI_COLD int mli_anomaly_copy(memlord *lord, uint32_t number, mli_anomaly *out) {
+    struct mli_anomalies_state *s = lord->anomalies;
+    int found;
+    mli_lock_take(&s->lock);
+    found = number < s->count;
+    if (found) *out = s->at[number];
+    mli_lock_drop(&s->lock);
+    return found;
+}
+MLI_PRIVATE MLI_COLD int mli_anomaly_read(memlord *lord, uint32_t number, memlord_anomaly *out) {
+    MLI_REQUIRE(mli_none_held());
+    mli_anomaly a;
+    if (!mli_anomaly_copy(lord, number, &a)) return 0;
+    *out = a.is;
+    out->site = a.site ? *mli_site_display_of(lord, a.site) : mli_no_site;
+    out->born = a.born ? *mli_site_display_of(lord, a.born) : mli_no_site;
+    return 1;
+}
+MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord) {
+    uint64_t n;
+    mli_lock_take(&lord->anomalies->lock);
+    n = lord->anomalies->left_out;
+    mli_lock_drop(&lord->anomalies->lock);
+    return n;
+}
+
+/* -- the log -- */
+
+/* Returns the next mistake to log, and takes it for logged; 0: there is none. */
+static MLI_COLD int mli_anomaly_untold(memlord *lord, mli_anomaly *out) {
+    struct mli_anomalies_state *s = lord->anomalies;
+    uint32_t i;
+    mli_lock_take(&s->lock);
+    for (i = 0; i < s->count && s->at[i].told; i++) {
+    }
+    if (i < s->count) {
+        s->at[i].told = 1;
+        *out = s->at[i];
+    }
+    i = i < s->count;
+    mli_lock_drop(&s->lock);
+    return (int)i;
+}
+/* Logs "[unknown_free] cpu 0x1000 64 B: a free of a storage that is not live, at main x.c:12; born
+   at load y.c:3 [weights]". A refusal has its own line, by mli_refuse. */
+static MLI_COLD void mli_anomaly_log(memlord *lord, const mli_anomaly *a) {
+    char line[512];
+    memlord_site named;
+    mli_out o;
+    mli_out_buffer(&o, line, sizeof line);
+    mli_putf(&o, "[%s] %i", mli_anomaly_name(a->is.kind), mli_device_code(a->is.device));
+    if (a->is.storage) mli_putf(&o, " %jx", a->is.storage);
+    if (a->is.bytes) mli_putf(&o, " %jo", a->is.bytes);
+    mli_putf(&o, ": %s", mli_anomaly_text(a->is.kind));
+    if (a->site) mli_putf(&o, ", at %p", (const void *)mli_site_named(lord, a->site, &named));
+    if (a->born)
+        mli_putf(&o, "; born at %p", (const void *)mli_site_named(lord, a->born, &named));
+    if (a->is.tag) mli_putf(&o, " [%s]", a->is.tag);
+    mli_log_end(lord, MEMLORD_LOG_WARNING, &o);
+}
+MLI_PRIVATE MLI_COLD void mli_anomalies_log(memlord *lord) {
+    MLI_REQUIRE(mli_none_held());
+    mli_anomaly a;
+    if (mli_self.in_host_alloc || mli_log_runs(lord)) return;
+    mli_self.untold = 0;
+    if (!mli_log_hears(lord, MEMLORD_LOG_WARNING)) return;
+    while (mli_anomaly_untold(lord, &a))
+        if (a.is.kind != MEMLORD_ANOMALY_REFUSED) mli_anomaly_log(lord, &a);
+}
+
+MLI_PRIVATE MLI_COLD void mli_end_misplaced(memlord *lord, const void *caller) {
+    mli_site_record *place = caller ? mli_place_at(lord, caller) : NULL;
+    mli_site_given(place ? (const memlord_site *)mli_ptr_load_acquire(&place->display) : NULL);
+    (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_MISPLACED_END, memlord_device_all(), 0, 0, 0);
+    mli_anomalies_tell(lord);
+}
+
+/* -- refusals -- */
+
+MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes) {
+    if (!storage) return "a storage cannot be 0";
+    if (storage == UINT64_MAX) return "a storage cannot be UINT64_MAX";
+    return bytes > MLI_BYTES_MAX ? "a size over 2^48" : NULL;
+}
+/* Returns what is wrong with a device that a call refuses, after "cuda:0 is". */
+static MLI_COLD const char *mli_device_fault(memlord_device d) {
+    return mli_device_valid(d) ? "one device too many: raise MEMLORD_MAX_DEVICES"
+                               : "a selector: a device is needed";
+}
+/* Logs "memlord_free: a storage cannot be UINT64_MAX, at main x.c:12". */
+static MLI_COLD void mli_refusal_log(memlord *lord, int refuser, memlord_result r,
+                                     memlord_device d, const char *fault,
+                                     const memlord_site *site) {
+    static const char names[] =
+#define MLI_X(name) #name "\0"
+        MLI_REFUSERS(MLI_X);
+#undef MLI_X
+    char line[256];
+    memlord_site named;
+    mli_out o;
+    mli_out_buffer(&o, line, sizeof line);
+    mli_putf(&o, "memlord_%s: ", mli_text_at(names, (unsigned)refuser));
+    if (r == MEMLORD_E_DEVICE && mli_selector_valid(d))
+        mli_putf(&o, "%i is %s", mli_device_code(d), mli_device_fault(d));
+    else
+        mli_put_str(&o, r == MEMLORD_E_DEVICE ? "that is no device"
+                        : fault               ? fault
+                                              : memlord_result_text(r));
+    if (site) mli_putf(&o, ", at %p", (const void *)mli_site_named(lord, site, &named));
+    mli_log_end(lord, MEMLORD_LOG_WARNING, &o);
+}
+MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
+                                               memlord_device d, const char *fault,
+                                               const memlord_site *site) {
+    MLI_REQUIRE(mli_none_held());
+    int is_new, logs;
+    if (!lord) return r;
+    if (r == MEMLORD_E_INVALID || r == MEMLORD_E_DEVICE) {
+        mli_stat_add(lord, mli_dev_known(lord, d), MLI_STAT_refused, 1);
+        mli_site_given(site);
+        is_new = mli_anomaly_note(lord, MEMLORD_ANOMALY_REFUSED, d, 0, 0, 0);
+        logs = !mli_log_runs(lord);
+        if (logs &&
+            (!mli_u32_exchange(&lord->anomalies->refused[refuser][r == MEMLORD_E_DEVICE], 1) ||
+             is_new))
+            mli_refusal_log(lord, refuser, r, d, fault, site);
+    }
+    mli_anomalies_tell(lord);
+    return r;
+}
+
+/* -- life -- */
+
+static MLI_COLD void mli_anomalies_init(memlord *lord, const memlord_desc *desc) {
+    (void)desc;
+    mli_lock_rank(&lord->anomalies->lock, MLI_RANK_ANOMALIES);
+}
+static MLI_COLD void mli_anomalies_lock(memlord *lord, int take) {
+    mli_lock_set(&lord->anomalies->lock, take);
+}
+static MLI_COLD void mli_anomalies_reset(memlord *lord, mli_thread *t) {
+    (void)t;
+    mli_lock_take(&lord->anomalies->lock);
+    lord->anomalies->count = 0;
+    lord->anomalies->left_out = 0;
+    mli_lock_drop(&lord->anomalies->lock);
+}
+MLI_PRIVATE MLI_COLD void mli_anomalies_life(mli_life *life) {
+    MLI_LIFE_STATE(life, anomalies);
+    life->init = mli_anomalies_init;
+    life->lock = mli_anomalies_lock;
+    life->reset = mli_anomalies_reset;
+}
+
+/* -- public -- */
+
+MLI_API size_t memlord_anomalies_each(memlord *lord, memlord_anomaly_fn fn, void *user) {
+    memlord_anomaly a;
+    uint32_t n = 0;
+    if (!lord) return 0;
+    for (; mli_anomaly_read(lord, n, &a); n++)
+        if (fn && fn(user, &a)) return n + 1;
+    return n;
+}
+
 /* -------------------------------------------------------------------------- src/books/tags.h -- */
 
 /* Owns a thread's cache of rows, names and scopes; births (the mark, scope and stream of a block);
@@ -10344,12 +11041,27 @@ static MLI_HOT uint64_t mli_mark_bits(const memlord *lord) {
 /* Returns the number of the last birth. Requires: the cold lock. */
 static MLI_HOT uint32_t mli_birth_count(const memlord *lord) { return lord->tags.birth_count; }
 
-/* Returns word2 for an allocation by this thread at a site, under its tag and scope. Makes the
-   thread's cells for its rows. Requires: not inside. */
+/* What an alloc is born with, besides the scope of its thread. */
+typedef struct mli_origin {
+    const memlord_site *site;
+    const char *tag; /* a kept name; NULL: none */
+    uint64_t stream; /* 0: none */
+} mli_origin;
+/* Returns what an alloc of this thread at a site is born with. */
+static MLI_HOT mli_origin mli_origin_of(const mli_thread *t, const memlord_site *site) {
+    const mli_origin origin = {site, t->now.tag, t->now.stream};
+    return origin;
+}
+/* Returns word2 for an allocation by this thread. Makes the thread's cells for its rows. Requires:
+   not inside. */
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
-                                     const memlord_site *site);
+                                     const mli_origin *origin);
 
-/* Counts a guard that ended on another thread than it began, and warns of the first. */
+/* Returns the ledger's copy of a host's tag. Without memory for it counts a dropped tag and returns
+   "". Requires: no lock is held. */
+MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag);
+
+/* Counts a guard that ended in another context than it began. */
 MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord);
 
 /* Ends the innermost tags of a thread, down to a depth. Requires: it is deeper. */
@@ -10425,8 +11137,12 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, i
     return bits;
 }
 
-MLI_PRIVATE uint32_t mli_scope_id(const mli_thread *t) { return t->span ? t->span->scope->id : 0; }
-MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t) { return t->span ? t->span->depth : 0; }
+MLI_PRIVATE uint32_t mli_scope_id(const mli_thread *t) {
+    return t->now.span ? t->now.span->scope->id : 0;
+}
+MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t) {
+    return t->now.span ? t->now.span->depth : 0;
+}
 
 /* -- births: the mark, the scope and the stream of a block -- */
 
@@ -10489,28 +11205,34 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
     return number;
 }
 
-/* Returns the birth bits of word2 for the thread's scope and stream, and caches them in the thread
-   and the scope. Without room for a birth the block is recorded without either. */
-static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born) {
+/* Returns the birth bits of word2 for the thread's scope and a stream. Caches them in the scope, and
+   in the thread if the stream is its own. Without room for a birth the block is recorded without
+   either. */
+static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born,
+                                            uint64_t stream) {
     MLI_REQUIRE(!mli_is_inside());
-    mli_scope_record *scope = t->span && !t->stream ? t->span->scope : NULL;
+    mli_scope_record *scope = t->now.span && !stream ? t->now.span->scope : NULL;
     const uint64_t mark = MLI_BIRTH(born);
     const uint64_t last = scope ? mli_u64_load_acquire(&scope->birth) : 0;
     uint32_t number = (uint32_t)(last & MLI_MARK_MAX);
+    uint64_t bits;
     if (!number || last >> (MLI_BIRTH_BITS - 1) != mark) {
-        number = mli_birth_find(lord, t->stream, (uint32_t)mark, mli_scope_id(t));
+        number = mli_birth_find(lord, stream, (uint32_t)mark, mli_scope_id(t));
         if (scope && number) /* pairs with the acquire above */
             mli_u64_store_release(&scope->birth, mark << (MLI_BIRTH_BITS - 1) | number);
     }
-    t->birth_mark = born;
-    t->birth_bits = number ? mli_word2_of(0, 0, MLI_BIRTH_NUMBERED | number) : born;
-    return t->birth_bits;
+    bits = number ? mli_word2_of(0, 0, MLI_BIRTH_NUMBERED | number) : born;
+    if (stream != t->now.stream) return bits;
+    t->now.birth_mark = born;
+    t->now.birth_bits = bits;
+    return bits;
 }
-static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t) {
+static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t, uint64_t stream) {
     uint64_t born = mli_u64_load(&lord->tags.birth_mark);
-    if (MLI_LIKELY(!t->span && !t->stream)) return born;
-    return t->birth_bits && t->birth_mark == born ? t->birth_bits
-                                                  : mli_birth_bits_new(lord, t, born);
+    if (MLI_LIKELY(!t->now.span && !stream)) return born;
+    if (t->now.birth_bits && t->now.birth_mark == born && stream == t->now.stream)
+        return t->now.birth_bits;
+    return mli_birth_bits_new(lord, t, born, stream);
 }
 
 /* Returns the birth of a block. Its scope and its stream are 0 if it has none, or they were
@@ -10563,15 +11285,15 @@ MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord) {
 }
 
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
-                                     const memlord_site *site) {
+                                     const mli_origin *origin) {
     MLI_REQUIRE(!mli_is_inside());
     uint64_t rows = 0;
-    if (!t->span && !t->stream && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
+    if (!t->now.span && !t->now.stream && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
         mli_special_set(t, MLI_SPECIAL_SCOPE, 0); /* its last scope has ended */
-    if (site && mli_hook_on(lord, MLI_HOOK_SITES))
-        rows = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
-    if (t->tag) rows |= mli_cached_row(lord, t, MLI_BOOK_TAG, t->tag, dev);
-    return mli_birth_bits(lord, t) | rows;
+    if (origin->site && mli_hook_on(lord, MLI_HOOK_SITES))
+        rows = mli_cached_row(lord, t, MLI_BOOK_SITE, origin->site, dev);
+    if (origin->tag) rows |= mli_cached_row(lord, t, MLI_BOOK_TAG, origin->tag, dev);
+    return mli_birth_bits(lord, t, origin->stream) | rows;
 }
 
 /* Counts a tag that found no room, and warns of the first. */
@@ -10584,9 +11306,7 @@ static MLI_COLD void mli_tag_drop(memlord *lord) {
 
 MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord) {
     mli_stat_add(lord, 0, MLI_STAT_dropped_sites, 1);
-    mli_drop_warn(lord, &lord->tags.warned_guard,
-                  "[drop] a tag or a scope ended on another thread than it began: there it stays "
-                  "open");
+    mli_end_misplaced(lord, NULL);
 }
 
 /* Gets the ledger's copy of a tag. The thread's cache has it under the host's pointer; the text
@@ -10601,6 +11321,19 @@ static memlord_result mli_tag_kept(memlord *lord, mli_thread *t, const char *tag
     r = mli_name(lord, tag, kept);
     if (r == MEMLORD_OK) mli_cache_set(lord, t, tag, salt, (void *)(uintptr_t)*kept, 0);
     return r;
+}
+
+MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag) {
+    MLI_REQUIRE(mli_none_held());
+    mli_thread *t = mli_thread_get(lord);
+    const char *kept = "";
+    memlord_result r;
+    if (!t) return kept; /* inside the ledger's allocator: the alloc passes through */
+    r = mli_tag_kept(lord, t, tag, &kept);
+    mli_thread_put(lord, t);
+    if (r == MEMLORD_OK) return kept;
+    mli_tag_drop(lord);
+    return "";
 }
 
 /* Finds or makes the site of a place that is known by value; NULL without memory. The thread's
@@ -10629,22 +11362,22 @@ static const mli_site_record *mli_site_by_value(memlord *lord, mli_thread *t,
 
 /* Sets the tag that the thread's allocs get. */
 static void mli_tag_set(mli_thread *t, const char *kept) {
-    if (!kept != !t->tag) mli_special_set(t, MLI_SPECIAL_TAG, kept != NULL);
-    t->tag = kept;
+    if (!kept != !t->now.tag) mli_special_set(t, MLI_SPECIAL_TAG, kept != NULL);
+    t->now.tag = kept;
 }
 
 MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth) {
-    MLI_REQUIRE(depth < t->tag_depth);
-    t->tag_depth = depth;
-    mli_tag_set(t, t->tags[depth]);
+    MLI_REQUIRE(depth < t->now.tag_depth);
+    t->now.tag_depth = depth;
+    mli_tag_set(t, t->now.context->tags[depth]);
 }
 
 MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_thread *t,
                                 int scope) {
     guard->lord = lord;
-    guard->thread = t->id;
+    guard->context = t->now.context->id;
     guard->scope = scope;
-    guard->depth = scope ? mli_scope_depth(t) : t->tag_depth;
+    guard->depth = scope ? mli_scope_depth(t) : t->now.tag_depth;
 }
 
 MLI_PRIVATE MLI_COLD void mli_interposer_find(void) {
@@ -10683,18 +11416,18 @@ static memlord_result mli_tag_begin(memlord *lord, const char *tag, memlord_guar
     if (!lord) return MEMLORD_OK;
     if (!tag || !*tag)
         return mli_refuse(lord, MLI_REFUSER_tag_begin, MEMLORD_E_INVALID, memlord_device_all(),
-                          "a tag has a name");
+                          "a tag has a name", NULL);
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
     if (mli_is_orphan(lord, t)) /* several threads share it, so it has no tag stack */
         r = MEMLORD_E_NOMEM;
-    else if (t->tag_depth == MLI_TAG_DEPTH_MAX)
+    else if (t->now.tag_depth == MLI_TAG_DEPTH_MAX)
         r = MEMLORD_E_STATE;
     else
         r = mli_tag_kept(lord, t, tag, &kept);
     if (r == MEMLORD_OK) {
         if (guard) mli_guard_note(guard, lord, t, 0);
-        t->tags[t->tag_depth++] = t->tag;
+        t->now.context->tags[t->now.tag_depth++] = t->now.tag;
         mli_tag_set(t, kept);
     }
     mli_thread_put(lord, t);
@@ -10722,18 +11455,6 @@ MLI_PRIVATE MLI_COLD void mli_tags_life(mli_life *life) {
 
 /* -- public -- */
 
-MLI_API memlord_result memlord_sites_enable(memlord *lord, int on) {
-    if (lord) mli_hook_set(lord, MLI_HOOK_SITES, on);
-    return MEMLORD_OK;
-}
-
-MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address) {
-    const mli_site_record *site;
-    if (!lord || !return_address) return &mli_no_site;
-    site = mli_place_at(lord, return_address);
-    return site ? (const memlord_site *)mli_ptr_load_acquire(&site->display) : &mli_no_site;
-}
-
 MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, const char *function,
                                             int line) {
     const mli_site_record *site;
@@ -10748,39 +11469,6 @@ MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, con
     place.line = line;
     site = mli_site_by_value(lord, t, &place);
     return site ? (const memlord_site *)mli_ptr_load_acquire(&site->display) : &mli_no_site;
-}
-
-MLI_API memlord_result memlord_site_place(memlord *lord, const memlord_site *site,
-                                          memlord_place *out) {
-    const mli_site_record *record;
-    if (!lord) return MEMLORD_E_UNKNOWN;
-    if (!site || !out) return MEMLORD_E_INVALID;
-    record = mli_site_record_of(lord, site);
-    if (!record || !record->address) return MEMLORD_E_UNKNOWN;
-    out->module = record->where ? record->where->image.path : "";
-    out->build_id = record->where ? record->where->build_id : "";
-    out->offset = record->offset;
-    return MEMLORD_OK;
-}
-
-MLI_API void *memlord_site_address(memlord *lord, const memlord_site *site) {
-    mli_site_record *record = lord && site ? mli_site_record_of(lord, site) : NULL;
-    return record ? (void *)(uintptr_t)record->address : NULL;
-}
-
-MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *site,
-                                           const char *file, const char *function, int line) {
-    mli_site_record *record;
-    memlord_site shown;
-    if (!lord) return MEMLORD_OK;
-    if (!site) return MEMLORD_E_INVALID;
-    record = mli_site_record_of(lord, site);
-    if (!record) return MEMLORD_E_UNKNOWN;
-    shown = *mli_site_display(lord, record);
-    if (file) shown.file = file;
-    if (function) shown.function = function;
-    if (line) shown.line = line;
-    return mli_site_set_display(lord, record, &shown);
 }
 
 MLI_API uint64_t memlord_mark(memlord *lord) {
@@ -10803,24 +11491,27 @@ MEMLORD_API memlord_guard memlord_guard_tag(memlord *lord, const char *tag) {
     return guard;
 }
 
-MEMLORD_API memlord_result memlord_tag_end(memlord *lord) {
+MEMLORD_API MLI_NOINLINE memlord_result memlord_tag_end(memlord *lord) {
     mli_thread *t;
     memlord_result r = MEMLORD_E_STATE;
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (t->tag_depth) {
-        mli_tags_cut(t, t->tag_depth - 1);
+    if (t->now.tag_depth) {
+        mli_tags_cut(t, t->now.tag_depth - 1);
         r = MEMLORD_OK;
     }
     mli_thread_put(lord, t);
-    if (r == MEMLORD_OK) mli_interposer_end(lord, 0, 1);
+    if (r == MEMLORD_OK)
+        mli_interposer_end(lord, 0, 1);
+    else
+        mli_end_misplaced(lord, MLI_RETURN_ADDRESS());
     return r;
 }
 
 MLI_API uint64_t memlord_stream_set(memlord *lord, uint64_t stream) {
     mli_thread *t = lord ? mli_thread_get(lord) : NULL;
-    uint64_t before = t ? t->stream : 0;
+    uint64_t before = t ? t->now.stream : 0;
     if (!t || before == stream) {
         if (t) mli_thread_put(lord, t);
         return before;
@@ -10828,8 +11519,8 @@ MLI_API uint64_t memlord_stream_set(memlord *lord, uint64_t stream) {
     if (mli_is_orphan(lord, t)) { /* several threads share it, so it has no stream */
         mli_stat_add(lord, 0, MLI_STAT_dropped_sites, 1);
     } else {
-        t->stream = stream;
-        t->birth_bits = 0;
+        t->now.stream = stream;
+        t->now.birth_bits = 0;
         if (stream) mli_special_set(t, MLI_SPECIAL_SCOPE, 1);
     }
     mli_thread_put(lord, t);
@@ -10838,7 +11529,7 @@ MLI_API uint64_t memlord_stream_set(memlord *lord, uint64_t stream) {
 
 MLI_API const char *memlord_tag_current(memlord *lord) {
     mli_thread *t = lord ? mli_thread_get(lord) : NULL;
-    const char *tag = t ? t->tag : NULL;
+    const char *tag = t ? t->now.tag : NULL;
     if (t) mli_thread_put(lord, t);
     return tag;
 }
@@ -10850,15 +11541,15 @@ MLI_API memlord_result memlord_tag_default_set(memlord *lord, const char *tag) {
     if (!lord) return MEMLORD_OK;
     if (tag && !*tag)
         return mli_refuse(lord, MLI_REFUSER_tag_default_set, MEMLORD_E_INVALID,
-                          memlord_device_all(), "a tag has a name");
+                          memlord_device_all(), "a tag has a name", NULL);
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
     if (mli_is_orphan(lord, t))
         r = MEMLORD_E_NOMEM; /* as in mli_tag_begin */
     else if (tag)
         r = mli_tag_kept(lord, t, tag, &kept);
-    if (r == MEMLORD_OK && t->tag_depth)
-        t->tags[0] = kept;
+    if (r == MEMLORD_OK && t->now.tag_depth)
+        t->now.context->tags[0] = kept;
     else if (r == MEMLORD_OK)
         mli_tag_set(t, kept);
     mli_thread_put(lord, t);
@@ -10875,7 +11566,7 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
     r = !tag || !*tag || bytes > MLI_BYTES_MAX ? MEMLORD_E_INVALID : mli_dev(lord, device, &dev);
     if (r)
         return mli_refuse(lord, MLI_REFUSER_expect, r, device,
-                          tag && *tag ? mli_block_fault(1, bytes) : "a tag has a name");
+                          tag && *tag ? mli_block_fault(1, bytes) : "a tag has a name", NULL);
     r = mli_name(lord, tag, &kept);
     if (r) return r;
     r = mli_row_find(lord, MLI_BOOK_TAG, kept, dev, &number);
@@ -10932,8 +11623,8 @@ static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
     return 1;
 }
 
-MLI_PRIVATE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number);
-MLI_PRIVATE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number);
+MLI_PRIVATE MLI_NOINLINE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number);
+MLI_PRIVATE MLI_NOINLINE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number);
 /* Copies a row with its totals. */
 #if !defined(MEMLORD_NO_PROFILES)
 MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t number);
@@ -10956,7 +11647,7 @@ MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord);
 MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t number);
 MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
 
-MLI_PRIVATE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
 
 /* If this call has picked its alloc, adds the block to the table and to the row of its stack, and
    returns MLI_PICKED for its word1; else returns 0. Requires: the caller is inside, or holds the
@@ -11053,11 +11744,16 @@ static MLI_COLD uint64_t mli_mixed(uint64_t n) {
     n = (n ^ n >> 27) * 0x94d049bb133111ebu;
     return n ^ n >> 31;
 }
-/* Gives a ledger the seed of its samples: another one in each run, process and ledger, and in a
-   forked child. The seed is mixed from what the system tells in calls that neither wait nor fail,
-   as the first call of a process may come from inside malloc or from a sandbox. */
+/* Gives a ledger the seed of its samples: that of the host, or another one in each run, process and
+   ledger. A forked child gets another one in any case. Without one of the host's the seed is mixed
+   from what the system tells in calls that neither wait nor fail, as the first call of a process
+   may come from inside malloc or from a sandbox. */
 static MLI_COLD void mli_stacks_seed(memlord *lord) {
-    uint64_t seed = lord->stacks.seed;
+    uint64_t seed = mli_mixed(lord->stacks.seed + 1);
+    if (lord->stacks.repeatable) {
+        lord->stacks.seed = seed;
+        return;
+    }
     seed = mli_mixed(seed ^ mli_pid());
     seed = mli_mixed(seed ^ mli_wall_now());
     seed = mli_mixed(seed ^ mli_now());
@@ -11090,10 +11786,10 @@ static MLI_COLD int mli_stack_due(const memlord *lord, mli_thread *t, uint64_t b
 
 /* -- the tree and the rows -- */
 
-MLI_PRIVATE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number) {
+MLI_PRIVATE MLI_NOINLINE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number) {
     return (mli_stack_node *)mli_vector_at(&lord->stacks.nodes, number, sizeof(mli_stack_node));
 }
-MLI_PRIVATE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number) {
+MLI_PRIVATE MLI_NOINLINE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number) {
     return (mli_stack_row *)mli_vector_at(&lord->stacks.rows, number, sizeof(mli_stack_row));
 }
 MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord) {
@@ -11319,7 +12015,7 @@ static MLI_COLD int mli_pick_reserve(memlord *lord) {
     }
 }
 
-MLI_PRIVATE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes) {
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes) {
     return (uint64_t)((double)bytes * pick->scale + 0.5);
 }
 static double mli_pick_variance(const mli_pick *pick, uint64_t bytes) {
@@ -11680,6 +12376,8 @@ static MLI_COLD void mli_stacks_init(memlord *lord, const memlord_desc *desc) {
     lord->stacks.frame_count.v = lord->stacks.node_count.v = lord->stacks.row_count.v = 1;
     mli_hook_set(lord, MLI_HOOK_STACKS, 1);
     lord->stacks.unwinder = desc->unwinder;
+    lord->stacks.seed = desc->stack_seed;
+    lord->stacks.repeatable = desc->stack_seed != 0;
     mli_stacks_seed(lord);
     if (desc->unwinder.fn) return;
     lord->stacks.unwinder.fn = mli_unwind;
@@ -12590,6 +13288,15 @@ typedef struct mli_side_record {
     memlord_meta meta;
 } mli_side_record;
 
+/* 1: a storage may have this key. 0 and UINT64_MAX are none. */
+static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
+
+/* Begins a call at `site` on a block that is on the map: checks the device and the storage, and
+   gets the thread record. If *t is NULL, the caller returns the result. That is OK without a ledger, and
+   from within the ledger's own allocator call. */
+MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
+                                         const memlord_site *site, mli_thread **t);
+
 /* Returns the side record that a word2 points to; NULL: none. */
 MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2);
 /* Returns the rows and the birth of an entry: its word2, or that in its side record. */
@@ -12626,20 +13333,15 @@ MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli
                                                               uint32_t type, uint64_t key,
                                                               int for_ref, mli_probe *probe);
 
+/* Copies a description; *out has the ledger's copies of its strings. */
+MLI_PRIVATE MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_meta *meta,
+                                                  memlord_meta *out);
+
 typedef struct mli_parts {
     uint64_t bytes;           /* of all parts */
     uint32_t count, room;     /* parts; parts that the array has room for */
     memlord_part_info *at[1]; /* `room` pointers; the first `count` in order of offset */
 } mli_parts;
-
-/* Adds a copy of a part to a live block. Requires: not inside, as it allocates between tries. */
-MLI_PRIVATE MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, uint32_t type,
-                                                       uint64_t key, const memlord_part_info *part);
-
-/* Removes the part at an offset; an array that is empty then is freed. */
-MLI_PRIVATE MLI_COLD memlord_result mli_block_part_remove(memlord *lord, mli_thread *t,
-                                                          uint32_t type, uint64_t key,
-                                                          uint64_t offset);
 
 /* Frees the parts that do not lie in the first `bytes` of their block, which has shrunk. Requires:
    no other thread can reach the array, as the block is off the map or the array off the block. */
@@ -12663,6 +13365,17 @@ MLI_PRIVATE MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_
 MLI_PRIVATE MLI_COLD void mli_parts_life(mli_life *life);
 
 /* ------------------------------------------------------------------------- src/books/parts.c -- */
+
+MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
+                                         const memlord_site *site, mli_thread **t) {
+    *t = NULL;
+    if (!lord) return MEMLORD_OK;
+    mli_site_given(site);
+    if (!mli_key_valid(key)) return MEMLORD_E_INVALID;
+    if (!mli_type_valid(d)) return MEMLORD_E_DEVICE;
+    *t = mli_thread_get(lord);
+    return MEMLORD_OK;
+}
 
 MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2) {
     return word2 & MLI_HAS_SIDE ? (mli_side_record *)(uintptr_t)(word2 & ~MLI_HAS_SIDE) : NULL;
@@ -12721,6 +13434,16 @@ MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli
     mli_probe_leave(t, probe);
     mli_own_free(lord, spare, sizeof *spare);
     return MEMLORD_E_UNKNOWN;
+}
+
+MLI_PRIVATE MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_meta *meta,
+                                                  memlord_meta *out) {
+    memlord_result r;
+    *out = *meta;
+    r = mli_name(lord, meta->name, &out->name);
+    if (r == MEMLORD_OK) r = mli_name(lord, meta->dtype, &out->dtype);
+    if (r) return r;
+    return mli_name(lord, meta->tag && *meta->tag ? meta->tag : NULL, &out->tag);
 }
 
 /* -- parts: a block with parts has an array of pointers to them in order of offset. The side record
@@ -12791,9 +13514,9 @@ static memlord_result mli_part_insert_try(memlord *lord, mli_thread *t, uint32_t
     return r;
 }
 
-MLI_PRIVATE MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, uint32_t type,
-                                                       uint64_t key,
-                                                       const memlord_part_info *part) {
+/* Adds a copy of a part to a live block. Requires: not inside, as it allocates between tries. */
+static MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, uint32_t type,
+                                                  uint64_t key, const memlord_part_info *part) {
     MLI_REQUIRE(!mli_is_inside());
     memlord_part_info *copy = (memlord_part_info *)mli_own_alloc(lord, sizeof *part);
     mli_parts *spare = NULL;
@@ -12812,9 +13535,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread
     return r == MLI_AGAIN ? MEMLORD_E_NOMEM : r;
 }
 
-MLI_PRIVATE MLI_COLD memlord_result mli_block_part_remove(memlord *lord, mli_thread *t,
-                                                          uint32_t type, uint64_t key,
-                                                          uint64_t offset) {
+/* Removes the part at an offset; an array that is empty then is freed. */
+static MLI_COLD memlord_result mli_block_part_remove(memlord *lord, mli_thread *t, uint32_t type,
+                                                     uint64_t key, uint64_t offset) {
     mli_probe probe;
     mli_side_record *side = mli_probe_side_record(lord, t, type, key, &probe);
     mli_parts *parts = side && !side->serial ? side->parts : NULL, *empty = NULL;
@@ -12916,6 +13639,54 @@ MLI_PRIVATE MLI_COLD void mli_parts_life(mli_life *life) {
     life->free = mli_parts_end;
 }
 
+/* -- public -- */
+
+MLI_API memlord_result memlord_part_add(memlord *lord, memlord_device device, uint64_t storage,
+                                        uint64_t offset, uint64_t bytes, const memlord_meta *meta) {
+    mli_thread *t;
+    memlord_part_info part;
+    memlord_result r = mli_key_begin(lord, device, storage, NULL, &t);
+    if (!t) return r;
+    memset(&part, 0, sizeof part);
+    part.offset = offset;
+    part.bytes = bytes;
+    if (!bytes || bytes > MLI_BYTES_MAX || offset > MLI_BYTES_MAX || (meta && meta->rank > 8))
+        r = MEMLORD_E_INVALID;
+    else if (meta)
+        r = mli_meta_copy(lord, meta, &part.meta);
+    if (r == MEMLORD_OK)
+        r = mli_block_part_add(lord, t, (uint32_t)device.type, storage, &part);
+    mli_thread_put(lord, t);
+    return mli_call_end_uncounted(lord, r);
+}
+
+MLI_API memlord_result memlord_part_remove(memlord *lord, memlord_device device,
+                                           uint64_t storage, uint64_t offset) {
+    mli_thread *t;
+    memlord_result r = mli_key_begin(lord, device, storage, NULL, &t);
+    if (!t) return r;
+    r = mli_block_part_remove(lord, t, (uint32_t)device.type, storage, offset);
+    mli_thread_put(lord, t);
+    return mli_call_end_uncounted(lord, r);
+}
+
+MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t storage,
+                                  memlord_part_fn fn, void *user) {
+    memlord_part_info some[8];
+    uint64_t count, bytes, offset = 0;
+    size_t i, n, seen = 0;
+    if (!lord || !fn || !mli_key_valid(storage) || !mli_type_valid(device)) return 0;
+    do {
+        n = mli_parts_copy(lord, (uint32_t)device.type, storage, offset, some, 8, &count, &bytes);
+        for (i = 0; i < n; i++) {
+            seen++;
+            if (fn(user, &some[i])) return seen;
+            offset = some[i].offset + 1;
+        }
+    } while (n == 8);
+    return seen;
+}
+
 /* ------------------------------------------------------------------------ src/books/blocks.h -- */
 
 /* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs.
@@ -12929,9 +13700,6 @@ typedef struct mli_route {
     uint32_t from, to;
     mli_u64 moves, moved_bytes, copies, copied_bytes;
 } mli_route;
-
-/* 1: a storage may have this key. 0 and UINT64_MAX are none. */
-static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
 
 /* Frees the side record of a word2, if it has one, and its parts; detaches its fences; credits the
    account that the block was charged to. */
@@ -12987,6 +13755,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result
    Returns E_UNKNOWN; or OK, uncounted, if it matches a dropped alloc. */
 MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d, uint64_t key);
 
+/* Counts a free of a block that has more references. */
+MLI_PRIVATE MLI_COLD void mli_shared_free(memlord *lord, const mli_entry *e);
+
 /* What a key is to a call that ends its block. */
 enum { MLI_KEY_DEAD, MLI_KEY_PENDING, MLI_KEY_LIVE, MLI_KEY_USED }; /* USED: live, with fences */
 
@@ -12999,12 +13770,6 @@ MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_dev
    E_UNKNOWN, which needs none. `ends`: the call ends the storage, so an unknown one is counted. */
 MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, memlord_device d,
                                                  uint64_t key, int ends);
-
-/* Begins a call on a block that is on the map: checks the device and the storage, and gets the
-   thread record. If *t is NULL, the caller returns the result. That is OK without a ledger, and
-   from within the ledger's own allocator call. */
-MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
-                                         mli_thread **t);
 
 /* Adds a reference to a live block, and the side record that the count may need. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *t, uint32_t type,
@@ -13023,10 +13788,11 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
                                                   const mli_row_delta *d, unsigned n, int how,
                                                   int *did);
 
-/* Opens a block of one reference. */
+/* Opens a block of one reference. Charges it to an account: 0 is that of the thread, MEMLORD_NONE
+   is none. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint32_t dev,
                                                    uint64_t key, uint64_t bytes, uint64_t rows,
-                                                   int how, int *did);
+                                                   memlord_account account, int how, int *did);
 
 /* Ends the block that a probe found: erases the entry, counts, leaves the shard and frees the side
    record. With `undo` the block counts as if it had not been opened. */
@@ -13109,7 +13875,6 @@ struct mli_blocks_state {
                                                mli_drop_print; 0: vacant */
     mli_u32 dropped_kept;                   /* how many of these are not vacant, or more */
     mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* those that found none vacant */
-    mli_u32 warned_alloc;                       /* 1: the first dropped alloc was logged */
     mli_ptr routes; /* mli_route *; push only, under the cold lock */
 };
 
@@ -13270,11 +14035,17 @@ MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result
     mli_stat_add(lord, dev, MLI_STAT_dropped_allocs, 1);
     mli_stat_add(lord, dev, MLI_STAT_dropped_bytes, bytes);
     mli_drop_expect(lord, d.type, key);
-    if (r == MEMLORD_E_NOMEM) /* MEMLORD_E_DEVICE is logged as a refusal */
-        mli_drop_warn(lord, &lord->blocks->warned_alloc,
-                      "[drop] no room to record an alloc: give the ledger's allocator more; "
-                      "dropped_allocs has how many");
+    (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_DROPPED, d, key, bytes, 0);
     return r;
+}
+/* Keeps a mistake with the block of an entry. */
+static MLI_COLD void mli_anomaly_of(memlord *lord, int kind, const mli_entry *e) {
+    (void)mli_anomaly_note(lord, kind, mli_device_record_at(lord, MLI_DEV(e->word1))->device,
+                           e->key, MLI_BYTES(e->word1), mli_word2_rows(e->word2));
+}
+MLI_PRIVATE MLI_COLD void mli_shared_free(memlord *lord, const mli_entry *e) {
+    mli_stat_add(lord, MLI_DEV(e->word1), MLI_STAT_freed_while_shared, 1);
+    mli_anomaly_of(lord, MEMLORD_ANOMALY_FREED_WHILE_SHARED, e);
 }
 MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d,
                                                      uint64_t key) {
@@ -13282,6 +14053,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_devi
     if (mli_drop_match(lord, d.type, key)) return MEMLORD_OK;
     if (mli_dev_named(lord, d, &dev)) dev = 0;
     mli_stat_add(lord, dev, MLI_STAT_unknown_frees, 1);
+    (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_UNKNOWN_FREE, d, key, 0, 0);
     if (mli_debug_on(lord)) mli_self.note.unknown++;
     return MEMLORD_E_UNKNOWN;
 }
@@ -13308,16 +14080,6 @@ MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, m
     if (mli_key_state(lord, t, d, key, &e) >= MLI_KEY_LIVE) return MEMLORD_E_NOMEM;
     if (ends) (void)mli_unknown_free(lord, d, key);
     return MEMLORD_E_UNKNOWN;
-}
-
-MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
-                                         mli_thread **t) {
-    *t = NULL;
-    if (!lord) return MEMLORD_OK;
-    if (!mli_key_valid(key)) return MEMLORD_E_INVALID;
-    if (!mli_type_valid(d)) return MEMLORD_E_DEVICE;
-    *t = mli_thread_get(lord);
-    return MEMLORD_OK;
 }
 
 /* -- references -- */
@@ -13388,6 +14150,7 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
                          mli_word2_rows(stale.word2), NULL);
     if (!mli_is_pending(stale.word2)) {
         mli_stat_add(lord, MLI_DEV(stale.word1), MLI_STAT_implicit_frees, 1);
+        mli_anomaly_of(lord, MEMLORD_ANOMALY_IMPLICIT_FREE, &stale);
         if (mli_debug_on(lord)) {
             mli_self.note.implicit++;
             mli_self.note.implicit_bytes += MLI_BYTES(stale.word1);
@@ -13422,12 +14185,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
     return MEMLORD_OK;
 }
 
-/* Charges the entry of a new block to the account that its thread uses. 0: there is no memory for
+/* Charges the entry of a new block to an account, as in mli_block_open. 0: there is no memory for
    the side record. */
-static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e) {
-    const memlord_account account = mli_account_used(lord, t, MLI_DEV(e->word1));
+static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e,
+                                     memlord_account account) {
     mli_side_record *side;
-    if (!account) return 1;
+    if (!account) account = mli_account_used(lord, t, MLI_DEV(e->word1));
+    if (!account || account == MEMLORD_NONE) return 1;
     side = (mli_side_record *)mli_own_alloc(lord, sizeof *side);
     if (!side) return 0;
     side->word2 = e->word2;
@@ -13438,13 +14202,13 @@ static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e)
 
 MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint32_t dev,
                                                    uint64_t key, uint64_t bytes, uint64_t rows,
-                                                   int how, int *did) {
+                                                   memlord_account account, int how, int *did) {
     const mli_row_delta d = mli_delta_open(dev, rows, bytes);
     mli_entry e = {key, mli_word1_of(bytes, dev, 1), rows};
     memlord_result r;
     *did = MLI_DID_NOTHING;
     if (mli_would_overflow(lord, dev, bytes)) return MEMLORD_E_INVALID;
-    if (!mli_entry_charge(lord, t, &e)) return MEMLORD_E_NOMEM;
+    if (!mli_entry_charge(lord, t, &e, account)) return MEMLORD_E_NOMEM;
     r = mli_entry_put(lord, t, &e, &d, 1, how, did);
     if (*did != MLI_DID_OPEN) mli_side_record_free(lord, e.word2);
     if (*did == MLI_DID_OPEN && mli_u32_load(&lord->blocks->dropped_kept))
@@ -13525,8 +14289,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t
     } else {
         mli_probe_end_block(lord, t, &probe, 0);
     }
-    if (refs > 1)
-        mli_stat_add(lord, MLI_DEV(gone->word1), MLI_STAT_freed_while_shared, 1);
+    if (refs > 1) mli_shared_free(lord, gone);
     return MEMLORD_OK;
 }
 
@@ -13726,10 +14489,89 @@ MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life) {
     life->reset = mli_blocks_reset;
 }
 
+/* ---------------------------------------------------------------------- src/books/describe.h -- */
+
+/* Gives a block a description or another tag. Owns no state: books/parts has the description, and
+   the entry of the block has the tag. May use books/parts and books/blocks. Locks: those of the
+   map. */
+
+/* ---------------------------------------------------------------------- src/books/describe.c -- */
+
+/* Gives a live block another tag, a kept one; NULL: none. The tag's row depends on the block's
+   device and cannot be added inside, so it looks for the device first, and again if the block has
+   moved to another one meanwhile. */
+static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, memlord_device device,
+                                               uint64_t key, const char *tag) {
+    MLI_REQUIRE(!mli_is_inside());
+    mli_probe probe;
+    mli_row_delta d[2];
+    mli_entry seen, *e;
+    uint32_t row = 0;
+    int same;
+    do {
+        if (mli_key_state(lord, t, device, key, &seen) < MLI_KEY_LIVE) return MEMLORD_E_UNKNOWN;
+        if (tag && mli_row_find(lord, MLI_BOOK_TAG, tag, MLI_DEV(seen.word1), &row))
+            return MEMLORD_E_NOMEM;
+        /* the peak would be too low if this thread's bytes were on two cells, its own and the
+           orphan's */
+        d[1] = mli_delta_open(0, mli_word2_of(0, row, 0), 0);
+        mli_cells_make(lord, t, &d[1], 1);
+        e = mli_probe_live(lord, t, (uint32_t)device.type, key, &probe);
+        same = e && MLI_DEV(e->word1) == MLI_DEV(seen.word1);
+        if (same) {
+            const uint64_t rows = mli_word2_rows(e->word2);
+            d[0] = mli_delta_close(0, rows & MLI_TAG_BITS, MLI_BYTES(e->word1));
+            d[1].in = MLI_BYTES(e->word1);
+            mli_entry_set_rows(e, (rows & ~MLI_TAG_BITS) | d[1].word2);
+            mli_probe_unlock(&probe);
+            if (d[0].word2 != d[1].word2) mli_count(lord, t, d, 2);
+        }
+        mli_probe_leave(t, &probe);
+    } while (!same);
+    return MEMLORD_OK;
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_block_describe(memlord *lord, memlord_device device,
+                                              uint64_t storage, const memlord_meta *meta) {
+    mli_thread *t;
+    mli_probe probe;
+    memlord_meta kept;
+    memlord_result r = mli_key_begin(lord, device, storage, NULL, &t);
+    if (!t) return r;
+    r = meta && meta->rank <= 8 ? mli_meta_copy(lord, meta, &kept) : MEMLORD_E_INVALID;
+    if (r == MEMLORD_OK && kept.tag)
+        r = mli_block_retag(lord, t, device, storage, kept.tag);
+    if (r == MEMLORD_OK)
+        r = mli_probe_add_side_record(lord, t, (uint32_t)device.type, storage, 0, &probe);
+    if (r == MEMLORD_OK) {
+        mli_side_record_of(probe.entry->word2)->meta = kept;
+        mli_probe_leave(t, &probe);
+    }
+    mli_thread_put(lord, t);
+    return mli_call_end_uncounted(lord, r);
+}
+
+MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
+                                           uint64_t storage, const char *tag) {
+    mli_thread *t;
+    const char *kept;
+    memlord_result r = mli_key_begin(lord, device, storage, NULL, &t);
+    if (!t)
+        return mli_refuse(lord, MLI_REFUSER_block_retag, r, device, mli_block_fault(storage, 0),
+                          NULL);
+    r = mli_name(lord, tag && *tag ? tag : NULL, &kept);
+    if (r == MEMLORD_OK) r = mli_block_retag(lord, t, device, storage, kept);
+    mli_thread_put(lord, t);
+    return mli_call_end_uncounted(lord, r);
+}
+
 /* ------------------------------------------------------------------------ src/books/limits.h -- */
 
 /* Owns the physical devices (phys): which devices share one, and the bytes live on it.
-   services/room owns the sources that sample a phys. May use books/devices and books/counters.
+   Owns the reservations, too. services/room owns the sources that sample a phys, and opens a
+   reservation, because it explains why one is refused. May use books/devices and books/counters.
    Invariant: a device changes its phys only under the locks of both. Lock: phys (MLI_RANK_PHYS);
    two only under cold. */
 
@@ -13783,8 +14625,9 @@ MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c);
 typedef struct mli_reservation { /* a ticket; under the lock of its phys */
     mli_handle handle;
     mli_phys *phys;     /* of its list; never changes */
-    mli_ptr owner;      /* mli_thread *: the record of the thread that reserved or adopted it */
+    mli_ptr owner;      /* mli_context *: the context that reserved or adopted it */
     uint64_t remaining; /* bytes no alloc has drawn yet */
+    memlord_account account; /* that holds them too, up to its limit; 0: none */
 } mli_reservation;
 
 /* Returns a number of bytes, at most 2^62: differences of two cannot overflow. */
@@ -13806,11 +14649,16 @@ MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, u
 #endif
 MLI_PRIVATE mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket);
 
-/* The bytes of a request that the tickets of its thread cover. They move to the request's own
+/* Returns 1 if a ticket is open, and is of the physical device of a device. */
+MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
+                                          memlord_device device);
+
+/* The bytes of a request that a named ticket or those of its thread cover. They move to the request's own
    ticket when it opens, so that nothing else can draw on them while it tries; what it has not used
    at its end moves back. */
 typedef struct mli_cover {
     uint64_t bytes; /* the sum of the parts */
+    uint64_t held;  /* the part of them that the account of the request holds */
     uint32_t count;
     memlord_ticket ticket[MLI_TICKETS_MAX];
     uint64_t part[MLI_TICKETS_MAX];
@@ -13821,11 +14669,18 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
                                            memlord_ticket request);
 
 /* Opens a ticket for bytes at a phys, on the record of this thread; or, with `cover`, the ticket of
-   a request: it belongs to no thread, and this thread's tickets cover what they can of it. E_LIMIT:
-   the bytes that no ticket covers do not fit. */
+   a request: it belongs to no thread, and a named ticket covers what it can of it or, if that is 0,
+   this thread's tickets do. E_LIMIT: the bytes that no ticket covers do not fit at the phys, or
+   those that the account does not hold yet are too many for that. */
+typedef struct mli_reserve {
+    uint64_t bytes;
+    memlord_account account; /* 0: none */
+    memlord_ticket named;
+    mli_cover *cover;        /* NULL: no request */
+} mli_reserve;
 MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
-                                                         mli_thread *t, uint64_t bytes,
-                                                         mli_cover *cover, memlord_ticket *out);
+                                                         mli_thread *t, const mli_reserve *ask,
+                                                         memlord_ticket *out);
 
 /* Attaches a ticket to this thread: its later allocs draw on it. The earliest of more than
    MLI_TICKETS_MAX is detached. The orphan record takes none: its calls come from many threads. */
@@ -14016,7 +14871,7 @@ MLI_PRIVATE double mli_nan(void) {
 }
 MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c) {
     if (!c->known) return mli_nan();
-    return (double)c->used * 100.0 / (double)c->total;
+    return mli_percent(c->used, c->total);
 }
 
 /* -- limits and tickets: the live bytes of a phys and those of its tickets are compared with its
@@ -14108,34 +14963,73 @@ MLI_PRIVATE mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticke
                                               ticket);
 }
 
-/* Finds an open ticket that belongs to a thread record; NULL: it was closed, or adopted. */
-static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlord_ticket ticket) {
-    mli_reservation *v = mli_ticket_find(lord, ticket);
-    return v && mli_ptr_load(&v->owner) == (const void *)t ? v : NULL;
+MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
+                                          memlord_device device) {
+    const mli_reservation *v = mli_ticket_find(lord, ticket);
+    mli_phys *phys;
+    return v && !mli_phys_find(lord, device, 0, &phys) && phys == v->phys;
 }
 
-/* Computes which tickets of this thread cover a request at a phys. */
+/* Finds an open ticket that belongs to the context of a thread; NULL: it was closed, or adopted. */
+static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlord_ticket ticket) {
+    mli_reservation *v = mli_ticket_find(lord, ticket);
+    return v && mli_ptr_load(&v->owner) == (const void *)t->now.context ? v : NULL;
+}
+
+/* Returns how many tickets an alloc of this thread may come off. Gets ticket i of them; NULL: it is
+   not open at the phys. */
+static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
+    return named ? 1 : t->now.open_tickets;
+}
+static mli_reservation *mli_draw_ticket(memlord *lord, const mli_thread *t, const mli_phys *phys,
+                                        memlord_ticket named, uint32_t i, memlord_ticket *ticket) {
+    mli_reservation *v;
+    *ticket = named ? named : t->now.context->tickets[i];
+    v = named ? mli_ticket_find(lord, named) : mli_ticket_own(lord, t, *ticket);
+    return v && v->phys == phys ? v : NULL;
+}
+
+/* Computes which tickets cover a request at a phys. */
 static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const mli_phys *phys,
-                                    uint64_t bytes, mli_cover *cover) {
+                                    const mli_reserve *ask) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
-    uint32_t i;
+    mli_cover *cover = ask->cover;
+    uint32_t i, n = mli_draw_count(t, ask->named);
     memset(cover, 0, sizeof *cover);
-    for (i = 0; i < t->open_tickets && cover->bytes < bytes; i++) {
-        const mli_reservation *v = mli_ticket_own(lord, t, t->tickets[i]);
-        uint64_t left = bytes - cover->bytes, part;
-        if (!v || v->phys != phys) continue;
+    for (i = 0; i < n && cover->bytes < ask->bytes; i++) {
+        memlord_ticket ticket;
+        const mli_reservation *v = mli_draw_ticket(lord, t, phys, ask->named, i, &ticket);
+        uint64_t left = ask->bytes - cover->bytes, part;
+        if (!v) continue;
         part = v->remaining < left ? v->remaining : left;
-        cover->ticket[cover->count] = t->tickets[i];
+        cover->ticket[cover->count] = ticket;
         cover->part[cover->count++] = part;
         cover->bytes += part;
+        if (v->account && v->account == ask->account) cover->held += part;
     }
 }
-/* Takes what was planned off the tickets. Requires: the phys lock has been held since the plan. */
-static MLI_COLD void mli_cover_take(memlord *lord, const mli_cover *cover) {
+/* Moves bytes from one ticket to another, and the hold on them between their accounts. */
+static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_reservation *to,
+                                     uint64_t bytes) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
+    from->remaining -= bytes;
+    to->remaining += bytes;
+    if (from->account == to->account) return;
+    mli_account_shift(lord, from->account, -(int64_t)bytes);
+    mli_account_shift(lord, to->account, (int64_t)bytes);
+}
+/* Takes what was planned off the tickets, for a request whose account holds all of it by now.
+   Requires: the phys lock has been held since the plan. */
+static MLI_COLD void mli_cover_take(memlord *lord, const mli_reserve *ask) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
+    const mli_cover *cover = ask->cover;
     uint32_t i;
-    for (i = 0; i < cover->count; i++)
-        mli_ticket_find(lord, cover->ticket[i])->remaining -= cover->part[i];
+    for (i = 0; i < cover->count; i++) {
+        mli_reservation *v = mli_ticket_find(lord, cover->ticket[i]);
+        v->remaining -= cover->part[i];
+        if (v->account != ask->account)
+            mli_account_shift(lord, v->account, -(int64_t)cover->part[i]);
+    }
 }
 MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
                                            memlord_ticket request) {
@@ -14148,37 +15042,37 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
         mli_reservation *to = mli_ticket_find(lord, cover->ticket[i]);
         uint64_t part = from->remaining < cover->part[i] ? from->remaining : cover->part[i];
         if (!to) continue;
-        from->remaining -= part;
-        to->remaining += part;
+        mli_ticket_move(lord, from, to, part);
         cover->bytes += part;
     }
     mli_lock_drop(&phys->lock);
 }
 
-/* Reserves the part of the bytes that is not covered. Returns 1 if it fits, 0 if not; -1: try
-   again. */
-static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, uint64_t bytes,
-                                     uint64_t covered, int patient) {
-    if (covered && covered == bytes) return 1;
-    return mli_phys_try_reserve(lord, phys, bytes - covered, patient);
+/* Reserves the part of the bytes that is not covered, at the phys and at the account. Returns 1 if
+   it fits, 0 if not; -1: try again. */
+static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, const mli_reserve *ask,
+                                     int patient) {
+    const uint64_t rest = ask->bytes - (ask->cover ? ask->cover->bytes : 0);
+    const uint64_t hold = ask->bytes - (ask->cover ? ask->cover->held : 0);
+    const int fits =
+        !rest && ask->bytes ? 1 : mli_phys_try_reserve(lord, phys, rest, patient);
+    if (fits <= 0 || mli_account_hold(lord, ask->account, hold)) return fits;
+    phys->ticket_bytes -= rest;
+    return patient && mli_account_could_hold(lord, ask->account, hold, phys->in_flight) ? -1 : 0;
 }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
-                                                         mli_thread *t, uint64_t bytes,
-                                                         mli_cover *cover, memlord_ticket *out) {
+                                                         mli_thread *t, const mli_reserve *ask,
+                                                         memlord_ticket *out) {
     mli_reservation *v;
-    uint64_t covered = 0;
     uint32_t tries = 0;
     unsigned spins = 0;
     for (;;) {
         int fits = -1;
         mli_lock_take(&phys->lock);
         v = (mli_reservation *)(void *)phys->closed_tickets;
-        if (cover) {
-            mli_cover_plan(lord, t, phys, bytes, cover);
-            covered = cover->bytes;
-        }
-        if (v) fits = mli_rest_reserve(lord, phys, bytes, covered, tries++ < MLI_RESERVE_RETRIES);
+        if (ask->cover) mli_cover_plan(lord, t, phys, ask);
+        if (v) fits = mli_rest_reserve(lord, phys, ask, tries++ < MLI_RESERVE_RETRIES);
         if (fits > 0) break;
         mli_lock_drop(&phys->lock);
         if (!fits) return MEMLORD_E_LIMIT;
@@ -14189,31 +15083,34 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
             return MEMLORD_E_NOMEM;
     }
     if (!v->phys) v->phys = phys; /* written once: a stale ticket's call may read it now */
-    if (cover) mli_cover_take(lord, cover);
-    mli_ptr_store(&v->owner, cover ? NULL : t);
-    v->remaining = bytes;
+    if (ask->cover) mli_cover_take(lord, ask);
+    mli_ptr_store(&v->owner, ask->cover ? NULL : t->now.context);
+    v->remaining = ask->bytes;
+    v->account = ask->account;
     *out = mli_handle_open(&phys->closed_tickets);
     mli_lock_drop(&phys->lock);
     return MEMLORD_OK;
 }
 
-/* Detaches the tickets that a thread lost: any thread may close or adopt them. */
+/* Detaches the tickets that the context of a thread lost: any thread may close or adopt them. */
 static void mli_tickets_prune(memlord *lord, mli_thread *t) {
+    memlord_ticket *tickets = t->now.context->tickets;
     uint32_t i, kept = 0;
-    for (i = 0; i < t->open_tickets; i++)
-        if (mli_ticket_own(lord, t, t->tickets[i])) t->tickets[kept++] = t->tickets[i];
-    t->open_tickets = kept;
+    for (i = 0; i < t->now.open_tickets; i++)
+        if (mli_ticket_own(lord, t, tickets[i])) tickets[kept++] = tickets[i];
+    t->now.open_tickets = kept;
 }
 
 MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket) {
+    memlord_ticket *tickets = t->now.context->tickets;
     uint32_t i;
     if (mli_is_orphan(lord, t)) return;
     mli_tickets_prune(lord, t);
-    for (i = 0; i < t->open_tickets; i++)
-        if (t->tickets[i] == ticket) return;
-    if (i == MLI_TICKETS_MAX) memmove(t->tickets, t->tickets + 1, --i * sizeof *t->tickets);
-    t->tickets[i] = ticket;
-    t->open_tickets = i + 1;
+    for (i = 0; i < t->now.open_tickets; i++)
+        if (tickets[i] == ticket) return;
+    if (i == MLI_TICKETS_MAX) memmove(tickets, tickets + 1, --i * sizeof *tickets);
+    tickets[i] = ticket;
+    t->now.open_tickets = i + 1;
     mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* until an alloc finds none open */
 }
 MLI_PRIVATE const mli_ticket_draw mli_draw_none = {NULL, 0, 0};
@@ -14222,7 +15119,7 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
                                                 uint64_t bytes, mli_ticket_draw *draw) {
     if (!draw->named) {
         mli_tickets_prune(lord, t);
-        if (!t->open_tickets) {
+        if (!t->now.open_tickets) {
             mli_special_set(t, MLI_SPECIAL_TICKET, 0);
             return;
         }
@@ -14235,17 +15132,18 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
 
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
                                               const mli_ticket_draw *draw, int recorded) {
-    uint32_t i, n = draw->named ? 1 : t->open_tickets;
+    uint32_t i, n = mli_draw_count(t, draw->named);
     uint64_t left = recorded ? draw->bytes : 0;
     mli_lock_take(&draw->phys->lock);
     draw->phys->in_flight -= draw->bytes;
     for (i = 0; i < n && left; i++) {
-        mli_reservation *v = draw->named ? mli_ticket_find(lord, draw->named)
-                                         : mli_ticket_own(lord, t, t->tickets[i]);
+        memlord_ticket ticket;
+        mli_reservation *v = mli_draw_ticket(lord, t, draw->phys, draw->named, i, &ticket);
         uint64_t part;
-        if (!v || v->phys != draw->phys) continue;
+        if (!v) continue;
         part = v->remaining < left ? v->remaining : left;
         v->remaining -= part;
+        mli_account_shift(lord, v->account, -(int64_t)part);
         draw->phys->ticket_bytes -= part;
         left -= part;
     }
@@ -14290,6 +15188,7 @@ MLI_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket tick
     open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed it */
     if (open) {
         v->phys->ticket_bytes -= v->remaining;
+        mli_account_shift(lord, v->account, -(int64_t)v->remaining);
         mli_handle_close(&v->phys->closed_tickets, &v->handle);
     }
     mli_lock_drop(&v->phys->lock);
@@ -14311,7 +15210,7 @@ MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticke
     if (!t) return MEMLORD_E_STATE;
     mli_lock_take(&v->phys->lock);
     open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed it */
-    if (open) mli_ptr_store(&v->owner, t);
+    if (open) mli_ptr_store(&v->owner, t->now.context);
     mli_lock_drop(&v->phys->lock);
     if (open) mli_ticket_attach(lord, t, ticket);
     mli_thread_put(lord, t);
@@ -14320,7 +15219,7 @@ MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticke
 
 /* ----------------------------------------------------------------------- src/books/listing.h -- */
 
-/* Finds and lists blocks and parts: walks of the map, the k largest, descriptions. Owns no state.
+/* Finds and lists blocks: walks of the map, the k largest. Owns no state.
    May use books/map and books/blocks. Invariant: host code runs on copies, with no shard held.
    Locks: those of the map. */
 
@@ -14585,53 +15484,6 @@ static MLI_COLD size_t mli_map_top(memlord *lord, mli_walk_query *q,
     return mli_block_heap_sort(lord, &top);
 }
 
-/* -- describing -- */
-
-/* Copies a description; *out has the ledger's copies of its strings. */
-static MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_meta *meta,
-                                             memlord_meta *out) {
-    memlord_result r;
-    *out = *meta;
-    r = mli_name(lord, meta->name, &out->name);
-    if (r == MEMLORD_OK) r = mli_name(lord, meta->dtype, &out->dtype);
-    if (r) return r;
-    return mli_name(lord, meta->tag && *meta->tag ? meta->tag : NULL, &out->tag);
-}
-
-/* Gives a live block another tag, a kept one; NULL: none. The tag's row depends on the block's
-   device and cannot be added inside, so it looks for the device first, and again if the block has
-   moved to another one meanwhile. */
-static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, memlord_device device,
-                                               uint64_t key, const char *tag) {
-    MLI_REQUIRE(!mli_is_inside());
-    mli_probe probe;
-    mli_row_delta d[2];
-    mli_entry seen, *e;
-    uint32_t row = 0;
-    int same;
-    do {
-        if (mli_key_state(lord, t, device, key, &seen) < MLI_KEY_LIVE) return MEMLORD_E_UNKNOWN;
-        if (tag && mli_row_find(lord, MLI_BOOK_TAG, tag, MLI_DEV(seen.word1), &row))
-            return MEMLORD_E_NOMEM;
-        /* the peak would be too low if this thread's bytes were on two cells, its own and the
-           orphan's */
-        d[1] = mli_delta_open(0, mli_word2_of(0, row, 0), 0);
-        mli_cells_make(lord, t, &d[1], 1);
-        e = mli_probe_live(lord, t, (uint32_t)device.type, key, &probe);
-        same = e && MLI_DEV(e->word1) == MLI_DEV(seen.word1);
-        if (same) {
-            const uint64_t rows = mli_word2_rows(e->word2);
-            d[0] = mli_delta_close(0, rows & MLI_TAG_BITS, MLI_BYTES(e->word1));
-            d[1].in = MLI_BYTES(e->word1);
-            mli_entry_set_rows(e, (rows & ~MLI_TAG_BITS) | d[1].word2);
-            mli_probe_unlock(&probe);
-            if (d[0].word2 != d[1].word2) mli_count(lord, t, d, 2);
-        }
-        mli_probe_leave(t, &probe);
-    } while (!same);
-    return MEMLORD_OK;
-}
-
 /* -- public -- */
 
 MLI_API memlord_result memlord_blocks_each(memlord *lord, memlord_device sel, uint64_t min_bytes,
@@ -14685,39 +15537,6 @@ MLI_API memlord_result memlord_block_containing(memlord *lord, memlord_device de
     return mli_map_top(lord, &q, out, 1) ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
-MLI_API memlord_result memlord_block_describe(memlord *lord, memlord_device device,
-                                              uint64_t storage, const memlord_meta *meta) {
-    mli_thread *t;
-    mli_probe probe;
-    memlord_meta kept;
-    memlord_result r = mli_key_begin(lord, device, storage, &t);
-    if (!t) return r;
-    r = meta && meta->rank <= 8 ? mli_meta_copy(lord, meta, &kept) : MEMLORD_E_INVALID;
-    if (r == MEMLORD_OK && kept.tag)
-        r = mli_block_retag(lord, t, device, storage, kept.tag);
-    if (r == MEMLORD_OK)
-        r = mli_probe_add_side_record(lord, t, (uint32_t)device.type, storage, 0, &probe);
-    if (r == MEMLORD_OK) {
-        mli_side_record_of(probe.entry->word2)->meta = kept;
-        mli_probe_leave(t, &probe);
-    }
-    mli_thread_put(lord, t);
-    return mli_call_end_uncounted(lord, r);
-}
-
-MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
-                                           uint64_t storage, const char *tag) {
-    mli_thread *t;
-    const char *kept;
-    memlord_result r = mli_key_begin(lord, device, storage, &t);
-    if (!t)
-        return mli_refuse(lord, MLI_REFUSER_block_retag, r, device, mli_block_fault(storage, 0));
-    r = mli_name(lord, tag && *tag ? tag : NULL, &kept);
-    if (r == MEMLORD_OK) r = mli_block_retag(lord, t, device, storage, kept);
-    mli_thread_put(lord, t);
-    return mli_call_end_uncounted(lord, r);
-}
-
 MLI_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_fn fn, void *user) {
     mli_walk_query q = mli_walk_query_of(memlord_device_all());
     size_t seen = 0;
@@ -14727,52 +15546,6 @@ MLI_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_f
         (void)mli_map_each(lord, &q, fn, user, &seen);
     else
         mli_map_visit(lord, &q, mli_visit_count, &seen);
-    return seen;
-}
-
-MLI_API memlord_result memlord_part_add(memlord *lord, memlord_device device, uint64_t storage,
-                                        uint64_t offset, uint64_t bytes, const memlord_meta *meta) {
-    mli_thread *t;
-    memlord_part_info part;
-    memlord_result r = mli_key_begin(lord, device, storage, &t);
-    if (!t) return r;
-    memset(&part, 0, sizeof part);
-    part.offset = offset;
-    part.bytes = bytes;
-    if (!bytes || bytes > MLI_BYTES_MAX || offset > MLI_BYTES_MAX || (meta && meta->rank > 8))
-        r = MEMLORD_E_INVALID;
-    else if (meta)
-        r = mli_meta_copy(lord, meta, &part.meta);
-    if (r == MEMLORD_OK)
-        r = mli_block_part_add(lord, t, (uint32_t)device.type, storage, &part);
-    mli_thread_put(lord, t);
-    return mli_call_end_uncounted(lord, r);
-}
-
-MLI_API memlord_result memlord_part_remove(memlord *lord, memlord_device device,
-                                           uint64_t storage, uint64_t offset) {
-    mli_thread *t;
-    memlord_result r = mli_key_begin(lord, device, storage, &t);
-    if (!t) return r;
-    r = mli_block_part_remove(lord, t, (uint32_t)device.type, storage, offset);
-    mli_thread_put(lord, t);
-    return mli_call_end_uncounted(lord, r);
-}
-
-MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t storage,
-                                  memlord_part_fn fn, void *user) {
-    memlord_part_info some[8];
-    uint64_t count, bytes, offset = 0;
-    size_t i, n, seen = 0;
-    if (!lord || !fn || !mli_key_valid(storage) || !mli_type_valid(device)) return 0;
-    do {
-        n = mli_parts_copy(lord, (uint32_t)device.type, storage, offset, some, 8, &count, &bytes);
-        for (i = 0; i < n; i++) {
-            seen++;
-            if (fn(user, &some[i])) return seen;
-            offset = some[i].offset + 1;
-        }
-    } while (n == 8);
     return seen;
 }
 
@@ -14867,20 +15640,22 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
     mli_probe_leave(t, &probe);
     mli_fences_detach(lord, old);
     if (why == MLI_ATTACH_FREE && refs > 1) /* a move takes the references along */
-        mli_stat_add(lord, MLI_DEV(gone->word1), MLI_STAT_freed_while_shared, 1);
+        mli_shared_free(lord, gone);
     return MEMLORD_OK;
 }
 
 /* Takes a fence off its pending block, if it still has one, and ends the block with its last fence.
-   Returns 1 if it ended the block; *credited is then its bytes. */
-static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, uint64_t *credited) {
+   *of is the block's entry; its key is 0 if there is none. Returns 1 if it ended the block. */
+static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, mli_entry *of) {
     mli_probe probe;
     mli_side_record *side =
         mli_probe_side_record(lord, t, mli_type_of(lord, f->dev), f->key, &probe);
     mli_fence_record **at;
-    uint64_t word1, rows;
     int pends = side && f->serial && side->serial == f->serial;
+    of->key = 0;
     if (pends) {
+        *of = *probe.entry;
+        of->word2 = side->word2;
         for (at = &side->fences; *at != f;) at = &(*at)->sibling;
         *at = f->sibling;
         f->serial = 0;
@@ -14889,38 +15664,44 @@ static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, u
         mli_probe_leave(t, &probe);
         return 0;
     }
-    word1 = probe.entry->word1;
-    rows = side->word2;
     mli_probe_end_block(lord, t, &probe, 0);
-    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, f->key, word1, rows, NULL);
-    *credited = MLI_BYTES(word1);
+    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, of->key, of->word1, of->word2, NULL);
     return 1;
 }
 
+/* Counts a failed fence. `of`: its block; key 0: it has none any more. */
+static MLI_COLD void mli_fence_failed(memlord *lord, uint32_t dev, const mli_entry *of) {
+    mli_stat_add(lord, dev, MLI_STAT_fence_failures, 1);
+    mli_site_given(NULL);
+    (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_FENCE_FAILED,
+                           mli_device_record_at(lord, dev)->device, of->key,
+                           of->key ? MLI_BYTES(of->word1) : 0, of->key ? of->word2 : 0);
+}
 /* Ends a fence that this thread has asked: done (answer > 0) or failed (answer < 0). Drops it, and
    ends its block if it was the last. Returns the bytes credited. */
 static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer) {
     mli_thread *t;
-    uint64_t credited = 0, key = f->key;
+    mli_entry of;
     uint32_t dev = f->dev;
     int mine, last;
-    if (answer < 0) mli_stat_add(lord, dev, MLI_STAT_fence_failures, 1);
     (void)mli_fence_drop(lord, f);
     t = mli_thread_get(lord);
-    last = mli_fence_credit(lord, t, f, &credited);
+    last = mli_fence_credit(lord, t, f, &of);
     mli_thread_put(lord, t);
+    if (answer < 0) mli_fence_failed(lord, dev, &of);
     mli_fences_enter(lord);
     mli_queue_remove(lord, f);
     mine = f->detached || !f->serial;
     f->asker = NULL; /* a block that still has the fence frees it */
     mli_fences_leave(lord);
     if (mine) mli_fence_free(lord, f);
+    mli_anomalies_tell(lord);
     if (!last) return 0;
     if (mli_debug_on(lord))
-        mli_log_call(lord, 1, "[free retired] ", mli_device_record_at(lord, dev)->device, key,
-                     credited, NULL);
+        mli_log_call(lord, 1, "[free retired] ", mli_device_record_at(lord, dev)->device, of.key,
+                     MLI_BYTES(of.word1), NULL);
     mli_call_end(lord, t, dev, 0);
-    return credited;
+    return MLI_BYTES(of.word1);
 }
 
 /* Handles the answer of a fence that this thread has asked, and returns the bytes credited. If the
@@ -15148,15 +15929,17 @@ typedef struct mli_call {
     mli_ticket_draw draw; /* its bytes that may come off tickets */
 } mli_call;
 
-/* Begins a call that records a block: checks its arguments, makes its device known, and gets the
-   thread record. call->t NULL: the caller returns the result; OK from within the ledger's own
+/* Begins a call at `site` that records a block: checks its arguments, makes its device known, and
+   gets the thread record. call->t NULL: the caller returns the result; OK from within the ledger's own
    allocator call, which passes through. */
 static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device device, uint64_t storage,
-                                             uint64_t bytes, mli_call *call) {
+                                             uint64_t bytes, const memlord_site *site,
+                                             mli_call *call) {
     memlord_result r;
     call->t = NULL;
     call->draw = mli_draw_none;
     if (MLI_UNLIKELY(mli_self.in_host_alloc)) return MEMLORD_OK;
+    mli_site_given(site);
     if (MLI_UNLIKELY(!mli_key_valid(storage) || bytes > MLI_BYTES_MAX))
         return MEMLORD_E_INVALID;
     r = mli_dev(lord, device, &call->dev);
@@ -15177,16 +15960,27 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
     if (call->draw.phys) mli_ticket_draw_end(lord, call->t, &call->draw, did);
     if (mli_debug_on(lord))
         mli_log_call(lord, did, verb, block->device, block->storage, block->bytes, site);
+    mli_anomalies_tell(lord);
     if (call->dev) mli_call_end(lord, call->t, call->dev, 1);
     return r;
 }
 
-/* Records a block in any shard, for any thread. `how` is MLI_PUT_ALLOC or MLI_PUT_TRACK. The bytes
-   come off the ticket, or if it is 0 off the tickets of the thread. If there is no memory for the
-   block, it counts as dropped. */
-MLI_PRIVATE memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ticket,
-                                                memlord_device device, uint64_t storage,
-                                                uint64_t bytes, const memlord_site *site, int how);
+/* Settles what a host says of an alloc on a device. Keeps the tag; without memory for it the alloc
+   has none. Sets a ticket and an account to 0 that are not open there. Returns 0 if it had to. */
+MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
+                                         const memlord_alloc_opts *given, memlord_alloc_opts *out);
+/* Counts and logs an alloc at `site` that named a ticket or an account that is not open. */
+MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_device device,
+                                          const memlord_site *site);
+
+/* Records a block in any shard, for any thread. `how` is MLI_PUT_ALLOC or MLI_PUT_TRACK. If there
+   is no memory for the block, it counts as dropped. Requires: `opts` is settled. */
+MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
+                                             uint64_t bytes, const memlord_alloc_opts *opts,
+                                             int how);
+/* The same for an alloc of which only its site is known. */
+MLI_PRIVATE memlord_result mli_alloc_at(memlord *lord, memlord_device device, uint64_t storage,
+                                        uint64_t bytes, const memlord_site *site, int how);
 
 /* Frees or releases a block in any shard, for any thread; `how` is MLI_END_FREE or
    MLI_END_RELEASE. Storage 0 does nothing. *gone is the entry that ended, with key 0 if none did.
@@ -15221,22 +16015,47 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
         of MEMLORD_DEBUG.
      6. mli_call_end does what `alert` asks for. */
 
-MLI_PRIVATE memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ticket,
-                                                memlord_device device, uint64_t storage,
-                                                uint64_t bytes, const memlord_site *site, int how) {
+MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
+                                         const memlord_alloc_opts *given, memlord_alloc_opts *out) {
+    memlord_account account;
+    memset(out, 0, sizeof *out);
+    if (!given) return 1;
+    *out = *given;
+    account = given->account == MEMLORD_NONE ? 0 : given->account;
+    if (given->tag && *given->tag) out->tag = mli_tag_of_host(lord, given->tag);
+    if (given->ticket && !mli_ticket_is_at(lord, given->ticket, device)) out->ticket = 0;
+    if (account && !mli_account_is_of(lord, account, device)) out->account = 0;
+    return out->ticket == given->ticket && out->account == given->account;
+}
+MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_device device,
+                                          const memlord_site *site) {
+    (void)mli_refuse(lord, refuser, MEMLORD_E_INVALID, device,
+                     "its ticket or its account is not open there", site);
+}
+
+/* A ticket or an account may close after it was settled: then the bytes count in full, or are
+   charged to none. */
+MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
+                                             uint64_t bytes, const memlord_alloc_opts *opts,
+                                             int how) {
+    const memlord_site *site = opts->site;
     mli_call call;
     memlord_block block;
+    mli_origin origin;
     uint64_t rows;
     uint32_t stack;
     int did;
-    memlord_result r = mli_call_begin(lord, device, storage, bytes, &call);
+    memlord_result r = mli_call_begin(lord, device, storage, bytes, site, &call);
     if (!call.t) return mli_drop_count(lord, r, device, storage, bytes);
     mli_stack_pick(lord, call.t, call.dev, bytes, site);
     stack = mli_self.pick_row;
-    call.draw.named = ticket;
+    call.draw.named = opts->ticket;
     mli_call_draw(lord, &call, bytes);
-    rows = mli_alloc_word2(lord, call.t, call.dev, site);
-    r = mli_block_open(lord, call.t, call.dev, storage, bytes, rows, how, &did);
+    origin = mli_origin_of(call.t, site);
+    if (opts->tag) origin.tag = *opts->tag ? opts->tag : NULL;
+    if (opts->stream) origin.stream = opts->stream == MEMLORD_NONE ? 0 : opts->stream;
+    rows = mli_alloc_word2(lord, call.t, call.dev, &origin);
+    r = mli_block_open(lord, call.t, call.dev, storage, bytes, rows, opts->account, how, &did);
     mli_stack_forget(lord);
     (void)mli_drop_count(lord, r, device, storage, bytes);
     if (did == MLI_DID_OPEN)
@@ -15260,7 +16079,7 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
     if (!gone) gone = &e;
     gone->key = gone->word1 = 0; /* mli_block_close may not be called */
     if (!storage) return MEMLORD_OK;
-    r = mli_key_begin(lord, device, storage, &t);
+    r = mli_key_begin(lord, device, storage, site, &t);
     if (!t) return r;
     r = mli_block_close(lord, t, device, storage, how, gone, &chain);
     if (gone->key) {
@@ -15274,15 +16093,24 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
     if (logs)
         mli_log_call(lord, gone->key != 0, chain ? "[free deferred] " : "[free] ", device, storage,
                      MLI_BYTES(gone->word1), site);
+    mli_anomalies_tell(lord);
     if (chain) mli_fences_ask_new(lord, chain);
     if (gone->key) mli_call_end(lord, t, MLI_DEV(gone->word1), 1);
     return r;
 }
 
+MLI_PRIVATE memlord_result mli_alloc_at(memlord *lord, memlord_device device, uint64_t storage,
+                                        uint64_t bytes, const memlord_site *site, int how) {
+    const memlord_alloc_opts opts = {site, NULL, 0, 0, 0};
+    return mli_alloc_general(lord, device, storage, bytes, &opts, how);
+}
+
 static memlord_result mli_alloc_refusing(memlord *lord, memlord_device device, uint64_t storage,
                                          uint64_t bytes, const memlord_site *site) {
-    memlord_result r = mli_alloc_off_ticket(lord, 0, device, storage, bytes, site, MLI_PUT_ALLOC);
-    return r ? mli_refuse(lord, MLI_REFUSER_alloc, r, device, mli_block_fault(storage, bytes)) : r;
+    memlord_result r = mli_alloc_at(lord, device, storage, bytes, site, MLI_PUT_ALLOC);
+    return r ? mli_refuse(lord, MLI_REFUSER_alloc, r, device, mli_block_fault(storage, bytes),
+                          site)
+             : r;
 }
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device device,
                                                        uint64_t storage, uint64_t bytes,
@@ -15295,7 +16123,7 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
                                                       const memlord_site *site) {
     memlord_result r = mli_free_general(lord, device, storage, how, site, NULL);
     return r ? mli_refuse(lord, how == MLI_END_FREE ? MLI_REFUSER_free : MLI_REFUSER_release, r,
-                          device, mli_block_fault(storage, 0))
+                          device, mli_block_fault(storage, 0), site)
              : r;
 }
 
@@ -15332,7 +16160,7 @@ static mli_pick mli_token_stack(const memlord_realloc_token *token) {
 /* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] is the
    entry's word1, word[1] its word2, word[2] the generation of the ledger; word[3] and word[4] are
    its stack. `verb` begins the line of MEMLORD_DEBUG; with NULL the end of the realloc logs both
-   storages. */
+   storages, and its event has the site. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const char *verb, const memlord_site *site) {
@@ -15342,7 +16170,7 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     memlord_result r;
     if (!token) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(token, 0, sizeof *token);
-    r = mli_key_begin(lord, device, storage ? storage : 1, &t);
+    r = mli_key_begin(lord, device, storage ? storage : 1, site, &t);
     if (!lord || r) return r;
     token->device = device;
     token->storage = storage;
@@ -15356,7 +16184,7 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
         token->word[1] = e.word2;
         mli_token_stack_set(token, &pick);
         mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, e.word1,
-                             mli_word2_rows(e.word2), site);
+                             mli_word2_rows(e.word2), verb ? site : NULL);
     } else if (storage) {
         r = mli_unknown_free(lord, device, storage);
     }
@@ -15396,6 +16224,7 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
     memlord_result r;
     call.t = mli_thread_get(lord);
     if (!call.t) return MEMLORD_OK;
+    mli_site_given(site);
     call.draw = mli_draw_none;
     e.key = token->storage;
     e.word1 = token->word[0];
@@ -15441,17 +16270,19 @@ static MLI_COLD memlord_result mli_block_check_n(const memlord_block *blocks, si
 
 /* Counts and logs the refusal of n blocks, for the first that is at fault. */
 static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_result r,
-                                            const memlord_block *blocks, size_t n, int opens) {
+                                            const memlord_block *blocks, size_t n, int opens,
+                                            const memlord_site *site) {
     size_t i = 0;
-    if (r != MEMLORD_E_INVALID && r != MEMLORD_E_DEVICE) return r;
-    if (!blocks)
-        return mli_refuse(lord, refuser, r, memlord_device_all(), "n blocks, and none are given");
+    if (!blocks || (r != MEMLORD_E_INVALID && r != MEMLORD_E_DEVICE))
+        return mli_refuse(lord, refuser, r, memlord_device_all(), "n blocks, and none are given",
+                          site);
     while (i < n && !mli_block_check(&blocks[i], opens)) i++;
     if (i == n && r == MEMLORD_E_DEVICE) /* one device too many */
         for (i = 0; i < n && mli_dev_known(lord, blocks[i].device);) i++;
-    if (i == n) return mli_refuse(lord, refuser, r, blocks->device, "sizes whose sum overflows");
+    if (i == n)
+        return mli_refuse(lord, refuser, r, blocks->device, "sizes whose sum overflows", site);
     return mli_refuse(lord, refuser, r, blocks[i].device,
-                      mli_block_fault(blocks[i].storage, opens ? blocks[i].bytes : 0));
+                      mli_block_fault(blocks[i].storage, opens ? blocks[i].bytes : 0), site);
 }
 
 /* The memory held for one of n blocks before any of them is recorded: a placeholder of 0 bytes
@@ -15470,6 +16301,7 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
     uint64_t sum = 0;
     uint32_t dev;
     size_t i;
+    const mli_origin origin = mli_origin_of(t, site);
     *held = 0;
     for (i = 0; i < n; i++) {
         memlord_result r = mli_dev(lord, blocks[i].device, &dev);
@@ -15480,8 +16312,8 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
     for (; *held < n; ++*held, hold++, blocks++) {
         memlord_result r;
         (void)mli_dev(lord, blocks->device, &dev);
-        hold->rows = mli_alloc_word2(lord, t, dev, site);
-        r = mli_block_open(lord, t, dev, blocks->storage, 0, hold->rows, how | MLI_PUT_HOLD,
+        hold->rows = mli_alloc_word2(lord, t, dev, &origin);
+        r = mli_block_open(lord, t, dev, blocks->storage, 0, hold->rows, 0, how | MLI_PUT_HOLD,
                            &hold->did);
         if (r) return r;
     }
@@ -15548,7 +16380,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     if (hold->did == MLI_DID_OPEN)
         did = mli_fill(lord, t, call.dev, b->storage, b->bytes) ? MLI_DID_OPEN : MLI_DID_NOTHING;
     else
-        r = mli_block_open(lord, t, call.dev, b->storage, b->bytes, hold->rows, how, &did);
+        r = mli_block_open(lord, t, call.dev, b->storage, b->bytes, hold->rows, 0, how, &did);
     mli_stack_forget(lord);
     (void)mli_drop_count(lord, r, b->device, b->storage, b->bytes);
     if (did == MLI_DID_OPEN) {
@@ -15587,12 +16419,14 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
     if (lord && n && r == MEMLORD_OK) t = mli_thread_get(lord);
     if (!t) return r;
     memset(&note, 0, sizeof note);
+    mli_site_given(site);
     hold = (mli_hold *)mli_own_alloc(lord, n * sizeof *hold);
     r = hold ? mli_hold_n(lord, t, blocks, n, how, site, hold, &held) : MEMLORD_E_NOMEM;
     for (i = 0; i < n && r == MEMLORD_OK; i++)
         mli_open_one(lord, t, &blocks[i], how, &hold[i], site, &note);
     mli_thread_put(lord, t);
     if (r) mli_unhold_n(lord, blocks, hold, held);
+    mli_site_given(site);
     if (r && r != MEMLORD_E_INVALID) mli_drop_n(lord, blocks, n, how, r);
     mli_own_free(lord, hold, n * sizeof *hold);
     if (mli_debug_on(lord) && r == MEMLORD_OK)
@@ -15669,11 +16503,15 @@ static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device devi
     memlord_block block = {device, 0, 0};
     memlord_result r;
     if (!lord) return MEMLORD_OK;
-    r = mli_call_begin(lord, device, 1, bytes, &call);
-    if (!call.t) return mli_refuse(lord, refuser, r, device, mli_block_fault(1, bytes));
+    r = mli_call_begin(lord, device, 1, bytes, site, &call);
+    if (!call.t) return mli_refuse(lord, refuser, r, device, mli_block_fault(1, bytes), site);
     if (!adds) {
         block.bytes = mli_arena_change(lord, call.t, call.dev, 0, bytes, site);
-        if (block.bytes < bytes) mli_stat_add(lord, call.dev, MLI_STAT_underflows, 1);
+        if (block.bytes < bytes) {
+            mli_stat_add(lord, call.dev, MLI_STAT_underflows, 1);
+            (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_UNDERFLOW, device, 0,
+                                   bytes - block.bytes, 0);
+        }
     } else if (!mli_would_overflow(lord, call.dev, bytes)) {
         mli_call_draw(lord, &call, bytes);
         block.bytes = mli_arena_change(lord, call.t, call.dev, bytes, 0, site);
@@ -15684,18 +16522,19 @@ static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device devi
                          call.dev, 0, block.bytes, 0);
     r = mli_call_finish(lord, &call, r, r == MEMLORD_OK,
                         adds ? "[alloc arena] " : "[free arena] ", &block, site);
-    return mli_refuse(lord, refuser, r, device, "a balance that overflows");
+    return mli_refuse(lord, refuser, r, device, "a balance that overflows", site);
 }
 
 /* -- deferred frees -- */
 
 static MLI_COLD memlord_result mli_fenced_refuse(memlord *lord, memlord_device device,
                                                  uint64_t storage, const memlord_fence *fence,
-                                                 int how, memlord_result r) {
+                                                 int how, memlord_result r,
+                                                 const memlord_site *site) {
     const int refuser =
         how == MLI_ATTACH_FREE ? MLI_REFUSER_free_deferred : MLI_REFUSER_block_use;
     return mli_refuse(lord, refuser, r, device,
-                      fence->done ? mli_block_fault(storage, 0) : "a fence without `done`");
+                      fence->done ? mli_block_fault(storage, 0) : "a fence without `done`", site);
 }
 /* Attaches a fence to a block; `how`: MLI_ATTACH_FREE or MLI_ATTACH_USE. */
 static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device device,
@@ -15707,8 +16546,8 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
     memlord_result r = MEMLORD_E_INVALID;
     if (lord && fence->done && !storage && how == MLI_ATTACH_FREE)
         return mli_fence_discard(lord, fence);
-    if (!lord || fence->done) r = mli_key_begin(lord, device, storage, &t);
-    if (r) return mli_fenced_refuse(lord, device, storage, fence, how, r);
+    if (!lord || fence->done) r = mli_key_begin(lord, device, storage, site, &t);
+    if (r) return mli_fenced_refuse(lord, device, storage, fence, how, r, site);
     if (!t) return mli_fence_discard(NULL, fence);
     f = mli_fence_new(lord, fence);
     gone.key = gone.word1 = 0;
@@ -15722,6 +16561,7 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
     if (mli_debug_on(lord))
         mli_log_call(lord, gone.key != 0, "[free deferred] ", device, storage,
                      MLI_BYTES(gone.word1), site);
+    mli_anomalies_tell(lord);
     if (r) {
         if (f) mli_fence_free(lord, f);
         return r;
@@ -15767,20 +16607,18 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
     return r;
 }
 
-/* The ticket may close after the checks: then the bytes count in full. */
-MLI_API memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
-                                              memlord_device device, uint64_t storage,
-                                              uint64_t bytes, const memlord_site *site) {
-    const mli_reservation *v;
-    memlord_result r = MEMLORD_E_DEVICE;
-    mli_phys *phys;
+MLI_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device, uint64_t storage,
+                                          uint64_t bytes, const memlord_alloc_opts *opts) {
+    memlord_alloc_opts settled;
+    memlord_result r;
+    int open;
     if (!lord) return MEMLORD_OK;
+    open = mli_opts_settle(lord, device, opts, &settled);
     MLI_NOTE_CALLER();
-    v = mli_ticket_find(lord, ticket);
-    if (!v) return MEMLORD_E_UNKNOWN;
-    if (!mli_phys_find(lord, device, 0, &phys) && phys == v->phys)
-        r = mli_alloc_off_ticket(lord, ticket, device, storage, bytes, site, MLI_PUT_ALLOC);
-    return mli_refuse(lord, MLI_REFUSER_alloc_reserved, r, device, mli_block_fault(storage, bytes));
+    r = mli_alloc_general(lord, device, storage, bytes, &settled, MLI_PUT_ALLOC);
+    if (r == MEMLORD_OK && !open) mli_opts_refuse(lord, MLI_REFUSER_alloc_with, device, settled.site);
+    return mli_refuse(lord, MLI_REFUSER_alloc_with, r, device, mli_block_fault(storage, bytes),
+                      settled.site);
 }
 
 MEMLORD_API MLI_NOINLINE memlord_result memlord_track(memlord *lord, memlord_device device,
@@ -15788,15 +16626,17 @@ MEMLORD_API MLI_NOINLINE memlord_result memlord_track(memlord *lord, memlord_dev
                                                       const memlord_site *site) {
     memlord_result r = MEMLORD_OK;
     MLI_NOTE_CALLER();
-    if (lord) r = mli_alloc_off_ticket(lord, 0, device, storage, bytes, site, MLI_PUT_TRACK);
-    return r ? mli_refuse(lord, MLI_REFUSER_track, r, device, mli_block_fault(storage, bytes)) : r;
+    if (lord) r = mli_alloc_at(lord, device, storage, bytes, site, MLI_PUT_TRACK);
+    return r ? mli_refuse(lord, MLI_REFUSER_track, r, device, mli_block_fault(storage, bytes),
+                          site)
+             : r;
 }
 MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, uint64_t storage,
                                           const memlord_site *site) {
     mli_thread *t;
-    memlord_result r = mli_key_begin(lord, device, storage, &t);
-    (void)site;
-    if (!t) return mli_refuse(lord, MLI_REFUSER_retain, r, device, mli_block_fault(storage, 0));
+    memlord_result r = mli_key_begin(lord, device, storage, site, &t);
+    if (!t)
+        return mli_refuse(lord, MLI_REFUSER_retain, r, device, mli_block_fault(storage, 0), site);
     r = mli_block_retain(lord, t, (uint32_t)device.type, storage);
     mli_thread_put(lord, t);
     return r;
@@ -15807,24 +16647,24 @@ MLI_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *block
     memlord_result r;
     MLI_NOTE_CALLER();
     r = mli_open_n(lord, blocks, n, MLI_PUT_ALLOC, site);
-    return mli_refuse_n(lord, MLI_REFUSER_alloc_n, r, blocks, n, 1);
+    return mli_refuse_n(lord, MLI_REFUSER_alloc_n, r, blocks, n, 1, site);
 }
 MLI_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks, size_t n,
                                        const memlord_site *site) {
     memlord_result r;
     MLI_NOTE_CALLER();
     r = mli_open_n(lord, blocks, n, MLI_PUT_TRACK, site);
-    return mli_refuse_n(lord, MLI_REFUSER_track_n, r, blocks, n, 1);
+    return mli_refuse_n(lord, MLI_REFUSER_track_n, r, blocks, n, 1, site);
 }
 MLI_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks, size_t n,
                                       const memlord_site *site) {
     memlord_result r = mli_end_n(lord, blocks, n, MLI_END_FREE, site);
-    return mli_refuse_n(lord, MLI_REFUSER_free_n, r, blocks, n, 0);
+    return mli_refuse_n(lord, MLI_REFUSER_free_n, r, blocks, n, 0, site);
 }
 MLI_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blocks, size_t n,
                                          const memlord_site *site) {
     memlord_result r = mli_end_n(lord, blocks, n, MLI_END_RELEASE, site);
-    return mli_refuse_n(lord, MLI_REFUSER_release_n, r, blocks, n, 0);
+    return mli_refuse_n(lord, MLI_REFUSER_release_n, r, blocks, n, 0, site);
 }
 
 /* Ends a realloc. */
@@ -15843,7 +16683,7 @@ static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_toke
     if (state == MLI_TOKEN_LIVE) return mli_realloc_record(lord, token, new_storage, bytes, site);
     if (state != MLI_TOKEN_NEW || !new_storage) return MEMLORD_OK;
     if (token->device.index < 0) token->device.index = 0;
-    return mli_alloc_off_ticket(lord, 0, token->device, new_storage, bytes, site, MLI_PUT_ALLOC);
+    return mli_alloc_at(lord, token->device, new_storage, bytes, site, MLI_PUT_ALLOC);
 }
 
 /* Records a realloc after the fact. Takes the memory for the new entry first, so that the old one
@@ -15857,8 +16697,8 @@ static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, memlord_device d
     if (!lord) return MEMLORD_OK;
     if (old_storage == UINT64_MAX) return MEMLORD_E_INVALID;
     if (!old_storage)
-        return mli_alloc_off_ticket(lord, 0, device, new_storage, bytes, site, MLI_PUT_ALLOC);
-    r = mli_call_begin(lord, device, new_storage, bytes, &call);
+        return mli_alloc_at(lord, device, new_storage, bytes, site, MLI_PUT_ALLOC);
+    r = mli_call_begin(lord, device, new_storage, bytes, site, &call);
     if (!call.t) return r;
     if (mli_would_overflow(lord, call.dev, bytes))
         r = MEMLORD_E_INVALID;
@@ -15866,7 +16706,7 @@ static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, memlord_device d
         r = mli_map_reserve(lord, call.t, call.dev, new_storage);
     mli_thread_put(lord, call.t);
     if (r) return r;
-    (void)mli_token_begin(lord, device, old_storage, &token, NULL, NULL);
+    (void)mli_token_begin(lord, device, old_storage, &token, NULL, site);
     return mli_token_end(lord, &token, new_storage, bytes, site);
 }
 MLI_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
@@ -15877,13 +16717,14 @@ MLI_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
     r = mli_realloc_whole(lord, device, old_storage, new_storage, bytes, site);
     return mli_refuse(lord, MLI_REFUSER_realloc, r, device,
                       mli_block_fault(old_storage == UINT64_MAX ? old_storage : new_storage,
-                                      bytes));
+                                      bytes),
+                      site);
 }
 MLI_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
                                              uint64_t old_storage, memlord_realloc_token *token) {
     memlord_result r = mli_token_begin(lord, device, old_storage, token, "[free realloc] ", NULL);
     return mli_refuse(lord, MLI_REFUSER_realloc_begin, r, device,
-                      token ? mli_block_fault(old_storage ? old_storage : 1, 0) : "no token");
+                      token ? mli_block_fault(old_storage ? old_storage : 1, 0) : "no token", NULL);
 }
 MLI_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
                                            uint64_t new_storage, uint64_t bytes,
@@ -15893,7 +16734,8 @@ MLI_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token 
     r = mli_token_end(lord, token, new_storage, bytes, site);
     return mli_refuse(lord, MLI_REFUSER_realloc_end, r,
                       token ? token->device : memlord_device_all(),
-                      token ? mli_block_fault(new_storage ? new_storage : 1, bytes) : "no token");
+                      token ? mli_block_fault(new_storage ? new_storage : 1, bytes) : "no token",
+                      site);
 }
 
 /* Detaches a block, as memlord_realloc_begin does. A block with recorded uses is freed at once, so
@@ -15904,7 +16746,7 @@ static MLI_COLD memlord_result mli_free_detach(memlord *lord, memlord_device dev
     mli_thread *t;
     mli_entry e;
     int state = MLI_KEY_DEAD;
-    memlord_result r = mli_key_begin(lord, device, storage, &t);
+    memlord_result r = mli_key_begin(lord, device, storage, site, &t);
     if (t) {
         state = mli_key_state(lord, t, device, storage, &e);
         mli_thread_put(lord, t);
@@ -15926,7 +16768,7 @@ MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, 
     memlord_result r = mli_free_detach(lord, device, storage, token, site);
     if (token) token->state = r ? (uint32_t)MLI_TOKEN_USED : token->state | MLI_TOKEN_OF_FREE;
     return mli_refuse(lord, MLI_REFUSER_free_begin, r, device,
-                      token ? mli_block_fault(storage ? storage : 1, 0) : "no token");
+                      token ? mli_block_fault(storage ? storage : 1, 0) : "no token", site);
 }
 
 /* Takes the bytes of a detached block off the counts. With `failed` puts the block back as it was,
@@ -15936,13 +16778,12 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     mli_thread *t;
     mli_entry e;
     mli_pick pick;
-    uint64_t refs;
     uint32_t dev;
     int did = MLI_DID_NOTHING;
     memlord_result r = MEMLORD_OK;
     if (lord && !token)
         return mli_refuse(lord, MLI_REFUSER_free_end, MEMLORD_E_INVALID, memlord_device_all(),
-                          "no token");
+                          "no token", site);
     if (!lord) return MEMLORD_OK;
     if (token->word[2] != lord->generation) return MEMLORD_E_STATE;
     token->state &= ~(uint32_t)MLI_TOKEN_OF_FREE;
@@ -15951,27 +16792,29 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     token->state = MLI_TOKEN_USED;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
+    mli_site_given(site);
     e.key = token->storage;
     e.word1 = token->word[0];
     e.word2 = token->word[1];
     dev = MLI_DEV(e.word1);
     if (failed) {
-        r = mli_block_open(lord, t, dev, e.key, MLI_BYTES(e.word1), e.word2, MLI_PUT_ALLOC, &did);
+        r = mli_block_open(lord, t, dev, e.key, MLI_BYTES(e.word1), e.word2, 0, MLI_PUT_ALLOC,
+                           &did);
         (void)mli_drop_count(lord, r, mli_device_record_at(lord, dev)->device, e.key,
                              MLI_BYTES(e.word1));
     } else {
-        refs = mli_refs_of(e.word1, e.word2);
+        if (mli_refs_of(e.word1, e.word2) > 1) mli_shared_free(lord, &e);
         pick = mli_token_stack(token);
         mli_pick_off(lord, &pick, MLI_BYTES(e.word1));
         mli_entry_abandon(lord, t, &e);
         mli_count_site_free(lord, t, dev, site, MLI_BYTES(e.word1));
-        if (refs > 1) mli_stat_add(lord, dev, MLI_STAT_freed_while_shared, 1);
     }
     if (did)
         mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, e.key, MLI_BYTES(e.word1), e.word2);
     mli_thread_put(lord, t);
     if (mli_debug_on(lord)) /* free_begin logged the free */
         mli_log_call(lord, did, "[alloc] ", token->device, e.key, MLI_BYTES(e.word1), NULL);
+    mli_anomalies_tell(lord);
     mli_call_end(lord, t, dev, 1);
     return r;
 }
@@ -15990,7 +16833,7 @@ static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint
     memlord_result r;
     if (!lord) return mli_fence_discard(NULL, fence);
     r = fence && !fence->done ? MEMLORD_E_INVALID : mli_block_check(&block, 1);
-    if (r == MEMLORD_OK) r = mli_key_begin(lord, from, from_storage, &call.t);
+    if (r == MEMLORD_OK) r = mli_key_begin(lord, from, from_storage, site, &call.t);
     if (r) return r;
     if (!call.t) return mli_fence_discard(NULL, fence);
     call.draw = mli_draw_none;
@@ -16034,13 +16877,14 @@ MLI_API memlord_result memlord_move(memlord *lord, memlord_device from, uint64_t
     return mli_refuse(lord, MLI_REFUSER_move, r, source ? from : to,
                       fence && !fence->done ? "a fence without `done`"
                       : source              ? mli_block_fault(from_storage, 0)
-                                            : mli_block_fault(to_storage, bytes));
+                                            : mli_block_fault(to_storage, bytes),
+                      site);
 }
 
 MLI_API memlord_result memlord_copy(memlord *lord, memlord_device from, memlord_device to,
                                     uint64_t bytes) {
     return mli_refuse(lord, MLI_REFUSER_copy, mli_copy(lord, from, to, bytes),
-                      mli_device_valid(from) ? to : from, mli_block_fault(1, bytes));
+                      mli_device_valid(from) ? to : from, mli_block_fault(1, bytes), NULL);
 }
 
 MLI_API memlord_result memlord_arena_add(memlord *lord, memlord_device device, uint64_t bytes,
@@ -16061,8 +16905,10 @@ MLI_API memlord_result memlord_free_done(memlord *lord, memlord_device device, u
     mli_thread *t;
     mli_probe probe;
     uint64_t word1, rows;
-    memlord_result r = mli_key_begin(lord, device, storage, &t);
-    if (!t) return mli_refuse(lord, MLI_REFUSER_free_done, r, device, mli_block_fault(storage, 0));
+    memlord_result r = mli_key_begin(lord, device, storage, NULL, &t);
+    if (!t)
+        return mli_refuse(lord, MLI_REFUSER_free_done, r, device, mli_block_fault(storage, 0),
+                          NULL);
     if (!mli_probe_side_record(lord, t, (uint32_t)device.type, storage, &probe) ||
         !mli_is_pending(probe.entry->word2)) {
         mli_probe_leave(t, &probe);
@@ -16102,7 +16948,7 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
 
 /* -------------------------------------------------------------------------- src/calls/fast.c -- */
 
-/* One alloc and one free, as a call takes them. memlord_alloc and mli_free_fast are all of the
+/* One alloc and one free, as a call takes them. memlord_alloc and memlord_free are all of the
    usual case: sites are off, the thread is in no tag and no scope, and the block is in a shard of
    its own. Such a call takes no lock and no locked instruction.
 
@@ -16233,12 +17079,11 @@ static MLI_HOT mli_cell *mli_entry_cell(const memlord *lord, const mli_thread *t
     return mli_cell_own_device(t, *dev);
 }
 
-/* Frees or releases a block: both are the same for one that has one reference. A handle needs no
-   test. If the shard that it would have as an address has an entry with this key, whose device is of
-   this type, then that entry is the block. Most handles are in other shards: their frees find
-   nothing here, and start again. */
-static MLI_HOT memlord_result mli_free_fast(memlord *lord, memlord_device device, uint64_t storage,
-                                            int how, const memlord_site *site) {
+/* Frees a block. A handle needs no test: if the shard that it would have as an address has an entry
+   with this key, whose device is of this type, then that entry is the block. Most handles are in
+   other shards. Their frees find nothing here, and start again. */
+MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, uint64_t storage,
+                                        const memlord_site *site) {
     mli_thread *t = mli_self.thread;
     mli_home home;
     const mli_entry *e;
@@ -16247,16 +17092,16 @@ static MLI_HOT memlord_result mli_free_fast(memlord *lord, memlord_device device
     uint32_t dev;
     if (!lord) return MEMLORD_OK;
     if (MLI_UNLIKELY(mli_self.generation != lord->generation || !storage))
-        return mli_free_slow(lord, device, storage, how, site);
+        return mli_free_slow(lord, device, storage, MLI_END_FREE, site);
     if (MLI_UNLIKELY(mli_u32_load(&t->special)) ||
         MLI_UNLIKELY(!mli_home_enter_own(t, mli_shard_of_address(lord, storage), storage, &home)))
-        return mli_free_full(lord, device, storage, how, site);
+        return mli_free_full(lord, device, storage, MLI_END_FREE, site);
     e = mli_home_find(&home, storage);
-    if (MLI_UNLIKELY(!e)) return mli_free_window(lord, device, storage, how, site);
+    if (MLI_UNLIKELY(!e)) return mli_free_window(lord, device, storage, MLI_END_FREE, site);
     cell = mli_entry_cell(lord, t, device, e, &dev);
     if (MLI_UNLIKELY(!cell)) {
         mli_home_leave(t, &home);
-        return mli_free_full(lord, device, storage, how, site);
+        return mli_free_full(lord, device, storage, MLI_END_FREE, site);
     }
     bytes = MLI_BYTES(e->word1);
     word2 = e->word2;
@@ -16266,17 +17111,18 @@ static MLI_HOT memlord_result mli_free_fast(memlord *lord, memlord_device device
     mli_shard_leave(t);
     return MEMLORD_OK;
 }
-MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, uint64_t storage,
-                                        const memlord_site *site) {
-    return mli_free_fast(lord, device, storage, MLI_END_FREE, site);
-}
+/* Releases a block. A release of the last reference is a free. Most releases are of a view, which
+   only the general path serves, so this does not try the way of memlord_free. */
 MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device, uint64_t storage,
                                            const memlord_site *site) {
-    return mli_free_fast(lord, device, storage, MLI_END_RELEASE, site);
+    if (!lord) return MEMLORD_OK;
+    if (MLI_UNLIKELY(mli_self.generation != lord->generation || !storage))
+        return mli_free_slow(lord, device, storage, MLI_END_RELEASE, site);
+    return mli_free_full(lord, device, storage, MLI_END_RELEASE, site);
 }
 
-/* -- what the usual case leaves out. Only memlord_alloc and mli_free_fast come here: they have
-      checked the generation and the key -- */
+/* -- what the usual case leaves out. Only memlord_alloc, memlord_free and memlord_release come
+      here: they have checked the generation and the key -- */
 
 /* The rows of a block, and the cells of this thread for them. */
 typedef struct mli_block_rows {
@@ -16298,11 +17144,11 @@ static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t 
     rows->device_cell = mli_cell_own_device(t, dev);
     if (MLI_UNLIKELY(!rows->device_cell)) return 0;
     if (special & MLI_SPECIAL_SCOPE) {
-        if (MLI_UNLIKELY(!t->birth_bits || t->birth_mark != rows->word2)) return 0;
-        rows->word2 = t->birth_bits;
+        if (MLI_UNLIKELY(!t->now.birth_bits || t->now.birth_mark != rows->word2)) return 0;
+        rows->word2 = t->now.birth_bits;
     }
     if (special & MLI_SPECIAL_TAG) {
-        memo = mli_cache_find(t, t->tag, mli_cache_salt(MLI_CACHE_TAG, dev));
+        memo = mli_cache_find(t, t->now.tag, mli_cache_salt(MLI_CACHE_TAG, dev));
         if (MLI_UNLIKELY(!memo)) return 0;
         rows->tag_cell = (mli_cell *)memo->value;
         rows->word2 |= memo->bits;
@@ -16504,8 +17350,8 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
    though threads hold back counts. Locks: callbacks for strategies, callbacks and runs, then phys
    for the band state; none while a callback runs. */
 
-/* A band check compares a device with its thresholds. services/pollers decides when a call runs
-   one. */
+/* A band check compares a device with its thresholds. services/call_end decides when a call
+   runs one. */
 
 /* Published bytes are at most a batch a thread below the truth. So while they are a margin below
    the threshold (a batch for each thread that is allowed for), no thread can cross it without a
@@ -16516,54 +17362,13 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
    (check_below) comes in time without a margin. A thread's cell starts a batch lower, and checks at
    its first free. After a collection a band waits until its metric has moved (it rearms). */
 
-typedef struct mli_strategy { /* replaced as a whole, never changed */
-    struct mli_strategy *next;
-    memlord_device sel;
-    size_t n;                  /* 0: no bands there */
-    const memlord_band *bands; /* right behind it; the default's lie elsewhere */
-} mli_strategy;
-
-typedef struct mli_gc_entry {
-    struct mli_gc_entry *next;
-    uint64_t serial; /* ascending along the list: first those of one device, last those of all */
-    memlord_gc_fn fn;
-    void *user;
-    memlord_device sel;
-    uint32_t reasons; /* 1 << MEMLORD_REASON_..., MEMLORD_GC_QUIET */
-} mli_gc_entry;
-
-/* Returns the error of a band, as text that follows its number; NULL: the band is valid. */
-MLI_PRIVATE MLI_COLD const char *mli_band_error(const memlord_band *b);
-/* Warns of bands that are legal but probably not meant: overlaps and gaps. */
-MLI_PRIVATE MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, size_t n);
-
 /* Take and drop the callbacks lock. */
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
-/* Replaces the strategy that was set for this very selector, by another or (NULL) by none. Returns
-   the old one; NULL: there was none. */
-MLI_PRIVATE MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
-                                                     mli_strategy *fresh);
-/* Adds a callback to the list, behind those of its kind. Requires: its serial tells its kind. */
-MLI_PRIVATE MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c);
-/* Takes a callback off the list, and waits until no other thread runs it; NULL: it is not there. */
-MLI_PRIVATE MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device sel,
-                                                     memlord_gc_fn fn, void *user);
-/* Returns 1 if a callback serves a reason on a device. Takes the callbacks lock. */
-MLI_PRIVATE MLI_COLD int mli_gc_registered(memlord *lord, memlord_device d, int reason);
-
-/* Sets the device types that can have a strategy in force: each type, and each device named. */
-MLI_PRIVATE MLI_COLD void mli_watched_types_set(memlord *lord);
-
 /* Stores in a device the strategy in force for it, and returns 1 if there is one. A change lets the
    bands fire at once. Takes the callbacks lock, unless there is none for the device's type. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
-
-MLI_PRIVATE MLI_COLD void mli_strategy_free(memlord *lord, mli_strategy *s);
-
-/* Returns 1 if a device has a strategy in force. */
-MLI_PRIVATE int mli_dev_is_watched(memlord *lord, uint32_t dev);
 
 /* Runs a band check on a device, and collects if that is due and no thread collects there yet.
    `safe`: host code may run. */
@@ -16588,11 +17393,27 @@ MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t de
 /* Returns the pressure level of used bytes of a total. It compares whole multiples of both: where
    registers are wider than a double (x87) a quotient has other digits, and a value that is equal
    to the threshold would miss it. */
-MLI_PRIVATE int mli_pressure(double used, double total);
+MLI_PRIVATE MLI_COLD int mli_pressure(uint64_t used, uint64_t total);
 
 MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);
 
 /* ---------------------------------------------------------------------- src/services/bands.c -- */
+
+typedef struct mli_strategy { /* replaced as a whole, never changed */
+    struct mli_strategy *next;
+    memlord_device sel;
+    size_t n;                  /* 0: no bands there */
+    const memlord_band *bands; /* right behind it; the default's lie elsewhere */
+} mli_strategy;
+
+typedef struct mli_gc_entry {
+    struct mli_gc_entry *next;
+    uint64_t serial; /* ascending along the list: first those of one device, last those of all */
+    memlord_gc_fn fn;
+    void *user;
+    memlord_device sel;
+    uint32_t reasons; /* 1 << MEMLORD_REASON_..., MEMLORD_GC_QUIET */
+} mli_gc_entry;
 
 struct mli_bands_state {
     mli_lock callbacks_lock;
@@ -16614,7 +17435,8 @@ static const memlord_band mli_default_bands[MLI_DEFAULT_BANDS] = {
 static const mli_strategy mli_default_strategy = {
     NULL, {MEMLORD_ANY, MEMLORD_ANY}, MLI_DEFAULT_BANDS, mli_default_bands};
 
-MLI_PRIVATE MLI_COLD const char *mli_band_error(const memlord_band *b) {
+/* Returns the error of a band, as text that follows its number; NULL: the band is valid. */
+static MLI_COLD const char *mli_band_error(const memlord_band *b) {
     if (!(b->lo >= 0 && b->lo < b->hi)) return ": lo and hi must be 0 <= lo < hi";
     if (!(b->hi <= 1e9)) return ": hi must be a percentage; 101 is above everything";
     if (!(b->percent >= 0 && b->percent <= 1e9)) return ": percent must be 0 or more";
@@ -16649,7 +17471,8 @@ static MLI_COLD double mli_band_start_above(const memlord_band *bands, size_t n,
         if (bands[i].lo > used && bands[i].lo < start) start = bands[i].lo;
     return start;
 }
-MLI_PRIVATE MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, size_t n) {
+/* Warns of bands that are legal but probably not meant: overlaps and gaps. */
+static MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, size_t n) {
     size_t i;
     double at = 0, next;
     for (i = 1; i < n; i++)
@@ -16700,7 +17523,8 @@ static MLI_COLD mli_gc_entry *mli_gc_next(memlord *lord, memlord_device d, int r
         c = c->next;
     return c;
 }
-MLI_PRIVATE MLI_COLD int mli_gc_registered(memlord *lord, memlord_device d, int reason) {
+/* Returns 1 if a callback serves a reason on a device. Takes the callbacks lock. */
+static MLI_COLD int mli_gc_registered(memlord *lord, memlord_device d, int reason) {
     int found;
     mli_callbacks_enter(lord);
     found = mli_gc_next(lord, d, reason, 0) != NULL;
@@ -16715,7 +17539,8 @@ static MLI_COLD const mli_strategy *mli_strategy_in_force(memlord *lord, memlord
     return s && s->n && mli_gc_next(lord, d, MEMLORD_REASON_BAND, 0) ? s : NULL;
 }
 
-MLI_PRIVATE MLI_COLD void mli_watched_types_set(memlord *lord) {
+/* Sets the device types that can have a strategy in force: each type, and each device named. */
+static MLI_COLD void mli_watched_types_set(memlord *lord) {
     const mli_strategy *s;
     const mli_gc_entry *c;
     uint32_t types = 0;
@@ -16750,7 +17575,9 @@ MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
     return s != NULL;
 }
 
-MLI_PRIVATE MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
+/* Replaces the strategy that was set for this very selector, by another or (NULL) by none. Returns
+   the old one; NULL: there was none. */
+static MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
                                                      mli_strategy *fresh) {
     mli_strategy *old, **at;
     mli_callbacks_enter(lord);
@@ -16761,11 +17588,12 @@ MLI_PRIVATE MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_devi
     mli_callbacks_leave(lord);
     return old;
 }
-MLI_PRIVATE MLI_COLD void mli_strategy_free(memlord *lord, mli_strategy *s) {
+static MLI_COLD void mli_strategy_free(memlord *lord, mli_strategy *s) {
     if (s) mli_own_free(lord, s, sizeof *s + s->n * sizeof(memlord_band));
 }
 
-MLI_PRIVATE int mli_dev_is_watched(memlord *lord, uint32_t dev) {
+/* Returns 1 if a device has a strategy in force. */
+static int mli_dev_is_watched(memlord *lord, uint32_t dev) {
     return mli_ptr_load(&mli_device_record_at(lord, dev)->watch.strategy) != NULL;
 }
 
@@ -16809,15 +17637,16 @@ static uint64_t mli_metric_value(memlord_metric metric, const mli_levels *level)
 static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
 
 /* Sets the levels at which the band in force is due. `again`: the metric at which a device that
-   waits to rearm is due again; such a device also checks where its metric has fallen enough. RESERVED
-   sets none: what changes it, memlord_pool_set and memlord_pool_add, requests a check each time. */
+   waits to rearm is due again; such a device also checks where its metric has fallen enough, that
+   is below `down`: mli_band_compare leaves none waiting that is there. RESERVED sets none: what
+   changes it, memlord_pool_set and memlord_pool_add, requests a check each time. */
 static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v) {
     const memlord_metric metric = v->event.metric;
     uint64_t up = v->event.threshold, down = up - up / 8, reserved = v->level.reserved;
     if (w->waiting_rearm && again > up) up = again;
     if (metric == MEMLORD_METRIC_CACHED) {
         if (reserved >= up) v->fall = reserved - up + 1;
-        if (w->waiting_rearm && reserved >= down) v->rise = reserved - down + 1;
+        if (w->waiting_rearm) v->rise = reserved - down + 1;
     }
     if (metric == MEMLORD_METRIC_ALLOCATED || metric == MEMLORD_METRIC_MAX) {
         v->rise = up;
@@ -16830,7 +17659,7 @@ static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v
 static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
     const double bytes = edge * (double)phys->limit / 100.0;
     const uint64_t at = bytes < 9e18 ? (uint64_t)bytes : (uint64_t)9e18;
-    return at + ((double)at * 100.0 / (double)phys->limit < edge);
+    return at + (mli_percent(at, phys->limit) < edge);
 }
 
 /* Moves the marks of a device to where they enter another band. Used % is of the limit here, so it
@@ -16910,7 +17739,7 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
     size_t i = 0;
     memset(v, 0, sizeof *v);
     v->rise = v->freed = UINT64_MAX;
-    e->used_percent = limited ? (double)total * 100.0 / (double)phys->limit
+    e->used_percent = limited ? mli_percent(total, phys->limit)
                               : mli_used_percent(&phys->sample);
     if (s) v->level = mli_row_levels(lord, dev);
     if (s) i = mli_band_at(s->bands, s->n, e->used_percent);
@@ -16986,7 +17815,8 @@ static MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
     return 0;
 }
 
-MLI_PRIVATE MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
+/* Adds a callback to the list, behind those of its kind. Requires: its serial tells its kind. */
+static MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
     mli_gc_entry **at = &lord->bands->gc_entries;
     mli_callbacks_enter(lord);
     c->serial += mli_serial_next(lord);
@@ -16995,7 +17825,8 @@ MLI_PRIVATE MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
     *at = c;
     mli_callbacks_leave(lord);
 }
-MLI_PRIVATE MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device sel,
+/* Takes a callback off the list, and waits until no other thread runs it; NULL: it is not there. */
+static MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device sel,
                                                      memlord_gc_fn fn, void *user) {
     mli_gc_entry *c, **at;
     unsigned spins = 0;
@@ -17141,7 +17972,7 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
     if (t && !mli_is_orphan(lord, t)) /* a thread that has only freed has no cell yet */
         (void)mli_cell_make(lord, t, MLI_BOOK_DEVICE, dev, mli_own_alloc);
     mli_band_update(lord, dev, t, &v);
-    if (!v.due || !safe || mli_self.in_host_alloc) return;
+    if (!v.due || !safe) return;
     if (!mli_gc_begin(lord, dev, MLI_STACK_ADDRESS())) return;
     mli_band_update(lord, dev, t, &v); /* a run may have ended between the two */
     v.event.reason = MEMLORD_REASON_BAND;
@@ -17196,6 +18027,17 @@ MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
     mli_phys_recheck(lord, NULL);
 }
 
+/* Brings strategies in force, thresholds, alerts and pollers up to date after a change of the
+   strategies or callbacks. After it no device uses a strategy that is no longer in the list. */
+static void mli_bands_changed(memlord *lord) {
+    uint32_t i = 0;
+    mli_watched_types_set(lord);
+    mli_phys_recheck(lord, NULL);
+    while ((i = mli_phys_next_dev(lord, NULL, i)) != 0)
+        if (mli_dev_is_watched(lord, i)) mli_check_request(lord, i); /* it starts the poller, too */
+    lord->start_pollers(lord, 0);
+}
+
 /* -- the end of a call -- */
 
 MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev) {
@@ -17206,10 +18048,11 @@ MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t de
         mli_check_request(lord, dev);
 }
 
-MLI_PRIVATE int mli_pressure(double used, double total) {
-    return used * 20 >= total * 19 ? MEMLORD_PRESSURE_CRITICAL
-           : used * 5 >= total * 4 ? MEMLORD_PRESSURE_WARNING
-                                   : MEMLORD_PRESSURE_NORMAL;
+MLI_PRIVATE MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
+    const double part = (double)used, all = (double)total;
+    return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL
+           : part * 5 >= all * 4 ? MEMLORD_PRESSURE_WARNING
+                                 : MEMLORD_PRESSURE_NORMAL;
 }
 
 /* -- life -- */
@@ -17262,6 +18105,88 @@ MLI_API memlord_result memlord_strategy_check(const memlord_band *bands, size_t 
 MLI_API const memlord_band *memlord_strategy_default(size_t *n) {
     if (n) *n = MLI_DEFAULT_BANDS;
     return mli_default_bands;
+}
+
+MLI_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
+                                            const memlord_band *bands, size_t n) {
+    mli_strategy *fresh, *old;
+    size_t bad = 0;
+    if (!lord) return MEMLORD_OK;
+    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    if (memlord_strategy_check(bands, n, &bad)) {
+        if (bands)
+            mli_logf(lord, MEMLORD_LOG_ERROR, "[strategy] refused, band %ju%s",
+                     (uint64_t)bad, mli_band_error(&bands[bad]));
+        return MEMLORD_E_INVALID;
+    }
+    fresh = (mli_strategy *)mli_own_alloc(lord, sizeof *fresh + n * sizeof *bands);
+    if (!fresh) return MEMLORD_E_NOMEM;
+    fresh->sel = sel;
+    fresh->n = n;
+    fresh->bands = (const memlord_band *)(void *)(fresh + 1);
+    if (n) memcpy(fresh + 1, bands, n * sizeof *bands);
+    if (n) mli_bands_warn(lord, bands, n);
+    old = mli_strategy_swap(lord, sel, fresh);
+    mli_bands_changed(lord);
+    mli_strategy_free(lord, old);
+    return MEMLORD_OK;
+}
+MLI_API memlord_result memlord_strategy_unset(memlord *lord, memlord_device sel) {
+    mli_strategy *old;
+    if (!lord) return MEMLORD_OK;
+    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    old = mli_strategy_swap(lord, sel, NULL);
+    if (!old) return MEMLORD_E_UNKNOWN;
+    mli_bands_changed(lord);
+    mli_strategy_free(lord, old);
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_gc_callback_add(memlord *lord, memlord_device sel,
+                                               uint32_t reasons, memlord_gc_fn fn, void *user) {
+    const uint32_t every = (1u << MEMLORD_REASON_COUNT) - 1;
+    mli_gc_entry *c;
+    if (!lord) return MEMLORD_OK;
+    if (!fn || (reasons & ~(every | MEMLORD_GC_QUIET))) return MEMLORD_E_INVALID;
+    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    c = (mli_gc_entry *)mli_own_alloc(lord, sizeof *c);
+    if (!c) return MEMLORD_E_NOMEM;
+    c->fn = fn;
+    c->user = user;
+    c->sel = sel;
+    c->reasons = reasons & every ? reasons : reasons | every;
+    c->serial = (uint64_t)((sel.index < 0) + (sel.type < 0)) << 62;
+    mli_gc_entry_add(lord, c);
+    mli_bands_changed(lord);
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_device sel,
+                                                  memlord_gc_fn fn, void *user) {
+    mli_gc_entry *c;
+    if (!lord) return MEMLORD_OK;
+    if (!fn) return MEMLORD_E_INVALID;
+    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    c = mli_gc_entry_take(lord, sel, fn, user);
+    if (!c) return MEMLORD_E_UNKNOWN;
+    mli_own_free(lord, c, sizeof *c);
+    mli_bands_changed(lord);
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int reason,
+                                      uint64_t *reclaimed) {
+    uint64_t ignored;
+    uint32_t dev;
+    memlord_result r;
+    if (reclaimed) *reclaimed = 0;
+    if (!lord) return MEMLORD_OK;
+    if ((unsigned)reason >= MEMLORD_REASON_COUNT) return MEMLORD_E_INVALID;
+    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
+    if (mli_device_valid(device) && !mli_gc_registered(lord, device, reason))
+        return MEMLORD_E_UNKNOWN; /* before mli_dev, which would make the device known */
+    r = mli_dev(lord, device, &dev);
+    return r ? r : mli_collect(lord, dev, reason, 0, reclaimed ? reclaimed : &ignored);
 }
 
 /* ---------------------------------------------------------------------- src/services/pages.h -- */
@@ -17604,8 +18529,10 @@ MLI_PRIVATE void mli_bell_ring(mli_u32 *bell) { (void)mli_u32_add(bell, 1); }
    scope or a thread scope is never removed; a span's totals come from the thread's own cells, so a
    call that counts does nothing for scopes. Lock: cold, to make a scope or a thread scope. */
 
-/* Only the thread itself writes its spans and thread scopes; readers sum the thread scopes. A
-   thread that adopts a scope has a span and a thread scope of its own in it. */
+/* Only the thread itself writes the spans of its context and its thread scopes; readers sum the
+   thread scopes. A span's levels are those of the thread that its context is in. A span that ends on
+   another thread than it began adds to the thread scope of that thread. A thread that adopts a scope
+   has a span and a thread scope of its own in it. */
 
 /* One invocation of a scope on one thread. */
 typedef struct mli_scope_run {
@@ -17627,7 +18554,8 @@ typedef struct mli_thread_scope {
     struct mli_thread_scope *next;
     struct mli_scope_record *scope;
     uint32_t thread;
-    mli_u64 epoch, count, running, peak;
+    mli_u64 epoch, count, peak;
+    mli_u64 running; /* invocations that began on the thread less those that ended there, too */
     mli_u64 token; /* the second word of the token to adopt it by; 0: none */
     mli_min_max bytes, blocks, stamps;
     mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* signed: the sums of the deltas, by dev */
@@ -17635,16 +18563,26 @@ typedef struct mli_thread_scope {
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
 } mli_thread_scope;
 
-/* Releases the record of a thread that ends or has ended: ends its scopes, the innermost first, and
-   gives up ownership, after which another thread may take the record at once. Requires: the
-   registry lock. The addition orders the reads that follow after the caller's check that the thread
-   has ended; the store pairs with mli_thread_spare. */
-MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
+/* Ends all scopes of the context that a thread is in, the innermost first. Requires: the caller is
+   the thread, or the thread has ended. */
+MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t);
+/* Ends those of a context that is in no thread; `t` is the calling thread. Requires: no lock held but
+   the orphan's. */
+MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli_current *left);
+
+/* Suspend and resume the scopes of the context that a thread leaves, or has entered: between the two
+   their levels count from 0. Require: the context has scopes. */
+MLI_PRIVATE void mli_spans_leave(memlord *lord, mli_thread *t);
+MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
+
+MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 
 #if !MLI_WINDOWS /* it has no fork */
-/* Releases in a forked child the record of a thread that is gone. Its scopes never end: they are
-   forgotten. It may have been about to begin or end one; whether that is counted is not known. */
-MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
+/* Forgets in a forked child the scopes of a thread that is gone. They never end. The thread may have
+   been about to begin or end one; whether that one is counted is not known. */
+MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
+/* Counts in a forked child the invocations of a context that go on. */
+MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 #endif
 
 #define MLI_SCOPE_NAME 200 /* bytes of a name that are kept */
@@ -17673,18 +18611,6 @@ MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life);
 /* Returns the first thread scope of a scope; `next` leads to the others. */
 static mli_thread_scope *mli_thread_scope_first(const mli_scope_record *scope) {
     return (mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
-}
-
-/* Resets the state of a thread that lasts over several calls: tags, tickets, account, events. */
-static void mli_thread_reset(mli_thread *t) {
-    mli_subbuf_leave(t);
-    t->tag = NULL;
-    t->tag_depth = 0;
-    t->open_tickets = 0;
-    t->account = 0;
-    t->stream = 0;
-    mli_special_set(t, MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE, 0);
-    mli_special_set(t, MLI_SPECIAL_ACCOUNT, 0);
 }
 
 static void mli_min_max_reset(mli_min_max *e) {
@@ -17732,9 +18658,11 @@ static uint64_t mli_live_total(memlord *lord) {
     return sum;
 }
 
-/* Computes the totals of a span, and adds its delta on each device to its thread scope. Its peaks
-   raise those of the span around it. */
-static void mli_span_totals(memlord *lord, mli_thread *t, mli_span *f, mli_scope_run *v) {
+/* Computes the totals of a span, and adds its delta on each device to a thread scope, unless that
+   is NULL. Its peaks raise those of the span around it. `t` is the thread that its context is in;
+   NULL: it is in none, and all levels are 0. */
+static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
+                            mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     memset(v, 0, sizeof *v);
     v->start = f->start;
@@ -17744,60 +18672,18 @@ static void mli_span_totals(memlord *lord, mli_thread *t, mli_span *f, mli_scope
     v->shapes = (uint64_t)(uintptr_t)f->shapes;
     v->blocks = 0 - f->blocks;
     for (i = 1; i < n; i++) {
-        const mli_cell *cell = mli_cell_own_device(t, i);
+        const mli_cell *cell = t ? mli_cell_own_device(t, i) : NULL;
         const mli_span_peak *at = mli_span_peak_at(f, i);
         uint64_t delta;
         if (cell) mli_span_raise(f, i, mli_u64_load_own(&cell->high));
         delta = (cell ? mli_u64_load_own(&cell->level) : 0) - at->from;
-        if (delta) mli_u64_add_own(&f->stats->devices[i], delta);
+        if (delta && s) mli_u64_add_own(&s->devices[i], delta);
         v->bytes += delta;
         v->peak += at->high - at->from;
         if (cell) v->blocks += mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
         if (f->around) mli_span_raise(f->around, i, at->high);
     }
 }
-
-static void mli_span_pop(mli_thread *t) {
-    t->span = t->span->around;
-    t->birth_bits = 0;
-}
-
-/* Ends the innermost span and adds it to its thread scope, which may be of an earlier epoch. */
-static void mli_span_close(memlord *lord, mli_thread *t) {
-    mli_thread_scope *s = t->span->stats;
-    mli_scope_run v;
-    mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_END, 0, 0, 0, 0);
-    if (MLI_UNLIKELY(mli_u64_load_own(&s->epoch) != mli_epoch(lord)))
-        mli_thread_scope_reset(lord, s);
-    mli_span_totals(lord, t, t->span, &v);
-    mli_thread_scope_add(s, &v);
-    if (MLI_UNLIKELY(t->span->exported)) mli_u64_store(&s->token, 0);
-    mli_u64_add_own(&s->running, (uint64_t)0 - 1);
-    mli_span_pop(t);
-}
-
-MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
-    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    (void)mli_u64_add(&t->owner, 0);
-    while (t->span) mli_span_close(t->lord, t);
-    mli_thread_reset(t);
-    mli_u32_store(&t->by_exchange, 1); /* not inside: who stops a shard does not wait for it */
-    mli_u64_store_release(&t->owner, 0);
-}
-
-#if !MLI_WINDOWS /* it has no fork */
-MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
-    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    mli_ptr_store(&t->inside, NULL); /* it saw the map stopped and was about to leave */
-    for (; t->span; mli_span_pop(t)) {
-        mli_u64_store(&t->span->stats->running, 0);
-        mli_u64_store(&t->span->stats->token, 0);
-    }
-    mli_thread_reset(t);
-    mli_u32_store(&t->by_exchange, 1);
-    mli_u64_store(&t->owner, 0);
-}
-#endif
 
 /* -- making a scope -- */
 
@@ -17889,14 +18775,14 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
 /* Gets the next span of a thread's scope stack, made on first use. E_STATE: the stack is full. The
    orphan record has no stack: its calls come from many threads. */
 static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **out) {
-    mli_span **next = t->span ? &t->span->inner : &t->spans;
+    mli_span **next = t->now.span ? &t->now.span->inner : &t->now.context->spans;
     uint32_t depth = mli_scope_depth(t);
     if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM;
     if (depth == MLI_SCOPE_DEPTH_MAX) return MEMLORD_E_STATE;
     if (!*next) {
         *next = (mli_span *)mli_own_alloc(lord, sizeof **next);
         if (!*next) return MEMLORD_E_NOMEM;
-        (*next)->around = t->span;
+        (*next)->around = t->now.span;
         (*next)->depth = depth + 1;
     }
     *out = *next;
@@ -17938,11 +18824,100 @@ static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_
     f->before = mli_live_total(lord);
     f->start = mli_stamp_now(lord);
     if (!(mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE)) mli_special_set(t, MLI_SPECIAL_SCOPE, 1);
-    t->span = f;
-    t->birth_bits = 0;
+    t->now.span = f;
+    t->now.birth_bits = 0;
     mli_u64_add_own(&stats->running, 1);
     mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_BEGIN, 0, 0, 0, 0);
 }
+
+static void mli_span_pop(mli_current *now) {
+    now->span = now->span->around;
+    now->birth_bits = 0;
+}
+
+/* Ends the innermost span of a context, and adds it to the thread scope of the calling thread `t`,
+   which may be of an earlier epoch. `at` is the thread that the context is in: t, or NULL. A span
+   that began on another thread counts as lost where there is no memory for this thread's scope. */
+static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli_current *now) {
+    mli_span *f = now->span;
+    mli_thread_scope *s = f->stats;
+    mli_scope_run v;
+    if (MLI_UNLIKELY(s->thread != t->id)) s = mli_thread_scope_get(lord, f->scope, t);
+    if (MLI_UNLIKELY(s && mli_u64_load_own(&s->epoch) != mli_epoch(lord)))
+        mli_thread_scope_reset(lord, s);
+    mli_span_totals(lord, at, f, s, &v);
+    if (s)
+        mli_thread_scope_add(s, &v);
+    else
+        mli_loss_add(lord, MLI_LOST_scopes);
+    if (MLI_UNLIKELY(f->exported)) mli_u64_store(&f->stats->token, 0);
+    if (MLI_LIKELY(s == f->stats))
+        mli_u64_add_own(&s->running, (uint64_t)0 - 1);
+    else
+        (void)mli_u64_add(&f->scope->ended_elsewhere, 1);
+    mli_span_pop(now);
+}
+
+/* Ends the innermost span of a thread. */
+static void mli_span_close(memlord *lord, mli_thread *t) {
+    mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_END, 0, 0, 0, 0);
+    mli_span_end(lord, t, t, &t->now);
+}
+
+MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t) {
+    while (t->now.span) mli_span_close(t->lord, t);
+}
+MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli_current *left) {
+    while (left->span) mli_span_end(lord, t, NULL, left);
+}
+
+/* -- contexts -- */
+
+/* Records that a thread is now in the scopes of its context, the outermost first, or no longer, the
+   innermost first. */
+static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) {
+    mli_span *const innermost = t->now.span;
+    mli_span *f = begins ? t->now.context->spans : innermost;
+    for (; f; f = begins ? f->inner : f->around) {
+        t->now.span = f; /* which has the scope of the event */
+        mli_event_record(lord, t, begins ? MEMLORD_EVENT_SCOPE_BEGIN : MEMLORD_EVENT_SCOPE_END, 0, 0,
+                         0, 0);
+        if (begins && f == innermost) break;
+    }
+    t->now.span = innermost;
+}
+
+/* Moves the levels of all spans of a thread's context: from those of the thread to levels that begin
+   at 0 (enter 0), or back (enter 1). */
+static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
+    const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    mli_span *f;
+    uint32_t i;
+    for (i = 1; i < n; i++) {
+        mli_cell *cell = mli_cell_own_device(t, i);
+        uint64_t level = cell ? mli_u64_load_own(&cell->level) : 0, blocks = 0;
+        if (cell) blocks = mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
+        if (cell && !enter) mli_span_raise(t->now.span, i, mli_u64_load_own(&cell->high));
+        if (cell && enter && mli_u64_load_own(&cell->high) != level)
+            mli_cell_high_restart(lord, i, cell);
+        for (f = t->now.span; f; f = f->around) {
+            mli_span_peak *at = mli_span_peak_at(f, i);
+            at->from += enter ? level : 0 - level;
+            at->high += enter ? level : 0 - level;
+            f->blocks += enter ? blocks : 0 - blocks;
+        }
+    }
+}
+MLI_PRIVATE void mli_spans_leave(memlord *lord, mli_thread *t) {
+    if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS))) mli_spans_events(lord, t, 0);
+    mli_spans_shift(lord, t, 0);
+}
+MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t) {
+    mli_spans_shift(lord, t, 1);
+    if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS))) mli_spans_events(lord, t, 1);
+}
+
+/* -- beginning a scope -- */
 
 /* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in it;
    the thread's cache keeps that for the next look-up by `given` with `salt`. */
@@ -17950,7 +18925,7 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
                                                 const void *given, uint32_t salt,
                                                 const memlord_site *origin,
                                                 mli_thread_scope **out) {
-    mli_scope_record *scope, *parent = t->span ? t->span->scope : NULL;
+    mli_scope_record *scope, *parent = t->now.span ? t->now.span->scope : NULL;
     memlord_result r = mli_scope_make(lord, parent, name, origin, &scope);
     if (r) return r;
     *out = mli_thread_scope_get(lord, scope, t);
@@ -17959,6 +18934,16 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
     if (origin || !strncmp(scope->name, name, MLI_SCOPE_NAME))
         mli_cache_set(lord, t, given, salt, *out, 0);
     return MEMLORD_OK;
+}
+
+static MLI_COLD void mli_scope_dropped(memlord *lord) {
+    mli_loss_add(lord, MLI_LOST_scopes);
+    mli_drop_warn(lord, &lord->tags.warned_scope,
+                  mli_scope_count(lord) > MEMLORD_MAX_SCOPES
+                      ? "[drop] no room for a scope: raise MEMLORD_MAX_SCOPES; dropped_scopes has "
+                        "how many"
+                      : "[drop] no room for a scope: raise MEMLORD_MAX_STRINGS, or give the "
+                        "ledger's allocator more; dropped_scopes has how many");
 }
 
 /* Begins a scope. `guard` gets what its end restores; NULL: the scope has no guard. The cache of
@@ -17983,8 +18968,8 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
         r = mli_scope_lookup(lord, t, name, given, salt, planted ? &planted->site : NULL, &stats);
     if (r == MEMLORD_OK && guard) mli_guard_note(guard, lord, t, 1);
     if (r == MEMLORD_OK) mli_span_open(lord, t, span, stats, 0);
-    if (r == MEMLORD_E_NOMEM) mli_loss_add(lord, MLI_LOST_scopes);
     mli_thread_put(lord, t);
+    if (r == MEMLORD_E_NOMEM) mli_scope_dropped(lord);
     if (r == MEMLORD_OK) mli_interposer_begin(lord, 1, name);
     return mli_call_end_uncounted(lord, r);
 }
@@ -18009,7 +18994,7 @@ static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
     if (r) return r;
     if (!token->word[1] || !scope || token->word[0] != mli_scope_word(lord, scope))
         return MEMLORD_E_UNKNOWN;
-    for (f = t->span; f; f = f->around)
+    for (f = t->now.span; f; f = f->around)
         if (f->adopted == token->word[1]) return MEMLORD_E_STATE;
     s = mli_thread_scope_first(scope);
     while (s && mli_u64_load(&s->token) != token->word[1]) s = s->next;
@@ -18024,7 +19009,7 @@ static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
 /* Ends the innermost scope. E_STATE: it was not adopted by this token. */
 static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
                                                 const memlord_scope_token *token) {
-    const mli_span *f = t->span;
+    const mli_span *f = t->now.span;
     if (!f || !f->adopted || f->adopted != token->word[1] ||
         token->word[0] != mli_scope_word(lord, f->scope))
         return MEMLORD_E_STATE;
@@ -18091,6 +19076,8 @@ MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *s
         for (i = 1; devices && i <= MEMLORD_MAX_DEVICES; i++)
             devices[i] += mli_u64_load(&s->devices[i]);
     }
+    out->running -= mli_u64_load(&scope->ended_elsewhere);
+    if ((int64_t)out->running < 0) out->running = 0; /* ends were seen whose begins were not */
     out->ns.total = mli_stamps_ns(scale, (uint64_t)total);
     out->ns.min = mli_stamps_ns(scale, (uint64_t)min);
     out->ns.max = mli_stamps_ns(scale, (uint64_t)max);
@@ -18123,16 +19110,36 @@ MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord) {
     return gone;
 }
 
+#if !MLI_WINDOWS /* it has no fork */
+MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now) {
+    for (; now->span; mli_span_pop(now)) mli_u64_store(&now->span->stats->token, 0);
+}
+MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now) {
+    const mli_span *f = now->span;
+    for (; f; f = f->around) mli_u64_add_own(&f->stats->running, 1);
+}
+#endif
+
 /* -- life -- */
 
+/* No invocation runs, until mli_running_count says so. */
+static MLI_COLD void mli_scopes_forked(memlord *lord) {
+    mli_scope_record *scope;
+    uint32_t i;
+    for (i = 1; (scope = mli_scope_find(lord, i)) != NULL; i++) {
+        mli_thread_scope *s = mli_thread_scope_first(scope);
+        mli_u64_store(&scope->ended_elsewhere, 0);
+        for (; s; s = s->next) mli_u64_store(&s->running, 0);
+    }
+}
 static MLI_COLD void mli_scopes_reset(memlord *lord, mli_thread *t) {
     uint32_t i;
     (void)t;
     for (i = 1; i < mli_scope_count(lord); i++)
         mli_u64_store(&mli_scope_record_at(lord, i)->device_ns, 0);
 }
-static MLI_COLD void mli_spans_free(memlord *lord, mli_thread *t) {
-    mli_span *f = t->spans, *inner;
+MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context) {
+    mli_span *f = context->spans, *inner;
     for (; f; f = inner) {
         inner = f->inner;
         mli_own_free(lord, f, sizeof *f);
@@ -18141,7 +19148,7 @@ static MLI_COLD void mli_spans_free(memlord *lord, mli_thread *t) {
 static MLI_COLD void mli_scopes_free(memlord *lord) {
     mli_thread *t;
     uint32_t i;
-    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) mli_spans_free(lord, t);
+    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) mli_spans_free(lord, &t->own);
     for (i = 1; i < mli_scope_count(lord); i++) {
         mli_scope_record *scope = mli_scope_record_at(lord, i);
         mli_thread_scope *s = mli_thread_scope_first(scope), *next;
@@ -18153,6 +19160,7 @@ static MLI_COLD void mli_scopes_free(memlord *lord) {
     }
 }
 MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life) {
+    life->forked = mli_scopes_forked;
     life->reset = mli_scopes_reset;
     life->free = mli_scopes_free;
 }
@@ -18176,18 +19184,21 @@ MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
     if (lord && name && *name) (void)mli_scope_begin(lord, name, planted, &guard);
     return guard;
 }
-MEMLORD_API memlord_result memlord_scope_end(memlord *lord) {
+MEMLORD_API MLI_NOINLINE memlord_result memlord_scope_end(memlord *lord) {
     mli_thread *t;
     memlord_result r = MEMLORD_OK;
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (t->span && !t->span->adopted) /* an adopted one ends by memlord_scope_return */
+    if (t->now.span && !t->now.span->adopted) /* an adopted one ends by memlord_scope_return */
         mli_span_close(lord, t);
     else
         r = MEMLORD_E_STATE;
     mli_thread_put(lord, t);
-    if (r == MEMLORD_OK) mli_interposer_end(lord, 1, 1);
+    if (r == MEMLORD_OK)
+        mli_interposer_end(lord, 1, 1);
+    else
+        mli_end_misplaced(lord, MLI_RETURN_ADDRESS());
     return mli_call_end_uncounted(lord, r);
 }
 
@@ -18198,12 +19209,12 @@ MEMLORD_API void memlord_guard_end(memlord_guard *guard) {
     int elsewhere;
     if (!t) return;
     guard->lord = NULL;
-    elsewhere = t->id != guard->thread;
+    elsewhere = t->now.context->id != guard->context;
     if (!elsewhere && guard->scope) {
         for (; mli_scope_depth(t) > guard->depth; mli_span_close(lord, t))
-            ended += !t->span->adopted; /* the interposer was told of no adoption */
-    } else if (!elsewhere && t->tag_depth > guard->depth) {
-        ended = t->tag_depth - guard->depth;
+            ended += !t->now.span->adopted; /* the interposer was told of no adoption */
+    } else if (!elsewhere && t->now.tag_depth > guard->depth) {
+        ended = t->now.tag_depth - guard->depth;
         mli_tags_cut(t, guard->depth);
     }
     mli_thread_put(lord, t);
@@ -18221,8 +19232,8 @@ MLI_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *shape
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (t->span) r = mli_name_limited(lord, shapes, &kept);
-    if (r == MEMLORD_OK) t->span->shapes = kept;
+    if (t->now.span) r = mli_name_limited(lord, shapes, &kept);
+    if (r == MEMLORD_OK) t->now.span->shapes = kept;
     mli_thread_put(lord, t);
     return r;
 }
@@ -18235,7 +19246,7 @@ MLI_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    f = t->span;
+    f = t->now.span;
     if (f) {
         if (!mli_u64_load_own(&f->stats->token)) {
             f->exported = 1;
@@ -18538,7 +19549,7 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
         memcpy(&number, (char *)&s + key, sizeof number);
         if (number) n = mli_top_insert(out, n, cap, &s, sizeof s, key);
     }
-    for (at = 0; at < n && at < cap && names; at++)
+    for (at = 0; at < n && names; at++)
         out[at].site = mli_site_display_of(lord, out[at].site);
     return n;
 }
@@ -18722,21 +19733,6 @@ MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_h
     if (i < list->count) mli_putf(o, ", and %ju more with %jo", list->count - i, left);
 }
 
-#define MLI_POOL_MAX ((uint64_t)1 << 62) /* bytes: the most that a host's pool can hold */
-
-/* Ends a call that has changed what a pool holds: checks the bands of its device. Within the
-   device's capacity source nothing runs: a later call collects. */
-static MLI_COLD memlord_result mli_pool_changed(memlord *lord, uint32_t dev) {
-    int safe = !(lord->flags & MEMLORD_FLAG_DEFER);
-    if (!mli_self.in_host_alloc && mli_dev_watch(lord, dev)) {
-        mli_callbacks_enter(lord);
-        if (mli_phys_at(lord, dev)->sampler == (void *)&mli_self) safe = 0;
-        mli_callbacks_leave(lord);
-        mli_band_check(lord, dev, NULL, safe);
-    }
-    return mli_call_end_uncounted(lord, MEMLORD_OK);
-}
-
 /* Returns the bytes that the host's pool holds and no block uses. */
 static double mli_unused_share(const memlord_stats *s) {
     return s->reserved > s->allocated ? (double)(s->reserved - s->allocated) : 0;
@@ -18883,57 +19879,6 @@ MLI_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel, const 
     return found ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
-MLI_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
-                                        uint64_t reserved, uint64_t largest_free) {
-    uint32_t dev;
-    mli_u64 *count;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    r = mli_device_valid(device) && reserved > MLI_POOL_MAX ? MEMLORD_E_INVALID
-                                                            : mli_dev(lord, device, &dev);
-    if (r)
-        return mli_refuse(lord, MLI_REFUSER_pool_set, r, device, "a pool of more than 2^62 bytes");
-    count = mli_device_record_at(lord, dev)->count;
-    mli_u64_store(&count[MLI_STAT_reserved], reserved);
-    mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)reserved);
-    /* stored one higher: 0, the initial value, means unknown */
-    mli_u64_store(&count[MLI_STAT_largest_free], largest_free + 1);
-    return mli_pool_changed(lord, dev);
-}
-static MLI_COLD memlord_result mli_pool_add(memlord *lord, memlord_device device, int64_t delta) {
-    mli_u64 *count, had;
-    uint64_t now;
-    uint32_t dev;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    if (delta < 0 && mli_device_valid(device) && !mli_dev_known(lord, device))
-        return MEMLORD_E_INVALID;
-    r = mli_dev(lord, device, &dev);
-    if (r) return r;
-    count = mli_device_record_at(lord, dev)->count;
-    had.v = mli_u64_load(&count[MLI_STAT_reserved]);
-    do {
-        now = had.v + (uint64_t)delta;
-        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* also one below 0 */
-    } while (!mli_u64_cas(&count[MLI_STAT_reserved], &had.v, now));
-    mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
-    return mli_pool_changed(lord, dev);
-}
-MLI_API memlord_result memlord_pool_add(memlord *lord, memlord_device device, int64_t delta) {
-    return mli_refuse(lord, MLI_REFUSER_pool_add, mli_pool_add(lord, device, delta), device,
-                      "a pool of less than 0 bytes, or of more than 2^62");
-}
-MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device device,
-                                               uint64_t hits, uint64_t misses) {
-    uint32_t dev;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    r = mli_dev(lord, device, &dev);
-    if (r) return mli_refuse(lord, MLI_REFUSER_pool_served, r, device, NULL);
-    mli_stat_add(lord, dev, MLI_STAT_cache_hits, hits);
-    mli_stat_add(lord, dev, MLI_STAT_cache_misses, misses);
-    return MEMLORD_OK;
-}
 MLI_API double memlord_cached_ratio(const memlord_stats *stats) {
     return stats && stats->reserved ? mli_unused_share(stats) / (double)stats->reserved : 0;
 }
@@ -18960,10 +19905,11 @@ MLI_API double memlord_mean_bytes(const memlord_stats *stats) {
 
 /* ----------------------------------------------------------------------- src/services/room.h -- */
 
-/* Owns the capacity sources, and computes whether a request has room: samples, limits, headroom,
-   plans, pressure, why a request is refused. May use books/limits and services/. Invariants: one
-   thread at a time calls a source for a phys, and holds no lock; an impossible sample counts as
-   unknown. Locks: callbacks for sources and their callers, then phys for a sample. */
+/* Owns the capacity sources and the counts of the host's pools, and computes whether a request has
+   room: samples, limits, headroom, plans, pressure, why a request is refused. May use books/limits
+   and services/bands. Invariants: one thread at a time calls a source for a phys, and holds no lock;
+   an impossible sample counts as unknown. Locks: callbacks for sources and their callers, then phys
+   for a sample. */
 
 /* Samples the host's memory: the built-in source of the cpu. */
 MLI_PRIVATE MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out);
@@ -18986,8 +19932,9 @@ MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, i
    is sampling it. E_UNSUPPORTED: it has no source. E_UNKNOWN: the source gave no usable sample. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys);
 
-/* Replaces a source, waits until no other thread is in the old one, and forgets its samples. */
-MLI_PRIVATE void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader source);
+/* Samples a physical device that has no running poller and whose sample is older than the interval.
+   Requires: a safe point. */
+MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys);
 
 /* Samples the phys of every known device for a report, as a reader of the capacity does. */
 MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own);
@@ -19007,8 +19954,12 @@ MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 
 /* Returns 1 at most once a second of the ledger's clock: *last is the time when it did so last, 0
-   at first. */
+   at first, and a nanosecond more after that. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
+/* Counts and logs a request that is over the limit of its account, and returns 1. 0: it is not.
+   Requires: no lock is held. */
+MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account account,
+                                                uint64_t wanted);
 
 MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life);
 
@@ -19018,7 +19969,8 @@ struct mli_room_state {
     mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
     mli_cpu cpu;
     mli_u32 poll_ms;        /* from sample to sample of a poller */
-    mli_u64 refusal_logged; /* when a refused reservation was last logged; 0: never */
+    mli_u64 refusal_logged; /* see mli_log_due: a refused reservation */
+    mli_u64 account_logged; /* the same: a request over the limit of its account */
 };
 
 /* -- sources -- */
@@ -19145,7 +20097,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     return r;
 }
 
-MLI_PRIVATE void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader source) {
+/* Replaces a source, waits until no other thread is in the old one, and forgets its samples. */
+static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader source) {
     uint32_t i;
     unsigned spins = 0;
     memlord_capacity none;
@@ -19167,6 +20120,20 @@ MLI_PRIVATE void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_r
         mli_phys_sample_store(phys, &none, 0);
         mli_phys_recheck(lord, phys);
     }
+}
+
+MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys) {
+    MLI_REQUIRE(mli_none_held());
+    uint64_t now, at;
+    uint32_t state = mli_u32_load_acquire(&phys->poller.state);
+    if (state == MLI_HELPER_RUNS || state == MLI_HELPER_BUSY) return;
+    if (!mli_capacity_reader_of(lord, phys->device.type).fn) return;
+    now = mli_ledger_now(lord);
+    mli_lock_take(&phys->lock);
+    at = phys->sampled;
+    mli_lock_drop(&phys->lock);
+    if (!at || now - at >= mli_poll_ns(lord))
+        (void)mli_phys_sample(lord, phys);
 }
 
 /* -- readers: they sample what nobody samples for them -- */
@@ -19344,12 +20311,25 @@ MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last) {
     const uint64_t now = mli_ledger_now(lord);
     uint64_t seen = mli_u64_load(last);
-    if (seen && now - seen < 1000000000u) return 0;
-    return mli_u64_cas(last, &seen, now ? now : 1);
+    if (seen && now + 1 - seen < 1000000000u) return 0;
+    return mli_u64_cas(last, &seen, now + 1);
+}
+MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account account,
+                                                uint64_t wanted) {
+    memlord_account_stat stat;
+    if (!mli_account_refuse(lord, account, wanted, &stat)) return 0;
+    if (mli_log_hears(lord, MEMLORD_LOG_WARNING) && mli_log_due(lord, &lord->room->account_logged))
+        mli_logf(lord, MEMLORD_LOG_WARNING,
+                 "[limit] account %s: %jo wanted, it has %jo with what its tickets hold, and its "
+                 "limit is %jo",
+                 stat.name, wanted, stat.bytes, stat.limit);
+    return 1;
 }
 /* Logs a refused reservation, at most once a second. A server that is full refuses thousands a
    second, and each line walks the tags and the sites. */
-static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, uint64_t wanted) {
+static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, memlord_account account,
+                                     uint64_t wanted) {
+    if (mli_account_log_refusal(lord, account, wanted)) return;
     if (mli_log_hears(lord, MEMLORD_LOG_WARNING) && mli_log_due(lord, &lord->room->refusal_logged))
         mli_log_explain(lord, MEMLORD_LOG_WARNING, "[limit] ", d, wanted, 0);
 }
@@ -19434,6 +20414,43 @@ MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life) {
     life->forked = mli_room_forked;
 }
 
+/* -- the pool of the host -- */
+
+#define MLI_POOL_MAX ((uint64_t)1 << 62) /* bytes: the most that a host's pool can hold */
+
+/* Ends a call that has changed what a pool holds: checks the bands of its device. Within the
+   device's capacity source nothing runs: a later call collects. */
+static MLI_COLD memlord_result mli_pool_changed(memlord *lord, uint32_t dev) {
+    int safe = !(lord->flags & MEMLORD_FLAG_DEFER);
+    if (!mli_self.in_host_alloc && mli_dev_watch(lord, dev)) {
+        mli_callbacks_enter(lord);
+        if (mli_phys_at(lord, dev)->sampler == (void *)&mli_self) safe = 0;
+        mli_callbacks_leave(lord);
+        mli_band_check(lord, dev, NULL, safe);
+    }
+    return mli_call_end_uncounted(lord, MEMLORD_OK);
+}
+
+static MLI_COLD memlord_result mli_pool_add(memlord *lord, memlord_device device, int64_t delta) {
+    mli_u64 *count, had;
+    uint64_t now;
+    uint32_t dev;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (delta < 0 && mli_device_valid(device) && !mli_dev_known(lord, device))
+        return MEMLORD_E_INVALID;
+    r = mli_dev(lord, device, &dev);
+    if (r) return r;
+    count = mli_device_record_at(lord, dev)->count;
+    had.v = mli_u64_load(&count[MLI_STAT_reserved]);
+    do {
+        now = had.v + (uint64_t)delta;
+        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* also one below 0 */
+    } while (!mli_u64_cas(&count[MLI_STAT_reserved], &had.v, now));
+    mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
+    return mli_pool_changed(lord, dev);
+}
+
 /* -- public -- */
 
 MEMLORD_API memlord_result memlord_capacity_get(memlord *lord, memlord_device device,
@@ -19452,6 +20469,20 @@ MEMLORD_API memlord_result memlord_capacity_get(memlord *lord, memlord_device de
     at = phys->sampled;
     mli_lock_drop(&phys->lock);
     if (out->known) out->age_ns = now > at ? now - at : 0;
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_capacity_source_set(memlord *lord, int type,
+                                                   memlord_capacity_fn fn, void *user) {
+    mli_capacity_reader source = {fn, user};
+    if (!lord) return MEMLORD_OK;
+    if ((unsigned)type >= (unsigned)MLI_TYPE_COUNT) return MEMLORD_E_DEVICE;
+    if (!fn && type == MEMLORD_DEVICE_CPU) {
+        source.fn = mli_cpu_capacity;
+        source.user = lord;
+    }
+    mli_capacity_reader_set(lord, type, source);
+    lord->start_pollers(lord, 0);
     return MEMLORD_OK;
 }
 
@@ -19540,6 +20571,7 @@ MLI_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t 
 
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device, uint64_t bytes,
                                            memlord_ticket *out) {
+    mli_reserve ask = {bytes, 0, 0, NULL};
     mli_thread *t;
     mli_phys *phys;
     memlord_result r;
@@ -19551,10 +20583,11 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
     if (r) return r;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_E_STATE;
-    r = mli_reservation_open(lord, phys, t, bytes, NULL, out);
+    ask.account = mli_account_limited(lord, mli_account_used_on(lord, t, device));
+    r = mli_reservation_open(lord, phys, t, &ask, out);
     if (r == MEMLORD_OK) mli_ticket_attach(lord, t, *out);
     mli_thread_put(lord, t);
-    if (r == MEMLORD_E_LIMIT) mli_log_refusal(lord, device, bytes);
+    if (r == MEMLORD_E_LIMIT) mli_log_refusal(lord, device, ask.account, bytes);
     return mli_call_end_uncounted(lord, r);
 }
 
@@ -19579,9 +20612,9 @@ MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
     used = mli_phys_used(lord, phys, &held);
     held = mli_add_saturated(mli_add_saturated(held, phys->ticket_bytes), phys->neighbours);
     if (phys->sample.known)
-        level = mli_pressure((double)(held > used ? held : used), (double)phys->sample.total);
+        level = mli_pressure(held > used ? held : used, phys->sample.total);
     if (phys->limit) {
-        limited = mli_pressure((double)(phys->sample.known ? live : all), (double)phys->limit);
+        limited = mli_pressure(phys->sample.known ? live : all, phys->limit);
         if (limited > level) level = limited;
     }
     if (phys->stalled && mli_now() - phys->stalled < 2000000000u &&
@@ -19590,6 +20623,41 @@ MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
     if (phys->failing || phys->neighbour_failing) level = MEMLORD_PRESSURE_EMERGENCY;
     mli_lock_drop(&phys->lock);
     return level;
+}
+
+MLI_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
+                                        uint64_t reserved, uint64_t largest_free) {
+    uint32_t dev;
+    mli_u64 *count;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = mli_device_valid(device) && reserved > MLI_POOL_MAX ? MEMLORD_E_INVALID
+                                                            : mli_dev(lord, device, &dev);
+    if (r)
+        return mli_refuse(lord, MLI_REFUSER_pool_set, r, device, "a pool of more than 2^62 bytes",
+                          NULL);
+    count = mli_device_record_at(lord, dev)->count;
+    mli_u64_store(&count[MLI_STAT_reserved], reserved);
+    mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)reserved);
+    /* stored one higher: 0, the initial value, means unknown */
+    mli_u64_store(&count[MLI_STAT_largest_free], largest_free + 1);
+    return mli_pool_changed(lord, dev);
+}
+
+MLI_API memlord_result memlord_pool_add(memlord *lord, memlord_device device, int64_t delta) {
+    return mli_refuse(lord, MLI_REFUSER_pool_add, mli_pool_add(lord, device, delta), device,
+                      "a pool of less than 0 bytes, or of more than 2^62", NULL);
+}
+MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device device,
+                                               uint64_t hits, uint64_t misses) {
+    uint32_t dev;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = mli_dev(lord, device, &dev);
+    if (r) return mli_refuse(lord, MLI_REFUSER_pool_served, r, device, NULL, NULL);
+    mli_stat_add(lord, dev, MLI_STAT_cache_hits, hits);
+    mli_stat_add(lord, dev, MLI_STAT_cache_misses, misses);
+    return MEMLORD_OK;
 }
 
 /* ----------------------------------------------------------------- src/services/neighbours.h -- */
@@ -20705,8 +21773,8 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
     h->time = mli_ledger_now(lord) - lord->started;
     h->bytes = live;
     h->tags = mli_tags_top(lord, device->device, h->tag, MLI_HOLDERS - 1);
-    if (memlord_tag_get(lord, device->device, NULL, &rest) == MEMLORD_OK && rest.allocated)
-        h->tag[h->tags++] = rest;
+    (void)memlord_tag_get(lord, device->device, NULL, &rest);
+    if (rest.allocated) h->tag[h->tags++] = rest;
     h->sites = mli_sites_top(lord, device->device, MEMLORD_SITE_ORDER_LIVE_BYTES, h->site,
                              MLI_HOLDERS, 0);
     mli_lock_take(&lord->snapshots->lock);
@@ -20730,7 +21798,6 @@ MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_holders *old;
     mli_u64_store(&device->peak_since, mli_ledger_now(lord) - lord->started + 1);
-    if (mli_self.in_host_alloc) return;
     mli_lock_take(&lord->snapshots->lock);
     old = device->holders;
     device->holders = NULL;
@@ -20857,12 +21924,333 @@ MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
     return MEMLORD_OK;
 }
 
-/* -------------------------------------------------------------------- src/services/pollers.h -- */
+/* ------------------------------------------------------------------- src/services/contexts.h -- */
 
-/* Does the work for the end of a call and for a safe point. Owns the pollers, the threads that
-   sample a physical device each, and the waiters for frees. May use books/, calls/deferred and
-   services/. Invariant: no poller starts before there is something to decide. Locks: callbacks, for
-   waiters and callbacks; registry, for the sweep; none while host code runs. */
+/* Owns the contexts of fibres: the open tags and scopes, the default tag, account, stream and tickets
+   of work that moves between threads. May use books/ and services/scopes. Invariants: each context
+   is in one place, which is a thread or a fibre's record; a thread's own context never gets into
+   another thread. Lock: context (MLI_RANK_CONTEXT), one a record; cold, for new records. */
+
+/* Puts the contexts of fibres that a thread is in back into their records, so that the thread is in
+   its own again. The innermost is put back first, so each record gets its own. Requires: the caller is
+   the thread, or the thread has ended; without `locks` the locks of all records are held. */
+MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks);
+/* Empties a context: no tags, tickets, account or stream. Requires: it has no scopes. */
+MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now);
+
+#if !MLI_WINDOWS /* it has no fork */
+/* Counts in a forked child the scopes that are open in the contexts of fibres as running. */
+MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord);
+#endif
+
+MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life);
+
+/* ------------------------------------------------------------------- src/services/contexts.c -- */
+
+/* The record of a fibre's context. Which context lies in `kept` changes with each swap: the fibre's
+   own while no thread is in it, else that of the thread which entered it. A memlord_context has the
+   generation of its ledger, the handle and the serial; the serial rises with each swap, so that an
+   older copy is known as one. */
+typedef struct mli_context_record {
+    mli_handle handle;
+    mli_lock lock;   /* all below but own.thread */
+    uint64_t serial; /* never falls, also when the record is opened again */
+    mli_current kept;
+    mli_context own;
+} mli_context_record;
+struct mli_contexts_state {
+    mli_vector all;
+    mli_u32 count;             /* and 1 more; under the cold lock */
+    struct mli_handle *closed; /* under the cold lock */
+};
+enum { MLI_WORD_LEDGER, MLI_WORD_HANDLE, MLI_WORD_SERIAL };
+
+static mli_context_record *mli_context_at(const memlord *lord, uint32_t number) {
+    return (mli_context_record *)mli_vector_at(&lord->contexts->all, number,
+                                               sizeof(mli_context_record));
+}
+
+/* Returns the record of a fibre's context. */
+static mli_context_record *mli_record_of(mli_context *context) {
+    MLI_REQUIRE(!context->home);
+    return (mli_context_record *)(void *)((char *)context - offsetof(mli_context_record, own));
+}
+
+MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now) {
+    MLI_REQUIRE(!now->span);
+    mli_context *context = now->context;
+    memset(now, 0, sizeof *now);
+    now->context = context;
+}
+
+/* Exchanges the context of a thread for the one in `kept`. */
+static void mli_context_exchange(memlord *lord, mli_thread *t, mli_current *kept) {
+    const mli_current leaves = t->now;
+    const uint32_t had = mli_u32_load(&t->special) & MLI_SPECIAL_CONTEXT;
+    uint32_t has;
+    if (MLI_UNLIKELY(leaves.span != NULL)) mli_spans_leave(lord, t);
+    t->now = *kept;
+    *kept = leaves;
+    mli_ptr_store(&kept->context->thread, NULL);
+    mli_ptr_store(&t->now.context->thread, t);
+    has = (t->now.tag ? (uint32_t)MLI_SPECIAL_TAG : 0) |
+          (t->now.open_tickets ? (uint32_t)MLI_SPECIAL_TICKET : 0) |
+          (t->now.span || t->now.stream ? (uint32_t)MLI_SPECIAL_SCOPE : 0) |
+          (t->now.account ? (uint32_t)MLI_SPECIAL_ACCOUNT : 0);
+    if (had & ~has) mli_special_set(t, had & ~has, 0);
+    if (has & ~had) mli_special_set(t, has & ~had, 1);
+    if (MLI_UNLIKELY(t->now.span != NULL)) mli_spans_enter(lord, t);
+}
+
+MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks) {
+    while (!t->now.context->home) {
+        mli_context_record *record = mli_record_of(t->now.context);
+        if (locks) mli_lock_take(&record->lock);
+        mli_context_exchange(t->lord, t, &record->kept);
+        if (locks) mli_lock_drop(&record->lock);
+    }
+}
+
+#if !MLI_WINDOWS /* it has no fork */
+MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord) {
+    uint32_t i, n = mli_u32_load(&lord->contexts->count);
+    for (i = 1; i < n; i++) mli_running_count(&mli_context_at(lord, i)->kept);
+}
+#endif
+
+/* -- the context of a fibre -- */
+
+/* 1: another thread is in the fibre's context, or it holds another thread's own. */
+static MLI_HOT int mli_context_elsewhere(const mli_context_record *record, const mli_thread *t) {
+    MLI_REQUIRE(mli_lock_held(&record->lock));
+    const mli_thread *in = (const mli_thread *)mli_ptr_load(&record->own.thread);
+    const mli_thread *home = record->kept.context->home;
+    return (in && in != t) || (home && home != t);
+}
+
+/* Opens a record for a zeroed context. */
+static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *context) {
+    mli_context_record *record;
+    memlord_result r;
+    for (;;) {
+        mli_lock_take(&mli_process.cold_lock);
+        record = (mli_context_record *)(void *)lord->contexts->closed;
+        if (record) break;
+        mli_lock_drop(&mli_process.cold_lock);
+        r = mli_handle_new(lord, &lord->contexts->all, &lord->contexts->count, sizeof *record,
+                           &lord->contexts->closed, &mli_process.cold_lock);
+        if (r) return r;
+    }
+    mli_lock_rank(&record->lock, MLI_RANK_CONTEXT);
+    record->kept.context = &record->own;
+    record->own.id = (uint32_t)mli_serial_next(lord) | (uint32_t)1 << 31; /* unlike a thread's */
+    context->word[MLI_WORD_LEDGER] = lord->generation;
+    context->word[MLI_WORD_HANDLE] = mli_handle_open(&lord->contexts->closed);
+    context->word[MLI_WORD_SERIAL] = record->serial;
+    mli_lock_drop(&mli_process.cold_lock);
+    return MEMLORD_OK;
+}
+
+/* Finds the record of a context and locks it. NULL: it is a stale copy, or a context that another
+   thread is in. */
+static MLI_HOT mli_context_record *mli_context_lock(memlord *lord, const mli_thread *t,
+                                            const memlord_context *context) {
+    mli_context_record *record =
+        (mli_context_record *)mli_handle_find(&lord->contexts->all, sizeof *record,
+                                              context->word[MLI_WORD_HANDLE]);
+    if (!record) return NULL;
+    mli_lock_take(&record->lock);
+    if (record->serial == context->word[MLI_WORD_SERIAL] && !mli_context_elsewhere(record, t))
+        return record;
+    mli_lock_drop(&record->lock);
+    return NULL;
+}
+
+static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_context *context) {
+    mli_context_record *record;
+    memlord_result r = MEMLORD_OK;
+    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* several threads share it */
+    if (MLI_UNLIKELY(!context->word[MLI_WORD_LEDGER])) r = mli_context_open(lord, context);
+    if (r) return r;
+    record = mli_context_lock(lord, t, context);
+    if (!record) return MEMLORD_E_STATE;
+    mli_context_exchange(lord, t, &record->kept);
+    context->word[MLI_WORD_SERIAL] = ++record->serial;
+    mli_lock_drop(&record->lock);
+    return MEMLORD_OK;
+}
+
+/* Ends what is open in the context of a fibre, and closes its record. E_STATE: it is not in its
+   record, as a fibre inside it, or around it, was not left. */
+static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
+                                                memlord_context *context) {
+    mli_context_record *record = mli_context_lock(lord, t, context);
+    if (!record) return MEMLORD_E_STATE;
+    if (mli_ptr_load(&record->own.thread)) mli_context_exchange(lord, t, &record->kept);
+    if (record->kept.context != &record->own) {
+        mli_lock_drop(&record->lock);
+        return MEMLORD_E_STATE;
+    }
+    record->serial++; /* no other call finds it from here on */
+    mli_lock_drop(&record->lock);
+    mli_spans_close_left(lord, t, &record->kept);
+    mli_current_clear(&record->kept);
+    mli_lock_take(&mli_process.cold_lock);
+    mli_handle_close(&lord->contexts->closed, &record->handle);
+    mli_lock_drop(&mli_process.cold_lock);
+    memset(context, 0, sizeof *context);
+    return MEMLORD_OK;
+}
+
+/* -- life -- */
+
+static MLI_COLD void mli_contexts_init(memlord *lord, const memlord_desc *desc) {
+    (void)desc;
+    lord->contexts->count.v = 1;
+}
+/* Takes or drops the locks of all records: no swap is half done in a forked child. */
+static MLI_COLD void mli_contexts_locks(memlord *lord, int take) {
+    uint32_t i, n = mli_u32_load(&lord->contexts->count);
+    for (i = 1; i < n; i++) {
+        mli_context_record *record = mli_context_at(lord, i);
+        mli_lock_rank(&record->lock, MLI_RANK_CONTEXT); /* it may never have been opened */
+        mli_lock_set(&record->lock, take);
+    }
+}
+static MLI_COLD void mli_contexts_free(memlord *lord) {
+    uint32_t i, n = mli_u32_load(&lord->contexts->count);
+    for (i = 1; i < n; i++) mli_spans_free(lord, &mli_context_at(lord, i)->own);
+    mli_vector_free(lord, &lord->contexts->all, sizeof(mli_context_record));
+}
+MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life) {
+    MLI_LIFE_STATE(life, contexts);
+    life->init = mli_contexts_init;
+    life->lock = mli_contexts_locks;
+    life->free = mli_contexts_free;
+}
+
+/* -- public -- */
+
+/* Begins a call. NULL: *r is its result. The context of a ledger that has ended is zeroed. */
+static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *context,
+                                             memlord_result *r) {
+    const uint64_t generation = context ? context->word[MLI_WORD_LEDGER] : 0;
+    mli_thread *t = NULL;
+    *r = MEMLORD_OK;
+    if (!context) {
+        *r = MEMLORD_E_INVALID;
+    } else if (MLI_LIKELY(!generation || generation == lord->generation)) {
+        t = mli_thread_get(lord);
+        if (!t) *r = MEMLORD_E_STATE;
+    } else if (memlord_find(generation)) {
+        *r = MEMLORD_E_STATE;
+    } else {
+        memset(context, 0, sizeof *context);
+    }
+    return t;
+}
+
+MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *context) {
+    mli_thread *t;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    t = mli_context_begin(lord, context, &r);
+    if (!t) return r;
+    r = mli_context_swap(lord, t, context);
+    mli_thread_put(lord, t);
+    return r;
+}
+
+MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *context) {
+    mli_thread *t;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    t = mli_context_begin(lord, context, &r);
+    if (!t) return r;
+    if (context->word[MLI_WORD_LEDGER]) r = mli_context_drop(lord, t, context);
+    mli_thread_put(lord, t);
+    return mli_call_end_uncounted(lord, r);
+}
+
+/* ----------------------------------------------------------------- src/services/thread_end.h -- */
+
+/* Frees the records of threads that ended, for other threads. Owns no state. May use books/ and
+   services/scopes and services/contexts. Invariant: when another thread takes a record, its scopes have ended. Lock:
+   registry, which the callers hold. */
+
+/* Releases the record of a thread that ends or has ended: leaves the contexts of fibres that it is
+   in, ends its scopes, the innermost first, and gives up ownership, after which another thread may
+   take the record at once. Requires: the registry lock. The addition orders the reads that follow after the caller's check that the thread
+   has ended; the store pairs with mli_thread_spare. */
+MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
+
+#if !MLI_WINDOWS /* it has no fork */
+/* Releases in a forked child the record of a thread that is gone. Its scopes never end: they are
+   forgotten. It may have been about to begin or end one; whether that is counted is not known. */
+MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
+#endif
+
+/* Releases the records of threads that ended without the exit hook: their first call came in the
+   last round of destructors, or after it. A call runs this at its end if it took the last free
+   record while there are at least twice as many records as living owners at the last sweep. That
+   bounds the records by twice the living threads (or 16). It also bounds the cost: a sweep checks
+   each record once, and at least half of them were made or claimed since the last sweep. */
+MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord);
+
+/* ----------------------------------------------------------------- src/services/thread_end.c -- */
+
+/* Resets the state of a thread that lasts over several calls: its context and its events. */
+static void mli_thread_reset(mli_thread *t) {
+    mli_subbuf_leave(t);
+    mli_current_clear(&t->now);
+    mli_special_set(t, MLI_SPECIAL_CONTEXT, 0);
+}
+
+MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
+    (void)mli_u64_add(&t->owner, 0);
+    mli_context_home(t, 1);
+    mli_spans_close(t);
+    mli_thread_reset(t);
+    mli_u32_store(&t->by_exchange, 1); /* not inside: who stops a shard does not wait for it */
+    mli_u64_store_release(&t->owner, 0);
+}
+
+#if !MLI_WINDOWS /* it has no fork */
+MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
+    mli_ptr_store(&t->inside, NULL); /* it saw the map stopped and was about to leave */
+    mli_context_home(t, 0);
+    mli_spans_forget(&t->now);
+    mli_thread_reset(t);
+    mli_u32_store(&t->by_exchange, 1);
+    mli_u64_store(&t->owner, 0);
+}
+#endif
+
+MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord) {
+    mli_thread *t = mli_thread_first(lord);
+    uint32_t living = 0;
+    int due;
+    mli_lock_take(&mli_process.registry_lock);
+    due = mli_threads_sweep_due(lord);
+    for (; due && t; t = mli_thread_next(t)) {
+        uint64_t owner = mli_u64_load(&t->owner);
+        if (owner == MLI_NOBODY || (owner && mli_thread_has_ended(owner)))
+            mli_thread_release(t);
+        else
+            living += owner != 0;
+    }
+    if (due) mli_threads_swept(lord, living);
+    mli_lock_drop(&mli_process.registry_lock);
+}
+
+/* ------------------------------------------------------------------- src/services/call_end.h -- */
+
+/* Does the work that is due at the end of a call and at a safe point: bands, fences, pollers, reports.
+   Owns the threads that wait for frees. May use books/, calls/deferred and services/. It reaches
+   services/pollers by a pointer of the ledger, because pollers do the work of a safe point. Locks:
+   callbacks, for the waiters; none while host code runs. */
 
 /* A thread that waits for frees. It lies on the stack of that thread.
    The list is under the callbacks lock. */
@@ -20877,27 +22265,157 @@ typedef struct mli_waiter {
 MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w);
 MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 
-/* Samples a physical device that has no running poller and whose sample is older than the interval.
-   Requires: a safe point. */
-MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys);
-
 /* Returns the bytes ever freed at a physical device, modulo 2^64. */
 MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys);
+
+/* Does the work of a safe point for the devices of a selector: retires and collects what is due,
+   samples physical devices that have no poller, saves a due snapshot and export, and writes a
+   requested report. Host code runs. */
+MLI_PRIVATE MLI_COLD void mli_serve(memlord *lord, memlord_device sel);
+
+MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life);
+
+/* ------------------------------------------------------------------- src/services/call_end.c -- */
+
+struct mli_call_end_state {
+    struct mli_waiter *waiters;
+};
+
+MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys) {
+    uint32_t i = 0;
+    mli_thread *t;
+    uint64_t out = 0;
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
+        for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
+            const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, i);
+            if (cell) out += mli_u64_load(&cell->out);
+        }
+    }
+    return out;
+}
+
+/* -- waiters -- */
+
+MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w) {
+    mli_callbacks_enter(lord);
+    w->next = lord->call_end->waiters;
+    lord->call_end->waiters = w;
+    mli_alert_set(lord, MLI_ALERT_WAITER, 1);
+    mli_callbacks_leave(lord);
+}
+MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w) {
+    mli_waiter **at = &lord->call_end->waiters;
+    mli_callbacks_enter(lord);
+    while (*at != w) at = &(*at)->next;
+    *at = w->next;
+    if (!lord->call_end->waiters) mli_alert_set(lord, MLI_ALERT_WAITER, 0);
+    mli_callbacks_leave(lord);
+}
+/* Wakes each waiter for which enough bytes have been freed. */
+static void mli_waiters_wake(memlord *lord) {
+    mli_waiter *w;
+    mli_callbacks_enter(lord);
+    for (w = lord->call_end->waiters; w; w = w->next)
+        if (mli_phys_freed(lord, w->phys) - w->freed_before >= w->needed)
+            mli_os_event_set(&w->event);
+    mli_callbacks_leave(lord);
+}
+
+/* -- the end of a call -- */
+
+/* Does what `alert` asks for on a device. Unless the ledger has MEMLORD_FLAG_DEFER, host code may
+   run and threads may start. Takes back a requested check before it checks, so that a request that
+   comes meanwhile is served by a later call. */
+static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
+    mli_watch *w = &mli_device_record_at(lord, dev)->watch;
+    const uint32_t alert = mli_alert_on(lord, MLI_ALERT_BANDS - 1);
+    int safe = !(lord->flags & MEMLORD_FLAG_DEFER), requested;
+    if (alert & MLI_ALERT_THREADS) {
+        mli_thread_allowance_grow(lord);
+        mli_threads_sweep(lord);
+    }
+    if ((alert & MLI_ALERT_POLLER) && safe) lord->start_pollers(lord, 0);
+    if (safe) mli_fences_poll_due(lord, mli_type_of(lord, dev), asks);
+    if (alert & MLI_ALERT_WAITER) mli_waiters_wake(lord);
+    if ((alert & MLI_ALERT_SAVE) && safe) mli_save_serve(lord);
+    requested = mli_u32_load(&w->check_requested) && mli_u32_exchange(&w->check_requested, 0);
+    if (requested) {
+        mli_alert_bands_add(lord, (uint32_t)-1);
+        if (mli_dev_watch(lord, dev) && safe) lord->start_pollers(lord, dev);
+        mli_holders_check(lord, dev);
+    }
+    if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
+}
 
 /* Ends a call that found an alert: for its device, and for the other one that the call has taken
    bytes from, if there is one. A thread without the system's barrier passes a full barrier of
    its own here: the addition, which pairs with the one in mli_barrier_threads. The later of
    the two sees what the other thread stored before its addition. After it the thread compares its
    counts with the marks of its devices again, and reads the alert again. */
-MLI_PRIVATE MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev,
-                                                int asks);
+static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
+    uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
+    mli_alert_barrier(lord);
+    if (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER) {
+        mli_marks_again(lord, t, dev);
+        if (other) mli_marks_again(lord, t, other);
+    }
+    if (!(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev))) return;
+    mli_alerts_handle(lord, t, dev, asks);
+    if (!other) return;
+    t->other_dev = 0;
+    if (other != dev) mli_alerts_handle(lord, t, other, 0);
+}
+
+/* -- safe points -- */
+
+MLI_PRIVATE MLI_COLD void mli_serve(memlord *lord, memlord_device sel) {
+    const mli_neighbours *neighbours = mli_neighbours_of(lord);
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    lord->start_pollers(lord, 0);
+    mli_recorders_poll(lord);
+    if (neighbours) neighbours->serve(lord);
+    mli_save_serve(lord);
+    (void)mli_fences_retire(lord, sel);
+    for (i = 1; i < n; i++) {
+        if (!mli_selects(sel, mli_device_record_at(lord, i)->device)) continue;
+        mli_phys_sample_refresh(lord, mli_phys_at(lord, i));
+        if (mli_dev_watch(lord, i)) mli_band_check(lord, i, NULL, 1);
+    }
+}
+
+/* -- life -- */
+
+static MLI_COLD void mli_call_end_init(memlord *lord, const memlord_desc *desc) {
+    (void)desc;
+    lord->end_slow = mli_call_end_slow;
+}
+/* Forgets the threads that waited: they are gone. */
+static MLI_COLD void mli_call_end_forked(memlord *lord) { lord->call_end->waiters = NULL; }
+MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life) {
+    MLI_LIFE_STATE(life, call_end);
+    life->init = mli_call_end_init;
+    life->forked = mli_call_end_forked;
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
+    if (!lord) return MEMLORD_OK;
+    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    if (!mli_self.in_host_alloc) mli_serve(lord, sel);
+    return MEMLORD_OK;
+}
+
+/* -------------------------------------------------------------------- src/services/pollers.h -- */
+
+/* Owns the pollers, the threads that sample a physical device each. May use books/ and services/.
+   Invariant: no poller starts before there is something to decide. Locks: none. */
 
 MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life);
 
 /* -------------------------------------------------------------------- src/services/pollers.c -- */
 
 struct mli_pollers_state {
-    struct mli_waiter *waiters;
     uint32_t poll_ms_by_env; /* 1: the environment has set the interval */
 };
 
@@ -20969,157 +22487,13 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
         return r;
     return mli_host_poller_start(lord, wanted);
 }
-/* Starts at a safe point the pollers that calls have requested or could not start. */
-static MLI_COLD void mli_pollers_start_missing(memlord *lord) {
-    if ((lord->flags & MEMLORD_FLAG_DEFER) ||
-        mli_alert_on(lord, MLI_ALERT_POLLER))
+/* Starts the poller of a device or, if `dev` is 0, those that calls have requested or could not
+   start. Under MEMLORD_FLAG_DEFER calls start none, so those of all devices may be missing. */
+static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
+    if (dev)
+        (void)mli_dev_poller_start(lord, dev);
+    else if ((lord->flags & MEMLORD_FLAG_DEFER) || mli_alert_on(lord, MLI_ALERT_POLLER))
         (void)mli_pollers_start(lord);
-}
-
-/* Brings strategies in force, thresholds, alerts and pollers up to date after a change of the
-   strategies or callbacks. After it no device uses a strategy that is no longer in the list. */
-static void mli_bands_changed(memlord *lord) {
-    uint32_t i = 0;
-    mli_watched_types_set(lord);
-    mli_phys_recheck(lord, NULL);
-    while ((i = mli_phys_next_dev(lord, NULL, i)) != 0)
-        if (mli_dev_is_watched(lord, i)) mli_check_request(lord, i); /* it starts the poller, too */
-    mli_pollers_start_missing(lord);
-}
-
-MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys) {
-    MLI_REQUIRE(mli_none_held());
-    uint64_t now, at;
-    uint32_t state = mli_u32_load_acquire(&phys->poller.state);
-    if (state == MLI_HELPER_RUNS || state == MLI_HELPER_BUSY) return;
-    if (!mli_capacity_reader_of(lord, phys->device.type).fn) return;
-    now = mli_ledger_now(lord);
-    mli_lock_take(&phys->lock);
-    at = phys->sampled;
-    mli_lock_drop(&phys->lock);
-    if (!at || now - at >= mli_poll_ns(lord))
-        (void)mli_phys_sample(lord, phys);
-}
-
-MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys) {
-    uint32_t i = 0;
-    mli_thread *t;
-    uint64_t out = 0;
-    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
-        for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
-            const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, i);
-            if (cell) out += mli_u64_load(&cell->out);
-        }
-    }
-    return out;
-}
-
-/* -- the work at the end of a call -- */
-
-MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w) {
-    mli_callbacks_enter(lord);
-    w->next = lord->pollers->waiters;
-    lord->pollers->waiters = w;
-    mli_alert_set(lord, MLI_ALERT_WAITER, 1);
-    mli_callbacks_leave(lord);
-}
-MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w) {
-    mli_waiter **at = &lord->pollers->waiters;
-    mli_callbacks_enter(lord);
-    while (*at != w) at = &(*at)->next;
-    *at = w->next;
-    if (!lord->pollers->waiters) mli_alert_set(lord, MLI_ALERT_WAITER, 0);
-    mli_callbacks_leave(lord);
-}
-/* Wakes each waiter for which enough bytes have been freed. */
-static void mli_waiters_wake(memlord *lord) {
-    mli_waiter *w;
-    mli_callbacks_enter(lord);
-    for (w = lord->pollers->waiters; w; w = w->next)
-        if (mli_phys_freed(lord, w->phys) - w->freed_before >= w->needed)
-            mli_os_event_set(&w->event);
-    mli_callbacks_leave(lord);
-}
-
-/* Frees the records of threads that ended without the exit hook: their first call came in the last
-   round of destructors, or after it. Runs at the end of a call that took the last free record
-   while there are at least twice as many records as living owners at the last sweep. That bounds
-   the records by twice the living threads (or 16). It also bounds the cost: a sweep checks each
-   record once, and at least half of them were made or claimed since the last sweep. */
-static MLI_COLD void mli_threads_sweep(memlord *lord) {
-    mli_thread *t = mli_thread_first(lord);
-    uint32_t living = 0;
-    int due;
-    mli_lock_take(&mli_process.registry_lock);
-    due = mli_threads_sweep_due(lord);
-    for (; due && t; t = mli_thread_next(t)) {
-        uint64_t owner = mli_u64_load(&t->owner);
-        if (owner == MLI_NOBODY || (owner && mli_thread_has_ended(owner)))
-            mli_thread_release(t);
-        else
-            living += owner != 0;
-    }
-    if (due) mli_threads_swept(lord, living);
-    mli_lock_drop(&mli_process.registry_lock);
-}
-
-/* Does what `alert` asks for on a device. Unless the ledger has MEMLORD_FLAG_DEFER, host code may
-   run and threads may start. Takes back a requested check before it checks, so that a request that
-   comes meanwhile is served by a later call. */
-static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
-    mli_watch *w = &mli_device_record_at(lord, dev)->watch;
-    const uint32_t alert = mli_alert_on(lord, MLI_ALERT_BANDS - 1);
-    int safe = !(lord->flags & MEMLORD_FLAG_DEFER), requested;
-    if (mli_self.in_host_alloc) return;
-    if (alert & MLI_ALERT_THREADS) {
-        mli_thread_allowance_grow(lord);
-        mli_threads_sweep(lord);
-    }
-    if ((alert & MLI_ALERT_POLLER) && safe) (void)mli_pollers_start(lord);
-    if (safe) mli_fences_poll_due(lord, mli_type_of(lord, dev), asks);
-    if (alert & MLI_ALERT_WAITER) mli_waiters_wake(lord);
-    if ((alert & MLI_ALERT_SAVE) && safe) mli_save_serve(lord);
-    requested = mli_u32_load(&w->check_requested) && mli_u32_exchange(&w->check_requested, 0);
-    if (requested) {
-        mli_alert_bands_add(lord, (uint32_t)-1);
-        if (mli_dev_watch(lord, dev) && safe) (void)mli_dev_poller_start(lord, dev);
-        mli_holders_check(lord, dev);
-    }
-    if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
-}
-
-MLI_PRIVATE MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev,
-                                                int asks) {
-    uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
-    mli_alert_barrier(lord);
-    if (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER) {
-        mli_marks_again(lord, t, dev);
-        if (other) mli_marks_again(lord, t, other);
-    }
-    if (!(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev))) return;
-    mli_alerts_handle(lord, t, dev, asks);
-    if (!other) return;
-    t->other_dev = 0;
-    if (other != dev) mli_alerts_handle(lord, t, other, 0);
-}
-
-/* -- safe points -- */
-
-/* Retires and collects what is due on the devices of a selector. Samples physical devices that have
-   no poller, saves a due snapshot and export, and writes a requested report. Host code runs. */
-static MLI_COLD void mli_serve(memlord *lord, memlord_device sel) {
-    const mli_neighbours *neighbours = mli_neighbours_of(lord);
-    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    mli_pollers_start_missing(lord);
-    mli_recorders_poll(lord);
-    if (neighbours) neighbours->serve(lord);
-    mli_save_serve(lord);
-    (void)mli_fences_retire(lord, sel);
-    for (i = 1; i < n; i++) {
-        if (!mli_selects(sel, mli_device_record_at(lord, i)->device)) continue;
-        mli_phys_sample_refresh(lord, mli_phys_at(lord, i));
-        if (mli_dev_watch(lord, i)) mli_band_check(lord, i, NULL, 1);
-    }
 }
 
 /* Runs a poller. Under MEMLORD_FLAG_DEFER it does the work of a safe point, as calls do not; else
@@ -21131,7 +22505,7 @@ static MLI_COLD void mli_poller_run(void *user) {
     mli_self.is_helper = 1;
     do {
         (void)mli_phys_sample(lord, phys);
-        mli_pollers_start_missing(lord);
+        mli_pollers_start_missing(lord, 0);
         while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
             memlord_device device = mli_device_record_at(lord, i)->device;
             if (lord->flags & MEMLORD_FLAG_DEFER)
@@ -21147,7 +22521,7 @@ static MLI_COLD void mli_poller_run(void *user) {
 
 static MLI_COLD void mli_pollers_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
-    lord->end_slow = mli_call_end_slow;
+    lord->start_pollers = mli_pollers_start_missing;
 }
 /* Applies MEMLORD_POLL_INTERVAL_MS, which overrides the description and memlord_poller_start. Logs
    and ignores a value that is too long, malformed or out of range. */
@@ -21166,12 +22540,11 @@ static MLI_COLD memlord_result mli_pollers_open(memlord *lord, const memlord_des
     }
     return MEMLORD_OK;
 }
-/* Clears the marks of threads that polled or waited: they are gone. */
+/* Clears the marks of threads that polled: they are gone. */
 static MLI_COLD void mli_pollers_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++)
         mli_u32_store(&mli_phys_storage(lord, i)->poller.state, MLI_HELPER_NONE);
-    lord->pollers->waiters = NULL;
     if (mli_polling_is(lord, MLI_POLLING_ALL)) mli_alert_set(lord, MLI_ALERT_POLLER, 1);
 }
 MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life) {
@@ -21183,20 +22556,6 @@ MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life) {
 }
 
 /* -- public -- */
-
-MLI_API memlord_result memlord_capacity_source_set(memlord *lord, int type,
-                                                   memlord_capacity_fn fn, void *user) {
-    mli_capacity_reader source = {fn, user};
-    if (!lord) return MEMLORD_OK;
-    if ((unsigned)type >= (unsigned)MLI_TYPE_COUNT) return MEMLORD_E_DEVICE;
-    if (!fn && type == MEMLORD_DEVICE_CPU) {
-        source.fn = mli_cpu_capacity;
-        source.user = lord;
-    }
-    mli_capacity_reader_set(lord, type, source);
-    mli_pollers_start_missing(lord);
-    return MEMLORD_OK;
-}
 
 MLI_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms) {
     uint32_t i;
@@ -21219,96 +22578,6 @@ MLI_API memlord_result memlord_poller_stop(memlord *lord) {
     return MEMLORD_OK;
 }
 
-MLI_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
-                                            const memlord_band *bands, size_t n) {
-    mli_strategy *fresh = NULL, *old;
-    size_t bad = 0;
-    if (!lord) return MEMLORD_OK;
-    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    if (memlord_strategy_check(bands, n, &bad)) {
-        if (bands)
-            mli_logf(lord, MEMLORD_LOG_ERROR, "[strategy] refused, band %ju%s",
-                     (uint64_t)bad, mli_band_error(&bands[bad]));
-        return MEMLORD_E_INVALID;
-    }
-    if (n < SIZE_MAX / 2 / sizeof *bands)
-        fresh = (mli_strategy *)mli_own_alloc(lord, sizeof *fresh + n * sizeof *bands);
-    if (!fresh) return MEMLORD_E_NOMEM;
-    fresh->sel = sel;
-    fresh->n = n;
-    fresh->bands = (const memlord_band *)(void *)(fresh + 1);
-    if (n) memcpy(fresh + 1, bands, n * sizeof *bands);
-    if (n) mli_bands_warn(lord, bands, n);
-    old = mli_strategy_swap(lord, sel, fresh);
-    mli_bands_changed(lord);
-    mli_strategy_free(lord, old);
-    return MEMLORD_OK;
-}
-MLI_API memlord_result memlord_strategy_unset(memlord *lord, memlord_device sel) {
-    mli_strategy *old;
-    if (!lord) return MEMLORD_OK;
-    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    old = mli_strategy_swap(lord, sel, NULL);
-    if (!old) return MEMLORD_E_UNKNOWN;
-    mli_bands_changed(lord);
-    mli_strategy_free(lord, old);
-    return MEMLORD_OK;
-}
-
-MLI_API memlord_result memlord_gc_callback_add(memlord *lord, memlord_device sel,
-                                               uint32_t reasons, memlord_gc_fn fn, void *user) {
-    const uint32_t every = (1u << MEMLORD_REASON_COUNT) - 1;
-    mli_gc_entry *c;
-    if (!lord) return MEMLORD_OK;
-    if (!fn || (reasons & ~(every | MEMLORD_GC_QUIET))) return MEMLORD_E_INVALID;
-    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    c = (mli_gc_entry *)mli_own_alloc(lord, sizeof *c);
-    if (!c) return MEMLORD_E_NOMEM;
-    c->fn = fn;
-    c->user = user;
-    c->sel = sel;
-    c->reasons = reasons & every ? reasons : reasons | every;
-    c->serial = (uint64_t)((sel.index < 0) + (sel.type < 0)) << 62;
-    mli_gc_entry_add(lord, c);
-    mli_bands_changed(lord);
-    return MEMLORD_OK;
-}
-
-MLI_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_device sel,
-                                                  memlord_gc_fn fn, void *user) {
-    mli_gc_entry *c;
-    if (!lord) return MEMLORD_OK;
-    if (!fn) return MEMLORD_E_INVALID;
-    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    c = mli_gc_entry_take(lord, sel, fn, user);
-    if (!c) return MEMLORD_E_UNKNOWN;
-    mli_own_free(lord, c, sizeof *c);
-    mli_bands_changed(lord);
-    return MEMLORD_OK;
-}
-
-MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int reason,
-                                      uint64_t *reclaimed) {
-    uint64_t ignored;
-    uint32_t dev;
-    memlord_result r;
-    if (reclaimed) *reclaimed = 0;
-    if (!lord) return MEMLORD_OK;
-    if ((unsigned)reason >= MEMLORD_REASON_COUNT) return MEMLORD_E_INVALID;
-    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
-    if (mli_device_valid(device) && !mli_gc_registered(lord, device, reason))
-        return MEMLORD_E_UNKNOWN; /* before mli_dev, which would make the device known */
-    r = mli_dev(lord, device, &dev);
-    return r ? r : mli_collect(lord, dev, reason, 0, reclaimed ? reclaimed : &ignored);
-}
-
-MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
-    if (!lord) return MEMLORD_OK;
-    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    if (!mli_self.in_host_alloc) mli_serve(lord, sel);
-    return MEMLORD_OK;
-}
-
 /* ---------------------------------------------------------------------- src/services/retry.h -- */
 
 /* Runs a request of memlord_alloc_retry through out-of-memory, and owns the default policy. May use
@@ -21327,7 +22596,7 @@ MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life);
 
 struct mli_retry_state {
     memlord_retry policy; /* the default policy */
-    mli_u64 explained;    /* when memlord_alloc_failed was last logged; 0: never */
+    mli_u64 explained;    /* see mli_log_due: memlord_alloc_failed */
 };
 
 MLI_PRIVATE const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NULL};
@@ -21398,19 +22667,22 @@ typedef struct mli_request {
     mli_phys *phys;
     uint32_t dev;
     uint64_t bytes;
-    const memlord_site *site;
+    memlord_alloc_opts opts;
     const memlord_retry *policy;
     memlord_ticket ticket; /* its own; 0: not open */
-    mli_cover cover;       /* what the tickets of its thread gave to that one */
+    mli_cover cover;       /* what the named ticket, or those of its thread, gave to that one */
+    memlord_account refuser; /* the account whose limit it must keep to; 0: none */
     uint64_t freed_before; /* bytes freed at phys before the attempt */
     void *caller, *frame;  /* as in mli_self, which calls of the attempts change */
 } mli_request;
 
-/* Reserves the bytes under the limit, but for those that the thread's tickets cover. If they do not
-   fit, retires pending blocks and tries again, then collects and tries again. */
+/* Reserves the bytes under the limits of the device and of the account, but for those that tickets
+   cover. If they do not fit, retires pending blocks and tries again, then collects and tries again. */
 static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     memlord *lord = q->lord;
     memlord_device d = mli_device_record_at(lord, q->dev)->device;
+    const memlord_account said = q->opts.account;
+    mli_reserve ask = {q->bytes, 0, q->opts.ticket, &q->cover};
     memlord_result r = MEMLORD_E_LIMIT;
     uint64_t reclaimed;
     int round;
@@ -21421,10 +22693,11 @@ static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
                                       q->bytes - q->cover.bytes, &reclaimed))
             break;
         t = mli_thread_get(lord);
-        if (!t) return MEMLORD_E_STATE;
-        r = mli_reservation_open(lord, q->phys, t, q->bytes, &q->cover, &q->ticket);
+        ask.account = mli_account_limited(lord, said ? said : mli_account_used(lord, t, q->dev));
+        r = mli_reservation_open(lord, q->phys, t, &ask, &q->ticket);
         mli_thread_put(lord, t);
     }
+    q->refuser = ask.account;
     return r;
 }
 /* Ends the ticket of a request. What it has left goes back to the tickets that covered it. */
@@ -21439,8 +22712,9 @@ static MLI_COLD void mli_request_release(mli_request *q) {
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
     mli_self.caller = q->caller;
     mli_self.frame = q->frame;
-    (void)mli_alloc_off_ticket(q->lord, q->ticket, mli_device_record_at(q->lord, q->dev)->device,
-                               storage, q->bytes, q->site, MLI_PUT_ALLOC);
+    q->opts.ticket = q->ticket;
+    (void)mli_alloc_general(q->lord, mli_device_record_at(q->lord, q->dev)->device, storage,
+                            q->bytes, &q->opts, MLI_PUT_ALLOC);
 }
 
 /* Counts a request that found no memory in the end, and keeps it as the last of its device, for
@@ -21467,9 +22741,10 @@ static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
     const uint64_t covered = q->cover.bytes;
     const char *head = covered ? "[limit] beyond its ticket, " : "[limit] ";
+    if (!oom && mli_account_log_refusal(lord, q->refuser, q->bytes - q->cover.held)) return;
     if (oom) {
         (void)mli_phys_sample(lord, q->phys); /* the attempts may have collected */
-        mli_oom_note(lord, q->dev, q->bytes, q->site);
+        mli_oom_note(lord, q->dev, q->bytes, q->opts.site);
     } else {
         mli_phys_sample_refresh(lord, q->phys);
     }
@@ -21505,15 +22780,14 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
     return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
 }
 
-/* Pauses by the host's function, unless the neighbours release enough at once. */
+/* Pauses by the host's function. Meanwhile the neighbours are asked. */
 static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     const mli_neighbours *page = mli_neighbours_of(q->lord);
     mli_raise raise;
-    int raised, enough;
+    int raised;
     raise.event = NULL;
     raised = page && !page->raise_begin(q->lord, q->phys, q->bytes, &raise);
-    enough = raised && q->bytes && page->raise_check(q->lord, &raise) > 0;
-    if (!enough) q->policy->sleep_ms(q->policy->user, ms);
+    q->policy->sleep_ms(q->policy->user, ms);
     if (raised) page->raise_end(q->lord, &raise);
 }
 
@@ -21598,7 +22872,7 @@ MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life) {
 MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
                                            uint64_t bytes, memlord_try_fn fn, void *user,
                                            const memlord_retry *policy, uint64_t *storage,
-                                           const memlord_site *site) {
+                                           const memlord_alloc_opts *opts) {
     mli_request q;
     memlord_result r;
     if (storage) *storage = 0;
@@ -21618,7 +22892,8 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
     q.lord = lord;
     q.phys = mli_phys_at(lord, q.dev);
     q.bytes = bytes;
-    q.site = site;
+    if (!mli_opts_settle(lord, device, opts, &q.opts))
+        mli_opts_refuse(lord, MLI_REFUSER_alloc_retry, device, q.opts.site);
     q.policy = policy ? policy : &lord->retry->policy;
     r = mli_request_reserve(&q);
     if (r == MEMLORD_OK) r = mli_request_try(&q, fn, user, storage);
@@ -21638,7 +22913,8 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
         return MEMLORD_OK;
     r = bytes > MLI_BYTES_MAX ? MEMLORD_E_INVALID : mli_dev(lord, device, &dev);
     if (r)
-        return mli_refuse(lord, MLI_REFUSER_alloc_failed, r, device, mli_block_fault(1, bytes));
+        return mli_refuse(lord, MLI_REFUSER_alloc_failed, r, device, mli_block_fault(1, bytes),
+                          site);
     mli_attempt_failed(lord, dev, bytes);
     mli_phys_sample_refresh(lord, mli_phys_at(lord, dev));
     mli_oom_note(lord, dev, bytes, site);
@@ -22065,6 +23341,18 @@ static MLI_COLD int mli_verify_tickets(mli_verify *v) {
     return mli_verify_handles(v, "tickets", mli_ticket_count(v->lord), open, closed);
 }
 
+/* Returns the bytes that open tickets hold of an account. */
+static MLI_COLD uint64_t mli_verify_held(mli_verify *v, uint32_t number, uint32_t generation) {
+    const memlord_account account = (uint64_t)number << 32 | generation;
+    uint64_t held = 0;
+    uint32_t i;
+    for (i = 1; i <= mli_ticket_count(v->lord); i++) {
+        const mli_reservation *ticket = mli_ticket_at(v->lord, i);
+        if (mli_u32_load(&ticket->handle.generation) & 1 && ticket->account == account)
+            held += ticket->remaining;
+    }
+    return held;
+}
 static MLI_COLD int mli_verify_accounts(mli_verify *v) {
     const uint32_t n = mli_account_count(v->lord);
     uint64_t open = 0;
@@ -22077,9 +23365,13 @@ static MLI_COLD int mli_verify_accounts(mli_verify *v) {
         open++;
         if (!mli_account_word_is(word, generation))
             return mli_verify_fail(v, "account %s: its balance is of another one", a->name);
-        if (MLI_BYTES(word) > mli_u64_load(&a->peak))
+        if (mli_account_bytes(a) > mli_u64_load(&a->peak))
             return mli_verify_fail(v, "account %s: it has %ju B, above its peak of %ju B", a->name,
-                                   MLI_BYTES(word), mli_u64_load(&a->peak));
+                                   mli_account_bytes(a), mli_u64_load(&a->peak));
+        if (mli_verify_held(v, i, generation) != MLI_BYTES(mli_u64_load(&a->held)))
+            return mli_verify_fail(v, "account %s: %ju B are held, and its tickets have %ju B",
+                                   a->name, MLI_BYTES(mli_u64_load(&a->held)),
+                                   mli_verify_held(v, i, generation));
     }
     return mli_verify_handles(v, "accounts", n, open,
                               mli_verify_list(mli_accounts_closed(v->lord)));
@@ -22216,6 +23508,10 @@ typedef struct mli_stack_leak { /* the leaks of a stack: what its picked blocks 
     double blocks;
     uint32_t row;
 } mli_stack_leak;
+typedef struct mli_anomaly_line { /* mistakes of one kind at one site */
+    uint64_t weight;
+    memlord_anomaly is;
+} mli_anomaly_line;
 typedef struct mli_report {
     memlord *lord;
     mli_out *o, out;
@@ -22254,6 +23550,9 @@ typedef struct mli_report {
     mli_leak_table leaks;  /* live blocks born since `mark`, but those that are pending */
     mli_leak_sum *leak_sum; /* by site row; behind them, without a site, by tag row */
     mli_culprit culprit;
+    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest first: those that lost bytes */
+    size_t mistakes;
+    uint64_t mistakes_more; /* at sites that are not in the list */
     uint64_t mark;
     int has_parts; /* 1: at least one block has parts */
     int lifetimes; /* 1: `lifetime` is known */
@@ -22852,6 +24151,22 @@ static void mli_report_peak_raise(mli_report *r, uint32_t dev) {
     s->peak_error -= most;
 }
 
+/* Captures the mistakes of the host in the order of their weight: first the kinds that make totals
+   too low, then frees and allocs that do not fit, then the others; each by bytes or, where these
+   are not known, by number. */
+static MLI_COLD void mli_report_mistakes(mli_report *r) {
+    static const unsigned char ranks[MEMLORD_ANOMALY_COUNT] = {6, 5, 4, 3, 2, 1, 0, 7};
+    mli_anomaly_line line;
+    uint32_t i;
+    for (i = 0; mli_anomaly_read(r->lord, i, &line.is); i++) {
+        const uint64_t most = UINT64_MAX >> 8, size = line.is.bytes ? line.is.bytes : line.is.count;
+        line.weight = (uint64_t)ranks[line.is.kind] << 56 | (size < most ? size : most);
+        r->mistakes = mli_top_insert(r->mistake, r->mistakes, MLI_ANOMALIES, &line, sizeof line,
+                                     offsetof(mli_anomaly_line, weight));
+    }
+    r->mistakes_more = mli_anomalies_left_out(r->lord);
+}
+
 MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     MLI_REQUIRE(!r->lord);
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
@@ -22886,6 +24201,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     mli_report_tags(r);
     mli_report_scopes(r);
     if (!r->whole) return;
+    mli_report_mistakes(r);
     mli_report_sites(r);
     mli_report_stacks(r);
     mli_report_lifetimes(r);
@@ -23777,6 +25093,23 @@ static void mli_json_leaks(const mli_json_writer *w) {
     mli_put_str(r->o, "}");
 }
 
+static MLI_COLD void mli_json_mistakes(mli_report *r) {
+    size_t i;
+    mli_jsonf(r->o, ",\n'mistakes':{'more':%ju,'list':[", r->mistakes_more);
+    for (i = 0; i < r->mistakes; i++) {
+        const memlord_anomaly *a = &r->mistake[i].is;
+        mli_jsonf(r->o, ",\n{'kind':%s,'device':'%i','storage':", mli_anomaly_name(a->kind),
+                  mli_device_code(a->device));
+        mli_jsonf(r->o, a->storage ? "'%jx'" : "null", a->storage);
+        mli_jsonf(r->o, ",'count':%ju,'bytes':%ju,'first_ns':%ju,'last_ns':%ju,'site':%p,'born':%p,"
+                        "'tag':%s}",
+                  a->count, a->bytes, a->first_ns, a->last_ns,
+                  (const void *)(a->site.file[0] ? &a->site : NULL),
+                  (const void *)(a->born.file[0] ? &a->born : NULL), a->tag);
+    }
+    mli_put_str(r->o, "]}");
+}
+
 static void mli_json_moves(mli_report *r) {
     const mli_route *route = NULL;
     mli_jsonf(r->o, ",\n'moves':[");
@@ -23949,6 +25282,7 @@ static MLI_COLD void mli_json_write(mli_json_writer *w) {
     mli_json_summary(r);
     mli_json_holders(r);
     mli_json_leaks(w);
+    mli_json_mistakes(r);
     mli_json_moves(r);
     mli_json_threads(r);
     mli_json_snapshots(r);
@@ -24802,7 +26136,7 @@ static MLI_COLD void mli_text_verdict_leaks(mli_report *r) {
 
 /* Returns the part of a device's live bytes in percent. */
 static double mli_text_share(uint64_t part, uint64_t live) {
-    return part < live ? (double)part * 100 / (double)live : 100;
+    return part < live ? mli_percent(part, live) : 100;
 }
 /* Finds the largest site of a device, or its arena. Returns 0 if it has neither. */
 static int mli_report_top_site(mli_report *r, uint32_t dev, memlord_site_stat *out) {
@@ -24955,8 +26289,8 @@ static void mli_text_more(mli_report *r, size_t have, size_t shown, const char *
     if (shown < have) mli_putf(r->o, "... and %ju more %s\n", (uint64_t)(have - shown), what);
 }
 /* The same with the bytes of those lines. */
-static void mli_text_more_bytes(mli_report *r, size_t have, size_t shown, const char *what,
-                                uint64_t bytes) {
+static MLI_COLD void mli_text_more_bytes(mli_report *r, size_t have, size_t shown, const char *what,
+                                         uint64_t bytes) {
     if (shown < have)
         mli_putf(r->o, "... and %ju more %s, %jo\n", (uint64_t)(have - shown), what, bytes);
 }
@@ -25426,6 +26760,26 @@ static MLI_COLD void mli_text_modules(const mli_report *r) {
     if (m) mli_putf(r->o, "... and %ju\n", (uint64_t)m->number);
 }
 
+/* Lists the mistakes of the host, each with the first block that it concerned. */
+static MLI_COLD void mli_text_mistakes(mli_report *r) {
+    size_t i;
+    if (!r->mistakes) return;
+    mli_put_str(r->o, "\n       count       bytes       first        last  mistakes, the heaviest "
+                      "first\n");
+    for (i = 0; i < r->mistakes; i++) {
+        const memlord_anomaly *a = &r->mistake[i].is;
+        mli_putf(r->o, "%12ju%12jo%12jX%12jX  %s, %i", a->count, a->bytes, a->first_ns, a->last_ns,
+                 mli_anomaly_name(a->kind), mli_device_code(a->device));
+        if (a->storage) mli_putf(r->o, " %jx", a->storage);
+        if (a->site.file[0]) mli_putf(r->o, ", at %p", (const void *)&a->site);
+        if (a->born.file[0]) mli_putf(r->o, ", born at %p", (const void *)&a->born);
+        if (a->tag) mli_putf(r->o, " [%s]", a->tag);
+        mli_put_str(r->o, "\n");
+    }
+    if (r->mistakes_more)
+        mli_putf(r->o, "... and %ju more at other sites\n", r->mistakes_more);
+}
+
 static MLI_COLD void mli_text_full(mli_report *r) {
     uint32_t i;
     size_t k;
@@ -25443,6 +26797,7 @@ static MLI_COLD void mli_text_full(mli_report *r) {
         if (r->devices > 1) mli_text_anomalies(r, r->o, "anomalies and drops, ", i + 1);
     }
     mli_text_anomalies(r, r->o, "anomalies and drops, ", 0);
+    mli_text_mistakes(r);
     mli_text_snapshots(r);
     mli_text_scopes(r);
     mli_text_leaks(r);
@@ -28014,6 +29369,34 @@ typedef struct mli_save_paths { /* allocated: a stack may have only 16 KiB */
     char target[MLI_SAVE_PATH_MAX], beside[MLI_SAVE_PATH_MAX + 64];
 } mli_save_paths;
 
+/* A file that is written, and the first error of the system there. */
+#define MLI_ERROR_SPECIAL UINT32_MAX /* it is no regular file */
+typedef struct mli_saved_file {
+    mli_file file;
+    uint32_t error; /* 0: none */
+} mli_saved_file;
+
+/* Keeps the system's error if a step failed and none did before. Returns `failed`. */
+static MLI_COLD int mli_saved_step(mli_saved_file *f, int failed) {
+    if (failed && !f->error) f->error = mli_system_error();
+    return failed;
+}
+/* Logs "[save] no /tmp/x.json: could not write: there is no space left". */
+static MLI_COLD void mli_save_failed(memlord *lord, const char *head, const char *path,
+                                     memlord_result r, uint32_t error) {
+    const char *why = error == MLI_ERROR_SPECIAL ? "it is no regular file"
+                                                 : mli_system_error_text(error);
+    char line[512];
+    mli_out o;
+    mli_out_buffer(&o, line, sizeof line);
+    mli_putf(&o, "%s%s: %s", head, path, memlord_result_text(r));
+    if (why)
+        mli_putf(&o, ": %s", why);
+    else if (error)
+        mli_putf(&o, ": error %ju of the system", (uint64_t)error);
+    mli_log_end(lord, MEMLORD_LOG_ERROR, &o);
+}
+
 /* Sets p->target to `path` with the process id for %p and % for %%. Returns 0 if it fits, else
    -1. */
 static int mli_save_path_expand(const char *path, mli_save_paths *p) {
@@ -28031,7 +29414,8 @@ static int mli_save_path_expand(const char *path, mli_save_paths *p) {
 }
 
 static MLI_COLD int mli_write_file(void *user, const void *data, size_t size) {
-    return mli_file_write(*(mli_file *)user, (const char *)data, size);
+    mli_saved_file *f = (mli_saved_file *)user;
+    return mli_saved_step(f, mli_file_write(f->file, (const char *)data, size));
 }
 
 /* Creates p->beside, a new file .memlord-pid-n.tmp in the target's directory, so that a rename can
@@ -28055,39 +29439,39 @@ static int mli_file_temp_create(mli_save_paths *p, mli_file *file) {
 /* Writes a report to p->beside, a new file in the directory of p->target. Removes the file if that
    fails. */
 static MLI_COLD memlord_result mli_file_write_report(memlord *lord, memlord_format format,
-                                                     mli_save_paths *p) {
-    mli_file file;
+                                                     mli_save_paths *p, mli_saved_file *f) {
     mli_signals held;
     memlord_result r;
-    if (mli_file_temp_create(p, &file)) return MEMLORD_E_IO;
+    if (mli_saved_step(f, mli_file_temp_create(p, &f->file))) return MEMLORD_E_IO;
     held = mli_signals_block();
-    r = mli_report_write(lord, format, mli_write_file, &file);
-    if (mli_file_close(file) && r == MEMLORD_OK) r = MEMLORD_E_IO;
+    r = mli_report_write(lord, format, mli_write_file, f);
+    if (mli_saved_step(f, mli_file_close(f->file)) && r == MEMLORD_OK) r = MEMLORD_E_IO;
     mli_signals_restore(&held);
     if (r != MEMLORD_OK) mli_file_remove(p->beside);
     return r;
 }
 /* Ends the saving of a file. `failed`: the file could not be renamed to p->target. */
-static memlord_result mli_file_renamed(const mli_save_paths *p, int failed) {
-    if (!failed) return MEMLORD_OK;
+static memlord_result mli_file_renamed(const mli_save_paths *p, mli_saved_file *f, int failed) {
+    if (!mli_saved_step(f, failed)) return MEMLORD_OK;
     mli_file_remove(p->beside);
     return MEMLORD_E_IO;
 }
 
 /* Writes a report to standard output. It takes the descriptor and no stdio, which may be locked. */
-static MLI_COLD memlord_result mli_save_stdout(memlord *lord, memlord_format format) {
-    mli_file file = mli_file_stdout();
+static MLI_COLD memlord_result mli_save_stdout(memlord *lord, memlord_format format,
+                                               mli_saved_file *f) {
     mli_signals held;
     memlord_result r;
+    f->file = mli_file_stdout();
     if ((format == MEMLORD_FORMAT_PPROF || format == MEMLORD_FORMAT_MEMORY_VIZ) &&
-        mli_file_is_terminal(file)) {
+        mli_file_is_terminal(f->file)) {
         mli_logf(lord, MEMLORD_LOG_ERROR,
                  "[save] .%s is binary: redirect standard output from the terminal, or name a file",
                  mli_format_suffixes[format]);
         return MEMLORD_E_UNSUPPORTED;
     }
     held = mli_signals_block();
-    r = mli_report_write(lord, format, mli_write_file, &file);
+    r = mli_report_write(lord, format, mli_write_file, f);
     mli_signals_restore(&held);
     return r;
 }
@@ -28097,23 +29481,44 @@ static MLI_COLD memlord_result mli_save_refuse(memlord *lord, memlord_result r, 
     return r;
 }
 
-MLI_API memlord_result memlord_save(memlord *lord, memlord_format format, const char *path) {
+/* Saves a report. *error is the system's error that made it fail; 0: another reason did. */
+static MLI_COLD memlord_result mli_save(memlord *lord, memlord_format format, const char *path,
+                                        uint32_t *error) {
     mli_save_paths *p;
+    mli_saved_file f;
     memlord_result r = MEMLORD_E_INVALID;
-    if (!lord) return MEMLORD_OK;
+    memset(&f, 0, sizeof f);
+    *error = 0;
     if (!path || !*path) return mli_save_refuse(lord, r, "path is NULL or empty");
     if (!mli_format_known(format))
         return mli_save_refuse(lord, MEMLORD_E_UNSUPPORTED, "format is none of those there are");
     mli_capacities_refresh(lord, 0);
-    if (!strcmp(path, "-")) return mli_save_stdout(lord, format);
+    if (!strcmp(path, "-")) {
+        r = mli_save_stdout(lord, format, &f);
+        *error = f.error;
+        return r;
+    }
     p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
     if (!p) return MEMLORD_E_NOMEM;
-    if (mli_save_path_expand(path, p))
+    if (mli_save_path_expand(path, p)) {
         (void)mli_save_refuse(lord, r, "path is too long");
-    else
-        r = mli_file_is_special(p->target) ? MEMLORD_E_IO : mli_file_write_report(lord, format, p);
-    if (r == MEMLORD_OK) r = mli_file_renamed(p, mli_file_rename(p->beside, p->target, 1));
+    } else if (mli_file_is_special(p->target)) {
+        r = MEMLORD_E_IO;
+        f.error = MLI_ERROR_SPECIAL;
+    } else {
+        r = mli_file_write_report(lord, format, p, &f);
+        if (r == MEMLORD_OK) r = mli_file_renamed(p, &f, mli_file_rename(p->beside, p->target, 1));
+    }
     mli_own_free(lord, p, sizeof *p);
+    *error = f.error;
+    return r;
+}
+MLI_API memlord_result memlord_save(memlord *lord, memlord_format format, const char *path) {
+    uint32_t error;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = mli_save(lord, format, path, &error);
+    if (r == MEMLORD_E_IO) mli_save_failed(lord, "[save] no ", path, r, error);
     return r;
 }
 
@@ -28136,18 +29541,19 @@ static int mli_dated_path(const char *directory, uint64_t wall, memlord_format f
 }
 
 static memlord_result mli_dated_save(memlord *lord, memlord_format format,
-                                     const char *directory, mli_save_paths *p) {
+                                     const char *directory, mli_save_paths *p,
+                                     mli_saved_file *f) {
     uint64_t wall = mli_wall_now();
     unsigned n;
     int there = 1;
     memlord_result r;
     if (mli_dated_path(directory, wall, format, 0, p)) return MEMLORD_E_INVALID;
-    r = mli_file_write_report(lord, format, p);
+    r = mli_file_write_report(lord, format, p, f);
     for (n = 0; r == MEMLORD_OK && there > 0 && n < 1000; n++)
         there = mli_dated_path(directory, wall, format, n, p)
                     ? -1
                     : mli_file_rename(p->beside, p->target, 0);
-    return r == MEMLORD_OK ? mli_file_renamed(p, there) : r;
+    return r == MEMLORD_OK ? mli_file_renamed(p, f, there) : r;
 }
 
 /* Saves to the directory of memlord_save_at_exit (default: output_dir, then "."), and logs the
@@ -28160,23 +29566,20 @@ static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     const char *directory = (const char *)mli_ptr_load_acquire(&lord->saving->exit_directory);
     int asked = end && mli_alert_set(lord, MLI_ALERT_SAVE, 0);
     mli_save_paths *p;
-    char line[320];
-    mli_out o;
+    mli_saved_file f;
     memlord_result r = MEMLORD_E_NOMEM;
+    memset(&f, 0, sizeof f);
     if (end && !format && !asked) return;
     mli_capacities_refresh(lord, 1); /* the host may be in its allocator, or at its end */
     if (!directory) directory = lord->saving->output_dir ? lord->saving->output_dir : ".";
     p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
     if (p)
         r = mli_dated_save(lord, format ? (memlord_format)(format - 1) : MEMLORD_FORMAT_JSON,
-                           directory, p);
-    mli_out_buffer(&o, line, sizeof line);
+                           directory, p, &f);
     if (r)
-        mli_putf(&o, "[save] no report in %s: %s", directory, memlord_result_text(r));
+        mli_save_failed(lord, "[save] no report in ", directory, r, f.error);
     else
-        mli_putf(&o, "[save] %s", p->target);
-    (void)mli_out_end(&o, sizeof line);
-    mli_log(lord, r ? MEMLORD_LOG_ERROR : MEMLORD_LOG_INFO, line);
+        mli_logf(lord, MEMLORD_LOG_INFO, "[save] %s", p->target);
     mli_own_free(lord, p, sizeof *p);
 }
 
@@ -28214,13 +29617,13 @@ static MLI_COLD memlord_result mli_at_exit_once(void) {
 /* Writes the export. Of failures in a row it logs the first. */
 static MLI_COLD void mli_export_save(memlord *lord, int end) {
     const char *path = (const char *)mli_ptr_load_acquire(&lord->saving->export_path);
-    memlord_result r = memlord_save(lord, MEMLORD_FORMAT_PROMETHEUS, path);
+    uint32_t error;
+    memlord_result r = mli_save(lord, MEMLORD_FORMAT_PROMETHEUS, path, &error);
     const uint32_t before = mli_u32_exchange(&lord->saving->export_failed, r != MEMLORD_OK);
     (void)end;
     if (!r) return;
     mli_loss_add(lord, MLI_LOST_exports);
-    if (!before)
-        mli_logf(lord, MEMLORD_LOG_ERROR, "[export] no %s: %s", path, memlord_result_text(r));
+    if (!before) mli_save_failed(lord, "[export] no ", path, r, error);
 }
 static const mli_saver mli_export_saver = {mli_export_save};
 
@@ -28346,7 +29749,9 @@ static void (*const mli_lives[])(mli_life *life) = {
     mli_parts_life,
     mli_blocks_life,
     mli_fences_life,
+    mli_contexts_life,
     mli_pollers_life,
+    mli_call_end_life,
     mli_neighbours_life,
     mli_bands_life,
     mli_accounts_life,
@@ -28357,6 +29762,7 @@ static void (*const mli_lives[])(mli_life *life) = {
     mli_retry_life,
     mli_snapshots_life,
     mli_saving_life,
+    mli_anomalies_life,
     mli_log_life,
     mli_stacks_life,
     mli_memory_life,
@@ -28556,7 +29962,9 @@ static MLI_COLD void mli_fork_child(void) {
         for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
             mli_thread_entry_choose(t);
             if (t != mine && !mli_is_orphan(lord, t)) mli_thread_gone(t);
+            mli_running_count(&t->now);
         }
+        mli_contexts_recount(lord);
         if (mine) mli_u64_store(&mine->owner, number);
     }
     mli_self.number = number;
@@ -28616,7 +30024,7 @@ static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks
     mli_put_str(&o, leak ? ": " : " more");
     if (leak) mli_put_leak(&o, lord, leak);
     (void)mli_out_end(&o, sizeof line);
-    mli_log(lord, MEMLORD_LOG_INFO, line);
+    mli_log(lord, MEMLORD_LOG_WARNING, line);
 }
 /* Logs the ten groups with the most bytes, by the site and tag their blocks come from. Does nothing
    if the ledger has neither sites nor tags: both row counts start at 1. */
@@ -28644,7 +30052,7 @@ MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
     mli_out o;
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     uint64_t blocks = 0;
-    if (!mli_log_hears(lord, MEMLORD_LOG_INFO)) return;
+    if (!mli_log_hears(lord, MEMLORD_LOG_WARNING)) return;
     for (i = 1; i < n; i++) {
         memlord_stats s;
         mli_stats_fill(lord, i, &s);
@@ -28656,7 +30064,7 @@ MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
         mli_put_amount(&o, s.allocated, s.live_blocks);
         if (s.pending) mli_putf(&o, ", pending %jo", s.pending);
         (void)mli_out_end(&o, sizeof line);
-        mli_log(lord, MEMLORD_LOG_INFO, line);
+        mli_log(lord, MEMLORD_LOG_WARNING, line);
     }
     if (blocks) mli_log_leaks_by(lord);
 }
@@ -29165,7 +30573,9 @@ MLI_API int memlord_shim_munmap(memlord *lord, void *at, size_t size, const meml
     if (known == MEMLORD_OK) {
         (void)memlord_free_end(lord, &token, r, site);
     } else if (known == MEMLORD_E_UNKNOWN && !r) {
+        mli_site_given(site);
         (void)mli_unknown_free(lord, d, key);
+        mli_anomalies_tell(lord);
         if (mli_debug_on(lord)) mli_log_call(lord, 0, "[free] ", d, key, size, site);
     }
     errno = error;

@@ -3144,14 +3144,17 @@ MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_reques
                                                   const memlord_site *site) {
     memlord_device device = mli_cuda_where(q, NULL);
     uint64_t storage = 0, asked = mli_cuda_asked(q), before = 0;
+    memlord_alloc_opts opts;
     memlord_result r;
     /* for nothing, or for more than there is address space, one call decides */
     if (!asked || asked >> 48) return mli_cuda_alloc_once(lord, q, site);
+    memset(&opts, 0, sizeof opts);
+    opts.site = site;
     q->clean = cudaPeekAtLastError() == cudaSuccess;
     q->answer = cudaErrorMemoryAllocation;
     if (q->kind == MLI_CUDA_ASYNC) before = mli_cuda_stream_say(lord, q);
     r = memlord_alloc_retry(lord, device, asked, mli_cuda_request_attempt, q, policy, &storage,
-                            site);
+                            &opts);
     if (r == MEMLORD_OK) mli_cuda_request_finish(lord, q, device, asked, storage, site);
     if (q->kind == MLI_CUDA_ASYNC) (void)memlord_stream_set(lord, before);
     if (r == MEMLORD_E_LIMIT) mli_cuda_request_refuse(q);

@@ -83,6 +83,19 @@ static void scope_with_a_pair(void) {
         (void)memlord_free(lord, memlord_device_cpu(), BASE - 64, NULL);
     }
 }
+static memlord_context empty, nested; /* of fibres: with nothing, and two tags and two scopes, open */
+static void swap_empty(void) { (void)memlord_context_swap(lord, &empty); }
+static void swap_nested(void) { (void)memlord_context_swap(lord, &nested); }
+static void open_contexts(void) {
+    memset(&empty, 0, sizeof empty);
+    memset(&nested, 0, sizeof nested);
+    need(memlord_context_swap(lord, &nested) == MEMLORD_OK, "no context");
+    need(memlord_tag_begin(lord, "a") == MEMLORD_OK && memlord_tag_begin(lord, "b") == MEMLORD_OK &&
+             memlord_scope_begin(lord, "a") == MEMLORD_OK &&
+             memlord_scope_begin(lord, "b") == MEMLORD_OK &&
+             memlord_context_swap(lord, &nested) == MEMLORD_OK,
+         "no tags and scopes");
+}
 /* Frees a block of those that live, and allocates it anew. */
 static void pair(uint64_t blocks) {
     uint64_t key = BASE + (uint64_t)(next = next * 1664525u + 1013904223u) % blocks * 64;
@@ -112,10 +125,13 @@ static void measure_scopes(void) {
     static call calls[] = {{"scope begin + end", scope_planted, {0}},
                            {"scope begin + end, by name", scope_named, {0}},
                            {"scope with an alloc + free in it", scope_with_a_pair, {0}},
-                           {"alloc + free, 1,000 live", pair_of_1000, {0}}};
+                           {"alloc + free, 1,000 live", pair_of_1000, {0}},
+                           {"context swap, nothing open", swap_empty, {0}},
+                           {"context swap, 2 tags and 2 scopes", swap_nested, {0}}};
     size_t i;
     int r;
     open_ledger(1000, 0);
+    open_contexts();
     for (r = 0; r < rounds; r++)
         for (i = 0; i < sizeof calls / sizeof *calls; i++)
             calls[i].ns[r] = batch_ns(calls[i].fn, 100000);

@@ -267,7 +267,13 @@ bench_pool() {
 
 bench_reports() {
     $cc -std=c99 -O2 -pthread bench/reports.c $out/lord.o -o $out/reports
-    $out/reports $out/events.html && bench_page
+    $out/reports $out/events.html >"$runs/reports"
+    cat "$runs/reports"
+    for limit in 'nothing open:40' '2 tags and 2 scopes:100'; do
+        demand "context swap, ${limit%:*}" '<=' "${limit#*:}" \
+            "$(sed -n "s/^context swap, ${limit%:*} *\([0-9.]*\).*/\1/p" "$runs/reports")" ' ns'
+    done
+    bench_page
 }
 
 # Opens the page of 100,000 events, and takes the median.

@@ -39,6 +39,7 @@ int host_run(size_t size) {
     (void)MEMLORD_RELEASE(lord, cpu, moved);
     (void)MEMLORD_FREE(lord, cpu, moved);
     free(moved);
-    (void)memlord_alloc_retry(lord, cpu, size, host_try, NULL, NULL, &storage, MEMLORD_SITE());
+    memlord_alloc_opts opts = {MEMLORD_SITE(), NULL, 0, 0, 0};
+    (void)memlord_alloc_retry(lord, cpu, size, host_try, NULL, NULL, &storage, &opts);
     return memlord_allocated(lord, memlord_device_all()) != 0;
 }

@@ -162,10 +162,11 @@ static memlord_gc_result collect(void *user, memlord *lord, const memlord_gc_eve
 
 static uint64_t get(server *s, const char *tag, uint64_t bytes) {
     const memlord_retry policy = {4, 10, 50, 2, NULL, NULL};
+    memlord_alloc_opts opts = {0}; /* what is not set is the thread's */
     uint64_t storage = 0;
-    MEMLORD_TAGGED(s->lord, tag);
-    must(s, memlord_alloc_retry(s->lord, s->device, bytes, allocate, s, &policy, &storage,
-                                MEMLORD_SITE()));
+    opts.site = MEMLORD_SITE();
+    opts.tag = tag;
+    must(s, memlord_alloc_retry(s->lord, s->device, bytes, allocate, s, &policy, &storage, &opts));
     return storage;
 }
 

@@ -101,14 +101,13 @@ static memlord_gc_result collect(void *user, memlord *lord, const memlord_gc_eve
 
 static memlord_result device_alloc(server *s, const char *tag, uint64_t bytes, uint64_t *out) {
     const memlord_retry policy = {6, 1, 4, 2, NULL, NULL}; /* 7 attempts, 1, 2, 4, 4 ... ms */
-    memlord_result result = MEMLORD_E_OOM;
+    memlord_alloc_opts opts = {0}; /* what is not set is the thread's */
 
     s->driver.attempts = 0;
-    MEMLORD_TAG(s->lord, tag) {
-        result = memlord_alloc_retry(s->lord, s->device, bytes, driver_alloc, &s->driver, &policy,
-                                     out, MEMLORD_SITE());
-    }
-    return result;
+    opts.site = MEMLORD_SITE();
+    opts.tag = tag;
+    return memlord_alloc_retry(s->lord, s->device, bytes, driver_alloc, &s->driver, &policy, out,
+                               &opts);
 }
 
 static void answer(server *s, int id, uint64_t bytes) {

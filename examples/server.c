@@ -81,14 +81,17 @@ static void admit(server *s, request *r) {
     r->state = RUNNING;
 }
 
-/* One more page of KV cache: it comes off the ticket, and is charged to the account in use. */
+/* One more page of KV cache: it comes off the ticket, and is charged to the account. */
 static state grow(server *s, request *r) {
+    memlord_alloc_opts opts = {0};
     memlord_account_stat stat;
     void *page = malloc(PAGE); /* in place of cudaMalloc */
 
     if (!page) return BROKEN;
-    check(s, memlord_alloc_reserved(s->lord, r->ticket, s->device, MEMLORD_KEY(page), PAGE,
-                                    MEMLORD_SITE()));
+    opts.site = MEMLORD_SITE();
+    opts.ticket = r->ticket;
+    opts.account = r->account;
+    check(s, memlord_alloc_with(s->lord, s->device, MEMLORD_KEY(page), PAGE, &opts));
     r->page[r->pages++] = page;
     check(s, memlord_account_get(s->lord, r->account, &stat));
     if (!stat.refused) return r->pages == r->wanted ? SERVED : RUNNING;
@@ -99,7 +102,6 @@ static state grow(server *s, request *r) {
 
 static void step(server *s, request *r) {
     int upto = r->pages < r->prompt ? r->prompt : r->pages + 1;
-    check(s, memlord_account_use(s->lord, r->account));
     while (r->state == RUNNING && r->pages < upto) r->state = grow(s, r);
     if (r->state == RUNNING) return;
     while (r->pages-- > 0) {

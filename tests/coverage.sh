@@ -6,8 +6,9 @@ cd "$(dirname "$0")/.." || exit 1
 out=build/coverage-test
 rm -rf $out && mkdir -p $out || exit 1
 
-# `first` has 2 lines and 2 branches, `second` 4 and 4, `third` 2 and none.
+# `first` has 2 lines and 2 branches, `second` 4 and 4, `third` 3 and none but those of what it requires.
 cat >$out/tiny.h <<'END'
+#define MLI_REQUIRE(expression) do { if (!(expression)) return 7; } while (0)
 /* -------- >>first -- */
 static int first(int x) {
     return x ? 1 : 2;
@@ -20,6 +21,7 @@ static int second(int x) {
 }
 /* -------- >>third -- */
 static int third(void) {
+    MLI_REQUIRE(first(1) == 1 || first(0));
     return 6;
 }
 END
@@ -50,19 +52,23 @@ prints() { # NAME TEXT: `said` has these lines, one after another
 }
 
 prints 'a line or branch is reached if one of two objects reaches it' \
-    'tiny.h                                8   75.00         6   83.33
+    'tiny.h                                9   66.67         6   83.33
   first                               2  100.00         2  100.00
   second                              4  100.00         4   75.00
-  third                               2    0.00         0       -'
+  third                               3    0.00         0       -'
 prints 'the least covered section comes first' \
     'the least covered
-  third (tiny.h)                      2    0.00         0       -
+  third (tiny.h)                      3    0.00         0       -
   second (tiny.h)                     4  100.00         4   75.00
   first (tiny.h)                      2  100.00         2  100.00'
+prints 'the branches of an MLI_REQUIRE are left out, and counted' '
+left out: 4 branches of MLI_REQUIRE
+'
 said=$(cat $out/tiny.h.missed)
-[ "$said" = 'tiny.h:8: second: 1 of 2 branches not taken: if (x > 5) return 4;
-tiny.h:12: third: line not reached: static int third(void) {
-tiny.h:13: third: line not reached: return 6;' ]
+[ "$said" = 'tiny.h:9: second: 1 of 2 branches not taken: if (x > 5) return 4;
+tiny.h:13: third: line not reached: static int third(void) {
+tiny.h:14: third: line not reached: MLI_REQUIRE(first(1) == 1 || first(0));
+tiny.h:15: third: line not reached: return 6;' ]
 verdict $? 'a file lists each line not reached and each branch not taken'
 rm $out/one*.gcda
 said=$(python3 tests/coverage.py $out $out/tiny.h 2>&1)

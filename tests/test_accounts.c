@@ -764,6 +764,199 @@ static void a_null_ledger_uses_none(void **state) {
     assert_ok(memlord_account_use(NULL, 0));
 }
 
+/* -- a quota: requests keep to the limit of the account -- */
+
+static int make_key(void *user, uint64_t bytes, uint64_t *storage) {
+    (void)bytes;
+    *storage = ++*(uint64_t *)user * 64;
+    return 0;
+}
+static uint64_t made; /* calls of make_key, plus 0x1000 */
+static memlord_result request_of(memlord *lord, memlord_account account, uint64_t bytes) {
+    memlord_alloc_opts opts;
+    uint64_t storage;
+    memset(&opts, 0, sizeof opts);
+    opts.account = account;
+    return memlord_alloc_retry(lord, cuda(0), bytes, make_key, &made, NULL, &storage, &opts);
+}
+
+static void a_request_over_the_limit_of_the_account_is_refused(void **state) {
+    memlord *lord = test_lord(state);
+    const memlord_account account = use_account(lord, 12 << 20);
+    memlord_ticket ticket = 7;
+    made = 0x1000;
+    assert_ok(request_of(lord, 0, 7 << 20));
+    assert_int_equal(request_of(lord, 0, 7 << 20), MEMLORD_E_LIMIT);
+    assert_int_equal(made, 0x1001); /* the function was not called */
+    assert_int_equal(memlord_reserve(lord, cuda(0), 7 << 20, &ticket), MEMLORD_E_LIMIT);
+    assert_int_equal(ticket, 0);
+    assert_int_equal(account_of(lord, account).peak, 7 << 20);
+    assert_int_equal(account_of(lord, account).refused, 2);
+    assert_ok(request_of(lord, 0, 5 << 20)); /* to the byte */
+    assert_int_equal(request_of(lord, 0, 1), MEMLORD_E_LIMIT);
+}
+
+static void a_plain_alloc_over_it_is_recorded(void **state) {
+    memlord *lord = test_lord(state);
+    const memlord_account account = use_account(lord, 100);
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 190, NULL));
+    assert_int_equal(account_of(lord, account).bytes, 190);
+    assert_int_equal(account_of(lord, account).refused, 1);
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 190);
+}
+
+static void a_request_may_name_the_account_whose_limit_counts(void **state) {
+    memlord *lord = test_lord(state);
+    const memlord_account small = open_account(lord, "small", 10), used = use_account(lord, 100);
+    made = 0x1000;
+    assert_int_equal(request_of(lord, small, 50), MEMLORD_E_LIMIT);
+    assert_ok(request_of(lord, used, 50));
+    assert_int_equal(request_of(lord, 0, 60), MEMLORD_E_LIMIT);
+    assert_ok(request_of(lord, MEMLORD_NONE, 60));
+    assert_int_equal(account_of(lord, small).bytes, 0);
+    assert_int_equal(account_of(lord, used).bytes, 50);
+}
+
+static void tickets_hold_bytes_of_the_account(void **state) {
+    memlord *lord = test_lord(state);
+    const memlord_account account = use_account(lord, 100);
+    memlord_ticket ticket = 0, more = 0;
+    assert_ok(memlord_reserve(lord, cuda(0), 80, &ticket));
+    assert_int_equal(account_of(lord, account).bytes, 0);
+    assert_int_equal(memlord_reserve(lord, cuda(0), 21, &more), MEMLORD_E_LIMIT);
+    assert_int_equal(memlord_account_charge(lord, account, 21), MEMLORD_E_LIMIT);
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 30, NULL)); /* it comes off the ticket */
+    assert_int_equal(account_of(lord, account).bytes, 30);
+    assert_int_equal(account_of(lord, account).peak, 30);
+    assert_ok(memlord_reserve(lord, cuda(0), 20, &more));
+    assert_ok(memlord_reserve_commit(lord, ticket));
+    assert_ok(memlord_reserve_commit(lord, more));
+    assert_ok(memlord_reserve(lord, cuda(0), 70, &ticket));
+    assert_int_equal(account_of(lord, account).refused, 2);
+    assert_ok(memlord_reserve_commit(lord, ticket));
+}
+
+static void a_full_ticket_of_a_full_account_refuses_nothing(void **state) {
+    memlord *lord = test_lord(state);
+    const memlord_account account = use_account(lord, 100);
+    memlord_ticket ticket = 0;
+    made = 0x1000;
+    assert_ok(memlord_reserve(lord, cuda(0), 100, &ticket));
+    assert_ok(request_of(lord, 0, 60));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 40, NULL));
+    assert_int_equal(account_of(lord, account).bytes, 100);
+    assert_int_equal(account_of(lord, account).refused, 0);
+    assert_ok(memlord_reserve_commit(lord, ticket));
+    assert_int_equal(account_of(lord, account).bytes, 100);
+}
+
+static void a_ticket_without_an_account_covers_only_the_device(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account account;
+    memlord_ticket ticket = 0;
+    made = 0x1000;
+    assert_ok(memlord_limit_set(lord, cuda(0), 100));
+    assert_ok(memlord_reserve(lord, cuda(0), 100, &ticket));
+    account = use_account(lord, 50);
+    assert_int_equal(request_of(lord, 0, 51), MEMLORD_E_LIMIT);
+    assert_ok(request_of(lord, 0, 50));
+    assert_int_equal(account_of(lord, account).bytes, 50);
+    assert_int_equal(stats_of(lord, cuda(0)).held, 50);
+    assert_ok(memlord_reserve_commit(lord, ticket));
+}
+
+static int give_up_always(void *user, uint64_t bytes, uint64_t *storage) {
+    (void)user, (void)bytes, (void)storage;
+    return -1;
+}
+static void a_request_that_fails_gives_back_what_it_held(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_ticket ticket = 0;
+    uint64_t storage;
+    (void)use_account(lord, 100);
+    assert_ok(memlord_reserve(lord, cuda(0), 40, &ticket));
+    assert_int_equal(memlord_alloc_retry(lord, cuda(0), 90, give_up_always, NULL, NULL, &storage,
+                                         NULL),
+                     MEMLORD_E_OOM);
+    assert_int_equal(stats_of(lord, cuda(0)).held, 40);
+    assert_ok(memlord_reserve_commit(lord, ticket));
+    assert_ok(memlord_reserve(lord, cuda(0), 100, &ticket));
+    assert_ok(memlord_reserve_commit(lord, ticket));
+}
+
+static void a_ticket_outlives_its_account(void **state) {
+    memlord *lord = test_lord(state);
+    const memlord_account account = use_account(lord, 100);
+    memlord_account next;
+    memlord_ticket ticket = 0;
+    assert_ok(memlord_reserve(lord, cuda(0), 80, &ticket));
+    assert_ok(memlord_account_close(lord, account));
+    next = open_account(lord, "next", 100); /* it gets the record of the closed one */
+    assert_ok(memlord_account_charge(lord, next, 90));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 30, NULL));
+    assert_ok(memlord_reserve_commit(lord, ticket));
+    assert_int_equal(account_of(lord, next).bytes, 90);
+    assert_int_equal(memlord_account_charge(lord, next, 11), MEMLORD_E_LIMIT);
+    assert_ok(memlord_account_charge(lord, next, 10));
+}
+
+static void a_quota_that_refuses_is_named_in_the_log(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_logger logger = {test_log_line, &t->log};
+    memlord_ticket ticket;
+    assert_ok(memlord_logger_set(t->lord, &logger));
+    (void)use_account(t->lord, 100);
+    assert_int_equal(memlord_reserve(t->lord, cuda(0), 101, &ticket), MEMLORD_E_LIMIT);
+    assert_non_null(strstr(t->log.text, "[limit] account "));
+    assert_non_null(strstr(t->log.text, "101 B wanted, it has 0 B with what its tickets hold, and "
+                                        "its limit is 100 B"));
+}
+
+/* Threads that reserve, alloc and free on one account together never hold more than its limit. */
+typedef struct quota {
+    memlord *lord;
+    memlord_account account;
+    uint64_t first; /* of this thread's keys */
+    int wrong;
+} quota;
+static void *live_within(void *user) {
+    quota *q = (quota *)user;
+    const uint64_t rounds = 300 * SCALE;
+    memlord_account_stat stat;
+    memlord_ticket ticket;
+    uint64_t i;
+    q->wrong += memlord_account_use(q->lord, q->account) != MEMLORD_OK;
+    for (i = 0; i < rounds; i++) {
+        if (memlord_reserve(q->lord, memlord_device_cuda(0), 40, &ticket)) continue;
+        q->wrong += memlord_alloc(q->lord, memlord_device_cuda(0), q->first, 30, NULL) != 0;
+        q->wrong += memlord_account_get(q->lord, q->account, &stat) || stat.bytes > 100;
+        q->wrong += memlord_reserve_commit(q->lord, ticket) != MEMLORD_OK;
+        q->wrong += memlord_free(q->lord, memlord_device_cuda(0), q->first, NULL) != MEMLORD_OK;
+    }
+    return NULL;
+}
+static void threads_keep_to_the_limit_together(void **state) {
+    memlord *lord = test_lord(state);
+    const memlord_account account = open_account(lord, "a", 100);
+    pthread_t threads[4];
+    quota q[4];
+    int i;
+    for (i = 0; i < 4; i++) {
+        q[i].lord = lord;
+        q[i].account = account;
+        q[i].first = 0x10000 + (uint64_t)i * 64;
+        q[i].wrong = 0;
+        assert_int_equal(pthread_create(&threads[i], NULL, live_within, &q[i]), 0);
+    }
+    for (i = 0; i < 4; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_int_equal(q[i].wrong, 0);
+    }
+    assert_int_equal(account_of(lord, account).bytes, 0);
+    assert_true(account_of(lord, account).peak <= 100);
+    assert_ok(memlord_account_charge(lord, account, 100));
+}
+
 /* -- threads -- */
 
 typedef struct charger {
@@ -975,6 +1168,16 @@ int main(void) {
         TEST(n_blocks_in_one_call_are_charged),
         TEST(an_alloc_may_name_a_ticket_and_charge_an_account),
         TEST(a_description_and_a_charge_share_a_block),
+        TEST(a_request_over_the_limit_of_the_account_is_refused),
+        TEST(a_plain_alloc_over_it_is_recorded),
+        TEST(a_request_may_name_the_account_whose_limit_counts),
+        TEST(tickets_hold_bytes_of_the_account),
+        TEST(a_full_ticket_of_a_full_account_refuses_nothing),
+        TEST(a_ticket_without_an_account_covers_only_the_device),
+        TEST(a_request_that_fails_gives_back_what_it_held),
+        TEST(a_ticket_outlives_its_account),
+        TEST(a_quota_that_refuses_is_named_in_the_log),
+        TEST(threads_keep_to_the_limit_together),
         TEST(blocks_of_a_closed_account_are_charged_to_none),
         TEST(only_an_open_account_can_be_used),
         TEST(an_account_of_another_ledger_is_unknown),

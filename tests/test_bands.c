@@ -1439,6 +1439,10 @@ static void a_bad_band_is_found_by_its_index(void **state) {
     bad[n++] = band_of(0, 50, ALLOCATED, 0, 0);
     bad[n++] = band_of(0, 50, (memlord_metric)5, 1, 0);
     bad[n++] = band_of(0, 50, (memlord_metric)1000, 1, 0);
+    bad[n++] = band_of(0, 2e9, ALLOCATED, 1, 0);
+    bad[n++] = band_of(0, 50, ALLOCATED, 1, 2e9);
+    bad[n] = good;
+    bad[n++].combine = (memlord_combine)2;
     for (i = 0; i < n; i++)
         for (at = 0; at < 3; at++) {
             bands[0] = bands[1] = bands[2] = good;

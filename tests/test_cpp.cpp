@@ -54,6 +54,39 @@ static void guards_end_with_their_block(void **state) {
     assert_int_equal(stat.count, 1);
 }
 
+static void a_context_is_dropped_at_its_end(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_scope_stat stat;
+    {
+        mlord::context moved;
+        {
+            mlord::context one(lord);
+            assert_int_equal(one.run([&] { return memlord_scope_begin(lord, "s"); }), MEMLORD_OK);
+            moved = std::move(one);
+        }
+        assert_ok(memlord_scope_get(lord, "s", &stat));
+        assert_int_equal(stat.running, 1);
+        try {
+            moved.run([&] {
+                assert_int_not_equal(memlord_scope_current(lord), 0);
+                throw 1;
+            });
+        } catch (int) {
+        }
+        assert_int_equal(memlord_scope_current(lord), 0);
+    }
+    assert_ok(memlord_scope_get(lord, "s", &stat));
+    assert_int_equal(stat.running, 0);
+    assert_int_equal(stat.count, 1);
+    ledger *other = new ledger;
+    mlord::context outlives(other->lord);
+    assert_ok(outlives.swap());
+    assert_ok(outlives.swap());
+    delete other;
+    assert_ok(outlives.swap());
+    assert_ok(mlord::context(NULL).swap());
+}
+
 static void throw_inside(memlord *lord) {
     mlord::scope phase(lord, "fail");
     MEMLORD_SCOPED(lord, "planted");
@@ -585,6 +618,7 @@ static void what_is_made_before_main_is_counted(void **state) {
 
 int main() {
     const struct CMUnitTest tests[] = {
+        TEST(a_context_is_dropped_at_its_end),
         TEST(guards_end_with_their_block),
         TEST(an_exception_ends_guards),
         TEST(the_macros_leave_the_loops_of_the_host_alone),

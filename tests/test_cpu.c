@@ -64,6 +64,16 @@ static void drop(const fixture *f, const char *name) {
     assert_int_equal(remove(path_of(f, name)), 0);
 }
 
+/* Files that cannot be read, whoever the user is: reading fails, or opening does. */
+static void put_directory(const fixture *f, const char *name) {
+    (void)remove(path_of(f, name));
+    assert_int_equal(mkdir(path_of(f, name), 0777), 0);
+}
+static void put_loop(const fixture *f, const char *name) {
+    (void)remove(path_of(f, name));
+    assert_int_equal(symlink(path_of(f, name), path_of(f, name)), 0);
+}
+
 /* A machine of 16 GiB, 12 of them available. */
 static const char *const meminfo = "MemTotal:       16777216 kB\n"
                                    "MemFree:         1048576 kB\n"
@@ -266,6 +276,9 @@ static void a_process_of_unknown_size_does_not_hide_the_rest(void **state) {
         assert_int_equal(sample(f).process, 0);
         expect(f, 16 * GIB, 4 * GIB);
     }
+    put_directory(f, "proc/self/status");
+    assert_int_equal(sample(f).process, 0);
+    expect(f, 16 * GIB, 4 * GIB);
 }
 
 /* -- cgroup v2 -- */
@@ -416,7 +429,7 @@ static void a_v2_limit_that_makes_no_sense_is_unknown(void **state) {
 
 static void usage_that_makes_no_sense_is_unknown(void **state) {
     static const char *const usages[] = {"", "\n", "-1\n", "max use\n", "12x\n",
-                                         "99999999999999999999\n", NULL};
+                                         "99999999999999999999\n", "max\n", NULL};
     static const char *const stats[] = {"inactive_file\ninactive_file \n", "inactive_file x\n",
                                         "anon 1\nactive_file 99999999999999999999\n",
                                         "active_file 1 2\n", NULL};
@@ -432,6 +445,41 @@ static void a_limit_without_usage_is_unknown(void **state) {
     in_v2(f, "/box");
     put(f, "sys/fs/cgroup/box/memory.max", "1073741824\n");
     expect_unknown(f);
+}
+
+/* Each file that a sample reads, but for that of the process. */
+static void a_file_that_cannot_be_read_is_unknown(void **state) {
+    static const char *const names[] = {"proc/meminfo", "proc/self/cgroup",
+                                        "sys/fs/cgroup/box/memory.max",
+                                        "sys/fs/cgroup/box/memory.high",
+                                        "sys/fs/cgroup/box/memory.current",
+                                        "sys/fs/cgroup/box/memory.stat"};
+    fixture *f = (fixture *)*state;
+    size_t i;
+    put(f, "sys/fs/cgroup/box/memory.high", "max\n");
+    in_v2(f, "/box");
+    put_v2(f, "/box", "2147483648\n", GIB, "");
+    for (i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char *good = file_text(path_of(f, names[i]));
+        assert_non_null(good);
+        put_directory(f, names[i]);
+        if (sample(f).known) fail_msg("known with a directory %s", names[i]);
+        put_loop(f, names[i]);
+        if (sample(f).known) fail_msg("known with a loop %s", names[i]);
+        drop(f, names[i]);
+        put(f, names[i], good);
+        free(good);
+        expect(f, 2 * GIB, GIB);
+    }
+}
+
+static void a_level_that_is_no_directory_has_no_limit(void **state) {
+    fixture *f = (fixture *)*state;
+    in_v2(f, "/box/inner");
+    put(f, "sys/fs/cgroup/box", "");
+    expect(f, 16 * GIB, 4 * GIB);
+    put_v2(f, "", "2147483648\n", GIB, "");
+    expect(f, 2 * GIB, GIB);
 }
 
 /* -- cgroup v1, hybrid -- */
@@ -477,6 +525,8 @@ static void in_the_other_hybrid_v2_decides(void **state) {
     fixture *f = (fixture *)*state;
     put(f, "proc/self/cgroup", "0::/two\n4:memoryless,cpu:/one\n1:name=memory:/one\n");
     put_v2(f, "/two", "1073741824\n", MIB, "");
+    expect(f, GIB, MIB);
+    put(f, "proc/self/cgroup", "0::/two\n4:cpu:/one,memory,one\n"); /* a name, not a controller */
     expect(f, GIB, MIB);
 }
 
@@ -683,9 +733,16 @@ static void other_processes_have_their_names(void **state) {
 /* There the driver's numbers are those of other processes than ours. */
 static void in_a_container_no_name_is_guessed(void **state) {
     fixture *f = (fixture *)*state;
+    static const char *const inner[] = {"pid:[4026532000]", "pid:[4026531836]0", "pid:[40]"};
+    size_t i;
     put(f, "proc/4711/comm", "stranger\n");
-    assert_non_null(strstr(explained(f, "pid:[4026532000]"),
-                           "; others: pid 4711 holds 600 B, pid 4712 holds 100 B"));
+    for (i = 0; i < 3; i++) {
+        assert_non_null(strstr(explained(f, inner[i]),
+                               "; others: pid 4711 holds 600 B, pid 4712 holds 100 B"));
+        memlord_destroy(f->lord);
+        f->lord = NULL;
+        drop(f, "proc/self/ns/pid");
+    }
 }
 
 static void a_long_name_of_a_process_is_cut(void **state) {
@@ -745,6 +802,8 @@ int main(void) {
         ROOTED(a_v2_limit_that_makes_no_sense_is_unknown),
         ROOTED(usage_that_makes_no_sense_is_unknown),
         ROOTED(a_limit_without_usage_is_unknown),
+        ROOTED(a_file_that_cannot_be_read_is_unknown),
+        ROOTED(a_level_that_is_no_directory_has_no_limit),
         ROOTED(a_v1_limit_is_the_capacity),
         ROOTED(the_largest_number_of_v1_is_no_limit),
         ROOTED(a_v1_limit_that_makes_no_sense_is_unknown),

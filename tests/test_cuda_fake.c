@@ -2,6 +2,8 @@
    refusal. What CUDA says is cited by the name of the function in its header. */
 #include "support_cuda.h"
 
+#include <signal.h>
+
 static int setup(void **state) {
     (void)state;
     fake_reset(DEVICES);
@@ -965,6 +967,409 @@ static void a_handle_is_of_cudamalloc_and_opened_by_others(void **state) {
                      cudaErrorDeviceUninitialized);
 }
 
+/* -- what is as unkind as CUDA may be: each but the first by a switch -- */
+
+/* CUDA_ERROR_ILLEGAL_ADDRESS: any further CUDA work will return the same error. */
+static void a_sticky_error_is_the_drivers_as_well(void **state) {
+    cudaMemPool_t pool = (cudaMemPool_t)(void *)&fake.device[0];
+    uint64_t value;
+    void *context;
+    size_t bytes;
+    int n;
+    (void)state;
+    make_before();
+    assert_int_equal(fake_cuCtxGetCurrent(&context), 0);
+    fake.sticky = cudaErrorIllegalAddress;
+    assert_int_equal(cudaStreamSynchronize(before.stream), cudaErrorIllegalAddress);
+    assert_int_equal(fake_cuEventQuery(before.event), cudaErrorIllegalAddress);
+    assert_int_equal(fake_cuEventRecord(before.event, before.stream), cudaErrorIllegalAddress);
+    assert_int_equal(fake_cuMemGetInfo_v2(&bytes, &bytes), cudaErrorIllegalAddress);
+    assert_int_equal(fake_cuMemPoolGetAttribute(pool, 5, &value), cudaErrorIllegalAddress);
+    assert_int_equal(fake_cuStreamIsCapturing(before.stream, &n), cudaErrorIllegalAddress);
+    assert_int_equal(fake_cuEventDestroy_v2(before.event), cudaErrorIllegalAddress);
+    assert_int_equal(fake.events, 0);
+    assert_int_equal(fake_cuDeviceGetCount(&n), 0); /* which is no work */
+    assert_int_equal(fake_cuCtxPushCurrent_v2(context), 0);
+    assert_int_equal(fake_cuCtxPopCurrent_v2(&context), 0);
+}
+
+static uint64_t reserved_by(cudaMemPool_t pool) {
+    uint64_t bytes = 1;
+    assert_cuda(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &bytes));
+    return bytes;
+}
+
+/* cuMemPoolTrimTo: the OS allocations may happen at different granularity from the user's; those
+   that back outstanding allocations are not released; minBytesToKeep is reserved after it. */
+static void a_pool_takes_chunks_and_gives_back_whole_ones(void **state) {
+    cudaMemPool_t pool = pool_on(0);
+    uint64_t keep = UINT64_MAX;
+    void *small[3], *large = NULL;
+    int i;
+    (void)state;
+    fake.pool_chunk = 2 * MIB;
+    assert_cuda(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
+    for (i = 0; i < 3; i++) assert_cuda(cudaMallocFromPoolAsync(&small[i], MIB, pool, NULL));
+    assert_int_equal(reserved_by(pool), 4 * MIB); /* of 3 that are used */
+    assert_cuda(cudaMallocFromPoolAsync(&large, 5 * MIB, pool, NULL));
+    assert_int_equal(reserved_by(pool), 10 * MIB);
+    assert_cuda(cudaFreeAsync(small[0], NULL));
+    assert_cuda(cudaFreeAsync(large, NULL));
+    assert_cuda(cudaMemPoolTrimTo(pool, 5 * MIB)); /* the chunk of 6 would leave less */
+    assert_int_equal(reserved_by(pool), 10 * MIB);
+    assert_cuda(cudaMemPoolTrimTo(pool, 0));
+    assert_int_equal(reserved_by(pool), 4 * MIB);
+    assert_cuda(cudaFreeAsync(small[1], NULL));
+    assert_cuda(cudaMemPoolTrimTo(pool, 0));
+    assert_int_equal(reserved_by(pool), 2 * MIB);
+    assert_cuda(cudaMemPoolDestroy(pool));
+    assert_cuda(cudaFreeAsync(small[2], NULL));
+    assert_int_equal(fake_live(), 0);
+}
+
+/* cuMemPoolTrimTo: what was freed counts as outstanding until its completion was observed. */
+static void a_free_that_is_not_done_keeps_its_chunk(void **state) {
+    cudaMemPool_t pool = pool_on(0);
+    cudaStream_t stream = a_stream(cudaStreamNonBlocking);
+    uint64_t keep = UINT64_MAX;
+    void *ptr = NULL;
+    (void)state;
+    fake.pool_chunk = 2 * MIB;
+    assert_cuda(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
+    assert_cuda(cudaMallocFromPoolAsync(&ptr, MIB, pool, stream));
+    fake_stream_work(stream);
+    assert_cuda(cudaFreeAsync(ptr, stream));
+    assert_cuda(cudaMemPoolTrimTo(pool, 0));
+    assert_int_equal(reserved_by(pool), 2 * MIB);
+    assert_cuda(cudaStreamSynchronize(stream));
+    assert_cuda(cudaMemPoolTrimTo(pool, 0));
+    assert_int_equal(reserved_by(pool), 0);
+}
+
+/* cudaFree: no implicit synchronization for what is a pool's; for all other pointers it may. */
+static void a_free_waits_for_the_device_unless_it_is_a_pools(void **state) {
+    void *plain = NULL, *pooled = NULL;
+    cudaStream_t stream = a_stream(cudaStreamNonBlocking);
+    (void)state;
+    fake.free_waits = 1;
+    assert_cuda(cudaMalloc(&plain, 64));
+    assert_cuda(cudaMallocAsync(&pooled, 64, stream));
+    fake_stream_work(stream);
+    assert_cuda(cudaFree(pooled));
+    assert_int_equal(cudaStreamQuery(stream), cudaErrorNotReady);
+    assert_cuda(cudaFree(plain));
+    assert_cuda(cudaStreamQuery(stream));
+}
+
+/* Programming Guide, "Asynchronous Concurrent Execution": launches go to a queue. None of it says
+   how long one is, nor what a call does when it is full; drivers wait. */
+static void a_call_waits_for_a_full_stream_to_do_something(void **state) {
+    int i, n = 0;
+    (void)state;
+    make_before();
+    fake.queue_length = 2;
+    for (i = 0; i < 4; i++) assert_cuda(cudaLaunchHostFunc(before.stream, counts_up, &n));
+    assert_int_equal(n, 2);
+    assert_int_equal(fake_cuEventRecord(before.event, before.stream), 0);
+    assert_int_equal(n, 3);
+    assert_int_equal(fake.queue_waits, 3);
+    assert_int_equal(cudaStreamQuery(before.stream), cudaErrorNotReady); /* a question waits not */
+    assert_cuda(cudaStreamSynchronize(before.stream));
+    assert_int_equal(n, 4);
+}
+
+/* Handles of what is destroyed, given to the driver: CUDA documents that as undefined (cuCtxDestroy,
+   cuStreamGetCtx) or not at all (cuMemPoolDestroy, cuEventDestroy). */
+static struct {
+    cudaMemPool_t pool;
+    cudaStream_t stream;
+    cudaEvent_t event;
+    void *context;
+} gone;
+
+static void make_gone(void) {
+    cudaEvent_t event;
+    gone.pool = pool_on(0);
+    gone.stream = a_stream(cudaStreamNonBlocking);
+    assert_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    gone.event = event;
+    assert_int_equal(fake_cuInit(0), 0);
+    assert_int_equal(fake_cuCtxCreate(&gone.context, 0, 0), 0);
+    assert_int_equal(fake_cuCtxDestroy_v2(gone.context), 0);
+    assert_cuda(cudaMemPoolDestroy(gone.pool));
+    assert_cuda(cudaStreamDestroy(gone.stream));
+    assert_cuda(cudaEventDestroy(gone.event));
+}
+
+static int use_gone(int kind) {
+    int n = 0;
+    uint64_t value = 0;
+    switch (kind) {
+    case FAKE_POOL: return fake_cuMemPoolGetAttribute(gone.pool, 5, &value);
+    case FAKE_STREAM: return fake_cuStreamIsCapturing(gone.stream, &n);
+    case FAKE_EVENT: return fake_cuEventQuery(gone.event);
+    default: return fake_cuCtxPushCurrent_v2(gone.context);
+    }
+}
+
+static void dead_handles_are_counted_and_refused(void **state) {
+    int kind;
+    (void)state;
+    make_gone();
+    for (kind = 0; kind < FAKE_KINDS; kind++) {
+        assert_int_equal(fake.dead[kind], 0);
+        assert_int_not_equal(use_gone(kind), 0);
+        assert_int_equal(fake.dead[kind], 1);
+    }
+    assert_int_equal(fake_depth(), 0);
+}
+
+static void dead_handles_answer_rubbish_if_told_to(void **state) {
+    uint64_t reserved = 0;
+    void *context = NULL;
+    int capturing = 0;
+    (void)state;
+    make_gone();
+    fake.dead_handles = FAKE_DEAD_RUBBISH;
+    assert_int_equal(fake_cuMemPoolGetAttribute(gone.pool, 5, &reserved), 0);
+    assert_int_equal(reserved, UINT64_C(0x5a5a5a5a5a5a5a5a));
+    assert_int_equal(fake_cuMemPoolTrimTo(gone.pool, 0), 0);
+    assert_int_equal(fake.device[0].trims, 0);
+    assert_int_equal(fake_cuStreamIsCapturing(gone.stream, &capturing), 0);
+    assert_int_equal(capturing, 0x5a);
+    assert_int_equal(fake_cuStreamGetCtx(gone.stream, &context), 0);
+    assert_ptr_equal(context, gone.stream);
+    assert_int_equal(fake_cuEventQuery(gone.event), 0);
+    assert_int_equal(fake_cuCtxPushCurrent_v2(gone.context), 0);
+    assert_int_equal(fake_cuEventCreate(&gone.event, 0), cudaErrorContextIsDestroyed);
+    assert_int_equal(fake_cuCtxPopCurrent_v2(&context), 0);
+}
+
+static void dead_handles_crash_if_told_to(void **state) {
+    int kind;
+    (void)state;
+    make_gone();
+    fake.dead_handles = FAKE_DEAD_CRASHES;
+    for (kind = 0; kind < FAKE_KINDS; kind++) {
+        int status = 0;
+        pid_t child = fork();
+        if (!child) {
+            fake_is_no_child();
+            signal(SIGSEGV, SIG_DFL);
+            (void)use_gone(kind);
+            _exit(0);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+    }
+}
+
+/* cuCtxCreate: the context is current to the calling thread. cuCtxDestroy: with it goes what was
+   made in it; if it is current to the caller it is popped. cuEventRecord: event and stream must be
+   from the same context. */
+static void a_created_context_has_what_is_made_in_it(void **state) {
+    void *context = NULL, *of = NULL, *ptr = NULL;
+    cudaStream_t stream = NULL;
+    int device = -1;
+    (void)state;
+    make_before();
+    assert_int_equal(fake_cuCtxCreate(&context, 0, 1), 0);
+    assert_int_equal(fake_cuCtxGetDevice(&device), 0);
+    assert_int_equal(device, 1);
+    assert_int_equal(fake.device[1].contexts, 0); /* it is not the primary one */
+    assert_int_equal(fake_cuStreamCreate(&stream, cudaStreamNonBlocking), 0);
+    assert_cuda(cudaMalloc(&ptr, MIB));
+    assert_int_equal(fake.device[1].contexts, 0);
+    assert_int_equal(fake_cuStreamGetCtx(stream, &of), 0);
+    assert_ptr_equal(of, context);
+    assert_int_equal(fake_cuStreamGetCtx(NULL, &of), 0); /* of the thread's context */
+    assert_ptr_equal(of, context);
+    assert_int_equal(fake_cuEventRecord(before.event, stream), cudaErrorInvalidResourceHandle);
+    assert_int_equal(fake.device[1].plain, MIB);
+    assert_int_equal(fake_cuCtxDestroy_v2(context), 0);
+    assert_int_equal(fake_depth(), 0);
+    assert_int_equal(fake.device[1].plain, 0);
+    assert_int_equal(fake_cuStreamGetCtx(stream, &of), cudaErrorInvalidResourceHandle);
+    assert_cuda(cudaFree(before.plain)); /* the primary context is as it was */
+}
+
+/* cuCtxDestroy: current to other threads it remains so, and they get
+   CUDA_ERROR_CONTEXT_IS_DESTROYED. */
+static void *destroys(void *user) {
+    return (void *)(uintptr_t)fake_cuCtxDestroy_v2(user);
+}
+
+static void a_context_that_another_thread_destroys_remains_current(void **state) {
+    void *context = NULL, *r = NULL;
+    cudaEvent_t event;
+    pthread_t thread;
+    (void)state;
+    assert_int_equal(fake_cuInit(0), 0);
+    assert_int_equal(fake_cuCtxCreate(&context, 0, 0), 0);
+    assert_int_equal(pthread_create(&thread, NULL, destroys, context), 0);
+    pthread_join(thread, &r);
+    assert_null(r);
+    assert_int_equal(fake_cuEventCreate(&event, 0), cudaErrorContextIsDestroyed);
+    assert_int_equal(fake_cuCtxPopCurrent_v2(&r), 0);
+    assert_ptr_equal(r, context);
+}
+
+/* cuStreamGetCtx: what cuCtxFromGreenCtx returns. cuStreamGetCtx_v2: the primary context and the
+   green one; of another stream NULL. cuGreenCtxCreate retains the primary context. */
+static void a_stream_of_a_green_context_says_so(void **state) {
+    void *green = NULL, *context = NULL, *of = NULL, *second = NULL, *primary = NULL;
+    cudaStream_t stream = NULL;
+    (void)state;
+    assert_int_equal(fake_cuInit(0), 0);
+    assert_int_equal(fake_cuGreenCtxCreate(&green, NULL, 1, 0), cudaErrorInvalidValue);
+    assert_int_equal(fake_cuGreenCtxCreate(&green, NULL, 1, 1), 0);
+    assert_int_equal(fake.device[1].contexts, 1);
+    assert_int_equal(fake_cuCtxFromGreenCtx(&context, green), 0);
+    assert_int_equal(fake_cuGreenCtxStreamCreate(&stream, green, 0, 0), cudaErrorInvalidValue);
+    assert_int_equal(fake_cuGreenCtxStreamCreate(&stream, green, cudaStreamNonBlocking, 0), 0);
+    assert_int_equal(fake_cuStreamGetCtx(stream, &of), 0);
+    assert_ptr_equal(of, context);
+    assert_int_equal(fake_cuDevicePrimaryCtxRetain(&primary, 1), 0);
+    assert_ptr_not_equal(primary, context);
+    assert_int_equal(fake_cuStreamGetCtx_v2(stream, &of, &second), 0);
+    assert_ptr_equal(of, primary);
+    assert_ptr_equal(second, green);
+    assert_cuda(cudaSetDevice(1));
+    assert_int_equal(fake_cuStreamGetCtx_v2(NULL, &of, &second), 0);
+    assert_ptr_equal(of, primary);
+    assert_null(second);
+    assert_int_equal(fake_cuDevicePrimaryCtxRelease_v2(1), 0);
+    assert_int_equal(fake_cuGreenCtxDestroy(green), 0);
+    assert_int_equal(fake.device[1].retained, 0);
+}
+
+/* cuGreenCtxDestroy: it destroys no stream; calls with one return
+   CUDA_ERROR_CONTEXT_IS_DESTROYED. */
+static void streams_outlive_their_green_context_to_no_use(void **state) {
+    void *green = NULL, *of = NULL;
+    cudaStream_t stream = NULL;
+    (void)state;
+    assert_cuda(cudaSetDevice(0));
+    assert_int_equal(fake_cuGreenCtxCreate(&green, NULL, 0, 1), 0);
+    assert_int_equal(fake_cuGreenCtxStreamCreate(&stream, green, cudaStreamNonBlocking, 0), 0);
+    assert_int_equal(fake_cuGreenCtxDestroy(green), 0);
+    assert_int_equal(fake_cuStreamGetCtx(stream, &of), cudaErrorContextIsDestroyed);
+    assert_int_equal(cudaStreamQuery(stream), cudaErrorContextIsDestroyed);
+    assert_int_equal(cudaStreamDestroy(stream), cudaErrorContextIsDestroyed);
+}
+
+static void *pushes(void *user) {
+    void *context;
+    (void)fake_cuCtxPushCurrent_v2(user);
+    (void)fake_cuCtxPopCurrent_v2(&context);
+    return NULL;
+}
+
+/* cuGreenCtxCreate: a green context can be current to only one thread at a time. */
+static void a_green_context_on_two_threads_is_counted(void **state) {
+    void *green = NULL, *context = NULL;
+    pthread_t thread;
+    int i;
+    (void)state;
+    assert_int_equal(fake_cuInit(0), 0);
+    assert_int_equal(fake_cuGreenCtxCreate(&green, NULL, 0, 1), 0);
+    assert_int_equal(fake_cuCtxFromGreenCtx(&context, green), 0);
+    for (i = 0; i < 2; i++) {
+        if (i) assert_int_equal(fake_cuCtxPushCurrent_v2(context), 0);
+        assert_int_equal(pthread_create(&thread, NULL, pushes, context), 0);
+        pthread_join(thread, NULL);
+        assert_int_equal(fake.green_shared, i);
+    }
+    assert_int_equal(fake_cuCtxPopCurrent_v2(&context), 0);
+}
+
+/* CUDA_ERROR_DEINITIALIZED, cudaErrorCudartUnloading: the driver is in the process of shutting
+   down. Exit handlers run in the reverse order of their registration: those from before cuInit find
+   it so. */
+static void asks_at_exit(void) {
+    int n = 0;
+    if (fake_cuDeviceGetCount(&n) != cudaErrorCudartUnloading) _exit(3);
+    if (cudaGetDeviceCount(&n) != cudaErrorCudartUnloading) _exit(4);
+    _exit(7);
+}
+static void asks_while_it_lives(void) {
+    int n = 0;
+    if (fake_cuDeviceGetCount(&n)) _exit(5);
+}
+
+static void the_driver_ends_with_the_process_and_calls_say_so(void **state) {
+    int status = 0;
+    pid_t child;
+    (void)state;
+    fflush(NULL);
+    child = fork();
+    if (!child) {
+        fake_is_no_child();
+        fake.ends_at_exit = 1;
+        if (atexit(asks_at_exit) || fake_cuInit(0) || atexit(asks_while_it_lives)) _exit(6);
+        exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 7);
+}
+
+/* cuThreadExchangeStreamCaptureMode prohibits potentially unsafe calls; that Retain is one of them
+   is nowhere said, nor that it is none. */
+static void a_capture_may_forbid_to_retain_a_context(void **state) {
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    cudaStream_t stream;
+    void *context = NULL;
+    (void)state;
+    fake.retain_unsafe = 1;
+    stream = captured(cudaStreamCaptureModeGlobal);
+    assert_int_equal(fake_cuDevicePrimaryCtxRetain(&context, 0), cudaErrorStreamCaptureUnsupported);
+    assert_int_equal(fake.retains, 0);
+    assert_lost(stream);
+    stream = captured(cudaStreamCaptureModeGlobal);
+    assert_cuda(cudaThreadExchangeStreamCaptureMode(&mode));
+    assert_int_equal(fake_cuDevicePrimaryCtxRetain(&context, 0), 0);
+    assert_int_equal(fake_cuDevicePrimaryCtxRelease_v2(0), 0);
+    assert_whole(stream);
+}
+
+/* nvmlDeviceGetComputeRunningProcesses: in MIG mode only for a caller with the privileges; else
+   NVML_ERROR_NO_PERMISSION. Of no instance: 0xFFFFFFFF. nvmlDeviceGetMemoryInfo in MIG mode: of the
+   whole device. */
+static void nvml_has_the_whole_device_and_other_numbers_of_processes(void **state) {
+    struct {
+        unsigned pid;
+        unsigned long long bytes;
+        unsigned gpu, compute;
+    } list[2];
+    unsigned long long info[3];
+    unsigned n = 2, on = 0, pending = 0;
+    fake_device *d = &fake.device[0];
+    size_t unused, total;
+    void *device = NULL;
+    (void)state;
+    d->mig = 1;
+    d->nvml_total = UINT64_C(8) * FAKE_GIB;
+    d->nvml_own = 5 * MIB;
+    d->nvml_offset = 1000;
+    assert_int_equal(fake_nvml_init(), 0);
+    assert_int_equal(fake_nvml_by_pci(d->pci, &device), 0);
+    assert_int_equal(fake_nvml_mig(device, &on, &pending), 0);
+    assert_int_equal(on, 1);
+    assert_int_equal(fake_nvml_memory(device, info), 0);
+    assert_cuda(cudaMemGetInfo(&unused, &total));
+    assert_int_equal(info[0], 8 * (unsigned long long)total);
+    assert_int_equal(fake_nvml_processes(device, &n, list), 0);
+    assert_int_equal(n, 1);
+    assert_int_equal(list[0].pid, getpid() + 1000);
+    assert_int_equal(list[0].bytes, 5 * MIB);
+    assert_int_equal(list[0].gpu, ~0u);
+    d->nvml_denied = 1;
+    n = 2;
+    assert_int_equal(fake_nvml_processes(device, &n, list), 4);
+    assert_int_equal(fake_nvml_shutdown(), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST_FAKE(calls_of_the_driver_are_counted_apart),
@@ -1018,6 +1423,22 @@ int main(void) {
         TEST_FAKE(devices_reach_each_other_where_they_can_and_once),
         TEST_FAKE(memory_of_another_process_is_opened_and_closed_as_often),
         TEST_FAKE(a_handle_is_of_cudamalloc_and_opened_by_others),
+        TEST_FAKE(a_sticky_error_is_the_drivers_as_well),
+        TEST_FAKE(a_pool_takes_chunks_and_gives_back_whole_ones),
+        TEST_FAKE(a_free_that_is_not_done_keeps_its_chunk),
+        TEST_FAKE(a_free_waits_for_the_device_unless_it_is_a_pools),
+        TEST_FAKE(a_call_waits_for_a_full_stream_to_do_something),
+        TEST_FAKE(dead_handles_are_counted_and_refused),
+        TEST_FAKE(dead_handles_answer_rubbish_if_told_to),
+        TEST_FAKE(dead_handles_crash_if_told_to),
+        TEST_FAKE(a_created_context_has_what_is_made_in_it),
+        TEST_FAKE(a_context_that_another_thread_destroys_remains_current),
+        TEST_FAKE(a_stream_of_a_green_context_says_so),
+        TEST_FAKE(streams_outlive_their_green_context_to_no_use),
+        TEST_FAKE(a_green_context_on_two_threads_is_counted),
+        TEST_FAKE(the_driver_ends_with_the_process_and_calls_say_so),
+        TEST_FAKE(a_capture_may_forbid_to_retain_a_context),
+        TEST_FAKE(nvml_has_the_whole_device_and_other_numbers_of_processes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -146,6 +146,10 @@ static void every_call_refuses_a_bad_device(void **state) {
         assert_int_equal(memlord_block_find(lord, d, 0x1000, &info), MEMLORD_E_DEVICE);
         assert_int_equal(memlord_block_describe(lord, d, 0x1000, &meta), MEMLORD_E_DEVICE);
         assert_int_equal(memlord_block_retag(lord, d, 0x1000, "x"), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_block_containing(lord, d, 0x1000, &info), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_free_done(lord, d, 0x1000), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_copy(lord, d, cpu(), 8), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_copy(lord, cpu(), d, 8), MEMLORD_E_DEVICE);
     }
     assert_int_equal(memlord_devices(lord, NULL, 0), 0);
 }
@@ -157,11 +161,30 @@ static void an_alloc_wants_an_index(void **state) {
     assert_int_equal(memlord_allocated(lord, all()), 0);
 }
 
+static int no_part(void *user, const memlord_part_info *part) {
+    (void)part;
+    ++*(int *)user;
+    return 0;
+}
 static void readers_of_a_bad_selector_answer_0(void **state) {
     memlord *lord = test_lord(state);
     memlord_device bad = {99, 0};
     memlord_stats stats;
+    memlord_block_info info;
+    int parts = 0;
     assert_ok(memlord_alloc(lord, cpu(), 0x1000, 8, NULL));
+    assert_ok(memlord_part_add(lord, cpu(), 0x1000, 0, 4, NULL));
+    memset(&info, 0xee, sizeof info);
+    assert_int_equal(memlord_blocks_top(lord, bad, &info, 1), 0);
+    assert_int_equal(info.bytes, 0xeeeeeeeeeeeeeeeeu);
+    assert_int_equal(memlord_blocks_top(lord, cpu(), NULL, 1), 0);
+    assert_int_equal(memlord_parts_each(lord, bad, 0x1000, no_part, &parts), 0);
+    assert_int_equal(memlord_parts_each(lord, cpu(), 0, no_part, &parts), 0);
+    assert_int_equal(memlord_parts_each(lord, cpu(), UINT64_MAX, no_part, &parts), 0);
+    assert_int_equal(memlord_parts_each(lord, cpu(), 0x1000, NULL, &parts), 0);
+    assert_int_equal(parts, 0);
+    assert_int_equal(memlord_parts_each(lord, cpu(), 0x1000, no_part, &parts), 1);
+    assert_int_equal(parts, 1);
     assert_int_equal(memlord_allocated(lord, bad), 0);
     assert_int_equal(memlord_peak(lord, bad), 0);
     assert_int_equal(memlord_freed(lord, bad), 0);
@@ -205,6 +228,7 @@ static void every_device_seen_is_listed_once(void **state) {
     assert_int_equal(out[1].type, (int16_t)0xeeee);
     assert_int_equal(memlord_devices(lord, out, 8), 2);
     assert_int_equal(memlord_devices(lord, NULL, 0), 2);
+    assert_int_equal(memlord_devices(lord, NULL, 8), 2);
     assert_int_equal(out[0].type + out[1].type, MEMLORD_DEVICE_CUDA + MEMLORD_DEVICE_CPU);
     assert_int_equal(out[0].index + out[1].index, 3);
 }

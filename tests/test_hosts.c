@@ -722,6 +722,7 @@ static void *allocate_with_tags(void *user) {
    host code or wait is refused. It stops at the first answer that it does not expect. */
 typedef struct meddler {
     memlord *lord;
+    memlord_ticket ticket; /* of cuda:1 */
     int at, wrong; /* the call that is made next; the first that was answered otherwise */
     int asked, collected, tried;
 } meddler;
@@ -741,7 +742,13 @@ static int meddler_try(void *user, uint64_t bytes, uint64_t *storage) {
     *storage = bytes;
     return 0;
 }
+static int meddler_part(void *user, const memlord_part_info *part) {
+    (void)part;
+    ((meddler *)user)->asked++;
+    return 0;
+}
 static memlord_result meddle_once(meddler *m, int call, memlord_result *wanted) {
+    memlord_block_info info;
     memlord *lord = m->lord;
     const memlord_device d = memlord_device_cuda(0);
     const memlord_block block = {d, 0x7000, 8};
@@ -772,18 +779,33 @@ static memlord_result meddle_once(meddler *m, int call, memlord_result *wanted) 
     case 16: return memlord_free_begin(lord, d, 0x7000, &token, NULL) ||
                     memlord_free_end(lord, &token, 0, NULL);
     case 17: return memlord_free_done(lord, d, 0x1000);
+    case 18: return memlord_account_use(lord, 0);
+    case 19: return memlord_tag_default_set(lord, "inside");
+    case 20: return memlord_tag_end(lord);
+    case 21: return memlord_stream_set(lord, 7) ? MEMLORD_E_INVALID : MEMLORD_OK;
+    case 22: memlord_reset(lord); return MEMLORD_OK;
+    case 23: memlord_peak_reset(lord, d); return MEMLORD_OK;
+    case 24: return memlord_site_of(lord, "a.c", "f", 1)->file[0] ? MEMLORD_E_INVALID : MEMLORD_OK;
+    case 25: return memlord_find(memlord_generation(lord)) ? MEMLORD_E_INVALID : MEMLORD_OK;
+    case 26: return memlord_parts_each(lord, d, 0x2000, meddler_part, m) ? MEMLORD_E_INVALID
+                                                                         : MEMLORD_OK;
     }
     *wanted = MEMLORD_E_STATE;
     switch (call) {
-    case 18: return memlord_gc_run(lord, d, MEMLORD_REASON_HOST, &reclaimed);
-    case 19: return memlord_pressure_open(lord, "/tmp/memlord-never");
-    case 20: return memlord_pressure_raise(lord, d, 1);
-    case 21: return memlord_export_start(lord, "/tmp/memlord-never.prom", 0);
-    case 22: return memlord_export_stop(lord);
-    default: return MEMLORD_E_UNKNOWN; /* no further call */
+    case 27: return memlord_gc_run(lord, d, MEMLORD_REASON_HOST, &reclaimed);
+    case 28: return memlord_pressure_open(lord, "/tmp/memlord-never");
+    case 29: return memlord_pressure_raise(lord, d, 1);
+    case 30: return memlord_export_start(lord, "/tmp/memlord-never.prom", 0);
+    case 31: return memlord_export_stop(lord);
+    case 32: return memlord_reserve_adopt(lord, m->ticket);
+    }
+    *wanted = MEMLORD_E_UNKNOWN;
+    switch (call) {
+    case 33: return memlord_block_find(lord, d, 0x2000, &info);
+    default: return MEMLORD_E_LIMIT; /* no further call */
     }
 }
-#define MEDDLES 23
+#define MEDDLES 34
 static void *meddling_alloc(void *user, size_t size) {
     meddler *m = (meddler *)user;
     memlord_result wanted;
@@ -817,8 +839,14 @@ static void an_allocator_that_makes_any_call_passes_through_or_is_refused(void *
     assert_ok(memlord_gc_callback_add(lord, cuda(0), 0, meddler_collect, &m));
     assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
     assert_ok(memlord_free_deferred(lord, cuda(0), 0x1000, fence, NULL));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x2000, 100, NULL));
+    assert_ok(memlord_part_add(lord, cuda(0), 0x2000, 0, 50, NULL));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x3000, 100, NULL));
+    assert_ok(memlord_free(lord, cuda(0), 0x3000, NULL)); /* a peak above what is live */
+    assert_ok(memlord_reserve(lord, cuda(1), 64, &m.ticket));
     m.asked = 0;
     before = stats_of(lord, cuda(0));
+    assert_int_equal(before.peak, before.allocated + 100);
     m.lord = lord;
     alarm(60);
     for (key = 1; m.at < MEDDLES && !m.wrong && key < 1000000; key++) /* the map grows */
@@ -831,6 +859,10 @@ static void an_allocator_that_makes_any_call_passes_through_or_is_refused(void *
     assert_int_equal(m.asked + m.collected, 0);
     after = stats_of(lord, cuda(0));
     assert_memory_equal(&before, &after, sizeof after); /* not even a refusal is counted */
+    assert_null(memlord_tag_current(lord));
+    assert_int_equal(memlord_stream_set(lord, 0), 0);
+    assert_ptr_equal(memlord_find(memlord_generation(lord)), lord);
+    assert_ok(memlord_reserve_adopt(lord, m.ticket));
     assert_int_equal(access("/tmp/memlord-never", F_OK) + access("/tmp/memlord-never.prom", F_OK),
                      -2);
     memlord_destroy(lord);
@@ -926,7 +958,8 @@ static void a_fenced_move_inside_the_allocator_passes_through(void **state) {
 /* What an allocator gets that asks more of the ledger than to record. */
 typedef struct asking {
     memlord *lord; /* what the next allocation asks */
-    memlord_result verify, events, account, sample, checkpoint, snapshots;
+    memlord_result verify, events, account, sample, checkpoint, snapshots, reserve, adopt, give_back;
+    memlord_result collect, open, close, raise;
     int64_t headroom;
     uint64_t collected; /* inside */
     test_source source;
@@ -936,7 +969,10 @@ typedef struct asking {
 static void *asking_alloc(void *user, size_t size) {
     asking *a = (asking *)user;
     memlord *lord = a->lord;
+    const memlord_scope_token token = {{1, 1}};
+    memlord_scope_token out;
     memlord_account account;
+    memlord_ticket ticket;
     a->lord = NULL;
     if (lord) {
         a->verify = memlord_verify(lord);
@@ -946,6 +982,21 @@ static void *asking_alloc(void *user, size_t size) {
         a->checkpoint = memlord_checkpoint(lord, "inside");
         a->snapshots = memlord_snapshots_start(lord, 100);
         a->headroom = memlord_headroom(lord, cuda(0));
+        a->reserve = memlord_reserve(lord, cuda(0), 1, &ticket);
+        a->adopt = memlord_scope_adopt(lord, &token);
+        a->give_back = memlord_scope_return(lord, &token);
+        a->collect = memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL);
+        a->open = memlord_pressure_open(lord, "inside");
+        a->close = memlord_pressure_close(lord);
+        a->raise = memlord_pressure_raise(lord, cuda(0), 1);
+        memlord_reset(lord);
+        memlord_peak_reset(lord, all());
+        assert_ok(memlord_scope_begin(lord, "inside"));
+        assert_ok(memlord_scope_shapes_set(lord, "inside"));
+        assert_ok(memlord_scope_export(lord, &out));
+        assert_int_equal(out.word[0] | out.word[1], 0);
+        assert_ok(memlord_scope_end(lord));
+        assert_ok(memlord_gc_poll(lord, all()));
         assert_ok(memlord_pool_set(lord, cuda(0), 5000, 0));
         a->collected = a->gc.runs;
     }
@@ -957,7 +1008,8 @@ static void an_allocator_cannot_make_the_ledger_sample_collect_or_save(void **st
     memlord_desc desc;
     memlord_band band = band_of(0, 101, MEMLORD_METRIC_RESERVED, 5000, 0);
     memlord *lord;
-    char *json;
+    memlord_result opened; /* E_UNSUPPORTED where there are no pages */
+    char *json, page[64];
     uint64_t i;
     (void)state;
     memset(&a, 0, sizeof a);
@@ -969,6 +1021,8 @@ static void an_allocator_cannot_make_the_ledger_sample_collect_or_save(void **st
     a.source.total = 100000;
     a.gc.answer.ran = 1;
     assert_ok(memlord_create(&desc, &lord));
+    snprintf(page, sizeof page, "/tmp/memlord-test-%d-inside", (int)getpid());
+    opened = memlord_pressure_open(lord, page);
     assert_ok(memlord_capacity_source_set(lord, MEMLORD_DEVICE_CUDA, test_source_ask, &a.source));
     assert_ok(memlord_gc_callback_add(lord, cuda(0), 0, test_gc_run, &a.gc));
     assert_ok(memlord_strategy_set(lord, all(), &band, 1));
@@ -983,6 +1037,14 @@ static void an_allocator_cannot_make_the_ledger_sample_collect_or_save(void **st
     assert_ok(a.checkpoint);
     assert_int_equal(a.snapshots, MEMLORD_E_STATE);
     assert_true(a.headroom == INT64_MAX);
+    assert_int_equal(a.reserve, MEMLORD_E_STATE);
+    assert_ok(a.adopt);
+    assert_ok(a.give_back);
+    assert_int_equal(a.collect, MEMLORD_E_STATE);
+    assert_int_equal(a.open, MEMLORD_E_STATE);
+    assert_int_equal(a.close, opened == MEMLORD_OK ? MEMLORD_E_STATE : MEMLORD_OK);
+    assert_int_equal(a.raise, MEMLORD_E_STATE);
+    assert_int_equal(stats_of(lord, cuda(0)).total_allocated, 100); /* the epoch is the first one */
     assert_int_equal(a.source.calls, 0);
     assert_int_equal(a.collected, 0);
     assert_int_equal(stats_of(lord, cuda(0)).reserved, 5000);
@@ -994,6 +1056,7 @@ static void an_allocator_cannot_make_the_ledger_sample_collect_or_save(void **st
     free(json);
     assert_ok(memlord_verify(lord));
     memlord_destroy(lord);
+    (void)unlink(page);
 }
 
 /* -- tiny stacks -- */

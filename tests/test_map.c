@@ -409,6 +409,24 @@ static void keys_made_to_collide_are_refused_without_taking_all_memory(void **st
     memlord_destroy(lord);
 }
 
+/* 5 fit in their bucket, and 15 are counted to lie behind it. No larger table takes more. */
+static void of_keys_made_to_collide_an_empty_map_takes_20(void **state) {
+    enum { MADE = 24, MOST = 20 };
+    test_case *t = (test_case *)*state;
+    uint64_t i, before = 0;
+    for (i = 0; i < MADE; i++) {
+        if (i == MOST) before = t->heap.bytes;
+        assert_int_equal(memlord_alloc(t->lord, cuda(0), made_to_collide(i), 1, NULL),
+                         i < MOST ? MEMLORD_OK : MEMLORD_E_NOMEM);
+    }
+    assert_in_range(t->heap.bytes, before, before + (256 << 10)); /* for the tables it tried */
+    assert_int_equal(memlord_allocated(t->lord, cuda(0)), MOST);
+    assert_int_equal(stats_of(t->lord, cuda(0)).dropped_allocs, MADE - MOST);
+    for (i = 0; i < MADE; i++) assert_ok(memlord_free(t->lord, cuda(0), made_to_collide(i), NULL));
+    assert_int_equal(memlord_allocated(t->lord, cuda(0)), 0);
+    assert_ok(memlord_alloc(t->lord, cuda(0), made_to_collide(MOST), 1, NULL));
+}
+
 static void a_handle_may_be_live_on_every_type_of_device(void **state) {
     enum { HANDLES = 3000 };
     test_heap heap;
@@ -698,6 +716,7 @@ int main(void) {
         TEST_SITES(a_block_is_of_its_device_whichever_was_the_last),
         cmocka_unit_test(blocks_at_equal_distances_take_64_bytes_each),
         cmocka_unit_test(keys_made_to_collide_are_refused_without_taking_all_memory),
+        TEST(of_keys_made_to_collide_an_empty_map_takes_20),
         cmocka_unit_test(a_handle_may_be_live_on_every_type_of_device),
         TEST_SITES(the_peak_of_a_site_is_its_own),
         TEST_SITES(the_peak_of_a_tag_is_its_own),

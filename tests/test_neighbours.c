@@ -249,6 +249,7 @@ static void wrong_raises_are_refused(void **state) {
     assert_int_equal(memlord_pressure_raise(p->a, all(), 1), MEMLORD_E_DEVICE);
     assert_int_equal(memlord_device_id_set(p->a, all(), "x"), MEMLORD_E_DEVICE);
     assert_ok(memlord_pressure_raise(NULL, cuda(0), 1));
+    assert_ok(memlord_device_id_set(NULL, cuda(0), "x"));
     assert_ok(memlord_pressure_open(NULL, "x"));
     assert_ok(memlord_pressure_close(NULL));
     assert_ok(memlord_pressure_close(p->a));
@@ -704,6 +705,7 @@ static void sixteen_devices_fit(void **state) {
     assert_int_equal(neighbours(p->a, cuda(15)), MIB);
     assert_int_equal(neighbours(p->a, cuda(16)), 0);
     assert_non_null(strstr(p->log.text, "more than 16 devices"));
+    assert_int_equal(memlord_pressure_raise(p->a, cuda(17), 1), MEMLORD_E_UNKNOWN);
 }
 
 static void a_page_of_random_bytes_heals(void **state) {

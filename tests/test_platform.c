@@ -1,6 +1,7 @@
 /* What MemLord asks of the C library and the kernel: this suite defines functions of the C library
    itself, and so can count them, hold them back and let them fail. */
 #include "support.h"
+#include "child.h"
 #include "kernel.h"
 
 #include <dlfcn.h>
@@ -39,6 +40,7 @@ static __thread struct watch {
     size_t huge_size;
 } watch;
 static uint64_t wall; /* the time of day in ns; 0: the real one */
+static int refuse_clocks, stand_still; /* no clock can be read; they all read 1 s */
 static test_gate *hold_huge; /* where another thread waits that requests huge pages */
 static uint64_t naps_until_open;
 
@@ -49,6 +51,7 @@ static int refuse_barriers;
 static __thread struct {
     int refuse_hook, forget_hook; /* the end of the thread cannot be noticed; is not, in silence */
     int refuse_number;            /* a sandbox does not tell the thread's number */
+    int refuse_signals;           /* it does not tell of other threads whether they live */
     long number;                  /* the kernel gave it before; 0: it did not */
 } meets;
 
@@ -70,6 +73,10 @@ IN_PLACE long syscall(long number, ...) {
     }
     if (number == SYS_gettid && meets.number) return meets.number;
     if (number == SYS_tgkill && meets.number && b == meets.number) return 0; /* it lives */
+    if (number == SYS_tgkill && meets.refuse_signals) {
+        errno = EPERM;
+        return -1;
+    }
     if (!kernel) kernel_find();
     if (number == SYS_membarrier && refuse_barriers) {
         errno = EPERM;
@@ -158,6 +165,15 @@ IN_PLACE int madvise(void *at, size_t size, int advice) {
     return (int)syscall(SYS_madvise, at, size, advice);
 }
 IN_PLACE int clock_gettime(clockid_t clock, struct timespec *out) {
+    if (refuse_clocks) {
+        errno = EPERM;
+        return -1;
+    }
+    if (stand_still) {
+        out->tv_sec = 1;
+        out->tv_nsec = 0;
+        return 0;
+    }
     if (!wall || clock != CLOCK_REALTIME) return (int)syscall(SYS_clock_gettime, clock, out);
     out->tv_sec = (time_t)(wall / 1000000000u);
     out->tv_nsec = (long)(wall % 1000000000u);
@@ -232,6 +248,16 @@ static void a_moment_is_written_as_its_date_and_time(void **state) {
             assert_string_equal(
                 moment_of(test_lord(state), moments[i].seconds * 1000000000u + moments[i].ns),
                 moments[i].text);
+}
+static void a_clock_that_cannot_be_read_says_0(void **state) {
+    memlord *lord = test_lord(state);
+    const char *text;
+    refuse_clocks = 1;
+    text = moment_of(lord, 1);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 10, NULL));
+    refuse_clocks = 0;
+    assert_string_equal(text, "1970-01-01T00:00:00.000Z");
+    assert_int_equal(memlord_allocated(lord, cpu()), 10);
 }
 
 /* -- files -- */
@@ -603,20 +629,46 @@ int pthread_cond_init(pthread_cond_t *cond, const pthread_condattr_t *attr) {
     return real(cond, attr);
 }
 
+static int refuse_clock_of_conditions;
+int pthread_condattr_setclock(pthread_condattr_t *attr, clockid_t clock) {
+    static int (*real)(pthread_condattr_t *, clockid_t);
+    void *found;
+    if (refuse_clock_of_conditions) return EINVAL;
+    if (!real) {
+        found = dlsym(RTLD_NEXT, "pthread_condattr_setclock");
+        memcpy(&real, &found, sizeof real);
+    }
+    return real(attr, clock);
+}
+static int refuse_mutexes;
+int pthread_mutex_init(pthread_mutex_t *mutex, const pthread_mutexattr_t *attr) {
+    static int (*real)(pthread_mutex_t *, const pthread_mutexattr_t *);
+    void *found;
+    if (refuse_mutexes) return ENOMEM;
+    if (!real) {
+        found = dlsym(RTLD_NEXT, "pthread_mutex_init");
+        memcpy(&real, &found, sizeof real);
+    }
+    return real(mutex, attr);
+}
+
 static int setup_threads(void **state) { return test_open_fakes(state, 0); }
 
 static void a_poller_that_cannot_wait_is_not_started_and_the_next_tries_again(void **state) {
+    static int *const refuse[] = {&refuse_conditions, &refuse_conditions, &refuse_attributes,
+                                  &refuse_clock_of_conditions, &refuse_mutexes};
     test_case *t = (test_case *)*state;
+    size_t i;
     TEST_THREADS();
     memlord_poller_stop(t->lord);
     grow(t, cuda(0), 100);
-    refuse_conditions = 1;
-    assert_int_equal(memlord_poller_start(t->lord, 0), MEMLORD_E_NOMEM);
-    assert_int_equal(memlord_poller_start(t->lord, 0), MEMLORD_E_NOMEM);
-    refuse_conditions = 0;
-    refuse_attributes = 1;
-    assert_int_equal(memlord_poller_start(t->lord, 0), MEMLORD_E_NOMEM);
-    refuse_attributes = 0;
+    for (i = 0; i < sizeof refuse / sizeof *refuse; i++) {
+        memlord_result r;
+        *refuse[i] = 1;
+        r = memlord_poller_start(t->lord, 0);
+        *refuse[i] = 0;
+        assert_int_equal(r, MEMLORD_E_NOMEM);
+    }
     assert_ok(memlord_poller_start(t->lord, 0));
     memlord_poller_stop(t->lord);
 }
@@ -625,7 +677,7 @@ static void a_poller_that_cannot_wait_is_not_started_and_the_next_tries_again(vo
 
 typedef struct visitor {
     memlord *lord;
-    int refuse_hook, forget_hook, refuse_number, leave_open;
+    int refuse_hook, forget_hook, refuse_number, refuse_signals, leave_open;
     long number;
     uint64_t key;
     memlord_result alloc, begin, begin_later;
@@ -638,6 +690,7 @@ static void *visit(void *user) {
     meets.refuse_hook = v->refuse_hook;
     meets.forget_hook = v->forget_hook;
     meets.refuse_number = v->refuse_number;
+    meets.refuse_signals = v->refuse_signals;
     meets.number = v->number;
     v->tag_before = memlord_tag_current(v->lord);
     v->begin = memlord_tag_begin(v->lord, "visit");
@@ -719,6 +772,31 @@ static void threads_whose_end_was_missed_are_found_by_their_number(void **state)
     assert_int_equal(tagged(t->lord), 2000);
 }
 
+/* No thread is taken for ended then: each keeps its record, and the books are exact. */
+static void threads_whose_end_was_missed_keep_their_records_where_none_can_be_asked_for(
+    void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t then[3] = {0, 0, 0};
+    visitor v;
+    int i, how;
+    TEST_THREADS();
+    memset(&v, 0, sizeof v);
+    v.lord = t->lord;
+    v.forget_hook = 1;
+    for (how = 0; how < 2; how++) {
+        v.refuse_signals = how == 0;
+        v.refuse_number = how == 1; /* its own number is then none of the kernel */
+        for (i = 1; i <= 100; i++) {
+            v.key = (uint64_t)(how * 100 + i) * 64;
+            visit_by_thread(&v);
+        }
+        then[how + 1] = t->heap.bytes;
+    }
+    assert_true(then[1] > (64 << 10));
+    assert_int_equal(memlord_allocated(t->lord, cpu()), 2000);
+    assert_int_equal(tagged(t->lord), 2000);
+}
+
 /* The kernel gives numbers again. */
 static void a_thread_with_the_number_of_one_whose_end_was_missed_begins_anew(void **state) {
     memlord *lord = test_lord(state), *other;
@@ -777,24 +855,37 @@ static void a_thread_whose_number_is_not_told_has_a_record_all_the_same(void **s
     assert_int_equal(t->heap.bytes, then);
 }
 
-/* Every store is visible by then. The refusal is for good: this is the last test. */
-static void a_thread_that_is_refused_the_barrier_sleeps_a_millisecond(void **state) {
-    memlord *lord = test_lord(state);
+/* Frees a block of another thread's shard while the kernel refuses the barrier, and sleeps. */
+static void free_without_a_barrier(memlord *lord, int still) {
     visitor v;
-    uint64_t i;
-    TEST_THREADS();
     memset(&v, 0, sizeof v);
     v.lord = lord;
     v.key = 0x7f0000001000u;
-    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 1, NULL)); /* or it would inherit the shard */
     visit_by_thread(&v);
-    if (syscall(SYS_membarrier, 0L, 0L, 0L, 0L, 0L, 0L) <= 0) skip(); /* a kernel without it */
     naps_until_open = 0;
     refuse_barriers = 1;
+    stand_still = still;
     watch_begin();
     assert_ok(memlord_free(lord, cpu(), v.key, NULL));
     watch.on = 0;
-    refuse_barriers = 0;
+    refuse_barriers = stand_still = 0;
+}
+/* Every store is visible by then. The refusal is for good: this is the last test. Where the clock
+   stands still, too, it does not try for ever. */
+static void a_thread_that_is_refused_the_barrier_sleeps_a_millisecond(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t i;
+    pid_t pid;
+    TEST_THREADS();
+    if (syscall(SYS_membarrier, 0L, 0L, 0L, 0L, 0L, 0L) <= 0) skip(); /* a kernel without it */
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 1, NULL)); /* or it would inherit the shard */
+    pid = fork();
+    if (pid == 0) {
+        free_without_a_barrier(lord, 1);
+        _exit(watch.naps == 1000 && memlord_allocated(lord, cpu()) == 0 ? 0 : 1);
+    }
+    assert_int_equal(child_status(pid), 0);
+    free_without_a_barrier(lord, 0);
     assert_true(watch.naps >= 1);
     for (i = 0; i < watch.naps && i < 64; i++) assert_int_equal(watch.nap_ns[i], 1000000);
     assert_int_equal(memlord_allocated(lord, cpu()), 0);
@@ -803,6 +894,7 @@ static void a_thread_that_is_refused_the_barrier_sleeps_a_millisecond(void **sta
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_moment_is_written_as_its_date_and_time),
+        TEST(a_clock_that_cannot_be_read_says_0),
         TEST(a_dated_file_is_written_beside_the_one_of_that_second),
         cmocka_unit_test(blocks_of_the_os_are_zeroed_and_apart),
         cmocka_unit_test(a_block_outside_8_kib_to_1_mib_has_a_mapping_of_its_own),
@@ -823,6 +915,7 @@ int main(void) {
         TEST(a_free_of_another_threads_block_takes_one_barrier),
         TEST(a_thread_whose_end_cannot_be_noticed_shares_a_record_without_tags),
         TEST(threads_whose_end_was_missed_are_found_by_their_number),
+        TEST(threads_whose_end_was_missed_keep_their_records_where_none_can_be_asked_for),
         TEST(a_thread_with_the_number_of_one_whose_end_was_missed_begins_anew),
         TEST(a_thread_whose_number_is_not_told_has_a_record_all_the_same),
         TEST(a_thread_that_is_refused_the_barrier_sleeps_a_millisecond),

@@ -166,7 +166,14 @@ static void reserve(memlord *lord) {
     X(1, mli_device_add_locked, mli_lock_held(&mli_process.cold_lock), \
       (void)mli_device_add_locked(lord, cpu(), NULL)) \
     X(1, mli_refuse, mli_none_held(), hold(MLI_RANK_COLD); (void)mli_refuse(lord, 0, 0, \
-      cpu(), NULL)) \
+      cpu(), NULL, NULL)) \
+    X(1, mli_anomaly_find, mli_rank_held(MLI_RANK_ANOMALIES), \
+      (void)mli_anomaly_find(lord->anomalies, 0, NULL, NULL)) \
+    X(1, mli_anomaly_note, mli_none_held_but_orphan(), hold(MLI_RANK_COLD); \
+      (void)mli_anomaly_note(lord, 0, cpu(), 0, 0, 0)) \
+    X(1, mli_anomaly_read, mli_none_held(), memlord_anomaly a; hold(MLI_RANK_COLD); \
+      (void)mli_anomaly_read(lord, 0, &a)) \
+    X(1, mli_anomalies_log, mli_none_held(), hold(MLI_RANK_COLD); mli_anomalies_log(lord)) \
     X(1, mli_handle_open, mli_rank_held(MLI_RANK_PHYS) || mli_rank_held(MLI_RANK_COLD), \
       (void)mli_handle_open(NULL)) \
     X(2, mli_handle_open, *list, mli_handle *none = NULL; \
@@ -206,10 +213,12 @@ static void reserve(memlord *lord) {
     X(1, mli_birth_find_locked, mli_lock_held(&mli_process.cold_lock), \
       (void)mli_birth_find_locked(lord, NULL, NULL)) \
     X(1, mli_birth_bits_new, !mli_is_inside(), enter(lord, t); (void)mli_birth_bits_new(lord, \
-      t, 0)) \
+      t, 0, 0)) \
     X(1, mli_alloc_word2, !mli_is_inside(), enter(lord, t); (void)mli_alloc_word2(lord, t, 0, \
       NULL)) \
-    X(1, mli_tags_cut, depth < t->tag_depth, mli_tags_cut(t, t->tag_depth)) \
+    X(1, mli_tag_of_host, mli_none_held(), hold(MLI_RANK_COLD); (void)mli_tag_of_host(lord, \
+      "")) \
+    X(1, mli_tags_cut, depth < t->now.tag_depth, mli_tags_cut(t, t->now.tag_depth)) \
     X(1, mli_interposer_begin, mli_none_held(), hold(MLI_RANK_COLD); \
       mli_interposer_begin(lord, 0, NULL)) \
     X(1, mli_interposer_end, mli_none_held(), hold(MLI_RANK_COLD); mli_interposer_end(lord, \
@@ -287,7 +296,8 @@ static void reserve(memlord *lord) {
     X(1, mli_phys_try_reserve, mli_lock_held(&phys->lock), (void)mli_phys_try_reserve(lord, \
       mli_phys_storage(lord, 0), 0, 0)) \
     X(1, mli_cover_plan, mli_lock_held(&phys->lock), mli_cover_plan(lord, t, \
-      mli_phys_storage(lord, 0), 0, NULL)) \
+      mli_phys_storage(lord, 0), NULL)) \
+    X(1, mli_ticket_move, mli_rank_held(MLI_RANK_PHYS), mli_ticket_move(lord, NULL, NULL, 0)) \
     X(1, mli_cover_take, mli_rank_held(MLI_RANK_PHYS), mli_cover_take(lord, NULL)) \
     X(1, mli_block_copy_out, mli_is_inside() || mli_rank_held(MLI_RANK_SHARD)  \
       || !(e->word2 & MLI_HAS_SIDE), mli_entry e = {0, 0, 1}; mli_block_copy_out(lord, &e, \
@@ -311,7 +321,6 @@ static void reserve(memlord *lord) {
     X(1, mli_free_window, mli_is_inside(), (void)mli_free_window(lord, cpu(), 0, 0, NULL))
 
 #define SERVICES(X) \
-    X(1, mli_thread_gone, mli_lock_held(&mli_process.registry_lock), mli_thread_gone(t)) \
     X(1, mli_band_evaluate, mli_lock_held(&phys->lock), mli_band_evaluate(lord, \
       mli_phys_storage(lord, 0), 0, NULL)) \
     X(1, mli_gc_runs_elsewhere, mli_lock_held(&lord->bands->callbacks_lock), \
@@ -321,7 +330,14 @@ static void reserve(memlord *lord) {
     X(2, mli_gc_run_callbacks, mli_u32_load(&mli_device_record_at(lord, \
       dev)->watch.gc_running), must(memlord_alloc(lord, cpu(), 64, 1, NULL)); \
       mli_gc_run_callbacks(lord, 1, t, NULL, 0, NULL)) \
+    X(1, mli_record_of, !context->home, (void)mli_record_of(&t->own)) \
+    X(1, mli_current_clear, !now->span, must(memlord_scope_begin(lord, "open")); \
+      mli_current_clear(&t->now)) \
     X(1, mli_thread_release, mli_lock_held(&mli_process.registry_lock), mli_thread_release(t)) \
+    X(1, mli_thread_gone, mli_lock_held(&mli_process.registry_lock), mli_thread_gone(t)) \
+    X(1, mli_context_elsewhere, mli_lock_held(&record->lock), static mli_context_record record; \
+      mli_lock_rank(&record.lock, MLI_RANK_CONTEXT); record.kept.context = &record.own; \
+      (void)mli_context_elsewhere(&record, t)) \
     X(1, mli_scope_of_path_locked, mli_lock_held(&mli_process.cold_lock), \
       (void)mli_scope_of_path_locked(lord, NULL)) \
     X(1, mli_scope_new_locked, mli_lock_held(&mli_process.cold_lock), \

@@ -242,11 +242,12 @@ static void what_the_first_attempt_makes_is_recorded(void **state) {
 static void it_is_recorded_with_site_and_tag(void **state) {
     stage *s = stage_of(state, "0+");
     static const memlord_site site = {"kv.c", "grow_cache", 7};
+    const memlord_alloc_opts opts = {&site, NULL, 0, 0, 0};
     memlord_retry policy = policy_of(s, 1);
     memlord_block_info info;
     assert_ok(memlord_sites_enable(s->t->lord, 1));
     assert_ok(memlord_tag_begin(s->t->lord, "kv_cache"));
-    assert_ok(memlord_alloc_retry(s->t->lord, cuda(2), 100, attempt, s, &policy, &got, &site));
+    assert_ok(memlord_alloc_retry(s->t->lord, cuda(2), 100, attempt, s, &policy, &got, &opts));
     assert_ok(memlord_tag_end(s->t->lord));
     assert_ok(memlord_block_find(s->t->lord, cuda(2), got, &info));
     assert_string_equal(info.tag, "kv_cache");
@@ -969,11 +970,12 @@ static void a_recovery_logs_no_failure(void **state) {
 static void the_last_failure_is_in_the_reports(void **state) {
     stage *s = stage_of(state, "0");
     static const memlord_site site = {"kv.c", "grow_cache", 77};
+    const memlord_alloc_opts opts = {&site, NULL, 0, 0, 0};
     memlord_retry policy = policy_of(s, 1);
     char *json, *text, *metrics;
     hold(s->t);
     assert_int_equal(memlord_alloc_retry(s->t->lord, cuda(0), 987654321, attempt, s, &policy, &got,
-                                         &site),
+                                         &opts),
                      MEMLORD_E_OOM);
     json = report_of(s->t->lord, MEMLORD_FORMAT_JSON);
     text = report_of(s->t->lord, MEMLORD_FORMAT_TEXT);

@@ -32,6 +32,7 @@ static int setup_samples(void **state) {
     desc.stack_depth = 4;
     desc.stack_bytes = MEAN;
     desc.unwinder.fn = unwind_one;
+    desc.stack_seed = 1;
     *state = t;
     return memlord_create(&desc, &t->lord) == MEMLORD_OK && t->lord ? 0 : -1;
 }
@@ -64,6 +65,46 @@ static void first_draws_are_exponential(void **state) {
         assert_true(off * off < 16 * n * p[k] * (1 - p[k]));
     }
     free(t);
+}
+
+/* Returns which of 256 allocs of half the mean a new ledger picks: a bit each. */
+static void picks_of(test_case *t, uint64_t seed, uint64_t picked[4]) {
+    memlord_desc desc = test_desc(&t->heap, MEMLORD_FLAG_NO_THREADS);
+    memlord *lord = NULL;
+    memlord_stack_stat row;
+    uint64_t i, before = 0;
+    desc.stack_depth = 4;
+    desc.stack_bytes = MEAN;
+    desc.stack_seed = seed;
+    desc.unwinder.fn = unwind_one;
+    assert_ok(memlord_create(&desc, &lord));
+    memset(picked, 0, 4 * sizeof *picked);
+    for (i = 0; i < 256; i++) {
+        assert_ok(memlord_alloc(lord, cpu(), 0x10000 + i * 64, MEAN / 2, NULL));
+        memset(&row, 0, sizeof row);
+        (void)memlord_stacks_top(lord, cpu(), MEMLORD_SITE_ORDER_LIVE_BYTES, &row, 1);
+        picked[i / 64] |= (uint64_t)(row.samples - before) << i % 64;
+        before = row.samples;
+    }
+    memlord_destroy(lord);
+}
+
+static void a_seed_makes_the_samples_repeatable(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t one[4], again[4], other[4];
+    picks_of(t, 1, one);
+    picks_of(t, 1, again);
+    picks_of(t, 2, other);
+    assert_memory_equal(one, again, sizeof one);
+    assert_memory_not_equal(one, other, sizeof one);
+}
+
+static void without_a_seed_each_ledger_has_another(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t one[4], other[4];
+    picks_of(t, 0, one);
+    picks_of(t, 0, other);
+    assert_memory_not_equal(one, other, sizeof one);
 }
 
 /* -- estimates -- */
@@ -261,7 +302,6 @@ static void estimate(void **state, uint64_t bytes) {
     const uint64_t rounds = 200, blocks = 400, truth = blocks * bytes;
     double sum = 0, squares = 0, stated = 0, allocs = 0, off;
     uint64_t r, i;
-    lord->stacks.seed = 1;
     for (r = 0; r < rounds; r++) {
         memlord_stack_stat row;
         memlord_reset(lord);
@@ -319,6 +359,8 @@ int main(void) {
 #define TEST_SAMPLES(name) cmocka_unit_test_setup_teardown(name, setup_samples, test_teardown)
     const struct CMUnitTest tests[] = {
         TEST_SAMPLES(first_draws_are_exponential),
+        TEST_SAMPLES(a_seed_makes_the_samples_repeatable),
+        TEST_SAMPLES(without_a_seed_each_ledger_has_another),
         TEST_SAMPLES(an_estimate_of_small_blocks_is_unbiased),
         TEST_SAMPLES(an_estimate_of_blocks_near_the_mean_is_unbiased),
         TEST_SAMPLES(an_estimate_of_large_blocks_is_unbiased),

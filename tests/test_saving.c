@@ -230,6 +230,24 @@ static void with_files_0_to_2_closed(void **state) {
     assert_one_whole(1000);
 }
 
+/* No file is written by the number of a standard stream. */
+static void save_without_descriptors(memlord *lord) {
+    struct rlimit before, none;
+    if (memlord_alloc(lord, cuda(0), 0x1000, 5, NULL)) _exit(2);
+    close(0);
+    if (getrlimit(RLIMIT_NOFILE, &before)) _exit(3);
+    none = before;
+    none.rlim_cur = 3;
+    if (setrlimit(RLIMIT_NOFILE, &none)) _exit(4);
+    if (memlord_save(lord, MEMLORD_FORMAT_JSON, in_folder("x.json")) != MEMLORD_E_IO) _exit(5);
+    if (setrlimit(RLIMIT_NOFILE, &before)) _exit(6);
+}
+static void with_file_0_closed_and_no_other_to_be_had_there_is_no_file(void **state) {
+    (void)state;
+    run_child(save_without_descriptors);
+    assert_int_equal(files().n, 0);
+}
+
 static void save_where_nothing_is(memlord *lord) {
     if (memlord_save_at_exit(lord, MEMLORD_FORMAT_JSON, in_folder("no/such"))) _exit(2);
 }
@@ -1333,6 +1351,7 @@ int main(void) {
         SAVING(every_ledger_saves_its_own),
         SAVING(a_ledger_destroyed_before_the_exit_saves_once),
         SAVING(with_files_0_to_2_closed),
+        SAVING(with_file_0_closed_and_no_other_to_be_had_there_is_no_file),
         SAVING(without_the_directory_the_process_exits_all_the_same),
         SAVING(an_exit_while_threads_run_saves_a_whole_report),
         SAVING(a_destroy_saves_and_says_so),

@@ -810,6 +810,123 @@ static void a_retry_that_sleeps_by_a_function_asks_before(void **state) {
     assert_ok(memlord_pressure_close(f->lord)); /* no request is left that it would wake */
 }
 
+/* What the host may do with the page while its function sleeps. */
+static void poll_while_it_sleeps(void *user, uint32_t ms) {
+    (void)ms;
+    poll_all(((sleeper *)user)->f);
+    ((sleeper *)user)->sleeps++;
+}
+static void close_while_it_sleeps(void *user, uint32_t ms) {
+    (void)ms;
+    assert_ok(memlord_pressure_close(((sleeper *)user)->f->lord));
+    ((sleeper *)user)->sleeps++;
+}
+static void a_retry_that_sleeps_by_a_function_may_use_the_page(void **state) {
+    static void (*const functions[])(void *, uint32_t) = {poll_while_it_sleeps,
+                                                          close_while_it_sleeps};
+    fixture *f = joined(state);
+    uint64_t storage, bytes;
+    size_t i;
+    assert_ok(memlord_alloc(f->lord, cuda(0), 0x1000, MIB, NULL));
+    f->page->slots[0].devices[0].id = identity("GPU-0");
+    for (i = 0; i < 2; i++) {
+        for (bytes = 0; bytes < 2; bytes++) { /* the second close finds no page */
+            sleeper s = {f, 0, 0};
+            memlord_retry policy = {1, 10, 10, 1, NULL, NULL};
+            policy.sleep_ms = functions[i];
+            policy.user = &s;
+            assert_int_equal(memlord_alloc_retry(f->lord, cuda(0), bytes, no_memory, NULL, &policy,
+                                                 &storage, NULL),
+                             MEMLORD_E_OOM);
+            assert_int_equal(s.sleeps, 1);
+        }
+    }
+    assert_int_equal(f->page->slots[OWN].owner, 0);
+    assert_int_equal(f->page->bells[0].rings, 3); /* for each but the one without a page */
+}
+
+static pid_t *forked;
+static void fork_while_it_sleeps(void *user, uint32_t ms) {
+    (void)ms;
+    ((sleeper *)user)->sleeps++;
+    *forked = fork();
+}
+static void a_child_of_a_retry_that_sleeps_goes_on_with_it(void **state) {
+    fixture *f = joined(state);
+    sleeper s = {f, 0, 0};
+    memlord_retry policy = {1, 10, 10, 1, fork_while_it_sleeps, NULL};
+    uint64_t storage;
+    memlord_result r;
+    pid_t child = -1;
+    int status = -1;
+    policy.user = &s;
+    forked = &child;
+    assert_ok(memlord_alloc(f->lord, cuda(0), 0x1000, MIB, NULL));
+    r = memlord_alloc_retry(f->lord, cuda(0), MIB, no_memory, NULL, &policy, &storage, NULL);
+    if (!child) _exit(r == MEMLORD_E_OOM && s.sleeps == 1 ? 0 : 1);
+    assert_int_equal(r, MEMLORD_E_OOM);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+static void a_page_that_was_closed_serves_nothing_and_its_children_join_none(void **state) {
+    fixture *f = joined(state);
+    uint64_t storage;
+    const memlord_retry policy = {1, 1, 1, 1, NULL, NULL};
+    int status = -1;
+    pid_t child;
+    assert_ok(memlord_alloc(f->lord, cuda(0), 0x1000, MIB, NULL));
+    f->page->slots[0].devices[0].id = identity("GPU-0");
+    f->page->slots[0].devices[0].held = 3 * MIB;
+    assert_int_equal(neighbours(f, cuda(0)), 3 * MIB);
+    assert_ok(memlord_pressure_close(f->lord));
+    assert_int_equal(neighbours(f, cuda(0)), 0);
+    assert_int_equal(memlord_poller_start(f->lord, 0), MEMLORD_E_UNSUPPORTED);
+    assert_int_equal(memlord_alloc_retry(f->lord, cuda(0), 0, no_memory, NULL, &policy, &storage,
+                                         NULL),
+                     MEMLORD_E_OOM); /* sleeps without asking */
+    assert_int_equal(f->page->bells[0].rings, 0);
+    child = fork();
+    if (!child)
+        _exit(memlord_alloc(f->lord, cuda(0), 0x2000, MIB, NULL) ||
+              memlord_gc_poll(f->lord, all()) || f->page->slots[OWN].owner);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+static memlord_gc_result close_inside(void *user, memlord *lord, const memlord_gc_event *event) {
+    const memlord_gc_result result = {1, 0, MIB};
+    (void)event;
+    *(memlord_result *)user = memlord_pressure_close(lord);
+    return result;
+}
+static void an_answer_that_closes_the_page_is_not_published(void **state) {
+    fixture *f = joined(state);
+    slot_words *one = &f->page->slots[0];
+    memlord_result closed = MEMLORD_E_STATE;
+    assert_ok(memlord_alloc(f->lord, cuda(0), 0x1000, MIB, NULL));
+    assert_ok(memlord_gc_callback_add(f->lord, cuda(0), 1u << MEMLORD_REASON_NEIGHBOUR,
+                                      close_inside, &closed));
+    poll_all(f);
+    one->devices[0].id = identity("GPU-0");
+    one->devices[0].wanted = MIB;
+    one->devices[0].asked = 1000;
+    set(&one->request, 1000);
+    poll_all(f);
+    assert_ok(closed);
+    assert_int_equal(one->answered[OWN], 0);
+    assert_int_equal(f->page->slots[OWN].answered[0], 0);
+    assert_int_equal(f->page->slots[OWN].owner, 0);
+}
+
+static void a_raise_waits_two_seconds_for_an_answer(void **state) {
+    slot_words *one, *two;
+    fixture *f = with_two(state, &one, &two);
+    const uint64_t start = now_ns(CLOCK_MONOTONIC);
+    assert_int_equal(memlord_pressure_raise(f->lord, cuda(0), MIB), MEMLORD_E_OOM);
+    assert_true(now_ns(CLOCK_MONOTONIC) - start >= 2000000000u);
+}
+
 /* -- whose memory the host's is -- */
 
 static uint64_t host_identity(fixture *f, const char *root) {
@@ -955,6 +1072,8 @@ static void a_stall_of_the_host_runs_the_callbacks_of_the_cpu(void **state) {
     assert_int_equal(f->gc.last.reason, MEMLORD_REASON_NEIGHBOUR);
     assert_int_equal(f->gc.last.needed, 0);
     assert_int_equal(memlord_pressure_level(f->lord, cpu()), MEMLORD_PRESSURE_WARNING);
+    assert_ok(memlord_limit_set(f->lord, cpu(), MIB));
+    assert_int_equal(memlord_pressure_level(f->lord, cpu()), MEMLORD_PRESSURE_CRITICAL);
     stall.answer = POLLIN;
     poll_all(f);
     assert_int_equal(test_gc_runs(&f->gc), 1);
@@ -1008,6 +1127,25 @@ static void a_name_is_a_file_of_this_user_in_shared_memory(void **state) {
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
     assert_int_equal(unlink(path), 0);
+}
+
+static void without_a_name_it_is_the_default_one_of_the_user(void **state) {
+    static const char *const names[] = {NULL, ""};
+    fixture *f = (fixture *)*state;
+    const uid_t user = geteuid(), other = 100000 + (uid_t)getpid(); /* no other test has that page */
+    char path[128];
+    size_t i;
+    if (user) skip(); /* root alone can be another user for a while */
+    snprintf(path, sizeof path, "/dev/shm/memlord-%u-default", (unsigned)other);
+    for (i = 0; i < 2; i++) {
+        memlord_result r;
+        assert_int_equal(seteuid(other), 0);
+        r = memlord_pressure_open(f->lord, names[i]);
+        assert_int_equal(seteuid(user), 0);
+        assert_ok(r);
+        assert_ok(memlord_pressure_close(f->lord));
+        assert_int_equal(unlink(path), 0);
+    }
 }
 
 static void a_path_of_399_bytes_is_the_longest(void **state) {
@@ -1079,8 +1217,12 @@ static void a_page_that_this_process_may_not_open_is_refused(void **state) {
 #if !TEST_SANITIZED && UINTPTR_MAX > 0xffffffffu
 #define REFUSALS 1
 static struct {
-    int locks; /* refuses locks */
+    int locks; /* the error of each lock; 0: none */
+    int looks; /* refuses to tell who has a lock */
     int maps;  /* refuses to map a file */
+    int modes; /* refuses to set the mode of a file */
+    const char *lost; /* a path that is never there, though its file can be made */
+    int fails_at, error; /* the number of the open of `lost` that fails, and how */
     const char *replace, *by; /* puts `by` in the place of `replace` at its second open */
     int opens;
 } refuse;
@@ -1092,11 +1234,18 @@ int fcntl(int fd, int cmd, ...) {
     va_start(rest, cmd);
     arg = va_arg(rest, void *);
     va_end(rest);
-    if (refuse.locks && cmd == F_OFD_SETLK) {
-        errno = EINVAL;
+    if ((refuse.locks && cmd == F_OFD_SETLK) || (refuse.looks && cmd == F_OFD_GETLK)) {
+        errno = refuse.locks ? refuse.locks : EINVAL;
         return -1;
     }
     return (int)syscall(SYS_fcntl, fd, cmd, arg);
+}
+int fchmod(int fd, mode_t mode) {
+    if (refuse.modes) {
+        errno = EPERM;
+        return -1;
+    }
+    return (int)syscall(SYS_fchmod, fd, mode);
 }
 int open(const char *path, int flags, ...) {
     va_list rest;
@@ -1108,6 +1257,10 @@ int open(const char *path, int flags, ...) {
     }
     if (refuse.replace && !strcmp(path, refuse.replace) && ++refuse.opens == 2)
         assert_int_equal(rename(refuse.by, path), 0);
+    if (refuse.lost && !strcmp(path, refuse.lost) && ++refuse.opens >= refuse.fails_at) {
+        errno = refuse.error;
+        return -1;
+    }
     return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
 }
 void *mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset) {
@@ -1136,8 +1289,44 @@ static void refused_by_the_system(fixture *f, memlord_result r, const char *why)
 static void a_file_system_without_locks_is_refused(void **state) {
     fixture *f = (fixture *)*state;
     map_page(f);
-    refuse.locks = 1;
+    refuse.locks = EINVAL;
     refused_by_the_system(f, MEMLORD_E_UNSUPPORTED, "its file system or a sandbox refuses locks");
+}
+static void a_lock_that_another_has_is_told_by_either_error(void **state) {
+    fixture *f = (fixture *)*state;
+    map_page(f);
+    refuse.locks = EACCES;
+    refused_by_the_system(f, MEMLORD_E_LIMIT, "all its slots are taken");
+    assert_ok(memlord_pressure_close(f->lord));
+    refuse.locks = EAGAIN;
+    refused_by_the_system(f, MEMLORD_E_LIMIT, "all its slots are taken");
+}
+static void without_an_answer_who_has_a_lock_no_slot_is_freed(void **state) {
+    fixture *f = joined(state);
+    slot_words *dead = &f->page->slots[9];
+    set(&dead->owner, 77);
+    refuse.looks = 1;
+    poll_all(f);
+    assert_int_equal(dead->owner, 77);
+    refuse.looks = 0;
+    poll_all(f);
+    assert_int_equal(dead->owner, 0);
+}
+static void a_page_that_cannot_be_made_whole_is_not_made(void **state) {
+    fixture *f = (fixture *)*state;
+    refuse.modes = 1;
+    refused_by_the_system(f, MEMLORD_E_IO, "it cannot be opened or made");
+}
+static void a_page_that_comes_and_goes_is_given_up(void **state) {
+    fixture *f = (fixture *)*state;
+    refuse.lost = f->path;
+    refuse.error = ENOENT;
+    refused_by_the_system(f, MEMLORD_E_IO, "it cannot be opened or made");
+    assert_ok(memlord_pressure_close(f->lord));
+    refuse.lost = f->path;
+    refuse.fails_at = 2; /* after the first of two descriptors */
+    refuse.error = EMFILE;
+    refused_by_the_system(f, MEMLORD_E_IO, "it cannot be opened or made");
 }
 static void a_page_that_cannot_be_mapped_is_refused(void **state) {
     fixture *f = (fixture *)*state;
@@ -1177,20 +1366,25 @@ static void a_page_takes_none_of_the_standard_descriptors(void **state) {
 #endif
 
 static void a_full_disk_makes_no_page(void **state) {
+    static const rlim_t rooms[] = {0, 100, 100000}; /* for the head; for a piece; for the page */
     fixture *f = (fixture *)*state;
     struct rlimit before, little;
     struct stat st;
     char command[160];
+    size_t i;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     little = before;
-    little.rlim_cur = 100000; /* less than a page */
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
-    assert_int_equal(memlord_pressure_open(f->lord, f->path), MEMLORD_E_IO); /* and no signal */
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
-    assert_int_equal(stat(f->path, &st), -1);
-    assert_non_null(strstr(f->log.text, ": it cannot be opened or made\n"));
-    snprintf(command, sizeof command, "ls %s* >/dev/null 2>&1", f->path);
-    assert_true(system(command) != 0); /* nor is half of one left */
+    for (i = 0; i < 3; i++) {
+        test_log_clear(&f->log);
+        little.rlim_cur = rooms[i];
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
+        assert_int_equal(memlord_pressure_open(f->lord, f->path), MEMLORD_E_IO); /* no signal */
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+        assert_int_equal(stat(f->path, &st), -1);
+        assert_non_null(strstr(f->log.text, ": it cannot be opened or made\n"));
+        snprintf(command, sizeof command, "ls %s* >/dev/null 2>&1", f->path);
+        assert_true(system(command) != 0); /* nor is half of one left */
+    }
 }
 
 #define PAGE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -1224,6 +1418,11 @@ int main(void) {
         PAGE(a_close_during_a_raise_ends_it),
         PAGE(a_device_of_no_identity_is_not_asked_for),
         PAGE(a_retry_that_sleeps_by_a_function_asks_before),
+        PAGE(a_retry_that_sleeps_by_a_function_may_use_the_page),
+        PAGE(a_child_of_a_retry_that_sleeps_goes_on_with_it),
+        PAGE(a_page_that_was_closed_serves_nothing_and_its_children_join_none),
+        PAGE(an_answer_that_closes_the_page_is_not_published),
+        PAGE(a_raise_waits_two_seconds_for_an_answer),
         PAGE(the_machine_is_known_by_its_boot),
         PAGE(a_group_with_a_limit_is_a_memory_of_its_own),
         PAGE(the_trigger_is_that_of_the_machine_or_of_the_group),
@@ -1231,6 +1430,7 @@ int main(void) {
         PAGE(a_trigger_that_is_gone_is_closed),
         PAGE(a_trigger_that_is_refused_is_closed),
         PAGE(a_name_is_a_file_of_this_user_in_shared_memory),
+        PAGE(without_a_name_it_is_the_default_one_of_the_user),
         PAGE(a_path_of_399_bytes_is_the_longest),
         PAGE(a_refusal_leaves_nothing_open),
         PAGE(a_page_of_another_user_is_refused),
@@ -1238,6 +1438,10 @@ int main(void) {
         PAGE(a_full_disk_makes_no_page),
 #if defined(REFUSALS)
         PAGE(a_file_system_without_locks_is_refused),
+        PAGE(a_lock_that_another_has_is_told_by_either_error),
+        PAGE(without_an_answer_who_has_a_lock_no_slot_is_freed),
+        PAGE(a_page_that_cannot_be_made_whole_is_not_made),
+        PAGE(a_page_that_comes_and_goes_is_given_up),
         PAGE(a_page_that_cannot_be_mapped_is_refused),
         PAGE(a_page_takes_none_of_the_standard_descriptors),
         PAGE(a_page_replaced_while_it_is_opened_is_refused),

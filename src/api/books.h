@@ -122,7 +122,7 @@ typedef struct memlord_allocator {
 
 enum {
     MEMLORD_LOG_ERROR = 1, /* something was lost or refused */
-    MEMLORD_LOG_WARNING,   /* the host did something odd, or a limit refused a request */
+    MEMLORD_LOG_WARNING,   /* a mistake of the host, a leak at the end, or a limit that refused */
     MEMLORD_LOG_INFO,      /* summaries, resets */
     MEMLORD_LOG_TRACE      /* a line for every call that allocates, frees, resizes or moves, also
                               of n blocks, and for every retired block; with MEMLORD_DEBUG=1 */
@@ -185,6 +185,9 @@ typedef struct memlord_desc {
     uint32_t stack_depth;        /* frames of the stacks of allocs, at most 128; 0: no stacks */
     uint64_t stack_bytes;        /* in the mean from stack to stack, 512 KiB; 1: every alloc */
     memlord_unwinder unwinder;   /* the platform's */
+    uint64_t stack_seed;         /* of the samples, which it makes repeatable: the same allocs of
+                                    the same threads are picked. 0: from the system, another
+                                    one in each ledger */
 } memlord_desc;
 
 /* Opens a ledger. `desc` NULL is the default configuration. It is copied, strings too.
@@ -248,6 +251,8 @@ MEMLORD_API void memlord_os_allocator(memlord_allocator *out)
    does not count as unknown. The ledger remembers 64 such storages. For each further one, it takes
    one free of any unknown storage of the same type for the free of that one. Cost: tens of ns; see
    >>costs. */
+
+#define MEMLORD_NONE UINT64_MAX /* as an account: none; as a stream: the default one */
 
 /* A place in the source: MEMLORD_SITE plants one. Two records with one file, function and line
    in one module are one site. The strings are copied when first seen and not read again. */
@@ -537,8 +542,8 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
    With memlord_desc.stack_bytes 1 every alloc is picked, and the numbers are exact. Else an alloc
    of n bytes is picked with the probability 1 - exp(-n / stack_bytes), and stands for its inverse:
    then all numbers but `samples` are estimates. They have no bias, except the peak, which is too
-   high in the mean. Each run, process and ledger takes another sample, and a forked child another
-   than its parent: errors average out over runs. `samples`: the allocs picked. A realloc moves a
+   high in the mean. Each run, process and ledger takes another sample (but see memlord_desc.stack_seed), and a
+   forked child another than its parent: errors average out over runs. `samples`: the allocs picked. A realloc moves a
    block to the stack of its call: there it counts no alloc, and its growth as allocated. After
    dlclose another module may have the address of a frame; its site stays, and memlord_site_place
    tells the module that had it.
@@ -759,6 +764,45 @@ MEMLORD_API uint64_t memlord_mark(memlord *lord) MLI_OFF(0)
 MEMLORD_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_fn fn,
                                  void *user) MLI_OFF(0)
 
+/* -- mistakes of the host, with their place -- */
+
+#define MLI_ANOMALY_KINDS(X)                                                                  \
+    X(UNKNOWN_FREE, "unknown_free", "a free of a storage that is not live")                   \
+    X(IMPLICIT_FREE, "implicit_free", "an alloc over a live storage, which ended")            \
+    X(FREED_WHILE_SHARED, "freed_while_shared", "a free of a storage that has views")         \
+    X(UNDERFLOW, "underflow", "an arena_sub of more than the balance")                        \
+    X(FENCE_FAILED, "fence_failed", "a fence that failed")                                    \
+    X(REFUSED, "refused", "a call with a bad argument")                                       \
+    X(MISPLACED_END, "misplaced_end", "an end of a tag or scope with none to end in this context") \
+    X(DROPPED, "dropped", "no room to record an alloc: give the ledger's allocator more, or raise "   \
+                 "MEMLORD_MAX_DEVICES")
+enum {
+#define MLI_X(name, key, text) MEMLORD_ANOMALY_##name,
+    MLI_ANOMALY_KINDS(MLI_X)
+#undef MLI_X
+    MEMLORD_ANOMALY_COUNT
+};
+
+/* Mistakes of one kind at one site: the site given to the call, also while sites are off. */
+typedef struct memlord_anomaly {
+    int kind;              /* MEMLORD_ANOMALY_... */
+    memlord_device device; /* of the first one; all devices: none was named */
+    uint64_t storage;      /* of the first one; 0: it concerns none */
+    uint64_t bytes;        /* of all of them, where their blocks are known: else 0 */
+    uint64_t count;
+    uint64_t first_ns, last_ns; /* since the ledger was made */
+    memlord_site site;     /* file and function "": the call gave none */
+    memlord_site born;     /* where the block was allocated; "": not known, or sites are off */
+    const char *tag;       /* of that block, the first one's; NULL: none */
+} memlord_anomaly;
+typedef int (*memlord_anomaly_fn)(void *user, const memlord_anomaly *anomaly); /* != 0 stops */
+
+/* Calls fn (may be NULL) for each kind and site of mistakes since the last reset, the first one
+   first, and returns how many it met until fn returned non-zero. The ledger keeps the first 64.
+   Each is also logged once, as a warning. fn may call the ledger. */
+MEMLORD_API size_t memlord_anomalies_each(memlord *lord, memlord_anomaly_fn fn, void *user)
+    MLI_OFF(0)
+
 /* -- parts: what is inside a storage -- */
 
 typedef struct memlord_part_info {
@@ -794,7 +838,7 @@ MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint
    Tags nest; the innermost wins. The text is copied. Each pair of tag and device needs a
    record, of which a ledger has 65,535: past them blocks are recorded without their tag, counted
    in dropped_sites.
-   Errors: E_INVALID NULL or ""; E_STATE deeper than 64, or an end without a begin;
+   Errors: E_INVALID NULL or ""; E_STATE deeper than 64, or an end without a begin, an anomaly;
            E_NOMEM, also past MEMLORD_MAX_STRINGS, counted in dropped_sites. Cost: tens of ns. */
 MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag)
     MLI_OFF(MEMLORD_OK)

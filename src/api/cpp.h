@@ -55,6 +55,53 @@ template <typename F> auto tagged(memlord *lord, const char *name, F &&call) -> 
     return call();
 }
 
+/* -- contexts: fibres, coroutines and jobs that move between threads --
+   A memlord_context that is dropped at its end. A coroutine has one in its promise, and whoever
+   resumes it does so inside: `job.context.run([&] { job.handle.resume(); });`. Moves, and is not
+   copied; not while a thread is in it. Past its ledger's end it does nothing. */
+class context {
+public:
+    explicit context(memlord *lord = NULL) noexcept
+        : generation_(memlord_generation(lord)), words_() {}
+    context(context &&other) noexcept : context() { swap_with(other); }
+    context &operator=(context &&other) noexcept {
+        context taken(static_cast<context &&>(other));
+        swap_with(taken); /* which drops what this one had */
+        return *this;
+    }
+    context(const context &) = delete;
+    context &operator=(const context &) = delete;
+    ~context() { (void)drop(); }
+
+    memlord_result swap() noexcept {
+        return memlord_context_swap(memlord_find(generation_), &words_);
+    }
+    memlord_result drop() noexcept {
+        return memlord_context_drop(memlord_find(generation_), &words_);
+    }
+    /* Calls a function in this context, and returns its result. */
+    template <typename F> auto run(F &&call) -> decltype(call()) {
+        struct inside {
+            context &in;
+            explicit inside(context &c) noexcept : in(c) { (void)in.swap(); }
+            ~inside() { (void)in.swap(); }
+        } left_at_the_end(*this);
+        return call();
+    }
+
+private:
+    void swap_with(context &other) noexcept {
+        const uint64_t generation = generation_;
+        const memlord_context words = words_;
+        generation_ = other.generation_;
+        words_ = other.words_;
+        other.generation_ = generation;
+        other.words_ = words;
+    }
+    uint64_t generation_;
+    memlord_context words_;
+};
+
 /* -- sites of callers --
    The place of a call, as a default argument: a wrapper is no site then, but each of its calls is,
    also where the compiler inlines it.

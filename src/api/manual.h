@@ -65,29 +65,33 @@
         sites        memlord_sites_enable, _site_at, _site_of, _site_place, _sites_top, ...;
                      MEMLORD_SITE
         stacks       memlord_stacks_top, _unwind_frame_pointers; memlord_desc.stack_depth,
-                     .stack_bytes, .unwinder
+                     .stack_bytes, .stack_seed, .unwinder
         statistics   memlord_allocated, _freed, _pending, _peak, _stats_get, _summary, _reset;
                      memlord_hit_rate, _recovery_rate, _success_rate, _mean_bytes
         blocks       memlord_blocks_each, _blocks_top, _block_find, _mark, _leaks
+        mistakes     memlord_anomalies_each
         parts        memlord_part_add, _part_remove, _parts_each
         tags         memlord_tag_begin, _end, _current, _default_set, _get; memlord_expect;
                      memlord_stream_set
         capacity     memlord_capacity_source_set, _get, _sample; memlord_poller_start, _stop
         limits       memlord_limit_set, _headroom, _would_fit, _plan_fit, _explain
-        reservations memlord_reserve, _reserve_commit, _cancel, _adopt; memlord_alloc_reserved
+        reservations memlord_reserve, _reserve_commit, _cancel, _adopt
         accounts     memlord_account_open, _charge, _use, _get, _close
+        one alloc    memlord_alloc_with: site, tag, ticket, account and stream in one call
         bands        memlord_strategy_set, _unset, _check, _default
         collection   memlord_gc_callback_add, _remove; memlord_gc_run, _gc_poll
         out of memory memlord_alloc_retry, _retry_check, _retry_backoff, _alloc_failed
         pools        memlord_pool_set, _add, _served; memlord_cached_ratio, ...
         neighbours   memlord_pressure_open, _close, _raise, _level; memlord_device_id_set
         scopes       memlord_scope_begin, _end, _shapes_set, _export, _adopt, _return, _get
+        contexts     memlord_context_swap, _drop: for fibres, coroutines and jobs
         snapshots    memlord_checkpoint; memlord_snapshots_start, _stop
         events       memlord_events_start, _stop, _each
         reports      memlord_write, _save, _save_at_exit, _request_save, _format_for, _labels_set;
                      memlord_export_start, _stop: a file for Prometheus, kept fresh
         guards       memlord_guard_tag, _scope, _end: MEMLORD_TAGGED and its kin call them
-        C++          mlord::tag, ::scope, ::tagged, ::here, ::handle, ::allocator, ::resource
+        C++          mlord::tag, ::scope, ::tagged, ::context, ::here, ::handle, ::allocator,
+                     ::resource
         interposers  memlord_interposer: tags and scopes reach a preloaded library, too
         shim         memlord_shim_malloc, ...: MEMLORD_SHIM calls them for you
         hooks        memlord_hooks_install, _uninstall: hosts with a table of malloc, free, ...
@@ -137,7 +141,8 @@
               until memlord_sites_enable.
     Stack     the return addresses of an alloc, if memlord_desc.stack_depth asks for them:
               of every alloc, or of a sample whose totals are estimates without bias, with
-              a standard error. Each run, process and ledger takes another sample. A block
+              a standard error. Each run, process and ledger takes another sample, unless
+              memlord_desc.stack_seed makes it repeatable. A block
               keeps its stack until it ends; a realloc draws again, a move keeps it. TEXT
               has the largest; JSON (the 2048 largest), PPROF, FOLDED, HEAPTRACK and
               MEMORY_VIZ have whole stacks. Of samples TEXT and JSON show these estimates.
@@ -156,7 +161,8 @@
     Limit     the most that memlord_reserve and memlord_alloc_retry let a physical device
               hold. An alloc that has happened is recorded whatever the limit.
     Ticket    bytes of the limit that memlord_reserve keeps for allocs to come.
-    Account   bytes charged to a request or a user. They are counted elsewhere, too.
+    Account   bytes charged to a request or a user. They are counted elsewhere, too. Its limit
+              is a quota for memlord_reserve and memlord_alloc_retry.
     Pool      device memory that your own allocator has reserved, and serves requests
               from. A pool is a device of its own: type OTHER, or its real type with an
               index of its own, and memlord_device_share with the device it lives in.
@@ -394,7 +400,8 @@
     or exits.
 
     Mistakes of the host are anomalies: counted per device and shown in every report but
-    FOLDED and CSV, which have no comments.
+    FOLDED and CSV, which have no comments. memlord_anomalies_each, TEXT, JSON and HTML say
+    where each was made; the first of each kind at a site is logged as a warning.
         unknown_frees          a free, release or realloc of a storage that is not live; if
                                the ledger knows no more devices, only the sum of all has it
         implicit_frees         an alloc over a live storage: the old one was closed
@@ -403,17 +410,20 @@
         fence_failures         fences that failed: counted as done
         refused                calls that record, tag or set a pool and returned E_INVALID
                                or E_DEVICE: a selector where a device is needed, a storage
-                               of 0. If the device is not known, only the sum of all has
-                               it. Each function logs each such result once
+                               of 0; and allocs with a ticket or an account that is not
+                               open. If the device is not known, only the sum of all has
+                               it. Each function logs each such result once, and once
+                               at each of the sites that are kept
     What did not fit is counted, too, and never silently lost:
         dropped_allocs/_bytes  the map could not grow: raise the allocator's limit; or one
                                device too many (E_DEVICE): raise MEMLORD_MAX_DEVICES
         dropped_sites          more sites, tags or stacks than fit, or more bytes of names
                                than MEMLORD_MAX_STRINGS: blocks are recorded without
-                               them; or a guard that ended on another thread than it began
+                               them; or a guard that ended in another context than it
+                               began in
         dropped_events         overwritten in the ring, or no room there
     The ledger also counts the scopes, invocations and snapshots that it dropped, and the exports
-    that failed, and reports say how many. The first dropped alloc and the first dropped tag are
+    that failed, and reports say how many. The first dropped tag and the first dropped scope are
     logged.
 
     ------------------------------------------------------------------ >>costs ---

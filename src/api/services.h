@@ -82,7 +82,7 @@ MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK
 
 /* -- limits --
    A limit refuses memlord_reserve and memlord_alloc_retry, never memlord_alloc, which records an
-   alloc that has happened. These two keep live bytes plus tickets at or below the limit. Bytes
+   alloc that has happened. The limit of an account does so, too. These two keep live bytes plus tickets at or below the limit. Bytes
    that a pool has reserved and not allocated do not count. A refusal is logged, and counts in no
    statistic: oom_failures counts those of the device. */
 
@@ -134,15 +134,16 @@ typedef uint64_t memlord_ticket; /* 0 is none */
    memlord_alloc, commit. A ticket belongs to the thread that reserved or adopted it: what that
    thread records on the device comes off the ticket, so that nothing counts twice. So does what
    memlord_alloc_retry records there: it needs room only for what the ticket lacks. On other
-   threads name the ticket: memlord_alloc_reserved. Commit and cancel return the rest, on any
+   threads name the ticket: memlord_alloc_with. Commit and cancel return the rest, on any
    thread: both do the same, and cancel is the name for a request that failed. Without a limit
    everything is granted. It runs no collection: on E_LIMIT call memlord_gc_run with
    MEMLORD_REASON_LIMIT and try again, use memlord_alloc_retry, or wait until the host has freed
    something. A free does not refill a ticket. The allocs of a thread come off its 8 latest tickets;
    those before them count in full, unless named. A thread may hold any number for others that name
    them.
-   Errors: E_LIMIT (a warning with memlord_explain, at most once a second), also over 2^62 in all:
-           *out is 0; E_INVALID over 2^48 or `out` NULL; E_DEVICE; E_NOMEM; E_STATE called by the
+   Errors: E_LIMIT over the limit of the device, or of the account that this thread uses there (a
+           warning, with memlord_explain or the account, at most once a second), also over 2^62 in
+           all: *out is 0; E_INVALID over 2^48 or `out` NULL; E_DEVICE; E_NOMEM; E_STATE called by the
            ledger's own allocator. Commit, cancel and adopt: E_UNKNOWN not an open ticket of this
            ledger. */
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
@@ -157,15 +158,6 @@ MEMLORD_API memlord_result memlord_reserve_cancel(memlord *lord, memlord_ticket 
 MEMLORD_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticket)
     MLI_OFF(MEMLORD_OK)
 
-/* Records an alloc that comes off a ticket, on any thread: one scheduler, any number of requests.
-   Bytes beyond the ticket's count in full.
-   Errors: as memlord_alloc; E_UNKNOWN not an open ticket; E_DEVICE also another physical device
-           than the ticket's. The alloc is not recorded then. */
-MEMLORD_API memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
-                                                  memlord_device device, uint64_t storage,
-                                                  uint64_t bytes, const memlord_site *site)
-    MLI_OFF(MEMLORD_OK)
-
 /* -- accounts: bytes charged to a request or a user -- */
 
 typedef uint64_t memlord_account; /* 0 is none */
@@ -175,7 +167,7 @@ typedef struct memlord_account_stat {
     memlord_device device;
     uint64_t bytes, peak;
     uint64_t limit;   /* 0: none */
-    uint64_t refused; /* charges over the limit, blocks included */
+    uint64_t refused; /* charges, blocks and requests over the limit */
 } memlord_account_stat;
 
 /* Opens an account. It adds nothing to the device. Reports list the open ones. The id of a closed
@@ -186,15 +178,18 @@ MEMLORD_API memlord_result memlord_account_open(memlord *lord, memlord_device de
                                                 memlord_account *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
 
-/* Adds to it, or takes from it, from any thread. Errors: E_LIMIT over its limit (or 2^48);
-   E_INVALID below 0; E_UNKNOWN closed. Nothing has changed then. Cost: one atomic. */
+/* Adds to it, or takes from it, from any thread. What tickets hold of it counts against the limit.
+   Errors: E_LIMIT over its limit (or 2^48); E_INVALID below 0; E_UNKNOWN closed. Nothing has
+           changed then. Cost: a few atomics. */
 MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account account,
                                                   int64_t bytes) MLI_OFF(MEMLORD_OK)
 
 /* Charges what this thread allocates on the account's device from now on, also by
-   memlord_alloc_reserved, and credits it when the block ends, on whichever thread. Do not charge
+   memlord_alloc_with, and credits it when the block ends, on whichever thread. Do not charge
    the same bytes by memlord_account_charge. Such allocs are recorded whatever the account's limit;
-   those over it count in `refused`. A thread uses one account at a time, until the next call; 0
+   those over it count in `refused`. memlord_reserve and memlord_alloc_retry keep to the limit: a
+   request for more than is left returns E_LIMIT, as over the device's. Their tickets hold bytes of
+   the account, too, until an alloc comes off them or they are committed. A thread uses one account at a time, until the next call; 0
    ends it, and so does the end of the thread. A resized block is charged its new bytes. A move to
    another device ends the charge; what arrives there is charged as an alloc. Arenas are not.
    Cost: these blocks take the general path, and 250 bytes more.
@@ -207,6 +202,40 @@ MEMLORD_API memlord_result memlord_account_get(memlord *lord, memlord_account ac
 /* Closes it, whatever it holds. Blocks charged to it live on, charged to none. */
 MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account account)
     MLI_OFF(MEMLORD_OK)
+
+/* -- one alloc, with all that can be said of it -- */
+
+/* What memlord_alloc_with and memlord_alloc_retry record an alloc with. What is 0 or NULL is the
+   thread's. */
+typedef struct memlord_alloc_opts {
+    const memlord_site *site; /* NULL: none */
+    const char *tag;          /* copied; "": no tag */
+    memlord_ticket ticket;    /* the only one that the bytes come off */
+    memlord_account account;  /* MEMLORD_NONE: no account, so none whose limit counts */
+    uint64_t stream;          /* MEMLORD_NONE: the default stream */
+} memlord_alloc_opts;
+
+/* Records an alloc as memlord_alloc does, with its own tag, ticket, account and stream. `opts` NULL
+   is memlord_alloc without a site. A named ticket serves any thread: one scheduler, any number of
+   requests. Bytes beyond it count in full. If the ticket or the account is closed, or is of another
+   physical device or another device, the alloc is recorded as if it were 0, counts in `refused`,
+   and returns MEMLORD_OK.
+   Errors: as memlord_alloc. Without memory for the tag the alloc has none, as after
+           memlord_tag_begin. Cost: the general path, some tens of ns. */
+MEMLORD_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device,
+                                              uint64_t storage, uint64_t bytes,
+                                              const memlord_alloc_opts *opts) MLI_OFF(MEMLORD_OK)
+
+/* The name of 0.4 for memlord_alloc_with with a ticket. The next release leaves it out. */
+MLI_INLINE memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
+                                                 memlord_device device, uint64_t storage,
+                                                 uint64_t bytes, const memlord_site *site) {
+    memlord_alloc_opts opts;
+    memset(&opts, 0, sizeof opts);
+    opts.site = site;
+    opts.ticket = ticket;
+    return memlord_alloc_with(lord, device, storage, bytes, &opts);
+}
 
 /* -- bands: when a collection pays --
    A strategy is a list of bands over the used % of a device. The first band with lo <= used% <
@@ -359,20 +388,22 @@ MEMLORD_API memlord_result memlord_retry_check(const memlord_retry *policy)
 typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
 
 /* Allocates, through out of memory: attempt, retire, collect (REASON_OOM, `needed` set), back
-   off, again. Records the storage itself, with this thread's tag and scope; fn must not. If the
+   off, again. Records the storage itself, as memlord_alloc_with does; fn must not. If the
    request would pass the limit, it retires and collects once (REASON_LIMIT); if it still does not
-   fit, it returns E_LIMIT without a call of fn. The bytes come off this thread's tickets on the
-   device first. Only what exceeds the tickets must fit; that is the `needed` of REASON_LIMIT.
+   fit, it returns E_LIMIT without a call of fn. The bytes come off the ticket of
+   `opts` first or, if that is 0, off this thread's tickets on the device. Only what exceeds the tickets must fit; that is the `needed` of REASON_LIMIT.
    While fn tries, no other alloc can draw on these bytes. A request that fails gives them back. A
    NULL policy is MEMLORD_RETRY's or the default. The last failure is logged with memlord_explain,
    after a new sample.
    Errors: E_INVALID fn or storage NULL, over 2^48, or a policy memlord_retry_check refuses;
-           E_DEVICE; E_LIMIT; E_OOM, also where fn gave up; E_NOMEM the ledger has no room for the
+           E_DEVICE; E_LIMIT over the limit of the device or of the account; E_OOM, also where fn
+           gave up; E_NOMEM the ledger has no room for the
            request's reservation. *storage is 0 then. */
 MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
                                                uint64_t bytes, memlord_try_fn fn, void *user,
                                                const memlord_retry *policy,
-                                               uint64_t *storage, const memlord_site *site)
+                                               uint64_t *storage,
+                                               const memlord_alloc_opts *opts)
 #if defined(MEMLORD_DISABLE)
 {
     uint64_t made = 0;
@@ -508,7 +539,7 @@ MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
 MEMLORD_API memlord_result memlord_scope_enter(memlord *lord, const memlord_scope_site *place)
     MLI_OFF(MEMLORD_OK)
 /* Ends the innermost scope of this thread. A thread that exits ends all of its own.
-   Errors: E_STATE none was begun, or it was adopted (see memlord_scope_return). */
+   Errors: E_STATE none was begun, or it was adopted (see memlord_scope_return): an anomaly. */
 MEMLORD_API memlord_result memlord_scope_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Sets the text that is shown with this invocation of the innermost scope: the shapes it works on,
@@ -563,6 +594,42 @@ MEMLORD_API uint64_t memlord_scope_current(memlord *lord) MLI_OFF(0)
 /* Adds the time a device took for a scope, when its events know it. Errors: E_UNKNOWN no such
    id. */
 MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, uint64_t ns)
+    MLI_OFF(MEMLORD_OK)
+
+/* -- contexts: fibres, coroutines and jobs that move between threads --
+   Open tags and scopes, the default tag, account, stream and tickets belong to a context. A thread
+   has one of its own. Work that is suspended, and goes on later on any thread, has one, too: a
+   zeroed memlord_context, in which nothing is open. Swap it in before the work runs, and again when
+   it is suspended:
+
+       memlord_context_swap(lord, &job->context);    this thread is in the job's context
+       run(job);                                     begins tags and scopes, allocates, suspends
+       memlord_context_swap(lord, &job->context);    and in its own again
+
+   From one fibre to another it is two swaps: the old fibre's, then the new one's. Between the two
+   swaps the context holds what the thread was in before, so a fibre may run inside another. An end,
+   memlord_scope_return and a guard end what their context began, on whichever thread. Scopes measure
+   what their context did. The timeline shows them where and while they ran. */
+typedef struct memlord_context {
+    uint64_t word[8]; /* the library's; all 0: nothing is open */
+} memlord_context;
+
+/* Exchanges what this thread is in for what is in `context`. A copy of a context is stale after the
+   next swap of either. Past its ledger's end a context is zeroed, and the call is MEMLORD_OK.
+   Threads: the host orders the calls on one context, as it orders the fibre itself.
+   Errors: E_INVALID `context` NULL; E_STATE a stale copy, another live ledger's, one that another
+           thread is in, or a call of the ledger's own allocator; E_NOMEM the first swap, which
+           allocates its record, or a thread that has none. Nothing is swapped then.
+   Owns:   the ledger keeps some 700 bytes a context until memlord_context_drop.
+   Cost:   tens of ns, and one or two for each open scope and device. */
+MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *context)
+    MLI_OFF(MEMLORD_OK)
+
+/* Ends the scopes and tags that are open in a context, and zeroes it. Its tickets stay open. If this
+   thread is in it, the thread is back in what it was in before. A thread that exits inside a context
+   leaves it as it is, for another thread to swap in or to drop.
+   Errors: as for swap; E_STATE also a context whose fibre is suspended inside another one. */
+MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *context)
     MLI_OFF(MEMLORD_OK)
 
 /* -- snapshots: how memory moved -- */
@@ -737,10 +804,10 @@ MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
 
 /* A tag or a scope that has begun, and what its end restores. */
 typedef struct memlord_guard {
-    memlord *lord;   /* NULL: there is nothing to end */
-    uint32_t thread; /* the ledger's number of the thread that began it */
-    uint32_t depth;  /* how many tags, or scopes, that thread was in before */
-    int scope;       /* 1: a scope; 0: a tag */
+    memlord *lord;    /* NULL: there is nothing to end */
+    uint32_t context; /* the ledger's number of the context that it began in */
+    uint32_t depth;   /* how many tags, or scopes, were open there before */
+    int scope;        /* 1: a scope; 0: a tag */
 } memlord_guard;
 
 /* Begins a tag, or a scope: by its static record `place` or, if that is NULL, by its name. The
@@ -751,11 +818,11 @@ MEMLORD_API memlord_guard memlord_guard_tag(memlord *lord, const char *tag)
 MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
                                               const memlord_scope_site *place)
     MLI_OFF_SET(memlord_guard none; memset(&none, 0, sizeof none), none)
-/* Ends it: this thread is as deep in tags, or in scopes, as before. So it also ends those that were
+/* Ends it: this context is as deep in tags, or in scopes, as before. So it also ends those that were
    begun since and not ended, and adopted scopes that were not returned: after a longjmp the next
-   guard around puts things right. A second end does nothing. On another thread than the one that
-   began it, it does nothing but count in dropped_sites of the sum of all devices; the first one is
-   logged. */
+   guard around puts things right. A second end does nothing. In another context than it began in
+   (that of another thread, or of another fibre) it does nothing but count in dropped_sites of the sum
+   of all devices; the first one is logged. */
 MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
 
 /* -- interposers: a preloaded library that keeps books of its own --

@@ -1,16 +1,7 @@
 #include "base/atomics.h"
 #include "os/system.h"
 
-#if defined(__GNUC__) /* the bodies of the loads and stores */
-#else
-/* MSVC: a volatile access of an aligned word is one access. Acquire and release need __dmb on
-   ARM64. On x86 the processor keeps that order, so a barrier for the compiler is enough. Seq_cst
-   loads follow an exchange in program order. It is a full barrier here, so they need no more. */
-#endif
-
-#if defined(__GNUC__)
-#if !defined(MLI_U64_LOCKS)
-#else
+#if defined(MLI_U64_LOCKS)
 MLI_VARIABLE_HERE(mli_u32 mli_u64_locks[MLI_U64_LOCKS])
 MLI_PRIVATE void mli_u64_lock_take(mli_u32 *lock) {
     unsigned n = 0;
@@ -45,9 +36,8 @@ MLI_PRIVATE int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
     return same;
 }
 #endif
-#else
-#endif
-MLI_PRIVATE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on) {
+
+MLI_PRIVATE MLI_NOINLINE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on) {
     uint32_t seen = mli_u32_load(w);
     do {
         if ((seen & bits) == (on ? bits : 0)) return 0;
@@ -98,8 +88,8 @@ MLI_PRIVATE int mli_none_held_but_orphan(void) {
 }
 MLI_PRIVATE int mli_is_inside(void) { return mli_rank_held(MLI_RANK_INSIDE); }
 MLI_PRIVATE void mli_lock_rank(mli_lock *lock, uint32_t rank) { mli_u32_store(&lock->rank, rank); }
-#else
 #endif
+
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n) {
     unsigned turn = ++*n / MLI_SPIN_LOOKS;
     mli_cpu_pause();

@@ -25,6 +25,9 @@ typedef struct mli_ptr { void *v; } mli_ptr;
 #define MLI_LOAD(type, order) { return __atomic_load_n(&w->v, __ATOMIC_##order); }
 #define MLI_STORE(type, order) { __atomic_store_n(&w->v, v, __ATOMIC_##order); }
 #else
+/* MSVC: a volatile access of an aligned word is one access. Acquire and release need __dmb on
+   ARM64. On x86 the processor keeps that order, so a barrier for the compiler is enough. Seq_cst
+   loads follow an exchange in program order. It is a full barrier here, so they need no more. */
 #if defined(_M_ARM64)
 #define MLI_FENCE __dmb(_ARM64_BARRIER_ISH)
 #else
@@ -160,7 +163,7 @@ static MLI_HOT void mli_words_load(void *to, const mli_u64 *from, size_t n) {
     }
 }
 /* Sets or clears bits of a word. Returns 1 if that changes the word. */
-MLI_PRIVATE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on);
+MLI_PRIVATE MLI_NOINLINE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on);
 /* Raises a shared word to at least v; both are compared as signed. */
 MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v);
 
@@ -174,10 +177,12 @@ enum {
     MLI_RANK_MEMORY,    /* regions and free pieces of the ledger */
     MLI_RANK_STACKS,    /* the table of picked blocks, and the totals of stacks */
     MLI_RANK_LOG,       /* the logger, and the threads in it */
+    MLI_RANK_ANOMALIES, /* the mistakes that are kept */
     MLI_RANK_SNAPSHOTS, /* the list of snapshots; the holders of a device at its peak */
     MLI_RANK_PHYS,     /* one a physical device: its sample, limit, reservations, bands */
     MLI_RANK_CALLBACKS, /* collection callbacks and their runners; capacity sources */
     MLI_RANK_NEIGHBOURS, /* the pressure page */
+    MLI_RANK_CONTEXT,   /* one a context of a fibre: who is in it */
     MLI_RANK_FENCES,    /* fences, their queues, fences to drop */
     MLI_RANK_INSIDE,    /* no lock: the thread is inside a shard, and others wait for it; locks
                            of buckets are taken there and have no check */

@@ -44,7 +44,7 @@ enum {
 #define MLI_REFUSERS(X)                                                                       \
     X(alloc) X(free) X(realloc) X(realloc_begin) X(realloc_end) X(free_begin) X(free_end)     \
     X(alloc_n) X(free_n) X(move) X(copy) X(track) X(retain) X(release) X(track_n)             \
-    X(release_n) X(alloc_reserved) X(alloc_failed) X(arena_add) X(arena_sub) X(free_deferred) \
+    X(release_n) X(alloc_with) X(alloc_retry) X(alloc_failed) X(arena_add) X(arena_sub) X(free_deferred) \
     X(free_done) X(block_use) X(tag_begin) X(tag_default_set) X(block_retag) X(expect)        \
     X(pool_set) X(pool_add) X(pool_served)
 enum {
@@ -137,6 +137,7 @@ struct mli_stacks_state {
     uint32_t depth; /* frames a stack; 0: the ledger has no stacks */
     uint64_t bytes; /* from sample to sample in the mean; 1: every alloc is picked */
     uint64_t seed;  /* of the samples of all threads */
+    int repeatable; /* 1: the host gave the seed */
     memlord_unwinder unwinder;
     mli_ptr heads;                    /* mli_stack_heads *; NULL: there is no stack yet */
     mli_vector frames, nodes, rows;     /* numbered from 1 */
@@ -153,7 +154,7 @@ struct mli_tags_state {
     mli_vector scopes;      /* of mli_ptr, numbered from 1 */
     mli_u32 scope_count;  /* and 1 more */
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
-    mli_u32 warned_guard; /* 1: the first guard that ended on another thread was logged */
+    mli_u32 warned_scope; /* 1: the first dropped scope was logged */
 };
 struct mli_counters_state {
     uint64_t batch;               /* bytes a cell may hold back; 0 publishes every call */
@@ -170,7 +171,6 @@ struct mli_devices_state {
     mli_u32 watched_types; /* a bit a device type: a strategy can be in force there */
     mli_u32 polling;       /* MLI_POLLING_... */
     mli_phys host_phys;    /* of cpu, pinned and mapped */
-    mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1: logged, as E_INVALID or as E_DEVICE */
 };
 struct mli_memory_state {
     memlord_allocator allocator;
@@ -184,8 +184,8 @@ struct mli_events_state {
     mli_ptr ring; /* mli_ring * */
 };
 #define MLI_STATES(X)                                                                         \
-    X(log) X(names) X(sites) X(blocks) X(fences) X(accounts) X(limits) X(bands) X(room)       \
-    X(snapshots) X(neighbours) X(pollers) X(retry) X(saving)
+    X(log) X(names) X(sites) X(anomalies) X(blocks) X(fences) X(accounts) X(limits) X(bands)  \
+    X(room) X(contexts) X(snapshots) X(neighbours) X(call_end) X(pollers) X(retry) X(saving)
 
 struct memlord {
     struct mli_map_state map; /* first: a call finds a shard without adding an offset */
@@ -197,8 +197,11 @@ struct memlord {
     memlord_clock clock;
     uint32_t stamps_are_ticks; /* 1: stamps are mli_ticks; 0: times of the clock */
     uint64_t started, started_stamp, started_wall;
-    /* Ends a call that found an alert: mli_call_end_slow. */
+    /* Functions of services/ for modules that may not include theirs. The first ends a call that
+       found an alert: mli_call_end_slow. The second starts the poller of a device, or (0) those that
+       are missing: mli_pollers_start_missing. */
     void (*end_slow)(memlord *lord, struct mli_thread *t, uint32_t dev, int asks);
+    void (*start_pollers)(memlord *lord, uint32_t dev);
 
     struct memlord *next, **back; /* live ledgers, under the registry lock */
 
@@ -337,6 +340,8 @@ typedef struct mli_self_state {
     void *fence_asked;       /* the fence whose `done` it runs, or left by longjmp; NULL: none */
     uint32_t exited;         /* 1: its exit hook has run */
     uintptr_t unwinding;     /* the frame that called an unwinder; 0: it is in none */
+    const memlord_site *site; /* given to its call on the general path; NULL: none */
+    uint32_t untold;         /* 1: a call of it made a mistake that is not logged yet */
     void *caller;            /* the return address of its call on the general path; NULL: unknown */
     void *frame;             /* the frame that `caller` returns to; NULL: unknown */
     void *entered;           /* the return address of memlord_alloc; NULL: not noted */

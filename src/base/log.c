@@ -57,6 +57,12 @@ MLI_PRIVATE MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here) {
         mli_log_calls_end(lord, &none);
 }
 
+MLI_PRIVATE MLI_COLD int mli_log_runs(memlord *lord) {
+    const mli_log_calls *mine = &mli_self.log_calls;
+    mli_log_calls_left(lord, MLI_STACK_ADDRESS());
+    return mine->generation == lord->generation && (mine->inside[0] | mine->inside[1]);
+}
+
 MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
     MLI_REQUIRE(mli_none_held());
     mli_log_calls before; /* of the logger that makes this call */

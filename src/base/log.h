@@ -20,6 +20,9 @@ MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level);
    holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here);
 
+/* Returns 1 if the thread is in this ledger's logger. Requires: the caller holds no lock. */
+MLI_PRIVATE MLI_COLD int mli_log_runs(memlord *lord);
+
 /* Passes a line to the logger. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text);
 

@@ -34,7 +34,7 @@ MLI_PRIVATE void mli_put_str(mli_out *o, const char *text) {
     mli_put(o, text, strlen(text));
 }
 
-MLI_PRIVATE void mli_out_buffer(mli_out *o, char *buf, size_t cap) {
+MLI_PRIVATE MLI_COLD void mli_out_buffer(mli_out *o, char *buf, size_t cap) {
     memset(o, 0, sizeof *o);
     o->buf = buf;
     o->cap = buf && cap ? cap - 1 : 0;

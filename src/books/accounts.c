@@ -80,66 +80,142 @@ MLI_PRIVATE int mli_account_word_is(uint64_t word, memlord_account account) {
     return word >> 49 == (account & 0x7fff);
 }
 
-/* Returns MEMLORD_OK if `bytes` may be added to an account that has `now`, or taken off it. */
-static memlord_result mli_account_check(uint64_t now, int64_t bytes, uint64_t limit) {
-    if (bytes < 0) return (uint64_t)0 - (uint64_t)bytes > now ? MEMLORD_E_INVALID : MEMLORD_OK;
+/* Returns the bytes that tickets hold of an account. */
+static uint64_t mli_account_held(mli_account_record *b, memlord_account account) {
+    const uint64_t held = mli_u64_load(&b->held);
+    return mli_account_word_is(held, account) ? MLI_BYTES(held) : 0;
+}
+/* Adds bytes to a word of an account, or takes off at most what it has. Does nothing if the account
+   is closed. */
+static void mli_account_word_add(mli_u64 *at, memlord_account account, int64_t bytes) {
+    uint64_t word = mli_u64_load(at), now;
+    do {
+        if (!mli_account_word_is(word, account)) return;
+        now = MLI_BYTES(word);
+        if (bytes < 0 && (uint64_t)0 - (uint64_t)bytes > now)
+            now = 0;
+        else
+            now += (uint64_t)bytes; /* modulo 2^64 */
+    } while (!mli_u64_cas(at, &word, word - MLI_BYTES(word) + now));
+}
+
+enum { /* how bytes are added to an account */
+    MLI_CHARGE_HOST,  /* by memlord_account_charge: up to the limit */
+    MLI_CHARGE_HOLD,  /* for a ticket: up to the limit, and they are no peak */
+    MLI_CHARGE_BLOCK  /* by a block, which is there whatever the limit */
+};
+/* Returns MEMLORD_OK if `bytes` may be added to an account, or taken off it. `now` is what it has,
+   with the bytes that tickets hold. */
+static memlord_result mli_account_check(uint64_t now, uint64_t held, int64_t bytes,
+                                        uint64_t limit) {
+    if (bytes < 0) return (uint64_t)0 - (uint64_t)bytes > now - held ? MEMLORD_E_INVALID : MEMLORD_OK;
     if (!bytes) return MEMLORD_OK;
     return now > limit || (uint64_t)bytes > limit - now ? MEMLORD_E_LIMIT : MEMLORD_OK;
 }
 
-/* Adds bytes to an account, or takes them off. `any`: whatever its limit, up to 2^48. */
-static memlord_result mli_account_charge(memlord *lord, memlord_account account, int64_t bytes,
-                                         int any) {
+/* Adds bytes to an account, or takes them off. */
+static memlord_result mli_account_add(memlord *lord, memlord_account account, int64_t bytes,
+                                      int how) {
     mli_account_record *b = mli_account_find(lord, account);
-    uint64_t word, now, limit;
+    uint64_t word, now, limit, held;
     memlord_result r;
     if (!b) return MEMLORD_E_UNKNOWN;
-    limit = any ? 0 : mli_u64_load(&b->limit);
+    limit = mli_u64_load(&b->limit);
     if (!limit || limit > MLI_BYTES_MAX) limit = MLI_BYTES_MAX;
     word = mli_u64_load(&b->word);
     do {
         now = MLI_BYTES(word);
+        held = mli_account_held(b, account);
+        if (held > now) held = now;
         if (!mli_account_word_is(word, account)) return MEMLORD_E_UNKNOWN;
-        r = mli_account_check(now, bytes, limit);
-        if (r == MEMLORD_E_LIMIT && !any) (void)mli_u64_add(&b->refused, 1);
+        r = mli_account_check(now, held, bytes, how == MLI_CHARGE_BLOCK ? MLI_BYTES_MAX : limit);
+        if (r == MEMLORD_E_LIMIT && how != MLI_CHARGE_HOLD) (void)mli_u64_add(&b->refused, 1);
         if (r) return r;
         now += (uint64_t)bytes; /* modulo 2^64 */
     } while (!mli_u64_cas(&b->word, &word, word - MLI_BYTES(word) + now));
-    if (mli_account_word_is(mli_u64_load(&b->word), account)) /* the record was not reused */
-        mli_u64_max(&b->peak, (int64_t)now);
+    if (how == MLI_CHARGE_HOLD || !mli_account_word_is(mli_u64_load(&b->word), account))
+        return MEMLORD_OK; /* the record is another account's by now */
+    mli_u64_max(&b->peak, (int64_t)(now - held));
+    if (how == MLI_CHARGE_BLOCK && bytes && now - held > limit) (void)mli_u64_add(&b->refused, 1);
     return MEMLORD_OK;
+}
+
+/* -- the bytes that tickets hold -- */
+
+MLI_PRIVATE memlord_account mli_account_limited(memlord *lord, memlord_account account) {
+    mli_account_record *b = mli_account_find(lord, account);
+    return b && mli_u64_load(&b->limit) ? account : 0;
+}
+MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account, uint64_t bytes) {
+    mli_account_record *b = mli_account_find(lord, account);
+    if (!b) return 1;
+    if (mli_account_add(lord, account, (int64_t)bytes, MLI_CHARGE_HOLD) == MEMLORD_E_LIMIT)
+        return 0;
+    mli_account_word_add(&b->held, account, (int64_t)bytes);
+    return 1;
+}
+MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
+                                            int64_t bytes) {
+    mli_account_record *b = mli_account_find(lord, account);
+    if (!b || !bytes) return;
+    mli_account_word_add(&b->held, account, bytes);
+    mli_account_word_add(&b->word, account, bytes);
+}
+MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
+                                                uint64_t bytes, uint64_t in_flight) {
+    mli_account_record *b = mli_account_find(lord, account);
+    uint64_t now = b ? MLI_BYTES(mli_u64_load(&b->word)) : 0;
+    now -= now < in_flight ? now : in_flight;
+    return !b || mli_account_check(now, 0, (int64_t)bytes, mli_u64_load(&b->limit)) == MEMLORD_OK;
+}
+MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account account, uint64_t bytes,
+                                            memlord_account_stat *out) {
+    mli_account_record *b = mli_account_find(lord, account);
+    if (!b || mli_account_could_hold(lord, account, bytes, 0)) return 0;
+    (void)mli_u64_add(&b->refused, 1);
+    if (memlord_account_get(lord, account, out)) return 0;
+    out->bytes += mli_account_held(b, account);
+    return 1;
 }
 
 /* -- the charges of blocks -- */
 
-MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint32_t dev) {
+MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
+                                               memlord_device device) {
     if (!(mli_u32_load(&t->special) & MLI_SPECIAL_ACCOUNT)) return 0;
-    if (!mli_account_find(lord, t->account)) {
+    if (!mli_account_find(lord, t->now.account)) {
         mli_special_set(t, MLI_SPECIAL_ACCOUNT, 0);
         return 0;
     }
-    return mli_selects(t->account_device, mli_device_record_at(lord, dev)->device) ? t->account : 0;
+    return mli_selects(t->now.account_device, device) ? t->now.account : 0;
+}
+MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint32_t dev) {
+    return mli_account_used_on(lord, t, mli_device_record_at(lord, dev)->device);
+}
+
+MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account account,
+                                           memlord_device device) {
+    memlord_account_stat stat;
+    return memlord_account_get(lord, account, &stat) == MEMLORD_OK &&
+           mli_selects(stat.device, device);
 }
 
 MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes) {
-    memlord_result r = mli_account_charge(lord, account, (int64_t)bytes, 0);
-    if (r == MEMLORD_E_LIMIT) r = mli_account_charge(lord, account, (int64_t)bytes, 1);
-    return r == MEMLORD_OK;
+    return mli_account_add(lord, account, (int64_t)bytes, MLI_CHARGE_BLOCK) == MEMLORD_OK;
 }
 
 MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account, uint64_t bytes) {
     mli_account_record *b = mli_account_find(lord, account);
-    uint64_t word, had;
-    if (!b) return;
-    word = mli_u64_load(&b->word);
-    do {
-        had = MLI_BYTES(word);
-        if (!mli_account_word_is(word, account)) return;
-    } while (!mli_u64_cas(&b->word, &word, word - (bytes < had ? bytes : had)));
+    if (b) mli_account_word_add(&b->word, account, (int64_t)((uint64_t)0 - bytes));
 }
 
 /* -- reading -- */
 
+MLI_PRIVATE MLI_COLD uint64_t mli_account_bytes(const mli_account_record *b) {
+    const uint64_t held = MLI_BYTES(mli_u64_load(&b->held));
+    const uint64_t all = MLI_BYTES(mli_u64_load(&b->word));
+    return all > held ? all - held : 0;
+}
 MLI_PRIVATE MLI_COLD int mli_account_read_locked(const mli_account_record *b,
                                                  memlord_account_stat *out) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -147,7 +223,7 @@ MLI_PRIVATE MLI_COLD int mli_account_read_locked(const mli_account_record *b,
     if (!b || !(mli_u32_load(&b->handle.generation) & 1)) return 0;
     memcpy(out->name, b->name, strlen(b->name));
     out->device = b->device;
-    out->bytes = MLI_BYTES(mli_u64_load(&b->word));
+    out->bytes = mli_account_bytes(b);
     out->peak = mli_u64_load(&b->peak);
     out->limit = mli_u64_load(&b->limit);
     out->refused = mli_u64_load(&b->refused);
@@ -198,6 +274,7 @@ MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device
     mli_u64_store(&b->peak, 0);
     mli_u64_store(&b->refused, 0);
     mli_u64_store(&b->word, (uint64_t)(mli_u32_load(&b->handle.generation) + 1) << 49);
+    mli_u64_store(&b->held, mli_u64_load(&b->word));
     *out = mli_handle_open(&lord->accounts->closed);
     mli_lock_drop(&mli_process.cold_lock);
     return MEMLORD_OK;
@@ -206,7 +283,7 @@ MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device
 MLI_API memlord_result memlord_account_charge(memlord *lord, memlord_account account,
                                               int64_t bytes) {
     if (!lord) return MEMLORD_OK;
-    return mli_call_end_uncounted(lord, mli_account_charge(lord, account, bytes, 0));
+    return mli_call_end_uncounted(lord, mli_account_add(lord, account, bytes, MLI_CHARGE_HOST));
 }
 
 MLI_API memlord_result memlord_account_get(memlord *lord, memlord_account account,
@@ -234,8 +311,8 @@ MLI_API memlord_result memlord_account_use(memlord *lord, memlord_account accoun
     if (mli_is_orphan(lord, t)) { /* several threads share it, so it uses no account */
         r = account ? MEMLORD_E_NOMEM : MEMLORD_OK;
     } else {
-        t->account = account;
-        t->account_device = stat.device;
+        t->now.account = account;
+        t->now.account_device = stat.device;
         mli_special_set(t, MLI_SPECIAL_ACCOUNT, account != 0);
     }
     mli_thread_put(lord, t);
@@ -249,6 +326,7 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
     b = mli_account_find(lord, account);
     if (b) {
         mli_u64_store(&b->word, (account + 1) << 49); /* charges in progress miss */
+        mli_u64_store(&b->held, (account + 1) << 49);
         mli_handle_close(&lord->accounts->closed, &b->handle);
     }
     mli_lock_drop(&mli_process.cold_lock);

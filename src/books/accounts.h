@@ -21,10 +21,12 @@ typedef struct mli_handle {
 } mli_handle;
 
 /* An account's record. A charge is one compare-and-swap of `word`: the low 15 bits of the
-   generation, and 49 bits of bytes. */
+   generation, and 49 bits of bytes. These are the bytes charged and those that tickets hold: both
+   count against the limit. `held` has the second alone, in the same form. While a block that comes
+   off a ticket is recorded, its bytes count twice. */
 typedef struct mli_account_record {
     mli_handle handle; /* as name and device: under the cold lock */
-    mli_u64 word, peak, refused, limit;
+    mli_u64 word, held, peak, refused, limit;
     memlord_device device;
     char name[48];
 } mli_account_record;
@@ -44,7 +46,6 @@ MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list);
 
 /* Closes a record, and puts it in a list. Requires: the lock of the list. */
 MLI_PRIVATE void mli_handle_close(mli_handle **list, mli_handle *h);
-/* Returns 1 if a word read from a record belongs to this account. */
 /* Returns the number of account records, and one of them: 1 is the first. */
 MLI_PRIVATE MLI_COLD uint32_t mli_account_count(const memlord *lord);
 MLI_PRIVATE MLI_COLD mli_account_record *mli_account_at(const memlord *lord, uint32_t number);
@@ -52,11 +53,34 @@ MLI_PRIVATE MLI_COLD mli_account_record *mli_account_at(const memlord *lord, uin
 /* Returns the list of the closed ones. Requires: the cold lock. */
 MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord);
 #endif
+/* Returns 1 if a word read from a record belongs to this account. */
 MLI_PRIVATE int mli_account_word_is(uint64_t word, memlord_account account);
 
 /* Returns the account that a thread charges its blocks on a device to; 0: none. A thread stops
    using a closed account here. */
 MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint32_t dev);
+MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
+                                               memlord_device device);
+
+/* Returns the account if it is open and has a limit; else 0. */
+MLI_PRIVATE memlord_account mli_account_limited(memlord *lord, memlord_account account);
+/* Holds bytes of an account for a ticket. 0: its limit does not allow it. A closed one allows
+   all. */
+MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account, uint64_t bytes);
+/* Adds to the bytes that tickets hold of an account, whatever its limit, or gives them back. */
+MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
+                                            int64_t bytes);
+/* Returns 1 if an account could hold the bytes once those in flight count no more twice. */
+MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
+                                                uint64_t bytes, uint64_t in_flight);
+/* Counts a request that an account cannot hold, and returns 1. *out->bytes has what tickets hold,
+   too. Requires: no lock is held. */
+MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account account, uint64_t bytes,
+                                            memlord_account_stat *out);
+
+/* Returns 1 if an account is open, and is of a device. */
+MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account account,
+                                           memlord_device device);
 
 /* Charges the bytes of a block, which is there whatever the limit allows. 0: it did not: the
    account is closed or has 2^48. */
@@ -66,6 +90,8 @@ MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account,
    have taken some off by memlord_account_charge: then at most what is left. */
 MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account, uint64_t bytes);
 
+/* Returns the bytes that are charged to an account. */
+MLI_PRIVATE MLI_COLD uint64_t mli_account_bytes(const mli_account_record *b);
 /* Copies the statistics of an account. Returns 0 if it is closed. Requires: the cold lock. */
 MLI_PRIVATE MLI_COLD int mli_account_read_locked(const mli_account_record *b,
                                                  memlord_account_stat *out);

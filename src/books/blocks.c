@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "books/devices.h"
 #include "books/sites.h"
+#include "books/anomalies.h"
 #include "books/tags.h"
 #include "books/events.h"
 #include "books/accounts.h"
@@ -15,7 +16,6 @@ struct mli_blocks_state {
                                                mli_drop_print; 0: vacant */
     mli_u32 dropped_kept;                   /* how many of these are not vacant, or more */
     mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* those that found none vacant */
-    mli_u32 warned_alloc;                       /* 1: the first dropped alloc was logged */
     mli_ptr routes; /* mli_route *; push only, under the cold lock */
 };
 
@@ -176,11 +176,17 @@ MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result
     mli_stat_add(lord, dev, MLI_STAT_dropped_allocs, 1);
     mli_stat_add(lord, dev, MLI_STAT_dropped_bytes, bytes);
     mli_drop_expect(lord, d.type, key);
-    if (r == MEMLORD_E_NOMEM) /* MEMLORD_E_DEVICE is logged as a refusal */
-        mli_drop_warn(lord, &lord->blocks->warned_alloc,
-                      "[drop] no room to record an alloc: give the ledger's allocator more; "
-                      "dropped_allocs has how many");
+    (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_DROPPED, d, key, bytes, 0);
     return r;
+}
+/* Keeps a mistake with the block of an entry. */
+static MLI_COLD void mli_anomaly_of(memlord *lord, int kind, const mli_entry *e) {
+    (void)mli_anomaly_note(lord, kind, mli_device_record_at(lord, MLI_DEV(e->word1))->device,
+                           e->key, MLI_BYTES(e->word1), mli_word2_rows(e->word2));
+}
+MLI_PRIVATE MLI_COLD void mli_shared_free(memlord *lord, const mli_entry *e) {
+    mli_stat_add(lord, MLI_DEV(e->word1), MLI_STAT_freed_while_shared, 1);
+    mli_anomaly_of(lord, MEMLORD_ANOMALY_FREED_WHILE_SHARED, e);
 }
 MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d,
                                                      uint64_t key) {
@@ -188,6 +194,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_devi
     if (mli_drop_match(lord, d.type, key)) return MEMLORD_OK;
     if (mli_dev_named(lord, d, &dev)) dev = 0;
     mli_stat_add(lord, dev, MLI_STAT_unknown_frees, 1);
+    (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_UNKNOWN_FREE, d, key, 0, 0);
     if (mli_debug_on(lord)) mli_self.note.unknown++;
     return MEMLORD_E_UNKNOWN;
 }
@@ -214,16 +221,6 @@ MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, m
     if (mli_key_state(lord, t, d, key, &e) >= MLI_KEY_LIVE) return MEMLORD_E_NOMEM;
     if (ends) (void)mli_unknown_free(lord, d, key);
     return MEMLORD_E_UNKNOWN;
-}
-
-MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
-                                         mli_thread **t) {
-    *t = NULL;
-    if (!lord) return MEMLORD_OK;
-    if (!mli_key_valid(key)) return MEMLORD_E_INVALID;
-    if (!mli_type_valid(d)) return MEMLORD_E_DEVICE;
-    *t = mli_thread_get(lord);
-    return MEMLORD_OK;
 }
 
 /* -- references -- */
@@ -294,6 +291,7 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
                          mli_word2_rows(stale.word2), NULL);
     if (!mli_is_pending(stale.word2)) {
         mli_stat_add(lord, MLI_DEV(stale.word1), MLI_STAT_implicit_frees, 1);
+        mli_anomaly_of(lord, MEMLORD_ANOMALY_IMPLICIT_FREE, &stale);
         if (mli_debug_on(lord)) {
             mli_self.note.implicit++;
             mli_self.note.implicit_bytes += MLI_BYTES(stale.word1);
@@ -328,12 +326,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
     return MEMLORD_OK;
 }
 
-/* Charges the entry of a new block to the account that its thread uses. 0: there is no memory for
+/* Charges the entry of a new block to an account, as in mli_block_open. 0: there is no memory for
    the side record. */
-static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e) {
-    const memlord_account account = mli_account_used(lord, t, MLI_DEV(e->word1));
+static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e,
+                                     memlord_account account) {
     mli_side_record *side;
-    if (!account) return 1;
+    if (!account) account = mli_account_used(lord, t, MLI_DEV(e->word1));
+    if (!account || account == MEMLORD_NONE) return 1;
     side = (mli_side_record *)mli_own_alloc(lord, sizeof *side);
     if (!side) return 0;
     side->word2 = e->word2;
@@ -344,13 +343,13 @@ static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e)
 
 MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint32_t dev,
                                                    uint64_t key, uint64_t bytes, uint64_t rows,
-                                                   int how, int *did) {
+                                                   memlord_account account, int how, int *did) {
     const mli_row_delta d = mli_delta_open(dev, rows, bytes);
     mli_entry e = {key, mli_word1_of(bytes, dev, 1), rows};
     memlord_result r;
     *did = MLI_DID_NOTHING;
     if (mli_would_overflow(lord, dev, bytes)) return MEMLORD_E_INVALID;
-    if (!mli_entry_charge(lord, t, &e)) return MEMLORD_E_NOMEM;
+    if (!mli_entry_charge(lord, t, &e, account)) return MEMLORD_E_NOMEM;
     r = mli_entry_put(lord, t, &e, &d, 1, how, did);
     if (*did != MLI_DID_OPEN) mli_side_record_free(lord, e.word2);
     if (*did == MLI_DID_OPEN && mli_u32_load(&lord->blocks->dropped_kept))
@@ -431,8 +430,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t
     } else {
         mli_probe_end_block(lord, t, &probe, 0);
     }
-    if (refs > 1)
-        mli_stat_add(lord, MLI_DEV(gone->word1), MLI_STAT_freed_while_shared, 1);
+    if (refs > 1) mli_shared_free(lord, gone);
     return MEMLORD_OK;
 }
 

@@ -22,9 +22,6 @@ typedef struct mli_route {
     mli_u64 moves, moved_bytes, copies, copied_bytes;
 } mli_route;
 
-/* 1: a storage may have this key. 0 and UINT64_MAX are none. */
-static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
-
 /* Frees the side record of a word2, if it has one, and its parts; detaches its fences; credits the
    account that the block was charged to. */
 MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2);
@@ -79,6 +76,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result
    Returns E_UNKNOWN; or OK, uncounted, if it matches a dropped alloc. */
 MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d, uint64_t key);
 
+/* Counts a free of a block that has more references. */
+MLI_PRIVATE MLI_COLD void mli_shared_free(memlord *lord, const mli_entry *e);
+
 /* What a key is to a call that ends its block. */
 enum { MLI_KEY_DEAD, MLI_KEY_PENDING, MLI_KEY_LIVE, MLI_KEY_USED }; /* USED: live, with fences */
 
@@ -91,12 +91,6 @@ MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_dev
    E_UNKNOWN, which needs none. `ends`: the call ends the storage, so an unknown one is counted. */
 MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, memlord_device d,
                                                  uint64_t key, int ends);
-
-/* Begins a call on a block that is on the map: checks the device and the storage, and gets the
-   thread record. If *t is NULL, the caller returns the result. That is OK without a ledger, and
-   from within the ledger's own allocator call. */
-MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
-                                         mli_thread **t);
 
 /* Adds a reference to a live block, and the side record that the count may need. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *t, uint32_t type,
@@ -115,10 +109,11 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
                                                   const mli_row_delta *d, unsigned n, int how,
                                                   int *did);
 
-/* Opens a block of one reference. */
+/* Opens a block of one reference. Charges it to an account: 0 is that of the thread, MEMLORD_NONE
+   is none. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint32_t dev,
                                                    uint64_t key, uint64_t bytes, uint64_t rows,
-                                                   int how, int *did);
+                                                   memlord_account account, int how, int *did);
 
 /* Ends the block that a probe found: erases the entry, counts, leaves the shard and frees the side
    record. With `undo` the block counts as if it had not been opened. */

@@ -23,6 +23,15 @@ static MLI_COLD mli_chunk_array *mli_vector_reserve(memlord *lord, mli_vector *v
     return more;
 }
 
+MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
+                                             size_t size) {
+    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load_acquire(vector);
+    char *chunk;
+    if (!chunks || number >> MLI_CHUNK_BITS >= chunks->cap) return NULL;
+    chunk = (char *)mli_ptr_load_acquire(mli_chunk_array_at(chunks, number >> MLI_CHUNK_BITS));
+    return chunk ? chunk + (number & (MLI_CHUNK_ROWS - 1)) * size : NULL;
+}
+
 MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
                                           size_t size, mli_alloc_fn grab) {
     uint32_t i = number >> MLI_CHUNK_BITS;
@@ -46,6 +55,12 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
         older = chunks->older;
         mli_own_free(lord, chunks, sizeof *chunks + (size_t)chunks->cap * sizeof(mli_ptr));
     }
+}
+
+MLI_PRIVATE MLI_NOINLINE mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number) {
+    if (book == MLI_BOOK_DEVICE)
+        return (mli_cell *)mli_ptr_load_acquire(&t->devices[(size_t)number]);
+    return (mli_cell *)mli_vector_at(&t->cells[book], number, sizeof(mli_cell));
 }
 
 MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number) {
@@ -192,9 +207,9 @@ MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level) {
    the thread is in no scope. */
 static void mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
-    if (mli_self.generation != lord->generation || !t->span) return;
+    if (mli_self.generation != lord->generation || !t->now.span) return;
     if (mli_cell_own_device(t, dev) != cell) return; /* the orphan's */
-    mli_span_raise(t->span, dev, mli_u64_load(&cell->high));
+    mli_span_raise(t->now.span, dev, mli_u64_load(&cell->high));
 }
 
 /* Returns how far a level may rise before it is published again: half a batch. For a device it is
@@ -284,7 +299,7 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
 static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
     const mli_cell *cell = mli_cell_own_device(t, d->dev);
     uint64_t sign = d->undo ? UINT64_MAX : 1, rise = (d->in - d->out) * sign;
-    mli_span *f = t->span;
+    mli_span *f = t->now.span;
     for (; f; f = f->around) {
         mli_span_peak *at = mli_span_peak_at(f, d->dev);
         at->from -= rise;
@@ -334,6 +349,9 @@ MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b) {
 
 MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b) {
     return a + b < a ? UINT64_MAX : a + b;
+}
+MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole) {
+    return (double)part * 100.0 / (double)whole;
 }
 
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,

@@ -186,13 +186,8 @@ static MLI_HOT mli_device_record *mli_device_record_at(memlord *lord, uint32_t d
 typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_alloc */
 
 /* Returns the record with a number; NULL: it was not made yet. */
-static MLI_HOT void *mli_vector_at(const mli_vector *vector, uint32_t number, size_t size) {
-    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load_acquire(vector);
-    char *chunk;
-    if (!chunks || number >> MLI_CHUNK_BITS >= chunks->cap) return NULL;
-    chunk = (char *)mli_ptr_load_acquire(mli_chunk_array_at(chunks, number >> MLI_CHUNK_BITS));
-    return chunk ? chunk + (number & (MLI_CHUNK_ROWS - 1)) * size : NULL;
-}
+MLI_PRIVATE MLI_NOINLINE void *mli_vector_at(const mli_vector *vector, uint32_t number,
+                                             size_t size);
 
 /* Returns the record with a number, and makes its chunk if there is none; NULL: no memory. The
    release pairs with the acquire in mli_vector_at. */
@@ -206,11 +201,7 @@ MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, siz
 MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number);
 
 /* Returns a thread's cell for a row; NULL: it has none. Any thread may call it. */
-static MLI_HOT mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number) {
-    if (book == MLI_BOOK_DEVICE)
-        return (mli_cell *)mli_ptr_load_acquire(&t->devices[(size_t)number]);
-    return (mli_cell *)mli_vector_at(&t->cells[book], number, sizeof(mli_cell));
-}
+MLI_PRIVATE MLI_NOINLINE mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number);
 
 /* Returns the calling thread's cell for a site or a tag; NULL: it has none. The thread made the
    cell itself, so it needs no acquire. */
@@ -302,6 +293,10 @@ MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 
 /* Returns a + b, at most UINT64_MAX. */
 MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b);
+
+/* Returns a part of a whole in percent. Out of line, as processors without AVX-512 convert a
+   uint64_t in 40 bytes of code. */
+MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole);
 
 /* Sums a row over all threads, under its lock: no cell can publish meanwhile, so published plus
    one cell's level - base never exceeds the live bytes, and row->at_reset does not change. The peak

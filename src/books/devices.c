@@ -11,6 +11,14 @@ MLI_PRIVATE const unsigned char mli_type_host[] = {
     MLI_DEVICE_TYPES(MLI_X)
 #undef MLI_X
 };
+MLI_PRIVATE MLI_NOINLINE int mli_selector_valid(memlord_device d) {
+    return mli_type_valid(d) || (d.type == MEMLORD_ANY && d.index == MEMLORD_ANY);
+}
+MLI_PRIVATE MLI_NOINLINE int mli_selects(memlord_device sel, memlord_device d) {
+    return sel.type == MEMLORD_ANY ||
+           (sel.type == d.type && (sel.index == MEMLORD_ANY || sel.index == d.index));
+}
+
 MLI_PRIVATE uint64_t mli_device_key(memlord_device d) {
     return (uint64_t)MLI_INDEX_SUBJECT << 56 | (uint64_t)1 << 55 | mli_device_word(d);
 }
@@ -83,41 +91,6 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d,
         mli_cold_enter();
         r = mli_device_add_locked(lord, d, dev);
     } while (mli_cold_leave(lord, &r));
-    return r;
-}
-
-MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes) {
-    if (!storage) return "a storage cannot be 0";
-    if (storage == UINT64_MAX) return "a storage cannot be UINT64_MAX";
-    return bytes > MLI_BYTES_MAX ? "a size over 2^48" : NULL;
-}
-/* Returns what is wrong with a device that a call refuses, after "cuda:0 is". */
-static MLI_COLD const char *mli_device_fault(memlord_device d, int refuser) {
-    if (!mli_device_valid(d)) return "a selector: a device is needed";
-    return refuser == MLI_REFUSER_alloc_reserved
-               ? "not on the physical device of the ticket"
-               : "one device too many: raise MEMLORD_MAX_DEVICES";
-}
-MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
-                                               memlord_device d, const char *fault) {
-    MLI_REQUIRE(mli_none_held());
-    static const char names[] =
-#define MLI_X(name) #name "\0"
-        MLI_REFUSERS(MLI_X);
-#undef MLI_X
-    const char *name;
-    if (!lord || (r != MEMLORD_E_INVALID && r != MEMLORD_E_DEVICE)) return r;
-    mli_stat_add(lord, mli_dev_known(lord, d), MLI_STAT_refused, 1);
-    if (mli_u32_exchange(&lord->devices.refused[refuser][r == MEMLORD_E_DEVICE], 1)) return r;
-    name = mli_text_at(names, (unsigned)refuser);
-    if (r == MEMLORD_E_DEVICE && mli_selector_valid(d))
-        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %i is %s", name,
-                 mli_device_code(d), mli_device_fault(d, refuser));
-    else
-        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %s", name,
-                 r == MEMLORD_E_DEVICE ? "that is no device"
-                 : fault               ? fault
-                                       : memlord_result_text(r));
     return r;
 }
 

@@ -27,13 +27,8 @@ static MLI_HOT int mli_device_valid(memlord_device d) {
 static MLI_HOT int mli_type_valid(memlord_device d) {
     return (unsigned)d.type < (unsigned)MLI_TYPE_COUNT && d.index >= MEMLORD_ANY;
 }
-static MLI_HOT int mli_selector_valid(memlord_device d) {
-    return mli_type_valid(d) || (d.type == MEMLORD_ANY && d.index == MEMLORD_ANY);
-}
-static MLI_HOT int mli_selects(memlord_device sel, memlord_device d) {
-    return sel.type == MEMLORD_ANY ||
-           (sel.type == d.type && (sel.index == MEMLORD_ANY || sel.index == d.index));
-}
+MLI_PRIVATE MLI_NOINLINE int mli_selector_valid(memlord_device d);
+MLI_PRIVATE MLI_NOINLINE int mli_selects(memlord_device sel, memlord_device d);
 
 /* Returns a device as one word. Compilers extract its two halves by more instructions. */
 static MLI_HOT uint32_t mli_device_word(memlord_device d) {
@@ -80,14 +75,6 @@ MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
 /* Gets the dev of a device, and makes it on first use. MEMLORD_E_STATE: the device is new, and the
    caller is inside the ledger's own call of the host's allocator. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev);
-
-/* Returns what is wrong with the storage or the size of a block; NULL: neither is. */
-MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes);
-/* Counts a call that is refused, MEMLORD_E_INVALID or MEMLORD_E_DEVICE, and logs the first of its
-   function with that result; `fault`: what is wrong with an argument, NULL if that is not known.
-   Returns r, also any other. Requires: the caller holds no lock. */
-MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
-                                               memlord_device d, const char *fault);
 
 /* Gets the dev on which the free of an unknown storage is counted: the device that was named. A
    device without an index gets the first dev of its type, or index 0 if there is none. */

@@ -2,7 +2,6 @@
 #include "base/memory.h"
 #include "books/map.h"
 #include "books/counters.h"
-#include "books/devices.h"
 #include "books/sites.h"
 #include "books/tags.h"
 #include "books/stacks.h"

@@ -165,7 +165,7 @@ MLI_PRIVATE double mli_nan(void) {
 }
 MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c) {
     if (!c->known) return mli_nan();
-    return (double)c->used * 100.0 / (double)c->total;
+    return mli_percent(c->used, c->total);
 }
 
 /* -- limits and tickets: the live bytes of a phys and those of its tickets are compared with its
@@ -257,34 +257,73 @@ MLI_PRIVATE mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticke
                                               ticket);
 }
 
-/* Finds an open ticket that belongs to a thread record; NULL: it was closed, or adopted. */
-static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlord_ticket ticket) {
-    mli_reservation *v = mli_ticket_find(lord, ticket);
-    return v && mli_ptr_load(&v->owner) == (const void *)t ? v : NULL;
+MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
+                                          memlord_device device) {
+    const mli_reservation *v = mli_ticket_find(lord, ticket);
+    mli_phys *phys;
+    return v && !mli_phys_find(lord, device, 0, &phys) && phys == v->phys;
 }
 
-/* Computes which tickets of this thread cover a request at a phys. */
+/* Finds an open ticket that belongs to the context of a thread; NULL: it was closed, or adopted. */
+static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlord_ticket ticket) {
+    mli_reservation *v = mli_ticket_find(lord, ticket);
+    return v && mli_ptr_load(&v->owner) == (const void *)t->now.context ? v : NULL;
+}
+
+/* Returns how many tickets an alloc of this thread may come off. Gets ticket i of them; NULL: it is
+   not open at the phys. */
+static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
+    return named ? 1 : t->now.open_tickets;
+}
+static mli_reservation *mli_draw_ticket(memlord *lord, const mli_thread *t, const mli_phys *phys,
+                                        memlord_ticket named, uint32_t i, memlord_ticket *ticket) {
+    mli_reservation *v;
+    *ticket = named ? named : t->now.context->tickets[i];
+    v = named ? mli_ticket_find(lord, named) : mli_ticket_own(lord, t, *ticket);
+    return v && v->phys == phys ? v : NULL;
+}
+
+/* Computes which tickets cover a request at a phys. */
 static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const mli_phys *phys,
-                                    uint64_t bytes, mli_cover *cover) {
+                                    const mli_reserve *ask) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
-    uint32_t i;
+    mli_cover *cover = ask->cover;
+    uint32_t i, n = mli_draw_count(t, ask->named);
     memset(cover, 0, sizeof *cover);
-    for (i = 0; i < t->open_tickets && cover->bytes < bytes; i++) {
-        const mli_reservation *v = mli_ticket_own(lord, t, t->tickets[i]);
-        uint64_t left = bytes - cover->bytes, part;
-        if (!v || v->phys != phys) continue;
+    for (i = 0; i < n && cover->bytes < ask->bytes; i++) {
+        memlord_ticket ticket;
+        const mli_reservation *v = mli_draw_ticket(lord, t, phys, ask->named, i, &ticket);
+        uint64_t left = ask->bytes - cover->bytes, part;
+        if (!v) continue;
         part = v->remaining < left ? v->remaining : left;
-        cover->ticket[cover->count] = t->tickets[i];
+        cover->ticket[cover->count] = ticket;
         cover->part[cover->count++] = part;
         cover->bytes += part;
+        if (v->account && v->account == ask->account) cover->held += part;
     }
 }
-/* Takes what was planned off the tickets. Requires: the phys lock has been held since the plan. */
-static MLI_COLD void mli_cover_take(memlord *lord, const mli_cover *cover) {
+/* Moves bytes from one ticket to another, and the hold on them between their accounts. */
+static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_reservation *to,
+                                     uint64_t bytes) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
+    from->remaining -= bytes;
+    to->remaining += bytes;
+    if (from->account == to->account) return;
+    mli_account_shift(lord, from->account, -(int64_t)bytes);
+    mli_account_shift(lord, to->account, (int64_t)bytes);
+}
+/* Takes what was planned off the tickets, for a request whose account holds all of it by now.
+   Requires: the phys lock has been held since the plan. */
+static MLI_COLD void mli_cover_take(memlord *lord, const mli_reserve *ask) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
+    const mli_cover *cover = ask->cover;
     uint32_t i;
-    for (i = 0; i < cover->count; i++)
-        mli_ticket_find(lord, cover->ticket[i])->remaining -= cover->part[i];
+    for (i = 0; i < cover->count; i++) {
+        mli_reservation *v = mli_ticket_find(lord, cover->ticket[i]);
+        v->remaining -= cover->part[i];
+        if (v->account != ask->account)
+            mli_account_shift(lord, v->account, -(int64_t)cover->part[i]);
+    }
 }
 MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
                                            memlord_ticket request) {
@@ -297,37 +336,37 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
         mli_reservation *to = mli_ticket_find(lord, cover->ticket[i]);
         uint64_t part = from->remaining < cover->part[i] ? from->remaining : cover->part[i];
         if (!to) continue;
-        from->remaining -= part;
-        to->remaining += part;
+        mli_ticket_move(lord, from, to, part);
         cover->bytes += part;
     }
     mli_lock_drop(&phys->lock);
 }
 
-/* Reserves the part of the bytes that is not covered. Returns 1 if it fits, 0 if not; -1: try
-   again. */
-static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, uint64_t bytes,
-                                     uint64_t covered, int patient) {
-    if (covered && covered == bytes) return 1;
-    return mli_phys_try_reserve(lord, phys, bytes - covered, patient);
+/* Reserves the part of the bytes that is not covered, at the phys and at the account. Returns 1 if
+   it fits, 0 if not; -1: try again. */
+static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, const mli_reserve *ask,
+                                     int patient) {
+    const uint64_t rest = ask->bytes - (ask->cover ? ask->cover->bytes : 0);
+    const uint64_t hold = ask->bytes - (ask->cover ? ask->cover->held : 0);
+    const int fits =
+        !rest && ask->bytes ? 1 : mli_phys_try_reserve(lord, phys, rest, patient);
+    if (fits <= 0 || mli_account_hold(lord, ask->account, hold)) return fits;
+    phys->ticket_bytes -= rest;
+    return patient && mli_account_could_hold(lord, ask->account, hold, phys->in_flight) ? -1 : 0;
 }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
-                                                         mli_thread *t, uint64_t bytes,
-                                                         mli_cover *cover, memlord_ticket *out) {
+                                                         mli_thread *t, const mli_reserve *ask,
+                                                         memlord_ticket *out) {
     mli_reservation *v;
-    uint64_t covered = 0;
     uint32_t tries = 0;
     unsigned spins = 0;
     for (;;) {
         int fits = -1;
         mli_lock_take(&phys->lock);
         v = (mli_reservation *)(void *)phys->closed_tickets;
-        if (cover) {
-            mli_cover_plan(lord, t, phys, bytes, cover);
-            covered = cover->bytes;
-        }
-        if (v) fits = mli_rest_reserve(lord, phys, bytes, covered, tries++ < MLI_RESERVE_RETRIES);
+        if (ask->cover) mli_cover_plan(lord, t, phys, ask);
+        if (v) fits = mli_rest_reserve(lord, phys, ask, tries++ < MLI_RESERVE_RETRIES);
         if (fits > 0) break;
         mli_lock_drop(&phys->lock);
         if (!fits) return MEMLORD_E_LIMIT;
@@ -338,31 +377,34 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
             return MEMLORD_E_NOMEM;
     }
     if (!v->phys) v->phys = phys; /* written once: a stale ticket's call may read it now */
-    if (cover) mli_cover_take(lord, cover);
-    mli_ptr_store(&v->owner, cover ? NULL : t);
-    v->remaining = bytes;
+    if (ask->cover) mli_cover_take(lord, ask);
+    mli_ptr_store(&v->owner, ask->cover ? NULL : t->now.context);
+    v->remaining = ask->bytes;
+    v->account = ask->account;
     *out = mli_handle_open(&phys->closed_tickets);
     mli_lock_drop(&phys->lock);
     return MEMLORD_OK;
 }
 
-/* Detaches the tickets that a thread lost: any thread may close or adopt them. */
+/* Detaches the tickets that the context of a thread lost: any thread may close or adopt them. */
 static void mli_tickets_prune(memlord *lord, mli_thread *t) {
+    memlord_ticket *tickets = t->now.context->tickets;
     uint32_t i, kept = 0;
-    for (i = 0; i < t->open_tickets; i++)
-        if (mli_ticket_own(lord, t, t->tickets[i])) t->tickets[kept++] = t->tickets[i];
-    t->open_tickets = kept;
+    for (i = 0; i < t->now.open_tickets; i++)
+        if (mli_ticket_own(lord, t, tickets[i])) tickets[kept++] = tickets[i];
+    t->now.open_tickets = kept;
 }
 
 MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket) {
+    memlord_ticket *tickets = t->now.context->tickets;
     uint32_t i;
     if (mli_is_orphan(lord, t)) return;
     mli_tickets_prune(lord, t);
-    for (i = 0; i < t->open_tickets; i++)
-        if (t->tickets[i] == ticket) return;
-    if (i == MLI_TICKETS_MAX) memmove(t->tickets, t->tickets + 1, --i * sizeof *t->tickets);
-    t->tickets[i] = ticket;
-    t->open_tickets = i + 1;
+    for (i = 0; i < t->now.open_tickets; i++)
+        if (tickets[i] == ticket) return;
+    if (i == MLI_TICKETS_MAX) memmove(tickets, tickets + 1, --i * sizeof *tickets);
+    tickets[i] = ticket;
+    t->now.open_tickets = i + 1;
     mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* until an alloc finds none open */
 }
 MLI_PRIVATE const mli_ticket_draw mli_draw_none = {NULL, 0, 0};
@@ -371,7 +413,7 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
                                                 uint64_t bytes, mli_ticket_draw *draw) {
     if (!draw->named) {
         mli_tickets_prune(lord, t);
-        if (!t->open_tickets) {
+        if (!t->now.open_tickets) {
             mli_special_set(t, MLI_SPECIAL_TICKET, 0);
             return;
         }
@@ -384,17 +426,18 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
 
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
                                               const mli_ticket_draw *draw, int recorded) {
-    uint32_t i, n = draw->named ? 1 : t->open_tickets;
+    uint32_t i, n = mli_draw_count(t, draw->named);
     uint64_t left = recorded ? draw->bytes : 0;
     mli_lock_take(&draw->phys->lock);
     draw->phys->in_flight -= draw->bytes;
     for (i = 0; i < n && left; i++) {
-        mli_reservation *v = draw->named ? mli_ticket_find(lord, draw->named)
-                                         : mli_ticket_own(lord, t, t->tickets[i]);
+        memlord_ticket ticket;
+        mli_reservation *v = mli_draw_ticket(lord, t, draw->phys, draw->named, i, &ticket);
         uint64_t part;
-        if (!v || v->phys != draw->phys) continue;
+        if (!v) continue;
         part = v->remaining < left ? v->remaining : left;
         v->remaining -= part;
+        mli_account_shift(lord, v->account, -(int64_t)part);
         draw->phys->ticket_bytes -= part;
         left -= part;
     }
@@ -439,6 +482,7 @@ MLI_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket tick
     open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed it */
     if (open) {
         v->phys->ticket_bytes -= v->remaining;
+        mli_account_shift(lord, v->account, -(int64_t)v->remaining);
         mli_handle_close(&v->phys->closed_tickets, &v->handle);
     }
     mli_lock_drop(&v->phys->lock);
@@ -460,7 +504,7 @@ MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticke
     if (!t) return MEMLORD_E_STATE;
     mli_lock_take(&v->phys->lock);
     open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed it */
-    if (open) mli_ptr_store(&v->owner, t);
+    if (open) mli_ptr_store(&v->owner, t->now.context);
     mli_lock_drop(&v->phys->lock);
     if (open) mli_ticket_attach(lord, t, ticket);
     mli_thread_put(lord, t);

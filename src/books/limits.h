@@ -1,5 +1,6 @@
 /* Owns the physical devices (phys): which devices share one, and the bytes live on it.
-   services/room owns the sources that sample a phys. May use books/devices and books/counters.
+   Owns the reservations, too. services/room owns the sources that sample a phys, and opens a
+   reservation, because it explains why one is refused. May use books/devices and books/counters.
    Invariant: a device changes its phys only under the locks of both. Lock: phys (MLI_RANK_PHYS);
    two only under cold. */
 #ifndef MLI_BOOKS_LIMITS_H
@@ -63,8 +64,9 @@ MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c);
 typedef struct mli_reservation { /* a ticket; under the lock of its phys */
     mli_handle handle;
     mli_phys *phys;     /* of its list; never changes */
-    mli_ptr owner;      /* mli_thread *: the record of the thread that reserved or adopted it */
+    mli_ptr owner;      /* mli_context *: the context that reserved or adopted it */
     uint64_t remaining; /* bytes no alloc has drawn yet */
+    memlord_account account; /* that holds them too, up to its limit; 0: none */
 } mli_reservation;
 
 /* Returns a number of bytes, at most 2^62: differences of two cannot overflow. */
@@ -86,11 +88,16 @@ MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, u
 #endif
 MLI_PRIVATE mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket);
 
-/* The bytes of a request that the tickets of its thread cover. They move to the request's own
+/* Returns 1 if a ticket is open, and is of the physical device of a device. */
+MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
+                                          memlord_device device);
+
+/* The bytes of a request that a named ticket or those of its thread cover. They move to the request's own
    ticket when it opens, so that nothing else can draw on them while it tries; what it has not used
    at its end moves back. */
 typedef struct mli_cover {
     uint64_t bytes; /* the sum of the parts */
+    uint64_t held;  /* the part of them that the account of the request holds */
     uint32_t count;
     memlord_ticket ticket[MLI_TICKETS_MAX];
     uint64_t part[MLI_TICKETS_MAX];
@@ -101,11 +108,18 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
                                            memlord_ticket request);
 
 /* Opens a ticket for bytes at a phys, on the record of this thread; or, with `cover`, the ticket of
-   a request: it belongs to no thread, and this thread's tickets cover what they can of it. E_LIMIT:
-   the bytes that no ticket covers do not fit. */
+   a request: it belongs to no thread, and a named ticket covers what it can of it or, if that is 0,
+   this thread's tickets do. E_LIMIT: the bytes that no ticket covers do not fit at the phys, or
+   those that the account does not hold yet are too many for that. */
+typedef struct mli_reserve {
+    uint64_t bytes;
+    memlord_account account; /* 0: none */
+    memlord_ticket named;
+    mli_cover *cover;        /* NULL: no request */
+} mli_reserve;
 MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
-                                                         mli_thread *t, uint64_t bytes,
-                                                         mli_cover *cover, memlord_ticket *out);
+                                                         mli_thread *t, const mli_reserve *ask,
+                                                         memlord_ticket *out);
 
 /* Attaches a ticket to this thread: its later allocs draw on it. The earliest of more than
    MLI_TICKETS_MAX is detached. The orphan record takes none: its calls come from many threads. */

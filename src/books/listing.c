@@ -4,12 +4,10 @@
 #include "base/memory.h"
 #include "books/threads.h"
 #include "books/counters.h"
-#include "books/names.h"
 #include "books/devices.h"
 #include "books/sites.h"
 #include "books/tags.h"
 #include "books/parts.h"
-#include "books/blocks.h"
 
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out) {
@@ -223,53 +221,6 @@ static MLI_COLD size_t mli_map_top(memlord *lord, mli_walk_query *q,
     return mli_block_heap_sort(lord, &top);
 }
 
-/* -- describing -- */
-
-/* Copies a description; *out has the ledger's copies of its strings. */
-static MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_meta *meta,
-                                             memlord_meta *out) {
-    memlord_result r;
-    *out = *meta;
-    r = mli_name(lord, meta->name, &out->name);
-    if (r == MEMLORD_OK) r = mli_name(lord, meta->dtype, &out->dtype);
-    if (r) return r;
-    return mli_name(lord, meta->tag && *meta->tag ? meta->tag : NULL, &out->tag);
-}
-
-/* Gives a live block another tag, a kept one; NULL: none. The tag's row depends on the block's
-   device and cannot be added inside, so it looks for the device first, and again if the block has
-   moved to another one meanwhile. */
-static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, memlord_device device,
-                                               uint64_t key, const char *tag) {
-    MLI_REQUIRE(!mli_is_inside());
-    mli_probe probe;
-    mli_row_delta d[2];
-    mli_entry seen, *e;
-    uint32_t row = 0;
-    int same;
-    do {
-        if (mli_key_state(lord, t, device, key, &seen) < MLI_KEY_LIVE) return MEMLORD_E_UNKNOWN;
-        if (tag && mli_row_find(lord, MLI_BOOK_TAG, tag, MLI_DEV(seen.word1), &row))
-            return MEMLORD_E_NOMEM;
-        /* the peak would be too low if this thread's bytes were on two cells, its own and the
-           orphan's */
-        d[1] = mli_delta_open(0, mli_word2_of(0, row, 0), 0);
-        mli_cells_make(lord, t, &d[1], 1);
-        e = mli_probe_live(lord, t, (uint32_t)device.type, key, &probe);
-        same = e && MLI_DEV(e->word1) == MLI_DEV(seen.word1);
-        if (same) {
-            const uint64_t rows = mli_word2_rows(e->word2);
-            d[0] = mli_delta_close(0, rows & MLI_TAG_BITS, MLI_BYTES(e->word1));
-            d[1].in = MLI_BYTES(e->word1);
-            mli_entry_set_rows(e, (rows & ~MLI_TAG_BITS) | d[1].word2);
-            mli_probe_unlock(&probe);
-            if (d[0].word2 != d[1].word2) mli_count(lord, t, d, 2);
-        }
-        mli_probe_leave(t, &probe);
-    } while (!same);
-    return MEMLORD_OK;
-}
-
 /* -- public -- */
 
 MLI_API memlord_result memlord_blocks_each(memlord *lord, memlord_device sel, uint64_t min_bytes,
@@ -323,39 +274,6 @@ MLI_API memlord_result memlord_block_containing(memlord *lord, memlord_device de
     return mli_map_top(lord, &q, out, 1) ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
-MLI_API memlord_result memlord_block_describe(memlord *lord, memlord_device device,
-                                              uint64_t storage, const memlord_meta *meta) {
-    mli_thread *t;
-    mli_probe probe;
-    memlord_meta kept;
-    memlord_result r = mli_key_begin(lord, device, storage, &t);
-    if (!t) return r;
-    r = meta && meta->rank <= 8 ? mli_meta_copy(lord, meta, &kept) : MEMLORD_E_INVALID;
-    if (r == MEMLORD_OK && kept.tag)
-        r = mli_block_retag(lord, t, device, storage, kept.tag);
-    if (r == MEMLORD_OK)
-        r = mli_probe_add_side_record(lord, t, (uint32_t)device.type, storage, 0, &probe);
-    if (r == MEMLORD_OK) {
-        mli_side_record_of(probe.entry->word2)->meta = kept;
-        mli_probe_leave(t, &probe);
-    }
-    mli_thread_put(lord, t);
-    return mli_call_end_uncounted(lord, r);
-}
-
-MLI_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
-                                           uint64_t storage, const char *tag) {
-    mli_thread *t;
-    const char *kept;
-    memlord_result r = mli_key_begin(lord, device, storage, &t);
-    if (!t)
-        return mli_refuse(lord, MLI_REFUSER_block_retag, r, device, mli_block_fault(storage, 0));
-    r = mli_name(lord, tag && *tag ? tag : NULL, &kept);
-    if (r == MEMLORD_OK) r = mli_block_retag(lord, t, device, storage, kept);
-    mli_thread_put(lord, t);
-    return mli_call_end_uncounted(lord, r);
-}
-
 MLI_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_fn fn, void *user) {
     mli_walk_query q = mli_walk_query_of(memlord_device_all());
     size_t seen = 0;
@@ -365,51 +283,5 @@ MLI_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_f
         (void)mli_map_each(lord, &q, fn, user, &seen);
     else
         mli_map_visit(lord, &q, mli_visit_count, &seen);
-    return seen;
-}
-
-MLI_API memlord_result memlord_part_add(memlord *lord, memlord_device device, uint64_t storage,
-                                        uint64_t offset, uint64_t bytes, const memlord_meta *meta) {
-    mli_thread *t;
-    memlord_part_info part;
-    memlord_result r = mli_key_begin(lord, device, storage, &t);
-    if (!t) return r;
-    memset(&part, 0, sizeof part);
-    part.offset = offset;
-    part.bytes = bytes;
-    if (!bytes || bytes > MLI_BYTES_MAX || offset > MLI_BYTES_MAX || (meta && meta->rank > 8))
-        r = MEMLORD_E_INVALID;
-    else if (meta)
-        r = mli_meta_copy(lord, meta, &part.meta);
-    if (r == MEMLORD_OK)
-        r = mli_block_part_add(lord, t, (uint32_t)device.type, storage, &part);
-    mli_thread_put(lord, t);
-    return mli_call_end_uncounted(lord, r);
-}
-
-MLI_API memlord_result memlord_part_remove(memlord *lord, memlord_device device,
-                                           uint64_t storage, uint64_t offset) {
-    mli_thread *t;
-    memlord_result r = mli_key_begin(lord, device, storage, &t);
-    if (!t) return r;
-    r = mli_block_part_remove(lord, t, (uint32_t)device.type, storage, offset);
-    mli_thread_put(lord, t);
-    return mli_call_end_uncounted(lord, r);
-}
-
-MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t storage,
-                                  memlord_part_fn fn, void *user) {
-    memlord_part_info some[8];
-    uint64_t count, bytes, offset = 0;
-    size_t i, n, seen = 0;
-    if (!lord || !fn || !mli_key_valid(storage) || !mli_type_valid(device)) return 0;
-    do {
-        n = mli_parts_copy(lord, (uint32_t)device.type, storage, offset, some, 8, &count, &bytes);
-        for (i = 0; i < n; i++) {
-            seen++;
-            if (fn(user, &some[i])) return seen;
-            offset = some[i].offset + 1;
-        }
-    } while (n == 8);
     return seen;
 }

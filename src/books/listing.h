@@ -1,4 +1,4 @@
-/* Finds and lists blocks and parts: walks of the map, the k largest, descriptions. Owns no state.
+/* Finds and lists blocks: walks of the map, the k largest. Owns no state.
    May use books/map and books/blocks. Invariant: host code runs on copies, with no shard held.
    Locks: those of the map. */
 #ifndef MLI_BOOKS_LISTING_H

@@ -3,7 +3,20 @@
 #include "base/ledger.h"
 #include "base/memory.h"
 #include "books/names.h"
+#include "books/devices.h"
+#include "books/anomalies.h"
 #include "books/accounts.h"
+
+MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
+                                         const memlord_site *site, mli_thread **t) {
+    *t = NULL;
+    if (!lord) return MEMLORD_OK;
+    mli_site_given(site);
+    if (!mli_key_valid(key)) return MEMLORD_E_INVALID;
+    if (!mli_type_valid(d)) return MEMLORD_E_DEVICE;
+    *t = mli_thread_get(lord);
+    return MEMLORD_OK;
+}
 
 MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2) {
     return word2 & MLI_HAS_SIDE ? (mli_side_record *)(uintptr_t)(word2 & ~MLI_HAS_SIDE) : NULL;
@@ -62,6 +75,16 @@ MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli
     mli_probe_leave(t, probe);
     mli_own_free(lord, spare, sizeof *spare);
     return MEMLORD_E_UNKNOWN;
+}
+
+MLI_PRIVATE MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_meta *meta,
+                                                  memlord_meta *out) {
+    memlord_result r;
+    *out = *meta;
+    r = mli_name(lord, meta->name, &out->name);
+    if (r == MEMLORD_OK) r = mli_name(lord, meta->dtype, &out->dtype);
+    if (r) return r;
+    return mli_name(lord, meta->tag && *meta->tag ? meta->tag : NULL, &out->tag);
 }
 
 /* -- parts: a block with parts has an array of pointers to them in order of offset. The side record
@@ -132,9 +155,9 @@ static memlord_result mli_part_insert_try(memlord *lord, mli_thread *t, uint32_t
     return r;
 }
 
-MLI_PRIVATE MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, uint32_t type,
-                                                       uint64_t key,
-                                                       const memlord_part_info *part) {
+/* Adds a copy of a part to a live block. Requires: not inside, as it allocates between tries. */
+static MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, uint32_t type,
+                                                  uint64_t key, const memlord_part_info *part) {
     MLI_REQUIRE(!mli_is_inside());
     memlord_part_info *copy = (memlord_part_info *)mli_own_alloc(lord, sizeof *part);
     mli_parts *spare = NULL;
@@ -153,9 +176,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread
     return r == MLI_AGAIN ? MEMLORD_E_NOMEM : r;
 }
 
-MLI_PRIVATE MLI_COLD memlord_result mli_block_part_remove(memlord *lord, mli_thread *t,
-                                                          uint32_t type, uint64_t key,
-                                                          uint64_t offset) {
+/* Removes the part at an offset; an array that is empty then is freed. */
+static MLI_COLD memlord_result mli_block_part_remove(memlord *lord, mli_thread *t, uint32_t type,
+                                                     uint64_t key, uint64_t offset) {
     mli_probe probe;
     mli_side_record *side = mli_probe_side_record(lord, t, type, key, &probe);
     mli_parts *parts = side && !side->serial ? side->parts : NULL, *empty = NULL;
@@ -255,4 +278,52 @@ static MLI_COLD void mli_parts_end(memlord *lord) {
 }
 MLI_PRIVATE MLI_COLD void mli_parts_life(mli_life *life) {
     life->free = mli_parts_end;
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_part_add(memlord *lord, memlord_device device, uint64_t storage,
+                                        uint64_t offset, uint64_t bytes, const memlord_meta *meta) {
+    mli_thread *t;
+    memlord_part_info part;
+    memlord_result r = mli_key_begin(lord, device, storage, NULL, &t);
+    if (!t) return r;
+    memset(&part, 0, sizeof part);
+    part.offset = offset;
+    part.bytes = bytes;
+    if (!bytes || bytes > MLI_BYTES_MAX || offset > MLI_BYTES_MAX || (meta && meta->rank > 8))
+        r = MEMLORD_E_INVALID;
+    else if (meta)
+        r = mli_meta_copy(lord, meta, &part.meta);
+    if (r == MEMLORD_OK)
+        r = mli_block_part_add(lord, t, (uint32_t)device.type, storage, &part);
+    mli_thread_put(lord, t);
+    return mli_call_end_uncounted(lord, r);
+}
+
+MLI_API memlord_result memlord_part_remove(memlord *lord, memlord_device device,
+                                           uint64_t storage, uint64_t offset) {
+    mli_thread *t;
+    memlord_result r = mli_key_begin(lord, device, storage, NULL, &t);
+    if (!t) return r;
+    r = mli_block_part_remove(lord, t, (uint32_t)device.type, storage, offset);
+    mli_thread_put(lord, t);
+    return mli_call_end_uncounted(lord, r);
+}
+
+MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t storage,
+                                  memlord_part_fn fn, void *user) {
+    memlord_part_info some[8];
+    uint64_t count, bytes, offset = 0;
+    size_t i, n, seen = 0;
+    if (!lord || !fn || !mli_key_valid(storage) || !mli_type_valid(device)) return 0;
+    do {
+        n = mli_parts_copy(lord, (uint32_t)device.type, storage, offset, some, 8, &count, &bytes);
+        for (i = 0; i < n; i++) {
+            seen++;
+            if (fn(user, &some[i])) return seen;
+            offset = some[i].offset + 1;
+        }
+    } while (n == 8);
+    return seen;
 }

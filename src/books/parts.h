@@ -25,6 +25,15 @@ typedef struct mli_side_record {
     memlord_meta meta;
 } mli_side_record;
 
+/* 1: a storage may have this key. 0 and UINT64_MAX are none. */
+static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
+
+/* Begins a call at `site` on a block that is on the map: checks the device and the storage, and
+   gets the thread record. If *t is NULL, the caller returns the result. That is OK without a ledger, and
+   from within the ledger's own allocator call. */
+MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
+                                         const memlord_site *site, mli_thread **t);
+
 /* Returns the side record that a word2 points to; NULL: none. */
 MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2);
 /* Returns the rows and the birth of an entry: its word2, or that in its side record. */
@@ -61,20 +70,15 @@ MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli
                                                               uint32_t type, uint64_t key,
                                                               int for_ref, mli_probe *probe);
 
+/* Copies a description; *out has the ledger's copies of its strings. */
+MLI_PRIVATE MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_meta *meta,
+                                                  memlord_meta *out);
+
 typedef struct mli_parts {
     uint64_t bytes;           /* of all parts */
     uint32_t count, room;     /* parts; parts that the array has room for */
     memlord_part_info *at[1]; /* `room` pointers; the first `count` in order of offset */
 } mli_parts;
-
-/* Adds a copy of a part to a live block. Requires: not inside, as it allocates between tries. */
-MLI_PRIVATE MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, uint32_t type,
-                                                       uint64_t key, const memlord_part_info *part);
-
-/* Removes the part at an offset; an array that is empty then is freed. */
-MLI_PRIVATE MLI_COLD memlord_result mli_block_part_remove(memlord *lord, mli_thread *t,
-                                                          uint32_t type, uint64_t key,
-                                                          uint64_t offset);
 
 /* Frees the parts that do not lie in the first `bytes` of their block, which has shrunk. Requires:
    no other thread can reach the array, as the block is off the map or the array off the block. */

@@ -3,9 +3,9 @@
 #include "base/ledger.h"
 #include "base/text.h"
 #include "base/memory.h"
+#include "books/threads.h"
 #include "books/map.h"
 #include "books/names.h"
-#include "books/devices.h"
 #include "books/counters.h"
 
 struct mli_sites_state {
@@ -401,4 +401,51 @@ MLI_PRIVATE MLI_COLD uint32_t mli_row_of(memlord *lord, int book, const void *id
 
 MLI_PRIVATE MLI_COLD void mli_sites_life(mli_life *life) {
     MLI_LIFE_STATE(life, sites);
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_sites_enable(memlord *lord, int on) {
+    if (lord) mli_hook_set(lord, MLI_HOOK_SITES, on);
+    return MEMLORD_OK;
+}
+
+MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address) {
+    const mli_site_record *site;
+    if (!lord || !return_address) return &mli_no_site;
+    site = mli_place_at(lord, return_address);
+    return site ? (const memlord_site *)mli_ptr_load_acquire(&site->display) : &mli_no_site;
+}
+
+MLI_API memlord_result memlord_site_place(memlord *lord, const memlord_site *site,
+                                          memlord_place *out) {
+    const mli_site_record *record;
+    if (!lord) return MEMLORD_E_UNKNOWN;
+    if (!site || !out) return MEMLORD_E_INVALID;
+    record = mli_site_record_of(lord, site);
+    if (!record || !record->address) return MEMLORD_E_UNKNOWN;
+    out->module = record->where ? record->where->image.path : "";
+    out->build_id = record->where ? record->where->build_id : "";
+    out->offset = record->offset;
+    return MEMLORD_OK;
+}
+
+MLI_API void *memlord_site_address(memlord *lord, const memlord_site *site) {
+    mli_site_record *record = lord && site ? mli_site_record_of(lord, site) : NULL;
+    return record ? (void *)(uintptr_t)record->address : NULL;
+}
+
+MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *site,
+                                           const char *file, const char *function, int line) {
+    mli_site_record *record;
+    memlord_site shown;
+    if (!lord) return MEMLORD_OK;
+    if (!site) return MEMLORD_E_INVALID;
+    record = mli_site_record_of(lord, site);
+    if (!record) return MEMLORD_E_UNKNOWN;
+    shown = *mli_site_display(lord, record);
+    if (file) shown.file = file;
+    if (function) shown.function = function;
+    if (line) shown.line = line;
+    return mli_site_set_display(lord, record, &shown);
 }

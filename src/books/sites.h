@@ -23,6 +23,7 @@ typedef struct mli_scope_record {
     struct mli_site_record *site; /* NULL: the scope was begun by name */
     mli_ptr threads;              /* mli_thread_scope *; push only */
     mli_u64 device_ns;
+    mli_u64 ended_elsewhere;      /* invocations that ended on another thread than they began */
     mli_u64 birth; /* the last birth in this scope on no stream: mark:26 | number:26; 0: none yet */
 } mli_scope_record;
 

@@ -6,7 +6,6 @@
 #include "base/text.h"
 #include "books/counters.h"
 #include "books/names.h"
-#include "books/devices.h"
 #include "books/tags.h"
 
 #define MLI_STACK_HEADS 65536u     /* chains of nodes */
@@ -56,11 +55,16 @@ static MLI_COLD uint64_t mli_mixed(uint64_t n) {
     n = (n ^ n >> 27) * 0x94d049bb133111ebu;
     return n ^ n >> 31;
 }
-/* Gives a ledger the seed of its samples: another one in each run, process and ledger, and in a
-   forked child. The seed is mixed from what the system tells in calls that neither wait nor fail,
-   as the first call of a process may come from inside malloc or from a sandbox. */
+/* Gives a ledger the seed of its samples: that of the host, or another one in each run, process and
+   ledger. A forked child gets another one in any case. Without one of the host's the seed is mixed
+   from what the system tells in calls that neither wait nor fail, as the first call of a process
+   may come from inside malloc or from a sandbox. */
 static MLI_COLD void mli_stacks_seed(memlord *lord) {
-    uint64_t seed = lord->stacks.seed;
+    uint64_t seed = mli_mixed(lord->stacks.seed + 1);
+    if (lord->stacks.repeatable) {
+        lord->stacks.seed = seed;
+        return;
+    }
     seed = mli_mixed(seed ^ mli_pid());
     seed = mli_mixed(seed ^ mli_wall_now());
     seed = mli_mixed(seed ^ mli_now());
@@ -93,10 +97,10 @@ static MLI_COLD int mli_stack_due(const memlord *lord, mli_thread *t, uint64_t b
 
 /* -- the tree and the rows -- */
 
-MLI_PRIVATE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number) {
+MLI_PRIVATE MLI_NOINLINE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number) {
     return (mli_stack_node *)mli_vector_at(&lord->stacks.nodes, number, sizeof(mli_stack_node));
 }
-MLI_PRIVATE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number) {
+MLI_PRIVATE MLI_NOINLINE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number) {
     return (mli_stack_row *)mli_vector_at(&lord->stacks.rows, number, sizeof(mli_stack_row));
 }
 MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord) {
@@ -322,7 +326,7 @@ static MLI_COLD int mli_pick_reserve(memlord *lord) {
     }
 }
 
-MLI_PRIVATE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes) {
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes) {
     return (uint64_t)((double)bytes * pick->scale + 0.5);
 }
 static double mli_pick_variance(const mli_pick *pick, uint64_t bytes) {
@@ -683,6 +687,8 @@ static MLI_COLD void mli_stacks_init(memlord *lord, const memlord_desc *desc) {
     lord->stacks.frame_count.v = lord->stacks.node_count.v = lord->stacks.row_count.v = 1;
     mli_hook_set(lord, MLI_HOOK_STACKS, 1);
     lord->stacks.unwinder = desc->unwinder;
+    lord->stacks.seed = desc->stack_seed;
+    lord->stacks.repeatable = desc->stack_seed != 0;
     mli_stacks_seed(lord);
     if (desc->unwinder.fn) return;
     lord->stacks.unwinder.fn = mli_unwind;

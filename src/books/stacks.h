@@ -55,8 +55,8 @@ static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
     return 1;
 }
 
-MLI_PRIVATE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number);
-MLI_PRIVATE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number);
+MLI_PRIVATE MLI_NOINLINE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number);
+MLI_PRIVATE MLI_NOINLINE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number);
 /* Copies a row with its totals. */
 #if !defined(MEMLORD_NO_PROFILES)
 MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t number);
@@ -79,7 +79,7 @@ MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord);
 MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t number);
 MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
 
-MLI_PRIVATE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
 
 /* If this call has picked its alloc, adds the block to the table and to the row of its stack, and
    returns MLI_PICKED for its word1; else returns 0. Requires: the caller is inside, or holds the

@@ -1,6 +1,7 @@
 #include "books/tags.h"
 #include "os/modules.h"
 #include "os/system.h"
+#include "os/unwind.h"
 #include "base/atomics.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -8,6 +9,7 @@
 #include "books/counters.h"
 #include "books/names.h"
 #include "books/devices.h"
+#include "books/anomalies.h"
 
 MLI_PRIVATE void mli_cache_free(memlord *lord, mli_thread *t) {
     if (t->cache && t->cache != t->cache_inline)
@@ -63,8 +65,12 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, i
     return bits;
 }
 
-MLI_PRIVATE uint32_t mli_scope_id(const mli_thread *t) { return t->span ? t->span->scope->id : 0; }
-MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t) { return t->span ? t->span->depth : 0; }
+MLI_PRIVATE uint32_t mli_scope_id(const mli_thread *t) {
+    return t->now.span ? t->now.span->scope->id : 0;
+}
+MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t) {
+    return t->now.span ? t->now.span->depth : 0;
+}
 
 /* -- births: the mark, the scope and the stream of a block -- */
 
@@ -127,28 +133,34 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
     return number;
 }
 
-/* Returns the birth bits of word2 for the thread's scope and stream, and caches them in the thread
-   and the scope. Without room for a birth the block is recorded without either. */
-static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born) {
+/* Returns the birth bits of word2 for the thread's scope and a stream. Caches them in the scope, and
+   in the thread if the stream is its own. Without room for a birth the block is recorded without
+   either. */
+static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born,
+                                            uint64_t stream) {
     MLI_REQUIRE(!mli_is_inside());
-    mli_scope_record *scope = t->span && !t->stream ? t->span->scope : NULL;
+    mli_scope_record *scope = t->now.span && !stream ? t->now.span->scope : NULL;
     const uint64_t mark = MLI_BIRTH(born);
     const uint64_t last = scope ? mli_u64_load_acquire(&scope->birth) : 0;
     uint32_t number = (uint32_t)(last & MLI_MARK_MAX);
+    uint64_t bits;
     if (!number || last >> (MLI_BIRTH_BITS - 1) != mark) {
-        number = mli_birth_find(lord, t->stream, (uint32_t)mark, mli_scope_id(t));
+        number = mli_birth_find(lord, stream, (uint32_t)mark, mli_scope_id(t));
         if (scope && number) /* pairs with the acquire above */
             mli_u64_store_release(&scope->birth, mark << (MLI_BIRTH_BITS - 1) | number);
     }
-    t->birth_mark = born;
-    t->birth_bits = number ? mli_word2_of(0, 0, MLI_BIRTH_NUMBERED | number) : born;
-    return t->birth_bits;
+    bits = number ? mli_word2_of(0, 0, MLI_BIRTH_NUMBERED | number) : born;
+    if (stream != t->now.stream) return bits;
+    t->now.birth_mark = born;
+    t->now.birth_bits = bits;
+    return bits;
 }
-static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t) {
+static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t, uint64_t stream) {
     uint64_t born = mli_u64_load(&lord->tags.birth_mark);
-    if (MLI_LIKELY(!t->span && !t->stream)) return born;
-    return t->birth_bits && t->birth_mark == born ? t->birth_bits
-                                                  : mli_birth_bits_new(lord, t, born);
+    if (MLI_LIKELY(!t->now.span && !stream)) return born;
+    if (t->now.birth_bits && t->now.birth_mark == born && stream == t->now.stream)
+        return t->now.birth_bits;
+    return mli_birth_bits_new(lord, t, born, stream);
 }
 
 /* Returns the birth of a block. Its scope and its stream are 0 if it has none, or they were
@@ -201,15 +213,15 @@ MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord) {
 }
 
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
-                                     const memlord_site *site) {
+                                     const mli_origin *origin) {
     MLI_REQUIRE(!mli_is_inside());
     uint64_t rows = 0;
-    if (!t->span && !t->stream && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
+    if (!t->now.span && !t->now.stream && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
         mli_special_set(t, MLI_SPECIAL_SCOPE, 0); /* its last scope has ended */
-    if (site && mli_hook_on(lord, MLI_HOOK_SITES))
-        rows = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
-    if (t->tag) rows |= mli_cached_row(lord, t, MLI_BOOK_TAG, t->tag, dev);
-    return mli_birth_bits(lord, t) | rows;
+    if (origin->site && mli_hook_on(lord, MLI_HOOK_SITES))
+        rows = mli_cached_row(lord, t, MLI_BOOK_SITE, origin->site, dev);
+    if (origin->tag) rows |= mli_cached_row(lord, t, MLI_BOOK_TAG, origin->tag, dev);
+    return mli_birth_bits(lord, t, origin->stream) | rows;
 }
 
 /* Counts a tag that found no room, and warns of the first. */
@@ -222,9 +234,7 @@ static MLI_COLD void mli_tag_drop(memlord *lord) {
 
 MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord) {
     mli_stat_add(lord, 0, MLI_STAT_dropped_sites, 1);
-    mli_drop_warn(lord, &lord->tags.warned_guard,
-                  "[drop] a tag or a scope ended on another thread than it began: there it stays "
-                  "open");
+    mli_end_misplaced(lord, NULL);
 }
 
 /* Gets the ledger's copy of a tag. The thread's cache has it under the host's pointer; the text
@@ -239,6 +249,19 @@ static memlord_result mli_tag_kept(memlord *lord, mli_thread *t, const char *tag
     r = mli_name(lord, tag, kept);
     if (r == MEMLORD_OK) mli_cache_set(lord, t, tag, salt, (void *)(uintptr_t)*kept, 0);
     return r;
+}
+
+MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag) {
+    MLI_REQUIRE(mli_none_held());
+    mli_thread *t = mli_thread_get(lord);
+    const char *kept = "";
+    memlord_result r;
+    if (!t) return kept; /* inside the ledger's allocator: the alloc passes through */
+    r = mli_tag_kept(lord, t, tag, &kept);
+    mli_thread_put(lord, t);
+    if (r == MEMLORD_OK) return kept;
+    mli_tag_drop(lord);
+    return "";
 }
 
 /* Finds or makes the site of a place that is known by value; NULL without memory. The thread's
@@ -267,22 +290,22 @@ static const mli_site_record *mli_site_by_value(memlord *lord, mli_thread *t,
 
 /* Sets the tag that the thread's allocs get. */
 static void mli_tag_set(mli_thread *t, const char *kept) {
-    if (!kept != !t->tag) mli_special_set(t, MLI_SPECIAL_TAG, kept != NULL);
-    t->tag = kept;
+    if (!kept != !t->now.tag) mli_special_set(t, MLI_SPECIAL_TAG, kept != NULL);
+    t->now.tag = kept;
 }
 
 MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth) {
-    MLI_REQUIRE(depth < t->tag_depth);
-    t->tag_depth = depth;
-    mli_tag_set(t, t->tags[depth]);
+    MLI_REQUIRE(depth < t->now.tag_depth);
+    t->now.tag_depth = depth;
+    mli_tag_set(t, t->now.context->tags[depth]);
 }
 
 MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_thread *t,
                                 int scope) {
     guard->lord = lord;
-    guard->thread = t->id;
+    guard->context = t->now.context->id;
     guard->scope = scope;
-    guard->depth = scope ? mli_scope_depth(t) : t->tag_depth;
+    guard->depth = scope ? mli_scope_depth(t) : t->now.tag_depth;
 }
 
 MLI_PRIVATE MLI_COLD void mli_interposer_find(void) {
@@ -321,18 +344,18 @@ static memlord_result mli_tag_begin(memlord *lord, const char *tag, memlord_guar
     if (!lord) return MEMLORD_OK;
     if (!tag || !*tag)
         return mli_refuse(lord, MLI_REFUSER_tag_begin, MEMLORD_E_INVALID, memlord_device_all(),
-                          "a tag has a name");
+                          "a tag has a name", NULL);
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
     if (mli_is_orphan(lord, t)) /* several threads share it, so it has no tag stack */
         r = MEMLORD_E_NOMEM;
-    else if (t->tag_depth == MLI_TAG_DEPTH_MAX)
+    else if (t->now.tag_depth == MLI_TAG_DEPTH_MAX)
         r = MEMLORD_E_STATE;
     else
         r = mli_tag_kept(lord, t, tag, &kept);
     if (r == MEMLORD_OK) {
         if (guard) mli_guard_note(guard, lord, t, 0);
-        t->tags[t->tag_depth++] = t->tag;
+        t->now.context->tags[t->now.tag_depth++] = t->now.tag;
         mli_tag_set(t, kept);
     }
     mli_thread_put(lord, t);
@@ -360,18 +383,6 @@ MLI_PRIVATE MLI_COLD void mli_tags_life(mli_life *life) {
 
 /* -- public -- */
 
-MLI_API memlord_result memlord_sites_enable(memlord *lord, int on) {
-    if (lord) mli_hook_set(lord, MLI_HOOK_SITES, on);
-    return MEMLORD_OK;
-}
-
-MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address) {
-    const mli_site_record *site;
-    if (!lord || !return_address) return &mli_no_site;
-    site = mli_place_at(lord, return_address);
-    return site ? (const memlord_site *)mli_ptr_load_acquire(&site->display) : &mli_no_site;
-}
-
 MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, const char *function,
                                             int line) {
     const mli_site_record *site;
@@ -386,39 +397,6 @@ MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, con
     place.line = line;
     site = mli_site_by_value(lord, t, &place);
     return site ? (const memlord_site *)mli_ptr_load_acquire(&site->display) : &mli_no_site;
-}
-
-MLI_API memlord_result memlord_site_place(memlord *lord, const memlord_site *site,
-                                          memlord_place *out) {
-    const mli_site_record *record;
-    if (!lord) return MEMLORD_E_UNKNOWN;
-    if (!site || !out) return MEMLORD_E_INVALID;
-    record = mli_site_record_of(lord, site);
-    if (!record || !record->address) return MEMLORD_E_UNKNOWN;
-    out->module = record->where ? record->where->image.path : "";
-    out->build_id = record->where ? record->where->build_id : "";
-    out->offset = record->offset;
-    return MEMLORD_OK;
-}
-
-MLI_API void *memlord_site_address(memlord *lord, const memlord_site *site) {
-    mli_site_record *record = lord && site ? mli_site_record_of(lord, site) : NULL;
-    return record ? (void *)(uintptr_t)record->address : NULL;
-}
-
-MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *site,
-                                           const char *file, const char *function, int line) {
-    mli_site_record *record;
-    memlord_site shown;
-    if (!lord) return MEMLORD_OK;
-    if (!site) return MEMLORD_E_INVALID;
-    record = mli_site_record_of(lord, site);
-    if (!record) return MEMLORD_E_UNKNOWN;
-    shown = *mli_site_display(lord, record);
-    if (file) shown.file = file;
-    if (function) shown.function = function;
-    if (line) shown.line = line;
-    return mli_site_set_display(lord, record, &shown);
 }
 
 MLI_API uint64_t memlord_mark(memlord *lord) {
@@ -441,24 +419,27 @@ MEMLORD_API memlord_guard memlord_guard_tag(memlord *lord, const char *tag) {
     return guard;
 }
 
-MEMLORD_API memlord_result memlord_tag_end(memlord *lord) {
+MEMLORD_API MLI_NOINLINE memlord_result memlord_tag_end(memlord *lord) {
     mli_thread *t;
     memlord_result r = MEMLORD_E_STATE;
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (t->tag_depth) {
-        mli_tags_cut(t, t->tag_depth - 1);
+    if (t->now.tag_depth) {
+        mli_tags_cut(t, t->now.tag_depth - 1);
         r = MEMLORD_OK;
     }
     mli_thread_put(lord, t);
-    if (r == MEMLORD_OK) mli_interposer_end(lord, 0, 1);
+    if (r == MEMLORD_OK)
+        mli_interposer_end(lord, 0, 1);
+    else
+        mli_end_misplaced(lord, MLI_RETURN_ADDRESS());
     return r;
 }
 
 MLI_API uint64_t memlord_stream_set(memlord *lord, uint64_t stream) {
     mli_thread *t = lord ? mli_thread_get(lord) : NULL;
-    uint64_t before = t ? t->stream : 0;
+    uint64_t before = t ? t->now.stream : 0;
     if (!t || before == stream) {
         if (t) mli_thread_put(lord, t);
         return before;
@@ -466,8 +447,8 @@ MLI_API uint64_t memlord_stream_set(memlord *lord, uint64_t stream) {
     if (mli_is_orphan(lord, t)) { /* several threads share it, so it has no stream */
         mli_stat_add(lord, 0, MLI_STAT_dropped_sites, 1);
     } else {
-        t->stream = stream;
-        t->birth_bits = 0;
+        t->now.stream = stream;
+        t->now.birth_bits = 0;
         if (stream) mli_special_set(t, MLI_SPECIAL_SCOPE, 1);
     }
     mli_thread_put(lord, t);
@@ -476,7 +457,7 @@ MLI_API uint64_t memlord_stream_set(memlord *lord, uint64_t stream) {
 
 MLI_API const char *memlord_tag_current(memlord *lord) {
     mli_thread *t = lord ? mli_thread_get(lord) : NULL;
-    const char *tag = t ? t->tag : NULL;
+    const char *tag = t ? t->now.tag : NULL;
     if (t) mli_thread_put(lord, t);
     return tag;
 }
@@ -488,15 +469,15 @@ MLI_API memlord_result memlord_tag_default_set(memlord *lord, const char *tag) {
     if (!lord) return MEMLORD_OK;
     if (tag && !*tag)
         return mli_refuse(lord, MLI_REFUSER_tag_default_set, MEMLORD_E_INVALID,
-                          memlord_device_all(), "a tag has a name");
+                          memlord_device_all(), "a tag has a name", NULL);
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
     if (mli_is_orphan(lord, t))
         r = MEMLORD_E_NOMEM; /* as in mli_tag_begin */
     else if (tag)
         r = mli_tag_kept(lord, t, tag, &kept);
-    if (r == MEMLORD_OK && t->tag_depth)
-        t->tags[0] = kept;
+    if (r == MEMLORD_OK && t->now.tag_depth)
+        t->now.context->tags[0] = kept;
     else if (r == MEMLORD_OK)
         mli_tag_set(t, kept);
     mli_thread_put(lord, t);
@@ -513,7 +494,7 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
     r = !tag || !*tag || bytes > MLI_BYTES_MAX ? MEMLORD_E_INVALID : mli_dev(lord, device, &dev);
     if (r)
         return mli_refuse(lord, MLI_REFUSER_expect, r, device,
-                          tag && *tag ? mli_block_fault(1, bytes) : "a tag has a name");
+                          tag && *tag ? mli_block_fault(1, bytes) : "a tag has a name", NULL);
     r = mli_name(lord, tag, &kept);
     if (r) return r;
     r = mli_row_find(lord, MLI_BOOK_TAG, kept, dev, &number);

@@ -71,12 +71,27 @@ static MLI_HOT uint64_t mli_mark_bits(const memlord *lord) {
 /* Returns the number of the last birth. Requires: the cold lock. */
 static MLI_HOT uint32_t mli_birth_count(const memlord *lord) { return lord->tags.birth_count; }
 
-/* Returns word2 for an allocation by this thread at a site, under its tag and scope. Makes the
-   thread's cells for its rows. Requires: not inside. */
+/* What an alloc is born with, besides the scope of its thread. */
+typedef struct mli_origin {
+    const memlord_site *site;
+    const char *tag; /* a kept name; NULL: none */
+    uint64_t stream; /* 0: none */
+} mli_origin;
+/* Returns what an alloc of this thread at a site is born with. */
+static MLI_HOT mli_origin mli_origin_of(const mli_thread *t, const memlord_site *site) {
+    const mli_origin origin = {site, t->now.tag, t->now.stream};
+    return origin;
+}
+/* Returns word2 for an allocation by this thread. Makes the thread's cells for its rows. Requires:
+   not inside. */
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
-                                     const memlord_site *site);
+                                     const mli_origin *origin);
 
-/* Counts a guard that ended on another thread than it began, and warns of the first. */
+/* Returns the ledger's copy of a host's tag. Without memory for it counts a dropped tag and returns
+   "". Requires: no lock is held. */
+MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag);
+
+/* Counts a guard that ended in another context than it began. */
 MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord);
 
 /* Ends the innermost tags of a thread, down to a depth. Requires: it is deeper. */

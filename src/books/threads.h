@@ -31,6 +31,8 @@ enum { /* mli_thread.special: what the thread's calls have to do besides. calls/
                                     clears it */
     MLI_SPECIAL_ACCOUNT = 128,   /* its blocks are charged to an account */
     MLI_SPECIAL_STACKS = 256,    /* its allocs may be sampled: see mli_stack_passes */
+    MLI_SPECIAL_CONTEXT = MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE |
+                          MLI_SPECIAL_ACCOUNT, /* what its context asks for */
     MLI_SPECIAL_SERVED =
         MLI_SPECIAL_TAG | MLI_SPECIAL_SITES | MLI_SPECIAL_SCOPE | MLI_SPECIAL_STACKS
 };
@@ -45,17 +47,43 @@ typedef struct mli_cache_entry {
 #define MLI_CACHE_MIN 32   /* homes of the first cache, which lies in the thread record */
 #define MLI_CACHE_PATH 8   /* entries probed before one is evicted */
 
+/* A context: what a thread's calls go by besides their arguments. A thread has one of its own, and
+   memlord_context_swap exchanges contexts between threads and the host's fibres. What stays where it
+   is while they are exchanged is here. A ticket belongs to the context that reserved or adopted it,
+   and knows it by its address. */
+typedef struct mli_context {
+    struct mli_span *spans; /* its first span, which it uses again; NULL: none yet */
+    mli_ptr thread;         /* mli_thread *: the thread in it; NULL: none */
+    struct mli_thread *home; /* the thread whose own context it is; NULL: it is a fibre's */
+    uint32_t id;            /* another one for each: see memlord_guard */
+    memlord_ticket tickets[MLI_TICKETS_MAX];
+    const char *tags[MLI_TAG_DEPTH_MAX]; /* the tags around the innermost */
+} mli_context;
+
+/* What calls read of a context: a thread has that of the context it is in by value. */
+typedef struct mli_current {
+    const char *tag;                 /* the innermost tag, a kept name; NULL: none */
+    struct mli_span *span;           /* of the innermost scope; NULL: it is in none */
+    uint64_t stream;                 /* of its allocs; 0: none */
+    uint64_t birth_mark, birth_bits; /* tags.birth_mark, and the birth bits of this scope and
+                                        stream for it; birth_bits 0: not looked up */
+    memlord_account account;         /* that its blocks are charged to; 0: none */
+    memlord_device account_device;   /* of that account */
+    uint32_t tag_depth;
+    uint32_t open_tickets; /* in `tickets`; other threads may have closed or adopted some */
+    mli_context *context;
+} mli_current;
+
 /* The record of a thread in one ledger. */
 typedef struct mli_thread {
     mli_ptr inside;         /* the shard it is inside; NULL: none. See books/map */
     uint32_t id;            /* 3, 4, 5 ...: the state of the shards it owns */
     mli_u32 special;        /* MLI_SPECIAL_...: what a call has to do besides */
     mli_u32 by_exchange;    /* 1: it has seen MLI_SPECIAL_NO_BARRIER, and enters by an exchange */
-    const char *tag;        /* the innermost tag, a kept name; NULL: none */
+    mli_current now;        /* the context it is in */
     mli_cache_entry *cache; /* the cache: open addressing; the last entry stays vacant */
     uint32_t cache_mask;    /* homes of the cache less 1 */
     uint32_t cache_count;   /* entries in use: at most 3/8 of the homes */
-    uint32_t tag_depth;
     mli_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* mli_cell *: of devices, by dev; NULL: none */
     mli_vector cells[MLI_BOOKS];              /* of sites and tags */
     struct {
@@ -65,23 +93,14 @@ typedef struct mli_thread {
     mli_ptr next;                    /* all records of the ledger; push only */
     mli_u64 owner;                   /* its thread's number; 0: free, or the orphan record */
     struct mli_subbuf *subbuf;       /* the sub-buffer it writes events to; NULL: none yet */
-    struct mli_span *span;           /* of the innermost scope; NULL: it is in none */
-    struct mli_span *spans;          /* its first span, which it uses again; NULL: none yet */
-    uint64_t stream;                 /* of its allocs; 0: none */
-    uint64_t birth_mark, birth_bits; /* tags.birth_mark, and the birth bits of this scope and
-                                        stream for it; birth_bits 0: not looked up */
     struct memlord *lord;
     mli_u64 detached, detached_bytes; /* blocks that its reallocs took off the map, less those put
                                          back; their bytes; modulo 2^64. See mli_detached_count */
     uint32_t other_dev;      /* a device that this call or an earlier one took bytes from, until
                                 mli_call_end has looked at it; 0: none */
-    memlord_account account;       /* that its blocks are charged to; 0: none */
-    memlord_device account_device; /* of that account */
     int64_t stack_left;      /* bytes until its next sample; at most 0: the alloc is picked */
     uint64_t stack_random;   /* 0: stack_left is not drawn yet */
-    uint32_t open_tickets;   /* in `tickets`; other threads may have closed or adopted some */
-    memlord_ticket tickets[MLI_TICKETS_MAX];
-    const char *tags[MLI_TAG_DEPTH_MAX]; /* the tags around the innermost */
+    mli_context own;         /* its own context */
     mli_cache_entry cache_inline[MLI_CACHE_MIN + MLI_CACHE_PATH];
 } mli_thread;
 
@@ -216,12 +235,8 @@ MLI_PRIVATE void mli_thread_hook(uint64_t number);
 /* Returns the calling thread's record; NULL: the call must pass through. Every call that got one
    ends with mli_thread_put. */
 MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord);
-/* Gives back the orphan record. */
-MLI_PRIVATE MLI_COLD void mli_orphan_put(memlord *lord);
-/* Ends a call that mli_thread_get began. */
-static MLI_HOT void mli_thread_put(memlord *lord, mli_thread *t) {
-    if (MLI_UNLIKELY(mli_is_orphan(lord, t))) mli_orphan_put(lord);
-}
+/* Ends a call that mli_thread_get began: gives back the orphan record. */
+MLI_PRIVATE MLI_NOINLINE void mli_thread_put(memlord *lord, const mli_thread *t);
 
 /* Writes a requested report, unless another thread does or the caller is inside the host's
    allocator. The request, which may come from a signal, is a bit; the thread that clears it serves

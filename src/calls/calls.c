@@ -1,7 +1,6 @@
 #include "calls/calls.h"
 #include "os/knobs.h"
 #include "os/compiler.h"
-#include "os/unwind.h"
 #include "base/atomics.h"
 #include "base/ledger.h"
 #include "base/memory.h"
@@ -9,6 +8,7 @@
 #include "books/map.h"
 #include "books/counters.h"
 #include "books/devices.h"
+#include "books/anomalies.h"
 #include "books/tags.h"
 #include "books/stacks.h"
 #include "books/events.h"
@@ -43,7 +43,7 @@ static mli_pick mli_token_stack(const memlord_realloc_token *token) {
 /* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] is the
    entry's word1, word[1] its word2, word[2] the generation of the ledger; word[3] and word[4] are
    its stack. `verb` begins the line of MEMLORD_DEBUG; with NULL the end of the realloc logs both
-   storages. */
+   storages, and its event has the site. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const char *verb, const memlord_site *site) {
@@ -53,7 +53,7 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     memlord_result r;
     if (!token) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(token, 0, sizeof *token);
-    r = mli_key_begin(lord, device, storage ? storage : 1, &t);
+    r = mli_key_begin(lord, device, storage ? storage : 1, site, &t);
     if (!lord || r) return r;
     token->device = device;
     token->storage = storage;
@@ -67,7 +67,7 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
         token->word[1] = e.word2;
         mli_token_stack_set(token, &pick);
         mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, e.word1,
-                             mli_word2_rows(e.word2), site);
+                             mli_word2_rows(e.word2), verb ? site : NULL);
     } else if (storage) {
         r = mli_unknown_free(lord, device, storage);
     }
@@ -107,6 +107,7 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
     memlord_result r;
     call.t = mli_thread_get(lord);
     if (!call.t) return MEMLORD_OK;
+    mli_site_given(site);
     call.draw = mli_draw_none;
     e.key = token->storage;
     e.word1 = token->word[0];
@@ -152,17 +153,19 @@ static MLI_COLD memlord_result mli_block_check_n(const memlord_block *blocks, si
 
 /* Counts and logs the refusal of n blocks, for the first that is at fault. */
 static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_result r,
-                                            const memlord_block *blocks, size_t n, int opens) {
+                                            const memlord_block *blocks, size_t n, int opens,
+                                            const memlord_site *site) {
     size_t i = 0;
-    if (r != MEMLORD_E_INVALID && r != MEMLORD_E_DEVICE) return r;
-    if (!blocks)
-        return mli_refuse(lord, refuser, r, memlord_device_all(), "n blocks, and none are given");
+    if (!blocks || (r != MEMLORD_E_INVALID && r != MEMLORD_E_DEVICE))
+        return mli_refuse(lord, refuser, r, memlord_device_all(), "n blocks, and none are given",
+                          site);
     while (i < n && !mli_block_check(&blocks[i], opens)) i++;
     if (i == n && r == MEMLORD_E_DEVICE) /* one device too many */
         for (i = 0; i < n && mli_dev_known(lord, blocks[i].device);) i++;
-    if (i == n) return mli_refuse(lord, refuser, r, blocks->device, "sizes whose sum overflows");
+    if (i == n)
+        return mli_refuse(lord, refuser, r, blocks->device, "sizes whose sum overflows", site);
     return mli_refuse(lord, refuser, r, blocks[i].device,
-                      mli_block_fault(blocks[i].storage, opens ? blocks[i].bytes : 0));
+                      mli_block_fault(blocks[i].storage, opens ? blocks[i].bytes : 0), site);
 }
 
 /* The memory held for one of n blocks before any of them is recorded: a placeholder of 0 bytes
@@ -181,6 +184,7 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
     uint64_t sum = 0;
     uint32_t dev;
     size_t i;
+    const mli_origin origin = mli_origin_of(t, site);
     *held = 0;
     for (i = 0; i < n; i++) {
         memlord_result r = mli_dev(lord, blocks[i].device, &dev);
@@ -191,8 +195,8 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
     for (; *held < n; ++*held, hold++, blocks++) {
         memlord_result r;
         (void)mli_dev(lord, blocks->device, &dev);
-        hold->rows = mli_alloc_word2(lord, t, dev, site);
-        r = mli_block_open(lord, t, dev, blocks->storage, 0, hold->rows, how | MLI_PUT_HOLD,
+        hold->rows = mli_alloc_word2(lord, t, dev, &origin);
+        r = mli_block_open(lord, t, dev, blocks->storage, 0, hold->rows, 0, how | MLI_PUT_HOLD,
                            &hold->did);
         if (r) return r;
     }
@@ -259,7 +263,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     if (hold->did == MLI_DID_OPEN)
         did = mli_fill(lord, t, call.dev, b->storage, b->bytes) ? MLI_DID_OPEN : MLI_DID_NOTHING;
     else
-        r = mli_block_open(lord, t, call.dev, b->storage, b->bytes, hold->rows, how, &did);
+        r = mli_block_open(lord, t, call.dev, b->storage, b->bytes, hold->rows, 0, how, &did);
     mli_stack_forget(lord);
     (void)mli_drop_count(lord, r, b->device, b->storage, b->bytes);
     if (did == MLI_DID_OPEN) {
@@ -298,12 +302,14 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
     if (lord && n && r == MEMLORD_OK) t = mli_thread_get(lord);
     if (!t) return r;
     memset(&note, 0, sizeof note);
+    mli_site_given(site);
     hold = (mli_hold *)mli_own_alloc(lord, n * sizeof *hold);
     r = hold ? mli_hold_n(lord, t, blocks, n, how, site, hold, &held) : MEMLORD_E_NOMEM;
     for (i = 0; i < n && r == MEMLORD_OK; i++)
         mli_open_one(lord, t, &blocks[i], how, &hold[i], site, &note);
     mli_thread_put(lord, t);
     if (r) mli_unhold_n(lord, blocks, hold, held);
+    mli_site_given(site);
     if (r && r != MEMLORD_E_INVALID) mli_drop_n(lord, blocks, n, how, r);
     mli_own_free(lord, hold, n * sizeof *hold);
     if (mli_debug_on(lord) && r == MEMLORD_OK)
@@ -380,11 +386,15 @@ static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device devi
     memlord_block block = {device, 0, 0};
     memlord_result r;
     if (!lord) return MEMLORD_OK;
-    r = mli_call_begin(lord, device, 1, bytes, &call);
-    if (!call.t) return mli_refuse(lord, refuser, r, device, mli_block_fault(1, bytes));
+    r = mli_call_begin(lord, device, 1, bytes, site, &call);
+    if (!call.t) return mli_refuse(lord, refuser, r, device, mli_block_fault(1, bytes), site);
     if (!adds) {
         block.bytes = mli_arena_change(lord, call.t, call.dev, 0, bytes, site);
-        if (block.bytes < bytes) mli_stat_add(lord, call.dev, MLI_STAT_underflows, 1);
+        if (block.bytes < bytes) {
+            mli_stat_add(lord, call.dev, MLI_STAT_underflows, 1);
+            (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_UNDERFLOW, device, 0,
+                                   bytes - block.bytes, 0);
+        }
     } else if (!mli_would_overflow(lord, call.dev, bytes)) {
         mli_call_draw(lord, &call, bytes);
         block.bytes = mli_arena_change(lord, call.t, call.dev, bytes, 0, site);
@@ -395,18 +405,19 @@ static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device devi
                          call.dev, 0, block.bytes, 0);
     r = mli_call_finish(lord, &call, r, r == MEMLORD_OK,
                         adds ? "[alloc arena] " : "[free arena] ", &block, site);
-    return mli_refuse(lord, refuser, r, device, "a balance that overflows");
+    return mli_refuse(lord, refuser, r, device, "a balance that overflows", site);
 }
 
 /* -- deferred frees -- */
 
 static MLI_COLD memlord_result mli_fenced_refuse(memlord *lord, memlord_device device,
                                                  uint64_t storage, const memlord_fence *fence,
-                                                 int how, memlord_result r) {
+                                                 int how, memlord_result r,
+                                                 const memlord_site *site) {
     const int refuser =
         how == MLI_ATTACH_FREE ? MLI_REFUSER_free_deferred : MLI_REFUSER_block_use;
     return mli_refuse(lord, refuser, r, device,
-                      fence->done ? mli_block_fault(storage, 0) : "a fence without `done`");
+                      fence->done ? mli_block_fault(storage, 0) : "a fence without `done`", site);
 }
 /* Attaches a fence to a block; `how`: MLI_ATTACH_FREE or MLI_ATTACH_USE. */
 static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device device,
@@ -418,8 +429,8 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
     memlord_result r = MEMLORD_E_INVALID;
     if (lord && fence->done && !storage && how == MLI_ATTACH_FREE)
         return mli_fence_discard(lord, fence);
-    if (!lord || fence->done) r = mli_key_begin(lord, device, storage, &t);
-    if (r) return mli_fenced_refuse(lord, device, storage, fence, how, r);
+    if (!lord || fence->done) r = mli_key_begin(lord, device, storage, site, &t);
+    if (r) return mli_fenced_refuse(lord, device, storage, fence, how, r, site);
     if (!t) return mli_fence_discard(NULL, fence);
     f = mli_fence_new(lord, fence);
     gone.key = gone.word1 = 0;
@@ -433,6 +444,7 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
     if (mli_debug_on(lord))
         mli_log_call(lord, gone.key != 0, "[free deferred] ", device, storage,
                      MLI_BYTES(gone.word1), site);
+    mli_anomalies_tell(lord);
     if (r) {
         if (f) mli_fence_free(lord, f);
         return r;
@@ -478,20 +490,18 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
     return r;
 }
 
-/* The ticket may close after the checks: then the bytes count in full. */
-MLI_API memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
-                                              memlord_device device, uint64_t storage,
-                                              uint64_t bytes, const memlord_site *site) {
-    const mli_reservation *v;
-    memlord_result r = MEMLORD_E_DEVICE;
-    mli_phys *phys;
+MLI_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device, uint64_t storage,
+                                          uint64_t bytes, const memlord_alloc_opts *opts) {
+    memlord_alloc_opts settled;
+    memlord_result r;
+    int open;
     if (!lord) return MEMLORD_OK;
+    open = mli_opts_settle(lord, device, opts, &settled);
     MLI_NOTE_CALLER();
-    v = mli_ticket_find(lord, ticket);
-    if (!v) return MEMLORD_E_UNKNOWN;
-    if (!mli_phys_find(lord, device, 0, &phys) && phys == v->phys)
-        r = mli_alloc_off_ticket(lord, ticket, device, storage, bytes, site, MLI_PUT_ALLOC);
-    return mli_refuse(lord, MLI_REFUSER_alloc_reserved, r, device, mli_block_fault(storage, bytes));
+    r = mli_alloc_general(lord, device, storage, bytes, &settled, MLI_PUT_ALLOC);
+    if (r == MEMLORD_OK && !open) mli_opts_refuse(lord, MLI_REFUSER_alloc_with, device, settled.site);
+    return mli_refuse(lord, MLI_REFUSER_alloc_with, r, device, mli_block_fault(storage, bytes),
+                      settled.site);
 }
 
 MEMLORD_API MLI_NOINLINE memlord_result memlord_track(memlord *lord, memlord_device device,
@@ -499,15 +509,17 @@ MEMLORD_API MLI_NOINLINE memlord_result memlord_track(memlord *lord, memlord_dev
                                                       const memlord_site *site) {
     memlord_result r = MEMLORD_OK;
     MLI_NOTE_CALLER();
-    if (lord) r = mli_alloc_off_ticket(lord, 0, device, storage, bytes, site, MLI_PUT_TRACK);
-    return r ? mli_refuse(lord, MLI_REFUSER_track, r, device, mli_block_fault(storage, bytes)) : r;
+    if (lord) r = mli_alloc_at(lord, device, storage, bytes, site, MLI_PUT_TRACK);
+    return r ? mli_refuse(lord, MLI_REFUSER_track, r, device, mli_block_fault(storage, bytes),
+                          site)
+             : r;
 }
 MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, uint64_t storage,
                                           const memlord_site *site) {
     mli_thread *t;
-    memlord_result r = mli_key_begin(lord, device, storage, &t);
-    (void)site;
-    if (!t) return mli_refuse(lord, MLI_REFUSER_retain, r, device, mli_block_fault(storage, 0));
+    memlord_result r = mli_key_begin(lord, device, storage, site, &t);
+    if (!t)
+        return mli_refuse(lord, MLI_REFUSER_retain, r, device, mli_block_fault(storage, 0), site);
     r = mli_block_retain(lord, t, (uint32_t)device.type, storage);
     mli_thread_put(lord, t);
     return r;
@@ -518,24 +530,24 @@ MLI_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *block
     memlord_result r;
     MLI_NOTE_CALLER();
     r = mli_open_n(lord, blocks, n, MLI_PUT_ALLOC, site);
-    return mli_refuse_n(lord, MLI_REFUSER_alloc_n, r, blocks, n, 1);
+    return mli_refuse_n(lord, MLI_REFUSER_alloc_n, r, blocks, n, 1, site);
 }
 MLI_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks, size_t n,
                                        const memlord_site *site) {
     memlord_result r;
     MLI_NOTE_CALLER();
     r = mli_open_n(lord, blocks, n, MLI_PUT_TRACK, site);
-    return mli_refuse_n(lord, MLI_REFUSER_track_n, r, blocks, n, 1);
+    return mli_refuse_n(lord, MLI_REFUSER_track_n, r, blocks, n, 1, site);
 }
 MLI_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks, size_t n,
                                       const memlord_site *site) {
     memlord_result r = mli_end_n(lord, blocks, n, MLI_END_FREE, site);
-    return mli_refuse_n(lord, MLI_REFUSER_free_n, r, blocks, n, 0);
+    return mli_refuse_n(lord, MLI_REFUSER_free_n, r, blocks, n, 0, site);
 }
 MLI_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blocks, size_t n,
                                          const memlord_site *site) {
     memlord_result r = mli_end_n(lord, blocks, n, MLI_END_RELEASE, site);
-    return mli_refuse_n(lord, MLI_REFUSER_release_n, r, blocks, n, 0);
+    return mli_refuse_n(lord, MLI_REFUSER_release_n, r, blocks, n, 0, site);
 }
 
 /* Ends a realloc. */
@@ -554,7 +566,7 @@ static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_toke
     if (state == MLI_TOKEN_LIVE) return mli_realloc_record(lord, token, new_storage, bytes, site);
     if (state != MLI_TOKEN_NEW || !new_storage) return MEMLORD_OK;
     if (token->device.index < 0) token->device.index = 0;
-    return mli_alloc_off_ticket(lord, 0, token->device, new_storage, bytes, site, MLI_PUT_ALLOC);
+    return mli_alloc_at(lord, token->device, new_storage, bytes, site, MLI_PUT_ALLOC);
 }
 
 /* Records a realloc after the fact. Takes the memory for the new entry first, so that the old one
@@ -568,8 +580,8 @@ static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, memlord_device d
     if (!lord) return MEMLORD_OK;
     if (old_storage == UINT64_MAX) return MEMLORD_E_INVALID;
     if (!old_storage)
-        return mli_alloc_off_ticket(lord, 0, device, new_storage, bytes, site, MLI_PUT_ALLOC);
-    r = mli_call_begin(lord, device, new_storage, bytes, &call);
+        return mli_alloc_at(lord, device, new_storage, bytes, site, MLI_PUT_ALLOC);
+    r = mli_call_begin(lord, device, new_storage, bytes, site, &call);
     if (!call.t) return r;
     if (mli_would_overflow(lord, call.dev, bytes))
         r = MEMLORD_E_INVALID;
@@ -577,7 +589,7 @@ static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, memlord_device d
         r = mli_map_reserve(lord, call.t, call.dev, new_storage);
     mli_thread_put(lord, call.t);
     if (r) return r;
-    (void)mli_token_begin(lord, device, old_storage, &token, NULL, NULL);
+    (void)mli_token_begin(lord, device, old_storage, &token, NULL, site);
     return mli_token_end(lord, &token, new_storage, bytes, site);
 }
 MLI_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
@@ -588,13 +600,14 @@ MLI_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
     r = mli_realloc_whole(lord, device, old_storage, new_storage, bytes, site);
     return mli_refuse(lord, MLI_REFUSER_realloc, r, device,
                       mli_block_fault(old_storage == UINT64_MAX ? old_storage : new_storage,
-                                      bytes));
+                                      bytes),
+                      site);
 }
 MLI_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
                                              uint64_t old_storage, memlord_realloc_token *token) {
     memlord_result r = mli_token_begin(lord, device, old_storage, token, "[free realloc] ", NULL);
     return mli_refuse(lord, MLI_REFUSER_realloc_begin, r, device,
-                      token ? mli_block_fault(old_storage ? old_storage : 1, 0) : "no token");
+                      token ? mli_block_fault(old_storage ? old_storage : 1, 0) : "no token", NULL);
 }
 MLI_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
                                            uint64_t new_storage, uint64_t bytes,
@@ -604,7 +617,8 @@ MLI_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token 
     r = mli_token_end(lord, token, new_storage, bytes, site);
     return mli_refuse(lord, MLI_REFUSER_realloc_end, r,
                       token ? token->device : memlord_device_all(),
-                      token ? mli_block_fault(new_storage ? new_storage : 1, bytes) : "no token");
+                      token ? mli_block_fault(new_storage ? new_storage : 1, bytes) : "no token",
+                      site);
 }
 
 /* Detaches a block, as memlord_realloc_begin does. A block with recorded uses is freed at once, so
@@ -615,7 +629,7 @@ static MLI_COLD memlord_result mli_free_detach(memlord *lord, memlord_device dev
     mli_thread *t;
     mli_entry e;
     int state = MLI_KEY_DEAD;
-    memlord_result r = mli_key_begin(lord, device, storage, &t);
+    memlord_result r = mli_key_begin(lord, device, storage, site, &t);
     if (t) {
         state = mli_key_state(lord, t, device, storage, &e);
         mli_thread_put(lord, t);
@@ -637,7 +651,7 @@ MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, 
     memlord_result r = mli_free_detach(lord, device, storage, token, site);
     if (token) token->state = r ? (uint32_t)MLI_TOKEN_USED : token->state | MLI_TOKEN_OF_FREE;
     return mli_refuse(lord, MLI_REFUSER_free_begin, r, device,
-                      token ? mli_block_fault(storage ? storage : 1, 0) : "no token");
+                      token ? mli_block_fault(storage ? storage : 1, 0) : "no token", site);
 }
 
 /* Takes the bytes of a detached block off the counts. With `failed` puts the block back as it was,
@@ -647,13 +661,12 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     mli_thread *t;
     mli_entry e;
     mli_pick pick;
-    uint64_t refs;
     uint32_t dev;
     int did = MLI_DID_NOTHING;
     memlord_result r = MEMLORD_OK;
     if (lord && !token)
         return mli_refuse(lord, MLI_REFUSER_free_end, MEMLORD_E_INVALID, memlord_device_all(),
-                          "no token");
+                          "no token", site);
     if (!lord) return MEMLORD_OK;
     if (token->word[2] != lord->generation) return MEMLORD_E_STATE;
     token->state &= ~(uint32_t)MLI_TOKEN_OF_FREE;
@@ -662,27 +675,29 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     token->state = MLI_TOKEN_USED;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
+    mli_site_given(site);
     e.key = token->storage;
     e.word1 = token->word[0];
     e.word2 = token->word[1];
     dev = MLI_DEV(e.word1);
     if (failed) {
-        r = mli_block_open(lord, t, dev, e.key, MLI_BYTES(e.word1), e.word2, MLI_PUT_ALLOC, &did);
+        r = mli_block_open(lord, t, dev, e.key, MLI_BYTES(e.word1), e.word2, 0, MLI_PUT_ALLOC,
+                           &did);
         (void)mli_drop_count(lord, r, mli_device_record_at(lord, dev)->device, e.key,
                              MLI_BYTES(e.word1));
     } else {
-        refs = mli_refs_of(e.word1, e.word2);
+        if (mli_refs_of(e.word1, e.word2) > 1) mli_shared_free(lord, &e);
         pick = mli_token_stack(token);
         mli_pick_off(lord, &pick, MLI_BYTES(e.word1));
         mli_entry_abandon(lord, t, &e);
         mli_count_site_free(lord, t, dev, site, MLI_BYTES(e.word1));
-        if (refs > 1) mli_stat_add(lord, dev, MLI_STAT_freed_while_shared, 1);
     }
     if (did)
         mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, e.key, MLI_BYTES(e.word1), e.word2);
     mli_thread_put(lord, t);
     if (mli_debug_on(lord)) /* free_begin logged the free */
         mli_log_call(lord, did, "[alloc] ", token->device, e.key, MLI_BYTES(e.word1), NULL);
+    mli_anomalies_tell(lord);
     mli_call_end(lord, t, dev, 1);
     return r;
 }
@@ -701,7 +716,7 @@ static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint
     memlord_result r;
     if (!lord) return mli_fence_discard(NULL, fence);
     r = fence && !fence->done ? MEMLORD_E_INVALID : mli_block_check(&block, 1);
-    if (r == MEMLORD_OK) r = mli_key_begin(lord, from, from_storage, &call.t);
+    if (r == MEMLORD_OK) r = mli_key_begin(lord, from, from_storage, site, &call.t);
     if (r) return r;
     if (!call.t) return mli_fence_discard(NULL, fence);
     call.draw = mli_draw_none;
@@ -745,13 +760,14 @@ MLI_API memlord_result memlord_move(memlord *lord, memlord_device from, uint64_t
     return mli_refuse(lord, MLI_REFUSER_move, r, source ? from : to,
                       fence && !fence->done ? "a fence without `done`"
                       : source              ? mli_block_fault(from_storage, 0)
-                                            : mli_block_fault(to_storage, bytes));
+                                            : mli_block_fault(to_storage, bytes),
+                      site);
 }
 
 MLI_API memlord_result memlord_copy(memlord *lord, memlord_device from, memlord_device to,
                                     uint64_t bytes) {
     return mli_refuse(lord, MLI_REFUSER_copy, mli_copy(lord, from, to, bytes),
-                      mli_device_valid(from) ? to : from, mli_block_fault(1, bytes));
+                      mli_device_valid(from) ? to : from, mli_block_fault(1, bytes), NULL);
 }
 
 MLI_API memlord_result memlord_arena_add(memlord *lord, memlord_device device, uint64_t bytes,
@@ -772,8 +788,10 @@ MLI_API memlord_result memlord_free_done(memlord *lord, memlord_device device, u
     mli_thread *t;
     mli_probe probe;
     uint64_t word1, rows;
-    memlord_result r = mli_key_begin(lord, device, storage, &t);
-    if (!t) return mli_refuse(lord, MLI_REFUSER_free_done, r, device, mli_block_fault(storage, 0));
+    memlord_result r = mli_key_begin(lord, device, storage, NULL, &t);
+    if (!t)
+        return mli_refuse(lord, MLI_REFUSER_free_done, r, device, mli_block_fault(storage, 0),
+                          NULL);
     if (!mli_probe_side_record(lord, t, (uint32_t)device.type, storage, &probe) ||
         !mli_is_pending(probe.entry->word2)) {
         mli_probe_leave(t, &probe);

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "books/counters.h"
 #include "books/devices.h"
+#include "books/anomalies.h"
 #include "books/stacks.h"
 #include "books/events.h"
 #include "books/accounts.h"
@@ -41,20 +42,22 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
     mli_probe_leave(t, &probe);
     mli_fences_detach(lord, old);
     if (why == MLI_ATTACH_FREE && refs > 1) /* a move takes the references along */
-        mli_stat_add(lord, MLI_DEV(gone->word1), MLI_STAT_freed_while_shared, 1);
+        mli_shared_free(lord, gone);
     return MEMLORD_OK;
 }
 
 /* Takes a fence off its pending block, if it still has one, and ends the block with its last fence.
-   Returns 1 if it ended the block; *credited is then its bytes. */
-static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, uint64_t *credited) {
+   *of is the block's entry; its key is 0 if there is none. Returns 1 if it ended the block. */
+static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, mli_entry *of) {
     mli_probe probe;
     mli_side_record *side =
         mli_probe_side_record(lord, t, mli_type_of(lord, f->dev), f->key, &probe);
     mli_fence_record **at;
-    uint64_t word1, rows;
     int pends = side && f->serial && side->serial == f->serial;
+    of->key = 0;
     if (pends) {
+        *of = *probe.entry;
+        of->word2 = side->word2;
         for (at = &side->fences; *at != f;) at = &(*at)->sibling;
         *at = f->sibling;
         f->serial = 0;
@@ -63,38 +66,44 @@ static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, u
         mli_probe_leave(t, &probe);
         return 0;
     }
-    word1 = probe.entry->word1;
-    rows = side->word2;
     mli_probe_end_block(lord, t, &probe, 0);
-    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, f->key, word1, rows, NULL);
-    *credited = MLI_BYTES(word1);
+    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, of->key, of->word1, of->word2, NULL);
     return 1;
 }
 
+/* Counts a failed fence. `of`: its block; key 0: it has none any more. */
+static MLI_COLD void mli_fence_failed(memlord *lord, uint32_t dev, const mli_entry *of) {
+    mli_stat_add(lord, dev, MLI_STAT_fence_failures, 1);
+    mli_site_given(NULL);
+    (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_FENCE_FAILED,
+                           mli_device_record_at(lord, dev)->device, of->key,
+                           of->key ? MLI_BYTES(of->word1) : 0, of->key ? of->word2 : 0);
+}
 /* Ends a fence that this thread has asked: done (answer > 0) or failed (answer < 0). Drops it, and
    ends its block if it was the last. Returns the bytes credited. */
 static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer) {
     mli_thread *t;
-    uint64_t credited = 0, key = f->key;
+    mli_entry of;
     uint32_t dev = f->dev;
     int mine, last;
-    if (answer < 0) mli_stat_add(lord, dev, MLI_STAT_fence_failures, 1);
     (void)mli_fence_drop(lord, f);
     t = mli_thread_get(lord);
-    last = mli_fence_credit(lord, t, f, &credited);
+    last = mli_fence_credit(lord, t, f, &of);
     mli_thread_put(lord, t);
+    if (answer < 0) mli_fence_failed(lord, dev, &of);
     mli_fences_enter(lord);
     mli_queue_remove(lord, f);
     mine = f->detached || !f->serial;
     f->asker = NULL; /* a block that still has the fence frees it */
     mli_fences_leave(lord);
     if (mine) mli_fence_free(lord, f);
+    mli_anomalies_tell(lord);
     if (!last) return 0;
     if (mli_debug_on(lord))
-        mli_log_call(lord, 1, "[free retired] ", mli_device_record_at(lord, dev)->device, key,
-                     credited, NULL);
+        mli_log_call(lord, 1, "[free retired] ", mli_device_record_at(lord, dev)->device, of.key,
+                     MLI_BYTES(of.word1), NULL);
     mli_call_end(lord, t, dev, 0);
-    return credited;
+    return MLI_BYTES(of.word1);
 }
 
 /* Handles the answer of a fence that this thread has asked, and returns the bytes credited. If the

@@ -9,13 +9,12 @@
 #include "books/counters.h"
 #include "books/devices.h"
 #include "books/tags.h"
-#include "books/stacks.h"
 #include "books/events.h"
 #include "books/blocks.h"
 #include "calls/deferred.h"
 #include "calls/record.h"
 
-/* One alloc and one free, as a call takes them. memlord_alloc and mli_free_fast are all of the
+/* One alloc and one free, as a call takes them. memlord_alloc and memlord_free are all of the
    usual case: sites are off, the thread is in no tag and no scope, and the block is in a shard of
    its own. Such a call takes no lock and no locked instruction.
 
@@ -146,12 +145,11 @@ static MLI_HOT mli_cell *mli_entry_cell(const memlord *lord, const mli_thread *t
     return mli_cell_own_device(t, *dev);
 }
 
-/* Frees or releases a block: both are the same for one that has one reference. A handle needs no
-   test. If the shard that it would have as an address has an entry with this key, whose device is of
-   this type, then that entry is the block. Most handles are in other shards: their frees find
-   nothing here, and start again. */
-static MLI_HOT memlord_result mli_free_fast(memlord *lord, memlord_device device, uint64_t storage,
-                                            int how, const memlord_site *site) {
+/* Frees a block. A handle needs no test: if the shard that it would have as an address has an entry
+   with this key, whose device is of this type, then that entry is the block. Most handles are in
+   other shards. Their frees find nothing here, and start again. */
+MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, uint64_t storage,
+                                        const memlord_site *site) {
     mli_thread *t = mli_self.thread;
     mli_home home;
     const mli_entry *e;
@@ -160,16 +158,16 @@ static MLI_HOT memlord_result mli_free_fast(memlord *lord, memlord_device device
     uint32_t dev;
     if (!lord) return MEMLORD_OK;
     if (MLI_UNLIKELY(mli_self.generation != lord->generation || !storage))
-        return mli_free_slow(lord, device, storage, how, site);
+        return mli_free_slow(lord, device, storage, MLI_END_FREE, site);
     if (MLI_UNLIKELY(mli_u32_load(&t->special)) ||
         MLI_UNLIKELY(!mli_home_enter_own(t, mli_shard_of_address(lord, storage), storage, &home)))
-        return mli_free_full(lord, device, storage, how, site);
+        return mli_free_full(lord, device, storage, MLI_END_FREE, site);
     e = mli_home_find(&home, storage);
-    if (MLI_UNLIKELY(!e)) return mli_free_window(lord, device, storage, how, site);
+    if (MLI_UNLIKELY(!e)) return mli_free_window(lord, device, storage, MLI_END_FREE, site);
     cell = mli_entry_cell(lord, t, device, e, &dev);
     if (MLI_UNLIKELY(!cell)) {
         mli_home_leave(t, &home);
-        return mli_free_full(lord, device, storage, how, site);
+        return mli_free_full(lord, device, storage, MLI_END_FREE, site);
     }
     bytes = MLI_BYTES(e->word1);
     word2 = e->word2;
@@ -179,17 +177,18 @@ static MLI_HOT memlord_result mli_free_fast(memlord *lord, memlord_device device
     mli_shard_leave(t);
     return MEMLORD_OK;
 }
-MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, uint64_t storage,
-                                        const memlord_site *site) {
-    return mli_free_fast(lord, device, storage, MLI_END_FREE, site);
-}
+/* Releases a block. A release of the last reference is a free. Most releases are of a view, which
+   only the general path serves, so this does not try the way of memlord_free. */
 MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device, uint64_t storage,
                                            const memlord_site *site) {
-    return mli_free_fast(lord, device, storage, MLI_END_RELEASE, site);
+    if (!lord) return MEMLORD_OK;
+    if (MLI_UNLIKELY(mli_self.generation != lord->generation || !storage))
+        return mli_free_slow(lord, device, storage, MLI_END_RELEASE, site);
+    return mli_free_full(lord, device, storage, MLI_END_RELEASE, site);
 }
 
-/* -- what the usual case leaves out. Only memlord_alloc and mli_free_fast come here: they have
-      checked the generation and the key -- */
+/* -- what the usual case leaves out. Only memlord_alloc, memlord_free and memlord_release come
+      here: they have checked the generation and the key -- */
 
 /* The rows of a block, and the cells of this thread for them. */
 typedef struct mli_block_rows {
@@ -211,11 +210,11 @@ static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t 
     rows->device_cell = mli_cell_own_device(t, dev);
     if (MLI_UNLIKELY(!rows->device_cell)) return 0;
     if (special & MLI_SPECIAL_SCOPE) {
-        if (MLI_UNLIKELY(!t->birth_bits || t->birth_mark != rows->word2)) return 0;
-        rows->word2 = t->birth_bits;
+        if (MLI_UNLIKELY(!t->now.birth_bits || t->now.birth_mark != rows->word2)) return 0;
+        rows->word2 = t->now.birth_bits;
     }
     if (special & MLI_SPECIAL_TAG) {
-        memo = mli_cache_find(t, t->tag, mli_cache_salt(MLI_CACHE_TAG, dev));
+        memo = mli_cache_find(t, t->now.tag, mli_cache_salt(MLI_CACHE_TAG, dev));
         if (MLI_UNLIKELY(!memo)) return 0;
         rows->tag_cell = (mli_cell *)memo->value;
         rows->word2 |= memo->bits;

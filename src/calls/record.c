@@ -1,7 +1,7 @@
 #include "calls/record.h"
-#include "os/unwind.h"
 #include "books/counters.h"
 #include "books/tags.h"
+#include "books/accounts.h"
 #include "books/stacks.h"
 #include "books/events.h"
 #include "books/fences.h"
@@ -21,22 +21,47 @@
         of MEMLORD_DEBUG.
      6. mli_call_end does what `alert` asks for. */
 
-MLI_PRIVATE memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ticket,
-                                                memlord_device device, uint64_t storage,
-                                                uint64_t bytes, const memlord_site *site, int how) {
+MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
+                                         const memlord_alloc_opts *given, memlord_alloc_opts *out) {
+    memlord_account account;
+    memset(out, 0, sizeof *out);
+    if (!given) return 1;
+    *out = *given;
+    account = given->account == MEMLORD_NONE ? 0 : given->account;
+    if (given->tag && *given->tag) out->tag = mli_tag_of_host(lord, given->tag);
+    if (given->ticket && !mli_ticket_is_at(lord, given->ticket, device)) out->ticket = 0;
+    if (account && !mli_account_is_of(lord, account, device)) out->account = 0;
+    return out->ticket == given->ticket && out->account == given->account;
+}
+MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_device device,
+                                          const memlord_site *site) {
+    (void)mli_refuse(lord, refuser, MEMLORD_E_INVALID, device,
+                     "its ticket or its account is not open there", site);
+}
+
+/* A ticket or an account may close after it was settled: then the bytes count in full, or are
+   charged to none. */
+MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
+                                             uint64_t bytes, const memlord_alloc_opts *opts,
+                                             int how) {
+    const memlord_site *site = opts->site;
     mli_call call;
     memlord_block block;
+    mli_origin origin;
     uint64_t rows;
     uint32_t stack;
     int did;
-    memlord_result r = mli_call_begin(lord, device, storage, bytes, &call);
+    memlord_result r = mli_call_begin(lord, device, storage, bytes, site, &call);
     if (!call.t) return mli_drop_count(lord, r, device, storage, bytes);
     mli_stack_pick(lord, call.t, call.dev, bytes, site);
     stack = mli_self.pick_row;
-    call.draw.named = ticket;
+    call.draw.named = opts->ticket;
     mli_call_draw(lord, &call, bytes);
-    rows = mli_alloc_word2(lord, call.t, call.dev, site);
-    r = mli_block_open(lord, call.t, call.dev, storage, bytes, rows, how, &did);
+    origin = mli_origin_of(call.t, site);
+    if (opts->tag) origin.tag = *opts->tag ? opts->tag : NULL;
+    if (opts->stream) origin.stream = opts->stream == MEMLORD_NONE ? 0 : opts->stream;
+    rows = mli_alloc_word2(lord, call.t, call.dev, &origin);
+    r = mli_block_open(lord, call.t, call.dev, storage, bytes, rows, opts->account, how, &did);
     mli_stack_forget(lord);
     (void)mli_drop_count(lord, r, device, storage, bytes);
     if (did == MLI_DID_OPEN)
@@ -60,7 +85,7 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
     if (!gone) gone = &e;
     gone->key = gone->word1 = 0; /* mli_block_close may not be called */
     if (!storage) return MEMLORD_OK;
-    r = mli_key_begin(lord, device, storage, &t);
+    r = mli_key_begin(lord, device, storage, site, &t);
     if (!t) return r;
     r = mli_block_close(lord, t, device, storage, how, gone, &chain);
     if (gone->key) {
@@ -74,15 +99,24 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
     if (logs)
         mli_log_call(lord, gone->key != 0, chain ? "[free deferred] " : "[free] ", device, storage,
                      MLI_BYTES(gone->word1), site);
+    mli_anomalies_tell(lord);
     if (chain) mli_fences_ask_new(lord, chain);
     if (gone->key) mli_call_end(lord, t, MLI_DEV(gone->word1), 1);
     return r;
 }
 
+MLI_PRIVATE memlord_result mli_alloc_at(memlord *lord, memlord_device device, uint64_t storage,
+                                        uint64_t bytes, const memlord_site *site, int how) {
+    const memlord_alloc_opts opts = {site, NULL, 0, 0, 0};
+    return mli_alloc_general(lord, device, storage, bytes, &opts, how);
+}
+
 static memlord_result mli_alloc_refusing(memlord *lord, memlord_device device, uint64_t storage,
                                          uint64_t bytes, const memlord_site *site) {
-    memlord_result r = mli_alloc_off_ticket(lord, 0, device, storage, bytes, site, MLI_PUT_ALLOC);
-    return r ? mli_refuse(lord, MLI_REFUSER_alloc, r, device, mli_block_fault(storage, bytes)) : r;
+    memlord_result r = mli_alloc_at(lord, device, storage, bytes, site, MLI_PUT_ALLOC);
+    return r ? mli_refuse(lord, MLI_REFUSER_alloc, r, device, mli_block_fault(storage, bytes),
+                          site)
+             : r;
 }
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device device,
                                                        uint64_t storage, uint64_t bytes,
@@ -95,6 +129,6 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
                                                       const memlord_site *site) {
     memlord_result r = mli_free_general(lord, device, storage, how, site, NULL);
     return r ? mli_refuse(lord, how == MLI_END_FREE ? MLI_REFUSER_free : MLI_REFUSER_release, r,
-                          device, mli_block_fault(storage, 0))
+                          device, mli_block_fault(storage, 0), site)
              : r;
 }

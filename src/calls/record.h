@@ -12,6 +12,8 @@
 #include "books/threads.h"
 #include "books/map.h"
 #include "books/devices.h"
+#include "books/anomalies.h"
+#include "books/parts.h"
 #include "books/blocks.h"
 #include "books/limits.h"
 #include "calls/deferred.h"
@@ -23,15 +25,17 @@ typedef struct mli_call {
     mli_ticket_draw draw; /* its bytes that may come off tickets */
 } mli_call;
 
-/* Begins a call that records a block: checks its arguments, makes its device known, and gets the
-   thread record. call->t NULL: the caller returns the result; OK from within the ledger's own
+/* Begins a call at `site` that records a block: checks its arguments, makes its device known, and
+   gets the thread record. call->t NULL: the caller returns the result; OK from within the ledger's own
    allocator call, which passes through. */
 static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device device, uint64_t storage,
-                                             uint64_t bytes, mli_call *call) {
+                                             uint64_t bytes, const memlord_site *site,
+                                             mli_call *call) {
     memlord_result r;
     call->t = NULL;
     call->draw = mli_draw_none;
     if (MLI_UNLIKELY(mli_self.in_host_alloc)) return MEMLORD_OK;
+    mli_site_given(site);
     if (MLI_UNLIKELY(!mli_key_valid(storage) || bytes > MLI_BYTES_MAX))
         return MEMLORD_E_INVALID;
     r = mli_dev(lord, device, &call->dev);
@@ -52,16 +56,27 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
     if (call->draw.phys) mli_ticket_draw_end(lord, call->t, &call->draw, did);
     if (mli_debug_on(lord))
         mli_log_call(lord, did, verb, block->device, block->storage, block->bytes, site);
+    mli_anomalies_tell(lord);
     if (call->dev) mli_call_end(lord, call->t, call->dev, 1);
     return r;
 }
 
-/* Records a block in any shard, for any thread. `how` is MLI_PUT_ALLOC or MLI_PUT_TRACK. The bytes
-   come off the ticket, or if it is 0 off the tickets of the thread. If there is no memory for the
-   block, it counts as dropped. */
-MLI_PRIVATE memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ticket,
-                                                memlord_device device, uint64_t storage,
-                                                uint64_t bytes, const memlord_site *site, int how);
+/* Settles what a host says of an alloc on a device. Keeps the tag; without memory for it the alloc
+   has none. Sets a ticket and an account to 0 that are not open there. Returns 0 if it had to. */
+MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
+                                         const memlord_alloc_opts *given, memlord_alloc_opts *out);
+/* Counts and logs an alloc at `site` that named a ticket or an account that is not open. */
+MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_device device,
+                                          const memlord_site *site);
+
+/* Records a block in any shard, for any thread. `how` is MLI_PUT_ALLOC or MLI_PUT_TRACK. If there
+   is no memory for the block, it counts as dropped. Requires: `opts` is settled. */
+MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
+                                             uint64_t bytes, const memlord_alloc_opts *opts,
+                                             int how);
+/* The same for an alloc of which only its site is known. */
+MLI_PRIVATE memlord_result mli_alloc_at(memlord *lord, memlord_device device, uint64_t storage,
+                                        uint64_t bytes, const memlord_site *site, int how);
 
 /* Frees or releases a block in any shard, for any thread; `how` is MLI_END_FREE or
    MLI_END_RELEASE. Storage 0 does nothing. *gone is the entry that ended, with key 0 if none did.

@@ -5,6 +5,8 @@
 #include "books/threads.h"
 #include "books/tags.h"
 #include "services/scopes.h"
+#include "services/contexts.h"
+#include "services/thread_end.h"
 #include "embed/lives.h"
 
 /* Frees the records of a thread, at most one in each ledger. This is the exit hook. Its argument is
@@ -98,7 +100,9 @@ static MLI_COLD void mli_fork_child(void) {
         for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
             mli_thread_entry_choose(t);
             if (t != mine && !mli_is_orphan(lord, t)) mli_thread_gone(t);
+            mli_running_count(&t->now);
         }
+        mli_contexts_recount(lord);
         if (mine) mli_u64_store(&mine->owner, number);
     }
     mli_self.number = number;

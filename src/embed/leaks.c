@@ -7,7 +7,6 @@
 #include "books/map.h"
 #include "books/parts.h"
 #include "books/listing.h"
-#include "books/devices.h"
 #include "services/stats.h"
 #include "reports/capture.h"
 
@@ -29,7 +28,7 @@ static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks
     mli_put_str(&o, leak ? ": " : " more");
     if (leak) mli_put_leak(&o, lord, leak);
     (void)mli_out_end(&o, sizeof line);
-    mli_log(lord, MEMLORD_LOG_INFO, line);
+    mli_log(lord, MEMLORD_LOG_WARNING, line);
 }
 /* Logs the ten groups with the most bytes, by the site and tag their blocks come from. Does nothing
    if the ledger has neither sites nor tags: both row counts start at 1. */
@@ -57,7 +56,7 @@ MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
     mli_out o;
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     uint64_t blocks = 0;
-    if (!mli_log_hears(lord, MEMLORD_LOG_INFO)) return;
+    if (!mli_log_hears(lord, MEMLORD_LOG_WARNING)) return;
     for (i = 1; i < n; i++) {
         memlord_stats s;
         mli_stats_fill(lord, i, &s);
@@ -69,7 +68,7 @@ MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord) {
         mli_put_amount(&o, s.allocated, s.live_blocks);
         if (s.pending) mli_putf(&o, ", pending %jo", s.pending);
         (void)mli_out_end(&o, sizeof line);
-        mli_log(lord, MEMLORD_LOG_INFO, line);
+        mli_log(lord, MEMLORD_LOG_WARNING, line);
     }
     if (blocks) mli_log_leaks_by(lord);
 }

@@ -8,6 +8,7 @@
 #include "books/names.h"
 #include "books/devices.h"
 #include "books/sites.h"
+#include "books/anomalies.h"
 #include "books/tags.h"
 #include "books/events.h"
 #include "books/parts.h"
@@ -17,9 +18,11 @@
 #include "books/limits.h"
 #include "books/stacks.h"
 #include "services/pollers.h"
+#include "services/call_end.h"
 #include "services/neighbours.h"
 #include "services/bands.h"
 #include "services/scopes.h"
+#include "services/contexts.h"
 #include "services/room.h"
 #include "services/stats.h"
 #include "services/retry.h"
@@ -41,7 +44,9 @@ static void (*const mli_lives[])(mli_life *life) = {
     mli_parts_life,
     mli_blocks_life,
     mli_fences_life,
+    mli_contexts_life,
     mli_pollers_life,
+    mli_call_end_life,
     mli_neighbours_life,
     mli_bands_life,
     mli_accounts_life,
@@ -52,6 +57,7 @@ static void (*const mli_lives[])(mli_life *life) = {
     mli_retry_life,
     mli_snapshots_life,
     mli_saving_life,
+    mli_anomalies_life,
     mli_log_life,
     mli_stacks_life,
     mli_memory_life,

@@ -5,6 +5,7 @@
 #include "base/atomics.h"
 #include "base/ledger.h"
 #include "base/log.h"
+#include "books/anomalies.h"
 #include "books/blocks.h"
 
 #if !MLI_WINDOWS
@@ -274,7 +275,9 @@ MLI_API int memlord_shim_munmap(memlord *lord, void *at, size_t size, const meml
     if (known == MEMLORD_OK) {
         (void)memlord_free_end(lord, &token, r, site);
     } else if (known == MEMLORD_E_UNKNOWN && !r) {
+        mli_site_given(site);
         (void)mli_unknown_free(lord, d, key);
+        mli_anomalies_tell(lord);
         if (mli_debug_on(lord)) mli_log_call(lord, 0, "[free] ", d, key, size, site);
     }
     errno = error;

@@ -89,6 +89,34 @@ typedef struct mli_save_paths { /* allocated: a stack may have only 16 KiB */
     char target[MLI_SAVE_PATH_MAX], beside[MLI_SAVE_PATH_MAX + 64];
 } mli_save_paths;
 
+/* A file that is written, and the first error of the system there. */
+#define MLI_ERROR_SPECIAL UINT32_MAX /* it is no regular file */
+typedef struct mli_saved_file {
+    mli_file file;
+    uint32_t error; /* 0: none */
+} mli_saved_file;
+
+/* Keeps the system's error if a step failed and none did before. Returns `failed`. */
+static MLI_COLD int mli_saved_step(mli_saved_file *f, int failed) {
+    if (failed && !f->error) f->error = mli_system_error();
+    return failed;
+}
+/* Logs "[save] no /tmp/x.json: could not write: there is no space left". */
+static MLI_COLD void mli_save_failed(memlord *lord, const char *head, const char *path,
+                                     memlord_result r, uint32_t error) {
+    const char *why = error == MLI_ERROR_SPECIAL ? "it is no regular file"
+                                                 : mli_system_error_text(error);
+    char line[512];
+    mli_out o;
+    mli_out_buffer(&o, line, sizeof line);
+    mli_putf(&o, "%s%s: %s", head, path, memlord_result_text(r));
+    if (why)
+        mli_putf(&o, ": %s", why);
+    else if (error)
+        mli_putf(&o, ": error %ju of the system", (uint64_t)error);
+    mli_log_end(lord, MEMLORD_LOG_ERROR, &o);
+}
+
 /* Sets p->target to `path` with the process id for %p and % for %%. Returns 0 if it fits, else
    -1. */
 static int mli_save_path_expand(const char *path, mli_save_paths *p) {
@@ -106,7 +134,8 @@ static int mli_save_path_expand(const char *path, mli_save_paths *p) {
 }
 
 static MLI_COLD int mli_write_file(void *user, const void *data, size_t size) {
-    return mli_file_write(*(mli_file *)user, (const char *)data, size);
+    mli_saved_file *f = (mli_saved_file *)user;
+    return mli_saved_step(f, mli_file_write(f->file, (const char *)data, size));
 }
 
 /* Creates p->beside, a new file .memlord-pid-n.tmp in the target's directory, so that a rename can
@@ -130,39 +159,39 @@ static int mli_file_temp_create(mli_save_paths *p, mli_file *file) {
 /* Writes a report to p->beside, a new file in the directory of p->target. Removes the file if that
    fails. */
 static MLI_COLD memlord_result mli_file_write_report(memlord *lord, memlord_format format,
-                                                     mli_save_paths *p) {
-    mli_file file;
+                                                     mli_save_paths *p, mli_saved_file *f) {
     mli_signals held;
     memlord_result r;
-    if (mli_file_temp_create(p, &file)) return MEMLORD_E_IO;
+    if (mli_saved_step(f, mli_file_temp_create(p, &f->file))) return MEMLORD_E_IO;
     held = mli_signals_block();
-    r = mli_report_write(lord, format, mli_write_file, &file);
-    if (mli_file_close(file) && r == MEMLORD_OK) r = MEMLORD_E_IO;
+    r = mli_report_write(lord, format, mli_write_file, f);
+    if (mli_saved_step(f, mli_file_close(f->file)) && r == MEMLORD_OK) r = MEMLORD_E_IO;
     mli_signals_restore(&held);
     if (r != MEMLORD_OK) mli_file_remove(p->beside);
     return r;
 }
 /* Ends the saving of a file. `failed`: the file could not be renamed to p->target. */
-static memlord_result mli_file_renamed(const mli_save_paths *p, int failed) {
-    if (!failed) return MEMLORD_OK;
+static memlord_result mli_file_renamed(const mli_save_paths *p, mli_saved_file *f, int failed) {
+    if (!mli_saved_step(f, failed)) return MEMLORD_OK;
     mli_file_remove(p->beside);
     return MEMLORD_E_IO;
 }
 
 /* Writes a report to standard output. It takes the descriptor and no stdio, which may be locked. */
-static MLI_COLD memlord_result mli_save_stdout(memlord *lord, memlord_format format) {
-    mli_file file = mli_file_stdout();
+static MLI_COLD memlord_result mli_save_stdout(memlord *lord, memlord_format format,
+                                               mli_saved_file *f) {
     mli_signals held;
     memlord_result r;
+    f->file = mli_file_stdout();
     if ((format == MEMLORD_FORMAT_PPROF || format == MEMLORD_FORMAT_MEMORY_VIZ) &&
-        mli_file_is_terminal(file)) {
+        mli_file_is_terminal(f->file)) {
         mli_logf(lord, MEMLORD_LOG_ERROR,
                  "[save] .%s is binary: redirect standard output from the terminal, or name a file",
                  mli_format_suffixes[format]);
         return MEMLORD_E_UNSUPPORTED;
     }
     held = mli_signals_block();
-    r = mli_report_write(lord, format, mli_write_file, &file);
+    r = mli_report_write(lord, format, mli_write_file, f);
     mli_signals_restore(&held);
     return r;
 }
@@ -172,23 +201,44 @@ static MLI_COLD memlord_result mli_save_refuse(memlord *lord, memlord_result r, 
     return r;
 }
 
-MLI_API memlord_result memlord_save(memlord *lord, memlord_format format, const char *path) {
+/* Saves a report. *error is the system's error that made it fail; 0: another reason did. */
+static MLI_COLD memlord_result mli_save(memlord *lord, memlord_format format, const char *path,
+                                        uint32_t *error) {
     mli_save_paths *p;
+    mli_saved_file f;
     memlord_result r = MEMLORD_E_INVALID;
-    if (!lord) return MEMLORD_OK;
+    memset(&f, 0, sizeof f);
+    *error = 0;
     if (!path || !*path) return mli_save_refuse(lord, r, "path is NULL or empty");
     if (!mli_format_known(format))
         return mli_save_refuse(lord, MEMLORD_E_UNSUPPORTED, "format is none of those there are");
     mli_capacities_refresh(lord, 0);
-    if (!strcmp(path, "-")) return mli_save_stdout(lord, format);
+    if (!strcmp(path, "-")) {
+        r = mli_save_stdout(lord, format, &f);
+        *error = f.error;
+        return r;
+    }
     p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
     if (!p) return MEMLORD_E_NOMEM;
-    if (mli_save_path_expand(path, p))
+    if (mli_save_path_expand(path, p)) {
         (void)mli_save_refuse(lord, r, "path is too long");
-    else
-        r = mli_file_is_special(p->target) ? MEMLORD_E_IO : mli_file_write_report(lord, format, p);
-    if (r == MEMLORD_OK) r = mli_file_renamed(p, mli_file_rename(p->beside, p->target, 1));
+    } else if (mli_file_is_special(p->target)) {
+        r = MEMLORD_E_IO;
+        f.error = MLI_ERROR_SPECIAL;
+    } else {
+        r = mli_file_write_report(lord, format, p, &f);
+        if (r == MEMLORD_OK) r = mli_file_renamed(p, &f, mli_file_rename(p->beside, p->target, 1));
+    }
     mli_own_free(lord, p, sizeof *p);
+    *error = f.error;
+    return r;
+}
+MLI_API memlord_result memlord_save(memlord *lord, memlord_format format, const char *path) {
+    uint32_t error;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = mli_save(lord, format, path, &error);
+    if (r == MEMLORD_E_IO) mli_save_failed(lord, "[save] no ", path, r, error);
     return r;
 }
 
@@ -211,18 +261,19 @@ static int mli_dated_path(const char *directory, uint64_t wall, memlord_format f
 }
 
 static memlord_result mli_dated_save(memlord *lord, memlord_format format,
-                                     const char *directory, mli_save_paths *p) {
+                                     const char *directory, mli_save_paths *p,
+                                     mli_saved_file *f) {
     uint64_t wall = mli_wall_now();
     unsigned n;
     int there = 1;
     memlord_result r;
     if (mli_dated_path(directory, wall, format, 0, p)) return MEMLORD_E_INVALID;
-    r = mli_file_write_report(lord, format, p);
+    r = mli_file_write_report(lord, format, p, f);
     for (n = 0; r == MEMLORD_OK && there > 0 && n < 1000; n++)
         there = mli_dated_path(directory, wall, format, n, p)
                     ? -1
                     : mli_file_rename(p->beside, p->target, 0);
-    return r == MEMLORD_OK ? mli_file_renamed(p, there) : r;
+    return r == MEMLORD_OK ? mli_file_renamed(p, f, there) : r;
 }
 
 /* Saves to the directory of memlord_save_at_exit (default: output_dir, then "."), and logs the
@@ -235,23 +286,20 @@ static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     const char *directory = (const char *)mli_ptr_load_acquire(&lord->saving->exit_directory);
     int asked = end && mli_alert_set(lord, MLI_ALERT_SAVE, 0);
     mli_save_paths *p;
-    char line[320];
-    mli_out o;
+    mli_saved_file f;
     memlord_result r = MEMLORD_E_NOMEM;
+    memset(&f, 0, sizeof f);
     if (end && !format && !asked) return;
     mli_capacities_refresh(lord, 1); /* the host may be in its allocator, or at its end */
     if (!directory) directory = lord->saving->output_dir ? lord->saving->output_dir : ".";
     p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
     if (p)
         r = mli_dated_save(lord, format ? (memlord_format)(format - 1) : MEMLORD_FORMAT_JSON,
-                           directory, p);
-    mli_out_buffer(&o, line, sizeof line);
+                           directory, p, &f);
     if (r)
-        mli_putf(&o, "[save] no report in %s: %s", directory, memlord_result_text(r));
+        mli_save_failed(lord, "[save] no report in ", directory, r, f.error);
     else
-        mli_putf(&o, "[save] %s", p->target);
-    (void)mli_out_end(&o, sizeof line);
-    mli_log(lord, r ? MEMLORD_LOG_ERROR : MEMLORD_LOG_INFO, line);
+        mli_logf(lord, MEMLORD_LOG_INFO, "[save] %s", p->target);
     mli_own_free(lord, p, sizeof *p);
 }
 
@@ -289,13 +337,13 @@ static MLI_COLD memlord_result mli_at_exit_once(void) {
 /* Writes the export. Of failures in a row it logs the first. */
 static MLI_COLD void mli_export_save(memlord *lord, int end) {
     const char *path = (const char *)mli_ptr_load_acquire(&lord->saving->export_path);
-    memlord_result r = memlord_save(lord, MEMLORD_FORMAT_PROMETHEUS, path);
+    uint32_t error;
+    memlord_result r = mli_save(lord, MEMLORD_FORMAT_PROMETHEUS, path, &error);
     const uint32_t before = mli_u32_exchange(&lord->saving->export_failed, r != MEMLORD_OK);
     (void)end;
     if (!r) return;
     mli_loss_add(lord, MLI_LOST_exports);
-    if (!before)
-        mli_logf(lord, MEMLORD_LOG_ERROR, "[export] no %s: %s", path, memlord_result_text(r));
+    if (!before) mli_save_failed(lord, "[export] no ", path, r, error);
 }
 static const mli_saver mli_export_saver = {mli_export_save};
 

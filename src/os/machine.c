@@ -159,9 +159,14 @@ static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *l
     end = mli_cpu_path(cpu, top, p[1] ? p : "");
     while (!mli_cpu_level(cpu, end, machine, total, left)) {
         if (end == top) return 0;
-        while (end > top && cpu->path[--end] != '/') {}
+        while (cpu->path[--end] != '/') {} /* at `top` there is one */
     }
     return -1;
+}
+
+/* Puts the root into cpu->path, and returns its length. */
+static size_t mli_cpu_root(mli_cpu *cpu) {
+    return mli_cpu_path(cpu, 0, cpu->root ? cpu->root : "");
 }
 
 /* Returns the bytes of this process in memory (RSS); 0: unknown. `root` is the length of the root
@@ -177,7 +182,7 @@ static uint64_t mli_cpu_process(mli_cpu *cpu, size_t root) {
 MLI_PRIVATE MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used,
                                         uint64_t *process) {
     int saved = errno, cancel = mli_cancel_disable();
-    size_t root = mli_cpu_path(cpu, 0, cpu->root ? cpu->root : "");
+    size_t root = mli_cpu_root(cpu);
     uint64_t all, left;
     int r = mli_cpu_query(cpu, root, &all, &left);
     if (!r) {
@@ -208,7 +213,7 @@ MLI_PRIVATE MLI_COLD int mli_link_is(const char *path, const char *text) {
 }
 MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
     int saved = errno, cancel = mli_cancel_disable();
-    uint64_t bytes = mli_cpu_process(cpu, mli_cpu_path(cpu, 0, cpu->root ? cpu->root : ""));
+    uint64_t bytes = mli_cpu_process(cpu, mli_cpu_root(cpu));
     mli_cancel_restore(cancel);
     errno = saved;
     return bytes;

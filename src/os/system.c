@@ -64,6 +64,14 @@ MLI_PRIVATE int mli_barrier_all(void) {
 static int mli_wide_path(const char *path, wchar_t *out, int cap) {
     return MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, out, cap) > 0 ? 0 : -1;
 }
+MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void) { return (uint32_t)GetLastError(); }
+MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error) {
+    return error == ERROR_PATH_NOT_FOUND || error == ERROR_FILE_NOT_FOUND
+               ? "there is no such directory"
+           : error == ERROR_ACCESS_DENIED ? "this process may not write there"
+           : error == ERROR_DISK_FULL     ? "there is no space left"
+                                          : NULL;
+}
 MLI_PRIVATE int mli_file_is_special(const char *path) { /* 1: exists and is no regular file */
     wchar_t wide[1024];
     DWORD a;
@@ -237,6 +245,24 @@ MLI_PRIVATE uint32_t mli_barrier_register(void) { return 0; }
 MLI_PRIVATE int mli_barrier_all(void) { return 0; }
 #endif
 
+MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void) { return (uint32_t)errno; }
+/* The C library's own texts depend on the locale, and may take memory. */
+MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error) {
+    switch ((int)error) {
+    case ENOENT: return "there is no such directory";
+    case ENOTDIR: return "a part of the path is no directory";
+    case EACCES:
+    case EPERM: return "this process may not write there";
+    case EROFS: return "the file system is read-only";
+    case ENOSPC:
+    case EDQUOT: return "there is no space left";
+    case EFBIG: return "the file is larger than this process may write";
+    case EBADF: return "it is not open";
+    case EPIPE: return "nobody reads it";
+    case EIO: return "the device failed";
+    default: return NULL;
+    }
+}
 MLI_PRIVATE int mli_file_is_special(const char *path) { /* 1: exists and is no regular file */
     struct stat st;
     if (!lstat(path, &st)) return !S_ISREG(st.st_mode);

@@ -69,6 +69,11 @@ MLI_PRIVATE uint32_t mli_barrier_register(void);
 /* Makes every running thread of the process pass a full barrier. Returns 1, or 0: refused. */
 MLI_PRIVATE int mli_barrier_all(void);
 
+/* Returns the number of the system's last error on this thread, and its text; NULL: it has none
+   here. */
+MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void);
+MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error);
+
 MLI_PRIVATE int mli_file_is_special(const char *path);
 MLI_PRIVATE int mli_file_create(const char *path, mli_file *out);
 MLI_PRIVATE int mli_file_write(mli_file file, const char *data, size_t size);

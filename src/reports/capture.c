@@ -3,7 +3,6 @@
 #include "base/memory.h"
 #include "books/counters.h"
 #include "books/names.h"
-#include "books/devices.h"
 #include "books/sites.h"
 #include "books/tags.h"
 #include "books/stacks.h"
@@ -545,6 +544,22 @@ static void mli_report_peak_raise(mli_report *r, uint32_t dev) {
     s->peak_error -= most;
 }
 
+/* Captures the mistakes of the host in the order of their weight: first the kinds that make totals
+   too low, then frees and allocs that do not fit, then the others; each by bytes or, where these
+   are not known, by number. */
+static MLI_COLD void mli_report_mistakes(mli_report *r) {
+    static const unsigned char ranks[MEMLORD_ANOMALY_COUNT] = {6, 5, 4, 3, 2, 1, 0, 7};
+    mli_anomaly_line line;
+    uint32_t i;
+    for (i = 0; mli_anomaly_read(r->lord, i, &line.is); i++) {
+        const uint64_t most = UINT64_MAX >> 8, size = line.is.bytes ? line.is.bytes : line.is.count;
+        line.weight = (uint64_t)ranks[line.is.kind] << 56 | (size < most ? size : most);
+        r->mistakes = mli_top_insert(r->mistake, r->mistakes, MLI_ANOMALIES, &line, sizeof line,
+                                     offsetof(mli_anomaly_line, weight));
+    }
+    r->mistakes_more = mli_anomalies_left_out(r->lord);
+}
+
 MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     MLI_REQUIRE(!r->lord);
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
@@ -579,6 +594,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     mli_report_tags(r);
     mli_report_scopes(r);
     if (!r->whole) return;
+    mli_report_mistakes(r);
     mli_report_sites(r);
     mli_report_stacks(r);
     mli_report_lifetimes(r);

@@ -9,6 +9,7 @@
 #include "os/machine.h"
 #include "base/ledger.h"
 #include "base/text.h"
+#include "books/anomalies.h"
 #include "books/map.h"
 #include "books/events.h"
 #include "books/listing.h"
@@ -92,6 +93,10 @@ typedef struct mli_stack_leak { /* the leaks of a stack: what its picked blocks 
     double blocks;
     uint32_t row;
 } mli_stack_leak;
+typedef struct mli_anomaly_line { /* mistakes of one kind at one site */
+    uint64_t weight;
+    memlord_anomaly is;
+} mli_anomaly_line;
 typedef struct mli_report {
     memlord *lord;
     mli_out *o, out;
@@ -130,6 +135,9 @@ typedef struct mli_report {
     mli_leak_table leaks;  /* live blocks born since `mark`, but those that are pending */
     mli_leak_sum *leak_sum; /* by site row; behind them, without a site, by tag row */
     mli_culprit culprit;
+    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest first: those that lost bytes */
+    size_t mistakes;
+    uint64_t mistakes_more; /* at sites that are not in the list */
     uint64_t mark;
     int has_parts; /* 1: at least one block has parts */
     int lifetimes; /* 1: `lifetime` is known */

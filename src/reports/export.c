@@ -1,5 +1,4 @@
 #include "reports/export.h"
-#include "base/atomics.h"
 #include "base/ledger.h"
 #include "base/memory.h"
 #include "books/map.h"

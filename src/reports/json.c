@@ -7,8 +7,8 @@
 #include "books/map.h"
 #include "books/counters.h"
 #include "books/names.h"
-#include "books/devices.h"
 #include "books/sites.h"
+#include "books/anomalies.h"
 #include "books/tags.h"
 #include "books/stacks.h"
 #include "books/events.h"
@@ -516,6 +516,23 @@ static void mli_json_leaks(const mli_json_writer *w) {
     mli_put_str(r->o, "}");
 }
 
+static MLI_COLD void mli_json_mistakes(mli_report *r) {
+    size_t i;
+    mli_jsonf(r->o, ",\n'mistakes':{'more':%ju,'list':[", r->mistakes_more);
+    for (i = 0; i < r->mistakes; i++) {
+        const memlord_anomaly *a = &r->mistake[i].is;
+        mli_jsonf(r->o, ",\n{'kind':%s,'device':'%i','storage':", mli_anomaly_name(a->kind),
+                  mli_device_code(a->device));
+        mli_jsonf(r->o, a->storage ? "'%jx'" : "null", a->storage);
+        mli_jsonf(r->o, ",'count':%ju,'bytes':%ju,'first_ns':%ju,'last_ns':%ju,'site':%p,'born':%p,"
+                        "'tag':%s}",
+                  a->count, a->bytes, a->first_ns, a->last_ns,
+                  (const void *)(a->site.file[0] ? &a->site : NULL),
+                  (const void *)(a->born.file[0] ? &a->born : NULL), a->tag);
+    }
+    mli_put_str(r->o, "]}");
+}
+
 static void mli_json_moves(mli_report *r) {
     const mli_route *route = NULL;
     mli_jsonf(r->o, ",\n'moves':[");
@@ -688,6 +705,7 @@ static MLI_COLD void mli_json_write(mli_json_writer *w) {
     mli_json_summary(r);
     mli_json_holders(r);
     mli_json_leaks(w);
+    mli_json_mistakes(r);
     mli_json_moves(r);
     mli_json_threads(r);
     mli_json_snapshots(r);

@@ -1,5 +1,4 @@
 #include "reports/memory_viz.h"
-#include "base/ledger.h"
 #include "base/text.h"
 #include "base/memory.h"
 #include "reports/capture.h"

@@ -1,8 +1,6 @@
 #include "reports/profiles.h"
 #include "os/system.h"
 #include "os/unwind.h"
-#include "base/atomics.h"
-#include "base/ledger.h"
 #include "base/text.h"
 #include "base/memory.h"
 #include "books/counters.h"

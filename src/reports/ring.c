@@ -1,11 +1,8 @@
 #include "reports/ring.h"
-#include "base/atomics.h"
-#include "base/ledger.h"
 #include "base/memory.h"
 #include "books/map.h"
 #include "books/stacks.h"
 #include "books/events.h"
-#include "reports/capture.h"
 
 #if !defined(MEMLORD_NO_REPORTS)
 

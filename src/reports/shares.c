@@ -1,5 +1,4 @@
 #include "reports/shares.h"
-#include "base/atomics.h"
 #include "base/ledger.h"
 #include "base/memory.h"
 #include "books/counters.h"

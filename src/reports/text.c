@@ -9,6 +9,7 @@
 #include "books/counters.h"
 #include "books/names.h"
 #include "books/sites.h"
+#include "books/anomalies.h"
 #include "books/stacks.h"
 #include "books/parts.h"
 #include "books/blocks.h"
@@ -42,8 +43,8 @@ static void mli_text_more(mli_report *r, size_t have, size_t shown, const char *
     if (shown < have) mli_putf(r->o, "... and %ju more %s\n", (uint64_t)(have - shown), what);
 }
 /* The same with the bytes of those lines. */
-static void mli_text_more_bytes(mli_report *r, size_t have, size_t shown, const char *what,
-                                uint64_t bytes) {
+static MLI_COLD void mli_text_more_bytes(mli_report *r, size_t have, size_t shown, const char *what,
+                                         uint64_t bytes) {
     if (shown < have)
         mli_putf(r->o, "... and %ju more %s, %jo\n", (uint64_t)(have - shown), what, bytes);
 }
@@ -513,6 +514,26 @@ static MLI_COLD void mli_text_modules(const mli_report *r) {
     if (m) mli_putf(r->o, "... and %ju\n", (uint64_t)m->number);
 }
 
+/* Lists the mistakes of the host, each with the first block that it concerned. */
+static MLI_COLD void mli_text_mistakes(mli_report *r) {
+    size_t i;
+    if (!r->mistakes) return;
+    mli_put_str(r->o, "\n       count       bytes       first        last  mistakes, the heaviest "
+                      "first\n");
+    for (i = 0; i < r->mistakes; i++) {
+        const memlord_anomaly *a = &r->mistake[i].is;
+        mli_putf(r->o, "%12ju%12jo%12jX%12jX  %s, %i", a->count, a->bytes, a->first_ns, a->last_ns,
+                 mli_anomaly_name(a->kind), mli_device_code(a->device));
+        if (a->storage) mli_putf(r->o, " %jx", a->storage);
+        if (a->site.file[0]) mli_putf(r->o, ", at %p", (const void *)&a->site);
+        if (a->born.file[0]) mli_putf(r->o, ", born at %p", (const void *)&a->born);
+        if (a->tag) mli_putf(r->o, " [%s]", a->tag);
+        mli_put_str(r->o, "\n");
+    }
+    if (r->mistakes_more)
+        mli_putf(r->o, "... and %ju more at other sites\n", r->mistakes_more);
+}
+
 static MLI_COLD void mli_text_full(mli_report *r) {
     uint32_t i;
     size_t k;
@@ -530,6 +551,7 @@ static MLI_COLD void mli_text_full(mli_report *r) {
         if (r->devices > 1) mli_text_anomalies(r, r->o, "anomalies and drops, ", i + 1);
     }
     mli_text_anomalies(r, r->o, "anomalies and drops, ", 0);
+    mli_text_mistakes(r);
     mli_text_snapshots(r);
     mli_text_scopes(r);
     mli_text_leaks(r);

@@ -1,7 +1,5 @@
 #include "reports/trace.h"
 #include "os/system.h"
-#include "base/atomics.h"
-#include "base/ledger.h"
 #include "base/text.h"
 #include "base/memory.h"
 #include "books/threads.h"

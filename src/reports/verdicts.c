@@ -144,7 +144,7 @@ static MLI_COLD void mli_text_verdict_leaks(mli_report *r) {
 
 /* Returns the part of a device's live bytes in percent. */
 static double mli_text_share(uint64_t part, uint64_t live) {
-    return part < live ? (double)part * 100 / (double)live : 100;
+    return part < live ? mli_percent(part, live) : 100;
 }
 /* Finds the largest site of a device, or its arena. Returns 0 if it has neither. */
 static int mli_report_top_site(mli_report *r, uint32_t dev, memlord_site_stat *out) {

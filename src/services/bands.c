@@ -11,6 +11,22 @@
 #include "books/fences.h"
 #include "books/limits.h"
 
+typedef struct mli_strategy { /* replaced as a whole, never changed */
+    struct mli_strategy *next;
+    memlord_device sel;
+    size_t n;                  /* 0: no bands there */
+    const memlord_band *bands; /* right behind it; the default's lie elsewhere */
+} mli_strategy;
+
+typedef struct mli_gc_entry {
+    struct mli_gc_entry *next;
+    uint64_t serial; /* ascending along the list: first those of one device, last those of all */
+    memlord_gc_fn fn;
+    void *user;
+    memlord_device sel;
+    uint32_t reasons; /* 1 << MEMLORD_REASON_..., MEMLORD_GC_QUIET */
+} mli_gc_entry;
+
 struct mli_bands_state {
     mli_lock callbacks_lock;
     struct mli_gc_entry *gc_entries;  /* as strategies: under the callbacks lock */
@@ -31,7 +47,8 @@ static const memlord_band mli_default_bands[MLI_DEFAULT_BANDS] = {
 static const mli_strategy mli_default_strategy = {
     NULL, {MEMLORD_ANY, MEMLORD_ANY}, MLI_DEFAULT_BANDS, mli_default_bands};
 
-MLI_PRIVATE MLI_COLD const char *mli_band_error(const memlord_band *b) {
+/* Returns the error of a band, as text that follows its number; NULL: the band is valid. */
+static MLI_COLD const char *mli_band_error(const memlord_band *b) {
     if (!(b->lo >= 0 && b->lo < b->hi)) return ": lo and hi must be 0 <= lo < hi";
     if (!(b->hi <= 1e9)) return ": hi must be a percentage; 101 is above everything";
     if (!(b->percent >= 0 && b->percent <= 1e9)) return ": percent must be 0 or more";
@@ -66,7 +83,8 @@ static MLI_COLD double mli_band_start_above(const memlord_band *bands, size_t n,
         if (bands[i].lo > used && bands[i].lo < start) start = bands[i].lo;
     return start;
 }
-MLI_PRIVATE MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, size_t n) {
+/* Warns of bands that are legal but probably not meant: overlaps and gaps. */
+static MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, size_t n) {
     size_t i;
     double at = 0, next;
     for (i = 1; i < n; i++)
@@ -117,7 +135,8 @@ static MLI_COLD mli_gc_entry *mli_gc_next(memlord *lord, memlord_device d, int r
         c = c->next;
     return c;
 }
-MLI_PRIVATE MLI_COLD int mli_gc_registered(memlord *lord, memlord_device d, int reason) {
+/* Returns 1 if a callback serves a reason on a device. Takes the callbacks lock. */
+static MLI_COLD int mli_gc_registered(memlord *lord, memlord_device d, int reason) {
     int found;
     mli_callbacks_enter(lord);
     found = mli_gc_next(lord, d, reason, 0) != NULL;
@@ -132,7 +151,8 @@ static MLI_COLD const mli_strategy *mli_strategy_in_force(memlord *lord, memlord
     return s && s->n && mli_gc_next(lord, d, MEMLORD_REASON_BAND, 0) ? s : NULL;
 }
 
-MLI_PRIVATE MLI_COLD void mli_watched_types_set(memlord *lord) {
+/* Sets the device types that can have a strategy in force: each type, and each device named. */
+static MLI_COLD void mli_watched_types_set(memlord *lord) {
     const mli_strategy *s;
     const mli_gc_entry *c;
     uint32_t types = 0;
@@ -167,7 +187,9 @@ MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
     return s != NULL;
 }
 
-MLI_PRIVATE MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
+/* Replaces the strategy that was set for this very selector, by another or (NULL) by none. Returns
+   the old one; NULL: there was none. */
+static MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
                                                      mli_strategy *fresh) {
     mli_strategy *old, **at;
     mli_callbacks_enter(lord);
@@ -178,11 +200,12 @@ MLI_PRIVATE MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_devi
     mli_callbacks_leave(lord);
     return old;
 }
-MLI_PRIVATE MLI_COLD void mli_strategy_free(memlord *lord, mli_strategy *s) {
+static MLI_COLD void mli_strategy_free(memlord *lord, mli_strategy *s) {
     if (s) mli_own_free(lord, s, sizeof *s + s->n * sizeof(memlord_band));
 }
 
-MLI_PRIVATE int mli_dev_is_watched(memlord *lord, uint32_t dev) {
+/* Returns 1 if a device has a strategy in force. */
+static int mli_dev_is_watched(memlord *lord, uint32_t dev) {
     return mli_ptr_load(&mli_device_record_at(lord, dev)->watch.strategy) != NULL;
 }
 
@@ -226,15 +249,16 @@ static uint64_t mli_metric_value(memlord_metric metric, const mli_levels *level)
 static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
 
 /* Sets the levels at which the band in force is due. `again`: the metric at which a device that
-   waits to rearm is due again; such a device also checks where its metric has fallen enough. RESERVED
-   sets none: what changes it, memlord_pool_set and memlord_pool_add, requests a check each time. */
+   waits to rearm is due again; such a device also checks where its metric has fallen enough, that
+   is below `down`: mli_band_compare leaves none waiting that is there. RESERVED sets none: what
+   changes it, memlord_pool_set and memlord_pool_add, requests a check each time. */
 static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v) {
     const memlord_metric metric = v->event.metric;
     uint64_t up = v->event.threshold, down = up - up / 8, reserved = v->level.reserved;
     if (w->waiting_rearm && again > up) up = again;
     if (metric == MEMLORD_METRIC_CACHED) {
         if (reserved >= up) v->fall = reserved - up + 1;
-        if (w->waiting_rearm && reserved >= down) v->rise = reserved - down + 1;
+        if (w->waiting_rearm) v->rise = reserved - down + 1;
     }
     if (metric == MEMLORD_METRIC_ALLOCATED || metric == MEMLORD_METRIC_MAX) {
         v->rise = up;
@@ -247,7 +271,7 @@ static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v
 static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
     const double bytes = edge * (double)phys->limit / 100.0;
     const uint64_t at = bytes < 9e18 ? (uint64_t)bytes : (uint64_t)9e18;
-    return at + ((double)at * 100.0 / (double)phys->limit < edge);
+    return at + (mli_percent(at, phys->limit) < edge);
 }
 
 /* Moves the marks of a device to where they enter another band. Used % is of the limit here, so it
@@ -327,7 +351,7 @@ static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
     size_t i = 0;
     memset(v, 0, sizeof *v);
     v->rise = v->freed = UINT64_MAX;
-    e->used_percent = limited ? (double)total * 100.0 / (double)phys->limit
+    e->used_percent = limited ? mli_percent(total, phys->limit)
                               : mli_used_percent(&phys->sample);
     if (s) v->level = mli_row_levels(lord, dev);
     if (s) i = mli_band_at(s->bands, s->n, e->used_percent);
@@ -403,7 +427,8 @@ static MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
     return 0;
 }
 
-MLI_PRIVATE MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
+/* Adds a callback to the list, behind those of its kind. Requires: its serial tells its kind. */
+static MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
     mli_gc_entry **at = &lord->bands->gc_entries;
     mli_callbacks_enter(lord);
     c->serial += mli_serial_next(lord);
@@ -412,7 +437,8 @@ MLI_PRIVATE MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
     *at = c;
     mli_callbacks_leave(lord);
 }
-MLI_PRIVATE MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device sel,
+/* Takes a callback off the list, and waits until no other thread runs it; NULL: it is not there. */
+static MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device sel,
                                                      memlord_gc_fn fn, void *user) {
     mli_gc_entry *c, **at;
     unsigned spins = 0;
@@ -558,7 +584,7 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
     if (t && !mli_is_orphan(lord, t)) /* a thread that has only freed has no cell yet */
         (void)mli_cell_make(lord, t, MLI_BOOK_DEVICE, dev, mli_own_alloc);
     mli_band_update(lord, dev, t, &v);
-    if (!v.due || !safe || mli_self.in_host_alloc) return;
+    if (!v.due || !safe) return;
     if (!mli_gc_begin(lord, dev, MLI_STACK_ADDRESS())) return;
     mli_band_update(lord, dev, t, &v); /* a run may have ended between the two */
     v.event.reason = MEMLORD_REASON_BAND;
@@ -613,6 +639,17 @@ MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
     mli_phys_recheck(lord, NULL);
 }
 
+/* Brings strategies in force, thresholds, alerts and pollers up to date after a change of the
+   strategies or callbacks. After it no device uses a strategy that is no longer in the list. */
+static void mli_bands_changed(memlord *lord) {
+    uint32_t i = 0;
+    mli_watched_types_set(lord);
+    mli_phys_recheck(lord, NULL);
+    while ((i = mli_phys_next_dev(lord, NULL, i)) != 0)
+        if (mli_dev_is_watched(lord, i)) mli_check_request(lord, i); /* it starts the poller, too */
+    lord->start_pollers(lord, 0);
+}
+
 /* -- the end of a call -- */
 
 MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev) {
@@ -623,10 +660,11 @@ MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t de
         mli_check_request(lord, dev);
 }
 
-MLI_PRIVATE int mli_pressure(double used, double total) {
-    return used * 20 >= total * 19 ? MEMLORD_PRESSURE_CRITICAL
-           : used * 5 >= total * 4 ? MEMLORD_PRESSURE_WARNING
-                                   : MEMLORD_PRESSURE_NORMAL;
+MLI_PRIVATE MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
+    const double part = (double)used, all = (double)total;
+    return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL
+           : part * 5 >= all * 4 ? MEMLORD_PRESSURE_WARNING
+                                 : MEMLORD_PRESSURE_NORMAL;
 }
 
 /* -- life -- */
@@ -679,4 +717,86 @@ MLI_API memlord_result memlord_strategy_check(const memlord_band *bands, size_t 
 MLI_API const memlord_band *memlord_strategy_default(size_t *n) {
     if (n) *n = MLI_DEFAULT_BANDS;
     return mli_default_bands;
+}
+
+MLI_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
+                                            const memlord_band *bands, size_t n) {
+    mli_strategy *fresh, *old;
+    size_t bad = 0;
+    if (!lord) return MEMLORD_OK;
+    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    if (memlord_strategy_check(bands, n, &bad)) {
+        if (bands)
+            mli_logf(lord, MEMLORD_LOG_ERROR, "[strategy] refused, band %ju%s",
+                     (uint64_t)bad, mli_band_error(&bands[bad]));
+        return MEMLORD_E_INVALID;
+    }
+    fresh = (mli_strategy *)mli_own_alloc(lord, sizeof *fresh + n * sizeof *bands);
+    if (!fresh) return MEMLORD_E_NOMEM;
+    fresh->sel = sel;
+    fresh->n = n;
+    fresh->bands = (const memlord_band *)(void *)(fresh + 1);
+    if (n) memcpy(fresh + 1, bands, n * sizeof *bands);
+    if (n) mli_bands_warn(lord, bands, n);
+    old = mli_strategy_swap(lord, sel, fresh);
+    mli_bands_changed(lord);
+    mli_strategy_free(lord, old);
+    return MEMLORD_OK;
+}
+MLI_API memlord_result memlord_strategy_unset(memlord *lord, memlord_device sel) {
+    mli_strategy *old;
+    if (!lord) return MEMLORD_OK;
+    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    old = mli_strategy_swap(lord, sel, NULL);
+    if (!old) return MEMLORD_E_UNKNOWN;
+    mli_bands_changed(lord);
+    mli_strategy_free(lord, old);
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_gc_callback_add(memlord *lord, memlord_device sel,
+                                               uint32_t reasons, memlord_gc_fn fn, void *user) {
+    const uint32_t every = (1u << MEMLORD_REASON_COUNT) - 1;
+    mli_gc_entry *c;
+    if (!lord) return MEMLORD_OK;
+    if (!fn || (reasons & ~(every | MEMLORD_GC_QUIET))) return MEMLORD_E_INVALID;
+    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    c = (mli_gc_entry *)mli_own_alloc(lord, sizeof *c);
+    if (!c) return MEMLORD_E_NOMEM;
+    c->fn = fn;
+    c->user = user;
+    c->sel = sel;
+    c->reasons = reasons & every ? reasons : reasons | every;
+    c->serial = (uint64_t)((sel.index < 0) + (sel.type < 0)) << 62;
+    mli_gc_entry_add(lord, c);
+    mli_bands_changed(lord);
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_device sel,
+                                                  memlord_gc_fn fn, void *user) {
+    mli_gc_entry *c;
+    if (!lord) return MEMLORD_OK;
+    if (!fn) return MEMLORD_E_INVALID;
+    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    c = mli_gc_entry_take(lord, sel, fn, user);
+    if (!c) return MEMLORD_E_UNKNOWN;
+    mli_own_free(lord, c, sizeof *c);
+    mli_bands_changed(lord);
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int reason,
+                                      uint64_t *reclaimed) {
+    uint64_t ignored;
+    uint32_t dev;
+    memlord_result r;
+    if (reclaimed) *reclaimed = 0;
+    if (!lord) return MEMLORD_OK;
+    if ((unsigned)reason >= MEMLORD_REASON_COUNT) return MEMLORD_E_INVALID;
+    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
+    if (mli_device_valid(device) && !mli_gc_registered(lord, device, reason))
+        return MEMLORD_E_UNKNOWN; /* before mli_dev, which would make the device known */
+    r = mli_dev(lord, device, &dev);
+    return r ? r : mli_collect(lord, dev, reason, 0, reclaimed ? reclaimed : &ignored);
 }

@@ -10,8 +10,8 @@
 #include "base/ledger.h"
 #include "books/threads.h"
 
-/* A band check compares a device with its thresholds. services/pollers decides when a call runs
-   one. */
+/* A band check compares a device with its thresholds. services/call_end decides when a call
+   runs one. */
 
 /* Published bytes are at most a batch a thread below the truth. So while they are a margin below
    the threshold (a batch for each thread that is allowed for), no thread can cross it without a
@@ -22,54 +22,13 @@
    (check_below) comes in time without a margin. A thread's cell starts a batch lower, and checks at
    its first free. After a collection a band waits until its metric has moved (it rearms). */
 
-typedef struct mli_strategy { /* replaced as a whole, never changed */
-    struct mli_strategy *next;
-    memlord_device sel;
-    size_t n;                  /* 0: no bands there */
-    const memlord_band *bands; /* right behind it; the default's lie elsewhere */
-} mli_strategy;
-
-typedef struct mli_gc_entry {
-    struct mli_gc_entry *next;
-    uint64_t serial; /* ascending along the list: first those of one device, last those of all */
-    memlord_gc_fn fn;
-    void *user;
-    memlord_device sel;
-    uint32_t reasons; /* 1 << MEMLORD_REASON_..., MEMLORD_GC_QUIET */
-} mli_gc_entry;
-
-/* Returns the error of a band, as text that follows its number; NULL: the band is valid. */
-MLI_PRIVATE MLI_COLD const char *mli_band_error(const memlord_band *b);
-/* Warns of bands that are legal but probably not meant: overlaps and gaps. */
-MLI_PRIVATE MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, size_t n);
-
 /* Take and drop the callbacks lock. */
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
-/* Replaces the strategy that was set for this very selector, by another or (NULL) by none. Returns
-   the old one; NULL: there was none. */
-MLI_PRIVATE MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
-                                                     mli_strategy *fresh);
-/* Adds a callback to the list, behind those of its kind. Requires: its serial tells its kind. */
-MLI_PRIVATE MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c);
-/* Takes a callback off the list, and waits until no other thread runs it; NULL: it is not there. */
-MLI_PRIVATE MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device sel,
-                                                     memlord_gc_fn fn, void *user);
-/* Returns 1 if a callback serves a reason on a device. Takes the callbacks lock. */
-MLI_PRIVATE MLI_COLD int mli_gc_registered(memlord *lord, memlord_device d, int reason);
-
-/* Sets the device types that can have a strategy in force: each type, and each device named. */
-MLI_PRIVATE MLI_COLD void mli_watched_types_set(memlord *lord);
-
 /* Stores in a device the strategy in force for it, and returns 1 if there is one. A change lets the
    bands fire at once. Takes the callbacks lock, unless there is none for the device's type. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
-
-MLI_PRIVATE MLI_COLD void mli_strategy_free(memlord *lord, mli_strategy *s);
-
-/* Returns 1 if a device has a strategy in force. */
-MLI_PRIVATE int mli_dev_is_watched(memlord *lord, uint32_t dev);
 
 /* Runs a band check on a device, and collects if that is due and no thread collects there yet.
    `safe`: host code may run. */
@@ -94,7 +53,7 @@ MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t de
 /* Returns the pressure level of used bytes of a total. It compares whole multiples of both: where
    registers are wider than a double (x87) a quotient has other digits, and a value that is equal
    to the threshold would miss it. */
-MLI_PRIVATE int mli_pressure(double used, double total);
+MLI_PRIVATE MLI_COLD int mli_pressure(uint64_t used, uint64_t total);
 
 MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);
 

@@ -1,22 +1,20 @@
 #include "services/pollers.h"
+#include "os/system.h"
 #include "base/atomics.h"
 #include "base/text.h"
 #include "base/log.h"
-#include "base/memory.h"
-#include "books/map.h"
+#include "books/threads.h"
 #include "books/counters.h"
 #include "books/devices.h"
-#include "books/events.h"
 #include "books/limits.h"
 #include "services/bands.h"
-#include "services/scopes.h"
 #include "services/room.h"
 #include "services/snapshots.h"
 #include "calls/deferred.h"
 #include "services/neighbours.h"
+#include "services/call_end.h"
 
 struct mli_pollers_state {
-    struct mli_waiter *waiters;
     uint32_t poll_ms_by_env; /* 1: the environment has set the interval */
 };
 
@@ -88,157 +86,13 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
         return r;
     return mli_host_poller_start(lord, wanted);
 }
-/* Starts at a safe point the pollers that calls have requested or could not start. */
-static MLI_COLD void mli_pollers_start_missing(memlord *lord) {
-    if ((lord->flags & MEMLORD_FLAG_DEFER) ||
-        mli_alert_on(lord, MLI_ALERT_POLLER))
+/* Starts the poller of a device or, if `dev` is 0, those that calls have requested or could not
+   start. Under MEMLORD_FLAG_DEFER calls start none, so those of all devices may be missing. */
+static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
+    if (dev)
+        (void)mli_dev_poller_start(lord, dev);
+    else if ((lord->flags & MEMLORD_FLAG_DEFER) || mli_alert_on(lord, MLI_ALERT_POLLER))
         (void)mli_pollers_start(lord);
-}
-
-/* Brings strategies in force, thresholds, alerts and pollers up to date after a change of the
-   strategies or callbacks. After it no device uses a strategy that is no longer in the list. */
-static void mli_bands_changed(memlord *lord) {
-    uint32_t i = 0;
-    mli_watched_types_set(lord);
-    mli_phys_recheck(lord, NULL);
-    while ((i = mli_phys_next_dev(lord, NULL, i)) != 0)
-        if (mli_dev_is_watched(lord, i)) mli_check_request(lord, i); /* it starts the poller, too */
-    mli_pollers_start_missing(lord);
-}
-
-MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys) {
-    MLI_REQUIRE(mli_none_held());
-    uint64_t now, at;
-    uint32_t state = mli_u32_load_acquire(&phys->poller.state);
-    if (state == MLI_HELPER_RUNS || state == MLI_HELPER_BUSY) return;
-    if (!mli_capacity_reader_of(lord, phys->device.type).fn) return;
-    now = mli_ledger_now(lord);
-    mli_lock_take(&phys->lock);
-    at = phys->sampled;
-    mli_lock_drop(&phys->lock);
-    if (!at || now - at >= mli_poll_ns(lord))
-        (void)mli_phys_sample(lord, phys);
-}
-
-MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys) {
-    uint32_t i = 0;
-    mli_thread *t;
-    uint64_t out = 0;
-    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
-        for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
-            const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, i);
-            if (cell) out += mli_u64_load(&cell->out);
-        }
-    }
-    return out;
-}
-
-/* -- the work at the end of a call -- */
-
-MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w) {
-    mli_callbacks_enter(lord);
-    w->next = lord->pollers->waiters;
-    lord->pollers->waiters = w;
-    mli_alert_set(lord, MLI_ALERT_WAITER, 1);
-    mli_callbacks_leave(lord);
-}
-MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w) {
-    mli_waiter **at = &lord->pollers->waiters;
-    mli_callbacks_enter(lord);
-    while (*at != w) at = &(*at)->next;
-    *at = w->next;
-    if (!lord->pollers->waiters) mli_alert_set(lord, MLI_ALERT_WAITER, 0);
-    mli_callbacks_leave(lord);
-}
-/* Wakes each waiter for which enough bytes have been freed. */
-static void mli_waiters_wake(memlord *lord) {
-    mli_waiter *w;
-    mli_callbacks_enter(lord);
-    for (w = lord->pollers->waiters; w; w = w->next)
-        if (mli_phys_freed(lord, w->phys) - w->freed_before >= w->needed)
-            mli_os_event_set(&w->event);
-    mli_callbacks_leave(lord);
-}
-
-/* Frees the records of threads that ended without the exit hook: their first call came in the last
-   round of destructors, or after it. Runs at the end of a call that took the last free record
-   while there are at least twice as many records as living owners at the last sweep. That bounds
-   the records by twice the living threads (or 16). It also bounds the cost: a sweep checks each
-   record once, and at least half of them were made or claimed since the last sweep. */
-static MLI_COLD void mli_threads_sweep(memlord *lord) {
-    mli_thread *t = mli_thread_first(lord);
-    uint32_t living = 0;
-    int due;
-    mli_lock_take(&mli_process.registry_lock);
-    due = mli_threads_sweep_due(lord);
-    for (; due && t; t = mli_thread_next(t)) {
-        uint64_t owner = mli_u64_load(&t->owner);
-        if (owner == MLI_NOBODY || (owner && mli_thread_has_ended(owner)))
-            mli_thread_release(t);
-        else
-            living += owner != 0;
-    }
-    if (due) mli_threads_swept(lord, living);
-    mli_lock_drop(&mli_process.registry_lock);
-}
-
-/* Does what `alert` asks for on a device. Unless the ledger has MEMLORD_FLAG_DEFER, host code may
-   run and threads may start. Takes back a requested check before it checks, so that a request that
-   comes meanwhile is served by a later call. */
-static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
-    mli_watch *w = &mli_device_record_at(lord, dev)->watch;
-    const uint32_t alert = mli_alert_on(lord, MLI_ALERT_BANDS - 1);
-    int safe = !(lord->flags & MEMLORD_FLAG_DEFER), requested;
-    if (mli_self.in_host_alloc) return;
-    if (alert & MLI_ALERT_THREADS) {
-        mli_thread_allowance_grow(lord);
-        mli_threads_sweep(lord);
-    }
-    if ((alert & MLI_ALERT_POLLER) && safe) (void)mli_pollers_start(lord);
-    if (safe) mli_fences_poll_due(lord, mli_type_of(lord, dev), asks);
-    if (alert & MLI_ALERT_WAITER) mli_waiters_wake(lord);
-    if ((alert & MLI_ALERT_SAVE) && safe) mli_save_serve(lord);
-    requested = mli_u32_load(&w->check_requested) && mli_u32_exchange(&w->check_requested, 0);
-    if (requested) {
-        mli_alert_bands_add(lord, (uint32_t)-1);
-        if (mli_dev_watch(lord, dev) && safe) (void)mli_dev_poller_start(lord, dev);
-        mli_holders_check(lord, dev);
-    }
-    if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
-}
-
-MLI_PRIVATE MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev,
-                                                int asks) {
-    uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
-    mli_alert_barrier(lord);
-    if (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER) {
-        mli_marks_again(lord, t, dev);
-        if (other) mli_marks_again(lord, t, other);
-    }
-    if (!(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev))) return;
-    mli_alerts_handle(lord, t, dev, asks);
-    if (!other) return;
-    t->other_dev = 0;
-    if (other != dev) mli_alerts_handle(lord, t, other, 0);
-}
-
-/* -- safe points -- */
-
-/* Retires and collects what is due on the devices of a selector. Samples physical devices that have
-   no poller, saves a due snapshot and export, and writes a requested report. Host code runs. */
-static MLI_COLD void mli_serve(memlord *lord, memlord_device sel) {
-    const mli_neighbours *neighbours = mli_neighbours_of(lord);
-    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    mli_pollers_start_missing(lord);
-    mli_recorders_poll(lord);
-    if (neighbours) neighbours->serve(lord);
-    mli_save_serve(lord);
-    (void)mli_fences_retire(lord, sel);
-    for (i = 1; i < n; i++) {
-        if (!mli_selects(sel, mli_device_record_at(lord, i)->device)) continue;
-        mli_phys_sample_refresh(lord, mli_phys_at(lord, i));
-        if (mli_dev_watch(lord, i)) mli_band_check(lord, i, NULL, 1);
-    }
 }
 
 /* Runs a poller. Under MEMLORD_FLAG_DEFER it does the work of a safe point, as calls do not; else
@@ -250,7 +104,7 @@ static MLI_COLD void mli_poller_run(void *user) {
     mli_self.is_helper = 1;
     do {
         (void)mli_phys_sample(lord, phys);
-        mli_pollers_start_missing(lord);
+        mli_pollers_start_missing(lord, 0);
         while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
             memlord_device device = mli_device_record_at(lord, i)->device;
             if (lord->flags & MEMLORD_FLAG_DEFER)
@@ -266,7 +120,7 @@ static MLI_COLD void mli_poller_run(void *user) {
 
 static MLI_COLD void mli_pollers_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
-    lord->end_slow = mli_call_end_slow;
+    lord->start_pollers = mli_pollers_start_missing;
 }
 /* Applies MEMLORD_POLL_INTERVAL_MS, which overrides the description and memlord_poller_start. Logs
    and ignores a value that is too long, malformed or out of range. */
@@ -285,12 +139,11 @@ static MLI_COLD memlord_result mli_pollers_open(memlord *lord, const memlord_des
     }
     return MEMLORD_OK;
 }
-/* Clears the marks of threads that polled or waited: they are gone. */
+/* Clears the marks of threads that polled: they are gone. */
 static MLI_COLD void mli_pollers_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++)
         mli_u32_store(&mli_phys_storage(lord, i)->poller.state, MLI_HELPER_NONE);
-    lord->pollers->waiters = NULL;
     if (mli_polling_is(lord, MLI_POLLING_ALL)) mli_alert_set(lord, MLI_ALERT_POLLER, 1);
 }
 MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life) {
@@ -302,20 +155,6 @@ MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life) {
 }
 
 /* -- public -- */
-
-MLI_API memlord_result memlord_capacity_source_set(memlord *lord, int type,
-                                                   memlord_capacity_fn fn, void *user) {
-    mli_capacity_reader source = {fn, user};
-    if (!lord) return MEMLORD_OK;
-    if ((unsigned)type >= (unsigned)MLI_TYPE_COUNT) return MEMLORD_E_DEVICE;
-    if (!fn && type == MEMLORD_DEVICE_CPU) {
-        source.fn = mli_cpu_capacity;
-        source.user = lord;
-    }
-    mli_capacity_reader_set(lord, type, source);
-    mli_pollers_start_missing(lord);
-    return MEMLORD_OK;
-}
 
 MLI_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms) {
     uint32_t i;
@@ -335,95 +174,5 @@ MLI_API memlord_result memlord_poller_stop(memlord *lord) {
     if (!lord) return MEMLORD_OK;
     if (mli_self.is_helper) return MEMLORD_E_STATE;
     mli_pollers_stop(lord);
-    return MEMLORD_OK;
-}
-
-MLI_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
-                                            const memlord_band *bands, size_t n) {
-    mli_strategy *fresh = NULL, *old;
-    size_t bad = 0;
-    if (!lord) return MEMLORD_OK;
-    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    if (memlord_strategy_check(bands, n, &bad)) {
-        if (bands)
-            mli_logf(lord, MEMLORD_LOG_ERROR, "[strategy] refused, band %ju%s",
-                     (uint64_t)bad, mli_band_error(&bands[bad]));
-        return MEMLORD_E_INVALID;
-    }
-    if (n < SIZE_MAX / 2 / sizeof *bands)
-        fresh = (mli_strategy *)mli_own_alloc(lord, sizeof *fresh + n * sizeof *bands);
-    if (!fresh) return MEMLORD_E_NOMEM;
-    fresh->sel = sel;
-    fresh->n = n;
-    fresh->bands = (const memlord_band *)(void *)(fresh + 1);
-    if (n) memcpy(fresh + 1, bands, n * sizeof *bands);
-    if (n) mli_bands_warn(lord, bands, n);
-    old = mli_strategy_swap(lord, sel, fresh);
-    mli_bands_changed(lord);
-    mli_strategy_free(lord, old);
-    return MEMLORD_OK;
-}
-MLI_API memlord_result memlord_strategy_unset(memlord *lord, memlord_device sel) {
-    mli_strategy *old;
-    if (!lord) return MEMLORD_OK;
-    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    old = mli_strategy_swap(lord, sel, NULL);
-    if (!old) return MEMLORD_E_UNKNOWN;
-    mli_bands_changed(lord);
-    mli_strategy_free(lord, old);
-    return MEMLORD_OK;
-}
-
-MLI_API memlord_result memlord_gc_callback_add(memlord *lord, memlord_device sel,
-                                               uint32_t reasons, memlord_gc_fn fn, void *user) {
-    const uint32_t every = (1u << MEMLORD_REASON_COUNT) - 1;
-    mli_gc_entry *c;
-    if (!lord) return MEMLORD_OK;
-    if (!fn || (reasons & ~(every | MEMLORD_GC_QUIET))) return MEMLORD_E_INVALID;
-    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    c = (mli_gc_entry *)mli_own_alloc(lord, sizeof *c);
-    if (!c) return MEMLORD_E_NOMEM;
-    c->fn = fn;
-    c->user = user;
-    c->sel = sel;
-    c->reasons = reasons & every ? reasons : reasons | every;
-    c->serial = (uint64_t)((sel.index < 0) + (sel.type < 0)) << 62;
-    mli_gc_entry_add(lord, c);
-    mli_bands_changed(lord);
-    return MEMLORD_OK;
-}
-
-MLI_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_device sel,
-                                                  memlord_gc_fn fn, void *user) {
-    mli_gc_entry *c;
-    if (!lord) return MEMLORD_OK;
-    if (!fn) return MEMLORD_E_INVALID;
-    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    c = mli_gc_entry_take(lord, sel, fn, user);
-    if (!c) return MEMLORD_E_UNKNOWN;
-    mli_own_free(lord, c, sizeof *c);
-    mli_bands_changed(lord);
-    return MEMLORD_OK;
-}
-
-MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int reason,
-                                      uint64_t *reclaimed) {
-    uint64_t ignored;
-    uint32_t dev;
-    memlord_result r;
-    if (reclaimed) *reclaimed = 0;
-    if (!lord) return MEMLORD_OK;
-    if ((unsigned)reason >= MEMLORD_REASON_COUNT) return MEMLORD_E_INVALID;
-    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
-    if (mli_device_valid(device) && !mli_gc_registered(lord, device, reason))
-        return MEMLORD_E_UNKNOWN; /* before mli_dev, which would make the device known */
-    r = mli_dev(lord, device, &dev);
-    return r ? r : mli_collect(lord, dev, reason, 0, reclaimed ? reclaimed : &ignored);
-}
-
-MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
-    if (!lord) return MEMLORD_OK;
-    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    if (!mli_self.in_host_alloc) mli_serve(lord, sel);
     return MEMLORD_OK;
 }

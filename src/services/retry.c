@@ -11,19 +11,22 @@
 #include "books/counters.h"
 #include "books/devices.h"
 #include "books/sites.h"
+#include "books/anomalies.h"
 #include "books/events.h"
+#include "books/parts.h"
 #include "books/blocks.h"
+#include "books/accounts.h"
 #include "books/limits.h"
 #include "services/bands.h"
 #include "services/room.h"
 #include "calls/deferred.h"
 #include "services/neighbours.h"
-#include "services/pollers.h"
+#include "services/call_end.h"
 #include "calls/record.h"
 
 struct mli_retry_state {
     memlord_retry policy; /* the default policy */
-    mli_u64 explained;    /* when memlord_alloc_failed was last logged; 0: never */
+    mli_u64 explained;    /* see mli_log_due: memlord_alloc_failed */
 };
 
 MLI_PRIVATE const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NULL};
@@ -95,19 +98,22 @@ typedef struct mli_request {
     mli_phys *phys;
     uint32_t dev;
     uint64_t bytes;
-    const memlord_site *site;
+    memlord_alloc_opts opts;
     const memlord_retry *policy;
     memlord_ticket ticket; /* its own; 0: not open */
-    mli_cover cover;       /* what the tickets of its thread gave to that one */
+    mli_cover cover;       /* what the named ticket, or those of its thread, gave to that one */
+    memlord_account refuser; /* the account whose limit it must keep to; 0: none */
     uint64_t freed_before; /* bytes freed at phys before the attempt */
     void *caller, *frame;  /* as in mli_self, which calls of the attempts change */
 } mli_request;
 
-/* Reserves the bytes under the limit, but for those that the thread's tickets cover. If they do not
-   fit, retires pending blocks and tries again, then collects and tries again. */
+/* Reserves the bytes under the limits of the device and of the account, but for those that tickets
+   cover. If they do not fit, retires pending blocks and tries again, then collects and tries again. */
 static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     memlord *lord = q->lord;
     memlord_device d = mli_device_record_at(lord, q->dev)->device;
+    const memlord_account said = q->opts.account;
+    mli_reserve ask = {q->bytes, 0, q->opts.ticket, &q->cover};
     memlord_result r = MEMLORD_E_LIMIT;
     uint64_t reclaimed;
     int round;
@@ -118,10 +124,11 @@ static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
                                       q->bytes - q->cover.bytes, &reclaimed))
             break;
         t = mli_thread_get(lord);
-        if (!t) return MEMLORD_E_STATE;
-        r = mli_reservation_open(lord, q->phys, t, q->bytes, &q->cover, &q->ticket);
+        ask.account = mli_account_limited(lord, said ? said : mli_account_used(lord, t, q->dev));
+        r = mli_reservation_open(lord, q->phys, t, &ask, &q->ticket);
         mli_thread_put(lord, t);
     }
+    q->refuser = ask.account;
     return r;
 }
 /* Ends the ticket of a request. What it has left goes back to the tickets that covered it. */
@@ -136,8 +143,9 @@ static MLI_COLD void mli_request_release(mli_request *q) {
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
     mli_self.caller = q->caller;
     mli_self.frame = q->frame;
-    (void)mli_alloc_off_ticket(q->lord, q->ticket, mli_device_record_at(q->lord, q->dev)->device,
-                               storage, q->bytes, q->site, MLI_PUT_ALLOC);
+    q->opts.ticket = q->ticket;
+    (void)mli_alloc_general(q->lord, mli_device_record_at(q->lord, q->dev)->device, storage,
+                            q->bytes, &q->opts, MLI_PUT_ALLOC);
 }
 
 /* Counts a request that found no memory in the end, and keeps it as the last of its device, for
@@ -164,9 +172,10 @@ static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
     const uint64_t covered = q->cover.bytes;
     const char *head = covered ? "[limit] beyond its ticket, " : "[limit] ";
+    if (!oom && mli_account_log_refusal(lord, q->refuser, q->bytes - q->cover.held)) return;
     if (oom) {
         (void)mli_phys_sample(lord, q->phys); /* the attempts may have collected */
-        mli_oom_note(lord, q->dev, q->bytes, q->site);
+        mli_oom_note(lord, q->dev, q->bytes, q->opts.site);
     } else {
         mli_phys_sample_refresh(lord, q->phys);
     }
@@ -202,15 +211,14 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
     return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
 }
 
-/* Pauses by the host's function, unless the neighbours release enough at once. */
+/* Pauses by the host's function. Meanwhile the neighbours are asked. */
 static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     const mli_neighbours *page = mli_neighbours_of(q->lord);
     mli_raise raise;
-    int raised, enough;
+    int raised;
     raise.event = NULL;
     raised = page && !page->raise_begin(q->lord, q->phys, q->bytes, &raise);
-    enough = raised && q->bytes && page->raise_check(q->lord, &raise) > 0;
-    if (!enough) q->policy->sleep_ms(q->policy->user, ms);
+    q->policy->sleep_ms(q->policy->user, ms);
     if (raised) page->raise_end(q->lord, &raise);
 }
 
@@ -295,7 +303,7 @@ MLI_PRIVATE MLI_COLD void mli_retry_life(mli_life *life) {
 MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
                                            uint64_t bytes, memlord_try_fn fn, void *user,
                                            const memlord_retry *policy, uint64_t *storage,
-                                           const memlord_site *site) {
+                                           const memlord_alloc_opts *opts) {
     mli_request q;
     memlord_result r;
     if (storage) *storage = 0;
@@ -315,7 +323,8 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
     q.lord = lord;
     q.phys = mli_phys_at(lord, q.dev);
     q.bytes = bytes;
-    q.site = site;
+    if (!mli_opts_settle(lord, device, opts, &q.opts))
+        mli_opts_refuse(lord, MLI_REFUSER_alloc_retry, device, q.opts.site);
     q.policy = policy ? policy : &lord->retry->policy;
     r = mli_request_reserve(&q);
     if (r == MEMLORD_OK) r = mli_request_try(&q, fn, user, storage);
@@ -335,7 +344,8 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
         return MEMLORD_OK;
     r = bytes > MLI_BYTES_MAX ? MEMLORD_E_INVALID : mli_dev(lord, device, &dev);
     if (r)
-        return mli_refuse(lord, MLI_REFUSER_alloc_failed, r, device, mli_block_fault(1, bytes));
+        return mli_refuse(lord, MLI_REFUSER_alloc_failed, r, device, mli_block_fault(1, bytes),
+                          site);
     mli_attempt_failed(lord, dev, bytes);
     mli_phys_sample_refresh(lord, mli_phys_at(lord, dev));
     mli_oom_note(lord, dev, bytes, site);

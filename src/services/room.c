@@ -4,11 +4,11 @@
 #include "os/unwind.h"
 #include "base/log.h"
 #include "books/threads.h"
-#include "books/map.h"
 #include "books/counters.h"
 #include "books/devices.h"
-#include "books/events.h"
+#include "books/anomalies.h"
 #include "books/limits.h"
+#include "books/accounts.h"
 #include "books/names.h"
 #include "services/bands.h"
 #include "services/stats.h"
@@ -17,7 +17,8 @@ struct mli_room_state {
     mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
     mli_cpu cpu;
     mli_u32 poll_ms;        /* from sample to sample of a poller */
-    mli_u64 refusal_logged; /* when a refused reservation was last logged; 0: never */
+    mli_u64 refusal_logged; /* see mli_log_due: a refused reservation */
+    mli_u64 account_logged; /* the same: a request over the limit of its account */
 };
 
 /* -- sources -- */
@@ -144,7 +145,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     return r;
 }
 
-MLI_PRIVATE void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader source) {
+/* Replaces a source, waits until no other thread is in the old one, and forgets its samples. */
+static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader source) {
     uint32_t i;
     unsigned spins = 0;
     memlord_capacity none;
@@ -166,6 +168,20 @@ MLI_PRIVATE void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_r
         mli_phys_sample_store(phys, &none, 0);
         mli_phys_recheck(lord, phys);
     }
+}
+
+MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys) {
+    MLI_REQUIRE(mli_none_held());
+    uint64_t now, at;
+    uint32_t state = mli_u32_load_acquire(&phys->poller.state);
+    if (state == MLI_HELPER_RUNS || state == MLI_HELPER_BUSY) return;
+    if (!mli_capacity_reader_of(lord, phys->device.type).fn) return;
+    now = mli_ledger_now(lord);
+    mli_lock_take(&phys->lock);
+    at = phys->sampled;
+    mli_lock_drop(&phys->lock);
+    if (!at || now - at >= mli_poll_ns(lord))
+        (void)mli_phys_sample(lord, phys);
 }
 
 /* -- readers: they sample what nobody samples for them -- */
@@ -343,12 +359,25 @@ MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last) {
     const uint64_t now = mli_ledger_now(lord);
     uint64_t seen = mli_u64_load(last);
-    if (seen && now - seen < 1000000000u) return 0;
-    return mli_u64_cas(last, &seen, now ? now : 1);
+    if (seen && now + 1 - seen < 1000000000u) return 0;
+    return mli_u64_cas(last, &seen, now + 1);
+}
+MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account account,
+                                                uint64_t wanted) {
+    memlord_account_stat stat;
+    if (!mli_account_refuse(lord, account, wanted, &stat)) return 0;
+    if (mli_log_hears(lord, MEMLORD_LOG_WARNING) && mli_log_due(lord, &lord->room->account_logged))
+        mli_logf(lord, MEMLORD_LOG_WARNING,
+                 "[limit] account %s: %jo wanted, it has %jo with what its tickets hold, and its "
+                 "limit is %jo",
+                 stat.name, wanted, stat.bytes, stat.limit);
+    return 1;
 }
 /* Logs a refused reservation, at most once a second. A server that is full refuses thousands a
    second, and each line walks the tags and the sites. */
-static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, uint64_t wanted) {
+static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, memlord_account account,
+                                     uint64_t wanted) {
+    if (mli_account_log_refusal(lord, account, wanted)) return;
     if (mli_log_hears(lord, MEMLORD_LOG_WARNING) && mli_log_due(lord, &lord->room->refusal_logged))
         mli_log_explain(lord, MEMLORD_LOG_WARNING, "[limit] ", d, wanted, 0);
 }
@@ -433,6 +462,43 @@ MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life) {
     life->forked = mli_room_forked;
 }
 
+/* -- the pool of the host -- */
+
+#define MLI_POOL_MAX ((uint64_t)1 << 62) /* bytes: the most that a host's pool can hold */
+
+/* Ends a call that has changed what a pool holds: checks the bands of its device. Within the
+   device's capacity source nothing runs: a later call collects. */
+static MLI_COLD memlord_result mli_pool_changed(memlord *lord, uint32_t dev) {
+    int safe = !(lord->flags & MEMLORD_FLAG_DEFER);
+    if (!mli_self.in_host_alloc && mli_dev_watch(lord, dev)) {
+        mli_callbacks_enter(lord);
+        if (mli_phys_at(lord, dev)->sampler == (void *)&mli_self) safe = 0;
+        mli_callbacks_leave(lord);
+        mli_band_check(lord, dev, NULL, safe);
+    }
+    return mli_call_end_uncounted(lord, MEMLORD_OK);
+}
+
+static MLI_COLD memlord_result mli_pool_add(memlord *lord, memlord_device device, int64_t delta) {
+    mli_u64 *count, had;
+    uint64_t now;
+    uint32_t dev;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (delta < 0 && mli_device_valid(device) && !mli_dev_known(lord, device))
+        return MEMLORD_E_INVALID;
+    r = mli_dev(lord, device, &dev);
+    if (r) return r;
+    count = mli_device_record_at(lord, dev)->count;
+    had.v = mli_u64_load(&count[MLI_STAT_reserved]);
+    do {
+        now = had.v + (uint64_t)delta;
+        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* also one below 0 */
+    } while (!mli_u64_cas(&count[MLI_STAT_reserved], &had.v, now));
+    mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
+    return mli_pool_changed(lord, dev);
+}
+
 /* -- public -- */
 
 MEMLORD_API memlord_result memlord_capacity_get(memlord *lord, memlord_device device,
@@ -451,6 +517,20 @@ MEMLORD_API memlord_result memlord_capacity_get(memlord *lord, memlord_device de
     at = phys->sampled;
     mli_lock_drop(&phys->lock);
     if (out->known) out->age_ns = now > at ? now - at : 0;
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_capacity_source_set(memlord *lord, int type,
+                                                   memlord_capacity_fn fn, void *user) {
+    mli_capacity_reader source = {fn, user};
+    if (!lord) return MEMLORD_OK;
+    if ((unsigned)type >= (unsigned)MLI_TYPE_COUNT) return MEMLORD_E_DEVICE;
+    if (!fn && type == MEMLORD_DEVICE_CPU) {
+        source.fn = mli_cpu_capacity;
+        source.user = lord;
+    }
+    mli_capacity_reader_set(lord, type, source);
+    lord->start_pollers(lord, 0);
     return MEMLORD_OK;
 }
 
@@ -539,6 +619,7 @@ MLI_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t 
 
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device, uint64_t bytes,
                                            memlord_ticket *out) {
+    mli_reserve ask = {bytes, 0, 0, NULL};
     mli_thread *t;
     mli_phys *phys;
     memlord_result r;
@@ -550,10 +631,11 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
     if (r) return r;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_E_STATE;
-    r = mli_reservation_open(lord, phys, t, bytes, NULL, out);
+    ask.account = mli_account_limited(lord, mli_account_used_on(lord, t, device));
+    r = mli_reservation_open(lord, phys, t, &ask, out);
     if (r == MEMLORD_OK) mli_ticket_attach(lord, t, *out);
     mli_thread_put(lord, t);
-    if (r == MEMLORD_E_LIMIT) mli_log_refusal(lord, device, bytes);
+    if (r == MEMLORD_E_LIMIT) mli_log_refusal(lord, device, ask.account, bytes);
     return mli_call_end_uncounted(lord, r);
 }
 
@@ -578,9 +660,9 @@ MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
     used = mli_phys_used(lord, phys, &held);
     held = mli_add_saturated(mli_add_saturated(held, phys->ticket_bytes), phys->neighbours);
     if (phys->sample.known)
-        level = mli_pressure((double)(held > used ? held : used), (double)phys->sample.total);
+        level = mli_pressure(held > used ? held : used, phys->sample.total);
     if (phys->limit) {
-        limited = mli_pressure((double)(phys->sample.known ? live : all), (double)phys->limit);
+        limited = mli_pressure(phys->sample.known ? live : all, phys->limit);
         if (limited > level) level = limited;
     }
     if (phys->stalled && mli_now() - phys->stalled < 2000000000u &&
@@ -589,4 +671,39 @@ MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
     if (phys->failing || phys->neighbour_failing) level = MEMLORD_PRESSURE_EMERGENCY;
     mli_lock_drop(&phys->lock);
     return level;
+}
+
+MLI_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
+                                        uint64_t reserved, uint64_t largest_free) {
+    uint32_t dev;
+    mli_u64 *count;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = mli_device_valid(device) && reserved > MLI_POOL_MAX ? MEMLORD_E_INVALID
+                                                            : mli_dev(lord, device, &dev);
+    if (r)
+        return mli_refuse(lord, MLI_REFUSER_pool_set, r, device, "a pool of more than 2^62 bytes",
+                          NULL);
+    count = mli_device_record_at(lord, dev)->count;
+    mli_u64_store(&count[MLI_STAT_reserved], reserved);
+    mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)reserved);
+    /* stored one higher: 0, the initial value, means unknown */
+    mli_u64_store(&count[MLI_STAT_largest_free], largest_free + 1);
+    return mli_pool_changed(lord, dev);
+}
+
+MLI_API memlord_result memlord_pool_add(memlord *lord, memlord_device device, int64_t delta) {
+    return mli_refuse(lord, MLI_REFUSER_pool_add, mli_pool_add(lord, device, delta), device,
+                      "a pool of less than 0 bytes, or of more than 2^62", NULL);
+}
+MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device device,
+                                               uint64_t hits, uint64_t misses) {
+    uint32_t dev;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = mli_dev(lord, device, &dev);
+    if (r) return mli_refuse(lord, MLI_REFUSER_pool_served, r, device, NULL, NULL);
+    mli_stat_add(lord, dev, MLI_STAT_cache_hits, hits);
+    mli_stat_add(lord, dev, MLI_STAT_cache_misses, misses);
+    return MEMLORD_OK;
 }

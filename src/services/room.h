@@ -1,7 +1,8 @@
-/* Owns the capacity sources, and computes whether a request has room: samples, limits, headroom,
-   plans, pressure, why a request is refused. May use books/limits and services/. Invariants: one
-   thread at a time calls a source for a phys, and holds no lock; an impossible sample counts as
-   unknown. Locks: callbacks for sources and their callers, then phys for a sample. */
+/* Owns the capacity sources and the counts of the host's pools, and computes whether a request has
+   room: samples, limits, headroom, plans, pressure, why a request is refused. May use books/limits
+   and services/bands. Invariants: one thread at a time calls a source for a phys, and holds no lock;
+   an impossible sample counts as unknown. Locks: callbacks for sources and their callers, then phys
+   for a sample. */
 #ifndef MLI_SERVICES_ROOM_H
 #define MLI_SERVICES_ROOM_H
 #include "api/api.h"
@@ -32,8 +33,9 @@ MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, i
    is sampling it. E_UNSUPPORTED: it has no source. E_UNKNOWN: the source gave no usable sample. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys);
 
-/* Replaces a source, waits until no other thread is in the old one, and forgets its samples. */
-MLI_PRIVATE void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader source);
+/* Samples a physical device that has no running poller and whose sample is older than the interval.
+   Requires: a safe point. */
+MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys);
 
 /* Samples the phys of every known device for a report, as a reader of the capacity does. */
 MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own);
@@ -53,8 +55,12 @@ MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 
 /* Returns 1 at most once a second of the ledger's clock: *last is the time when it did so last, 0
-   at first. */
+   at first, and a nanosecond more after that. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
+/* Counts and logs a request that is over the limit of its account, and returns 1. 0: it is not.
+   Requires: no lock is held. */
+MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account account,
+                                                uint64_t wanted);
 
 MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life);
 

@@ -1,27 +1,17 @@
 #include "services/scopes.h"
+#include "os/unwind.h"
 #include "base/ledger.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "books/counters.h"
 #include "books/names.h"
-#include "books/devices.h"
+#include "books/anomalies.h"
 #include "books/tags.h"
 #include "books/fences.h"
 
 /* Returns the first thread scope of a scope; `next` leads to the others. */
 static mli_thread_scope *mli_thread_scope_first(const mli_scope_record *scope) {
     return (mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
-}
-
-/* Resets the state of a thread that lasts over several calls: tags, tickets, account, events. */
-static void mli_thread_reset(mli_thread *t) {
-    mli_subbuf_leave(t);
-    t->tag = NULL;
-    t->tag_depth = 0;
-    t->open_tickets = 0;
-    t->account = 0;
-    t->stream = 0;
-    mli_special_set(t, MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE, 0);
-    mli_special_set(t, MLI_SPECIAL_ACCOUNT, 0);
 }
 
 static void mli_min_max_reset(mli_min_max *e) {
@@ -69,9 +59,11 @@ static uint64_t mli_live_total(memlord *lord) {
     return sum;
 }
 
-/* Computes the totals of a span, and adds its delta on each device to its thread scope. Its peaks
-   raise those of the span around it. */
-static void mli_span_totals(memlord *lord, mli_thread *t, mli_span *f, mli_scope_run *v) {
+/* Computes the totals of a span, and adds its delta on each device to a thread scope, unless that
+   is NULL. Its peaks raise those of the span around it. `t` is the thread that its context is in;
+   NULL: it is in none, and all levels are 0. */
+static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
+                            mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     memset(v, 0, sizeof *v);
     v->start = f->start;
@@ -81,60 +73,18 @@ static void mli_span_totals(memlord *lord, mli_thread *t, mli_span *f, mli_scope
     v->shapes = (uint64_t)(uintptr_t)f->shapes;
     v->blocks = 0 - f->blocks;
     for (i = 1; i < n; i++) {
-        const mli_cell *cell = mli_cell_own_device(t, i);
+        const mli_cell *cell = t ? mli_cell_own_device(t, i) : NULL;
         const mli_span_peak *at = mli_span_peak_at(f, i);
         uint64_t delta;
         if (cell) mli_span_raise(f, i, mli_u64_load_own(&cell->high));
         delta = (cell ? mli_u64_load_own(&cell->level) : 0) - at->from;
-        if (delta) mli_u64_add_own(&f->stats->devices[i], delta);
+        if (delta && s) mli_u64_add_own(&s->devices[i], delta);
         v->bytes += delta;
         v->peak += at->high - at->from;
         if (cell) v->blocks += mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
         if (f->around) mli_span_raise(f->around, i, at->high);
     }
 }
-
-static void mli_span_pop(mli_thread *t) {
-    t->span = t->span->around;
-    t->birth_bits = 0;
-}
-
-/* Ends the innermost span and adds it to its thread scope, which may be of an earlier epoch. */
-static void mli_span_close(memlord *lord, mli_thread *t) {
-    mli_thread_scope *s = t->span->stats;
-    mli_scope_run v;
-    mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_END, 0, 0, 0, 0);
-    if (MLI_UNLIKELY(mli_u64_load_own(&s->epoch) != mli_epoch(lord)))
-        mli_thread_scope_reset(lord, s);
-    mli_span_totals(lord, t, t->span, &v);
-    mli_thread_scope_add(s, &v);
-    if (MLI_UNLIKELY(t->span->exported)) mli_u64_store(&s->token, 0);
-    mli_u64_add_own(&s->running, (uint64_t)0 - 1);
-    mli_span_pop(t);
-}
-
-MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
-    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    (void)mli_u64_add(&t->owner, 0);
-    while (t->span) mli_span_close(t->lord, t);
-    mli_thread_reset(t);
-    mli_u32_store(&t->by_exchange, 1); /* not inside: who stops a shard does not wait for it */
-    mli_u64_store_release(&t->owner, 0);
-}
-
-#if !MLI_WINDOWS /* it has no fork */
-MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
-    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    mli_ptr_store(&t->inside, NULL); /* it saw the map stopped and was about to leave */
-    for (; t->span; mli_span_pop(t)) {
-        mli_u64_store(&t->span->stats->running, 0);
-        mli_u64_store(&t->span->stats->token, 0);
-    }
-    mli_thread_reset(t);
-    mli_u32_store(&t->by_exchange, 1);
-    mli_u64_store(&t->owner, 0);
-}
-#endif
 
 /* -- making a scope -- */
 
@@ -226,14 +176,14 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
 /* Gets the next span of a thread's scope stack, made on first use. E_STATE: the stack is full. The
    orphan record has no stack: its calls come from many threads. */
 static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **out) {
-    mli_span **next = t->span ? &t->span->inner : &t->spans;
+    mli_span **next = t->now.span ? &t->now.span->inner : &t->now.context->spans;
     uint32_t depth = mli_scope_depth(t);
     if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM;
     if (depth == MLI_SCOPE_DEPTH_MAX) return MEMLORD_E_STATE;
     if (!*next) {
         *next = (mli_span *)mli_own_alloc(lord, sizeof **next);
         if (!*next) return MEMLORD_E_NOMEM;
-        (*next)->around = t->span;
+        (*next)->around = t->now.span;
         (*next)->depth = depth + 1;
     }
     *out = *next;
@@ -275,11 +225,100 @@ static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_
     f->before = mli_live_total(lord);
     f->start = mli_stamp_now(lord);
     if (!(mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE)) mli_special_set(t, MLI_SPECIAL_SCOPE, 1);
-    t->span = f;
-    t->birth_bits = 0;
+    t->now.span = f;
+    t->now.birth_bits = 0;
     mli_u64_add_own(&stats->running, 1);
     mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_BEGIN, 0, 0, 0, 0);
 }
+
+static void mli_span_pop(mli_current *now) {
+    now->span = now->span->around;
+    now->birth_bits = 0;
+}
+
+/* Ends the innermost span of a context, and adds it to the thread scope of the calling thread `t`,
+   which may be of an earlier epoch. `at` is the thread that the context is in: t, or NULL. A span
+   that began on another thread counts as lost where there is no memory for this thread's scope. */
+static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli_current *now) {
+    mli_span *f = now->span;
+    mli_thread_scope *s = f->stats;
+    mli_scope_run v;
+    if (MLI_UNLIKELY(s->thread != t->id)) s = mli_thread_scope_get(lord, f->scope, t);
+    if (MLI_UNLIKELY(s && mli_u64_load_own(&s->epoch) != mli_epoch(lord)))
+        mli_thread_scope_reset(lord, s);
+    mli_span_totals(lord, at, f, s, &v);
+    if (s)
+        mli_thread_scope_add(s, &v);
+    else
+        mli_loss_add(lord, MLI_LOST_scopes);
+    if (MLI_UNLIKELY(f->exported)) mli_u64_store(&f->stats->token, 0);
+    if (MLI_LIKELY(s == f->stats))
+        mli_u64_add_own(&s->running, (uint64_t)0 - 1);
+    else
+        (void)mli_u64_add(&f->scope->ended_elsewhere, 1);
+    mli_span_pop(now);
+}
+
+/* Ends the innermost span of a thread. */
+static void mli_span_close(memlord *lord, mli_thread *t) {
+    mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_END, 0, 0, 0, 0);
+    mli_span_end(lord, t, t, &t->now);
+}
+
+MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t) {
+    while (t->now.span) mli_span_close(t->lord, t);
+}
+MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli_current *left) {
+    while (left->span) mli_span_end(lord, t, NULL, left);
+}
+
+/* -- contexts -- */
+
+/* Records that a thread is now in the scopes of its context, the outermost first, or no longer, the
+   innermost first. */
+static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) {
+    mli_span *const innermost = t->now.span;
+    mli_span *f = begins ? t->now.context->spans : innermost;
+    for (; f; f = begins ? f->inner : f->around) {
+        t->now.span = f; /* which has the scope of the event */
+        mli_event_record(lord, t, begins ? MEMLORD_EVENT_SCOPE_BEGIN : MEMLORD_EVENT_SCOPE_END, 0, 0,
+                         0, 0);
+        if (begins && f == innermost) break;
+    }
+    t->now.span = innermost;
+}
+
+/* Moves the levels of all spans of a thread's context: from those of the thread to levels that begin
+   at 0 (enter 0), or back (enter 1). */
+static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
+    const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    mli_span *f;
+    uint32_t i;
+    for (i = 1; i < n; i++) {
+        mli_cell *cell = mli_cell_own_device(t, i);
+        uint64_t level = cell ? mli_u64_load_own(&cell->level) : 0, blocks = 0;
+        if (cell) blocks = mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
+        if (cell && !enter) mli_span_raise(t->now.span, i, mli_u64_load_own(&cell->high));
+        if (cell && enter && mli_u64_load_own(&cell->high) != level)
+            mli_cell_high_restart(lord, i, cell);
+        for (f = t->now.span; f; f = f->around) {
+            mli_span_peak *at = mli_span_peak_at(f, i);
+            at->from += enter ? level : 0 - level;
+            at->high += enter ? level : 0 - level;
+            f->blocks += enter ? blocks : 0 - blocks;
+        }
+    }
+}
+MLI_PRIVATE void mli_spans_leave(memlord *lord, mli_thread *t) {
+    if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS))) mli_spans_events(lord, t, 0);
+    mli_spans_shift(lord, t, 0);
+}
+MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t) {
+    mli_spans_shift(lord, t, 1);
+    if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS))) mli_spans_events(lord, t, 1);
+}
+
+/* -- beginning a scope -- */
 
 /* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in it;
    the thread's cache keeps that for the next look-up by `given` with `salt`. */
@@ -287,7 +326,7 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
                                                 const void *given, uint32_t salt,
                                                 const memlord_site *origin,
                                                 mli_thread_scope **out) {
-    mli_scope_record *scope, *parent = t->span ? t->span->scope : NULL;
+    mli_scope_record *scope, *parent = t->now.span ? t->now.span->scope : NULL;
     memlord_result r = mli_scope_make(lord, parent, name, origin, &scope);
     if (r) return r;
     *out = mli_thread_scope_get(lord, scope, t);
@@ -296,6 +335,16 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
     if (origin || !strncmp(scope->name, name, MLI_SCOPE_NAME))
         mli_cache_set(lord, t, given, salt, *out, 0);
     return MEMLORD_OK;
+}
+
+static MLI_COLD void mli_scope_dropped(memlord *lord) {
+    mli_loss_add(lord, MLI_LOST_scopes);
+    mli_drop_warn(lord, &lord->tags.warned_scope,
+                  mli_scope_count(lord) > MEMLORD_MAX_SCOPES
+                      ? "[drop] no room for a scope: raise MEMLORD_MAX_SCOPES; dropped_scopes has "
+                        "how many"
+                      : "[drop] no room for a scope: raise MEMLORD_MAX_STRINGS, or give the "
+                        "ledger's allocator more; dropped_scopes has how many");
 }
 
 /* Begins a scope. `guard` gets what its end restores; NULL: the scope has no guard. The cache of
@@ -320,8 +369,8 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
         r = mli_scope_lookup(lord, t, name, given, salt, planted ? &planted->site : NULL, &stats);
     if (r == MEMLORD_OK && guard) mli_guard_note(guard, lord, t, 1);
     if (r == MEMLORD_OK) mli_span_open(lord, t, span, stats, 0);
-    if (r == MEMLORD_E_NOMEM) mli_loss_add(lord, MLI_LOST_scopes);
     mli_thread_put(lord, t);
+    if (r == MEMLORD_E_NOMEM) mli_scope_dropped(lord);
     if (r == MEMLORD_OK) mli_interposer_begin(lord, 1, name);
     return mli_call_end_uncounted(lord, r);
 }
@@ -346,7 +395,7 @@ static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
     if (r) return r;
     if (!token->word[1] || !scope || token->word[0] != mli_scope_word(lord, scope))
         return MEMLORD_E_UNKNOWN;
-    for (f = t->span; f; f = f->around)
+    for (f = t->now.span; f; f = f->around)
         if (f->adopted == token->word[1]) return MEMLORD_E_STATE;
     s = mli_thread_scope_first(scope);
     while (s && mli_u64_load(&s->token) != token->word[1]) s = s->next;
@@ -361,7 +410,7 @@ static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
 /* Ends the innermost scope. E_STATE: it was not adopted by this token. */
 static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
                                                 const memlord_scope_token *token) {
-    const mli_span *f = t->span;
+    const mli_span *f = t->now.span;
     if (!f || !f->adopted || f->adopted != token->word[1] ||
         token->word[0] != mli_scope_word(lord, f->scope))
         return MEMLORD_E_STATE;
@@ -428,6 +477,8 @@ MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *s
         for (i = 1; devices && i <= MEMLORD_MAX_DEVICES; i++)
             devices[i] += mli_u64_load(&s->devices[i]);
     }
+    out->running -= mli_u64_load(&scope->ended_elsewhere);
+    if ((int64_t)out->running < 0) out->running = 0; /* ends were seen whose begins were not */
     out->ns.total = mli_stamps_ns(scale, (uint64_t)total);
     out->ns.min = mli_stamps_ns(scale, (uint64_t)min);
     out->ns.max = mli_stamps_ns(scale, (uint64_t)max);
@@ -460,17 +511,36 @@ MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord) {
     return gone;
 }
 
+#if !MLI_WINDOWS /* it has no fork */
+MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now) {
+    for (; now->span; mli_span_pop(now)) mli_u64_store(&now->span->stats->token, 0);
+}
+MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now) {
+    const mli_span *f = now->span;
+    for (; f; f = f->around) mli_u64_add_own(&f->stats->running, 1);
+}
+#endif
 
 /* -- life -- */
 
+/* No invocation runs, until mli_running_count says so. */
+static MLI_COLD void mli_scopes_forked(memlord *lord) {
+    mli_scope_record *scope;
+    uint32_t i;
+    for (i = 1; (scope = mli_scope_find(lord, i)) != NULL; i++) {
+        mli_thread_scope *s = mli_thread_scope_first(scope);
+        mli_u64_store(&scope->ended_elsewhere, 0);
+        for (; s; s = s->next) mli_u64_store(&s->running, 0);
+    }
+}
 static MLI_COLD void mli_scopes_reset(memlord *lord, mli_thread *t) {
     uint32_t i;
     (void)t;
     for (i = 1; i < mli_scope_count(lord); i++)
         mli_u64_store(&mli_scope_record_at(lord, i)->device_ns, 0);
 }
-static MLI_COLD void mli_spans_free(memlord *lord, mli_thread *t) {
-    mli_span *f = t->spans, *inner;
+MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context) {
+    mli_span *f = context->spans, *inner;
     for (; f; f = inner) {
         inner = f->inner;
         mli_own_free(lord, f, sizeof *f);
@@ -479,7 +549,7 @@ static MLI_COLD void mli_spans_free(memlord *lord, mli_thread *t) {
 static MLI_COLD void mli_scopes_free(memlord *lord) {
     mli_thread *t;
     uint32_t i;
-    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) mli_spans_free(lord, t);
+    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) mli_spans_free(lord, &t->own);
     for (i = 1; i < mli_scope_count(lord); i++) {
         mli_scope_record *scope = mli_scope_record_at(lord, i);
         mli_thread_scope *s = mli_thread_scope_first(scope), *next;
@@ -491,6 +561,7 @@ static MLI_COLD void mli_scopes_free(memlord *lord) {
     }
 }
 MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life) {
+    life->forked = mli_scopes_forked;
     life->reset = mli_scopes_reset;
     life->free = mli_scopes_free;
 }
@@ -514,18 +585,21 @@ MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
     if (lord && name && *name) (void)mli_scope_begin(lord, name, planted, &guard);
     return guard;
 }
-MEMLORD_API memlord_result memlord_scope_end(memlord *lord) {
+MEMLORD_API MLI_NOINLINE memlord_result memlord_scope_end(memlord *lord) {
     mli_thread *t;
     memlord_result r = MEMLORD_OK;
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (t->span && !t->span->adopted) /* an adopted one ends by memlord_scope_return */
+    if (t->now.span && !t->now.span->adopted) /* an adopted one ends by memlord_scope_return */
         mli_span_close(lord, t);
     else
         r = MEMLORD_E_STATE;
     mli_thread_put(lord, t);
-    if (r == MEMLORD_OK) mli_interposer_end(lord, 1, 1);
+    if (r == MEMLORD_OK)
+        mli_interposer_end(lord, 1, 1);
+    else
+        mli_end_misplaced(lord, MLI_RETURN_ADDRESS());
     return mli_call_end_uncounted(lord, r);
 }
 
@@ -536,12 +610,12 @@ MEMLORD_API void memlord_guard_end(memlord_guard *guard) {
     int elsewhere;
     if (!t) return;
     guard->lord = NULL;
-    elsewhere = t->id != guard->thread;
+    elsewhere = t->now.context->id != guard->context;
     if (!elsewhere && guard->scope) {
         for (; mli_scope_depth(t) > guard->depth; mli_span_close(lord, t))
-            ended += !t->span->adopted; /* the interposer was told of no adoption */
-    } else if (!elsewhere && t->tag_depth > guard->depth) {
-        ended = t->tag_depth - guard->depth;
+            ended += !t->now.span->adopted; /* the interposer was told of no adoption */
+    } else if (!elsewhere && t->now.tag_depth > guard->depth) {
+        ended = t->now.tag_depth - guard->depth;
         mli_tags_cut(t, guard->depth);
     }
     mli_thread_put(lord, t);
@@ -559,8 +633,8 @@ MLI_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *shape
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (t->span) r = mli_name_limited(lord, shapes, &kept);
-    if (r == MEMLORD_OK) t->span->shapes = kept;
+    if (t->now.span) r = mli_name_limited(lord, shapes, &kept);
+    if (r == MEMLORD_OK) t->now.span->shapes = kept;
     mli_thread_put(lord, t);
     return r;
 }
@@ -573,7 +647,7 @@ MLI_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    f = t->span;
+    f = t->now.span;
     if (f) {
         if (!mli_u64_load_own(&f->stats->token)) {
             f->exported = 1;

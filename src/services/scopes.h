@@ -12,8 +12,10 @@
 #include "books/sites.h"
 #include "books/events.h"
 
-/* Only the thread itself writes its spans and thread scopes; readers sum the thread scopes. A
-   thread that adopts a scope has a span and a thread scope of its own in it. */
+/* Only the thread itself writes the spans of its context and its thread scopes; readers sum the
+   thread scopes. A span's levels are those of the thread that its context is in. A span that ends on
+   another thread than it began adds to the thread scope of that thread. A thread that adopts a scope
+   has a span and a thread scope of its own in it. */
 
 /* One invocation of a scope on one thread. */
 typedef struct mli_scope_run {
@@ -35,7 +37,8 @@ typedef struct mli_thread_scope {
     struct mli_thread_scope *next;
     struct mli_scope_record *scope;
     uint32_t thread;
-    mli_u64 epoch, count, running, peak;
+    mli_u64 epoch, count, peak;
+    mli_u64 running; /* invocations that began on the thread less those that ended there, too */
     mli_u64 token; /* the second word of the token to adopt it by; 0: none */
     mli_min_max bytes, blocks, stamps;
     mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* signed: the sums of the deltas, by dev */
@@ -43,16 +46,26 @@ typedef struct mli_thread_scope {
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
 } mli_thread_scope;
 
-/* Releases the record of a thread that ends or has ended: ends its scopes, the innermost first, and
-   gives up ownership, after which another thread may take the record at once. Requires: the
-   registry lock. The addition orders the reads that follow after the caller's check that the thread
-   has ended; the store pairs with mli_thread_spare. */
-MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
+/* Ends all scopes of the context that a thread is in, the innermost first. Requires: the caller is
+   the thread, or the thread has ended. */
+MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t);
+/* Ends those of a context that is in no thread; `t` is the calling thread. Requires: no lock held but
+   the orphan's. */
+MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli_current *left);
+
+/* Suspend and resume the scopes of the context that a thread leaves, or has entered: between the two
+   their levels count from 0. Require: the context has scopes. */
+MLI_PRIVATE void mli_spans_leave(memlord *lord, mli_thread *t);
+MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
+
+MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 
 #if !MLI_WINDOWS /* it has no fork */
-/* Releases in a forked child the record of a thread that is gone. Its scopes never end: they are
-   forgotten. It may have been about to begin or end one; whether that is counted is not known. */
-MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
+/* Forgets in a forked child the scopes of a thread that is gone. They never end. The thread may have
+   been about to begin or end one; whether that one is counted is not known. */
+MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
+/* Counts in a forked child the invocations of a context that go on. */
+MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 #endif
 
 #define MLI_SCOPE_NAME 200 /* bytes of a name that are kept */

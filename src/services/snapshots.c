@@ -4,7 +4,6 @@
 #include "base/memory.h"
 #include "books/counters.h"
 #include "books/names.h"
-#include "books/devices.h"
 #include "books/sites.h"
 #include "books/events.h"
 #include "services/stats.h"
@@ -244,8 +243,8 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
     h->time = mli_ledger_now(lord) - lord->started;
     h->bytes = live;
     h->tags = mli_tags_top(lord, device->device, h->tag, MLI_HOLDERS - 1);
-    if (memlord_tag_get(lord, device->device, NULL, &rest) == MEMLORD_OK && rest.allocated)
-        h->tag[h->tags++] = rest;
+    (void)memlord_tag_get(lord, device->device, NULL, &rest);
+    if (rest.allocated) h->tag[h->tags++] = rest;
     h->sites = mli_sites_top(lord, device->device, MEMLORD_SITE_ORDER_LIVE_BYTES, h->site,
                              MLI_HOLDERS, 0);
     mli_lock_take(&lord->snapshots->lock);
@@ -269,7 +268,6 @@ MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_holders *old;
     mli_u64_store(&device->peak_since, mli_ledger_now(lord) - lord->started + 1);
-    if (mli_self.in_host_alloc) return;
     mli_lock_take(&lord->snapshots->lock);
     old = device->holders;
     device->holders = NULL;

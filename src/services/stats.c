@@ -6,7 +6,6 @@
 #include "books/sites.h"
 #include "books/stacks.h"
 #include "books/limits.h"
-#include "services/bands.h"
 #include "services/scopes.h"
 
 MLI_PRIVATE const mli_columns_row mli_columns[MLI_COLUMNS] = {
@@ -147,7 +146,7 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
         memcpy(&number, (char *)&s + key, sizeof number);
         if (number) n = mli_top_insert(out, n, cap, &s, sizeof s, key);
     }
-    for (at = 0; at < n && at < cap && names; at++)
+    for (at = 0; at < n && names; at++)
         out[at].site = mli_site_display_of(lord, out[at].site);
     return n;
 }
@@ -331,21 +330,6 @@ MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_h
     if (i < list->count) mli_putf(o, ", and %ju more with %jo", list->count - i, left);
 }
 
-#define MLI_POOL_MAX ((uint64_t)1 << 62) /* bytes: the most that a host's pool can hold */
-
-/* Ends a call that has changed what a pool holds: checks the bands of its device. Within the
-   device's capacity source nothing runs: a later call collects. */
-static MLI_COLD memlord_result mli_pool_changed(memlord *lord, uint32_t dev) {
-    int safe = !(lord->flags & MEMLORD_FLAG_DEFER);
-    if (!mli_self.in_host_alloc && mli_dev_watch(lord, dev)) {
-        mli_callbacks_enter(lord);
-        if (mli_phys_at(lord, dev)->sampler == (void *)&mli_self) safe = 0;
-        mli_callbacks_leave(lord);
-        mli_band_check(lord, dev, NULL, safe);
-    }
-    return mli_call_end_uncounted(lord, MEMLORD_OK);
-}
-
 /* Returns the bytes that the host's pool holds and no block uses. */
 static double mli_unused_share(const memlord_stats *s) {
     return s->reserved > s->allocated ? (double)(s->reserved - s->allocated) : 0;
@@ -492,57 +476,6 @@ MLI_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel, const 
     return found ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
-MLI_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
-                                        uint64_t reserved, uint64_t largest_free) {
-    uint32_t dev;
-    mli_u64 *count;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    r = mli_device_valid(device) && reserved > MLI_POOL_MAX ? MEMLORD_E_INVALID
-                                                            : mli_dev(lord, device, &dev);
-    if (r)
-        return mli_refuse(lord, MLI_REFUSER_pool_set, r, device, "a pool of more than 2^62 bytes");
-    count = mli_device_record_at(lord, dev)->count;
-    mli_u64_store(&count[MLI_STAT_reserved], reserved);
-    mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)reserved);
-    /* stored one higher: 0, the initial value, means unknown */
-    mli_u64_store(&count[MLI_STAT_largest_free], largest_free + 1);
-    return mli_pool_changed(lord, dev);
-}
-static MLI_COLD memlord_result mli_pool_add(memlord *lord, memlord_device device, int64_t delta) {
-    mli_u64 *count, had;
-    uint64_t now;
-    uint32_t dev;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    if (delta < 0 && mli_device_valid(device) && !mli_dev_known(lord, device))
-        return MEMLORD_E_INVALID;
-    r = mli_dev(lord, device, &dev);
-    if (r) return r;
-    count = mli_device_record_at(lord, dev)->count;
-    had.v = mli_u64_load(&count[MLI_STAT_reserved]);
-    do {
-        now = had.v + (uint64_t)delta;
-        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* also one below 0 */
-    } while (!mli_u64_cas(&count[MLI_STAT_reserved], &had.v, now));
-    mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
-    return mli_pool_changed(lord, dev);
-}
-MLI_API memlord_result memlord_pool_add(memlord *lord, memlord_device device, int64_t delta) {
-    return mli_refuse(lord, MLI_REFUSER_pool_add, mli_pool_add(lord, device, delta), device,
-                      "a pool of less than 0 bytes, or of more than 2^62");
-}
-MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device device,
-                                               uint64_t hits, uint64_t misses) {
-    uint32_t dev;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    r = mli_dev(lord, device, &dev);
-    if (r) return mli_refuse(lord, MLI_REFUSER_pool_served, r, device, NULL);
-    mli_stat_add(lord, dev, MLI_STAT_cache_hits, hits);
-    mli_stat_add(lord, dev, MLI_STAT_cache_misses, misses);
-    return MEMLORD_OK;
-}
 MLI_API double memlord_cached_ratio(const memlord_stats *stats) {
     return stats && stats->reserved ? mli_unused_share(stats) / (double)stats->reserved : 0;
 }

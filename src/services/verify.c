@@ -428,6 +428,18 @@ static MLI_COLD int mli_verify_tickets(mli_verify *v) {
     return mli_verify_handles(v, "tickets", mli_ticket_count(v->lord), open, closed);
 }
 
+/* Returns the bytes that open tickets hold of an account. */
+static MLI_COLD uint64_t mli_verify_held(mli_verify *v, uint32_t number, uint32_t generation) {
+    const memlord_account account = (uint64_t)number << 32 | generation;
+    uint64_t held = 0;
+    uint32_t i;
+    for (i = 1; i <= mli_ticket_count(v->lord); i++) {
+        const mli_reservation *ticket = mli_ticket_at(v->lord, i);
+        if (mli_u32_load(&ticket->handle.generation) & 1 && ticket->account == account)
+            held += ticket->remaining;
+    }
+    return held;
+}
 static MLI_COLD int mli_verify_accounts(mli_verify *v) {
     const uint32_t n = mli_account_count(v->lord);
     uint64_t open = 0;
@@ -440,9 +452,13 @@ static MLI_COLD int mli_verify_accounts(mli_verify *v) {
         open++;
         if (!mli_account_word_is(word, generation))
             return mli_verify_fail(v, "account %s: its balance is of another one", a->name);
-        if (MLI_BYTES(word) > mli_u64_load(&a->peak))
+        if (mli_account_bytes(a) > mli_u64_load(&a->peak))
             return mli_verify_fail(v, "account %s: it has %ju B, above its peak of %ju B", a->name,
-                                   MLI_BYTES(word), mli_u64_load(&a->peak));
+                                   mli_account_bytes(a), mli_u64_load(&a->peak));
+        if (mli_verify_held(v, i, generation) != MLI_BYTES(mli_u64_load(&a->held)))
+            return mli_verify_fail(v, "account %s: %ju B are held, and its tickets have %ju B",
+                                   a->name, MLI_BYTES(mli_u64_load(&a->held)),
+                                   mli_verify_held(v, i, generation));
     }
     return mli_verify_handles(v, "accounts", n, open,
                               mli_verify_list(mli_accounts_closed(v->lord)));

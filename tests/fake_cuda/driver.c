@@ -2,10 +2,15 @@
 
 /* -- the driver: no last error -- */
 
+/* CUDA_ERROR_DEINITIALIZED: the driver is in the process of shutting down. */
+static void driver_ends(void) { fake.ended = 1; }
+
 int fake_cuInit(unsigned flags) {
+    static int ends;
     int r = begin("cuInit");
     (void)flags;
     if (!r && fake.no_driver) r = cudaErrorNoDevice;
+    if (!r && fake.ends_at_exit && !ends++) atexit(driver_ends);
     if (!r) initialised = 1;
     return leave(r);
 }
@@ -46,6 +51,7 @@ int fake_cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active) {
 int fake_cuDevicePrimaryCtxRetain(void **context, int device) {
     int r = begin("cuDevicePrimaryCtxRetain");
     if (!r && !valid(device)) r = cudaErrorInvalidDevice;
+    if (!r && fake.retain_unsafe) r = unsafe();
     if (!r) {
         activate(device);
         fake.device[device].retained++;
@@ -64,16 +70,34 @@ int fake_cuDevicePrimaryCtxRelease_v2(int device) {
     if (!fake.device[device].retained && !fake.device[device].held) context_end(device);
     return leave(r);
 }
+/* The number of a context; -1: of none that there is. One that was reset or destroyed is dead. */
+static int context_of(const void *handle, int *r) {
+    const fake_context *c = (const fake_context *)handle;
+    if (c < contexts || c >= contexts + n_contexts) {
+        *r = cudaErrorDeviceUninitialized;
+        return -1;
+    }
+    if (!is_context((int)(c - contexts))) *r = dead(FAKE_CONTEXT, cudaErrorDeviceUninitialized);
+    return (int)(c - contexts);
+}
+
+/* cuGreenCtxCreate: current to only one thread at a time */
+static void green_enters(int number) {
+    if (contexts[number].green && contexts[number].green++ > 1) fake.green_shared++;
+}
+static void green_leaves(int number) {
+    if (contexts[number].green > 1) contexts[number].green--;
+}
+
 /* cuCtxPushCurrent: CUDA_ERROR_INVALID_CONTEXT, for one that was reset as well */
 int fake_cuCtxPushCurrent_v2(void *context) {
-    int r = begin("cuCtxPushCurrent_v2");
-    char *at = (char *)context;
-    if (!r && (at < contexts || at >= contexts + FAKE_DEVICES || self.depth == DEPTH ||
-               !fake.device[at - contexts].active))
-        r = cudaErrorDeviceUninitialized;
-    if (!r) {
-        fake.device[at - contexts].pushed++;
-        self.stack[self.depth++] = (int)(at - contexts);
+    int r = begin("cuCtxPushCurrent_v2"), number = r ? -1 : context_of(context, &r);
+    if (!r && self.depth == DEPTH) r = cudaErrorDeviceUninitialized;
+    if (!r || r == RUBBISH) {
+        fake.device[contexts[number].device].pushed++;
+        self.stack[self.depth++] = number;
+        green_enters(number);
+        r = 0;
     }
     return leave(r);
 }
@@ -83,21 +107,22 @@ int fake_cuCtxPopCurrent_v2(void **context) {
         fake.depth_errors++;
         return leave(cudaErrorDeviceUninitialized);
     }
-    fake.device[self.stack[--self.depth]].pushed--;
-    *context = &contexts[self.stack[self.depth]];
+    *context = &contexts[self.stack[--self.depth]];
+    fake.device[contexts[self.stack[self.depth]].device].pushed--;
+    green_leaves(self.stack[self.depth]);
     return leave(r);
 }
 int fake_cuCtxGetCurrent(void **context) {
-    int r = begin("cuCtxGetCurrent"), device;
-    if (!r) *context = driver_current(&device) ? NULL : &contexts[device];
+    int r = begin("cuCtxGetCurrent"), number;
+    if (!r) *context = driver_context(&number) ? NULL : &contexts[number];
     return leave(r);
 }
 DRIVER(cuCtxGetDevice, (int *device), driver_current(device))
 int fake_cuCtxSynchronize(void) {
-    int r = begin("cuCtxSynchronize"), device;
+    int r = begin("cuCtxSynchronize"), number;
     fake.context_waits++;
-    if (!r) r = driver_current(&device);
-    return leave(r ? r : wait_for_device(device));
+    if (!r) r = driver_context(&number);
+    return leave(r ? r : wait_for_context(number));
 }
 int fake_cuMemGetInfo_v2(size_t *unused, size_t *total) {
     int r = begin("cuMemGetInfo_v2"), device;
@@ -122,9 +147,21 @@ int fake_cuPointerGetAttribute(void *value, int attribute, unsigned long long pt
 }
 DRIVER(cuDeviceGetMemPool, (cudaMemPool_t *handle, int device),
        pool_on(handle, device, &pool_now[valid(device) ? device : 0]))
-DRIVER(cuMemPoolGetAttribute, (cudaMemPool_t handle, int attribute, void *value),
-       attribute_get(handle, attribute, value))
-DRIVER(cuMemPoolTrimTo, (cudaMemPool_t handle, size_t keep), pool_trim(handle, keep))
+/* cuMemPoolDestroy says nothing of a handle that is used after it. */
+static int pool_look(cudaMemPool_t handle) {
+    return pool_of(handle) ? 0 : dead(FAKE_POOL, cudaErrorInvalidValue);
+}
+int fake_cuMemPoolGetAttribute(cudaMemPool_t handle, int attribute, void *value) {
+    int r = begin("cuMemPoolGetAttribute");
+    if (!r) r = pool_look(handle);
+    if (r == RUBBISH) memset(value, 0x5a, attribute < 4 ? sizeof(int) : sizeof(uint64_t));
+    return leave(r == RUBBISH ? 0 : r ? r : attribute_get(handle, attribute, value));
+}
+int fake_cuMemPoolTrimTo(cudaMemPool_t handle, size_t keep) {
+    int r = begin("cuMemPoolTrimTo");
+    if (!r) r = pool_look(handle);
+    return leave(r == RUBBISH ? 0 : r ? r : pool_trim(handle, keep));
+}
 int fake_cuDeviceGetGraphMemAttribute(int device, int attribute, void *value) {
     int r = begin("cuDeviceGetGraphMemAttribute");
     if (!r && !valid(device)) r = cudaErrorInvalidDevice;
@@ -148,48 +185,85 @@ int fake_cuThreadExchangeStreamCaptureMode(int *mode) {
    those of the current context, and there has to be one. */
 static int asked(cudaStream_t stream, struct CUstream_st **s) {
     int device;
-    if ((uintptr_t)stream <= 2 && driver_current(&device)) return cudaErrorDeviceUninitialized;
+    int r = (uintptr_t)stream <= 2 ? driver_current(&device) : 0;
+    if (r) return r;
     *s = stream_of(stream);
-    if (!*s) fake.dead_asked++;
-    return *s ? 0 : cudaErrorInvalidResourceHandle;
+    if (*s) return is_orphan(*s) ? cudaErrorContextIsDestroyed : 0;
+    if ((uintptr_t)stream <= 2) return cudaErrorInvalidResourceHandle;
+    fake.dead_asked++;
+    return dead(FAKE_STREAM, cudaErrorInvalidResourceHandle);
 }
 
 int fake_cuStreamIsCapturing(cudaStream_t stream, int *status) {
     int r = begin("cuStreamIsCapturing");
     struct CUstream_st *s = NULL;
     if (!r) r = asked(stream, &s);
-    return leave(r ? r : is_capturing(s, status));
+    if (r == RUBBISH) *status = 0x5a;
+    return leave(r == RUBBISH ? 0 : r ? r : is_capturing(s, status));
 }
 int fake_cuStreamGetCtx(cudaStream_t stream, void **context) {
     int r = begin("cuStreamGetCtx");
     struct CUstream_st *s = NULL;
     if (!r) r = asked(stream, &s);
-    if (!r) *context = &contexts[s->device];
-    return leave(r);
+    if (!r) *context = &contexts[s->context];
+    if (r == RUBBISH) *context = stream;
+    return leave(r == RUBBISH ? 0 : r);
+}
+/* cuStreamGetCtx_v2: of a stream of a green context that and the primary one; else NULL */
+int fake_cuStreamGetCtx_v2(cudaStream_t stream, void **context, void **green) {
+    int r = begin("cuStreamGetCtx_v2");
+    struct CUstream_st *s = NULL;
+    if (!r) r = asked(stream, &s);
+    if (!r) {
+        *green = contexts[s->context].green ? &contexts[s->context] : NULL;
+        *context = &contexts[*green ? s->device : s->context];
+    }
+    if (r == RUBBISH) *context = *green = stream;
+    return leave(r == RUBBISH ? 0 : r);
 }
 int fake_cuStreamGetDevice(cudaStream_t stream, int *device) {
     int r = begin("cuStreamGetDevice");
     struct CUstream_st *s = NULL;
     if (!r) r = asked(stream, &s);
     if (!r) *device = s->device;
-    return leave(r);
+    if (r == RUBBISH) *device = 0x5a;
+    return leave(r == RUBBISH ? 0 : r);
 }
 int fake_cuEventCreate(cudaEvent_t *event, unsigned flags) {
-    int r = begin("cuEventCreate"), device;
-    if (!r) r = driver_current(&device);
-    return leave(r ? r : event_make(event, device, flags));
+    int r = begin("cuEventCreate"), number;
+    if (!r) r = driver_context(&number);
+    return leave(r ? r : event_make(event, number, flags));
 }
-DRIVER(cuEventDestroy_v2, (cudaEvent_t event), event_end(event))
+static int driver_event(cudaEvent_t event) {
+    return !event || event->alive ? 0 : dead(FAKE_EVENT, cudaErrorInvalidResourceHandle);
+}
+/* Destroys it after a sticky error, too: else a test of one could not tell a leak of ours. */
+int fake_cuEventDestroy_v2(cudaEvent_t event) {
+    int r = begin("cuEventDestroy_v2"), bad = r && r == fake.sticky ? 0 : r;
+    if (!bad) bad = driver_event(event);
+    if (!bad) bad = event_end(event);
+    return leave(bad == RUBBISH ? 0 : r ? r : bad);
+}
 int fake_cuEventRecord(cudaEvent_t event, cudaStream_t stream) {
     int r = begin("cuEventRecord");
     struct CUstream_st *s = NULL;
     if (!r) r = asked(stream, &s);
+    if (!r) r = driver_event(event);
+    if (r == RUBBISH) return leave(0);
     if (!r) r = event_record(event, stream);
     if (!r && event->captured) fake.captured_records++;
     return leave(r);
 }
-DRIVER(cuEventQuery, (cudaEvent_t event), event_query(event))
-DRIVER(cuEventSynchronize, (cudaEvent_t event), event_wait(event))
+int fake_cuEventQuery(cudaEvent_t event) {
+    int r = begin("cuEventQuery");
+    if (!r) r = driver_event(event);
+    return leave(r == RUBBISH ? 0 : r ? r : event_query(event));
+}
+int fake_cuEventSynchronize(cudaEvent_t event) {
+    int r = begin("cuEventSynchronize");
+    if (!r) r = driver_event(event);
+    return leave(r == RUBBISH ? 0 : r ? r : event_wait(event));
+}
 DRIVER(cuEventElapsedTime, (float *ms, cudaEvent_t start, cudaEvent_t stop),
        event_elapsed(ms, start, stop))
 
@@ -234,9 +308,11 @@ int fake_nvml_processes(void *device, unsigned *n, void *info) {
         unsigned pid;
         unsigned long long bytes;
         unsigned gpu, compute;
-    } one = {0, 1, 0, 0}, *list = (struct process *)info;
-    const unsigned all = d->nvml_crowd + (d->nvml_unnamed ? 1 : 0) + (d->nvml_pid ? 1 : 0);
+    } one = {0, 1, ~0u, ~0u}, *list = (struct process *)info; /* of no instance */
+    const unsigned all = d->nvml_crowd + (d->nvml_unnamed ? 1 : 0) + (d->nvml_pid ? 1 : 0) +
+                         (d->nvml_own ? 1 : 0);
     unsigned i;
+    if (!r && d->nvml_denied) r = 4; /* NVML_ERROR_NO_PERMISSION */
     if (!r && all > *n) r = 7; /* NVML_ERROR_INSUFFICIENT_SIZE */
     *n = all;
     if (r) return leave(r);
@@ -248,5 +324,7 @@ int fake_nvml_processes(void *device, unsigned *n, void *info) {
     if (d->nvml_unnamed) *list++ = one;
     one.pid = d->nvml_pid, one.bytes = d->nvml_used;
     if (d->nvml_pid) *list++ = one;
+    one.pid = (unsigned)getpid() + d->nvml_offset, one.bytes = d->nvml_own;
+    if (d->nvml_own) *list++ = one;
     return leave(0);
 }

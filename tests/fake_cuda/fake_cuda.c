@@ -5,12 +5,16 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 enum { STORAGES = 1 << 17, PAGES = 1 << 20, STREAMS = 256, EVENTS = 1 << 14, DEPTH = 64 };
 enum { NAMES = 256, QUEUED = 64, THREADS = 64, POOLS = 96, GRAPHS = 4096, CAPTURES = 256 };
+enum { CONTEXTS = 256, CHUNKS = 4096 };
 enum { PLAIN = 1, POOL, GRAPH, ARRAY, IPC, HOST, REGISTERED };
 
 /* What a storage of a graph is: allocated when the graph runs; by a run; given back after one; or
@@ -19,6 +23,21 @@ enum { CAPTURED = 1, RUN, GIVEN_BACK, INNER };
 
 enum { RESERVED, RESERVED_HIGH, USED, USED_HIGH, THRESHOLD, NUMBERS };
 enum { FOLLOW_EVENTS, OPPORTUNISTIC, INTERNAL, REUSES };
+
+/* The primary contexts of the devices first. */
+typedef struct fake_context {
+    int alive, device; /* of a primary one, `active` of its device says whether it is */
+    int green;         /* times it is current, if it is one: 1 + those */
+    uint64_t id;
+} fake_context;
+
+/* What a pool took of its device at once. */
+typedef struct chunk {
+    struct pool *of;
+    uint64_t bytes, used;
+    struct CUstream_st *busy; /* whose free in it came last, */
+    uint64_t until;           /* done when the stream has done so much */
+} chunk;
 
 typedef struct pool {
     int alive, dying, device;
@@ -54,6 +73,8 @@ typedef struct storage {
     int page, pages; /* of the addresses; none: real memory */
     int next;        /* 1 + the one freed before it */
     pool *from;
+    chunk *part; /* of the pool, if that has any */
+    int context; /* that it is of, if it is no pool's */
     struct CUgraph_st *graph;
     int state;
     struct CUstream_st *freed_on;
@@ -63,14 +84,14 @@ typedef struct storage {
 } storage;
 
 struct CUevent_st {
-    int device, alive, recorded, timed;
+    int context, alive, recorded, timed;
     uint64_t captured; /* the capture it was last recorded in */
     struct CUstream_st *stream;
     uint64_t at, when;
     uint64_t serial; /* of the record */
 };
 struct CUstream_st {
-    int device, alive, blocking;
+    int context, device, alive, blocking;
     capture *capture;
     uint64_t nodes, joined; /* captured on it; of them, what another stream waited for */
     uint64_t given, done;
@@ -102,14 +123,17 @@ static struct CUgraphExec_st runs[GRAPHS];
 static capture captures[CAPTURES];
 static struct CUstream_st streams[STREAMS];
 static struct CUevent_st events[EVENTS];
-static struct CUstream_st defaults[FAKE_DEVICES];
+static struct CUstream_st defaults[CONTEXTS];
 static struct CUstream_st own[THREADS][FAKE_DEVICES]; /* default streams of threads */
 static char peers[FAKE_DEVICES][FAKE_DEVICES];
 static int n_streams, n_events, n_threads;
 static uint64_t now;                /* things given to any stream */
 static uint64_t serial;             /* of captures, storages, records and waits */
-static char contexts[FAKE_DEVICES]; /* their addresses are the contexts */
-static int initialised, forked;
+static fake_context contexts[CONTEXTS];
+static int n_contexts;
+static uint64_t ids; /* of contexts and streams: none of the process has that of another */
+static chunk chunks[CHUNKS];
+static int initialised, forked, device_runs;
 static void virtual_reset(void);
 static uint64_t virtual_live(void);
 static struct {
@@ -118,13 +142,25 @@ static struct {
 } counts[NAMES];
 static __thread struct {
     int error, device, mode, depth;
-    int stack[DEPTH]; /* devices whose contexts were pushed */
+    int stack[DEPTH]; /* numbers of the contexts that were pushed; a primary one has its device's */
     int top;          /* 1 + the device the runtime made current, under the stack */
     int number;       /* 1 + its place in own */
     int host_function;
 } self;
 
 /* -- calls -- */
+
+/* CUDA_ERROR_ILLEGAL_ADDRESS and its like: any further CUDA work will return the same error. What
+   only says which devices, contexts and modes there are is no work. */
+static int is_work(const char *name) {
+    static const char *const not_work[] = {"cuInit", "cuDeviceGet", "cuDevicePrimary", "cuCtxP",
+                                           "cuCtxGet", "cuThread"};
+    size_t i;
+    if (!strcmp(name, "cuDeviceGetGraphMemAttribute")) return 1;
+    for (i = 0; i < sizeof not_work / sizeof *not_work; i++)
+        if (!strncmp(name, not_work[i], strlen(not_work[i]))) return 0;
+    return 1;
+}
 
 static int begin(const char *name) {
     const int nvml = name[0] == 'n', driver = !nvml && name[2] != 'd';
@@ -143,6 +179,7 @@ static int begin(const char *name) {
     counts[i].name = name;
     counts[i].n++;
     fake.driver_calls += driver ? 1 : 0;
+    if (fake.ended && !nvml) return cudaErrorCudartUnloading; /* CUDA_ERROR_DEINITIALIZED */
     if (++fake.calls == fake.fail_at) return fake.fail_error ? fake.fail_error : 999;
     if (fake.fail_name && fake.fail_times && !strcmp(fake.fail_name, name)) {
         if (fake.fail_times > 0) fake.fail_times--;
@@ -157,11 +194,14 @@ static int begin(const char *name) {
     /* cuInit; and no context of a parent is its child's */
     if (forked || (driver && !initialised && strcmp(name, "cuInit") != 0))
         return cudaErrorInitializationError;
-    return 0;
+    return driver && fake.sticky && is_work(name) ? fake.sticky : 0;
 }
+
+static void device_start(void);
 
 static int runtime(const char *name) {
     int r = begin(name);
+    if (!r && fake.runs_alone) device_start();
     if (!r && (fake.no_driver || fake.old_driver)) r = cudaErrorInsufficientDriver;
     if (!r) initialised = 1;
     if (!r && fake.sticky) r = fake.sticky;
@@ -171,6 +211,15 @@ static int runtime(const char *name) {
 static int leave(int r) {
     pthread_mutex_unlock(&lock);
     return r;
+}
+
+/* A handle of what is destroyed, given to the driver. RUBBISH: success, and the caller makes up the
+   answer. */
+enum { RUBBISH = -1 };
+static int dead(int kind, int refusal) {
+    fake.dead[kind]++;
+    if (fake.dead_handles == FAKE_DEAD_CRASHES) raise(SIGSEGV);
+    return fake.dead_handles == FAKE_DEAD_RUBBISH ? RUBBISH : refusal;
 }
 
 static cudaError_t end(int r) {
@@ -223,13 +272,28 @@ static void forget(void) {
     memset(streams, 0, sizeof streams);
     memset(events, 0, sizeof events);
     memset(counts, 0, sizeof counts);
-    memset(defaults, 0, sizeof defaults);
+    memset(defaults, 0, sizeof defaults[0] * (size_t)n_contexts);
+    memset(contexts, 0, sizeof contexts);
+    memset(chunks, 0, sizeof chunks);
     memset(own, 0, sizeof own);
     memset(pools, 0, sizeof pools);
     memset(peers, 0, sizeof peers);
     virtual_reset();
     memset(&self, 0, sizeof self);
     n_storages = n_pages = freed = spare = n_streams = n_events = forked = 0;
+}
+
+/* A context has a default stream. */
+static void context_new(int number, int device, int green) {
+    struct CUstream_st *s = &defaults[number];
+    contexts[number].id = ++ids;
+    contexts[number].alive = 1;
+    contexts[number].device = device;
+    contexts[number].green = green;
+    memset(s, 0, sizeof *s);
+    s->context = number;
+    s->device = device;
+    s->alive = s->blocking = 1;
 }
 
 void fake_reset(int devices) {
@@ -245,9 +309,9 @@ void fake_reset(int devices) {
         snprintf(d->pci, sizeof d->pci, "0000:%02x:00.0", 0x80 - i * 16);
         pool_make(&pools[i], i, &d->reserved);
         pool_now[i] = &pools[i];
-        defaults[i].device = i;
-        defaults[i].alive = defaults[i].blocking = 1;
+        context_new(i, i, 0);
     }
+    n_contexts = FAKE_DEVICES;
     pthread_mutex_unlock(&lock);
 }
 
@@ -255,7 +319,12 @@ void fake_reset(int devices) {
 static void in_the_child(void) {
     pthread_mutex_init(&lock, NULL);
     forked = initialised;
-    initialised = 0;
+    initialised = device_runs = 0;
+}
+
+void fake_is_no_child(void) {
+    initialised = forked;
+    forked = 0;
 }
 
 /* For programs that know nothing of the fake. */
@@ -263,6 +332,11 @@ __attribute__((constructor)) static void from_environment(void) {
     const char *devices = getenv("FAKE_CUDA_DEVICES");
     if (devices) fake_reset(atoi(devices));
     fake.old_driver = getenv("FAKE_CUDA_OLD_DRIVER") != NULL;
+    if (getenv("FAKE_CUDA_UNKIND")) { /* as a device may be */
+        fake.pool_chunk = 32 << 20;
+        fake.free_waits = fake.ends_at_exit = fake.runs_alone = 1;
+        fake.queue_length = 1024;
+    }
     pthread_atfork(NULL, NULL, in_the_child);
 }
 
@@ -273,6 +347,7 @@ static int valid(int device) { return device >= 0 && device < fake.devices; }
 static void activate(int device) {
     fake_device *d = &fake.device[device];
     if (!d->active) {
+        contexts[device].id = ++ids;
         fake.contexts++;
         d->contexts++;
     }
@@ -289,19 +364,38 @@ int fake_depth(void) { return self.depth; }
 
 /* What a call of the runtime that needs one works on. */
 static int current(void) {
-    int device = self.depth ? self.stack[self.depth - 1] : self.device;
-    activate(device);
-    fake.device[device].held = 1;
+    int number = self.depth ? self.stack[self.depth - 1] : self.device;
+    const int device = contexts[number].device;
+    if (number < FAKE_DEVICES) {
+        activate(device);
+        fake.device[device].held = 1;
+    }
     if (!self.depth) self.top = device + 1;
     return device;
 }
 
+/* The context that call works in, once it has one. */
+static int current_context(void) {
+    const int device = current();
+    return self.depth ? self.stack[self.depth - 1] : device;
+}
+
 /* What a call of the driver works on. Without a context, or with one that was reset, none of them
    does: CUDA_ERROR_INVALID_CONTEXT (cuCtxGetDevice). */
-static int driver_current(int *device) {
+static int is_context(int number) {
+    return contexts[number].alive &&
+           (number >= FAKE_DEVICES || fake.device[contexts[number].device].active);
+}
+static int driver_context(int *number) {
     if (!self.depth && !self.top) return cudaErrorDeviceUninitialized;
-    *device = self.depth ? self.stack[self.depth - 1] : self.top - 1;
-    return fake.device[*device].active ? 0 : cudaErrorDeviceUninitialized;
+    *number = self.depth ? self.stack[self.depth - 1] : self.top - 1;
+    if (*number >= FAKE_DEVICES && !contexts[*number].alive) return cudaErrorContextIsDestroyed;
+    return is_context(*number) ? 0 : cudaErrorDeviceUninitialized;
+}
+static int driver_current(int *device) {
+    int number, r = driver_context(&number);
+    if (!r) *device = contexts[number].device;
+    return r;
 }
 
 static uint64_t used(int device) {
@@ -318,7 +412,7 @@ static uint64_t used(int device) {
 cudaError_t cudaGetDevice(int *device) {
     int r = runtime("cudaGetDevice");
     if (!r && !device) r = cudaErrorInvalidValue;
-    if (!r) *device = self.depth ? self.stack[self.depth - 1] : self.device;
+    if (!r) *device = self.depth ? contexts[self.stack[self.depth - 1]].device : self.device;
     return end(r);
 }
 
@@ -441,8 +535,8 @@ cudaError_t cudaDeviceDisablePeerAccess(int peer) {
 static struct CUstream_st *stream_number(int i) {
     if (i < n_streams) return &streams[i];
     i -= n_streams;
-    if (i < FAKE_DEVICES) return &defaults[i];
-    i -= FAKE_DEVICES;
+    if (i < n_contexts) return &defaults[i];
+    i -= n_contexts;
     return i < THREADS * FAKE_DEVICES ? &own[i / FAKE_DEVICES][i % FAKE_DEVICES] : NULL;
 }
 
@@ -471,50 +565,58 @@ static int unsafe(void) {
 }
 
 static struct CUstream_st *stream_of(cudaStream_t stream) {
-    int device = self.depth ? self.stack[self.depth - 1] : self.top ? self.top - 1 : self.device;
+    int number = self.depth ? self.stack[self.depth - 1] : self.top ? self.top - 1 : self.device;
     struct CUstream_st *s;
     if ((uintptr_t)stream > 2) return stream->alive ? stream : NULL;
 #if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
     if (!stream) stream = cudaStreamPerThread;
 #endif
-    if (stream != cudaStreamPerThread) return &defaults[device];
+    if (stream != cudaStreamPerThread) return &defaults[number];
+    if (number >= FAKE_DEVICES) return NULL; /* the fake has none there; a green context has none */
     if (!self.number) self.number = 1 + n_threads++ % THREADS;
-    s = &own[self.number - 1][device];
-    s->device = device;
+    s = &own[self.number - 1][number];
+    s->context = s->device = number;
     s->alive = s->blocking = 1;
     return s;
 }
 
-static int is_legacy(const struct CUstream_st *s) { return s == &defaults[s->device]; }
+static int is_legacy(const struct CUstream_st *s) { return s == &defaults[s->context]; }
 
-/* The first capture of a blocking stream, which the legacy stream of the device would wait for. */
-static capture *implicit(int device) {
+/* cuGreenCtxDestroy: streams made in it remain; any call with one says that it is destroyed. */
+static int is_orphan(const struct CUstream_st *s) { return !contexts[s->context].alive; }
+
+/* The first capture of a blocking stream, which the legacy stream of the context would wait for. */
+static capture *implicit(int number) {
     struct CUstream_st *s;
     int i;
     if (!fake.captures) return NULL;
     for (i = 0; (s = stream_number(i)); i++)
-        if (s->device == device && s->blocking && s->capture) return s->capture;
+        if (s->context == number && s->blocking && s->capture) return s->capture;
     return NULL;
 }
+
+static int await_room(struct CUstream_st *s);
 
 /* May a stream be given something? Programming Guide, "Cross-stream Dependencies": no use of the
    legacy stream while a blocking stream is captured. */
 static int use(struct CUstream_st *s) {
     capture *c;
     if (!s) return cudaErrorInvalidResourceHandle;
+    if (is_orphan(s)) return cudaErrorContextIsDestroyed;
     if (s->capture && s->capture->invalid) return cudaErrorStreamCaptureInvalidated;
-    if (is_legacy(s) && (c = implicit(s->device)))
+    if (is_legacy(s) && (c = implicit(s->context)))
         return invalidate(c, cudaErrorStreamCaptureImplicit);
     if (s->capture) s->nodes++;
-    return 0;
+    return s->capture ? 0 : await_room(s);
 }
 
 /* May it be asked whether it is done, or waited for? Not while it is captured, whatever the
    thread's mode. */
 static int look(struct CUstream_st *s) {
     if (!s) return cudaErrorInvalidResourceHandle;
+    if (is_orphan(s)) return cudaErrorContextIsDestroyed;
     if (s->capture) return invalidate(s->capture, cudaErrorStreamCaptureUnsupported);
-    if (is_legacy(s) && implicit(s->device)) return use(s);
+    if (is_legacy(s) && implicit(s->context)) return use(s);
     return unsafe();
 }
 
@@ -611,7 +713,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
 /* cudaStreamIsCapturing: an error for the legacy stream, which ends no capture. */
 static int is_capturing(struct CUstream_st *s, int *status) {
     if (!s) return cudaErrorInvalidResourceHandle;
-    if (is_legacy(s) && implicit(s->device)) return cudaErrorStreamCaptureImplicit;
+    if (is_orphan(s)) return cudaErrorContextIsDestroyed;
+    if (is_legacy(s) && implicit(s->context)) return cudaErrorStreamCaptureImplicit;
     *status = !s->capture ? 0 : s->capture->invalid ? 2 : 1;
     return 0;
 }
@@ -638,11 +741,12 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode
 
 /* -- the end of a device -- */
 
-static void context_end(int device) {
+/* What was created in the context goes with it. */
+static void context_empty(int number) {
     struct CUstream_st *s;
     int i;
     for (i = 0; (s = stream_number(i)); i++) {
-        if (s->device != device) continue;
+        if (s->context != number) continue;
         if (s->capture) {
             s->capture->invalid = 1;
             (void)capture_end(s->capture);
@@ -652,13 +756,20 @@ static void context_end(int device) {
         if (i < n_streams) s->alive = 0;
     }
     for (i = 0; i < n_events; i++)
-        if (events[i].device == device) (void)event_end(&events[i]);
+        if (events[i].context == number) (void)event_end(&events[i]);
     for (i = 0; i < n_storages; i++)
-        if (storages[i].kind && storages[i].kind != POOL && storages[i].device == device)
+        if (storages[i].kind && storages[i].kind != POOL && storages[i].context == number) {
+            if (storages[i].kind == PLAIN || storages[i].kind == ARRAY)
+                fake.device[storages[i].device].plain -= storages[i].bytes;
             storage_end(&storages[i]);
+        }
+}
+
+static void context_end(int device) {
+    int i;
+    context_empty(device);
     for (i = 0; i < FAKE_DEVICES; i++) peers[device][i] = peers[i][device] = 0;
-    fake.device[device].plain = fake.device[device].graph_used = 0;
-    fake.device[device].graph_reserved = 0;
+    fake.device[device].graph_used = fake.device[device].graph_reserved = 0;
     fake.device[device].active = fake.device[device].held = 0;
 }
 
@@ -666,7 +777,7 @@ static void context_end(int device) {
    cudaMallocFromPoolAsync made. */
 cudaError_t cudaDeviceReset(void) {
     int r = runtime("cudaDeviceReset"), i, mine = 0;
-    const int device = self.depth ? self.stack[self.depth - 1] : self.device;
+    const int device = self.depth ? contexts[self.stack[self.depth - 1]].device : self.device;
     for (i = 0; i < self.depth; i++) mine += self.stack[i] == device;
     fake.device[device].resets_inside += fake.device[device].pushed > mine;
     if (!r) context_end(device);
@@ -675,5 +786,6 @@ cudaError_t cudaDeviceReset(void) {
 }
 
 #include "driver.c"
+#include "contexts.c"
 #include "ids.c"
 #include "virtual.c"

@@ -18,6 +18,11 @@
 
 enum { FAKE_DEVICES = 4, FAKE_GIB = 1 << 30 };
 
+/* What the driver does with a handle of something that is destroyed, which CUDA leaves undefined:
+   refuses it, crashes, or succeeds and answers rubbish. */
+enum { FAKE_DEAD_REFUSED, FAKE_DEAD_CRASHES, FAKE_DEAD_RUBBISH };
+enum { FAKE_POOL, FAKE_STREAM, FAKE_EVENT, FAKE_CONTEXT, FAKE_KINDS };
+
 typedef struct fake_device {
     uint64_t total;
     uint64_t others;       /* bytes of other processes */
@@ -37,11 +42,14 @@ typedef struct fake_device {
     uint64_t trimmed;       /* bytes the pool gave back by them */
     char pci[16];
     uint64_t nvml_total; /* NVML counts another one */
-    int mig;
+    int mig;        /* the mode is on: NVML has figures of the whole device, CUDA of a part of it */
+    int nvml_denied; /* NVML names no process: this one may not ask, as in MIG mode */
     unsigned nvml_pid; /* who NVML says holds nvml_used of it */
     uint64_t nvml_used;
     uint64_t nvml_unnamed; /* bytes of one more, whose number NVML does not tell: 0 */
     unsigned nvml_crowd; /* so many more hold a byte each */
+    uint64_t nvml_own;   /* bytes that NVML says this process holds */
+    unsigned nvml_offset; /* and its number there is so much higher: one of another namespace */
     int pushed; /* times its context is, on all threads */
     int resets_inside; /* resets while another thread was inside */
 } fake_device;
@@ -53,6 +61,17 @@ typedef struct fake_cuda {
     int lazy; /* as before CUDA 12: cudaSetDevice makes no context, and none current */
     int host_pools;  /* what comes out of a pool is on no device: -1 */
     int slow_events; /* an event is a thing its stream is given, and never done at once */
+    uint64_t pool_chunk; /* pools take memory of the device in parts of at least so much; 0: exactly */
+    int runs_alone; /* streams do what they are given while nobody waits, on a thread */
+    int free_waits; /* cudaFree of what is no pool's waits for the device */
+    uint64_t queue_length; /* what a stream holds that is not done; 0: any number of things */
+    int queue_waits; /* calls that waited until a full stream had done something */
+    int retain_unsafe; /* cuDevicePrimaryCtxRetain is one of the calls that a capture forbids */
+    int dead_handles;  /* FAKE_DEAD_: what the driver does with one */
+    int dead[FAKE_KINDS]; /* times it was given one, by FAKE_POOL and the others */
+    int green_shared; /* times a green context became current on a second thread */
+    int ended;        /* the driver is over, and every call of CUDA answers so */
+    int ends_at_exit; /* cuInit sees to it that the driver is over once exit handlers before it ran */
     fake_device device[FAKE_DEVICES];
     uint64_t calls;        /* of anything */
     uint64_t driver_calls; /* of them, of the driver: what is made beside the runtime's */
@@ -61,7 +80,7 @@ typedef struct fake_cuda {
     int fail_error;       /* with this, 999 if 0 */
     const char *fail_name; /* calls of this name fail ... */
     int fail_times;        /* ... so often, -1: always */
-    int sticky;            /* every call of the runtime answers this */
+    int sticky; /* every call that needs a context answers this, of the runtime and the driver */
     int contexts;          /* primary contexts that came to be */
     int retains;           /* of the driver's, not yet released */
     int set_devices;       /* calls of cudaSetDevice */
@@ -93,6 +112,16 @@ uint64_t fake_stream_waits(cudaStream_t stream); /* for other streams, that it w
 void fake_ipc_handle(cudaIpcMemHandle_t *handle, int device, uint64_t bytes);
 int fake_depth(void); /* contexts pushed on this thread */
 void fake_activate(int device);
+void fake_is_no_child(void); /* in a child of a fork: it goes on as the parent would */
+/* Of the driver, for tests: as cuCtxCreate and its like, without what nobody uses here. */
+int fake_cuCtxCreate(void **context, unsigned flags, int device);
+int fake_cuCtxDestroy_v2(void *context);
+int fake_cuCtxSetCurrent(void *context);
+int fake_cuStreamCreate(cudaStream_t *stream, unsigned flags);
+int fake_cuGreenCtxCreate(void **green, void *resources, int device, unsigned flags);
+int fake_cuGreenCtxDestroy(void *green);
+int fake_cuCtxFromGreenCtx(void **context, void *green);
+int fake_cuGreenCtxStreamCreate(cudaStream_t *stream, void *green, unsigned flags, int priority);
 
 /* What the shared libraries call. */
 int fake_nvml_init(void);
@@ -135,6 +164,8 @@ int fake_nvml_processes(void *device, unsigned *n, void *info);
     X(cuThreadExchangeStreamCaptureMode, (int *mode), (mode))                                 \
     X(cuStreamIsCapturing, (cudaStream_t stream, int *status), (stream, status))              \
     X(cuStreamGetCtx, (cudaStream_t stream, void **context), (stream, context))               \
+    X(cuStreamGetCtx_v2, (cudaStream_t stream, void **context, void **green),                 \
+      (stream, context, green))                                                               \
     X(cuStreamGetDevice, (cudaStream_t stream, int *device), (stream, device))                \
     X(cuStreamGetId, (cudaStream_t stream, unsigned long long *id), (stream, id))             \
     X(cuEventCreate, (cudaEvent_t *event, unsigned flags), (event, flags))                    \

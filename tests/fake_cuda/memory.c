@@ -22,6 +22,8 @@ static storage *find(const void *ptr) {
     return NULL;
 }
 
+static int wait_for_context(int number);
+
 static storage *storage_new(void) {
     storage *s = &storages[spare ? spare - 1 : n_storages];
     if (!spare && n_storages == STORAGES) return NULL;
@@ -91,6 +93,7 @@ static storage *storage_add(int kind, int device, uint64_t bytes, pool *from,
     if (!s) return NULL;
     s->kind = kind;
     s->device = device;
+    s->context = self.depth ? self.stack[self.depth - 1] : device;
     s->bytes = bytes;
     s->from = from;
     s->serial = ++serial;
@@ -144,18 +147,43 @@ static int alloc_host(int device, uint64_t bytes, void **ptr) {
     }
     s->kind = HOST;
     s->device = device;
+    s->context = self.depth ? self.stack[self.depth - 1] : device;
     s->bytes = bytes;
     *ptr = s->at = (char *)host;
     return 0;
 }
 
+/* cuMemPoolTrimTo: the allocations of the system may happen at another granularity. What a pool
+   takes at once is taken for the first that needs it, and shared by the next that have room. */
+static chunk *chunk_for(pool *p, uint64_t bytes, uint64_t *more) {
+    chunk *c, *unused = NULL;
+    for (c = chunks; c < chunks + CHUNKS; c++) {
+        if (c->of == p && c->bytes - c->used >= bytes) return c;
+        if (!c->of && !unused) unused = c;
+    }
+    *more = (bytes + fake.pool_chunk - 1) / fake.pool_chunk * fake.pool_chunk;
+    return unused;
+}
+
 static int alloc_pool(pool *p, struct CUstream_st *stream, uint64_t bytes, void **ptr) {
+    chunk *part = NULL;
     uint64_t more = 0;
     storage *s;
-    if (p->n[USED] + bytes > p->n[RESERVED]) more = p->n[USED] + bytes - p->n[RESERVED];
+    if (fake.pool_chunk) {
+        if (!(part = chunk_for(p, bytes, &more))) return cudaErrorMemoryAllocation;
+    } else if (p->n[USED] + bytes > p->n[RESERVED]) {
+        more = p->n[USED] + bytes - p->n[RESERVED];
+    }
     if ((more && !room(p->device, more)) || (p->most && p->n[USED] + bytes > p->most))
         return cudaErrorMemoryAllocation;
     if (!(s = storage_add(POOL, p->device, bytes, p, stream))) return cudaErrorMemoryAllocation;
+    if (part && more) {
+        memset(part, 0, sizeof *part);
+        part->of = p;
+        part->bytes = more;
+    }
+    if (part) part->used += bytes;
+    s->part = part;
     *ptr = s->at;
     p->n[USED] += bytes;
     p->n[RESERVED] += more;
@@ -183,7 +211,7 @@ static int alloc_async(cudaStream_t stream, pool *p, size_t bytes, void **ptr) {
     if (!ptr) return cudaErrorInvalidValue;
     if (!s) return cudaErrorInvalidResourceHandle;
     if (!fake.device[p ? p->device : s->device].pools) return cudaErrorNotSupported;
-    activate(s->device);
+    if (s->context < FAKE_DEVICES) activate(s->device);
     if ((r = use(s))) return r;
     if (!bytes) *ptr = NULL;
     if (!bytes) return 0;
@@ -192,8 +220,24 @@ static int alloc_async(cudaStream_t stream, pool *p, size_t bytes, void **ptr) {
                       : alloc_pool(p, s, bytes, ptr);
 }
 
+/* cuMemPoolTrimTo: at least so much stays; what backs outstanding allocations does; and what was
+   freed counts as outstanding until its stream has come there. */
+static void chunks_let_go(pool *p, uint64_t keep) {
+    chunk *c;
+    for (c = chunks; c < chunks + CHUNKS; c++)
+        if (c->of == p && !c->used && p->n[RESERVED] - c->bytes >= keep &&
+            (p->dying || !c->busy || c->busy->done >= c->until)) {
+            p->n[RESERVED] -= c->bytes;
+            c->of = NULL;
+        }
+}
+
 static void pool_let_go(pool *p, uint64_t keep) {
-    if (p->n[RESERVED] > keep) p->n[RESERVED] = p->n[USED] > keep ? p->n[USED] : keep;
+    if (fake.pool_chunk) {
+        chunks_let_go(p, keep);
+    } else if (p->n[RESERVED] > keep) {
+        p->n[RESERVED] = p->n[USED] > keep ? p->n[USED] : keep;
+    }
     /* cudaMemPoolDestroy: once there are no more outstanding allocations */
     if (p->dying && !p->n[USED]) p->n[RESERVED] = 0;
     if (p->dying && !p->n[USED]) p->dying = 0;
@@ -224,6 +268,11 @@ static int release(const void *ptr, int host, struct CUstream_st *stream) {
     s->freed_on = stream;
     s->freed_at = stream ? stream->given : 0;
     if (s->kind == POOL) s->from->n[USED] -= s->bytes;
+    if (s->part) {
+        s->part->used -= s->bytes;
+        s->part->busy = stream;
+        s->part->until = s->freed_at;
+    }
     if (s->kind == POOL && s->from->dying) pool_let_go(s->from, 0);
     storage_end(s);
     return 0;
@@ -278,10 +327,17 @@ cudaError_t cudaMallocAsync(void **ptr, size_t bytes, cudaStream_t stream) {
     return end(r);
 }
 
+/* cudaFree: no implicit synchronization for what is a pool's; for all other pointers it may. */
+static int free_waits(const void *ptr) {
+    const storage *s = find(ptr);
+    return s && s->kind == PLAIN ? wait_for_context(s->context) : 0;
+}
+
 cudaError_t cudaFree(void *ptr) {
     int r = runtime("cudaFree");
     if (!r) r = unsafe();
     if (!r) (void)current();
+    if (!r && ptr && fake.free_waits) r = free_waits(ptr);
     if (!r && ptr) r = release(ptr, 0, NULL);
     return end(r);
 }
@@ -337,6 +393,7 @@ cudaError_t cudaHostRegister(void *ptr, size_t bytes, unsigned int flags) {
     if (!r) {
         s->kind = REGISTERED;
         s->device = current();
+        s->context = current_context();
         s->bytes = bytes;
         s->at = (char *)ptr;
     }

@@ -63,7 +63,7 @@ void fake_stream_finish(cudaStream_t stream) {
 static void event_await(const struct CUevent_st *event);
 
 /* Until it has done so much, and what it was told before `before` to wait for is done. */
-static void wait_until(struct CUstream_st *s, uint64_t at, uint64_t before) {
+static void go_on(struct CUstream_st *s, uint64_t at, uint64_t before) {
     int i;
     for (i = 0; i < s->n_waits; i++) {
         const struct CUevent_st event = s->waits[i].event; /* the lock may be dropped */
@@ -72,10 +72,37 @@ static void wait_until(struct CUstream_st *s, uint64_t at, uint64_t before) {
     run_queue(s, at);
     if (s->done < at) s->done = at;
     if (s->done == s->given) s->since = 0;
+}
+
+static void wait_until(struct CUstream_st *s, uint64_t at, uint64_t before) {
+    int i;
+    go_on(s, at, before);
     /* cudaMemPoolAttrReleaseThreshold: a pool gives back what is more at the next wait */
     for (i = 0; i < POOLS; i++)
         if (pools[i].alive && pools[i].device == s->device)
             pool_let_go(&pools[i], pools[i].n[THRESHOLD]);
+}
+
+/* A device that nobody waits for. A host function that takes long holds up its own stream, and the
+   others until it returns: CUDA may run all on one thread as well. */
+static void *device_run(void *user) {
+    const struct timespec pause = {0, 1000000};
+    struct CUstream_st *s;
+    int i;
+    for (;; nanosleep(&pause, NULL)) {
+        pthread_mutex_lock(&lock);
+        for (i = 0; (s = stream_number(i)); i++)
+            if (s->since) go_on(s, s->given, serial + 1);
+        pthread_mutex_unlock(&lock);
+    }
+    return user;
+}
+
+static void device_start(void) {
+    pthread_t thread;
+    if (device_runs) return;
+    device_runs = pthread_create(&thread, NULL, device_run, NULL) == 0;
+    if (device_runs) pthread_detach(thread);
 }
 
 /* The legacy stream comes after all that the blocking ones were given. */
@@ -83,9 +110,18 @@ static void wait_for(struct CUstream_st *s, uint64_t before) {
     struct CUstream_st *other;
     int i;
     for (i = 0; is_legacy(s) && (other = stream_number(i)); i++)
-        if (other->device == s->device && other->blocking && other != s)
+        if (other->context == s->context && other->blocking && other != s)
             wait_until(other, other->given, before);
     wait_until(s, s->given, before);
+}
+
+/* A call on a stream that holds as much as it may waits until the device has done something of it,
+   which may need a host function to return. */
+static int await_room(struct CUstream_st *s) {
+    if (!fake.queue_length || s->given - s->done < fake.queue_length) return 0;
+    fake.queue_waits++;
+    go_on(s, s->given - fake.queue_length + 1, serial + 1);
+    return s->alive ? 0 : cudaErrorInvalidResourceHandle;
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *user) {
@@ -102,9 +138,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *user)
     return end(r);
 }
 
-static uint64_t ids; /* no stream of the process has that of another */
-
-static int stream_make(cudaStream_t *stream, unsigned flags) {
+static int stream_make(cudaStream_t *stream, int number, unsigned flags) {
     struct CUstream_st *s;
     int i = n_streams;
     if (!stream || flags > cudaStreamNonBlocking) return cudaErrorInvalidValue;
@@ -113,7 +147,8 @@ static int stream_make(cudaStream_t *stream, unsigned flags) {
     if (i == STREAMS) return cudaErrorMemoryAllocation;
     s = &streams[i];
     n_streams += i == n_streams;
-    s->device = current();
+    s->context = number;
+    s->device = contexts[number].device;
     s->alive = 1;
     s->n_waits = 0;
     s->id = ++ids;
@@ -122,14 +157,14 @@ static int stream_make(cudaStream_t *stream, unsigned flags) {
     return 0;
 }
 
-RUNTIME(cudaStreamCreate, (cudaStream_t *stream), stream_make(stream, 0))
+RUNTIME(cudaStreamCreate, (cudaStream_t *stream), stream_make(stream, current_context(), 0))
 RUNTIME(cudaStreamCreateWithFlags, (cudaStream_t *stream, unsigned int flags),
-        stream_make(stream, flags))
+        stream_make(stream, current_context(), flags))
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned int flags, int priority) {
     int r = runtime("cudaStreamCreateWithPriority");
     (void)priority;
-    return end(r ? r : stream_make(stream, flags));
+    return end(r ? r : stream_make(stream, current_context(), flags));
 }
 
 /* cudaStreamDestroy: what it was given goes on. A capture that began on it is over; one it only
@@ -137,6 +172,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned int flag
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     int r = runtime("cudaStreamDestroy");
     if (!r && (!stream_of(stream) || (uintptr_t)stream <= 2)) r = cudaErrorInvalidResourceHandle;
+    if (!r && is_orphan(stream)) r = cudaErrorContextIsDestroyed;
     if (!r) {
         capture *c = stream->capture;
         if (c && c->origin != stream) c->invalid = 1;
@@ -173,7 +209,7 @@ static int is_idle(struct CUstream_st *s) {
     int i;
     if (s->done < s->given || !is_let(s, serial + 1)) return 0;
     for (i = 0; is_legacy(s) && (other = stream_number(i)); i++)
-        if (other->device == s->device && other->blocking && other->since) return 0;
+        if (other->context == s->context && other->blocking && other->since) return 0;
     return 1;
 }
 
@@ -187,22 +223,22 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 
 /* Programming Guide, "Prohibited and Unhandled Operations": nor a broader handle that has a
    capture in it, as a device or a context, whatever the thread's mode. */
-static int wait_for_device(int device) {
+static int wait_for_context(int number) {
     struct CUstream_st *s;
     int i, r = unsafe();
     for (i = 0; (s = stream_number(i)); i++)
-        if (s->device == device && s->capture)
+        if (s->context == number && s->capture)
             r = invalidate(s->capture, cudaErrorStreamCaptureUnsupported);
     for (i = 0; !r && (s = stream_number(i)); i++)
-        if (s->device == device) wait_until(s, s->given, serial + 1);
+        if (s->context == number) wait_until(s, s->given, serial + 1);
     return r;
 }
 
-RUNTIME(cudaDeviceSynchronize, (void), wait_for_device(current()))
+RUNTIME(cudaDeviceSynchronize, (void), wait_for_context(current_context()))
 
 /* -- events -- */
 
-static int event_make(cudaEvent_t *event, int device, unsigned flags) {
+static int event_make(cudaEvent_t *event, int number, unsigned flags) {
     int i = n_events;
     if (!event) return cudaErrorInvalidValue;
     if (i == EVENTS) /* likewise */
@@ -211,7 +247,7 @@ static int event_make(cudaEvent_t *event, int device, unsigned flags) {
     n_events += i == n_events;
     *event = &events[i];
     memset(*event, 0, sizeof **event);
-    (*event)->device = device;
+    (*event)->context = number;
     (*event)->alive = 1;
     (*event)->timed = !(flags & cudaEventDisableTiming);
     fake.events++;
@@ -230,7 +266,7 @@ static int event_end(cudaEvent_t event) {
 static int event_record(cudaEvent_t event, cudaStream_t stream) {
     struct CUstream_st *s = stream_of(stream);
     int r;
-    if (!s || !event || !event->alive || event->device != s->device)
+    if (!s || !event || !event->alive || event->context != s->context)
         return cudaErrorInvalidResourceHandle;
     if ((r = use(s))) return r;
     event->captured = s->capture ? s->capture->serial : 0;
@@ -246,12 +282,13 @@ static int event_record(cudaEvent_t event, cudaStream_t stream) {
 /* The legacy default stream comes after all that blocking streams were given before. */
 static int is_done(const struct CUevent_st *event) {
     struct CUstream_st *s = event->stream;
-    int i, device = event->device;
+    int i;
     if (!s) return 1;
     if (!is_let(s, event->serial)) return 0;
-    if (s != &defaults[device]) return s->done >= event->at;
+    if (!is_legacy(s)) return s->done >= event->at;
     for (i = 0; (s = stream_number(i)); i++)
-        if (s->device == device && s->blocking && s->since && s->since <= event->when) return 0;
+        if (s->context == event->context && s->blocking && s->since && s->since <= event->when)
+            return 0;
     return 1;
 }
 
@@ -300,12 +337,12 @@ static int event_elapsed(float *ms, cudaEvent_t start, cudaEvent_t stop) {
     return r;
 }
 
-RUNTIME(cudaEventCreate, (cudaEvent_t *event), event_make(event, current(), 0))
+RUNTIME(cudaEventCreate, (cudaEvent_t *event), event_make(event, current_context(), 0))
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags) {
     int r = runtime("cudaEventCreateWithFlags");
     if (!r && flags > 7) r = cudaErrorInvalidValue;
-    return end(r ? r : event_make(event, current(), flags));
+    return end(r ? r : event_make(event, current_context(), flags));
 }
 
 RUNTIME(cudaEventDestroy, (cudaEvent_t event), event_end(event))

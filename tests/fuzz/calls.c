@@ -57,6 +57,17 @@ static const char *name_of(program *p) {
     static const char *const names[4] = {"weights", "kv", "\"\n\xff", ""};
     return names[next(p) % 4];
 }
+static memlord_alloc_opts opts_of(program *p) {
+    memlord_alloc_opts opts;
+    const unsigned which = next(p);
+    memset(&opts, 0, sizeof opts);
+    opts.site = site_of(p);
+    if (which & 1) opts.tag = which & 2 ? "" : name_of(p);
+    if (which & 4) opts.ticket = p->tickets[next(p) % TICKETS];
+    if (which & 8) opts.account = which & 16 ? MEMLORD_NONE : p->accounts[next(p) % TICKETS];
+    if (which & 32) opts.stream = which & 64 ? MEMLORD_NONE : next(p);
+    return opts;
+}
 
 static int attempt(void *user, uint64_t bytes, uint64_t *storage) {
     program *p = (program *)user;
@@ -102,9 +113,10 @@ static void track(program *p, unsigned call) {
     }
     case 13: memlord_arena_add(p->lord, device, bytes_of(p), site_of(p)); break;
     case 14: memlord_arena_sub(p->lord, device, bytes_of(p), site_of(p)); break;
-    default:
-        memlord_alloc_reserved(p->lord, p->tickets[next(p) % TICKETS], device, key, bytes_of(p),
-                               site_of(p));
+    default: {
+        memlord_alloc_opts opts = opts_of(p);
+        memlord_alloc_with(p->lord, device, key, bytes_of(p), &opts);
+    }
     }
 }
 
@@ -112,6 +124,7 @@ static void hold(program *p, unsigned call) {
     memlord_device device = device_of(p);
     unsigned slot = next(p) % TICKETS;
     memlord_retry policy = {2, 1, 1, 1.0, no_sleep, NULL};
+    memlord_alloc_opts opts;
     uint64_t storage;
     switch (call) {
     case 0: memlord_limit_set(p->lord, device, bytes_of(p)); break;
@@ -139,8 +152,8 @@ static void hold(program *p, unsigned call) {
         p->accounts[slot] = 0;
         break;
     default:
-        memlord_alloc_retry(p->lord, device, bytes_of(p), attempt, p, &policy, &storage,
-                            site_of(p));
+        opts = opts_of(p);
+        memlord_alloc_retry(p->lord, device, bytes_of(p), attempt, p, &policy, &storage, &opts);
     }
 }
 

@@ -505,12 +505,14 @@ static void test_stop(int unused) {
     for (int i = 0; i < 3; i++) ask(i, SET, 0, 1000);
     settle(3);
     kill(boxes[2].pid, SIGSTOP);
+    expect("the stopped one", (uint64_t)waitpid(boxes[2].pid, NULL, WUNTRACED),
+           (uint64_t)boxes[2].pid);
     begun = now_ms();
     expect("a raise beside a stopped process", ask(0, RAISE, 0, 1500), MEMLORD_E_OOM);
     fprintf(stderr, "a raise waited %.0f ms for a stopped process\n", now_ms() - begun);
-    expect("what the other one gave", boxes[1].cache[0], 0);
+    await_word("what the other one gave", &boxes[1].cache[0], 0);
     boxes[1].live[0] = 0;
-    expect("with a stopped one", ask(0, READ, 0, 0), 1000);
+    await("with a stopped one", 0, READ, 0, 1000);
     ask(1, SET, 0, 400);
     expect("a raise that the other one meets", ask(0, RAISE, 0, 300), MEMLORD_OK);
     boxes[1].live[0] = 100;

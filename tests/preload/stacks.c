@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -177,12 +178,15 @@ static void *alloc_always(void *failed) {
     }
     return NULL;
 }
+/* As many forks as fit into 20 seconds: under load a fork takes a tenth of a second, and the script
+   kills what runs for a minute. */
 static int forks(void) {
+    const time_t end = time(NULL) + 20;
     pthread_t thread[2];
     int i, status, broken[2] = {0, 0}, failed = 0, most = getenv("MEMLORD_TEST_ALL") ? 3000 : 300;
     for (i = 0; i < 2; i++)
         failed |= pthread_create(&thread[i], NULL, alloc_always, &broken[i]);
-    for (i = 0; i < most && !failed; i++) {
+    for (i = 0; i < most && !failed && time(NULL) < end; i++) {
         pid_t pid = fork();
         if (!pid) {
             pthread_t late;

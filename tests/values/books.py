@@ -1,8 +1,9 @@
 """What a ledger counts of devices, tags, sites, stacks and threads."""
 
-from script import ANY, E_DEVICE, E_INVALID, E_UNKNOWN, EXACT, Device
+from script import ALL, ANY, E_DEVICE, E_INVALID, E_UNKNOWN, EXACT, Device
 
 UNKNOWN = None  # a number that is not known
+MOST_MISTAKES = 64
 
 # The statistics of a device, in the order of reports.
 STATS = ("allocated", "pending", "freed", "peak", "peak_error", "live_blocks", "allocs", "frees",
@@ -117,6 +118,17 @@ class DeviceRow(Row):
                  largest_free=self.largest_free, limit=self.physical.limit,
                  held=self.physical.held, neighbours=0)
         return {name: s[name] for name in STATS}
+
+
+class Mistake:
+    """Mistakes of one kind at one site; its device, storage, born and tag are those of the first."""
+
+    def __init__(self, kind, site, device, storage, block):
+        self.kind, self.site, self.device, self.storage = kind, site, device, storage
+        self.count = self.bytes = 0
+        self.first = self.last = None
+        self.born = block.site.subject if block and block.site else None
+        self.tag = block.tag.subject if block and block.tag else None
 
 
 class StackRow:
@@ -260,8 +272,24 @@ class Books:
                 row.count["refused"] += 1
             else:
                 self.lost["refused"] += 1
+            self.mistake("refused", device or ALL)
         return result
 
-    def unknown_free(self, device):
+    def unknown_free(self, device, storage):
         self.named(device).count["unknown_frees"] += 1
+        self.mistake("unknown_free", device, storage)
         return E_UNKNOWN
+
+    def mistake(self, kind, device, storage=0, bytes=0, block=None, given=True):
+        site = self.given if given else None
+        found = next((m for m in self.mistakes if (m.kind, m.site) == (kind, site)), None)
+        if not found and len(self.mistakes) == MOST_MISTAKES:
+            self.mistakes_more += 1
+            return
+        if not found:
+            found = Mistake(kind, site, device, storage, block)
+            found.first = self.now - self.started
+            self.mistakes.append(found)
+        found.count += 1
+        found.bytes += bytes
+        found.last = self.now - self.started

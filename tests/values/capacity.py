@@ -1,7 +1,8 @@
 """The model of physical devices: capacities, limits, tickets and accounts."""
 
-from script import (E_DEVICE, E_INVALID, E_LIMIT, E_UNKNOWN, E_UNSUPPORTED, HOST_TYPES, OK, TYPES,
+from script import (E_INVALID, E_LIMIT, E_UNKNOWN, E_UNSUPPORTED, HOST_TYPES, NONE, OK, TYPES,
                     Device, text)
+from storages import Said
 
 POLL_NS = 200_000_000
 ACCOUNT_NAME = 47  # bytes of a name that are kept
@@ -212,19 +213,27 @@ class Capacity:
                 ticket.left -= part
                 bytes -= part
 
-    def op_alloc_reserved(self, device, storage, bytes, site, number):
-        ticket = self.tickets_of.get(number)
-        if not ticket or not ticket.open:
-            return E_UNKNOWN
-        known = self.known(device)
+    def op_alloc_with(self, device, storage, bytes, site, tag, ticket, account, stream):
+        """What is None is the thread's; an account or a stream of NONE is none."""
+        t, known = self.thread(), self.known(device)
+        named, charged = self.tickets_of.get(ticket), self.accounts_of.get(account)
         host = TYPES[device.type] in HOST_TYPES
-        if ticket.physical is not (self.host if host else known and known.physical):
-            return self.refuse(E_DEVICE, device)
+        physical = self.host if host else known and known.physical
+        if named and not (named.open and named.physical is physical):
+            named = None
+        if charged and not (charged.open and charged.device is known):
+            charged = None
+        stale = ticket is not None and not named or account not in (None, NONE) and not charged
+        tag = t.tag() if tag is None else text(tag) or None
+        charged = None if account == NONE else charged or t.account
+        stream = t.stream if stream is None else 0 if stream == NONE else stream
         fault = self.fault(device, storage, bytes)
         if fault:
             return self.refuse(fault, device)
-        self.open(device, storage, bytes, site)
-        self.draw(device, bytes, ticket)
+        self.open(device, storage, bytes, site, Said(tag, charged, stream))
+        self.draw(device, bytes, named)
+        if stale:
+            self.refuse(E_INVALID, device)
         return OK
 
     # -- accounts --

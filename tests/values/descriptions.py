@@ -72,6 +72,7 @@ class Descriptions:
     def op_tag_end(self):
         t = self.thread()
         if not t.tags:
+            self.misplaced_end("tag_end")
             return E_STATE
         t.tags.pop()
         return OK

@@ -40,9 +40,9 @@ class Fences:
             return OK
         block = self.blocks.get((device.type, storage))
         if not block or block.pending is not None:
-            return self.unknown_free(device)
+            return self.unknown_free(device, storage)
         if block.refs > 1:
-            block.device.count["freed_while_shared"] += 1
+            self.shared_free(block)
         self.pend(block, site, fence, queue)
         self.freed_at(site, block.device, block.bytes)
         self.retire(block.device.subject._replace(index=ANY))
@@ -80,7 +80,10 @@ class Fences:
             while fences and self.fence_state.get(fences[0].number, 0):
                 fence = fences.pop(0)
                 fence.block.pending.remove(fence)
-                device.count["fence_failures"] += self.fence_state[fence.number] < 0
+                if self.fence_state[fence.number] < 0:
+                    device.count["fence_failures"] += 1
+                    self.mistake("fence_failed", device.subject, fence.block.storage,
+                                 fence.block.bytes, fence.block, given=False)
                 if not fence.block.pending:
                     credited += fence.block.bytes
                     self.credit(fence.block)

@@ -3,13 +3,14 @@ of the two has is a difference, and so is a number written with other digits."""
 
 import datetime
 import json
+import re
 
 from books import Between
 from notation import Number, address, fixed, shown
 from phases import KINDS
 
 SUBJECTS = ("schema", "version", "metadata", "total", "devices", "capacity", "accounts", "tags",
-            "sites", "stacks", "summary", "peak_holders", "leaks", "moves", "threads", "snapshots",
+            "sites", "stacks", "summary", "peak_holders", "leaks", "mistakes", "moves", "threads", "snapshots",
             "scopes", "operation_allocations", "operation_summary", "strings", "events",
             "largest_blocks", "keys", "late peaks")
 MOST_LEAKS, MOST_STACKS, MOST_PARTS, MOST_BLOCKS = 100, 2048, 1024, 100  # in a list
@@ -253,6 +254,14 @@ def leaks(ledger):
                  "stack_bytes": sum(leak.bytes for leak in stack_leaks[MOST_LEAKS:])}}
 
 
+def mistakes(ledger):
+    return {"more": ledger.mistakes_more, "list": [
+        {"kind": m.kind, "device": str(m.device),
+         "storage": address(m.storage) if m.storage else None, "count": m.count, "bytes": m.bytes,
+         "first_ns": m.first, "last_ns": m.last, "site": site(m.site), "born": site(m.born),
+         "tag": shown(m.tag)} for m in ledger.mistakes_by_weight()]}
+
+
 def only(values, text):
     """The one value of a set; None if there are several, or some blocks have none."""
     return text(next(iter(values))) if len(values) == 1 and None not in values else None
@@ -373,7 +382,7 @@ def expected(ledger):
         "devices": [one_device(ledger, device) for device in ledger.devices],
         "capacity": capacity(ledger), "accounts": accounts(ledger), "tags": tags(ledger),
         "sites": sites(ledger), "stacks": stacks(ledger), "summary": summary(ledger),
-        "peak_holders": peak_holders(ledger), "leaks": leaks(ledger), "moves": moves(ledger),
+        "peak_holders": peak_holders(ledger), "leaks": leaks(ledger), "mistakes": mistakes(ledger), "moves": moves(ledger),
         "threads": threads(ledger),
         "snapshots": [snapshot(ledger, one) for one in ledger.snapshots_shown()],
         "scopes": [scope(ledger, one) for one in ledger.scopes],
@@ -391,7 +400,11 @@ def unique(pairs):
 
 
 def parsed(data):
-    return json.loads(data.decode(), parse_float=Number, object_pairs_hook=unique)
+    found = json.loads(data.decode(), parse_float=Number, object_pairs_hook=unique)
+    for mistake in found.get("mistakes", {"list": []})["list"]:  # where in the player a call is
+        if mistake["kind"] == "misplaced_end" and mistake["site"]:
+            mistake["site"]["file"] = re.sub("(?<=^play.0x)[0-9a-f]+$", "", mistake["site"]["file"])
+    return found
 
 
 def compare_late(ledger, wanted, found, check):

@@ -5,6 +5,8 @@ from phases import RUNS_KEPT
 
 # What a ledger counts of losses and mistakes, the heaviest first; then lost detail.
 LOSSES = ("dropped_allocs", "dropped_bytes")
+KINDS_OF_MISTAKES = ("dropped", "unknown_free", "implicit_free", "freed_while_shared", "underflow",
+                     "fence_failed", "refused", "misplaced_end")
 MISTAKES = ("unknown_frees", "implicit_frees", "freed_while_shared", "underflows",
             "fence_failures", "refused")
 ANOMALIES = LOSSES + MISTAKES + ("dropped_sites", "dropped_scopes", "dropped_exports",
@@ -189,6 +191,11 @@ class Lists:
         """The anomalies and drops of a device that are not 0; or of all, with those of the ledger."""
         counts = device.stats() if device else {**self.total(), **self.losses()}
         return {name: counts[name] for name in ANOMALIES if counts.get(name)}
+
+    def mistakes_by_weight(self):
+        """The mistakes, the kinds that lose bytes first; of one kind by bytes, or by number."""
+        return sorted(self.mistakes,
+                      key=lambda m: (KINDS_OF_MISTAKES.index(m.kind), -(m.bytes or m.count)))
 
     def lifetimes(self, device):
         """How many blocks of the event ring lived up to 0.1 s, 1 s, 10 s, and longer."""

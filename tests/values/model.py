@@ -15,10 +15,13 @@ Names that formats use:
     ledger.scopes      Scope, by id from 1: scopes[0] has id 1
     ledger.snapshots   Snapshot, the oldest first
     ledger.records     Record of each thread, the newest first; the last is that of no thread
+    ledger.mistakes    Mistake of each kind and site, the first one first
     ledger.total()     the statistics of all devices, and device.stats() those of one
 
 Text is bytes, as the host gave it: notation.shown() says how reports show it.
 """
+
+import inspect
 
 from books import COUNTED, STATS, UNKNOWN, Between, Books, Record
 from capacity import Capacity
@@ -27,8 +30,11 @@ from fences import Fences
 from lists import Lists
 from phases import Phases
 from reclaim import Reclaim
-from script import OK, SITES, Code, text
+from script import ALL, OK, SITES, Code, text
 from storages import Storages
+
+
+CALL = b"play+0x"  # the site of a call in the player, without its offset
 
 
 class Site:
@@ -59,6 +65,7 @@ class Ledger(Books, Storages, Fences, Descriptions, Phases, Capacity, Reclaim, L
         self.threads, self.records, self.frames = {}, [Record(1)], {}  # records: the newest first
         self.lost = dict.fromkeys(COUNTED, 0)  # what no device counts
         self.tokens = {}
+        self.mistakes, self.mistakes_more, self.calls = [], 0, {}
         self.epoch = 0
         self.memory, self.dropped = True, set()  # whether the allocator gives any; keys
         self.mark_now = 0
@@ -72,9 +79,21 @@ class Ledger(Books, Storages, Fences, Descriptions, Phases, Capacity, Reclaim, L
     def play(self):
         for thread, time, name, arguments in self.script.operations:
             self.operating, self.now = thread, time
-            self.results.append(getattr(self, "op_" + name)(*arguments))
+            operation = getattr(self, "op_" + name)
+            self.given = self.site_given(operation, arguments)
+            self.results.append(operation(*arguments))
             self.ended()
         return self
+
+    def misplaced_end(self, call):
+        """A mistake at the call: a return address in the player, of which only the module is known."""
+        self.given = self.calls.setdefault(call, Site(CALL, b"", 0))
+        self.mistake("misplaced_end", ALL)
+
+    def site_given(self, operation, arguments):
+        """The site that is an argument of a call; None: it has none."""
+        number = inspect.signature(operation).bind(*arguments).arguments.get("site")
+        return None if number is None else self.site_of[number]
 
     def ended(self):
         """What the end of a call does: it notes who holds a device that has grown."""
@@ -132,6 +151,7 @@ class Ledger(Books, Storages, Fences, Descriptions, Phases, Capacity, Reclaim, L
         for stack in self.stacks:
             stack.peak, stack.allocated, stack.allocs = stack.live, 0, 0
         self.epoch += 1
+        self.mistakes, self.mistakes_more = [], 0
         self.lost = dict.fromkeys(COUNTED, 0)
         for route in self.routes:
             route.moves = route.moved_bytes = route.copies = route.copied_bytes = 0

@@ -1,7 +1,7 @@
 """The scripts that the suite plays. SCRIPTS names each one and the function that makes it."""
 
-from script import (ALL, EXACT, NO_ENV, NO_STRATEGY, NO_THREADS, SITES, TYPES, Code, Script, Word,
-                    device)
+from script import (ALL, EXACT, NONE, NO_ENV, NO_STRATEGY, NO_THREADS, SITES, TYPES, Code, Script,
+                    Word, device)
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 CPU, PINNED, MAPPED = device("cpu"), device("pinned"), device("mapped")
@@ -173,8 +173,8 @@ def capacities(s):
     s.reserve(GPU, 3 * GIB, 1)
     s.alloc(GPU, 0x500000, GIB + 1, KV)
     s.thread = 1
-    s.alloc_reserved(GPU, 0x500040, 5000, STEP, 1)
-    s.alloc_reserved(CPU, 0x500080, 5000, STEP, 1)
+    s.alloc_with(GPU, 0x500040, 5000, STEP, None, 1, None, None)
+    s.alloc_with(CPU, 0x500080, 5000, STEP, "of another device", 1, None, 7)
     s.adopt_ticket(1)
     s.alloc(GPU, 0x5000c0, 777, STEP)
     s.thread = 0
@@ -218,6 +218,9 @@ def accounts(s):
     s.account_use(None)
     s.account_use(5)
     s.alloc(CPU, 0x510100, 12, None)
+    s.alloc_with(CPU, 0x510140, 13, None, None, None, 2, None)
+    s.alloc_with(CPU, 0x510180, 14, STEP, "", None, NONE, 9)
+    s.alloc_with(CPU, 0x5101c0, 15, None, "named", None, 3, NONE)
     s.account_use(None)
 
 

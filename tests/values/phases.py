@@ -252,6 +252,7 @@ class Phases:
     def op_scope_end(self):
         t = self.thread()
         if not t.frames or t.frames[-1].adopted is not None:
+            self.misplaced_end("scope_end")
             return E_STATE
         self.frame_close()
         return OK

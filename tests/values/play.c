@@ -368,9 +368,17 @@ static int64_t op_reserve(void) {
 }
 static int64_t op_commit(void) { return (int)memlord_reserve_commit(lord, tickets[slot(1)]); }
 static int64_t op_adopt_ticket(void) { return (int)memlord_reserve_adopt(lord, tickets[slot(1)]); }
-static int64_t op_alloc_reserved(void) {
-    return (int)memlord_alloc_reserved(lord, tickets[slot(5)], device(1), number(2), number(3),
-                                       site(4));
+/* Device, storage, bytes, site, then tag, ticket, account and stream: `-` is the thread's. */
+static int64_t op_alloc_with(void) {
+    memlord_alloc_opts opts;
+    memset(&opts, 0, sizeof opts);
+    opts.site = site(4);
+    opts.tag = string(5);
+    if (*argument(6) != '-') opts.ticket = tickets[slot(6)];
+    if (*argument(7) != '-')
+        opts.account = number(7) == MEMLORD_NONE ? MEMLORD_NONE : accounts[slot(7)];
+    if (*argument(8) != '-') opts.stream = number(8);
+    return (int)memlord_alloc_with(lord, device(1), number(2), number(3), &opts);
 }
 static int64_t op_account_open(void) {
     return (int)memlord_account_open(lord, device(1), string(2), number(3), &accounts[slot(4)]);
@@ -411,7 +419,10 @@ static int64_t op_strategy(void) { /* device, then lo, hi, metric, bytes, percen
 }
 static int64_t op_alloc_retry(void) { /* device, bytes, site, retries, then what each try gives */
     memlord_retry policy;
+    memlord_alloc_opts opts;
     uint64_t storage;
+    memset(&opts, 0, sizeof opts);
+    opts.site = site(3);
     memset(&policy, 0, sizeof policy);
     policy.max_retries = (uint32_t)number(4);
     policy.initial_ms = 50;
@@ -420,7 +431,7 @@ static int64_t op_alloc_retry(void) { /* device, bytes, site, retries, then what
     policy.sleep_ms = sleep_ms;
     tries = 5;
     return (int)memlord_alloc_retry(lord, device(1), number(2), try_alloc, NULL, &policy, &storage,
-                                    site(3));
+                                    &opts);
 }
 static int64_t op_alloc_failed(void) {
     return (int)memlord_alloc_failed(lord, device(1), number(2), site(3));
@@ -478,7 +489,7 @@ static int64_t op_write(void) { /* the format, the file */
     X(block_use) X(retire) X(sites_enable) X(reset) X(peak_reset) X(describe) X(retag)          \
     X(part_add) X(part_remove) X(mark) X(tag_begin) X(tag_end) X(tag_default) X(stream)         \
     X(expect) X(label) X(share) X(capacity) X(source) X(sample) X(limit) X(limit_fraction)      \
-    X(reserve) X(commit) X(adopt_ticket) X(alloc_reserved) X(account_open) X(account_charge)    \
+    X(reserve) X(commit) X(adopt_ticket) X(alloc_with) X(account_open) X(account_charge)        \
     X(account_use) X(account_close) X(gc_answer) X(gc_callback) X(gc_run) X(gc_poll)            \
     X(strategy) X(alloc_retry) X(alloc_failed) X(pool_set) X(pool_add) X(pool_served)           \
     X(scope_begin) X(scope_enter) X(scope_end) X(scope_shapes) X(scope_export) X(scope_adopt)   \

@@ -10,6 +10,7 @@ from collections import namedtuple
 TYPES = ("cpu", "pinned", "mapped", "cuda", "hip", "sycl", "metal", "vulkan", "npu", "other")
 HOST_TYPES = ("cpu", "pinned", "mapped")  # they share the host's memory
 ANY = -1
+NONE = 2 ** 64 - 1  # as an account: none; as a stream: the default one
 
 # Flags of a ledger
 NO_STRATEGY, SITES, EXACT, DEFER, NO_THREADS, NO_ENV = 1, 2, 4, 8, 16, 64

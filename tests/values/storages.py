@@ -1,10 +1,15 @@
 """The model of blocks: the calls that begin, resize, move and end them, and arenas."""
 
+from collections import namedtuple
+
 from books import StackRow
 from script import E_DEVICE, E_INVALID, E_NOMEM, E_STATE, E_UNKNOWN, OK, TYPES
 
 BYTES_MAX = 1 << 48
 MOST_DEVICES = 128  # MEMLORD_MAX_DEVICES
+
+
+Said = namedtuple("Said", "tag account stream")  # what an alloc is recorded with
 
 
 class Block:
@@ -85,24 +90,26 @@ class Storages:
         self.event("free", stale.device, storage, stale.bytes, None, stale.tag, stale.stream)
         if stale.pending is None:
             stale.device.count["implicit_frees"] += 1
+            self.mistake("implicit_free", stale.device.subject, storage, stale.bytes, stale)
         self.drop_fences(stale)
         self.touched.append(stale.device)
 
-    def open(self, device, storage, bytes, site):
+    def open(self, device, storage, bytes, site, said=None):
         t = self.thread()
+        said = said or Said(t.tag(), t.account, t.stream)
         row = self.device(device)
         block = Block(row, storage, bytes)
         block.site = self.site_row(site, row)
         block.stack = self.stack_row(t, block.site, row, bytes)
-        block.tag = self.tag_row(t.tag(), row)
+        block.tag = self.tag_row(said.tag, row)
         block.scope = t.frames[-1].scope if t.frames else None
-        block.born, block.stream = self.mark_now, t.stream
+        block.born, block.stream = self.mark_now, said.stream
         self.replace(device, storage)
         self.blocks[device.type, storage] = block
         self.opened(block)
         self.stack_begin(block)
-        if t.account and t.account.device is row:
-            self.charge(block, t.account, bytes)
+        if said.account and said.account.device is row:
+            self.charge(block, said.account, bytes)
         self.event("alloc", row, storage, bytes, block.site, block.tag, block.stream, block.stack)
         self.touched.append(row)
         return block
@@ -115,6 +122,7 @@ class Storages:
             return self.drop(self.device(device).count, device, storage, bytes, E_NOMEM)
         if not self.known(device) and len(self.devices) == MOST_DEVICES:
             self.lost["refused"] += 1
+            self.mistake("refused", device)
             return self.drop(self.lost, device, storage, bytes, E_DEVICE)
         self.open(device, storage, bytes, site)
         self.draw(device, bytes)
@@ -124,6 +132,7 @@ class Storages:
         count["dropped_allocs"] += 1
         count["dropped_bytes"] += bytes
         self.dropped.add((device.type, storage))
+        self.mistake("dropped", device, storage, bytes)
         return result
 
     def op_memory(self, on):
@@ -179,14 +188,18 @@ class Storages:
             self.dropped.remove((device.type, storage))
             return OK
         if not block or block.pending is not None:
-            return self.unknown_free(device)
+            return self.unknown_free(device, storage)
         if block.refs > 1 and last_only:
             block.refs -= 1
             return OK
         if block.refs > 1:
-            block.device.count["freed_while_shared"] += 1
+            self.shared_free(block)
         self.end(block, site)
         return OK
+
+    def shared_free(self, block):
+        block.device.count["freed_while_shared"] += 1
+        self.mistake("freed_while_shared", block.device.subject, block.storage, block.bytes, block)
 
     def op_free(self, device, storage, site):
         return self.close(device, storage, site, False)
@@ -273,13 +286,13 @@ class Storages:
         if block:
             self.resize(block, new, bytes, site)
             return OK
-        self.unknown_free(device)
+        self.unknown_free(device, old)
         return self.op_alloc(device, new, bytes, site)
 
     def op_realloc_begin(self, device, old, token):
         block = self.detach(device, old, None) if old else None
         self.tokens[token] = (device, block)
-        return OK if block or not old else self.unknown_free(device)
+        return OK if block or not old else self.unknown_free(device, old)
 
     def op_realloc_end(self, token, new, bytes, site):
         device, block = self.tokens.pop(token, (None, None))
@@ -296,7 +309,7 @@ class Storages:
     def op_free_begin(self, device, storage, token, site):
         block = self.detach(device, storage, site)
         if not block:
-            return self.unknown_free(device)
+            return self.unknown_free(device, storage)
         self.tokens[token] = (device, block)
         return OK
 
@@ -309,7 +322,7 @@ class Storages:
         self.closed(block, makes=True)
         self.freed_at(site, block.device, block.bytes)
         if block.refs > 1:
-            block.device.count["freed_while_shared"] += 1
+            self.shared_free(block)
         self.touched.append(block.device)
         return OK
 
@@ -346,7 +359,7 @@ class Storages:
     def op_move(self, source, old, target, new, bytes, site, fence=None, queue=0):
         block = self.blocks.get((source.type, old))
         if not block or block.pending is not None:
-            return self.unknown_free(source)
+            return self.unknown_free(source, old)
         row = self.device(target)
         onto_itself = (source.type, old) == (target.type, new)
         waits = (fence is not None or block.uses) and not onto_itself
@@ -408,6 +421,7 @@ class Storages:
         self.arena(row, -taken, self.site_row(site, row))
         if taken < bytes:
             row.count["underflows"] += 1
+            self.mistake("underflow", device, 0, bytes - taken)
         if taken:
             self.event("arena_sub", row, 0, taken)
         return OK

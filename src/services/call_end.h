@@ -1,0 +1,37 @@
+/* Does the work that is due at the end of a call and at a safe point: bands, fences, pollers, reports.
+   Owns the threads that wait for frees. May use books/, calls/deferred and services/. It reaches
+   services/pollers by a pointer of the ledger, because pollers do the work of a safe point. Locks:
+   callbacks, for the waiters; none while host code runs. */
+#ifndef MLI_SERVICES_CALL_END_H
+#define MLI_SERVICES_CALL_END_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+#include "os/system.h"
+#include "base/ledger.h"
+#include "books/threads.h"
+
+/* A thread that waits for frees. It lies on the stack of that thread.
+   The list is under the callbacks lock. */
+typedef struct mli_waiter {
+    struct mli_waiter *next;
+    mli_phys *phys;
+    uint64_t needed, freed_before; /* bytes it waits for; bytes freed there before it waited */
+    mli_os_event event;
+} mli_waiter;
+
+/* Puts a waiter on the list, whose event a call sets once enough was freed; takes it off again. */
+MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w);
+MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
+
+/* Returns the bytes ever freed at a physical device, modulo 2^64. */
+MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys);
+
+/* Does the work of a safe point for the devices of a selector: retires and collects what is due,
+   samples physical devices that have no poller, saves a due snapshot and export, and writes a
+   requested report. Host code runs. */
+MLI_PRIVATE MLI_COLD void mli_serve(memlord *lord, memlord_device sel);
+
+MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life);
+
+#endif

@@ -1,0 +1,232 @@
+#include "services/contexts.h"
+#include "base/memory.h"
+#include "books/accounts.h"
+#include "books/counters.h"
+#include "books/fences.h"
+#include "books/tags.h"
+#include "services/scopes.h"
+
+/* The record of a fibre's context. Which context lies in `kept` changes with each swap: the fibre's
+   own while no thread is in it, else that of the thread which entered it. A memlord_context has the
+   generation of its ledger, the handle and the serial; the serial rises with each swap, so that an
+   older copy is known as one. */
+typedef struct mli_context_record {
+    mli_handle handle;
+    mli_lock lock;   /* all below but own.thread */
+    uint64_t serial; /* never falls, also when the record is opened again */
+    mli_current kept;
+    mli_context own;
+} mli_context_record;
+struct mli_contexts_state {
+    mli_vector all;
+    mli_u32 count;             /* and 1 more; under the cold lock */
+    struct mli_handle *closed; /* under the cold lock */
+};
+enum { MLI_WORD_LEDGER, MLI_WORD_HANDLE, MLI_WORD_SERIAL };
+
+static mli_context_record *mli_context_at(const memlord *lord, uint32_t number) {
+    return (mli_context_record *)mli_vector_at(&lord->contexts->all, number,
+                                               sizeof(mli_context_record));
+}
+
+/* Returns the record of a fibre's context. */
+static mli_context_record *mli_record_of(mli_context *context) {
+    MLI_REQUIRE(!context->home);
+    return (mli_context_record *)(void *)((char *)context - offsetof(mli_context_record, own));
+}
+
+MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now) {
+    MLI_REQUIRE(!now->span);
+    mli_context *context = now->context;
+    memset(now, 0, sizeof *now);
+    now->context = context;
+}
+
+/* Exchanges the context of a thread for the one in `kept`. */
+static void mli_context_exchange(memlord *lord, mli_thread *t, mli_current *kept) {
+    const mli_current leaves = t->now;
+    const uint32_t had = mli_u32_load(&t->special) & MLI_SPECIAL_CONTEXT;
+    uint32_t has;
+    if (MLI_UNLIKELY(leaves.span != NULL)) mli_spans_leave(lord, t);
+    t->now = *kept;
+    *kept = leaves;
+    mli_ptr_store(&kept->context->thread, NULL);
+    mli_ptr_store(&t->now.context->thread, t);
+    has = (t->now.tag ? (uint32_t)MLI_SPECIAL_TAG : 0) |
+          (t->now.open_tickets ? (uint32_t)MLI_SPECIAL_TICKET : 0) |
+          (t->now.span || t->now.stream ? (uint32_t)MLI_SPECIAL_SCOPE : 0) |
+          (t->now.account ? (uint32_t)MLI_SPECIAL_ACCOUNT : 0);
+    if (had & ~has) mli_special_set(t, had & ~has, 0);
+    if (has & ~had) mli_special_set(t, has & ~had, 1);
+    if (MLI_UNLIKELY(t->now.span != NULL)) mli_spans_enter(lord, t);
+}
+
+MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks) {
+    while (!t->now.context->home) {
+        mli_context_record *record = mli_record_of(t->now.context);
+        if (locks) mli_lock_take(&record->lock);
+        mli_context_exchange(t->lord, t, &record->kept);
+        if (locks) mli_lock_drop(&record->lock);
+    }
+}
+
+#if !MLI_WINDOWS /* it has no fork */
+MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord) {
+    uint32_t i, n = mli_u32_load(&lord->contexts->count);
+    for (i = 1; i < n; i++) mli_running_count(&mli_context_at(lord, i)->kept);
+}
+#endif
+
+/* -- the context of a fibre -- */
+
+/* 1: another thread is in the fibre's context, or it holds another thread's own. */
+static MLI_HOT int mli_context_elsewhere(const mli_context_record *record, const mli_thread *t) {
+    MLI_REQUIRE(mli_lock_held(&record->lock));
+    const mli_thread *in = (const mli_thread *)mli_ptr_load(&record->own.thread);
+    const mli_thread *home = record->kept.context->home;
+    return (in && in != t) || (home && home != t);
+}
+
+/* Opens a record for a zeroed context. */
+static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *context) {
+    mli_context_record *record;
+    memlord_result r;
+    for (;;) {
+        mli_lock_take(&mli_process.cold_lock);
+        record = (mli_context_record *)(void *)lord->contexts->closed;
+        if (record) break;
+        mli_lock_drop(&mli_process.cold_lock);
+        r = mli_handle_new(lord, &lord->contexts->all, &lord->contexts->count, sizeof *record,
+                           &lord->contexts->closed, &mli_process.cold_lock);
+        if (r) return r;
+    }
+    mli_lock_rank(&record->lock, MLI_RANK_CONTEXT);
+    record->kept.context = &record->own;
+    record->own.id = (uint32_t)mli_serial_next(lord) | (uint32_t)1 << 31; /* unlike a thread's */
+    context->word[MLI_WORD_LEDGER] = lord->generation;
+    context->word[MLI_WORD_HANDLE] = mli_handle_open(&lord->contexts->closed);
+    context->word[MLI_WORD_SERIAL] = record->serial;
+    mli_lock_drop(&mli_process.cold_lock);
+    return MEMLORD_OK;
+}
+
+/* Finds the record of a context and locks it. NULL: it is a stale copy, or a context that another
+   thread is in. */
+static MLI_HOT mli_context_record *mli_context_lock(memlord *lord, const mli_thread *t,
+                                            const memlord_context *context) {
+    mli_context_record *record =
+        (mli_context_record *)mli_handle_find(&lord->contexts->all, sizeof *record,
+                                              context->word[MLI_WORD_HANDLE]);
+    if (!record) return NULL;
+    mli_lock_take(&record->lock);
+    if (record->serial == context->word[MLI_WORD_SERIAL] && !mli_context_elsewhere(record, t))
+        return record;
+    mli_lock_drop(&record->lock);
+    return NULL;
+}
+
+static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_context *context) {
+    mli_context_record *record;
+    memlord_result r = MEMLORD_OK;
+    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* several threads share it */
+    if (MLI_UNLIKELY(!context->word[MLI_WORD_LEDGER])) r = mli_context_open(lord, context);
+    if (r) return r;
+    record = mli_context_lock(lord, t, context);
+    if (!record) return MEMLORD_E_STATE;
+    mli_context_exchange(lord, t, &record->kept);
+    context->word[MLI_WORD_SERIAL] = ++record->serial;
+    mli_lock_drop(&record->lock);
+    return MEMLORD_OK;
+}
+
+/* Ends what is open in the context of a fibre, and closes its record. E_STATE: it is not in its
+   record, as a fibre inside it, or around it, was not left. */
+static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
+                                                memlord_context *context) {
+    mli_context_record *record = mli_context_lock(lord, t, context);
+    if (!record) return MEMLORD_E_STATE;
+    if (mli_ptr_load(&record->own.thread)) mli_context_exchange(lord, t, &record->kept);
+    if (record->kept.context != &record->own) {
+        mli_lock_drop(&record->lock);
+        return MEMLORD_E_STATE;
+    }
+    record->serial++; /* no other call finds it from here on */
+    mli_lock_drop(&record->lock);
+    mli_spans_close_left(lord, t, &record->kept);
+    mli_current_clear(&record->kept);
+    mli_lock_take(&mli_process.cold_lock);
+    mli_handle_close(&lord->contexts->closed, &record->handle);
+    mli_lock_drop(&mli_process.cold_lock);
+    memset(context, 0, sizeof *context);
+    return MEMLORD_OK;
+}
+
+/* -- life -- */
+
+static MLI_COLD void mli_contexts_init(memlord *lord, const memlord_desc *desc) {
+    (void)desc;
+    lord->contexts->count.v = 1;
+}
+/* Takes or drops the locks of all records: no swap is half done in a forked child. */
+static MLI_COLD void mli_contexts_locks(memlord *lord, int take) {
+    uint32_t i, n = mli_u32_load(&lord->contexts->count);
+    for (i = 1; i < n; i++) {
+        mli_context_record *record = mli_context_at(lord, i);
+        mli_lock_rank(&record->lock, MLI_RANK_CONTEXT); /* it may never have been opened */
+        mli_lock_set(&record->lock, take);
+    }
+}
+static MLI_COLD void mli_contexts_free(memlord *lord) {
+    uint32_t i, n = mli_u32_load(&lord->contexts->count);
+    for (i = 1; i < n; i++) mli_spans_free(lord, &mli_context_at(lord, i)->own);
+    mli_vector_free(lord, &lord->contexts->all, sizeof(mli_context_record));
+}
+MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life) {
+    MLI_LIFE_STATE(life, contexts);
+    life->init = mli_contexts_init;
+    life->lock = mli_contexts_locks;
+    life->free = mli_contexts_free;
+}
+
+/* -- public -- */
+
+/* Begins a call. NULL: *r is its result. The context of a ledger that has ended is zeroed. */
+static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *context,
+                                             memlord_result *r) {
+    const uint64_t generation = context ? context->word[MLI_WORD_LEDGER] : 0;
+    mli_thread *t = NULL;
+    *r = MEMLORD_OK;
+    if (!context) {
+        *r = MEMLORD_E_INVALID;
+    } else if (MLI_LIKELY(!generation || generation == lord->generation)) {
+        t = mli_thread_get(lord);
+        if (!t) *r = MEMLORD_E_STATE;
+    } else if (memlord_find(generation)) {
+        *r = MEMLORD_E_STATE;
+    } else {
+        memset(context, 0, sizeof *context);
+    }
+    return t;
+}
+
+MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *context) {
+    mli_thread *t;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    t = mli_context_begin(lord, context, &r);
+    if (!t) return r;
+    r = mli_context_swap(lord, t, context);
+    mli_thread_put(lord, t);
+    return r;
+}
+
+MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *context) {
+    mli_thread *t;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    t = mli_context_begin(lord, context, &r);
+    if (!t) return r;
+    if (context->word[MLI_WORD_LEDGER]) r = mli_context_drop(lord, t, context);
+    mli_thread_put(lord, t);
+    return mli_call_end_uncounted(lord, r);
+}

@@ -1,0 +1,28 @@
+/* Owns the contexts of fibres: the open tags and scopes, the default tag, account, stream and tickets
+   of work that moves between threads. May use books/ and services/scopes. Invariants: each context
+   is in one place, which is a thread or a fibre's record; a thread's own context never gets into
+   another thread. Lock: context (MLI_RANK_CONTEXT), one a record; cold, for new records. */
+#ifndef MLI_SERVICES_CONTEXTS_H
+#define MLI_SERVICES_CONTEXTS_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+#include "base/atomics.h"
+#include "base/ledger.h"
+#include "books/threads.h"
+
+/* Puts the contexts of fibres that a thread is in back into their records, so that the thread is in
+   its own again. The innermost is put back first, so each record gets its own. Requires: the caller is
+   the thread, or the thread has ended; without `locks` the locks of all records are held. */
+MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks);
+/* Empties a context: no tags, tickets, account or stream. Requires: it has no scopes. */
+MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now);
+
+#if !MLI_WINDOWS /* it has no fork */
+/* Counts in a forked child the scopes that are open in the contexts of fibres as running. */
+MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord);
+#endif
+
+MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life);
+
+#endif

@@ -1,0 +1,31 @@
+/* Frees the records of threads that ended, for other threads. Owns no state. May use books/ and
+   services/scopes and services/contexts. Invariant: when another thread takes a record, its scopes have ended. Lock:
+   registry, which the callers hold. */
+#ifndef MLI_SERVICES_THREAD_END_H
+#define MLI_SERVICES_THREAD_END_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+#include "base/ledger.h"
+#include "books/threads.h"
+
+/* Releases the record of a thread that ends or has ended: leaves the contexts of fibres that it is
+   in, ends its scopes, the innermost first, and gives up ownership, after which another thread may
+   take the record at once. Requires: the registry lock. The addition orders the reads that follow after the caller's check that the thread
+   has ended; the store pairs with mli_thread_spare. */
+MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
+
+#if !MLI_WINDOWS /* it has no fork */
+/* Releases in a forked child the record of a thread that is gone. Its scopes never end: they are
+   forgotten. It may have been about to begin or end one; whether that is counted is not known. */
+MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
+#endif
+
+/* Releases the records of threads that ended without the exit hook: their first call came in the
+   last round of destructors, or after it. A call runs this at its end if it took the last free
+   record while there are at least twice as many records as living owners at the last sweep. That
+   bounds the records by twice the living threads (or 16). It also bounds the cost: a sweep checks
+   each record once, and at least half of them were made or claimed since the last sweep. */
+MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord);
+
+#endif

@@ -1,0 +1,301 @@
+/* What the loader and the headers of a module say of it, and what is made of headers that make no
+   sense. This suite has the implementation in it, to hand it modules that no loader would load. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <stdlib.h>
+#if defined(MEMLORD_CHECK_LOCKS)
+#define MEMLORD_ASSERT(expression) ((expression) ? (void)0 : abort())
+#endif
+#define MEMLORD_STATIC
+#define MEMLORD_IMPLEMENTATION
+#include "memlord.h"
+
+#include "support.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+
+/* -- notes -- */
+
+/* A note: its name and what it has are followed by zeros up to the alignment. */
+static size_t put_note(unsigned char *to, uint32_t name_size, uint32_t size, uint32_t type,
+                       const char *name, size_t align) {
+    const uint32_t head[3] = {name_size, size, type};
+    const size_t behind_name = 12 + ((name_size + align - 1) & ~(align - 1));
+    size_t i;
+    memcpy(to, head, sizeof head);
+    memcpy(to + 12, name, strlen(name) + 1);
+    for (i = 0; i < size; i++) to[behind_name + i] = (unsigned char)(i + 1);
+    return behind_name + ((size + align - 1) & ~(align - 1));
+}
+
+/* One note, or a note of another kind and then this one. */
+static void the_build_id_is_the_note_of_gnu_of_type_3(void **state) {
+    static const struct {
+        const char *name;
+        uint32_t name_size, size, type;
+        size_t align, id; /* bytes of the id; 0: it is none */
+    } cases[] = {
+        {"GNU", 4, 20, 3, 4, 20}, {"GNU", 4, 16, 3, 8, 16}, {"GNU", 4, 40, 3, 4, 32},
+        {"GNU", 4, 32, 3, 4, 32}, {"GNU", 4, 3, 3, 4, 3},   {"GNU", 4, 20, 1, 4, 0},
+        {"GNU", 5, 20, 3, 4, 0},  {"XNU", 4, 20, 3, 4, 0},  {"", 0, 20, 3, 4, 0},
+    };
+    unsigned char notes[256];
+    size_t i, first;
+    (void)state;
+    for (i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (first = 0; first < 2; first++) {
+            size_t before, size, id_size = 77;
+            const void *id;
+            memset(notes, 0, sizeof notes);
+            before = first ? put_note(notes, 4, 5, 1, "GNU", cases[i].align) : 0;
+            size = before + put_note(notes + before, cases[i].name_size, cases[i].size,
+                                     cases[i].type, cases[i].name, cases[i].align);
+            id = mli_notes_id((const char *)notes, size, cases[i].align, &id_size);
+            if (!cases[i].id) {
+                assert_null(id);
+                assert_int_equal(id_size, 77);
+                continue;
+            }
+            assert_ptr_equal(id, notes + before + (cases[i].align == 8 ? 20 : 16));
+            assert_int_equal(id_size, cases[i].id);
+        }
+}
+
+/* Sizes that reach beyond the end; each note but the last case would be a build id. */
+static void notes_that_are_cut_have_no_build_id(void **state) {
+    static const struct {
+        uint32_t name_size, size, type;
+        size_t all; /* bytes that there are */
+    } cases[] = {
+        {4, 20, 3, 0},           {4, 20, 3, 11},          {4, 20, 3, 12},          {4, 20, 3, 15},
+        {4, 20, 3, 35},          {4, 21, 3, 36},          {4, UINT32_MAX, 3, 36},  {UINT32_MAX, 20, 3, 36},
+        {UINT32_MAX - 2, 20, 3, 36}, {25, 0, 3, 36},      {4, 18, 1, 34},
+    };
+    unsigned char notes[256];
+    size_t i, id_size = 77;
+    (void)state;
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const uint32_t head[3] = {cases[i].name_size, cases[i].size, cases[i].type};
+        memset(notes, 0, sizeof notes);
+        memcpy(notes, head, sizeof head);
+        memcpy(notes + 12, "GNU", 4);
+        if (mli_notes_id((const char *)notes, cases[i].all, 4, &id_size)) fail_msg("case %zu", i);
+        assert_int_equal(id_size, 77);
+    }
+}
+
+/* -- segments -- */
+
+/* A module of two segments, from 0x1000 and from 0x3000, with a note in the second, and one that is
+   not in memory. */
+static struct image {
+    unsigned char bytes[0x4000];
+    ElfW(Phdr) headers[5];
+    mli_dl_phdrs module;
+} image;
+static ElfW(Phdr) * header(int i, uint32_t type, uint64_t at, uint64_t size) {
+    ElfW(Phdr) *p = &image.headers[i];
+    memset(p, 0, sizeof *p);
+    p->p_type = type;
+    p->p_vaddr = (ElfW(Addr))at;
+    p->p_memsz = (ElfW(Addr))size;
+    p->p_offset = (ElfW(Off))(at - 0x800);
+    p->p_align = 4;
+    return p;
+}
+static void make_image(void) {
+    memset(&image, 0, sizeof image);
+    (void)header(0, PT_NOTE, 0x3f00, 0x200);
+    (void)header(1, PT_NOTE, 0x3010, put_note(image.bytes + 0x3010, 4, 20, 3, "GNU", 4));
+    (void)header(2, PT_DYNAMIC, 0x1000, 0x2000);
+    (void)header(3, PT_LOAD, 0x1000, 0x1001);
+    (void)header(4, PT_LOAD, 0x3000, 0x1000);
+    image.module.bias = (ElfW(Addr))(uintptr_t)image.bytes;
+    image.module.name = "made.so";
+    image.module.at = image.headers;
+    image.module.count = 5;
+}
+
+static void an_address_is_in_the_segment_that_has_it_in_memory(void **state) {
+    static const struct {
+        uint64_t at, size;
+        int header; /* 0: none */
+    } cases[] = {
+        {0, 1, 0},          {0xfff, 1, 0},         {0x1000, 1, 3},      {0x1000, 0x1001, 3},
+        {0x1000, 0x1002, 0}, {0x2000, 1, 3},       {0x2000, 2, 0},      {0x2001, 1, 0},
+        {0x2fff, 1, 0},     {0x3000, 0x1000, 4},   {0x3fff, 1, 4},      {0x4000, 1, 0},
+        {UINT64_MAX, 1, 0}, {0x3000, UINT64_MAX, 0},
+    };
+    size_t i;
+    (void)state;
+    make_image();
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const ElfW(Phdr) *found = mli_segment_of(&image.module, cases[i].at, cases[i].size);
+        if (found != (cases[i].header ? &image.headers[cases[i].header] : NULL))
+            fail_msg("case %zu", i);
+    }
+}
+
+static void a_module_is_found_by_an_address_in_it(void **state) {
+    mli_image found;
+    mli_image_search search = {NULL, &found, 0, 0, 0};
+    (void)state;
+    make_image();
+    memset(&found, 0, sizeof found);
+    search.address = image.bytes + 0x2001; /* between the segments */
+    assert_int_equal(mli_image_visit(&image.module, sizeof image.module, &search), 0);
+    assert_int_equal(search.modules, 1);
+    assert_null(found.path);
+    search.address = image.bytes + 0x3456;
+    assert_int_equal(mli_image_visit(&image.module, sizeof image.module, &search), 1);
+    assert_string_equal(found.path, "made.so");
+    assert_string_equal(found.loaded, "made.so");
+    assert_ptr_equal(found.start, image.bytes + 0x1000);
+    assert_int_equal(found.bias, (uintptr_t)image.bytes);
+    assert_int_equal(found.segment.start, 0x3000);
+    assert_int_equal(found.segment.end, 0x4000);
+    assert_int_equal(found.segment.offset, 0x2000);
+    assert_ptr_equal(found.id, image.bytes + 0x3010 + 16); /* the first note is not in memory */
+    assert_int_equal(found.id_size, 20);
+    assert_int_equal(search.program, 0);
+}
+
+static void a_module_without_notes_in_memory_has_no_build_id(void **state) {
+    mli_image found;
+    mli_image_search search = {image.bytes + 0x1000, &found, 1, 0, 0};
+    (void)state;
+    make_image();
+    image.headers[1].p_type = PT_NULL;
+    memset(&found, 0, sizeof found);
+    found.start = image.bytes; /* as the loader said */
+    assert_int_equal(mli_image_visit(&image.module, sizeof image.module, &search), 1);
+    assert_null(found.id);
+    assert_int_equal(found.id_size, 0);
+    assert_ptr_equal(found.start, image.bytes);
+    assert_int_equal(found.segment.start, 0x1000);
+    assert_int_equal(found.segment.end, 0x2001);
+    assert_int_equal(found.segment.offset, 0);
+    assert_int_equal(found.stays, 0); /* modules of dlopen are closed */
+}
+
+/* -- what the kernel does not say -- */
+
+#if !TEST_SANITIZED /* they ask before they are ready */
+static unsigned long hidden[2]; /* what the kernel tells nothing of */
+static int secure, refuse_links;
+unsigned long getauxval(unsigned long type) {
+    static unsigned long (*real)(unsigned long);
+    void *found;
+    if (type && (type == hidden[0] || type == hidden[1])) return 0;
+    if (type == AT_SECURE && secure) return 1;
+    if (!real) {
+        found = dlsym(RTLD_NEXT, "getauxval");
+        memcpy(&real, &found, sizeof real);
+    }
+    return real(type);
+}
+ssize_t readlink(const char *path, char *to, size_t size) {
+    if (refuse_links) {
+        errno = EACCES;
+        return -1;
+    }
+    return (ssize_t)syscall(SYS_readlinkat, AT_FDCWD, path, to, size);
+}
+
+/* Without /proc the program has the name that it was started by. */
+static void without_proc_the_program_has_the_name_it_was_started_by(void **state) {
+    char executable[MLI_PATH_MAX];
+    mli_image with, without, nothing;
+    mli_image_search search = {&image, &with, 0, 0, 0};
+    const char *started = (const char *)getauxval(AT_EXECFN);
+    (void)state;
+    memset(&with, 0, sizeof with);
+    assert_int_equal(mli_dl_each(mli_image_visit, &search), 1);
+    assert_int_equal(search.program, 1);
+    mli_image_at(&image, &with, executable);
+    assert_ptr_equal(with.path, executable);
+    assert_string_equal(strrchr(executable, '/'), strrchr(started, '/'));
+    refuse_links = 1;
+    errno = 1234;
+    mli_image_at(&image, &without, executable);
+    hidden[0] = AT_EXECFN;
+    mli_image_at(&image, &nothing, executable);
+    hidden[0] = 0;
+    refuse_links = 0;
+    assert_int_equal(errno, 1234);
+    assert_ptr_equal(without.path, started);
+    assert_ptr_equal(without.start, with.start);
+    assert_string_equal(nothing.path, "");
+    assert_ptr_equal(nothing.start, with.start);
+}
+
+/* As in `ld.so ./program`, and as in a static program: the headers of the program tell. */
+static void without_a_loader_known_to_the_kernel_a_module_is_found_by_its_headers(void **state) {
+    char executable[MLI_PATH_MAX];
+    mli_image usual, run, fixed;
+    mli_loaded loaded;
+    const void *usual_start = mli_module_of(&image), *run_start, *fixed_start;
+    int run_finds, fixed_finds;
+    (void)state;
+    mli_image_at(&image, &usual, executable);
+    hidden[0] = AT_BASE;
+    mli_image_at(&image, &run, executable);
+    run_start = mli_module_of(&image);
+    run_finds = mli_loaded_at(&image, &loaded);
+    hidden[1] = AT_PHNUM;
+    mli_image_at(&image, &fixed, executable);
+    fixed_start = mli_module_of(&image);
+    fixed_finds = mli_loaded_at(&image, &loaded);
+    hidden[0] = hidden[1] = 0;
+    assert_ptr_equal(run.start, usual.start);
+    assert_int_equal(run.bias, usual.bias);
+    assert_ptr_equal(run_start, usual_start);
+    assert_int_equal(run.segment.end, usual.segment.end);
+    assert_int_equal(fixed.bias, usual.bias);
+    assert_int_equal(fixed.segment.end, usual.segment.end);
+    assert_int_equal(fixed.stays, 1);
+#if defined(__GLIBC__)
+    if (mli_dl_find_object) {
+        assert_int_equal(run_finds, 1);
+        assert_null(fixed_start);
+    }
+#endif
+    assert_int_equal(fixed_finds, -1);
+}
+
+/* A program with more rights than who runs it takes no wishes from the environment. */
+static void a_secure_program_reads_no_environment(void **state) {
+    char value[16] = "unchanged";
+    (void)state;
+    assert_int_equal(setenv("MEMLORD_DEBUG", "2", 1), 0);
+    secure = 1;
+    assert_int_equal(mli_env_read("MEMLORD_DEBUG", value, sizeof value), 0);
+    secure = 0;
+    assert_string_equal(value, "unchanged");
+    assert_int_equal(mli_env_read("MEMLORD_DEBUG", value, 1), -1);
+    assert_int_equal(mli_env_read("MEMLORD_DEBUG", value, 2), 1);
+    assert_string_equal(value, "2");
+    assert_int_equal(setenv("MEMLORD_DEBUG", "", 1), 0);
+    assert_int_equal(mli_env_read("MEMLORD_DEBUG", value, 2), 0);
+    assert_int_equal(unsetenv("MEMLORD_DEBUG"), 0);
+    assert_int_equal(mli_env_read("MEMLORD_DEBUG", value, 2), 0);
+}
+#endif
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_build_id_is_the_note_of_gnu_of_type_3),
+        cmocka_unit_test(notes_that_are_cut_have_no_build_id),
+        cmocka_unit_test(an_address_is_in_the_segment_that_has_it_in_memory),
+        cmocka_unit_test(a_module_is_found_by_an_address_in_it),
+        cmocka_unit_test(a_module_without_notes_in_memory_has_no_build_id),
+#if !TEST_SANITIZED
+        cmocka_unit_test(without_proc_the_program_has_the_name_it_was_started_by),
+        cmocka_unit_test(without_a_loader_known_to_the_kernel_a_module_is_found_by_its_headers),
+        cmocka_unit_test(a_secure_program_reads_no_environment),
+#endif
+    };
+    return cmocka_run_group_tests_name("modules", tests, NULL, NULL);
+}
