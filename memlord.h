@@ -17343,6 +17343,1402 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
     return mli_free_count(lord, t, storage, bytes, &rows, site, mli_u32_load(&t->special));
 }
 
+/* --------------------------------------------------------------------- src/services/scopes.h -- */
+
+/* Owns the scopes, and each thread's totals in each (a thread scope). May use books/. Invariants: a
+   scope or a thread scope is never removed; a span's totals come from the thread's own cells, so a
+   call that counts does nothing for scopes. Lock: cold, to make a scope or a thread scope. */
+
+/* Only the thread itself writes the spans of its context and its thread scopes; readers sum the
+   thread scopes. A span's levels are those of the thread that its context is in. A span that ends on
+   another thread than it began adds to the thread scope of that thread. A thread that adopts a scope
+   has a span and a thread scope of its own in it. */
+
+/* One invocation of a scope on one thread. */
+typedef struct mli_scope_run {
+    uint64_t start, stamps; /* the stamp of its start; its duration in stamps */
+    uint64_t bytes, blocks; /* signed: deltas */
+    uint64_t before, after; /* live bytes of all devices at its start and end */
+    uint64_t peak;          /* bytes above the start */
+    uint64_t shapes;        /* the address of a kept string; 0: none */
+} mli_scope_run;
+#define MLI_RUN_WORDS (sizeof(mli_scope_run) / sizeof(uint64_t))
+#define MLI_RUNS_KEPT 64 /* the last invocations that a thread scope keeps */
+
+typedef struct mli_min_max {
+    mli_u64 total, min, max; /* signed */
+} mli_min_max;
+
+/* One thread's totals in one scope, in this epoch. */
+typedef struct mli_thread_scope {
+    struct mli_thread_scope *next;
+    struct mli_scope_record *scope;
+    uint32_t thread;
+    mli_u64 epoch, count, peak;
+    mli_u64 running; /* invocations that began on the thread less those that ended there, too */
+    mli_u64 token; /* the second word of the token to adopt it by; 0: none */
+    mli_min_max bytes, blocks, stamps;
+    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* signed: the sums of the deltas, by dev */
+    /* A ring of the last invocations. The one being written is not among the last `count`. */
+    mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
+} mli_thread_scope;
+
+/* Ends all scopes of the context that a thread is in, the innermost first. Requires: the caller is
+   the thread, or the thread has ended. */
+MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t);
+/* Ends those of a context that is in no thread; `t` is the calling thread. Requires: no lock held but
+   the orphan's. */
+MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli_current *left);
+
+/* Suspend and resume the scopes of the context that a thread leaves, or has entered: between the two
+   their levels count from 0. Require: the context has scopes. */
+MLI_PRIVATE void mli_spans_leave(memlord *lord, mli_thread *t);
+MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
+
+MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
+
+#if !MLI_WINDOWS /* it has no fork */
+/* Forgets in a forked child the scopes of a thread that is gone. They never end. The thread may have
+   been about to begin or end one; whether that one is counted is not known. */
+MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
+/* Counts in a forked child the invocations of a context that go on. */
+MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
+#endif
+
+#define MLI_SCOPE_NAME 200 /* bytes of a name that are kept */
+
+/* Returns the length of a name, cut to MLI_SCOPE_NAME bytes where a UTF-8 character begins. */
+MLI_PRIVATE size_t mli_utf8_cut(const char *name);
+
+/* Sums the thread scopes of a scope, and their deltas on each device into `devices` unless that is
+   NULL. A thread scope of an earlier epoch counts as running only. */
+MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
+                                        const mli_stamp_scale *scale, memlord_scope_stat *out,
+                                        uint64_t *devices);
+
+/* Copies the invocations in a thread scope's ring, the oldest first, and returns their number. Its
+   thread may overwrite some meanwhile: these are dropped again. */
+MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_scope *s,
+                                                  mli_scope_run out[MLI_RUNS_KEPT]);
+
+/* Returns the number of invocations that the rings have overwritten. */
+MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord);
+
+MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life);
+
+/* --------------------------------------------------------------------- src/services/scopes.c -- */
+
+/* Returns the first thread scope of a scope; `next` leads to the others. */
+static mli_thread_scope *mli_thread_scope_first(const mli_scope_record *scope) {
+    return (mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
+}
+
+static void mli_min_max_reset(mli_min_max *e) {
+    mli_u64_store(&e->total, 0);
+    mli_u64_store(&e->min, INT64_MAX);
+    mli_u64_store(&e->max, (uint64_t)INT64_MIN);
+}
+
+/* Adds a value to a total, minimum and maximum of the caller's own thread scope. */
+static MLI_HOT void mli_min_max_add(mli_min_max *e, uint64_t v) {
+    mli_u64_add_own(&e->total, v);
+    if ((int64_t)v < (int64_t)mli_u64_load_own(&e->min)) mli_u64_store(&e->min, v);
+    if ((int64_t)v > (int64_t)mli_u64_load_own(&e->max)) mli_u64_store(&e->max, v);
+}
+
+/* Resets a thread scope for the current epoch. The release of `epoch` pairs with mli_scope_sum.
+   Requires: the caller is its own thread. */
+static MLI_COLD void mli_thread_scope_reset(memlord *lord, mli_thread_scope *s) {
+    uint32_t i;
+    mli_u64_store(&s->count, 0);
+    mli_u64_store(&s->peak, 0);
+    mli_min_max_reset(&s->bytes);
+    mli_min_max_reset(&s->blocks);
+    mli_min_max_reset(&s->stamps);
+    for (i = 0; i <= MEMLORD_MAX_DEVICES; i++) mli_u64_store(&s->devices[i], 0);
+    mli_u64_store_release(&s->epoch, mli_epoch(lord));
+}
+
+/* Adds an invocation that has ended to the caller's own thread scope. */
+static void mli_thread_scope_add(mli_thread_scope *s, const mli_scope_run *v) {
+    uint64_t n = mli_u64_load_own(&s->count);
+    mli_words_store(s->runs[n % (MLI_RUNS_KEPT + 1)], v, MLI_RUN_WORDS);
+    mli_min_max_add(&s->bytes, v->bytes);
+    mli_min_max_add(&s->blocks, v->blocks);
+    mli_min_max_add(&s->stamps, v->stamps);
+    if (v->peak > mli_u64_load_own(&s->peak)) mli_u64_store(&s->peak, v->peak);
+    mli_u64_store_release(&s->count, n + 1); /* pairs with the loads of its readers */
+}
+
+/* Returns the live bytes of all devices. */
+static uint64_t mli_live_total(memlord *lord) {
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    uint64_t sum = 0;
+    for (i = 1; i < n; i++) sum += mli_row_live(lord, MLI_BOOK_DEVICE, i);
+    return sum;
+}
+
+/* Computes the totals of a span, and adds its delta on each device to a thread scope, unless that
+   is NULL. Its peaks raise those of the span around it. `t` is the thread that its context is in;
+   NULL: it is in none, and all levels are 0. */
+static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
+                            mli_scope_run *v) {
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    memset(v, 0, sizeof *v);
+    v->start = f->start;
+    v->stamps = mli_stamp_now(lord) - f->start;
+    v->before = f->before;
+    v->after = mli_live_total(lord);
+    v->shapes = (uint64_t)(uintptr_t)f->shapes;
+    v->blocks = 0 - f->blocks;
+    for (i = 1; i < n; i++) {
+        const mli_cell *cell = t ? mli_cell_own_device(t, i) : NULL;
+        const mli_span_peak *at = mli_span_peak_at(f, i);
+        uint64_t delta;
+        if (cell) mli_span_raise(f, i, mli_u64_load_own(&cell->high));
+        delta = (cell ? mli_u64_load_own(&cell->level) : 0) - at->from;
+        if (delta && s) mli_u64_add_own(&s->devices[i], delta);
+        v->bytes += delta;
+        v->peak += at->high - at->from;
+        if (cell) v->blocks += mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
+        if (f->around) mli_span_raise(f->around, i, at->high);
+    }
+}
+
+/* -- making a scope -- */
+
+MLI_PRIVATE size_t mli_utf8_cut(const char *name) {
+    size_t n = 0;
+    while (n < MLI_SCOPE_NAME && name[n]) n++;
+    if (!name[n]) return n;
+    while (n && ((unsigned char)name[n] & 0xc0) == 0x80) n--;
+    return n;
+}
+
+/* Returns the scope with a path; NULL: there is none. */
+static MLI_COLD mli_scope_record *mli_scope_of_path_locked(memlord *lord, const char *path) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
+    const mli_stb_string *string = mli_string_locked(lord, path);
+    return string ? string->scope : NULL;
+}
+
+/* Makes a scope, its path and its name kept. MLI_AGAIN: it needs memory first. */
+static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_record *parent,
+                                                    const char *name, const char *path,
+                                                    const mli_site_origin *from,
+                                                    mli_scope_record **out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
+    mli_scope_record *scope;
+    mli_site_record *site = NULL;
+    memlord_result r;
+    if (mli_scope_count(lord) > MEMLORD_MAX_SCOPES) return MEMLORD_E_NOMEM;
+    r = mli_name_locked(lord, name, &name);
+    if (r == MEMLORD_OK) r = mli_name_locked(lord, path, &path);
+    if (r == MEMLORD_OK && from->planted) r = mli_site_find_locked(lord, from, &site);
+    if (r) return r;
+    scope = mli_scope_record_new(lord);
+    if (!scope) return MLI_AGAIN;
+    scope->parent = parent;
+    scope->name = name;
+    scope->path = path;
+    scope->site = site;
+    mli_string_locked(lord, path)->scope = scope;
+    mli_scope_publish(lord);
+    *out = scope;
+    return MEMLORD_OK;
+}
+
+/* Finds or makes the scope of a name under a parent. The path identifies a scope: "a/b" and b in
+   a are one scope. */
+static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *parent,
+                                              const char *name, const memlord_site *origin,
+                                              mli_scope_record **out) {
+    const mli_site_origin from = mli_site_origin_of(lord, origin);
+    size_t n = mli_utf8_cut(name), at = parent ? strlen(parent->path) + 1 : 0;
+    char *path = (char *)mli_own_alloc(lord, at + n + 1);
+    memlord_result r;
+    if (!path) return MEMLORD_E_NOMEM;
+    if (parent) {
+        memcpy(path, parent->path, at - 1);
+        path[at - 1] = '/';
+    }
+    memcpy(path + at, name, n);
+    do {
+        mli_cold_enter();
+        *out = mli_scope_of_path_locked(lord, path);
+        r = *out ? MEMLORD_OK : mli_scope_new_locked(lord, parent, path + at, path, &from, out);
+    } while (mli_cold_leave(lord, &r));
+    mli_own_free(lord, path, at + n + 1);
+    return r;
+}
+
+/* Returns the thread scope of a thread in a scope, made on first use; NULL without memory. */
+static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_record *scope,
+                                                       const mli_thread *t) {
+    mli_thread_scope *s = mli_thread_scope_first(scope);
+    for (; s; s = s->next)
+        if (s->thread == t->id) return s; /* only this thread could add it */
+    s = (mli_thread_scope *)mli_own_alloc(lord, sizeof *s);
+    if (!s) return NULL;
+    s->scope = scope;
+    s->thread = t->id;
+    mli_thread_scope_reset(lord, s);
+    mli_lock_take(&mli_process.cold_lock);
+    s->next = (mli_thread_scope *)mli_ptr_load(&scope->threads);
+    mli_ptr_store_release(&scope->threads, s); /* pairs with mli_thread_scope_first */
+    mli_lock_drop(&mli_process.cold_lock);
+    return s;
+}
+
+/* -- spans -- */
+
+/* Gets the next span of a thread's scope stack, made on first use. E_STATE: the stack is full. The
+   orphan record has no stack: its calls come from many threads. */
+static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **out) {
+    mli_span **next = t->now.span ? &t->now.span->inner : &t->now.context->spans;
+    uint32_t depth = mli_scope_depth(t);
+    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM;
+    if (depth == MLI_SCOPE_DEPTH_MAX) return MEMLORD_E_STATE;
+    if (!*next) {
+        *next = (mli_span *)mli_own_alloc(lord, sizeof **next);
+        if (!*next) return MEMLORD_E_NOMEM;
+        (*next)->around = t->now.span;
+        (*next)->depth = depth + 1;
+    }
+    *out = *next;
+    return MEMLORD_OK;
+}
+
+/* Restarts a cell's high at its level, after the row's peak has taken account of the old high. */
+static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, uint32_t dev, mli_cell *cell) {
+    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
+    mli_lock_take(&row->lock);
+    mli_row_raise_peak(row, cell);
+    mli_lock_drop(&row->lock);
+    mli_u64_store(&cell->high, mli_u64_load(&cell->level));
+}
+
+/* Pushes a span: the thread enters the scope of a thread scope. `adopted` is the second word of the
+   token that the scope was adopted by; 0: it was not adopted. Restarts the high of each cell, so
+   that it measures the peak of this span; the span around keeps the old high. */
+static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
+                          uint64_t adopted) {
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    f->scope = stats->scope;
+    f->stats = stats;
+    f->adopted = adopted;
+    f->exported = 0;
+    f->shapes = NULL;
+    f->blocks = 0;
+    for (i = 1; i < n; i++) {
+        mli_cell *cell = mli_cell_own_device(t, i);
+        f->peaks[i].from = f->peaks[i].high = 0;
+        if (!cell) continue;
+        if (f->around) mli_span_raise(f->around, i, mli_u64_load_own(&cell->high));
+        if (mli_u64_load_own(&cell->high) != mli_u64_load_own(&cell->level))
+            mli_cell_high_restart(lord, i, cell);
+        f->peaks[i].from = f->peaks[i].high = mli_u64_load_own(&cell->level);
+        f->blocks += mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
+    }
+    f->devices = n - 1;
+    f->before = mli_live_total(lord);
+    f->start = mli_stamp_now(lord);
+    if (!(mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE)) mli_special_set(t, MLI_SPECIAL_SCOPE, 1);
+    t->now.span = f;
+    t->now.birth_bits = 0;
+    mli_u64_add_own(&stats->running, 1);
+    mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_BEGIN, 0, 0, 0, 0);
+}
+
+static void mli_span_pop(mli_current *now) {
+    now->span = now->span->around;
+    now->birth_bits = 0;
+}
+
+/* Ends the innermost span of a context, and adds it to the thread scope of the calling thread `t`,
+   which may be of an earlier epoch. `at` is the thread that the context is in: t, or NULL. A span
+   that began on another thread counts as lost where there is no memory for this thread's scope. */
+static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli_current *now) {
+    mli_span *f = now->span;
+    mli_thread_scope *s = f->stats;
+    mli_scope_run v;
+    if (MLI_UNLIKELY(s->thread != t->id)) s = mli_thread_scope_get(lord, f->scope, t);
+    if (MLI_UNLIKELY(s && mli_u64_load_own(&s->epoch) != mli_epoch(lord)))
+        mli_thread_scope_reset(lord, s);
+    mli_span_totals(lord, at, f, s, &v);
+    if (s)
+        mli_thread_scope_add(s, &v);
+    else
+        mli_loss_add(lord, MLI_LOST_scopes);
+    if (MLI_UNLIKELY(f->exported)) mli_u64_store(&f->stats->token, 0);
+    if (MLI_LIKELY(s == f->stats))
+        mli_u64_add_own(&s->running, (uint64_t)0 - 1);
+    else
+        (void)mli_u64_add(&f->scope->ended_elsewhere, 1);
+    mli_span_pop(now);
+}
+
+/* Ends the innermost span of a thread. */
+static void mli_span_close(memlord *lord, mli_thread *t) {
+    mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_END, 0, 0, 0, 0);
+    mli_span_end(lord, t, t, &t->now);
+}
+
+MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t) {
+    while (t->now.span) mli_span_close(t->lord, t);
+}
+MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli_current *left) {
+    while (left->span) mli_span_end(lord, t, NULL, left);
+}
+
+/* -- contexts -- */
+
+/* Records that a thread is now in the scopes of its context, the outermost first, or no longer, the
+   innermost first. */
+static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) {
+    mli_span *const innermost = t->now.span;
+    mli_span *f = begins ? t->now.context->spans : innermost;
+    for (; f; f = begins ? f->inner : f->around) {
+        t->now.span = f; /* which has the scope of the event */
+        mli_event_record(lord, t, begins ? MEMLORD_EVENT_SCOPE_BEGIN : MEMLORD_EVENT_SCOPE_END, 0, 0,
+                         0, 0);
+        if (begins && f == innermost) break;
+    }
+    t->now.span = innermost;
+}
+
+/* Moves the levels of all spans of a thread's context: from those of the thread to levels that begin
+   at 0 (enter 0), or back (enter 1). */
+static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
+    const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    mli_span *f;
+    uint32_t i;
+    for (i = 1; i < n; i++) {
+        mli_cell *cell = mli_cell_own_device(t, i);
+        uint64_t level = cell ? mli_u64_load_own(&cell->level) : 0, blocks = 0;
+        if (cell) blocks = mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
+        if (cell && !enter) mli_span_raise(t->now.span, i, mli_u64_load_own(&cell->high));
+        if (cell && enter && mli_u64_load_own(&cell->high) != level)
+            mli_cell_high_restart(lord, i, cell);
+        for (f = t->now.span; f; f = f->around) {
+            mli_span_peak *at = mli_span_peak_at(f, i);
+            at->from += enter ? level : 0 - level;
+            at->high += enter ? level : 0 - level;
+            f->blocks += enter ? blocks : 0 - blocks;
+        }
+    }
+}
+MLI_PRIVATE void mli_spans_leave(memlord *lord, mli_thread *t) {
+    if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS))) mli_spans_events(lord, t, 0);
+    mli_spans_shift(lord, t, 0);
+}
+MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t) {
+    mli_spans_shift(lord, t, 1);
+    if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS))) mli_spans_events(lord, t, 1);
+}
+
+/* -- beginning a scope -- */
+
+/* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in it;
+   the thread's cache keeps that for the next look-up by `given` with `salt`. */
+static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, const char *name,
+                                                const void *given, uint32_t salt,
+                                                const memlord_site *origin,
+                                                mli_thread_scope **out) {
+    mli_scope_record *scope, *parent = t->now.span ? t->now.span->scope : NULL;
+    memlord_result r = mli_scope_make(lord, parent, name, origin, &scope);
+    if (r) return r;
+    *out = mli_thread_scope_get(lord, scope, t);
+    if (!*out) return MEMLORD_E_NOMEM;
+    /* a scope made by another split of its path has another name: a cached one would never match */
+    if (origin || !strncmp(scope->name, name, MLI_SCOPE_NAME))
+        mli_cache_set(lord, t, given, salt, *out, 0);
+    return MEMLORD_OK;
+}
+
+static MLI_COLD void mli_scope_dropped(memlord *lord) {
+    mli_loss_add(lord, MLI_LOST_scopes);
+    mli_drop_warn(lord, &lord->tags.warned_scope,
+                  mli_scope_count(lord) > MEMLORD_MAX_SCOPES
+                      ? "[drop] no room for a scope: raise MEMLORD_MAX_SCOPES; dropped_scopes has "
+                        "how many"
+                      : "[drop] no room for a scope: raise MEMLORD_MAX_STRINGS, or give the "
+                        "ledger's allocator more; dropped_scopes has how many");
+}
+
+/* Begins a scope. `guard` gets what its end restores; NULL: the scope has no guard. The cache of
+   the thread has the scope under the host's static record `planted` or, if that is NULL, under
+   `name`. The text there may change, so the name is compared with that of the scope found. */
+static memlord_result mli_scope_begin(memlord *lord, const char *name,
+                                      const memlord_scope_site *planted, memlord_guard *guard) {
+    const void *given = planted ? (const void *)planted : (const void *)name;
+    mli_thread *t = mli_thread_get(lord);
+    const mli_cache_entry *memo;
+    mli_thread_scope *stats;
+    mli_span *span;
+    uint32_t salt;
+    memlord_result r;
+    if (!t) return MEMLORD_OK;
+    salt = mli_cache_salt(planted ? MLI_CACHE_SCOPE_SITE : MLI_CACHE_SCOPE, mli_scope_id(t));
+    memo = mli_cache_find(t, given, salt);
+    stats = memo ? (mli_thread_scope *)memo->value : NULL;
+    if (stats && !planted && strncmp(stats->scope->name, name, MLI_SCOPE_NAME)) stats = NULL;
+    r = mli_span_reserve(lord, t, &span);
+    if (r == MEMLORD_OK && MLI_UNLIKELY(!stats))
+        r = mli_scope_lookup(lord, t, name, given, salt, planted ? &planted->site : NULL, &stats);
+    if (r == MEMLORD_OK && guard) mli_guard_note(guard, lord, t, 1);
+    if (r == MEMLORD_OK) mli_span_open(lord, t, span, stats, 0);
+    mli_thread_put(lord, t);
+    if (r == MEMLORD_E_NOMEM) mli_scope_dropped(lord);
+    if (r == MEMLORD_OK) mli_interposer_begin(lord, 1, name);
+    return mli_call_end_uncounted(lord, r);
+}
+
+/* -- handing a scope to other threads -- */
+
+/* Returns the first word of a token: the ledger's generation and the scope. The second word is the
+   number of an export. A token is valid while its number is in a thread scope: from the first
+   export of a span until the span ends. */
+static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scope) {
+    return lord->generation << 32 | scope->id;
+}
+
+/* Enters the scope of a token. E_UNKNOWN: the token's span has ended, or it is of another ledger.
+   E_STATE: the thread is in it by this token already, or exported it itself. */
+static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
+                                               const memlord_scope_token *token) {
+    mli_scope_record *scope = mli_scope_find(lord, (uint32_t)token->word[0]);
+    mli_thread_scope *s;
+    mli_span *span, *f;
+    memlord_result r = mli_span_reserve(lord, t, &span);
+    if (r) return r;
+    if (!token->word[1] || !scope || token->word[0] != mli_scope_word(lord, scope))
+        return MEMLORD_E_UNKNOWN;
+    for (f = t->now.span; f; f = f->around)
+        if (f->adopted == token->word[1]) return MEMLORD_E_STATE;
+    s = mli_thread_scope_first(scope);
+    while (s && mli_u64_load(&s->token) != token->word[1]) s = s->next;
+    if (!s) return MEMLORD_E_UNKNOWN;
+    if (s->thread == t->id) return MEMLORD_E_STATE;
+    s = mli_thread_scope_get(lord, scope, t);
+    if (!s) return MEMLORD_E_NOMEM;
+    mli_span_open(lord, t, span, s, token->word[1]);
+    return MEMLORD_OK;
+}
+
+/* Ends the innermost scope. E_STATE: it was not adopted by this token. */
+static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
+                                                const memlord_scope_token *token) {
+    const mli_span *f = t->now.span;
+    if (!f || !f->adopted || f->adopted != token->word[1] ||
+        token->word[0] != mli_scope_word(lord, f->scope))
+        return MEMLORD_E_STATE;
+    mli_span_close(lord, t);
+    return MEMLORD_OK;
+}
+
+/* Adopts or returns a token on the caller's thread record. */
+static MLI_COLD memlord_result mli_scope_token_apply(memlord *lord, int adopt,
+                                                     const memlord_scope_token *token) {
+    mli_thread *t;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!token) return MEMLORD_E_INVALID;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    r = adopt ? mli_scope_adopt(lord, t, token) : mli_scope_return(lord, t, token);
+    mli_thread_put(lord, t);
+    return mli_call_end_uncounted(lord, r);
+}
+
+/* -- reading -- */
+
+/* Merges one thread scope into a total, minimum and maximum; `first`: none was merged before. */
+static void mli_min_max_merge(const mli_min_max *e, int first, int64_t *total,
+                              int64_t *min, int64_t *max) {
+    int64_t low = (int64_t)mli_u64_load(&e->min), high = (int64_t)mli_u64_load(&e->max);
+    *total += (int64_t)mli_u64_load(&e->total);
+    if (first || low < *min) *min = low;
+    if (first || high > *max) *max = high;
+}
+
+/* Returns how many invocations a thread scope has had in this epoch. The acquires pair with
+   mli_thread_scope_add and mli_thread_scope_reset. */
+static uint64_t mli_thread_scope_count(memlord *lord, const mli_thread_scope *s) {
+    uint64_t n = mli_u64_load_acquire(&s->count);
+    return mli_u64_load_acquire(&s->epoch) == mli_epoch(lord) ? n : 0;
+}
+
+MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
+                                        const mli_stamp_scale *scale, memlord_scope_stat *out,
+                                        uint64_t *devices) {
+    const mli_thread_scope *s = mli_thread_scope_first(scope);
+    int64_t total = 0, min = 0, max = 0;
+    uint32_t i;
+    memset(out, 0, sizeof *out);
+    out->name = scope->name;
+    out->path = scope->path;
+    out->id = scope->id;
+    out->parent = scope->parent ? scope->parent->id : 0;
+    out->device_ns = mli_u64_load(&scope->device_ns);
+    if (scope->site) out->site = mli_site_display(lord, scope->site);
+    for (; s; s = s->next) {
+        uint64_t n = mli_thread_scope_count(lord, s);
+        int first = !out->count;
+        out->running += mli_u64_load(&s->running);
+        if (!n) continue;
+        out->count += n;
+        mli_min_max_merge(&s->bytes, first, &out->bytes.total, &out->bytes.min, &out->bytes.max);
+        mli_min_max_merge(&s->blocks, first, &out->blocks.total, &out->blocks.min,
+                          &out->blocks.max);
+        mli_min_max_merge(&s->stamps, first, &total, &min, &max);
+        if (mli_u64_load(&s->peak) > out->peak) out->peak = mli_u64_load(&s->peak);
+        for (i = 1; devices && i <= MEMLORD_MAX_DEVICES; i++)
+            devices[i] += mli_u64_load(&s->devices[i]);
+    }
+    out->running -= mli_u64_load(&scope->ended_elsewhere);
+    if ((int64_t)out->running < 0) out->running = 0; /* ends were seen whose begins were not */
+    out->ns.total = mli_stamps_ns(scale, (uint64_t)total);
+    out->ns.min = mli_stamps_ns(scale, (uint64_t)min);
+    out->ns.max = mli_stamps_ns(scale, (uint64_t)max);
+}
+
+MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_scope *s,
+                                                  mli_scope_run out[MLI_RUNS_KEPT]) {
+    uint64_t n = mli_thread_scope_count(lord, s), i, after;
+    uint64_t from = n > MLI_RUNS_KEPT ? n - MLI_RUNS_KEPT : 0, good;
+    for (i = from; i < n; i++)
+        mli_words_load(&out[i - from], s->runs[i % (MLI_RUNS_KEPT + 1)], MLI_RUN_WORDS);
+    after = mli_u64_load(&s->count); /* after the copies, which are acquires */
+    if (after < n) return 0;         /* it has begun a new epoch */
+    good = after > from + MLI_RUNS_KEPT ? after - MLI_RUNS_KEPT : from;
+    if (good >= n) return 0;
+    memmove(out, out + (good - from), (size_t)(n - good) * sizeof *out);
+    return (size_t)(n - good);
+}
+
+MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord) {
+    uint64_t gone = 0;
+    uint32_t i;
+    for (i = 1; i < mli_scope_count(lord); i++) {
+        const mli_thread_scope *s = mli_thread_scope_first(mli_scope_record_at(lord, i));
+        for (; s; s = s->next) {
+            uint64_t n = mli_thread_scope_count(lord, s);
+            gone += n > MLI_RUNS_KEPT ? n - MLI_RUNS_KEPT : 0;
+        }
+    }
+    return gone;
+}
+
+#if !MLI_WINDOWS /* it has no fork */
+MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now) {
+    for (; now->span; mli_span_pop(now)) mli_u64_store(&now->span->stats->token, 0);
+}
+MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now) {
+    const mli_span *f = now->span;
+    for (; f; f = f->around) mli_u64_add_own(&f->stats->running, 1);
+}
+#endif
+
+/* -- life -- */
+
+/* No invocation runs, until mli_running_count says so. */
+static MLI_COLD void mli_scopes_forked(memlord *lord) {
+    mli_scope_record *scope;
+    uint32_t i;
+    for (i = 1; (scope = mli_scope_find(lord, i)) != NULL; i++) {
+        mli_thread_scope *s = mli_thread_scope_first(scope);
+        mli_u64_store(&scope->ended_elsewhere, 0);
+        for (; s; s = s->next) mli_u64_store(&s->running, 0);
+    }
+}
+static MLI_COLD void mli_scopes_reset(memlord *lord, mli_thread *t) {
+    uint32_t i;
+    (void)t;
+    for (i = 1; i < mli_scope_count(lord); i++)
+        mli_u64_store(&mli_scope_record_at(lord, i)->device_ns, 0);
+}
+MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context) {
+    mli_span *f = context->spans, *inner;
+    for (; f; f = inner) {
+        inner = f->inner;
+        mli_own_free(lord, f, sizeof *f);
+    }
+}
+static MLI_COLD void mli_scopes_free(memlord *lord) {
+    mli_thread *t;
+    uint32_t i;
+    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) mli_spans_free(lord, &t->own);
+    for (i = 1; i < mli_scope_count(lord); i++) {
+        mli_scope_record *scope = mli_scope_record_at(lord, i);
+        mli_thread_scope *s = mli_thread_scope_first(scope), *next;
+        for (; s; s = next) {
+            next = s->next;
+            mli_own_free(lord, s, sizeof *s);
+        }
+        mli_own_free(lord, scope, sizeof *scope);
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life) {
+    life->forked = mli_scopes_forked;
+    life->reset = mli_scopes_reset;
+    life->free = mli_scopes_free;
+}
+
+/* -- public -- */
+
+MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name) {
+    if (!lord) return MEMLORD_OK;
+    if (!name || !*name) return MEMLORD_E_INVALID;
+    return mli_scope_begin(lord, name, NULL, NULL);
+}
+MEMLORD_API memlord_result memlord_scope_enter(memlord *lord, const memlord_scope_site *planted) {
+    if (!lord) return MEMLORD_OK;
+    if (!planted || !planted->name || !*planted->name) return MEMLORD_E_INVALID;
+    return mli_scope_begin(lord, planted->name, planted, NULL);
+}
+MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
+                                              const memlord_scope_site *planted) {
+    memlord_guard guard = {NULL, 0, 0, 0};
+    if (planted) name = planted->name;
+    if (lord && name && *name) (void)mli_scope_begin(lord, name, planted, &guard);
+    return guard;
+}
+MEMLORD_API MLI_NOINLINE memlord_result memlord_scope_end(memlord *lord) {
+    mli_thread *t;
+    memlord_result r = MEMLORD_OK;
+    if (!lord) return MEMLORD_OK;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    if (t->now.span && !t->now.span->adopted) /* an adopted one ends by memlord_scope_return */
+        mli_span_close(lord, t);
+    else
+        r = MEMLORD_E_STATE;
+    mli_thread_put(lord, t);
+    if (r == MEMLORD_OK)
+        mli_interposer_end(lord, 1, 1);
+    else
+        mli_end_misplaced(lord, MLI_RETURN_ADDRESS());
+    return mli_call_end_uncounted(lord, r);
+}
+
+MEMLORD_API void memlord_guard_end(memlord_guard *guard) {
+    memlord *lord = guard ? guard->lord : NULL;
+    mli_thread *t = lord ? mli_thread_get(lord) : NULL;
+    uint32_t ended = 0;
+    int elsewhere;
+    if (!t) return;
+    guard->lord = NULL;
+    elsewhere = t->now.context->id != guard->context;
+    if (!elsewhere && guard->scope) {
+        for (; mli_scope_depth(t) > guard->depth; mli_span_close(lord, t))
+            ended += !t->now.span->adopted; /* the interposer was told of no adoption */
+    } else if (!elsewhere && t->now.tag_depth > guard->depth) {
+        ended = t->now.tag_depth - guard->depth;
+        mli_tags_cut(t, guard->depth);
+    }
+    mli_thread_put(lord, t);
+    if (ended) mli_interposer_end(lord, guard->scope, ended);
+    if (elsewhere)
+        mli_guard_lost(lord);
+    else if (guard->scope)
+        (void)mli_call_end_uncounted(lord, MEMLORD_OK);
+}
+
+MLI_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *shapes) {
+    mli_thread *t;
+    memlord_result r = MEMLORD_E_STATE;
+    const char *kept;
+    if (!lord) return MEMLORD_OK;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    if (t->now.span) r = mli_name_limited(lord, shapes, &kept);
+    if (r == MEMLORD_OK) t->now.span->shapes = kept;
+    mli_thread_put(lord, t);
+    return r;
+}
+
+MLI_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *out) {
+    mli_thread *t;
+    mli_span *f;
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    memset(out, 0, sizeof *out);
+    if (!lord) return MEMLORD_OK;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    f = t->now.span;
+    if (f) {
+        if (!mli_u64_load_own(&f->stats->token)) {
+            f->exported = 1;
+            mli_u64_store(&f->stats->token, mli_serial_next(lord));
+        }
+        out->word[0] = mli_scope_word(lord, f->scope);
+        out->word[1] = mli_u64_load_own(&f->stats->token);
+    }
+    mli_thread_put(lord, t);
+    return f ? MEMLORD_OK : MEMLORD_E_STATE;
+}
+MLI_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scope_token *token) {
+    return mli_scope_token_apply(lord, 1, token);
+}
+MLI_API memlord_result memlord_scope_return(memlord *lord, const memlord_scope_token *token) {
+    return mli_scope_token_apply(lord, 0, token);
+}
+
+MLI_API memlord_result memlord_scope_get(memlord *lord, const char *path, memlord_scope_stat *out) {
+    const mli_scope_record *scope;
+    mli_stamp_scale scale;
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    memset(out, 0, sizeof *out);
+    if (!lord) return MEMLORD_OK;
+    if (!path) return MEMLORD_E_INVALID;
+    mli_lock_take(&mli_process.cold_lock);
+    scope = mli_scope_of_path_locked(lord, path);
+    mli_lock_drop(&mli_process.cold_lock);
+    if (!scope) return MEMLORD_E_UNKNOWN;
+    scale = mli_stamp_scale_now(lord);
+    mli_scope_sum(lord, scope, &scale, out, NULL);
+    return MEMLORD_OK;
+}
+MLI_API uint64_t memlord_scope_current(memlord *lord) {
+    mli_thread *t = lord ? mli_thread_get(lord) : NULL;
+    uint64_t id = t ? mli_scope_id(t) : 0;
+    if (t) mli_thread_put(lord, t);
+    return id;
+}
+MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, uint64_t ns) {
+    mli_scope_record *record;
+    if (!lord) return MEMLORD_OK;
+    record = mli_scope_find(lord, scope);
+    if (!record) return MEMLORD_E_UNKNOWN;
+    (void)mli_u64_add(&record->device_ns, ns);
+    return MEMLORD_OK;
+}
+
+/* ---------------------------------------------------------------------- src/services/stats.h -- */
+
+/* Computes the statistics of devices, sites and tags, and lists of them, from the rows of all
+   threads. Owns no state. May use books/ and services/scopes. Invariant: each row is summed once
+   under its lock; two rows may be of different moments, so a report sums every device once. Locks:
+   cold for look-ups, phys, scopes and row, one at a time. */
+
+/* The columns of a device. First come its statistics, by their MLI_STAT_ numbers. Then come the
+   losses of the ledger as a whole: records without room, and records that are no longer kept. */
+enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
+enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
+typedef struct mli_columns_row {
+    uint16_t at, kind; /* at: the offset in memlord_stats, 0 for a loss; MLI_KIND_... */
+} mli_columns_row;
+MLI_TABLE(const mli_columns_row mli_columns[MLI_COLUMNS])
+MLI_TABLE(const char *const mli_column_names[MLI_COLUMNS])
+/* Returns the statistic of column i, which is less than MLI_STAT_COUNT. */
+MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
+MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
+
+/* The rates of a device's statistics. */
+typedef struct mli_rates_row {
+    const char *name, *text;
+    double (*of)(const memlord_stats *stats);
+} mli_rates_row;
+enum {
+    MLI_RATE_COUNT = 0
+#define MLI_X(name, text) +1
+    MLI_RATES(MLI_X)
+#undef MLI_X
+};
+MLI_TABLE(const mli_rates_row mli_rates[MLI_RATE_COUNT])
+/* Returns a rate in billionths; UINT64_MAX: nothing was counted. */
+MLI_PRIVATE MLI_COLD uint64_t mli_rate_read(const memlord_stats *stats, size_t i);
+/* Returns memlord_mean_bytes in whole bytes; UINT64_MAX without an alloc. */
+MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
+
+/* Computes the statistics of one device. */
+MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out);
+
+/* Sums what counts by phys, of those that a selector's devices are at, each phys once. */
+MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
+
+/* Adds the statistics of a device to a sum. largest_free is the largest known one: free pieces of
+   two pools are not one piece. */
+MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
+
+/* Computes the statistics of a site. Returns the bytes that its peak may be low by. */
+MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
+                                                 memlord_site_stat *out);
+
+/* Inserts an item into a list of at most `cap`, ordered from the largest by the number at offset
+   `key`, and returns the new length. The search begins at the end: most items stay below the last
+   one and are not inserted. */
+MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
+                                           size_t size, size_t key);
+
+/* Lists the largest sites of a selector and returns their number; a site with a 0 is left out.
+   `names`: the listed sites get their display records, with symbols resolved. */
+MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
+                                          memlord_site_order order, memlord_site_stat *out,
+                                          size_t cap, int names);
+
+/* Computes the statistics of a tag. Returns how many bytes its peak may be too low. */
+MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
+                                                memlord_tag_stat *out);
+
+/* Takes bytes off a sum, which becomes 0 if it has less. */
+MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes);
+/* Adds the drops that no device counts, for the statistics of all devices alone: there was no
+   device to count them on. */
+MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out);
+
+/* Lists the tags of a selector with the most live bytes and returns their number. */
+MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlord_tag_stat *out,
+                                         size_t cap);
+
+/* Writes "; by tag: weights 40 GiB, (untagged) 1 GiB; by site: read_tensors loader.c:12 40 GiB". */
+MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *tag, size_t tags,
+                                          const memlord_site_stat *site, size_t sites);
+
+MLI_PRIVATE MLI_COLD void mli_stats_life(mli_life *life);
+
+/* ---------------------------------------------------------------------- src/services/stats.c -- */
+
+MLI_PRIVATE const mli_columns_row mli_columns[MLI_COLUMNS] = {
+#define MLI_X(name, kind, family, text) {offsetof(memlord_stats, name), MLI_KIND_##kind},
+    MLI_STATS(MLI_X)
+#undef MLI_X
+#define MLI_X(name, text) {0, MLI_KIND_ANOMALY},
+    MLI_LOSSES(MLI_X)
+#undef MLI_X
+};
+MLI_PRIVATE const char *const mli_column_names[MLI_COLUMNS] = {
+#define MLI_X(name, kind, family, text) #name,
+    MLI_STATS(MLI_X)
+#undef MLI_X
+#define MLI_X(name, text) "dropped_" #name,
+    MLI_LOSSES(MLI_X)
+#undef MLI_X
+};
+MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i) {
+    return (uint64_t *)(void *)((char *)stats + mli_columns[i].at);
+}
+MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i) {
+    return i == MLI_LOST_scope_invocations ? mli_invocations_lost(lord)
+                                           : mli_loss_count(lord, (int)i);
+}
+MLI_PRIVATE const mli_rates_row mli_rates[MLI_RATE_COUNT] = {
+#define MLI_X(name, text) {#name, text, memlord_##name},
+    MLI_RATES(MLI_X)
+#undef MLI_X
+};
+MLI_PRIVATE MLI_COLD uint64_t mli_rate_read(const memlord_stats *stats, size_t i) {
+    double rate = mli_rates[i].of(stats);
+    return rate >= 0 ? (uint64_t)(rate * 1e9 + 0.5) : UINT64_MAX;
+}
+MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats) {
+    return stats->allocs ? stats->total_allocated / stats->allocs : UINT64_MAX;
+}
+
+MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out) {
+    const mli_device_record *device = mli_device_record_at(lord, dev);
+    size_t i;
+    mli_row_totals sum;
+    mli_row_sum(lord, MLI_BOOK_DEVICE, dev, 1, &sum);
+    memset(out, 0, sizeof *out);
+    out->size = sizeof *out;
+    out->version = MEMLORD_STATS_VERSION;
+    for (i = 0; i < MLI_STAT_COUNT; i++)
+        *mli_stat_of(out, i) = mli_u64_load(&device->count[i]);
+    out->allocated = sum.live;
+    out->freed = sum.freed;
+    out->peak = sum.peak;
+    out->peak_error = sum.peak_error;
+    out->live_blocks = sum.blocks;
+    out->allocs = sum.allocs;
+    out->frees = sum.frees;
+    out->total_allocated = sum.total_in;
+    out->total_freed = sum.total_out;
+    out->largest_free--; /* stored one higher: 0, unknown, becomes UINT64_MAX */
+    if (out->reserved > out->allocated) out->cached = out->reserved - out->allocated;
+    mli_phys_stats_add(mli_phys_at(lord, dev), out);
+}
+
+/* Returns 1 if a selector has the device of a row. */
+static int mli_row_selected(memlord *lord, memlord_device sel, int book, uint32_t number) {
+    uint32_t dev = mli_row_at(lord, book, number)->dev;
+    return mli_selects(sel, mli_device_record_at(lord, dev)->device);
+}
+
+MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel,
+                                             memlord_stats *sum) {
+    uint32_t i, k, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    sum->limit = sum->held = sum->neighbours = 0;
+    for (i = 0; i < n; i++) {
+        mli_phys *phys = mli_phys_storage(lord, i);
+        for (k = 1; k < n; k++)
+            if (mli_phys_at(lord, k) == phys && mli_row_selected(lord, sel, MLI_BOOK_DEVICE, k))
+                break;
+        if (k < n) mli_phys_stats_add(phys, sum);
+    }
+}
+
+MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s) {
+    uint64_t a = sum->largest_free, b = s->largest_free;
+    size_t i;
+    for (i = 0; i < MLI_STAT_COUNT; i++)
+        *mli_stat_of(sum, i) = mli_add_saturated(*mli_stat_of(sum, i), *mli_stat_of(s, i));
+    sum->largest_free = a == UINT64_MAX || (b != UINT64_MAX && b > a) ? b : a;
+}
+
+MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
+                                                 memlord_site_stat *out) {
+    mli_row *row = mli_row_at(lord, MLI_BOOK_SITE, number);
+    mli_row_totals sum;
+    mli_row_sum(lord, MLI_BOOK_SITE, number, 1, &sum);
+    out->site = (const memlord_site *)mli_ptr_load_acquire(
+        &((mli_site_record *)row->subject)->display);
+    out->device = mli_device_record_at(lord, row->dev)->device;
+    out->alloc_bytes = sum.total_in;
+    out->free_bytes = sum.freed_here;
+    out->allocs = sum.allocs;
+    out->frees = sum.frees;
+    out->live_bytes = sum.live;
+    out->peak_bytes = sum.peak;
+    return sum.peak_error;
+}
+
+MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
+                                           size_t size, size_t key) {
+    char *at = (char *)list + n * size, *first = (char *)list;
+    uint64_t number, other;
+    memcpy(&number, (const char *)item + key, sizeof number);
+    while (at > first) {
+        memcpy(&other, at - size + key, sizeof other);
+        if (other >= number) break;
+        if (at < first + cap * size) memcpy(at, at - size, size);
+        at -= size;
+    }
+    if (at < first + cap * size) memcpy(at, item, size);
+    return n < cap ? n + 1 : n;
+}
+
+MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
+                                          memlord_site_order order, memlord_site_stat *out,
+                                          size_t cap, int names) {
+    static const unsigned char keys[] = {
+        offsetof(memlord_site_stat, alloc_bytes), offsetof(memlord_site_stat, free_bytes),
+        offsetof(memlord_site_stat, allocs),      offsetof(memlord_site_stat, frees),
+        offsetof(memlord_site_stat, live_bytes),  offsetof(memlord_site_stat, peak_bytes)};
+    uint32_t i, rows = mli_row_count(lord, MLI_BOOK_SITE);
+    size_t n = 0, at, key;
+    if ((unsigned)order >= sizeof keys) return 0;
+    key = keys[order];
+    for (i = 1; i < rows; i++) {
+        memlord_site_stat s;
+        uint64_t number;
+        if (!mli_row_selected(lord, sel, MLI_BOOK_SITE, i)) continue;
+        (void)mli_site_stat_fill(lord, i, &s);
+        memcpy(&number, (char *)&s + key, sizeof number);
+        if (number) n = mli_top_insert(out, n, cap, &s, sizeof s, key);
+    }
+    for (at = 0; at < n && names; at++)
+        out[at].site = mli_site_display_of(lord, out[at].site);
+    return n;
+}
+
+/* Adds the frames to a listed stack, whose depth is still the number of its row. 0: no memory. */
+static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) {
+    mli_stack_row *row = mli_stack_row_at(lord, s->depth);
+    void **frames;
+    s->depth = mli_stack_depth(lord, row);
+    frames = mli_stack_frames(lord, row, s->depth);
+    if (!frames) return 0;
+    s->frames = frames;
+    s->sites = (const memlord_site **)(void *)(frames + s->depth);
+    return 1;
+}
+/* Lists the largest stacks of a selector, as mli_sites_top the sites. Without memory for the frames
+   of a stack the list ends before it. */
+static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
+                                      memlord_stack_stat *out, size_t cap) {
+    static const unsigned char keys[] = {
+        offsetof(memlord_stack_stat, alloc_bytes), offsetof(memlord_stack_stat, alloc_bytes),
+        offsetof(memlord_stack_stat, allocs),      offsetof(memlord_stack_stat, allocs),
+        offsetof(memlord_stack_stat, live_bytes),  offsetof(memlord_stack_stat, peak_bytes)};
+    uint32_t i, rows = mli_stack_rows(lord);
+    size_t n = 0, key, named = 0;
+    if ((unsigned)order >= sizeof keys) return 0;
+    key = keys[order];
+    for (i = 1; i < rows; i++) {
+        memlord_stack_stat s;
+        uint64_t number;
+        mli_stack_stat_fill(lord, i, &s);
+        if (!mli_selects(sel, s.device)) continue;
+        s.depth = i;
+        memcpy(&number, (char *)&s + key, sizeof number);
+        if (number) n = mli_top_insert(out, n, cap, &s, sizeof s, key);
+    }
+    while (named < n && mli_stack_stat_frames(lord, &out[named])) named++;
+    return named;
+}
+
+MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
+                                                memlord_tag_stat *out) {
+    mli_row *row = mli_row_at(lord, MLI_BOOK_TAG, number);
+    mli_row_totals sum;
+    mli_row_sum(lord, MLI_BOOK_TAG, number, 1, &sum);
+    out->tag = (const char *)row->subject;
+    out->allocated = sum.live;
+    out->peak = sum.peak;
+    out->blocks = sum.blocks;
+    out->expected = mli_u64_load(&row->expected);
+    out->variance = out->expected ? (int64_t)(out->allocated - out->expected) : 0;
+    return sum.peak_error;
+}
+
+MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes) { *sum -= bytes < *sum ? bytes : *sum; }
+
+/* Returns the live bytes and blocks of the devices less those of their tags. */
+static MLI_COLD memlord_tag_stat mli_untagged(memlord *lord, memlord_device sel,
+                                              const memlord_tag_stat *tagged) {
+    uint32_t i;
+    memlord_tag_stat rest;
+    memset(&rest, 0, sizeof rest);
+    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
+        mli_row_totals sum;
+        if (!mli_row_selected(lord, sel, MLI_BOOK_DEVICE, i)) continue;
+        mli_row_sum(lord, MLI_BOOK_DEVICE, i, 0, &sum);
+        rest.allocated += sum.live;
+        rest.blocks += sum.blocks;
+    }
+    mli_take_off(&rest.allocated, tagged->allocated);
+    mli_take_off(&rest.blocks, tagged->blocks);
+    return rest;
+}
+MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out) {
+    size_t i;
+    for (i = 0; i < MLI_STAT_COUNT; i++)
+        *mli_stat_of(out, i) =
+            mli_add_saturated(*mli_stat_of(out, i), mli_stat_lost(lord, (int)i));
+}
+
+MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlord_tag_stat *out,
+                                         size_t cap) {
+    uint32_t i, rows = mli_row_count(lord, MLI_BOOK_TAG);
+    size_t n = 0;
+    for (i = 1; i < rows; i++) {
+        memlord_tag_stat s;
+        if (!mli_row_selected(lord, d, MLI_BOOK_TAG, i)) continue;
+        (void)mli_tag_stat_fill(lord, i, &s);
+        if (s.allocated)
+            n = mli_top_insert(out, n, cap, &s, sizeof s, offsetof(memlord_tag_stat, allocated));
+    }
+    return n;
+}
+
+MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *tag, size_t tags,
+                                          const memlord_site_stat *site, size_t sites) {
+    size_t i;
+    for (i = 0; i < tags; i++)
+        mli_putf(o, i ? ", %s %jo" : "; by tag: %s %jo", tag[i].tag ? tag[i].tag : "(untagged)",
+                 tag[i].allocated);
+    for (i = 0; i < sites; i++)
+        mli_putf(o, i ? ", %p %jo" : "; by site: %p %jo", (const void *)site[i].site,
+                 site[i].live_bytes);
+}
+
+/* Returns the bytes that the host's pool holds and no block uses. */
+static double mli_unused_share(const memlord_stats *s) {
+    return s->reserved > s->allocated ? (double)(s->reserved - s->allocated) : 0;
+}
+/* Returns part / (part + rest); NaN if both are 0. */
+static MLI_COLD double mli_share(uint64_t part, uint64_t rest) {
+    return part | rest ? (double)part / ((double)part + (double)rest) : mli_nan();
+}
+
+/* -- life -- */
+
+/* Resets the totals of the devices that no cell counts. Levels stay, a peak becomes its level, all
+   other totals become 0. Forgets the last failures, and that bands wait to be rearmed. */
+static MLI_COLD void mli_stats_reset(memlord *lord, mli_thread *t) {
+    uint32_t dev, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    int i;
+    (void)t;
+    for (dev = 1; dev < n; dev++) {
+        mli_device_record *device = mli_device_record_at(lord, dev);
+        mli_phys *phys = mli_phys_lock(lord, dev);
+        for (i = 0; i < MLI_STAT_COUNT; i++)
+            if (mli_columns[i].kind != MLI_KIND_LIVE) mli_u64_store(&device->count[i], 0);
+        mli_u64_store(&device->count[MLI_STAT_reserved_peak],
+                      mli_u64_load(&device->count[MLI_STAT_reserved]));
+        device->watch.waiting_rearm = 0;
+        memset(&device->oom, 0, sizeof device->oom);
+        mli_lock_drop(&phys->lock);
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_stats_life(mli_life *life) { life->reset = mli_stats_reset; }
+
+/* -- public -- */
+
+MLI_API size_t memlord_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
+                                  memlord_stack_stat *out, size_t cap) {
+    if (!lord || !out || !mli_selector_valid(sel)) return 0;
+    return mli_stacks_top(lord, sel, order, out, cap);
+}
+MLI_API size_t memlord_sites_top(memlord *lord, memlord_device sel, memlord_site_order order,
+                                 memlord_site_stat *out, size_t cap) {
+    if (!lord || !out || !mli_selector_valid(sel)) return 0;
+    return mli_sites_top(lord, sel, order, out, cap, 1);
+}
+MLI_API int memlord_site_top_alloc(memlord *lord, memlord_device sel, memlord_site_stat *out) {
+    return memlord_sites_top(lord, sel, MEMLORD_SITE_ORDER_ALLOC_BYTES, out, 1) == 1;
+}
+MLI_API int memlord_site_top_free(memlord *lord, memlord_device sel, memlord_site_stat *out) {
+    return memlord_sites_top(lord, sel, MEMLORD_SITE_ORDER_FREE_BYTES, out, 1) == 1;
+}
+
+MEMLORD_API uint64_t memlord_allocated(memlord *lord, memlord_device sel) {
+    uint64_t sum = 0;
+    uint32_t i, n;
+    if (!lord || !mli_selector_valid(sel)) return 0;
+    n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    for (i = 1; i < n; i++)
+        if (mli_row_selected(lord, sel, MLI_BOOK_DEVICE, i))
+            sum = mli_add_saturated(sum, mli_row_live(lord, MLI_BOOK_DEVICE, i));
+    return sum;
+}
+
+MLI_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel, memlord_stats *out) {
+    mli_phys *phys;
+    uint32_t i, n, found = 0;
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    memset(out, 0, sizeof *out);
+    out->size = sizeof *out;
+    out->version = MEMLORD_STATS_VERSION;
+    if (!lord) return MEMLORD_OK;
+    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    for (i = 1; i < n; i++) {
+        memlord_stats s;
+        if (!mli_row_selected(lord, sel, MLI_BOOK_DEVICE, i)) continue;
+        mli_stats_fill(lord, i, &s);
+        if (!found++) out->largest_free = UINT64_MAX;
+        mli_stats_sum(out, &s);
+    }
+    mli_stats_sum_phys(lord, sel, out);
+    if (!found && mli_phys_find(lord, sel, 0, &phys) == MEMLORD_OK)
+        mli_phys_stats_add(phys, out); /* the host's phys may have a limit before a device */
+    if (sel.type == MEMLORD_ANY) mli_stats_add_losses(lord, out);
+    return MEMLORD_OK;
+}
+
+static memlord_stats mli_stats_of(memlord *lord, memlord_device sel) {
+    memlord_stats s;
+    (void)memlord_stats_get(lord, sel, &s);
+    return s;
+}
+MLI_API uint64_t memlord_freed(memlord *lord, memlord_device sel) {
+    return mli_stats_of(lord, sel).freed;
+}
+MLI_API uint64_t memlord_pending(memlord *lord, memlord_device sel) {
+    return mli_stats_of(lord, sel).pending;
+}
+MLI_API uint64_t memlord_peak(memlord *lord, memlord_device sel) {
+    return mli_stats_of(lord, sel).peak;
+}
+
+MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
+    mli_out o;
+    uint32_t i, n;
+    mli_out_buffer(&o, buf, cap);
+    if (!lord) {
+        (void)mli_out_end(&o, cap);
+        return 0;
+    }
+    mli_put_str(&o, "memlord");
+    n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    for (i = 1; i < n; i++) {
+        memlord_stats s;
+        mli_stats_fill(lord, i, &s);
+        mli_putf(&o, i > 1 ? ", %i %jo in %ju (peak %jo)" : " %i %jo in %ju (peak %jo)",
+                 mli_device_code(mli_device_record_at(lord, i)->device), s.allocated,
+                 s.live_blocks, s.peak);
+    }
+    return mli_out_end(&o, cap);
+}
+
+MLI_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel, const char *tag,
+                                       memlord_tag_stat *out) {
+    uint32_t i;
+    int found = !tag;
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    memset(out, 0, sizeof *out);
+    if (!lord) return MEMLORD_OK;
+    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    for (i = 1; i < mli_row_count(lord, MLI_BOOK_TAG); i++) {
+        const char *name = (const char *)mli_row_at(lord, MLI_BOOK_TAG, i)->subject;
+        memlord_tag_stat s;
+        if (tag && strcmp(name, tag)) continue;
+        found = 1;
+        out->tag = name;
+        if (!mli_row_selected(lord, sel, MLI_BOOK_TAG, i)) continue;
+        (void)mli_tag_stat_fill(lord, i, &s);
+        out->allocated += s.allocated;
+        out->peak += s.peak;
+        out->blocks += s.blocks;
+        out->expected += s.expected;
+    }
+    if (out->expected) out->variance = (int64_t)(out->allocated - out->expected);
+    if (!tag) *out = mli_untagged(lord, sel, out);
+    return found ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+}
+
+MLI_API double memlord_cached_ratio(const memlord_stats *stats) {
+    return stats && stats->reserved ? mli_unused_share(stats) / (double)stats->reserved : 0;
+}
+MLI_API double memlord_fragmentation(const memlord_stats *stats) {
+    double unused, f;
+    if (!stats || stats->largest_free == UINT64_MAX) return mli_nan();
+    unused = mli_unused_share(stats);
+    f = unused > 0 ? 1 - (double)stats->largest_free / unused : 0;
+    return f > 0 ? f : 0;
+}
+MLI_API double memlord_hit_rate(const memlord_stats *stats) {
+    return stats ? mli_share(stats->cache_hits, stats->cache_misses) : mli_nan();
+}
+MLI_API double memlord_recovery_rate(const memlord_stats *stats) {
+    return stats ? mli_share(stats->recoveries, stats->oom_failures) : mli_nan();
+}
+MLI_API double memlord_success_rate(const memlord_stats *stats) {
+    return stats ? mli_share(stats->allocs, stats->oom_failures) : mli_nan();
+}
+MLI_API double memlord_mean_bytes(const memlord_stats *stats) {
+    if (!stats || !stats->allocs) return mli_nan();
+    return (double)stats->total_allocated / (double)stats->allocs;
+}
+
+/* -------------------------------------------------------------------- src/services/answers.h -- */
+
+/* Says who holds a device, without an allocation: for memlord_explain, the log of a failed request,
+   and the verdicts of reports. Owns no state. May use the rows of books/ and services/stats. Locks:
+   row, one at a time. */
+
+/* The record that lists show for the balance of a device's arena, which no block and no site
+   holds. */
+MLI_TABLE(const memlord_site mli_arena_site)
+
+#define MLI_HOLDERS_LISTED 4
+
+/* What holds bytes of a device: a tag or a site, the blocks that have none, or the arena, which has
+   neither. */
+enum { MLI_HOLDER_NAMED, MLI_HOLDER_UNNAMED, MLI_HOLDER_ARENA };
+typedef struct mli_holder {
+    uint64_t bytes;
+    const void *subject; /* the tag, or the site; NULL: the holder has no name */
+    uint32_t dev;
+    int kind; /* MLI_HOLDER_... */
+} mli_holder;
+typedef struct mli_holder_list {
+    int book;                          /* MLI_BOOK_TAG or MLI_BOOK_SITE */
+    uint32_t dev;                      /* the list is for this device */
+    int elsewhere;                     /* 1: some holder is on another device of the phys */
+    uint64_t count, named;             /* all holders; those that are a tag or a site */
+    uint64_t bytes;                    /* of all holders */
+    mli_holder at[MLI_HOLDERS_LISTED]; /* the largest ones, in order */
+} mli_holder_list;
+/* Lists what holds the phys of a device, by tag or by site; dev 0 is a device that was not seen
+   yet. Without a phys, lists what holds the device itself. */
+MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
+                                           int book, mli_holder_list *list);
+
+/* Returns the place of a listed site, or the record that stands for arenas; it is not looked up. */
+MLI_PRIVATE MLI_COLD const memlord_site *mli_holder_place(const mli_holder *h);
+/* Writes the name of a listed holder: its tag or site, "untagged", "no site" or "arenas". */
+MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h);
+/* Writes "; by tag: untagged 70 GiB, arenas 5 GiB, ..., and 3 more with 1 GiB", with the device
+   before each name if some are on another one. Writes nothing if no holder has a name and there is
+   but one. */
+MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list);
+
+/* -------------------------------------------------------------------- src/services/answers.c -- */
+
+MLI_PRIVATE const memlord_site mli_arena_site = {"", "(arena)", 0};
+
+static MLI_COLD void mli_holder_add(mli_holder_list *list, uint32_t dev, int kind,
+                                    const void *subject, uint64_t bytes) {
+    mli_holder h;
+    size_t n = list->count < MLI_HOLDERS_LISTED ? (size_t)list->count : MLI_HOLDERS_LISTED;
+    if (!bytes) return;
+    h.bytes = bytes;
+    h.subject = subject;
+    h.dev = dev;
+    h.kind = kind;
+    (void)mli_top_insert(list->at, n, MLI_HOLDERS_LISTED, &h, sizeof h,
+                         offsetof(mli_holder, bytes));
+    list->count++;
+    list->named += kind == MLI_HOLDER_NAMED;
+    list->bytes = mli_add_saturated(list->bytes, bytes);
+    if (dev != list->dev) list->elsewhere = 1;
+}
+/* Adds the holders of a device, which add up to its live bytes. */
+static MLI_COLD void mli_holder_add_dev(memlord *lord, mli_holder_list *list, uint32_t dev) {
+    const uint64_t arena = mli_u64_load(&mli_device_record_at(lord, dev)->arena);
+    uint64_t left = mli_row_live(lord, MLI_BOOK_DEVICE, dev);
+    uint32_t i, rows = mli_row_count(lord, list->book);
+    mli_take_off(&left, arena);
+    for (i = 1; i < rows; i++) {
+        const mli_row *row = mli_row_at(lord, list->book, i);
+        uint64_t live;
+        if (row->dev != dev) continue;
+        live = mli_row_live(lord, list->book, i);
+        mli_take_off(&left, live);
+        mli_holder_add(list, dev, MLI_HOLDER_NAMED, row->subject, live);
+    }
+    mli_holder_add(list, dev, MLI_HOLDER_UNNAMED, NULL, left);
+    mli_holder_add(list, dev, MLI_HOLDER_ARENA, NULL, arena);
+}
+MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
+                                           int book, mli_holder_list *list) {
+    uint32_t i = 0;
+    memset(list, 0, sizeof *list);
+    list->book = book;
+    list->dev = dev;
+    if (!phys)
+        mli_holder_add_dev(lord, list, dev);
+    else
+        while ((i = mli_phys_next_dev(lord, phys, i)) != 0) mli_holder_add_dev(lord, list, i);
+}
+
+MLI_PRIVATE MLI_COLD const memlord_site *mli_holder_place(const mli_holder *h) {
+    if (h->kind == MLI_HOLDER_ARENA) return &mli_arena_site;
+    return (const memlord_site *)mli_ptr_load_acquire(
+        &((const mli_site_record *)h->subject)->display); /* as in a site's stat */
+}
+MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h) {
+    if (h->kind == MLI_HOLDER_ARENA) {
+        mli_put_str(o, "arenas");
+    } else if (h->kind == MLI_HOLDER_UNNAMED) {
+        mli_put_str(o, book == MLI_BOOK_TAG ? "untagged" : "no site");
+    } else if (book == MLI_BOOK_TAG) {
+        mli_putf(o, "%s", (const char *)h->subject);
+    } else {
+        memlord_site named;
+        mli_putf(o, "%p", (const void *)mli_site_named(lord, mli_holder_place(h), &named));
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list) {
+    uint64_t i, left = list->bytes;
+    if (!list->named && (list->book != MLI_BOOK_TAG || list->count < 2)) return;
+    mli_put_str(o, list->book == MLI_BOOK_TAG ? "; by tag: " : "; by site: ");
+    for (i = 0; i < list->count && i < MLI_HOLDERS_LISTED; i++) {
+        const mli_holder *h = &list->at[i];
+        if (i) mli_put_str(o, ", ");
+        if (list->elsewhere)
+            mli_putf(o, "%i ", mli_device_code(mli_device_record_at(lord, h->dev)->device));
+        mli_put_holder(lord, o, list->book, h);
+        mli_putf(o, " %jo", h->bytes);
+        mli_take_off(&left, h->bytes);
+    }
+    if (i < list->count) mli_putf(o, ", and %ju more with %jo", list->count - i, left);
+}
+
 /* ---------------------------------------------------------------------- src/services/bands.h -- */
 
 /* Owns the strategies, the band state of each device, the collection callbacks and their runs. May
@@ -18522,1386 +19918,6 @@ MLI_PRIVATE void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t see
 MLI_PRIVATE void mli_bell_ring(mli_u32 *bell) { (void)mli_u32_add(bell, 1); }
 #endif
 #endif
-
-/* --------------------------------------------------------------------- src/services/scopes.h -- */
-
-/* Owns the scopes, and each thread's totals in each (a thread scope). May use books/. Invariants: a
-   scope or a thread scope is never removed; a span's totals come from the thread's own cells, so a
-   call that counts does nothing for scopes. Lock: cold, to make a scope or a thread scope. */
-
-/* Only the thread itself writes the spans of its context and its thread scopes; readers sum the
-   thread scopes. A span's levels are those of the thread that its context is in. A span that ends on
-   another thread than it began adds to the thread scope of that thread. A thread that adopts a scope
-   has a span and a thread scope of its own in it. */
-
-/* One invocation of a scope on one thread. */
-typedef struct mli_scope_run {
-    uint64_t start, stamps; /* the stamp of its start; its duration in stamps */
-    uint64_t bytes, blocks; /* signed: deltas */
-    uint64_t before, after; /* live bytes of all devices at its start and end */
-    uint64_t peak;          /* bytes above the start */
-    uint64_t shapes;        /* the address of a kept string; 0: none */
-} mli_scope_run;
-#define MLI_RUN_WORDS (sizeof(mli_scope_run) / sizeof(uint64_t))
-#define MLI_RUNS_KEPT 64 /* the last invocations that a thread scope keeps */
-
-typedef struct mli_min_max {
-    mli_u64 total, min, max; /* signed */
-} mli_min_max;
-
-/* One thread's totals in one scope, in this epoch. */
-typedef struct mli_thread_scope {
-    struct mli_thread_scope *next;
-    struct mli_scope_record *scope;
-    uint32_t thread;
-    mli_u64 epoch, count, peak;
-    mli_u64 running; /* invocations that began on the thread less those that ended there, too */
-    mli_u64 token; /* the second word of the token to adopt it by; 0: none */
-    mli_min_max bytes, blocks, stamps;
-    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* signed: the sums of the deltas, by dev */
-    /* A ring of the last invocations. The one being written is not among the last `count`. */
-    mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
-} mli_thread_scope;
-
-/* Ends all scopes of the context that a thread is in, the innermost first. Requires: the caller is
-   the thread, or the thread has ended. */
-MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t);
-/* Ends those of a context that is in no thread; `t` is the calling thread. Requires: no lock held but
-   the orphan's. */
-MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli_current *left);
-
-/* Suspend and resume the scopes of the context that a thread leaves, or has entered: between the two
-   their levels count from 0. Require: the context has scopes. */
-MLI_PRIVATE void mli_spans_leave(memlord *lord, mli_thread *t);
-MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
-
-MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
-
-#if !MLI_WINDOWS /* it has no fork */
-/* Forgets in a forked child the scopes of a thread that is gone. They never end. The thread may have
-   been about to begin or end one; whether that one is counted is not known. */
-MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
-/* Counts in a forked child the invocations of a context that go on. */
-MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
-#endif
-
-#define MLI_SCOPE_NAME 200 /* bytes of a name that are kept */
-
-/* Returns the length of a name, cut to MLI_SCOPE_NAME bytes where a UTF-8 character begins. */
-MLI_PRIVATE size_t mli_utf8_cut(const char *name);
-
-/* Sums the thread scopes of a scope, and their deltas on each device into `devices` unless that is
-   NULL. A thread scope of an earlier epoch counts as running only. */
-MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
-                                        const mli_stamp_scale *scale, memlord_scope_stat *out,
-                                        uint64_t *devices);
-
-/* Copies the invocations in a thread scope's ring, the oldest first, and returns their number. Its
-   thread may overwrite some meanwhile: these are dropped again. */
-MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_scope *s,
-                                                  mli_scope_run out[MLI_RUNS_KEPT]);
-
-/* Returns the number of invocations that the rings have overwritten. */
-MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord);
-
-MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life);
-
-/* --------------------------------------------------------------------- src/services/scopes.c -- */
-
-/* Returns the first thread scope of a scope; `next` leads to the others. */
-static mli_thread_scope *mli_thread_scope_first(const mli_scope_record *scope) {
-    return (mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
-}
-
-static void mli_min_max_reset(mli_min_max *e) {
-    mli_u64_store(&e->total, 0);
-    mli_u64_store(&e->min, INT64_MAX);
-    mli_u64_store(&e->max, (uint64_t)INT64_MIN);
-}
-
-/* Adds a value to a total, minimum and maximum of the caller's own thread scope. */
-static MLI_HOT void mli_min_max_add(mli_min_max *e, uint64_t v) {
-    mli_u64_add_own(&e->total, v);
-    if ((int64_t)v < (int64_t)mli_u64_load_own(&e->min)) mli_u64_store(&e->min, v);
-    if ((int64_t)v > (int64_t)mli_u64_load_own(&e->max)) mli_u64_store(&e->max, v);
-}
-
-/* Resets a thread scope for the current epoch. The release of `epoch` pairs with mli_scope_sum.
-   Requires: the caller is its own thread. */
-static MLI_COLD void mli_thread_scope_reset(memlord *lord, mli_thread_scope *s) {
-    uint32_t i;
-    mli_u64_store(&s->count, 0);
-    mli_u64_store(&s->peak, 0);
-    mli_min_max_reset(&s->bytes);
-    mli_min_max_reset(&s->blocks);
-    mli_min_max_reset(&s->stamps);
-    for (i = 0; i <= MEMLORD_MAX_DEVICES; i++) mli_u64_store(&s->devices[i], 0);
-    mli_u64_store_release(&s->epoch, mli_epoch(lord));
-}
-
-/* Adds an invocation that has ended to the caller's own thread scope. */
-static void mli_thread_scope_add(mli_thread_scope *s, const mli_scope_run *v) {
-    uint64_t n = mli_u64_load_own(&s->count);
-    mli_words_store(s->runs[n % (MLI_RUNS_KEPT + 1)], v, MLI_RUN_WORDS);
-    mli_min_max_add(&s->bytes, v->bytes);
-    mli_min_max_add(&s->blocks, v->blocks);
-    mli_min_max_add(&s->stamps, v->stamps);
-    if (v->peak > mli_u64_load_own(&s->peak)) mli_u64_store(&s->peak, v->peak);
-    mli_u64_store_release(&s->count, n + 1); /* pairs with the loads of its readers */
-}
-
-/* Returns the live bytes of all devices. */
-static uint64_t mli_live_total(memlord *lord) {
-    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    uint64_t sum = 0;
-    for (i = 1; i < n; i++) sum += mli_row_live(lord, MLI_BOOK_DEVICE, i);
-    return sum;
-}
-
-/* Computes the totals of a span, and adds its delta on each device to a thread scope, unless that
-   is NULL. Its peaks raise those of the span around it. `t` is the thread that its context is in;
-   NULL: it is in none, and all levels are 0. */
-static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
-                            mli_scope_run *v) {
-    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    memset(v, 0, sizeof *v);
-    v->start = f->start;
-    v->stamps = mli_stamp_now(lord) - f->start;
-    v->before = f->before;
-    v->after = mli_live_total(lord);
-    v->shapes = (uint64_t)(uintptr_t)f->shapes;
-    v->blocks = 0 - f->blocks;
-    for (i = 1; i < n; i++) {
-        const mli_cell *cell = t ? mli_cell_own_device(t, i) : NULL;
-        const mli_span_peak *at = mli_span_peak_at(f, i);
-        uint64_t delta;
-        if (cell) mli_span_raise(f, i, mli_u64_load_own(&cell->high));
-        delta = (cell ? mli_u64_load_own(&cell->level) : 0) - at->from;
-        if (delta && s) mli_u64_add_own(&s->devices[i], delta);
-        v->bytes += delta;
-        v->peak += at->high - at->from;
-        if (cell) v->blocks += mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
-        if (f->around) mli_span_raise(f->around, i, at->high);
-    }
-}
-
-/* -- making a scope -- */
-
-MLI_PRIVATE size_t mli_utf8_cut(const char *name) {
-    size_t n = 0;
-    while (n < MLI_SCOPE_NAME && name[n]) n++;
-    if (!name[n]) return n;
-    while (n && ((unsigned char)name[n] & 0xc0) == 0x80) n--;
-    return n;
-}
-
-/* Returns the scope with a path; NULL: there is none. */
-static MLI_COLD mli_scope_record *mli_scope_of_path_locked(memlord *lord, const char *path) {
-    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
-    const mli_stb_string *string = mli_string_locked(lord, path);
-    return string ? string->scope : NULL;
-}
-
-/* Makes a scope, its path and its name kept. MLI_AGAIN: it needs memory first. */
-static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_record *parent,
-                                                    const char *name, const char *path,
-                                                    const mli_site_origin *from,
-                                                    mli_scope_record **out) {
-    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
-    mli_scope_record *scope;
-    mli_site_record *site = NULL;
-    memlord_result r;
-    if (mli_scope_count(lord) > MEMLORD_MAX_SCOPES) return MEMLORD_E_NOMEM;
-    r = mli_name_locked(lord, name, &name);
-    if (r == MEMLORD_OK) r = mli_name_locked(lord, path, &path);
-    if (r == MEMLORD_OK && from->planted) r = mli_site_find_locked(lord, from, &site);
-    if (r) return r;
-    scope = mli_scope_record_new(lord);
-    if (!scope) return MLI_AGAIN;
-    scope->parent = parent;
-    scope->name = name;
-    scope->path = path;
-    scope->site = site;
-    mli_string_locked(lord, path)->scope = scope;
-    mli_scope_publish(lord);
-    *out = scope;
-    return MEMLORD_OK;
-}
-
-/* Finds or makes the scope of a name under a parent. The path identifies a scope: "a/b" and b in
-   a are one scope. */
-static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *parent,
-                                              const char *name, const memlord_site *origin,
-                                              mli_scope_record **out) {
-    const mli_site_origin from = mli_site_origin_of(lord, origin);
-    size_t n = mli_utf8_cut(name), at = parent ? strlen(parent->path) + 1 : 0;
-    char *path = (char *)mli_own_alloc(lord, at + n + 1);
-    memlord_result r;
-    if (!path) return MEMLORD_E_NOMEM;
-    if (parent) {
-        memcpy(path, parent->path, at - 1);
-        path[at - 1] = '/';
-    }
-    memcpy(path + at, name, n);
-    do {
-        mli_cold_enter();
-        *out = mli_scope_of_path_locked(lord, path);
-        r = *out ? MEMLORD_OK : mli_scope_new_locked(lord, parent, path + at, path, &from, out);
-    } while (mli_cold_leave(lord, &r));
-    mli_own_free(lord, path, at + n + 1);
-    return r;
-}
-
-/* Returns the thread scope of a thread in a scope, made on first use; NULL without memory. */
-static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_record *scope,
-                                                       const mli_thread *t) {
-    mli_thread_scope *s = mli_thread_scope_first(scope);
-    for (; s; s = s->next)
-        if (s->thread == t->id) return s; /* only this thread could add it */
-    s = (mli_thread_scope *)mli_own_alloc(lord, sizeof *s);
-    if (!s) return NULL;
-    s->scope = scope;
-    s->thread = t->id;
-    mli_thread_scope_reset(lord, s);
-    mli_lock_take(&mli_process.cold_lock);
-    s->next = (mli_thread_scope *)mli_ptr_load(&scope->threads);
-    mli_ptr_store_release(&scope->threads, s); /* pairs with mli_thread_scope_first */
-    mli_lock_drop(&mli_process.cold_lock);
-    return s;
-}
-
-/* -- spans -- */
-
-/* Gets the next span of a thread's scope stack, made on first use. E_STATE: the stack is full. The
-   orphan record has no stack: its calls come from many threads. */
-static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **out) {
-    mli_span **next = t->now.span ? &t->now.span->inner : &t->now.context->spans;
-    uint32_t depth = mli_scope_depth(t);
-    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM;
-    if (depth == MLI_SCOPE_DEPTH_MAX) return MEMLORD_E_STATE;
-    if (!*next) {
-        *next = (mli_span *)mli_own_alloc(lord, sizeof **next);
-        if (!*next) return MEMLORD_E_NOMEM;
-        (*next)->around = t->now.span;
-        (*next)->depth = depth + 1;
-    }
-    *out = *next;
-    return MEMLORD_OK;
-}
-
-/* Restarts a cell's high at its level, after the row's peak has taken account of the old high. */
-static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, uint32_t dev, mli_cell *cell) {
-    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
-    mli_lock_take(&row->lock);
-    mli_row_raise_peak(row, cell);
-    mli_lock_drop(&row->lock);
-    mli_u64_store(&cell->high, mli_u64_load(&cell->level));
-}
-
-/* Pushes a span: the thread enters the scope of a thread scope. `adopted` is the second word of the
-   token that the scope was adopted by; 0: it was not adopted. Restarts the high of each cell, so
-   that it measures the peak of this span; the span around keeps the old high. */
-static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
-                          uint64_t adopted) {
-    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    f->scope = stats->scope;
-    f->stats = stats;
-    f->adopted = adopted;
-    f->exported = 0;
-    f->shapes = NULL;
-    f->blocks = 0;
-    for (i = 1; i < n; i++) {
-        mli_cell *cell = mli_cell_own_device(t, i);
-        f->peaks[i].from = f->peaks[i].high = 0;
-        if (!cell) continue;
-        if (f->around) mli_span_raise(f->around, i, mli_u64_load_own(&cell->high));
-        if (mli_u64_load_own(&cell->high) != mli_u64_load_own(&cell->level))
-            mli_cell_high_restart(lord, i, cell);
-        f->peaks[i].from = f->peaks[i].high = mli_u64_load_own(&cell->level);
-        f->blocks += mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
-    }
-    f->devices = n - 1;
-    f->before = mli_live_total(lord);
-    f->start = mli_stamp_now(lord);
-    if (!(mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE)) mli_special_set(t, MLI_SPECIAL_SCOPE, 1);
-    t->now.span = f;
-    t->now.birth_bits = 0;
-    mli_u64_add_own(&stats->running, 1);
-    mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_BEGIN, 0, 0, 0, 0);
-}
-
-static void mli_span_pop(mli_current *now) {
-    now->span = now->span->around;
-    now->birth_bits = 0;
-}
-
-/* Ends the innermost span of a context, and adds it to the thread scope of the calling thread `t`,
-   which may be of an earlier epoch. `at` is the thread that the context is in: t, or NULL. A span
-   that began on another thread counts as lost where there is no memory for this thread's scope. */
-static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli_current *now) {
-    mli_span *f = now->span;
-    mli_thread_scope *s = f->stats;
-    mli_scope_run v;
-    if (MLI_UNLIKELY(s->thread != t->id)) s = mli_thread_scope_get(lord, f->scope, t);
-    if (MLI_UNLIKELY(s && mli_u64_load_own(&s->epoch) != mli_epoch(lord)))
-        mli_thread_scope_reset(lord, s);
-    mli_span_totals(lord, at, f, s, &v);
-    if (s)
-        mli_thread_scope_add(s, &v);
-    else
-        mli_loss_add(lord, MLI_LOST_scopes);
-    if (MLI_UNLIKELY(f->exported)) mli_u64_store(&f->stats->token, 0);
-    if (MLI_LIKELY(s == f->stats))
-        mli_u64_add_own(&s->running, (uint64_t)0 - 1);
-    else
-        (void)mli_u64_add(&f->scope->ended_elsewhere, 1);
-    mli_span_pop(now);
-}
-
-/* Ends the innermost span of a thread. */
-static void mli_span_close(memlord *lord, mli_thread *t) {
-    mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_END, 0, 0, 0, 0);
-    mli_span_end(lord, t, t, &t->now);
-}
-
-MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t) {
-    while (t->now.span) mli_span_close(t->lord, t);
-}
-MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli_current *left) {
-    while (left->span) mli_span_end(lord, t, NULL, left);
-}
-
-/* -- contexts -- */
-
-/* Records that a thread is now in the scopes of its context, the outermost first, or no longer, the
-   innermost first. */
-static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) {
-    mli_span *const innermost = t->now.span;
-    mli_span *f = begins ? t->now.context->spans : innermost;
-    for (; f; f = begins ? f->inner : f->around) {
-        t->now.span = f; /* which has the scope of the event */
-        mli_event_record(lord, t, begins ? MEMLORD_EVENT_SCOPE_BEGIN : MEMLORD_EVENT_SCOPE_END, 0, 0,
-                         0, 0);
-        if (begins && f == innermost) break;
-    }
-    t->now.span = innermost;
-}
-
-/* Moves the levels of all spans of a thread's context: from those of the thread to levels that begin
-   at 0 (enter 0), or back (enter 1). */
-static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
-    const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    mli_span *f;
-    uint32_t i;
-    for (i = 1; i < n; i++) {
-        mli_cell *cell = mli_cell_own_device(t, i);
-        uint64_t level = cell ? mli_u64_load_own(&cell->level) : 0, blocks = 0;
-        if (cell) blocks = mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
-        if (cell && !enter) mli_span_raise(t->now.span, i, mli_u64_load_own(&cell->high));
-        if (cell && enter && mli_u64_load_own(&cell->high) != level)
-            mli_cell_high_restart(lord, i, cell);
-        for (f = t->now.span; f; f = f->around) {
-            mli_span_peak *at = mli_span_peak_at(f, i);
-            at->from += enter ? level : 0 - level;
-            at->high += enter ? level : 0 - level;
-            f->blocks += enter ? blocks : 0 - blocks;
-        }
-    }
-}
-MLI_PRIVATE void mli_spans_leave(memlord *lord, mli_thread *t) {
-    if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS))) mli_spans_events(lord, t, 0);
-    mli_spans_shift(lord, t, 0);
-}
-MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t) {
-    mli_spans_shift(lord, t, 1);
-    if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS))) mli_spans_events(lord, t, 1);
-}
-
-/* -- beginning a scope -- */
-
-/* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in it;
-   the thread's cache keeps that for the next look-up by `given` with `salt`. */
-static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, const char *name,
-                                                const void *given, uint32_t salt,
-                                                const memlord_site *origin,
-                                                mli_thread_scope **out) {
-    mli_scope_record *scope, *parent = t->now.span ? t->now.span->scope : NULL;
-    memlord_result r = mli_scope_make(lord, parent, name, origin, &scope);
-    if (r) return r;
-    *out = mli_thread_scope_get(lord, scope, t);
-    if (!*out) return MEMLORD_E_NOMEM;
-    /* a scope made by another split of its path has another name: a cached one would never match */
-    if (origin || !strncmp(scope->name, name, MLI_SCOPE_NAME))
-        mli_cache_set(lord, t, given, salt, *out, 0);
-    return MEMLORD_OK;
-}
-
-static MLI_COLD void mli_scope_dropped(memlord *lord) {
-    mli_loss_add(lord, MLI_LOST_scopes);
-    mli_drop_warn(lord, &lord->tags.warned_scope,
-                  mli_scope_count(lord) > MEMLORD_MAX_SCOPES
-                      ? "[drop] no room for a scope: raise MEMLORD_MAX_SCOPES; dropped_scopes has "
-                        "how many"
-                      : "[drop] no room for a scope: raise MEMLORD_MAX_STRINGS, or give the "
-                        "ledger's allocator more; dropped_scopes has how many");
-}
-
-/* Begins a scope. `guard` gets what its end restores; NULL: the scope has no guard. The cache of
-   the thread has the scope under the host's static record `planted` or, if that is NULL, under
-   `name`. The text there may change, so the name is compared with that of the scope found. */
-static memlord_result mli_scope_begin(memlord *lord, const char *name,
-                                      const memlord_scope_site *planted, memlord_guard *guard) {
-    const void *given = planted ? (const void *)planted : (const void *)name;
-    mli_thread *t = mli_thread_get(lord);
-    const mli_cache_entry *memo;
-    mli_thread_scope *stats;
-    mli_span *span;
-    uint32_t salt;
-    memlord_result r;
-    if (!t) return MEMLORD_OK;
-    salt = mli_cache_salt(planted ? MLI_CACHE_SCOPE_SITE : MLI_CACHE_SCOPE, mli_scope_id(t));
-    memo = mli_cache_find(t, given, salt);
-    stats = memo ? (mli_thread_scope *)memo->value : NULL;
-    if (stats && !planted && strncmp(stats->scope->name, name, MLI_SCOPE_NAME)) stats = NULL;
-    r = mli_span_reserve(lord, t, &span);
-    if (r == MEMLORD_OK && MLI_UNLIKELY(!stats))
-        r = mli_scope_lookup(lord, t, name, given, salt, planted ? &planted->site : NULL, &stats);
-    if (r == MEMLORD_OK && guard) mli_guard_note(guard, lord, t, 1);
-    if (r == MEMLORD_OK) mli_span_open(lord, t, span, stats, 0);
-    mli_thread_put(lord, t);
-    if (r == MEMLORD_E_NOMEM) mli_scope_dropped(lord);
-    if (r == MEMLORD_OK) mli_interposer_begin(lord, 1, name);
-    return mli_call_end_uncounted(lord, r);
-}
-
-/* -- handing a scope to other threads -- */
-
-/* Returns the first word of a token: the ledger's generation and the scope. The second word is the
-   number of an export. A token is valid while its number is in a thread scope: from the first
-   export of a span until the span ends. */
-static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scope) {
-    return lord->generation << 32 | scope->id;
-}
-
-/* Enters the scope of a token. E_UNKNOWN: the token's span has ended, or it is of another ledger.
-   E_STATE: the thread is in it by this token already, or exported it itself. */
-static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
-                                               const memlord_scope_token *token) {
-    mli_scope_record *scope = mli_scope_find(lord, (uint32_t)token->word[0]);
-    mli_thread_scope *s;
-    mli_span *span, *f;
-    memlord_result r = mli_span_reserve(lord, t, &span);
-    if (r) return r;
-    if (!token->word[1] || !scope || token->word[0] != mli_scope_word(lord, scope))
-        return MEMLORD_E_UNKNOWN;
-    for (f = t->now.span; f; f = f->around)
-        if (f->adopted == token->word[1]) return MEMLORD_E_STATE;
-    s = mli_thread_scope_first(scope);
-    while (s && mli_u64_load(&s->token) != token->word[1]) s = s->next;
-    if (!s) return MEMLORD_E_UNKNOWN;
-    if (s->thread == t->id) return MEMLORD_E_STATE;
-    s = mli_thread_scope_get(lord, scope, t);
-    if (!s) return MEMLORD_E_NOMEM;
-    mli_span_open(lord, t, span, s, token->word[1]);
-    return MEMLORD_OK;
-}
-
-/* Ends the innermost scope. E_STATE: it was not adopted by this token. */
-static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
-                                                const memlord_scope_token *token) {
-    const mli_span *f = t->now.span;
-    if (!f || !f->adopted || f->adopted != token->word[1] ||
-        token->word[0] != mli_scope_word(lord, f->scope))
-        return MEMLORD_E_STATE;
-    mli_span_close(lord, t);
-    return MEMLORD_OK;
-}
-
-/* Adopts or returns a token on the caller's thread record. */
-static MLI_COLD memlord_result mli_scope_token_apply(memlord *lord, int adopt,
-                                                     const memlord_scope_token *token) {
-    mli_thread *t;
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    if (!token) return MEMLORD_E_INVALID;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    r = adopt ? mli_scope_adopt(lord, t, token) : mli_scope_return(lord, t, token);
-    mli_thread_put(lord, t);
-    return mli_call_end_uncounted(lord, r);
-}
-
-/* -- reading -- */
-
-/* Merges one thread scope into a total, minimum and maximum; `first`: none was merged before. */
-static void mli_min_max_merge(const mli_min_max *e, int first, int64_t *total,
-                              int64_t *min, int64_t *max) {
-    int64_t low = (int64_t)mli_u64_load(&e->min), high = (int64_t)mli_u64_load(&e->max);
-    *total += (int64_t)mli_u64_load(&e->total);
-    if (first || low < *min) *min = low;
-    if (first || high > *max) *max = high;
-}
-
-/* Returns how many invocations a thread scope has had in this epoch. The acquires pair with
-   mli_thread_scope_add and mli_thread_scope_reset. */
-static uint64_t mli_thread_scope_count(memlord *lord, const mli_thread_scope *s) {
-    uint64_t n = mli_u64_load_acquire(&s->count);
-    return mli_u64_load_acquire(&s->epoch) == mli_epoch(lord) ? n : 0;
-}
-
-MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
-                                        const mli_stamp_scale *scale, memlord_scope_stat *out,
-                                        uint64_t *devices) {
-    const mli_thread_scope *s = mli_thread_scope_first(scope);
-    int64_t total = 0, min = 0, max = 0;
-    uint32_t i;
-    memset(out, 0, sizeof *out);
-    out->name = scope->name;
-    out->path = scope->path;
-    out->id = scope->id;
-    out->parent = scope->parent ? scope->parent->id : 0;
-    out->device_ns = mli_u64_load(&scope->device_ns);
-    if (scope->site) out->site = mli_site_display(lord, scope->site);
-    for (; s; s = s->next) {
-        uint64_t n = mli_thread_scope_count(lord, s);
-        int first = !out->count;
-        out->running += mli_u64_load(&s->running);
-        if (!n) continue;
-        out->count += n;
-        mli_min_max_merge(&s->bytes, first, &out->bytes.total, &out->bytes.min, &out->bytes.max);
-        mli_min_max_merge(&s->blocks, first, &out->blocks.total, &out->blocks.min,
-                          &out->blocks.max);
-        mli_min_max_merge(&s->stamps, first, &total, &min, &max);
-        if (mli_u64_load(&s->peak) > out->peak) out->peak = mli_u64_load(&s->peak);
-        for (i = 1; devices && i <= MEMLORD_MAX_DEVICES; i++)
-            devices[i] += mli_u64_load(&s->devices[i]);
-    }
-    out->running -= mli_u64_load(&scope->ended_elsewhere);
-    if ((int64_t)out->running < 0) out->running = 0; /* ends were seen whose begins were not */
-    out->ns.total = mli_stamps_ns(scale, (uint64_t)total);
-    out->ns.min = mli_stamps_ns(scale, (uint64_t)min);
-    out->ns.max = mli_stamps_ns(scale, (uint64_t)max);
-}
-
-MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_scope *s,
-                                                  mli_scope_run out[MLI_RUNS_KEPT]) {
-    uint64_t n = mli_thread_scope_count(lord, s), i, after;
-    uint64_t from = n > MLI_RUNS_KEPT ? n - MLI_RUNS_KEPT : 0, good;
-    for (i = from; i < n; i++)
-        mli_words_load(&out[i - from], s->runs[i % (MLI_RUNS_KEPT + 1)], MLI_RUN_WORDS);
-    after = mli_u64_load(&s->count); /* after the copies, which are acquires */
-    if (after < n) return 0;         /* it has begun a new epoch */
-    good = after > from + MLI_RUNS_KEPT ? after - MLI_RUNS_KEPT : from;
-    if (good >= n) return 0;
-    memmove(out, out + (good - from), (size_t)(n - good) * sizeof *out);
-    return (size_t)(n - good);
-}
-
-MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord) {
-    uint64_t gone = 0;
-    uint32_t i;
-    for (i = 1; i < mli_scope_count(lord); i++) {
-        const mli_thread_scope *s = mli_thread_scope_first(mli_scope_record_at(lord, i));
-        for (; s; s = s->next) {
-            uint64_t n = mli_thread_scope_count(lord, s);
-            gone += n > MLI_RUNS_KEPT ? n - MLI_RUNS_KEPT : 0;
-        }
-    }
-    return gone;
-}
-
-#if !MLI_WINDOWS /* it has no fork */
-MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now) {
-    for (; now->span; mli_span_pop(now)) mli_u64_store(&now->span->stats->token, 0);
-}
-MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now) {
-    const mli_span *f = now->span;
-    for (; f; f = f->around) mli_u64_add_own(&f->stats->running, 1);
-}
-#endif
-
-/* -- life -- */
-
-/* No invocation runs, until mli_running_count says so. */
-static MLI_COLD void mli_scopes_forked(memlord *lord) {
-    mli_scope_record *scope;
-    uint32_t i;
-    for (i = 1; (scope = mli_scope_find(lord, i)) != NULL; i++) {
-        mli_thread_scope *s = mli_thread_scope_first(scope);
-        mli_u64_store(&scope->ended_elsewhere, 0);
-        for (; s; s = s->next) mli_u64_store(&s->running, 0);
-    }
-}
-static MLI_COLD void mli_scopes_reset(memlord *lord, mli_thread *t) {
-    uint32_t i;
-    (void)t;
-    for (i = 1; i < mli_scope_count(lord); i++)
-        mli_u64_store(&mli_scope_record_at(lord, i)->device_ns, 0);
-}
-MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context) {
-    mli_span *f = context->spans, *inner;
-    for (; f; f = inner) {
-        inner = f->inner;
-        mli_own_free(lord, f, sizeof *f);
-    }
-}
-static MLI_COLD void mli_scopes_free(memlord *lord) {
-    mli_thread *t;
-    uint32_t i;
-    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) mli_spans_free(lord, &t->own);
-    for (i = 1; i < mli_scope_count(lord); i++) {
-        mli_scope_record *scope = mli_scope_record_at(lord, i);
-        mli_thread_scope *s = mli_thread_scope_first(scope), *next;
-        for (; s; s = next) {
-            next = s->next;
-            mli_own_free(lord, s, sizeof *s);
-        }
-        mli_own_free(lord, scope, sizeof *scope);
-    }
-}
-MLI_PRIVATE MLI_COLD void mli_scopes_life(mli_life *life) {
-    life->forked = mli_scopes_forked;
-    life->reset = mli_scopes_reset;
-    life->free = mli_scopes_free;
-}
-
-/* -- public -- */
-
-MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name) {
-    if (!lord) return MEMLORD_OK;
-    if (!name || !*name) return MEMLORD_E_INVALID;
-    return mli_scope_begin(lord, name, NULL, NULL);
-}
-MEMLORD_API memlord_result memlord_scope_enter(memlord *lord, const memlord_scope_site *planted) {
-    if (!lord) return MEMLORD_OK;
-    if (!planted || !planted->name || !*planted->name) return MEMLORD_E_INVALID;
-    return mli_scope_begin(lord, planted->name, planted, NULL);
-}
-MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
-                                              const memlord_scope_site *planted) {
-    memlord_guard guard = {NULL, 0, 0, 0};
-    if (planted) name = planted->name;
-    if (lord && name && *name) (void)mli_scope_begin(lord, name, planted, &guard);
-    return guard;
-}
-MEMLORD_API MLI_NOINLINE memlord_result memlord_scope_end(memlord *lord) {
-    mli_thread *t;
-    memlord_result r = MEMLORD_OK;
-    if (!lord) return MEMLORD_OK;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    if (t->now.span && !t->now.span->adopted) /* an adopted one ends by memlord_scope_return */
-        mli_span_close(lord, t);
-    else
-        r = MEMLORD_E_STATE;
-    mli_thread_put(lord, t);
-    if (r == MEMLORD_OK)
-        mli_interposer_end(lord, 1, 1);
-    else
-        mli_end_misplaced(lord, MLI_RETURN_ADDRESS());
-    return mli_call_end_uncounted(lord, r);
-}
-
-MEMLORD_API void memlord_guard_end(memlord_guard *guard) {
-    memlord *lord = guard ? guard->lord : NULL;
-    mli_thread *t = lord ? mli_thread_get(lord) : NULL;
-    uint32_t ended = 0;
-    int elsewhere;
-    if (!t) return;
-    guard->lord = NULL;
-    elsewhere = t->now.context->id != guard->context;
-    if (!elsewhere && guard->scope) {
-        for (; mli_scope_depth(t) > guard->depth; mli_span_close(lord, t))
-            ended += !t->now.span->adopted; /* the interposer was told of no adoption */
-    } else if (!elsewhere && t->now.tag_depth > guard->depth) {
-        ended = t->now.tag_depth - guard->depth;
-        mli_tags_cut(t, guard->depth);
-    }
-    mli_thread_put(lord, t);
-    if (ended) mli_interposer_end(lord, guard->scope, ended);
-    if (elsewhere)
-        mli_guard_lost(lord);
-    else if (guard->scope)
-        (void)mli_call_end_uncounted(lord, MEMLORD_OK);
-}
-
-MLI_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *shapes) {
-    mli_thread *t;
-    memlord_result r = MEMLORD_E_STATE;
-    const char *kept;
-    if (!lord) return MEMLORD_OK;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    if (t->now.span) r = mli_name_limited(lord, shapes, &kept);
-    if (r == MEMLORD_OK) t->now.span->shapes = kept;
-    mli_thread_put(lord, t);
-    return r;
-}
-
-MLI_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *out) {
-    mli_thread *t;
-    mli_span *f;
-    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
-    memset(out, 0, sizeof *out);
-    if (!lord) return MEMLORD_OK;
-    t = mli_thread_get(lord);
-    if (!t) return MEMLORD_OK;
-    f = t->now.span;
-    if (f) {
-        if (!mli_u64_load_own(&f->stats->token)) {
-            f->exported = 1;
-            mli_u64_store(&f->stats->token, mli_serial_next(lord));
-        }
-        out->word[0] = mli_scope_word(lord, f->scope);
-        out->word[1] = mli_u64_load_own(&f->stats->token);
-    }
-    mli_thread_put(lord, t);
-    return f ? MEMLORD_OK : MEMLORD_E_STATE;
-}
-MLI_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scope_token *token) {
-    return mli_scope_token_apply(lord, 1, token);
-}
-MLI_API memlord_result memlord_scope_return(memlord *lord, const memlord_scope_token *token) {
-    return mli_scope_token_apply(lord, 0, token);
-}
-
-MLI_API memlord_result memlord_scope_get(memlord *lord, const char *path, memlord_scope_stat *out) {
-    const mli_scope_record *scope;
-    mli_stamp_scale scale;
-    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
-    memset(out, 0, sizeof *out);
-    if (!lord) return MEMLORD_OK;
-    if (!path) return MEMLORD_E_INVALID;
-    mli_lock_take(&mli_process.cold_lock);
-    scope = mli_scope_of_path_locked(lord, path);
-    mli_lock_drop(&mli_process.cold_lock);
-    if (!scope) return MEMLORD_E_UNKNOWN;
-    scale = mli_stamp_scale_now(lord);
-    mli_scope_sum(lord, scope, &scale, out, NULL);
-    return MEMLORD_OK;
-}
-MLI_API uint64_t memlord_scope_current(memlord *lord) {
-    mli_thread *t = lord ? mli_thread_get(lord) : NULL;
-    uint64_t id = t ? mli_scope_id(t) : 0;
-    if (t) mli_thread_put(lord, t);
-    return id;
-}
-MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, uint64_t ns) {
-    mli_scope_record *record;
-    if (!lord) return MEMLORD_OK;
-    record = mli_scope_find(lord, scope);
-    if (!record) return MEMLORD_E_UNKNOWN;
-    (void)mli_u64_add(&record->device_ns, ns);
-    return MEMLORD_OK;
-}
-
-/* ---------------------------------------------------------------------- src/services/stats.h -- */
-
-/* Computes the statistics of devices, sites and tags, and lists of them, from the rows of all
-   threads. Owns no state. May use books/ and services/scopes. Invariant: each row is summed once
-   under its lock; two rows may be of different moments, so a report sums every device once. Locks:
-   cold for look-ups, phys, scopes and row, one at a time. */
-
-/* The columns of a device. First come its statistics, by their MLI_STAT_ numbers. Then come the
-   losses of the ledger as a whole: records without room, and records that are no longer kept. */
-enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
-enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
-typedef struct mli_columns_row {
-    uint16_t at, kind; /* at: the offset in memlord_stats, 0 for a loss; MLI_KIND_... */
-} mli_columns_row;
-MLI_TABLE(const mli_columns_row mli_columns[MLI_COLUMNS])
-MLI_TABLE(const char *const mli_column_names[MLI_COLUMNS])
-/* Returns the statistic of column i, which is less than MLI_STAT_COUNT. */
-MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
-MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
-
-/* The rates of a device's statistics. */
-typedef struct mli_rates_row {
-    const char *name, *text;
-    double (*of)(const memlord_stats *stats);
-} mli_rates_row;
-enum {
-    MLI_RATE_COUNT = 0
-#define MLI_X(name, text) +1
-    MLI_RATES(MLI_X)
-#undef MLI_X
-};
-MLI_TABLE(const mli_rates_row mli_rates[MLI_RATE_COUNT])
-/* Returns a rate in billionths; UINT64_MAX: nothing was counted. */
-MLI_PRIVATE MLI_COLD uint64_t mli_rate_read(const memlord_stats *stats, size_t i);
-/* Returns memlord_mean_bytes in whole bytes; UINT64_MAX without an alloc. */
-MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
-
-/* Computes the statistics of one device. */
-MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out);
-
-/* Sums what counts by phys, of those that a selector's devices are at, each phys once. */
-MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
-
-/* Adds the statistics of a device to a sum. largest_free is the largest known one: free pieces of
-   two pools are not one piece. */
-MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
-
-/* Computes the statistics of a site. Returns the bytes that its peak may be low by. */
-MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
-                                                 memlord_site_stat *out);
-
-/* Inserts an item into a list of at most `cap`, ordered from the largest by the number at offset
-   `key`, and returns the new length. The search begins at the end: most items stay below the last
-   one and are not inserted. */
-MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
-                                           size_t size, size_t key);
-
-/* Lists the largest sites of a selector and returns their number; a site with a 0 is left out.
-   `names`: the listed sites get their display records, with symbols resolved. */
-MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
-                                          memlord_site_order order, memlord_site_stat *out,
-                                          size_t cap, int names);
-
-/* Computes the statistics of a tag. Returns how many bytes its peak may be too low. */
-MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
-                                                memlord_tag_stat *out);
-
-/* Takes bytes off a sum, which becomes 0 if it has less. */
-MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes);
-/* Adds the drops that no device counts, for the statistics of all devices alone: there was no
-   device to count them on. */
-MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out);
-
-/* Lists the tags of a selector with the most live bytes and returns their number. */
-MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlord_tag_stat *out,
-                                         size_t cap);
-
-/* Writes "; by tag: weights 40 GiB, (untagged) 1 GiB; by site: read_tensors loader.c:12 40 GiB". */
-MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *tag, size_t tags,
-                                          const memlord_site_stat *site, size_t sites);
-
-#define MLI_HOLDERS_LISTED 4
-
-/* What holds bytes of a device: a tag or a site, the blocks that have none, or the arena, which has
-   neither. */
-enum { MLI_HOLDER_NAMED, MLI_HOLDER_UNNAMED, MLI_HOLDER_ARENA };
-typedef struct mli_holder {
-    uint64_t bytes;
-    const void *subject; /* the tag, or the site; NULL: the holder has no name */
-    uint32_t dev;
-    int kind; /* MLI_HOLDER_... */
-} mli_holder;
-typedef struct mli_holder_list {
-    int book;                          /* MLI_BOOK_TAG or MLI_BOOK_SITE */
-    uint32_t dev;                      /* the list is for this device */
-    int elsewhere;                     /* 1: some holder is on another device of the phys */
-    uint64_t count, named;             /* all holders; those that are a tag or a site */
-    uint64_t bytes;                    /* of all holders */
-    mli_holder at[MLI_HOLDERS_LISTED]; /* the largest ones, in order */
-} mli_holder_list;
-/* Lists what holds the phys of a device, by tag or by site; dev 0 is a device that was not seen
-   yet. Without a phys, lists what holds the device itself. */
-MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
-                                           int book, mli_holder_list *list);
-
-/* Writes the name of a listed holder: its tag or site, "untagged", "no site" or "arenas". */
-MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h);
-/* Writes "; by tag: untagged 70 GiB, arenas 5 GiB, ..., and 3 more with 1 GiB", with the device
-   before each name if some are on another one. Writes nothing if no holder has a name and there is
-   but one. */
-MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list);
-
-MLI_PRIVATE MLI_COLD void mli_stats_life(mli_life *life);
-
-/* ---------------------------------------------------------------------- src/services/stats.c -- */
-
-MLI_PRIVATE const mli_columns_row mli_columns[MLI_COLUMNS] = {
-#define MLI_X(name, kind, family, text) {offsetof(memlord_stats, name), MLI_KIND_##kind},
-    MLI_STATS(MLI_X)
-#undef MLI_X
-#define MLI_X(name, text) {0, MLI_KIND_ANOMALY},
-    MLI_LOSSES(MLI_X)
-#undef MLI_X
-};
-MLI_PRIVATE const char *const mli_column_names[MLI_COLUMNS] = {
-#define MLI_X(name, kind, family, text) #name,
-    MLI_STATS(MLI_X)
-#undef MLI_X
-#define MLI_X(name, text) "dropped_" #name,
-    MLI_LOSSES(MLI_X)
-#undef MLI_X
-};
-MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i) {
-    return (uint64_t *)(void *)((char *)stats + mli_columns[i].at);
-}
-MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i) {
-    return i == MLI_LOST_scope_invocations ? mli_invocations_lost(lord)
-                                           : mli_loss_count(lord, (int)i);
-}
-MLI_PRIVATE const mli_rates_row mli_rates[MLI_RATE_COUNT] = {
-#define MLI_X(name, text) {#name, text, memlord_##name},
-    MLI_RATES(MLI_X)
-#undef MLI_X
-};
-MLI_PRIVATE MLI_COLD uint64_t mli_rate_read(const memlord_stats *stats, size_t i) {
-    double rate = mli_rates[i].of(stats);
-    return rate >= 0 ? (uint64_t)(rate * 1e9 + 0.5) : UINT64_MAX;
-}
-MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats) {
-    return stats->allocs ? stats->total_allocated / stats->allocs : UINT64_MAX;
-}
-
-MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out) {
-    const mli_device_record *device = mli_device_record_at(lord, dev);
-    size_t i;
-    mli_row_totals sum;
-    mli_row_sum(lord, MLI_BOOK_DEVICE, dev, 1, &sum);
-    memset(out, 0, sizeof *out);
-    out->size = sizeof *out;
-    out->version = MEMLORD_STATS_VERSION;
-    for (i = 0; i < MLI_STAT_COUNT; i++)
-        *mli_stat_of(out, i) = mli_u64_load(&device->count[i]);
-    out->allocated = sum.live;
-    out->freed = sum.freed;
-    out->peak = sum.peak;
-    out->peak_error = sum.peak_error;
-    out->live_blocks = sum.blocks;
-    out->allocs = sum.allocs;
-    out->frees = sum.frees;
-    out->total_allocated = sum.total_in;
-    out->total_freed = sum.total_out;
-    out->largest_free--; /* stored one higher: 0, unknown, becomes UINT64_MAX */
-    if (out->reserved > out->allocated) out->cached = out->reserved - out->allocated;
-    mli_phys_stats_add(mli_phys_at(lord, dev), out);
-}
-
-/* Returns 1 if a selector has the device of a row. */
-static int mli_row_selected(memlord *lord, memlord_device sel, int book, uint32_t number) {
-    uint32_t dev = mli_row_at(lord, book, number)->dev;
-    return mli_selects(sel, mli_device_record_at(lord, dev)->device);
-}
-
-MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel,
-                                             memlord_stats *sum) {
-    uint32_t i, k, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    sum->limit = sum->held = sum->neighbours = 0;
-    for (i = 0; i < n; i++) {
-        mli_phys *phys = mli_phys_storage(lord, i);
-        for (k = 1; k < n; k++)
-            if (mli_phys_at(lord, k) == phys && mli_row_selected(lord, sel, MLI_BOOK_DEVICE, k))
-                break;
-        if (k < n) mli_phys_stats_add(phys, sum);
-    }
-}
-
-MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s) {
-    uint64_t a = sum->largest_free, b = s->largest_free;
-    size_t i;
-    for (i = 0; i < MLI_STAT_COUNT; i++)
-        *mli_stat_of(sum, i) = mli_add_saturated(*mli_stat_of(sum, i), *mli_stat_of(s, i));
-    sum->largest_free = a == UINT64_MAX || (b != UINT64_MAX && b > a) ? b : a;
-}
-
-MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
-                                                 memlord_site_stat *out) {
-    mli_row *row = mli_row_at(lord, MLI_BOOK_SITE, number);
-    mli_row_totals sum;
-    mli_row_sum(lord, MLI_BOOK_SITE, number, 1, &sum);
-    out->site = (const memlord_site *)mli_ptr_load_acquire(
-        &((mli_site_record *)row->subject)->display);
-    out->device = mli_device_record_at(lord, row->dev)->device;
-    out->alloc_bytes = sum.total_in;
-    out->free_bytes = sum.freed_here;
-    out->allocs = sum.allocs;
-    out->frees = sum.frees;
-    out->live_bytes = sum.live;
-    out->peak_bytes = sum.peak;
-    return sum.peak_error;
-}
-
-MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
-                                           size_t size, size_t key) {
-    char *at = (char *)list + n * size, *first = (char *)list;
-    uint64_t number, other;
-    memcpy(&number, (const char *)item + key, sizeof number);
-    while (at > first) {
-        memcpy(&other, at - size + key, sizeof other);
-        if (other >= number) break;
-        if (at < first + cap * size) memcpy(at, at - size, size);
-        at -= size;
-    }
-    if (at < first + cap * size) memcpy(at, item, size);
-    return n < cap ? n + 1 : n;
-}
-
-MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
-                                          memlord_site_order order, memlord_site_stat *out,
-                                          size_t cap, int names) {
-    static const unsigned char keys[] = {
-        offsetof(memlord_site_stat, alloc_bytes), offsetof(memlord_site_stat, free_bytes),
-        offsetof(memlord_site_stat, allocs),      offsetof(memlord_site_stat, frees),
-        offsetof(memlord_site_stat, live_bytes),  offsetof(memlord_site_stat, peak_bytes)};
-    uint32_t i, rows = mli_row_count(lord, MLI_BOOK_SITE);
-    size_t n = 0, at, key;
-    if ((unsigned)order >= sizeof keys) return 0;
-    key = keys[order];
-    for (i = 1; i < rows; i++) {
-        memlord_site_stat s;
-        uint64_t number;
-        if (!mli_row_selected(lord, sel, MLI_BOOK_SITE, i)) continue;
-        (void)mli_site_stat_fill(lord, i, &s);
-        memcpy(&number, (char *)&s + key, sizeof number);
-        if (number) n = mli_top_insert(out, n, cap, &s, sizeof s, key);
-    }
-    for (at = 0; at < n && names; at++)
-        out[at].site = mli_site_display_of(lord, out[at].site);
-    return n;
-}
-
-/* Adds the frames to a listed stack, whose depth is still the number of its row. 0: no memory. */
-static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) {
-    mli_stack_row *row = mli_stack_row_at(lord, s->depth);
-    void **frames;
-    s->depth = mli_stack_depth(lord, row);
-    frames = mli_stack_frames(lord, row, s->depth);
-    if (!frames) return 0;
-    s->frames = frames;
-    s->sites = (const memlord_site **)(void *)(frames + s->depth);
-    return 1;
-}
-/* Lists the largest stacks of a selector, as mli_sites_top the sites. Without memory for the frames
-   of a stack the list ends before it. */
-static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
-                                      memlord_stack_stat *out, size_t cap) {
-    static const unsigned char keys[] = {
-        offsetof(memlord_stack_stat, alloc_bytes), offsetof(memlord_stack_stat, alloc_bytes),
-        offsetof(memlord_stack_stat, allocs),      offsetof(memlord_stack_stat, allocs),
-        offsetof(memlord_stack_stat, live_bytes),  offsetof(memlord_stack_stat, peak_bytes)};
-    uint32_t i, rows = mli_stack_rows(lord);
-    size_t n = 0, key, named = 0;
-    if ((unsigned)order >= sizeof keys) return 0;
-    key = keys[order];
-    for (i = 1; i < rows; i++) {
-        memlord_stack_stat s;
-        uint64_t number;
-        mli_stack_stat_fill(lord, i, &s);
-        if (!mli_selects(sel, s.device)) continue;
-        s.depth = i;
-        memcpy(&number, (char *)&s + key, sizeof number);
-        if (number) n = mli_top_insert(out, n, cap, &s, sizeof s, key);
-    }
-    while (named < n && mli_stack_stat_frames(lord, &out[named])) named++;
-    return named;
-}
-
-MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
-                                                memlord_tag_stat *out) {
-    mli_row *row = mli_row_at(lord, MLI_BOOK_TAG, number);
-    mli_row_totals sum;
-    mli_row_sum(lord, MLI_BOOK_TAG, number, 1, &sum);
-    out->tag = (const char *)row->subject;
-    out->allocated = sum.live;
-    out->peak = sum.peak;
-    out->blocks = sum.blocks;
-    out->expected = mli_u64_load(&row->expected);
-    out->variance = out->expected ? (int64_t)(out->allocated - out->expected) : 0;
-    return sum.peak_error;
-}
-
-MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes) { *sum -= bytes < *sum ? bytes : *sum; }
-
-/* Returns the live bytes and blocks of the devices less those of their tags. */
-static MLI_COLD memlord_tag_stat mli_untagged(memlord *lord, memlord_device sel,
-                                              const memlord_tag_stat *tagged) {
-    uint32_t i;
-    memlord_tag_stat rest;
-    memset(&rest, 0, sizeof rest);
-    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
-        mli_row_totals sum;
-        if (!mli_row_selected(lord, sel, MLI_BOOK_DEVICE, i)) continue;
-        mli_row_sum(lord, MLI_BOOK_DEVICE, i, 0, &sum);
-        rest.allocated += sum.live;
-        rest.blocks += sum.blocks;
-    }
-    mli_take_off(&rest.allocated, tagged->allocated);
-    mli_take_off(&rest.blocks, tagged->blocks);
-    return rest;
-}
-MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out) {
-    size_t i;
-    for (i = 0; i < MLI_STAT_COUNT; i++)
-        *mli_stat_of(out, i) =
-            mli_add_saturated(*mli_stat_of(out, i), mli_stat_lost(lord, (int)i));
-}
-
-MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlord_tag_stat *out,
-                                         size_t cap) {
-    uint32_t i, rows = mli_row_count(lord, MLI_BOOK_TAG);
-    size_t n = 0;
-    for (i = 1; i < rows; i++) {
-        memlord_tag_stat s;
-        if (!mli_row_selected(lord, d, MLI_BOOK_TAG, i)) continue;
-        (void)mli_tag_stat_fill(lord, i, &s);
-        if (s.allocated)
-            n = mli_top_insert(out, n, cap, &s, sizeof s, offsetof(memlord_tag_stat, allocated));
-    }
-    return n;
-}
-
-MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *tag, size_t tags,
-                                          const memlord_site_stat *site, size_t sites) {
-    size_t i;
-    for (i = 0; i < tags; i++)
-        mli_putf(o, i ? ", %s %jo" : "; by tag: %s %jo", tag[i].tag ? tag[i].tag : "(untagged)",
-                 tag[i].allocated);
-    for (i = 0; i < sites; i++)
-        mli_putf(o, i ? ", %p %jo" : "; by site: %p %jo", (const void *)site[i].site,
-                 site[i].live_bytes);
-}
-
-/* -- who holds a device, or a physical device -- */
-
-static MLI_COLD void mli_holder_add(mli_holder_list *list, uint32_t dev, int kind,
-                                    const void *subject, uint64_t bytes) {
-    mli_holder h;
-    size_t n = list->count < MLI_HOLDERS_LISTED ? (size_t)list->count : MLI_HOLDERS_LISTED;
-    if (!bytes) return;
-    h.bytes = bytes;
-    h.subject = subject;
-    h.dev = dev;
-    h.kind = kind;
-    (void)mli_top_insert(list->at, n, MLI_HOLDERS_LISTED, &h, sizeof h,
-                         offsetof(mli_holder, bytes));
-    list->count++;
-    list->named += kind == MLI_HOLDER_NAMED;
-    list->bytes = mli_add_saturated(list->bytes, bytes);
-    if (dev != list->dev) list->elsewhere = 1;
-}
-/* Adds the holders of a device, which add up to its live bytes. */
-static MLI_COLD void mli_holder_add_dev(memlord *lord, mli_holder_list *list, uint32_t dev) {
-    const uint64_t arena = mli_u64_load(&mli_device_record_at(lord, dev)->arena);
-    uint64_t left = mli_row_live(lord, MLI_BOOK_DEVICE, dev);
-    uint32_t i, rows = mli_row_count(lord, list->book);
-    mli_take_off(&left, arena);
-    for (i = 1; i < rows; i++) {
-        const mli_row *row = mli_row_at(lord, list->book, i);
-        uint64_t live;
-        if (row->dev != dev) continue;
-        live = mli_row_live(lord, list->book, i);
-        mli_take_off(&left, live);
-        mli_holder_add(list, dev, MLI_HOLDER_NAMED, row->subject, live);
-    }
-    mli_holder_add(list, dev, MLI_HOLDER_UNNAMED, NULL, left);
-    mli_holder_add(list, dev, MLI_HOLDER_ARENA, NULL, arena);
-}
-MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
-                                           int book, mli_holder_list *list) {
-    uint32_t i = 0;
-    memset(list, 0, sizeof *list);
-    list->book = book;
-    list->dev = dev;
-    if (!phys)
-        mli_holder_add_dev(lord, list, dev);
-    else
-        while ((i = mli_phys_next_dev(lord, phys, i)) != 0) mli_holder_add_dev(lord, list, i);
-}
-
-MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h) {
-    if (h->kind == MLI_HOLDER_ARENA) {
-        mli_put_str(o, "arenas");
-    } else if (h->kind == MLI_HOLDER_UNNAMED) {
-        mli_put_str(o, book == MLI_BOOK_TAG ? "untagged" : "no site");
-    } else if (book == MLI_BOOK_TAG) {
-        mli_putf(o, "%s", (const char *)h->subject);
-    } else {
-        const mli_site_record *record = (const mli_site_record *)h->subject;
-        const memlord_site *site =
-            (const memlord_site *)mli_ptr_load_acquire(&record->display); /* as in a site's stat */
-        memlord_site named;
-        mli_putf(o, "%p", (const void *)mli_site_named(lord, site, &named));
-    }
-}
-MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list) {
-    uint64_t i, left = list->bytes;
-    if (!list->named && (list->book != MLI_BOOK_TAG || list->count < 2)) return;
-    mli_put_str(o, list->book == MLI_BOOK_TAG ? "; by tag: " : "; by site: ");
-    for (i = 0; i < list->count && i < MLI_HOLDERS_LISTED; i++) {
-        const mli_holder *h = &list->at[i];
-        if (i) mli_put_str(o, ", ");
-        if (list->elsewhere)
-            mli_putf(o, "%i ", mli_device_code(mli_device_record_at(lord, h->dev)->device));
-        mli_put_holder(lord, o, list->book, h);
-        mli_putf(o, " %jo", h->bytes);
-        mli_take_off(&left, h->bytes);
-    }
-    if (i < list->count) mli_putf(o, ", and %ju more with %jo", list->count - i, left);
-}
-
-/* Returns the bytes that the host's pool holds and no block uses. */
-static double mli_unused_share(const memlord_stats *s) {
-    return s->reserved > s->allocated ? (double)(s->reserved - s->allocated) : 0;
-}
-/* Returns part / (part + rest); NaN if both are 0. */
-static MLI_COLD double mli_share(uint64_t part, uint64_t rest) {
-    return part | rest ? (double)part / ((double)part + (double)rest) : mli_nan();
-}
-
-/* -- life -- */
-
-/* Resets the totals of the devices that no cell counts. Levels stay, a peak becomes its level, all
-   other totals become 0. Forgets the last failures, and that bands wait to be rearmed. */
-static MLI_COLD void mli_stats_reset(memlord *lord, mli_thread *t) {
-    uint32_t dev, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    int i;
-    (void)t;
-    for (dev = 1; dev < n; dev++) {
-        mli_device_record *device = mli_device_record_at(lord, dev);
-        mli_phys *phys = mli_phys_lock(lord, dev);
-        for (i = 0; i < MLI_STAT_COUNT; i++)
-            if (mli_columns[i].kind != MLI_KIND_LIVE) mli_u64_store(&device->count[i], 0);
-        mli_u64_store(&device->count[MLI_STAT_reserved_peak],
-                      mli_u64_load(&device->count[MLI_STAT_reserved]));
-        device->watch.waiting_rearm = 0;
-        memset(&device->oom, 0, sizeof device->oom);
-        mli_lock_drop(&phys->lock);
-    }
-}
-MLI_PRIVATE MLI_COLD void mli_stats_life(mli_life *life) { life->reset = mli_stats_reset; }
-
-/* -- public -- */
-
-MLI_API size_t memlord_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
-                                  memlord_stack_stat *out, size_t cap) {
-    if (!lord || !out || !mli_selector_valid(sel)) return 0;
-    return mli_stacks_top(lord, sel, order, out, cap);
-}
-MLI_API size_t memlord_sites_top(memlord *lord, memlord_device sel, memlord_site_order order,
-                                 memlord_site_stat *out, size_t cap) {
-    if (!lord || !out || !mli_selector_valid(sel)) return 0;
-    return mli_sites_top(lord, sel, order, out, cap, 1);
-}
-MLI_API int memlord_site_top_alloc(memlord *lord, memlord_device sel, memlord_site_stat *out) {
-    return memlord_sites_top(lord, sel, MEMLORD_SITE_ORDER_ALLOC_BYTES, out, 1) == 1;
-}
-MLI_API int memlord_site_top_free(memlord *lord, memlord_device sel, memlord_site_stat *out) {
-    return memlord_sites_top(lord, sel, MEMLORD_SITE_ORDER_FREE_BYTES, out, 1) == 1;
-}
-
-MEMLORD_API uint64_t memlord_allocated(memlord *lord, memlord_device sel) {
-    uint64_t sum = 0;
-    uint32_t i, n;
-    if (!lord || !mli_selector_valid(sel)) return 0;
-    n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    for (i = 1; i < n; i++)
-        if (mli_row_selected(lord, sel, MLI_BOOK_DEVICE, i))
-            sum = mli_add_saturated(sum, mli_row_live(lord, MLI_BOOK_DEVICE, i));
-    return sum;
-}
-
-MLI_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel, memlord_stats *out) {
-    mli_phys *phys;
-    uint32_t i, n, found = 0;
-    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
-    memset(out, 0, sizeof *out);
-    out->size = sizeof *out;
-    out->version = MEMLORD_STATS_VERSION;
-    if (!lord) return MEMLORD_OK;
-    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    for (i = 1; i < n; i++) {
-        memlord_stats s;
-        if (!mli_row_selected(lord, sel, MLI_BOOK_DEVICE, i)) continue;
-        mli_stats_fill(lord, i, &s);
-        if (!found++) out->largest_free = UINT64_MAX;
-        mli_stats_sum(out, &s);
-    }
-    mli_stats_sum_phys(lord, sel, out);
-    if (!found && mli_phys_find(lord, sel, 0, &phys) == MEMLORD_OK)
-        mli_phys_stats_add(phys, out); /* the host's phys may have a limit before a device */
-    if (sel.type == MEMLORD_ANY) mli_stats_add_losses(lord, out);
-    return MEMLORD_OK;
-}
-
-static memlord_stats mli_stats_of(memlord *lord, memlord_device sel) {
-    memlord_stats s;
-    (void)memlord_stats_get(lord, sel, &s);
-    return s;
-}
-MLI_API uint64_t memlord_freed(memlord *lord, memlord_device sel) {
-    return mli_stats_of(lord, sel).freed;
-}
-MLI_API uint64_t memlord_pending(memlord *lord, memlord_device sel) {
-    return mli_stats_of(lord, sel).pending;
-}
-MLI_API uint64_t memlord_peak(memlord *lord, memlord_device sel) {
-    return mli_stats_of(lord, sel).peak;
-}
-
-MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
-    mli_out o;
-    uint32_t i, n;
-    mli_out_buffer(&o, buf, cap);
-    if (!lord) {
-        (void)mli_out_end(&o, cap);
-        return 0;
-    }
-    mli_put_str(&o, "memlord");
-    n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    for (i = 1; i < n; i++) {
-        memlord_stats s;
-        mli_stats_fill(lord, i, &s);
-        mli_putf(&o, i > 1 ? ", %i %jo in %ju (peak %jo)" : " %i %jo in %ju (peak %jo)",
-                 mli_device_code(mli_device_record_at(lord, i)->device), s.allocated,
-                 s.live_blocks, s.peak);
-    }
-    return mli_out_end(&o, cap);
-}
-
-MLI_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel, const char *tag,
-                                       memlord_tag_stat *out) {
-    uint32_t i;
-    int found = !tag;
-    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
-    memset(out, 0, sizeof *out);
-    if (!lord) return MEMLORD_OK;
-    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    for (i = 1; i < mli_row_count(lord, MLI_BOOK_TAG); i++) {
-        const char *name = (const char *)mli_row_at(lord, MLI_BOOK_TAG, i)->subject;
-        memlord_tag_stat s;
-        if (tag && strcmp(name, tag)) continue;
-        found = 1;
-        out->tag = name;
-        if (!mli_row_selected(lord, sel, MLI_BOOK_TAG, i)) continue;
-        (void)mli_tag_stat_fill(lord, i, &s);
-        out->allocated += s.allocated;
-        out->peak += s.peak;
-        out->blocks += s.blocks;
-        out->expected += s.expected;
-    }
-    if (out->expected) out->variance = (int64_t)(out->allocated - out->expected);
-    if (!tag) *out = mli_untagged(lord, sel, out);
-    return found ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
-}
-
-MLI_API double memlord_cached_ratio(const memlord_stats *stats) {
-    return stats && stats->reserved ? mli_unused_share(stats) / (double)stats->reserved : 0;
-}
-MLI_API double memlord_fragmentation(const memlord_stats *stats) {
-    double unused, f;
-    if (!stats || stats->largest_free == UINT64_MAX) return mli_nan();
-    unused = mli_unused_share(stats);
-    f = unused > 0 ? 1 - (double)stats->largest_free / unused : 0;
-    return f > 0 ? f : 0;
-}
-MLI_API double memlord_hit_rate(const memlord_stats *stats) {
-    return stats ? mli_share(stats->cache_hits, stats->cache_misses) : mli_nan();
-}
-MLI_API double memlord_recovery_rate(const memlord_stats *stats) {
-    return stats ? mli_share(stats->recoveries, stats->oom_failures) : mli_nan();
-}
-MLI_API double memlord_success_rate(const memlord_stats *stats) {
-    return stats ? mli_share(stats->allocs, stats->oom_failures) : mli_nan();
-}
-MLI_API double memlord_mean_bytes(const memlord_stats *stats) {
-    if (!stats || !stats->allocs) return mli_nan();
-    return (double)stats->total_allocated / (double)stats->allocs;
-}
 
 /* ----------------------------------------------------------------------- src/services/room.h -- */
 
@@ -23564,6 +23580,7 @@ typedef struct mli_report {
     mli_holders holders; /* scratch: of the device being written */
     mli_scope_run run[MLI_RUNS_KEPT];
     memlord_part_info part[16];
+    char part_text[2048]; /* scratch: of a verdict */
     uint64_t sizes[MEMLORD_MAX_DEVICES][MLI_SIZES]; /* live blocks, by device and size class */
 } mli_report;
 
@@ -23607,9 +23624,6 @@ MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys);
 MLI_PRIVATE mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev);
 MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count);
 
-/* The record that lists show for the balance of a device's arena, which no block and no site
-   holds. */
-MLI_TABLE(const memlord_site mli_arena_site)
 MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev);
 
 /* Captures a report. Requires: r is zeroed but for `whole`, the output and the pinned snapshots. A
@@ -23790,7 +23804,6 @@ static MLI_COLD void mli_stack_leaks_sort(mli_report *r) {
     }
 }
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row) {
-    if (!row) return NULL;
     return mli_site_display(lord, (mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, row)->subject);
 }
 MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak) {
@@ -24060,7 +24073,6 @@ static void mli_report_accounts(mli_report *r) {
     mli_lock_drop(&mli_process.cold_lock);
 }
 
-MLI_PRIVATE const memlord_site mli_arena_site = {"", "(arena)", 0};
 MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev) {
     return mli_u64_load(&mli_device_record_at(r->lord, dev)->arena);
 }
@@ -24215,6 +24227,471 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     mli_leaks_sort(&r->leaks, MLI_LEAKS_SHOWN);
     if (r->stack_leak) mli_stack_leaks_sort(r);
     mli_report_scopes_sort(r);
+}
+
+/* --------------------------------------------------------------------- src/reports/answers.h -- */
+
+/* Gives each answer of a report once, for all formats: verdicts, anomalies and drops. Owns no state.
+   May use reports/capture and services/answers. Locks: none. */
+
+#define MLI_TEXT_NAME 60
+#define MLI_FIRST_DEVICES 4 /* of a verdict, and in the first list of devices */
+
+/* Returns the name of the next anomaly or drop of a device that is not 0, and its count in *v.
+   NULL: there is no other. dev 0: of all devices, with the losses of the ledger. *i: how many of
+   mli_anomaly_columns were read, 0 at first. */
+MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
+                                                  uint64_t *v);
+MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev);
+
+/* Writes all anomalies and drops of a device (dev 0: of all) in one line that begins with `head`.
+   Writes nothing if there are none. */
+MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
+                                             uint32_t dev);
+
+/* Writes the verdicts, the worst first. Each is one line with its devices, those of the highest
+   peaks first. Names are cut after MLI_TEXT_NAME characters: the bound stays in r->out.name_max. */
+MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r);
+/* Writes the same verdicts as a key of JSON. */
+MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);
+
+/* --------------------------------------------------------------------- src/reports/answers.c -- */
+
+/* -- anomalies and drops -- */
+
+/* The columns of the anomalies and drops, the heaviest first: what makes totals too low, mistakes
+   of the host, lost detail. */
+enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 };
+static const unsigned char mli_anomaly_columns[] = {
+    MLI_STAT_dropped_allocs,
+    MLI_STAT_dropped_bytes,
+    MLI_STAT_unknown_frees,
+    MLI_STAT_implicit_frees,
+    MLI_STAT_freed_while_shared,
+    MLI_STAT_underflows,
+    MLI_STAT_fence_failures,
+    MLI_STAT_refused,
+    MLI_STAT_dropped_sites,
+    (int)MLI_STAT_COUNT + (int)MLI_LOST_scopes,
+    (int)MLI_STAT_COUNT + (int)MLI_LOST_exports,
+    (int)MLI_STAT_COUNT + (int)MLI_LOST_scope_invocations,
+    (int)MLI_STAT_COUNT + (int)MLI_LOST_snapshots,
+    MLI_STAT_dropped_events};
+#define MLI_X(name, kind, family, text) +(MLI_KIND_##kind == MLI_KIND_ANOMALY)
+typedef char mli_check_anomalies
+    [sizeof mli_anomaly_columns == (0 MLI_STATS(MLI_X)) + (int)MLI_LOSS_COUNT ? 1 : -1];
+#undef MLI_X
+
+MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
+                                                  uint64_t *v) {
+    memlord_stats *s = dev ? &r->stat[dev - 1] : &r->total;
+    while (*i < sizeof mli_anomaly_columns) {
+        size_t at = mli_anomaly_columns[(*i)++];
+        if (dev && at >= MLI_STAT_COUNT) continue;
+        *v = at < MLI_STAT_COUNT ? *mli_stat_of(s, at)
+                                 : mli_loss_value(r->lord, at - MLI_STAT_COUNT);
+        if (*v) return mli_column_names[at];
+    }
+    return NULL;
+}
+/* Writes "unknown_frees 1", for the column before `i`. */
+static MLI_COLD void mli_put_anomaly(mli_out *o, size_t i, const char *name, uint64_t v) {
+    mli_putf(o, mli_anomaly_columns[i - 1] == MLI_STAT_dropped_bytes ? "%s %jo" : "%s %ju", name,
+             v);
+}
+MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev) {
+    return dev ? mli_device_record_at(r->lord, dev)->device : memlord_device_all();
+}
+
+MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
+                                             uint32_t dev) {
+    const char *name;
+    size_t i = 0;
+    uint64_t v, n = 0;
+    while ((name = mli_anomaly_next(r, dev, &i, &v)) != NULL) {
+        if (!n) {
+            mli_put_str(o, head);
+            mli_put_device(o, mli_anomaly_device(r, dev));
+        }
+        mli_put_str(o, n++ ? ", " : " ");
+        mli_put_anomaly(o, i, name, v);
+    }
+    if (n) mli_put_str(o, "\n");
+}
+
+/* -- the verdicts: a kind has parts, each of a device. A part is composed in r->part_text, and then
+      written by each format in its own way. Of a kind only MLI_FIRST_DEVICES parts are written -- */
+
+/* name in JSON, head in TEXT, how bad */
+#define MLI_VERDICTS(X)                                                                       \
+    X(out_of_memory, "out of memory", "bad")                                                  \
+    X(over_limit, "over a limit", "bad")                                                      \
+    X(leaks, "leaks since mark", "bad")                                                       \
+    X(holders, "biggest holder", "")                                                          \
+    X(anomalies, "anomalies and drops", "odd")                                                \
+    X(mistakes, "mistakes", "odd")                                                            \
+    X(collections, "collections that did not run", "odd")                                     \
+    X(fragments, "fragmented pool", "odd")
+enum {
+#define MLI_X(name, head, tone) MLI_VERDICT_##name,
+    MLI_VERDICTS(MLI_X)
+#undef MLI_X
+    MLI_VERDICT_COUNT
+};
+static const char *const mli_verdict_texts[MLI_VERDICT_COUNT][3] = {
+#define MLI_X(name, head, tone) {#name, head, tone},
+    MLI_VERDICTS(MLI_X)
+#undef MLI_X
+};
+enum { MLI_VERDICT_NAME, MLI_VERDICT_HEAD, MLI_VERDICT_TONE };
+
+/* The verdicts while they are written. */
+typedef struct mli_verdict_writer {
+    mli_report *r;
+    int json, kind;
+    size_t parts;    /* of the kind, so far */
+    uint64_t bytes;  /* of the parts that are left out */
+    mli_out part;    /* the text of a part */
+    const memlord_site *site; /* that the part names, for a reader's link; NULL: none */
+    const char *tag;
+} mli_verdict_writer;
+
+/* Begins a part. Returns where its text goes; NULL: the kind has enough parts, and the part is left
+   out with its `bytes`. */
+static MLI_COLD mli_out *mli_part_begin(mli_verdict_writer *w, uint64_t bytes) {
+    if (w->parts++ >= MLI_FIRST_DEVICES) {
+        w->bytes = mli_add_saturated(w->bytes, bytes);
+        return NULL;
+    }
+    mli_out_buffer(&w->part, w->r->part_text, sizeof w->r->part_text);
+    w->part.name_max = MLI_TEXT_NAME;
+    w->part.html = w->json ? 0 : w->r->out.html;
+    w->site = NULL;
+    w->tag = NULL;
+    return &w->part;
+}
+/* Writes the head of a kind: "leaks since mark 1" has its mark. */
+static MLI_COLD void mli_verdict_head(const mli_verdict_writer *w) {
+    mli_put_str(w->r->o, mli_verdict_texts[w->kind][MLI_VERDICT_HEAD]);
+    if (w->kind == MLI_VERDICT_leaks) mli_putf(w->r->o, " %ju", w->r->mark);
+}
+/* Writes composed text in a JSON string: a name in it is escaped already, but for JSON itself and
+   for the page, whose script element must not end. */
+static MLI_COLD void mli_json_composed(mli_out *o, const char *text) {
+    for (; *text; text++) {
+        if (!strchr("\"\\<>&", *text)) {
+            mli_put(o, text, 1);
+            continue;
+        }
+        mli_put_str(o, "\\u");
+        mli_put_digits(o, (unsigned char)*text, 16, 4);
+    }
+}
+static MLI_COLD void mli_part_json(mli_verdict_writer *w, const int *device) {
+    mli_out *o = w->r->o;
+    if (w->parts == 1) {
+        mli_jsonf(o, ",\n{'kind':%s,'tone':%s,'head':'", mli_verdict_texts[w->kind][MLI_VERDICT_NAME],
+                  mli_verdict_texts[w->kind][MLI_VERDICT_TONE]);
+        mli_verdict_head(w);
+        mli_jsonf(o, "','parts':[");
+    }
+    mli_jsonf(o, device ? ",\n{'device':'%i'" : ",\n{'device':null", device ? *device : 0);
+    mli_jsonf(o, ",'text':'");
+    mli_json_composed(o, w->r->part_text);
+    mli_jsonf(o, "','site':%p,'tag':%s}", (const void *)w->site, w->tag);
+}
+/* Writes a part: in TEXT ", cuda:0: " or "; cuda:0: " and its text. `device` is a code; NULL: it is
+   of no device. */
+static MLI_COLD void mli_part_put(mli_verdict_writer *w, const int *device) {
+    mli_out *o = w->r->o;
+    (void)mli_out_end(&w->part, sizeof w->r->part_text);
+    if (w->json) {
+        mli_part_json(w, device);
+        return;
+    }
+    if (w->parts == 1) mli_verdict_head(w);
+    mli_put_str(o, w->parts > 1 ? "; " : device ? ", " : "");
+    if (device) mli_putf(o, "%i", *device);
+    mli_put_str(o, ": ");
+    mli_put_str(o, w->r->part_text);
+}
+/* Ends a kind, and says what it leaves out. */
+static MLI_COLD void mli_verdict_end(mli_verdict_writer *w) {
+    const uint64_t more = w->parts > MLI_FIRST_DEVICES ? w->parts - MLI_FIRST_DEVICES : 0;
+    mli_out *o = w->r->o;
+    if (w->parts && w->json) {
+        mli_jsonf(o, "],'more':%ju,'more_bytes':%ju}", more, w->bytes);
+    } else if (w->parts) {
+        if (more) mli_putf(o, "; and %ju more", more);
+        if (w->bytes) mli_putf(o, ", %jo", w->bytes);
+        mli_put_str(o, "\n");
+    }
+    w->parts = 0;
+    w->bytes = 0;
+}
+
+/* Writes "out of memory, cuda:0: 9 GiB wanted with 5 GiB live at grow cache.c:7, 1 failed". */
+static MLI_COLD void mli_verdict_out_of_memory(mli_verdict_writer *w) {
+    mli_report *r = w->r;
+    size_t i;
+    for (i = 0; i < r->devices; i++) {
+        const uint32_t dev = (uint32_t)r->top_device[i][1];
+        const int device = mli_report_device(r, dev);
+        const mli_oom oom = mli_oom_of(r->lord, dev);
+        mli_out *o;
+        if (!oom.time || !r->stat[dev - 1].oom_failures) continue;
+        if ((o = mli_part_begin(w, 0)) == NULL) continue;
+        mli_putf(o, "%jo wanted with %jo live", oom.bytes, oom.live);
+        if (oom.site) mli_putf(o, " at %p", (const void *)oom.site);
+        mli_putf(o, ", %ju failed", r->stat[dev - 1].oom_failures);
+        w->site = oom.site;
+        mli_part_put(w, &device);
+    }
+}
+
+/* Writes "over a limit, cuda:0: 5 GiB of 4 GiB; cpu: account req-7 3 MiB of 2 MiB". */
+static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
+    mli_report *r = w->r;
+    mli_out *o;
+    int device;
+    size_t i;
+    for (i = 0; i < r->phys_count; i++) {
+        const mli_phys_line *line = &r->phys[i];
+        uint64_t live = 0;
+        uint32_t dev;
+        for (dev = 1; dev <= r->devices; dev++) /* also of mapped files, as the limit counts them */
+            if (mli_report_phys(r, dev) == line) live += r->stat[dev - 1].allocated;
+        if (live <= line->limit || (o = mli_part_begin(w, live)) == NULL) continue;
+        mli_putf(o, "%jo of %jo", live, line->limit);
+        device = mli_device_code(line->of.device);
+        mli_part_put(w, &device);
+    }
+    for (i = 0; i < r->account_lines; i++) {
+        const memlord_account_stat *s = &r->account[i];
+        if (s->bytes <= s->limit || (o = mli_part_begin(w, s->bytes)) == NULL) continue;
+        mli_putf(o, "account %s %jo of %jo", s->name, s->bytes, s->limit);
+        device = mli_device_code(s->device);
+        mli_part_put(w, &device);
+    }
+}
+
+/* Writes ", 2 MiB of them cpu [kv] in decode  f x.c:3". Counts several tags and scopes: "with 3
+   tags in 300 scopes". Writes "partly [kv]" where the other blocks have no tag. */
+static MLI_COLD void mli_put_culprit(mli_report *r, mli_out *o) {
+    const mli_culprit *c = &r->culprit;
+    mli_putf(o, ", %jo of them", c->sum.bytes);
+    if (c->devices == 1) mli_putf(o, " %i", mli_report_device(r, c->dev));
+    if (c->devices > 1) mli_putf(o, " %ju devices", (uint64_t)c->devices);
+    if (c->tags == 1) mli_putf(o, r->tag[0].leaked ? " partly [%s]" : " [%s]", c->tag);
+    if (c->tags > 1) mli_putf(o, " with %ju tags", (uint64_t)c->tags);
+    if (c->scopes == 1) mli_putf(o, r->scope[0].leaked ? " partly in %s" : " in %s", c->scope);
+    if (c->scopes > 1) mli_putf(o, " in %ju scopes", (uint64_t)c->scopes);
+    mli_putf(o, "  %p", (const void *)mli_culprit_site(r));
+}
+/* Writes "leaks since mark 1: 3 MiB in 2 blocks, 2 MiB of them cpu [kv]  f x.c:3". Without a mark
+   it writes nothing: every live block would be one. */
+static MLI_COLD void mli_verdict_leaks(mli_verdict_writer *w) {
+    mli_report *r = w->r;
+    mli_out *o;
+    if (!r->mark || !r->leaks.blocks || (o = mli_part_begin(w, 0)) == NULL) return;
+    mli_put_amount(o, r->leaks.bytes, r->leaks.blocks);
+    if (r->culprit.sum.bytes) {
+        mli_put_culprit(r, o);
+        w->site = mli_culprit_site(r);
+    }
+    mli_part_put(w, NULL);
+}
+
+/* Returns the part of a device's live bytes in percent. */
+static double mli_share_of_live(uint64_t part, uint64_t live) {
+    return part < live ? mli_percent(part, live) : 100;
+}
+/* Returns 1 if the largest holder of a device by tag is worth a word: an arena, or bytes that a tag
+   has or could have. */
+static int mli_holder_tells(const mli_report *r, const mli_holder_list *list) {
+    if (!list->count) return 0;
+    return list->count > 1 || list->at[0].kind == MLI_HOLDER_ARENA || r->tags != 0;
+}
+/* Returns the largest site of a device, or its arena; NULL: it has neither. */
+static const mli_holder *mli_holder_site(const mli_holder_list *list) {
+    size_t i;
+    for (i = 0; i < MLI_HOLDERS_LISTED && list->at[i].bytes; i++)
+        if (list->at[i].kind != MLI_HOLDER_UNNAMED) return &list->at[i];
+    return NULL;
+}
+/* Writes "tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The tag and the site may be of
+   different blocks, so each has its own share. In place of a tag stands "untagged" or "arenas", if
+   these hold more; not "untagged" where nothing else could. Returns 0 if nothing is worth it. */
+static MLI_COLD int mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
+    mli_report *r = w->r;
+    const uint64_t live = r->stat[dev - 1].allocated;
+    const int device = mli_report_device(r, dev);
+    mli_holder_list tags, sites;
+    const mli_holder *site;
+    mli_out *o;
+    int tells;
+    mli_holders_list(r->lord, NULL, dev, MLI_BOOK_TAG, &tags);
+    mli_holders_list(r->lord, NULL, dev, MLI_BOOK_SITE, &sites);
+    site = mli_holder_site(&sites);
+    tells = mli_holder_tells(r, &tags);
+    if (tells && site && tags.at[0].kind == MLI_HOLDER_ARENA && site->kind == MLI_HOLDER_ARENA)
+        site = NULL; /* told already */
+    if (!live || !(tells || site) || (o = mli_part_begin(w, live)) == NULL) return 0;
+    if (tells) {
+        if (tags.at[0].kind == MLI_HOLDER_NAMED) {
+            mli_put_str(o, "tag ");
+            w->tag = (const char *)tags.at[0].subject;
+        }
+        mli_put_holder(r->lord, o, MLI_BOOK_TAG, &tags.at[0]);
+        mli_putf(o, " %g", mli_share_of_live(tags.at[0].bytes, live));
+    }
+    if (site) {
+        w->site = mli_site_display_of(r->lord, mli_holder_place(site));
+        mli_putf(o, tells ? ", site %p %g" : "site %p %g", (const void *)w->site,
+                 mli_share_of_live(site->bytes, live));
+    }
+    mli_putf(o, " of %jo", live);
+    mli_part_put(w, &device);
+    return 1;
+}
+static MLI_COLD void mli_verdict_holders(mli_verdict_writer *w) {
+    size_t i;
+    for (i = 0; i < w->r->devices; i++)
+        (void)mli_verdict_holder(w, (uint32_t)w->r->top_device[i][1]);
+}
+
+/* As mli_anomaly_next; dev 0: what no device counted. */
+static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
+    const char *name;
+    uint32_t k;
+    while ((name = mli_anomaly_next(r, dev, i, v)) != NULL) {
+        const size_t at = mli_anomaly_columns[*i - 1];
+        for (k = 0; !dev && k < r->devices && at < MLI_STAT_COUNT; k++)
+            mli_take_off(v, *mli_stat_of(&r->stat[k], at));
+        if (*v) break;
+    }
+    return name;
+}
+/* Returns the weight of a device's anomalies, 0 if there are none. The heaviest kind of anomaly
+   decides; among equal kinds their number, or the bytes that were lost. */
+static MLI_COLD uint64_t mli_anomaly_weight(mli_report *r, uint32_t dev) {
+    const uint64_t most = ((uint64_t)1 << 62) - 1;
+    uint64_t v, sum = 0, heaviest = 0;
+    size_t i = 0;
+    while (mli_anomaly_own(r, dev, &i, &v)) {
+        const uint64_t kind = i <= MLI_ANOMALY_LOSSES                          ? 3
+                              : i <= MLI_ANOMALY_LOSSES + MLI_ANOMALY_MISTAKES ? 2
+                                                                               : 1;
+        if (kind < heaviest) break;
+        heaviest = kind;
+        if (mli_anomaly_columns[i - 1] != MLI_STAT_dropped_allocs) sum = mli_add_saturated(sum, v);
+    }
+    return heaviest << 62 | (sum < most ? sum : most);
+}
+/* Writes "anomalies and drops, cpu: unknown_frees 1; all: dropped_snapshots 2", the heaviest first;
+   under all what no device counted. */
+static MLI_COLD void mli_verdict_anomalies(mli_verdict_writer *w) {
+    mli_report *r = w->r;
+    uint64_t top[MLI_FIRST_DEVICES][2], one[2], v;
+    size_t i, column, n, found = 0;
+    const char *name;
+    for (i = 0; i <= r->devices; i++) {
+        one[1] = i < r->devices ? r->top_device[i][1] : 0;
+        one[0] = mli_anomaly_weight(r, (uint32_t)one[1]);
+        if (!one[0]) continue;
+        n = found++;
+        if (n > MLI_FIRST_DEVICES) n = MLI_FIRST_DEVICES;
+        (void)mli_top_insert(top, n, MLI_FIRST_DEVICES, one, sizeof one, 0);
+    }
+    for (i = 0; i < found; i++) {
+        mli_out *o = mli_part_begin(w, 0);
+        const uint32_t dev = o ? (uint32_t)top[i][1] : 0;
+        const int device = mli_device_code(mli_anomaly_device(r, dev));
+        if (!o) continue;
+        column = n = 0;
+        while ((name = mli_anomaly_own(r, dev, &column, &v)) != NULL) {
+            if (n++) mli_put_str(o, ", ");
+            mli_put_anomaly(o, column, name, v);
+        }
+        mli_part_put(w, &device);
+    }
+}
+
+/* Writes "mistakes, cpu: unknown_free at main x.c:12, 3 times; ...", the heaviest first. */
+static MLI_COLD void mli_verdict_mistakes(mli_verdict_writer *w) {
+    size_t i;
+    for (i = 0; i < w->r->mistakes; i++) {
+        const memlord_anomaly *a = &w->r->mistake[i].is;
+        const int device = mli_device_code(a->device);
+        mli_out *o = mli_part_begin(w, a->bytes);
+        if (!o) continue;
+        mli_put_str(o, mli_anomaly_name(a->kind));
+        if (a->bytes) mli_putf(o, " %jo", a->bytes);
+        if (a->site.file[0]) {
+            mli_putf(o, " at %p", (const void *)&a->site);
+            w->site = &a->site;
+        }
+        if (a->count > 1) mli_putf(o, ", %ju times", a->count);
+        mli_part_put(w, &device);
+    }
+}
+
+/* Writes "collections that did not run, cuda:0: 2 of 3". */
+static MLI_COLD void mli_verdict_collections(mli_verdict_writer *w) {
+    size_t i;
+    for (i = 0; i < w->r->devices; i++) {
+        const uint32_t dev = (uint32_t)w->r->top_device[i][1];
+        const memlord_stats *s = &w->r->stat[dev - 1];
+        const int device = mli_report_device(w->r, dev);
+        mli_out *o = s->gc_failed ? mli_part_begin(w, 0) : NULL;
+        if (!o) continue;
+        mli_putf(o, "%ju of %ju", s->gc_failed, s->gc_failed + s->gc_runs);
+        mli_part_put(w, &device);
+    }
+}
+
+/* Writes "fragmented pool, cuda:0: 60 % of 3 GiB cached, the largest piece is 1.2 GiB", where that
+   matters: at least half of a cache that is a sixteenth of the pool. */
+static MLI_COLD void mli_verdict_fragments(mli_verdict_writer *w) {
+    size_t i;
+    for (i = 0; i < w->r->devices; i++) {
+        const uint32_t dev = (uint32_t)w->r->top_device[i][1];
+        const memlord_stats *s = &w->r->stat[dev - 1];
+        const int device = mli_report_device(w->r, dev);
+        const double fragmented = memlord_fragmentation(s);
+        mli_out *o;
+        if (!(fragmented >= 0.5) || s->cached < s->reserved / 16) continue;
+        if ((o = mli_part_begin(w, s->cached)) == NULL) continue;
+        mli_putf(o, "%g of %jo cached, the largest piece is %jo", fragmented * 100, s->cached,
+                 s->largest_free);
+        mli_part_put(w, &device);
+    }
+}
+
+/* Writes all verdicts, the worst first. */
+static MLI_COLD void mli_verdicts_write(mli_report *r, int json) {
+    static void (*const all[MLI_VERDICT_COUNT])(mli_verdict_writer *w) = {
+#define MLI_X(name, head, tone) mli_verdict_##name,
+        MLI_VERDICTS(MLI_X)
+#undef MLI_X
+    };
+    mli_verdict_writer w;
+    memset(&w, 0, sizeof w);
+    w.r = r;
+    w.json = json;
+    for (w.kind = 0; w.kind < MLI_VERDICT_COUNT; w.kind++) {
+        all[w.kind](&w);
+        mli_verdict_end(&w);
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r) {
+    r->out.name_max = MLI_TEXT_NAME;
+    mli_verdicts_write(r, 0);
+}
+MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
+    mli_jsonf(r->o, ",\n'verdicts':[");
+    mli_verdicts_write(r, 1);
+    mli_put_str(r->o, "]");
 }
 
 /* ---------------------------------------------------------------------- src/reports/export.h -- */
@@ -25273,6 +25750,7 @@ static MLI_COLD void mli_json_write(mli_json_writer *w) {
     size_t i;
     uint64_t sum = 0;
     mli_json_metadata(r);
+    mli_json_verdicts(r);
     mli_json_devices(r);
     mli_json_phys_all(r);
     mli_json_accounts(r);
@@ -25971,291 +26449,9 @@ static const char mli_html_tail[][3619] = {
 
 #endif
 
-/* -------------------------------------------------------------------- src/reports/verdicts.h -- */
-
-/* Says what is wrong: verdicts, anomalies and drops. Owns no state. May use reports/capture. Locks:
-   none. */
-
-#define MLI_TEXT_NAME 60
-#define MLI_FIRST_DEVICES 4 /* of a verdict, and in the first list of devices */
-
-/* Returns the name of the next anomaly or drop of a device that is not 0, and its count in *v.
-   NULL: there is no other. dev 0: of all devices, with the losses of the ledger. *i: how many of
-   mli_anomaly_columns were read, 0 at first. */
-MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
-                                                  uint64_t *v);
-MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev);
-
-/* Writes all anomalies and drops of a device (dev 0: of all) in one line that begins with `head`.
-   Writes nothing if there are none. */
-MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
-                                             uint32_t dev);
-
-/* Writes the verdicts, the worst first. Each is one line with its devices, those of the highest
-   peaks first. Names are cut after MLI_TEXT_NAME characters: the bound stays in r->out.name_max. */
-MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r);
-
-/* -------------------------------------------------------------------- src/reports/verdicts.c -- */
-
-/* -- anomalies and drops -- */
-
-/* The columns of the anomalies and drops, the heaviest first: what makes totals too low, mistakes
-   of the host, lost detail. */
-enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 };
-static const unsigned char mli_anomaly_columns[] = {
-    MLI_STAT_dropped_allocs,
-    MLI_STAT_dropped_bytes,
-    MLI_STAT_unknown_frees,
-    MLI_STAT_implicit_frees,
-    MLI_STAT_freed_while_shared,
-    MLI_STAT_underflows,
-    MLI_STAT_fence_failures,
-    MLI_STAT_refused,
-    MLI_STAT_dropped_sites,
-    (int)MLI_STAT_COUNT + (int)MLI_LOST_scopes,
-    (int)MLI_STAT_COUNT + (int)MLI_LOST_exports,
-    (int)MLI_STAT_COUNT + (int)MLI_LOST_scope_invocations,
-    (int)MLI_STAT_COUNT + (int)MLI_LOST_snapshots,
-    MLI_STAT_dropped_events};
-#define MLI_X(name, kind, family, text) +(MLI_KIND_##kind == MLI_KIND_ANOMALY)
-typedef char mli_check_anomalies
-    [sizeof mli_anomaly_columns == (0 MLI_STATS(MLI_X)) + (int)MLI_LOSS_COUNT ? 1 : -1];
-#undef MLI_X
-
-MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
-                                                  uint64_t *v) {
-    memlord_stats *s = dev ? &r->stat[dev - 1] : &r->total;
-    while (*i < sizeof mli_anomaly_columns) {
-        size_t at = mli_anomaly_columns[(*i)++];
-        if (dev && at >= MLI_STAT_COUNT) continue;
-        *v = at < MLI_STAT_COUNT ? *mli_stat_of(s, at)
-                                 : mli_loss_value(r->lord, at - MLI_STAT_COUNT);
-        if (*v) return mli_column_names[at];
-    }
-    return NULL;
-}
-/* Writes "unknown_frees 1", for the column before `i`. */
-static MLI_COLD void mli_put_anomaly(mli_out *o, size_t i, const char *name, uint64_t v) {
-    mli_putf(o, mli_anomaly_columns[i - 1] == MLI_STAT_dropped_bytes ? "%s %jo" : "%s %ju", name,
-             v);
-}
-MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev) {
-    return dev ? mli_device_record_at(r->lord, dev)->device : memlord_device_all();
-}
-
-MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
-                                             uint32_t dev) {
-    const char *name;
-    size_t i = 0;
-    uint64_t v, n = 0;
-    while ((name = mli_anomaly_next(r, dev, &i, &v)) != NULL) {
-        if (!n) {
-            mli_put_str(o, head);
-            mli_put_device(o, mli_anomaly_device(r, dev));
-        }
-        mli_put_str(o, n++ ? ", " : " ");
-        mli_put_anomaly(o, i, name, v);
-    }
-    if (n) mli_put_str(o, "\n");
-}
-
-/* -- the verdicts -- */
-
-/* Begins the part of a verdict about a device: "out of memory, cpu: " or "; cuda:0: ". Returns 0 if
-   the line has enough of them. */
-static MLI_COLD int mli_text_verdict(mli_report *r, size_t *parts, const char *head, int device) {
-    if ((*parts)++ >= MLI_FIRST_DEVICES) return 0;
-    mli_putf(r->o, *parts > 1 ? "%s%i: " : "%s, %i: ", *parts > 1 ? "; " : head, device);
-    return 1;
-}
-static MLI_COLD void mli_text_verdict_end(mli_report *r, size_t parts) {
-    if (parts > MLI_FIRST_DEVICES)
-        mli_putf(r->o, "; and %ju more", (uint64_t)(parts - MLI_FIRST_DEVICES));
-    if (parts) mli_put_str(r->o, "\n");
-}
-
-/* Writes "out of memory, cuda:0: 9 GiB wanted with 5 GiB live at grow cache.c:7, 1 failed". */
-static MLI_COLD void mli_text_verdict_oom(mli_report *r) {
-    size_t i, parts = 0;
-    for (i = 0; i < r->devices; i++) {
-        uint32_t dev = (uint32_t)r->top_device[i][1];
-        mli_oom oom = mli_oom_of(r->lord, dev);
-        if (!oom.time || !r->stat[dev - 1].oom_failures) continue;
-        if (!mli_text_verdict(r, &parts, "out of memory", mli_report_device(r, dev))) continue;
-        mli_putf(r->o, "%jo wanted with %jo live", oom.bytes, oom.live);
-        if (oom.site) mli_putf(r->o, " at %p", (const void *)oom.site);
-        mli_putf(r->o, ", %ju failed", r->stat[dev - 1].oom_failures);
-    }
-    mli_text_verdict_end(r, parts);
-}
-
-/* Writes "over a limit, cuda:0: 5 GiB of 4 GiB; cpu: account req-7 3 MiB of 2 MiB". */
-static MLI_COLD void mli_text_verdict_limit(mli_report *r) {
-    size_t i, parts = 0;
-    for (i = 0; i < r->phys_count; i++) {
-        const mli_phys_line *line = &r->phys[i];
-        uint64_t live = 0;
-        uint32_t dev;
-        for (dev = 1; dev <= r->devices; dev++) /* also of mapped files, as the limit counts them */
-            if (mli_report_phys(r, dev) == line) live += r->stat[dev - 1].allocated;
-        if (live > line->limit &&
-            mli_text_verdict(r, &parts, "over a limit", mli_device_code(line->of.device)))
-            mli_putf(r->o, "%jo of %jo", live, line->limit);
-    }
-    for (i = 0; i < r->account_lines; i++) {
-        const memlord_account_stat *s = &r->account[i];
-        if (s->bytes > s->limit &&
-            mli_text_verdict(r, &parts, "over a limit", mli_device_code(s->device)))
-            mli_putf(r->o, "account %s %jo of %jo", s->name, s->bytes, s->limit);
-    }
-    mli_text_verdict_end(r, parts);
-}
-
-/* Writes ", 2 MiB of them cpu [kv] in decode  f x.c:3". Counts several tags and scopes: "with 3
-   tags in 300 scopes". Writes "partly [kv]" where the other blocks have no tag. */
-static MLI_COLD void mli_text_culprit(mli_report *r) {
-    const mli_culprit *c = &r->culprit;
-    mli_putf(r->o, ", %jo of them", c->sum.bytes);
-    if (c->devices == 1) mli_putf(r->o, " %i", mli_report_device(r, c->dev));
-    if (c->devices > 1) mli_putf(r->o, " %ju devices", (uint64_t)c->devices);
-    if (c->tags == 1) mli_putf(r->o, r->tag[0].leaked ? " partly [%s]" : " [%s]", c->tag);
-    if (c->tags > 1) mli_putf(r->o, " with %ju tags", (uint64_t)c->tags);
-    if (c->scopes == 1) mli_putf(r->o, r->scope[0].leaked ? " partly in %s" : " in %s", c->scope);
-    if (c->scopes > 1) mli_putf(r->o, " in %ju scopes", (uint64_t)c->scopes);
-    mli_putf(r->o, "  %p", (const void *)mli_culprit_site(r));
-}
-/* Writes "leaks since mark 1: 3 MiB in 2 blocks, 2 MiB of them cpu [kv]  f x.c:3". Without a mark
-   it writes nothing: every live block would be one. */
-static MLI_COLD void mli_text_verdict_leaks(mli_report *r) {
-    if (!r->mark || !r->leaks.blocks) return;
-    mli_putf(r->o, "leaks since mark %ju: ", r->mark);
-    mli_put_amount(r->o, r->leaks.bytes, r->leaks.blocks);
-    if (r->culprit.sum.bytes) mli_text_culprit(r);
-    mli_put_str(r->o, "\n");
-}
-
-/* Returns the part of a device's live bytes in percent. */
-static double mli_text_share(uint64_t part, uint64_t live) {
-    return part < live ? mli_percent(part, live) : 100;
-}
-/* Finds the largest site of a device, or its arena. Returns 0 if it has neither. */
-static int mli_report_top_site(mli_report *r, uint32_t dev, memlord_site_stat *out) {
-    const uint64_t arena = mli_report_arena(r, dev);
-    const memlord_device device = mli_device_record_at(r->lord, dev)->device;
-    memset(out, 0, sizeof *out);
-    (void)mli_sites_top(r->lord, device, MEMLORD_SITE_ORDER_LIVE_BYTES, out, 1, 1);
-    if (arena > out->live_bytes) {
-        out->site = &mli_arena_site;
-        out->live_bytes = arena;
-    }
-    return out->live_bytes != 0;
-}
-/* Returns 1 if the largest holder of a device by tag is worth a word: an arena, or bytes that a tag
-   has or could have. */
-static int mli_holder_tells(const mli_report *r, const mli_holder_list *list) {
-    if (!list->count) return 0;
-    return list->count > 1 || list->at[0].kind == MLI_HOLDER_ARENA || r->tags != 0;
-}
-/* Writes "tag weights 90 %". */
-static MLI_COLD void mli_text_holder(mli_report *r, const mli_holder *holder, uint64_t live) {
-    if (holder->kind == MLI_HOLDER_NAMED) mli_put_str(r->o, "tag ");
-    mli_put_holder(r->lord, r->o, MLI_BOOK_TAG, holder);
-    mli_putf(r->o, " %g", mli_text_share(holder->bytes, live));
-}
-/* Writes "biggest holder, cuda:0: tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The
-   tag and the site may be of different blocks, so each has its own share. In place of a tag stands
-   "untagged" or "arenas", if these hold more; not "untagged" where nothing else could. */
-static MLI_COLD void mli_text_verdict_holders(mli_report *r) {
-    size_t i, parts = 0;
-    for (i = 0; i < r->devices; i++) {
-        const uint32_t dev = (uint32_t)r->top_device[i][1];
-        const uint64_t live = r->stat[dev - 1].allocated;
-        mli_holder_list list;
-        memlord_site_stat site;
-        int tells, sites = mli_report_top_site(r, dev, &site);
-        mli_holders_list(r->lord, NULL, dev, MLI_BOOK_TAG, &list);
-        tells = mli_holder_tells(r, &list);
-        if (tells && list.at[0].kind == MLI_HOLDER_ARENA && site.site == &mli_arena_site)
-            sites = 0; /* told already */
-        if (!live || !(tells || sites) ||
-            !mli_text_verdict(r, &parts, "biggest holder", mli_report_device(r, dev)))
-            continue;
-        if (tells) mli_text_holder(r, &list.at[0], live);
-        if (sites)
-            mli_putf(r->o, tells ? ", site %p %g" : "site %p %g", (const void *)site.site,
-                     mli_text_share(site.live_bytes, live));
-        mli_putf(r->o, " of %jo", live);
-    }
-    mli_text_verdict_end(r, parts);
-}
-
-/* As mli_anomaly_next; dev 0: what no device counted. */
-static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
-    const char *name;
-    uint32_t k;
-    while ((name = mli_anomaly_next(r, dev, i, v)) != NULL) {
-        const size_t at = mli_anomaly_columns[*i - 1];
-        for (k = 0; !dev && k < r->devices && at < MLI_STAT_COUNT; k++)
-            mli_take_off(v, *mli_stat_of(&r->stat[k], at));
-        if (*v) break;
-    }
-    return name;
-}
-/* Returns the weight of a device's anomalies, 0 if there are none. The heaviest kind of anomaly
-   decides; among equal kinds their number, or the bytes that were lost. */
-static MLI_COLD uint64_t mli_anomaly_weight(mli_report *r, uint32_t dev) {
-    const uint64_t most = ((uint64_t)1 << 62) - 1;
-    uint64_t v, sum = 0, heaviest = 0;
-    size_t i = 0;
-    while (mli_anomaly_own(r, dev, &i, &v)) {
-        const uint64_t kind = i <= MLI_ANOMALY_LOSSES                          ? 3
-                              : i <= MLI_ANOMALY_LOSSES + MLI_ANOMALY_MISTAKES ? 2
-                                                                               : 1;
-        if (kind < heaviest) break;
-        heaviest = kind;
-        if (mli_anomaly_columns[i - 1] != MLI_STAT_dropped_allocs) sum = mli_add_saturated(sum, v);
-    }
-    return heaviest << 62 | (sum < most ? sum : most);
-}
-/* Writes "anomalies and drops, cpu: unknown_frees 1; all: dropped_snapshots 2", the heaviest first;
-   under all what no device counted. */
-static MLI_COLD void mli_text_verdict_anomalies(mli_report *r) {
-    uint64_t top[MLI_FIRST_DEVICES][2], one[2], v;
-    size_t i, column, n, found = 0, parts = 0;
-    const char *name;
-    for (i = 0; i <= r->devices; i++) {
-        one[1] = i < r->devices ? r->top_device[i][1] : 0;
-        one[0] = mli_anomaly_weight(r, (uint32_t)one[1]);
-        if (!one[0]) continue;
-        n = found++;
-        if (n > MLI_FIRST_DEVICES) n = MLI_FIRST_DEVICES;
-        (void)mli_top_insert(top, n, MLI_FIRST_DEVICES, one, sizeof one, 0);
-    }
-    for (i = 0; i < found && i < MLI_FIRST_DEVICES; i++) {
-        const uint32_t dev = (uint32_t)top[i][1];
-        (void)mli_text_verdict(r, &parts, "anomalies and drops",
-                               mli_device_code(mli_anomaly_device(r, dev)));
-        column = n = 0;
-        while ((name = mli_anomaly_own(r, dev, &column, &v)) != NULL) {
-            if (n++) mli_put_str(r->o, ", ");
-            mli_put_anomaly(r->o, column, name, v);
-        }
-    }
-    mli_text_verdict_end(r, found);
-}
-
-MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r) {
-    r->out.name_max = MLI_TEXT_NAME;
-    mli_text_verdict_oom(r);
-    mli_text_verdict_limit(r);
-    mli_text_verdict_leaks(r);
-    mli_text_verdict_holders(r);
-    mli_text_verdict_anomalies(r);
-}
-
 /* ------------------------------------------------------------------------ src/reports/text.h -- */
 
-/* Writes TEXT from a capture. Owns no state. May use reports/capture and reports/verdicts. Locks:
+/* Writes TEXT from a capture. Owns no state. May use reports/capture and reports/answers. Locks:
    none. */
 
 /* A first screen of about 25 lines comes before the lists in full. It begins with the verdicts. */
@@ -26844,7 +27040,7 @@ MLI_PRIVATE MLI_COLD void mli_text(mli_report *r) {
 
 /* ------------------------------------------------------------------------ src/reports/html.h -- */
 
-/* Writes HTML: the page with the JSON report in it. Owns no state. May use reports/verdicts,
+/* Writes HTML: the page with the JSON report in it. Owns no state. May use reports/answers,
    reports/text, reports/json and reports/page. Locks: none. */
 
 #if !defined(MEMLORD_NO_PAGE)

@@ -245,6 +245,7 @@ static void one_more_than_the_maximum_is_refused_and_counted(void **state) {
                      MEMLORD_E_DEVICE);
     assert_int_equal(memlord_arena_add(lord, cpu(), 10, NULL), MEMLORD_E_DEVICE);
     assert_int_equal(memlord_device_label_set(lord, cpu(), "x"), MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_device_share(lord, cuda(0), cuda(MAX_DEVICES)), MEMLORD_E_DEVICE);
     two[0].device = cuda(0);
     two[1].device = cuda(MAX_DEVICES);
     assert_int_equal(memlord_alloc_n(lord, two, 2, NULL), MEMLORD_E_DEVICE);

@@ -9,6 +9,7 @@
 #include "books/accounts.h"
 #include "books/parts.h"
 #include "books/limits.h"
+#include "services/answers.h"
 #include "services/stats.h"
 
 /* -- the capture -- */
@@ -183,7 +184,6 @@ static MLI_COLD void mli_stack_leaks_sort(mli_report *r) {
     }
 }
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row) {
-    if (!row) return NULL;
     return mli_site_display(lord, (mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, row)->subject);
 }
 MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak) {
@@ -453,7 +453,6 @@ static void mli_report_accounts(mli_report *r) {
     mli_lock_drop(&mli_process.cold_lock);
 }
 
-MLI_PRIVATE const memlord_site mli_arena_site = {"", "(arena)", 0};
 MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev) {
     return mli_u64_load(&mli_device_record_at(r->lord, dev)->arena);
 }

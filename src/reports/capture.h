@@ -149,6 +149,7 @@ typedef struct mli_report {
     mli_holders holders; /* scratch: of the device being written */
     mli_scope_run run[MLI_RUNS_KEPT];
     memlord_part_info part[16];
+    char part_text[2048]; /* scratch: of a verdict */
     uint64_t sizes[MEMLORD_MAX_DEVICES][MLI_SIZES]; /* live blocks, by device and size class */
 } mli_report;
 
@@ -192,9 +193,6 @@ MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys);
 MLI_PRIVATE mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev);
 MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count);
 
-/* The record that lists show for the balance of a device's arena, which no block and no site
-   holds. */
-MLI_TABLE(const memlord_site mli_arena_site)
 MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev);
 
 /* Captures a report. Requires: r is zeroed but for `whole`, the output and the pinned snapshots. A

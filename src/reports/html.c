@@ -1,6 +1,6 @@
 #include "reports/html.h"
 #include "base/text.h"
-#include "reports/verdicts.h"
+#include "reports/answers.h"
 #include "reports/text.h"
 #include "reports/json.h"
 #include "reports/page.h"

@@ -19,6 +19,7 @@
 #include "services/stats.h"
 #include "services/room.h"
 #include "services/snapshots.h"
+#include "reports/answers.h"
 
 typedef struct mli_json_writer {
     mli_report *r;
@@ -696,6 +697,7 @@ static MLI_COLD void mli_json_write(mli_json_writer *w) {
     size_t i;
     uint64_t sum = 0;
     mli_json_metadata(r);
+    mli_json_verdicts(r);
     mli_json_devices(r);
     mli_json_phys_all(r);
     mli_json_accounts(r);

@@ -2,7 +2,7 @@
 #include "base/text.h"
 #include "base/memory.h"
 #include "reports/capture.h"
-#include "reports/verdicts.h"
+#include "reports/answers.h"
 #include "reports/export.h"
 #include "reports/ring.h"
 

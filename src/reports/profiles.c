@@ -8,7 +8,7 @@
 #include "books/stacks.h"
 #include "services/stats.h"
 #include "reports/capture.h"
-#include "reports/verdicts.h"
+#include "reports/answers.h"
 #include "reports/export.h"
 #include "reports/shares.h"
 

@@ -15,10 +15,11 @@
 #include "books/blocks.h"
 #include "books/limits.h"
 #include "books/map.h"
+#include "services/answers.h"
 #include "services/stats.h"
 #include "services/room.h"
 #include "services/snapshots.h"
-#include "reports/verdicts.h"
+#include "reports/answers.h"
 
 #define MLI_TEXT_BAR 60 /* columns of the bar of live bytes */
 

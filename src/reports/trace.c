@@ -9,7 +9,7 @@
 #include "books/map.h"
 #include "services/scopes.h"
 #include "services/snapshots.h"
-#include "reports/verdicts.h"
+#include "reports/answers.h"
 #include "reports/json.h"
 #include "reports/export.h"
 #include "reports/ring.h"

@@ -11,6 +11,7 @@
 #include "books/accounts.h"
 #include "books/names.h"
 #include "services/bands.h"
+#include "services/answers.h"
 #include "services/stats.h"
 
 struct mli_room_state {

@@ -1,7 +1,7 @@
-/* Says what is wrong: verdicts, anomalies and drops. Owns no state. May use reports/capture. Locks:
-   none. */
-#ifndef MLI_REPORTS_VERDICTS_H
-#define MLI_REPORTS_VERDICTS_H
+/* Gives each answer of a report once, for all formats: verdicts, anomalies and drops. Owns no state.
+   May use reports/capture and services/answers. Locks: none. */
+#ifndef MLI_REPORTS_ANSWERS_H
+#define MLI_REPORTS_ANSWERS_H
 #include "api/api.h"
 #include "os/knobs.h"
 #include "os/compiler.h"
@@ -26,5 +26,7 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
 /* Writes the verdicts, the worst first. Each is one line with its devices, those of the highest
    peaks first. Names are cut after MLI_TEXT_NAME characters: the bound stays in r->out.name_max. */
 MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r);
+/* Writes the same verdicts as a key of JSON. */
+MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);
 
 #endif
