@@ -5,7 +5,7 @@
 #include "cuda/nvml.h"
 #include "cuda/seats.h"
 #include "cuda/pools.h"
-#include "cuda/streams.h"
+#include "cuda/events.h"
 #include "cuda/scopes.h"
 
 #if defined(_WIN32)

@@ -6,6 +6,7 @@
 #include "cuda/pools.h"
 #include "cuda/capacity.h"
 #include "cuda/collection.h"
+#include "cuda/events.h"
 #include "cuda/streams.h"
 #include "cuda/scopes.h"
 #include "cuda/requests.h"

@@ -1,5 +1,6 @@
 #include "cuda/scopes.h"
 #include "cuda/driver.h"
+#include "cuda/events.h"
 #include "cuda/seats.h"
 
 enum { MLI_CUDA_TIMES = 4096 };

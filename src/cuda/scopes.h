@@ -5,6 +5,7 @@
 #include "cuda/api/api.h"
 #include "cuda/knobs.h"
 #include "cuda/system.h"
+#include "cuda/events.h"
 #include "cuda/streams.h"
 
 typedef struct mli_cuda_time {
