@@ -684,6 +684,7 @@ static int capture_end(capture *c) {
 RUNTIME(cudaStreamBeginCapture, (cudaStream_t stream, enum cudaStreamCaptureMode mode),
         capture_begin(stream, NULL, mode))
 
+#if CUDART_VERSION >= 12030
 cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream, cudaGraph_t graph,
                                           const cudaGraphNode_t *after,
                                           const cudaGraphEdgeData *edges, size_t n,
@@ -693,6 +694,7 @@ cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream, cudaGraph_t graph
     if (!r && !is_graph(graph)) r = cudaErrorInvalidValue;
     return end(r ? r : capture_begin(stream, graph, mode));
 }
+#endif
 
 /* cudaStreamEndCapture: on the stream it began on, and, unless it is relaxed, by its thread. */
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
