@@ -135,8 +135,12 @@
               Where handles repeat across the devices of one type (Vulkan offsets), use
               the address of your own buffer object.
     View      one more reference to a live storage. Bytes count once, however many.
-    Arena     bytes without an identity of their own: one balance per device. They have no
-              tag, no site and no stack. Scopes count them.
+    Arena     bytes without an identity of their own: one balance per device, and one per
+              tag. They have no site and no stack. Scopes count them. An arena with an
+              identity is a block that is recorded once and resized:
+                  memlord_alloc(lord, cpu, key, 1 << 20, site);            // it is made
+                  memlord_realloc(lord, cpu, key, key, 4 << 20, site);     // it grows
+                  memlord_free(lord, cpu, key, site);                      // it is gone
     Site      a place in your source, planted by a macro: file, function and line. Off
               until memlord_sites_enable.
     Stack     the return addresses of an alloc, if memlord_desc.stack_depth asks for them:
@@ -154,7 +158,7 @@
               allocs, with their stack, and all others with their site.
     Tag       the purpose of bytes ("weights", "kv_cache"). A thread has a current tag.
               A block keeps its tag until it ends or is retagged, whichever thread frees
-              it. Arenas have no tag.
+              it. An arena's bytes are taken off the tag of the thread that takes them.
     Physical device  memory that several devices share: cpu, pinned and mapped are one,
               and memlord_device_share adds an integrated GPU. Capacity, limit and
               headroom are of a physical device.
@@ -958,14 +962,19 @@ MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block 
 
 /* -- arenas: bytes without an identity -- */
 
-/* Adds to the arena balance of a device. The bytes get no tag, whatever the thread's is.
-   Errors: E_INVALID over 2^48, or the balance would overflow. Cost: one shared counter. */
+/* Adds to the arena balance of a device, under the tag of this thread. Sites count what was added
+   and taken, and do not hold it. An arena that is one piece of memory is better a block: record it
+   once, and resize it with memlord_realloc(lord, device, key, key, bytes, site). Then it has a site,
+   a stack and a peak of its own.
+   Errors: E_INVALID over 2^48, or the balance would overflow. Cost: a lock of the device. */
 MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
 /* Takes from it. More than the balance takes it to 0 and counts in underflows, MEMLORD_OK:
-   storages are never touched. Errors: E_INVALID over 2^48 in one call. */
+   storages are never touched. The bytes come off the tag of this thread, and off the arena bytes
+   without a tag what that tag lacks. If tags then have more than the device, the largest give up
+   the rest, and each counts as an underflow. Errors: E_INVALID over 2^48 in one call. */
 MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -1474,8 +1483,8 @@ typedef struct memlord_tag_stat {
     int64_t variance;   /* allocated - expected; 0 when nothing was planned */
 } memlord_tag_stat;
 
-/* Reads a tag on the devices of a selector. NULL reads the untagged bytes, arenas among them, whose
-   peak is not kept (0). Errors: E_UNKNOWN nothing was ever allocated or planned under it on any
+/* Reads a tag on the devices of a selector, with its arena bytes. NULL reads the untagged bytes,
+   whose peak is not kept (0). A device's tags and its untagged bytes add up to its live bytes. Errors: E_UNKNOWN nothing was ever allocated or planned under it on any
    device, *out zero; E_INVALID `out` NULL; E_DEVICE not a selector. */
 MEMLORD_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel,
                                            const char *tag, memlord_tag_stat *out)
@@ -8180,8 +8189,8 @@ typedef struct mli_row {
                               sampled */
     mli_u64 publish_count; /* publications and peak resets so far */
     mli_u64 expected;      /* tags: the bytes of memlord_expect; 0: none */
-    struct {               /* the sums at the last reset; of `freed`: at the last reset or
-                              collection */
+    mli_u64 arena;         /* tags: their arena bytes; under the lock of the device's row */
+    struct {               /* sums at the last reset; freed: at the last reset or collection */
         uint64_t in, out, freed, allocs, frees, freed_here;
     } at_reset;
 } mli_row;
@@ -8266,7 +8275,7 @@ typedef struct mli_sample_mark {
 typedef struct mli_device_record {
     memlord_device device;
     mli_ptr label;                 /* const char * */
-    mli_u64 arena;                 /* arena bytes on the device now */
+    mli_u64 arena, arena_tagged;   /* arena bytes on the device now; the part that tags have */
     mli_u64 count[MLI_STAT_COUNT]; /* statistics that no cell counts */
     mli_ptr phys;                  /* mli_phys *: the physical device that has its bytes */
     mli_watch watch;
@@ -16197,10 +16206,176 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
              : r;
 }
 
+/* ------------------------------------------------------------------------ src/calls/arenas.h -- */
+
+/* Has memlord_arena_add and memlord_arena_sub: bytes without identity. Owns the balances of arenas,
+   which lie with the rows of tags and the records of devices (books/counters). May use the books,
+   calls/record and calls/deferred. Invariants: the balance of a device is at least the sum of its
+   tags' (arena_tagged); a balance and the counts change in one stay inside a shard, so that no fork
+   or report sees one without the other. Lock: row, that of the device, for the balances of the
+   device and of its tags. */
+
+/* ------------------------------------------------------------------------ src/calls/arenas.c -- */
+
+/* A change of balances, and what it came to. */
+typedef struct mli_arena_change {
+    uint32_t dev, tag;      /* the row of the tag; 0: none */
+    uint64_t in, out;       /* bytes to add or to take off; then what the device's balance allowed */
+    uint64_t tag_out;       /* the part of `out` that came off the tag */
+    int over;               /* 1: the tags have more than the device now */
+} mli_arena_change;
+
+/* Changes the balance of a device and of a tag. What a tag lacks comes off the untagged balance. */
+static MLI_COLD void mli_arena_balance(memlord *lord, mli_arena_change *c) {
+    MLI_REQUIRE(mli_is_inside());
+    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, c->dev);
+    mli_row *tag = c->tag ? mli_row_at(lord, MLI_BOOK_TAG, c->tag) : NULL;
+    mli_device_record *device = mli_device_record_at(lord, c->dev);
+    uint64_t had, now, tagged;
+    mli_lock_take(&row->lock);
+    had = mli_u64_load(&device->arena);
+    tagged = mli_u64_load(&device->arena_tagged);
+    if (had + c->in > (uint64_t)1 << 62) c->in = 0;
+    if (c->out > had) c->out = had;
+    now = had + c->in - c->out;
+    mli_u64_store(&device->arena, now);
+    if (tag) {
+        uint64_t bytes = mli_u64_load(&tag->arena);
+        c->tag_out = bytes < c->out ? bytes : c->out;
+        mli_u64_store(&tag->arena, bytes + c->in - c->tag_out);
+        tagged += c->in - c->tag_out;
+        mli_u64_store(&device->arena_tagged, tagged);
+    }
+    c->over = tagged > now;
+    mli_lock_drop(&row->lock);
+}
+
+/* Takes off the tag with the largest balance what the tags of a device have more than the device.
+   Returns the bytes, 0 if there are none; *number is the row of the tag. */
+static MLI_COLD uint64_t mli_arena_excess(memlord *lord, uint32_t dev, uint32_t *number) {
+    MLI_REQUIRE(mli_is_inside());
+    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev), *largest = NULL;
+    mli_device_record *device = mli_device_record_at(lord, dev);
+    const uint32_t rows = mli_row_count(lord, MLI_BOOK_TAG);
+    uint64_t arena, tagged, most = 0;
+    uint32_t i;
+    mli_lock_take(&row->lock);
+    arena = mli_u64_load(&device->arena);
+    tagged = mli_u64_load(&device->arena_tagged);
+    for (i = 1; tagged > arena && i < rows; i++) {
+        mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, i);
+        if (tag->dev != dev || mli_u64_load(&tag->arena) <= most) continue;
+        most = mli_u64_load(&tag->arena);
+        largest = tag;
+        *number = i;
+    }
+    if (largest) {
+        if (most > tagged - arena) most = tagged - arena;
+        mli_u64_store(&largest->arena, mli_u64_load(&largest->arena) - most);
+        mli_u64_store(&device->arena_tagged, tagged - most);
+    }
+    mli_lock_drop(&row->lock);
+    return most;
+}
+/* Takes the excess off all tags that have it, and counts each as an underflow. */
+static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) {
+    mli_row_delta d;
+    uint32_t tag = 0;
+    uint64_t bytes;
+    memset(&d, 0, sizeof d);
+    for (;;) {
+        mli_shard_enter_to_count(lord, t);
+        bytes = mli_arena_excess(lord, dev, &tag);
+        d.word2 = mli_word2_of(0, tag, 0);
+        d.out = bytes;
+        if (bytes) mli_count(lord, t, &d, 1);
+        mli_shard_leave(t);
+        if (!bytes) return;
+        mli_stat_add(lord, dev, MLI_STAT_underflows, 1);
+        (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_UNDERFLOW,
+                               mli_device_record_at(lord, dev)->device, 0, bytes, d.word2);
+    }
+}
+
+/* Changes the balances and counts the change, which is no alloc and no free, on the device and on
+   the tag. The site counts what comes as both in and out: an arena byte does not remember the site
+   it came from, so no later call can take it off there. */
+static MLI_COLD void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
+                                      const memlord_site *site) {
+    mli_row_delta d[3];
+    const unsigned n = c->tag ? 3 : 2;
+    memset(d, 0, sizeof d);
+    d[0].dev = c->dev;
+    if (site && mli_hook_on(lord, MLI_HOOK_SITES))
+        d[1].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, site, c->dev);
+    d[2].word2 = mli_word2_of(0, c->tag, 0);
+    mli_cells_make(lord, t, d, n);
+    mli_shard_enter_to_count(lord, t);
+    mli_arena_balance(lord, c);
+    d[0].in = d[1].in = d[1].out = d[2].in = c->in;
+    d[0].out = d[1].freed_here = c->out;
+    d[2].out = c->tag_out;
+    mli_count(lord, t, d, n);
+    mli_shard_leave(t);
+    if (MLI_UNLIKELY(c->over)) mli_arena_trim(lord, t, c->dev);
+}
+
+/* Adds bytes without identity to a device, or takes them off: then at most those it has, and more
+   count as an underflow. The device and the bytes are checked as for an alloc; 1 stands for a valid
+   storage. */
+static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
+                                              int adds, const memlord_site *site) {
+    const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;
+    mli_call call;
+    mli_arena_change c;
+    memlord_block block = {device, 0, 0};
+    uint64_t rows = 0;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = mli_call_begin(lord, device, 1, bytes, site, &call);
+    if (!call.t) return mli_refuse(lord, refuser, r, device, mli_block_fault(1, bytes), site);
+    if (call.t->now.tag)
+        rows = mli_cached_row(lord, call.t, MLI_BOOK_TAG, call.t->now.tag, call.dev);
+    memset(&c, 0, sizeof c);
+    c.dev = call.dev;
+    c.tag = MLI_TAG_ROW(rows);
+    if (!adds) {
+        c.out = bytes;
+        mli_arena_record(lord, call.t, &c, site);
+        if (c.out < bytes) {
+            mli_stat_add(lord, call.dev, MLI_STAT_underflows, 1);
+            (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_UNDERFLOW, device, 0, bytes - c.out, 0);
+        }
+    } else if (!mli_would_overflow(lord, call.dev, bytes)) {
+        mli_call_draw(lord, &call, bytes);
+        c.in = bytes;
+        mli_arena_record(lord, call.t, &c, site);
+    }
+    block.bytes = c.in + c.out;
+    if (adds && block.bytes < bytes) r = MEMLORD_E_INVALID;
+    if (block.bytes)
+        mli_event_record(lord, call.t, adds ? MEMLORD_EVENT_ARENA_ADD : MEMLORD_EVENT_ARENA_SUB,
+                         call.dev, 0, block.bytes, rows);
+    r = mli_call_finish(lord, &call, r, r == MEMLORD_OK,
+                        adds ? "[alloc arena] " : "[free arena] ", &block, site);
+    return mli_refuse(lord, refuser, r, device, "a balance that overflows", site);
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_arena_add(memlord *lord, memlord_device device, uint64_t bytes,
+                                         const memlord_site *site) {
+    return mli_arena_call(lord, device, bytes, 1, site);
+}
+MLI_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, uint64_t bytes,
+                                         const memlord_site *site) {
+    return mli_arena_call(lord, device, bytes, 0, site);
+}
+
 /* ------------------------------------------------------------------------- src/calls/calls.h -- */
 
 /* Has the public calls that record, except those of calls/fast, and what only they need: realloc
-   tokens, n blocks in one call, moves, copies, arenas, deferred frees. Owns no state. May use the
+   tokens, n blocks in one call, moves, copies, deferred frees. Owns no state. May use the
    books, calls/record and calls/deferred. Invariant: a call checks everything before it changes
    anything. Locks: none held at the return. */
 
@@ -16533,66 +16708,6 @@ static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, me
                            site);
     if (f && (r || !*chain)) mli_fence_free(lord, f);
     return r;
-}
-
-/* -- bytes without identity -- */
-
-/* Changes the arena balance of a device and counts the change, which is no alloc and no free.
-   Returns the bytes changed. The site counts the bytes both in and out: an arena byte does not
-   remember its site, so no later call can take it off there. The balance and the counts change
-   inside a shard, so that no fork or report sees one without the other. */
-static MLI_COLD uint64_t mli_arena_change(memlord *lord, mli_thread *t, uint32_t dev, uint64_t in,
-                                          uint64_t out, const memlord_site *site) {
-    mli_u64 *arena = &mli_device_record_at(lord, dev)->arena;
-    uint64_t had = mli_u64_load(arena), add, take;
-    mli_row_delta d[2];
-    memset(d, 0, sizeof d);
-    d[0].dev = dev;
-    if (site && mli_hook_on(lord, MLI_HOOK_SITES))
-        d[1].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
-    mli_cells_make(lord, t, d, 2);
-    mli_shard_enter_to_count(lord, t);
-    do {
-        add = had + in > (uint64_t)1 << 62 ? 0 : in;
-        take = had < out ? had : out;
-    } while (!mli_u64_cas(arena, &had, had + add - take));
-    d[0].in = d[1].in = d[1].out = add;
-    d[0].out = d[1].freed_here = take;
-    mli_count(lord, t, d, 2);
-    mli_shard_leave(t);
-    return add + take;
-}
-
-/* Adds bytes without identity to a device, or takes them off. It takes off at most the bytes that
-   the device has; the rest counts as an underflow. The device and the bytes are checked as for an
-   alloc; 1 stands for a valid storage. */
-static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
-                                              int adds, const memlord_site *site) {
-    const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;
-    mli_call call;
-    memlord_block block = {device, 0, 0};
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    r = mli_call_begin(lord, device, 1, bytes, site, &call);
-    if (!call.t) return mli_refuse(lord, refuser, r, device, mli_block_fault(1, bytes), site);
-    if (!adds) {
-        block.bytes = mli_arena_change(lord, call.t, call.dev, 0, bytes, site);
-        if (block.bytes < bytes) {
-            mli_stat_add(lord, call.dev, MLI_STAT_underflows, 1);
-            (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_UNDERFLOW, device, 0,
-                                   bytes - block.bytes, 0);
-        }
-    } else if (!mli_would_overflow(lord, call.dev, bytes)) {
-        mli_call_draw(lord, &call, bytes);
-        block.bytes = mli_arena_change(lord, call.t, call.dev, bytes, 0, site);
-    }
-    if (adds && block.bytes < bytes) r = MEMLORD_E_INVALID;
-    if (block.bytes)
-        mli_event_record(lord, call.t, adds ? MEMLORD_EVENT_ARENA_ADD : MEMLORD_EVENT_ARENA_SUB,
-                         call.dev, 0, block.bytes, 0);
-    r = mli_call_finish(lord, &call, r, r == MEMLORD_OK,
-                        adds ? "[alloc arena] " : "[free arena] ", &block, site);
-    return mli_refuse(lord, refuser, r, device, "a balance that overflows", site);
 }
 
 /* -- deferred frees -- */
@@ -16955,15 +17070,6 @@ MLI_API memlord_result memlord_copy(memlord *lord, memlord_device from, memlord_
                                     uint64_t bytes) {
     return mli_refuse(lord, MLI_REFUSER_copy, mli_copy(lord, from, to, bytes),
                       mli_device_valid(from) ? to : from, mli_block_fault(1, bytes), NULL);
-}
-
-MLI_API memlord_result memlord_arena_add(memlord *lord, memlord_device device, uint64_t bytes,
-                                         const memlord_site *site) {
-    return mli_arena_call(lord, device, bytes, 1, site);
-}
-MLI_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, uint64_t bytes,
-                                         const memlord_site *site) {
-    return mli_arena_call(lord, device, bytes, 0, site);
 }
 
 MLI_API memlord_result memlord_free_deferred(memlord *lord, memlord_device device, uint64_t storage,
@@ -18753,9 +18859,11 @@ static MLI_COLD void mli_holder_add(mli_holder_list *list, uint32_t dev, int kin
 }
 /* Adds the holders of a device, which add up to its live bytes. */
 static MLI_COLD void mli_holder_add_dev(memlord *lord, mli_holder_list *list, uint32_t dev) {
-    const uint64_t arena = mli_u64_load(&mli_device_record_at(lord, dev)->arena);
+    mli_device_record *device = mli_device_record_at(lord, dev);
+    uint64_t arena = mli_u64_load(&device->arena);
     uint64_t left = mli_row_live(lord, MLI_BOOK_DEVICE, dev);
     uint32_t i, rows = mli_row_count(lord, list->book);
+    if (list->book == MLI_BOOK_TAG) mli_take_off(&arena, mli_u64_load(&device->arena_tagged));
     mli_take_off(&left, arena);
     for (i = 1; i < rows; i++) {
         const mli_row *row = mli_row_at(lord, list->book, i);
@@ -23361,15 +23469,30 @@ static MLI_COLD int mli_verify_row_fail(mli_verify *v, int book, uint32_t number
     return 1;
 }
 
-/* Checks the counts of a row against the map. They may exceed it by blocks that are detached:
-   nobody knows on which rows the detached blocks count, so only the sum over all devices is
-   exact. */
+/* Checks the arena of a device against those of its tags. */
+static MLI_COLD int mli_verify_arenas(mli_verify *v, uint32_t dev) {
+    mli_device_record *device = mli_device_record_at(v->lord, dev);
+    const uint64_t arena = mli_u64_load(&device->arena);
+    const uint64_t tagged = mli_u64_load(&device->arena_tagged);
+    uint64_t sum = 0;
+    uint32_t i;
+    for (i = 1; i < v->rows[MLI_BOOK_TAG]; i++) {
+        mli_row *row = mli_row_at(v->lord, MLI_BOOK_TAG, i);
+        if (row->dev == dev) sum += mli_u64_load(&row->arena);
+    }
+    if (sum == tagged && sum <= arena) return 0;
+    return mli_verify_fail(v, "%i: its tags have %ju B of arenas; it says %ju B of its %ju B",
+                           mli_device_code(device->device), sum, tagged, arena);
+}
+
+/* Checks the counts of a row against the map. They may exceed it by blocks that are detached: it is
+   not known on which rows those count, so only the devices' sum of them is exact. */
 static MLI_COLD int mli_verify_row(mli_verify *v, int book, uint32_t number) {
     const mli_verify_sum *map = &v->sums[book][number];
     const mli_row *row = mli_row_at(v->lord, book, number);
     mli_device_record *device = mli_device_record_at(v->lord, row->dev);
     const int whole = book == MLI_BOOK_DEVICE;
-    const uint64_t arena = whole ? mli_u64_load(&device->arena) : 0;
+    const uint64_t arena = mli_u64_load(whole ? &device->arena : &row->arena);
     uint64_t base, bytes, blocks;
     const mli_verify_sum counted = mli_verify_counted(v->lord, book, number, &base);
     bytes = counted.bytes - map->bytes - arena;
@@ -23384,6 +23507,7 @@ static MLI_COLD int mli_verify_row(mli_verify *v, int book, uint32_t number) {
     if (!whole) return 0;
     v->missing.bytes += bytes;
     v->missing.blocks += blocks;
+    if (mli_verify_arenas(v, number)) return 1;
     if (map->pending == mli_u64_load(&device->count[MLI_STAT_pending])) return 0;
     return mli_verify_fail(v, "%i: the map has %ju B pending; its counter says %ju B",
                            mli_device_code(device->device), map->pending,
@@ -23746,6 +23870,8 @@ MLI_PRIVATE mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev);
 MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count);
 
 MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev);
+/* Returns the part of a device's arena that no tag has. */
+MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev);
 
 /* Captures a report. Requires: r is zeroed except for `whole`, the output and the pinned snapshots.
    A row that is added later is not in this report. */
@@ -24200,6 +24326,11 @@ static void mli_report_accounts(mli_report *r) {
 
 MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev) {
     return mli_u64_load(&mli_device_record_at(r->lord, dev)->arena);
+}
+MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev) {
+    uint64_t arena = mli_report_arena(r, dev);
+    mli_take_off(&arena, mli_u64_load(&mli_device_record_at(r->lord, dev)->arena_tagged));
+    return arena;
 }
 /* Captures the largest sites. The balance of each arena is listed as one more site. */
 static void mli_report_sites(mli_report *r) {
@@ -24920,7 +25051,8 @@ typedef struct mli_alive {
 typedef int (*mli_alive_fn)(void *writer, const mli_alive *alive);
 MLI_PRIVATE MLI_COLD void mli_alive_each(mli_export *x, mli_alive_fn fn, void *writer);
 
-/* Calls put for the arena of each device that has a balance. */
+/* Calls put for the arena of each device that has a balance: for the part that no tag has, then for
+   that of each tag. */
 typedef void (*mli_block_fn)(void *writer, const mli_live_block *b);
 MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put, void *writer);
 /* Calls put for each live block, then for the arenas. */
@@ -25102,15 +25234,28 @@ MLI_PRIVATE MLI_COLD void mli_alive_each(mli_export *x, mli_alive_fn fn, void *w
         x->r->result = MEMLORD_E_NOMEM;
 }
 
+/* Calls put for a part of an arena, and returns the address after it. */
+static MLI_COLD uint64_t mli_arena_block(mli_export *x, uint32_t dev, uint32_t tag, uint64_t at,
+                                         uint64_t bytes, mli_block_fn put, void *writer) {
+    mli_live_block b = mli_live_block_make(x, dev, at, bytes, (uint64_t)tag << 20);
+    b.frame = mli_frame_of_kind(x, dev, MLI_FRAME_ARENA);
+    b.state = MLI_BLOCK_ARENA;
+    if (bytes) put(writer, &b);
+    return at + bytes;
+}
 MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put, void *writer) {
-    uint32_t dev;
+    uint32_t dev, i;
     for (dev = 1; dev <= x->devices; dev++) {
-        const uint64_t arena = mli_report_arena(x->r, dev);
-        mli_live_block b = mli_live_block_make(
-            x, dev, ((uint64_t)1 << 62) + ((uint64_t)dev << 50), arena, 0);
-        b.frame = mli_frame_of_kind(x, dev, MLI_FRAME_ARENA);
-        b.state = MLI_BLOCK_ARENA;
-        if (arena) put(writer, &b);
+        uint64_t at = ((uint64_t)1 << 62) + ((uint64_t)dev << 50), left = mli_report_arena(x->r, dev);
+        uint64_t untagged = mli_report_arena_untagged(x->r, dev);
+        at = mli_arena_block(x, dev, 0, at, untagged, put, writer);
+        mli_take_off(&left, untagged);
+        for (i = 1; left && i <= x->tags; i++) {
+            mli_row *row = mli_row_at(x->lord, MLI_BOOK_TAG, i);
+            uint64_t bytes = row->dev == dev ? mli_u64_load(&row->arena) : 0;
+            at = mli_arena_block(x, dev, i, at, bytes, put, writer);
+            mli_take_off(&left, bytes);
+        }
     }
 }
 typedef struct mli_block_walk {
@@ -25291,9 +25436,10 @@ static void mli_json_devices(mli_report *r) {
     mli_jsonf(r->o, ",\n'devices':[");
     for (i = 0; i < r->devices; i++) {
         mli_device_record *device = mli_device_record_at(r->lord, i + 1);
-        mli_jsonf(r->o, ",\n{'device':'%i','label':%s,'arena':%ju,'stats':",
+        mli_jsonf(r->o, ",\n{'device':'%i','label':%s,'arena':%ju,'arena_untagged':%ju,'stats':",
                   mli_device_code(device->device),
-                  (const char *)mli_ptr_load_acquire(&device->label), mli_u64_load(&device->arena));
+                  (const char *)mli_ptr_load_acquire(&device->label), mli_report_arena(r, i + 1),
+                  mli_report_arena_untagged(r, i + 1));
         mli_json_stats(r->o, &r->stat[i]);
         mli_jsonf(r->o, ",'cached_ratio':%g,'fragmentation':%g,'sizes':[",
                   memlord_cached_ratio(&r->stat[i]), memlord_fragmentation(&r->stat[i]));
@@ -25934,7 +26080,7 @@ MLI_PRIVATE MLI_COLD void mli_json(mli_report *r) { mli_json_run(r, 0); }
 static const char mli_html_head[][3089] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-wS58VzREJADS0TMmbCYHhD"
-    "yRiuR6t9osXmVSMgeDQwA='; script-src 'sha256-4LJeBRIbkb7MAbJFnTMbmNXdb4qsS8pEQeqKOC3jysI=' 'sh"
+    "yRiuR6t9osXmVSMgeDQwA='; script-src 'sha256-d/Ryp2qBKeXlg+X0g6309ZT6KwocTKz3UMHn+E5SMQs=' 'sh"
     "a256-FLMvRGQG3pb5HtTGZbk8vgRm50vIPO6P+NgfOkTjewM='; base-uri 'none'; form-action 'none'\">\n<"
     "meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"referre"
     "r\" content=\"no-referrer\">\n<title>MemLord report</title>\n<style>:root{color-scheme:light "
@@ -26112,475 +26258,476 @@ static const char mli_html_middle[][3565] = {
     "are with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"pol"
     "ite\"></div>\n<script type=\"application/json\" id=\"profile\">"};
 
-static const char mli_html_tail[][3619] = {
-    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqcfXl/2zbW7v/3U8i8GQ8ZQbLkLE0o0/oladKm"
-    "zdYk3UbV69AyZTGmSZWkYjuyvvs9zzkACMrOzNy3i0WCIIjl4Gw4i7eqkk5Vl+ms9ka+H0SH6/kqn9VpkXeS3E+C9azIq"
-    "7pTR2d+0q/qeHZWBaqKnvh1/7w4WWUJ3eZ8m6VVHaiCKuJRmQQq5vJ5GZ9Trf55vPSz6PBp7Z/5Wb9Ka6px5leTU7qTpo"
-    "JpoM7prpjPq6QOgmCUzv2dvJ8l+Wm9CMqkXpV5J19l2WhelL70LOsU804eZP1lXC+i04TeN1+ssnSW+AO1/+ChfD6NDuN"
-    "JOg368zSrk9J/WhRZEudBv0y+JGWV+MFIPrI+p+LwnHp/fFVjiLNVzbf0GyiMNMwVBkmFhZmWw8G4CNE7pWcmrDYb6eSi"
-    "jvLkovN7Ep+9jpcjO8V5ginWA1vU/UVcUcH1NV3SDPiJ4jUIFN2f4j7Y2Fef4nGtKrNCeVRfLROaiwSjS6LIw7Lmp95YC"
-    "kLPo8Vp6uh2mnq7u00pLd2xXWEacLT3V3dwORn0Hse9+bR7Z69Ps1L7eTD2PJqJNMqvr73Bpdet+nXxgdvzhw8DVUbZ9X"
-    "V8fZ3TDC+zmFZjuyHleXbSz5KrsBgX3U//51O3DFP+RTeOV2l2cpSeEKTRwobHfnF9nRIUEgiFiVqms7NwfZbmJ6HHK+G"
-    "pL3G2svU2ir8cUk924vExdbrrnxMwZ2meUP9DryvXNEFBGHe97i3jWMZpXlODZTOO/t3JX3/tTXkAtGKenxd15ywvLvLA"
-    "M8t+WkVJdJg0L/nhXyfd69YUBDIH6sckmnhZ+iXxlLckOKGfOMuKWVwnJ960AZmryqy7nrXVkiYBU1fL9FR9/OhBV33+p"
-    "f55ehBUgt/ra13vJFnWizAhKOGr7jAcyJRSRfqhtQNEH1/9TF8ADBP8qrP0pAonU0WDDSeTgaJ/p0r/TmldTgj2B4q7j4"
-    "svcZnGOfVmYCamziPgGn+dF6g7oUHxZ6iXax4Exu5tgqmiHRFOdoaK/5tugmYi/iXzoPJgnSV1h2C7z73knVIZoOoUYz+"
-    "XSdjdLeRiJ4pska/LotPKXNJ+K4LQLyLqlXxAmaaxKSt6qpI+97y/XFULv8ALzc78kjQ9o32M2biOhgcHVNAnvPU8ni18"
-    "v1AxkG2BvtDIqSMJdv8knkY7A/oeTe2kmtJtN3pNiI3Q1yW9MwiCjfOlN4wDDAaosGe3QdFMAyHvZZbWY8ya7vyEFq3S8"
-    "11tgrAp1qv0tY64feqn+cLLGmSANh4Vm6arMe/cSoOf3pdSS2AuEZhThGni/DQJdwabMNmo48q0nzB6rqLDr5hfQv0GQ9"
-    "NdTpMbHe5Uff02bWPCNsUk7w2nffowzWCFXwc0qrxZAel5QfiXMEkZXwhRKTQ12SYkhZAxhqg04vnNaGN8IUISOHVL1D2"
-    "ufKE69JkgjTCzqSrRFVUGI3mkadf1tW8qEFIzME7r1GGMRRiDgI7hJqVeT7I+EMER0x76PtCBveFdJXdTnrVTejWV4qob"
-    "VWNQULkLaO+lfbP7NCAtiwsfVZKyLMojTd72A73kcVQw8R7Fu7vcny14cXtf1Iuk7GjiRyNAz0/92Ok7IWzsahQ63SYy3"
-    "4Bwnm+TMYNkiii1gFdGkylP/yjd3SWOAHQypZWM0v5qGZSyDakAyzaL0nHOSCB1YdpZvTlWr2yIfpDzxp6rGa/RTM0FNc"
-    "pA5y4+jRN/rnmXFt2ZFcvE0J05r/yGltTskNmGCCqhAtSqGMIMfNMQU54wjQdcIEvRzTjgZSj8lOdXKsu04s80GGnojcC"
-    "e1EUd69UH3Qh6b/xY2W8Eo1jD4+5udjj4zysM+ESfzepm7oc1xJwxjfPNRNDUmHlYgrlxMXZxy7b0abZpe//04e2bvjAi"
-    "6fzKn1DpFAykAYaMWUnavv06PiW4Ss0TZ75mmK8n/pmuSJwdwSUh7iNeL/PJeVT4mguaoTGHUeJ74eBmdtPHGjYIhgFTc"
-    "0KwE+IgqTGaYn9GCPlGD+T70kBFqIFbMC0Sh3tGN7Rtaupds1RmIUueErVSiwbvXjFcMjaaEy8aCayMaanCmV4sW+j5q5"
-    "yGcUpNesSxzDRB6KBW4AnU2sr4Y2CYXmo4p1lA8Mvb6bKhPyuiP858v2b45FkpeBllanSfP+r30ty3DZz7rw1DPQjUZaC"
-    "eR4TwWSJ4rXfVeoNHeTD6SCTxshd9VBZIr9RzRq7PDSUYPw/fHn9OZnU/rqr0NPefqzWP76wy7QGvEuB+dAE32HCTV3hw"
-    "qRYGnLchKQvKfw8oxKw4izpz1pIw3oyxNqPm1ur7KU+Yha/r60HQa7/NFCozUo/tFe8J6kwazLF3S+GYACuMOBqUGt+yz"
-    "QxQYlIqbKzJDWQhU2SK+e+RfWhIzQ16aT6R2pXMtlaShICd1CzZ7m4qTBa1VxMftAeG+M5eoFFvm+DS3AnfICCu7wgVzQ"
-    "nvo6jrl2gQl4Q/dcvjktAYmHm10ug8BdhQXXDBgcHqGqHrlzSjYj7IUGQ7LdvkrDJDox4sov9fIj1ioFvRsiyoZ9+i187"
-    "8XtH8Ek+9Pw3iydW04RNx1yNsv6BfguXConR6MpgeDkjgmuzTb/Df4XcMSKN3Z5+iKd6kDBStB/v8wOL/P+toLTxAWOVK"
-    "SFyY5wp4OiRJkiEujPNNQwe+VK5iIdEDONgfT6bhET3jGcujw5z5NagbgOw/0LaZTA3i7ff7tt4TP29hXC4vosPCAFLQk"
-    "GKNMAggKv/POjBN2I3SRih17hPAHJPko5h9JqGoSr8mh8NN0DDWlqePVUY4+896kk/B3ytnZMOQttYEyEcVG8vd8hhFkJ"
-    "Cah0NnH2eWNWqAIu+w9M7vBHj3gkQZyArD6aSekoBxEVe6ZKBL0OEIHE42J2jjpYyJdeWXe/xCEPIN1Z0RIOJ9gUcqOCl"
-    "WxzUVGCYS7SVJjvYg19AtZEHDnYFe5FHSGlJvOMoPB6O812uwkQHHfKrAcK6WRGWpA126Rj9idAo39EM3GADu8Eu33Efc"
-    "8wUVcB9RwBd4gXp4jRfoV8l7wJgx99WIbBst8EYDZ3f0LyN3C7Zmew25wc91c0FAVeo0XyUj05DdJboA04dfoaMkgfQvR"
-    "zJf/aooawMvGbfYk3GSoBADOA8y/B33huEwcJFuzNoubiSIqbeFKrqRvLppIKdsae5uckrVjXFVtAgkWPmVGd71tZYYd3"
-    "crPb4oGjaDtkonEbdZALu+Xn9TA6EAfySPMF2h39mCJcHBZiSqLm4B1CK3MnplZfS8kdErK6MLSBMG5V89xxiHCAoFxH1"
-    "HPBwFhYBaQXOcC33jlwFVBPncHxRgW1S8LTayxSeEa+o+c0aVH0z14oG8Yvvi4z3pA/Rc3G6vkl+LI6P9gXqTRPcfNUhw"
-    "lreRIPox9hP+fMKf35NCmqwqstu2DtSEgHoa3emfxOXZeNK/97DbH96/W6n+8N7dahpO+o/v9fiaSvapRGOqT8VZRljqz"
-    "hqdfJFeJif+vWDTubMutu7rw8H43iDcf/BgE3xqgGqei7KBwCXpHxeNQpZGUotUXbM0JqV3+uUqM3BCgn7NQKGRwt",
-    "17XX1P814+Izh8Uvu0p/7x4G5/MHzU6w/uPdzutq9H3L//MOw/uh90K3TWFA4ePwj7g0cPUDar6WtMyIO79x4O9i6T1kB"
-    "WWzNfF0ua4Z/BeliWlUrLxKrEaO2Cu392h1B109qkJ/Viz6/1hh0GI8zHZVJFT8oyvurPy+LcX8tAwzfJRkHVNbGSGhRV"
-    "ssnGhKBDB3Vmo4xAdFks/WDU8FWZ9KJXa6xCAkLWv6Tby+BuTnyT4I+7+UgvDHVkkk4FzWWBOskJVImpUqVK7/6pZsRVd"
-    "YeHEY1oay/PqSVGTnMSB17mJ8mlv4gOF7r1gyH4qfnBYCy1Ql3Z6NjnDAGFfJY2zIq4tMNoYIaxQKfxwmQ+bTp/FZXdWS"
-    "/jzUMDwKez7EN9lSWRgI+SovdEkv0F8c60BDQGi2ivegvwKH/2iGxutjhTPRVBpvdrqsoAgvBlr6SPj4y6I8HHqfnkZLQ"
-    "TEwakqrGCFs1nhVNxlpj+pPmZqlhT/DsAINpXpgZ3j/C2GRcBDN21Vo3Bp+l4rGe1t6+G6P+9oNW0ywWcWG5eQWe4NuJ+"
-    "TXzHKj/Z3d3RV6wUqQCMp1lxHGdPsuUijrJxf/9BOFSJM7e0k8FW6DLuPRpvetfz48N7xLPQ3PYfyPyq5nuirHSXKp7NE"
-    "uKa2+11/+zdd9scYqj3Anx2q4MPqX/x4f793d1jMKwy1W8TX9ORuPeINl73Pprc299+f6hxbGmVlQlRqpqWcichdESCEl"
-    "SWqyUUlo3u+Mbhidk53OF5VhAwVXt/BlOItKoQLNG/7NZ7ev/flRIso+EEc945fhwdEigcRCBAB3TVlcUORJOue3sngdb"
-    "EYvUkOBgO9u+P/xBZucRM4+An/HRn/QValA4hwO2HhNSaEV1UbVXwj8mE+OMkrlZlMmW0xQjNigEF8WwK4J9cxrM6u/KD"
-    "UYPYHSADOapBjkZ6b08qdQeqVHoQTNXEO05o4yWeqpnd2h2O+SlzlR700FASJh5qCon1lJ8R6vO6XpgRNvH+Wu3vD/c9C"
-    "GxdetVOSRbgOFBaJRp+j7X33AHP+Zh3WuQJvUw8jifVgVmdRpzX0ryD0XVO0jLhSas8GQovDwk0SVYlHTvMrh/jdMtTna"
-    "SqUxJXExIenfo0Iug/ssxTqSndy01jiuEDUhtDYC33bnfo5YtFTBi+6lQLYtjdZhrgMpOQzXd3a0G5Rt5zB5bWqGLGQ5f"
-    "yHrPITk3h671bh/bMBS/9KtbAgHct/DUhAAtYTsskAuZEiU86rFf2lPfX5dNhx+t+cVvly+pvzIc0FuhF1oxebXk/4Q6c"
-    "9vmBZ6pOIUY1sG93M4OwQehRrX4l8W2nNizJL37g8K2Cn2WmhbIW4FIuddFlsOc3ywAyf1dvfdo2ereNXgBfvcfBjNIPA"
-    "+XnTKV6QxzjCAIj7L67+y7xaTdL0UZ1suRLkoHbko9vws4nwhT6kDzrfy6IC/E6XhDoS4XrZsyXer9zF6Pa8lkOOxFTcT"
-    "yKSTwgrowY47xapHMib80kAFUBWY5PfO/YU+s6rbMkjHUX5TcIf/flivmY9Z8Ycgz4nsX5l5gIdDFbVf56CXV6Xn+YlUW"
-    "W4YQn2Gw1COMAK+g+HBveYah69wOwQU/9RI5TiH2ojIhMXdwpiCDMshVhLur89TW6XEA/wbNFFaj3WeopU844ZbD/0Atz"
-    "qh8wxeGzmEV6ckKya2XFckUQARhppvWXrRO1LbQ5qglw6jI99wOa91fFRVI+i3GEANoHEKe5NLoK91UzGl5aEKXMSqXEF"
-    "7EqC4fdmRZu2m03o8d+Yf30yD0soY9p6WewrZ6rx24vaJIDOTtBJ4IxyfknJ4Qjw8ThIIAyffME0qV01eWYgEXHwF+E2z"
-    "uC1SvCJhobEgNSxVckASWX9TNiMQkoIvRDPsFiDu2Dl75bojy22fAC2gageCSeK7oghFjsiYjGkkm8+RR+ygnjY2x31s/"
-    "ac2z0DVSVlYsdgMHw2Z31MaHf+4Ngw/fff4LitrXoi7x9pE5SQRR5xMwXF98DMVPnmXUdTEPwFpXoA5tKvy5RBefw9Eeq"
-    "2itaPOKk3xJeCrp+88qrZF57It5Pm44s8zb06dVVWGcaK59e2hVeA6bDYgOFAC0lG6U06nfoVRpGnuEOYIbdHoxi4syBW"
-    "2UDxoFVYVG9SpZeNJ1GBO5YBRz2pqg0l4mLjxgtUNc1XlI7kAahRmV6MVsUVRIw38iX0Y5+quYsq9GV29h5vr0LDU7X7J"
-    "y51VR13JTI8Q3wO2R+VtkQLavL7Ofk6vq6JspVx/oyzmq6Cphq7P0PL4u1a2l0VdV4kfMptHwq5B9oF5jqFGpnoBkHaiX"
-    "H+j4nkC+9gDC+z5NCjDZXrVCV2HO37sAjrpBfqmbxkuDfoV48EG5hCwkFikgJSHnDOuhm9Zk2Tagg4++TebzKaj9wdEOn"
-    "LP0CX9TRztDSDVcHalH7aVI/xR5N89NnWUoNMm9vOIJJ3p9x6R89KKHntTIFf/agU1hON4Z3IAwtTYLIxMe8J8KBIlIBU"
-    "4/lkuAwRu9g9FKmcS+Lj5PMo7nmi67X7/DydKC27VzE2VkHQjaxc5edusCP6vC0d74WxXnVSXPVGfDUVEBJfU8tiYbS8x"
-    "NYrGCo0Gnqso9XS3Ac3nmxqhJvY6qeF1+S0J2VWrY9iw7YBYCSkZ2qCqJQf7YqSdqMirGnW/HY7GrMfIJ+SRVCTZmHKAi"
-    "hk6xCdMh+OEti+jJorTxQNKezs1ZXWn1QrhALEjgSyKQPEQjuUCMx7TwGJKBVmkIzC7zNqEPH2aoMf3ENS5a1qyIpjT7E"
-    "MakbWL7wVeJPJt4L/SqtIBC/pyqgEjlGP0uSJTgCsMzvhI9zK4luD2o6VAdjanSG6/MiL8ybH5jB9fhQRb8JRletq0VcJ"
-    "qbWR+jdtqqxLm6r3gfcUL1Kfpt6e/7WdrP8H157pmUYD8cDyQm/qAlipXWIgoHWNZEp/thUmQMsz8wvOlaUdShjcif+ag"
-    "vzTRzZ7fgq4jNInLV4u7vWoIXYqtNbzv4ZLtrciz2y0B1m3tp7wvuIcElMeys9SfDrUPYOIQDaWWmtaF91kpStPqwMFRL"
-    "SOemclsmF6hAcJbTryjg/63vAlFpMgOYYamT5HAhNhyaHqfHjqkPA2MHhWYiPXnWI7Uk6EByB4Eg8ArU/L86hX+iQiNEh"
-    "6tRZLbHtYadC78Q59xZN8IF0Rw59qAeKZK8cnYAAOTTj/fSBZ7BD696p4vNlllTQiaLamLhsfC9BFyG7SHHQ9TB0fAW32"
-    "NMb7m1adhjOuC0jSlWfun58U1Yaf1Id4ZBokkkKjTttkUlYmm+IS7EVlzZ94l9obMQHcutYyS2R7FAUDnbGWYdQ6AMGYo"
-    "70hwgZdHCC2VkQvukYU6T+JzNtRdlq4qUvPIZms5S2taRGMHg8IXLcQb1zX9625sJedU7DJqiBrK5foBW2n5qt6u0vUZH"
-    "zhVmxyk4YKI4TAscL5hs/BcrV0kKl2bTyNs+uqDNvkk2nZCqAxQapDAmsC+JAaP419aiSxAriRGyIyqTctaqRwZr9+bq6"
-    "eba+xhqElUJfqrDm37CGkkWvSZhfXw9Um0Nh3lcumcaF1dh7kRGWoL0ULxcdox2QTXhCMOc89Tajwihu2JDS",
-    "almLb6EKzT0KBthZXF8vGLSxNTdEkU7oKbe0ytmcUZO16FTfsnE1UfFCzNqIjLcItfeOCjGZbY0GRD4WBvjVVb1c1V4jS"
-    "FDZkg9iPVgY091J+sWDaQ8uiU1LM2YXitPTTOhh2i+WCUHMUz9TRKGIdm4U1a1W5+dxeUVI+QktdIf4C6rPu3WelvSl/Q"
-    "E+ADsEqpzm6AQ1S1Q/9KokLmc0GiY3iyIjRAekLIXtEUopN+t1C2FMtmRAbpt7SmJkoUo5M4K5wIz4UfDMi+jwd39BywO"
-    "6Uhe/Lpfm5S5KjUQciKgtixkt1MpnQ5Z59KOcefsLdRVwU7e1s92IwcJXup1GaUj3+iNse2qrTq+v/ea9Ac0egQHXU7YY"
-    "fG2xxa3WzVm49HA2uZrieO9JTULz8aoG34pJJf60qkA+tY01DhflAxDX59vNrBf/TSNX3IjuHozm+ydpBWA4iXacUV5N6"
-    "QkrJqKmxvjTR9CQsoCpPGHECgjxzvrHhKpvNJI/vpLDMtlglhWCwAmZkpaZhJ9CFdvcegsYVNwSjItbeI3DwZjYgEIlAZ"
-    "DCG0IuNDqDCPpe+OmN7lqzXrqL/U/qlj2iqT4ttlryeVvt2C2TqEBcpyAReRf2x+4Oa1tEFGpNSw5yHOodq+SXwLDAhsW"
-    "GXMZ5/5Ro2NIDlzoLbimc037UyMHgF9PQHIjOsziIpkylMHu+ILGhuIB4+hzCzSuQnDwpfa2C5oF4DPR2mAaO2AqfK8DL"
-    "gS/8wN0Jx1t815fKnyRTOdWs2g4oVmjKI6YGJNcNLTP81IcUpGcoEP3jQOv8SfoWS5lwYlCz8hobIm33b28cGyJvKkbVE"
-    "7av/O9fU46JzxQWOdQC7HJavgXW3QDVG9vBqdjy4Jts0/NvP2q+JMaiUyUsGL2rTXJu/+CWjRm9B5tNeotNNxsm3rNfqD"
-    "WjQd/YqM9EeQnnaYm/uAi1pwL/btRvOGEx/i5EDfPV+TEJZAQArP1IDqI3XNJ//eSPow9PXjw/evnm4/Mfnr+nZ/8YEi4"
-    "ZjJPwTfxG/bjVkPWrEVWchaGj6harCwXtBeNsWAtImRwjc6GYgEySmjWbmTojVg8qipO4joP+Mj2ZOppgQOMPTMirPmyX"
-    "r8z70HwmbF2kwfAHrVyzR86oqOQIVPdwFvk/+qVx8WHTuMZP5X9c7xbQHarZeOGsIpg6TOIpOvSbnxqHLeKynTuYk/wIb"
-    "6yU2+dLPVWB6ehIXJ5gpCpmIDMS07T7CH+vMj4nG8M3LLTJySwYLaRPFbexgtuUKUBTq6apVQ756wQuK+wWEc5hwue4Zs"
-    "TKvoq2V0Hr2R3Rim5X0a3qEwqaYB4qLElv2ITZw3yYJ8eGMbYedNueBU/4gBiWmkHhAyhKbVNZwrPgRmW3Se37duO9Mz+"
-    "dnDbrDctBpyXqvZ6szMx7uoGxaR1sfS21hjA3LVNLmTUCxgymfKWZoaCazKbajLrs8wqMP/n6YYdBji2S4lxcCrgHIqbE"
-    "JGhh28+K8yXx8CfBp/C2N1FRsVxFXCZYe24hPdl+edsMUBO1HxK1xq4KE82XVzCI1Gj7B0Lb/HDS2BA77PuGwAMIYudHv"
-    "/GfI2jZoZ2hnczYFtP/UQ7NzV6zSn12OAvUS3t+TTTqDlAJzsPY6695rUE2Zzf8JlrtqyJq9YfLYnbfUY1vVAxTqPGkUP"
-    "n0hkukRTtdnzrkjGXbZa6Agfkq1/5GjqyU3CIr/YiTP23dG/Md0Ruw/7gU8sHn0Cy+sFOFQWk/sk0PrOlgZ6IN2K+vuaa"
-    "0aKsWtgnYtJvSuGX0/gkgQwIpWLrNp+abInJq0yOczrEvR1PRbGSa/zM+rcX2whCtcoWbgRsEjjnS5tWQb+mz1lKfWLnO"
-    "BP2YfqLyzClnfYPXzZq3NTB+yRuXKZbGtd+UhYJjNpEDN1U7bq0K1oeGYX1gD870CZ9Z679W+8PHg473jV2y3sBdjE8d8"
-    "qYFEuAs3YBtsXtm2TmgG+1/oB2d1HGZJvOw6PrGr/fwwdh+2hzcgeoYZzFbj4h2zjyyPCCBmkYXZ1ShKs4T6Y1+BnYxUE"
-    "+sfxkfvICr8MbwY267hoTJ5DyZ1NMJnBcv69Y7Ag/jnR321A3FwCut+Nd/ImcdgbqQVaGd1X7tS+7ze/QgfNJUv3Sq+6I"
-    "apNHUyXlY6+mprBOldZkbKuaGbvG3ZNVQOHA9bV47RkN6803AdcfTiIdKGy6e3JuSrH3mG1tFko8nqeMOANYnvd0P4Ldg"
-    "1MwooTZY3BPpR1t2apl6jSyvsVIkyqlL9bqhhh+JCRJSen19mUsNaNSFeH8M1EeHCufqsiGqz9UJeyV+lO9M8unkpJ52o"
-    "+e06PFkCPHVPBpM6T4yd0O+o5Gh3v5Wvf1WvX1d76OxL3a8516zx5xDiFesr8E5UQ2VvlXH4MxWrUgEgDr+KqodZEWAuN"
-    "JeQOFKXcKIV+/Pe7I/P0aHH8e/+VeTj9Mg5K68jugNAXqYN72Et8VKo6AiGL2Gx4wd38J6DMxIijYdGaIjqz5DGa3Gqu0"
-    "GyD3STpbUWr3TYEQ+u8NqLQJThwTFwF2Vj+o5FqWcPJ/2oo8bY/w6j5wtwboo5nzKZDRH37b9CNV/Lpj85s9bXoYAVZS1"
-    "nQxVpkETPhGl8YmYEWOEfyd4wm8CEsZ4jll2fROP/isz6sAYMGMHK98YROOu7StWWS+ElhvDtnlxC6OLrW8F+mTEUFqUf"
-    "TZh5s3xP4X8gvm+Z0hdNTJcXTY1pvrQ9I25uZAJvsHxmX58j/hXnrlI/4qAYswm+UZ89WbdWG+TcjqZw6UhM3tE66kVyS"
-    "KbwADAec1e8JBRtMyk/pU0ZMzuuHraS5rdSEhqbmtZg65/yTEz3KbUL4l413P/MXy2WTfwS+hxqPanQhvq6HAubx4OHDR"
-    "55984nx5BA6Bq9kKsa19EzbWYr5+xZRAbeLPgaYtrU2z9Q3YuheWiDXtZs9ml8B/SeLN5SDrDOIlgENaGqFYgUEWgCAYB"
-    "IHkDIIE2aJU3fkn8NOjR3wzAFis9auJ2V4RM/FLNqFJ5fU3DT+m6R78ZjIBh4a9NTw7Eg0o7G5hVS3jVfvQx1kYiPYXGB"
-    "YTgKHbtKZ/keoISno96484pG1DOo8NjamvutMUqVNq9AqYTFmwVH2nJJiAZkggUvTgR30TjZSvclV7ZFZHQarKayk7jIm"
-    "21LDA/h9ymHcSI9K2mk/s0raNCK8SptNDHaDiJkMMDqAKlc52TdD5PytCakpj3tC2JIvniwnlYuw9DK9Cc0xKnsFopoWI"
-    "8JRFt/InG5g/po6m/D2kh9e81PfDeFB0ashKFCl7DkKFX1zaMTdOmPa/xH51D0UAzja5cX69NMBJaBo5YIkLLzIC6XxKS"
-    "M5IozztmfK5L1NzK/VPXEUW3Gs6VeRyuYIlS+nUj1s5YMJ8D6WrfWZruVTPPsMyZB5vORVyxxEaSG3UqhDFjR+RYR6TDG"
-    "pqTI7HvSXAGtOXWrXeVyDIEG3C2BZF0HII5Ng3h31WO87SmL+LnvWENU8V9gIXRE5lIedk6ExuNINWOy9MEoT6g2WSCwD"
-    "VDPkes9WkIH2eeF/kpjg/OO/xtPm7FGtDqwoj1P4+lhNKBe/8fe13SvLqndU5Hta/e/6p/8e4u0dT4MGsgFX",
-    "sFOx/N4GyE3pCDPjmBuSjR6kV81eEjTYDplh++65BHskjQZqoEBQN18hoqAJM/b/iS62t7tsWXsgEDF8ZWeoasUp/QwBz"
-    "M/kafOBugMmqCfqMmyE28EgnkUutPjT/BHvvYtwVsXhawZdkH8YdPtI0zzJphwa0+WMkN/jXcwAuO6MNmbsle3ajfvB7s"
-    "Z8UuWjfboNqP26i2UVq/ro07o4COdoP8DWc3IEvEJzuekNC2Q2V1uiqhZAUn4r2S+DPvRD/7pNHMCv2XUBxrh7moJgWki"
-    "KwXu82aU4Hag3kJrk48lcJFV2wzh/e8MB3/TBTpg5iJd4xtOA4KztmmGmJyPP7ix1RBv6O0nLjf8VTGWqYvsF60j1MqSw"
-    "mjjj/k1DRe9EDPLEl7XUeT/04P/ZEkxxsEDTOpCfzkdT2pptOg95vhBEyJqmtr2Q+/B8OGNLZ4xIt8NJKgy4y83TqCqAE"
-    "dKo+4Mg5JIlmfjtGKf9RWD+5K6YdT6guiJ0AGGHs/Eo3K7JvmJMlsfFbc9L0wh76iGjvf4J2BXVzBU6vDdg9QRtAeygHe"
-    "sPqgQrH48DZyQPalMeHPtbnCt1rEKs5or9STmabfGtkRBdqZNy7jxLPMFeJrgR+YmCBPOtbEFm+gpSuZcJ9az/yZRdd8n"
-    "JNahZClmBnxUJZlEibXfJN+Z2Da5uHM7BxRHQmTIDhVZlTGn7IJK0JFsZBFkodYQe0PBmLU+oG52JIaxd4vhWOG5UmcN+"
-    "b4mOq+Ufo8Jx4KByDs66DY10F5BKW/JwYkzPbhndvcNWChi5w4Uq9u8L4SdwLHETN79EK81HnNJ9Zgy1fM74Oda9U1tlB"
-    "SmQa3QDCIrYNDaxBFr4nniV7sXzjAmPEM7JkQJbxW8VbsNzYZqIo5IZZPWwejMvv1BtjbKOkmk/rmAXndHJBrK7QZeNOZ"
-    "6MK0zRmLvoAsLQVrsNLqGf2CXuCZs8BsWlbHdWPiRnWf55OZMKTT6VSVxHH+nkD4HLBr+SwSICPotq2/q32ZSRQHQRfxI"
-    "gRMOv/er2JmDYWA/DbBNlaGsR5h+jQnNp59zQ4eDgbjSQn0n8J3lH5UOVW5r2nBAF5b3OHhlDCZ2+EhdGxUUajF0Fbcn6"
-    "r9VsV9XbGhJwp+bwQFxjDOmJrRGnrdWozjfjdquao7nI6rkAg2AQq0gC4UwFwoUx4zwzAVOknFUEhaJGBw5PnPuW+gPYk"
-    "++B6UoytYn8AL9O9VUl59YHMG4kC8/nFxcoVoEUwFKjlf3ESfCfbXG8CmOWOOmsNmy6mtCGQ+S3Gg9IVYSCTGCWGnUtSD"
-    "PP7iBe1P0yT5/5wsymQeef9X93D6z8ZEG80TroJ5qk+bbKcyR2m2uSXxEQlBBU1T7Kk1mgptUxvl/e7aFbW8y1e3MWQFb"
-    "fuIJOWKGTCOtEBb2FrxbFV3ZgEv7u7ir9nFjpnPKG5OQD4TeoE4it8oFsyt3xeJjlAE/D5gTWH3tvjKrGAFs7q5yVd2k3"
-    "e9SowC1tz8SpVbRjB0v44bQVwC76STxX9luLKKsNLUfVoKGE3geneXcGsxweWUC4gn8D+DEyn9RiMKCwMCqymOV0l8/gw"
-    "NngGVmZ6w8WsiomoG/aE0IdoTGBlgDxD4v4AZNJFt4XEJ/8EFdANLLNg0NoU5UeLOJyV+Pm/lc2xpY5zJ6MkK1qNxeS72"
-    "GWZ6tXPNCtWJ9/wcbNl7/O57Hy7ipcxxRb3kEA40bFoIeoUeP8uKKrHP7SEaGtQD3t3VF8Zy4j/alKQBm3S13Dgq7bvTp"
-    "juf1Ra7rL5x9veN4z3qJKENTYkre6Lg4yU0CvxVq229kAmE8gbhTOS6FQrrbbVNff/ULmUIbrez7GtTpOtrGlUFKKiurw"
-    "mZ0KV9xjvRqx27Je0MYHr7LGcVDoQUaFw+EjtVzZOSTwnZCZR6Cw6m7qcwHPeOExApb/y8Cv92tTvPta/ZW+3b4aBOGhv"
-    "8vV7mdfFbmly4y/EU2PaDb1oNDOajIi1pNWU7Q9UCDSfE4RbOxloS9lgkvtuOWouRPGCMyquE3iDc1udSnwP28AvmAdUX"
-    "W21ixtc/1nwMyRNhp+Z5Bb9EXcq6t4hYMmooYU24QcAKc+JadGnvMOUIxrAcJl57GTNPVuvyZplOWY/ZPlpKgnHC5gosd"
-    "xIT0pifFAy+xJjs3PLKeqOe4JXThLU6tIXPAnX6LUsY1/842k+Gj41+9pzb4FC0A/W+Oa1KDupxHSaH1Rhn5W8aJa5hni"
-    "UqRtU999mLBkzNVfKtalZIqpSu35aIjgXsjFPWjQGMNRJOgtA83GnMczwvJFmrvr7evz+woXhwuO4ncJjQhy2O2L03+Wt"
-    "18mgw6NHP8Xw+lcCsXeNNCHNjp+olKl4O59O9UzgBSFc49sMzHdLCf7w/fNittkJctL53+d2cGnk8/2s1eDic4UMDtosf"
-    "zPmjj3r8w0UPH/LNw8d/rebJnJ7P5/PHPf45Rh+omy9evPi+5SQaJzZkx037JcNT0ywH1g3oTGTOc79y4uNW5rCfmJ9jv"
-    "xIrA6jF4UOm5/X+YGz8yXr3B4QX2FwWY4QZURD2hubsg1swcYbr8cMBwgz48QGiJ5u57lrfNDQWdL9tnwDrbOn8qyp6mA"
-    "yH6iukpae0035O8fc1//2B/37kv+/473P664hD0NGstRUAoyDprdEtsIHAwcAphXKGuPBeIuF9au18OaoPHrKJmT0uhGO"
-    "/qrvDYBTU3S5X1vFctCf/3lbV4O5w0LjX8MENlQ+I8eW2/YruCXC7XSIHe3TZ9Yhp/poTq6xnImcVlN0cTuzlp/448v86"
-    "Wd/bkEwx3vnrJAgAOgru3+aQRmwQjJomcXz0u3mF8YY5EIb6o/2CFz6Dj6Nn1BMvza7XxcTXd3l2h2zgALb7hRwMWU2Ze"
-    "lff3glWlIkaLU1ur+JO6N1hci+gmaGv/sPRnBXJ/2qN6bWe3SF1pJVgfn5AUz8WE0KOJ/SuTGZpRR/y7xGj5vSH8FpXTF"
-    "IO0DGDzmh6PFoqTwxeDh4/fvxgMHCe7lFlxfLeg1al5EG70kOqdG5rDAmNb7XymCpUXrPHW7BHjxtQO/iOUM+4FQLj4QC"
-    "Ld87mKNU/HmJOKyx1q9I9EiID1IPXjPvkH3jStOE1qOlrg5qWNHmH0auqcV2VXmeR01RMrXSHSe8xdEBOVJHs7sOBsrtl"
-    "kh1GDweasMmLmf78wlPZP/Ask1GgO4o2FE0XYgiaEEjvZWSzJM38xz2+zorT4cCvg558fqAe81gr798YTSEcuifbkbn8C"
-    "IPE8o8nQ1n2aaiLHlKRs9K2/DHK9eKSZG7WEdoXt5OtPu5Vbi/1pNAqV4EdYEHY1Iku48SqZvRVHeQjx/m1mx8eDkfJpJ"
-    "ge1uM8KsIqKrpDY1JuTOQ+YE+eFLMVeHcc9TwXNv7p1UtEKiHmyyADzXvTszJlh/ZG8BJpCFzCDQtvdM/hC07E+9HoSmW"
-    "CdbgyH85RNEW2N7MyietEd8jn2JdQCo1yjv09y0gMeAPH6LyJpBsjVhzflCuI5IQupN/jui8xFAJitBzrSahMGsnZDI4k"
-    "HE11qQXr++eNiRUt1HqSTsNyE4TljjbTKNryJg7ebQzzfrxkkZ5NBZzQwdfX0HkP5AfabjcsxlM7TS0OleoR",
-    "J3NLgwaKDUH9veH7IDeu6hrundtaPfajMQ+FC2dtuaJ1/9ksuxbgbIiJP3DwoXxizr4EnODgM5MsfSQRz2o5kEhubDA+h"
-    "pgwwE6lXVZr6WbzjTl2qO2xQ8URIC6TiEjrz0ljxWHjsNWaKvyc6PQLBnv+nOikCyPXBARe8PTEWsFqgj5wAiAORvmBYT"
-    "hHOdFpjXPT81XmV//TCnqWB2r48Lvvvns4fBwcHh4ORiRhUp2KrocPuCT4x2Wy1fglx0rR8Z7kA37V/Y5rNp2XDBJVY8n"
-    "6kuVBG1BNh07zBv37jzoDRFAjIjzoP7qHm0cPPOj5kyaAWjNlL/IWY57ILsJu5dgB3mKVMLcsPtHUjXclCcBlfeV7vR4e"
-    "KkRoM7HZqKZjclO3ef4+YhMjLF77E1IOGAulM6K8NcGVoKKzTT6rHAnSogVzoRFD076qIWZyIoZgJFMEh3jaO3FKjI+HA"
-    "phD7biF4nsCIw+3NEtPF/W36u7u8iH26+QkjX3PX5YJieZVb1ZkRdmrZgvqVtjBxwIvkGC5SbVlezTxljHNKw6y4jyB13"
-    "Oa88EIq0Y9BFDDqUGZ4qxLYnTRBWJ00c9FXOZ8plDgqehPp7BlEkd2dCP69CUu/V7vzrqi9Vd3JtU0oh3xjKRuwlAnHP0"
-    "LKJwr01xBw19Fk95Q9foPiALRn6G1Z7oV7DTAMahZYbQK7vaH+yiqiPkcPhiE9wb0/UDdIewbn9weZ+8ScfZErHyZ+w0S"
-    "+y0xZ34YeplIeo0cY4YEz15+SR4fxScn9rpaHWNm8EZRnJvDpaPj5BQ8g76TNmhVZmfsuI8QV+9rdadW6mml3uXqfa6+J"
-    "16xUnGlfs/Vz0SjfktET+rQsl+3Tv0ggI1kp58mvgSLt0rVlsAPKjcgajawKlGf38DOqMyR11jfh79pdcA8OqRemKAkc8"
-    "JflZxjEAHZQTgaxHbVFf2iS5LgnJ3YjKbw4AHsxec4DZhD08/qgoH+dz65N2XzsuY5ilQs7dyndli1KLLdg4CPow1qm0f"
-    "D0fzAWPuO5oTWJOKqnNYfRnTRG+IyCNa5tWc25lCitz1nZTAiai+44uiYyP+ZCREXmdbVLFrnYamyokJeH5rmAsmL6pQ2"
-    "HZD8i6yI64f3RbFSBoojpOPBy7x+ZEvrBTVuy+/t2wfa/enmAzHhve0L4mx16xOYKN9sikPV3yitiF2JT5MQNkCYt/tT7"
-    "V7M9leaHeEn300dVyZdEp5iP0/0nYmJLotDBO6g5FXRsLrCgkzVIkonK1ru6WjWx/xRWaRXQc0Y+FACB88vRXrSGYwd8M"
-    "N7QUir0ZepRM0VoMaER0fBKVW7R8ReS3y9YYh7qiJnkvpzD/hzmCtp5CFq0BzJ3Xe44yk29R9NrWPkzMlGcSP8Ew+gnrr"
-    "S+Hskz6Hfp5X8vsvHxm6xnoYouaNrvM/HPefRoPnQ37mT+OmJ35ybVNC7VTyTRzlbdbKkarAoMVwpR9jVFWjB4/NleKxf"
-    "4TubJgmqJ4OejuR0UwDw1Bh9GwPaY8KPZ7o8yWlDHYl9lIZk64Xlb7G4sPiWKke80RBZJDBcGmxNcUKcqzOSOtjjKGgFz"
-    "5U+93L+cdRWP+Y3ozNyPJuK/RgQ7YghbTANh3sDiX+Sx8tqUTSncFfR4RXXOihw7BTbRCzIJ0abHdEtVWrLu5kqW82Y6v"
-    "hcCmeFnONhditOkCTWc9s7dX5b6cg5W7pSl2w/M7nsDqeR9I8wJN/BUu3KhDBnxpMP1YKgtVI6KcMqKonKLjjnB9uQO3E"
-    "/RjMc2NGM5SfUNl0u7C6+wuyNrnq9DjGaZnYvo9zstqsp4kPJ9hzniOJ5hZj0l0QWVr2e4ob13F9NdePKCXy96F1yiiIb"
-    "EBNC1owknQgkgX4WAbHq4Ux9CedqDp0iTy/JQc3iP9nagpBQ+8SVcYg9a89m1Ykd8AhsUVsdsk1BjjMTRLhtatP2/EK8S"
-    "yg/XZ9/ac57UhDc9WsE/cMlR38xD1GCwC9N5364EZhqtiqRjyVyQuQnekk4AQR0E25wNslQMxzNDirbv9EMLDz1ZTY9xE"
-    "8xhWwazZpD1qbuWCqEtPyZowfhrCK19bsgyH7vZypXefcbHTtiw390Dy4XiwSsapRai5hTac6gIeswdpDe7T9+/Hh3t9S"
-    "YaSwIqdSYJVWIJJGHO8NN6HTaYi2Yi7VrxoeRtLmR87bm5KflTvvEnGfkQILpCeGqvA9nVBwA5SDieV8uLfqT809iyo/5"
-    "GUHN9bWxE2IvJqfc1tbkVrJXMRLkL1l0mNVxeOZjx9CVQZ8cvgbVGqdozUygqplEwxac+mbDHdlHkDf4gevWUK7ynMgzl"
-    "+trInKIywlCTcPPvxQSN6v6Foso2d0GJmPbxmZTADJvzAUxlZCog+3g97VJriYoqZnj2IHnLCpGsAuFfmuU6aqZqRrEEb"
-    "u2jelpGHeHo7y/WkZceXeX85+Ni1B4AxMxP0KVcRyiANEScxtNj406czfnjnRzixmU7GomBnOhYzAj+GGSnUQyyy13QCn"
-    "qvvEltr7i7BGobJMTcny9moD3JdxDGzD9bQslPOHYqct4ltZXgbIeBX5lMlBOUpMLhg38Oc1V+yQvtZksxvYytK9Nm7RI"
-    "Pj7GMCexS6rgGx/JWt4rktxsMEoPDF0lqpASDgL7YyhtGnCUyqQpMlQinSpa3dNbn3A+m24TD+GJ9ffUffO3nNDXEguu5"
-    "AyGttN6B6dNlhxtgdXxuqXmaPGYr8D1ElqjvZZqhypVFasSyV2UWQneiJwTzOYEUTreS9wutzHrZn2O5hTpbGPm+bjwZ8"
-    "0Cu8sy05HMJII6BKi5fsbJaeSSQB622db2xenPrM/iZ/TGb81aYxOpe9S8PG9e5q/x+4EwvgKJnC3rv2xiJsQsYvZrpmS"
-    "JS15RJemMIqJ/M7qWmaNS6+R1pH1xDP/S3o6iRDxnryhLGXsN8yKpkhqh+I+tCP0aJKvbGD3HjVX7pGoeORb2ikHJRKA1"
-    "G/IDu2i1vWDZwtaNnjsYxQc17YyYdoYonJCdMYq+zxGtoLkvqrEOUywfroVDiqeqKM7Ddk1DA8z6opbQQ51qlgo2Qeuln"
-    "3Ob8q4WgEdUWxvqavubYpBiK25A3s/j8qwiHixxBIIqaqchkenqZdvM+E+ttdBWL3DiCVueQbdYwLBsyaQq0andiH8d1X"
-    "o1I2g+zMo2FRDs2ixxBCmpueVnbEoTuWY19lzrKvFbOfZorQ+vQCclUUwBCOS4wV38Dl1beEg0Jy4PJ4FCiexYCl1bVDm"
-    "2lzznzYPekGQ8Jd0wnVac44fnVFWK4+jrPRL9hjD8OEhF/gylSRgtSyG387SO/tSR+msn0OoNFlTPYe7uDhaUTA5NcQKb"
-    "EdMmMAaaO5khfSbfGhNlEPXGJIPGqQfojqwgMemw1ONBKuQmy5vzhhbMjLZlzG7bDKco1sYX2MFlxT5ecS8zK5EiLUZ2k"
-    "O4NB+NBmPXSvQck4R2yOENs4oMxX4X2q3GXa3BpMA0n+tIchf8rj4b7TtaVX/LbY7ToU11RqufBWLw4c+1Eo6MlheLpmS"
-    "thBoiX3QQ3swU5EOg4sxSSuEeiquO44VRg0QYy2PE1VCJrxnZujjha482QtjANHi8aGFarKjkBuz2qmCHmYO",
-    "N8xWfuqIWEXfEtLJM9wtCB/VzWqcAk9mKeVQQ0yk+qKG8iDhS6RrOBGgBNq+3EvBwmB7q8pJXD2wwtdfw7U/5uzpaiwBv"
-    "4sKpJ2GETHsehaTtPpn4qdCdTWffh/SDYSfuYHpzvYvpo2g4ixOXdKa6vYz8NDmKEuGJhK20O25wIFoXrRi+sLoYn4jlP"
-    "MKc/15xkESKNRmFdP+F/7L5AFKa3n9zjOmqH1jzD+A6LLhUat9CMe4wYXBn32cHEdXEzOjSgN7/B3EHYLIi5y0dFo6/jc"
-    "KCiZiumbHEvCjF24NGKroJD+uQSPxZ8N+A9Vpp3ioW7048D9uiJaT7x+3vewGylA4kjxzQaIEFUBz6y8qWWEdhooeTqaL"
-    "zU35tMA3bmiRGSW3/apXaJoBnqebU6D53OSZQg7sXGcJhNA5xYB92J1Wws2spQW2Wb9mbj1lh7sz6+AIf6Zv9MaIvguLd"
-    "yIuBkxGdzttbtcDkBgr9lqtTMCL6mv5DJF0p8wbViLVwMNaEhRoy0VEsLZuI5KfFWWVu0A/nEzme7VOYWsnMsXIIIwwTE"
-    "scjDzr2WGzecnIEnXhTU7RZloowePAMfXtbEdTcYmihJSaKEFpxnLL0i+hLxAQUh0mYYjUwwj8qWaEabsFImfJVaRWlkA"
-    "hvszEfNDUk98zHOKkKrHYQ/gn7RtCjUo1Tz3d1TH2cTRsM6xk2I2dw64a4ntY0sP1Xr2aoOV1YyN+1yuBHOcl0i74Q9w2"
-    "jnbfsGbRDUnvGspYLPS/jSyjaKoeUYy37haxvpvby+LrhInfsZY3lgOBrtKd3ew23jxwiewlFzM4wlWxhflpGQvlxQ631"
-    "e0F4sv4QzGTsz5uenGI2WsWP3rjkxJ4Zan48DTXG4tDZJpH74MHnO9Vd3OBAkXwIxV90I6l6QAT2pUApEaw1ypqpiViKs"
-    "MIes5zBgmweNEk2aGQkaj901GrFbyY4fTzJa5MOIR7i7q2/1NASjIOv1dP2DJpMy1bJ1qApM/BqmKFP/ypE9CZWcRO6sn"
-    "EUZC1dFv+Q8jjyIbmbUp4WmPl3/xhS4Rp6mmqst16dcRbR1QlRBNG9WYCErUExgD3bRHU6p84aGLIiGLA6q0YIoCFXAw4"
-    "h+p6Mmv4AW8rR2Qb6Qm9zMv6b2qIxzwF7B0mjhkPpzfyFaNNhn3KJQz29VqOdAATfavzkmmzk5lsFhaBkU3As14x9ZMDW"
-    "XG6zHCpdINKZBWXjiFKX7okZlhOD0+65/22gOo3Jv+HC8Hw6NJnydK0QhJvjEmTVxcbLhBV3OeOPP1WKVvJ0TbmE/uVQj"
-    "VcQTLkqoKSRqMIP5zNpRS3hUC224VcRiBxtN/ZYslsdJ2wq06sLos+MRWBZ47lCb5pzrkIMN1GMowUP8iZDPGzryjSpqy"
-    "fmNM8hjSHyI4cWK0yULexIUiwnGsRHUgCFf24gdJHaMxYEzFNZDPXHMxOW5/hXJN+B8G9ruBpQNLzVRwmj37tQwiuE5rX"
-    "5P64WvK3e9Pc/RLXytvqFbiAtHTmUcQ6MjRrcSNQpxB3qMuozPGrmQB0qlZ/5N8lhbLisIJJaYscoTtJuzth9/mWJ7jol"
-    "kusXvrc2RL1KC2FNhvrGHx3S3ob67TlnsOmzHGUc8AbRnjSauOZUoDU4sd3dnh4PRjGmtnuExPY2r+qU+uqVJVSRCBoSL"
-    "ON0grHJKa1WPtOhbHDpcC59wNJFbkrOr9kNxqz2SU0mqJb/aob0OgickYtPGfI3T6inzqeaIrYTDL3Eck3LqmBaIsrPQW"
-    "s5CeN10yme5u7vcWuxza8Sr3NZezFxMoy+omlX6vpUqAc6ABc2BEQGQhy4Z7wxCbh3x88f8ucR0PnSXKtERTCpIoshwRt"
-    "uNgVouxT4NW9DNElx8Ux8gK11YQQESgFHQmZCktInhZ3J8pU8HGrgw/HM8cfS7hP5xpNfX5FXL+ykfvh9fSWEZOIYDMvV"
-    "Gwbxu+H+9BoT5neZFpOprKwaS0EZ+qU/cSz5xD/Ry5c1yjf1Chw6ttAoN3cloGM59wKzaHfZYkIijYx9ViJmRYKKgwoS/"
-    "kzrBja1dWzwjzsD64+J0zrDCrThf2jRzbM99TRClJZz7oCcphWanxAMQoIZbPk+lETtpbXIsTbFphLgnskkEfuDcOHV9L"
-    "lf645HOeqt7XCDKmgE5LPIbYoxXgDJ3eONVc4wcrlpHUanh5MoIp9+DbafRIpg1TM9Mld1oRZvFAqMcuddbSHvcmzViQt"
-    "YrVW+G42YrBtz8SKohrGGlyu6KzzD1xuQcvPbQMZwkLVUdcceIpaRVROpLOJkr4/HMx9EDfQip7SWtt5/3f70uYmoYgOh"
-    "6kddN8llxkvz6/iUM4oho58D2THJudSmaz+ErtIJPUfAty/FdRKpPIqtAYQtX68T7EkHcSN5eszlSpfhbYQ4hjc1fiaRy"
-    "3gPaQryRch3rJ3HI34uqja606yDRP/jTITcTsgkBbwGGDDq7vvYTRM6266eDuflJdCNGZIJQstBoL1m/aYPgS/RxtBZRW"
-    "7e+RmguJKoHrejG0ZTajcS61KVxpmZfvEyq0143roQJip+SzGiNjk02COn/xvrBWm4CASrzJPDEX/Wvy++/E3fVufgkBt"
-    "vZDj4sigvJT3Iaw6uBx1YmyJPS7iw8tBED/B2xReNPRbsbuOIOIHy8m85JN+ti+bm2ilikwI2CaDnOgDhNep5i4MApBq8"
-    "wQPUD7Xb5+2+8ND/ohkVKo3a+IaZZf2pjZk+gaiNLciiYvf/xCYlcY+2veX9fS8jPyO/fDe7s9ZPLZOYXHBJPYjsEVVRI"
-    "3qq6vFoTw8VgHWuwPklu7C7EVZvBEpYIw1r6udnAt82oFbFe19cGzBDo9gVnXPrgVzwT1S0zoWNR1tE/h8PlZae6QuC+3"
-    "ipVHe9VeoxgZzxNMZL2dCr66VVJmc7/2WypD4mboZek7nXSSh2MTUAE6hUhmO9jJGXmWCdUyAalyJzB+QNhjvqxYNMoJe"
-    "F16a6QVIvSHFdzW5q40QqPk3aiYDdFL6cfTS7rJxnttigmiEe+Lk9n7P1IT3xRchq5IVqzpIJ87UgeTOsyJAxZQ78+nCo"
-    "JeAC+QQM9LmXSRU45WSWsk27MXP1gveyfYLP5/AsNZ5n8vSI+70mOmCdU6wVifvnvKhfw31XmTWQra6CSUwCa0AtBwglM"
-    "XLhOkjZb9B42Pk1+b0s/4Eq35MMF8ZtZispbfkZLNjKmlxOlq/Vg7tGvi0gedSvsb5sQAE968uRwqY8s+B9EZ+BoNl7Q8"
-    "sXIx7zz2ctMvokwwUXCXvxzce7/ike4Fnc/RJHhkNf2FRsd+H0VSfoD7jXQN60ZUb3dXe6yKRhOxwm4dP1BuiYiyI9IIm"
-    "zSKNMM9ug/aS24SzDUZV+tXkI3hCkla4TuWxdPgr19lYoPn+lzN7nrO7Mik7dd6NCnn29YYEoWCIW8nWJR0pjsI9ccRzE"
-    "hJldnhxCS8S69TLL3AKrr6+HI17lZoeqD6CjWTjucJRrMFFWD2on1TVLT9ZHL7xZMXsREys2RKw/EYF4/rrve8nLbSYZI"
-    "G7dKzJxUI6GevwrGjjc7bcYo51AsDx6Fj/cduy+2t88BMr63f9KEZo6BCMSjvyjPOQPtQPFfpBiZEVNRcrI+",
-    "FOc4qYMZIgHcx1pnIHkaVwmQTOSdE+GEp0DsZiCngeFct4JPPIDJQKAt5S1QE6bRsPe3E5iahtOl/aZXd6+11nfNavSkI"
-    "rRjH63sr4GGDfLwNNizO3X7NTUM2lDkRFdIXKJW7z3sD1XeYlqN7hFxVXtRcRh5f62GtLm88bD/mHBdZf1AO7DuNXJt3r"
-    "iDIyhbdYjEZn7ejQobaM84xTgS4i1x0J1+k1iGhNk8tloPGlgpi4o9x8BvaB0fxVNYOT6Ojgsgh9Uoo2wPjo3EqbMz4Su"
-    "c8R70H8D5cF89UMPBtLFRuZseRllwNw19+1TtD9S9gXpIyJ6uho/ojq6/23dfO4xgGtL4IZZ7w/v3B8Fd+YuvO8bjTTUZ"
-    "896MVuvu7IC71zYqdzbY38TRUK0g6PYfjD5Ianh4s6gVTeYKdHJ1YGbu/sBmj4f7iyKkSa8i0umqe19V3cduDsxZ0fjFQ"
-    "0oCS9v12KpDbiIviDnwPuc2hk5t2H/Q5O609XruS0fbL936ysB95ccCSW/fwyPESeC5Y4xbdxyL8d+rbyLGJmht5qSa+E"
-    "/pO9eXYWYTeKaSwPPKFv3Zg0/sUoErOQEfAD+/zM2ZudmouPXB3Nj9SZ2XRD9zI1O7pQox+pjdOTlAXvesj8YxHbrOaom"
-    "wW/06XuofP+1fqrR/FWwQ+ANB6J10nuhC1hcPROIu+MjxnTx/Fi9ppFtfl0NNp0gV2DUquz0hKHvaUV9LH9WoH/xzFQTt"
-    "TKHuRKCGKm+bD/C9pfXO1u2awY30pESl/HadU/HLXtm/DNySKyq5um00KRemXzGj++M5QD1XboUyCEuecneQOzVYqNNqv"
-    "N2rUPfqkFYKBkjITopcZ7XvU5cISiRRuoubA7HUAaPN2iu+otpXvbQ1caslcfv6moB5lmR0z8lI9XfaKVE5ibGzRpHb/V"
-    "znPGx6eLFIqEF6aYUpyBCZndfZJEDl5mxm4KzJDJzpzMAETLxR+aSWUUbGCp+b2XVdQa3YQvZ8Whw11haE13WIcCB0WMY"
-    "W4ziEXU0TN1HPq5o1ZZku4wPzg0fUoYNHJvKXUZh8BP7D211elX0clbRpb7k3u7FYahHNez4+oF8zD+6uRgli+S26q7s3"
-    "VrgZ8cpqqy6JwWkrq2o5E3lNkhxHfhg+DNtF++P7g0E45Enh8j/uxjQt+ubPu/GIcSd7Xf8MdValwSkwFxCn0gbPNhMWO"
-    "FYlQUDwmt2EU34NZCDFAaDLvVtWuWeYaDPbhON5oi1tzpUFey5LLpf+e2gFEXiG/g/27iM8wuZmWmawlbzZWPRqdDTJje"
-    "wNNJckQdTp0pNgif8hQfNTYhhEx6Hjr2YS4NWNO19oNx3Ou8COOtp3emV9p7Vb9dVGLdhXD1ykjdjkRGKTjE/CiZf2/kf"
-    "mdUdytpAJV1h3h/fVPELmxCV8ae6PZt30sAlH2HsE9bKt3Ut7w/uBmndLqSNNciXbSK/kOrFmxGvDE0ef+DKDkkR7l2K1"
-    "ZupRsFleqo5TNpeywMhRv0Q6kBRPuB3yQL3jAyzrH9wS5RL1Q/R4X82SiJb9IlpLutFHSnJCa7kY5pOLwhGMF4XjnXxh1"
-    "XF1hGOQ3FrSUot9bhD2+yQjXdB3usbO4O4P3X1GDMRpVupCobIIGoH6Ao1Cy+4zcNM0yiHUOSoVaDK++wNcBLYEiAvhDp"
-    "pWb7RwttXChUmF3Yq0YuXkv2kApkoA1q4ivi3NzwjiCT5y50uVo8WQKje+vTZxG57UiOjADjlN45nNg0GsgatxqfpxOaO"
-    "d9xxWjdJxhJS7R+P9znzXD1rIfdmyzXEkE/5o/4s9lxVrQgdDkKQ4hKRnhxU17jhZek6Stz1aAiaqDuq7+2MnPhbOP000"
-    "2MRJNtP9oTfsVXs4d4wzkqp/IKTjCELnN2wDKrwBcVkwIdKtCLncVkchv7OvF56Wtqcvf8AzYhGXoGQi2NR6zrGG4mVOF"
-    "5g9Nh7i8H62Jm7bFcWle0IfM3o7rTGeNpYbjaW4nqsYkxQfRLWMe3dXSwdwajfQ+hwHHxX0Z4VzPbmv4IZ8ZSZGiQMFCQ"
-    "+2BGOHlhWzotuFKz0EaRJEqDX8uCdwVVvxZsAxx1SP2rrAQrlquVgr+rTMTY2fNuxDW+2n9YF62QCotsyCCXYVfKxg+XS"
-    "hiTtXFFBuf6zpv/7mGvYzX4iE80lIsXGHYixPRnKkZ794gp2rxViSWAMYaoL1pd9ZNCBEPyAWZGAz9wGrlpx9ccLxg5v8"
-    "F1eS0IrHU2KWr9gvzQFJx4mRaE96kLkHipfRexk9n/31hglJsckDZMzhlY9VjgdAkVfj9LBoBQi6hA1uOfZbB1ivYXzi0"
-    "IfXQRD62Bj8tu3qJYilc/cagyd5uhi3PhDyfFCD1IhV9HLtK06iQ1Ivd/2QlWjisr5wtZkWXNcSGmDSe6x6j6fbCg1LP8"
-    "TinwXcovFB0Z6dMN1iz1hZOHMrH79heIxpLbTBd6ZTZlKjBRQucS+fZNMDTkcDA6e4Bd1caSybMiTJvShO9HMmLDGCRFR"
-    "dKBgUoa3hNzXicQ8C/A89+ep4P3wcOJMed//tU/fZ43A/aLaDqxA4voEnMWxBDXrsRaSRiC7VB6NxxFHkOSJz6wkb0h7I"
-    "Nuw9uL7OD/Xe7Zr4XVuoIWlROo0ft6dESFah7nGAje8M+mL1NxRVMrSwhToaxb/V+jd44J5q9+JOn2OKqGSb7troSJNYv"
-    "fdzWhMZW3dfXViuWucj5gOFONDF92D3PBxO7Xj5MXGgFje1Cm7FUWc3FsiqwvZVo10yirB9X1OGvfsBIxLWfXoPBwNaqI"
-    "+10poisBNv4a7BAbz1Wj1E8CxiTQfcO9GZOpbV+aiwdGdUdKO84dA1gBS89vFB1TUOO+N7JOM8CmRnj1w11RckYTYfJjz"
-    "llRIzxt0o+vF9enwfQbd1o7u78uDw4Zbqi0fEVbaGRKxBM6NftuxGxLC/hEXIZdhSwl1o62XWw4nlcGn8qcw5NnuFXB5G"
-    "8kF4mlweGB4DxlRb/OC49/hx2GICaX+VjnEgVAs5dle1lcqo8GfBgV+OiUwE4aNgPAtLCRmr7ToJ06ZR7/F2klTBhaywO"
-    "NgX7+W4wXVpRE+E1pecdoJBI9TziWezpPfIXCCzOleDfbuOihINkcWn1QLeDTXrIG/yj2Ft1WRf3Zs28aBp1XSmgOHDAa"
-    "hPezfN9G5Sq4ZMSXOyyea9fc7PwiPb3V0dxCTPD78j0Fh154d003t0fb06yLqPkPcpokJ3E8zUikf2oIUVf75FcX2hYPl"
-    "pxJSsrV/YK6Q3d++PCrPgODvTHAITGCs2FlsCjh1WIZIOzUNgY9ZY9TDx+HPNbxYWdhbRXDOa/JiZTPvUhAaUTDlKPx9/"
-    "8ReI4kewIUlaOJR3O6ZkK8Y+AmAjAj3nV5o7JjcWZlfiQWc/fBBlgZPUbzvxTenHLbHMGLdM3KBCSno9vfVtIfL2vTkTO"
-    "Q/pkqjCeXJelFeqcxHniLgferMiQ4R5BC//QpNgsuRZAPya+Kbrqr2qiFo5egExqTZz9DcnutcDDQEjM1Y87u6+S/xZ1w"
-    "sJz6Zm8eZODmt9qXDdDt990RKu1k/Ksrh4RcgEzBPfvOejs+FmwlGU2IggMYr054SPnWSxb2tOvM761no7b3",
-    "vVOn0hkQh6IaNhGg8JVQ9glE2Qe2F0+d36bm5OgG1YxaJhoIR3IsbQHnvWd6u9+3LYyZeBot1UiAMIYQJwfa52Hx1eWyT"
-    "JtX7xtybocgtjHyVO3BhGwCKG1q10Jzez199AjaVQs2gJpGpl9BPfEy0T9EDxsfhpD1RZZEnoxcslATaf2nPYLMc4xsn2"
-    "QoxER/ttQ83Vwf7od7ConTg/6TCt64DL45wwMnh5ksQnXCZa0763CUbtM9ULtZbekcCisVFI+AgYBdlTb9G9yBEsCSVYU"
-    "o4Uvk2UfkdgR1O4EXslzuzA++siUL9X+C6r7EKTWs/QvDGt78cExDJgf5aQYVA0129rdm+/KGwW8yL63f/0mmRMOcp/Zr"
-    "M7IoWFWD19kqwFWu/TYH1d0B0+5NM5+yLtR62o0jUOm3faFQFVwchWb4iYftHy/r7xL9JJAOiH/q45Vl4432CoM9FHMio"
-    "S41WGRIgH7FbWfrAjT4yuQycy4BCOoqhcZWwJ66nYBxp+8OyFSdPER+22fZHZd0qH+6XtZ156ql/qHCf1RZLkHesXy5yV"
-    "g3WNrSC/SUh/2I7pphMupGPd8tNneC6IVED/1NTJbJ19xI1zkTCi7ZlqeiabwAtjTmHS3CuPr5DLpEpz2jls6LFtxxhsP"
-    "nX9tnXlJ8WA1CqkRthVHwnZKt6DF2Va10n+iVN3v/RvhjxSnilB8izOM2HSMMDnj5CWJsVJNHxEYB3t76uXSfRIvY3WVS"
-    "IUBiibgwEibTHrPI9cnefrYtsJt+XikcBfgz1VGtehs+SGcyMqiX+jDlxr3Bsr65pjS2A8zb4TOG4ZBVW3q/Ju9DIZISB"
-    "NhDA50SoxR/f1RBqnB92Xiet7feQqa99y2hhxZRbzScY+HthdtmKx6gO7DeEbv6wmtTSvHJX23T7JcsT3ge6Yk42PxXIk"
-    "kQgkBhK9qoruWdJbQRcljThBa3mC8hvSHgcxQFWeDnw+nvYwf8KGcnSDJ/DFg5rEqSGZmGU9WWXzgSvBQnjSPJlCs5lvq"
-    "Yv1KQsBx23PWDnXaEK/R3ILDAi170hH4KHpHojcafnh1nadrSJYQhjYA9isOzyot6BhbAsm9FiDQyhTA0KZHkQVPNy4/J"
-    "DEupbKuoze6qmRCjRBambK0t6Q7kdtkVn4/sMztpu1spxmc4WlLHsvE5zSvdXzNQzsUZ7/1sh2Y0+6DTaVrohv6hoPvdG"
-    "W1DdXb7WoCHnvvX+WdB+rkv6fdR+3FdlPipuc/VtERmbmheNfEVqfs1cg9vFYB/ec1Pw7mU8RplrUtYSGv6+Nf6jAx3yq"
-    "XajY4SUYi9lGaJW9dZ+dndCM1iieQGaFE5awT1ANmb5MobYVnqhJJ86JpjkTRzPnJQciXZWu7AwRKSe560Ktkt5+YBoS/"
-    "4RRehBbn6FJOj1ga5TA+qE6itVCNdVAaUW56shiUiVhnwZUEMkXgLXqzQ+jIbXqBy2tCpLOuV2dU0ftF+klzAGJmtxvhU"
-    "b2H1o53youMNvp1HFYQ83eIxyZ3SestmL4SrvdbbfohRtbfQ49JLoDxx8zi4Qpr1iO79Ls0c1iTL/dbuhjHGW0vgwX6iI"
-    "cKqkdXm1A7+0yfoS0sOjCaKk7RPSBWcvo+IY25y3hPWe6czPdAQeRIJC+10Sn4NnOZbbxXLRq94LRtiYLs+Tqk/atrosn"
-    "vMAM5w5KnvYqIlxOcPlCYeqTb2qlft2yyXnLVoqaJBRR3W2IQoPTFePzSuNznCoIJu8N+az74AzubQcVD5sQ0sEA8kVlE"
-    "DMtqcZMvaHF/SeIcqKnvVKsochl9yAgjL6iPW0Zr+zAKWU/f4btbHoQSRO0cuOMyHgz1ud1228OTsswZFaVexAGC9lEu1"
-    "ZKFobkHk3KKVIQsXckTcupX0++s32ZTLyTVaklCT5Kq8deXCONLn1JZPMiaTcdgPfRPtjInKgvuTIN2J74UdP4KBJLwAz"
-    "8D/ozVfj8fev3jUriX+apF7U86j6TXyJuTi1mKNOckxmx3k6aetBuKiHEkqhOPK8RmPmLVOhC3u1+8VH/4TQIkCWQB9KM"
-    "WF7U4/0qIXP4rIwrc7Dhr3oWdJnQAJuJzPA69KyePJqiM4Rtl0jFceyjJJje8DpxjDjqb0OykPyp5KA3hD9K2LGhyZfRI"
-    "XmVAfhbRo65hPbQjtICsFaC1sUsRwPoC7aZYIFaP+o1+iEV330AqwqlH3WdR83upToMgsHdeyR+273i8GmwkeNtxTuQSF"
-    "GzSRE+0dmyKW27nrEBBlOY9ogPe5mwZ0fuEDtZ6eccOkbrU0tEa4E7Tol4La7+Y/MCew0nV5UZSqAqfeRqdKetLvZuQyj"
-    "UN+X2QfHnncX92OK33+plHdV99ixmMye+iuBTrV3FJbo2Exgds9oE8zKRcgRl5NOeuSymsGwEsORT9LYnNwXf4KSCP9Iw"
-    "baYh80acn0VF0MRzeuvyn2Op15TJC12wHLpdm2E3d7t3GBnz4FVtBjp5TzMOFhq++VMoYxznu+q2yVJQkG91AFtkXLHnf"
-    "BIK9t4hFjIHxibhWzPoLTayaEiYJZWV3uma38mn9goY272hzo6Kw8hW3N1dIbpIq/tvizaatnqt/qOwP3zQUppZFZsH86"
-    "he3VhRtau8lzOJFCFsblZ5Dns8L/hYuFq03jAc3lZXq+mo373htz73K8w/W4sf0KJ8u/73SHp3yxvD/2xU+3xLpaYJOjy"
-    "oXeRXTUdvjcmVjo+vFXVjY7PK+YvyMe3otwq8zS0bMvzF5YFe3fDb1dtSlHb5ttbyf6+Q+5ies6U/K/vYPR046qXPyoYm"
-    "hihSnfU7vJqdizg7q8T/RGLC1IVc9D11cpw1yfYch96t3QFeMsGZhmBvugD617eI8K+4pHvzQbC5oe1762j7ZJrCSgEvh"
-    "q8LGFK6ioeber42ItH7ze1r+DtbcW4p/N42yjpHSRXbG0TS0dhYCTIOf93g9K9o+4RoKbESqV8cRH6vMCa2uA13BkpUis"
-    "8LrS/8hdWFb0miiJdG0UhbhqAT14H5WomofQ0ZiMpNQ+ZMMBq4Xo89IFy9kmdJsqw6aV114M7fcWLIjljjytqjDlgKXRX"
-    "+STVSxs7Tus9gnkbI6sl8PzL2GiUXw8NbnQViR1+o9L9Jo6or6yMB425paoXePM6QQlTMEb33yUkHuccV/kK7pxOQW/bW"
-    "dmKoGhWj0WKR1BWLWks0jax/u7EXNh3oHfhJW4+gDOOFjKp31tnmk6sV+yOJ1tDAhBM4QalE3GE4Q97+I51d0UR8nHxRf"
-    "xD7zMmzw8m7GncScXjybCrhgyeFtNEKiKQTqiGHlCIWr6RqaTLdqF+TaH8wUJ+LaHhfPbOxX7I+LVUWc1bjBCl48tV5Uq"
-    "Yz5OIO1Mz6ON/MEDh+VvR1ik2uEya9utHi/X3L6aCJS5sw8zPj9OA4u4TTeYxc7zMb727GGYtwgqhDWJkTPuORrxb6ct4"
-    "4Pfkr5AH2F8EYlz1chdV4VvkLtQpC+kUWCE7PvGMQqHVd1fxL5qQHn3LQd80UU+92Zv3V0tbrw1q3RDrhJnL3CFEyJJCY"
-    "OXejnpZy1e/3ZxKmuAm4KuEG5sEtrdphpU7OpluC+ejYcWJI/kcyEf9hCeHGqTvG+hdRUgqJwEOjknBX+EF5",
-    "TFKeCXUVUx3RRmP4S8Ll0FHxUQs+NAOGq0+sor9x++aM5mOvph2Zm92YblQ5zhBzj/NKoTV4GDSxp2DHkxe7u7PtNEEoZ"
-    "n08KFnOvvUcPYoDTAgGXVJFgkTwKFH/u4bP1zXVcD+4O+wPu16ZnHNT2Pc00ptfy5HHkF5dVdR5YFvJUITtQ/VhTujf6C"
-    "A/9TivxG2ZjOSxyvcqnSfqLidj/AdONp2cEq8Ss6RJlGib6yP1VdWJejFtUqLZhFo8q0eScuSropbDOtmoF42txVF0eNQ"
-    "Hbga7zUciX1GCPnxtZFGnABEHRg08NYwyt6Tn4MiusiRwJGGulSRez1LSX+WSA43zc8EZnPZWroZBQy3XHOyoVmysGf6a"
-    "SD53Of4oODi8kqEQMdm4QUcRIbiYg+c1R1UcWI+NQKr6+npCILbeYNceOda15346OerzvE054+ws8mWC5eTKAeUjLOyYg"
-    "Fd6o+cahbu7tLNkDqZwkG3d+XUS6FgK0oLzdCBPv8Jkw/1snUgGM17wF+ozSmd04c7/M8Ltz7a2F6wRPyfjIxDaF/yxr/"
-    "4LhNkJTOQrQbAuMPASisBJ9wRdiEGrGAIIXyLSLSFTzIROan/FN/MCZzzqEjfFql6ucPdaw+iRTN2Cpk40uzj2otX63dd"
-    "TzeT+h9o/CprJbeMJJlYeh0cI1EfwDBw3gZgFnQ18XYg9bzf6Nbn7QH2fMBP23PqzndRRe5ztiVL/qgAH/nNGsUc00ufs"
-    "DHVEL/IYaFv4XxkDXl9/5cmgWloC//R/PiGzxqviwuSMpy/zljlyonMX+vOuhzK6qbHzkQRZqeA6omMOfI04mpslAT9RH"
-    "3ZMM9fX/6r8nzji6M7R9fX3CELNwvVP7FxRJ9FXazCi50ZWlVp5A8rwE1wfEeOBKmp25HMSvUBGVfMNnAMimkWHc4Z1/n"
-    "lnfWyHoe6TqPjPT6GpwmfPRzYcxTGtLVMBnERtPikCzxecEER/6qc6+oQjxmfJ2GLiF7aj4QswTXKaHQebO+vPyebT6Cm"
-    "R5m3PEwR8+pxwzvm65FPl+qQvSctoYjME7QgN27Shr3ICv5avxcT/nFxfvziIgQI1f/VrQvP6U61eHH4mauOxjMIcLclK"
-    "mZZgwCoT7/vNzJ1Qy6iPW37m+pj8xUGkhwrCAbRLq/ITdmiAeCNXNF1Aj+ZJKQs9J8JYEs9YMgqj1ue+9xEBsj2FRfW/q"
-    "p8YMruYVbyDbMiYFleBg22mvga0X4A/o69NMqWC2Qq6PxrvyFO9DXfMNiEaoisdSaDBKvq7YuxwfHV9zThCyZtQNRE/LW"
-    "aPWkcDIgXeMOFPvJ68mN7GzqN5T7cy9mjjzBL2SSJSG9vrIOTXJXP6rS3QMjMO0JnbaiCmNAdeUjrPpGSV9hRH19Hx+70"
-    "XvJTbUq+UcjgpPhfhhkKNdmT1o99MvJ4WIjAQTVhJ+kNI6ZdKi3394+LyNvm7TE5vit7yaU5KyUAosL5gta0GftoOr4Ge"
-    "DUwxnhOYugqM5CIo8yMnazP4xoSbYc7ze5uk8o9aU3hpiVE1B4PCDCMkLHKfas6MwOoPaBpXy/HOMPyjbgNOYE0z7BZ7N"
-    "G6LUr/V6lJzkr9UDry+ueV4sRlvYpJUELObMmcUiKkSMprkwJLmisB0Z2DycSI4sRyHO0eBGcgKW1080jQlHvuxBjIfQg"
-    "cbhxJ2ZI28H0ctpMNfuRXr2B4wZs5ug/rkkl45caTYnZ2Y67qYKh5L9557oennxhBMry5OT7PEAI1tz8q7LWBCj3D4sGk"
-    "M0Pp/r5Ly6gOrMSDe9TkHZSFH1M8WaXYSwOeQM71mEvERQctl6t41bkSTRMmaI1r9sY9U4oGqpuqVxHk0sagmhPkQRh+h"
-    "yyuqkU/V5JX6fhpNXtW+YRsVrlmMxVlMlcARDjIqSZvqcx2twfXzzbyKJt4HhIA0H9ehKnX8SFNTsWwTug/ZfA6SRigxJ"
-    "HXIIKrSxJ8kNnFyWqtVRd2TcG066piEEaS67zgRuEQ+8z7GwFYfJDtQotbceqIbrjl53oTYy43LCZRO8mQr7GhrAx+Kh1"
-    "d8lobkxegxIuLoqKR1M/ea/Yeu7bnOqraVZK3aSqim/Yo56FJDV53A41Tx3ORhmMTToPcG4RKjw3SSTQOO8nfRxBhjJTx"
-    "im9FeoZWNaWUnOY6wp+orsfKiMAy1jqBM/FYQY3prMjGzplcRoUNFPBsL/gsr0YKuRc7Dks45YRcq8hO9lNKMTLl9SOv4"
-    "yvd+TLIT1WG+rEo5bSeS89DHCFDs4+SyeSwOmjRQ3/seZ4Dtl0XpQhf6fNDjuaL630OxteI8qRqGuYn4y2nHVL3xLj3U1"
-    "c4lP+h2BRTrCvHlrRWomMfxzj1jNHZveBE6XHSz/aM7bXpY31bJ6V18eXsV+fyEJopNNVsP9Wp+4SBwor2aeO/1eauZJK"
-    "mlT2Gbaq3NXfH+rfTm/lxPp2rtRCGHDhVSYgu8bDTMSnIxjW/AQXjL6oKJAZCBUoacM1EkGA1PHFoOetcGpnVMRcmWA5g"
-    "mxPHO1/PB68QXvESvBIJsoEQISBrBKaLbolXTS9msIcHVU33KbI+b17b6xHuXxbnAhKBRpfNAEk1gFXXQzOpvIAr5zAXj"
-    "7cpj3H3R9TSBXnNcYfpcM/EYrp52PaxmyiS0b8WhfWH1niDmuIe4ujBtjDuMUa9watyevDUaCt3pkXHTyxJPcmsWCB3Bq"
-    "l4iBjYr8qzmIHbALi9M4nQHko458ySDUt+g40Di+NWdsxx+0p7G4S0KwaBEgwRxwJzPWvB5wsFyt+iOLudTtqndJG1sV0"
-    "j0icPh2F53PWPH6/E8FghNb3ItqbVBgIiKi3emJhXbMU6KHGlE0N+rBqkdaQC5Bepox4lKSmuulEaiZY2OP1udr7K41gj"
-    "QqbBaTrcA1n7DTgGPwLCBQ+Zp9h/e1+YKX/zKzXy3YXB/AgiozE5pgfsr/VTgQyrYT9paNDM/QsVsSxqEkdbJNwGXAyPL"
-    "IgdiYRm+LJTg1NB7emUM0mFmDhsW7yZsC8QwcAscClBPXKh212KqZLChHasdHr0k6Tvjbwx4ql4QuqJXkZsaNij007yFw"
-    "hOduNq8IBtGZ2x1cdh/CJ8su+lNfJ60d1LVpEm0kXdpyFAwMrpQhAxpxZ7K+lj8BNuH21AkFSI4C4ogs3kaLB0G4QfiLA"
-    "lA3iPheZLPuNUymVdc9R3O31qE5ZT3+pLj/Ok8jFNi64h/xLc+SIcB0ubqM5Tl3ouMsVuroao/R2ngkiiYWMNI/UbV46L"
-    "M3ZqIttne9kuRbDlz9vX1uW9LiFDxysH7BidtJE7ziZueJNo0DRLWq9UxiFGgWs92MQ9Pv7mu0JQKgL9oAFzPH++Hot6w"
-    "B0IDJ2uJQZIWq0prNz6kxxn1uCWznG+H6WZD9CPMUjD+JPhcjgRJZk46FrS1wTrqde6sz9023CY2vPcI/3SArXmi+p3f0"
-    "VxayS1XuG3qUAMvxYSjT6HcOe9/Cr03hXzzIq46JKepTlXgWZXwR3B+eez0uf1hb+RkXnfGTJLQEwCBDlBuROYyYQPlCQ"
-    "EfCxffZBO2tsst2NplCTTk3UR13Bk9r9BlCaS2YEQvNWDFhD7unvOegdog6J+WxWpZWRL+hoYO3gp4hVDcWv",
-    "K2VSTxqjW3GJo+a8KtO8doZ6PiGd/ejnnMw8DAKiMdmqInMz1CD8Pygm9O24/M1btI5gYrxeTwPK0ZB+M30NhkxSfKQCV"
-    "81Uyi6ZaZOPlIa281PSdOMQcJgwLhNh6Ry824XpDUxui5ONeor2C+XPr0GlUdSeJ2LMoix/L/NXZt220byfb9fAWN46UB"
-    "TEiinNsa0BCX7TgzcSInsZVJMgyPBJGgiDEJMACoy0j891O7qrrRAOmsPNgCGw2gr9V13ZVpTb5oqva4ZGZuzS6aB233u"
-    "EVynul73PUB5sqEeLTFOJsrjvoCoZ0Z/oAmqzbcP3fptRONaKavYUnaHenyuHyKS5ya0WufPLfJzMeqmjMvyYXY560s2N"
-    "WeLNgTGWuRUzjnuTPbTayPjgP6s1nLpjNZNfbw/nKHZ5Z6cq7elV428/byM1z4jRzaenjvcDbcWvfo1wX9jR7rcl8O+aY"
-    "D2hLbfPs49t8/rb3eivhH/PXg4OCJ6QszSE0uAZxMUicYjSfReKfhcHlymuVwG3Rn0ig8Xtf7s+eNW5xpi4W0LFGbzTMf"
-    "bnE2nOLKYn6Lgj5D87MjSeiqCU5PBzbPrfJ7D6aJkedLHW9rUm1mWEBh08Co/bZtEOzNVOGOJKPGT5rsBesUTeJzQTIGA"
-    "gpTkgOW4Jzuo1ISdEgtkJrxJKTWmYQdPOUR2FsBOpdMq2CxWZ2buWU5G6Ob/LRGoYpmNrByk25CvCLYifNEVow4w1d4ZU"
-    "yx3aZIQKBG42D0zsftEI4aNjGBjQZsZRKXlddknQ/f+QXrmFppA05MWP6g27w/KpNLsqnPyl7NkoBJd950nIQZ0kYv+7F"
-    "U2JOt71v1qDNhXAD3tULLi+ej1BVhou9Tf7z3FCJJicWCNo+8KmabJSxMzo8G5v/o2e/Hx0D273v9wR3SLlYKggbCperh"
-    "ky9Z7/EJeW73rLswGtW91OdPhKhAtOy8yCYhum1IC6ef5Jj3PvtQujKUzeU7syQmSf1dnH5Z0s6OwxFDBOQfFZTFku0V/"
-    "L5D8r+U/SpqVCve9gC033Nz83zT8YnE6SyMv7JjwriInzmbCVqxzT3z23oiYB5EZDi097SuMW7oOlC5SM83GvEfePoQyi"
-    "kXwaeFoL8g76AW66ChN0GMgpkR7p7MiI9cSVYWS60sFugsmRaZs6w4HYzYj01Mp6/9Am5hYPosj6uM3k6GkR933IxAn+J"
-    "3SPyMJNEW3KYYIXq9iAZmH9MeH9C+lf08LF+kNtiyZuCy04ENoHIAlfCpoUABAxGqDBfxybG+Y2PfMdy4iE7zfjreaIra"
-    "ZwkcE4gk2Z/ncevum4Y6TZ9Nn50d+3fP7oKQ/jvmgnMxMb05XSgIyyJ+E87jO6OQj+fHU+vldUfdK19shmXTnPbXj++Hu"
-    "VDq+kU1Gi/7d2EWnoX3dLYuw4x+3YdnxKPc9eOzLWr4WT+mvXYY3weRv8R1jWsTcJo7QER1N5s89oDm24ZZxqRf9R/kMH"
-    "OIcmGmbcAgp5wwS3R8I7gAQJOH/FyFqmCv7qPablEOGeLM0bsPPT56tIOS62uYphL7AirG355VuXkOHgwniOXm4LB28ww"
-    "mUnxoW5szFJ50UcsO3/mcr9nUsWkMeYlpQko1Lai9xStIPIK5lzZK0yL1tMzFm8pjEzwY4mbA3+8xVfLuqMTZN3N8nNMx"
-    "ztzl0RSWNeIdJoKn9cOczqoaAg8w6YuKPuJ7Y5iFJ0j1IkF1nItnTvIWtwQdVZVkKaqqLTLeqrU3WZMoKGZlbGAvFH/rx"
-    "ELXolFZ2/8ewe9Zk1/1wUXMCK2bvLlu4Wr8vEag15hfiHxMnU7SNpmOpztdDfrlZPgExtr54yOV7mCb2jGpkyt2dwI2z7"
-    "z5NaAfCq/BHt/mQG+cD8aa4HQSbhoH0QVv/PA+Ht/4C7OGstRcH0M7dNf4aDfDSGuVZDVruN8gRmGgLmCXTx8WYqv/n6c"
-    "Pv9r3bi/bJlipw8E8966ONpwyCNP89PmAvVquvHCh6QNpLO95z54RXdVaX0otSU5zBut3+5S9E3/D8AGRQFF2XBnHQri8"
-    "R+Vxbn+Lr/vUqaEJBuZNJVrvC1l+HKc7Rucm0UKW3cHBXdfrkc47gMweJWu2G1/U/l24QPhwuHQw7XeiFzp8O8O+yKY+O"
-    "PCvEN4qZCXQHUtnHBeKMteU2iijOc/5yt90KMPKn7dLPoVyIkB5FXI+cUg9OF5q1MvmeTZYyI0NOJMNUzuSkaShRs9s+V"
-    "9dU4HsVOsxl+GXhBJ43URBhrucLpD7Q7xP0KjMxh7wXqBdBzeTkI0BCpqDT6zF7iEYQALsP1arjTZuYqr/AgM8rct5i6S"
-    "Lu0s85/e7puup34Q5X9UCULqJWzk1Hh9P0s+GTrwWAAvj07u/4s+PXCPdlo7PACFssSCvSc43E0GC/EUODqGlhkS8ZN6Z"
-    "7L6/sDBNNL69pJbcKQvcupZYwVqsETazL+1RC9GXG9wBGC6G5vB/R8vtDl3T4wbwyXQwzOkc34Qbzsvx+cmX0WdfPBenm"
-    "LROMvi/YOI3q1XCEB8vKzaLwc0nYK6yo2znD7C+w1qYGh37uMtaNs0hLnOya9pp7h/fT4hGG35Shos5SugLWWfW0QcFlv"
-    "HoeBFNgz3hElVj9ckixZRW2qY0TDSM7NpTMuBoEmC9tfCNfim60cPrZJrVxBQhHFikyYADhWtOgK5xwtgm88DMeAOZ28i"
-    "dkdSBo4+TBF2ZNslcxfuc86UQh30myUr9hOVr81sSmzu81Jkr2g6CJq4Gh2MyUYeMs/B8wjkUeezPlNs4h3k5evLkzOGH"
-    "iPqf6epSAkfP0qPnyg2d2ZMsXtod/BU2/DvfFHwF71z7GjqoebCUM7ODVBDztHQrRk2lYQkGKnMZKDr5lia/9VfbnnBRG"
-    "LFL7U2pvNN1md572wah4r2vCpRwEDrg2gMhyPOdD3lZ3uP6leHK5u030yE67z5j+U59ZHrYfaiyASV5G2ta8bczxIbNoy"
-    "IUPbeAP5hQEwS4TiW7Djyk8TMHebgqNmUFN+kGgfkwB1t9F1eH94fF4ebQypGb3Z7OSpKnS0aR+zs0uLkQAOnCptOBxe7"
-    "zTRvMQ4vOQ91RUvV1M1B3+sACTsC7T0A1YKrea1Uuo5r7B65inRVV1u5QP5zPRncm4/BbRkjHTjVbXN2DYSDrIF43QIMd"
-    "bqLBe6ZzJS1vsAnz+C1Hp7CUqgiBUycKQIVWLEA3pKAIq1C1VTaICi62tJPH3ppInAdHt7GaEsK8CZJnJdjJhOQXOeJBE"
-    "yXvoeEqs9V1x0dvLEERaJyJgJo2POONaWTAfOHSVjER4lQBMeLBxGEuSczKC8FTw/ZrqNtU8/IxKjzQLfXlL+LB4+PU+s"
-    "rztBKXnnShfecxsXaK6GW5YGntNuqBDZ5aNhi7k76tcTCSIkvvHieW9zQNSJC/CBD9Wv+quKPTiySX2IPbOXgmw13Og63"
-    "tETChJ9SnZZMMiJqXro68/tRtorZuzu0ablqNshqH+TFSJtmmzV8AFdN+dmN0XSQpYRGwaMgLDQGNODgXRVWbHSzLRKJZ"
-    "dKFsu2qkTNHLluk1gzXsLgRF/jKDztBpVgrQ7unw00gS3UNU1VQtJKo5CuV3oBWD8LtmSTlryuehbOO2YRSd",
-    "D5bj6QSPz+Hf6miGfnZTI7nbpgmnY53n6PLbulKYP2ibkCsc9kmOBZUwAOiwuK5VXYfW8qt0A8+U6dFlZCO6V5ihmTfyz"
-    "viiB2A/+cI6uabniBNNI/6UZGqks+pjinjW3hVtzd7tIs3xI0/TWWUxMKsCZWLhY4sy7ShpEwJaz4E9qMRK+Kasa29mbY"
-    "JjK3YYGFWdwam5bpktsifIVw7jFc/JFcgSdJh8xF6sy2IKnrmypgwiRxktHCi+6SIIr+hCJvkGIU5mmicu4mPgIGsOC6u"
-    "KU+UULeop8A5mPYwy+pIsaShu1dROs028swtIYbkc2mY3li3b9uKe/AYt4byEadrraxlzaNte+1OX/eZkPR2MLk1lc9hu"
-    "e3vPyN6lQLGCY7FnCwL34G508pwp5GHrJvHxfcXedkuhCHVPRbNb4dehI99EypnRwqKChsiuAa3J7284AfOCQ+U8OTLr2"
-    "kzsnvdKOb/FVuoTA6qaq8ue//QhcdUJAQ8DXmoOTF72s6Dd1i6J6oH3l+90nuPREKM4t5R2EuSt05P0780rq2S1XtIEsj"
-    "xl69CjyTXs2f6y79vUyozvmjtt5nnzjjzHJuL/Pgt6/igef3f2j/Mf30xG2ehVcHwdek9Pfr97OfAcovNHF7QCjQ8724y"
-    "ZNfTnYpHV1LDm9yrjjUS7UDNtX/sljdU4o51TAvanDCbIste5+ZrLl/xiFhj75uoiLcuiDA4tSJ4un/9UkOpEpsIgqyzZ"
-    "95dY5GGPKMtmjUgjrHZsHCjjeTKpEbY6kQvf9Q9CqD2IEuZUrVAM6y6uRKgM51euohlTWSxjj1jgZBrPofrI8bDkO8b2W"
-    "os0I4XG5KsmYRTRqs/+C+axpulzqiYldimfiXAywH11f2jfnBbre9wU/wO+24Bk8reupxflJq+4N0QqlgmJ/DNzw/zWFS"
-    "/G2XmZXMNBiePxXYil1g0Pqr9PPDMBHLEweT0sGa7rrqFj1OHuy6j2kAqFO5QANKS8lwGZIlw4Y7eDZsn+qwP9xRGXSXy"
-    "agIETlZS1SjVG1NwwkutlUTOTUOuBnYSIdHURNbqsWfb4mDDr85qXlkzzZaM4LduoE1iSTXJ10RCGnwXghhC0tGWoSRvZ"
-    "8/loPGjifE5P7PXhySQSS7OgAE3ajM/RVQIp5ZMMcSpQ0LU5tMwIca/pB/UrIe4X0Yco3162fF8ZpsFDeu/caCWSu6zig"
-    "SvMKyxLU48ThOO2+Zl/FntcFtjpQ9cMVn7l2i3YkCJ7CKIZfjJ+EFBljPVlbEtfnECPvCcX53NTA/Fk8j7E4VZxazRbpp"
-    "HiMAmYn3CwTqHARMYB4IfYGRHYU6OXvPELOiMHkZMRATBKStdpZYkvAVJvD0JUJZ56Xd97WFTJ1pAr9+n+CQ3h5cTqiWi"
-    "xs63a+NHRDsGwAQ/FCVJsjfTHZoSX2TyFig84LbEvSXJoCBGkAtAoIhd2UcmHpLrwcuoBO6YbLwZHgOfdQGN1Qat5BXXZ"
-    "Egd0vUjyHpX0VjB+o6pTEbXoSfTzpGfvD5w3oYbcH5gKuOrj9UV+zbGFKGDuVUvaxKDVddZ1hVVrCJKqvnCRj2egn3U2B"
-    "ZRQUiKIwENi3UPjIZo2kYMIF0wlYm3xGSAW2so3jZsVMpFK3gdY6fki0Cxw3/nXe3RnYFxI9EbaeAFEqTYrL1QJIAj5VD"
-    "b7ToBxvJD3U8hzzQAK7f6JPfoKjlOXYKsZYkbJa+9WHaxVRhBgel577G4r7O2Wq9lSrDoU4u/TB3H5h0KX9b5NPAmcEI4"
-    "ud8zcvzbCzJPGQtG1FLTw1ENLojEvgEEwmMNmu/1V4O7cCJus1RcVXoG9pQ5w/wKcctGPT56Hyf6I4+LUYnNvW5jZeQuW"
-    "OQkk5XM2/ei7UDRV/LDJWXJhFzOEYIjex6OmJ7KX1Y03qdRdgA75SZitgOqQ1fYxXjKg7DUzKclsBn1/j1/T0AV6knfrx"
-    "e2ChLYLVlTPPv1RZYurOlsue8ycTkLekURHb/HVanNVl4mJ/WAwqkR1iIytjUngnU+yHUeD0ffhT34xT7LlppQOpxIpIw"
-    "BGVM6fURdRui8RAB6vOX759QYzIC1U4e8mWWYzZu7MCkbsvO5UYuaKlftFXe32m0D6hbypq17lZOgIJiExP9ImtMRFFed"
-    "HZ9mMv0+MkzfZhn+k8cOsLCAVi0uhOzNcT0Ww0LazpLaRsAwpTmRoWjFEwG7p07Qof61C8z4JvxmrwCiTxWUh64LRd1Z9"
-    "qTScruv2R9C+t0U8lliuCwdUygsdh8xJ+LGOPw9/o5ppfPoTkxLAGyV6kZuLBbgrBHnSddEuPOHrBIWT8L1NHG55l4/1S"
-    "E5Yo0X/yOEARJAkcTcT8acPlr/5WAubfnQ5mUR1+HPtOD+lAXQwuODG1OryYIxaXohw04Coj8SMtFaNOiD8u2CvKFcfKl"
-    "K11Vu37rHtw7FwsSDeva8wCze7L93yRroMf+KvvkfDW1kiarA3RrfqLtyAcZA7h5Vx2nL8sXYrsdGmahltOo0yUakenwv"
-    "eS3sgwOuJjyZL/UNvZ8OA0tOs2MhBFpdrPR6haLCwRjxWOZAnipaNkJ2rANiqoxO5RwvJtxIq2ifZlb5E8/3t3hEK7c7G"
-    "M7Jt3d1sPAjBQJAgPGmZW3mFWwZh7DprVqLG1YedRI3NMMq90Tt/x8peIAxFFE8OZgk7TIv/zI65bMVBPu3C4Vs6SOE/X"
-    "Im+DlA/WlSbnDQ8d8vUNy7bTmeN3oGmMqf5CVuUueqxwtSsWH5tQGf1xFH8yhj8WRhBIBMGq4GVBFd22ZzqvT3NNZEHtA"
-    "JMpBPATcImJqDdAfNKWmaM/4aHGu3ln3TMNI+7Zs7q94Kb1jAkdbJHGhFMTtNVffSjUzTcGanUBqY0C2bdRNcWmmIa8Us"
-    "mII69NsXiMzCu0aZv26E4L7MbgJMw0Nw/OLBpBEUXHKpnVj9uZkGFhY5bsk3fJRACFfy3xC8szuViBP+sDuNWtcapaMDp"
-    "kK6hwae78lGACQVaUhWz9EZFfY/OGlAmCFacGgDizyjp409EWyQ4PRktAYGJ9GsFnrYuZr7xBKZ1AQ2p/gn6ua8wAnwm9"
-    "viC+Qa5p9HrHkKRe/av06c86cpHTrRRFdPSsElgnzCRbiKmHh+fiKkSnqzswu+s8O/3hghJ5BBWd6REtrZE9hJNA7bhtX"
-    "2pRmx4cHmqRt5Q4aotYZZMWQi4ElRQxoGsRpYu2+9JOc1fxfrACKRw0gxC0RoEhQDO7SKRySLhGpnaT/1kVPgJEHFGyAw"
-    "vK6+KOQrBxMtqAEAurQApjwrg6uRw9naUDmb5xrHQR9bVuB7m26C9bVvnZo5G5TuE0wQi5PaMLOKdWqz2d0KkzTvfxKdv"
-    "mlbl4qJ15b8RhwRkRPfh10qVHFeEjEorKUXbESwcljG3zY2QCKfxvxkJ0EliAMeAnRceliHnH52OvJ7v9ad0CvLULmKqm"
-    "KVN6pI3xwUw3lyb+HLkBAAAcBX5gM5iuDuewn8f9jbTyBGxqmz8Z1pLq2sB5WuUjca0hDSWgnZaE0qIGs3jE8RPnMdE9Z"
-    "1PIkPBaExb4MpfYtCEsKvTEW9VvRE4NJ5ee0+vm7+439Mk3CkfH9vTpSrvsXVGMFqQ1mOs5NPde05H6Zl5jl",
-    "HQwH8SXTx/fDwLzU7ibVnYk0acamj7od7BwZk15pyPBxOixWf0hxpBO5Mxg3hENn3hNLpoVg7VWXRTFHT9+QHORf+0nNV"
-    "Sf2AujGigsTlNwM04m0S7oSBIe3HocCgS28FbgTNiDAKGgcvhUFuPOKSHt0nrM0GEABS0AY9rlXE5eeb/ij+j58+effFZ"
-    "dMLMjexP2yr2axCDWciPRfp4eLWpm5Afw7YeHHguc8euywqkoi4SL0kqNUyOvrHaOh+kMcsk9rIzdI59znYTwTRQJiI7Y"
-    "3ZELQoc3yCOmsHTdsr1p2XpvLbcxxiBtXEkEqtGTvvpMPcz9n7QMka2bVpAEiT9z8mjnj4gv0f3tSPLK39qfljRQotV3g"
-    "R9LejUaBBJyPAqrRPzRKBAHpb9pwFjwlpYgyfSHiSAOypmcpZlu8ylJBLk4VA8/YR75+qJeReo/XtERyO/7lsgHsmhzGi"
-    "5e+VWHE60kQwkUpL8udi0z8pwGh99AWa0bpvcTvc5sRw7kTDaTLY+s4mCpaGlzUbrDMIlZMqnD2y92NsGmGTlNxFivAjs"
-    "6SWRl06jIF6VaRoy+TGB5+ssFUO3YRPUR0ejzdnmKyKNK9FkSdcBmMlAK4TPOA7Sbr1vR5zykrdBJj77eYu7AjtT4G/NS"
-    "M24olGi2+IyvWJ9zZQxuXa+NGqhDP5mF1oGIT2geXZ1aMbrbSR+G0le3aalmBaME0XGLo2OH4XidmWCCrAVj8dAAVZ2Wo"
-    "O2L2kJXTOFgaFJwr5E4nXUsOG3ViC11jvDj8GYlo84LKwKoXmj82ezpj0jgWIkcrlyoQyscXG1xYAeMfm2xjnRvhR44Or"
-    "isEhmvF6K2xzCdpKrDyBH11Ll4uDgMhGdF6vlbW4WiD0FGMaVwf8QsykI3eWauVLonJbFLZvUkOlRn2pV315+Co1x2JP+"
-    "N4FuYFx5BcgYdqA17EgaE6aqxzT/itxTq6doJTF5YmNCXPwClljoQo0m7aiHUEBoIpb0Wz7E+iNTwp4Qt+zywN62ZXFdJ"
-    "qseyV6V5rHEemscUWDC3bDCkiWH77+++PH9m+9/ePl1vMyuzEvXZbosEiBi8kbN2SzZE++ENZH8XnKdZDxXqnswDMVtUX"
-    "4Me5pJhrd4OrumqWR3FiQ+ugfgQdD2zF3ubGRQcd7HkkiQdi/ABAxZp/361gAo+ktm1gErJnSNfr+W3+zPtrTeAN6FF4q"
-    "XirMFYU6HgM2mCmgbxp5cgnOzxZMQgeB5WmKKL5Ia1TSLodRzb3JSHkDaGJ9y1NZkPOzW0NyRmnC1YSuxOHVYD3a5g+hJ"
-    "cIJA7KbBQsWzdPU960iv/NY9fR+07ULYHJO1PmOcNbDTDGj+TeuZ8NfWT3SdFY4XxKdeLZnlfXLCqX1UDYlgDdQCKjWfB"
-    "RdQmX+kHuw+ojBb7INnFO5AjeJZblXn0Mqcx0XudjTM9GBimRU6yOByHtojlkidczgjAVXuvum1j3ezM4mTtjL/C/kqJx"
-    "MXav/tDjOL+jdZehtliWo4qujXIpShju4KxtRHJozo+yIEBYq+LsL5EuzeVb4N/1uED8kVsQbRMtk6R926w0J/EDNRtYO"
-    "+KOjKw7q8f6iMDefJ22qcTmCzCbZTOOMSyXx45asFR4x3xANkQC7R0IxisxTF/1Xa48ymEWuv6DijBcoBocgKZN5/Yoy0"
-    "pkgkDifErUycrJXASIJyu/aR8yIE3kHsGxjAXxB214lhybdBx+SvZqeO93/tq5cW9effxFr1CuC2pj6S7tG9vikGRF7qH"
-    "30hxS/Z/MK40EzX31eSc1SjayTHRongGbDoTZ+mLT3C21wsri4n/pZDCz/4Xp4gZqeIIfAfHBB/mtRJlYLLuoHzkxrpYJ"
-    "Clzy3KdB55/+v1k6Nstg1btYl4ISdze9GtiSlg0yjkMY2mwKXAQStnkM8iyfUzz5Bykv63OYsB0UONpOoV0bPATusApWK"
-    "n7xTKIeCUnoR5K26GZM1Xue9qDROJ///gJ867hpVBbx+EX1iHDFrsCay/NuynQPtsYhQrktwGI09pWOSZfUWN2r8nLAop"
-    "1mIQpinDQGMgaLaLKdvcFKu2RWFrESnkJGD5/tqUCeGGzyT7l5iyT/ESvd/vXiHYPKTJBHAILTDfriZskGxOvdRZYfEKJ"
-    "YVP41FJWiM/YKt4x37cc96XBEMiwzRwK+DucepjOELBra6G1/NSjWKAjCDC+aH2WyWIglTa9oq96B9otnXP0xC6U5yGrV"
-    "tmTlMnye5vO1Sru3LEOnLe8BU0yLQPM2OTBQeBo0IYiiNPQuqYvOXx2w8/vIPVuoKcpJQtsdgLr1KfhM96a4xhqB2xOj2"
-    "xVGx79PSh2l42gBYA9cshNi7SVdLEgwKQWFmj4+feqPvqpKeThjWuS0cMceLDKV7DOacUj5jRlQ+ITFWwb+ng5LXXL/py"
-    "+TWNCjwKoWHeyqkmVWwjpJo2P5J0aVklyYsteE0w8qmpcP3Lg8g2ukruFYYqY0uhbT3xbSSTLtgQb/QOZoAaP8lOdLjO8"
-    "bA6OJhC4+q4PdWO50M7B1klGZfpm+/Zs2QI/EEwnJxVFQpdElc2yzq0cARY9LQQwK1znVdpA1VAfF7rwMIwH3Gybly9rM"
-    "5p1WKFNPwmY8ikvt325sI4P9hw1CB8XflOUibDcPxYWYzwGwYori2wWSsA2X4BNMiJchXUZV+ygITUtiG+M1yk/m2Wz4p"
-    "bycvEGZluah+GX/yWzEwoOAnYbg644Qf5jdPnNc6gbSiulNHPJkfTT+G6WEOilujPnT0fyu5aE9Op6OTrIymKx5o6EY4e"
-    "k9ASJ06rReRzLeQT44ksQxy7y68BdHzIPG/rrTuPy2eaNyhotvMSiTtPrXYbvrntQHdOKt0Off9bMsYp+n8xHaOTvwXDJ"
-    "wzEQqu7LnJcTety+V16j0sQbb00meMeHxE10J3KD0jdd92KO8U3PMZV5uhxmr0PiJjFIQo53SQoo0L0moieOsjYulLMxz"
-    "dic9FL7BrTHQ48QPTwHzUnlpFStmvRCdt8EjaRtP1NGVA7Zk+JiSg/DlO78GZsoXki79WyJefYg7FQW8jpG87SWUbyr08"
-    "DMifG4hDJdstDJmBp1MN7AqcL+m38gbpV9/uKab/OfvscOaLRXNHSb9032OkoXfBKaHMXX9Pab+jW0X8qaJlTJD0l6RYT"
-    "gEPjqPct0zfOXA3DJ2jxivgJ5KGDZHxdpCB1LDvT0bIiEkbUbVWpQkxJepY3VJw463dga3aPWE7AB0ch2PGH24Aq/T8DV"
-    "z8M</script>\n<script>(()=>{document.currentScript.remove();const n=document.getElementById("
-    "\"packed\"),t=document.createElement(\"script\"),o=Uint8Array.from(atob(n.textContent),e=>e.c"
-    "harCodeAt(0));new Response(new Blob([o]).stream().pipeThrough(new DecompressionStream(\"defla"
-    "te\"))).text().then(e=>{t.textContent=e,n.replaceWith(t)});})();</script>\n</body>\n</html>\n"};
+static const char mli_html_tail[][3624] = {
+    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqcfXt/2zbS7v/nU8g8WS8ZQYrkXJpQpvVL0qTN"
+    "NmmySXpbVW9Cy5DNhiZVkvKltr77mWcGAEHZ2d3z9mKRIAgCg8FgZjCXYF3rXt1U2aIJJmEYJQdXy3WxaLKy6BV1qKOrR"
+    "VnUTa9JvoR6WDfp4ksdqSJ5GjbD0/JonWu6rfk2z+omUiVVxKNKRyrl8mWVnlKt4Wm6Cqvk4FkTfgmrYZ01VONLWMyO6U"
+    "6aiuaROqW7crmsdRNF0SRbhjv1MNfFcXMSVbpZV9StdZ5PlmUVSs+qXrns1VE1XKXNSXKp6X37xTrPFjocqb2Hj+TzWXK"
+    "QzrJ5NFxmeaOr8FlZ5jotomGlz3RV6zCayEeuTqk4PqXeH142GOJi3fAt/UYKI41rhUFSYWnBcjCaljF6pwxk4mKzkU6e"
+    "NEmhz3u/6PTLm3Q1cSAuNUBsBnbSDE9SwPz6mi4JAqFWPAeRovtj3Ecb9+ozPG5UYWeoTprLlSZYaIxOJ0mAaS2Og6kUx"
+    "EFAk9PWMe209XZ321KaukM3w5Gqknu/90cXs9HgSTpYzvt37g0JKk1YR9MgIEhkSX19HYwugn4xbMoP3F44fkSQSqrr6/"
+    "T6uiYIr/KUZmO7IRUEDuhf9GVcTsv+5//zuZ/HGf+iG4frLD/6lB0R4tHExodheX2dEdoRCsVarbLFl/jqS1YcxQHPRKD"
+    "O0nzt6m0Ufzmmnuyk00PqdD88JWTOs0JT/+OgL9cEoChO+0H/lnGs0qxoqMG8Hcfw7uz33+/NeQA0Y0FYlE3vS1GeF1Fg"
+    "p/2ySHRyoNuXwvj3o/51BwSRwEB9p5NZkGdnOlDBivCEftI8Lxdpo4+CeYsyh4WddwO19YqAANA1Ap5iiB8z6GLIv9S/w"
+    "AyCSvB7fW3qHelVcxJrwhK+6o/jkYCUKtIP1QNGH17+QF8ADhP+qi/ZUR3P5ooGG89mI0X/zpX5ndO8HBHujxR3HxdnaZ"
+    "WlBfVmZAFT1wloTXhVlKg7o0HxZ6iXVzwIjD3YRHNFKyKe7YwV/zffRC0g/ilwUHV0leumR7g95F7ySiksUvXKaVgLEHZ"
+    "3S7nYSRJXFJqy5LKwl7TeyigOy4R6JR9QtmksyoKeKj3kng9X6/okLPFCuzLPddszWseAxnUy3t+ngiHRrRfp4iQMS5WC"
+    "2JbUF4ycOqKx+mfpPNkZ0fcItLNiTrf95A0RNiJfF/TOKIo23pd+ZBpgKUCBNbuNihYMRLxXedZMATXT+RlNWmHgXWyiu"
+    "C02s/RXk3D71E/7hVcNtgFaeFRsmy6mvHILg35mXUotwTktOKeI0qTFsY53RptYb9SXwravmTwXycFfgC+Rfkuh6a4m4C"
+    "YHO8XQvE3LmKhNOasH4/mQPgwI4tdDjbJuZ0B6XiZEapthlZ7LplKa3WR7IyllG2OMyhKGb0UL44w2ksirm6PulyKUXYc"
+    "+E2UJIJupHF1ROQGHH5m96/o6tBWIqFkcp3nqMcUiikFIx3iTUa9n1RCE4BPvPfR9kAN3w6tK7uYMtWN6NZPiup8UU+yg"
+    "chfR2suGdvUZRFqV5yGq6Koqq09me9uLzJSnScmb9yTd3eX+bOGL3/uyOdFVz2x+NAL0/DhMvb5TEVY1Cr1u0zbfonBab"
+    "29jlsiUSeYQL09mcwb/JNvdJY4A+2RGM5lkw/UqymUZUgGmbZFk05qJQObjtDd7S8xe3m76Uc0Le6kWPEcLtRTSKANd+v"
+    "Q00+HS8C6dfWdRrrTdd5Y88xuaUrtCFhvaUIkUoFbNGGbxm4aYMcAMHfCRLEM304inoaTBAL5SWcCKP/NoYrA3AXvSlE2"
+    "aD92+EQ1+DFPlvhFNUoOPu7vVweg/zzDwE322s1v5HzYYc8Z7XGgBQaCxcDgFc+NT7OyWZRkStGl5/+PD2x+Hwohky8tw"
+    "RqVzMJAWGSpmJWn5Dpv0mPAqs088eC0Ar6fhF1ORODvCSyLcn3i+7CeXSRkaLmiBxjxGie+Fg1u4RZ8a3CAcBk4ticDOi"
+    "IOkxgjE4YII8o0eyPelAZAGbsG2SBzuF7qhZdNQ79qpshOZM0jUWp20dPeS8ZKp0ZJ40URwZUpTFS/MZLnCIFwXNIxjaj"
+    "IgjmVhNoQeakWBYK2rjD8Wh+mllnNaRIS/vJzO2/1nTfuPB+9PjJ8MlZKnUUBj+vzRvJcVoWvgNPxkGeoR0btIPU+I4LN"
+    "E8MmsqqsNHtXR5CNtieeD5KNySHqpnjNxfW53gunz+O3hH3rRDNO6zo6L8Lm64vGdFbY90FVC3I8+4kYbbvISD87ViUXn"
+    "bUyqovzfIwoxK96kLry5JIq3YKrNpLkz+2HGAHP4dX09igbdt3mHqqzU43rFa4I6k0VLrN1cOCbgChOOlqRWtywzi5QAS"
+    "o2FNbtBLAREtpj/fnIP7VZzY7+0n8jcTFZbM0lCwE5mp2x3NxMmi9priA+6B4b4zr3IkN7uhkuwE75BUNzcESlaEt1HUT"
+    "/M0SAuiX6alqc5kTEw82ptyHkGtKG64IIjS9UtQZeXDKNiP8hY5Doty+SssEOjHpwk/7+b9ISRbk3TckI9+9p+7cH3kuB"
+    "LPPXePEpnl/OWT8TdgKj9Cf0SLpeOpNOT0fxgRALXbI9+o/+OvmNAhrx76xRN8SJlpOg82OMHjv7/1iRXwgPEZa1ki4vT"
+    "WoFOx1nN3GAdV/Wm3QfOC1+xoM0A9vems3l8h54xxOrkoGZ+DeoGEPsPtGxmc0t4h8Ohq/c0rDsUl8vL5KC0iBS1W7EhG"
+    "IQQdfhbE9km3ELpEpS6DglhDi9JxmX2mYSiOvtLH4w3UctYO54+VRXR7N+aWT0Hf6+8kY3jSjWzag7ZYuO4Wx6jCBJS82"
+    "DsrePcsUYtUtQ9lt75nQjvnpMoA1lhPJ81JHoNz9PalIxMCTqcgMPJl4RtPJXpYR3yywN+IYr5huouCBHxvuAjFRyV68O"
+    "GCiwTifa0LtAe5Bq6hSxouTPsF3WiO0MajCf1wWhSDwYtNbLoWM8VGM71inZZ6kCfrtGPFJ3CDf3QDQaAO/zSLfcR93xB"
+    "BdxHFPAFXqAeXuMF+lXyHihmyn21ItvGCLzJyFsdw4vEX4IdaF9Bbghr01wUUZUmK9Z6Yhtyq8QUAHz4lX20JJhdTARew"
+    "7qsGosvFbc4kHGSoJACOfcr/J0OxvE48oluytoubiRKqbelKvuJvLppMWfR0dzd5JSKG+MqaBJIsAoLO7zrayMx7u4WZn"
+    "xJMm4H7ZROIm6zAHZ9ffVVDYQC/pE8wvsK/S5OWBIcbSai6uIWsFvUTkYvnIxetzJ64WR0QWmioPxrYIxxiKBQQtz3xMN"
+    "JVAqqlQTjWvY3fhlYRZjP/UEBlkXBy2IjS3xGtKYZMmdE5GBuJg/bK5YvPj6QPkDPxe0OCvm1NPJfyd5I0Sp88Lglgsu6"
+    "SwTRj2mo+fOaP39PCglYReKWbROpGUnE8+TO8Citvkxnw/uP+sPxg7uFGo7v3y3m8Wz45P6Ar6lkj0oMpfpcfsmJSt25Q"
+    "idfZhf6KLwfbXp3rsqt++ZgNL0/ivcePtxEn1ukWteibCB00cPDslXILtErlqobSGOm9M6wWucWT0jQbxgpDFG4e79v7g"
+    "n",
+    "u1XPCw6dNSGvqbw/vDkfjx4Ph6P6j7W6HZsTDB4/i4eMHUb9AZ23h6MnDeDh6/BBly4a+xht5dPf+o9G9N7ozkKMtyDfl"
+    "iiD8A1gPx7JSaaWdSozmLrr7r/4Yqm6am+yoObkXNmbBjqMJ4HGh6+RpVaWXw2VVnoZXMtCY1qWCqmvmJDUoqmSRTYlAx"
+    "x7prCYVoeiqXIXRpOWrKunFoDFUhQSEanhBtxfR3Zr4JqEfd+uJmRjqyCybC5mriFOpCVWJqVK5yu7+Sy2Iq+qPDxIa0d"
+    "ZaXlJLTJyWJA68Ko70RXiSHJyY1vfH4KeW+6Op1IpNZatjXzIGlPJZWjBr4tIOkpEdxgk6jRdmy3nb+csk7y8GFS8eGkC"
+    "BfTH/0FzmOhH0UVL0nrbk8IR4Z5oCGoMjtJeDE/Ao/xrQtrnZ4kwNKKLKrNdM5REE4YtBTh+fWHWHxsepeX002UmJAtKH"
+    "UgUtWsgKp/KLtv3Jii/UHWiKfwECJHvK1uDuEd224yKEobvOrDH6tB1PDVQHe2qM/t+POk37XMCJ4+YVdIZXVtxviO9YF"
+    "0e7uzvmipUiBZDxOC8P0/xpvjpJk2o63HsYj5X2YEsrGWyFKePeo/G2d4MwPbhPPAvBdvhQ4Kva71WsrPSnKl0sNHHN3f"
+    "b6/xo88NscY6j3I3x2q4OPqH/pwd6D3d0vYFgF1C90aPaRdPCYFl7/AZq8t7f9/tjQ2IVTVmraqRqayh1N5Gh3dwGV5Xo"
+    "FhaUD6r9uHJ7YlcMdXuYlIVNx71/RHCKtKoVKDC/6zT2z/u9KCabRcoKycsI0OSBU2E+wAe3TVV8mOxJNuuntUw2tiaPq"
+    "Otofj/YeTP8hsnIFSOPgJ/585+oMWpQeEcDth0TU2hFdFF1V8Hd6RvyxTut1pedMtpigOTGgJJ5NAf31Rbpo8sswmrSE3"
+    "UMybEcNtqOJWduzQj2FKpUeRHM1Cw41LTwdqIbZrd3xlJ8yVxlADw0loQ5QU7bYQIUVkb6gH8QVUZPg9/Xe3ngvgMDWp1"
+    "cdSKoIx4HSKu3h91l7zx0IvI8Fx2Wh6WXicQKpDsrqNeK9lhU9jK53lFWagVYHMhSeHhJodF7rnhtmP0xxuhWonq6bjMR"
+    "VTcKjV59GBP1HngeqsqX3atuYYvzASQNjYCP3fnfo5fOTlCh83atPiGH3m2mRywIhX+7uNkJyrbznDyxrUMWOhy7lPWaR"
+    "vZrC1we3Du0PH73Mq5gDi96N8NdEABxieS2TCFjQTnzUY71yoILfL56Ne0H/zG+VL+s/K+zP3FhkJtkweo3j/YQ78NrnB"
+    "4GtOocY1cqTbjUzCluCnjTqTxLfdhrLkmgc8LaMqxBoAbVsrSXYlAtTdBHdC9t5wD5/16x9WjdmuU3egWC9x8mMMg8jFd"
+    "a8TQ3GOMcRCkbkfXf3vQ5pOUvRRvVyfaZzsFvy8U3c+0ykwpySV8M/SmJDgl4QReZS4bod9Buz4LmLSeMYLY+fSKk4naQ"
+    "kHxBbRpxxUZ9kxBulLRBAq0Atp0dhcBioqyZrch2npovyG8W/hHLFjMzVvzDkFAi+SIuzFGdaC9pRrlbQpxfNh0VV5jmO"
+    "eKLNVoOwDiispPtoWhjmYawGDyLwQc9CLecpxD8UVkamLu6UtCMs8jWRLur89TW6XEJBwdCiCtT7PAuULWeiMtp7FMSoH"
+    "/GWw4cxJ9nREQmvhZPLFVACWNLC9Z9bZ2pbhHPSEOY0VXYaRgT41+W5rp6nOETA7gckJ2BabYX/qh0Ozy22pcrJpcQZsT"
+    "ILx92VEW+6bbfDx4phDfXEPy6hjxn5Z7StoGumfi8IypGcnqAT0ZQk/aMjopKx9ngIEM3QPoF8KV31eSbQ0SkoGFH3ntD"
+    "1muiJoYfEgtTpJYkZ+qJ5TkwmYUWCfsgnWNChhfAq9EtUwFYbQUTrAHseCeiKLogklvdESGPZJN18jj8XRPMxtjtXf3Rh"
+    "bDUOVJXViz3gwfj5natDIsAPRtGG77/9DNVtZ9JXdfdQneSCJAmInS/PvwVpps4z8zqax+AuCtEItpV+WqEKTuLpj1R1V"
+    "zR5xEu/JcoU9cP2ldd62QQi4M/bjpzWXewzs0sbOExF5PzSzfAVkDouN1AJTOVcKW4V8NCstKw84x3QDMs9mqTEm4O6yg"
+    "pMI6fEonqFTL3oOq0Q3HMqOCxOUWqeap8gMV2grhvCpHYgD0KRyjvG4qSsdcScI18mO+apWrO0Rld+Y8f19iq0VN0wdPb"
+    "W7KvTtkQOcEDgIfWz0oZ2s6bKf9CX19cN7V1Nai7TvKGriPeNe//D0+IsW1ptVTFd1XwOLZ+K+Qf6Bd53SrUzMqwDtVJj"
+    "fl8QyldBRCQ/ZKAQq81VC1QlBt2vOwqur+WlepGuCP+9/YsHwi1sEaFI0V6CzbxlHkyz5lSbACrU+Fu9TNd5E0aeduiS5"
+    "V/QiybZGbuNw9eCOtp+rJtnWKNZcfw8z6hB5u4tTzCrhwsu/XUANfSyUbbgtwG0Cqv5xnIPRKKlSewy6SGviXikaK+Asc"
+    "dqRXiYoncwe6mydJCnhzoPCNZ80Q+GPZ6eHhS3vfM0/9KDmE0M3UWvKfGjegz23l9leVr3skL1RgyaGiRpGKgVbaL0/Ag"
+    "2KxgqtJqm7OPlCjxHcFquax1sbNXT8kzHPlQaWfYsPGAVAEsmDlQ1hKHhYl2RvJmU08C0ErDh1ZQZBfOSKmU7ZSaiJIJO"
+    "0go2IvflXKf0aey25okiqC6+dDrT6YXyBVnsghPBTfoUIeEOtZLS2mNUAmElIFo48EKjLh3m6yrW2rcuWTW+ngQ6RcZCz"
+    "65u5JjDP3Q4mwUvzas0iaD9gSpATeQs/YvWK3AF4JvfCTPnVxIFH3R1qA7u1CoOr07LorRvfmAuN+CTFfMmuF11VZ+klb"
+    "a1PkL5tlWNFXJb9T7ghurV8tvWuxdurTjHA+K150aQCXBGoI/4RbMnFkaRKEToqqGdij82V/YUK7DwpY5BMxHLmHzAH24"
+    "Rv5knwB1eJnwQiQOXgCi4tWoh1ur4FgMARowuA+POLUyHmcEOnvJSInKS0vLKjjR+vc29RzSAFlfWKFpaPZ2x6YcTpGKi"
+    "O0e940qfqx4hkqaFV6XFl2EAYmlkBaiPoUuWz2Gv6RFweEN+UvcIG3s4QYvx0csecT66B+kRNI5kJGz4p+UplAw9kjN6t"
+    "EH11iusfBir0Dtpwb1FE3wq3ZOTH+qBIvmnRicgRY7teD9/YAj2aN57dXq6ynUNxSiqTYnTxvc0uggBRoqjfoCh4yu4xb"
+    "LecG+zqsd4xm1Zear+3A/TmwLT9LPqCZNEQCZRNO115Sbhar4iM6VOZtoMiYWhsUVxza1jJrfksgPROjiIsyKhNKcMxB+"
+    "ZDxE16OEYs3dCFKdn7ZGGny3YyqrTxKvQmK8Ip6WMwSU1gsHjCe3IPdQ7DeVtZzMc1Kc0bMIaCOzmBZph96nFutn+EhV5"
+    "X1iU6/yIkeJQEzqeM+v4OVK+qhZ6zbaVt0V+SZ35S296FW8EmGzsljGhdUlMCMHfbCC11k4ap/2GNpqMu1a0cli7Pj8VN"
+    "w/YrzAHcaHQlzpu+DduoGkxcxLX19cj1WVSmP2VS97mYkK+lzlRCVpL6eqkZ1UEsgiPCOe8p8FmUlrtDVtTOlVr+T",
+    "VSYRhIoQA7J9fXJ4zaWJob2pSO6Cm3dFSzTaPZ2ZJLc8sW1rSRlzlf0k7e2auDd1QIYHbVGhD7WB7gV9fNat0ErSxBZSs"
+    "+jQ1gZkx3R9lZAPseXBKnluXMMZTHx7nsiNmwXGlirZ6FlaIdirbPjaK69fr0NK0uiSg/pYnuEYtB9Xm1LrOKvrQ3wgdg"
+    "jECVswKdoGZp44+DWqfVgkbD281JmROhA1GWwu4IpZSbDfql8CZbYiC3zT0lSbJUuRwcwWZgQSwp2OaT5OCX8ISmB/tKU"
+    "/60WtmX+yi1UnEk4rZMZnKi1iFbsyyT7+TgOzxRlxE3dVs7241YKnxp2mk1h3RvPsIGqK7q/Po6bN8bEegIDbiecsVgbc"
+    "sthrVpD8Slh4vZ5RxnfE8bkpsP1w1YVwCVWNS6xvZpDK1xwigfgMi+3G7m6uS/aeSSGzHdg+X88CirgQxHyY43yss5PWH"
+    "lRNLWmH7+iD2kKmEvTxSxBkG8c/WdpuobQ+QPL+XETBaYY4Ugc0KspGkm+adU5TbD3kEGlXZk4/IWXuNgNCU2oFQ6AlH4"
+    "kYgLjc4SgmEQf/7RdK2dL9PF4Wd1yxoxuz5NtlrxoVvjGS+TtEB8pxAReRdGyP4K65pFlOqKphzbcWxWrJJfQsMSCxYLc"
+    "pUWw2Paw1YB2NRFdEvhkpDKEAdLX2xDSxC6wNEgApnKYPt8TpJDeQ4J9QXkm9fYcgpdhUYPzQMJGOndMC0esSk+V4CrA1"
+    "+Ekb8SvmzxXedFONNzOdosul4oTm6qE94NSLQbO2b4WQhByEAoEiXkyCj+j7Uxl4lnljSroDUkMsb/7sYzJArmYlk9YyP"
+    "L//415dn5zGGWQy3AOKfjYOB8DlC9NSCci0EPvsmGPf/2o/ZLYjE6V8KC0bvGLuf2D24ZmtF7MNykt9h+s2XiA/eFxjAa"
+    "9I2Nek07L9E82USL8jw27gr8u1G/4pjFOr3QblisTw9JJiMEYAWI3k9+5JLhm6e/fvrw9OWLT69+/Pjiuxfv6dnfxkRLR"
+    "lMd/5j+qL7basg514g2zuHQneIW0wsFBQbTbMJLUyZnyVwodiCzpmHtZqW+EKsHLcVR2qTRcJUdzT1tMLDxZ97ICcXOdH"
+    "Vp34f2U7OJkUHDn41+zZ07o6KSc1DTw0USfhfm1s+H7eNaZ5X/8V1csO9QzdYVZ53A3mGWztGhX8PMem0Rl+3dwabkO7h"
+    "kZdw+XxpQRbajE/F7gqWq2IIsSEwzPiT8vdo6nmws33Bi7E4W0eRE+iRazTV8p2wBmlq3Ta0LyF9H8Fth34h4CTs+zz8j"
+    "Ve5VtL2OOs+eFqwY3a5iWjXHFARgHirMSW8YhrkTfdgop5Yxdm502+4FT/mUGOaaURkCKXJjWJmr/JbKfpPGAe7Ge1/Cb"
+    "HbczjfMB72WqPcGWJWFe7aBxWkTbX0tc9YwN81Tc4EaIWMFe77cQigqZou5saXOhzwD08+hedhjlGNzq7QQvwLugYgpKQ"
+    "laWPaL8nRFPPxR9Dm+7U1UVCxXEZcJ1p5byI62X962BTSb2s9aXWFVxdry5bCKNGT7ZyLb/HDWGhJ77PuG0AMEYue7sHW"
+    "iI2zZoZVhPM3YIDP8Tk7O7Vpzen32OovUK3eITXvUU5ASHIqx61/7Wktszm44T3TaV2XS6Q+XpezDo1oHqRT2UNNZqer5"
+    "Db9IR3b6IXXIG8u231wJK/N1YZyOPFlJ3yIrfYfjP2Pim/Id7Tdg/3Ep2wcfRrP4wp4VlqR9x4Y9MKmDsYmxYr++5prSo"
+    "qtauiZg2G5L047l+2egTA9U+6rcfG6/KSKnsT/CCR07dLQV7UIm+H/hI1ssLwzRKVe4GfhC4KQja1+N+ZY+68z1iZXrzd"
+    "CP+Wcqr7xy1jcE/ap92yDjed36TbE0bpynHBZ8YTs5cFON59uqYIJoGdaH7vDMnPLZuf59vTd+MuoFX1klVxv4jPHBQ92"
+    "2QAKc2zdgYOyfW/b26cY4IRhvJ3VYZXoZl/3QGb4+nLpP28M77DrWY8zVo01beGR5QAI1jS7NY9hUnmrpjXkGdjFSH5yT"
+    "GZ+9gKsIpnBm7vqHxHp2rGfNfAYPxoum847gw3Rnh911Y7Hyymr+DT/IcUekLmRWaGV1XzsnNh7v0YP4aVv9jVc9FNUgj"
+    "abRp3FjwFM4T0rnNzdWzA3d4nTJqqF45LvbfPIsh8zim4HrTucJD5UWXDq7PydZ+0toDRZJPp5lnk8AWJ/sdmeAX6NJC1"
+    "EibTC7p60fbTnQ8u41cbzGWpEop87Vp3Y3/EhMkGyl19dvaqkBpbps3h8j9dHbhWt13m6qz9UPaOajfGZWz2c/zPvJc5r"
+    "ydDaG8GqfjOZ0n9i7Md/RuFBvb6veXqfenqn30ZoYew50n9hpztuG19iCLnBQ1ECn75QxGk6kaxIAoI2/TBqPVBEaro0j"
+    "ULxW57DjNavzvqzOj8nBx+mv4eXs4zyKuSufEnpDUB4WTq/gcLE2BKiMJp/gNOPGd+KcBhYkQ9uOjNGR9ZBxjOZi3fUE5"
+    "B4ZP0tqrdlp6SEf3mGuTiJbh8TEyJ+Tj+o55iSfPZ8Pko8ba/+6TLwFwZqoIhI3wyX6tu1KqP5zwezXcNlxNASioqzrZ6"
+    "gqg5hwi8itW8SC2CL8O8MTfhOYMMVzQNl3T7zzX1lSR9aGGetXhdYmGnddd7HCOSJ0PBm2LYw79FzMfQvsTlYIpUnZYyt"
+    "mXhr/U8ovWO/7LkrCxPJ01dxa60PPN+XmYt7uLYWvzOP7xL0y5BLzK+KJtZzkG3HXW/RTs0zy+WwJr4bKrhGjpVYkiWwi"
+    "iwCnDTvCQ0IxEpP6p243MbfimvlAt6uRSNTa1XI2Xf+Uc2Z4Tikt7Ur/MXw2W7f4S8RxrPbmsjM0ycFa3jwYeUTy6b/xP"
+    "70D+V814ojYhCJoXokF+xe2DWIbbxY7XXFji52LyM6FMFy0YC8atrwU7kMabxcPyWY0TqLaNdFsCGolYlVEinAQCFK3CB"
+    "IZm1Z5gz1dB/S3ArKlyoyaeN01EZMwVwuqROSChp/R9YB+K9gBw8jf2J7sixOV8Tews9YwdL8LMdZWHj2GvgXbwKfUN6n"
+    "8UBsAaYZHs/FhyjaUy+TgkNpaem2xApVWr6DpjMVaxQdasgiaBqpgenEm7onW0VZ4KzOza9pAi9l6LiuNi4zhsuD8ElKb"
+    "8RGjjW89nz0gsE5Kow6n0tIcouEcQo4OoAiUzvWOsuVSV7GzJbHvGWMSRdLFufew8R/GTpw5pSnOYLZSQcF4TALa9DONL"
+    "RzTR7NwD7JCFt5vexD8WPZoyErUKXgNQ4ZW3Zgxtk3b9oLWhZQgVsJTGV25vr6y8UhoGjhoiYgsC4vqYU5EzsqhDHdAfG"
+    "lK1NJJ/XPfF8W0Gi+VfRyvYYqSh00r1C5YLF+C6Br3WQL3uoUzTHOW0aZ3ntYsr5HcRp2KYc/YEynWE+gwh/bcSAx8NE6"
+    "Atjy7zaoSSYZwA/622CQ9n2AOT0P0d13gNK3ti7h6b1i/VHMfYGL0VAApLzt/YqsPpNppdayh2oNekyVRrhnzKWJjzkL4"
+    "MPO0LI5xeHDa42/zYSvmgGYXdqz/eSw5VA7c+//Y65zg6p/VeR017nr/q/6lu7u0p6YHVYupWCtY+WgGJyP0hhzzy",
+    "fnLeYVWz9PLHh9oAk23XPF9nzxi26MuUyUkGKST51ABmcJly5dcX7uTLb6UBRj5OLY2EHIqfSIDS7D6G3PebJHKKgmGrZ"
+    "KgtsSQBfymMZ+afoZJ9mHoCti+LGLTso/iEq+NmTMsm2HErT46uQ0uNtzASw7qw3Zu+l7TKt+CAUxoxTTaNNuS2rfbpLZ"
+    "VWb9prEejoI7xhPwVJzfYlohN9pwhoWvPCb2O1xVUrOBEgtcSguadaGeftnpZ2f8lGseVx1wUsxIyRDVI/WbtmUATwLoE"
+    "V0eByuClK9aZ4/tBnE1/oh3pY8GW4j1rHo5jglM2q4aQnE7PwpQqmHeUkRL3eoGqWMd0BvNF9zijsowo6vRjTU3jxQD7m"
+    "dvS3jTJ7L/TQr8lufHGhgZImg1+9qaZFfN5NPjVcgK2RBWNM+6H64NlQ1pjPOJF3lo50GdGXmxb/wE7VJ1wZRy1JTI/Pa"
+    "sT/2hsHvyZMg/n1BeCILiiehp8T3tU7t6050h24bPaZhjENbQVxdT7Bq8MrOIazlo9tnqAKoLWUA30hs0HFYq9R7CR47G"
+    "z1oq/NsYKX2sRs7igtdLMFmb/NsSOdqCdZes1TjzLkiBArBtN8czGeTLhJrZ4AyNdCcBDap2oiSPXfJiTOXWQ2zEr4qEc"
+    "yyRMrv0m/S7AtC3jhV05ojgSJkFoqkBUxp+xDSuiRbGQRZKH2EDtjUZi1fqxABebU6NY+7lwzLA7SYvWIh+gHlqVz2vio"
+    "XD8we4Oit0dVEBY+oO2KGGXD6/c9q5FC1PkhZL64wbvK6EncBixcAcvxEudNnxeDbZ8zfw+2LlOXWsJJZVpcCeIB7F1bO"
+    "jMoeg1cT4xk60baP+sc+DARinhuUq3wr+xwUBdLomwfN46FhXoNxtQb6uim82am8fjTXs8bmzQFuBNF6IJMxZnLPoCs4w"
+    "UbNDKKGfMC2aCF94Es2FZkzatgRvVfV3PFsKQzudzlRPH+YOG8Dli7/JFIkhG2O1af9eEAkkUR1EfISMETXr/3rVi4cyE"
+    "QPw20TZVhqkeUfqsIDae3c32H41G01kO8p/BfZR+VD5XdWj2ghEct7jD4zlRMr/DY2jYqKLsFmNXcW+u9joV90zFdj9Rc"
+    "H0jLLBmcdbQjOYw6DdiGveDVcoV/fF8WsS0YROiQAfoYwGMhSoVMDMMQ6GjTMyEpEVCBk+ef07ik8F2nXwIA6hG17A9gS"
+    "Pon2tdXX5gYwbiQILhYXl0iYARcsDIu0C9SV4T7l9tgJv2hDlpj5odp7YmlHktxZEyF2Ifoa0bwk6hqAdFehZE3U8TkMK"
+    "/z04qvUyC/2t6OP97a6ON5olWwT41pEW2U9iDNNfcivgITVhBYEoDdYWmYtfURgW/+FZFHQfz9W0MWUnLPiFJuWAGjIMt"
+    "0BJ2Njxb1T0o4MXdXfy1q9gz8pmk7fnHayIvEEfxm6RCuc37ItFplvg5LIVb2+Its4YNzPrmIl+7Rd4PajEJuOLm1yrfM"
+    "oGh+6u0FcQl9k42O/mvzFbWCWaauk9TAZMJXO/uEm0tZ7iccwHxBOFrcCJ52OpDYV9QKOLI1DIh8fk1NHgWVRYGYNNPBf"
+    "FcC+gPpQnRnsDEAGuA0P8l7KBp2xYel+hfERa0ChrwubVXWNNO3PusxNPnhXyO7WysPxk9WcN2NK1OxTrDgte416xRnXj"
+    "P19GWtccvYfDhPF0JjGvqJUdxoGHTRNAr9Ph5XtbaPXdHaGjQDHh311xYu4n/aFGSRWzQ1fHjqI3zTnffea222GX1lZO/"
+    "rxzuRQpkw+zEhTtPCPESGgX9atS2XsjGQvkL3uRy3YmG9aLY3n3/aZzKEN9uZzU0hkjX1wAZsKC4viZiQpfuGa/EoPGsl"
+    "ow3gO3tsxqs6PcQUqBx+UjsVL3UckjNfqDUW3AwzTCD3XhwqLFJBdPXRfynr915bbzNXhjnDo900tjg8fWqaMqfM33uT8"
+    "ePoLYfQttqZCkfFRlJqy3bGasOarSt/LVFszGXRD1WOvTbUVdiIw8co/Ja0xtE24ZcivWu5AX7gOqLpTYx41ffN3wIyYB"
+    "woHldwDXRlLLuLSGWjBrSrAm3BFi94HABrT2XcQ9TnmAMu2HitVcp82SNKW+n6ZLdgbsHSzqaajZWYBUnMSGt8UnJ6EuM"
+    "yc4tr1xt1FO8cqlZq0NL+Eukjr9mB+O7ICd7evzE6mdP8cYxR6MdqfftWZXeb6ZNrA8K2o+1+rFV4lrmWQJjFP3TkN1om"
+    "KnRX6vmhKRCmfpdiehQ0M56Zd0YwNQQYR3F9uFOa5wTBDHJWs319d6DkYvGg6P1UMNfwhy2eGL3vdnv66PHo9GAfg6Xy7"
+    "nEZu1bf0IYG3tVL1DxYryc3zuGC4B0hcM/PDdRLcIne+NH/WIrykXnexffLKmRJ8vf16NH4wU+NGKr+NGSP/p4wD9c9Og"
+    "R3zx68vt6qZf0fLlcPhnwzyH6QN18+fLltx030Uy7qB03rZcsT01Qjpwf0BeROU/DwguRW9ijfmJ+DsNCbAwQ1BBOZAau"
+    "D0ZT61A2eDAiusDGshgjjIiieDC2Zx/cgg013EwfjRBpIEz3EUDZwrrvnNPQWNT/unUCbLOl838UySM9HqtXkJae0Ur7I"
+    "cPfN/z3O/77kf++478v6K8nDkFHc2VsAJgESW+tboHNA/ZHXimUM8SFD7RE+GmM9+Wk2X/EBmbuuBC+/arpj6NJ1PT7XN"
+    "mEdDHO/Pe2qkZ3x6PWuYYNtKl8RIwvtx0WdE+I2+/TdnCPLvsBMc2vamKVbYBdVkG5xeGFX34WTpPw96Or+xuSKaY7vx9"
+    "FEVBHwQPcHtKIBYJV02jPTb9fFxhvXMM2Rf2j+0IQ/wEnx8CqJ17ZVW+Kia/vM3THbN4AtvulHOA4TZl619zeCVaUiRqt"
+    "0rdX8QF6d6zvRwQZ+urfPM1Zqv9Xc0yvDdwKaRKjBAvrfQL9VAwIOaTQu0ovspo+FN4nRs3rD9G1vhik7KNjlpwReIJeQ"
+    "XCQR0+ePHk4GnlP71FlxfLew04l/bBb6RFVOnU1xkTGt1p5QhXqoF3jHdyjxy2q7X9DpGfaiYLxaITJO2VjlOJvjwDTGl"
+    "PdqXSfhMgI9eAz4z/5G560bQQtaXrVkqYVAe8g+aNofVel11XiNZVSK/2xHjyBDsgLLFLdfTRSbrXMqoPk0chsbPJiZT5"
+    "/Eqjqb3hWySjQHUULisCFMII2CtJ7GdlCZ3n4ZMDXeXk8HoVNNJDPj9QTHmsd/BuTKURED2Q5MpefYJCY/ulsLNM+j03R"
+    "IyryZtqVP0G5mVySzO08Qvvid7LTx3uF30sDFJrlInIDLImaegFmvHDVTL6K/Xrieb/264OD8UTPyvlBM62TMi6Ssj92b"
+    "sGG4HzAmjwqF2vw7jjqeSFs/LPLVwhWQsyXJQaG96ZnVcYe7a3gJdIQuIQb9t3onscXHInzo9WVCoBNxLIQrlEEItebRa"
+    "XTRpsOkXCEfQuecDWH/17kJAb8CM/oug2mmyJcHN9Ua4jkRC6k39NmKFEUImK0PNtJqExaydkOroois+vmtOva3gdTYkV"
+    "LdTXL5jFJF3G+Y8w0yq68mXEcaWPONkxXLNKzqYAXPfj6GjrvkfxA2+1HxnjmwNThUKkecTK3NGix2G6ov7R8H+TG",
+    "ddPAuXNbq8deNPahcOGsLVc07z/ZaTcCnAsy8Q8cfKiQmLOziHMcPOctyxxJpItGDiT0jQXGxxAzRti5tMtqLdNsvbHHD"
+    "o07dig4BsQbndDW+pNurThcKLbG7Ao/aZOBwVLPn7TJuzDxTUDgBk9PnA2s2dBHXgzE0aTetwznpKZ92tDc7HSdh8X/dO"
+    "Ke1ZEaP/rmm28ejZ9EBwcHowlJmFSnoOvxQy6J/vZGbzX+hsOlmJBP8oGw6H/DNdvOmyQSrR3rS5YHXUw1Ez0tGA0fPO6"
+    "NEESNNuHR8PF93Dx+GEDPr9sYai3I3tUdxlzLKsJq5eABwclaM7csTtHUjXcVCcBVcxkGgwEeKgRps+HZqKbnXdd0ef4h"
+    "whMjMl73E1IOHIulM6K8NeO8AxVduwwKT4J0ZMFeGMLQtq8aiJmciyGaCIjgEU9rJ82KmnCKCmAOteMXiucJjDz80jw7P"
+    "mm+Vnd3lw+x3+ijLA2DcFVpEs3rwaLMy2pQL06oW3EPH4uCSOLl6nrL9mgWrFKCKw6y0kLD5zkr+GCEVaMBYqjh1KDKcN"
+    "YlYbroAmG66Oc8rQo+UyjxVPSnc9gyiSc7upF8PkurcDC4c1XQ/Ks7swLGg0RHTldEoY44ABhIOFcmWEHDT8z3YKwGw4e"
+    "0A9GfsbNnuhXtDMIxqjlhtIjuDsd7KCqI+Rw/HMX3R/T9SN0h6pse3R5q7w1C7YlY+VJOngROv2p75oehV1oybBQYMyR4"
+    "9vHTRfopPTpy1/X6EJDBG2V5ag+XPh3qY/AM5k7aoFlZfGHHfUS5et+oO41SPxbqfa2+rdUvxCsWKi3UD7X6ifaoX7XoS"
+    "b297M+tUz8IYBNZ6ZeapbC6cUrVjsCPXW5Eu9nIqURDfgMro7ZHXlNzH/9q1AHL5IB6YaOSLIl+FXKOQRvIDuLRIAKsqR"
+    "iWfZIEl+zCZjWF+w9hLb7EacASmn5WF4zMv8vZ/Tmbl7XPUaRSaecBtcOqRZHtHkZ8HG1J2zIZT5b71tZ3siSyJkFX5bT"
+    "+IKGLwRiXUXRVO2tmaw4lettTVgYjqPYJV5wc0vb/ZWMP+mzrapFcFXGu8rJGah8Cc4n8RU2GAKZE5F/mZdo8eiCKlTxS"
+    "HCQdD14VzWNX2pxQ4678/p57YJyfbj4QA97bviCuVrc+gYHyzaY4Wv2N0prYlfRYxzR7DLcHc+NczPZXhh3hJ9/MPUcmU"
+    "xJfYj3PzJ0Niy6TQxvcfs6zYnB1jQmZq5Mkm61puueTxRDwo7LEzIJaMPKhBO6dZ2V21BtNPfTDe1FMszEUUKLmGlhjI6"
+    "Sj4Jiq3afN3kh8g3GMe6oiZ5Lmcw/5c4CVNPIINQhGcvcN7hjEtv7juXOLXLTbT3kj/hMPoJn70vh75M+h3x8L+X1fT63"
+    "dYjOPUXLH1Pi2ng68R6P2Q9/XXu6np2F7blJA71YwJD8VbNXJkqqlosRwMY7aCjTh6ekqPjSv8J3LlATVkyVPn+R0UxDw"
+    "2Jp8WwPaQ6KPX0y5LmhBfRL7KIPJzgcr3GJxYe8tVT7xQkNgkchyabA1xQlxrb6Q1MH+RlEnfq70eVDzj6e2+q6+GaCRA"
+    "9rU7MVQTOUNBGQa3xtJ+JMiXdUnZXsKd5kcXHKt/RLHTqnLxYKUYrTYEeBSZa68X6m804ytjs9lcFUoOCRmv+AcSWI9t7"
+    "1Sl7eVTryzpUt1zvYzs/P+eJ5I/4hC8h0s1S5tFHNmPPlQLYo6M2XyMqyTnHbZE077wTbkXtSPyQIHdgSx4ojapssTt4o"
+    "vAb3J5WDQI0bTQhdBxM1qu5wjQJQsz2mJQJ6XCEt/TtvCejBQ3LCB/eXcNK682Ncng3POUuRiYiIK0oIknQRbAv2cRMSq"
+    "xwt1Fi/VEjpFBi/JQe3kP91agpBQh8SVcZA9Z8/m1Ik98AhsUVscsE1BoWntIchtW5uW5xnxLrH89EP+JZgPpCC6GzYI+"
+    "4dLjv1iH6IEYV/azv18IzLVYl2daVUnXpR8baaEc0BAN+FHZ5MkNePJYr9w/ZsswMJTXxbzA/yUc8imyaI9ZG3rTqVCTN"
+    "NfeXoQTizSOK8Lwuz3YaWIPPS/0rFPbPiP7sHh4kSDVU0yZxFzLM1ZMuTcxfazu8MnT57s7uaGMk2FIOWGsmQKcSSKeGe"
+    "8ib1OO6oFc7FuzfQgkTY3ct7Wnvx0nGmf2vOMGkQwOyJaVQ/hiooDoAKbOI2LLx35k/NPYsoP+RlhzfW1tRNiHyav3NWW"
+    "7baWBFZMBPlLjhzmTRp/CbFi6MqSTw5eg2qtS7RhJlDVAtGyBcehXXCf3CPIG/zAd2uo1kVB2zOXm2va5BCaExs1Ysudl"
+    "RI4q/4aiygJ3kY2advGJVQAMW/NBQFKSNTRdvz7xuZXK5gktTBOPXyuknICu1DotyaVqVrZqlGaQINST+lpnPbHk3q4Xi"
+    "VceXe3ZAu1MhbewAbNT1BlmsL5icMl1i6cHht11n7aHenmFjMoCdZsGObShGFG9EOdHyUC5Y4zoBT1fwwlvL7iBBKo7PI"
+    "TcoC9hpD3FZxDWzT9dYskPOXwqat0kTWXOEqxwC5sEspZZtPBsIE/Z7rqnuRlLpnF1F3G7rV5mxkpxMcY5yRySR195SNV"
+    "x3tF8puNJtm+3VdpV8iIBoH9sTttFnGYSt0W2V0imyua3eNbn3BKm34bDeGp8/Y0fQu3XNCvJBhczkkMXafNCs7aRDnGA"
+    "qsX9G24HDzmK3C9RNZorWXGoUrV5bpCfhdlZ4IXIqcFc2lBlIn2knbLXdC6xZBjOSUm4Zh9Pi3DRTvB/rQsTByzQixYiO"
+    "Nemmecn0YuCeVhm+1sX7z+LIYsfiY/hh2otTaRpkfty8v25d+KSBheycfKibL+y1cXsoklzHYtlExtzjOpJJNRQvvegq4"
+    "FYlTqnLvuyHGM41u6y1CUh6fsDeV2xEHLtEiWpFYY/sdWcH6DisVtDJ7nvGo8UQ1vnApbxShkY8/ahfiBXbO6vq9sWevH"
+    "zR1N0v2GVkRKK0IUTUjMmCS/1IhR0N6XxdREKJYPN8IZpXNVlqdxt6al/XZeUUv2QZNllgo2Ueeln2qX7a4RREc8Wxfga"
+    "vubYojiKm6wrZ+m1ZeaeC/tCQI10l54GUgEXINqmwn/rTMXxtoFzjtxxyPoFssXlil5i9ImqxsR7EljZjOBxsPObFsBca"
+    "7tFCeQjtpbfsYmNIlvTuPOsw512EmvR3N9cIj9UXLElMBAjhjcx+/Yt4GHJHPk824SIZS2G7czN45ETt0lw7x9MBjPEa2"
+    "Cu2E7rTi9D8NUFYpD6Js1kvyKCPw4QOWEHmbrIjpTyu0ya5J/mSD9jRdh9QbraWBY+6uDBSSbPlOcvxbErAmOYa+dLZA5"
+    "k2+taTI289YUg8Ypctms8EZWknh0kJvxsMGuy5bhvWEEMis9TdlZm/EUxcboAv2ravbtSgeVnYkMGTGq/ezeeDQdxdUgu"
+    "/eQJLsDFmOIPXw45avYfTXtcw0ujebxzFzaI/B/1sl4z0u4osvbI7OY01xRptN+K96btXGeMTGSYvHwrJUwAcTDbqKbiY"
+    "I8DPScWErJ2SMB1XHMcCy46MIX7IQGK5EwYzstR5pc4c2YljANHi9aHFbrWh+BzZ4UzAhzmHG+4rN21EKurvQWVsk",
+    "dXZhwfj7LVAKIg5ShijBGxVGd1G2cgdLUaBeQl3mu2M7Jy8FxoMPTnfTddmiZ59eZ8XfB84rAhw+rhoQcNt3xHJm2U2Sa"
+    "p7LvVKrqP3oQRTvZEODBuS7AR2DbTyCK7pTX12mYRfspAluxkJW1h2ztUJrSd54XFhfDE7GcAVxgSzEcZBkjg0bpXD7hd"
+    "+y/QDvMYE/f5zpqp7q+rjC+g7JPhdYdtOIeI/JWxX32KHFR3gwLDeytbzB1EDJLYuqKSdnq6TgIqKjXyjlb2osijB13jI"
+    "Kr5EA+pYSNBb8NfE+V4ZlS4erM44g9eVKCJ35/qFucLUwEcaSXRgOVsuGOnFxpZAM2Vsi5OhrPzfdm84ideNKCoG4+7e9"
+    "2WsgM9bxen8Ze5yQ2EPfCZgRJ2gY4pw66k6rFVLSUsbHGtu0tpp2xDhZDfAGO9O36mdESwTFv4cW9qYi/5kSt20FyIoR8"
+    "q1RumBF8zXyhki/k+IJvvdqhULM5uJ5SrLE87ZeN4qTES+XKkR3IJQ6e3VKBLWTmVLgEEYIJiVORg717Iy9uOC8DA14U0"
+    "90WBVBW/12B/64a4rZbCk07SU4ihBGYFyy1IuYSkauSCGk7jFYWWCZ5RySjRVgoG7RKrZMssQENdpaT9oakneUUZxSx0w"
+    "rCD8G8aFuU3SNXy93d4xBnElazOsVNDGhunWw3s8aFlJ+rq8W6iddOIrftcpARTnBdIeWEO7vopmz7yt4gpL1iqGVCz3P"
+    "40MoySqHdmMp64WsX4p02jZKL1GlYMZWvYLGaqWO6vY/blqaBp/DU24xjeoviyzQS0ZcLan3IEzpI5ZdoJlNnpvz8FKMx"
+    "snXq37Un5cRQm3NxkCkOktbdEqkfIUyda/PVHQ7/yJcgzEU/QVR7bAMGqFAGJFcG5WxVxaxEXACGrN+waNtGHkkTaWYiZ"
+    "Dz152jC7iQ7YTqraJIPEh7h7q65NWCIJlE1GJj6+20SZarl6lCVfn/iMUWV+meNxEmo5OVwZ6Usyli4KocVp3DkQfQrqz"
+    "ZNze7TD2+AwDfutNV8Lbk53SqTrZOhAiJ5OwMnMgPlDHZg0D5T5+0eckJ7yMl+MTmBPmB2gocJ/c4nbWIBI+QZrYJ8waV"
+    "l/ilzR2Sc/vUQFkYn3lZ/Gp6I9gx2Gbco0utbFek1SMCN9m+OySVNTmVwGFoFxfaJWvCPTJhayg3mY43LJbzcBJWFJ85Q"
+    "uifqUyYIXr/vhreN5iDJ740fTffisdWAXxXEGSD6MGEoTquJj5MlLwRzwUt/qU7W+u2SqAt7yGWGrCKOcFlBQSHRghnRF"
+    "86CWsKiOnzDrSImO9rYoBssmGe6a/9Z92Hu2UOM3RLPvf2mPeE6KNhmfQr1d4w/CVxwoB3fqLSRhN84fTyEzIfYXawyPW"
+    "Vxj2PRyJZxaEU10MhP2sbqIMFjKq6bsTAf6oNnIC7Pza/IvhGn2jAWN9jb8FIbHYzW704DcxiGaf1L1pyEpnI/uBd42oV"
+    "XxVe0C1npSapMZWh0xOoWokgh/sCM0ZTxKSMX8kCp9Et4c4NsHJ8VRRJDzNrjCeGtWc+Pv7xnB55xZLXF8V3Zw17OBmLP"
+    "g/nGHRvT3Qbewp47FjsNu3GmCQOAVq3VwbXnEbmliggXdDCaLHi3NRCe0tO0bl6ZQ1sCqiIhMiJqVCDXIOxxcmdPj5zoW"
+    "zw6nAqfchyRWzKzq+5Dcaj9JOeRVEt+xYgkbaLoAwnZtDQ/4Zx6zpyqPVzL4epLPMcsn3tGBaLmLK1+U7jdbM6nuLu73F"
+    "oacmvErdzWXsp8TKsxKNpZ+raTIgFugCXBwAoBSEKnpzujmFtH3Pwpf07bzsf+VGkTu6SALIr0ZrTcGKnlUizTsAT9FMH"
+    "lVzUCMtOlExUgA1gVnQ1FSosYHiaHl+ZcoMULy0Gns6LV7NIGgMO8odlgjcSf8bH74aUU5pFnMiCgLwzor1oJwMwBaH/b"
+    "vAhVQ2O/QDLaJMzNWXvOZ+2Rma66na5pWJqQoYVRoqE7FQ3Du4+YWbvDvgoSaXQaogqxMxJEFPswUXDdaNy42o2jM+IGb"
+    "D4u7uaMK9yK96VNC2N34mvDJ63YA3RYTBeya2fEBRCixlveTgsreNLc1JiactOKcU9lkQj+wK1x7ntbrs3HE5Py1mI3oq"
+    "tZlMMk/0is8RpY5g9vum4PkON15xAqs7xcnuDce7TtLlpGi5btWai8n6yjSe6QUQ7bmy2iPR0sWkGhGuRqsMBBsxMEbn4"
+    "kMxjWMlN5f82nlzYRLXhJd9wYz3RHWUf8MaIoGSWROotnS2V9nfkgemSOH42lpPPzC/5v0Ec0DYsQ/SAJ+rpYlEf6p/ev"
+    "YApHm3YBas9bzq3ORMslvITW8CaKvmYzvkt7cq4Tp0Jh21bnvvsS4dtI4r4SQyTF34priGls+FpMA853QEuIF1Jtovxob"
+    "/t7V3TJlXEaVOKRh7RMSCQEugUcsuTs+jrUiJjt5s+EcQt1ciM2pEYIWei0T1nD6YLfS9RxtJZQW7e+RmQupl0PetGNpy"
+    "t1C4m1qSvrRs1eeLlUp7VunQg1ip+R1OjMjW0WCOn/xnnAOm4CgSkLHQXiqfr7xbffiKPqWrwRo+0sBx9OynPJS3Kcwp+"
+    "Bx1Zp5Efpdha+2Yj9/Z7YounnstsNXHEHEDbez+RkmvWp/NrYQ5xkoI1CaDnCgLhLBoFi5MA5Bs8wUPUDrXb5+2/8Mz+Y"
+    "hkVOo3a+Iqg5T2prYE+o6iJKchCYe/8TEhG5xtxf8/q+llCfSTi8G925N9QXehGWHAxPojpERVJKyqqmurwihovROjVof"
+    "aRvrK4KfC1sYGljuJJ+bjbwarOKRYISCZMWzRDg9h0nW/oQ8saBkIM3IGFiUDbJ38fj1UWvvkTIvsE6U73gdXaIMGcMph"
+    "TJeno1/QxqXWXLv7dL6qP20/OS3H2lO3mDsQhog3pNBObbFBmZOcoJFbIpKTJmcOpAGKJ+LNkoSklYXborJc2iNMfV/JZ"
+    "mfpzCL7qbJdjPz8u5R/VF8zSn1ZakhPFI1RWYdL0f6Ukoak4DjlVyxZIKkrUjczDNy5goZAMN+3iuJNQB+AaD9LgUoIuc"
+    "crTWrJVuDVzD6Go1PMJiC/mXdZz6zzXxeU8LRDuhWi8R7St8X/iI/76wbyJRWYuVnP3PBl2INCcu8fG60V226D2se9rk3"
+    "m7/gBPdio8XxGNmJUpv+Zms2LyYXtbKVBsUeNiUiTzqF1jfLhEAngzkycHKHFrwP4jLwHFsgqjjhUFSEFY++5fJNzkisW"
+    "b//aW49b/CI1yLox/ix0ioa/uKiwr8bZFI2gPuNcg3zRnteru73GVbMJ5PG3Dp5oN0TZsgP6KNvo17SxAc0H/SWnSXcKj"
+    "PXloDTTdEKSVbhOlbH0+ie3uqYtmwsX3u67uhBxUB3nahtz/9cMP2UrI/gC4ZW5LWWB9p5jh+CTG5JiuEbBnvsgudvwdS"
+    "XV+PJ6HJy4qTL4iOYue0wymiwUxRNSieWOMkNX3vuPpuyduLGEf5CXLlgZjKm8dNP1hdbLvH0NbGrRIzJ9VIqOevgrHjx"
+    "U6LMak5CMvDx/GTPc/iiy3tC6BMGOwdtSGZUxAC8eUvq1POPjtS/BepRRbEVFScpw/FNc7qYIBICPexMZlHnqW1Bp",
+    "FJglPaOOEjkPrpx2lgONmt4Q0PZLIY6Ep5CTREaQzufe8FpKbh9Gm9mdm915nru3Y2BlIR+rG3TvY3SMOmeHga3XMrdfs"
+    "1NY66WOTFVdD+ptbcezQcq7rDtFrtIyKqDpLyIAl+X49pcQXT8fAJ0brCeYD2WBFh5Nq6dQRHOLbiAAnNwrqflC7EnnWH"
+    "aUnRL7fEP/f6TWIZsmXz2BozaFClKinveaZ9Y+fyKD7CyvNu9Jz/KujT8qS6B5dG4tTZjfCPguSn/eFDuB3uqYdqPJq31"
+    "il3s4Okiu5mceieqr2Ruj9Sj4jY09X4Md3R9Td7/msHCYxDWg/E/N74wYNRdFf+4uue2XhbTcZ8b0GzdXexz93rmpN7C+"
+    "x74mioVhT1hw8nHyUvPPxY1JqAucY+ud63kHswcqnj4fiiiGjSq4hxuu4/UEX/iZ/+clm2HvGQksDS9gO265CbJIgyDrj"
+    "PeY2hUxsPH7ZpO129gf/Sp+2Xbn1l5L/yfYl8t9/SHufn7tyxZq07nq34D8XXCaMLV1t5KSaK/5C58+oirlzuzkxyd166"
+    "ot8G8IZdKXAlR+AD4OFX+ekyNxuVdj5YW4s/qfOK9s/aytR+qUJ0PmZ3jvaR1L0aonGAw9RZrxBwa9ikK/MTZsMLlQ0vo"
+    "w1CfiD4vJfJE12ohuJ7SNwFHzq+k+fP0xWNdOvrcqzpFakSq0ZVt+cCZR876msVohr1g38uo6ibJNQHBGqo/DZ4gO/NnV"
+    "+2adcObmKAkuTy2/fOxS8G+fAi8ksuqeTyttFkXJj9BYjuTddA9Vr5FfIozhnk/iB3GrBQx/V0u1ex6dUBzRRMkJCXFFr"
+    "/JgypS4QlkiTdp82R2OqA0WbtFV9R7ctB1gHcekXcvrkmZF7onO45C6n5TjcZKucv9uYo8btfm1yHbQ/PTzQ1SC+dAAQV"
+    "YrLzPNvMp9ycSwpctUmBK5MUmJCJFyqf1TLJqFjhczOxri+olVvEns+Lk9begui6CQ4Ogg6b2HKaxrCsaSMmGriqRVtWm"
+    "TI+Mt9/fH292H9sY35Zhclb0D+83edZ2cNhSXfvze8tbkyWOkmWgxAfMK/ZB3fXkwZR/E7667s3ZthzHnfaqgticLrKqk"
+    "ZORd6QJMcxH8aP4m7R3vTBaBSPGShc/uvdlMBibn67m06YdrK/9Q9QZxUGnSJ7AXEqa+lsC7DIsyuJIsLX6iae8mvYBjI"
+    "cAfrcu2OVB5aJttAmGs+AdntzrRzac5m+WIXvoRVEyBn6P7r3AIERNjczMoOt5MXGolero9E3sjYQLEmCaLJVIGES/0Nu"
+    "5mfEMIiOw0RezSW0qx9xvjQOOpxvgV10jNf02nlNG4fqy406YS89cJEuVpMXg00yPQknnrv775nXncjZQiVcYdMfP1BLu"
+    "qO9BV40DyaLfnbQBiIcPIZ62dUeZIPxg0gt+7nUkSa5kmtkkHOd1DDijeWJk898mUNJYvxKMVsL9TjarC5UzytbSllk5S"
+    "itExNDiiHuxjxS7/kEy7kGd2Q5rX5OnuyppU5o3i+SK8kz+lhJPmgjGMOCclV6kvGq9ByTL5w+rqHrPC10m67lYsgNwnS"
+    "fhKQL+k7fmhrc/bm/x5SBWM1CXShUFkmDyCBUCh3Tz8jPzyinUMeoVKLJ9O7P8A7YkiAuhD1oW73RwtlWCxc2DXYnyIoT"
+    "lL+nAdgqEXi7ghi3rPhCKE8IUntfKjw1hlS58e0rG7LhaYNgDuyL0zZeuRQYxBv4KpdimFYLWnqvYdgoHUc0ufs03m/sd"
+    "8OoQ91PO+Y5nmjCHx2euYNZMSj0SASJimOIem5YSeuJk2enJHq7syWQomK/ubs39UJj4QDUBoLVXpaZ/s+D8aC4h4PHNC"
+    "ex+meiOp4kdHzDPKDAG8QqXggpRJ4V2S+39VFI7ByaiaepHZjLn/GMeMQVVcpFsmkMzDGH4mBOF4Ae2w9xZD9XE7fdiuL"
+    "NPVs2oVXcGZXxvDXeaI3FDaxSACndTxoZ9+6uEQ/gz26x9TVOPgoo0ErvevZAwQP50AJGie8ESQ+uBGOHmhVQMe3Cix6S"
+    "NEki1Bp+/CO4oqt5s+hYA9STrjKwVL5eLjWaPiN0U+OXLf/Q1fsZhaCZNiCqK3NoglUF9yoYP12Y3Z0rCip3P9b233zzC"
+    "iY0Z7SH81FIufGHUrijYT7Ta339sHKNHEsiawRbTfC+9LtIRkTpR8SDjFzKPlDVnNMuzjh0cJv64lIyWfF4ckD5kl3SPJ"
+    "T0/Bdp88n2K/9E8Tx5L6Pnw7/BWJMYqx8iWQ7PfKr4bA4k8nKaHZSd2EDnMMPNp2HnBOsT7E+8DeJTFMUhFga/7bqKIKj"
+    "Ku/uEwZNAXU47H4gZHsvkEzXiNL1c+5Lz56yTT9z1A9aiibf6ia/OdOh6JVEBZoMnavBkvq3RcPuHGP2zhFu27ifGqRPW"
+    "W+wUKxNnb+XjN2yPAdbS2HxXJlcmNVpC45IO6lk13+dMNLBxSjvYzZWmsihjEt3L8sg8540lRXyIog8NgyKyNf6qSjwdQ"
+    "IL/eSBfne7FTyIP6Gn/3z71nz2J96J2OfgagS836CSGLaTBjL1MDBExpeZkNE04gDwHY+48AbLV+7IMBw+vr+sDs3b7Nn"
+    "TXFmnQnZ3O0MdtkMiWVar7HFvjG0u+WP9dTO3Q4g7paDX/Tu3f0oH7qtuLO0MOJ6L09r7rAiPNUvU+rGlOZGz9PXXh2Gq"
+    "TiJhPFNLIFN+H6fN4PHfj5cfEgjra1Cm4lUad3ZggpwvbU616yWrC9kKzM9x7EDEhYeVn8Gg0oon62CijKgI78QIeGxy7"
+    "28zVI8TNIt50xL0TpalnXF1PSrfvTMp+UrcsukGQkuc+3S/61mdnep+EnMeRrOyJr6c6Q/Zl+2GiU0El4WL8hWIeP6DHD"
+    "xBv2zS6uysPDh5t6b54RFxla0jEGrQQPd8yHBHb/hwmIRdxRwt3YQyYWREnxsO5damyB9nsGHJxkMgH4WxysW95DFhTbf"
+    "GD08GTJ3GHCaT1lXv2gdAt8OoqtrIYleEi2g/zKW0TUfw4mi5iEy3WmHYSpc2SwZPt7KgF00LWWOzvieNy2tK6LKEnstf"
+    "nnHGCUSM28MSzpR48thdIqc7VYOJuAqIkYyTw6bSAd2PDOsib/GNZWzXbU/fnbShomjWTJGD8aITdp7uaFmY1qXW7TUlz"
+    "ssiWgz1OzcIj291d76ck0I+/IdRY95cHdDN4fH293q/6j5HyKaFCfxEs1JpH9rBDFX+6RXN9oWD8acWUqqtguFdKb+4+m"
+    "JR2wnF4ZjgE3mCc3FhuCThuWKVIOgSHyIWrcfph4vGXht8sHe6cJEvDaPJjZjLLVgKQqICSJEeZ59Oz8AQB/Ag3JD8LR/"
+    "HuhpPshNdH7GsEn+fUSkvP5sbh7Fqc6NyH95Mq8vL5bee8ycO0I5ZZ65aZH09ISa/nt74tm7x7b8mbXIBMSVThVJ+W1aX"
+    "qnacFgu3HwaLMEVweccvPCAg2QZ5DwFc6tF1X3VlFwMrJO4hJjYXR95zh3gw0Bo4sWPO4u/teh4t+EBOdzezkLb3k1eZS"
+    "4bobufuiI1xdPa2q8vw1ERMwT3zzns/OxpsZB1BiKwJtNekviB57WWLfNpxxnRWuzXbC9qJz/EIiERRDVsU0HROpH",
+    "sEumzD3wirz+83d2h4Bu4iKZctACe+0u9ueezZ3i3sP5LSTLyP1E2w+xYxXK3B9vnofHb5yRFL8UrB7dyD0Zotk39FezB"
+    "imwCKHNp1UJzfz1t+gjblsZ8kpqKoT0o/CQPRM0ASlh+KjTVx+mes4SFcrwmw+t+eQWZ55jJfphTiJnvHZhqKrhwUy7GF"
+    "We2lx1OPNrgc2j/PByOjliU6PuEz0psNgE026p6oX6kp6RxKLIUcxUViQFORNvUX5IoewJJVgTjlK+Pau9AuCOtrCjVgs"
+    "cVYHXmAXkfqBv8tKu9im1bOb3pQm+K3GbhmxT0vMSCi667cNu7ZflC5/eZn8En5+Q0KmHOb/4TI7In2F2D19lowFRvHTk"
+    "n1T0B8/4vM59yItSKOpMjUO2ne6FYFV0cRVb3cx86Jj/kPrY2QSANAP/b3iOHnxcoOhLkQjybRIzFcZEyEfsGtZ98GOPL"
+    "HKDpPEgMM3iqpynbMtbKDSEHT44fOXNkUTH7a79kVo38k99pfWn33pmXmpd6ibc62LnvONZdbKI7vWWpDfJKo/7sZzM8k"
+    "Wsqlp+dlzPBdKKqh/bOtUrs4eYsb5VBiR9mw1A8k26MKU05e09yrgK+QxqbOCVg6bemxbMkabz/2wa1/5WTEidQqpEXbX"
+    "RzK2mtfgeZU1jS4+c9LuV+HNcEcqsCVInMU5JmwKBvj9EdUS7DjSyfixOtPJ3p56qZPH6m1yVWvZYkCzORAgEhaz0vOOr"
+    "/T8dMMRt+PmoeGzUcNbpXUfOtM3HBxRSXwcTdBa6+JYO/ccVwLzafaewIHLJCr6fVX3k5d6gmA0CULkJEfaHt43M2mcHv"
+    "Rfat//+o6vrX3LKWPEnVkMKJn6IGd1wnYsTn/gliH841f1rJHmlafUvjskYY4YPzbYNmcbH8vVRKIRSPwjelWV/TM9OII"
+    "yShrxAtYygOob4h4HMkBVBgc+n84HgJ/woRzh4AP88aAn8WpIDmaZT9bZfORKsBGetU/mUG3WW/pic85CyHHbM9bOtarQ"
+    "X5DYAgNC7afSEXhp+kciTzu+uI2bZ6cJljAG7gi26o/3my1smLqCGT026BALaLBRZvtJAS83Lj8gua6js86TtwY0UoEAp"
+    "Ba2LBuM6X7SlZmF8T84Y8tZJ8wZPld4ynzwUuOc7q2B1zhyh3nhWyvcTQPpNvhUuiLGqW+99CZbYt9SvTWyIgS+9+GZ7j"
+    "9ROf2/6D/parI/lDdZ+7eIiszcC8e+IrK+ZM9ArOOpCew5a/h3tpwjRLXoa4kMf9tYH1HBj+XcuFGxy0s0FcON2Gl7myG"
+    "7O6EZo1I8gdAKRyzhn6Absn2ZQ2+bJ57b+II1iVc5Z+FoYZ5zENJ15QvPkJFqErzO1ZEe7EW2IfFQmGT7qfMammXzfbZH"
+    "iZwvqqdZLVVbDTutaFc9YUyqaPZqQAURfYFY68HyIBlTq2HUUasg4Zzf1SV11H2RXgIMxpH0W6GRvUdO0HeaC0A7m3tOa"
+    "6g5eIxDswdE1Y4Yv7J+f9s1+sSPq76EIhLdgeuPhSJRyksW5PsEPbo5mdJvvx+HGEeeXF3EJ+o8HiupHV9usN+7aXwLce"
+    "GkD7Ol/hgRCBY+J/vxhjrnLdE9D9y1BXfEgSQIpe+3ESoY2rVAG89FrXY/mmyrsgAlX6G055RdDPASEK49kjwfFLRxeYH"
+    "lS7WHCfiqWurPLauct2ynaLaEMmn67abQ0nTF9Lww9BzHCkLJB2M+7d4/g4PbfsHDJoK0P4KAUVjCTFNqKNNg7Gj/CSKd"
+    "GLAXilUUtayedO6uaE07xqva90rZ159xu5rvJ9IEzdy0om28HeuLpus5B8dlmDKrwj8Jg42sNu6VkoFB3yegHCP9EHtIE"
+    "liOw2b2jevLbBYcrSsjSfBZWjMN0gYpdOlLIpynutt0BN7H+GEja6K55Mo0YHfkR03jo0gqAUPwf9CfucLnHzjfb1QSD7"
+    "NAvWzkUf8P+aXNzavFDGVWcCIjVtxJUw+7TWkiLFr10mWDoMxnUqEPgbd/FqL+o3kUIUMgD6QdsbxoxvtKwubwYRlX5kD"
+    "DrwwUTJnsAS4LmeV16FkzezxHZ4jarpCG4zBESTS/4XfSzu5R83VMli1/Lvnn7cafaHZtaHNl9CCwMgZ/zc6xlvgexlta"
+    "MNbJ0KaYJWlgfclmEyxSm0eDVkOk0rsPYVihzKO+96hdvlSHcTC6e58EcLdYPEYNZnK8rngJzidVu0oRO9Fbsxmtu4E1A"
+    "wZXmA2IEXup2bmj9nY7meoXHD/GaFQRe4Q9cnIEbfE1IJt3WGw4uyrsUCJVmENXqz3tdHFwG0Whvim/D4o/783u2w7D/d"
+    "bM66QZsnMxWzrxVQLHauMvLqG1eYcxAattRC8bLkdoRj0f2MtyDuNGYEs9R28HclPyDc4q+CMt12Ybsm+kxZekjNqgTm9"
+    "9BnQq9doyeaEPnsO069Lr1n73DhJrIXzU2IHO3hPEwUMTFaUFszPy/e+K24CloCLf6gDWyLRg93kdC/neIR6yBsmuDxLD"
+    "oXf4yLLdw9xeWZilbhgeEgzsFUi2f0OdnZQHiau4u3uEECOd7r8ou3TaabaGj+Ph+GFHbeaUbAEspAZNa0jVrfJeTiUqx"
+    "LG5WeUFTPKC6G3p69EG43h8W12jqKN+D8Zf+9xPsADtTH5Ek/L1+t8i490tb4z/s13t6y2dmtnR4UTtU79iPnlrra5McH"
+    "zRHNVTa7bKyYvqKa3otwrMzS0LMgaJbL/9xw3fXbMuRW1XbCsu//cquY/ZKVv7cxwqdlEHkXqFsF3IF2AjiCLR2bDH09k"
+    "7T/MvtfigSGSYppSLYaCODvM21Z7n1Lu1PMBNNjjWEPJNF6D/5hbx/RWX9G8+iDY39H1vPX2fgCkuFAhj/KmEMaWverip"
+    "6etSErPg/L7GvzSSIrCj8nvbqus8NVXqbhBPx5BjJdQ4/nODA8Cy6xdi5MRC5H5xEvmBx8RWt/HOSIlS8XVpNIZas8bwB"
+    "QkV6crqGmnREH7iOrKfyxG8r90IknzTbnQ2Jg38r6cBSK6Zyi9ar+pe1tQ9+PT3vBCyE1a6sgKpB67CVIWTUoOMscusGT"
+    "KiZwmSejLrj4S9Vs/FCPHWJIHYMRcq+2+yqJrK5ljA+lzaWnGwTHNkEBWbxOC9Puoh9bjCXyj4TP5xx+G6ToxVq2W0iiw"
+    "SvFLRbImykVVwNxbDpgeVDz/pqhKU5b2QUPXOVbX57CvG/qGTKyhh4hmiXSgtPjGcIG/vsUmuaAM/zs7UP2gb4dzZ8exd"
+    "gzsJODz7Yy7Rg2eptNGJi2TyqSGFlCIur6JqlZ5v1J862RuN1PMyGT9Qz1wImHxIU5WnnNRYIwNPsT7VVbZAKm4SFZ2j8"
+    "80EgdNn5dBk2OQ6sR40rSLv+1tOCG1YWs3sz4Kzg+P8Ep7nKVK9L1zYuwUnLMIpoolkZU/5rFu+OjGXy9bzKVwjDXB4Ek"
+    "1xOcBVXEyXCH+yjmL6RRIIzs68UzvWtBuTtPKyg8855rvhi6l3O4vheuXqDWGyWyGbcBu4e4JQGRJPzJ69UU9zuRoOhwu"
+    "JUtzGXZWYA8vollbdsDIvZ+otMX1MCDmxJv+HnokTsURy48wdU/OLUCmlBOKhUUnUK/ygPCVBz0a8SqmOKKQx/BUR",
+    "c6ip+LQFH1qAxDVHTtff+n5zQvNp0NCKLOxqzDYqn+YIvcdppdAa3AzaEFSw5SnK3d3FdpYgFLNKHltZwQ72HESKo0wIC"
+    "V1RRcJEcCnJ8JuW0zc11XgvujsejvtBpU+5Kax7GunNr9VIY0ivrmvqPMitJCjC8qH6MCkMb3SQnwacVuK2REbyWNX3Cp"
+    "Mm6i7nYvwbTje9lBJ/aDulOtHG8PqN+ksVWr2ctxnRXD4thuobyTjyl6KW40Jv1MvW3uJNcvBmCNoMhptPRf5CCfrwVyu"
+    "OegUIOzBp8alllbklA4M3bpYlfyOJc50c8QZKerguJAUap+eCRzitrVqNo3a7vOKIR41ig834Ty3p3OUEpOTY8EqGQpvJ"
+    "xo89ikDB5RJcrz2t4vh6bAhSN9fXM0Kxqw1W7RvPwvY0zGZvhgy3OSecXSShAFgOrzxUfoOJnRLySm8MrFG4u0srS2Awh"
+    "5ds5y6kpkxABWnBezqSp3/BbMP/bKElgRlP+Ev1HKULuvDh/4xo+7Ot5QWLxOd6+gYb7Uv+2F/hS8TaiWwALCGwPjLwFI"
+    "rISfeEXQhFqxgDiF4i4C0RU0DC5LS/5JtliWMedY6bct2s1rj7ZHD0jYDuhEAnyl2cfNFs/RIaUPN2/10Tvola4HbpBG9"
+    "WAcdIiNRH8AwcPIGYBZMM/KoUm95+8qe++1D9opkLe+6c2n5IusPswknRBk/F4XOmsG9ooM/ZIeqN+oFHQIsi/Ivp3/X1"
+    "XwwKqmQk8M//5zPSarwuz23CePouL5g3Xmju0nzdd1JGJw1tfiNxVmp4j5iwA38lHNLNbQC/UR92bDPX19Tmbxx2dOfN9"
+    "fW3iETNwvVv7F9R6OQvZzJiICNzSq38hX3hN3g/Us2XVNEwI8918hLpVO03cBCIgBY9ThjW+/udq0M3DPWARMW/f45tFT"
+    "58fuMiUhzSzPIegKOozWdFyPmSs4GYT/2jST7jjPGZnjo6/NJ1NH4JlkmOs9Noc+fqud58njyjjXnb+YTWB3WbE843FR8"
+    "rN0dDyVhGgM0RtyO2TNOGvgrYnHe8LWbhc319/XI/BQE03NWfmuD6j0a9PHhOe03AIgrzsyQq5UaAAaNMnO9X03ZCLaM+"
+    "brmam3Pyl/uJGSq2DRBdmpXfsD4jhBy5JHCBONonuUz0krbFnDjGigkYtb4Mg4+Ikh0oqvRj+Jf6jTGzD6jiHaRCBlh8B"
+    "Q4WmforotUC6pn81WZSKpmpoPs30x15ahbhjl0ltIOYSm8k2mCdfF8wbTi8vL5mCqHkTaiaiJsWw0ejo8EWhTQ9mj/xaf"
+    "Zyfhszj+YD08o0oIWz0OyWRBtt6q6jmF+XtOm3toAILNpF5fi5AVnKClAlZZJMSkrpQHGAHRO8P3jJU7kt9EopR5TigxF"
+    "uKDZER2Y/+dmG7OkQAovRRJOkPwhHUxupb3hYXtwmflf6+KbkLZ/mjJSMhILrJ6y3NchPy+ETiLPFKSZzglOXkZVbhGB+"
+    "5Extlt7YiDPMd/7iMlT+2pj9XVpiQs3xoABhxIVF4lPDlxFa/QpN43o13RnHvzZdxImcbYZbYo+nXUHq50adGz6yqT18/"
+    "euW88V2vNpmqCBWN2O+KBJbJeQmKEAl7RWh6c7IJuNEhGI5D/fOAitsKmx28djsKOk0TA2ShWxCCvNQoo6skg/TpEN0+C"
+    "u3Uh3XA6bM1W1Yry/olSNPht3ZSbmuT6nSqXTvRRDbfm7sdhk05fFxri3SuPactNtBJvQIpw+b1gRt+OdaV5cfWIsB4W7"
+    "ICShLOaN+fpLlRxHcDjnNayVBHxG5XED3rnUkmmklc85x80NkKqPdaK5eS6hHG45qRpQPsfQRv7xA7MO5mr1Q386T2esm"
+    "tEyjwjULsXwYo+EKBwmVZE31R5Ncgefnm3WRzIIPiAJpP26iVZoQkramYskm9h+yAR3kjFjCSJqoQVSlDUFJTOLsmCT/g"
+    "ronEdtM4DGJJEh133EWcAl+FnxMQa0+SGogra64dW0abjhz3oyYy43PCSy8zMlO1DHmBiHUDn/wYRoyF6PHCIpjQpM2Le"
+    "wN8w9V2wuTUm0rw1qxlU3NuBZz3KV2X/Wij1PFU5uMYZbOo8GPiJhI8JtV84gD/V20YcZYCY/wZrRWaGZTmtlZjTPsuXp"
+    "FjLzoC2OjIVjosBPJmN6azSzUzCwieqgIZ1Ohf3EhWtArkfIwpUvO1oWK/MRMpTQjIHcPaR5fhMH3Oj9SPebL6oxzdiIz"
+    "D+ErIYp7rC/ax+KiSQMNg29xCNh9WVQudGEOCAOGFdX/FmqtNSdJNTjMTaRnxz1b9ca79NBUO5XkoNsVUGwqpBe3VqBiH"
+    "sc7/5DRGr7hRahw0c3uj+m07WFzWyWvd+nF7VXk8zMCFNtqdh6a2TzjOHCiu5oF782BqwWS1DLHsG21zuIueP0WZnH/0c"
+    "zn6soLRQ4VKmTEDnq5gJiFJGKa3sCD+JbZBRMDJMNOGXPCRBMi1dijbDhzpo/TJqyipMwBThPheBcaePA88QVP0WvBIBc"
+    "rEeKRIXCK9m3RqZmpbOeQ8OqZOWZ2581XrvoseJenheCEkFFlkkDSnsAa6qiF6s/YFIqFj8bblae4OzP1zAZ9xaGF6XMt"
+    "4DFcA3YzrBZkEt234Oi+1EMwr/EsQGhd2DamPaaolzg27gLvCg3FPnhk3PSyhJTcggKRI9jVS9DAdkaeNxzHDtTlpc2a7"
+    "mHSIaedZFQaWnIcSSi/pvelgKd0YGh4Z4dgVKJBYnMAzBcd/DwpcJSwte+Ycj5lm7tF0qV2ZcEBKA7GU3fdD6whb8BwLB"
+    "Gf3iZcUleWACIwLt6Z2zxshzgp8qQRIX+vW6L2ySDILVhHK04UUkZvpQwRrRp0/Pn6dJ2njSGAXoX1ar6FsO4bDgQ8Ass"
+    "Gjpmn2Xv0wNgrnNFTL+3dhtH9KTCgtiulg+4vzFPBD6ngPulqEWS+4/BZtqQlGFmjv4q4EhuZJzkSE8v4ZamEpsbBs0tr"
+    "kQ47cxixBDdxWzCGkVvwUJB65mO1PxdzJYON3Vjd8Oglyd2ZfmXAc/WSyBW9isTUMEKhn/YtFB6ZrNX2BVkwJl2rT8P+Q"
+    "wRlWU0/pqe6u5KKNkeiC75LQ4Z6kcmFImJIM/ZM5sfSJ2y8t5JIKkR8FhRBZgsMWnoMws/EWRKCvEe2c10suNVKL2uu+g"
+    "7Hb52N5ZjX+opD/ZkkjHNi64h/xLc+SIeB0vbqD6jKg5c5U7dOQ8VwidLI36JgYw0r9RtVD8uq8Gsi4GZ32a9EsuW02df"
+    "Xp6EroY2KZw7+NzhnI3Gaz9sMkGjRtETYzFbPEkbBagPtchkff3VeoScVBH/XIriBH6+HtNmwC0KLJ1cShiQr17XRbnzI"
+    "DnPqcUdmOd2O1M2W6J8ApWj6Wei5HAiSzKx7DrWNxTrq9e5cnfpt+E1seO0R/emBWjOghr1f0FxWyy1XuA10qIGXUqLRx"
+    "1DunA4/x8GPpXzzPK17JKepXl3iWa35Izi9PPT63P1wMPHSrntjVkiiV7gY5S4joGYL5RkhHwsXX2UTtpbLLdTaZwkM5t"
+    "0kddwZA1fosgRTOzhiphq4Yk8o+6e8ZqA2iIbHVble1W4L/5GGDt4KdIVI3JUkbytI4lVX3GJs+2w2btM5JjsblS7",
+    "49nbKYx9GFleZ6BCIni7MCAMMK4i+Crbvmav3icwNVoq3w9OsYRqM38hQkzWfJ4OU8FULRNstCzj5SGdttT0nTrHAFgYF"
+    "wm08Ipfbcb0kqY3Jc3lqSF/JfLn06Q2q/r/GrrW9beNYfz+/gsbxowImRFHOpU9BU3wcu21iJ06bKG0dhoeCSJCETQIMA"
+    "IpRJf73zjszu1iAdE8+2AIXi8ViL7NzfceRJE5TURY5tqnW5Iu6aodL5ubWfFo/aD+PeyTnmbbjrg8wVybGoynG2YRx9C"
+    "0Q2pnhD2iyKsP98ye9cuIRzfTVLEnzQ9o8Lp/iEqhm9NqXz20m87Gq5mwjQuzLRgrs7EQK7ImMtcgpnPDcme062EfHAd+"
+    "z28qmM4k1TvD+codnlr7kWt0rvXTuneRnuPAvcmjr4X3E2XBv3aNfF/Rf9FiX+3LI1x+gPbHdt49j//3VWuutiN/jtwdn"
+    "Z0/MtzCDVKcTwMkkdYLReBKNjzoOlyenWw63QXcmtcLjVXU6hd64wZk2WEjLEjXZPPPiBmfDea4s7Lco6FN0P+1JNlfJj"
+    "hpc9W2SW+X3HkwXI8+XOt7B5NtMsYDCuoNRs7VDEJxMVuGOJAPHT+oEBjSsqUgfA0kbCDRMyRC4Bud0H60lR4fUAqkZT0"
+    "LqncnZwVMegb0VrHNJtwoWm9W5qVuWsSm6Tk5rFKroZo0sN2lnxcuDo0BPJMYYpngLr4wZttsMOQjUZByM3vm4HcJNw+Y"
+    "msOGAjTTisvLqlPPhOz9nHVMjc8ClCczvt7v3dWYSStb1WdmriRIw6U5LF3GYImd00R1KhRMp+/6iDnUmjgv4vlZoefF8"
+    "lLgiTPQh8ccnTyGSlFgsaPLIm3y+W8PC5Pyokf57z365uAC4f9fr9n9D7sVMcdBAuFQ9fPkl6z0+Ic8dn3VTo1E9SX3+i"
+    "xAViJadF9kkxGcb0sI5KDnqvcs+lK4MZRP6riyJSRP/GKpflrSz43DEEAH5RwZlsaR8Bb/vkPwvZb+KGtWKtx1g7Xfc9D"
+    "x/a7lE4nQWxl/ZMWFcxM+czQSN4OaO+W39EDAPIjKc23ta1xg3dB2oXKTnG4349zx9iOWUi+DTQtDvkHdQi3XQ0JtAL25"
+    "mhD9PZsRHuiQriyVWFgt0lkyPzFmWX/VH7MUmptMPfg6nMDB9lsdVRu8oycgPR05GoE/Dd8j+jEzRFt4mHyF+PY/6Zh/T"
+    "Hu/TvpX9PFi/SGy0ZcXQZVd9G0HlQCrhVQNBAwYm1DpcDS8vtI2dbWOwczGdFt1kvNM8tc9iuCUQSbI/r4eNu69q6jR7N"
+    "ns2vfD3z/ZBSP9dcMG1mJheXa0UhmU1fBUuhnujkB8uLmbWx2tPn7d+sRus6+40335xP1DDW/UiG42L7j5Mw2l4T2drEa"
+    "b06z6cEo+y7w6nB9Tw0+7wPszOh/dB5Be4rnBtIk5LB+qpaqeSxx7QpNswy5gcrP6DHGYOUc7NtPUZ55RzZomObwQXAGj"
+    "ykKIrVxXs7X1U2S2KmCFJH3380OOjRzsoXi5hmkptA1SMvx2rcvMcRBjOEsvdwWHtJhuMpfjc9rZkMDz5RC07fwc8QduE"
+    "lb7Y/8gkv1bTgtpbvJzEI5h7aaPUPVI/y1J8qTw2wdPOcTM4nTBV8u7IxNc3dVyckzHO3KI3g2WNeIeJIGp9v6CzqoLAA"
+    "1j6vKSX+N4YZuEJsr1IVB2n49mRvMU9QTZmVUmuRVV1CAtjYaYZJlFQzMrYwF4o7taxRa9Fp9Km/z2i39M6yeqDi5kRWj"
+    "d5c91A1vhpi0ivMTeIlEytj6RtMhvPjj416K4ngyfIXrx4fKTSI3hTOyZVfMvOTkDnWdS/+vRDATbY4dsc6LXzwViznE7"
+    "CXe0euuKNH94Px3f+yqyhIjHXF9AO7WsX7XoYaa2SrGYN9zvEKPTVAezm6cNKbPX/8/ThjW33cNM0wUodDua5d3W04Yxh"
+    "mBZXz/vs1XLrhSvNIUhjec97dkp0VWt9KbUkP80U1u/mKbsXb8PwAZFAUXqRGbdCeLxH64vS/hZX95lTQ3MMLOpKtN5Xs"
+    "vw4UHeMj5tEK1l2Z2f7ts8jnXfAme3FW7YbTyt/H64CNgI4sPZHwQstvp2BX2RTn535t4hvFbIS6I6lM44LRZlrSm2U0Y"
+    "LnfOPvWpRh4y+aJZ+CORGovAxpnzimHhwvdepl/TwbLOTGDpzJjqkdyUjSUaNntvyvrqlAdqr1l0vxSyIJvHauIMNdzlZ"
+    "I/yHeJ+hUakMPeC/QroObScjGAIXNwSu2YvcQFCDB9h+r1UY7NzHV/wkDPK3LRYOki7vLcMHtN0zXfh3nfFsJROlu2Eir"
+    "8fh4mXw2WNfbEZCFw6v97/HmR7qRdk/HU6AIWzTIJcn5ZiJIkJ9mIPMNNSQCJsvWZHf9lQVqovHtxJWkT1nh1lJiBRG+Q"
+    "Ue8Te9Le9SC9JUGeACGi4E5/N/Rctvj0/S4AYIyHQwLOsd34Y5Tc3x++WX02RfPxSkmqeIU/i+Y+N1mEzPGx8uSzWJw8w"
+    "mYq2wp2/kFrO+wFqZaxz5us5Z1d4jLnBybdur7F/cTotGGn5ThkjTvq4Q/vK0PCizj0fIimgUngiWy2uqTRgorrbRNaZh"
+    "oGNm1Z82Qo3GA9dZAOHqbt8OHt/EsrYgpQjywSJMBRwpXnAVdA4WxTRaBmfEaNLeWOyOpA0cfJxO6Mm2SvIr3OadMIQ57"
+    "KvlK/Zjla/Nbsps7vNTUFW37QR1Vg8MxnqhDxjS8nnAaRR77qXIb1zAvR0+eTB1+iKj/VFeXEjh6lh69Vm7I3AQqvN3Bf"
+    "8SGf+ebgj/CN9c2Qwc1D5ZyZnaQcmKeCrdiVFcarMFApS4DRSdfYZJc//HQES4KI3ajX7NW3mlZJPfeoYao+MFXBUrYDx"
+    "187b4Q5MXRi7w063D90nBli2bLdIgu2s9YvlMfmZ23H8psOEnZRJtWBO4UoWGLKA9Vz83oDybQBAGuM0mwA/9o/MxAHm7"
+    "zXVHCSbrGYD4vwVbvh9n5/Xl+vju3cuTu+EvnBcnTBePI/Qka3EwIgHzCrvUBq+Pn6z6Yh1ath9qjpOrreqD2+sAKTsDH"
+    "T0A1YKrea1Uuo5qfGDjWWVFl/Rz6Due10d4kHX7PGOnYqWaLq3swDGQtzOsaarDFTdSIz3SuJMUdNmE5fM+xKSylKkbgz"
+    "IkBUKEVC9ANKMjDLFRtldkhJVxsaSePvS2ROA+ObmM1JYRlHSXPSrDLCckvcsSDJkrqQ8NVpptly0dvLCER6JyJf5rVPO"
+    "Od6WTAfGFhq5gIcaqAGPFg4jCXJGZluQCqYfvV1G2mqfkYFx74ltr4i2H/8XFmXeV5WolLj9vgvoshsXYK6WW5YOntIeq"
+    "ADZ5ZNhi7k96tUTCSJUvvXsSW9zQdiJHCCCj9Wv82/41OL5Jchh7czsEzGe5yERzsFwEVekLfVNT5gKh7yabndWduF7V3"
+    "C+7XYNfolNU4LC6QNcl2bfECuJj2tTuj6yJJCYuARUNeaAhnxMG5ysvK7GBZJhLLogvl0FYjpQpftk6WjNZwvBAU+ssMO"
+    "mOnWSlAP0+Hn0aS6B5iqmZqIVHNUSi/A60YhD/VS8pZUz4PZRO4DaPovHA9nk3w+AL+rY5m6Fc3O5K7bepgOtZ5jm",
+    "6+qUrF+YO2CenCYZ/kSFAJA4AOi+ta1XVoLb9KN/BMkfRuIhvRvcEMzb2R9x1fdIDsJ2/Yxkt6jjjRJOJXSbJGOqs+Joh"
+    "m7dzS1uzsV0mGH1mSzEuLglnmKBMLH1uUaUdJnxDOeg3wQSVWwjelbXszaxMcW7HDwKjqDE7NVcNskT5BynIYr3hObkGW"
+    "oMPkI3a6LfIZeObSmjKIHKW0cKD4posgvKULmeQ7BDiZaZ64kI+Bg605yK0qTvk5WtQz4B3MOxhlfEu8pqHYq6mdZtvr5"
+    "i4gheVyaJvdWbbs0Bl25DdoCacmTJJOV8uYQzt0mq+66dYn61V/dGMqm8P20Dl5RnZuBIwVHIs9WxC2B3ejy+dMIc8bN4"
+    "mP7yr6tlsKRah7KprdCr8OHfk6Ts6MFhYVNER2DWhNbr/mBEwD58p5clzW0kzsiXalnFuxlbrEgKrm6qbjP32IXXVCwMO"
+    "ARs2Byct+HjT72iZRHfD+8p7WczwaYhTnntJOgrx1dZn8qW6yjDfbNU0gy1O2Dj0aL2HP9ouub8HUGOG1dPrM8+b1PMcm"
+    "4v8yDzr+aDh++91fr//258koHX0VXCxD7+nlL7+97HsO0fm6DVqBzoetbcbMGr5nukor6lj9e5PyRqJdqMm2l/6axmqc0"
+    "s5ZA/dnHUyQaK918wOXF9wwC4xdczVNiiIvgnOLkqfL51UGqU5kKgyyypJdv8AiDztEWXZbRBphtRe0yqGM58mkTtjqRC"
+    "581z8IgfYgSphTtUIxsLu4EqEynF+5iiZNZbGMPWIBlGk8h6qe42HJd4zttRJpRgqNyVdNwiiiVZ/+G8xjRdPnVI0L7FI"
+    "+E+FkgPvq/tC8Ocu397gp/gd8t0bJ5HctZ9Nil5X8NUQq1jGJ/HNzw/zWFS/G2UURL+GgxNH4LsZS4wa89z71zASAxMLk"
+    "dbBkuK67hi6AB8WfL6PaQTIU/qAYoCHFvQzIDMHCKbsd1Ev2Xy3sL463jIdXMRg4UUmZE9Mxotooou06r5hJqPTAjkPEu"
+    "bqAGm3WLH18jJn1+cBLS6b5placrpugE1iSdX510RCGnwXghqJ+uD4w1qSN7Pl8NO7XcT5Xl/b6/HISiaVZUIAmTcandx"
+    "tDSvkkQ5wIGHRlDi0zQvzV9AP5bon7RfQhyg83Dd9XBmnwkOG7NFqJ+Le05IHLTROWpanGMYJxm/zMX/MTLgvs9KFrBiu"
+    "/dO0WbEiRPQTRDD8ZPwioMsb6MralLy6hRz6RjvO5qYF4MmkPUbjZsDGaDdNIfh4HzE84YKdQYCLnQDbO6hkR3FOjl7zz"
+    "czoj+5GTEwEwSkrXaWWJLwGyb/dDVCWeelvde5xs+GDIlft095KG8GZi9US02NlWbfzoaIdg2ACHUo/0Pxoj/bEe4XW6S"
+    "KDiK/H1vqTJoSFEkApAo4hc2EUlL5LqwsupB+yYbrzo94DPu4PGakqreQN12RoHdLWKsw6VdDYwfqOqUxG16El852XH3u"
+    "87LaGG3O+bCrjqovk8W3JsIQqYe9WSJjFofDrrusKsMQRxWU1d6OM56GeVzgAlFBcIIvCQW/fceIgmdeQgwgUTiVhbfQa"
+    "AhabyTeNmhUwkkvkBVnq+CDQR3E/+8oTuDIwLid7IHC9wKOVu44UqAQQhn8pm3wkujhfyfgp5rhk+ofl9Yo++hePUDdhq"
+    "BphR8trZq4O1yggCTc9rj91thb09cDVbilWHQvx9+iAu/1Dost63jieBE0Lv5sjM/aYWZp7UFoq2paABqB5aEo15AQiCA"
+    "R022+33IneXRthkrb6o8HLsLXWA+xfwlPPu8PJ5GJ+OOM6vLDj3oQGaXTZwmeNAsj6ns4++C0STDR92GUsu7GKGEAzR+3"
+    "jU9Vj2srrxxqW6C9AhPwnTDTAd0so+xksGlL1iJiWez6Hv73AzNV2gJ3m3TvcrEtqmrKief/qlyhaXVbped5g5nYS8I4m"
+    "O7vHWcndbFbGJ/WAsqlh1iAyujUngnU+yHUeD0fvhTz5dxOl6V8gHJxIpI/BFVM6vURdRui8RAB6vOW58ucMMSA9V+LuL"
+    "1+mcmTuzghE7rzuVmLl8475RV7t9J6B+IW/qqlc5GTqCSUjMj/QJPXFhxfnReTrn9xPj5E0O4dfJ8GFe5JCKxaXQnRmup"
+    "yJYaPtZUN9IWIYUJzI0rRgiYHt6NS3KN1lo2pPwm7EKjDJZXBayLhjfzqovlYaTbdV8Cfr3Ph+OJZZr6kBKeaHjkDkJP1"
+    "bDz8OfqSYwjWLsN+SLNxe5udiCu0KQJ13HzcJLvk5ROAlf29zhlnf5WI3khDVa9I8cDkAESXJ3MxF/+mD5m4+VsOm9m8k"
+    "kqsKfKsf5KQmgg8EFd6ZSlwdj1CJhHXWI+kjMSGPVqAPC33PoQ5euPlSkaqu3btxj24dj4WJBvH1fYRbujhs98Ea6CZMY"
+    "b33NaMFumogK7I3RrboLN2Ag5NZhZZy2HH+s40pstMkaRptWp0xUqsfngvfSHgjweuKjyVL/0DvaMKD0NCs2cpDF5UqPR"
+    "ygaLKgRj1UJ5Im8YSNk5yogturoRO7RQvKthIp2SXalN9F8f3NyhEK7s/GMbFt3NxsPQjAQJAhPGuZWXuGWQRi7zpqZqH"
+    "H1YSdVYz2Mcm/0zj+ysucIQxHFk4NZwg7T4j9zZC7bcJBPs3Dwng5S+A9noq8D0I8WVSYrDc/dOvGNy7bzsUbvQFNJLB6"
+    "JwS5lLjusMDUrlpsN6KyeOIpfGYP/FkYQyITBamAlwY1dNld670R3TeQBrQAT6QRwk7COCWh+gGmSlhmjv+GhWnv5Xz7M"
+    "dI8/zZzVrwU1rWZIsviENCKYnOZT9dGPTtHgaKQSG5hSL5hNHV2ba5ZpRDqZgDj22hSLT9+4RptvOwzEeZndAJyUgeb+2"
+    "ZlNJCi64FA9s7rDehZUWGi5JdsEXgIhkMF/S/zChqVcjLKoDFuMW9kYp7yGpkO+hhqd7tZHASYUWEnZkKU3Kup6dNaAMk"
+    "Gw4twAEH9GcRd/ooz+u7ocFUDARAK2HE9bFzPfeALTuoCGVP8E3dJXGAE+Ezt8wXyD3NPodQ+hyB371/mmPG7LR060UTa"
+    "kpWHTwD5hIl1HTD0+PhFTJTxZ2YXfWeHfngwRksghrO5IiWxliewNugZkw6VtVCM2PLg8ZSNvoHjVljBLriwEXAkoKKNA"
+    "ZiNLl+37pJzmL2N9YARSaBAn3mfGNshM3NRYd2s4G70TtWs4pDRuDKOCCJd2mcl0k3iOdO9XfjzK/RiYOqMiimWV0VhzH"
+    "IOJuNUQglK+A4dBlAOZp4S7uKO2MBtgOBQKy9oe10f9EDQ3fuPkLdGp8oj0mlCG0p6y+fCoFhsOnCBr0+bb4dXbulelOH"
+    "nd+m/FpQFp1Wk4uJLjzJBSaSal6DvCjcP1kPvmxliEs+H7zBYC2uzvDCy4c0yr5++O2z+HCwBSso28ju91F3Ss8lq5H1L"
+    "FIqmToby9yAEZF+7rBotRUbdEVGoHE9n1EP6TVwgIgAHP9HlEvC97EzDxhkMetLlROhrTmtTgDNq6dWwiatSPTxCQ8WpY"
+    "nJ05r6RB3I/GtKduffYOk5NCvZh47+uNwDk0qNk9Nbd7sT/RJdyZPT42Z0916GPr3WDUKo3HWGuo5OAVnc3X5jkGV",
+    "QNDS4T21ePjdWi2Ju/z3B5d4qVD+xn1zs6urXXo1bg/IeJ+TX+oE7TVUeOaR2TVFdalDY/lkLFtO+lBO0AAaF/0T8tZz/"
+    "U15sLIGhrsU0fwjNNJdBxbgkQa5w7LI8EivDM4x0Y/YFS5Eh661YhjhHjXNF4TRIhoQR/wuFYZryfP/DcZ/Rk9f/bsi8+"
+    "iS+aWZLvaXrGjhFjgQn4s0sfD211VxxAZPvjszHO5RfaFVmQW9bl4SWKu4Zq0xezgvJDGLJVgztbQOQY/+5mIzoF2Egkf"
+    "0x71KHCcjTgMB0/bKdeflkf0moIkQw5WxjNJzCQIajov/ZTdKbSMgXLrHpBISv9zOqqnD7ATt5sdWeb7U/PDmhtarNISF"
+    "MAgW6N+JDHIm6SKzROBIoNYeYIGjOlsbi2oSKQQAz8pn8vhmB5zq5KbkIdDAfpj/jpX8cy7QA3qIzprublvAKEkpzyD75"
+    "4UhHHa0UYyJ176/8hhp8wWV8PeF+Buq6YN7+qUV8yFE1qj3WRzNts8WLxa2wS3ziDcQEh9+sDmkJN9gI1XfhMhRkPgd2+"
+    "IvLQ6BXmtSJKQyY+JZN+miVjODd+hTj8avs5GZJGRXBGpiNsexUwGGjGBxhORduttM4SVl7yNWvHZcVz8H9g7A38rBn7G"
+    "FdZGOBMf7A0rgGYM8nX0plEDtvBnu9BSSP0BzbOrlDNudCNxBImzcp8UYqswXhkp+0g6jhkKBJYKzMBBXCgDRWw56g36v"
+    "qYltGQKA8uVxJGJCO3odcNvrIRrzYGGwYN1rhxxnFkZQpVH589uS3tGIs9IhnMFTRlY4zNri4FlYjJ4jUuifQngxdVnYh"
+    "XPeb3k+wzSe5ypUyGH61Ll/OzsJhYlGuv5bbYXyFE5ONCNARQROywI3c2W2Vwosdb5nm10yB2pTzWqH24+Be846Mj315F"
+    "z4IR5BcgYtrA67Egam6jq2zSji9xTM6qoOTF5YrRCoP0Kpl0oV41qrtdBbCFUG2v6LS9ihZQpYdeKPftQsPtukS+LeNMh"
+    "Ya7UzJhYb7VnC2zCO9aAsijy7evp337487ffv3w9XKe3ptFtkazzGBCbvFEztnN2xN1hSyS/Ey/jlOdKlRmGodjnxcewo"
+    "7lpeIsn8yVNJfvHIJXSPRAUgqar7/poI4OK8z6W1IS0e4FOYMg67df3BpHRL5h3B06Z0DX6/UF+s4NcYd0LvKkXituLsw"
+    "Vhn4fEzrYP6LTGnlyCc7PFkxBwzVlSYIqncYVqmhdR6rk3Oc0PMHKMkzpqa3of9pOo70hN+O6w2Vm8RKxLvNxBOCY4QQC"
+    "A02Ch4nfJ5ltWut76jXvaHtT3QtgcG7g+Y7w/sNMMBv9d45nwTeMnPp01mFPiU2/XzPI+ueRkQarXRPQHagHkms+CKXTw"
+    "H+kLjh9R3C526jMafMBQ8Sw3qnOsZsbjIndbKmt6MLbMCh1k8GEP7RFLI+0czkhplbktffDRNnunOIkwf08GzMnERe7/+"
+    "YiZRf27NNlHRawqkzJ6k4cy1NF3OUP0I7NG9CEPQYGif+bhYg1272N5CL/Jw4f4lliDaB0fnKNu02KhfxS7U3YE5yhgzY"
+    "OquH/IjFHoyc/ZOJnACBQcZvDuJZL58JWvJiGxBhIPkAIKRWM98t1aLAm3SYdzpUasDqPjjBYoR5gizZBp/9JYfU2RSBx"
+    "OzNwsdvJgAnQJ2vLKRw6NMAtCksoNruA/EcfXCoopD0HLh0DtWK1wgspXty/6np+JterkAIJNfKTxo3tdUwzMvcTvfSHF"
+    "L9mewzDTTNdfZ5LFVMN1JGdHgWgcsOj1Ny0aaoX3pZhwXU78Z6QZQfqoLEYQUD6E/H92RvxpXMVlAi7rDt5UavWDhZdet"
+    "yqSReT9r9eNe+n8EDZqE/HiNM/NVbclroCNrRDIND4DlwIwraxBNo8ke9AiRRZL+t+mQQboD/WSqpdE0AI7r32UiuW/VS"
+    "ingFN6GZaNSBwSNt+VvquHjAVR4Ec/dtoaZAYNvh9+YV08aLXHsCfbQKIc/bOZVqxM8lsw8pSIRZ7ZWNSp05vC4ppiMdL"
+    "MJz7rHWkgaLrzGVvxFP22QWIrkSnkKGABf2nKhHLDC5M9VkzZp5iJzi+/fYXw9ZBmE1AktML8Wkvls9V529NZYfkKJblP"
+    "45FJoiQ/YDt71o5ir9uLgwHRYRq4DZD8OJsyXKvgqFfBj3qtZjaAUBDl/LHyGyWIq1Ti9o798h9otnXT0xC6U5yEjVtmT"
+    "hMnb+/fj8hWe+WIveW6ZixokGkjpsbKCxYCZ4VwFD1PgvSYvpXDNz9+/w528BKCkpK22KI5vEt8kj6rgzGvoXbECvrYkr"
+    "FD7+lDdripITIAE4iAG5JVNnEdYQqIY+WNLp57o3bTcUcnDWtcl46Y9sQrVPyQM85SHjGnKy8QoSpnb9X+5Suvm3fl8jW"
+    "NCnwUobM+yLEmVWwnpJp2P5IEbGkp+ZAtHE4w8qmrcCaEXsN0uozvFdgqZduj7T0xbiSUrti0bxQPZoBqd+9WvLnO8YAO"
+    "2AV0uI6PZuX4UjSzmmWSxJne+QP7qgyAaAiOkxO1QkVM8spuXYUW4ACLnhYC2HWu8y6pwQ+I0WucWBjmHuf/xtXL8ppWL"
+    "VZIzXAyKk3i221vLow7hQ1wDcKvMt/J8mQ4jh8yizp+x5DHlYVKa4Q02zeABjlxs4Lj7EtWkZD6NsB7aOv6+zSb53tJ9M"
+    "Qpnu4qH6Zk/JZUTyhAnlfihgFg/CC/cfx8hUPoEIpzZvSryflE4vY230KmloDSo00fyvbaEtupgOfbnhQNx5qNEb4jk9B"
+    "SJ07URfRzK/QTA4q0RRwOzM0AjT5krrfR6tHj8pq6BcXhdhqRUPbEqrvh7tuMnedE1c1o+j/EY5yj/zekg3Tyh2DwhLFd"
+    "aHlXeYarWVWs3yb3uATV1kuTjO7xEYEI7bn8EdkAl41QVrzDY6hmDkin6fsRQbg4RSGpm5RnVIivJqqnPje2rhTz+Y1wX"
+    "3wlto35HI5lQEDyrxVnqpFSNpXREVu/EmaWpPlOGVA7Zk+JjSg+DhK78uZs9Hki7WrZmtP2wf6oPeSMEN8l85QkYJ8GZE"
+    "GcxTkS+BbnTMGSqIN2AucT9N34A4WrbvglE3+d/eZB0qPR3NDab9w3cOwoXfFKaLIXr2nx14Sr96GkXQ0ZmOVbTABOjV7"
+    "nGyZwnA0bNnUQ4w0xFMhsB9l4mSegdSw909myJBpG5G2ZqUpMaXqa1WSceOt/l/6pM5Zz+sH3CK4Bg0NAlf4Df0xabA=="
+    "</script>\n<script>(()=>{document.currentScript.remove();const n=document.getElementById(\"pa"
+    "cked\"),t=document.createElement(\"script\"),o=Uint8Array.from(atob(n.textContent),e=>e.charC"
+    "odeAt(0));new Response(new Blob([o]).stream().pipeThrough(new DecompressionStream(\"deflate\""
+    "))).text().then(e=>{t.textContent=e,n.replaceWith(t)});})();</script>\n</body>\n</html>\n"};
 
 #endif
 

@@ -83,8 +83,8 @@ typedef struct mli_row {
                               sampled */
     mli_u64 publish_count; /* publications and peak resets so far */
     mli_u64 expected;      /* tags: the bytes of memlord_expect; 0: none */
-    struct {               /* the sums at the last reset; of `freed`: at the last reset or
-                              collection */
+    mli_u64 arena;         /* tags: their arena bytes; under the lock of the device's row */
+    struct {               /* sums at the last reset; freed: at the last reset or collection */
         uint64_t in, out, freed, allocs, frees, freed_here;
     } at_reset;
 } mli_row;
@@ -169,7 +169,7 @@ typedef struct mli_sample_mark {
 typedef struct mli_device_record {
     memlord_device device;
     mli_ptr label;                 /* const char * */
-    mli_u64 arena;                 /* arena bytes on the device now */
+    mli_u64 arena, arena_tagged;   /* arena bytes on the device now; the part that tags have */
     mli_u64 count[MLI_STAT_COUNT]; /* statistics that no cell counts */
     mli_ptr phys;                  /* mli_phys *: the physical device that has its bytes */
     mli_watch watch;

@@ -348,66 +348,6 @@ static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, me
     return r;
 }
 
-/* -- bytes without identity -- */
-
-/* Changes the arena balance of a device and counts the change, which is no alloc and no free.
-   Returns the bytes changed. The site counts the bytes both in and out: an arena byte does not
-   remember its site, so no later call can take it off there. The balance and the counts change
-   inside a shard, so that no fork or report sees one without the other. */
-static MLI_COLD uint64_t mli_arena_change(memlord *lord, mli_thread *t, uint32_t dev, uint64_t in,
-                                          uint64_t out, const memlord_site *site) {
-    mli_u64 *arena = &mli_device_record_at(lord, dev)->arena;
-    uint64_t had = mli_u64_load(arena), add, take;
-    mli_row_delta d[2];
-    memset(d, 0, sizeof d);
-    d[0].dev = dev;
-    if (site && mli_hook_on(lord, MLI_HOOK_SITES))
-        d[1].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
-    mli_cells_make(lord, t, d, 2);
-    mli_shard_enter_to_count(lord, t);
-    do {
-        add = had + in > (uint64_t)1 << 62 ? 0 : in;
-        take = had < out ? had : out;
-    } while (!mli_u64_cas(arena, &had, had + add - take));
-    d[0].in = d[1].in = d[1].out = add;
-    d[0].out = d[1].freed_here = take;
-    mli_count(lord, t, d, 2);
-    mli_shard_leave(t);
-    return add + take;
-}
-
-/* Adds bytes without identity to a device, or takes them off. It takes off at most the bytes that
-   the device has; the rest counts as an underflow. The device and the bytes are checked as for an
-   alloc; 1 stands for a valid storage. */
-static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
-                                              int adds, const memlord_site *site) {
-    const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;
-    mli_call call;
-    memlord_block block = {device, 0, 0};
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    r = mli_call_begin(lord, device, 1, bytes, site, &call);
-    if (!call.t) return mli_refuse(lord, refuser, r, device, mli_block_fault(1, bytes), site);
-    if (!adds) {
-        block.bytes = mli_arena_change(lord, call.t, call.dev, 0, bytes, site);
-        if (block.bytes < bytes) {
-            mli_stat_add(lord, call.dev, MLI_STAT_underflows, 1);
-            (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_UNDERFLOW, device, 0,
-                                   bytes - block.bytes, 0);
-        }
-    } else if (!mli_would_overflow(lord, call.dev, bytes)) {
-        mli_call_draw(lord, &call, bytes);
-        block.bytes = mli_arena_change(lord, call.t, call.dev, bytes, 0, site);
-    }
-    if (adds && block.bytes < bytes) r = MEMLORD_E_INVALID;
-    if (block.bytes)
-        mli_event_record(lord, call.t, adds ? MEMLORD_EVENT_ARENA_ADD : MEMLORD_EVENT_ARENA_SUB,
-                         call.dev, 0, block.bytes, 0);
-    r = mli_call_finish(lord, &call, r, r == MEMLORD_OK,
-                        adds ? "[alloc arena] " : "[free arena] ", &block, site);
-    return mli_refuse(lord, refuser, r, device, "a balance that overflows", site);
-}
-
 /* -- deferred frees -- */
 
 static MLI_COLD memlord_result mli_fenced_refuse(memlord *lord, memlord_device device,
@@ -768,15 +708,6 @@ MLI_API memlord_result memlord_copy(memlord *lord, memlord_device from, memlord_
                                     uint64_t bytes) {
     return mli_refuse(lord, MLI_REFUSER_copy, mli_copy(lord, from, to, bytes),
                       mli_device_valid(from) ? to : from, mli_block_fault(1, bytes), NULL);
-}
-
-MLI_API memlord_result memlord_arena_add(memlord *lord, memlord_device device, uint64_t bytes,
-                                         const memlord_site *site) {
-    return mli_arena_call(lord, device, bytes, 1, site);
-}
-MLI_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, uint64_t bytes,
-                                         const memlord_site *site) {
-    return mli_arena_call(lord, device, bytes, 0, site);
 }
 
 MLI_API memlord_result memlord_free_deferred(memlord *lord, memlord_device device, uint64_t storage,

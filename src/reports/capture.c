@@ -460,6 +460,11 @@ static void mli_report_accounts(mli_report *r) {
 MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev) {
     return mli_u64_load(&mli_device_record_at(r->lord, dev)->arena);
 }
+MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev) {
+    uint64_t arena = mli_report_arena(r, dev);
+    mli_take_off(&arena, mli_u64_load(&mli_device_record_at(r->lord, dev)->arena_tagged));
+    return arena;
+}
 /* Captures the largest sites. The balance of each arena is listed as one more site. */
 static void mli_report_sites(mli_report *r) {
     uint32_t i;

@@ -204,6 +204,8 @@ MLI_PRIVATE mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev);
 MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count);
 
 MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev);
+/* Returns the part of a device's arena that no tag has. */
+MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev);
 
 /* Captures a report. Requires: r is zeroed except for `whole`, the output and the pinned snapshots.
    A row that is added later is not in this report. */

@@ -104,9 +104,10 @@ static void mli_json_devices(mli_report *r) {
     mli_jsonf(r->o, ",\n'devices':[");
     for (i = 0; i < r->devices; i++) {
         mli_device_record *device = mli_device_record_at(r->lord, i + 1);
-        mli_jsonf(r->o, ",\n{'device':'%i','label':%s,'arena':%ju,'stats':",
+        mli_jsonf(r->o, ",\n{'device':'%i','label':%s,'arena':%ju,'arena_untagged':%ju,'stats':",
                   mli_device_code(device->device),
-                  (const char *)mli_ptr_load_acquire(&device->label), mli_u64_load(&device->arena));
+                  (const char *)mli_ptr_load_acquire(&device->label), mli_report_arena(r, i + 1),
+                  mli_report_arena_untagged(r, i + 1));
         mli_json_stats(r->o, &r->stat[i]);
         mli_jsonf(r->o, ",'cached_ratio':%g,'fragmentation':%g,'sizes':[",
                   memlord_cached_ratio(&r->stat[i]), memlord_fragmentation(&r->stat[i]));
