@@ -22,7 +22,7 @@ static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     (void)sigfillset(&every);
     (void)pthread_sigmask(SIG_SETMASK, &every, &before);
 #endif
-    if (!number) return; /* Windows: the thread did not set the hook */
+    if (MLI_WINDOWS && !number) return; /* the thread did not set the hook */
     mli_lock_take(&mli_process.registry_lock);
     MLI_LEDGERS_EACH(lord) {
         t = mli_thread_of(lord, (uint64_t)(uintptr_t)number);
