@@ -5802,7 +5802,7 @@ MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
 MLI_PRIVATE MLI_COLD void mli_put_file_name(mli_out *o, const char *path) {
     const char *name = path;
     for (; *path; path++)
-        if (*path == '/' || *path == (MLI_WINDOWS ? '\\' : '/')) name = path + 1;
+        if (*path == '/' || (MLI_WINDOWS && *path == '\\')) name = path + 1;
     mli_put_str(o, name);
 }
 MLI_PRIVATE uint64_t mli_site_line(const memlord_site *site) {
@@ -30376,7 +30376,7 @@ static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     (void)sigfillset(&every);
     (void)pthread_sigmask(SIG_SETMASK, &every, &before);
 #endif
-    if (!number) return; /* Windows: the thread did not set the hook */
+    if (MLI_WINDOWS && !number) return; /* the thread did not set the hook */
     mli_lock_take(&mli_process.registry_lock);
     MLI_LEDGERS_EACH(lord) {
         t = mli_thread_of(lord, (uint64_t)(uintptr_t)number);
