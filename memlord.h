@@ -21249,7 +21249,7 @@ static MLI_COLD uint64_t mli_request_answer(memlord *lord, const mli_phys *phys,
     int ran = 0;
     if (rest->until && mli_rests(rest, mli_phys_live(lord, phys))) return 0;
     released = mli_neighbour_collect(lord, phys, needed, &ran);
-    rest->ms = released || !ran ? 0 : rest->ms ? 2 * rest->ms : MLI_REST_MS;
+    rest->ms = released || !ran ? 0 : rest->ms ? 2 * rest->ms : (uint64_t)MLI_REST_MS;
     if (rest->ms > MLI_REST_MS_MAX) rest->ms = MLI_REST_MS_MAX;
     rest->until = rest->ms ? mli_now() + rest->ms * 1000000u : 0;
     rest->live = mli_phys_live(lord, phys);

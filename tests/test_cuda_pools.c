@@ -67,7 +67,7 @@ static void a_pool_made_elsewhere_is_not_asked_after_its_end(void **state) {
     assert_cuda(cudaMemPoolDestroy(pool));
     asked = fake_count("cuMemPoolGetAttribute"), trims = fake_count("cuMemPoolTrimTo");
     assert_ok(memlord_capacity_sample(lord, cuda(0)));
-    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
     assert_int_equal(fake_count("cuMemPoolGetAttribute") - asked, 4 + 4 * 3); /* of the default one */
     assert_int_equal(fake_count("cuMemPoolTrimTo") - trims, 1);
 }
@@ -95,7 +95,7 @@ static void a_null_ledger_lists_no_pool(void **state) {
     assert_cuda(memlord_cuda_device_set_pool(NULL, 0, pool, NULL));
     assert_cuda(memlord_cuda_device_set_pool(NULL, 0, first, NULL));
     assert_int_equal(pools_of(lord, 0).pools, 1);
-    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, &reclaimed));
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, &reclaimed));
     assert_int_equal(reclaimed, 0);
     assert_cuda(memlord_cuda_pool_destroy(NULL, pool, NULL));
 }
