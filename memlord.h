@@ -64,8 +64,8 @@
         fences       memlord_free_deferred, _free_done, _block_use, _retire
         sites        memlord_sites_enable, _site_at, _site_of, _site_place, _sites_top, ...;
                      MEMLORD_SITE
-        stacks       memlord_stacks_top, _unwind_frame_pointers; memlord_desc.stack_depth,
-                     .stack_bytes, .stack_seed, .unwinder
+        stacks       memlord_stacks_set, _stacks_top, _unwind_frame_pointers;
+                     memlord_desc.stack_depth, .stack_bytes, .stack_seed, .unwinder
         statistics   memlord_allocated, _freed, _pending, _peak, _stats_get, _summary, _reset;
                      memlord_hit_rate, _recovery_rate, _success_rate, _mean_bytes
         blocks       memlord_blocks_each, _blocks_top, _block_find, _mark, _leaks
@@ -1109,7 +1109,10 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
    100 cases where some 20 such blocks are expected, in 91 where 5 are, and in 62 where one is.
    0: live_bytes are exact, or no picked block lives that stands for others. In the second case up
    to 3 * stack_bytes of blocks that were not picked may live there, and more in one case of 20. A
-   stack without a sample has no row. */
+   stack without a sample has no row.
+   `temporaries`: picked blocks that the thread that allocated them freed before another of its
+   allocs was picked. Where every alloc is picked, these are the blocks that nothing outlived: a
+   buffer that a caller could keep. */
 typedef struct memlord_stack_stat {
     void *const *frames;
     const memlord_site *const *sites; /* of the frames, by the modules that had them */
@@ -1118,6 +1121,7 @@ typedef struct memlord_stack_stat {
     uint64_t alloc_bytes, allocs;
     uint64_t live_bytes, peak_bytes;
     uint64_t samples, error_bytes;
+    uint64_t temporaries;
 } memlord_stack_stat;
 
 /* Lists the largest stacks by `order`, up to `cap`, and returns how many were written. A stack used
@@ -1127,6 +1131,14 @@ typedef struct memlord_stack_stat {
 MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
                                       memlord_site_order order, memlord_stack_stat *out,
                                       size_t cap) MLI_OFF(0)
+
+/* Takes the stacks of allocs from now on, as memlord_desc.stack_depth and .stack_bytes say, with the
+   unwinder of the desc; depth 0: takes no more. A ledger that began without stacks can take them.
+   Blocks keep the stacks that they have, or that they lack. What was taken by samples before stays
+   an estimate. Threads: from any, also while others alloc.
+   Errors: E_INVALID depth over 128. */
+MEMLORD_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_t bytes)
+    MLI_OFF(MEMLORD_OK)
 
 /* Follows the frame pointers of the calling thread: a memlord_desc.unwinder that takes some ns a
    frame, for a host that is compiled with -fno-omit-frame-pointer. MemLord itself needs no frame
@@ -3004,6 +3016,7 @@ private:
 #define memlord_site_top_alloc MLI_PREFIXED(memlord_site_top_alloc)
 #define memlord_site_top_free MLI_PREFIXED(memlord_site_top_free)
 #define memlord_stacks_top MLI_PREFIXED(memlord_stacks_top)
+#define memlord_stacks_set MLI_PREFIXED(memlord_stacks_set)
 #define memlord_unwind_frame_pointers MLI_PREFIXED(memlord_unwind_frame_pointers)
 #define memlord_allocated MLI_PREFIXED(memlord_allocated)
 #define memlord_freed MLI_PREFIXED(memlord_freed)
@@ -5164,8 +5177,10 @@ struct mli_threads_state {
     mli_ptr saver;     /* const mli_saver *; set by the first request for a report */
 };
 struct mli_stacks_state {
-    uint32_t depth; /* frames a stack; 0: the ledger has no stacks */
-    uint64_t bytes; /* from sample to sample in the mean; 1: every alloc is picked */
+    mli_u32 depth; /* frames a stack; 0: none are taken now */
+    mli_u64 bytes; /* from sample to sample in the mean; 1: every alloc is picked */
+    mli_u64 estimated; /* the last such rate that was over 1; 0: there was none */
+    mli_u32 begun; /* 1: the seed is set, and the unwinder has run once */
     uint64_t seed;  /* of the samples of all threads */
     int repeatable; /* 1: the host gave the seed */
     memlord_unwinder unwinder;
@@ -5412,6 +5427,70 @@ MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take) {
     else
         mli_lock_drop(lock);
 }
+
+/* ------------------------------------------------------------------------- src/base/frames.h -- */
+
+/* Has the unwinder that follows frame pointers. Owns no state. May use os/ and mli_self. Locks:
+   none. */
+
+/* ------------------------------------------------------------------------- src/base/frames.c -- */
+
+#if MLI_FRAME_POINTERS
+#ifdef __cplusplus
+extern "C" {
+#endif
+int mli_attr_of_thread(pthread_t thread, pthread_attr_t *attr)
+    __asm__("pthread_getattr_np") __attribute__((weak));
+int mli_attr_stack(const pthread_attr_t *attr, void **stack, size_t *size)
+    __asm__("pthread_attr_getstack") __attribute__((weak));
+#ifdef __cplusplus
+}
+#endif
+static MLI_COLD void mli_stack_bounds_find(void) {
+    pthread_attr_t attr;
+    void *from;
+    size_t size;
+    mli_self.stack_to = 1; /* which no frame lies below */
+    if (!mli_attr_of_thread || !mli_attr_stack || mli_attr_of_thread(pthread_self(), &attr)) return;
+    if (!mli_attr_stack(&attr, &from, &size)) {
+        mli_self.stack_from = (uintptr_t)from;
+        mli_self.stack_to = (uintptr_t)from + size;
+    }
+    (void)pthread_attr_destroy(&attr);
+}
+/* Removes the signature that aarch64 may have put into a return address. */
+static void *mli_return_address_plain(uintptr_t address) {
+#if defined(__aarch64__)
+    __asm__("mov x30, %0\n\thint #7\n\tmov %0, x30" : "+r"(address) : : "x30"); /* xpaclri */
+#endif
+    return (void *)address;
+}
+/* Begins with the frame of the call in progress: our own code need not keep frame pointers. Each
+   frame must lie behind the one before, as those of callers do, so a cycle ends. */
+MLI_API MLI_NOINLINE __attribute__((no_sanitize("address"))) size_t
+memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
+    void *own = MLI_FRAME_ADDRESS();
+    uintptr_t at = (uintptr_t)(mli_self.unwinding ? mli_self.frame : own), from = (uintptr_t)own;
+    const size_t size = 2 * sizeof at;
+    size_t n = 0;
+    (void)user;
+    if (!mli_self.stack_to) mli_stack_bounds_find();
+    if (from < mli_self.stack_from || from >= mli_self.stack_to) return 0;
+    while (n < cap && at >= from && at <= mli_self.stack_to - size && at % sizeof at == 0) {
+        const uintptr_t *frame = (const uintptr_t *)at;
+        if (!frame[1]) break;
+        frames[n++] = mli_return_address_plain(frame[1]);
+        from = at + size;
+        at = frame[0];
+    }
+    return n;
+}
+#else
+MLI_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
+    (void)user, (void)frames, (void)cap;
+    return 0;
+}
+#endif
 
 /* --------------------------------------------------------------------------- src/base/text.h -- */
 
@@ -6672,6 +6751,7 @@ enum { /* mli_thread.special: what the thread's calls have to do besides. calls/
                                     clears it */
     MLI_SPECIAL_ACCOUNT = 128,   /* its blocks are charged to an account */
     MLI_SPECIAL_STACKS = 256,    /* its allocs may be sampled: see mli_stack_passes */
+    MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: its next alloc draws again */
     MLI_SPECIAL_CONTEXT = MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE |
                           MLI_SPECIAL_ACCOUNT, /* what its context asks for */
     MLI_SPECIAL_SERVED =
@@ -6740,7 +6820,10 @@ typedef struct mli_thread {
     uint32_t other_dev;      /* a device that this call or an earlier one took bytes from, until
                                 mli_call_end has looked at it; 0: none */
     int64_t stack_left;      /* bytes until its next sample; at most 0: the alloc is picked */
-    uint64_t stack_random;   /* 0: stack_left is not drawn yet */
+    uint64_t stack_random;   /* 0: it has not drawn yet */
+    uint64_t stack_mean;     /* that stack_left was drawn by; 0: to be drawn */
+    uint64_t taken_key;      /* of its last block with a stack */
+    uint32_t taken_row, taken_type; /* taken_row 0: it has ended, or there was none */
     mli_context own;         /* its own context */
     mli_cache_entry cache_inline[MLI_CACHE_MIN + MLI_CACHE_PATH];
 } mli_thread;
@@ -6841,6 +6924,8 @@ static MLI_HOT uint32_t mli_hook_on(const memlord *lord, uint32_t bits) {
 /* Sets or clears a MLI_HOOK_... bit of the ledger and of all its threads. Takes the registry lock,
    so that no thread registers meanwhile. */
 MLI_PRIVATE MLI_COLD void mli_hook_set(memlord *lord, uint32_t bit, int on);
+/* Sets or clears a MLI_SPECIAL_... bit of all its threads, but not of those that register later. */
+MLI_PRIVATE MLI_COLD void mli_special_set_all(memlord *lord, uint32_t bit, int on);
 
 /* Returns the number of a thread record in reports, by its id; that of the orphan record is 1. */
 MLI_PRIVATE uint32_t mli_record_number(uint32_t id);
@@ -6968,6 +7053,13 @@ MLI_PRIVATE MLI_COLD void mli_hook_set(memlord *lord, uint32_t bit, int on) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
+MLI_PRIVATE MLI_COLD void mli_special_set_all(memlord *lord, uint32_t bit, int on) {
+    mli_thread *t;
+    mli_lock_take(&mli_process.registry_lock);
+    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) mli_special_set(t, bit, on);
+    mli_lock_drop(&mli_process.registry_lock);
+}
+
 MLI_PRIVATE uint32_t mli_record_number(uint32_t id) { return id - MLI_THREAD_ID_FIRST + 1; }
 
 MLI_PRIVATE uint32_t mli_thread_count(memlord *lord) {
@@ -6993,6 +7085,9 @@ MLI_PRIVATE void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) 
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     t->id = mli_u32_add(&lord->threads.next_id, 1);
     mli_u32_store(&t->special, mli_u32_load(&lord->threads.hooks));
+    t->stack_left = 0; /* the rate may have changed since the last owner */
+    t->stack_mean = 0;
+    t->taken_row = 0;
     t->lord = lord;
     t->own.id = t->id;
     t->own.home = t;
@@ -11601,6 +11696,7 @@ typedef struct mli_stack_row {
     /* Since the last reset: alloc_bytes and allocs are estimates for all allocs of the stack;
        samples and picked_bytes are the number and the bytes of the allocs that were picked. */
     uint64_t alloc_bytes, samples, picked_bytes;
+    uint64_t temporaries; /* picked allocs that their thread freed before it had another picked */
     double allocs;
     uint64_t live, peak, blocks;   /* blocks: those of its picked blocks that live */
     double variance;               /* of live; 0 if blocks is 0 */
@@ -11629,9 +11725,14 @@ MLI_PRIVATE MLI_NOINLINE mli_stack_row *mli_stack_row_at(const memlord *lord, ui
 #if !defined(MEMLORD_NO_PROFILES)
 MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t number);
 #endif
-/* mli_stacks_on returns 1 if the ledger has stacks, mli_stacks_sampled if it takes them by samples. */
+/* mli_stacks_on returns 1 if the ledger takes stacks, or has some; mli_stacks_sampled if some were
+   taken by samples. */
 MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord);
 MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord);
+/* Returns the frames and the bytes from sample to sample that hold for allocs now; 0 and 0: none are
+   taken. */
+MLI_PRIVATE MLI_COLD uint32_t mli_stacks_depth(const memlord *lord);
+MLI_PRIVATE MLI_COLD uint64_t mli_stacks_bytes(const memlord *lord);
 /* Writes "estimates: a sample each 512 KiB". */
 MLI_PRIVATE MLI_COLD void mli_stacks_put_rate(const memlord *lord, mli_out *o);
 /* Returns how many stacks could not be taken in full. */
@@ -11661,8 +11762,8 @@ MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e);
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e);
 /* Ends the stack of a block that ends. */
 MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo);
-/* Takes a block that is not in the table any more off its row. */
-MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes);
+/* Takes a block that is not in the table any more off its row; `frees`: it ends. */
+MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees);
 /* Gives back the room of a stack whose block was not opened. */
 MLI_PRIVATE void mli_stack_forget(memlord *lord);
 /* Keeps the stack of a block that is moved to a device and a row of the sites, or comes back. */
@@ -11771,17 +11872,24 @@ static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
     if (!t->stack_random) t->stack_random = mli_mixed(lord->stacks.seed + t->id * step);
     t->stack_random += step;
     r = (mli_mixed(t->stack_random) >> 11) + 1;
-    t->stack_left = (int64_t)(-mli_log_of(r) * (double)lord->stacks.bytes) + 1;
+    t->stack_left = (int64_t)(-mli_log_of(r) * (double)t->stack_mean) + 1;
 }
 
-/* Counts the bytes of an alloc on the general path. 1: it is picked. */
-static MLI_COLD int mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
-    if (!mli_stacks_sampled(lord)) return 1;
-    if (!t->stack_random) mli_stack_draw(lord, t);
+/* Counts the bytes of an alloc on the general path. Returns the mean by which it is picked; 0: it is
+   not. After a change of the rate it draws again: what is left of an old draw has the distribution
+   of a new one, so no estimate has a bias. */
+static MLI_COLD uint64_t mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
+    const uint64_t mean = mli_u64_load(&lord->stacks.bytes);
+    if (t->stack_mean != mean || !t->stack_random) {
+        t->stack_mean = mean;
+        t->stack_left = 0;
+        if (mean > 1) mli_stack_draw(lord, t);
+    }
+    if (mean == 1) return 1;
     t->stack_left -= (int64_t)bytes;
     if (t->stack_left > 0) return 0;
     mli_stack_draw(lord, t);
-    return 1;
+    return mean;
 }
 
 /* -- the tree and the rows -- */
@@ -12036,6 +12144,24 @@ static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes
     row->allocs -= row->samples-- == 1 ? row->allocs : pick->scale;
 }
 
+/* Notes the block as the last one that this thread had picked. */
+static void mli_taken_set(memlord *lord, const mli_pick *pick) {
+    mli_thread *t = mli_self.thread;
+    if (mli_self.generation != lord->generation) return; /* it has no record */
+    t->taken_key = pick->key;
+    t->taken_row = pick->row;
+    t->taken_type = pick->type;
+}
+/* Returns 1 if this block, which ends, is that last one. Then there is none. */
+static int mli_taken_ends(memlord *lord, const mli_pick *pick) {
+    mli_thread *t = mli_self.thread;
+    if (mli_self.generation != lord->generation || t->taken_row != pick->row ||
+        t->taken_key != pick->key || t->taken_type != pick->type)
+        return 0;
+    t->taken_row = 0;
+    return 1;
+}
+
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e) {
     mli_pick pick;
     mli_stack_row *row;
@@ -12046,6 +12172,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e
     pick.row = mli_self.pick_row;
     pick.scale = mli_self.pick_scale;
     mli_self.pick_row = 0;
+    mli_taken_set(lord, &pick);
     mli_lock_take(&lord->stacks.lock);
     lord->stacks.pick_reserved--;
     lord->stacks.pick_count++;
@@ -12088,75 +12215,18 @@ MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, in
     if (MLI_LIKELY(!(e->word1 & MLI_PICKED))) return;
     mli_lock_take(&lord->stacks.lock);
     pick = mli_pick_of_locked(lord, e);
+    if (mli_taken_ends(lord, pick) && !undo) mli_stack_row_at(lord, pick->row)->temporaries++;
     mli_stack_credit(lord, pick, MLI_BYTES(e->word1), undo);
     mli_pick_remove(lord, pick);
     mli_lock_drop(&lord->stacks.lock);
 }
-MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes) {
+MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees) {
     if (!pick->row) return;
     mli_lock_take(&lord->stacks.lock);
+    if (frees && mli_taken_ends(lord, pick)) mli_stack_row_at(lord, pick->row)->temporaries++;
     mli_stack_credit(lord, pick, bytes, 0);
     mli_lock_drop(&lord->stacks.lock);
 }
-
-/* -- frame pointers -- */
-
-#if MLI_FRAME_POINTERS
-#ifdef __cplusplus
-extern "C" {
-#endif
-int mli_attr_of_thread(pthread_t thread, pthread_attr_t *attr)
-    __asm__("pthread_getattr_np") __attribute__((weak));
-int mli_attr_stack(const pthread_attr_t *attr, void **stack, size_t *size)
-    __asm__("pthread_attr_getstack") __attribute__((weak));
-#ifdef __cplusplus
-}
-#endif
-static MLI_COLD void mli_stack_bounds_find(void) {
-    pthread_attr_t attr;
-    void *from;
-    size_t size;
-    mli_self.stack_to = 1; /* which no frame lies below */
-    if (!mli_attr_of_thread || !mli_attr_stack || mli_attr_of_thread(pthread_self(), &attr)) return;
-    if (!mli_attr_stack(&attr, &from, &size)) {
-        mli_self.stack_from = (uintptr_t)from;
-        mli_self.stack_to = (uintptr_t)from + size;
-    }
-    (void)pthread_attr_destroy(&attr);
-}
-/* Removes the signature that aarch64 may have put into a return address. */
-static void *mli_return_address_plain(uintptr_t address) {
-#if defined(__aarch64__)
-    __asm__("mov x30, %0\n\thint #7\n\tmov %0, x30" : "+r"(address) : : "x30"); /* xpaclri */
-#endif
-    return (void *)address;
-}
-/* Begins with the frame of the call in progress: our own code need not keep frame pointers. Each
-   frame must lie behind the one before, as those of callers do, so a cycle ends. */
-MLI_API MLI_NOINLINE __attribute__((no_sanitize("address"))) size_t
-memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
-    void *own = MLI_FRAME_ADDRESS();
-    uintptr_t at = (uintptr_t)(mli_self.unwinding ? mli_self.frame : own), from = (uintptr_t)own;
-    const size_t size = 2 * sizeof at;
-    size_t n = 0;
-    (void)user;
-    if (!mli_self.stack_to) mli_stack_bounds_find();
-    if (from < mli_self.stack_from || from >= mli_self.stack_to) return 0;
-    while (n < cap && at >= from && at <= mli_self.stack_to - size && at % sizeof at == 0) {
-        const uintptr_t *frame = (const uintptr_t *)at;
-        if (!frame[1]) break;
-        frames[n++] = mli_return_address_plain(frame[1]);
-        from = at + size;
-        at = frame[0];
-    }
-    return n;
-}
-#else
-MLI_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
-    (void)user, (void)frames, (void)cap;
-    return 0;
-}
-#endif
 
 /* -- the stack of an alloc -- */
 
@@ -12208,7 +12278,7 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
 static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t,
                                          uintptr_t here) {
     if (mli_is_orphan(lord, t) || mli_frame_runs(&mli_self.unwinding, here)) return 0;
-    return !mli_stacks_sampled(lord) || mli_pid() == mli_u64_load(&mli_process.pid);
+    return mli_u64_load(&lord->stacks.bytes) == 1 || mli_pid() == mli_u64_load(&mli_process.pid);
 }
 /* Returns how many of `n` frames come before the first one that cannot be code: that one is
    garbage, or the end of the stack. Code has no address with a top byte: keys of the index use that
@@ -12219,14 +12289,15 @@ static size_t mli_stack_sound(void *const *frames, size_t n) {
     return i;
 }
 
-/* Writes the stack of the call in progress to `frames`, which has room for the depth and our own
-   frames, and sets *from to its first frame. Returns its depth. If nothing may be unwound, or
+/* Writes the stack of the call in progress to `frames`, which has room for `most` frames and our own
+   ones, and sets *from to its first frame. Returns its depth. If nothing may be unwound, or
    nothing was, the stack is the one return address that is known, or it is empty. */
-static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t cap,
+static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t most,
                                         const memlord_site *site, size_t *from) {
     const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
     void *caller = mli_self.caller;
     void *known = record ? (void *)(uintptr_t)record->address : NULL;
+    const size_t cap = most + MLI_STACK_OWN;
     size_t n = 0;
     *from = 0;
     if (may_unwind) {
@@ -12237,7 +12308,7 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **fr
         n = mli_stack_sound(frames, n < cap ? n : cap);
         *from = mli_stack_own(frames, n, known, caller);
     }
-    if (n > *from) return n - *from < lord->stacks.depth ? n - *from : lord->stacks.depth;
+    if (n > *from) return n - *from < most ? n - *from : most;
     (void)mli_u64_add(&lord->stacks.cut, 1);
     *from = 0;
     frames[0] = known ? known : mli_is_own(caller) ? NULL : caller;
@@ -12266,14 +12337,16 @@ MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint
                                               uint64_t bytes, const memlord_site *site) {
     MLI_REQUIRE(!mli_is_inside());
     void *frames[MLI_STACK_DEPTH_MAX + MLI_STACK_OWN];
-    const double mean = (double)lord->stacks.bytes;
-    const size_t cap = lord->stacks.depth + MLI_STACK_OWN;
+    const uint32_t most = mli_stacks_depth(lord);
     size_t depth, from;
     uint32_t row = 0, at = 0;
+    double mean;
     int may;
-    if (!mli_stack_due(lord, t, bytes)) return;
+    if (mli_u32_load(&t->special) & MLI_SPECIAL_REDRAW) mli_special_set(t, MLI_SPECIAL_REDRAW, 0);
+    mean = (double)(most ? mli_stack_due(lord, t, bytes) : 0);
+    if (!(mean > 0)) return;
     may = mli_stack_may_unwind(lord, t, MLI_STACK_ADDRESS());
-    depth = mli_stack_unwind(lord, may, frames, cap, site, &from);
+    depth = mli_stack_unwind(lord, may, frames, most, site, &from);
     if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         at = MLI_SITE_ROW(mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev));
     if (mli_stacks_ready(lord)) row = mli_stack_row_of(lord, frames + from, depth, dev, at);
@@ -12329,6 +12402,7 @@ MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
     out->live_bytes = row->live;
     out->peak_bytes = row->peak;
     out->samples = row->samples;
+    out->temporaries = row->temporaries;
     variance = row->variance;
     mli_lock_drop(&lord->stacks.lock);
     out->error_bytes = mli_square_root(variance);
@@ -12343,10 +12417,20 @@ MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t nu
     return copy;
 }
 #endif
-MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord) { return lord->stacks.depth != 0; }
-MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord) { return lord->stacks.bytes > 1; }
+MLI_PRIVATE MLI_COLD uint32_t mli_stacks_depth(const memlord *lord) {
+    return mli_u32_load_acquire(&lord->stacks.depth); /* pairs with mli_stacks_begin */
+}
+MLI_PRIVATE MLI_COLD uint64_t mli_stacks_bytes(const memlord *lord) {
+    return mli_stacks_depth(lord) ? mli_u64_load(&lord->stacks.bytes) : 0;
+}
+MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord) {
+    return mli_stacks_depth(lord) || mli_stack_rows(lord) > 1;
+}
+MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord) {
+    return mli_u64_load(&lord->stacks.estimated) != 0;
+}
 MLI_PRIVATE MLI_COLD void mli_stacks_put_rate(const memlord *lord, mli_out *o) {
-    mli_putf(o, "estimates: a sample each %jo", lord->stacks.bytes);
+    mli_putf(o, "estimates: a sample each %jo", mli_u64_load(&lord->stacks.estimated));
 }
 MLI_PRIVATE MLI_COLD uint64_t mli_stacks_cut(const memlord *lord) {
     return mli_u64_load(&lord->stacks.cut);
@@ -12362,35 +12446,47 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord) {
 static MLI_COLD const char *mli_stacks_check(const memlord_desc *desc) {
     return desc->stack_depth > MLI_STACK_DEPTH_MAX ? "[create] stack_depth is over 128" : NULL;
 }
-/* Sets up the stacks that a description asks for. Unwinds once: the first time a platform's
-   unwinder may load a library. */
-static MLI_COLD void mli_stacks_init(memlord *lord, const memlord_desc *desc) {
-    MLI_REQUIRE(!lord->back);
+/* Takes stacks of `depth` frames from now on, each `bytes` in the mean; 0: the default. The first
+   time it seeds the samples and unwinds: a platform's unwinder may then load a library. */
+static MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes) {
     void *frames[1];
     uint64_t generation;
-    mli_lock_rank(&lord->stacks.lock, MLI_RANK_STACKS);
-    if (!desc->stack_depth) return;
-    lord->stacks.depth = desc->stack_depth;
-    lord->stacks.bytes = desc->stack_bytes ? desc->stack_bytes : MLI_STACK_BYTES;
-    if (lord->stacks.bytes > MLI_BYTES_MAX) lord->stacks.bytes = MLI_BYTES_MAX;
-    lord->stacks.frame_count.v = lord->stacks.node_count.v = lord->stacks.row_count.v = 1;
+    if (!bytes) bytes = MLI_STACK_BYTES;
+    if (bytes > MLI_BYTES_MAX) bytes = MLI_BYTES_MAX;
+    if (!mli_u32_exchange(&lord->stacks.begun, 1)) {
+        mli_stacks_seed(lord);
+        generation = mli_busy_begin();
+        if (lord->stacks.unwinder.fn == mli_unwind) (void)mli_unwind(NULL, frames, 1);
+        mli_busy_end(generation);
+    }
+    mli_u64_store(&lord->stacks.bytes, bytes);
+    if (bytes > 1) mli_u64_store(&lord->stacks.estimated, bytes);
+    mli_u32_store_release(&lord->stacks.depth, depth); /* pairs with mli_stacks_depth */
     mli_hook_set(lord, MLI_HOOK_STACKS, 1);
+    mli_special_set_all(lord, MLI_SPECIAL_REDRAW, 1);
+}
+/* Takes none any more. Blocks keep the stacks that they have. */
+static MLI_COLD void mli_stacks_end(memlord *lord) {
+    mli_u32_store_release(&lord->stacks.depth, 0);
+    mli_hook_set(lord, MLI_HOOK_STACKS, 0);
+    mli_special_set_all(lord, MLI_SPECIAL_REDRAW, 0);
+}
+static MLI_COLD void mli_stacks_init(memlord *lord, const memlord_desc *desc) {
+    MLI_REQUIRE(!lord->back);
+    mli_lock_rank(&lord->stacks.lock, MLI_RANK_STACKS);
+    lord->stacks.frame_count.v = lord->stacks.node_count.v = lord->stacks.row_count.v = 1;
+    lord->stacks.bytes.v = 1;
     lord->stacks.unwinder = desc->unwinder;
+    if (!desc->unwinder.fn) lord->stacks.unwinder.fn = mli_unwind;
     lord->stacks.seed = desc->stack_seed;
     lord->stacks.repeatable = desc->stack_seed != 0;
-    mli_stacks_seed(lord);
-    if (desc->unwinder.fn) return;
-    lord->stacks.unwinder.fn = mli_unwind;
-    generation = mli_busy_begin();
-    (void)mli_unwind(NULL, frames, 1);
-    mli_busy_end(generation);
+    if (desc->stack_depth) mli_stacks_begin(lord, desc->stack_depth, desc->stack_bytes);
 }
 
 static MLI_COLD void mli_stacks_lock(memlord *lord, int take) {
     mli_lock_set(&lord->stacks.lock, take);
 }
-/* Makes every thread draw when it next allocs: else it would repeat what the parent draws. A new
-   draw has the distribution of what is left of an old one, so no estimate has a bias. */
+/* Makes every thread draw when it next allocs: else it would repeat what the parent draws. */
 static MLI_COLD void mli_stacks_forked(memlord *lord) {
     mli_thread *t;
     mli_stacks_seed(lord);
@@ -12421,7 +12517,7 @@ static MLI_COLD void mli_stacks_reset(memlord *lord, mli_thread *t) {
     for (i = 1; i < rows; i++) {
         mli_stack_row *row = mli_stack_row_at(lord, i);
         row->peak = row->live;
-        row->alloc_bytes = row->picked_bytes = row->samples = 0;
+        row->alloc_bytes = row->picked_bytes = row->samples = row->temporaries = 0;
         row->allocs = 0;
     }
     mli_u64_store(&lord->stacks.cut, 0);
@@ -12434,6 +12530,18 @@ MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life) {
     life->forked = mli_stacks_forked;
     life->reset = mli_stacks_reset;
     life->free = mli_stacks_free;
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_t bytes) {
+    if (!lord) return MEMLORD_OK;
+    if (depth > MLI_STACK_DEPTH_MAX) return MEMLORD_E_INVALID;
+    if (depth)
+        mli_stacks_begin(lord, depth, bytes);
+    else
+        mli_stacks_end(lord);
+    return MEMLORD_OK;
 }
 
 /* ------------------------------------------------------------------------ src/books/events.h -- */
@@ -14458,7 +14566,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
     if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e, &pick))
         return mli_unknown_free(lord, from, from_key);
     t->other_dev = MLI_DEV(e.word1);
-    mli_pick_off(lord, &pick, MLI_BYTES(e.word1));
+    mli_pick_off(lord, &pick, MLI_BYTES(e.word1), 0);
     rows = mli_word2_moved(lord, t, mli_word2_rows(e.word2), dev, site, MLI_DEV(e.word1) == dev);
     mli_stack_keep(lord, &pick, dev, MLI_SITE_ROW(rows));
     stack = mli_self.pick_row;
@@ -16154,6 +16262,8 @@ static mli_pick mli_token_stack(const memlord_realloc_token *token) {
     mli_pick pick = mli_pick_none;
     memcpy(&pick.scale, &token->word[3], sizeof pick.scale);
     pick.row = (uint32_t)token->word[4];
+    pick.key = token->storage;
+    pick.type = (uint32_t)token->device.type;
     return pick;
 }
 
@@ -16201,7 +16311,7 @@ static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, const mli_call *call,
                                            const memlord_block *block, uint64_t storage,
                                            const memlord_site *site) {
     const uint64_t had = MLI_BYTES(old->word1);
-    mli_pick_off(lord, pick, had);
+    mli_pick_off(lord, pick, had, 0);
     if (storage)
         mli_stack_pick(lord, call->t, call->dev, block->bytes, site);
     else
@@ -16805,7 +16915,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     } else {
         if (mli_refs_of(e.word1, e.word2) > 1) mli_shared_free(lord, &e);
         pick = mli_token_stack(token);
-        mli_pick_off(lord, &pick, MLI_BYTES(e.word1));
+        mli_pick_off(lord, &pick, MLI_BYTES(e.word1), 1);
         mli_entry_abandon(lord, t, &e);
         mli_count_site_free(lord, t, dev, site, MLI_BYTES(e.word1));
     }
@@ -25280,7 +25390,7 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
     const mli_report *r = w->r;
     size_t i;
     mli_jsonf(r->o, ",\n'stacks':{'depth':%ju,'bytes':%ju,'cut':%ju",
-              (uint64_t)r->lord->stacks.depth, r->lord->stacks.bytes,
+              (uint64_t)mli_stacks_depth(r->lord), mli_stacks_bytes(r->lord),
               mli_stacks_cut(r->lord));
     for (i = 0; i < r->stacks; i++) mli_json_frames_mark(w, r->stack[i].node);
     for (i = 0; i < r->stack_leaks; i++) mli_json_frames_mark(w, mli_stack_leak_node(r, i));
@@ -25291,9 +25401,9 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
         mli_json_stack(w, r->stack[i].node);
         mli_jsonf(r->o,
                   ",'device':'%i','alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,'peak_bytes':%ju,"
-                  "'samples':%ju,'error_bytes':%ju}",
+                  "'samples':%ju,'error_bytes':%ju,'temporaries':%ju}",
                   mli_device_code(s->device), s->alloc_bytes, s->allocs, s->live_bytes,
-                  s->peak_bytes, s->samples, s->error_bytes);
+                  s->peak_bytes, s->samples, s->error_bytes, s->temporaries);
     }
     mli_jsonf(r->o, "],'more':{'stacks':%ju,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju}}",
               (uint64_t)(r->stack_rows - r->stacks), r->stack_rest.alloc_bytes,
@@ -25800,7 +25910,7 @@ MLI_PRIVATE MLI_COLD void mli_json(mli_report *r) { mli_json_run(r, 0); }
 static const char mli_html_head[][3089] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-wS58VzREJADS0TMmbCYHhD"
-    "yRiuR6t9osXmVSMgeDQwA='; script-src 'sha256-4LJeBRIbkb7MAbJFnTMbmNXdb4qsS8pEQeqKOC3jysI=' 'sh"
+    "yRiuR6t9osXmVSMgeDQwA='; script-src 'sha256-Z7WM46OQijT531ejAKU7PnipIGnyGG4cqniq6bkHSdo=' 'sh"
     "a256-FLMvRGQG3pb5HtTGZbk8vgRm50vIPO6P+NgfOkTjewM='; base-uri 'none'; form-action 'none'\">\n<"
     "meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"referre"
     "r\" content=\"no-referrer\">\n<title>MemLord report</title>\n<style>:root{color-scheme:light "
@@ -25935,7 +26045,7 @@ static const char mli_html_head[][3089] = {
     "den>\n</header>\n<main>\n<p id=\"message\" role=\"alert\" hidden></p>\n<noscript><p>This page"
     " draws its report with JavaScript, which is turned off here. In figures:</p>\n<pre>"};
 
-static const char mli_html_middle[][3565] = {
+static const char mli_html_middle[][3695] = {
     "</pre></noscript>\n<div id=\"empty\">\n<p id=\"hint\">Reading the profile&#8230;</p>\n</div>"
     "\n<div id=\"report\" hidden>\n<section id=\"overview\" class=\"plain\"><div class=\"body\"></"
     "div></section>\n<section id=\"versus\" class=\"plain\" hidden><h2>What changed</h2><div class"
@@ -25967,486 +26077,471 @@ static const char mli_html_middle[][3565] = {
     "2>\n<p class=\"note\">Parts subdivide a block and never add to it.</p>\n<div class=\"body\"><"
     "/div>\n</section>\n<section id=\"leaks\" data-nav=\"Leaks since the mark\">\n<h2>Leaks since "
     "the mark</h2>\n<p class=\"note\"></p>\n<div class=\"body\"></div>\n</section>\n<section id=\""
-    "accounts\" data-nav=\"Accounts\"><h2>Accounts</h2><div class=\"body\"></div></section>\n<sect"
-    "ion id=\"moves\" data-nav=\"Moves\"><h2>Moves and copies between devices</h2><div class=\"bod"
-    "y\"></div></section>\n<section id=\"snapshots\" data-nav=\"Snapshots\">\n<h2>Checkpoints and "
-    "snapshots</h2><div class=\"body\"></div>\n</section>\n<section id=\"threads\" data-nav=\"Thre"
-    "ads\"><h2>Threads</h2><div class=\"body\"></div></section>\n<section id=\"about\" data-nav=\""
-    "About\"><h2>About this report</h2><div class=\"body\"></div></section>\n<footer>Bytes are IEC"
-    ": 1 KiB is 1024 B. Hover over a figure for the exact one. Nothing on this page was\nfetched, "
-    "and nothing leaves it.</footer>\n</div>\n</main>\n<div id=\"beside\" hidden>Drop here to comp"
-    "are with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"pol"
-    "ite\"></div>\n<script type=\"application/json\" id=\"profile\">"};
+    "mistakes\" data-nav=\"Mistakes\"><h2>Mistakes of the program, the heaviest first</h2><div cla"
+    "ss=\"body\"></div></section>\n<section id=\"accounts\" data-nav=\"Accounts\"><h2>Accounts</h2"
+    "><div class=\"body\"></div></section>\n<section id=\"moves\" data-nav=\"Moves\"><h2>Moves and"
+    " copies between devices</h2><div class=\"body\"></div></section>\n<section id=\"snapshots\" d"
+    "ata-nav=\"Snapshots\">\n<h2>Checkpoints and snapshots</h2><div class=\"body\"></div>\n</secti"
+    "on>\n<section id=\"threads\" data-nav=\"Threads\"><h2>Threads</h2><div class=\"body\"></div><"
+    "/section>\n<section id=\"about\" data-nav=\"About\"><h2>About this report</h2><div class=\"bo"
+    "dy\"></div></section>\n<footer>Bytes are IEC: 1 KiB is 1024 B. Hover over a figure for the ex"
+    "act one. Nothing on this page was\nfetched, and nothing leaves it.</footer>\n</div>\n</main>"
+    "\n<div id=\"beside\" hidden>Drop here to compare with what is shown</div>\n<div id=\"tip\" hi"
+    "dden></div>\n<div id=\"live\" aria-live=\"polite\"></div>\n<script type=\"application/json\" "
+    "id=\"profile\">"};
 
-static const char mli_html_tail[][3619] = {
-    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqcfXl/2zbW7v/3U8i8GQ8ZQbLkLE0o0/oladKm"
-    "zdYk3UbV69AyZTGmSZWkYjuyvvs9zzkACMrOzNy3i0WCIIjl4Gw4i7eqkk5Vl+ms9ka+H0SH6/kqn9VpkXeS3E+C9azIq"
-    "7pTR2d+0q/qeHZWBaqKnvh1/7w4WWUJ3eZ8m6VVHaiCKuJRmQQq5vJ5GZ9Trf55vPSz6PBp7Z/5Wb9Ka6px5leTU7qTpo"
-    "JpoM7prpjPq6QOgmCUzv2dvJ8l+Wm9CMqkXpV5J19l2WhelL70LOsU804eZP1lXC+i04TeN1+ssnSW+AO1/+ChfD6NDuN"
-    "JOg368zSrk9J/WhRZEudBv0y+JGWV+MFIPrI+p+LwnHp/fFVjiLNVzbf0GyiMNMwVBkmFhZmWw8G4CNE7pWcmrDYb6eSi"
-    "jvLkovN7Ep+9jpcjO8V5ginWA1vU/UVcUcH1NV3SDPiJ4jUIFN2f4j7Y2Fef4nGtKrNCeVRfLROaiwSjS6LIw7Lmp95YC"
-    "kLPo8Vp6uh2mnq7u00pLd2xXWEacLT3V3dwORn0Hse9+bR7Z69Ps1L7eTD2PJqJNMqvr73Bpdet+nXxgdvzhw8DVUbZ9X"
-    "V8fZ3TDC+zmFZjuyHleXbSz5KrsBgX3U//51O3DFP+RTeOV2l2cpSeEKTRwobHfnF9nRIUEgiFiVqms7NwfZbmJ6HHK+G"
-    "pL3G2svU2ir8cUk924vExdbrrnxMwZ2meUP9DryvXNEFBGHe97i3jWMZpXlODZTOO/t3JX3/tTXkAtGKenxd15ywvLvLA"
-    "M8t+WkVJdJg0L/nhXyfd69YUBDIH6sckmnhZ+iXxlLckOKGfOMuKWVwnJ960AZmryqy7nrXVkiYBU1fL9FR9/OhBV33+p"
-    "f55ehBUgt/ra13vJFnWizAhKOGr7jAcyJRSRfqhtQNEH1/9TF8ADBP8qrP0pAonU0WDDSeTgaJ/p0r/TmldTgj2B4q7j4"
-    "svcZnGOfVmYCamziPgGn+dF6g7oUHxZ6iXax4Exu5tgqmiHRFOdoaK/5tugmYi/iXzoPJgnSV1h2C7z73knVIZoOoUYz+"
-    "XSdjdLeRiJ4pska/LotPKXNJ+K4LQLyLqlXxAmaaxKSt6qpI+97y/XFULv8ALzc78kjQ9o32M2biOhgcHVNAnvPU8ni18"
-    "v1AxkG2BvtDIqSMJdv8knkY7A/oeTe2kmtJtN3pNiI3Q1yW9MwiCjfOlN4wDDAaosGe3QdFMAyHvZZbWY8ya7vyEFq3S8"
-    "11tgrAp1qv0tY64feqn+cLLGmSANh4Vm6arMe/cSoOf3pdSS2AuEZhThGni/DQJdwabMNmo48q0nzB6rqLDr5hfQv0GQ9"
-    "NdTpMbHe5Uff02bWPCNsUk7w2nffowzWCFXwc0qrxZAel5QfiXMEkZXwhRKTQ12SYkhZAxhqg04vnNaGN8IUISOHVL1D2"
-    "ufKE69JkgjTCzqSrRFVUGI3mkadf1tW8qEFIzME7r1GGMRRiDgI7hJqVeT7I+EMER0x76PtCBveFdJXdTnrVTejWV4qob"
-    "VWNQULkLaO+lfbP7NCAtiwsfVZKyLMojTd72A73kcVQw8R7Fu7vcny14cXtf1Iuk7GjiRyNAz0/92Ok7IWzsahQ63SYy3"
-    "4Bwnm+TMYNkiii1gFdGkylP/yjd3SWOAHQypZWM0v5qGZSyDakAyzaL0nHOSCB1YdpZvTlWr2yIfpDzxp6rGa/RTM0FNc"
-    "pA5y4+jRN/rnmXFt2ZFcvE0J05r/yGltTskNmGCCqhAtSqGMIMfNMQU54wjQdcIEvRzTjgZSj8lOdXKsu04s80GGnojcC"
-    "e1EUd69UH3Qh6b/xY2W8Eo1jD4+5udjj4zysM+ESfzepm7oc1xJwxjfPNRNDUmHlYgrlxMXZxy7b0abZpe//04e2bvjAi"
-    "6fzKn1DpFAykAYaMWUnavv06PiW4Ss0TZ75mmK8n/pmuSJwdwSUh7iNeL/PJeVT4mguaoTGHUeJ74eBmdtPHGjYIhgFTc"
-    "0KwE+IgqTGaYn9GCPlGD+T70kBFqIFbMC0Sh3tGN7Rtaupds1RmIUueErVSiwbvXjFcMjaaEy8aCayMaanCmV4sW+j5q5"
-    "yGcUpNesSxzDRB6KBW4AnU2sr4Y2CYXmo4p1lA8Mvb6bKhPyuiP858v2b45FkpeBllanSfP+r30ty3DZz7rw1DPQjUZaC"
-    "eR4TwWSJ4rXfVeoNHeTD6SCTxshd9VBZIr9RzRq7PDSUYPw/fHn9OZnU/rqr0NPefqzWP76wy7QGvEuB+dAE32HCTV3hw"
-    "qRYGnLchKQvKfw8oxKw4izpz1pIw3oyxNqPm1ur7KU+Yha/r60HQa7/NFCozUo/tFe8J6kwazLF3S+GYACuMOBqUGt+yz"
-    "QxQYlIqbKzJDWQhU2SK+e+RfWhIzQ16aT6R2pXMtlaShICd1CzZ7m4qTBa1VxMftAeG+M5eoFFvm+DS3AnfICCu7wgVzQ"
-    "nvo6jrl2gQl4Q/dcvjktAYmHm10ug8BdhQXXDBgcHqGqHrlzSjYj7IUGQ7LdvkrDJDox4sov9fIj1ioFvRsiyoZ9+i187"
-    "8XtH8Ek+9Pw3iydW04RNx1yNsv6BfguXConR6MpgeDkjgmuzTb/Df4XcMSKN3Z5+iKd6kDBStB/v8wOL/P+toLTxAWOVK"
-    "SFyY5wp4OiRJkiEujPNNQwe+VK5iIdEDONgfT6bhET3jGcujw5z5NagbgOw/0LaZTA3i7ff7tt4TP29hXC4vosPCAFLQk"
-    "GKNMAggKv/POjBN2I3SRih17hPAHJPko5h9JqGoSr8mh8NN0DDWlqePVUY4+896kk/B3ytnZMOQttYEyEcVG8vd8hhFkJ"
-    "Cah0NnH2eWNWqAIu+w9M7vBHj3gkQZyArD6aSekoBxEVe6ZKBL0OEIHE42J2jjpYyJdeWXe/xCEPIN1Z0RIOJ9gUcqOCl"
-    "WxzUVGCYS7SVJjvYg19AtZEHDnYFe5FHSGlJvOMoPB6O812uwkQHHfKrAcK6WRGWpA126Rj9idAo39EM3GADu8Eu33Efc"
-    "8wUVcB9RwBd4gXp4jRfoV8l7wJgx99WIbBst8EYDZ3f0LyN3C7Zmew25wc91c0FAVeo0XyUj05DdJboA04dfoaMkgfQvR"
-    "zJf/aooawMvGbfYk3GSoBADOA8y/B33huEwcJFuzNoubiSIqbeFKrqRvLppIKdsae5uckrVjXFVtAgkWPmVGd71tZYYd3"
-    "crPb4oGjaDtkonEbdZALu+Xn9TA6EAfySPMF2h39mCJcHBZiSqLm4B1CK3MnplZfS8kdErK6MLSBMG5V89xxiHCAoFxH1"
-    "HPBwFhYBaQXOcC33jlwFVBPncHxRgW1S8LTayxSeEa+o+c0aVH0z14oG8Yvvi4z3pA/Rc3G6vkl+LI6P9gXqTRPcfNUhw"
-    "lreRIPox9hP+fMKf35NCmqwqstu2DtSEgHoa3emfxOXZeNK/97DbH96/W6n+8N7dahpO+o/v9fiaSvapRGOqT8VZRljqz"
-    "hqdfJFeJif+vWDTubMutu7rw8H43iDcf/BgE3xqgGqei7KBwCXpHxeNQpZGUotUXbM0JqV3+uUqM3BCgn7NQKGRwt",
-    "17XX1P814+Izh8Uvu0p/7x4G5/MHzU6w/uPdzutq9H3L//MOw/uh90K3TWFA4ePwj7g0cPUDar6WtMyIO79x4O9i6T1kB"
-    "WWzNfF0ua4Z/BeliWlUrLxKrEaO2Cu392h1B109qkJ/Viz6/1hh0GI8zHZVJFT8oyvurPy+LcX8tAwzfJRkHVNbGSGhRV"
-    "ssnGhKBDB3Vmo4xAdFks/WDU8FWZ9KJXa6xCAkLWv6Tby+BuTnyT4I+7+UgvDHVkkk4FzWWBOskJVImpUqVK7/6pZsRVd"
-    "YeHEY1oay/PqSVGTnMSB17mJ8mlv4gOF7r1gyH4qfnBYCy1Ql3Z6NjnDAGFfJY2zIq4tMNoYIaxQKfxwmQ+bTp/FZXdWS"
-    "/jzUMDwKez7EN9lSWRgI+SovdEkv0F8c60BDQGi2ivegvwKH/2iGxutjhTPRVBpvdrqsoAgvBlr6SPj4y6I8HHqfnkZLQ"
-    "TEwakqrGCFs1nhVNxlpj+pPmZqlhT/DsAINpXpgZ3j/C2GRcBDN21Vo3Bp+l4rGe1t6+G6P+9oNW0ywWcWG5eQWe4NuJ+"
-    "TXzHKj/Z3d3RV6wUqQCMp1lxHGdPsuUijrJxf/9BOFSJM7e0k8FW6DLuPRpvetfz48N7xLPQ3PYfyPyq5nuirHSXKp7NE"
-    "uKa2+11/+zdd9scYqj3Anx2q4MPqX/x4f793d1jMKwy1W8TX9ORuPeINl73Pprc299+f6hxbGmVlQlRqpqWcichdESCEl"
-    "SWqyUUlo3u+Mbhidk53OF5VhAwVXt/BlOItKoQLNG/7NZ7ev/flRIso+EEc945fhwdEigcRCBAB3TVlcUORJOue3sngdb"
-    "EYvUkOBgO9u+P/xBZucRM4+An/HRn/QValA4hwO2HhNSaEV1UbVXwj8mE+OMkrlZlMmW0xQjNigEF8WwK4J9cxrM6u/KD"
-    "UYPYHSADOapBjkZ6b08qdQeqVHoQTNXEO05o4yWeqpnd2h2O+SlzlR700FASJh5qCon1lJ8R6vO6XpgRNvH+Wu3vD/c9C"
-    "GxdetVOSRbgOFBaJRp+j7X33AHP+Zh3WuQJvUw8jifVgVmdRpzX0ryD0XVO0jLhSas8GQovDwk0SVYlHTvMrh/jdMtTna"
-    "SqUxJXExIenfo0Iug/ssxTqSndy01jiuEDUhtDYC33bnfo5YtFTBi+6lQLYtjdZhrgMpOQzXd3a0G5Rt5zB5bWqGLGQ5f"
-    "yHrPITk3h671bh/bMBS/9KtbAgHct/DUhAAtYTsskAuZEiU86rFf2lPfX5dNhx+t+cVvly+pvzIc0FuhF1oxebXk/4Q6c"
-    "9vmBZ6pOIUY1sG93M4OwQehRrX4l8W2nNizJL37g8K2Cn2WmhbIW4FIuddFlsOc3ywAyf1dvfdo2ereNXgBfvcfBjNIPA"
-    "+XnTKV6QxzjCAIj7L67+y7xaTdL0UZ1suRLkoHbko9vws4nwhT6kDzrfy6IC/E6XhDoS4XrZsyXer9zF6Pa8lkOOxFTcT"
-    "yKSTwgrowY47xapHMib80kAFUBWY5PfO/YU+s6rbMkjHUX5TcIf/flivmY9Z8Ycgz4nsX5l5gIdDFbVf56CXV6Xn+YlUW"
-    "W4YQn2Gw1COMAK+g+HBveYah69wOwQU/9RI5TiH2ojIhMXdwpiCDMshVhLur89TW6XEA/wbNFFaj3WeopU844ZbD/0Atz"
-    "qh8wxeGzmEV6ckKya2XFckUQARhppvWXrRO1LbQ5qglw6jI99wOa91fFRVI+i3GEANoHEKe5NLoK91UzGl5aEKXMSqXEF"
-    "7EqC4fdmRZu2m03o8d+Yf30yD0soY9p6WewrZ6rx24vaJIDOTtBJ4IxyfknJ4Qjw8ThIIAyffME0qV01eWYgEXHwF+E2z"
-    "uC1SvCJhobEgNSxVckASWX9TNiMQkoIvRDPsFiDu2Dl75bojy22fAC2gageCSeK7oghFjsiYjGkkm8+RR+ygnjY2x31s/"
-    "ac2z0DVSVlYsdgMHw2Z31MaHf+4Ngw/fff4LitrXoi7x9pE5SQRR5xMwXF98DMVPnmXUdTEPwFpXoA5tKvy5RBefw9Eeq"
-    "2itaPOKk3xJeCrp+88qrZF57It5Pm44s8zb06dVVWGcaK59e2hVeA6bDYgOFAC0lG6U06nfoVRpGnuEOYIbdHoxi4syBW"
-    "2UDxoFVYVG9SpZeNJ1GBO5YBRz2pqg0l4mLjxgtUNc1XlI7kAahRmV6MVsUVRIw38iX0Y5+quYsq9GV29h5vr0LDU7X7J"
-    "y51VR13JTI8Q3wO2R+VtkQLavL7Ofk6vq6JspVx/oyzmq6Cphq7P0PL4u1a2l0VdV4kfMptHwq5B9oF5jqFGpnoBkHaiX"
-    "H+j4nkC+9gDC+z5NCjDZXrVCV2HO37sAjrpBfqmbxkuDfoV48EG5hCwkFikgJSHnDOuhm9Zk2Tagg4++TebzKaj9wdEOn"
-    "LP0CX9TRztDSDVcHalH7aVI/xR5N89NnWUoNMm9vOIJJ3p9x6R89KKHntTIFf/agU1hON4Z3IAwtTYLIxMe8J8KBIlIBU"
-    "4/lkuAwRu9g9FKmcS+Lj5PMo7nmi67X7/DydKC27VzE2VkHQjaxc5edusCP6vC0d74WxXnVSXPVGfDUVEBJfU8tiYbS8x"
-    "NYrGCo0Gnqso9XS3Ac3nmxqhJvY6qeF1+S0J2VWrY9iw7YBYCSkZ2qCqJQf7YqSdqMirGnW/HY7GrMfIJ+SRVCTZmHKAi"
-    "hk6xCdMh+OEti+jJorTxQNKezs1ZXWn1QrhALEjgSyKQPEQjuUCMx7TwGJKBVmkIzC7zNqEPH2aoMf3ENS5a1qyIpjT7E"
-    "MakbWL7wVeJPJt4L/SqtIBC/pyqgEjlGP0uSJTgCsMzvhI9zK4luD2o6VAdjanSG6/MiL8ybH5jB9fhQRb8JRletq0VcJ"
-    "qbWR+jdtqqxLm6r3gfcUL1Kfpt6e/7WdrP8H157pmUYD8cDyQm/qAlipXWIgoHWNZEp/thUmQMsz8wvOlaUdShjcif+ag"
-    "vzTRzZ7fgq4jNInLV4u7vWoIXYqtNbzv4ZLtrciz2y0B1m3tp7wvuIcElMeys9SfDrUPYOIQDaWWmtaF91kpStPqwMFRL"
-    "SOemclsmF6hAcJbTryjg/63vAlFpMgOYYamT5HAhNhyaHqfHjqkPA2MHhWYiPXnWI7Uk6EByB4Eg8ArU/L86hX+iQiNEh"
-    "6tRZLbHtYadC78Q59xZN8IF0Rw59qAeKZK8cnYAAOTTj/fSBZ7BD696p4vNlllTQiaLamLhsfC9BFyG7SHHQ9TB0fAW32"
-    "NMb7m1adhjOuC0jSlWfun58U1Yaf1Id4ZBokkkKjTttkUlYmm+IS7EVlzZ94l9obMQHcutYyS2R7FAUDnbGWYdQ6AMGYo"
-    "70hwgZdHCC2VkQvukYU6T+JzNtRdlq4qUvPIZms5S2taRGMHg8IXLcQb1zX9625sJedU7DJqiBrK5foBW2n5qt6u0vUZH"
-    "zhVmxyk4YKI4TAscL5hs/BcrV0kKl2bTyNs+uqDNvkk2nZCqAxQapDAmsC+JAaP419aiSxAriRGyIyqTctaqRwZr9+bq6"
-    "eba+xhqElUJfqrDm37CGkkWvSZhfXw9Um0Nh3lcumcaF1dh7kRGWoL0ULxcdox2QTXhCMOc89Tajwihu2JDS",
-    "almLb6EKzT0KBthZXF8vGLSxNTdEkU7oKbe0ytmcUZO16FTfsnE1UfFCzNqIjLcItfeOCjGZbY0GRD4WBvjVVb1c1V4jS"
-    "FDZkg9iPVgY091J+sWDaQ8uiU1LM2YXitPTTOhh2i+WCUHMUz9TRKGIdm4U1a1W5+dxeUVI+QktdIf4C6rPu3WelvSl/Q"
-    "E+ADsEqpzm6AQ1S1Q/9KokLmc0GiY3iyIjRAekLIXtEUopN+t1C2FMtmRAbpt7SmJkoUo5M4K5wIz4UfDMi+jwd39BywO"
-    "6Uhe/Lpfm5S5KjUQciKgtixkt1MpnQ5Z59KOcefsLdRVwU7e1s92IwcJXup1GaUj3+iNse2qrTq+v/ea9Ac0egQHXU7YY"
-    "fG2xxa3WzVm49HA2uZrieO9JTULz8aoG34pJJf60qkA+tY01DhflAxDX59vNrBf/TSNX3IjuHozm+ydpBWA4iXacUV5N6"
-    "QkrJqKmxvjTR9CQsoCpPGHECgjxzvrHhKpvNJI/vpLDMtlglhWCwAmZkpaZhJ9CFdvcegsYVNwSjItbeI3DwZjYgEIlAZ"
-    "DCG0IuNDqDCPpe+OmN7lqzXrqL/U/qlj2iqT4ttlryeVvt2C2TqEBcpyAReRf2x+4Oa1tEFGpNSw5yHOodq+SXwLDAhsW"
-    "GXMZ5/5Ro2NIDlzoLbimc037UyMHgF9PQHIjOsziIpkylMHu+ILGhuIB4+hzCzSuQnDwpfa2C5oF4DPR2mAaO2AqfK8DL"
-    "gS/8wN0Jx1t815fKnyRTOdWs2g4oVmjKI6YGJNcNLTP81IcUpGcoEP3jQOv8SfoWS5lwYlCz8hobIm33b28cGyJvKkbVE"
-    "7av/O9fU46JzxQWOdQC7HJavgXW3QDVG9vBqdjy4Jts0/NvP2q+JMaiUyUsGL2rTXJu/+CWjRm9B5tNeotNNxsm3rNfqD"
-    "WjQd/YqM9EeQnnaYm/uAi1pwL/btRvOGEx/i5EDfPV+TEJZAQArP1IDqI3XNJ//eSPow9PXjw/evnm4/Mfnr+nZ/8YEi4"
-    "ZjJPwTfxG/bjVkPWrEVWchaGj6harCwXtBeNsWAtImRwjc6GYgEySmjWbmTojVg8qipO4joP+Mj2ZOppgQOMPTMirPmyX"
-    "r8z70HwmbF2kwfAHrVyzR86oqOQIVPdwFvk/+qVx8WHTuMZP5X9c7xbQHarZeOGsIpg6TOIpOvSbnxqHLeKynTuYk/wIb"
-    "6yU2+dLPVWB6ehIXJ5gpCpmIDMS07T7CH+vMj4nG8M3LLTJySwYLaRPFbexgtuUKUBTq6apVQ756wQuK+wWEc5hwue4Zs"
-    "TKvoq2V0Hr2R3Rim5X0a3qEwqaYB4qLElv2ITZw3yYJ8eGMbYedNueBU/4gBiWmkHhAyhKbVNZwrPgRmW3Se37duO9Mz+"
-    "dnDbrDctBpyXqvZ6szMx7uoGxaR1sfS21hjA3LVNLmTUCxgymfKWZoaCazKbajLrs8wqMP/n6YYdBji2S4lxcCrgHIqbE"
-    "JGhh28+K8yXx8CfBp/C2N1FRsVxFXCZYe24hPdl+edsMUBO1HxK1xq4KE82XVzCI1Gj7B0Lb/HDS2BA77PuGwAMIYudHv"
-    "/GfI2jZoZ2hnczYFtP/UQ7NzV6zSn12OAvUS3t+TTTqDlAJzsPY6695rUE2Zzf8JlrtqyJq9YfLYnbfUY1vVAxTqPGkUP"
-    "n0hkukRTtdnzrkjGXbZa6Agfkq1/5GjqyU3CIr/YiTP23dG/Md0Ruw/7gU8sHn0Cy+sFOFQWk/sk0PrOlgZ6IN2K+vuaa"
-    "0aKsWtgnYtJvSuGX0/gkgQwIpWLrNp+abInJq0yOczrEvR1PRbGSa/zM+rcX2whCtcoWbgRsEjjnS5tWQb+mz1lKfWLnO"
-    "BP2YfqLyzClnfYPXzZq3NTB+yRuXKZbGtd+UhYJjNpEDN1U7bq0K1oeGYX1gD870CZ9Z679W+8PHg473jV2y3sBdjE8d8"
-    "qYFEuAs3YBtsXtm2TmgG+1/oB2d1HGZJvOw6PrGr/fwwdh+2hzcgeoYZzFbj4h2zjyyPCCBmkYXZ1ShKs4T6Y1+BnYxUE"
-    "+sfxkfvICr8MbwY267hoTJ5DyZ1NMJnBcv69Y7Ag/jnR321A3FwCut+Nd/ImcdgbqQVaGd1X7tS+7ze/QgfNJUv3Sq+6I"
-    "apNHUyXlY6+mprBOldZkbKuaGbvG3ZNVQOHA9bV47RkN6803AdcfTiIdKGy6e3JuSrH3mG1tFko8nqeMOANYnvd0P4Ldg"
-    "1MwooTZY3BPpR1t2apl6jSyvsVIkyqlL9bqhhh+JCRJSen19mUsNaNSFeH8M1EeHCufqsiGqz9UJeyV+lO9M8unkpJ52o"
-    "+e06PFkCPHVPBpM6T4yd0O+o5Gh3v5Wvf1WvX1d76OxL3a8516zx5xDiFesr8E5UQ2VvlXH4MxWrUgEgDr+KqodZEWAuN"
-    "JeQOFKXcKIV+/Pe7I/P0aHH8e/+VeTj9Mg5K68jugNAXqYN72Et8VKo6AiGL2Gx4wd38J6DMxIijYdGaIjqz5DGa3Gqu0"
-    "GyD3STpbUWr3TYEQ+u8NqLQJThwTFwF2Vj+o5FqWcPJ/2oo8bY/w6j5wtwboo5nzKZDRH37b9CNV/Lpj85s9bXoYAVZS1"
-    "nQxVpkETPhGl8YmYEWOEfyd4wm8CEsZ4jll2fROP/isz6sAYMGMHK98YROOu7StWWS+ElhvDtnlxC6OLrW8F+mTEUFqUf"
-    "TZh5s3xP4X8gvm+Z0hdNTJcXTY1pvrQ9I25uZAJvsHxmX58j/hXnrlI/4qAYswm+UZ89WbdWG+TcjqZw6UhM3tE66kVyS"
-    "KbwADAec1e8JBRtMyk/pU0ZMzuuHraS5rdSEhqbmtZg65/yTEz3KbUL4l413P/MXy2WTfwS+hxqPanQhvq6HAubx4OHDR"
-    "55984nx5BA6Bq9kKsa19EzbWYr5+xZRAbeLPgaYtrU2z9Q3YuheWiDXtZs9ml8B/SeLN5SDrDOIlgENaGqFYgUEWgCAYB"
-    "IHkDIIE2aJU3fkn8NOjR3wzAFis9auJ2V4RM/FLNqFJ5fU3DT+m6R78ZjIBh4a9NTw7Eg0o7G5hVS3jVfvQx1kYiPYXGB"
-    "YTgKHbtKZ/keoISno96484pG1DOo8NjamvutMUqVNq9AqYTFmwVH2nJJiAZkggUvTgR30TjZSvclV7ZFZHQarKayk7jIm"
-    "21LDA/h9ymHcSI9K2mk/s0raNCK8SptNDHaDiJkMMDqAKlc52TdD5PytCakpj3tC2JIvniwnlYuw9DK9Cc0xKnsFopoWI"
-    "8JRFt/InG5g/po6m/D2kh9e81PfDeFB0ashKFCl7DkKFX1zaMTdOmPa/xH51D0UAzja5cX69NMBJaBo5YIkLLzIC6XxKS"
-    "M5IozztmfK5L1NzK/VPXEUW3Gs6VeRyuYIlS+nUj1s5YMJ8D6WrfWZruVTPPsMyZB5vORVyxxEaSG3UqhDFjR+RYR6TDG"
-    "pqTI7HvSXAGtOXWrXeVyDIEG3C2BZF0HII5Ng3h31WO87SmL+LnvWENU8V9gIXRE5lIedk6ExuNINWOy9MEoT6g2WSCwD"
-    "VDPkes9WkIH2eeF/kpjg/OO/xtPm7FGtDqwoj1P4+lhNKBe/8fe13SvLqndU5Hta/e/6p/8e4u0dT4MGsgFX",
-    "sFOx/N4GyE3pCDPjmBuSjR6kV81eEjTYDplh++65BHskjQZqoEBQN18hoqAJM/b/iS62t7tsWXsgEDF8ZWeoasUp/QwBz"
-    "M/kafOBugMmqCfqMmyE28EgnkUutPjT/BHvvYtwVsXhawZdkH8YdPtI0zzJphwa0+WMkN/jXcwAuO6MNmbsle3ajfvB7s"
-    "Z8UuWjfboNqP26i2UVq/ro07o4COdoP8DWc3IEvEJzuekNC2Q2V1uiqhZAUn4r2S+DPvRD/7pNHMCv2XUBxrh7moJgWki"
-    "KwXu82aU4Hag3kJrk48lcJFV2wzh/e8MB3/TBTpg5iJd4xtOA4KztmmGmJyPP7ix1RBv6O0nLjf8VTGWqYvsF60j1MqSw"
-    "mjjj/k1DRe9EDPLEl7XUeT/04P/ZEkxxsEDTOpCfzkdT2pptOg95vhBEyJqmtr2Q+/B8OGNLZ4xIt8NJKgy4y83TqCqAE"
-    "dKo+4Mg5JIlmfjtGKf9RWD+5K6YdT6guiJ0AGGHs/Eo3K7JvmJMlsfFbc9L0wh76iGjvf4J2BXVzBU6vDdg9QRtAeygHe"
-    "sPqgQrH48DZyQPalMeHPtbnCt1rEKs5or9STmabfGtkRBdqZNy7jxLPMFeJrgR+YmCBPOtbEFm+gpSuZcJ9az/yZRdd8n"
-    "JNahZClmBnxUJZlEibXfJN+Z2Da5uHM7BxRHQmTIDhVZlTGn7IJK0JFsZBFkodYQe0PBmLU+oG52JIaxd4vhWOG5UmcN+"
-    "b4mOq+Ufo8Jx4KByDs66DY10F5BKW/JwYkzPbhndvcNWChi5w4Uq9u8L4SdwLHETN79EK81HnNJ9Zgy1fM74Oda9U1tlB"
-    "SmQa3QDCIrYNDaxBFr4nniV7sXzjAmPEM7JkQJbxW8VbsNzYZqIo5IZZPWwejMvv1BtjbKOkmk/rmAXndHJBrK7QZeNOZ"
-    "6MK0zRmLvoAsLQVrsNLqGf2CXuCZs8BsWlbHdWPiRnWf55OZMKTT6VSVxHH+nkD4HLBr+SwSICPotq2/q32ZSRQHQRfxI"
-    "gRMOv/er2JmDYWA/DbBNlaGsR5h+jQnNp59zQ4eDgbjSQn0n8J3lH5UOVW5r2nBAF5b3OHhlDCZ2+EhdGxUUajF0Fbcn6"
-    "r9VsV9XbGhJwp+bwQFxjDOmJrRGnrdWozjfjdquao7nI6rkAg2AQq0gC4UwFwoUx4zwzAVOknFUEhaJGBw5PnPuW+gPYk"
-    "++B6UoytYn8AL9O9VUl59YHMG4kC8/nFxcoVoEUwFKjlf3ESfCfbXG8CmOWOOmsNmy6mtCGQ+S3Gg9IVYSCTGCWGnUtSD"
-    "PP7iBe1P0yT5/5wsymQeef9X93D6z8ZEG80TroJ5qk+bbKcyR2m2uSXxEQlBBU1T7Kk1mgptUxvl/e7aFbW8y1e3MWQFb"
-    "fuIJOWKGTCOtEBb2FrxbFV3ZgEv7u7ir9nFjpnPKG5OQD4TeoE4it8oFsyt3xeJjlAE/D5gTWH3tvjKrGAFs7q5yVd2k3"
-    "e9SowC1tz8SpVbRjB0v44bQVwC76STxX9luLKKsNLUfVoKGE3geneXcGsxweWUC4gn8D+DEyn9RiMKCwMCqymOV0l8/gw"
-    "NngGVmZ6w8WsiomoG/aE0IdoTGBlgDxD4v4AZNJFt4XEJ/8EFdANLLNg0NoU5UeLOJyV+Pm/lc2xpY5zJ6MkK1qNxeS72"
-    "GWZ6tXPNCtWJ9/wcbNl7/O57Hy7ipcxxRb3kEA40bFoIeoUeP8uKKrHP7SEaGtQD3t3VF8Zy4j/alKQBm3S13Dgq7bvTp"
-    "juf1Ra7rL5x9veN4z3qJKENTYkre6Lg4yU0CvxVq229kAmE8gbhTOS6FQrrbbVNff/ULmUIbrez7GtTpOtrGlUFKKiurw"
-    "mZ0KV9xjvRqx27Je0MYHr7LGcVDoQUaFw+EjtVzZOSTwnZCZR6Cw6m7qcwHPeOExApb/y8Cv92tTvPta/ZW+3b4aBOGhv"
-    "8vV7mdfFbmly4y/EU2PaDb1oNDOajIi1pNWU7Q9UCDSfE4RbOxloS9lgkvtuOWouRPGCMyquE3iDc1udSnwP28AvmAdUX"
-    "W21ixtc/1nwMyRNhp+Z5Bb9EXcq6t4hYMmooYU24QcAKc+JadGnvMOUIxrAcJl57GTNPVuvyZplOWY/ZPlpKgnHC5gosd"
-    "xIT0pifFAy+xJjs3PLKeqOe4JXThLU6tIXPAnX6LUsY1/842k+Gj41+9pzb4FC0A/W+Oa1KDupxHSaH1Rhn5W8aJa5hni"
-    "UqRtU999mLBkzNVfKtalZIqpSu35aIjgXsjFPWjQGMNRJOgtA83GnMczwvJFmrvr7evz+woXhwuO4ncJjQhy2O2L03+Wt"
-    "18mgw6NHP8Xw+lcCsXeNNCHNjp+olKl4O59O9UzgBSFc49sMzHdLCf7w/fNittkJctL53+d2cGnk8/2s1eDic4UMDtosf"
-    "zPmjj3r8w0UPH/LNw8d/rebJnJ7P5/PHPf45Rh+omy9evPi+5SQaJzZkx037JcNT0ywH1g3oTGTOc79y4uNW5rCfmJ9jv"
-    "xIrA6jF4UOm5/X+YGz8yXr3B4QX2FwWY4QZURD2hubsg1swcYbr8cMBwgz48QGiJ5u57lrfNDQWdL9tnwDrbOn8qyp6mA"
-    "yH6iukpae0035O8fc1//2B/37kv+/473P664hD0NGstRUAoyDprdEtsIHAwcAphXKGuPBeIuF9au18OaoPHrKJmT0uhGO"
-    "/qrvDYBTU3S5X1vFctCf/3lbV4O5w0LjX8MENlQ+I8eW2/YruCXC7XSIHe3TZ9Yhp/poTq6xnImcVlN0cTuzlp/448v86"
-    "Wd/bkEwx3vnrJAgAOgru3+aQRmwQjJomcXz0u3mF8YY5EIb6o/2CFz6Dj6Nn1BMvza7XxcTXd3l2h2zgALb7hRwMWU2Ze"
-    "lff3glWlIkaLU1ur+JO6N1hci+gmaGv/sPRnBXJ/2qN6bWe3SF1pJVgfn5AUz8WE0KOJ/SuTGZpRR/y7xGj5vSH8FpXTF"
-    "IO0DGDzmh6PFoqTwxeDh4/fvxgMHCe7lFlxfLeg1al5EG70kOqdG5rDAmNb7XymCpUXrPHW7BHjxtQO/iOUM+4FQLj4QC"
-    "Ld87mKNU/HmJOKyx1q9I9EiID1IPXjPvkH3jStOE1qOlrg5qWNHmH0auqcV2VXmeR01RMrXSHSe8xdEBOVJHs7sOBsrtl"
-    "kh1GDweasMmLmf78wlPZP/Ask1GgO4o2FE0XYgiaEEjvZWSzJM38xz2+zorT4cCvg558fqAe81gr798YTSEcuifbkbn8C"
-    "IPE8o8nQ1n2aaiLHlKRs9K2/DHK9eKSZG7WEdoXt5OtPu5Vbi/1pNAqV4EdYEHY1Iku48SqZvRVHeQjx/m1mx8eDkfJpJ"
-    "ge1uM8KsIqKrpDY1JuTOQ+YE+eFLMVeHcc9TwXNv7p1UtEKiHmyyADzXvTszJlh/ZG8BJpCFzCDQtvdM/hC07E+9HoSmW"
-    "CdbgyH85RNEW2N7MyietEd8jn2JdQCo1yjv09y0gMeAPH6LyJpBsjVhzflCuI5IQupN/jui8xFAJitBzrSahMGsnZDI4k"
-    "HE11qQXr++eNiRUt1HqSTsNyE4TljjbTKNryJg7ebQzzfrxkkZ5NBZzQwdfX0HkP5AfabjcsxlM7TS0OleoR",
-    "J3NLgwaKDUH9veH7IDeu6hrundtaPfajMQ+FC2dtuaJ1/9ksuxbgbIiJP3DwoXxizr4EnODgM5MsfSQRz2o5kEhubDA+h"
-    "pgwwE6lXVZr6WbzjTl2qO2xQ8URIC6TiEjrz0ljxWHjsNWaKvyc6PQLBnv+nOikCyPXBARe8PTEWsFqgj5wAiAORvmBYT"
-    "hHOdFpjXPT81XmV//TCnqWB2r48Lvvvns4fBwcHh4ORiRhUp2KrocPuCT4x2Wy1fglx0rR8Z7kA37V/Y5rNp2XDBJVY8n"
-    "6kuVBG1BNh07zBv37jzoDRFAjIjzoP7qHm0cPPOj5kyaAWjNlL/IWY57ILsJu5dgB3mKVMLcsPtHUjXclCcBlfeV7vR4e"
-    "KkRoM7HZqKZjclO3ef4+YhMjLF77E1IOGAulM6K8NcGVoKKzTT6rHAnSogVzoRFD076qIWZyIoZgJFMEh3jaO3FKjI+HA"
-    "phD7biF4nsCIw+3NEtPF/W36u7u8iH26+QkjX3PX5YJieZVb1ZkRdmrZgvqVtjBxwIvkGC5SbVlezTxljHNKw6y4jyB13"
-    "Oa88EIq0Y9BFDDqUGZ4qxLYnTRBWJ00c9FXOZ8plDgqehPp7BlEkd2dCP69CUu/V7vzrqi9Vd3JtU0oh3xjKRuwlAnHP0"
-    "LKJwr01xBw19Fk95Q9foPiALRn6G1Z7oV7DTAMahZYbQK7vaH+yiqiPkcPhiE9wb0/UDdIewbn9weZ+8ScfZErHyZ+w0S"
-    "+y0xZ34YeplIeo0cY4YEz15+SR4fxScn9rpaHWNm8EZRnJvDpaPj5BQ8g76TNmhVZmfsuI8QV+9rdadW6mml3uXqfa6+J"
-    "16xUnGlfs/Vz0SjfktET+rQsl+3Tv0ggI1kp58mvgSLt0rVlsAPKjcgajawKlGf38DOqMyR11jfh79pdcA8OqRemKAkc8"
-    "JflZxjEAHZQTgaxHbVFf2iS5LgnJ3YjKbw4AHsxec4DZhD08/qgoH+dz65N2XzsuY5ilQs7dyndli1KLLdg4CPow1qm0f"
-    "D0fzAWPuO5oTWJOKqnNYfRnTRG+IyCNa5tWc25lCitz1nZTAiai+44uiYyP+ZCREXmdbVLFrnYamyokJeH5rmAsmL6pQ2"
-    "HZD8i6yI64f3RbFSBoojpOPBy7x+ZEvrBTVuy+/t2wfa/enmAzHhve0L4mx16xOYKN9sikPV3yitiF2JT5MQNkCYt/tT7"
-    "V7M9leaHeEn300dVyZdEp5iP0/0nYmJLotDBO6g5FXRsLrCgkzVIkonK1ru6WjWx/xRWaRXQc0Y+FACB88vRXrSGYwd8M"
-    "N7QUir0ZepRM0VoMaER0fBKVW7R8ReS3y9YYh7qiJnkvpzD/hzmCtp5CFq0BzJ3Xe44yk29R9NrWPkzMlGcSP8Ew+gnrr"
-    "S+Hskz6Hfp5X8vsvHxm6xnoYouaNrvM/HPefRoPnQ37mT+OmJ35ybVNC7VTyTRzlbdbKkarAoMVwpR9jVFWjB4/NleKxf"
-    "4TubJgmqJ4OejuR0UwDw1Bh9GwPaY8KPZ7o8yWlDHYl9lIZk64Xlb7G4sPiWKke80RBZJDBcGmxNcUKcqzOSOtjjKGgFz"
-    "5U+93L+cdRWP+Y3ozNyPJuK/RgQ7YghbTANh3sDiX+Sx8tqUTSncFfR4RXXOihw7BTbRCzIJ0abHdEtVWrLu5kqW82Y6v"
-    "hcCmeFnONhditOkCTWc9s7dX5b6cg5W7pSl2w/M7nsDqeR9I8wJN/BUu3KhDBnxpMP1YKgtVI6KcMqKonKLjjnB9uQO3E"
-    "/RjMc2NGM5SfUNl0u7C6+wuyNrnq9DjGaZnYvo9zstqsp4kPJ9hzniOJ5hZj0l0QWVr2e4ob13F9NdePKCXy96F1yiiIb"
-    "EBNC1owknQgkgX4WAbHq4Ux9CedqDp0iTy/JQc3iP9nagpBQ+8SVcYg9a89m1Ykd8AhsUVsdsk1BjjMTRLhtatP2/EK8S"
-    "yg/XZ9/ac57UhDc9WsE/cMlR38xD1GCwC9N5364EZhqtiqRjyVyQuQnekk4AQR0E25wNslQMxzNDirbv9EMLDz1ZTY9xE"
-    "8xhWwazZpD1qbuWCqEtPyZowfhrCK19bsgyH7vZypXefcbHTtiw390Dy4XiwSsapRai5hTac6gIeswdpDe7T9+/Hh3t9S"
-    "YaSwIqdSYJVWIJJGHO8NN6HTaYi2Yi7VrxoeRtLmR87bm5KflTvvEnGfkQILpCeGqvA9nVBwA5SDieV8uLfqT809iyo/5"
-    "GUHN9bWxE2IvJqfc1tbkVrJXMRLkL1l0mNVxeOZjx9CVQZ8cvgbVGqdozUygqplEwxac+mbDHdlHkDf4gevWUK7ynMgzl"
-    "+trInKIywlCTcPPvxQSN6v6Foso2d0GJmPbxmZTADJvzAUxlZCog+3g97VJriYoqZnj2IHnLCpGsAuFfmuU6aqZqRrEEb"
-    "u2jelpGHeHo7y/WkZceXeX85+Ni1B4AxMxP0KVcRyiANEScxtNj406czfnjnRzixmU7GomBnOhYzAj+GGSnUQyyy13QCn"
-    "qvvEltr7i7BGobJMTcny9moD3JdxDGzD9bQslPOHYqct4ltZXgbIeBX5lMlBOUpMLhg38Oc1V+yQvtZksxvYytK9Nm7RI"
-    "Pj7GMCexS6rgGx/JWt4rktxsMEoPDF0lqpASDgL7YyhtGnCUyqQpMlQinSpa3dNbn3A+m24TD+GJ9ffUffO3nNDXEguu5"
-    "AyGttN6B6dNlhxtgdXxuqXmaPGYr8D1ElqjvZZqhypVFasSyV2UWQneiJwTzOYEUTreS9wutzHrZn2O5hTpbGPm+bjwZ8"
-    "0Cu8sy05HMJII6BKi5fsbJaeSSQB622db2xenPrM/iZ/TGb81aYxOpe9S8PG9e5q/x+4EwvgKJnC3rv2xiJsQsYvZrpmS"
-    "JS15RJemMIqJ/M7qWmaNS6+R1pH1xDP/S3o6iRDxnryhLGXsN8yKpkhqh+I+tCP0aJKvbGD3HjVX7pGoeORb2ikHJRKA1"
-    "G/IDu2i1vWDZwtaNnjsYxQc17YyYdoYonJCdMYq+zxGtoLkvqrEOUywfroVDiqeqKM7Ddk1DA8z6opbQQ51qlgo2Qeuln"
-    "3Ob8q4WgEdUWxvqavubYpBiK25A3s/j8qwiHixxBIIqaqchkenqZdvM+E+ttdBWL3DiCVueQbdYwLBsyaQq0andiH8d1X"
-    "o1I2g+zMo2FRDs2ixxBCmpueVnbEoTuWY19lzrKvFbOfZorQ+vQCclUUwBCOS4wV38Dl1beEg0Jy4PJ4FCiexYCl1bVDm"
-    "2lzznzYPekGQ8Jd0wnVac44fnVFWK4+jrPRL9hjD8OEhF/gylSRgtSyG387SO/tSR+msn0OoNFlTPYe7uDhaUTA5NcQKb"
-    "EdMmMAaaO5khfSbfGhNlEPXGJIPGqQfojqwgMemw1ONBKuQmy5vzhhbMjLZlzG7bDKco1sYX2MFlxT5ecS8zK5EiLUZ2k"
-    "O4NB+NBmPXSvQck4R2yOENs4oMxX4X2q3GXa3BpMA0n+tIchf8rj4b7TtaVX/LbY7ToU11RqufBWLw4c+1Eo6MlheLpmS"
-    "thBoiX3QQ3swU5EOg4sxSSuEeiquO44VRg0QYy2PE1VCJrxnZujjha482QtjANHi8aGFarKjkBuz2qmCHmYO",
-    "N8xWfuqIWEXfEtLJM9wtCB/VzWqcAk9mKeVQQ0yk+qKG8iDhS6RrOBGgBNq+3EvBwmB7q8pJXD2wwtdfw7U/5uzpaiwBv"
-    "4sKpJ2GETHsehaTtPpn4qdCdTWffh/SDYSfuYHpzvYvpo2g4ixOXdKa6vYz8NDmKEuGJhK20O25wIFoXrRi+sLoYn4jlP"
-    "MKc/15xkESKNRmFdP+F/7L5AFKa3n9zjOmqH1jzD+A6LLhUat9CMe4wYXBn32cHEdXEzOjSgN7/B3EHYLIi5y0dFo6/jc"
-    "KCiZiumbHEvCjF24NGKroJD+uQSPxZ8N+A9Vpp3ioW7048D9uiJaT7x+3vewGylA4kjxzQaIEFUBz6y8qWWEdhooeTqaL"
-    "zU35tMA3bmiRGSW3/apXaJoBnqebU6D53OSZQg7sXGcJhNA5xYB92J1Wws2spQW2Wb9mbj1lh7sz6+AIf6Zv9MaIvguLd"
-    "yIuBkxGdzttbtcDkBgr9lqtTMCL6mv5DJF0p8wbViLVwMNaEhRoy0VEsLZuI5KfFWWVu0A/nEzme7VOYWsnMsXIIIwwTE"
-    "scjDzr2WGzecnIEnXhTU7RZloowePAMfXtbEdTcYmihJSaKEFpxnLL0i+hLxAQUh0mYYjUwwj8qWaEabsFImfJVaRWlkA"
-    "hvszEfNDUk98zHOKkKrHYQ/gn7RtCjUo1Tz3d1TH2cTRsM6xk2I2dw64a4ntY0sP1Xr2aoOV1YyN+1yuBHOcl0i74Q9w2"
-    "jnbfsGbRDUnvGspYLPS/jSyjaKoeUYy37haxvpvby+LrhInfsZY3lgOBrtKd3ew23jxwiewlFzM4wlWxhflpGQvlxQ631"
-    "e0F4sv4QzGTsz5uenGI2WsWP3rjkxJ4Zan48DTXG4tDZJpH74MHnO9Vd3OBAkXwIxV90I6l6QAT2pUApEaw1ypqpiViKs"
-    "MIes5zBgmweNEk2aGQkaj901GrFbyY4fTzJa5MOIR7i7q2/1NASjIOv1dP2DJpMy1bJ1qApM/BqmKFP/ypE9CZWcRO6sn"
-    "EUZC1dFv+Q8jjyIbmbUp4WmPl3/xhS4Rp6mmqst16dcRbR1QlRBNG9WYCErUExgD3bRHU6p84aGLIiGLA6q0YIoCFXAw4"
-    "h+p6Mmv4AW8rR2Qb6Qm9zMv6b2qIxzwF7B0mjhkPpzfyFaNNhn3KJQz29VqOdAATfavzkmmzk5lsFhaBkU3As14x9ZMDW"
-    "XG6zHCpdINKZBWXjiFKX7okZlhOD0+65/22gOo3Jv+HC8Hw6NJnydK0QhJvjEmTVxcbLhBV3OeOPP1WKVvJ0TbmE/uVQj"
-    "VcQTLkqoKSRqMIP5zNpRS3hUC224VcRiBxtN/ZYslsdJ2wq06sLos+MRWBZ47lCb5pzrkIMN1GMowUP8iZDPGzryjSpqy"
-    "fmNM8hjSHyI4cWK0yULexIUiwnGsRHUgCFf24gdJHaMxYEzFNZDPXHMxOW5/hXJN+B8G9ruBpQNLzVRwmj37tQwiuE5rX"
-    "5P64WvK3e9Pc/RLXytvqFbiAtHTmUcQ6MjRrcSNQpxB3qMuozPGrmQB0qlZ/5N8lhbLisIJJaYscoTtJuzth9/mWJ7jol"
-    "kusXvrc2RL1KC2FNhvrGHx3S3ob67TlnsOmzHGUc8AbRnjSauOZUoDU4sd3dnh4PRjGmtnuExPY2r+qU+uqVJVSRCBoSL"
-    "ON0grHJKa1WPtOhbHDpcC59wNJFbkrOr9kNxqz2SU0mqJb/aob0OgickYtPGfI3T6inzqeaIrYTDL3Eck3LqmBaIsrPQW"
-    "s5CeN10yme5u7vcWuxza8Sr3NZezFxMoy+omlX6vpUqAc6ABc2BEQGQhy4Z7wxCbh3x88f8ucR0PnSXKtERTCpIoshwRt"
-    "uNgVouxT4NW9DNElx8Ux8gK11YQQESgFHQmZCktInhZ3J8pU8HGrgw/HM8cfS7hP5xpNfX5FXL+ykfvh9fSWEZOIYDMvV"
-    "Gwbxu+H+9BoT5neZFpOprKwaS0EZ+qU/cSz5xD/Ry5c1yjf1Chw6ttAoN3cloGM59wKzaHfZYkIijYx9ViJmRYKKgwoS/"
-    "kzrBja1dWzwjzsD64+J0zrDCrThf2jRzbM99TRClJZz7oCcphWanxAMQoIZbPk+lETtpbXIsTbFphLgnskkEfuDcOHV9L"
-    "lf645HOeqt7XCDKmgE5LPIbYoxXgDJ3eONVc4wcrlpHUanh5MoIp9+DbafRIpg1TM9Mld1oRZvFAqMcuddbSHvcmzViQt"
-    "YrVW+G42YrBtz8SKohrGGlyu6KzzD1xuQcvPbQMZwkLVUdcceIpaRVROpLOJkr4/HMx9EDfQip7SWtt5/3f70uYmoYgOh"
-    "6kddN8llxkvz6/iUM4oho58D2THJudSmaz+ErtIJPUfAty/FdRKpPIqtAYQtX68T7EkHcSN5eszlSpfhbYQ4hjc1fiaRy"
-    "3gPaQryRch3rJ3HI34uqja606yDRP/jTITcTsgkBbwGGDDq7vvYTRM6266eDuflJdCNGZIJQstBoL1m/aYPgS/RxtBZRW"
-    "7e+RmguJKoHrejG0ZTajcS61KVxpmZfvEyq0143roQJip+SzGiNjk02COn/xvrBWm4CASrzJPDEX/Wvy++/E3fVufgkBt"
-    "vZDj4sigvJT3Iaw6uBx1YmyJPS7iw8tBED/B2xReNPRbsbuOIOIHy8m85JN+ti+bm2ilikwI2CaDnOgDhNep5i4MApBq8"
-    "wQPUD7Xb5+2+8ND/ohkVKo3a+IaZZf2pjZk+gaiNLciiYvf/xCYlcY+2veX9fS8jPyO/fDe7s9ZPLZOYXHBJPYjsEVVRI"
-    "3qq6vFoTw8VgHWuwPklu7C7EVZvBEpYIw1r6udnAt82oFbFe19cGzBDo9gVnXPrgVzwT1S0zoWNR1tE/h8PlZae6QuC+3"
-    "ipVHe9VeoxgZzxNMZL2dCr66VVJmc7/2WypD4mboZek7nXSSh2MTUAE6hUhmO9jJGXmWCdUyAalyJzB+QNhjvqxYNMoJe"
-    "F16a6QVIvSHFdzW5q40QqPk3aiYDdFL6cfTS7rJxnttigmiEe+Lk9n7P1IT3xRchq5IVqzpIJ87UgeTOsyJAxZQ78+nCo"
-    "JeAC+QQM9LmXSRU45WSWsk27MXP1gveyfYLP5/AsNZ5n8vSI+70mOmCdU6wVifvnvKhfw31XmTWQra6CSUwCa0AtBwglM"
-    "XLhOkjZb9B42Pk1+b0s/4Eq35MMF8ZtZispbfkZLNjKmlxOlq/Vg7tGvi0gedSvsb5sQAE968uRwqY8s+B9EZ+BoNl7Q8"
-    "sXIx7zz2ctMvokwwUXCXvxzce7/ike4Fnc/RJHhkNf2FRsd+H0VSfoD7jXQN60ZUb3dXe6yKRhOxwm4dP1BuiYiyI9IIm"
-    "zSKNMM9ug/aS24SzDUZV+tXkI3hCkla4TuWxdPgr19lYoPn+lzN7nrO7Mik7dd6NCnn29YYEoWCIW8nWJR0pjsI9ccRzE"
-    "hJldnhxCS8S69TLL3AKrr6+HI17lZoeqD6CjWTjucJRrMFFWD2on1TVLT9ZHL7xZMXsREys2RKw/EYF4/rrve8nLbSYZI"
-    "G7dKzJxUI6GevwrGjjc7bcYo51AsDx6Fj/cduy+2t88BMr63f9KEZo6BCMSjvyjPOQPtQPFfpBiZEVNRcrI+",
-    "FOc4qYMZIgHcx1pnIHkaVwmQTOSdE+GEp0DsZiCngeFct4JPPIDJQKAt5S1QE6bRsPe3E5iahtOl/aZXd6+11nfNavSkI"
-    "rRjH63sr4GGDfLwNNizO3X7NTUM2lDkRFdIXKJW7z3sD1XeYlqN7hFxVXtRcRh5f62GtLm88bD/mHBdZf1AO7DuNXJt3r"
-    "iDIyhbdYjEZn7ejQobaM84xTgS4i1x0J1+k1iGhNk8tloPGlgpi4o9x8BvaB0fxVNYOT6Ojgsgh9Uoo2wPjo3EqbMz4Su"
-    "c8R70H8D5cF89UMPBtLFRuZseRllwNw19+1TtD9S9gXpIyJ6uho/ojq6/23dfO4xgGtL4IZZ7w/v3B8Fd+YuvO8bjTTUZ"
-    "896MVuvu7IC71zYqdzbY38TRUK0g6PYfjD5Ianh4s6gVTeYKdHJ1YGbu/sBmj4f7iyKkSa8i0umqe19V3cduDsxZ0fjFQ"
-    "0oCS9v12KpDbiIviDnwPuc2hk5t2H/Q5O609XruS0fbL936ysB95ccCSW/fwyPESeC5Y4xbdxyL8d+rbyLGJmht5qSa+E"
-    "/pO9eXYWYTeKaSwPPKFv3Zg0/sUoErOQEfAD+/zM2ZudmouPXB3Nj9SZ2XRD9zI1O7pQox+pjdOTlAXvesj8YxHbrOaom"
-    "wW/06XuofP+1fqrR/FWwQ+ANB6J10nuhC1hcPROIu+MjxnTx/Fi9ppFtfl0NNp0gV2DUquz0hKHvaUV9LH9WoH/xzFQTt"
-    "TKHuRKCGKm+bD/C9pfXO1u2awY30pESl/HadU/HLXtm/DNySKyq5um00KRemXzGj++M5QD1XboUyCEuecneQOzVYqNNqv"
-    "N2rUPfqkFYKBkjITopcZ7XvU5cISiRRuoubA7HUAaPN2iu+otpXvbQ1caslcfv6moB5lmR0z8lI9XfaKVE5ibGzRpHb/V"
-    "znPGx6eLFIqEF6aYUpyBCZndfZJEDl5mxm4KzJDJzpzMAETLxR+aSWUUbGCp+b2XVdQa3YQvZ8Whw11haE13WIcCB0WMY"
-    "W4ziEXU0TN1HPq5o1ZZku4wPzg0fUoYNHJvKXUZh8BP7D211elX0clbRpb7k3u7FYahHNez4+oF8zD+6uRgli+S26q7s3"
-    "VrgZ8cpqqy6JwWkrq2o5E3lNkhxHfhg+DNtF++P7g0E45Enh8j/uxjQt+ubPu/GIcSd7Xf8MdValwSkwFxCn0gbPNhMWO"
-    "FYlQUDwmt2EU34NZCDFAaDLvVtWuWeYaDPbhON5oi1tzpUFey5LLpf+e2gFEXiG/g/27iM8wuZmWmawlbzZWPRqdDTJje"
-    "wNNJckQdTp0pNgif8hQfNTYhhEx6Hjr2YS4NWNO19oNx3Ou8COOtp3emV9p7Vb9dVGLdhXD1ykjdjkRGKTjE/CiZf2/kf"
-    "mdUdytpAJV1h3h/fVPELmxCV8ae6PZt30sAlH2HsE9bKt3Ut7w/uBmndLqSNNciXbSK/kOrFmxGvDE0ef+DKDkkR7l2K1"
-    "ZupRsFleqo5TNpeywMhRv0Q6kBRPuB3yQL3jAyzrH9wS5RL1Q/R4X82SiJb9IlpLutFHSnJCa7kY5pOLwhGMF4XjnXxh1"
-    "XF1hGOQ3FrSUot9bhD2+yQjXdB3usbO4O4P3X1GDMRpVupCobIIGoH6Ao1Cy+4zcNM0yiHUOSoVaDK++wNcBLYEiAvhDp"
-    "pWb7RwttXChUmF3Yq0YuXkv2kApkoA1q4ivi3NzwjiCT5y50uVo8WQKje+vTZxG57UiOjADjlN45nNg0GsgatxqfpxOaO"
-    "d9xxWjdJxhJS7R+P9znzXD1rIfdmyzXEkE/5o/4s9lxVrQgdDkKQ4hKRnhxU17jhZek6Stz1aAiaqDuq7+2MnPhbOP000"
-    "2MRJNtP9oTfsVXs4d4wzkqp/IKTjCELnN2wDKrwBcVkwIdKtCLncVkchv7OvF56Wtqcvf8AzYhGXoGQi2NR6zrGG4mVOF"
-    "5g9Nh7i8H62Jm7bFcWle0IfM3o7rTGeNpYbjaW4nqsYkxQfRLWMe3dXSwdwajfQ+hwHHxX0Z4VzPbmv4IZ8ZSZGiQMFCQ"
-    "+2BGOHlhWzotuFKz0EaRJEqDX8uCdwVVvxZsAxx1SP2rrAQrlquVgr+rTMTY2fNuxDW+2n9YF62QCotsyCCXYVfKxg+XS"
-    "hiTtXFFBuf6zpv/7mGvYzX4iE80lIsXGHYixPRnKkZ794gp2rxViSWAMYaoL1pd9ZNCBEPyAWZGAz9wGrlpx9ccLxg5v8"
-    "F1eS0IrHU2KWr9gvzQFJx4mRaE96kLkHipfRexk9n/31hglJsckDZMzhlY9VjgdAkVfj9LBoBQi6hA1uOfZbB1ivYXzi0"
-    "IfXQRD62Bj8tu3qJYilc/cagyd5uhi3PhDyfFCD1IhV9HLtK06iQ1Ivd/2QlWjisr5wtZkWXNcSGmDSe6x6j6fbCg1LP8"
-    "TinwXcovFB0Z6dMN1iz1hZOHMrH79heIxpLbTBd6ZTZlKjBRQucS+fZNMDTkcDA6e4Bd1caSybMiTJvShO9HMmLDGCRFR"
-    "dKBgUoa3hNzXicQ8C/A89+ep4P3wcOJMed//tU/fZ43A/aLaDqxA4voEnMWxBDXrsRaSRiC7VB6NxxFHkOSJz6wkb0h7I"
-    "Nuw9uL7OD/Xe7Zr4XVuoIWlROo0ft6dESFah7nGAje8M+mL1NxRVMrSwhToaxb/V+jd44J5q9+JOn2OKqGSb7troSJNYv"
-    "fdzWhMZW3dfXViuWucj5gOFONDF92D3PBxO7Xj5MXGgFje1Cm7FUWc3FsiqwvZVo10yirB9X1OGvfsBIxLWfXoPBwNaqI"
-    "+10poisBNv4a7BAbz1Wj1E8CxiTQfcO9GZOpbV+aiwdGdUdKO84dA1gBS89vFB1TUOO+N7JOM8CmRnj1w11RckYTYfJjz"
-    "llRIzxt0o+vF9enwfQbd1o7u78uDw4Zbqi0fEVbaGRKxBM6NftuxGxLC/hEXIZdhSwl1o62XWw4nlcGn8qcw5NnuFXB5G"
-    "8kF4mlweGB4DxlRb/OC49/hx2GICaX+VjnEgVAs5dle1lcqo8GfBgV+OiUwE4aNgPAtLCRmr7ToJ06ZR7/F2klTBhaywO"
-    "NgX7+W4wXVpRE+E1pecdoJBI9TziWezpPfIXCCzOleDfbuOihINkcWn1QLeDTXrIG/yj2Ft1WRf3Zs28aBp1XSmgOHDAa"
-    "hPezfN9G5Sq4ZMSXOyyea9fc7PwiPb3V0dxCTPD78j0Fh154d003t0fb06yLqPkPcpokJ3E8zUikf2oIUVf75FcX2hYPl"
-    "pxJSsrV/YK6Q3d++PCrPgODvTHAITGCs2FlsCjh1WIZIOzUNgY9ZY9TDx+HPNbxYWdhbRXDOa/JiZTPvUhAaUTDlKPx9/"
-    "8ReI4kewIUlaOJR3O6ZkK8Y+AmAjAj3nV5o7JjcWZlfiQWc/fBBlgZPUbzvxTenHLbHMGLdM3KBCSno9vfVtIfL2vTkTO"
-    "Q/pkqjCeXJelFeqcxHniLgferMiQ4R5BC//QpNgsuRZAPya+Kbrqr2qiFo5egExqTZz9DcnutcDDQEjM1Y87u6+S/xZ1w"
-    "sJz6Zm8eZODmt9qXDdDt990RKu1k/Ksrh4RcgEzBPfvOejs+FmwlGU2IggMYr054SPnWSxb2tOvM761no7b3",
-    "vVOn0hkQh6IaNhGg8JVQ9glE2Qe2F0+d36bm5OgG1YxaJhoIR3IsbQHnvWd6u9+3LYyZeBot1UiAMIYQJwfa52Hx1eWyT"
-    "JtX7xtybocgtjHyVO3BhGwCKG1q10Jzez199AjaVQs2gJpGpl9BPfEy0T9EDxsfhpD1RZZEnoxcslATaf2nPYLMc4xsn2"
-    "QoxER/ttQ83Vwf7od7ConTg/6TCt64DL45wwMnh5ksQnXCZa0763CUbtM9ULtZbekcCisVFI+AgYBdlTb9G9yBEsCSVYU"
-    "o4Uvk2UfkdgR1O4EXslzuzA++siUL9X+C6r7EKTWs/QvDGt78cExDJgf5aQYVA0129rdm+/KGwW8yL63f/0mmRMOcp/Zr"
-    "M7IoWFWD19kqwFWu/TYH1d0B0+5NM5+yLtR62o0jUOm3faFQFVwchWb4iYftHy/r7xL9JJAOiH/q45Vl4432CoM9FHMio"
-    "S41WGRIgH7FbWfrAjT4yuQycy4BCOoqhcZWwJ66nYBxp+8OyFSdPER+22fZHZd0qH+6XtZ156ql/qHCf1RZLkHesXy5yV"
-    "g3WNrSC/SUh/2I7pphMupGPd8tNneC6IVED/1NTJbJ19xI1zkTCi7ZlqeiabwAtjTmHS3CuPr5DLpEpz2jls6LFtxxhsP"
-    "nX9tnXlJ8WA1CqkRthVHwnZKt6DF2Va10n+iVN3v/RvhjxSnilB8izOM2HSMMDnj5CWJsVJNHxEYB3t76uXSfRIvY3WVS"
-    "IUBiibgwEibTHrPI9cnefrYtsJt+XikcBfgz1VGtehs+SGcyMqiX+jDlxr3Bsr65pjS2A8zb4TOG4ZBVW3q/Ju9DIZISB"
-    "NhDA50SoxR/f1RBqnB92Xiet7feQqa99y2hhxZRbzScY+HthdtmKx6gO7DeEbv6wmtTSvHJX23T7JcsT3ge6Yk42PxXIk"
-    "kQgkBhK9qoruWdJbQRcljThBa3mC8hvSHgcxQFWeDnw+nvYwf8KGcnSDJ/DFg5rEqSGZmGU9WWXzgSvBQnjSPJlCs5lvq"
-    "Yv1KQsBx23PWDnXaEK/R3ILDAi170hH4KHpHojcafnh1nadrSJYQhjYA9isOzyot6BhbAsm9FiDQyhTA0KZHkQVPNy4/J"
-    "DEupbKuoze6qmRCjRBambK0t6Q7kdtkVn4/sMztpu1spxmc4WlLHsvE5zSvdXzNQzsUZ7/1sh2Y0+6DTaVrohv6hoPvdG"
-    "W1DdXb7WoCHnvvX+WdB+rkv6fdR+3FdlPipuc/VtERmbmheNfEVqfs1cg9vFYB/ec1Pw7mU8RplrUtYSGv6+Nf6jAx3yq"
-    "XajY4SUYi9lGaJW9dZ+dndCM1iieQGaFE5awT1ANmb5MobYVnqhJJ86JpjkTRzPnJQciXZWu7AwRKSe560Ktkt5+YBoS/"
-    "4RRehBbn6FJOj1ga5TA+qE6itVCNdVAaUW56shiUiVhnwZUEMkXgLXqzQ+jIbXqBy2tCpLOuV2dU0ftF+klzAGJmtxvhU"
-    "b2H1o53youMNvp1HFYQ83eIxyZ3SestmL4SrvdbbfohRtbfQ49JLoDxx8zi4Qpr1iO79Ls0c1iTL/dbuhjHGW0vgwX6iI"
-    "cKqkdXm1A7+0yfoS0sOjCaKk7RPSBWcvo+IY25y3hPWe6czPdAQeRIJC+10Sn4NnOZbbxXLRq94LRtiYLs+Tqk/atrosn"
-    "vMAM5w5KnvYqIlxOcPlCYeqTb2qlft2yyXnLVoqaJBRR3W2IQoPTFePzSuNznCoIJu8N+az74AzubQcVD5sQ0sEA8kVlE"
-    "DMtqcZMvaHF/SeIcqKnvVKsochl9yAgjL6iPW0Zr+zAKWU/f4btbHoQSRO0cuOMyHgz1ud1228OTsswZFaVexAGC9lEu1"
-    "ZKFobkHk3KKVIQsXckTcupX0++s32ZTLyTVaklCT5Kq8deXCONLn1JZPMiaTcdgPfRPtjInKgvuTIN2J74UdP4KBJLwAz"
-    "8D/ozVfj8fev3jUriX+apF7U86j6TXyJuTi1mKNOckxmx3k6aetBuKiHEkqhOPK8RmPmLVOhC3u1+8VH/4TQIkCWQB9KM"
-    "WF7U4/0qIXP4rIwrc7Dhr3oWdJnQAJuJzPA69KyePJqiM4Rtl0jFceyjJJje8DpxjDjqb0OykPyp5KA3hD9K2LGhyZfRI"
-    "XmVAfhbRo65hPbQjtICsFaC1sUsRwPoC7aZYIFaP+o1+iEV330AqwqlH3WdR83upToMgsHdeyR+273i8GmwkeNtxTuQSF"
-    "GzSRE+0dmyKW27nrEBBlOY9ogPe5mwZ0fuEDtZ6eccOkbrU0tEa4E7Tol4La7+Y/MCew0nV5UZSqAqfeRqdKetLvZuQyj"
-    "UN+X2QfHnncX92OK33+plHdV99ixmMye+iuBTrV3FJbo2Exgds9oE8zKRcgRl5NOeuSymsGwEsORT9LYnNwXf4KSCP9Iw"
-    "baYh80acn0VF0MRzeuvyn2Op15TJC12wHLpdm2E3d7t3GBnz4FVtBjp5TzMOFhq++VMoYxznu+q2yVJQkG91AFtkXLHnf"
-    "BIK9t4hFjIHxibhWzPoLTayaEiYJZWV3uma38mn9goY272hzo6Kw8hW3N1dIbpIq/tvizaatnqt/qOwP3zQUppZFZsH86"
-    "he3VhRtau8lzOJFCFsblZ5Dns8L/hYuFq03jAc3lZXq+mo373htz73K8w/W4sf0KJ8u/73SHp3yxvD/2xU+3xLpaYJOjy"
-    "oXeRXTUdvjcmVjo+vFXVjY7PK+YvyMe3otwq8zS0bMvzF5YFe3fDb1dtSlHb5ttbyf6+Q+5ies6U/K/vYPR046qXPyoYm"
-    "hihSnfU7vJqdizg7q8T/RGLC1IVc9D11cpw1yfYch96t3QFeMsGZhmBvugD617eI8K+4pHvzQbC5oe1762j7ZJrCSgEvh"
-    "q8LGFK6ioeber42ItH7ze1r+DtbcW4p/N42yjpHSRXbG0TS0dhYCTIOf93g9K9o+4RoKbESqV8cRH6vMCa2uA13BkpUis"
-    "8LrS/8hdWFb0miiJdG0UhbhqAT14H5WomofQ0ZiMpNQ+ZMMBq4Xo89IFy9kmdJsqw6aV114M7fcWLIjljjytqjDlgKXRX"
-    "+STVSxs7Tus9gnkbI6sl8PzL2GiUXw8NbnQViR1+o9L9Jo6or6yMB425paoXePM6QQlTMEb33yUkHuccV/kK7pxOQW/bW"
-    "dmKoGhWj0WKR1BWLWks0jax/u7EXNh3oHfhJW4+gDOOFjKp31tnmk6sV+yOJ1tDAhBM4QalE3GE4Q97+I51d0UR8nHxRf"
-    "xD7zMmzw8m7GncScXjybCrhgyeFtNEKiKQTqiGHlCIWr6RqaTLdqF+TaH8wUJ+LaHhfPbOxX7I+LVUWc1bjBCl48tV5Uq"
-    "Yz5OIO1Mz6ON/MEDh+VvR1ik2uEya9utHi/X3L6aCJS5sw8zPj9OA4u4TTeYxc7zMb727GGYtwgqhDWJkTPuORrxb6ct4"
-    "4Pfkr5AH2F8EYlz1chdV4VvkLtQpC+kUWCE7PvGMQqHVd1fxL5qQHn3LQd80UU+92Zv3V0tbrw1q3RDrhJnL3CFEyJJCY"
-    "OXejnpZy1e/3ZxKmuAm4KuEG5sEtrdphpU7OpluC+ejYcWJI/kcyEf9hCeHGqTvG+hdRUgqJwEOjknBX+EF5",
-    "TFKeCXUVUx3RRmP4S8Ll0FHxUQs+NAOGq0+sor9x++aM5mOvph2Zm92YblQ5zhBzj/NKoTV4GDSxp2DHkxe7u7PtNEEoZ"
-    "n08KFnOvvUcPYoDTAgGXVJFgkTwKFH/u4bP1zXVcD+4O+wPu16ZnHNT2Pc00ptfy5HHkF5dVdR5YFvJUITtQ/VhTujf6C"
-    "A/9TivxG2ZjOSxyvcqnSfqLidj/AdONp2cEq8Ss6RJlGib6yP1VdWJejFtUqLZhFo8q0eScuSropbDOtmoF42txVF0eNQ"
-    "Hbga7zUciX1GCPnxtZFGnABEHRg08NYwyt6Tn4MiusiRwJGGulSRez1LSX+WSA43zc8EZnPZWroZBQy3XHOyoVmysGf6a"
-    "SD53Of4oODi8kqEQMdm4QUcRIbiYg+c1R1UcWI+NQKr6+npCILbeYNceOda15346OerzvE054+ws8mWC5eTKAeUjLOyYg"
-    "Fd6o+cahbu7tLNkDqZwkG3d+XUS6FgK0oLzdCBPv8Jkw/1snUgGM17wF+ozSmd04c7/M8Ltz7a2F6wRPyfjIxDaF/yxr/"
-    "4LhNkJTOQrQbAuMPASisBJ9wRdiEGrGAIIXyLSLSFTzIROan/FN/MCZzzqEjfFql6ucPdaw+iRTN2Cpk40uzj2otX63dd"
-    "TzeT+h9o/CprJbeMJJlYeh0cI1EfwDBw3gZgFnQ18XYg9bzf6Nbn7QH2fMBP23PqzndRRe5ztiVL/qgAH/nNGsUc00ufs"
-    "DHVEL/IYaFv4XxkDXl9/5cmgWloC//R/PiGzxqviwuSMpy/zljlyonMX+vOuhzK6qbHzkQRZqeA6omMOfI04mpslAT9RH"
-    "3ZMM9fX/6r8nzji6M7R9fX3CELNwvVP7FxRJ9FXazCi50ZWlVp5A8rwE1wfEeOBKmp25HMSvUBGVfMNnAMimkWHc4Z1/n"
-    "lnfWyHoe6TqPjPT6GpwmfPRzYcxTGtLVMBnERtPikCzxecEER/6qc6+oQjxmfJ2GLiF7aj4QswTXKaHQebO+vPyebT6Cm"
-    "R5m3PEwR8+pxwzvm65FPl+qQvSctoYjME7QgN27Shr3ICv5avxcT/nFxfvziIgQI1f/VrQvP6U61eHH4mauOxjMIcLclK"
-    "mZZgwCoT7/vNzJ1Qy6iPW37m+pj8xUGkhwrCAbRLq/ITdmiAeCNXNF1Aj+ZJKQs9J8JYEs9YMgqj1ue+9xEBsj2FRfW/q"
-    "p8YMruYVbyDbMiYFleBg22mvga0X4A/o69NMqWC2Qq6PxrvyFO9DXfMNiEaoisdSaDBKvq7YuxwfHV9zThCyZtQNRE/LW"
-    "aPWkcDIgXeMOFPvJ68mN7GzqN5T7cy9mjjzBL2SSJSG9vrIOTXJXP6rS3QMjMO0JnbaiCmNAdeUjrPpGSV9hRH19Hx+70"
-    "XvJTbUq+UcjgpPhfhhkKNdmT1o99MvJ4WIjAQTVhJ+kNI6ZdKi3394+LyNvm7TE5vit7yaU5KyUAosL5gta0GftoOr4Ge"
-    "DUwxnhOYugqM5CIo8yMnazP4xoSbYc7ze5uk8o9aU3hpiVE1B4PCDCMkLHKfas6MwOoPaBpXy/HOMPyjbgNOYE0z7BZ7N"
-    "G6LUr/V6lJzkr9UDry+ueV4sRlvYpJUELObMmcUiKkSMprkwJLmisB0Z2DycSI4sRyHO0eBGcgKW1080jQlHvuxBjIfQg"
-    "cbhxJ2ZI28H0ctpMNfuRXr2B4wZs5ug/rkkl45caTYnZ2Y67qYKh5L9557oennxhBMry5OT7PEAI1tz8q7LWBCj3D4sGk"
-    "M0Pp/r5Ly6gOrMSDe9TkHZSFH1M8WaXYSwOeQM71mEvERQctl6t41bkSTRMmaI1r9sY9U4oGqpuqVxHk0sagmhPkQRh+h"
-    "yyuqkU/V5JX6fhpNXtW+YRsVrlmMxVlMlcARDjIqSZvqcx2twfXzzbyKJt4HhIA0H9ehKnX8SFNTsWwTug/ZfA6SRigxJ"
-    "HXIIKrSxJ8kNnFyWqtVRd2TcG066piEEaS67zgRuEQ+8z7GwFYfJDtQotbceqIbrjl53oTYy43LCZRO8mQr7GhrAx+Kh1"
-    "d8lobkxegxIuLoqKR1M/ea/Yeu7bnOqraVZK3aSqim/Yo56FJDV53A41Tx3ORhmMTToPcG4RKjw3SSTQOO8nfRxBhjJTx"
-    "im9FeoZWNaWUnOY6wp+orsfKiMAy1jqBM/FYQY3prMjGzplcRoUNFPBsL/gsr0YKuRc7Dks45YRcq8hO9lNKMTLl9SOv4"
-    "yvd+TLIT1WG+rEo5bSeS89DHCFDs4+SyeSwOmjRQ3/seZ4Dtl0XpQhf6fNDjuaL630OxteI8qRqGuYn4y2nHVL3xLj3U1"
-    "c4lP+h2BRTrCvHlrRWomMfxzj1jNHZveBE6XHSz/aM7bXpY31bJ6V18eXsV+fyEJopNNVsP9Wp+4SBwor2aeO/1eauZJK"
-    "mlT2Gbaq3NXfH+rfTm/lxPp2rtRCGHDhVSYgu8bDTMSnIxjW/AQXjL6oKJAZCBUoacM1EkGA1PHFoOetcGpnVMRcmWA5g"
-    "mxPHO1/PB68QXvESvBIJsoEQISBrBKaLbolXTS9msIcHVU33KbI+b17b6xHuXxbnAhKBRpfNAEk1gFXXQzOpvIAr5zAXj"
-    "7cpj3H3R9TSBXnNcYfpcM/EYrp52PaxmyiS0b8WhfWH1niDmuIe4ujBtjDuMUa9watyevDUaCt3pkXHTyxJPcmsWCB3Bq"
-    "l4iBjYr8qzmIHbALi9M4nQHko458ySDUt+g40Di+NWdsxx+0p7G4S0KwaBEgwRxwJzPWvB5wsFyt+iOLudTtqndJG1sV0"
-    "j0icPh2F53PWPH6/E8FghNb3ItqbVBgIiKi3emJhXbMU6KHGlE0N+rBqkdaQC5Bepox4lKSmuulEaiZY2OP1udr7K41gj"
-    "QqbBaTrcA1n7DTgGPwLCBQ+Zp9h/e1+YKX/zKzXy3YXB/AgiozE5pgfsr/VTgQyrYT9paNDM/QsVsSxqEkdbJNwGXAyPL"
-    "IgdiYRm+LJTg1NB7emUM0mFmDhsW7yZsC8QwcAscClBPXKh212KqZLChHasdHr0k6Tvjbwx4ql4QuqJXkZsaNij007yFw"
-    "hOduNq8IBtGZ2x1cdh/CJ8su+lNfJ60d1LVpEm0kXdpyFAwMrpQhAxpxZ7K+lj8BNuH21AkFSI4C4ogs3kaLB0G4QfiLA"
-    "lA3iPheZLPuNUymVdc9R3O31qE5ZT3+pLj/Ok8jFNi64h/xLc+SIcB0ubqM5Tl3ouMsVuroao/R2ngkiiYWMNI/UbV46L"
-    "M3ZqIttne9kuRbDlz9vX1uW9LiFDxysH7BidtJE7ziZueJNo0DRLWq9UxiFGgWs92MQ9Pv7mu0JQKgL9oAFzPH++Hot6w"
-    "B0IDJ2uJQZIWq0prNz6kxxn1uCWznG+H6WZD9CPMUjD+JPhcjgRJZk46FrS1wTrqde6sz9023CY2vPcI/3SArXmi+p3f0"
-    "VxayS1XuG3qUAMvxYSjT6HcOe9/Cr03hXzzIq46JKepTlXgWZXwR3B+eez0uf1hb+RkXnfGTJLQEwCBDlBuROYyYQPlCQ"
-    "EfCxffZBO2tsst2NplCTTk3UR13Bk9r9BlCaS2YEQvNWDFhD7unvOegdog6J+WxWpZWRL+hoYO3gp4hVDcWv",
-    "K2VSTxqjW3GJo+a8KtO8doZ6PiGd/ejnnMw8DAKiMdmqInMz1CD8Pygm9O24/M1btI5gYrxeTwPK0ZB+M30NhkxSfKQCV"
-    "81Uyi6ZaZOPlIa281PSdOMQcJgwLhNh6Ry824XpDUxui5ONeor2C+XPr0GlUdSeJ2LMoix/L/NXZt220byfb9fAWN46UB"
-    "TEiinNsa0BCX7TgzcSInsZVJMgyPBJGgiDEJMACoy0j891O7qrrRAOmsPNgCGw2gr9V13ZVpTb5oqva4ZGZuzS6aB233u"
-    "EVynul73PUB5sqEeLTFOJsrjvoCoZ0Z/oAmqzbcP3fptRONaKavYUnaHenyuHyKS5ya0WufPLfJzMeqmjMvyYXY560s2N"
-    "WeLNgTGWuRUzjnuTPbTayPjgP6s1nLpjNZNfbw/nKHZ5Z6cq7elV428/byM1z4jRzaenjvcDbcWvfo1wX9jR7rcl8O+aY"
-    "D2hLbfPs49t8/rb3eivhH/PXg4OCJ6QszSE0uAZxMUicYjSfReKfhcHlymuVwG3Rn0ig8Xtf7s+eNW5xpi4W0LFGbzTMf"
-    "bnE2nOLKYn6Lgj5D87MjSeiqCU5PBzbPrfJ7D6aJkedLHW9rUm1mWEBh08Co/bZtEOzNVOGOJKPGT5rsBesUTeJzQTIGA"
-    "gpTkgOW4Jzuo1ISdEgtkJrxJKTWmYQdPOUR2FsBOpdMq2CxWZ2buWU5G6Ob/LRGoYpmNrByk25CvCLYifNEVow4w1d4ZU"
-    "yx3aZIQKBG42D0zsftEI4aNjGBjQZsZRKXlddknQ/f+QXrmFppA05MWP6g27w/KpNLsqnPyl7NkoBJd950nIQZ0kYv+7F"
-    "U2JOt71v1qDNhXAD3tULLi+ej1BVhou9Tf7z3FCJJicWCNo+8KmabJSxMzo8G5v/o2e/Hx0D273v9wR3SLlYKggbCperh"
-    "ky9Z7/EJeW73rLswGtW91OdPhKhAtOy8yCYhum1IC6ef5Jj3PvtQujKUzeU7syQmSf1dnH5Z0s6OwxFDBOQfFZTFku0V/"
-    "L5D8r+U/SpqVCve9gC033Nz83zT8YnE6SyMv7JjwriInzmbCVqxzT3z23oiYB5EZDi097SuMW7oOlC5SM83GvEfePoQyi"
-    "kXwaeFoL8g76AW66ChN0GMgpkR7p7MiI9cSVYWS60sFugsmRaZs6w4HYzYj01Mp6/9Am5hYPosj6uM3k6GkR933IxAn+J"
-    "3SPyMJNEW3KYYIXq9iAZmH9MeH9C+lf08LF+kNtiyZuCy04ENoHIAlfCpoUABAxGqDBfxybG+Y2PfMdy4iE7zfjreaIra"
-    "ZwkcE4gk2Z/ncevum4Y6TZ9Nn50d+3fP7oKQ/jvmgnMxMb05XSgIyyJ+E87jO6OQj+fHU+vldUfdK19shmXTnPbXj++Hu"
-    "VDq+kU1Gi/7d2EWnoX3dLYuw4x+3YdnxKPc9eOzLWr4WT+mvXYY3weRv8R1jWsTcJo7QER1N5s89oDm24ZZxqRf9R/kMH"
-    "OIcmGmbcAgp5wwS3R8I7gAQJOH/FyFqmCv7qPablEOGeLM0bsPPT56tIOS62uYphL7AirG355VuXkOHgwniOXm4LB28ww"
-    "mUnxoW5szFJ50UcsO3/mcr9nUsWkMeYlpQko1Lai9xStIPIK5lzZK0yL1tMzFm8pjEzwY4mbA3+8xVfLuqMTZN3N8nNMx"
-    "ztzl0RSWNeIdJoKn9cOczqoaAg8w6YuKPuJ7Y5iFJ0j1IkF1nItnTvIWtwQdVZVkKaqqLTLeqrU3WZMoKGZlbGAvFH/rx"
-    "ELXolFZ2/8ewe9Zk1/1wUXMCK2bvLlu4Wr8vEag15hfiHxMnU7SNpmOpztdDfrlZPgExtr54yOV7mCb2jGpkyt2dwI2z7"
-    "z5NaAfCq/BHt/mQG+cD8aa4HQSbhoH0QVv/PA+Ht/4C7OGstRcH0M7dNf4aDfDSGuVZDVruN8gRmGgLmCXTx8WYqv/n6c"
-    "Pv9r3bi/bJlipw8E8966ONpwyCNP89PmAvVquvHCh6QNpLO95z54RXdVaX0otSU5zBut3+5S9E3/D8AGRQFF2XBnHQri8"
-    "R+Vxbn+Lr/vUqaEJBuZNJVrvC1l+HKc7Rucm0UKW3cHBXdfrkc47gMweJWu2G1/U/l24QPhwuHQw7XeiFzp8O8O+yKY+O"
-    "PCvEN4qZCXQHUtnHBeKMteU2iijOc/5yt90KMPKn7dLPoVyIkB5FXI+cUg9OF5q1MvmeTZYyI0NOJMNUzuSkaShRs9s+V"
-    "9dU4HsVOsxl+GXhBJ43URBhrucLpD7Q7xP0KjMxh7wXqBdBzeTkI0BCpqDT6zF7iEYQALsP1arjTZuYqr/AgM8rct5i6S"
-    "Lu0s85/e7puup34Q5X9UCULqJWzk1Hh9P0s+GTrwWAAvj07u/4s+PXCPdlo7PACFssSCvSc43E0GC/EUODqGlhkS8ZN6Z"
-    "7L6/sDBNNL69pJbcKQvcupZYwVqsETazL+1RC9GXG9wBGC6G5vB/R8vtDl3T4wbwyXQwzOkc34Qbzsvx+cmX0WdfPBenm"
-    "LROMvi/YOI3q1XCEB8vKzaLwc0nYK6yo2znD7C+w1qYGh37uMtaNs0hLnOya9pp7h/fT4hGG35Shos5SugLWWfW0QcFlv"
-    "HoeBFNgz3hElVj9ckixZRW2qY0TDSM7NpTMuBoEmC9tfCNfim60cPrZJrVxBQhHFikyYADhWtOgK5xwtgm88DMeAOZ28i"
-    "dkdSBo4+TBF2ZNslcxfuc86UQh30myUr9hOVr81sSmzu81Jkr2g6CJq4Gh2MyUYeMs/B8wjkUeezPlNs4h3k5evLkzOGH"
-    "iPqf6epSAkfP0qPnyg2d2ZMsXtod/BU2/DvfFHwF71z7GjqoebCUM7ODVBDztHQrRk2lYQkGKnMZKDr5lia/9VfbnnBRG"
-    "LFL7U2pvNN1md572wah4r2vCpRwEDrg2gMhyPOdD3lZ3uP6leHK5u030yE67z5j+U59ZHrYfaiyASV5G2ta8bczxIbNoy"
-    "IUPbeAP5hQEwS4TiW7Djyk8TMHebgqNmUFN+kGgfkwB1t9F1eH94fF4ebQypGb3Z7OSpKnS0aR+zs0uLkQAOnCptOBxe7"
-    "zTRvMQ4vOQ91RUvV1M1B3+sACTsC7T0A1YKrea1Uuo5r7B65inRVV1u5QP5zPRncm4/BbRkjHTjVbXN2DYSDrIF43QIMd"
-    "bqLBe6ZzJS1vsAnz+C1Hp7CUqgiBUycKQIVWLEA3pKAIq1C1VTaICi62tJPH3ppInAdHt7GaEsK8CZJnJdjJhOQXOeJBE"
-    "yXvoeEqs9V1x0dvLEERaJyJgJo2POONaWTAfOHSVjER4lQBMeLBxGEuSczKC8FTw/ZrqNtU8/IxKjzQLfXlL+LB4+PU+s"
-    "rztBKXnnShfecxsXaK6GW5YGntNuqBDZ5aNhi7k76tcTCSIkvvHieW9zQNSJC/CBD9Wv+quKPTiySX2IPbOXgmw13Og63"
-    "tETChJ9SnZZMMiJqXro68/tRtorZuzu0ablqNshqH+TFSJtmmzV8AFdN+dmN0XSQpYRGwaMgLDQGNODgXRVWbHSzLRKJZ"
-    "dKFsu2qkTNHLluk1gzXsLgRF/jKDztBpVgrQ7unw00gS3UNU1VQtJKo5CuV3oBWD8LtmSTlryuehbOO2YRSd",
-    "D5bj6QSPz+Hf6miGfnZTI7nbpgmnY53n6PLbulKYP2ibkCsc9kmOBZUwAOiwuK5VXYfW8qt0A8+U6dFlZCO6V5ihmTfyz"
-    "viiB2A/+cI6uabniBNNI/6UZGqks+pjinjW3hVtzd7tIs3xI0/TWWUxMKsCZWLhY4sy7ShpEwJaz4E9qMRK+Kasa29mbY"
-    "JjK3YYGFWdwam5bpktsifIVw7jFc/JFcgSdJh8xF6sy2IKnrmypgwiRxktHCi+6SIIr+hCJvkGIU5mmicu4mPgIGsOC6u"
-    "KU+UULeop8A5mPYwy+pIsaShu1dROs028swtIYbkc2mY3li3b9uKe/AYt4byEadrraxlzaNte+1OX/eZkPR2MLk1lc9hu"
-    "e3vPyN6lQLGCY7FnCwL34G508pwp5GHrJvHxfcXedkuhCHVPRbNb4dehI99EypnRwqKChsiuAa3J7284AfOCQ+U8OTLr2"
-    "kzsnvdKOb/FVuoTA6qaq8ue//QhcdUJAQ8DXmoOTF72s6Dd1i6J6oH3l+90nuPREKM4t5R2EuSt05P0780rq2S1XtIEsj"
-    "xl69CjyTXs2f6y79vUyozvmjtt5nnzjjzHJuL/Pgt6/igef3f2j/Mf30xG2ehVcHwdek9Pfr97OfAcovNHF7QCjQ8724y"
-    "ZNfTnYpHV1LDm9yrjjUS7UDNtX/sljdU4o51TAvanDCbIste5+ZrLl/xiFhj75uoiLcuiDA4tSJ4un/9UkOpEpsIgqyzZ"
-    "95dY5GGPKMtmjUgjrHZsHCjjeTKpEbY6kQvf9Q9CqD2IEuZUrVAM6y6uRKgM51euohlTWSxjj1jgZBrPofrI8bDkO8b2W"
-    "os0I4XG5KsmYRTRqs/+C+axpulzqiYldimfiXAywH11f2jfnBbre9wU/wO+24Bk8reupxflJq+4N0QqlgmJ/DNzw/zWFS"
-    "/G2XmZXMNBiePxXYil1g0Pqr9PPDMBHLEweT0sGa7rrqFj1OHuy6j2kAqFO5QANKS8lwGZIlw4Y7eDZsn+qwP9xRGXSXy"
-    "agIETlZS1SjVG1NwwkutlUTOTUOuBnYSIdHURNbqsWfb4mDDr85qXlkzzZaM4LduoE1iSTXJ10RCGnwXghhC0tGWoSRvZ"
-    "8/loPGjifE5P7PXhySQSS7OgAE3ajM/RVQIp5ZMMcSpQ0LU5tMwIca/pB/UrIe4X0Yco3162fF8ZpsFDeu/caCWSu6zig"
-    "SvMKyxLU48ThOO2+Zl/FntcFtjpQ9cMVn7l2i3YkCJ7CKIZfjJ+EFBljPVlbEtfnECPvCcX53NTA/Fk8j7E4VZxazRbpp"
-    "HiMAmYn3CwTqHARMYB4IfYGRHYU6OXvPELOiMHkZMRATBKStdpZYkvAVJvD0JUJZ56Xd97WFTJ1pAr9+n+CQ3h5cTqiWi"
-    "xs63a+NHRDsGwAQ/FCVJsjfTHZoSX2TyFig84LbEvSXJoCBGkAtAoIhd2UcmHpLrwcuoBO6YbLwZHgOfdQGN1Qat5BXXZ"
-    "Egd0vUjyHpX0VjB+o6pTEbXoSfTzpGfvD5w3oYbcH5gKuOrj9UV+zbGFKGDuVUvaxKDVddZ1hVVrCJKqvnCRj2egn3U2B"
-    "ZRQUiKIwENi3UPjIZo2kYMIF0wlYm3xGSAW2so3jZsVMpFK3gdY6fki0Cxw3/nXe3RnYFxI9EbaeAFEqTYrL1QJIAj5VD"
-    "b7ToBxvJD3U8hzzQAK7f6JPfoKjlOXYKsZYkbJa+9WHaxVRhBgel577G4r7O2Wq9lSrDoU4u/TB3H5h0KX9b5NPAmcEI4"
-    "ud8zcvzbCzJPGQtG1FLTw1ENLojEvgEEwmMNmu/1V4O7cCJus1RcVXoG9pQ5w/wKcctGPT56Hyf6I4+LUYnNvW5jZeQuW"
-    "OQkk5XM2/ei7UDRV/LDJWXJhFzOEYIjex6OmJ7KX1Y03qdRdgA75SZitgOqQ1fYxXjKg7DUzKclsBn1/j1/T0AV6knfrx"
-    "e2ChLYLVlTPPv1RZYurOlsue8ycTkLekURHb/HVanNVl4mJ/WAwqkR1iIytjUngnU+yHUeD0ffhT34xT7LlppQOpxIpIw"
-    "BGVM6fURdRui8RAB6vOX759QYzIC1U4e8mWWYzZu7MCkbsvO5UYuaKlftFXe32m0D6hbypq17lZOgIJiExP9ImtMRFFed"
-    "HZ9mMv0+MkzfZhn+k8cOsLCAVi0uhOzNcT0Ww0LazpLaRsAwpTmRoWjFEwG7p07Qof61C8z4JvxmrwCiTxWUh64LRd1Z9"
-    "qTScruv2R9C+t0U8lliuCwdUygsdh8xJ+LGOPw9/o5ppfPoTkxLAGyV6kZuLBbgrBHnSddEuPOHrBIWT8L1NHG55l4/1S"
-    "E5Yo0X/yOEARJAkcTcT8acPlr/5WAubfnQ5mUR1+HPtOD+lAXQwuODG1OryYIxaXohw04Coj8SMtFaNOiD8u2CvKFcfKl"
-    "K11Vu37rHtw7FwsSDeva8wCze7L93yRroMf+KvvkfDW1kiarA3RrfqLtyAcZA7h5Vx2nL8sXYrsdGmahltOo0yUakenwv"
-    "eS3sgwOuJjyZL/UNvZ8OA0tOs2MhBFpdrPR6haLCwRjxWOZAnipaNkJ2rANiqoxO5RwvJtxIq2ifZlb5E8/3t3hEK7c7G"
-    "M7Jt3d1sPAjBQJAgPGmZW3mFWwZh7DprVqLG1YedRI3NMMq90Tt/x8peIAxFFE8OZgk7TIv/zI65bMVBPu3C4Vs6SOE/X"
-    "Im+DlA/WlSbnDQ8d8vUNy7bTmeN3oGmMqf5CVuUueqxwtSsWH5tQGf1xFH8yhj8WRhBIBMGq4GVBFd22ZzqvT3NNZEHtA"
-    "JMpBPATcImJqDdAfNKWmaM/4aHGu3ln3TMNI+7Zs7q94Kb1jAkdbJHGhFMTtNVffSjUzTcGanUBqY0C2bdRNcWmmIa8Us"
-    "mII69NsXiMzCu0aZv26E4L7MbgJMw0Nw/OLBpBEUXHKpnVj9uZkGFhY5bsk3fJRACFfy3xC8szuViBP+sDuNWtcapaMDp"
-    "kK6hwae78lGACQVaUhWz9EZFfY/OGlAmCFacGgDizyjp409EWyQ4PRktAYGJ9GsFnrYuZr7xBKZ1AQ2p/gn6ua8wAnwm9"
-    "viC+Qa5p9HrHkKRe/av06c86cpHTrRRFdPSsElgnzCRbiKmHh+fiKkSnqzswu+s8O/3hghJ5BBWd6REtrZE9hJNA7bhtX"
-    "2pRmx4cHmqRt5Q4aotYZZMWQi4ElRQxoGsRpYu2+9JOc1fxfrACKRw0gxC0RoEhQDO7SKRySLhGpnaT/1kVPgJEHFGyAw"
-    "vK6+KOQrBxMtqAEAurQApjwrg6uRw9naUDmb5xrHQR9bVuB7m26C9bVvnZo5G5TuE0wQi5PaMLOKdWqz2d0KkzTvfxKdv"
-    "mlbl4qJ15b8RhwRkRPfh10qVHFeEjEorKUXbESwcljG3zY2QCKfxvxkJ0EliAMeAnRceliHnH52OvJ7v9ad0CvLULmKqm"
-    "KVN6pI3xwUw3lyb+HLkBAAAcBX5gM5iuDuewn8f9jbTyBGxqmz8Z1pLq2sB5WuUjca0hDSWgnZaE0qIGs3jE8RPnMdE9Z"
-    "1PIkPBaExb4MpfYtCEsKvTEW9VvRE4NJ5ee0+vm7+439Mk3CkfH9vTpSrvsXVGMFqQ1mOs5NPde05H6Zl5jl",
-    "HQwH8SXTx/fDwLzU7ibVnYk0acamj7od7BwZk15pyPBxOixWf0hxpBO5Mxg3hENn3hNLpoVg7VWXRTFHT9+QHORf+0nNV"
-    "Sf2AujGigsTlNwM04m0S7oSBIe3HocCgS28FbgTNiDAKGgcvhUFuPOKSHt0nrM0GEABS0AY9rlXE5eeb/ij+j58+effFZ"
-    "dMLMjexP2yr2axCDWciPRfp4eLWpm5Afw7YeHHguc8euywqkoi4SL0kqNUyOvrHaOh+kMcsk9rIzdI59znYTwTRQJiI7Y"
-    "3ZELQoc3yCOmsHTdsr1p2XpvLbcxxiBtXEkEqtGTvvpMPcz9n7QMka2bVpAEiT9z8mjnj4gv0f3tSPLK39qfljRQotV3g"
-    "R9LejUaBBJyPAqrRPzRKBAHpb9pwFjwlpYgyfSHiSAOypmcpZlu8ylJBLk4VA8/YR75+qJeReo/XtERyO/7lsgHsmhzGi"
-    "5e+VWHE60kQwkUpL8udi0z8pwGh99AWa0bpvcTvc5sRw7kTDaTLY+s4mCpaGlzUbrDMIlZMqnD2y92NsGmGTlNxFivAjs"
-    "6SWRl06jIF6VaRoy+TGB5+ssFUO3YRPUR0ejzdnmKyKNK9FkSdcBmMlAK4TPOA7Sbr1vR5zykrdBJj77eYu7AjtT4G/NS"
-    "M24olGi2+IyvWJ9zZQxuXa+NGqhDP5mF1oGIT2geXZ1aMbrbSR+G0le3aalmBaME0XGLo2OH4XidmWCCrAVj8dAAVZ2Wo"
-    "O2L2kJXTOFgaFJwr5E4nXUsOG3ViC11jvDj8GYlo84LKwKoXmj82ezpj0jgWIkcrlyoQyscXG1xYAeMfm2xjnRvhR44Or"
-    "isEhmvF6K2xzCdpKrDyBH11Ll4uDgMhGdF6vlbW4WiD0FGMaVwf8QsykI3eWauVLonJbFLZvUkOlRn2pV315+Co1x2JP+"
-    "N4FuYFx5BcgYdqA17EgaE6aqxzT/itxTq6doJTF5YmNCXPwClljoQo0m7aiHUEBoIpb0Wz7E+iNTwp4Qt+zywN62ZXFdJ"
-    "qseyV6V5rHEemscUWDC3bDCkiWH77+++PH9m+9/ePl1vMyuzEvXZbosEiBi8kbN2SzZE++ENZH8XnKdZDxXqnswDMVtUX"
-    "4Me5pJhrd4OrumqWR3FiQ+ugfgQdD2zF3ubGRQcd7HkkiQdi/ABAxZp/361gAo+ktm1gErJnSNfr+W3+zPtrTeAN6FF4q"
-    "XirMFYU6HgM2mCmgbxp5cgnOzxZMQgeB5WmKKL5Ia1TSLodRzb3JSHkDaGJ9y1NZkPOzW0NyRmnC1YSuxOHVYD3a5g+hJ"
-    "cIJA7KbBQsWzdPU960iv/NY9fR+07ULYHJO1PmOcNbDTDGj+TeuZ8NfWT3SdFY4XxKdeLZnlfXLCqX1UDYlgDdQCKjWfB"
-    "RdQmX+kHuw+ojBb7INnFO5AjeJZblXn0Mqcx0XudjTM9GBimRU6yOByHtojlkidczgjAVXuvum1j3ezM4mTtjL/C/kqJx"
-    "MXav/tDjOL+jdZehtliWo4qujXIpShju4KxtRHJozo+yIEBYq+LsL5EuzeVb4N/1uED8kVsQbRMtk6R926w0J/EDNRtYO"
-    "+KOjKw7q8f6iMDefJ22qcTmCzCbZTOOMSyXx45asFR4x3xANkQC7R0IxisxTF/1Xa48ymEWuv6DijBcoBocgKZN5/Yoy0"
-    "pkgkDifErUycrJXASIJyu/aR8yIE3kHsGxjAXxB214lhybdBx+SvZqeO93/tq5cW9effxFr1CuC2pj6S7tG9vikGRF7qH"
-    "30hxS/Z/MK40EzX31eSc1SjayTHRongGbDoTZ+mLT3C21wsri4n/pZDCz/4Xp4gZqeIIfAfHBB/mtRJlYLLuoHzkxrpYJ"
-    "Clzy3KdB55/+v1k6Nstg1btYl4ISdze9GtiSlg0yjkMY2mwKXAQStnkM8iyfUzz5Bykv63OYsB0UONpOoV0bPATusApWK"
-    "n7xTKIeCUnoR5K26GZM1Xue9qDROJ///gJ867hpVBbx+EX1iHDFrsCay/NuynQPtsYhQrktwGI09pWOSZfUWN2r8nLAop"
-    "1mIQpinDQGMgaLaLKdvcFKu2RWFrESnkJGD5/tqUCeGGzyT7l5iyT/ESvd/vXiHYPKTJBHAILTDfriZskGxOvdRZYfEKJ"
-    "YVP41FJWiM/YKt4x37cc96XBEMiwzRwK+DucepjOELBra6G1/NSjWKAjCDC+aH2WyWIglTa9oq96B9otnXP0xC6U5yGrV"
-    "tmTlMnye5vO1Sru3LEOnLe8BU0yLQPM2OTBQeBo0IYiiNPQuqYvOXx2w8/vIPVuoKcpJQtsdgLr1KfhM96a4xhqB2xOj2"
-    "xVGx79PSh2l42gBYA9cshNi7SVdLEgwKQWFmj4+feqPvqpKeThjWuS0cMceLDKV7DOacUj5jRlQ+ITFWwb+ng5LXXL/py"
-    "+TWNCjwKoWHeyqkmVWwjpJo2P5J0aVklyYsteE0w8qmpcP3Lg8g2ukruFYYqY0uhbT3xbSSTLtgQb/QOZoAaP8lOdLjO8"
-    "bA6OJhC4+q4PdWO50M7B1klGZfpm+/Zs2QI/EEwnJxVFQpdElc2yzq0cARY9LQQwK1znVdpA1VAfF7rwMIwH3Gybly9rM"
-    "5p1WKFNPwmY8ikvt325sI4P9hw1CB8XflOUibDcPxYWYzwGwYori2wWSsA2X4BNMiJchXUZV+ygITUtiG+M1yk/m2Wz4p"
-    "bycvEGZluah+GX/yWzEwoOAnYbg644Qf5jdPnNc6gbSiulNHPJkfTT+G6WEOilujPnT0fyu5aE9Op6OTrIymKx5o6EY4e"
-    "k9ASJ06rReRzLeQT44ksQxy7y68BdHzIPG/rrTuPy2eaNyhotvMSiTtPrXYbvrntQHdOKt0Off9bMsYp+n8xHaOTvwXDJ"
-    "wzEQqu7LnJcTety+V16j0sQbb00meMeHxE10J3KD0jdd92KO8U3PMZV5uhxmr0PiJjFIQo53SQoo0L0moieOsjYulLMxz"
-    "dic9FL7BrTHQ48QPTwHzUnlpFStmvRCdt8EjaRtP1NGVA7Zk+JiSg/DlO78GZsoXki79WyJefYg7FQW8jpG87SWUbyr08"
-    "DMifG4hDJdstDJmBp1MN7AqcL+m38gbpV9/uKab/OfvscOaLRXNHSb9032OkoXfBKaHMXX9Pab+jW0X8qaJlTJD0l6RYT"
-    "gEPjqPct0zfOXA3DJ2jxivgJ5KGDZHxdpCB1LDvT0bIiEkbUbVWpQkxJepY3VJw463dga3aPWE7AB0ch2PGH24Aq/T8DV"
-    "z8M</script>\n<script>(()=>{document.currentScript.remove();const n=document.getElementById("
-    "\"packed\"),t=document.createElement(\"script\"),o=Uint8Array.from(atob(n.textContent),e=>e.c"
-    "harCodeAt(0));new Response(new Blob([o]).stream().pipeThrough(new DecompressionStream(\"defla"
-    "te\"))).text().then(e=>{t.textContent=e,n.replaceWith(t)});})();</script>\n</body>\n</html>\n"};
+static const char mli_html_tail[][3799] = {
+    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqcvWl72zjSLvz9/AqZJ+MhI0iWnKUTyrSurN2Z"
+    "ztad9DZqPQ4tUxbbNKkmKS+R9d/fuqsAEJSdZ+Y9vVgkCIJYCrWhFm9VJZ2qLtNZ7Y18P4gO1/NVPqvTIu/8mvtJsJ4Ve"
+    "VV36ujMT/pVHc/OqkDl0Se/7p8XJ6ssoduKb7O0qgNVUEU8KpNAxVw+L+NzqtU/j5d+GR1+rv0zv+xXaU01zvx8ckx30l"
+    "QwDdQ53RXzeZXUQRCM0rm/U/WzJD+tF0GZ1Ksy7+SrLBvNi9KXnpWdYt6pgrK/jOtFdJLQ++aLVZbOEn+g9h89ls+n0WE"
+    "8SadBf55mdVL6z4siS+I86JfJRVJWiR+M5CPrcyoOz6n3x9c1hjhb1XxLv4HCSMNKYZBUWJhpORyMixC9U3pmwnyzkU6e"
+    "1FGeXHZ+S+Kzd/FyZKe4SDDFemAndX8RV1Rwc0OXNAN+ongNAkX3p7gPNvbVz3hcq9ysUBXV18uE5iLB6JIo8rCs+ak3l"
+    "oLQ82hxmjq6nabe7m5TSkt3alc4UGW092d3cDUZ9J7Gvfm0e2+vT7NS+1Uw9jyaiTSqbm68wZXXzft18Ynb84ePaaai8u"
+    "YmvrmpaIaXWUyrsd2Q8jw76WfJdViMi+6X//Olm4Up/6Ibx6s0OzlKTwjwaGHDU7+4uUkJ7AiEwkQt09lZuD5L85PQ45X"
+    "w1EWcrWy9jeIvh9STnXh8Sp3u+ucEzFmaJ9T/0OvKNU1QEMZdr3vHOJZxmtfUYNaMo39/8uefe1MeAK2Y5+dF3TnLi8s8"
+    "8Myyr/IoiQ6T5iU//POke9OagkDmQP2QRBMvSy8ST3lLghP6ibOsmMV1cuJNG5A5yc2661lbLWkSMHW1TE/ex48edN7nX"
+    "+qfpwdBJfi9udH1TpJlvQgTghK+6g7DgUwpVaQfqgeIPr7+kb4AGCb4VWfpSRVOpooGG04mA0X/TpX+ndK6nBDsDxR3Hx"
+    "cXcZnGOfVmYCbm9zwCrvHXeYG6ExoUf4Z6ueZBYOzeJpgq2hHhZGeo+L/pJmgm4t8yD6oK1llSdwi2+9xL3im5AapOMfY"
+    "rmYTd3UIudqLIFvm6LFrl5pL2WxGEfhFRr+QDyjSNTZnTU5X0uef95apa+AVeaHbmddL0jPYxZuMmGh4cUEGf8NareLbw"
+    "/ULFQLYF9QUjp44k2P2TeBrtDOh7NLWTfEq33egdITZCX1f0ziAINs6XPjAOMBggx57dBkUzDYS8l1lajzFruvMTWrRcz"
+    "3e+CcKmWK/Sqzri9qmf5gsvapAB2nhUbJrOx7xzcw1+el9KLYG5RGBOEaaJ89Mk3BlswmSjFrlpP2H0nEeHrzC/hPoNhq"
+    "a7iiY3OtzJ+/pt2saEbYpJ1RtO+/RhzCB+HdD4V96sgPS8iAjV1v0yvhSiUmhqsk1ICiFjDFFpxPNb0sa4IEISOHUz1F3"
+    "kvlAd+kyQRpjZVGXoispocviRpl03N76pQEjNwDitU4cxFmEMAjqGm5R6PSn7QARHTHvo+0AH9oZ3ldxNedaO6dVUiqtu"
+    "lI9BQeUuoL2X9s3u04C0LC59VEnKsiiPNHnbD/SSx1HBxHsU7+5yf7bgxe19US+SsqOJH40APT/2Y6fvVMTIgwqdbhOZb"
+    "0D4j3ybjBkkU0SpBbwsmkx5+kfp7i5xBKCTKa1klPZXyyCTbUgFWLZZlI4rRgKpC9PO6s2xellD9IOKN/ZczXiNZmouqF"
+    "EGOnfx6U/+XLMuLbIzK5aJITtzXvgNrajZILMN0VPCBKhVMYAZ8KYRpjxfGg24MJail3HAq1DQWDC9UllmFX+mwUgDbwT"
+    "upC7qOOtbshH0Xvqxst8IRrEGx93d8nDwnxcY4Ik+m8Ut3Q9rgFkyifPNRNDUmHk4Bm/TQth37EqfJpt2978+fXjfFz4k"
+    "nV/7Eyqdgn80sFAyJ0m7t1/HpwRWqXnizNcM8/XJP9MVibEjsCS8fcTrZT45jwpfM0EzNObwSXwvDNzM7vlYgwaBMEBqT"
+    "vh1QgwkNUZT7M8IH9/qgXxfGgBm4BZMi8TgntEN7ZqaetcslVnIjKdErdSiQbvXDJaMjObEikYCK2NaqnCmF8sWev4qp2"
+    "GcUpMeMSwzTQ86qBV4ArW2Mv4YGKaXGsZpFhD88m66bMjPisiPM99HDJ88KwUvo0yN7vMH/V6a+7aBc//I8NODQF0G6mN"
+    "E+J4FgiO9q9YbPKqC0QeiiJe96IOyQHqtPjJu/WgIwfhj+OH4r2RW9+OqSk9z/6Na8/iWuWkPaJUA94MLuMGGm7zGg0u1"
+    "MOC8DUllkP3vgEK8irOoM2ctCeHNGGkzZm6tvp/yhFn4urkZBL3220ygSiP02F7xnqDOpMEcezcThgmwwoijwag/3bHND"
+    "FBiUipsrMktZCFTZIr575F9aCjNLXJpPpHalSy3VpJkgJ3ULNnubio8FrVXExu0B3743l6gMW+b3tLcCdsgIK7vCBXNCe"
+    "2jqOtnaBCXhD91y+OM0Bh4ebXS2DwF2FBdMMGBQeoan+uXNJ9iPshQZDst22SZm6FRDxbR/18aPWKgW9GyLKhn3yLXzvx"
+    "e0/wSS70/DeLJ9bRhE3HXI2y/oF+C5cKidHoymB4OSN6a7NNv8N/hdwxIo3dnn6Ip3qQMFK0H+/zA4v8f6mgtLED4LwI5"
+    "JnHhH8TDEZ4O/y3MYBX+lG8aOnDe0iskegAH++PJNDyjZzxjVXRYMbsGbQOQ/SfaNpOpQbz9ft/W++RXLYzL5UV0WBhAC"
+    "hpSrBEGAUTl/1AHpgm7UdoI5ffcJ4A5viYRl7lnkomq9GtyONwEDV9tWfpYlYSzf6gn1RTsvXJGNgxLVU/KKUSLjWVueY"
+    "wiR0jNw6Gzj5PKcEYNUFQdFt75nQDvXpIkA1FhOJ3UJHn1L+NKlwx0CTocgcHJ5gRtvJTxceXzyz1+IQj5hurOCBDxvsA"
+    "jFZwUq+OaCgwPifaSJEd7EGvoFqKgYc5AL6ooaQ2pNxxVh4NR1es12MiAYzVV4DdXS6Ky1IEuXaMfMTqFG/qhGwwAd/il"
+    "W+4j7vmCCriPKOALvEA9vMEL9KvkPWDMmPtqJLaNlnejgbM7+leRuwVbs72G2OBXurkgoCp1mq+SkWnI7hJdgOnDr9DRg"
+    "ubsaiTz1a+KsjbwUnKLPRknyQkxgPOgxN9xbxgOAxfpxqzs4kaCmHpbqKIbyaubBnLqyt1gtzml/Na4cloEkqv83Azv5k"
+    "YLjLu7uR5fFA2bQVudk0jbLH/d3Ky/qYBQgD8SR5iu0O9swYLgYDMSTRe3AGpRWRE9tyJ61YjouRXRBaQJg/KvnmOMQ+S"
+    "EAtK+Ix2OgkJAraA5roS+8cuAKoJ87g8KsC1y3hYb2eITwjV1nzmjyg+mevFAXrF98fGe9AFqLm63l8uvwZF/RPsD9VcS"
+    "PXzSIMG8aiNB9GPsJ/z5hD+/J4U0WXlkt20dqAkJxNPoXv8kLs/Gk/6Dx93+8OH9XPWHD+7n03DSf/qgx9dUsk8lGlN9K"
+    "c4ywlL31ujk6/QqOfEfBJvOvXWxdV8fDsYPBuH+o0eb4EsDVFUlugYCl6R/XDj6WPSKheoawpguvdcvV5mBE5LzawYKjR"
+    "TuP+jqe5r38gXB4bPapz31j0f3+4Phk15/8ODxdrd9PeL+w8dh/8nDoJujs6Zw8PRR2B88eYSyrKavMSEP7j94PNi7TFo"
+    "DKbZmvi6WNMOvwXpYlpVKy8RqxGjtgvt/dIfQdNPapCf1Ys+v9YYdBiPMx1VSRc/KMr7uz8vi3F/LQMO/ko",
+    "2CpmtiJTXoqWSTjQlBhw7qLEclgeiyWPrBqOGrSulFr9ZYhQSEsn9Ft1fB/Yr4JsEf96uRXhjqyCSdCporidWrCFSJqVK"
+    "ZSu//oWbEVXWHhxGNaGsvz6klRk5zEgfe5CfJlb+IDhe69YMh+Kn5wWAstUJd2ajY5wwBhXyWNsyKuLTDaGCGsUCn8cJk"
+    "Pm06fx1l3Vmv5M1DA8hBF7NP9XWWRAI+Sop+JpLsL4h3piWgMVhEe91bgEf5o0dkc7PFmeqpCEq9X1OVBRCEr3oZfXxkt"
+    "B0JPk7NJyejnZgwIFWNFZRoPuubirPE9CfNz6g7UBT/BgCI9pWpwd0jvG3GRQBDd61VY/BpOh7rWe3tqyH6/yBoNe1yAX"
+    "FluHkFleHaiPs18R2r/GR3d0dfsU4kBzCeZsVxnD3Llos4Ksf9/UfhUCXO3NJOBluhy7j3aLzpXc+PDx8Qz0Jz238k86u"
+    "a75Wsq3SXKp7NEuKa2+11/+g9dNscYqgPAnx2q4OPqX/x4f7D3d0lGFaZ6k+Jr+lI3HtCG6/7EE3u7W+/P9Q4trS6yoQo"
+    "VU1LuZMQOtrdLaGxXC2hr7ST+vetsxOzc7jD86wgYMr3/gimEGlVIViif9Wt9/T+vy8lWEbDCcrO8ePokEDhIAIBOqCrr"
+    "ix2IIp03dt3CbQmFqsnwcFwsP9w/KvIyiVmGuc+4Zd76ytoUTqEALcfElJrRnSdtzXBPyQT4o+TuFqVyZTRFiM0KwYUxL"
+    "MpgH9yFc/q7NoPRg1id4AM5KgGORrpvT3J1TtoUulBMFUT7zihjZd4qmZ2a3c45qfMVXpQQ0NHmHioKSTWU35JqM/remF"
+    "J2MT7c7W/P9z3ILB16VU7JWWA00BplWj4A1becwc852PeaZEn9DLxOJ5UB2Z1GnFeS/MORtc5ScuEJ63yZCi8PCTQJFmV"
+    "dOwwu36Mwy1PESNepySuJiQ8OvVpRNB/ZJmnTk3pXmUaUwwfOGhgCKzl3u0OvXy5iAnDV51qQQy720wDXGYSsvnubi0o1"
+    "8h77sDSGlXMeOhS3mMW2akpfL1359BeuOClX8UaGPCuhb8mBGABy2mZRMCcKPFJh9XKnvL+vHo+7HjdK7dVvqz+xnxIY4"
+    "FeZM3o1Zb3E+7AaZ8feKbqFGKUhf1ju5sZhA1Cj2r1G4lvO7VhSRKc7zaMqyBomWohrQXYlCtddBXs+c06gM7f13uf9o3"
+    "ebqPXQFivcTCj9MNA+RWTqd4QxziCwQi97+5+THzazlK0UZ0suUgysFvy8U3Y+UKoQh+Sl/2/CmJDvI4XBPpS4boZ9Kne"
+    "8NzFqLaMlsNPxFQcj2KSD4gtI844rxbpnOhbMwnAVcCW4xPfO/bUuk7rLAlj3UX5DcKffbliRmb9Lww5BoDP4vwixpHWb"
+    "FX56yXU6Xn9aVYWWYYTnmCz1SCMA3Ij6T4e55p5GKrewwB80F9+IscpxD/kRkamLu4URBFm2YpQF3X+5gZdLqCg4NmiCt"
+    "T7LPWUKWekMth/7IWoHzDJ4bOYRXpyQsJrbuVyBZAAlDTz+v3WkdoW4hzVBDl1mZ77AU382+IyKV/EOEMA9QOQ02QabYX"
+    "7qhkOry2TJSuXEmfEyiycdpdavGm33QwfO4Y11CP3tIQ+puWfwbaCrh67vaBZDuTwBJ0IxiTpn5wQlgwTh4cA0vTNE8iX"
+    "0lWXZwIeHQODEXbvCF6vCJ9ofEgsSBVfk5iRXNUviMkkqIjQD/kECzq0Ef723RLlsdGGF9A+AM0jAV3RBaHEYk+ENJZN4"
+    "s2X8EtOOB9ju7d+0Z5jo3Ggqqxe7AAOhi+oGULADwfBhu9ffoHqtrXoadU+Uye5IIo8YueLy5dAzdR5Zl4H0xDcRS4awa"
+    "bSL0tUwUE8/ZGq9ooWj3jpD4SZgq7fvPI2mdeeCPjTpiNl1YY+vbpEwGEpIseXdoXXAOqw2EAlMJZzpbBRwEOz0rDyDHc"
+    "AM2z3YBQTbw7sKjswDqwSi+rlsvSi6zRCcMeq4LA5tVIzcRES4wXqukZMagfyIBSpTDFmi6JKAuYc+TLa0U/VjKU1unIb"
+    "y6rtXWiwumbozK2mq+OmRA5wgOAh9bPShqhZXWY/Jtc3NzXRrjrWl3FW01XAdGPvf3hZrGFLo63Kx2nFx9DyqZB/oF9gu"
+    "lOonYFmHaiVCuv7ikC+9AJC+T5PCrHaXDVHVWLQ3boD7+ZGXqpm8ZLg36FfPBBuYQsJBYpoCYh5wzzoZvWhNk2oYOOXyT"
+    "xekTwcONqhGcu/wBd1tDO0hMPVglrcfprUz7FH0/z0RZZSg8zdG55gUvVnXPp7D2roea1MwR89aBWW043hHghFS5OgMvE"
+    "x74lwoIhWwNZjuSQ4jNE7WL2UadzL4uMk82iu+aLr9Tu8PB0objuXcXbWgZhNDN1Vpy7wozo87Z2vRXFeddJcdQY8NRVQ"
+    "Ut9TSyKi9PwEJisYKrSauuzz9RI8h3derKrE25iq58VFErqzUsu2Z+EBuwBQMrJTVUEY6s9WJcmbUTH2dCse212NmVHQL"
+    "6lCyCkzEQUhdJJWQIjsl7Mkpk+D2uonimZ1dtbqTKsXyhVkQQVHApv0KQLCHWolpr3HoATESpNo5oE3GnXpOFuVYZK4xi"
+    "WL2tWTQKfIUOiY1Q0atXriTybea/0qLSJwv6dyYBM5Sj9LkiW4AvDNH4WZcyuJgg+6OlQHd2oUh+vzIi/Mm5+Yy/X4ZEW"
+    "/CW5XratFXCam1mco37aqsUJuq94n3FC9Sn6benv+1o6zPCBee6EFGQ9nBMkJv6hpYq4ViYKE1jVRKv7YVJlTLM/ML3UM"
+    "molQxuRO/HwL+U0cAe74OuKDSBy4eITBjVELsVbHdxgAMGC0GRh7bqE7zAy294y3EqGTmLZXepLg1yHuHcIBtLnSWtHW6"
+    "iQpW35YQSokvHPSOS2TS9UhQEpo45Vxftb3gCy1rAD1MXTJ8jnQmg5NDhPkp1WHoLGDE7QQH73uEOeTdCA9AseRjASCf1"
+    "6cQ8nQITmjQwSqs1pi58NWhd6Jc+4tmuBT6Y6c/FAPFMk/FToBKXJoxvvlE89gh9a9U8XnyyypoBhFtTFx2vhegi5CgJH"
+    "ioOth6PgKbrGtN9zbtOwwnHFbRp6qvnT9+LbANP6iOsIk0SSTKBp32nKTcDXfkJliKzNt+sTC0NiCsOLWsZJbctmhaB3s"
+    "jLMiodCnDMQf6Q8RNujgGLOzIIzTMeZI/S9m2oqy1cTfvjZfEU5LaXtLagSDxxOiyB3UO/flbWsy7FXnNGyCGgjs+gVaY"
+    "fup2are/hIVOV+YFavshIHiOCFwvGTW8UugXFUt9JpNKx/y7Jo681ey6ZRMCLDYoJYhgXVBTAjNvyYgVZJYaZzoDRGalL"
+    "uWN3KYI2/eccC+xhqEuUJfqrDm37CGpkWvSVjd3AxUm0lh9lcumcyFBHyvM8IStJfi5aJjVASyCU8I5pyn3mZUGO0NG1N"
+    "aVWvxLVShGUjBADuLm5sFgza25oaI0gk95ZaKik0aNWWLZvpWDKx9r8j4kih5i1Z7H6kQk9lWa0DsY3mAX13Vy1XtNbIE"
+    "lS35NNaDlTHdnaQXHux7cEmcWpoxx1CcnmZCEdN+sUyItfrLLxVRKCKfG0V1q9X5eVxeE1J+RgvdIRaD6vNunaclfWl/g"
+    "A/AGIEqpzk6Qc0S4Q+9KonLGY2Gyc2iyAjRASlLYXuEUsrNet1CeJMtMZDb5p6SJFmoTA6OYDMwI5YUbPMiOvzZX9DygK"
+    "7UxS/LpXm5i1IjFQcibstiRgu18tmaZR79IAff/kJdB9zUXe1sN2Kw8LVup9Ec0r3+CNuf2qrTmxu/",
+    "eW9AG43AgOspWwzWtthiWOvmQFx6OJtcT3HG96wmufl4VYN1xaQSi1pVIJ/azhonjPIBiOzz7WbWi/+mkWtuRHePmln0T"
+    "9IKwHAS7TijvJ7SE1ZORE2N8ZfPoCFlAXN5wogVEOK99Q8JVd9oJH98LSdmssEsKwSZE2IlLTPJP4Uqthn2FjCouCUbF3"
+    "fwGoeDMbEBhUoCIIX3hFxodAYR9L3wy3vdtWa9dBf7X9Qde0RTfVpsteRDt9qxXSZpgfhOQSLyLmyQ3R3WNoso1JqWHOQ"
+    "41DtWyS+BYYENiw25jPP+KdGwpQc2dRbcUTin/aiRg8EvpqE5EJ1ncRBNmUph+nxJkkNxCQn1FeSbtyA5eVL6Wg/NA/EY"
+    "6O0wDRyxJT5XgKcDX/hBayds8V3nuT9JpnK0mbedUKzcVEVMDUi0G1pm+C8fgpCeoUCUkAPjEZBoc5lwYlCz8hpDIm37b"
+    "28cQyJvKobVEzay/O9fU46dzxRmOdQCjHNa/gXW5QDVGwPCqRj04Jts2PO/ftR8SSxGp0pYMHpX2+Xc/cEtQzN6D4ab9B"
+    "bbbzZMvGe/UGtGg76xUW+J8hLOEyKaF5eh9lbg3436HscsxueFqGG+Oj8mmYwAgBUgyUH0nkv67579fvTp2etXR2/ef37"
+    "1/auf6dk/hoRLBuMkfB+/V79sNWR9a0QbZ2HoLL/D9EJBgcE4m+BSl8lZMheKHcjkp4S1m6U6I1YPWoqTuI6D/jI9mTra"
+    "YEDj30zICcQukvLavA/tZ8ImRhoM/9b6NXvujIpKzkF1D2eR/4ufGTcfto9rfFX+x/VwIbqDmo0nziqCvcMknqJD3/upc"
+    "doiLtu5g03JL/DISrl9vtRTFZiOjsTtCZaqYgsyIzFNu5Dw9yrjd7IxfMNC253MgtFC+iRazVUAnkYXoKlV09Qqh/x1Ar"
+    "cVdo0I57Djc9wzYmVfRduroPXsImfF6HYV3ao+pqAJ5qHCnPSWYZg90YeNcmwYY+tFt+1d8IlPiWGuGRQ+gCLThpWZyu6"
+    "o7Dap/d9uvXfmp5PjZr1hPui0RL3Xk1WaeU83sDitg62vpdYa5rZ5aiazRsBYwp4vMzMU5JPZVNtSZ31egfEXXz/sMMix"
+    "uVWci1sB90DElJgELWz7WXG+JB7+JPgS3vUmKiqWq4jLBGvPLaQn2y9v2wJqovZ3otbYVWFi+HJYRWq0/TehbX44aQyJH"
+    "fZ9Q+ABBLHzi9/40BG07NDO0I5mbJDp/yIn52avWb0+O50F6oU9xCYadQFUgkMx9vxrXnNcwartY+xW+6qIWv3hsphdeF"
+    "TjHxXDHmo8KVQ1veUWadFO16cOOWPZdpsrYGW+yrXPkSMr/VrflpV+wfGfNvGN+Y7oDdh/XAr54MNoFl/Ys8KgtF/YsAc"
+    "mdTA20VbsNzdcU1q0VQvbBAzbTWncsnz/ApAhgRQs3eZL800RObX9EU7o2KGjqWg2Ms3/GR/ZYnthiFa5ws3AFwInHWnz"
+    "asi39Flrrk+sXGeCfky/UHnplLO+weuWzdsaGBdV4zbF0rj2nbJQsGA7OXBTtePaqmCCaBjWR/bwTJ/ymbX+c7U/fDroe"
+    "N/YJesNXMb44KFqWiABztINGBi755adA7rRTgja2Ukdl2kyD4uubw1fH43tp83hHaiOcRiz9YhoC48sD0igptHFWQibyv"
+    "NEeqOfgV0M1KX1MeOzF3AV3hi+zG3/kDCZrJJJPZ3AgfGsbr0j8DDe2WFv3VCsvNKKf/1LOe4gtlpWhXZW+7UFsfF4jx6"
+    "En5rq5051X1SDNJo6OQ9rPT25daS0bnNDxdzQHT6XrBoKB667zbVjOaQ33wRcdzyNeKi04eLJgynJ2me+MVgk+XiSOj4B"
+    "YH3Su50Bvg9GzYwSaoPZPZF+tGWnlqnXyPIaK0WinLpURw01/EBMkJDSm5vzSmpAqS7E+0OgPjhUuFKXDVH9qFbsmfhBv"
+    "jOpppNVPe1GH2nR48kQ4qt5NJjSfWTuhnxHI0O9/a16+616+7reB2Nk7HjQHbHXnEOIVyBCSxwV1dDqW3XMrzD/WJEIAH"
+    "38dVQ7yIoAcaVdgcKVuoQlr96fD2R/fogOP4y/968nH6ZByF05iugNAXrYOL2Ay8VKo6AiGB3BbcaOb2HdBmYkRZuODNG"
+    "RVZ+hjFZj1XYF5B5pR0tqrd5pMCIf32G1FoGpQ4Ji4K7KB/URi5JNPk570YeNsYCdR86WYF1UHoif4Rx92/YlVP+5YPK9"
+    "P295GgJUUdZ2NFSlBk04RmTGMWJGjBH+neAJvwlIGOM5Ztn1Tzz9r2ypA2PFjB2sfGMVjbu2w1huXRFavgzbNsYtjC4Gv"
+    "znokxFDaVH22Y6ZN8f/FPIL5vuBNcsdGa6unBp7fWj6xtxcyATf4PhSP35A/CvPXKR/RUAxtpN8Iw57s26st0k2nczh11"
+    "CaPaL11IpkkU1g3QRr9oSHjKJlJvVH0pAxu+PqaS9pdiOQlK1lrbr+kJNm+E6pfyfiYc/9x/DZcN3AL6HHodqfCm2oo8N"
+    "S3jwcOGjyuPq2A+oZNACqZldEWlARNddiw37G1kFs5c2Cpy2uTbF1Etk5E5aLNuxZzbaXwn9I483mIemMxkl4uyKsDVGt"
+    "QLCKQBEMAkCqBkACbdUqb/w78dOgR39LAFus9KiJ210RMvEzNaNKhC5o+Cld9+i3hCUwzPy19cmBuFFpjwOzaj/x7P7iY"
+    "6yNRHoKjQsIwVHsGlWeVXqCEp6PeuPOKVtRzqPDU2pr7rTFKlTavQKmExZsFR9pySb4CW5geHEiDorG1Va4K72yKyKh+W"
+    "Q1lZ3GRdp0WWB+DrlNe4kR6VtNJw9pWkeFVohTaaGP0XASIYcHUAVK5zon6XyelKG1JjHvaXMSRfLFpfOwdh+GVqA5pyV"
+    "OYbhSQsV4SiLa+AuNzR/SR1N/H9JC6j9oeuC9Lzo0ZCUKFbyGIUOvrg0Zm6ZNe17jREozRkh2zl25uVmbgCS0DBy1RISW"
+    "mQF1PyMkZyRRnnfM+FyXqLmV+6euN4puNZwr8zhcwRgl8+tGrJ2xYD4H0tUOtFiEZp5hnDMPNp3LuGKJjSQ36lQIi8aOy"
+    "LGOSIc1NCdHYuKT4Axoy7Vb7yqRZQg24HELIul4BXN8GsK/qxznaU1fxNd7wxqmivsAI6NPMpHysvUoNhpBqh2Xpwl9nD"
+    "WbLItyzZDPEWt9GsLHmedFforjg/MOf5uPW7EGtLqwZP3PY8mgdODe/8deZzSv7mmd01HtsPf/1L94d5doanxYNpCKvYK"
+    "dj2ZwNkJvyEGfnMBclmj1Mr7u8JEmwHTLF9/1ylsljlaBmSpBwUCdvIYKwOTPG77k5saebfGlbMDAhbGVniGr1Cc0MAez"
+    "v9EnzgaojJqg36gJKhOzhEnYT+ZT4y8wyj71bQFbmAVsXHYlTvGJNnSGbTPMuNWFldzgZMMNvOWoPmzpluzVjfrN68GIV"
+    "oyjdbMNqr3cRrWN0vqiNj6NAjraF/J7nN2ALBGf7LhDQtueEXidrkooWcGJeG8lBs1H0c8+azSzQv8lHMfaYS7ySQEpou"
+    "zFbrPmVKD2YF+CqxNPpfDTFfvM4QMvTMcXIElXORuLd4yFOE4KztmyGnJyPL7yY6qgX1JaUNzveKpkNdMVLBjt45TKUkK"
+    "p44uKmsaLHgiapWkXdTT57xTR70h0vEXRMJWawk8u6kk+nQa97w0rYEpUUlv7fng/GD6ksccjZuSdEQVdbuRq2/AN4KGq"
+    "iCvjtC2SBeoYtfhnbfbgLpV+OKW+0AyCLarG3g9EpDL7pjlKMjufNTd9L6ygsMjHzjd4a2AbV/DX6r",
+    "DhA7QRtIkqwDfMPqhQTD68jZyQXTWG/JW2V/hWi1jFGW2WejLTBFxjOyJBO/PGcZyYljnNAPFutMQTE+lJR5zYYg60eCU"
+    "T7lPrhE4svubznNRqhCzJLImJsjyTcLnmm/Q7A9c2D2dm64juSLgEQaoyozL+lM1YES+KpSwSPcQMan8wEMPWqxxsbEaN"
+    "YvNnwjLD9CTOG6N8THXfaH3eEROFExD2eFDs8aA8gtKXiQEJs3146zZ3DVjoIieY1L1bzK9En8B5xMyevRAztaz5yBp8+"
+    "YoZfvBzrbrGGEoq0+AWCAmxdXJoLaLoNfE/0Yv9b44yZvwDeyZQCa9VvBUAjm0GqmJOmOXL1smozH69Afo2WrrJpL59Ql"
+    "43J+TaDG0G5nQmyjBtdMayLyBLi8EarLR+Rr+gF3jmLDDbltVx3di4Ud131WQmHOl0OlUZsZwvE0ifA3Ywn0UCZATdtvW"
+    "/al9mEsVB0EXUCAGTzv/uXTGzlkJAfptgGy3DWo9QfZoTH88eZwePB4PxJAP+T+FBSj8qm6rK18RgAN8t7vBwSpjM7fAQ"
+    "SjaqKORiaCvuT9V+q+K+rtgQFAXvN4ICYxlnbM1oDb1uLdZxL41eLu8Op+M8JIpNgAI1oAsFsBcqlcfcMGyFTlKxFJIWC"
+    "Rgcgf6I5CcN7Un0zPegHV3B/AS+oH+vkvL6E9szEAvi9Y+Lk2vEjJAzRqYC1SZ6S7C/3gA2zSFz1Jw2W1ZtRSDzVooDpS"
+    "/ERCIxngg7uaIe5PGFF7Q/TZPk/3OyKJN55P1f3cPpPxszbTRPuAomqj5tsp3cnKXZ5pbESCQEFTRNsafWaCq0TW2U95t"
+    "rWNTyMV/dxZEVtO0jwuY5c2Acb4G2sDXj2aruzAJe3N3FX7OLHTufUdwcgbwl9AJ5FL9RLJhbvy8iHaEIOH/AnMLubXGY"
+    "WcEMZnV7k6/sJu96lVgFrLn5lcq2rGDofh03kriE30kni//KcmUVYaWp+7QUsJrA9e4u4dZigsspFxBP4L8FJ5L5jUoUJ"
+    "ga5IpZMzSOSn99ChWdAZaYnbHycE9M1gwJRmhD1CawMsAcI/F/DFJrItjC599a/Q8+0gSkWjBqbwoooceeLEmefK/kcm9"
+    "oYlzJ6soL5aFyei4GGmV7tYbNCdWI+3wZbBh8/+96ny3gpc1xTLzmQAw2bFoJeoccvsqJK7HN7ioYG9YB3d/WFMZ34j0Y"
+    "lacA2XS1Xjlr777Tpzlu1xS+rbxz+feN8L1BAG5oS/8seD/h4CY0Cf9VqWzFkwqG8gkO5XLcCYt27FfvsB+1Xhgh3O8u+"
+    "tkW6uaFR/QtetTldBoou7TPeiV7tGC5phwDT22cVWNGfcYQIlctnYqeqeSLn1OwKSr0FB1P3U5iOe8cJiJQ3PsrDj6565"
+    "0g7nN3T/h0O6qSxwenrTV4Xv6bJpbscn4Btn/mm1cBgPirSolZTtjNULdBwYp1u4WysJaTIxHfbUWsxkweMUXmV0BuE2/"
+    "pciv2u5AXzgOqLsTYx4+ufaz6H5ImwU3OUwztRl7LyLSKWjBpKWBVuELC6xxEDGpMu7SGmHMkYpsPEay9j5slqXd4s0wm"
+    "r2tpnS0kwTthegXWcxIQ09icFgy8xJjt3vLLeqE945SRhtQ5t4TNiK75lCuN6IUf7yfCpUdCe441jjkc7UK+b46rkoB7X"
+    "YXKYEz1O1MtGi2uYZ4mNkXfPffakAVOzSL5VzQpJudL12xLRqYCdccy6NYCxRsJJEJqHO419jueFJGvVNzf7Dwc2IA9O1"
+    "/0ELhP6tMWRu/cmf65OngwGPfo5ns+nEp21a1wKYW/sVL1CxavhfLp3Ci8A6QpHgHihA1v4T/eHj7v5VqCL1veuvptTI0"
+    "/nf64Gj4czfGjAhvGDOX/0SY9/uOjxY755/PTP1TyZ0/P5fP60xz/H6AN18/Xr1y9bnqI/2bgdt+2XDEuN6bOeQGcicp7"
+    "7uRMjNzeH/cT7nPq5WBkgrCHcyPS0PhyMjUtZ7+GA0AKby2KIMCMKwt7QnH1wCybWcD1+PECsAT8+QARlM9Vd656GxoLu"
+    "t+0TYJ2tkV0ePU6GQ/UBwtJz2mg/pvj7jv9+z38/89+P/PcV/XWkIeho1toKgDGQ9NaoFthA4GDglEI5Q0x4L5EYP7X2v"
+    "xzVB4/ZxMweF8K7X9XdYTAK6m6XK+ugLtqdf2+ranB/OGjca9hEm8oHxPdy235O9wS33W6g8j267HrEM3+oiFM2MWdYA2"
+    "H3hhN/+bk/jvw/T9YPNiRSjHf+PAkCQI6C/Yk5pBEbBKOmSRxH/e4fNcYb/sGKiV/bL3jhC7g5ekY78bfZ9LqY2Pouz+6"
+    "QDRzAdb+VgyGrKVN/1Xd3ghVlokY7Te6u4k7o/WHyIKCZoa/+w9Gcxcn/0xrTaz27Q4j8ixLMrw5o6sdiQshBhT6WySyt"
+    "6EP+A+LTnP4QWuuKScoBOmawGU2P18lpHuTR06dPHw0GztM9qqxY3HvUqpQ8ald6TJXObY0hYfGtVp5Shcpr9ngL9uhxA"
+    "2oH3xHmGbfiYDweYPHO2Rwl/8djzGmFpW5VekAyZIB68Jpxn/wDT5o2vAYzvU8salrS5B1Gz/LGe1V6XUZOUzG10h0mva"
+    "dQATmhRcr7jwfK7pZJeRg9Hmi6Ji+W+vMLT5X/wLNSRoHuKNpQNF0IJGjiIL2Wkc2SNPOf9vg6K06HA78OevL5gXrKY62"
+    "8/8VoCiHRPdmOzORHGCSWfzwZyrJPQ130mIqclbblT1GuF5cEc7OOUL64nWz1cS93e6knhVY5D+wAC8KmjkOoE6+a0Vd+"
+    "UI0c/9dudXg4HCWTYnpYj6uoCPOo6A6tY7BBvcxxFLMVWHcc9bwSLv759RuEKyHeyyADzXrTszJln/ZG7hJhCEzCLQtvd"
+    "M9hC07E/dGoSmWCdcwyH85RNEW2N7MyietEd4hkI9At+MJVHP97lpEU8B6+0VUTTjdGwDi+KVeQyAldSL/HdV/iKATEZz"
+    "nWk9CYNIKzGVwZBJrqZkR1Te+9MXGihVpP0mlIwkWY7WgzjaItbqYcSFobtPXjJUv0bCrgxA++uYHKeyA/UHa7sTH+stP"
+    "UYlCpHjEydzRooNgQ1J8btg9i46qu4d65rdRjPxrzUJhwVpYrnHnYddcCnI0z8StOPpRPzNlVwFkOPvGxiT6TiGe1nEgk"
+    "t3YYn0NMGGKn0i6rtXSz1cacO9T23CHnMBCXSUS09bekMeOw4n+tycJvic7BYNDnb4nOvDBybUDgCU9PrBmspugDJwziY"
+    "FQdGIZzVBGh1kg3PV9lfv4/rdBnVaCGj7/77rvHw6fB4eHhYJRHxB7/T07Xw0dcEvzjMtlq/JIjpuioT/IBP+9+xzWbzk"
+    "saibwxZX3F8qANq6YDqHmD/sMnnQHiqBEVHvSfPMDNk0ce9PxJE0atmbIXVYsxT2QbYbty/ABvsUqYWxa/aOrGx5IE4LK"
+    "+9r1eDw8V4rSZCG1UswHay7rN8/cRoRjB8dqfkHIAWSidEeWtHuc9qOgaCTJ3JEiLF8yFxgxN+6qGmMnZGIKRTBGc4mnz"
+    "xGleEUxRAeyhdtxCcT6BlYdbmqWni/pbdXd3+RT7XXKSxr7nL8uERPOqNyuyouxVswV1K+zgY4EXSMjcpNoyPpp4y5jmF"
+    "QdZcZ7A7TnN+WCEVaMewqjh1KBMcdYlkbroApG66OcyLnM+UyjwVPSnUxgziTM7uhF9uYhLv9e7t85p/dW9ST6NaEe8IK"
+    "mbUNQJxwADDufKNFfQ8BP33RuqXv8RkSD6M7QGTXeCnQY4BjUrjObB/f5wH0U5cZ/DR4PwwYC+T7I2",
+    "od/45O5oe5eItidi5Ss5eZJ5+j4xZ34YeplIjo0cY4YEz25+SR4fxScn9rpaHWNm8EZRnJvDpaPj5BRMg76TNmhVZmfsu"
+    "49AV89rdVUr9SFXbyv1V6WeV+rftfqpVu8r9ZWI1PeJ6EkdYvZm69QPEthIdvpJwmJYVVulakvgB5kbEDkbWJWoz29gZ1"
+    "TmyGus78PvtTpgHh1SL0xgkjnhr1zOMYiC7CAkDYLA6op+0SVRcM5ebEZTePAIBuNznAbMoelndcFA/zufPJiyfVnzHEU"
+    "qlnYeUjusWhTh7lHA59EGtc2j4Wh+YMx9R3NCaxJ3VY7rDyO66A1xGQTryho0G3so0dueszIYcbUXXHF0TPT/bGMO+kzr"
+    "ahat8zBTWVEhuQ9Nc4EMRnWKGKaE5F9nRVw/fiiKlSxQHCcdD97k9RNbWi+ocVv+YN8+0P5Ptx+IDe9dXxBvqzufwEb5d"
+    "lMcsP5WaUX8SnyahLR6PG8Pp9q/mA2wND/CT76bOr5MuiQ8wX6e6DsTGV0WhwjcQcaromF1hQWZqkWUTla03NPRrI/5o7"
+    "JIr4KaMfChBB6eF0V60hmMHfDDe0FIq9GXqUTNFaDGBElHwTFVe0DEXot8vWGIe6oiZ5L6c4/4c5graeQxatAcyd13uOM"
+    "pNvWfTK1n5KwhP/mtEFA8gHrqiuPPkUEHTGEuv2+rsTFcrKchSq50jb+qcc95NGg+9Lpysj998ptzkxx6t5xn8ihns04W"
+    "VQ0WJY6LYdRUoAWPz5fhqX6F72yuJKieDHo6ktNNAcBjY/VtLGiPCT+e6fIkpw11JAZSGpKtG5a/xePC5FuqHPFGQ2yRw"
+    "HBpMDbFCXGlzkjsYJejoBVCV/rcq/jHUVt9rG7HaOSYNhU7MuRjeQMxmYZ7A4mAksfLalE0p3DX0eE11zoocOwU22wsSC"
+    "pGmx0xLlVqy7ulylrNmOr4XApvhZyjYnZzzpIk5nPbO3V+V+nIOVu6VpdsQDO57A6nkfSPMCTfwVTt2gQyZ8aTD9WCoLV"
+    "SOjXDKsqIyi448wcbkTuBP0YzHNjRjOUn1DZdLuwuvsbsja57vQ4xmmZ2EUdc77brKWJEyfYc5zh1uEZk+ksiC6teT3HD"
+    "eu6vp7px5YS/XvQuOU+RDYuJQEgzEnUikAT6WQTEqoczdRHO1RxKRZ5eEoSaxX+3tQUhovaJK+M4e9agzeoTO+AR2KQ2P"
+    "2SbgjyhvYc4t01t2p4XxLuE8tP1+ZfmvCcFwX2/RuQ/XHL4F/MQJYj80nTu51vBqWar8iKBlU4TKD/RS8JpIKCccAO0SZ"
+    "qa4Wh2kNv+jWZg4akvs+khfoophNNo1hyyNnXHUiGk5S8dRQjnFqmt4wVB9mu/VIQeut/o2BFb/qN78LlYJGBVo9RaxBx"
+    "LcwYNWY+xg/R+/+nTp7u7mcZMY0FImcYsqUIoiTzcGW5Cp9MWa8FerF0zPoykzY2ct9m5ftXyp/1kzjMqIMH0hHBV1Yc3"
+    "Kg6AchBxGhdfWvQn55/ElJ/yM4KamxtjJ8RuTE65rS3ktpIUVowE+UsWHWZ1HJ752DF0ZdAnx69BtcYrWjMTqGom0bAFx"
+    "77ZcEf2EeQNfuD6NZSrPCfyzOX6mogconOCUCO83EUhsbOqb7GIkuJtYNK2bWxOBSDzxl4QUwmJOtgOgV+bDGs5o6Rmjm"
+    "MHnsuoGMEwFAquUamrlqZqEEdQoVRjehrG3eGo6q+WEVfe3S3YQq0IhTcwcfMjVBnH8H/iiImVjajHVp2Vm3lHurnFDEq"
+    "KNROJudCRmBEAMclOIpnllj+gFHVf+hJhX3EOCVS2GQo5xl5NwPsG/qENmL7cQgmfOILqMp6l9TXOUsxk5yYN5SQ1GWHY"
+    "wp9zXbVP8lKbz2JsL0P72rRJjuTjYwxzErykCr7xkbLlviIZzgaj9MDQVaIKKXAQjoo1pU0DjlSZNEWGSqRTRat7eucTz"
+    "mrTbQIifLIOn7pv/pYX+lriwWWcxtB2Wu/gtMmVoy2wOl7XRMzBY74C10tojfZaqj2qVFWsSqR4UWYleCNyYjCbGUTpgC"
+    "9xu9zGrZv1OZxTpFOOmefjwp81C+wuy0yHMsvFgoU47rl+xilq5JJAHsbZ1vbF6c+sz+Jn9NJvzVpjE6l71Lw8b17mr/H"
+    "7gTC+kpmVc2b9l03MhJhFzH7NlCxxxiuqJKlRRPRvRtcyc1Rqvbzey9GN5V/a21G0iOfsFmUpY69hXiRhUiMU/7YVp1+D"
+    "ZH4Xo+f4sWqnVM0jx8JeMSiZMLRmQ35iH622Gyxb2LohdAej+KCmnRHTzhCFE1I0Ev9fIVxBc//veqyDFcuHa+GQ4qkqi"
+    "vOwXdPQALO+qCX0UOebpYJN0Hrpa2Xz3tUC8Ahta2NdbX9TDFJsxQ3I+3lcnlXEgyWOQFAhA4aTjESmq1duM+M/ttZCW7"
+    "3AiydsuQbdYQHDsiWTqkQneCPEPar1akbQfJiVbSog5LVZ4ghSUnPLz9iUJnLNauzB1iLxW5n2aK0PF6CTki6mAARy8OA"
+    "ufoeuMTwkmhOXh5NgoUR2LIWuLaoc20ue8+ZBb0gynpJumE4rzvTDc6pyxdH09R6JXiIYPxX/xrk9NAmrot/17Tyto190"
+    "vP66WY9fbrGgeg4rd3ewoGQSaYoX2IyYNoEx0NzJDDk0+daYKIOoNyYZNE6Rzya5M7KCxKTDTI+nDiwPmubuG1owM1LUm"
+    "P22GU5RrI0v0L8SWheSwnqlWYkUyTHKg3RvOBgPwrKX7j0iCe+QxRliEx+N+Sq0X427XINLg2k40ZfmLPyHKhruO7lX/q"
+    "7uDtKij3VFqU50V9w4K+1Fo8MlheLqWSlhBoiX3QS3cwY5EOh4sxSSvkdiq+O44Vhg0UYy2PE1VCJ3xnaGjjha482QtjA"
+    "NHi8aGFarKjkBuz3KmSHmiON8xYfuqIW0XfEdLJM9wtCR/VzWqcAk9mKeVUQ0yk+qqGpCDhS6RrOBnORV+XZ2Xo6TA11e"
+    "0krkbYaWOg6eKX8XvK8IfviwqknYYRMex6NpO1umfip0p1Rl9/HDINhJ+5geHPBi+mjaDiKIpDvFzU3sp8FBjBhXLGylz"
+    "WmbExG85UcvrC6GJ+I5T3AOkqI5ySJEMo3C+n7CAdl9gShMbz95wHXUTnlzU2J8h0WXCo1faMk9RhCukvvsBtS4I0I0oL"
+    "e6xdxB2CyIuctHRaOv43igomYrpmxxLwox9uDRiq6CY/rkEkEWfDfgPVaad4qFu9OPA3bp+amm2aXf91UDs7kOJo5E02i"
+    "gVCbykZUvtYzAVgsZV0fjmf7eZBqwM89PED/0p11qlwiaoZ5Xq/PQ6ZyECeJebAyH2TTA6XXQnVjNxqKtDLVVtmlvNm6N"
+    "tTfr4wvwqG/2z4S2CM57cycETkl8Nuds3Y6XEyD6W6kyzYzga/oLpXwhwxecVf69haEmRNAjRlqqpQUzAZ2UeKusLdqBf"
+    "GLns10qcwvZORYuQYRhAuJY5GHnXsuNG07RwBMvCup2izJRRg9egg8va+K6GwxNlCQjUUILzjOWXhF+aTP6Fb7OzTAamW"
+    "AeZS3R7HvEVTDxq9QqSiMT2WBnPmpuSOqZj3FWEVrtIPwR9IumRaEemZrv7h77OJswGtYxbkLM5tYRdz2pbXT5qVrPVnW"
+    "4spK5aZfjjXCq6xLZJ+wZRjt72zdog6D2kmctFXyewZlWtlEMLcdY9gtf22jvRDQKLlLnfslYvoTlaqqO6fYBbi1O+xd4"
+    "CidgO8NYsoXxZRkJ6csFtd7nBe3F8ks4k7EzY35+itFoGTt275oTc2Ko9fk40BTHS2uTROqHD5PnSn",
+    "91hyNB8iUQc96NEOAeZEBPKpQC0VqDnKmqmJUIc8wh6zkM2DZBSOJImhkJGo/dNRqxW8mOH09KWuTDiEe4u6tv9TQEo6D"
+    "s9XT9gyafMtWydahKtztymKJS/VAhhxIqOdncWTmLMhauin7J2Rx5EN3SqE//0NSn69+aAtfI8487tOX6lKuItk6Icojm"
+    "zQosZAWKCQzCoIWmzhsasiAasjjIRwuiIFQBDyP6nY6aHANayNPaBfmCzdD8S2qPyjgT7AKmRguH1J/7C9GiwT7jDoV6d"
+    "adCvQIKuNX+7THZ/MmxDA5DK6HgXqgZ/8iCqbncYD1WuMzg7SagLDxxitJ9UaMyQnD6fd+/azSHUbY3fDzeD4dGE77OiT"
+    "NAIGKCUJxaEx8nW14Q5oy3/lwtVsmHOWEX9pRLNVpFSOGihKJCAgczoM+sJbVESLXwhltFTHaw0fTvmA0mf2rbgVZdmH1"
+    "2vED9m01CHHLTHHQd5my6PoYWPMSfCGm9oSTfUL8l9TcOIU8h8iGKF2tOj1na45g0QjFOjaQGFHllY3aQ3DEWD85QeA91"
+    "z7ETl+f6V0TfgJNuaMMbkDa81MQJo+27U8Mqhqe0+i2tF76u3PX2PEe58CL/hnLh35UjqDKSodERp5uLHoXYAz1GXcaHj"
+    "VzIA6XSM/82fawtmxUEEk3M2OUJ3q1Y3Y+/TLI9x0jypy2Gb23OfDkviDkW5ht7ekx3tDwtryz2HbbjjCOeANq0RhXXHE"
+    "tkBikibNDhYDRjYqtneExP46p+o89uaVIVyZABIaMcWQdhlpNZs3pkR99i0eFb+InjidyRo121H4pf7ZEcS1It+RVbEiK"
+    "dwT2SsWlnXuG4esqMqjljy+DxSyzHJJs6tgWi7Sy0mrMQZjdlZQ4BDbcW+9waMSt3tRczG9MoDPJmlb62kiXAG7CgOTAy"
+    "ANLRJeOdQcitI4L+mD+XmM6H7lIlOoZJDlEUic5ouzFQy6UYqGELusmCi28qBGSlCyspQAQwGjoTlJQ2MRxNjq/18UADF"
+    "4aBjid5o+Al/I8zvb6mr1rgT/n0/fhaCrPAsRyQqc/11K8bAUCvAVB/07zIVH1txkAi2sjP9JF7xkfugV6uqlmusV/o4K"
+    "G51qGhOyUNw7kPmFe7Yp8FiTk69lGFuBkJJwoyTAg8qRPc2Nq1xTPiDaw/Ll7nDCvcivOlTTPH9uDXhFFasiMoVEi8aMS"
+    "rxQDUcMvpST/NcVhaYWmKTSPFfZJNIvAD78ap63S50h+PdPJb02PEWTMgh0V+SZzxClDmDm+8as6Rw1XrLCo1rFwW4fh7"
+    "sO01WgSzhuuZqawbrYJRZoFRztzrLaQ97s0aOaHsZao3w3mzlQNufyTVENbwUll3xYeYemNyKl576hhOkpaujthjRFPSO"
+    "iJ1EU7myrg883n0QJ9Cykff2giC3v/1uoiqYQCi60VeN8lnxUnyy89vYBFHNDsHtmeSc6dP0XwOZ6EVnIqCb9mO7xJN/p"
+    "pEVoPCJq7Wi/dtDnXg7u5a7JEUfyusIKWx/Ws+9jjzAW0h3kiVjvaTOOTvr7yNrrTvoBLHPCRoQkoh4C3AkEFnNzd+gtj"
+    "Zdv10ODc/iW5FiUwQTBYq7ZIVnDYMvsQfR2sRtXXna4Tmwp9ELbpxVKV2I7EydWm8qdkZj9Afa1Fz60uYoPgvEhqt1bHJ"
+    "ByH931hHWMtNIERlngSeOKz+efXyO/FXnYlTYrCd7+DToriUDCWnMfwaeGxlgkwp7c7CRRtRwD8SWzT+UrS7gSvuAALIu"
+    "zmddLMulp9ps4hFCtwoiJYDDYjXpOcpBg4cY/AKA1Sf0W6Xv/+Lm+Y93bCIadTON+Q061BtDO0JVG1sSQ4Gs/c/PiGRG6"
+    "z9De/vGwn6Gfn9+8G9vX5ylcz8goPiSXCHII8KSV5Vl9drYrgYrGMN1ifJrd1Vgq2FKSwRhrX0c7OBd5vRKyL/7M2NATO"
+    "Euv2L0y4983OeifyOmZBBHtXRP4fD5VWnukbovt4qVR3vbXqMcGfszRojbU+nop9elZTp/J+Of2ziJuolsXudtDIIYxMQ"
+    "gXpLCOZljNzMHOyECtmiFLkzOIkg7FE/F2wbpSTALt0VknBRmuNqbksTN17hMmnnC3Yz9XIW0uSqfpbRbotigngk7fJ04"
+    "t7P9MQXLacJ2hetWVBB2nbkEKZ1GRKGrKFgH06VRDwA36CBHpcy6SKmnKwSVko3R3p+sF72T7DZfP5lFWfy94r4vGc5gp"
+    "5QrdeI+uU/z13Af56bN5GyrIFKzgNoYi8ECacwaXmDJ2226DWMfJo035Z+wJluyacL4jmzFJ23/IyWbGVMLydKV+vleFg"
+    "XkTzq5tjfNiUAnvTkyeFSn1nwPwjPwOFsvKDljUFSEHY++5nJNzk2ccJu/HPx7n+PR7gWhz+EkZGg1+YVGx/4fR5JAgTu"
+    "NdA3rRlRvd1d7rIpGE7HNbh0/UG6JiLIj4gLaiLg0gz26D9pLbhPMNRlb61eQjeBeiN5I3TfungS7O2rmGXD2vS5m9z3n"
+    "VmRydsudOjT61smmJIHAnhJm5Q0NvtIOMdhTIjJ1fkhhGR8TK+S7GcA1c3NcOTrDK04+ILoKOZOO5wsGswUVYPeiRVOUt"
+    "P1kqvuF0xexEbKTZUrD8RiXj+uu97yattNhkgbt0rMnFQjmZ6/CsaONzttxqjiWCyPnoRP9x3DLza4zwEyvrd/0gRnjoE"
+    "IxKW/KM85D+1A8V8kGZkRU1Fyxj4UVziqgx0iAdxRrXOQPI+rBEgm8s6JcMJVIHYTkdPAcLBbwSkewGQg0JbyFqgJ02jY"
+    "+9EJTU3D6dJ+06u711rr+2Y1elIR6rFnVvbXQMMWeXga7Nmduv2aGgZtKGqA6FPiErV673F/qKoW02qUjzju6EXFYeT9u"
+    "RrS5vLGw/5TwnW59QTtsCJCy7VV4w+OsGz5IVKb+VU3KmyoPeMV40iId2SNcvpNYhnyZvPYaj1oYKUyKvYcC7+hdX0UX2"
+    "HleDk6ToAl1GlZVO7BtZE4dXYnfJaT/HTQfwT3w331SA0H08ZI5X56GJXB/TT07VO1P1APBuoxIXu6Gj6hO7r+bt997TC"
+    "CbUjjiZjtDR8+HAT35S++7liPN9VkzHszWq37swPuXtuq3NlgPxJHQ7WCoNt/NDqSDPFwZ1ErmswV6OTqwMzcw4FNIg//"
+    "F0VIk15FrNNV96HKu0/dRJh50XjGQ0oCS9v12KxDbiIvKDj0Pmc4hkpt2H/UJPC09XruS0fbL935ysB95YcCmW/fE41zs"
+    "3juGOvWHcdk/E3+bcRow9aWTrKJ/D/k8FxfhaXN4plKFs9rW/RHD16xSwWu5AR8ADz9Sjdx5maj4tYHK2P4J3XeEP2sjE"
+    "ztlioE6WN25+QA6d3LPhrHdOg6qyXibvXreKl//LR/pdL+NfQKRBrV2s3piS6UffFBJO6Czxw/yvMX8ZJGuvV1OdV0ilS"
+    "BXaPKu7OCsqsd9bX0UY36wT/XQdBOF+pOBGqo7K75AN+bWf9s3a4Z3EhPSpTJb9c5Fr/qZf2rwC25ppLru0aTcmH6FTO6"
+    "P64A6pVyK2RBmPGUu4PcqcFCnVbj7V6FuleHtFKwQEKGUgLuuPZ96hJBiaRLd3FzIKY6YLRZe8VXVPu6l7YmbrUkbl9fE"
+    "zDPkozuOR+p/k47LSpnMnbWKHK7X+msh00PLxcJNUgvFZiCErHZeZ1NDlRuzqYHLpv0wKVOD0zAxBtVjrK5EVb43E6x6/"
+    "CdVbGF7Pm4OGrMLQiv6yDhQOgwjS3GcQjDmiZwop5XNWvKSl3GJ+YHT25uZgdPTOgvozB5BvyHt7u8",
+    "Kvs4K2nT3mxvdmux1CKa93x8QL9mHtxfjWoE81t0V/dvrXAz4sJqq66IwWkrq2o5FHlHkhzHfhg+DttF++OHg0E45Enh8"
+    "t/vxzQt+uaP+/GIcSf7Xf8IdVauwSkwFxCn0gbPNhMWOGYlQUDwWt6GU34NZCDFCaDLvVtWuWeYaDPbhON5oi1trpQFey"
+    "5Lrpb+a2gFEXmG/g/2HiJAwuZ2bmawlbzZWPRqeODkVv4GmkuSIOp06Um0xP+QpfkvYhhEx6EjsGYS4tWNPF9oPx3OvMC"
+    "eOtp5emWdp7Vf9fVGLdhZD1ykDdnkhGKTnE/CiWf2/gfmdUdytlAKV1h3hw/VnO6ItsCZ5uFo1k0Pm3iEvSdQL9vavbQ3"
+    "fBioeTeTOtIkV7KN9DKuE2tGvDY8cfSFLzMoSbR7KVZrpp4Em+WV6jhlcykLjByVJJEOJcUzbsc8UB8lWJPxEG7Jcon6I"
+    "Xq6r9IkonW/iNaScfSJkszQWjCGAWVcOJJxXDj+yRdWH1fTdRbnSZO45aLPDcKCn4SkC/pO11ga3P+hu8+YgVjNXF0oVB"
+    "ZJA2bOVNSy/AzcTI1yClWiUoEm4/s/wElgS4K4EPagafVWC6utFi5MQuxWsBUrKP9IAzBVAvB2OTFuaX5GIE8AUjlfyh0"
+    "1hlS59e21Cd3wrkZQB3bJaRovbSoM4g1clUvej8sZbb3PsGuUjiOo3AMa73fmu37Qwu5p4WpPHdGEP9q/sOeyYk/ooAgS"
+    "FYcQ9eywosYhJ0vPSfS2Z0tARflBfX9/7ETIwgGohs7PiZNvpvtDb9jL93DwGGckVv9AWMeRhMriVo4DvEGs4oWgQmRcE"
+    "Xq5rY9CimdfLzwtbU9f/oBnxCMuqVItkk2t5xxrKH7mdIHZY/MhDvBna+K2XVGcuidZ7RvFnVYZTxvbjcZWXM9VjEmKD6"
+    "Jaxr27q8UDuLUbaP2Mk48cCrTCuZ48VHBEnpmJUeJCsbs7tyUYO9SsmBXdLpzpIUmTJEKt4cfVNeVtzZsBxwpTPWorAwv"
+    "l6uVirenTQjc1njX8Q1vvpxWCetkAqLbMggl2FbysYPt0oak7VxRQbn+s6b/+5hoWNBdEw/kopNi4Q8nt0TCf6TXYFDtX"
+    "y7EksgYw1QTvS7+zaECYfkA8yMAm7wNWzTgB44QjCDcpMK4lpxWPJ8MsX7NnmgOSjhsjEZ/0oHRPFC+j1zJ6PvzrDRMSY"
+    "5NHSJrDKx8rPpsDirwep4dFK0bQJaxws7HfOsE6gvmJQyCOgiD0sTH4bdtVxEJVzt0RBk8CdTFufSDk+ZhHR9SI1fRy7W"
+    "vOo7OKjrjrh6xFE6f1havOtOC6luAAk95T1Xs63dZoWPohNv8s4RaNF4r27YTxFvvGysKZW/n4LdNjTGuhTb5LnTWTGi2"
+    "gcYl71aScHnBGGpg4xS3o5kpj2ZQhie5FcaKfM2GJESYi70LDoAhtDb+pEo97kOB/6MlXx/vh08CZ9Lj7vz51nz0N94Nm"
+    "O7gagfktPIlhC2rQYy8ijUR0qT4ZjSOOI88xmVtPAGzVgWzD3qObm+pQ792uCeG1hRqSFqXT+HF7SoRkFeoBh9j4zqAv1"
+    "n/nYzO0sIU6Gs2/Vfs3eOCBavfiXp+jiqhkm+7aAEmTWL32K1oTGVt3X11YtlqnJOYThTjQxQ9g+TwcTu14+TGxoBY3tQ"
+    "ruxFGrWwtkdWH7qlEvGU3Yvq8pw97DgBEJKz+9x4MBLdRRrbSqCOzEJzhscAhvvVaPET+LeNMB906Upo5tdTUqLN0ZFd2"
+    "oalh0DSAFr318kHeNy874AQk5TwLZ2SNXT3WFPMzmw4SnvFKixrgbRT9+SI8fIuy2bnR3Vx4cPt7SffGIuMrWkIg1aGZ0"
+    "sWU4Iqb9GUxCrsKWFu5C2y+zIk5shzPjUWUOstkv5Oowkg/C1+TqwPAYsKba4gfHvadPwxYTSPsrc8wDoVvg3ZVvZTMq/"
+    "Flw4GdjIhNB+CQYz0IdNFZbdhKmTaPe0+08qTnjQtZYHOyL/3Lc4Lo0oidC6zNOPMGgEer5xLM06T0xF0iuztVg4a7jok"
+    "RDJPJptYB3Q806yJv8Y1hbNdlXD6ZNRGhaNZ0rYPh4AOrT3k0zvZvUqiFT0pxssnlvn1O08Mh2d1cHMQn0w+8INFbd+SH"
+    "d9J7c3KwOyu4TpH6KqNDdBDO14pE9amHF13dori8UbD+NmFK2FQx7hfTm/sNRYRYch2eaQ2ACY+XGYkvAscMqRNKheQhs"
+    "1JpGP1z7c81vFhZ2FtFcM5r8mJnMopEAJDqgJMtR+vn4yl8gkB/BhuRp4WDe7bCSrSj7CIGNGPScYmnu2NxYmF2JD5398"
+    "EFUBk5ev+3cN5kft8QyY90yccMKKen19M63hcjb9+ZM5DxkTKIK58l5UV6rzmWcI+Z+6M2KDDHmEb6cOJq+SZRnAfB94p"
+    "uuq/aqInDl6DXEpNrM0Y+c614PNASMzFjzuLv7MfFnXS8kPJuaxZs7aaz1pcJ1O4D3siVcrZ+VZXH5lpAJmCe++ZnPzoa"
+    "bCcdRYiuCxGjSXxE+dvLFPqs59zorXOvt1O156/iFRCIohoyKaTwkVD2AWTZB7oVR5nfr+5U5AraRFYuGgRLeieQce+5Z"
+    "38/3HsppJ18G6jVsPlkLQJgAXJ+r3keH1xZJilsKqHdrhs63UPb72gkdwxhY5NC6lfHkdgb7W7gxE3IWpcCqVkg/8T3RM"
+    "0ETFB+LqzZx+UWWhF68XBJk87k9R85yzGOchC/ESXS06zYUXR1skH4Hq9qJ85MOE7sO2DxOCyOjlydJfMJlojfte5tg1D"
+    "5VvVBr6R1JLBodhYRhgVKQQfUO5YscwpJUgjXlYOHbVOkNgjuawo1YLHFyB95gF4F6w99lpV1o0usZojemBX6WgFoG7NI"
+    "SMhCK7vpZzR7uy8JmMi+in/0v70jIlMP8FzbDI7JYiN3TF0lcoBU/DdrXBd3hYz6fsy/ShtSaKl3jsHmnXRFQFYxs9YaK"
+    "6Rct8+8bFyOdB4B+6O+aw+WF8w2GOhONJOMiMV9lSIR8wJ5l7Qc78sQoO3QuA47iKKrKVca2sJ6KfeDhRy9em0xNfNhu2"
+    "xehfSdz2F/af+al5/qlznFSXyZJ3rGuscxaOWjXWAvym4T1h+2wbjrnQjrWLT9/geeCSQX0T02d0tbZR+g4Fwsj4J6ppm"
+    "eyib0w5iwmzb3y+ArpTKo0p53Dph7blozB5kvXb9tXflEMSK1CaoS99ZGUreI9eFmmdZ3kXzh999/+7ahHyjMlyJ/FqSZ"
+    "MJga4/RHW0rgjiYZP1HkS7e+rN0n0RH2O1lUiJAY4m+MBInUxKz1PXaXndbHth9vy8kjgslHBWaXxHjpPbvk3opK4OOrg"
+    "tcbDsbLeObYE5tPsPIEDl1GQd7uq6kZvkhFi0kSIlBNliTm8ryfSOD3ovklc9+tTV1v7mTPHiDezGFAy9kH26ojtWKz+w"
+    "G5DuMcvq0ktzStHqX2/T8IcMX5ssK3PNj4Xy5EEI5AwSPSqKrrEYrAyShpxAtfyBFW3xD2OY4CqPB34fDztYf6ED+UAB2"
+    "cFSZXQkzg1JBuzrCfrbC64EmyEJ82TKVSb1Za+WJ+zKI6oc+sZa+caVehXZDnBgDhCmXQETprukchx4R6J1HadrSZYohj"
+    "YI9iyOzyot6BhbAsm9FiDQyhTA0KZHkQ5nNy4/JDkupbOOos+66mRCjRBambK0t6Q7kdtmVkY/8Nztpy1wpzmc4WnzHpv"
+    "EpzTfdbzNQzsYZ7/2Qh3Y0+6DT6Vrohx6honvdGW2DdXn7WsCIHvtX+edJ+qjP6fdZ+2NdlnxW3W/j",
+    "OiIzP3wiGwCK3P2TEQ+3is43tOav6dzKcIVS36WkLDX2vjIirwMZ9qLyp2eQnGYrgRWm1v3WdvJzSjVYozCK3wwxL+Cbo"
+    "h05cp9LZZ5HiNz1iTuM44GUcz5xnHIl2VrvAMGakiweuSKHFvPzANiYfCKD2IrdfQJJ0esD1KYF1RHc1qoZpqoLSiXXWE"
+    "MamSsFcDKojoC8Ba9eaH0ZBa9YOWWgV559yuzqmj9ov0EuZgGEi/FRrZf2wFfau5wGynU8dnDTV7T3Bo9pCwWsbwlXa72"
+    "57RCze++hyKSHQHrj9mFglTXrMg36XZo5vFmH673dDHOLJofRUu1GU4VFI7vN6A3ttlfAZxYdGF2VJ3iAAEM5eTvbilzv"
+    "lMeM+Z7spMd8BxJAikHzQBKni2K5ltPBe12oNgtK3Kwiy5CqV9q+ziCS8ww5WDkqe9nAiXE2C+UPtYgG+qpT5uWeV8Zjt"
+    "FTRKKqO42RKHB6Yrxea7xOY4VBJP3hnzafXAOB7eDnIdNCOlgAAEjN4iZllRjpt7Q4v4ZAp3oac8Vqygq2T3x1F7RnraM"
+    "V3nglLKrP8N2OT2IpAlauXFJZNzJ6FO3PefgtwxTZpW7J2GwkU20d6VkYkge0KQcIwsRO0jStBz79eQ725fJxDtZlVqS4"
+    "LO0euzF4C9i+pII53HSbjoA76PdsJE8UV9yZRqwPfKjpvFRJJeAIfiv9Geq8PmH1vUblcTDzFNva3nUfSG/RNycWsxQpj"
+    "nnM2LFnTT1qN1UQoglUZ14XiM285VU6ELg7V75qP94GgRIFMgDaUYsL+rxvpeoOXxYxpU53vB7PQu6TGiATUZmeB16Vk+"
+    "eTNEZwrZLpOM49VESTG/5nTga8PrbkCwkX4JDWMIfJeza0OTM6EBgZQj+lp1jJeE9tLO0QKyVoXUxS9KA+oLNJlik1o96"
+    "jYZIxfcfwbBC6Udd51GzfakOw2Bw/wEJ4HazOIwazOR4X/EWnI7KZpcihKKzZ1Padz1jBgyuMO0RI/YmYeeOyqF2stSfO"
+    "HyM1qgi9Ah75GSI2eJqQDavsdlwdpWboQQq14euRnva6mLvLoxCfVNuHxR/3lndyxbD/Vmv66jus28xWzrxVQS/au0uLh"
+    "G2mcLouNUmoJeJliM4o5r2zGUxhXEjoKWaorc9uSn4BmcV/JGGazMNmTfi/Cwqgiam02eXAR1LvaZMXuiC59Dt2iy7ldu"
+    "9w8haCNdmoJPXNOPgoQmL0obZGTiTled3TZaCinyrA9gj45y955NQ0PcO8ZAVUHZ1GGkOvcVHFs4po6GVud7qmuEhwcBc"
+    "AWW7N9TZUXEY2Yq7u3NEGGl1/6po42mr2eo/CfvDRy21mVWyebCQ6tWNIVW7ys9yKhEjjM3tKq9gkucFALLma71hOLyrr"
+    "lbUUb97w2997hdYgLYWP6BF+Xb9l0h8d8cbw/9sV/tuS6emKTqt7GcX++XT0WdjdaVj5IvmqBobs1VOYlSNaUd/VmBu7t"
+    "iQIVCk43x1y3dX70tR2+Xbisv/d5Xc5/Scrf05DBW7qANJ/Y2oXUgbYAKJIt9Zv8PL2bmMs7NKfFAkMExdyEXfUyfHWZN"
+    "xz3Hq3doe4CZrHGsI+qYL4H99izD/iku6tx8Em1v6vs+Ovk+mKcwVEGN4XcCY0lU93Nb0tTGJ3nBuX8M3bMm5pfL73Kjr"
+    "HDVVbG8QTkejYyXYOPxtgwPAou0XouXEXOR+cRJ5w2Niq9twZ6BEqfiu0BrDJGGN4RUJFfHS6Bpp0xB84jown8sQu68hB"
+    "FG2aQidCUkD/+uxB5Srl/IsSZZVJ62rDnz6O04k2RErXVmB1AFXoavCSalG4th5WvcZ0NMIuT2Z9UfeXqPnYoD4rHNB7O"
+    "gLlf43yVR1ZX0sYHwuTa3Qm8cZEomKTaL3c3LSQQZyhb9Q8Ok05JbDtZ0YqkbLaBRZJHjFotkSZSOr4G5thk0Hm5SftFU"
+    "JyvBeyKt6b11uvriKsV+TaA0lTDhBtAuViE8MJ8rbf6JzLJq4j5Mr9SuREU6hHU7+qnEncYcnL6YSRHgSSxutsEg6rxpS"
+    "SSni8kqqdppMN+rHJNofDNRREQ0fqmc2AkzWp6XKYs5tnCART746T8p0hozcBErW0fl2osDxs6KvE21ynTDp1Y0i7+c7T"
+    "ghNdNqE2Z8ZJwnH+SU8z2NkfJ/ZqHczTlyEU0QdyMqc8hm3fLXQl/PG88lfIRuwvwjGuOzhKszHFaKfrIKQfpELgpM071"
+    "SWNW2HJC2dJOFTDv2u+WLq3c6sv1raen2Y7JZIKtzE7x4hVIaEEzNnb9TTTK76/f5MghU3YVcl5sA8uKNVO6zUEbSK2yF"
+    "9dAQ5sSb/NZmIE7EEcuMEHmP9i1AphcThoVFJ0Cv8oDwmQc8EvIqpjiikMfwlIXOoqfi0BR+aAcXVJ1bX3/h+c17zsVfT"
+    "jszNbkw3Kht/ReQ9Ti+F1uBm0ESggi1PXuzuzraTBaGYVfIgZTk72HMMKY4yISh0SRUJEsGlRP3vGk5f11TD/eD+sD/se"
+    "mVyzk1h39NIb3+tQjpDenVVUeeBbiVPEbYP1YdJoX+rg/zU4+wSd+Uzkseq2st1tqj7nJPxHzjddDJLfEjMkiZRog2v36"
+    "n3Kk/U12mTGc3m1eJZfSeJR94rajnMk4362thbvIsO3/WBm8Fw86nIe5SgD+8bcdQpQNiBUQNPDavMLek5eGdXWfI4kjj"
+    "XShWvZynpr3JJhcZZuuARDgWEGgYNuVxzwKNascFm+GMiWd3lBKTgEPFKhkLEZOOGHkWc4GIOrtecVnF4PTYEqeqbmwmB"
+    "2HqDXfvOsbA999PJuz7P25Tzzs4iXyZYDq8cUH6HhR0T8Epv9FyjcHeXdpbMwRResq07n5rSARWkBefpQJ6+h9mG+9k8k"
+    "TxmvOBf1SuUzujCnf8XhNtfbG0vWCS+SsbvQGi/8sfe+18Raycw8a8EwbrAwEsoIifdE3QhEq1iCCB8iXi3hEwxEzq1/T"
+    "XfzAsc86hL3BSrernC3ZGG0XcydQuaOlHu4uSLVutnX081k/uXtf8uaCa3jSeYWHkcIyFQH8AzcPAEYhZ0TvB1ITa93ej"
+    "H5P4j9XPCXNhH69S2qqP2ONsTpf7OAQf+R0ax72ikH9kj6h29yGOgbeG/Zwx4c/OeJ4NqaRn8y//5gvwab4tLkzmevsxb"
+    "5p0To7vQn3fdlNFNjZ3fSaSVCv4jOvDA+4hjulkS8Dv1Ycc0c3Pzd+7/znFHd97d3HxFKGoWr39nD4s8id5boxE9N7Kq1"
+    "MpnUIbf4f9INb9SRc2OvEqir0isar6Bo0CEtOhw5rDOP++tT+0w1EMSFv/5JTRV+Pj5nY1JcUpry1QAh1GbL4rA8yunBd"
+    "Gf+qWOvuCU8UUytpj4q+1o+BVMkxxox8Hm3vpVsvky+otI87b7Ce0Q6jZnnq9LPliuT/qSuowmNkPkjtCwTRv6Kqfxa/l"
+    "bTPxXCc3fQQwUqPmrHxOa119q9fXwiKiNx0IKc7QkLGVahAGrTLzvNxN4QjGjPmw5m+uT8q8HkR4qCAfQLq3K79ihAYKO"
+    "XNN0AT2aJ5ks9JwIY0Y8Y8kojFqf+95nhMn2FFV66b9XvzNkdjGreAdJkTEtrgoH20y9D2i/AH9G75uUSgWzFXT/brwjT"
+    "/U23DHbhGiIrvROwg1W0c85Y4fj65sbxhFK3oSyifhpMX3UWhoQKeTrSfgTR5Ov07vYeTTv6VbGHm2cWcKOSURqY3sdhP"
+    "y65E+/swXEYElsXI7faiCmNAdeUjrdpCSX9hSH2NFR/L3XvJTbYq+UckwpPhrhhkKNdmT1o99M0J4W",
+    "IjAQTVhJ+kNI6ftcy3394+LqLgG8TE5vy97yaU5NyUAosL5gza0GftoOR0DPBqYYzwlMXQdGchGU+YFTthl8Y2LOMOf5s"
+    "01V+WOtKby0xKiaI0JhhhEYFilQNWdGYPUjdI2r5XhnGP5YtwEnsNYZdos9GbdFqd9qdak5ye9dhfLnO04Ym/EmJlUFMb"
+    "spc0aBWCshOUEOLGmuCEx3BiYrJ0IUy4m4cxpYgqyw4cUTTVPisR9rIPPZiBQGooQdWSnvx1EL6fBX7sQ6tgeMmcu7oD6"
+    "5oldOHCl2Zyfmui6misfSvVdeaPq5MQTTq4vT0ywxQGPbs/JuC5jQI5w/bBojtP7fq6S8/sR6DIh3fc5EWcgp9YtFmp0E"
+    "cDzkhK+lhH1E6HKZuueNK9EkUbLmiFl/6iNlGVGjqXrOLm++CUg1IcyHYPoIYJ4j+uFUTV6pN9No8pzmRLONCtcsxuI45"
+    "l/whYOISsKm+p2EYzD9fFPk0cT7hDCQ5tsSrVKHkDQVFUs2ofOM7ecgZoQSRVIHDaIaTQRK4hEnvyQqzqlvErBNxx2TQI"
+    "JU9zknA5fYZ97nGKjqkyQIStSaW090wzXnz5sQb7lx2YDKSaBsJR1tbeBD6/CBz9KQwBg9Rkwcmffzupl4zftD0/ZKJ1b"
+    "byrOWb+VU057FHHapIapO7HGqeG5SMUziadB7iYCJ0WE6KacBx/k7a6KMsQ4e0c1oo9CyxrSskwpH2FP1gfh4UReGWkFQ"
+    "JX4rjjG9NZmYWdNriOChIpuNBfmFuShB1yLkYUXnnLMLFfmJXkppRqbcPqR1fOV7PyTZieowU1alnLkT+Xk89a+geZpcN"
+    "U/FQZPG6XsvcQTYflcULnShjwc9niqq/wZKrRVnStXwy03EF6cdU/XWu/RQVzuXDKHbFVCsK8RXd1agYh7HR/eI0Zi94U"
+    "UocNHN9o/utOlhfVclp3fx1d1V5PMTmii21Gw91It5wVHgRHM18X7Wx61mkqSWPoRtqrV2do7dm+ud/Xsynaq1E4Yc+lM"
+    "IiC3gstEwc0nGNL4FBeEdiwv+BSAGIhly0kQdH1Ubo2w4e6YL0TqmoqTLAUQT2nju6+ngZeILXqG3AkA2UCJkI43cFJFs"
+    "UajplWyWkMDquT5jtofNa1t94n3M4lxAQjCo0okgiRywejpoJvVX0IN85kLxduUx7i50PU2b1xxWmD7XTDyGq6ddD6uZM"
+    "gntm3NoX+oh+NZw4iGuLgwb4w7j03OcGbcnb42GQnd6ZNz0ssST3JoFQkYwqpeIgc2KlBLEDrjltUmd7gDSKaeeZFDqG2"
+    "QcSBy/unOWw03a0xi8RR8YlGiQIA2Y81kLPLMc5whbREeX8xHb1O6RNq4rco4+cTgc2+uuZ6x4PZ7HArHpTbIltTboD1F"
+    "x8c7U5GI7xTGRI4gI8nvb4LQjDSB3QB1tONFGaaWV0ii0rNHxF6vzVRbXGv85FVbL6RbA2m/YKeARGA5wyOzM/uOH2lgB"
+    "6WKc1HcbBvdngIDK7JQWuL/STwU+pIL9pK1FM/OSY2eZkgZhpHXyTcCVwMi8yIHYV4avCiUoNfSeXxtzdBiZw4LFuw3bA"
+    "jEM3AKHAtQTF6rdtZgqGWxox2qHRy9J/s74GwOeqteEruhVJKemN3HXvIXCE5252rwgG0anbHVx2H8Inyy76X18nrR3Ut"
+    "7kSbSRd2nI0C0yulCEDGnFnsv6GPxEZPdODEmFiM2CIkhrnoZKhzv4jXhKgo+fkfA8yWfcaJnMK676EUdvLbJyzFt9yWH"
+    "+dB7GKfF0xDriW5+kv4Boc/V7goZeZ4zcWg3l/TlKA5dAwb4aFuq3qh4XZe7WRLDN9q5fikzLmbNvbs59W0J0ihcOvjc4"
+    "YyNBms/a9CTRnmlwsF6sjsGLAtR6sot5ePzNZYWOVOD7RQPfev54O1T1ht0PGjBZSwiStFhVWq/xKT3OqMctaeV8O0o3W"
+    "6EfYZaC8RdB53IYSNJy0rGQra3VUa9zb33utuE2seGtR+inA2TNE9Xv/Ibm0kpuucJdU4caeCkmFH0Ktc55/0vovS/km5"
+    "dxRQx5rTpVgWdVwh/ByeWx0+f2h72Rk3ndGbNC/rzcxic3wnKVsHXyhICPJYtvcglbu+UOZO1yBBrybmM67oyeV2ixBFJ"
+    "bMKKXGrBiTie757xnoDAI+qdlsVpWloK/p6GDtQJaIQy3lrxtOcm6as0thqbPmm7rzjHW2ahzejU+a0i1k/fSTKCpIplK"
+    "MJPndzzjzpEcSSIHFPp6X5XgEUtILNtk2D4RQuwsSI4FoXV4J21TW9BggHhdhzH2qUk3HmvKtM3f34nc2gcyhS9sBHVrE"
+    "HovQDY2d9QBztB1ePY6KOjEmD31LZby20gMMjTz4P9fY1e33baRpO/3KWCsjgcIIYpyJskZ0hSPYiWTxE7scexkZhkuBZ"
+    "EgiYQEOAAYmpH47lNfVXWjAcq7uZGIRgPo3+r6/SoM/K8hzOMgwP9pZkRsc/tVzHdhzOebdgGZAfeRReR2wHpZOqFZ/y7"
+    "bdxPPEw9OMvsVXXJUCCY6nvHwPH7CmJuhIUqhzsH1TJeyj8/74Uf3xzcsuznjfcIxM9ezSblb/D/UU2PHPgM4MvhX3VfT"
+    "KrNB5BsNGlo3nASCDOsBKqLHRAEuN936mkRzPoXzjR5xOUtf0qbvUfX/W0+87rapVuQfdU2PS+bm1nxqn6snEh8RpkVf4"
+    "1IBtuFrFE9TUrcZAdETZ8VcV0bC4w69cCJOzdzVfGejG205hjk1iUQ0ZovLZzZj/Vg1r+YdpZzoZSPVefZIqvOJDLSIop"
+    "zY3pnqOppLhwHd2W2FsprEKY/Id3KHp5V68k79Z/107j/Ks3Lh18KYKYN2wr1ya132Thbz18q5yW3h4+r2a0Ns6+3T2Ho"
+    "31hvD6nC6/PHw6dMnpivMA9fpIsB9SJ1wNJ70xyfthkub0yyHoaQ7EwcwKHs8Q+K4IXw0pATL9TY5efPhBvPKacwsrLuY"
+    "X1I0P+1K0l5NYnvVs7mMlaW/N03s+4HU8Y8mnWqK9RPVDew333YMw0eTkbgjyYkBJnWCirsETeKzX7JCAu1UEkCuwRwf+"
+    "mvJwSK1QGbGE2JKbU4WnvI+JBjBspdsupCiWFmfumUZuxrUOYiNuhzNrJEDJ+2kh3l4EsiLxCfDFF/hlTHDbpshx4S6BI"
+    "SjmwC3I7jh2NwTNtyzkS1eVp5d2WF0A5ws5LFwM0NcGuCFXrt5bzOTL7Suz6p8TYSBSXfedBFHKVKDF52hVHgkI+NX6jB"
+    "p4vSA32zl0ufPRokrpfZfJ8H40QNoLEd4Swza5PPdGvZD56LO5ND95JeLCyRv6Pid3gek1swU5w50S5X/l5+zausjIvvJ"
+    "MTc16vJHac//ISaHYkLhNTaJ0GtDWTjDKIMadNhF1pWSbbrmtaUw/whOEzHIgnb2G44XIh8/ZzAESD5fSHQOvf9cdqtoy"
+    "a3+wkMmBa+RfKnl8IpzWUQ7ZbiFNZUoAjYBNULXPXNtvUwwCyIUntt7WtcYrnQVqOCrZxsN+GuePETqyo/wo1LunxBoUY"
+    "stDNCLIQLFzAf3TuYjQIiGlbUTK2uHOkemQeYcy696I3ZRFKv4iyCHxx9zbkaIUU7+JIPMqxMPMhCn4Q0yeyMLuMUuykc"
+    "AJ8j7PbOJaYP3aNPKZh6snyc2lLZiXLqrng2Pc/Cy8KmBQD0D8GsdrYaXF/qOnX3HYOcCdi06yXinOYg/ieFzQvTIXr4e"
+    "Nu6+cSDHPpl9Mr0I9p/sw4j+XHDBa7EevrlaKcbOavgmWgz3R5MHbnExsw58e+re+vlusK6b0/z6xW",
+    "GgNtXqeTYaF519lEbT6EAHaxGldHWIpsSf7DvD6RE1grQzPETZ+fAQ9oMCvyv8NuHEZT0xh1aUjfDUmlAdFjeTXze4l5P"
+    "Moci5mbYeg9hyQjTR4Y7g3QFNLfKv5apiJ/GnsjsUAWGSGvz0oYcHnzZQvFzC6vgP8zyV4r9nNaq+g/bDCYC5NTio3TyS"
+    "sRSf28aWDHQoPdSy8xtgRdpX1NI1rzBNOKp2IzWm+TmJvzDk0z6pW6Q+tKX4yfnsXEEbx8nO9esjRmjeHJn4caeO+3oyx"
+    "nlbdGewmRLfMLGSY0rjRHIOUg7kJX0k8Mcw+E+QyUciJjnV0ozkaW4JEm2rxnktmsgjibbGjh9vSTgVhwHsXz8SV/rYIh"
+    "OjUWkztgLIBmmdP/fexUOJbAiE+d1ATXm/RRTfmF+IdFutTtIumY1nJ10NO+vJ4AkSUy8eHqj0BLrWjkkV37EjG5CXFvV"
+    "Vjy4UPIWd+c1hXruVjDWB7STa1ZqEFe/76DAcfwhWZg0tE/P7Atq/fe1+Xw8jrVWS0axLxg7xJz117rs9u1+JF8Z/nd3/"
+    "ZN97vG0a16UOB2odXBV8NGOIrcXVsx77K9350UrTQ9JYHnjLTomsaq3PpZbkHprCr6F5xu7FkzS6R5RXP73IjMsoohn66"
+    "4vSXksYw8ypofkjFnUlWu8rWX4chD1G5yb9lSy7p0/3bX9WOu2AIdyNt+wRsK+CfbQK2cbjZF05CUxp8ewM6iOb+unT4I"
+    "DYZaEqoe7YhwcpFF29KbURZAue802wa1GGTbBolnwMwkZgEDOk9GK8BHC71Kgf6+fZHiU3duBLdkzsSD6ShhozguV9dU2"
+    "FslOtL2SKK4kS8dt5oAxnOVshtYv4FaFRqQ0r4b1Auw4ORBHbehQSCZ/YillLEJ4kb8NYjXLauImp/hauFbQuFw2KLo5M"
+    "wwW/3/VLmAV1DPuhEvjZ3bCRMuXh4TL5dLCutyPgKIdX+z8TqYFUMu2WjqdAiLZIn3ck4puJIBl+moHMN9TMCIYtW5PdC"
+    "VYWhIvG14srSY2zwq07iQNFaA6d8DZzM+1RC8BYGlAJqLEG5uy/oeW2R9f0uAE6Nh0MCzrGd9GO06789fLz/qefPRN3p6"
+    "SKU3g2YeJ3m03M+C3XJVs94cAVMk/ZsqXwB1jVYTWXtQll3GYs6+ZE301ODXf17YvDhEi04SZltJifhDqYVWUtRVBo2Y6"
+    "We9gsfCQOJqttemlfEcOVtCkJEwUy+2ytGU02DrHcGuBVP+TtyPBtPEsrYokQ6i2CZMhB4BXnt9cYcOySRWgmvMZDrkXO"
+    "vtSBB5eT415ZNslLxtucs+EQfz2VVLRBzKK1uZa89Q4nNXWl2l5YB0zhbIwn6mwzjV5POEMmj/1UmY3XcB7oP3kyddghI"
+    "v5TXVxK3+hZePYoM2RuAvDfbuAvsN9vAlPwBdyu7WvonObBUr7MDlJOvFPhVuzXlQZr8E+pyz/RwVeY9OVfHD1hojBit9"
+    "qbtbJOyyI5+McafeTrQHUnUS9yoNN7Qo8XJx/y08zj+qVhyhbNN9MZumg/Y7lOfWR23n4os5FCZRNIXMHVU0T9Lfp5pGY"
+    "MBvYwMUSIXZ5J7iS4vuMyA3W4y3dFCf/3Gl77vARTvR9m54fz/Hx3boXI3WlP5wXJ0gVDBP4NmttM9r90YdfqwOr0+boN"
+    "5qFV66H2KKnWuh6ovT6wgnf36RNQC5iqB63KZVTzIwPH6iqqrN2hfjif7e9NOuk/cqgAsFPNFle/b9g/W3DmdeaaFjNRg"
+    "3nTsZIUv2MTlsM/coQdsYyq8I8zJ7xDRVYsQDdWJI+ySBVVZoeU8J2mnTz2t0TifHgwjtWCEJU1AALrvy4nJL7ICQ+aKF"
+    "ktDVOZbpYt58uxRLugcSa0bVazjLaRIbOFha1igv+pAsL/w4nDW5KUleWClYftV1O3mWZdZMh/QJfqy58Pew8PMxsEwdN"
+    "KTHrcxm0m2bcKFK3NMsHS2mPfAxc8s1wwdid9WwOcJAGa3r2ILetpGhAjOxUSMGj9u/wDnV4kuAx9xBOAZTLM5SI82h4B"
+    "8HtCfSrqVE/UvGTT9Tszt4naugW3a7BrNMrqGxYXSIhlm7Z4DshT+9md1XMN77EIWDLkhYZIVRycq7yszA6WZSJhSrpQj"
+    "m0dUqrIdOtkyUAcpwtBUd3MoDMsnhUCtHs6/DSSRPcQLjdT24jqjSK5DrViGP2e1GvKWVQBj2UTlA/D6HxxPZ5N+PkFXJ"
+    "fd3CJu6it349SRkqzwHN1+W5UK4ghtE3LBwwDNYb4S4QEdFte1euvImvaVcuCZIune9m24/gZzNPdH/vf8wwNso3xhGy/"
+    "pOWJFkz5/SjJxemy+9NLKu6PN6e1XSYaLLEnmpYU4LXOUiWmPXQZoT0mbEKv8DsiSSq6Ec0rbDgWsTnCcARwWRlVn8Fev"
+    "GjaL9Any0cNwxZOyBGGCCpMP2em2yGdgmktrxyCClMLoDmE6JZK3pB8yzRy9ZuZ54uJ5hg5w6iC3qjjl6GhZzwBmMfcwy"
+    "uhLvKah2KsvBc2238ldtBHL59BG+2AZs6M39OQa1ITzTiaJ19Ey5tGOXvNTt536bL3qjW5NZXPcHr1HT0nvVpB2wbPY0w"
+    "UxmXAnu3zGNPK8cZMY+Y5Cq7ulUIS656LZr3Dc0ZGvgyDNaGFRQUVk14DW5PfXvIB5wbnynhx0d2cm9pH3Sjm/xVbqEAu"
+    "qqqtbLzi7j119QsjDgJeaI5OX/TxstrVNpDxw//Kd1nM8GmIN55bSToLAdXWZ/K1+ZRlvtmuaQBaobB16NF7CkB0UncAi"
+    "5TF8b+m0mefN7/qOQST4ZR56wWg4fvn939+9+WoySkdfhhfLyD+7/OXDdc93iM6bNiIJGh+1thmza+jPdJVW1LD6epPyR"
+    "qJdqJnU74I1jdU4pZ2zBqjTGi5hJzdfcHnBL2aJsWN+TZOiyIvw3EIg6vL5MYNYJ1IVBlmFyU5QYJFHHlGW3RZBZFjthb"
+    "pR8GRSI2x1IheB6wAGFAUQJcypmqAYtV98xVAZzs1cRTPismDGHs9AQTWuYVXX8aDlO8bwWok8I4XG3qv2YBTRqk//APt"
+    "Y0fQ5VeMCu5RPRfgX4L76PTRvzvLtATfF9YDv1hCo/K3lbFrsspJ7Q6RiHZPMPzc3zLWueLHMLop4CQ80hlpwAbQaN3zo"
+    "/j7yzARo08LmeVgyXNddQxcA++Luy6h6yHTDHYqBCFMcZEBmiARP2eWgXrIvW8BuHEwbD69isHCikzInpmNBLQ0ruV3nF"
+    "bMJlZ7YcYQgZhctpc2cpQ8PMTM/L3hpyTTf1prTdRNRBEvSEq1CVITRpyH4oX4vWh8ZSNQGbf11NO7VIVxXl/b3+eWkL2"
+    "ZmgXiaNFmf7l0MOeWjLHEiSN+VObTMCHGv6QLJjIn/RWApyo+3Dd9mRuDwkb69NHqJ+ENa8sDl5hWWp6nGMSKtm/zM2/w"
+    "RfwV2+NA1g5VfuoYLNqTIHoJwhksGhwJkkLG+jG3p80sokh/JtfrM1ECooLwPIdbZsDGaDdtIfh6HzE84SLbQYCKhRDbO"
+    "6hkRUFujmCQxh87IXt9JeAGMLKXrtLLEkQCp1XsRqhJXva0OPmeSPhpy5T7duaQhvJ1YTREtdjZUG0dJ2iEYNmDdOPGnj"
+    "ZH+rR7hdbpIoOMr0ftAciDRECIECYhgRC7sopIPSXXh5dTDeUw3nve6AF/eQWc1pdW8gb5sjQO6WsWZRyXeBqZvVHUqoh"
+    "Y9iX5eevZ+z3kTasj9nqmAXx28Ps+WHDaKAuZetaRBDH5udJ21XVHWGAI43rm41nPQzyqdAScqLuCN",
+    "6CNx8rlxAU7qoFBEgiYSjLj6FOgZTfWbhkQLmUgkrQeM9Pwj1Cx/xOjfPaI+A+dC0ncVJQrjXO42fqQiQBjxsWw2nqAe+"
+    "RFvqIgnm8Exmh0Ug/QdvKZuwVczfJDSV2+vHvQqJEjiAV587FAt/O2Rq9lSLDsU4v/ZvcR0QKXLml8bLwQfhO7tiZn7ZS"
+    "3MPKlNFG1TQQMtP7IkGvMChAuDKG2225+FZS+NuMlqfVHi5dhb6vz2M8Cy887w8lkUPx5Mnl9Z5PVjAxG9bIBux6Gk9E5"
+    "nvwUOytD7fDiW2Kmpg9/kR45z3CT6Jh/eiwu4+BL7tQdv7RvqAHP/m1c6hqQajhlSktj26FnyKR0MZhwNat+wEc9fGXpd"
+    "pz97+lThhGIHTii2psYSabFqPNLeiOh7fxxbBSlywgDIxpQUHTu3CGG0+fLYr4L1vuXw6g94aBvTBAvV0MdkgQ0qtQys7"
+    "3m+hMPaxzSwREOG6khSJLStV93feYxMoglGSkxLC1we77vETszTGfGwo8YI/di+bXxmLJOxJPYF5ABNEpxlhmKh3QbfM3"
+    "Odz0l+lkvgg+QkdVYmQELngIgv9QhnC1V7T8tUo9o7ZqFehrQ0xhLsPXl48E2sUhiZKdPt5Mwcw8svg9iK+33Ic3T847i"
+    "mhROHNbwsOG128R7hOMwj+HjfSuZ0prLYWVpDuGgEDEiBuoONFDG1UQg6cDuZIMds2CdWHUMR3X6fbF6RcKoqCR3ikqYq"
+    "etYDvSnyKrESH+eJgLpgFUP298xsAA3DE397Pv4qCRGiQl4ubHMxO6ZLbajXw08nxlKWqxuujsbKQrO1avrlskOd9ccJ2"
+    "CYuqh3WPGlO1tTmZKXbYl7esAvbjCPTT7404kXaH09csmJMASNRZsVZuU8K4baMYillO4+jW9Io9VQiYY5iBgo1pvDkq5"
+    "xqlnit5a5IJIWDuMHx+ZS5J1P0b0v+rUQjkg4k4zgoR+woR9MSz6F22G39vrrO0cvK0U1gPy5DaAx/thiL30DMj4kW+Qn"
+    "w71Tvs4rnHFeS7+GfTzOtphF2N6bK+dOnt1QOfBTmVSwcMc6tHJ4DGxP0JrIkWMnbLS8fKLPW+Z7lDCQ30aca1WkVfwR9"
+    "ZODJANS+f9C98VzrKLYCyuxYGsFOxEJfMYflnsqCoi/G/AnnjXCQFeRTxM4YFU/Xg3ckTvE1XcuHeC+YEtYPcbiAWCGLf"
+    "FnEG4+Y0FJzt2DJ1eo5CLY7Vtvx0f/qZvrm7VevXl/fDNfpnXnptkjWeQwImAhvzVhY80RnsyUm2ouXccqTxQCF9Bk1gu"
+    "7z4rfIU/RkFKyTOXFwHiv5APZ9QJxP2LRY/vNkzyL9N29ZSZ5BGxUxNPMih5oSW/O9QQwJChYiEEovBJeuX8g16/mL+oi"
+    "ZygnTONyhZICHKTNw8Oke+/ITMM22eBIBUCxLCkzxNK5QTTN3SD33JgNRI5DTmNpRWwGoWdlT35GaUECy7CyqLmvYlzvw"
+    "KHWoKCoqicWnG/f0fbSNlEI7grw+Y1RY2GoGJfJD45nop8Ylus4n8TTJYG+HoePJJcNZ6/kMHxbUAgwbsz3TqohndJYtT"
+    "x/R4HK2TXisI5tEiJXmWW5UZ3/TjMdF7vJTld0X9GBsVbB09sAUH4n6ONkSjXZ1fABdz9w3vQjwblaxOala/kyOlsnExZ"
+    "Z8nw1bHruo/3ua7Ps/5eoPX/Zf5pEMdX+TM4gksF/7Z3kEEtT/Mo8Wa1gKd+Uxep1H9/Edse39fyI5Ue1C0lKAXAvznJ3"
+    "AjQic2KAqDsS+m0zZ77NxMgEnGx5nMFISzbz/NVC+VkQa/x1O5DIxCU536zkP5l3icTYf6BXgokiCZcluspwu3WQfN6Kr"
+    "KRKgMcfz7zs3UwsigyGAV8G3nHad2JxhYKAv3nLm6qZrT3kMW4oQZcZbXhFVoLpr6s//kHzk5QAqSgIkmqB7HVMMXIgk6"
+    "H4mxdfsfM5AaEzYf8gkz446HQmqbAGfIjh01H36V0MOfVmKHKrrgTUO7wGEC4DzLIYrE8fXxU+fEs9G0meZINHl71AJq+"
+    "gCMZU+tyqSRd//b79DzPn8GDVqI3smQHSaq25LjAELjIh6UDcT/BQANOUOsnlf8K0XKfKs0F+bqAuhqdRKql4SQXMzrF8"
+    "Hqr5oFcop4JReRmXDn4g4zB/LwLWhxhITcY1MpPZdg8zgFfaizyzDTKs9hkxs3aFytM9iAVssuN+JL1Ui1vfNxqJGPb4p"
+    "LO4OFiPNfCKCEg0ETXc+27EwKOhMDRJb8WmkRwFw2JBnQMqEcsOUxGo3U/YxbsL75cOXX7CMk1SIpaIVFtSp5wMWnbcmm"
+    "yNg3iRlcEDjkQmUN9J8h2GUtT3x6/fF4YDoMA3cBnATnO8L+mFYGzhkcq2yKcJoiHKeVUGjBN6hStxeMdTQPc22bnoaQn"
+    "eKk6hxy8xp4giw35yQrfbKEc+ydzVjQYNMGxG0qEoZ5jhhvk84iq4vroZM38rhdz++/gGyFoLrDGmLrTD4Kgluz+6rozE"
+    "ronZfhSZDxo7ds/vseFsH+QDLAn5Ds1WyiWs/WUBwKW908cwftV8dG1kGa9wIQBzgLIKOGFMzzqPXZ1ZXPoDnz+5zzXH5"
+    "wu/kHfl547NGoISod5RjTarYRkg1bX6/KfjaeL5wFFBTYREhac02uowPGn6dsmnStp4Yt50VxYwwoQNUm49aTvM6xwM6Y"
+    "P8F6G9HG1w5CqEm7n4macbom29Z4TYA7AY4Tk4lhBhEEll26yqyURpY9LQQwK9zHeqNvUeMXuPEwjB3OUMdfl2XnLI1cV"
+    "qWcvKUJLDb3vwwOiHrphtG77LAwSE3HMeXmUXFW1bYJ5UN6G84ZtsvgAY53r+CMxYI7m1EbRvgO4NFEuzTbJ7vBYqcQci"
+    "XVQB8LVwLGDkKLlGQb4GxdS/XOH6ucQgdI7Ew9X82qORJEm3zLfSR4hZ7sukj2V5bYjsVkG/blaLh2MkWO4ksdWIoeaKf"
+    "W6GfGFAAa7NTM78GaIkRc72Nt548Lp+p36A4cc5LxCE/sZoZ2CybEQCcSq0ZE/CXeIxz9H+HdJBO/hIOnnB0Gi3vKs/wa"
+    "1YV65fJAT9BtfWnSZfw8ABvivZcniFfxbLhkItv+Iwmxm71NH3XcCVOOPC8BuWnQvSaqJ4qDm1dKebzG07L6CW2jekOO2"
+    "TArfpNxVjKUsrBDHTE1p8E+kLS/KYMqB2zM2Ijit8GiV15c0YveCLv1bI1J5agPXvUFjJi6ffJPCUROKABWRBncY4UU8U"
+    "5U7Ck7+E9odMF/Tb+9cLaiZGJv85+8yDp0mhuaO037hu4QJSueCU02YsbWvw14er+WiKHdoJUPyTfYgJwanS9b5nAcb62"
+    "PBNivCGGArkXIBsv8wS0jqVnOlsWRMOIvC2yiN1UDE1Ps5qME2/9DnzN6RnLWSfiGUP6hINjSJX+A7aM8EE=</script>"
+    "\n<script>(()=>{document.currentScript.remove();const n=document.getElementById(\"packed\"),t"
+    "=document.createElement(\"script\"),o=Uint8Array.from(atob(n.textContent),e=>e.charCodeAt(0))"
+    ";new Response(new Blob([o]).stream().pipeThrough(new DecompressionStream(\"deflate\"))).text("
+    ").then(e=>{t.textContent=e,n.replaceWith(t)});})();</script>\n</body>\n</html>\n"};
 
 #endif
 
