@@ -26,9 +26,11 @@ static MLI_COLD void mli_holder_add(mli_holder_list *list, uint32_t dev, int kin
 }
 /* Adds the holders of a device, which add up to its live bytes. */
 static MLI_COLD void mli_holder_add_dev(memlord *lord, mli_holder_list *list, uint32_t dev) {
-    const uint64_t arena = mli_u64_load(&mli_device_record_at(lord, dev)->arena);
+    mli_device_record *device = mli_device_record_at(lord, dev);
+    uint64_t arena = mli_u64_load(&device->arena);
     uint64_t left = mli_row_live(lord, MLI_BOOK_DEVICE, dev);
     uint32_t i, rows = mli_row_count(lord, list->book);
+    if (list->book == MLI_BOOK_TAG) mli_take_off(&arena, mli_u64_load(&device->arena_tagged));
     mli_take_off(&left, arena);
     for (i = 1; i < rows; i++) {
         const mli_row *row = mli_row_at(lord, list->book, i);

@@ -28,6 +28,7 @@ enum { FOLLOW_EVENTS, OPPORTUNISTIC, INTERNAL, REUSES };
 typedef struct fake_context {
     int alive, device; /* of a primary one, `active` of its device says whether it is */
     int green;         /* times it is current, if it is one: 1 + those */
+    uint64_t id;
 } fake_context;
 
 /* What a pool took of its device at once. */
@@ -107,6 +108,7 @@ struct CUstream_st {
     } waits[QUEUED];
     int n_waits;
     uint64_t waited; /* for other streams, that it was ever told to */
+    uint64_t id;
 };
 
 fake_cuda fake;
@@ -129,6 +131,7 @@ static uint64_t now;                /* things given to any stream */
 static uint64_t serial;             /* of captures, storages, records and waits */
 static fake_context contexts[CONTEXTS];
 static int n_contexts;
+static uint64_t ids; /* of contexts and streams: none of the process has that of another */
 static chunk chunks[CHUNKS];
 static int initialised, forked, device_runs;
 static void virtual_reset(void);
@@ -163,6 +166,7 @@ static int begin(const char *name) {
     const int nvml = name[0] == 'n', driver = !nvml && name[2] != 'd';
     int i = 0;
     void (*before)(void);
+    if (driver && fake.on_driver_call) fake.on_driver_call(name);
     pthread_mutex_lock(&lock);
     before = fake.before && !strcmp(fake.before_name, name) ? fake.before : NULL;
     if (before) {
@@ -182,10 +186,11 @@ static int begin(const char *name) {
         return fake.fail_error ? fake.fail_error : 999;
     }
     if (nvml) return 0;
-    /* cudaLaunchHostFunc: the function must not make any CUDA API calls */
+    /* cudaLaunchHostFunc: the function must not make any CUDA API calls; that they are refused is
+       not required */
     if (self.host_function) {
         fake.host_function_calls++;
-        return cudaErrorNotPermitted;
+        if (!fake.lax_host_functions) return cudaErrorNotPermitted;
     }
     /* cuInit; and no context of a parent is its child's */
     if (forked || (driver && !initialised && strcmp(name, "cuInit") != 0))
@@ -282,6 +287,7 @@ static void forget(void) {
 /* A context has a default stream. */
 static void context_new(int number, int device, int green) {
     struct CUstream_st *s = &defaults[number];
+    contexts[number].id = ++ids;
     contexts[number].alive = 1;
     contexts[number].device = device;
     contexts[number].green = green;
@@ -330,6 +336,7 @@ __attribute__((constructor)) static void from_environment(void) {
     if (getenv("FAKE_CUDA_UNKIND")) { /* as a device may be */
         fake.pool_chunk = 32 << 20;
         fake.free_waits = fake.ends_at_exit = fake.runs_alone = 1;
+        fake.lax_host_functions = fake.slow_events = 1;
         fake.queue_length = 1024;
     }
     pthread_atfork(NULL, NULL, in_the_child);
@@ -342,6 +349,7 @@ static int valid(int device) { return device >= 0 && device < fake.devices; }
 static void activate(int device) {
     fake_device *d = &fake.device[device];
     if (!d->active) {
+        contexts[device].id = ++ids;
         fake.contexts++;
         d->contexts++;
     }
@@ -678,6 +686,7 @@ static int capture_end(capture *c) {
 RUNTIME(cudaStreamBeginCapture, (cudaStream_t stream, enum cudaStreamCaptureMode mode),
         capture_begin(stream, NULL, mode))
 
+#if CUDART_VERSION >= 12030
 cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream, cudaGraph_t graph,
                                           const cudaGraphNode_t *after,
                                           const cudaGraphEdgeData *edges, size_t n,
@@ -687,6 +696,7 @@ cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream, cudaGraph_t graph
     if (!r && !is_graph(graph)) r = cudaErrorInvalidValue;
     return end(r ? r : capture_begin(stream, graph, mode));
 }
+#endif
 
 /* cudaStreamEndCapture: on the stream it began on, and, unless it is relaxed, by its thread. */
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
@@ -781,4 +791,5 @@ cudaError_t cudaDeviceReset(void) {
 
 #include "driver.c"
 #include "contexts.c"
+#include "ids.c"
 #include "virtual.c"

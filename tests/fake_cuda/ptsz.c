@@ -12,10 +12,12 @@ PTSZ(cudaMallocFromPoolAsync, (void **ptr, size_t bytes, cudaMemPool_t pool, cud
      (ptr, bytes, pool, own(s)))
 PTSZ(cudaFreeAsync, (void *ptr, cudaStream_t s), (ptr, own(s)))
 PTSZ(cudaStreamBeginCapture, (cudaStream_t s, enum cudaStreamCaptureMode mode), (own(s), mode))
+#if CUDART_VERSION >= 12030
 PTSZ(cudaStreamBeginCaptureToGraph,
      (cudaStream_t s, cudaGraph_t graph, const cudaGraphNode_t *after,
       const cudaGraphEdgeData *edges, size_t n, enum cudaStreamCaptureMode mode),
      (own(s), graph, after, edges, n, mode))
+#endif
 PTSZ(cudaStreamEndCapture, (cudaStream_t s, cudaGraph_t *graph), (own(s), graph))
 PTSZ(cudaStreamSynchronize, (cudaStream_t s), (own(s)))
 PTSZ(cudaLaunchHostFunc, (cudaStream_t s, cudaHostFn_t fn, void *user), (own(s), fn, user))

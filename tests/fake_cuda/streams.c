@@ -151,6 +151,7 @@ static int stream_make(cudaStream_t *stream, int number, unsigned flags) {
     s->device = contexts[number].device;
     s->alive = 1;
     s->n_waits = 0;
+    s->id = ++ids;
     s->blocking = !(flags & cudaStreamNonBlocking);
     *stream = s;
     return 0;

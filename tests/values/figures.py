@@ -378,7 +378,7 @@ class Place:
         self.home = next((c for c in report["capacity"]
                           if c["device"] != self.name and self.name in c["devices"]), None)
         self.tags = [t for t in report["tags"] if t["device"] in self.mates]
-        self.arena = sum(x["arena"] for x in report["devices"] if x["device"] in self.mates)
+        self.arena = sum(x["arena_untagged"] for x in report["devices"] if x["device"] in self.mates)
         self.total = self.capacity and self.capacity["total"]
         self.used = self.capacity and self.capacity["used"]
         self.fragmentation = None if d["fragmentation"] is None else float(d["fragmentation"])

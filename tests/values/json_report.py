@@ -103,6 +103,7 @@ def one_device(ledger, device):
     classes = ledger.lifetimes(device)
     return {
         "device": device.name, "label": shown(device.label), "arena": device.arena,
+        "arena_untagged": ledger.arena_untagged(device),
         "stats": stats(values),
         "cached_ratio": percent(free / device.reserved if device.reserved else 0),
         "fragmentation": percent(fragmentation),

@@ -199,8 +199,9 @@ class Report:
         ledger, live = self.ledger, device.live
         by_tag = [("tag " + name(r.subject), r.live, r.subject)
                   for r in ledger.tags if r.device is device]
-        by_tag.append(("untagged", live - device.arena - sum(h[1] for h in by_tag), None))
-        by_tag = sorted([h for h in by_tag + [("arenas", device.arena, None)] if h[1] > 0],
+        arena = ledger.arena_untagged(device)
+        by_tag.append(("untagged", live - arena - sum(h[1] for h in by_tag), None))
+        by_tag = sorted([h for h in by_tag + [("arenas", arena, None)] if h[1] > 0],
                         key=lambda holder: -holder[1])
         site = (ledger.top(ledger.sites, device) or [None])[0]
         largest, held = (site.subject, site.live) if site else (None, 0)

@@ -302,7 +302,7 @@ function readDevices(p, raw) {
             stats: obj(s.stats), source: s, capacity: obj(capacity.get(s.device)), holder: holders.get(s.device) };
         d.mates = capacity.has(s.device) ? members(d.capacity) : [s.device];
         d.place = places.find(c => c.device !== s.device && members(c).includes(s.device));
-        d.arena = sum(objs(raw.devices).filter(x => d.mates.includes(x.device)), x => x.arena);
+        d.arena = sum(objs(raw.devices).filter(x => d.mates.includes(x.device)), untaggedArena);
         d.tags = objs(raw.tags).filter(t => d.mates.includes(t.device));
         d.curve = readCurve(p, d, totals.get(index) || 0);
         d.peak = findPeak(d, d.holder);
@@ -1687,6 +1687,9 @@ function verdicts(p) {
         return zero(v.more) ? [...list, ['', `… and ${count(v.more)} more${zero(v.more_bytes) ? ', ' + bytes(v.more_bytes) : ''}`]] : list;
     }));
 }
+
+/* The part of a device's arena that no tag has: all of it before 0.5. */
+const untaggedArena = d => zero(d.arena_untagged === undefined ? d.arena : d.arena_untagged);
 
 function showOverview(p, body) {
     const t = p.total, several = p.devices.length > 1, together = most(p.snapshots, s => s.bytes);
