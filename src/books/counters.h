@@ -113,6 +113,24 @@ typedef struct mli_span_peak {
     uint64_t from, high;
 } mli_span_peak;
 
+/* An invocation of a scope that was exported. The threads in it share its totals: each adds what its
+   own span counts when it leaves. Meanwhile `level` has of each thread what is published of its cell
+   (base), less the level at which its span began: so it is at most the bytes that all threads in it
+   have added, and `high` is not above the highest sum. */
+typedef struct mli_joint {
+    mli_lock lock;    /* all but token and began */
+    uint64_t token;   /* its handle, the second word of a memlord_scope_token */
+    struct mli_thread_scope *began; /* of the thread that exported it */
+    uint32_t members; /* contexts in it */
+    int over;         /* 1: the context that exported it has ended it: no other may adopt it */
+    int adopted;      /* 1: it was adopted */
+    uint64_t start, before, bytes, blocks; /* as in a span; bytes and blocks of those that left */
+    const char *shapes;
+    struct {
+        uint64_t level, high, delta; /* delta: of those that left */
+    } at[MEMLORD_MAX_DEVICES + 1];   /* by dev; signed */
+} mli_joint;
+
 /* A span: one scope that a thread is in. */
 typedef struct mli_span {
     struct mli_span *around; /* the span of the scope around; NULL: none */
@@ -120,8 +138,8 @@ typedef struct mli_span {
     uint32_t depth;          /* 1 for the outermost span */
     struct mli_scope_record *scope;
     struct mli_thread_scope *stats;
-    uint64_t adopted; /* the second word of the adopted token; 0: the scope began here */
-    int exported;     /* 1: stats->token is of this span */
+    mli_joint *shared; /* the invocation, once it was exported; else NULL */
+    int adopted;        /* 1: the scope began in another context, which shared it */
     uint32_t devices; /* how many of `peaks` are set, from 1 */
     uint64_t start, before, blocks; /* at its begin: stamp, live bytes of the ledger, blocks */
     const char *shapes;
@@ -259,6 +277,17 @@ MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_row *row);
 MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t dev);
 /* Raises a span's highest level on a device to `level`: levels count modulo 2^64. */
 MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
+
+/* Adds `by` to the level of a shared invocation on a device. Before, its level rose to `above` over
+   what it is. Both are signed. */
+MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above);
+/* Adds to all shared invocations that a thread is in, when the base of its cell changes by `by`. */
+MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by, uint64_t above);
+
+/* Returns how far a cell's level has been above its base since it was published last. That is its
+   high only as long as no other thread has published: see mli_row_raise_peak. Requires: the row's
+   lock, if the ledger has a batch. */
+MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
 
 /* Raises a row's peak by a cell's high, if no other thread has published since the cell did.
    Otherwise `published` may have been lower when the cell had its high. Requires: the caller holds
