@@ -42,7 +42,8 @@ q := $(if $(V),,@)
 comma := ,
 
 # Where CUDA is. Without it the suites compile against a header of our own, and run all the same.
-ifndef CUDA_HOME # else where nvcc is
+ifndef CUDA_HOME # else where nvcc is; tests/gpu.sh looks in more places, and is not told this one
+own_home := env -u CUDA_HOME 
 CUDA_HOME := $(firstword $(wildcard /usr/local/cuda) \
 	$(patsubst %/bin/nvcc,%,$(realpath $(shell command -v nvcc))) /usr/local/cuda)
 endif
@@ -141,7 +142,7 @@ test: $(once) $(if $(config),,$(examples) try-reports) ## all suites; ends with 
 	@sh tests/run.sh $(if $(config),,$(scripts)) $(once)
 
 # What make test's own system does not show: see tests/gates/.
-gates: try-gates $(call programs,modules) ## src/, Windows, macOS, musl, other processors, each knob, known faults; ends with "N passed, N failed"
+gates: try-gates $(call programs,modules) ## src/, Windows, macOS, musl, other processors, each knob, the GPU's runs, known faults; ends with "N passed, N failed"
 	@MEMLORD_TEST_LOGS=build/gates/logs sh tests/run.sh tests/mutants.sh $(wildcard tests/gates/*.sh) $(call programs,modules)
 
 test-all: ## [PART=] [LONG=1]: one part of make test-parts, or all in turn; those over ten minutes with LONG=1
@@ -350,19 +351,14 @@ build/libmemlord_preload.so: src/tools/preload.c $(wildcard src/tools/preload/*.
 bench: deps-bench ## measures MemLord beside its peers, and beside that of BASE=revision; takes minutes
 	@BASE='$(BASE)' sh bench/run.sh
 
-# A machine with a GPU need have no more than a compiler, stb_ds.h and the toolkit. Without a GPU
-# the script's status is 77, which make prints; its own is then 2, as for all that fails.
-test-gpu: build/gpu/memlord.o build/gpu/cuda.o ## what only a GPU shows; kept in bench/results; fails where there is none
-	@sh tests/gpu.sh test
+# A machine with a GPU need have no more than its driver, the toolkit and a compiler: the script
+# installs nothing and compiles all that it runs. Its status, as 77 without a GPU, make prints; its
+# own is then 2, as for all that fails.
+test-gpu: ## what only a GPU shows; ends with a verdict, kept in bench/results; fails where there is no GPU
+	@$(own_home)sh tests/gpu.sh test
 
-bench-gpu: build/gpu/memlord.o build/gpu/cuda.o ## what the wrapped CUDA calls cost on a GPU; likewise
-	@sh tests/gpu.sh bench
-
-build/gpu/memlord.o: tests/matrix/impl.c memlord.h | deps-demo
-build/gpu/cuda.o: tests/matrix/cuda_impl.c memlord.h memlord_cuda.h | deps-demo
-build/gpu/memlord.o build/gpu/cuda.o:
-	@mkdir -p build/gpu && echo '  $@'
-	$(q)$(CC) -std=c99 -O2 -pthread -I. -isystem $(cuda_include) -c $< -o $@
+bench-gpu: ## what the wrapped CUDA calls cost on a GPU; likewise
+	@$(own_home)sh tests/gpu.sh bench
 
 # Where the compiler finds stb_ds.h.
 find_stb = stb=$$(for name in '<stb/stb_ds.h>' '"stb_ds.h"'; do \

@@ -135,8 +135,12 @@
               Where handles repeat across the devices of one type (Vulkan offsets), use
               the address of your own buffer object.
     View      one more reference to a live storage. Bytes count once, however many.
-    Arena     bytes without an identity of their own: one balance per device. They have no
-              tag, no site and no stack. Scopes count them.
+    Arena     bytes without an identity of their own: one balance per device, and one per
+              tag. They have no site and no stack. Scopes count them. An arena with an
+              identity is a block that is recorded once and resized:
+                  memlord_alloc(lord, cpu, key, 1 << 20, site);            // it is made
+                  memlord_realloc(lord, cpu, key, key, 4 << 20, site);     // it grows
+                  memlord_free(lord, cpu, key, site);                      // it is gone
     Site      a place in your source, planted by a macro: file, function and line. Off
               until memlord_sites_enable.
     Stack     the return addresses of an alloc, if memlord_desc.stack_depth asks for them:
@@ -154,7 +158,7 @@
               allocs, with their stack, and all others with their site.
     Tag       the purpose of bytes ("weights", "kv_cache"). A thread has a current tag.
               A block keeps its tag until it ends or is retagged, whichever thread frees
-              it. Arenas have no tag.
+              it. An arena's bytes are taken off the tag of the thread that takes them.
     Physical device  memory that several devices share: cpu, pinned and mapped are one,
               and memlord_device_share adds an integrated GPU. Capacity, limit and
               headroom are of a physical device.
@@ -958,14 +962,19 @@ MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block 
 
 /* -- arenas: bytes without an identity -- */
 
-/* Adds to the arena balance of a device. The bytes get no tag, whatever the thread's is.
-   Errors: E_INVALID over 2^48, or the balance would overflow. Cost: one shared counter. */
+/* Adds to the arena balance of a device, under the tag of this thread. Sites count what was added
+   and taken, and do not hold it. An arena that is one piece of memory is better a block: record it
+   once, and resize it with memlord_realloc(lord, device, key, key, bytes, site). Then it has a site,
+   a stack and a peak of its own.
+   Errors: E_INVALID over 2^48, or the balance would overflow. Cost: a lock of the device. */
 MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
 /* Takes from it. More than the balance takes it to 0 and counts in underflows, MEMLORD_OK:
-   storages are never touched. Errors: E_INVALID over 2^48 in one call. */
+   storages are never touched. The bytes come off the tag of this thread, and off the arena bytes
+   without a tag what that tag lacks. If tags then have more than the device, the largest give up
+   the rest, and each counts as an underflow. Errors: E_INVALID over 2^48 in one call. */
 MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -1474,8 +1483,8 @@ typedef struct memlord_tag_stat {
     int64_t variance;   /* allocated - expected; 0 when nothing was planned */
 } memlord_tag_stat;
 
-/* Reads a tag on the devices of a selector. NULL reads the untagged bytes, arenas among them, whose
-   peak is not kept (0). Errors: E_UNKNOWN nothing was ever allocated or planned under it on any
+/* Reads a tag on the devices of a selector, with its arena bytes. NULL reads the untagged bytes,
+   whose peak is not kept (0). A device's tags and its untagged bytes add up to its live bytes. Errors: E_UNKNOWN nothing was ever allocated or planned under it on any
    device, *out zero; E_INVALID `out` NULL; E_DEVICE not a selector. */
 MEMLORD_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel,
                                            const char *tag, memlord_tag_stat *out)
@@ -4690,8 +4699,8 @@ MLI_PRIVATE size_t mli_unwind(void *user, void **frames, size_t cap) {
 
 /* The name of a load or store ends in its memory order. No suffix means relaxed: other threads read
    the value and conclude nothing else from it. Layout and code are the same in C and C++. i386
-   aligns a uint64_t to 4 bytes, and would read one across two cache lines in halves: so mli_u64 is
-   aligned to 8. */
+   aligns a uint64_t to 4 bytes, and reads one that lies across two cache lines in two halves. So
+   mli_u64 is aligned to 8 bytes. */
 
 #if defined(__GNUC__)
 #define MLI_ALIGNED8 __attribute__((aligned(8)))
@@ -4707,8 +4716,9 @@ typedef struct mli_ptr { void *v; } mli_ptr;
 #define MLI_STORE(type, order) { __atomic_store_n(&w->v, v, __ATOMIC_##order); }
 #else
 /* MSVC: a volatile access of an aligned word is one access. Acquire and release need __dmb on
-   ARM64. On x86 the processor keeps that order, so a barrier for the compiler is enough. Seq_cst
-   loads follow an exchange in program order. It is a full barrier here, so they need no more. */
+   ARM64. On x86 the processor keeps that order, so a barrier for the compiler is enough. A seq_cst
+   load follows an exchange in program order. The exchange is a full barrier here, so the load needs
+   no other. */
 #if defined(_M_ARM64)
 #define MLI_FENCE __dmb(_ARM64_BARRIER_ISH)
 #else
@@ -4757,8 +4767,8 @@ static MLI_HOT int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
 }
 #else
 /* For processors without 64-bit atomics (32-bit PowerPC and MIPS, i486): a lock guards each word.
-   libatomic's locks are no replacement: one that another thread holds at a fork stays locked in
-   the child. The lock's exchange pairs with the release store that drops it. */
+   The locks of libatomic cannot be used: if another thread holds one of them at a fork, the child
+   finds it locked for good. The lock's exchange pairs with the release store that drops it. */
 MLI_VARIABLE(mli_u32 mli_u64_locks[MLI_U64_LOCKS])
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 MLI_PRIVATE void mli_u64_lock_take(mli_u32 *lock);
@@ -4811,8 +4821,8 @@ static MLI_HOT void mli_compiler_barrier(void) { _ReadWriteBarrier(); }
 static MLI_HOT void mli_cpu_pause(void) { YieldProcessor(); }
 #endif
 
-/* Loads a word that only the calling thread writes. The access is plain: compilers fold it into
-   an operand, which they do not do with an atomic load. */
+/* Loads a word that only the calling thread writes. The load is plain, because compilers fold a
+   plain load into an operand but not an atomic one. */
 static MLI_HOT uint64_t mli_u64_load_own(const mli_u64 *w) { return w->v; }
 static MLI_HOT void *mli_ptr_load_own(const mli_ptr *w) { return w->v; }
 
@@ -4854,7 +4864,7 @@ MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v);
 enum {
     MLI_RANK_PAGES,     /* one for the process: the extents of the os allocator */
     MLI_RANK_JOINT,     /* one an invocation of a scope that threads share: its totals */
-    MLI_RANK_ROW,       /* one a row: its published balance */
+    MLI_RANK_ROW,       /* one a row: the published balance of the row */
     MLI_RANK_COUNT,     /* the cells of the orphan record */
     MLI_RANK_MEMORY,    /* regions and free pieces of the ledger */
     MLI_RANK_STACKS,    /* the table of picked blocks, and the totals of stacks */
@@ -4864,10 +4874,10 @@ enum {
     MLI_RANK_PHYS,     /* one a physical device: its sample, limit, reservations, bands */
     MLI_RANK_CALLBACKS, /* collection callbacks and their runners; capacity sources */
     MLI_RANK_NEIGHBOURS, /* the pressure page */
-    MLI_RANK_CONTEXT,   /* one a context of a fibre: who is in it */
+    MLI_RANK_CONTEXT,   /* one a context of a fibre: the thread in the context */
     MLI_RANK_FENCES,    /* fences, their queues, fences to drop */
-    MLI_RANK_INSIDE,    /* no lock: the thread is inside a shard, and others wait for it; locks
-                           of buckets are taken there and have no check */
+    MLI_RANK_INSIDE,    /* no lock, but the thread is inside a shard, and others wait for it. There
+                           it takes the locks of buckets, which have no rank */
     MLI_RANK_SHARD,     /* one a shard: its state and its table; several are taken by address */
     MLI_RANK_COLD,      /* one for the process: stb_ds, names, devices, sites, tags, the
                            index */
@@ -4881,20 +4891,21 @@ enum {
 typedef struct mli_lock {
     mli_u32 locked;
 #if defined(MEMLORD_CHECK_LOCKS)
-    mli_u32 rank; /* every ledger sets those of the process, to the same */
+    mli_u32 rank; /* every ledger sets the ranks of the process's locks to the same values */
 #endif
 } mli_lock;
 
 #if defined(MEMLORD_CHECK_LOCKS)
-/* Checks the lock order before the thread waits for a lock. A thread may hold two locks of one
-   rank in three cases: shards, taken by rising address; physical devices, under the cold lock;
+/* Checks the lock order. Runs before the thread waits for the lock. A thread may hold two locks of
+   one rank in three cases: shards, taken by rising address; physical devices, under the cold lock;
    and locks of several ledgers in a fork, under the registry lock. */
 MLI_PRIVATE void mli_rank_take(const mli_lock *lock);
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock);
 /* Notes that the thread is inside a shard (1), perhaps already, or inside none (0). */
 MLI_PRIVATE void mli_rank_inside(uint32_t inside);
-/* For MLI_REQUIRE. They return 1 if the thread holds the lock; a lock of the rank; no lock; no lock
-   but an orphan lock. The last two also mean that it is not inside a shard. */
+/* For MLI_REQUIRE. In this order they return 1 if the thread holds the lock, a lock of the rank, no
+   lock, or no lock but an orphan lock. The last two also require that the thread is not inside a
+   shard. */
 MLI_PRIVATE int mli_lock_held(const mli_lock *lock);
 MLI_PRIVATE int mli_rank_held(uint32_t rank);
 MLI_PRIVATE int mli_none_held(void);
@@ -5060,7 +5071,7 @@ enum {
     MLI_STAT_COUNT
 };
 
-/* Records of the ledger as a whole that found no room, or are no longer kept. */
+/* Records that found no room, or are no longer kept. They are counted for the ledger as a whole. */
 #define MLI_LOSSES(X)                                                                         \
     X(scopes, "scopes there was no room for")                                                 \
     X(scope_invocations, "invocations of scopes no longer kept")                              \
@@ -5101,7 +5112,7 @@ typedef struct mli_shard {
 /* A thread that the ledger starts. */
 typedef struct mli_helper {
     mli_u32 state; /* MLI_HELPER_... */
-    mli_u32 stop;  /* 1: it ends, and is joined */
+    mli_u32 stop;  /* 1: the helper must end, and is joined */
     mli_os_event wake;
     mli_os_thread worker;
     mli_job job;
@@ -5112,29 +5123,33 @@ typedef struct mli_phys {
     mli_lock lock;         /* all below but sampling, sampler..., poller; bands of its devices */
     mli_u32 sampling;      /* 1: a thread asks the source */
     void *sampler;         /* &mli_self of that thread; under the callbacks lock */
-    uintptr_t sampler_frame; /* its frame that asks: see mli_frame_runs; same lock */
-    int sampler_void;      /* 1: the source replaced itself: no sample; same lock */
+    uintptr_t sampler_frame; /* the frame of that thread that asks: see mli_frame_runs; same lock */
+    int sampler_void;      /* 1: the source replaced itself while it ran, so the sample is dropped;
+                              same lock */
     memlord_device device; /* the source is asked about this device */
     memlord_capacity sample;
     uint64_t sampled;     /* the time of `sample` */
     uint64_t limit;       /* 0: none */
-    double fraction;      /* of the total that is the limit; 0: the limit was set in bytes */
+    double fraction;      /* the limit as a part of the total; 0: the limit was set in bytes */
     uint64_t ticket_bytes; /* that open tickets have left */
     uint64_t in_flight;   /* bytes that calls with tickets are recording at this moment */
     struct mli_handle *closed_tickets;
-    int failing;          /* 1: the last alloc_retry failed, or alloc_failed came since */
+    int failing;          /* 1: the last memlord_alloc_retry failed, or memlord_alloc_failed was
+                             called since */
     mli_u64 id;           /* a hash of the identity set by the host; 0: none */
-    uint64_t neighbours;  /* bytes that other ledgers of the page hold there, as last read */
-    int neighbour_failing; /* 1: allocations of one of them fail */
+    uint64_t neighbours;  /* bytes that other ledgers of the pressure page hold there, when last
+                             read */
+    int neighbour_failing; /* 1: allocations of another ledger fail there */
     uint64_t stalled;      /* when tasks were last seen to wait for the host's memory; 0: never */
     mli_helper poller;
     struct memlord *lord;
 } mli_phys;
 
-/* The memory that a cold call lacked; it tries again with it: see books/names. */
+/* The memory that a cold call lacked. The call tries again once it has the memory: see
+   books/names. */
 typedef struct mli_spare_block {
     void *block;
-    size_t size, wanted; /* of the block; of the allocation that failed last */
+    size_t size, wanted; /* the size of the block; the size of the allocation that failed last */
 } mli_spare_block;
 
 /* The ledger's own memory, in grains of 128 bytes: see base/memory. */
@@ -5142,11 +5157,11 @@ typedef struct mli_spare_block {
 #define MLI_REGION_BITS 15
 #define MLI_SIZE_CLASSES (MLI_REGION_BITS - MLI_GRAIN_BITS + 1)
 
-/* The state of a module. No other module touches it: it calls the module. Where a call reads it on
-   its fast path it lies in the ledger itself, and its type is here. Else its type is in the body of
-   the module, and the ledger has a pointer, so the compiler lets no other module read it. A new
-   module with state has a line in MLI_STATES, its struct mli_x_state in x.c, and a function
-   mli_x_life in x.h and x.c, which embed/lives calls: see mli_life. */
+/* The state of a module. No other module touches it: it calls the module. State that a call reads
+   on its fast path lies in the ledger itself, and its type is here. The type of any other state is
+   in the body of the module, and the ledger has a pointer to the state. So the compiler lets no
+   other module read it. A new module with state has a line in MLI_STATES, its struct mli_x_state in
+   x.c, and a function mli_x_life in x.h and x.c, which embed/lives calls: see mli_life. */
 struct mli_thread;
 struct mli_map_state {
     mli_shard shards[1u << MLI_SHARD_BITS];
@@ -5168,15 +5183,16 @@ struct mli_threads_state {
 };
 struct mli_stacks_state {
     uint32_t depth; /* frames a stack; 0: the ledger has no stacks */
-    uint64_t bytes; /* from sample to sample in the mean; 1: every alloc is picked */
-    uint64_t seed;  /* of the samples of all threads */
+    uint64_t bytes; /* the mean number of bytes from sample to sample; 1: every alloc is picked */
+    uint64_t seed;  /* the seed of the samples of all threads */
     int repeatable; /* 1: the host gave the seed */
     memlord_unwinder unwinder;
     mli_ptr heads;                    /* mli_stack_heads *; NULL: there is no stack yet */
     mli_vector frames, nodes, rows;     /* numbered from 1 */
     mli_u32 frame_count, node_count, row_count; /* and 1 more; grow under the cold lock */
-    mli_u64 cut;                      /* stacks of one return address, or none, as it must be */
-    mli_lock lock;                    /* all below, and the totals of rows */
+    mli_u64 cut;                      /* stacks of one return address or none, because no more could
+                                         be taken */
+    mli_lock lock;                    /* guards all members below, and the totals of rows */
     struct mli_pick *picks;           /* the table of picked blocks */
     size_t pick_cap, pick_count, pick_reserved;
 };
@@ -5201,7 +5217,7 @@ struct mli_counters_state {
 struct mli_devices_state {
     mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* 0: not seen; the last one stays 0 */
     mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record *, from dev 1 */
-    mli_u32 watched_types; /* a bit a device type: a strategy can be in force there */
+    mli_u32 watched_types; /* a bit for each device type on which a strategy can be in force */
     mli_u32 polling;       /* MLI_POLLING_... */
     mli_phys host_phys;    /* of cpu, pinned and mapped */
 };
@@ -5210,7 +5226,8 @@ struct mli_memory_state {
     size_t ledger; /* bytes of the ledger, with the states behind it */
     mli_u64 own_bytes;
     mli_lock lock;
-    struct mli_piece *pieces[MLI_SIZE_CLASSES]; /* free; by log2 of their grains */
+    struct mli_piece *pieces[MLI_SIZE_CLASSES]; /* the free pieces, by log2 of their number of
+                                                   grains */
     struct mli_region *regions;
 };
 struct mli_events_state {
@@ -5251,9 +5268,10 @@ struct memlord {
 };
 
 /* What a module does in the life of a ledger. The module fills it in: x.c has a function
-   mli_x_life, which embed/lives calls. What it has not stays 0. */
+   mli_x_life, which embed/lives calls. A member that the module does not need stays 0. */
 typedef struct mli_life {
-    size_t size, at; /* bytes of its state, if that lies behind the ledger; its pointer's offset */
+    size_t size, at; /* the bytes of its state, if the state lies behind the ledger; the offset of
+                        the pointer to it */
     /* Returns why a description is refused; NULL: it is not. */
     const char *(*check)(const memlord_desc *desc);
     /* The ledger is new: its state is zeroed, and no other thread knows it. */
@@ -5268,7 +5286,7 @@ typedef struct mli_life {
     void (*forked)(memlord *lord);
     /* Begins an epoch: its totals start over. Requires: the cold lock; t is the thread's record. */
     void (*reset)(memlord *lord, struct mli_thread *t);
-    /* Frees its memory. The order is backwards. No other thread has the ledger. */
+    /* Frees its memory. The modules are freed in reverse order. No other thread has the ledger. */
     void (*free)(memlord *lord);
 } mli_life;
 #define MLI_LIFE_STATE(life, module)                                                          \
@@ -5283,8 +5301,8 @@ static MLI_HOT uint64_t mli_stamp_now(memlord *lord) {
 /* Takes or drops a lock. */
 MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take);
 
-/* A host's table of functions that is or was hooked. Each has functions of its own, which have no
-   argument to find it by. Tables are hooked under the registry lock. */
+/* A host's table of functions that is or was hooked. Each table has functions of its own, as a
+   function has no argument that tells its table. Tables are hooked under the registry lock. */
 typedef struct mli_hooked {
     memlord_hooks *table; /* NULL: none is hooked now */
     memlord_hooks host;   /* set once, for copies of our functions; free_fn NULL: not yet */
@@ -5314,13 +5332,14 @@ typedef struct mli_process_state {
     mli_u32 started;   /* MLI_START_... */
     mli_ptr interposer;      /* const memlord_interposer *; NULL: there is none */
     mli_u32 at_exit;         /* 1: the exit handler of memlord_save_at_exit is installed */
-    memlord *saving;         /* that handler saves it: destroy waits; under the registry lock */
+    memlord *saving;         /* the ledger that the exit handler saves now; its destroy waits; under
+                                the registry lock */
     mli_u32 has_barrier;     /* 1: mli_barrier_all works; 0 for good once it is refused */
-    mli_u32 stays_loaded;    /* 1: mli_module_keep did its work, or does it now */
+    mli_u32 stays_loaded;    /* 1: mli_module_keep has run, or runs now */
     mli_hooked hooked[MLI_HOOKED];
     mli_u64 pid;             /* differs from getpid in a child that ran no fork handler */
     mli_u32 exit_key_ready;  /* 1: exit_key is valid; read only once `started` is DONE */
-    mli_u32 exit_key_users;  /* threads that set their hook now */
+    mli_u32 exit_key_users;  /* how many threads are setting their exit hook */
     mli_exit_key exit_key;
 } mli_process_state;
 MLI_VARIABLE(mli_process_state mli_process)
@@ -5357,36 +5376,43 @@ typedef struct mli_used {
    compare its address and never follow it: the system may free it before the last call of the
    thread, and that call then finds a new one of zeros. Generation 0 matches no ledger. */
 typedef struct mli_self_state {
-    uint64_t generation; /* of the ledger that `thread` belongs to: the one used last */
+    uint64_t generation; /* the generation of the ledger of `thread`: the ledger used last */
     struct mli_thread *thread;
     mli_used used[MLI_USED]; /* recently used ledgers, by generation modulo MLI_USED */
     uint64_t number;         /* mli_thread_number; 0: unknown yet */
-    uint64_t found_generation; /* of memlord_find's last call; 0: there was none */
+    uint64_t found_generation; /* the generation that memlord_find was last asked for; 0: none */
     uint64_t found_ended;      /* mli_process.ended at that time */
     memlord *found;
-    uint32_t hooked;         /* 1: its exit hook is set */
-    memlord *orphaned;       /* it holds the orphan lock of this ledger; NULL: none */
+    uint32_t hooked;         /* 1: the exit hook of the thread is set */
+    memlord *orphaned;       /* the ledger whose orphan lock the thread holds; NULL: none */
     uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
-    uint64_t fence_lord;     /* it runs fence functions of the ledger of this generation; 0: none */
-    uint64_t try_lord;       /* it runs a memlord_try_fn of that ledger; 0: none */
-    uintptr_t fence_frame, try_frame; /* the frames that called them: see mli_frame_runs */
-    void *fence_asked;       /* the fence whose `done` it runs, or left by longjmp; NULL: none */
-    uint32_t exited;         /* 1: its exit hook has run */
-    uintptr_t unwinding;     /* the frame that called an unwinder; 0: it is in none */
-    const memlord_site *site; /* given to its call on the general path; NULL: none */
-    uint32_t untold;         /* 1: a call of it made a mistake that is not logged yet */
-    void *caller;            /* the return address of its call on the general path; NULL: unknown */
+    uint64_t fence_lord;     /* the generation of the ledger whose fence functions the thread runs;
+                                0: none */
+    uint64_t try_lord;       /* the generation of the ledger whose memlord_try_fn the thread runs;
+                                0: none */
+    uintptr_t fence_frame, try_frame; /* the frames that called these functions: see
+                                         mli_frame_runs */
+    void *fence_asked;       /* the fence whose `done` the thread runs, or has left by longjmp;
+                                NULL: none */
+    uint32_t exited;         /* 1: the exit hook of the thread has run */
+    uintptr_t unwinding;     /* the frame that called an unwinder; 0: the thread is in none */
+    const memlord_site *site; /* the site given to the thread's call on the general path; NULL:
+                                 none */
+    uint32_t untold;         /* 1: a call of the thread made a mistake that is not logged yet */
+    void *caller;            /* the return address of the thread's call on the general path; NULL:
+                                unknown */
     void *frame;             /* the frame that `caller` returns to; NULL: unknown */
     void *entered;           /* the return address of memlord_alloc; NULL: not noted */
     double pick_scale;       /* mli_pick.scale of the block that its call opens */
     uint32_t pick_row;       /* mli_pick.row of that block; 0: it is not picked */
     uint32_t pick_again;     /* 1: that block is no new alloc, and had `pick_had` bytes before */
     uint64_t pick_had;
-    uint32_t is_helper;      /* 1: it is the thread of a mli_helper */
-    uintptr_t stack_from, stack_to; /* its stack; both 0: not asked yet; 0 and 1: not known */
+    uint32_t is_helper;      /* 1: the thread is that of a mli_helper */
+    uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not asked for yet;
+                                       0 and 1: not known */
     mli_debug_note note;     /* for the debug line of the call in progress: see books/blocks */
-    mli_spare_block spare;   /* of the cold call in progress */
-    mli_log_calls log_calls; /* zero: it is in no logger */
+    mli_spare_block spare;   /* the memory that the cold call in progress lacked */
+    mli_log_calls log_calls; /* zero: the thread is in no logger */
 } mli_self_state;
 MLI_VARIABLE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 
@@ -5418,9 +5444,9 @@ MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take) {
 
 /* --------------------------------------------------------------------------- src/base/text.h -- */
 
-/* Owns the writing of numbers and strings. Uses no stdio, no locale and no allocation. May use os/
-   alone. Locks: none. An mli_out fills a buffer. With a function it passes the full buffer to it;
-   without one it cuts the text and counts the rest, like snprintf. */
+/* Writes numbers and strings. Owns no state. Uses no stdio, no locale and no allocation. May use
+   os/ alone. Locks: none. An mli_out fills a buffer. With a function it passes the full buffer to
+   it; without one it cuts the text and counts the rest, like snprintf. */
 
 #include <stdarg.h> /* mli_putf, mli_jsonf */
 
@@ -5440,7 +5466,7 @@ typedef struct mli_out {
 MLI_PRIVATE MLI_COLD void mli_flush(mli_out *o);
 MLI_PRIVATE void mli_put(mli_out *o, const char *text, size_t n);
 MLI_PRIVATE void mli_put_str(mli_out *o, const char *text);
-/* Returns a text of those that stand one behind the other, each with its 0. */
+/* Returns a text by its number. The texts stand one behind the other, each with its 0. */
 MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number);
 
 /* Starts an mli_out without a function. mli_out_end terminates the text with a 0 and returns its
@@ -5473,8 +5499,8 @@ MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d);
    which mli_put_invalid_byte gives a meaning. */
 MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code);
 
-/* Writes a byte of what mli_utf8_decode refuses, as U+FFFD and two hexadecimal digits. Every format
-   does the same, and two different names never become equal. */
+/* Writes a byte of a sequence that mli_utf8_decode refuses, as U+FFFD and two hexadecimal digits.
+   Every format writes it so. Two different names never become equal. */
 MLI_PRIVATE MLI_COLD void mli_put_invalid_byte(mli_out *o, unsigned char byte);
 
 /* Writes text as a part of a JSON string. It also escapes characters that could end a script
@@ -5490,7 +5516,7 @@ MLI_PRIVATE MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char oth
 /* Writes a site as "read_tensors loader.c:12", with the escapes of mli_put_escaped. */
 MLI_PRIVATE MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *site, char other,
                                                const char *instead);
-/* Writes a site in the same form, with the escapes of `put`. */
+/* Writes a site as mli_put_site does, but with the escapes of `put`. */
 MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
                                           void (*put)(mli_out *o, const char *text));
 /* Writes the last part of a path. */
@@ -5779,7 +5805,7 @@ MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
 MLI_PRIVATE MLI_COLD void mli_put_file_name(mli_out *o, const char *path) {
     const char *name = path;
     for (; *path; path++)
-        if (*path == '/' || *path == (MLI_WINDOWS ? '\\' : '/')) name = path + 1;
+        if (*path == '/' || (MLI_WINDOWS && *path == '\\')) name = path + 1;
     mli_put_str(o, name);
 }
 MLI_PRIVATE uint64_t mli_site_line(const memlord_site *site) {
@@ -6017,16 +6043,8 @@ MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, d
    only if its level is on, and no lock is held while the logger runs. Lock: log, for the logger and
    the count of the calls in it, by which a change of the logger waits for them. */
 
-/* The logger of MEMLORD_DEBUG. It writes a line with one write; the start of the line chooses its
-   colour. */
-MLI_PRIVATE MLI_COLD void mli_log_coloured(void *user, int level, const char *text);
-
 /* 1: messages of this level have a receiver. */
 MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level);
-/* Ends the calls of this ledger's logger that the thread left by longjmp. Requires: the caller
-   holds no lock. */
-MLI_PRIVATE MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here);
-
 /* Returns 1 if the thread is in this ledger's logger. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD int mli_log_runs(memlord *lord);
 
@@ -6050,15 +6068,18 @@ MLI_PRIVATE MLI_COLD void mli_log_life(mli_life *life);
 /* ---------------------------------------------------------------------------- src/base/log.c -- */
 
 struct mli_log_state {
-    mli_u32 level;      /* messages up to this level have a receiver; 0: none have */
+    mli_u32 level;      /* messages up to this level have a receiver; 0: no message has one */
     mli_lock lock;      /* all below but setting */
     memlord_logger logger;
-    uint32_t turn;      /* 0 or 1: changes with the logger */
-    uint32_t inside[2]; /* calls of a logger in progress, by the turn they began in */
+    uint32_t turn;      /* 0 or 1; each change of the logger changes it */
+    uint32_t inside[2]; /* calls of a logger that are in progress, by the turn in which they
+                           began */
     mli_u32 setting;    /* 1: a thread is in memlord_logger_set */
 };
 
-MLI_PRIVATE MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
+/* The logger of MEMLORD_DEBUG. It writes a line with one write; the start of the line chooses its
+   colour. */
+static MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
     static const char colours[][2][9] = {{"[alloc_n", "\033[36m"}, /* cyan: a summary */
                                          {"[free_n", "\033[36m"},
                                          {"[alloc", "\033[31m"}, /* red */
@@ -6072,7 +6093,7 @@ MLI_PRIVATE MLI_COLD void mli_log_coloured(void *user, int level, const char *te
     (void)user;
     (void)level;
     while (strncmp(text, colours[i][0], strlen(colours[i][0]))) i++;
-    mli_out_buffer(&o, line, sizeof line - 8); /* a cut line keeps its end */
+    mli_out_buffer(&o, line, sizeof line - 8); /* a line that was cut ends with its newline, too */
     mli_put_str(&o, colours[i][1]);
     mli_put_str(&o, text);
     o.cap = sizeof line;
@@ -6084,7 +6105,7 @@ MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level) {
     return level <= (int)mli_u32_load(&lord->log->level);
 }
 
-/* Sets the calls of the logger that the thread is in back to `before`. */
+/* Forgets the calls of the logger that the thread has entered since `before`. */
 static MLI_COLD void mli_log_calls_end(memlord *lord, const mli_log_calls *before) {
     const int same = before->generation == lord->generation;
     int turn;
@@ -6095,7 +6116,9 @@ static MLI_COLD void mli_log_calls_end(memlord *lord, const mli_log_calls *befor
     mli_lock_drop(&lord->log->lock);
     mli_self.log_calls = *before;
 }
-MLI_PRIVATE MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here) {
+/* Ends the calls of this ledger's logger that the thread left by longjmp. Requires: the caller
+   holds no lock. */
+static MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here) {
     MLI_REQUIRE(mli_none_held());
     static const mli_log_calls none = {0, 0, {0, 0}};
     mli_log_calls *mine = &mli_self.log_calls;
@@ -6218,7 +6241,8 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
     mli_log_calls_left(lord, MLI_STACK_ADDRESS());
     calls = (mine->inside[0] | mine->inside[1]) != 0;
     if (calls && mine->generation != lord->generation) return MEMLORD_E_STATE;
-    while (mli_u32_exchange(&lord->log->setting, 1)) { /* that thread may wait for this one */
+    while (mli_u32_exchange(&lord->log->setting, 1)) { /* a thread in the old logger may wait for
+                                                          this thread */
         if (calls) return MEMLORD_E_STATE;
         mli_spin_wait(&spins);
     }
@@ -6227,7 +6251,8 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
     turn = lord->log->turn;
     lord->log->turn = !turn;
     own = calls ? mine->inside[turn] : 0;
-    while (lord->log->inside[turn] != own) { /* new calls count in the other turn */
+    while (lord->log->inside[turn] != own) { /* calls that begin from here on count in the other
+                                                turn */
         mli_lock_drop(&lord->log->lock);
         mli_spin_wait(&spins);
         mli_lock_take(&lord->log->lock);
@@ -6250,14 +6275,14 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
    neighbours of any size: all shards of a ledger grow from one size to the next at about the same
    time, and the old tables must make room for the new ones. */
 
-#define MLI_PIECE_MAX_BITS 14 /* at most MLI_REGION_BITS: a region can hold one */
+#define MLI_PIECE_MAX_BITS 14 /* at most MLI_REGION_BITS, so that a region can hold the piece */
 #define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
 
 typedef struct mli_region { /* one block of the allocator: this header, then data */
     struct mli_region *next;
     char *data; /* aligned to a grain */
-    uint16_t run[MLI_REGION_GRAINS]; /* at the first and last grain of a free piece: its grains;
-                                        else 0 */
+    uint16_t run[MLI_REGION_GRAINS]; /* for the first and the last grain of a free piece: the number
+                                        of its grains; else 0 */
 } mli_region;
 typedef struct mli_piece { /* a free piece; the record lies in it */
     struct mli_piece *next, **back;
@@ -6354,7 +6379,8 @@ static int mli_os_from_extent(size_t size) { return size >= (8u << 10) && size <
 static void mli_huge_pages_request(void *ptr, size_t size) {
     int saved = errno;
     (void)madvise(ptr, size, MADV_HUGEPAGE);
-    (void)madvise(ptr, size, 25); /* MADV_COLLAPSE, since Linux 6.1: for pages present now */
+    (void)madvise(ptr, size, 25); /* MADV_COLLAPSE, since Linux 6.1: merges the pages that are
+                                     present now */
     errno = saved;
 }
 
@@ -6473,7 +6499,7 @@ static void mli_piece_unlink(mli_piece *piece) {
     *piece->back = piece->next;
     if (piece->next) piece->next->back = piece->back;
 }
-/* Returns the link to the region of a piece. It walks the list: a table that grows pays for it. */
+/* Returns the link to the region of a piece. The walk of the list is paid by a table that grows. */
 static mli_region **mli_region_link(memlord *lord, const void *at) {
     mli_region **link = &lord->memory.regions;
     while (((uintptr_t)at - (uintptr_t)(*link)->data) >> MLI_REGION_BITS) link = &(*link)->next;
@@ -6555,8 +6581,9 @@ MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
     return memset(p, 0, size);
 }
 
-/* Frees a piece. Returns its region if nothing in it is in use any more: the caller gives it back
-   to the allocator, without the lock. Else returns NULL. The last region of a ledger stays. */
+/* Frees a piece. Returns its region if no piece of the region is in use any more. The caller then
+   gives the region back to the allocator, without the lock. Else returns NULL. The last region of a
+   ledger stays. */
 static MLI_COLD mli_region *mli_piece_free(memlord *lord, void *ptr, size_t size) {
     uint32_t grains = mli_grain_count(size), at;
     mli_region **link, *r;
@@ -6662,17 +6689,17 @@ MLI_API void memlord_os_allocator(memlord_allocator *out) {
 #define MLI_TICKETS_MAX 8        /* tickets that the allocs of a thread come off */
 #define MLI_TAG_DEPTH_MAX 64
 
-enum { /* mli_thread.special: what the thread's calls have to do besides. calls/fast serves the bits
-          of MLI_SPECIAL_SERVED; any other bit sends a call to the general path. */
+enum { /* mli_thread.special: the further work of the thread's calls. calls/fast serves the bits of
+          MLI_SPECIAL_SERVED; any other bit sends a call to the general path. */
     MLI_SPECIAL_TAG = 1,         /* it has a tag */
     MLI_SPECIAL_ORPHAN = 2,      /* it is the orphan record: its cells are locked */
     MLI_SPECIAL_SITES = 4,       /* the ledger counts sites */
     MLI_SPECIAL_TRACE = 8,       /* the ledger logs every call */
-    MLI_SPECIAL_NO_BARRIER = 16, /* no mli_barrier_all: it enters by an exchange. It is
+    MLI_SPECIAL_NO_BARRIER = 16, /* the system has no barrier, so the thread enters by an exchange;
                                     never cleared */
     MLI_SPECIAL_TICKET = 32,     /* it has tickets to draw its allocs from */
-    MLI_SPECIAL_SCOPE = 64,      /* it is in a scope or on a stream, or was: an alloc outside
-                                    clears it */
+    MLI_SPECIAL_SCOPE = 64,      /* it is or was in a scope or on a stream; an alloc outside of both
+                                    clears the bit */
     MLI_SPECIAL_ACCOUNT = 128,   /* its blocks are charged to an account */
     MLI_SPECIAL_STACKS = 256,    /* its allocs may be sampled: see mli_stack_passes */
     MLI_SPECIAL_CONTEXT = MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE |
@@ -6689,32 +6716,34 @@ typedef struct mli_cache_entry {
     uint32_t salt;   /* the kind of entry, and the rest of the key */
 } mli_cache_entry;
 #define MLI_CACHE_MIN 32   /* homes of the first cache, which lies in the thread record */
-#define MLI_CACHE_PATH 8   /* entries probed before one is evicted */
+#define MLI_CACHE_PATH 8   /* how many entries a look-up reads before it evicts one */
 
-/* A context: what a thread's calls go by besides their arguments. A thread has one of its own, and
-   memlord_context_swap exchanges contexts between threads and the host's fibres. What stays where it
-   is while they are exchanged is here. A ticket belongs to the context that reserved or adopted it,
-   and knows it by its address. */
+/* A context: the state, besides their arguments, that the calls of a thread depend on. A thread has
+   one of its own, and memlord_context_swap exchanges contexts between threads and the host's
+   fibres. This struct has the members that keep their place while contexts are exchanged. A ticket
+   belongs to the context that reserved or adopted it, and names that context by its address. */
 typedef struct mli_context {
     struct mli_span *spans; /* its first span, which it uses again; NULL: none yet */
     mli_ptr thread;         /* mli_thread *: the thread in it; NULL: none */
     struct mli_thread *home; /* the thread whose own context it is; NULL: it is a fibre's */
-    uint32_t id;            /* another one for each: see memlord_guard */
+    uint32_t id;            /* differs for each context: see memlord_guard */
     memlord_ticket tickets[MLI_TICKETS_MAX];
     const char *tags[MLI_TAG_DEPTH_MAX]; /* the tags around the innermost */
 } mli_context;
 
-/* What calls read of a context: a thread has that of the context it is in by value. */
+/* The part of a context that calls read. A thread record has the part of its present context by
+   value. */
 typedef struct mli_current {
     const char *tag;                 /* the innermost tag, a kept name; NULL: none */
-    struct mli_span *span;           /* of the innermost scope; NULL: it is in none */
+    struct mli_span *span;           /* the span of the innermost scope; NULL: there is none */
     uint64_t stream;                 /* of its allocs; 0: none */
     uint64_t birth_mark, birth_bits; /* tags.birth_mark, and the birth bits of this scope and
                                         stream for it; birth_bits 0: not looked up */
-    memlord_account account;         /* that its blocks are charged to; 0: none */
+    memlord_account account;         /* the account that its blocks are charged to; 0: none */
     memlord_device account_device;   /* of that account */
     uint32_t tag_depth;
-    uint32_t open_tickets; /* in `tickets`; other threads may have closed or adopted some */
+    uint32_t open_tickets; /* the number of `tickets`; other threads may have closed or adopted some
+                              of them */
     mli_context *context;
 } mli_current;
 
@@ -6722,7 +6751,7 @@ typedef struct mli_current {
 typedef struct mli_thread {
     mli_ptr inside;         /* the shard it is inside; NULL: none. See books/map */
     uint32_t id;            /* 3, 4, 5 ...: the state of the shards it owns */
-    mli_u32 special;        /* MLI_SPECIAL_...: what a call has to do besides */
+    mli_u32 special;        /* MLI_SPECIAL_...: the further work of a call */
     mli_u32 by_exchange;    /* 1: it has seen MLI_SPECIAL_NO_BARRIER, and enters by an exchange */
     mli_current now;        /* the context it is in */
     mli_cache_entry *cache; /* the cache: open addressing; the last entry stays vacant */
@@ -6733,16 +6762,18 @@ typedef struct mli_thread {
     struct {
         mli_ptr *at;
         size_t cap;
-    } own_chunks[MLI_BOOKS];         /* the same for the thread itself: no acquire, no header */
+    } own_chunks[MLI_BOOKS];         /* the chunks for the thread itself, which reads them without
+                                        an acquire and a header */
     mli_ptr next;                    /* all records of the ledger; push only */
     mli_u64 owner;                   /* its thread's number; 0: free, or the orphan record */
     struct mli_subbuf *subbuf;       /* the sub-buffer it writes events to; NULL: none yet */
     struct memlord *lord;
-    mli_u64 detached, detached_bytes; /* blocks that its reallocs took off the map, less those put
-                                         back; their bytes; modulo 2^64. See mli_detached_count */
+    mli_u64 detached, detached_bytes; /* how many blocks its reallocs took off the map, less those
+                                         put back, and their bytes; modulo 2^64. See
+                                         mli_detached_count */
     uint32_t other_dev;      /* a device that this call or an earlier one took bytes from, until
                                 mli_call_end has looked at it; 0: none */
-    int64_t stack_left;      /* bytes until its next sample; at most 0: the alloc is picked */
+    int64_t stack_left;      /* the bytes until its next sample; 0 or less: the alloc is picked */
     uint64_t stack_random;   /* 0: stack_left is not drawn yet */
     mli_context own;         /* its own context */
     mli_cache_entry cache_inline[MLI_CACHE_MIN + MLI_CACHE_PATH];
@@ -6767,14 +6798,14 @@ enum {                        /* memlord.threads.alert: work for the end of a ca
     MLI_ALERT_DROPS = 2,   /* there are fences to drop */
     MLI_ALERT_WAITER = 4,  /* a thread waits for a free */
     MLI_ALERT_POLLER = 8,  /* a device is new, and all devices are to have pollers */
-    MLI_ALERT_EVENTS = 16, /* the ledger records events; the end of a call need not do more */
+    MLI_ALERT_EVENTS = 16, /* the ledger records events; the end of a call has no work for this
+                              bit */
     MLI_ALERT_SAVE = 32,   /* a report was requested */
     MLI_ALERT_PENDS = 64,  /* shifted by a device type: fences of that type are queued */
     MLI_ALERT_BANDS = 64 << MEMLORD_DEVICE_TYPE_COUNT /* a count, not a bit: one for each
                                                          near_threshold and check_requested */
 };
 #define MLI_ALERT_PENDS_ALL (MLI_ALERT_BANDS - MLI_ALERT_PENDS)
-#define MLI_SWEEP_MIN 16u /* records; the least that makes a sweep worth it */
 
 enum { /* memlord.threads.hooks: the bits that every thread has in `special` */
     MLI_HOOK_SITES = MLI_SPECIAL_SITES,
@@ -6802,9 +6833,9 @@ static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);
 
 /* Makes a thread enter by an exchange from its first call on, if the system has no barrier. Calls
-   on the orphan record always do: several threads share it, so what one has seen holds for no
-   other. Requires: the registry lock; no other thread uses the record, but for the orphan's. The
-   exchange and the load are seq_cst: see mli_barrier_threads. */
+   on the orphan record always do: several threads share it, and one thread's knowledge of the bit
+   does not hold for the others. Requires: the registry lock; no other thread uses the record, but
+   for the orphan's. The exchange and the load are seq_cst: see mli_barrier_threads. */
 MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
 
 /* Returns the record of the thread with a number; NULL: it has none. Requires: the number is not 0;
@@ -6832,7 +6863,7 @@ static MLI_HOT uint32_t mli_dev_alerts(const memlord *lord, uint32_t alert, uint
 MLI_PRIVATE MLI_COLD void mli_dev_alerts_set(memlord *lord, uint32_t dev, int type);
 /* Adds to the number of flags near_threshold and check_requested that are set. */
 MLI_PRIVATE void mli_alert_bands_add(memlord *lord, uint32_t by);
-/* Sets that number. Requires: no other thread changes the mask. */
+/* Sets the number of these flags. Requires: no other thread changes the mask. */
 MLI_PRIVATE MLI_COLD void mli_alert_bands_set(memlord *lord, uint32_t n);
 /* Orders what the thread has stored before it against what it reads after it: seq_cst. */
 MLI_PRIVATE void mli_alert_barrier(memlord *lord);
@@ -6856,8 +6887,8 @@ MLI_PRIVATE uint32_t mli_thread_count(memlord *lord);
 MLI_PRIVATE void mli_threads_allow(memlord *lord, uint32_t threads);
 MLI_PRIVATE uint32_t mli_threads_allowed(const memlord *lord);
 
-/* 1: there are so many records that a sweep for dead owners is worth it, or one died for sure.
-   Requires, as the next: the registry lock. */
+/* Returns 1 if the number of records makes a sweep for dead owners worthwhile, or an owner is known
+   to have died. Requires, as the next one: the registry lock. */
 MLI_PRIVATE MLI_COLD int mli_threads_sweep_due(memlord *lord);
 /* Ends a sweep that has found `living` owners: the next one is due at twice as many records. */
 MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living);
@@ -6867,12 +6898,8 @@ MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver);
 /* Writes the last report of a ledger, if it was to save any. */
 MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord);
 
-/* Makes zeroed memory a thread record and adds it to the list. Requires: the caller holds the
-   registry lock. */
-MLI_PRIVATE void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner);
-
 /* Sets the exit hook of the calling thread, with its number as the argument. Once the key is
-   deleted its number may be that of another library's key. The add and the load are seq_cst: see
+   deleted, another library may get a key of the same number. The add and the load are seq_cst: see
    mli_process_end. */
 MLI_PRIVATE void mli_thread_hook(uint64_t number);
 
@@ -6895,8 +6922,8 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, me
    that is never destroyed. Requires: no lock held. */
 MLI_PRIVATE MLI_COLD void mli_stay_loaded(void);
 
-/* Starts a helper that has no thread, unless *wish says `none` by now: it is not wanted any more.
-   0: it runs, another thread starts or stops it, or it is not wanted. 1: no thread could be
+/* Starts a helper that has no thread, unless *wish is `none` by now, because it is no longer
+   wanted. 0: it runs, another thread starts or stops it, or it is not wanted. 1: no thread could be
    started, and its state is now `failed`. -1: its state was MLI_HELPER_FAILED before. */
 MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t none,
                                           uint32_t failed, void (*run)(void *), void *user);
@@ -6913,16 +6940,18 @@ MLI_PRIVATE int mli_polling_enabled(memlord *lord);
 
 /* Makes the orphan record of a new ledger; 0: no memory. */
 MLI_PRIVATE MLI_COLD int mli_orphan_new(memlord *lord);
-/* Starts it. Requires: the registry lock. */
+/* Starts the orphan record. Requires: the registry lock. */
 MLI_PRIVATE MLI_COLD void mli_orphan_start(memlord *lord);
 #if !MLI_WINDOWS /* it has no fork */
-/* Takes or drops its lock for a fork. */
+/* Takes or drops the orphan lock for a fork. */
 MLI_PRIVATE MLI_COLD void mli_orphan_lock_set(memlord *lord, int take);
 #endif
 
 MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life);
 
 /* ----------------------------------------------------------------------- src/books/threads.c -- */
+
+#define MLI_SWEEP_MIN 16u /* records; the least that makes a sweep worth it */
 
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on) {
     (void)mli_u32_bits(&t->special, bit, on);
@@ -6992,7 +7021,9 @@ MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living) {
     lord->threads.sweep_at = at > MLI_SWEEP_MIN ? at : MLI_SWEEP_MIN;
 }
 
-MLI_PRIVATE void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
+/* Makes zeroed memory a thread record and adds it to the list. Requires: the caller holds the
+   registry lock. */
+static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     t->id = mli_u32_add(&lord->threads.next_id, 1);
     mli_u32_store(&t->special, mli_u32_load(&lord->threads.hooks));
@@ -7023,8 +7054,8 @@ static mli_thread *mli_thread_spare(memlord *lord) {
     return t;
 }
 
-/* Gives the calling thread a record: a free one, else a new one. NULL: no memory. It raises the
-   alert when so many records are in use that dead owners should be swept. */
+/* Gives the calling thread a record: a free one, else a new one. NULL: no memory. Raises the alert
+   when the number of records in use makes a sweep for dead owners worthwhile. */
 static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
     mli_thread *t, *fresh = NULL;
     for (;;) {
@@ -7078,9 +7109,9 @@ static MLI_COLD int mli_process_started(void) {
     return mli_u32_load_acquire(&mli_process.started) == MLI_START_DONE;
 }
 /* Gets the calling thread's number and sets its exit hook, once. 0: the thread gets no record. Then
-   its exit hook has run, or no hook can be set (yet), or it belongs to another process: a child of
-   vfork shares this memory and this thread-local storage, and its kernel reports all threads here
-   as ended. */
+   the exit hook of the thread has run, or no hook can be set (yet), or the thread belongs to
+   another process. A child of vfork is such a process: it shares this memory and this thread-local
+   storage, and the kernel tells it that all threads here have ended. */
 static MLI_COLD int mli_thread_ready(void) {
     if (mli_self.exited || mli_pid() != mli_u64_load(&mli_process.pid) || !mli_process_started() ||
         !mli_u32_load_acquire(&mli_process.exit_key_ready))
@@ -7172,7 +7203,8 @@ MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t
     if (!MLI_THREADLESS) mli_stay_loaded(); /* while no other thread waits for this helper */
     if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY))
         return seen == MLI_HELPER_FAILED ? -1 : 0;
-    /* seq_cst, as the exchange that withdraws the wish: one of the two threads sees the other */
+    /* seq_cst, as is the exchange that withdraws the wish, so that one of the two threads sees the
+       other */
     if (mli_u32_add(wish, 0) == none) {
         mli_u32_store_release(&h->state, MLI_HELPER_NONE);
         return 0;
@@ -7247,7 +7279,7 @@ MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life) {
 
 /* Owns the map from (device type, storage) to a 24-byte entry. May use base/memory and
    books/threads. Invariants: a thread is inside a shard while it uses the shard's table; it counts
-   what it changes there before it leaves. bench/README.md has the figures behind the shape. Locks:
+   its changes there before it leaves. bench/README.md has the figures behind the shape. Locks:
    shard, then bucket. */
 
 /* -- entries -- */
@@ -7301,17 +7333,14 @@ static MLI_HOT uint16_t mli_type_of(const memlord *lord, uint32_t dev) {
 /* Sets the type of a device. Requires: the dev is not published yet. */
 MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
 
-/* -- buckets --
-
-   A table is an array of buckets. A bucket is two adjacent cache lines: a header with five prints,
-   and five entries. All prints are compared at once: there is no loop, whose branch could be
-   mispredicted. Almost every call touches one bucket, the home of its key. The home's address
-   follows from the key alone, so the cache misses of successive calls overlap.
-
-   An entry that finds its home full goes to a later bucket. In every bucket that it passes it
-   increments one of the four overflow counts; bits of the hash choose which. A probe ends at a
-   bucket whose overflow count for its hash is 0. So an erased entry leaves no tombstone, and a
-   vacant slot does not end a probe. */
+/* -- buckets -- A table is an array of buckets. A bucket is two adjacent cache lines: a header
+      with five prints, and five entries. All prints are compared at once, because the processor
+      could mispredict the branch of a loop. Almost every call touches one bucket, the home of its
+      key. The address of the home depends on the key alone, so the cache misses of successive calls
+      overlap. An entry that finds its home full goes to a later bucket. In every bucket that it
+      passes it increments one of the four overflow counts; bits of the hash choose which. A probe
+      ends at a bucket whose overflow count for its hash is 0. So an erased entry leaves no
+      tombstone, and a vacant slot does not end a probe. */
 
 #define MLI_BUCKET_SLOTS 5
 #define MLI_BUCKET_BYTES 128
@@ -7332,10 +7361,10 @@ typedef struct mli_bucket {
 #define MLI_OVERFLOW_MAX 15
 
 /* Returns the hash of a key. Blocks of one size lie at equal distances, and a product preserves
-   that: at one distance in ten many keys would share few buckets. The shift breaks the pattern.
-   The constant comes from the finalizer of MurmurHash3. The upper 32 bits are well mixed, and so
-   are the bits just below them: the home uses the former, the print and the overflow count the
-   latter. The type is not hashed: equal handles of two types are rare, and share a home. */
+   equal distances. Without the shift one distance in ten would put many keys into few buckets. The
+   constant comes from the finalizer of MurmurHash3. The upper 32 bits are well mixed, and so are
+   the bits just below them: the home uses the former, the print and the overflow count the latter.
+   The type is not hashed: equal handles of two types are rare, and share a home. */
 static MLI_HOT uint64_t mli_hash(uint64_t key) {
     return (key ^ key >> 5) * 0xc4ceb9fe1a85ec53u;
 }
@@ -7361,9 +7390,9 @@ static MLI_HOT unsigned mli_lowest_bit(uint64_t bits) {
 #endif
 }
 /* mli_print_match returns a mask of the slots that hold a print. mli_print_match_bit returns the
-   bit where the print of the lowest such slot begins in the header. Vectors take as many
-   instructions as the other version but half the registers, and the free registers bound how far
-   ahead a processor executes. */
+   bit where the print of the lowest such slot begins in the header. The version with vectors takes
+   as many instructions as the other, but half the registers. The number of free registers limits
+   how far ahead a processor executes. */
 #if MLI_SSE2
 static MLI_HOT uint64_t mli_print_match(uint64_t header, uint64_t print) {
     __m128i prints = _mm_cvtsi32_si128((int)print);
@@ -7393,8 +7422,8 @@ static MLI_HOT uint64_t mli_vacant_slots(uint64_t header) {
 static MLI_HOT mli_entry *mli_slot_entry(mli_bucket *b, unsigned bit) {
     return (mli_entry *)(void *)((char *)b->slots + sizeof *b->slots / 8 * (size_t)bit);
 }
-/* Tries to take a bucket's lock; 1: taken. Only the lock bit of the old header is used, so that x86
-   does it in one locked instruction. */
+/* Tries to take a bucket's lock; 1: taken. Uses only the lock bit of the old header, so that x86
+   needs one locked instruction. */
 static MLI_HOT int mli_bucket_try(mli_bucket *b) {
     return !(mli_u64_or(&b->header, MLI_BUCKET_LOCK) & MLI_BUCKET_LOCK);
 }
@@ -7436,8 +7465,8 @@ enum { /* mli_shard.state */
     MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST /* from here on the id of its owner */
 };
 
-/* Returns the shard of an address. The shard that it returns for a handle is in general not the
-   handle's: see mli_shard_of. */
+/* Returns the shard of an address. For a handle it mostly returns another shard than the handle's:
+   see mli_shard_of. */
 static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
     const uint64_t hash = (key >> MLI_SHARD_ADDRESS_BITS) * 0x9e3779b97f4a7c15u;
     return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];
@@ -7455,11 +7484,9 @@ static MLI_HOT mli_shard *mli_shard_at(memlord *lord, uint32_t number) {
 /* Enters a shard: stores it in `inside`, then returns the shard's state. The caller may use the
    table if the state is its thread's id, or if it is SHARED and the caller locks the buckets.
    Otherwise the caller leaves at once. Requires: the caller has just read `special` without
-   MLI_SPECIAL_NO_BARRIER.
-
-   Memory order: the release keeps the thread's earlier work before the store, for a thread that
-   stops the shard. The acquire pairs with the release of the state by that thread. The store must
-   come before the load: the barrier in mli_barrier_threads ensures that. */
+   MLI_SPECIAL_NO_BARRIER. Memory order: the release orders the thread's earlier work before the
+   store, for a thread that stops the shard. The acquire pairs with the release of the state by that
+   thread. The store must come before the load: the barrier in mli_barrier_threads ensures that. */
 static MLI_HOT uint32_t mli_shard_enter_by_store(mli_thread *t, mli_shard *s) {
     mli_rank_inside(1);
     mli_ptr_store_release(&t->inside, s);
@@ -7489,8 +7516,8 @@ static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, m
     mli_prefetch((char *)home->bucket + 64);
     return &home->bucket->header;
 }
-/* Enters the shard of an address that this thread owns, and begins at the home. 0: it owns another,
-   and has left. */
+/* Enters the shard of an address that this thread owns, and begins at the home. 0: the thread does
+   not own the shard, and has left. */
 static MLI_HOT int mli_home_enter_own(mli_thread *t, mli_shard *s, uint64_t key, mli_home *home) {
     if (MLI_LIKELY(mli_shard_enter_by_store(t, s) == t->id)) {
         home->header = mli_u64_load(mli_home_begin(s, key, home));
@@ -7513,8 +7540,9 @@ static MLI_HOT mli_entry *mli_home_room(mli_home *home) {
     home->next = home->header | print << bit;
     return mli_slot_entry(home->bucket, bit);
 }
-/* Finds a key in its home: the first entry whose print matches. Sets `next` to the header without
-   that entry. NULL: the key is not the first, or not here. The type is not compared. */
+/* Finds a key in its home if the first entry whose print matches has the key. Sets `next` to the
+   header without that entry. NULL: that entry has another key, or none matches. Does not compare
+   the type. */
 static MLI_HOT mli_entry *mli_home_find(mli_home *home, uint64_t key) {
     const uint64_t print = MLI_HASH_PRINT(home->hash);
     const uint64_t match = mli_print_match(home->header, print);
@@ -7558,16 +7586,16 @@ static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
     mli_shard_leave(t);
 }
 
-/* -- entering for all others -- */
+/* -- entering a shard: the ways of all other calls -- */
 
 /* Enters as mli_shard_enter_by_store does, with a full barrier of its own: the exchange. It sets
    mli_thread.by_exchange: this record enters by an exchange from here on, for the bit in `special`
    is never cleared, and a later load never returns an older value. The release pairs with the load
-   in mli_barrier_threads: it makes visible all that the thread did inside before it saw the bit.
-   The loads here, in mli_shard_stop and in mli_shard_wait are seq_cst: one that is only an acquire
-   may come before the store of an exchange (ARM's ldapr). */
+   in mli_barrier_threads: it makes visible all work that the thread did inside before it saw the
+   bit. The loads here, in mli_shard_stop and in mli_shard_wait are seq_cst, because a load that is
+   only an acquire may come before the store of an exchange (ARM's ldapr). */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s);
-/* Enters a shard in the way of this thread. */
+/* Enters a shard by a store or an exchange, as this thread has to. */
 static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
     if (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER)
         return mli_shard_enter_by_exchange(t, s);
@@ -7575,24 +7603,19 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
 }
 
 /* Orders the caller against every thread T of the ledger: either T sees what the caller stored
-   before this call, or the caller sees after it what T stored before T's load. It is used for a
-   shard's state and `inside`, and for the alert or a threshold and the counts.
-
-   The system's barrier provides this. Without it T passes a barrier of its own: the exchange when
-   it enters a shard, and the addition when it ends a call (mli_call_end_slow), which pairs with the
-   addition here.
-
-   The system may refuse its barrier after threads have run without barriers of their own. A thread
-   may then have read `special` without the bit, and it may be preempted for any time before it
-   stores. So until T is seen to enter by an exchange, each caller waits for stores to drain. If T
-   loaded before the caller stored, T's earlier stores are visible after the wait. If T loads
-   later, it sees the caller's store. The wait has a bound: a thread that sleeps delays no call for
-   longer.
-
-   Several callers may find the refusal at once, while others still had the barrier: each is
-   ordered by its own means. A thread that registers meanwhile, or takes over a free record, is
-   seen here or reads `has_barrier` as 0: the exchanges and loads of `has_barrier`, `threads.all`
-   and `by_exchange` are seq_cst. */
+   before this call, or the caller sees after it what T stored before T's load. It orders a shard's
+   state and `inside`, and the alert or a threshold and the counts. The system's barrier provides
+   this. Without it T passes a barrier of its own: the exchange when it enters a shard, and the
+   addition when it ends a call (mli_call_end_slow), which pairs with the addition here. The system
+   may refuse its barrier after threads have run without barriers of their own. A thread may then
+   have read `special` without the bit, and it may be preempted for any time before it stores. So
+   until T is seen to enter by an exchange, each caller waits for stores to drain. If T loaded
+   before the caller stored, T's earlier stores are visible after the wait. If T loads later, it
+   sees the caller's store. The wait has a bound: a thread that sleeps delays no call for longer.
+   Several callers may find the refusal at once, while others still had the barrier; each caller is
+   ordered by the barrier or by the wait that it used. A thread that registers meanwhile, or takes
+   over a free record, is seen here or reads `has_barrier` as 0: the exchanges and loads of
+   `has_barrier`, `threads.all` and `by_exchange` are seq_cst. */
 MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord);
 
 /* Stops a shard so that the caller can read all of it, and keeps its lock. 0: the shard has no
@@ -7611,11 +7634,11 @@ MLI_PRIVATE void mli_map_thaw(memlord *lord);
 typedef int (*mli_entry_fn)(const mli_entry *entry, void *user);
 MLI_PRIVATE int mli_shard_each(const mli_shard *s, mli_entry_fn fn, void *user);
 
-/* Gives a shard a larger table, or its first. `size` is the size of the table that the caller found
-   too small: if another thread has replaced that table, nothing is left to do and 0 is returned.
-   The new table is a fifth to a third larger, and is allocated before the shard is stopped. Only
-   threads that use this shard wait. -1: no memory, or no table has room. Requires: the caller is
-   not inside. */
+/* Gives a shard a larger table, or its first one. `size` is the size of the table that the caller
+   found too small: if another thread has replaced that table, nothing is left to do and 0 is
+   returned. The new table is a fifth to a third larger, and is allocated before the shard is
+   stopped. Only threads that use this shard wait. -1: no memory, or no table has room. Requires:
+   the caller is not inside. */
 MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, uint32_t size);
 
 /* Returns 1 if the shard should have a larger table: too many entries are outside their home. The
@@ -7625,16 +7648,17 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
    Requires: the caller is inside. */
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s);
 
-/* -- probes: for all that the home bucket does not decide -- */
+/* -- probes: for keys that the home bucket does not decide -- */
 
 typedef struct mli_probe {
     mli_shard *shard;
     uint64_t key, hash;
     mli_bucket *home;
-    mli_entry *entry;    /* of the key; NULL: the key is not live */
-    mli_entry *room;     /* the first vacant slot for it; NULL: none was found, or none sought */
+    mli_entry *entry;    /* the entry of the key; NULL: the key is not live */
+    mli_entry *room;     /* the first vacant slot for the key; NULL: none was found, or none was
+                            wanted */
     unsigned bucket;     /* the bucket of `entry`, or else of `room`: 0 is the home */
-    uint64_t header;     /* to store in it: its header without the entry, or with the new one */
+    uint64_t header;     /* the header to store there: without the entry, or with the new one */
     unsigned held;       /* buckets probed, from the home on; locked if the shard is shared */
     int shared, inside;
 } mli_probe;
@@ -7645,11 +7669,11 @@ MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, i
 /* Starts a probe of an address where mli_home_enter has entered: in a shared shard the home is
    locked. */
 MLI_PRIVATE void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe);
-/* Probes the window of a key of a type, bucket by bucket from the home, which the probe has begun
-   with. It stops at the key, or where no entry of this hash lies further away and, with
-   `want_room`, a vacant slot was found. A slot behind a bucket whose overflow count is full is of
-   no use. 0: done. -1: another thread holds a later bucket, and the caller must leave: a thread
-   waits only for the lock of a home, so waiters form no cycle. */
+/* Probes the window of a key of a type, bucket by bucket. The probe has begun at the home. It stops
+   at the key, or where no entry of this hash lies further away and, with `want_room`, a vacant slot
+   was found. A slot behind a bucket whose overflow count is full cannot be used. 0: done. -1:
+   another thread holds a later bucket, and the caller must leave: a thread waits only for the lock
+   of a home, so waiters form no cycle. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
                                             int want_room);
 /* Inserts the key of a probe in its room, and unlocks. */
@@ -7675,12 +7699,13 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life);
 /* --------------------------------------------------------------------------- src/books/map.c -- */
 
 typedef char mli_check_entry[sizeof(mli_entry) == 24 ? 1 : -1];
-#define MLI_SPARE_BUCKETS 640 /* below it a ledger is small: 1,500 blocks or so */
+#define MLI_SPARE_BUCKETS 640 /* a ledger with fewer buckets is small: it has about 1,500 blocks */
 typedef char mli_check_bucket[sizeof(mli_bucket) == MLI_BUCKET_BYTES ? 1 : -1];
-/* One handle may be a key of every type: the home and one overflow count must admit them all. */
+/* One handle may be a key of every type: the home bucket and one overflow count must have room for
+   all of them. */
 typedef char mli_check_overflow[MLI_BUCKET_SLOTS + MLI_OVERFLOW_MAX >= MLI_TYPE_COUNT ? 1 : -1];
 
-/* Returns the bucket after b. After the last, which lies before `end`, comes the first. */
+/* Returns the bucket after b. The last bucket lies before `end`, and the first one follows it. */
 static MLI_HOT mli_bucket *mli_bucket_next(const mli_shard *s, mli_bucket *b,
                                            const mli_bucket *end) {
     return b + 1 == end ? (mli_bucket *)(void *)s->table : b + 1;
@@ -7704,7 +7729,7 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli
 
 #define MLI_DRAIN_NS 1000000u
 /* Waits until every store that a processor has executed by now is visible to all threads. A
-   processor drains its store buffer by itself within microseconds, and before it runs another
+   processor drains its store buffer within microseconds, and always before it runs another
    thread. */
 static MLI_COLD void mli_stores_drain(void) {
     const uint64_t begin = mli_now();
@@ -7796,7 +7821,7 @@ static uint32_t mli_buckets_next(uint32_t n) {
     return n + (n == step * 6 ? 2 * step : step);
 }
 
-/* A table outside a shard: one that is being filled, or one that was replaced. */
+/* A table that no shard uses: it is being filled, or it was replaced. */
 typedef struct mli_table {
     char *data;
     uint32_t size, displaced, count;
@@ -7840,9 +7865,9 @@ static int mli_table_insert_visited(const mli_entry *entry, void *user) {
 }
 
 /* Replaces a shard's table by a larger one. 0: done, and `next` is now the old table. 1: the
-   entries do not fit in `next`. -1: they will fit in no table, since the old one is almost empty
-   and yet too small: the keys were made to collide. The first table also gives the shard its owner,
-   or makes it shared if the record is the orphan's. */
+   entries do not fit in `next`. -1: they will fit in no table: the old one is almost empty and yet
+   too small, so the keys were made to collide. The first table also gives the shard its owner, or
+   makes it shared if the record is the orphan's. */
 static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
                                          mli_shard *s, mli_table *next) {
     MLI_REQUIRE(mli_lock_held(&s->lock));
@@ -7975,9 +8000,9 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *prob
     }
 }
 
-/* Stores the header of a probe that found its slot, or with by = 0 none; adds `by` to the overflow
-   counts of the buckets before it, and to `displaced`; and unlocks all buckets of a shared shard.
-   The release pairs with the acquire of mli_bucket_try. */
+/* Ends a change. Stores the header of a probe that found its slot; with by = 0 stores none. Adds
+   `by` to the overflow counts of the buckets before the slot, and to `displaced`. Unlocks all
+   buckets of a shared shard. The release pairs with the acquire of mli_bucket_try. */
 static MLI_NOINLINE void mli_probe_settle(mli_probe *probe, int by) {
     const mli_bucket *end = mli_buckets_end(probe->shard);
     const uint64_t passed = (uint64_t)(int64_t)by << MLI_HASH_OVERFLOW(probe->hash);
@@ -8053,7 +8078,8 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
         if (again)
             mli_spin_wait(&n);
         else if (!probe->shared && state != t->id && state != MLI_SHARD_NEW)
-            mli_shard_make_shared(lord, t, s); /* in state STOPPED: waits for its lock */
+            mli_shard_make_shared(lord, t, s); /* in state STOPPED, waits for the lock of the
+                                                  shard */
         else if (!want_room)
             return 0;
         else if (mli_shard_grow(lord, t, s, size))
@@ -8091,25 +8117,25 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life) {
 
 /* Owns rows and cells: the counts of each device, site and tag, and each thread's part of them; the
    record of a device; the peaks in the spans of scopes. May use base/memory and books/threads, and
-   books/map to enter a shard. Invariant: no peak is too high, for it is computed from published
-   bytes, and those never exceed the live bytes. Locks: count, then row. */
+   books/map to enter a shard. Invariant: no peak is too high, because a peak is computed from
+   published bytes, which never exceed the live bytes. Locks: count, then row. */
 
-/* What one thread adds to one row, of a device, a site or a tag. Only that thread counts in it (in
-   the orphan's any thread does, under the count lock); all threads read it. A thread that frees
-   another's block counts in its own cell, so a level may be negative; sums of levels are exact
-   modulo 2^64.
-
-   The thread publishes the cell when level - base leaves 0..batch: it brings the row up to the
-   level less a reserve, and raises the row's peak (mli_cell_publish_due). So while no thread is
-   inside a shard the row's published bytes are at most the live bytes, and at least the live bytes
-   less a batch for each thread. A peak that is read also takes in the highs that are not yet
+/* The counts of one thread on one row of a device, a site or a tag. Only that thread counts in the
+   cell; in the orphan's any thread counts, under the count lock. All threads read it. A thread that
+   frees another's block counts in its own cell, so a level may be negative; sums of levels are
+   exact modulo 2^64. The thread publishes the cell when level - base leaves 0..batch: it brings the
+   row up to the level less a reserve, and raises the row's peak (mli_cell_publish_due). So while no
+   thread is inside a shard the row's published bytes are at most the live bytes, and at least the
+   live bytes less a batch for each thread. A reader of the peak adds the highs that are not yet
    published (mli_row_sum). */
 typedef struct mli_cell {
     mli_u64 level, out;    /* bytes: allocated less freed by this thread, signed; freed */
-    mli_u64 allocs, frees; /* in a site's cell: frees at this site, from any site's blocks */
+    mli_u64 allocs, frees; /* in a site's cell: the frees that were called at the site, of blocks of
+                              any site */
     mli_u64 base;          /* the part of the level that is published */
     mli_u64 high;          /* the highest level since the last publication */
-    mli_u64 freed_here;    /* site: bytes freed at it; device: see mli_cell_next_check */
+    mli_u64 freed_here;    /* of a site: the bytes that were freed at the site; of a device: see
+                              mli_cell_next_check */
     mli_u64 publish_seen;  /* the row's publish_count at the last publication */
 } mli_cell;
 
@@ -8117,8 +8143,8 @@ typedef struct mli_cell {
 static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) {
     return (mli_cell *)mli_ptr_load_own(&t->devices[dev]);
 }
-/* Counts an alloc. Negative: the level rose above the cell's high. That is never more than a batch
-   above base, so a level up to it needs no publication. */
+/* Counts an alloc. Negative: the level rose above the cell's high. The high is never more than a
+   batch above base, so a level up to the high needs no publication. */
 static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) + bytes;
     mli_u64_add_own(&cell->allocs, 1);
@@ -8135,8 +8161,8 @@ static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     return (int64_t)(level - mli_u64_load_own(&cell->base));
 }
 /* Returns the word of a device's cell that holds its next band check: the thread requests one when
-   its `out` exceeds this value. 0 requests one at the next free. A device has no "freed at this
-   site", so its cell has freed_here to spare. */
+   its `out` exceeds this value. 0 requests one at the next free. The word is freed_here, which only
+   sites use otherwise. */
 static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
 /* Returns a negative value if the bytes this thread freed on the device have passed the next band
    check of the cell. */
@@ -8149,9 +8175,9 @@ static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes
     mli_u64_add_own(&cell->frees, 1);
     return past | mli_cell_tripped(cell);
 }
-/* Does what a change of a cell calls for: raises its high, publishes it if it now holds back more
-   than a batch or less than 0, and requests a band check if one is due. Requires: the caller is
-   inside, but for a site: see mli_count. */
+/* Does the work that a change of a cell makes due: raises its high, publishes it if it now holds
+   back more than a batch or less than 0, and requests a band check if one is due. Requires: the
+   caller is inside, but for a site: see mli_count. */
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell);
 
@@ -8162,9 +8188,11 @@ typedef struct mli_row {
     void *subject;         /* mli_device_record, mli_site_record or a tag's kept name */
     mli_u64 published;     /* bytes, signed; at most the live bytes while no thread is inside */
     mli_u64 peak;          /* signed */
-    mli_u64 sampled_peak;  /* device: signed; the most published since its phys was sampled */
+    mli_u64 sampled_peak;  /* of a device: signed; the highest `published` since its phys was
+                              sampled */
     mli_u64 publish_count; /* publications and peak resets so far */
     mli_u64 expected;      /* tags: the bytes of memlord_expect; 0: none */
+    mli_u64 arena;         /* tags: their arena bytes; under the lock of the device's row */
     struct {               /* sums at the last reset; freed: at the last reset or collection */
         uint64_t in, out, freed, allocs, frees, freed_here;
     } at_reset;
@@ -8185,10 +8213,6 @@ typedef struct mli_chunk_array {
     struct mli_chunk_array *older;
     uint64_t cap; /* pointers in the array that follows; each points to 16 records */
 } mli_chunk_array;
-static inline mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_t i) {
-    return (mli_ptr *)(uintptr_t)(chunks + 1) + i;
-}
-
 #define MLI_SCOPE_DEPTH_MAX 64
 
 /* A span's view of a device: the thread's level when the span began, and the highest since. */
@@ -8223,8 +8247,9 @@ typedef struct mli_span {
     struct mli_thread_scope *stats;
     mli_joint *shared; /* the invocation, once it was exported; else NULL */
     int adopted;        /* 1: the scope began in another context, which shared it */
-    uint32_t devices; /* how many of `peaks` are set, from 1 */
-    uint64_t start, before, blocks; /* at its begin: stamp, live bytes of the ledger, blocks */
+    uint32_t devices; /* the number of `peaks` that are set, from index 1 */
+    uint64_t start, before, blocks; /* when it began: the stamp, the live bytes of the ledger, its
+                                       blocks */
     const char *shapes;
     mli_span_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
 } mli_span;
@@ -8236,7 +8261,7 @@ typedef struct mli_oom {
     uint64_t time; /* 0: there was none */
 } mli_oom;
 
-/* The bytes of a device that metrics are made of. */
+/* The bytes of a device from which the metrics of bands are computed. */
 typedef struct mli_levels {
     uint64_t live, freed, reserved;
 } mli_levels;
@@ -8254,28 +8279,32 @@ typedef struct mli_watch {
     int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
     mli_levels gc_end;          /* when the last collection ended */
     mli_u32 gc_running;         /* 1: a collection is running; taken by exchange */
-    void *gc_thread;            /* the thread that runs it; under the callbacks lock */
-    uintptr_t gc_frame;         /* the frame that runs it: see mli_frame_runs; same lock */
-    uint64_t gc_serial;         /* of the callback it runs; 0: none; under the callbacks lock */
+    void *gc_thread;            /* the thread that runs the collection; under the callbacks lock */
+    uintptr_t gc_frame;         /* the frame that runs the collection: see mli_frame_runs; same
+                                   lock */
+    uint64_t gc_serial;         /* the serial of the callback that runs; 0: none; under the
+                                   callbacks lock */
 } mli_watch;
 
-/* What belongs to the latest sample of a device's phys. All 0: the device came after it. */
+/* The bytes of a device at the latest sample of its phys. All 0: the device is newer than the
+   sample. */
 typedef struct mli_sample_mark {
-    uint64_t held; /* the bytes that the device held, at the least */
+    uint64_t held; /* the least bytes that the device held */
     uint64_t in;   /* the bytes ever allocated, before the source ran */
 } mli_sample_mark;
 
 typedef struct mli_device_record {
     memlord_device device;
     mli_ptr label;                 /* const char * */
-    mli_u64 arena;                 /* arena bytes on the device now */
+    mli_u64 arena, arena_tagged;   /* arena bytes on the device now; the part that tags have */
     mli_u64 count[MLI_STAT_COUNT]; /* statistics that no cell counts */
     mli_ptr phys;                  /* mli_phys *: the physical device that has its bytes */
     mli_watch watch;
     mli_oom oom;                 /* under the lock of its phys */
     mli_sample_mark mark, before; /* before: while a source runs; under the lock of its phys */
-    struct mli_holders *holders; /* at its peak; under the snapshots lock */
-    mli_u64 peak_since;          /* ns since create: snapshots from then on are of this peak */
+    struct mli_holders *holders; /* the holders at its peak; under the snapshots lock */
+    mli_u64 peak_since;          /* ns since create; snapshots taken from then on belong to this
+                                    peak */
     mli_phys own_phys;
 } mli_device_record;
 
@@ -8343,7 +8372,7 @@ MLI_PRIVATE uint64_t mli_stat_lost(const memlord *lord, int stat);
 MLI_PRIVATE MLI_COLD void mli_loss_add(memlord *lord, int loss);
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss);
 
-/* Returns the number of resets. What was counted in an earlier epoch counts no more. */
+/* Returns the number of resets. Counts of an earlier epoch no longer count. */
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord);
 
 /* Returns the cell of the orphan record for a row. Requires: the row exists. */
@@ -8372,23 +8401,25 @@ MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by,
    lock, if the ledger has a batch. */
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
 
-/* Raises a row's peak by a cell's high, if no other thread has published since the cell did.
-   Otherwise `published` may have been lower when the cell had its high. Requires: the caller holds
-   the row's lock. */
+/* Raises a row's peak by a cell's high, if no other thread has published since the cell did. If
+   another thread has, `published` may have been lower when the cell had its high. Requires: the
+   caller holds the row's lock. */
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell);
 
-/* What a call adds to the rows of a block: those of its device, its site and its tag. A free counts
-   on the rows that the block has. At the site that called free, it counts freed_here and
-   frees_here. */
+/* The counts that a call adds to the rows of a block: to the rows of its device, its site and its
+   tag. A free counts on the rows of the block, and counts freed_here and frees_here at the site
+   that called free. */
 typedef struct mli_row_delta {
     uint32_t dev;                    /* the device; 0: no device's row changes */
     uint64_t word2;                  /* the rows of the site and the tag */
     uint64_t in, out;                /* bytes */
     uint64_t allocs, frees;          /* 0 or 1 */
-    uint64_t freed_here, frees_here; /* bytes and frees at the site, of any site's blocks */
-    int undo;                        /* 1: take back an `in` and `allocs` counted before */
-    uint64_t attaches; /* the bytes and 1 more of a detached block that the call puts back on the
-                          map, or ends; 0: none */
+    uint64_t freed_here, frees_here; /* bytes and frees that the site freed, of blocks of any
+                                        site */
+    int undo;                        /* 1: takes back an `in` and `allocs` that were counted
+                                        before */
+    uint64_t attaches; /* the bytes, plus 1, of a detached block that the call puts back on the map
+                          or ends; 0: there is none */
 } mli_row_delta;
 /* Counts a block that is detached (by = 1), or put back or ended (by = -1): taken off the map while
    its bytes stay counted. Requires: the caller is inside, so that a fork finds both or neither. */
@@ -8399,8 +8430,8 @@ MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n);
 
-/* Returns a - b, both modulo 2^64. A small negative difference is 0: it comes from calls that were
-   half seen, and those never sum up to 2^56 bytes. */
+/* Returns a - b, both modulo 2^64. A small negative difference is 0: it comes from calls of which
+   the sum has one half, and these never add up to 2^56 bytes. */
 MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 
 /* Returns a + b, at most UINT64_MAX. */
@@ -8417,9 +8448,9 @@ MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole);
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                       mli_row_totals *sum);
 
-/* Returns the live bytes of a row, without a lock: this is the cost of memlord_allocated. It adds
-   the level of every thread's cell, published or not. A sum below 0 is returned as 0: this thread
-   has seen a free of another, but not yet the alloc that came before it. */
+/* Returns the live bytes of a row, without a lock, for memlord_allocated. It adds the level of
+   every thread's cell, published or not. A sum below 0 is returned as 0: the sum may have a free of
+   another thread, but not yet the alloc before it. */
 MLI_PRIVATE uint64_t mli_row_live(memlord *lord, int book, uint32_t number);
 
 /* Returns three figures of a device: the live bytes, the bytes freed since the last reset or
@@ -8427,23 +8458,23 @@ MLI_PRIVATE uint64_t mli_row_live(memlord *lord, int book, uint32_t number);
 MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
 
 /* Sets a row's peak to its live bytes. The publication count rises, so that the highs of other
-   threads no longer count. The caller's own cell stays exact; the orphan's is not its own. */
+   threads no longer count. The caller's own cell stays exact; the orphan's cell is nobody's own. */
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
                                              uint32_t number);
 
-/* Starts an epoch for a row: its sums so far become at_reset, and the peak is reset. Requires: the
-   caller holds the cold lock, so that resets run one at a time. */
-MLI_PRIVATE MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, uint32_t number);
-
 /* Excludes bytes from `freed` that are credited now but were freed in an earlier epoch. */
 MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t bytes);
-/* Restarts `freed` at 0, as a collection does. It adds to at_reset, so that what another thread
-   has added there meanwhile stays. */
+/* Restarts `freed` at 0, as a collection does. It adds to at_reset, so that an addition of another
+   thread there is not lost. */
 MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev);
 
 MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life);
 
 /* ---------------------------------------------------------------------- src/books/counters.c -- */
+
+static mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_t i) {
+    return (mli_ptr *)(uintptr_t)(chunks + 1) + i;
+}
 
 typedef char mli_check_cell[sizeof(mli_cell) == 64 ? 1 : -1];
 typedef char mli_check_row[offsetof(mli_row, published) % 8 ? -1 : 1];
@@ -8526,7 +8557,7 @@ MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t) {
 static void mli_cell_begin(memlord *lord, mli_thread *t, uint32_t dev, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_shard_enter_to_count(lord, t);
-    if (lord->counters.batch) { /* without a batch threads add to published without the lock */
+    if (lord->counters.batch) { /* without a batch threads add to `published` without the lock */
         mli_lock_take(&row->lock);
         mli_u64_add_own(&row->published, (uint64_t)0 - lord->counters.batch);
         mli_u64_store(&cell->base, (uint64_t)0 - lord->counters.batch);
@@ -8537,8 +8568,9 @@ static void mli_cell_begin(memlord *lord, mli_thread *t, uint32_t dev, mli_cell 
     mli_shard_leave(t);
 }
 
-/* Starts a chunk of a thread's cells for sites or tags: sets publish_seen of each to its row's
-   publish_count. Otherwise their highs would not count before their first publication. */
+/* Starts a chunk of a thread's cells for sites or tags: sets the publish_seen of each cell to the
+   publish_count of its row. Otherwise the high of a cell would not count before its first
+   publication. */
 static MLI_COLD void mli_cells_begin(memlord *lord, const mli_thread *t, int book,
                                      uint32_t number) {
     uint32_t n = mli_u32_load_acquire(&lord->counters.row_count[book]);
@@ -8676,8 +8708,8 @@ MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell) {
 }
 
 /* Returns how far a level may rise before it is published again: half a batch. For a device it is
-   at most a 32nd of the peak: the holders of a device are noted when a publication finds its peak
-   risen by a 16th, and a small device must publish often enough for that. */
+   at most a 32nd of the peak. The holders of a device are noted when a publication finds that its
+   peak has risen by a 16th, and a small device must publish often enough for that. */
 static uint64_t mli_publish_margin(memlord *lord, int book, const mli_row *row) {
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
     uint64_t most = lord->counters.batch / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
@@ -8692,10 +8724,10 @@ MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
 }
 
 /* Publishes a cell: brings its row up to the level less `hold`, which may also lower it, and raises
-   the row's peak. Called when level - base has left 0..batch. Afterwards `hold` bytes are held
+   the row's peak. Is called when level - base has left 0..batch. Afterwards `hold` bytes are held
    back, so that the level can rise by the margin, or fall by `hold`, before the next publication.
-   Locks the row about once in half a batch of growth or shrinkage. With batch 0 every call
-   publishes, by a shared add and no lock. */
+   So the row is locked about once for each half batch that the level grows or shrinks. With batch 0
+   every call publishes, by a shared add and without a lock. */
 static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
@@ -8760,8 +8792,8 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
         mli_cell_publish_due(lord, book, number, cell);
 }
 
-/* Adds a delta to all spans of a thread, when the orphan's cell counted it instead of its own: a
-   rise lowers the level at which each span began. */
+/* Adds a delta to all spans of a thread, after the orphan's cell has counted it in place of the
+   thread's own: a rise lowers the level at which each span began. */
 static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
     const mli_cell *cell = mli_cell_own_device(t, d->dev);
     uint64_t sign = d->undo ? UINT64_MAX : 1, rise = (d->in - d->out) * sign;
@@ -8777,8 +8809,8 @@ static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
 }
 
 /* Counts a delta on one row: in the thread's own cell or, if it has none, in the orphan's, which
-   every row has from its start. It takes only the locks count and row, which may be taken inside.
-   */
+   every row has from its start. It takes only the locks count and row, which may be taken
+   inside. */
 static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t number,
                           const mli_row_delta *d) {
     mli_cell *cell = mli_cell_at(t, book, number);
@@ -8826,7 +8858,7 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
     mli_row *row = mli_row_at(lord, book, number);
     mli_thread *t;
     uint64_t allocs = 0, frees = 0, cells = 0;
-    int blind = 0; /* 1: a cell's high does not count: another thread has published since */
+    int blind = 0; /* 1: a cell's high does not count, as another thread has published since */
     int64_t peak, published;
     memset(sum, 0, sizeof *sum);
     mli_lock_take(&row->lock);
@@ -8849,7 +8881,8 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
         if (mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count))
             level = mli_u64_load(&cell->high);
         else
-            blind |= (in | out) != 0; /* an untouched cell publishes with its first bytes */
+            blind |= (in | out) != 0; /* a cell that has not counted yet publishes at its first
+                                         bytes */
         level -= mli_u64_load(&cell->base);
         if (published + (int64_t)level > peak) peak = published + (int64_t)level;
     }
@@ -8901,7 +8934,9 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
     mli_lock_drop(&row->lock);
 }
 
-MLI_PRIVATE MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, uint32_t number) {
+/* Starts an epoch for a row: its sums so far become at_reset, and the peak is reset. Requires: the
+   caller holds the cold lock, so that resets run one at a time. */
+static MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, uint32_t number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_row *row = mli_row_at(lord, book, number);
     mli_row_totals sum;
@@ -8938,7 +8973,8 @@ static MLI_COLD void mli_counters_init(memlord *lord, const memlord_desc *desc) 
         lord->counters.batch = batch < MLI_BYTES_MAX ? batch : MLI_BYTES_MAX;
     for (book = 0; book < MLI_BOOKS; book++) lord->counters.row_count[book].v = 1;
 }
-/* Clears the row locks. A thread that held one while the map was stopped only read the row. */
+/* Clears the row locks. A thread that held such a lock while the map was stopped only read the
+   row. */
 static MLI_COLD void mli_counters_forked(memlord *lord) {
     int book;
     uint32_t i, n;
@@ -8987,8 +9023,8 @@ MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life) {
 /* A _locked function that lacks memory returns MLI_AGAIN (or NULL). mli_cold_leave then drops the
    lock, allocates, and lets the caller try again. stb_ds neither checks its allocations nor passes
    a context, so a table gets all memory that a put can need before that put, and frees it when the
-   table ends. Arrays that stb_ds has outgrown stay until then: they take less than the present
-   ones. */
+   table ends. Arrays that stb_ds has outgrown stay until the table ends; together they are smaller
+   than the present ones. */
 
 /* A block of the memory of a cold table (mli_dict), which is an stb_ds map with strings as keys. An
    item begins with its key, a char *. Items move when the table grows; none is removed. */
@@ -9012,8 +9048,8 @@ typedef struct mli_dict {
 #define MLI_AGAIN MEMLORD_RESULT_COUNT /* internal: allocate, then try again */
 
 /* Allocates under the cold lock: from the ledger's free pieces, or the block that mli_cold_leave
-   has allocated for this size. NULL: neither has it, and the size is noted for mli_cold_leave. It
-   never calls the host's allocator. */
+   has allocated for this size. NULL: neither has a piece, and the size is noted for mli_cold_leave.
+   It never calls the host's allocator. */
 MLI_PRIVATE MLI_COLD void *mli_cold_alloc(memlord *lord, size_t size);
 
 /* Begins a cold call: takes the cold lock. */
@@ -9040,13 +9076,14 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name(memlord *lord, const char *text, co
 MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *text,
                                                      const char **kept);
 
-/* Returns them; NULL: there are none. */
+/* Returns the labels of the ledger; NULL: there are none. */
 MLI_PRIVATE const char *mli_labels(const memlord *lord);
 
-#define MLI_INDEX_SUBJECT 255u /* in place of a dev: the key of the address's own record */
-#define MLI_INDEX_BIRTH 252u   /* over a hash: the number of the birth with that content */
-#define MLI_INDEX_MODULE 253u  /* of a module, by its start */
-#define MLI_INDEX_CONTENT 254u /* over a hash: the key of the site with that content */
+#define MLI_INDEX_SUBJECT 255u /* in place of a dev, in the key of the record of the address
+                                  itself */
+#define MLI_INDEX_BIRTH 252u   /* over a hash of the content: the number of a birth */
+#define MLI_INDEX_MODULE 253u  /* a module, by the address where it starts */
+#define MLI_INDEX_CONTENT 254u /* over a hash of the content: the key of a site */
 
 /* Returns the index key of an address on a device: the dev is in the top 8 bits. */
 static MLI_HOT uint64_t mli_index_key(const void *address, uint32_t dev) {
@@ -9062,8 +9099,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint
    index. The release makes the value visible with the key. */
 MLI_PRIVATE void mli_index_add_locked(memlord *lord, uint64_t key, uint64_t value);
 
-/* Adds a row with an index key, and the orphan's cell for it. Numbers start at 1: row 0 means none.
-   The row is published last, by the release of the row count. */
+/* Adds a row under an index key, and the orphan's cell for the row. Numbers start at 1: row 0 means
+   none. The row is published last, by the release of the row count. */
 MLI_PRIVATE MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, uint32_t dev,
                                                        void *subject, uint64_t key,
                                                        uint32_t *number);
@@ -9113,7 +9150,8 @@ MLI_PRIVATE MLI_COLD void mli_cold_enter(void) {
 MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
     mli_spare_block *spare = &mli_self.spare;
     mli_lock_drop(&mli_process.cold_lock);
-    mli_own_free(lord, spare->block, spare->size); /* another thread may have made it needless */
+    mli_own_free(lord, spare->block, spare->size); /* another thread may have done the work
+                                                      meanwhile */
     spare->block = NULL;
     if (*result != MLI_AGAIN) return 0;
     spare->size = spare->wanted;
@@ -9131,8 +9169,8 @@ static size_t mli_dict_takes(size_t size) {
     return (size + MLI_DICT_HEAD + 15) & ~(size_t)15;
 }
 
-/* Allocates for stb_ds from the first block of the table it works on. It cannot fail:
-   mli_dict_room_locked has reserved all that the put takes. */
+/* Allocates for stb_ds from the first block of the table it works on. It cannot fail, because
+   mli_dict_room_locked has reserved all memory that the put takes. */
 static MLI_COLD void *mli_stb_realloc(void *ptr, size_t size) {
     mli_dict *dict = mli_process.growing;
     char *fresh = (char *)dict->blocks + dict->blocks->size - dict->left + MLI_DICT_HEAD;
@@ -9156,7 +9194,7 @@ static MLI_COLD void *mli_stb_realloc(void *ptr, size_t size) {
 #ifdef __cplusplus
 extern "C" {
 #endif
-#if defined(__clang__) /* stb_ds string blocks are longer than their char storage[8] says */
+#if defined(__clang__) /* a string block of stb_ds is longer than its member char storage[8] */
 #define MLI_STB_PRIVATE static __attribute__((no_sanitize("bounds")))
 #else
 #define MLI_STB_PRIVATE static
@@ -9214,8 +9252,8 @@ static const stbds_array_header *mli_dict_array(const mli_dict *dict) {
     return stbds_header((void *)((char *)dict->items - dict->item));
 }
 
-/* Returns what stb_ds takes for an array of `capacity` items, and for a hash index: the formulas of
-   stbds_arrgrowf and stbds_make_hash_index. */
+/* Return the bytes that stb_ds takes for an array of `capacity` items, and for a hash index, by the
+   formulas of stbds_arrgrowf and stbds_make_hash_index. */
 static size_t mli_dict_array_takes(const mli_dict *dict, size_t capacity) {
     return mli_dict_takes(capacity * dict->item + sizeof(stbds_array_header));
 }
@@ -9238,8 +9276,9 @@ static MLI_COLD int mli_dict_reserve_locked(memlord *lord, mli_dict *dict, size_
     return 0;
 }
 
-/* Reserves the memory to put a key of this length: it may need a larger array, a larger index, and
-   a string block, by the formula of stbds_stralloc. 0: done. -1: there is no memory for it yet. */
+/* Reserves the memory to put a key of this length. The put may need a larger array, a larger index,
+   and a string block by the formula of stbds_stralloc. 0: done. -1: there is no memory for it
+   yet. */
 static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t length) {
     const stbds_array_header *array = mli_dict_array(dict);
     const stbds_hash_index *index = (const stbds_hash_index *)array->hash_table;
@@ -9468,7 +9507,7 @@ static MLI_HOT int mli_type_valid(memlord_device d) {
 MLI_PRIVATE MLI_NOINLINE int mli_selector_valid(memlord_device d);
 MLI_PRIVATE MLI_NOINLINE int mli_selects(memlord_device sel, memlord_device d);
 
-/* Returns a device as one word. Compilers extract its two halves by more instructions. */
+/* Returns a device as one word. Code that extracts its two halves would take more instructions. */
 static MLI_HOT uint32_t mli_device_word(memlord_device d) {
     uint32_t word;
     memcpy(&word, &d, sizeof word);
@@ -9514,8 +9553,8 @@ MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
    caller is inside the ledger's own call of the host's allocator. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev);
 
-/* Gets the dev on which the free of an unknown storage is counted: the device that was named. A
-   device without an index gets the first dev of its type, or index 0 if there is none. */
+/* Gets the dev that counts the free of an unknown storage: the dev of the named device. If that
+   names only a type, gets the first dev of the type, or that of index 0 if there is none. */
 MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *dev);
 
 MLI_PRIVATE MLI_COLD void mli_devices_life(mli_life *life);
@@ -9622,7 +9661,8 @@ MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32
 static const struct {
     char name[11];
     signed char type;
-} mli_type_aliases[] = {{"cuda_host", MEMLORD_DEVICE_PINNED}, /* before cuda, of which it is more */
+} mli_type_aliases[] = {{"cuda_host", MEMLORD_DEVICE_PINNED}, /* stands before "cuda", which is the
+                                                                 beginning of this word */
                         {"cpu_mapped", MEMLORD_DEVICE_MAPPED},
                         {"mps", MEMLORD_DEVICE_METAL},
                         {"xpu", MEMLORD_DEVICE_SYCL},
@@ -9734,15 +9774,15 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
 typedef struct mli_handle {
     mli_u32 generation; /* odd: open */
     uint32_t number;
-    struct mli_handle *next; /* in the list of closed records */
+    struct mli_handle *next; /* the next one in the list of closed records */
 } mli_handle;
 
 /* An account's record. A charge is one compare-and-swap of `word`: the low 15 bits of the
-   generation, and 49 bits of bytes. These are the bytes charged and those that tickets hold: both
-   count against the limit. `held` has the second alone, in the same form. While a block that comes
-   off a ticket is recorded, its bytes count twice. */
+   generation, and 49 bits of bytes. The bytes are those charged and those that tickets hold: both
+   count against the limit. `held` has the bytes of tickets alone, in the same form. While a block
+   that comes off a ticket is recorded, its bytes count twice. */
 typedef struct mli_account_record {
-    mli_handle handle; /* as name and device: under the cold lock */
+    mli_handle handle; /* under the cold lock, as are name and device */
     mli_u64 word, held, peak, refused, limit;
     memlord_device device;
     char name[48];
@@ -9769,11 +9809,12 @@ MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list);
 
 /* Closes a record, and puts it in a list. Requires: the lock of the list. */
 MLI_PRIVATE void mli_handle_close(mli_handle **list, mli_handle *h);
-/* Returns the number of account records, and one of them: 1 is the first. */
+/* The first returns the number of account records. The second returns one of them; record 1 is the
+   first. */
 MLI_PRIVATE MLI_COLD uint32_t mli_account_count(const memlord *lord);
 MLI_PRIVATE MLI_COLD mli_account_record *mli_account_at(const memlord *lord, uint32_t number);
 #if !defined(MEMLORD_NO_VERIFY)
-/* Returns the list of the closed ones. Requires: the cold lock. */
+/* Returns the list of closed account records. Requires: the cold lock. */
 MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord);
 #endif
 /* Returns 1 if a word read from a record belongs to this account. */
@@ -9787,17 +9828,17 @@ MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
 
 /* Returns the account if it is open and has a limit; else 0. */
 MLI_PRIVATE memlord_account mli_account_limited(memlord *lord, memlord_account account);
-/* Holds bytes of an account for a ticket. 0: its limit does not allow it. A closed one allows
+/* Holds bytes of an account for a ticket. 0: the limit does not allow that. A closed account allows
    all. */
 MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account, uint64_t bytes);
-/* Adds to the bytes that tickets hold of an account, whatever its limit, or gives them back. */
+/* Adds to the bytes that tickets hold of an account, whatever its limit is, or takes off them. */
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes);
-/* Returns 1 if an account could hold the bytes once those in flight count no more twice. */
+/* Returns 1 if an account could hold the bytes once the bytes in flight no longer count twice. */
 MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
                                                 uint64_t bytes, uint64_t in_flight);
-/* Counts a request that an account cannot hold, and returns 1. *out->bytes has what tickets hold,
-   too. Requires: no lock is held. */
+/* Counts a request that an account cannot hold, and returns 1. *out->bytes has the bytes that
+   tickets hold, too. Requires: no lock is held. */
 MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account account, uint64_t bytes,
                                             memlord_account_stat *out);
 
@@ -9805,8 +9846,8 @@ MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account accou
 MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account account,
                                            memlord_device device);
 
-/* Charges the bytes of a block, which is there whatever the limit allows. 0: it did not: the
-   account is closed or has 2^48. */
+/* Charges the bytes of a block, which exists whatever the limit is. 0: it charged nothing, because
+   the account is closed or has 2^48 bytes. */
 MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes);
 
 /* Takes the bytes of a block off the account it was charged to, unless that is closed. The host may
@@ -9931,11 +9972,11 @@ static void mli_account_word_add(mli_u64 *at, memlord_account account, int64_t b
 
 enum { /* how bytes are added to an account */
     MLI_CHARGE_HOST,  /* by memlord_account_charge: up to the limit */
-    MLI_CHARGE_HOLD,  /* for a ticket: up to the limit, and they are no peak */
-    MLI_CHARGE_BLOCK  /* by a block, which is there whatever the limit */
+    MLI_CHARGE_HOLD,  /* for a ticket: up to the limit, and not part of the peak */
+    MLI_CHARGE_BLOCK  /* by a block, which exists whatever the limit is */
 };
-/* Returns MEMLORD_OK if `bytes` may be added to an account, or taken off it. `now` is what it has,
-   with the bytes that tickets hold. */
+/* Returns MEMLORD_OK if `bytes` may be added to an account, or taken off it. `now` is the bytes on
+   the account, with those that tickets hold. */
 static memlord_result mli_account_check(uint64_t now, uint64_t held, int64_t bytes,
                                         uint64_t limit) {
     if (bytes < 0) return (uint64_t)0 - (uint64_t)bytes > now - held ? MEMLORD_E_INVALID : MEMLORD_OK;
@@ -9964,7 +10005,7 @@ static memlord_result mli_account_add(memlord *lord, memlord_account account, in
         now += (uint64_t)bytes; /* modulo 2^64 */
     } while (!mli_u64_cas(&b->word, &word, word - MLI_BYTES(word) + now));
     if (how == MLI_CHARGE_HOLD || !mli_account_word_is(mli_u64_load(&b->word), account))
-        return MEMLORD_OK; /* the record is another account's by now */
+        return MEMLORD_OK; /* the record belongs to another account by now */
     mli_u64_max(&b->peak, (int64_t)(now - held));
     if (how == MLI_CHARGE_BLOCK && bytes && now - held > limit) (void)mli_u64_add(&b->refused, 1);
     return MEMLORD_OK;
@@ -10165,11 +10206,12 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
    ends; nothing here allocates or takes a lock inside a shard. Lock: cold; memlord_sites_enable
    takes registry alone. */
 
-/* A site's record is made, and its strings are copied, when the site is first seen. It gets one row
-   on each device where it is used. A struct of the host that is new is compared by its content and
-   module: it may be a known site. A return address is a site by its place, which is found when the
-   address is first seen. The index has an address only where the module stays. For one of another
-   module each call asks which module is there now, as dlclose tells nobody. */
+/* A site's record is made, and its strings are copied, when the site is first seen. A site has one
+   row on each device where it is used. A new struct of the host is compared by its content and its
+   module, because it may be a known site. The site of a return address is known by its place, which
+   is looked up when the address is first seen. The index has the address only if the module stays
+   loaded. For any other address each call asks which module is there now, because dlclose tells
+   nobody. */
 
 typedef struct mli_scope_record {
     uint32_t id;
@@ -10182,7 +10224,7 @@ typedef struct mli_scope_record {
     mli_u64 birth; /* the last birth in this scope on no stream: mark:26 | number:26; 0: none yet */
 } mli_scope_record;
 
-#define MLI_CACHE_MAX 8192 /* homes at most, in memory of the cache's own */
+#define MLI_CACHE_MAX 8192 /* the most homes of a cache that has memory of its own */
 
 /* The mark, the scope and the stream that blocks have in common. */
 typedef struct mli_birth {
@@ -10197,14 +10239,16 @@ typedef struct mli_site_origin {
     const void *module; /* by mli_module_of; NULL: not known */
 } mli_site_origin;
 
-/* A module (an executable or a library) that had a return address. It is kept to the end: its
-   sites outlive it. A place is a module, its build id, and the offset of a call in its file. */
+/* A module (an executable or a library) that had a return address. The record is kept to the end,
+   because sites refer to a module that is unloaded. A place is a module, its build id, and the
+   offset of a call in its file. */
 typedef struct mli_module {
     uint32_t number;         /* from 1, in the order they are seen */
-    struct mli_module *next; /* of all modules: the one before it */
+    struct mli_module *next; /* the module that was seen before this one */
     mli_ptr same;            /* mli_module *: another that was loaded at the same start */
-    mli_image image;         /* its strings kept; read `id` only as mli_module_has_id does */
-    const char *build_id;    /* kept; in hexadecimal; "": it has none */
+    mli_image image;         /* its strings are kept ones; `id` may be read only as
+                                mli_module_has_id does */
+    const char *build_id;    /* a kept string, in hexadecimal; "": the module has none */
     unsigned char id[MLI_BUILD_ID_MAX];
 } mli_module;
 
@@ -10212,11 +10256,13 @@ typedef struct mli_site_record {
     memlord_site original;   /* displayed until the site is renamed or resolved */
     mli_ptr display;         /* const memlord_site *; a rename replaces the whole struct */
     const void *address;     /* the first return address; NULL: the site is a struct of the host */
-    const void *module;      /* of a struct of the host: see mli_site_origin */
-    const mli_module *where; /* of a return address; NULL: it was in no module */
-    uint64_t offset;         /* of the byte before it, which is inside the call, in its file */
+    const void *module;      /* the module of a struct of the host: see mli_site_origin */
+    const mli_module *where; /* the module of a return address; NULL: the address was in none */
+    uint64_t offset;         /* the offset in the file of the byte before the return address, which
+                                lies inside the call */
     mli_u32 resolved;        /* 1: the symbol of `address` was looked up */
-    uint32_t frame;          /* its number among the frames of stacks; 0: it is in no stack */
+    uint32_t frame;          /* the number of the site among the frames of stacks; 0: it is in no
+                                stack */
 } mli_site_record;
 
 /* Returns the module that was seen last, whose `next` was seen before it; NULL: none was. */
@@ -10247,15 +10293,12 @@ static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address)
     mli_site_record *site = mli_site_record_of(lord, address);
     return MLI_LIKELY(site != NULL) ? site : mli_place_of(lord, address);
 }
-MLI_PRIVATE MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site_record *site,
-                                                         const memlord_site *from);
-
 /* Returns a site as reports display it. A return address gets its symbol when it is first
    displayed: dladdr walks a module's symbols, which is too slow for a recording call. Requires: as
    mli_place_function. */
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site);
 
-/* Returns the record to show a listed site by now. Requires: as mli_site_display. */
+/* Returns the struct by which a listed site is displayed now. Requires: as mli_site_display. */
 MLI_PRIVATE const memlord_site *mli_site_display_of(memlord *lord, const memlord_site *site);
 /* The same without an allocation: what is looked up goes to *named, and is not kept. */
 MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site *site,
@@ -10283,7 +10326,7 @@ MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord) {
     return (mli_module *)mli_ptr_load_acquire(&lord->sites->modules);
 }
 
-/* Copies a site, its strings kept. MLI_AGAIN: it needs memory first. */
+/* Copies a site, and keeps its strings. MLI_AGAIN: it needs memory first. */
 static MLI_COLD memlord_result mli_site_copy_locked(memlord *lord, const memlord_site *from,
                                                     memlord_site *out) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -10327,8 +10370,8 @@ static MLI_COLD mli_site_record *mli_site_make_locked(memlord *lord, const memlo
     mli_ptr_store(&site->display, &site->original);
     return site;
 }
-/* Adds a site to the index under its content and its struct: the index has it under every struct
-   that it was ever displayed as. Requires: room for both is reserved. */
+/* Adds a site to the index under its content and under its struct. So the index has a site under
+   every struct that it was ever displayed as. Requires: room for two keys is reserved. */
 static MLI_COLD void mli_site_add_locked(memlord *lord, mli_site_record *site, uint64_t content) {
     mli_index_add_locked(lord, mli_index_key(&site->original, MLI_INDEX_SUBJECT),
                          (uint64_t)(uintptr_t)site);
@@ -10371,7 +10414,7 @@ MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord,
     MLI_REQUIRE(mli_none_held_but_orphan());
     mli_site_origin from = {planted, NULL};
     if (planted && !mli_site_record_of(lord, planted)) {
-        const uint64_t generation = mli_busy_begin(); /* it may take the loader's lock */
+        const uint64_t generation = mli_busy_begin(); /* the search may take the loader's lock */
         from.module = mli_module_of(planted);
         mli_busy_end(generation);
     }
@@ -10400,8 +10443,9 @@ static int mli_module_has_id(const mli_module *module) {
     if (!image->id_size || at > 4096 - image->id_size) return 1; /* the name alone tells */
     return !memcmp(image->id, module->id, image->id_size);
 }
-/* Finds the module that is at an address now. Returns 1 if *out is it, NULL for no module, and 0 if
-   the ledger does not know it, or the system cannot tell without a lock. */
+/* Finds the module that is at an address now. Returns 1 if *out is that module, or is NULL because
+   there is none. Returns 0 if the ledger does not know the module, or the system cannot tell
+   without a lock. */
 static MLI_COLD int mli_module_now(memlord *lord, const void *address, const mli_module **out) {
     mli_loaded now;
     int in = mli_loaded_at(address, &now);
@@ -10446,7 +10490,7 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
     if (image->id_size) memcpy(module->id, image->id, image->id_size);
     module->next = (mli_module *)mli_ptr_load(&lord->sites->modules);
     module->number = module->next ? module->next->number + 1 : 1;
-    mli_ptr_store_release(&lord->sites->modules, module); /* pairs with the readers of it */
+    mli_ptr_store_release(&lord->sites->modules, module); /* pairs with the loads of its readers */
     if (!first) {
         mli_index_add_locked(lord, key, (uint64_t)(uintptr_t)module);
     } else { /* the release pairs with the acquire in mli_module_now */
@@ -10459,8 +10503,8 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
 static uint64_t mli_place_offset(const mli_image *image, const void *address) {
     return (uintptr_t)address - 1 - (image ? (uintptr_t)image->bias : 0);
 }
-/* Finds the site of a place. NULL: there is none, and *key is free for it in the index. The same
-   module at another address has the same sites. */
+/* Finds the site of a place. NULL: there is none, and *key is free for it in the index. A module
+   that is loaded again at another address has the same sites. */
 static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module *module,
                                                 uint64_t offset, uint64_t *key) {
     uint64_t hash = offset * 0x9e3779b97f4a7c15u;
@@ -10486,7 +10530,7 @@ static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module 
 /* Names a place by its module and offset: "libfoo.so+0x1f0"; without a module by its address. */
 static MLI_COLD memlord_result mli_place_name_locked(memlord *lord, const mli_module *module,
                                                      uint64_t offset, memlord_site *out) {
-    char text[300]; /* a file name, and the offset */
+    char text[300]; /* the name of the module's file, and the offset */
     mli_out o;
     memlord_result r;
     mli_out_buffer(&o, text, sizeof text);
@@ -10498,8 +10542,8 @@ static MLI_COLD memlord_result mli_place_name_locked(memlord *lord, const mli_mo
     return r ? r : mli_name_locked(lord, "", &out->function);
 }
 
-/* Finds or makes the site of a return address. The index has the address, too, if its module
-   stays. */
+/* Finds or makes the site of a return address. If the module stays, the index has the address,
+   too. */
 static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *address,
                                                      const mli_image *image,
                                                      mli_site_record **out) {
@@ -10527,7 +10571,8 @@ static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *
     return MEMLORD_OK;
 }
 
-/* Makes the site of a return address. `module`: where it is; NULL: the system must be asked. */
+/* Makes the site of a return address. `module`: the module at the address; NULL: the function asks
+   the system. */
 static MLI_COLD mli_site_record *mli_place_make(memlord *lord, const void *address,
                                                 const mli_module *module) {
     char executable[MLI_PATH_MAX];
@@ -10565,8 +10610,8 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
         return NULL;
     return mli_symbol_at((const char *)site->address - 1);
 }
-/* Displays a site as `from`, whose copy the index then has, too: the host may pass any struct that
-   it was given. MLI_AGAIN: it needs memory first. */
+/* Displays a site as `from`. The index then has the copy of `from`, too, because the host may pass
+   any struct that it was given. MLI_AGAIN: it needs memory first. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
                                                        const memlord_site *from) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -10581,8 +10626,8 @@ static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_r
     mli_ptr_store_release(&site->display, shown); /* pairs with mli_site_display */
     return MEMLORD_OK;
 }
-MLI_PRIVATE MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site_record *site,
-                                                         const memlord_site *from) {
+static MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site_record *site,
+                                                    const memlord_site *from) {
     memlord_result r;
     do {
         mli_cold_enter();
@@ -10617,9 +10662,9 @@ MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site
     return named->function ? named : site;
 }
 
-/* Finds or adds the row of a site or a tag on a device. `from`: of a site; NULL: the row is of a
-   tag. The host knows a site by several addresses, but it has one row on a device: the index has
-   that under the site's record. */
+/* Finds or adds the row of a site or a tag on a device. `from`: the origin of a site; NULL: the row
+   is of a tag. The host may know a site by several addresses, but the site has one row on a device.
+   The index has the row under the site's record. */
 static MLI_COLD memlord_result mli_row_find_locked(memlord *lord, const mli_site_origin *from,
                                                    const char *tag, uint32_t dev,
                                                    uint32_t *number) {
@@ -10732,18 +10777,19 @@ MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind);
 static MLI_HOT void mli_site_given(const memlord_site *site) { mli_self.site = site; }
 
 /* Keeps a mistake at the site of the call in progress. The first one of a site may take memory.
-   `word2` has the rows of the block that it concerns, as without a side record; 0: there is none.
-   Returns 1 if it is the first of its kind there. Requires: no lock is held but the orphan lock. */
+   `word2` has the rows of the block in question, as it would be without a side record; 0: no block
+   is in question. Returns 1 if it is the first of its kind there. Requires: no lock is held but the
+   orphan lock. */
 MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
                                           uint64_t storage, uint64_t bytes, uint64_t word2);
-/* Keeps and logs an end of a tag or a scope that finds none to end. `caller`: its return address;
-   NULL: not known. Requires: the caller holds no lock. */
+/* Keeps and logs the end of a tag or a scope while none is open. `caller`: the return address of
+   that call; NULL: not known. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_end_misplaced(memlord *lord, const void *caller);
 
 /* Logs the mistakes that are not logged yet. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_anomalies_log(memlord *lord);
-/* Ends a call that may have noted a mistake. It logs nothing in the ledger's own logger: the
-   thread's next such call does. */
+/* Ends a call that may have noted a mistake. Within the ledger's own logger it logs nothing, and
+   the thread's next such call logs the mistake. */
 static MLI_HOT void mli_anomalies_tell(memlord *lord) {
     if (MLI_UNLIKELY(mli_self.untold)) mli_anomalies_log(lord);
 }
@@ -10751,7 +10797,7 @@ static MLI_HOT void mli_anomalies_tell(memlord *lord) {
 /* Copies the mistake of a number, from 0, with its sites as reports show them. Returns 0 if there
    is none. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD int mli_anomaly_read(memlord *lord, uint32_t number, memlord_anomaly *out);
-/* Returns how many mistakes were at sites beyond those that are kept. */
+/* Returns how many mistakes were at sites that found no room in the list. */
 MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord);
 
 /* Returns what is wrong with the storage or the size of a block; NULL: neither is. */
@@ -10770,9 +10816,10 @@ MLI_PRIVATE MLI_COLD void mli_anomalies_life(mli_life *life);
 
 /* A mistake, as the ledger keeps it. */
 typedef struct mli_anomaly {
-    memlord_anomaly is;        /* its site and born are filled in where it is read */
-    const memlord_site *given; /* the host's pointer: it is compared, and never followed */
-    const memlord_site *site, *born; /* the ledger's copies; NULL: none, or no memory for it */
+    memlord_anomaly is;        /* its `site` and `born` are filled in when the list is read */
+    const memlord_site *given; /* the host's pointer, which is compared and never followed */
+    const memlord_site *site, *born; /* the ledger's copies; NULL: there is none, or there was no
+                                        memory for the copy */
     int told;                  /* 1: it is logged */
 } mli_anomaly;
 struct mli_anomalies_state {
@@ -10818,7 +10865,7 @@ static MLI_COLD void mli_anomaly_again(mli_anomaly *a, uint64_t bytes, uint64_t 
     a->is.bytes = mli_add_saturated(a->is.bytes, bytes);
     a->is.last_ns = now;
 }
-/* Returns the site of a row, and sets *tag to the tag of another; each NULL for row 0. */
+/* Returns the site of one row, and sets *tag to the tag of another row. For row 0 each is NULL. */
 static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t word2,
                                                      const char **tag) {
     const uint32_t site = MLI_SITE_ROW(word2), row = MLI_TAG_ROW(word2);
@@ -10828,8 +10875,8 @@ static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t wor
         &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
 }
 
-/* Counts a mistake that the list has by the pointer of its site. Returns 0 if it does not have it
-   and has room for it: the site is to be copied first. */
+/* Counts a mistake if the list has one with this pointer to its site. Returns 0 if the list does
+   not have it and has room: the caller then copies the site first. */
 static MLI_COLD int mli_anomaly_known(memlord *lord, int kind, uint64_t bytes, uint64_t now) {
     struct mli_anomalies_state *s = lord->anomalies;
     mli_anomaly *a;
@@ -10907,7 +10954,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord) {
 
 /* -- the log -- */
 
-/* Returns the next mistake to log, and takes it for logged; 0: there is none. */
+/* Returns the next mistake to log, and marks it as logged; 0: there is none. */
 static MLI_COLD int mli_anomaly_untold(memlord *lord, mli_anomaly *out) {
     struct mli_anomalies_state *s = lord->anomalies;
     uint32_t i;
@@ -11050,7 +11097,7 @@ MLI_API size_t memlord_anomalies_each(memlord *lord, memlord_anomaly_fn fn, void
    and the open tags of a thread. May use books/sites and books/names. Invariant: only the thread
    itself reads and writes its cache and its tags. Lock: cold, for new names and births. */
 
-enum { /* the kinds of mli_cache_entry: what it finds, and by which key and salt */
+enum { /* the kinds of mli_cache_entry: the result of a look-up, and its key and salt */
     MLI_CACHE_SITE = MLI_BOOK_SITE, /* the cell of a site, by the site and the dev */
     MLI_CACHE_TAG = MLI_BOOK_TAG,   /* the cell of a tag, by the tag and the dev */
     MLI_CACHE_NAME,                 /* the kept copy of a host's tag, by the tag */
@@ -11075,7 +11122,6 @@ static MLI_HOT const mli_cache_entry *mli_cache_find(const mli_thread *t,
         if (MLI_LIKELY(memo->key == key && memo->salt == salt)) return memo;
     return NULL;
 }
-MLI_PRIVATE void mli_cache_free(memlord *lord, mli_thread *t);
 /* Caches a look-up, in place of the entry of its key. If all probes find other keys, it evicts the
    first. Requires: not inside, as the cache may grow. The orphan record caches nothing: its cells
    are used under a lock. */
@@ -11142,22 +11188,22 @@ MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_t
 
 /* Looks up the interposer: memlord_interposer. Requires: no lock is held. */
 MLI_PRIVATE MLI_COLD void mli_interposer_find(void);
-/* Begins a tag, or a scope, in the books of an interposer, too. Requires: no lock is held, here and
-   in mli_interposer_end. The acquire pairs with the release in mli_interposer_find. */
+/* Begins a tag, or a scope, in the books of an interposer, too. Requires, as mli_interposer_end: no
+   lock is held. The acquire pairs with the release in mli_interposer_find. */
 MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name);
-/* Ends the innermost tags, or scopes, there. */
+/* Ends the innermost tags, or scopes, in those books. */
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count);
 
 MLI_PRIVATE MLI_COLD void mli_tags_life(mli_life *life);
 
 /* -------------------------------------------------------------------------- src/books/tags.c -- */
 
-MLI_PRIVATE void mli_cache_free(memlord *lord, mli_thread *t) {
+static void mli_cache_free(memlord *lord, mli_thread *t) {
     if (t->cache && t->cache != t->cache_inline)
         mli_own_free(lord, t->cache, (t->cache_mask + 1 + MLI_CACHE_PATH) * sizeof *t->cache);
 }
-/* Makes room for one more entry: empties the cache, twice as large if it can be. What was cached is
-   looked up again. */
+/* Makes room for one more entry: doubles the cache if it can, and empties it. Later calls look up
+   again what they need. */
 static MLI_COLD void mli_cache_grow(memlord *lord, mli_thread *t) {
     const size_t homes = t->cache_mask + 1;
     mli_cache_entry *more = NULL;
@@ -11397,7 +11443,7 @@ MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag)
     mli_thread *t = mli_thread_get(lord);
     const char *kept = "";
     memlord_result r;
-    if (!t) return kept; /* inside the ledger's allocator: the alloc passes through */
+    if (!t) return kept; /* within the ledger's own allocator call the alloc passes through */
     r = mli_tag_kept(lord, t, tag, &kept);
     mli_thread_put(lord, t);
     if (r == MEMLORD_OK) return kept;
@@ -11532,7 +11578,7 @@ MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, con
     if (!lord) return &mli_no_site;
     t = mli_thread_get(lord);
     if (!t) return &mli_no_site;
-    mli_thread_put(lord, t); /* here already: the orphan record caches nothing */
+    mli_thread_put(lord, t); /* is put back here already, as the orphan record caches nothing */
     place.file = file ? file : "";
     place.function = function ? function : "";
     place.line = line;
@@ -11543,7 +11589,8 @@ MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, con
 MLI_API uint64_t memlord_mark(memlord *lord) {
     uint64_t born;
     if (!lord) return 0;
-    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* a requested report is of the old mark */
+    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* first, so that a requested report has the old
+                                                       mark */
     born = mli_u64_load(&lord->tags.birth_mark);
     while (MLI_BIRTH(born) < MLI_MARK_MAX)
         if (mli_u64_cas(&lord->tags.birth_mark, &born, born + mli_word2_of(0, 0, 1)))
@@ -11656,12 +11703,12 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
    over its blocks, so they end at 0. The table and MLI_PICKED change while the caller is inside and
    no other thread can reach the entry. The room for an insert is reserved before. */
 
-/* A return address in a stack. Its site is found when the node is added, so a module that is
-   unloaded later does not change it. */
+/* A return address in a stack. Its site is looked up when the node is added, so the site stays
+   right when the module is unloaded later. */
 typedef struct mli_stack_node {
     uint64_t stays;        /* the return address, if its module stays; else 0 */
     mli_site_record *site; /* of the return address; its `frame` is not 0 */
-    uint32_t parent, next; /* two nodes: the caller's, and the next one of the chain */
+    uint32_t parent, next; /* the node of the caller; the next node of the chain */
 } mli_stack_node;
 
 typedef struct mli_stack_row {
@@ -11671,12 +11718,12 @@ typedef struct mli_stack_row {
        samples and picked_bytes are the number and the bytes of the allocs that were picked. */
     uint64_t alloc_bytes, samples, picked_bytes;
     double allocs;
-    uint64_t live, peak, blocks;   /* blocks: those of its picked blocks that live */
-    double variance;               /* of live; 0 if blocks is 0 */
+    uint64_t live, peak, blocks;   /* `blocks`: how many of its picked blocks are live */
+    double variance;               /* the variance of `live`; 0 if `blocks` is 0 */
 } mli_stack_row;
 
-/* A picked block stands for `scale` allocs like it: the inverse of the probability that it was
-   picked. Its weight is its bytes times that. */
+/* A picked block stands for `scale` allocs like it. `scale` is the inverse of the probability that
+   the block was picked, and its weight is its bytes times `scale`. */
 typedef struct mli_pick {
     uint64_t key;
     double scale;
@@ -11726,7 +11773,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e
 /* Returns the stack of a block. Requires, as the next two: the caller is inside, or holds the
    entry. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e);
-/* Removes a block from the table, and returns its stack: its row keeps its bytes. */
+/* Removes a block from the table, and returns its stack. The row keeps the bytes of the block. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e);
 /* Ends the stack of a block that ends. */
 MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo);
@@ -11738,7 +11785,7 @@ MLI_PRIVATE void mli_stack_forget(memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint32_t dev,
                                          uint32_t site);
 
-/* Notes that the block with the stack just set is not new: it had `bytes`. */
+/* Notes that the block whose stack was just set is not new, and had `bytes` before. */
 MLI_PRIVATE void mli_stack_again(uint64_t bytes);
 
 /* Draws whether the alloc that this call records is picked. If so, finds its stack, and notes the
@@ -11768,7 +11815,7 @@ MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life);
 
 #define MLI_STACK_HEADS 65536u     /* chains of nodes */
 #define MLI_STACK_ROW_HEADS 16384u /* chains of rows */
-#define MLI_STACK_OWN 16           /* frames of our own that an unwinder may begin with */
+#define MLI_STACK_OWN 16           /* how many frames of our own an unwinder may begin with */
 #define MLI_STACK_BYTES ((uint64_t)512 << 10)
 #define MLI_PICK_MIN 256
 typedef char mli_check_stack_node[sizeof(mli_stack_node) <= 24 ? 1 : -1];
@@ -11780,8 +11827,8 @@ MLI_PRIVATE const mli_pick mli_pick_none = {0, 0, 0, 0};
 
 /* -- samples -- */
 
-/* Returns the natural logarithm of n / 2^53, for n from 1 to 2^53, to 12 digits: with
-   z = (m - 1) / (m + 1) it is 2 (z + z^3/3 + z^5/5 ...). */
+/* Returns the natural logarithm of n / 2^53, for n from 1 to 2^53, to 12 digits, by 2 (z + z^3/3 +
+   z^5/5 ...) with z = (m - 1) / (m + 1). */
 static MLI_COLD double mli_log_of(uint64_t n) {
     double m = (double)n, e = -53, z, z2, sum = 0;
     int i;
@@ -11813,10 +11860,10 @@ static MLI_COLD uint64_t mli_mixed(uint64_t n) {
     n = (n ^ n >> 27) * 0x94d049bb133111ebu;
     return n ^ n >> 31;
 }
-/* Gives a ledger the seed of its samples: that of the host, or another one in each run, process and
-   ledger. A forked child gets another one in any case. Without one of the host's the seed is mixed
-   from what the system tells in calls that neither wait nor fail, as the first call of a process
-   may come from inside malloc or from a sandbox. */
+/* Gives a ledger the seed of its samples. It is the seed of the host or, without one, differs in
+   each run, process and ledger. A forked child always gets another seed. The seed is mixed from
+   answers of system calls that neither wait nor fail, because the first call of a process may come
+   from inside malloc or from a sandbox. */
 static MLI_COLD void mli_stacks_seed(memlord *lord) {
     uint64_t seed = mli_mixed(lord->stacks.seed + 1);
     if (lord->stacks.repeatable) {
@@ -11826,14 +11873,14 @@ static MLI_COLD void mli_stacks_seed(memlord *lord) {
     seed = mli_mixed(seed ^ mli_pid());
     seed = mli_mixed(seed ^ mli_wall_now());
     seed = mli_mixed(seed ^ mli_now());
-    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)lord);  /* which the system places at random */
+    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)lord); /* an address is random */
     seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)&seed); /* the stack, too */
     seed = mli_mixed(seed ^ mli_u64_load(&mli_process.generation)); /* of the newest ledger */
     lord->stacks.seed = seed;
 }
 /* Draws the number of bytes until a thread's next sample. It is exponentially distributed, and its
    mean is stack_bytes. The random numbers are those of splitmix64. Each thread record of each
-   ledger begins at its own place in them. */
+   ledger begins at its own place in their sequence. */
 static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
     const uint64_t step = 0x9e3779b97f4a7c15u;
     uint64_t r;
@@ -11884,9 +11931,9 @@ static mli_u32 *mli_stack_row_head(const memlord *lord, uint32_t node, uint32_t 
     return &mli_stack_heads_of(lord)->rows[hash >> 18];
 }
 
-/* Returns the node of a site under its caller's or, without a site, that of a return address in a
-   module that stays; 0: there is none. Needs no lock: the acquires pair with the releases of those
-   who add. */
+/* Returns the node of a site under the node of its caller. Without a site, returns the node of a
+   return address in a module that stays. 0: there is none. Needs no lock: the acquires pair with
+   the releases of the functions that add nodes. */
 static MLI_HOT uint32_t mli_stack_child(const memlord *lord, uint32_t parent, const void *address,
                                         const mli_site_record *site) {
     uint32_t n = mli_u32_load_acquire(mli_stack_head(lord, parent, address));
@@ -11924,7 +11971,7 @@ static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_sit
     return MEMLORD_OK;
 }
 /* Finds or adds the node of a site. E_NOMEM: the tree is full. MLI_AGAIN: it needs memory first.
-   The chain is that of the site's address, at which the module need not be any more. */
+   The node is in the chain of the site's address, though the module may no longer be there. */
 static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32_t parent,
                                                            mli_site_record *site, int stays,
                                                            uint32_t *number) {
@@ -11947,8 +11994,8 @@ static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32
     *number = n;
     return MEMLORD_OK;
 }
-/* Returns the node of a return address, which is new or may be of another module by now: the site
-   tells. Adds it on first use; 0: no room for it. */
+/* Returns the node of a return address, and adds it on first use. Another module may be at a known
+   address by now, so the site of the address decides. 0: no room for the node. */
 static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, const void *address) {
     mli_site_record *site = mli_place_at(lord, address);
     uint32_t n = site ? mli_stack_child(lord, parent, site->address, site) : 0;
@@ -12047,8 +12094,8 @@ static void mli_pick_remove(memlord *lord, mli_pick *gone) {
     lord->stacks.pick_count--;
 }
 
-/* Puts a larger table in place of the present one, unless another thread has. *table and *cap are
-   then those to free. */
+/* Puts a larger table in place of the present one, unless another thread has done so. *table and
+   *cap get the table to free. */
 static MLI_COLD void mli_pick_swap(memlord *lord, mli_pick **table, size_t *cap) {
     MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_pick *old = lord->stacks.picks;
@@ -12128,7 +12175,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e
         row->allocs += pick.scale;
         row->samples++;
     }
-    if (bytes > mli_self.pick_had) { /* as the totals count the growth of a block */
+    if (bytes > mli_self.pick_had) { /* like the totals, which count only the growth of a block */
         row->alloc_bytes += mli_pick_weight(&pick, bytes - mli_self.pick_had);
         row->picked_bytes += bytes - mli_self.pick_had;
     }
@@ -12200,8 +12247,9 @@ static void *mli_return_address_plain(uintptr_t address) {
 #endif
     return (void *)address;
 }
-/* Begins with the frame of the call in progress: our own code need not keep frame pointers. Each
-   frame must lie behind the one before, as those of callers do, so a cycle ends. */
+/* Begins with the frame of the call in progress, because our own code may keep no frame pointers.
+   The frame of a caller lies behind that of the function it called. So a frame that does not ends
+   the walk, and no cycle is followed for ever. */
 MLI_API MLI_NOINLINE __attribute__((no_sanitize("address"))) size_t
 memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
     void *own = MLI_FRAME_ADDRESS();
@@ -12259,8 +12307,8 @@ MLI_PRIVATE void mli_stack_again(uint64_t bytes) {
     mli_self.pick_had = bytes;
 }
 
-/* Returns how many of `n` frames are our own: those inside the address that the site names, else
-   inside the caller's. */
+/* Returns how many of `n` frames are our own: those before the address of the site or, if no frame
+   has that, before the address of the caller. */
 static size_t mli_stack_own(void *const *frames, size_t n, const void *site, const void *caller) {
     const void *wanted = site ? site : caller;
     size_t i = 0;
@@ -12272,16 +12320,17 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
 }
 
 /* Returns 0 if the call may not unwind: past the thread's exit hook, in an unwinder, or in a child
-   of vfork, whose locks and thread-locals are its parent's. To ask for the process takes a system
-   call, which only samples can afford: every alloc of such a child is unwound. */
+   of vfork, whose locks and thread-locals are its parent's. To learn the process takes a system
+   call, which only samples can afford. So if every alloc is picked, allocs in such a child are
+   unwound, too. */
 static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t,
                                          uintptr_t here) {
     if (mli_is_orphan(lord, t) || mli_frame_runs(&mli_self.unwinding, here)) return 0;
     return !mli_stacks_sampled(lord) || mli_pid() == mli_u64_load(&mli_process.pid);
 }
-/* Returns how many of `n` frames come before the first one that cannot be code: that one is
-   garbage, or the end of the stack. Code has no address with a top byte: keys of the index use that
-   byte. */
+/* Returns how many of `n` frames come before the first one that cannot be code: that frame is
+   garbage, or the end of the stack. Code has no address with a top byte, and keys of the index use
+   that byte. */
 static size_t mli_stack_sound(void *const *frames, size_t n) {
     size_t i = 0;
     while (i < n && frames[i] && !((uint64_t)(uintptr_t)frames[i] >> 56)) i++;
@@ -12289,8 +12338,8 @@ static size_t mli_stack_sound(void *const *frames, size_t n) {
 }
 
 /* Writes the stack of the call in progress to `frames`, which has room for the depth and our own
-   frames, and sets *from to its first frame. Returns its depth. If nothing may be unwound, or
-   nothing was, the stack is the one return address that is known, or it is empty. */
+   frames, and sets *from to its first frame. Returns its depth. If the call may not unwind, or
+   unwinding gave nothing, the stack is the one known return address, or is empty. */
 static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t cap,
                                         const memlord_site *site, size_t *from) {
     const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
@@ -12322,7 +12371,7 @@ static MLI_COLD int mli_stacks_ready(memlord *lord) {
     fresh = (mli_stack_heads *)mli_own_alloc(lord, sizeof *fresh);
     if (!fresh) return 0;
     mli_lock_take(&lord->stacks.lock);
-    if (!mli_stack_heads_of(lord)) { /* the release pairs with the acquire in there */
+    if (!mli_stack_heads_of(lord)) { /* the release pairs with the acquire in mli_stack_heads_of */
         mli_ptr_store_release(&lord->stacks.heads, fresh);
         fresh = NULL;
     }
@@ -12458,8 +12507,8 @@ static MLI_COLD void mli_stacks_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_stacks_lock(memlord *lord, int take) {
     mli_lock_set(&lord->stacks.lock, take);
 }
-/* Makes every thread draw when it next allocs: else it would repeat what the parent draws. A new
-   draw has the distribution of what is left of an old one, so no estimate has a bias. */
+/* Makes every thread draw anew at its next alloc: else it would repeat the draws of the parent. The
+   rest of an old draw has the same distribution as a new draw, so no estimate becomes biased. */
 static MLI_COLD void mli_stacks_forked(memlord *lord) {
     mli_thread *t;
     mli_stacks_seed(lord);
@@ -12532,7 +12581,8 @@ MLI_PRIVATE uint32_t mli_event_dev(uint64_t what);
 
 /* A sub-buffer: consecutive events of one thread. */
 typedef struct mli_subbuf {
-    mli_u64 generation; /* differs each time it is given out; 0: never was, or is being given out */
+    mli_u64 generation; /* differs each time the sub-buffer is given out; 0: it never was, or is
+                           being given out now */
     mli_u32 has_writer; /* 1: a thread writes it */
     mli_u32 count, thread;
     mli_ring_event at[1]; /* mli_ring.subbuf_events of them */
@@ -12541,7 +12591,8 @@ typedef struct mli_ring {
     size_t size, stride, capacity;
     uint64_t subbufs;
     uint32_t subbuf_events; /* events in a sub-buffer */
-    mli_u64 next_subbuf;    /* sub-buffers given out or skipped so far; they lie behind the ring */
+    mli_u64 next_subbuf;    /* how many sub-buffers were given out or skipped so far; the
+                               sub-buffers lie behind the ring */
 } mli_ring;
 
 /* Returns the ring; NULL: events are not recorded. */
@@ -12588,15 +12639,14 @@ MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t,
 MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32_t dev,
                                                  uint64_t storage, uint64_t bytes);
 
-#define MLI_EVENTS_MAX ((size_t)1 << 26) /* events in a ring at most */
-
-/* Reads one sub-buffer: `stamp` is that of its next event, `at`. */
+/* A reader of one sub-buffer: `at` is its next event, and `stamp` is that of the event. */
 typedef struct mli_subbuf_reader {
     mli_subbuf *subbuf;
     uint64_t generation, stamp;
     uint32_t at, count;
 } mli_subbuf_reader;
-/* Reads the ring: a heap of its sub-buffers, with the earliest event at the root. */
+/* A reader of the ring: a heap of readers of its sub-buffers, with the earliest event at the
+   root. */
 typedef struct mli_ring_reader {
     memlord *lord;
     mli_subbuf_reader *heap;
@@ -12614,6 +12664,8 @@ MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy
 MLI_PRIVATE MLI_COLD void mli_events_life(mli_life *life);
 
 /* ------------------------------------------------------------------------ src/books/events.c -- */
+
+#define MLI_EVENTS_MAX ((size_t)1 << 26) /* events in a ring at most */
 
 #define MLI_EVENT_STACK ((uint64_t)1 << 61)
 MLI_PRIVATE uint32_t mli_event_kind(uint64_t what) { return (uint32_t)(what >> 49) & 15; }
@@ -12648,7 +12700,8 @@ static mli_subbuf *mli_subbuf_at(const mli_ring *ring, uint64_t i) {
                                   (i % ring->subbufs) * ring->stride);
 }
 
-/* Counts the events that a sub-buffer still holds as lost, a run of one device at a time. */
+/* Counts the events that a sub-buffer still holds as lost, one sum for each run of events of one
+   device. */
 static void mli_subbuf_count_lost(memlord *lord, const mli_subbuf *b) {
     uint32_t i, run = 0, last = 0, n = mli_u32_load(&b->count);
     for (i = 0; i < n; i++, run++) {
@@ -12748,7 +12801,7 @@ MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32
 #define MLI_EVENTS_DEFAULT 65536
 
 /* Allocates a ring of `capacity` events, cut into at least 16 sub-buffers of up to 64; NULL without
-   memory. Fewer than 16 events are one a sub-buffer. */
+   memory. With fewer than 16 events each has a sub-buffer. */
 static mli_ring *mli_ring_new(memlord *lord, size_t capacity) {
     uint32_t most = capacity / 16 < 64 ? (uint32_t)(capacity / 16) : 64;
     size_t stride, size;
@@ -12883,7 +12936,7 @@ static MLI_COLD const char *mli_events_check(const memlord_desc *desc) {
 static MLI_COLD memlord_result mli_events_open(memlord *lord, const memlord_desc *desc) {
     return desc->event_capacity ? memlord_events_start(lord, desc->event_capacity) : MEMLORD_OK;
 }
-/* Ends the writers of all sub-buffers but this thread's: they are gone. */
+/* Ends the writers of all sub-buffers but this thread's, which are gone. */
 static MLI_COLD void mli_events_forked(memlord *lord) {
     const mli_ring *ring = mli_ring_of(lord);
     const mli_thread *t = mli_thread_own(lord);
@@ -12957,25 +13010,28 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
 /* The fence queues of a device type. Under the fences lock, except for the atomic words. */
 typedef struct mli_pending_queues {
     struct mli_queue *first;
-    mli_u32 calls;    /* calls on the type while it had queues; some may be lost */
-    mli_u32 due;      /* from this call number on a call looks for a queue to ask */
-    mli_u64 late;     /* from this time on any call looks for one */
+    mli_u32 calls;    /* how many calls on the type found queues; some calls may not be counted */
+    mli_u32 due;      /* from this number of calls on, a call looks for a queue to ask */
+    mli_u64 late;     /* from this time on, any call looks for a queue to ask */
 } mli_pending_queues;
 
-/* A fence is recorded on a live block; or a pending block waits for it, and it is in the queue of
-   its device and `queue` until it is settled; or it is to be dropped, as its block has ended. If a
-   block ends while its fence has an asker, the fence is detached and the asker frees it. Else the
-   thread that holds the block has the fence dropped. */
+/* A fence is in one of three states. It may be recorded on a live block. Or a pending block waits
+   for it: then it is in the queue of its device and its `queue` until it is done or failed. Or its
+   block has ended and it is to be dropped. If a block ends while its fence has an asker, the fence
+   is detached and the asker frees it. Without an asker the thread that holds the block puts the
+   fence on the list to be dropped. */
 
 /* The pending fences of one device and `queue`, in the order of the frees. */
 typedef struct mli_queue {
-    struct mli_queue *next; /* of its device type, or the next spare one */
+    struct mli_queue *next; /* the next queue of its device type, or the next spare queue */
     struct mli_fence_record *first, *last;
-    struct mli_fence_record *unasked; /* it and all after it were never asked; NULL: all were */
+    struct mli_fence_record *unasked; /* this fence and all after it were never asked; NULL: all
+                                         were asked */
     uint64_t id;              /* memlord_fence.queue */
     uint64_t round;           /* the last poll that asked its first fence; 0: none yet */
     uint64_t late;            /* from this time (ns) on, any call asks again */
-    uint32_t dev, rest, due;  /* its device; calls it is left alone; the call that asks again */
+    uint32_t dev, rest, due;  /* its device; for how many calls the queue is left alone; the number
+                                 of the call that asks again */
 } mli_queue;
 
 /* A fence taken from the host. `sibling` and `serial` belong to the thread that holds the block's
@@ -12985,9 +13041,11 @@ typedef struct mli_fence_record {
     memlord_fence fence;
     struct mli_fence_record *older;           /* the record made before it */
     struct mli_fence_record *sibling;         /* the next fence of the block; one for each queue */
-    struct mli_fence_record *next, *previous; /* in its queue; next: in `to_drop` and `unused` */
+    struct mli_fence_record *next, *previous; /* its neighbours in its queue; `next` also links
+                                                 `to_drop` and `unused` */
     mli_queue *queue;                         /* NULL: it is in none */
-    void *asker;          /* mli_self of the thread that runs its functions or soon will; or NULL */
+    void *asker;          /* &mli_self of the thread that runs the functions of the fence, or is
+                             about to; NULL: no thread */
     uint64_t key, serial; /* of the pending block; serial 0: it is on no pending block */
     uint32_t dev;
     uint32_t detached;    /* 1: its block has ended, and the asker drops it */
@@ -13010,10 +13068,11 @@ MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *
 /* Gives a record back, cleared for its next fence. */
 MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f);
 
-#define MLI_REST_LEAST 2      /* calls that leave a queue alone after its first "not done" */
-#define MLI_REST_MOST 256     /* and at most, as each further one doubles them */
+#define MLI_REST_LEAST 2      /* how many calls leave a queue alone after its first "not done" */
+#define MLI_REST_MOST 256     /* the most such calls, as each further "not done" doubles their
+                                 number */
 #define MLI_REST_NS 10000000u /* after this time any call asks again */
-#define MLI_REST_LOOK 8       /* one call in 8 reads the clock for that */
+#define MLI_REST_LOOK 8       /* one call in 8 reads the clock to learn that */
 
 /* Returns the queues of a device type. */
 MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type);
@@ -13024,7 +13083,8 @@ MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev,
    next call. */
 MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now);
 
-/* Appends a fence to its queue. Under MEMLORD_FLAG_DEFER a free asks no fence, so it is unasked. */
+/* Appends a fence to its queue. Under MEMLORD_FLAG_DEFER a free asks no fence, so the fence counts
+   as never asked. */
 MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f);
 
 /* Removes a fence from its queue. A queue that is empty then becomes a spare one. */
@@ -13036,17 +13096,16 @@ MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record 
 
 /* 1: this thread is running a function of one of the ledger's fences. */
 MLI_PRIVATE int mli_fence_is_running(const memlord *lord, uintptr_t here);
-/* Returns whether a fence is done: 0 not yet, > 0 done, < 0 failed. `done` is not called again
-   once it has returned one of the latter two. Requires: the caller is its asker and
-   holds no lock. */
+/* Returns whether a fence is done: 0 not yet, > 0 done, < 0 failed. Once `done` has returned done
+   or failed, it is not called again. Requires: the caller is its asker and holds no lock. */
 MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f);
 /* Drops a fence that the ledger has accepted, once. Returns 1 if it did so now. Requires: as
    mli_fence_ask, or the caller alone has the fence. */
 MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f);
 
-/* Accepts a fence that no block waits for; NULL is no fence. The fence is dropped here, or under
-   MEMLORD_FLAG_DEFER at the end of a call. With `lord` NULL the call has no ledger, and the fence
-   is always dropped here. */
+/* Accepts a fence that no block waits for. With NULL does nothing. The fence is dropped here, or
+   under MEMLORD_FLAG_DEFER at the end of a call. With `lord` NULL the call has no ledger, and the
+   fence is always dropped here. */
 MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence);
 
 /* Returns the next fence record of the ledger after f (NULL: the first); NULL: there is none. */
@@ -13069,7 +13128,8 @@ struct mli_fences_state {
     mli_ptr all;                      /* mli_fence_record *: every record; push only */
     struct mli_fence_record *unused;  /* records that hold no fence */
     struct mli_fence_record *to_drop; /* detached: their blocks have ended */
-    struct mli_queue *spare_queues;   /* every record brings one: a free allocates none */
+    struct mli_queue *spare_queues;   /* every record brings a spare queue, so that a free allocates
+                                         none */
     mli_pending_queues pends[MEMLORD_DEVICE_TYPE_COUNT];
     mli_u64 serial;                   /* the last number used */
 };
@@ -13189,7 +13249,7 @@ MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
     *before = f->next;
     *after = f->previous;
     if (f->previous) return;
-    if (q->first) { /* this one was not yet asked as the first */
+    if (q->first) { /* this fence was not yet asked as the first of its queue */
         q->round = 0;
         mli_queue_back_off(lord, q, 0, 0);
         return;
@@ -13307,8 +13367,8 @@ static MLI_COLD void mli_fences_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_fences_lock(memlord *lord, int take) {
     mli_lock_set(&lord->fences->lock, take);
 }
-/* Clears the askers that are gone with their threads. Fences of blocks that have ended are put on
-   the list to be dropped. */
+/* Clears the askers whose threads are gone in a forked child. Fences of blocks that have ended are
+   put on the list to be dropped. */
 static MLI_COLD void mli_fences_forked(memlord *lord) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     mli_fence_record *f = NULL;
@@ -13324,7 +13384,8 @@ MLI_PRIVATE MLI_COLD void mli_fences_end(memlord *lord) {
     mli_fence_record *f;
     int round, dropped = 1;
     if (mli_self.fence_lord == lord->generation)
-        mli_self.fence_lord = mli_self.fence_frame = 0; /* this thread left one by longjmp */
+        mli_self.fence_lord = mli_self.fence_frame = 0; /* this thread left a fence function by
+                                                           longjmp */
     for (round = 0; round < 1000 && dropped; round++) {
         dropped = 0;
         for (f = NULL; (f = mli_fence_next(lord, f)) != NULL;) dropped |= mli_fence_drop(lord, f);
@@ -13339,7 +13400,7 @@ MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life) {
 
 /* ------------------------------------------------------------------------- src/books/parts.h -- */
 
-/* Owns the side record of a block, which has what few blocks need, and the parts of blocks. May use
+/* Owns the side records, for facts that few blocks have, and the parts of blocks. May use
    books/map, books/accounts and base/memory. Invariants: a side record belongs to the thread that
    holds its entry, inside an owned shard or with the probe's buckets locked; parts lie in their
    storage and do not overlap. Locks: those of the map. */
@@ -13347,11 +13408,13 @@ MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life) {
 /* The side record of a block: a description, more references than fit, fences to wait for. */
 typedef struct mli_side_record {
     uint64_t word2;                  /* the rows and the birth, as in an entry without one */
-    uint64_t refs;                   /* references, if the entry has MLI_REFS_MANY (63) */
-    struct mli_fence_record *fences; /* recorded uses; of a pending block those not yet done */
+    uint64_t refs;                   /* the number of references, if the entry has MLI_REFS_MANY
+                                        (63) */
+    struct mli_fence_record *fences; /* the recorded uses; of a pending block the fences that are
+                                        not yet done */
     uint64_t serial;                 /* not 0: the block is pending; each pending one has its own */
     uint64_t epoch;                  /* in which it was freed */
-    memlord_account account;         /* that it is charged to; 0: none */
+    memlord_account account;         /* the account that the block is charged to; 0: none */
     uint64_t charged;                /* bytes */
     struct mli_parts *parts;         /* NULL: none */
     memlord_meta meta;
@@ -13368,13 +13431,14 @@ MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64
 
 /* Returns the side record that a word2 points to; NULL: none. */
 MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2);
-/* Returns the rows and the birth of an entry: its word2, or that in its side record. */
+/* Returns the rows and the birth of an entry, from its word2 or from its side record. */
 MLI_PRIVATE uint64_t mli_word2_rows(uint64_t word2);
 /* Returns the references of a block, wherever they are counted. */
 MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2);
 
-/* Charges a block of `bytes` to an account, or to none if it is 0, in place of what it was charged
-   before. Requires: the caller holds the entry, or no other thread knows the record. */
+/* Charges a block of `bytes` to an account, or to none if `account` is 0. The charge takes the
+   place of the block's charge before. Requires: the caller holds the entry, or no other thread
+   knows the record. */
 MLI_PRIVATE void mli_side_charge(memlord *lord, mli_side_record *side, memlord_account account,
                                  uint64_t bytes);
 
@@ -13395,8 +13459,8 @@ MLI_PRIVATE MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_t
                                                             uint32_t type, uint64_t key,
                                                             mli_probe *probe);
 
-/* Finds a live key and makes its side record if it has none; with `for_ref` only if one more
-   reference needs it. E_UNKNOWN, E_NOMEM: the shard is left already. The record is allocated
+/* Finds a live key and makes its side record if it has none; with `for_ref` makes it only if one
+   more reference needs it. E_UNKNOWN, E_NOMEM: the shard is left already. The record is allocated
    between two probes, as nothing may be allocated inside. */
 MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli_thread *t,
                                                               uint32_t type, uint64_t key,
@@ -13408,12 +13472,14 @@ MLI_PRIVATE MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_m
 
 typedef struct mli_parts {
     uint64_t bytes;           /* of all parts */
-    uint32_t count, room;     /* parts; parts that the array has room for */
+    uint32_t count, room;     /* the number of parts; the number of parts that the array has room
+                                 for */
     memlord_part_info *at[1]; /* `room` pointers; the first `count` in order of offset */
 } mli_parts;
 
 /* Frees the parts that do not lie in the first `bytes` of their block, which has shrunk. Requires:
-   no other thread can reach the array, as the block is off the map or the array off the block. */
+   no other thread can reach the array, because the block is off the map or the array is off the
+   block. */
 MLI_PRIVATE MLI_COLD void mli_parts_trim(memlord *lord, mli_parts *parts, uint64_t bytes);
 
 /* Frees all parts of a block. Requires: as mli_parts_trim. */
@@ -13425,8 +13491,8 @@ MLI_PRIVATE MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t, uint32_t 
                                          uint64_t from_key, uint32_t type, uint64_t key,
                                          uint64_t bytes);
 
-/* Copies up to `cap` parts from an offset on, and returns how many. *count and *bytes are those of
-   all parts of the block. */
+/* Copies up to `cap` parts from an offset on, and returns how many. *count and *bytes get the
+   number and the bytes of all parts of the block. */
 MLI_PRIVATE MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_t key,
                                            uint64_t offset, memlord_part_info *out, size_t cap,
                                            uint64_t *count, uint64_t *bytes);
@@ -13496,7 +13562,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli
         }
         if (needed == (spare != NULL)) return MEMLORD_OK;
         mli_probe_leave(t, probe);
-        mli_own_free(lord, spare, sizeof *spare); /* another thread has made the record */
+        mli_own_free(lord, spare, sizeof *spare); /* another thread may have made the record
+                                                     meanwhile */
         spare = needed ? (mli_side_record *)mli_own_alloc(lord, sizeof *spare) : NULL;
         if (needed && !spare) return MEMLORD_E_NOMEM;
     }
@@ -13515,8 +13582,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_m
     return mli_name(lord, meta->tag && *meta->tag ? meta->tag : NULL, &out->tag);
 }
 
-/* -- parts: a block with parts has an array of pointers to them in order of offset. The side record
-      points to it, and it changes only inside the block's shard. No total counts parts -- */
+/* -- parts: a block with parts has an array of pointers to them in order of offset. The side
+      record points to the array, which changes only inside the block's shard. No total counts parts
+      -- */
 
 static size_t mli_parts_size(uint32_t room) {
     return sizeof(mli_parts) + (size_t)(room - 1) * sizeof(memlord_part_info *);
@@ -13535,8 +13603,8 @@ static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
     return low;
 }
 
-/* Inserts a part in order of offset. MLI_AGAIN: the array is full, and *spare is no larger. When
-   *spare replaces the array, it returns the old one in *spare. */
+/* Inserts a part in order of offset. If the array is full, *spare replaces it and gets the old
+   array. MLI_AGAIN: the array is full, and *spare is no larger. */
 static memlord_result mli_part_insert(mli_parts **of, memlord_part_info *part, mli_parts **spare) {
     MLI_REQUIRE(mli_is_inside());
     mli_parts *parts = *of;
@@ -13564,8 +13632,8 @@ static void mli_parts_drop(memlord *lord, mli_parts *parts) {
     if (parts) mli_own_free(lord, parts, mli_parts_size(parts->room));
 }
 
-/* Tries once to insert a part. On MLI_AGAIN *room is the room that *spare must have for the next
-   try. Enters the shard and leaves it. */
+/* Tries once to insert a part. After MLI_AGAIN *room is the number of parts that *spare must have
+   room for at the next try. Enters the shard and leaves it. */
 static memlord_result mli_part_insert_try(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
                                           memlord_part_info *part, mli_parts **spare,
                                           uint32_t *room) {
@@ -13643,8 +13711,8 @@ MLI_PRIVATE MLI_COLD void mli_parts_free(memlord *lord, mli_parts *parts) {
     mli_parts_drop(lord, parts);
 }
 
-/* Frees the array of parts of one block as the ledger ends: an array larger than a piece does not
-   lie in the ledger's regions, and is not freed with them. */
+/* Frees the array of parts of one block as the ledger ends: a large array does not lie in the
+   regions of the ledger, and is not freed with these. */
 static int mli_parts_visit(const mli_entry *e, void *lord) {
     if (e->word2 & MLI_HAS_SIDE)
         mli_parts_drop((memlord *)lord, mli_side_record_of(e->word2)->parts);
@@ -13670,7 +13738,8 @@ MLI_PRIVATE MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t, uint32_t 
         parts = NULL;
     }
     mli_probe_leave(t, &probe);
-    mli_parts_free(lord, parts); /* not NULL: the key's block has ended, or has parts already */
+    mli_parts_free(lord, parts); /* not NULL if the block of the key has ended, or has parts
+                                    already */
 }
 
 MLI_PRIVATE MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_t key,
@@ -13760,8 +13829,8 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
 
 /* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs.
    May use books/. Invariant: a call makes the rows and cells of a block first, as nothing may be
-   allocated inside; then it changes the map, counts, and leaves the shard: so no fork finds a block
-   half counted. Locks: those of the map; fences inside a shard; cold for a new route. */
+   allocated inside; then it changes the map, counts, and leaves the shard: so that no fork finds a
+   block half counted. Locks: those of the map; fences inside a shard; cold for a new route. */
 
 /* The moves and the copies from one device to another. */
 typedef struct mli_route {
@@ -13786,8 +13855,8 @@ MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delt
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes);
 
-/* 1: with `bytes` more the device's total could leave int64. Only blocks of more than 2^32 bytes
-   are checked: smaller ones would need 2^30 live blocks to get there. */
+/* 1: with `bytes` more, the device's total could exceed an int64. Only blocks of more than 2^32
+   bytes are checked: smaller ones would need 2^30 live blocks to get there. */
 static MLI_HOT int mli_would_overflow(memlord *lord, uint32_t dev, uint64_t bytes) {
     if (MLI_LIKELY(bytes <= (uint64_t)1 << 32 || !dev)) return 0;
     return (int64_t)(mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published) + bytes) >
@@ -13811,13 +13880,13 @@ MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb,
 MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
                                          const memlord_block *blocks, size_t n,
                                          const mli_debug_note *note, const memlord_site *site);
-/* Returns 1 if an unknown storage is taken for one of the dropped allocs of its type. The free of
-   that one is then no longer expected. */
+/* Returns 1 if an unknown storage counts as one of the dropped allocs of its type. The free of that
+   alloc is then no longer expected. */
 MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
 
 /* Counts an alloc that found no memory to be recorded in, on the ledger as a whole if its device
-   could not be added: no memory, or too many devices. Its free is then expected, and no unknown
-   one: see mli_drop_match. Returns r; other errors are not counted. */
+   could not be added. Its free is expected from then on, and is no unknown free: see
+   mli_drop_match. Returns r. If r is another error, counts nothing. */
 MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r,
                                                    memlord_device d, uint64_t key, uint64_t bytes);
 /* Counts the end of an unknown storage, on the ledger as a whole if its device cannot be added.
@@ -13827,7 +13896,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_devi
 /* Counts a free of a block that has more references. */
 MLI_PRIVATE MLI_COLD void mli_shared_free(memlord *lord, const mli_entry *e);
 
-/* What a key is to a call that ends its block. */
+/* The states of a key, for a call that ends its block. */
 enum { MLI_KEY_DEAD, MLI_KEY_PENDING, MLI_KEY_LIVE, MLI_KEY_USED }; /* USED: live, with fences */
 
 /* Returns MLI_KEY_... for a key. If it is not dead, *e gets its entry, with the word2 that it would
@@ -13835,8 +13904,8 @@ enum { MLI_KEY_DEAD, MLI_KEY_PENDING, MLI_KEY_LIVE, MLI_KEY_USED }; /* USED: liv
 MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_device d, uint64_t key,
                                        mli_entry *e);
 
-/* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else
-   E_UNKNOWN, which needs none. `ends`: the call ends the storage, so an unknown one is counted. */
+/* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else E_UNKNOWN.
+   `ends`: the call ends the storage, so an unknown one is counted. */
 MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, memlord_device d,
                                                  uint64_t key, int ends);
 
@@ -13845,9 +13914,10 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *
                                                      uint64_t key);
 
 enum { /* how mli_entry_put treats the block that has the key already */
-    MLI_PUT_ALLOC = 0, /* it ends: it is stale, or pending and the host has the storage again */
+    MLI_PUT_ALLOC = 0, /* that block ends: it is stale, or it is pending and the host has the
+                          storage again */
     MLI_PUT_TRACK = 1, /* a live one gets a reference, a pending one ends */
-    MLI_PUT_HOLD = 2   /* a bit beside either: what would end stays, and nothing is put */
+    MLI_PUT_HOLD = 2   /* a bit beside either: a block that would end stays, and nothing is put */
 };
 enum { MLI_DID_NOTHING, MLI_DID_OPEN, MLI_DID_VIEW }; /* VIEW: added a reference */
 
@@ -13857,8 +13927,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
                                                   const mli_row_delta *d, unsigned n, int how,
                                                   int *did);
 
-/* Opens a block of one reference. Charges it to an account: 0 is that of the thread, MEMLORD_NONE
-   is none. */
+/* Opens a block of one reference, and charges it to an account. Account 0 means the thread's,
+   MEMLORD_NONE means no account. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint32_t dev,
                                                    uint64_t key, uint64_t bytes, uint64_t rows,
                                                    memlord_account account, int how, int *did);
@@ -13886,14 +13956,14 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t
                                                     uint64_t key, int how, mli_entry *gone,
                                                     mli_fence_record **chain);
 
-/* Erases the entry of a live block without counting, and copies it to *out. *pick is its stack,
-   which has its bytes until mli_pick_off. */
+/* Erases the entry of a live block without counting, and copies it to *out. *pick gets its stack,
+   which counts the bytes of the block until mli_pick_off. */
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, mli_entry *out, mli_pick *pick);
 
 /* Returns the word2 of a block that a call at `site` resizes or moves to `dev`: the tag stays; the
    site becomes `site`, if sites are counted and there is one. Both words are without a side record.
-   On another device the rows are those of that device. Requires: not inside. */
+   On another device they are rows of that device. Requires: not inside. */
 MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint64_t word2,
                                               uint32_t dev, const memlord_site *site,
                                               int same_device);
@@ -13906,7 +13976,7 @@ MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
 /* Attaches a detached block under a key, with a device and a size, and counts the change: with
-   `moves` as the end of one block and the open of another, else as the difference. *rows is its
+   `moves` as the end of one block and the open of another, else as a change of size. *rows is its
    word2 as it would be without a side record: another thread may free that record once the block is
    on the map. If there is no room, the block is closed as it was before, and counts as a dropped
    alloc. */
@@ -13927,8 +13997,8 @@ MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t 
 MLI_PRIVATE memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_t dev,
                                            uint64_t key);
 
-/* Moves a block to a device, a key and a size, and counts that. Its side record goes along; one
-   that will be charged gets one first. */
+/* Moves a block to a device, a key and a size, and counts the move. The side record of the block
+   goes along; a block that will be charged gets a side record first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
                                                    memlord_device from, uint64_t from_key,
                                                    uint32_t dev, uint64_t key, uint64_t bytes,
@@ -13942,7 +14012,7 @@ MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life);
 struct mli_blocks_state {
     mli_u64 dropped_keys[MLI_DROPPED_KEYS]; /* dropped allocs without a free yet: see
                                                mli_drop_print; 0: vacant */
-    mli_u32 dropped_kept;                   /* how many of these are not vacant, or more */
+    mli_u32 dropped_kept;                   /* at least the number of these that are not vacant */
     mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* those that found none vacant */
     mli_ptr routes; /* mli_route *; push only, under the cold lock */
 };
@@ -13971,8 +14041,8 @@ MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t
     return d;
 }
 
-/* Counts the end of a block. If it was pending, its bytes leave `pending`; if it was freed before
-   the last reset, they do not count as freed since then. */
+/* Counts the end of a block. The bytes of a pending block leave `pending`. If the block was freed
+   before the last reset, its bytes do not count as freed since that. */
 static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64_t word2) {
     MLI_REQUIRE(mli_is_inside());
     const uint32_t dev = MLI_DEV(word1);
@@ -14015,9 +14085,9 @@ MLI_PRIVATE MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, u
     mli_self.note.from = storage;
 }
 
-/* A call logs its line of MEMLORD_DEBUG after it has left the shard and dropped its locks. Facts
-   that it finds before are kept in mli_self.note until then. This function adds them, as in ", from
-   cpu 0x55..., unknown frees 1 main file.c:12", logs the line and clears the note. */
+/* A call logs its line of MEMLORD_DEBUG after it has left the shard and dropped its locks. Until
+   then mli_self.note keeps the facts for that line. This function adds the facts, as in ", from cpu
+   0x55..., unknown frees 1 main file.c:12", logs the line and clears the note. */
 static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const memlord_site *site) {
     MLI_REQUIRE(mli_none_held());
     mli_debug_note odd = mli_self.note;
@@ -14058,9 +14128,9 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
     mli_log_call_end(lord, &o, site);
 }
 
-/* The expected frees. An alloc that was dropped leaves its key: that tells its free from a double
-   free of another storage. There are few places for keys, and no memory for more. Drops that find
-   no place are counted by type. */
+/* The expected frees. An alloc that was dropped leaves its key. The key tells the free of that
+   alloc from a double free of another storage. There are few places for keys, and no memory for
+   more. Drops that find no place are counted by type. */
 static uint64_t mli_drop_print(int type, uint64_t key) {
     const uint64_t print = mli_hash(key) + (uint64_t)type * 0x9e3779b97f4a7c15u;
     return print ? print : 1;
@@ -14191,8 +14261,8 @@ static memlord_result mli_probe_retain(memlord *lord, mli_thread *t, uint32_t ty
 
 /* -- open -- */
 
-/* Puts an entry in the probe's slot, counts n deltas, and leaves the shard. A block that has the
-   slot already ends; if it was live, its free was never recorded. */
+/* Puts an entry in the probe's slot, counts n deltas, and leaves the shard. A block that is already
+   in the slot ends. If that block was live, its free was never recorded. */
 static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *probe,
                                    const mli_entry *e, const mli_row_delta *d, unsigned n) {
     const uint32_t size = probe->shard->size;
@@ -14212,7 +14282,7 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
     if (replaces) mli_count_close(lord, t, stale.word1, stale.word2);
     mli_count(lord, t, d, n);
     mli_probe_leave(t, probe);
-    if (crowded) /* without memory the table stays: slower, but exact */
+    if (crowded) /* without memory the table stays, which is slower but exact */
         (void)mli_shard_grow(lord, t, probe->shard, size);
     if (!replaces) return;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, stale.key, stale.word1,
@@ -14247,7 +14317,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
         }
         r = mli_probe_retain(lord, t, type, &probe);
         if (r == MEMLORD_OK) *did = MLI_DID_VIEW;
-        if (r != MEMLORD_E_UNKNOWN) return r; /* else another thread ended it between the two */
+        if (r != MEMLORD_E_UNKNOWN) return r; /* 0 means that another thread ended the block between
+                                                 the two probes */
     }
     *did = MLI_DID_OPEN;
     mli_probe_put(lord, t, &probe, e, d, n);
@@ -14438,7 +14509,8 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
         d[1] = mli_delta_open(dev, now, bytes);
         n = 2;
     } else if (MLI_SITE_ROW(now) != MLI_SITE_ROW(was)) {
-        /* the old site loses all its bytes, and the new one gets all; it is no alloc there */
+        /* the old site loses all bytes of the block, and the new site gets them; the new site
+           counts no alloc */
         d[0].word2 = now & ~MLI_SITE_BITS;
         d[1].word2 = was & MLI_SITE_BITS;
         d[1].out = had;
@@ -14566,9 +14638,9 @@ MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life) {
 
 /* ---------------------------------------------------------------------- src/books/describe.c -- */
 
-/* Gives a live block another tag, a kept one; NULL: none. The tag's row depends on the block's
-   device and cannot be added inside, so it looks for the device first, and again if the block has
-   moved to another one meanwhile. */
+/* Gives a live block another tag, which is a kept string; NULL: no tag. The tag's row depends on
+   the block's device and cannot be added inside, so the function looks for the device first, and
+   again if the block has moved to another device meanwhile. */
 static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, memlord_device device,
                                                uint64_t key, const char *tag) {
     MLI_REQUIRE(!mli_is_inside());
@@ -14663,23 +14735,24 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_phys_next_dev(memlord *lord, const mli_phy
 /* Returns the live bytes of all devices at a phys. */
 MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys);
 
-/* Returns 1 if the bytes of a device count against its physical device. Those of mapped files do
-   not: they are page cache. */
+/* Returns 1 if the bytes of a device count against its physical device. Bytes of mapped files do
+   not, as they are page cache. */
 MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev);
 
-/* Returns the bytes that a device holds: its live ones, or its pool's if that has more. */
+/* Returns the bytes that a device holds: the larger of its live bytes and those of its pool. */
 MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live);
 
-/* Returns the bytes in use at a phys now, at least *held: what the ledger's devices hold there.
-   Without a known sample it is *held. Requires: the caller holds the phys lock. */
+/* Returns the bytes in use at a phys now, and at least *held, the bytes that the ledger's devices
+   hold there. Without a known sample it returns *held. Requires: the caller holds the phys lock. */
 MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held);
 
-/* Adds the limit of a phys, what tickets keep of it, and what neighbours hold there. */
+/* Adds to statistics the limit of a phys, the bytes that tickets keep there, and the bytes that
+   neighbours hold there. */
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
-/* Assigns a device to another phys, under the locks of both. They have no order between them, so
-   the cold lock makes this the only thread that holds two; fork, which takes the locks of all
-   phys, takes it first. E_STATE: the old phys has bytes of tickets, perhaps for this device, or
-   other devices are at the device's own phys. */
+/* Assigns a device to another phys, under the locks of both. The two locks have no order, so the
+   cold lock makes this the only thread that holds two of them. A fork, which takes the locks of all
+   phys, takes the cold lock first. E_STATE: the old phys has bytes of tickets, perhaps for this
+   device, or other devices are at the device's own phys. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
 /* Copies a device's last failed request, under the lock of its phys. */
 MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);
@@ -14696,7 +14769,7 @@ typedef struct mli_reservation { /* a ticket; under the lock of its phys */
     mli_phys *phys;     /* of its list; never changes */
     mli_ptr owner;      /* mli_context *: the context that reserved or adopted it */
     uint64_t remaining; /* bytes no alloc has drawn yet */
-    memlord_account account; /* that holds them too, up to its limit; 0: none */
+    memlord_account account; /* the account that holds the bytes, too, up to its limit; 0: none */
 } mli_reservation;
 
 /* Returns a number of bytes, at most 2^62: differences of two cannot overflow. */
@@ -14712,22 +14785,21 @@ MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t 
 MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high);
 
 #if !defined(MEMLORD_NO_VERIFY)
-/* Returns the number of ticket records, and one of them: 1 is the first. */
+/* The first returns the number of ticket records. The second returns one of them; record 1 is the
+   first. */
 MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord);
 MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number);
 #endif
-MLI_PRIVATE mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket);
-
-/* Returns 1 if a ticket is open, and is of the physical device of a device. */
+/* Returns 1 if a ticket is open, and belongs to the physical device of a device. */
 MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
                                           memlord_device device);
 
-/* The bytes of a request that a named ticket or those of its thread cover. They move to the request's own
-   ticket when it opens, so that nothing else can draw on them while it tries; what it has not used
-   at its end moves back. */
+/* The bytes of a request that a named ticket or those of its thread cover. They move to the
+   request's own ticket when it opens, so that nothing else can draw on them while it tries. Bytes
+   that it has not used at its end move back. */
 typedef struct mli_cover {
     uint64_t bytes; /* the sum of the parts */
-    uint64_t held;  /* the part of them that the account of the request holds */
+    uint64_t held;  /* the part of these bytes that the account of the request holds */
     uint32_t count;
     memlord_ticket ticket[MLI_TICKETS_MAX];
     uint64_t part[MLI_TICKETS_MAX];
@@ -14737,10 +14809,10 @@ typedef struct mli_cover {
 MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
                                            memlord_ticket request);
 
-/* Opens a ticket for bytes at a phys, on the record of this thread; or, with `cover`, the ticket of
-   a request: it belongs to no thread, and a named ticket covers what it can of it or, if that is 0,
-   this thread's tickets do. E_LIMIT: the bytes that no ticket covers do not fit at the phys, or
-   those that the account does not hold yet are too many for that. */
+/* Opens a ticket for bytes at a phys, in the context of this thread. With `cover` opens the ticket
+   of a request, which belongs to no thread. The named ticket covers as much of the request as it
+   can; if none is named, the tickets of this thread do. E_LIMIT: the bytes that no ticket covers do
+   not fit at the phys, or the bytes that the account does not hold yet do not fit in its limit. */
 typedef struct mli_reserve {
     uint64_t bytes;
     memlord_account account; /* 0: none */
@@ -14759,7 +14831,8 @@ MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket 
 typedef struct mli_ticket_draw {
     mli_phys *phys; /* NULL: nothing comes off tickets */
     uint64_t bytes;
-    memlord_ticket named; /* the only ticket they come off; 0: those of the thread */
+    memlord_ticket named; /* the only ticket that the bytes come off; 0: the tickets of the
+                             thread */
 } mli_ticket_draw;
 MLI_TABLE(const mli_ticket_draw mli_draw_none)
 
@@ -14768,9 +14841,9 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
                                                 uint64_t bytes, mli_ticket_draw *draw);
 
 /* Takes the bytes of a recorded alloc off the ticket that it names, or off the thread's tickets at
-   its phys. It draws on several of these if one is not enough: if an alloc was smaller than its
-   ticket, the next alloc draws on the rest of it first, and bytes of its own ticket would stay
-   reserved although they are live. */
+   its phys. It draws on several of these if one is not enough. An alloc that was smaller than its
+   ticket leaves a rest, on which the next alloc draws first; with one ticket an alloc, bytes of
+   that alloc's own ticket would stay reserved although they are live. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
                                               const mli_ticket_draw *draw, int recorded);
 
@@ -14828,9 +14901,9 @@ MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
     return live;
 }
 
-/* -- the bytes in use: one figure for all who read a capacity --
-   It is `used` of the latest sample, and what the ledger's devices grew by since. So one thread
-   that asks before each alloc gets no more than was free at the sample. */
+/* -- the bytes in use: one figure for all who read a capacity -- The figure is `used` of the
+      latest sample plus the growth of the ledger's devices since. So a thread that asks before each
+      alloc gets no more than was free at the sample. */
 
 MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
     return mli_type_of(lord, dev) != MEMLORD_DEVICE_MAPPED;
@@ -14841,10 +14914,10 @@ MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
     return pool > live ? pool : live;
 }
 
-/* Returns the most that a device can have held since the sample of its phys. Only the cpu's frees
-   since then do not lower it: the allocator below may keep their bytes, and serve later allocs from
-   them. So the bytes allocated since are one bound, and the highest live bytes since another: a
-   batch a thread above what was published. A pool keeps its own count. */
+/* Returns the most that a device can have held since the sample of its phys. Frees of the cpu since
+   then do not lower it: the allocator below may keep the freed bytes and serve later allocs from
+   them. So the bytes allocated since are one bound. The highest live bytes since are another: at
+   most a batch a thread above the published bytes. A pool keeps its own count. */
 static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
     const mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     const mli_sample_mark *mark = &mli_device_record_at(lord, dev)->mark;
@@ -14910,7 +14983,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev,
         busy = from->ticket_bytes != 0;
         if (!busy) {
             mli_ptr_store_release(&d->phys, to); /* pairs with mli_phys_at */
-            memset(&d->mark, 0, sizeof d->mark); /* the sample of `to` may not have its bytes */
+            memset(&d->mark, 0, sizeof d->mark); /* the sample of `to` may lack the bytes of the
+                                                    device */
             memset(&d->before, 0, sizeof d->before);
         }
         mli_lock_drop(&from->lock);
@@ -14983,7 +15057,7 @@ MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int
     }
     return sum;
 }
-/* Sums those of all devices at a phys. */
+/* Sums the bytes of all devices at a phys. */
 static uint64_t mli_phys_sum(memlord *lord, const mli_phys *phys, int allocated, int high) {
     uint32_t i = 0;
     uint64_t sum = 0;
@@ -15001,9 +15075,10 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
     return live > 0 ? (uint64_t)live : 0;
 }
 
-#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* some 50 ms, most of them asleep */
+#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* about 50 ms in all, most of that asleep */
 /* Reserves bytes at a phys. Returns 1: reserved; 0: too many; -1: not sure, as bytes in flight or a
-   concurrent change may explain the excess: try again. Without `again` it returns 0 instead. */
+   concurrent change may explain the excess: try again. Without `again` it returns 0 in place of
+   -1. */
 static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint64_t want = phys->ticket_bytes + bytes;
@@ -15027,7 +15102,7 @@ MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, u
                                                 sizeof(mli_reservation));
 }
 #endif
-MLI_PRIVATE mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket) {
+static mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket) {
     return (mli_reservation *)mli_handle_find(&lord->limits->reservations, sizeof(mli_reservation),
                                               ticket);
 }
@@ -15045,8 +15120,8 @@ static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlo
     return v && mli_ptr_load(&v->owner) == (const void *)t->now.context ? v : NULL;
 }
 
-/* Returns how many tickets an alloc of this thread may come off. Gets ticket i of them; NULL: it is
-   not open at the phys. */
+/* The first returns how many tickets an alloc of this thread may come off. The second returns
+   ticket i of these; NULL: it is not open at the phys. */
 static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
     return named ? 1 : t->now.open_tickets;
 }
@@ -15087,8 +15162,8 @@ static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_r
     mli_account_shift(lord, from->account, -(int64_t)bytes);
     mli_account_shift(lord, to->account, (int64_t)bytes);
 }
-/* Takes what was planned off the tickets, for a request whose account holds all of it by now.
-   Requires: the phys lock has been held since the plan. */
+/* Takes the planned bytes off the tickets, for a request whose account holds all of its bytes by
+   now. Requires: the phys lock has been held since the plan. */
 static MLI_COLD void mli_cover_take(memlord *lord, const mli_reserve *ask) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
     const mli_cover *cover = ask->cover;
@@ -15151,7 +15226,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
                                 sizeof *v, &phys->closed_tickets, &phys->lock))
             return MEMLORD_E_NOMEM;
     }
-    if (!v->phys) v->phys = phys; /* written once: a stale ticket's call may read it now */
+    if (!v->phys) v->phys = phys; /* is written once: a call with a stale ticket may read it now */
     if (ask->cover) mli_cover_take(lord, ask);
     mli_ptr_store(&v->owner, ask->cover ? NULL : t->now.context);
     v->remaining = ask->bytes;
@@ -15180,7 +15255,7 @@ MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket 
     if (i == MLI_TICKETS_MAX) memmove(tickets, tickets + 1, --i * sizeof *tickets);
     tickets[i] = ticket;
     t->now.open_tickets = i + 1;
-    mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* until an alloc finds none open */
+    mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* stays set until an alloc finds no open ticket */
 }
 MLI_PRIVATE const mli_ticket_draw mli_draw_none = {NULL, 0, 0};
 
@@ -15263,7 +15338,7 @@ MLI_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket tick
     mli_lock_drop(&v->phys->lock);
     return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
-/* Both release what no alloc has drawn. The names say why the host does so. */
+/* Both release the bytes that no alloc has drawn. The two names say why the host does so. */
 MLI_API memlord_result memlord_reserve_cancel(memlord *lord, memlord_ticket ticket) {
     return memlord_reserve_commit(lord, ticket);
 }
@@ -15304,17 +15379,17 @@ typedef int (*mli_visit_fn)(memlord *lord, const mli_entry *e, void *user);
 typedef struct mli_walk_query {
     memlord_device sel;
     uint64_t min_bytes, min_born;
-    uint64_t address;   /* with `containing`: only the storages that it lies in */
+    uint64_t address;   /* with `containing`: selects only the storages that this address lies in */
     int containing;     /* 1: `address` is used, and min_born is not */
     size_t part, parts; /* a shard is walked `parts` times, once for each part; 0: once for all */
-    memlord *lord;      /* this and the next two: set by mli_shard_visit */
+    memlord *lord;      /* mli_shard_visit sets this member and the next two */
     mli_visit_fn fn;
     void *user;
 } mli_walk_query;
 MLI_PRIVATE mli_walk_query mli_walk_query_of(memlord_device sel);
 
-/* Calls fn for each block of the map that matches a query, as mli_shard_visit, one shard after the
-   other. */
+/* Calls fn for each block of the map that matches a query, one shard after the other: see
+   mli_shard_visit. */
 MLI_PRIVATE MLI_COLD void mli_map_visit(memlord *lord, mli_walk_query *q, mli_visit_fn fn,
                                         void *user);
 
@@ -15423,9 +15498,9 @@ static MLI_COLD int mli_visit_copy(memlord *lord, const mli_entry *e, void *user
     return 0;
 }
 
-/* 1: a shard has more matches than may be copied at once, as small blocks lie close together: the
-   query is split into parts from here on. The hash of its key puts a block into one part, so that
-   it is listed once, however the table changes between the walks. */
+/* 1: a shard has more matches than may be copied at once, because small blocks lie close together.
+   From here on the query is split into parts. The hash of its key puts a block into one part, so
+   the block is listed once, however the table changes between the walks. */
 #define MLI_BLOCK_LIST_MIN 4096u
 static int mli_walk_query_split(mli_walk_query *q, size_t count) {
     if (q->parts || count <= MLI_BLOCK_LIST_MIN) return 0;
@@ -15496,7 +15571,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_map_each(memlord *lord, mli_walk_query *
     return r;
 }
 
-/* -- the k largest: a heap with its smallest at the root; ties by address, for a stable list -- */
+/* -- the k largest: a heap with its smallest at the root; equal blocks are ordered by address,
+      so that the list is stable -- */
 static int mli_block_smaller(const memlord_block_info *a, const memlord_block_info *b) {
     return a->bytes != b->bytes ? a->bytes < b->bytes : a->storage > b->storage;
 }
@@ -15626,10 +15702,10 @@ MLI_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_f
    none while a fence runs host code. */
 
 /* A block is pending while its side record has a serial. A fence that is done ends its block, and
-   that ends with mli_call_end like any call. The slow function of mli_call_end asks the fences that
-   are due (mli_fences_poll_due), which may end blocks in turn. Two things bound this circle: a
-   block ended by a fence passes asks = 0 to mli_call_end, so no queue is asked; and a thread inside
-   a fence asks no further ones (mli_fence_is_running). */
+   the end of the block runs mli_call_end like any call. The slow function of mli_call_end asks the
+   fences that are due (mli_fences_poll_due), which may end blocks in turn. Two things bound this
+   circle: a block ended by a fence passes asks = 0 to mli_call_end, so no queue is asked; and a
+   thread inside a fence asks no further ones (mli_fence_is_running). */
 
 /* Ends a call that counted on a device: does what `alert` asks for there. `asks`: it may ask
    fences. Ignores MLI_ALERT_EVENTS: the call has recorded its events. A thread without the system's
@@ -15649,7 +15725,8 @@ enum { /* why a fence is attached */
 
 /* Records a fence on a live block. It takes the place of an earlier fence of the same queue. Unless
    `why` is a use, also makes the block pending: *gone is its entry, *chain its fences, to be asked
-   next. f NULL: the block has only the uses recorded before. After an error the caller keeps f. */
+   next. With f NULL the block waits only for the uses recorded before. After an error the caller
+   keeps f. */
 MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_device d,
                                             uint64_t key, mli_fence_record *f, int why,
                                             mli_entry *gone, mli_fence_record **chain);
@@ -15714,7 +15791,8 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
 }
 
 /* Takes a fence off its pending block, if it still has one, and ends the block with its last fence.
-   *of is the block's entry; its key is 0 if there is none. Returns 1 if it ended the block. */
+   *of gets the block's entry, with key 0 if the fence has no block. Returns 1 if it ended the
+   block. */
 static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, mli_entry *of) {
     mli_probe probe;
     mli_side_record *side =
@@ -15738,7 +15816,7 @@ static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, m
     return 1;
 }
 
-/* Counts a failed fence. `of`: its block; key 0: it has none any more. */
+/* Counts a failed fence. `of` is the entry of its block, with key 0 if it has none any more. */
 static MLI_COLD void mli_fence_failed(memlord *lord, uint32_t dev, const mli_entry *of) {
     mli_stat_add(lord, dev, MLI_STAT_fence_failures, 1);
     mli_site_given(NULL);
@@ -15822,8 +15900,8 @@ static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
 }
 
 /* Claims the next fence that a poll has to ask: a fence never asked before, as it may record its
-   event when first asked, or the first of a queue that this poll (`round`) has not asked. NULL:
-   there is none left. */
+   event when first asked, or the first fence of a queue that this poll (`round`) has not asked.
+   NULL: none is left. */
 static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
                                        uint64_t round) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
@@ -15859,8 +15937,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
     return credited;
 }
 
-/* Returns the queue of a type that is due for the longest time. NULL: none is due, and p->due and
-   p->late are set to when the next one will be. */
+/* Returns the queue of a type that has been due for the longest time. NULL: none is due, and p->due
+   and p->late get the call and the time at which the next one is. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;
@@ -15883,7 +15961,8 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
 
 /* Asks fences of a device type at the end of an alloc or a free: a few of one queue that is due.
    Most calls only count themselves: the queue is looked for when p->due or, once in MLI_REST_LOOK
-   calls, p->late has come. Only tries the lock, so that no call waits for another that asks. */
+   calls, p->late has come. If another thread has the lock, does nothing, so that no call waits for
+   one that asks. */
 static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     mli_pending_queues *p = mli_pends_of(lord, type);
     uint32_t most = MLI_FENCES_PER_ALLOC, call = mli_u32_load(&p->calls) + 1;
@@ -15999,8 +16078,8 @@ typedef struct mli_call {
 } mli_call;
 
 /* Begins a call at `site` that records a block: checks its arguments, makes its device known, and
-   gets the thread record. call->t NULL: the caller returns the result; OK from within the ledger's own
-   allocator call, which passes through. */
+   gets the thread record. If call->t is NULL, the caller returns the result, which is OK within the
+   ledger's own allocator call: that passes through. */
 static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_site *site,
                                              mli_call *call) {
@@ -16034,8 +16113,8 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
     return r;
 }
 
-/* Settles what a host says of an alloc on a device. Keeps the tag; without memory for it the alloc
-   has none. Sets a ticket and an account to 0 that are not open there. Returns 0 if it had to. */
+/* Checks the options of an alloc on a device. Keeps the tag; without memory for it the alloc has
+   none. Sets the ticket or the account to 0 if it is not open there, and then returns 0. */
 MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
                                          const memlord_alloc_opts *given, memlord_alloc_opts *out);
 /* Counts and logs an alloc at `site` that named a ticket or an account that is not open. */
@@ -16047,7 +16126,7 @@ MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_de
 MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_alloc_opts *opts,
                                              int how);
-/* The same for an alloc of which only its site is known. */
+/* Records an alloc of which only the site is given. */
 MLI_PRIVATE memlord_result mli_alloc_at(memlord *lord, memlord_device device, uint64_t storage,
                                         uint64_t bytes, const memlord_site *site, int how);
 
@@ -16196,25 +16275,191 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
              : r;
 }
 
+/* ------------------------------------------------------------------------ src/calls/arenas.h -- */
+
+/* Has memlord_arena_add and memlord_arena_sub: bytes without identity. Owns the balances of arenas,
+   which lie with the rows of tags and the records of devices (books/counters). May use the books,
+   calls/record and calls/deferred. Invariants: the balance of a device is at least the sum of its
+   tags' (arena_tagged); a balance and the counts change in one stay inside a shard, so that no fork
+   or report sees one without the other. Lock: row, that of the device, for the balances of the
+   device and of its tags. */
+
+/* ------------------------------------------------------------------------ src/calls/arenas.c -- */
+
+/* A change of balances, and what it came to. */
+typedef struct mli_arena_change {
+    uint32_t dev, tag;      /* the row of the tag; 0: none */
+    uint64_t in, out;       /* bytes to add or to take off; then what the device's balance allowed */
+    uint64_t tag_out;       /* the part of `out` that came off the tag */
+    int over;               /* 1: the tags have more than the device now */
+} mli_arena_change;
+
+/* Changes the balance of a device and of a tag. What a tag lacks comes off the untagged balance. */
+static MLI_COLD void mli_arena_balance(memlord *lord, mli_arena_change *c) {
+    MLI_REQUIRE(mli_is_inside());
+    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, c->dev);
+    mli_row *tag = c->tag ? mli_row_at(lord, MLI_BOOK_TAG, c->tag) : NULL;
+    mli_device_record *device = mli_device_record_at(lord, c->dev);
+    uint64_t had, now, tagged;
+    mli_lock_take(&row->lock);
+    had = mli_u64_load(&device->arena);
+    tagged = mli_u64_load(&device->arena_tagged);
+    if (had + c->in > (uint64_t)1 << 62) c->in = 0;
+    if (c->out > had) c->out = had;
+    now = had + c->in - c->out;
+    mli_u64_store(&device->arena, now);
+    if (tag) {
+        uint64_t bytes = mli_u64_load(&tag->arena);
+        c->tag_out = bytes < c->out ? bytes : c->out;
+        mli_u64_store(&tag->arena, bytes + c->in - c->tag_out);
+        tagged += c->in - c->tag_out;
+        mli_u64_store(&device->arena_tagged, tagged);
+    }
+    c->over = tagged > now;
+    mli_lock_drop(&row->lock);
+}
+
+/* Takes off the tag with the largest balance what the tags of a device have more than the device.
+   Returns the bytes, 0 if there are none; *number is the row of the tag. */
+static MLI_COLD uint64_t mli_arena_excess(memlord *lord, uint32_t dev, uint32_t *number) {
+    MLI_REQUIRE(mli_is_inside());
+    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev), *largest = NULL;
+    mli_device_record *device = mli_device_record_at(lord, dev);
+    const uint32_t rows = mli_row_count(lord, MLI_BOOK_TAG);
+    uint64_t arena, tagged, most = 0;
+    uint32_t i;
+    mli_lock_take(&row->lock);
+    arena = mli_u64_load(&device->arena);
+    tagged = mli_u64_load(&device->arena_tagged);
+    for (i = 1; tagged > arena && i < rows; i++) {
+        mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, i);
+        if (tag->dev != dev || mli_u64_load(&tag->arena) <= most) continue;
+        most = mli_u64_load(&tag->arena);
+        largest = tag;
+        *number = i;
+    }
+    if (largest) {
+        if (most > tagged - arena) most = tagged - arena;
+        mli_u64_store(&largest->arena, mli_u64_load(&largest->arena) - most);
+        mli_u64_store(&device->arena_tagged, tagged - most);
+    }
+    mli_lock_drop(&row->lock);
+    return most;
+}
+/* Takes the excess off all tags that have it, and counts each as an underflow. */
+static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) {
+    mli_row_delta d;
+    uint32_t tag = 0;
+    uint64_t bytes;
+    memset(&d, 0, sizeof d);
+    for (;;) {
+        mli_shard_enter_to_count(lord, t);
+        bytes = mli_arena_excess(lord, dev, &tag);
+        d.word2 = mli_word2_of(0, tag, 0);
+        d.out = bytes;
+        if (bytes) mli_count(lord, t, &d, 1);
+        mli_shard_leave(t);
+        if (!bytes) return;
+        mli_stat_add(lord, dev, MLI_STAT_underflows, 1);
+        (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_UNDERFLOW,
+                               mli_device_record_at(lord, dev)->device, 0, bytes, d.word2);
+    }
+}
+
+/* Changes the balances and counts the change, which is no alloc and no free, on the device and on
+   the tag. The site counts what comes as both in and out: an arena byte does not remember the site
+   it came from, so no later call can take it off there. */
+static MLI_COLD void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
+                                      const memlord_site *site) {
+    mli_row_delta d[3];
+    const unsigned n = c->tag ? 3 : 2;
+    memset(d, 0, sizeof d);
+    d[0].dev = c->dev;
+    if (site && mli_hook_on(lord, MLI_HOOK_SITES))
+        d[1].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, site, c->dev);
+    d[2].word2 = mli_word2_of(0, c->tag, 0);
+    mli_cells_make(lord, t, d, n);
+    mli_shard_enter_to_count(lord, t);
+    mli_arena_balance(lord, c);
+    d[0].in = d[1].in = d[1].out = d[2].in = c->in;
+    d[0].out = d[1].freed_here = c->out;
+    d[2].out = c->tag_out;
+    mli_count(lord, t, d, n);
+    mli_shard_leave(t);
+    if (MLI_UNLIKELY(c->over)) mli_arena_trim(lord, t, c->dev);
+}
+
+/* Adds bytes without identity to a device, or takes them off: then at most those it has, and more
+   count as an underflow. The device and the bytes are checked as for an alloc; 1 stands for a valid
+   storage. */
+static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
+                                              int adds, const memlord_site *site) {
+    const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;
+    mli_call call;
+    mli_arena_change c;
+    memlord_block block = {device, 0, 0};
+    uint64_t rows = 0;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = mli_call_begin(lord, device, 1, bytes, site, &call);
+    if (!call.t) return mli_refuse(lord, refuser, r, device, mli_block_fault(1, bytes), site);
+    if (call.t->now.tag)
+        rows = mli_cached_row(lord, call.t, MLI_BOOK_TAG, call.t->now.tag, call.dev);
+    memset(&c, 0, sizeof c);
+    c.dev = call.dev;
+    c.tag = MLI_TAG_ROW(rows);
+    if (!adds) {
+        c.out = bytes;
+        mli_arena_record(lord, call.t, &c, site);
+        if (c.out < bytes) {
+            mli_stat_add(lord, call.dev, MLI_STAT_underflows, 1);
+            (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_UNDERFLOW, device, 0, bytes - c.out, 0);
+        }
+    } else if (!mli_would_overflow(lord, call.dev, bytes)) {
+        mli_call_draw(lord, &call, bytes);
+        c.in = bytes;
+        mli_arena_record(lord, call.t, &c, site);
+    }
+    block.bytes = c.in + c.out;
+    if (adds && block.bytes < bytes) r = MEMLORD_E_INVALID;
+    if (block.bytes)
+        mli_event_record(lord, call.t, adds ? MEMLORD_EVENT_ARENA_ADD : MEMLORD_EVENT_ARENA_SUB,
+                         call.dev, 0, block.bytes, rows);
+    r = mli_call_finish(lord, &call, r, r == MEMLORD_OK,
+                        adds ? "[alloc arena] " : "[free arena] ", &block, site);
+    return mli_refuse(lord, refuser, r, device, "a balance that overflows", site);
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_arena_add(memlord *lord, memlord_device device, uint64_t bytes,
+                                         const memlord_site *site) {
+    return mli_arena_call(lord, device, bytes, 1, site);
+}
+MLI_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, uint64_t bytes,
+                                         const memlord_site *site) {
+    return mli_arena_call(lord, device, bytes, 0, site);
+}
+
 /* ------------------------------------------------------------------------- src/calls/calls.h -- */
 
 /* Has the public calls that record, except those of calls/fast, and what only they need: realloc
-   tokens, n blocks in one call, moves, copies, arenas, deferred frees. Owns no state. May use the
+   tokens, n blocks in one call, moves, copies, deferred frees. Owns no state. May use the
    books, calls/record and calls/deferred. Invariant: a call checks everything before it changes
    anything. Locks: none held at the return. */
 
 /* ------------------------------------------------------------------------- src/calls/calls.c -- */
 
 enum { /* memlord_realloc_token.state */
-    MLI_TOKEN_USED,   /* also a token of zeros: to end it is an error */
+    MLI_TOKEN_USED,   /* is also a token of zeros, whose end is an error */
     MLI_TOKEN_NEW,    /* there was no old storage, or no live one */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
-    MLI_TOKEN_PASSED, /* begun within the ledger's own allocator call */
+    MLI_TOKEN_PASSED, /* the call began within the ledger's own allocator call */
     MLI_TOKEN_FREED,  /* free_begin freed the block, as it had recorded uses */
-    MLI_TOKEN_OF_FREE = 8 /* a bit in addition to one of these: free_begin made the token */
+    MLI_TOKEN_OF_FREE = 8 /* a bit beside the kind: free_begin made the token */
 };
 
-/* Keep the stack of a detached block in its token, and read it there. */
+/* The first keeps the stack of a detached block in its token. The second reads it there. */
 static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pick) {
     memcpy(&token->word[3], &pick->scale, sizeof pick->scale);
     token->word[4] = pick->row;
@@ -16228,8 +16473,8 @@ static mli_pick mli_token_stack(const memlord_realloc_token *token) {
 
 /* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] is the
    entry's word1, word[1] its word2, word[2] the generation of the ledger; word[3] and word[4] are
-   its stack. `verb` begins the line of MEMLORD_DEBUG; with NULL the end of the realloc logs both
-   storages, and its event has the site. */
+   its stack. `verb` begins the line of MEMLORD_DEBUG; if `verb` is NULL, the end of the realloc
+   logs both storages and records the event with its site. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const char *verb, const memlord_site *site) {
@@ -16337,7 +16582,7 @@ static MLI_COLD memlord_result mli_block_check_n(const memlord_block *blocks, si
     return r;
 }
 
-/* Counts and logs the refusal of n blocks, for the first that is at fault. */
+/* Counts and logs the refusal of n blocks by the first block that is at fault. */
 static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_result r,
                                             const memlord_block *blocks, size_t n, int opens,
                                             const memlord_site *site) {
@@ -16362,8 +16607,8 @@ typedef struct mli_hold {
     int did;
 } mli_hold;
 
-/* Takes all the memory that recording n blocks needs, and makes their devices known. *held: the
-   blocks that hold some. */
+/* Takes all the memory that recording n blocks needs, and makes their devices known. *held gets the
+   number of blocks that hold memory. */
 static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
                                           const memlord_block *blocks, size_t n, int how,
                                           const memlord_site *site, mli_hold *hold, size_t *held) {
@@ -16390,8 +16635,8 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
 }
 
 /* Gives back the references and the empty blocks that a call with n blocks holds, the last first.
-   By now such a reference may be the last one of its block. Then its end runs fences of the host.
-   */
+   Such a reference may by now be the last of its block: then the end of the block asks fences of
+   the host. */
 static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
                                   const mli_hold *hold, size_t n) {
     MLI_REQUIRE(mli_none_held());
@@ -16429,9 +16674,9 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
     return held;
 }
 
-/* Records one of n blocks. It needs memory only for a block that replaces another: if it is charged
-   to an account, or if another thread has ended that one since mli_hold_n. Without that memory it
-   counts as dropped. */
+/* Records one of n blocks. It needs memory only for a block that replaces another: if the new block
+   is charged to an account, or if another thread has ended the old one since mli_hold_n. Without
+   that memory it counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
                                   const mli_hold *hold, const memlord_site *site,
                                   mli_debug_note *note) {
@@ -16461,8 +16706,8 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     if (call.draw.phys) mli_ticket_draw_end(lord, t, &call.draw, did == MLI_DID_OPEN);
 }
 
-/* Counts all n blocks as dropped. If a key is live all the same, its free will find that block: one
-   expected free of a dropped alloc is then taken off again. */
+/* Counts all n blocks as dropped. If the map has a live block under one of their keys, the free of
+   that key finds the live block. One expected free of a dropped alloc is then taken off again. */
 static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n, int how,
                                 memlord_result r) {
     memlord_block_info live;
@@ -16532,66 +16777,6 @@ static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, me
                            site);
     if (f && (r || !*chain)) mli_fence_free(lord, f);
     return r;
-}
-
-/* -- bytes without identity -- */
-
-/* Changes the arena balance of a device and counts the change, which is no alloc and no free.
-   Returns the bytes changed. The site counts them as both in and out: an arena byte does not
-   remember the site it came from, so no later call can take it off there. Does both inside a shard,
-   so that no fork or report sees one without the other. */
-static MLI_COLD uint64_t mli_arena_change(memlord *lord, mli_thread *t, uint32_t dev, uint64_t in,
-                                          uint64_t out, const memlord_site *site) {
-    mli_u64 *arena = &mli_device_record_at(lord, dev)->arena;
-    uint64_t had = mli_u64_load(arena), add, take;
-    mli_row_delta d[2];
-    memset(d, 0, sizeof d);
-    d[0].dev = dev;
-    if (site && mli_hook_on(lord, MLI_HOOK_SITES))
-        d[1].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
-    mli_cells_make(lord, t, d, 2);
-    mli_shard_enter_to_count(lord, t);
-    do {
-        add = had + in > (uint64_t)1 << 62 ? 0 : in;
-        take = had < out ? had : out;
-    } while (!mli_u64_cas(arena, &had, had + add - take));
-    d[0].in = d[1].in = d[1].out = add;
-    d[0].out = d[1].freed_here = take;
-    mli_count(lord, t, d, 2);
-    mli_shard_leave(t);
-    return add + take;
-}
-
-/* Adds bytes without identity to a device, or takes them off: then at most those it has, and more
-   count as an underflow. The device and the bytes are checked as for an alloc; 1 stands for a valid
-   storage. */
-static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
-                                              int adds, const memlord_site *site) {
-    const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;
-    mli_call call;
-    memlord_block block = {device, 0, 0};
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    r = mli_call_begin(lord, device, 1, bytes, site, &call);
-    if (!call.t) return mli_refuse(lord, refuser, r, device, mli_block_fault(1, bytes), site);
-    if (!adds) {
-        block.bytes = mli_arena_change(lord, call.t, call.dev, 0, bytes, site);
-        if (block.bytes < bytes) {
-            mli_stat_add(lord, call.dev, MLI_STAT_underflows, 1);
-            (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_UNDERFLOW, device, 0,
-                                   bytes - block.bytes, 0);
-        }
-    } else if (!mli_would_overflow(lord, call.dev, bytes)) {
-        mli_call_draw(lord, &call, bytes);
-        block.bytes = mli_arena_change(lord, call.t, call.dev, bytes, 0, site);
-    }
-    if (adds && block.bytes < bytes) r = MEMLORD_E_INVALID;
-    if (block.bytes)
-        mli_event_record(lord, call.t, adds ? MEMLORD_EVENT_ARENA_ADD : MEMLORD_EVENT_ARENA_SUB,
-                         call.dev, 0, block.bytes, 0);
-    r = mli_call_finish(lord, &call, r, r == MEMLORD_OK,
-                        adds ? "[alloc arena] " : "[free arena] ", &block, site);
-    return mli_refuse(lord, refuser, r, device, "a balance that overflows", site);
 }
 
 /* -- deferred frees -- */
@@ -16669,7 +16854,7 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
             note.bytes += MLI_BYTES(gone.word1);
         } else if (one == MEMLORD_E_UNKNOWN) {
             note.unknown++;
-            mli_self.note.unknown = 0; /* the debug line of a later call must not count it */
+            mli_self.note.unknown = 0; /* else the debug line of a later call would count it */
         }
     }
     if (tells) mli_log_call_n(lord, "[free_n] ", blocks, n, &note, site);
@@ -16956,15 +17141,6 @@ MLI_API memlord_result memlord_copy(memlord *lord, memlord_device from, memlord_
                       mli_device_valid(from) ? to : from, mli_block_fault(1, bytes), NULL);
 }
 
-MLI_API memlord_result memlord_arena_add(memlord *lord, memlord_device device, uint64_t bytes,
-                                         const memlord_site *site) {
-    return mli_arena_call(lord, device, bytes, 1, site);
-}
-MLI_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, uint64_t bytes,
-                                         const memlord_site *site) {
-    return mli_arena_call(lord, device, bytes, 0, site);
-}
-
 MLI_API memlord_result memlord_free_deferred(memlord *lord, memlord_device device, uint64_t storage,
                                              memlord_fence fence, const memlord_site *site) {
     return mli_call_fenced(lord, device, storage, &fence, MLI_ATTACH_FREE, site);
@@ -17064,8 +17240,8 @@ static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
 
 /* Notes where memlord_alloc was called, before it calls a function that may take a stack. From -O2
    on these calls are jumps, which leave no frame; at -O1 a stack that is not unwound then has no
-   frame at all. In optimized code the note would save registers on the way to sites and tags. On z
-   the fifth argument lies in a register that the callee preserves, so no such call is a jump. */
+   frame at all. In optimized code the note would make the way to sites and tags save registers. On
+   z the fifth argument lies in a register that the callee preserves, so no such call is a jump. */
 #if (defined(__OPTIMIZE__) && !defined(__s390x__)) || !defined(__GNUC__)
 #define MLI_NOTE_ENTRY() (void)0
 #else
@@ -17412,1186 +17588,6 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
     return mli_free_count(lord, t, storage, bytes, &rows, site, mli_u32_load(&t->special));
 }
 
-/* ---------------------------------------------------------------------- src/services/bands.h -- */
-
-/* Owns the strategies, the band state of each device, the collection callbacks and their runs. May
-   use books/limits and books/counters. Invariant: no threshold is crossed without a band check,
-   though threads hold back counts. Locks: callbacks for strategies, callbacks and runs, then phys
-   for the band state; none while a callback runs. */
-
-/* A band check compares a device with its thresholds. services/call_end decides when a call
-   runs one. */
-
-/* Published bytes are at most a batch a thread below the truth. So while they are a margin below
-   the threshold (a batch for each thread that is allowed for), no thread can cross it without a
-   publication, and that requests a check. Closer to the threshold the device is near: an alert
-   makes every call check at its end, with a sum over all threads. Freed bytes are no level and are
-   never published: each thread checks after each 64th of the way (its free interval). Cached bytes
-   rise as live bytes fall. Published bytes are never above these, so a publication below a mark
-   (check_below) comes in time without a margin. A thread's cell starts a batch lower, and checks at
-   its first free. After a collection a band waits until its metric has moved (it rearms). */
-
-/* Take and drop the callbacks lock. */
-MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
-MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
-
-/* Stores in a device the strategy in force for it, and returns 1 if there is one. A change lets the
-   bands fire at once. Takes the callbacks lock, unless there is none for the device's type. */
-MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
-
-/* Runs a band check on a device, and collects if that is due and no thread collects there yet.
-   `safe`: host code may run. */
-MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, int safe);
-
-/* Collects on a device for a reason other than a band. E_UNKNOWN: no callback serves it;
-   E_STATE: a collection runs already, or no callback could run. */
-MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,
-                                                uint64_t needed, uint64_t *reclaimed);
-
-/* Updates the bands of every device at a phys, or (NULL) of all devices, after a change of
-   strategies, thresholds or margins. */
-MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys);
-
-/* Widens the margins, which allow for fewer threads than there are. */
-MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord);
-
-/* Compares a device with its current marks again, and requests a check if one is passed. Near
-   the threshold every call checks anyway. */
-MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev);
-
-/* Returns the pressure level of used bytes of a total. It compares whole multiples of both: where
-   registers are wider than a double (x87) a quotient has other digits, and a value that is equal
-   to the threshold would miss it. */
-MLI_PRIVATE MLI_COLD int mli_pressure(uint64_t used, uint64_t total);
-
-MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);
-
-/* ---------------------------------------------------------------------- src/services/bands.c -- */
-
-typedef struct mli_strategy { /* replaced as a whole, never changed */
-    struct mli_strategy *next;
-    memlord_device sel;
-    size_t n;                  /* 0: no bands there */
-    const memlord_band *bands; /* right behind it; the default's lie elsewhere */
-} mli_strategy;
-
-typedef struct mli_gc_entry {
-    struct mli_gc_entry *next;
-    uint64_t serial; /* ascending along the list: first those of one device, last those of all */
-    memlord_gc_fn fn;
-    void *user;
-    memlord_device sel;
-    uint32_t reasons; /* 1 << MEMLORD_REASON_..., MEMLORD_GC_QUIET */
-} mli_gc_entry;
-
-struct mli_bands_state {
-    mli_lock callbacks_lock;
-    struct mli_gc_entry *gc_entries;  /* as strategies: under the callbacks lock */
-    struct mli_strategy *strategies;
-};
-
-MLI_PRIVATE void mli_callbacks_enter(memlord *lord) { mli_lock_take(&lord->bands->callbacks_lock); }
-MLI_PRIVATE void mli_callbacks_leave(memlord *lord) { mli_lock_drop(&lord->bands->callbacks_lock); }
-
-/* -- the strategy -- */
-
-#define MLI_DEFAULT_BANDS 3
-static const memlord_band mli_default_bands[MLI_DEFAULT_BANDS] = {
-    {0, 50, MEMLORD_METRIC_MAX, 0, 50, MEMLORD_COMBINE_MAX},
-    {50, 75, MEMLORD_METRIC_MAX, 0, 33, MEMLORD_COMBINE_MAX},
-    {75, 101, MEMLORD_METRIC_FREED, 0, 10, MEMLORD_COMBINE_MAX},
-};
-static const mli_strategy mli_default_strategy = {
-    NULL, {MEMLORD_ANY, MEMLORD_ANY}, MLI_DEFAULT_BANDS, mli_default_bands};
-
-/* Returns the error of a band, as text that follows its number; NULL: the band is valid. */
-static MLI_COLD const char *mli_band_error(const memlord_band *b) {
-    if (!(b->lo >= 0 && b->lo < b->hi)) return ": lo and hi must be 0 <= lo < hi";
-    if (!(b->hi <= 1e9)) return ": hi must be a percentage; 101 is above everything";
-    if (!(b->percent >= 0 && b->percent <= 1e9)) return ": percent must be 0 or more";
-    if ((unsigned)b->metric > MEMLORD_METRIC_CACHED) return ": unknown metric";
-    if ((unsigned)b->combine > MEMLORD_COMBINE_MIN) return ": unknown combine";
-    if (!b->bytes && !(b->percent > 0)) return ": no threshold: set bytes or percent";
-    return NULL;
-}
-
-/* Returns the index of the first band that covers a used percent; n if none does. While the used
-   percent is unknown (NaN), returns the first band that covers all of 0 to 100. */
-static size_t mli_band_at(const memlord_band *bands, size_t n, double used) {
-    size_t i;
-    for (i = 0; i < n; i++) {
-        const memlord_band *b = &bands[i];
-        if (used >= 0 ? b->lo <= used && used < b->hi : b->lo <= 0 && b->hi >= 100) break;
-    }
-    return i;
-}
-
-/* Returns 1 if a band overlaps an earlier one. */
-static MLI_COLD int mli_band_overlaps(const memlord_band *bands, size_t i) {
-    size_t k = 0;
-    while (k < i && (bands[i].lo >= bands[k].hi || bands[k].lo >= bands[i].hi)) k++;
-    return k < i;
-}
-/* Returns the lowest start of a band above a used percent; 1e9: there is none. */
-static MLI_COLD double mli_band_start_above(const memlord_band *bands, size_t n, double used) {
-    double start = 1e9;
-    size_t i;
-    for (i = 0; i < n; i++)
-        if (bands[i].lo > used && bands[i].lo < start) start = bands[i].lo;
-    return start;
-}
-/* Warns of bands that are legal but probably not meant: overlaps and gaps. */
-static MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, size_t n) {
-    size_t i;
-    double at = 0, next;
-    for (i = 1; i < n; i++)
-        if (mli_band_overlaps(bands, i))
-            mli_logf(lord, MEMLORD_LOG_WARNING,
-                     "[strategy] band %ju overlaps an earlier one, which wins there", (uint64_t)i);
-    for (;; at = next) {
-        while ((i = mli_band_at(bands, n, at)) < n) at = bands[i].hi;
-        if (at > 100) return;
-        next = mli_band_start_above(bands, n, at);
-        if (next > 100) break;
-        mli_logf(lord, MEMLORD_LOG_WARNING, "[strategy] a gap: no band covers %g to %g", at, next);
-    }
-    mli_logf(lord, MEMLORD_LOG_WARNING,
-             "[strategy] no band covers from %g up: a full device wants hi over 100",
-             (double)(uint64_t)at);
-}
-
-/* -- which strategy is in force; under the callbacks lock -- */
-
-/* Returns the link to the strategy that was set for this very selector. If there is none, the link
-   is to NULL. */
-static MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device sel) {
-    mli_strategy **at = &lord->bands->strategies;
-    while (*at && mli_device_word((*at)->sel) != mli_device_word(sel)) at = &(*at)->next;
-    return at;
-}
-/* Returns the strategy that decides for a device: its own, its type's, that of all or, as the host
-   has set none of these, the default one; NULL: none. */
-static MLI_COLD const mli_strategy *mli_strategy_for(memlord *lord, memlord_device d) {
-    const mli_strategy *s = *mli_strategy_link(lord, d);
-    d.index = MEMLORD_ANY;
-    if (!s) s = *mli_strategy_link(lord, d);
-    if (!s) s = *mli_strategy_link(lord, memlord_device_all());
-    return s || (lord->flags & MEMLORD_FLAG_NO_STRATEGY) ? s : &mli_default_strategy;
-}
-
-/* Returns the first callback after number `after` that serves a reason on a device; NULL: there is
-   none. The bands of the default strategy run no quiet one. */
-static MLI_COLD mli_gc_entry *mli_gc_next(memlord *lord, memlord_device d, int reason,
-                                          uint64_t after) {
-    mli_gc_entry *c = lord->bands->gc_entries;
-    uint32_t skips = 0;
-    if (reason == MEMLORD_REASON_BAND && mli_strategy_for(lord, d) == &mli_default_strategy)
-        skips = MEMLORD_GC_QUIET;
-    while (c && (c->serial <= after || !mli_selects(c->sel, d) || !(c->reasons >> reason & 1) ||
-                 (c->reasons & skips)))
-        c = c->next;
-    return c;
-}
-/* Returns 1 if a callback serves a reason on a device. Takes the callbacks lock. */
-static MLI_COLD int mli_gc_registered(memlord *lord, memlord_device d, int reason) {
-    int found;
-    mli_callbacks_enter(lord);
-    found = mli_gc_next(lord, d, reason, 0) != NULL;
-    mli_callbacks_leave(lord);
-    return found;
-}
-
-/* Returns the strategy in force for a device: its own, else that of its type. It is in force only
-   if it has bands and a callback serves them. NULL: none is in force. */
-static MLI_COLD const mli_strategy *mli_strategy_in_force(memlord *lord, memlord_device d) {
-    const mli_strategy *s = mli_strategy_for(lord, d);
-    return s && s->n && mli_gc_next(lord, d, MEMLORD_REASON_BAND, 0) ? s : NULL;
-}
-
-/* Sets the device types that can have a strategy in force: each type, and each device named. */
-static MLI_COLD void mli_watched_types_set(memlord *lord) {
-    const mli_strategy *s;
-    const mli_gc_entry *c;
-    uint32_t types = 0;
-    int type;
-    mli_callbacks_enter(lord);
-    for (type = 0; type < MLI_TYPE_COUNT; type++)
-        if (mli_strategy_in_force(lord, memlord_device_make(type, MEMLORD_ANY)))
-            types |= 1u << type;
-    for (s = lord->bands->strategies; s; s = s->next)
-        if (s->sel.index >= 0 && mli_strategy_in_force(lord, s->sel)) types |= 1u << s->sel.type;
-    for (c = lord->bands->gc_entries; c; c = c->next)
-        if (c->sel.index >= 0 && mli_strategy_in_force(lord, c->sel)) types |= 1u << c->sel.type;
-    mli_types_watch(lord, types);
-    mli_callbacks_leave(lord);
-}
-
-MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
-    mli_device_record *device = mli_device_record_at(lord, dev);
-    const mli_strategy *s;
-    if (!mli_types_watched(lord, 1u << device->device.type) &&
-        !mli_ptr_load(&device->watch.strategy))
-        return 0;
-    mli_callbacks_enter(lord);
-    s = mli_strategy_in_force(lord, device->device);
-    if (s != mli_ptr_load(&device->watch.strategy)) {
-        mli_phys *phys = mli_phys_lock(lord, dev);
-        mli_ptr_store(&device->watch.strategy, (void *)(uintptr_t)s);
-        device->watch.waiting_rearm = 0;
-        mli_lock_drop(&phys->lock);
-    }
-    mli_callbacks_leave(lord);
-    return s != NULL;
-}
-
-/* Replaces the strategy that was set for this very selector, by another or (NULL) by none. Returns
-   the old one; NULL: there was none. */
-static MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
-                                                     mli_strategy *fresh) {
-    mli_strategy *old, **at;
-    mli_callbacks_enter(lord);
-    at = mli_strategy_link(lord, sel);
-    old = *at;
-    if (fresh) fresh->next = old ? old->next : NULL;
-    if (fresh || old) *at = fresh ? fresh : old->next;
-    mli_callbacks_leave(lord);
-    return old;
-}
-static MLI_COLD void mli_strategy_free(memlord *lord, mli_strategy *s) {
-    if (s) mli_own_free(lord, s, sizeof *s + s->n * sizeof(memlord_band));
-}
-
-/* Returns 1 if a device has a strategy in force. */
-static int mli_dev_is_watched(memlord *lord, uint32_t dev) {
-    return mli_ptr_load(&mli_device_record_at(lord, dev)->watch.strategy) != NULL;
-}
-
-/* -- the band check: is a collection due on a device; under the lock of its phys -- */
-
-typedef struct mli_band_state {
-    memlord_gc_event event; /* band SIZE_MAX: none is in force, and only used_percent is set */
-    int due;                /* 1: the value has reached the threshold: collect */
-    int near_threshold;     /* 1: every call must check */
-    mli_levels level;
-    uint64_t rise, fall; /* a check is due from `rise` live bytes on, and below `fall` */
-    uint64_t freed;      /* and from so many freed ones on; UINT64_MAX, 0, UINT64_MAX: never */
-} mli_band_state;
-
-/* Returns the threshold of a band at a phys. 0: it has none now. A percentage needs a limit or a
-   capacity; one of cached bytes needs reserved bytes. */
-static uint64_t mli_band_threshold(const mli_phys *phys, const memlord_band *b,
-                                   uint64_t reserved) {
-    uint64_t cap = phys->sample.known ? phys->sample.total : 0, part;
-    double share;
-    if (phys->limit && (!cap || phys->limit < cap)) cap = phys->limit;
-    if (b->metric == MEMLORD_METRIC_CACHED) cap = reserved;
-    share = (double)cap * b->percent / 100.0; /* exact for whole percents */
-    if (!(share > 0)) return b->bytes;
-    part = share < 1 ? 1 : share >= 9e18 ? (uint64_t)9e18 : (uint64_t)share;
-    if (!b->bytes) return part;
-    return (part < b->bytes) == (b->combine == MEMLORD_COMBINE_MIN) ? part : b->bytes;
-}
-
-static uint64_t mli_metric_value(memlord_metric metric, const mli_levels *level) {
-    switch (metric) {
-    case MEMLORD_METRIC_ALLOCATED: return level->live;
-    case MEMLORD_METRIC_FREED: return level->freed;
-    case MEMLORD_METRIC_RESERVED: return level->reserved;
-    case MEMLORD_METRIC_CACHED:
-        return level->reserved > level->live ? level->reserved - level->live : 0;
-    case MEMLORD_METRIC_MAX: break;
-    }
-    return level->live > level->freed ? level->live : level->freed;
-}
-static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
-
-/* Sets the levels at which the band in force is due. `again`: the metric at which a device that
-   waits to rearm is due again; such a device also checks where its metric has fallen enough, that
-   is below `down`: mli_band_compare leaves none waiting that is there. RESERVED sets none: what
-   changes it, memlord_pool_set and memlord_pool_add, requests a check each time. */
-static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v) {
-    const memlord_metric metric = v->event.metric;
-    uint64_t up = v->event.threshold, down = up - up / 8, reserved = v->level.reserved;
-    if (w->waiting_rearm && again > up) up = again;
-    if (metric == MEMLORD_METRIC_CACHED) {
-        if (reserved >= up) v->fall = reserved - up + 1;
-        if (w->waiting_rearm) v->rise = reserved - down + 1;
-    }
-    if (metric == MEMLORD_METRIC_ALLOCATED || metric == MEMLORD_METRIC_MAX) {
-        v->rise = up;
-        if (w->waiting_rearm) v->fall = down;
-    }
-    if (metric == MEMLORD_METRIC_FREED || metric == MEMLORD_METRIC_MAX) v->freed = up;
-}
-
-/* Returns the bytes of a phys from which on the used % of its limit reaches an edge. */
-static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
-    const double bytes = edge * (double)phys->limit / 100.0;
-    const uint64_t at = bytes < 9e18 ? (uint64_t)bytes : (uint64_t)9e18;
-    return at + (mli_percent(at, phys->limit) < edge);
-}
-
-/* Moves the marks of a device to where they enter another band. Used % is of the limit here, so it
-   changes with the live bytes alone and not with a sample. `total` is the live bytes of the phys.
-   */
-static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
-                           mli_band_state *v) {
-    uint64_t others = total > v->level.live ? total - v->level.live : 0;
-    size_t i;
-    for (i = 0; i < 2 * s->n; i++) {
-        double edge = i & 1 ? s->bands[i / 2].hi : s->bands[i / 2].lo;
-        uint64_t at = mli_edge_bytes(phys, edge);
-        at = at > others ? at - others : 0;
-        if (edge > v->event.used_percent && at < v->rise) v->rise = at;
-        if (edge <= v->event.used_percent && at > v->fall) v->fall = at;
-    }
-}
-
-/* Sets the published bytes that request the next band check, and decides whether the device is
-   near. */
-static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli_band_state *v) {
-    uint64_t threads = mli_threads_allowed(lord);
-    uint64_t margin = threads * lord->counters.batch,
-             unseen = threads * w->free_interval;              /* the most unseen: live; freed */
-    uint64_t twice = mli_u32_load(&w->near_threshold) ? 2 : 1; /* hysteresis: near stays near */
-    int64_t published = (int64_t)mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published);
-    int64_t above = mli_clamp_to_int64(v->rise), below = mli_clamp_to_int64(v->fall);
-    if (v->rise != UINT64_MAX) above -= mli_clamp_to_int64(margin);
-    if (!v->fall) below = INT64_MIN;
-    v->near_threshold = v->due || published < below ||
-                        mli_add_saturated(v->level.live, twice * margin) >= v->rise ||
-                        mli_add_saturated(v->level.freed, twice * unseen) >= v->freed;
-    mli_u64_store(&w->check_above, (uint64_t)above);
-    mli_u64_store(&w->check_below, (uint64_t)below);
-}
-
-/* Sets how many bytes a thread frees between two checks: 64 checks on the way to the threshold
-   if all threads free alike, but at least a batch. If the interval shrinks, every thread checks at
-   its next free: its own next check was set by the longer interval. */
-static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
-                                  const mli_band_state *v) {
-    uint64_t had = w->free_interval,
-             share = v->event.threshold / 64 / mli_threads_allowed(lord);
-    mli_thread *t;
-    if (share < lord->counters.batch) share = lord->counters.batch;
-    if (!share) share = 1;
-    if (v->event.metric != MEMLORD_METRIC_FREED && v->event.metric != MEMLORD_METRIC_MAX)
-        share = 0; /* without a band, too */
-    w->free_interval = share;
-    if (!share || (had && share >= had)) return;
-    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
-        mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
-        if (cell) mli_u64_store(mli_cell_next_check(cell), 0);
-    }
-}
-
-/* Compares a device with a band that has a threshold now, and sets the marks for the next check. */
-static void mli_band_compare(mli_watch *w, mli_band_state *v) {
-    memlord_gc_event *e = &v->event;
-    uint64_t eighth = e->threshold / 8, again;
-    e->value = mli_metric_value(e->metric, &v->level);
-    again = mli_add_saturated(mli_metric_value(e->metric, &w->gc_end), eighth ? eighth : 1);
-    if (e->value < e->threshold - eighth || e->value >= again) w->waiting_rearm = 0;
-    v->due = !w->waiting_rearm && e->value >= e->threshold;
-    mli_band_marks(w, again, v);
-}
-
-/* Sums a device over all threads, compares it with the band in force and sets the margins. */
-static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
-                              mli_band_state *v) {
-    MLI_REQUIRE(mli_lock_held(&phys->lock));
-    mli_watch *w = &mli_device_record_at(lord, dev)->watch;
-    const mli_strategy *s = (const mli_strategy *)mli_ptr_load(&w->strategy);
-    const int limited = phys->limit && !phys->sample.known; /* used % is of the limit */
-    memlord_gc_event *e = &v->event;
-    uint64_t total = limited ? mli_phys_live(lord, phys) : 0;
-    size_t i = 0;
-    memset(v, 0, sizeof *v);
-    v->rise = v->freed = UINT64_MAX;
-    e->used_percent = limited ? mli_percent(total, phys->limit)
-                              : mli_used_percent(&phys->sample);
-    if (s) v->level = mli_row_levels(lord, dev);
-    if (s) i = mli_band_at(s->bands, s->n, e->used_percent);
-    if (s && i < s->n) e->threshold = mli_band_threshold(phys, &s->bands[i], v->level.reserved);
-    e->band = e->threshold ? i : SIZE_MAX;
-    if (e->threshold) e->metric = s->bands[i].metric;
-    mli_free_interval_set(lord, dev, w, v);
-    if (e->threshold) mli_band_compare(w, v);
-    if (s && limited) mli_band_edges(phys, s, total, v);
-    mli_watch_set_margins(lord, dev, w, v);
-}
-
-/* Sets the freed bytes at which a cell's thread checks next; interval 0: never. */
-static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
-    uint64_t never = (uint64_t)INT64_MAX; /* mli_cell_tripped compares signed differences */
-    if (cell)
-        mli_u64_store(mli_cell_next_check(cell),
-                      interval ? mli_u64_load(&cell->out) + interval : never);
-}
-
-/* Returns 1 if bytes were published past the marks of a device while these were set. A later
-   publication sees them: it takes the row's lock after this or, without a batch, adds after it. */
-static int mli_marks_missed(memlord *lord, uint32_t dev) {
-    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
-    int missed;
-    mli_lock_take(&row->lock);
-    (void)mli_u64_add(&row->published, 0);
-    missed = mli_mark_passed(&mli_device_record_at(lord, dev)->watch, row);
-    mli_lock_drop(&row->lock);
-    return missed;
-}
-
-/* Evaluates the bands of a device and publishes whether it is near. When the device becomes near,
-   it is evaluated once more after a barrier: a call that counted before the barrier is in that
-   sum, a call after it sees the alert. It is also evaluated once more if a publication has passed
-   the marks that this has just set. The addition to `checks` in mli_band_check orders two
-   checks: the later one sees the counts of the earlier one's call. */
-static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
-                                     mli_band_state *v) {
-    mli_watch *w = &mli_device_record_at(lord, dev)->watch;
-    int again = 0, pass = 0;
-    do {
-        mli_phys *phys = mli_phys_lock(lord, dev);
-        mli_cell *cell = t ? mli_cell_at(t, MLI_BOOK_DEVICE, dev) : NULL;
-        mli_band_evaluate(lord, phys, dev, v);
-        again = v->near_threshold && !mli_u32_load(&w->near_threshold);
-        if (v->near_threshold != (int)mli_u32_load(&w->near_threshold)) {
-            mli_u32_store(&w->near_threshold, (uint32_t)v->near_threshold);
-            mli_alert_bands_add(lord, v->near_threshold ? 1u : (uint32_t)-1);
-        }
-        mli_next_check_set(cell, w->free_interval);
-        mli_next_check_set(mli_orphan_cell(lord, MLI_BOOK_DEVICE, dev),
-                           w->free_interval);
-        mli_lock_drop(&phys->lock);
-        if (again)
-            mli_barrier_threads(lord);
-        else if (!pass && !v->near_threshold)
-            again = mli_marks_missed(lord, dev);
-        pass++;
-    } while (again);
-}
-
-/* -- callbacks -- */
-
-/* Returns 1 if another thread runs the callback of a number, for any device. */
-static MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
-    MLI_REQUIRE(mli_lock_held(&lord->bands->callbacks_lock));
-    uint32_t i = 0;
-    while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
-        const mli_watch *w = &mli_device_record_at(lord, i)->watch;
-        if (w->gc_serial == serial && w->gc_thread != (void *)&mli_self) return 1;
-    }
-    return 0;
-}
-
-/* Adds a callback to the list, behind those of its kind. Requires: its serial tells its kind. */
-static MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
-    mli_gc_entry **at = &lord->bands->gc_entries;
-    mli_callbacks_enter(lord);
-    c->serial += mli_serial_next(lord);
-    while (*at && (*at)->serial < c->serial) at = &(*at)->next;
-    c->next = *at;
-    *at = c;
-    mli_callbacks_leave(lord);
-}
-/* Takes a callback off the list, and waits until no other thread runs it; NULL: it is not there. */
-static MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device sel,
-                                                     memlord_gc_fn fn, void *user) {
-    mli_gc_entry *c, **at;
-    unsigned spins = 0;
-    mli_callbacks_enter(lord);
-    for (at = &lord->bands->gc_entries; *at; at = &(*at)->next)
-        if (mli_device_word((*at)->sel) == mli_device_word(sel) && (*at)->fn == fn &&
-            (*at)->user == user)
-            break;
-    c = *at;
-    if (c) *at = c->next; /* a run on this thread goes on with a copy */
-    while (c && mli_gc_runs_elsewhere(lord, c->serial)) {
-        mli_callbacks_leave(lord);
-        mli_spin_wait(&spins);
-        mli_callbacks_enter(lord);
-    }
-    mli_callbacks_leave(lord);
-    return c;
-}
-
-/* -- collecting -- */
-
-/* Copies the next callback that serves an event, and marks it as the one that this thread runs for
-   the device. 0: none is left. */
-static MLI_COLD int mli_gc_advance(memlord *lord, mli_watch *w, const memlord_gc_event *e,
-                                   uintptr_t here, mli_gc_entry *out) {
-    const mli_gc_entry *c;
-    mli_callbacks_enter(lord);
-    c = mli_gc_next(lord, e->device, e->reason, w->gc_serial);
-    if (c) *out = *c;
-    w->gc_serial = c ? c->serial : 0;
-    w->gc_thread = c ? &mli_self : NULL;
-    w->gc_frame = here;
-    mli_callbacks_leave(lord);
-    return c != NULL;
-}
-
-/* Begins a collection on a device. 0: one is running. One that this thread left by longjmp counts
-   as failed, and is over. The exchange pairs with the release in mli_gc_run_callbacks. */
-static MLI_COLD int mli_gc_begin(memlord *lord, uint32_t dev, uintptr_t here) {
-    mli_watch *w = &mli_device_record_at(lord, dev)->watch;
-    int left = 0;
-    if (!mli_u32_exchange(&w->gc_running, 1)) return 1;
-    mli_callbacks_enter(lord);
-    if (w->gc_thread == (void *)&mli_self) left = !mli_frame_runs(&w->gc_frame, here);
-    if (left) {
-        w->gc_thread = NULL;
-        w->gc_serial = 0;
-    }
-    mli_callbacks_leave(lord);
-    if (left) mli_stat_add(lord, dev, MLI_STAT_gc_failed, 1);
-    return left;
-}
-
-static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
-                                const memlord_gc_result *result) {
-    static const char reasons[] =
-#define MLI_X(name, text) text "\0"
-        MLI_REASONS(MLI_X);
-#undef MLI_X
-    static const char metrics[][10] = {"allocated", "freed", "max", "reserved", "cached"};
-    char line[320];
-    mli_out o;
-    if (!mli_log_hears(lord, MEMLORD_LOG_INFO)) return;
-    mli_out_buffer(&o, line, sizeof line);
-    mli_putf(&o, "[gc] %i run %ju (%ju in all): %s", mli_device_code(e->device),
-             e->device_runs, e->total_runs, mli_text_at(reasons, (unsigned)e->reason));
-    if (e->band != SIZE_MAX)
-        mli_putf(&o, " %ju, %s %jo >= %jo", (uint64_t)e->band, metrics[e->metric], e->value,
-                 e->threshold);
-    if (e->needed) mli_putf(&o, ", needed %jo", e->needed);
-    mli_putf(&o, result->ran ? ", used %g, reclaimed %jo" : ", used %g, could not run",
-             e->used_percent, result->reclaimed);
-    mli_log_end(lord, MEMLORD_LOG_INFO, &o);
-}
-
-/* Numbers a run that is about to begin, on its device and in the ledger. Failed runs count. */
-static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event *e) {
-    uint32_t i = 0;
-    e->total_runs = 1;
-    while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
-        const mli_u64 *count = mli_device_record_at(lord, i)->count;
-        uint64_t runs = mli_u64_load(&count[MLI_STAT_gc_runs]) +
-                        mli_u64_load(&count[MLI_STAT_gc_failed]);
-        e->total_runs += runs;
-        if (i == dev) e->device_runs = runs + 1;
-    }
-}
-
-/* Records the end of a run: freed starts again from 0 and, with `rest`, the bands wait until the
-   metric has moved. A callback that could not run resets nothing and counts as failed. */
-static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
-                                   const memlord_gc_result *result) {
-    mli_device_record *device = mli_device_record_at(lord, dev);
-    mli_watch *w = &device->watch;
-    mli_u64 *sum = &device->count[MLI_STAT_gc_reclaimed];
-    mli_phys *phys;
-    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    mli_stat_add(lord, dev, result->ran ? MLI_STAT_gc_runs : MLI_STAT_gc_failed, 1);
-    if (result->ran) /* saturated: the host reports any number. gc_running: one writer at a time */
-        mli_u64_store(sum, mli_add_saturated(mli_u64_load(sum), result->reclaimed));
-    for (i = 1; i < n && result->ran; i++)
-        if (i == dev || (result->family && mli_type_of(lord, i) == device->device.type))
-            mli_row_freed_reset(lord, i);
-    phys = mli_phys_lock(lord, dev);
-    if (rest) {
-        w->gc_end = mli_row_levels(lord, dev);
-        w->waiting_rearm = 1;
-    }
-    mli_lock_drop(&phys->lock);
-}
-
-/* Runs the callbacks of a device, then clears `gc_running` and updates the bands. Requires: it was
-   this thread that set `gc_running`. */
-static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, mli_thread *t,
-                                          mli_band_state *v, int rest, memlord_gc_result *all) {
-    MLI_REQUIRE(mli_none_held());
-    MLI_REQUIRE(mli_u32_load(&mli_device_record_at(lord, dev)->watch.gc_running));
-    mli_device_record *device = mli_device_record_at(lord, dev);
-    memlord_gc_event *e = &v->event;
-    mli_gc_entry c;
-    memset(all, 0, sizeof *all);
-    e->device = device->device;
-    mli_gc_number(lord, dev, e);
-    while (mli_gc_advance(lord, &device->watch, e, MLI_STACK_ADDRESS(), &c)) {
-        memlord_gc_result one = c.fn(c.user, lord, e);
-        if (!one.ran) continue;
-        all->ran = 1;
-        all->family |= one.family;
-        all->reclaimed = mli_add_saturated(all->reclaimed, one.reclaimed);
-    }
-    mli_gc_finish(lord, dev, rest, all);
-    mli_log_gc(lord, e, all);
-    if (all->ran) mli_event_record_other(lord, MEMLORD_EVENT_GC, dev, 0, all->reclaimed);
-    mli_u32_store_release(&device->watch.gc_running, 0); /* pairs with the exchanges */
-    mli_band_update(lord, dev, t, v);
-}
-
-MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, int safe) {
-    mli_watch *w = &mli_device_record_at(lord, dev)->watch;
-    mli_band_state v;
-    memlord_gc_result result;
-    (void)mli_u64_add(&w->checks, 1);
-    if (t && !mli_is_orphan(lord, t)) /* a thread that has only freed has no cell yet */
-        (void)mli_cell_make(lord, t, MLI_BOOK_DEVICE, dev, mli_own_alloc);
-    mli_band_update(lord, dev, t, &v);
-    if (!v.due || !safe) return;
-    if (!mli_gc_begin(lord, dev, MLI_STACK_ADDRESS())) return;
-    mli_band_update(lord, dev, t, &v); /* a run may have ended between the two */
-    v.event.reason = MEMLORD_REASON_BAND;
-    if (v.due)
-        mli_gc_run_callbacks(lord, dev, t, &v, 1, &result);
-    else
-        mli_u32_store_release(&w->gc_running, 0);
-}
-
-MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,
-                                                uint64_t needed, uint64_t *reclaimed) {
-    mli_device_record *device = mli_device_record_at(lord, dev);
-    memlord_gc_result result;
-    mli_band_state v;
-    int rest;
-    *reclaimed = 0;
-    if (!mli_gc_registered(lord, device->device, reason)) return MEMLORD_E_UNKNOWN;
-    if (!mli_gc_begin(lord, dev, MLI_STACK_ADDRESS())) return MEMLORD_E_STATE;
-    mli_band_update(lord, dev, NULL, &v);
-    rest = v.event.threshold && v.event.value >= v.event.threshold;
-    v.event.reason = reason;
-    v.event.band = SIZE_MAX;
-    v.event.metric = MEMLORD_METRIC_ALLOCATED;
-    v.event.value = mli_row_live(lord, MLI_BOOK_DEVICE, dev);
-    v.event.threshold = 0;
-    v.event.needed = needed;
-    mli_gc_run_callbacks(lord, dev, NULL, &v, rest, &result);
-    *reclaimed = result.reclaimed;
-    return result.ran ? MEMLORD_OK : MEMLORD_E_STATE;
-}
-
-MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys) {
-    uint32_t i = 0;
-    mli_band_state v;
-    int again;
-    for (again = 0; again < 2; again++) {
-        while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
-            (void)mli_dev_watch(lord, i);
-            mli_band_update(lord, i, NULL, &v);
-        }
-        if (!mli_types_watched(lord, UINT32_MAX)) return;
-        /* a call may have compared with the old marks: the second pass has its bytes in the sum */
-        if (!again) mli_barrier_threads(lord);
-    }
-}
-
-MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
-    uint32_t threads;
-    mli_alert_set(lord, MLI_ALERT_THREADS, 0); /* first: a thread that starts now sets it again */
-    do mli_threads_allow(lord, threads = mli_thread_count(lord) + 4);
-    while (mli_thread_count(lord) > threads);
-    mli_phys_recheck(lord, NULL);
-}
-
-/* Brings strategies in force, thresholds, alerts and pollers up to date after a change of the
-   strategies or callbacks. After it no device uses a strategy that is no longer in the list. */
-static void mli_bands_changed(memlord *lord) {
-    uint32_t i = 0;
-    mli_watched_types_set(lord);
-    mli_phys_recheck(lord, NULL);
-    while ((i = mli_phys_next_dev(lord, NULL, i)) != 0)
-        if (mli_dev_is_watched(lord, i)) mli_check_request(lord, i); /* it starts the poller, too */
-    lord->start_pollers(lord, 0);
-}
-
-/* -- the end of a call -- */
-
-MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev) {
-    const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
-    mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
-    if (!cell || mli_u32_load(&w->near_threshold)) return;
-    if (mli_mark_passed(w, mli_row_at(lord, MLI_BOOK_DEVICE, dev)) || mli_cell_tripped(cell) < 0)
-        mli_check_request(lord, dev);
-}
-
-MLI_PRIVATE MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
-    const double part = (double)used, all = (double)total;
-    return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL
-           : part * 5 >= all * 4 ? MEMLORD_PRESSURE_WARNING
-                                 : MEMLORD_PRESSURE_NORMAL;
-}
-
-/* -- life -- */
-
-static MLI_COLD void mli_bands_init(memlord *lord, const memlord_desc *desc) {
-    (void)desc;
-    mli_lock_rank(&lord->bands->callbacks_lock, MLI_RANK_CALLBACKS);
-}
-static MLI_COLD void mli_bands_lock(memlord *lord, int take) {
-    mli_lock_set(&lord->bands->callbacks_lock, take);
-}
-/* Clears the marks of threads that collected: they are gone. Counts the alerts again: a thread that
-   set or cleared a flag may have been stopped before it changed the alert. */
-static MLI_COLD void mli_bands_forked(memlord *lord) {
-    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE), alerts = 0;
-    for (i = 1; i < n; i++) {
-        mli_watch *w = &mli_device_record_at(lord, i)->watch;
-        alerts += mli_u32_load(&w->near_threshold) + mli_u32_load(&w->check_requested);
-        if (w->gc_thread == (void *)&mli_self) continue;
-        w->gc_serial = 0;
-        mli_u32_store(&w->gc_running, 0);
-    }
-    mli_alert_bands_set(lord, alerts);
-}
-static MLI_COLD void mli_bands_free(memlord *lord) {
-    mli_strategy *s, *next;
-    for (s = lord->bands->strategies; s; s = next) {
-        next = s->next;
-        mli_strategy_free(lord, s);
-    }
-}
-MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life) {
-    MLI_LIFE_STATE(life, bands);
-    life->init = mli_bands_init;
-    life->lock = mli_bands_lock;
-    life->forked = mli_bands_forked;
-    life->free = mli_bands_free;
-}
-
-/* -- public -- */
-
-MLI_API memlord_result memlord_strategy_check(const memlord_band *bands, size_t n, size_t *bad) {
-    size_t i = 0;
-    if (n && !bands) return MEMLORD_E_INVALID;
-    while (i < n && !mli_band_error(&bands[i])) i++;
-    if (i < n && bad) *bad = i;
-    return i < n ? MEMLORD_E_INVALID : MEMLORD_OK;
-}
-
-MLI_API const memlord_band *memlord_strategy_default(size_t *n) {
-    if (n) *n = MLI_DEFAULT_BANDS;
-    return mli_default_bands;
-}
-
-MLI_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
-                                            const memlord_band *bands, size_t n) {
-    mli_strategy *fresh, *old;
-    size_t bad = 0;
-    if (!lord) return MEMLORD_OK;
-    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    if (memlord_strategy_check(bands, n, &bad)) {
-        if (bands)
-            mli_logf(lord, MEMLORD_LOG_ERROR, "[strategy] refused, band %ju%s",
-                     (uint64_t)bad, mli_band_error(&bands[bad]));
-        return MEMLORD_E_INVALID;
-    }
-    fresh = (mli_strategy *)mli_own_alloc(lord, sizeof *fresh + n * sizeof *bands);
-    if (!fresh) return MEMLORD_E_NOMEM;
-    fresh->sel = sel;
-    fresh->n = n;
-    fresh->bands = (const memlord_band *)(void *)(fresh + 1);
-    if (n) memcpy(fresh + 1, bands, n * sizeof *bands);
-    if (n) mli_bands_warn(lord, bands, n);
-    old = mli_strategy_swap(lord, sel, fresh);
-    mli_bands_changed(lord);
-    mli_strategy_free(lord, old);
-    return MEMLORD_OK;
-}
-MLI_API memlord_result memlord_strategy_unset(memlord *lord, memlord_device sel) {
-    mli_strategy *old;
-    if (!lord) return MEMLORD_OK;
-    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    old = mli_strategy_swap(lord, sel, NULL);
-    if (!old) return MEMLORD_E_UNKNOWN;
-    mli_bands_changed(lord);
-    mli_strategy_free(lord, old);
-    return MEMLORD_OK;
-}
-
-MLI_API memlord_result memlord_gc_callback_add(memlord *lord, memlord_device sel,
-                                               uint32_t reasons, memlord_gc_fn fn, void *user) {
-    const uint32_t every = (1u << MEMLORD_REASON_COUNT) - 1;
-    mli_gc_entry *c;
-    if (!lord) return MEMLORD_OK;
-    if (!fn || (reasons & ~(every | MEMLORD_GC_QUIET))) return MEMLORD_E_INVALID;
-    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    c = (mli_gc_entry *)mli_own_alloc(lord, sizeof *c);
-    if (!c) return MEMLORD_E_NOMEM;
-    c->fn = fn;
-    c->user = user;
-    c->sel = sel;
-    c->reasons = reasons & every ? reasons : reasons | every;
-    c->serial = (uint64_t)((sel.index < 0) + (sel.type < 0)) << 62;
-    mli_gc_entry_add(lord, c);
-    mli_bands_changed(lord);
-    return MEMLORD_OK;
-}
-
-MLI_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_device sel,
-                                                  memlord_gc_fn fn, void *user) {
-    mli_gc_entry *c;
-    if (!lord) return MEMLORD_OK;
-    if (!fn) return MEMLORD_E_INVALID;
-    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    c = mli_gc_entry_take(lord, sel, fn, user);
-    if (!c) return MEMLORD_E_UNKNOWN;
-    mli_own_free(lord, c, sizeof *c);
-    mli_bands_changed(lord);
-    return MEMLORD_OK;
-}
-
-MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int reason,
-                                      uint64_t *reclaimed) {
-    uint64_t ignored;
-    uint32_t dev;
-    memlord_result r;
-    if (reclaimed) *reclaimed = 0;
-    if (!lord) return MEMLORD_OK;
-    if ((unsigned)reason >= MEMLORD_REASON_COUNT) return MEMLORD_E_INVALID;
-    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
-    if (mli_device_valid(device) && !mli_gc_registered(lord, device, reason))
-        return MEMLORD_E_UNKNOWN; /* before mli_dev, which would make the device known */
-    r = mli_dev(lord, device, &dev);
-    return r ? r : mli_collect(lord, dev, reason, 0, reclaimed ? reclaimed : &ignored);
-}
-
-/* ---------------------------------------------------------------------- src/services/pages.h -- */
-
-/* Owns the pressure page: a file that the ledgers of several processes map. May use books/limits,
-   services/room and services/bands. Invariant: only the ledger that holds the system's lock on a
-   slot's byte of the file writes the slot. Lock: neighbours, for all of it; none while callbacks
-   run. */
-
-#define MLI_PAGE_SLOTS 64 /* of the ledgers that share a page */
-
-/* Each ledger has a slot on the page, with the bytes that it holds of its physical devices, its
-   requests to the others, and its answers. The system drops the lock of a slot when the process
-   ends, so a process killed at any instruction leaves nothing locked. A value read from the page
-   may be anything: it is never an index. */
-
-#if !defined(MEMLORD_NO_NEIGHBOURS)
-
-#define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* "memlordp" */
-#define MLI_PAGE_VERSION 1
-#define MLI_PAGE_ANSWER_MS 2000     /* a raise waits no longer: the max_ms of the default retry */
-
-/* The slots of the pressure page: see services/neighbours. Words of 64 bits, so that programs of 32
-   and of 64 bits share a page. */
-#define MLI_SLOT_DEVICES 17                         /* with the host's memory */
-#define MLI_PAGE_PATH 400                           /* bytes of its path, with the 0 */
-enum { MLI_SLOT_FORKED = -2, MLI_SLOT_NONE = -1 }; /* a forked child claims one at its first use */
-typedef struct mli_page_device {
-    uint64_t id;       /* a hash of its identity; 0: none */
-    uint64_t held;     /* bytes live there, or reserved by pools */
-    uint64_t spare;    /* the part of `held` that is idle in pools, or pending */
-    uint64_t failing;  /* 1: allocations fail */
-    uint64_t wanted;   /* bytes asked of the others */
-    uint64_t asked;    /* the request that asked for them */
-    uint64_t released; /* bytes given back in answers, ever */
-} mli_page_device;
-typedef struct mli_page_slot {
-    uint64_t pid, started; /* started: the ledger's start, in ns of the wall clock */
-    mli_page_device devices[MLI_SLOT_DEVICES];
-    uint64_t answered[MLI_PAGE_SLOTS]; /* the last request of each slot that is answered */
-    uint64_t request;                  /* the last request; stored after the devices */
-    uint64_t owner;                    /* unique to this claim; 0: the slot is free */
-} mli_page_slot;
-enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
-
-/* The file. A bell is the one word of a slot that others write, too. */
-typedef struct mli_page {
-    mli_u64 magic, version, unused[6];
-    struct {
-        mli_u32 rings; /* a futex; requests to the slot's ledger and answers to it raise it */
-        uint32_t unused[15];
-    } bells[MLI_PAGE_SLOTS];
-    mli_u64 slots[MLI_PAGE_SLOTS][MLI_SLOT_WORDS];
-} mli_page;
-#define MLI_SLOT_WORD(field) (offsetof(mli_page_slot, field) / sizeof(uint64_t))
-
-#if !MLI_WINDOWS && !defined(MLI_U64_LOCKS) && (defined(__linux__) || defined(F_OFD_SETLK))
-
-/* Locks the byte of a slot for this ledger; `unlock`: unlocks it. Returns 0; -1: another has it; 1:
-   the system has no such locks for this file. */
-MLI_PRIVATE MLI_COLD int mli_slot_lock(int fd, uint32_t slot, int unlock);
-/* Returns 1 if no other ledger has locked the byte of a slot. */
-MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot);
-/* The same without cancellation: a cancelled thread would keep the page lock. */
-MLI_PRIVATE MLI_COLD memlord_result mli_page_map(const char *path, mli_page **page, int *fd,
-                                                 const char **why);
-MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page);
-MLI_PRIVATE void mli_page_fd_close(int fd);
-
-/* Puts the directory and the start of the file of a name without '/'. */
-MLI_PRIVATE MLI_COLD void mli_put_page_path(mli_out *o);
-#define MLI_HAS_PAGE 1
-#else
-MLI_PRIVATE int mli_slot_lock(int fd, uint32_t slot, int unlock);
-MLI_PRIVATE int mli_slot_is_free(int fd, uint32_t slot);
-MLI_PRIVATE memlord_result mli_page_map(const char *path, mli_page **page, int *fd,
-                                        const char **why);
-MLI_PRIVATE void mli_page_unmap(mli_page *page);
-MLI_PRIVATE void mli_page_fd_close(int fd);
-MLI_PRIVATE void mli_put_page_path(mli_out *o);
-#define MLI_HAS_PAGE 0
-#endif
-#if MLI_HAS_PAGE && defined(__linux__)
-MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path);
-/* Returns 1 if tasks have waited since the last look; -1: the trigger is gone. Never waits. */
-MLI_PRIVATE MLI_COLD int mli_stall_seen(int fd);
-#else
-MLI_PRIVATE int mli_stall_open(const char *path);
-MLI_PRIVATE int mli_stall_seen(int fd);
-#endif
-#if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
-MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
-                                        uint32_t ms);
-MLI_PRIVATE MLI_COLD void mli_bell_ring(mli_u32 *bell);
-#else
-MLI_PRIVATE void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen, uint32_t ms);
-MLI_PRIVATE void mli_bell_ring(mli_u32 *bell);
-#endif
-
-#endif
-
-/* ---------------------------------------------------------------------- src/services/pages.c -- */
-
-#if !defined(MEMLORD_NO_NEIGHBOURS)
-
-#define MLI_PAGE_BYTES (128u << 10) /* of the file: a multiple of every page size, up to 64 KiB */
-typedef char mli_page_fits[sizeof(mli_page) <= MLI_PAGE_BYTES ? 1 : -1];
-
-/* -- the system -- */
-
-#if !MLI_WINDOWS && !defined(MLI_U64_LOCKS) && (defined(__linux__) || defined(F_OFD_SETLK))
-#if !defined(F_OFD_SETLK) /* Linux 3.15; hidden without _GNU_SOURCE */
-#define MLI_OFD_GETLK 36
-#define MLI_OFD_SETLK 37
-#else
-#define MLI_OFD_GETLK F_OFD_GETLK
-#define MLI_OFD_SETLK F_OFD_SETLK
-#endif
-
-MLI_PRIVATE MLI_COLD int mli_slot_lock(int fd, uint32_t slot, int unlock) {
-    struct flock lock;
-    memset(&lock, 0, sizeof lock);
-    lock.l_type = (short)(unlock ? F_UNLCK : F_WRLCK);
-    lock.l_start = (off_t)slot;
-    lock.l_len = 1;
-    if (!fcntl(fd, MLI_OFD_SETLK, &lock)) return 0;
-    return errno == EAGAIN || errno == EACCES ? -1 : 1;
-}
-MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot) {
-    struct flock lock;
-    memset(&lock, 0, sizeof lock);
-    lock.l_type = (short)F_WRLCK;
-    lock.l_start = (off_t)slot;
-    lock.l_len = 1;
-    return !fcntl(fd, MLI_OFD_GETLK, &lock) && lock.l_type == F_UNLCK;
-}
-
-/* Makes the file of a page under a name of its own, written in full so that no later store finds
-   the disk full, and links it to `path`. A file that is there already stays. */
-static MLI_COLD int mli_page_make(const char *path) {
-    const char nothing[512] = {0};
-    const uint64_t head[2] = {MLI_PAGE_MAGIC, MLI_PAGE_VERSION};
-    char own[MLI_PAGE_PATH + 48];
-    mli_signals held;
-    mli_file file;
-    mli_out o;
-    uint32_t i;
-    int bad;
-    mli_out_buffer(&o, own, sizeof own);
-    mli_putf(&o, "%s.%ju-%ju", path, mli_pid(), mli_now());
-    (void)mli_out_end(&o, sizeof own);
-    if (mli_file_create(own, &file)) return -1;
-    held = mli_signals_block(); /* past a limit of file sizes a write raises SIGXFSZ */
-    bad = fchmod(file, 0600) || mli_file_write(file, (const char *)head, sizeof head) ||
-          mli_file_write(file, nothing, sizeof nothing - sizeof head);
-    for (i = 1; i < MLI_PAGE_BYTES / sizeof nothing && !bad; i++)
-        bad = mli_file_write(file, nothing, sizeof nothing);
-    if (mli_file_close(file)) bad = 1;
-    if (!bad) bad = mli_file_rename(own, path, 0) < 0;
-    mli_file_remove(own);
-    mli_signals_restore(&held);
-    return bad ? -1 : 0;
-}
-
-/* Returns why a file is not taken as a page; NULL: it is. */
-static MLI_COLD const char *mli_page_refusal(const struct stat *st) {
-    if (!S_ISREG(st->st_mode)) return "it is no regular file";
-    if (st->st_uid != geteuid()) return "it belongs to another user";
-    if ((st->st_mode & 0777) != 0600) return "its mode is not 0600";
-    if (st->st_size != (off_t)MLI_PAGE_BYTES) return "its size is not that of a page";
-    return NULL;
-}
-static MLI_COLD const char *mli_page_refuse_head(const mli_page *page) {
-    const uint64_t version = mli_u64_load(&page->version);
-    if (mli_u64_load(&page->magic) != MLI_PAGE_MAGIC) return "its content is no page of MemLord";
-    if (version < MLI_PAGE_VERSION) return "it is of an older version of MemLord";
-    return version > MLI_PAGE_VERSION ? "it is of a newer version of MemLord" : NULL;
-}
-
-/* Opens the file of a page, and makes it if it is missing. Returns a descriptor above the standard
-   streams; -1: *why says the reason. */
-static MLI_COLD int mli_page_file(const char *path, struct stat *st, const char **why,
-                                  memlord_result *r) {
-    int fd, tries = 2;
-    do fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-    while (fd < 0 && errno == ENOENT && tries-- && !mli_page_make(path));
-    *r = errno == ELOOP || errno == EACCES ? MEMLORD_E_STATE : MEMLORD_E_IO;
-    *why = errno == ELOOP    ? "it is a symbolic link"
-           : errno == EACCES ? "this process may not open it"
-                             : "it cannot be opened or made";
-    if (fd >= 0) fd = mli_fd_above_std(fd);
-    if (fd < 0) return -1;
-    *r = MEMLORD_E_STATE;
-    *why = fstat(fd, st) ? "its state cannot be read" : mli_page_refusal(st);
-    if (!*why) return fd;
-    (void)close(fd);
-    return -1;
-}
-
-/* Maps a page. The mapping has a description of the file of its own: a forked child inherits the
-   mapping, and would else keep the parent's lock after the parent's end. */
-static MLI_COLD memlord_result mli_page_open(const char *path, mli_page **page, int *fd,
-                                             const char **why) {
-    struct stat first, second;
-    memlord_result r;
-    void *at = MAP_FAILED;
-    int map = mli_page_file(path, &first, why, &r);
-    *page = NULL;
-    if (map < 0) return r;
-    *fd = mli_page_file(path, &second, why, &r);
-    if (*fd >= 0 && (first.st_dev != second.st_dev || first.st_ino != second.st_ino))
-        *why = "it was replaced meanwhile";
-    else if (*fd >= 0)
-        at = mmap(NULL, MLI_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, map, 0);
-    (void)close(map);
-    if (*fd < 0) return r;
-    *page = at == MAP_FAILED ? NULL : (mli_page *)at;
-    if (*page)
-        *why = mli_page_refuse_head(*page);
-    else if (!*why)
-        *why = "it cannot be mapped";
-    if (!*why) return MEMLORD_OK;
-    if (*page) (void)munmap(at, MLI_PAGE_BYTES);
-    (void)close(*fd);
-    return *page ? MEMLORD_E_STATE : MEMLORD_E_IO;
-}
-MLI_PRIVATE MLI_COLD memlord_result mli_page_map(const char *path, mli_page **page, int *fd,
-                                                 const char **why) {
-    const int saved = errno, cancel = mli_cancel_disable();
-    const memlord_result r = mli_page_open(path, page, fd, why);
-    mli_cancel_restore(cancel);
-    errno = saved;
-    return r;
-}
-MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page) { (void)munmap((void *)page, MLI_PAGE_BYTES); }
-MLI_PRIVATE void mli_page_fd_close(int fd) {
-    const int cancel = mli_cancel_disable();
-    (void)close(fd);
-    mli_cancel_restore(cancel);
-}
-
-MLI_PRIVATE MLI_COLD void mli_put_page_path(mli_out *o) {
-#if defined(__linux__)
-    mli_putf(o, "/dev/shm/memlord-%ju-", (uint64_t)geteuid());
-#else
-    mli_putf(o, "/tmp/memlord-%ju-", (uint64_t)geteuid());
-#endif
-}
-#else
-MLI_PRIVATE int mli_slot_lock(int fd, uint32_t slot, int unlock) {
-    (void)fd, (void)slot, (void)unlock;
-    return -1;
-}
-MLI_PRIVATE int mli_slot_is_free(int fd, uint32_t slot) {
-    (void)fd, (void)slot;
-    return 0;
-}
-MLI_PRIVATE memlord_result mli_page_map(const char *path, mli_page **page, int *fd,
-                                        const char **why) {
-    (void)path, (void)page, (void)fd;
-    *why = "this system has no locks that end with their process, or no atomic words of 64 bits";
-    return MEMLORD_E_UNSUPPORTED;
-}
-MLI_PRIVATE void mli_page_unmap(mli_page *page) { (void)page; }
-MLI_PRIVATE void mli_page_fd_close(int fd) { (void)fd; }
-MLI_PRIVATE void mli_put_page_path(mli_out *o) { mli_put_str(o, "memlord-"); }
-#endif
-
-/* Asks the kernel to notice when tasks of the machine, or of a cgroup, wait for memory: 150 ms in
-   2 s (Documentation/accounting/psi.rst; without privilege the window is a multiple of 2 s).
-   Returns a descriptor; -1: the kernel has no such triggers, or refuses. */
-#if MLI_HAS_PAGE && defined(__linux__)
-MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path) {
-    static const char trigger[] = "some 150000 2000000";
-    int saved = errno, fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
-    if (fd >= 0) fd = mli_fd_above_std(fd);
-    if (fd >= 0 && write(fd, trigger, sizeof trigger) != (ssize_t)sizeof trigger) {
-        (void)close(fd);
-        fd = -1;
-    }
-    errno = saved;
-    return fd;
-}
-MLI_PRIVATE MLI_COLD int mli_stall_seen(int fd) {
-    struct pollfd look;
-    int saved = errno, cancel = mli_cancel_disable(), n;
-    look.fd = fd;
-    look.events = POLLPRI;
-    n = poll(&look, 1, 0);
-    mli_cancel_restore(cancel);
-    errno = saved;
-    return n <= 0 ? 0 : look.revents & POLLERR ? -1 : (look.revents & POLLPRI) != 0;
-}
-#else
-MLI_PRIVATE int mli_stall_open(const char *path) {
-    (void)path;
-    return -1;
-}
-MLI_PRIVATE int mli_stall_seen(int fd) {
-    (void)fd;
-    return -1;
-}
-#endif
-
-/* Waits until a bell no longer shows `seen`, or for `ms`. Without futexes, or where a sandbox
-   refuses them, the listener's own event is the wait: it sees a request after at most the interval
-   of pollers. */
-#if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
-MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
-                                        uint32_t ms) {
-    struct { /* as the kernel has it: a timespec of 64-bit times on a 32-bit system differs */
-        long sec, nsec;
-    } time;
-    int saved = errno, refused;
-    time.sec = (long)(ms / 1000);
-    time.nsec = (long)(ms % 1000) * 1000000;
-    refused = syscall(__NR_futex, bell, 0 /* FUTEX_WAIT */, seen, &time, NULL, 0) &&
-              errno != EAGAIN && errno != EINTR && errno != ETIMEDOUT;
-    errno = saved;
-    if (refused) mli_os_event_wait(&listener->wake, ms);
-}
-MLI_PRIVATE MLI_COLD void mli_bell_ring(mli_u32 *bell) {
-    int saved = errno;
-    (void)mli_u32_add(bell, 1); /* pairs with the load before mli_bell_wait */
-    (void)syscall(__NR_futex, bell, 1 /* FUTEX_WAKE */, 1, NULL, NULL, 0);
-    errno = saved;
-}
-#else
-MLI_PRIVATE void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen, uint32_t ms) {
-    (void)bell, (void)seen;
-    mli_os_event_wait(&listener->wake, ms);
-}
-MLI_PRIVATE void mli_bell_ring(mli_u32 *bell) { (void)mli_u32_add(bell, 1); }
-#endif
-#endif
-
 /* ---------------------------------------------------------------------- src/services/joint.h -- */
 
 /* Owns the invocations of scopes that several threads share: each has one record, from the first
@@ -18824,7 +17820,7 @@ typedef struct mli_thread_scope {
     struct mli_scope_record *scope;
     uint32_t thread;
     mli_u64 epoch, count, peak;
-    mli_u64 running; /* invocations that began on the thread less those that ended there, too */
+    mli_u64 running; /* the invocations that began on the thread, less those that ended on it */
     mli_min_max bytes, blocks, stamps;
     mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* signed: the sums of the deltas, by dev */
     /* A ring of the last invocations. The one being written is not among the last `count`. */
@@ -18834,12 +17830,12 @@ typedef struct mli_thread_scope {
 /* Ends all scopes of the context that a thread is in, the innermost first. Requires: the caller is
    the thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t);
-/* Ends those of a context that is in no thread; `t` is the calling thread. Requires: no lock held but
-   the orphan's. */
+/* Ends all scopes of a context that is in no thread; `t` is the calling thread. Requires: no lock
+   held but the orphan's. */
 MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli_current *left);
 
-/* Suspend and resume the scopes of the context that a thread leaves, or has entered: between the two
-   their levels count from 0. Require: the context has scopes. */
+/* Suspend and resume the scopes of the context that a thread leaves, or has entered: between the
+   two calls the levels of the scopes count from 0. Requires: the context has scopes. */
 MLI_PRIVATE void mli_spans_leave(memlord *lord, mli_thread *t);
 MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 
@@ -18864,8 +17860,8 @@ MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *s
                                         const mli_stamp_scale *scale, memlord_scope_stat *out,
                                         uint64_t *devices);
 
-/* Copies the invocations in a thread scope's ring, the oldest first, and returns their number. Its
-   thread may overwrite some meanwhile: these are dropped again. */
+/* Copies the invocations in a thread scope's ring, the oldest first, and returns their number.
+   Drops the copies that its thread may have overwritten meanwhile. */
 MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_scope *s,
                                                   mli_scope_run out[MLI_RUNS_KEPT]);
 
@@ -18927,8 +17923,8 @@ static uint64_t mli_live_total(memlord *lord) {
 }
 
 /* Computes the totals of a span, and adds its delta on each device to a thread scope, unless that
-   is NULL. Its peaks raise those of the span around it. `t` is the thread that its context is in;
-   NULL: it is in none, and all levels are 0. */
+   is NULL. Its peaks raise the peaks of the span around it. `t` is the thread that the span's
+   context is in; NULL: the context is in none, and all levels are 0. */
 static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
                             mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -19166,13 +18162,13 @@ MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli
 
 /* -- contexts -- */
 
-/* Records that a thread is now in the scopes of its context, the outermost first, or no longer, the
-   innermost first. */
+/* Records events: the thread enters the scopes of its context, the outermost first, or leaves them,
+   the innermost first. */
 static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) {
     mli_span *const innermost = t->now.span;
     mli_span *f = begins ? t->now.context->spans : innermost;
     for (; f; f = begins ? f->inner : f->around) {
-        t->now.span = f; /* which has the scope of the event */
+        t->now.span = f; /* the event takes its scope from there */
         mli_event_record(lord, t, begins ? MEMLORD_EVENT_SCOPE_BEGIN : MEMLORD_EVENT_SCOPE_END, 0, 0,
                          0, 0);
         if (begins && f == innermost) break;
@@ -19180,8 +18176,8 @@ static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) 
     t->now.span = innermost;
 }
 
-/* Moves the levels of all spans of a thread's context: from those of the thread to levels that begin
-   at 0 (enter 0), or back (enter 1). */
+/* Changes the levels of all spans of a thread's context. With enter 0 they no longer count from the
+   levels of the thread but from 0; with enter 1 they count from those of the thread again. */
 static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
     const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_span *f;
@@ -19213,8 +18209,8 @@ MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t) {
 
 /* -- beginning a scope -- */
 
-/* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in it;
-   the thread's cache keeps that for the next look-up by `given` with `salt`. */
+/* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in it; the
+   thread's cache keeps the thread scope for the next look-up by `given` with `salt`. */
 static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, const char *name,
                                                 const void *given, uint32_t salt,
                                                 const memlord_site *origin,
@@ -19224,7 +18220,8 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
     if (r) return r;
     *out = mli_thread_scope_get(lord, scope, t);
     if (!*out) return MEMLORD_E_NOMEM;
-    /* a scope made by another split of its path has another name: a cached one would never match */
+    /* the same path may have been made from other names. The name of such a scope differs from the
+       text here, and would never match */
     if (origin || !strncmp(scope->name, name, MLI_SCOPE_NAME))
         mli_cache_set(lord, t, given, salt, *out, 0);
     return MEMLORD_OK;
@@ -19242,7 +18239,7 @@ static MLI_COLD void mli_scope_dropped(memlord *lord) {
 
 /* Begins a scope. `guard` gets what its end restores; NULL: the scope has no guard. The cache of
    the thread has the scope under the host's static record `planted` or, if that is NULL, under
-   `name`. The text there may change, so the name is compared with that of the scope found. */
+   `name`. The text at `name` may change, so it is compared with the name of the scope found. */
 static memlord_result mli_scope_begin(memlord *lord, const char *name,
                                       const memlord_scope_site *planted, memlord_guard *guard) {
     const void *given = planted ? (const void *)planted : (const void *)name;
@@ -19368,7 +18365,8 @@ MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *s
             devices[i] += mli_u64_load(&s->devices[i]);
     }
     out->running -= mli_u64_load(&scope->ended_elsewhere);
-    if ((int64_t)out->running < 0) out->running = 0; /* ends were seen whose begins were not */
+    if ((int64_t)out->running < 0) out->running = 0; /* the sum has ends of invocations whose begins
+                                                        it does not have */
     out->ns.total = mli_stamps_ns(scale, (uint64_t)total);
     out->ns.min = mli_stamps_ns(scale, (uint64_t)min);
     out->ns.max = mli_stamps_ns(scale, (uint64_t)max);
@@ -19380,8 +18378,8 @@ MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_threa
     uint64_t from = n > MLI_RUNS_KEPT ? n - MLI_RUNS_KEPT : 0, good;
     for (i = from; i < n; i++)
         mli_words_load(&out[i - from], s->runs[i % (MLI_RUNS_KEPT + 1)], MLI_RUN_WORDS);
-    after = mli_u64_load(&s->count); /* after the copies, which are acquires */
-    if (after < n) return 0;         /* it has begun a new epoch */
+    after = mli_u64_load(&s->count); /* loaded after the copies, whose loads are acquires */
+    if (after < n) return 0;         /* the thread has begun a new epoch */
     good = after > from + MLI_RUNS_KEPT ? after - MLI_RUNS_KEPT : from;
     if (good >= n) return 0;
     memmove(out, out + (good - from), (size_t)(n - good) * sizeof *out);
@@ -19415,7 +18413,7 @@ MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now) {
 
 /* -- life -- */
 
-/* No invocation runs, until mli_running_count says so. */
+/* None runs; mli_running_count counts those that do. */
 static MLI_COLD void mli_scopes_forked(memlord *lord) {
     mli_scope_record *scope;
     uint32_t i;
@@ -19483,7 +18481,7 @@ MEMLORD_API MLI_NOINLINE memlord_result memlord_scope_end(memlord *lord) {
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (t->now.span && !t->now.span->adopted) /* an adopted one ends by memlord_scope_return */
+    if (t->now.span && !t->now.span->adopted) /* an adopted scope ends by memlord_scope_return */
         mli_span_close(lord, t);
     else
         r = MEMLORD_E_STATE;
@@ -19505,7 +18503,7 @@ MEMLORD_API void memlord_guard_end(memlord_guard *guard) {
     elsewhere = t->now.context->id != guard->context;
     if (!elsewhere && guard->scope) {
         for (; mli_scope_depth(t) > guard->depth; mli_span_close(lord, t))
-            ended += !t->now.span->adopted; /* the interposer was told of no adoption */
+            ended += !t->now.span->adopted; /* the interposer does not know of adoptions */
     } else if (!elsewhere && t->now.tag_depth > guard->depth) {
         ended = t->now.tag_depth - guard->depth;
         mli_tags_cut(t, guard->depth);
@@ -19629,14 +18627,15 @@ MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
 /* Computes the statistics of one device. */
 MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out);
 
-/* Sums what counts by phys, of those that a selector's devices are at, each phys once. */
+/* Adds the statistics that a phys counts, for each phys that a device of the selector is at,
+   once. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
 
 /* Adds the statistics of a device to a sum. largest_free is the largest known one: free pieces of
    two pools are not one piece. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 
-/* Computes the statistics of a site. Returns the bytes that its peak may be low by. */
+/* Computes the statistics of a site. Returns how many bytes its peak may be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
                                                  memlord_site_stat *out);
 
@@ -19646,8 +18645,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key);
 
-/* Lists the largest sites of a selector and returns their number; a site with a 0 is left out.
-   `names`: the listed sites get their display records, with symbols resolved. */
+/* Lists the largest sites of a selector and returns their number; a site whose number is 0 is left
+   out. `names`: the listed sites get their display records, with symbols resolved. */
 MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);
@@ -19669,37 +18668,6 @@ MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlor
 /* Writes "; by tag: weights 40 GiB, (untagged) 1 GiB; by site: read_tensors loader.c:12 40 GiB". */
 MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *tag, size_t tags,
                                           const memlord_site_stat *site, size_t sites);
-
-#define MLI_HOLDERS_LISTED 4
-
-/* What holds bytes of a device: a tag or a site, the blocks that have none, or the arena, which has
-   neither. */
-enum { MLI_HOLDER_NAMED, MLI_HOLDER_UNNAMED, MLI_HOLDER_ARENA };
-typedef struct mli_holder {
-    uint64_t bytes;
-    const void *subject; /* the tag, or the site; NULL: the holder has no name */
-    uint32_t dev;
-    int kind; /* MLI_HOLDER_... */
-} mli_holder;
-typedef struct mli_holder_list {
-    int book;                          /* MLI_BOOK_TAG or MLI_BOOK_SITE */
-    uint32_t dev;                      /* the list is for this device */
-    int elsewhere;                     /* 1: some holder is on another device of the phys */
-    uint64_t count, named;             /* all holders; those that are a tag or a site */
-    uint64_t bytes;                    /* of all holders */
-    mli_holder at[MLI_HOLDERS_LISTED]; /* the largest ones, in order */
-} mli_holder_list;
-/* Lists what holds the phys of a device, by tag or by site; dev 0 is a device that was not seen
-   yet. Without a phys, lists what holds the device itself. */
-MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
-                                           int book, mli_holder_list *list);
-
-/* Writes the name of a listed holder: its tag or site, "untagged", "no site" or "arenas". */
-MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h);
-/* Writes "; by tag: untagged 70 GiB, arenas 5 GiB, ..., and 3 more with 1 GiB", with the device
-   before each name if some are on another one. Writes nothing if no holder has a name and there is
-   but one. */
-MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list);
 
 MLI_PRIVATE MLI_COLD void mli_stats_life(mli_life *life);
 
@@ -19848,7 +18816,8 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
     return n;
 }
 
-/* Adds the frames to a listed stack, whose depth is still the number of its row. 0: no memory. */
+/* Adds the frames to a listed stack, whose `depth` has the number of its row until then. 0: no
+   memory. */
 static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) {
     mli_stack_row *row = mli_stack_row_at(lord, s->depth);
     void **frames;
@@ -19859,8 +18828,8 @@ static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) 
     s->sites = (const memlord_site **)(void *)(frames + s->depth);
     return 1;
 }
-/* Lists the largest stacks of a selector, as mli_sites_top the sites. Without memory for the frames
-   of a stack the list ends before it. */
+/* Lists the largest stacks of a selector, as mli_sites_top lists the sites. Without memory for the
+   frames of a stack the list ends before it. */
 static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
                                       memlord_stack_stat *out, size_t cap) {
     static const unsigned char keys[] = {
@@ -19949,84 +18918,6 @@ MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *ta
                  site[i].live_bytes);
 }
 
-/* -- who holds a device, or a physical device -- */
-
-static MLI_COLD void mli_holder_add(mli_holder_list *list, uint32_t dev, int kind,
-                                    const void *subject, uint64_t bytes) {
-    mli_holder h;
-    size_t n = list->count < MLI_HOLDERS_LISTED ? (size_t)list->count : MLI_HOLDERS_LISTED;
-    if (!bytes) return;
-    h.bytes = bytes;
-    h.subject = subject;
-    h.dev = dev;
-    h.kind = kind;
-    (void)mli_top_insert(list->at, n, MLI_HOLDERS_LISTED, &h, sizeof h,
-                         offsetof(mli_holder, bytes));
-    list->count++;
-    list->named += kind == MLI_HOLDER_NAMED;
-    list->bytes = mli_add_saturated(list->bytes, bytes);
-    if (dev != list->dev) list->elsewhere = 1;
-}
-/* Adds the holders of a device, which add up to its live bytes. */
-static MLI_COLD void mli_holder_add_dev(memlord *lord, mli_holder_list *list, uint32_t dev) {
-    const uint64_t arena = mli_u64_load(&mli_device_record_at(lord, dev)->arena);
-    uint64_t left = mli_row_live(lord, MLI_BOOK_DEVICE, dev);
-    uint32_t i, rows = mli_row_count(lord, list->book);
-    mli_take_off(&left, arena);
-    for (i = 1; i < rows; i++) {
-        const mli_row *row = mli_row_at(lord, list->book, i);
-        uint64_t live;
-        if (row->dev != dev) continue;
-        live = mli_row_live(lord, list->book, i);
-        mli_take_off(&left, live);
-        mli_holder_add(list, dev, MLI_HOLDER_NAMED, row->subject, live);
-    }
-    mli_holder_add(list, dev, MLI_HOLDER_UNNAMED, NULL, left);
-    mli_holder_add(list, dev, MLI_HOLDER_ARENA, NULL, arena);
-}
-MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
-                                           int book, mli_holder_list *list) {
-    uint32_t i = 0;
-    memset(list, 0, sizeof *list);
-    list->book = book;
-    list->dev = dev;
-    if (!phys)
-        mli_holder_add_dev(lord, list, dev);
-    else
-        while ((i = mli_phys_next_dev(lord, phys, i)) != 0) mli_holder_add_dev(lord, list, i);
-}
-
-MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h) {
-    if (h->kind == MLI_HOLDER_ARENA) {
-        mli_put_str(o, "arenas");
-    } else if (h->kind == MLI_HOLDER_UNNAMED) {
-        mli_put_str(o, book == MLI_BOOK_TAG ? "untagged" : "no site");
-    } else if (book == MLI_BOOK_TAG) {
-        mli_putf(o, "%s", (const char *)h->subject);
-    } else {
-        const mli_site_record *record = (const mli_site_record *)h->subject;
-        const memlord_site *site =
-            (const memlord_site *)mli_ptr_load_acquire(&record->display); /* as in a site's stat */
-        memlord_site named;
-        mli_putf(o, "%p", (const void *)mli_site_named(lord, site, &named));
-    }
-}
-MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list) {
-    uint64_t i, left = list->bytes;
-    if (!list->named && (list->book != MLI_BOOK_TAG || list->count < 2)) return;
-    mli_put_str(o, list->book == MLI_BOOK_TAG ? "; by tag: " : "; by site: ");
-    for (i = 0; i < list->count && i < MLI_HOLDERS_LISTED; i++) {
-        const mli_holder *h = &list->at[i];
-        if (i) mli_put_str(o, ", ");
-        if (list->elsewhere)
-            mli_putf(o, "%i ", mli_device_code(mli_device_record_at(lord, h->dev)->device));
-        mli_put_holder(lord, o, list->book, h);
-        mli_putf(o, " %jo", h->bytes);
-        mli_take_off(&left, h->bytes);
-    }
-    if (i < list->count) mli_putf(o, ", and %ju more with %jo", list->count - i, left);
-}
-
 /* Returns the bytes that the host's pool holds and no block uses. */
 static double mli_unused_share(const memlord_stats *s) {
     return s->reserved > s->allocated ? (double)(s->reserved - s->allocated) : 0;
@@ -20039,7 +18930,7 @@ static MLI_COLD double mli_share(uint64_t part, uint64_t rest) {
 /* -- life -- */
 
 /* Resets the totals of the devices that no cell counts. Levels stay, a peak becomes its level, all
-   other totals become 0. Forgets the last failures, and that bands wait to be rearmed. */
+   other totals become 0. Forgets the last failures. Bands no longer wait to rearm. */
 static MLI_COLD void mli_stats_reset(memlord *lord, mli_thread *t) {
     uint32_t dev, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     int i;
@@ -20197,6 +19088,1325 @@ MLI_API double memlord_mean_bytes(const memlord_stats *stats) {
     return (double)stats->total_allocated / (double)stats->allocs;
 }
 
+/* -------------------------------------------------------------------- src/services/answers.h -- */
+
+/* Says who holds a device, without an allocation: for memlord_explain, the log of a failed request,
+   and the verdicts of reports. Owns no state. May use the rows of books/ and services/stats. Locks:
+   row, one at a time. */
+
+/* The record that lists show for the balance of a device's arena, which no block and no site
+   holds. */
+MLI_TABLE(const memlord_site mli_arena_site)
+
+#define MLI_HOLDERS_LISTED 4
+
+/* What holds bytes of a device: a tag or a site, the blocks that have none, or the arena, which has
+   neither. */
+enum { MLI_HOLDER_NAMED, MLI_HOLDER_UNNAMED, MLI_HOLDER_ARENA };
+typedef struct mli_holder {
+    uint64_t bytes;
+    const void *subject; /* the tag, or the site; NULL: the holder has no name */
+    uint32_t dev;
+    int kind; /* MLI_HOLDER_... */
+} mli_holder;
+typedef struct mli_holder_list {
+    int book;                          /* MLI_BOOK_TAG or MLI_BOOK_SITE */
+    uint32_t dev;                      /* the list is for this device */
+    int elsewhere;                     /* 1: some holder is on another device of the phys */
+    uint64_t count, named;             /* all holders; those that are a tag or a site */
+    uint64_t bytes;                    /* of all holders */
+    mli_holder at[MLI_HOLDERS_LISTED]; /* the largest ones, in order */
+} mli_holder_list;
+/* Lists what holds the phys of a device, by tag or by site; dev 0 is a device that was not seen
+   yet. Without a phys, lists what holds the device itself. */
+MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
+                                           int book, mli_holder_list *list);
+
+/* Returns the place of a listed site, or the record that stands for arenas; it is not looked up. */
+MLI_PRIVATE MLI_COLD const memlord_site *mli_holder_place(const mli_holder *h);
+/* Writes the name of a listed holder: its tag or site, "untagged", "no site" or "arenas". */
+MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h);
+/* Writes "; by tag: untagged 70 GiB, arenas 5 GiB, ..., and 3 more with 1 GiB", with the device
+   before each name if some are on another one. Writes nothing if no holder has a name and there is
+   but one. */
+MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list);
+
+/* -------------------------------------------------------------------- src/services/answers.c -- */
+
+MLI_PRIVATE const memlord_site mli_arena_site = {"", "(arena)", 0};
+
+static MLI_COLD void mli_holder_add(mli_holder_list *list, uint32_t dev, int kind,
+                                    const void *subject, uint64_t bytes) {
+    mli_holder h;
+    size_t n = list->count < MLI_HOLDERS_LISTED ? (size_t)list->count : MLI_HOLDERS_LISTED;
+    if (!bytes) return;
+    h.bytes = bytes;
+    h.subject = subject;
+    h.dev = dev;
+    h.kind = kind;
+    (void)mli_top_insert(list->at, n, MLI_HOLDERS_LISTED, &h, sizeof h,
+                         offsetof(mli_holder, bytes));
+    list->count++;
+    list->named += kind == MLI_HOLDER_NAMED;
+    list->bytes = mli_add_saturated(list->bytes, bytes);
+    if (dev != list->dev) list->elsewhere = 1;
+}
+/* Adds the holders of a device, which add up to its live bytes. */
+static MLI_COLD void mli_holder_add_dev(memlord *lord, mli_holder_list *list, uint32_t dev) {
+    mli_device_record *device = mli_device_record_at(lord, dev);
+    uint64_t arena = mli_u64_load(&device->arena);
+    uint64_t left = mli_row_live(lord, MLI_BOOK_DEVICE, dev);
+    uint32_t i, rows = mli_row_count(lord, list->book);
+    if (list->book == MLI_BOOK_TAG) mli_take_off(&arena, mli_u64_load(&device->arena_tagged));
+    mli_take_off(&left, arena);
+    for (i = 1; i < rows; i++) {
+        const mli_row *row = mli_row_at(lord, list->book, i);
+        uint64_t live;
+        if (row->dev != dev) continue;
+        live = mli_row_live(lord, list->book, i);
+        mli_take_off(&left, live);
+        mli_holder_add(list, dev, MLI_HOLDER_NAMED, row->subject, live);
+    }
+    mli_holder_add(list, dev, MLI_HOLDER_UNNAMED, NULL, left);
+    mli_holder_add(list, dev, MLI_HOLDER_ARENA, NULL, arena);
+}
+MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
+                                           int book, mli_holder_list *list) {
+    uint32_t i = 0;
+    memset(list, 0, sizeof *list);
+    list->book = book;
+    list->dev = dev;
+    if (!phys)
+        mli_holder_add_dev(lord, list, dev);
+    else
+        while ((i = mli_phys_next_dev(lord, phys, i)) != 0) mli_holder_add_dev(lord, list, i);
+}
+
+MLI_PRIVATE MLI_COLD const memlord_site *mli_holder_place(const mli_holder *h) {
+    if (h->kind == MLI_HOLDER_ARENA) return &mli_arena_site;
+    return (const memlord_site *)mli_ptr_load_acquire(
+        &((const mli_site_record *)h->subject)->display); /* as in a site's stat */
+}
+MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h) {
+    if (h->kind == MLI_HOLDER_ARENA) {
+        mli_put_str(o, "arenas");
+    } else if (h->kind == MLI_HOLDER_UNNAMED) {
+        mli_put_str(o, book == MLI_BOOK_TAG ? "untagged" : "no site");
+    } else if (book == MLI_BOOK_TAG) {
+        mli_putf(o, "%s", (const char *)h->subject);
+    } else {
+        memlord_site named;
+        mli_putf(o, "%p", (const void *)mli_site_named(lord, mli_holder_place(h), &named));
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list) {
+    uint64_t i, left = list->bytes;
+    if (!list->named && (list->book != MLI_BOOK_TAG || list->count < 2)) return;
+    mli_put_str(o, list->book == MLI_BOOK_TAG ? "; by tag: " : "; by site: ");
+    for (i = 0; i < list->count && i < MLI_HOLDERS_LISTED; i++) {
+        const mli_holder *h = &list->at[i];
+        if (i) mli_put_str(o, ", ");
+        if (list->elsewhere)
+            mli_putf(o, "%i ", mli_device_code(mli_device_record_at(lord, h->dev)->device));
+        mli_put_holder(lord, o, list->book, h);
+        mli_putf(o, " %jo", h->bytes);
+        mli_take_off(&left, h->bytes);
+    }
+    if (i < list->count) mli_putf(o, ", and %ju more with %jo", list->count - i, left);
+}
+
+/* ---------------------------------------------------------------------- src/services/bands.h -- */
+
+/* Owns the strategies, the band state of each device, the collection callbacks and their runs. May
+   use books/limits and books/counters. Invariant: no threshold is crossed without a band check,
+   though threads hold back counts. Locks: callbacks for strategies, callbacks and runs, then phys
+   for the band state; none while a callback runs. */
+
+/* A band check compares a device with its thresholds. services/call_end decides when a call
+   runs one. */
+
+/* Published bytes are at most a batch a thread below the truth. The margin is a batch for each
+   thread that is allowed for. While the published bytes are a margin below the threshold, no thread
+   can cross the threshold without a publication, and a publication requests a check. Closer to the
+   threshold the device is near: an alert makes every call check at its end, with a sum over all
+   threads. Freed bytes are not published. Instead each thread checks each time it has freed its
+   free interval, a 64th of the way to the threshold. Cached bytes rise as live bytes fall.
+   Published bytes are never above the live bytes, so a publication below the mark check_below comes
+   in time, without a margin. A thread's cell starts a batch lower, and checks at its first free.
+   After a collection a band rearms: it waits until its metric has moved. */
+
+/* Take and drop the callbacks lock. */
+MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
+MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
+
+/* Stores in a device the strategy in force for it, and returns 1 if there is one. After a change of
+   the strategy the bands may collect at once. Takes the callbacks lock, unless no strategy can be
+   in force for the device's type. */
+MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
+
+/* Runs a band check on a device, and collects if that is due and no thread collects there yet.
+   `safe`: host code may run. */
+MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, int safe);
+
+/* Collects on a device for a reason other than a band. E_UNKNOWN: no callback serves it;
+   E_STATE: a collection runs already, or no callback could run. */
+MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,
+                                                uint64_t needed, uint64_t *reclaimed);
+
+/* Updates the bands of every device at a phys, or (NULL) of all devices, after a change of
+   strategies, thresholds or margins. */
+MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys);
+
+/* Widens the margins, which allow for fewer threads than there are. */
+MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord);
+
+/* Compares a device with its current marks again, and requests a check if one is passed. Near
+   the threshold every call checks anyway. */
+MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev);
+
+/* Returns the pressure level of used bytes of a total. It compares whole multiples of both: where
+   registers are wider than a double (x87) a quotient has other digits, and a value that is equal
+   to the threshold would miss it. */
+MLI_PRIVATE MLI_COLD int mli_pressure(uint64_t used, uint64_t total);
+
+MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);
+
+/* ---------------------------------------------------------------------- src/services/bands.c -- */
+
+typedef struct mli_strategy { /* replaced as a whole, never changed */
+    struct mli_strategy *next;
+    memlord_device sel;
+    size_t n;                  /* 0: no bands there */
+    const memlord_band *bands; /* right behind it; the default's lie elsewhere */
+} mli_strategy;
+
+typedef struct mli_gc_entry {
+    struct mli_gc_entry *next;
+    uint64_t serial; /* ascends along the list: callbacks of one device come first, those of all
+                        devices last */
+    memlord_gc_fn fn;
+    void *user;
+    memlord_device sel;
+    uint32_t reasons; /* 1 << MEMLORD_REASON_..., MEMLORD_GC_QUIET */
+} mli_gc_entry;
+
+struct mli_bands_state {
+    mli_lock callbacks_lock;
+    struct mli_gc_entry *gc_entries;  /* under the callbacks lock, as are the strategies */
+    struct mli_strategy *strategies;
+};
+
+MLI_PRIVATE void mli_callbacks_enter(memlord *lord) { mli_lock_take(&lord->bands->callbacks_lock); }
+MLI_PRIVATE void mli_callbacks_leave(memlord *lord) { mli_lock_drop(&lord->bands->callbacks_lock); }
+
+/* -- the strategy -- */
+
+#define MLI_DEFAULT_BANDS 3
+static const memlord_band mli_default_bands[MLI_DEFAULT_BANDS] = {
+    {0, 50, MEMLORD_METRIC_MAX, 0, 50, MEMLORD_COMBINE_MAX},
+    {50, 75, MEMLORD_METRIC_MAX, 0, 33, MEMLORD_COMBINE_MAX},
+    {75, 101, MEMLORD_METRIC_FREED, 0, 10, MEMLORD_COMBINE_MAX},
+};
+static const mli_strategy mli_default_strategy = {
+    NULL, {MEMLORD_ANY, MEMLORD_ANY}, MLI_DEFAULT_BANDS, mli_default_bands};
+
+/* Returns the error of a band, as text that follows its number; NULL: the band is valid. */
+static MLI_COLD const char *mli_band_error(const memlord_band *b) {
+    if (!(b->lo >= 0 && b->lo < b->hi)) return ": lo and hi must be 0 <= lo < hi";
+    if (!(b->hi <= 1e9)) return ": hi must be a percentage; 101 is above everything";
+    if (!(b->percent >= 0 && b->percent <= 1e9)) return ": percent must be 0 or more";
+    if ((unsigned)b->metric > MEMLORD_METRIC_CACHED) return ": unknown metric";
+    if ((unsigned)b->combine > MEMLORD_COMBINE_MIN) return ": unknown combine";
+    if (!b->bytes && !(b->percent > 0)) return ": no threshold: set bytes or percent";
+    return NULL;
+}
+
+/* Returns the index of the first band that covers a used percent; n if none does. While the used
+   percent is unknown (NaN), returns the first band that covers all of 0 to 100. */
+static size_t mli_band_at(const memlord_band *bands, size_t n, double used) {
+    size_t i;
+    for (i = 0; i < n; i++) {
+        const memlord_band *b = &bands[i];
+        if (used >= 0 ? b->lo <= used && used < b->hi : b->lo <= 0 && b->hi >= 100) break;
+    }
+    return i;
+}
+
+/* Returns 1 if a band overlaps an earlier one. */
+static MLI_COLD int mli_band_overlaps(const memlord_band *bands, size_t i) {
+    size_t k = 0;
+    while (k < i && (bands[i].lo >= bands[k].hi || bands[k].lo >= bands[i].hi)) k++;
+    return k < i;
+}
+/* Returns the lowest start of a band above a used percent; 1e9: there is none. */
+static MLI_COLD double mli_band_start_above(const memlord_band *bands, size_t n, double used) {
+    double start = 1e9;
+    size_t i;
+    for (i = 0; i < n; i++)
+        if (bands[i].lo > used && bands[i].lo < start) start = bands[i].lo;
+    return start;
+}
+/* Warns of bands that are legal but probably not meant: overlaps and gaps. */
+static MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, size_t n) {
+    size_t i;
+    double at = 0, next;
+    for (i = 1; i < n; i++)
+        if (mli_band_overlaps(bands, i))
+            mli_logf(lord, MEMLORD_LOG_WARNING,
+                     "[strategy] band %ju overlaps an earlier one, which wins there", (uint64_t)i);
+    for (;; at = next) {
+        while ((i = mli_band_at(bands, n, at)) < n) at = bands[i].hi;
+        if (at > 100) return;
+        next = mli_band_start_above(bands, n, at);
+        if (next > 100) break;
+        mli_logf(lord, MEMLORD_LOG_WARNING, "[strategy] a gap: no band covers %g to %g", at, next);
+    }
+    mli_logf(lord, MEMLORD_LOG_WARNING,
+             "[strategy] no band covers from %g up: a full device wants hi over 100",
+             (double)(uint64_t)at);
+}
+
+/* -- which strategy is in force; under the callbacks lock -- */
+
+/* Returns the link to the strategy that was set for this very selector. If there is none, the link
+   is to NULL. */
+static MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device sel) {
+    mli_strategy **at = &lord->bands->strategies;
+    while (*at && mli_device_word((*at)->sel) != mli_device_word(sel)) at = &(*at)->next;
+    return at;
+}
+/* Returns the strategy that decides for a device: its own, its type's, that of all or, as the host
+   has set none of these, the default one; NULL: none. */
+static MLI_COLD const mli_strategy *mli_strategy_for(memlord *lord, memlord_device d) {
+    const mli_strategy *s = *mli_strategy_link(lord, d);
+    d.index = MEMLORD_ANY;
+    if (!s) s = *mli_strategy_link(lord, d);
+    if (!s) s = *mli_strategy_link(lord, memlord_device_all());
+    return s || (lord->flags & MEMLORD_FLAG_NO_STRATEGY) ? s : &mli_default_strategy;
+}
+
+/* Returns the first callback after number `after` that serves a reason on a device; NULL: there is
+   none. The bands of the default strategy run no quiet one. */
+static MLI_COLD mli_gc_entry *mli_gc_next(memlord *lord, memlord_device d, int reason,
+                                          uint64_t after) {
+    mli_gc_entry *c = lord->bands->gc_entries;
+    uint32_t skips = 0;
+    if (reason == MEMLORD_REASON_BAND && mli_strategy_for(lord, d) == &mli_default_strategy)
+        skips = MEMLORD_GC_QUIET;
+    while (c && (c->serial <= after || !mli_selects(c->sel, d) || !(c->reasons >> reason & 1) ||
+                 (c->reasons & skips)))
+        c = c->next;
+    return c;
+}
+/* Returns 1 if a callback serves a reason on a device. Takes the callbacks lock. */
+static MLI_COLD int mli_gc_registered(memlord *lord, memlord_device d, int reason) {
+    int found;
+    mli_callbacks_enter(lord);
+    found = mli_gc_next(lord, d, reason, 0) != NULL;
+    mli_callbacks_leave(lord);
+    return found;
+}
+
+/* Returns the strategy in force for a device: its own, else that of its type. It is in force only
+   if it has bands and a callback serves them. NULL: none is in force. */
+static MLI_COLD const mli_strategy *mli_strategy_in_force(memlord *lord, memlord_device d) {
+    const mli_strategy *s = mli_strategy_for(lord, d);
+    return s && s->n && mli_gc_next(lord, d, MEMLORD_REASON_BAND, 0) ? s : NULL;
+}
+
+/* Sets the device types that can have a strategy in force: each type, and each device named. */
+static MLI_COLD void mli_watched_types_set(memlord *lord) {
+    const mli_strategy *s;
+    const mli_gc_entry *c;
+    uint32_t types = 0;
+    int type;
+    mli_callbacks_enter(lord);
+    for (type = 0; type < MLI_TYPE_COUNT; type++)
+        if (mli_strategy_in_force(lord, memlord_device_make(type, MEMLORD_ANY)))
+            types |= 1u << type;
+    for (s = lord->bands->strategies; s; s = s->next)
+        if (s->sel.index >= 0 && mli_strategy_in_force(lord, s->sel)) types |= 1u << s->sel.type;
+    for (c = lord->bands->gc_entries; c; c = c->next)
+        if (c->sel.index >= 0 && mli_strategy_in_force(lord, c->sel)) types |= 1u << c->sel.type;
+    mli_types_watch(lord, types);
+    mli_callbacks_leave(lord);
+}
+
+MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
+    mli_device_record *device = mli_device_record_at(lord, dev);
+    const mli_strategy *s;
+    if (!mli_types_watched(lord, 1u << device->device.type) &&
+        !mli_ptr_load(&device->watch.strategy))
+        return 0;
+    mli_callbacks_enter(lord);
+    s = mli_strategy_in_force(lord, device->device);
+    if (s != mli_ptr_load(&device->watch.strategy)) {
+        mli_phys *phys = mli_phys_lock(lord, dev);
+        mli_ptr_store(&device->watch.strategy, (void *)(uintptr_t)s);
+        device->watch.waiting_rearm = 0;
+        mli_lock_drop(&phys->lock);
+    }
+    mli_callbacks_leave(lord);
+    return s != NULL;
+}
+
+/* Replaces the strategy that was set for this very selector, by another or (NULL) by none. Returns
+   the old one; NULL: there was none. */
+static MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
+                                                     mli_strategy *fresh) {
+    mli_strategy *old, **at;
+    mli_callbacks_enter(lord);
+    at = mli_strategy_link(lord, sel);
+    old = *at;
+    if (fresh) fresh->next = old ? old->next : NULL;
+    if (fresh || old) *at = fresh ? fresh : old->next;
+    mli_callbacks_leave(lord);
+    return old;
+}
+static MLI_COLD void mli_strategy_free(memlord *lord, mli_strategy *s) {
+    if (s) mli_own_free(lord, s, sizeof *s + s->n * sizeof(memlord_band));
+}
+
+/* Returns 1 if a device has a strategy in force. */
+static int mli_dev_is_watched(memlord *lord, uint32_t dev) {
+    return mli_ptr_load(&mli_device_record_at(lord, dev)->watch.strategy) != NULL;
+}
+
+/* -- the band check, which decides whether a collection is due on a device; under the lock of
+      its phys -- */
+
+typedef struct mli_band_state {
+    memlord_gc_event event; /* band SIZE_MAX: no band is in force, and only used_percent is set */
+    int due;                /* 1: the value has reached the threshold: collect */
+    int near_threshold;     /* 1: every call must check */
+    mli_levels level;
+    uint64_t rise, fall; /* a check is due at `rise` live bytes or more, and below `fall` */
+    uint64_t freed;      /* a check is due at so many freed bytes, too. The values UINT64_MAX, 0 and
+                            UINT64_MAX mean never */
+} mli_band_state;
+
+/* Returns the threshold of a band at a phys. 0: the band has no threshold now. A percentage needs a
+   limit or a capacity; a percentage of cached bytes needs reserved bytes. */
+static uint64_t mli_band_threshold(const mli_phys *phys, const memlord_band *b,
+                                   uint64_t reserved) {
+    uint64_t cap = phys->sample.known ? phys->sample.total : 0, part;
+    double share;
+    if (phys->limit && (!cap || phys->limit < cap)) cap = phys->limit;
+    if (b->metric == MEMLORD_METRIC_CACHED) cap = reserved;
+    share = (double)cap * b->percent / 100.0; /* exact for whole percents */
+    if (!(share > 0)) return b->bytes;
+    part = share < 1 ? 1 : share >= 9e18 ? (uint64_t)9e18 : (uint64_t)share;
+    if (!b->bytes) return part;
+    return (part < b->bytes) == (b->combine == MEMLORD_COMBINE_MIN) ? part : b->bytes;
+}
+
+static uint64_t mli_metric_value(memlord_metric metric, const mli_levels *level) {
+    switch (metric) {
+    case MEMLORD_METRIC_ALLOCATED: return level->live;
+    case MEMLORD_METRIC_FREED: return level->freed;
+    case MEMLORD_METRIC_RESERVED: return level->reserved;
+    case MEMLORD_METRIC_CACHED:
+        return level->reserved > level->live ? level->reserved - level->live : 0;
+    case MEMLORD_METRIC_MAX: break;
+    }
+    return level->live > level->freed ? level->live : level->freed;
+}
+static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
+
+/* Sets the levels at which the band in force is due. `again`: the metric at which a device that
+   waits to rearm is due again; such a device also checks once its metric has fallen below `down`.
+   At or below `down` no device waits: mli_band_compare sees to that. RESERVED sets no levels:
+   memlord_pool_set and memlord_pool_add request a check at each change. */
+static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v) {
+    const memlord_metric metric = v->event.metric;
+    uint64_t up = v->event.threshold, down = up - up / 8, reserved = v->level.reserved;
+    if (w->waiting_rearm && again > up) up = again;
+    if (metric == MEMLORD_METRIC_CACHED) {
+        if (reserved >= up) v->fall = reserved - up + 1;
+        if (w->waiting_rearm) v->rise = reserved - down + 1;
+    }
+    if (metric == MEMLORD_METRIC_ALLOCATED || metric == MEMLORD_METRIC_MAX) {
+        v->rise = up;
+        if (w->waiting_rearm) v->fall = down;
+    }
+    if (metric == MEMLORD_METRIC_FREED || metric == MEMLORD_METRIC_MAX) v->freed = up;
+}
+
+/* Returns the bytes of a phys from which on the used % of its limit reaches an edge. */
+static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
+    const double bytes = edge * (double)phys->limit / 100.0;
+    const uint64_t at = bytes < 9e18 ? (uint64_t)bytes : (uint64_t)9e18;
+    return at + (mli_percent(at, phys->limit) < edge);
+}
+
+/* Moves the marks of a device to where they enter another band. Used % is of the limit here, so it
+   changes with the live bytes alone and not with a sample. `total` is the live bytes of the
+   phys. */
+static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
+                           mli_band_state *v) {
+    uint64_t others = total > v->level.live ? total - v->level.live : 0;
+    size_t i;
+    for (i = 0; i < 2 * s->n; i++) {
+        double edge = i & 1 ? s->bands[i / 2].hi : s->bands[i / 2].lo;
+        uint64_t at = mli_edge_bytes(phys, edge);
+        at = at > others ? at - others : 0;
+        if (edge > v->event.used_percent && at < v->rise) v->rise = at;
+        if (edge <= v->event.used_percent && at > v->fall) v->fall = at;
+    }
+}
+
+/* Sets the published bytes that request the next band check, and decides whether the device is
+   near. */
+static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli_band_state *v) {
+    uint64_t threads = mli_threads_allowed(lord);
+    uint64_t margin = threads * lord->counters.batch,
+             unseen = threads * w->free_interval;              /* the most unseen: live; freed */
+    uint64_t twice = mli_u32_load(&w->near_threshold) ? 2 : 1; /* hysteresis: near stays near */
+    int64_t published = (int64_t)mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published);
+    int64_t above = mli_clamp_to_int64(v->rise), below = mli_clamp_to_int64(v->fall);
+    if (v->rise != UINT64_MAX) above -= mli_clamp_to_int64(margin);
+    if (!v->fall) below = INT64_MIN;
+    v->near_threshold = v->due || published < below ||
+                        mli_add_saturated(v->level.live, twice * margin) >= v->rise ||
+                        mli_add_saturated(v->level.freed, twice * unseen) >= v->freed;
+    mli_u64_store(&w->check_above, (uint64_t)above);
+    mli_u64_store(&w->check_below, (uint64_t)below);
+}
+
+/* Sets how many bytes a thread frees between two checks: 64 checks on the way to the threshold
+   if all threads free alike, but at least a batch. If the interval shrinks, every thread checks at
+   its next free: its own next check was set by the longer interval. */
+static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
+                                  const mli_band_state *v) {
+    uint64_t had = w->free_interval,
+             share = v->event.threshold / 64 / mli_threads_allowed(lord);
+    mli_thread *t;
+    if (share < lord->counters.batch) share = lord->counters.batch;
+    if (!share) share = 1;
+    if (v->event.metric != MEMLORD_METRIC_FREED && v->event.metric != MEMLORD_METRIC_MAX)
+        share = 0; /* without a band, too */
+    w->free_interval = share;
+    if (!share || (had && share >= had)) return;
+    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
+        mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
+        if (cell) mli_u64_store(mli_cell_next_check(cell), 0);
+    }
+}
+
+/* Compares a device with a band that has a threshold now, and sets the marks for the next check. */
+static void mli_band_compare(mli_watch *w, mli_band_state *v) {
+    memlord_gc_event *e = &v->event;
+    uint64_t eighth = e->threshold / 8, again;
+    e->value = mli_metric_value(e->metric, &v->level);
+    again = mli_add_saturated(mli_metric_value(e->metric, &w->gc_end), eighth ? eighth : 1);
+    if (e->value < e->threshold - eighth || e->value >= again) w->waiting_rearm = 0;
+    v->due = !w->waiting_rearm && e->value >= e->threshold;
+    mli_band_marks(w, again, v);
+}
+
+/* Sums a device over all threads, compares it with the band in force and sets the margins. */
+static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
+                              mli_band_state *v) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
+    mli_watch *w = &mli_device_record_at(lord, dev)->watch;
+    const mli_strategy *s = (const mli_strategy *)mli_ptr_load(&w->strategy);
+    const int limited = phys->limit && !phys->sample.known; /* used % is of the limit */
+    memlord_gc_event *e = &v->event;
+    uint64_t total = limited ? mli_phys_live(lord, phys) : 0;
+    size_t i = 0;
+    memset(v, 0, sizeof *v);
+    v->rise = v->freed = UINT64_MAX;
+    e->used_percent = limited ? mli_percent(total, phys->limit)
+                              : mli_used_percent(&phys->sample);
+    if (s) v->level = mli_row_levels(lord, dev);
+    if (s) i = mli_band_at(s->bands, s->n, e->used_percent);
+    if (s && i < s->n) e->threshold = mli_band_threshold(phys, &s->bands[i], v->level.reserved);
+    e->band = e->threshold ? i : SIZE_MAX;
+    if (e->threshold) e->metric = s->bands[i].metric;
+    mli_free_interval_set(lord, dev, w, v);
+    if (e->threshold) mli_band_compare(w, v);
+    if (s && limited) mli_band_edges(phys, s, total, v);
+    mli_watch_set_margins(lord, dev, w, v);
+}
+
+/* Sets the freed bytes at which a cell's thread checks next; interval 0: never. */
+static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
+    uint64_t never = (uint64_t)INT64_MAX; /* mli_cell_tripped compares signed differences */
+    if (cell)
+        mli_u64_store(mli_cell_next_check(cell),
+                      interval ? mli_u64_load(&cell->out) + interval : never);
+}
+
+/* Returns 1 if bytes were published past the marks of a device while these were set. A later
+   publication sees them: it takes the row's lock after this or, without a batch, adds after it. */
+static int mli_marks_missed(memlord *lord, uint32_t dev) {
+    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
+    int missed;
+    mli_lock_take(&row->lock);
+    (void)mli_u64_add(&row->published, 0);
+    missed = mli_mark_passed(&mli_device_record_at(lord, dev)->watch, row);
+    mli_lock_drop(&row->lock);
+    return missed;
+}
+
+/* Evaluates the bands of a device and publishes whether it is near. When the device becomes near,
+   it is evaluated once more after a barrier: the second sum has every call that counted before the
+   barrier, and every call after the barrier sees the alert. The device is also evaluated once more
+   if a publication has passed the marks that were just set. The addition to `checks` in
+   mli_band_check orders two checks: the later check sees the counts of the call that ran the
+   earlier one. */
+static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
+                                     mli_band_state *v) {
+    mli_watch *w = &mli_device_record_at(lord, dev)->watch;
+    int again = 0, pass = 0;
+    do {
+        mli_phys *phys = mli_phys_lock(lord, dev);
+        mli_cell *cell = t ? mli_cell_at(t, MLI_BOOK_DEVICE, dev) : NULL;
+        mli_band_evaluate(lord, phys, dev, v);
+        again = v->near_threshold && !mli_u32_load(&w->near_threshold);
+        if (v->near_threshold != (int)mli_u32_load(&w->near_threshold)) {
+            mli_u32_store(&w->near_threshold, (uint32_t)v->near_threshold);
+            mli_alert_bands_add(lord, v->near_threshold ? 1u : (uint32_t)-1);
+        }
+        mli_next_check_set(cell, w->free_interval);
+        mli_next_check_set(mli_orphan_cell(lord, MLI_BOOK_DEVICE, dev),
+                           w->free_interval);
+        mli_lock_drop(&phys->lock);
+        if (again)
+            mli_barrier_threads(lord);
+        else if (!pass && !v->near_threshold)
+            again = mli_marks_missed(lord, dev);
+        pass++;
+    } while (again);
+}
+
+/* -- callbacks -- */
+
+/* Returns 1 if another thread runs the callback with a serial number, for any device. */
+static MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
+    MLI_REQUIRE(mli_lock_held(&lord->bands->callbacks_lock));
+    uint32_t i = 0;
+    while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
+        const mli_watch *w = &mli_device_record_at(lord, i)->watch;
+        if (w->gc_serial == serial && w->gc_thread != (void *)&mli_self) return 1;
+    }
+    return 0;
+}
+
+/* Adds a callback to the list, behind those of its kind. Requires: its serial tells its kind. */
+static MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
+    mli_gc_entry **at = &lord->bands->gc_entries;
+    mli_callbacks_enter(lord);
+    c->serial += mli_serial_next(lord);
+    while (*at && (*at)->serial < c->serial) at = &(*at)->next;
+    c->next = *at;
+    *at = c;
+    mli_callbacks_leave(lord);
+}
+/* Takes a callback off the list, and waits until no other thread runs it; NULL: it is not there. */
+static MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device sel,
+                                                     memlord_gc_fn fn, void *user) {
+    mli_gc_entry *c, **at;
+    unsigned spins = 0;
+    mli_callbacks_enter(lord);
+    for (at = &lord->bands->gc_entries; *at; at = &(*at)->next)
+        if (mli_device_word((*at)->sel) == mli_device_word(sel) && (*at)->fn == fn &&
+            (*at)->user == user)
+            break;
+    c = *at;
+    if (c) *at = c->next; /* a run of the callback on this thread goes on with a copy */
+    while (c && mli_gc_runs_elsewhere(lord, c->serial)) {
+        mli_callbacks_leave(lord);
+        mli_spin_wait(&spins);
+        mli_callbacks_enter(lord);
+    }
+    mli_callbacks_leave(lord);
+    return c;
+}
+
+/* -- collecting -- */
+
+/* Copies the next callback that serves an event, and marks it as the one that this thread runs for
+   the device. 0: none is left. */
+static MLI_COLD int mli_gc_advance(memlord *lord, mli_watch *w, const memlord_gc_event *e,
+                                   uintptr_t here, mli_gc_entry *out) {
+    const mli_gc_entry *c;
+    mli_callbacks_enter(lord);
+    c = mli_gc_next(lord, e->device, e->reason, w->gc_serial);
+    if (c) *out = *c;
+    w->gc_serial = c ? c->serial : 0;
+    w->gc_thread = c ? &mli_self : NULL;
+    w->gc_frame = here;
+    mli_callbacks_leave(lord);
+    return c != NULL;
+}
+
+/* Begins a collection on a device. 0: a collection is running there. A collection that this thread
+   left by longjmp counts as failed, and is over. The exchange pairs with the release in
+   mli_gc_run_callbacks. */
+static MLI_COLD int mli_gc_begin(memlord *lord, uint32_t dev, uintptr_t here) {
+    mli_watch *w = &mli_device_record_at(lord, dev)->watch;
+    int left = 0;
+    if (!mli_u32_exchange(&w->gc_running, 1)) return 1;
+    mli_callbacks_enter(lord);
+    if (w->gc_thread == (void *)&mli_self) left = !mli_frame_runs(&w->gc_frame, here);
+    if (left) {
+        w->gc_thread = NULL;
+        w->gc_serial = 0;
+    }
+    mli_callbacks_leave(lord);
+    if (left) mli_stat_add(lord, dev, MLI_STAT_gc_failed, 1);
+    return left;
+}
+
+static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
+                                const memlord_gc_result *result) {
+    static const char reasons[] =
+#define MLI_X(name, text) text "\0"
+        MLI_REASONS(MLI_X);
+#undef MLI_X
+    static const char metrics[][10] = {"allocated", "freed", "max", "reserved", "cached"};
+    char line[320];
+    mli_out o;
+    if (!mli_log_hears(lord, MEMLORD_LOG_INFO)) return;
+    mli_out_buffer(&o, line, sizeof line);
+    mli_putf(&o, "[gc] %i run %ju (%ju in all): %s", mli_device_code(e->device),
+             e->device_runs, e->total_runs, mli_text_at(reasons, (unsigned)e->reason));
+    if (e->band != SIZE_MAX)
+        mli_putf(&o, " %ju, %s %jo >= %jo", (uint64_t)e->band, metrics[e->metric], e->value,
+                 e->threshold);
+    if (e->needed) mli_putf(&o, ", needed %jo", e->needed);
+    mli_putf(&o, result->ran ? ", used %g, reclaimed %jo" : ", used %g, could not run",
+             e->used_percent, result->reclaimed);
+    mli_log_end(lord, MEMLORD_LOG_INFO, &o);
+}
+
+/* Numbers a run that is about to begin, on its device and in the ledger. Failed runs count. */
+static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event *e) {
+    uint32_t i = 0;
+    e->total_runs = 1;
+    while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
+        const mli_u64 *count = mli_device_record_at(lord, i)->count;
+        uint64_t runs = mli_u64_load(&count[MLI_STAT_gc_runs]) +
+                        mli_u64_load(&count[MLI_STAT_gc_failed]);
+        e->total_runs += runs;
+        if (i == dev) e->device_runs = runs + 1;
+    }
+}
+
+/* Records the end of a run: freed starts again from 0 and, with `rest`, the bands wait until the
+   metric has moved. A callback that could not run resets nothing and counts as failed. */
+static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
+                                   const memlord_gc_result *result) {
+    mli_device_record *device = mli_device_record_at(lord, dev);
+    mli_watch *w = &device->watch;
+    mli_u64 *sum = &device->count[MLI_STAT_gc_reclaimed];
+    mli_phys *phys;
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    mli_stat_add(lord, dev, result->ran ? MLI_STAT_gc_runs : MLI_STAT_gc_failed, 1);
+    if (result->ran) /* saturated, as the host may report any number. gc_running makes this the only
+                        writer */
+        mli_u64_store(sum, mli_add_saturated(mli_u64_load(sum), result->reclaimed));
+    for (i = 1; i < n && result->ran; i++)
+        if (i == dev || (result->family && mli_type_of(lord, i) == device->device.type))
+            mli_row_freed_reset(lord, i);
+    phys = mli_phys_lock(lord, dev);
+    if (rest) {
+        w->gc_end = mli_row_levels(lord, dev);
+        w->waiting_rearm = 1;
+    }
+    mli_lock_drop(&phys->lock);
+}
+
+/* Runs the callbacks of a device, then clears `gc_running` and updates the bands. Requires: it was
+   this thread that set `gc_running`. */
+static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, mli_thread *t,
+                                          mli_band_state *v, int rest, memlord_gc_result *all) {
+    MLI_REQUIRE(mli_none_held());
+    MLI_REQUIRE(mli_u32_load(&mli_device_record_at(lord, dev)->watch.gc_running));
+    mli_device_record *device = mli_device_record_at(lord, dev);
+    memlord_gc_event *e = &v->event;
+    mli_gc_entry c;
+    memset(all, 0, sizeof *all);
+    e->device = device->device;
+    mli_gc_number(lord, dev, e);
+    while (mli_gc_advance(lord, &device->watch, e, MLI_STACK_ADDRESS(), &c)) {
+        memlord_gc_result one = c.fn(c.user, lord, e);
+        if (!one.ran) continue;
+        all->ran = 1;
+        all->family |= one.family;
+        all->reclaimed = mli_add_saturated(all->reclaimed, one.reclaimed);
+    }
+    mli_gc_finish(lord, dev, rest, all);
+    mli_log_gc(lord, e, all);
+    if (all->ran) mli_event_record_other(lord, MEMLORD_EVENT_GC, dev, 0, all->reclaimed);
+    mli_u32_store_release(&device->watch.gc_running, 0); /* pairs with the exchanges */
+    mli_band_update(lord, dev, t, v);
+}
+
+MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, int safe) {
+    mli_watch *w = &mli_device_record_at(lord, dev)->watch;
+    mli_band_state v;
+    memlord_gc_result result;
+    (void)mli_u64_add(&w->checks, 1);
+    if (t && !mli_is_orphan(lord, t)) /* a thread that has only freed has no cell yet */
+        (void)mli_cell_make(lord, t, MLI_BOOK_DEVICE, dev, mli_own_alloc);
+    mli_band_update(lord, dev, t, &v);
+    if (!v.due || !safe) return;
+    if (!mli_gc_begin(lord, dev, MLI_STACK_ADDRESS())) return;
+    mli_band_update(lord, dev, t, &v); /* a run may have ended between the two */
+    v.event.reason = MEMLORD_REASON_BAND;
+    if (v.due)
+        mli_gc_run_callbacks(lord, dev, t, &v, 1, &result);
+    else
+        mli_u32_store_release(&w->gc_running, 0);
+}
+
+MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,
+                                                uint64_t needed, uint64_t *reclaimed) {
+    mli_device_record *device = mli_device_record_at(lord, dev);
+    memlord_gc_result result;
+    mli_band_state v;
+    int rest;
+    *reclaimed = 0;
+    if (!mli_gc_registered(lord, device->device, reason)) return MEMLORD_E_UNKNOWN;
+    if (!mli_gc_begin(lord, dev, MLI_STACK_ADDRESS())) return MEMLORD_E_STATE;
+    mli_band_update(lord, dev, NULL, &v);
+    rest = v.event.threshold && v.event.value >= v.event.threshold;
+    v.event.reason = reason;
+    v.event.band = SIZE_MAX;
+    v.event.metric = MEMLORD_METRIC_ALLOCATED;
+    v.event.value = mli_row_live(lord, MLI_BOOK_DEVICE, dev);
+    v.event.threshold = 0;
+    v.event.needed = needed;
+    mli_gc_run_callbacks(lord, dev, NULL, &v, rest, &result);
+    *reclaimed = result.reclaimed;
+    return result.ran ? MEMLORD_OK : MEMLORD_E_STATE;
+}
+
+MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys) {
+    uint32_t i = 0;
+    mli_band_state v;
+    int again;
+    for (again = 0; again < 2; again++) {
+        while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
+            (void)mli_dev_watch(lord, i);
+            mli_band_update(lord, i, NULL, &v);
+        }
+        if (!mli_types_watched(lord, UINT32_MAX)) return;
+        /* a call may have compared with the old marks: the second pass has its bytes in the sum */
+        if (!again) mli_barrier_threads(lord);
+    }
+}
+
+MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
+    uint32_t threads;
+    mli_alert_set(lord, MLI_ALERT_THREADS, 0); /* before the count: a thread that starts from here
+                                                  on sets it again */
+    do mli_threads_allow(lord, threads = mli_thread_count(lord) + 4);
+    while (mli_thread_count(lord) > threads);
+    mli_phys_recheck(lord, NULL);
+}
+
+/* Brings strategies in force, thresholds, alerts and pollers up to date after a change of the
+   strategies or callbacks. After it no device uses a strategy that is no longer in the list. */
+static void mli_bands_changed(memlord *lord) {
+    uint32_t i = 0;
+    mli_watched_types_set(lord);
+    mli_phys_recheck(lord, NULL);
+    while ((i = mli_phys_next_dev(lord, NULL, i)) != 0)
+        if (mli_dev_is_watched(lord, i)) mli_check_request(lord, i); /* it starts the poller, too */
+    lord->start_pollers(lord, 0);
+}
+
+/* -- the end of a call -- */
+
+MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev) {
+    const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
+    mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
+    if (!cell || mli_u32_load(&w->near_threshold)) return;
+    if (mli_mark_passed(w, mli_row_at(lord, MLI_BOOK_DEVICE, dev)) || mli_cell_tripped(cell) < 0)
+        mli_check_request(lord, dev);
+}
+
+MLI_PRIVATE MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
+    const double part = (double)used, all = (double)total;
+    return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL
+           : part * 5 >= all * 4 ? MEMLORD_PRESSURE_WARNING
+                                 : MEMLORD_PRESSURE_NORMAL;
+}
+
+/* -- life -- */
+
+static MLI_COLD void mli_bands_init(memlord *lord, const memlord_desc *desc) {
+    (void)desc;
+    mli_lock_rank(&lord->bands->callbacks_lock, MLI_RANK_CALLBACKS);
+}
+static MLI_COLD void mli_bands_lock(memlord *lord, int take) {
+    mli_lock_set(&lord->bands->callbacks_lock, take);
+}
+/* Clears the marks of threads that collected, which a forked child does not have. Counts the alerts
+   again: a thread that set or cleared a flag may have been stopped before it changed the alert. */
+static MLI_COLD void mli_bands_forked(memlord *lord) {
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE), alerts = 0;
+    for (i = 1; i < n; i++) {
+        mli_watch *w = &mli_device_record_at(lord, i)->watch;
+        alerts += mli_u32_load(&w->near_threshold) + mli_u32_load(&w->check_requested);
+        if (w->gc_thread == (void *)&mli_self) continue;
+        w->gc_serial = 0;
+        mli_u32_store(&w->gc_running, 0);
+    }
+    mli_alert_bands_set(lord, alerts);
+}
+static MLI_COLD void mli_bands_free(memlord *lord) {
+    mli_strategy *s, *next;
+    for (s = lord->bands->strategies; s; s = next) {
+        next = s->next;
+        mli_strategy_free(lord, s);
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life) {
+    MLI_LIFE_STATE(life, bands);
+    life->init = mli_bands_init;
+    life->lock = mli_bands_lock;
+    life->forked = mli_bands_forked;
+    life->free = mli_bands_free;
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_strategy_check(const memlord_band *bands, size_t n, size_t *bad) {
+    size_t i = 0;
+    if (n && !bands) return MEMLORD_E_INVALID;
+    while (i < n && !mli_band_error(&bands[i])) i++;
+    if (i < n && bad) *bad = i;
+    return i < n ? MEMLORD_E_INVALID : MEMLORD_OK;
+}
+
+MLI_API const memlord_band *memlord_strategy_default(size_t *n) {
+    if (n) *n = MLI_DEFAULT_BANDS;
+    return mli_default_bands;
+}
+
+MLI_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
+                                            const memlord_band *bands, size_t n) {
+    mli_strategy *fresh, *old;
+    size_t bad = 0;
+    if (!lord) return MEMLORD_OK;
+    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    if (memlord_strategy_check(bands, n, &bad)) {
+        if (bands)
+            mli_logf(lord, MEMLORD_LOG_ERROR, "[strategy] refused, band %ju%s",
+                     (uint64_t)bad, mli_band_error(&bands[bad]));
+        return MEMLORD_E_INVALID;
+    }
+    fresh = (mli_strategy *)mli_own_alloc(lord, sizeof *fresh + n * sizeof *bands);
+    if (!fresh) return MEMLORD_E_NOMEM;
+    fresh->sel = sel;
+    fresh->n = n;
+    fresh->bands = (const memlord_band *)(void *)(fresh + 1);
+    if (n) memcpy(fresh + 1, bands, n * sizeof *bands);
+    if (n) mli_bands_warn(lord, bands, n);
+    old = mli_strategy_swap(lord, sel, fresh);
+    mli_bands_changed(lord);
+    mli_strategy_free(lord, old);
+    return MEMLORD_OK;
+}
+MLI_API memlord_result memlord_strategy_unset(memlord *lord, memlord_device sel) {
+    mli_strategy *old;
+    if (!lord) return MEMLORD_OK;
+    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    old = mli_strategy_swap(lord, sel, NULL);
+    if (!old) return MEMLORD_E_UNKNOWN;
+    mli_bands_changed(lord);
+    mli_strategy_free(lord, old);
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_gc_callback_add(memlord *lord, memlord_device sel,
+                                               uint32_t reasons, memlord_gc_fn fn, void *user) {
+    const uint32_t every = (1u << MEMLORD_REASON_COUNT) - 1;
+    mli_gc_entry *c;
+    if (!lord) return MEMLORD_OK;
+    if (!fn || (reasons & ~(every | MEMLORD_GC_QUIET))) return MEMLORD_E_INVALID;
+    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    c = (mli_gc_entry *)mli_own_alloc(lord, sizeof *c);
+    if (!c) return MEMLORD_E_NOMEM;
+    c->fn = fn;
+    c->user = user;
+    c->sel = sel;
+    c->reasons = reasons & every ? reasons : reasons | every;
+    c->serial = (uint64_t)((sel.index < 0) + (sel.type < 0)) << 62;
+    mli_gc_entry_add(lord, c);
+    mli_bands_changed(lord);
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_device sel,
+                                                  memlord_gc_fn fn, void *user) {
+    mli_gc_entry *c;
+    if (!lord) return MEMLORD_OK;
+    if (!fn) return MEMLORD_E_INVALID;
+    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    c = mli_gc_entry_take(lord, sel, fn, user);
+    if (!c) return MEMLORD_E_UNKNOWN;
+    mli_own_free(lord, c, sizeof *c);
+    mli_bands_changed(lord);
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int reason,
+                                      uint64_t *reclaimed) {
+    uint64_t ignored;
+    uint32_t dev;
+    memlord_result r;
+    if (reclaimed) *reclaimed = 0;
+    if (!lord) return MEMLORD_OK;
+    if ((unsigned)reason >= MEMLORD_REASON_COUNT) return MEMLORD_E_INVALID;
+    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
+    if (mli_device_valid(device) && !mli_gc_registered(lord, device, reason))
+        return MEMLORD_E_UNKNOWN; /* before mli_dev, because that makes the device known */
+    r = mli_dev(lord, device, &dev);
+    return r ? r : mli_collect(lord, dev, reason, 0, reclaimed ? reclaimed : &ignored);
+}
+
+/* ---------------------------------------------------------------------- src/services/pages.h -- */
+
+/* Owns the pressure page: a file that the ledgers of several processes map. May use os/ and base/.
+   Invariant: only the ledger that holds the system's lock on a slot's byte of the file writes the
+   slot. Lock: neighbours, for all of it; none while callbacks run. */
+
+#define MLI_PAGE_SLOTS 64 /* the slots of a page: one for each ledger that shares it */
+
+/* Each ledger has a slot on the page, with the bytes that it holds of its physical devices, its
+   requests to the others, and its answers. The system drops the lock of a slot when the process
+   ends, so a process killed at any instruction leaves nothing locked. A value read from the page
+   may be anything: it is never an index. */
+
+#if !defined(MEMLORD_NO_NEIGHBOURS)
+
+#define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* "memlordp" */
+#define MLI_PAGE_VERSION 1
+#define MLI_PAGE_ANSWER_MS 2000     /* the most ms that a raise waits: the max_ms of the default
+                                       retry */
+
+/* The slots of the pressure page: see services/neighbours. Words of 64 bits, so that programs of 32
+   and of 64 bits share a page. */
+#define MLI_SLOT_DEVICES 17                         /* with the host's memory */
+#define MLI_PAGE_PATH 400                           /* bytes of its path, with the 0 */
+enum { MLI_SLOT_FORKED = -2, MLI_SLOT_NONE = -1 }; /* a forked child claims one at its first use */
+typedef struct mli_page_device {
+    uint64_t id;       /* a hash of its identity; 0: none */
+    uint64_t held;     /* bytes live there, or reserved by pools */
+    uint64_t spare;    /* the part of `held` that is unused in pools, or pending */
+    uint64_t failing;  /* 1: allocations fail */
+    uint64_t wanted;   /* bytes asked of the others */
+    uint64_t asked;    /* the request that asked for them */
+    uint64_t released; /* bytes given back in answers, ever */
+} mli_page_device;
+typedef struct mli_page_slot {
+    uint64_t pid, started; /* `started`: when the ledger was made, in ns of the wall clock */
+    mli_page_device devices[MLI_SLOT_DEVICES];
+    uint64_t answered[MLI_PAGE_SLOTS]; /* the last request of each slot that was answered */
+    uint64_t request;                  /* the last request; stored after the devices */
+    uint64_t owner;                    /* unique to this claim; 0: the slot is free */
+} mli_page_slot;
+enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
+
+/* The file. A bell is the one word of a slot that others write, too. */
+typedef struct mli_page {
+    mli_u64 magic, version, unused[6];
+    struct {
+        mli_u32 rings; /* a futex; requests to the slot's ledger and answers to it raise it */
+        uint32_t unused[15];
+    } bells[MLI_PAGE_SLOTS];
+    mli_u64 slots[MLI_PAGE_SLOTS][MLI_SLOT_WORDS];
+} mli_page;
+#define MLI_SLOT_WORD(field) (offsetof(mli_page_slot, field) / sizeof(uint64_t))
+
+#if !MLI_WINDOWS && !defined(MLI_U64_LOCKS) && (defined(__linux__) || defined(F_OFD_SETLK))
+
+/* Locks the byte of a slot for this ledger; `unlock`: unlocks it. Returns 0; -1: another has it; 1:
+   the system has no such locks for this file. */
+MLI_PRIVATE MLI_COLD int mli_slot_lock(int fd, uint32_t slot, int unlock);
+/* Returns 1 if no other ledger has locked the byte of a slot. */
+MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot);
+/* The same, with cancellation off: a cancelled thread would keep the page lock. */
+MLI_PRIVATE MLI_COLD memlord_result mli_page_map(const char *path, mli_page **page, int *fd,
+                                                 const char **why);
+MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page);
+MLI_PRIVATE void mli_page_fd_close(int fd);
+
+/* Puts the directory and the start of the file of a name without '/'. */
+MLI_PRIVATE MLI_COLD void mli_put_page_path(mli_out *o);
+#define MLI_HAS_PAGE 1
+#else
+MLI_PRIVATE int mli_slot_lock(int fd, uint32_t slot, int unlock);
+MLI_PRIVATE int mli_slot_is_free(int fd, uint32_t slot);
+MLI_PRIVATE memlord_result mli_page_map(const char *path, mli_page **page, int *fd,
+                                        const char **why);
+MLI_PRIVATE void mli_page_unmap(mli_page *page);
+MLI_PRIVATE void mli_page_fd_close(int fd);
+MLI_PRIVATE void mli_put_page_path(mli_out *o);
+#define MLI_HAS_PAGE 0
+#endif
+#if MLI_HAS_PAGE && defined(__linux__)
+MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path);
+/* Returns 1 if tasks have waited since the last look; -1: the trigger is gone. Never waits. */
+MLI_PRIVATE MLI_COLD int mli_stall_seen(int fd);
+#else
+MLI_PRIVATE int mli_stall_open(const char *path);
+MLI_PRIVATE int mli_stall_seen(int fd);
+#endif
+#if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
+MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
+                                        uint32_t ms);
+MLI_PRIVATE MLI_COLD void mli_bell_ring(mli_u32 *bell);
+#else
+MLI_PRIVATE void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen, uint32_t ms);
+MLI_PRIVATE void mli_bell_ring(mli_u32 *bell);
+#endif
+
+#endif
+
+/* ---------------------------------------------------------------------- src/services/pages.c -- */
+
+#if !defined(MEMLORD_NO_NEIGHBOURS)
+
+#define MLI_PAGE_BYTES (128u << 10) /* the size of the file: a multiple of every page size up to 64
+                                       KiB */
+typedef char mli_page_fits[sizeof(mli_page) <= MLI_PAGE_BYTES ? 1 : -1];
+
+/* -- the system -- */
+
+#if !MLI_WINDOWS && !defined(MLI_U64_LOCKS) && (defined(__linux__) || defined(F_OFD_SETLK))
+#if !defined(F_OFD_SETLK) /* Linux 3.15; hidden without _GNU_SOURCE */
+#define MLI_OFD_GETLK 36
+#define MLI_OFD_SETLK 37
+#else
+#define MLI_OFD_GETLK F_OFD_GETLK
+#define MLI_OFD_SETLK F_OFD_SETLK
+#endif
+
+MLI_PRIVATE MLI_COLD int mli_slot_lock(int fd, uint32_t slot, int unlock) {
+    struct flock lock;
+    memset(&lock, 0, sizeof lock);
+    lock.l_type = (short)(unlock ? F_UNLCK : F_WRLCK);
+    lock.l_start = (off_t)slot;
+    lock.l_len = 1;
+    if (!fcntl(fd, MLI_OFD_SETLK, &lock)) return 0;
+    return errno == EAGAIN || errno == EACCES ? -1 : 1;
+}
+MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot) {
+    struct flock lock;
+    memset(&lock, 0, sizeof lock);
+    lock.l_type = (short)F_WRLCK;
+    lock.l_start = (off_t)slot;
+    lock.l_len = 1;
+    return !fcntl(fd, MLI_OFD_GETLK, &lock) && lock.l_type == F_UNLCK;
+}
+
+/* Makes the file of a page under a name of its own, and links it to `path`. The file is written in
+   full, so that no later store finds the disk full. A file that `path` already names stays. */
+static MLI_COLD int mli_page_make(const char *path) {
+    const char nothing[512] = {0};
+    const uint64_t head[2] = {MLI_PAGE_MAGIC, MLI_PAGE_VERSION};
+    char own[MLI_PAGE_PATH + 48];
+    mli_signals held;
+    mli_file file;
+    mli_out o;
+    uint32_t i;
+    int bad;
+    mli_out_buffer(&o, own, sizeof own);
+    mli_putf(&o, "%s.%ju-%ju", path, mli_pid(), mli_now());
+    (void)mli_out_end(&o, sizeof own);
+    if (mli_file_create(own, &file)) return -1;
+    held = mli_signals_block(); /* past a limit of file sizes a write raises SIGXFSZ */
+    bad = fchmod(file, 0600) || mli_file_write(file, (const char *)head, sizeof head) ||
+          mli_file_write(file, nothing, sizeof nothing - sizeof head);
+    for (i = 1; i < MLI_PAGE_BYTES / sizeof nothing && !bad; i++)
+        bad = mli_file_write(file, nothing, sizeof nothing);
+    if (mli_file_close(file)) bad = 1;
+    if (!bad) bad = mli_file_rename(own, path, 0) < 0;
+    mli_file_remove(own);
+    mli_signals_restore(&held);
+    return bad ? -1 : 0;
+}
+
+/* Returns why a file is not taken as a page; NULL: it is. */
+static MLI_COLD const char *mli_page_refusal(const struct stat *st) {
+    if (!S_ISREG(st->st_mode)) return "it is no regular file";
+    if (st->st_uid != geteuid()) return "it belongs to another user";
+    if ((st->st_mode & 0777) != 0600) return "its mode is not 0600";
+    if (st->st_size != (off_t)MLI_PAGE_BYTES) return "its size is not that of a page";
+    return NULL;
+}
+static MLI_COLD const char *mli_page_refuse_head(const mli_page *page) {
+    const uint64_t version = mli_u64_load(&page->version);
+    if (mli_u64_load(&page->magic) != MLI_PAGE_MAGIC) return "its content is no page of MemLord";
+    if (version < MLI_PAGE_VERSION) return "it is of an older version of MemLord";
+    return version > MLI_PAGE_VERSION ? "it is of a newer version of MemLord" : NULL;
+}
+
+/* Opens the file of a page, and makes it if it is missing. Returns a descriptor above the standard
+   streams; -1: *why says the reason. */
+static MLI_COLD int mli_page_file(const char *path, struct stat *st, const char **why,
+                                  memlord_result *r) {
+    int fd, tries = 2;
+    do fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    while (fd < 0 && errno == ENOENT && tries-- && !mli_page_make(path));
+    *r = errno == ELOOP || errno == EACCES ? MEMLORD_E_STATE : MEMLORD_E_IO;
+    *why = errno == ELOOP    ? "it is a symbolic link"
+           : errno == EACCES ? "this process may not open it"
+                             : "it cannot be opened or made";
+    if (fd >= 0) fd = mli_fd_above_std(fd);
+    if (fd < 0) return -1;
+    *r = MEMLORD_E_STATE;
+    *why = fstat(fd, st) ? "its state cannot be read" : mli_page_refusal(st);
+    if (!*why) return fd;
+    (void)close(fd);
+    return -1;
+}
+
+/* Maps a page. Opens the file once more for the mapping, because a forked child inherits the
+   mapping. If the mapping were of the descriptor that holds the lock, the child would keep the
+   parent's lock after the end of the parent. */
+static MLI_COLD memlord_result mli_page_open(const char *path, mli_page **page, int *fd,
+                                             const char **why) {
+    struct stat first, second;
+    memlord_result r;
+    void *at = MAP_FAILED;
+    int map = mli_page_file(path, &first, why, &r);
+    *page = NULL;
+    if (map < 0) return r;
+    *fd = mli_page_file(path, &second, why, &r);
+    if (*fd >= 0 && (first.st_dev != second.st_dev || first.st_ino != second.st_ino))
+        *why = "it was replaced meanwhile";
+    else if (*fd >= 0)
+        at = mmap(NULL, MLI_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, map, 0);
+    (void)close(map);
+    if (*fd < 0) return r;
+    *page = at == MAP_FAILED ? NULL : (mli_page *)at;
+    if (*page)
+        *why = mli_page_refuse_head(*page);
+    else if (!*why)
+        *why = "it cannot be mapped";
+    if (!*why) return MEMLORD_OK;
+    if (*page) (void)munmap(at, MLI_PAGE_BYTES);
+    (void)close(*fd);
+    return *page ? MEMLORD_E_STATE : MEMLORD_E_IO;
+}
+MLI_PRIVATE MLI_COLD memlord_result mli_page_map(const char *path, mli_page **page, int *fd,
+                                                 const char **why) {
+    const int saved = errno, cancel = mli_cancel_disable();
+    const memlord_result r = mli_page_open(path, page, fd, why);
+    mli_cancel_restore(cancel);
+    errno = saved;
+    return r;
+}
+MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page) { (void)munmap((void *)page, MLI_PAGE_BYTES); }
+MLI_PRIVATE void mli_page_fd_close(int fd) {
+    const int cancel = mli_cancel_disable();
+    (void)close(fd);
+    mli_cancel_restore(cancel);
+}
+
+MLI_PRIVATE MLI_COLD void mli_put_page_path(mli_out *o) {
+#if defined(__linux__)
+    mli_putf(o, "/dev/shm/memlord-%ju-", (uint64_t)geteuid());
+#else
+    mli_putf(o, "/tmp/memlord-%ju-", (uint64_t)geteuid());
+#endif
+}
+#else
+MLI_PRIVATE int mli_slot_lock(int fd, uint32_t slot, int unlock) {
+    (void)fd, (void)slot, (void)unlock;
+    return -1;
+}
+MLI_PRIVATE int mli_slot_is_free(int fd, uint32_t slot) {
+    (void)fd, (void)slot;
+    return 0;
+}
+MLI_PRIVATE memlord_result mli_page_map(const char *path, mli_page **page, int *fd,
+                                        const char **why) {
+    (void)path, (void)page, (void)fd;
+    *why = "this system has no locks that end with their process, or no atomic words of 64 bits";
+    return MEMLORD_E_UNSUPPORTED;
+}
+MLI_PRIVATE void mli_page_unmap(mli_page *page) { (void)page; }
+MLI_PRIVATE void mli_page_fd_close(int fd) { (void)fd; }
+MLI_PRIVATE void mli_put_page_path(mli_out *o) { mli_put_str(o, "memlord-"); }
+#endif
+
+/* Asks the kernel to notice when tasks of the machine, or of a cgroup, wait for memory: 150 ms in
+   2 s (Documentation/accounting/psi.rst; without privilege the window is a multiple of 2 s).
+   Returns a descriptor; -1: the kernel has no such triggers, or refuses. */
+#if MLI_HAS_PAGE && defined(__linux__)
+MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path) {
+    static const char trigger[] = "some 150000 2000000";
+    int saved = errno, fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+    if (fd >= 0) fd = mli_fd_above_std(fd);
+    if (fd >= 0 && write(fd, trigger, sizeof trigger) != (ssize_t)sizeof trigger) {
+        (void)close(fd);
+        fd = -1;
+    }
+    errno = saved;
+    return fd;
+}
+MLI_PRIVATE MLI_COLD int mli_stall_seen(int fd) {
+    struct pollfd look;
+    int saved = errno, cancel = mli_cancel_disable(), n;
+    look.fd = fd;
+    look.events = POLLPRI;
+    n = poll(&look, 1, 0);
+    mli_cancel_restore(cancel);
+    errno = saved;
+    return n <= 0 ? 0 : look.revents & POLLERR ? -1 : (look.revents & POLLPRI) != 0;
+}
+#else
+MLI_PRIVATE int mli_stall_open(const char *path) {
+    (void)path;
+    return -1;
+}
+MLI_PRIVATE int mli_stall_seen(int fd) {
+    (void)fd;
+    return -1;
+}
+#endif
+
+/* Waits until a bell no longer shows `seen`, or for `ms`. Without futexes, or where a sandbox
+   refuses them, the listener's own event is the wait: it sees a request after at most the interval
+   of pollers. */
+#if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
+MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
+                                        uint32_t ms) {
+    struct { /* the kernel's layout, which is not that of a timespec with 64-bit times on a 32-bit
+                system */
+        long sec, nsec;
+    } time;
+    int saved = errno, refused;
+    time.sec = (long)(ms / 1000);
+    time.nsec = (long)(ms % 1000) * 1000000;
+    refused = syscall(__NR_futex, bell, 0 /* FUTEX_WAIT */, seen, &time, NULL, 0) &&
+              errno != EAGAIN && errno != EINTR && errno != ETIMEDOUT;
+    errno = saved;
+    if (refused) mli_os_event_wait(&listener->wake, ms);
+}
+MLI_PRIVATE MLI_COLD void mli_bell_ring(mli_u32 *bell) {
+    int saved = errno;
+    (void)mli_u32_add(bell, 1); /* pairs with the load before mli_bell_wait */
+    (void)syscall(__NR_futex, bell, 1 /* FUTEX_WAKE */, 1, NULL, NULL, 0);
+    errno = saved;
+}
+#else
+MLI_PRIVATE void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen, uint32_t ms) {
+    (void)bell, (void)seen;
+    mli_os_event_wait(&listener->wake, ms);
+}
+MLI_PRIVATE void mli_bell_ring(mli_u32 *bell) { (void)mli_u32_add(bell, 1); }
+#endif
+#endif
+
 /* ----------------------------------------------------------------------- src/services/room.h -- */
 
 /* Owns the capacity sources and the counts of the host's pools, and computes whether a request has
@@ -20204,9 +20414,6 @@ MLI_API double memlord_mean_bytes(const memlord_stats *stats) {
    and services/bands. Invariants: one thread at a time calls a source for a phys, and holds no lock;
    an impossible sample counts as unknown. Locks: callbacks for sources and their callers, then phys
    for a sample. */
-
-/* Samples the host's memory: the built-in source of the cpu. */
-MLI_PRIVATE MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out);
 
 /* Returns the directory that has proc and sys of the machine; "": the root. */
 MLI_PRIVATE MLI_COLD const char *mli_proc_root(const memlord *lord);
@@ -20234,7 +20441,7 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
 MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own);
 
 /* Reads the name of another process; "" if the system does not tell. Drivers number processes as
-   the first pid namespace does: inside another one these names would be those of strangers. */
+   the first pid namespace does: inside another namespace the numbers would name other processes. */
 MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, char *name,
                                            size_t cap);
 
@@ -20262,14 +20469,15 @@ MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life);
 struct mli_room_state {
     mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
     mli_cpu cpu;
-    mli_u32 poll_ms;        /* from sample to sample of a poller */
+    mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
     mli_u64 refusal_logged; /* see mli_log_due: a refused reservation */
-    mli_u64 account_logged; /* the same: a request over the limit of its account */
+    mli_u64 account_logged; /* the same for a request over the limit of its account */
 };
 
 /* -- sources -- */
 
-MLI_PRIVATE MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out) {
+/* Samples the host's memory. It is the built-in source of the cpu. */
+static MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out) {
     memlord *lord = (memlord *)user;
     (void)d;
     return mli_cpu_sample(&lord->room->cpu, &out->total, &out->used, &out->process);
@@ -20305,7 +20513,7 @@ static void mli_phys_fraction_apply(mli_phys *phys) {
     if (!phys->limit) phys->limit = 1;
 }
 
-/* Notes what the devices of a phys have before its source runs. */
+/* Notes the bytes that the devices of a phys have before its source runs. */
 static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     uint32_t i = 0;
     mli_lock_take(&phys->lock);
@@ -20317,8 +20525,8 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     mli_lock_drop(&phys->lock);
 }
 /* Sets the marks of a sample. The live bytes that belong to it are the smaller ones of those before
-   and after the source ran, because nobody knows which of the two the source saw. For a pool they
-   are the bytes that the pool holds now, because the source may itself report those. */
+   and after the source ran, because nobody knows which of the two the source saw. For a pool the
+   live bytes are those that the pool holds now, because the source may itself report these. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i = 0;
@@ -20346,8 +20554,8 @@ static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacit
     mli_lock_drop(&phys->lock);
 }
 
-/* Makes this thread the sampler of a phys. 0: there is one already. A source that this thread left
-   by longjmp samples no more. */
+/* Makes this thread the sampler of a phys. 0: it has a sampler already. A source that this thread
+   left by longjmp counts as ended. */
 static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here) {
     int mine = !mli_u32_exchange(&phys->sampling, 1);
     mli_callbacks_enter(lord);
@@ -20402,14 +20610,15 @@ static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capaci
     mli_callbacks_leave(lord);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
-        if (phys->device.type != type) continue; /* also an unused phys: it may be used again */
+        if (phys->device.type != type) continue; /* an unused phys, too: it may be used again */
         mli_callbacks_enter(lord);
         while (phys->sampler && phys->sampler != (void *)&mli_self) {
             mli_callbacks_leave(lord);
             mli_spin_wait(&spins);
             mli_callbacks_enter(lord);
         }
-        phys->sampler_void = 1; /* for the sample that this thread may be taking, or has left */
+        phys->sampler_void = 1; /* drops the sample that this thread may be taking, or has left by
+                                   longjmp */
         mli_callbacks_leave(lord);
         mli_phys_sample_store(phys, &none, 0);
         mli_phys_recheck(lord, phys);
@@ -20430,7 +20639,7 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
         (void)mli_phys_sample(lord, phys);
 }
 
-/* -- readers: they sample what nobody samples for them -- */
+/* -- readers: they sample a phys that no poller samples -- */
 
 /* Returns 1 if a reader may run a source on this thread. It may not if the host defers, nor inside
    code of the host that MemLord called: the ledger's allocator, a logger, a try function, a fence,
@@ -20473,8 +20682,8 @@ static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
     return now > at && now - at >= (known ? 3 * interval : interval);
 }
 
-/* Samples a phys for a reader if that is due and allowed. It checks no band: the next recorded call
-   does. `own`: only the built-in source may run. */
+/* Samples a phys for a reader if that is due and allowed. Does not check the bands: the next
+   recorded call does. `own`: only the built-in source may run. */
 static MLI_COLD void mli_phys_sample_for_reader(memlord *lord, mli_phys *phys, int own) {
     memlord_capacity_fn fn;
     if (!mli_phys_sample_due(lord, phys) || !mli_reader_may_sample(lord)) return;
@@ -20514,7 +20723,8 @@ MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, ch
     mli_put_str(&o, root);
     mli_put_str(&o, "/proc/self/ns/pid");
     if (mli_out_end(&o, sizeof path) >= sizeof path) return;
-    if (!mli_link_is(path, "pid:[4026531836]")) return; /* the number of the first, since 3.8 */
+    if (!mli_link_is(path, "pid:[4026531836]")) return; /* the field has the number of the first
+                                                           namespace since Linux 3.8 */
     mli_out_buffer(&o, path, sizeof path);
     mli_put_str(&o, root);
     mli_put_str(&o, "/proc/");
@@ -20536,7 +20746,7 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
 }
 
 /* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a phys. The tickets
-   hold `covered` bytes for the request itself: it has them in addition to what is left. */
+   hold `covered` bytes for the request itself, which can use them besides the bytes left. */
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted,
                                       uint64_t covered) {
     memlord_capacity sample;
@@ -20692,7 +20902,7 @@ static MLI_COLD void mli_room_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD memlord_result mli_room_open(memlord *lord, const memlord_desc *desc) {
     return mli_name(lord, desc->proc_root, &lord->room->cpu.root);
 }
-/* Clears the marks of threads that sampled: they are gone. */
+/* Clears the marks of the threads that sampled, which a forked child does not have. */
 static MLI_COLD void mli_room_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++) {
@@ -20712,8 +20922,8 @@ MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life) {
 
 #define MLI_POOL_MAX ((uint64_t)1 << 62) /* bytes: the most that a host's pool can hold */
 
-/* Ends a call that has changed what a pool holds: checks the bands of its device. Within the
-   device's capacity source nothing runs: a later call collects. */
+/* Ends a call that has changed the bytes of a pool: checks the bands of its device. Within the
+   device's capacity source no callback runs, and a later call collects. */
 static MLI_COLD memlord_result mli_pool_changed(memlord *lord, uint32_t dev) {
     int safe = !(lord->flags & MEMLORD_FLAG_DEFER);
     if (!mli_self.in_host_alloc && mli_dev_watch(lord, dev)) {
@@ -20971,24 +21181,25 @@ typedef struct mli_raise {
     } before[MLI_PAGE_SLOTS];
 } mli_raise;
 
-/* What other modules call once a page has been opened. They reach it by a pointer, so that a
-   program that opens none does not link it. */
+/* The functions that other modules call once a page has been opened. They call them through a
+   pointer, so that a program that opens no page does not link these functions. */
 typedef struct mli_neighbours {
     void (*serve)(memlord *lord); /* does the listener's work at a safe point */
     /* Starts the listener unless it runs: at the open, and in a forked child. */
     memlord_result (*listen)(memlord *lord);
     /* Asks the neighbours of a physical device. E_STATE: no page is open; E_UNKNOWN: the device is
-       not on it. Else *raise is linked until raise_end. */
+       not on the page. After OK *raise stays in the list until raise_end. */
     memlord_result (*raise_begin)(memlord *lord, const mli_phys *phys, uint64_t needed,
                                   mli_raise *raise);
     void (*raise_end)(memlord *lord, mli_raise *raise);
-    /* Returns 1 if the neighbours have released enough; -1: all have answered, and it is less, or
-       the page is closed; 0: not yet. A process that ended has released all it held. */
+    /* Returns 1 if the neighbours have released enough; -1: all have answered and released less, or
+       the page is closed; 0: not all have answered. A process that ended has released all bytes
+       that it held. */
     int (*raise_check)(memlord *lord, const mli_raise *raise);
     /* Leaves the page: at a close, and at the end of the ledger. Requires: the caller is not the
        listener. */
     void (*end)(memlord *lord);
-    void (*forked)(memlord *lord); /* in a forked child: the slot is the parent's */
+    void (*forked)(memlord *lord); /* in a forked child, as the slot is the parent's */
 } mli_neighbours;
 
 /* Returns NULL while no page has been opened. The acquire pairs with memlord_pressure_open. */
@@ -21001,11 +21212,12 @@ MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
 struct mli_neighbours_state {
-    mli_lock lock;         /* all below but service, open and listener */
+    mli_lock lock;         /* guards all members below but service, open and listener */
     struct mli_page *page; /* NULL: none is mapped */
-    int slot, fd;          /* its slot, or MLI_SLOT_...; fd: holds the slot's lock */
+    int slot, fd;          /* the ledger's slot, or MLI_SLOT_...; fd: the descriptor that holds the
+                              lock of the slot */
     uint64_t host_id;      /* the identity of the host's memory */
-    int stall_fd;          /* tells of stalls of the host's memory; -1: there is none */
+    int stall_fd;          /* a descriptor that tells of stalls of the host's memory; -1: none */
     mli_ptr service;       /* const mli_neighbours *; set by the first open */
     mli_page_slot mine;    /* what the slot is to hold */
     const mli_phys *phys[MLI_SLOT_DEVICES]; /* of the slot's devices */
@@ -21041,8 +21253,8 @@ static uint64_t mli_slot_owner(memlord *lord, uint32_t slot) {
     return mli_slot_read(lord->neighbours->page, slot, MLI_SLOT_WORD(owner));
 }
 
-/* Sums the devices of a slot that have an identity. Returns the slot's owner; 0: it is free, does
-   not have the identity, or changed its owner meanwhile. */
+/* Sums the devices of a slot that have an identity. Returns the slot's owner. 0: the slot is free,
+   has no device with the identity, or changed its owner meanwhile. */
 static MLI_COLD uint64_t mli_slot_sum(memlord *lord, uint32_t slot, uint64_t id,
                                       mli_page_device *sum) {
     const mli_page *page = lord->neighbours->page;
@@ -21073,12 +21285,13 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     *why = locked > 0 ? "its file system or a sandbox refuses locks" : "all its slots are taken";
     if (locked) return locked > 0 ? MEMLORD_E_UNSUPPORTED : MEMLORD_E_LIMIT;
     words = lord->neighbours->page->slots[i];
-    mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* a dead process's: pairs with reads */
+    mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* clears the owner, a dead process;
+                                                               pairs with the loads of readers */
     memset(mine, 0, sizeof *mine);
     memset(lord->neighbours->phys, 0, sizeof lord->neighbours->phys);
     mine->pid = mli_pid();
     mine->started = lord->started_wall;
-    mine->owner = mli_now() << 10 | (i + 1); /* unlike the owner of any claim before */
+    mine->owner = mli_now() << 10 | (i + 1); /* differs from the owner of every claim before */
     for (s = 0; s < MLI_PAGE_SLOTS; s++) /* earlier requests do not concern this ledger */
         mine->answered[s] = mli_slot_read(lord->neighbours->page, s, MLI_SLOT_WORD(request));
     mli_words_store(words, mine, MLI_SLOT_WORDS);
@@ -21117,8 +21330,8 @@ static MLI_COLD size_t mli_slot_device_of(memlord *lord, const mli_phys *phys) {
     return unused;
 }
 
-/* Writes the whole slot and the head of the page again. That repairs them if another process has
-   overwritten them. */
+/* Writes the whole slot and the head of the page again. The write repairs what another process may
+   have overwritten. */
 static MLI_COLD void mli_slot_publish(memlord *lord) {
     mli_page_slot *mine = &lord->neighbours->mine;
     mli_page *page = lord->neighbours->page;
@@ -21136,7 +21349,7 @@ static MLI_COLD void mli_slot_publish(memlord *lord) {
             lord->neighbours->unfit = 1;
         }
     }
-    for (k = 0; k < MLI_SLOT_DEVICES; k++) { /* one that has lost its identity */
+    for (k = 0; k < MLI_SLOT_DEVICES; k++) { /* the device has lost its identity */
         const mli_phys *phys = lord->neighbours->phys[k];
         if (phys && mli_phys_id(lord, phys) != mine->devices[k].id) mine->devices[k].id = 0;
     }
@@ -21179,7 +21392,8 @@ static MLI_COLD void mli_slots_note(memlord *lord) {
     }
 }
 
-/* Joins the page at the ledger's path, in a forked child again. *why says why not. */
+/* Joins the page at the ledger's path. A forked child joins again. *why gets the reason of a
+   failure. */
 static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
     memlord_result r;
     int fd = -1;
@@ -21201,8 +21415,9 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
 
 /* -- answers and requests -- */
 
-/* Notes that a neighbour wants bytes of a physical device. `needed` has the largest request for each
-   own device, plus 1, as 0 says that none asks. Returns 1 if the neighbour waits for the answer. */
+/* Notes that a neighbour wants bytes of a physical device. `needed` has the largest request for
+   each own device, plus 1, as 0 means that no neighbour asks. Returns 1 if the neighbour waits for
+   the answer. */
 static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uint64_t wanted,
                                      uint64_t *needed) {
     const uint64_t entry = wanted + (wanted != UINT64_MAX);
@@ -21216,9 +21431,9 @@ static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uin
     return known && wanted;
 }
 
-/* Notes what the ledger of a slot has asked for since it was last answered; `seen` is its last
-   request. Requests are compared by their distance, as the page may hold anything. Returns 1 if it
-   waits for the answer. */
+/* Notes the requests of a slot's ledger since the last answer to it; `seen` is its last request.
+   The difference of two request numbers is compared, as the page may hold any value. Returns 1 if
+   that ledger waits for the answer. */
 static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot *mine, uint32_t s,
                                       uint64_t seen, uint64_t *needed) {
     size_t i;
@@ -21318,7 +21533,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
     mli_lock_drop(&lord->neighbours->lock);
 }
 
-/* Looks for a stall of the host's memory, and if there was one has the cpu's callbacks run. */
+/* Looks for a stall of the host's memory. If there was one, runs the callbacks of the cpu. */
 static MLI_COLD void mli_stall_poll(memlord *lord) {
     mli_phys *host = mli_phys_storage(lord, 0);
     int seen = 0;
@@ -21335,8 +21550,8 @@ static MLI_COLD void mli_stall_poll(memlord *lord) {
     if (seen > 0) (void)mli_neighbour_collect(lord, host, 0);
 }
 
-/* Does what is due at the interval of pollers: joins again after a fork, publishes, frees the slots
-   of the dead, and reads the others. */
+/* Does the work that is due at the interval of pollers: joins again after a fork, publishes, frees
+   the slots of the dead, and reads the others. */
 static MLI_COLD void mli_neighbours_round(memlord *lord) {
     const char *why = NULL;
     int unfit;
@@ -21348,7 +21563,8 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
         mli_lock_take(&phys->lock);
         sampled = phys->sampled;
         mli_lock_drop(&phys->lock);
-        if (!sampled) (void)mli_phys_sample(lord, phys); /* once: it may block, and answers wait */
+        if (!sampled) (void)mli_phys_sample(lord, phys); /* once, because it may block while answers
+                                                            wait */
     }
     mli_lock_take(&lord->neighbours->lock);
     if (lord->neighbours->slot == MLI_SLOT_FORKED) {
@@ -21389,7 +21605,7 @@ static MLI_COLD void mli_listener_run(void *user) {
         mli_lock_drop(&lord->neighbours->lock);
         rung = mli_u32_load(bell); /* before the work: a later ring ends the wait */
         if (!mli_u32_load_acquire(&lord->neighbours->open)) return; /* pairs with the exchange */
-        mli_requests_answer(lord); /* first: a neighbour waits for it */
+        mli_requests_answer(lord); /* first, because a neighbour waits for it */
         if (!mli_ms_left(due)) {
             mli_neighbours_round(lord);
             mli_stall_poll(lord);
@@ -21523,7 +21739,7 @@ static MLI_COLD uint64_t mli_host_id(memlord *lord, char *stall, size_t cap) {
     char path[300], boot[64];
     uint64_t total, used, process, id = 0;
     mli_out o;
-    mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu); /* another one may be in use */
+    mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu); /* another page may be in use */
     if (cpu) {
         cpu->root = root;
         if (!mli_cpu_sample(cpu, &total, &used, &process)) id = mli_cpu_home(cpu);
@@ -21544,7 +21760,8 @@ static MLI_COLD uint64_t mli_host_id(memlord *lord, char *stall, size_t cap) {
     return mli_text_hash(boot);
 }
 
-/* Gives up the slot in a forked child: it is the parent's, as is the lock of the descriptor. */
+/* Gives up the slot in a forked child. The slot and the lock of the descriptor belong to the
+   parent. */
 static MLI_COLD void mli_neighbours_forked(memlord *lord) {
     if (lord->neighbours->slot >= 0) {
         mli_page_fd_close(lord->neighbours->fd);
@@ -21598,7 +21815,7 @@ MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord) {
     return (const mli_neighbours *)mli_ptr_load_acquire(&lord->neighbours->service);
 }
 
-/* -- life: reaches all that a page needs through the service, as mli_neighbours says -- */
+/* -- life: calls the functions of a page through the pointer `service`: see mli_neighbours -- */
 
 static MLI_COLD void mli_neighbours_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
@@ -21675,7 +21892,7 @@ MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
         return r;
     }
     mli_neighbours_serve(lord);
-    (void)mli_listener_start(lord); /* without it memlord_gc_poll does its work */
+    (void)mli_listener_start(lord); /* without a listener memlord_gc_poll does its work */
     return MEMLORD_OK;
 }
 
@@ -21750,14 +21967,14 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
    order of time; one that is evicted while a report reads the list is freed after the last reader.
    Locks: snapshots, not held while blocks, tags or sites are visited. */
 
-#define MLI_SNAPSHOTS 256 /* the ledger keeps one less; a report may add its own */
+#define MLI_SNAPSHOTS 256 /* the ledger keeps one less, as a report may add its own */
 
 enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
 /* A recorder saves something at an interval: one takes snapshots, one exports. The holders of a
    device are the tags and sites that had its bytes at its peak. */
 
-typedef struct mli_device_usage { /* of a device, at one moment */
+typedef struct mli_device_usage { /* the bytes of a device at one moment */
     uint64_t live, pending, reserved, peak, blocks; /* bytes; blocks: their number */
 } mli_device_usage;
 
@@ -21765,7 +21982,8 @@ typedef struct mli_device_usage { /* of a device, at one moment */
    one of `top_blocks` memlord_block_info. */
 typedef struct mli_snapshot {
     struct mli_snapshot *next; /* in the list of evicted snapshots that readers may still read */
-    size_t size, top_blocks;   /* bytes of the allocation; blocks in the second array */
+    size_t size, top_blocks;   /* the bytes of the allocation; the number of blocks in the second
+                                  array */
     uint64_t time;             /* ns since create */
     const char *name;          /* kept; NULL: periodic */
     uint64_t live, blocks;     /* over all devices */
@@ -21779,10 +21997,10 @@ typedef struct mli_snapshot_reader {
     const void *thread; /* the address of its mli_self */
 } mli_snapshot_reader;
 
-#define MLI_HOLDERS 16 /* the most tags, and the most sites, that are kept of a device */
+#define MLI_HOLDERS 16 /* how many tags, and how many sites, are kept of a device */
 typedef struct mli_holders {
     uint64_t time, bytes; /* ns since create; bytes live then */
-    size_t tags, sites;   /* how many of the arrays are filled */
+    size_t tags, sites;   /* how many elements of the arrays are filled */
     memlord_tag_stat tag[MLI_HOLDERS];
     memlord_site_stat site[MLI_HOLDERS];
 } mli_holders;
@@ -21804,11 +22022,11 @@ MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reade
                                        const mli_snapshot *list[MLI_SNAPSHOTS]);
 MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader);
 
-/* In all of these `which` is MLI_RECORDER_... */
-/* Starts a recorder, or changes its interval. If no thread can be had, safe points save. */
+/* In the functions below `which` is MLI_RECORDER_... */
+/* Starts a recorder, or changes its interval. If the system gives no thread, safe points save. */
 MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli_saver *saver,
                                              uint32_t ms);
-/* Stops a recorder and its thread. Saves a last time if it was started. */
+/* Stops a recorder and its thread. Saves a last time if the recorder was started. */
 MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which);
 /* 1: the recorder was started, and not stopped since. */
 MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which);
@@ -21832,9 +22050,9 @@ MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life);
 
 /* ------------------------------------------------------------------ src/services/snapshots.c -- */
 
-typedef struct mli_recorder { /* saves something at an interval: a snapshot, or an export */
+typedef struct mli_recorder { /* a recorder, which saves a snapshot or an export at an interval */
     mli_u32 interval; /* ms; 0: it was not started, or was stopped */
-    mli_u64 due;      /* the next time, by the ledger's clock */
+    mli_u64 due;      /* when the next one is due, by the ledger's clock */
     mli_ptr saver;    /* const mli_saver *; set before the interval */
     mli_helper helper;
     struct memlord *lord;
@@ -21842,7 +22060,8 @@ typedef struct mli_recorder { /* saves something at an interval: a snapshot, or 
 
 struct mli_snapshots_state {
     mli_lock lock;
-    struct mli_snapshot *at[MLI_SNAPSHOTS], *out; /* by time; evicted under a reader */
+    struct mli_snapshot *at[MLI_SNAPSHOTS], *out; /* the list, by time; those that were evicted
+                                                     while a reader had them */
     uint32_t count;
     struct mli_snapshot_reader *readers;
     mli_recorder recorders[MLI_RECORDERS];
@@ -21850,7 +22069,7 @@ struct mli_snapshots_state {
 
 #define MLI_SNAPSHOT_TOP 10      /* the largest blocks that are kept in a snapshot */
 #define MLI_SNAPSHOT_MS_DEFAULT 5000
-#define MLI_RECORDER_MS_MAX 1000 /* ms: a recorder checks the clock and saves at least so often */
+#define MLI_RECORDER_MS_MAX 1000 /* ms: a recorder looks at the clock at least so often */
 
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s) {
     return (mli_device_usage *)(uintptr_t)(s + 1);
@@ -21912,10 +22131,10 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
     return 0;
 }
 
-/* Evicts the snapshot that leaves the smallest gap, the oldest of several: so the others stay
-   spread over the whole run, however long it becomes. Never evicts the first, the last, or one in
-   which some device held its most; of MLI_SNAPSHOTS at most MEMLORD_MAX_DEVICES + 3 are such.
-   Evicts a named one only if no other can go. */
+/* Evicts the snapshot that leaves the smallest gap, the oldest of several: so the snapshots that
+   stay are spread over the whole run, however long it becomes. Never evicts the first, the last, or
+   one in which some device held its most; at most MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS are
+   never evicted. Evicts a named one only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     MLI_REQUIRE(mli_lock_held(&lord->snapshots->lock));
     MLI_REQUIRE(lord->snapshots->count == MLI_SNAPSHOTS);
@@ -21938,7 +22157,7 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     return out;
 }
 
-/* Takes a snapshot and adds it to the list; counts it as lost without memory. */
+/* Takes a snapshot and adds it to the list. Without memory it counts as lost. */
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
     mli_snapshot *s = mli_snapshot_new(lord, kept), *out = NULL, **at;
     if (!s) {
@@ -21947,7 +22166,8 @@ static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept
     }
     mli_lock_take(&lord->snapshots->lock);
     at = &lord->snapshots->at[lord->snapshots->count++];
-    /* by time: the clock, which may be the host's, was read before the lock was taken */
+    /* in order of time: the clock was read before the lock was taken, so another snapshot may be
+       later */
     for (; at > lord->snapshots->at && at[-1]->time > s->time; at--) *at = at[-1];
     *at = s;
     if (lord->snapshots->count == MLI_SNAPSHOTS) out = mli_snapshots_evict(lord);
@@ -21989,13 +22209,14 @@ MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *r
 
 /* -- recorders: they save at an interval -- */
 
-/* Saves if it is due by the ledger's clock, which may be the host's. Returns the ms to wait until
-   the next check. The acquire pairs with the exchange that sets the interval: the saver is set. */
+/* Saves if that is due by the ledger's clock. Returns the ms to wait until the next check. The
+   acquire pairs with the exchange that sets the interval, so the saver is set. */
 static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     const uint64_t interval = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
     uint64_t now = mli_ledger_now(r->lord), due = mli_u64_load(&r->due), left;
-    /* the next one is due an interval from now: a process that was stopped catches up with none */
+    /* the next save is due an interval from now: after a stop of the process no missed one is made
+       up for */
     if (now >= due && mli_u64_cas(&r->due, &due, now + interval)) {
         saver->save(r->lord, 0);
         due = now + interval;
@@ -22025,7 +22246,8 @@ static MLI_COLD void mli_recorder_run(void *user) {
     } while (mli_helper_wait(&r->helper, ms));
 }
 
-/* Starts the thread of a recorder that was started. If none can be had, safe points save. */
+/* Starts the thread of a recorder that was started. If the system gives no thread, safe points
+   save. */
 static MLI_COLD void mli_recorder_thread(mli_recorder *r) {
     if (mli_polling_enabled(r->lord) &&
         mli_helper_start(&r->helper, &r->interval, 0, MLI_HELPER_NONE, mli_recorder_run, r))
@@ -22054,11 +22276,11 @@ MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which) {
     if (seen) saver->save(r->lord, 1);
 }
 
-/* -- the holders of a device at its peak --
-   Taken at the end of a call, when the device holds a sixteenth more than at the last time. */
+/* -- the holders of a device at its peak: a call takes them at its end if the device holds a
+      sixteenth more than at the last time -- */
 
 /* Takes the holders of a device that has `live` bytes. The last tag sums up all blocks without a
-   tag. Of two threads the one that saw more bytes wins. */
+   tag. If two threads do so at once, the holders of the thread that saw more bytes stay. */
 static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live) {
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_holders *h = (mli_holders *)mli_own_alloc(lord, sizeof *h), *old;
@@ -22145,8 +22367,9 @@ static MLI_COLD void mli_snapshots_stop(memlord *lord) {
 static MLI_COLD void mli_snapshots_lock(memlord *lord, int take) {
     mli_lock_set(&lord->snapshots->lock, take);
 }
-/* Keeps the readers of this thread: its own reports go on. The threads of the recorders are gone;
-   that of the snapshots starts again, but the file of the export is the parent's. */
+/* Keeps the readers of this thread, whose reports go on. The threads of the recorders are gone.
+   That of the snapshots starts again. That of the export does not, because its file is the
+   parent's. */
 static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_snapshot_reader **reader = &lord->snapshots->readers;
     int i;
@@ -22241,14 +22464,14 @@ MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life);
 
 /* ------------------------------------------------------------------- src/services/contexts.c -- */
 
-/* The record of a fibre's context. Which context lies in `kept` changes with each swap: the fibre's
-   own while no thread is in it, else that of the thread which entered it. A memlord_context has the
-   generation of its ledger, the handle and the serial; the serial rises with each swap, so that an
-   older copy is known as one. */
+/* The record of a fibre's context. Each swap exchanges the context in `kept`. While no thread is in
+   the fibre's context, `kept` has that; else it has the own context of the thread that entered. A
+   memlord_context has the generation of its ledger, the handle and the serial; the serial rises
+   with each swap, so that an older copy is known as one. */
 typedef struct mli_context_record {
     mli_handle handle;
     mli_lock lock;   /* all below but own.thread */
-    uint64_t serial; /* never falls, also when the record is opened again */
+    uint64_t serial; /* never falls, not even when the record is opened again */
     mli_current kept;
     mli_context own;
 } mli_context_record;
@@ -22315,7 +22538,7 @@ MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord) {
 
 /* -- the context of a fibre -- */
 
-/* 1: another thread is in the fibre's context, or it holds another thread's own. */
+/* 1: another thread is in the fibre's context, or the record holds another thread's own context. */
 static MLI_HOT int mli_context_elsewhere(const mli_context_record *record, const mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&record->lock));
     const mli_thread *in = (const mli_thread *)mli_ptr_load(&record->own.thread);
@@ -22370,8 +22593,9 @@ static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_con
     return MEMLORD_OK;
 }
 
-/* Ends what is open in the context of a fibre, and closes its record. E_STATE: it is not in its
-   record, as a fibre inside it, or around it, was not left. */
+/* Ends what is open in the context of a fibre, and closes its record. E_STATE: the context is not
+   in its record, because the thread has not left a fibre that it entered before or after this
+   one. */
 static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
                                                 memlord_context *context) {
     mli_context_record *record = mli_context_lock(lord, t, context);
@@ -22398,7 +22622,7 @@ static MLI_COLD void mli_contexts_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->contexts->count.v = 1;
 }
-/* Takes or drops the locks of all records: no swap is half done in a forked child. */
+/* Takes or drops the locks of all records, so that no swap is half done in a forked child. */
 static MLI_COLD void mli_contexts_locks(memlord *lord, int take) {
     uint32_t i, n = mli_u32_load(&lord->contexts->count);
     for (i = 1; i < n; i++) {
@@ -22468,10 +22692,11 @@ MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *cont
    services/scopes and services/contexts. Invariant: when another thread takes a record, its scopes have ended. Lock:
    registry, which the callers hold. */
 
-/* Releases the record of a thread that ends or has ended: leaves the contexts of fibres that it is
-   in, ends its scopes, the innermost first, and gives up ownership, after which another thread may
-   take the record at once. Requires: the registry lock. The addition orders the reads that follow after the caller's check that the thread
-   has ended; the store pairs with mli_thread_spare. */
+/* Releases the record of a thread that ends or has ended: leaves the contexts of fibres that the
+   thread is in, ends its scopes, the innermost first, and clears the owner. From then on another
+   thread may take the record. Requires: the registry lock. The addition orders the reads that
+   follow after the caller's check that the thread has ended; the store pairs with
+   mli_thread_spare. */
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
 #if !MLI_WINDOWS /* it has no fork */
@@ -22502,14 +22727,16 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
     mli_context_home(t, 1);
     mli_spans_close(t);
     mli_thread_reset(t);
-    mli_u32_store(&t->by_exchange, 1); /* not inside: who stops a shard does not wait for it */
+    mli_u32_store(&t->by_exchange, 1); /* the record is not inside: a thread that stops a shard does
+                                          not wait for it */
     mli_u64_store_release(&t->owner, 0);
 }
 
 #if !MLI_WINDOWS /* it has no fork */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    mli_ptr_store(&t->inside, NULL); /* it saw the map stopped and was about to leave */
+    mli_ptr_store(&t->inside, NULL); /* the thread saw that the map was stopped, and was about to
+                                        leave */
     mli_context_home(t, 0);
     mli_spans_forget(&t->now);
     mli_thread_reset(t);
@@ -22547,11 +22774,13 @@ MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord) {
 typedef struct mli_waiter {
     struct mli_waiter *next;
     mli_phys *phys;
-    uint64_t needed, freed_before; /* bytes it waits for; bytes freed there before it waited */
+    uint64_t needed, freed_before; /* the bytes that it waits for; the bytes ever freed there before
+                                      it waited */
     mli_os_event event;
 } mli_waiter;
 
-/* Puts a waiter on the list, whose event a call sets once enough was freed; takes it off again. */
+/* The first puts a waiter on the list: a call sets its event once enough was freed. The second
+   takes the waiter off the list. */
 MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w);
 MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 
@@ -22637,11 +22866,11 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
     if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
 }
 
-/* Ends a call that found an alert: for its device, and for the other one that the call has taken
-   bytes from, if there is one. A thread without the system's barrier passes a full barrier of
-   its own here: the addition, which pairs with the one in mli_barrier_threads. The later of
-   the two sees what the other thread stored before its addition. After it the thread compares its
-   counts with the marks of its devices again, and reads the alert again. */
+/* Ends a call that found an alert: for its device, and for another device if the call has taken
+   bytes from that. A thread without the system's barrier passes a full barrier of its own here: the
+   addition, which pairs with the one in mli_barrier_threads. Of the two threads the later one sees
+   what the other stored before its addition. After its own addition this thread compares its counts
+   with the marks of its devices again, and reads the alert again. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
     mli_alert_barrier(lord);
@@ -22679,7 +22908,7 @@ static MLI_COLD void mli_call_end_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->end_slow = mli_call_end_slow;
 }
-/* Forgets the threads that waited: they are gone. */
+/* Forgets the threads that waited, which a forked child does not have. */
 static MLI_COLD void mli_call_end_forked(memlord *lord) { lord->call_end->waiters = NULL; }
 MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life) {
     MLI_LIFE_STATE(life, call_end);
@@ -22711,7 +22940,7 @@ struct mli_pollers_state {
 
 /* -- pollers -- */
 
-/* Declared here, as a poller may start other pollers. */
+/* Is declared here, because a poller may start other pollers. */
 static MLI_COLD void mli_poller_run(void *user);
 
 /* Starts the poller of a physical device, unless it runs or polling is off. */
@@ -22752,11 +22981,11 @@ static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t typ
     return MEMLORD_OK;
 }
 
-/* Starts the pollers of all known devices that want one: those with a strategy in force or, after
-   memlord_poller_start, all of them. If the alert requests it, the recorders go on and neighbours
-   listen, too. A new thread may get its stack from the very allocator that calls come from: under
-   MEMLORD_FLAG_DEFER, while no device that wants a poller is known, the host's poller starts, and
-   starts the others once they are known. */
+/* Starts the pollers of all known devices that want one: the devices with a strategy in force or,
+   after memlord_poller_start, all devices. If the alert requests it, the recorders go on and
+   neighbours listen, too. A new thread may get its stack from the very allocator that calls come
+   from: under MEMLORD_FLAG_DEFER, while no device that wants a poller is known, the host's poller
+   starts here. That poller starts the others once they are known. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
@@ -22786,8 +23015,8 @@ static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
         (void)mli_pollers_start(lord);
 }
 
-/* Runs a poller. Under MEMLORD_FLAG_DEFER it does the work of a safe point, as calls do not; else
-   calls check the bands, and the poller only samples and retires. */
+/* Runs a poller. Under MEMLORD_FLAG_DEFER it does the work of a safe point, as calls do not;
+   without that flag calls check the bands, and the poller only samples and retires. */
 static MLI_COLD void mli_poller_run(void *user) {
     mli_phys *phys = (mli_phys *)user;
     memlord *lord = phys->lord;
@@ -22830,7 +23059,7 @@ static MLI_COLD memlord_result mli_pollers_open(memlord *lord, const memlord_des
     }
     return MEMLORD_OK;
 }
-/* Clears the marks of threads that polled: they are gone. */
+/* Clears the marks of the threads that polled, which a forked child does not have. */
 static MLI_COLD void mli_pollers_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++)
@@ -22871,9 +23100,9 @@ MLI_API memlord_result memlord_poller_stop(memlord *lord) {
 /* ---------------------------------------------------------------------- src/services/retry.h -- */
 
 /* Runs a request of memlord_alloc_retry through out-of-memory, and owns the default policy. May use
-   books/limits, calls/ and services/. Invariant: while a request tries, a ticket of its own keeps
-   its bytes, or tickets of its thread cover them. Locks: callbacks for the waiters, phys for the
-   last failure, one at a time; none while host code runs. */
+   books/limits, calls/ and services/. Invariant: while a request tries, a ticket of its own has
+   reserved its bytes, or tickets of its thread cover them. Locks: callbacks for the waiters, phys
+   for the last failure, one at a time; none while host code runs. */
 
 MLI_TABLE(const memlord_retry mli_default_retry)
 
@@ -22916,9 +23145,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_re
 /* -- waiting -- */
 
 /* Sleeps up to `ms`, or until `needed` bytes have been freed at a physical device since `out` was
-   read from mli_phys_freed, or its neighbours have released as many. Does not sleep if they have
-   been freed already, or if the system has no event left to wait for: the attempts then follow at
-   once. */
+   read from mli_phys_freed, or its neighbours have released as many. Does not sleep if the bytes
+   have been freed already. If the system has no event left to wait for, does not sleep either, and
+   the attempts follow at once. */
 static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
                                     uint64_t needed, uint64_t out, uint32_t ms) {
     const uint64_t deadline = mli_now() + (uint64_t)ms * 1000000u;
@@ -22938,7 +23167,7 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     mli_waiter_begin(lord, &w);
     raise.event = &w.event;
     raised = page && !page->raise_begin(lord, phys, w.needed, &raise);
-    mli_barrier_threads(lord); /* a free that missed the alert is counted in the sum below */
+    mli_barrier_threads(lord); /* the sum below has the bytes of a free that missed the alert */
     while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
            !(raised && page->raise_check(lord, &raise) > 0)) {
         step = raised ? mli_poll_ms(lord) : left;
@@ -22960,14 +23189,16 @@ typedef struct mli_request {
     memlord_alloc_opts opts;
     const memlord_retry *policy;
     memlord_ticket ticket; /* its own; 0: not open */
-    mli_cover cover;       /* what the named ticket, or those of its thread, gave to that one */
-    memlord_account refuser; /* the account whose limit it must keep to; 0: none */
+    mli_cover cover;       /* the bytes that the named ticket, or the tickets of the thread, gave to
+                              the request's own ticket */
+    memlord_account refuser; /* the account whose limit the request must keep to; 0: none */
     uint64_t freed_before; /* bytes freed at phys before the attempt */
-    void *caller, *frame;  /* as in mli_self, which calls of the attempts change */
+    void *caller, *frame;  /* copied from mli_self, which calls of the attempts change */
 } mli_request;
 
-/* Reserves the bytes under the limits of the device and of the account, but for those that tickets
-   cover. If they do not fit, retires pending blocks and tries again, then collects and tries again. */
+/* Reserves the bytes under the limits of the device and of the account, except the bytes that
+   tickets cover. If they do not fit, retires pending blocks and tries again, then collects and
+   tries again. */
 static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     memlord *lord = q->lord;
     memlord_device d = mli_device_record_at(lord, q->dev)->device;
@@ -22990,7 +23221,8 @@ static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     q->refuser = ask.account;
     return r;
 }
-/* Ends the ticket of a request. What it has left goes back to the tickets that covered it. */
+/* Ends the ticket of a request. Bytes that the ticket has left go back to the tickets that covered
+   it. */
 static MLI_COLD void mli_request_release(mli_request *q) {
     if (!q->ticket) return;
     if (q->cover.count) mli_cover_return(q->lord, q->phys, &q->cover, q->ticket);
@@ -23007,8 +23239,8 @@ static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
                             q->bytes, &q->opts, MLI_PUT_ALLOC);
 }
 
-/* Counts a request that found no memory in the end, and keeps it as the last of its device, for
-   reports. */
+/* Counts a request that found no memory in the end. Keeps it for reports as the last failed request
+   of its device. */
 static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
                                   const memlord_site *origin) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -23025,7 +23257,7 @@ static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
     mli_stat_add(lord, dev, MLI_STAT_oom_failures, 1);
 }
 
-/* Logs a failed request; `oom`: the attempts failed, and are counted; else the limit refused the
+/* Logs a failed request; `oom` 1: the attempts failed, and are counted; 0: the limit refused the
    part that no ticket covers. */
 static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
@@ -23065,7 +23297,8 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
     ms = policy->initial_ms;
     for (power = policy->multiplier; attempt && ms < policy->max_ms; attempt >>= 1) {
         if (attempt & 1) ms *= power;
-        power *= power; /* at worst infinite: then so is ms, and max_ms is returned */
+        power *= power; /* the power may be infinite: then ms is infinite, too, and max_ms is
+                           returned */
     }
     return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
 }
@@ -23097,8 +23330,8 @@ static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
 }
 
 /* Runs the attempts, and records the block of the one that succeeds. Requires: the bytes are
-   reserved. An attempt that returns storage 0 or UINT64_MAX has failed, as no ledger can record
-   those. */
+   reserved. An attempt that returns storage 0 or UINT64_MAX has failed, because no ledger can
+   record these. */
 static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn,
                                                void *user, uint64_t *storage) {
     const uint64_t outer = mli_self.try_lord;
@@ -23234,9 +23467,10 @@ typedef struct mli_verify {
     mli_verify_sum *sums[MLI_BOOKS]; /* by row number */
     uint32_t rows[MLI_BOOKS];        /* rows and 1 more */
     mli_shard *shard;                /* the one walked now */
-    uint32_t displaced;              /* entries of it outside their home */
-    mli_verify_sum detached;         /* off the map and still counted: see mli_thread */
-    mli_verify_sum missing;          /* what all devices count and the map does not hold */
+    uint32_t displaced;              /* entries of the shard outside their home bucket */
+    mli_verify_sum detached;         /* blocks off the map that are still counted: see mli_thread */
+    mli_verify_sum missing;          /* the blocks that the devices count and the map does not
+                                        hold */
     mli_verify_sum picked;            /* blocks with a stack, and their weight */
     mli_out text;
     char line[512];
@@ -23525,6 +23759,22 @@ static MLI_COLD int mli_verify_row_fail(mli_verify *v, int book, uint32_t number
     return 1;
 }
 
+/* Checks the arena of a device against those of its tags. */
+static MLI_COLD int mli_verify_arenas(mli_verify *v, uint32_t dev) {
+    mli_device_record *device = mli_device_record_at(v->lord, dev);
+    const uint64_t arena = mli_u64_load(&device->arena);
+    const uint64_t tagged = mli_u64_load(&device->arena_tagged);
+    uint64_t sum = 0;
+    uint32_t i;
+    for (i = 1; i < v->rows[MLI_BOOK_TAG]; i++) {
+        mli_row *row = mli_row_at(v->lord, MLI_BOOK_TAG, i);
+        if (row->dev == dev) sum += mli_u64_load(&row->arena);
+    }
+    if (sum == tagged && sum <= arena) return 0;
+    return mli_verify_fail(v, "%i: its tags have %ju B of arenas; it says %ju B of its %ju B",
+                           mli_device_code(device->device), sum, tagged, arena);
+}
+
 /* Checks the counts of a row against the map. They may exceed it by blocks that are detached: it is
    not known on which rows those count, so only the devices' sum of them is exact. */
 static MLI_COLD int mli_verify_row(mli_verify *v, int book, uint32_t number) {
@@ -23532,7 +23782,7 @@ static MLI_COLD int mli_verify_row(mli_verify *v, int book, uint32_t number) {
     const mli_row *row = mli_row_at(v->lord, book, number);
     mli_device_record *device = mli_device_record_at(v->lord, row->dev);
     const int whole = book == MLI_BOOK_DEVICE;
-    const uint64_t arena = whole ? mli_u64_load(&device->arena) : 0;
+    const uint64_t arena = mli_u64_load(whole ? &device->arena : &row->arena);
     uint64_t base, bytes, blocks;
     const mli_verify_sum counted = mli_verify_counted(v->lord, book, number, &base);
     bytes = counted.bytes - map->bytes - arena;
@@ -23547,6 +23797,7 @@ static MLI_COLD int mli_verify_row(mli_verify *v, int book, uint32_t number) {
     if (!whole) return 0;
     v->missing.bytes += bytes;
     v->missing.blocks += blocks;
+    if (mli_verify_arenas(v, number)) return 1;
     if (map->pending == mli_u64_load(&device->count[MLI_STAT_pending])) return 0;
     return mli_verify_fail(v, "%i: the map has %ju B pending; its counter says %ju B",
                            mli_device_code(device->device), map->pending,
@@ -23571,8 +23822,8 @@ static MLI_COLD int mli_verify_books(mli_verify *v) {
 
 /* -- fences, tickets, accounts -- */
 
-/* Checks that the pending block of a queued fence has that fence. The block may have ended: a fork
-   finds fences that another thread was about to detach, and they stay in the child. */
+/* Checks that the pending block of a queued fence has that fence. The block may have ended: if
+   another thread was about to detach fences at a fork, these stay in the child. */
 static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     const mli_fence_record *of;
     const mli_side_record *side;
@@ -23719,12 +23970,12 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
 /* --------------------------------------------------------------------- src/reports/capture.h -- */
 
 /* Owns mli_report, the capture that a report is written from. May use the reading functions of
-   books/ and services/. Invariant: it changes nothing in the ledger. Locks: those of reading; none
-   while the host's function writes. */
+   books/ and services/. Invariant: it changes nothing in the ledger. Locks: those of the reading
+   functions; none while the host's function writes. */
 
-/* A report captures devices, tags, accounts and the largest sites and blocks once, and writes from
-   that. Whole lists (sites, scopes, events) are read as they are written, so each list gives its
-   own sum. */
+/* A report captures devices, tags, accounts and the largest sites and blocks once, and is written
+   from these. Whole lists (sites, scopes, events) are read while they are written, so each list
+   gives its own sum. */
 
 #define MLI_TOP_SITES 50
 #define MLI_TOP_BLOCKS 100
@@ -23732,33 +23983,35 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
 #define MLI_TOP_ACCOUNTS 20
 #define MLI_SIZES 50 /* class 0: 0 bytes; class k: from 2^(k-1) bytes to twice that; last 2^48 */
 #define MLI_LEAKS 4096      /* groups of leaked blocks */
-#define MLI_TOP_STACKS 2048 /* so a report with many stacks stays small */
+#define MLI_TOP_STACKS 2048 /* bounds the size of a report with many stacks */
 #define MLI_PARTS_SHOWN 1024
 typedef struct mli_leak_group {
     uint64_t key;       /* the rows of word2, the device from bit 40, the scope from bit 48 */
-    mli_entry of;       /* one of them, without its side record */
+    mli_entry of;       /* one of the blocks, without its side record */
     uint64_t bytes, blocks;
 } mli_leak_group;
 typedef struct mli_leak_table {
-    uint64_t bytes, blocks; /* of all blocks, also of those in no group */
+    uint64_t bytes, blocks; /* the sum of all blocks, also of blocks in no group */
     int lost;               /* 1: some blocks are in no group */
-    size_t groups, count;   /* after mli_leaks_sort; count: to show, at the start of `at` */
+    size_t groups, count;   /* set by mli_leaks_sort; `count`: how many groups at the start of `at`
+                               are shown */
     mli_leak_group at[MLI_LEAKS];
 } mli_leak_table;
 typedef struct mli_leak_sum { /* of all groups of a site */
     uint64_t bytes, blocks;
 } mli_leak_sum;
 typedef struct mli_culprit { /* the site with the most leaked bytes */
-    const void *subject;     /* its record; without a site the tag's name; NULL: has neither */
+    const void *subject;     /* the record of the site; without a site the name of the tag; NULL:
+                                its blocks have neither */
     int is_site;
     mli_leak_sum sum;
-    uint32_t devices, tags, scopes; /* that its blocks have; devices 0: not known */
+    uint32_t devices, tags, scopes; /* how many its blocks have; devices 0: not known */
     uint32_t dev;                   /* one of those devices */
     const char *tag, *scope;        /* one of its tags, and of its scopes */
 } mli_culprit;
 /* The lines of lists that more than one format writes. A value of UINT64_MAX, or INT64_MIN for a
    difference, is not known: TEXT has a -, JSON null, PROMETHEUS no sample. */
-typedef struct mli_line { /* at the start of each of them */
+typedef struct mli_line { /* the first member of each of these lines */
     memlord_device device;
     const char *name; /* NULL: the device is enough */
 } mli_line;
@@ -23766,12 +24019,15 @@ typedef struct mli_phys_line {
     mli_line of;
     mli_phys *phys;
     uint64_t total, used, free, age, limit, held;
-    uint64_t process, self, rest, others; /* used bytes: this process's, of them the ledger's and
-                                             the others, and those of other processes */
+    uint64_t process, self, rest, others; /* used bytes: those of this process; of these the
+                                             ledger's, and the rest; those of other processes */
     uint64_t untagged;                    /* the part of self that has no tag */
-    uint64_t context;                     /* the driver's for this process; a part of rest */
-    uint64_t neighbours;                  /* of other ledgers of the page; UINT64_MAX: none */
-    int64_t unaccounted; /* used, at most total, - self - context - neighbours */
+    uint64_t context;                     /* the bytes that the driver holds for this process; a
+                                             part of `rest` */
+    uint64_t neighbours;                  /* the bytes of other ledgers of the pressure page;
+                                             UINT64_MAX: there are none */
+    int64_t unaccounted; /* used - self - context - neighbours, where `used` counts as at most
+                            `total` */
     uint64_t fullness;                    /* used / total; 0: not known */
 } mli_phys_line;
 typedef struct mli_tag_line {
@@ -23779,21 +24035,24 @@ typedef struct mli_tag_line {
     memlord_tag_stat stat;
     uint64_t peak_error;
     uint32_t dev;
-    int leaked;          /* 1: the culprit has leaked blocks of it; of row 0: without a tag */
+    int leaked;          /* 1: the culprit has leaked blocks with this tag; for row 0: without a
+                            tag */
     mli_phys_line *phys; /* NULL: the report has no line of its physical device */
 } mli_tag_line;
 typedef struct mli_scope_line {
     mli_line of; /* of all devices */
     memlord_scope_stat stat;
     uint64_t live_bytes, live_blocks;
-    int leaked; /* 1: the culprit has leaked blocks of it; of scope 0: in no scope */
+    int leaked; /* 1: the culprit has leaked blocks in this scope; for scope 0: in no scope */
 } mli_scope_line;
 typedef struct mli_stack_line {
-    uint64_t key; /* live bytes; behind all stacks with such, the bytes allocated */
+    uint64_t key; /* the live bytes; for the stacks behind all that have live bytes, the bytes
+                     allocated */
     uint32_t node;
     memlord_stack_stat stat; /* without its frames */
 } mli_stack_line;
-typedef struct mli_stack_leak { /* the leaks of a stack: what its picked blocks stand for */
+typedef struct mli_stack_leak { /* the leaks of a stack: the blocks that its picked blocks stand
+                                   for */
     uint64_t bytes, samples;
     double blocks;
     uint32_t row;
@@ -23809,24 +24068,25 @@ typedef struct mli_report {
     uint32_t devices;
     size_t sites, blocks, tags, tag_lines, tag_rows, phys_count, accounts, account_lines;
     uint64_t tag_bytes;  /* of all tag_rows */
-    uint64_t site_total; /* all of which `site` has the largest: rows and arenas */
+    uint64_t site_total; /* how many rows and arenas there are; `site` has the largest */
     int by_peak;           /* 1: sites in the order of their peak; 0: of their live bytes */
     memlord_result result; /* an error other than a failed write: no memory for a part of it */
-    int exports;           /* 1: the ledger exports, or did */
+    int exports;           /* 1: the ledger exports, or has exported */
     int whole;             /* 1: captures the lists too: blocks, sites, leaks, lifetimes */
     uint64_t uptime;
     uint64_t top_device[MEMLORD_MAX_DEVICES][2]; /* peak and dev, the highest peak first */
-    mli_tag_line *tag; /* by row, and behind them by dev, for the blocks without a tag */
-    mli_tag_line top_tag[MLI_TOP_TAGS]; /* of tag_rows: with those of bytes without a tag */
+    mli_tag_line *tag; /* by row; behind the rows, by dev, for blocks without a tag */
+    mli_tag_line top_tag[MLI_TOP_TAGS]; /* how many `tag_rows` there are, with those of bytes
+                                           without a tag */
     memlord_stats total, stat[MEMLORD_MAX_DEVICES];
     mli_phys_line phys[MEMLORD_MAX_DEVICES + 1];
     memlord_account_stat account[MLI_TOP_ACCOUNTS];
     memlord_site_stat site[MLI_TOP_SITES];
     memlord_block_info block[MLI_TOP_BLOCKS];
-    mli_largest top; /* the heap in `block`, while the walk fills it */
+    mli_largest top; /* the heap in `block` while the walk fills it */
     mli_stack_line *stack; /* MLI_TOP_STACKS; NULL: the ledger has no stacks, or no memory */
     size_t stacks, stack_rows;
-    memlord_stack_stat stack_rest; /* of the stacks that are not in the list */
+    memlord_stack_stat stack_rest; /* the sums of the stacks that are not in the list */
     uint32_t row_count;
     mli_stack_leak *stack_leak; /* by row; then the largest, from the start */
     size_t stack_leaks, stack_leak_rows; /* in the list; all */
@@ -23837,12 +24097,13 @@ typedef struct mli_report {
     const mli_snapshot *snapshot[MLI_SNAPSHOTS];
     mli_snapshot *present; /* the last snapshot, if this report took it; else NULL */
     mli_scope_line *scope; /* by id */
-    mli_leak_table leaks;  /* live blocks born since `mark`, but those that are pending */
-    mli_leak_sum *leak_sum; /* by site row; behind them, without a site, by tag row */
+    mli_leak_table leaks;  /* live blocks that were born since `mark` and are not pending */
+    mli_leak_sum *leak_sum; /* by site row; behind these, for blocks without a site, by tag row */
     mli_culprit culprit;
-    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest first: those that lost bytes */
+    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest first, which are those that lost
+                                                bytes */
     size_t mistakes;
-    uint64_t mistakes_more; /* at sites that are not in the list */
+    uint64_t mistakes_more; /* mistakes at sites that are not in the list */
     uint64_t mark;
     int has_parts; /* 1: at least one block has parts */
     int lifetimes; /* 1: `lifetime` is known */
@@ -23851,22 +24112,23 @@ typedef struct mli_report {
     uint32_t scope_lines;
     mli_cpu cpu;         /* scratch: reads the resident bytes */
     uint64_t resident;   /* bytes of the process in memory; 0: not known */
-    mli_holders holders; /* scratch: of the device being written */
+    mli_holders holders; /* scratch, for the device that is being written */
     mli_scope_run run[MLI_RUNS_KEPT];
     memlord_part_info part[16];
+    char part_text[2048]; /* scratch: of a verdict */
     uint64_t sizes[MEMLORD_MAX_DEVICES][MLI_SIZES]; /* live blocks, by device and size class */
 } mli_report;
 
 /* Adds a live block to the group of its site, tag, scope and device. Probes MLI_LEAKS_TRIED groups;
-   if all are of other keys, evicts the smallest of them, but only if it has fewer bytes than this
-   block. So up to MLI_LEAKS / 2 groups are all found, but for about 1 table of 100 that is as full:
-   `lost` tells. With more groups large ones are found, but a group of many small blocks may be
-   under-reported. The sums of the table count every block. */
+   if all have other keys, evicts the smallest, but only if that has fewer bytes than this block. Of
+   up to MLI_LEAKS / 2 groups all are found, except in about 1 of 100 tables that are so full: then
+   `lost` is set. Of more groups the large ones are found, but a group of many small blocks may have
+   too few bytes. The sums of the table count every block. */
 MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
                                        uint32_t dev, uint64_t bytes);
 /* Moves the `most` largest groups to the start of the table, the largest first. */
 MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most);
-/* Returns what a list of the `shown` largest groups leaves out. */
+/* Returns the sum of the groups that a list of the `shown` largest leaves out. */
 MLI_PRIVATE mli_leak_sum mli_leaks_rest(const mli_leak_table *leaks, size_t shown);
 
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
@@ -23883,8 +24145,8 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_culprit_site(const mli_report *r);
 /* Writes a shape as "[4096,128]"; nothing for rank 0. */
 MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between);
 
-/* Returns the next pair of devices that a move or a copy went between since the last reset, the
-   newest pair first (`route` NULL); NULL: there is no other. */
+/* Returns the next pair of devices with a move or a copy between them since the last reset. With
+   `route` NULL returns the newest pair. NULL: there is no other. */
 MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route *route);
 
 /* Returns the name of the checkpoint with the most live bytes; NULL: no snapshot has a name. */
@@ -23897,19 +24159,18 @@ MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys);
 MLI_PRIVATE mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev);
 MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count);
 
-/* The record that lists show for the balance of a device's arena, which no block and no site
-   holds. */
-MLI_TABLE(const memlord_site mli_arena_site)
 MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev);
+/* Returns the part of a device's arena that no tag has. */
+MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev);
 
-/* Captures a report. Requires: r is zeroed but for `whole`, the output and the pinned snapshots. A
-   row added later has no number in this report. */
+/* Captures a report. Requires: r is zeroed except for `whole`, the output and the pinned snapshots.
+   A row that is added later is not in this report. */
 MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r);
 
 /* --------------------------------------------------------------------- src/reports/capture.c -- */
 
 /* -- the capture -- */
-#define MLI_LEAKS_TRIED 32  /* groups that one insert probes: see mli_leak_add */
+#define MLI_LEAKS_TRIED 32  /* how many groups one insert probes: see mli_leak_add */
 #define MLI_LEAKS_SHOWN 100
 
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev) {
@@ -23922,7 +24183,8 @@ MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uin
                                        uint32_t dev, uint64_t bytes) {
     uint64_t scope = mli_scope_of(lord, rows);
     uint64_t key = (rows & MLI_ROWS_MASK) | (uint64_t)dev << 40 | scope << 48;
-    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* each bit of the key reaches the top bits */
+    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* the product takes each bit of the key to the
+                                                        top bits */
     mli_leak_group *leak = NULL, *tried;
     size_t i;
     leaks->bytes += bytes;
@@ -23965,10 +24227,10 @@ MLI_PRIVATE mli_leak_sum mli_leaks_rest(const mli_leak_table *leaks, size_t show
     return rest;
 }
 
-/* -- the culprit: the site with the most leaked bytes, over all its groups. Each row of a site has
-      a sum of its own, so the sums are right with any number of groups. The groups tell which tags,
-      scopes and devices its blocks have; if some blocks are in no group, that is not known. Blocks
-      without a site count by their tag -- */
+/* -- the culprit: the site with the most leaked bytes, over all its groups. Each row of a site
+      has a sum of its own, so the sums are right with any number of groups. The groups tell the
+      tags, scopes and devices of its blocks. If some blocks are in no group, these are not known.
+      Blocks without a site count by their tag -- */
 
 MLI_PRIVATE size_t mli_leak_sums(const mli_report *r) { return (size_t)r->site_rows + r->tags + 2; }
 static MLI_COLD void mli_leak_sum_add(mli_report *r, uint64_t rows, uint64_t bytes) {
@@ -23986,7 +24248,8 @@ static MLI_COLD uint32_t mli_report_first_row(const mli_report *r, const void *s
         row = (uint32_t)mli_index_get(r->lord, mli_index_key(subject, dev));
     return row;
 }
-/* Returns the sums of a site over all devices. `first`: 0, or behind the sums of sites. */
+/* Returns the sums of a site over all devices. `first`: the index of the first sum of the book: 0
+   for sites, and the number of these for tags. */
 static MLI_COLD mli_leak_sum mli_leak_sum_all(const mli_report *r, size_t first, size_t rows,
                                               const void *subject) {
     mli_leak_sum all = {0, 0};
@@ -23999,9 +24262,9 @@ static MLI_COLD mli_leak_sum mli_leak_sum_all(const mli_report *r, size_t first,
     }
     return all;
 }
-/* Finds the largest site, or tag of blocks without a site. Skips the rows that have no
-   more than the found bytes divided by the number of devices: a subject with more bytes than were
-   found has a row with more than that. */
+/* Finds the largest site, or tag of blocks without a site. Skips the rows that have no more than
+   the found bytes divided by the number of devices: a subject with more bytes than the largest so
+   far has a row with more than that. */
 static MLI_COLD void mli_culprit_find(mli_report *r, int book) {
     const int is_site = book == MLI_BOOK_SITE;
     const size_t rows = is_site ? r->site_rows : r->tags;
@@ -24080,7 +24343,6 @@ static MLI_COLD void mli_stack_leaks_sort(mli_report *r) {
     }
 }
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row) {
-    if (!row) return NULL;
     return mli_site_display(lord, (mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, row)->subject);
 }
 MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak) {
@@ -24167,8 +24429,8 @@ static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t
     }
 }
 
-/* Counts lifetimes by class, from the ring. Leaves them unknown if the ring is off or there is no
-   memory. */
+/* Counts lifetimes by class, from the ring. If the ring is off or there is no memory, the lifetimes
+   stay unknown. */
 static MLI_COLD void mli_report_lifetimes(mli_report *r) {
     const mli_ring *ring = mli_ring_of(r->lord);
     uint64_t size = 64;
@@ -24205,8 +24467,8 @@ MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys) {
     return sample;
 }
 
-/* Fills in what the sample of a physical device tells. Requires: the capacity is known; line->self
-   is filled in. */
+/* Fills in the figures that come from the sample of a physical device. Requires: the capacity is
+   known; line->self is filled in. */
 static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighbours,
                                  mli_phys_line *line) {
     uint64_t mine = mli_add_saturated(line->self, sample->context);
@@ -24225,7 +24487,8 @@ static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighb
     line->fullness = (uint64_t)(mli_used_percent(sample) * 1e6) + 1;
 }
 /* Captures a physical device. Splits its used bytes into the ledger's, the rest of this process,
-   and the others'. What the ledger's devices grew by since the sample is this process's. */
+   and the others'. Bytes by which the ledger's devices grew since the sample count as this
+   process's. */
 static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *line) {
     uint64_t now = mli_ledger_now(r->lord), sampled, neighbours, held;
     memlord_capacity sample;
@@ -24333,7 +24596,8 @@ MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count) {
     return count ? total / (int64_t)count : 0;
 }
 
-/* Captures the largest MLI_TOP_ACCOUNTS open accounts, the largest first, and counts all. */
+/* Captures the MLI_TOP_ACCOUNTS largest open accounts, the largest first, and counts all open
+   ones. */
 static void mli_report_accounts(mli_report *r) {
     memlord *lord = r->lord;
     uint32_t i;
@@ -24350,15 +24614,20 @@ static void mli_report_accounts(mli_report *r) {
     mli_lock_drop(&mli_process.cold_lock);
 }
 
-MLI_PRIVATE const memlord_site mli_arena_site = {"", "(arena)", 0};
 MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev) {
     return mli_u64_load(&mli_device_record_at(r->lord, dev)->arena);
+}
+MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev) {
+    uint64_t arena = mli_report_arena(r, dev);
+    mli_take_off(&arena, mli_u64_load(&mli_device_record_at(r->lord, dev)->arena_tagged));
+    return arena;
 }
 /* Captures the largest sites. The balance of each arena is listed as one more site. */
 static void mli_report_sites(mli_report *r) {
     uint32_t i;
     r->site_total = r->site_rows;
-    /* With less than a quarter of the peak alive, sites say more by their peak. */
+    /* If less than a quarter of the peak is live, the peaks of sites tell more than their live
+       bytes. */
     r->by_peak = r->total.allocated < r->total.peak / 4;
     r->sites = mli_sites_top(
         r->lord, memlord_device_all(),
@@ -24423,7 +24692,8 @@ static void mli_report_scopes_sort(mli_report *r) {
 }
 
 /* Raises the peak of a device to the live bytes that its holders or a snapshot since the last reset
-   show, within peak_error: threads publish a peak late. So a report does not contradict itself. */
+   show, within peak_error, because threads publish a peak late. So a report does not contradict
+   itself. */
 static void mli_report_peak_raise(mli_report *r, uint32_t dev) {
     const mli_device_record *device = mli_device_record_at(r->lord, dev);
     memlord_stats *s = &r->stat[dev - 1];
@@ -24507,42 +24777,512 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     mli_report_scopes_sort(r);
 }
 
+/* --------------------------------------------------------------------- src/reports/answers.h -- */
+
+/* Gives each answer of a report once, for all formats: verdicts, anomalies and drops. Owns no state.
+   May use reports/capture and services/answers. Locks: none. */
+
+#define MLI_TEXT_NAME 60
+#define MLI_FIRST_DEVICES 4 /* the most devices in a verdict, and in the first list of devices */
+
+/* Returns the name of the next anomaly or drop of a device that is not 0, and its count in *v.
+   NULL: there is no other. dev 0 means all devices, with the losses of the ledger. *i is the number
+   of mli_anomaly_columns read so far, 0 at first. */
+MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
+                                                  uint64_t *v);
+MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev);
+
+/* Writes all anomalies and drops of a device (dev 0: of all) in one line that begins with `head`.
+   Writes nothing if there are none. */
+MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
+                                             uint32_t dev);
+
+/* Writes the verdicts, the worst first. Each is one line with its devices, the devices of the
+   highest peaks first. Names are cut after MLI_TEXT_NAME characters: the bound stays in
+   r->out.name_max. */
+MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r);
+/* Writes the same verdicts as a key of JSON. */
+MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);
+
+/* --------------------------------------------------------------------- src/reports/answers.c -- */
+
+/* -- anomalies and drops -- */
+
+/* The columns of the anomalies and drops, the heaviest first: what makes totals too low, mistakes
+   of the host, lost detail. */
+enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 };
+static const unsigned char mli_anomaly_columns[] = {
+    MLI_STAT_dropped_allocs,
+    MLI_STAT_dropped_bytes,
+    MLI_STAT_unknown_frees,
+    MLI_STAT_implicit_frees,
+    MLI_STAT_freed_while_shared,
+    MLI_STAT_underflows,
+    MLI_STAT_fence_failures,
+    MLI_STAT_refused,
+    MLI_STAT_dropped_sites,
+    (int)MLI_STAT_COUNT + (int)MLI_LOST_scopes,
+    (int)MLI_STAT_COUNT + (int)MLI_LOST_exports,
+    (int)MLI_STAT_COUNT + (int)MLI_LOST_scope_invocations,
+    (int)MLI_STAT_COUNT + (int)MLI_LOST_snapshots,
+    MLI_STAT_dropped_events};
+#define MLI_X(name, kind, family, text) +(MLI_KIND_##kind == MLI_KIND_ANOMALY)
+typedef char mli_check_anomalies
+    [sizeof mli_anomaly_columns == (0 MLI_STATS(MLI_X)) + (int)MLI_LOSS_COUNT ? 1 : -1];
+#undef MLI_X
+
+MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
+                                                  uint64_t *v) {
+    memlord_stats *s = dev ? &r->stat[dev - 1] : &r->total;
+    while (*i < sizeof mli_anomaly_columns) {
+        size_t at = mli_anomaly_columns[(*i)++];
+        if (dev && at >= MLI_STAT_COUNT) continue;
+        *v = at < MLI_STAT_COUNT ? *mli_stat_of(s, at)
+                                 : mli_loss_value(r->lord, at - MLI_STAT_COUNT);
+        if (*v) return mli_column_names[at];
+    }
+    return NULL;
+}
+/* Writes "unknown_frees 1", for the column before `i`. */
+static MLI_COLD void mli_put_anomaly(mli_out *o, size_t i, const char *name, uint64_t v) {
+    mli_putf(o, mli_anomaly_columns[i - 1] == MLI_STAT_dropped_bytes ? "%s %jo" : "%s %ju", name,
+             v);
+}
+MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev) {
+    return dev ? mli_device_record_at(r->lord, dev)->device : memlord_device_all();
+}
+
+MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
+                                             uint32_t dev) {
+    const char *name;
+    size_t i = 0;
+    uint64_t v, n = 0;
+    while ((name = mli_anomaly_next(r, dev, &i, &v)) != NULL) {
+        if (!n) {
+            mli_put_str(o, head);
+            mli_put_device(o, mli_anomaly_device(r, dev));
+        }
+        mli_put_str(o, n++ ? ", " : " ");
+        mli_put_anomaly(o, i, name, v);
+    }
+    if (n) mli_put_str(o, "\n");
+}
+
+/* -- the verdicts: a kind has parts, each of a device. A part is composed in r->part_text, and then
+      written by each format in its own way. Of a kind only MLI_FIRST_DEVICES parts are written -- */
+
+/* name in JSON, head in TEXT, how bad */
+#define MLI_VERDICTS(X)                                                                       \
+    X(out_of_memory, "out of memory", "bad")                                                  \
+    X(over_limit, "over a limit", "bad")                                                      \
+    X(leaks, "leaks since mark", "bad")                                                       \
+    X(holders, "biggest holder", "")                                                          \
+    X(anomalies, "anomalies and drops", "odd")                                                \
+    X(mistakes, "mistakes", "odd")                                                            \
+    X(collections, "collections that did not run", "odd")                                     \
+    X(fragments, "fragmented pool", "odd")
+enum {
+#define MLI_X(name, head, tone) MLI_VERDICT_##name,
+    MLI_VERDICTS(MLI_X)
+#undef MLI_X
+    MLI_VERDICT_COUNT
+};
+static const char *const mli_verdict_texts[MLI_VERDICT_COUNT][3] = {
+#define MLI_X(name, head, tone) {#name, head, tone},
+    MLI_VERDICTS(MLI_X)
+#undef MLI_X
+};
+enum { MLI_VERDICT_NAME, MLI_VERDICT_HEAD, MLI_VERDICT_TONE };
+
+/* The verdicts while they are written. */
+typedef struct mli_verdict_writer {
+    mli_report *r;
+    int json, kind;
+    size_t parts;    /* of the kind, so far */
+    uint64_t bytes;  /* of the parts that are left out */
+    mli_out part;    /* the text of a part */
+    const memlord_site *site; /* that the part names, for a reader's link; NULL: none */
+    const char *tag;
+} mli_verdict_writer;
+
+/* Begins a part. Returns where its text goes; NULL: the kind has enough parts, and the part is left
+   out with its `bytes`. */
+static MLI_COLD mli_out *mli_part_begin(mli_verdict_writer *w, uint64_t bytes) {
+    if (w->parts++ >= MLI_FIRST_DEVICES) {
+        w->bytes = mli_add_saturated(w->bytes, bytes);
+        return NULL;
+    }
+    mli_out_buffer(&w->part, w->r->part_text, sizeof w->r->part_text);
+    w->part.name_max = MLI_TEXT_NAME;
+    w->part.html = w->json ? 0 : w->r->out.html;
+    w->site = NULL;
+    w->tag = NULL;
+    return &w->part;
+}
+/* Writes the head of a kind: "leaks since mark 1" has its mark. */
+static MLI_COLD void mli_verdict_head(const mli_verdict_writer *w) {
+    mli_put_str(w->r->o, mli_verdict_texts[w->kind][MLI_VERDICT_HEAD]);
+    if (w->kind == MLI_VERDICT_leaks) mli_putf(w->r->o, " %ju", w->r->mark);
+}
+/* Writes composed text in a JSON string: a name in it is escaped already, but for JSON itself and
+   for the page, whose script element must not end. */
+static MLI_COLD void mli_json_composed(mli_out *o, const char *text) {
+    for (; *text; text++) {
+        if (!strchr("\"\\<>&", *text)) {
+            mli_put(o, text, 1);
+            continue;
+        }
+        mli_put_str(o, "\\u");
+        mli_put_digits(o, (unsigned char)*text, 16, 4);
+    }
+}
+static MLI_COLD void mli_part_json(mli_verdict_writer *w, const int *device) {
+    mli_out *o = w->r->o;
+    if (w->parts == 1) {
+        mli_jsonf(o, ",\n{'kind':%s,'tone':%s,'head':'", mli_verdict_texts[w->kind][MLI_VERDICT_NAME],
+                  mli_verdict_texts[w->kind][MLI_VERDICT_TONE]);
+        mli_verdict_head(w);
+        mli_jsonf(o, "','parts':[");
+    }
+    mli_jsonf(o, device ? ",\n{'device':'%i'" : ",\n{'device':null", device ? *device : 0);
+    mli_jsonf(o, ",'text':'");
+    mli_json_composed(o, w->r->part_text);
+    mli_jsonf(o, "','site':%p,'tag':%s}", (const void *)w->site, w->tag);
+}
+/* Writes a part: in TEXT ", cuda:0: " or "; cuda:0: " and its text. `device` is a code; NULL: it is
+   of no device. */
+static MLI_COLD void mli_part_put(mli_verdict_writer *w, const int *device) {
+    mli_out *o = w->r->o;
+    (void)mli_out_end(&w->part, sizeof w->r->part_text);
+    if (w->json) {
+        mli_part_json(w, device);
+        return;
+    }
+    if (w->parts == 1) mli_verdict_head(w);
+    mli_put_str(o, w->parts > 1 ? "; " : device ? ", " : "");
+    if (device) mli_putf(o, "%i", *device);
+    mli_put_str(o, ": ");
+    mli_put_str(o, w->r->part_text);
+}
+/* Ends a kind, and says what it leaves out. */
+static MLI_COLD void mli_verdict_end(mli_verdict_writer *w) {
+    const uint64_t more = w->parts > MLI_FIRST_DEVICES ? w->parts - MLI_FIRST_DEVICES : 0;
+    mli_out *o = w->r->o;
+    if (w->parts && w->json) {
+        mli_jsonf(o, "],'more':%ju,'more_bytes':%ju}", more, w->bytes);
+    } else if (w->parts) {
+        if (more) mli_putf(o, "; and %ju more", more);
+        if (w->bytes) mli_putf(o, ", %jo", w->bytes);
+        mli_put_str(o, "\n");
+    }
+    w->parts = 0;
+    w->bytes = 0;
+}
+
+/* Writes "out of memory, cuda:0: 9 GiB wanted with 5 GiB live at grow cache.c:7, 1 failed". */
+static MLI_COLD void mli_verdict_out_of_memory(mli_verdict_writer *w) {
+    mli_report *r = w->r;
+    size_t i;
+    for (i = 0; i < r->devices; i++) {
+        const uint32_t dev = (uint32_t)r->top_device[i][1];
+        const int device = mli_report_device(r, dev);
+        const mli_oom oom = mli_oom_of(r->lord, dev);
+        mli_out *o;
+        if (!oom.time || !r->stat[dev - 1].oom_failures) continue;
+        if ((o = mli_part_begin(w, 0)) == NULL) continue;
+        mli_putf(o, "%jo wanted with %jo live", oom.bytes, oom.live);
+        if (oom.site) mli_putf(o, " at %p", (const void *)oom.site);
+        mli_putf(o, ", %ju failed", r->stat[dev - 1].oom_failures);
+        w->site = oom.site;
+        mli_part_put(w, &device);
+    }
+}
+
+/* Writes "over a limit, cuda:0: 5 GiB of 4 GiB; cpu: account req-7 3 MiB of 2 MiB". */
+static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
+    mli_report *r = w->r;
+    mli_out *o;
+    int device;
+    size_t i;
+    for (i = 0; i < r->phys_count; i++) {
+        const mli_phys_line *line = &r->phys[i];
+        uint64_t live = 0;
+        uint32_t dev;
+        for (dev = 1; dev <= r->devices; dev++) /* also of mapped files, as the limit counts them */
+            if (mli_report_phys(r, dev) == line) live += r->stat[dev - 1].allocated;
+        if (live <= line->limit || (o = mli_part_begin(w, live)) == NULL) continue;
+        mli_putf(o, "%jo of %jo", live, line->limit);
+        device = mli_device_code(line->of.device);
+        mli_part_put(w, &device);
+    }
+    for (i = 0; i < r->account_lines; i++) {
+        const memlord_account_stat *s = &r->account[i];
+        if (s->bytes <= s->limit || (o = mli_part_begin(w, s->bytes)) == NULL) continue;
+        mli_putf(o, "account %s %jo of %jo", s->name, s->bytes, s->limit);
+        device = mli_device_code(s->device);
+        mli_part_put(w, &device);
+    }
+}
+
+/* Writes ", 2 MiB of them cpu [kv] in decode  f x.c:3". Counts several tags and scopes: "with 3
+   tags in 300 scopes". Writes "partly [kv]" where the other blocks have no tag. */
+static MLI_COLD void mli_put_culprit(mli_report *r, mli_out *o) {
+    const mli_culprit *c = &r->culprit;
+    mli_putf(o, ", %jo of them", c->sum.bytes);
+    if (c->devices == 1) mli_putf(o, " %i", mli_report_device(r, c->dev));
+    if (c->devices > 1) mli_putf(o, " %ju devices", (uint64_t)c->devices);
+    if (c->tags == 1) mli_putf(o, r->tag[0].leaked ? " partly [%s]" : " [%s]", c->tag);
+    if (c->tags > 1) mli_putf(o, " with %ju tags", (uint64_t)c->tags);
+    if (c->scopes == 1) mli_putf(o, r->scope[0].leaked ? " partly in %s" : " in %s", c->scope);
+    if (c->scopes > 1) mli_putf(o, " in %ju scopes", (uint64_t)c->scopes);
+    mli_putf(o, "  %p", (const void *)mli_culprit_site(r));
+}
+/* Writes "leaks since mark 1: 3 MiB in 2 blocks, 2 MiB of them cpu [kv]  f x.c:3". Without a mark
+   it writes nothing: every live block would be one. */
+static MLI_COLD void mli_verdict_leaks(mli_verdict_writer *w) {
+    mli_report *r = w->r;
+    mli_out *o;
+    if (!r->mark || !r->leaks.blocks || (o = mli_part_begin(w, 0)) == NULL) return;
+    mli_put_amount(o, r->leaks.bytes, r->leaks.blocks);
+    if (r->culprit.sum.bytes) {
+        mli_put_culprit(r, o);
+        w->site = mli_culprit_site(r);
+    }
+    mli_part_put(w, NULL);
+}
+
+/* Returns the part of a device's live bytes in percent. */
+static double mli_share_of_live(uint64_t part, uint64_t live) {
+    return part < live ? mli_percent(part, live) : 100;
+}
+/* Returns 1 if the largest holder of a device by tag is worth a word: an arena, or bytes that a tag
+   has or could have. */
+static int mli_holder_tells(const mli_report *r, const mli_holder_list *list) {
+    if (!list->count) return 0;
+    return list->count > 1 || list->at[0].kind == MLI_HOLDER_ARENA || r->tags != 0;
+}
+/* Returns the largest site of a device, or its arena; NULL: it has neither. */
+static const mli_holder *mli_holder_site(const mli_holder_list *list) {
+    size_t i;
+    for (i = 0; i < MLI_HOLDERS_LISTED && list->at[i].bytes; i++)
+        if (list->at[i].kind != MLI_HOLDER_UNNAMED) return &list->at[i];
+    return NULL;
+}
+/* Writes "tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The tag and the site may be of
+   different blocks, so each has its own share. In place of a tag stands "untagged" or "arenas", if
+   these hold more; not "untagged" where nothing else could. Returns 0 if nothing is worth it. */
+static MLI_COLD int mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
+    mli_report *r = w->r;
+    const uint64_t live = r->stat[dev - 1].allocated;
+    const int device = mli_report_device(r, dev);
+    mli_holder_list tags, sites;
+    const mli_holder *site;
+    mli_out *o;
+    int tells;
+    mli_holders_list(r->lord, NULL, dev, MLI_BOOK_TAG, &tags);
+    mli_holders_list(r->lord, NULL, dev, MLI_BOOK_SITE, &sites);
+    site = mli_holder_site(&sites);
+    tells = mli_holder_tells(r, &tags);
+    if (tells && site && tags.at[0].kind == MLI_HOLDER_ARENA && site->kind == MLI_HOLDER_ARENA)
+        site = NULL; /* told already */
+    if (!live || !(tells || site) || (o = mli_part_begin(w, live)) == NULL) return 0;
+    if (tells) {
+        if (tags.at[0].kind == MLI_HOLDER_NAMED) {
+            mli_put_str(o, "tag ");
+            w->tag = (const char *)tags.at[0].subject;
+        }
+        mli_put_holder(r->lord, o, MLI_BOOK_TAG, &tags.at[0]);
+        mli_putf(o, " %g", mli_share_of_live(tags.at[0].bytes, live));
+    }
+    if (site) {
+        w->site = mli_site_display_of(r->lord, mli_holder_place(site));
+        mli_putf(o, tells ? ", site %p %g" : "site %p %g", (const void *)w->site,
+                 mli_share_of_live(site->bytes, live));
+    }
+    mli_putf(o, " of %jo", live);
+    mli_part_put(w, &device);
+    return 1;
+}
+static MLI_COLD void mli_verdict_holders(mli_verdict_writer *w) {
+    size_t i;
+    for (i = 0; i < w->r->devices; i++)
+        (void)mli_verdict_holder(w, (uint32_t)w->r->top_device[i][1]);
+}
+
+/* As mli_anomaly_next; dev 0: what no device counted. */
+static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
+    const char *name;
+    uint32_t k;
+    while ((name = mli_anomaly_next(r, dev, i, v)) != NULL) {
+        const size_t at = mli_anomaly_columns[*i - 1];
+        for (k = 0; !dev && k < r->devices && at < MLI_STAT_COUNT; k++)
+            mli_take_off(v, *mli_stat_of(&r->stat[k], at));
+        if (*v) break;
+    }
+    return name;
+}
+/* Returns the weight of a device's anomalies, 0 if there are none. The heaviest kind of anomaly
+   decides; among equal kinds their number, or the bytes that were lost. */
+static MLI_COLD uint64_t mli_anomaly_weight(mli_report *r, uint32_t dev) {
+    const uint64_t most = ((uint64_t)1 << 62) - 1;
+    uint64_t v, sum = 0, heaviest = 0;
+    size_t i = 0;
+    while (mli_anomaly_own(r, dev, &i, &v)) {
+        const uint64_t kind = i <= MLI_ANOMALY_LOSSES                          ? 3
+                              : i <= MLI_ANOMALY_LOSSES + MLI_ANOMALY_MISTAKES ? 2
+                                                                               : 1;
+        if (kind < heaviest) break;
+        heaviest = kind;
+        if (mli_anomaly_columns[i - 1] != MLI_STAT_dropped_allocs) sum = mli_add_saturated(sum, v);
+    }
+    return heaviest << 62 | (sum < most ? sum : most);
+}
+/* Writes "anomalies and drops, cpu: unknown_frees 1; all: dropped_snapshots 2", the heaviest first;
+   under all what no device counted. */
+static MLI_COLD void mli_verdict_anomalies(mli_verdict_writer *w) {
+    mli_report *r = w->r;
+    uint64_t top[MLI_FIRST_DEVICES][2], one[2], v;
+    size_t i, column, n, found = 0;
+    const char *name;
+    for (i = 0; i <= r->devices; i++) {
+        one[1] = i < r->devices ? r->top_device[i][1] : 0;
+        one[0] = mli_anomaly_weight(r, (uint32_t)one[1]);
+        if (!one[0]) continue;
+        n = found++;
+        if (n > MLI_FIRST_DEVICES) n = MLI_FIRST_DEVICES;
+        (void)mli_top_insert(top, n, MLI_FIRST_DEVICES, one, sizeof one, 0);
+    }
+    for (i = 0; i < found; i++) {
+        mli_out *o = mli_part_begin(w, 0);
+        const uint32_t dev = o ? (uint32_t)top[i][1] : 0;
+        const int device = mli_device_code(mli_anomaly_device(r, dev));
+        if (!o) continue;
+        column = n = 0;
+        while ((name = mli_anomaly_own(r, dev, &column, &v)) != NULL) {
+            if (n++) mli_put_str(o, ", ");
+            mli_put_anomaly(o, column, name, v);
+        }
+        mli_part_put(w, &device);
+    }
+}
+
+/* Writes "mistakes, cpu: unknown_free at main x.c:12, 3 times; ...", the heaviest first. */
+static MLI_COLD void mli_verdict_mistakes(mli_verdict_writer *w) {
+    size_t i;
+    for (i = 0; i < w->r->mistakes; i++) {
+        const memlord_anomaly *a = &w->r->mistake[i].is;
+        const int device = mli_device_code(a->device);
+        mli_out *o = mli_part_begin(w, a->bytes);
+        if (!o) continue;
+        mli_put_str(o, mli_anomaly_name(a->kind));
+        if (a->bytes) mli_putf(o, " %jo", a->bytes);
+        if (a->site.file[0]) {
+            mli_putf(o, " at %p", (const void *)&a->site);
+            w->site = &a->site;
+        }
+        if (a->count > 1) mli_putf(o, ", %ju times", a->count);
+        mli_part_put(w, &device);
+    }
+}
+
+/* Writes "collections that did not run, cuda:0: 2 of 3". */
+static MLI_COLD void mli_verdict_collections(mli_verdict_writer *w) {
+    size_t i;
+    for (i = 0; i < w->r->devices; i++) {
+        const uint32_t dev = (uint32_t)w->r->top_device[i][1];
+        const memlord_stats *s = &w->r->stat[dev - 1];
+        const int device = mli_report_device(w->r, dev);
+        mli_out *o = s->gc_failed ? mli_part_begin(w, 0) : NULL;
+        if (!o) continue;
+        mli_putf(o, "%ju of %ju", s->gc_failed, s->gc_failed + s->gc_runs);
+        mli_part_put(w, &device);
+    }
+}
+
+/* Writes "fragmented pool, cuda:0: 60 % of 3 GiB cached, the largest piece is 1.2 GiB", where that
+   matters: at least half of a cache that is a sixteenth of the pool. */
+static MLI_COLD void mli_verdict_fragments(mli_verdict_writer *w) {
+    size_t i;
+    for (i = 0; i < w->r->devices; i++) {
+        const uint32_t dev = (uint32_t)w->r->top_device[i][1];
+        const memlord_stats *s = &w->r->stat[dev - 1];
+        const int device = mli_report_device(w->r, dev);
+        const double fragmented = memlord_fragmentation(s);
+        mli_out *o;
+        if (!(fragmented >= 0.5) || s->cached < s->reserved / 16) continue;
+        if ((o = mli_part_begin(w, s->cached)) == NULL) continue;
+        mli_putf(o, "%g of %jo cached, the largest piece is %jo", fragmented * 100, s->cached,
+                 s->largest_free);
+        mli_part_put(w, &device);
+    }
+}
+
+/* Writes all verdicts, the worst first. */
+static MLI_COLD void mli_verdicts_write(mli_report *r, int json) {
+    static void (*const all[MLI_VERDICT_COUNT])(mli_verdict_writer *w) = {
+#define MLI_X(name, head, tone) mli_verdict_##name,
+        MLI_VERDICTS(MLI_X)
+#undef MLI_X
+    };
+    mli_verdict_writer w;
+    memset(&w, 0, sizeof w);
+    w.r = r;
+    w.json = json;
+    for (w.kind = 0; w.kind < MLI_VERDICT_COUNT; w.kind++) {
+        all[w.kind](&w);
+        mli_verdict_end(&w);
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r) {
+    r->out.name_max = MLI_TEXT_NAME;
+    mli_verdicts_write(r, 0);
+}
+MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
+    mli_jsonf(r->o, ",\n'verdicts':[");
+    mli_verdicts_write(r, 1);
+    mli_put_str(r->o, "]");
+}
+
 /* ---------------------------------------------------------------------- src/reports/export.h -- */
 
-/* Has what the writers of other tools' formats share: live blocks, and the numbers and names of
-   their frames. Owns no state. May use reports/capture and the reading functions. Invariant:
-   numbers are those of the ledger's rows; what was added while a writer runs has none, and is left
-   out. Locks: those of reading; none while the host's function writes. */
+/* Reads live blocks, and the numbers and names of their frames, for the writers of other tools'
+   formats. Owns no state. May use reports/capture and the reading functions of books/. Invariant:
+   numbers are those of the ledger's rows; a row that is added while a writer runs has none, and is
+   left out. Locks: those of the reading functions; none while the host's function writes. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* A block at the moment that its shard was read, or as of an event of the ring. The balance of an
-   arena is a block too, at an address that no other has. */
+/* A block as it was when its shard was read, or at an event of the ring. The balance of an arena is
+   a block, too, at an address that no other block has. */
 typedef struct mli_live_block {
     uint64_t storage, bytes;
     uint64_t stream;          /* 0: none */
     uint32_t frame;           /* the innermost frame of its stack: its site */
-    uint32_t tag, scope;      /* 0: none, or one without a number */
-    uint32_t node;            /* of its stack, in place of the frame; 0: none */
-    uint32_t blocks;          /* that it is: of samples, all those of a stack are one */
+    uint32_t tag, scope;      /* 0: the block has none, or one without a number */
+    uint32_t node;            /* the node of its stack, which takes the place of `frame`; 0: it has
+                                 no stack */
+    uint32_t blocks;          /* how many blocks it stands for: with samples all blocks of a stack
+                                 are one */
     unsigned char dev, state; /* MLI_BLOCK_... */
 } mli_live_block;
 enum {
     MLI_BLOCK_PENDING = 1,
     MLI_BLOCK_PARTS = 2,
     MLI_BLOCK_ARENA = 4,
-    MLI_BLOCK_FREED = 8, /* in the table of last events */
-    MLI_BLOCK_OPEN = 16, /* this and the next one are the writer's */
+    MLI_BLOCK_FREED = 8, /* its slot in the table of last events */
+    MLI_BLOCK_OPEN = 16, /* this member and the next one belong to the writer */
     MLI_BLOCK_DONE = 32
 };
 
-/* What each writer reads beside the report: the first member of its state. */
+/* The data that each writer reads besides the report. It is the first member of the writer's
+   state. */
 typedef struct mli_export {
     mli_report *r;
     memlord *lord;
     mli_out *o;
-    uint32_t devices, sites, tags, scopes; /* the last rows that have a number; from 1 */
-    uint32_t nodes, places; /* the last of stacks, and of their frames; 0: there are none */
+    uint32_t devices, sites, tags, scopes; /* the last rows that have a number, which begins at 1 */
+    uint32_t nodes, places; /* the last node of stacks, and the last of their frames; 0: there is
+                               none */
 } mli_export;
 
 /* Calls `write` with a state of `size` bytes: an mli_export, then zeros. Without memory the report
@@ -24556,21 +25296,23 @@ MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row);
 enum { MLI_FRAME_UNKNOWN, MLI_FRAME_ARENA, MLI_FRAME_GONE, MLI_FRAME_KINDS };
 
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind);
-/* Returns the frame of a scope. With id 0: the last frame before those of scopes. */
+/* Returns the frame of a scope. With id 0 returns the last frame before the frames of scopes. */
 MLI_PRIVATE uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id);
 MLI_PRIVATE uint32_t mli_frame_of_place(const mli_export *x, uint32_t place);
 MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x);
-/* Gives the format whole stacks. A node that is known has a frame that is known. */
+/* Gives the format whole stacks. The frame of every node with a number has a number. */
 MLI_PRIVATE void mli_export_stacks(mli_export *x);
 
-/* Returns the site of a frame; NULL if it is none. That of a return address is named here. */
+/* Returns the site of a frame; NULL: the frame is no site. The site of a return address gets its
+   name here. */
 MLI_PRIVATE const memlord_site *mli_frame_site(const mli_export *x, uint32_t frame);
 
 typedef struct mli_frame_name {
     const char *name, *file;  /* not empty; "": none */
-    const mli_module *module; /* of a return address; NULL: none */
-    uint64_t line, offset;    /* of the frame in its file; of the address in the module's */
-    uint32_t dev, caller;     /* 0: of no device; 0: without a caller of its own */
+    const mli_module *module; /* the module of a return address; NULL: it is in none */
+    uint64_t line, offset;    /* the line of the frame in its file; the offset of the address in the
+                                 file of the module */
+    uint32_t dev, caller;     /* 0: the frame is of no device; 0: it has no caller of its own */
 } mli_frame_name;
 
 MLI_PRIVATE MLI_COLD mli_frame_name mli_frame_name_of(const mli_export *x, uint32_t frame);
@@ -24582,8 +25324,8 @@ typedef struct mli_stack {
 
 MLI_PRIVATE MLI_COLD mli_stack mli_stack_of(const mli_export *x, const mli_live_block *b);
 
-/* Returns a block; `where` has its rows and its scope as an event has them. Leaves out what has no
-   number. */
+/* Returns a block; `where` has its rows and its scope in the form of an event. A row or a scope
+   without a number is left out. */
 MLI_PRIVATE MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uint32_t dev,
                                                         uint64_t storage, uint64_t bytes,
                                                         uint64_t where);
@@ -24599,13 +25341,14 @@ typedef struct mli_alive {
 typedef int (*mli_alive_fn)(void *writer, const mli_alive *alive);
 MLI_PRIVATE MLI_COLD void mli_alive_each(mli_export *x, mli_alive_fn fn, void *writer);
 
-/* Calls put for the arena of each device that has a balance. */
+/* Calls put for the arena of each device that has a balance: for the part that no tag has, then for
+   that of each tag. */
 typedef void (*mli_block_fn)(void *writer, const mli_live_block *b);
 MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put, void *writer);
 /* Calls put for each live block, then for the arenas. */
 MLI_PRIVATE MLI_COLD void mli_live_blocks_each(mli_export *x, mli_block_fn put, void *writer);
 
-/* Calls put for the parts of a block; returns how many of its bytes are in none. */
+/* Calls put for the parts of a block; returns how many of its bytes are in no part. */
 typedef void (*mli_part_fn)(void *writer, const mli_live_block *whole,
                             const memlord_part_info *part);
 MLI_PRIVATE MLI_COLD uint64_t mli_export_parts(mli_export *x, const mli_live_block *b,
@@ -24648,9 +25391,9 @@ MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row) {
     return row ? (const char *)mli_row_at(x->lord, MLI_BOOK_TAG, row)->subject : NULL;
 }
 
-/* -- stacks. Frames are numbered from 1: the site rows; then for each device one for blocks without
-      a site, one for its arena, one for its bytes no longer live; then the scopes; then the
-      return addresses of stacks -- */
+/* -- stacks. Frames are numbered from 1: the site rows; then three for each device, one for
+      blocks without a site, one for its arena, and one for its bytes that are no longer live; then
+      the scopes; then the return addresses of stacks -- */
 
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind) {
     return x->sites + (dev - 1) * MLI_FRAME_KINDS + kind + 1;
@@ -24781,15 +25524,28 @@ MLI_PRIVATE MLI_COLD void mli_alive_each(mli_export *x, mli_alive_fn fn, void *w
         x->r->result = MEMLORD_E_NOMEM;
 }
 
+/* Calls put for a part of an arena, and returns the address after it. */
+static MLI_COLD uint64_t mli_arena_block(mli_export *x, uint32_t dev, uint32_t tag, uint64_t at,
+                                         uint64_t bytes, mli_block_fn put, void *writer) {
+    mli_live_block b = mli_live_block_make(x, dev, at, bytes, (uint64_t)tag << 20);
+    b.frame = mli_frame_of_kind(x, dev, MLI_FRAME_ARENA);
+    b.state = MLI_BLOCK_ARENA;
+    if (bytes) put(writer, &b);
+    return at + bytes;
+}
 MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put, void *writer) {
-    uint32_t dev;
+    uint32_t dev, i;
     for (dev = 1; dev <= x->devices; dev++) {
-        const uint64_t arena = mli_report_arena(x->r, dev);
-        mli_live_block b = mli_live_block_make(
-            x, dev, ((uint64_t)1 << 62) + ((uint64_t)dev << 50), arena, 0);
-        b.frame = mli_frame_of_kind(x, dev, MLI_FRAME_ARENA);
-        b.state = MLI_BLOCK_ARENA;
-        if (arena) put(writer, &b);
+        uint64_t at = ((uint64_t)1 << 62) + ((uint64_t)dev << 50), left = mli_report_arena(x->r, dev);
+        uint64_t untagged = mli_report_arena_untagged(x->r, dev);
+        at = mli_arena_block(x, dev, 0, at, untagged, put, writer);
+        mli_take_off(&left, untagged);
+        for (i = 1; left && i <= x->tags; i++) {
+            mli_row *row = mli_row_at(x->lord, MLI_BOOK_TAG, i);
+            uint64_t bytes = row->dev == dev ? mli_u64_load(&row->arena) : 0;
+            at = mli_arena_block(x, dev, i, at, bytes, put, writer);
+            mli_take_off(&left, bytes);
+        }
     }
 }
 typedef struct mli_block_walk {
@@ -24818,8 +25574,8 @@ typedef struct mli_part_walk {
     const mli_live_block *whole;
     uint64_t beside; /* the block's bytes that no part has yet */
 } mli_part_walk;
-/* Stops at a part with more bytes than are left: another block has begun at that storage since, and
-   the part is of it. */
+/* Stops at a part with more bytes than are left. Such a part belongs to another block, which has
+   begun at that storage since. */
 static MLI_COLD int mli_part_visit(void *user, const memlord_part_info *part) {
     mli_part_walk *walk = (mli_part_walk *)user;
     if (part->bytes > walk->beside) return 1;
@@ -24881,7 +25637,7 @@ MLI_PRIVATE void mli_json_u64(mli_out *o, const char *name, uint64_t v);
 
 MLI_PRIVATE MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t storage);
 
-/* Writes the report. `brief`: without what the HTML page does not read. */
+/* Writes the report. `brief`: leaves out the members that the HTML page does not read. */
 MLI_PRIVATE MLI_COLD void mli_json_run(mli_report *r, int brief);
 MLI_PRIVATE MLI_COLD void mli_json(mli_report *r);
 
@@ -24889,9 +25645,10 @@ MLI_PRIVATE MLI_COLD void mli_json(mli_report *r);
 
 typedef struct mli_json_writer {
     mli_report *r;
-    int brief;        /* 1: leaves out what the HTML page does not read */
-    uint64_t last[2]; /* brief: ns and storage of the event before; else 0 */
-    uint32_t *frame;  /* by frame of stacks: its number in the list, from 1; NULL: none */
+    int brief;        /* 1: leaves out members that the HTML page does not read */
+    uint64_t last[2]; /* if brief, the ns and the storage of the event before; else 0 */
+    uint32_t *frame;  /* for each frame of stacks its number in the list, from 1; NULL: no stacks
+                         are listed */
     uint32_t frames;
 } mli_json_writer;
 
@@ -24969,9 +25726,10 @@ static void mli_json_devices(mli_report *r) {
     mli_jsonf(r->o, ",\n'devices':[");
     for (i = 0; i < r->devices; i++) {
         mli_device_record *device = mli_device_record_at(r->lord, i + 1);
-        mli_jsonf(r->o, ",\n{'device':'%i','label':%s,'arena':%ju,'stats':",
+        mli_jsonf(r->o, ",\n{'device':'%i','label':%s,'arena':%ju,'arena_untagged':%ju,'stats':",
                   mli_device_code(device->device),
-                  (const char *)mli_ptr_load_acquire(&device->label), mli_u64_load(&device->arena));
+                  (const char *)mli_ptr_load_acquire(&device->label), mli_report_arena(r, i + 1),
+                  mli_report_arena_untagged(r, i + 1));
         mli_json_stats(r->o, &r->stat[i]);
         mli_jsonf(r->o, ",'cached_ratio':%g,'fragmentation':%g,'sizes':[",
                   memlord_cached_ratio(&r->stat[i]), memlord_fragmentation(&r->stat[i]));
@@ -25050,8 +25808,8 @@ static void mli_json_tags(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* -- JSON: stacks. Their frames are numbers of "frames", and the module of a frame one of
-      "modules", from 0. Only frames of the stacks that are listed are there -- */
+/* -- JSON: stacks. Their frames are numbers of "frames", and the module of a frame is a number
+      of "modules"; both begin at 0. "frames" has only the frames of listed stacks -- */
 
 static uint32_t mli_stack_leak_node(const mli_report *r, size_t i) {
     return mli_stack_row_at(r->lord, r->stack_leak[i].row)->node;
@@ -25346,7 +26104,7 @@ static MLI_COLD void mli_json_culprit(mli_report *r) {
     mli_jsonf(r->o, ",'tag':%s,'scope':%s}", c->tags == 1 && !r->tag[0].leaked ? c->tag : NULL,
               c->scopes == 1 && !r->scope[0].leaked ? c->scope : NULL);
 }
-/* Writes what the two lists of leaks leave out. */
+/* Writes the sums of the leaks that the two lists leave out. */
 static MLI_COLD void mli_json_leaks_more(mli_report *r) {
     const mli_leak_sum rest = mli_leaks_rest(&r->leaks, r->leaks.count);
     uint64_t left = r->stack_leak_bytes;
@@ -25463,9 +26221,9 @@ static void mli_json_event_storage(mli_json_writer *w, uint64_t storage) {
         mli_jsonf(w->r->o, "'%jx',", storage);
     }
 }
-/* Writes an event. In a brief one the time and the storage are differences to the event before; of
-   the storage only the low 52 bits count, which a reader of JSON does not round. An event of a
-   scope has only its kind, thread and scope. */
+/* Writes an event. A brief event has its time and its storage as differences from the event before.
+   Of the storage only the low 52 bits count, because a reader of JSON does not round these. An
+   event of a scope has only its kind, thread and scope. */
 static void mli_json_event(mli_json_writer *w, const mli_event_copy *e) {
     const mli_report *r = w->r;
     const uint64_t time = mli_since_ns(&r->scale, e->stamp);
@@ -25545,7 +26303,7 @@ MLI_PRIVATE MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t 
 }
 
 static void mli_json_block(mli_report *r, const memlord_block_info *b) {
-    mli_jsonf(r->o, /* storages as text: JSON readers round integers beyond 2^53 */
+    mli_jsonf(r->o, /* storages are text, because readers of JSON round integers beyond 2^53 */
               ",\n{'device':'%i','storage':'%jx','bytes':%ju,'refs':%ju,'born':%ju,'tag':%s,"
               "'scope':%s,'site':%p,'name':%s,'dtype':%s",
               mli_device_code(b->device), b->storage, b->bytes, b->refs, b->born, b->tag,
@@ -25563,6 +26321,7 @@ static MLI_COLD void mli_json_write(mli_json_writer *w) {
     size_t i;
     uint64_t sum = 0;
     mli_json_metadata(r);
+    mli_json_verdicts(r);
     mli_json_devices(r);
     mli_json_phys_all(r);
     mli_json_accounts(r);
@@ -25611,7 +26370,7 @@ MLI_PRIVATE MLI_COLD void mli_json(mli_report *r) { mli_json_run(r, 0); }
 static const char mli_html_head[][3089] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-wS58VzREJADS0TMmbCYHhD"
-    "yRiuR6t9osXmVSMgeDQwA='; script-src 'sha256-4LJeBRIbkb7MAbJFnTMbmNXdb4qsS8pEQeqKOC3jysI=' 'sh"
+    "yRiuR6t9osXmVSMgeDQwA='; script-src 'sha256-d/Ryp2qBKeXlg+X0g6309ZT6KwocTKz3UMHn+E5SMQs=' 'sh"
     "a256-FLMvRGQG3pb5HtTGZbk8vgRm50vIPO6P+NgfOkTjewM='; base-uri 'none'; form-action 'none'\">\n<"
     "meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"referre"
     "r\" content=\"no-referrer\">\n<title>MemLord report</title>\n<style>:root{color-scheme:light "
@@ -25789,763 +26548,482 @@ static const char mli_html_middle[][3565] = {
     "are with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"pol"
     "ite\"></div>\n<script type=\"application/json\" id=\"profile\">"};
 
-static const char mli_html_tail[][3619] = {
-    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqcfXl/2zbW7v/3U8i8GQ8ZQbLkLE0o0/oladKm"
-    "zdYk3UbV69AyZTGmSZWkYjuyvvs9zzkACMrOzNy3i0WCIIjl4Gw4i7eqkk5Vl+ms9ka+H0SH6/kqn9VpkXeS3E+C9azIq"
-    "7pTR2d+0q/qeHZWBaqKnvh1/7w4WWUJ3eZ8m6VVHaiCKuJRmQQq5vJ5GZ9Trf55vPSz6PBp7Z/5Wb9Ka6px5leTU7qTpo"
-    "JpoM7prpjPq6QOgmCUzv2dvJ8l+Wm9CMqkXpV5J19l2WhelL70LOsU804eZP1lXC+i04TeN1+ssnSW+AO1/+ChfD6NDuN"
-    "JOg368zSrk9J/WhRZEudBv0y+JGWV+MFIPrI+p+LwnHp/fFVjiLNVzbf0GyiMNMwVBkmFhZmWw8G4CNE7pWcmrDYb6eSi"
-    "jvLkovN7Ep+9jpcjO8V5ginWA1vU/UVcUcH1NV3SDPiJ4jUIFN2f4j7Y2Fef4nGtKrNCeVRfLROaiwSjS6LIw7Lmp95YC"
-    "kLPo8Vp6uh2mnq7u00pLd2xXWEacLT3V3dwORn0Hse9+bR7Z69Ps1L7eTD2PJqJNMqvr73Bpdet+nXxgdvzhw8DVUbZ9X"
-    "V8fZ3TDC+zmFZjuyHleXbSz5KrsBgX3U//51O3DFP+RTeOV2l2cpSeEKTRwobHfnF9nRIUEgiFiVqms7NwfZbmJ6HHK+G"
-    "pL3G2svU2ir8cUk924vExdbrrnxMwZ2meUP9DryvXNEFBGHe97i3jWMZpXlODZTOO/t3JX3/tTXkAtGKenxd15ywvLvLA"
-    "M8t+WkVJdJg0L/nhXyfd69YUBDIH6sckmnhZ+iXxlLckOKGfOMuKWVwnJ960AZmryqy7nrXVkiYBU1fL9FR9/OhBV33+p"
-    "f55ehBUgt/ra13vJFnWizAhKOGr7jAcyJRSRfqhtQNEH1/9TF8ADBP8qrP0pAonU0WDDSeTgaJ/p0r/TmldTgj2B4q7j4"
-    "svcZnGOfVmYCamziPgGn+dF6g7oUHxZ6iXax4Exu5tgqmiHRFOdoaK/5tugmYi/iXzoPJgnSV1h2C7z73knVIZoOoUYz+"
-    "XSdjdLeRiJ4pska/LotPKXNJ+K4LQLyLqlXxAmaaxKSt6qpI+97y/XFULv8ALzc78kjQ9o32M2biOhgcHVNAnvPU8ni18"
-    "v1AxkG2BvtDIqSMJdv8knkY7A/oeTe2kmtJtN3pNiI3Q1yW9MwiCjfOlN4wDDAaosGe3QdFMAyHvZZbWY8ya7vyEFq3S8"
-    "11tgrAp1qv0tY64feqn+cLLGmSANh4Vm6arMe/cSoOf3pdSS2AuEZhThGni/DQJdwabMNmo48q0nzB6rqLDr5hfQv0GQ9"
-    "NdTpMbHe5Uff02bWPCNsUk7w2nffowzWCFXwc0qrxZAel5QfiXMEkZXwhRKTQ12SYkhZAxhqg04vnNaGN8IUISOHVL1D2"
-    "ufKE69JkgjTCzqSrRFVUGI3mkadf1tW8qEFIzME7r1GGMRRiDgI7hJqVeT7I+EMER0x76PtCBveFdJXdTnrVTejWV4qob"
-    "VWNQULkLaO+lfbP7NCAtiwsfVZKyLMojTd72A73kcVQw8R7Fu7vcny14cXtf1Iuk7GjiRyNAz0/92Ok7IWzsahQ63SYy3"
-    "4Bwnm+TMYNkiii1gFdGkylP/yjd3SWOAHQypZWM0v5qGZSyDakAyzaL0nHOSCB1YdpZvTlWr2yIfpDzxp6rGa/RTM0FNc"
-    "pA5y4+jRN/rnmXFt2ZFcvE0J05r/yGltTskNmGCCqhAtSqGMIMfNMQU54wjQdcIEvRzTjgZSj8lOdXKsu04s80GGnojcC"
-    "e1EUd69UH3Qh6b/xY2W8Eo1jD4+5udjj4zysM+ESfzepm7oc1xJwxjfPNRNDUmHlYgrlxMXZxy7b0abZpe//04e2bvjAi"
-    "6fzKn1DpFAykAYaMWUnavv06PiW4Ss0TZ75mmK8n/pmuSJwdwSUh7iNeL/PJeVT4mguaoTGHUeJ74eBmdtPHGjYIhgFTc"
-    "0KwE+IgqTGaYn9GCPlGD+T70kBFqIFbMC0Sh3tGN7Rtaupds1RmIUueErVSiwbvXjFcMjaaEy8aCayMaanCmV4sW+j5q5"
-    "yGcUpNesSxzDRB6KBW4AnU2sr4Y2CYXmo4p1lA8Mvb6bKhPyuiP858v2b45FkpeBllanSfP+r30ty3DZz7rw1DPQjUZaC"
-    "eR4TwWSJ4rXfVeoNHeTD6SCTxshd9VBZIr9RzRq7PDSUYPw/fHn9OZnU/rqr0NPefqzWP76wy7QGvEuB+dAE32HCTV3hw"
-    "qRYGnLchKQvKfw8oxKw4izpz1pIw3oyxNqPm1ur7KU+Yha/r60HQa7/NFCozUo/tFe8J6kwazLF3S+GYACuMOBqUGt+yz"
-    "QxQYlIqbKzJDWQhU2SK+e+RfWhIzQ16aT6R2pXMtlaShICd1CzZ7m4qTBa1VxMftAeG+M5eoFFvm+DS3AnfICCu7wgVzQ"
-    "nvo6jrl2gQl4Q/dcvjktAYmHm10ug8BdhQXXDBgcHqGqHrlzSjYj7IUGQ7LdvkrDJDox4sov9fIj1ioFvRsiyoZ9+i187"
-    "8XtH8Ek+9Pw3iydW04RNx1yNsv6BfguXConR6MpgeDkjgmuzTb/Df4XcMSKN3Z5+iKd6kDBStB/v8wOL/P+toLTxAWOVK"
-    "SFyY5wp4OiRJkiEujPNNQwe+VK5iIdEDONgfT6bhET3jGcujw5z5NagbgOw/0LaZTA3i7ff7tt4TP29hXC4vosPCAFLQk"
-    "GKNMAggKv/POjBN2I3SRih17hPAHJPko5h9JqGoSr8mh8NN0DDWlqePVUY4+896kk/B3ytnZMOQttYEyEcVG8vd8hhFkJ"
-    "Cah0NnH2eWNWqAIu+w9M7vBHj3gkQZyArD6aSekoBxEVe6ZKBL0OEIHE42J2jjpYyJdeWXe/xCEPIN1Z0RIOJ9gUcqOCl"
-    "WxzUVGCYS7SVJjvYg19AtZEHDnYFe5FHSGlJvOMoPB6O812uwkQHHfKrAcK6WRGWpA126Rj9idAo39EM3GADu8Eu33Efc"
-    "8wUVcB9RwBd4gXp4jRfoV8l7wJgx99WIbBst8EYDZ3f0LyN3C7Zmew25wc91c0FAVeo0XyUj05DdJboA04dfoaMkgfQvR"
-    "zJf/aooawMvGbfYk3GSoBADOA8y/B33huEwcJFuzNoubiSIqbeFKrqRvLppIKdsae5uckrVjXFVtAgkWPmVGd71tZYYd3"
-    "crPb4oGjaDtkonEbdZALu+Xn9TA6EAfySPMF2h39mCJcHBZiSqLm4B1CK3MnplZfS8kdErK6MLSBMG5V89xxiHCAoFxH1"
-    "HPBwFhYBaQXOcC33jlwFVBPncHxRgW1S8LTayxSeEa+o+c0aVH0z14oG8Yvvi4z3pA/Rc3G6vkl+LI6P9gXqTRPcfNUhw"
-    "lreRIPox9hP+fMKf35NCmqwqstu2DtSEgHoa3emfxOXZeNK/97DbH96/W6n+8N7dahpO+o/v9fiaSvapRGOqT8VZRljqz"
-    "hqdfJFeJif+vWDTubMutu7rw8H43iDcf/BgE3xqgGqei7KBwCXpHxeNQpZGUotUXbM0JqV3+uUqM3BCgn7NQKGRwt",
-    "17XX1P814+Izh8Uvu0p/7x4G5/MHzU6w/uPdzutq9H3L//MOw/uh90K3TWFA4ePwj7g0cPUDar6WtMyIO79x4O9i6T1kB"
-    "WWzNfF0ua4Z/BeliWlUrLxKrEaO2Cu392h1B109qkJ/Viz6/1hh0GI8zHZVJFT8oyvurPy+LcX8tAwzfJRkHVNbGSGhRV"
-    "ssnGhKBDB3Vmo4xAdFks/WDU8FWZ9KJXa6xCAkLWv6Tby+BuTnyT4I+7+UgvDHVkkk4FzWWBOskJVImpUqVK7/6pZsRVd"
-    "YeHEY1oay/PqSVGTnMSB17mJ8mlv4gOF7r1gyH4qfnBYCy1Ql3Z6NjnDAGFfJY2zIq4tMNoYIaxQKfxwmQ+bTp/FZXdWS"
-    "/jzUMDwKez7EN9lSWRgI+SovdEkv0F8c60BDQGi2ivegvwKH/2iGxutjhTPRVBpvdrqsoAgvBlr6SPj4y6I8HHqfnkZLQ"
-    "TEwakqrGCFs1nhVNxlpj+pPmZqlhT/DsAINpXpgZ3j/C2GRcBDN21Vo3Bp+l4rGe1t6+G6P+9oNW0ywWcWG5eQWe4NuJ+"
-    "TXzHKj/Z3d3RV6wUqQCMp1lxHGdPsuUijrJxf/9BOFSJM7e0k8FW6DLuPRpvetfz48N7xLPQ3PYfyPyq5nuirHSXKp7NE"
-    "uKa2+11/+zdd9scYqj3Anx2q4MPqX/x4f793d1jMKwy1W8TX9ORuPeINl73Pprc299+f6hxbGmVlQlRqpqWcichdESCEl"
-    "SWqyUUlo3u+Mbhidk53OF5VhAwVXt/BlOItKoQLNG/7NZ7ev/flRIso+EEc945fhwdEigcRCBAB3TVlcUORJOue3sngdb"
-    "EYvUkOBgO9u+P/xBZucRM4+An/HRn/QValA4hwO2HhNSaEV1UbVXwj8mE+OMkrlZlMmW0xQjNigEF8WwK4J9cxrM6u/KD"
-    "UYPYHSADOapBjkZ6b08qdQeqVHoQTNXEO05o4yWeqpnd2h2O+SlzlR700FASJh5qCon1lJ8R6vO6XpgRNvH+Wu3vD/c9C"
-    "GxdetVOSRbgOFBaJRp+j7X33AHP+Zh3WuQJvUw8jifVgVmdRpzX0ryD0XVO0jLhSas8GQovDwk0SVYlHTvMrh/jdMtTna"
-    "SqUxJXExIenfo0Iug/ssxTqSndy01jiuEDUhtDYC33bnfo5YtFTBi+6lQLYtjdZhrgMpOQzXd3a0G5Rt5zB5bWqGLGQ5f"
-    "yHrPITk3h671bh/bMBS/9KtbAgHct/DUhAAtYTsskAuZEiU86rFf2lPfX5dNhx+t+cVvly+pvzIc0FuhF1oxebXk/4Q6c"
-    "9vmBZ6pOIUY1sG93M4OwQehRrX4l8W2nNizJL37g8K2Cn2WmhbIW4FIuddFlsOc3ywAyf1dvfdo2ereNXgBfvcfBjNIPA"
-    "+XnTKV6QxzjCAIj7L67+y7xaTdL0UZ1suRLkoHbko9vws4nwhT6kDzrfy6IC/E6XhDoS4XrZsyXer9zF6Pa8lkOOxFTcT"
-    "yKSTwgrowY47xapHMib80kAFUBWY5PfO/YU+s6rbMkjHUX5TcIf/flivmY9Z8Ycgz4nsX5l5gIdDFbVf56CXV6Xn+YlUW"
-    "W4YQn2Gw1COMAK+g+HBveYah69wOwQU/9RI5TiH2ojIhMXdwpiCDMshVhLur89TW6XEA/wbNFFaj3WeopU844ZbD/0Atz"
-    "qh8wxeGzmEV6ckKya2XFckUQARhppvWXrRO1LbQ5qglw6jI99wOa91fFRVI+i3GEANoHEKe5NLoK91UzGl5aEKXMSqXEF"
-    "7EqC4fdmRZu2m03o8d+Yf30yD0soY9p6WewrZ6rx24vaJIDOTtBJ4IxyfknJ4Qjw8ThIIAyffME0qV01eWYgEXHwF+E2z"
-    "uC1SvCJhobEgNSxVckASWX9TNiMQkoIvRDPsFiDu2Dl75bojy22fAC2gageCSeK7oghFjsiYjGkkm8+RR+ygnjY2x31s/"
-    "ac2z0DVSVlYsdgMHw2Z31MaHf+4Ngw/fff4LitrXoi7x9pE5SQRR5xMwXF98DMVPnmXUdTEPwFpXoA5tKvy5RBefw9Eeq"
-    "2itaPOKk3xJeCrp+88qrZF57It5Pm44s8zb06dVVWGcaK59e2hVeA6bDYgOFAC0lG6U06nfoVRpGnuEOYIbdHoxi4syBW"
-    "2UDxoFVYVG9SpZeNJ1GBO5YBRz2pqg0l4mLjxgtUNc1XlI7kAahRmV6MVsUVRIw38iX0Y5+quYsq9GV29h5vr0LDU7X7J"
-    "y51VR13JTI8Q3wO2R+VtkQLavL7Ofk6vq6JspVx/oyzmq6Cphq7P0PL4u1a2l0VdV4kfMptHwq5B9oF5jqFGpnoBkHaiX"
-    "H+j4nkC+9gDC+z5NCjDZXrVCV2HO37sAjrpBfqmbxkuDfoV48EG5hCwkFikgJSHnDOuhm9Zk2Tagg4++TebzKaj9wdEOn"
-    "LP0CX9TRztDSDVcHalH7aVI/xR5N89NnWUoNMm9vOIJJ3p9x6R89KKHntTIFf/agU1hON4Z3IAwtTYLIxMe8J8KBIlIBU"
-    "4/lkuAwRu9g9FKmcS+Lj5PMo7nmi67X7/DydKC27VzE2VkHQjaxc5edusCP6vC0d74WxXnVSXPVGfDUVEBJfU8tiYbS8x"
-    "NYrGCo0Gnqso9XS3Ac3nmxqhJvY6qeF1+S0J2VWrY9iw7YBYCSkZ2qCqJQf7YqSdqMirGnW/HY7GrMfIJ+SRVCTZmHKAi"
-    "hk6xCdMh+OEti+jJorTxQNKezs1ZXWn1QrhALEjgSyKQPEQjuUCMx7TwGJKBVmkIzC7zNqEPH2aoMf3ENS5a1qyIpjT7E"
-    "MakbWL7wVeJPJt4L/SqtIBC/pyqgEjlGP0uSJTgCsMzvhI9zK4luD2o6VAdjanSG6/MiL8ybH5jB9fhQRb8JRletq0VcJ"
-    "qbWR+jdtqqxLm6r3gfcUL1Kfpt6e/7WdrP8H157pmUYD8cDyQm/qAlipXWIgoHWNZEp/thUmQMsz8wvOlaUdShjcif+ag"
-    "vzTRzZ7fgq4jNInLV4u7vWoIXYqtNbzv4ZLtrciz2y0B1m3tp7wvuIcElMeys9SfDrUPYOIQDaWWmtaF91kpStPqwMFRL"
-    "SOemclsmF6hAcJbTryjg/63vAlFpMgOYYamT5HAhNhyaHqfHjqkPA2MHhWYiPXnWI7Uk6EByB4Eg8ArU/L86hX+iQiNEh"
-    "6tRZLbHtYadC78Q59xZN8IF0Rw59qAeKZK8cnYAAOTTj/fSBZ7BD696p4vNlllTQiaLamLhsfC9BFyG7SHHQ9TB0fAW32"
-    "NMb7m1adhjOuC0jSlWfun58U1Yaf1Id4ZBokkkKjTttkUlYmm+IS7EVlzZ94l9obMQHcutYyS2R7FAUDnbGWYdQ6AMGYo"
-    "70hwgZdHCC2VkQvukYU6T+JzNtRdlq4qUvPIZms5S2taRGMHg8IXLcQb1zX9625sJedU7DJqiBrK5foBW2n5qt6u0vUZH"
-    "zhVmxyk4YKI4TAscL5hs/BcrV0kKl2bTyNs+uqDNvkk2nZCqAxQapDAmsC+JAaP419aiSxAriRGyIyqTctaqRwZr9+bq6"
-    "eba+xhqElUJfqrDm37CGkkWvSZhfXw9Um0Nh3lcumcaF1dh7kRGWoL0ULxcdox2QTXhCMOc89Tajwihu2JDS",
-    "almLb6EKzT0KBthZXF8vGLSxNTdEkU7oKbe0ytmcUZO16FTfsnE1UfFCzNqIjLcItfeOCjGZbY0GRD4WBvjVVb1c1V4jS"
-    "FDZkg9iPVgY091J+sWDaQ8uiU1LM2YXitPTTOhh2i+WCUHMUz9TRKGIdm4U1a1W5+dxeUVI+QktdIf4C6rPu3WelvSl/Q"
-    "E+ADsEqpzm6AQ1S1Q/9KokLmc0GiY3iyIjRAekLIXtEUopN+t1C2FMtmRAbpt7SmJkoUo5M4K5wIz4UfDMi+jwd39BywO"
-    "6Uhe/Lpfm5S5KjUQciKgtixkt1MpnQ5Z59KOcefsLdRVwU7e1s92IwcJXup1GaUj3+iNse2qrTq+v/ea9Ac0egQHXU7YY"
-    "fG2xxa3WzVm49HA2uZrieO9JTULz8aoG34pJJf60qkA+tY01DhflAxDX59vNrBf/TSNX3IjuHozm+ydpBWA4iXacUV5N6"
-    "QkrJqKmxvjTR9CQsoCpPGHECgjxzvrHhKpvNJI/vpLDMtlglhWCwAmZkpaZhJ9CFdvcegsYVNwSjItbeI3DwZjYgEIlAZ"
-    "DCG0IuNDqDCPpe+OmN7lqzXrqL/U/qlj2iqT4ttlryeVvt2C2TqEBcpyAReRf2x+4Oa1tEFGpNSw5yHOodq+SXwLDAhsW"
-    "GXMZ5/5Ro2NIDlzoLbimc037UyMHgF9PQHIjOsziIpkylMHu+ILGhuIB4+hzCzSuQnDwpfa2C5oF4DPR2mAaO2AqfK8DL"
-    "gS/8wN0Jx1t815fKnyRTOdWs2g4oVmjKI6YGJNcNLTP81IcUpGcoEP3jQOv8SfoWS5lwYlCz8hobIm33b28cGyJvKkbVE"
-    "7av/O9fU46JzxQWOdQC7HJavgXW3QDVG9vBqdjy4Jts0/NvP2q+JMaiUyUsGL2rTXJu/+CWjRm9B5tNeotNNxsm3rNfqD"
-    "WjQd/YqM9EeQnnaYm/uAi1pwL/btRvOGEx/i5EDfPV+TEJZAQArP1IDqI3XNJ//eSPow9PXjw/evnm4/Mfnr+nZ/8YEi4"
-    "ZjJPwTfxG/bjVkPWrEVWchaGj6harCwXtBeNsWAtImRwjc6GYgEySmjWbmTojVg8qipO4joP+Mj2ZOppgQOMPTMirPmyX"
-    "r8z70HwmbF2kwfAHrVyzR86oqOQIVPdwFvk/+qVx8WHTuMZP5X9c7xbQHarZeOGsIpg6TOIpOvSbnxqHLeKynTuYk/wIb"
-    "6yU2+dLPVWB6ehIXJ5gpCpmIDMS07T7CH+vMj4nG8M3LLTJySwYLaRPFbexgtuUKUBTq6apVQ756wQuK+wWEc5hwue4Zs"
-    "TKvoq2V0Hr2R3Rim5X0a3qEwqaYB4qLElv2ITZw3yYJ8eGMbYedNueBU/4gBiWmkHhAyhKbVNZwrPgRmW3Se37duO9Mz+"
-    "dnDbrDctBpyXqvZ6szMx7uoGxaR1sfS21hjA3LVNLmTUCxgymfKWZoaCazKbajLrs8wqMP/n6YYdBji2S4lxcCrgHIqbE"
-    "JGhh28+K8yXx8CfBp/C2N1FRsVxFXCZYe24hPdl+edsMUBO1HxK1xq4KE82XVzCI1Gj7B0Lb/HDS2BA77PuGwAMIYudHv"
-    "/GfI2jZoZ2hnczYFtP/UQ7NzV6zSn12OAvUS3t+TTTqDlAJzsPY6695rUE2Zzf8JlrtqyJq9YfLYnbfUY1vVAxTqPGkUP"
-    "n0hkukRTtdnzrkjGXbZa6Agfkq1/5GjqyU3CIr/YiTP23dG/Md0Ruw/7gU8sHn0Cy+sFOFQWk/sk0PrOlgZ6IN2K+vuaa"
-    "0aKsWtgnYtJvSuGX0/gkgQwIpWLrNp+abInJq0yOczrEvR1PRbGSa/zM+rcX2whCtcoWbgRsEjjnS5tWQb+mz1lKfWLnO"
-    "BP2YfqLyzClnfYPXzZq3NTB+yRuXKZbGtd+UhYJjNpEDN1U7bq0K1oeGYX1gD870CZ9Z679W+8PHg473jV2y3sBdjE8d8"
-    "qYFEuAs3YBtsXtm2TmgG+1/oB2d1HGZJvOw6PrGr/fwwdh+2hzcgeoYZzFbj4h2zjyyPCCBmkYXZ1ShKs4T6Y1+BnYxUE"
-    "+sfxkfvICr8MbwY267hoTJ5DyZ1NMJnBcv69Y7Ag/jnR321A3FwCut+Nd/ImcdgbqQVaGd1X7tS+7ze/QgfNJUv3Sq+6I"
-    "apNHUyXlY6+mprBOldZkbKuaGbvG3ZNVQOHA9bV47RkN6803AdcfTiIdKGy6e3JuSrH3mG1tFko8nqeMOANYnvd0P4Ldg"
-    "1MwooTZY3BPpR1t2apl6jSyvsVIkyqlL9bqhhh+JCRJSen19mUsNaNSFeH8M1EeHCufqsiGqz9UJeyV+lO9M8unkpJ52o"
-    "+e06PFkCPHVPBpM6T4yd0O+o5Gh3v5Wvf1WvX1d76OxL3a8516zx5xDiFesr8E5UQ2VvlXH4MxWrUgEgDr+KqodZEWAuN"
-    "JeQOFKXcKIV+/Pe7I/P0aHH8e/+VeTj9Mg5K68jugNAXqYN72Et8VKo6AiGL2Gx4wd38J6DMxIijYdGaIjqz5DGa3Gqu0"
-    "GyD3STpbUWr3TYEQ+u8NqLQJThwTFwF2Vj+o5FqWcPJ/2oo8bY/w6j5wtwboo5nzKZDRH37b9CNV/Lpj85s9bXoYAVZS1"
-    "nQxVpkETPhGl8YmYEWOEfyd4wm8CEsZ4jll2fROP/isz6sAYMGMHK98YROOu7StWWS+ElhvDtnlxC6OLrW8F+mTEUFqUf"
-    "TZh5s3xP4X8gvm+Z0hdNTJcXTY1pvrQ9I25uZAJvsHxmX58j/hXnrlI/4qAYswm+UZ89WbdWG+TcjqZw6UhM3tE66kVyS"
-    "KbwADAec1e8JBRtMyk/pU0ZMzuuHraS5rdSEhqbmtZg65/yTEz3KbUL4l413P/MXy2WTfwS+hxqPanQhvq6HAubx4OHDR"
-    "55984nx5BA6Bq9kKsa19EzbWYr5+xZRAbeLPgaYtrU2z9Q3YuheWiDXtZs9ml8B/SeLN5SDrDOIlgENaGqFYgUEWgCAYB"
-    "IHkDIIE2aJU3fkn8NOjR3wzAFis9auJ2V4RM/FLNqFJ5fU3DT+m6R78ZjIBh4a9NTw7Eg0o7G5hVS3jVfvQx1kYiPYXGB"
-    "YTgKHbtKZ/keoISno96484pG1DOo8NjamvutMUqVNq9AqYTFmwVH2nJJiAZkggUvTgR30TjZSvclV7ZFZHQarKayk7jIm"
-    "21LDA/h9ymHcSI9K2mk/s0raNCK8SptNDHaDiJkMMDqAKlc52TdD5PytCakpj3tC2JIvniwnlYuw9DK9Cc0xKnsFopoWI"
-    "8JRFt/InG5g/po6m/D2kh9e81PfDeFB0ashKFCl7DkKFX1zaMTdOmPa/xH51D0UAzja5cX69NMBJaBo5YIkLLzIC6XxKS"
-    "M5IozztmfK5L1NzK/VPXEUW3Gs6VeRyuYIlS+nUj1s5YMJ8D6WrfWZruVTPPsMyZB5vORVyxxEaSG3UqhDFjR+RYR6TDG"
-    "pqTI7HvSXAGtOXWrXeVyDIEG3C2BZF0HII5Ng3h31WO87SmL+LnvWENU8V9gIXRE5lIedk6ExuNINWOy9MEoT6g2WSCwD"
-    "VDPkes9WkIH2eeF/kpjg/OO/xtPm7FGtDqwoj1P4+lhNKBe/8fe13SvLqndU5Hta/e/6p/8e4u0dT4MGsgFX",
-    "sFOx/N4GyE3pCDPjmBuSjR6kV81eEjTYDplh++65BHskjQZqoEBQN18hoqAJM/b/iS62t7tsWXsgEDF8ZWeoasUp/QwBz"
-    "M/kafOBugMmqCfqMmyE28EgnkUutPjT/BHvvYtwVsXhawZdkH8YdPtI0zzJphwa0+WMkN/jXcwAuO6MNmbsle3ajfvB7s"
-    "Z8UuWjfboNqP26i2UVq/ro07o4COdoP8DWc3IEvEJzuekNC2Q2V1uiqhZAUn4r2S+DPvRD/7pNHMCv2XUBxrh7moJgWki"
-    "KwXu82aU4Hag3kJrk48lcJFV2wzh/e8MB3/TBTpg5iJd4xtOA4KztmmGmJyPP7ix1RBv6O0nLjf8VTGWqYvsF60j1MqSw"
-    "mjjj/k1DRe9EDPLEl7XUeT/04P/ZEkxxsEDTOpCfzkdT2pptOg95vhBEyJqmtr2Q+/B8OGNLZ4xIt8NJKgy4y83TqCqAE"
-    "dKo+4Mg5JIlmfjtGKf9RWD+5K6YdT6guiJ0AGGHs/Eo3K7JvmJMlsfFbc9L0wh76iGjvf4J2BXVzBU6vDdg9QRtAeygHe"
-    "sPqgQrH48DZyQPalMeHPtbnCt1rEKs5or9STmabfGtkRBdqZNy7jxLPMFeJrgR+YmCBPOtbEFm+gpSuZcJ9az/yZRdd8n"
-    "JNahZClmBnxUJZlEibXfJN+Z2Da5uHM7BxRHQmTIDhVZlTGn7IJK0JFsZBFkodYQe0PBmLU+oG52JIaxd4vhWOG5UmcN+"
-    "b4mOq+Ufo8Jx4KByDs66DY10F5BKW/JwYkzPbhndvcNWChi5w4Uq9u8L4SdwLHETN79EK81HnNJ9Zgy1fM74Oda9U1tlB"
-    "SmQa3QDCIrYNDaxBFr4nniV7sXzjAmPEM7JkQJbxW8VbsNzYZqIo5IZZPWwejMvv1BtjbKOkmk/rmAXndHJBrK7QZeNOZ"
-    "6MK0zRmLvoAsLQVrsNLqGf2CXuCZs8BsWlbHdWPiRnWf55OZMKTT6VSVxHH+nkD4HLBr+SwSICPotq2/q32ZSRQHQRfxI"
-    "gRMOv/er2JmDYWA/DbBNlaGsR5h+jQnNp59zQ4eDgbjSQn0n8J3lH5UOVW5r2nBAF5b3OHhlDCZ2+EhdGxUUajF0Fbcn6"
-    "r9VsV9XbGhJwp+bwQFxjDOmJrRGnrdWozjfjdquao7nI6rkAg2AQq0gC4UwFwoUx4zwzAVOknFUEhaJGBw5PnPuW+gPYk"
-    "++B6UoytYn8AL9O9VUl59YHMG4kC8/nFxcoVoEUwFKjlf3ESfCfbXG8CmOWOOmsNmy6mtCGQ+S3Gg9IVYSCTGCWGnUtSD"
-    "PP7iBe1P0yT5/5wsymQeef9X93D6z8ZEG80TroJ5qk+bbKcyR2m2uSXxEQlBBU1T7Kk1mgptUxvl/e7aFbW8y1e3MWQFb"
-    "fuIJOWKGTCOtEBb2FrxbFV3ZgEv7u7ir9nFjpnPKG5OQD4TeoE4it8oFsyt3xeJjlAE/D5gTWH3tvjKrGAFs7q5yVd2k3"
-    "e9SowC1tz8SpVbRjB0v44bQVwC76STxX9luLKKsNLUfVoKGE3geneXcGsxweWUC4gn8D+DEyn9RiMKCwMCqymOV0l8/gw"
-    "NngGVmZ6w8WsiomoG/aE0IdoTGBlgDxD4v4AZNJFt4XEJ/8EFdANLLNg0NoU5UeLOJyV+Pm/lc2xpY5zJ6MkK1qNxeS72"
-    "GWZ6tXPNCtWJ9/wcbNl7/O57Hy7ipcxxRb3kEA40bFoIeoUeP8uKKrHP7SEaGtQD3t3VF8Zy4j/alKQBm3S13Dgq7bvTp"
-    "juf1Ra7rL5x9veN4z3qJKENTYkre6Lg4yU0CvxVq229kAmE8gbhTOS6FQrrbbVNff/ULmUIbrez7GtTpOtrGlUFKKiurw"
-    "mZ0KV9xjvRqx27Je0MYHr7LGcVDoQUaFw+EjtVzZOSTwnZCZR6Cw6m7qcwHPeOExApb/y8Cv92tTvPta/ZW+3b4aBOGhv"
-    "8vV7mdfFbmly4y/EU2PaDb1oNDOajIi1pNWU7Q9UCDSfE4RbOxloS9lgkvtuOWouRPGCMyquE3iDc1udSnwP28AvmAdUX"
-    "W21ixtc/1nwMyRNhp+Z5Bb9EXcq6t4hYMmooYU24QcAKc+JadGnvMOUIxrAcJl57GTNPVuvyZplOWY/ZPlpKgnHC5gosd"
-    "xIT0pifFAy+xJjs3PLKeqOe4JXThLU6tIXPAnX6LUsY1/842k+Gj41+9pzb4FC0A/W+Oa1KDupxHSaH1Rhn5W8aJa5hni"
-    "UqRtU999mLBkzNVfKtalZIqpSu35aIjgXsjFPWjQGMNRJOgtA83GnMczwvJFmrvr7evz+woXhwuO4ncJjQhy2O2L03+Wt"
-    "18mgw6NHP8Xw+lcCsXeNNCHNjp+olKl4O59O9UzgBSFc49sMzHdLCf7w/fNittkJctL53+d2cGnk8/2s1eDic4UMDtosf"
-    "zPmjj3r8w0UPH/LNw8d/rebJnJ7P5/PHPf45Rh+omy9evPi+5SQaJzZkx037JcNT0ywH1g3oTGTOc79y4uNW5rCfmJ9jv"
-    "xIrA6jF4UOm5/X+YGz8yXr3B4QX2FwWY4QZURD2hubsg1swcYbr8cMBwgz48QGiJ5u57lrfNDQWdL9tnwDrbOn8qyp6mA"
-    "yH6iukpae0035O8fc1//2B/37kv+/473P664hD0NGstRUAoyDprdEtsIHAwcAphXKGuPBeIuF9au18OaoPHrKJmT0uhGO"
-    "/qrvDYBTU3S5X1vFctCf/3lbV4O5w0LjX8MENlQ+I8eW2/YruCXC7XSIHe3TZ9Yhp/poTq6xnImcVlN0cTuzlp/448v86"
-    "Wd/bkEwx3vnrJAgAOgru3+aQRmwQjJomcXz0u3mF8YY5EIb6o/2CFz6Dj6Nn1BMvza7XxcTXd3l2h2zgALb7hRwMWU2Ze"
-    "lff3glWlIkaLU1ur+JO6N1hci+gmaGv/sPRnBXJ/2qN6bWe3SF1pJVgfn5AUz8WE0KOJ/SuTGZpRR/y7xGj5vSH8FpXTF"
-    "IO0DGDzmh6PFoqTwxeDh4/fvxgMHCe7lFlxfLeg1al5EG70kOqdG5rDAmNb7XymCpUXrPHW7BHjxtQO/iOUM+4FQLj4QC"
-    "Ld87mKNU/HmJOKyx1q9I9EiID1IPXjPvkH3jStOE1qOlrg5qWNHmH0auqcV2VXmeR01RMrXSHSe8xdEBOVJHs7sOBsrtl"
-    "kh1GDweasMmLmf78wlPZP/Ask1GgO4o2FE0XYgiaEEjvZWSzJM38xz2+zorT4cCvg558fqAe81gr798YTSEcuifbkbn8C"
-    "IPE8o8nQ1n2aaiLHlKRs9K2/DHK9eKSZG7WEdoXt5OtPu5Vbi/1pNAqV4EdYEHY1Iku48SqZvRVHeQjx/m1mx8eDkfJpJ"
-    "ge1uM8KsIqKrpDY1JuTOQ+YE+eFLMVeHcc9TwXNv7p1UtEKiHmyyADzXvTszJlh/ZG8BJpCFzCDQtvdM/hC07E+9HoSmW"
-    "CdbgyH85RNEW2N7MyietEd8jn2JdQCo1yjv09y0gMeAPH6LyJpBsjVhzflCuI5IQupN/jui8xFAJitBzrSahMGsnZDI4k"
-    "HE11qQXr++eNiRUt1HqSTsNyE4TljjbTKNryJg7ebQzzfrxkkZ5NBZzQwdfX0HkP5AfabjcsxlM7TS0OleoR",
-    "J3NLgwaKDUH9veH7IDeu6hrundtaPfajMQ+FC2dtuaJ1/9ksuxbgbIiJP3DwoXxizr4EnODgM5MsfSQRz2o5kEhubDA+h"
-    "pgwwE6lXVZr6WbzjTl2qO2xQ8URIC6TiEjrz0ljxWHjsNWaKvyc6PQLBnv+nOikCyPXBARe8PTEWsFqgj5wAiAORvmBYT"
-    "hHOdFpjXPT81XmV//TCnqWB2r48Lvvvns4fBwcHh4ORiRhUp2KrocPuCT4x2Wy1fglx0rR8Z7kA37V/Y5rNp2XDBJVY8n"
-    "6kuVBG1BNh07zBv37jzoDRFAjIjzoP7qHm0cPPOj5kyaAWjNlL/IWY57ILsJu5dgB3mKVMLcsPtHUjXclCcBlfeV7vR4e"
-    "KkRoM7HZqKZjclO3ef4+YhMjLF77E1IOGAulM6K8NcGVoKKzTT6rHAnSogVzoRFD076qIWZyIoZgJFMEh3jaO3FKjI+HA"
-    "phD7biF4nsCIw+3NEtPF/W36u7u8iH26+QkjX3PX5YJieZVb1ZkRdmrZgvqVtjBxwIvkGC5SbVlezTxljHNKw6y4jyB13"
-    "Oa88EIq0Y9BFDDqUGZ4qxLYnTRBWJ00c9FXOZ8plDgqehPp7BlEkd2dCP69CUu/V7vzrqi9Vd3JtU0oh3xjKRuwlAnHP0"
-    "LKJwr01xBw19Fk95Q9foPiALRn6G1Z7oV7DTAMahZYbQK7vaH+yiqiPkcPhiE9wb0/UDdIewbn9weZ+8ScfZErHyZ+w0S"
-    "+y0xZ34YeplIeo0cY4YEz15+SR4fxScn9rpaHWNm8EZRnJvDpaPj5BQ8g76TNmhVZmfsuI8QV+9rdadW6mml3uXqfa6+J"
-    "16xUnGlfs/Vz0SjfktET+rQsl+3Tv0ggI1kp58mvgSLt0rVlsAPKjcgajawKlGf38DOqMyR11jfh79pdcA8OqRemKAkc8"
-    "JflZxjEAHZQTgaxHbVFf2iS5LgnJ3YjKbw4AHsxec4DZhD08/qgoH+dz65N2XzsuY5ilQs7dyndli1KLLdg4CPow1qm0f"
-    "D0fzAWPuO5oTWJOKqnNYfRnTRG+IyCNa5tWc25lCitz1nZTAiai+44uiYyP+ZCREXmdbVLFrnYamyokJeH5rmAsmL6pQ2"
-    "HZD8i6yI64f3RbFSBoojpOPBy7x+ZEvrBTVuy+/t2wfa/enmAzHhve0L4mx16xOYKN9sikPV3yitiF2JT5MQNkCYt/tT7"
-    "V7M9leaHeEn300dVyZdEp5iP0/0nYmJLotDBO6g5FXRsLrCgkzVIkonK1ru6WjWx/xRWaRXQc0Y+FACB88vRXrSGYwd8M"
-    "N7QUir0ZepRM0VoMaER0fBKVW7R8ReS3y9YYh7qiJnkvpzD/hzmCtp5CFq0BzJ3Xe44yk29R9NrWPkzMlGcSP8Ew+gnrr"
-    "S+Hskz6Hfp5X8vsvHxm6xnoYouaNrvM/HPefRoPnQ37mT+OmJ35ybVNC7VTyTRzlbdbKkarAoMVwpR9jVFWjB4/NleKxf"
-    "4TubJgmqJ4OejuR0UwDw1Bh9GwPaY8KPZ7o8yWlDHYl9lIZk64Xlb7G4sPiWKke80RBZJDBcGmxNcUKcqzOSOtjjKGgFz"
-    "5U+93L+cdRWP+Y3ozNyPJuK/RgQ7YghbTANh3sDiX+Sx8tqUTSncFfR4RXXOihw7BTbRCzIJ0abHdEtVWrLu5kqW82Y6v"
-    "hcCmeFnONhditOkCTWc9s7dX5b6cg5W7pSl2w/M7nsDqeR9I8wJN/BUu3KhDBnxpMP1YKgtVI6KcMqKonKLjjnB9uQO3E"
-    "/RjMc2NGM5SfUNl0u7C6+wuyNrnq9DjGaZnYvo9zstqsp4kPJ9hzniOJ5hZj0l0QWVr2e4ob13F9NdePKCXy96F1yiiIb"
-    "EBNC1owknQgkgX4WAbHq4Ux9CedqDp0iTy/JQc3iP9nagpBQ+8SVcYg9a89m1Ykd8AhsUVsdsk1BjjMTRLhtatP2/EK8S"
-    "yg/XZ9/ac57UhDc9WsE/cMlR38xD1GCwC9N5364EZhqtiqRjyVyQuQnekk4AQR0E25wNslQMxzNDirbv9EMLDz1ZTY9xE"
-    "8xhWwazZpD1qbuWCqEtPyZowfhrCK19bsgyH7vZypXefcbHTtiw390Dy4XiwSsapRai5hTac6gIeswdpDe7T9+/Hh3t9S"
-    "YaSwIqdSYJVWIJJGHO8NN6HTaYi2Yi7VrxoeRtLmR87bm5KflTvvEnGfkQILpCeGqvA9nVBwA5SDieV8uLfqT809iyo/5"
-    "GUHN9bWxE2IvJqfc1tbkVrJXMRLkL1l0mNVxeOZjx9CVQZ8cvgbVGqdozUygqplEwxac+mbDHdlHkDf4gevWUK7ynMgzl"
-    "+trInKIywlCTcPPvxQSN6v6Foso2d0GJmPbxmZTADJvzAUxlZCog+3g97VJriYoqZnj2IHnLCpGsAuFfmuU6aqZqRrEEb"
-    "u2jelpGHeHo7y/WkZceXeX85+Ni1B4AxMxP0KVcRyiANEScxtNj406czfnjnRzixmU7GomBnOhYzAj+GGSnUQyyy13QCn"
-    "qvvEltr7i7BGobJMTcny9moD3JdxDGzD9bQslPOHYqct4ltZXgbIeBX5lMlBOUpMLhg38Oc1V+yQvtZksxvYytK9Nm7RI"
-    "Pj7GMCexS6rgGx/JWt4rktxsMEoPDF0lqpASDgL7YyhtGnCUyqQpMlQinSpa3dNbn3A+m24TD+GJ9ffUffO3nNDXEguu5"
-    "AyGttN6B6dNlhxtgdXxuqXmaPGYr8D1ElqjvZZqhypVFasSyV2UWQneiJwTzOYEUTreS9wutzHrZn2O5hTpbGPm+bjwZ8"
-    "0Cu8sy05HMJII6BKi5fsbJaeSSQB622db2xenPrM/iZ/TGb81aYxOpe9S8PG9e5q/x+4EwvgKJnC3rv2xiJsQsYvZrpmS"
-    "JS15RJemMIqJ/M7qWmaNS6+R1pH1xDP/S3o6iRDxnryhLGXsN8yKpkhqh+I+tCP0aJKvbGD3HjVX7pGoeORb2ikHJRKA1"
-    "G/IDu2i1vWDZwtaNnjsYxQc17YyYdoYonJCdMYq+zxGtoLkvqrEOUywfroVDiqeqKM7Ddk1DA8z6opbQQ51qlgo2Qeuln"
-    "3Ob8q4WgEdUWxvqavubYpBiK25A3s/j8qwiHixxBIIqaqchkenqZdvM+E+ttdBWL3DiCVueQbdYwLBsyaQq0andiH8d1X"
-    "o1I2g+zMo2FRDs2ixxBCmpueVnbEoTuWY19lzrKvFbOfZorQ+vQCclUUwBCOS4wV38Dl1beEg0Jy4PJ4FCiexYCl1bVDm"
-    "2lzznzYPekGQ8Jd0wnVac44fnVFWK4+jrPRL9hjD8OEhF/gylSRgtSyG387SO/tSR+msn0OoNFlTPYe7uDhaUTA5NcQKb"
-    "EdMmMAaaO5khfSbfGhNlEPXGJIPGqQfojqwgMemw1ONBKuQmy5vzhhbMjLZlzG7bDKco1sYX2MFlxT5ecS8zK5EiLUZ2k"
-    "O4NB+NBmPXSvQck4R2yOENs4oMxX4X2q3GXa3BpMA0n+tIchf8rj4b7TtaVX/LbY7ToU11RqufBWLw4c+1Eo6MlheLpmS"
-    "thBoiX3QQ3swU5EOg4sxSSuEeiquO44VRg0QYy2PE1VCJrxnZujjha482QtjANHi8aGFarKjkBuz2qmCHmYO",
-    "N8xWfuqIWEXfEtLJM9wtCB/VzWqcAk9mKeVQQ0yk+qKG8iDhS6RrOBGgBNq+3EvBwmB7q8pJXD2wwtdfw7U/5uzpaiwBv"
-    "4sKpJ2GETHsehaTtPpn4qdCdTWffh/SDYSfuYHpzvYvpo2g4ixOXdKa6vYz8NDmKEuGJhK20O25wIFoXrRi+sLoYn4jlP"
-    "MKc/15xkESKNRmFdP+F/7L5AFKa3n9zjOmqH1jzD+A6LLhUat9CMe4wYXBn32cHEdXEzOjSgN7/B3EHYLIi5y0dFo6/jc"
-    "KCiZiumbHEvCjF24NGKroJD+uQSPxZ8N+A9Vpp3ioW7048D9uiJaT7x+3vewGylA4kjxzQaIEFUBz6y8qWWEdhooeTqaL"
-    "zU35tMA3bmiRGSW3/apXaJoBnqebU6D53OSZQg7sXGcJhNA5xYB92J1Wws2spQW2Wb9mbj1lh7sz6+AIf6Zv9MaIvguLd"
-    "yIuBkxGdzttbtcDkBgr9lqtTMCL6mv5DJF0p8wbViLVwMNaEhRoy0VEsLZuI5KfFWWVu0A/nEzme7VOYWsnMsXIIIwwTE"
-    "scjDzr2WGzecnIEnXhTU7RZloowePAMfXtbEdTcYmihJSaKEFpxnLL0i+hLxAQUh0mYYjUwwj8qWaEabsFImfJVaRWlkA"
-    "hvszEfNDUk98zHOKkKrHYQ/gn7RtCjUo1Tz3d1TH2cTRsM6xk2I2dw64a4ntY0sP1Xr2aoOV1YyN+1yuBHOcl0i74Q9w2"
-    "jnbfsGbRDUnvGspYLPS/jSyjaKoeUYy37haxvpvby+LrhInfsZY3lgOBrtKd3ew23jxwiewlFzM4wlWxhflpGQvlxQ631"
-    "e0F4sv4QzGTsz5uenGI2WsWP3rjkxJ4Zan48DTXG4tDZJpH74MHnO9Vd3OBAkXwIxV90I6l6QAT2pUApEaw1ypqpiViKs"
-    "MIes5zBgmweNEk2aGQkaj901GrFbyY4fTzJa5MOIR7i7q2/1NASjIOv1dP2DJpMy1bJ1qApM/BqmKFP/ypE9CZWcRO6sn"
-    "EUZC1dFv+Q8jjyIbmbUp4WmPl3/xhS4Rp6mmqst16dcRbR1QlRBNG9WYCErUExgD3bRHU6p84aGLIiGLA6q0YIoCFXAw4"
-    "h+p6Mmv4AW8rR2Qb6Qm9zMv6b2qIxzwF7B0mjhkPpzfyFaNNhn3KJQz29VqOdAATfavzkmmzk5lsFhaBkU3As14x9ZMDW"
-    "XG6zHCpdINKZBWXjiFKX7okZlhOD0+65/22gOo3Jv+HC8Hw6NJnydK0QhJvjEmTVxcbLhBV3OeOPP1WKVvJ0TbmE/uVQj"
-    "VcQTLkqoKSRqMIP5zNpRS3hUC224VcRiBxtN/ZYslsdJ2wq06sLos+MRWBZ47lCb5pzrkIMN1GMowUP8iZDPGzryjSpqy"
-    "fmNM8hjSHyI4cWK0yULexIUiwnGsRHUgCFf24gdJHaMxYEzFNZDPXHMxOW5/hXJN+B8G9ruBpQNLzVRwmj37tQwiuE5rX"
-    "5P64WvK3e9Pc/RLXytvqFbiAtHTmUcQ6MjRrcSNQpxB3qMuozPGrmQB0qlZ/5N8lhbLisIJJaYscoTtJuzth9/mWJ7jol"
-    "kusXvrc2RL1KC2FNhvrGHx3S3ob67TlnsOmzHGUc8AbRnjSauOZUoDU4sd3dnh4PRjGmtnuExPY2r+qU+uqVJVSRCBoSL"
-    "ON0grHJKa1WPtOhbHDpcC59wNJFbkrOr9kNxqz2SU0mqJb/aob0OgickYtPGfI3T6inzqeaIrYTDL3Eck3LqmBaIsrPQW"
-    "s5CeN10yme5u7vcWuxza8Sr3NZezFxMoy+omlX6vpUqAc6ABc2BEQGQhy4Z7wxCbh3x88f8ucR0PnSXKtERTCpIoshwRt"
-    "uNgVouxT4NW9DNElx8Ux8gK11YQQESgFHQmZCktInhZ3J8pU8HGrgw/HM8cfS7hP5xpNfX5FXL+ykfvh9fSWEZOIYDMvV"
-    "Gwbxu+H+9BoT5neZFpOprKwaS0EZ+qU/cSz5xD/Ry5c1yjf1Chw6ttAoN3cloGM59wKzaHfZYkIijYx9ViJmRYKKgwoS/"
-    "kzrBja1dWzwjzsD64+J0zrDCrThf2jRzbM99TRClJZz7oCcphWanxAMQoIZbPk+lETtpbXIsTbFphLgnskkEfuDcOHV9L"
-    "lf645HOeqt7XCDKmgE5LPIbYoxXgDJ3eONVc4wcrlpHUanh5MoIp9+DbafRIpg1TM9Mld1oRZvFAqMcuddbSHvcmzViQt"
-    "YrVW+G42YrBtz8SKohrGGlyu6KzzD1xuQcvPbQMZwkLVUdcceIpaRVROpLOJkr4/HMx9EDfQip7SWtt5/3f70uYmoYgOh"
-    "6kddN8llxkvz6/iUM4oho58D2THJudSmaz+ErtIJPUfAty/FdRKpPIqtAYQtX68T7EkHcSN5eszlSpfhbYQ4hjc1fiaRy"
-    "3gPaQryRch3rJ3HI34uqja606yDRP/jTITcTsgkBbwGGDDq7vvYTRM6266eDuflJdCNGZIJQstBoL1m/aYPgS/RxtBZRW"
-    "7e+RmguJKoHrejG0ZTajcS61KVxpmZfvEyq0143roQJip+SzGiNjk02COn/xvrBWm4CASrzJPDEX/Wvy++/E3fVufgkBt"
-    "vZDj4sigvJT3Iaw6uBx1YmyJPS7iw8tBED/B2xReNPRbsbuOIOIHy8m85JN+ti+bm2ilikwI2CaDnOgDhNep5i4MApBq8"
-    "wQPUD7Xb5+2+8ND/ohkVKo3a+IaZZf2pjZk+gaiNLciiYvf/xCYlcY+2veX9fS8jPyO/fDe7s9ZPLZOYXHBJPYjsEVVRI"
-    "3qq6vFoTw8VgHWuwPklu7C7EVZvBEpYIw1r6udnAt82oFbFe19cGzBDo9gVnXPrgVzwT1S0zoWNR1tE/h8PlZae6QuC+3"
-    "ipVHe9VeoxgZzxNMZL2dCr66VVJmc7/2WypD4mboZek7nXSSh2MTUAE6hUhmO9jJGXmWCdUyAalyJzB+QNhjvqxYNMoJe"
-    "F16a6QVIvSHFdzW5q40QqPk3aiYDdFL6cfTS7rJxnttigmiEe+Lk9n7P1IT3xRchq5IVqzpIJ87UgeTOsyJAxZQ78+nCo"
-    "JeAC+QQM9LmXSRU45WSWsk27MXP1gveyfYLP5/AsNZ5n8vSI+70mOmCdU6wVifvnvKhfw31XmTWQra6CSUwCa0AtBwglM"
-    "XLhOkjZb9B42Pk1+b0s/4Eq35MMF8ZtZispbfkZLNjKmlxOlq/Vg7tGvi0gedSvsb5sQAE968uRwqY8s+B9EZ+BoNl7Q8"
-    "sXIx7zz2ctMvokwwUXCXvxzce7/ike4Fnc/RJHhkNf2FRsd+H0VSfoD7jXQN60ZUb3dXe6yKRhOxwm4dP1BuiYiyI9IIm"
-    "zSKNMM9ug/aS24SzDUZV+tXkI3hCkla4TuWxdPgr19lYoPn+lzN7nrO7Mik7dd6NCnn29YYEoWCIW8nWJR0pjsI9ccRzE"
-    "hJldnhxCS8S69TLL3AKrr6+HI17lZoeqD6CjWTjucJRrMFFWD2on1TVLT9ZHL7xZMXsREys2RKw/EYF4/rrve8nLbSYZI"
-    "G7dKzJxUI6GevwrGjjc7bcYo51AsDx6Fj/cduy+2t88BMr63f9KEZo6BCMSjvyjPOQPtQPFfpBiZEVNRcrI+",
-    "FOc4qYMZIgHcx1pnIHkaVwmQTOSdE+GEp0DsZiCngeFct4JPPIDJQKAt5S1QE6bRsPe3E5iahtOl/aZXd6+11nfNavSkI"
-    "rRjH63sr4GGDfLwNNizO3X7NTUM2lDkRFdIXKJW7z3sD1XeYlqN7hFxVXtRcRh5f62GtLm88bD/mHBdZf1AO7DuNXJt3r"
-    "iDIyhbdYjEZn7ejQobaM84xTgS4i1x0J1+k1iGhNk8tloPGlgpi4o9x8BvaB0fxVNYOT6Ojgsgh9Uoo2wPjo3EqbMz4Su"
-    "c8R70H8D5cF89UMPBtLFRuZseRllwNw19+1TtD9S9gXpIyJ6uho/ojq6/23dfO4xgGtL4IZZ7w/v3B8Fd+YuvO8bjTTUZ"
-    "896MVuvu7IC71zYqdzbY38TRUK0g6PYfjD5Ianh4s6gVTeYKdHJ1YGbu/sBmj4f7iyKkSa8i0umqe19V3cduDsxZ0fjFQ"
-    "0oCS9v12KpDbiIviDnwPuc2hk5t2H/Q5O609XruS0fbL936ysB95ccCSW/fwyPESeC5Y4xbdxyL8d+rbyLGJmht5qSa+E"
-    "/pO9eXYWYTeKaSwPPKFv3Zg0/sUoErOQEfAD+/zM2ZudmouPXB3Nj9SZ2XRD9zI1O7pQox+pjdOTlAXvesj8YxHbrOaom"
-    "wW/06XuofP+1fqrR/FWwQ+ANB6J10nuhC1hcPROIu+MjxnTx/Fi9ppFtfl0NNp0gV2DUquz0hKHvaUV9LH9WoH/xzFQTt"
-    "TKHuRKCGKm+bD/C9pfXO1u2awY30pESl/HadU/HLXtm/DNySKyq5um00KRemXzGj++M5QD1XboUyCEuecneQOzVYqNNqv"
-    "N2rUPfqkFYKBkjITopcZ7XvU5cISiRRuoubA7HUAaPN2iu+otpXvbQ1caslcfv6moB5lmR0z8lI9XfaKVE5ibGzRpHb/V"
-    "znPGx6eLFIqEF6aYUpyBCZndfZJEDl5mxm4KzJDJzpzMAETLxR+aSWUUbGCp+b2XVdQa3YQvZ8Whw11haE13WIcCB0WMY"
-    "W4ziEXU0TN1HPq5o1ZZku4wPzg0fUoYNHJvKXUZh8BP7D211elX0clbRpb7k3u7FYahHNez4+oF8zD+6uRgli+S26q7s3"
-    "VrgZ8cpqqy6JwWkrq2o5E3lNkhxHfhg+DNtF++P7g0E45Enh8j/uxjQt+ubPu/GIcSd7Xf8MdValwSkwFxCn0gbPNhMWO"
-    "FYlQUDwmt2EU34NZCDFAaDLvVtWuWeYaDPbhON5oi1tzpUFey5LLpf+e2gFEXiG/g/27iM8wuZmWmawlbzZWPRqdDTJje"
-    "wNNJckQdTp0pNgif8hQfNTYhhEx6Hjr2YS4NWNO19oNx3Ou8COOtp3emV9p7Vb9dVGLdhXD1ykjdjkRGKTjE/CiZf2/kf"
-    "mdUdytpAJV1h3h/fVPELmxCV8ae6PZt30sAlH2HsE9bKt3Ut7w/uBmndLqSNNciXbSK/kOrFmxGvDE0ef+DKDkkR7l2K1"
-    "ZupRsFleqo5TNpeywMhRv0Q6kBRPuB3yQL3jAyzrH9wS5RL1Q/R4X82SiJb9IlpLutFHSnJCa7kY5pOLwhGMF4XjnXxh1"
-    "XF1hGOQ3FrSUot9bhD2+yQjXdB3usbO4O4P3X1GDMRpVupCobIIGoH6Ao1Cy+4zcNM0yiHUOSoVaDK++wNcBLYEiAvhDp"
-    "pWb7RwttXChUmF3Yq0YuXkv2kApkoA1q4ivi3NzwjiCT5y50uVo8WQKje+vTZxG57UiOjADjlN45nNg0GsgatxqfpxOaO"
-    "d9xxWjdJxhJS7R+P9znzXD1rIfdmyzXEkE/5o/4s9lxVrQgdDkKQ4hKRnhxU17jhZek6Stz1aAiaqDuq7+2MnPhbOP000"
-    "2MRJNtP9oTfsVXs4d4wzkqp/IKTjCELnN2wDKrwBcVkwIdKtCLncVkchv7OvF56Wtqcvf8AzYhGXoGQi2NR6zrGG4mVOF"
-    "5g9Nh7i8H62Jm7bFcWle0IfM3o7rTGeNpYbjaW4nqsYkxQfRLWMe3dXSwdwajfQ+hwHHxX0Z4VzPbmv4IZ8ZSZGiQMFCQ"
-    "+2BGOHlhWzotuFKz0EaRJEqDX8uCdwVVvxZsAxx1SP2rrAQrlquVgr+rTMTY2fNuxDW+2n9YF62QCotsyCCXYVfKxg+XS"
-    "hiTtXFFBuf6zpv/7mGvYzX4iE80lIsXGHYixPRnKkZ794gp2rxViSWAMYaoL1pd9ZNCBEPyAWZGAz9wGrlpx9ccLxg5v8"
-    "F1eS0IrHU2KWr9gvzQFJx4mRaE96kLkHipfRexk9n/31hglJsckDZMzhlY9VjgdAkVfj9LBoBQi6hA1uOfZbB1ivYXzi0"
-    "IfXQRD62Bj8tu3qJYilc/cagyd5uhi3PhDyfFCD1IhV9HLtK06iQ1Ivd/2QlWjisr5wtZkWXNcSGmDSe6x6j6fbCg1LP8"
-    "TinwXcovFB0Z6dMN1iz1hZOHMrH79heIxpLbTBd6ZTZlKjBRQucS+fZNMDTkcDA6e4Bd1caSybMiTJvShO9HMmLDGCRFR"
-    "dKBgUoa3hNzXicQ8C/A89+ep4P3wcOJMed//tU/fZ43A/aLaDqxA4voEnMWxBDXrsRaSRiC7VB6NxxFHkOSJz6wkb0h7I"
-    "Nuw9uL7OD/Xe7Zr4XVuoIWlROo0ft6dESFah7nGAje8M+mL1NxRVMrSwhToaxb/V+jd44J5q9+JOn2OKqGSb7troSJNYv"
-    "fdzWhMZW3dfXViuWucj5gOFONDF92D3PBxO7Xj5MXGgFje1Cm7FUWc3FsiqwvZVo10yirB9X1OGvfsBIxLWfXoPBwNaqI"
-    "+10poisBNv4a7BAbz1Wj1E8CxiTQfcO9GZOpbV+aiwdGdUdKO84dA1gBS89vFB1TUOO+N7JOM8CmRnj1w11RckYTYfJjz"
-    "llRIzxt0o+vF9enwfQbd1o7u78uDw4Zbqi0fEVbaGRKxBM6NftuxGxLC/hEXIZdhSwl1o62XWw4nlcGn8qcw5NnuFXB5G"
-    "8kF4mlweGB4DxlRb/OC49/hx2GICaX+VjnEgVAs5dle1lcqo8GfBgV+OiUwE4aNgPAtLCRmr7ToJ06ZR7/F2klTBhaywO"
-    "NgX7+W4wXVpRE+E1pecdoJBI9TziWezpPfIXCCzOleDfbuOihINkcWn1QLeDTXrIG/yj2Ft1WRf3Zs28aBp1XSmgOHDAa"
-    "hPezfN9G5Sq4ZMSXOyyea9fc7PwiPb3V0dxCTPD78j0Fh154d003t0fb06yLqPkPcpokJ3E8zUikf2oIUVf75FcX2hYPl"
-    "pxJSsrV/YK6Q3d++PCrPgODvTHAITGCs2FlsCjh1WIZIOzUNgY9ZY9TDx+HPNbxYWdhbRXDOa/JiZTPvUhAaUTDlKPx9/"
-    "8ReI4kewIUlaOJR3O6ZkK8Y+AmAjAj3nV5o7JjcWZlfiQWc/fBBlgZPUbzvxTenHLbHMGLdM3KBCSno9vfVtIfL2vTkTO"
-    "Q/pkqjCeXJelFeqcxHniLgferMiQ4R5BC//QpNgsuRZAPya+Kbrqr2qiFo5egExqTZz9DcnutcDDQEjM1Y87u6+S/xZ1w"
-    "sJz6Zm8eZODmt9qXDdDt990RKu1k/Ksrh4RcgEzBPfvOejs+FmwlGU2IggMYr054SPnWSxb2tOvM761no7b3",
-    "vVOn0hkQh6IaNhGg8JVQ9glE2Qe2F0+d36bm5OgG1YxaJhoIR3IsbQHnvWd6u9+3LYyZeBot1UiAMIYQJwfa52Hx1eWyT"
-    "JtX7xtybocgtjHyVO3BhGwCKG1q10Jzez199AjaVQs2gJpGpl9BPfEy0T9EDxsfhpD1RZZEnoxcslATaf2nPYLMc4xsn2"
-    "QoxER/ttQ83Vwf7od7ConTg/6TCt64DL45wwMnh5ksQnXCZa0763CUbtM9ULtZbekcCisVFI+AgYBdlTb9G9yBEsCSVYU"
-    "o4Uvk2UfkdgR1O4EXslzuzA++siUL9X+C6r7EKTWs/QvDGt78cExDJgf5aQYVA0129rdm+/KGwW8yL63f/0mmRMOcp/Zr"
-    "M7IoWFWD19kqwFWu/TYH1d0B0+5NM5+yLtR62o0jUOm3faFQFVwchWb4iYftHy/r7xL9JJAOiH/q45Vl4432CoM9FHMio"
-    "S41WGRIgH7FbWfrAjT4yuQycy4BCOoqhcZWwJ66nYBxp+8OyFSdPER+22fZHZd0qH+6XtZ156ql/qHCf1RZLkHesXy5yV"
-    "g3WNrSC/SUh/2I7pphMupGPd8tNneC6IVED/1NTJbJ19xI1zkTCi7ZlqeiabwAtjTmHS3CuPr5DLpEpz2jls6LFtxxhsP"
-    "nX9tnXlJ8WA1CqkRthVHwnZKt6DF2Va10n+iVN3v/RvhjxSnilB8izOM2HSMMDnj5CWJsVJNHxEYB3t76uXSfRIvY3WVS"
-    "IUBiibgwEibTHrPI9cnefrYtsJt+XikcBfgz1VGtehs+SGcyMqiX+jDlxr3Bsr65pjS2A8zb4TOG4ZBVW3q/Ju9DIZISB"
-    "NhDA50SoxR/f1RBqnB92Xiet7feQqa99y2hhxZRbzScY+HthdtmKx6gO7DeEbv6wmtTSvHJX23T7JcsT3ge6Yk42PxXIk"
-    "kQgkBhK9qoruWdJbQRcljThBa3mC8hvSHgcxQFWeDnw+nvYwf8KGcnSDJ/DFg5rEqSGZmGU9WWXzgSvBQnjSPJlCs5lvq"
-    "Yv1KQsBx23PWDnXaEK/R3ILDAi170hH4KHpHojcafnh1nadrSJYQhjYA9isOzyot6BhbAsm9FiDQyhTA0KZHkQVPNy4/J"
-    "DEupbKuoze6qmRCjRBambK0t6Q7kdtkVn4/sMztpu1spxmc4WlLHsvE5zSvdXzNQzsUZ7/1sh2Y0+6DTaVrohv6hoPvdG"
-    "W1DdXb7WoCHnvvX+WdB+rkv6fdR+3FdlPipuc/VtERmbmheNfEVqfs1cg9vFYB/ec1Pw7mU8RplrUtYSGv6+Nf6jAx3yq"
-    "XajY4SUYi9lGaJW9dZ+dndCM1iieQGaFE5awT1ANmb5MobYVnqhJJ86JpjkTRzPnJQciXZWu7AwRKSe560Ktkt5+YBoS/"
-    "4RRehBbn6FJOj1ga5TA+qE6itVCNdVAaUW56shiUiVhnwZUEMkXgLXqzQ+jIbXqBy2tCpLOuV2dU0ftF+klzAGJmtxvhU"
-    "b2H1o53youMNvp1HFYQ83eIxyZ3SestmL4SrvdbbfohRtbfQ49JLoDxx8zi4Qpr1iO79Ls0c1iTL/dbuhjHGW0vgwX6iI"
-    "cKqkdXm1A7+0yfoS0sOjCaKk7RPSBWcvo+IY25y3hPWe6czPdAQeRIJC+10Sn4NnOZbbxXLRq94LRtiYLs+Tqk/atrosn"
-    "vMAM5w5KnvYqIlxOcPlCYeqTb2qlft2yyXnLVoqaJBRR3W2IQoPTFePzSuNznCoIJu8N+az74AzubQcVD5sQ0sEA8kVlE"
-    "DMtqcZMvaHF/SeIcqKnvVKsochl9yAgjL6iPW0Zr+zAKWU/f4btbHoQSRO0cuOMyHgz1ud1228OTsswZFaVexAGC9lEu1"
-    "ZKFobkHk3KKVIQsXckTcupX0++s32ZTLyTVaklCT5Kq8deXCONLn1JZPMiaTcdgPfRPtjInKgvuTIN2J74UdP4KBJLwAz"
-    "8D/ozVfj8fev3jUriX+apF7U86j6TXyJuTi1mKNOckxmx3k6aetBuKiHEkqhOPK8RmPmLVOhC3u1+8VH/4TQIkCWQB9KM"
-    "WF7U4/0qIXP4rIwrc7Dhr3oWdJnQAJuJzPA69KyePJqiM4Rtl0jFceyjJJje8DpxjDjqb0OykPyp5KA3hD9K2LGhyZfRI"
-    "XmVAfhbRo65hPbQjtICsFaC1sUsRwPoC7aZYIFaP+o1+iEV330AqwqlH3WdR83upToMgsHdeyR+273i8GmwkeNtxTuQSF"
-    "GzSRE+0dmyKW27nrEBBlOY9ogPe5mwZ0fuEDtZ6eccOkbrU0tEa4E7Tol4La7+Y/MCew0nV5UZSqAqfeRqdKetLvZuQyj"
-    "UN+X2QfHnncX92OK33+plHdV99ixmMye+iuBTrV3FJbo2Exgds9oE8zKRcgRl5NOeuSymsGwEsORT9LYnNwXf4KSCP9Iw"
-    "baYh80acn0VF0MRzeuvyn2Op15TJC12wHLpdm2E3d7t3GBnz4FVtBjp5TzMOFhq++VMoYxznu+q2yVJQkG91AFtkXLHnf"
-    "BIK9t4hFjIHxibhWzPoLTayaEiYJZWV3uma38mn9goY272hzo6Kw8hW3N1dIbpIq/tvizaatnqt/qOwP3zQUppZFZsH86"
-    "he3VhRtau8lzOJFCFsblZ5Dns8L/hYuFq03jAc3lZXq+mo373htz73K8w/W4sf0KJ8u/73SHp3yxvD/2xU+3xLpaYJOjy"
-    "oXeRXTUdvjcmVjo+vFXVjY7PK+YvyMe3otwq8zS0bMvzF5YFe3fDb1dtSlHb5ttbyf6+Q+5ies6U/K/vYPR046qXPyoYm"
-    "hihSnfU7vJqdizg7q8T/RGLC1IVc9D11cpw1yfYch96t3QFeMsGZhmBvugD617eI8K+4pHvzQbC5oe1762j7ZJrCSgEvh"
-    "q8LGFK6ioeber42ItH7ze1r+DtbcW4p/N42yjpHSRXbG0TS0dhYCTIOf93g9K9o+4RoKbESqV8cRH6vMCa2uA13BkpUis"
-    "8LrS/8hdWFb0miiJdG0UhbhqAT14H5WomofQ0ZiMpNQ+ZMMBq4Xo89IFy9kmdJsqw6aV114M7fcWLIjljjytqjDlgKXRX"
-    "+STVSxs7Tus9gnkbI6sl8PzL2GiUXw8NbnQViR1+o9L9Jo6or6yMB425paoXePM6QQlTMEb33yUkHuccV/kK7pxOQW/bW"
-    "dmKoGhWj0WKR1BWLWks0jax/u7EXNh3oHfhJW4+gDOOFjKp31tnmk6sV+yOJ1tDAhBM4QalE3GE4Q97+I51d0UR8nHxRf"
-    "xD7zMmzw8m7GncScXjybCrhgyeFtNEKiKQTqiGHlCIWr6RqaTLdqF+TaH8wUJ+LaHhfPbOxX7I+LVUWc1bjBCl48tV5Uq"
-    "Yz5OIO1Mz6ON/MEDh+VvR1ik2uEya9utHi/X3L6aCJS5sw8zPj9OA4u4TTeYxc7zMb727GGYtwgqhDWJkTPuORrxb6ct4"
-    "4Pfkr5AH2F8EYlz1chdV4VvkLtQpC+kUWCE7PvGMQqHVd1fxL5qQHn3LQd80UU+92Zv3V0tbrw1q3RDrhJnL3CFEyJJCY"
-    "OXejnpZy1e/3ZxKmuAm4KuEG5sEtrdphpU7OpluC+ejYcWJI/kcyEf9hCeHGqTvG+hdRUgqJwEOjknBX+EF5",
-    "TFKeCXUVUx3RRmP4S8Ll0FHxUQs+NAOGq0+sor9x++aM5mOvph2Zm92YblQ5zhBzj/NKoTV4GDSxp2DHkxe7u7PtNEEoZ"
-    "n08KFnOvvUcPYoDTAgGXVJFgkTwKFH/u4bP1zXVcD+4O+wPu16ZnHNT2Pc00ptfy5HHkF5dVdR5YFvJUITtQ/VhTujf6C"
-    "A/9TivxG2ZjOSxyvcqnSfqLidj/AdONp2cEq8Ss6RJlGib6yP1VdWJejFtUqLZhFo8q0eScuSropbDOtmoF42txVF0eNQ"
-    "Hbga7zUciX1GCPnxtZFGnABEHRg08NYwyt6Tn4MiusiRwJGGulSRez1LSX+WSA43zc8EZnPZWroZBQy3XHOyoVmysGf6a"
-    "SD53Of4oODi8kqEQMdm4QUcRIbiYg+c1R1UcWI+NQKr6+npCILbeYNceOda15346OerzvE054+ws8mWC5eTKAeUjLOyYg"
-    "Fd6o+cahbu7tLNkDqZwkG3d+XUS6FgK0oLzdCBPv8Jkw/1snUgGM17wF+ozSmd04c7/M8Ltz7a2F6wRPyfjIxDaF/yxr/"
-    "4LhNkJTOQrQbAuMPASisBJ9wRdiEGrGAIIXyLSLSFTzIROan/FN/MCZzzqEjfFql6ucPdaw+iRTN2Cpk40uzj2otX63dd"
-    "TzeT+h9o/CprJbeMJJlYeh0cI1EfwDBw3gZgFnQ18XYg9bzf6Nbn7QH2fMBP23PqzndRRe5ztiVL/qgAH/nNGsUc00ufs"
-    "DHVEL/IYaFv4XxkDXl9/5cmgWloC//R/PiGzxqviwuSMpy/zljlyonMX+vOuhzK6qbHzkQRZqeA6omMOfI04mpslAT9RH"
-    "3ZMM9fX/6r8nzji6M7R9fX3CELNwvVP7FxRJ9FXazCi50ZWlVp5A8rwE1wfEeOBKmp25HMSvUBGVfMNnAMimkWHc4Z1/n"
-    "lnfWyHoe6TqPjPT6GpwmfPRzYcxTGtLVMBnERtPikCzxecEER/6qc6+oQjxmfJ2GLiF7aj4QswTXKaHQebO+vPyebT6Cm"
-    "R5m3PEwR8+pxwzvm65FPl+qQvSctoYjME7QgN27Shr3ICv5avxcT/nFxfvziIgQI1f/VrQvP6U61eHH4mauOxjMIcLclK"
-    "mZZgwCoT7/vNzJ1Qy6iPW37m+pj8xUGkhwrCAbRLq/ITdmiAeCNXNF1Aj+ZJKQs9J8JYEs9YMgqj1ue+9xEBsj2FRfW/q"
-    "p8YMruYVbyDbMiYFleBg22mvga0X4A/o69NMqWC2Qq6PxrvyFO9DXfMNiEaoisdSaDBKvq7YuxwfHV9zThCyZtQNRE/LW"
-    "aPWkcDIgXeMOFPvJ68mN7GzqN5T7cy9mjjzBL2SSJSG9vrIOTXJXP6rS3QMjMO0JnbaiCmNAdeUjrPpGSV9hRH19Hx+70"
-    "XvJTbUq+UcjgpPhfhhkKNdmT1o99MvJ4WIjAQTVhJ+kNI6ZdKi3394+LyNvm7TE5vit7yaU5KyUAosL5gta0GftoOr4Ge"
-    "DUwxnhOYugqM5CIo8yMnazP4xoSbYc7ze5uk8o9aU3hpiVE1B4PCDCMkLHKfas6MwOoPaBpXy/HOMPyjbgNOYE0z7BZ7N"
-    "G6LUr/V6lJzkr9UDry+ueV4sRlvYpJUELObMmcUiKkSMprkwJLmisB0Z2DycSI4sRyHO0eBGcgKW1080jQlHvuxBjIfQg"
-    "cbhxJ2ZI28H0ctpMNfuRXr2B4wZs5ug/rkkl45caTYnZ2Y67qYKh5L9557oennxhBMry5OT7PEAI1tz8q7LWBCj3D4sGk"
-    "M0Pp/r5Ly6gOrMSDe9TkHZSFH1M8WaXYSwOeQM71mEvERQctl6t41bkSTRMmaI1r9sY9U4oGqpuqVxHk0sagmhPkQRh+h"
-    "yyuqkU/V5JX6fhpNXtW+YRsVrlmMxVlMlcARDjIqSZvqcx2twfXzzbyKJt4HhIA0H9ehKnX8SFNTsWwTug/ZfA6SRigxJ"
-    "HXIIKrSxJ8kNnFyWqtVRd2TcG066piEEaS67zgRuEQ+8z7GwFYfJDtQotbceqIbrjl53oTYy43LCZRO8mQr7GhrAx+Kh1"
-    "d8lobkxegxIuLoqKR1M/ea/Yeu7bnOqraVZK3aSqim/Yo56FJDV53A41Tx3ORhmMTToPcG4RKjw3SSTQOO8nfRxBhjJTx"
-    "im9FeoZWNaWUnOY6wp+orsfKiMAy1jqBM/FYQY3prMjGzplcRoUNFPBsL/gsr0YKuRc7Dks45YRcq8hO9lNKMTLl9SOv4"
-    "yvd+TLIT1WG+rEo5bSeS89DHCFDs4+SyeSwOmjRQ3/seZ4Dtl0XpQhf6fNDjuaL630OxteI8qRqGuYn4y2nHVL3xLj3U1"
-    "c4lP+h2BRTrCvHlrRWomMfxzj1jNHZveBE6XHSz/aM7bXpY31bJ6V18eXsV+fyEJopNNVsP9Wp+4SBwor2aeO/1eauZJK"
-    "mlT2Gbaq3NXfH+rfTm/lxPp2rtRCGHDhVSYgu8bDTMSnIxjW/AQXjL6oKJAZCBUoacM1EkGA1PHFoOetcGpnVMRcmWA5g"
-    "mxPHO1/PB68QXvESvBIJsoEQISBrBKaLbolXTS9msIcHVU33KbI+b17b6xHuXxbnAhKBRpfNAEk1gFXXQzOpvIAr5zAXj"
-    "7cpj3H3R9TSBXnNcYfpcM/EYrp52PaxmyiS0b8WhfWH1niDmuIe4ujBtjDuMUa9watyevDUaCt3pkXHTyxJPcmsWCB3Bq"
-    "l4iBjYr8qzmIHbALi9M4nQHko458ySDUt+g40Di+NWdsxx+0p7G4S0KwaBEgwRxwJzPWvB5wsFyt+iOLudTtqndJG1sV0"
-    "j0icPh2F53PWPH6/E8FghNb3ItqbVBgIiKi3emJhXbMU6KHGlE0N+rBqkdaQC5Bepox4lKSmuulEaiZY2OP1udr7K41gj"
-    "QqbBaTrcA1n7DTgGPwLCBQ+Zp9h/e1+YKX/zKzXy3YXB/AgiozE5pgfsr/VTgQyrYT9paNDM/QsVsSxqEkdbJNwGXAyPL"
-    "IgdiYRm+LJTg1NB7emUM0mFmDhsW7yZsC8QwcAscClBPXKh212KqZLChHasdHr0k6Tvjbwx4ql4QuqJXkZsaNij007yFw"
-    "hOduNq8IBtGZ2x1cdh/CJ8su+lNfJ60d1LVpEm0kXdpyFAwMrpQhAxpxZ7K+lj8BNuH21AkFSI4C4ogs3kaLB0G4QfiLA"
-    "lA3iPheZLPuNUymVdc9R3O31qE5ZT3+pLj/Ok8jFNi64h/xLc+SIcB0ubqM5Tl3ouMsVuroao/R2ngkiiYWMNI/UbV46L"
-    "M3ZqIttne9kuRbDlz9vX1uW9LiFDxysH7BidtJE7ziZueJNo0DRLWq9UxiFGgWs92MQ9Pv7mu0JQKgL9oAFzPH++Hot6w"
-    "B0IDJ2uJQZIWq0prNz6kxxn1uCWznG+H6WZD9CPMUjD+JPhcjgRJZk46FrS1wTrqde6sz9023CY2vPcI/3SArXmi+p3f0"
-    "VxayS1XuG3qUAMvxYSjT6HcOe9/Cr03hXzzIq46JKepTlXgWZXwR3B+eez0uf1hb+RkXnfGTJLQEwCBDlBuROYyYQPlCQ"
-    "EfCxffZBO2tsst2NplCTTk3UR13Bk9r9BlCaS2YEQvNWDFhD7unvOegdog6J+WxWpZWRL+hoYO3gp4hVDcWv",
-    "K2VSTxqjW3GJo+a8KtO8doZ6PiGd/ejnnMw8DAKiMdmqInMz1CD8Pygm9O24/M1btI5gYrxeTwPK0ZB+M30NhkxSfKQCV"
-    "81Uyi6ZaZOPlIa281PSdOMQcJgwLhNh6Ry824XpDUxui5ONeor2C+XPr0GlUdSeJ2LMoix/L/NXZt220byfb9fAWN46UB"
-    "TEiinNsa0BCX7TgzcSInsZVJMgyPBJGgiDEJMACoy0j891O7qrrRAOmsPNgCGw2gr9V13ZVpTb5oqva4ZGZuzS6aB233u"
-    "EVynul73PUB5sqEeLTFOJsrjvoCoZ0Z/oAmqzbcP3fptRONaKavYUnaHenyuHyKS5ya0WufPLfJzMeqmjMvyYXY560s2N"
-    "WeLNgTGWuRUzjnuTPbTayPjgP6s1nLpjNZNfbw/nKHZ5Z6cq7elV428/byM1z4jRzaenjvcDbcWvfo1wX9jR7rcl8O+aY"
-    "D2hLbfPs49t8/rb3eivhH/PXg4OCJ6QszSE0uAZxMUicYjSfReKfhcHlymuVwG3Rn0ig8Xtf7s+eNW5xpi4W0LFGbzTMf"
-    "bnE2nOLKYn6Lgj5D87MjSeiqCU5PBzbPrfJ7D6aJkedLHW9rUm1mWEBh08Co/bZtEOzNVOGOJKPGT5rsBesUTeJzQTIGA"
-    "gpTkgOW4Jzuo1ISdEgtkJrxJKTWmYQdPOUR2FsBOpdMq2CxWZ2buWU5G6Ob/LRGoYpmNrByk25CvCLYifNEVow4w1d4ZU"
-    "yx3aZIQKBG42D0zsftEI4aNjGBjQZsZRKXlddknQ/f+QXrmFppA05MWP6g27w/KpNLsqnPyl7NkoBJd950nIQZ0kYv+7F"
-    "U2JOt71v1qDNhXAD3tULLi+ej1BVhou9Tf7z3FCJJicWCNo+8KmabJSxMzo8G5v/o2e/Hx0D273v9wR3SLlYKggbCperh"
-    "ky9Z7/EJeW73rLswGtW91OdPhKhAtOy8yCYhum1IC6ef5Jj3PvtQujKUzeU7syQmSf1dnH5Z0s6OwxFDBOQfFZTFku0V/"
-    "L5D8r+U/SpqVCve9gC033Nz83zT8YnE6SyMv7JjwriInzmbCVqxzT3z23oiYB5EZDi097SuMW7oOlC5SM83GvEfePoQyi"
-    "kXwaeFoL8g76AW66ChN0GMgpkR7p7MiI9cSVYWS60sFugsmRaZs6w4HYzYj01Mp6/9Am5hYPosj6uM3k6GkR933IxAn+J"
-    "3SPyMJNEW3KYYIXq9iAZmH9MeH9C+lf08LF+kNtiyZuCy04ENoHIAlfCpoUABAxGqDBfxybG+Y2PfMdy4iE7zfjreaIra"
-    "ZwkcE4gk2Z/ncevum4Y6TZ9Nn50d+3fP7oKQ/jvmgnMxMb05XSgIyyJ+E87jO6OQj+fHU+vldUfdK19shmXTnPbXj++Hu"
-    "VDq+kU1Gi/7d2EWnoX3dLYuw4x+3YdnxKPc9eOzLWr4WT+mvXYY3weRv8R1jWsTcJo7QER1N5s89oDm24ZZxqRf9R/kMH"
-    "OIcmGmbcAgp5wwS3R8I7gAQJOH/FyFqmCv7qPablEOGeLM0bsPPT56tIOS62uYphL7AirG355VuXkOHgwniOXm4LB28ww"
-    "mUnxoW5szFJ50UcsO3/mcr9nUsWkMeYlpQko1Lai9xStIPIK5lzZK0yL1tMzFm8pjEzwY4mbA3+8xVfLuqMTZN3N8nNMx"
-    "ztzl0RSWNeIdJoKn9cOczqoaAg8w6YuKPuJ7Y5iFJ0j1IkF1nItnTvIWtwQdVZVkKaqqLTLeqrU3WZMoKGZlbGAvFH/rx"
-    "ELXolFZ2/8ewe9Zk1/1wUXMCK2bvLlu4Wr8vEag15hfiHxMnU7SNpmOpztdDfrlZPgExtr54yOV7mCb2jGpkyt2dwI2z7"
-    "z5NaAfCq/BHt/mQG+cD8aa4HQSbhoH0QVv/PA+Ht/4C7OGstRcH0M7dNf4aDfDSGuVZDVruN8gRmGgLmCXTx8WYqv/n6c"
-    "Pv9r3bi/bJlipw8E8966ONpwyCNP89PmAvVquvHCh6QNpLO95z54RXdVaX0otSU5zBut3+5S9E3/D8AGRQFF2XBnHQri8"
-    "R+Vxbn+Lr/vUqaEJBuZNJVrvC1l+HKc7Rucm0UKW3cHBXdfrkc47gMweJWu2G1/U/l24QPhwuHQw7XeiFzp8O8O+yKY+O"
-    "PCvEN4qZCXQHUtnHBeKMteU2iijOc/5yt90KMPKn7dLPoVyIkB5FXI+cUg9OF5q1MvmeTZYyI0NOJMNUzuSkaShRs9s+V"
-    "9dU4HsVOsxl+GXhBJ43URBhrucLpD7Q7xP0KjMxh7wXqBdBzeTkI0BCpqDT6zF7iEYQALsP1arjTZuYqr/AgM8rct5i6S"
-    "Lu0s85/e7puup34Q5X9UCULqJWzk1Hh9P0s+GTrwWAAvj07u/4s+PXCPdlo7PACFssSCvSc43E0GC/EUODqGlhkS8ZN6Z"
-    "7L6/sDBNNL69pJbcKQvcupZYwVqsETazL+1RC9GXG9wBGC6G5vB/R8vtDl3T4wbwyXQwzOkc34Qbzsvx+cmX0WdfPBenm"
-    "LROMvi/YOI3q1XCEB8vKzaLwc0nYK6yo2znD7C+w1qYGh37uMtaNs0hLnOya9pp7h/fT4hGG35Shos5SugLWWfW0QcFlv"
-    "HoeBFNgz3hElVj9ckixZRW2qY0TDSM7NpTMuBoEmC9tfCNfim60cPrZJrVxBQhHFikyYADhWtOgK5xwtgm88DMeAOZ28i"
-    "dkdSBo4+TBF2ZNslcxfuc86UQh30myUr9hOVr81sSmzu81Jkr2g6CJq4Gh2MyUYeMs/B8wjkUeezPlNs4h3k5evLkzOGH"
-    "iPqf6epSAkfP0qPnyg2d2ZMsXtod/BU2/DvfFHwF71z7GjqoebCUM7ODVBDztHQrRk2lYQkGKnMZKDr5lia/9VfbnnBRG"
-    "LFL7U2pvNN1md572wah4r2vCpRwEDrg2gMhyPOdD3lZ3uP6leHK5u030yE67z5j+U59ZHrYfaiyASV5G2ta8bczxIbNoy"
-    "IUPbeAP5hQEwS4TiW7Djyk8TMHebgqNmUFN+kGgfkwB1t9F1eH94fF4ebQypGb3Z7OSpKnS0aR+zs0uLkQAOnCptOBxe7"
-    "zTRvMQ4vOQ91RUvV1M1B3+sACTsC7T0A1YKrea1Uuo5r7B65inRVV1u5QP5zPRncm4/BbRkjHTjVbXN2DYSDrIF43QIMd"
-    "bqLBe6ZzJS1vsAnz+C1Hp7CUqgiBUycKQIVWLEA3pKAIq1C1VTaICi62tJPH3ppInAdHt7GaEsK8CZJnJdjJhOQXOeJBE"
-    "yXvoeEqs9V1x0dvLEERaJyJgJo2POONaWTAfOHSVjER4lQBMeLBxGEuSczKC8FTw/ZrqNtU8/IxKjzQLfXlL+LB4+PU+s"
-    "rztBKXnnShfecxsXaK6GW5YGntNuqBDZ5aNhi7k76tcTCSIkvvHieW9zQNSJC/CBD9Wv+quKPTiySX2IPbOXgmw13Og63"
-    "tETChJ9SnZZMMiJqXro68/tRtorZuzu0ablqNshqH+TFSJtmmzV8AFdN+dmN0XSQpYRGwaMgLDQGNODgXRVWbHSzLRKJZ"
-    "dKFsu2qkTNHLluk1gzXsLgRF/jKDztBpVgrQ7unw00gS3UNU1VQtJKo5CuV3oBWD8LtmSTlryuehbOO2YRSd",
-    "D5bj6QSPz+Hf6miGfnZTI7nbpgmnY53n6PLbulKYP2ibkCsc9kmOBZUwAOiwuK5VXYfW8qt0A8+U6dFlZCO6V5ihmTfyz"
-    "viiB2A/+cI6uabniBNNI/6UZGqks+pjinjW3hVtzd7tIs3xI0/TWWUxMKsCZWLhY4sy7ShpEwJaz4E9qMRK+Kasa29mbY"
-    "JjK3YYGFWdwam5bpktsifIVw7jFc/JFcgSdJh8xF6sy2IKnrmypgwiRxktHCi+6SIIr+hCJvkGIU5mmicu4mPgIGsOC6u"
-    "KU+UULeop8A5mPYwy+pIsaShu1dROs028swtIYbkc2mY3li3b9uKe/AYt4byEadrraxlzaNte+1OX/eZkPR2MLk1lc9hu"
-    "e3vPyN6lQLGCY7FnCwL34G508pwp5GHrJvHxfcXedkuhCHVPRbNb4dehI99EypnRwqKChsiuAa3J7284AfOCQ+U8OTLr2"
-    "kzsnvdKOb/FVuoTA6qaq8ue//QhcdUJAQ8DXmoOTF72s6Dd1i6J6oH3l+90nuPREKM4t5R2EuSt05P0780rq2S1XtIEsj"
-    "xl69CjyTXs2f6y79vUyozvmjtt5nnzjjzHJuL/Pgt6/igef3f2j/Mf30xG2ehVcHwdek9Pfr97OfAcovNHF7QCjQ8724y"
-    "ZNfTnYpHV1LDm9yrjjUS7UDNtX/sljdU4o51TAvanDCbIste5+ZrLl/xiFhj75uoiLcuiDA4tSJ4un/9UkOpEpsIgqyzZ"
-    "95dY5GGPKMtmjUgjrHZsHCjjeTKpEbY6kQvf9Q9CqD2IEuZUrVAM6y6uRKgM51euohlTWSxjj1jgZBrPofrI8bDkO8b2W"
-    "os0I4XG5KsmYRTRqs/+C+axpulzqiYldimfiXAywH11f2jfnBbre9wU/wO+24Bk8reupxflJq+4N0QqlgmJ/DNzw/zWFS"
-    "/G2XmZXMNBiePxXYil1g0Pqr9PPDMBHLEweT0sGa7rrqFj1OHuy6j2kAqFO5QANKS8lwGZIlw4Y7eDZsn+qwP9xRGXSXy"
-    "agIETlZS1SjVG1NwwkutlUTOTUOuBnYSIdHURNbqsWfb4mDDr85qXlkzzZaM4LduoE1iSTXJ10RCGnwXghhC0tGWoSRvZ"
-    "8/loPGjifE5P7PXhySQSS7OgAE3ajM/RVQIp5ZMMcSpQ0LU5tMwIca/pB/UrIe4X0Yco3162fF8ZpsFDeu/caCWSu6zig"
-    "SvMKyxLU48ThOO2+Zl/FntcFtjpQ9cMVn7l2i3YkCJ7CKIZfjJ+EFBljPVlbEtfnECPvCcX53NTA/Fk8j7E4VZxazRbpp"
-    "HiMAmYn3CwTqHARMYB4IfYGRHYU6OXvPELOiMHkZMRATBKStdpZYkvAVJvD0JUJZ56Xd97WFTJ1pAr9+n+CQ3h5cTqiWi"
-    "xs63a+NHRDsGwAQ/FCVJsjfTHZoSX2TyFig84LbEvSXJoCBGkAtAoIhd2UcmHpLrwcuoBO6YbLwZHgOfdQGN1Qat5BXXZ"
-    "Egd0vUjyHpX0VjB+o6pTEbXoSfTzpGfvD5w3oYbcH5gKuOrj9UV+zbGFKGDuVUvaxKDVddZ1hVVrCJKqvnCRj2egn3U2B"
-    "ZRQUiKIwENi3UPjIZo2kYMIF0wlYm3xGSAW2so3jZsVMpFK3gdY6fki0Cxw3/nXe3RnYFxI9EbaeAFEqTYrL1QJIAj5VD"
-    "b7ToBxvJD3U8hzzQAK7f6JPfoKjlOXYKsZYkbJa+9WHaxVRhBgel577G4r7O2Wq9lSrDoU4u/TB3H5h0KX9b5NPAmcEI4"
-    "ud8zcvzbCzJPGQtG1FLTw1ENLojEvgEEwmMNmu/1V4O7cCJus1RcVXoG9pQ5w/wKcctGPT56Hyf6I4+LUYnNvW5jZeQuW"
-    "OQkk5XM2/ei7UDRV/LDJWXJhFzOEYIjex6OmJ7KX1Y03qdRdgA75SZitgOqQ1fYxXjKg7DUzKclsBn1/j1/T0AV6knfrx"
-    "e2ChLYLVlTPPv1RZYurOlsue8ycTkLekURHb/HVanNVl4mJ/WAwqkR1iIytjUngnU+yHUeD0ffhT34xT7LlppQOpxIpIw"
-    "BGVM6fURdRui8RAB6vOX759QYzIC1U4e8mWWYzZu7MCkbsvO5UYuaKlftFXe32m0D6hbypq17lZOgIJiExP9ImtMRFFed"
-    "HZ9mMv0+MkzfZhn+k8cOsLCAVi0uhOzNcT0Ww0LazpLaRsAwpTmRoWjFEwG7p07Qof61C8z4JvxmrwCiTxWUh64LRd1Z9"
-    "qTScruv2R9C+t0U8lliuCwdUygsdh8xJ+LGOPw9/o5ppfPoTkxLAGyV6kZuLBbgrBHnSddEuPOHrBIWT8L1NHG55l4/1S"
-    "E5Yo0X/yOEARJAkcTcT8acPlr/5WAubfnQ5mUR1+HPtOD+lAXQwuODG1OryYIxaXohw04Coj8SMtFaNOiD8u2CvKFcfKl"
-    "K11Vu37rHtw7FwsSDeva8wCze7L93yRroMf+KvvkfDW1kiarA3RrfqLtyAcZA7h5Vx2nL8sXYrsdGmahltOo0yUakenwv"
-    "eS3sgwOuJjyZL/UNvZ8OA0tOs2MhBFpdrPR6haLCwRjxWOZAnipaNkJ2rANiqoxO5RwvJtxIq2ifZlb5E8/3t3hEK7c7G"
-    "M7Jt3d1sPAjBQJAgPGmZW3mFWwZh7DprVqLG1YedRI3NMMq90Tt/x8peIAxFFE8OZgk7TIv/zI65bMVBPu3C4Vs6SOE/X"
-    "Im+DlA/WlSbnDQ8d8vUNy7bTmeN3oGmMqf5CVuUueqxwtSsWH5tQGf1xFH8yhj8WRhBIBMGq4GVBFd22ZzqvT3NNZEHtA"
-    "JMpBPATcImJqDdAfNKWmaM/4aHGu3ln3TMNI+7Zs7q94Kb1jAkdbJHGhFMTtNVffSjUzTcGanUBqY0C2bdRNcWmmIa8Us"
-    "mII69NsXiMzCu0aZv26E4L7MbgJMw0Nw/OLBpBEUXHKpnVj9uZkGFhY5bsk3fJRACFfy3xC8szuViBP+sDuNWtcapaMDp"
-    "kK6hwae78lGACQVaUhWz9EZFfY/OGlAmCFacGgDizyjp409EWyQ4PRktAYGJ9GsFnrYuZr7xBKZ1AQ2p/gn6ua8wAnwm9"
-    "viC+Qa5p9HrHkKRe/av06c86cpHTrRRFdPSsElgnzCRbiKmHh+fiKkSnqzswu+s8O/3hghJ5BBWd6REtrZE9hJNA7bhtX"
-    "2pRmx4cHmqRt5Q4aotYZZMWQi4ElRQxoGsRpYu2+9JOc1fxfrACKRw0gxC0RoEhQDO7SKRySLhGpnaT/1kVPgJEHFGyAw"
-    "vK6+KOQrBxMtqAEAurQApjwrg6uRw9naUDmb5xrHQR9bVuB7m26C9bVvnZo5G5TuE0wQi5PaMLOKdWqz2d0KkzTvfxKdv"
-    "mlbl4qJ15b8RhwRkRPfh10qVHFeEjEorKUXbESwcljG3zY2QCKfxvxkJ0EliAMeAnRceliHnH52OvJ7v9ad0CvLULmKqm"
-    "KVN6pI3xwUw3lyb+HLkBAAAcBX5gM5iuDuewn8f9jbTyBGxqmz8Z1pLq2sB5WuUjca0hDSWgnZaE0qIGs3jE8RPnMdE9Z"
-    "1PIkPBaExb4MpfYtCEsKvTEW9VvRE4NJ5ee0+vm7+439Mk3CkfH9vTpSrvsXVGMFqQ1mOs5NPde05H6Zl5jl",
-    "HQwH8SXTx/fDwLzU7ibVnYk0acamj7od7BwZk15pyPBxOixWf0hxpBO5Mxg3hENn3hNLpoVg7VWXRTFHT9+QHORf+0nNV"
-    "Sf2AujGigsTlNwM04m0S7oSBIe3HocCgS28FbgTNiDAKGgcvhUFuPOKSHt0nrM0GEABS0AY9rlXE5eeb/ij+j58+effFZ"
-    "dMLMjexP2yr2axCDWciPRfp4eLWpm5Afw7YeHHguc8euywqkoi4SL0kqNUyOvrHaOh+kMcsk9rIzdI59znYTwTRQJiI7Y"
-    "3ZELQoc3yCOmsHTdsr1p2XpvLbcxxiBtXEkEqtGTvvpMPcz9n7QMka2bVpAEiT9z8mjnj4gv0f3tSPLK39qfljRQotV3g"
-    "R9LejUaBBJyPAqrRPzRKBAHpb9pwFjwlpYgyfSHiSAOypmcpZlu8ylJBLk4VA8/YR75+qJeReo/XtERyO/7lsgHsmhzGi"
-    "5e+VWHE60kQwkUpL8udi0z8pwGh99AWa0bpvcTvc5sRw7kTDaTLY+s4mCpaGlzUbrDMIlZMqnD2y92NsGmGTlNxFivAjs"
-    "6SWRl06jIF6VaRoy+TGB5+ssFUO3YRPUR0ejzdnmKyKNK9FkSdcBmMlAK4TPOA7Sbr1vR5zykrdBJj77eYu7AjtT4G/NS"
-    "M24olGi2+IyvWJ9zZQxuXa+NGqhDP5mF1oGIT2geXZ1aMbrbSR+G0le3aalmBaME0XGLo2OH4XidmWCCrAVj8dAAVZ2Wo"
-    "O2L2kJXTOFgaFJwr5E4nXUsOG3ViC11jvDj8GYlo84LKwKoXmj82ezpj0jgWIkcrlyoQyscXG1xYAeMfm2xjnRvhR44Or"
-    "isEhmvF6K2xzCdpKrDyBH11Ll4uDgMhGdF6vlbW4WiD0FGMaVwf8QsykI3eWauVLonJbFLZvUkOlRn2pV315+Co1x2JP+"
-    "N4FuYFx5BcgYdqA17EgaE6aqxzT/itxTq6doJTF5YmNCXPwClljoQo0m7aiHUEBoIpb0Wz7E+iNTwp4Qt+zywN62ZXFdJ"
-    "qseyV6V5rHEemscUWDC3bDCkiWH77+++PH9m+9/ePl1vMyuzEvXZbosEiBi8kbN2SzZE++ENZH8XnKdZDxXqnswDMVtUX"
-    "4Me5pJhrd4OrumqWR3FiQ+ugfgQdD2zF3ubGRQcd7HkkiQdi/ABAxZp/361gAo+ktm1gErJnSNfr+W3+zPtrTeAN6FF4q"
-    "XirMFYU6HgM2mCmgbxp5cgnOzxZMQgeB5WmKKL5Ia1TSLodRzb3JSHkDaGJ9y1NZkPOzW0NyRmnC1YSuxOHVYD3a5g+hJ"
-    "cIJA7KbBQsWzdPU960iv/NY9fR+07ULYHJO1PmOcNbDTDGj+TeuZ8NfWT3SdFY4XxKdeLZnlfXLCqX1UDYlgDdQCKjWfB"
-    "RdQmX+kHuw+ojBb7INnFO5AjeJZblXn0Mqcx0XudjTM9GBimRU6yOByHtojlkidczgjAVXuvum1j3ezM4mTtjL/C/kqJx"
-    "MXav/tDjOL+jdZehtliWo4qujXIpShju4KxtRHJozo+yIEBYq+LsL5EuzeVb4N/1uED8kVsQbRMtk6R926w0J/EDNRtYO"
-    "+KOjKw7q8f6iMDefJ22qcTmCzCbZTOOMSyXx45asFR4x3xANkQC7R0IxisxTF/1Xa48ymEWuv6DijBcoBocgKZN5/Yoy0"
-    "pkgkDifErUycrJXASIJyu/aR8yIE3kHsGxjAXxB214lhybdBx+SvZqeO93/tq5cW9effxFr1CuC2pj6S7tG9vikGRF7qH"
-    "30hxS/Z/MK40EzX31eSc1SjayTHRongGbDoTZ+mLT3C21wsri4n/pZDCz/4Xp4gZqeIIfAfHBB/mtRJlYLLuoHzkxrpYJ"
-    "Clzy3KdB55/+v1k6Nstg1btYl4ISdze9GtiSlg0yjkMY2mwKXAQStnkM8iyfUzz5Bykv63OYsB0UONpOoV0bPATusApWK"
-    "n7xTKIeCUnoR5K26GZM1Xue9qDROJ///gJ867hpVBbx+EX1iHDFrsCay/NuynQPtsYhQrktwGI09pWOSZfUWN2r8nLAop"
-    "1mIQpinDQGMgaLaLKdvcFKu2RWFrESnkJGD5/tqUCeGGzyT7l5iyT/ESvd/vXiHYPKTJBHAILTDfriZskGxOvdRZYfEKJ"
-    "YVP41FJWiM/YKt4x37cc96XBEMiwzRwK+DucepjOELBra6G1/NSjWKAjCDC+aH2WyWIglTa9oq96B9otnXP0xC6U5yGrV"
-    "tmTlMnye5vO1Sru3LEOnLe8BU0yLQPM2OTBQeBo0IYiiNPQuqYvOXx2w8/vIPVuoKcpJQtsdgLr1KfhM96a4xhqB2xOj2"
-    "xVGx79PSh2l42gBYA9cshNi7SVdLEgwKQWFmj4+feqPvqpKeThjWuS0cMceLDKV7DOacUj5jRlQ+ITFWwb+ng5LXXL/py"
-    "+TWNCjwKoWHeyqkmVWwjpJo2P5J0aVklyYsteE0w8qmpcP3Lg8g2ukruFYYqY0uhbT3xbSSTLtgQb/QOZoAaP8lOdLjO8"
-    "bA6OJhC4+q4PdWO50M7B1klGZfpm+/Zs2QI/EEwnJxVFQpdElc2yzq0cARY9LQQwK1znVdpA1VAfF7rwMIwH3Gybly9rM"
-    "5p1WKFNPwmY8ikvt325sI4P9hw1CB8XflOUibDcPxYWYzwGwYori2wWSsA2X4BNMiJchXUZV+ygITUtiG+M1yk/m2Wz4p"
-    "bycvEGZluah+GX/yWzEwoOAnYbg644Qf5jdPnNc6gbSiulNHPJkfTT+G6WEOilujPnT0fyu5aE9Op6OTrIymKx5o6EY4e"
-    "k9ASJ06rReRzLeQT44ksQxy7y68BdHzIPG/rrTuPy2eaNyhotvMSiTtPrXYbvrntQHdOKt0Off9bMsYp+n8xHaOTvwXDJ"
-    "wzEQqu7LnJcTety+V16j0sQbb00meMeHxE10J3KD0jdd92KO8U3PMZV5uhxmr0PiJjFIQo53SQoo0L0moieOsjYulLMxz"
-    "dic9FL7BrTHQ48QPTwHzUnlpFStmvRCdt8EjaRtP1NGVA7Zk+JiSg/DlO78GZsoXki79WyJefYg7FQW8jpG87SWUbyr08"
-    "DMifG4hDJdstDJmBp1MN7AqcL+m38gbpV9/uKab/OfvscOaLRXNHSb9032OkoXfBKaHMXX9Pab+jW0X8qaJlTJD0l6RYT"
-    "gEPjqPct0zfOXA3DJ2jxivgJ5KGDZHxdpCB1LDvT0bIiEkbUbVWpQkxJepY3VJw463dga3aPWE7AB0ch2PGH24Aq/T8DV"
-    "z8M</script>\n<script>(()=>{document.currentScript.remove();const n=document.getElementById("
-    "\"packed\"),t=document.createElement(\"script\"),o=Uint8Array.from(atob(n.textContent),e=>e.c"
-    "harCodeAt(0));new Response(new Blob([o]).stream().pipeThrough(new DecompressionStream(\"defla"
-    "te\"))).text().then(e=>{t.textContent=e,n.replaceWith(t)});})();</script>\n</body>\n</html>\n"};
+static const char mli_html_tail[][3624] = {
+    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqcfXt/2zbS7v/nU8g8WS8ZQYrkXJpQpvVL0qTN"
+    "NmmySXpbVW9Cy5DNhiZVkvKltr77mWcGAEHZ2d3z9mKRIAgCg8FgZjCXYF3rXt1U2aIJJmEYJQdXy3WxaLKy6BV1qKOrR"
+    "VnUTa9JvoR6WDfp4ksdqSJ5GjbD0/JonWu6rfk2z+omUiVVxKNKRyrl8mWVnlKt4Wm6Cqvk4FkTfgmrYZ01VONLWMyO6U"
+    "6aiuaROqW7crmsdRNF0SRbhjv1MNfFcXMSVbpZV9StdZ5PlmUVSs+qXrns1VE1XKXNSXKp6X37xTrPFjocqb2Hj+TzWXK"
+    "QzrJ5NFxmeaOr8FlZ5jotomGlz3RV6zCayEeuTqk4PqXeH142GOJi3fAt/UYKI41rhUFSYWnBcjCaljF6pwxk4mKzkU6e"
+    "NEmhz3u/6PTLm3Q1cSAuNUBsBnbSDE9SwPz6mi4JAqFWPAeRovtj3Ecb9+ozPG5UYWeoTprLlSZYaIxOJ0mAaS2Og6kUx"
+    "EFAk9PWMe209XZ321KaukM3w5Gqknu/90cXs9HgSTpYzvt37g0JKk1YR9MgIEhkSX19HYwugn4xbMoP3F44fkSQSqrr6/"
+    "T6uiYIr/KUZmO7IRUEDuhf9GVcTsv+5//zuZ/HGf+iG4frLD/6lB0R4tHExodheX2dEdoRCsVarbLFl/jqS1YcxQHPRKD"
+    "O0nzt6m0Ufzmmnuyk00PqdD88JWTOs0JT/+OgL9cEoChO+0H/lnGs0qxoqMG8Hcfw7uz33+/NeQA0Y0FYlE3vS1GeF1Fg"
+    "p/2ySHRyoNuXwvj3o/51BwSRwEB9p5NZkGdnOlDBivCEftI8Lxdpo4+CeYsyh4WddwO19YqAANA1Ap5iiB8z6GLIv9S/w"
+    "AyCSvB7fW3qHelVcxJrwhK+6o/jkYCUKtIP1QNGH17+QF8ADhP+qi/ZUR3P5ooGG89mI0X/zpX5ndO8HBHujxR3HxdnaZ"
+    "WlBfVmZAFT1wloTXhVlKg7o0HxZ6iXVzwIjD3YRHNFKyKe7YwV/zffRC0g/ilwUHV0leumR7g95F7ySiksUvXKaVgLEHZ"
+    "3S7nYSRJXFJqy5LKwl7TeyigOy4R6JR9QtmksyoKeKj3kng9X6/okLPFCuzLPddszWseAxnUy3t+ngiHRrRfp4iQMS5WC"
+    "2JbUF4ycOqKx+mfpPNkZ0fcItLNiTrf95A0RNiJfF/TOKIo23pd+ZBpgKUCBNbuNihYMRLxXedZMATXT+RlNWmHgXWyiu"
+    "C02s/RXk3D71E/7hVcNtgFaeFRsmy6mvHILg35mXUotwTktOKeI0qTFsY53RptYb9SXwravmTwXycFfgC+Rfkuh6a4m4C"
+    "YHO8XQvE3LmKhNOasH4/mQPgwI4tdDjbJuZ0B6XiZEapthlZ7LplKa3WR7IyllG2OMyhKGb0UL44w2ksirm6PulyKUXYc"
+    "+E2UJIJupHF1ROQGHH5m96/o6tBWIqFkcp3nqMcUiikFIx3iTUa9n1RCE4BPvPfR9kAN3w6tK7uYMtWN6NZPiup8UU+yg"
+    "chfR2suGdvUZRFqV5yGq6Koqq09me9uLzJSnScmb9yTd3eX+bOGL3/uyOdFVz2x+NAL0/DhMvb5TEVY1Cr1u0zbfonBab"
+    "29jlsiUSeYQL09mcwb/JNvdJY4A+2RGM5lkw/UqymUZUgGmbZFk05qJQObjtDd7S8xe3m76Uc0Le6kWPEcLtRTSKANd+v"
+    "Q00+HS8C6dfWdRrrTdd5Y88xuaUrtCFhvaUIkUoFbNGGbxm4aYMcAMHfCRLEM304inoaTBAL5SWcCKP/NoYrA3AXvSlE2"
+    "aD92+EQ1+DFPlvhFNUoOPu7vVweg/zzDwE322s1v5HzYYc8Z7XGgBQaCxcDgFc+NT7OyWZRkStGl5/+PD2x+Hwohky8tw"
+    "RqVzMJAWGSpmJWn5Dpv0mPAqs088eC0Ar6fhF1ORODvCSyLcn3i+7CeXSRkaLmiBxjxGie+Fg1u4RZ8a3CAcBk4ticDOi"
+    "IOkxgjE4YII8o0eyPelAZAGbsG2SBzuF7qhZdNQ79qpshOZM0jUWp20dPeS8ZKp0ZJ40URwZUpTFS/MZLnCIFwXNIxjaj"
+    "IgjmVhNoQeakWBYK2rjD8Wh+mllnNaRIS/vJzO2/1nTfuPB+9PjJ8MlZKnUUBj+vzRvJcVoWvgNPxkGeoR0btIPU+I4LN"
+    "E8MmsqqsNHtXR5CNtieeD5KNySHqpnjNxfW53gunz+O3hH3rRDNO6zo6L8Lm64vGdFbY90FVC3I8+4kYbbvISD87ViUXn"
+    "bUyqovzfIwoxK96kLry5JIq3YKrNpLkz+2HGAHP4dX09igbdt3mHqqzU43rFa4I6k0VLrN1cOCbgChOOlqRWtywzi5QAS"
+    "o2FNbtBLAREtpj/fnIP7VZzY7+0n8jcTFZbM0lCwE5mp2x3NxMmi9priA+6B4b4zr3IkN7uhkuwE75BUNzcESlaEt1HUT"
+    "/M0SAuiX6alqc5kTEw82ptyHkGtKG64IIjS9UtQZeXDKNiP8hY5Doty+SssEOjHpwk/7+b9ISRbk3TckI9+9p+7cH3kuB"
+    "LPPXePEpnl/OWT8TdgKj9Cf0SLpeOpNOT0fxgRALXbI9+o/+OvmNAhrx76xRN8SJlpOg82OMHjv7/1iRXwgPEZa1ki4vT"
+    "WoFOx1nN3GAdV/Wm3QfOC1+xoM0A9vems3l8h54xxOrkoGZ+DeoGEPsPtGxmc0t4h8Ohq/c0rDsUl8vL5KC0iBS1W7EhG"
+    "IQQdfhbE9km3ELpEpS6DglhDi9JxmX2mYSiOvtLH4w3UctYO54+VRXR7N+aWT0Hf6+8kY3jSjWzag7ZYuO4Wx6jCBJS82"
+    "DsrePcsUYtUtQ9lt75nQjvnpMoA1lhPJ81JHoNz9PalIxMCTqcgMPJl4RtPJXpYR3yywN+IYr5huouCBHxvuAjFRyV68O"
+    "GCiwTifa0LtAe5Bq6hSxouTPsF3WiO0MajCf1wWhSDwYtNbLoWM8VGM71inZZ6kCfrtGPFJ3CDf3QDQaAO/zSLfcR93xB"
+    "BdxHFPAFXqAeXuMF+lXyHihmyn21ItvGCLzJyFsdw4vEX4IdaF9Bbghr01wUUZUmK9Z6Yhtyq8QUAHz4lX20JJhdTARew"
+    "7qsGosvFbc4kHGSoJACOfcr/J0OxvE48oluytoubiRKqbelKvuJvLppMWfR0dzd5JSKG+MqaBJIsAoLO7zrayMx7u4WZn"
+    "xJMm4H7ZROIm6zAHZ9ffVVDYQC/pE8wvsK/S5OWBIcbSai6uIWsFvUTkYvnIxetzJ64WR0QWmioPxrYIxxiKBQQtz3xMN"
+    "JVAqqlQTjWvY3fhlYRZjP/UEBlkXBy2IjS3xGtKYZMmdE5GBuJg/bK5YvPj6QPkDPxe0OCvm1NPJfyd5I0Sp88Lglgsu6"
+    "SwTRj2mo+fOaP39PCglYReKWbROpGUnE8+TO8Citvkxnw/uP+sPxg7uFGo7v3y3m8Wz45P6Ar6lkj0oMpfpcfsmJSt25Q"
+    "idfZhf6KLwfbXp3rsqt++ZgNL0/ivcePtxEn1ukWteibCB00cPDslXILtErlqobSGOm9M6wWucWT0jQbxgpDFG4e79v7g"
+    "n",
+    "u1XPCw6dNSGvqbw/vDkfjx4Ph6P6j7W6HZsTDB4/i4eMHUb9AZ23h6MnDeDh6/BBly4a+xht5dPf+o9G9N7ozkKMtyDfl"
+    "iiD8A1gPx7JSaaWdSozmLrr7r/4Yqm6am+yoObkXNmbBjqMJ4HGh6+RpVaWXw2VVnoZXMtCY1qWCqmvmJDUoqmSRTYlAx"
+    "x7prCYVoeiqXIXRpOWrKunFoDFUhQSEanhBtxfR3Zr4JqEfd+uJmRjqyCybC5mriFOpCVWJqVK5yu7+Sy2Iq+qPDxIa0d"
+    "ZaXlJLTJyWJA68Ko70RXiSHJyY1vfH4KeW+6Op1IpNZatjXzIGlPJZWjBr4tIOkpEdxgk6jRdmy3nb+csk7y8GFS8eGkC"
+    "BfTH/0FzmOhH0UVL0nrbk8IR4Z5oCGoMjtJeDE/Ao/xrQtrnZ4kwNKKLKrNdM5REE4YtBTh+fWHWHxsepeX002UmJAtKH"
+    "UgUtWsgKp/KLtv3Jii/UHWiKfwECJHvK1uDuEd224yKEobvOrDH6tB1PDVQHe2qM/t+POk37XMCJ4+YVdIZXVtxviO9YF"
+    "0e7uzvmipUiBZDxOC8P0/xpvjpJk2o63HsYj5X2YEsrGWyFKePeo/G2d4MwPbhPPAvBdvhQ4Kva71WsrPSnKl0sNHHN3f"
+    "b6/xo88NscY6j3I3x2q4OPqH/pwd6D3d0vYFgF1C90aPaRdPCYFl7/AZq8t7f9/tjQ2IVTVmraqRqayh1N5Gh3dwGV5Xo"
+    "FhaUD6r9uHJ7YlcMdXuYlIVNx71/RHCKtKoVKDC/6zT2z/u9KCabRcoKycsI0OSBU2E+wAe3TVV8mOxJNuuntUw2tiaPq"
+    "Otofj/YeTP8hsnIFSOPgJ/585+oMWpQeEcDth0TU2hFdFF1V8Hd6RvyxTut1pedMtpigOTGgJJ5NAf31Rbpo8sswmrSE3"
+    "UMybEcNtqOJWduzQj2FKpUeRHM1Cw41LTwdqIbZrd3xlJ8yVxlADw0loQ5QU7bYQIUVkb6gH8QVUZPg9/Xe3ngvgMDWp1"
+    "cdSKoIx4HSKu3h91l7zx0IvI8Fx2Wh6WXicQKpDsrqNeK9lhU9jK53lFWagVYHMhSeHhJodF7rnhtmP0xxuhWonq6bjMR"
+    "VTcKjV59GBP1HngeqsqX3atuYYvzASQNjYCP3fnfo5fOTlCh83atPiGH3m2mRywIhX+7uNkJyrbznDyxrUMWOhy7lPWaR"
+    "vZrC1we3Du0PH73Mq5gDi96N8NdEABxieS2TCFjQTnzUY71yoILfL56Ne0H/zG+VL+s/K+zP3FhkJtkweo3j/YQ78NrnB"
+    "4GtOocY1cqTbjUzCluCnjTqTxLfdhrLkmgc8LaMqxBoAbVsrSXYlAtTdBHdC9t5wD5/16x9WjdmuU3egWC9x8mMMg8jFd"
+    "a8TQ3GOMcRCkbkfXf3vQ5pOUvRRvVyfaZzsFvy8U3c+0ykwpySV8M/SmJDgl4QReZS4bod9Buz4LmLSeMYLY+fSKk4naQ"
+    "kHxBbRpxxUZ9kxBulLRBAq0Atp0dhcBioqyZrch2npovyG8W/hHLFjMzVvzDkFAi+SIuzFGdaC9pRrlbQpxfNh0VV5jmO"
+    "eKLNVoOwDiispPtoWhjmYawGDyLwQc9CLecpxD8UVkamLu6UtCMs8jWRLur89TW6XEJBwdCiCtT7PAuULWeiMtp7FMSoH"
+    "/GWw4cxJ9nREQmvhZPLFVACWNLC9Z9bZ2pbhHPSEOY0VXYaRgT41+W5rp6nOETA7gckJ2BabYX/qh0Ozy22pcrJpcQZsT"
+    "ILx92VEW+6bbfDx4phDfXEPy6hjxn5Z7StoGumfi8IypGcnqAT0ZQk/aMjopKx9ngIEM3QPoF8KV31eSbQ0SkoGFH3ntD"
+    "1muiJoYfEgtTpJYkZ+qJ5TkwmYUWCfsgnWNChhfAq9EtUwFYbQUTrAHseCeiKLogklvdESGPZJN18jj8XRPMxtjtXf3Rh"
+    "bDUOVJXViz3gwfj5natDIsAPRtGG77/9DNVtZ9JXdfdQneSCJAmInS/PvwVpps4z8zqax+AuCtEItpV+WqEKTuLpj1R1V"
+    "zR5xEu/JcoU9cP2ldd62QQi4M/bjpzWXewzs0sbOExF5PzSzfAVkDouN1AJTOVcKW4V8NCstKw84x3QDMs9mqTEm4O6yg"
+    "pMI6fEonqFTL3oOq0Q3HMqOCxOUWqeap8gMV2grhvCpHYgD0KRyjvG4qSsdcScI18mO+apWrO0Rld+Y8f19iq0VN0wdPb"
+    "W7KvTtkQOcEDgIfWz0oZ2s6bKf9CX19cN7V1Nai7TvKGriPeNe//D0+IsW1ptVTFd1XwOLZ+K+Qf6Bd53SrUzMqwDtVJj"
+    "fl8QyldBRCQ/ZKAQq81VC1QlBt2vOwqur+WlepGuCP+9/YsHwi1sEaFI0V6CzbxlHkyz5lSbACrU+Fu9TNd5E0aeduiS5"
+    "V/QiybZGbuNw9eCOtp+rJtnWKNZcfw8z6hB5u4tTzCrhwsu/XUANfSyUbbgtwG0Cqv5xnIPRKKlSewy6SGviXikaK+Asc"
+    "dqRXiYoncwe6mydJCnhzoPCNZ80Q+GPZ6eHhS3vfM0/9KDmE0M3UWvKfGjegz23l9leVr3skL1RgyaGiRpGKgVbaL0/Ag"
+    "2KxgqtJqm7OPlCjxHcFquax1sbNXT8kzHPlQaWfYsPGAVAEsmDlQ1hKHhYl2RvJmU08C0ErDh1ZQZBfOSKmU7ZSaiJIJO"
+    "0go2IvflXKf0aey25okiqC6+dDrT6YXyBVnsghPBTfoUIeEOtZLS2mNUAmElIFo48EKjLh3m6yrW2rcuWTW+ngQ6RcZCz"
+    "65u5JjDP3Q4mwUvzas0iaD9gSpATeQs/YvWK3AF4JvfCTPnVxIFH3R1qA7u1CoOr07LorRvfmAuN+CTFfMmuF11VZ+klb"
+    "a1PkL5tlWNFXJb9T7ghurV8tvWuxdurTjHA+K150aQCXBGoI/4RbMnFkaRKEToqqGdij82V/YUK7DwpY5BMxHLmHzAH24"
+    "Rv5knwB1eJnwQiQOXgCi4tWoh1ur4FgMARowuA+POLUyHmcEOnvJSInKS0vLKjjR+vc29RzSAFlfWKFpaPZ2x6YcTpGKi"
+    "O0e940qfqx4hkqaFV6XFl2EAYmlkBaiPoUuWz2Gv6RFweEN+UvcIG3s4QYvx0csecT66B+kRNI5kJGz4p+UplAw9kjN6t"
+    "EH11iusfBir0Dtpwb1FE3wq3ZOTH+qBIvmnRicgRY7teD9/YAj2aN57dXq6ynUNxSiqTYnTxvc0uggBRoqjfoCh4yu4xb"
+    "LecG+zqsd4xm1Zear+3A/TmwLT9LPqCZNEQCZRNO115Sbhar4iM6VOZtoMiYWhsUVxza1jJrfksgPROjiIsyKhNKcMxB+"
+    "ZDxE16OEYs3dCFKdn7ZGGny3YyqrTxKvQmK8Ip6WMwSU1gsHjCe3IPdQ7DeVtZzMc1Kc0bMIaCOzmBZph96nFutn+EhV5"
+    "X1iU6/yIkeJQEzqeM+v4OVK+qhZ6zbaVt0V+SZ35S296FW8EmGzsljGhdUlMCMHfbCC11k4ap/2GNpqMu1a0cli7Pj8VN"
+    "w/YrzAHcaHQlzpu+DduoGkxcxLX19cj1WVSmP2VS97mYkK+lzlRCVpL6eqkZ1UEsgiPCOe8p8FmUlrtDVtTOlVr+T",
+    "VSYRhIoQA7J9fXJ4zaWJob2pSO6Cm3dFSzTaPZ2ZJLc8sW1rSRlzlf0k7e2auDd1QIYHbVGhD7WB7gV9fNat0ErSxBZSs"
+    "+jQ1gZkx3R9lZAPseXBKnluXMMZTHx7nsiNmwXGlirZ6FlaIdirbPjaK69fr0NK0uiSg/pYnuEYtB9Xm1LrOKvrQ3wgdg"
+    "jECVswKdoGZp44+DWqfVgkbD281JmROhA1GWwu4IpZSbDfql8CZbYiC3zT0lSbJUuRwcwWZgQSwp2OaT5OCX8ISmB/tKU"
+    "/60WtmX+yi1UnEk4rZMZnKi1iFbsyyT7+TgOzxRlxE3dVs7241YKnxp2mk1h3RvPsIGqK7q/Po6bN8bEegIDbiecsVgbc"
+    "sthrVpD8Slh4vZ5RxnfE8bkpsP1w1YVwCVWNS6xvZpDK1xwigfgMi+3G7m6uS/aeSSGzHdg+X88CirgQxHyY43yss5PWH"
+    "lRNLWmH7+iD2kKmEvTxSxBkG8c/WdpuobQ+QPL+XETBaYY4Ugc0KspGkm+adU5TbD3kEGlXZk4/IWXuNgNCU2oFQ6AlH4"
+    "kYgLjc4SgmEQf/7RdK2dL9PF4Wd1yxoxuz5NtlrxoVvjGS+TtEB8pxAReRdGyP4K65pFlOqKphzbcWxWrJJfQsMSCxYLc"
+    "pUWw2Paw1YB2NRFdEvhkpDKEAdLX2xDSxC6wNEgApnKYPt8TpJDeQ4J9QXkm9fYcgpdhUYPzQMJGOndMC0esSk+V4CrA1"
+    "+Ekb8SvmzxXedFONNzOdosul4oTm6qE94NSLQbO2b4WQhByEAoEiXkyCj+j7Uxl4lnljSroDUkMsb/7sYzJArmYlk9YyP"
+    "L//415dn5zGGWQy3AOKfjYOB8DlC9NSCci0EPvsmGPf/2o/ZLYjE6V8KC0bvGLuf2D24ZmtF7MNykt9h+s2XiA/eFxjAa"
+    "9I2Nek07L9E82USL8jw27gr8u1G/4pjFOr3QblisTw9JJiMEYAWI3k9+5JLhm6e/fvrw9OWLT69+/Pjiuxfv6dnfxkRLR"
+    "lMd/5j+qL7basg514g2zuHQneIW0wsFBQbTbMJLUyZnyVwodiCzpmHtZqW+EKsHLcVR2qTRcJUdzT1tMLDxZ97ICcXOdH"
+    "Vp34f2U7OJkUHDn41+zZ07o6KSc1DTw0USfhfm1s+H7eNaZ5X/8V1csO9QzdYVZ53A3mGWztGhX8PMem0Rl+3dwabkO7h"
+    "kZdw+XxpQRbajE/F7gqWq2IIsSEwzPiT8vdo6nmws33Bi7E4W0eRE+iRazTV8p2wBmlq3Ta0LyF9H8Fth34h4CTs+zz8j"
+    "Ve5VtL2OOs+eFqwY3a5iWjXHFARgHirMSW8YhrkTfdgop5Yxdm502+4FT/mUGOaaURkCKXJjWJmr/JbKfpPGAe7Ge1/Cb"
+    "HbczjfMB72WqPcGWJWFe7aBxWkTbX0tc9YwN81Tc4EaIWMFe77cQigqZou5saXOhzwD08+hedhjlGNzq7QQvwLugYgpKQ"
+    "laWPaL8nRFPPxR9Dm+7U1UVCxXEZcJ1p5byI62X962BTSb2s9aXWFVxdry5bCKNGT7ZyLb/HDWGhJ77PuG0AMEYue7sHW"
+    "iI2zZoZVhPM3YIDP8Tk7O7Vpzen32OovUK3eITXvUU5ASHIqx61/7Wktszm44T3TaV2XS6Q+XpezDo1oHqRT2UNNZqer5"
+    "Db9IR3b6IXXIG8u231wJK/N1YZyOPFlJ3yIrfYfjP2Pim/Id7Tdg/3Ep2wcfRrP4wp4VlqR9x4Y9MKmDsYmxYr++5prSo"
+    "qtauiZg2G5L047l+2egTA9U+6rcfG6/KSKnsT/CCR07dLQV7UIm+H/hI1ssLwzRKVe4GfhC4KQja1+N+ZY+68z1iZXrzd"
+    "CP+Wcqr7xy1jcE/ap92yDjed36TbE0bpynHBZ8YTs5cFON59uqYIJoGdaH7vDMnPLZuf59vTd+MuoFX1klVxv4jPHBQ92"
+    "2QAKc2zdgYOyfW/b26cY4IRhvJ3VYZXoZl/3QGb4+nLpP28M77DrWY8zVo01beGR5QAI1jS7NY9hUnmrpjXkGdjFSH5yT"
+    "GZ+9gKsIpnBm7vqHxHp2rGfNfAYPxoum847gw3Rnh911Y7Hyymr+DT/IcUekLmRWaGV1XzsnNh7v0YP4aVv9jVc9FNUgj"
+    "abRp3FjwFM4T0rnNzdWzA3d4nTJqqF45LvbfPIsh8zim4HrTucJD5UWXDq7PydZ+0toDRZJPp5lnk8AWJ/sdmeAX6NJC1"
+    "EibTC7p60fbTnQ8u41cbzGWpEop87Vp3Y3/EhMkGyl19dvaqkBpbps3h8j9dHbhWt13m6qz9UPaOajfGZWz2c/zPvJc5r"
+    "ydDaG8GqfjOZ0n9i7Md/RuFBvb6veXqfenqn30ZoYew50n9hpztuG19iCLnBQ1ECn75QxGk6kaxIAoI2/TBqPVBEaro0j"
+    "ULxW57DjNavzvqzOj8nBx+mv4eXs4zyKuSufEnpDUB4WTq/gcLE2BKiMJp/gNOPGd+KcBhYkQ9uOjNGR9ZBxjOZi3fUE5"
+    "B4ZP0tqrdlp6SEf3mGuTiJbh8TEyJ+Tj+o55iSfPZ8Pko8ba/+6TLwFwZqoIhI3wyX6tu1KqP5zwezXcNlxNASioqzrZ6"
+    "gqg5hwi8itW8SC2CL8O8MTfhOYMMVzQNl3T7zzX1lSR9aGGetXhdYmGnddd7HCOSJ0PBm2LYw79FzMfQvsTlYIpUnZYyt"
+    "mXhr/U8ovWO/7LkrCxPJ01dxa60PPN+XmYt7uLYWvzOP7xL0y5BLzK+KJtZzkG3HXW/RTs0zy+WwJr4bKrhGjpVYkiWwi"
+    "iwCnDTvCQ0IxEpP6p243MbfimvlAt6uRSNTa1XI2Xf+Uc2Z4Tikt7Ur/MXw2W7f4S8RxrPbmsjM0ycFa3jwYeUTy6b/xP"
+    "70D+V814ojYhCJoXokF+xe2DWIbbxY7XXFji52LyM6FMFy0YC8atrwU7kMabxcPyWY0TqLaNdFsCGolYlVEinAQCFK3CB"
+    "IZm1Z5gz1dB/S3ArKlyoyaeN01EZMwVwuqROSChp/R9YB+K9gBw8jf2J7sixOV8Tews9YwdL8LMdZWHj2GvgXbwKfUN6n"
+    "8UBsAaYZHs/FhyjaUy+TgkNpaem2xApVWr6DpjMVaxQdasgiaBqpgenEm7onW0VZ4KzOza9pAi9l6LiuNi4zhsuD8ElKb"
+    "8RGjjW89nz0gsE5Kow6n0tIcouEcQo4OoAiUzvWOsuVSV7GzJbHvGWMSRdLFufew8R/GTpw5pSnOYLZSQcF4TALa9DONL"
+    "RzTR7NwD7JCFt5vexD8WPZoyErUKXgNQ4ZW3Zgxtk3b9oLWhZQgVsJTGV25vr6y8UhoGjhoiYgsC4vqYU5EzsqhDHdAfG"
+    "lK1NJJ/XPfF8W0Gi+VfRyvYYqSh00r1C5YLF+C6Br3WQL3uoUzTHOW0aZ3ntYsr5HcRp2KYc/YEynWE+gwh/bcSAx8NE6"
+    "Atjy7zaoSSYZwA/622CQ9n2AOT0P0d13gNK3ti7h6b1i/VHMfYGL0VAApLzt/YqsPpNppdayh2oNekyVRrhnzKWJjzkL4"
+    "MPO0LI5xeHDa42/zYSvmgGYXdqz/eSw5VA7c+//Y65zg6p/VeR017nr/q/6lu7u0p6YHVYupWCtY+WgGJyP0hhzzy",
+    "fnLeYVWz9PLHh9oAk23XPF9nzxi26MuUyUkGKST51ABmcJly5dcX7uTLb6UBRj5OLY2EHIqfSIDS7D6G3PebJHKKgmGrZ"
+    "KgtsSQBfymMZ+afoZJ9mHoCti+LGLTso/iEq+NmTMsm2HErT46uQ0uNtzASw7qw3Zu+l7TKt+CAUxoxTTaNNuS2rfbpLZ"
+    "VWb9prEejoI7xhPwVJzfYlohN9pwhoWvPCb2O1xVUrOBEgtcSguadaGeftnpZ2f8lGseVx1wUsxIyRDVI/WbtmUATwLoE"
+    "V0eByuClK9aZ4/tBnE1/oh3pY8GW4j1rHo5jglM2q4aQnE7PwpQqmHeUkRL3eoGqWMd0BvNF9zijsowo6vRjTU3jxQD7m"
+    "dvS3jTJ7L/TQr8lufHGhgZImg1+9qaZFfN5NPjVcgK2RBWNM+6H64NlQ1pjPOJF3lo50GdGXmxb/wE7VJ1wZRy1JTI/Pa"
+    "sT/2hsHvyZMg/n1BeCILiiehp8T3tU7t6050h24bPaZhjENbQVxdT7Bq8MrOIazlo9tnqAKoLWUA30hs0HFYq9R7CR47G"
+    "z1oq/NsYKX2sRs7igtdLMFmb/NsSOdqCdZes1TjzLkiBArBtN8czGeTLhJrZ4AyNdCcBDap2oiSPXfJiTOXWQ2zEr4qEc"
+    "yyRMrv0m/S7AtC3jhV05ojgSJkFoqkBUxp+xDSuiRbGQRZKH2EDtjUZi1fqxABebU6NY+7lwzLA7SYvWIh+gHlqVz2vio"
+    "XD8we4Oit0dVEBY+oO2KGGXD6/c9q5FC1PkhZL64wbvK6EncBixcAcvxEudNnxeDbZ8zfw+2LlOXWsJJZVpcCeIB7F1bO"
+    "jMoeg1cT4xk60baP+sc+DARinhuUq3wr+xwUBdLomwfN46FhXoNxtQb6uim82am8fjTXs8bmzQFuBNF6IJMxZnLPoCs4w"
+    "UbNDKKGfMC2aCF94Es2FZkzatgRvVfV3PFsKQzudzlRPH+YOG8Dli7/JFIkhG2O1af9eEAkkUR1EfISMETXr/3rVi4cyE"
+    "QPw20TZVhqkeUfqsIDae3c32H41G01kO8p/BfZR+VD5XdWj2ghEct7jD4zlRMr/DY2jYqKLsFmNXcW+u9joV90zFdj9Rc"
+    "H0jLLBmcdbQjOYw6DdiGveDVcoV/fF8WsS0YROiQAfoYwGMhSoVMDMMQ6GjTMyEpEVCBk+ef07ik8F2nXwIA6hG17A9gS"
+    "Pon2tdXX5gYwbiQILhYXl0iYARcsDIu0C9SV4T7l9tgJv2hDlpj5odp7YmlHktxZEyF2Ifoa0bwk6hqAdFehZE3U8TkMK"
+    "/z04qvUyC/2t6OP97a6ON5olWwT41pEW2U9iDNNfcivgITVhBYEoDdYWmYtfURgW/+FZFHQfz9W0MWUnLPiFJuWAGjIMt"
+    "0BJ2Njxb1T0o4MXdXfy1q9gz8pmk7fnHayIvEEfxm6RCuc37ItFplvg5LIVb2+Its4YNzPrmIl+7Rd4PajEJuOLm1yrfM"
+    "oGh+6u0FcQl9k42O/mvzFbWCWaauk9TAZMJXO/uEm0tZ7iccwHxBOFrcCJ52OpDYV9QKOLI1DIh8fk1NHgWVRYGYNNPBf"
+    "FcC+gPpQnRnsDEAGuA0P8l7KBp2xYel+hfERa0ChrwubVXWNNO3PusxNPnhXyO7WysPxk9WcN2NK1OxTrDgte416xRnXj"
+    "P19GWtccvYfDhPF0JjGvqJUdxoGHTRNAr9Ph5XtbaPXdHaGjQDHh311xYu4n/aFGSRWzQ1fHjqI3zTnffea222GX1lZO/"
+    "rxzuRQpkw+zEhTtPCPESGgX9atS2XsjGQvkL3uRy3YmG9aLY3n3/aZzKEN9uZzU0hkjX1wAZsKC4viZiQpfuGa/EoPGsl"
+    "ow3gO3tsxqs6PcQUqBx+UjsVL3UckjNfqDUW3AwzTCD3XhwqLFJBdPXRfynr915bbzNXhjnDo900tjg8fWqaMqfM33uT8"
+    "ePoLYfQttqZCkfFRlJqy3bGasOarSt/LVFszGXRD1WOvTbUVdiIw8co/Ja0xtE24ZcivWu5AX7gOqLpTYx41ffN3wIyYB"
+    "woHldwDXRlLLuLSGWjBrSrAm3BFi94HABrT2XcQ9TnmAMu2HitVcp82SNKW+n6ZLdgbsHSzqaajZWYBUnMSGt8UnJ6EuM"
+    "yc4tr1xt1FO8cqlZq0NL+Eukjr9mB+O7ICd7evzE6mdP8cYxR6MdqfftWZXeb6ZNrA8K2o+1+rFV4lrmWQJjFP3TkN1om"
+    "KnRX6vmhKRCmfpdiehQ0M56Zd0YwNQQYR3F9uFOa5wTBDHJWs319d6DkYvGg6P1UMNfwhy2eGL3vdnv66PHo9GAfg6Xy7"
+    "nEZu1bf0IYG3tVL1DxYryc3zuGC4B0hcM/PDdRLcIne+NH/WIrykXnexffLKmRJ8vf16NH4wU+NGKr+NGSP/p4wD9c9Og"
+    "R3zx68vt6qZf0fLlcPhnwzyH6QN18+fLltx030Uy7qB03rZcsT01Qjpwf0BeROU/DwguRW9ijfmJ+DsNCbAwQ1BBOZAau"
+    "D0ZT61A2eDAiusDGshgjjIiieDC2Zx/cgg013EwfjRBpIEz3EUDZwrrvnNPQWNT/unUCbLOl838UySM9HqtXkJae0Ur7I"
+    "cPfN/z3O/77kf++478v6K8nDkFHc2VsAJgESW+tboHNA/ZHXimUM8SFD7RE+GmM9+Wk2X/EBmbuuBC+/arpj6NJ1PT7XN"
+    "mEdDHO/Pe2qkZ3x6PWuYYNtKl8RIwvtx0WdE+I2+/TdnCPLvsBMc2vamKVbYBdVkG5xeGFX34WTpPw96Or+xuSKaY7vx9"
+    "FEVBHwQPcHtKIBYJV02jPTb9fFxhvXMM2Rf2j+0IQ/wEnx8CqJ17ZVW+Kia/vM3THbN4AtvulHOA4TZl619zeCVaUiRqt"
+    "0rdX8QF6d6zvRwQZ+urfPM1Zqv9Xc0yvDdwKaRKjBAvrfQL9VAwIOaTQu0ovspo+FN4nRs3rD9G1vhik7KNjlpwReIJeQ"
+    "XCQR0+ePHk4GnlP71FlxfLew04l/bBb6RFVOnU1xkTGt1p5QhXqoF3jHdyjxy2q7X9DpGfaiYLxaITJO2VjlOJvjwDTGl"
+    "PdqXSfhMgI9eAz4z/5G560bQQtaXrVkqYVAe8g+aNofVel11XiNZVSK/2xHjyBDsgLLFLdfTRSbrXMqoPk0chsbPJiZT5"
+    "/Eqjqb3hWySjQHUULisCFMII2CtJ7GdlCZ3n4ZMDXeXk8HoVNNJDPj9QTHmsd/BuTKURED2Q5MpefYJCY/ulsLNM+j03R"
+    "IyryZtqVP0G5mVySzO08Qvvid7LTx3uF30sDFJrlInIDLImaegFmvHDVTL6K/Xrieb/264OD8UTPyvlBM62TMi6Ssj92b"
+    "sGG4HzAmjwqF2vw7jjqeSFs/LPLVwhWQsyXJQaG96ZnVcYe7a3gJdIQuIQb9t3onscXHInzo9WVCoBNxLIQrlEEItebRa"
+    "XTRpsOkXCEfQuecDWH/17kJAb8CM/oug2mmyJcHN9Ua4jkRC6k39NmKFEUImK0PNtJqExaydkOroois+vmtOva3gdTYkV"
+    "LdTXL5jFJF3G+Y8w0yq68mXEcaWPONkxXLNKzqYAXPfj6GjrvkfxA2+1HxnjmwNThUKkecTK3NGix2G6ov7R8H+TG",
+    "ddPAuXNbq8deNPahcOGsLVc07z/ZaTcCnAsy8Q8cfKiQmLOziHMcPOctyxxJpItGDiT0jQXGxxAzRti5tMtqLdNsvbHHD"
+    "o07dig4BsQbndDW+pNurThcKLbG7Ao/aZOBwVLPn7TJuzDxTUDgBk9PnA2s2dBHXgzE0aTetwznpKZ92tDc7HSdh8X/dO"
+    "Ke1ZEaP/rmm28ejZ9EBwcHowlJmFSnoOvxQy6J/vZGbzX+hsOlmJBP8oGw6H/DNdvOmyQSrR3rS5YHXUw1Ez0tGA0fPO6"
+    "NEESNNuHR8PF93Dx+GEDPr9sYai3I3tUdxlzLKsJq5eABwclaM7csTtHUjXcVCcBVcxkGgwEeKgRps+HZqKbnXdd0ef4h"
+    "whMjMl73E1IOHIulM6K8NeO8AxVduwwKT4J0ZMFeGMLQtq8aiJmciyGaCIjgEU9rJ82KmnCKCmAOteMXiucJjDz80jw7P"
+    "mm+Vnd3lw+x3+ijLA2DcFVpEs3rwaLMy2pQL06oW3EPH4uCSOLl6nrL9mgWrFKCKw6y0kLD5zkr+GCEVaMBYqjh1KDKcN"
+    "YlYbroAmG66Oc8rQo+UyjxVPSnc9gyiSc7upF8PkurcDC4c1XQ/Ks7swLGg0RHTldEoY44ABhIOFcmWEHDT8z3YKwGw4e"
+    "0A9GfsbNnuhXtDMIxqjlhtIjuDsd7KCqI+Rw/HMX3R/T9SN0h6pse3R5q7w1C7YlY+VJOngROv2p75oehV1oybBQYMyR4"
+    "9vHTRfopPTpy1/X6EJDBG2V5ag+XPh3qY/AM5k7aoFlZfGHHfUS5et+oO41SPxbqfa2+rdUvxCsWKi3UD7X6ifaoX7XoS"
+    "b297M+tUz8IYBNZ6ZeapbC6cUrVjsCPXW5Eu9nIqURDfgMro7ZHXlNzH/9q1AHL5IB6YaOSLIl+FXKOQRvIDuLRIAKsqR"
+    "iWfZIEl+zCZjWF+w9hLb7EacASmn5WF4zMv8vZ/Tmbl7XPUaRSaecBtcOqRZHtHkZ8HG1J2zIZT5b71tZ3siSyJkFX5bT"
+    "+IKGLwRiXUXRVO2tmaw4lettTVgYjqPYJV5wc0vb/ZWMP+mzrapFcFXGu8rJGah8Cc4n8RU2GAKZE5F/mZdo8eiCKlTxS"
+    "HCQdD14VzWNX2pxQ4678/p57YJyfbj4QA97bviCuVrc+gYHyzaY4Wv2N0prYlfRYxzR7DLcHc+NczPZXhh3hJ9/MPUcmU"
+    "xJfYj3PzJ0Niy6TQxvcfs6zYnB1jQmZq5Mkm61puueTxRDwo7LEzIJaMPKhBO6dZ2V21BtNPfTDe1FMszEUUKLmGlhjI6"
+    "Sj4Jiq3afN3kh8g3GMe6oiZ5Lmcw/5c4CVNPIINQhGcvcN7hjEtv7juXOLXLTbT3kj/hMPoJn70vh75M+h3x8L+X1fT63"
+    "dYjOPUXLH1Pi2ng68R6P2Q9/XXu6np2F7blJA71YwJD8VbNXJkqqlosRwMY7aCjTh6ekqPjSv8J3LlATVkyVPn+R0UxDw"
+    "2Jp8WwPaQ6KPX0y5LmhBfRL7KIPJzgcr3GJxYe8tVT7xQkNgkchyabA1xQlxrb6Q1MH+RlEnfq70eVDzj6e2+q6+GaCRA"
+    "9rU7MVQTOUNBGQa3xtJ+JMiXdUnZXsKd5kcXHKt/RLHTqnLxYKUYrTYEeBSZa68X6m804ytjs9lcFUoOCRmv+AcSWI9t7"
+    "1Sl7eVTryzpUt1zvYzs/P+eJ5I/4hC8h0s1S5tFHNmPPlQLYo6M2XyMqyTnHbZE077wTbkXtSPyQIHdgSx4ojapssTt4o"
+    "vAb3J5WDQI0bTQhdBxM1qu5wjQJQsz2mJQJ6XCEt/TtvCejBQ3LCB/eXcNK682Ncng3POUuRiYiIK0oIknQRbAv2cRMSq"
+    "xwt1Fi/VEjpFBi/JQe3kP91agpBQh8SVcZA9Z8/m1Ik98AhsUVscsE1BoWntIchtW5uW5xnxLrH89EP+JZgPpCC6GzYI+"
+    "4dLjv1iH6IEYV/azv18IzLVYl2daVUnXpR8baaEc0BAN+FHZ5MkNePJYr9w/ZsswMJTXxbzA/yUc8imyaI9ZG3rTqVCTN"
+    "NfeXoQTizSOK8Lwuz3YaWIPPS/0rFPbPiP7sHh4kSDVU0yZxFzLM1ZMuTcxfazu8MnT57s7uaGMk2FIOWGsmQKcSSKeGe"
+    "8ib1OO6oFc7FuzfQgkTY3ct7Wnvx0nGmf2vOMGkQwOyJaVQ/hiooDoAKbOI2LLx35k/NPYsoP+RlhzfW1tRNiHyav3NWW"
+    "7baWBFZMBPlLjhzmTRp/CbFi6MqSTw5eg2qtS7RhJlDVAtGyBcehXXCf3CPIG/zAd2uo1kVB2zOXm2va5BCaExs1Ysudl"
+    "RI4q/4aiygJ3kY2advGJVQAMW/NBQFKSNTRdvz7xuZXK5gktTBOPXyuknICu1DotyaVqVrZqlGaQINST+lpnPbHk3q4Xi"
+    "VceXe3ZAu1MhbewAbNT1BlmsL5icMl1i6cHht11n7aHenmFjMoCdZsGObShGFG9EOdHyUC5Y4zoBT1fwwlvL7iBBKo7PI"
+    "TcoC9hpD3FZxDWzT9dYskPOXwqat0kTWXOEqxwC5sEspZZtPBsIE/Z7rqnuRlLpnF1F3G7rV5mxkpxMcY5yRySR195SNV"
+    "x3tF8puNJtm+3VdpV8iIBoH9sTttFnGYSt0W2V0imyua3eNbn3BKm34bDeGp8/Y0fQu3XNCvJBhczkkMXafNCs7aRDnGA"
+    "qsX9G24HDzmK3C9RNZorWXGoUrV5bpCfhdlZ4IXIqcFc2lBlIn2knbLXdC6xZBjOSUm4Zh9Pi3DRTvB/rQsTByzQixYiO"
+    "Nemmecn0YuCeVhm+1sX7z+LIYsfiY/hh2otTaRpkfty8v25d+KSBheycfKibL+y1cXsoklzHYtlExtzjOpJJNRQvvegq4"
+    "FYlTqnLvuyHGM41u6y1CUh6fsDeV2xEHLtEiWpFYY/sdWcH6DisVtDJ7nvGo8UQ1vnApbxShkY8/ahfiBXbO6vq9sWevH"
+    "zR1N0v2GVkRKK0IUTUjMmCS/1IhR0N6XxdREKJYPN8IZpXNVlqdxt6al/XZeUUv2QZNllgo2Ueeln2qX7a4RREc8Wxfga"
+    "vubYojiKm6wrZ+m1ZeaeC/tCQI10l54GUgEXINqmwn/rTMXxtoFzjtxxyPoFssXlil5i9ImqxsR7EljZjOBxsPObFsBca"
+    "7tFCeQjtpbfsYmNIlvTuPOsw512EmvR3N9cIj9UXLElMBAjhjcx+/Yt4GHJHPk824SIZS2G7czN45ETt0lw7x9MBjPEa2"
+    "Cu2E7rTi9D8NUFYpD6Js1kvyKCPw4QOWEHmbrIjpTyu0ya5J/mSD9jRdh9QbraWBY+6uDBSSbPlOcvxbErAmOYa+dLZA5"
+    "k2+taTI289YUg8Ypctms8EZWknh0kJvxsMGuy5bhvWEEMis9TdlZm/EUxcboAv2ravbtSgeVnYkMGTGq/ezeeDQdxdUgu"
+    "/eQJLsDFmOIPXw45avYfTXtcw0ujebxzFzaI/B/1sl4z0u4osvbI7OY01xRptN+K96btXGeMTGSYvHwrJUwAcTDbqKbiY"
+    "I8DPScWErJ2SMB1XHMcCy46MIX7IQGK5EwYzstR5pc4c2YljANHi9aHFbrWh+BzZ4UzAhzmHG+4rN21EKurvQWVsk",
+    "dXZhwfj7LVAKIg5ShijBGxVGd1G2cgdLUaBeQl3mu2M7Jy8FxoMPTnfTddmiZ59eZ8XfB84rAhw+rhoQcNt3xHJm2U2Sa"
+    "p7LvVKrqP3oQRTvZEODBuS7AR2DbTyCK7pTX12mYRfspAluxkJW1h2ztUJrSd54XFhfDE7GcAVxgSzEcZBkjg0bpXD7hd"
+    "+y/QDvMYE/f5zpqp7q+rjC+g7JPhdYdtOIeI/JWxX32KHFR3gwLDeytbzB1EDJLYuqKSdnq6TgIqKjXyjlb2osijB13jI"
+    "Kr5EA+pYSNBb8NfE+V4ZlS4erM44g9eVKCJ35/qFucLUwEcaSXRgOVsuGOnFxpZAM2Vsi5OhrPzfdm84ideNKCoG4+7e9"
+    "2WsgM9bxen8Ze5yQ2EPfCZgRJ2gY4pw66k6rFVLSUsbHGtu0tpp2xDhZDfAGO9O36mdESwTFv4cW9qYi/5kSt20FyIoR8"
+    "q1RumBF8zXyhki/k+IJvvdqhULM5uJ5SrLE87ZeN4qTES+XKkR3IJQ6e3VKBLWTmVLgEEYIJiVORg717Iy9uOC8DA14U0"
+    "90WBVBW/12B/64a4rZbCk07SU4ihBGYFyy1IuYSkauSCGk7jFYWWCZ5RySjRVgoG7RKrZMssQENdpaT9oakneUUZxSx0w"
+    "rCD8G8aFuU3SNXy93d4xBnElazOsVNDGhunWw3s8aFlJ+rq8W6iddOIrftcpARTnBdIeWEO7vopmz7yt4gpL1iqGVCz3P"
+    "40MoySqHdmMp64WsX4p02jZKL1GlYMZWvYLGaqWO6vY/blqaBp/DU24xjeoviyzQS0ZcLan3IEzpI5ZdoJlNnpvz8FKMx"
+    "snXq37Un5cRQm3NxkCkOktbdEqkfIUyda/PVHQ7/yJcgzEU/QVR7bAMGqFAGJFcG5WxVxaxEXACGrN+waNtGHkkTaWYiZ"
+    "Dz152jC7iQ7YTqraJIPEh7h7q65NWCIJlE1GJj6+20SZarl6lCVfn/iMUWV+meNxEmo5OVwZ6Usyli4KocVp3DkQfQrqz"
+    "ZNze7TD2+AwDfutNV8Lbk53SqTrZOhAiJ5OwMnMgPlDHZg0D5T5+0eckJ7yMl+MTmBPmB2gocJ/c4nbWIBI+QZrYJ8waV"
+    "l/ilzR2Sc/vUQFkYn3lZ/Gp6I9gx2Gbco0utbFek1SMCN9m+OySVNTmVwGFoFxfaJWvCPTJhayg3mY43LJbzcBJWFJ85Q"
+    "uifqUyYIXr/vhreN5iDJ740fTffisdWAXxXEGSD6MGEoTquJj5MlLwRzwUt/qU7W+u2SqAt7yGWGrCKOcFlBQSHRghnRF"
+    "86CWsKiOnzDrSImO9rYoBssmGe6a/9Z92Hu2UOM3RLPvf2mPeE6KNhmfQr1d4w/CVxwoB3fqLSRhN84fTyEzIfYXawyPW"
+    "Vxj2PRyJZxaEU10MhP2sbqIMFjKq6bsTAf6oNnIC7Pza/IvhGn2jAWN9jb8FIbHYzW704DcxiGaf1L1pyEpnI/uBd42oV"
+    "XxVe0C1npSapMZWh0xOoWokgh/sCM0ZTxKSMX8kCp9Et4c4NsHJ8VRRJDzNrjCeGtWc+Pv7xnB55xZLXF8V3Zw17OBmLP"
+    "g/nGHRvT3Qbewp47FjsNu3GmCQOAVq3VwbXnEbmliggXdDCaLHi3NRCe0tO0bl6ZQ1sCqiIhMiJqVCDXIOxxcmdPj5zoW"
+    "zw6nAqfchyRWzKzq+5Dcaj9JOeRVEt+xYgkbaLoAwnZtDQ/4Zx6zpyqPVzL4epLPMcsn3tGBaLmLK1+U7jdbM6nuLu73F"
+    "oacmvErdzWXsp8TKsxKNpZ+raTIgFugCXBwAoBSEKnpzujmFtH3Pwpf07bzsf+VGkTu6SALIr0ZrTcGKnlUizTsAT9FMH"
+    "lVzUCMtOlExUgA1gVnQ1FSosYHiaHl+ZcoMULy0Gns6LV7NIGgMO8odlgjcSf8bH74aUU5pFnMiCgLwzor1oJwMwBaH/b"
+    "vAhVQ2O/QDLaJMzNWXvOZ+2Rma66na5pWJqQoYVRoqE7FQ3Du4+YWbvDvgoSaXQaogqxMxJEFPswUXDdaNy42o2jM+IGb"
+    "D4u7uaMK9yK96VNC2N34mvDJ63YA3RYTBeya2fEBRCixlveTgsreNLc1JiactOKcU9lkQj+wK1x7ntbrs3HE5Py1mI3oq"
+    "tZlMMk/0is8RpY5g9vum4PkON15xAqs7xcnuDce7TtLlpGi5btWai8n6yjSe6QUQ7bmy2iPR0sWkGhGuRqsMBBsxMEbn4"
+    "kMxjWMlN5f82nlzYRLXhJd9wYz3RHWUf8MaIoGSWROotnS2V9nfkgemSOH42lpPPzC/5v0Ec0DYsQ/SAJ+rpYlEf6p/ev"
+    "YApHm3YBas9bzq3ORMslvITW8CaKvmYzvkt7cq4Tp0Jh21bnvvsS4dtI4r4SQyTF34priGls+FpMA853QEuIF1Jtovxob"
+    "/t7V3TJlXEaVOKRh7RMSCQEugUcsuTs+jrUiJjt5s+EcQt1ciM2pEYIWei0T1nD6YLfS9RxtJZQW7e+RmQupl0PetGNpy"
+    "t1C4m1qSvrRs1eeLlUp7VunQg1ip+R1OjMjW0WCOn/xnnAOm4CgSkLHQXiqfr7xbffiKPqWrwRo+0sBx9OynPJS3Kcwp+"
+    "Bx1Zp5Efpdha+2Yj9/Z7YounnstsNXHEHEDbez+RkmvWp/NrYQ5xkoI1CaDnCgLhLBoFi5MA5Bs8wUPUDrXb5+2/8Mz+Y"
+    "hkVOo3a+Iqg5T2prYE+o6iJKchCYe/8TEhG5xtxf8/q+llCfSTi8G925N9QXehGWHAxPojpERVJKyqqmurwihovROjVof"
+    "aRvrK4KfC1sYGljuJJ+bjbwarOKRYISCZMWzRDg9h0nW/oQ8saBkIM3IGFiUDbJ38fj1UWvvkTIvsE6U73gdXaIMGcMph"
+    "TJeno1/QxqXWXLv7dL6qP20/OS3H2lO3mDsQhog3pNBObbFBmZOcoJFbIpKTJmcOpAGKJ+LNkoSklYXborJc2iNMfV/JZ"
+    "mfpzCL7qbJdjPz8u5R/VF8zSn1ZakhPFI1RWYdL0f6Ukoak4DjlVyxZIKkrUjczDNy5goZAMN+3iuJNQB+AaD9LgUoIuc"
+    "crTWrJVuDVzD6Go1PMJiC/mXdZz6zzXxeU8LRDuhWi8R7St8X/iI/76wbyJRWYuVnP3PBl2INCcu8fG60V226D2se9rk3"
+    "m7/gBPdio8XxGNmJUpv+Zms2LyYXtbKVBsUeNiUiTzqF1jfLhEAngzkycHKHFrwP4jLwHFsgqjjhUFSEFY++5fJNzkisW"
+    "b//aW49b/CI1yLox/ix0ioa/uKiwr8bZFI2gPuNcg3zRnteru73GVbMJ5PG3Dp5oN0TZsgP6KNvo17SxAc0H/SWnSXcKj"
+    "PXloDTTdEKSVbhOlbH0+ie3uqYtmwsX3u67uhBxUB3nahtz/9cMP2UrI/gC4ZW5LWWB9p5jh+CTG5JiuEbBnvsgudvwdS"
+    "XV+PJ6HJy4qTL4iOYue0wymiwUxRNSieWOMkNX3vuPpuyduLGEf5CXLlgZjKm8dNP1hdbLvH0NbGrRIzJ9VIqOevgrHjx"
+    "U6LMak5CMvDx/GTPc/iiy3tC6BMGOwdtSGZUxAC8eUvq1POPjtS/BepRRbEVFScpw/FNc7qYIBICPexMZlHnqW1Bp",
+    "FJglPaOOEjkPrpx2lgONmt4Q0PZLIY6Ep5CTREaQzufe8FpKbh9Gm9mdm915nru3Y2BlIR+rG3TvY3SMOmeHga3XMrdfs"
+    "1NY66WOTFVdD+ptbcezQcq7rDtFrtIyKqDpLyIAl+X49pcQXT8fAJ0brCeYD2WBFh5Nq6dQRHOLbiAAnNwrqflC7EnnWH"
+    "aUnRL7fEP/f6TWIZsmXz2BozaFClKinveaZ9Y+fyKD7CyvNu9Jz/KujT8qS6B5dG4tTZjfCPguSn/eFDuB3uqYdqPJq31"
+    "il3s4Okiu5mceieqr2Ruj9Sj4jY09X4Md3R9Td7/msHCYxDWg/E/N74wYNRdFf+4uue2XhbTcZ8b0GzdXexz93rmpN7C+"
+    "x74mioVhT1hw8nHyUvPPxY1JqAucY+ud63kHswcqnj4fiiiGjSq4hxuu4/UEX/iZ/+clm2HvGQksDS9gO265CbJIgyDrj"
+    "PeY2hUxsPH7ZpO129gf/Sp+2Xbn1l5L/yfYl8t9/SHufn7tyxZq07nq34D8XXCaMLV1t5KSaK/5C58+oirlzuzkxyd166"
+    "ot8G8IZdKXAlR+AD4OFX+ekyNxuVdj5YW4s/qfOK9s/aytR+qUJ0PmZ3jvaR1L0aonGAw9RZrxBwa9ikK/MTZsMLlQ0vo"
+    "w1CfiD4vJfJE12ohuJ7SNwFHzq+k+fP0xWNdOvrcqzpFakSq0ZVt+cCZR876msVohr1g38uo6ibJNQHBGqo/DZ4gO/NnV"
+    "+2adcObmKAkuTy2/fOxS8G+fAi8ksuqeTyttFkXJj9BYjuTddA9Vr5FfIozhnk/iB3GrBQx/V0u1ex6dUBzRRMkJCXFFr"
+    "/JgypS4QlkiTdp82R2OqA0WbtFV9R7ctB1gHcekXcvrkmZF7onO45C6n5TjcZKucv9uYo8btfm1yHbQ/PTzQ1SC+dAAQV"
+    "YrLzPNvMp9ycSwpctUmBK5MUmJCJFyqf1TLJqFjhczOxri+olVvEns+Lk9begui6CQ4Ogg6b2HKaxrCsaSMmGriqRVtWm"
+    "TI+Mt9/fH292H9sY35Zhclb0D+83edZ2cNhSXfvze8tbkyWOkmWgxAfMK/ZB3fXkwZR/E7667s3ZthzHnfaqgticLrKqk"
+    "ZORd6QJMcxH8aP4m7R3vTBaBSPGShc/uvdlMBibn67m06YdrK/9Q9QZxUGnSJ7AXEqa+lsC7DIsyuJIsLX6iae8mvYBjI"
+    "cAfrcu2OVB5aJttAmGs+AdntzrRzac5m+WIXvoRVEyBn6P7r3AIERNjczMoOt5MXGolero9E3sjYQLEmCaLJVIGES/0Nu"
+    "5mfEMIiOw0RezSW0qx9xvjQOOpxvgV10jNf02nlNG4fqy406YS89cJEuVpMXg00yPQknnrv775nXncjZQiVcYdMfP1BLu"
+    "qO9BV40DyaLfnbQBiIcPIZ62dUeZIPxg0gt+7nUkSa5kmtkkHOd1DDijeWJk898mUNJYvxKMVsL9TjarC5UzytbSllk5S"
+    "itExNDiiHuxjxS7/kEy7kGd2Q5rX5OnuyppU5o3i+SK8kz+lhJPmgjGMOCclV6kvGq9ByTL5w+rqHrPC10m67lYsgNwnS"
+    "fhKQL+k7fmhrc/bm/x5SBWM1CXShUFkmDyCBUCh3Tz8jPzyinUMeoVKLJ9O7P8A7YkiAuhD1oW73RwtlWCxc2DXYnyIoT"
+    "lL+nAdgqEXi7ghi3rPhCKE8IUntfKjw1hlS58e0rG7LhaYNgDuyL0zZeuRQYxBv4KpdimFYLWnqvYdgoHUc0ufs03m/sd"
+    "8OoQ91PO+Y5nmjCHx2euYNZMSj0SASJimOIem5YSeuJk2enJHq7syWQomK/ubs39UJj4QDUBoLVXpaZ/s+D8aC4h4PHNC"
+    "ex+meiOp4kdHzDPKDAG8QqXggpRJ4V2S+39VFI7ByaiaepHZjLn/GMeMQVVcpFsmkMzDGH4mBOF4Ae2w9xZD9XE7fdiuL"
+    "NPVs2oVXcGZXxvDXeaI3FDaxSACndTxoZ9+6uEQ/gz26x9TVOPgoo0ErvevZAwQP50AJGie8ESQ+uBGOHmhVQMe3Cix6S"
+    "NEki1Bp+/CO4oqt5s+hYA9STrjKwVL5eLjWaPiN0U+OXLf/Q1fsZhaCZNiCqK3NoglUF9yoYP12Y3Z0rCip3P9b233zzC"
+    "iY0Z7SH81FIufGHUrijYT7Ta339sHKNHEsiawRbTfC+9LtIRkTpR8SDjFzKPlDVnNMuzjh0cJv64lIyWfF4ckD5kl3SPJ"
+    "T0/Bdp88n2K/9E8Tx5L6Pnw7/BWJMYqx8iWQ7PfKr4bA4k8nKaHZSd2EDnMMPNp2HnBOsT7E+8DeJTFMUhFga/7bqKIKj"
+    "Ku/uEwZNAXU47H4gZHsvkEzXiNL1c+5Lz56yTT9z1A9aiibf6ia/OdOh6JVEBZoMnavBkvq3RcPuHGP2zhFu27ifGqRPW"
+    "W+wUKxNnb+XjN2yPAdbS2HxXJlcmNVpC45IO6lk13+dMNLBxSjvYzZWmsihjEt3L8sg8540lRXyIog8NgyKyNf6qSjwdQ"
+    "IL/eSBfne7FTyIP6Gn/3z71nz2J96J2OfgagS836CSGLaTBjL1MDBExpeZkNE04gDwHY+48AbLV+7IMBw+vr+sDs3b7Nn"
+    "TXFmnQnZ3O0MdtkMiWVar7HFvjG0u+WP9dTO3Q4g7paDX/Tu3f0oH7qtuLO0MOJ6L09r7rAiPNUvU+rGlOZGz9PXXh2Gq"
+    "TiJhPFNLIFN+H6fN4PHfj5cfEgjra1Cm4lUad3ZggpwvbU616yWrC9kKzM9x7EDEhYeVn8Gg0oon62CijKgI78QIeGxy7"
+    "28zVI8TNIt50xL0TpalnXF1PSrfvTMp+UrcsukGQkuc+3S/61mdnep+EnMeRrOyJr6c6Q/Zl+2GiU0El4WL8hWIeP6DHD"
+    "xBv2zS6uysPDh5t6b54RFxla0jEGrQQPd8yHBHb/hwmIRdxRwt3YQyYWREnxsO5damyB9nsGHJxkMgH4WxysW95DFhTbf"
+    "GD08GTJ3GHCaT1lXv2gdAt8OoqtrIYleEi2g/zKW0TUfw4mi5iEy3WmHYSpc2SwZPt7KgF00LWWOzvieNy2tK6LKEnstf"
+    "nnHGCUSM28MSzpR48thdIqc7VYOJuAqIkYyTw6bSAd2PDOsib/GNZWzXbU/fnbShomjWTJGD8aITdp7uaFmY1qXW7TUlz"
+    "ssiWgz1OzcIj291d76ck0I+/IdRY95cHdDN4fH293q/6j5HyKaFCfxEs1JpH9rBDFX+6RXN9oWD8acWUqqtguFdKb+4+m"
+    "JR2wnF4ZjgE3mCc3FhuCThuWKVIOgSHyIWrcfph4vGXht8sHe6cJEvDaPJjZjLLVgKQqICSJEeZ59Oz8AQB/Ag3JD8LR/"
+    "HuhpPshNdH7GsEn+fUSkvP5sbh7Fqc6NyH95Mq8vL5bee8ycO0I5ZZ65aZH09ISa/nt74tm7x7b8mbXIBMSVThVJ+W1aX"
+    "qnacFgu3HwaLMEVweccvPCAg2QZ5DwFc6tF1X3VlFwMrJO4hJjYXR95zh3gw0Bo4sWPO4u/teh4t+EBOdzezkLb3k1eZS"
+    "4bobufuiI1xdPa2q8vw1ERMwT3zzns/OxpsZB1BiKwJtNekviB57WWLfNpxxnRWuzXbC9qJz/EIiERRDVsU0HROpH",
+    "sEumzD3wirz+83d2h4Bu4iKZctACe+0u9ueezZ3i3sP5LSTLyP1E2w+xYxXK3B9vnofHb5yRFL8UrB7dyD0Zotk39FezB"
+    "imwCKHNp1UJzfz1t+gjblsZ8kpqKoT0o/CQPRM0ASlh+KjTVx+mes4SFcrwmw+t+eQWZ55jJfphTiJnvHZhqKrhwUy7GF"
+    "We2lx1OPNrgc2j/PByOjliU6PuEz0psNgE026p6oX6kp6RxKLIUcxUViQFORNvUX5IoewJJVgTjlK+Pau9AuCOtrCjVgs"
+    "cVYHXmAXkfqBv8tKu9im1bOb3pQm+K3GbhmxT0vMSCi667cNu7ZflC5/eZn8En5+Q0KmHOb/4TI7In2F2D19lowFRvHTk"
+    "n1T0B8/4vM59yItSKOpMjUO2ne6FYFV0cRVb3cx86Jj/kPrY2QSANAP/b3iOHnxcoOhLkQjybRIzFcZEyEfsGtZ98GOPL"
+    "HKDpPEgMM3iqpynbMtbKDSEHT44fOXNkUTH7a79kVo38k99pfWn33pmXmpd6ibc62LnvONZdbKI7vWWpDfJKo/7sZzM8k"
+    "Wsqlp+dlzPBdKKqh/bOtUrs4eYsb5VBiR9mw1A8k26MKU05e09yrgK+QxqbOCVg6bemxbMkabz/2wa1/5WTEidQqpEXbX"
+    "RzK2mtfgeZU1jS4+c9LuV+HNcEcqsCVInMU5JmwKBvj9EdUS7DjSyfixOtPJ3p56qZPH6m1yVWvZYkCzORAgEhaz0vOOr"
+    "/T8dMMRt+PmoeGzUcNbpXUfOtM3HBxRSXwcTdBa6+JYO/ccVwLzafaewIHLJCr6fVX3k5d6gmA0CULkJEfaHt43M2mcHv"
+    "Rfat//+o6vrX3LKWPEnVkMKJn6IGd1wnYsTn/gliH841f1rJHmlafUvjskYY4YPzbYNmcbH8vVRKIRSPwjelWV/TM9OII"
+    "yShrxAtYygOob4h4HMkBVBgc+n84HgJ/woRzh4AP88aAn8WpIDmaZT9bZfORKsBGetU/mUG3WW/pic85CyHHbM9bOtarQ"
+    "X5DYAgNC7afSEXhp+kciTzu+uI2bZ6cJljAG7gi26o/3my1smLqCGT026BALaLBRZvtJAS83Lj8gua6js86TtwY0UoEAp"
+    "Ba2LBuM6X7SlZmF8T84Y8tZJ8wZPld4ynzwUuOc7q2B1zhyh3nhWyvcTQPpNvhUuiLGqW+99CZbYt9SvTWyIgS+9+GZ7j"
+    "9ROf2/6D/parI/lDdZ+7eIiszcC8e+IrK+ZM9ArOOpCew5a/h3tpwjRLXoa4kMf9tYH1HBj+XcuFGxy0s0FcON2Gl7myG"
+    "7O6EZo1I8gdAKRyzhn6Absn2ZQ2+bJ57b+II1iVc5Z+FoYZ5zENJ15QvPkJFqErzO1ZEe7EW2IfFQmGT7qfMammXzfbZH"
+    "iZwvqqdZLVVbDTutaFc9YUyqaPZqQAURfYFY68HyIBlTq2HUUasg4Zzf1SV11H2RXgIMxpH0W6GRvUdO0HeaC0A7m3tOa"
+    "6g5eIxDswdE1Y4Yv7J+f9s1+sSPq76EIhLdgeuPhSJRyksW5PsEPbo5mdJvvx+HGEeeXF3EJ+o8HiupHV9usN+7aXwLce"
+    "GkD7Ol/hgRCBY+J/vxhjrnLdE9D9y1BXfEgSQIpe+3ESoY2rVAG89FrXY/mmyrsgAlX6G055RdDPASEK49kjwfFLRxeYH"
+    "lS7WHCfiqWurPLauct2ynaLaEMmn67abQ0nTF9Lww9BzHCkLJB2M+7d4/g4PbfsHDJoK0P4KAUVjCTFNqKNNg7Gj/CSKd"
+    "GLAXilUUtayedO6uaE07xqva90rZ159xu5rvJ9IEzdy0om28HeuLpus5B8dlmDKrwj8Jg42sNu6VkoFB3yegHCP9EHtIE"
+    "liOw2b2jevLbBYcrSsjSfBZWjMN0gYpdOlLIpynutt0BN7H+GEja6K55Mo0YHfkR03jo0gqAUPwf9CfucLnHzjfb1QSD7"
+    "NAvWzkUf8P+aXNzavFDGVWcCIjVtxJUw+7TWkiLFr10mWDoMxnUqEPgbd/FqL+o3kUIUMgD6QdsbxoxvtKwubwYRlX5kD"
+    "DrwwUTJnsAS4LmeV16FkzezxHZ4jarpCG4zBESTS/4XfSzu5R83VMli1/Lvnn7cafaHZtaHNl9CCwMgZ/zc6xlvgexlta"
+    "MNbJ0KaYJWlgfclmEyxSm0eDVkOk0rsPYVihzKO+96hdvlSHcTC6e58EcLdYPEYNZnK8rngJzidVu0oRO9Fbsxmtu4E1A"
+    "wZXmA2IEXup2bmj9nY7meoXHD/GaFQRe4Q9cnIEbfE1IJt3WGw4uyrsUCJVmENXqz3tdHFwG0Whvim/D4o/783u2w7D/d"
+    "bM66QZsnMxWzrxVQLHauMvLqG1eYcxAattRC8bLkdoRj0f2MtyDuNGYEs9R28HclPyDc4q+CMt12Ybsm+kxZekjNqgTm9"
+    "9BnQq9doyeaEPnsO069Lr1n73DhJrIXzU2IHO3hPEwUMTFaUFszPy/e+K24CloCLf6gDWyLRg93kdC/neIR6yBsmuDxLD"
+    "oXf4yLLdw9xeWZilbhgeEgzsFUi2f0OdnZQHiau4u3uEECOd7r8ou3TaabaGj+Ph+GFHbeaUbAEspAZNa0jVrfJeTiUqx"
+    "LG5WeUFTPKC6G3p69EG43h8W12jqKN+D8Zf+9xPsADtTH5Ek/L1+t8i490tb4z/s13t6y2dmtnR4UTtU79iPnlrra5McH"
+    "zRHNVTa7bKyYvqKa3otwrMzS0LMgaJbL/9xw3fXbMuRW1XbCsu//cquY/ZKVv7cxwqdlEHkXqFsF3IF2AjiCLR2bDH09k"
+    "7T/MvtfigSGSYppSLYaCODvM21Z7n1Lu1PMBNNjjWEPJNF6D/5hbx/RWX9G8+iDY39H1vPX2fgCkuFAhj/KmEMaWverip"
+    "6etSErPg/L7GvzSSIrCj8nvbqus8NVXqbhBPx5BjJdQ4/nODA8Cy6xdi5MRC5H5xEvmBx8RWt/HOSIlS8XVpNIZas8bwB"
+    "QkV6crqGmnREH7iOrKfyxG8r90IknzTbnQ2Jg38r6cBSK6Zyi9ar+pe1tQ9+PT3vBCyE1a6sgKpB67CVIWTUoOMscusGT"
+    "KiZwmSejLrj4S9Vs/FCPHWJIHYMRcq+2+yqJrK5ljA+lzaWnGwTHNkEBWbxOC9Puoh9bjCXyj4TP5xx+G6ToxVq2W0iiw"
+    "SvFLRbImykVVwNxbDpgeVDz/pqhKU5b2QUPXOVbX57CvG/qGTKyhh4hmiXSgtPjGcIG/vsUmuaAM/zs7UP2gb4dzZ8exd"
+    "gzsJODz7Yy7Rg2eptNGJi2TyqSGFlCIur6JqlZ5v1J862RuN1PMyGT9Qz1wImHxIU5WnnNRYIwNPsT7VVbZAKm4SFZ2j8"
+    "80EgdNn5dBk2OQ6sR40rSLv+1tOCG1YWs3sz4Kzg+P8Ep7nKVK9L1zYuwUnLMIpoolkZU/5rFu+OjGXy9bzKVwjDXB4Ek"
+    "1xOcBVXEyXCH+yjmL6RRIIzs68UzvWtBuTtPKyg8855rvhi6l3O4vheuXqDWGyWyGbcBu4e4JQGRJPzJ69UU9zuRoOhwu"
+    "JUtzGXZWYA8vollbdsDIvZ+otMX1MCDmxJv+HnokTsURy48wdU/OLUCmlBOKhUUnUK/ygPCVBz0a8SqmOKKQx/BUR",
+    "c6ip+LQFH1qAxDVHTtff+n5zQvNp0NCKLOxqzDYqn+YIvcdppdAa3AzaEFSw5SnK3d3FdpYgFLNKHltZwQ72HESKo0wIC"
+    "V1RRcJEcCnJ8JuW0zc11XgvujsejvtBpU+5Kax7GunNr9VIY0ivrmvqPMitJCjC8qH6MCkMb3SQnwacVuK2REbyWNX3Cp"
+    "Mm6i7nYvwbTje9lBJ/aDulOtHG8PqN+ksVWr2ctxnRXD4thuobyTjyl6KW40Jv1MvW3uJNcvBmCNoMhptPRf5CCfrwVyu"
+    "OegUIOzBp8alllbklA4M3bpYlfyOJc50c8QZKerguJAUap+eCRzitrVqNo3a7vOKIR41ig834Ty3p3OUEpOTY8EqGQpvJ"
+    "xo89ikDB5RJcrz2t4vh6bAhSN9fXM0Kxqw1W7RvPwvY0zGZvhgy3OSecXSShAFgOrzxUfoOJnRLySm8MrFG4u0srS2Awh"
+    "5ds5y6kpkxABWnBezqSp3/BbMP/bKElgRlP+Ev1HKULuvDh/4xo+7Ot5QWLxOd6+gYb7Uv+2F/hS8TaiWwALCGwPjLwFI"
+    "rISfeEXQhFqxgDiF4i4C0RU0DC5LS/5JtliWMedY6bct2s1rj7ZHD0jYDuhEAnyl2cfNFs/RIaUPN2/10Tvola4HbpBG9"
+    "WAcdIiNRH8AwcPIGYBZMM/KoUm95+8qe++1D9opkLe+6c2n5IusPswknRBk/F4XOmsG9ooM/ZIeqN+oFHQIsi/Ivp3/X1"
+    "XwwKqmQk8M//5zPSarwuz23CePouL5g3Xmju0nzdd1JGJw1tfiNxVmp4j5iwA38lHNLNbQC/UR92bDPX19Tmbxx2dOfN9"
+    "fW3iETNwvVv7F9R6OQvZzJiICNzSq38hX3hN3g/Us2XVNEwI8918hLpVO03cBCIgBY9ThjW+/udq0M3DPWARMW/f45tFT"
+    "58fuMiUhzSzPIegKOozWdFyPmSs4GYT/2jST7jjPGZnjo6/NJ1NH4JlkmOs9Noc+fqud58njyjjXnb+YTWB3WbE843FR8"
+    "rN0dDyVhGgM0RtyO2TNOGvgrYnHe8LWbhc319/XI/BQE03NWfmuD6j0a9PHhOe03AIgrzsyQq5UaAAaNMnO9X03ZCLaM+"
+    "brmam3Pyl/uJGSq2DRBdmpXfsD4jhBy5JHCBONonuUz0krbFnDjGigkYtb4Mg4+Ikh0oqvRj+Jf6jTGzD6jiHaRCBlh8B"
+    "Q4WmforotUC6pn81WZSKpmpoPs30x15ahbhjl0ltIOYSm8k2mCdfF8wbTi8vL5mCqHkTaiaiJsWw0ejo8EWhTQ9mj/xaf"
+    "Zyfhszj+YD08o0oIWz0OyWRBtt6q6jmF+XtOm3toAILNpF5fi5AVnKClAlZZJMSkrpQHGAHRO8P3jJU7kt9EopR5TigxF"
+    "uKDZER2Y/+dmG7OkQAovRRJOkPwhHUxupb3hYXtwmflf6+KbkLZ/mjJSMhILrJ6y3NchPy+ETiLPFKSZzglOXkZVbhGB+"
+    "5Extlt7YiDPMd/7iMlT+2pj9XVpiQs3xoABhxIVF4lPDlxFa/QpN43o13RnHvzZdxImcbYZbYo+nXUHq50adGz6yqT18/"
+    "euW88V2vNpmqCBWN2O+KBJbJeQmKEAl7RWh6c7IJuNEhGI5D/fOAitsKmx28djsKOk0TA2ShWxCCvNQoo6skg/TpEN0+C"
+    "u3Uh3XA6bM1W1Yry/olSNPht3ZSbmuT6nSqXTvRRDbfm7sdhk05fFxri3SuPactNtBJvQIpw+b1gRt+OdaV5cfWIsB4W7"
+    "ICShLOaN+fpLlRxHcDjnNayVBHxG5XED3rnUkmmklc85x80NkKqPdaK5eS6hHG45qRpQPsfQRv7xA7MO5mr1Q386T2esm"
+    "tEyjwjULsXwYo+EKBwmVZE31R5Ncgefnm3WRzIIPiAJpP26iVZoQkramYskm9h+yAR3kjFjCSJqoQVSlDUFJTOLsmCT/g"
+    "ronEdtM4DGJJEh133EWcAl+FnxMQa0+SGogra64dW0abjhz3oyYy43PCSy8zMlO1DHmBiHUDn/wYRoyF6PHCIpjQpM2Le"
+    "wN8w9V2wuTUm0rw1qxlU3NuBZz3KV2X/Wij1PFU5uMYZbOo8GPiJhI8JtV84gD/V20YcZYCY/wZrRWaGZTmtlZjTPsuXp"
+    "FjLzoC2OjIVjosBPJmN6azSzUzCwieqgIZ1Ohf3EhWtArkfIwpUvO1oWK/MRMpTQjIHcPaR5fhMH3Oj9SPebL6oxzdiIz"
+    "D+ErIYp7rC/ax+KiSQMNg29xCNh9WVQudGEOCAOGFdX/FmqtNSdJNTjMTaRnxz1b9ca79NBUO5XkoNsVUGwqpBe3VqBiH"
+    "sc7/5DRGr7hRahw0c3uj+m07WFzWyWvd+nF7VXk8zMCFNtqdh6a2TzjOHCiu5oF782BqwWS1DLHsG21zuIueP0WZnH/0c"
+    "zn6soLRQ4VKmTEDnq5gJiFJGKa3sCD+JbZBRMDJMNOGXPCRBMi1dijbDhzpo/TJqyipMwBThPheBcaePA88QVP0WvBIBc"
+    "rEeKRIXCK9m3RqZmpbOeQ8OqZOWZ2581XrvoseJenheCEkFFlkkDSnsAa6qiF6s/YFIqFj8bblae4OzP1zAZ9xaGF6XMt"
+    "4DFcA3YzrBZkEt234Oi+1EMwr/EsQGhd2DamPaaolzg27gLvCg3FPnhk3PSyhJTcggKRI9jVS9DAdkaeNxzHDtTlpc2a7"
+    "mHSIaedZFQaWnIcSSi/pvelgKd0YGh4Z4dgVKJBYnMAzBcd/DwpcJSwte+Ycj5lm7tF0qV2ZcEBKA7GU3fdD6whb8BwLB"
+    "Gf3iZcUleWACIwLt6Z2zxshzgp8qQRIX+vW6L2ySDILVhHK04UUkZvpQwRrRp0/Pn6dJ2njSGAXoX1ar6FsO4bDgQ8Ass"
+    "Gjpmn2Xv0wNgrnNFTL+3dhtH9KTCgtiulg+4vzFPBD6ngPulqEWS+4/BZtqQlGFmjv4q4EhuZJzkSE8v4ZamEpsbBs0tr"
+    "kQ47cxixBDdxWzCGkVvwUJB65mO1PxdzJYON3Vjd8Oglyd2ZfmXAc/WSyBW9isTUMEKhn/YtFB6ZrNX2BVkwJl2rT8P+Q"
+    "wRlWU0/pqe6u5KKNkeiC75LQ4Z6kcmFImJIM/ZM5sfSJ2y8t5JIKkR8FhRBZgsMWnoMws/EWRKCvEe2c10suNVKL2uu+g"
+    "7Hb52N5ZjX+opD/ZkkjHNi64h/xLc+SIeB0vbqD6jKg5c5U7dOQ8VwidLI36JgYw0r9RtVD8uq8Gsi4GZ32a9EsuW02df"
+    "Xp6EroY2KZw7+NzhnI3Gaz9sMkGjRtETYzFbPEkbBagPtchkff3VeoScVBH/XIriBH6+HtNmwC0KLJ1cShiQr17XRbnzI"
+    "DnPqcUdmOd2O1M2W6J8ApWj6Wei5HAiSzKx7DrWNxTrq9e5cnfpt+E1seO0R/emBWjOghr1f0FxWyy1XuA10qIGXUqLRx"
+    "1DunA4/x8GPpXzzPK17JKepXl3iWa35Izi9PPT63P1wMPHSrntjVkiiV7gY5S4joGYL5RkhHwsXX2UTtpbLLdTaZwkM5t"
+    "0kddwZA1fosgRTOzhiphq4Yk8o+6e8ZqA2iIbHVble1W4L/5GGDt4KdIVI3JUkbytI4lVX3GJs+2w2btM5JjsblS7",
+    "49nbKYx9GFleZ6BCIni7MCAMMK4i+Crbvmav3icwNVoq3w9OsYRqM38hQkzWfJ4OU8FULRNstCzj5SGdttT0nTrHAFgYF"
+    "wm08Ipfbcb0kqY3Jc3lqSF/JfLn06Q2q/r/GrrW9beNYfz+/gsbxowImRFHOpU9BU3wcu21iJ06bKG0dhoeCSJCETQIMA"
+    "IpRJf73zjszu1iAdE8+2AIXi8ViL7NzfceRJE5TURY5tqnW5Iu6aodL5ubWfFo/aD+PeyTnmbbjrg8wVybGoynG2YRx9C"
+    "0Q2pnhD2iyKsP98ye9cuIRzfTVLEnzQ9o8Lp/iEqhm9NqXz20m87Gq5mwjQuzLRgrs7EQK7ImMtcgpnPDcme062EfHAd+"
+    "z28qmM4k1TvD+codnlr7kWt0rvXTuneRnuPAvcmjr4X3E2XBv3aNfF/Rf9FiX+3LI1x+gPbHdt49j//3VWuutiN/jtwdn"
+    "Z0/MtzCDVKcTwMkkdYLReBKNjzoOlyenWw63QXcmtcLjVXU6hd64wZk2WEjLEjXZPPPiBmfDea4s7Lco6FN0P+1JNlfJj"
+    "hpc9W2SW+X3HkwXI8+XOt7B5NtMsYDCuoNRs7VDEJxMVuGOJAPHT+oEBjSsqUgfA0kbCDRMyRC4Bud0H60lR4fUAqkZT0"
+    "LqncnZwVMegb0VrHNJtwoWm9W5qVuWsSm6Tk5rFKroZo0sN2lnxcuDo0BPJMYYpngLr4wZttsMOQjUZByM3vm4HcJNw+Y"
+    "msOGAjTTisvLqlPPhOz9nHVMjc8ClCczvt7v3dWYSStb1WdmriRIw6U5LF3GYImd00R1KhRMp+/6iDnUmjgv4vlZoefF8"
+    "lLgiTPQh8ccnTyGSlFgsaPLIm3y+W8PC5Pyokf57z365uAC4f9fr9n9D7sVMcdBAuFQ9fPkl6z0+Ic8dn3VTo1E9SX3+i"
+    "xAViJadF9kkxGcb0sI5KDnqvcs+lK4MZRP6riyJSRP/GKpflrSz43DEEAH5RwZlsaR8Bb/vkPwvZb+KGtWKtx1g7Xfc9D"
+    "x/a7lE4nQWxl/ZMWFcxM+czQSN4OaO+W39EDAPIjKc23ta1xg3dB2oXKTnG4349zx9iOWUi+DTQtDvkHdQi3XQ0JtAL25"
+    "mhD9PZsRHuiQriyVWFgt0lkyPzFmWX/VH7MUmptMPfg6nMDB9lsdVRu8oycgPR05GoE/Dd8j+jEzRFt4mHyF+PY/6Zh/T"
+    "Hu/TvpX9PFi/SGy0ZcXQZVd9G0HlQCrhVQNBAwYm1DpcDS8vtI2dbWOwczGdFt1kvNM8tc9iuCUQSbI/r4eNu69q6jR7N"
+    "ns2vfD3z/ZBSP9dcMG1mJheXa0UhmU1fBUuhnujkB8uLmbWx2tPn7d+sRus6+40335xP1DDW/UiG42L7j5Mw2l4T2drEa"
+    "b06z6cEo+y7w6nB9Tw0+7wPszOh/dB5Be4rnBtIk5LB+qpaqeSxx7QpNswy5gcrP6DHGYOUc7NtPUZ55RzZomObwQXAGj"
+    "ykKIrVxXs7X1U2S2KmCFJH3380OOjRzsoXi5hmkptA1SMvx2rcvMcRBjOEsvdwWHtJhuMpfjc9rZkMDz5RC07fwc8QduE"
+    "lb7Y/8gkv1bTgtpbvJzEI5h7aaPUPVI/y1J8qTw2wdPOcTM4nTBV8u7IxNc3dVyckzHO3KI3g2WNeIeJIGp9v6CzqoLAA"
+    "1j6vKSX+N4YZuEJsr1IVB2n49mRvMU9QTZmVUmuRVV1CAtjYaYZJlFQzMrYwF4o7taxRa9Fp9Km/z2i39M6yeqDi5kRWj"
+    "d5c91A1vhpi0ivMTeIlEytj6RtMhvPjj416K4ngyfIXrx4fKTSI3hTOyZVfMvOTkDnWdS/+vRDATbY4dsc6LXzwViznE7"
+    "CXe0euuKNH94Px3f+yqyhIjHXF9AO7WsX7XoYaa2SrGYN9zvEKPTVAezm6cNKbPX/8/ThjW33cNM0wUodDua5d3W04Yxh"
+    "mBZXz/vs1XLrhSvNIUhjec97dkp0VWt9KbUkP80U1u/mKbsXb8PwAZFAUXqRGbdCeLxH64vS/hZX95lTQ3MMLOpKtN5Xs"
+    "vw4UHeMj5tEK1l2Z2f7ts8jnXfAme3FW7YbTyt/H64CNgI4sPZHwQstvp2BX2RTn535t4hvFbIS6I6lM44LRZlrSm2U0Y"
+    "LnfOPvWpRh4y+aJZ+CORGovAxpnzimHhwvdepl/TwbLOTGDpzJjqkdyUjSUaNntvyvrqlAdqr1l0vxSyIJvHauIMNdzlZ"
+    "I/yHeJ+hUakMPeC/QroObScjGAIXNwSu2YvcQFCDB9h+r1UY7NzHV/wkDPK3LRYOki7vLcMHtN0zXfh3nfFsJROlu2Eir"
+    "8fh4mXw2WNfbEZCFw6v97/HmR7qRdk/HU6AIWzTIJcn5ZiJIkJ9mIPMNNSQCJsvWZHf9lQVqovHtxJWkT1nh1lJiBRG+Q"
+    "Ue8Te9Le9SC9JUGeACGi4E5/N/Rctvj0/S4AYIyHQwLOsd34Y5Tc3x++WX02RfPxSkmqeIU/i+Y+N1mEzPGx8uSzWJw8w"
+    "mYq2wp2/kFrO+wFqZaxz5us5Z1d4jLnBybdur7F/cTotGGn5ThkjTvq4Q/vK0PCizj0fIimgUngiWy2uqTRgorrbRNaZh"
+    "oGNm1Z82Qo3GA9dZAOHqbt8OHt/EsrYgpQjywSJMBRwpXnAVdA4WxTRaBmfEaNLeWOyOpA0cfJxO6Mm2SvIr3OadMIQ57"
+    "KvlK/Zjla/Nbsps7vNTUFW37QR1Vg8MxnqhDxjS8nnAaRR77qXIb1zAvR0+eTB1+iKj/VFeXEjh6lh69Vm7I3AQqvN3Bf"
+    "8SGf+ebgj/CN9c2Qwc1D5ZyZnaQcmKeCrdiVFcarMFApS4DRSdfYZJc//HQES4KI3ajX7NW3mlZJPfeoYao+MFXBUrYDx"
+    "187b4Q5MXRi7w063D90nBli2bLdIgu2s9YvlMfmZ23H8psOEnZRJtWBO4UoWGLKA9Vz83oDybQBAGuM0mwA/9o/MxAHm7"
+    "zXVHCSbrGYD4vwVbvh9n5/Xl+vju3cuTu+EvnBcnTBePI/Qka3EwIgHzCrvUBq+Pn6z6Yh1ath9qjpOrreqD2+sAKTsDH"
+    "T0A1YKrea1Uuo5qfGDjWWVFl/Rz6Due10d4kHX7PGOnYqWaLq3swDGQtzOsaarDFTdSIz3SuJMUdNmE5fM+xKSylKkbgz"
+    "IkBUKEVC9ANKMjDLFRtldkhJVxsaSePvS2ROA+ObmM1JYRlHSXPSrDLCckvcsSDJkrqQ8NVpptly0dvLCER6JyJf5rVPO"
+    "Od6WTAfGFhq5gIcaqAGPFg4jCXJGZluQCqYfvV1G2mqfkYFx74ltr4i2H/8XFmXeV5WolLj9vgvoshsXYK6WW5YOntIeq"
+    "ADZ5ZNhi7k96tUTCSJUvvXsSW9zQdiJHCCCj9Wv82/41OL5Jchh7czsEzGe5yERzsFwEVekLfVNT5gKh7yabndWduF7V3"
+    "C+7XYNfolNU4LC6QNcl2bfECuJj2tTuj6yJJCYuARUNeaAhnxMG5ysvK7GBZJhLLogvl0FYjpQpftk6WjNZwvBAU+ssMO"
+    "mOnWSlAP0+Hn0aS6B5iqmZqIVHNUSi/A60YhD/VS8pZUz4PZRO4DaPovHA9nk3w+AL+rY5m6Fc3O5K7bepgOtZ5jm",
+    "6+qUrF+YO2CenCYZ/kSFAJA4AOi+ta1XVoLb9KN/BMkfRuIhvRvcEMzb2R9x1fdIDsJ2/Yxkt6jjjRJOJXSbJGOqs+Joh"
+    "m7dzS1uzsV0mGH1mSzEuLglnmKBMLH1uUaUdJnxDOeg3wQSVWwjelbXszaxMcW7HDwKjqDE7NVcNskT5BynIYr3hObkGW"
+    "oMPkI3a6LfIZeObSmjKIHKW0cKD4posgvKULmeQ7BDiZaZ64kI+Bg605yK0qTvk5WtQz4B3MOxhlfEu8pqHYq6mdZtvr5"
+    "i4gheVyaJvdWbbs0Bl25DdoCacmTJJOV8uYQzt0mq+66dYn61V/dGMqm8P20Dl5RnZuBIwVHIs9WxC2B3ejy+dMIc8bN4"
+    "mP7yr6tlsKRah7KprdCr8OHfk6Ts6MFhYVNER2DWhNbr/mBEwD58p5clzW0kzsiXalnFuxlbrEgKrm6qbjP32IXXVCwMO"
+    "ARs2Byct+HjT72iZRHfD+8p7WczwaYhTnntJOgrx1dZn8qW6yjDfbNU0gy1O2Dj0aL2HP9ouub8HUGOG1dPrM8+b1PMcm"
+    "4v8yDzr+aDh++91fr//258koHX0VXCxD7+nlL7+97HsO0fm6DVqBzoetbcbMGr5nukor6lj9e5PyRqJdqMm2l/6axmqc0"
+    "s5ZA/dnHUyQaK918wOXF9wwC4xdczVNiiIvgnOLkqfL51UGqU5kKgyyypJdv8AiDztEWXZbRBphtRe0yqGM58mkTtjqRC"
+    "581z8IgfYgSphTtUIxsLu4EqEynF+5iiZNZbGMPWIBlGk8h6qe42HJd4zttRJpRgqNyVdNwiiiVZ/+G8xjRdPnVI0L7FI"
+    "+E+FkgPvq/tC8Ocu397gp/gd8t0bJ5HctZ9Nil5X8NUQq1jGJ/HNzw/zWFS/G2UURL+GgxNH4LsZS4wa89z71zASAxMLk"
+    "dbBkuK67hi6AB8WfL6PaQTIU/qAYoCHFvQzIDMHCKbsd1Ev2Xy3sL463jIdXMRg4UUmZE9Mxotooou06r5hJqPTAjkPEu"
+    "bqAGm3WLH18jJn1+cBLS6b5placrpugE1iSdX510RCGnwXghqJ+uD4w1qSN7Pl8NO7XcT5Xl/b6/HISiaVZUIAmTcandx"
+    "tDSvkkQ5wIGHRlDi0zQvzV9AP5bon7RfQhyg83Dd9XBmnwkOG7NFqJ+Le05IHLTROWpanGMYJxm/zMX/MTLgvs9KFrBiu"
+    "/dO0WbEiRPQTRDD8ZPwioMsb6MralLy6hRz6RjvO5qYF4MmkPUbjZsDGaDdNIfh4HzE84YKdQYCLnQDbO6hkR3FOjl7zz"
+    "czoj+5GTEwEwSkrXaWWJLwGyb/dDVCWeelvde5xs+GDIlft095KG8GZi9US02NlWbfzoaIdg2ACHUo/0Pxoj/bEe4XW6S"
+    "KDiK/H1vqTJoSFEkApAo4hc2EUlL5LqwsupB+yYbrzo94DPu4PGakqreQN12RoHdLWKsw6VdDYwfqOqUxG16El852XH3u"
+    "87LaGG3O+bCrjqovk8W3JsIQqYe9WSJjFofDrrusKsMQRxWU1d6OM56GeVzgAlFBcIIvCQW/fceIgmdeQgwgUTiVhbfQa"
+    "AhabyTeNmhUwkkvkBVnq+CDQR3E/+8oTuDIwLid7IHC9wKOVu44UqAQQhn8pm3wkujhfyfgp5rhk+ofl9Yo++hePUDdhq"
+    "BphR8trZq4O1yggCTc9rj91thb09cDVbilWHQvx9+iAu/1Dost63jieBE0Lv5sjM/aYWZp7UFoq2paABqB5aEo15AQiCA"
+    "R022+33IneXRthkrb6o8HLsLXWA+xfwlPPu8PJ5GJ+OOM6vLDj3oQGaXTZwmeNAsj6ns4++C0STDR92GUsu7GKGEAzR+3"
+    "jU9Vj2srrxxqW6C9AhPwnTDTAd0so+xksGlL1iJiWez6Hv73AzNV2gJ3m3TvcrEtqmrKief/qlyhaXVbped5g5nYS8I4m"
+    "O7vHWcndbFbGJ/WAsqlh1iAyujUngnU+yHUeD0fvhTz5dxOl6V8gHJxIpI/BFVM6vURdRui8RAB6vOW58ucMMSA9V+LuL"
+    "1+mcmTuzghE7rzuVmLl8475RV7t9J6B+IW/qqlc5GTqCSUjMj/QJPXFhxfnReTrn9xPj5E0O4dfJ8GFe5JCKxaXQnRmup"
+    "yJYaPtZUN9IWIYUJzI0rRgiYHt6NS3KN1lo2pPwm7EKjDJZXBayLhjfzqovlYaTbdV8Cfr3Ph+OJZZr6kBKeaHjkDkJP1"
+    "bDz8OfqSYwjWLsN+SLNxe5udiCu0KQJ13HzcJLvk5ROAlf29zhlnf5WI3khDVa9I8cDkAESXJ3MxF/+mD5m4+VsOm9m8k"
+    "kqsKfKsf5KQmgg8EFd6ZSlwdj1CJhHXWI+kjMSGPVqAPC33PoQ5euPlSkaqu3btxj24dj4WJBvH1fYRbujhs98Ea6CZMY"
+    "b33NaMFumogK7I3RrboLN2Ag5NZhZZy2HH+s40pstMkaRptWp0xUqsfngvfSHgjweuKjyVL/0DvaMKD0NCs2cpDF5UqPR"
+    "ygaLKgRj1UJ5Im8YSNk5yogturoRO7RQvKthIp2SXalN9F8f3NyhEK7s/GMbFt3NxsPQjAQJAhPGuZWXuGWQRi7zpqZqH"
+    "H1YSdVYz2Mcm/0zj+ysucIQxHFk4NZwg7T4j9zZC7bcJBPs3Dwng5S+A9noq8D0I8WVSYrDc/dOvGNy7bzsUbvQFNJLB6"
+    "JwS5lLjusMDUrlpsN6KyeOIpfGYP/FkYQyITBamAlwY1dNld670R3TeQBrQAT6QRwk7COCWh+gGmSlhmjv+GhWnv5Xz7M"
+    "dI8/zZzVrwU1rWZIsviENCKYnOZT9dGPTtHgaKQSG5hSL5hNHV2ba5ZpRDqZgDj22hSLT9+4RptvOwzEeZndAJyUgeb+2"
+    "ZlNJCi64FA9s7rDehZUWGi5JdsEXgIhkMF/S/zChqVcjLKoDFuMW9kYp7yGpkO+hhqd7tZHASYUWEnZkKU3Kup6dNaAMk"
+    "Gw4twAEH9GcRd/ooz+u7ocFUDARAK2HE9bFzPfeALTuoCGVP8E3dJXGAE+Ezt8wXyD3NPodQ+hyB371/mmPG7LR060UTa"
+    "kpWHTwD5hIl1HTD0+PhFTJTxZ2YXfWeHfngwRksghrO5IiWxliewNugZkw6VtVCM2PLg8ZSNvoHjVljBLriwEXAkoKKNA"
+    "ZiNLl+37pJzmL2N9YARSaBAn3mfGNshM3NRYd2s4G70TtWs4pDRuDKOCCJd2mcl0k3iOdO9XfjzK/RiYOqMiimWV0VhzH"
+    "IOJuNUQglK+A4dBlAOZp4S7uKO2MBtgOBQKy9oe10f9EDQ3fuPkLdGp8oj0mlCG0p6y+fCoFhsOnCBr0+bb4dXbulelOH"
+    "nd+m/FpQFp1Wk4uJLjzJBSaSal6DvCjcP1kPvmxliEs+H7zBYC2uzvDCy4c0yr5++O2z+HCwBSso28ju91F3Ss8lq5H1L"
+    "FIqmToby9yAEZF+7rBotRUbdEVGoHE9n1EP6TVwgIgAHP9HlEvC97EzDxhkMetLlROhrTmtTgDNq6dWwiatSPTxCQ8WpY"
+    "nJ05r6RB3I/GtKduffYOk5NCvZh47+uNwDk0qNk9Nbd7sT/RJdyZPT42Z0916GPr3WDUKo3HWGuo5OAVnc3X5jkGV",
+    "QNDS4T21ePjdWi2Ju/z3B5d4qVD+xn1zs6urXXo1bg/IeJ+TX+oE7TVUeOaR2TVFdalDY/lkLFtO+lBO0AAaF/0T8tZz/"
+    "U15sLIGhrsU0fwjNNJdBxbgkQa5w7LI8EivDM4x0Y/YFS5Eh661YhjhHjXNF4TRIhoQR/wuFYZryfP/DcZ/Rk9f/bsi8+"
+    "iS+aWZLvaXrGjhFjgQn4s0sfD211VxxAZPvjszHO5RfaFVmQW9bl4SWKu4Zq0xezgvJDGLJVgztbQOQY/+5mIzoF2Egkf"
+    "0x71KHCcjTgMB0/bKdeflkf0moIkQw5WxjNJzCQIajov/ZTdKbSMgXLrHpBISv9zOqqnD7ATt5sdWeb7U/PDmhtarNISF"
+    "MAgW6N+JDHIm6SKzROBIoNYeYIGjOlsbi2oSKQQAz8pn8vhmB5zq5KbkIdDAfpj/jpX8cy7QA3qIzprublvAKEkpzyD75"
+    "4UhHHa0UYyJ176/8hhp8wWV8PeF+Buq6YN7+qUV8yFE1qj3WRzNts8WLxa2wS3ziDcQEh9+sDmkJN9gI1XfhMhRkPgd2+"
+    "IvLQ6BXmtSJKQyY+JZN+miVjODd+hTj8avs5GZJGRXBGpiNsexUwGGjGBxhORduttM4SVl7yNWvHZcVz8H9g7A38rBn7G"
+    "FdZGOBMf7A0rgGYM8nX0plEDtvBnu9BSSP0BzbOrlDNudCNxBImzcp8UYqswXhkp+0g6jhkKBJYKzMBBXCgDRWw56g36v"
+    "qYltGQKA8uVxJGJCO3odcNvrIRrzYGGwYN1rhxxnFkZQpVH589uS3tGIs9IhnMFTRlY4zNri4FlYjJ4jUuifQngxdVnYh"
+    "XPeb3k+wzSe5ypUyGH61Ll/OzsJhYlGuv5bbYXyFE5ONCNARQROywI3c2W2Vwosdb5nm10yB2pTzWqH24+Be846Mj315F"
+    "z4IR5BcgYtrA67Egam6jq2zSji9xTM6qoOTF5YrRCoP0Kpl0oV41qrtdBbCFUG2v6LS9ihZQpYdeKPftQsPtukS+LeNMh"
+    "Ya7UzJhYb7VnC2zCO9aAsijy7evp337487ffv3w9XKe3ptFtkazzGBCbvFEztnN2xN1hSyS/Ey/jlOdKlRmGodjnxcewo"
+    "7lpeIsn8yVNJfvHIJXSPRAUgqar7/poI4OK8z6W1IS0e4FOYMg67df3BpHRL5h3B06Z0DX6/UF+s4NcYd0LvKkXituLsw"
+    "Vhn4fEzrYP6LTGnlyCc7PFkxBwzVlSYIqncYVqmhdR6rk3Oc0PMHKMkzpqa3of9pOo70hN+O6w2Vm8RKxLvNxBOCY4QQC"
+    "A02Ch4nfJ5ltWut76jXvaHtT3QtgcG7g+Y7w/sNMMBv9d45nwTeMnPp01mFPiU2/XzPI+ueRkQarXRPQHagHkms+CKXTw"
+    "H+kLjh9R3C526jMafMBQ8Sw3qnOsZsbjIndbKmt6MLbMCh1k8GEP7RFLI+0czkhplbktffDRNnunOIkwf08GzMnERe7/+"
+    "YiZRf27NNlHRawqkzJ6k4cy1NF3OUP0I7NG9CEPQYGif+bhYg1272N5CL/Jw4f4lliDaB0fnKNu02KhfxS7U3YE5yhgzY"
+    "OquH/IjFHoyc/ZOJnACBQcZvDuJZL58JWvJiGxBhIPkAIKRWM98t1aLAm3SYdzpUasDqPjjBYoR5gizZBp/9JYfU2RSBx"
+    "OzNwsdvJgAnQJ2vLKRw6NMAtCksoNruA/EcfXCoopD0HLh0DtWK1wgspXty/6np+JterkAIJNfKTxo3tdUwzMvcTvfSHF"
+    "L9mewzDTTNdfZ5LFVMN1JGdHgWgcsOj1Ny0aaoX3pZhwXU78Z6QZQfqoLEYQUD6E/H92RvxpXMVlAi7rDt5UavWDhZdet"
+    "yqSReT9r9eNe+n8EDZqE/HiNM/NVbclroCNrRDIND4DlwIwraxBNo8ke9AiRRZL+t+mQQboD/WSqpdE0AI7r32UiuW/VS"
+    "ingFN6GZaNSBwSNt+VvquHjAVR4Ec/dtoaZAYNvh9+YV08aLXHsCfbQKIc/bOZVqxM8lsw8pSIRZ7ZWNSp05vC4ppiMdL"
+    "MJz7rHWkgaLrzGVvxFP22QWIrkSnkKGABf2nKhHLDC5M9VkzZp5iJzi+/fYXw9ZBmE1AktML8Wkvls9V529NZYfkKJblP"
+    "45FJoiQ/YDt71o5ir9uLgwHRYRq4DZD8OJsyXKvgqFfBj3qtZjaAUBDl/LHyGyWIq1Ti9o798h9otnXT0xC6U5yEjVtmT"
+    "hMnb+/fj8hWe+WIveW6ZixokGkjpsbKCxYCZ4VwFD1PgvSYvpXDNz9+/w528BKCkpK22KI5vEt8kj6rgzGvoXbECvrYkr"
+    "FD7+lDdripITIAE4iAG5JVNnEdYQqIY+WNLp57o3bTcUcnDWtcl46Y9sQrVPyQM85SHjGnKy8QoSpnb9X+5Suvm3fl8jW"
+    "NCnwUobM+yLEmVWwnpJp2P5IEbGkp+ZAtHE4w8qmrcCaEXsN0uozvFdgqZduj7T0xbiSUrti0bxQPZoBqd+9WvLnO8YAO"
+    "2AV0uI6PZuX4UjSzmmWSxJne+QP7qgyAaAiOkxO1QkVM8spuXYUW4ACLnhYC2HWu8y6pwQ+I0WucWBjmHuf/xtXL8ppWL"
+    "VZIzXAyKk3i221vLow7hQ1wDcKvMt/J8mQ4jh8yizp+x5DHlYVKa4Q02zeABjlxs4Lj7EtWkZD6NsB7aOv6+zSb53tJ9M"
+    "Qpnu4qH6Zk/JZUTyhAnlfihgFg/CC/cfx8hUPoEIpzZvSryflE4vY230KmloDSo00fyvbaEtupgOfbnhQNx5qNEb4jk9B"
+    "SJ07URfRzK/QTA4q0RRwOzM0AjT5krrfR6tHj8pq6BcXhdhqRUPbEqrvh7tuMnedE1c1o+j/EY5yj/zekg3Tyh2DwhLFd"
+    "aHlXeYarWVWs3yb3uATV1kuTjO7xEYEI7bn8EdkAl41QVrzDY6hmDkin6fsRQbg4RSGpm5RnVIivJqqnPje2rhTz+Y1wX"
+    "3wlto35HI5lQEDyrxVnqpFSNpXREVu/EmaWpPlOGVA7Zk+JjSg+DhK78uZs9Hki7WrZmtP2wf6oPeSMEN8l85QkYJ8GZE"
+    "GcxTkS+BbnTMGSqIN2AucT9N34A4WrbvglE3+d/eZB0qPR3NDab9w3cOwoXfFKaLIXr2nx14Sr96GkXQ0ZmOVbTABOjV7"
+    "nGyZwnA0bNnUQ4w0xFMhsB9l4mSegdSw909myJBpG5G2ZqUpMaXqa1WSceOt/l/6pM5Zz+sH3CK4Bg0NAlf4Df0xabA=="
+    "</script>\n<script>(()=>{document.currentScript.remove();const n=document.getElementById(\"pa"
+    "cked\"),t=document.createElement(\"script\"),o=Uint8Array.from(atob(n.textContent),e=>e.charC"
+    "odeAt(0));new Response(new Blob([o]).stream().pipeThrough(new DecompressionStream(\"deflate\""
+    "))).text().then(e=>{t.textContent=e,n.replaceWith(t)});})();</script>\n</body>\n</html>\n"};
 
 #endif
 
-/* -------------------------------------------------------------------- src/reports/verdicts.h -- */
-
-/* Says what is wrong: verdicts, anomalies and drops. Owns no state. May use reports/capture. Locks:
-   none. */
-
-#define MLI_TEXT_NAME 60
-#define MLI_FIRST_DEVICES 4 /* of a verdict, and in the first list of devices */
-
-/* Returns the name of the next anomaly or drop of a device that is not 0, and its count in *v.
-   NULL: there is no other. dev 0: of all devices, with the losses of the ledger. *i: how many of
-   mli_anomaly_columns were read, 0 at first. */
-MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
-                                                  uint64_t *v);
-MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev);
-
-/* Writes all anomalies and drops of a device (dev 0: of all) in one line that begins with `head`.
-   Writes nothing if there are none. */
-MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
-                                             uint32_t dev);
-
-/* Writes the verdicts, the worst first. Each is one line with its devices, those of the highest
-   peaks first. Names are cut after MLI_TEXT_NAME characters: the bound stays in r->out.name_max. */
-MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r);
-
-/* -------------------------------------------------------------------- src/reports/verdicts.c -- */
-
-/* -- anomalies and drops -- */
-
-/* The columns of the anomalies and drops, the heaviest first: what makes totals too low, mistakes
-   of the host, lost detail. */
-enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 };
-static const unsigned char mli_anomaly_columns[] = {
-    MLI_STAT_dropped_allocs,
-    MLI_STAT_dropped_bytes,
-    MLI_STAT_unknown_frees,
-    MLI_STAT_implicit_frees,
-    MLI_STAT_freed_while_shared,
-    MLI_STAT_underflows,
-    MLI_STAT_fence_failures,
-    MLI_STAT_refused,
-    MLI_STAT_dropped_sites,
-    (int)MLI_STAT_COUNT + (int)MLI_LOST_scopes,
-    (int)MLI_STAT_COUNT + (int)MLI_LOST_exports,
-    (int)MLI_STAT_COUNT + (int)MLI_LOST_scope_invocations,
-    (int)MLI_STAT_COUNT + (int)MLI_LOST_snapshots,
-    MLI_STAT_dropped_events};
-#define MLI_X(name, kind, family, text) +(MLI_KIND_##kind == MLI_KIND_ANOMALY)
-typedef char mli_check_anomalies
-    [sizeof mli_anomaly_columns == (0 MLI_STATS(MLI_X)) + (int)MLI_LOSS_COUNT ? 1 : -1];
-#undef MLI_X
-
-MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
-                                                  uint64_t *v) {
-    memlord_stats *s = dev ? &r->stat[dev - 1] : &r->total;
-    while (*i < sizeof mli_anomaly_columns) {
-        size_t at = mli_anomaly_columns[(*i)++];
-        if (dev && at >= MLI_STAT_COUNT) continue;
-        *v = at < MLI_STAT_COUNT ? *mli_stat_of(s, at)
-                                 : mli_loss_value(r->lord, at - MLI_STAT_COUNT);
-        if (*v) return mli_column_names[at];
-    }
-    return NULL;
-}
-/* Writes "unknown_frees 1", for the column before `i`. */
-static MLI_COLD void mli_put_anomaly(mli_out *o, size_t i, const char *name, uint64_t v) {
-    mli_putf(o, mli_anomaly_columns[i - 1] == MLI_STAT_dropped_bytes ? "%s %jo" : "%s %ju", name,
-             v);
-}
-MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev) {
-    return dev ? mli_device_record_at(r->lord, dev)->device : memlord_device_all();
-}
-
-MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
-                                             uint32_t dev) {
-    const char *name;
-    size_t i = 0;
-    uint64_t v, n = 0;
-    while ((name = mli_anomaly_next(r, dev, &i, &v)) != NULL) {
-        if (!n) {
-            mli_put_str(o, head);
-            mli_put_device(o, mli_anomaly_device(r, dev));
-        }
-        mli_put_str(o, n++ ? ", " : " ");
-        mli_put_anomaly(o, i, name, v);
-    }
-    if (n) mli_put_str(o, "\n");
-}
-
-/* -- the verdicts -- */
-
-/* Begins the part of a verdict about a device: "out of memory, cpu: " or "; cuda:0: ". Returns 0 if
-   the line has enough of them. */
-static MLI_COLD int mli_text_verdict(mli_report *r, size_t *parts, const char *head, int device) {
-    if ((*parts)++ >= MLI_FIRST_DEVICES) return 0;
-    mli_putf(r->o, *parts > 1 ? "%s%i: " : "%s, %i: ", *parts > 1 ? "; " : head, device);
-    return 1;
-}
-static MLI_COLD void mli_text_verdict_end(mli_report *r, size_t parts) {
-    if (parts > MLI_FIRST_DEVICES)
-        mli_putf(r->o, "; and %ju more", (uint64_t)(parts - MLI_FIRST_DEVICES));
-    if (parts) mli_put_str(r->o, "\n");
-}
-
-/* Writes "out of memory, cuda:0: 9 GiB wanted with 5 GiB live at grow cache.c:7, 1 failed". */
-static MLI_COLD void mli_text_verdict_oom(mli_report *r) {
-    size_t i, parts = 0;
-    for (i = 0; i < r->devices; i++) {
-        uint32_t dev = (uint32_t)r->top_device[i][1];
-        mli_oom oom = mli_oom_of(r->lord, dev);
-        if (!oom.time || !r->stat[dev - 1].oom_failures) continue;
-        if (!mli_text_verdict(r, &parts, "out of memory", mli_report_device(r, dev))) continue;
-        mli_putf(r->o, "%jo wanted with %jo live", oom.bytes, oom.live);
-        if (oom.site) mli_putf(r->o, " at %p", (const void *)oom.site);
-        mli_putf(r->o, ", %ju failed", r->stat[dev - 1].oom_failures);
-    }
-    mli_text_verdict_end(r, parts);
-}
-
-/* Writes "over a limit, cuda:0: 5 GiB of 4 GiB; cpu: account req-7 3 MiB of 2 MiB". */
-static MLI_COLD void mli_text_verdict_limit(mli_report *r) {
-    size_t i, parts = 0;
-    for (i = 0; i < r->phys_count; i++) {
-        const mli_phys_line *line = &r->phys[i];
-        uint64_t live = 0;
-        uint32_t dev;
-        for (dev = 1; dev <= r->devices; dev++) /* also of mapped files, as the limit counts them */
-            if (mli_report_phys(r, dev) == line) live += r->stat[dev - 1].allocated;
-        if (live > line->limit &&
-            mli_text_verdict(r, &parts, "over a limit", mli_device_code(line->of.device)))
-            mli_putf(r->o, "%jo of %jo", live, line->limit);
-    }
-    for (i = 0; i < r->account_lines; i++) {
-        const memlord_account_stat *s = &r->account[i];
-        if (s->bytes > s->limit &&
-            mli_text_verdict(r, &parts, "over a limit", mli_device_code(s->device)))
-            mli_putf(r->o, "account %s %jo of %jo", s->name, s->bytes, s->limit);
-    }
-    mli_text_verdict_end(r, parts);
-}
-
-/* Writes ", 2 MiB of them cpu [kv] in decode  f x.c:3". Counts several tags and scopes: "with 3
-   tags in 300 scopes". Writes "partly [kv]" where the other blocks have no tag. */
-static MLI_COLD void mli_text_culprit(mli_report *r) {
-    const mli_culprit *c = &r->culprit;
-    mli_putf(r->o, ", %jo of them", c->sum.bytes);
-    if (c->devices == 1) mli_putf(r->o, " %i", mli_report_device(r, c->dev));
-    if (c->devices > 1) mli_putf(r->o, " %ju devices", (uint64_t)c->devices);
-    if (c->tags == 1) mli_putf(r->o, r->tag[0].leaked ? " partly [%s]" : " [%s]", c->tag);
-    if (c->tags > 1) mli_putf(r->o, " with %ju tags", (uint64_t)c->tags);
-    if (c->scopes == 1) mli_putf(r->o, r->scope[0].leaked ? " partly in %s" : " in %s", c->scope);
-    if (c->scopes > 1) mli_putf(r->o, " in %ju scopes", (uint64_t)c->scopes);
-    mli_putf(r->o, "  %p", (const void *)mli_culprit_site(r));
-}
-/* Writes "leaks since mark 1: 3 MiB in 2 blocks, 2 MiB of them cpu [kv]  f x.c:3". Without a mark
-   it writes nothing: every live block would be one. */
-static MLI_COLD void mli_text_verdict_leaks(mli_report *r) {
-    if (!r->mark || !r->leaks.blocks) return;
-    mli_putf(r->o, "leaks since mark %ju: ", r->mark);
-    mli_put_amount(r->o, r->leaks.bytes, r->leaks.blocks);
-    if (r->culprit.sum.bytes) mli_text_culprit(r);
-    mli_put_str(r->o, "\n");
-}
-
-/* Returns the part of a device's live bytes in percent. */
-static double mli_text_share(uint64_t part, uint64_t live) {
-    return part < live ? mli_percent(part, live) : 100;
-}
-/* Finds the largest site of a device, or its arena. Returns 0 if it has neither. */
-static int mli_report_top_site(mli_report *r, uint32_t dev, memlord_site_stat *out) {
-    const uint64_t arena = mli_report_arena(r, dev);
-    const memlord_device device = mli_device_record_at(r->lord, dev)->device;
-    memset(out, 0, sizeof *out);
-    (void)mli_sites_top(r->lord, device, MEMLORD_SITE_ORDER_LIVE_BYTES, out, 1, 1);
-    if (arena > out->live_bytes) {
-        out->site = &mli_arena_site;
-        out->live_bytes = arena;
-    }
-    return out->live_bytes != 0;
-}
-/* Returns 1 if the largest holder of a device by tag is worth a word: an arena, or bytes that a tag
-   has or could have. */
-static int mli_holder_tells(const mli_report *r, const mli_holder_list *list) {
-    if (!list->count) return 0;
-    return list->count > 1 || list->at[0].kind == MLI_HOLDER_ARENA || r->tags != 0;
-}
-/* Writes "tag weights 90 %". */
-static MLI_COLD void mli_text_holder(mli_report *r, const mli_holder *holder, uint64_t live) {
-    if (holder->kind == MLI_HOLDER_NAMED) mli_put_str(r->o, "tag ");
-    mli_put_holder(r->lord, r->o, MLI_BOOK_TAG, holder);
-    mli_putf(r->o, " %g", mli_text_share(holder->bytes, live));
-}
-/* Writes "biggest holder, cuda:0: tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The
-   tag and the site may be of different blocks, so each has its own share. In place of a tag stands
-   "untagged" or "arenas", if these hold more; not "untagged" where nothing else could. */
-static MLI_COLD void mli_text_verdict_holders(mli_report *r) {
-    size_t i, parts = 0;
-    for (i = 0; i < r->devices; i++) {
-        const uint32_t dev = (uint32_t)r->top_device[i][1];
-        const uint64_t live = r->stat[dev - 1].allocated;
-        mli_holder_list list;
-        memlord_site_stat site;
-        int tells, sites = mli_report_top_site(r, dev, &site);
-        mli_holders_list(r->lord, NULL, dev, MLI_BOOK_TAG, &list);
-        tells = mli_holder_tells(r, &list);
-        if (tells && list.at[0].kind == MLI_HOLDER_ARENA && site.site == &mli_arena_site)
-            sites = 0; /* told already */
-        if (!live || !(tells || sites) ||
-            !mli_text_verdict(r, &parts, "biggest holder", mli_report_device(r, dev)))
-            continue;
-        if (tells) mli_text_holder(r, &list.at[0], live);
-        if (sites)
-            mli_putf(r->o, tells ? ", site %p %g" : "site %p %g", (const void *)site.site,
-                     mli_text_share(site.live_bytes, live));
-        mli_putf(r->o, " of %jo", live);
-    }
-    mli_text_verdict_end(r, parts);
-}
-
-/* As mli_anomaly_next; dev 0: what no device counted. */
-static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
-    const char *name;
-    uint32_t k;
-    while ((name = mli_anomaly_next(r, dev, i, v)) != NULL) {
-        const size_t at = mli_anomaly_columns[*i - 1];
-        for (k = 0; !dev && k < r->devices && at < MLI_STAT_COUNT; k++)
-            mli_take_off(v, *mli_stat_of(&r->stat[k], at));
-        if (*v) break;
-    }
-    return name;
-}
-/* Returns the weight of a device's anomalies, 0 if there are none. The heaviest kind of anomaly
-   decides; among equal kinds their number, or the bytes that were lost. */
-static MLI_COLD uint64_t mli_anomaly_weight(mli_report *r, uint32_t dev) {
-    const uint64_t most = ((uint64_t)1 << 62) - 1;
-    uint64_t v, sum = 0, heaviest = 0;
-    size_t i = 0;
-    while (mli_anomaly_own(r, dev, &i, &v)) {
-        const uint64_t kind = i <= MLI_ANOMALY_LOSSES                          ? 3
-                              : i <= MLI_ANOMALY_LOSSES + MLI_ANOMALY_MISTAKES ? 2
-                                                                               : 1;
-        if (kind < heaviest) break;
-        heaviest = kind;
-        if (mli_anomaly_columns[i - 1] != MLI_STAT_dropped_allocs) sum = mli_add_saturated(sum, v);
-    }
-    return heaviest << 62 | (sum < most ? sum : most);
-}
-/* Writes "anomalies and drops, cpu: unknown_frees 1; all: dropped_snapshots 2", the heaviest first;
-   under all what no device counted. */
-static MLI_COLD void mli_text_verdict_anomalies(mli_report *r) {
-    uint64_t top[MLI_FIRST_DEVICES][2], one[2], v;
-    size_t i, column, n, found = 0, parts = 0;
-    const char *name;
-    for (i = 0; i <= r->devices; i++) {
-        one[1] = i < r->devices ? r->top_device[i][1] : 0;
-        one[0] = mli_anomaly_weight(r, (uint32_t)one[1]);
-        if (!one[0]) continue;
-        n = found++;
-        if (n > MLI_FIRST_DEVICES) n = MLI_FIRST_DEVICES;
-        (void)mli_top_insert(top, n, MLI_FIRST_DEVICES, one, sizeof one, 0);
-    }
-    for (i = 0; i < found && i < MLI_FIRST_DEVICES; i++) {
-        const uint32_t dev = (uint32_t)top[i][1];
-        (void)mli_text_verdict(r, &parts, "anomalies and drops",
-                               mli_device_code(mli_anomaly_device(r, dev)));
-        column = n = 0;
-        while ((name = mli_anomaly_own(r, dev, &column, &v)) != NULL) {
-            if (n++) mli_put_str(r->o, ", ");
-            mli_put_anomaly(r->o, column, name, v);
-        }
-    }
-    mli_text_verdict_end(r, found);
-}
-
-MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r) {
-    r->out.name_max = MLI_TEXT_NAME;
-    mli_text_verdict_oom(r);
-    mli_text_verdict_limit(r);
-    mli_text_verdict_leaks(r);
-    mli_text_verdict_holders(r);
-    mli_text_verdict_anomalies(r);
-}
-
 /* ------------------------------------------------------------------------ src/reports/text.h -- */
 
-/* Writes TEXT from a capture. Owns no state. May use reports/capture and reports/verdicts. Locks:
+/* Writes TEXT from a capture. Owns no state. May use reports/capture and reports/answers. Locks:
    none. */
 
 /* A first screen of about 25 lines comes before the lists in full. It begins with the verdicts. */
@@ -26626,8 +27104,8 @@ MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most) {
 }
 
 /* Returns the step of the bar at a column, 0 to 7. It shows the most live bytes among the snapshots
-   whose times fall into the column. If there is none, it shows those of the last snapshot before
-   it. */
+   whose times fall into the column. If there is none, it shows the live bytes of the last snapshot
+   before the column. */
 static MLI_COLD uint32_t mli_text_bar_step(const mli_report *r, uint64_t column, uint64_t most,
                                            uint32_t *at) {
     const uint64_t first = r->snapshot[0]->time;
@@ -26701,7 +27179,7 @@ static MLI_COLD void mli_text_stack(mli_report *r, uint32_t node) {
     }
     mli_put_str(r->o, node ? " < ...\n" : "\n");
 }
-/* Writes how the numbers of stacks are known, if that is by samples. */
+/* Writes that the numbers of stacks are estimates, if stacks are sampled. */
 static MLI_COLD void mli_text_estimates(mli_report *r) {
     if (!mli_stacks_sampled(r->lord)) return;
     mli_put_str(r->o, ", ");
@@ -26726,7 +27204,8 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
         if (samples && s->live_bytes)
             mli_putf(r->o, "%12jo", s->error_bytes);
         else if (samples)
-            mli_put_str(r->o, "           -"); /* blocks that were not picked may live */
+            mli_put_str(r->o, "           -"); /* live blocks may be among those that were not
+                                                  picked */
         mli_putf(r->o, "%12jo%12ju%12jo  ", s->peak_bytes, s->allocs, s->alloc_bytes);
         mli_text_stack(r, r->stack[i].node);
     }
@@ -26779,8 +27258,8 @@ static void mli_text_trouble(mli_report *r, uint32_t i) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes a line for a device on which the host reported a pool of its own. Calls that were refused
-   may have been the pool's. */
+/* Writes a line for a device on which the host reported a pool of its own. Refused calls may have
+   been those that report the pool. */
 static void mli_text_pool(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     const uint64_t served = s->cache_hits | s->cache_misses;
@@ -26798,8 +27277,8 @@ static void mli_text_pool(mli_report *r, uint32_t i) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes "rates, cuda:0: recovery_rate 50 %, success_rate 100 %, 2 MiB an alloc", with what was
-   counted of it; nothing if that is nothing. The hit rate is in the pool's line. */
+/* Writes "rates, cuda:0: recovery_rate 50 %, success_rate 100 %, 2 MiB an alloc", with each rate
+   that has counts. Writes nothing if none has. The hit rate is in the pool's line. */
 static void mli_text_rates(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     uint64_t mean = mli_mean_read(s);
@@ -26930,8 +27409,8 @@ static void mli_text_snapshots(mli_report *r) {
     }
 }
 
-/* Writes "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site: ...". The holders
-   may be those of a little below the peak: then "noted at 12 MiB of 12.5 MiB". */
+/* Writes "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site: ...". If the
+   holders were noted a little below the peak, writes "noted at 12 MiB of 12.5 MiB". */
 static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_holders *h = &r->holders;
     const uint64_t peak = r->stat[dev - 1].peak;
@@ -26945,7 +27424,7 @@ static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes what the list of leaks leaves out: "... and 281 more, 281 MiB in 281 blocks". */
+/* Writes the sum that the list of leaks leaves out: "... and 281 more, 281 MiB in 281 blocks". */
 static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
     const mli_leak_sum rest = mli_leaks_rest(&r->leaks, shown);
     if (!rest.blocks) return;
@@ -27039,7 +27518,8 @@ static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes the modules of return addresses, so that these can be named later and elsewhere. */
+/* Writes the modules of return addresses, so that a tool can name the addresses later and
+   elsewhere. */
 static MLI_COLD void mli_text_modules(const mli_report *r) {
     const mli_module *m = mli_module_newest(r->lord);
     uint32_t left = MLI_TOP_SITES;
@@ -27099,7 +27579,7 @@ static MLI_COLD void mli_text_full(mli_report *r) {
     mli_text_modules(r);
 }
 
-/* The labels are no name: they are not cut. */
+/* Labels are not names, so they are not cut. */
 static MLI_COLD void mli_text_labels(mli_report *r) {
     const char *labels = mli_labels(r->lord);
     r->out.name_max = 0;
@@ -27134,7 +27614,7 @@ MLI_PRIVATE MLI_COLD void mli_text(mli_report *r) {
 
 /* ------------------------------------------------------------------------ src/reports/html.h -- */
 
-/* Writes HTML: the page with the JSON report in it. Owns no state. May use reports/verdicts,
+/* Writes HTML: the page with the JSON report in it. Owns no state. May use reports/answers,
    reports/text, reports/json and reports/page. Locks: none. */
 
 #if !defined(MEMLORD_NO_PAGE)
@@ -27152,7 +27632,7 @@ static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, 
 }
 
 /* For readers without scripts the page has the verdicts and the devices of TEXT. JSON escapes < and
-   >, so that no string of it can end its element. */
+   >, so that no string can end the element with the JSON. */
 MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
     mli_put_html(r->o, mli_html_head[0], sizeof mli_html_head[0], sizeof mli_html_head);
     r->out.html = 1;
@@ -27173,7 +27653,7 @@ MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* An event of the ring, with the block that it is of. */
+/* An event of the ring, with the block that it concerns. */
 typedef struct mli_export_event {
     mli_live_block of;
     uint64_t ns;
@@ -27189,7 +27669,7 @@ MLI_PRIVATE MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn, voi
 MLI_PRIVATE int64_t mli_event_delta(const mli_export_event *e);
 MLI_PRIVATE int mli_event_is_of_block(const mli_export_event *e);
 
-/* What one reading of the ring tells. */
+/* The results of one reading of the ring. */
 typedef struct mli_last_events {
     const mli_export *x;
     mli_live_block *at;  /* the last event of each storage; NULL: no ring, or no memory */
@@ -27215,7 +27695,7 @@ MLI_PRIVATE mli_live_block *mli_last_event_at(const mli_last_events *last,
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* The most slots of the table of last events. Events of further storages are left out. */
+/* The most slots of the table of last events. Events of storages without a slot are left out. */
 #define MLI_LAST_EVENTS ((uint64_t)1 << 20)
 
 MLI_PRIVATE mli_live_block *mli_last_event_at(const mli_last_events *last,
@@ -27324,19 +27804,21 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r);
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-#define MLI_VIZ_BATCH 1000 /* items; the viewer passes a batch as arguments of one call */
+#define MLI_VIZ_BATCH 1000 /* the items of a batch; the viewer passes a batch as the arguments of
+                              one call */
 #define MLI_VIZ_WORDS 128
 
 typedef struct mli_viz_writer {
     mli_export x;
-    mli_last_events last; /* OPEN: the free is requested; DONE: the segment is written */
+    mli_last_events last; /* OPEN: its free was requested; DONE: its segment is written */
     struct {
         const char *text;
         size_t size;
-    } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; size 0: a free one */
-    char *memo;            /* by tag row, then by frame: 1: it is in the memo */
-    uint64_t items, parts; /* so far: of the segments or of a device's events; of a block's parts */
-    int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by dev: the device's number there */
+    } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; size 0: the number is free */
+    char *memo;            /* by tag row, then by frame; 1: the item is in the memo */
+    uint64_t items, parts; /* how many items were written so far: segments or events of a device;
+                              parts of a block */
+    int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by dev: the number of the device in the format */
     uint32_t only; /* the dev of the events being written */
 } mli_viz_writer;
 
@@ -27379,8 +27861,8 @@ static MLI_COLD void mli_viz_word(mli_viz_writer *w, const char *word, size_t n)
 }
 
 /* Writes what one character of a form stands for: { and } begin and end a dictionary of at least
-   one pair, : is a new one, = sets a pair in it, [ is a new list, + appends to it, ) makes a pair
-   of the last two items, ! is False, 0 the number 0; a space is nothing. */
+   one pair, : is a new one, = sets a pair in it, [ is a new list, + appends an item to that list, )
+   makes a pair of the last two items, ! is False, 0 the number 0; a space is nothing. */
 static MLI_COLD void mli_viz_code(mli_out *o, char code) {
     static const char names[] = "{}:=[+)!";
     static const char *const codes[] = {"}(", "u", "}", "s", "]", "a", "\x86", "\x89"};
@@ -27388,8 +27870,8 @@ static MLI_COLD void mli_viz_code(mli_out *o, char code) {
     if (name) mli_put_str(o, codes[name - names]);
     if (code == '0') mli_viz_u64(o, 0);
 }
-/* Writes what a form says: a word as itself, %ju a number, %s a text, the rest as mli_viz_code.
-   Requires: words are literals, less than MLI_VIZ_WORDS in all. */
+/* Writes a form: a word as itself, %ju as a number, %s as a text, any other character as
+   mli_viz_code does. Requires: words are literals, less than MLI_VIZ_WORDS in all. */
 static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_viz_writer *w, const char *form, ...) {
     va_list args;
     size_t n;
@@ -27533,7 +28015,7 @@ static MLI_COLD void mli_viz_ring_only(mli_viz_writer *w) {
     }
 }
 
-/* Writes an event of a block, or without one: `addr` is then the number that it has there. */
+/* Writes an event. An event without a block has its own number in `addr`. */
 static MLI_COLD void mli_viz_event(mli_viz_writer *w, const char *action, const mli_live_block *b,
                                    uint64_t ns) {
     int snapshot = !strcmp(action, "snapshot");
@@ -27580,7 +28062,7 @@ static MLI_COLD void mli_viz_ring(void *writer, const mli_export_event *e) {
     mli_viz_event(w, frees ? "segment_free" : "alloc", &of, e->ns);
 }
 
-/* Writes a device's events. Viewers give the category of the last one to blocks without any. */
+/* Writes a device's events. Viewers give blocks without a category that of the last event. */
 static MLI_COLD void mli_viz_trace(mli_viz_writer *w, uint32_t dev) {
     mli_live_block none = mli_live_block_make(&w->x, dev, 0, 0, 0);
     w->items = 0;
@@ -27650,11 +28132,12 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r) {
 /* Owns the table that divides the blocks of a site among its stacks. May use reports/export. Locks:
    none. */
 
-/* Sites are exact and stacks are samples. So a stack has the blocks that were picked, and a share
-   of the others of its site: in proportion to the others that its samples stand for. Then the
-   stacks add up to the site, and a block that was picked has its own bytes. Blocks of a site
-   without a sample stay with the site: a stack of its one frame. Live blocks are divided by site,
-   tag and scope. The allocs of a site are these and the freed ones, which are divided by site. */
+/* Sites are exact and stacks are samples. So a stack has the picked blocks, and a share of the
+   other blocks of its site, in proportion to the blocks that its samples stand for besides
+   themselves. Then the stacks add up to the site, and a block that was picked has its own bytes.
+   Blocks of a site without a sample stay with the site: a stack of its one frame. Live blocks are
+   divided by site, tag and scope. The allocs of a site are its live blocks and its freed ones,
+   which are divided by site. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
@@ -27667,16 +28150,17 @@ typedef struct mli_portion {
     unsigned char dev;          /* 0: a vacant entry */
     unsigned char allocs;       /* 1: of allocs since the last reset; 0: of live blocks */
     unsigned char has_live;     /* 1: the allocs of a site, and its live blocks are among them */
-    int64_t value[2];           /* blocks and bytes: first of the samples alone, then of the share
-                                   */
-    double rest[2];             /* of the blocks that samples stand for, beside themselves */
+    int64_t value[2];           /* blocks and bytes: first of the samples alone, then of the
+                                   share */
+    double rest[2];             /* for the blocks that samples stand for, besides themselves */
 } mli_portion;
 typedef struct mli_shares {
     mli_export *x;
     mli_portion *at;  /* open addressing; NULL: stacks are no samples, there are no shares */
-    size_t cap, used; /* its entries, a power of two; entries in use */
-    mli_portion none; /* in place of an entry that there is no memory for */
-    uint64_t allocs[MEMLORD_MAX_DEVICES + 1]; /* by dev: of its sites or stacks, without shares */
+    size_t cap, used; /* the number of its entries, a power of two; how many are in use */
+    mli_portion none; /* takes the place of an entry for which there is no memory */
+    uint64_t allocs[MEMLORD_MAX_DEVICES + 1]; /* by dev: the allocs of its sites or stacks, without
+                                                 shares */
     uint64_t alloc_bytes[MEMLORD_MAX_DEVICES + 1];
 } mli_shares;
 
@@ -27705,15 +28189,15 @@ typedef struct mli_groups {
     mli_group at[MLI_GROUPS];
 } mli_groups;
 
-/* Returns the group of a block, empty if it is new. Probes 8 slots; if all are of other groups,
-   writes the group at its home and evicts it. An evicted group may be written again later: readers
-   of the formats with groups add equal ones up. */
+/* Returns the group of a block, empty if it is new. Probes 8 slots; if all have other groups,
+   writes the group at the home slot and evicts it. An evicted group may be written again later:
+   readers of the formats with groups add equal ones up. */
 MLI_PRIVATE MLI_COLD mli_group *mli_group_at(mli_groups *groups, const mli_live_block *b);
 /* Puts every live block into its group and the parts of blocks beside it, and writes all groups. */
 MLI_PRIVATE MLI_COLD void mli_groups_each(mli_shares *t, mli_groups *groups);
 
 /* Calls put for the allocations of each site or, in a format with stacks, of each stack since the
-   last reset; then for those of each device that are of none. Of samples they are shares. */
+   last reset; then for those of each device that no site has. With samples they are shares. */
 typedef void (*mli_allocs_fn)(void *writer, const mli_live_block *of, uint64_t allocs,
                               uint64_t bytes);
 MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void *writer);
@@ -27786,7 +28270,7 @@ static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
         if (!node) return t->x->r->result != MEMLORD_OK;
         s->rest[0] += alive->scale - 1;
         s->rest[1] += (alive->scale - 1) * (double)b->bytes;
-        (void)mli_portion_of(t, b, node, 1); /* it may have none since the last reset */
+        (void)mli_portion_of(t, b, node, 1); /* the site may have no allocs since the last reset */
     }
 }
 /* Adds the allocs of each stack. */
@@ -27806,7 +28290,8 @@ static MLI_COLD void mli_portions_stacks(mli_shares *t) {
         s->rest[1] += (double)row->alloc_bytes - (double)row->picked_bytes;
     }
 }
-/* Adds the wholes of allocs: sites, devices, and what devices have of no site. */
+/* Adds the wholes of allocs: one for each site, and one for the allocs of a device that no site
+   has. */
 static MLI_COLD void mli_portions_sites(mli_shares *t) {
     uint32_t i, dev;
     for (dev = 1; dev <= t->x->devices; dev++) {
@@ -27845,7 +28330,7 @@ static mli_portion *mli_portion_site(const mli_shares *t, const mli_portion *s, 
     key.allocs = 1;
     return mli_portion_find(t->at, t->cap, &key);
 }
-/* Returns what the part of a share in its whole is in proportion to: its rest; `all`: its value. */
+/* Returns the weight of a share in its whole: its rest or, with `all`, its value. */
 static double mli_portion_weight(const mli_portion *s, int m, int all) {
     return all ? (double)s->value[m] : s->rest[m];
 }
@@ -27856,8 +28341,8 @@ static double mli_portion_weights(const mli_shares *t, const mli_portion *whole,
         sum += mli_portion_weight(s, m, all);
     return sum;
 }
-/* Divides a number over the shares of a whole by their weights. `all`: it takes the place of their
-   value. A share of no block has no bytes. */
+/* Divides a number over the shares of a whole by their weights. With `all` the result takes the
+   place of their values. A share of no block has no bytes. */
 static MLI_COLD void mli_portion_divide(const mli_shares *t, const mli_portion *whole, int m,
                                         int64_t number, int all) {
     const double parts = mli_portion_weights(t, whole, m, all);
@@ -27893,8 +28378,8 @@ static MLI_COLD int64_t mli_portion_sum(const mli_shares *t, const mli_portion *
     for (s = mli_portion_next(t, whole); s; s = mli_portion_next(t, s)) sum += s->value[m];
     return sum;
 }
-/* Makes the sites of a device add up to it. A realloc at another site counts the bytes of its block
-   there again. */
+/* Makes the sites of a device add up to it. They may differ, as a realloc at another site counts
+   the bytes of its block there again. */
 static MLI_COLD void mli_portion_device(mli_shares *t, mli_portion *s) {
     mli_portion *site, *next;
     int m;
@@ -27911,7 +28396,7 @@ static MLI_COLD void mli_portion_device(mli_shares *t, mli_portion *s) {
     }
     s->next = 0;
 }
-/* Lists the stacks of each whole, and adds the live blocks of each site up in its rest. */
+/* Lists the stacks of each whole, and sums the live blocks of each site in its rest. */
 static MLI_COLD void mli_portion_list_stack(mli_shares *t, mli_portion *s) {
     mli_portion key = *s, *site = mli_portion_site(t, s, s->frame, 0);
     key.node = 0;
@@ -27922,15 +28407,15 @@ static MLI_COLD void mli_portion_list_stack(mli_shares *t, mli_portion *s) {
         site->rest[1] += (double)s->value[1];
     }
 }
-/* Decides which sites have all their live blocks among their allocs: not those that a reset has
-   left older blocks, or that got blocks by a realloc. */
+/* Decides which sites have all their live blocks among their allocs: a site with blocks from before
+   a reset, or with blocks from a realloc, has not. */
 static MLI_COLD void mli_portion_decide(mli_shares *t, mli_portion *s) {
     if (s->allocs && !s->node)
         s->has_live = !mli_epoch(t->x->lord) &&
                       (double)s->value[0] >= s->rest[0] && (double)s->value[1] >= s->rest[1];
 }
-/* The first takes the live blocks of a portion off the allocs of its site, which then has only
-   those that were freed. The second puts their shares back. */
+/* The first takes the live blocks of a portion off the allocs of its site, which then has only the
+   freed blocks. The second puts the shares of the live blocks back. */
 static MLI_COLD void mli_portion_live_off(mli_shares *t, mli_portion *s) {
     mli_portion *of = mli_portion_site(t, s, s->frame, s->node);
     int m;
@@ -27946,8 +28431,8 @@ static MLI_COLD void mli_portion_live_back(mli_shares *t, mli_portion *s) {
     of->value[0] += s->value[0];
     of->value[1] += s->value[1];
 }
-/* Removes numbers below 0, as those of freed blocks are differences, and the rest of a stack
-   without a picked block. */
+/* Removes numbers below 0, which occur because the numbers of freed blocks are differences. Removes
+   the rest of a stack without a picked block. */
 static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     int m;
     (void)t;
@@ -27957,19 +28442,20 @@ static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     }
 }
 
-/* A stack gets at most so many times what its samples stand for: a site with more has stacks of
-   which no block was picked. */
+/* A stack gets at most so many times the blocks that its samples stand for: a site with more blocks
+   has stacks without a picked block. */
 #define MLI_PORTION_MOST 4
 
-/* Gives `number` of what a whole has left to its stacks; the others stay with it. Has more been
-   taken than the whole has, the stacks get all of it. */
+/* Gives `number` of the blocks that a whole has left to its stacks; the others stay with the whole.
+   If more has been taken than the whole has, the stacks get all. */
 static MLI_COLD void mli_portion_give(const mli_shares *t, mli_portion *whole, int m, int64_t left,
                                       int64_t number, double rest) {
     if (left < 0) mli_portion_divide(t, whole, m, whole->value[m], 1);
     if (left > 0 && rest > 0) mli_portion_divide(t, whole, m, number, 0);
     whole->value[m] = left < 0 ? 0 : rest > 0 ? left - number : left;
 }
-/* Divides a whole; what no stack gets stays. Bytes go with their blocks. */
+/* Divides a whole. Blocks that no stack gets stay with the whole. The bytes of blocks go with
+   them. */
 static MLI_COLD void mli_portion_divide_whole(mli_shares *t, mli_portion *whole) {
     int64_t blocks, bytes, given, number;
     double rest;
@@ -28164,7 +28650,7 @@ typedef struct mli_folded_writer {
     mli_shares shares;
     mli_groups groups;
     mli_folded_line *table;
-    size_t lines, most; /* in the table, and those it has room for */
+    size_t lines, most; /* how many lines are in the table, and how many it has room for */
 } mli_folded_writer;
 
 static MLI_COLD void mli_folded_text(mli_out *o, const char *text) {
@@ -28237,7 +28723,7 @@ static MLI_COLD void mli_folded_down(const mli_export *x, mli_folded_line *heap,
     }
     heap[i] = moving;
 }
-/* Sorts the lines of the table, and makes equal ones one. */
+/* Sorts the lines of the table, and merges equal ones. */
 static MLI_COLD void mli_folded_merge(mli_folded_writer *w) {
     mli_folded_line *lines = w->table;
     size_t i, n = w->lines, kept = 0;
@@ -28360,7 +28846,7 @@ static MLI_COLD uint64_t mli_pb_string(mli_pprof_writer *w, const char *text) {
     mli_put_utf8(w->x.o, text, "");
     return w->strings++;
 }
-/* Writes a message of n numbers as a field. They are its fields 1 to n; those that are 0 are left
+/* Writes a message of n numbers as a field. The numbers are its fields 1 to n; fields of 0 are left
    out. */
 static MLI_COLD void mli_pb_numbers(mli_out *o, unsigned field, const uint64_t *v, unsigned n) {
     char buf[80];
@@ -28425,7 +28911,7 @@ static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name, 
     mli_pb_message(o, 4, &m);
     mli_pb_numbers(o, 5, function, 4);
 }
-/* Writes the modules: all that the sites written before are in, and perhaps more. pprof takes the
+/* Writes the modules: every module of the sites written before, and perhaps others. pprof takes the
    first one for the program, so the executable comes first, and then the others. */
 static MLI_COLD void mli_pprof_mappings(mli_pprof_writer *w, int others) {
     const mli_module *m = mli_module_newest(w->x.lord);
@@ -28469,7 +28955,7 @@ static MLI_COLD void mli_pprof_part(void *writer, const mli_live_block *whole,
 static MLI_COLD void mli_pprof_anomalies(mli_pprof_writer *w) {
     uint32_t dev;
     for (dev = 0; dev <= w->x.devices; dev++) {
-        char buf[1024]; /* a line has, for each anomaly, a name and up to 20 digits */
+        char buf[1024]; /* room for one name and up to 20 digits for each anomaly */
         mli_out line;
         mli_out_buffer(&line, buf, sizeof buf);
         mli_text_anomalies(w->x.r, &line, "anomalies and drops, ", dev);
@@ -28531,19 +29017,20 @@ MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r) {
 
 #define MLI_HEAP_FREED_SIZE 1048576u
 
-/* Of a trace: its allocations, and its live blocks; of these the number that no call allocated, for
-   each of the two walks that write them. */
+/* The sums of a trace: its allocations, its live blocks, and how many live blocks no call
+   allocated, for each of the two walks that write these. */
 typedef struct mli_heap_sum {
     uint64_t allocs, bytes, live, live_bytes, older[2];
 } mli_heap_sum;
 typedef struct mli_heap_writer {
     mli_export x;
     mli_shares shares;
-    mli_groups groups; /* of the blocks in scopes: `bytes` is their trace, 0 while it has none */
+    mli_groups groups; /* the traces of blocks in scopes: `bytes` is the number of the trace, 0
+                          while there is none */
     mli_heap_sum *sum; /* by trace */
     uint64_t traces, infos;  /* so far */
     uint64_t calls, held;    /* allocations still to write; bytes now allocated */
-    uint64_t gone, gone_end; /* infos of the bytes no longer live: see mli_heap_gone */
+    uint64_t gone, gone_end; /* the infos of bytes that are no longer live: see mli_heap_gone */
 } mli_heap_writer;
 
 /* Writes a line "mode a b ...", the n numbers in hexadecimal. */
@@ -28572,7 +29059,7 @@ static uint32_t mli_heap_traces_count(const mli_export *x) {
 }
 
 /* Writes the names of a frame, its instruction pointer and, if it is in no stack, its trace.
-   *strings: so far. */
+   *strings: how many strings were written so far. */
 static MLI_COLD void mli_heap_frame(const mli_export *x, uint32_t frame, uint64_t modules,
                                     uint64_t *strings) {
     const mli_frame_name f = mli_frame_name_of(x, frame);
@@ -28689,8 +29176,8 @@ static MLI_COLD void mli_heap_settle(mli_heap_writer *w) {
         mli_putf(w->x.o, "# calls: %ju of %ju\n", w->calls, mli_add_saturated(calls, freed));
 }
 
-/* Writes the freed allocations of a trace. The free of nothing before each of their frees keeps
-   the call before from being a temporary one. */
+/* Writes the freed allocations of a trace. Before each free it writes a free of nothing, so that
+   heaptrack does not take the allocation before it for a temporary one. */
 static MLI_COLD void mli_heap_freed(mli_heap_writer *w, uint32_t trace) {
     const mli_heap_sum *sum = w->sum + trace;
     const uint64_t peak = w->x.r->total.peak, n = sum->allocs, size = n ? sum->bytes / n : 0;
@@ -28706,7 +29193,8 @@ static MLI_COLD void mli_heap_freed(mli_heap_writer *w, uint32_t trace) {
     }
 }
 
-/* Writes a live block: in the first walk those that no call allocated, in the second the others. */
+/* Writes a live block: the first walk writes the blocks that no call allocated, the second the
+   others. */
 static MLI_COLD void mli_heap_block(mli_heap_writer *w, const mli_live_block *b, int second) {
     uint64_t trace = mli_heap_trace(&w->x, b->node, b->frame), n = b->blocks, i;
     uint64_t *older = &w->sum[trace].older[second];
@@ -28821,12 +29309,12 @@ static const char *const mli_families[MLI_COLUMNS][2] = { /* name, help */
 
 typedef struct mli_prom_writer {
     mli_export x;
-    char label[1024]; /* labels of every sample, "name=value" and a 0 each; a 0 */
+    char label[1024]; /* the labels of every sample, each "name=value" and a 0; then one more 0 */
     uint64_t known[MEMLORD_MAX_DEVICES + 1]; /* by dev: the values for mli_prom_known */
 } mli_prom_writer;
 
 /* Writes the HELP and TYPE lines of a family. A family is a counter if its name ends in _total:
-   all that only grow are named so, and no others. */
+   exactly the families that only grow have such a name. */
 static MLI_COLD void mli_prom_head(mli_out *o, const char *name, const char *help) {
     size_t n = strlen(name);
     int counter = n > 6 && !strcmp(name + n - 6, "_total");
@@ -28841,7 +29329,7 @@ static MLI_COLD int mli_prom_label_in(const char *list, const char *name, size_t
     return 0;
 }
 /* Sets w->label to the labels of the ledger; if it has none and exports, to its process id. Leaves
-   out those that no sample may have: with a name that is none, or is there already. */
+   out a label whose name is not valid, or is that of an earlier label. */
 static MLI_COLD void mli_prom_labels(mli_prom_writer *w) {
     static const char own[] = "device\0tag\0scope\0site\0from\0to\0version\0",
                       letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
@@ -28958,7 +29446,8 @@ static MLI_COLD void mli_prom_rates(mli_prom_writer *w) {
 /* A family with one sample a line of a list. */
 typedef struct mli_family {
     const char *name;
-    char kind;   /* u: a number; d: it may be below 0; X: nanoseconds, written as seconds */
+    char kind;   /* u: a number; d: a number that may be below 0; X: nanoseconds, written as
+                    seconds */
     uint16_t at; /* its offset in the line */
     const char *help;
 } mli_family;
@@ -29164,7 +29653,7 @@ static MLI_COLD void mli_csv_line(mli_out *o, const memlord_block_info *b) {
     mli_putf(o, ",%ju", mli_site_line(b->site));
     mli_csv_text(o, b->site ? b->site->function : NULL);
 }
-/* What the lines of a block's parts are made from. */
+/* The data for the lines of a block's parts. */
 typedef struct mli_csv_whole {
     mli_report *r;
     const memlord_block_info *block;
@@ -29200,8 +29689,8 @@ MLI_PRIVATE MLI_COLD void mli_csv(mli_report *r) {
 
 /* ----------------------------------------------------------------------- src/reports/trace.h -- */
 
-/* Writes TRACE. May use reports/export, reports/ring, and reports/json for what it has as JSON has
-   it. Locks: none. */
+/* Writes TRACE. May use reports/export, reports/ring and, for members that JSON has in the same
+   form, reports/json. Locks: none. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r);
@@ -29230,7 +29719,7 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r);
 typedef struct mli_trace_writer {
     mli_export x;
     mli_last_events last;
-    int64_t *level; /* live bytes by tag row; behind them by dev: those without a tag */
+    int64_t *level; /* live bytes by tag row; behind these, by dev, the bytes without a tag */
     /* By dev: ns of the next sample, the level of the last sample, the level now. */
     uint64_t due[MEMLORD_MAX_DEVICES + 1], shown[MEMLORD_MAX_DEVICES + 1];
     uint64_t sum[MEMLORD_MAX_DEVICES + 1];
@@ -29521,7 +30010,8 @@ MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format)
 
 typedef struct mli_writer {
     void (*write)(mli_report *r); /* NULL: a knob leaves it out */
-    int whole;                    /* 1: it lists blocks, leaks and lifetimes: see mli_report */
+    int whole;                    /* 1: the format lists blocks, leaks and lifetimes: see
+                                     mli_report */
 } mli_writer;
 
 /* A row of the table for each format. */
@@ -29576,10 +30066,10 @@ MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format)
 
 /* ------------------------------------------------------------------------ src/embed/saving.h -- */
 
-/* Owns the output of reports: to the host's function, to a file, at the end of the process, on
-   request. May use reports/ and services/snapshots. Invariants: a report file is complete when it
-   gets its name, and a failed one leaves no file; a request is safe in a signal handler. Locks:
-   registry, to choose the ledger to save at exit; none while the host's function writes. */
+/* Owns the output of reports: to the host's function or a file, at once, on request or at the end
+   of the process. May use reports/ and services/snapshots. Invariants: a report file is complete
+   when it gets its name, and a failed one leaves no file; a request is safe in a signal handler.
+   Locks: registry, to choose the ledger to save at exit; none while the host's function writes. */
 
 MLI_PRIVATE MLI_COLD void mli_saving_life(mli_life *life);
 
@@ -29594,8 +30084,8 @@ struct mli_saving_state {
 };
 
 /* Pins the ledger's snapshots for a report. While the recorder runs, takes one more for a report
-   that shows snapshots (no format after TRACE does). That one belongs to the report and not to the
-   list, so that frequent reports evict no snapshot. */
+   that shows snapshots (no format after TRACE does). The added one belongs to the report and not to
+   the list, so that frequent reports evict no snapshot. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
     if (format > MEMLORD_FORMAT_TRACE || !mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS)) return;
@@ -29655,11 +30145,11 @@ static const char mli_format_suffixes[][11] = {
 
 #define MLI_SAVE_PATH_MAX 4000
 
-typedef struct mli_save_paths { /* allocated: a stack may have only 16 KiB */
+typedef struct mli_save_paths { /* not on the stack, which may have only 16 KiB */
     char target[MLI_SAVE_PATH_MAX], beside[MLI_SAVE_PATH_MAX + 64];
 } mli_save_paths;
 
-/* A file that is written, and the first error of the system there. */
+/* A file that is being written, and the first error of the system in it. */
 #define MLI_ERROR_SPECIAL UINT32_MAX /* it is no regular file */
 typedef struct mli_saved_file {
     mli_file file;
@@ -29847,9 +30337,9 @@ static memlord_result mli_dated_save(memlord *lord, memlord_format format,
 }
 
 /* Saves to the directory of memlord_save_at_exit (default: output_dir, then "."), and logs the
-   result. At the end of a ledger or of the process it saves only if that was wanted, once: the
-   exchange of exit_format lets only one caller save. It then serves a request, too, that no call
-   has served yet. exit_format: a memlord_format + 1; 0: JSON. */
+   result. At the end of a ledger or of the process it saves only if the host asked for that, and
+   only once: the exchange of exit_format lets one caller save. It then also serves a request that
+   no call has served yet. exit_format: a memlord_format + 1; 0: JSON. */
 static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     uint32_t format = end ? mli_u32_exchange(&lord->saving->exit_format, 0)
                           : mli_u32_load(&lord->saving->exit_format);
@@ -29860,7 +30350,7 @@ static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     memlord_result r = MEMLORD_E_NOMEM;
     memset(&f, 0, sizeof f);
     if (end && !format && !asked) return;
-    mli_capacities_refresh(lord, 1); /* the host may be in its allocator, or at its end */
+    mli_capacities_refresh(lord, 1); /* the host may be inside its allocator, or about to end */
     if (!directory) directory = lord->saving->output_dir ? lord->saving->output_dir : ".";
     p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
     if (p)
@@ -29885,7 +30375,8 @@ static MLI_COLD void mli_at_exit(void) {
             if (mli_u32_load(&lord->saving->exit_format) ||
                 mli_alert_on(lord, MLI_ALERT_SAVE))
                 break;
-        mli_process.saving = lord; /* a destroy on another thread waits for this */
+        mli_process.saving = lord; /* a memlord_destroy on another thread waits until this is
+                                      cleared */
         mli_lock_drop(&mli_process.registry_lock);
         if (lord) mli_save_dated(lord, 1);
     } while (lord);
@@ -29902,7 +30393,8 @@ static MLI_COLD memlord_result mli_at_exit_once(void) {
 
 /* -- the export: PROMETHEUS at an interval -- */
 
-#define MLI_EXPORT_MS_DEFAULT 15000 /* as often as the prometheus.yml of Prometheus scrapes */
+#define MLI_EXPORT_MS_DEFAULT 15000 /* the scrape interval in the prometheus.yml that comes with
+                                       Prometheus */
 
 /* Writes the export. Of failures in a row it logs the first. */
 static MLI_COLD void mli_export_save(memlord *lord, int end) {
@@ -30012,8 +30504,8 @@ MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord);
 
 #if !MLI_WINDOWS /* it has no fork */
-/* Takes or drops for a fork the locks inside the cold lock, each of all ledgers before the next.
-   Under the cold lock no device and its lock is new meanwhile. */
+/* Takes or drops for a fork the locks inside the cold lock, one lock of all ledgers before the
+   next. Under the cold lock no device is added meanwhile, so no lock is new. */
 MLI_PRIVATE MLI_COLD void mli_lives_lock(int take);
 /* Mends the states of a ledger in a forked child. */
 MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord);
@@ -30165,8 +30657,8 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void);
 /* Frees the records of a thread, at most one in each ledger. This is the exit hook. Its argument is
    the thread's number, as thread-local storage may be gone by then: MinGW emulates it and frees it
    earlier. Where that storage is still there, `exited` keeps later calls of the thread from getting
-   a record. Signals are blocked meanwhile: the handler of an interposer writes a report if the host
-   is in no call, which is so here. */
+   a record. Signals are blocked meanwhile: the signal handler of an interposer writes a report
+   while the host is in no call of MemLord, and would do so here. */
 static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     memlord *lord;
     mli_thread *t;
@@ -30175,7 +30667,7 @@ static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     (void)sigfillset(&every);
     (void)pthread_sigmask(SIG_SETMASK, &every, &before);
 #endif
-    if (!number) return; /* Windows: the thread did not set the hook */
+    if (MLI_WINDOWS && !number) return; /* the thread did not set the hook */
     mli_lock_take(&mli_process.registry_lock);
     MLI_LEDGERS_EACH(lord) {
         t = mli_thread_of(lord, (uint64_t)(uintptr_t)number);
@@ -30216,13 +30708,13 @@ static MLI_COLD void mli_fork_locks(int take) {
 }
 
 /* Stops every ledger between two calls before a fork. The child has only the forking thread: no
-   other thread may then hold a lock there, or have changed half a table. */
+   other thread may hold a lock at the fork, or be in the middle of a change. */
 static MLI_COLD void mli_fork_before(void) {
     mli_lock_take(&mli_process.registry_lock);
     mli_orphans_lock(1);
     mli_lock_take(&mli_process.cold_lock);
     mli_fork_locks(1);
-    mli_words_lock(1); /* last: all of the above reads and writes words */
+    mli_words_lock(1); /* last, because all of the above reads and writes words */
 }
 /* Lets the ledgers go on after a fork, in the parent and, at the end of its hook, in the child. */
 static MLI_COLD void mli_fork_parent(void) {
@@ -30234,11 +30726,11 @@ static MLI_COLD void mli_fork_parent(void) {
 }
 
 /* Makes the ledgers usable in a forked child. This thread keeps its records, under its new number.
-   All other records become free, with their counts and shards, but the orphan record. */
+   All other records except the orphan record become free, and keep their counts and shards. */
 static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
-    mli_words_lock(0); /* first: the rest reads and writes words */
+    mli_words_lock(0); /* first, because the rest reads and writes words */
     uint64_t number = mli_self.number ? mli_thread_number() : 0; /* changed by the fork */
     mli_self.is_helper = 0;
     mli_u64_store(&mli_process.pid, mli_pid());
@@ -30276,10 +30768,11 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
 
 #if !MLI_WINDOWS
 /* Deletes the exit key, so that no thread that ends runs a hook of a library that was closed. glibc
-   removes the fork handlers itself. This runs after the library's other destructors, as 101 is the
-   first priority that a host may use. It also runs at the end of the process: threads may go on
-   there, and those without a hook share the orphan record from here on. The exchange and the add
-   are seq_cst: of this thread and one that sets its hook, one sees the other. */
+   itself removes the fork handlers of a closed library. This runs after the library's other
+   destructors, as 101 is the first priority that a host may use. It also runs at the end of the
+   process: threads may go on there, and from here on a thread without a hook shares the orphan
+   record. The exchange and the add are seq_cst, so that of this thread and a thread that sets its
+   hook one sees the other. */
 __attribute__((destructor(101))) static void mli_process_end(void) {
     if (mli_u32_exchange(&mli_process.exit_key_ready, 0) &&
         !mli_u32_add(&mli_process.exit_key_users, 0))
@@ -30289,8 +30782,9 @@ __attribute__((destructor(101))) static void mli_process_end(void) {
 
 /* ------------------------------------------------------------------------- src/embed/leaks.h -- */
 
-/* Logs what a ledger that ends still has: the live bytes of each device, and where most come from.
-   Owns no state. Uses services/stats and the walks of books/listing. Locks: none of its own. */
+/* Logs what a ledger that ends still has: the live bytes of each device, and the sites and tags
+   that most of them come from. Owns no state. Uses services/stats and the walks of books/listing.
+   Locks: none of its own. */
 
 /* Logs the live bytes and blocks of each device. */
 MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord);
@@ -30317,8 +30811,8 @@ static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks
     (void)mli_out_end(&o, sizeof line);
     mli_log(lord, MEMLORD_LOG_WARNING, line);
 }
-/* Logs the ten groups with the most bytes, by the site and tag their blocks come from. Does nothing
-   if the ledger has neither sites nor tags: both row counts start at 1. */
+/* Logs the ten groups with the most bytes, by the site and the tag of their blocks. Does nothing if
+   the ledger has neither sites nor tags: both row counts start at 1. */
 static MLI_COLD void mli_log_leaks_by(memlord *lord) {
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
     mli_leak_table *leaks;
@@ -30411,8 +30905,8 @@ static MLI_COLD void mli_ledger_register(memlord *lord) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
-/* Takes a ledger off the registry. Waits first while another thread saves it at the end of the
-   program. */
+/* Takes a ledger off the registry. First waits while another thread saves the ledger at the end of
+   the program. */
 static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     unsigned spins = 0;
     mli_lock_take(&mli_process.registry_lock);
@@ -30449,7 +30943,8 @@ static MLI_COLD void mli_process_start(void) {
     mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* see mli_process_started */
 }
 
-/* Tells the logger of a description why it is refused: there is no ledger to log. */
+/* Tells the logger of a description why the description is refused. No ledger exists yet that could
+   log it. */
 static MLI_COLD memlord_result mli_desc_refuse(const memlord_desc *desc, const char *why) {
     if (desc->logger.fn) desc->logger.fn(desc->logger.user, MEMLORD_LOG_ERROR, why);
     return MEMLORD_E_INVALID;
@@ -30474,7 +30969,8 @@ static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, memlord
     if (r) return r;
     allocator = desc->allocator;
     if (!allocator.alloc) memlord_os_allocator(&allocator);
-    if (MLI_WINDOWS) mli_stay_loaded(); /* it cannot take back the hooks of threads */
+    if (MLI_WINDOWS) mli_stay_loaded(); /* a close of the library cannot take back the exit hooks of
+                                           threads */
     *out = mli_ledger_alloc(desc, &allocator);
     if (!*out) return MEMLORD_E_NOMEM;
     mli_ledger_register(*out);
@@ -30495,8 +30991,8 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
 
 MLI_API uint64_t memlord_generation(memlord *lord) { return lord ? lord->generation : 0; }
 
-/* The acquire pairs with the add in mli_ledger_unregister, which is seq_cst. A ledger that ends
-   after it makes the next call look again. */
+/* The acquire pairs with the seq_cst add in mli_ledger_unregister. If a ledger ends later, the next
+   call looks again. */
 MLI_API memlord *memlord_find(uint64_t generation) {
     const uint64_t ended = mli_u64_load_acquire(&mli_process.ended);
     memlord *lord;
@@ -30513,8 +31009,8 @@ MLI_API memlord *memlord_find(uint64_t generation) {
     return mli_self.found = lord;
 }
 
-/* The order matters: stops the helpers, writes the last report, verifies, logs leaks, drops fences,
-   and then takes the ledger off the registry. */
+/* The order matters: memlord_destroy stops the helpers, writes the last report, verifies, logs
+   leaks, drops fences, and then takes the ledger off the registry. */
 MLI_API void memlord_destroy(memlord *lord) {
     if (!lord || lord == mli_ptr_load(&mli_process.global)) return;
     mli_lives_stop(lord);
@@ -30527,10 +31023,10 @@ MLI_API void memlord_destroy(memlord *lord) {
     mli_ledger_delete(lord);
 }
 
-/* Makes the global ledger unless there is one: *made is 1, or 0. Returns it; NULL: r says why. One
-   is made in full before it is claimed, as its own calls may come back here from within malloc. It
-   is claimed before the process starts, so that calls from within that find it, and after the
-   process is claimed, so that other threads wait for that. */
+/* Returns the global ledger, and makes it unless it exists; *made says which. NULL: r says why. The
+   ledger is made in full before it is claimed, as its own calls may come back here from within
+   malloc. It is claimed after the process is claimed, so that other threads wait, and before the
+   process starts, so that calls from within the start find it. */
 static MLI_COLD memlord *mli_global_make(const memlord_desc *desc, int *made, memlord_result *r) {
     mli_ptr *global = &mli_process.global;
     memlord *fresh, *lord;
@@ -30580,7 +31076,8 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
     if (!made) {
         if (mli_log_hears(lord, MEMLORD_LOG_ERROR))
             mli_log(lord, MEMLORD_LOG_ERROR, late);
-        else if (own.logger.fn) /* the ledger in use is silent: or nothing would tell the host */
+        else if (own.logger.fn) /* the ledger in use has no logger: without this the host would
+                                   learn nothing */
             own.logger.fn(own.logger.user, MEMLORD_LOG_ERROR, late);
         return MEMLORD_E_STATE;
     }
@@ -30619,8 +31116,8 @@ static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_devic
 /* -- the functions that hooks put in place of the host's --
    A block's key is its address. A function in a table calls those of one host only. */
 
-/* Returns 1 if a block may be on the books. Where not every function records, those that are not
-   are no anomaly. */
+/* Returns 1 if a block may be on the books. If not every function of the table records, a block
+   that is not on the books is no anomaly. */
 static int mli_hooked_has(const mli_hooked *h, memlord *lord, const void *ptr) {
     memlord_block_info info;
     return ptr && ((mli_u32_load(&h->which) & MLI_HOOK_COMPLETE) ||
@@ -30678,7 +31175,7 @@ static MLI_NOINLINE void *mli_hooked_aligned(const mli_hooked *h, size_t alignme
                             caller);
 }
 
-/* Defines the functions of a place. */
+/* Defines the functions for one place of a table. */
 #define MLI_HOOK_FUNCTIONS(n)                                                                      \
     static void *mli_hook_malloc_##n(size_t size) {                                                \
         return mli_hooked_malloc(&mli_process.hooked[n], size, MLI_RETURN_ADDRESS());              \
@@ -30741,8 +31238,8 @@ static mli_hooked *mli_hooked_of(const memlord_hooks *table) {
     while (h < mli_process.hooked + MLI_HOOKED && h->table != table) h++;
     return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
 }
-/* Returns the place for a host's functions: one that is theirs and has no table now, else the first
-   that was never used; NULL: none is left. */
+/* Returns the place for a host's functions: a place that was theirs and has no table now, else the
+   first that was never used; NULL: none is left. */
 static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_hooked *h = mli_process.hooked;
@@ -30842,7 +31339,7 @@ MLI_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int prot, 
                                 int fd, int64_t offset, const memlord_site *site) {
     memlord_device d = flags & MAP_ANONYMOUS ? memlord_device_cpu() : mli_device_mapped();
     void *p;
-    if ((off_t)offset != offset) { /* truncated, it would map another part of the file */
+    if ((off_t)offset != offset) { /* a truncated offset would map another part of the file */
         errno = EOVERFLOW;
         return MAP_FAILED;
     }
@@ -30889,7 +31386,8 @@ MLI_API void memlord_reset(memlord *lord) {
     mli_thread *t;
     uint32_t i;
     if (!lord) return;
-    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* a requested report is of the old epoch */
+    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* first, so that a requested report is of the
+                                                       old epoch */
     t = mli_thread_get(lord);
     if (!t) return;
     mli_lock_take(&mli_process.cold_lock);

@@ -69,10 +69,12 @@
     Pinned    cudaMallocHost, cudaHostAlloc and cudaHostRegister count on the device pinned.
               Registered memory was there before: record its malloc too, and it counts on the cpu
               and on pinned.
-    Pool      a memory pool of a device: the current one (cudaDeviceGetMemPool), and each that a
-              wrapped call made, set or allocated from, up to 64 of a process at a time; and the
-              memory of its graphs. Destroy such a pool by memlord_cuda_pool_destroy: to ask a pool
-              that is gone is undefined. Blocks in it then count as outside of pools until freed.
+    Pool      a memory pool of a device: the current one (cudaDeviceGetMemPool), the default one,
+              and each that a wrapped call made or set, up to 64 of a process at a time; and the
+              memory of its graphs. Destroy a pool that was made or set so by
+              memlord_cuda_pool_destroy: to ask a pool that is gone is undefined. Blocks in it then
+              count as outside of pools until freed. A pool that others made is not asked; what is
+              allocated from it counts as outside of pools.
     Reserved  what pools and graphs hold, and what is live outside: live on the books and not
               pending, less what pools and graphs say is used. So `cached`, `reserved` less what is
               allocated, is what they hold unused. Bytes of a pool that unwrapped calls
@@ -89,7 +91,11 @@
               recorded at the capture's wrapped end, before the next wrapped wait, or in a poll.
     Streams   an event that is still to be recorded needs its stream: memlord_cuda_stream_destroy
               records it first. A stream destroyed otherwise must have none, as to ask it is
-              undefined; drivers mostly refuse, and the fence has failed.
+              undefined; drivers mostly refuse, and the fence has failed. Since CUDA 12 a stream or
+              context that comes to be at the same address is known for another one: what was to be
+              recorded on the first has failed, and its events are forgotten. An event for the
+              per-thread stream of another thread is recorded on the legacy one, which waits for all
+              blocking streams: that happens only if a poll finds one that a capture held back.
 
     ------------------------------------------------------------------ >>knobs ---
 
@@ -108,19 +114,28 @@
         MEMLORD_CUDA_MAX_LEDGERS   attached at a time, default 16             (one file)
         MEMLORD_CUDA_MAX_DEVICES   known of, default 64; further ones are counted but have no
                                    capacity                                   (one file)
-        MEMLORD_CUDA_MAX_EVENTS    kept for reuse per device, default 256     (one file)
+        MEMLORD_CUDA_MAX_EVENTS    kept for reuse per context, default 256    (one file)
 
     With CUDA_API_PER_THREAD_DEFAULT_STREAM (nvcc --default-stream per-thread) compile the one file
     with the same define as those that call it.
 
     -------------------------------------------------------------- >>threading ---
 
-    Any thread may call any function at any time. Nothing here blocks but what the host calls, what
-    it asks for (retries, and collections with MEMLORD_CUDA_FLAG_SYNC), a collection's trim, and
-    detach, which waits for samples and collections in progress. A call that records an event on a
-    stream whose launch queue is full may block in the driver. Of the other calls only the end of
-    that stream and the reset of its device wait for it. Detach before memlord_destroy, and before
-    a cudaDeviceReset that is not wrapped, which takes the events away.
+    Any thread may call any function at any time. No lock of the layer is held while the driver is
+    called, but for the one under which the first call of a process loads it. These may wait in it:
+
+        record_free, free_async_after, record_use of a per-thread stream, a free of a used block, a
+        poll, stream_end_capture, *_synchronize
+                                 while they record an event on a stream whose launch queue is full
+        stream_destroy           likewise, and until no other thread records on that stream
+        device_reset             until the device has done its work, and for samples and
+                                 collections inside it
+        pool_destroy             until no other thread asks or trims pools
+        a collection             for its trim; with MEMLORD_CUDA_FLAG_SYNC for frees that pend
+        attach, detach           for the driver and NVML to load; for samples and collections
+
+    Detach before memlord_destroy, and before a cudaDeviceReset that is not wrapped, which takes the
+    events away.
     Attach after fork: CUDA does not survive one. A child forked later has no driver: nothing is
     attached there, every function returns as without one, and what was pending is credited when it
     is polled (counted in fence_failures); the ledger itself goes on.
@@ -146,18 +161,31 @@
 
     ------------------------------------------------------------------ >>costs ---
 
-    An allocation costs what memlord_alloc costs; with more than one device it asks one question. A
-    free costs two or three times memlord_free, as it can be taken back, and makes no driver call.
-    free_async_after and record_free make up to four (find the stream's context, look for a capture,
-    record an event), record_use one or, for a per-thread default stream, four, and the free of a
-    used block up to three for each stream; while no event is kept for reuse, three more to create
-    one. A poll of an event is three.
+    An allocation costs what memlord_alloc costs, a free two or three times memlord_free, as it can
+    be taken back. Calls of the driver beside the real one:
+
+        malloc, free, free_async           0
+        malloc_async                       0; with several devices 1
+        record_use                         1; 3 for a per-thread stream, where it records an event
+        record_free, free_async_after      3
+        a free of a used block             2 for each stream, 3 for a per-thread one; with
+                                           MEMLORD_FLAG_DEFER its first poll
+        a poll of a stream                 3; when a part of what waits is done, up to 8
+        stream_end_capture                 2, whatever the capture held back
+        stream_destroy                     2, whatever was used there; 0 where nothing was
+        the first of these on a stream     2 more; and 4 more to make an event, while none is kept
+        what a later call than that of a default stream records: 1 more, 3 in another context
+        a sample                           19 for a device with one pool, 4 for each further pool
+
+    So a poll costs no more if more waits: a stream has at most 32 events, and one stands for all
+    frees up to it. Of more, each is credited together with some that came soon after it.
     Allocations and frees on cuda devices poll only while frees pend there: one stream a call, and
     one that is not done after up to 256 such calls or 10 ms again. Those on other devices make no
-    driver call. A sample is a few driver calls and, with NVML, up to some hundred microseconds:
-    pollers take it, no call waits for it. One in 16 lists the device's processes, which takes locks
-    of the driver; where NVML does not know this one (in a container) it stops after 8.
-    Memory: 64 bytes a pending free, kept for the next; MEMLORD_CUDA_MAX_EVENTS events. A timed
+    driver call. A sample takes, with NVML, up to some hundred microseconds: pollers take it, no call
+    waits for it. One in 16 lists the device's processes, which takes locks of the driver; where NVML
+    does not know this one (in a container) it stops after 8.
+    Memory: 24 bytes a pending free, kept for the next, and 700 a stream; 64 streams on which nothing
+    waits stay known, as it takes more calls to find one anew; MEMLORD_CUDA_MAX_EVENTS events. A timed
     scope is two events.
     memlord_cuda_attach initialises the driver (cuInit) and NVML, which may take tens of
     milliseconds; without a driver it returns in a fraction of one.
@@ -384,20 +412,21 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
      free, free_async       end it: at the call, or when the uses recorded of it are done.
      host_register          record it as pinned; host_unregister ends that.
      stream_end_capture     then records what the capture held back.
-     stream_destroy         first record what waits for the stream, whatever ledger it is of.
+     stream_destroy         first record one event for all that waits for the stream, or was used
+                            there, whatever ledger it is of.
      device_reset           first waits for the device, and for samples and collections of the layer
                             that are inside it, and ends what the ledger has on it: blocks of
                             the current device and page-locked ones of it, but for those of pools
-                            and physical memory, which CUDA keeps; fences of its streams fail then,
-                            and all events kept for reuse are destroyed. All this happens before the
+                            and physical memory, which CUDA keeps. Frees that wait for its streams
+                            are done then, of all ledgers; what a capture holds back has failed; and
+                            all events kept for reuse are destroyed. All this happens before the
                             call, and stays if that fails: its error may be one of earlier work.
-                            What other ledgers have there stays on their books; none of it may be
-                            pending, nor a timed scope open, as their events are gone.
+                            Blocks of other ledgers there stay on their books; none may have a timed
+                            scope open, as its events are gone.
      *_synchronize          first record what waits for the stream, or the device, and then retire,
                             as what they waited for may be what is pending.
      pool_create, device_set_pool
-                            take the pool, and the one that was current, into the list; pool_destroy
-                            takes it off.
+                            take the pool into the list; pool_destroy takes it off.
    An allocation that finds no memory is counted as by memlord_alloc_failed.
    With MEMLORD_CUDA_FLAG_RETRY allocations that find no memory retire, collect, trim and back off
    as memlord_alloc_retry does, under the ledger's limits (without the flag a limit refuses none of
@@ -577,7 +606,6 @@ MEMLORD_API void memlord_cuda_events_release(void) MLI_OFF_VOID
 typedef struct memlord_cuda_scope {
     cudaStream_t stream;
     void *start;
-    uint64_t id;
     int begun;
 } memlord_cuda_scope;
 
@@ -901,10 +929,12 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
     X(context_pop, "cuCtxPopCurrent_v2", 1, (void **context))                                 \
     X(context_current, "cuCtxGetCurrent", 1, (void **context))                                \
     X(context_device, "cuCtxGetDevice", 1, (int *device))                                     \
+    X(context_id, "cuCtxGetId", 0, (void *context, unsigned long long *id))                   \
     X(memory_info, "cuMemGetInfo_v2", 1, (size_t *unused, size_t *total))                     \
     X(pointer_attribute, "cuPointerGetAttribute", 1,                                          \
       (void *value, int attribute, unsigned long long pointer))                               \
     X(pool_current, "cuDeviceGetMemPool", 0, (cudaMemPool_t *pool, int device))               \
+    X(pool_default, "cuDeviceGetDefaultMemPool", 0, (cudaMemPool_t *pool, int device))        \
     X(pool_attribute, "cuMemPoolGetAttribute", 0,                                             \
       (cudaMemPool_t pool, int attribute, void *value))                                       \
     X(pool_trim, "cuMemPoolTrimTo", 0, (cudaMemPool_t pool, size_t keep))                     \
@@ -914,6 +944,7 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
     X(capture_mode, "cuThreadExchangeStreamCaptureMode", 1, (int *mode))                      \
     X(stream_capturing, "cuStreamIsCapturing", 1, (cudaStream_t stream, int *status))         \
     X(stream_context, "cuStreamGetCtx", 1, (cudaStream_t stream, void **context))             \
+    X(stream_id, "cuStreamGetId", 0, (cudaStream_t stream, unsigned long long *id))           \
     X(event_create, "cuEventCreate", 1, (cudaEvent_t *event, unsigned flags))                 \
     X(event_destroy, "cuEventDestroy_v2", 1, (cudaEvent_t event))                             \
     X(event_record, "cuEventRecord", 1, (cudaEvent_t event, cudaStream_t stream))             \
@@ -924,6 +955,7 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
     MLI_CUDA_VIRTUAL(MLI_CUDA_AS_FUNCTION)
 
 enum { /* of cuda.h */
+    MLI_CUDA_NO_MEMORY = 2,
     MLI_CUDA_NOT_INITIALIZED = 3,
     MLI_CUDA_NO_CONTEXT = 201, /* none is current */
     MLI_CUDA_NOT_READY = 600,
@@ -1275,19 +1307,16 @@ MLI_CUDA_PRIVATE mli_cuda_holders mli_cuda_holders_get(int i, int active) {
 
 /* -------------------------------------------------------------------------- src/cuda/pools.h -- */
 
-/* Owns the list of memory pools that wrapped calls have seen. Locks: pools_lock, while the driver
-   is asked about pools: one that is to be destroyed is taken off the list before. */
+/* Owns the list of memory pools that wrapped calls have made or set. One that others made may be
+   gone by the next question. Locks: pools_lock, never while the driver is called. */
 
 enum { MLI_CUDA_POOLS = 64 };
 
 MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_pools_lock)
 
-/* The place of a pool, or of room for one (NULL). */
-MLI_CUDA_PRIVATE int mli_cuda_pool_find(cudaMemPool_t pool);
-
 MLI_CUDA_PRIVATE void mli_cuda_pool_add(cudaMemPool_t pool, int device);
 
-/* 1: it was there, on *device. */
+/* Takes a pool off the list, and waits until no thread asks one. 1: it was there, on *device. */
 MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device);
 
 /* Adds up what the pools of a device keep and hold, the current pool first, and what its graphs do.
@@ -1298,18 +1327,17 @@ MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, ui
 /* -------------------------------------------------------------------------- src/cuda/pools.c -- */
 
 MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_pools_lock = MLI_CUDA_LOCK;
-typedef struct mli_cuda_pools_state {
-    mli_cuda_u64 pool[MLI_CUDA_POOLS]; /* 0: room for one; changed under the lock */
-    int device[MLI_CUDA_POOLS];        /* -1: the host's memory */
+static struct {
+    cudaMemPool_t pool[MLI_CUDA_POOLS]; /* NULL: room for one */
+    int device[MLI_CUDA_POOLS];         /* -1: the host's memory */
     uint64_t dropped;
-} mli_cuda_pools_state;
-static mli_cuda_pools_state mli_cuda_pools;
+    int asking; /* threads that ask pools */
+} mli_cuda_pools;
 
-MLI_CUDA_PRIVATE int mli_cuda_pool_find(cudaMemPool_t pool) {
+/* Under the lock: the place of a pool, or of room for one (NULL). */
+static int mli_cuda_pool_find(cudaMemPool_t pool) {
     int i = 0;
-    while (i < MLI_CUDA_POOLS &&
-           mli_cuda_load(&mli_cuda_pools.pool[i]) != (uint64_t)(uintptr_t)pool)
-        i++;
+    while (i < MLI_CUDA_POOLS && mli_cuda_pools.pool[i] != pool) i++;
     return i;
 }
 
@@ -1322,7 +1350,7 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_add(cudaMemPool_t pool, int device) {
         mli_cuda_pools.dropped++;
     } else {
         mli_cuda_pools.device[i] = device;
-        mli_cuda_store(&mli_cuda_pools.pool[i], (uint64_t)(uintptr_t)pool);
+        mli_cuda_pools.pool[i] = pool;
     }
     mli_cuda_lock_drop(&mli_cuda_pools_lock);
 }
@@ -1333,13 +1361,18 @@ MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device) {
     i = pool ? mli_cuda_pool_find(pool) : MLI_CUDA_POOLS;
     if (i < MLI_CUDA_POOLS) {
         *device = mli_cuda_pools.device[i];
-        mli_cuda_store(&mli_cuda_pools.pool[i], 0);
+        mli_cuda_pools.pool[i] = NULL;
+    }
+    while (mli_cuda_pools.asking) {
+        mli_cuda_lock_drop(&mli_cuda_pools_lock);
+        mli_cuda_yield();
+        mli_cuda_lock_take(&mli_cuda_pools_lock);
     }
     mli_cuda_lock_drop(&mli_cuda_pools_lock);
     return i < MLI_CUDA_POOLS;
 }
 
-/* Inside the device, under the lock: trims a pool to *keep, if that is not NULL, and adds what it
+/* Inside the device: trims a pool to *keep, if that is not NULL, and adds what it
    has; what one keeps, the next need not. */
 static int mli_cuda_pool_ask(const mli_cuda_driver *d, cudaMemPool_t pool, uint64_t *keep,
                              memlord_cuda_pool *sum) {
@@ -1358,18 +1391,24 @@ static int mli_cuda_pool_ask(const mli_cuda_driver *d, cudaMemPool_t pool, uint6
 MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, uint64_t *keep,
                                         memlord_cuda_pool *out) {
     uint64_t graph[4] = {0, 0, 0, 0};
-    cudaMemPool_t current = NULL, pool;
-    int i, k, good;
+    cudaMemPool_t pools[MLI_CUDA_POOLS + 2] = {NULL, NULL}; /* the current one, and the default */
+    int i, k, n = 2, good;
     memset(out, 0, sizeof *out);
     mli_cuda_lock_take(&mli_cuda_pools_lock);
-    good = !d->pool_current(&current, d->handle[device]);
-    if (good) good = mli_cuda_pool_ask(d, current, keep, out);
-    for (i = 0; i < MLI_CUDA_POOLS && good; i++) {
-        pool = (cudaMemPool_t)(uintptr_t)mli_cuda_load(&mli_cuda_pools.pool[i]);
-        if (pool && pool != current && mli_cuda_pools.device[i] == device)
-            (void)mli_cuda_pool_ask(d, pool, keep, out);
-    }
+    mli_cuda_pools.asking++;
+    for (i = 0; i < MLI_CUDA_POOLS; i++)
+        if (mli_cuda_pools.pool[i] && mli_cuda_pools.device[i] == device)
+            pools[n++] = mli_cuda_pools.pool[i];
     out->pools_dropped = mli_cuda_pools.dropped;
+    mli_cuda_lock_drop(&mli_cuda_pools_lock);
+    good = !d->pool_current(&pools[0], d->handle[device]);
+    if (d->pool_default && d->pool_default(&pools[1], d->handle[device])) pools[1] = NULL;
+    if (good) good = mli_cuda_pool_ask(d, pools[0], keep, out);
+    for (i = 1; i < n && good; i++)
+        if (pools[i] && pools[i] != pools[0] && (i == 1 || pools[i] != pools[1]))
+            (void)mli_cuda_pool_ask(d, pools[i], keep, out);
+    mli_cuda_lock_take(&mli_cuda_pools_lock);
+    mli_cuda_pools.asking--;
     mli_cuda_lock_drop(&mli_cuda_pools_lock);
     if (keep && d->graph_trim) (void)d->graph_trim(d->handle[device]);
     for (k = 0; k < 4 && d->graph_attribute; k++) /* since 11.4; without it they stay 0 */
@@ -1639,6 +1678,894 @@ MLI_CUDA_PRIVATE int mli_cuda_capacity(void *user, memlord_device device, memlor
     return 0;
 }
 
+/* ------------------------------------------------------------------------- src/cuda/events.h -- */
+
+/* Owns the events kept for reuse, the contexts they are of, and the memory of small records. May use
+   cuda/driver. Lock: streams_lock, which cuda/streams has, too; never while the driver or the ledger
+   is called. */
+
+MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_streams_lock)
+
+typedef struct mli_cuda_event {
+    struct mli_cuda_event *next;
+    cudaEvent_t handle; /* NULL: to be made */
+} mli_cuda_event;
+
+/* An event serves only the streams of its context. */
+typedef struct mli_cuda_context {
+    struct mli_cuda_context *next;
+    void *handle;
+    unsigned long long id;   /* cuCtxGetId; 0: not known */
+    unsigned streams;        /* that are known of it */
+    mli_cuda_event *kept[2]; /* without time, and with */
+    int n[2];
+} mli_cuda_context;
+
+/* Records are cut from pages that are kept, a list for each kind. Under the lock. A new one is
+   zeroed; NULL: no memory. */
+enum { MLI_CUDA_CELL_FENCE, MLI_CUDA_CELL_STREAM, MLI_CUDA_CELL_EVENT, MLI_CUDA_CELL_CONTEXT,
+       MLI_CUDA_CELL_TIME, MLI_CUDA_CELLS };
+MLI_CUDA_PRIVATE void *mli_cuda_cell_take(int kind, size_t size);
+MLI_CUDA_PRIVATE void mli_cuda_cell_give(int kind, void *cell);
+
+/* Under the lock: the context of a handle, with a further stream; NULL: no memory. *died is 1 if the
+   handle was that of another one before, whose events are forgotten. */
+MLI_CUDA_PRIVATE mli_cuda_context *mli_cuda_context_enter(void *handle, unsigned long long id,
+                                                          int *died);
+
+/* Under the lock: an event that is kept, or one to be made; NULL: no memory. A context that is NULL
+   keeps none. */
+MLI_CUDA_PRIVATE mli_cuda_event *mli_cuda_event_take(mli_cuda_context *context, int timed);
+/* Under the lock: keeps one. NULL is none. */
+MLI_CUDA_PRIVATE void mli_cuda_event_keep(mli_cuda_context *context, int timed,
+                                          mli_cuda_event *event);
+
+/* Makes the handle of an event in a context. Returns the driver's error. */
+MLI_CUDA_PRIVATE int mli_cuda_event_make(const mli_cuda_driver *d, void *context, int timed,
+                                         mli_cuda_event *event);
+/* Calls a function for an event. It knows its context: a driver that wants that to be current all
+   the same says so. Requires: the capture mode is relaxed. */
+MLI_CUDA_PRIVATE int mli_cuda_event_call(const mli_cuda_driver *d, int (*call)(cudaEvent_t),
+                                         void *context, cudaEvent_t event);
+/* Destroys what a context keeps beyond so many. */
+MLI_CUDA_PRIVATE void mli_cuda_events_trim(mli_cuda_context *context, int most);
+/* Destroys all that is kept, and forgets contexts without streams. */
+MLI_CUDA_PRIVATE void mli_cuda_events_end(void);
+
+/* ------------------------------------------------------------------------- src/cuda/events.c -- */
+
+MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_streams_lock = MLI_CUDA_LOCK;
+
+/* -- records -- */
+
+typedef struct mli_cuda_cell {
+    struct mli_cuda_cell *next;
+} mli_cuda_cell;
+static mli_cuda_cell *mli_cuda_cells[MLI_CUDA_CELLS];
+
+/* The pages are the operating system's, so that no malloc of the host's is called. */
+MLI_CUDA_PRIVATE void *mli_cuda_cell_take(int kind, size_t size) {
+    enum { PIECE = 16384 };
+    mli_cuda_cell *cell = mli_cuda_cells[kind];
+    if (!cell) {
+        memlord_allocator pages;
+        char *made;
+        size_t at;
+        memlord_os_allocator(&pages);
+        made = (char *)pages.alloc(pages.user, PIECE);
+        for (at = 0; made && at + size <= PIECE; at += size)
+            mli_cuda_cell_give(kind, made + at);
+        cell = mli_cuda_cells[kind];
+        if (!cell) return NULL;
+    }
+    mli_cuda_cells[kind] = cell->next;
+    return memset((void *)cell, 0, size);
+}
+MLI_CUDA_PRIVATE void mli_cuda_cell_give(int kind, void *cell) {
+    mli_cuda_cell *given = (mli_cuda_cell *)cell;
+    given->next = mli_cuda_cells[kind];
+    mli_cuda_cells[kind] = given;
+}
+
+/* -- contexts -- */
+
+static mli_cuda_context *mli_cuda_contexts;
+
+static mli_cuda_event *mli_cuda_event_pop(mli_cuda_context *context, int timed) {
+    mli_cuda_event *event = context->kept[timed];
+    if (!event) return NULL;
+    context->kept[timed] = event->next;
+    context->n[timed]--;
+    return event;
+}
+
+MLI_CUDA_PRIVATE mli_cuda_context *mli_cuda_context_enter(void *handle, unsigned long long id,
+                                                          int *died) {
+    mli_cuda_context *c = mli_cuda_contexts;
+    mli_cuda_event *event;
+    int timed;
+    while (c && c->handle != handle) c = c->next;
+    if (!c) {
+        c = (mli_cuda_context *)mli_cuda_cell_take(MLI_CUDA_CELL_CONTEXT, sizeof *c);
+        if (!c) return NULL;
+        c->handle = handle;
+        c->next = mli_cuda_contexts;
+        mli_cuda_contexts = c;
+    }
+    *died = c->id && id && c->id != id;
+    for (timed = 0; timed < 2 && *died; timed++)
+        while ((event = mli_cuda_event_pop(c, timed)) != NULL)
+            mli_cuda_cell_give(MLI_CUDA_CELL_EVENT, event);
+    if (id) c->id = id;
+    c->streams++;
+    return c;
+}
+
+/* -- events -- */
+
+MLI_CUDA_PRIVATE mli_cuda_event *mli_cuda_event_take(mli_cuda_context *context, int timed) {
+    mli_cuda_event *event = context ? mli_cuda_event_pop(context, timed) : NULL;
+    if (event) return event;
+    return (mli_cuda_event *)mli_cuda_cell_take(MLI_CUDA_CELL_EVENT, sizeof *event);
+}
+MLI_CUDA_PRIVATE void mli_cuda_event_keep(mli_cuda_context *context, int timed,
+                                          mli_cuda_event *event) {
+    if (!event) return;
+    if (!event->handle) {
+        mli_cuda_cell_give(MLI_CUDA_CELL_EVENT, event);
+        return;
+    }
+    event->next = context->kept[timed];
+    context->kept[timed] = event;
+    context->n[timed]++;
+}
+
+MLI_CUDA_PRIVATE int mli_cuda_event_make(const mli_cuda_driver *d, void *context, int timed,
+                                         mli_cuda_event *event) {
+    void *current = NULL;
+    int mode, pushed = 0, r = d->context_current(&current);
+    if (!r && current != context) {
+        r = d->context_push(context);
+        pushed = !r;
+    }
+    if (!r) r = mli_cuda_relax(d, &mode);
+    if (!r) {
+        r = d->event_create(&event->handle, timed ? 0 : MLI_CUDA_EVENT_PLAIN);
+        (void)d->capture_mode(&mode);
+    }
+    if (r) event->handle = NULL;
+    if (pushed) (void)d->context_pop(&current);
+    return r;
+}
+
+MLI_CUDA_PRIVATE int mli_cuda_event_call(const mli_cuda_driver *d, int (*call)(cudaEvent_t),
+                                         void *context, cudaEvent_t event) {
+    int r = call(event);
+    if (r != MLI_CUDA_NO_CONTEXT || d->context_push(context)) return r;
+    r = call(event);
+    (void)d->context_pop(&context);
+    return r;
+}
+
+MLI_CUDA_PRIVATE void mli_cuda_events_trim(mli_cuda_context *context, int most) {
+    const mli_cuda_driver *d = mli_cuda_driver_get();
+    mli_cuda_event *event = NULL;
+    int mode, timed;
+    for (timed = 0; timed < 2; timed += !event) {
+        mli_cuda_lock_take(&mli_cuda_streams_lock);
+        if (event) mli_cuda_cell_give(MLI_CUDA_CELL_EVENT, event);
+        event = context->n[timed] > most ? mli_cuda_event_pop(context, timed) : NULL;
+        mli_cuda_lock_drop(&mli_cuda_streams_lock);
+        if (!event || !d || mli_cuda_relax(d, &mode)) continue;
+        (void)mli_cuda_event_call(d, d->event_destroy, context->handle, event->handle);
+        (void)d->capture_mode(&mode);
+    }
+}
+
+MLI_CUDA_PRIVATE void mli_cuda_events_end(void) {
+    mli_cuda_context **at, *c;
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    for (c = mli_cuda_contexts; c; c = c->next) {
+        c->streams++; /* it stays in the list */
+        mli_cuda_lock_drop(&mli_cuda_streams_lock);
+        mli_cuda_events_trim(c, 0);
+        mli_cuda_lock_take(&mli_cuda_streams_lock);
+        c->streams--;
+    }
+    for (at = &mli_cuda_contexts; (c = *at) != NULL;) {
+        if (c->streams || c->n[0] || c->n[1]) {
+            at = &c->next;
+            continue;
+        }
+        *at = c->next;
+        mli_cuda_cell_give(MLI_CUDA_CELL_CONTEXT, c);
+    }
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+}
+
+/* ------------------------------------------------------------------------ src/cuda/streams.h -- */
+
+/* Owns what is known of the streams that frees wait for, and the fences on them. May use cuda/events
+   and cuda/driver. Lock: streams_lock, never while the driver or the ledger is called. */
+
+/* A stream numbers the places in its order at which something was freed: its positions. An event
+   that is recorded on it stands for all positions given until then. So what waits for a stream needs
+   no list, one event serves all that a capture held back, and one all uses of a stream that ends. A
+   stream stays known for a while after its last fence, as it takes more calls to find it anew. */
+
+enum { MLI_CUDA_MARKS = 32 };
+
+/* ENDS: no event may be recorded any more; CLOSED: nor asked. */
+enum { MLI_CUDA_OPEN, MLI_CUDA_ENDS, MLI_CUDA_CLOSED };
+
+typedef struct mli_cuda_mark {
+    mli_cuda_event *event;
+    uint64_t position; /* the last that it stands for */
+} mli_cuda_mark;
+
+typedef struct mli_cuda_stream {
+    struct mli_cuda_stream *next; /* of its bucket */
+    cudaStream_t handle;
+    unsigned long long id;     /* cuStreamGetId, or a hash of what tells it apart */
+    uint64_t thread;           /* of a per-thread stream */
+    mli_cuda_context *context; /* NULL: not known yet */
+    int device;                /* the first block's: its context stands in for a default stream's */
+    uint64_t number;           /* no other stream has or had it */
+    unsigned users;            /* fences and scopes on it, and calls that work with it */
+    unsigned inside;           /* threads that call the driver for it */
+    unsigned unplaced;         /* fences without a position: uses of blocks that are live */
+    uint64_t given;            /* the last position */
+    uint64_t recorded;         /* the last one that an event stands for */
+    uint64_t done, failed;     /* the last ones that were found to be so */
+    uint64_t refused;          /* up to it those without an event get none */
+    uint64_t apart;            /* positions from one mark to the next, at least */
+    uint64_t pass;             /* the last mli_cuda_streams_record that took it */
+    unsigned char listed;      /* it is in its bucket */
+    unsigned char state;       /* MLI_CUDA_OPEN .. */
+    unsigned char asking;      /* a thread asks its events: no other does, and none is replaced */
+    unsigned char answered;    /* asked since the last record: first questions are not passed on */
+    int n;
+    mli_cuda_mark mark[MLI_CUDA_MARKS];
+} mli_cuda_stream;
+
+typedef struct mli_cuda_fence {
+    mli_cuda_stream *stream;
+    uint64_t position; /* 0: none yet */
+    int asked;
+} mli_cuda_fence;
+
+/* 1: this thread waits for the events that it asks. */
+MLI_CUDA_VARIABLE(MEMLORD_THREAD_LOCAL int mli_cuda_waits)
+
+/* 0, and the handles 1 and 2, are streams that every context, or thread, has one of. */
+MLI_CUDA_PRIVATE int mli_cuda_is_default(cudaStream_t handle);
+
+/* The handle that means the same whatever the default stream is compiled to be. */
+MLI_CUDA_PRIVATE cudaStream_t mli_cuda_stream_handle(cudaStream_t handle);
+
+/* Returns the stream of a handle, with this call as a user; NULL: no memory. *here is 1 if it is a
+   default one of the context that is current. A thread that never called the runtime has none. */
+MLI_CUDA_PRIVATE mli_cuda_stream *mli_cuda_stream_find(cudaStream_t handle, int device, int *here);
+MLI_CUDA_PRIVATE void mli_cuda_stream_leave(mli_cuda_stream *s);
+
+/* Records an event for the positions that have none. Returns 1: they have one now; 0: not while the
+   stream is captured, or on this thread; -1: they get none. */
+MLI_CUDA_PRIVATE int mli_cuda_stream_record(mli_cuda_stream *s, int here);
+
+/* The same of the streams of a handle that are this thread's, or of all (NULL): before somebody waits
+   for them, as an event that is recorded after the wait is rarely done at once, and once they are no
+   longer captured. */
+MLI_CUDA_PRIVATE void mli_cuda_streams_record(const cudaStream_t *handle);
+
+/* Ends the streams of a handle, with one event each for all that is on it; NULL: those of a context,
+   and waits for that. */
+MLI_CUDA_PRIVATE void mli_cuda_streams_end(const cudaStream_t *handle, const void *context);
+
+/* Returns an event with time, recorded on a stream now; NULL: it cannot be, or not now. */
+MLI_CUDA_PRIVATE mli_cuda_event *mli_cuda_stream_time(mli_cuda_stream *s, int here);
+
+/* A fence on a stream, at the present position if it is `placed`, else at that where it is first
+   asked. NULL: no memory. */
+MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_fence_on(mli_cuda_stream *s, int placed);
+/* memlord_fence.done and .drop. */
+MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user);
+MLI_CUDA_PRIVATE void mli_cuda_fence_free(void *user);
+/* First questions of fences on a stream are answered "not yet", or are passed on again. */
+MLI_CUDA_PRIVATE void mli_cuda_stream_answer(mli_cuda_stream *s, int answered);
+
+/* Ends the streams that nothing waits for: their events are kept. */
+MLI_CUDA_PRIVATE void mli_cuda_streams_forget(void);
+
+/* ------------------------------------------------------------------------ src/cuda/streams.c -- */
+
+enum { MLI_CUDA_BUCKETS = 256, MLI_CUDA_IDLE = 64 };
+#define MLI_CUDA_HASHED (1ull << 63) /* an id that is not the driver's */
+
+MLI_CUDA_VARIABLE_HERE(MEMLORD_THREAD_LOCAL int mli_cuda_waits)
+
+static struct {
+    mli_cuda_stream *bucket[MLI_CUDA_BUCKETS];
+    unsigned idle; /* that are listed without a user */
+    uint64_t numbers, passes;
+} mli_cuda_streams;
+
+/* A number of this thread: no other has it while both live. */
+static uint64_t mli_cuda_thread_id(void) { return (uint64_t)(uintptr_t)&mli_cuda_waits; }
+
+MLI_CUDA_PRIVATE int mli_cuda_is_default(cudaStream_t handle) { return (uintptr_t)handle <= 2; }
+
+MLI_CUDA_PRIVATE cudaStream_t mli_cuda_stream_handle(cudaStream_t handle) {
+#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
+    if (!handle) return cudaStreamPerThread;
+#endif
+    return handle;
+}
+
+/* Under the lock: gives other threads time. */
+static void mli_cuda_streams_yield(void) {
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+    mli_cuda_yield();
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+}
+
+/* -- the streams that are known: all under the lock -- */
+
+static mli_cuda_stream **mli_cuda_bucket(cudaStream_t handle) {
+    uint64_t hash = (uint64_t)(uintptr_t)handle * 0x9e3779b97f4a7c15u;
+    return &mli_cuda_streams.bucket[hash >> 56];
+}
+
+static void mli_cuda_stream_unlist(mli_cuda_stream *s) {
+    mli_cuda_stream **at = mli_cuda_bucket(s->handle);
+    if (!s->listed) return;
+    while (*at != s) at = &(*at)->next;
+    *at = s->next;
+    s->listed = 0;
+    if (!s->users) mli_cuda_streams.idle--;
+}
+
+/* Keeps the events of the first n marks. */
+static void mli_cuda_marks_end(mli_cuda_stream *s, int n) {
+    int i;
+    for (i = 0; i < n; i++) mli_cuda_event_keep(s->context, 0, s->mark[i].event);
+    s->n -= n;
+    memmove(s->mark, s->mark + n, (size_t)s->n * sizeof *s->mark);
+}
+
+/* Requires: it has no user. */
+static void mli_cuda_stream_free(mli_cuda_stream *s) {
+    mli_cuda_stream_unlist(s);
+    mli_cuda_marks_end(s, s->n);
+    if (s->context) s->context->streams--;
+    mli_cuda_cell_give(MLI_CUDA_CELL_STREAM, s);
+}
+
+/* Frees streams without users until there are but so many. */
+static void mli_cuda_streams_evict(unsigned most) {
+    mli_cuda_stream *s, *next;
+    int i;
+    for (i = 0; i < MLI_CUDA_BUCKETS && mli_cuda_streams.idle > most; i++)
+        for (s = mli_cuda_streams.bucket[i]; s; s = next) {
+            next = s->next;
+            if (!s->users) mli_cuda_stream_free(s);
+        }
+}
+MLI_CUDA_PRIVATE void mli_cuda_streams_forget(void) {
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    mli_cuda_streams_evict(0);
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+}
+
+/* Ends a stream that is gone already. With its context its events are gone, too. */
+static void mli_cuda_stream_died(mli_cuda_stream *s, int with_context) {
+    int i;
+    mli_cuda_stream_unlist(s);
+    s->state = (unsigned char)(with_context ? MLI_CUDA_CLOSED : MLI_CUDA_ENDS);
+    s->refused = ++s->given;
+    if (with_context) {
+        s->failed = s->given;
+        for (i = 0; i < s->n; i++) mli_cuda_cell_give(MLI_CUDA_CELL_EVENT, s->mark[i].event);
+        s->n = 0;
+    }
+    if (!s->users) mli_cuda_stream_free(s);
+}
+
+/* Gives a stream its context. All that is known of another one of that handle is over. */
+static void mli_cuda_stream_place(mli_cuda_stream *s, void *handle, unsigned long long id) {
+    mli_cuda_context *context;
+    mli_cuda_stream *other, *next;
+    int died = 0, i;
+    if (!handle || s->context) return;
+    context = mli_cuda_context_enter(handle, id, &died);
+    for (i = 0; i < MLI_CUDA_BUCKETS && died; i++)
+        for (other = mli_cuda_streams.bucket[i]; other; other = next) {
+            next = other->next;
+            if (other->context == context) mli_cuda_stream_died(other, 1);
+        }
+    s->context = context;
+}
+
+/* Finds a stream, or (add) makes it. Another one that had its handle is gone. */
+static mli_cuda_stream *mli_cuda_stream_known(cudaStream_t handle, unsigned long long id, int add) {
+    mli_cuda_stream **bucket = mli_cuda_bucket(handle), *s = *bucket, *next;
+    while (s && (s->handle != handle || s->id != id)) s = s->next;
+    if (!s && add) {
+        for (s = *bucket; s && !mli_cuda_is_default(handle); s = next) {
+            next = s->next;
+            if (s->handle == handle && !((s->id | id) & MLI_CUDA_HASHED))
+                mli_cuda_stream_died(s, 0);
+        }
+        if (mli_cuda_streams.idle >= MLI_CUDA_IDLE) mli_cuda_streams_evict(MLI_CUDA_IDLE / 2);
+        s = (mli_cuda_stream *)mli_cuda_cell_take(MLI_CUDA_CELL_STREAM, sizeof *s);
+        if (!s) return NULL;
+        s->handle = handle;
+        s->id = id;
+        s->thread = mli_cuda_thread_id();
+        s->number = ++mli_cuda_streams.numbers;
+        s->listed = 1;
+        s->next = *bucket;
+        *bucket = s;
+        mli_cuda_streams.idle++;
+    }
+    if (s && !s->users++) mli_cuda_streams.idle--;
+    return s;
+}
+
+/* -- what the driver says of a stream -- */
+
+typedef struct mli_cuda_home {
+    void *context;
+    unsigned long long id;
+} mli_cuda_home;
+
+/* Finds the context of a stream, that of a default one of this thread. Returns the driver's error. */
+static int mli_cuda_home_of(const mli_cuda_driver *d, cudaStream_t handle, mli_cuda_home *home) {
+    int r;
+    memset(home, 0, sizeof *home);
+    r = mli_cuda_is_default(handle) ? d->context_current(&home->context)
+                                    : d->stream_context(handle, &home->context);
+    if (r) home->context = NULL;
+    if (home->context && d->context_id && d->context_id(home->context, &home->id)) home->id = 0;
+    return r;
+}
+
+MLI_CUDA_PRIVATE mli_cuda_stream *mli_cuda_stream_find(cudaStream_t handle, int device, int *here) {
+    const mli_cuda_driver *d = mli_cuda_driver_get();
+    mli_cuda_home home = {NULL, 0};
+    unsigned long long id = 0;
+    mli_cuda_stream *s;
+    int named = d && d->stream_id && !d->stream_id(handle, &id);
+    if (d && !named) (void)mli_cuda_home_of(d, handle, &home);
+    if (!named) {
+        id = (unsigned long long)(uintptr_t)home.context * 0x9e3779b97f4a7c15u;
+        id += handle == cudaStreamPerThread ? mli_cuda_thread_id() << 8 : 0;
+        id = MLI_CUDA_HASHED | (home.context ? id : id + (unsigned)device);
+    }
+    *here = mli_cuda_is_default(handle) && (named || home.context);
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    s = mli_cuda_stream_known(handle, id, 0);
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+    if (s) return s;
+    if (named) (void)mli_cuda_home_of(d, handle, &home);
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    s = mli_cuda_stream_known(handle, id, 1);
+    if (s && s->users == 1) s->device = device;
+    if (s) mli_cuda_stream_place(s, home.context, home.id);
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+    return s;
+}
+
+MLI_CUDA_PRIVATE void mli_cuda_stream_leave(mli_cuda_stream *s) {
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    if (!--s->users) {
+        if (s->listed)
+            mli_cuda_streams.idle++;
+        else
+            mli_cuda_stream_free(s);
+    }
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+}
+
+/* Finds the context of a stream that had none, of a default one the primary one of its device, and
+   keeps it. Returns the driver's error. */
+static int mli_cuda_stream_home(const mli_cuda_driver *d, mli_cuda_stream *s, void **context) {
+    mli_cuda_home home = {NULL, 0};
+    unsigned flags;
+    int active = 0, r;
+    if (!mli_cuda_is_default(s->handle)) {
+        r = mli_cuda_home_of(d, s->handle, &home);
+    } else {
+        if (s->device >= d->known) return MLI_CUDA_NO_CONTEXT;
+        r = d->primary_state(d->handle[s->device], &flags, &active);
+        if (!r && !active) r = MLI_CUDA_NO_CONTEXT;
+        if (!r) r = d->primary_retain(&home.context, d->handle[s->device]);
+        /* others hold it: it was active */
+        if (!r) (void)d->primary_release(d->handle[s->device]);
+        if (!r && d->context_id && d->context_id(home.context, &home.id)) home.id = 0;
+    }
+    if (r) return r;
+    *context = home.context;
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    mli_cuda_stream_place(s, home.context, home.id);
+    if (!s->context) r = MLI_CUDA_NO_MEMORY;
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+    return r;
+}
+
+/* -- recording -- */
+
+/* Records an event on a stream, making it if it has to be. One that was kept may be gone with a
+   reset of the device: then one try with a fresh one. Returns the driver's error. */
+static int mli_cuda_event_put(const mli_cuda_driver *d, cudaStream_t handle, void *context,
+                              int timed, mli_cuda_event *event) {
+    int status = 0, mode, r = d->stream_capturing(handle, &status);
+    if (r) return r;
+    if (status) return MLI_CUDA_NOT_READY;
+    if (event->handle) {
+        r = d->event_record(event->handle, handle);
+        if (r == 0 || r == MLI_CUDA_NO_CONTEXT || mli_cuda_is_not_yet(r)) return r;
+        if (mli_cuda_relax(d, &mode) == 0) {
+            (void)mli_cuda_event_call(d, d->event_destroy, context, event->handle);
+            (void)d->capture_mode(&mode);
+        }
+        event->handle = NULL;
+    }
+    r = mli_cuda_event_make(d, context, timed, event);
+    return r ? r : d->event_record(event->handle, handle);
+}
+
+/* The same in the context of the stream, known or not. The default stream of another thread cannot
+   be named: the legacy one, which waits for all of those, stands for it. Returns 1, 0 or -1, as
+   mli_cuda_stream_record does. */
+static int mli_cuda_event_on(const mli_cuda_driver *d, mli_cuda_stream *s, int here, void *context,
+                             int timed, mli_cuda_event *event) {
+    cudaStream_t handle = s->handle;
+    void *current = context;
+    int pushed = 0, r = 0;
+    if (handle == cudaStreamPerThread && s->thread != mli_cuda_thread_id()) {
+        handle = cudaStreamLegacy;
+        here = 0;
+    }
+    if (!context) r = mli_cuda_stream_home(d, s, &context);
+    if (!r && mli_cuda_is_default(handle) && !here) {
+        r = d->context_current(&current);
+        if (!r && current != context) {
+            r = d->context_push(context);
+            pushed = !r;
+        }
+    }
+    if (!r) r = mli_cuda_event_put(d, handle, context, timed, event);
+    if (r == MLI_CUDA_NO_CONTEXT && context && !pushed && d->context_push(context) == 0) {
+        pushed = 1; /* a handle knows its context, but a driver may want it to be current */
+        r = mli_cuda_event_put(d, handle, context, timed, event);
+    }
+    if (pushed) (void)d->context_pop(&current);
+    return r == 0 ? 1 : mli_cuda_is_not_yet(r) ? 0 : -1;
+}
+
+/* Under the lock: marks that a recorded event stands for all positions up to one. Once there are too
+   many, every second one is given up, and its positions wait for the next; from then on marks are
+   that much farther apart. Returns as mli_cuda_stream_record does. */
+static int mli_cuda_mark_put(mli_cuda_stream *s, mli_cuda_event *event, uint64_t position) {
+    int i;
+    if (position <= s->recorded || (s->n == MLI_CUDA_MARKS && s->asking)) {
+        mli_cuda_event_keep(s->context, 0, event);
+        return position <= s->recorded;
+    }
+    if (s->n < MLI_CUDA_MARKS / 4) s->apart = 1;
+    if (s->n == MLI_CUDA_MARKS) {
+        s->n /= 2;
+        s->apart *= 2;
+        for (i = 0; i < s->n; i++) {
+            mli_cuda_event_keep(s->context, 0, s->mark[2 * i].event);
+            s->mark[i] = s->mark[2 * i + 1];
+        }
+    } else if (s->n > 1 && !s->asking && position - s->mark[s->n - 2].position <= s->apart) {
+        mli_cuda_event_keep(s->context, 0, s->mark[--s->n].event);
+    }
+    s->mark[s->n].event = event;
+    s->mark[s->n++].position = position;
+    s->recorded = position;
+    s->answered = 0;
+    return 1;
+}
+
+/* `last`: the stream ends. Threads record side by side, and none waits for another. */
+static int mli_cuda_stream_mark(mli_cuda_stream *s, int here, int last) {
+    const mli_cuda_driver *d = mli_cuda_driver_get();
+    mli_cuda_event *event;
+    void *context;
+    uint64_t position;
+    int r = -1, none;
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    position = s->given;
+    none = position == s->recorded;
+    if (none || (s->state && !last)) {
+        mli_cuda_lock_drop(&mli_cuda_streams_lock);
+        return none;
+    }
+    s->inside++;
+    context = s->context ? s->context->handle : NULL;
+    event = mli_cuda_event_take(s->context, 0);
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+    if (d && event) r = mli_cuda_event_on(d, s, here, context, 0, event);
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    s->inside--;
+    if (r == 1)
+        r = mli_cuda_mark_put(s, event, position);
+    else
+        mli_cuda_event_keep(s->context, 0, event);
+    if (r < 0 && s->refused < position) s->refused = position;
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+    return r;
+}
+MLI_CUDA_PRIVATE int mli_cuda_stream_record(mli_cuda_stream *s, int here) {
+    return mli_cuda_stream_mark(s, here, 0);
+}
+
+MLI_CUDA_PRIVATE mli_cuda_event *mli_cuda_stream_time(mli_cuda_stream *s, int here) {
+    const mli_cuda_driver *d = mli_cuda_driver_get();
+    mli_cuda_event *event;
+    void *context;
+    int r = -1;
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    event = s->state ? NULL : mli_cuda_event_take(s->context, 1);
+    s->inside += event != NULL;
+    context = s->context ? s->context->handle : NULL;
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+    if (!event) return NULL;
+    if (d) r = mli_cuda_event_on(d, s, here, context, 1, event);
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    s->inside--;
+    if (r != 1) mli_cuda_event_keep(s->context, 1, event);
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+    return r == 1 ? event : NULL;
+}
+
+/* Under the lock: takes streams whose positions have no event, as a user of each. */
+static int mli_cuda_streams_take(const cudaStream_t *handle, uint64_t pass, mli_cuda_stream **out,
+                                 int most) {
+    const uint64_t self = mli_cuda_thread_id();
+    mli_cuda_stream *s;
+    int i, n = 0;
+    for (i = 0; i < MLI_CUDA_BUCKETS; i++)
+        for (s = mli_cuda_streams.bucket[i]; s && n < most; s = s->next) {
+            if (s->given == s->recorded || s->pass >= pass || s->state) continue;
+            if (handle ? s->handle != *handle : 0) continue;
+            if (s->handle == cudaStreamPerThread && s->thread != self) continue;
+            s->pass = pass;
+            if (!s->users++) mli_cuda_streams.idle--;
+            out[n++] = s;
+        }
+    return n;
+}
+MLI_CUDA_PRIVATE void mli_cuda_streams_record(const cudaStream_t *handle) {
+    enum { AT_ONCE = 64 };
+    mli_cuda_stream *taken[AT_ONCE];
+    uint64_t pass;
+    int i, n;
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    pass = ++mli_cuda_streams.passes;
+    while ((n = mli_cuda_streams_take(handle, pass, taken, AT_ONCE)) != 0) {
+        mli_cuda_lock_drop(&mli_cuda_streams_lock);
+        for (i = 0; i < n; i++) {
+            (void)mli_cuda_stream_record(taken[i], 0);
+            mli_cuda_stream_leave(taken[i]);
+        }
+        mli_cuda_lock_take(&mli_cuda_streams_lock);
+    }
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+}
+
+/* -- asking -- */
+
+/* Asks how many marks are done: the first, and then by halves; or waits for the one that stands for
+   `waits`. Returns the driver's error for mark[*done], 0 if all are. */
+static int mli_cuda_marks_ask(const mli_cuda_driver *d, void *context, const mli_cuda_mark *mark,
+                              int n, uint64_t waits, int *done) {
+    int mode, i, refused = 0, r = mli_cuda_relax(d, &mode);
+    if (r) return r;
+    while (*done < n) {
+        i = *done ? (*done + n) / 2 : 0;
+        if (waits)
+            for (i = 0; i < n - 1 && mark[i].position < waits;) i++;
+        r = mli_cuda_event_call(d, waits && d->event_wait ? d->event_wait : d->event_query, context,
+                                mark[i].event->handle);
+        if (r == 0) {
+            *done = i + 1;
+        } else {
+            refused = r;
+            n = i;
+        }
+        if (waits) break;
+    }
+    (void)d->capture_mode(&mode);
+    return refused;
+}
+
+/* Under the lock: what a question has found. An event that failed takes its positions along; one
+   that came into a capture is to be recorded once more. */
+static void mli_cuda_stream_learn(mli_cuda_stream *s, int done, int r) {
+    s->answered = 1;
+    if (!s->n) return; /* its context died meanwhile */
+    if (done) s->done = s->mark[done - 1].position;
+    mli_cuda_marks_end(s, done);
+    if (!r || !s->n) return;
+    if (r == MLI_CUDA_CAPTURED_EVENT) {
+        mli_cuda_marks_end(s, s->n);
+        s->recorded = s->done < s->failed ? s->failed : s->done;
+    } else if (!mli_cuda_is_not_yet(r)) {
+        s->failed = s->mark[0].position;
+        mli_cuda_marks_end(s, 1);
+    }
+}
+
+/* Asks the driver how far a stream has come; or waits until it has reached a position. `last`: it
+   ends. One thread asks at a time: others hear what it has learned. */
+static void mli_cuda_stream_ask(mli_cuda_stream *s, uint64_t waits, int last) {
+    const mli_cuda_driver *d = mli_cuda_driver_get();
+    mli_cuda_mark mark[MLI_CUDA_MARKS];
+    mli_cuda_context *context;
+    int n, done = 0, r;
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    while (waits && s->asking && !last) mli_cuda_streams_yield();
+    if (!d || s->asking || !s->n || (s->state == MLI_CUDA_CLOSED && !last)) {
+        mli_cuda_lock_drop(&mli_cuda_streams_lock);
+        return;
+    }
+    s->asking = 1;
+    s->inside++;
+    n = s->n;
+    context = s->context;
+    memcpy(mark, s->mark, (size_t)n * sizeof *mark);
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+    r = mli_cuda_marks_ask(d, context->handle, mark, n, waits, &done);
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    s->asking = 0;
+    s->inside--;
+    mli_cuda_stream_learn(s, done, r);
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+    mli_cuda_events_trim(context, MEMLORD_CUDA_MAX_EVENTS);
+}
+
+/* -- the end of a stream -- */
+
+/* Requires: it is not listed, and this call is a user. */
+static void mli_cuda_stream_end(mli_cuda_stream *s, int waits) {
+    uint64_t last;
+    int needed;
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    s->state = MLI_CUDA_CLOSED;
+    while (s->inside) mli_cuda_streams_yield();
+    needed = s->unplaced || s->given > s->recorded;
+    last = ++s->given;
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+    if (needed) (void)mli_cuda_stream_mark(s, 0, 1);
+    if (waits) mli_cuda_stream_ask(s, last, 1);
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    s->refused = last;
+    if (waits) { /* what is not done now never will be */
+        s->failed = s->recorded;
+        mli_cuda_marks_end(s, s->n);
+    } else {
+        s->state = MLI_CUDA_ENDS;
+    }
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+}
+
+/* Under the lock: a listed stream of a handle or a context. One whose context another thread looks
+   for may be of that one. */
+static mli_cuda_stream *mli_cuda_stream_of(const cudaStream_t *handle, const void *context) {
+    mli_cuda_stream *s = NULL;
+    int i;
+    if (handle) {
+        for (s = *mli_cuda_bucket(*handle); s && s->handle != *handle;) s = s->next;
+        return s;
+    }
+    for (i = 0; i < MLI_CUDA_BUCKETS; i++)
+        for (s = mli_cuda_streams.bucket[i]; s; s = s->next)
+            if (s->context ? s->context->handle == context : s->inside) return s;
+    return NULL;
+}
+MLI_CUDA_PRIVATE void mli_cuda_streams_end(const cudaStream_t *handle, const void *context) {
+    mli_cuda_stream *s;
+    if (!mli_cuda_driver_get()) return;
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    while ((s = mli_cuda_stream_of(handle, context)) != NULL) {
+        if (!handle && !s->context) {
+            mli_cuda_streams_yield();
+            continue;
+        }
+        mli_cuda_stream_unlist(s);
+        s->users++;
+        mli_cuda_lock_drop(&mli_cuda_streams_lock);
+        mli_cuda_stream_end(s, !handle);
+        mli_cuda_stream_leave(s);
+        mli_cuda_lock_take(&mli_cuda_streams_lock);
+    }
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+}
+
+/* -- fences -- */
+
+MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_fence_on(mli_cuda_stream *s, int placed) {
+    mli_cuda_fence *fence;
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    fence = (mli_cuda_fence *)mli_cuda_cell_take(MLI_CUDA_CELL_FENCE, sizeof *fence);
+    if (fence) {
+        fence->stream = s;
+        s->users++;
+        if (!placed)
+            s->unplaced++;
+        else
+            fence->position = s->state ? s->given : ++s->given;
+    }
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+    return fence;
+}
+MLI_CUDA_PRIVATE void mli_cuda_fence_free(void *user) {
+    mli_cuda_fence *fence = (mli_cuda_fence *)user;
+    mli_cuda_stream *s = fence->stream;
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    s->unplaced -= !fence->position;
+    mli_cuda_cell_give(MLI_CUDA_CELL_FENCE, fence);
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+    mli_cuda_stream_leave(s);
+}
+
+MLI_CUDA_PRIVATE void mli_cuda_stream_answer(mli_cuda_stream *s, int answered) {
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    s->answered = (unsigned char)answered;
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+}
+
+/* What is known of a fence, or what is to be done to know it. */
+enum { MLI_CUDA_FAILED = -1, MLI_CUDA_NOT_YET, MLI_CUDA_DONE, MLI_CUDA_RECORD, MLI_CUDA_ASK };
+
+/* Under the lock. */
+static int mli_cuda_fence_look(const mli_cuda_fence *fence, int passed_on) {
+    const mli_cuda_stream *s = fence->stream;
+    const uint64_t at = fence->position;
+    if (at <= s->done) return MLI_CUDA_DONE;
+    if (at <= s->failed) return MLI_CUDA_FAILED;
+    if (at <= s->recorded)
+        return passed_on && s->state != MLI_CUDA_CLOSED ? MLI_CUDA_ASK : MLI_CUDA_NOT_YET;
+    if (at <= s->refused) return MLI_CUDA_FAILED;
+    return passed_on && !s->state ? MLI_CUDA_RECORD : MLI_CUDA_NOT_YET;
+}
+
+/* The first question of a use places it: its block is freed now. An event that is recorded in a first
+   question is not asked in it: it is rarely done at once. */
+MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user) {
+    mli_cuda_fence *fence = (mli_cuda_fence *)user;
+    mli_cuda_stream *s = fence->stream;
+    const int waits = mli_cuda_waits;
+    int first, known;
+    if (!mli_cuda_driver_get()) return -1;
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    first = !fence->asked && !waits;
+    known = first && fence->position && s->answered;
+    fence->asked = 1;
+    if (!fence->position) {
+        s->unplaced--;
+        fence->position = s->state ? s->given : ++s->given;
+    }
+    known = mli_cuda_fence_look(fence, !known);
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+    if (known == MLI_CUDA_RECORD) {
+        known = mli_cuda_stream_record(s, 0);
+        if (!known) mli_cuda_stream_answer(s, 1);
+        if (known == 1) known = first ? MLI_CUDA_NOT_YET : MLI_CUDA_ASK;
+    }
+    if (known == MLI_CUDA_ASK) {
+        mli_cuda_stream_ask(s, waits ? fence->position : 0, 0);
+        mli_cuda_lock_take(&mli_cuda_streams_lock);
+        known = mli_cuda_fence_look(fence, 0);
+        mli_cuda_lock_drop(&mli_cuda_streams_lock);
+    }
+    return known;
+}
+
 /* --------------------------------------------------------------------- src/cuda/collection.h -- */
 
 /* Owns the trim of a device's pools and graphs. Locks: none. */
@@ -1652,15 +2579,6 @@ MLI_CUDA_PRIVATE void mli_cuda_nvtx_mark(const char *what, uint64_t bytes);
 MLI_CUDA_PRIVATE void mli_cuda_nvtx_push(const char *what);
 MLI_CUDA_PRIVATE void mli_cuda_nvtx_end(void);
 #endif
-
-/* Why this thread asks fences: in a poll; in a collection with FLAG_SYNC, which waits for their
-   events; in a free, which does not ask the driver for an event that it has just recorded; in a
-   free that records its events after the real one. */
-enum { MLI_CUDA_ASKS, MLI_CUDA_WAITS, MLI_CUDA_FREES, MLI_CUDA_FREES_FIRST };
-MLI_CUDA_VARIABLE(MEMLORD_THREAD_LOCAL int mli_cuda_asker)
-
-/* A number of this thread: no other has it while both live. */
-MLI_CUDA_PRIVATE uint64_t mli_cuda_thread_id(void);
 
 MLI_CUDA_PRIVATE memlord_gc_result mli_cuda_collect(void *user, memlord *lord,
                                                     const memlord_gc_event *event);
@@ -1695,9 +2613,6 @@ MLI_CUDA_PRIVATE void mli_cuda_nvtx_mark(const char *what, uint64_t bytes) { (vo
 MLI_CUDA_PRIVATE void mli_cuda_nvtx_push(const char *what) { (void)what; }
 MLI_CUDA_PRIVATE void mli_cuda_nvtx_end(void) {}
 #endif
-MLI_CUDA_VARIABLE_HERE(MEMLORD_THREAD_LOCAL int mli_cuda_asker)
-
-MLI_CUDA_PRIVATE uint64_t mli_cuda_thread_id(void) { return (uint64_t)(uintptr_t)&mli_cuda_asker; }
 
 /* Inside the device: trims its pools and graphs. A trim that a band asks for keeps what was used at
    most since the last one: what was freed since may have been used all at once, and no more than
@@ -1708,15 +2623,15 @@ static void mli_cuda_trim(const mli_cuda_driver *d, mli_cuda_attachment *probe, 
     memlord_cuda_pool before, after;
     uint64_t lately = memlord_freed(lord, device) + memlord_pending(lord, device), had, has;
     uint64_t keep = mli_cuda_load(&probe->keep_bytes);
-    int asker = mli_cuda_asker;
+    int waits = mli_cuda_waits;
     if (!mli_cuda_pools_ask(d, device.index, NULL, &before)) return;
     lately += before.used;
     if (lately > before.used_high) lately = before.used_high;
     if (event->reason == MEMLORD_REASON_BAND && keep < lately) keep = lately;
     if (mli_cuda_load(&probe->flags) & MEMLORD_CUDA_FLAG_SYNC) {
-        mli_cuda_asker = MLI_CUDA_WAITS;
+        mli_cuda_waits = 1;
         (void)memlord_retire(lord, device);
-        mli_cuda_asker = asker;
+        mli_cuda_waits = waits;
     }
     result->ran = mli_cuda_pools_ask(d, device.index, &keep, &after);
     had = before.reserved + before.graph_reserved;
@@ -1742,545 +2657,133 @@ MLI_CUDA_PRIVATE memlord_gc_result mli_cuda_collect(void *user, memlord *lord,
     return result;
 }
 
-/* ------------------------------------------------------------------------- src/cuda/events.h -- */
-
-/* Owns the fences made of events, and the events between uses: a bin for each context, as an event
-   serves only the streams of its own. May use cuda/driver. Locks: events_lock and unrecorded_lock,
-   never while the driver or the ledger is called. */
-
-/* The driver may block a record until a host function of a stream has run, which may wait for the
-   locks. So no lock is held then: the fence is marked as taken while its event is recorded, and the
-   end of its stream waits for that one. Fences come from pages that are kept. Those with an event
-   still to be recorded are in a list, so that the end of their stream finds them. */
-
-enum { MLI_CUDA_BINS = MEMLORD_CUDA_MAX_DEVICES * 2 }; /* with time and without */
-
-enum { MLI_CUDA_UNRECORDED, MLI_CUDA_RECORDED, MLI_CUDA_LOST };
-
-/* Whether a thread records, or ends, the event of a listed fence without the lock; DROPPED: it
-   does, and frees the fence then, as the ledger dropped it meanwhile. */
-enum { MLI_CUDA_IDLE, MLI_CUDA_BUSY, MLI_CUDA_DROPPED };
-
-typedef struct mli_cuda_fence {
-    struct mli_cuda_fence *next, **slot; /* the pointer to it in its list; NULL: in none */
-    mli_cuda_u64 state; /* what is not listed is its owner's alone */
-    cudaStream_t stream;
-    uint64_t thread;   /* of a per-thread stream */
-    cudaEvent_t event; /* of `context`; NULL: none yet */
-    void *context;     /* the stream's; NULL: not known yet */
-    int device;        /* the block's: its context stands in for that of a default stream */
-    unsigned char due;   /* to be recorded as soon as its stream allows, as its block is freed */
-    unsigned char taken; /* MLI_CUDA_BUSY, or DROPPED meanwhile; the fence stays listed */
-    unsigned char timed; /* its event keeps the time */
-    unsigned char fresh; /* recorded, and not asked since */
-} mli_cuda_fence;
-
-/* 0, and the handles 1 and 2, are streams that every context, or thread, has one of. */
-MLI_CUDA_PRIVATE int mli_cuda_is_default(cudaStream_t stream);
-
-MLI_CUDA_PRIVATE cudaStream_t mli_cuda_stream(cudaStream_t stream);
-
-MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_unrecorded_lock)
-MLI_CUDA_VARIABLE(mli_cuda_fence *mli_cuda_unrecorded[2])
-
-typedef struct mli_cuda_event_bin {
-    void *context; /* NULL: the bin has none yet, nor have those after it */
-    int timed;
-    mli_cuda_fence *first;
-    unsigned n;
-} mli_cuda_event_bin;
-
-MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_events_lock)
-MLI_CUDA_VARIABLE(mli_cuda_event_bin mli_cuda_events[MLI_CUDA_BINS], mli_cuda_spare)
-MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_fence_pop(mli_cuda_event_bin *bin);
-
-/* A fence on a stream, with an event of its context, if one is kept. Default streams are of the
-   context that is current: a thread that never called the runtime has none. NULL: no memory. */
-MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_fence_on(cudaStream_t stream, int device, int timed);
-
-MLI_CUDA_PRIVATE void mli_cuda_event_end(void *context, cudaEvent_t event);
-MLI_CUDA_PRIVATE void mli_cuda_fence_unlist(mli_cuda_fence *fence);
-
-/* Takes a listed fence, so that its driver calls need no lock. Drops the lock of the lists. */
-MLI_CUDA_PRIVATE void mli_cuda_fence_take(mli_cuda_fence *fence);
-/* Publishes the state of a taken fence; an unrecorded one stays listed. Takes the lock of the
-   lists. Returns the next fence of its list. A fence that was dropped meanwhile is put before
-   *dropped, to be freed without the lock. */
-MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_fence_publish(mli_cuda_fence *fence, uint64_t state,
-                                                        mli_cuda_fence **dropped);
-/* Gives other threads time to publish what they took. Under the lock, which it drops meanwhile.
-   Returns the first fence of a list. */
-MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_fences_wait(int due);
-
-/* memlord_fence.drop, too. */
-MLI_CUDA_PRIVATE void mli_cuda_fence_free(void *user);
-
-/* 1: recorded; 0: not while the stream is captured, or here; -1: it cannot be. The default stream
-   of another thread cannot be named: the legacy one, which waits for all of those, stands for
-   it. */
-MLI_CUDA_PRIVATE int mli_cuda_fence_record(mli_cuda_fence *fence);
-
-/* The same of a fence that is this thread's alone yet; what is not recorded is listed. */
-MLI_CUDA_PRIVATE void mli_cuda_fence_begin(mli_cuda_fence *fence, int now);
-
-/* Frees what mli_cuda_fence_publish put into the list. */
-MLI_CUDA_PRIVATE void mli_cuda_fences_free(mli_cuda_fence *dropped);
-
-/* Records what is due on a stream of this thread's, or on any (NULL): before somebody waits for it,
-   as an event that is recorded after the wait is rarely done at once, and once it is no longer
-   captured. When the stream ends, all that is not recorded; what it would not record is lost then,
-   and what another thread is recording is waited for.
-   `asked`: also if its stream is another thread's. */
-MLI_CUDA_PRIVATE void mli_cuda_fences_record(const cudaStream_t *stream,
-                                             const mli_cuda_fence *asked, int ends);
-
-/* memlord_fence.done. Recording disturbs no capture, asking might. */
-MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user);
-
-/* A number of the stream: default streams share a handle, and differ by their context, and
-   per-thread ones by the thread, too. */
-MLI_CUDA_PRIVATE uint64_t mli_cuda_fence_queue(const mli_cuda_fence *fence);
-
-/* ------------------------------------------------------------------------- src/cuda/events.c -- */
-
-typedef char mli_cuda_check_fence[sizeof(mli_cuda_fence) <= 64 ? 1 : -1]; /* as >>costs says */
-
-MLI_CUDA_PRIVATE int mli_cuda_is_default(cudaStream_t stream) { return (uintptr_t)stream <= 2; }
-
-MLI_CUDA_PRIVATE cudaStream_t mli_cuda_stream(cudaStream_t stream) {
-#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
-    if (!stream) return cudaStreamPerThread;
-#endif
-    return stream;
-}
-
-MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_unrecorded_lock = MLI_CUDA_LOCK;
-MLI_CUDA_VARIABLE_HERE(mli_cuda_fence *mli_cuda_unrecorded[2])
-static mli_cuda_u64 mli_cuda_fences_due;       /* so many are; at 0 the lists are not looked at */
-
-MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_events_lock = MLI_CUDA_LOCK;
-MLI_CUDA_VARIABLE_HERE(mli_cuda_event_bin mli_cuda_events[MLI_CUDA_BINS], mli_cuda_spare)
-
-/* The bin of a context; NULL: there are too many. Under the lock. */
-static mli_cuda_event_bin *mli_cuda_event_bin_of(void *context, int timed) {
-    int i;
-    for (i = 0; i < MLI_CUDA_BINS; i++) {
-        mli_cuda_event_bin *bin = &mli_cuda_events[i];
-        if (!bin->context) {
-            bin->context = context;
-            bin->timed = timed;
-        }
-        if (bin->context == context && bin->timed == timed) return bin;
-    }
-    return NULL;
-}
-
-/* Under the lock. */
-static void mli_cuda_fence_push(mli_cuda_event_bin *bin, mli_cuda_fence *fence) {
-    fence->next = bin->first;
-    bin->first = fence;
-    bin->n++;
-}
-MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_fence_pop(mli_cuda_event_bin *bin) {
-    mli_cuda_fence *fence = bin->first;
-    if (!fence) return NULL;
-    bin->first = fence->next;
-    bin->n--;
-    return fence;
-}
-
-/* Cuts pages into spare fences; the operating system's, so that no malloc of the host's is called.
-   Under the lock. */
-static void mli_cuda_fences_make(void) {
-    enum { PIECE = 16384 };
-    memlord_allocator pages;
-    mli_cuda_fence *made;
-    size_t i, n = PIECE / sizeof *made;
-    memlord_os_allocator(&pages);
-    made = (mli_cuda_fence *)pages.alloc(pages.user, PIECE);
-    if (!made) return;
-    memset(made, 0, PIECE);
-    for (i = 0; i < n; i++) mli_cuda_fence_push(&mli_cuda_spare, &made[i]);
-}
-
-MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_fence_on(cudaStream_t stream, int device, int timed) {
-    const mli_cuda_driver *d = mli_cuda_driver_get();
-    mli_cuda_fence *fence = NULL;
-    mli_cuda_event_bin *bin;
-    void *context = NULL;
-    stream = mli_cuda_stream(stream);
-    if (d && (mli_cuda_is_default(stream) ? d->context_current(&context)
-                                          : d->stream_context(stream, &context)))
-        context = NULL;
-    mli_cuda_lock_take(&mli_cuda_events_lock);
-    bin = context ? mli_cuda_event_bin_of(context, timed) : NULL;
-    if (bin) fence = mli_cuda_fence_pop(bin);
-    if (!fence && !mli_cuda_spare.first) mli_cuda_fences_make();
-    if (!fence) fence = mli_cuda_fence_pop(&mli_cuda_spare);
-    mli_cuda_lock_drop(&mli_cuda_events_lock);
-    if (!fence) return NULL;
-    fence->stream = stream;
-    fence->thread = mli_cuda_thread_id();
-    fence->context = context;
-    fence->device = device;
-    fence->timed = (unsigned char)timed;
-    fence->due = fence->fresh = 0;
-    fence->taken = MLI_CUDA_IDLE;
-    mli_cuda_store(&fence->state, MLI_CUDA_UNRECORDED);
-    return fence;
-}
-
-MLI_CUDA_PRIVATE void mli_cuda_event_end(void *context, cudaEvent_t event) {
-    const mli_cuda_driver *d = mli_cuda_driver_get();
-    int mode;
-    if (!d || !event || mli_cuda_enter_context(d, context, &mode)) return;
-    (void)d->event_destroy(event);
-    mli_cuda_leave_context(d, &mode);
-}
-
-/* Under the lock of the lists, in both. */
-static void mli_cuda_fence_list(mli_cuda_fence *fence) {
-    mli_cuda_fence **first = &mli_cuda_unrecorded[fence->due];
-    if (fence->slot) return;
-    fence->slot = first;
-    fence->next = *first;
-    if (fence->next) fence->next->slot = &fence->next;
-    *first = fence;
-    if (fence->due) mli_cuda_add(&mli_cuda_fences_due, 1);
-}
-MLI_CUDA_PRIVATE void mli_cuda_fence_unlist(mli_cuda_fence *fence) {
-    if (!fence->slot) return;
-    *fence->slot = fence->next;
-    if (fence->next) fence->next->slot = fence->slot;
-    fence->slot = NULL;
-    if (fence->due) mli_cuda_add(&mli_cuda_fences_due, UINT64_MAX);
-}
-
-MLI_CUDA_PRIVATE void mli_cuda_fence_take(mli_cuda_fence *fence) {
-    fence->taken = MLI_CUDA_BUSY;
-    mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
-}
-MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_fence_publish(mli_cuda_fence *fence, uint64_t state,
-                                                        mli_cuda_fence **dropped) {
-    mli_cuda_fence *next;
-    int gone;
-    mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
-    next = fence->next;
-    gone = fence->taken == MLI_CUDA_DROPPED;
-    fence->taken = MLI_CUDA_IDLE;
-    if (!gone && state == MLI_CUDA_UNRECORDED) return next;
-    mli_cuda_fence_unlist(fence);
-    if (gone) {
-        fence->next = *dropped;
-        *dropped = fence;
-    } else { /* from here on its owner may free it */
-        mli_cuda_store_release(&fence->state, state);
-    }
-    return next;
-}
-MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_fences_wait(int due) {
-    mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
-    mli_cuda_yield();
-    mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
-    return mli_cuda_unrecorded[due];
-}
-
-MLI_CUDA_PRIVATE void mli_cuda_fence_free(void *user) {
-    mli_cuda_fence *fence = (mli_cuda_fence *)user;
-    mli_cuda_event_bin *bin = NULL;
-    void *context;
-    cudaEvent_t event;
-    if (mli_cuda_load_acquire(&fence->state) != MLI_CUDA_RECORDED) {
-        int taken;
-        mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
-        taken = fence->taken;
-        if (taken)
-            fence->taken = MLI_CUDA_DROPPED;
-        else
-            mli_cuda_fence_unlist(fence);
-        mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
-        if (taken) return;
-    }
-    context = fence->context;
-    event = fence->event;
-    mli_cuda_lock_take(&mli_cuda_events_lock);
-    if (event) bin = mli_cuda_event_bin_of(context, fence->timed);
-    if (bin && (int)bin->n < MEMLORD_CUDA_MAX_EVENTS) {
-        event = NULL;
-    } else {
-        fence->event = NULL;
-        bin = &mli_cuda_spare;
-    }
-    mli_cuda_fence_push(bin, fence);
-    mli_cuda_lock_drop(&mli_cuda_events_lock);
-    mli_cuda_event_end(context, event);
-}
-
-/* Finds the context of a fence that had none: its stream's, of a default stream the primary one of
-   its block's device. Returns the driver's error. */
-static int mli_cuda_fence_find(const mli_cuda_driver *d, const mli_cuda_fence *fence,
-                               void **context) {
-    unsigned flags;
-    int active = 0, r;
-    if (!mli_cuda_is_default(fence->stream)) return d->stream_context(fence->stream, context);
-    if (fence->device >= d->known) return MLI_CUDA_NO_CONTEXT;
-    r = d->primary_state(d->handle[fence->device], &flags, &active);
-    if (!r && !active) r = MLI_CUDA_NO_CONTEXT;
-    if (!r) r = d->primary_retain(context, d->handle[fence->device]);
-    if (!r) (void)d->primary_release(d->handle[fence->device]); /* others hold it: it was active */
-    return r;
-}
-/* The same, and keeps it: under the lock, as a reset of a device looks for the fences of one. */
-static int mli_cuda_fence_context(const mli_cuda_driver *d, mli_cuda_fence *fence) {
-    void *context = NULL;
-    int r = mli_cuda_fence_find(d, fence, &context);
-    if (r) return r;
-    mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
-    fence->context = context;
-    mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
-    return 0;
-}
-
-/* Inside the fence's context. An event that was kept may be gone with a reset of the device: then
-   one try with a fresh one. */
-static int mli_cuda_event_record(const mli_cuda_driver *d,
-                                 mli_cuda_fence *fence, cudaStream_t stream) {
-    int mode, r;
-    if (fence->event) {
-        r = d->event_record(fence->event, stream);
-        if (r == 0 || mli_cuda_is_not_yet(r)) return r;
-        (void)d->event_destroy(fence->event);
-        fence->event = NULL;
-    }
-    r = mli_cuda_relax(d, &mode);
-    if (!r) {
-        r = d->event_create(&fence->event, fence->timed ? 0 : MLI_CUDA_EVENT_PLAIN);
-        (void)d->capture_mode(&mode);
-    }
-    if (r) {
-        fence->event = NULL;
-        return r;
-    }
-    return d->event_record(fence->event, stream);
-}
-
-MLI_CUDA_PRIVATE int mli_cuda_fence_record(mli_cuda_fence *fence) {
-    const mli_cuda_driver *d = mli_cuda_driver_get();
-    cudaStream_t stream = fence->stream;
-    void *current = NULL;
-    int status = 0, entered = 0, r = 0;
-    if (stream == cudaStreamPerThread && fence->thread != mli_cuda_thread_id())
-        stream = cudaStreamLegacy;
-    if (!d) return -1;
-    if (!fence->context) r = mli_cuda_fence_context(d, fence);
-    if (!r) r = d->context_current(&current);
-    if (!r && current != fence->context) {
-        r = d->context_push(fence->context);
-        entered = !r;
-    }
-    if (!r) r = d->stream_capturing(stream, &status);
-    if (!r && !status) r = mli_cuda_event_record(d, fence, stream);
-    if (entered) (void)d->context_pop(&current);
-    if (r) return mli_cuda_is_not_yet(r) ? 0 : -1;
-    fence->fresh = !status;
-    return !status;
-}
-
-MLI_CUDA_PRIVATE void mli_cuda_fence_begin(mli_cuda_fence *fence, int now) {
-    if (now) fence->due = 1;
-    if (now && mli_cuda_fence_record(fence) == 1) {
-        mli_cuda_store(&fence->state, MLI_CUDA_RECORDED);
-        return;
-    }
-    mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
-    mli_cuda_store(&fence->state, MLI_CUDA_UNRECORDED);
-    mli_cuda_fence_list(fence);
-    mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
-}
-
-MLI_CUDA_PRIVATE void mli_cuda_fences_free(mli_cuda_fence *dropped) {
-    while (dropped) {
-        mli_cuda_fence *next = dropped->next;
-        mli_cuda_fence_free(dropped);
-        dropped = next;
-    }
-}
-
-/* The state that a fence has after mli_cuda_fence_record. */
-static uint64_t mli_cuda_state_of(int recorded, int ends) {
-    if (recorded == 1) return MLI_CUDA_RECORDED;
-    return recorded == 0 && !ends ? MLI_CUDA_UNRECORDED : MLI_CUDA_LOST;
-}
-
-/* Returns 1 if a fence is one of a stream's (NULL: any) that this thread may record. */
-static int mli_cuda_fence_is_ours(const mli_cuda_fence *fence, const cudaStream_t *stream,
-                                  uint64_t self, const mli_cuda_fence *asked) {
-    if (stream && fence->stream != *stream) return 0;
-    return fence->stream != cudaStreamPerThread || fence->thread == self || fence == asked;
-}
-
-MLI_CUDA_PRIVATE void mli_cuda_fences_record(const cudaStream_t *stream,
-                                             const mli_cuda_fence *asked, int ends) {
-    uint64_t self = mli_cuda_thread_id();
-    mli_cuda_fence *fence, *next, *dropped = NULL;
-    int due, r;
-    if (!ends && !mli_cuda_load(&mli_cuda_fences_due)) return;
-    mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
-    for (due = !ends; due < 2; due++)
-        for (fence = mli_cuda_unrecorded[due]; fence; fence = next) {
-            next = fence->next;
-            if (!mli_cuda_fence_is_ours(fence, stream, self, asked)) continue;
-            if (fence->taken) {
-                if (ends) next = mli_cuda_fences_wait(due);
-                continue;
-            }
-            mli_cuda_fence_take(fence);
-            r = mli_cuda_fence_record(fence);
-            next = mli_cuda_fence_publish(fence, mli_cuda_state_of(r, ends), &dropped);
-        }
-    mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
-    mli_cuda_fences_free(dropped);
-}
-
-/* 1: its event is recorded, now or before; 0: not yet, or another thread records it now; -1: it
-   never will be. The ledger asks one fence on one thread at a time; the end of its stream, and
-   threads that ask for others of its stream, come between. */
-static int mli_cuda_fence_recorded(mli_cuda_fence *fence) {
-    uint64_t state = mli_cuda_load_acquire(&fence->state);
-    if (state == MLI_CUDA_UNRECORDED) {
-        mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
-        if (fence->slot && !fence->due && !fence->taken) { /* a use: its block is freed now */
-            mli_cuda_fence_unlist(fence);
-            fence->due = 1;
-            mli_cuda_fence_list(fence);
-        }
-        mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
-        if (mli_cuda_asker == MLI_CUDA_FREES_FIRST) return 0;
-        mli_cuda_fences_record(&fence->stream, fence, 0);
-        state = mli_cuda_load_acquire(&fence->state);
-    }
-    return state == MLI_CUDA_RECORDED ? 1 : state == MLI_CUDA_LOST ? -1 : 0;
-}
-
-/* Asks for an event, or waits for it. An event knows its context: a driver that wants one current
-   all the same says so. */
-static int mli_cuda_event_ask(const mli_cuda_driver *d, const mli_cuda_fence *fence) {
-    int (*ask)(cudaEvent_t) = d->event_query;
-    void *context;
-    int mode, r = mli_cuda_relax(d, &mode);
-    if (mli_cuda_asker == MLI_CUDA_WAITS && d->event_wait) ask = d->event_wait;
-    if (r) return r;
-    r = ask(fence->event);
-    if (r == MLI_CUDA_NO_CONTEXT && d->context_push(fence->context) == 0) {
-        r = ask(fence->event);
-        (void)d->context_pop(&context);
-    }
-    (void)d->capture_mode(&mode);
-    return r;
-}
-
-MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user) {
-    mli_cuda_fence *fence = (mli_cuda_fence *)user;
-    const mli_cuda_driver *d = mli_cuda_driver_get();
-    int fresh, r;
-    if (!d) return -1;
-    r = mli_cuda_fence_recorded(fence);
-    if (r <= 0) return r;
-    fresh = fence->fresh;
-    fence->fresh = 0;
-    if (fresh && mli_cuda_asker >= MLI_CUDA_FREES) return 0;
-    r = mli_cuda_event_ask(d, fence);
-    if (r == 0) return 1;
-    if (r == MLI_CUDA_CAPTURED_EVENT) { /* a capture began as it was recorded: once more */
-        fence->due = 1;
-        mli_cuda_fence_begin(fence, 0);
-    }
-    return mli_cuda_is_not_yet(r) ? 0 : -1;
-}
-
-MLI_CUDA_PRIVATE uint64_t mli_cuda_fence_queue(const mli_cuda_fence *fence) {
-    const uint64_t golden = 0x9e3779b97f4a7c15u;
-    uint64_t queue = (uint64_t)(uintptr_t)fence->stream;
-    if (!mli_cuda_is_default(fence->stream)) return queue;
-    if (fence->stream == cudaStreamPerThread) queue |= fence->thread << 2;
-    return queue + (uint64_t)(uintptr_t)fence->context * golden;
-}
-
 /* ------------------------------------------------------------------------- src/cuda/scopes.h -- */
 
-/* Owns the pairs of events that measure scopes, from the end of one to the reading of its time.
-   Locks: times_lock, also while their events are asked. */
+/* Owns the pairs of events that measure scopes, from the begin of one to the reading of its time.
+   Locks: times_lock, never while the driver or the ledger is called. */
 
 typedef struct mli_cuda_time {
+    struct mli_cuda_time *next;
     memlord *lord;
     uint64_t scope;
-    mli_cuda_fence *start, *stop;
+    mli_cuda_stream *stream;
+    mli_cuda_event *start, *stop;
 } mli_cuda_time;
 
 MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_times_lock)
 
-/* An event on a stream, now; NULL: it cannot be, or not while the stream is captured. */
-MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_time_mark(cudaStream_t stream);
+/* Begins to measure on a stream, now; NULL: it cannot be, or not while the stream is captured. */
+MLI_CUDA_PRIVATE mli_cuda_time *mli_cuda_time_begin(memlord *lord, uint64_t scope,
+                                                    cudaStream_t handle);
+/* Ends that, now, for its time to be read later. What cannot be is not measured. */
+MLI_CUDA_PRIVATE void mli_cuda_time_end(mli_cuda_time *time);
 
-/* Keeps it, if there is room and the ledger is attached, or ends it. Detaching takes the key off
-   the seat and then everything off the list, so what it has missed finds no key here. */
-MLI_CUDA_PRIVATE void mli_cuda_time_push(const mli_cuda_time *time);
-
-/* Reads those of a ledger that are done, on one stream or on all (NULL): the events of a stream are
-   done in their order, so the first that is not ends it for that stream. Streams are told apart by
-   64 marks; of two with one mark the second may have to wait for the next call. With `last`, all
-   of the ledger's end unread. */
-MLI_CUDA_PRIVATE void mli_cuda_times_read(memlord *lord, const cudaStream_t *stream, int last);
+/* Reads those of a ledger that are done, on the streams of a handle or on all (NULL): the events of a
+   stream are done in their order, so the first that is not ends it for that stream. Streams are told
+   apart by 64 marks; of two with one mark the second may have to wait for the next call. With `last`,
+   all of the ledger's end unread. */
+MLI_CUDA_PRIVATE void mli_cuda_times_read(memlord *lord, const cudaStream_t *handle, int last);
 
 /* ------------------------------------------------------------------------- src/cuda/scopes.c -- */
 
 enum { MLI_CUDA_TIMES = 4096 };
 
 MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_times_lock = MLI_CUDA_LOCK;
-typedef struct mli_cuda_times_state {
-    mli_cuda_u64 n; /* in use; at 0 no lock is taken: no entry of this thread is missed */
-    mli_cuda_time list[MLI_CUDA_TIMES]; /* in the order they ended */
-} mli_cuda_times_state;
-static mli_cuda_times_state mli_cuda_times;
+static struct {
+    mli_cuda_u64 n;       /* begun and not read; at 0 no lock is taken: none of this thread is missed */
+    mli_cuda_time *first; /* those that ended, in that order */
+} mli_cuda_times;
 
-MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_time_mark(cudaStream_t stream) {
+static void mli_cuda_time_free(mli_cuda_time *time) {
+    mli_cuda_stream *s = time->stream;
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    mli_cuda_event_keep(s->context, 1, time->start);
+    mli_cuda_event_keep(s->context, 1, time->stop);
+    mli_cuda_cell_give(MLI_CUDA_CELL_TIME, time);
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+    if (s->context) mli_cuda_events_trim(s->context, MEMLORD_CUDA_MAX_EVENTS);
+    mli_cuda_stream_leave(s);
+    mli_cuda_add(&mli_cuda_times.n, UINT64_MAX);
+}
+
+MLI_CUDA_PRIVATE mli_cuda_time *mli_cuda_time_begin(memlord *lord, uint64_t scope,
+                                                    cudaStream_t handle) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
-    mli_cuda_fence *fence = d && d->event_elapsed ? mli_cuda_fence_on(stream, 0, 1) : NULL;
-    if (fence && mli_cuda_fence_record(fence) == 1) {
-        mli_cuda_store(&fence->state, MLI_CUDA_RECORDED);
-        return fence;
+    mli_cuda_time *time = NULL;
+    mli_cuda_stream *s;
+    int here;
+    if (!d || !d->event_elapsed) return NULL;
+    s = mli_cuda_stream_find(handle, 0, &here);
+    if (!s) return NULL;
+    if (mli_cuda_add(&mli_cuda_times.n, 1) < MLI_CUDA_TIMES) {
+        mli_cuda_lock_take(&mli_cuda_streams_lock);
+        time = (mli_cuda_time *)mli_cuda_cell_take(MLI_CUDA_CELL_TIME, sizeof *time);
+        mli_cuda_lock_drop(&mli_cuda_streams_lock);
     }
-    if (fence) mli_cuda_fence_free(fence);
+    if (!time) {
+        mli_cuda_add(&mli_cuda_times.n, UINT64_MAX);
+        mli_cuda_stream_leave(s);
+        return NULL;
+    }
+    time->lord = lord;
+    time->scope = scope;
+    time->stream = s;
+    time->start = mli_cuda_stream_time(s, here);
+    if (time->start) return time;
+    mli_cuda_time_free(time);
     return NULL;
 }
 
-static void mli_cuda_time_end(const mli_cuda_time *time) {
-    mli_cuda_fence_free(time->start);
-    mli_cuda_fence_free(time->stop);
-}
-
-MLI_CUDA_PRIVATE void mli_cuda_time_push(const mli_cuda_time *time) {
-    uint64_t n;
-    int kept;
+/* Puts those with an attached ledger at the end of the list, or before the others, and ends the rest.
+   Detaching takes the key off the seat and then everything off the list, so what it has missed finds
+   no key here. */
+static void mli_cuda_times_put(mli_cuda_time *times, int back) {
+    mli_cuda_time **at, *time, *over = NULL;
     mli_cuda_lock_take(&mli_cuda_times_lock);
-    n = mli_cuda_load(&mli_cuda_times.n);
-    kept = n < MLI_CUDA_TIMES && mli_cuda_attachment_of(time->lord);
-    if (kept) {
-        mli_cuda_times.list[n] = *time;
-        mli_cuda_store(&mli_cuda_times.n, n + 1);
+    at = &mli_cuda_times.first;
+    while (*at && !back) at = &(*at)->next;
+    while ((time = times) != NULL) {
+        times = time->next;
+        if (mli_cuda_attachment_of(time->lord)) {
+            time->next = *at;
+            *at = time;
+            at = &time->next;
+        } else {
+            time->next = over;
+            over = time;
+        }
     }
     mli_cuda_lock_drop(&mli_cuda_times_lock);
-    if (!kept) mli_cuda_time_end(time);
+    while ((time = over) != NULL) {
+        over = time->next;
+        mli_cuda_time_free(time);
+    }
+}
+
+MLI_CUDA_PRIVATE void mli_cuda_time_end(mli_cuda_time *time) {
+    mli_cuda_stream *again;
+    int here;
+    again = mli_cuda_stream_find(time->stream->handle, 0, &here);
+    if (again == time->stream) time->stop = mli_cuda_stream_time(again, here);
+    if (again) mli_cuda_stream_leave(again);
+    if (time->stop)
+        mli_cuda_times_put(time, 0);
+    else
+        mli_cuda_time_free(time);
 }
 
 /* 1: its time is added, or never will be; 0: it is not done. */
 static int mli_cuda_time_read(const mli_cuda_driver *d, const mli_cuda_time *time) {
+    void *context = time->stream->context->handle;
     float ms = 0;
-    int mode, r = mli_cuda_fence_done(time->stop);
-    if (!r) return 0;
-    if (r == 1) r = mli_cuda_enter_context(d, time->stop->context, &mode);
+    int mode, r = mli_cuda_relax(d, &mode);
     if (r == 0) {
-        r = d->event_elapsed(&ms, time->start->event, time->stop->event);
+        r = mli_cuda_event_call(d, d->event_query, context, time->stop->handle);
+        (void)d->capture_mode(&mode);
+    }
+    if (r == 0) r = mli_cuda_enter_context(d, context, &mode);
+    if (r == 0) {
+        r = d->event_elapsed(&ms, time->start->handle, time->stop->handle);
         mli_cuda_leave_context(d, &mode);
     }
     if (mli_cuda_is_not_yet(r)) return 0;
@@ -2289,31 +2792,44 @@ static int mli_cuda_time_read(const mli_cuda_driver *d, const mli_cuda_time *tim
     return 1;
 }
 
-MLI_CUDA_PRIVATE void mli_cuda_times_read(memlord *lord, const cudaStream_t *stream, int last) {
-    mli_cuda_time *list = mli_cuda_times.list;
-    const mli_cuda_driver *d;
-    uint64_t n, i, kept = 0, waits = 0, mark;
-    int one = stream && !mli_cuda_is_default(*stream); /* those are several */
-    if (!mli_cuda_load(&mli_cuda_times.n) && !last) return;
-    d = mli_cuda_driver_get();
-    if (!d) return;
+/* Takes those of a ledger off the list, on the streams of a handle or on all (NULL), in their
+   order. */
+static mli_cuda_time *mli_cuda_times_take(const memlord *lord, const cudaStream_t *handle) {
+    mli_cuda_time **at, *time, *taken = NULL, **end = &taken;
     mli_cuda_lock_take(&mli_cuda_times_lock);
-    n = mli_cuda_load(&mli_cuda_times.n);
-    for (i = 0; i < n && !(one && waits); i++) {
-        mli_cuda_time *time = &list[i];
-        mark = UINT64_C(1) << (mli_cuda_fence_queue(time->stop) * 0x9e3779b97f4a7c15u >> 58);
-        if (time->lord == lord && !(waits & mark) && (!stream || time->stop->stream == *stream)) {
-            if (last || mli_cuda_time_read(d, time)) {
-                mli_cuda_time_end(time);
-                continue;
-            }
-            waits |= mark;
+    for (at = &mli_cuda_times.first; (time = *at) != NULL;) {
+        if (time->lord != lord || (handle && time->stream->handle != *handle)) {
+            at = &time->next;
+            continue;
         }
-        list[kept++] = *time;
+        *at = time->next;
+        *end = time;
+        end = &time->next;
+        time->next = NULL;
     }
-    if (kept < i) memmove(list + kept, list + i, (size_t)(n - i) * sizeof *list);
-    mli_cuda_store(&mli_cuda_times.n, n - (i - kept));
     mli_cuda_lock_drop(&mli_cuda_times_lock);
+    return taken;
+}
+
+MLI_CUDA_PRIVATE void mli_cuda_times_read(memlord *lord, const cudaStream_t *handle, int last) {
+    const mli_cuda_driver *d = mli_cuda_driver_get();
+    mli_cuda_time *time, *times, *kept = NULL, **end = &kept;
+    uint64_t waits = 0, mark;
+    if (!d || (!mli_cuda_load(&mli_cuda_times.n) && !last)) return;
+    times = mli_cuda_times_take(lord, handle);
+    while ((time = times) != NULL) {
+        times = time->next;
+        mark = UINT64_C(1) << time->stream->number % 64;
+        if (!(waits & mark) && (last || mli_cuda_time_read(d, time))) {
+            mli_cuda_time_free(time);
+            continue;
+        }
+        waits |= mark;
+        *end = time;
+        end = &time->next;
+        time->next = NULL;
+    }
+    if (kept) mli_cuda_times_put(kept, 1);
 }
 
 /* -------------------------------------------------------------------------- src/cuda/forks.h -- */
@@ -2325,8 +2841,7 @@ MLI_CUDA_PRIVATE void mli_cuda_times_read(memlord *lord, const cudaStream_t *str
 
 /* Handlers before a fork run in the opposite order of their registration. These are registered
    after the driver is loaded, and so take the layer's locks before the driver's own handlers run,
-   and mostly before the ledger's. A fork waits for no record: the child gives back what other
-   threads had taken. The locks of loading are held while the driver or NVML loads, which may fork
+   and mostly before the ledger's. A fork waits for no call of the driver. The locks of loading are held while the driver or NVML loads, which may fork
    itself: neither the fork nor a child takes them. */
 
 /* -------------------------------------------------------------------------- src/cuda/forks.c -- */
@@ -2340,8 +2855,7 @@ static void mli_cuda_locks_each(void (*change)(mli_cuda_lock *)) {
     change(&mli_cuda_holders_lock);
     change(&mli_cuda_pools_lock);
     change(&mli_cuda_times_lock);
-    change(&mli_cuda_unrecorded_lock);
-    change(&mli_cuda_events_lock);
+    change(&mli_cuda_streams_lock);
 }
 static void mli_cuda_fork_before(void) {
     mli_cuda_locks_each(mli_cuda_lock_take);
@@ -2349,18 +2863,9 @@ static void mli_cuda_fork_before(void) {
 static void mli_cuda_fork_parent(void) {
     mli_cuda_locks_each(mli_cuda_lock_drop);
 }
-/* Callbacks of a ledger may hold a seat: without a driver they look no further. Threads that had
-   taken a fence are not here. */
+/* Callbacks of a ledger may hold a seat: without a driver they look no further. */
 static void mli_cuda_fork_child(void) {
-    mli_cuda_fence *fence, *next;
-    int due;
     memset(&mli_cuda_process, 0, sizeof mli_cuda_process);
-    for (due = 0; due < 2; due++)
-        for (fence = mli_cuda_unrecorded[due]; fence; fence = next) {
-            next = fence->next;
-            if (fence->taken == MLI_CUDA_DROPPED) mli_cuda_fence_unlist(fence); /* nobody's now */
-            fence->taken = MLI_CUDA_IDLE;
-        }
     mli_cuda_fork_parent();
 }
 /* The parent may be loading: then its lock is held for good. */
@@ -2404,16 +2909,13 @@ MLI_CUDA_PRIVATE void mli_cuda_free_begin(memlord *lord, int type, const void *p
                                           mli_cuda_ending *end, const memlord_site *site) {
     memlord_device device = memlord_device_make(type, 0);
     memlord_block_info block;
-    int before = mli_cuda_asker;
     memset(end, 0, sizeof *end);
     if (!lord || !ptr) return;
     if (beside && mli_cuda_attachment_of(lord) &&
         memlord_block_find(lord, device, MEMLORD_KEY(ptr), &block) == MEMLORD_OK)
         end->device = block.device, end->bytes = block.bytes;
-    if (before != MLI_CUDA_FREES_FIRST) mli_cuda_asker = MLI_CUDA_FREES;
     end->begun =
         memlord_free_begin(lord, device, MEMLORD_KEY(ptr), &end->token, site) == MEMLORD_OK;
-    mli_cuda_asker = before;
 }
 
 MLI_CUDA_PRIVATE cudaError_t mli_cuda_free_end(memlord *lord, mli_cuda_ending *end,
@@ -2571,15 +3073,8 @@ static uint64_t mli_cuda_stream_say(memlord *lord, const mli_cuda_request *q) {
     return memlord_stream_set(lord, mli_cuda_is_default(q->stream) ? 0 : MEMLORD_KEY(q->stream));
 }
 
-/* Adds an allocation to `reserved`, if it is in no pool, and a pool that is new, and a device's, to
-   the list. While the call is captured there is no memory yet. */
+/* Adds an allocation to `reserved`, if it is in no pool. */
 static void mli_cuda_recorded(memlord *lord, const mli_cuda_request *q, memlord_device device) {
-    const mli_cuda_driver *d = q->pool ? mli_cuda_driver_get() : NULL;
-    uint64_t made = MEMLORD_KEY(mli_cuda_request_result(q));
-    int home;
-    if (d && mli_cuda_pool_find(q->pool) == MLI_CUDA_POOLS &&
-        !d->pointer_attribute(&home, MLI_CUDA_POINTER_DEVICE, made))
-        mli_cuda_pool_add(q->pool, home);
     if (q->kind == MLI_CUDA_ASYNC)
         mli_cuda_pool_check(lord, 0);
     else
@@ -2843,8 +3338,8 @@ MEMLORD_API cudaError_t memlord_cuda_pool_create(memlord *lord, cudaMemPool_t *p
                                                  const struct cudaMemPoolProps *props,
                                                  const memlord_site *site) {
     cudaError_t r = MLI_CUDA_REAL(cudaMemPoolCreate)(pool, props);
-    (void)lord, (void)site;
-    if (r == cudaSuccess && props)
+    (void)site;
+    if (r == cudaSuccess && props && lord)
         mli_cuda_pool_add(*pool, props->location.type == cudaMemLocationTypeDevice
                                      ? props->location.id : -1);
     return r;
@@ -2852,120 +3347,106 @@ MEMLORD_API cudaError_t memlord_cuda_pool_create(memlord *lord, cudaMemPool_t *p
 
 MEMLORD_API cudaError_t memlord_cuda_pool_destroy(memlord *lord, cudaMemPool_t pool,
                                                   const memlord_site *site) {
-    int device, seen = mli_cuda_pool_remove(pool, &device);
+    int device, seen = lord && mli_cuda_pool_remove(pool, &device);
     cudaError_t r = MLI_CUDA_REAL(cudaMemPoolDestroy)(pool);
-    (void)lord, (void)site;
+    (void)site;
     if (r != cudaSuccess && seen) mli_cuda_pool_add(pool, device);
     return r;
 }
 
 MEMLORD_API cudaError_t memlord_cuda_device_set_pool(memlord *lord, int device, cudaMemPool_t pool,
                                                      const memlord_site *site) {
-    const mli_cuda_driver *d = lord ? mli_cuda_driver_get() : NULL;
-    cudaMemPool_t before = NULL;
-    cudaError_t r;
+    cudaError_t r = MLI_CUDA_REAL(cudaDeviceSetMemPool)(device, pool);
     (void)site;
-    if (d && device >= 0 && device < d->known && d->pools[device])
-        (void)d->pool_current(&before, d->handle[device]);
-    r = MLI_CUDA_REAL(cudaDeviceSetMemPool)(device, pool);
-    if (r == cudaSuccess && before) mli_cuda_pool_add(before, device);
-    if (r == cudaSuccess) mli_cuda_pool_add(pool, device);
+    if (r == cudaSuccess && lord) mli_cuda_pool_add(pool, device);
     return r;
 }
 
 /* -- stream-ordered frees -- */
 
-/* A fence on what a stream was given so far, for a block; and its device. NULL: no memory. */
-static mli_cuda_fence *mli_cuda_fence_for(memlord *lord, const void *ptr, cudaStream_t stream,
-                                          memlord_device *device, memlord_fence *out) {
-    memlord_block_info block;
-    mli_cuda_fence *fence;
-    *device = memlord_device_cuda(0);
-    if (mli_cuda_block_find(lord, MEMLORD_KEY(ptr), &block)) *device = block.device;
-    fence = mli_cuda_fence_on(stream, device->index, 0);
-    if (!fence) return NULL;
-    out->done = mli_cuda_fence_done;
-    out->user = fence;
-    out->drop = mli_cuda_fence_free;
-    out->queue = mli_cuda_fence_queue(fence);
-    return fence;
-}
-
-/* A use of a block; its event is `due` once it may be recorded, or else when the block is freed. */
-static memlord_result mli_cuda_use(memlord *lord, const void *ptr, cudaStream_t stream, int due) {
+/* A fence of a block on a stream, with this call as a user of that. */
+typedef struct mli_cuda_use {
+    mli_cuda_stream *stream; /* NULL: no memory */
+    memlord_device device;   /* the block's */
     memlord_fence fence;
-    memlord_device device;
-    mli_cuda_fence *own;
-    memlord_result r;
-    if (!lord || !ptr) return MEMLORD_OK;
-    own = mli_cuda_fence_for(lord, ptr, stream, &device, &fence);
-    if (!own) return MEMLORD_E_NOMEM;
-    own->due = (unsigned char)due;
-    mli_cuda_fence_begin(own, !due && own->stream == cudaStreamPerThread);
-    r = memlord_block_use(lord, device, MEMLORD_KEY(ptr), fence);
-    if (r) mli_cuda_fence_free(own);
+} mli_cuda_use;
+
+/* Makes a fence, `placed` at what the stream was given so far, and then with an event, or where its
+   block is freed. Returns 0 if there is no memory. */
+static int mli_cuda_use_begin(memlord *lord, const void *ptr, cudaStream_t stream, int placed,
+                              mli_cuda_use *use) {
+    memlord_block_info block;
+    int here;
+    memset(use, 0, sizeof *use);
+    use->device = memlord_device_cuda(0);
+    if (mli_cuda_block_find(lord, MEMLORD_KEY(ptr), &block)) use->device = block.device;
+    use->stream =
+        mli_cuda_stream_find(mli_cuda_stream_handle(stream), use->device.index, &here);
+    if (!use->stream) return 0;
+    /* only its own thread can name a per-thread stream */
+    placed |= use->stream->handle == cudaStreamPerThread;
+    use->fence.user = mli_cuda_fence_on(use->stream, placed);
+    use->fence.done = mli_cuda_fence_done;
+    use->fence.drop = mli_cuda_fence_free;
+    use->fence.queue = use->stream->number;
+    if (!use->fence.user) return 0;
+    if (placed) (void)mli_cuda_stream_record(use->stream, here);
+    return 1;
+}
+/* Passes an error of the ledger, which has not taken the fence then. */
+static memlord_result mli_cuda_use_end(mli_cuda_use *use, memlord_result r) {
+    if (r && use->fence.user) mli_cuda_fence_free(use->fence.user);
+    if (use->stream) mli_cuda_stream_leave(use->stream);
     return r;
 }
 
 MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *ptr,
                                                    cudaStream_t stream) {
-    return mli_cuda_use(lord, ptr, stream, 0);
+    mli_cuda_use use;
+    memlord_result r = MEMLORD_E_NOMEM;
+    if (!lord || !ptr) return MEMLORD_OK;
+    if (mli_cuda_use_begin(lord, ptr, stream, 0, &use))
+        r = memlord_block_use(lord, use.device, MEMLORD_KEY(ptr), use.fence);
+    return mli_cuda_use_end(&use, r);
 }
 
-/* Pending from before the real free on, as another thread may get the address; its event comes
-   after that. Without memory for an event the block is credited at once. */
+/* Pending from before the real free on, as another thread may get the address. Without memory for a
+   fence the block is credited at once. */
 MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
                                                       cudaStream_t stream,
                                                       const memlord_site *site) {
-    int before = mli_cuda_asker;
-    cudaError_t r;
-    (void)mli_cuda_use(lord, ptr, stream, 1);
-    mli_cuda_asker = MLI_CUDA_FREES_FIRST;
-    r = memlord_cuda_free_async(lord, ptr, stream, site);
-    mli_cuda_asker = before;
-    if (lord) mli_cuda_fences_record(NULL, NULL, 0);
-    return r;
+    mli_cuda_use use;
+    memlord_result r = MEMLORD_E_NOMEM;
+    cudaError_t answer;
+    if (!lord || !ptr) return memlord_cuda_free_async(lord, ptr, stream, site);
+    if (mli_cuda_use_begin(lord, ptr, stream, 1, &use)) {
+        r = memlord_block_use(lord, use.device, MEMLORD_KEY(ptr), use.fence);
+        mli_cuda_stream_answer(use.stream, 1);
+    }
+    answer = memlord_cuda_free_async(lord, ptr, stream, site);
+    if (use.stream) mli_cuda_stream_answer(use.stream, 0);
+    (void)mli_cuda_use_end(&use, r);
+    return answer;
 }
 
 MEMLORD_API memlord_result memlord_cuda_record_free(memlord *lord, const void *ptr,
                                                     cudaStream_t stream,
                                                     const memlord_site *site) {
-    memlord_fence fence;
-    memlord_device device;
-    mli_cuda_fence *own;
+    mli_cuda_use use;
     memlord_result r = MEMLORD_E_NOMEM;
-    int before = mli_cuda_asker;
     if (!lord || !ptr) return MEMLORD_OK;
-    own = mli_cuda_fence_for(lord, ptr, stream, &device, &fence);
-    if (own) {
-        /* now, and not in the ledger's first question, which a deferring one asks later */
-        mli_cuda_fence_begin(own, 1);
-        mli_cuda_asker = MLI_CUDA_FREES;
-        r = memlord_free_deferred(lord, device, MEMLORD_KEY(ptr), fence, site);
-        mli_cuda_asker = before;
-        if (r) mli_cuda_fence_free(own);
+    if (mli_cuda_use_begin(lord, ptr, stream, 1, &use)) {
+        mli_cuda_stream_answer(use.stream, 1);
+        r = memlord_free_deferred(lord, use.device, MEMLORD_KEY(ptr), use.fence, site);
+        mli_cuda_stream_answer(use.stream, 0);
     }
-    return r == MEMLORD_E_NOMEM ? memlord_free(lord, device, MEMLORD_KEY(ptr), site) : r;
+    (void)mli_cuda_use_end(&use, r);
+    return r == MEMLORD_E_NOMEM ? memlord_free(lord, use.device, MEMLORD_KEY(ptr), site) : r;
 }
 
 MEMLORD_API void memlord_cuda_events_release(void) {
-    mli_cuda_fence *gone = NULL, *fence;
-    int i;
-    mli_cuda_lock_take(&mli_cuda_events_lock);
-    for (i = 0; i < MLI_CUDA_BINS; i++) {
-        mli_cuda_events[i].context = NULL;
-        while ((fence = mli_cuda_fence_pop(&mli_cuda_events[i])) != NULL) {
-            fence->next = gone;
-            gone = fence;
-        }
-    }
-    mli_cuda_lock_drop(&mli_cuda_events_lock);
-    while ((fence = gone) != NULL) {
-        gone = fence->next;
-        mli_cuda_event_end(fence->context, fence->event);
-        fence->event = NULL;
-        mli_cuda_fence_free(fence);
-    }
+    mli_cuda_streams_forget();
+    mli_cuda_events_end();
 }
 
 /* -- scopes -- */
@@ -2981,31 +3462,21 @@ MEMLORD_API memlord_result memlord_cuda_scope_begin(memlord *lord, memlord_cuda_
     if (r) return r;
     mli_cuda_nvtx_push(name);
     scope->begun = 1;
-    scope->stream = mli_cuda_stream(stream);
+    scope->stream = mli_cuda_stream_handle(stream);
     mli_cuda_times_read(lord, &scope->stream, 0);
     probe = mli_cuda_attachment_of(lord);
-    if (!probe || !(mli_cuda_load(&probe->flags) & MEMLORD_CUDA_FLAG_TIME_SCOPES))
-        return MEMLORD_OK;
-    scope->id = memlord_scope_current(lord);
-    scope->start = mli_cuda_time_mark(stream);
+    if (probe && mli_cuda_load(&probe->flags) & MEMLORD_CUDA_FLAG_TIME_SCOPES)
+        scope->start = mli_cuda_time_begin(lord, memlord_scope_current(lord), scope->stream);
     return MEMLORD_OK;
 }
 
 MEMLORD_API memlord_result memlord_cuda_scope_end(memlord *lord, memlord_cuda_scope *scope) {
-    mli_cuda_time time;
     if (!lord) return MEMLORD_OK;
     if (!scope) return MEMLORD_E_INVALID;
     if (!scope->begun) return MEMLORD_E_STATE;
     scope->begun = 0;
     mli_cuda_nvtx_end();
-    time.lord = lord;
-    time.scope = scope->id;
-    time.start = (mli_cuda_fence *)scope->start;
-    time.stop = time.start ? mli_cuda_time_mark(scope->stream) : NULL;
-    if (time.stop)
-        mli_cuda_time_push(&time);
-    else if (time.start)
-        mli_cuda_fence_free(time.start);
+    if (scope->start) mli_cuda_time_end((mli_cuda_time *)scope->start);
     mli_cuda_times_read(lord, &scope->stream, 0);
     return memlord_scope_end(lord);
 }
@@ -3090,7 +3561,7 @@ MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver 
 
 /* ------------------------------------------------------------------------- src/cuda/resets.h -- */
 
-/* Owns what a reset of a device ends. Locks: unrecorded_lock, to find the fences it loses. */
+/* Owns what a reset of a device ends. Locks: none. */
 
 /* Ends a device on the books while its streams and events can yet be asked: frees that are pending
    are waited for, as by the reset itself. */
@@ -3098,47 +3569,6 @@ MLI_CUDA_PRIVATE void mli_cuda_reset_begin(memlord *lord, const mli_cuda_driver 
                                            const memlord_site *site);
 
 /* ------------------------------------------------------------------------- src/cuda/resets.c -- */
-
-/* Under the lock. Of a taken fence whose context is not known yet it may be this one. */
-static int mli_cuda_fence_is_in(const mli_cuda_fence *fence, const void *context) {
-    return fence->context == context || (fence->taken && !fence->context);
-}
-
-/* Waits until no other thread records an event in a context. */
-static void mli_cuda_fences_await(const void *context) {
-    mli_cuda_fence *fence, *next;
-    int due;
-    mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
-    for (due = 0; due < 2; due++)
-        for (fence = mli_cuda_unrecorded[due]; fence; fence = next)
-            next = fence->taken && mli_cuda_fence_is_in(fence, context)
-                       ? mli_cuda_fences_wait(due)
-                       : fence->next;
-    mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
-}
-
-/* Inside a context that is about to end: fences that were to be recorded on its streams are lost,
-   and the events they keep for it. */
-static void mli_cuda_fences_lose(const mli_cuda_driver *d, void *context) {
-    mli_cuda_fence *fence, *next, *dropped = NULL;
-    int due;
-    mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
-    for (due = 0; due < 2; due++)
-        for (fence = mli_cuda_unrecorded[due]; fence; fence = next) {
-            next = fence->next;
-            if (!mli_cuda_fence_is_in(fence, context)) continue;
-            if (fence->taken) {
-                next = mli_cuda_fences_wait(due);
-                continue;
-            }
-            mli_cuda_fence_take(fence);
-            if (fence->event) (void)d->event_destroy(fence->event);
-            fence->event = NULL;
-            next = mli_cuda_fence_publish(fence, MLI_CUDA_LOST, &dropped);
-        }
-    mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
-    mli_cuda_fences_free(dropped);
-}
 
 typedef struct mli_cuda_reset {
     memlord *lord;
@@ -3169,20 +3599,16 @@ MLI_CUDA_PRIVATE void mli_cuda_reset_begin(memlord *lord, const mli_cuda_driver 
                                            const memlord_site *site) {
     mli_cuda_reset reset;
     void *context = NULL;
-    int mode, before = mli_cuda_asker;
+    int mode;
     if (!mli_cuda_enter_device(d, device, &mode)) return;
     reset.lord = lord, reset.device = device, reset.site = site;
     (void)d->context_current(&context);
-    mli_cuda_fences_record(NULL, NULL, 0);
-    mli_cuda_fences_await(context); /* what is recorded can be waited for, now and not later */
-    mli_cuda_asker = MLI_CUDA_WAITS;
     (void)memlord_blocks_each(lord, memlord_device_cuda(device), 0, mli_cuda_reset_block, &reset);
     (void)memlord_blocks_each(lord, memlord_device_make(MEMLORD_DEVICE_PINNED, MEMLORD_ANY), 0,
                               mli_cuda_reset_block, &reset);
+    mli_cuda_streams_end(NULL, context);
     (void)memlord_retire(lord, memlord_device_all());
     mli_cuda_times_read(lord, NULL, 0);
-    mli_cuda_asker = before;
-    mli_cuda_fences_lose(d, context);
     mli_cuda_leave_device(d, device, &mode);
 }
 
@@ -3351,9 +3777,9 @@ static cudaError_t mli_cuda_synchronized(memlord *lord, const cudaStream_t *stre
 
 MEMLORD_API cudaError_t memlord_cuda_stream_synchronize(memlord *lord, cudaStream_t stream,
                                                         const memlord_site *site) {
-    cudaStream_t own = mli_cuda_stream(stream);
+    cudaStream_t own = mli_cuda_stream_handle(stream);
     (void)site;
-    if (lord) mli_cuda_fences_record(&own, NULL, 0);
+    if (lord) mli_cuda_streams_record(&own);
     return mli_cuda_synchronized(lord, &own, MLI_CUDA_REAL(cudaStreamSynchronize)(stream));
 }
 
@@ -3365,7 +3791,7 @@ MEMLORD_API cudaError_t memlord_cuda_event_synchronize(memlord *lord, cudaEvent_
 
 MEMLORD_API cudaError_t memlord_cuda_device_synchronize(memlord *lord, const memlord_site *site) {
     (void)site;
-    if (lord) mli_cuda_fences_record(NULL, NULL, 0);
+    if (lord) mli_cuda_streams_record(NULL);
     return mli_cuda_synchronized(lord, NULL, MLI_CUDA_REAL(cudaDeviceSynchronize)());
 }
 
@@ -3389,16 +3815,16 @@ MEMLORD_API cudaError_t memlord_cuda_stream_end_capture(memlord *lord, cudaStrea
                                                         cudaGraph_t *graph,
                                                         const memlord_site *site) {
     cudaError_t r = MLI_CUDA_REAL(cudaStreamEndCapture)(stream, graph);
-    (void)lord, (void)site;
-    stream = mli_cuda_stream(stream);
-    mli_cuda_fences_record(&stream, NULL, 0);
+    (void)site;
+    stream = mli_cuda_stream_handle(stream);
+    if (lord) mli_cuda_streams_record(&stream);
     return r;
 }
 
 MEMLORD_API cudaError_t memlord_cuda_stream_destroy(memlord *lord, cudaStream_t stream,
                                                     const memlord_site *site) {
-    (void)lord, (void)site;
-    if (!mli_cuda_is_default(stream)) mli_cuda_fences_record(&stream, NULL, 1);
+    (void)site;
+    if (lord && !mli_cuda_is_default(stream)) mli_cuda_streams_end(&stream, NULL);
     return MLI_CUDA_REAL(cudaStreamDestroy)(stream);
 }
 

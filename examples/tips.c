@@ -42,9 +42,16 @@ static void fresh_buffers(void) {
     for (int i = 0; i < STEPS; i++) drop((char *)memset(take(BYTES), i, BYTES));
 }
 
+/* An arena: one block, which is as large as what is in use of the buffer. It keeps its tag, its
+   peak and its place. */
 static void one_buffer(void) {
     char *buffer = take(BYTES);
-    for (int i = 0; i < STEPS; i++) memset(buffer, i, BYTES);
+    const uint64_t key = MEMLORD_KEY(buffer);
+    for (int i = 0; i < STEPS; i++) {
+        size_t used = BYTES / STEPS * (size_t)(i + 1);
+        memlord_realloc(lord, memlord_device_cpu(), key, key, used, MEMLORD_SITE());
+        memset(buffer, i, used);
+    }
     drop(buffer);
 }
 

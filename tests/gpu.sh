@@ -1,167 +1,191 @@
 #!/bin/sh
-# tests/gpu.sh test|bench       what only a GPU can show; `make test-gpu`, `make bench-gpu`
-# tests/gpu.sh fake test|bench  the same programs on the fake runtime, to try the programs
-# The table is printed, and kept in bench/results. The CUDA toolkit is CUDA_HOME, /usr/local/cuda,
-# or nvcc's. Without a GPU or the toolkit one line says so and the status is 77: not run.
-# (make turns the status of any recipe that fails into its own, 2, and prints this one.) Nothing is
-# installed and nothing is fetched: stb_ds.h is Debian's or lies beside memlord.h.
+# tests/gpu.sh test|bench [TEXT]       what only a GPU can show; `make test-gpu`, `make bench-gpu`
+# tests/gpu.sh fake test|bench [TEXT]  the same programs on the fake runtime, to try the programs
+#     TEXT: only the rows, or the parts of the bench, whose names have it
+#
+# A machine with a GPU needs its driver, a CUDA toolkit (tests/gpu/toolkit.sh says where) and a C
+# compiler; the bench needs one for C++. Nothing is installed and nothing is fetched. Everything is
+# compiled anew. The run ends within ten minutes with a line that begins with "verdict" and says:
+#     0   passed
+#     1   failed, and the rows that did
+#     3   aims missed, and which: the figures stand, and what was hoped for does not
+#     77  not run, and why: no GPU, no toolkit, no compiler
+# make prints the status and ends with 2 unless it is 0. What a row needs and is not there makes it
+# "not run", with the reason. The table is printed, and kept in bench/results.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-nvcc=$(readlink -f "$(command -v nvcc)" 2>/dev/null)
-home=${CUDA_HOME:-/usr/local/cuda}
-[ -d "$home" ] || [ -z "$nvcc" ] || home=${nvcc%/bin/nvcc}
-out=$PWD/build/gpu
-mkdir -p "$out"
-
-none() {
-    echo "no GPU, nothing was run: $1"
-    exit 77
-}
-
-# Where the toolkit keeps its libraries; a runtime without a plain name is one of pip's.
-cudart() {
-    for dir in "$home/lib64" "$home/lib" "$home/targets/$(uname -m)-linux/lib" \
-        "$home/targets/sbsa-linux/lib" "$home/lib/$(uname -m)-linux-gnu"; do
-        for file in "$dir"/libcudart.so "$dir"/libcudart.so.*; do
-            [ -e "$file" ] || continue
-            echo "-L$dir -l:$(basename "$file") -Wl,-rpath,$dir"
-            return
-        done
-    done
-    echo -lcudart
-}
+. tests/gpu/toolkit.sh
+start=$(date +%s)
+limit=560 # seconds, of the ten minutes
 
 fake=
 [ "${1:-}" = fake ] && { fake=yes FAKE_CUDA_DEVICES=1; export FAKE_CUDA_DEVICES; shift; }
-what=${1:-}
+what=${1:-} only=${2:-}
 case $what in
 test | bench) ;;
-*) echo "usage: tests/gpu.sh [fake] test|bench" >&2 && exit 2 ;;
+*) echo "usage: tests/gpu.sh [fake] test|bench [TEXT]" >&2 && exit 2 ;;
 esac
+out=$PWD/build/gpu/$what results=bench/results
+[ -z "$fake" ] || out=$PWD/build/gpu/fake-$what results=build/gpu/fake
+rm -rf "$out" && mkdir -p "$out" "$results" || exit 1
 
-include=$home/include
-results=bench/results
-objects="build/gpu/memlord.o build/gpu/cuda.o" # of the Makefile
+none() {
+    echo "verdict: not run: $1"
+    exit 77
+}
+
+wanted() { case $1 in *"$only"*) ;; *) return 1 ;; esac; } # NAME
+row() { wanted "$1" && printf '%-60s %s\n' "$1" "$2"; }
+
+# The first of these that is there.
+first_of() {
+    for tool; do
+        # shellcheck disable=SC2086 # a compiler may have flags
+        command -v ${tool%% *} >/dev/null && echo "$tool" && return
+    done
+    return 1
+}
+
+# -- what is there --
+
+cc=$(first_of ${CC:+"$CC"} gcc cc clang) || none "no C compiler"
+cxx=$(first_of ${CXX:+"$CXX"} g++ c++ clang++) || cxx=
+[ -n "$cxx" ] || [ "$what" = test ] || none "no C++ compiler"
 if [ -n "$fake" ]; then
+    include=${CUDA_HOME:-/usr/local/cuda}/include
     [ -r "$include/cuda_runtime_api.h" ] || include=tests/fake_cuda/include
-    link="build/release/fake_cuda.o -rdynamic -Wl,--disable-new-dtags,-rpath,build/fake -ldl"
-    objects="build/release/memlord.o build/release/cuda.o"
-    out=$out/fake
-    results=$out
-    mkdir -p "$out"
+    runtime="build/release/fake_cuda.o -rdynamic -Wl,--disable-new-dtags,-rpath,build/fake -ldl"
+    speed=-O0 # times mean nothing there
 else
-    [ -r "$include/cuda_runtime_api.h" ] || none "no CUDA toolkit in $home"
-    link="$(cudart) -ldl"
+    toolkit_find || none "$why"
+    runtime="-L$lib -l:${cudart##*/} -Wl,-rpath,$lib -ldl"
+    speed=${CFLAGS:--O2 -g}
 fi
-flags="-O2 -g -I. -pthread"
-[ -z "$fake" ] || flags="-I. -pthread" # times mean nothing there
+flags="$speed -I. -Itests/gpu -pthread"
 [ "$include" = /usr/include ] || flags="$flags -isystem $include" # C++ loses its way if told twice
+c="$cc -std=gnu99 $flags"
+lord=$out/memlord.o objects="$out/memlord.o $out/cuda.o"
+[ -z "$fake" ] || lord=build/release/memlord.o objects="build/release/memlord.o build/release/cuda.o"
 
-# shellcheck disable=SC2086 # lists of flags
-${CC:-gcc} -std=c99 $flags tests/gpu/probe.c $link -o "$out/probe" || exit 1
-"$out/probe" >"$out/probe.txt" 2>&1
+$c tests/gpu/probe.c $runtime -o "$out/probe" >"$out/probe.txt" 2>&1 || {
+    cat "$out/probe.txt"
+    echo "verdict: failed: a program does not compile and link with $include and ${cudart:-the fake}"
+    exit 1
+}
+timeout -k 5 120 "$out/probe" >"$out/probe.txt" 2>&1
 case $? in
 0) ;;
-77) none "$(head -n 1 "$out/probe.txt")" ;;
-*) cat "$out/probe.txt" && exit 1 ;;
+77) none "no GPU: $(head -n 1 "$out/probe.txt")" ;;
+*) cat "$out/probe.txt" && echo "verdict: failed: the GPU cannot be used" && exit 1 ;;
 esac
 
-row() { printf '%-60s %s\n' "$1" "$2"; }
+# -- rows --
 
-# PyTorch with each of the two libraries for it, if it is there and finds the GPU.
-torch() {
-    torch_bad=0
-    torch_row "PyTorch: totals are those of its own tensors" torch_totals.py \
-        build/libmemlord_torch.so build/libmemlord_torch.so || torch_bad=1
-    torch_row "PyTorch observed: the books are its allocator's sums" torch_observer.py \
-        torch-observer build/libmemlord_torch_observer.so || torch_bad=1
-    return $torch_bad
-}
-torch_row() { # NAME SCRIPT TARGET LIBRARY
-    python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' >/dev/null 2>&1 ||
-        { row "$1" "not run: no PyTorch with CUDA"; return; }
-    if CUDA_HOME=$home make -s "$3" >"$out/torch.txt" 2>&1 &&
-        python3 "tests/gpu/$2" "$4" >>"$out/torch.txt" 2>&1; then
-        row "$1" passed
-    else
-        row "$1" FAILED
-        sed 's/^/    /' "$out/torch.txt" | tail -n 20
-        return 1
-    fi
-}
-
-# A command as a row: passed when it succeeds; the end of its output is shown when it does not.
+# A command as a row: the last lines of its output are shown when it fails. One that ends with 77
+# says in its first line what it lacks.
 try() { # NAME COMMAND...
-    name=$1
+    name=$1 left=$((limit - $(date +%s) + start))
     shift
-    if timeout 120 "$@" >"$out/row.txt" 2>&1; then
-        row "$name" passed
-    else
+    [ $left -gt 5 ] || { row "$name" "not run: no time left"; return; }
+    timeout -k 5 $((left < 120 ? left : 120)) "$@" >"$out/row.txt" 2>&1
+    case $? in
+    0) row "$name" passed ;;
+    77) row "$name" "not run: $(head -n 1 "$out/row.txt")" ;;
+    124 | 137) row "$name" 'FAILED: took too long' ;;
+    *)
         row "$name" FAILED
         tail -n 20 "$out/row.txt" | sed 's/^/    /'
-        return 1
-    fi
+        ;;
+    esac
 }
 
-# Builds a program and runs some rows of it.
-# shellcheck disable=SC2086 # lists of flags
-variant() { # NAME OBJECTS LINK COMPILE... -- RUN...
-    name=$1 with=$2 to=$3
-    shift 3
-    compile=
-    while [ "$1" != -- ]; do compile="$compile $1" && shift; done
+# Compiles, and says nothing unless that fails. NAME is the row's, if it is one that is wanted.
+build() { wanted "$1" && compile "$@"; }
+compile() { # NAME COMMAND...
+    name=$1
     shift
-    if $compile $with $to -o "$out/variant" >"$out/row.txt" 2>&1; then
-        try "$name" "$out/variant" "$@"
-    else
-        row "$name" 'FAILED to build'
-        tail -n 20 "$out/row.txt" | sed 's/^/    /'
-        return 1
-    fi
+    timeout -k 5 240 "$@" >"$out/row.txt" 2>&1 && return
+    printf '%-60s %s\n' "$name" 'FAILED to build'
+    tail -n 20 "$out/row.txt" | sed 's/^/    /'
+    return 1
+}
+
+# shellcheck disable=SC2086 # lists of flags, here and below
+implementation() {
+    [ -z "$fake" ] || return 0
+    compile "the implementation" $c -c tests/matrix/impl.c -o "$out/memlord.o" &&
+        compile "the implementation of the CUDA layer" $c -c tests/matrix/cuda_impl.c -o "$out/cuda.o"
 }
 
 # The other ways to build and to get at the calls.
 variants() {
-    cc="${CC:-gcc} -std=c99 $flags"
-    bad=0
-    lord=${objects%% *}
-    variant "the shim counts what plain names allocate" "$objects" "$link" \
-        $cc -DUSE_MAIN tests/matrix/cuda_shim.c -- || bad=1
+    name="the shim counts what plain names allocate"
+    build "$name" $c -DUSE_MAIN tests/matrix/cuda_shim.c $objects $runtime -o "$out/shim" && try "$name" "$out/shim"
+    name="--wrap counts an object that knows nothing of MemLord"
     wraps=$(sed -n 's/^ *X0*(\(cuda[A-Za-z0-9]*\),.*/ -Wl,--wrap=\1/p' memlord_cuda.h | tr -d '\n')
-    variant "--wrap counts an object that knows nothing of MemLord" "$lord" "$link" \
-        $cc -DMEMLORD_CUDA_WRAP $wraps tests/matrix/cuda_impl.c tests/matrix/cuda_wrap.c -- 0 || bad=1
-    variant "the inference example ends with nothing live" "" "$link" \
-        $cc examples/cuda_inference.c -lm -- || bad=1
-    [ -n "$fake" ] && return $bad
-    variant "a thread's own stream is its default stream" "$lord" "$link" \
-        $cc -DCUDA_API_PER_THREAD_DEFAULT_STREAM tests/gpu/test_gpu.c tests/matrix/cuda_impl.c \
-        -- 'own stream' || bad=1
-    static=$(cudart | sed 's/-l:libcudart.so[^ ]*/-lcudart_static/')
-    case $static in
-    *cudart_static*)
-        variant "two streams on the static runtime" "$objects" "$static -ldl -lrt" \
-            $cc tests/gpu/test_gpu.c -- 'two streams' || bad=1
-        ;;
-    *) row "two streams on the static runtime" "not run: not there" ;;
-    esac
-    return $bad
+    build "$name" $c -DMEMLORD_CUDA_WRAP $wraps tests/matrix/cuda_impl.c tests/matrix/cuda_wrap.c \
+        $lord $runtime -o "$out/wrap" && try "$name" "$out/wrap" 0
+    name="the inference example ends with nothing live"
+    build "$name" $c examples/cuda_inference.c $runtime -lm -o "$out/inference" && try "$name" "$out/inference"
+    [ -z "$fake" ] || return
+    name="a thread's own stream is its default stream"
+    build "$name" $c -DCUDA_API_PER_THREAD_DEFAULT_STREAM tests/gpu/test_gpu.c tests/matrix/cuda_impl.c \
+        $lord $runtime -o "$out/per_thread" && try "$name" "$out/per_thread" 'own stream'
+    static_runtime
 }
 
-# Errors that calls return are no finding: a row is about those.
-sanitizer() {
-    name="compute-sanitizer finds nothing, and no leak"
-    tool=$(command -v compute-sanitizer || ls "$home/bin/compute-sanitizer" 2>/dev/null)
-    [ -n "$tool" ] || { row "$name" "not run: not there"; return; }
-    timeout 240 "$tool" --target-processes all --leak-check full --report-api-errors no \
-        --error-exitcode 9 "$out/test_gpu" short >"$out/sanitizer.txt" 2>&1 &&
-        { row "$name" passed; return; }
-    if grep -qi 'device not supported' "$out/sanitizer.txt"; then # in some sandboxes
-        row "$name" "not run: the tool does not support the device here"
+# Those that need the static runtime.
+static_runtime() {
+    streams="two streams on the static runtime"
+    library="a library with a runtime of its own"
+    if [ ! -e "$lib/libcudart_static.a" ]; then
+        row "$streams" "not run: no libcudart_static.a in $lib"
+        row "$library" "not run: no libcudart_static.a in $lib"
         return
     fi
-    row "$name" FAILED
-    tail -n 20 "$out/sanitizer.txt" | sed 's/^/    /'
-    return 1
+    static="-L$lib -l:libcudart_static.a -ldl -lrt"
+    build "$streams" $c tests/gpu/test_gpu.c $objects $static -o "$out/static" &&
+        try "$streams" "$out/static" 'two streams'
+    build "$library" $c -fPIC -shared -Wl,--exclude-libs,ALL tests/gpu/plugin.c $static -o "$out/own_runtime.so" &&
+        build "$library" $c tests/gpu/plugins.c $objects $runtime -o "$out/plugins" &&
+        try "$library" "$out/plugins" runtime "$out/own_runtime.so"
+}
+
+# A plug-in that carries the whole of MemLord, opened and closed.
+plugins() {
+    name="a plug-in with the CUDA layer is closed"
+    build "$name" $c -fPIC -shared -DCARRIES_MEMLORD tests/gpu/plugin.c $runtime -o "$out/carries.so" &&
+        build "$name" $c tests/gpu/plugins.c $objects $runtime -o "$out/plugins" &&
+        try "$name" "$out/plugins" memlord "$out/carries.so"
+}
+
+# PyTorch with each of the two libraries for it, if it is there and finds the GPU.
+torch() {
+    allocator="PyTorch: totals are those of its own tensors"
+    observer="PyTorch observed: the books are its allocator's sums"
+    if ! timeout 60 python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' >/dev/null 2>&1; then
+        row "$allocator" "not run: no PyTorch with CUDA"
+        row "$observer" "not run: no PyTorch with CUDA"
+        return
+    fi
+    build "$allocator" $cxx -std=c++11 $flags -fPIC -shared -fvisibility=hidden -DMEMLORD_API= \
+        examples/torch_allocator.cpp $runtime -o "$out/libmemlord_torch.so" &&
+        try "$allocator" python3 tests/gpu/torch_totals.py "$out/libmemlord_torch.so"
+    build "$observer" env CUDA_HOME="$home" make -s -o deps-demo torch-observer CXX="$cxx" CXXFLAGS=-Itests/gpu \
+        OBSERVER="$out/libmemlord_torch_observer.so" &&
+        try "$observer" python3 tests/gpu/torch_observer.py "$out/libmemlord_torch_observer.so"
+}
+
+# Errors that calls return are no finding: a row is about those. In some sandboxes the tool does not
+# support the device.
+sanitizer() {
+    name="compute-sanitizer finds nothing, and no leak"
+    tool=$(first_of compute-sanitizer "$home/bin/compute-sanitizer") ||
+        { row "$name" "not run: no compute-sanitizer on PATH nor in $home/bin"; return; }
+    try "$name" sh -c '"$@" || { grep -qi "device not supported" "$0" || exit 1
+        echo "the tool does not support the device here" >"$0"; exit 77; }' "$out/row.txt" \
+        "$tool" --target-processes all --leak-check full --report-api-errors no --error-exitcode 9 \
+        "$out/test_gpu" short
 }
 
 machine() {
@@ -172,43 +196,61 @@ machine() {
         echo "device    none: the fake runtime, whose times mean nothing"
     else
         echo "device    $(cat "$out/probe.txt")"
+        echo "toolkit   $include, $cudart"
         nvidia-smi --query-gpu=index,name,driver_version,memory.total,mig.mode.current \
             --format=csv,noheader 2>/dev/null | sed 's/^/smi       /'
     fi
     echo "cpu       $(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1), $(nproc) online"
     echo "kernel    $(uname -sr)"
-    echo "compiler  $(${CC:-gcc} --version | head -n 1)"
+    echo "compiler  $($cc --version | head -n 1)"
 }
 
 tests() {
-    bad=0
-    "$out/test_gpu" || bad=1
-    variants || bad=1
-    if [ -z "$fake" ]; then
-        torch || bad=1
-        sanitizer || bad=1
-    fi
-    return $bad
+    implementation || return
+    compile "the rows of test_gpu" $c tests/gpu/test_gpu.c $objects $runtime -o "$out/test_gpu" &&
+        "$out/test_gpu" "$only"
+    variants
+    [ -n "$fake" ] || plugins
+    [ -n "$fake" ] || torch
+    [ -n "$fake" ] || sanitizer
 }
 
-# shellcheck disable=SC2046,SC2086
-if [ "$what" = test ]; then
-    ${CC:-gcc} -std=c99 $flags tests/gpu/test_gpu.c $objects $link -o "$out/test_gpu" || exit 1
-else
+bench() {
+    implementation || return
     peers=$(sh bench/run.sh peers 2>"$out/left_out.txt")
-    ${CXX:-g++} -std=c++17 $flags $(echo "$peers" | sed -n 1p) bench/gpu.cpp $objects $link \
-        $(echo "$peers" | sed -n 2p) -o "$out/bench_gpu" || exit 1
-fi
+    cat "$out/left_out.txt"
+    compile "bench/gpu.cpp" $cxx -std=c++17 $flags $(echo "$peers" | sed -n 1p) bench/gpu.cpp $objects $runtime \
+        $(echo "$peers" | sed -n 2p) -o "$out/bench_gpu" || return
+    "$out/bench_gpu" ${fake:+short} "$only"
+}
+
+# The end of the table, and the status. A run that said nothing of what it did has failed.
+verdict() { # TABLE
+    failed=$(sed -n '/^ /d; s/  *FAILED.*//p' "$1")
+    missed=$(sed -n 's/  .*: missed$//p' "$1")
+    [ -n "$failed" ] || grep -qE ' passed| not run: |^[0-9]+ parts, ' "$1" || failed="nothing came to an end"
+    left=$(grep -c ' not run: ' "$1")
+    if [ -n "$failed" ]; then
+        echo "verdict: failed: $(echo "$failed" | sed '$!s/$/;/' | tr '\n' ' ')"
+        return 1
+    fi
+    if [ -n "$missed" ]; then
+        echo "verdict: aims missed: $(echo "$missed" | sed '$!s/$/;/' | tr '\n' ' ')"
+        return 3
+    fi
+    echo "verdict: passed${fake:+ on the fake}, $left rows not run"
+}
 
 # A run with failures is kept as well.
 file=$results/$(date -u +%Y-%m-%dT%H%MZ)-gpu-$what.txt
 {
     machine
-    [ "$what" = test ] || cat "$out/left_out.txt"
     echo
-    if [ "$what" = test ]; then tests; else "$out/bench_gpu" ${fake:+short}; fi
-    echo $? >"$out/status"
-} | tee "$file.part"
+    case $what in test) tests ;; bench) bench ;; esac
+} 2>&1 | tee "$file.part"
+verdict "$file.part" >"$out/verdict.txt"
+status=$?
+echo | cat - "$out/verdict.txt" | tee -a "$file.part"
 mv "$file.part" "$file"
-[ -n "$fake" ] || echo "kept in $file"
-exit "$(cat "$out/status")"
+[ -n "$fake" ] || echo "kept in $file, after $(($(date +%s) - start)) s"
+exit $status

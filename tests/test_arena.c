@@ -149,6 +149,161 @@ static void a_fork_may_find_a_thread_in_the_middle_of_a_change(void **state) {
     assert_int_equal(memlord_allocated(c.lord, cuda(0)), 7);
 }
 
+/* -- arenas have tags -- */
+
+static memlord_tag_stat tag_of(memlord *lord, memlord_device sel, const char *tag) {
+    memlord_tag_stat stat;
+    memset(&stat, 0xee, sizeof stat);
+    assert_ok(memlord_tag_get(lord, sel, tag, &stat));
+    return stat;
+}
+/* The tags of a device and its untagged bytes add up to its live bytes. */
+static void assert_tags_add_up(memlord *lord, const char *const *tags, size_t n) {
+    uint64_t sum = tag_of(lord, cuda(0), NULL).allocated;
+    while (n--) sum += tag_of(lord, cuda(0), tags[n]).allocated;
+    assert_int_equal(sum, memlord_allocated(lord, cuda(0)));
+}
+static void add(memlord *lord, const char *tag, uint64_t bytes) {
+    if (tag) assert_ok(memlord_tag_begin(lord, tag));
+    assert_ok(memlord_arena_add(lord, cuda(0), bytes, NULL));
+    if (tag) assert_ok(memlord_tag_end(lord));
+}
+static void take(memlord *lord, const char *tag, uint64_t bytes) {
+    if (tag) assert_ok(memlord_tag_begin(lord, tag));
+    assert_ok(memlord_arena_sub(lord, cuda(0), bytes, NULL));
+    if (tag) assert_ok(memlord_tag_end(lord));
+}
+
+static void its_bytes_are_of_the_threads_tag(void **state) {
+    memlord *lord = test_lord(state);
+    static const char *const tags[] = {"scratch"};
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 1, NULL));
+    add(lord, "scratch", 100);
+    add(lord, NULL, 10);
+    assert_int_equal(tag_of(lord, cuda(0), "scratch").allocated, 100);
+    assert_int_equal(tag_of(lord, cuda(0), "scratch").peak, 100);
+    assert_int_equal(tag_of(lord, cuda(0), "scratch").blocks, 0);
+    assert_int_equal(tag_of(lord, cuda(0), NULL).allocated, 11);
+    take(lord, "scratch", 30);
+    assert_int_equal(tag_of(lord, cuda(0), "scratch").allocated, 70);
+    assert_int_equal(tag_of(lord, cuda(0), "scratch").peak, 100);
+    assert_tags_add_up(lord, tags, 1);
+    assert_int_equal(stats_of(lord, cuda(0)).underflows, 0);
+}
+
+static void what_a_tag_lacks_comes_off_the_untagged_balance(void **state) {
+    memlord *lord = test_lord(state);
+    static const char *const tags[] = {"scratch"};
+    add(lord, "scratch", 100);
+    add(lord, NULL, 50);
+    take(lord, "scratch", 120);
+    assert_int_equal(tag_of(lord, cuda(0), "scratch").allocated, 0);
+    assert_int_equal(tag_of(lord, cuda(0), NULL).allocated, 30);
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 30);
+    assert_int_equal(stats_of(lord, cuda(0)).underflows, 0);
+    assert_tags_add_up(lord, tags, 1);
+}
+
+static void a_tag_never_holds_more_than_its_device(void **state) {
+    memlord *lord = test_lord(state);
+    static const char *const tags[] = {"a", "b"};
+    add(lord, "a", 100);
+    add(lord, "b", 60);
+    take(lord, NULL, 90); /* what is untagged is 0 */
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 70);
+    assert_int_equal(tag_of(lord, cuda(0), "a").allocated, 10); /* the largest gives first */
+    assert_int_equal(tag_of(lord, cuda(0), "b").allocated, 60);
+    assert_int_equal(stats_of(lord, cuda(0)).underflows, 1);
+    take(lord, NULL, 65);
+    assert_int_equal(tag_of(lord, cuda(0), "a").allocated, 5);
+    assert_int_equal(tag_of(lord, cuda(0), "b").allocated, 0);
+    assert_int_equal(stats_of(lord, cuda(0)).underflows, 3);
+    assert_tags_add_up(lord, tags, 2);
+}
+
+static void blocks_of_a_tag_are_never_taken(void **state) {
+    memlord *lord = test_lord(state);
+    static const char *const tags[] = {"a"};
+    assert_ok(memlord_tag_begin(lord, "a"));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 1000, NULL));
+    assert_ok(memlord_tag_end(lord));
+    add(lord, "a", 100);
+    take(lord, "a", 200);
+    assert_int_equal(tag_of(lord, cuda(0), "a").allocated, 1000);
+    assert_int_equal(stats_of(lord, cuda(0)).underflows, 1);
+    assert_tags_add_up(lord, tags, 1);
+}
+
+static void an_arena_with_an_identity_is_a_block_that_is_resized(void **state) {
+    memlord *lord = test_lord(state);
+    static const memlord_site site = {"arena.c", "grow", 7};
+    static const uint64_t key = 0x7000;
+    memlord_block_info info;
+    memlord_site_stat top;
+    assert_ok(memlord_tag_begin(lord, "frame"));
+    assert_ok(memlord_alloc(lord, cpu(), key, 1 << 20, &site));
+    assert_ok(memlord_tag_end(lord));
+    assert_ok(memlord_realloc(lord, cpu(), key, key, 4 << 20, &site));
+    assert_ok(memlord_realloc(lord, cpu(), key, key, 1 << 10, &site));
+    assert_ok(memlord_block_find(lord, cpu(), key, &info));
+    assert_int_equal(info.bytes, 1 << 10);
+    assert_string_equal(info.tag, "frame");
+    assert_int_equal(tag_of(lord, cpu(), "frame").allocated, 1 << 10);
+    assert_int_equal(tag_of(lord, cpu(), "frame").peak, 4 << 20);
+    assert_int_equal(memlord_sites_top(lord, cpu(), MEMLORD_SITE_ORDER_LIVE_BYTES, &top, 1), 1);
+    assert_int_equal(top.live_bytes, 1 << 10);
+    assert_int_equal(top.peak_bytes, 4 << 20);
+    assert_int_equal(stats_of(lord, cpu()).allocs, 1);
+    assert_int_equal(stats_of(lord, cpu()).reallocs, 2);
+    assert_ok(memlord_free(lord, cpu(), key, &site));
+    assert_int_equal(memlord_allocated(lord, cpu()), 0);
+}
+
+static int of_arena(void *user, const memlord_event *event) {
+    if (event->kind == MEMLORD_EVENT_ARENA_ADD || event->kind == MEMLORD_EVENT_ARENA_SUB)
+        *(int *)user += event->tag && !strcmp(event->tag, "scratch");
+    return 0;
+}
+static void its_events_have_the_tag(void **state) {
+    memlord *lord = test_lord(state);
+    int tagged = 0;
+    assert_ok(memlord_events_start(lord, 64));
+    add(lord, "scratch", 100);
+    take(lord, "scratch", 100);
+    add(lord, NULL, 100);
+    assert_ok(memlord_events_each(lord, of_arena, &tagged));
+    assert_int_equal(tagged, 2);
+}
+
+/* Threads under different tags that take more than they added. */
+static void *churn_tags(void *user) {
+    memlord *lord = *(memlord **)user;
+    static const char *const names[] = {"a", "b", "c"};
+    uint64_t random = (uint64_t)(uintptr_t)&random;
+    int i;
+    for (i = 0; i < 3000; i++) {
+        const uint64_t n = test_random(&random);
+        if (n % 4 < 3) (void)memlord_tag_begin(lord, names[n % 4]);
+        if (n / 4 % 2)
+            (void)memlord_arena_add(lord, memlord_device_cuda(0), n / 64 % 1000, NULL);
+        else
+            (void)memlord_arena_sub(lord, memlord_device_cuda(0), n / 64 % 1100, NULL);
+        if (n % 4 < 3) (void)memlord_tag_end(lord);
+    }
+    return NULL;
+}
+static void tags_add_up_whatever_threads_take(void **state) {
+    memlord *lord = test_lord(state);
+    static const char *const tags[] = {"a", "b", "c"};
+    pthread_t threads[4];
+    int i;
+    for (i = 0; i < 3; i++) add(lord, tags[i], 1);
+    for (i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, churn_tags, &lord), 0);
+    for (i = 0; i < 4; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+    assert_tags_add_up(lord, tags, 3); /* and the ledger agrees with itself: see the teardown */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(adding_and_taking_move_the_balance),
@@ -162,6 +317,13 @@ int main(void) {
         TEST(a_balance_that_would_overflow_is_refused),
         TEST(a_bad_device_is_refused),
         TEST(a_fork_may_find_a_thread_in_the_middle_of_a_change),
+        TEST(its_bytes_are_of_the_threads_tag),
+        TEST(what_a_tag_lacks_comes_off_the_untagged_balance),
+        TEST(a_tag_never_holds_more_than_its_device),
+        TEST(blocks_of_a_tag_are_never_taken),
+        TEST(its_events_have_the_tag),
+        TEST(tags_add_up_whatever_threads_take),
+        TEST_SITES(an_arena_with_an_identity_is_a_block_that_is_resized),
     };
     return cmocka_run_group_tests_name("arena", tests, NULL, NULL);
 }

@@ -602,6 +602,21 @@ static void a_plan_adds_up_what_is_in_one_memory(void **state) {
     assert_true(lacks == -100);
 }
 
+static void a_plan_of_nothing_fits_and_one_that_is_none_is_unknown(void **state) {
+    test_case *t = (test_case *)*state;
+    const memlord_block plan = block_of(cuda(0), 1);
+    int64_t lacks = 77;
+    test_capacity(t, 1000, 400);
+    assert_int_equal(memlord_plan_fit(t->lord, NULL, 0, &lacks), 1);
+    assert_int_equal(lacks, 0);
+    lacks = 77;
+    assert_int_equal(memlord_plan_fit(t->lord, NULL, 1, &lacks), -1);
+    assert_int_equal(lacks, 0);
+    lacks = 77;
+    assert_int_equal(memlord_plan_fit(NULL, &plan, 1, &lacks), -1);
+    assert_int_equal(lacks, 0);
+}
+
 static void a_plan_on_an_unknown_device_is_unknown(void **state) {
     test_case *t = (test_case *)*state;
     memlord_block plan[2];
@@ -1270,6 +1285,22 @@ static void a_limit_may_be_a_fraction(void **state) {
     assert_int_equal(stats_of(t->lord, cuda(0)).limit, 1000);
 }
 
+static void the_smallest_fraction_allows_a_byte(void **state) {
+    test_case *t = (test_case *)*state;
+    test_capacity(t, 1000, 0);
+    assert_ok(memlord_limit_set_fraction(t->lord, cuda(0), 1e-9));
+    assert_int_equal(stats_of(t->lord, cuda(0)).limit, 1);
+}
+
+static void what_is_in_no_other_memory_is_not_shared(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_device_share(NULL, cuda(0), cuda(1)));
+    assert_int_equal(memlord_device_share(lord, cuda(0), all()), MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_device_share(lord, all(), cuda(0)), MEMLORD_E_DEVICE);
+    assert_ok(memlord_device_share(lord, pinned(), cpu()));
+    assert_int_equal(memlord_device_share(lord, pinned(), cuda(0)), MEMLORD_E_STATE);
+}
+
 static void a_fraction_follows_the_capacity(void **state) {
     test_case *t = (test_case *)*state;
     test_capacity(t, 1000, 0);
@@ -1858,6 +1889,7 @@ int main(void) {
         TEST_FAKES(sharing_with_itself_undoes_it),
         TEST_FAKES(what_the_old_source_said_is_forgotten_while_shared_too),
         TEST_FAKES(sharing_makes_no_chains),
+        TEST_FAKES(what_is_in_no_other_memory_is_not_shared),
         TEST_FAKES(headroom_by_capacity_is_total_less_used),
         TEST_FAKES(headroom_by_limit_is_limit_less_live),
         TEST_FAKES(headroom_is_the_less_of_both),
@@ -1868,6 +1900,7 @@ int main(void) {
         TEST_FAKES(a_plan_fits_if_each_device_has_room),
         TEST_FAKES(a_plan_adds_up_what_is_in_one_memory),
         TEST_FAKES(a_plan_on_an_unknown_device_is_unknown),
+        TEST_FAKES(a_plan_of_nothing_fits_and_one_that_is_none_is_unknown),
         TEST_FAKES(a_plan_that_cannot_fit_does_not_whatever_else_is_unknown),
         TEST_FAKES(the_sum_of_a_plan_does_not_wrap),
         TEST_FAKES(a_host_that_asks_before_each_alloc_gets_what_there_is),
@@ -1904,6 +1937,7 @@ int main(void) {
         TEST_FAKES(while_a_poller_runs_readers_leave_it_to_that),
         TEST_FAKES(a_limit_may_be_a_fraction),
         TEST_FAKES(a_fraction_follows_the_capacity),
+        TEST_FAKES(the_smallest_fraction_allows_a_byte),
         TEST_FAKES(a_plain_limit_ends_the_fraction),
         TEST_FAKES(a_fraction_samples_a_capacity_not_known),
         TEST_FAKES(a_fraction_of_the_unknown_is_refused),

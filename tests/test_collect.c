@@ -305,6 +305,9 @@ static void remove_takes_off_the_first_that_is_the_same(void **state) {
     shrink(t, cuda(0), grow(t, cuda(0), 1000));
     assert_int_equal(t->gc.runs, 3);
     assert_int_equal(
+        memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), NULL, &t->gc),
+        MEMLORD_E_INVALID);
+    assert_int_equal(
         memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), test_gc_run, &t->heap),
         MEMLORD_E_UNKNOWN);
     assert_ok(

@@ -698,21 +698,27 @@ static int ask_others(void *user, memlord_device device, memlord_capacity *out) 
     out->others[0].bytes = 600;
     out->others[1].pid = 4712;
     out->others[1].bytes = 100;
+    out->others[2].pid = UINT64_MAX; /* whose path is the longest */
+    out->others[2].bytes = 1;
     return 0;
 }
 
-/* What memlord_explain says of cuda:0. The namespace is that of the ledger's process. */
-static const char *explained(fixture *f, const char *namespace_of_pids) {
+/* What memlord_explain says of cuda:0 to a ledger with a root. */
+static const char *explained_at(fixture *f, const char *root) {
     static char text[4096];
     memlord_desc desc = test_desc(&f->heap, MEMLORD_FLAG_NO_THREADS);
-    put(f, "proc/self/ns/x", "");
-    assert_int_equal(symlink(namespace_of_pids, path_of(f, "proc/self/ns/pid")), 0);
-    desc.proc_root = f->root;
+    desc.proc_root = root;
     assert_ok(memlord_create(&desc, &f->lord));
     assert_ok(memlord_capacity_source_set(f->lord, MEMLORD_DEVICE_CUDA, ask_others, NULL));
     assert_ok(memlord_capacity_sample(f->lord, memlord_device_cuda(0)));
     (void)memlord_explain(f->lord, memlord_device_cuda(0), 1, text, sizeof text);
     return text;
+}
+/* The namespace is that of the ledger's process. */
+static const char *explained(fixture *f, const char *namespace_of_pids) {
+    put(f, "proc/self/ns/x", "");
+    assert_int_equal(symlink(namespace_of_pids, path_of(f, "proc/self/ns/pid")), 0);
+    return explained_at(f, f->root);
 }
 
 static void other_processes_have_their_names(void **state) {
@@ -774,6 +780,27 @@ static void names_that_cannot_be_read_are_left_out(void **state) {
                            "; others: pid 4711 holds 600 B, pid 4712 holds 100 B"));
 }
 
+/* A path of 300 bytes or more is not looked at: that of the name has 15 behind the root, that of the
+   namespace 17. */
+static void of_a_root_that_is_too_long_no_name_is_read(void **state) {
+    static const size_t longest = 299 - sizeof "/proc/self/ns/pid" + 1;
+    fixture *f = (fixture *)*state;
+    char root[400];
+    size_t extra;
+    put(f, "proc/4711/comm", "python3\n");
+    put(f, "proc/self/ns/x", "");
+    assert_int_equal(symlink("pid:[4026531836]", path_of(f, "proc/self/ns/pid")), 0);
+    for (extra = 0; extra < 2; extra++) {
+        size_t n = strlen(f->root);
+        memcpy(root, f->root, n);
+        while (n < longest + extra) root[n++] = '/';
+        root[n] = 0;
+        assert_non_null(strstr(explained_at(f, root), extra ? "; others: pid 4711 holds"
+                                                            : "; others: pid 4711 (python3) holds"));
+        if (!extra) memlord_destroy(f->lord);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ROOTED(without_cgroups_the_machine_is_the_capacity),
@@ -827,6 +854,7 @@ int main(void) {
         ROOTED(a_long_name_of_a_process_is_cut),
         ROOTED(a_hostile_name_of_a_process_is_escaped),
         ROOTED(names_that_cannot_be_read_are_left_out),
+        ROOTED(of_a_root_that_is_too_long_no_name_is_read),
     };
     return cmocka_run_group_tests_name("cpu", tests, NULL, NULL);
 }

@@ -122,6 +122,7 @@ static void without_limit_and_capacity_nothing_is_called_short(void **state) {
 static void it_names_the_other_processes(void **state) {
     test_case *t = (test_case *)*state;
     const char *text;
+    char *json;
     uint64_t i;
     test_capacity(t, 1000, 850);
     assert_null(strstr(explain(t->lord, cuda(0), 400), "others"));
@@ -135,6 +136,9 @@ static void it_names_the_other_processes(void **state) {
                                  "pid 18446744073709551614 holds 700 B, "));
     assert_null(strstr(text, " holds 400 B")); /* four are enough for a line */
     assert_null(strstr(explain(t->lord, cpu(), 400), "others"));
+    json = report_of(t->lord, MEMLORD_FORMAT_JSON); /* which has all of them */
+    assert_non_null(strstr(json, ",{\"pid\":18446744073709551608,\"bytes\":100,\"name\":null}]}"));
+    free(json);
 }
 
 static void it_says_how_many_requests_failed(void **state) {
@@ -317,6 +321,8 @@ static void a_null_ledger_says_nothing(void **state) {
     assert_int_equal(memlord_explain(NULL, cuda(0), 5, text, sizeof text), 0);
     assert_string_equal(text, "");
     assert_int_equal(memlord_explain(NULL, cuda(0), 5, NULL, 0), 0);
+    assert_int_equal(memlord_explain(NULL, cuda(0), 5, strcpy(text, "before"), 0), 0);
+    assert_string_equal(text, "before");
 }
 
 /* -- how it says it -- */

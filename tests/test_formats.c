@@ -814,16 +814,18 @@ static void the_number_of_allocs_is_the_same_in_every_format(void **state) {
 }
 
 static void more_pieces_than_heaptrack_gets_are_fewer_of_each(void **state) {
+    static const memlord_site rare_site = {"src/rare.c", "rare", 30};
     memlord *lord = test_lord(state);
     test_text text;
     uint64_t i;
-    for (i = 0; i < 1300000; i++) {
-        assert_ok(memlord_alloc(lord, cpu(), 0x1000, 64, i % 4 ? &load_site : &step_site));
+    for (i = 0; i <= 1300000; i++) { /* one of the last site, which stays one */
+        assert_ok(memlord_alloc(lord, cpu(), 0x1000, 64,
+                                i == 1300000 ? &rare_site : i % 4 ? &load_site : &step_site));
         assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
     }
     text = written(lord, MEMLORD_FORMAT_HEAPTRACK);
     assert_true(text.size < (size_t)14 << 20);
-    assert_int_equal(count_of(&text, "# calls: 1048576 of 1300000\n"), 1);
+    assert_int_equal(count_of(&text, "# calls: 1048575 of 1300001\n"), 1);
     free(text.data);
     assert_int_equal(read_of(lord, MEMLORD_FORMAT_HEAPTRACK).peak, 64);
 }
@@ -855,6 +857,62 @@ static void a_site_without_a_function_is_named_by_its_file(void **state) {
         assert_int_equal(count_of(&text, "src/only.c"), 2); /* a name and a file */
         free(text.data);
     }
+}
+
+static void sites_of_one_name_are_told_apart_by_file_and_line(void **state) {
+    static const memlord_site sites[] = {{"a.c", "same", 2}, {"b.c", "same", 1}, {"a.c", "same", 1}};
+    memlord *lord = test_lord(state);
+    uint64_t i;
+    for (i = 0; i < 3; i++)
+        assert_ok(memlord_alloc(lord, cpu(), 64 * (i + 1), i + 1, &sites[i]));
+    assert_true(contains(lord, MEMLORD_FORMAT_FOLDED, "cpu;same a.c:1 3\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_FOLDED, "cpu;same a.c:2 1\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_FOLDED, "cpu;same b.c:1 2\n"));
+}
+
+static void a_life_is_named_by_its_tag_its_function_or_as_a_block(void **state) {
+    static const memlord_site no_function = {"only.c", "", 7};
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_events_start(lord, 64));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 1, NULL));
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 1, &no_function));
+    assert_ok(memlord_alloc(lord, cpu(), 0x3000, 1, &load_site));
+    assert_ok(memlord_tag_begin(lord, "kv"));
+    assert_ok(memlord_alloc(lord, cpu(), 0x4000, 1, &load_site));
+    assert_ok(memlord_tag_end(lord));
+    {
+        test_text text = written(lord, MEMLORD_FORMAT_TRACE);
+        assert_int_equal(count_of(&text, ",\"name\":\"block\",\"cat\":\"block\""), 4);
+        assert_int_equal(count_of(&text, ",\"name\":\"load\",\"cat\":\"block\""), 2);
+        assert_int_equal(count_of(&text, ",\"name\":\"kv\",\"cat\":\"block\""), 2);
+        free(text.data);
+    }
+}
+
+/* In a timeline, and in what PyTorch's viewer shows: 600 B are free when 700 B are wanted, and what
+   is free of a device without a capacity is not known. */
+static void collections_and_memory_that_ran_out_are_events(void **state) {
+    test_case *t = (test_case *)*state;
+    test_text text;
+    t->gc.answer.reclaimed = 33;
+    assert_ok(memlord_events_start(t->lord, 64));
+    test_capacity(t, 1000, 400);
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_ok(memlord_alloc_failed(t->lord, cuda(0), 700, NULL));
+    assert_ok(memlord_alloc_failed(t->lord, cuda(1), 800, NULL));
+    text = written(t->lord, MEMLORD_FORMAT_TRACE);
+#define INSTANT(name, bytes) \
+    "\"name\":\"" name "\",\"args\":{\"bytes\":" bytes "},\"s\":\"p\",\"cat\":\"memory\"}"
+    assert_int_equal(count_of(&text, INSTANT("cuda:0 gc", "33")), 1);
+    assert_int_equal(count_of(&text, INSTANT("cuda:0 out of memory", "700")), 1);
+    assert_int_equal(count_of(&text, INSTANT("cuda:1 out of memory", "800")), 1);
+#undef INSTANT
+    free(text.data);
+    text = written(t->lord, MEMLORD_FORMAT_MEMORY_VIZ);
+    assert_int_equal(count_of(&text, "device_free"), 1); /* the second time by its number */
+    free(text.data);
+    (void)read_of(t->lord, MEMLORD_FORMAT_TRACE);
+    (void)read_of(t->lord, MEMLORD_FORMAT_MEMORY_VIZ);
 }
 
 static void a_table_has_a_line_a_block(void **state) {
@@ -1502,6 +1560,9 @@ int main(void) {
         TEST_SITES(more_pieces_than_heaptrack_gets_are_fewer_of_each),
         TEST_SITES(stacks_are_device_tag_scope_and_site),
         TEST_SITES(a_site_without_a_function_is_named_by_its_file),
+        TEST_SITES(sites_of_one_name_are_told_apart_by_file_and_line),
+        TEST_SITES(a_life_is_named_by_its_tag_its_function_or_as_a_block),
+        TEST_FAKES(collections_and_memory_that_ran_out_are_events),
         TEST_SITES(a_table_has_a_line_a_block),
         TEST_SITES(anomalies_and_drops_are_in_every_format_that_has_a_place),
         TEST_SITES(who_held_the_peak_is_a_metric),

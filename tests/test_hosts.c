@@ -561,7 +561,9 @@ static void *breed_threads(void *user) {
     }
     return NULL;
 }
+/* As many forks as fit into 30 seconds: under load one may take one of them. */
 static int fork_beside_late_threads(void) {
+    const time_t end = time(NULL) + 30;
     memlord_desc desc;
     memlord *lord;
     pthread_t threads[2];
@@ -576,7 +578,7 @@ static int fork_beside_late_threads(void) {
     if (memlord_create(&desc, &lord) || pthread_key_create(&names_key, name_late)) return 1;
     for (i = 0; i < 2; i++)
         if (pthread_create(&threads[i], NULL, breed_threads, lord)) return 2;
-    for (i = 0; i < 100 && !status; i++) {
+    for (i = 0; i < 100 && !status && time(NULL) < end; i++) {
         pid_t pid = fork();
         if (pid == 0) {
             alarm(60);
@@ -599,6 +601,29 @@ static void a_fork_beside_threads_past_their_hook_never_hangs(void **state) {
         _exit(fork_beside_late_threads() != 0);
     }
     expect_child(pid);
+}
+
+/* A collection whose callback forks goes on in both processes. */
+static memlord_gc_result fork_inside(void *user, memlord *lord, const memlord_gc_event *event) {
+    const memlord_gc_result result = {1, 0, 7};
+    (void)lord, (void)event;
+    *(pid_t *)user = fork();
+    return result;
+}
+static void a_child_forked_in_a_collection_goes_on_with_it(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t reclaimed = 0;
+    memlord_result r;
+    pid_t pid = -1;
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 1, NULL));
+    assert_ok(memlord_gc_callback_add(lord, cuda(0), 0, fork_inside, &pid));
+    r = memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, &reclaimed);
+    if (!pid)
+        _exit(r != MEMLORD_OK || reclaimed != 7 || stats_of(lord, cuda(0)).gc_runs != 1 ||
+              memlord_gc_callback_remove(lord, cuda(0), fork_inside, &pid) != MEMLORD_OK);
+    assert_ok(r);
+    expect_child(pid);
+    assert_int_equal(stats_of(lord, cuda(0)).gc_runs, 1);
 }
 
 /* What vfork and posix_spawn make: another process, on a thread's memory and thread-locals. */
@@ -865,6 +890,38 @@ static void an_allocator_that_makes_any_call_passes_through_or_is_refused(void *
     assert_ok(memlord_reserve_adopt(lord, m.ticket));
     assert_int_equal(access("/tmp/memlord-never", F_OK) + access("/tmp/memlord-never.prom", F_OK),
                      -2);
+    memlord_destroy(lord);
+}
+
+/* An allocator that makes another ledger is refused, and nothing is left of that one. */
+typedef struct maker {
+    memlord *other;
+    uint64_t calls;
+    memlord_result made;
+} maker;
+static void *making_alloc(void *user, size_t size) {
+    maker *m = (maker *)user;
+    if (!m->calls++) m->made = memlord_create(NULL, &m->other);
+    return malloc(size);
+}
+static void an_allocator_makes_no_other_ledger(void **state) {
+    maker m;
+    memlord_desc desc;
+    memlord *lord;
+    (void)state;
+    memset(&m, 0xee, sizeof m);
+    memset(&desc, 0, sizeof desc);
+    desc.allocator.alloc = making_alloc;
+    desc.allocator.free = meddling_free;
+    desc.allocator.user = &m;
+    desc.flags = MEMLORD_FLAG_NO_ENV;
+    m.calls = 0;
+    assert_ok(memlord_create(&desc, &lord));
+    assert_int_equal(m.made, MEMLORD_E_STATE);
+    assert_null(m.other);
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
+    assert_int_equal(memlord_allocated(lord, all()), 100);
+    assert_ok(memlord_verify(lord));
     memlord_destroy(lord);
 }
 
@@ -1233,9 +1290,11 @@ int main(void) {
         TEST(a_free_in_a_late_thread_local_destructor_counts),
         TEST(threads_that_end_without_the_hook_are_found),
         cmocka_unit_test(a_fork_beside_threads_past_their_hook_never_hangs),
+        TEST(a_child_forked_in_a_collection_goes_on_with_it),
         TEST(a_process_in_our_memory_takes_no_record),
         cmocka_unit_test(a_thread_may_outlive_a_ledger_it_used),
         cmocka_unit_test(an_allocator_that_makes_any_call_passes_through_or_is_refused),
+        cmocka_unit_test(an_allocator_makes_no_other_ledger),
         cmocka_unit_test(an_allocator_that_calls_the_ledger_passes_through),
         cmocka_unit_test(a_fenced_move_inside_the_allocator_passes_through),
         cmocka_unit_test(an_allocator_cannot_make_the_ledger_sample_collect_or_save),

@@ -389,6 +389,7 @@ static void a_sample_by_poll_may_fire_a_band(void **state) {
     assert_true(t->gc.last.used_percent == 60.0);
 }
 
+static uint32_t started_with; /* 0: the host starts no poller */
 /* How many ms old a sample must be for a poll to take another. */
 static uint32_t interval_of(test_case *t, uint32_t poll_ms, const char *variable) {
     memlord_desc desc = test_desc(&t->heap, MEMLORD_FLAG_NO_THREADS);
@@ -404,6 +405,7 @@ static uint32_t interval_of(test_case *t, uint32_t poll_ms, const char *variable
     }
     assert_ok(memlord_create(&desc, &lord));
     unsetenv("MEMLORD_POLL_INTERVAL_MS");
+    if (started_with) (void)memlord_poller_start(lord, started_with);
     assert_ok(
         memlord_capacity_source_set(lord, MEMLORD_DEVICE_CUDA, test_source_ask, &t->source));
     assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 1, NULL));
@@ -430,11 +432,14 @@ static void the_environment_overrides_the_interval(void **state) {
     assert_int_equal(interval_of(t, 0, "70"), 70);
     assert_int_equal(interval_of(t, 1000, "70"), 70);
     assert_int_equal(interval_of(t, 0, "10"), 10);
+    started_with = 1000;
+    assert_int_equal(interval_of(t, 0, "70"), 70);
+    started_with = 0;
 }
 
 static void nonsense_in_the_environment_is_ignored(void **state) {
     test_case *t = (test_case *)*state;
-    const char *const bad[] = {"", "fast", "50x", "-20", "9", "0"};
+    const char *const bad[] = {"", "fast", "50x", "50,", "-20", "9", "0"};
     size_t i;
     for (i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_int_equal(interval_of(t, 0, bad[i]), 200);
@@ -480,6 +485,71 @@ static void a_page_without_a_thread_is_served_by_polls(void **state) {
     assert_int_equal(threads_now(), before + 1);
     assert_ok(memlord_pressure_close(t->lord));
     assert_int_equal(threads_left(before), before);
+    (void)unlink(path);
+}
+
+static int wait_events; /* refuses conditions, which what waits is made of */
+int pthread_cond_init(pthread_cond_t *cond, const pthread_condattr_t *attr) {
+    static int (*real)(pthread_cond_t *, const pthread_condattr_t *);
+    void *found;
+    if (__atomic_load_n(&wait_events, __ATOMIC_SEQ_CST)) return ENOMEM;
+    if (!real) {
+        found = dlsym(RTLD_NEXT, "pthread_cond_init");
+        memcpy(&real, &found, sizeof real);
+    }
+    return real(cond, attr);
+}
+static int no_memory(void *user, uint64_t bytes, uint64_t *storage) {
+    (void)bytes, (void)storage;
+    ++*(int *)user;
+    return 1;
+}
+
+/* With nothing to wait for, the attempts follow at once, and no neighbour is asked. */
+static void without_events_nobody_waits(void **state) {
+    test_case *t = (test_case *)*state;
+    const memlord_retry slow = {2, 60000, 60000, 1, NULL, NULL};
+    const time_t begun = time(NULL);
+    uint64_t storage;
+    int attempts = 0;
+    char path[64];
+    memlord_result opened;
+    snprintf(path, sizeof path, "/tmp/memlord-pollers-%d", (int)getpid());
+    opened = memlord_pressure_open(t->lord, path); /* pages need 64-bit atomics */
+    grow(t, cuda(0), 1);
+    wait_events = 1;
+    assert_int_equal(memlord_alloc_retry(t->lord, cuda(0), 1, no_memory, &attempts, &slow, &storage,
+                                         NULL),
+                     MEMLORD_E_OOM);
+    if (opened == MEMLORD_OK)
+        assert_int_equal(memlord_pressure_raise(t->lord, cuda(0), 1), MEMLORD_E_NOMEM);
+    wait_events = 0;
+    assert_int_equal(attempts, 3);
+    assert_true(time(NULL) - begun < 60);
+    assert_ok(memlord_pressure_close(t->lord));
+    (void)unlink(path);
+}
+
+static void without_a_thread_polls_take_snapshots_and_write_exports(void **state) {
+    test_case *t = (test_case *)*state;
+    char path[64], *text;
+    snprintf(path, sizeof path, "/tmp/memlord-pollers-%d.prom", (int)getpid());
+    test_log_clear(&t->log);
+    refuse_threads = 1;
+    assert_ok(memlord_snapshots_start(t->lord, 10));
+    assert_ok(memlord_export_start(t->lord, path, 10));
+    refuse_threads = 0;
+    assert_string_equal(
+        t->log.text, "[snapshots] no thread for them: memlord_gc_poll takes them instead\n"
+                     "[export] no thread for them: memlord_gc_poll takes them instead\n");
+    (void)unlink(path);
+    (void)usleep(20000);
+    assert_ok(memlord_gc_poll(t->lord, all()));
+    text = file_text(path);
+    assert_non_null(text);
+    free(text);
+    assert_ok(memlord_export_stop(t->lord));
+    assert_ok(memlord_snapshots_stop(t->lord));
     (void)unlink(path);
 }
 
@@ -1039,6 +1109,8 @@ int main(void) {
         TEST_THREADS(a_page_without_a_thread_is_served_by_polls),
         TEST_FAKES(without_threads_a_page_has_none),
         TEST_THREADS(a_start_without_a_thread_says_so_and_the_next_tries_again),
+        TEST_FAKES(without_events_nobody_waits),
+        TEST_THREADS(without_a_thread_polls_take_snapshots_and_write_exports),
 #endif
         TEST_THREADS(a_blocked_source_delays_no_other_device),
         TEST_THREADS(a_blocked_source_delays_no_track_call),

@@ -66,6 +66,7 @@ static void a_difference_below_0_is_refused_unchanged(void **state) {
     assert_int_equal(memlord_pool_add(lord, cuda(0), -101), MEMLORD_E_INVALID);
     assert_int_equal(memlord_pool_add(lord, cuda(0), INT64_MIN), MEMLORD_E_INVALID);
     assert_int_equal(memlord_pool_add(lord, cuda(1), -1), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_pool_add(lord, cuda(-2), -1), MEMLORD_E_DEVICE);
     assert_int_equal(stats_of(lord, cuda(0)).reserved, 100);
     assert_int_equal(stats_of(lord, cuda(1)).reserved, 0);
 }
@@ -202,6 +203,8 @@ static void the_cached_ratio_is_0_when_nothing_is_reserved(void **state) {
     assert_true(near(memlord_cached_ratio(&s), 0));
     s = numbers(0, 50, 0);
     assert_true(near(memlord_cached_ratio(&s), 0));
+    assert_true(memlord_cached_ratio(NULL) == 0);
+    assert_true(isnan(memlord_fragmentation(NULL)));
 }
 
 static void the_cached_ratio_is_never_below_0(void **state) {

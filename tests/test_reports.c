@@ -438,6 +438,178 @@ static void a_report_without_tags_and_scopes_tells_which_sites_held_the_peak(voi
     free(text);
 }
 
+static void assert_in(memlord *lord, memlord_format format, const char *piece) {
+    char *text = report_of(lord, format);
+    if (!strstr(text, piece)) fail_msg("not in the report: %s\n%s", piece, text);
+    free(text);
+}
+static void assert_not_in(memlord *lord, memlord_format format, const char *piece) {
+    char *text = report_of(lord, format);
+    assert_null(strstr(text, piece));
+    free(text);
+}
+
+/* -- what lines of TEXT say where -- */
+
+static int fail_once(void *user, uint64_t bytes, uint64_t *storage) {
+    (void)bytes;
+    *storage = 0x7000;
+    return (*(int *)user)++ == 0;
+}
+static void a_line_on_memory_that_ran_out_says_what_is_known(void **state) {
+    test_case *t = (test_case *)*state;
+    const memlord_retry policy = {1, 0, 0, 1, NULL, NULL};
+    uint64_t storage;
+    int calls = 0;
+    assert_ok(memlord_alloc_retry(t->lord, cuda(0), 10, fail_once, &calls, &policy, &storage, NULL));
+    assert_in(t->lord, MEMLORD_FORMAT_TEXT, "\nout of memory, cuda:0: 1 attempts found none, "
+                                            "1 requests saved, 0 failed\n");
+    test_capacity(t, 1000, 400);
+    assert_ok(memlord_alloc_failed(t->lord, cuda(0), 700, NULL));
+    assert_in(t->lord, MEMLORD_FORMAT_TEXT, "2 attempts found none, 1 requests saved, 1 failed; "
+                                            "the last of 700 B with live 10 B, used 400 B\n");
+}
+
+static void blocks_and_parts_have_what_was_described_of_them(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_meta meta;
+    uint64_t i;
+    memset(&meta, 0, sizeof meta);
+    meta.rank = 2;
+    meta.shape[0] = 2;
+    meta.shape[1] = 3;
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
+    assert_ok(memlord_block_describe(lord, cuda(0), 0x1000, &meta));
+    assert_in(lord, MEMLORD_FORMAT_TEXT, "  cuda:0 0x00001000 [2x3]\n");
+    meta.tag = "kv";
+    assert_ok(memlord_part_add(lord, cuda(0), 0x1000, 0, 1, &meta));
+    for (i = 1; i < 8; i++) assert_ok(memlord_part_add(lord, cuda(0), 0x1000, i * 10, 1, NULL));
+    assert_in(lord, MEMLORD_FORMAT_TEXT, "1 B at 0 [kv] [2x3]\n");
+    assert_not_in(lord, MEMLORD_FORMAT_TEXT, "more parts");
+    assert_ok(memlord_part_add(lord, cuda(0), 0x1000, 80, 2, NULL));
+    assert_in(lord, MEMLORD_FORMAT_TEXT, "... and 1 more parts, 10 B in all\n");
+}
+
+static void a_scope_that_is_not_over_is_running(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_scope_begin(lord, "load"));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 1, NULL));
+    assert_in(lord, MEMLORD_FORMAT_TEXT, "  load (running)\n");
+    assert_ok(memlord_scope_end(lord));
+    assert_not_in(lord, MEMLORD_FORMAT_TEXT, "running");
+}
+
+static void up_to_twenty_checkpoints_are_listed(void **state) {
+    memlord *lord = test_lord(state);
+    char name[16];
+    int i;
+    assert_ok(memlord_alloc_failed(lord, cpu(), 1, NULL)); /* a device, and nothing live */
+    for (i = 0; i < 20; i++) {
+        snprintf(name, sizeof name, "step %d", i);
+        assert_ok(memlord_checkpoint(lord, name));
+    }
+    assert_in(lord, MEMLORD_FORMAT_TEXT, " at most 0 B, from ");
+    assert_in(lord, MEMLORD_FORMAT_TEXT, "  step 7\n");
+    assert_ok(memlord_checkpoint(lord, "last"));
+    assert_in(lord, MEMLORD_FORMAT_TEXT, "checkpoints 21, ");
+    assert_not_in(lord, MEMLORD_FORMAT_TEXT, "  step 7\n");
+}
+
+static void tags_of_a_place_that_are_not_among_the_largest_are_one_sum(void **state) {
+    test_case *t = (test_case *)*state;
+    char name[16];
+    int i;
+    for (i = 0; i < 64; i++) { /* as many as are kept */
+        snprintf(name, sizeof name, "large %d", i);
+        hold(t->lord, memlord_device_make(MEMLORD_DEVICE_VULKAN, 0), name, 2);
+    }
+    hold(t->lord, cuda(0), "small", 1);
+    test_capacity(t, 10 << 20, 1 << 20);
+    assert_in(t->lord, MEMLORD_FORMAT_TEXT, " + self 1 MiB (other tags 1 MiB) + unaccounted 0 B\n");
+}
+
+static void sites_come_by_their_peak_where_little_is_left(void **state) {
+    memlord *lord = test_lord(state);
+    static const memlord_site site = {"gone.c", "gone", 3};
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 1000, &site));
+    assert_ok(memlord_free(lord, cuda(0), 0x1000, &site));
+    assert_ok(memlord_arena_add(lord, cpu(), 10, NULL));
+    assert_in(lord, MEMLORD_FORMAT_TEXT, "  hotspots by peak: 2 of 2 sites, 10 B live\n"
+                                         "         0 B      1000 B           1      1000 B  "
+                                         "gone gone.c:3 on cuda:0\n"
+                                         "        10 B           -           -           -  "
+                                         "(arena) on cpu\n");
+}
+
+static void an_account_that_was_closed_is_not_told(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account account[3];
+    int i;
+    for (i = 0; i < 3; i++)
+        assert_ok(memlord_account_open(lord, cpu(), i == 1 ? "gone" : "there", 0, &account[i]));
+    assert_ok(memlord_account_close(lord, account[1]));
+    assert_in(lord, MEMLORD_FORMAT_JSON, "\"accounts\":{\"open\":2,");
+    assert_not_in(lord, MEMLORD_FORMAT_JSON, "gone");
+}
+
+/* A clock may begin at 0. The block of the second free was there before the ring. */
+static void lifetimes_are_those_that_the_ring_has_from_their_begin(void **state) {
+    memlord_desc desc;
+    memlord *lord;
+    uint64_t now = 0;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    desc.flags = MEMLORD_FLAG_NO_ENV | MEMLORD_FLAG_NO_THREADS;
+    desc.clock.fn = test_now;
+    desc.clock.user = &now;
+    assert_ok(memlord_create(&desc, &lord));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x2000, 1, NULL));
+    assert_ok(memlord_events_start(lord, 64));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 1, NULL));
+    now = 500000000;
+    assert_ok(memlord_free(lord, cuda(0), 0x1000, NULL));
+    assert_ok(memlord_free(lord, cuda(0), 0x2000, NULL));
+    assert_in(lord, MEMLORD_FORMAT_JSON, "\"lifetimes\":{\"under_100ms\":0,\"under_1s\":1,"
+                                         "\"under_10s\":0,\"longer\":0}");
+    memlord_destroy(lord);
+}
+
+static void the_page_leaves_out_the_streams_of_events(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_events_start(lord, 64));
+    assert_ok(memlord_stream_set(lord, 0xabcd));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 1, NULL));
+    assert_ok(memlord_free(lord, cuda(0), 0x1000, NULL));
+    assert_in(lord, MEMLORD_FORMAT_JSON, ",\"0x0000abcd\"]");
+    assert_not_in(lord, MEMLORD_FORMAT_HTML, "0x0000abcd");
+}
+
+static size_t count_of(const char *text, const char *piece) {
+    size_t n = 0;
+    while ((text = strstr(text, piece)) != NULL) text++, n++;
+    return n;
+}
+static void the_page_has_each_of_its_parts_once(void **state) {
+    static const char *const parts[] = {"<!DOCTYPE html>\n", "<pre>\ndevice   ", "\n</pre></noscript>\n",
+                                        "id=\"profile\">{\"schema\"", "]}}\n</script>\n",
+                                        "</script>\n</body>\n</html>\n"};
+    memlord *lord = test_lord(state);
+    char *page;
+    const char *at;
+    size_t i;
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 1, NULL));
+    at = page = report_of(lord, MEMLORD_FORMAT_HTML);
+    for (i = 0; i < sizeof parts / sizeof *parts; i++) {
+        assert_int_equal(count_of(page, parts[i]), 1);
+        at = strstr(at, parts[i]);
+        assert_non_null(at);
+    }
+    assert_int_equal(strlen(at), strlen(parts[i - 1]));
+    assert_int_equal(count_of(page, "<script"), 3);
+    assert_int_equal(count_of(page, "</script>"), 3);
+    free(page);
+}
+
 /* -- the verdicts -- */
 
 /* The first lines of a report below the first, as one string that the caller frees. */
@@ -476,10 +648,11 @@ static void the_verdicts_come_first_and_the_worst_of_them_before(void **state) {
                           "leaks since mark 1: 5 MiB in 2 blocks, 3 MiB of them cuda:0 [kv]  "
                           "grow cache.c:7\n"
                           "biggest holder, cuda:0: tag kv 60 %, site grow cache.c:7 60 % of 5 MiB\n"
-                          "anomalies and drops, cpu: unknown_frees 1\n");
+                          "anomalies and drops, cpu: unknown_frees 1\n"
+                          "mistakes, cpu: unknown_free\n");
 }
 
-/* Each verdict names four devices and the number of the others. */
+/* Each verdict names four devices, and the number and the bytes of the others. */
 static void a_verdict_of_more_than_four_devices_says_how_many_more(void **state) {
     memlord *lord = test_lord(state);
     int i;
@@ -502,8 +675,8 @@ static void a_verdict_of_more_than_four_devices_says_how_many_more(void **state)
         assert_ok(memlord_alloc_failed(lord, cuda(i), 1 << 30, NULL));
     }
     assert_verdicts(lord, FOUR("out of memory", OUT) "; and 2 more\n"
-                          FOUR("over a limit", OVER) "; and 2 more\n"
-                          FOUR("biggest holder", HELD) "; and 2 more\n");
+                          FOUR("over a limit", OVER) "; and 2 more, 9 MiB\n"
+                          FOUR("biggest holder", HELD) "; and 2 more, 9 MiB\n");
 #undef OUT
 #undef OVER
 #undef HELD
@@ -527,6 +700,36 @@ static void an_account_over_its_limit_is_a_verdict(void **state) {
     assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 3 << 20, NULL));
     assert_ok(memlord_account_use(lord, 0));
     assert_verdicts(lord, "over a limit, cuda:0: account req-7 3 MiB of 1 MiB\n");
+}
+
+static void of_five_accounts_over_their_limit_four_are_told(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account account;
+    char name[16];
+    int i;
+    for (i = 0; i < 5; i++) {
+        snprintf(name, sizeof name, "r%d", i);
+        assert_ok(memlord_account_open(lord, cuda(0), name, 1, &account));
+        assert_ok(memlord_account_use(lord, account));
+        assert_ok(memlord_alloc(lord, cuda(0), 64u * (unsigned)(i + 1), 9u - (unsigned)i, NULL));
+    }
+    assert_ok(memlord_account_use(lord, 0));
+    assert_verdicts(lord, "over a limit, cuda:0: account r0 9 B of 1 B; cuda:0: account r1 8 B of "
+                          "1 B; cuda:0: account r2 7 B of 1 B; cuda:0: account r3 6 B of 1 B; "
+                          "and 1 more\n");
+}
+
+static void a_site_may_hold_more_than_the_arena_that_holds_most_by_tag(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_arena_add(lord, cuda(0), 80, NULL));
+    assert_ok(memlord_tag_begin(lord, "a"));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 60, &grow_site));
+    assert_ok(memlord_tag_end(lord));
+    assert_ok(memlord_tag_begin(lord, "b"));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x2000, 60, &grow_site));
+    assert_ok(memlord_tag_end(lord));
+    assert_verdicts(lord, "biggest holder, cuda:0: arenas 40 %, site grow cache.c:7 60 % of "
+                          "200 B\n");
 }
 
 static void each_device_has_its_biggest_holder(void **state) {
@@ -565,7 +768,8 @@ static void a_verdict_tells_of_four_devices_and_counts_the_others(void **state) 
                               "cuda:3: 1 KiB wanted with 0 B live, 1 failed; and 2 more\n"
                               "anomalies and drops, cuda:0: unknown_frees 1; "
                               "cuda:1: unknown_frees 1; cuda:2: unknown_frees 1; "
-                              "cuda:3: unknown_frees 1; and 2 more\n");
+                              "cuda:3: unknown_frees 1; and 2 more\n"
+                              "mistakes, cuda:0: unknown_free, 6 times\n");
     free(text);
 }
 
@@ -605,7 +809,8 @@ static void anomalies_of_no_device_are_told_with_nothing_recorded(void **state) 
     char *text;
     assert_int_equal(memlord_alloc(lord, cpu(), 0, 1, NULL), MEMLORD_E_INVALID);
     text = report_of(lord, MEMLORD_FORMAT_TEXT);
-    assert_non_null(strstr(text, "\nanomalies and drops, all: refused 1\nnothing recorded\n"));
+    assert_non_null(strstr(text, "\nanomalies and drops, all: refused 1\n"
+                                 "mistakes, cpu: refused\nnothing recorded\n"));
     free(text);
 }
 
@@ -748,6 +953,8 @@ static void a_culprit_of_which_only_a_part_has_a_tag_says_so(void **state) {
     leak_all(lord, &plan);
     leak_all(lord, &bare);
     assert_culprit(lord, "5 MiB of them cuda:0 partly [tag_0] partly in layer_0  leak leak.c:6");
+    assert_in(lord, MEMLORD_FORMAT_JSON, "\"tags\":1,\"scopes\":1,\"device\":\"cuda:0\","
+                                         "\"tag\":null,\"scope\":null}");
 }
 
 /* More groups than there is room for. */
@@ -1964,11 +2171,23 @@ int main(void) {
         TEST(a_small_ledger_fits_the_first_screen),
         TEST_FAKES(reports_tell_the_age_of_the_ledger),
         TEST(labels_are_those_set_last),
+        TEST_FAKES(a_line_on_memory_that_ran_out_says_what_is_known),
+        TEST(blocks_and_parts_have_what_was_described_of_them),
+        TEST(a_scope_that_is_not_over_is_running),
+        TEST(up_to_twenty_checkpoints_are_listed),
+        TEST_FAKES(tags_of_a_place_that_are_not_among_the_largest_are_one_sum),
+        TEST_SITES(sites_come_by_their_peak_where_little_is_left),
+        TEST(an_account_that_was_closed_is_not_told),
+        TEST(lifetimes_are_those_that_the_ring_has_from_their_begin),
+        TEST(the_page_leaves_out_the_streams_of_events),
+        TEST(the_page_has_each_of_its_parts_once),
         TEST(what_is_not_known_is_no_number),
         TEST_SITES(the_verdicts_come_first_and_the_worst_of_them_before),
         TEST_SITES(a_verdict_of_more_than_four_devices_says_how_many_more),
         TEST(a_ledger_without_trouble_tags_and_sites_has_no_verdict),
         TEST(an_account_over_its_limit_is_a_verdict),
+        TEST(of_five_accounts_over_their_limit_four_are_told),
+        TEST_SITES(a_site_may_hold_more_than_the_arena_that_holds_most_by_tag),
         TEST(each_device_has_its_biggest_holder),
         TEST(the_biggest_holder_is_the_first_that_explain_names),
         TEST(a_verdict_tells_of_four_devices_and_counts_the_others),

@@ -360,6 +360,9 @@ static void names_that_are_none_are_refused(void **state) {
     assert_int_equal(memlord_scope_get(lord, "x", &s), MEMLORD_E_UNKNOWN);
     assert_null(s.name);
     assert_int_equal(memlord_scope_current(lord), 0);
+    assert_null(memlord_guard_scope(lord, NULL, NULL).lord);
+    assert_null(memlord_guard_scope(lord, "", NULL).lord);
+    assert_int_equal(memlord_scope_current(lord), 0);
     place.name = "no file";
     assert_ok(memlord_scope_enter(lord, &place));
     assert_ok(memlord_scope_end(lord));
@@ -382,6 +385,10 @@ static void a_huge_name_is_cut_where_a_character_begins(void **state) {
     memcpy(path, name, 199);
     path[199] = 0;
     assert_int_equal(scope_of(lord, path).count, 3);
+    memset(name, 0x80, 300); /* no character begins there: nothing is left */
+    assert_ok(memlord_scope_begin(lord, name));
+    assert_ok(memlord_scope_end(lord));
+    assert_int_equal(scope_of(lord, "").count, 1);
     free(name);
 }
 
@@ -1350,6 +1357,11 @@ static void *misuse(void *user) {
     assert_ok(memlord_scope_export(h->lord, &other));
     assert_int_equal(memlord_scope_return(h->lord, &h->token), MEMLORD_E_STATE);
     assert_int_equal(memlord_scope_return(h->lord, &other), MEMLORD_E_STATE);
+    assert_ok(memlord_scope_end(h->lord));
+    other = h->token;
+    other.word[0] ^= 1; /* of another scope */
+    assert_int_equal(memlord_scope_return(h->lord, &other), MEMLORD_E_STATE);
+    assert_ok(memlord_scope_begin(h->lord, "inner"));
     assert_int_equal(memlord_scope_adopt(h->lord, &h->token), MEMLORD_E_STATE);
     assert_ok(memlord_scope_end(h->lord));
     assert_ok(memlord_scope_return(h->lord, &h->token));
@@ -1372,7 +1384,7 @@ static void tokens_used_the_wrong_way_are_refused(void **state) {
     pthread_join(thread, NULL);
     assert_ok(memlord_scope_end(lord));
     assert_int_equal(scope_of(lord, "s").count, 1);
-    assert_int_equal(scope_of(lord, "s/inner").count, 1);
+    assert_int_equal(scope_of(lord, "s/inner").count, 2);
 }
 
 static void *two_at_once(void *user) {

@@ -202,6 +202,7 @@ static void the_list_is_sorted_and_cut(void **state) {
     assert_int_equal(memlord_stacks_top(lord, all(), (memlord_site_order)9, rows, 2), 0);
     assert_int_equal(memlord_stacks_top(NULL, all(), MEMLORD_SITE_ORDER_ALLOCS, rows, 2), 0);
     assert_int_equal(memlord_stacks_top(lord, all(), MEMLORD_SITE_ORDER_ALLOCS, NULL, 2), 0);
+    assert_int_equal(memlord_stacks_top(lord, cuda(-2), MEMLORD_SITE_ORDER_ALLOCS, rows, 2), 0);
 }
 
 static void a_stack_deeper_than_the_bound_keeps_its_innermost_frames(void **state) {
@@ -1426,6 +1427,115 @@ static void without_memory_shares_are_not_written_by_halves(void **state) {
     assert_true(failed > 2); /* the table of shares grows twice */
 }
 
+/* Tables that are too large for the ledger's small pieces: each is an allocation of the host's. */
+enum { LARGE_STACKS = 2200, LARGE_TAGS = 300, LARGE_SCOPES = 400 };
+static void fill_large_tables(memlord *lord) {
+    uint64_t i, k;
+    char name[32];
+    assert_ok(memlord_events_start(lord, 4096));
+    (void)memlord_mark(lord);
+    for (i = 0; i < LARGE_STACKS; i++) {
+        fake.depth = 8;
+        for (k = 0; k < 8; k++) fake.frames[k] = (void *)(uintptr_t)(0x1000 + i * 8 + k);
+        snprintf(name, sizeof name, "name %d", (int)(i % LARGE_SCOPES));
+        assert_ok(memlord_scope_begin(lord, name));
+        name[0] = (char)(i % LARGE_SCOPES < LARGE_TAGS ? 't' : 0);
+        if (name[0]) assert_ok(memlord_tag_begin(lord, name));
+        assert_ok(memlord_alloc(lord, cuda((int)(i % 3)), 0x10000 + i * 64, i + 1, &places[i % 3]));
+        if (name[0]) assert_ok(memlord_tag_end(lord));
+        assert_ok(memlord_scope_end(lord));
+    }
+}
+/* What was written is as long as the whole, but for the digits of times, and for lifetimes: without
+   memory they are unknown. */
+static int is_whole(const test_text *text, size_t whole) {
+    return text->size + whole / 50 > whole && text->size < whole + whole / 50;
+}
+
+static void without_memory_a_report_of_any_format_is_whole_or_an_error(void **state) {
+    TEST_ONE_THREAD();
+    test_case *t = (test_case *)*state;
+    int format;
+    fill_large_tables(t->lord);
+    for (format = 0; format < MEMLORD_FORMAT_COUNT; format++) {
+        test_text all_of_it;
+        uint64_t n, failed, before, errors = 0;
+        memset(&all_of_it, 0, sizeof all_of_it);
+        assert_ok(memlord_write(t->lord, (memlord_format)format, test_text_write, &all_of_it));
+        free(all_of_it.data);
+        before = t->heap.bytes;
+        t->heap.fail_from = 0;
+        for (n = 1;; n++) {
+            test_text text;
+            memlord_result r;
+            memset(&text, 0, sizeof text);
+            failed = t->heap.failed;
+            t->heap.fail_at = t->heap.calls + n;
+            r = memlord_write(t->lord, (memlord_format)format, test_text_write, &text);
+            t->heap.fail_at = 0;
+            if (r == MEMLORD_OK)
+                assert_true(is_whole(&text, all_of_it.size));
+            else
+                assert_int_equal(r, MEMLORD_E_NOMEM);
+            free(text.data);
+            errors += r != MEMLORD_OK;
+            assert_int_equal(t->heap.bytes, before);
+            if (t->heap.failed == failed && t->heap.fail_from) break;
+            if (t->heap.failed == failed) t->heap.fail_from = 1, n = 0; /* now, all from there on */
+        }
+        assert_true(errors > 0);
+    }
+}
+
+typedef struct limited {
+    uint64_t left, after; /* calls that succeed, and those after one that failed */
+} limited;
+static int fail_later(void *user, const void *data, size_t size) {
+    limited *l = (limited *)user;
+    (void)data, (void)size;
+    if (l->left) return l->left--, 0;
+    l->after++;
+    return -1;
+}
+/* In whatever list a write fails, it is the last. */
+static void a_write_that_fails_ends_a_report_with_large_tables(void **state) {
+    TEST_ONE_THREAD();
+    memlord *lord = test_lord(state);
+    int format;
+    fill_large_tables(lord);
+    for (format = 0; format < MEMLORD_FORMAT_COUNT; format++) {
+        uint64_t n;
+        for (n = 0;; n += 1 + n / 8) {
+            limited l = {0, 0};
+            l.left = n;
+            if (memlord_write(lord, (memlord_format)format, fail_later, &l) == MEMLORD_OK) break;
+            assert_int_equal(l.after, 1);
+        }
+        assert_true(n > 8);
+    }
+}
+
+static void without_memory_the_list_of_stacks_ends_early(void **state) {
+    TEST_ONE_THREAD();
+    static memlord_stack_stat rows[LARGE_STACKS];
+    test_case *t = (test_case *)*state;
+    size_t i, n;
+    fill_large_tables(t->lord);
+    t->heap.fail_at = t->heap.calls + 1;
+    t->heap.fail_from = 1;
+    n = memlord_stacks_top(t->lord, all(), MEMLORD_SITE_ORDER_LIVE_BYTES, rows, LARGE_STACKS);
+    t->heap.fail_at = 0;
+    assert_true(n < LARGE_STACKS);
+    for (i = 0; i < n; i++) {
+        assert_int_equal(rows[i].live_bytes, LARGE_STACKS - i);
+        assert_int_equal(rows[i].depth, 8);
+        assert_true(rows[i].frames[0] == (void *)(uintptr_t)(0x1000 + (LARGE_STACKS - i - 1) * 8));
+    }
+    assert_int_equal(memlord_stacks_top(t->lord, all(), MEMLORD_SITE_ORDER_LIVE_BYTES, rows,
+                                        LARGE_STACKS),
+                     LARGE_STACKS);
+}
+
 /* A program of random calls. Without `moves` it allocates and frees alone. */
 typedef struct program {
     memlord *lord;
@@ -2255,6 +2365,10 @@ int main(void) {
         TEST_OF(setup_sampled, formats_of_samples_say_that_stacks_are_estimates),
         cmocka_unit_test(formats_of_samples_add_up_to_the_ledger),
         TEST_OF(setup_sampled_sites, without_memory_shares_are_not_written_by_halves),
+        TEST_OF(setup_sites, without_memory_a_report_of_any_format_is_whole_or_an_error),
+        TEST_OF(setup_sites, without_memory_the_list_of_stacks_ends_early),
+        TEST_OF(setup_sites, a_write_that_fails_ends_a_report_with_large_tables),
+        TEST_OF(setup_sampled_sites, a_write_that_fails_ends_a_report_with_large_tables),
         TEST_OF(setup_every, past_its_exit_hook_a_thread_is_not_unwound),
         cmocka_unit_test(threads_count_on_one_stack),
         cmocka_unit_test(samples_are_divided_while_threads_work),

@@ -108,12 +108,12 @@ holds oom 'stats["oom_failures"] == 1' >"$out/why" 2>&1
 verdict $? "an allocation that failed is in the report"
 holds unknown 'stats["unknown_frees"] == 1' >"$out/why" 2>&1
 verdict $? "a free of an unknown block is in the report, once"
-holds tags 'tags == {"weights": 1000}
+holds tags 'tags == {"weights": 1000, "rounding of sizes": 36}
     blocks[500]["scope"] == "step" and blocks[1000]["scope"] is None
     blocks[500]["stream"] == "0x00002000"
     stats["cache_hits"] == 0 and stats["cache_misses"] == 2' >"$out/why" 2>&1
 verdict $? "tags, scopes and streams are in the report"
-holds backward 'tags == {"gradients": 1000}' >"$out/why" 2>&1
+holds backward 'tags == {"gradients": 1000, "rounding of sizes": 236}' >"$out/why" 2>&1
 verdict $? "the tag of a script is that of its backward pass, and of no other thread"
 holds capacity 'capacity["total"] == 1 << 30
     capacity["used"] == (100 << 20) + stats["reserved"]

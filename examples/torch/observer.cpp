@@ -264,10 +264,12 @@ void rounding_take(int device) {
     device_books &b = torch_observer.devices[device];
     std::lock_guard<std::mutex> hold(b.lock);
     pend(b, device);
+    (void)memlord_tag_begin(lord(), "rounding of sizes"); /* whatever tag the script is in */
     if (now > b.rounding)
         (void)memlord_arena_add(lord(), gpu(device), now - b.rounding, &round_off);
     else if (now < b.rounding)
         (void)memlord_arena_sub(lord(), gpu(device), b.rounding - now, &round_off);
+    (void)memlord_tag_end(lord());
     b.rounding = now;
 }
 

@@ -401,14 +401,19 @@ MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block 
 
 /* -- arenas: bytes without an identity -- */
 
-/* Adds to the arena balance of a device. The bytes get no tag, whatever the thread's is.
-   Errors: E_INVALID over 2^48, or the balance would overflow. Cost: one shared counter. */
+/* Adds to the arena balance of a device, under the tag of this thread. Sites count what was added
+   and taken, and do not hold it. An arena that is one piece of memory is better a block: record it
+   once, and resize it with memlord_realloc(lord, device, key, key, bytes, site). Then it has a site,
+   a stack and a peak of its own.
+   Errors: E_INVALID over 2^48, or the balance would overflow. Cost: a lock of the device. */
 MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
 /* Takes from it. More than the balance takes it to 0 and counts in underflows, MEMLORD_OK:
-   storages are never touched. Errors: E_INVALID over 2^48 in one call. */
+   storages are never touched. The bytes come off the tag of this thread, and off the arena bytes
+   without a tag what that tag lacks. If tags then have more than the device, the largest give up
+   the rest, and each counts as an underflow. Errors: E_INVALID over 2^48 in one call. */
 MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -871,8 +876,8 @@ typedef struct memlord_tag_stat {
     int64_t variance;   /* allocated - expected; 0 when nothing was planned */
 } memlord_tag_stat;
 
-/* Reads a tag on the devices of a selector. NULL reads the untagged bytes, arenas among them, whose
-   peak is not kept (0). Errors: E_UNKNOWN nothing was ever allocated or planned under it on any
+/* Reads a tag on the devices of a selector, with its arena bytes. NULL reads the untagged bytes,
+   whose peak is not kept (0). A device's tags and its untagged bytes add up to its live bytes. Errors: E_UNKNOWN nothing was ever allocated or planned under it on any
    device, *out zero; E_INVALID `out` NULL; E_DEVICE not a selector. */
 MEMLORD_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel,
                                            const char *tag, memlord_tag_stat *out)

@@ -135,8 +135,12 @@
               Where handles repeat across the devices of one type (Vulkan offsets), use
               the address of your own buffer object.
     View      one more reference to a live storage. Bytes count once, however many.
-    Arena     bytes without an identity of their own: one balance per device. They have no
-              tag, no site and no stack. Scopes count them.
+    Arena     bytes without an identity of their own: one balance per device, and one per
+              tag. They have no site and no stack. Scopes count them. An arena with an
+              identity is a block that is recorded once and resized:
+                  memlord_alloc(lord, cpu, key, 1 << 20, site);            // it is made
+                  memlord_realloc(lord, cpu, key, key, 4 << 20, site);     // it grows
+                  memlord_free(lord, cpu, key, site);                      // it is gone
     Site      a place in your source, planted by a macro: file, function and line. Off
               until memlord_sites_enable.
     Stack     the return addresses of an alloc, if memlord_desc.stack_depth asks for them:
@@ -154,7 +158,7 @@
               allocs, with their stack, and all others with their site.
     Tag       the purpose of bytes ("weights", "kv_cache"). A thread has a current tag.
               A block keeps its tag until it ends or is retagged, whichever thread frees
-              it. Arenas have no tag.
+              it. An arena's bytes are taken off the tag of the thread that takes them.
     Physical device  memory that several devices share: cpu, pinned and mapped are one,
               and memlord_device_share adds an integrated GPU. Capacity, limit and
               headroom are of a physical device.

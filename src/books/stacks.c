@@ -10,7 +10,7 @@
 
 #define MLI_STACK_HEADS 65536u     /* chains of nodes */
 #define MLI_STACK_ROW_HEADS 16384u /* chains of rows */
-#define MLI_STACK_OWN 16           /* frames of our own that an unwinder may begin with */
+#define MLI_STACK_OWN 16           /* how many frames of our own an unwinder may begin with */
 #define MLI_STACK_BYTES ((uint64_t)512 << 10)
 #define MLI_PICK_MIN 256
 typedef char mli_check_stack_node[sizeof(mli_stack_node) <= 24 ? 1 : -1];
@@ -22,8 +22,8 @@ MLI_PRIVATE const mli_pick mli_pick_none = {0, 0, 0, 0};
 
 /* -- samples -- */
 
-/* Returns the natural logarithm of n / 2^53, for n from 1 to 2^53, to 12 digits: with
-   z = (m - 1) / (m + 1) it is 2 (z + z^3/3 + z^5/5 ...). */
+/* Returns the natural logarithm of n / 2^53, for n from 1 to 2^53, to 12 digits, by 2 (z + z^3/3 +
+   z^5/5 ...) with z = (m - 1) / (m + 1). */
 static MLI_COLD double mli_log_of(uint64_t n) {
     double m = (double)n, e = -53, z, z2, sum = 0;
     int i;
@@ -55,10 +55,10 @@ static MLI_COLD uint64_t mli_mixed(uint64_t n) {
     n = (n ^ n >> 27) * 0x94d049bb133111ebu;
     return n ^ n >> 31;
 }
-/* Gives a ledger the seed of its samples: that of the host, or another one in each run, process and
-   ledger. A forked child gets another one in any case. Without one of the host's the seed is mixed
-   from what the system tells in calls that neither wait nor fail, as the first call of a process
-   may come from inside malloc or from a sandbox. */
+/* Gives a ledger the seed of its samples. It is the seed of the host or, without one, differs in
+   each run, process and ledger. A forked child always gets another seed. The seed is mixed from
+   answers of system calls that neither wait nor fail, because the first call of a process may come
+   from inside malloc or from a sandbox. */
 static MLI_COLD void mli_stacks_seed(memlord *lord) {
     uint64_t seed = mli_mixed(lord->stacks.seed + 1);
     if (lord->stacks.repeatable) {
@@ -68,14 +68,14 @@ static MLI_COLD void mli_stacks_seed(memlord *lord) {
     seed = mli_mixed(seed ^ mli_pid());
     seed = mli_mixed(seed ^ mli_wall_now());
     seed = mli_mixed(seed ^ mli_now());
-    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)lord);  /* which the system places at random */
+    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)lord); /* an address is random */
     seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)&seed); /* the stack, too */
     seed = mli_mixed(seed ^ mli_u64_load(&mli_process.generation)); /* of the newest ledger */
     lord->stacks.seed = seed;
 }
 /* Draws the number of bytes until a thread's next sample. It is exponentially distributed, and its
    mean is stack_bytes. The random numbers are those of splitmix64. Each thread record of each
-   ledger begins at its own place in them. */
+   ledger begins at its own place in their sequence. */
 static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
     const uint64_t step = 0x9e3779b97f4a7c15u;
     uint64_t r;
@@ -126,9 +126,9 @@ static mli_u32 *mli_stack_row_head(const memlord *lord, uint32_t node, uint32_t 
     return &mli_stack_heads_of(lord)->rows[hash >> 18];
 }
 
-/* Returns the node of a site under its caller's or, without a site, that of a return address in a
-   module that stays; 0: there is none. Needs no lock: the acquires pair with the releases of those
-   who add. */
+/* Returns the node of a site under the node of its caller. Without a site, returns the node of a
+   return address in a module that stays. 0: there is none. Needs no lock: the acquires pair with
+   the releases of the functions that add nodes. */
 static MLI_HOT uint32_t mli_stack_child(const memlord *lord, uint32_t parent, const void *address,
                                         const mli_site_record *site) {
     uint32_t n = mli_u32_load_acquire(mli_stack_head(lord, parent, address));
@@ -166,7 +166,7 @@ static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_sit
     return MEMLORD_OK;
 }
 /* Finds or adds the node of a site. E_NOMEM: the tree is full. MLI_AGAIN: it needs memory first.
-   The chain is that of the site's address, at which the module need not be any more. */
+   The node is in the chain of the site's address, though the module may no longer be there. */
 static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32_t parent,
                                                            mli_site_record *site, int stays,
                                                            uint32_t *number) {
@@ -189,8 +189,8 @@ static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32
     *number = n;
     return MEMLORD_OK;
 }
-/* Returns the node of a return address, which is new or may be of another module by now: the site
-   tells. Adds it on first use; 0: no room for it. */
+/* Returns the node of a return address, and adds it on first use. Another module may be at a known
+   address by now, so the site of the address decides. 0: no room for the node. */
 static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, const void *address) {
     mli_site_record *site = mli_place_at(lord, address);
     uint32_t n = site ? mli_stack_child(lord, parent, site->address, site) : 0;
@@ -289,8 +289,8 @@ static void mli_pick_remove(memlord *lord, mli_pick *gone) {
     lord->stacks.pick_count--;
 }
 
-/* Puts a larger table in place of the present one, unless another thread has. *table and *cap are
-   then those to free. */
+/* Puts a larger table in place of the present one, unless another thread has done so. *table and
+   *cap get the table to free. */
 static MLI_COLD void mli_pick_swap(memlord *lord, mli_pick **table, size_t *cap) {
     MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_pick *old = lord->stacks.picks;
@@ -370,7 +370,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e
         row->allocs += pick.scale;
         row->samples++;
     }
-    if (bytes > mli_self.pick_had) { /* as the totals count the growth of a block */
+    if (bytes > mli_self.pick_had) { /* like the totals, which count only the growth of a block */
         row->alloc_bytes += mli_pick_weight(&pick, bytes - mli_self.pick_had);
         row->picked_bytes += bytes - mli_self.pick_had;
     }
@@ -442,8 +442,9 @@ static void *mli_return_address_plain(uintptr_t address) {
 #endif
     return (void *)address;
 }
-/* Begins with the frame of the call in progress: our own code need not keep frame pointers. Each
-   frame must lie behind the one before, as those of callers do, so a cycle ends. */
+/* Begins with the frame of the call in progress, because our own code may keep no frame pointers.
+   The frame of a caller lies behind that of the function it called. So a frame that does not ends
+   the walk, and no cycle is followed for ever. */
 MLI_API MLI_NOINLINE __attribute__((no_sanitize("address"))) size_t
 memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
     void *own = MLI_FRAME_ADDRESS();
@@ -501,8 +502,8 @@ MLI_PRIVATE void mli_stack_again(uint64_t bytes) {
     mli_self.pick_had = bytes;
 }
 
-/* Returns how many of `n` frames are our own: those inside the address that the site names, else
-   inside the caller's. */
+/* Returns how many of `n` frames are our own: those before the address of the site or, if no frame
+   has that, before the address of the caller. */
 static size_t mli_stack_own(void *const *frames, size_t n, const void *site, const void *caller) {
     const void *wanted = site ? site : caller;
     size_t i = 0;
@@ -514,16 +515,17 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
 }
 
 /* Returns 0 if the call may not unwind: past the thread's exit hook, in an unwinder, or in a child
-   of vfork, whose locks and thread-locals are its parent's. To ask for the process takes a system
-   call, which only samples can afford: every alloc of such a child is unwound. */
+   of vfork, whose locks and thread-locals are its parent's. To learn the process takes a system
+   call, which only samples can afford. So if every alloc is picked, allocs in such a child are
+   unwound, too. */
 static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t,
                                          uintptr_t here) {
     if (mli_is_orphan(lord, t) || mli_frame_runs(&mli_self.unwinding, here)) return 0;
     return !mli_stacks_sampled(lord) || mli_pid() == mli_u64_load(&mli_process.pid);
 }
-/* Returns how many of `n` frames come before the first one that cannot be code: that one is
-   garbage, or the end of the stack. Code has no address with a top byte: keys of the index use that
-   byte. */
+/* Returns how many of `n` frames come before the first one that cannot be code: that frame is
+   garbage, or the end of the stack. Code has no address with a top byte, and keys of the index use
+   that byte. */
 static size_t mli_stack_sound(void *const *frames, size_t n) {
     size_t i = 0;
     while (i < n && frames[i] && !((uint64_t)(uintptr_t)frames[i] >> 56)) i++;
@@ -531,8 +533,8 @@ static size_t mli_stack_sound(void *const *frames, size_t n) {
 }
 
 /* Writes the stack of the call in progress to `frames`, which has room for the depth and our own
-   frames, and sets *from to its first frame. Returns its depth. If nothing may be unwound, or
-   nothing was, the stack is the one return address that is known, or it is empty. */
+   frames, and sets *from to its first frame. Returns its depth. If the call may not unwind, or
+   unwinding gave nothing, the stack is the one known return address, or is empty. */
 static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t cap,
                                         const memlord_site *site, size_t *from) {
     const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
@@ -564,7 +566,7 @@ static MLI_COLD int mli_stacks_ready(memlord *lord) {
     fresh = (mli_stack_heads *)mli_own_alloc(lord, sizeof *fresh);
     if (!fresh) return 0;
     mli_lock_take(&lord->stacks.lock);
-    if (!mli_stack_heads_of(lord)) { /* the release pairs with the acquire in there */
+    if (!mli_stack_heads_of(lord)) { /* the release pairs with the acquire in mli_stack_heads_of */
         mli_ptr_store_release(&lord->stacks.heads, fresh);
         fresh = NULL;
     }
@@ -700,8 +702,8 @@ static MLI_COLD void mli_stacks_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_stacks_lock(memlord *lord, int take) {
     mli_lock_set(&lord->stacks.lock, take);
 }
-/* Makes every thread draw when it next allocs: else it would repeat what the parent draws. A new
-   draw has the distribution of what is left of an old one, so no estimate has a bias. */
+/* Makes every thread draw anew at its next alloc: else it would repeat the draws of the parent. The
+   rest of an old draw has the same distribution as a new draw, so no estimate becomes biased. */
 static MLI_COLD void mli_stacks_forked(memlord *lord) {
     mli_thread *t;
     mli_stacks_seed(lord);

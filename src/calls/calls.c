@@ -20,15 +20,15 @@
 #include "calls/record.h"
 
 enum { /* memlord_realloc_token.state */
-    MLI_TOKEN_USED,   /* also a token of zeros: to end it is an error */
+    MLI_TOKEN_USED,   /* is also a token of zeros, whose end is an error */
     MLI_TOKEN_NEW,    /* there was no old storage, or no live one */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
-    MLI_TOKEN_PASSED, /* begun within the ledger's own allocator call */
+    MLI_TOKEN_PASSED, /* the call began within the ledger's own allocator call */
     MLI_TOKEN_FREED,  /* free_begin freed the block, as it had recorded uses */
-    MLI_TOKEN_OF_FREE = 8 /* a bit in addition to one of these: free_begin made the token */
+    MLI_TOKEN_OF_FREE = 8 /* a bit beside the kind: free_begin made the token */
 };
 
-/* Keep the stack of a detached block in its token, and read it there. */
+/* The first keeps the stack of a detached block in its token. The second reads it there. */
 static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pick) {
     memcpy(&token->word[3], &pick->scale, sizeof pick->scale);
     token->word[4] = pick->row;
@@ -42,8 +42,8 @@ static mli_pick mli_token_stack(const memlord_realloc_token *token) {
 
 /* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] is the
    entry's word1, word[1] its word2, word[2] the generation of the ledger; word[3] and word[4] are
-   its stack. `verb` begins the line of MEMLORD_DEBUG; with NULL the end of the realloc logs both
-   storages, and its event has the site. */
+   its stack. `verb` begins the line of MEMLORD_DEBUG; if `verb` is NULL, the end of the realloc
+   logs both storages and records the event with its site. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const char *verb, const memlord_site *site) {
@@ -151,7 +151,7 @@ static MLI_COLD memlord_result mli_block_check_n(const memlord_block *blocks, si
     return r;
 }
 
-/* Counts and logs the refusal of n blocks, for the first that is at fault. */
+/* Counts and logs the refusal of n blocks by the first block that is at fault. */
 static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_result r,
                                             const memlord_block *blocks, size_t n, int opens,
                                             const memlord_site *site) {
@@ -176,8 +176,8 @@ typedef struct mli_hold {
     int did;
 } mli_hold;
 
-/* Takes all the memory that recording n blocks needs, and makes their devices known. *held: the
-   blocks that hold some. */
+/* Takes all the memory that recording n blocks needs, and makes their devices known. *held gets the
+   number of blocks that hold memory. */
 static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
                                           const memlord_block *blocks, size_t n, int how,
                                           const memlord_site *site, mli_hold *hold, size_t *held) {
@@ -204,8 +204,8 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
 }
 
 /* Gives back the references and the empty blocks that a call with n blocks holds, the last first.
-   By now such a reference may be the last one of its block. Then its end runs fences of the host.
-   */
+   Such a reference may by now be the last of its block: then the end of the block asks fences of
+   the host. */
 static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
                                   const mli_hold *hold, size_t n) {
     MLI_REQUIRE(mli_none_held());
@@ -243,9 +243,9 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
     return held;
 }
 
-/* Records one of n blocks. It needs memory only for a block that replaces another: if it is charged
-   to an account, or if another thread has ended that one since mli_hold_n. Without that memory it
-   counts as dropped. */
+/* Records one of n blocks. It needs memory only for a block that replaces another: if the new block
+   is charged to an account, or if another thread has ended the old one since mli_hold_n. Without
+   that memory it counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
                                   const mli_hold *hold, const memlord_site *site,
                                   mli_debug_note *note) {
@@ -275,8 +275,8 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     if (call.draw.phys) mli_ticket_draw_end(lord, t, &call.draw, did == MLI_DID_OPEN);
 }
 
-/* Counts all n blocks as dropped. If a key is live all the same, its free will find that block: one
-   expected free of a dropped alloc is then taken off again. */
+/* Counts all n blocks as dropped. If the map has a live block under one of their keys, the free of
+   that key finds the live block. One expected free of a dropped alloc is then taken off again. */
 static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n, int how,
                                 memlord_result r) {
     memlord_block_info live;
@@ -346,66 +346,6 @@ static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, me
                            site);
     if (f && (r || !*chain)) mli_fence_free(lord, f);
     return r;
-}
-
-/* -- bytes without identity -- */
-
-/* Changes the arena balance of a device and counts the change, which is no alloc and no free.
-   Returns the bytes changed. The site counts them as both in and out: an arena byte does not
-   remember the site it came from, so no later call can take it off there. Does both inside a shard,
-   so that no fork or report sees one without the other. */
-static MLI_COLD uint64_t mli_arena_change(memlord *lord, mli_thread *t, uint32_t dev, uint64_t in,
-                                          uint64_t out, const memlord_site *site) {
-    mli_u64 *arena = &mli_device_record_at(lord, dev)->arena;
-    uint64_t had = mli_u64_load(arena), add, take;
-    mli_row_delta d[2];
-    memset(d, 0, sizeof d);
-    d[0].dev = dev;
-    if (site && mli_hook_on(lord, MLI_HOOK_SITES))
-        d[1].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
-    mli_cells_make(lord, t, d, 2);
-    mli_shard_enter_to_count(lord, t);
-    do {
-        add = had + in > (uint64_t)1 << 62 ? 0 : in;
-        take = had < out ? had : out;
-    } while (!mli_u64_cas(arena, &had, had + add - take));
-    d[0].in = d[1].in = d[1].out = add;
-    d[0].out = d[1].freed_here = take;
-    mli_count(lord, t, d, 2);
-    mli_shard_leave(t);
-    return add + take;
-}
-
-/* Adds bytes without identity to a device, or takes them off: then at most those it has, and more
-   count as an underflow. The device and the bytes are checked as for an alloc; 1 stands for a valid
-   storage. */
-static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
-                                              int adds, const memlord_site *site) {
-    const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;
-    mli_call call;
-    memlord_block block = {device, 0, 0};
-    memlord_result r;
-    if (!lord) return MEMLORD_OK;
-    r = mli_call_begin(lord, device, 1, bytes, site, &call);
-    if (!call.t) return mli_refuse(lord, refuser, r, device, mli_block_fault(1, bytes), site);
-    if (!adds) {
-        block.bytes = mli_arena_change(lord, call.t, call.dev, 0, bytes, site);
-        if (block.bytes < bytes) {
-            mli_stat_add(lord, call.dev, MLI_STAT_underflows, 1);
-            (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_UNDERFLOW, device, 0,
-                                   bytes - block.bytes, 0);
-        }
-    } else if (!mli_would_overflow(lord, call.dev, bytes)) {
-        mli_call_draw(lord, &call, bytes);
-        block.bytes = mli_arena_change(lord, call.t, call.dev, bytes, 0, site);
-    }
-    if (adds && block.bytes < bytes) r = MEMLORD_E_INVALID;
-    if (block.bytes)
-        mli_event_record(lord, call.t, adds ? MEMLORD_EVENT_ARENA_ADD : MEMLORD_EVENT_ARENA_SUB,
-                         call.dev, 0, block.bytes, 0);
-    r = mli_call_finish(lord, &call, r, r == MEMLORD_OK,
-                        adds ? "[alloc arena] " : "[free arena] ", &block, site);
-    return mli_refuse(lord, refuser, r, device, "a balance that overflows", site);
 }
 
 /* -- deferred frees -- */
@@ -483,7 +423,7 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
             note.bytes += MLI_BYTES(gone.word1);
         } else if (one == MEMLORD_E_UNKNOWN) {
             note.unknown++;
-            mli_self.note.unknown = 0; /* the debug line of a later call must not count it */
+            mli_self.note.unknown = 0; /* else the debug line of a later call would count it */
         }
     }
     if (tells) mli_log_call_n(lord, "[free_n] ", blocks, n, &note, site);
@@ -768,15 +708,6 @@ MLI_API memlord_result memlord_copy(memlord *lord, memlord_device from, memlord_
                                     uint64_t bytes) {
     return mli_refuse(lord, MLI_REFUSER_copy, mli_copy(lord, from, to, bytes),
                       mli_device_valid(from) ? to : from, mli_block_fault(1, bytes), NULL);
-}
-
-MLI_API memlord_result memlord_arena_add(memlord *lord, memlord_device device, uint64_t bytes,
-                                         const memlord_site *site) {
-    return mli_arena_call(lord, device, bytes, 1, site);
-}
-MLI_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, uint64_t bytes,
-                                         const memlord_site *site) {
-    return mli_arena_call(lord, device, bytes, 0, site);
 }
 
 MLI_API memlord_result memlord_free_deferred(memlord *lord, memlord_device device, uint64_t storage,

@@ -1,5 +1,5 @@
 /* Has the public calls that record, except those of calls/fast, and what only they need: realloc
-   tokens, n blocks in one call, moves, copies, arenas, deferred frees. Owns no state. May use the
+   tokens, n blocks in one call, moves, copies, deferred frees. Owns no state. May use the
    books, calls/record and calls/deferred. Invariant: a call checks everything before it changes
    anything. Locks: none held at the return. */
 #ifndef MLI_CALLS_CALLS_H

@@ -4,6 +4,7 @@
 #include "cuda/seats.h"
 #include "cuda/pools.h"
 #include "cuda/capacity.h"
+#include "cuda/streams.h"
 
 #if defined(MEMLORD_CUDA_NVTX)
 static void mli_cuda_nvtx_begin(const char *what, memlord_device device) {
@@ -33,9 +34,6 @@ MLI_CUDA_PRIVATE void mli_cuda_nvtx_mark(const char *what, uint64_t bytes) { (vo
 MLI_CUDA_PRIVATE void mli_cuda_nvtx_push(const char *what) { (void)what; }
 MLI_CUDA_PRIVATE void mli_cuda_nvtx_end(void) {}
 #endif
-MLI_CUDA_VARIABLE_HERE(MEMLORD_THREAD_LOCAL int mli_cuda_asker)
-
-MLI_CUDA_PRIVATE uint64_t mli_cuda_thread_id(void) { return (uint64_t)(uintptr_t)&mli_cuda_asker; }
 
 /* Inside the device: trims its pools and graphs. A trim that a band asks for keeps what was used at
    most since the last one: what was freed since may have been used all at once, and no more than
@@ -46,15 +44,15 @@ static void mli_cuda_trim(const mli_cuda_driver *d, mli_cuda_attachment *probe, 
     memlord_cuda_pool before, after;
     uint64_t lately = memlord_freed(lord, device) + memlord_pending(lord, device), had, has;
     uint64_t keep = mli_cuda_load(&probe->keep_bytes);
-    int asker = mli_cuda_asker;
+    int waits = mli_cuda_waits;
     if (!mli_cuda_pools_ask(d, device.index, NULL, &before)) return;
     lately += before.used;
     if (lately > before.used_high) lately = before.used_high;
     if (event->reason == MEMLORD_REASON_BAND && keep < lately) keep = lately;
     if (mli_cuda_load(&probe->flags) & MEMLORD_CUDA_FLAG_SYNC) {
-        mli_cuda_asker = MLI_CUDA_WAITS;
+        mli_cuda_waits = 1;
         (void)memlord_retire(lord, device);
-        mli_cuda_asker = asker;
+        mli_cuda_waits = waits;
     }
     result->ran = mli_cuda_pools_ask(d, device.index, &keep, &after);
     had = before.reserved + before.graph_reserved;

@@ -25,10 +25,12 @@
     X(context_pop, "cuCtxPopCurrent_v2", 1, (void **context))                                 \
     X(context_current, "cuCtxGetCurrent", 1, (void **context))                                \
     X(context_device, "cuCtxGetDevice", 1, (int *device))                                     \
+    X(context_id, "cuCtxGetId", 0, (void *context, unsigned long long *id))                   \
     X(memory_info, "cuMemGetInfo_v2", 1, (size_t *unused, size_t *total))                     \
     X(pointer_attribute, "cuPointerGetAttribute", 1,                                          \
       (void *value, int attribute, unsigned long long pointer))                               \
     X(pool_current, "cuDeviceGetMemPool", 0, (cudaMemPool_t *pool, int device))               \
+    X(pool_default, "cuDeviceGetDefaultMemPool", 0, (cudaMemPool_t *pool, int device))        \
     X(pool_attribute, "cuMemPoolGetAttribute", 0,                                             \
       (cudaMemPool_t pool, int attribute, void *value))                                       \
     X(pool_trim, "cuMemPoolTrimTo", 0, (cudaMemPool_t pool, size_t keep))                     \
@@ -38,6 +40,7 @@
     X(capture_mode, "cuThreadExchangeStreamCaptureMode", 1, (int *mode))                      \
     X(stream_capturing, "cuStreamIsCapturing", 1, (cudaStream_t stream, int *status))         \
     X(stream_context, "cuStreamGetCtx", 1, (cudaStream_t stream, void **context))             \
+    X(stream_id, "cuStreamGetId", 0, (cudaStream_t stream, unsigned long long *id))           \
     X(event_create, "cuEventCreate", 1, (cudaEvent_t *event, unsigned flags))                 \
     X(event_destroy, "cuEventDestroy_v2", 1, (cudaEvent_t event))                             \
     X(event_record, "cuEventRecord", 1, (cudaEvent_t event, cudaStream_t stream))             \
@@ -48,6 +51,7 @@
     MLI_CUDA_VIRTUAL(MLI_CUDA_AS_FUNCTION)
 
 enum { /* of cuda.h */
+    MLI_CUDA_NO_MEMORY = 2,
     MLI_CUDA_NOT_INITIALIZED = 3,
     MLI_CUDA_NO_CONTEXT = 201, /* none is current */
     MLI_CUDA_NOT_READY = 600,

@@ -17,8 +17,7 @@ static void mli_cuda_locks_each(void (*change)(mli_cuda_lock *)) {
     change(&mli_cuda_holders_lock);
     change(&mli_cuda_pools_lock);
     change(&mli_cuda_times_lock);
-    change(&mli_cuda_unrecorded_lock);
-    change(&mli_cuda_events_lock);
+    change(&mli_cuda_streams_lock);
 }
 static void mli_cuda_fork_before(void) {
     mli_cuda_locks_each(mli_cuda_lock_take);
@@ -26,18 +25,9 @@ static void mli_cuda_fork_before(void) {
 static void mli_cuda_fork_parent(void) {
     mli_cuda_locks_each(mli_cuda_lock_drop);
 }
-/* Callbacks of a ledger may hold a seat: without a driver they look no further. Threads that had
-   taken a fence are not here. */
+/* Callbacks of a ledger may hold a seat: without a driver they look no further. */
 static void mli_cuda_fork_child(void) {
-    mli_cuda_fence *fence, *next;
-    int due;
     memset(&mli_cuda_process, 0, sizeof mli_cuda_process);
-    for (due = 0; due < 2; due++)
-        for (fence = mli_cuda_unrecorded[due]; fence; fence = next) {
-            next = fence->next;
-            if (fence->taken == MLI_CUDA_DROPPED) mli_cuda_fence_unlist(fence); /* nobody's now */
-            fence->taken = MLI_CUDA_IDLE;
-        }
     mli_cuda_fork_parent();
 }
 /* The parent may be loading: then its lock is held for good. */

@@ -9,8 +9,7 @@
 
 /* Handlers before a fork run in the opposite order of their registration. These are registered
    after the driver is loaded, and so take the layer's locks before the driver's own handlers run,
-   and mostly before the ledger's. A fork waits for no record: the child gives back what other
-   threads had taken. The locks of loading are held while the driver or NVML loads, which may fork
+   and mostly before the ledger's. A fork waits for no call of the driver. The locks of loading are held while the driver or NVML loads, which may fork
    itself: neither the fork nor a child takes them. */
 
 #endif

@@ -1,22 +1,18 @@
 #include "cuda/frees.h"
 #include "cuda/seats.h"
 #include "cuda/capacity.h"
-#include "cuda/collection.h"
 
 MLI_CUDA_PRIVATE void mli_cuda_free_begin(memlord *lord, int type, const void *ptr, int beside,
                                           mli_cuda_ending *end, const memlord_site *site) {
     memlord_device device = memlord_device_make(type, 0);
     memlord_block_info block;
-    int before = mli_cuda_asker;
     memset(end, 0, sizeof *end);
     if (!lord || !ptr) return;
     if (beside && mli_cuda_attachment_of(lord) &&
         memlord_block_find(lord, device, MEMLORD_KEY(ptr), &block) == MEMLORD_OK)
         end->device = block.device, end->bytes = block.bytes;
-    if (before != MLI_CUDA_FREES_FIRST) mli_cuda_asker = MLI_CUDA_FREES;
     end->begun =
         memlord_free_begin(lord, device, MEMLORD_KEY(ptr), &end->token, site) == MEMLORD_OK;
-    mli_cuda_asker = before;
 }
 
 MLI_CUDA_PRIVATE cudaError_t mli_cuda_free_end(memlord *lord, mli_cuda_ending *end,

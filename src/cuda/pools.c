@@ -1,18 +1,17 @@
 #include "cuda/pools.h"
 
 MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_pools_lock = MLI_CUDA_LOCK;
-typedef struct mli_cuda_pools_state {
-    mli_cuda_u64 pool[MLI_CUDA_POOLS]; /* 0: room for one; changed under the lock */
-    int device[MLI_CUDA_POOLS];        /* -1: the host's memory */
+static struct {
+    cudaMemPool_t pool[MLI_CUDA_POOLS]; /* NULL: room for one */
+    int device[MLI_CUDA_POOLS];         /* -1: the host's memory */
     uint64_t dropped;
-} mli_cuda_pools_state;
-static mli_cuda_pools_state mli_cuda_pools;
+    int asking; /* threads that ask pools */
+} mli_cuda_pools;
 
-MLI_CUDA_PRIVATE int mli_cuda_pool_find(cudaMemPool_t pool) {
+/* Under the lock: the place of a pool, or of room for one (NULL). */
+static int mli_cuda_pool_find(cudaMemPool_t pool) {
     int i = 0;
-    while (i < MLI_CUDA_POOLS &&
-           mli_cuda_load(&mli_cuda_pools.pool[i]) != (uint64_t)(uintptr_t)pool)
-        i++;
+    while (i < MLI_CUDA_POOLS && mli_cuda_pools.pool[i] != pool) i++;
     return i;
 }
 
@@ -25,7 +24,7 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_add(cudaMemPool_t pool, int device) {
         mli_cuda_pools.dropped++;
     } else {
         mli_cuda_pools.device[i] = device;
-        mli_cuda_store(&mli_cuda_pools.pool[i], (uint64_t)(uintptr_t)pool);
+        mli_cuda_pools.pool[i] = pool;
     }
     mli_cuda_lock_drop(&mli_cuda_pools_lock);
 }
@@ -36,13 +35,18 @@ MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device) {
     i = pool ? mli_cuda_pool_find(pool) : MLI_CUDA_POOLS;
     if (i < MLI_CUDA_POOLS) {
         *device = mli_cuda_pools.device[i];
-        mli_cuda_store(&mli_cuda_pools.pool[i], 0);
+        mli_cuda_pools.pool[i] = NULL;
+    }
+    while (mli_cuda_pools.asking) {
+        mli_cuda_lock_drop(&mli_cuda_pools_lock);
+        mli_cuda_yield();
+        mli_cuda_lock_take(&mli_cuda_pools_lock);
     }
     mli_cuda_lock_drop(&mli_cuda_pools_lock);
     return i < MLI_CUDA_POOLS;
 }
 
-/* Inside the device, under the lock: trims a pool to *keep, if that is not NULL, and adds what it
+/* Inside the device: trims a pool to *keep, if that is not NULL, and adds what it
    has; what one keeps, the next need not. */
 static int mli_cuda_pool_ask(const mli_cuda_driver *d, cudaMemPool_t pool, uint64_t *keep,
                              memlord_cuda_pool *sum) {
@@ -61,18 +65,24 @@ static int mli_cuda_pool_ask(const mli_cuda_driver *d, cudaMemPool_t pool, uint6
 MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, uint64_t *keep,
                                         memlord_cuda_pool *out) {
     uint64_t graph[4] = {0, 0, 0, 0};
-    cudaMemPool_t current = NULL, pool;
-    int i, k, good;
+    cudaMemPool_t pools[MLI_CUDA_POOLS + 2] = {NULL, NULL}; /* the current one, and the default */
+    int i, k, n = 2, good;
     memset(out, 0, sizeof *out);
     mli_cuda_lock_take(&mli_cuda_pools_lock);
-    good = !d->pool_current(&current, d->handle[device]);
-    if (good) good = mli_cuda_pool_ask(d, current, keep, out);
-    for (i = 0; i < MLI_CUDA_POOLS && good; i++) {
-        pool = (cudaMemPool_t)(uintptr_t)mli_cuda_load(&mli_cuda_pools.pool[i]);
-        if (pool && pool != current && mli_cuda_pools.device[i] == device)
-            (void)mli_cuda_pool_ask(d, pool, keep, out);
-    }
+    mli_cuda_pools.asking++;
+    for (i = 0; i < MLI_CUDA_POOLS; i++)
+        if (mli_cuda_pools.pool[i] && mli_cuda_pools.device[i] == device)
+            pools[n++] = mli_cuda_pools.pool[i];
     out->pools_dropped = mli_cuda_pools.dropped;
+    mli_cuda_lock_drop(&mli_cuda_pools_lock);
+    good = !d->pool_current(&pools[0], d->handle[device]);
+    if (d->pool_default && d->pool_default(&pools[1], d->handle[device])) pools[1] = NULL;
+    if (good) good = mli_cuda_pool_ask(d, pools[0], keep, out);
+    for (i = 1; i < n && good; i++)
+        if (pools[i] && pools[i] != pools[0] && (i == 1 || pools[i] != pools[1]))
+            (void)mli_cuda_pool_ask(d, pools[i], keep, out);
+    mli_cuda_lock_take(&mli_cuda_pools_lock);
+    mli_cuda_pools.asking--;
     mli_cuda_lock_drop(&mli_cuda_pools_lock);
     if (keep && d->graph_trim) (void)d->graph_trim(d->handle[device]);
     for (k = 0; k < 4 && d->graph_attribute; k++) /* since 11.4; without it they stay 0 */

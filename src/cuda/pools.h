@@ -1,5 +1,5 @@
-/* Owns the list of memory pools that wrapped calls have seen. Locks: pools_lock, while the driver
-   is asked about pools: one that is to be destroyed is taken off the list before. */
+/* Owns the list of memory pools that wrapped calls have made or set. One that others made may be
+   gone by the next question. Locks: pools_lock, never while the driver is called. */
 #ifndef MLI_CUDA_POOLS_H
 #define MLI_CUDA_POOLS_H
 #include "cuda/api/api.h"
@@ -11,12 +11,9 @@ enum { MLI_CUDA_POOLS = 64 };
 
 MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_pools_lock)
 
-/* The place of a pool, or of room for one (NULL). */
-MLI_CUDA_PRIVATE int mli_cuda_pool_find(cudaMemPool_t pool);
-
 MLI_CUDA_PRIVATE void mli_cuda_pool_add(cudaMemPool_t pool, int device);
 
-/* 1: it was there, on *device. */
+/* Takes a pool off the list, and waits until no thread asks one. 1: it was there, on *device. */
 MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device);
 
 /* Adds up what the pools of a device keep and hold, the current pool first, and what its graphs do.

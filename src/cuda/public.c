@@ -7,6 +7,7 @@
 #include "cuda/capacity.h"
 #include "cuda/collection.h"
 #include "cuda/events.h"
+#include "cuda/streams.h"
 #include "cuda/scopes.h"
 #include "cuda/requests.h"
 
@@ -144,8 +145,8 @@ MEMLORD_API cudaError_t memlord_cuda_pool_create(memlord *lord, cudaMemPool_t *p
                                                  const struct cudaMemPoolProps *props,
                                                  const memlord_site *site) {
     cudaError_t r = MLI_CUDA_REAL(cudaMemPoolCreate)(pool, props);
-    (void)lord, (void)site;
-    if (r == cudaSuccess && props)
+    (void)site;
+    if (r == cudaSuccess && props && lord)
         mli_cuda_pool_add(*pool, props->location.type == cudaMemLocationTypeDevice
                                      ? props->location.id : -1);
     return r;
@@ -153,120 +154,106 @@ MEMLORD_API cudaError_t memlord_cuda_pool_create(memlord *lord, cudaMemPool_t *p
 
 MEMLORD_API cudaError_t memlord_cuda_pool_destroy(memlord *lord, cudaMemPool_t pool,
                                                   const memlord_site *site) {
-    int device, seen = mli_cuda_pool_remove(pool, &device);
+    int device, seen = lord && mli_cuda_pool_remove(pool, &device);
     cudaError_t r = MLI_CUDA_REAL(cudaMemPoolDestroy)(pool);
-    (void)lord, (void)site;
+    (void)site;
     if (r != cudaSuccess && seen) mli_cuda_pool_add(pool, device);
     return r;
 }
 
 MEMLORD_API cudaError_t memlord_cuda_device_set_pool(memlord *lord, int device, cudaMemPool_t pool,
                                                      const memlord_site *site) {
-    const mli_cuda_driver *d = lord ? mli_cuda_driver_get() : NULL;
-    cudaMemPool_t before = NULL;
-    cudaError_t r;
+    cudaError_t r = MLI_CUDA_REAL(cudaDeviceSetMemPool)(device, pool);
     (void)site;
-    if (d && device >= 0 && device < d->known && d->pools[device])
-        (void)d->pool_current(&before, d->handle[device]);
-    r = MLI_CUDA_REAL(cudaDeviceSetMemPool)(device, pool);
-    if (r == cudaSuccess && before) mli_cuda_pool_add(before, device);
-    if (r == cudaSuccess) mli_cuda_pool_add(pool, device);
+    if (r == cudaSuccess && lord) mli_cuda_pool_add(pool, device);
     return r;
 }
 
 /* -- stream-ordered frees -- */
 
-/* A fence on what a stream was given so far, for a block; and its device. NULL: no memory. */
-static mli_cuda_fence *mli_cuda_fence_for(memlord *lord, const void *ptr, cudaStream_t stream,
-                                          memlord_device *device, memlord_fence *out) {
-    memlord_block_info block;
-    mli_cuda_fence *fence;
-    *device = memlord_device_cuda(0);
-    if (mli_cuda_block_find(lord, MEMLORD_KEY(ptr), &block)) *device = block.device;
-    fence = mli_cuda_fence_on(stream, device->index, 0);
-    if (!fence) return NULL;
-    out->done = mli_cuda_fence_done;
-    out->user = fence;
-    out->drop = mli_cuda_fence_free;
-    out->queue = mli_cuda_fence_queue(fence);
-    return fence;
-}
-
-/* A use of a block; its event is `due` once it may be recorded, or else when the block is freed. */
-static memlord_result mli_cuda_use(memlord *lord, const void *ptr, cudaStream_t stream, int due) {
+/* A fence of a block on a stream, with this call as a user of that. */
+typedef struct mli_cuda_use {
+    mli_cuda_stream *stream; /* NULL: no memory */
+    memlord_device device;   /* the block's */
     memlord_fence fence;
-    memlord_device device;
-    mli_cuda_fence *own;
-    memlord_result r;
-    if (!lord || !ptr) return MEMLORD_OK;
-    own = mli_cuda_fence_for(lord, ptr, stream, &device, &fence);
-    if (!own) return MEMLORD_E_NOMEM;
-    own->due = (unsigned char)due;
-    mli_cuda_fence_begin(own, !due && own->stream == cudaStreamPerThread);
-    r = memlord_block_use(lord, device, MEMLORD_KEY(ptr), fence);
-    if (r) mli_cuda_fence_free(own);
+} mli_cuda_use;
+
+/* Makes a fence, `placed` at what the stream was given so far, and then with an event, or where its
+   block is freed. Returns 0 if there is no memory. */
+static int mli_cuda_use_begin(memlord *lord, const void *ptr, cudaStream_t stream, int placed,
+                              mli_cuda_use *use) {
+    memlord_block_info block;
+    int here;
+    memset(use, 0, sizeof *use);
+    use->device = memlord_device_cuda(0);
+    if (mli_cuda_block_find(lord, MEMLORD_KEY(ptr), &block)) use->device = block.device;
+    use->stream =
+        mli_cuda_stream_find(mli_cuda_stream_handle(stream), use->device.index, &here);
+    if (!use->stream) return 0;
+    /* only its own thread can name a per-thread stream */
+    placed |= use->stream->handle == cudaStreamPerThread;
+    use->fence.user = mli_cuda_fence_on(use->stream, placed);
+    use->fence.done = mli_cuda_fence_done;
+    use->fence.drop = mli_cuda_fence_free;
+    use->fence.queue = use->stream->number;
+    if (!use->fence.user) return 0;
+    if (placed) (void)mli_cuda_stream_record(use->stream, here);
+    return 1;
+}
+/* Passes an error of the ledger, which has not taken the fence then. */
+static memlord_result mli_cuda_use_end(mli_cuda_use *use, memlord_result r) {
+    if (r && use->fence.user) mli_cuda_fence_free(use->fence.user);
+    if (use->stream) mli_cuda_stream_leave(use->stream);
     return r;
 }
 
 MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *ptr,
                                                    cudaStream_t stream) {
-    return mli_cuda_use(lord, ptr, stream, 0);
+    mli_cuda_use use;
+    memlord_result r = MEMLORD_E_NOMEM;
+    if (!lord || !ptr) return MEMLORD_OK;
+    if (mli_cuda_use_begin(lord, ptr, stream, 0, &use))
+        r = memlord_block_use(lord, use.device, MEMLORD_KEY(ptr), use.fence);
+    return mli_cuda_use_end(&use, r);
 }
 
-/* Pending from before the real free on, as another thread may get the address; its event comes
-   after that. Without memory for an event the block is credited at once. */
+/* Pending from before the real free on, as another thread may get the address. Without memory for a
+   fence the block is credited at once. */
 MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
                                                       cudaStream_t stream,
                                                       const memlord_site *site) {
-    int before = mli_cuda_asker;
-    cudaError_t r;
-    (void)mli_cuda_use(lord, ptr, stream, 1);
-    mli_cuda_asker = MLI_CUDA_FREES_FIRST;
-    r = memlord_cuda_free_async(lord, ptr, stream, site);
-    mli_cuda_asker = before;
-    if (lord) mli_cuda_fences_record(NULL, NULL, 0);
-    return r;
+    mli_cuda_use use;
+    memlord_result r = MEMLORD_E_NOMEM;
+    cudaError_t answer;
+    if (!lord || !ptr) return memlord_cuda_free_async(lord, ptr, stream, site);
+    if (mli_cuda_use_begin(lord, ptr, stream, 1, &use)) {
+        r = memlord_block_use(lord, use.device, MEMLORD_KEY(ptr), use.fence);
+        mli_cuda_stream_answer(use.stream, 1);
+    }
+    answer = memlord_cuda_free_async(lord, ptr, stream, site);
+    if (use.stream) mli_cuda_stream_answer(use.stream, 0);
+    (void)mli_cuda_use_end(&use, r);
+    return answer;
 }
 
 MEMLORD_API memlord_result memlord_cuda_record_free(memlord *lord, const void *ptr,
                                                     cudaStream_t stream,
                                                     const memlord_site *site) {
-    memlord_fence fence;
-    memlord_device device;
-    mli_cuda_fence *own;
+    mli_cuda_use use;
     memlord_result r = MEMLORD_E_NOMEM;
-    int before = mli_cuda_asker;
     if (!lord || !ptr) return MEMLORD_OK;
-    own = mli_cuda_fence_for(lord, ptr, stream, &device, &fence);
-    if (own) {
-        /* now, and not in the ledger's first question, which a deferring one asks later */
-        mli_cuda_fence_begin(own, 1);
-        mli_cuda_asker = MLI_CUDA_FREES;
-        r = memlord_free_deferred(lord, device, MEMLORD_KEY(ptr), fence, site);
-        mli_cuda_asker = before;
-        if (r) mli_cuda_fence_free(own);
+    if (mli_cuda_use_begin(lord, ptr, stream, 1, &use)) {
+        mli_cuda_stream_answer(use.stream, 1);
+        r = memlord_free_deferred(lord, use.device, MEMLORD_KEY(ptr), use.fence, site);
+        mli_cuda_stream_answer(use.stream, 0);
     }
-    return r == MEMLORD_E_NOMEM ? memlord_free(lord, device, MEMLORD_KEY(ptr), site) : r;
+    (void)mli_cuda_use_end(&use, r);
+    return r == MEMLORD_E_NOMEM ? memlord_free(lord, use.device, MEMLORD_KEY(ptr), site) : r;
 }
 
 MEMLORD_API void memlord_cuda_events_release(void) {
-    mli_cuda_fence *gone = NULL, *fence;
-    int i;
-    mli_cuda_lock_take(&mli_cuda_events_lock);
-    for (i = 0; i < MLI_CUDA_BINS; i++) {
-        mli_cuda_events[i].context = NULL;
-        while ((fence = mli_cuda_fence_pop(&mli_cuda_events[i])) != NULL) {
-            fence->next = gone;
-            gone = fence;
-        }
-    }
-    mli_cuda_lock_drop(&mli_cuda_events_lock);
-    while ((fence = gone) != NULL) {
-        gone = fence->next;
-        mli_cuda_event_end(fence->context, fence->event);
-        fence->event = NULL;
-        mli_cuda_fence_free(fence);
-    }
+    mli_cuda_streams_forget();
+    mli_cuda_events_end();
 }
 
 /* -- scopes -- */
@@ -282,31 +269,21 @@ MEMLORD_API memlord_result memlord_cuda_scope_begin(memlord *lord, memlord_cuda_
     if (r) return r;
     mli_cuda_nvtx_push(name);
     scope->begun = 1;
-    scope->stream = mli_cuda_stream(stream);
+    scope->stream = mli_cuda_stream_handle(stream);
     mli_cuda_times_read(lord, &scope->stream, 0);
     probe = mli_cuda_attachment_of(lord);
-    if (!probe || !(mli_cuda_load(&probe->flags) & MEMLORD_CUDA_FLAG_TIME_SCOPES))
-        return MEMLORD_OK;
-    scope->id = memlord_scope_current(lord);
-    scope->start = mli_cuda_time_mark(stream);
+    if (probe && mli_cuda_load(&probe->flags) & MEMLORD_CUDA_FLAG_TIME_SCOPES)
+        scope->start = mli_cuda_time_begin(lord, memlord_scope_current(lord), scope->stream);
     return MEMLORD_OK;
 }
 
 MEMLORD_API memlord_result memlord_cuda_scope_end(memlord *lord, memlord_cuda_scope *scope) {
-    mli_cuda_time time;
     if (!lord) return MEMLORD_OK;
     if (!scope) return MEMLORD_E_INVALID;
     if (!scope->begun) return MEMLORD_E_STATE;
     scope->begun = 0;
     mli_cuda_nvtx_end();
-    time.lord = lord;
-    time.scope = scope->id;
-    time.start = (mli_cuda_fence *)scope->start;
-    time.stop = time.start ? mli_cuda_time_mark(scope->stream) : NULL;
-    if (time.stop)
-        mli_cuda_time_push(&time);
-    else if (time.start)
-        mli_cuda_fence_free(time.start);
+    if (scope->start) mli_cuda_time_end((mli_cuda_time *)scope->start);
     mli_cuda_times_read(lord, &scope->stream, 0);
     return memlord_scope_end(lord);
 }

@@ -2,9 +2,8 @@
 #include "cuda/system.h"
 #include "cuda/driver.h"
 #include "cuda/seats.h"
-#include "cuda/pools.h"
 #include "cuda/capacity.h"
-#include "cuda/events.h"
+#include "cuda/streams.h"
 
 /* The pointer or handle that a call made. */
 static void *mli_cuda_request_result(const mli_cuda_request *q) {
@@ -99,15 +98,8 @@ static uint64_t mli_cuda_stream_say(memlord *lord, const mli_cuda_request *q) {
     return memlord_stream_set(lord, mli_cuda_is_default(q->stream) ? 0 : MEMLORD_KEY(q->stream));
 }
 
-/* Adds an allocation to `reserved`, if it is in no pool, and a pool that is new, and a device's, to
-   the list. While the call is captured there is no memory yet. */
+/* Adds an allocation to `reserved`, if it is in no pool. */
 static void mli_cuda_recorded(memlord *lord, const mli_cuda_request *q, memlord_device device) {
-    const mli_cuda_driver *d = q->pool ? mli_cuda_driver_get() : NULL;
-    uint64_t made = MEMLORD_KEY(mli_cuda_request_result(q));
-    int home;
-    if (d && mli_cuda_pool_find(q->pool) == MLI_CUDA_POOLS &&
-        !d->pointer_attribute(&home, MLI_CUDA_POINTER_DEVICE, made))
-        mli_cuda_pool_add(q->pool, home);
     if (q->kind == MLI_CUDA_ASYNC)
         mli_cuda_pool_check(lord, 0);
     else

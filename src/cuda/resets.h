@@ -1,4 +1,4 @@
-/* Owns what a reset of a device ends. Locks: unrecorded_lock, to find the fences it loses. */
+/* Owns what a reset of a device ends. Locks: none. */
 #ifndef MLI_CUDA_RESETS_H
 #define MLI_CUDA_RESETS_H
 #include "cuda/api/api.h"

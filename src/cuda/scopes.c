@@ -1,54 +1,106 @@
 #include "cuda/scopes.h"
 #include "cuda/driver.h"
+#include "cuda/events.h"
 #include "cuda/seats.h"
 
 enum { MLI_CUDA_TIMES = 4096 };
 
 MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_times_lock = MLI_CUDA_LOCK;
-typedef struct mli_cuda_times_state {
-    mli_cuda_u64 n; /* in use; at 0 no lock is taken: no entry of this thread is missed */
-    mli_cuda_time list[MLI_CUDA_TIMES]; /* in the order they ended */
-} mli_cuda_times_state;
-static mli_cuda_times_state mli_cuda_times;
+static struct {
+    mli_cuda_u64 n;       /* begun and not read; at 0 no lock is taken: none of this thread is missed */
+    mli_cuda_time *first; /* those that ended, in that order */
+} mli_cuda_times;
 
-MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_time_mark(cudaStream_t stream) {
+static void mli_cuda_time_free(mli_cuda_time *time) {
+    mli_cuda_stream *s = time->stream;
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    mli_cuda_event_keep(s->context, 1, time->start);
+    mli_cuda_event_keep(s->context, 1, time->stop);
+    mli_cuda_cell_give(MLI_CUDA_CELL_TIME, time);
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+    if (s->context) mli_cuda_events_trim(s->context, MEMLORD_CUDA_MAX_EVENTS);
+    mli_cuda_stream_leave(s);
+    mli_cuda_add(&mli_cuda_times.n, UINT64_MAX);
+}
+
+MLI_CUDA_PRIVATE mli_cuda_time *mli_cuda_time_begin(memlord *lord, uint64_t scope,
+                                                    cudaStream_t handle) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
-    mli_cuda_fence *fence = d && d->event_elapsed ? mli_cuda_fence_on(stream, 0, 1) : NULL;
-    if (fence && mli_cuda_fence_record(fence) == 1) {
-        mli_cuda_store(&fence->state, MLI_CUDA_RECORDED);
-        return fence;
+    mli_cuda_time *time = NULL;
+    mli_cuda_stream *s;
+    int here;
+    if (!d || !d->event_elapsed) return NULL;
+    s = mli_cuda_stream_find(handle, 0, &here);
+    if (!s) return NULL;
+    if (mli_cuda_add(&mli_cuda_times.n, 1) < MLI_CUDA_TIMES) {
+        mli_cuda_lock_take(&mli_cuda_streams_lock);
+        time = (mli_cuda_time *)mli_cuda_cell_take(MLI_CUDA_CELL_TIME, sizeof *time);
+        mli_cuda_lock_drop(&mli_cuda_streams_lock);
     }
-    if (fence) mli_cuda_fence_free(fence);
+    if (!time) {
+        mli_cuda_add(&mli_cuda_times.n, UINT64_MAX);
+        mli_cuda_stream_leave(s);
+        return NULL;
+    }
+    time->lord = lord;
+    time->scope = scope;
+    time->stream = s;
+    time->start = mli_cuda_stream_time(s, here);
+    if (time->start) return time;
+    mli_cuda_time_free(time);
     return NULL;
 }
 
-static void mli_cuda_time_end(const mli_cuda_time *time) {
-    mli_cuda_fence_free(time->start);
-    mli_cuda_fence_free(time->stop);
-}
-
-MLI_CUDA_PRIVATE void mli_cuda_time_push(const mli_cuda_time *time) {
-    uint64_t n;
-    int kept;
+/* Puts those with an attached ledger at the end of the list, or before the others, and ends the rest.
+   Detaching takes the key off the seat and then everything off the list, so what it has missed finds
+   no key here. */
+static void mli_cuda_times_put(mli_cuda_time *times, int back) {
+    mli_cuda_time **at, *time, *over = NULL;
     mli_cuda_lock_take(&mli_cuda_times_lock);
-    n = mli_cuda_load(&mli_cuda_times.n);
-    kept = n < MLI_CUDA_TIMES && mli_cuda_attachment_of(time->lord);
-    if (kept) {
-        mli_cuda_times.list[n] = *time;
-        mli_cuda_store(&mli_cuda_times.n, n + 1);
+    at = &mli_cuda_times.first;
+    while (*at && !back) at = &(*at)->next;
+    while ((time = times) != NULL) {
+        times = time->next;
+        if (mli_cuda_attachment_of(time->lord)) {
+            time->next = *at;
+            *at = time;
+            at = &time->next;
+        } else {
+            time->next = over;
+            over = time;
+        }
     }
     mli_cuda_lock_drop(&mli_cuda_times_lock);
-    if (!kept) mli_cuda_time_end(time);
+    while ((time = over) != NULL) {
+        over = time->next;
+        mli_cuda_time_free(time);
+    }
+}
+
+MLI_CUDA_PRIVATE void mli_cuda_time_end(mli_cuda_time *time) {
+    mli_cuda_stream *again;
+    int here;
+    again = mli_cuda_stream_find(time->stream->handle, 0, &here);
+    if (again == time->stream) time->stop = mli_cuda_stream_time(again, here);
+    if (again) mli_cuda_stream_leave(again);
+    if (time->stop)
+        mli_cuda_times_put(time, 0);
+    else
+        mli_cuda_time_free(time);
 }
 
 /* 1: its time is added, or never will be; 0: it is not done. */
 static int mli_cuda_time_read(const mli_cuda_driver *d, const mli_cuda_time *time) {
+    void *context = time->stream->context->handle;
     float ms = 0;
-    int mode, r = mli_cuda_fence_done(time->stop);
-    if (!r) return 0;
-    if (r == 1) r = mli_cuda_enter_context(d, time->stop->context, &mode);
+    int mode, r = mli_cuda_relax(d, &mode);
     if (r == 0) {
-        r = d->event_elapsed(&ms, time->start->event, time->stop->event);
+        r = mli_cuda_event_call(d, d->event_query, context, time->stop->handle);
+        (void)d->capture_mode(&mode);
+    }
+    if (r == 0) r = mli_cuda_enter_context(d, context, &mode);
+    if (r == 0) {
+        r = d->event_elapsed(&ms, time->start->handle, time->stop->handle);
         mli_cuda_leave_context(d, &mode);
     }
     if (mli_cuda_is_not_yet(r)) return 0;
@@ -57,29 +109,42 @@ static int mli_cuda_time_read(const mli_cuda_driver *d, const mli_cuda_time *tim
     return 1;
 }
 
-MLI_CUDA_PRIVATE void mli_cuda_times_read(memlord *lord, const cudaStream_t *stream, int last) {
-    mli_cuda_time *list = mli_cuda_times.list;
-    const mli_cuda_driver *d;
-    uint64_t n, i, kept = 0, waits = 0, mark;
-    int one = stream && !mli_cuda_is_default(*stream); /* those are several */
-    if (!mli_cuda_load(&mli_cuda_times.n) && !last) return;
-    d = mli_cuda_driver_get();
-    if (!d) return;
+/* Takes those of a ledger off the list, on the streams of a handle or on all (NULL), in their
+   order. */
+static mli_cuda_time *mli_cuda_times_take(const memlord *lord, const cudaStream_t *handle) {
+    mli_cuda_time **at, *time, *taken = NULL, **end = &taken;
     mli_cuda_lock_take(&mli_cuda_times_lock);
-    n = mli_cuda_load(&mli_cuda_times.n);
-    for (i = 0; i < n && !(one && waits); i++) {
-        mli_cuda_time *time = &list[i];
-        mark = UINT64_C(1) << (mli_cuda_fence_queue(time->stop) * 0x9e3779b97f4a7c15u >> 58);
-        if (time->lord == lord && !(waits & mark) && (!stream || time->stop->stream == *stream)) {
-            if (last || mli_cuda_time_read(d, time)) {
-                mli_cuda_time_end(time);
-                continue;
-            }
-            waits |= mark;
+    for (at = &mli_cuda_times.first; (time = *at) != NULL;) {
+        if (time->lord != lord || (handle && time->stream->handle != *handle)) {
+            at = &time->next;
+            continue;
         }
-        list[kept++] = *time;
+        *at = time->next;
+        *end = time;
+        end = &time->next;
+        time->next = NULL;
     }
-    if (kept < i) memmove(list + kept, list + i, (size_t)(n - i) * sizeof *list);
-    mli_cuda_store(&mli_cuda_times.n, n - (i - kept));
     mli_cuda_lock_drop(&mli_cuda_times_lock);
+    return taken;
+}
+
+MLI_CUDA_PRIVATE void mli_cuda_times_read(memlord *lord, const cudaStream_t *handle, int last) {
+    const mli_cuda_driver *d = mli_cuda_driver_get();
+    mli_cuda_time *time, *times, *kept = NULL, **end = &kept;
+    uint64_t waits = 0, mark;
+    if (!d || (!mli_cuda_load(&mli_cuda_times.n) && !last)) return;
+    times = mli_cuda_times_take(lord, handle);
+    while ((time = times) != NULL) {
+        times = time->next;
+        mark = UINT64_C(1) << time->stream->number % 64;
+        if (!(waits & mark) && (last || mli_cuda_time_read(d, time))) {
+            mli_cuda_time_free(time);
+            continue;
+        }
+        waits |= mark;
+        *end = time;
+        end = &time->next;
+        time->next = NULL;
+    }
+    if (kept) mli_cuda_times_put(kept, 1);
 }

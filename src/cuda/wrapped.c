@@ -2,7 +2,7 @@
 #include "cuda/system.h"
 #include "cuda/driver.h"
 #include "cuda/capacity.h"
-#include "cuda/events.h"
+#include "cuda/streams.h"
 #include "cuda/scopes.h"
 #include "cuda/requests.h"
 #include "cuda/frees.h"
@@ -99,9 +99,9 @@ static cudaError_t mli_cuda_synchronized(memlord *lord, const cudaStream_t *stre
 
 MEMLORD_API cudaError_t memlord_cuda_stream_synchronize(memlord *lord, cudaStream_t stream,
                                                         const memlord_site *site) {
-    cudaStream_t own = mli_cuda_stream(stream);
+    cudaStream_t own = mli_cuda_stream_handle(stream);
     (void)site;
-    if (lord) mli_cuda_fences_record(&own, NULL, 0);
+    if (lord) mli_cuda_streams_record(&own);
     return mli_cuda_synchronized(lord, &own, MLI_CUDA_REAL(cudaStreamSynchronize)(stream));
 }
 
@@ -113,7 +113,7 @@ MEMLORD_API cudaError_t memlord_cuda_event_synchronize(memlord *lord, cudaEvent_
 
 MEMLORD_API cudaError_t memlord_cuda_device_synchronize(memlord *lord, const memlord_site *site) {
     (void)site;
-    if (lord) mli_cuda_fences_record(NULL, NULL, 0);
+    if (lord) mli_cuda_streams_record(NULL);
     return mli_cuda_synchronized(lord, NULL, MLI_CUDA_REAL(cudaDeviceSynchronize)());
 }
 
@@ -137,16 +137,16 @@ MEMLORD_API cudaError_t memlord_cuda_stream_end_capture(memlord *lord, cudaStrea
                                                         cudaGraph_t *graph,
                                                         const memlord_site *site) {
     cudaError_t r = MLI_CUDA_REAL(cudaStreamEndCapture)(stream, graph);
-    (void)lord, (void)site;
-    stream = mli_cuda_stream(stream);
-    mli_cuda_fences_record(&stream, NULL, 0);
+    (void)site;
+    stream = mli_cuda_stream_handle(stream);
+    if (lord) mli_cuda_streams_record(&stream);
     return r;
 }
 
 MEMLORD_API cudaError_t memlord_cuda_stream_destroy(memlord *lord, cudaStream_t stream,
                                                     const memlord_site *site) {
-    (void)lord, (void)site;
-    if (!mli_cuda_is_default(stream)) mli_cuda_fences_record(&stream, NULL, 1);
+    (void)site;
+    if (lord && !mli_cuda_is_default(stream)) mli_cuda_streams_end(&stream, NULL);
     return MLI_CUDA_REAL(cudaStreamDestroy)(stream);
 }
 

@@ -1,4 +1,5 @@
 #include "reports/export.h"
+#include "base/atomics.h"
 #include "base/ledger.h"
 #include "base/memory.h"
 #include "books/map.h"
@@ -6,6 +7,7 @@
 #include "books/stacks.h"
 #include "books/parts.h"
 #include "books/listing.h"
+#include "services/stats.h"
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -34,9 +36,9 @@ MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row) {
     return row ? (const char *)mli_row_at(x->lord, MLI_BOOK_TAG, row)->subject : NULL;
 }
 
-/* -- stacks. Frames are numbered from 1: the site rows; then for each device one for blocks without
-      a site, one for its arena, one for its bytes no longer live; then the scopes; then the
-      return addresses of stacks -- */
+/* -- stacks. Frames are numbered from 1: the site rows; then three for each device, one for
+      blocks without a site, one for its arena, and one for its bytes that are no longer live; then
+      the scopes; then the return addresses of stacks -- */
 
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind) {
     return x->sites + (dev - 1) * MLI_FRAME_KINDS + kind + 1;
@@ -167,15 +169,28 @@ MLI_PRIVATE MLI_COLD void mli_alive_each(mli_export *x, mli_alive_fn fn, void *w
         x->r->result = MEMLORD_E_NOMEM;
 }
 
+/* Calls put for a part of an arena, and returns the address after it. */
+static MLI_COLD uint64_t mli_arena_block(mli_export *x, uint32_t dev, uint32_t tag, uint64_t at,
+                                         uint64_t bytes, mli_block_fn put, void *writer) {
+    mli_live_block b = mli_live_block_make(x, dev, at, bytes, (uint64_t)tag << 20);
+    b.frame = mli_frame_of_kind(x, dev, MLI_FRAME_ARENA);
+    b.state = MLI_BLOCK_ARENA;
+    if (bytes) put(writer, &b);
+    return at + bytes;
+}
 MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put, void *writer) {
-    uint32_t dev;
+    uint32_t dev, i;
     for (dev = 1; dev <= x->devices; dev++) {
-        const uint64_t arena = mli_report_arena(x->r, dev);
-        mli_live_block b = mli_live_block_make(
-            x, dev, ((uint64_t)1 << 62) + ((uint64_t)dev << 50), arena, 0);
-        b.frame = mli_frame_of_kind(x, dev, MLI_FRAME_ARENA);
-        b.state = MLI_BLOCK_ARENA;
-        if (arena) put(writer, &b);
+        uint64_t at = ((uint64_t)1 << 62) + ((uint64_t)dev << 50), left = mli_report_arena(x->r, dev);
+        uint64_t untagged = mli_report_arena_untagged(x->r, dev);
+        at = mli_arena_block(x, dev, 0, at, untagged, put, writer);
+        mli_take_off(&left, untagged);
+        for (i = 1; left && i <= x->tags; i++) {
+            mli_row *row = mli_row_at(x->lord, MLI_BOOK_TAG, i);
+            uint64_t bytes = row->dev == dev ? mli_u64_load(&row->arena) : 0;
+            at = mli_arena_block(x, dev, i, at, bytes, put, writer);
+            mli_take_off(&left, bytes);
+        }
     }
 }
 typedef struct mli_block_walk {
@@ -204,8 +219,8 @@ typedef struct mli_part_walk {
     const mli_live_block *whole;
     uint64_t beside; /* the block's bytes that no part has yet */
 } mli_part_walk;
-/* Stops at a part with more bytes than are left: another block has begun at that storage since, and
-   the part is of it. */
+/* Stops at a part with more bytes than are left. Such a part belongs to another block, which has
+   begun at that storage since. */
 static MLI_COLD int mli_part_visit(void *user, const memlord_part_info *part) {
     mli_part_walk *walk = (mli_part_walk *)user;
     if (part->bytes > walk->beside) return 1;

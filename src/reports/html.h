@@ -1,4 +1,4 @@
-/* Writes HTML: the page with the JSON report in it. Owns no state. May use reports/verdicts,
+/* Writes HTML: the page with the JSON report in it. Owns no state. May use reports/answers,
    reports/text, reports/json and reports/page. Locks: none. */
 #ifndef MLI_REPORTS_HTML_H
 #define MLI_REPORTS_HTML_H

@@ -19,12 +19,14 @@
 #include "services/stats.h"
 #include "services/room.h"
 #include "services/snapshots.h"
+#include "reports/answers.h"
 
 typedef struct mli_json_writer {
     mli_report *r;
-    int brief;        /* 1: leaves out what the HTML page does not read */
-    uint64_t last[2]; /* brief: ns and storage of the event before; else 0 */
-    uint32_t *frame;  /* by frame of stacks: its number in the list, from 1; NULL: none */
+    int brief;        /* 1: leaves out members that the HTML page does not read */
+    uint64_t last[2]; /* if brief, the ns and the storage of the event before; else 0 */
+    uint32_t *frame;  /* for each frame of stacks its number in the list, from 1; NULL: no stacks
+                         are listed */
     uint32_t frames;
 } mli_json_writer;
 
@@ -102,9 +104,10 @@ static void mli_json_devices(mli_report *r) {
     mli_jsonf(r->o, ",\n'devices':[");
     for (i = 0; i < r->devices; i++) {
         mli_device_record *device = mli_device_record_at(r->lord, i + 1);
-        mli_jsonf(r->o, ",\n{'device':'%i','label':%s,'arena':%ju,'stats':",
+        mli_jsonf(r->o, ",\n{'device':'%i','label':%s,'arena':%ju,'arena_untagged':%ju,'stats':",
                   mli_device_code(device->device),
-                  (const char *)mli_ptr_load_acquire(&device->label), mli_u64_load(&device->arena));
+                  (const char *)mli_ptr_load_acquire(&device->label), mli_report_arena(r, i + 1),
+                  mli_report_arena_untagged(r, i + 1));
         mli_json_stats(r->o, &r->stat[i]);
         mli_jsonf(r->o, ",'cached_ratio':%g,'fragmentation':%g,'sizes':[",
                   memlord_cached_ratio(&r->stat[i]), memlord_fragmentation(&r->stat[i]));
@@ -183,8 +186,8 @@ static void mli_json_tags(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* -- JSON: stacks. Their frames are numbers of "frames", and the module of a frame one of
-      "modules", from 0. Only frames of the stacks that are listed are there -- */
+/* -- JSON: stacks. Their frames are numbers of "frames", and the module of a frame is a number
+      of "modules"; both begin at 0. "frames" has only the frames of listed stacks -- */
 
 static uint32_t mli_stack_leak_node(const mli_report *r, size_t i) {
     return mli_stack_row_at(r->lord, r->stack_leak[i].row)->node;
@@ -479,7 +482,7 @@ static MLI_COLD void mli_json_culprit(mli_report *r) {
     mli_jsonf(r->o, ",'tag':%s,'scope':%s}", c->tags == 1 && !r->tag[0].leaked ? c->tag : NULL,
               c->scopes == 1 && !r->scope[0].leaked ? c->scope : NULL);
 }
-/* Writes what the two lists of leaks leave out. */
+/* Writes the sums of the leaks that the two lists leave out. */
 static MLI_COLD void mli_json_leaks_more(mli_report *r) {
     const mli_leak_sum rest = mli_leaks_rest(&r->leaks, r->leaks.count);
     uint64_t left = r->stack_leak_bytes;
@@ -596,9 +599,9 @@ static void mli_json_event_storage(mli_json_writer *w, uint64_t storage) {
         mli_jsonf(w->r->o, "'%jx',", storage);
     }
 }
-/* Writes an event. In a brief one the time and the storage are differences to the event before; of
-   the storage only the low 52 bits count, which a reader of JSON does not round. An event of a
-   scope has only its kind, thread and scope. */
+/* Writes an event. A brief event has its time and its storage as differences from the event before.
+   Of the storage only the low 52 bits count, because a reader of JSON does not round these. An
+   event of a scope has only its kind, thread and scope. */
 static void mli_json_event(mli_json_writer *w, const mli_event_copy *e) {
     const mli_report *r = w->r;
     const uint64_t time = mli_since_ns(&r->scale, e->stamp);
@@ -678,7 +681,7 @@ MLI_PRIVATE MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t 
 }
 
 static void mli_json_block(mli_report *r, const memlord_block_info *b) {
-    mli_jsonf(r->o, /* storages as text: JSON readers round integers beyond 2^53 */
+    mli_jsonf(r->o, /* storages are text, because readers of JSON round integers beyond 2^53 */
               ",\n{'device':'%i','storage':'%jx','bytes':%ju,'refs':%ju,'born':%ju,'tag':%s,"
               "'scope':%s,'site':%p,'name':%s,'dtype':%s",
               mli_device_code(b->device), b->storage, b->bytes, b->refs, b->born, b->tag,
@@ -696,6 +699,7 @@ static MLI_COLD void mli_json_write(mli_json_writer *w) {
     size_t i;
     uint64_t sum = 0;
     mli_json_metadata(r);
+    mli_json_verdicts(r);
     mli_json_devices(r);
     mli_json_phys_all(r);
     mli_json_accounts(r);

@@ -1,4 +1,4 @@
-/* Writes TEXT from a capture. Owns no state. May use reports/capture and reports/verdicts. Locks:
+/* Writes TEXT from a capture. Owns no state. May use reports/capture and reports/answers. Locks:
    none. */
 #ifndef MLI_REPORTS_TEXT_H
 #define MLI_REPORTS_TEXT_H

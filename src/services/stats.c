@@ -151,7 +151,8 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
     return n;
 }
 
-/* Adds the frames to a listed stack, whose depth is still the number of its row. 0: no memory. */
+/* Adds the frames to a listed stack, whose `depth` has the number of its row until then. 0: no
+   memory. */
 static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) {
     mli_stack_row *row = mli_stack_row_at(lord, s->depth);
     void **frames;
@@ -162,8 +163,8 @@ static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) 
     s->sites = (const memlord_site **)(void *)(frames + s->depth);
     return 1;
 }
-/* Lists the largest stacks of a selector, as mli_sites_top the sites. Without memory for the frames
-   of a stack the list ends before it. */
+/* Lists the largest stacks of a selector, as mli_sites_top lists the sites. Without memory for the
+   frames of a stack the list ends before it. */
 static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
                                       memlord_stack_stat *out, size_t cap) {
     static const unsigned char keys[] = {
@@ -252,84 +253,6 @@ MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *ta
                  site[i].live_bytes);
 }
 
-/* -- who holds a device, or a physical device -- */
-
-static MLI_COLD void mli_holder_add(mli_holder_list *list, uint32_t dev, int kind,
-                                    const void *subject, uint64_t bytes) {
-    mli_holder h;
-    size_t n = list->count < MLI_HOLDERS_LISTED ? (size_t)list->count : MLI_HOLDERS_LISTED;
-    if (!bytes) return;
-    h.bytes = bytes;
-    h.subject = subject;
-    h.dev = dev;
-    h.kind = kind;
-    (void)mli_top_insert(list->at, n, MLI_HOLDERS_LISTED, &h, sizeof h,
-                         offsetof(mli_holder, bytes));
-    list->count++;
-    list->named += kind == MLI_HOLDER_NAMED;
-    list->bytes = mli_add_saturated(list->bytes, bytes);
-    if (dev != list->dev) list->elsewhere = 1;
-}
-/* Adds the holders of a device, which add up to its live bytes. */
-static MLI_COLD void mli_holder_add_dev(memlord *lord, mli_holder_list *list, uint32_t dev) {
-    const uint64_t arena = mli_u64_load(&mli_device_record_at(lord, dev)->arena);
-    uint64_t left = mli_row_live(lord, MLI_BOOK_DEVICE, dev);
-    uint32_t i, rows = mli_row_count(lord, list->book);
-    mli_take_off(&left, arena);
-    for (i = 1; i < rows; i++) {
-        const mli_row *row = mli_row_at(lord, list->book, i);
-        uint64_t live;
-        if (row->dev != dev) continue;
-        live = mli_row_live(lord, list->book, i);
-        mli_take_off(&left, live);
-        mli_holder_add(list, dev, MLI_HOLDER_NAMED, row->subject, live);
-    }
-    mli_holder_add(list, dev, MLI_HOLDER_UNNAMED, NULL, left);
-    mli_holder_add(list, dev, MLI_HOLDER_ARENA, NULL, arena);
-}
-MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
-                                           int book, mli_holder_list *list) {
-    uint32_t i = 0;
-    memset(list, 0, sizeof *list);
-    list->book = book;
-    list->dev = dev;
-    if (!phys)
-        mli_holder_add_dev(lord, list, dev);
-    else
-        while ((i = mli_phys_next_dev(lord, phys, i)) != 0) mli_holder_add_dev(lord, list, i);
-}
-
-MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h) {
-    if (h->kind == MLI_HOLDER_ARENA) {
-        mli_put_str(o, "arenas");
-    } else if (h->kind == MLI_HOLDER_UNNAMED) {
-        mli_put_str(o, book == MLI_BOOK_TAG ? "untagged" : "no site");
-    } else if (book == MLI_BOOK_TAG) {
-        mli_putf(o, "%s", (const char *)h->subject);
-    } else {
-        const mli_site_record *record = (const mli_site_record *)h->subject;
-        const memlord_site *site =
-            (const memlord_site *)mli_ptr_load_acquire(&record->display); /* as in a site's stat */
-        memlord_site named;
-        mli_putf(o, "%p", (const void *)mli_site_named(lord, site, &named));
-    }
-}
-MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list) {
-    uint64_t i, left = list->bytes;
-    if (!list->named && (list->book != MLI_BOOK_TAG || list->count < 2)) return;
-    mli_put_str(o, list->book == MLI_BOOK_TAG ? "; by tag: " : "; by site: ");
-    for (i = 0; i < list->count && i < MLI_HOLDERS_LISTED; i++) {
-        const mli_holder *h = &list->at[i];
-        if (i) mli_put_str(o, ", ");
-        if (list->elsewhere)
-            mli_putf(o, "%i ", mli_device_code(mli_device_record_at(lord, h->dev)->device));
-        mli_put_holder(lord, o, list->book, h);
-        mli_putf(o, " %jo", h->bytes);
-        mli_take_off(&left, h->bytes);
-    }
-    if (i < list->count) mli_putf(o, ", and %ju more with %jo", list->count - i, left);
-}
-
 /* Returns the bytes that the host's pool holds and no block uses. */
 static double mli_unused_share(const memlord_stats *s) {
     return s->reserved > s->allocated ? (double)(s->reserved - s->allocated) : 0;
@@ -342,7 +265,7 @@ static MLI_COLD double mli_share(uint64_t part, uint64_t rest) {
 /* -- life -- */
 
 /* Resets the totals of the devices that no cell counts. Levels stay, a peak becomes its level, all
-   other totals become 0. Forgets the last failures, and that bands wait to be rearmed. */
+   other totals become 0. Forgets the last failures. Bands no longer wait to rearm. */
 static MLI_COLD void mli_stats_reset(memlord *lord, mli_thread *t) {
     uint32_t dev, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     int i;

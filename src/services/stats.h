@@ -43,14 +43,15 @@ MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
 /* Computes the statistics of one device. */
 MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out);
 
-/* Sums what counts by phys, of those that a selector's devices are at, each phys once. */
+/* Adds the statistics that a phys counts, for each phys that a device of the selector is at,
+   once. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
 
 /* Adds the statistics of a device to a sum. largest_free is the largest known one: free pieces of
    two pools are not one piece. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 
-/* Computes the statistics of a site. Returns the bytes that its peak may be low by. */
+/* Computes the statistics of a site. Returns how many bytes its peak may be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
                                                  memlord_site_stat *out);
 
@@ -60,8 +61,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key);
 
-/* Lists the largest sites of a selector and returns their number; a site with a 0 is left out.
-   `names`: the listed sites get their display records, with symbols resolved. */
+/* Lists the largest sites of a selector and returns their number; a site whose number is 0 is left
+   out. `names`: the listed sites get their display records, with symbols resolved. */
 MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);
@@ -83,37 +84,6 @@ MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlor
 /* Writes "; by tag: weights 40 GiB, (untagged) 1 GiB; by site: read_tensors loader.c:12 40 GiB". */
 MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *tag, size_t tags,
                                           const memlord_site_stat *site, size_t sites);
-
-#define MLI_HOLDERS_LISTED 4
-
-/* What holds bytes of a device: a tag or a site, the blocks that have none, or the arena, which has
-   neither. */
-enum { MLI_HOLDER_NAMED, MLI_HOLDER_UNNAMED, MLI_HOLDER_ARENA };
-typedef struct mli_holder {
-    uint64_t bytes;
-    const void *subject; /* the tag, or the site; NULL: the holder has no name */
-    uint32_t dev;
-    int kind; /* MLI_HOLDER_... */
-} mli_holder;
-typedef struct mli_holder_list {
-    int book;                          /* MLI_BOOK_TAG or MLI_BOOK_SITE */
-    uint32_t dev;                      /* the list is for this device */
-    int elsewhere;                     /* 1: some holder is on another device of the phys */
-    uint64_t count, named;             /* all holders; those that are a tag or a site */
-    uint64_t bytes;                    /* of all holders */
-    mli_holder at[MLI_HOLDERS_LISTED]; /* the largest ones, in order */
-} mli_holder_list;
-/* Lists what holds the phys of a device, by tag or by site; dev 0 is a device that was not seen
-   yet. Without a phys, lists what holds the device itself. */
-MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
-                                           int book, mli_holder_list *list);
-
-/* Writes the name of a listed holder: its tag or site, "untagged", "no site" or "arenas". */
-MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h);
-/* Writes "; by tag: untagged 70 GiB, arenas 5 GiB, ..., and 3 more with 1 GiB", with the device
-   before each name if some are on another one. Writes nothing if no holder has a name and there is
-   but one. */
-MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list);
 
 MLI_PRIVATE MLI_COLD void mli_stats_life(mli_life *life);
 

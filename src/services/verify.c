@@ -31,9 +31,10 @@ typedef struct mli_verify {
     mli_verify_sum *sums[MLI_BOOKS]; /* by row number */
     uint32_t rows[MLI_BOOKS];        /* rows and 1 more */
     mli_shard *shard;                /* the one walked now */
-    uint32_t displaced;              /* entries of it outside their home */
-    mli_verify_sum detached;         /* off the map and still counted: see mli_thread */
-    mli_verify_sum missing;          /* what all devices count and the map does not hold */
+    uint32_t displaced;              /* entries of the shard outside their home bucket */
+    mli_verify_sum detached;         /* blocks off the map that are still counted: see mli_thread */
+    mli_verify_sum missing;          /* the blocks that the devices count and the map does not
+                                        hold */
     mli_verify_sum picked;            /* blocks with a stack, and their weight */
     mli_out text;
     char line[512];
@@ -322,6 +323,22 @@ static MLI_COLD int mli_verify_row_fail(mli_verify *v, int book, uint32_t number
     return 1;
 }
 
+/* Checks the arena of a device against those of its tags. */
+static MLI_COLD int mli_verify_arenas(mli_verify *v, uint32_t dev) {
+    mli_device_record *device = mli_device_record_at(v->lord, dev);
+    const uint64_t arena = mli_u64_load(&device->arena);
+    const uint64_t tagged = mli_u64_load(&device->arena_tagged);
+    uint64_t sum = 0;
+    uint32_t i;
+    for (i = 1; i < v->rows[MLI_BOOK_TAG]; i++) {
+        mli_row *row = mli_row_at(v->lord, MLI_BOOK_TAG, i);
+        if (row->dev == dev) sum += mli_u64_load(&row->arena);
+    }
+    if (sum == tagged && sum <= arena) return 0;
+    return mli_verify_fail(v, "%i: its tags have %ju B of arenas; it says %ju B of its %ju B",
+                           mli_device_code(device->device), sum, tagged, arena);
+}
+
 /* Checks the counts of a row against the map. They may exceed it by blocks that are detached: it is
    not known on which rows those count, so only the devices' sum of them is exact. */
 static MLI_COLD int mli_verify_row(mli_verify *v, int book, uint32_t number) {
@@ -329,7 +346,7 @@ static MLI_COLD int mli_verify_row(mli_verify *v, int book, uint32_t number) {
     const mli_row *row = mli_row_at(v->lord, book, number);
     mli_device_record *device = mli_device_record_at(v->lord, row->dev);
     const int whole = book == MLI_BOOK_DEVICE;
-    const uint64_t arena = whole ? mli_u64_load(&device->arena) : 0;
+    const uint64_t arena = mli_u64_load(whole ? &device->arena : &row->arena);
     uint64_t base, bytes, blocks;
     const mli_verify_sum counted = mli_verify_counted(v->lord, book, number, &base);
     bytes = counted.bytes - map->bytes - arena;
@@ -344,6 +361,7 @@ static MLI_COLD int mli_verify_row(mli_verify *v, int book, uint32_t number) {
     if (!whole) return 0;
     v->missing.bytes += bytes;
     v->missing.blocks += blocks;
+    if (mli_verify_arenas(v, number)) return 1;
     if (map->pending == mli_u64_load(&device->count[MLI_STAT_pending])) return 0;
     return mli_verify_fail(v, "%i: the map has %ju B pending; its counter says %ju B",
                            mli_device_code(device->device), map->pending,
@@ -368,8 +386,8 @@ static MLI_COLD int mli_verify_books(mli_verify *v) {
 
 /* -- fences, tickets, accounts -- */
 
-/* Checks that the pending block of a queued fence has that fence. The block may have ended: a fork
-   finds fences that another thread was about to detach, and they stay in the child. */
+/* Checks that the pending block of a queued fence has that fence. The block may have ended: if
+   another thread was about to detach fences at a fork, these stay in the child. */
 static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     const mli_fence_record *of;
     const mli_side_record *side;

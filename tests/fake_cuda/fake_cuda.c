@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { STORAGES = 1 << 17, PAGES = 1 << 20, STREAMS = 256, EVENTS = 1 << 14, DEPTH = 64 };
@@ -27,6 +28,7 @@ enum { FOLLOW_EVENTS, OPPORTUNISTIC, INTERNAL, REUSES };
 typedef struct fake_context {
     int alive, device; /* of a primary one, `active` of its device says whether it is */
     int green;         /* times it is current, if it is one: 1 + those */
+    uint64_t id;
 } fake_context;
 
 /* What a pool took of its device at once. */
@@ -106,6 +108,7 @@ struct CUstream_st {
     } waits[QUEUED];
     int n_waits;
     uint64_t waited; /* for other streams, that it was ever told to */
+    uint64_t id;
 };
 
 fake_cuda fake;
@@ -128,8 +131,9 @@ static uint64_t now;                /* things given to any stream */
 static uint64_t serial;             /* of captures, storages, records and waits */
 static fake_context contexts[CONTEXTS];
 static int n_contexts;
+static uint64_t ids; /* of contexts and streams: none of the process has that of another */
 static chunk chunks[CHUNKS];
-static int initialised, forked;
+static int initialised, forked, device_runs;
 static void virtual_reset(void);
 static uint64_t virtual_live(void);
 static struct {
@@ -162,6 +166,7 @@ static int begin(const char *name) {
     const int nvml = name[0] == 'n', driver = !nvml && name[2] != 'd';
     int i = 0;
     void (*before)(void);
+    if (driver && fake.on_driver_call) fake.on_driver_call(name);
     pthread_mutex_lock(&lock);
     before = fake.before && !strcmp(fake.before_name, name) ? fake.before : NULL;
     if (before) {
@@ -192,8 +197,11 @@ static int begin(const char *name) {
     return driver && fake.sticky && is_work(name) ? fake.sticky : 0;
 }
 
+static void device_start(void);
+
 static int runtime(const char *name) {
     int r = begin(name);
+    if (!r && fake.runs_alone) device_start();
     if (!r && (fake.no_driver || fake.old_driver)) r = cudaErrorInsufficientDriver;
     if (!r) initialised = 1;
     if (!r && fake.sticky) r = fake.sticky;
@@ -278,6 +286,7 @@ static void forget(void) {
 /* A context has a default stream. */
 static void context_new(int number, int device, int green) {
     struct CUstream_st *s = &defaults[number];
+    contexts[number].id = ++ids;
     contexts[number].alive = 1;
     contexts[number].device = device;
     contexts[number].green = green;
@@ -310,7 +319,7 @@ void fake_reset(int devices) {
 static void in_the_child(void) {
     pthread_mutex_init(&lock, NULL);
     forked = initialised;
-    initialised = 0;
+    initialised = device_runs = 0;
 }
 
 void fake_is_no_child(void) {
@@ -323,6 +332,11 @@ __attribute__((constructor)) static void from_environment(void) {
     const char *devices = getenv("FAKE_CUDA_DEVICES");
     if (devices) fake_reset(atoi(devices));
     fake.old_driver = getenv("FAKE_CUDA_OLD_DRIVER") != NULL;
+    if (getenv("FAKE_CUDA_UNKIND")) { /* as a device may be */
+        fake.pool_chunk = 32 << 20;
+        fake.free_waits = fake.ends_at_exit = fake.runs_alone = 1;
+        fake.queue_length = 1024;
+    }
     pthread_atfork(NULL, NULL, in_the_child);
 }
 
@@ -333,6 +347,7 @@ static int valid(int device) { return device >= 0 && device < fake.devices; }
 static void activate(int device) {
     fake_device *d = &fake.device[device];
     if (!d->active) {
+        contexts[device].id = ++ids;
         fake.contexts++;
         d->contexts++;
     }
@@ -669,6 +684,7 @@ static int capture_end(capture *c) {
 RUNTIME(cudaStreamBeginCapture, (cudaStream_t stream, enum cudaStreamCaptureMode mode),
         capture_begin(stream, NULL, mode))
 
+#if CUDART_VERSION >= 12030
 cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream, cudaGraph_t graph,
                                           const cudaGraphNode_t *after,
                                           const cudaGraphEdgeData *edges, size_t n,
@@ -678,6 +694,7 @@ cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream, cudaGraph_t graph
     if (!r && !is_graph(graph)) r = cudaErrorInvalidValue;
     return end(r ? r : capture_begin(stream, graph, mode));
 }
+#endif
 
 /* cudaStreamEndCapture: on the stream it began on, and, unless it is relaxed, by its thread. */
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
@@ -772,4 +789,5 @@ cudaError_t cudaDeviceReset(void) {
 
 #include "driver.c"
 #include "contexts.c"
+#include "ids.c"
 #include "virtual.c"

@@ -62,6 +62,7 @@ typedef struct fake_cuda {
     int host_pools;  /* what comes out of a pool is on no device: -1 */
     int slow_events; /* an event is a thing its stream is given, and never done at once */
     uint64_t pool_chunk; /* pools take memory of the device in parts of at least so much; 0: exactly */
+    int runs_alone; /* streams do what they are given while nobody waits, on a thread */
     int free_waits; /* cudaFree of what is no pool's waits for the device */
     uint64_t queue_length; /* what a stream holds that is not done; 0: any number of things */
     int queue_waits; /* calls that waited until a full stream had done something */
@@ -93,6 +94,7 @@ typedef struct fake_cuda {
     void (*on_nvml_init)(void); /* may take its time */
     const char *before_name; /* the next call of this name is preceded by what another thread */
     void (*before)(void);    /* does meanwhile; NULL: none */
+    void (*on_driver_call)(const char *name); /* as one begins, with no lock of the fake's held */
     int depth_errors;      /* pops of a context that was not pushed */
 } fake_cuda;
 
@@ -104,6 +106,7 @@ uint64_t fake_count(const char *name);      /* calls of that name since */
 uint64_t fake_live(void);                   /* storages of all kinds, and of graphs not run yet */
 void fake_stream_work(cudaStream_t stream); /* gives it something to do */
 void fake_stream_finish(cudaStream_t stream);
+void fake_stream_do(cudaStream_t stream, uint64_t things); /* so many of them */
 uint64_t fake_stream_waits(cudaStream_t stream); /* for other streams, that it was told to */
 /* A handle of memory that another process holds. */
 void fake_ipc_handle(cudaIpcMemHandle_t *handle, int device, uint64_t bytes);
@@ -145,11 +148,13 @@ int fake_nvml_processes(void *device, unsigned *n, void *info);
     X(cuCtxPopCurrent_v2, (void **context), (context))                                        \
     X(cuCtxGetCurrent, (void **context), (context))                                           \
     X(cuCtxGetDevice, (int *device), (device))                                                \
+    X(cuCtxGetId, (void *context, unsigned long long *id), (context, id))                     \
     X(cuCtxSynchronize, (void), ())                                                           \
     X(cuMemGetInfo_v2, (size_t *unused, size_t *total), (unused, total))                      \
     X(cuPointerGetAttribute, (void *value, int attribute, unsigned long long ptr),            \
       (value, attribute, ptr))                                                                \
     X(cuDeviceGetMemPool, (cudaMemPool_t *pool, int device), (pool, device))                  \
+    X(cuDeviceGetDefaultMemPool, (cudaMemPool_t *pool, int device), (pool, device))           \
     X(cuMemPoolGetAttribute, (cudaMemPool_t pool, int attribute, void *value),                \
       (pool, attribute, value))                                                               \
     X(cuMemPoolTrimTo, (cudaMemPool_t pool, size_t keep), (pool, keep))                       \
@@ -162,6 +167,7 @@ int fake_nvml_processes(void *device, unsigned *n, void *info);
     X(cuStreamGetCtx_v2, (cudaStream_t stream, void **context, void **green),                 \
       (stream, context, green))                                                               \
     X(cuStreamGetDevice, (cudaStream_t stream, int *device), (stream, device))                \
+    X(cuStreamGetId, (cudaStream_t stream, unsigned long long *id), (stream, id))             \
     X(cuEventCreate, (cudaEvent_t *event, unsigned flags), (event, flags))                    \
     X(cuEventDestroy_v2, (cudaEvent_t event), (event))                                        \
     X(cuEventRecord, (cudaEvent_t event, cudaStream_t stream), (event, stream))               \

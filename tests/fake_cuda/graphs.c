@@ -31,7 +31,7 @@ static int instantiate(cudaGraphExec_t *run, cudaGraph_t graph, unsigned long lo
     while (i < GRAPHS && runs[i].graph) i++;
     if (i == GRAPHS) return cudaErrorMemoryAllocation;
     runs[i].graph = graph;
-    runs[i].auto_free = flags == cudaGraphInstantiateFlagAutoFreeOnLaunch;
+    runs[i].auto_free = flags == 1; /* cudaGraphInstantiateFlagAutoFreeOnLaunch */
     graph->runs++;
     *run = &runs[i];
     return 0;
@@ -40,11 +40,20 @@ static int instantiate(cudaGraphExec_t *run, cudaGraph_t graph, unsigned long lo
 #if CUDART_VERSION >= 12000
 RUNTIME(cudaGraphInstantiate, (cudaGraphExec_t *run, cudaGraph_t graph, unsigned long long flags),
         instantiate(run, graph, flags))
+#else
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *run, cudaGraph_t graph, cudaGraphNode_t *bad,
+                                 char *log, size_t bytes) {
+    int r = runtime("cudaGraphInstantiate");
+    (void)bad, (void)log, (void)bytes;
+    return end(r ? r : instantiate(run, graph, 0));
+}
 #endif
 
+#if CUDART_VERSION >= 11040
 RUNTIME(cudaGraphInstantiateWithFlags, (cudaGraphExec_t *run, cudaGraph_t graph,
                                         unsigned long long flags),
         instantiate(run, graph, flags))
+#endif
 
 static int is_run(cudaGraphExec_t run) {
     return run >= runs && run < runs + GRAPHS && run->graph != NULL;
@@ -118,11 +127,12 @@ static int graph_trim(int device) {
     return 0;
 }
 
+#if CUDART_VERSION >= 11040
 cudaError_t cudaDeviceGetGraphMemAttribute(int device, enum cudaGraphMemAttributeType attribute,
                                            void *value) {
     int r = runtime("cudaDeviceGetGraphMemAttribute");
     if (!r && !valid(device)) r = cudaErrorInvalidDevice;
-    return end(r ? r : graph_attribute(device, (int)attribute, value));
+    return end(r ? r : graph_attribute(device, (int)attribute - cudaGraphMemAttrUsedMemCurrent, value));
 }
 
 cudaError_t cudaDeviceGraphMemTrim(int device) {
@@ -130,3 +140,4 @@ cudaError_t cudaDeviceGraphMemTrim(int device) {
     if (!r && !valid(device)) r = cudaErrorInvalidDevice;
     return end(r ? r : graph_trim(device));
 }
+#endif

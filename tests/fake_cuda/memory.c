@@ -605,7 +605,7 @@ cudaError_t cudaMemPoolCreate(cudaMemPool_t *handle, const struct cudaMemPoolPro
     if (!r && i == POOLS) r = cudaErrorMemoryAllocation;
     if (!r) {
         pool_make(&pools[i], props->location.id, NULL);
-#if CUDART_VERSION >= 12030
+#if CUDART_VERSION >= 12020
         pools[i].most = props->maxSize;
 #endif
         *handle = handle_of(&pools[i]);

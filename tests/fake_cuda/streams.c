@@ -63,7 +63,7 @@ void fake_stream_finish(cudaStream_t stream) {
 static void event_await(const struct CUevent_st *event);
 
 /* Until it has done so much, and what it was told before `before` to wait for is done. */
-static void wait_until(struct CUstream_st *s, uint64_t at, uint64_t before) {
+static void go_on(struct CUstream_st *s, uint64_t at, uint64_t before) {
     int i;
     for (i = 0; i < s->n_waits; i++) {
         const struct CUevent_st event = s->waits[i].event; /* the lock may be dropped */
@@ -72,10 +72,37 @@ static void wait_until(struct CUstream_st *s, uint64_t at, uint64_t before) {
     run_queue(s, at);
     if (s->done < at) s->done = at;
     if (s->done == s->given) s->since = 0;
+}
+
+static void wait_until(struct CUstream_st *s, uint64_t at, uint64_t before) {
+    int i;
+    go_on(s, at, before);
     /* cudaMemPoolAttrReleaseThreshold: a pool gives back what is more at the next wait */
     for (i = 0; i < POOLS; i++)
         if (pools[i].alive && pools[i].device == s->device)
             pool_let_go(&pools[i], pools[i].n[THRESHOLD]);
+}
+
+/* A device that nobody waits for. A host function that takes long holds up its own stream, and the
+   others until it returns: CUDA may run all on one thread as well. */
+static void *device_run(void *user) {
+    const struct timespec pause = {0, 1000000};
+    struct CUstream_st *s;
+    int i;
+    for (;; nanosleep(&pause, NULL)) {
+        pthread_mutex_lock(&lock);
+        for (i = 0; (s = stream_number(i)); i++)
+            if (s->since) go_on(s, s->given, serial + 1);
+        pthread_mutex_unlock(&lock);
+    }
+    return user;
+}
+
+static void device_start(void) {
+    pthread_t thread;
+    if (device_runs) return;
+    device_runs = pthread_create(&thread, NULL, device_run, NULL) == 0;
+    if (device_runs) pthread_detach(thread);
 }
 
 /* The legacy stream comes after all that the blocking ones were given. */
@@ -93,7 +120,7 @@ static void wait_for(struct CUstream_st *s, uint64_t before) {
 static int await_room(struct CUstream_st *s) {
     if (!fake.queue_length || s->given - s->done < fake.queue_length) return 0;
     fake.queue_waits++;
-    wait_until(s, s->given - fake.queue_length + 1, serial + 1);
+    go_on(s, s->given - fake.queue_length + 1, serial + 1);
     return s->alive ? 0 : cudaErrorInvalidResourceHandle;
 }
 
@@ -124,6 +151,7 @@ static int stream_make(cudaStream_t *stream, int number, unsigned flags) {
     s->device = contexts[number].device;
     s->alive = 1;
     s->n_waits = 0;
+    s->id = ++ids;
     s->blocking = !(flags & cudaStreamNonBlocking);
     *stream = s;
     return 0;

@@ -194,7 +194,7 @@ class Run:
         for b in self.blocks.values():
             if b["device"] == i:
                 sizes[1 << b["bytes"].bit_length() - 1] = sizes.get(1 << b["bytes"].bit_length() - 1, 0) + 1
-        return {"device": self.names[i], "label": "H200 80%" if i == 0 else None, "arena": 0, "stats": rated(self.stats[i]), "cached_ratio": 0.0,
+        return {"device": self.names[i], "label": "H200 80%" if i == 0 else None, "arena": 0, "arena_untagged": 0, "stats": rated(self.stats[i]), "cached_ratio": 0.0,
                 "fragmentation": None, "sizes": [{"from": k, "blocks": v} for k, v in sorted(sizes.items())],
                 "lifetimes": {"under_100ms": 6120, "under_1s": 811, "under_10s": 96, "longer": 4}, "last_oom": None}
 
@@ -606,7 +606,7 @@ def rich():
     cuda["stats"].update(oom_failures=2, reserved=16 << 30, cached=2 << 30, largest_free=1 << 29, limit=8 << 30, implicit_frees=3)
     cuda["fragmentation"] = 0.75
     cpu["stats"].update(unknown_frees=1, peak_error=1 << 20)
-    cpu["arena"] = 64 << 20
+    cpu["arena"] = cpu["arena_untagged"] = 64 << 20
     for key in ("allocated", "peak"):
         cpu["stats"][key] += 64 << 20
     p["total"].update(oom_failures=2, implicit_frees=3, unknown_frees=1, underflows=4,

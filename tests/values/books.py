@@ -48,6 +48,7 @@ class Row:
         self.allocated = self.freed = self.allocs = self.frees = 0  # since the last reset
         self.freed_here = self.frees_here = 0  # by frees at this site, of any site's blocks
         self.expected = 0  # of a tag
+        self.arena = 0     # of a device, or of a tag
         self.holders = None
         self.late = 0          # bytes that its peak may be low by
         self.threads = set()   # that counted on it
@@ -84,7 +85,7 @@ class DeviceRow(Row):
         self.device, self.physical, self.label = self, physical, None
         self.name = str(device)
         self.type, self.index = device
-        self.arena = self.pending = self.reserved = self.reserved_peak = 0
+        self.pending = self.reserved = self.reserved_peak = 0
         self.largest_free = UNKNOWN
         self.since_gc = 0  # bytes credited since the last collection or reset
         self.count = dict.fromkeys(COUNTED, 0)
@@ -178,6 +179,10 @@ class Books:
         row = Row(subject, device, len(rows) + 1)
         rows.append(row)
         return row
+
+    def arena_untagged(self, device):
+        """The part of a device's arena that no tag has."""
+        return device.arena - sum(row.arena for row in self.tags if row.device is device)
 
     def device(self, device):
         """The row of a device, made when it is first named."""

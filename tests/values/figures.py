@@ -361,7 +361,7 @@ class Place:
         self.home = next((c for c in report["capacity"]
                           if c["device"] != self.name and self.name in c["devices"]), None)
         self.tags = [t for t in report["tags"] if t["device"] in self.mates]
-        self.arena = sum(x["arena"] for x in report["devices"] if x["device"] in self.mates)
+        self.arena = sum(x["arena_untagged"] for x in report["devices"] if x["device"] in self.mates)
         self.total = self.capacity and self.capacity["total"]
         self.used = self.capacity and self.capacity["used"]
         self.fragmentation = None if d["fragmentation"] is None else float(d["fragmentation"])
@@ -542,12 +542,12 @@ def holders(report, places):
         tag = max(tags, key=lambda t: t["allocated"], default=None)
         sites = [(sum(r["live_bytes"] for r in g["of"] if r["device"] == d.name), g["site"]) for g in groups]
         held, site = max(sites, key=lambda s: s[0], default=(0, None))
-        arena = d.source["arena"]
+        arena, whole = d.source["arena_untagged"], d.source["arena"]
         rest = max(live - sum(t["allocated"] for t in tags) - arena, 0)
         most = max(tag["allocated"] if tag else 0, rest, arena)
         part = lambda n: percent(min(n / live, 1))
-        in_arena = arena and arena >= held
-        by = f"arenas hold {part(arena)}" if in_arena else \
+        in_arena = whole and whole >= held
+        by = f"arenas hold {part(whole)}" if in_arena else \
             f"{brief_site(site)} allocated {part(held)}" if held else None
         first = f"{cut(tag['tag'], 60)} holds {part(most)}" if tag and tag["allocated"] == most and most else \
             f"arenas hold {part(most)}" if rest < most else \

@@ -5,17 +5,17 @@ import datetime
 import json
 import re
 
+import text_report
 from books import Between
-from notation import Number, address, fixed, shown
+from notation import PID, Number, address, average, fixed, shown
 from phases import KINDS, highest
 
-SUBJECTS = ("schema", "version", "metadata", "total", "devices", "capacity", "accounts", "tags",
+SUBJECTS = ("schema", "version", "metadata", "verdicts", "total", "devices", "capacity", "accounts", "tags",
             "sites", "stacks", "summary", "peak_holders", "leaks", "mistakes", "moves", "threads", "snapshots",
             "scopes", "operation_allocations", "operation_summary", "strings", "events",
             "largest_blocks", "keys", "late peaks")
 MOST_LEAKS, MOST_STACKS, MOST_PARTS, MOST_BLOCKS = 100, 2048, 1024, 100  # in a list
-PID = 4242                          # of play.c
-WALL_AT_0 = 1_800_000_000_123_456_700  # likewise: ns since 1970 when the clock is 0
+WALL_AT_0 = 1_800_000_000_123_456_700  # of play.c: ns since 1970 when the clock is 0
 
 
 def moment(ledger, ns):
@@ -56,11 +56,6 @@ def mb(name, count):
     hundredths = (abs(count) >> 20) * 100 + (((abs(count) & 0xfffff) * 100 + 0x80000) >> 20)
     return {name + "_mb": Number(("-" if count < 0 else "") + fixed(hundredths, 2)),
             name + "_bytes": count}
-
-
-def average(total, count):
-    """Rounded towards 0."""
-    return int(abs(total) // count) * (1 if total >= 0 else -1) if count else 0
 
 
 def four(values):
@@ -108,6 +103,7 @@ def one_device(ledger, device):
     classes = ledger.lifetimes(device)
     return {
         "device": device.name, "label": shown(device.label), "arena": device.arena,
+        "arena_untagged": ledger.arena_untagged(device),
         "stats": stats(values),
         "cached_ratio": percent(free / device.reserved if device.reserved else 0),
         "fragmentation": percent(fragmentation),
@@ -254,6 +250,16 @@ def leaks(ledger):
                  "stack_bytes": sum(leak.bytes for leak in stack_leaks[MOST_LEAKS:])}}
 
 
+def verdicts(ledger):
+    """What TEXT says, in its words."""
+    report = text_report.Report(ledger)
+    report.verdicts()
+    return [{**{key: v[key] for key in ("kind", "tone", "head")},
+             "parts": [{"device": p.device, "text": p.text, "site": site(p.site), "tag": shown(p.tag)}
+                       for p in v["parts"]],
+             "more": v["more"], "more_bytes": v["more_bytes"]} for v in report.answers]
+
+
 def mistakes(ledger):
     return {"more": ledger.mistakes_more, "list": [
         {"kind": m.kind, "device": str(m.device),
@@ -378,7 +384,7 @@ def expected(ledger):
     """The whole document."""
     return {
         "schema": "memlord/2", "version": ledger.version, "metadata": metadata(ledger),
-        "total": stats(ledger.total()),
+        "verdicts": verdicts(ledger), "total": stats(ledger.total()),
         "devices": [one_device(ledger, device) for device in ledger.devices],
         "capacity": capacity(ledger), "accounts": accounts(ledger), "tags": tags(ledger),
         "sites": sites(ledger), "stacks": stacks(ledger), "summary": summary(ledger),

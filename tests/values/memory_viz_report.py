@@ -83,8 +83,14 @@ def segments(ledger, number):
     found = [segment(number, b.device, b.storage, b.bytes, b.pending is not None, b.stream,
                      frames(ledger, b.site, b.stack, b.scope), b.parts)
              for b in ledger.blocks.values() if b.bytes]
-    return found + [segment(number, d, (1 << 62) + (d.number << 50), d.arena, False, 0, [], {})
-                    for d in ledger.devices if d.arena]
+    for device in ledger.devices:
+        address = (1 << 62) + (device.number << 50)
+        rows = [ledger.arena_untagged(device)]
+        for bytes in rows + [tag.arena for tag in ledger.tags if tag.device is device]:
+            if bytes:
+                found.append(segment(number, device, address, bytes, False, 0, [], {}))
+            address += bytes
+    return found
 
 
 def event(ledger, action, time, address=0, bytes=0, stream=0, found=(), **more):

@@ -1,6 +1,14 @@
 """How reports write names, sizes, times and percentages."""
 
 
+PID = 4242  # of play.c
+
+
+def average(total, count):
+    """Rounded towards 0."""
+    return int(abs(total) // count) * (1 if total >= 0 else -1) if count else 0
+
+
 class Number(str):
     """A number with a fraction, by its digits."""
 

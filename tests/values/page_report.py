@@ -11,7 +11,7 @@ import text_report
 from phases import KINDS
 
 TEXT_SUBJECTS = ("text: out of memory", "text: limits", "text: leaks in a line", "text: holders",
-                 "text: anomalies", "text: devices")
+                 "text: anomalies", "text: mistakes", "text: troubles", "text: pools", "text: devices")
 SUBJECTS = TEXT_SUBJECTS + ("policy",) + tuple(s for s in json_report.SUBJECTS
                                  if not s.startswith(("operation_", "late")))
 LOW_52 = (1 << 52) - 1

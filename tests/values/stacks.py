@@ -62,8 +62,11 @@ def groups(ledger):
         for part in block.parts.values():
             parts[key, part.meta.name or b"(part)"] += part.bytes
     for device in ledger.devices:
-        if device.arena:
-            found[Group(device, None, (ARENA,), ())] = [0, device.arena]
+        if ledger.arena_untagged(device):
+            found[Group(device, None, (ARENA,), ())] = [0, ledger.arena_untagged(device)]
+    for tag in ledger.tags:
+        if tag.arena:
+            found[Group(tag.device, tag.subject, (ARENA,), ())] = [0, tag.arena]
     return found, parts
 
 

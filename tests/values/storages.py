@@ -9,6 +9,7 @@ BYTES_MAX = 1 << 48
 MOST_DEVICES = 128  # MEMLORD_MAX_DEVICES
 
 
+Taken = namedtuple("Taken", "site tag")  # what arena bytes without a block have
 Said = namedtuple("Said", "tag account stream")  # what an alloc is recorded with
 
 
@@ -407,8 +408,9 @@ class Storages:
         if fault:
             return self.refuse(fault, device)
         row = self.device(device)
-        self.arena(row, bytes, self.site_row(site, row))
-        self.event("arena_add", row, 0, bytes)
+        tag = self.tag_row(self.thread().tag(), row)
+        self.arena(row, bytes, self.site_row(site, row), tag)
+        self.event("arena_add", row, 0, bytes, tag=tag)
         self.draw(device, bytes)
         return OK
 
@@ -418,18 +420,33 @@ class Storages:
             return self.refuse(fault, device)
         row = self.device(device)
         taken = min(bytes, row.arena)
-        self.arena(row, -taken, self.site_row(site, row))
+        tag = self.tag_row(self.thread().tag(), row)
+        self.arena(row, -taken, self.site_row(site, row), tag)
         if taken < bytes:
             row.count["underflows"] += 1
             self.mistake("underflow", device, 0, bytes - taken)
         if taken:
-            self.event("arena_sub", row, 0, taken)
+            self.event("arena_sub", row, 0, taken, tag=tag)
         return OK
 
-    def arena(self, row, change, site):
+    def arena(self, row, change, site, tag):
         row.arena += change
         row.add(change) if change >= 0 else row.take(-change)
         self.count(row, change)
+        if tag and change >= 0:
+            tag.arena += change
+            tag.add(change)
+        elif tag:
+            part = min(tag.arena, -change)
+            tag.arena -= part
+            tag.take(part)
+        while self.arena_untagged(row) < 0:
+            largest = max((r for r in self.tags if r.device is row), key=lambda r: r.arena)
+            excess = min(largest.arena, -self.arena_untagged(row))
+            largest.arena -= excess
+            largest.take(excess)
+            row.count["underflows"] += 1
+            self.mistake("underflow", row.subject, 0, excess, Taken(None, largest))
         if site and change >= 0:
             site.allocated += change
             site.freed += change

@@ -5,9 +5,8 @@ line belongs to a subject; a line that only one of the two has is a difference o
 import difflib
 import re
 
-from json_report import PID, average
 from lists import LOSSES, MISTAKES
-from notation import address, bytes_text, fixed, ns_text, percent_text, shown
+from notation import PID, address, average, bytes_text, fixed, ns_text, percent_text, shown
 from phases import highest
 from script import ANY, TYPES, Device
 
@@ -15,6 +14,15 @@ SUBJECTS = ("header", "out of memory", "limits", "leaks in a line", "holders", "
             "labels", "devices", "bar", "capacity", "tags", "sites", "stacks", "blocks",
             "balance", "peaks", "troubles", "pools", "rates", "ages", "mistakes", "snapshots", "scopes",
             "leaks", "routes", "accounts", "modules")
+VERDICTS = {  # head, tone, subject
+    "out_of_memory": ("out of memory", "bad", "out of memory"),
+    "over_limit": ("over a limit", "bad", "limits"),
+    "leaks": ("leaks since mark", "bad", "leaks in a line"),
+    "holders": ("biggest holder", "", "holders"),
+    "anomalies": ("anomalies and drops", "odd", "anomalies"),
+    "mistakes": ("mistakes", "odd", "mistakes"),
+    "collections": ("collections that did not run", "odd", "troubles"),
+    "fragments": ("fragmented pool", "odd", "pools")}
 NAME = 60  # characters of a name that are shown
 FIRST_DEVICES, FIRST_PHYSICAL, FIRST_TAGS, FIRST_SITES = 4, 2, 3, 3  # lines on the first screen
 FIRST_STACKS, FIRST_BLOCKS = 5, 2
@@ -77,11 +85,23 @@ def subject(row):
     return row.subject if row else None
 
 
+class Arena:
+    """The site that stands for the balance of an arena."""
+    file, function, line = b"", b"(arena)", 0
+
+
+class Part:
+    """What a verdict says of a device: of `bytes` if it is left out, with a site and a tag in it."""
+
+    def __init__(self, device, text, bytes=0, site=None, tag=None):
+        self.device, self.text, self.bytes, self.site, self.tag = device, text, bytes, site, tag
+
+
 class Report:
     """The lines of a report, with the subject of each."""
 
     def __init__(self, ledger, page=False):
-        self.ledger, self.lines, self.page = ledger, [], page
+        self.ledger, self.lines, self.page, self.answers = ledger, [], page, []
         self.capacities = ledger.capacity_lines()
         self.by_peak = sorted(ledger.devices, key=lambda d: -d.peak)
         self.tag_lines = ledger.tag_lines()
@@ -98,14 +118,23 @@ class Report:
 
     # -- the verdicts --
 
-    def verdict(self, subject, head, parts):
-        """One line for up to four devices: "head, cpu: this; cuda:0: that; and 2 more"."""
+    def verdict(self, kind, parts):
+        """One line for up to four devices: "head, cpu: this; cuda:0: that; and 2 more, 1 GiB"."""
         if not parts:
             return
-        shown_parts = ["%s: %s" % part for part in parts[:FIRST_DEVICES]]
+        head, tone, subject = VERDICTS[kind]
+        if kind == "leaks":
+            head += " %d" % self.ledger.mark_now
+        left = sum(part.bytes for part in parts[FIRST_DEVICES:])
+        self.answers.append({
+            "kind": kind, "tone": tone, "head": head, "more": len(parts[FIRST_DEVICES:]), "more_bytes": left,
+            "parts": parts[:FIRST_DEVICES]})
+        line = "; ".join(("%s: " % part.device if part.device else "") + part.text
+                         for part in parts[:FIRST_DEVICES])
         if len(parts) > FIRST_DEVICES:
-            shown_parts.append("and %d more" % (len(parts) - FIRST_DEVICES))
-        self.put(subject, "%s, %s" % (head, "; ".join(shown_parts)))
+            line += "; and %d more" % (len(parts) - FIRST_DEVICES)
+        line += ", " + bytes_text(left) if left else ""
+        self.put(subject, head + (", " if parts[0].device else ": ") + line)
 
     def out_of_memory(self):
         parts = []
@@ -114,31 +143,33 @@ class Report:
             if not oom or not device.count["oom_failures"]:
                 continue
             at = " at " + site_name(oom.site) if oom.site else ""
-            parts.append((device.name, "%s wanted with %s live%s, %d failed" % (
-                bytes_text(oom.bytes), bytes_text(oom.live), at, device.count["oom_failures"])))
-        self.verdict("out of memory", "out of memory", parts)
+            parts.append(Part(device.name, "%s wanted with %s live%s, %d failed" % (
+                bytes_text(oom.bytes), bytes_text(oom.live), at, device.count["oom_failures"]),
+                site=oom.site))
+        self.verdict("out_of_memory", parts)
 
     def over_limits(self):
         parts = []
         for line in self.capacities:
             live = self.ledger.live_on(line.physical)
             if line.physical.limit and live > line.physical.limit:
-                parts.append((str(line.physical.device), "%s of %s" % (
-                    bytes_text(live), bytes_text(line.physical.limit))))
+                parts.append(Part(str(line.physical.device), "%s of %s" % (
+                    bytes_text(live), bytes_text(line.physical.limit)), live))
         for account in self.ledger.largest_accounts():
             if account.limit and account.bytes > account.limit:
-                parts.append((account.device.name, "account %s %s of %s" % (
-                    name(account.name), bytes_text(account.bytes), bytes_text(account.limit))))
-        self.verdict("limits", "over a limit", parts)
+                parts.append(Part(account.device.name, "account %s %s of %s" % (
+                    name(account.name), bytes_text(account.bytes), bytes_text(account.limit)),
+                    account.bytes))
+        self.verdict("over_limit", parts)
 
     def leak_line(self):
         found = self.ledger.leaks()
         if not self.ledger.mark_now or not found:
             return
-        line = "leaks since mark %d: %s" % (self.ledger.mark_now,
-                                            amount(sum(b.bytes for b in found), len(found)))
         culprit = self.ledger.culprit()
-        self.put("leaks in a line", line + (self.culprit(culprit) if culprit else ""))
+        line = amount(sum(b.bytes for b in found), len(found))
+        self.verdict("leaks", [Part(None, line + (self.culprit(culprit) if culprit else ""),
+                                    site=culprit and culprit.site)])
 
     def culprit(self, culprit):
         line = ", %s of them" % bytes_text(culprit.bytes)
@@ -159,29 +190,35 @@ class Report:
     def holders(self):
         parts = []
         for device in self.by_peak:
-            text = self.holders_of(device)
-            if text:
-                parts.append((device.name, text + " of " + bytes_text(device.live)))
-        self.verdict("holders", "biggest holder", parts)
+            part = self.holders_of(device)
+            if part.text:
+                part.text += " of " + bytes_text(device.live)
+                parts.append(part)
+        self.verdict("holders", parts)
 
     def holders_of(self, device):
         ledger, live = self.ledger, device.live
-        by_tag = [("tag " + name(r.subject), r.live) for r in ledger.tags if r.device is device]
-        by_tag.append(("untagged", live - device.arena - sum(count for _, count in by_tag)))
-        by_tag = sorted([h for h in by_tag + [("arenas", device.arena)] if h[1] > 0],
+        by_tag = [("tag " + name(r.subject), r.live, r.subject)
+                  for r in ledger.tags if r.device is device]
+        arena = ledger.arena_untagged(device)
+        by_tag.append(("untagged", live - arena - sum(h[1] for h in by_tag), None))
+        by_tag = sorted([h for h in by_tag + [("arenas", arena, None)] if h[1] > 0],
                         key=lambda holder: -holder[1])
         site = (ledger.top(ledger.sites, device) or [None])[0]
         largest, held = (site.subject, site.live) if site else (None, 0)
         where = site_name(largest)
         if device.arena > held:
-            where, held = "(arena)", device.arena
-        parts = []
+            where, held, largest = "(arena)", device.arena, Arena
+        part, parts = Part(device.name, "", live), []
         arena = by_tag and by_tag[0][0] == "arenas"
         if len(by_tag) > 1 or arena or (by_tag and ledger.tags):
             parts.append("%s %s" % (by_tag[0][0], share(by_tag[0][1], live)))
+            part.tag = by_tag[0][2]
         if held and not (arena and where == "(arena)"):
             parts.append("site %s %s" % (where, share(held, live)))
-        return ", ".join(parts) if live else ""
+            part.site = largest
+        part.text = ", ".join(parts) if live else ""
+        return part
 
     def counts(self, device):
         """The anomalies and drops of a device; None: of all, with those of the ledger."""
@@ -200,8 +237,35 @@ class Report:
         found = [(d.name, self.counts(d)) for d in self.by_peak] + [("all", own)]
         found = [(where, counts) for where, counts in found if counts]
         found = sorted(found, key=lambda part: self.weight(part[1]), reverse=True)
-        self.verdict("anomalies", "anomalies and drops",
-                     [(where, self.listed(counts)) for where, counts in found])
+        self.verdict("anomalies", [Part(where, self.listed(counts)) for where, counts in found])
+
+    def mistake_line(self):
+        parts = []
+        for m in self.ledger.mistakes_by_weight():
+            text = m.kind + (" " + bytes_text(m.bytes) if m.bytes else "")
+            text += " at " + site_name(m.site) if m.site else ""
+            text += ", %d times" % m.count if m.count > 1 else ""
+            parts.append(Part(str(m.device), text, m.bytes, m.site))
+        self.verdict("mistakes", parts)
+
+    def failed_collections(self):
+        self.verdict("collections", [
+            Part(d.name, "%d of %d" % (d.count["gc_failed"], d.count["gc_failed"] + d.count["gc_runs"]))
+            for d in self.by_peak if d.count["gc_failed"]])
+
+    def fragments(self):
+        parts = []
+        for device in self.by_peak:
+            s, free = device.stats(), device.reserved - device.live
+            piece = device.largest_free
+            if piece is None or free <= 0 or piece > free or (1 - piece / free) < 0.5:
+                continue
+            if s["cached"] < s["reserved"] // 16:
+                continue
+            parts.append(Part(device.name, "%s of %s cached, the largest piece is %s" % (
+                percent_text(100 * (1 - piece / free)), bytes_text(s["cached"]), bytes_text(piece)),
+                s["cached"]))
+        self.verdict("fragments", parts)
 
     def weight(self, counts):
         """The heaviest kind of anomaly, then how many there are of it."""
@@ -217,6 +281,9 @@ class Report:
         self.leak_line()
         self.holders()
         self.anomaly_line()
+        self.mistake_line()
+        self.failed_collections()
+        self.fragments()
 
     # -- tables of the first screen --
 

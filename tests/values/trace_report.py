@@ -1,7 +1,7 @@
 """TRACE: the Trace Event Format. Compares every event, in its order; the ends of the blocks that
 are still live come in the order of a table, which is open."""
-from json_report import PID, parsed, parts
-from notation import Number, fixed, shown
+from json_report import parsed, parts
+from notation import PID, Number, fixed, shown
 from script import TYPES
 
 SUBJECTS = ("keys", "names", "snapshots", "scopes", "counters", "blocks", "other events", "order",

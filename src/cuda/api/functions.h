@@ -94,20 +94,21 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
      free, free_async       end it: at the call, or when the uses recorded of it are done.
      host_register          record it as pinned; host_unregister ends that.
      stream_end_capture     then records what the capture held back.
-     stream_destroy         first record what waits for the stream, whatever ledger it is of.
+     stream_destroy         first record one event for all that waits for the stream, or was used
+                            there, whatever ledger it is of.
      device_reset           first waits for the device, and for samples and collections of the layer
                             that are inside it, and ends what the ledger has on it: blocks of
                             the current device and page-locked ones of it, but for those of pools
-                            and physical memory, which CUDA keeps; fences of its streams fail then,
-                            and all events kept for reuse are destroyed. All this happens before the
+                            and physical memory, which CUDA keeps. Frees that wait for its streams
+                            are done then, of all ledgers; what a capture holds back has failed; and
+                            all events kept for reuse are destroyed. All this happens before the
                             call, and stays if that fails: its error may be one of earlier work.
-                            What other ledgers have there stays on their books; none of it may be
-                            pending, nor a timed scope open, as their events are gone.
+                            Blocks of other ledgers there stay on their books; none may have a timed
+                            scope open, as its events are gone.
      *_synchronize          first record what waits for the stream, or the device, and then retire,
                             as what they waited for may be what is pending.
      pool_create, device_set_pool
-                            take the pool, and the one that was current, into the list; pool_destroy
-                            takes it off.
+                            take the pool into the list; pool_destroy takes it off.
    An allocation that finds no memory is counted as by memlord_alloc_failed.
    With MEMLORD_CUDA_FLAG_RETRY allocations that find no memory retire, collect, trim and back off
    as memlord_alloc_retry does, under the ledger's limits (without the flag a limit refuses none of
@@ -287,7 +288,6 @@ MEMLORD_API void memlord_cuda_events_release(void) MLI_OFF_VOID
 typedef struct memlord_cuda_scope {
     cudaStream_t stream;
     void *start;
-    uint64_t id;
     int begun;
 } memlord_cuda_scope;
 

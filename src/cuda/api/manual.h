@@ -69,10 +69,12 @@
     Pinned    cudaMallocHost, cudaHostAlloc and cudaHostRegister count on the device pinned.
               Registered memory was there before: record its malloc too, and it counts on the cpu
               and on pinned.
-    Pool      a memory pool of a device: the current one (cudaDeviceGetMemPool), and each that a
-              wrapped call made, set or allocated from, up to 64 of a process at a time; and the
-              memory of its graphs. Destroy such a pool by memlord_cuda_pool_destroy: to ask a pool
-              that is gone is undefined. Blocks in it then count as outside of pools until freed.
+    Pool      a memory pool of a device: the current one (cudaDeviceGetMemPool), the default one,
+              and each that a wrapped call made or set, up to 64 of a process at a time; and the
+              memory of its graphs. Destroy a pool that was made or set so by
+              memlord_cuda_pool_destroy: to ask a pool that is gone is undefined. Blocks in it then
+              count as outside of pools until freed. A pool that others made is not asked; what is
+              allocated from it counts as outside of pools.
     Reserved  what pools and graphs hold, and what is live outside: live on the books and not
               pending, less what pools and graphs say is used. So `cached`, `reserved` less what is
               allocated, is what they hold unused. Bytes of a pool that unwrapped calls
@@ -89,7 +91,11 @@
               recorded at the capture's wrapped end, before the next wrapped wait, or in a poll.
     Streams   an event that is still to be recorded needs its stream: memlord_cuda_stream_destroy
               records it first. A stream destroyed otherwise must have none, as to ask it is
-              undefined; drivers mostly refuse, and the fence has failed.
+              undefined; drivers mostly refuse, and the fence has failed. Since CUDA 12 a stream or
+              context that comes to be at the same address is known for another one: what was to be
+              recorded on the first has failed, and its events are forgotten. An event for the
+              per-thread stream of another thread is recorded on the legacy one, which waits for all
+              blocking streams: that happens only if a poll finds one that a capture held back.
 
     ------------------------------------------------------------------ >>knobs ---
 
@@ -108,19 +114,28 @@
         MEMLORD_CUDA_MAX_LEDGERS   attached at a time, default 16             (one file)
         MEMLORD_CUDA_MAX_DEVICES   known of, default 64; further ones are counted but have no
                                    capacity                                   (one file)
-        MEMLORD_CUDA_MAX_EVENTS    kept for reuse per device, default 256     (one file)
+        MEMLORD_CUDA_MAX_EVENTS    kept for reuse per context, default 256    (one file)
 
     With CUDA_API_PER_THREAD_DEFAULT_STREAM (nvcc --default-stream per-thread) compile the one file
     with the same define as those that call it.
 
     -------------------------------------------------------------- >>threading ---
 
-    Any thread may call any function at any time. Nothing here blocks but what the host calls, what
-    it asks for (retries, and collections with MEMLORD_CUDA_FLAG_SYNC), a collection's trim, and
-    detach, which waits for samples and collections in progress. A call that records an event on a
-    stream whose launch queue is full may block in the driver. Of the other calls only the end of
-    that stream and the reset of its device wait for it. Detach before memlord_destroy, and before
-    a cudaDeviceReset that is not wrapped, which takes the events away.
+    Any thread may call any function at any time. No lock of the layer is held while the driver is
+    called, but for the one under which the first call of a process loads it. These may wait in it:
+
+        record_free, free_async_after, record_use of a per-thread stream, a free of a used block, a
+        poll, stream_end_capture, *_synchronize
+                                 while they record an event on a stream whose launch queue is full
+        stream_destroy           likewise, and until no other thread records on that stream
+        device_reset             until the device has done its work, and for samples and
+                                 collections inside it
+        pool_destroy             until no other thread asks or trims pools
+        a collection             for its trim; with MEMLORD_CUDA_FLAG_SYNC for frees that pend
+        attach, detach           for the driver and NVML to load; for samples and collections
+
+    Detach before memlord_destroy, and before a cudaDeviceReset that is not wrapped, which takes the
+    events away.
     Attach after fork: CUDA does not survive one. A child forked later has no driver: nothing is
     attached there, every function returns as without one, and what was pending is credited when it
     is polled (counted in fence_failures); the ledger itself goes on.
@@ -146,18 +161,31 @@
 
     ------------------------------------------------------------------ >>costs ---
 
-    An allocation costs what memlord_alloc costs; with more than one device it asks one question. A
-    free costs two or three times memlord_free, as it can be taken back, and makes no driver call.
-    free_async_after and record_free make up to four (find the stream's context, look for a capture,
-    record an event), record_use one or, for a per-thread default stream, four, and the free of a
-    used block up to three for each stream; while no event is kept for reuse, three more to create
-    one. A poll of an event is three.
+    An allocation costs what memlord_alloc costs, a free two or three times memlord_free, as it can
+    be taken back. Calls of the driver beside the real one:
+
+        malloc, free, free_async           0
+        malloc_async                       0; with several devices 1
+        record_use                         1; 3 for a per-thread stream, where it records an event
+        record_free, free_async_after      3
+        a free of a used block             2 for each stream, 3 for a per-thread one; with
+                                           MEMLORD_FLAG_DEFER its first poll
+        a poll of a stream                 3; when a part of what waits is done, up to 8
+        stream_end_capture                 2, whatever the capture held back
+        stream_destroy                     2, whatever was used there; 0 where nothing was
+        the first of these on a stream     2 more; and 4 more to make an event, while none is kept
+        what a later call than that of a default stream records: 1 more, 3 in another context
+        a sample                           19 for a device with one pool, 4 for each further pool
+
+    So a poll costs no more if more waits: a stream has at most 32 events, and one stands for all
+    frees up to it. Of more, each is credited together with some that came soon after it.
     Allocations and frees on cuda devices poll only while frees pend there: one stream a call, and
     one that is not done after up to 256 such calls or 10 ms again. Those on other devices make no
-    driver call. A sample is a few driver calls and, with NVML, up to some hundred microseconds:
-    pollers take it, no call waits for it. One in 16 lists the device's processes, which takes locks
-    of the driver; where NVML does not know this one (in a container) it stops after 8.
-    Memory: 64 bytes a pending free, kept for the next; MEMLORD_CUDA_MAX_EVENTS events. A timed
+    driver call. A sample takes, with NVML, up to some hundred microseconds: pollers take it, no call
+    waits for it. One in 16 lists the device's processes, which takes locks of the driver; where NVML
+    does not know this one (in a container) it stops after 8.
+    Memory: 24 bytes a pending free, kept for the next, and 700 a stream; 64 streams on which nothing
+    waits stay known, as it takes more calls to find one anew; MEMLORD_CUDA_MAX_EVENTS events. A timed
     scope is two events.
     memlord_cuda_attach initialises the driver (cuInit) and NVML, which may take tens of
     milliseconds; without a driver it returns in a fraction of one.

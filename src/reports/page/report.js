@@ -302,7 +302,7 @@ function readDevices(p, raw) {
             stats: obj(s.stats), source: s, capacity: obj(capacity.get(s.device)), holder: holders.get(s.device) };
         d.mates = capacity.has(s.device) ? members(d.capacity) : [s.device];
         d.place = places.find(c => c.device !== s.device && members(c).includes(s.device));
-        d.arena = sum(objs(raw.devices).filter(x => d.mates.includes(x.device)), x => x.arena);
+        d.arena = sum(objs(raw.devices).filter(x => d.mates.includes(x.device)), untaggedArena);
         d.tags = objs(raw.tags).filter(t => d.mates.includes(t.device));
         d.curve = readCurve(p, d, totals.get(index) || 0);
         d.peak = findPeak(d, d.holder);
@@ -1717,6 +1717,9 @@ function leaked(p) {
         first ? '; ' + bytes(num(first.bytes)) + ' of them from ' : '', first ? siteLink(first.site, 'leaks') : '', first ? culpritWords(first) + '.' : '.']];
 }
 
+/* The part of a device's arena that no tag has: all of it before 0.5. */
+const untaggedArena = d => zero(d.arena_untagged === undefined ? d.arena : d.arena_untagged);
+
 /* The tag and the site may be of different blocks, so each has its own share. In place of the tag stand the untagged
    blocks or the arenas, if these hold more; not the untagged blocks where nothing else could. */
 function holders(p) {
@@ -1724,10 +1727,11 @@ function holders(p) {
     const groups = groupSites(p).map(g => ({ site: g.site, live: d => sum(g.of.filter(r => r.device === d.key), r => r.live_bytes) }));
     return few(p, byPeak(p).filter(d => zero(d.stats.allocated) > 0).map(d => {
         const live = d.stats.allocated, tags = objs(p.raw.tags).filter(t => t.device === d.key && text(t.tag)), tag = top(tags, t => t.allocated);
-        const site = top(groups, g => g.live(d)), arena = zero(d.source.arena), used = usedOf(d), rest = Math.max(live - sum(tags, t => t.allocated) - arena, 0);
+        const site = top(groups, g => g.live(d)), whole = zero(d.source.arena), arena = untaggedArena(d.source), used = usedOf(d);
+        const rest = Math.max(live - sum(tags, t => t.allocated) - arena, 0);
         const room = used ? ' (' + used + ')' : '', part = n => percent(Math.min(n / live, 1)), most = Math.max(tag ? tag.allocated : 0, rest, arena);
-        const inArena = arena && arena >= zero(site && site.live(d));
-        const by = inArena ? ['arenas hold ' + part(arena)] : site ? [siteLink(site.site), ' allocated ' + part(site.live(d))] : [];
+        const inArena = whole && whole >= zero(site && site.live(d));
+        const by = inArena ? ['arenas hold ' + part(whole)] : site ? [siteLink(site.site), ' allocated ' + part(site.live(d))] : [];
         const first = tag && tag.allocated === most ? [link(text(tag.tag, 60), 'tags', 'tag', text(tag.tag)), ' holds ' + part(most)]
             : rest < most ? ['arenas hold ' + part(most)] : arena || objs(p.raw.tags).length ? ['untagged blocks hold ' + part(most)] : null;
         if (!first && !by.length) return null;

@@ -1,5 +1,6 @@
 /* What memlord_cuda.h, its tests and its examples use of CUDA's runtime header, for machines that
-   have none: enough to compile against the fake, and to nothing else. */
+   have none: enough to compile against the fake, and to nothing else. With CUDART_VERSION it
+   declares as that version does, from 11.2 on: tests/matrix/cuda_versions.c has what differs. */
 #ifndef FAKE_CUDA_RUNTIME_API_H
 #define FAKE_CUDA_RUNTIME_API_H
 
@@ -68,7 +69,9 @@ typedef void (*cudaHostFn_t)(void *user);
 #define cudaMemAttachGlobal 1
 #define cudaMemAttachHost 2
 #define cudaIpcMemLazyEnablePeerAccess 1
+#if CUDART_VERSION >= 11040
 #define cudaGraphInstantiateFlagAutoFreeOnLaunch 1
+#endif
 
 enum cudaStreamCaptureMode {
     cudaStreamCaptureModeGlobal = 0,
@@ -99,12 +102,21 @@ enum cudaMemAccessFlags {
     cudaMemAccessFlagsProtRead = 1,
     cudaMemAccessFlagsProtReadWrite = 3
 };
+#if CUDART_VERSION >= 11060
 enum cudaGraphMemAttributeType {
     cudaGraphMemAttrUsedMemCurrent = 0,
     cudaGraphMemAttrUsedMemHigh = 1,
     cudaGraphMemAttrReservedMemCurrent = 2,
     cudaGraphMemAttrReservedMemHigh = 3
 };
+#elif CUDART_VERSION >= 11040
+enum cudaGraphMemAttributeType {
+    cudaGraphMemAttrUsedMemCurrent = 1,
+    cudaGraphMemAttrUsedMemHigh = 2,
+    cudaGraphMemAttrReservedMemCurrent = 3,
+    cudaGraphMemAttrReservedMemHigh = 4
+};
+#endif
 enum cudaChannelFormatKind { cudaChannelFormatKindFloat = 2 };
 
 struct cudaMemLocation {
@@ -120,8 +132,16 @@ struct cudaMemPoolProps {
     enum cudaMemAllocationHandleType handleTypes;
     struct cudaMemLocation location;
     void *win32SecurityAttributes;
+#if CUDART_VERSION >= 12060
+    size_t maxSize;
+    unsigned short usage;
+    unsigned char reserved[54];
+#elif CUDART_VERSION >= 12020
     size_t maxSize;
     unsigned char reserved[56];
+#else
+    unsigned char reserved[64];
+#endif
 };
 struct cudaChannelFormatDesc {
     int x, y, z, w;
@@ -216,15 +236,24 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
 cudaError_t cudaDeviceGetPCIBusId(char *text, int size, int device);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphCreate(cudaGraph_t *graph, unsigned int flags);
+#if CUDART_VERSION >= 12000
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *run, cudaGraph_t graph,
                                  unsigned long long flags FAKE_DEFAULT(0));
+#else
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *run, cudaGraph_t graph, cudaGraphNode_t *bad,
+                                 char *log, size_t bytes);
+#endif
+#if CUDART_VERSION >= 11040
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *run, cudaGraph_t graph,
                                           unsigned long long flags FAKE_DEFAULT(0));
+#endif
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t run);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t run, cudaStream_t stream);
+#if CUDART_VERSION >= 11040
 cudaError_t cudaDeviceGetGraphMemAttribute(int device, enum cudaGraphMemAttributeType attribute,
                                            void *value);
 cudaError_t cudaDeviceGraphMemTrim(int device);
+#endif
 cudaError_t cudaDeviceReset(void);
 cudaError_t cudaStreamCreate(cudaStream_t *stream);
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned int flags, int priority);

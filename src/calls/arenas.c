@@ -1,0 +1,170 @@
+#include "calls/arenas.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+#include "base/atomics.h"
+#include "base/ledger.h"
+#include "books/threads.h"
+#include "books/map.h"
+#include "books/counters.h"
+#include "books/devices.h"
+#include "books/anomalies.h"
+#include "books/tags.h"
+#include "books/events.h"
+#include "books/blocks.h"
+#include "calls/deferred.h"
+#include "calls/record.h"
+
+/* A change of balances, and what it came to. */
+typedef struct mli_arena_change {
+    uint32_t dev, tag;      /* the row of the tag; 0: none */
+    uint64_t in, out;       /* bytes to add or to take off; then what the device's balance allowed */
+    uint64_t tag_out;       /* the part of `out` that came off the tag */
+    int over;               /* 1: the tags have more than the device now */
+} mli_arena_change;
+
+/* Changes the balance of a device and of a tag. What a tag lacks comes off the untagged balance. */
+static MLI_COLD void mli_arena_balance(memlord *lord, mli_arena_change *c) {
+    MLI_REQUIRE(mli_is_inside());
+    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, c->dev);
+    mli_row *tag = c->tag ? mli_row_at(lord, MLI_BOOK_TAG, c->tag) : NULL;
+    mli_device_record *device = mli_device_record_at(lord, c->dev);
+    uint64_t had, now, tagged;
+    mli_lock_take(&row->lock);
+    had = mli_u64_load(&device->arena);
+    tagged = mli_u64_load(&device->arena_tagged);
+    if (had + c->in > (uint64_t)1 << 62) c->in = 0;
+    if (c->out > had) c->out = had;
+    now = had + c->in - c->out;
+    mli_u64_store(&device->arena, now);
+    if (tag) {
+        uint64_t bytes = mli_u64_load(&tag->arena);
+        c->tag_out = bytes < c->out ? bytes : c->out;
+        mli_u64_store(&tag->arena, bytes + c->in - c->tag_out);
+        tagged += c->in - c->tag_out;
+        mli_u64_store(&device->arena_tagged, tagged);
+    }
+    c->over = tagged > now;
+    mli_lock_drop(&row->lock);
+}
+
+/* Takes off the tag with the largest balance what the tags of a device have more than the device.
+   Returns the bytes, 0 if there are none; *number is the row of the tag. */
+static MLI_COLD uint64_t mli_arena_excess(memlord *lord, uint32_t dev, uint32_t *number) {
+    MLI_REQUIRE(mli_is_inside());
+    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev), *largest = NULL;
+    mli_device_record *device = mli_device_record_at(lord, dev);
+    const uint32_t rows = mli_row_count(lord, MLI_BOOK_TAG);
+    uint64_t arena, tagged, most = 0;
+    uint32_t i;
+    mli_lock_take(&row->lock);
+    arena = mli_u64_load(&device->arena);
+    tagged = mli_u64_load(&device->arena_tagged);
+    for (i = 1; tagged > arena && i < rows; i++) {
+        mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, i);
+        if (tag->dev != dev || mli_u64_load(&tag->arena) <= most) continue;
+        most = mli_u64_load(&tag->arena);
+        largest = tag;
+        *number = i;
+    }
+    if (largest) {
+        if (most > tagged - arena) most = tagged - arena;
+        mli_u64_store(&largest->arena, mli_u64_load(&largest->arena) - most);
+        mli_u64_store(&device->arena_tagged, tagged - most);
+    }
+    mli_lock_drop(&row->lock);
+    return most;
+}
+/* Takes the excess off all tags that have it, and counts each as an underflow. */
+static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) {
+    mli_row_delta d;
+    uint32_t tag = 0;
+    uint64_t bytes;
+    memset(&d, 0, sizeof d);
+    for (;;) {
+        mli_shard_enter_to_count(lord, t);
+        bytes = mli_arena_excess(lord, dev, &tag);
+        d.word2 = mli_word2_of(0, tag, 0);
+        d.out = bytes;
+        if (bytes) mli_count(lord, t, &d, 1);
+        mli_shard_leave(t);
+        if (!bytes) return;
+        mli_stat_add(lord, dev, MLI_STAT_underflows, 1);
+        (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_UNDERFLOW,
+                               mli_device_record_at(lord, dev)->device, 0, bytes, d.word2);
+    }
+}
+
+/* Changes the balances and counts the change, which is no alloc and no free, on the device and on
+   the tag. The site counts what comes as both in and out: an arena byte does not remember the site
+   it came from, so no later call can take it off there. */
+static MLI_COLD void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
+                                      const memlord_site *site) {
+    mli_row_delta d[3];
+    const unsigned n = c->tag ? 3 : 2;
+    memset(d, 0, sizeof d);
+    d[0].dev = c->dev;
+    if (site && mli_hook_on(lord, MLI_HOOK_SITES))
+        d[1].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, site, c->dev);
+    d[2].word2 = mli_word2_of(0, c->tag, 0);
+    mli_cells_make(lord, t, d, n);
+    mli_shard_enter_to_count(lord, t);
+    mli_arena_balance(lord, c);
+    d[0].in = d[1].in = d[1].out = d[2].in = c->in;
+    d[0].out = d[1].freed_here = c->out;
+    d[2].out = c->tag_out;
+    mli_count(lord, t, d, n);
+    mli_shard_leave(t);
+    if (MLI_UNLIKELY(c->over)) mli_arena_trim(lord, t, c->dev);
+}
+
+/* Adds bytes without identity to a device, or takes them off: then at most those it has, and more
+   count as an underflow. The device and the bytes are checked as for an alloc; 1 stands for a valid
+   storage. */
+static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
+                                              int adds, const memlord_site *site) {
+    const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;
+    mli_call call;
+    mli_arena_change c;
+    memlord_block block = {device, 0, 0};
+    uint64_t rows = 0;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = mli_call_begin(lord, device, 1, bytes, site, &call);
+    if (!call.t) return mli_refuse(lord, refuser, r, device, mli_block_fault(1, bytes), site);
+    if (call.t->now.tag)
+        rows = mli_cached_row(lord, call.t, MLI_BOOK_TAG, call.t->now.tag, call.dev);
+    memset(&c, 0, sizeof c);
+    c.dev = call.dev;
+    c.tag = MLI_TAG_ROW(rows);
+    if (!adds) {
+        c.out = bytes;
+        mli_arena_record(lord, call.t, &c, site);
+        if (c.out < bytes) {
+            mli_stat_add(lord, call.dev, MLI_STAT_underflows, 1);
+            (void)mli_anomaly_note(lord, MEMLORD_ANOMALY_UNDERFLOW, device, 0, bytes - c.out, 0);
+        }
+    } else if (!mli_would_overflow(lord, call.dev, bytes)) {
+        mli_call_draw(lord, &call, bytes);
+        c.in = bytes;
+        mli_arena_record(lord, call.t, &c, site);
+    }
+    block.bytes = c.in + c.out;
+    if (adds && block.bytes < bytes) r = MEMLORD_E_INVALID;
+    if (block.bytes)
+        mli_event_record(lord, call.t, adds ? MEMLORD_EVENT_ARENA_ADD : MEMLORD_EVENT_ARENA_SUB,
+                         call.dev, 0, block.bytes, rows);
+    r = mli_call_finish(lord, &call, r, r == MEMLORD_OK,
+                        adds ? "[alloc arena] " : "[free arena] ", &block, site);
+    return mli_refuse(lord, refuser, r, device, "a balance that overflows", site);
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_arena_add(memlord *lord, memlord_device device, uint64_t bytes,
+                                         const memlord_site *site) {
+    return mli_arena_call(lord, device, bytes, 1, site);
+}
+MLI_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, uint64_t bytes,
+                                         const memlord_site *site) {
+    return mli_arena_call(lord, device, bytes, 0, site);
+}

@@ -1,0 +1,590 @@
+#include "cuda/streams.h"
+#include "cuda/driver.h"
+
+enum { MLI_CUDA_BUCKETS = 256, MLI_CUDA_IDLE = 64 };
+#define MLI_CUDA_HASHED (1ull << 63) /* an id that is not the driver's */
+
+MLI_CUDA_VARIABLE_HERE(MEMLORD_THREAD_LOCAL int mli_cuda_waits)
+
+static struct {
+    mli_cuda_stream *bucket[MLI_CUDA_BUCKETS];
+    unsigned idle; /* that are listed without a user */
+    uint64_t numbers, passes;
+} mli_cuda_streams;
+
+/* A number of this thread: no other has it while both live. */
+static uint64_t mli_cuda_thread_id(void) { return (uint64_t)(uintptr_t)&mli_cuda_waits; }
+
+MLI_CUDA_PRIVATE int mli_cuda_is_default(cudaStream_t handle) { return (uintptr_t)handle <= 2; }
+
+MLI_CUDA_PRIVATE cudaStream_t mli_cuda_stream_handle(cudaStream_t handle) {
+#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
+    if (!handle) return cudaStreamPerThread;
+#endif
+    return handle;
+}
+
+/* Under the lock: gives other threads time. */
+static void mli_cuda_streams_yield(void) {
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+    mli_cuda_yield();
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+}
+
+/* -- the streams that are known: all under the lock -- */
+
+static mli_cuda_stream **mli_cuda_bucket(cudaStream_t handle) {
+    uint64_t hash = (uint64_t)(uintptr_t)handle * 0x9e3779b97f4a7c15u;
+    return &mli_cuda_streams.bucket[hash >> 56];
+}
+
+static void mli_cuda_stream_unlist(mli_cuda_stream *s) {
+    mli_cuda_stream **at = mli_cuda_bucket(s->handle);
+    if (!s->listed) return;
+    while (*at != s) at = &(*at)->next;
+    *at = s->next;
+    s->listed = 0;
+    if (!s->users) mli_cuda_streams.idle--;
+}
+
+/* Keeps the events of the first n marks. */
+static void mli_cuda_marks_end(mli_cuda_stream *s, int n) {
+    int i;
+    for (i = 0; i < n; i++) mli_cuda_event_keep(s->context, 0, s->mark[i].event);
+    s->n -= n;
+    memmove(s->mark, s->mark + n, (size_t)s->n * sizeof *s->mark);
+}
+
+/* Requires: it has no user. */
+static void mli_cuda_stream_free(mli_cuda_stream *s) {
+    mli_cuda_stream_unlist(s);
+    mli_cuda_marks_end(s, s->n);
+    if (s->context) s->context->streams--;
+    mli_cuda_cell_give(MLI_CUDA_CELL_STREAM, s);
+}
+
+/* Frees streams without users until there are but so many. */
+static void mli_cuda_streams_evict(unsigned most) {
+    mli_cuda_stream *s, *next;
+    int i;
+    for (i = 0; i < MLI_CUDA_BUCKETS && mli_cuda_streams.idle > most; i++)
+        for (s = mli_cuda_streams.bucket[i]; s; s = next) {
+            next = s->next;
+            if (!s->users) mli_cuda_stream_free(s);
+        }
+}
+MLI_CUDA_PRIVATE void mli_cuda_streams_forget(void) {
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    mli_cuda_streams_evict(0);
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+}
+
+/* Ends a stream that is gone already. With its context its events are gone, too. */
+static void mli_cuda_stream_died(mli_cuda_stream *s, int with_context) {
+    int i;
+    mli_cuda_stream_unlist(s);
+    s->state = (unsigned char)(with_context ? MLI_CUDA_CLOSED : MLI_CUDA_ENDS);
+    s->refused = ++s->given;
+    if (with_context) {
+        s->failed = s->given;
+        for (i = 0; i < s->n; i++) mli_cuda_cell_give(MLI_CUDA_CELL_EVENT, s->mark[i].event);
+        s->n = 0;
+    }
+    if (!s->users) mli_cuda_stream_free(s);
+}
+
+/* Gives a stream its context. All that is known of another one of that handle is over. */
+static void mli_cuda_stream_place(mli_cuda_stream *s, void *handle, unsigned long long id) {
+    mli_cuda_context *context;
+    mli_cuda_stream *other, *next;
+    int died = 0, i;
+    if (!handle || s->context) return;
+    context = mli_cuda_context_enter(handle, id, &died);
+    for (i = 0; i < MLI_CUDA_BUCKETS && died; i++)
+        for (other = mli_cuda_streams.bucket[i]; other; other = next) {
+            next = other->next;
+            if (other->context == context) mli_cuda_stream_died(other, 1);
+        }
+    s->context = context;
+}
+
+/* Finds a stream, or (add) makes it. Another one that had its handle is gone. */
+static mli_cuda_stream *mli_cuda_stream_known(cudaStream_t handle, unsigned long long id, int add) {
+    mli_cuda_stream **bucket = mli_cuda_bucket(handle), *s = *bucket, *next;
+    while (s && (s->handle != handle || s->id != id)) s = s->next;
+    if (!s && add) {
+        for (s = *bucket; s && !mli_cuda_is_default(handle); s = next) {
+            next = s->next;
+            if (s->handle == handle && !((s->id | id) & MLI_CUDA_HASHED))
+                mli_cuda_stream_died(s, 0);
+        }
+        if (mli_cuda_streams.idle >= MLI_CUDA_IDLE) mli_cuda_streams_evict(MLI_CUDA_IDLE / 2);
+        s = (mli_cuda_stream *)mli_cuda_cell_take(MLI_CUDA_CELL_STREAM, sizeof *s);
+        if (!s) return NULL;
+        s->handle = handle;
+        s->id = id;
+        s->thread = mli_cuda_thread_id();
+        s->number = ++mli_cuda_streams.numbers;
+        s->listed = 1;
+        s->next = *bucket;
+        *bucket = s;
+        mli_cuda_streams.idle++;
+    }
+    if (s && !s->users++) mli_cuda_streams.idle--;
+    return s;
+}
+
+/* -- what the driver says of a stream -- */
+
+typedef struct mli_cuda_home {
+    void *context;
+    unsigned long long id;
+} mli_cuda_home;
+
+/* Finds the context of a stream, that of a default one of this thread. Returns the driver's error. */
+static int mli_cuda_home_of(const mli_cuda_driver *d, cudaStream_t handle, mli_cuda_home *home) {
+    int r;
+    memset(home, 0, sizeof *home);
+    r = mli_cuda_is_default(handle) ? d->context_current(&home->context)
+                                    : d->stream_context(handle, &home->context);
+    if (r) home->context = NULL;
+    if (home->context && d->context_id && d->context_id(home->context, &home->id)) home->id = 0;
+    return r;
+}
+
+MLI_CUDA_PRIVATE mli_cuda_stream *mli_cuda_stream_find(cudaStream_t handle, int device, int *here) {
+    const mli_cuda_driver *d = mli_cuda_driver_get();
+    mli_cuda_home home = {NULL, 0};
+    unsigned long long id = 0;
+    mli_cuda_stream *s;
+    int named = d && d->stream_id && !d->stream_id(handle, &id);
+    if (d && !named) (void)mli_cuda_home_of(d, handle, &home);
+    if (!named) {
+        id = (unsigned long long)(uintptr_t)home.context * 0x9e3779b97f4a7c15u;
+        id += handle == cudaStreamPerThread ? mli_cuda_thread_id() << 8 : 0;
+        id = MLI_CUDA_HASHED | (home.context ? id : id + (unsigned)device);
+    }
+    *here = mli_cuda_is_default(handle) && (named || home.context);
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    s = mli_cuda_stream_known(handle, id, 0);
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+    if (s) return s;
+    if (named) (void)mli_cuda_home_of(d, handle, &home);
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    s = mli_cuda_stream_known(handle, id, 1);
+    if (s && s->users == 1) s->device = device;
+    if (s) mli_cuda_stream_place(s, home.context, home.id);
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+    return s;
+}
+
+MLI_CUDA_PRIVATE void mli_cuda_stream_leave(mli_cuda_stream *s) {
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    if (!--s->users) {
+        if (s->listed)
+            mli_cuda_streams.idle++;
+        else
+            mli_cuda_stream_free(s);
+    }
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+}
+
+/* Finds the context of a stream that had none, of a default one the primary one of its device, and
+   keeps it. Returns the driver's error. */
+static int mli_cuda_stream_home(const mli_cuda_driver *d, mli_cuda_stream *s, void **context) {
+    mli_cuda_home home = {NULL, 0};
+    unsigned flags;
+    int active = 0, r;
+    if (!mli_cuda_is_default(s->handle)) {
+        r = mli_cuda_home_of(d, s->handle, &home);
+    } else {
+        if (s->device >= d->known) return MLI_CUDA_NO_CONTEXT;
+        r = d->primary_state(d->handle[s->device], &flags, &active);
+        if (!r && !active) r = MLI_CUDA_NO_CONTEXT;
+        if (!r) r = d->primary_retain(&home.context, d->handle[s->device]);
+        /* others hold it: it was active */
+        if (!r) (void)d->primary_release(d->handle[s->device]);
+        if (!r && d->context_id && d->context_id(home.context, &home.id)) home.id = 0;
+    }
+    if (r) return r;
+    *context = home.context;
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    mli_cuda_stream_place(s, home.context, home.id);
+    if (!s->context) r = MLI_CUDA_NO_MEMORY;
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+    return r;
+}
+
+/* -- recording -- */
+
+/* Records an event on a stream, making it if it has to be. One that was kept may be gone with a
+   reset of the device: then one try with a fresh one. Returns the driver's error. */
+static int mli_cuda_event_put(const mli_cuda_driver *d, cudaStream_t handle, void *context,
+                              int timed, mli_cuda_event *event) {
+    int status = 0, mode, r = d->stream_capturing(handle, &status);
+    if (r) return r;
+    if (status) return MLI_CUDA_NOT_READY;
+    if (event->handle) {
+        r = d->event_record(event->handle, handle);
+        if (r == 0 || r == MLI_CUDA_NO_CONTEXT || mli_cuda_is_not_yet(r)) return r;
+        if (mli_cuda_relax(d, &mode) == 0) {
+            (void)mli_cuda_event_call(d, d->event_destroy, context, event->handle);
+            (void)d->capture_mode(&mode);
+        }
+        event->handle = NULL;
+    }
+    r = mli_cuda_event_make(d, context, timed, event);
+    return r ? r : d->event_record(event->handle, handle);
+}
+
+/* The same in the context of the stream, known or not. The default stream of another thread cannot
+   be named: the legacy one, which waits for all of those, stands for it. Returns 1, 0 or -1, as
+   mli_cuda_stream_record does. */
+static int mli_cuda_event_on(const mli_cuda_driver *d, mli_cuda_stream *s, int here, void *context,
+                             int timed, mli_cuda_event *event) {
+    cudaStream_t handle = s->handle;
+    void *current = context;
+    int pushed = 0, r = 0;
+    if (handle == cudaStreamPerThread && s->thread != mli_cuda_thread_id()) {
+        handle = cudaStreamLegacy;
+        here = 0;
+    }
+    if (!context) r = mli_cuda_stream_home(d, s, &context);
+    if (!r && mli_cuda_is_default(handle) && !here) {
+        r = d->context_current(&current);
+        if (!r && current != context) {
+            r = d->context_push(context);
+            pushed = !r;
+        }
+    }
+    if (!r) r = mli_cuda_event_put(d, handle, context, timed, event);
+    if (r == MLI_CUDA_NO_CONTEXT && context && !pushed && d->context_push(context) == 0) {
+        pushed = 1; /* a handle knows its context, but a driver may want it to be current */
+        r = mli_cuda_event_put(d, handle, context, timed, event);
+    }
+    if (pushed) (void)d->context_pop(&current);
+    return r == 0 ? 1 : mli_cuda_is_not_yet(r) ? 0 : -1;
+}
+
+/* Under the lock: marks that a recorded event stands for all positions up to one. Once there are too
+   many, every second one is given up, and its positions wait for the next; from then on marks are
+   that much farther apart. Returns as mli_cuda_stream_record does. */
+static int mli_cuda_mark_put(mli_cuda_stream *s, mli_cuda_event *event, uint64_t position) {
+    int i;
+    if (position <= s->recorded || (s->n == MLI_CUDA_MARKS && s->asking)) {
+        mli_cuda_event_keep(s->context, 0, event);
+        return position <= s->recorded;
+    }
+    if (s->n < MLI_CUDA_MARKS / 4) s->apart = 1;
+    if (s->n == MLI_CUDA_MARKS) {
+        s->n /= 2;
+        s->apart *= 2;
+        for (i = 0; i < s->n; i++) {
+            mli_cuda_event_keep(s->context, 0, s->mark[2 * i].event);
+            s->mark[i] = s->mark[2 * i + 1];
+        }
+    } else if (s->n > 1 && !s->asking && position - s->mark[s->n - 2].position <= s->apart) {
+        mli_cuda_event_keep(s->context, 0, s->mark[--s->n].event);
+    }
+    s->mark[s->n].event = event;
+    s->mark[s->n++].position = position;
+    s->recorded = position;
+    s->answered = 0;
+    return 1;
+}
+
+/* `last`: the stream ends. Threads record side by side, and none waits for another. */
+static int mli_cuda_stream_mark(mli_cuda_stream *s, int here, int last) {
+    const mli_cuda_driver *d = mli_cuda_driver_get();
+    mli_cuda_event *event;
+    void *context;
+    uint64_t position;
+    int r = -1, none;
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    position = s->given;
+    none = position == s->recorded;
+    if (none || (s->state && !last)) {
+        mli_cuda_lock_drop(&mli_cuda_streams_lock);
+        return none;
+    }
+    s->inside++;
+    context = s->context ? s->context->handle : NULL;
+    event = mli_cuda_event_take(s->context, 0);
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+    if (d && event) r = mli_cuda_event_on(d, s, here, context, 0, event);
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    s->inside--;
+    if (r == 1)
+        r = mli_cuda_mark_put(s, event, position);
+    else
+        mli_cuda_event_keep(s->context, 0, event);
+    if (r < 0 && s->refused < position) s->refused = position;
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+    return r;
+}
+MLI_CUDA_PRIVATE int mli_cuda_stream_record(mli_cuda_stream *s, int here) {
+    return mli_cuda_stream_mark(s, here, 0);
+}
+
+MLI_CUDA_PRIVATE mli_cuda_event *mli_cuda_stream_time(mli_cuda_stream *s, int here) {
+    const mli_cuda_driver *d = mli_cuda_driver_get();
+    mli_cuda_event *event;
+    void *context;
+    int r = -1;
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    event = s->state ? NULL : mli_cuda_event_take(s->context, 1);
+    s->inside += event != NULL;
+    context = s->context ? s->context->handle : NULL;
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+    if (!event) return NULL;
+    if (d) r = mli_cuda_event_on(d, s, here, context, 1, event);
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    s->inside--;
+    if (r != 1) mli_cuda_event_keep(s->context, 1, event);
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+    return r == 1 ? event : NULL;
+}
+
+/* Under the lock: takes streams whose positions have no event, as a user of each. */
+static int mli_cuda_streams_take(const cudaStream_t *handle, uint64_t pass, mli_cuda_stream **out,
+                                 int most) {
+    const uint64_t self = mli_cuda_thread_id();
+    mli_cuda_stream *s;
+    int i, n = 0;
+    for (i = 0; i < MLI_CUDA_BUCKETS; i++)
+        for (s = mli_cuda_streams.bucket[i]; s && n < most; s = s->next) {
+            if (s->given == s->recorded || s->pass >= pass || s->state) continue;
+            if (handle ? s->handle != *handle : 0) continue;
+            if (s->handle == cudaStreamPerThread && s->thread != self) continue;
+            s->pass = pass;
+            if (!s->users++) mli_cuda_streams.idle--;
+            out[n++] = s;
+        }
+    return n;
+}
+MLI_CUDA_PRIVATE void mli_cuda_streams_record(const cudaStream_t *handle) {
+    enum { AT_ONCE = 64 };
+    mli_cuda_stream *taken[AT_ONCE];
+    uint64_t pass;
+    int i, n;
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    pass = ++mli_cuda_streams.passes;
+    while ((n = mli_cuda_streams_take(handle, pass, taken, AT_ONCE)) != 0) {
+        mli_cuda_lock_drop(&mli_cuda_streams_lock);
+        for (i = 0; i < n; i++) {
+            (void)mli_cuda_stream_record(taken[i], 0);
+            mli_cuda_stream_leave(taken[i]);
+        }
+        mli_cuda_lock_take(&mli_cuda_streams_lock);
+    }
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+}
+
+/* -- asking -- */
+
+/* Asks how many marks are done: the first, and then by halves; or waits for the one that stands for
+   `waits`. Returns the driver's error for mark[*done], 0 if all are. */
+static int mli_cuda_marks_ask(const mli_cuda_driver *d, void *context, const mli_cuda_mark *mark,
+                              int n, uint64_t waits, int *done) {
+    int mode, i, refused = 0, r = mli_cuda_relax(d, &mode);
+    if (r) return r;
+    while (*done < n) {
+        i = *done ? (*done + n) / 2 : 0;
+        if (waits)
+            for (i = 0; i < n - 1 && mark[i].position < waits;) i++;
+        r = mli_cuda_event_call(d, waits && d->event_wait ? d->event_wait : d->event_query, context,
+                                mark[i].event->handle);
+        if (r == 0) {
+            *done = i + 1;
+        } else {
+            refused = r;
+            n = i;
+        }
+        if (waits) break;
+    }
+    (void)d->capture_mode(&mode);
+    return refused;
+}
+
+/* Under the lock: what a question has found. An event that failed takes its positions along; one
+   that came into a capture is to be recorded once more. */
+static void mli_cuda_stream_learn(mli_cuda_stream *s, int done, int r) {
+    s->answered = 1;
+    if (!s->n) return; /* its context died meanwhile */
+    if (done) s->done = s->mark[done - 1].position;
+    mli_cuda_marks_end(s, done);
+    if (!r || !s->n) return;
+    if (r == MLI_CUDA_CAPTURED_EVENT) {
+        mli_cuda_marks_end(s, s->n);
+        s->recorded = s->done < s->failed ? s->failed : s->done;
+    } else if (!mli_cuda_is_not_yet(r)) {
+        s->failed = s->mark[0].position;
+        mli_cuda_marks_end(s, 1);
+    }
+}
+
+/* Asks the driver how far a stream has come; or waits until it has reached a position. `last`: it
+   ends. One thread asks at a time: others hear what it has learned. */
+static void mli_cuda_stream_ask(mli_cuda_stream *s, uint64_t waits, int last) {
+    const mli_cuda_driver *d = mli_cuda_driver_get();
+    mli_cuda_mark mark[MLI_CUDA_MARKS];
+    mli_cuda_context *context;
+    int n, done = 0, r;
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    while (waits && s->asking && !last) mli_cuda_streams_yield();
+    if (!d || s->asking || !s->n || (s->state == MLI_CUDA_CLOSED && !last)) {
+        mli_cuda_lock_drop(&mli_cuda_streams_lock);
+        return;
+    }
+    s->asking = 1;
+    s->inside++;
+    n = s->n;
+    context = s->context;
+    memcpy(mark, s->mark, (size_t)n * sizeof *mark);
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+    r = mli_cuda_marks_ask(d, context->handle, mark, n, waits, &done);
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    s->asking = 0;
+    s->inside--;
+    mli_cuda_stream_learn(s, done, r);
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+    mli_cuda_events_trim(context, MEMLORD_CUDA_MAX_EVENTS);
+}
+
+/* -- the end of a stream -- */
+
+/* Requires: it is not listed, and this call is a user. */
+static void mli_cuda_stream_end(mli_cuda_stream *s, int waits) {
+    uint64_t last;
+    int needed;
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    s->state = MLI_CUDA_CLOSED;
+    while (s->inside) mli_cuda_streams_yield();
+    needed = s->unplaced || s->given > s->recorded;
+    last = ++s->given;
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+    if (needed) (void)mli_cuda_stream_mark(s, 0, 1);
+    if (waits) mli_cuda_stream_ask(s, last, 1);
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    s->refused = last;
+    if (waits) { /* what is not done now never will be */
+        s->failed = s->recorded;
+        mli_cuda_marks_end(s, s->n);
+    } else {
+        s->state = MLI_CUDA_ENDS;
+    }
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+}
+
+/* Under the lock: a listed stream of a handle or a context. One whose context another thread looks
+   for may be of that one. */
+static mli_cuda_stream *mli_cuda_stream_of(const cudaStream_t *handle, const void *context) {
+    mli_cuda_stream *s = NULL;
+    int i;
+    if (handle) {
+        for (s = *mli_cuda_bucket(*handle); s && s->handle != *handle;) s = s->next;
+        return s;
+    }
+    for (i = 0; i < MLI_CUDA_BUCKETS; i++)
+        for (s = mli_cuda_streams.bucket[i]; s; s = s->next)
+            if (s->context ? s->context->handle == context : s->inside) return s;
+    return NULL;
+}
+MLI_CUDA_PRIVATE void mli_cuda_streams_end(const cudaStream_t *handle, const void *context) {
+    mli_cuda_stream *s;
+    if (!mli_cuda_driver_get()) return;
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    while ((s = mli_cuda_stream_of(handle, context)) != NULL) {
+        if (!handle && !s->context) {
+            mli_cuda_streams_yield();
+            continue;
+        }
+        mli_cuda_stream_unlist(s);
+        s->users++;
+        mli_cuda_lock_drop(&mli_cuda_streams_lock);
+        mli_cuda_stream_end(s, !handle);
+        mli_cuda_stream_leave(s);
+        mli_cuda_lock_take(&mli_cuda_streams_lock);
+    }
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+}
+
+/* -- fences -- */
+
+MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_fence_on(mli_cuda_stream *s, int placed) {
+    mli_cuda_fence *fence;
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    fence = (mli_cuda_fence *)mli_cuda_cell_take(MLI_CUDA_CELL_FENCE, sizeof *fence);
+    if (fence) {
+        fence->stream = s;
+        s->users++;
+        if (!placed)
+            s->unplaced++;
+        else
+            fence->position = s->state ? s->given : ++s->given;
+    }
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+    return fence;
+}
+MLI_CUDA_PRIVATE void mli_cuda_fence_free(void *user) {
+    mli_cuda_fence *fence = (mli_cuda_fence *)user;
+    mli_cuda_stream *s = fence->stream;
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    s->unplaced -= !fence->position;
+    mli_cuda_cell_give(MLI_CUDA_CELL_FENCE, fence);
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+    mli_cuda_stream_leave(s);
+}
+
+MLI_CUDA_PRIVATE void mli_cuda_stream_answer(mli_cuda_stream *s, int answered) {
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    s->answered = (unsigned char)answered;
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+}
+
+/* What is known of a fence, or what is to be done to know it. */
+enum { MLI_CUDA_FAILED = -1, MLI_CUDA_NOT_YET, MLI_CUDA_DONE, MLI_CUDA_RECORD, MLI_CUDA_ASK };
+
+/* Under the lock. */
+static int mli_cuda_fence_look(const mli_cuda_fence *fence, int passed_on) {
+    const mli_cuda_stream *s = fence->stream;
+    const uint64_t at = fence->position;
+    if (at <= s->done) return MLI_CUDA_DONE;
+    if (at <= s->failed) return MLI_CUDA_FAILED;
+    if (at <= s->recorded)
+        return passed_on && s->state != MLI_CUDA_CLOSED ? MLI_CUDA_ASK : MLI_CUDA_NOT_YET;
+    if (at <= s->refused) return MLI_CUDA_FAILED;
+    return passed_on && !s->state ? MLI_CUDA_RECORD : MLI_CUDA_NOT_YET;
+}
+
+/* The first question of a use places it: its block is freed now. An event that is recorded in a first
+   question is not asked in it: it is rarely done at once. */
+MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user) {
+    mli_cuda_fence *fence = (mli_cuda_fence *)user;
+    mli_cuda_stream *s = fence->stream;
+    const int waits = mli_cuda_waits;
+    int first, known;
+    if (!mli_cuda_driver_get()) return -1;
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    first = !fence->asked && !waits;
+    known = first && fence->position && s->answered;
+    fence->asked = 1;
+    if (!fence->position) {
+        s->unplaced--;
+        fence->position = s->state ? s->given : ++s->given;
+    }
+    known = mli_cuda_fence_look(fence, !known);
+    mli_cuda_lock_drop(&mli_cuda_streams_lock);
+    if (known == MLI_CUDA_RECORD) {
+        known = mli_cuda_stream_record(s, 0);
+        if (!known) mli_cuda_stream_answer(s, 1);
+        if (known == 1) known = first ? MLI_CUDA_NOT_YET : MLI_CUDA_ASK;
+    }
+    if (known == MLI_CUDA_ASK) {
+        mli_cuda_stream_ask(s, waits ? fence->position : 0, 0);
+        mli_cuda_lock_take(&mli_cuda_streams_lock);
+        known = mli_cuda_fence_look(fence, 0);
+        mli_cuda_lock_drop(&mli_cuda_streams_lock);
+    }
+    return known;
+}

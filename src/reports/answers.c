@@ -1,0 +1,446 @@
+#include "reports/answers.h"
+#include "base/ledger.h"
+#include "base/log.h"
+#include "books/counters.h"
+#include "books/limits.h"
+#include "books/anomalies.h"
+#include "books/sites.h"
+#include "services/answers.h"
+#include "services/stats.h"
+
+/* -- anomalies and drops -- */
+
+/* The columns of the anomalies and drops, the heaviest first: what makes totals too low, mistakes
+   of the host, lost detail. */
+enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 };
+static const unsigned char mli_anomaly_columns[] = {
+    MLI_STAT_dropped_allocs,
+    MLI_STAT_dropped_bytes,
+    MLI_STAT_unknown_frees,
+    MLI_STAT_implicit_frees,
+    MLI_STAT_freed_while_shared,
+    MLI_STAT_underflows,
+    MLI_STAT_fence_failures,
+    MLI_STAT_refused,
+    MLI_STAT_dropped_sites,
+    (int)MLI_STAT_COUNT + (int)MLI_LOST_scopes,
+    (int)MLI_STAT_COUNT + (int)MLI_LOST_exports,
+    (int)MLI_STAT_COUNT + (int)MLI_LOST_scope_invocations,
+    (int)MLI_STAT_COUNT + (int)MLI_LOST_snapshots,
+    MLI_STAT_dropped_events};
+#define MLI_X(name, kind, family, text) +(MLI_KIND_##kind == MLI_KIND_ANOMALY)
+typedef char mli_check_anomalies
+    [sizeof mli_anomaly_columns == (0 MLI_STATS(MLI_X)) + (int)MLI_LOSS_COUNT ? 1 : -1];
+#undef MLI_X
+
+MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
+                                                  uint64_t *v) {
+    memlord_stats *s = dev ? &r->stat[dev - 1] : &r->total;
+    while (*i < sizeof mli_anomaly_columns) {
+        size_t at = mli_anomaly_columns[(*i)++];
+        if (dev && at >= MLI_STAT_COUNT) continue;
+        *v = at < MLI_STAT_COUNT ? *mli_stat_of(s, at)
+                                 : mli_loss_value(r->lord, at - MLI_STAT_COUNT);
+        if (*v) return mli_column_names[at];
+    }
+    return NULL;
+}
+/* Writes "unknown_frees 1", for the column before `i`. */
+static MLI_COLD void mli_put_anomaly(mli_out *o, size_t i, const char *name, uint64_t v) {
+    mli_putf(o, mli_anomaly_columns[i - 1] == MLI_STAT_dropped_bytes ? "%s %jo" : "%s %ju", name,
+             v);
+}
+MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev) {
+    return dev ? mli_device_record_at(r->lord, dev)->device : memlord_device_all();
+}
+
+MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
+                                             uint32_t dev) {
+    const char *name;
+    size_t i = 0;
+    uint64_t v, n = 0;
+    while ((name = mli_anomaly_next(r, dev, &i, &v)) != NULL) {
+        if (!n) {
+            mli_put_str(o, head);
+            mli_put_device(o, mli_anomaly_device(r, dev));
+        }
+        mli_put_str(o, n++ ? ", " : " ");
+        mli_put_anomaly(o, i, name, v);
+    }
+    if (n) mli_put_str(o, "\n");
+}
+
+/* -- the verdicts: a kind has parts, each of a device. A part is composed in r->part_text, and then
+      written by each format in its own way. Of a kind only MLI_FIRST_DEVICES parts are written -- */
+
+/* name in JSON, head in TEXT, how bad */
+#define MLI_VERDICTS(X)                                                                       \
+    X(out_of_memory, "out of memory", "bad")                                                  \
+    X(over_limit, "over a limit", "bad")                                                      \
+    X(leaks, "leaks since mark", "bad")                                                       \
+    X(holders, "biggest holder", "")                                                          \
+    X(anomalies, "anomalies and drops", "odd")                                                \
+    X(mistakes, "mistakes", "odd")                                                            \
+    X(collections, "collections that did not run", "odd")                                     \
+    X(fragments, "fragmented pool", "odd")
+enum {
+#define MLI_X(name, head, tone) MLI_VERDICT_##name,
+    MLI_VERDICTS(MLI_X)
+#undef MLI_X
+    MLI_VERDICT_COUNT
+};
+static const char *const mli_verdict_texts[MLI_VERDICT_COUNT][3] = {
+#define MLI_X(name, head, tone) {#name, head, tone},
+    MLI_VERDICTS(MLI_X)
+#undef MLI_X
+};
+enum { MLI_VERDICT_NAME, MLI_VERDICT_HEAD, MLI_VERDICT_TONE };
+
+/* The verdicts while they are written. */
+typedef struct mli_verdict_writer {
+    mli_report *r;
+    int json, kind;
+    size_t parts;    /* of the kind, so far */
+    uint64_t bytes;  /* of the parts that are left out */
+    mli_out part;    /* the text of a part */
+    const memlord_site *site; /* that the part names, for a reader's link; NULL: none */
+    const char *tag;
+} mli_verdict_writer;
+
+/* Begins a part. Returns where its text goes; NULL: the kind has enough parts, and the part is left
+   out with its `bytes`. */
+static MLI_COLD mli_out *mli_part_begin(mli_verdict_writer *w, uint64_t bytes) {
+    if (w->parts++ >= MLI_FIRST_DEVICES) {
+        w->bytes = mli_add_saturated(w->bytes, bytes);
+        return NULL;
+    }
+    mli_out_buffer(&w->part, w->r->part_text, sizeof w->r->part_text);
+    w->part.name_max = MLI_TEXT_NAME;
+    w->part.html = w->json ? 0 : w->r->out.html;
+    w->site = NULL;
+    w->tag = NULL;
+    return &w->part;
+}
+/* Writes the head of a kind: "leaks since mark 1" has its mark. */
+static MLI_COLD void mli_verdict_head(const mli_verdict_writer *w) {
+    mli_put_str(w->r->o, mli_verdict_texts[w->kind][MLI_VERDICT_HEAD]);
+    if (w->kind == MLI_VERDICT_leaks) mli_putf(w->r->o, " %ju", w->r->mark);
+}
+/* Writes composed text in a JSON string: a name in it is escaped already, but for JSON itself and
+   for the page, whose script element must not end. */
+static MLI_COLD void mli_json_composed(mli_out *o, const char *text) {
+    for (; *text; text++) {
+        if (!strchr("\"\\<>&", *text)) {
+            mli_put(o, text, 1);
+            continue;
+        }
+        mli_put_str(o, "\\u");
+        mli_put_digits(o, (unsigned char)*text, 16, 4);
+    }
+}
+static MLI_COLD void mli_part_json(mli_verdict_writer *w, const int *device) {
+    mli_out *o = w->r->o;
+    if (w->parts == 1) {
+        mli_jsonf(o, ",\n{'kind':%s,'tone':%s,'head':'", mli_verdict_texts[w->kind][MLI_VERDICT_NAME],
+                  mli_verdict_texts[w->kind][MLI_VERDICT_TONE]);
+        mli_verdict_head(w);
+        mli_jsonf(o, "','parts':[");
+    }
+    mli_jsonf(o, device ? ",\n{'device':'%i'" : ",\n{'device':null", device ? *device : 0);
+    mli_jsonf(o, ",'text':'");
+    mli_json_composed(o, w->r->part_text);
+    mli_jsonf(o, "','site':%p,'tag':%s}", (const void *)w->site, w->tag);
+}
+/* Writes a part: in TEXT ", cuda:0: " or "; cuda:0: " and its text. `device` is a code; NULL: it is
+   of no device. */
+static MLI_COLD void mli_part_put(mli_verdict_writer *w, const int *device) {
+    mli_out *o = w->r->o;
+    (void)mli_out_end(&w->part, sizeof w->r->part_text);
+    if (w->json) {
+        mli_part_json(w, device);
+        return;
+    }
+    if (w->parts == 1) mli_verdict_head(w);
+    mli_put_str(o, w->parts > 1 ? "; " : device ? ", " : "");
+    if (device) mli_putf(o, "%i", *device);
+    mli_put_str(o, ": ");
+    mli_put_str(o, w->r->part_text);
+}
+/* Ends a kind, and says what it leaves out. */
+static MLI_COLD void mli_verdict_end(mli_verdict_writer *w) {
+    const uint64_t more = w->parts > MLI_FIRST_DEVICES ? w->parts - MLI_FIRST_DEVICES : 0;
+    mli_out *o = w->r->o;
+    if (w->parts && w->json) {
+        mli_jsonf(o, "],'more':%ju,'more_bytes':%ju}", more, w->bytes);
+    } else if (w->parts) {
+        if (more) mli_putf(o, "; and %ju more", more);
+        if (w->bytes) mli_putf(o, ", %jo", w->bytes);
+        mli_put_str(o, "\n");
+    }
+    w->parts = 0;
+    w->bytes = 0;
+}
+
+/* Writes "out of memory, cuda:0: 9 GiB wanted with 5 GiB live at grow cache.c:7, 1 failed". */
+static MLI_COLD void mli_verdict_out_of_memory(mli_verdict_writer *w) {
+    mli_report *r = w->r;
+    size_t i;
+    for (i = 0; i < r->devices; i++) {
+        const uint32_t dev = (uint32_t)r->top_device[i][1];
+        const int device = mli_report_device(r, dev);
+        const mli_oom oom = mli_oom_of(r->lord, dev);
+        mli_out *o;
+        if (!oom.time || !r->stat[dev - 1].oom_failures) continue;
+        if ((o = mli_part_begin(w, 0)) == NULL) continue;
+        mli_putf(o, "%jo wanted with %jo live", oom.bytes, oom.live);
+        if (oom.site) mli_putf(o, " at %p", (const void *)oom.site);
+        mli_putf(o, ", %ju failed", r->stat[dev - 1].oom_failures);
+        w->site = oom.site;
+        mli_part_put(w, &device);
+    }
+}
+
+/* Writes "over a limit, cuda:0: 5 GiB of 4 GiB; cpu: account req-7 3 MiB of 2 MiB". */
+static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
+    mli_report *r = w->r;
+    mli_out *o;
+    int device;
+    size_t i;
+    for (i = 0; i < r->phys_count; i++) {
+        const mli_phys_line *line = &r->phys[i];
+        uint64_t live = 0;
+        uint32_t dev;
+        for (dev = 1; dev <= r->devices; dev++) /* also of mapped files, as the limit counts them */
+            if (mli_report_phys(r, dev) == line) live += r->stat[dev - 1].allocated;
+        if (live <= line->limit || (o = mli_part_begin(w, live)) == NULL) continue;
+        mli_putf(o, "%jo of %jo", live, line->limit);
+        device = mli_device_code(line->of.device);
+        mli_part_put(w, &device);
+    }
+    for (i = 0; i < r->account_lines; i++) {
+        const memlord_account_stat *s = &r->account[i];
+        if (s->bytes <= s->limit || (o = mli_part_begin(w, s->bytes)) == NULL) continue;
+        mli_putf(o, "account %s %jo of %jo", s->name, s->bytes, s->limit);
+        device = mli_device_code(s->device);
+        mli_part_put(w, &device);
+    }
+}
+
+/* Writes ", 2 MiB of them cpu [kv] in decode  f x.c:3". Counts several tags and scopes: "with 3
+   tags in 300 scopes". Writes "partly [kv]" where the other blocks have no tag. */
+static MLI_COLD void mli_put_culprit(mli_report *r, mli_out *o) {
+    const mli_culprit *c = &r->culprit;
+    mli_putf(o, ", %jo of them", c->sum.bytes);
+    if (c->devices == 1) mli_putf(o, " %i", mli_report_device(r, c->dev));
+    if (c->devices > 1) mli_putf(o, " %ju devices", (uint64_t)c->devices);
+    if (c->tags == 1) mli_putf(o, r->tag[0].leaked ? " partly [%s]" : " [%s]", c->tag);
+    if (c->tags > 1) mli_putf(o, " with %ju tags", (uint64_t)c->tags);
+    if (c->scopes == 1) mli_putf(o, r->scope[0].leaked ? " partly in %s" : " in %s", c->scope);
+    if (c->scopes > 1) mli_putf(o, " in %ju scopes", (uint64_t)c->scopes);
+    mli_putf(o, "  %p", (const void *)mli_culprit_site(r));
+}
+/* Writes "leaks since mark 1: 3 MiB in 2 blocks, 2 MiB of them cpu [kv]  f x.c:3". Without a mark
+   it writes nothing: every live block would be one. */
+static MLI_COLD void mli_verdict_leaks(mli_verdict_writer *w) {
+    mli_report *r = w->r;
+    mli_out *o;
+    if (!r->mark || !r->leaks.blocks || (o = mli_part_begin(w, 0)) == NULL) return;
+    mli_put_amount(o, r->leaks.bytes, r->leaks.blocks);
+    if (r->culprit.sum.bytes) {
+        mli_put_culprit(r, o);
+        w->site = mli_culprit_site(r);
+    }
+    mli_part_put(w, NULL);
+}
+
+/* Returns the part of a device's live bytes in percent. */
+static double mli_share_of_live(uint64_t part, uint64_t live) {
+    return part < live ? mli_percent(part, live) : 100;
+}
+/* Returns 1 if the largest holder of a device by tag is worth a word: an arena, or bytes that a tag
+   has or could have. */
+static int mli_holder_tells(const mli_report *r, const mli_holder_list *list) {
+    if (!list->count) return 0;
+    return list->count > 1 || list->at[0].kind == MLI_HOLDER_ARENA || r->tags != 0;
+}
+/* Returns the largest site of a device, or its arena; NULL: it has neither. */
+static const mli_holder *mli_holder_site(const mli_holder_list *list) {
+    size_t i;
+    for (i = 0; i < MLI_HOLDERS_LISTED && list->at[i].bytes; i++)
+        if (list->at[i].kind != MLI_HOLDER_UNNAMED) return &list->at[i];
+    return NULL;
+}
+/* Writes "tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The tag and the site may be of
+   different blocks, so each has its own share. In place of a tag stands "untagged" or "arenas", if
+   these hold more; not "untagged" where nothing else could. Returns 0 if nothing is worth it. */
+static MLI_COLD int mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
+    mli_report *r = w->r;
+    const uint64_t live = r->stat[dev - 1].allocated;
+    const int device = mli_report_device(r, dev);
+    mli_holder_list tags, sites;
+    const mli_holder *site;
+    mli_out *o;
+    int tells;
+    mli_holders_list(r->lord, NULL, dev, MLI_BOOK_TAG, &tags);
+    mli_holders_list(r->lord, NULL, dev, MLI_BOOK_SITE, &sites);
+    site = mli_holder_site(&sites);
+    tells = mli_holder_tells(r, &tags);
+    if (tells && site && tags.at[0].kind == MLI_HOLDER_ARENA && site->kind == MLI_HOLDER_ARENA)
+        site = NULL; /* told already */
+    if (!live || !(tells || site) || (o = mli_part_begin(w, live)) == NULL) return 0;
+    if (tells) {
+        if (tags.at[0].kind == MLI_HOLDER_NAMED) {
+            mli_put_str(o, "tag ");
+            w->tag = (const char *)tags.at[0].subject;
+        }
+        mli_put_holder(r->lord, o, MLI_BOOK_TAG, &tags.at[0]);
+        mli_putf(o, " %g", mli_share_of_live(tags.at[0].bytes, live));
+    }
+    if (site) {
+        w->site = mli_site_display_of(r->lord, mli_holder_place(site));
+        mli_putf(o, tells ? ", site %p %g" : "site %p %g", (const void *)w->site,
+                 mli_share_of_live(site->bytes, live));
+    }
+    mli_putf(o, " of %jo", live);
+    mli_part_put(w, &device);
+    return 1;
+}
+static MLI_COLD void mli_verdict_holders(mli_verdict_writer *w) {
+    size_t i;
+    for (i = 0; i < w->r->devices; i++)
+        (void)mli_verdict_holder(w, (uint32_t)w->r->top_device[i][1]);
+}
+
+/* As mli_anomaly_next; dev 0: what no device counted. */
+static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
+    const char *name;
+    uint32_t k;
+    while ((name = mli_anomaly_next(r, dev, i, v)) != NULL) {
+        const size_t at = mli_anomaly_columns[*i - 1];
+        for (k = 0; !dev && k < r->devices && at < MLI_STAT_COUNT; k++)
+            mli_take_off(v, *mli_stat_of(&r->stat[k], at));
+        if (*v) break;
+    }
+    return name;
+}
+/* Returns the weight of a device's anomalies, 0 if there are none. The heaviest kind of anomaly
+   decides; among equal kinds their number, or the bytes that were lost. */
+static MLI_COLD uint64_t mli_anomaly_weight(mli_report *r, uint32_t dev) {
+    const uint64_t most = ((uint64_t)1 << 62) - 1;
+    uint64_t v, sum = 0, heaviest = 0;
+    size_t i = 0;
+    while (mli_anomaly_own(r, dev, &i, &v)) {
+        const uint64_t kind = i <= MLI_ANOMALY_LOSSES                          ? 3
+                              : i <= MLI_ANOMALY_LOSSES + MLI_ANOMALY_MISTAKES ? 2
+                                                                               : 1;
+        if (kind < heaviest) break;
+        heaviest = kind;
+        if (mli_anomaly_columns[i - 1] != MLI_STAT_dropped_allocs) sum = mli_add_saturated(sum, v);
+    }
+    return heaviest << 62 | (sum < most ? sum : most);
+}
+/* Writes "anomalies and drops, cpu: unknown_frees 1; all: dropped_snapshots 2", the heaviest first;
+   under all what no device counted. */
+static MLI_COLD void mli_verdict_anomalies(mli_verdict_writer *w) {
+    mli_report *r = w->r;
+    uint64_t top[MLI_FIRST_DEVICES][2], one[2], v;
+    size_t i, column, n, found = 0;
+    const char *name;
+    for (i = 0; i <= r->devices; i++) {
+        one[1] = i < r->devices ? r->top_device[i][1] : 0;
+        one[0] = mli_anomaly_weight(r, (uint32_t)one[1]);
+        if (!one[0]) continue;
+        n = found++;
+        if (n > MLI_FIRST_DEVICES) n = MLI_FIRST_DEVICES;
+        (void)mli_top_insert(top, n, MLI_FIRST_DEVICES, one, sizeof one, 0);
+    }
+    for (i = 0; i < found; i++) {
+        mli_out *o = mli_part_begin(w, 0);
+        const uint32_t dev = o ? (uint32_t)top[i][1] : 0;
+        const int device = mli_device_code(mli_anomaly_device(r, dev));
+        if (!o) continue;
+        column = n = 0;
+        while ((name = mli_anomaly_own(r, dev, &column, &v)) != NULL) {
+            if (n++) mli_put_str(o, ", ");
+            mli_put_anomaly(o, column, name, v);
+        }
+        mli_part_put(w, &device);
+    }
+}
+
+/* Writes "mistakes, cpu: unknown_free at main x.c:12, 3 times; ...", the heaviest first. */
+static MLI_COLD void mli_verdict_mistakes(mli_verdict_writer *w) {
+    size_t i;
+    for (i = 0; i < w->r->mistakes; i++) {
+        const memlord_anomaly *a = &w->r->mistake[i].is;
+        const int device = mli_device_code(a->device);
+        mli_out *o = mli_part_begin(w, a->bytes);
+        if (!o) continue;
+        mli_put_str(o, mli_anomaly_name(a->kind));
+        if (a->bytes) mli_putf(o, " %jo", a->bytes);
+        if (a->site.file[0]) {
+            mli_putf(o, " at %p", (const void *)&a->site);
+            w->site = &a->site;
+        }
+        if (a->count > 1) mli_putf(o, ", %ju times", a->count);
+        mli_part_put(w, &device);
+    }
+}
+
+/* Writes "collections that did not run, cuda:0: 2 of 3". */
+static MLI_COLD void mli_verdict_collections(mli_verdict_writer *w) {
+    size_t i;
+    for (i = 0; i < w->r->devices; i++) {
+        const uint32_t dev = (uint32_t)w->r->top_device[i][1];
+        const memlord_stats *s = &w->r->stat[dev - 1];
+        const int device = mli_report_device(w->r, dev);
+        mli_out *o = s->gc_failed ? mli_part_begin(w, 0) : NULL;
+        if (!o) continue;
+        mli_putf(o, "%ju of %ju", s->gc_failed, s->gc_failed + s->gc_runs);
+        mli_part_put(w, &device);
+    }
+}
+
+/* Writes "fragmented pool, cuda:0: 60 % of 3 GiB cached, the largest piece is 1.2 GiB", where that
+   matters: at least half of a cache that is a sixteenth of the pool. */
+static MLI_COLD void mli_verdict_fragments(mli_verdict_writer *w) {
+    size_t i;
+    for (i = 0; i < w->r->devices; i++) {
+        const uint32_t dev = (uint32_t)w->r->top_device[i][1];
+        const memlord_stats *s = &w->r->stat[dev - 1];
+        const int device = mli_report_device(w->r, dev);
+        const double fragmented = memlord_fragmentation(s);
+        mli_out *o;
+        if (!(fragmented >= 0.5) || s->cached < s->reserved / 16) continue;
+        if ((o = mli_part_begin(w, s->cached)) == NULL) continue;
+        mli_putf(o, "%g of %jo cached, the largest piece is %jo", fragmented * 100, s->cached,
+                 s->largest_free);
+        mli_part_put(w, &device);
+    }
+}
+
+/* Writes all verdicts, the worst first. */
+static MLI_COLD void mli_verdicts_write(mli_report *r, int json) {
+    static void (*const all[MLI_VERDICT_COUNT])(mli_verdict_writer *w) = {
+#define MLI_X(name, head, tone) mli_verdict_##name,
+        MLI_VERDICTS(MLI_X)
+#undef MLI_X
+    };
+    mli_verdict_writer w;
+    memset(&w, 0, sizeof w);
+    w.r = r;
+    w.json = json;
+    for (w.kind = 0; w.kind < MLI_VERDICT_COUNT; w.kind++) {
+        all[w.kind](&w);
+        mli_verdict_end(&w);
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r) {
+    r->out.name_max = MLI_TEXT_NAME;
+    mli_verdicts_write(r, 0);
+}
+MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
+    mli_jsonf(r->o, ",\n'verdicts':[");
+    mli_verdicts_write(r, 1);
+    mli_put_str(r->o, "]");
+}

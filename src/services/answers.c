@@ -1,0 +1,89 @@
+#include "services/answers.h"
+#include "base/atomics.h"
+#include "books/counters.h"
+#include "books/devices.h"
+#include "books/limits.h"
+#include "books/sites.h"
+#include "services/stats.h"
+
+MLI_PRIVATE const memlord_site mli_arena_site = {"", "(arena)", 0};
+
+static MLI_COLD void mli_holder_add(mli_holder_list *list, uint32_t dev, int kind,
+                                    const void *subject, uint64_t bytes) {
+    mli_holder h;
+    size_t n = list->count < MLI_HOLDERS_LISTED ? (size_t)list->count : MLI_HOLDERS_LISTED;
+    if (!bytes) return;
+    h.bytes = bytes;
+    h.subject = subject;
+    h.dev = dev;
+    h.kind = kind;
+    (void)mli_top_insert(list->at, n, MLI_HOLDERS_LISTED, &h, sizeof h,
+                         offsetof(mli_holder, bytes));
+    list->count++;
+    list->named += kind == MLI_HOLDER_NAMED;
+    list->bytes = mli_add_saturated(list->bytes, bytes);
+    if (dev != list->dev) list->elsewhere = 1;
+}
+/* Adds the holders of a device, which add up to its live bytes. */
+static MLI_COLD void mli_holder_add_dev(memlord *lord, mli_holder_list *list, uint32_t dev) {
+    mli_device_record *device = mli_device_record_at(lord, dev);
+    uint64_t arena = mli_u64_load(&device->arena);
+    uint64_t left = mli_row_live(lord, MLI_BOOK_DEVICE, dev);
+    uint32_t i, rows = mli_row_count(lord, list->book);
+    if (list->book == MLI_BOOK_TAG) mli_take_off(&arena, mli_u64_load(&device->arena_tagged));
+    mli_take_off(&left, arena);
+    for (i = 1; i < rows; i++) {
+        const mli_row *row = mli_row_at(lord, list->book, i);
+        uint64_t live;
+        if (row->dev != dev) continue;
+        live = mli_row_live(lord, list->book, i);
+        mli_take_off(&left, live);
+        mli_holder_add(list, dev, MLI_HOLDER_NAMED, row->subject, live);
+    }
+    mli_holder_add(list, dev, MLI_HOLDER_UNNAMED, NULL, left);
+    mli_holder_add(list, dev, MLI_HOLDER_ARENA, NULL, arena);
+}
+MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
+                                           int book, mli_holder_list *list) {
+    uint32_t i = 0;
+    memset(list, 0, sizeof *list);
+    list->book = book;
+    list->dev = dev;
+    if (!phys)
+        mli_holder_add_dev(lord, list, dev);
+    else
+        while ((i = mli_phys_next_dev(lord, phys, i)) != 0) mli_holder_add_dev(lord, list, i);
+}
+
+MLI_PRIVATE MLI_COLD const memlord_site *mli_holder_place(const mli_holder *h) {
+    if (h->kind == MLI_HOLDER_ARENA) return &mli_arena_site;
+    return (const memlord_site *)mli_ptr_load_acquire(
+        &((const mli_site_record *)h->subject)->display); /* as in a site's stat */
+}
+MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h) {
+    if (h->kind == MLI_HOLDER_ARENA) {
+        mli_put_str(o, "arenas");
+    } else if (h->kind == MLI_HOLDER_UNNAMED) {
+        mli_put_str(o, book == MLI_BOOK_TAG ? "untagged" : "no site");
+    } else if (book == MLI_BOOK_TAG) {
+        mli_putf(o, "%s", (const char *)h->subject);
+    } else {
+        memlord_site named;
+        mli_putf(o, "%p", (const void *)mli_site_named(lord, mli_holder_place(h), &named));
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list) {
+    uint64_t i, left = list->bytes;
+    if (!list->named && (list->book != MLI_BOOK_TAG || list->count < 2)) return;
+    mli_put_str(o, list->book == MLI_BOOK_TAG ? "; by tag: " : "; by site: ");
+    for (i = 0; i < list->count && i < MLI_HOLDERS_LISTED; i++) {
+        const mli_holder *h = &list->at[i];
+        if (i) mli_put_str(o, ", ");
+        if (list->elsewhere)
+            mli_putf(o, "%i ", mli_device_code(mli_device_record_at(lord, h->dev)->device));
+        mli_put_holder(lord, o, list->book, h);
+        mli_putf(o, " %jo", h->bytes);
+        mli_take_off(&left, h->bytes);
+    }
+    if (i < list->count) mli_putf(o, ", and %ju more with %jo", list->count - i, left);
+}
