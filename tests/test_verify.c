@@ -213,6 +213,21 @@ static void blocks_that_another_thread_freed_agree(void **state) {
     assert_ok(memlord_verify(test_lord(state)));
 }
 
+/* So many parts that their list is an allocation of its own: the teardown finds it if it is left. */
+static void the_parts_of_the_first_and_the_last_shard_end_with_the_ledger(void **state) {
+    memlord *lord = test_lord(state);
+    const uint32_t ends[] = {0, MLI_SHARDS - 1};
+    uint64_t key = MANY, i;
+    size_t k;
+    for (k = 0; k < 2; k++) {
+        while (mli_shard_of(lord, key) != mli_shard_at(lord, ends[k])) key += 4096;
+        assert_ok(memlord_alloc(lord, cuda(0), key, 4000, NULL));
+        for (i = 0; i < 4000; i++) assert_ok(memlord_part_add(lord, cuda(0), key, i, 1, NULL));
+        key += 4096;
+    }
+    assert_ok(memlord_verify(lord));
+}
+
 /* -- a fork in the middle of anything -- */
 
 typedef struct churn {
@@ -704,6 +719,7 @@ int main(void) {
         TEST_FILLED(it_agrees_while_a_realloc_is_open),
         TEST_FILLED(it_agrees_after_a_realloc_that_had_no_room),
         TEST(a_map_that_grew_agrees),
+        TEST(the_parts_of_the_first_and_the_last_shard_end_with_the_ledger),
         TEST_EXACT(a_map_that_grew_agrees),
         TEST(a_block_of_many_references_agrees),
         TEST_FILLED(blocks_that_another_thread_freed_agree),
