@@ -111,22 +111,18 @@ typedef struct mli_span_peak {
     uint64_t from, high;
 } mli_span_peak;
 
-/* An invocation of a scope that was exported. The threads in it share its totals: each adds what its
-   own span counts when it leaves. Meanwhile `level` has of each thread what is published of its cell
-   (base), less the level at which its span began: so it is at most the bytes that all threads in it
-   have added, and `high` is not above the highest sum. */
+/* An invocation of a scope that was exported. Each thread adds what its own span counts when it
+   leaves. Until then `level` has of it what is published of its cell (base), less the level at which
+   its span began: so it is at most the bytes that all have added, and `high` at most their peak. */
 typedef struct mli_joint {
-    mli_lock lock;    /* all but token and began */
-    uint64_t token;   /* its handle, the second word of a memlord_scope_token */
+    mli_lock lock;                  /* all but token and began */
+    uint64_t token;                 /* its handle, the second word of a memlord_scope_token */
     struct mli_thread_scope *began; /* of the thread that exported it */
-    uint32_t members; /* contexts in it */
-    int over;         /* 1: the context that exported it has ended it: no other may adopt it */
-    int adopted;      /* 1: it was adopted */
+    uint32_t members;               /* the contexts in it */
+    int over, adopted; /* 1: the context that exported it has ended it; it was adopted */
     uint64_t start, before, bytes, blocks; /* as in a span; bytes and blocks of those that left */
     const char *shapes;
-    struct {
-        uint64_t level, high, delta; /* delta: of those that left */
-    } at[MEMLORD_MAX_DEVICES + 1];   /* by dev; signed */
+    struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1]; /* delta: of those that left */
 } mli_joint;
 
 /* A span: one scope that a thread is in. */
@@ -281,15 +277,13 @@ MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t d
 /* Raises a span's highest level on a device to `level`: levels count modulo 2^64. */
 MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
 
-/* Adds `by` to the level of a shared invocation on a device. Before, its level rose to `above` over
-   what it is. Both are signed. */
+/* Adds `by` to the level of an invocation, after it was `above` higher. Both are signed. */
 MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above);
 /* Adds to all shared invocations that a thread is in, when the base of its cell changes by `by`. */
 MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by, uint64_t above);
 
-/* Returns how far a cell's level has been above its base since it was published last. That is its
-   high only as long as no other thread has published: see mli_row_raise_peak. Requires: the row's
-   lock, if the ledger has a batch. */
+/* Returns how far a cell's level has been above its base, as far as mli_row_raise_peak could tell.
+   Requires: the row's lock, if the ledger has a batch. */
 MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
 
 /* Raises a row's peak by a cell's high, if no other thread has published since the cell did. If
