@@ -88,7 +88,8 @@ static void a_full_stream_that_waits_for_the_ledger_hangs_nobody(void **state) {
     cudaStream_t stream = a_stream(), side = a_stream();
     alarm(20);
     of_function = lord;
-    fake.queue_length = fake.lax_host_functions = 1;
+    fake.queue_length = 1;
+    fake.lax_host_functions = 1;
     assert_int_equal(memlord_alloc(lord, device, 128, 64, NULL), MEMLORD_OK);
     assert_int_equal(memlord_alloc(lord, device, 256, 64, NULL), MEMLORD_OK);
     assert_int_equal(memlord_cuda_record_use(lord, (void *)128, stream), MEMLORD_OK);
