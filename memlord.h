@@ -8315,18 +8315,17 @@ typedef struct mli_span_peak {
     uint64_t from, high;
 } mli_span_peak;
 
-/* An invocation of a scope that was exported. Each thread adds what its own span counts when it
-   leaves. Until then `level` has of it what is published of its cell (base), less the level at which
-   its span began: so it is at most the bytes that all have added, and `high` at most their peak. */
+/* An exported invocation of a scope. Each thread adds what its span counts when it leaves. Until
+   then `level` has the base of its cell, less the level at which its span began. So `level` is at
+   most what all have added, and `high` at most their peak. */
 typedef struct mli_joint {
     mli_lock lock;                  /* all but token and began */
     uint64_t token;                 /* its handle, the second word of a memlord_scope_token */
     struct mli_thread_scope *began; /* of the thread that exported it */
-    uint32_t members;               /* the contexts in it */
-    int over, adopted; /* 1: the context that exported it has ended it; it was adopted */
+    uint32_t members, over, adopted; /* contexts in it; 1: its owner ended it; 1: it was adopted */
     uint64_t start, before, bytes, blocks; /* as in a span; bytes and blocks of those that left */
     const char *shapes;
-    struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1]; /* delta: of those that left */
+    struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1]; /* delta: of who left */
 } mli_joint;
 
 /* A span: one scope that a thread is in. */
@@ -8483,7 +8482,7 @@ MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
 
 /* Adds `by` to the level of an invocation, after it was `above` higher. Both are signed. */
 MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above);
-/* Adds to all shared invocations that a thread is in, when the base of its cell changes by `by`. */
+/* The same for all that a thread is in: the base of its cell changes by `by`. */
 MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by, uint64_t above);
 
 /* Returns how far a cell's level has been above its base, as far as mli_row_raise_peak could tell.
@@ -8768,14 +8767,13 @@ MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level) {
     mli_span_peak *at = mli_span_peak_at(f, dev);
     if ((int64_t)(level - at->high) > 0) at->high = level;
 }
-/* Raises the caller's innermost span to a cell's high, before that high is reset. Returns the
-   caller; NULL if it is in no scope. */
+/* Raises the caller's innermost span to a cell's high. Returns the caller; NULL: in no scope. */
 static const mli_thread *mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
-    if (mli_self.generation != lord->generation || !t->now.span) return NULL;
-    if (mli_cell_own_device(t, dev) != cell) return NULL; /* the orphan's */
-    mli_span_raise(t->now.span, dev, mli_u64_load(&cell->high));
-    return t;
+    const int own = mli_self.generation == lord->generation && t->now.span &&
+                    mli_cell_own_device(t, dev) == cell; /* not the orphan's */
+    if (own) mli_span_raise(t->now.span, dev, mli_u64_load(&cell->high));
+    return own ? t : NULL;
 }
 
 MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above) {
@@ -8821,8 +8819,7 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
     uint64_t base = mli_u64_load(&cell->base), hold, published;
-    const mli_thread *t = NULL;
-    if (book == MLI_BOOK_DEVICE) t = mli_span_note_high(lord, number, cell);
+    const mli_thread *t = book == MLI_BOOK_DEVICE ? mli_span_note_high(lord, number, cell) : NULL;
     if (!lord->counters.batch) {
         published = mli_u64_add(&row->published, level - base) + (level - base);
         mli_u64_max(&row->peak, (int64_t)published);
@@ -17803,7 +17800,7 @@ MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token) {
     mli_lock_take(&shared->lock);
     open = shared->token == token && shared->members && !shared->over;
     shared->members += (uint32_t)open;
-    shared->adopted |= open;
+    shared->adopted |= (uint32_t)open;
     mli_lock_drop(&shared->lock);
     return open;
 }
@@ -17833,7 +17830,7 @@ MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli
     for (i = 1; i < n; i++)
         x->at[i].delta += mli_level_of(t ? mli_cell_own_device(t, i) : NULL) -
                           mli_span_peak_at(f, i)->from;
-    x->over |= !f->adopted;
+    x->over |= (uint32_t)!f->adopted;
     last = --x->members == 0;
     v->bytes = x->bytes;
     v->blocks = x->blocks;

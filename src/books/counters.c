@@ -209,14 +209,13 @@ MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level) {
     mli_span_peak *at = mli_span_peak_at(f, dev);
     if ((int64_t)(level - at->high) > 0) at->high = level;
 }
-/* Raises the caller's innermost span to a cell's high, before that high is reset. Returns the
-   caller; NULL if it is in no scope. */
+/* Raises the caller's innermost span to a cell's high. Returns the caller; NULL: in no scope. */
 static const mli_thread *mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
-    if (mli_self.generation != lord->generation || !t->now.span) return NULL;
-    if (mli_cell_own_device(t, dev) != cell) return NULL; /* the orphan's */
-    mli_span_raise(t->now.span, dev, mli_u64_load(&cell->high));
-    return t;
+    const int own = mli_self.generation == lord->generation && t->now.span &&
+                    mli_cell_own_device(t, dev) == cell; /* not the orphan's */
+    if (own) mli_span_raise(t->now.span, dev, mli_u64_load(&cell->high));
+    return own ? t : NULL;
 }
 
 MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above) {
@@ -262,8 +261,7 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
     uint64_t base = mli_u64_load(&cell->base), hold, published;
-    const mli_thread *t = NULL;
-    if (book == MLI_BOOK_DEVICE) t = mli_span_note_high(lord, number, cell);
+    const mli_thread *t = book == MLI_BOOK_DEVICE ? mli_span_note_high(lord, number, cell) : NULL;
     if (!lord->counters.batch) {
         published = mli_u64_add(&row->published, level - base) + (level - base);
         mli_u64_max(&row->peak, (int64_t)published);

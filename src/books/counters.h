@@ -111,18 +111,17 @@ typedef struct mli_span_peak {
     uint64_t from, high;
 } mli_span_peak;
 
-/* An invocation of a scope that was exported. Each thread adds what its own span counts when it
-   leaves. Until then `level` has of it what is published of its cell (base), less the level at which
-   its span began: so it is at most the bytes that all have added, and `high` at most their peak. */
+/* An exported invocation of a scope. Each thread adds what its span counts when it leaves. Until
+   then `level` has the base of its cell, less the level at which its span began. So `level` is at
+   most what all have added, and `high` at most their peak. */
 typedef struct mli_joint {
     mli_lock lock;                  /* all but token and began */
     uint64_t token;                 /* its handle, the second word of a memlord_scope_token */
     struct mli_thread_scope *began; /* of the thread that exported it */
-    uint32_t members;               /* the contexts in it */
-    int over, adopted; /* 1: the context that exported it has ended it; it was adopted */
+    uint32_t members, over, adopted; /* contexts in it; 1: its owner ended it; 1: it was adopted */
     uint64_t start, before, bytes, blocks; /* as in a span; bytes and blocks of those that left */
     const char *shapes;
-    struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1]; /* delta: of those that left */
+    struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1]; /* delta: of who left */
 } mli_joint;
 
 /* A span: one scope that a thread is in. */
@@ -279,7 +278,7 @@ MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
 
 /* Adds `by` to the level of an invocation, after it was `above` higher. Both are signed. */
 MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above);
-/* Adds to all shared invocations that a thread is in, when the base of its cell changes by `by`. */
+/* The same for all that a thread is in: the base of its cell changes by `by`. */
 MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by, uint64_t above);
 
 /* Returns how far a cell's level has been above its base, as far as mli_row_raise_peak could tell.

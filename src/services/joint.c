@@ -73,7 +73,7 @@ MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token) {
     mli_lock_take(&shared->lock);
     open = shared->token == token && shared->members && !shared->over;
     shared->members += (uint32_t)open;
-    shared->adopted |= open;
+    shared->adopted |= (uint32_t)open;
     mli_lock_drop(&shared->lock);
     return open;
 }
@@ -103,7 +103,7 @@ MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli
     for (i = 1; i < n; i++)
         x->at[i].delta += mli_level_of(t ? mli_cell_own_device(t, i) : NULL) -
                           mli_span_peak_at(f, i)->from;
-    x->over |= !f->adopted;
+    x->over |= (uint32_t)!f->adopted;
     last = --x->members == 0;
     v->bytes = x->bytes;
     v->blocks = x->blocks;
