@@ -64,8 +64,8 @@
         fences       memlord_free_deferred, _free_done, _block_use, _retire
         sites        memlord_sites_enable, _site_at, _site_of, _site_place, _sites_top, ...;
                      MEMLORD_SITE
-        stacks       memlord_stacks_top, _unwind_frame_pointers; memlord_desc.stack_depth,
-                     .stack_bytes, .stack_seed, .unwinder
+        stacks       memlord_stacks_set, _stacks_top, _unwind_frame_pointers;
+                     memlord_desc.stack_depth, .stack_bytes, .stack_seed, .unwinder
         statistics   memlord_allocated, _freed, _pending, _peak, _stats_get, _summary, _reset;
                      memlord_hit_rate, _recovery_rate, _success_rate, _mean_bytes
         blocks       memlord_blocks_each, _blocks_top, _block_find, _mark, _leaks
@@ -1118,7 +1118,10 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
    100 cases where some 20 such blocks are expected, in 91 where 5 are, and in 62 where one is.
    0: live_bytes are exact, or no picked block lives that stands for others. In the second case up
    to 3 * stack_bytes of blocks that were not picked may live there, and more in one case of 20. A
-   stack without a sample has no row. */
+   stack without a sample has no row.
+   `temporaries`: picked blocks that the thread that allocated them freed before another of its
+   allocs was picked. Where every alloc is picked, these are the blocks that nothing outlived: a
+   buffer that a caller could keep. */
 typedef struct memlord_stack_stat {
     void *const *frames;
     const memlord_site *const *sites; /* of the frames, by the modules that had them */
@@ -1127,6 +1130,7 @@ typedef struct memlord_stack_stat {
     uint64_t alloc_bytes, allocs;
     uint64_t live_bytes, peak_bytes;
     uint64_t samples, error_bytes;
+    uint64_t temporaries;
 } memlord_stack_stat;
 
 /* Lists the largest stacks by `order`, up to `cap`, and returns how many were written. A stack used
@@ -1136,6 +1140,14 @@ typedef struct memlord_stack_stat {
 MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
                                       memlord_site_order order, memlord_stack_stat *out,
                                       size_t cap) MLI_OFF(0)
+
+/* Takes the stacks of allocs from now on, as memlord_desc.stack_depth and .stack_bytes say, with the
+   unwinder of the desc; depth 0: takes no more. A ledger that began without stacks can take them.
+   Blocks keep the stacks that they have, or that they lack. What was taken by samples before stays
+   an estimate. Threads: from any, also while others alloc.
+   Errors: E_INVALID depth over 128. */
+MEMLORD_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_t bytes)
+    MLI_OFF(MEMLORD_OK)
 
 /* Follows the frame pointers of the calling thread: a memlord_desc.unwinder that takes some ns a
    frame, for a host that is compiled with -fno-omit-frame-pointer. MemLord itself needs no frame
@@ -1633,9 +1645,9 @@ typedef uint64_t memlord_ticket; /* 0 is none */
    memlord_alloc_retry records there: it needs room only for what the ticket lacks. On other
    threads name the ticket: memlord_alloc_with. Commit and cancel return the rest, on any
    thread: both do the same, and cancel is the name for a request that failed. Without a limit
-   everything is granted. It runs no collection: on E_LIMIT call memlord_gc_run with
-   MEMLORD_REASON_LIMIT and try again, use memlord_alloc_retry, or wait until the host has freed
-   something. A free does not refill a ticket. The allocs of a thread come off its 8 latest tickets;
+   everything is granted. It runs no collection and waits for nothing: on E_LIMIT call
+   memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`, and try again if it gave back
+   something; use memlord_alloc_retry; or wait until the host has freed something. A free does not refill a ticket. The allocs of a thread come off its 8 latest tickets;
    those before them count in full, unless named. A thread may hold any number for others that name
    them.
    Errors: E_LIMIT over the limit of the device, or of the account that this thread uses there (a
@@ -1815,7 +1827,7 @@ typedef struct memlord_gc_event {
     size_t band;             /* its index in the strategy; SIZE_MAX: none has fired */
     memlord_metric metric;
     uint64_t value, threshold; /* of the metric; without a band live bytes, and 0 */
-    uint64_t needed;         /* bytes wanted; 0, as of a band or memlord_gc_run: no number */
+    uint64_t needed;         /* bytes wanted; 0, as of a band: no number */
     uint64_t device_runs, total_runs; /* this one included, failed ones too */
 } memlord_gc_event;
 
@@ -1854,11 +1866,13 @@ MEMLORD_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_dev
                                                       memlord_gc_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 
-/* Collects now, whatever the bands say. *reclaimed, if not NULL, is what it gave back.
+/* Collects now, whatever the bands say. The callbacks get `needed`: the bytes wanted, or 0 for no
+   number. *reclaimed, if not NULL, is what they gave back, 0 after an error. MEMLORD_OK says that a
+   callback ran, not that it gave back enough.
    Errors: E_INVALID the reason; E_DEVICE; E_UNKNOWN no callback; E_STATE one is running, or
            none of them could. */
 MEMLORD_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int reason,
-                                          uint64_t *reclaimed)
+                                          uint64_t needed, uint64_t *reclaimed)
     MLI_OFF_SET(if (reclaimed) *reclaimed = 0, MEMLORD_OK)
 
 /* Retires deferred frees and runs due collections: the safe point under MEMLORD_FLAG_DEFER.
@@ -1992,6 +2006,8 @@ MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device d
    are gone. Without threads memlord_gc_poll does its work. Where the Linux kernel tells of stalls
    for memory (PSI), a stall runs the cpu's callbacks with MEMLORD_REASON_NEIGHBOUR and `needed` 0.
    A forked child joins again by the name at its first call; if it cannot, it works alone.
+   A page whose file was removed is joined again by its name, within the interval of pollers, with a
+   warning.
    Requires: nothing makes the file shorter while it is in use: that raises SIGBUS.
    Errors: E_INVALID a name too long; E_STATE a page is open already, or the file is refused;
            E_LIMIT 64 ledgers are in it; E_IO it cannot be opened or made, as with a full disk;
@@ -2008,7 +2024,10 @@ MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD
 
 /* Asks the neighbours for memory of a physical device: each runs its collection callbacks with
    MEMLORD_REASON_NEIGHBOUR and this `needed`. Waits until they say that they gave back as many
-   bytes, until each of them has answered, or for 2 s. 0: asks, and does not wait.
+   bytes, until each of them has answered, or for 2 s. 0: asks, and does not wait. After a run that
+   gave nothing back a ledger rests, 1 s and then up to 60 s, twice as long each time: it answers at
+   once, and runs no callbacks for that device. The rest ends when the device's live bytes have
+   changed by an eighth.
    memlord_alloc_retry does this by itself before each pause.
    Errors: E_OOM they gave back less, or there are none; E_STATE no page is open, or it is closed
            meanwhile; E_UNKNOWN the device has no identity, or was never seen; E_DEVICE;
@@ -2204,8 +2223,8 @@ typedef int (*memlord_event_fn)(void *user, const memlord_event *event); /* != 0
    Cost:   one branch a call when off. */
 MEMLORD_API memlord_result memlord_events_start(memlord *lord, size_t capacity)
     MLI_OFF(MEMLORD_OK)
-/* Stops writing; the ring can still be read. */
-MEMLORD_API void memlord_events_stop(memlord *lord) MLI_OFF_VOID
+/* Stops writing; the ring can still be read. Errors: E_STATE on a thread of MemLord's own. */
+MEMLORD_API memlord_result memlord_events_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 /* Calls fn for the events in the ring, in the order of their time; those that are overwritten
    meanwhile are left out. Errors: E_INVALID `fn` NULL; E_NOMEM. */
 MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, void *user)
@@ -3013,6 +3032,7 @@ private:
 #define memlord_site_top_alloc MLI_PREFIXED(memlord_site_top_alloc)
 #define memlord_site_top_free MLI_PREFIXED(memlord_site_top_free)
 #define memlord_stacks_top MLI_PREFIXED(memlord_stacks_top)
+#define memlord_stacks_set MLI_PREFIXED(memlord_stacks_set)
 #define memlord_unwind_frame_pointers MLI_PREFIXED(memlord_unwind_frame_pointers)
 #define memlord_allocated MLI_PREFIXED(memlord_allocated)
 #define memlord_freed MLI_PREFIXED(memlord_freed)
@@ -5179,9 +5199,11 @@ struct mli_threads_state {
     mli_ptr saver;     /* const mli_saver *; set by the first request for a report */
 };
 struct mli_stacks_state {
-    uint32_t depth; /* frames a stack; 0: the ledger has no stacks */
-    uint64_t bytes; /* the mean number of bytes from sample to sample; 1: every alloc is picked */
-    uint64_t seed;  /* the seed of the samples of all threads */
+    mli_u32 depth; /* frames a stack; 0: none are taken now */
+    mli_u64 bytes; /* from sample to sample in the mean; 1: every alloc is picked */
+    mli_u64 estimated; /* the last such rate that was over 1; 0: there was none */
+    mli_u32 begun; /* 1: the seed is set, and the unwinder has run once */
+    uint64_t seed;  /* of the samples of all threads */
     int repeatable; /* 1: the host gave the seed */
     memlord_unwinder unwinder;
     mli_ptr heads;                    /* mli_stack_heads *; NULL: there is no stack yet */
@@ -5438,6 +5460,70 @@ MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take) {
     else
         mli_lock_drop(lock);
 }
+
+/* ------------------------------------------------------------------------- src/base/frames.h -- */
+
+/* Has the unwinder that follows frame pointers. Owns no state. May use os/ and mli_self. Locks:
+   none. */
+
+/* ------------------------------------------------------------------------- src/base/frames.c -- */
+
+#if MLI_FRAME_POINTERS
+#ifdef __cplusplus
+extern "C" {
+#endif
+int mli_attr_of_thread(pthread_t thread, pthread_attr_t *attr)
+    __asm__("pthread_getattr_np") __attribute__((weak));
+int mli_attr_stack(const pthread_attr_t *attr, void **stack, size_t *size)
+    __asm__("pthread_attr_getstack") __attribute__((weak));
+#ifdef __cplusplus
+}
+#endif
+static MLI_COLD void mli_stack_bounds_find(void) {
+    pthread_attr_t attr;
+    void *from;
+    size_t size;
+    mli_self.stack_to = 1; /* which no frame lies below */
+    if (!mli_attr_of_thread || !mli_attr_stack || mli_attr_of_thread(pthread_self(), &attr)) return;
+    if (!mli_attr_stack(&attr, &from, &size)) {
+        mli_self.stack_from = (uintptr_t)from;
+        mli_self.stack_to = (uintptr_t)from + size;
+    }
+    (void)pthread_attr_destroy(&attr);
+}
+/* Removes the signature that aarch64 may have put into a return address. */
+static void *mli_return_address_plain(uintptr_t address) {
+#if defined(__aarch64__)
+    __asm__("mov x30, %0\n\thint #7\n\tmov %0, x30" : "+r"(address) : : "x30"); /* xpaclri */
+#endif
+    return (void *)address;
+}
+/* Begins with the frame of the call in progress: our own code need not keep frame pointers. Each
+   frame must lie behind the one before, as those of callers do, so a cycle ends. */
+MLI_API MLI_NOINLINE __attribute__((no_sanitize("address"))) size_t
+memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
+    void *own = MLI_FRAME_ADDRESS();
+    uintptr_t at = (uintptr_t)(mli_self.unwinding ? mli_self.frame : own), from = (uintptr_t)own;
+    const size_t size = 2 * sizeof at;
+    size_t n = 0;
+    (void)user;
+    if (!mli_self.stack_to) mli_stack_bounds_find();
+    if (from < mli_self.stack_from || from >= mli_self.stack_to) return 0;
+    while (n < cap && at >= from && at <= mli_self.stack_to - size && at % sizeof at == 0) {
+        const uintptr_t *frame = (const uintptr_t *)at;
+        if (!frame[1]) break;
+        frames[n++] = mli_return_address_plain(frame[1]);
+        from = at + size;
+        at = frame[0];
+    }
+    return n;
+}
+#else
+MLI_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
+    (void)user, (void)frames, (void)cap;
+    return 0;
+}
+#endif
 
 /* --------------------------------------------------------------------------- src/base/text.h -- */
 
@@ -6699,6 +6785,7 @@ enum { /* mli_thread.special: the further work of the thread's calls. calls/fast
                                     clears the bit */
     MLI_SPECIAL_ACCOUNT = 128,   /* its blocks are charged to an account */
     MLI_SPECIAL_STACKS = 256,    /* its allocs may be sampled: see mli_stack_passes */
+    MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: its next alloc draws again */
     MLI_SPECIAL_CONTEXT = MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE |
                           MLI_SPECIAL_ACCOUNT, /* what its context asks for */
     MLI_SPECIAL_SERVED =
@@ -6770,8 +6857,11 @@ typedef struct mli_thread {
                                          mli_detached_count */
     uint32_t other_dev;      /* a device that this call or an earlier one took bytes from, until
                                 mli_call_end has looked at it; 0: none */
-    int64_t stack_left;      /* the bytes until its next sample; 0 or less: the alloc is picked */
-    uint64_t stack_random;   /* 0: stack_left is not drawn yet */
+    int64_t stack_left;      /* bytes until its next sample; at most 0: the alloc is picked */
+    uint64_t stack_random;   /* 0: it has not drawn yet */
+    uint64_t stack_mean;     /* that stack_left was drawn by; 0: to be drawn */
+    uint64_t taken_key;      /* of its last block with a stack */
+    uint32_t taken_row, taken_type; /* taken_row 0: it has ended, or there was none */
     mli_context own;         /* its own context */
     mli_cache_entry cache_inline[MLI_CACHE_MIN + MLI_CACHE_PATH];
 } mli_thread;
@@ -6872,6 +6962,8 @@ static MLI_HOT uint32_t mli_hook_on(const memlord *lord, uint32_t bits) {
 /* Sets or clears a MLI_HOOK_... bit of the ledger and of all its threads. Takes the registry lock,
    so that no thread registers meanwhile. */
 MLI_PRIVATE MLI_COLD void mli_hook_set(memlord *lord, uint32_t bit, int on);
+/* Sets or clears a MLI_SPECIAL_... bit of all its threads, but not of those that register later. */
+MLI_PRIVATE MLI_COLD void mli_special_set_all(memlord *lord, uint32_t bit, int on);
 
 /* Returns the number of a thread record in reports, by its id; that of the orphan record is 1. */
 MLI_PRIVATE uint32_t mli_record_number(uint32_t id);
@@ -6997,6 +7089,13 @@ MLI_PRIVATE MLI_COLD void mli_hook_set(memlord *lord, uint32_t bit, int on) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
+MLI_PRIVATE MLI_COLD void mli_special_set_all(memlord *lord, uint32_t bit, int on) {
+    mli_thread *t;
+    mli_lock_take(&mli_process.registry_lock);
+    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) mli_special_set(t, bit, on);
+    mli_lock_drop(&mli_process.registry_lock);
+}
+
 MLI_PRIVATE uint32_t mli_record_number(uint32_t id) { return id - MLI_THREAD_ID_FIRST + 1; }
 
 MLI_PRIVATE uint32_t mli_thread_count(memlord *lord) {
@@ -7024,6 +7123,9 @@ static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     t->id = mli_u32_add(&lord->threads.next_id, 1);
     mli_u32_store(&t->special, mli_u32_load(&lord->threads.hooks));
+    t->stack_left = 0; /* the rate may have changed since the last owner */
+    t->stack_mean = 0;
+    t->taken_row = 0;
     t->lord = lord;
     t->own.id = t->id;
     t->own.home = t;
@@ -11648,6 +11750,7 @@ typedef struct mli_stack_row {
     /* Since the last reset: alloc_bytes and allocs are estimates for all allocs of the stack;
        samples and picked_bytes are the number and the bytes of the allocs that were picked. */
     uint64_t alloc_bytes, samples, picked_bytes;
+    uint64_t temporaries; /* picked allocs that their thread freed before it had another picked */
     double allocs;
     uint64_t live, peak, blocks;   /* `blocks`: how many of its picked blocks are live */
     double variance;               /* the variance of `live`; 0 if `blocks` is 0 */
@@ -11676,9 +11779,14 @@ MLI_PRIVATE MLI_NOINLINE mli_stack_row *mli_stack_row_at(const memlord *lord, ui
 #if !defined(MEMLORD_NO_PROFILES)
 MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t number);
 #endif
-/* mli_stacks_on returns 1 if the ledger has stacks, mli_stacks_sampled if it takes them by samples. */
+/* mli_stacks_on returns 1 if the ledger takes stacks, or has some; mli_stacks_sampled if some were
+   taken by samples. */
 MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord);
 MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord);
+/* Returns the frames and the bytes from sample to sample that hold for allocs now; 0 and 0: none are
+   taken. */
+MLI_PRIVATE MLI_COLD uint32_t mli_stacks_depth(const memlord *lord);
+MLI_PRIVATE MLI_COLD uint64_t mli_stacks_bytes(const memlord *lord);
 /* Writes "estimates: a sample each 512 KiB". */
 MLI_PRIVATE MLI_COLD void mli_stacks_put_rate(const memlord *lord, mli_out *o);
 /* Returns how many stacks could not be taken in full. */
@@ -11708,8 +11816,8 @@ MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e);
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e);
 /* Ends the stack of a block that ends. */
 MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo);
-/* Takes a block that is not in the table any more off its row. */
-MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes);
+/* Takes a block that is not in the table any more off its row; `frees`: it ends. */
+MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees);
 /* Gives back the room of a stack whose block was not opened. */
 MLI_PRIVATE void mli_stack_forget(memlord *lord);
 /* Keeps the stack of a block that is moved to a device and a row of the sites, or comes back. */
@@ -11818,17 +11926,24 @@ static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
     if (!t->stack_random) t->stack_random = mli_mixed(lord->stacks.seed + t->id * step);
     t->stack_random += step;
     r = (mli_mixed(t->stack_random) >> 11) + 1;
-    t->stack_left = (int64_t)(-mli_log_of(r) * (double)lord->stacks.bytes) + 1;
+    t->stack_left = (int64_t)(-mli_log_of(r) * (double)t->stack_mean) + 1;
 }
 
-/* Counts the bytes of an alloc on the general path. 1: it is picked. */
-static MLI_COLD int mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
-    if (!mli_stacks_sampled(lord)) return 1;
-    if (!t->stack_random) mli_stack_draw(lord, t);
+/* Counts the bytes of an alloc on the general path. Returns the mean by which it is picked; 0: it is
+   not. After a change of the rate it draws again: what is left of an old draw has the distribution
+   of a new one, so no estimate has a bias. */
+static MLI_COLD uint64_t mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
+    const uint64_t mean = mli_u64_load(&lord->stacks.bytes);
+    if (t->stack_mean != mean || !t->stack_random) {
+        t->stack_mean = mean;
+        t->stack_left = 0;
+        if (mean > 1) mli_stack_draw(lord, t);
+    }
+    if (mean == 1) return 1;
     t->stack_left -= (int64_t)bytes;
     if (t->stack_left > 0) return 0;
     mli_stack_draw(lord, t);
-    return 1;
+    return mean;
 }
 
 /* -- the tree and the rows -- */
@@ -12083,6 +12198,24 @@ static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes
     row->allocs -= row->samples-- == 1 ? row->allocs : pick->scale;
 }
 
+/* Notes the block as the last one that this thread had picked. */
+static void mli_taken_set(memlord *lord, const mli_pick *pick) {
+    mli_thread *t = mli_self.thread;
+    if (mli_self.generation != lord->generation) return; /* it has no record */
+    t->taken_key = pick->key;
+    t->taken_row = pick->row;
+    t->taken_type = pick->type;
+}
+/* Returns 1 if this block, which ends, is that last one. Then there is none. */
+static int mli_taken_ends(memlord *lord, const mli_pick *pick) {
+    mli_thread *t = mli_self.thread;
+    if (mli_self.generation != lord->generation || t->taken_row != pick->row ||
+        t->taken_key != pick->key || t->taken_type != pick->type)
+        return 0;
+    t->taken_row = 0;
+    return 1;
+}
+
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e) {
     mli_pick pick;
     mli_stack_row *row;
@@ -12093,6 +12226,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e
     pick.row = mli_self.pick_row;
     pick.scale = mli_self.pick_scale;
     mli_self.pick_row = 0;
+    mli_taken_set(lord, &pick);
     mli_lock_take(&lord->stacks.lock);
     lord->stacks.pick_reserved--;
     lord->stacks.pick_count++;
@@ -12135,76 +12269,18 @@ MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, in
     if (MLI_LIKELY(!(e->word1 & MLI_PICKED))) return;
     mli_lock_take(&lord->stacks.lock);
     pick = mli_pick_of_locked(lord, e);
+    if (mli_taken_ends(lord, pick) && !undo) mli_stack_row_at(lord, pick->row)->temporaries++;
     mli_stack_credit(lord, pick, MLI_BYTES(e->word1), undo);
     mli_pick_remove(lord, pick);
     mli_lock_drop(&lord->stacks.lock);
 }
-MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes) {
+MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees) {
     if (!pick->row) return;
     mli_lock_take(&lord->stacks.lock);
+    if (frees && mli_taken_ends(lord, pick)) mli_stack_row_at(lord, pick->row)->temporaries++;
     mli_stack_credit(lord, pick, bytes, 0);
     mli_lock_drop(&lord->stacks.lock);
 }
-
-/* -- frame pointers -- */
-
-#if MLI_FRAME_POINTERS
-#ifdef __cplusplus
-extern "C" {
-#endif
-int mli_attr_of_thread(pthread_t thread, pthread_attr_t *attr)
-    __asm__("pthread_getattr_np") __attribute__((weak));
-int mli_attr_stack(const pthread_attr_t *attr, void **stack, size_t *size)
-    __asm__("pthread_attr_getstack") __attribute__((weak));
-#ifdef __cplusplus
-}
-#endif
-static MLI_COLD void mli_stack_bounds_find(void) {
-    pthread_attr_t attr;
-    void *from;
-    size_t size;
-    mli_self.stack_to = 1; /* which no frame lies below */
-    if (!mli_attr_of_thread || !mli_attr_stack || mli_attr_of_thread(pthread_self(), &attr)) return;
-    if (!mli_attr_stack(&attr, &from, &size)) {
-        mli_self.stack_from = (uintptr_t)from;
-        mli_self.stack_to = (uintptr_t)from + size;
-    }
-    (void)pthread_attr_destroy(&attr);
-}
-/* Removes the signature that aarch64 may have put into a return address. */
-static void *mli_return_address_plain(uintptr_t address) {
-#if defined(__aarch64__)
-    __asm__("mov x30, %0\n\thint #7\n\tmov %0, x30" : "+r"(address) : : "x30"); /* xpaclri */
-#endif
-    return (void *)address;
-}
-/* Begins with the frame of the call in progress, because our own code may keep no frame pointers.
-   The frame of a caller lies behind that of the function it called. So a frame that does not ends
-   the walk, and no cycle is followed for ever. */
-MLI_API MLI_NOINLINE __attribute__((no_sanitize("address"))) size_t
-memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
-    void *own = MLI_FRAME_ADDRESS();
-    uintptr_t at = (uintptr_t)(mli_self.unwinding ? mli_self.frame : own), from = (uintptr_t)own;
-    const size_t size = 2 * sizeof at;
-    size_t n = 0;
-    (void)user;
-    if (!mli_self.stack_to) mli_stack_bounds_find();
-    if (from < mli_self.stack_from || from >= mli_self.stack_to) return 0;
-    while (n < cap && at >= from && at <= mli_self.stack_to - size && at % sizeof at == 0) {
-        const uintptr_t *frame = (const uintptr_t *)at;
-        if (!frame[1]) break;
-        frames[n++] = mli_return_address_plain(frame[1]);
-        from = at + size;
-        at = frame[0];
-    }
-    return n;
-}
-#else
-MLI_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
-    (void)user, (void)frames, (void)cap;
-    return 0;
-}
-#endif
 
 /* -- the stack of an alloc -- */
 
@@ -12257,7 +12333,7 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
 static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t,
                                          uintptr_t here) {
     if (mli_is_orphan(lord, t) || mli_frame_runs(&mli_self.unwinding, here)) return 0;
-    return !mli_stacks_sampled(lord) || mli_pid() == mli_u64_load(&mli_process.pid);
+    return mli_u64_load(&lord->stacks.bytes) == 1 || mli_pid() == mli_u64_load(&mli_process.pid);
 }
 /* Returns how many of `n` frames come before the first one that cannot be code: that frame is
    garbage, or the end of the stack. Code has no address with a top byte, and keys of the index use
@@ -12268,14 +12344,15 @@ static size_t mli_stack_sound(void *const *frames, size_t n) {
     return i;
 }
 
-/* Writes the stack of the call in progress to `frames`, which has room for the depth and our own
-   frames, and sets *from to its first frame. Returns its depth. If the call may not unwind, or
-   unwinding gave nothing, the stack is the one known return address, or is empty. */
-static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t cap,
+/* Writes the stack of the call in progress to `frames`, which has room for `most` frames and our own
+   ones, and sets *from to its first frame. Returns its depth. If nothing may be unwound, or
+   nothing was, the stack is the one return address that is known, or it is empty. */
+static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t most,
                                         const memlord_site *site, size_t *from) {
     const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
     void *caller = mli_self.caller;
     void *known = record ? (void *)(uintptr_t)record->address : NULL;
+    const size_t cap = most + MLI_STACK_OWN;
     size_t n = 0;
     *from = 0;
     if (may_unwind) {
@@ -12286,7 +12363,7 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **fr
         n = mli_stack_sound(frames, n < cap ? n : cap);
         *from = mli_stack_own(frames, n, known, caller);
     }
-    if (n > *from) return n - *from < lord->stacks.depth ? n - *from : lord->stacks.depth;
+    if (n > *from) return n - *from < most ? n - *from : most;
     (void)mli_u64_add(&lord->stacks.cut, 1);
     *from = 0;
     frames[0] = known ? known : mli_is_own(caller) ? NULL : caller;
@@ -12315,14 +12392,16 @@ MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint
                                               uint64_t bytes, const memlord_site *site) {
     MLI_REQUIRE(!mli_is_inside());
     void *frames[MLI_STACK_DEPTH_MAX + MLI_STACK_OWN];
-    const double mean = (double)lord->stacks.bytes;
-    const size_t cap = lord->stacks.depth + MLI_STACK_OWN;
+    const uint32_t most = mli_stacks_depth(lord);
     size_t depth, from;
     uint32_t row = 0, at = 0;
+    double mean;
     int may;
-    if (!mli_stack_due(lord, t, bytes)) return;
+    if (mli_u32_load(&t->special) & MLI_SPECIAL_REDRAW) mli_special_set(t, MLI_SPECIAL_REDRAW, 0);
+    mean = (double)(most ? mli_stack_due(lord, t, bytes) : 0);
+    if (!(mean > 0)) return;
     may = mli_stack_may_unwind(lord, t, MLI_STACK_ADDRESS());
-    depth = mli_stack_unwind(lord, may, frames, cap, site, &from);
+    depth = mli_stack_unwind(lord, may, frames, most, site, &from);
     if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         at = MLI_SITE_ROW(mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev));
     if (mli_stacks_ready(lord)) row = mli_stack_row_of(lord, frames + from, depth, dev, at);
@@ -12378,6 +12457,7 @@ MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
     out->live_bytes = row->live;
     out->peak_bytes = row->peak;
     out->samples = row->samples;
+    out->temporaries = row->temporaries;
     variance = row->variance;
     mli_lock_drop(&lord->stacks.lock);
     out->error_bytes = mli_square_root(variance);
@@ -12392,10 +12472,20 @@ MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t nu
     return copy;
 }
 #endif
-MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord) { return lord->stacks.depth != 0; }
-MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord) { return lord->stacks.bytes > 1; }
+MLI_PRIVATE MLI_COLD uint32_t mli_stacks_depth(const memlord *lord) {
+    return mli_u32_load_acquire(&lord->stacks.depth); /* pairs with mli_stacks_begin */
+}
+MLI_PRIVATE MLI_COLD uint64_t mli_stacks_bytes(const memlord *lord) {
+    return mli_stacks_depth(lord) ? mli_u64_load(&lord->stacks.bytes) : 0;
+}
+MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord) {
+    return mli_stacks_depth(lord) || mli_stack_rows(lord) > 1;
+}
+MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord) {
+    return mli_u64_load(&lord->stacks.estimated) != 0;
+}
 MLI_PRIVATE MLI_COLD void mli_stacks_put_rate(const memlord *lord, mli_out *o) {
-    mli_putf(o, "estimates: a sample each %jo", lord->stacks.bytes);
+    mli_putf(o, "estimates: a sample each %jo", mli_u64_load(&lord->stacks.estimated));
 }
 MLI_PRIVATE MLI_COLD uint64_t mli_stacks_cut(const memlord *lord) {
     return mli_u64_load(&lord->stacks.cut);
@@ -12411,35 +12501,47 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord) {
 static MLI_COLD const char *mli_stacks_check(const memlord_desc *desc) {
     return desc->stack_depth > MLI_STACK_DEPTH_MAX ? "[create] stack_depth is over 128" : NULL;
 }
-/* Sets up the stacks that a description asks for. Unwinds once: the first time a platform's
-   unwinder may load a library. */
-static MLI_COLD void mli_stacks_init(memlord *lord, const memlord_desc *desc) {
-    MLI_REQUIRE(!lord->back);
+/* Takes stacks of `depth` frames from now on, each `bytes` in the mean; 0: the default. The first
+   time it seeds the samples and unwinds: a platform's unwinder may then load a library. */
+static MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes) {
     void *frames[1];
     uint64_t generation;
-    mli_lock_rank(&lord->stacks.lock, MLI_RANK_STACKS);
-    if (!desc->stack_depth) return;
-    lord->stacks.depth = desc->stack_depth;
-    lord->stacks.bytes = desc->stack_bytes ? desc->stack_bytes : MLI_STACK_BYTES;
-    if (lord->stacks.bytes > MLI_BYTES_MAX) lord->stacks.bytes = MLI_BYTES_MAX;
-    lord->stacks.frame_count.v = lord->stacks.node_count.v = lord->stacks.row_count.v = 1;
+    if (!bytes) bytes = MLI_STACK_BYTES;
+    if (bytes > MLI_BYTES_MAX) bytes = MLI_BYTES_MAX;
+    if (!mli_u32_exchange(&lord->stacks.begun, 1)) {
+        mli_stacks_seed(lord);
+        generation = mli_busy_begin();
+        if (lord->stacks.unwinder.fn == mli_unwind) (void)mli_unwind(NULL, frames, 1);
+        mli_busy_end(generation);
+    }
+    mli_u64_store(&lord->stacks.bytes, bytes);
+    if (bytes > 1) mli_u64_store(&lord->stacks.estimated, bytes);
+    mli_u32_store_release(&lord->stacks.depth, depth); /* pairs with mli_stacks_depth */
     mli_hook_set(lord, MLI_HOOK_STACKS, 1);
+    mli_special_set_all(lord, MLI_SPECIAL_REDRAW, 1);
+}
+/* Takes none any more. Blocks keep the stacks that they have. */
+static MLI_COLD void mli_stacks_end(memlord *lord) {
+    mli_u32_store_release(&lord->stacks.depth, 0);
+    mli_hook_set(lord, MLI_HOOK_STACKS, 0);
+    mli_special_set_all(lord, MLI_SPECIAL_REDRAW, 0);
+}
+static MLI_COLD void mli_stacks_init(memlord *lord, const memlord_desc *desc) {
+    MLI_REQUIRE(!lord->back);
+    mli_lock_rank(&lord->stacks.lock, MLI_RANK_STACKS);
+    lord->stacks.frame_count.v = lord->stacks.node_count.v = lord->stacks.row_count.v = 1;
+    lord->stacks.bytes.v = 1;
     lord->stacks.unwinder = desc->unwinder;
+    if (!desc->unwinder.fn) lord->stacks.unwinder.fn = mli_unwind;
     lord->stacks.seed = desc->stack_seed;
     lord->stacks.repeatable = desc->stack_seed != 0;
-    mli_stacks_seed(lord);
-    if (desc->unwinder.fn) return;
-    lord->stacks.unwinder.fn = mli_unwind;
-    generation = mli_busy_begin();
-    (void)mli_unwind(NULL, frames, 1);
-    mli_busy_end(generation);
+    if (desc->stack_depth) mli_stacks_begin(lord, desc->stack_depth, desc->stack_bytes);
 }
 
 static MLI_COLD void mli_stacks_lock(memlord *lord, int take) {
     mli_lock_set(&lord->stacks.lock, take);
 }
-/* Makes every thread draw anew at its next alloc: else it would repeat the draws of the parent. The
-   rest of an old draw has the same distribution as a new draw, so no estimate becomes biased. */
+/* Makes every thread draw when it next allocs: else it would repeat what the parent draws. */
 static MLI_COLD void mli_stacks_forked(memlord *lord) {
     mli_thread *t;
     mli_stacks_seed(lord);
@@ -12470,7 +12572,7 @@ static MLI_COLD void mli_stacks_reset(memlord *lord, mli_thread *t) {
     for (i = 1; i < rows; i++) {
         mli_stack_row *row = mli_stack_row_at(lord, i);
         row->peak = row->live;
-        row->alloc_bytes = row->picked_bytes = row->samples = 0;
+        row->alloc_bytes = row->picked_bytes = row->samples = row->temporaries = 0;
         row->allocs = 0;
     }
     mli_u64_store(&lord->stacks.cut, 0);
@@ -12483,6 +12585,18 @@ MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life) {
     life->forked = mli_stacks_forked;
     life->reset = mli_stacks_reset;
     life->free = mli_stacks_free;
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_t bytes) {
+    if (!lord) return MEMLORD_OK;
+    if (depth > MLI_STACK_DEPTH_MAX) return MEMLORD_E_INVALID;
+    if (depth)
+        mli_stacks_begin(lord, depth, bytes);
+    else
+        mli_stacks_end(lord);
+    return MEMLORD_OK;
 }
 
 /* ------------------------------------------------------------------------ src/books/events.h -- */
@@ -12912,8 +13026,11 @@ MLI_API memlord_result memlord_events_start(memlord *lord, size_t capacity) {
     mli_alert_set(lord, MLI_ALERT_EVENTS, 1);
     return MEMLORD_OK;
 }
-MLI_API void memlord_events_stop(memlord *lord) {
-    if (lord) mli_alert_set(lord, MLI_ALERT_EVENTS, 0);
+MLI_API memlord_result memlord_events_stop(memlord *lord) {
+    if (!lord) return MEMLORD_OK;
+    if (mli_self.is_helper) return MEMLORD_E_STATE;
+    mli_alert_set(lord, MLI_ALERT_EVENTS, 0);
+    return MEMLORD_OK;
 }
 MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, void *user) {
     mli_ring_reader reading;
@@ -14530,7 +14647,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
     if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e, &pick))
         return mli_unknown_free(lord, from, from_key);
     t->other_dev = MLI_DEV(e.word1);
-    mli_pick_off(lord, &pick, MLI_BYTES(e.word1));
+    mli_pick_off(lord, &pick, MLI_BYTES(e.word1), 0);
     rows = mli_word2_moved(lord, t, mli_word2_rows(e.word2), dev, site, MLI_DEV(e.word1) == dev);
     mli_stack_keep(lord, &pick, dev, MLI_SITE_ROW(rows));
     stack = mli_self.pick_row;
@@ -16212,8 +16329,8 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
    which lie with the rows of tags and the records of devices (books/counters). May use the books,
    calls/record and calls/deferred. Invariants: the balance of a device is at least the sum of its
    tags' (arena_tagged); a balance and the counts change in one stay inside a shard, so that no fork
-   or report sees one without the other. Lock: row, that of the device, for the balances of the
-   device and of its tags. */
+   or report sees one without the other. Lock: row, that of the device, for the balances of its
+   tags. */
 
 /* ------------------------------------------------------------------------ src/calls/arenas.c -- */
 
@@ -16225,29 +16342,34 @@ typedef struct mli_arena_change {
     int over;               /* 1: the tags have more than the device now */
 } mli_arena_change;
 
-/* Changes the balance of a device and of a tag. What a tag lacks comes off the untagged balance. */
-static MLI_COLD void mli_arena_balance(memlord *lord, mli_arena_change *c) {
-    MLI_REQUIRE(mli_is_inside());
+/* Changes the balance of a tag. Returns the bytes taken off it. */
+static MLI_COLD uint64_t mli_arena_tag_balance(memlord *lord, const mli_arena_change *c) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, c->dev);
-    mli_row *tag = c->tag ? mli_row_at(lord, MLI_BOOK_TAG, c->tag) : NULL;
-    mli_device_record *device = mli_device_record_at(lord, c->dev);
-    uint64_t had, now, tagged;
+    mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, c->tag);
+    uint64_t had, out;
     mli_lock_take(&row->lock);
-    had = mli_u64_load(&device->arena);
-    tagged = mli_u64_load(&device->arena_tagged);
-    if (had + c->in > (uint64_t)1 << 62) c->in = 0;
-    if (c->out > had) c->out = had;
-    now = had + c->in - c->out;
-    mli_u64_store(&device->arena, now);
-    if (tag) {
-        uint64_t bytes = mli_u64_load(&tag->arena);
-        c->tag_out = bytes < c->out ? bytes : c->out;
-        mli_u64_store(&tag->arena, bytes + c->in - c->tag_out);
-        tagged += c->in - c->tag_out;
-        mli_u64_store(&device->arena_tagged, tagged);
-    }
-    c->over = tagged > now;
+    had = mli_u64_load(&tag->arena);
+    out = had < c->out ? had : c->out;
+    mli_u64_store(&tag->arena, had + c->in - out);
+    (void)mli_u64_add(&mli_device_record_at(lord, c->dev)->arena_tagged, c->in - out);
     mli_lock_drop(&row->lock);
+    return out;
+}
+/* Changes the balance of a device and of a tag. What a tag lacks comes off the untagged balance.
+   Two calls may find the tags over the device, and none misses it: each changes one of the two words
+   and then reads the other, all four seq_cst. */
+static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
+    MLI_REQUIRE(mli_is_inside());
+    mli_device_record *device = mli_device_record_at(lord, c->dev);
+    uint64_t had = mli_u64_load(&device->arena), in, out;
+    do {
+        in = had + c->in > (uint64_t)1 << 62 ? 0 : c->in;
+        out = had < c->out ? had : c->out;
+    } while (!mli_u64_cas(&device->arena, &had, had + in - out));
+    c->in = in;
+    c->out = out;
+    if (c->tag) c->tag_out = mli_arena_tag_balance(lord, c);
+    c->over = mli_u64_add(&device->arena_tagged, 0) > mli_u64_add(&device->arena, 0);
 }
 
 /* Takes off the tag with the largest balance what the tags of a device have more than the device.
@@ -16272,7 +16394,7 @@ static MLI_COLD uint64_t mli_arena_excess(memlord *lord, uint32_t dev, uint32_t 
     if (largest) {
         if (most > tagged - arena) most = tagged - arena;
         mli_u64_store(&largest->arena, mli_u64_load(&largest->arena) - most);
-        mli_u64_store(&device->arena_tagged, tagged - most);
+        (void)mli_u64_add(&device->arena_tagged, (uint64_t)0 - most);
     }
     mli_lock_drop(&row->lock);
     return most;
@@ -16300,21 +16422,28 @@ static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) 
 /* Changes the balances and counts the change, which is no alloc and no free, on the device and on
    the tag. The site counts what comes as both in and out: an arena byte does not remember the site
    it came from, so no later call can take it off there. */
-static MLI_COLD void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
-                                      const memlord_site *site) {
+static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
+                             const memlord_site *site) {
     mli_row_delta d[3];
-    const unsigned n = c->tag ? 3 : 2;
-    memset(d, 0, sizeof d);
+    unsigned n = 2;
+    memset(d, 0, 2 * sizeof *d);
     d[0].dev = c->dev;
     if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         d[1].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, site, c->dev);
-    d[2].word2 = mli_word2_of(0, c->tag, 0);
+    if (c->tag) {
+        memset(&d[2], 0, sizeof d[2]);
+        d[2].word2 = mli_word2_of(0, c->tag, 0);
+        n = 3;
+    }
     mli_cells_make(lord, t, d, n);
     mli_shard_enter_to_count(lord, t);
     mli_arena_balance(lord, c);
-    d[0].in = d[1].in = d[1].out = d[2].in = c->in;
+    d[0].in = d[1].in = d[1].out = c->in;
     d[0].out = d[1].freed_here = c->out;
-    d[2].out = c->tag_out;
+    if (c->tag) {
+        d[2].in = c->in;
+        d[2].out = c->tag_out;
+    }
     mli_count(lord, t, d, n);
     mli_shard_leave(t);
     if (MLI_UNLIKELY(c->over)) mli_arena_trim(lord, t, c->dev);
@@ -16323,11 +16452,11 @@ static MLI_COLD void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_ch
 /* Adds bytes without identity to a device, or takes them off: then at most those it has, and more
    count as an underflow. The device and the bytes are checked as for an alloc; 1 stands for a valid
    storage. */
-static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
-                                              int adds, const memlord_site *site) {
+static memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
+                                     int adds, const memlord_site *site) {
     const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;
     mli_call call;
-    mli_arena_change c;
+    mli_arena_change c = {0, 0, 0, 0, 0, 0};
     memlord_block block = {device, 0, 0};
     uint64_t rows = 0;
     memlord_result r;
@@ -16336,7 +16465,6 @@ static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device devi
     if (!call.t) return mli_refuse(lord, refuser, r, device, mli_block_fault(1, bytes), site);
     if (call.t->now.tag)
         rows = mli_cached_row(lord, call.t, MLI_BOOK_TAG, call.t->now.tag, call.dev);
-    memset(&c, 0, sizeof c);
     c.dev = call.dev;
     c.tag = MLI_TAG_ROW(rows);
     if (!adds) {
@@ -16399,6 +16527,8 @@ static mli_pick mli_token_stack(const memlord_realloc_token *token) {
     mli_pick pick = mli_pick_none;
     memcpy(&pick.scale, &token->word[3], sizeof pick.scale);
     pick.row = (uint32_t)token->word[4];
+    pick.key = token->storage;
+    pick.type = (uint32_t)token->device.type;
     return pick;
 }
 
@@ -16446,7 +16576,7 @@ static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, const mli_call *call,
                                            const memlord_block *block, uint64_t storage,
                                            const memlord_site *site) {
     const uint64_t had = MLI_BYTES(old->word1);
-    mli_pick_off(lord, pick, had);
+    mli_pick_off(lord, pick, had, 0);
     if (storage)
         mli_stack_pick(lord, call->t, call->dev, block->bytes, site);
     else
@@ -16990,7 +17120,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     } else {
         if (mli_refs_of(e.word1, e.word2) > 1) mli_shared_free(lord, &e);
         pick = mli_token_stack(token);
-        mli_pick_off(lord, &pick, MLI_BYTES(e.word1));
+        mli_pick_off(lord, &pick, MLI_BYTES(e.word1), 1);
         mli_entry_abandon(lord, t, &e);
         mli_count_site_free(lord, t, dev, site, MLI_BYTES(e.word1));
     }
@@ -19762,7 +19892,7 @@ MLI_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_device 
 }
 
 MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int reason,
-                                      uint64_t *reclaimed) {
+                                      uint64_t needed, uint64_t *reclaimed) {
     uint64_t ignored;
     uint32_t dev;
     memlord_result r;
@@ -19773,7 +19903,7 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
     if (mli_device_valid(device) && !mli_gc_registered(lord, device, reason))
         return MEMLORD_E_UNKNOWN; /* before mli_dev, because that makes the device known */
     r = mli_dev(lord, device, &dev);
-    return r ? r : mli_collect(lord, dev, reason, 0, reclaimed ? reclaimed : &ignored);
+    return r ? r : mli_collect(lord, dev, reason, needed, reclaimed ? reclaimed : &ignored);
 }
 
 /* ---------------------------------------------------------------------- src/services/pages.h -- */
@@ -19842,6 +19972,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_page_map(const char *path, mli_page **pa
                                                  const char **why);
 MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page);
 MLI_PRIVATE void mli_page_fd_close(int fd);
+/* Returns 1 if the file of a page has no name any more. */
+MLI_PRIVATE MLI_COLD int mli_page_is_gone(int fd);
 
 /* Puts the directory and the start of the file of a name without '/'. */
 MLI_PRIVATE MLI_COLD void mli_put_page_path(mli_out *o);
@@ -19853,6 +19985,7 @@ MLI_PRIVATE memlord_result mli_page_map(const char *path, mli_page **page, int *
                                         const char **why);
 MLI_PRIVATE void mli_page_unmap(mli_page *page);
 MLI_PRIVATE void mli_page_fd_close(int fd);
+MLI_PRIVATE int mli_page_is_gone(int fd);
 MLI_PRIVATE void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 0
 #endif
@@ -20017,6 +20150,11 @@ MLI_PRIVATE void mli_page_fd_close(int fd) {
     mli_cancel_restore(cancel);
 }
 
+MLI_PRIVATE MLI_COLD int mli_page_is_gone(int fd) {
+    struct stat st;
+    return fstat(fd, &st) == 0 && st.st_nlink == 0;
+}
+
 MLI_PRIVATE MLI_COLD void mli_put_page_path(mli_out *o) {
 #if defined(__linux__)
     mli_putf(o, "/dev/shm/memlord-%ju-", (uint64_t)geteuid());
@@ -20041,6 +20179,10 @@ MLI_PRIVATE memlord_result mli_page_map(const char *path, mli_page **page, int *
 }
 MLI_PRIVATE void mli_page_unmap(mli_page *page) { (void)page; }
 MLI_PRIVATE void mli_page_fd_close(int fd) { (void)fd; }
+MLI_PRIVATE int mli_page_is_gone(int fd) {
+    (void)fd;
+    return 0;
+}
 MLI_PRIVATE void mli_put_page_path(mli_out *o) { mli_put_str(o, "memlord-"); }
 #endif
 
@@ -20917,6 +21059,15 @@ MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
+/* The rest of a device after a run that gave nothing back: requests run no callbacks meanwhile, or
+   one neighbour that asks without end would keep this ledger collecting. */
+typedef struct mli_rest {
+    uint64_t until; /* 0: it does not rest */
+    uint64_t ms;    /* how long it rests; doubles with each run in a row that gave nothing */
+    uint64_t live;  /* the device's live bytes when the rest began */
+} mli_rest;
+enum { MLI_REST_MS = 1000, MLI_REST_MS_MAX = 60000 };
+
 struct mli_neighbours_state {
     mli_lock lock;         /* guards all members below but service, open and listener */
     struct mli_page *page; /* NULL: none is mapped */
@@ -20928,9 +21079,11 @@ struct mli_neighbours_state {
     mli_page_slot mine;    /* what the slot is to hold */
     const mli_phys *phys[MLI_SLOT_DEVICES]; /* of the slot's devices */
     struct mli_raise *raises;
+    mli_rest rests[MLI_SLOT_DEVICES]; /* of the slot's devices; of the thread that answers */
     uint32_t ringing; /* threads that ring bells of the page: it stays mapped */
     int answers;      /* 1: a thread answers requests */
     char path[MLI_PAGE_PATH];
+    int removed;  /* 1: its file was removed, and that it cannot be joined was logged */
     int unfit;    /* 1: a device has no room in the slot; 2: that was logged */
     mli_u32 open; /* 1: the host has opened a page */
     mli_helper listener;
@@ -20995,6 +21148,7 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
                                                                pairs with the loads of readers */
     memset(mine, 0, sizeof *mine);
     memset(lord->neighbours->phys, 0, sizeof lord->neighbours->phys);
+    memset(lord->neighbours->rests, 0, sizeof lord->neighbours->rests);
     mine->pid = mli_pid();
     mine->started = lord->started_wall;
     mine->owner = mli_now() << 10 | (i + 1); /* differs from the owner of every claim before */
@@ -21174,19 +21328,41 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
 }
 
 /* Retires and runs the callbacks of every device at a physical device. Returns the bytes that
-   callbacks reclaimed. */
+   callbacks reclaimed; *ran: 1 if one ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
-                                               uint64_t needed) {
+                                               uint64_t needed, int *ran) {
     uint32_t i = 0;
     uint64_t all = 0, one;
     while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
         if (needed && all >= needed) break;
         (void)mli_fences_retire(lord, mli_device_record_at(lord, i)->device);
         if (mli_collect(lord, i, MEMLORD_REASON_NEIGHBOUR, needed ? needed - all : 0, &one) ==
-            MEMLORD_OK)
+            MEMLORD_OK) {
             all = mli_add_saturated(all, one);
+            *ran = 1;
+        }
     }
     return all;
+}
+
+/* Returns 1 if a device rests: its time is not over, and its live bytes have not changed by an
+   eighth. */
+static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
+    const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
+    return mli_ms_left(rest->until) && moved <= rest->live / 8;
+}
+/* Answers a request for a device. A device that rests runs nothing. */
+static MLI_COLD uint64_t mli_request_answer(memlord *lord, const mli_phys *phys, uint64_t needed,
+                                            mli_rest *rest) {
+    uint64_t released;
+    int ran = 0;
+    if (rest->until && mli_rests(rest, mli_phys_live(lord, phys))) return 0;
+    released = mli_neighbour_collect(lord, phys, needed, &ran);
+    rest->ms = released || !ran ? 0 : rest->ms ? 2 * rest->ms : (uint64_t)MLI_REST_MS;
+    if (rest->ms > MLI_REST_MS_MAX) rest->ms = MLI_REST_MS_MAX;
+    rest->until = rest->ms ? mli_now() + rest->ms * 1000000u : 0;
+    rest->live = mli_phys_live(lord, phys);
+    return released;
 }
 
 /* Publishes the bytes released, and then that the requests in `seen` are answered. */
@@ -21212,6 +21388,7 @@ static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released
 static MLI_COLD void mli_requests_answer(memlord *lord) {
     uint64_t needed[MLI_SLOT_DEVICES], released[MLI_SLOT_DEVICES], seen[MLI_PAGE_SLOTS];
     const mli_phys *phys[MLI_SLOT_DEVICES];
+    mli_rest rests[MLI_SLOT_DEVICES];
     mli_raise *raise;
     uint64_t waiting = 0;
     size_t k;
@@ -21226,13 +21403,16 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
         lord->neighbours->answers = 1;
         waiting = mli_requests_read(lord, needed, seen);
         memcpy(phys, lord->neighbours->phys, sizeof phys);
+        memcpy(rests, lord->neighbours->rests, sizeof rests);
     }
     mli_lock_drop(&lord->neighbours->lock);
     if (!answers) return;
     for (k = 0; k < MLI_SLOT_DEVICES; k++)
-        if (needed[k]) released[k] = mli_neighbour_collect(lord, phys[k], needed[k] - 1);
+        if (needed[k])
+            released[k] = mli_request_answer(lord, phys[k], needed[k] - 1, &rests[k]);
     mli_lock_take(&lord->neighbours->lock);
     lord->neighbours->answers = 0;
+    memcpy(lord->neighbours->rests, rests, sizeof rests);
     if (lord->neighbours->slot >= 0 &&
         memcmp(seen, lord->neighbours->mine.answered, sizeof seen) != 0)
         mli_answers_publish(lord, released, seen, waiting);
@@ -21242,7 +21422,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
 /* Looks for a stall of the host's memory. If there was one, runs the callbacks of the cpu. */
 static MLI_COLD void mli_stall_poll(memlord *lord) {
     mli_phys *host = mli_phys_storage(lord, 0);
-    int seen = 0;
+    int seen = 0, ran;
     mli_lock_take(&lord->neighbours->lock);
     if (lord->neighbours->stall_fd >= 0) seen = mli_stall_seen(lord->neighbours->stall_fd);
     if (seen < 0) {
@@ -21253,7 +21433,7 @@ static MLI_COLD void mli_stall_poll(memlord *lord) {
     mli_lock_take(&host->lock);
     if (seen > 0) host->stalled = mli_now();
     mli_lock_drop(&host->lock);
-    if (seen > 0) (void)mli_neighbour_collect(lord, host, 0);
+    if (seen > 0) (void)mli_neighbour_collect(lord, host, 0, &ran);
 }
 
 /* Does the work that is due at the interval of pollers: joins again after a fork, publishes, frees
@@ -21290,8 +21470,49 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
                                            "room for the rest");
     if (why) mli_logf(lord, MEMLORD_LOG_WARNING, "[neighbours] the child works alone: %s", why);
 }
+/* Joins the page of the ledger's name in place of one whose file was removed. Without success it
+   keeps that one. */
+static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
+    MLI_REQUIRE(mli_lock_held(&lord->neighbours->lock));
+    struct mli_neighbours_state *n = lord->neighbours;
+    mli_page *page = n->page;
+    const int slot = n->slot, fd = n->fd;
+    mli_raise *raise;
+    n->page = NULL;
+    n->slot = MLI_SLOT_NONE;
+    if (mli_page_join(lord, why)) {
+        n->page = page;
+        n->slot = slot;
+        n->fd = fd;
+        return;
+    }
+    mli_u64_store_release(&page->slots[slot][MLI_SLOT_WORD(owner)], 0); /* pairs with mli_slot_read */
+    mli_page_unmap(page);
+    mli_page_fd_close(fd);
+    for (raise = n->raises; raise; raise = raise->next)
+        memset(raise->before, 0, sizeof raise->before); /* nobody will answer */
+}
+/* Looks whether the file of the page was removed: ledgers that open it later are on another. A
+   thread that rings bells keeps the page until the next time. Requires: the listener does not wait
+   at a bell of the page. */
+static MLI_COLD void mli_page_replace(memlord *lord) {
+    struct mli_neighbours_state *n = lord->neighbours;
+    const char *why = NULL;
+    int tells = 0;
+    mli_lock_take(&n->lock);
+    if (n->slot >= 0 && !n->ringing && !n->answers && mli_page_is_gone(n->fd)) {
+        mli_page_exchange(lord, &why);
+        tells = !why || !n->removed;
+        n->removed = why != NULL;
+    }
+    mli_lock_drop(&n->lock);
+    if (tells)
+        mli_logf(lord, MEMLORD_LOG_WARNING, "[neighbours] %s was removed, and %s%s", n->path,
+                 why ? "cannot be joined again: " : "is joined again", why ? why : "");
+}
 static MLI_COLD void mli_neighbours_serve(memlord *lord) {
     if (!mli_u32_load(&lord->neighbours->open)) return;
+    if (mli_u32_load(&lord->neighbours->listener.state) != MLI_HELPER_RUNS) mli_page_replace(lord);
     mli_neighbours_round(lord);
     mli_stall_poll(lord);
     mli_requests_answer(lord);
@@ -21304,6 +21525,7 @@ static MLI_COLD void mli_listener_run(void *user) {
     uint32_t rung;
     mli_self.is_helper = 1;
     for (;;) {
+        if (!mli_ms_left(due)) mli_page_replace(lord); /* before it has a bell of the page */
         mli_lock_take(&lord->neighbours->lock);
         bell = lord->neighbours->slot < 0
                    ? &none
@@ -25560,7 +25782,7 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
     const mli_report *r = w->r;
     size_t i;
     mli_jsonf(r->o, ",\n'stacks':{'depth':%ju,'bytes':%ju,'cut':%ju",
-              (uint64_t)r->lord->stacks.depth, r->lord->stacks.bytes,
+              (uint64_t)mli_stacks_depth(r->lord), mli_stacks_bytes(r->lord),
               mli_stacks_cut(r->lord));
     for (i = 0; i < r->stacks; i++) mli_json_frames_mark(w, r->stack[i].node);
     for (i = 0; i < r->stack_leaks; i++) mli_json_frames_mark(w, mli_stack_leak_node(r, i));
@@ -25571,9 +25793,9 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
         mli_json_stack(w, r->stack[i].node);
         mli_jsonf(r->o,
                   ",'device':'%i','alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,'peak_bytes':%ju,"
-                  "'samples':%ju,'error_bytes':%ju}",
+                  "'samples':%ju,'error_bytes':%ju,'temporaries':%ju}",
                   mli_device_code(s->device), s->alloc_bytes, s->allocs, s->live_bytes,
-                  s->peak_bytes, s->samples, s->error_bytes);
+                  s->peak_bytes, s->samples, s->error_bytes, s->temporaries);
     }
     mli_jsonf(r->o, "],'more':{'stacks':%ju,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju}}",
               (uint64_t)(r->stack_rows - r->stacks), r->stack_rest.alloc_bytes,
@@ -26080,7 +26302,7 @@ MLI_PRIVATE MLI_COLD void mli_json(mli_report *r) { mli_json_run(r, 0); }
 static const char mli_html_head[][3089] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-wS58VzREJADS0TMmbCYHhD"
-    "yRiuR6t9osXmVSMgeDQwA='; script-src 'sha256-d/Ryp2qBKeXlg+X0g6309ZT6KwocTKz3UMHn+E5SMQs=' 'sh"
+    "yRiuR6t9osXmVSMgeDQwA='; script-src 'sha256-8QFC0NvYkwRVF7wsApvobLaMULrcgdnkDsoLEoJ19AM=' 'sh"
     "a256-FLMvRGQG3pb5HtTGZbk8vgRm50vIPO6P+NgfOkTjewM='; base-uri 'none'; form-action 'none'\">\n<"
     "meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"referre"
     "r\" content=\"no-referrer\">\n<title>MemLord report</title>\n<style>:root{color-scheme:light "
@@ -26215,7 +26437,7 @@ static const char mli_html_head[][3089] = {
     "den>\n</header>\n<main>\n<p id=\"message\" role=\"alert\" hidden></p>\n<noscript><p>This page"
     " draws its report with JavaScript, which is turned off here. In figures:</p>\n<pre>"};
 
-static const char mli_html_middle[][3565] = {
+static const char mli_html_middle[][3695] = {
     "</pre></noscript>\n<div id=\"empty\">\n<p id=\"hint\">Reading the profile&#8230;</p>\n</div>"
     "\n<div id=\"report\" hidden>\n<section id=\"overview\" class=\"plain\"><div class=\"body\"></"
     "div></section>\n<section id=\"versus\" class=\"plain\" hidden><h2>What changed</h2><div class"
@@ -26247,487 +26469,471 @@ static const char mli_html_middle[][3565] = {
     "2>\n<p class=\"note\">Parts subdivide a block and never add to it.</p>\n<div class=\"body\"><"
     "/div>\n</section>\n<section id=\"leaks\" data-nav=\"Leaks since the mark\">\n<h2>Leaks since "
     "the mark</h2>\n<p class=\"note\"></p>\n<div class=\"body\"></div>\n</section>\n<section id=\""
-    "accounts\" data-nav=\"Accounts\"><h2>Accounts</h2><div class=\"body\"></div></section>\n<sect"
-    "ion id=\"moves\" data-nav=\"Moves\"><h2>Moves and copies between devices</h2><div class=\"bod"
-    "y\"></div></section>\n<section id=\"snapshots\" data-nav=\"Snapshots\">\n<h2>Checkpoints and "
-    "snapshots</h2><div class=\"body\"></div>\n</section>\n<section id=\"threads\" data-nav=\"Thre"
-    "ads\"><h2>Threads</h2><div class=\"body\"></div></section>\n<section id=\"about\" data-nav=\""
-    "About\"><h2>About this report</h2><div class=\"body\"></div></section>\n<footer>Bytes are IEC"
-    ": 1 KiB is 1024 B. Hover over a figure for the exact one. Nothing on this page was\nfetched, "
-    "and nothing leaves it.</footer>\n</div>\n</main>\n<div id=\"beside\" hidden>Drop here to comp"
-    "are with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"pol"
-    "ite\"></div>\n<script type=\"application/json\" id=\"profile\">"};
+    "mistakes\" data-nav=\"Mistakes\"><h2>Mistakes of the program, the heaviest first</h2><div cla"
+    "ss=\"body\"></div></section>\n<section id=\"accounts\" data-nav=\"Accounts\"><h2>Accounts</h2"
+    "><div class=\"body\"></div></section>\n<section id=\"moves\" data-nav=\"Moves\"><h2>Moves and"
+    " copies between devices</h2><div class=\"body\"></div></section>\n<section id=\"snapshots\" d"
+    "ata-nav=\"Snapshots\">\n<h2>Checkpoints and snapshots</h2><div class=\"body\"></div>\n</secti"
+    "on>\n<section id=\"threads\" data-nav=\"Threads\"><h2>Threads</h2><div class=\"body\"></div><"
+    "/section>\n<section id=\"about\" data-nav=\"About\"><h2>About this report</h2><div class=\"bo"
+    "dy\"></div></section>\n<footer>Bytes are IEC: 1 KiB is 1024 B. Hover over a figure for the ex"
+    "act one. Nothing on this page was\nfetched, and nothing leaves it.</footer>\n</div>\n</main>"
+    "\n<div id=\"beside\" hidden>Drop here to compare with what is shown</div>\n<div id=\"tip\" hi"
+    "dden></div>\n<div id=\"live\" aria-live=\"polite\"></div>\n<script type=\"application/json\" "
+    "id=\"profile\">"};
 
-static const char mli_html_tail[][3624] = {
-    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqcfXt/2zbS7v/nU8g8WS8ZQYrkXJpQpvVL0qTN"
-    "NmmySXpbVW9Cy5DNhiZVkvKltr77mWcGAEHZ2d3z9mKRIAgCg8FgZjCXYF3rXt1U2aIJJmEYJQdXy3WxaLKy6BV1qKOrR"
-    "VnUTa9JvoR6WDfp4ksdqSJ5GjbD0/JonWu6rfk2z+omUiVVxKNKRyrl8mWVnlKt4Wm6Cqvk4FkTfgmrYZ01VONLWMyO6U"
-    "6aiuaROqW7crmsdRNF0SRbhjv1MNfFcXMSVbpZV9StdZ5PlmUVSs+qXrns1VE1XKXNSXKp6X37xTrPFjocqb2Hj+TzWXK"
-    "QzrJ5NFxmeaOr8FlZ5jotomGlz3RV6zCayEeuTqk4PqXeH142GOJi3fAt/UYKI41rhUFSYWnBcjCaljF6pwxk4mKzkU6e"
-    "NEmhz3u/6PTLm3Q1cSAuNUBsBnbSDE9SwPz6mi4JAqFWPAeRovtj3Ecb9+ozPG5UYWeoTprLlSZYaIxOJ0mAaS2Og6kUx"
-    "EFAk9PWMe209XZ321KaukM3w5Gqknu/90cXs9HgSTpYzvt37g0JKk1YR9MgIEhkSX19HYwugn4xbMoP3F44fkSQSqrr6/"
-    "T6uiYIr/KUZmO7IRUEDuhf9GVcTsv+5//zuZ/HGf+iG4frLD/6lB0R4tHExodheX2dEdoRCsVarbLFl/jqS1YcxQHPRKD"
-    "O0nzt6m0Ufzmmnuyk00PqdD88JWTOs0JT/+OgL9cEoChO+0H/lnGs0qxoqMG8Hcfw7uz33+/NeQA0Y0FYlE3vS1GeF1Fg"
-    "p/2ySHRyoNuXwvj3o/51BwSRwEB9p5NZkGdnOlDBivCEftI8Lxdpo4+CeYsyh4WddwO19YqAANA1Ap5iiB8z6GLIv9S/w"
-    "AyCSvB7fW3qHelVcxJrwhK+6o/jkYCUKtIP1QNGH17+QF8ADhP+qi/ZUR3P5ooGG89mI0X/zpX5ndO8HBHujxR3HxdnaZ"
-    "WlBfVmZAFT1wloTXhVlKg7o0HxZ6iXVzwIjD3YRHNFKyKe7YwV/zffRC0g/ilwUHV0leumR7g95F7ySiksUvXKaVgLEHZ"
-    "3S7nYSRJXFJqy5LKwl7TeyigOy4R6JR9QtmksyoKeKj3kng9X6/okLPFCuzLPddszWseAxnUy3t+ngiHRrRfp4iQMS5WC"
-    "2JbUF4ycOqKx+mfpPNkZ0fcItLNiTrf95A0RNiJfF/TOKIo23pd+ZBpgKUCBNbuNihYMRLxXedZMATXT+RlNWmHgXWyiu"
-    "C02s/RXk3D71E/7hVcNtgFaeFRsmy6mvHILg35mXUotwTktOKeI0qTFsY53RptYb9SXwravmTwXycFfgC+Rfkuh6a4m4C"
-    "YHO8XQvE3LmKhNOasH4/mQPgwI4tdDjbJuZ0B6XiZEapthlZ7LplKa3WR7IyllG2OMyhKGb0UL44w2ksirm6PulyKUXYc"
-    "+E2UJIJupHF1ROQGHH5m96/o6tBWIqFkcp3nqMcUiikFIx3iTUa9n1RCE4BPvPfR9kAN3w6tK7uYMtWN6NZPiup8UU+yg"
-    "chfR2suGdvUZRFqV5yGq6Koqq09me9uLzJSnScmb9yTd3eX+bOGL3/uyOdFVz2x+NAL0/DhMvb5TEVY1Cr1u0zbfonBab"
-    "29jlsiUSeYQL09mcwb/JNvdJY4A+2RGM5lkw/UqymUZUgGmbZFk05qJQObjtDd7S8xe3m76Uc0Le6kWPEcLtRTSKANd+v"
-    "Q00+HS8C6dfWdRrrTdd5Y88xuaUrtCFhvaUIkUoFbNGGbxm4aYMcAMHfCRLEM304inoaTBAL5SWcCKP/NoYrA3AXvSlE2"
-    "aD92+EQ1+DFPlvhFNUoOPu7vVweg/zzDwE322s1v5HzYYc8Z7XGgBQaCxcDgFc+NT7OyWZRkStGl5/+PD2x+Hwohky8tw"
-    "RqVzMJAWGSpmJWn5Dpv0mPAqs088eC0Ar6fhF1ORODvCSyLcn3i+7CeXSRkaLmiBxjxGie+Fg1u4RZ8a3CAcBk4ticDOi"
-    "IOkxgjE4YII8o0eyPelAZAGbsG2SBzuF7qhZdNQ79qpshOZM0jUWp20dPeS8ZKp0ZJ40URwZUpTFS/MZLnCIFwXNIxjaj"
-    "IgjmVhNoQeakWBYK2rjD8Wh+mllnNaRIS/vJzO2/1nTfuPB+9PjJ8MlZKnUUBj+vzRvJcVoWvgNPxkGeoR0btIPU+I4LN"
-    "E8MmsqqsNHtXR5CNtieeD5KNySHqpnjNxfW53gunz+O3hH3rRDNO6zo6L8Lm64vGdFbY90FVC3I8+4kYbbvISD87ViUXn"
-    "bUyqovzfIwoxK96kLry5JIq3YKrNpLkz+2HGAHP4dX09igbdt3mHqqzU43rFa4I6k0VLrN1cOCbgChOOlqRWtywzi5QAS"
-    "o2FNbtBLAREtpj/fnIP7VZzY7+0n8jcTFZbM0lCwE5mp2x3NxMmi9priA+6B4b4zr3IkN7uhkuwE75BUNzcESlaEt1HUT"
-    "/M0SAuiX6alqc5kTEw82ptyHkGtKG64IIjS9UtQZeXDKNiP8hY5Doty+SssEOjHpwk/7+b9ISRbk3TckI9+9p+7cH3kuB"
-    "LPPXePEpnl/OWT8TdgKj9Cf0SLpeOpNOT0fxgRALXbI9+o/+OvmNAhrx76xRN8SJlpOg82OMHjv7/1iRXwgPEZa1ki4vT"
-    "WoFOx1nN3GAdV/Wm3QfOC1+xoM0A9vems3l8h54xxOrkoGZ+DeoGEPsPtGxmc0t4h8Ohq/c0rDsUl8vL5KC0iBS1W7EhG"
-    "IQQdfhbE9km3ELpEpS6DglhDi9JxmX2mYSiOvtLH4w3UctYO54+VRXR7N+aWT0Hf6+8kY3jSjWzag7ZYuO4Wx6jCBJS82"
-    "DsrePcsUYtUtQ9lt75nQjvnpMoA1lhPJ81JHoNz9PalIxMCTqcgMPJl4RtPJXpYR3yywN+IYr5huouCBHxvuAjFRyV68O"
-    "GCiwTifa0LtAe5Bq6hSxouTPsF3WiO0MajCf1wWhSDwYtNbLoWM8VGM71inZZ6kCfrtGPFJ3CDf3QDQaAO/zSLfcR93xB"
-    "BdxHFPAFXqAeXuMF+lXyHihmyn21ItvGCLzJyFsdw4vEX4IdaF9Bbghr01wUUZUmK9Z6Yhtyq8QUAHz4lX20JJhdTARew"
-    "7qsGosvFbc4kHGSoJACOfcr/J0OxvE48oluytoubiRKqbelKvuJvLppMWfR0dzd5JSKG+MqaBJIsAoLO7zrayMx7u4WZn"
-    "xJMm4H7ZROIm6zAHZ9ffVVDYQC/pE8wvsK/S5OWBIcbSai6uIWsFvUTkYvnIxetzJ64WR0QWmioPxrYIxxiKBQQtz3xMN"
-    "JVAqqlQTjWvY3fhlYRZjP/UEBlkXBy2IjS3xGtKYZMmdE5GBuJg/bK5YvPj6QPkDPxe0OCvm1NPJfyd5I0Sp88Lglgsu6"
-    "SwTRj2mo+fOaP39PCglYReKWbROpGUnE8+TO8Citvkxnw/uP+sPxg7uFGo7v3y3m8Wz45P6Ar6lkj0oMpfpcfsmJSt25Q"
-    "idfZhf6KLwfbXp3rsqt++ZgNL0/ivcePtxEn1ukWteibCB00cPDslXILtErlqobSGOm9M6wWucWT0jQbxgpDFG4e79v7g"
-    "n",
-    "u1XPCw6dNSGvqbw/vDkfjx4Ph6P6j7W6HZsTDB4/i4eMHUb9AZ23h6MnDeDh6/BBly4a+xht5dPf+o9G9N7ozkKMtyDfl"
-    "iiD8A1gPx7JSaaWdSozmLrr7r/4Yqm6am+yoObkXNmbBjqMJ4HGh6+RpVaWXw2VVnoZXMtCY1qWCqmvmJDUoqmSRTYlAx"
-    "x7prCYVoeiqXIXRpOWrKunFoDFUhQSEanhBtxfR3Zr4JqEfd+uJmRjqyCybC5mriFOpCVWJqVK5yu7+Sy2Iq+qPDxIa0d"
-    "ZaXlJLTJyWJA68Ko70RXiSHJyY1vfH4KeW+6Op1IpNZatjXzIGlPJZWjBr4tIOkpEdxgk6jRdmy3nb+csk7y8GFS8eGkC"
-    "BfTH/0FzmOhH0UVL0nrbk8IR4Z5oCGoMjtJeDE/Ao/xrQtrnZ4kwNKKLKrNdM5REE4YtBTh+fWHWHxsepeX002UmJAtKH"
-    "UgUtWsgKp/KLtv3Jii/UHWiKfwECJHvK1uDuEd224yKEobvOrDH6tB1PDVQHe2qM/t+POk37XMCJ4+YVdIZXVtxviO9YF"
-    "0e7uzvmipUiBZDxOC8P0/xpvjpJk2o63HsYj5X2YEsrGWyFKePeo/G2d4MwPbhPPAvBdvhQ4Kva71WsrPSnKl0sNHHN3f"
-    "b6/xo88NscY6j3I3x2q4OPqH/pwd6D3d0vYFgF1C90aPaRdPCYFl7/AZq8t7f9/tjQ2IVTVmraqRqayh1N5Gh3dwGV5Xo"
-    "FhaUD6r9uHJ7YlcMdXuYlIVNx71/RHCKtKoVKDC/6zT2z/u9KCabRcoKycsI0OSBU2E+wAe3TVV8mOxJNuuntUw2tiaPq"
-    "Otofj/YeTP8hsnIFSOPgJ/585+oMWpQeEcDth0TU2hFdFF1V8Hd6RvyxTut1pedMtpigOTGgJJ5NAf31Rbpo8sswmrSE3"
-    "UMybEcNtqOJWduzQj2FKpUeRHM1Cw41LTwdqIbZrd3xlJ8yVxlADw0loQ5QU7bYQIUVkb6gH8QVUZPg9/Xe3ngvgMDWp1"
-    "cdSKoIx4HSKu3h91l7zx0IvI8Fx2Wh6WXicQKpDsrqNeK9lhU9jK53lFWagVYHMhSeHhJodF7rnhtmP0xxuhWonq6bjMR"
-    "VTcKjV59GBP1HngeqsqX3atuYYvzASQNjYCP3fnfo5fOTlCh83atPiGH3m2mRywIhX+7uNkJyrbznDyxrUMWOhy7lPWaR"
-    "vZrC1we3Du0PH73Mq5gDi96N8NdEABxieS2TCFjQTnzUY71yoILfL56Ne0H/zG+VL+s/K+zP3FhkJtkweo3j/YQ78NrnB"
-    "4GtOocY1cqTbjUzCluCnjTqTxLfdhrLkmgc8LaMqxBoAbVsrSXYlAtTdBHdC9t5wD5/16x9WjdmuU3egWC9x8mMMg8jFd"
-    "a8TQ3GOMcRCkbkfXf3vQ5pOUvRRvVyfaZzsFvy8U3c+0ykwpySV8M/SmJDgl4QReZS4bod9Buz4LmLSeMYLY+fSKk4naQ"
-    "kHxBbRpxxUZ9kxBulLRBAq0Atp0dhcBioqyZrch2npovyG8W/hHLFjMzVvzDkFAi+SIuzFGdaC9pRrlbQpxfNh0VV5jmO"
-    "eKLNVoOwDiispPtoWhjmYawGDyLwQc9CLecpxD8UVkamLu6UtCMs8jWRLur89TW6XEJBwdCiCtT7PAuULWeiMtp7FMSoH"
-    "/GWw4cxJ9nREQmvhZPLFVACWNLC9Z9bZ2pbhHPSEOY0VXYaRgT41+W5rp6nOETA7gckJ2BabYX/qh0Ozy22pcrJpcQZsT"
-    "ILx92VEW+6bbfDx4phDfXEPy6hjxn5Z7StoGumfi8IypGcnqAT0ZQk/aMjopKx9ngIEM3QPoF8KV31eSbQ0SkoGFH3ntD"
-    "1muiJoYfEgtTpJYkZ+qJ5TkwmYUWCfsgnWNChhfAq9EtUwFYbQUTrAHseCeiKLogklvdESGPZJN18jj8XRPMxtjtXf3Rh"
-    "bDUOVJXViz3gwfj5natDIsAPRtGG77/9DNVtZ9JXdfdQneSCJAmInS/PvwVpps4z8zqax+AuCtEItpV+WqEKTuLpj1R1V"
-    "zR5xEu/JcoU9cP2ldd62QQi4M/bjpzWXewzs0sbOExF5PzSzfAVkDouN1AJTOVcKW4V8NCstKw84x3QDMs9mqTEm4O6yg"
-    "pMI6fEonqFTL3oOq0Q3HMqOCxOUWqeap8gMV2grhvCpHYgD0KRyjvG4qSsdcScI18mO+apWrO0Rld+Y8f19iq0VN0wdPb"
-    "W7KvTtkQOcEDgIfWz0oZ2s6bKf9CX19cN7V1Nai7TvKGriPeNe//D0+IsW1ptVTFd1XwOLZ+K+Qf6Bd53SrUzMqwDtVJj"
-    "fl8QyldBRCQ/ZKAQq81VC1QlBt2vOwqur+WlepGuCP+9/YsHwi1sEaFI0V6CzbxlHkyz5lSbACrU+Fu9TNd5E0aeduiS5"
-    "V/QiybZGbuNw9eCOtp+rJtnWKNZcfw8z6hB5u4tTzCrhwsu/XUANfSyUbbgtwG0Cqv5xnIPRKKlSewy6SGviXikaK+Asc"
-    "dqRXiYoncwe6mydJCnhzoPCNZ80Q+GPZ6eHhS3vfM0/9KDmE0M3UWvKfGjegz23l9leVr3skL1RgyaGiRpGKgVbaL0/Ag"
-    "2KxgqtJqm7OPlCjxHcFquax1sbNXT8kzHPlQaWfYsPGAVAEsmDlQ1hKHhYl2RvJmU08C0ErDh1ZQZBfOSKmU7ZSaiJIJO"
-    "0go2IvflXKf0aey25okiqC6+dDrT6YXyBVnsghPBTfoUIeEOtZLS2mNUAmElIFo48EKjLh3m6yrW2rcuWTW+ngQ6RcZCz"
-    "65u5JjDP3Q4mwUvzas0iaD9gSpATeQs/YvWK3AF4JvfCTPnVxIFH3R1qA7u1CoOr07LorRvfmAuN+CTFfMmuF11VZ+klb"
-    "a1PkL5tlWNFXJb9T7ghurV8tvWuxdurTjHA+K150aQCXBGoI/4RbMnFkaRKEToqqGdij82V/YUK7DwpY5BMxHLmHzAH24"
-    "Rv5knwB1eJnwQiQOXgCi4tWoh1ur4FgMARowuA+POLUyHmcEOnvJSInKS0vLKjjR+vc29RzSAFlfWKFpaPZ2x6YcTpGKi"
-    "O0e940qfqx4hkqaFV6XFl2EAYmlkBaiPoUuWz2Gv6RFweEN+UvcIG3s4QYvx0csecT66B+kRNI5kJGz4p+UplAw9kjN6t"
-    "EH11iusfBir0Dtpwb1FE3wq3ZOTH+qBIvmnRicgRY7teD9/YAj2aN57dXq6ynUNxSiqTYnTxvc0uggBRoqjfoCh4yu4xb"
-    "LecG+zqsd4xm1Zear+3A/TmwLT9LPqCZNEQCZRNO115Sbhar4iM6VOZtoMiYWhsUVxza1jJrfksgPROjiIsyKhNKcMxB+"
-    "ZDxE16OEYs3dCFKdn7ZGGny3YyqrTxKvQmK8Ip6WMwSU1gsHjCe3IPdQ7DeVtZzMc1Kc0bMIaCOzmBZph96nFutn+EhV5"
-    "X1iU6/yIkeJQEzqeM+v4OVK+qhZ6zbaVt0V+SZ35S296FW8EmGzsljGhdUlMCMHfbCC11k4ap/2GNpqMu1a0cli7Pj8VN"
-    "w/YrzAHcaHQlzpu+DduoGkxcxLX19cj1WVSmP2VS97mYkK+lzlRCVpL6eqkZ1UEsgiPCOe8p8FmUlrtDVtTOlVr+T",
-    "VSYRhIoQA7J9fXJ4zaWJob2pSO6Cm3dFSzTaPZ2ZJLc8sW1rSRlzlf0k7e2auDd1QIYHbVGhD7WB7gV9fNat0ErSxBZSs"
-    "+jQ1gZkx3R9lZAPseXBKnluXMMZTHx7nsiNmwXGlirZ6FlaIdirbPjaK69fr0NK0uiSg/pYnuEYtB9Xm1LrOKvrQ3wgdg"
-    "jECVswKdoGZp44+DWqfVgkbD281JmROhA1GWwu4IpZSbDfql8CZbYiC3zT0lSbJUuRwcwWZgQSwp2OaT5OCX8ISmB/tKU"
-    "/60WtmX+yi1UnEk4rZMZnKi1iFbsyyT7+TgOzxRlxE3dVs7241YKnxp2mk1h3RvPsIGqK7q/Po6bN8bEegIDbiecsVgbc"
-    "sthrVpD8Slh4vZ5RxnfE8bkpsP1w1YVwCVWNS6xvZpDK1xwigfgMi+3G7m6uS/aeSSGzHdg+X88CirgQxHyY43yss5PWH"
-    "lRNLWmH7+iD2kKmEvTxSxBkG8c/WdpuobQ+QPL+XETBaYY4Ugc0KspGkm+adU5TbD3kEGlXZk4/IWXuNgNCU2oFQ6AlH4"
-    "kYgLjc4SgmEQf/7RdK2dL9PF4Wd1yxoxuz5NtlrxoVvjGS+TtEB8pxAReRdGyP4K65pFlOqKphzbcWxWrJJfQsMSCxYLc"
-    "pUWw2Paw1YB2NRFdEvhkpDKEAdLX2xDSxC6wNEgApnKYPt8TpJDeQ4J9QXkm9fYcgpdhUYPzQMJGOndMC0esSk+V4CrA1"
-    "+Ekb8SvmzxXedFONNzOdosul4oTm6qE94NSLQbO2b4WQhByEAoEiXkyCj+j7Uxl4lnljSroDUkMsb/7sYzJArmYlk9YyP"
-    "L//415dn5zGGWQy3AOKfjYOB8DlC9NSCci0EPvsmGPf/2o/ZLYjE6V8KC0bvGLuf2D24ZmtF7MNykt9h+s2XiA/eFxjAa"
-    "9I2Nek07L9E82USL8jw27gr8u1G/4pjFOr3QblisTw9JJiMEYAWI3k9+5JLhm6e/fvrw9OWLT69+/Pjiuxfv6dnfxkRLR"
-    "lMd/5j+qL7basg514g2zuHQneIW0wsFBQbTbMJLUyZnyVwodiCzpmHtZqW+EKsHLcVR2qTRcJUdzT1tMLDxZ97ICcXOdH"
-    "Vp34f2U7OJkUHDn41+zZ07o6KSc1DTw0USfhfm1s+H7eNaZ5X/8V1csO9QzdYVZ53A3mGWztGhX8PMem0Rl+3dwabkO7h"
-    "kZdw+XxpQRbajE/F7gqWq2IIsSEwzPiT8vdo6nmws33Bi7E4W0eRE+iRazTV8p2wBmlq3Ta0LyF9H8Fth34h4CTs+zz8j"
-    "Ve5VtL2OOs+eFqwY3a5iWjXHFARgHirMSW8YhrkTfdgop5Yxdm502+4FT/mUGOaaURkCKXJjWJmr/JbKfpPGAe7Ge1/Cb"
-    "HbczjfMB72WqPcGWJWFe7aBxWkTbX0tc9YwN81Tc4EaIWMFe77cQigqZou5saXOhzwD08+hedhjlGNzq7QQvwLugYgpKQ"
-    "laWPaL8nRFPPxR9Dm+7U1UVCxXEZcJ1p5byI62X962BTSb2s9aXWFVxdry5bCKNGT7ZyLb/HDWGhJ77PuG0AMEYue7sHW"
-    "iI2zZoZVhPM3YIDP8Tk7O7Vpzen32OovUK3eITXvUU5ASHIqx61/7Wktszm44T3TaV2XS6Q+XpezDo1oHqRT2UNNZqer5"
-    "Db9IR3b6IXXIG8u231wJK/N1YZyOPFlJ3yIrfYfjP2Pim/Id7Tdg/3Ep2wcfRrP4wp4VlqR9x4Y9MKmDsYmxYr++5prSo"
-    "qtauiZg2G5L047l+2egTA9U+6rcfG6/KSKnsT/CCR07dLQV7UIm+H/hI1ssLwzRKVe4GfhC4KQja1+N+ZY+68z1iZXrzd"
-    "CP+Wcqr7xy1jcE/ap92yDjed36TbE0bpynHBZ8YTs5cFON59uqYIJoGdaH7vDMnPLZuf59vTd+MuoFX1klVxv4jPHBQ92"
-    "2QAKc2zdgYOyfW/b26cY4IRhvJ3VYZXoZl/3QGb4+nLpP28M77DrWY8zVo01beGR5QAI1jS7NY9hUnmrpjXkGdjFSH5yT"
-    "GZ+9gKsIpnBm7vqHxHp2rGfNfAYPxoum847gw3Rnh911Y7Hyymr+DT/IcUekLmRWaGV1XzsnNh7v0YP4aVv9jVc9FNUgj"
-    "abRp3FjwFM4T0rnNzdWzA3d4nTJqqF45LvbfPIsh8zim4HrTucJD5UWXDq7PydZ+0toDRZJPp5lnk8AWJ/sdmeAX6NJC1"
-    "EibTC7p60fbTnQ8u41cbzGWpEop87Vp3Y3/EhMkGyl19dvaqkBpbps3h8j9dHbhWt13m6qz9UPaOajfGZWz2c/zPvJc5r"
-    "ydDaG8GqfjOZ0n9i7Md/RuFBvb6veXqfenqn30ZoYew50n9hpztuG19iCLnBQ1ECn75QxGk6kaxIAoI2/TBqPVBEaro0j"
-    "ULxW57DjNavzvqzOj8nBx+mv4eXs4zyKuSufEnpDUB4WTq/gcLE2BKiMJp/gNOPGd+KcBhYkQ9uOjNGR9ZBxjOZi3fUE5"
-    "B4ZP0tqrdlp6SEf3mGuTiJbh8TEyJ+Tj+o55iSfPZ8Pko8ba/+6TLwFwZqoIhI3wyX6tu1KqP5zwezXcNlxNASioqzrZ6"
-    "gqg5hwi8itW8SC2CL8O8MTfhOYMMVzQNl3T7zzX1lSR9aGGetXhdYmGnddd7HCOSJ0PBm2LYw79FzMfQvsTlYIpUnZYyt"
-    "mXhr/U8ovWO/7LkrCxPJ01dxa60PPN+XmYt7uLYWvzOP7xL0y5BLzK+KJtZzkG3HXW/RTs0zy+WwJr4bKrhGjpVYkiWwi"
-    "iwCnDTvCQ0IxEpP6p243MbfimvlAt6uRSNTa1XI2Xf+Uc2Z4Tikt7Ur/MXw2W7f4S8RxrPbmsjM0ycFa3jwYeUTy6b/xP"
-    "70D+V814ojYhCJoXokF+xe2DWIbbxY7XXFji52LyM6FMFy0YC8atrwU7kMabxcPyWY0TqLaNdFsCGolYlVEinAQCFK3CB"
-    "IZm1Z5gz1dB/S3ArKlyoyaeN01EZMwVwuqROSChp/R9YB+K9gBw8jf2J7sixOV8Tews9YwdL8LMdZWHj2GvgXbwKfUN6n"
-    "8UBsAaYZHs/FhyjaUy+TgkNpaem2xApVWr6DpjMVaxQdasgiaBqpgenEm7onW0VZ4KzOza9pAi9l6LiuNi4zhsuD8ElKb"
-    "8RGjjW89nz0gsE5Kow6n0tIcouEcQo4OoAiUzvWOsuVSV7GzJbHvGWMSRdLFufew8R/GTpw5pSnOYLZSQcF4TALa9DONL"
-    "RzTR7NwD7JCFt5vexD8WPZoyErUKXgNQ4ZW3Zgxtk3b9oLWhZQgVsJTGV25vr6y8UhoGjhoiYgsC4vqYU5EzsqhDHdAfG"
-    "lK1NJJ/XPfF8W0Gi+VfRyvYYqSh00r1C5YLF+C6Br3WQL3uoUzTHOW0aZ3ntYsr5HcRp2KYc/YEynWE+gwh/bcSAx8NE6"
-    "Atjy7zaoSSYZwA/622CQ9n2AOT0P0d13gNK3ti7h6b1i/VHMfYGL0VAApLzt/YqsPpNppdayh2oNekyVRrhnzKWJjzkL4"
-    "MPO0LI5xeHDa42/zYSvmgGYXdqz/eSw5VA7c+//Y65zg6p/VeR017nr/q/6lu7u0p6YHVYupWCtY+WgGJyP0hhzzy",
-    "fnLeYVWz9PLHh9oAk23XPF9nzxi26MuUyUkGKST51ABmcJly5dcX7uTLb6UBRj5OLY2EHIqfSIDS7D6G3PebJHKKgmGrZ"
-    "KgtsSQBfymMZ+afoZJ9mHoCti+LGLTso/iEq+NmTMsm2HErT46uQ0uNtzASw7qw3Zu+l7TKt+CAUxoxTTaNNuS2rfbpLZ"
-    "VWb9prEejoI7xhPwVJzfYlohN9pwhoWvPCb2O1xVUrOBEgtcSguadaGeftnpZ2f8lGseVx1wUsxIyRDVI/WbtmUATwLoE"
-    "V0eByuClK9aZ4/tBnE1/oh3pY8GW4j1rHo5jglM2q4aQnE7PwpQqmHeUkRL3eoGqWMd0BvNF9zijsowo6vRjTU3jxQD7m"
-    "dvS3jTJ7L/TQr8lufHGhgZImg1+9qaZFfN5NPjVcgK2RBWNM+6H64NlQ1pjPOJF3lo50GdGXmxb/wE7VJ1wZRy1JTI/Pa"
-    "sT/2hsHvyZMg/n1BeCILiiehp8T3tU7t6050h24bPaZhjENbQVxdT7Bq8MrOIazlo9tnqAKoLWUA30hs0HFYq9R7CR47G"
-    "z1oq/NsYKX2sRs7igtdLMFmb/NsSOdqCdZes1TjzLkiBArBtN8czGeTLhJrZ4AyNdCcBDap2oiSPXfJiTOXWQ2zEr4qEc"
-    "yyRMrv0m/S7AtC3jhV05ojgSJkFoqkBUxp+xDSuiRbGQRZKH2EDtjUZi1fqxABebU6NY+7lwzLA7SYvWIh+gHlqVz2vio"
-    "XD8we4Oit0dVEBY+oO2KGGXD6/c9q5FC1PkhZL64wbvK6EncBixcAcvxEudNnxeDbZ8zfw+2LlOXWsJJZVpcCeIB7F1bO"
-    "jMoeg1cT4xk60baP+sc+DARinhuUq3wr+xwUBdLomwfN46FhXoNxtQb6uim82am8fjTXs8bmzQFuBNF6IJMxZnLPoCs4w"
-    "UbNDKKGfMC2aCF94Es2FZkzatgRvVfV3PFsKQzudzlRPH+YOG8Dli7/JFIkhG2O1af9eEAkkUR1EfISMETXr/3rVi4cyE"
-    "QPw20TZVhqkeUfqsIDae3c32H41G01kO8p/BfZR+VD5XdWj2ghEct7jD4zlRMr/DY2jYqKLsFmNXcW+u9joV90zFdj9Rc"
-    "H0jLLBmcdbQjOYw6DdiGveDVcoV/fF8WsS0YROiQAfoYwGMhSoVMDMMQ6GjTMyEpEVCBk+ef07ik8F2nXwIA6hG17A9gS"
-    "Pon2tdXX5gYwbiQILhYXl0iYARcsDIu0C9SV4T7l9tgJv2hDlpj5odp7YmlHktxZEyF2Ifoa0bwk6hqAdFehZE3U8TkMK"
-    "/z04qvUyC/2t6OP97a6ON5olWwT41pEW2U9iDNNfcivgITVhBYEoDdYWmYtfURgW/+FZFHQfz9W0MWUnLPiFJuWAGjIMt"
-    "0BJ2Njxb1T0o4MXdXfy1q9gz8pmk7fnHayIvEEfxm6RCuc37ItFplvg5LIVb2+Its4YNzPrmIl+7Rd4PajEJuOLm1yrfM"
-    "oGh+6u0FcQl9k42O/mvzFbWCWaauk9TAZMJXO/uEm0tZ7iccwHxBOFrcCJ52OpDYV9QKOLI1DIh8fk1NHgWVRYGYNNPBf"
-    "FcC+gPpQnRnsDEAGuA0P8l7KBp2xYel+hfERa0ChrwubVXWNNO3PusxNPnhXyO7WysPxk9WcN2NK1OxTrDgte416xRnXj"
-    "P19GWtccvYfDhPF0JjGvqJUdxoGHTRNAr9Ph5XtbaPXdHaGjQDHh311xYu4n/aFGSRWzQ1fHjqI3zTnffea222GX1lZO/"
-    "rxzuRQpkw+zEhTtPCPESGgX9atS2XsjGQvkL3uRy3YmG9aLY3n3/aZzKEN9uZzU0hkjX1wAZsKC4viZiQpfuGa/EoPGsl"
-    "ow3gO3tsxqs6PcQUqBx+UjsVL3UckjNfqDUW3AwzTCD3XhwqLFJBdPXRfynr915bbzNXhjnDo900tjg8fWqaMqfM33uT8"
-    "ePoLYfQttqZCkfFRlJqy3bGasOarSt/LVFszGXRD1WOvTbUVdiIw8co/Ja0xtE24ZcivWu5AX7gOqLpTYx41ffN3wIyYB"
-    "woHldwDXRlLLuLSGWjBrSrAm3BFi94HABrT2XcQ9TnmAMu2HitVcp82SNKW+n6ZLdgbsHSzqaajZWYBUnMSGt8UnJ6EuM"
-    "yc4tr1xt1FO8cqlZq0NL+Eukjr9mB+O7ICd7evzE6mdP8cYxR6MdqfftWZXeb6ZNrA8K2o+1+rFV4lrmWQJjFP3TkN1om"
-    "KnRX6vmhKRCmfpdiehQ0M56Zd0YwNQQYR3F9uFOa5wTBDHJWs319d6DkYvGg6P1UMNfwhy2eGL3vdnv66PHo9GAfg6Xy7"
-    "nEZu1bf0IYG3tVL1DxYryc3zuGC4B0hcM/PDdRLcIne+NH/WIrykXnexffLKmRJ8vf16NH4wU+NGKr+NGSP/p4wD9c9Og"
-    "R3zx68vt6qZf0fLlcPhnwzyH6QN18+fLltx030Uy7qB03rZcsT01Qjpwf0BeROU/DwguRW9ijfmJ+DsNCbAwQ1BBOZAau"
-    "D0ZT61A2eDAiusDGshgjjIiieDC2Zx/cgg013EwfjRBpIEz3EUDZwrrvnNPQWNT/unUCbLOl838UySM9HqtXkJae0Ur7I"
-    "cPfN/z3O/77kf++478v6K8nDkFHc2VsAJgESW+tboHNA/ZHXimUM8SFD7RE+GmM9+Wk2X/EBmbuuBC+/arpj6NJ1PT7XN"
-    "mEdDHO/Pe2qkZ3x6PWuYYNtKl8RIwvtx0WdE+I2+/TdnCPLvsBMc2vamKVbYBdVkG5xeGFX34WTpPw96Or+xuSKaY7vx9"
-    "FEVBHwQPcHtKIBYJV02jPTb9fFxhvXMM2Rf2j+0IQ/wEnx8CqJ17ZVW+Kia/vM3THbN4AtvulHOA4TZl619zeCVaUiRqt"
-    "0rdX8QF6d6zvRwQZ+urfPM1Zqv9Xc0yvDdwKaRKjBAvrfQL9VAwIOaTQu0ovspo+FN4nRs3rD9G1vhik7KNjlpwReIJeQ"
-    "XCQR0+ePHk4GnlP71FlxfLew04l/bBb6RFVOnU1xkTGt1p5QhXqoF3jHdyjxy2q7X9DpGfaiYLxaITJO2VjlOJvjwDTGl"
-    "PdqXSfhMgI9eAz4z/5G560bQQtaXrVkqYVAe8g+aNofVel11XiNZVSK/2xHjyBDsgLLFLdfTRSbrXMqoPk0chsbPJiZT5"
-    "/Eqjqb3hWySjQHUULisCFMII2CtJ7GdlCZ3n4ZMDXeXk8HoVNNJDPj9QTHmsd/BuTKURED2Q5MpefYJCY/ulsLNM+j03R"
-    "IyryZtqVP0G5mVySzO08Qvvid7LTx3uF30sDFJrlInIDLImaegFmvHDVTL6K/Xrieb/264OD8UTPyvlBM62TMi6Ssj92b"
-    "sGG4HzAmjwqF2vw7jjqeSFs/LPLVwhWQsyXJQaG96ZnVcYe7a3gJdIQuIQb9t3onscXHInzo9WVCoBNxLIQrlEEItebRa"
-    "XTRpsOkXCEfQuecDWH/17kJAb8CM/oug2mmyJcHN9Ua4jkRC6k39NmKFEUImK0PNtJqExaydkOroois+vmtOva3gdTYkV"
-    "LdTXL5jFJF3G+Y8w0yq68mXEcaWPONkxXLNKzqYAXPfj6GjrvkfxA2+1HxnjmwNThUKkecTK3NGix2G6ov7R8H+TG",
-    "ddPAuXNbq8deNPahcOGsLVc07z/ZaTcCnAsy8Q8cfKiQmLOziHMcPOctyxxJpItGDiT0jQXGxxAzRti5tMtqLdNsvbHHD"
-    "o07dig4BsQbndDW+pNurThcKLbG7Ao/aZOBwVLPn7TJuzDxTUDgBk9PnA2s2dBHXgzE0aTetwznpKZ92tDc7HSdh8X/dO"
-    "Ke1ZEaP/rmm28ejZ9EBwcHowlJmFSnoOvxQy6J/vZGbzX+hsOlmJBP8oGw6H/DNdvOmyQSrR3rS5YHXUw1Ez0tGA0fPO6"
-    "NEESNNuHR8PF93Dx+GEDPr9sYai3I3tUdxlzLKsJq5eABwclaM7csTtHUjXcVCcBVcxkGgwEeKgRps+HZqKbnXdd0ef4h"
-    "whMjMl73E1IOHIulM6K8NeO8AxVduwwKT4J0ZMFeGMLQtq8aiJmciyGaCIjgEU9rJ82KmnCKCmAOteMXiucJjDz80jw7P"
-    "mm+Vnd3lw+x3+ijLA2DcFVpEs3rwaLMy2pQL06oW3EPH4uCSOLl6nrL9mgWrFKCKw6y0kLD5zkr+GCEVaMBYqjh1KDKcN"
-    "YlYbroAmG66Oc8rQo+UyjxVPSnc9gyiSc7upF8PkurcDC4c1XQ/Ks7swLGg0RHTldEoY44ABhIOFcmWEHDT8z3YKwGw4e"
-    "0A9GfsbNnuhXtDMIxqjlhtIjuDsd7KCqI+Rw/HMX3R/T9SN0h6pse3R5q7w1C7YlY+VJOngROv2p75oehV1oybBQYMyR4"
-    "9vHTRfopPTpy1/X6EJDBG2V5ag+XPh3qY/AM5k7aoFlZfGHHfUS5et+oO41SPxbqfa2+rdUvxCsWKi3UD7X6ifaoX7XoS"
-    "b297M+tUz8IYBNZ6ZeapbC6cUrVjsCPXW5Eu9nIqURDfgMro7ZHXlNzH/9q1AHL5IB6YaOSLIl+FXKOQRvIDuLRIAKsqR"
-    "iWfZIEl+zCZjWF+w9hLb7EacASmn5WF4zMv8vZ/Tmbl7XPUaRSaecBtcOqRZHtHkZ8HG1J2zIZT5b71tZ3siSyJkFX5bT"
-    "+IKGLwRiXUXRVO2tmaw4lettTVgYjqPYJV5wc0vb/ZWMP+mzrapFcFXGu8rJGah8Cc4n8RU2GAKZE5F/mZdo8eiCKlTxS"
-    "HCQdD14VzWNX2pxQ4678/p57YJyfbj4QA97bviCuVrc+gYHyzaY4Wv2N0prYlfRYxzR7DLcHc+NczPZXhh3hJ9/MPUcmU"
-    "xJfYj3PzJ0Niy6TQxvcfs6zYnB1jQmZq5Mkm61puueTxRDwo7LEzIJaMPKhBO6dZ2V21BtNPfTDe1FMszEUUKLmGlhjI6"
-    "Sj4Jiq3afN3kh8g3GMe6oiZ5Lmcw/5c4CVNPIINQhGcvcN7hjEtv7juXOLXLTbT3kj/hMPoJn70vh75M+h3x8L+X1fT63"
-    "dYjOPUXLH1Pi2ng68R6P2Q9/XXu6np2F7blJA71YwJD8VbNXJkqqlosRwMY7aCjTh6ekqPjSv8J3LlATVkyVPn+R0UxDw"
-    "2Jp8WwPaQ6KPX0y5LmhBfRL7KIPJzgcr3GJxYe8tVT7xQkNgkchyabA1xQlxrb6Q1MH+RlEnfq70eVDzj6e2+q6+GaCRA"
-    "9rU7MVQTOUNBGQa3xtJ+JMiXdUnZXsKd5kcXHKt/RLHTqnLxYKUYrTYEeBSZa68X6m804ytjs9lcFUoOCRmv+AcSWI9t7"
-    "1Sl7eVTryzpUt1zvYzs/P+eJ5I/4hC8h0s1S5tFHNmPPlQLYo6M2XyMqyTnHbZE077wTbkXtSPyQIHdgSx4ojapssTt4o"
-    "vAb3J5WDQI0bTQhdBxM1qu5wjQJQsz2mJQJ6XCEt/TtvCejBQ3LCB/eXcNK682Ncng3POUuRiYiIK0oIknQRbAv2cRMSq"
-    "xwt1Fi/VEjpFBi/JQe3kP91agpBQh8SVcZA9Z8/m1Ik98AhsUVscsE1BoWntIchtW5uW5xnxLrH89EP+JZgPpCC6GzYI+"
-    "4dLjv1iH6IEYV/azv18IzLVYl2daVUnXpR8baaEc0BAN+FHZ5MkNePJYr9w/ZsswMJTXxbzA/yUc8imyaI9ZG3rTqVCTN"
-    "NfeXoQTizSOK8Lwuz3YaWIPPS/0rFPbPiP7sHh4kSDVU0yZxFzLM1ZMuTcxfazu8MnT57s7uaGMk2FIOWGsmQKcSSKeGe"
-    "8ib1OO6oFc7FuzfQgkTY3ct7Wnvx0nGmf2vOMGkQwOyJaVQ/hiooDoAKbOI2LLx35k/NPYsoP+RlhzfW1tRNiHyav3NWW"
-    "7baWBFZMBPlLjhzmTRp/CbFi6MqSTw5eg2qtS7RhJlDVAtGyBcehXXCf3CPIG/zAd2uo1kVB2zOXm2va5BCaExs1Ysudl"
-    "RI4q/4aiygJ3kY2advGJVQAMW/NBQFKSNTRdvz7xuZXK5gktTBOPXyuknICu1DotyaVqVrZqlGaQINST+lpnPbHk3q4Xi"
-    "VceXe3ZAu1MhbewAbNT1BlmsL5icMl1i6cHht11n7aHenmFjMoCdZsGObShGFG9EOdHyUC5Y4zoBT1fwwlvL7iBBKo7PI"
-    "TcoC9hpD3FZxDWzT9dYskPOXwqat0kTWXOEqxwC5sEspZZtPBsIE/Z7rqnuRlLpnF1F3G7rV5mxkpxMcY5yRySR195SNV"
-    "x3tF8puNJtm+3VdpV8iIBoH9sTttFnGYSt0W2V0imyua3eNbn3BKm34bDeGp8/Y0fQu3XNCvJBhczkkMXafNCs7aRDnGA"
-    "qsX9G24HDzmK3C9RNZorWXGoUrV5bpCfhdlZ4IXIqcFc2lBlIn2knbLXdC6xZBjOSUm4Zh9Pi3DRTvB/rQsTByzQixYiO"
-    "Nemmecn0YuCeVhm+1sX7z+LIYsfiY/hh2otTaRpkfty8v25d+KSBheycfKibL+y1cXsoklzHYtlExtzjOpJJNRQvvegq4"
-    "FYlTqnLvuyHGM41u6y1CUh6fsDeV2xEHLtEiWpFYY/sdWcH6DisVtDJ7nvGo8UQ1vnApbxShkY8/ahfiBXbO6vq9sWevH"
-    "zR1N0v2GVkRKK0IUTUjMmCS/1IhR0N6XxdREKJYPN8IZpXNVlqdxt6al/XZeUUv2QZNllgo2Ueeln2qX7a4RREc8Wxfga"
-    "vubYojiKm6wrZ+m1ZeaeC/tCQI10l54GUgEXINqmwn/rTMXxtoFzjtxxyPoFssXlil5i9ImqxsR7EljZjOBxsPObFsBca"
-    "7tFCeQjtpbfsYmNIlvTuPOsw512EmvR3N9cIj9UXLElMBAjhjcx+/Yt4GHJHPk824SIZS2G7czN45ETt0lw7x9MBjPEa2"
-    "Cu2E7rTi9D8NUFYpD6Js1kvyKCPw4QOWEHmbrIjpTyu0ya5J/mSD9jRdh9QbraWBY+6uDBSSbPlOcvxbErAmOYa+dLZA5"
-    "k2+taTI289YUg8Ypctms8EZWknh0kJvxsMGuy5bhvWEEMis9TdlZm/EUxcboAv2ravbtSgeVnYkMGTGq/ezeeDQdxdUgu"
-    "/eQJLsDFmOIPXw45avYfTXtcw0ujebxzFzaI/B/1sl4z0u4osvbI7OY01xRptN+K96btXGeMTGSYvHwrJUwAcTDbqKbiY"
-    "I8DPScWErJ2SMB1XHMcCy46MIX7IQGK5EwYzstR5pc4c2YljANHi9aHFbrWh+BzZ4UzAhzmHG+4rN21EKurvQWVsk",
-    "dXZhwfj7LVAKIg5ShijBGxVGd1G2cgdLUaBeQl3mu2M7Jy8FxoMPTnfTddmiZ59eZ8XfB84rAhw+rhoQcNt3xHJm2U2Sa"
-    "p7LvVKrqP3oQRTvZEODBuS7AR2DbTyCK7pTX12mYRfspAluxkJW1h2ztUJrSd54XFhfDE7GcAVxgSzEcZBkjg0bpXD7hd"
-    "+y/QDvMYE/f5zpqp7q+rjC+g7JPhdYdtOIeI/JWxX32KHFR3gwLDeytbzB1EDJLYuqKSdnq6TgIqKjXyjlb2osijB13jI"
-    "Kr5EA+pYSNBb8NfE+V4ZlS4erM44g9eVKCJ35/qFucLUwEcaSXRgOVsuGOnFxpZAM2Vsi5OhrPzfdm84ideNKCoG4+7e9"
-    "2WsgM9bxen8Ze5yQ2EPfCZgRJ2gY4pw66k6rFVLSUsbHGtu0tpp2xDhZDfAGO9O36mdESwTFv4cW9qYi/5kSt20FyIoR8"
-    "q1RumBF8zXyhki/k+IJvvdqhULM5uJ5SrLE87ZeN4qTES+XKkR3IJQ6e3VKBLWTmVLgEEYIJiVORg717Iy9uOC8DA14U0"
-    "90WBVBW/12B/64a4rZbCk07SU4ihBGYFyy1IuYSkauSCGk7jFYWWCZ5RySjRVgoG7RKrZMssQENdpaT9oakneUUZxSx0w"
-    "rCD8G8aFuU3SNXy93d4xBnElazOsVNDGhunWw3s8aFlJ+rq8W6iddOIrftcpARTnBdIeWEO7vopmz7yt4gpL1iqGVCz3P"
-    "40MoySqHdmMp64WsX4p02jZKL1GlYMZWvYLGaqWO6vY/blqaBp/DU24xjeoviyzQS0ZcLan3IEzpI5ZdoJlNnpvz8FKMx"
-    "snXq37Un5cRQm3NxkCkOktbdEqkfIUyda/PVHQ7/yJcgzEU/QVR7bAMGqFAGJFcG5WxVxaxEXACGrN+waNtGHkkTaWYiZ"
-    "Dz152jC7iQ7YTqraJIPEh7h7q65NWCIJlE1GJj6+20SZarl6lCVfn/iMUWV+meNxEmo5OVwZ6Usyli4KocVp3DkQfQrqz"
-    "ZNze7TD2+AwDfutNV8Lbk53SqTrZOhAiJ5OwMnMgPlDHZg0D5T5+0eckJ7yMl+MTmBPmB2gocJ/c4nbWIBI+QZrYJ8waV"
-    "l/ilzR2Sc/vUQFkYn3lZ/Gp6I9gx2Gbco0utbFek1SMCN9m+OySVNTmVwGFoFxfaJWvCPTJhayg3mY43LJbzcBJWFJ85Q"
-    "uifqUyYIXr/vhreN5iDJ740fTffisdWAXxXEGSD6MGEoTquJj5MlLwRzwUt/qU7W+u2SqAt7yGWGrCKOcFlBQSHRghnRF"
-    "86CWsKiOnzDrSImO9rYoBssmGe6a/9Z92Hu2UOM3RLPvf2mPeE6KNhmfQr1d4w/CVxwoB3fqLSRhN84fTyEzIfYXawyPW"
-    "Vxj2PRyJZxaEU10MhP2sbqIMFjKq6bsTAf6oNnIC7Pza/IvhGn2jAWN9jb8FIbHYzW704DcxiGaf1L1pyEpnI/uBd42oV"
-    "XxVe0C1npSapMZWh0xOoWokgh/sCM0ZTxKSMX8kCp9Et4c4NsHJ8VRRJDzNrjCeGtWc+Pv7xnB55xZLXF8V3Zw17OBmLP"
-    "g/nGHRvT3Qbewp47FjsNu3GmCQOAVq3VwbXnEbmliggXdDCaLHi3NRCe0tO0bl6ZQ1sCqiIhMiJqVCDXIOxxcmdPj5zoW"
-    "zw6nAqfchyRWzKzq+5Dcaj9JOeRVEt+xYgkbaLoAwnZtDQ/4Zx6zpyqPVzL4epLPMcsn3tGBaLmLK1+U7jdbM6nuLu73F"
-    "oacmvErdzWXsp8TKsxKNpZ+raTIgFugCXBwAoBSEKnpzujmFtH3Pwpf07bzsf+VGkTu6SALIr0ZrTcGKnlUizTsAT9FMH"
-    "lVzUCMtOlExUgA1gVnQ1FSosYHiaHl+ZcoMULy0Gns6LV7NIGgMO8odlgjcSf8bH74aUU5pFnMiCgLwzor1oJwMwBaH/b"
-    "vAhVQ2O/QDLaJMzNWXvOZ+2Rma66na5pWJqQoYVRoqE7FQ3Du4+YWbvDvgoSaXQaogqxMxJEFPswUXDdaNy42o2jM+IGb"
-    "D4u7uaMK9yK96VNC2N34mvDJ63YA3RYTBeya2fEBRCixlveTgsreNLc1JiactOKcU9lkQj+wK1x7ntbrs3HE5Py1mI3oq"
-    "tZlMMk/0is8RpY5g9vum4PkON15xAqs7xcnuDce7TtLlpGi5btWai8n6yjSe6QUQ7bmy2iPR0sWkGhGuRqsMBBsxMEbn4"
-    "kMxjWMlN5f82nlzYRLXhJd9wYz3RHWUf8MaIoGSWROotnS2V9nfkgemSOH42lpPPzC/5v0Ec0DYsQ/SAJ+rpYlEf6p/ev"
-    "YApHm3YBas9bzq3ORMslvITW8CaKvmYzvkt7cq4Tp0Jh21bnvvsS4dtI4r4SQyTF34priGls+FpMA853QEuIF1Jtovxob"
-    "/t7V3TJlXEaVOKRh7RMSCQEugUcsuTs+jrUiJjt5s+EcQt1ciM2pEYIWei0T1nD6YLfS9RxtJZQW7e+RmQupl0PetGNpy"
-    "t1C4m1qSvrRs1eeLlUp7VunQg1ip+R1OjMjW0WCOn/xnnAOm4CgSkLHQXiqfr7xbffiKPqWrwRo+0sBx9OynPJS3Kcwp+"
-    "Bx1Zp5Efpdha+2Yj9/Z7YounnstsNXHEHEDbez+RkmvWp/NrYQ5xkoI1CaDnCgLhLBoFi5MA5Bs8wUPUDrXb5+2/8Mz+Y"
-    "hkVOo3a+Iqg5T2prYE+o6iJKchCYe/8TEhG5xtxf8/q+llCfSTi8G925N9QXehGWHAxPojpERVJKyqqmurwihovROjVof"
-    "aRvrK4KfC1sYGljuJJ+bjbwarOKRYISCZMWzRDg9h0nW/oQ8saBkIM3IGFiUDbJ38fj1UWvvkTIvsE6U73gdXaIMGcMph"
-    "TJeno1/QxqXWXLv7dL6qP20/OS3H2lO3mDsQhog3pNBObbFBmZOcoJFbIpKTJmcOpAGKJ+LNkoSklYXborJc2iNMfV/JZ"
-    "mfpzCL7qbJdjPz8u5R/VF8zSn1ZakhPFI1RWYdL0f6Ukoak4DjlVyxZIKkrUjczDNy5goZAMN+3iuJNQB+AaD9LgUoIuc"
-    "crTWrJVuDVzD6Go1PMJiC/mXdZz6zzXxeU8LRDuhWi8R7St8X/iI/76wbyJRWYuVnP3PBl2INCcu8fG60V226D2se9rk3"
-    "m7/gBPdio8XxGNmJUpv+Zms2LyYXtbKVBsUeNiUiTzqF1jfLhEAngzkycHKHFrwP4jLwHFsgqjjhUFSEFY++5fJNzkisW"
-    "b//aW49b/CI1yLox/ix0ioa/uKiwr8bZFI2gPuNcg3zRnteru73GVbMJ5PG3Dp5oN0TZsgP6KNvo17SxAc0H/SWnSXcKj"
-    "PXloDTTdEKSVbhOlbH0+ie3uqYtmwsX3u67uhBxUB3nahtz/9cMP2UrI/gC4ZW5LWWB9p5jh+CTG5JiuEbBnvsgudvwdS"
-    "XV+PJ6HJy4qTL4iOYue0wymiwUxRNSieWOMkNX3vuPpuyduLGEf5CXLlgZjKm8dNP1hdbLvH0NbGrRIzJ9VIqOevgrHjx"
-    "U6LMak5CMvDx/GTPc/iiy3tC6BMGOwdtSGZUxAC8eUvq1POPjtS/BepRRbEVFScpw/FNc7qYIBICPexMZlHnqW1Bp",
-    "FJglPaOOEjkPrpx2lgONmt4Q0PZLIY6Ep5CTREaQzufe8FpKbh9Gm9mdm915nru3Y2BlIR+rG3TvY3SMOmeHga3XMrdfs"
-    "1NY66WOTFVdD+ptbcezQcq7rDtFrtIyKqDpLyIAl+X49pcQXT8fAJ0brCeYD2WBFh5Nq6dQRHOLbiAAnNwrqflC7EnnWH"
-    "aUnRL7fEP/f6TWIZsmXz2BozaFClKinveaZ9Y+fyKD7CyvNu9Jz/KujT8qS6B5dG4tTZjfCPguSn/eFDuB3uqYdqPJq31"
-    "il3s4Okiu5mceieqr2Ruj9Sj4jY09X4Md3R9Td7/msHCYxDWg/E/N74wYNRdFf+4uue2XhbTcZ8b0GzdXexz93rmpN7C+"
-    "x74mioVhT1hw8nHyUvPPxY1JqAucY+ud63kHswcqnj4fiiiGjSq4hxuu4/UEX/iZ/+clm2HvGQksDS9gO265CbJIgyDrj"
-    "PeY2hUxsPH7ZpO129gf/Sp+2Xbn1l5L/yfYl8t9/SHufn7tyxZq07nq34D8XXCaMLV1t5KSaK/5C58+oirlzuzkxyd166"
-    "ot8G8IZdKXAlR+AD4OFX+ekyNxuVdj5YW4s/qfOK9s/aytR+qUJ0PmZ3jvaR1L0aonGAw9RZrxBwa9ikK/MTZsMLlQ0vo"
-    "w1CfiD4vJfJE12ohuJ7SNwFHzq+k+fP0xWNdOvrcqzpFakSq0ZVt+cCZR876msVohr1g38uo6ibJNQHBGqo/DZ4gO/NnV"
-    "+2adcObmKAkuTy2/fOxS8G+fAi8ksuqeTyttFkXJj9BYjuTddA9Vr5FfIozhnk/iB3GrBQx/V0u1ex6dUBzRRMkJCXFFr"
-    "/JgypS4QlkiTdp82R2OqA0WbtFV9R7ctB1gHcekXcvrkmZF7onO45C6n5TjcZKucv9uYo8btfm1yHbQ/PTzQ1SC+dAAQV"
-    "YrLzPNvMp9ycSwpctUmBK5MUmJCJFyqf1TLJqFjhczOxri+olVvEns+Lk9begui6CQ4Ogg6b2HKaxrCsaSMmGriqRVtWm"
-    "TI+Mt9/fH292H9sY35Zhclb0D+83edZ2cNhSXfvze8tbkyWOkmWgxAfMK/ZB3fXkwZR/E7667s3ZthzHnfaqgticLrKqk"
-    "ZORd6QJMcxH8aP4m7R3vTBaBSPGShc/uvdlMBibn67m06YdrK/9Q9QZxUGnSJ7AXEqa+lsC7DIsyuJIsLX6iae8mvYBjI"
-    "cAfrcu2OVB5aJttAmGs+AdntzrRzac5m+WIXvoRVEyBn6P7r3AIERNjczMoOt5MXGolero9E3sjYQLEmCaLJVIGES/0Nu"
-    "5mfEMIiOw0RezSW0qx9xvjQOOpxvgV10jNf02nlNG4fqy406YS89cJEuVpMXg00yPQknnrv775nXncjZQiVcYdMfP1BLu"
-    "qO9BV40DyaLfnbQBiIcPIZ62dUeZIPxg0gt+7nUkSa5kmtkkHOd1DDijeWJk898mUNJYvxKMVsL9TjarC5UzytbSllk5S"
-    "itExNDiiHuxjxS7/kEy7kGd2Q5rX5OnuyppU5o3i+SK8kz+lhJPmgjGMOCclV6kvGq9ByTL5w+rqHrPC10m67lYsgNwnS"
-    "fhKQL+k7fmhrc/bm/x5SBWM1CXShUFkmDyCBUCh3Tz8jPzyinUMeoVKLJ9O7P8A7YkiAuhD1oW73RwtlWCxc2DXYnyIoT"
-    "lL+nAdgqEXi7ghi3rPhCKE8IUntfKjw1hlS58e0rG7LhaYNgDuyL0zZeuRQYxBv4KpdimFYLWnqvYdgoHUc0ufs03m/sd"
-    "8OoQ91PO+Y5nmjCHx2euYNZMSj0SASJimOIem5YSeuJk2enJHq7syWQomK/ubs39UJj4QDUBoLVXpaZ/s+D8aC4h4PHNC"
-    "ex+meiOp4kdHzDPKDAG8QqXggpRJ4V2S+39VFI7ByaiaepHZjLn/GMeMQVVcpFsmkMzDGH4mBOF4Ae2w9xZD9XE7fdiuL"
-    "NPVs2oVXcGZXxvDXeaI3FDaxSACndTxoZ9+6uEQ/gz26x9TVOPgoo0ErvevZAwQP50AJGie8ESQ+uBGOHmhVQMe3Cix6S"
-    "NEki1Bp+/CO4oqt5s+hYA9STrjKwVL5eLjWaPiN0U+OXLf/Q1fsZhaCZNiCqK3NoglUF9yoYP12Y3Z0rCip3P9b233zzC"
-    "iY0Z7SH81FIufGHUrijYT7Ta339sHKNHEsiawRbTfC+9LtIRkTpR8SDjFzKPlDVnNMuzjh0cJv64lIyWfF4ckD5kl3SPJ"
-    "T0/Bdp88n2K/9E8Tx5L6Pnw7/BWJMYqx8iWQ7PfKr4bA4k8nKaHZSd2EDnMMPNp2HnBOsT7E+8DeJTFMUhFga/7bqKIKj"
-    "Ku/uEwZNAXU47H4gZHsvkEzXiNL1c+5Lz56yTT9z1A9aiibf6ia/OdOh6JVEBZoMnavBkvq3RcPuHGP2zhFu27ifGqRPW"
-    "W+wUKxNnb+XjN2yPAdbS2HxXJlcmNVpC45IO6lk13+dMNLBxSjvYzZWmsihjEt3L8sg8540lRXyIog8NgyKyNf6qSjwdQ"
-    "IL/eSBfne7FTyIP6Gn/3z71nz2J96J2OfgagS836CSGLaTBjL1MDBExpeZkNE04gDwHY+48AbLV+7IMBw+vr+sDs3b7Nn"
-    "TXFmnQnZ3O0MdtkMiWVar7HFvjG0u+WP9dTO3Q4g7paDX/Tu3f0oH7qtuLO0MOJ6L09r7rAiPNUvU+rGlOZGz9PXXh2Gq"
-    "TiJhPFNLIFN+H6fN4PHfj5cfEgjra1Cm4lUad3ZggpwvbU616yWrC9kKzM9x7EDEhYeVn8Gg0oon62CijKgI78QIeGxy7"
-    "28zVI8TNIt50xL0TpalnXF1PSrfvTMp+UrcsukGQkuc+3S/61mdnep+EnMeRrOyJr6c6Q/Zl+2GiU0El4WL8hWIeP6DHD"
-    "xBv2zS6uysPDh5t6b54RFxla0jEGrQQPd8yHBHb/hwmIRdxRwt3YQyYWREnxsO5damyB9nsGHJxkMgH4WxysW95DFhTbf"
-    "GD08GTJ3GHCaT1lXv2gdAt8OoqtrIYleEi2g/zKW0TUfw4mi5iEy3WmHYSpc2SwZPt7KgF00LWWOzvieNy2tK6LKEnstf"
-    "nnHGCUSM28MSzpR48thdIqc7VYOJuAqIkYyTw6bSAd2PDOsib/GNZWzXbU/fnbShomjWTJGD8aITdp7uaFmY1qXW7TUlz"
-    "ssiWgz1OzcIj291d76ck0I+/IdRY95cHdDN4fH293q/6j5HyKaFCfxEs1JpH9rBDFX+6RXN9oWD8acWUqqtguFdKb+4+m"
-    "JR2wnF4ZjgE3mCc3FhuCThuWKVIOgSHyIWrcfph4vGXht8sHe6cJEvDaPJjZjLLVgKQqICSJEeZ59Oz8AQB/Ag3JD8LR/"
-    "HuhpPshNdH7GsEn+fUSkvP5sbh7Fqc6NyH95Mq8vL5bee8ycO0I5ZZ65aZH09ISa/nt74tm7x7b8mbXIBMSVThVJ+W1aX"
-    "qnacFgu3HwaLMEVweccvPCAg2QZ5DwFc6tF1X3VlFwMrJO4hJjYXR95zh3gw0Bo4sWPO4u/teh4t+EBOdzezkLb3k1eZS"
-    "4bobufuiI1xdPa2q8vw1ERMwT3zzns/OxpsZB1BiKwJtNekviB57WWLfNpxxnRWuzXbC9qJz/EIiERRDVsU0HROpH",
-    "sEumzD3wirz+83d2h4Bu4iKZctACe+0u9ueezZ3i3sP5LSTLyP1E2w+xYxXK3B9vnofHb5yRFL8UrB7dyD0Zotk39FezB"
-    "imwCKHNp1UJzfz1t+gjblsZ8kpqKoT0o/CQPRM0ASlh+KjTVx+mes4SFcrwmw+t+eQWZ55jJfphTiJnvHZhqKrhwUy7GF"
-    "We2lx1OPNrgc2j/PByOjliU6PuEz0psNgE026p6oX6kp6RxKLIUcxUViQFORNvUX5IoewJJVgTjlK+Pau9AuCOtrCjVgs"
-    "cVYHXmAXkfqBv8tKu9im1bOb3pQm+K3GbhmxT0vMSCi667cNu7ZflC5/eZn8En5+Q0KmHOb/4TI7In2F2D19lowFRvHTk"
-    "n1T0B8/4vM59yItSKOpMjUO2ne6FYFV0cRVb3cx86Jj/kPrY2QSANAP/b3iOHnxcoOhLkQjybRIzFcZEyEfsGtZ98GOPL"
-    "HKDpPEgMM3iqpynbMtbKDSEHT44fOXNkUTH7a79kVo38k99pfWn33pmXmpd6ibc62LnvONZdbKI7vWWpDfJKo/7sZzM8k"
-    "Wsqlp+dlzPBdKKqh/bOtUrs4eYsb5VBiR9mw1A8k26MKU05e09yrgK+QxqbOCVg6bemxbMkabz/2wa1/5WTEidQqpEXbX"
-    "RzK2mtfgeZU1jS4+c9LuV+HNcEcqsCVInMU5JmwKBvj9EdUS7DjSyfixOtPJ3p56qZPH6m1yVWvZYkCzORAgEhaz0vOOr"
-    "/T8dMMRt+PmoeGzUcNbpXUfOtM3HBxRSXwcTdBa6+JYO/ccVwLzafaewIHLJCr6fVX3k5d6gmA0CULkJEfaHt43M2mcHv"
-    "Rfat//+o6vrX3LKWPEnVkMKJn6IGd1wnYsTn/gliH841f1rJHmlafUvjskYY4YPzbYNmcbH8vVRKIRSPwjelWV/TM9OII"
-    "yShrxAtYygOob4h4HMkBVBgc+n84HgJ/woRzh4AP88aAn8WpIDmaZT9bZfORKsBGetU/mUG3WW/pic85CyHHbM9bOtarQ"
-    "X5DYAgNC7afSEXhp+kciTzu+uI2bZ6cJljAG7gi26o/3my1smLqCGT026BALaLBRZvtJAS83Lj8gua6js86TtwY0UoEAp"
-    "Ba2LBuM6X7SlZmF8T84Y8tZJ8wZPld4ynzwUuOc7q2B1zhyh3nhWyvcTQPpNvhUuiLGqW+99CZbYt9SvTWyIgS+9+GZ7j"
-    "9ROf2/6D/parI/lDdZ+7eIiszcC8e+IrK+ZM9ArOOpCew5a/h3tpwjRLXoa4kMf9tYH1HBj+XcuFGxy0s0FcON2Gl7myG"
-    "7O6EZo1I8gdAKRyzhn6Absn2ZQ2+bJ57b+II1iVc5Z+FoYZ5zENJ15QvPkJFqErzO1ZEe7EW2IfFQmGT7qfMammXzfbZH"
-    "iZwvqqdZLVVbDTutaFc9YUyqaPZqQAURfYFY68HyIBlTq2HUUasg4Zzf1SV11H2RXgIMxpH0W6GRvUdO0HeaC0A7m3tOa"
-    "6g5eIxDswdE1Y4Yv7J+f9s1+sSPq76EIhLdgeuPhSJRyksW5PsEPbo5mdJvvx+HGEeeXF3EJ+o8HiupHV9usN+7aXwLce"
-    "GkD7Ol/hgRCBY+J/vxhjrnLdE9D9y1BXfEgSQIpe+3ESoY2rVAG89FrXY/mmyrsgAlX6G055RdDPASEK49kjwfFLRxeYH"
-    "lS7WHCfiqWurPLauct2ynaLaEMmn67abQ0nTF9Lww9BzHCkLJB2M+7d4/g4PbfsHDJoK0P4KAUVjCTFNqKNNg7Gj/CSKd"
-    "GLAXilUUtayedO6uaE07xqva90rZ159xu5rvJ9IEzdy0om28HeuLpus5B8dlmDKrwj8Jg42sNu6VkoFB3yegHCP9EHtIE"
-    "liOw2b2jevLbBYcrSsjSfBZWjMN0gYpdOlLIpynutt0BN7H+GEja6K55Mo0YHfkR03jo0gqAUPwf9CfucLnHzjfb1QSD7"
-    "NAvWzkUf8P+aXNzavFDGVWcCIjVtxJUw+7TWkiLFr10mWDoMxnUqEPgbd/FqL+o3kUIUMgD6QdsbxoxvtKwubwYRlX5kD"
-    "DrwwUTJnsAS4LmeV16FkzezxHZ4jarpCG4zBESTS/4XfSzu5R83VMli1/Lvnn7cafaHZtaHNl9CCwMgZ/zc6xlvgexlta"
-    "MNbJ0KaYJWlgfclmEyxSm0eDVkOk0rsPYVihzKO+96hdvlSHcTC6e58EcLdYPEYNZnK8rngJzidVu0oRO9Fbsxmtu4E1A"
-    "wZXmA2IEXup2bmj9nY7meoXHD/GaFQRe4Q9cnIEbfE1IJt3WGw4uyrsUCJVmENXqz3tdHFwG0Whvim/D4o/783u2w7D/d"
-    "bM66QZsnMxWzrxVQLHauMvLqG1eYcxAattRC8bLkdoRj0f2MtyDuNGYEs9R28HclPyDc4q+CMt12Ybsm+kxZekjNqgTm9"
-    "9BnQq9doyeaEPnsO069Lr1n73DhJrIXzU2IHO3hPEwUMTFaUFszPy/e+K24CloCLf6gDWyLRg93kdC/neIR6yBsmuDxLD"
-    "oXf4yLLdw9xeWZilbhgeEgzsFUi2f0OdnZQHiau4u3uEECOd7r8ou3TaabaGj+Ph+GFHbeaUbAEspAZNa0jVrfJeTiUqx"
-    "LG5WeUFTPKC6G3p69EG43h8W12jqKN+D8Zf+9xPsADtTH5Ek/L1+t8i490tb4z/s13t6y2dmtnR4UTtU79iPnlrra5McH"
-    "zRHNVTa7bKyYvqKa3otwrMzS0LMgaJbL/9xw3fXbMuRW1XbCsu//cquY/ZKVv7cxwqdlEHkXqFsF3IF2AjiCLR2bDH09k"
-    "7T/MvtfigSGSYppSLYaCODvM21Z7n1Lu1PMBNNjjWEPJNF6D/5hbx/RWX9G8+iDY39H1vPX2fgCkuFAhj/KmEMaWverip"
-    "6etSErPg/L7GvzSSIrCj8nvbqus8NVXqbhBPx5BjJdQ4/nODA8Cy6xdi5MRC5H5xEvmBx8RWt/HOSIlS8XVpNIZas8bwB"
-    "QkV6crqGmnREH7iOrKfyxG8r90IknzTbnQ2Jg38r6cBSK6Zyi9ar+pe1tQ9+PT3vBCyE1a6sgKpB67CVIWTUoOMscusGT"
-    "KiZwmSejLrj4S9Vs/FCPHWJIHYMRcq+2+yqJrK5ljA+lzaWnGwTHNkEBWbxOC9Puoh9bjCXyj4TP5xx+G6ToxVq2W0iiw"
-    "SvFLRbImykVVwNxbDpgeVDz/pqhKU5b2QUPXOVbX57CvG/qGTKyhh4hmiXSgtPjGcIG/vsUmuaAM/zs7UP2gb4dzZ8exd"
-    "gzsJODz7Yy7Rg2eptNGJi2TyqSGFlCIur6JqlZ5v1J862RuN1PMyGT9Qz1wImHxIU5WnnNRYIwNPsT7VVbZAKm4SFZ2j8"
-    "80EgdNn5dBk2OQ6sR40rSLv+1tOCG1YWs3sz4Kzg+P8Ep7nKVK9L1zYuwUnLMIpoolkZU/5rFu+OjGXy9bzKVwjDXB4Ek"
-    "1xOcBVXEyXCH+yjmL6RRIIzs68UzvWtBuTtPKyg8855rvhi6l3O4vheuXqDWGyWyGbcBu4e4JQGRJPzJ69UU9zuRoOhwu"
-    "JUtzGXZWYA8vollbdsDIvZ+otMX1MCDmxJv+HnokTsURy48wdU/OLUCmlBOKhUUnUK/ygPCVBz0a8SqmOKKQx/BUR",
-    "c6ip+LQFH1qAxDVHTtff+n5zQvNp0NCKLOxqzDYqn+YIvcdppdAa3AzaEFSw5SnK3d3FdpYgFLNKHltZwQ72HESKo0wIC"
-    "V1RRcJEcCnJ8JuW0zc11XgvujsejvtBpU+5Kax7GunNr9VIY0ivrmvqPMitJCjC8qH6MCkMb3SQnwacVuK2REbyWNX3Cp"
-    "Mm6i7nYvwbTje9lBJ/aDulOtHG8PqN+ksVWr2ctxnRXD4thuobyTjyl6KW40Jv1MvW3uJNcvBmCNoMhptPRf5CCfrwVyu"
-    "OegUIOzBp8alllbklA4M3bpYlfyOJc50c8QZKerguJAUap+eCRzitrVqNo3a7vOKIR41ig834Ty3p3OUEpOTY8EqGQpvJ"
-    "xo89ikDB5RJcrz2t4vh6bAhSN9fXM0Kxqw1W7RvPwvY0zGZvhgy3OSecXSShAFgOrzxUfoOJnRLySm8MrFG4u0srS2Awh"
-    "5ds5y6kpkxABWnBezqSp3/BbMP/bKElgRlP+Ev1HKULuvDh/4xo+7Ot5QWLxOd6+gYb7Uv+2F/hS8TaiWwALCGwPjLwFI"
-    "rISfeEXQhFqxgDiF4i4C0RU0DC5LS/5JtliWMedY6bct2s1rj7ZHD0jYDuhEAnyl2cfNFs/RIaUPN2/10Tvola4HbpBG9"
-    "WAcdIiNRH8AwcPIGYBZMM/KoUm95+8qe++1D9opkLe+6c2n5IusPswknRBk/F4XOmsG9ooM/ZIeqN+oFHQIsi/Ivp3/X1"
-    "XwwKqmQk8M//5zPSarwuz23CePouL5g3Xmju0nzdd1JGJw1tfiNxVmp4j5iwA38lHNLNbQC/UR92bDPX19Tmbxx2dOfN9"
-    "fW3iETNwvVv7F9R6OQvZzJiICNzSq38hX3hN3g/Us2XVNEwI8918hLpVO03cBCIgBY9ThjW+/udq0M3DPWARMW/f45tFT"
-    "58fuMiUhzSzPIegKOozWdFyPmSs4GYT/2jST7jjPGZnjo6/NJ1NH4JlkmOs9Noc+fqud58njyjjXnb+YTWB3WbE843FR8"
-    "rN0dDyVhGgM0RtyO2TNOGvgrYnHe8LWbhc319/XI/BQE03NWfmuD6j0a9PHhOe03AIgrzsyQq5UaAAaNMnO9X03ZCLaM+"
-    "brmam3Pyl/uJGSq2DRBdmpXfsD4jhBy5JHCBONonuUz0krbFnDjGigkYtb4Mg4+Ikh0oqvRj+Jf6jTGzD6jiHaRCBlh8B"
-    "Q4WmforotUC6pn81WZSKpmpoPs30x15ahbhjl0ltIOYSm8k2mCdfF8wbTi8vL5mCqHkTaiaiJsWw0ejo8EWhTQ9mj/xaf"
-    "Zyfhszj+YD08o0oIWz0OyWRBtt6q6jmF+XtOm3toAILNpF5fi5AVnKClAlZZJMSkrpQHGAHRO8P3jJU7kt9EopR5TigxF"
-    "uKDZER2Y/+dmG7OkQAovRRJOkPwhHUxupb3hYXtwmflf6+KbkLZ/mjJSMhILrJ6y3NchPy+ETiLPFKSZzglOXkZVbhGB+"
-    "5Extlt7YiDPMd/7iMlT+2pj9XVpiQs3xoABhxIVF4lPDlxFa/QpN43o13RnHvzZdxImcbYZbYo+nXUHq50adGz6yqT18/"
-    "euW88V2vNpmqCBWN2O+KBJbJeQmKEAl7RWh6c7IJuNEhGI5D/fOAitsKmx28djsKOk0TA2ShWxCCvNQoo6skg/TpEN0+C"
-    "u3Uh3XA6bM1W1Yry/olSNPht3ZSbmuT6nSqXTvRRDbfm7sdhk05fFxri3SuPactNtBJvQIpw+b1gRt+OdaV5cfWIsB4W7"
-    "ICShLOaN+fpLlRxHcDjnNayVBHxG5XED3rnUkmmklc85x80NkKqPdaK5eS6hHG45qRpQPsfQRv7xA7MO5mr1Q386T2esm"
-    "tEyjwjULsXwYo+EKBwmVZE31R5Ncgefnm3WRzIIPiAJpP26iVZoQkramYskm9h+yAR3kjFjCSJqoQVSlDUFJTOLsmCT/g"
-    "ronEdtM4DGJJEh133EWcAl+FnxMQa0+SGogra64dW0abjhz3oyYy43PCSy8zMlO1DHmBiHUDn/wYRoyF6PHCIpjQpM2Le"
-    "wN8w9V2wuTUm0rw1qxlU3NuBZz3KV2X/Wij1PFU5uMYZbOo8GPiJhI8JtV84gD/V20YcZYCY/wZrRWaGZTmtlZjTPsuXp"
-    "FjLzoC2OjIVjosBPJmN6azSzUzCwieqgIZ1Ohf3EhWtArkfIwpUvO1oWK/MRMpTQjIHcPaR5fhMH3Oj9SPebL6oxzdiIz"
-    "D+ErIYp7rC/ax+KiSQMNg29xCNh9WVQudGEOCAOGFdX/FmqtNSdJNTjMTaRnxz1b9ca79NBUO5XkoNsVUGwqpBe3VqBiH"
-    "sc7/5DRGr7hRahw0c3uj+m07WFzWyWvd+nF7VXk8zMCFNtqdh6a2TzjOHCiu5oF782BqwWS1DLHsG21zuIueP0WZnH/0c"
-    "zn6soLRQ4VKmTEDnq5gJiFJGKa3sCD+JbZBRMDJMNOGXPCRBMi1dijbDhzpo/TJqyipMwBThPheBcaePA88QVP0WvBIBc"
-    "rEeKRIXCK9m3RqZmpbOeQ8OqZOWZ2581XrvoseJenheCEkFFlkkDSnsAa6qiF6s/YFIqFj8bblae4OzP1zAZ9xaGF6XMt"
-    "4DFcA3YzrBZkEt234Oi+1EMwr/EsQGhd2DamPaaolzg27gLvCg3FPnhk3PSyhJTcggKRI9jVS9DAdkaeNxzHDtTlpc2a7"
-    "mHSIaedZFQaWnIcSSi/pvelgKd0YGh4Z4dgVKJBYnMAzBcd/DwpcJSwte+Ycj5lm7tF0qV2ZcEBKA7GU3fdD6whb8BwLB"
-    "Gf3iZcUleWACIwLt6Z2zxshzgp8qQRIX+vW6L2ySDILVhHK04UUkZvpQwRrRp0/Pn6dJ2njSGAXoX1ar6FsO4bDgQ8Ass"
-    "Gjpmn2Xv0wNgrnNFTL+3dhtH9KTCgtiulg+4vzFPBD6ngPulqEWS+4/BZtqQlGFmjv4q4EhuZJzkSE8v4ZamEpsbBs0tr"
-    "kQ47cxixBDdxWzCGkVvwUJB65mO1PxdzJYON3Vjd8Oglyd2ZfmXAc/WSyBW9isTUMEKhn/YtFB6ZrNX2BVkwJl2rT8P+Q"
-    "wRlWU0/pqe6u5KKNkeiC75LQ4Z6kcmFImJIM/ZM5sfSJ2y8t5JIKkR8FhRBZgsMWnoMws/EWRKCvEe2c10suNVKL2uu+g"
-    "7Hb52N5ZjX+opD/ZkkjHNi64h/xLc+SIeB0vbqD6jKg5c5U7dOQ8VwidLI36JgYw0r9RtVD8uq8Gsi4GZ32a9EsuW02df"
-    "Xp6EroY2KZw7+NzhnI3Gaz9sMkGjRtETYzFbPEkbBagPtchkff3VeoScVBH/XIriBH6+HtNmwC0KLJ1cShiQr17XRbnzI"
-    "DnPqcUdmOd2O1M2W6J8ApWj6Wei5HAiSzKx7DrWNxTrq9e5cnfpt+E1seO0R/emBWjOghr1f0FxWyy1XuA10qIGXUqLRx"
-    "1DunA4/x8GPpXzzPK17JKepXl3iWa35Izi9PPT63P1wMPHSrntjVkiiV7gY5S4joGYL5RkhHwsXX2UTtpbLLdTaZwkM5t"
-    "0kddwZA1fosgRTOzhiphq4Yk8o+6e8ZqA2iIbHVble1W4L/5GGDt4KdIVI3JUkbytI4lVX3GJs+2w2btM5JjsblS7",
-    "49nbKYx9GFleZ6BCIni7MCAMMK4i+Crbvmav3icwNVoq3w9OsYRqM38hQkzWfJ4OU8FULRNstCzj5SGdttT0nTrHAFgYF"
-    "wm08Ipfbcb0kqY3Jc3lqSF/JfLn06Q2q/r/GrrW9beNYfz+/gsbxowImRFHOpU9BU3wcu21iJ06bKG0dhoeCSJCETQIMA"
-    "IpRJf73zjszu1iAdE8+2AIXi8ViL7NzfceRJE5TURY5tqnW5Iu6aodL5ubWfFo/aD+PeyTnmbbjrg8wVybGoynG2YRx9C"
-    "0Q2pnhD2iyKsP98ye9cuIRzfTVLEnzQ9o8Lp/iEqhm9NqXz20m87Gq5mwjQuzLRgrs7EQK7ImMtcgpnPDcme062EfHAd+"
-    "z28qmM4k1TvD+codnlr7kWt0rvXTuneRnuPAvcmjr4X3E2XBv3aNfF/Rf9FiX+3LI1x+gPbHdt49j//3VWuutiN/jtwdn"
-    "Z0/MtzCDVKcTwMkkdYLReBKNjzoOlyenWw63QXcmtcLjVXU6hd64wZk2WEjLEjXZPPPiBmfDea4s7Lco6FN0P+1JNlfJj"
-    "hpc9W2SW+X3HkwXI8+XOt7B5NtMsYDCuoNRs7VDEJxMVuGOJAPHT+oEBjSsqUgfA0kbCDRMyRC4Bud0H60lR4fUAqkZT0"
-    "LqncnZwVMegb0VrHNJtwoWm9W5qVuWsSm6Tk5rFKroZo0sN2lnxcuDo0BPJMYYpngLr4wZttsMOQjUZByM3vm4HcJNw+Y"
-    "msOGAjTTisvLqlPPhOz9nHVMjc8ClCczvt7v3dWYSStb1WdmriRIw6U5LF3GYImd00R1KhRMp+/6iDnUmjgv4vlZoefF8"
-    "lLgiTPQh8ccnTyGSlFgsaPLIm3y+W8PC5Pyokf57z365uAC4f9fr9n9D7sVMcdBAuFQ9fPkl6z0+Ic8dn3VTo1E9SX3+i"
-    "xAViJadF9kkxGcb0sI5KDnqvcs+lK4MZRP6riyJSRP/GKpflrSz43DEEAH5RwZlsaR8Bb/vkPwvZb+KGtWKtx1g7Xfc9D"
-    "x/a7lE4nQWxl/ZMWFcxM+czQSN4OaO+W39EDAPIjKc23ta1xg3dB2oXKTnG4349zx9iOWUi+DTQtDvkHdQi3XQ0JtAL25"
-    "mhD9PZsRHuiQriyVWFgt0lkyPzFmWX/VH7MUmptMPfg6nMDB9lsdVRu8oycgPR05GoE/Dd8j+jEzRFt4mHyF+PY/6Zh/T"
-    "Hu/TvpX9PFi/SGy0ZcXQZVd9G0HlQCrhVQNBAwYm1DpcDS8vtI2dbWOwczGdFt1kvNM8tc9iuCUQSbI/r4eNu69q6jR7N"
-    "ns2vfD3z/ZBSP9dcMG1mJheXa0UhmU1fBUuhnujkB8uLmbWx2tPn7d+sRus6+40335xP1DDW/UiG42L7j5Mw2l4T2drEa"
-    "b06z6cEo+y7w6nB9Tw0+7wPszOh/dB5Be4rnBtIk5LB+qpaqeSxx7QpNswy5gcrP6DHGYOUc7NtPUZ55RzZomObwQXAGj"
-    "ykKIrVxXs7X1U2S2KmCFJH3380OOjRzsoXi5hmkptA1SMvx2rcvMcRBjOEsvdwWHtJhuMpfjc9rZkMDz5RC07fwc8QduE"
-    "lb7Y/8gkv1bTgtpbvJzEI5h7aaPUPVI/y1J8qTw2wdPOcTM4nTBV8u7IxNc3dVyckzHO3KI3g2WNeIeJIGp9v6CzqoLAA"
-    "1j6vKSX+N4YZuEJsr1IVB2n49mRvMU9QTZmVUmuRVV1CAtjYaYZJlFQzMrYwF4o7taxRa9Fp9Km/z2i39M6yeqDi5kRWj"
-    "d5c91A1vhpi0ivMTeIlEytj6RtMhvPjj416K4ngyfIXrx4fKTSI3hTOyZVfMvOTkDnWdS/+vRDATbY4dsc6LXzwViznE7"
-    "CXe0euuKNH94Px3f+yqyhIjHXF9AO7WsX7XoYaa2SrGYN9zvEKPTVAezm6cNKbPX/8/ThjW33cNM0wUodDua5d3W04Yxh"
-    "mBZXz/vs1XLrhSvNIUhjec97dkp0VWt9KbUkP80U1u/mKbsXb8PwAZFAUXqRGbdCeLxH64vS/hZX95lTQ3MMLOpKtN5Xs"
-    "vw4UHeMj5tEK1l2Z2f7ts8jnXfAme3FW7YbTyt/H64CNgI4sPZHwQstvp2BX2RTn535t4hvFbIS6I6lM44LRZlrSm2U0Y"
-    "LnfOPvWpRh4y+aJZ+CORGovAxpnzimHhwvdepl/TwbLOTGDpzJjqkdyUjSUaNntvyvrqlAdqr1l0vxSyIJvHauIMNdzlZ"
-    "I/yHeJ+hUakMPeC/QroObScjGAIXNwSu2YvcQFCDB9h+r1UY7NzHV/wkDPK3LRYOki7vLcMHtN0zXfh3nfFsJROlu2Eir"
-    "8fh4mXw2WNfbEZCFw6v97/HmR7qRdk/HU6AIWzTIJcn5ZiJIkJ9mIPMNNSQCJsvWZHf9lQVqovHtxJWkT1nh1lJiBRG+Q"
-    "Ue8Te9Le9SC9JUGeACGi4E5/N/Rctvj0/S4AYIyHQwLOsd34Y5Tc3x++WX02RfPxSkmqeIU/i+Y+N1mEzPGx8uSzWJw8w"
-    "mYq2wp2/kFrO+wFqZaxz5us5Z1d4jLnBybdur7F/cTotGGn5ThkjTvq4Q/vK0PCizj0fIimgUngiWy2uqTRgorrbRNaZh"
-    "oGNm1Z82Qo3GA9dZAOHqbt8OHt/EsrYgpQjywSJMBRwpXnAVdA4WxTRaBmfEaNLeWOyOpA0cfJxO6Mm2SvIr3OadMIQ57"
-    "KvlK/Zjla/Nbsps7vNTUFW37QR1Vg8MxnqhDxjS8nnAaRR77qXIb1zAvR0+eTB1+iKj/VFeXEjh6lh69Vm7I3AQqvN3Bf"
-    "8SGf+ebgj/CN9c2Qwc1D5ZyZnaQcmKeCrdiVFcarMFApS4DRSdfYZJc//HQES4KI3ajX7NW3mlZJPfeoYao+MFXBUrYDx"
-    "187b4Q5MXRi7w063D90nBli2bLdIgu2s9YvlMfmZ23H8psOEnZRJtWBO4UoWGLKA9Vz83oDybQBAGuM0mwA/9o/MxAHm7"
-    "zXVHCSbrGYD4vwVbvh9n5/Xl+vju3cuTu+EvnBcnTBePI/Qka3EwIgHzCrvUBq+Pn6z6Yh1ath9qjpOrreqD2+sAKTsDH"
-    "T0A1YKrea1Uuo5qfGDjWWVFl/Rz6Due10d4kHX7PGOnYqWaLq3swDGQtzOsaarDFTdSIz3SuJMUdNmE5fM+xKSylKkbgz"
-    "IkBUKEVC9ANKMjDLFRtldkhJVxsaSePvS2ROA+ObmM1JYRlHSXPSrDLCckvcsSDJkrqQ8NVpptly0dvLCER6JyJf5rVPO"
-    "Od6WTAfGFhq5gIcaqAGPFg4jCXJGZluQCqYfvV1G2mqfkYFx74ltr4i2H/8XFmXeV5WolLj9vgvoshsXYK6WW5YOntIeq"
-    "ADZ5ZNhi7k96tUTCSJUvvXsSW9zQdiJHCCCj9Wv82/41OL5Jchh7czsEzGe5yERzsFwEVekLfVNT5gKh7yabndWduF7V3"
-    "C+7XYNfolNU4LC6QNcl2bfECuJj2tTuj6yJJCYuARUNeaAhnxMG5ysvK7GBZJhLLogvl0FYjpQpftk6WjNZwvBAU+ssMO"
-    "mOnWSlAP0+Hn0aS6B5iqmZqIVHNUSi/A60YhD/VS8pZUz4PZRO4DaPovHA9nk3w+AL+rY5m6Fc3O5K7bepgOtZ5jm",
-    "6+qUrF+YO2CenCYZ/kSFAJA4AOi+ta1XVoLb9KN/BMkfRuIhvRvcEMzb2R9x1fdIDsJ2/Yxkt6jjjRJOJXSbJGOqs+Joh"
-    "m7dzS1uzsV0mGH1mSzEuLglnmKBMLH1uUaUdJnxDOeg3wQSVWwjelbXszaxMcW7HDwKjqDE7NVcNskT5BynIYr3hObkGW"
-    "oMPkI3a6LfIZeObSmjKIHKW0cKD4posgvKULmeQ7BDiZaZ64kI+Bg605yK0qTvk5WtQz4B3MOxhlfEu8pqHYq6mdZtvr5"
-    "i4gheVyaJvdWbbs0Bl25DdoCacmTJJOV8uYQzt0mq+66dYn61V/dGMqm8P20Dl5RnZuBIwVHIs9WxC2B3ejy+dMIc8bN4"
-    "mP7yr6tlsKRah7KprdCr8OHfk6Ts6MFhYVNER2DWhNbr/mBEwD58p5clzW0kzsiXalnFuxlbrEgKrm6qbjP32IXXVCwMO"
-    "ARs2Byct+HjT72iZRHfD+8p7WczwaYhTnntJOgrx1dZn8qW6yjDfbNU0gy1O2Dj0aL2HP9ouub8HUGOG1dPrM8+b1PMcm"
-    "4v8yDzr+aDh++91fr//258koHX0VXCxD7+nlL7+97HsO0fm6DVqBzoetbcbMGr5nukor6lj9e5PyRqJdqMm2l/6axmqc0"
-    "s5ZA/dnHUyQaK918wOXF9wwC4xdczVNiiIvgnOLkqfL51UGqU5kKgyyypJdv8AiDztEWXZbRBphtRe0yqGM58mkTtjqRC"
-    "581z8IgfYgSphTtUIxsLu4EqEynF+5iiZNZbGMPWIBlGk8h6qe42HJd4zttRJpRgqNyVdNwiiiVZ/+G8xjRdPnVI0L7FI"
-    "+E+FkgPvq/tC8Ocu397gp/gd8t0bJ5HctZ9Nil5X8NUQq1jGJ/HNzw/zWFS/G2UURL+GgxNH4LsZS4wa89z71zASAxMLk"
-    "dbBkuK67hi6AB8WfL6PaQTIU/qAYoCHFvQzIDMHCKbsd1Ev2Xy3sL463jIdXMRg4UUmZE9Mxotooou06r5hJqPTAjkPEu"
-    "bqAGm3WLH18jJn1+cBLS6b5placrpugE1iSdX510RCGnwXghqJ+uD4w1qSN7Pl8NO7XcT5Xl/b6/HISiaVZUIAmTcandx"
-    "tDSvkkQ5wIGHRlDi0zQvzV9AP5bon7RfQhyg83Dd9XBmnwkOG7NFqJ+Le05IHLTROWpanGMYJxm/zMX/MTLgvs9KFrBiu"
-    "/dO0WbEiRPQTRDD8ZPwioMsb6MralLy6hRz6RjvO5qYF4MmkPUbjZsDGaDdNIfh4HzE84YKdQYCLnQDbO6hkR3FOjl7zz"
-    "czoj+5GTEwEwSkrXaWWJLwGyb/dDVCWeelvde5xs+GDIlft095KG8GZi9US02NlWbfzoaIdg2ACHUo/0Pxoj/bEe4XW6S"
-    "KDiK/H1vqTJoSFEkApAo4hc2EUlL5LqwsupB+yYbrzo94DPu4PGakqreQN12RoHdLWKsw6VdDYwfqOqUxG16El852XH3u"
-    "87LaGG3O+bCrjqovk8W3JsIQqYe9WSJjFofDrrusKsMQRxWU1d6OM56GeVzgAlFBcIIvCQW/fceIgmdeQgwgUTiVhbfQa"
-    "AhabyTeNmhUwkkvkBVnq+CDQR3E/+8oTuDIwLid7IHC9wKOVu44UqAQQhn8pm3wkujhfyfgp5rhk+ofl9Yo++hePUDdhq"
-    "BphR8trZq4O1yggCTc9rj91thb09cDVbilWHQvx9+iAu/1Dost63jieBE0Lv5sjM/aYWZp7UFoq2paABqB5aEo15AQiCA"
-    "R022+33IneXRthkrb6o8HLsLXWA+xfwlPPu8PJ5GJ+OOM6vLDj3oQGaXTZwmeNAsj6ns4++C0STDR92GUsu7GKGEAzR+3"
-    "jU9Vj2srrxxqW6C9AhPwnTDTAd0so+xksGlL1iJiWez6Hv73AzNV2gJ3m3TvcrEtqmrKief/qlyhaXVbped5g5nYS8I4m"
-    "O7vHWcndbFbGJ/WAsqlh1iAyujUngnU+yHUeD0fvhTz5dxOl6V8gHJxIpI/BFVM6vURdRui8RAB6vOW58ucMMSA9V+LuL"
-    "1+mcmTuzghE7rzuVmLl8475RV7t9J6B+IW/qqlc5GTqCSUjMj/QJPXFhxfnReTrn9xPj5E0O4dfJ8GFe5JCKxaXQnRmup"
-    "yJYaPtZUN9IWIYUJzI0rRgiYHt6NS3KN1lo2pPwm7EKjDJZXBayLhjfzqovlYaTbdV8Cfr3Ph+OJZZr6kBKeaHjkDkJP1"
-    "bDz8OfqSYwjWLsN+SLNxe5udiCu0KQJ13HzcJLvk5ROAlf29zhlnf5WI3khDVa9I8cDkAESXJ3MxF/+mD5m4+VsOm9m8k"
-    "kqsKfKsf5KQmgg8EFd6ZSlwdj1CJhHXWI+kjMSGPVqAPC33PoQ5euPlSkaqu3btxj24dj4WJBvH1fYRbujhs98Ea6CZMY"
-    "b33NaMFumogK7I3RrboLN2Ag5NZhZZy2HH+s40pstMkaRptWp0xUqsfngvfSHgjweuKjyVL/0DvaMKD0NCs2cpDF5UqPR"
-    "ygaLKgRj1UJ5Im8YSNk5yogturoRO7RQvKthIp2SXalN9F8f3NyhEK7s/GMbFt3NxsPQjAQJAhPGuZWXuGWQRi7zpqZqH"
-    "H1YSdVYz2Mcm/0zj+ysucIQxHFk4NZwg7T4j9zZC7bcJBPs3Dwng5S+A9noq8D0I8WVSYrDc/dOvGNy7bzsUbvQFNJLB6"
-    "JwS5lLjusMDUrlpsN6KyeOIpfGYP/FkYQyITBamAlwY1dNld670R3TeQBrQAT6QRwk7COCWh+gGmSlhmjv+GhWnv5Xz7M"
-    "dI8/zZzVrwU1rWZIsviENCKYnOZT9dGPTtHgaKQSG5hSL5hNHV2ba5ZpRDqZgDj22hSLT9+4RptvOwzEeZndAJyUgeb+2"
-    "ZlNJCi64FA9s7rDehZUWGi5JdsEXgIhkMF/S/zChqVcjLKoDFuMW9kYp7yGpkO+hhqd7tZHASYUWEnZkKU3Kup6dNaAMk"
-    "Gw4twAEH9GcRd/ooz+u7ocFUDARAK2HE9bFzPfeALTuoCGVP8E3dJXGAE+Ezt8wXyD3NPodQ+hyB371/mmPG7LR060UTa"
-    "kpWHTwD5hIl1HTD0+PhFTJTxZ2YXfWeHfngwRksghrO5IiWxliewNugZkw6VtVCM2PLg8ZSNvoHjVljBLriwEXAkoKKNA"
-    "ZiNLl+37pJzmL2N9YARSaBAn3mfGNshM3NRYd2s4G70TtWs4pDRuDKOCCJd2mcl0k3iOdO9XfjzK/RiYOqMiimWV0VhzH"
-    "IOJuNUQglK+A4dBlAOZp4S7uKO2MBtgOBQKy9oe10f9EDQ3fuPkLdGp8oj0mlCG0p6y+fCoFhsOnCBr0+bb4dXbulelOH"
-    "nd+m/FpQFp1Wk4uJLjzJBSaSal6DvCjcP1kPvmxliEs+H7zBYC2uzvDCy4c0yr5++O2z+HCwBSso28ju91F3Ss8lq5H1L"
-    "FIqmToby9yAEZF+7rBotRUbdEVGoHE9n1EP6TVwgIgAHP9HlEvC97EzDxhkMetLlROhrTmtTgDNq6dWwiatSPTxCQ8WpY"
-    "nJ05r6RB3I/GtKduffYOk5NCvZh47+uNwDk0qNk9Nbd7sT/RJdyZPT42Z0916GPr3WDUKo3HWGuo5OAVnc3X5jkGV",
-    "QNDS4T21ePjdWi2Ju/z3B5d4qVD+xn1zs6urXXo1bg/IeJ+TX+oE7TVUeOaR2TVFdalDY/lkLFtO+lBO0AAaF/0T8tZz/"
-    "U15sLIGhrsU0fwjNNJdBxbgkQa5w7LI8EivDM4x0Y/YFS5Eh661YhjhHjXNF4TRIhoQR/wuFYZryfP/DcZ/Rk9f/bsi8+"
-    "iS+aWZLvaXrGjhFjgQn4s0sfD211VxxAZPvjszHO5RfaFVmQW9bl4SWKu4Zq0xezgvJDGLJVgztbQOQY/+5mIzoF2Egkf"
-    "0x71KHCcjTgMB0/bKdeflkf0moIkQw5WxjNJzCQIajov/ZTdKbSMgXLrHpBISv9zOqqnD7ATt5sdWeb7U/PDmhtarNISF"
-    "MAgW6N+JDHIm6SKzROBIoNYeYIGjOlsbi2oSKQQAz8pn8vhmB5zq5KbkIdDAfpj/jpX8cy7QA3qIzprublvAKEkpzyD75"
-    "4UhHHa0UYyJ176/8hhp8wWV8PeF+Buq6YN7+qUV8yFE1qj3WRzNts8WLxa2wS3ziDcQEh9+sDmkJN9gI1XfhMhRkPgd2+"
-    "IvLQ6BXmtSJKQyY+JZN+miVjODd+hTj8avs5GZJGRXBGpiNsexUwGGjGBxhORduttM4SVl7yNWvHZcVz8H9g7A38rBn7G"
-    "FdZGOBMf7A0rgGYM8nX0plEDtvBnu9BSSP0BzbOrlDNudCNxBImzcp8UYqswXhkp+0g6jhkKBJYKzMBBXCgDRWw56g36v"
-    "qYltGQKA8uVxJGJCO3odcNvrIRrzYGGwYN1rhxxnFkZQpVH589uS3tGIs9IhnMFTRlY4zNri4FlYjJ4jUuifQngxdVnYh"
-    "XPeb3k+wzSe5ypUyGH61Ll/OzsJhYlGuv5bbYXyFE5ONCNARQROywI3c2W2Vwosdb5nm10yB2pTzWqH24+Be846Mj315F"
-    "z4IR5BcgYtrA67Egam6jq2zSji9xTM6qoOTF5YrRCoP0Kpl0oV41qrtdBbCFUG2v6LS9ihZQpYdeKPftQsPtukS+LeNMh"
-    "Ya7UzJhYb7VnC2zCO9aAsijy7evp337487ffv3w9XKe3ptFtkazzGBCbvFEztnN2xN1hSyS/Ey/jlOdKlRmGodjnxcewo"
-    "7lpeIsn8yVNJfvHIJXSPRAUgqar7/poI4OK8z6W1IS0e4FOYMg67df3BpHRL5h3B06Z0DX6/UF+s4NcYd0LvKkXituLsw"
-    "Vhn4fEzrYP6LTGnlyCc7PFkxBwzVlSYIqncYVqmhdR6rk3Oc0PMHKMkzpqa3of9pOo70hN+O6w2Vm8RKxLvNxBOCY4QQC"
-    "A02Ch4nfJ5ltWut76jXvaHtT3QtgcG7g+Y7w/sNMMBv9d45nwTeMnPp01mFPiU2/XzPI+ueRkQarXRPQHagHkms+CKXTw"
-    "H+kLjh9R3C526jMafMBQ8Sw3qnOsZsbjIndbKmt6MLbMCh1k8GEP7RFLI+0czkhplbktffDRNnunOIkwf08GzMnERe7/+"
-    "YiZRf27NNlHRawqkzJ6k4cy1NF3OUP0I7NG9CEPQYGif+bhYg1272N5CL/Jw4f4lliDaB0fnKNu02KhfxS7U3YE5yhgzY"
-    "OquH/IjFHoyc/ZOJnACBQcZvDuJZL58JWvJiGxBhIPkAIKRWM98t1aLAm3SYdzpUasDqPjjBYoR5gizZBp/9JYfU2RSBx"
-    "OzNwsdvJgAnQJ2vLKRw6NMAtCksoNruA/EcfXCoopD0HLh0DtWK1wgspXty/6np+JterkAIJNfKTxo3tdUwzMvcTvfSHF"
-    "L9mewzDTTNdfZ5LFVMN1JGdHgWgcsOj1Ny0aaoX3pZhwXU78Z6QZQfqoLEYQUD6E/H92RvxpXMVlAi7rDt5UavWDhZdet"
-    "yqSReT9r9eNe+n8EDZqE/HiNM/NVbclroCNrRDIND4DlwIwraxBNo8ke9AiRRZL+t+mQQboD/WSqpdE0AI7r32UiuW/VS"
-    "ingFN6GZaNSBwSNt+VvquHjAVR4Ec/dtoaZAYNvh9+YV08aLXHsCfbQKIc/bOZVqxM8lsw8pSIRZ7ZWNSp05vC4ppiMdL"
-    "MJz7rHWkgaLrzGVvxFP22QWIrkSnkKGABf2nKhHLDC5M9VkzZp5iJzi+/fYXw9ZBmE1AktML8Wkvls9V529NZYfkKJblP"
-    "45FJoiQ/YDt71o5ir9uLgwHRYRq4DZD8OJsyXKvgqFfBj3qtZjaAUBDl/LHyGyWIq1Ti9o798h9otnXT0xC6U5yEjVtmT"
-    "hMnb+/fj8hWe+WIveW6ZixokGkjpsbKCxYCZ4VwFD1PgvSYvpXDNz9+/w528BKCkpK22KI5vEt8kj6rgzGvoXbECvrYkr"
-    "FD7+lDdripITIAE4iAG5JVNnEdYQqIY+WNLp57o3bTcUcnDWtcl46Y9sQrVPyQM85SHjGnKy8QoSpnb9X+5Suvm3fl8jW"
-    "NCnwUobM+yLEmVWwnpJp2P5IEbGkp+ZAtHE4w8qmrcCaEXsN0uozvFdgqZduj7T0xbiSUrti0bxQPZoBqd+9WvLnO8YAO"
-    "2AV0uI6PZuX4UjSzmmWSxJne+QP7qgyAaAiOkxO1QkVM8spuXYUW4ACLnhYC2HWu8y6pwQ+I0WucWBjmHuf/xtXL8ppWL"
-    "VZIzXAyKk3i221vLow7hQ1wDcKvMt/J8mQ4jh8yizp+x5DHlYVKa4Q02zeABjlxs4Lj7EtWkZD6NsB7aOv6+zSb53tJ9M"
-    "Qpnu4qH6Zk/JZUTyhAnlfihgFg/CC/cfx8hUPoEIpzZvSryflE4vY230KmloDSo00fyvbaEtupgOfbnhQNx5qNEb4jk9B"
-    "SJ07URfRzK/QTA4q0RRwOzM0AjT5krrfR6tHj8pq6BcXhdhqRUPbEqrvh7tuMnedE1c1o+j/EY5yj/zekg3Tyh2DwhLFd"
-    "aHlXeYarWVWs3yb3uATV1kuTjO7xEYEI7bn8EdkAl41QVrzDY6hmDkin6fsRQbg4RSGpm5RnVIivJqqnPje2rhTz+Y1wX"
-    "3wlto35HI5lQEDyrxVnqpFSNpXREVu/EmaWpPlOGVA7Zk+JjSg+DhK78uZs9Hki7WrZmtP2wf6oPeSMEN8l85QkYJ8GZE"
-    "GcxTkS+BbnTMGSqIN2AucT9N34A4WrbvglE3+d/eZB0qPR3NDab9w3cOwoXfFKaLIXr2nx14Sr96GkXQ0ZmOVbTABOjV7"
-    "nGyZwnA0bNnUQ4w0xFMhsB9l4mSegdSw909myJBpG5G2ZqUpMaXqa1WSceOt/l/6pM5Zz+sH3CK4Bg0NAlf4Df0xabA=="
-    "</script>\n<script>(()=>{document.currentScript.remove();const n=document.getElementById(\"pa"
-    "cked\"),t=document.createElement(\"script\"),o=Uint8Array.from(atob(n.textContent),e=>e.charC"
-    "odeAt(0));new Response(new Blob([o]).stream().pipeThrough(new DecompressionStream(\"deflate\""
-    "))).text().then(e=>{t.textContent=e,n.replaceWith(t)});})();</script>\n</body>\n</html>\n"};
+static const char mli_html_tail[][3801] = {
+    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqcvWl72zjSLvz9/AqZJ+MhI0iWnKUTyrSurN2Z"
+    "ztad9DZqPQ4tUxbbNKkmKS+R9d/fuqsAEJSdZ+Y9vVgkCIJYCrWhFm9VJZ2qLtNZ7Y18P4gO1/NVPqvTIu/8mvtJsJ4Ve"
+    "VV36ujMT/pVHc/OqkDl0Se/7p8XJ6ssoduKb7O0qgNVUEU8KpNAxVw+L+NzqtU/j5d+GR1+rv0zv+xXaU01zvx8ckx30l"
+    "QwDdQ53RXzeZXUQRCM0rm/U/WzJD+tF0GZ1Ksy7+SrLBvNi9KXnpWdYt6pgrK/jOtFdJLQ++aLVZbOEn+g9h89ls+n0WE"
+    "8SadBf55mdVL6z4siS+I86JfJRVJWiR+M5CPrcyoOz6n3x9c1hjhb1XxLv4HCSMNKYZBUWJhpORyMixC9U3pmwnyzkU6e"
+    "1FGeXHZ+S+Kzd/FyZKe4SDDFemAndX8RV1Rwc0OXNAN+ongNAkX3p7gPNvbVz3hcq9ysUBXV18uE5iLB6JIo8rCs+ak3l"
+    "oLQ82hxmjq6nabe7m5TSkt3bVc4UGW092d3cDUZ9J7Gvfm0e2+vT7NS+1Uw9jyaiTSqbm68wZXXzft18Ynb84ePaaai8u"
+    "YmvrmpaIaXWUyrsd2Q8jw76WfJdViMi+6X//Olm4Up/6Ibx6s0OzlKTwjwaGHDa7+4uUkJ7AiEwkQt09lZuD5L85PQ45X"
+    "w1EWcrWy9jeIvh9STnXh8TZ3u+ucEzFmaJ9T/0OvKNU1QEMZdr3vHOJZxmtfUYNaMo39/8uefe1MeAK2Y5+dF3TnLi8s8"
+    "8Myyr/IoiQ6T5iU//POke9OagkDmQP2QRBMvSy8ST3lLghP6ibOsmMV1cuJNG5A5yc2661lbLWkSMHW1TE/ex48edN7nX"
+    "+qfpwdBJfi9udH1TpJlvQgTghK+6g7DgUwpVaQfqgeIPr7+kb4AGCb4VWfpSRVOpooGG04mA0X/TpX+ndK6nBDsDxR3Hx"
+    "cXcZnGOfVmYCbm9zwCrvHXeYG6ExoUf4Z6ueZBYOzeJpgq2hHhZGeo+L/pJmgm4t8yD6oK1llSdwi2+9xL3im5AapOMfY"
+    "rmYTd3UIudqLIFvm6LFrl5pL2WxGEfhFRr+QDyjSNTZnTU5X0uef95apa+AVeaHbmadL0jPYxZuMmGh4cUEGf8NareLbw"
+    "/ULFQLYF9QUjp44k2P2TeBrtDOh7NLWTfEq33egdITZCX1f0ziAINs6XPjAOMBggx57dBkUzDYS8l1lajzFruvMTWrRcz"
+    "3e+CcKmWK/Sqzri9qmf5gsvapAB2nhUbJrOx7xzcw1+el9KLYG5RGBOEaaJ89Mk3BlswmSjFrlpP2H0nEeHrzC/hPoNhq"
+    "a7iiY3OtzJ+/pt2saEbYpJ1RtO+/RhzCB+HdD4V96sgPS8iAjV1v0yvhSiUmhqsk1ICiFjDFFpxPNb0sa4IEISOHUz1F3"
+    "kvlAd+kyQRpjZVGXoispocviRpl03N76pQEjNwDitU4cxFmEMAjqGm5R6PSn7QARHTHvo+0AH9oZ3ldxNedaO6dVUiqtu"
+    "lI9BQeUuoL2X9s3u04C0LC59VEnKsiiPNHnbD/SSx1HBxHsU7+5yf7bgxe19US+SsqOJH40APT/2Y6fvVMTIgwqdbhOZb"
+    "0D4j3ybjBkkU0SpBbwsmkx5+kfp7i5xBKCTKa1klPZXyyCTbUgFWLZZlI4rRgKpC9PO6s2xellD9IOKN/ZczXiNZmouqF"
+    "EGOnfx6U/+XLMuLbIzK5aJITtzXvgNrajZILMN0VPCBKhVMYAZ8KYRpjxfGg24MJail3HAq1DQWDC9UllmFX+mwUgDbwT"
+    "upC7qOOtbshH0Xvqxst8IRrEGx93d8nDwnxcY4Ik+m8Ut3Q9rgFkyifPNRNDUmHk4Bm/TQth37EqfJpt2978+fXjfFz4k"
+    "nV/7Eyqdgn80sFAyJ0m7t1/HpwRWqXnizNcM8/XJP9MVibEjsCS8fcTrZT45jwpfM0EzNObwSXwvDNzM7vlYgwaBMEBqT"
+    "vh1QgwkNUZT7M8IH9/qgXxfGgBm4BZMi8TgntEN7ZqaetcslVnIjKdErdSiQbunDJaMjObEikYCK2NaqnCmF8sWev4qp2"
+    "GcUpMeMSwzTQ86qBV4ArW2Mv4YGKaXGsZpFhD88m66bMjPisiPM99HDJ88KwUvo0yN7vMH/V6a+7aBc//I8NODQF0G6mN"
+    "E+J4FgiO9q9YbPKqC0QeiiJe96IOyQHqqPjJu/WgIwfhj+OH4r2RW9+OqSk9z/6Na8/iWuWkPaJUA94MLuMGGmzzFg0u1"
+    "MOC8DUllkP3vgEK8irOoM2ctCeHNGGkzZm6tvp/yhFn4urkZBL3220ygSiP02F7xnqDOpMEcezcThgmwwoijwag/3bHND"
+    "FBiUipsrMktZCFTZIr575F9aCjNLXJpPpHalSy3VpJkgJ3ULNnubio8FrVXExu0B3743l6gMW+b3tLcCdsgIK7vCBXNCe"
+    "2jqOtnaBCXhD91y+OM0Bh4ebXS2DwF2FBdMMGBQeoan+uXNJ9iPshQZDst22SZm6FRDxbR/18aPWKgW9GyLKhn3yLXzvy"
+    "e0vwSS70/DeLJ6bRhE3HXI2y/oF+C5cKidHoymB4OSN6a7NNv8N/hdwxIo3dnn6Ip3qQMFK0H+/zA4v8f6mgtLED4LwI5"
+    "JnHhH8TDEZ4O/y3MYBX+lG8aOnDe0iskegAH++PJNDyjZzxjVXRYMbsGbQOQ/SfaNpOpQbz9ft/W++RXLYzL5UV0WBhAC"
+    "hpSrBEGAUTl/1AHpgm7UdoI5ffcJ4A5viYRl7lnkomq9GtyONwEDV9tWfpYlYSzf6gn1RTsvXJGNgxLVU/KKUSLjWVueY"
+    "wiR0jNw6Gzj5PKcEYNUFQdFt75nQDvXpIkA1FhOJ3UJHn1L+NKlwx0CTocgcHJ5gRtvJTxceXzyz1+IQj5hurOCBDxvsA"
+    "jFZwUq+OaCgwPifaSJEd7EGvoFqKgYc5AL6ooaQ2pNxxVh4NR1es12MiAYzVV4DdXS6Ky1IEuXaMfMTqFG/qhGwwAd/il"
+    "W+4j7vmCCriPKOALvEA9vMEL9KvkPWDMmPtqJLaNlnejgbM7+leRuwVbs72G2OBXurkgoCp1mq+SkWnI7hJdgOnDr9DRg"
+    "ubsaiTz1a+KsjbwUnKLPRknyQkxgPOgxN9xbxgOAxfpxqzs4kaCmHpbqKIbyaubBnLqyt1gtzml/Na4cloEkqv83Azv5k"
+    "YLjLu7uR5fFA2bQVudk0jbLH/d3Ky/qYBQgD8SR5iu0O9swYLgYDMSTRe3AGpRWRE9tyJ61YjouRXRBaQJg/KvnmOMQ+S"
+    "EAtK+Ix2OgkJAraA5roS+8cuAKoJ87g8KsC1y3hYb2eITwjV1nzmjyg+mevFAXrF98fGe9AFqLm63l8uvwZF/RPsD9VcS"
+    "PXzSIMG8aiNB9GPsJ/z5hD+/J4U0WXlkt20dqAkJxNPoXv8kLs/Gk/6Dx93+8OH9XPWHD+7n03DSf/qgx9dUsk8lGlN9K"
+    "c4ywlL31ujk6/QqOfEfBJvOvXWxdV8fDsYPBuH+o0eb4EsDVFUlugYCl6R/XDj6WPSKheoawpguvdcvV5mBE5LzawYKjR"
+    "TuP+jqe5r38gXB4bPapz31j0f3+4Phk15/8ODxdrd9PeL+w8dh/8nDoJujs6Zw8PRR2B88eYSyrKavMSEP7j94PNi7TFo"
+    "DKbZmvi6WNMOvwXpYlpVKy8RqxGjtgvt/dIfQdNPapCf1Ys+v9YYdBiPMx1VSRc/KMr7uz8vi3F/LQMO/ko2C",
+    "pmtiJTXoqWSTjQlBhw7qLEclgeiyWPrBqOGrSulFr9ZYhQSEsn9Ft1fB/Yr4JsEf96uRXhjqyCSdCporidWrCFSJqVKZS"
+    "u//oWbEVXWHhxGNaGsvz6klRk5zEgfe5CfJlb+IDhe69YMh+Kn5wWAstUJd2ajY5wwBhXyWNsyKuLTDaGCGsUCn8cJkPm"
+    "06fxpl3Vmv5M1DA8hBF7NP9XWWRAI+Sop+JpLsL4h3piWgMVhEe9pbgEf5o0dkc7PFmeqpCEq9X1OVBRCEr3oZfXxktB0"
+    "JPk7NJyejnZgwIFWNFZRoPuubirPE9CfNz6g7UBT/BgCI9pWpwd0jvG3GRQBDd61VY/BpOh7rWe3tqyH6/yBoNe1yAXFl"
+    "uHkFleHaiPs18R2r/GR3d0dfsU4kBzCeZsVxnD3Llos4Ksf9/UfhUCXO3NJOBluhy7j3aLzpXc+PDx8Qz0Jz238k86ua7"
+    "5Wsq3SXKp7NEuKa2+11/+g9dNscYqgPAnx2q4OPqX/x4f7D3d0lGFaZ6k+Jr+lI3HtCG6/7EE3u7W+/P9Q4trS6yoQoVU"
+    "1LuZMQOtrdLaGxXC2hr7ST+vetsxOzc7jD86wgYMr3/gimEGlVIViif9Wt9/T+vy8lWEbDCcrO8ePokEDhIAIBOqCrrix"
+    "2IIp03dt3CbQmFqsnwcFwsP9w/KvIyiVmGuc+4Zd76ytoUTqEALcfElJrRnSatzXBPyQT4o+TuFqVyZTRFiM0KwYUxLMp"
+    "gH9yFc/q7NoPRg1id4AM5KgGORrpvT3J1TtoUulBMFUT7zihjZd4qmZ2a3c45qfMVXpQQ0NHmHioKSTWU35JqM/remFJ2"
+    "MT7c7W/P9z3ILB16VU7JWWA00BplWj4A1becwc852PeaZEn9DLxOJ5UB2Z1GnFeS/MORtc5ScuEJ63yZCi8PCTQJFmVdO"
+    "wwu36Mwy1PESNepySuJiQ8OvVpRNB/ZJmnrk3pXmUaUwwfOGhgCKzl3u0OvXy5iAnDV51qQQy720wDXGYSsvnubi0o18h"
+    "77sDSGlXMeOhS3mMW2akpfL1359BeuOClX8UaGPCuhb8mBGABy2mZRMCcKPFJh9XKnvL+vHo+7HjdK7dVvqz+xnxIY4Fe"
+    "ZM3o1Zb3E+7AaZ8feKbqFGKUhf1ju5sZhA1Cj2r1G4lvO7VhSRKc7zaMqyBomWohrQXYlCtddBXs+c06gM7f13uf9o3eb"
+    "qPXQFivcTCj9MNA+RWTqd4QxziCwQi97+5+THzazlK0UZ0suUgysFvy8U3Y+UKoQh+Sl/2/CmJDvI4XBPpS4boZ9LXe8N"
+    "zFqLaMlsNPxFQcj2KSD4gtI844rxbpnOhbMwnAVcCW4xPfO/bUuk7rLAlj3UX5DcKffbliRmb9Lww5BoDP4vwixpHWbFX"
+    "56yXU6Xn9aVYWWYYTnmCz1SCMA3Ij6T4e55p5GKrewwB80F9+IscpxD/kRkamLu4URBFm2YpQF3X+5gZdLqCg4NmiCtT7"
+    "LPWUKWekMth/7IWoHzDJ4bOYRXpyQsJrbuVyBZAAlDTz+v3WkdoW4hzVBDl1mZ77AU382+IyKV/EOEMA9QOQ02QabYX7q"
+    "hkOry2TJSuXEmfEyiycdpdavGm33QwfO4Y11CP3tIQ+puWfwbaCrh67vaBZDuTwBJ0IxiTpn5wQlgwTh4cA0vTNE8iX0l"
+    "WXZwIeHQODEXbvCF6vCJ9ofEgsSBVfk5iRXNUviMkkqIjQD/kECzq0Ef723RLlsdGGF9A+AM0jAV3RBaHEYk+ENJZN4s2"
+    "X8EtOOB9ju7d+0Z5jo3Ggqqxe7AAOhi+oGULADwfBhu9ffoHqtrXoadU+Uye5IIo8YueLy5dAzdR5Zl4H0xDcRS4awabS"
+    "L0tUwUE8/ZGq9ooWj3jpD4SZgq7fvPI2mdeeCPjTpiNl1YY+vbpEwGEpIseXdoXXAOqw2EAlMJZzpbBRwEOz0rDyDHcAM"
+    "2z3YBQTbw7sKjswDqwSi+rlsvSi6zRCcMeq4LA5tVIzcRES4wXqukZMagfyIBSpTDFmi6JKAuYc+TLa0U/VjKU1unIby6"
+    "rtXWiwumbozK2mq+OmRA5wgOAh9bPShqhZXWY/Jtc3NzXRrjrWl3FW01XAdGPvf3hZrGFLo63Kx2nFx9DyqZB/oF9gulO"
+    "onYFmHaiVCuv7ikC+9AJC+T5PCrHaXDVHVWLQ3boD7+ZGXqpm8ZLg36FfPBBuYQsJBYpoCYh5wzzoZvWhNk2oYOOXyTxe"
+    "kTwcONqhGcu/wBd1tDO0hMPVglrcfprUz7FH0/z0RZZSg8zdG55gUvVnXPp7D2roea1MwR89aBWW043hHghFS5OgMvEx7"
+    "4lwoIhWwNZjuSQ4jNE7WL2UadzL4uMk82iu+aLr9Tu8PB0objuXcXbWgZhNDN1Vpy7wozo87Z2vRXFeddJcdQY8NRVQUt"
+    "9TSyKi9PwEJisYKrSauuzz9RI8h3derKrE25iq58VFErqzUsu2Z+EBuwBQMrJTVUEY6s9WJcmbUTH2dCse212NmVHQL6l"
+    "CyCkzEQUhdJJWQIjsl7Mkpk+D2uonimZ1dtbqTKsXyhVkQQVHApv0KQLCHWolpr3HoATESpNo5oE3GnXpOFuVYZK4xiWL"
+    "2tWTQKfIUOiY1Q0atXriTybea/0qLSJwv6dyYBM5Sj9LkiW4AvDNH4WZcyuJgg+6OlQHd2oUh+vzIi/Mm5+Yy/X4ZEW/C"
+    "W5XratFXCam1mco37aqsUJuq94n3FC9Sn6benv+1o6zPCBee6EFGQ9nBMkJv6hpYq4ViYKE1jVRKv7YVJlTLM/ML3UMmo"
+    "lQxuRO/HwL+U0cAe74OuKDSBy4eITBjVELsVbHdxgAMGC0GRh7bqE7zAy294y3EqGTmLZXepLg1yHuHcIBtLnSWtHW6iQ"
+    "pW35YQSokvHPSOS2TS9UhQEpo45Vxftb3gCy1rAD1MXTJ8jnQmg5NDhPkp1WHoLGDE7QQH73uEOeTdCA9AseRjASCf16c"
+    "Q8nQITmjQwSqs1pi58NWhd6Jc+4tmuBT6Y6c/FAPFMk/FToBKXJoxvvlE89gh9a9U8XnyyypoBhFtTFx2vhegi5CgJHio"
+    "Oth6PgKbrGtN9zbtOwwnHFbRp6qvnT9+LbANP6iOsIk0SSTKBp32nKTcDXfkJliKzNt+sTC0NiCsOLWsZJbctmhaB3sjL"
+    "MiodCnDMQf6Q8RNujgGLOzIIzTMeZI/S9m2oqy1cTfvjZfEU5LaXtLagSDxxOiyB3UO/flbWsy7FXnNGyCGgjs+gVaYfu"
+    "p2are/hIVOV+YFavshIHiOCFwvGTW8UugXFUt9JpNKx/y7Jo681ey6ZRMCLDYoJYhgXVBTAjNvyYgVZJYaZzoDRGalLuW"
+    "N3KYI2/eccC+xhqEuUJfqrDm37CGpkWvSVjd3AxUm0lh9lcumcyFBHyvM8IStJfi5aJjVASyCU8I5pyn3mZUGO0NG1NaV"
+    "WvxLVShGUjBADuLm5sFgza25oaI0gk95ZaKik0aNWWLZvpWDKx9r8j4kih5i1Z7H6kQk9lWa0DsY3mAX13Vy1XtNbIElS"
+    "35NNaDlTHdnaQXHux7cEmcWpoxx1CcnmZCEdN+sUyItfrLLxVRKCKfG0V1q9X5eVxeE1J+RgvdIRaD6vNunaclfWl/gA/"
+    "AGIEqpzk6Qc0S4Q+9KonLGY2Gyc2iyAjRASlLYXuEUsrNet1CeJMtMZDb5p6SJFmoTA6OYDMwI5YUbPMiOvzZX9DygK7U"
+    "xS/LpXm5i1IjFQcibstiRgu18tmaZR79IAff/kKdBtzUXe1sN2Kw8Klup9Ec0r3+CNuf2qrTmxu/eW9A",
+    "G43AgOspWwzWtthiWOvmQFx6OJucTnHG96wmufl4VYN1xaQSi1pVIJ/azhonjPIBiOzz7WbWi/+mkVNuRHePmln0T9IKw"
+    "HAS7TijPJ3SE1ZORE2N8ZfPoCFlAXN5wogVEOK99Q8JVd9oJH98LSdmssEsKwSZE2IlLTPJP4Uqthn2FjCouCUbF3fwGo"
+    "eDMbEBhUoCIIX3hFxodAYR9L3wy3vdtWa9dBf7X9Qde0RTfVpsteRDt9qxXSZpgfhOQSLyLmyQ3R3WNoso1JqWHOQ41Dt"
+    "WyS+BYYENiw25jPP+KdGwpQc2dRbcUTin/aiRg8EvpqE5EJ1ncRBNmUph+nxJkkNxCQn1FeSbtyA5eVL6Wg/NA/EY6O0w"
+    "DRyxJT5XgKcDX/hBayds8V3nuT9JpnK0mbedUKzcVEVMDUi0G1pm+C8fgpCeoUCUkAPjEZBoc5lwYlCz8hpDIm37b28cQ"
+    "yJvKobVEzay/O9fU46dzxRmOdQCjHNa/gXW5QDVGwPCqRj04Jts2PO/ftR8SSxGp0pYMHpX2+Xc/cEtQzN6D4ab9Bbbbz"
+    "ZMvGe/UGtGg76xUW+J8hLOEyKaF5eh9lbg3436HscsxueFqGG+Oj8mmYwAgBUgyUH0nkv67579fvTp2etXR2/ef371/au"
+    "f6dk/hoRLBuMkfB+/V79sNWR9a0QbZ2HoLL/D9EJBgcE4m+BSl8lZMheKHcjkp4S1m6U6I1YPWoqTuI6D/jI9mTraYEDj"
+    "30zICcQukvLavA/tZ8ImRhoM/9b6NXvujIpKzkF1D2eR/4ufGTcfto9rfFX+x/VwIbqDmo0nziqCvcMknqJD3/upcdoiL"
+    "tu5g03JL/DISrl9vtRTFZiOjsTtCZaqYgsyIzFNu5Dw9yrjd7IxfMNC253MgtFC+iRazVUAnkYXoKlV09Qqh/x1ArcVdo"
+    "0I57Djc9wzYmVfRduroPXsImfF6HYV3ao+pqAJ5qHCnPSWYZg90YeNcmwYY+tFt+1d8IlPiWGuGRQ+gCLThpWZyu6o7Da"
+    "p/d9uvXfmp5PjZr1hPui0RL3Xk1WaeU83sDitg62vpdYa5rZ5aiazRsBYwp4vMzMU5JPZVNtSZ31egfEXXz/sMMixuVWc"
+    "i1sB90DElJgELWz7WXG+JB7+JPgS3vUmKiqWq4jLBGvPLaQn2y9v2wJqovZ3otbYVWFi+HJYRWq0/TehbX44aQyJHfZ9Q"
+    "+ABBLHzi9/40BG07NDO0I5mbJDp/yIn52avWb0+O50F6oU9xCYadQFUgkMx9vxrXnNcwartY+xW+6qIWv3hsphdeFTjHx"
+    "XDHmo8KVQ1veUWadFO16cOOWPZdpsrYGW+yrXPkSMr/VrflpV+wfGfNvGN+Y7oDdh/XAr54MNoFl/Ys8KgtF/YsAcmdTA"
+    "20VbsNzdcU1q0VQvbBAzbTWncsnz/ApAhgRQs3eZL800RObX9EU7o2KGjqWg2Ms3/GR/ZYnthiFa5ws3AFwInHWnzasi3"
+    "9Flrrk+sXGeCfky/UHnplLO+weuWzdsaGBdV4zbF0rj2nbJQsGA7OXBTtePaqmCCaBjWR/bwTJ/ymbX+c7U/fDroeN/YJ"
+    "esNXMb44KFqWiABztINGBi755adA7rRTgja2Ukdl2kyD4uubw1fH43tp83hHaiOcRiz9YhoC48sD0igptHFWQibyvNEeq"
+    "OfgV0M1KX1MeOzF3AV3hi+zG3/kDCZrJJJPZ3AgfGsbr0j8DDe2WFv3VCsvNKKf/1LOe4gtlpWhXZW+7UFsfF4jx6En5r"
+    "q5051X1SDNJo6OQ9rPT25daS0bnNDxdzQHT6XrBoKB667zaljOaQ33wRcdzyNeKi04eLJgynJ2me+MVgk+XiSOj4BYH3S"
+    "u50Bvg9GzYwSaoPZPZF+tGWnlqnXyPIaK0WinLpURw01/EBMkJDSm5vzSmpAqS7E+0OgPjhUuFKXDVH9qFbsmfhBvjOpp"
+    "pNVPe1GH2nR48kQ4qt5NJjSfWTuhnxHI0O9/a16+616+7reB2Nk7HjQHbHXnEOIVyBCSxwV1dDqW3XMrzD/WJEIAH38aV"
+    "Q7yIoAcaVdgcKVuoQlr96fD2R/fogOP4y/908nH6ZByF05iugNAXrYOL2Ay8VKo6AiGB3BbcaOb2HdBmYkRZuODNGRVZ+"
+    "hjFZj1XYF5B5pR0tqrd5pMCIf32G1FoGpQ4Ji4K7KB/URi5JNPk570YeNsYCdR86WYF1UHoif4Rx92/YlVP+5YPK9P295"
+    "GgJUUdZ2NFSlBk04RmTGMWJGjBH+neAJvwlIGOM5Ztn1T7z+r2ypA2PFjB2sfGMVjbu2w1huXRFavgzbNsYtjC4Gvznok"
+    "xFDaVH22Y6ZN8f/FPIL5vuBNcsdGa6unBp7fWj6xtxcyATf4PhSP35A/CvPXKR/RUAxtpN8Iw57s26st0k2nczh11CaPa"
+    "L11IpkkU1g3QRr9oSHjKJlJvVH0pAxu+PqaS9pdiOQlK1lrbr+kJNm+E6pfyfiYc/9x/DZcN3AL6HHodqfCm2oo8NS3jw"
+    "cOGjyuPq2A+oZNACqZldEWlARNddiw37G1kFs5c2Cpy2uTbF1Etk5E5aLNuxZzbaXwn9I483mIemMxkl4uyKsDVGtQLCK"
+    "QBEMAkCqBkACbdUqb/w78dOgR39LAFus9KiJ210RMvEzNaNKhC5o+Cld9+i3hCUwzPy19cmBuFFpjwOzaj/x7P7iY6yNR"
+    "HoKjQsIwVHsGlWeVXqCEp6PeuPOKVtRzqPDa2pr7rTFKlTavQKmExZsFR9pySb4CW5geHEiDorG1Va4K72yKyKh+WQ1lZ"
+    "3GRdp0WWB+DrlNe4kR6VtNJw9pWkeFVohTaaGP0XASIYcHUAVK5zon6XyelKG1JjHvaXMSRfLFpfOwdh+GVqA5pyVOYbh"
+    "SQsV4SiLa+AuNzR/SR1N/H9JC6j9oeuC9Lzo0ZCUKFbyGIUOvrg0Zm6ZNe17jREozRkh2zl25uVmbgCS0DBy1RISWmQF1"
+    "PyMkZyRRnnfM+FyXqLmV+6euN4puNZwr8zhcwRgl8+tGrJ2xYD4H0tUOtFiEZp5hnDMPNp3LuGKJjSQ36lQIi8aOyLGOS"
+    "Ic1NCdHYuKT4Axoy7Vb7yqRZQg24HELIul4BXN8GsK/qxznaU1fxNd7wxqmivsAI6NPMpHysvUoNhpBqh2Xpwlc9qDZZF"
+    "mUa4Z8jljr0xA+zjwv8lMcH5x3+Nt83Io1oNWFJet/HksGpQP3/j/2OqN5dU/rnI5qh73/p/7Fu7tEU+PDsoFU7BXsfDS"
+    "DsxF6Qw765ATmskSrl/F1h480AaZbvviuV94qcbQKzFQJCgbq5DVUACZ/3vAlNzf2bIsvZQMGLoyt9AxZpT6hgTmY/Y0+"
+    "cTZAZdQE/UZNUJmYJUzCfjKfGn+BUfa1bwvYwixg47IrcYpPtKEzbJthxq0urOQGJxtu4C1H9WFLt2SvbtRvXg9GtGIcr"
+    "ZttUO3lNqptlNYXtfFpFNDRvpDf4+wGZIn4ZMcdEtr2jMDrdFVCyQpOxHsrMWg+in72WaOZFfov4TjWDnORTwpIEWUvdp"
+    "s1pwK1B/sSXJ14KoWfrthnDh94YTq+AEm6ytlYvGMsxHFScM6W1ZCT4/GVH1MF/ZLSguJ+x1Mlq5muYMFoH6dUlhJKHV9"
+    "U1DRe9EDQLE27qKPJf6eIfkei4y2KhqnUFH5yUU/y6TTofW9YAVOiktra98P7wfAhjT0eMSPvjCjociNX24ZvAA9VRVwZ"
+    "p22RLFDHqMU/a7MHd6n0wyn1hWYQbFE19n4gIpXZN81Rktn5rLnpe2EFhUU+dr7BWwPbuIK/VocNH6CN",
+    "oE1UAb5h9kGFYvLhbeSE7Kox5K+0vcK3WsQqzmiz1JOZJuAa2xEJ2pk3juPEtMxpBoh3oyWemEhPOuLEFnOgxSuZcJ9aJ"
+    "3Ri8TWf56RWI2RJZklMlOWZhMs136TfGbi2eTgzW0d0R8IlCFKVGZXxp2zGinhRLGWR6CFmUPuDgRi2XuVgYzNqFJs/E5"
+    "YZpidx3hjlY6r7RuvzjpgonICwx4NijwflEZS+TAxImO3DW7e5a8BCFznBpO7dYn4l+gTOI2b27IWYqWXNR9bgy1fM8IO"
+    "fa9U1xlBSmQa3QEiIrZNDaxFFr4n/iV7sf3OUMeMf2DOBSnit4q0AcGwzUBVzwixftk5GZfbrDdC30dJNJvXtE/K6OSHX"
+    "ZmgzMKczUYZpozOWfQFZWgzWYKX1M/oFvcAzZ4HZtqyO68bGjeq+qyYz4Uin06nKiOV8mUD6HLCD+SwSICPotq3/Vfsyk"
+    "ygOgi6iRgiYdP5374qZtRQC8tsE22gZ1nqE6tOc+Hj2ODt4PBiMJxnwfwoPUvpR2VRVviYGA/hucYeHU8JkboeHULJRRS"
+    "EXQ1txf6r2WxX3dcWGoCh4vxEUGMs4Y2tGa+h1a7GOe2n0cnl3OB3nIVFsAhSoAV0ogL1QqTzmhmErdJKKpZC0SMDgCPR"
+    "HJD9paE+iZ74H7egK5ifwBf17lZTXn9iegVgQr39cnFwjZoScMTIVqDbRW4L99QawaQ6Zo+a02bJqKwKZt1IcKH0hJhKJ"
+    "8UTYyRX1II8vvKD9aZok/5+TRZnMI+//6h5O/9mYaaN5wlUwUfVpk+3k5izNNrckRiIhqKBpij21RlOhbWqjvN9cw6KWj"
+    "/nqLo6soG0fETbPmQPjeAu0ha0Zz1Z1Zxbw4u4u/ppd7Nj5jOLmCOQtoRfIo/iNYsHc+n0R6QhFwPkD5hR2b4vDzApmMK"
+    "vbm3xlN3nXq8QqYM3Nr1S2ZQVD9+u4kcQl/E46WfxXliurCCtN3aelgNUErnd3CbcWE1xOuYB4Av8tOJHMb1SiMDHIFbF"
+    "kah6R/PwWKjwDKjM9YePjnJiuGRSI0oSoT2BlgD1A4P8aptBEtoXJvbf+HXqmDUyxYNTYFFZEiTtflDj7XMnn2NTGuJTR"
+    "kxXMR+PyXAw0zPRqD5sVqhPz+TbYMvj42fc+XcZLmeOaesmBHGjYtBD0Cj1+kRVVYp/bUzQ0qAe8u6svjOnEfzQqSQO26"
+    "Wq5ctTaf6dNd96qLX5ZfePw7xvne4EC2tCU+F/2eMDHS2gU+KtW24ohEw7lFRzK5boVEOverdhnP2i/MkS421n2tS3SzQ"
+    "2N6l/wqs3pMlB0aZ/xTvRqx3BJOwSY3j6rwIr+jCNEqFw+EztVzRM5p2ZXUOotOJi6n8J03DtOQKS88VEefnTVO0fa4ey"
+    "e9u9wUCeNDU5fb/K6+DVNLt3l+ARs+8w3rQYG81GRFrWasp2haoGGE+t0C2djLSFFJr7bjlqLmTxgjMqrhN4g3NbnUux3"
+    "JS+YB1RfjLWJGV//XPM5JE+EnZqjHN6JupSVbxGxZNRQwqpwg4DVPY4Y0Jh0aQ8x5UjGMB0mXnsZM09W6/JmmU5Y1dY+W"
+    "0qCccL2CqzjJCaksT8pGHyJMdm545X1Rn3CKycJq3VoC58RW/EtUxjXCznaT4ZPjYL2HG8cczzagXrdHFclB/W4DpPDnO"
+    "hxol42WlzDPEtsjLx77rMnDZiaRfKtalZIypWu35aIrgXsjGPWrQGMNRJOgtA83GnsczwvJFmrvrnZfziwAXlwuu4ncJn"
+    "Qpy2O3L03+XN18mQw6NHP8Xw+leisXeNSCHtjp+oVKl4N59O9U3gBSFc4AsQLHdjCf7o/fNzNtwJdtL539d2cGnk6/3M1"
+    "eDyc4UMDNowfzPmjT3r8w0WPH/PN46d/rubJnJ7P5/OnPf45Rh+om69fv37Z8hT9ycbtuG2/ZFhqAI71BDoTkfPcz50Yu"
+    "bk57Cfe59rPxcoAYQ3hRqan9eFgbFzKeg8HhBbYXBZDhBlREPaG5uyDWzCxhuvx4wFiDfjxASIom6nuWvc0NBZ0v22fAO"
+    "tsjezy6HEyHKoPEJae00b7McXfd/z3e/77mf9+5L+v6K8jDUFHs9ZWAIyBpLdGtcAGAgcDpxTKGWLCe4nE+Km1/+WoPnj"
+    "MJmb2uBDe/aruDoNRUHe7XFkHddHu/HtbVYP7w0HjXsMm2lQ+IL6X2/Zzuie47XYDle/RZdcjnvlDRZyyiTnDGgi7N5z4"
+    "y8/9ceT/ebJ+sCGRYrzz50kQAHIU7E/MIY3YIBg1TeI46nf/qDHe8A9WTPzafsELX8DN0TPaib/NptfFxNZ3eXaHbOAAr"
+    "vutHAxZTZn6q767E6woEzXadXJ3FXdC7w+TBwHNDH31H47mLE7+n9aYXuvZHULkX5RgfnVAUz8WE0IOKvSxTGZpRR/yHx"
+    "Cf5vSH0FpXTFIO0DGDzWh6vE5O8yCPnj59+mgwcJ7uUWXF4t6jVqXkUbvSY6p0bmsMCYtvtfKUKlRes8dbsEePG1A7+I4"
+    "wz7gVB+PxAIt3zuYo+T8eY04rLHWr0gOSIQPUg9eM++QfeNK04TWY6X1iUdOSJu8wepY33qvS6zJymoqple4w6T2FCsgJ"
+    "LVLefzxQdrdMysPo8UDTNXmx1J9feKr8B56VMgp0R9GGoulCIEETB+m1jGyWpJn/tMfXWXE6HPh10JPPD9RTHmvl/S9GU"
+    "wiJ7sl2ZCY/wiCx/OPJUJZ9Guqix1TkrLQtf4pyvbgkmJt1hPLF7WSrj3u520s9KbTKeWAHWBA2dRxCnXjVjL7yg2rk+L"
+    "92q8PD4SiZFNPDelxFRZhHRXdoHYMN6mWOo5itwLrjqOeVcPHPr98gXAnxXgYZaNabnpUp+7Q3cpcIQ2ASbll4o3sOW3A"
+    "i7o9GVSoTrGOW+XCOoimyvZmVSVwnukMkG4FuwReu4vjfs4ykgPfwja6acLoxAsbxTbmCRE7oQvo9rvsSRyEgPsuxnoTG"
+    "pBGczeDKINBUNyOqa3rvjYkTLdR6kk5DEi7CbEebaRRtcTPlQNLaoK0fL1miZ1MBJ37wzQ1U3gP5gbLbjY3xl52mFoNK9"
+    "YiRuaNBA8WGoP7csH0QG1d1DffObaUe+9GYh8KEs7Jc4czDrrsW4GyciV9x8qF8Ys6uAs5y8ImPTfSZRDyr5UQiubXD+B"
+    "xiwhA7lXZZraWbrTbm3KG25w45h4G4TCKirb8ljRmHFf9rTRZ+S3QOBoM+f0t05oWRawMCT3h6Ys1gNUUfOGEQB6PqwDC"
+    "co4oItUa66fkq8/P/aYU+qwI1fPzdd989Hj4NDg8PB6M8Ivb4f3K6Hj7ikuAfl8lW45ccMUVHfZIP+Hn3O67ZdF7SSOSN"
+    "KesrlgdtWDUdQM0b9B8+6QwQR42o8KD/5AFunjzyoOdPmjBqzZS9qFqMeSLbCNuV4wd4i1XC3LL4RVM3PpYkAJf1te/1e"
+    "nioEKfNRGijmg3QXtZtnr+PCMUIjtf+hJQDyELpjChv9TjvQUXXSJC5I0FavGAuNGZo2lc1xEzOxhCMZIrgFE+bJ07zim"
+    "CKCmAPteMWivMJrDzc0iw9XdTfqru7y6fY75KTNPY9f1kmJJpXvVmRFWWvmi2oW2EHHwu8QELmJtWW8dHEW8Y0rzjIivM"
+    "Ebs9pzgcjrBr1EEYNpwZlirMuidRFF4jURT+XcZnzmUKBp6I/ncKYSZzZ0Y3oy0Vc+r3evXVO66/uTfJpRDviBUndhKJO"
+    "OAYYcDhXprmChp+4795Q9fqPiATRn6E1aLoT7DTAMahZYTQP7veH+yjKifscPhqEDwb0fZK1Cf3GJ3dH",
+    "27tEtD0RK1/JyZPM0/eJOfPD0MtEcmzkGDMkeHbzS/L4KD45sdfV6hgzgzeK4twcLh0dJ6dgGvSdtEGrMjtj330Eunpeq"
+    "6taqQ+5elupvyr1vFL/rtVPtXpfqa9EpL5PRE/qELM3W6d+kMBGstNPEhbDqtoqVVsCP8jcgMjZwKpEfX4DO6MyR15jfR"
+    "9+r9UB8+iQemECk8wJf+VyjkEUZAchaRAEVlf0iy6JgnP2YjOawoNHMBif4zRgDk0/qwsG+t/55MGU7cua5yhSsbTzkNp"
+    "h1aIId48CPo82qG0eDUfzA2PuO5oTWpO4q3JcfxjRRW+IyyBYV9ag2dhDid72nJXBiKu94IqjY6L/Zxtz0GdaV7NonYeZ"
+    "yooKyX1omgtkMKpTxDAlJP86K+L68UNRrGSB4jjpePAmr5/Y0npBjdvyB/v2gfZ/uv1AbHjv+oJ4W935BDbKt5vigPW3S"
+    "iviV+LTJKTV43l7ONX+xWyApfkRfvLd1PFl0iXhCfbzRN+ZyOiyOETgDjJeFQ2rKyzIVC2idLKi5Z6OZn3MH5VFehXUjI"
+    "EPJfDwvCjSk85g7IAf3gtCWo2+TCVqrgA1Jkg6Co6p2gMi9lrk6w1D3FMVOZPUn3vEn8NcSSOPUYPmSO6+wx1Psan/ZGo"
+    "9I2cN+clvhYDiAdRTVxx/jgw6YApz+X1bjY3hYj0NUXKla/xVjXvOo0HzodeVk/3pk9+cm+TQu+U8k0c5m3WyqGqwKHFc"
+    "DKOmAi14fL4Mr/UrfGdzJUH1ZNDTkZxuCgAeG6tvY0F7TPjxTJcnOW2oIzGQ0pBs3bD8LR4XJt9S5Yg3GmKLBIZLg7EpT"
+    "ogrdUZiB7scBa0QutLnXsU/jtrqY3U7RiPHtKnYkSEfyxuIyTTcG0gElDxeVouiOYU7jQ5PudZBgWOn2GZjQVIx2uyIca"
+    "lSW94tVdZqxlTH51J4K+QcFbObc5YkMZ/b3qnzu0pHztnSqbpkA5rJZXdIpJT7RxiS72CqdmoCmTPjyYdqQdBaKZ2aYRV"
+    "lRGUXnPmDjcidwB+jGQ7saMbyE2qbLhd2F59i9kanvV6HGE0zu4gjrnfb6RQxomR7jnOcOpwiMv0lkYVVr6e4YT33p1Pd"
+    "uHLCXy96l5ynyIbFRCCkGYk6EUgC/SwCYtXDmboI52oOpSJPLwlCzeK/29qCEFH7xJVxnD1r0Gb1iR3wCGxSmx+yTUGe0"
+    "N5DnNumNm3PC+JdQvnp+vxLc96TguC+XyPyHy45/It5iBJEfmk69/Ot4FSzVXmRwEqnCZSf6CXhNBBQTrgB2iRNzXA0O8"
+    "ht/0YzsPDUl9n0ED/FFMJpNGsOWZu6Y6kQ0vKXjiKEc4vU1vGCIPu1XypCD91vdOyILf/RPfhcLBKwqlFqLWKOpTmDhqz"
+    "H2EF6v//06dPd3UxjprEgpExjllQhlEQe7gw3odNpi7VgL9auGR9G0uZGztvsXL9q+dN+MucZFZBgekK4qurDGxUHQDmI"
+    "OI2LLy36k/NPYsqv+RlBzc2NsRNiNyan3NYWcltJCitGgvwliw6zOg7PfOwYujLok+PXoFrjFa2ZCVQ1k2jYgmPfbLgj+"
+    "wjyBj9w/RrKVZ4TeeZyfU1EDtE5QagRXu6ikNhZ1bdYREnxNjBp2zY2pwKQeWMviKmERB1sh8CvTYa1nFFSM8exA89lVI"
+    "xgGAoF16jUVUtTNYgjqFCqMT0N4+5wVPVXy4gr7+4WbKFWhMIbmLj5EaqMY/g/ccTEykbUY6vOys28I93cYgYlxZqJxFz"
+    "oSMwIgJhkJ5HMcssfUIq6L32JsK84hwQq2wyFHGOvJuB9A//QBkxfbqGETxxBdRnP0voaZylmsnOThnKSmowwbOHPua7a"
+    "J3mpzWcxtpehfW3aJEfy8TGGOQleUgXf+EjZcl+RDGeDUXpg6CpRhRQ4CEfFmtKmAUeqTJoiQyXSqaLVPb3zCWe16TYBE"
+    "T5Zh0/dN3/LC30t8eAyTmNoO613cNrkytEWWB2vayLm4DFfgesltEZ7LdUeVaoqViVSvCizErwROTGYzQyidMCXuF1u49"
+    "bN+hzOKdIpx8zzceHPmgV2l2WmQ5nlYsFCHPdcP+MUNXJJIA/jbGv74vRn1mfxM3rpt2atsYnUPWpenjcv/1oEwvBKRlb"
+    "OlfVfvjoTIhYx2zVTsrQZr6SSZEYR0b0ZXcuMUan17novRzaWb2lvQ9EenrM7lKWIvYZpkURJjTD821Z8fg2K+V0MnuO/"
+    "qp1RNW8cC1vFIGTCz5qN+Il9s9rur2xZ64bOHYzig5p2REw7QhRNSM1IfH+FMAXN/b/rsQ5SLB+uhTOKp6oozsN2TYP7z"
+    "bqiltBBnWeWCjZB66Wvlc13VwugI6StjXG1/U0xRLEVNyDr53F5VhHvlTiCQIXMF04SEpmuXrnNhP/YWgtt7QLvnbDlEn"
+    "SH5QvLlEyiEp3YjRD2qNarGUHjYVa2qYBQ12aJI0hHzS0/YxOayDWnsQdai8RvZdijtT5cgD5KmpgCEMhBg7v4HbpG8JB"
+    "kTlzeTYKEErmxlLm2KHJsL3nOmwe9Icl2SrphOq04ww/PqcoVR9HXeyR6iSD8VPwb5/TQpKuKfte387SOftFx+utmPX65"
+    "xXrqOazc3cECkkmgKd5fM2LWBMZAaycz5M7kW2OaDGLemGLQOEUum+TOyAoSjw4zPZ46sLxnmrtvaIHMSE9j9tdmOEWxN"
+    "rpA/0poW0j66pVmJVIkxSgP0r3hYDwIy16694gku0MWY4g9fDTmq9B+Ne5yDS4NpuFEX5oz8B+qaLjv5Fz5u7o7OIs+zh"
+    "VlOtFbcd+stPeMDpMUiotnpYQJIB52E9zOFeRAoOPFUkjaHompjmOGY4FFG8Fgx9dQiZwZ25k54miNN0PawjR4vGhgWK2"
+    "q5ARs9ihnRpgjjfMVH7ajFtJ1xXewSvboQkf0c1mmApPYi3lWEckoP6miqgk1UOgazQZyklbl21l5OT4OdHhJK4G3GVrq"
+    "OHam/F3wvCLw4cOqJiGHTXccT6btLJn6qdCdUpXdxw+DYCftY3pwsIvpo2k7iCCK7hQ3N7GfBgcxYluxkJU2p2xOJPCW/"
+    "7ywuBieiOU8wTlIiuYgixBJNArr8wnHY/cFojC9/eQB11E75c1NifEdFl0qNP6gJfcYwbdK7rMbSOOOyNCA3uoWUwchsy"
+    "CmLh8VjZ6O44CKeq2YsqW9KMLYc0cruAqO5ZNL5Fjw24D3WGmeKRauTj8O2JXnp5pml37fVw3M5jqIOBJMo4FSmYhHVq7"
+    "UsgFbK2RcHY1n+nuTacBOPD9B7NCfdqldImiGel6tzkOncxIeiHuxMZxl0wCn1UF3YjUbi5Yy1NbYpr3ZuDXW3qyPL8CT"
+    "vtk/E9oiOOfNndA3JfHXnKt1O05OgKhvpco0M4Kv6S+U8oUMX3BW+fcWhpoQQY8YaamW9ssEclLipbK2aAdyiZ3PdqnML"
+    "WTmWLgEEYIJiGORg517LS9uODUDT7woptstykQZ/XcJ/rusidtuMDRRkoxECC0wz1hqRdilzehX+Dg3w2hkgXmUtUSy7x"
+    "FPwcStUqsojUxEg535qLkhaWc+xhlFaLWC8EPQL5oWhXpkar67e+zjTMJoVse4CTGbW0fb9aS2UeWnaj1b1eHKSuSmXY4"
+    "zwimuS2SdsGcX7axt36ANgtpLnrVU8HkGJ1rZRjG0G2PZL3xto7wT0Si4SJ37JWP5EharqTqm2we4tTjtX+ApnEDtDGPJ"
+    "FsaXZSSkLxfUep8XtBfLL+FMxs6M+fkpRqNl69i9a07KiaHW5+JAUxwnrU0SqR8+TJ0r/dUdjgDJl0DM",
+    "eTdCYHuQAT2pUAZEaw1ypqpiViLMMYes3zBg2wQfiSNpZiRoPHbXaMTuJDt+PClpkQ8jHuHurr7V0xCMgrLX0/UPmjzKV"
+    "MvWoSrd7shhikr1Q4XcSajkZHFnpSzKWLgq+iVnceRBdEujNv1DU5+uf2sKXOPOP+7QkuvTrSLaOhnKIZI3K7CQFSgmMA"
+    "SD9pk6b2jIgmjI4iAfLYiCUAU8jOh3OmpyC2ghT2sV5As2M/MvqT0i4wywC5gYLRxSf+4vRHsGu4w7FOnVnYr0CijgVvu"
+    "3x2TzJscyOAythGJ7oWb8Iwum5nKD9VjhMoOXm4Cy8MQpSvdFfcoIwen3ff+u0RxG2d7w8Xg/HBoN+DonzgABiAlCcVpN"
+    "fJxseUGYM976c7VYJR/mhF3YQy7VaBWhhIsSCgoJGMyAPrMW1BIZ1cIbbhUx2cFG079jNpT8qW3/WXVh7tnxAvVvNgVxy"
+    "E1zwHWYs8n6GNrvEH8ipPOGcnxD/ZaU3zh8vIbIh+hdrDE9ZmmPY9EIxbg2khpQ5JWN1UFyx1g8N0PhPdQ9xz5cnutfEX"
+    "0DTrahDW5A2vBSEx+Mtu9ODWsYntLqt7Re+Lpy19vzHOXCi/wbyoV/V46gykiGRkecbi56FGIP9Bh1GR8yciEPlErP/Nv"
+    "0sbZsVhBIFDFjjyd4t2I1P/4yyfYc48ifthi+tTnr5Xwg5jiYb+ypMd3R8rS8sdhn2I4zjngCaNMaFVxzHJEZpIhwQYeD"
+    "0YyJrZ7hMT2Nq/qNPrOlSVUkQwaEjHJkG4Q5TmbN6ZEVfYtFh0/hJ44jckdudtV+KP60R3IcSbXkV2xIiHQG90jGpp15h"
+    "WPqKTOq5mwtg6cvsRyTbOrYFIiWs9DqzUKY3ZSVOQQ03Frsc2vErNzVXsxsTKMwyJtV+tpKkgAvwILmwMgASEOXjHcGIb"
+    "eOyPlj/lxiOh+6S5Xo2CU5RFEkOKPtxkAtl2KYhi3oJgkuvqkQkJUurKQAEcBo6EwwUtrEcDA5vtbHAg1cGAY6nuSNYpf"
+    "wP87y+pq+aoE/5VP342spzALHYkCmPtdTv24EAL0GQP1N8yJT9bX5AoloIz/TR+0ZH7UHermqZrnGfqGDhuZah4bulDQM"
+    "5z5gXu2KfRUk1ujYRxXiZiSMKMgwIfCkTnBja9cWz4gXsP64eJszrHArzpc2zRzbA18TPmnJDqBQIfGiEa8WA1DDLWcn/"
+    "TTHIWmFpSk2jRT3STaJwA+8Gqeus+VKfzzSSW9NjxFfzYAcFvklccYrQJk7vPGqOT8OV60zqNSwclmEY+/BtrdoEcwarm"
+    "emsm60CkaZBUY5a6+3kPa4N2vkhLKXqd4M58xWDrj9kVRDWMNLZd0VH17qjckpeO1pYzhJWro6Yo8RRUnriNRFOJkr4+r"
+    "M59ADffooH31rIwd6/9frIpqGAYiuF3ndJJ8VJ8kvP7+BJRzR7BzYnknOnb5E8zmchFZwJgq+ZTO+SzT5axJZDQqbtlrv"
+    "3bc51IG7u2uxQ1L8rbCClMZ2r/nY44wHtIV4I1U6yk/ikL+/8ja60j6DShzykJgJqYSAtwBDBp3d3PgJYmbb9dNh3Pwku"
+    "hUdMkEQWai0S1Zw2vD3EnccrUXU1p2vEZoLfxK16MZRldqNxMrUpfGiZic8Qn+sRc2tD2GC4r9IaLTWxiYPhPR/Yx1gLT"
+    "eB0JR5EnjiqPrn1cvvxE91Js6IwXaeg0+L4lIyk5zG8GfgsZUJMqS0OwvXbET//khs0fhL0e4GrrgDCBzv5nLSzbpYfqb"
+    "NIRYpcKMgWg4wIN6SnqcYOHCMwSsMUH1Gu13+/i/umfd0wyKmUTvfkNOsI7UxsCdQtTElOQjM3v/4hERusPY3vL9vJNhn"
+    "5PfvB/f2+slVMvMLDoYnQR2CPCokaVVdXq+J4WKwjjVYnyS3dlcJthYmsEQY1tLPzQZebUaviLyzNzcGzBDi9i9Ot/TMz"
+    "3km8jtmQgZ5VEf/HA6XV53qGiH7eqtUdby36THCnLEXa4x0PZ2KfnpVUqbzfzp+sYmboJfE7nXSyhyMTUAE6i0hmJcxcj"
+    "JzkBMqZEtS5Mzg5IGwQ/1csE2UksC6dFdIokVpjqu5LU3cOIXLpJ0n2M3Qy9lHk6v6WUa7LYoJ4pGsy9MJez/TE1+0nCZ"
+    "YX7RmQQXp2pE7mNZlSBiyhoJ9OFUS6QB8gwZ6XMqki5hyskpYKd0c6fnBetk/wWbz+ZdVnMnfK+LznuUIdkK1XiPal/88"
+    "dwH/eW7eRKqyBio5/5+JuRAknLqk5QWetNmi1zDuadJ7W/oBJ7olny6Ix8xSdN7yM1qydTG9nChdrZfjYV1E8qibY3/bV"
+    "AB40pMnh0t9ZsH/ICwDh7HxgpYXBklB2PnsXybf5JjECbvvz8Wr/z0e4Voc/RA+RoJdm1dsXOD3eSSJD7jXQN+0ZkT1dn"
+    "e5y6ZgOB3X4NL1B+maiCA/Ii6oiXxLM9ij/6S14D7BUJe9tHoJ3QTqjeSL0H3r4kmwt69ilg1r0+duct93ZkUmb7vQoU+"
+    "vb5leSv4H4CVtStLY6iPRHIcvISZX54UQkvExvUqynwFUNzfDka8zs+LgC6KjmDntcJJoMFNUDXonVjhJTdc7rrpfMHkR"
+    "2yg3Ra48EEt5/bjuesurbfcYIm3cKjFzUo1kev4qGDve7LQZo4pjsDx6Ej7ddwy+2NA+B8j43v5JE5Q5BiIQV/6iPOf8s"
+    "wPFf5FcZEZMRcmZ+lBc4agO9ocEcEe1zj3yPK4SIJnIOyfCCReB2E1ATgPDwW4FZ3gAk4FAW8pboCZMo2HvRyckNQ2nS/"
+    "tNr+5ea63vm9XoSUWox55Z2V8DDVvi4WmwZ3fq9mtqGLShqAGiT4lL1Oq9x/2hqlpMq1E+4rijFxWHkffnakibyxsP+08"
+    "J1+XWA7TDiggt11aNHzjCseWHSGnmV92osCH2jDeMIyHekS3K6TeJZciXzWOr9aCBlcqo2HMs+4bW5VF8hJXj3eg4/5VQ"
+    "p2VRuQeXRuLU2Y3wWU7y00H/EdwO99UjNRxMG+OU++lhVAb309C3T9X+QD0YqMeE7Olq+ITu6Pq7ffe1wwi2IY0HYrY3f"
+    "PhwENyXv/i6YzXeVJMx781ote7PDrh7bWtyZ4P9SBwN1QqCbv/R6Egyw8ONRa1oMlegk6sDM3MPBzZ5PPxeFCFNehUxTl"
+    "fdhyrvPnUTYOZF4xEPKQksbddjsw65ibyg4JD7nNkYKrVh/1GTuNPW67kvHW2/dOcrA/eVHwpkvH1PNM7N3rljrFp3HFP"
+    "xN/m3EaMNV1s6SSby/5C7c30VljZ7ZyrZO69t0R89eMMuFbiSE/AB8PAr3YSZm42KWx+sjMGf1HlD9LMyMrVbqhCcj9md"
+    "kwOkdS/7aBzToeusloi31a/jpf7x0/6VSvvX0CsQaVRrN5cnulD2xfeQuAs+c/woz1/ESxrp1tflVNMpUgV2jSrvzgbKL"
+    "nbU19JHNeoH/1wHQTtNqDsRqKGyu+YDfG9m/bJ1u2ZwIz0pUSa/XedY/KqX9a8Ct+SaSq7vGk3KhelXzOj+uAKoV8qtkA"
+    "VhxlPuDnKnBgt1Wo23exXqXh3SSsECCZlJCbjj2vepSwQlkibdxc2BmOqA0WbtFV9R7ete2pq41ZK4fX1NwDxLMrrnPKT"
+    "6O+10qJzB2FmjyO1+pbMdNj28XCTUIL1UYApKxGTndTa5T7k5mxa4bNIClzotMAETb1Q5yuZGWOFzO7Wuw3dWxRay5+Pi"
+    "qDG3ILyug4MDocMkthjHIQxrmoCJel7VrCkrdRmfmB88ubmZHTwxIb+MwuQZ8B/e7vKq7OOspE17s73Z",
+    "rcVSi2je8/EB/Zp5cH81qhHEb9Fd3b+1ws2IC6utuiIGp62squVQ5B1JchzzYfg4bBftjx8OBuGQJ4XLf78f07Tomz/ux"
+    "yPGnexv/SPUWbkGp8BcQJxKGzzbTFjgmJUEAcFreRtO+TWQgRQngC73blnlnmGizWwTjueJtrS5UhbsuSy5WvqvoRVExB"
+    "n6P9h7iMAIm9s5mcFW8mZj0avhgZNbeRtoLkmCqNOlJ1ES/0N25r+IYRAdh468mkloVzfifKH9czjjAnvoaKfplXWa1v7"
+    "Upxu1YCc9cJE2VJMTgk1yPQknntn7H5jXHcnZQilcYd0dPlRzuiPaAieah6NZNz1s4hD2nkC9bGv30t7wYaDm3UzqSJNc"
+    "yTbSy7hOrBnx2vDE0Re+zKAk0W6lWK2ZehJslleq45TNpSwwclSSRDqEFM+4HfNAfZQgTcYzuCXLJeqH6Om+SpOI1v0iW"
+    "kum0SdKMkJrwRgGlHHhSMZx4fglX1h9XE3XWZwnTcKWiz43CMt9EpIu6DtdY2lw/4fuPmMGYjVzdaFQWSQNmDdTUcvyM3"
+    "AzNMopVIlKBZqM7/8A54AtCeJC2IOm1VstrLZauDCJsFtBVqyg/CMNwFQJwNvlxLil+RmBPAFI5Xwpd9QYUuXWt9cmZMO"
+    "7GsEc2BWnaby0KTCIN3BVLnk/Lme09T7DrlE6jmByD2i835nv+kELu6eFqz11RBP+aP/CnsuKPaGDIkhUHELUs8OKGkec"
+    "LD0n0dueLQEV5Qf1/f2xExkLB6AaOj8nTp6Z7g+9YS/fw8FjnJFY/QNhHUcSKotbuQ3wBrGKF4IKkWlF6OW2PgqpnX298"
+    "LS0PX35A54Rj7ikSrVINrWec6yh+JfTBWaPzYc4sJ+tidt2RXHmnmS1bxR3WmU8bWw3GltxPVcxJik+iGoZ9+6uFg/gzm"
+    "6g9TNOPnIo0ArnevJQwQF5ZiZGievE7u7clmDsULNiVnS7cKKHJE2SCLWGH1fXlLc1bwYcK0z1qK0MLJSrl4u1pk8L3dR"
+    "41vAPbb2fVgjqZQOg2jILJthV8K6C7dOFpu5cUUC5/bGm//qba1jQXBAN56OQYuMOJbdHw3ym12BT7Fwtx5LIGsBUE7wv"
+    "/c6iAWH6AfEgA5u0D1g148SLE44c3KS+OJVcVjyeDLN8yh5pDkg67otEfNKD0j1RvIxey+j58K83TEiMTR4hWQ6vfKz4b"
+    "A4o8nScHhat2ECXsMLNxn7rBOsI5icOgTgKgtDHxuC3bVcRA1U5d0cYPAnUxbj1gZDnYx4dUSNW08u1Tzl/zio64q4fsh"
+    "ZNnNUXrjrTgutaggJMek9V7+l0W6Nh6YfY/LOEWzTeJ9qnE8Zb7BMrC2du5eO3TI8xrYU2+S51tkxqtIDGJe5Vk3J6wJl"
+    "oYOIUt6CbK41lU4YkuhfFiX7OhCVGeIi8Cw2DIrQ1/KZKPO5Bgv+hJ18d74dPA2fS4+7/+tR99jTcD5rt4GoE5rfwJIYt"
+    "qEGPvYg0EtGl+mQ0jjh+PMdibj0BsFUHsg17j25uqkO9d7smdNcWakhalE7jx+0pEZJVqAccWuM7g75Y/52PzdDCFupoN"
+    "P9W7d/ggQeq3Yt7fY4mopJtumsDI01i9dqvaE1kbN19dWHZap2KmE8U4kAXP4Dl83A4tePlx8SCWtzUKrgTR61uLZDVhe"
+    "2rRr1kNGH7vqYMew8DRiSs/PQeDwa0UEe10qoisBOf4LDBobv1Wj1G3CziTQfcO1GaOrbV1aiwdGdUdKOqYdE1gBS89vF"
+    "B3jUuO+MHJOQ8CWRnj1w91RXyL5sPE57ySokW424U/fghPX6IcNu60d1deXD4eEv3xSPiKltDItagmdHFluGImPZnMAm5"
+    "CltauAttv8yKOLEdzoxHlTnIZr+Qq8NIPghfk6sDw2PAmmqLHxz3nj4NW0wg7a/MMQ+EboF3V76VxajwZ8GBn42JTAThk"
+    "2A8C3WwWG3ZSZg2jXpPt/Oj5owLWWNxsC9+y3GD69KIngitzzjhBINGqOcTz9Kk98RcIKk6V4OFu46HEg2RwKfVAt4NNe"
+    "sgb/KPYW3VZF89mDaRoGnVdI6A4eMBqE97N830blKrhkxJc7LJ5r19Ts3CI9vdXR3EJNAPvyPQWHXnh3TTe3Jzszoou0+"
+    "Q8imiQncTzNSKR/aohRVf36G5vlCw/TRiStlWMOwV0pv7D0eFWXAcnmkOgQmMlRuLLQHHDqsQSYfmIbDRahr9cO3PNb9Z"
+    "WNhZRHPNaPJjZjKLRgKQqICSJEfp5+Mrf4EAfgQbkp+Fg3i3w0m2ousj9DViz3Nqpbljc2NhdiU+dPbDB1EZOPn8tnPeZ"
+    "H7cEsuMdcvEDSekpNfTO98WIm/fmzOR85ApiSqcJ+dFea06l3GOWPuhNysyxJZH2HLiaPomQZ4FwPeJb7qu2quKgJWj1x"
+    "CTajNHP3KOez3QEDAyY83j7u7HxJ91vZDwbGoWb+6kr9aXCtftwN3LlnC1flaWxeVbQiZgnvjmZz47G24mHD+JrQgSo0l"
+    "/RfjYyRP7rOac66xwrbdTtuet4xcSiaAYMiqm8ZBQ9QBm2QS5F0aZ363vV+YI2EZULBoGSngnknPsuWd9P997KKedfBmo"
+    "17D5ZC0AYQJwfa56Hx1eWyQpbimg3q0ZOt9C2e9rJ2QMY2CRQ+tWppPbmetv4cZMyFmUAqtaIf3E90TPBE1QfCwu2sTlF"
+    "1kSevFySZDN5/YcMcsxj3ESvRAn0dEu21B0dbBB+h2saifOTzpM7Dpg8zgdjIxeniTxCZeJ3rTvbYJR+1T1Qq2ldySxaH"
+    "QUEoYFSkHm1DuUL3IIS1IJ1pSDhG9TpTcI6mgKN2KxxEkdeINdBOoNf5eVdqFJq2eI3pgW+FkCahmwS0vIQCi662c1e7Y"
+    "vC5vBvIh+9r+8IyFTDvNf2MyOyF4hdk9fJGGBVvw0aF8XdIeP+XzOvkgbUmuqdI3D5p12RUBVMLLVGyqmX7TMv29cjHT8"
+    "f/qhv2sOkxfONxjqTDSSjIvEfJUhEfIBe5a1H+zIE6Ps0DkMOHqjqCpXGdvCeir2gYcfvXhtMjTxYbttX4T2ncxhf2n/m"
+    "Zee65c6x0l9mSR5x7rGMmvloF1jLchvEtYftsO56VwL6Vi3/PwFngsmFdA/NXVKW2cfIeNcLIxAe6aanskm5sKYs5c098"
+    "rjK6QxqdKcdg6bemxbMgabL12/bV/5RTEgtQqpEfbWRzK2ivfgZZnWdZJ/4bTdf/u3ox0pz5QgbxanmDAZGOD2R1hL444"
+    "kGj5R50m0v6/eJNET9TlaV4mQGOBsjgOIlMWs9Lx2lZ6nxbYfbsvLI4HLRgVnlcZ76Dy55d+ISuLiqIPWGg/Hynrn2BKY"
+    "T7PzBA5cRkHe7aqqG71JRohFEyFCTpQl5vC+nkjj9KD7JnHdr69dbe1nzhgj3sxiQMnYB1mrI7ZjsfoDuw3hHr+sJrU0r"
+    "xyl9v0+CXPE+LHBtj7b+FwsRxKMQMIf0auq6BKLwcooacQJWMsTVN0S9ziOAarydODz8bSH+RM+lAMcnBUkVUJP4tSQLM"
+    "yynqyzueBKsBGeNE+mUG1WW/pifc6iOJLOrWesnWtUoV+R3QQD4shk0hE4abpHIseFeyRS23W2mmCJYmCPYMvu8KDegoa"
+    "xLZjQYw0OoUwNCGV6EOVwcuPyQ5LrWjrrLPqsp0Yq0ASpmSlLe0O6H7VlZmH8D8/ZctYKc5rPFZ4y671JcE73Wc/XMLCH"
+    "ef5nI9yNPek2+FS6Isapa5z0Rlti31x91rIiBL7X/nnSfaoy+n/WfdrWZJ8Vt1n7z4iKzNwLh74itD5n",
+    "x0Ds47GO6zmp+XcynyJEtehrCQ1/rY2LqMDHfKq9qNjlJRiL4UZotb11n72d0IxWKc4gtMIPS/gn6IZMX6bQ22aR4zU+Y"
+    "03iOuMkHM2cZxyDdFW6wjNkpIoEr0uixL39wDQkHgqj9CC2XkOTdHrA9iiBdUV1NKuFaqqB0op21RHGpErCXg2oIKIvAG"
+    "vVmx9GQ2rVD1pqFeSbc7s6p47aL9JLmINhIP1WaGT/sRX0reYCs51OHZ811Ow9waHZQ8JqGcNX2u1ue0Yv3Ljqcygi0R2"
+    "4/phZJEx5yoJ8l2aPbhZj+u12Qx/jyKL1VbhQl+FQSe3wdAN6b5fxGcSFRRdmS90hAhDMXE724pY65zPhPWe6KzPdAceR"
+    "IJB+0ASo4NmuZLbxXNRqD4LRtioLs+QqlPatsosnvMAMVw5KnvZyIlxOYPlC7WMBvqmW+rhllfOZ7RQ1SSiiutsQhQanK"
+    "8bnucbnOFYQTN4b8mn3wTkc3A5yHjYhpIMBBIzcIGZaUo2ZekOL+2cIdKKnPVesoqhk98RTe0V72jJe5YFTyq7+DNvl9C"
+    "CSJmjlxiWRcSeTT932nIPfMkyZVe6ehMFGNtHelZKBIXlAk3KM7EPsIEnTcuzXk+9sXyYT72RVakmCz9LqsReDv4jpSyK"
+    "cx0m76QC8j3bDRtJEfcmVacD2yI+axkeRVAKG4L/Sn6nC5x9a129UEg8zT72t5VH3hfwScXNqMUOZ5pzHiBV30tSjdlMJ"
+    "IZZEdeJ5jZjMV1KhC4G3e+Wj/uNpECBBIA+kGbG8qMf7XqLm8GEZV+Y4w+/1LOgyoQE2CZnhdehZPXkyRWcI2y6RhuPaR"
+    "0kwveV34mjA629DspB8CQ5hCX+UsGtDkyujA4GVIfhbdo6VhPfQztICsVaG1sUsSQPqCzabYJFaP+o1GiIV338EwwqlH3"
+    "WdR832pToMg8H9BySA283iMGowk+N9xVtwOiqbXYrQic6eTWnf9YwZMLjCtEeM2JuEnTsqh9rJUn/i8DFao4rQI+yRkyF"
+    "mi6sB2bzGZsPZVW6GEqhcH7oa7Wmri727MAr1Tbl9UPx5Z3UvWwz3Z72uo7rPvsVs6cRXEfyqtbu4RNZmCqPjVZuAXiZa"
+    "juCMatozl8UUxo2AlmqK3vbkpuAbnFXwRxquzTRk3ojzs6gImphOn10GdCz1mjJ5oQueQ7drs+tWbvcOI2shXJuBTl7Tj"
+    "IOHJixKG2Zn4ExWnt81WQoq8q0OYI+Mc/aeT0JB3zvEQ1ZA2dVhpDn0Fh9ZOKeMhlbmeqtrhocEA3MFlO3eUGdHxWFkK+"
+    "7uzhFhpNX9q6KNp61mq/8k7A8ftdRmVsnmwUKqVzeGVO0qP8upRIwwNrervIJJnhcAyJqv9Ybh8K66WlFH/e4Nv/W5X2A"
+    "B2lr8gBbl2/VfIuHdHW8M/7Nd7bstnZqm6LSyn13sl09Hn43VlY6NL5qjamzMVjl5UTWmHf1Zgbm5Y0OGQJGO89Ut3129"
+    "L0Vtl28rLv/fVXKf03O29ucwVOyiDiT1N6J2IV2ACSCKPGf9Di9n5zLOzirxQZHAMHUhF31PnRxnTaY9x6l3a3uAm6xxr"
+    "CHomy6A//UtwvsrLunefhBsbun7Pjv6PpmmMFdAjOFpAWNKV/VwW9PXxiR6w7l9Dd+wJeeWyu9zo65z1FSxvUE4HY2OlW"
+    "Dj8LcNDgCLtl+IlhNzkfvFSeQNj4mtbsOdgRKl4rtCawyThDWGVyRUxEuja6RNQ/CJ68B8LkPsvoYQRNmmIXQmJA38r8c"
+    "eUK5eyrMkWVadtK468OnvOBFkR6x0ZQVSB1yFrgonpRoJY+dp3WdATyPk9GTWH/l6jZ6LAeKzzgGxoy9U+t8kUdWV9bGA"
+    "8bk0tUJvHmdIICo2id7PyUkHmccV/kLBp9OPWw7XdmKoGi2jUWSR4BWLZkuUjayCu7UZNh1sUn7SViUow3shn+q9dbn54"
+    "irGfk2iNZQw4QTRLlQiPjGcIG//ic6taOI+Tq7Ur0RGOHV2OPmrxp3EG568mErw4EksbbTCIul8akghpYjLK6nadTLdqB"
+    "+TaH8wUEdFNHyontkIMFmfliqLOadxggQ8+eo8KdMZMnETKFlH59sJAsfPir5OsMl1wqRXN4q8n+84ITRRaRNmf2acHBz"
+    "nl/A8j5HpfWaj3s04YRFOEXUgK3PKZ9zy1UJfzhvPJ3+FLMD+IhjjsoerMB9XiH6yCkL6RQ4ITs68U1nWtB2StHSSg085"
+    "5Lvmi6l3O7P+amnr9WGyWyKZcBO3e4RQGRJOzJy9UU8zuer3+zMJUtyEXZWYA/PgjlbtsFJH0Cpuh/TREeTEmvzXZCJOx"
+    "BLIjRN3jPUvQqUUEoeHRiVBr/CD8pgEPRPwKqY6opDG8JeEzKGm4tMWfGgGFFefWF1/4/vN+czHXk07Mje7Md2obPwVkf"
+    "c4rRRag5tBE4EKtjx5sbs7204ShGJWyYOU5exgzzGkOMqEoNAlVSRIBJcS9b9rOH1dUw33g/vD/rDrlck5N4V9TyO9/bU"
+    "KaQzp1VVFnQe6lfxE2D5UHyaF/q0O8lOPs0rclcdIHqtqL9dZou5zLsZ/4HTTySjxITFLmkSJNrx+p96rPFFfp01GNJtP"
+    "i2f1nSQcea+o5TBPNuprY2/xLjp81wduBsPNpyLvUYI+vG/EUacAYQdGDTw1rDK3pOfgnV1lyd9I4lwrRbyepaS/yiUFG"
+    "mfngkc4FBBqGDTkcs0Bj2rFBpvhj4lkc5cTkIJDwysZChGTjRt6FHGCizm4XnNaxeH12BCkqm9uJgRi6w127TvHwvbcTy"
+    "fv+jxvU843O4t8mWA5vHJA+R0WdkzAK73Rc43C3V3aWTIHU3jJtu58akoHVJAWnKcDefoeZhvuZ/NE8pfxgn9Vr1A6owt"
+    "3/l8Qbn+xtb1gkfgqGb8Dof3KH3vvf0WsncDEvxIE6wIDL6GInHRP0IVItIohgPAl4t0SMsVM6JT2p3wzL3DMoy5xU6zq"
+    "5Qp3RxpG38nULWjqRLmLky9arZ99PdVM7l/W/rugmdw2nmBi5XGMhEB9AM/AwROIWdC5wNeF2PR2ox+T+4/UzwlzYR+tU"
+    "9uqjtrjbE+U+jsHHPgfGcW+o5F+ZI+od/Qij4G2hf+eMeDNzXueDKqlZfAv/+cL8mq8LS5Nxnj6Mm+Zd05s7kJ/3nVTRj"
+    "c1dn4nkVYq+I/owAPvI47pZknA79SHHdPMzc3fuf87xx3deXdz8xWhqFm8/p09LPIkem+NRvTcyKpSK59BGX6H/yPV/Eo"
+    "VNTvyKom+IqGq+QaOAhHSosMZwzr/vLe+tsNQD0lY/OeX0FTh4+d3NibFNa0tUwEcRm2+KALPr5wORH/qlzr6glPGF8nY"
+    "YuKvtqPhVzBNcqAdB5t761fJ5svoLyLN2+4ntEOo25xxvi75YLk+6UvKMprYDJE7QsM2beirnL6v5W8x8V8lNH8HMVCg5"
+    "q9+TGhef6nV18MjojYeCynM0ZKwlGkRBqwy8b7fTNwJxYz6sOVsrk/Kvx5EeqggHEC7tCq/Y4cGCDpyStMF9GieZLLQcy"
+    "KMGfGMJaMwan3ue58RJttTVOml/179zpDZxaziHSRDxrS4KhxsM/U+oP0C/Bm9b1IpFcxW0P278Y481dtwx2wToiG60js"
+    "JN1hFP+eMHY6vb24YRyh5E8om4qfF9FFraUCkkKcn4U8cTb5O72Ln0bynWxl7tHFmCTsmEamN7XUQ8uuSN/3OFhCDJbFx"
+    "OX6rgZjSHHhJ6TSTklTaUxxiR0fv917zUm6LvVLKMaX4aIQbCjXakdWPfjNBe1qIwEA0YSXpDyGl73Mt",
+    "9/WPi6u7BPAyOb0te8unOSUlA6HA+oI1txr4aTscAT0bmGI8JzB1GhjJRVDmB07VZvCNiTnDnOfPNkXlj7Wm8NISo2qOC"
+    "IUZRmBYpD7VnBmB1Y/QNa6W451h+GPdBpzAWmfYLfZk3BalfqvVpeYkv3cVyp/vOGFsxpuYFBXE7KbMGQVirYTkBDmwpL"
+    "kiMN0ZmGycCFEsJ+LOaWAJssKGF080TYnHfqyBzGcjUhiIEnZkpbwfRy2kw1+5E+vYHjBmLu+C+uSKXjlxpNidnZjrupg"
+    "qHkv3Xnmh6efGEEyvLk5Ps8QAjW3PyrstYEKPcP6waYzQ+n+vkvL6E+sxIN71OQNlIafULxZpdhLA8ZATvZYS9hGhy2Xq"
+    "njeuRJNEyZojZv21j1RlRI2m6jm7vPkmINWEMB+C6SOAeY7oh1M1eaXeTKPJc5oTzTYqXLMYi+OYf8EXDiIqCZvqdxKOw"
+    "fTzTZFHE+8TwkCab0u0Sh1C0lRULNmEzjO2n4OYEUoUSR00iGo0ESiJR5z8kqg4p75JwDYdd0wCCVLd55wEXGKfeZ9joK"
+    "pPkhgoUWtuPdEN15w3b0K85cZlAyoncbKVdLS1gQ+twwc+S0PiYvQYMXFk3s/rZuI17w9N2yudUG0rv1q+lUtNexZz2KW"
+    "GqDqxx6niuUnFMImnQe8lAiZGh+mknAYc5++siTLGOnhEN6ONQssa07JOKhxhT9UH4uNFXRhqBUGV+K04xvTWZGJmTa8h"
+    "goeKbDYW5BfmogRdi5CHFZ1zri5U5Cd6KaUZmXL7kNbxle/9kGQnqsNMWZVyxk7k5fHUv4LmaXLVPBUHTRqn773EEWD7X"
+    "VG40IU+HvR4qqj+Gyi1VpwhVcMvNxFfnHZM1Vvv0kNd7Vwyg25XQLGuEF/dWYGKeRwf3SNGY/aGF6HARTfbP7rTpof1XZ"
+    "Wc3sVXd1eRz09oothSs/VQL+YFR4ETzdXE+1kft5pJklr6ELap1trZOXZvrnf278l0qtZOGHLoTyEgtoDLRsPMJQnT+BY"
+    "UhHcsLvgXgBiIZMjJEnV8VG2MsuGsmS5E65iKki4HEE1o47mvp4OXiS94hd4KANlAiZCNNHJTRLJFoaZXsllCAqvn+ozZ"
+    "HjavbfWJ9zGLcwEJwaBKJ4AkcsDq6aCZ1F9BD/KZC8Xblce4u9D1NG1ec1hh+lwz8RiunnY9rGbKJLRvzqF9qYfgW8OJh"
+    "7i6MGyMO4xPz3Fm3J68NRoK3emRcdPLEk9yaxYIGcGoXiIGNitSShA74JbXJmW6A0jXnHKSQalvkHEgcfzqzlkON2lPY/"
+    "AWfWBQokGCNGDOZy3wzHKcI2wRHV3OR2xTu0fauK7IOfrE4XBsr7ueseL1eB4LxKY3yZbU2qA/RMXFO1OTgw3hrF1BRJD"
+    "f2wanHWkAuQPqaMOJNkorrZRGoWWNjr9Yna+yuNb4z6mwWk63ANZ+w04Bj8BwgENmZ/YfP9TGCkgX46S82zC4PwMEVGan"
+    "tMD9lX4q8CEV7CdtLZqZlxw7y5Q0CCOtk28CrgRG5kUOxL4yfFUoQamh9/zamKPDyBwWLN5t2BaIYeAWOBSgnrhQ7a7FV"
+    "MlgQztWOzx6SfJ2xt8Y8FS9JnRFryIpNb2Ju+YtFJ7ojNXmBdkwOlWri8P+Q/hk2U3v4/OkvZPyJj+ijbxLQ4ZukdGFIm"
+    "RIK/Zc1sfgJyK7d2JIKkRsFhRBWvM0VDrcwW/EUxJ8/IxE50k+40bLZF5x1Y84emuRlWPe6ksO86fzL06JpyPWEd/6JP0"
+    "FRJur3xM09Dpj5NZqKO/PURq4BAr21bBQv1X1uChztyaCbbZ3/VJkWs6YfXNz7tsSolO8cPC9wRkbCdJ81qYnifZMg4P1"
+    "YnUMXhSg1pNdzMPjby4rdKQC3y8a+Nbzx9uhqjfsftCAyVpCkKTFqtJ6jU/pcUY9bkkr59tRutkK/QizFIy/CDqXw0CSl"
+    "pOOhWxtrY56nXvrc7cNt4kNbz1CPx0ga56ofuc3NJdWcssV7po61MBLMaHoU6h1zvtfQu99Id+8jCtiyGvVqQo8qxL+CE"
+    "4uj50+tz/sjZyM686YFfLn5TY+uRGWq4StkycEfCxZfJNL2NotdyBrlyPQkHcb03Fn9LxCiyWQ2oIRvdSAFXM62T3nPQO"
+    "FQdA/LYvVsrIU/D0NHawV0AphuLXkbctJ1lVrbjE0fdZ0W3eOsc5GndOr8VlDqp18l2YCTRXJVIKZPL/jGXeO5EgSOaDQ"
+    "1/uqBI9YQmLZJsP2iRBiZ0FyLAitwztpm9qCBgPE6zqMsU9NmvFYU6Zt/v5O5NY+kCl8YSOoW4PQewGysbmjDnCGrsOz1"
+    "0FBJ8bsqW+xlN9GYpChmQcP/P+vsavbbttI0vf7FDBWRwOEEEU5k+QMaYpHsZJJYjv2OPZkNgyXgkiQREICHAA0rUh896"
+    "mvqrrRAOXd3EhEowH0b3X9fuV/C2EeBwH+TzMjYpvbL2O+C2M+37QLyAy4jywiNwPWy9IJzfp32b6beJ54cJLZr+iSo0I"
+    "w0fGMh+fxE8bcDA1RCnUOrma6lH183g8/uT++Y9nNGe8jjpm5nk3K3eL/oZ4aO/YZwJHBv+q+mlaZDSLfaNDQuuEkEGRY"
+    "D1ARPSYKcLnp1rckmvMpnG/0iMtZ+pI2vULV/2898brbplqRf9Q1PS6Zm1vzqX2unkh8RJgWfY1LBdiGr1E8TUndZgRET"
+    "5wVc1UZCY879NyJODVzV/OdjW605Rjm1CQS0ZgtLp7aTPVj1byad5RyopeNFOfZIynOJzLQIopyQntnqutoLh0GdGe3Fc"
+    "pqEqc8It/JHZ5W6sk79Z/107n/KM/Khd8KY6YM2hH3yq112TtZzN8q5ya3hY+r268Nsa23T2PrXVtvDKvD6fLHw9PTJ6Y"
+    "rzAPX6SLAfUidcDSe9MdH7YZLm9Msh6GkOxMHMCh7PEPiuCF8NKQEy/U2OXnz4QbzymnMLKy7mF9SND/tSrJeSX4bXvZs"
+    "DmNl6e9NE/t+IHX8g0mnmmL9RHUD+823HcLw0WQk7khyYoBJnaDiNkGT+OyXrJBAO5UEkGswx3f9teRgkVogM+MJMaU2J"
+    "wtPeR8SjGDZSzZdSFGsrE/dsoxdDercw0ZdjmbWyIGTdtLDPDwK5EXik2GKr/DKmGG3zZBjQl0CwtF1gNsR3HBs7gkb7t"
+    "nIEi8rz67sMLoGThbyWLiZIS4M8EKv3by3mckXWtdnVb4mwsCkO286j6MUKcGLzlAqPJKR8Rt1mDRxesBvtnLps6ejxJV"
+    "S+6+TYPzoATSWI7wlBm3y+W4N+6FzUWdy6H726/k5kjd0/E7vI1JrZopzB7qlyv+LL1m19QmR/eiYmxp1+aO05/8Qk0Mx"
+    "ofAam0TotaEsnGGUQQ067CLrSsk2XfPaUph/BMeJGGRBO/sNxwuRj58zGAIkny8kOofefym7VbTkVn/hIZOC10i+1HJ4x"
+    "bksop0y3MKaShQBm4AaoeueubZeJpgFEQrP7D2tawxXugpU8NWzjQb8NU8eInXlR/hJKfdPCLSoxRYG6MUQgWLmg3sn8x"
+    "EgsNXK2omVtUOdI9Mgc47ll70RuyiKVfx5kMPjjzk3I8QoJ3+UQeblkQcZiNPwGpm9kQXcYhflI4AT5P2e2cS0wXu0aWU"
+    "zD9bPEhtKWzEu3WXPhsc5eFn41ECgngH4tY5Ww4tzfcfOvmOwcwG7Fp1kvNMcxJ/F8DkhemQvXw8bd984kGOfzT6bngf7"
+    "z/ZhRH/OueC1WA/fXK4UY2c1fBMthvuDyQO3OJ9ZB749dW/9bDdY181pfv18OVCbavUsG42Lzj5Ko2m0",
+    "pIO1iFK6WkZT4k/2neH0gBpB2hkuo+xsuAz7QYHfFX6bcOKynphlK8pGeGpNqA6Lm8mvG9zLSeZQ5NxMW49BbDkhmuhwR"
+    "/DugKYW+ddyVbGT+FPZHYqAMEkNfvzQw4NPGyheLmF1/Id5nkrx37MaVd9B++EEwNwaHNRuHslYis9sY0sGOpQeatnZNb"
+    "Ai7Stq6ZpXmCYcVbuRGtP8nMRfGPJpn9QtUh/aUvzkfHauoI3jZOf67REjNG+OTPy4U8d9PRnjvC26M9hMiW+YWMkxpXE"
+    "iOQcpB/KSPhL4Yxj8J8jkIxGTnGppRvI0twSJtlXjvBZN5IFEW2PHj7cknIrDAPavH4krfWyRidGotBlbAWSDtM6fe+/i"
+    "oUQ2BML8bqCmvN8iim/ML0S6rVYnaZfMxrOjroad9WTwBImpFw8PVHoEXWvHpIpv2ZENyEuL+qpHFwqews785jCv3UrGm"
+    "sB2Eu1qTcKK9320HI4/Biuzhu4S8/sc2r997X5fDyOtVZLRrEvGDvEnPXXuuzm5X4kXxn+d3P/Tvvdw0zSuSx0O1Fq6Kv"
+    "hoxhBbi8unPfZXuvWjlaaHpLFc8padElnVWl9KLck9NIVfQ/OM3YsnaXSPKK9+ep4Zl1FEM/TX56W9ljCGmVND80cs6kq"
+    "03ley/DgIe4zOTforWXanp/u2PyuddsAQ7sZb9gjYV8E+WoVs43GyrhwFprR4dgb1kU19ehosEbssVCXUHfvwIIWiqzel"
+    "NoJswXO+CXYtyrAJFs2ST0HYCAxihpRejJcAbpca9VP9PNuj5MYOfMmOiR3JR9JQY0awvK+uqVB2qvWFTHElUSJ+Ow+U4"
+    "SxnK6R2Eb8iNCq1YSW8F2jXwYEoYluPQiLhE1sxawnCk+RtGKtRThs3MdXfwrWC1uWiQdHFkWm44Pe7fgmzoI5hX1YCP7"
+    "sbNlKmPDxcJJ8P1vV2BBzl8HL/ZyI1kEqm3dLxFAjRFunzlkR8MxEkw08zkPmGmhnBsGVrsjvByoJw0fh6cSWpcVa4dSt"
+    "xoAjNoRPeZm6mPWoBGEsDKgE11sCc/de03Pbomh43QMemg2FBx/gu2nHalb9efNn//Iun4u6UVHEKzyZM/G6ziRm/5apk"
+    "qyccuELmKVu2FP4Aqzqs5rI2oYzbjGXdnOiHybHhrr59vpwQiTbcpIwW85NQB7OqrKUICi3b0XIPm4WPxMFktU0v7Stiu"
+    "JI2JWGiQGafrTWjycYhllsDvOrHvB0Zvo1naXVHktUtsqdCkAw5CLzi/PYaA45dsgjNhNd4yLXI2Zc68OByctwryyZ5yX"
+    "ibczYc4q+nkoo2iFm0NteSt97hpKauVNsL64ApnI3xRJ1tptHrCWfI5LGfKrPxGs4D/SdPpg47RMR/qotL6Rs9C88eZYb"
+    "MTQD+2w38Ffb7dWAKvoLbtX0NndM8WMqX2UHKiXcq3Ir9utJgDf4pdfknOvgKk778q4MnTBRG7EZ7s1bWaVkkd/6hRh/5"
+    "NlDdSdSLHOj0ntDjxdGH/DTzuH5pmLJF8810hi7az1iuUx+ZnbUfymykUNkEEldw9RRRf4t+HqkZg4E9TAwRYpdnkjsJr"
+    "u+4zEAdbvNdUcL/vYbXPivBVO+H2dnyLD/bnVkhcnfc03lBsnTBEIF/g+Y2k/0vXdi1OrA6fr5ug3lo1XqoPUqqta4Haq"
+    "8PrODdffwE1AKm6lKrchnV/MTAsbqKKmt3qB/OZ/t7k076jxwqAOxUs8XV7xv2zxaceZ25psVM1GDedKwkxQdswnL4R46"
+    "wI5ZRFf5x5oR3qMiKBejGiuRRFqmiyuyQEr7TtJPH/pZInA8PxrFaEKKyBkBg/dfFhMQXOeFBEyWrpWEq082y5Xw5lmgX"
+    "NM6Ets1qltE2MmS2sLBVTPA/VUD4fzhxeEuSsrJcsPKw/WrqNtOsiwz5D+hSffmzYe/hYWaDIHhaiUmP27jNJPtWgaK1W"
+    "SZYWnvoe+CCZ5YLxu6kb2uAkyRA07vnsWU9TQNiZKdCAgatf5t/pNOLBJehj3gCsEyGuVyEB9sjAH5PqE9FneqJmpdsun"
+    "5n5jZRW7fgdg12jUZZfcPiHAmxbNMWzwB5aj+7s3qu4T0WAUuGvNAQqYqDc5WXldnBskwkTEkXyqGtQ0oVmW6dLBmI43g"
+    "hKKqbGXSGxbNCgHZPh59GkugewuVmahtRvVEk16FWDKMPSb2mnEUV8Fg2QfkwjM4X1+PZhJ9fwHXZzS3ipr5yN04dKckK"
+    "z9HN91WpII7QNiEXPAzQHOYrER7QYXFdq7eOrGlfKQeeKZLuTd+G628wR3N/5L/iHx5gG+UL23hJzxErmvT5U5KJ02Pzp"
+    "ZdW3i1tTm+/SjJcZEkyLy3EaZmjTEx77DJAe0rahFjld0CWVHIlnFPadihgdYLjDOCwMKo6g7961bBZpE+Qjx6GK56UOx"
+    "AmqDD5kJ1ui3wGprm0dgwiSCmM7hCmUyJ5d/RDppmj18w8T1w8z9ABTh3kVhWnHB0t6xnALOYeRhl9idc0FHv1paDZ9ju"
+    "5izZi+RzaaB8tY3bwhp5cg5pw3skk8TpaxjzawWt+6qZTn62XvdGNqWyO24P36Cnp3QjSLngWe7ogJhPuZBdPmUaeNW4S"
+    "I99RaHW3FIpQ91w0+xWOOzrydRCkGS0sKqiI7BrQmvz+mhcwLzhT3pOD7m7NxD7yXinnt9hKHWJBVXV14wUn97GrTwh5G"
+    "PBSc2Tysp+Hzba2iZQH7l++03qOR0Os4dxS2kkQuC4vkr/VryzjzXZNE8gCla1Dj8ZLGLKDohNYpDyG7y2dNvO8+V3fMY"
+    "gEv85DLxgNxy9e/f3dm28mo3T0dXi+jPyTi18/XvV8h+i8aSOSoPFRa5sxu4b+TFdpRQ2rrzcpbyTahZpJ/TZY01iNU9o"
+    "5a4A6reESdnTzOZcX/GKWGDvm1zQpirwIzywEoi6fnzKIdSJVYZBVmOwEBRZ55BFl2W0RRIbVXqgbBU8mNcJWJ3IRuA5g"
+    "QFEAUcKcqgmKUfvFVwyV4dzMVTQjLgtm7PEMFFTjGlZ1HQ9avmMMr5XIM1Jo7L1qD0YRrfr0D7CPFU2fUzUusEv5VIR/A"
+    "e6r30Pz5izf3uGmuB7w3RoClb+1nE2LXVZyb4hUrGOS+efmhrnWFS+W2UURL+GBxlALLoBW44YP3d8nnpkAbVrYPA9Lhu"
+    "u6a+gcYF/cfRlVD5luuEMxEGGKOxmQGSLBU3Y5qJfsixawGwfTxsPLGCyc6KTMielYUEvDSm7XecVsQqUndhwhiNlFS2k"
+    "zZ+nDQ8zMz3NeWjLNN7XmdN1EFMGStESrEBVh9HkIfqjfi9YHBhK1QVt/HY17dQjX5YX9fXYx6YuZWSCeJk3Wp3sbQ075"
+    "JEucCNJ3ZQ4tM0Lca7pAMmPifxFYivLDTcO3mRE4fKRvL41eIv6YljxwuXmF5WmqcYxI6yY/8zZ/xF+BHT50zWDll67hg"
+    "g0psocgnOGSwaEAGWSsL2Nb+uwCiuRHcq0+NTUQKijvQ4h1NmyMZsM2kp/FIfMTDpItNJhIKJGNs3pGBNTWKCZJzKEzst"
+    "d3El4AI0vpOq0scSRAavVehKrEVW+rO58zSR8MuXKf7lzQEN5MrKaIFjsbqo2jJO0QDBuwbpz408ZI/16P8DpdJNDxleh"
+    "9IDmQaAgRggREMCIXdlHJh6S68HLq4TymG896XYAv76CzmtJq3kBftsYBXa3izKMSbwPTN6o6FVGLnkQ/Lzx7v+e8CTXk"
+    "fs9UwK8OXp9nSw4bRQFzr1rSIAY/N7rO2q4oawwBHO9cXOs56GeVzoATFRfwRvSROPnMuAAndVAoIkET",
+    "CUZcfQ70jKb6TUOihUwkktYDRnr+EWqWP2L0bx9Rn4FzIem7ihKFcS53Gz9SESCM+Fg2G09Qj/yIN1TEk83gGM0OikH6F"
+    "l5TN+CrGT5I6au3Vw96FRIk8QAvPnaoFv72wNVsKZYdCvH/5F5iOqDSZc2vjReCD0L35sjM/aIWZp7UJoq2qaCBlh9ZEo"
+    "15AcKFQZQ22+3PwrKXRtxktb4o8XLsLXV++xlg2XlnePE0ih8PJs8vLfL6oYGIXjZAt+NQUnqns98DB2XofT4cS+zU1MF"
+    "v8iPHOW4SfZcP78UFXHyJ/dqDt/YNdYC5/80rHUNSDccQ8MC2R0+Tz+lgMONoUPuGjXj+ytDrOv3Z6anCCcUOnFBsTY0l"
+    "0mLVeKS9EdH3/ji2ClLkhAGQjSkpOnZuEcJo8+WxXwXrfcvh5R/w0DamCRaqoY/JAhtUahlY3/N8CYe1j2lgiYYM1ZGkS"
+    "Ghbr7q/8xiZRBOMlJiWFrg83neJnZinM+JhR40R+ql92/jMWCbjjtgXkAM0SXCWGYqFdht8z8x1Pif5WS6BD5KT1FmZAA"
+    "mdAyK+1COcLVTtPS1TjWrvmIV6EdLSGEuw9+ThwTexSmFkpky3kzNzDC9/F8RW3O9DnqPjH8c1LZw4rOFlwWmzi/cIx2E"
+    "ewcf7RjKnM5XFztIawkUjYEAK1B1spIipjULQgZvJBDlmwz6x6hiK6OZVsnlJwqmqJHSIS5qq6GkP9KbIq8RKfJwnAuqC"
+    "VQzZ3zOzATQMT/zt+firJESICnm5sM3F7JgutcFgfVmNKKu/p0anXaMz6J1+u4ajIf3XkbmVJfOGs6Sx09B8r5qeveySZ"
+    "z16Araqi3KIdVea1TW1WV3pthioN+wEN+PY9qMvjXiZ98cTlzAZY8JI1GFxVu6TQvg1o5pK2VLkaKc0zj2VWJqDGJJCjU"
+    "o8+ionqyVubbkrEkkCIY50fMJl7tkW/dseIFYmElkJsnUclCN2taOJjedQXOy2fl+d7+hl5eg6sB+XITSmQ1uM7WNA6sd"
+    "EzfwECHqqOVrFc45Myffw8Ke1osYVdlimyvnp6Q2VA2GFuR0LaIyTL4fvwcaEzYk0Cmb0ZssLEOqwdb5nSQXpUfSpRnXa"
+    "B5/ALxl4MgC19yC0dzzXOoqtkDQ7lkY0FMHSV9RiuafSpGicMX/CuyOgZAUJF9E3RknU9eBfCT5gTdfyId5NpoQ1TBxwI"
+    "HbMIl8W8cYjNrbU7C9YcrWCD6LxjhV/zDy8vJ6+efvNy9dX18N1emteui2SdR4DRCbCWzMW9zzR+myJDffiZZzyZDHEIX"
+    "1Gzaj7vPg98hR/GQXrZE48oMdqQsCF3yFSKGzaPH842rNIIM5bVtJv0EZFFM68yKHoxNZ8bzBHgoLFEATjC8mm6+dyzZa"
+    "Coj6kpnJGNdgDqCngo8osILzCx778BNCzLZ5EgCTLkgJTPI0rVNPcH1LPvclQ1ggFNcZ61FYIa1YX1XekJlSYLH2Lssy6"
+    "Bsgd+KQ6dBgVlUjj0417+j7aRkrjHVWAPmOUYNhqBmfyY+OZ6J+NS3Sdz/IpEdzbNVPjJxcMiK0nPLxgUAtAbsw4Tasin"
+    "tFpuDx+RMPT2brhsZZtEiHamme5UZ09VjMeF7nLT1V2X9CDsVXi0ukFY34kCuhkSzTa1RICtj1z3/Q8wLtZSecke/kzWV"
+    "4mExed8n02bPn8ov6HNNn3/5WrR33Zf5FHMtT9Tc4wlECP7Z/kEUhQ/+s8Wqxha9yVh+h1Ht3Ht8T4939AeqPaCaWlQrk"
+    "S9js7AiwRQLJBVdyRAGBybb/PxskEvHB4mMHMSTTz/rdAOWMRivx3ONPLxKRI3a3nPJi3icf5gKCZgJMjiaYlO9pywnWT"
+    "v9wIv6ZIoMoc38H/cXO9ILYYInwVfM+J24lRGgYGPOMt575uOgeVh7ClSlF2vuVXUQWq/ab+/EISlpcD6igJkKqC7nVMM"
+    "ZAlkqD7hRRfsfs6Q6kxYf8xk0w96rYkuLQFvJLgElL36ZeGJPuiFElW1wPrLN4DShcQ6VkMZyiO0ItPT4nrI/m1TJAq8w"
+    "OUyir8QNClz62KZNH3/9vvEHs/P0SN2si/CRie5qrbEmPAIifiJtRRBT8FQk25g2zeF4TsRYpMLfTXpvpCcCu1kqqXRND"
+    "cHO1XgSpAWoVyCjilF1HZ8EgiHvWnMnCtsLFEVVwhl6l91yAziIe96AvLctNqjyFVW4eqHO2zaMIWTe4DcbZKxPq+2VjU"
+    "qMc3hUXuwWKkmU9E1KKBoOnOZzsWJwXfqUFiKz6N9CgAkhsyFUiZUG4Yo1hxZ8o+xU14v378+iuWkpIK0Vi0woI6eX3Aw"
+    "vfW5IMEUJwkHQ5oPDIBA0ei8DCMsrYvf/2+OBwQHaaB2wCwgjOGQcMMewUHXa5VukUgDlHOkypolMC/VInbSwYruqfZ1k"
+    "1PQ+hOcRI1bpk5TRwR+LsjstVeOeKb9q5mLGiQaSOCFlUpAyUnzPcJR9H1xVmR6Vs5/OGn1z9CWkN4niFtsRUnXybBzcl"
+    "9dTCGSdTuq9hlyNihe3KfHW7qMCGgYcDzaLZKNnHtaQsQL+WNzp/6o/arYyMNYY0bEYpDpEVUEnNsxpn4+szqygfw/Ml9"
+    "rlkyn/udvCM/r33WKZQQFg9yrEkV2wipps3vN0VnGxEYjgJqKmwqJO/ZRpfxnQZwp2zctK0nxm1nhTkjTOgA1Qaoltu9z"
+    "vGADthfAB7u6JMrR6XURO7PJFEZffMtq+wGAO4Ax8nJiBDFSCLLbl1FNs4Di54WAvh1rkO9sfeI0WucWBjmLue4w6+rkp"
+    "O+Jk7LUk6/kgR225sfRqtkHX3D6F0WOEjmhuP4OrO4encV9kllIQEart32C6BBjv+wIJUFgpwbUdsG+M5gkQT7NJvnewE"
+    "zZxjzuyoAQheuBc4cBRcoyLdA6bqXaxw/VziEDpHYqPo/G1zzJIm2+RYaTXGsPdr0kWyvLbGdCum37UrRcOzkm51Eljox"
+    "GD3Rz63QTwwooLnZLZpfA7zFiLnexluPHpfP1G9QpDnnJeLSn1jdDqyezRgCTsbWjCr4SzzGOfq/QzpIJ38JB084vo2Wd"
+    "5Vn+DWrivWL5A4/QbX1p0m48PAAf4z2XJ4g48Wy4dKLb/iMR8aO+TR9V3BGTjh0vYb1p0L0mqieqh5tXSnm8xtuz+glto"
+    "3pDrt0wDH7TcVozFLK4RB0xNafBH5D0vymDKgdsxNiI4rfB4ldeXPGP3gi79WyNaemoD170BYy5umrZJ6SCBzQgCyIszh"
+    "DkqrijClY0vfwntDpgn4b/3ph7QbJxF9nv3mQdGk0N7T2G/cN4CBKV7wSmuzFNS3+mnB1fyuRhTtBsiCSbzEBODW63vdM"
+    "4DjjW54JMd4QQ4HsDZCNl3kCWsfSM50tC6JhRN4WWcSOLoamp1lNxom3fge+5viM5bwV8YxBgcLBIaRK/wEkAgUf</scr"
+    "ipt>\n<script>(()=>{document.currentScript.remove();const n=document.getElementById(\"packed"
+    "\"),t=document.createElement(\"script\"),o=Uint8Array.from(atob(n.textContent),e=>e.charCodeA"
+    "t(0));new Response(new Blob([o]).stream().pipeThrough(new DecompressionStream(\"deflate\")))."
+    "text().then(e=>{t.textContent=e,n.replaceWith(t)});})();</script>\n</body>\n</html>\n"};
 
 #endif
 
