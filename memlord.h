@@ -200,8 +200,8 @@
                          most counter_batch for each thread that records. A report raises
                          the peak, within peak_error, to the live bytes that its own
                          snapshots and holders show. The same peak_error holds for tags and
-                         sites: JSON has that of each. The peak of a scope is exact, as it
-                         counts what one thread did
+                         sites: JSON has that of each. The peak of a scope is exact unless
+                         several threads share it: memlord_scope_export
         freed            credited since the last collection or reset. It is what the host
                          freed: the allocator, or the driver, may still hold the memory
         gc_reclaimed     what collections gave back, as their callbacks say
@@ -1645,9 +1645,9 @@ typedef uint64_t memlord_ticket; /* 0 is none */
    memlord_alloc_retry records there: it needs room only for what the ticket lacks. On other
    threads name the ticket: memlord_alloc_with. Commit and cancel return the rest, on any
    thread: both do the same, and cancel is the name for a request that failed. Without a limit
-   everything is granted. It runs no collection: on E_LIMIT call memlord_gc_run with
-   MEMLORD_REASON_LIMIT and try again, use memlord_alloc_retry, or wait until the host has freed
-   something. A free does not refill a ticket. The allocs of a thread come off its 8 latest tickets;
+   everything is granted. It runs no collection and waits for nothing: on E_LIMIT call
+   memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`, and try again if it gave back
+   something; use memlord_alloc_retry; or wait until the host has freed something. A free does not refill a ticket. The allocs of a thread come off its 8 latest tickets;
    those before them count in full, unless named. A thread may hold any number for others that name
    them.
    Errors: E_LIMIT over the limit of the device, or of the account that this thread uses there (a
@@ -1827,7 +1827,7 @@ typedef struct memlord_gc_event {
     size_t band;             /* its index in the strategy; SIZE_MAX: none has fired */
     memlord_metric metric;
     uint64_t value, threshold; /* of the metric; without a band live bytes, and 0 */
-    uint64_t needed;         /* bytes wanted; 0, as of a band or memlord_gc_run: no number */
+    uint64_t needed;         /* bytes wanted; 0, as of a band: no number */
     uint64_t device_runs, total_runs; /* this one included, failed ones too */
 } memlord_gc_event;
 
@@ -1866,11 +1866,13 @@ MEMLORD_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_dev
                                                       memlord_gc_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 
-/* Collects now, whatever the bands say. *reclaimed, if not NULL, is what it gave back.
+/* Collects now, whatever the bands say. The callbacks get `needed`: the bytes wanted, or 0 for no
+   number. *reclaimed, if not NULL, is what they gave back, 0 after an error. MEMLORD_OK says that a
+   callback ran, not that it gave back enough.
    Errors: E_INVALID the reason; E_DEVICE; E_UNKNOWN no callback; E_STATE one is running, or
            none of them could. */
 MEMLORD_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int reason,
-                                          uint64_t *reclaimed)
+                                          uint64_t needed, uint64_t *reclaimed)
     MLI_OFF_SET(if (reclaimed) *reclaimed = 0, MEMLORD_OK)
 
 /* Retires deferred frees and runs due collections: the safe point under MEMLORD_FLAG_DEFER.
@@ -2004,6 +2006,8 @@ MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device d
    are gone. Without threads memlord_gc_poll does its work. Where the Linux kernel tells of stalls
    for memory (PSI), a stall runs the cpu's callbacks with MEMLORD_REASON_NEIGHBOUR and `needed` 0.
    A forked child joins again by the name at its first call; if it cannot, it works alone.
+   A page whose file was removed is joined again by its name, within the interval of pollers, with a
+   warning.
    Requires: nothing makes the file shorter while it is in use: that raises SIGBUS.
    Errors: E_INVALID a name too long; E_STATE a page is open already, or the file is refused;
            E_LIMIT 64 ledgers are in it; E_IO it cannot be opened or made, as with a full disk;
@@ -2020,7 +2024,10 @@ MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD
 
 /* Asks the neighbours for memory of a physical device: each runs its collection callbacks with
    MEMLORD_REASON_NEIGHBOUR and this `needed`. Waits until they say that they gave back as many
-   bytes, until each of them has answered, or for 2 s. 0: asks, and does not wait.
+   bytes, until each of them has answered, or for 2 s. 0: asks, and does not wait. After a run that
+   gave nothing back a ledger rests, 1 s and then up to 60 s, twice as long each time: it answers at
+   once, and runs no callbacks for that device. The rest ends when the device's live bytes have
+   changed by an eighth.
    memlord_alloc_retry does this by itself before each pause.
    Errors: E_OOM they gave back less, or there are none; E_STATE no page is open, or it is closed
            meanwhile; E_UNKNOWN the device has no identity, or was never seen; E_DEVICE;
@@ -2062,13 +2069,15 @@ MEMLORD_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *s
 
 /* Lets other threads work in this thread's innermost scope: each adopts the token, and returns
    it when it is done. Between the two the thread is in the scope: its blocks remember it, and
-   scopes it begins are inside it. Each adoption is one more invocation of the path: 50 steps with
-   one worker give a count of 100, and ns.total is the sum over threads. The invocation that was
-   exported does not include it, nor do the scopes around that. A token may be copied to any
-   number of threads, and adopted until the exporting thread ends the scope. A thread that has
-   adopted it stays in the scope until it returns it, even after that.
+   scopes it begins are inside it. All of it is one invocation, which is over when its last thread
+   has left it: its delta is what all of them did, its time runs from the begin to the last end. Its
+   peak is the highest sum over them, low by at most a counter_batch for each thread, never high, and
+   exact with MEMLORD_FLAG_EXACT. The scopes around the exported one do not include what others did.
+   A token may be copied to any number of threads, and adopted until the exporting thread ends the
+   scope; a thread that has adopted it may export it, too, and gets the same token. A thread that has
+   adopted it stays in the scope until it returns it, even after the exporting thread has ended it.
    Errors: E_STATE no scope, or too deep; adopt: also on the scope's own thread, or twice; return:
-           the innermost scope is not this one; E_UNKNOWN the scope is over, or another ledger's;
+           the innermost scope is not this one; E_UNKNOWN its owner has ended it, or another ledger's;
            E_INVALID; E_NOMEM. */
 typedef struct memlord_scope_token {
     uint64_t word[2]; /* the library's */
@@ -2216,8 +2225,8 @@ typedef int (*memlord_event_fn)(void *user, const memlord_event *event); /* != 0
    Cost:   one branch a call when off. */
 MEMLORD_API memlord_result memlord_events_start(memlord *lord, size_t capacity)
     MLI_OFF(MEMLORD_OK)
-/* Stops writing; the ring can still be read. */
-MEMLORD_API void memlord_events_stop(memlord *lord) MLI_OFF_VOID
+/* Stops writing; the ring can still be read. Errors: E_STATE on a thread of MemLord's own. */
+MEMLORD_API memlord_result memlord_events_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 /* Calls fn for the events in the ring, in the order of their time; those that are overwritten
    meanwhile are left out. Errors: E_INVALID `fn` NULL; E_NOMEM. */
 MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, void *user)
@@ -4874,6 +4883,7 @@ MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v);
    one of them is held, except its clock. */
 enum {
     MLI_RANK_PAGES,     /* one for the process: the extents of the os allocator */
+    MLI_RANK_JOINT,     /* one an invocation of a scope that threads share: its totals */
     MLI_RANK_ROW,       /* one a row: the published balance of the row */
     MLI_RANK_COUNT,     /* the cells of the orphan record */
     MLI_RANK_MEMORY,    /* regions and free pieces of the ledger */
@@ -5247,7 +5257,7 @@ struct mli_events_state {
 };
 #define MLI_STATES(X)                                                                         \
     X(log) X(names) X(sites) X(anomalies) X(blocks) X(fences) X(accounts) X(limits) X(bands)  \
-    X(room) X(contexts) X(snapshots) X(neighbours) X(call_end) X(pollers) X(retry) X(saving)
+    X(room) X(joint) X(contexts) X(snapshots) X(neighbours) X(call_end) X(pollers) X(retry) X(saving)
 
 struct memlord {
     struct mli_map_state map; /* first: a call finds a shard without adding an offset */
@@ -8312,6 +8322,19 @@ typedef struct mli_span_peak {
     uint64_t from, high;
 } mli_span_peak;
 
+/* An exported invocation of a scope. Each thread adds what its span counts when it leaves. Until
+   then `level` has the base of its cell, less the level at which its span began. So `level` is at
+   most what all have added, and `high` at most their peak. */
+typedef struct mli_joint {
+    mli_lock lock;                  /* all but token and began */
+    uint64_t token;                 /* its handle, the second word of a memlord_scope_token */
+    struct mli_thread_scope *began; /* of the thread that exported it */
+    uint32_t members, over, adopted; /* contexts in it; 1: its owner ended it; 1: it was adopted */
+    uint64_t start, before, bytes, blocks; /* as in a span; bytes and blocks of those that left */
+    const char *shapes;
+    struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1]; /* delta: of who left */
+} mli_joint;
+
 /* A span: one scope that a thread is in. */
 typedef struct mli_span {
     struct mli_span *around; /* the span of the scope around; NULL: none */
@@ -8319,8 +8342,8 @@ typedef struct mli_span {
     uint32_t depth;          /* 1 for the outermost span */
     struct mli_scope_record *scope;
     struct mli_thread_scope *stats;
-    uint64_t adopted; /* the second word of the adopted token; 0: the scope began here */
-    int exported;     /* 1: stats->token is of this span */
+    mli_joint *shared; /* the invocation, once it was exported; else NULL */
+    int adopted;        /* 1: the scope began in another context, which shared it */
     uint32_t devices; /* the number of `peaks` that are set, from index 1 */
     uint64_t start, before, blocks; /* when it began: the stamp, the live bytes of the ledger, its
                                        blocks */
@@ -8463,6 +8486,15 @@ MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_row *row);
 MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t dev);
 /* Raises a span's highest level on a device to `level`: levels count modulo 2^64. */
 MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
+
+/* Adds `by` to the level of an invocation, after it was `above` higher. Both are signed. */
+MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above);
+/* The same for all that a thread is in: the base of its cell changes by `by`. */
+MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by, uint64_t above);
+
+/* Returns how far a cell's level has been above its base, as far as mli_row_raise_peak could tell.
+   Requires: the row's lock, if the ledger has a batch. */
+MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
 
 /* Raises a row's peak by a cell's high, if no other thread has published since the cell did. If
    another thread has, `published` may have been lower when the cell had its high. Requires: the
@@ -8624,6 +8656,7 @@ static void mli_cell_begin(memlord *lord, mli_thread *t, uint32_t dev, mli_cell 
         mli_lock_take(&row->lock);
         mli_u64_add_own(&row->published, (uint64_t)0 - lord->counters.batch);
         mli_u64_store(&cell->base, (uint64_t)0 - lord->counters.batch);
+        mli_spans_share(t, dev, (uint64_t)0 - lord->counters.batch, 0);
         mli_lock_drop(&row->lock);
     }
     mli_ptr_store_release(&t->devices[dev], cell); /* pairs with mli_cell_at */
@@ -8741,13 +8774,31 @@ MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level) {
     mli_span_peak *at = mli_span_peak_at(f, dev);
     if ((int64_t)(level - at->high) > 0) at->high = level;
 }
-/* Raises the caller's innermost span to a cell's high, before that high is reset. Does nothing if
-   the thread is in no scope. */
-static void mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
+/* Raises the caller's innermost span to a cell's high. Returns the caller; NULL: in no scope. */
+static const mli_thread *mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
-    if (mli_self.generation != lord->generation || !t->now.span) return;
-    if (mli_cell_own_device(t, dev) != cell) return; /* the orphan's */
-    mli_span_raise(t->now.span, dev, mli_u64_load(&cell->high));
+    const int own = mli_self.generation == lord->generation && t->now.span &&
+                    mli_cell_own_device(t, dev) == cell; /* not the orphan's */
+    if (own) mli_span_raise(t->now.span, dev, mli_u64_load(&cell->high));
+    return own ? t : NULL;
+}
+
+MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above) {
+    mli_lock_take(&shared->lock);
+    above += shared->at[dev].level;
+    shared->at[dev].level += by;
+    if ((int64_t)above < (int64_t)shared->at[dev].level) above = shared->at[dev].level;
+    if ((int64_t)above > (int64_t)shared->at[dev].high) shared->at[dev].high = above;
+    mli_lock_drop(&shared->lock);
+}
+MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by, uint64_t above) {
+    const mli_span *f = t ? t->now.span : NULL;
+    for (; f; f = f->around)
+        if (MLI_UNLIKELY(f->shared != NULL)) mli_joint_add(f->shared, dev, by, above);
+}
+MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell) {
+    const int alone = mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count);
+    return mli_u64_load(alone ? &cell->high : &cell->level) - mli_u64_load(&cell->base);
 }
 
 /* Returns how far a level may rise before it is published again: half a batch. For a device it is
@@ -8775,10 +8826,11 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
     uint64_t base = mli_u64_load(&cell->base), hold, published;
-    if (book == MLI_BOOK_DEVICE) mli_span_note_high(lord, number, cell);
+    const mli_thread *t = book == MLI_BOOK_DEVICE ? mli_span_note_high(lord, number, cell) : NULL;
     if (!lord->counters.batch) {
         published = mli_u64_add(&row->published, level - base) + (level - base);
         mli_u64_max(&row->peak, (int64_t)published);
+        mli_spans_share(t, number, level - base, level - base);
         mli_u64_store(&cell->base, level);
         mli_u64_store(&cell->high, level);
     } else {
@@ -8788,6 +8840,7 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
         mli_u64_max(&row->peak, (int64_t)(published + level - base));
         hold = lord->counters.batch - mli_publish_margin(lord, book, row);
         published += level - base - hold;
+        mli_spans_share(t, number, level - base - hold, mli_cell_above(row, cell));
         mli_u64_store(&row->published, published);
         mli_u64_add_own(&row->publish_count, 1);
         mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
@@ -8843,6 +8896,7 @@ static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
         at->from -= rise;
         at->high -= rise;
         mli_span_raise(f, d->dev, cell ? mli_u64_load_own(&cell->level) : 0);
+        if (f->shared) mli_joint_add(f->shared, d->dev, rise, rise);
         f->blocks -= (d->allocs - d->frees) * sign;
     }
 }
@@ -9836,6 +9890,12 @@ MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *ve
                                                    mli_u32 *count,
                                                    size_t size, mli_handle **list, mli_lock *lock);
 
+/* Returns a closed record of a list that the cold lock guards, and takes that lock; NULL: *r is
+   E_NOMEM, and the lock is not taken. */
+MLI_PRIVATE MLI_COLD mli_handle *mli_handle_get_lock(memlord *lord, mli_vector *vector,
+                                                     mli_u32 *count, size_t size,
+                                                     mli_handle **list, memlord_result *r);
+
 /* Opens the first record of a list, and returns its ticket or account. Requires: the caller holds
    the lock of the list and has filled the record. */
 MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list);
@@ -9931,6 +9991,18 @@ MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *ve
     *list = h;
     mli_lock_drop(lock);
     return MEMLORD_OK;
+}
+
+MLI_PRIVATE MLI_COLD mli_handle *mli_handle_get_lock(memlord *lord, mli_vector *vector,
+                                                     mli_u32 *count, size_t size,
+                                                     mli_handle **list, memlord_result *r) {
+    for (*r = MEMLORD_OK; *r == MEMLORD_OK;
+         *r = mli_handle_new(lord, vector, count, size, list, &mli_process.cold_lock)) {
+        mli_lock_take(&mli_process.cold_lock);
+        if (*list) return *list;
+        mli_lock_drop(&mli_process.cold_lock);
+    }
+    return NULL;
 }
 
 MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list) {
@@ -10149,15 +10221,10 @@ MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device
     if (!lord) return MEMLORD_OK;
     if (!mli_device_valid(device)) return MEMLORD_E_DEVICE;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
-    for (;;) {
-        mli_lock_take(&mli_process.cold_lock);
-        b = (mli_account_record *)(void *)lord->accounts->closed;
-        if (b) break;
-        mli_lock_drop(&mli_process.cold_lock);
-        r = mli_handle_new(lord, &lord->accounts->all, &lord->accounts->count, sizeof *b,
-                           &lord->accounts->closed, &mli_process.cold_lock);
-        if (r) return r;
-    }
+    b = (mli_account_record *)(void *)mli_handle_get_lock(lord, &lord->accounts->all,
+                                                          &lord->accounts->count, sizeof *b,
+                                                          &lord->accounts->closed, &r);
+    if (!b) return r;
     mli_out_buffer(&text, b->name, sizeof b->name);
     mli_put_str(&text, name ? name : "");
     (void)mli_out_end(&text, sizeof b->name);
@@ -13019,8 +13086,11 @@ MLI_API memlord_result memlord_events_start(memlord *lord, size_t capacity) {
     mli_alert_set(lord, MLI_ALERT_EVENTS, 1);
     return MEMLORD_OK;
 }
-MLI_API void memlord_events_stop(memlord *lord) {
-    if (lord) mli_alert_set(lord, MLI_ALERT_EVENTS, 0);
+MLI_API memlord_result memlord_events_stop(memlord *lord) {
+    if (!lord) return MEMLORD_OK;
+    if (mli_self.is_helper) return MEMLORD_E_STATE;
+    mli_alert_set(lord, MLI_ALERT_EVENTS, 0);
+    return MEMLORD_OK;
 }
 MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, void *user) {
     mli_ring_reader reading;
@@ -16319,8 +16389,8 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
    which lie with the rows of tags and the records of devices (books/counters). May use the books,
    calls/record and calls/deferred. Invariants: the balance of a device is at least the sum of its
    tags' (arena_tagged); a balance and the counts change in one stay inside a shard, so that no fork
-   or report sees one without the other. Lock: row, that of the device, for the balances of the
-   device and of its tags. */
+   or report sees one without the other. Lock: row, that of the device, for the balances of its
+   tags. */
 
 /* ------------------------------------------------------------------------ src/calls/arenas.c -- */
 
@@ -16332,29 +16402,34 @@ typedef struct mli_arena_change {
     int over;               /* 1: the tags have more than the device now */
 } mli_arena_change;
 
-/* Changes the balance of a device and of a tag. What a tag lacks comes off the untagged balance. */
-static MLI_COLD void mli_arena_balance(memlord *lord, mli_arena_change *c) {
-    MLI_REQUIRE(mli_is_inside());
+/* Changes the balance of a tag. Returns the bytes taken off it. */
+static MLI_COLD uint64_t mli_arena_tag_balance(memlord *lord, const mli_arena_change *c) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, c->dev);
-    mli_row *tag = c->tag ? mli_row_at(lord, MLI_BOOK_TAG, c->tag) : NULL;
-    mli_device_record *device = mli_device_record_at(lord, c->dev);
-    uint64_t had, now, tagged;
+    mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, c->tag);
+    uint64_t had, out;
     mli_lock_take(&row->lock);
-    had = mli_u64_load(&device->arena);
-    tagged = mli_u64_load(&device->arena_tagged);
-    if (had + c->in > (uint64_t)1 << 62) c->in = 0;
-    if (c->out > had) c->out = had;
-    now = had + c->in - c->out;
-    mli_u64_store(&device->arena, now);
-    if (tag) {
-        uint64_t bytes = mli_u64_load(&tag->arena);
-        c->tag_out = bytes < c->out ? bytes : c->out;
-        mli_u64_store(&tag->arena, bytes + c->in - c->tag_out);
-        tagged += c->in - c->tag_out;
-        mli_u64_store(&device->arena_tagged, tagged);
-    }
-    c->over = tagged > now;
+    had = mli_u64_load(&tag->arena);
+    out = had < c->out ? had : c->out;
+    mli_u64_store(&tag->arena, had + c->in - out);
+    (void)mli_u64_add(&mli_device_record_at(lord, c->dev)->arena_tagged, c->in - out);
     mli_lock_drop(&row->lock);
+    return out;
+}
+/* Changes the balance of a device and of a tag. What a tag lacks comes off the untagged balance.
+   Two calls may find the tags over the device, and none misses it: each changes one of the two words
+   and then reads the other, all four seq_cst. */
+static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
+    MLI_REQUIRE(mli_is_inside());
+    mli_device_record *device = mli_device_record_at(lord, c->dev);
+    uint64_t had = mli_u64_load(&device->arena), in, out;
+    do {
+        in = had + c->in > (uint64_t)1 << 62 ? 0 : c->in;
+        out = had < c->out ? had : c->out;
+    } while (!mli_u64_cas(&device->arena, &had, had + in - out));
+    c->in = in;
+    c->out = out;
+    if (c->tag) c->tag_out = mli_arena_tag_balance(lord, c);
+    c->over = mli_u64_add(&device->arena_tagged, 0) > mli_u64_add(&device->arena, 0);
 }
 
 /* Takes off the tag with the largest balance what the tags of a device have more than the device.
@@ -16379,7 +16454,7 @@ static MLI_COLD uint64_t mli_arena_excess(memlord *lord, uint32_t dev, uint32_t 
     if (largest) {
         if (most > tagged - arena) most = tagged - arena;
         mli_u64_store(&largest->arena, mli_u64_load(&largest->arena) - most);
-        mli_u64_store(&device->arena_tagged, tagged - most);
+        (void)mli_u64_add(&device->arena_tagged, (uint64_t)0 - most);
     }
     mli_lock_drop(&row->lock);
     return most;
@@ -16407,21 +16482,28 @@ static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) 
 /* Changes the balances and counts the change, which is no alloc and no free, on the device and on
    the tag. The site counts what comes as both in and out: an arena byte does not remember the site
    it came from, so no later call can take it off there. */
-static MLI_COLD void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
-                                      const memlord_site *site) {
+static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
+                             const memlord_site *site) {
     mli_row_delta d[3];
-    const unsigned n = c->tag ? 3 : 2;
-    memset(d, 0, sizeof d);
+    unsigned n = 2;
+    memset(d, 0, 2 * sizeof *d);
     d[0].dev = c->dev;
     if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         d[1].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, site, c->dev);
-    d[2].word2 = mli_word2_of(0, c->tag, 0);
+    if (c->tag) {
+        memset(&d[2], 0, sizeof d[2]);
+        d[2].word2 = mli_word2_of(0, c->tag, 0);
+        n = 3;
+    }
     mli_cells_make(lord, t, d, n);
     mli_shard_enter_to_count(lord, t);
     mli_arena_balance(lord, c);
-    d[0].in = d[1].in = d[1].out = d[2].in = c->in;
+    d[0].in = d[1].in = d[1].out = c->in;
     d[0].out = d[1].freed_here = c->out;
-    d[2].out = c->tag_out;
+    if (c->tag) {
+        d[2].in = c->in;
+        d[2].out = c->tag_out;
+    }
     mli_count(lord, t, d, n);
     mli_shard_leave(t);
     if (MLI_UNLIKELY(c->over)) mli_arena_trim(lord, t, c->dev);
@@ -16430,11 +16512,11 @@ static MLI_COLD void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_ch
 /* Adds bytes without identity to a device, or takes them off: then at most those it has, and more
    count as an underflow. The device and the bytes are checked as for an alloc; 1 stands for a valid
    storage. */
-static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
-                                              int adds, const memlord_site *site) {
+static memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
+                                     int adds, const memlord_site *site) {
     const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;
     mli_call call;
-    mli_arena_change c;
+    mli_arena_change c = {0, 0, 0, 0, 0, 0};
     memlord_block block = {device, 0, 0};
     uint64_t rows = 0;
     memlord_result r;
@@ -16443,7 +16525,6 @@ static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device devi
     if (!call.t) return mli_refuse(lord, refuser, r, device, mli_block_fault(1, bytes), site);
     if (call.t->now.tag)
         rows = mli_cached_row(lord, call.t, MLI_BOOK_TAG, call.t->now.tag, call.dev);
-    memset(&c, 0, sizeof c);
     c.dev = call.dev;
     c.tag = MLI_TAG_ROW(rows);
     if (!adds) {
@@ -17628,6 +17709,206 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
     return mli_free_count(lord, t, storage, bytes, &rows, site, mli_u32_load(&t->special));
 }
 
+/* ---------------------------------------------------------------------- src/services/joint.h -- */
+
+/* Owns the invocations of scopes that several threads share: each has one record, from the first
+   export until the last thread has left it. May use books/. Invariants: as those of mli_joint.
+   Locks: shared (MLI_RANK_JOINT), one a record, which may be taken inside; cold, to open and to
+   close one. */
+
+/* Shares the innermost span of a thread, which is its first member. Errors: E_NOMEM. */
+MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t);
+/* Returns the invocation of a token; NULL: it is over, or there is none. */
+MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);
+/* Becomes a member. 0: the invocation of the token is over by now. */
+MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token);
+
+/* Counts what the level of a thread adds to a shared invocation on a device by its base (enter 1),
+   or exactly (enter 0), as it does no longer change. */
+MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
+                                            const mli_cell *cell, int enter);
+
+/* What a span that leaves a shared invocation counted, and that of the whole invocation. */
+typedef struct mli_leaver {
+    uint64_t bytes, blocks, peak, start, before;
+    const char *shapes;
+} mli_leaver;
+/* Adds what a span counted, and ends its membership. `t` is the thread that its context is in, with
+   its levels; NULL: it is in none, and all levels are 0. Returns 1 if it was the last member: then
+   *v is of the invocation, whose deltas on each device are added to `sums`, unless that is NULL. */
+MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
+                                          mli_leaver *v, mli_u64 *sums);
+
+#if !MLI_WINDOWS /* it has no fork */
+/* Counts a span of a context that goes on in a forked child as a member. Returns 1 for the first. */
+MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f);
+/* Closes in a forked child the invocations that have no member there. */
+MLI_PRIVATE MLI_COLD void mli_joint_sweep(memlord *lord);
+#endif
+
+MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life);
+
+/* ---------------------------------------------------------------------- src/services/joint.c -- */
+
+typedef struct mli_joint_record {
+    mli_handle handle;
+    mli_joint shared;
+} mli_joint_record;
+struct mli_joint_state {
+    mli_vector all;
+    mli_u32 count;             /* and 1 more; under the cold lock */
+    struct mli_handle *closed; /* under the cold lock */
+};
+
+static mli_joint_record *mli_joint_at(const memlord *lord, uint32_t number) {
+    return (mli_joint_record *)mli_vector_at(&lord->joint->all, number,
+                                              sizeof(mli_joint_record));
+}
+static void mli_joint_close(memlord *lord, mli_joint *shared) {
+    mli_lock_take(&mli_process.cold_lock);
+    mli_handle_close(&lord->joint->closed, &mli_joint_at(lord, (uint32_t)(shared->token >> 32))
+                                                 ->handle);
+    mli_lock_drop(&mli_process.cold_lock);
+}
+
+/* What is published of a cell, its level, and what it has counted; NULL: nothing. */
+static uint64_t mli_base_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->base) : 0; }
+static uint64_t mli_level_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->level) : 0; }
+
+MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t) {
+    mli_span *f = t->now.span;
+    const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    memlord_result r;
+    uint32_t i;
+    mli_joint *x;
+    mli_joint_record *record =
+        (mli_joint_record *)(void *)mli_handle_get_lock(lord, &lord->joint->all,
+                                                         &lord->joint->count, sizeof *record,
+                                                         &lord->joint->closed, &r);
+    if (!record) return r;
+    x = &record->shared;
+    mli_lock_rank(&x->lock, MLI_RANK_JOINT);
+    mli_lock_take(&x->lock); /* a stale token may have found it */
+    memset(x->at, 0, sizeof x->at);
+    x->began = f->stats;
+    x->members = 1;
+    x->over = x->adopted = 0;
+    x->start = f->start;
+    x->before = f->before;
+    x->bytes = x->blocks = 0;
+    x->shapes = NULL;
+    for (i = 1; i < n; i++) {
+        const mli_cell *cell = mli_cell_own_device(t, i);
+        const mli_span_peak *at = mli_span_peak_at(f, i);
+        if (cell) mli_span_raise(f, i, mli_u64_load_own(&cell->high));
+        x->at[i].level = mli_base_of(cell) - at->from;
+        x->at[i].high = at->high - at->from;
+    }
+    x->token = mli_handle_open(&lord->joint->closed);
+    mli_lock_drop(&x->lock);
+    mli_lock_drop(&mli_process.cold_lock);
+    f->shared = x;
+    return MEMLORD_OK;
+}
+
+MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token) {
+    mli_joint_record *record = (mli_joint_record *)mli_handle_find(&lord->joint->all,
+                                                                     sizeof *record, token);
+    return record ? &record->shared : NULL;
+}
+MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token) {
+    int open;
+    mli_lock_take(&shared->lock);
+    open = shared->token == token && shared->members && !shared->over;
+    shared->members += (uint32_t)open;
+    shared->adopted |= (uint32_t)open;
+    mli_lock_drop(&shared->lock);
+    return open;
+}
+
+MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
+                                            const mli_cell *cell, int enter) {
+    const uint64_t held = mli_level_of(cell) - mli_base_of(cell);
+    mli_row *row;
+    if (!cell) return;
+    row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
+    mli_lock_take(&row->lock);
+    mli_joint_add(shared, dev, enter ? 0 - held : held, enter ? 0 : mli_cell_above(row, cell));
+    mli_lock_drop(&row->lock);
+}
+
+MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
+                                          mli_leaver *v, mli_u64 *sums) {
+    mli_joint *x = f->shared;
+    const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    uint32_t i;
+    int last;
+    for (i = 1; t && i < n; i++) mli_joint_settle(lord, x, i, mli_cell_own_device(t, i), 0);
+    mli_lock_take(&x->lock);
+    x->bytes += v->bytes;
+    x->blocks += v->blocks;
+    if (v->shapes) x->shapes = v->shapes;
+    for (i = 1; i < n; i++)
+        x->at[i].delta += mli_level_of(t ? mli_cell_own_device(t, i) : NULL) -
+                          mli_span_peak_at(f, i)->from;
+    x->over |= (uint32_t)!f->adopted;
+    last = --x->members == 0;
+    v->bytes = x->bytes;
+    v->blocks = x->blocks;
+    v->start = x->start;
+    v->before = x->before;
+    v->shapes = x->shapes;
+    if (x->adopted) v->peak = 0;
+    for (i = 1; i < n && last; i++) {
+        if (x->adopted) v->peak += x->at[i].high;
+        if (sums) mli_u64_add_own(&sums[i], x->at[i].delta);
+    }
+    mli_lock_drop(&x->lock);
+    if (last) mli_joint_close(lord, x);
+    return last;
+}
+
+#if !MLI_WINDOWS /* it has no fork */
+MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f) {
+    if (!f->adopted) f->shared->over = 0;
+    return !f->shared->members++;
+}
+MLI_PRIVATE MLI_COLD void mli_joint_sweep(memlord *lord) {
+    uint32_t i, n = mli_u32_load(&lord->joint->count);
+    for (i = 1; i < n; i++) {
+        mli_joint_record *record = mli_joint_at(lord, i);
+        if (!record->shared.members && (mli_u32_load(&record->handle.generation) & 1))
+            mli_handle_close(&lord->joint->closed, &record->handle);
+    }
+}
+#endif
+
+/* -- life -- */
+
+static MLI_COLD void mli_joint_init(memlord *lord, const memlord_desc *desc) {
+    (void)desc;
+    lord->joint->count.v = 1;
+}
+/* Clears the locks. No invocation has a member, until mli_joint_recount says so. */
+static MLI_COLD void mli_joint_forked(memlord *lord) {
+    uint32_t i, n = mli_u32_load(&lord->joint->count);
+    for (i = 1; i < n; i++) {
+        mli_joint *x = &mli_joint_at(lord, i)->shared;
+        mli_u32_store(&x->lock.locked, 0);
+        x->members = 0;
+        x->over = 1;
+    }
+}
+static MLI_COLD void mli_joint_free(memlord *lord) {
+    mli_vector_free(lord, &lord->joint->all, sizeof(mli_joint_record));
+}
+MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life) {
+    MLI_LIFE_STATE(life, joint);
+    life->init = mli_joint_init;
+    life->forked = mli_joint_forked;
+    life->free = mli_joint_free;
+}
+
 /* --------------------------------------------------------------------- src/services/scopes.h -- */
 
 /* Owns the scopes, and each thread's totals in each (a thread scope). May use books/. Invariants: a
@@ -17661,7 +17942,6 @@ typedef struct mli_thread_scope {
     uint32_t thread;
     mli_u64 epoch, count, peak;
     mli_u64 running; /* the invocations that began on the thread, less those that ended on it */
-    mli_u64 token; /* the second word of the token by which threads adopt the scope; 0: none */
     mli_min_max bytes, blocks, stamps;
     mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* signed: the sums of the deltas, by dev */
     /* A ring of the last invocations. The one being written is not among the last `count`. */
@@ -17895,24 +18175,26 @@ static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **
 }
 
 /* Restarts a cell's high at its level, after the row's peak has taken account of the old high. */
-static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, uint32_t dev, mli_cell *cell) {
+static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *t, uint32_t dev,
+                                               mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
     mli_row_raise_peak(row, cell);
+    mli_spans_share(t, dev, 0, mli_cell_above(row, cell));
     mli_lock_drop(&row->lock);
     mli_u64_store(&cell->high, mli_u64_load(&cell->level));
 }
 
-/* Pushes a span: the thread enters the scope of a thread scope. `adopted` is the second word of the
-   token that the scope was adopted by; 0: it was not adopted. Restarts the high of each cell, so
+/* Pushes a span: the thread enters the scope of a thread scope. `adopted` is the invocation that it
+   has joined; NULL: it is a new one. Restarts the high of each cell, so
    that it measures the peak of this span; the span around keeps the old high. */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
-                          uint64_t adopted) {
+                          mli_joint *adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     f->scope = stats->scope;
     f->stats = stats;
-    f->adopted = adopted;
-    f->exported = 0;
+    f->shared = adopted;
+    f->adopted = adopted != NULL;
     f->shapes = NULL;
     f->blocks = 0;
     for (i = 1; i < n; i++) {
@@ -17921,9 +18203,10 @@ static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_
         if (!cell) continue;
         if (f->around) mli_span_raise(f->around, i, mli_u64_load_own(&cell->high));
         if (mli_u64_load_own(&cell->high) != mli_u64_load_own(&cell->level))
-            mli_cell_high_restart(lord, i, cell);
+            mli_cell_high_restart(lord, t, i, cell);
         f->peaks[i].from = f->peaks[i].high = mli_u64_load_own(&cell->level);
         f->blocks += mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
+        if (adopted) mli_joint_settle(lord, adopted, i, cell, 1);
     }
     f->devices = n - 1;
     f->before = mli_live_total(lord);
@@ -17931,7 +18214,7 @@ static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_
     if (!(mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE)) mli_special_set(t, MLI_SPECIAL_SCOPE, 1);
     t->now.span = f;
     t->now.birth_bits = 0;
-    mli_u64_add_own(&stats->running, 1);
+    if (!adopted) mli_u64_add_own(&stats->running, 1);
     mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_BEGIN, 0, 0, 0, 0);
 }
 
@@ -17940,26 +18223,48 @@ static void mli_span_pop(mli_current *now) {
     now->birth_bits = 0;
 }
 
-/* Ends the innermost span of a context, and adds it to the thread scope of the calling thread `t`,
-   which may be of an earlier epoch. `at` is the thread that the context is in: t, or NULL. A span
-   that began on another thread counts as lost where there is no memory for this thread's scope. */
+/* Leaves an invocation that threads share. Returns 1 if no thread is in it any more: then *v is what
+   the invocation counted. */
+static MLI_COLD int mli_span_leave(memlord *lord, const mli_thread *at, mli_span *f,
+                                   mli_thread_scope *s, mli_scope_run *v) {
+    mli_leaver leaver;
+    leaver.bytes = v->bytes;
+    leaver.blocks = v->blocks;
+    leaver.peak = v->peak;
+    leaver.shapes = f->shapes;
+    if (!mli_joint_leave(lord, at, f, &leaver, s ? s->devices : NULL)) return 0;
+    v->stamps += v->start - leaver.start;
+    v->start = leaver.start;
+    v->before = leaver.before;
+    v->bytes = leaver.bytes;
+    v->blocks = leaver.blocks;
+    v->peak = leaver.peak;
+    v->shapes = (uint64_t)(uintptr_t)leaver.shapes;
+    return 1;
+}
+
+/* Ends the innermost span of a context. The invocation that ends with it is added to the thread scope
+   of the calling thread `t`, which may be of an earlier epoch. `at` is the thread that the context is
+   in: t, or NULL. An invocation that began on another thread counts as lost where there is no memory
+   for this thread's scope. */
 static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli_current *now) {
     mli_span *f = now->span;
-    mli_thread_scope *s = f->stats;
+    mli_thread_scope *s = f->stats, *began = f->shared ? f->shared->began : s;
     mli_scope_run v;
     if (MLI_UNLIKELY(s->thread != t->id)) s = mli_thread_scope_get(lord, f->scope, t);
     if (MLI_UNLIKELY(s && mli_u64_load_own(&s->epoch) != mli_epoch(lord)))
         mli_thread_scope_reset(lord, s);
-    mli_span_totals(lord, at, f, s, &v);
-    if (s)
-        mli_thread_scope_add(s, &v);
-    else
-        mli_loss_add(lord, MLI_LOST_scopes);
-    if (MLI_UNLIKELY(f->exported)) mli_u64_store(&f->stats->token, 0);
-    if (MLI_LIKELY(s == f->stats))
-        mli_u64_add_own(&s->running, (uint64_t)0 - 1);
-    else
-        (void)mli_u64_add(&f->scope->ended_elsewhere, 1);
+    mli_span_totals(lord, at, f, f->shared ? NULL : s, &v);
+    if (!f->shared || mli_span_leave(lord, at, f, s, &v)) {
+        if (s)
+            mli_thread_scope_add(s, &v);
+        else
+            mli_loss_add(lord, MLI_LOST_scopes);
+        if (MLI_LIKELY(s == began))
+            mli_u64_add_own(&s->running, (uint64_t)0 - 1);
+        else
+            (void)mli_u64_add(&f->scope->ended_elsewhere, 1);
+    }
     mli_span_pop(now);
 }
 
@@ -18004,12 +18309,13 @@ static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
         if (cell) blocks = mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
         if (cell && !enter) mli_span_raise(t->now.span, i, mli_u64_load_own(&cell->high));
         if (cell && enter && mli_u64_load_own(&cell->high) != level)
-            mli_cell_high_restart(lord, i, cell);
+            mli_cell_high_restart(lord, t, i, cell);
         for (f = t->now.span; f; f = f->around) {
             mli_span_peak *at = mli_span_peak_at(f, i);
             at->from += enter ? level : 0 - level;
             at->high += enter ? level : 0 - level;
             f->blocks += enter ? blocks : 0 - blocks;
+            if (MLI_UNLIKELY(f->shared != NULL)) mli_joint_settle(lord, f->shared, i, cell, enter);
         }
     }
 }
@@ -18082,33 +18388,30 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
 
 /* -- handing a scope to other threads -- */
 
-/* Returns the first word of a token: the ledger's generation and the scope. The second word is the
-   number of an export. A token is valid while its number is in a thread scope: from the first
-   export of a span until the span ends. */
+/* Returns the first word of a token: the ledger's generation and the scope. The second word is that
+   of its invocation: see mli_joint. */
 static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scope) {
     return lord->generation << 32 | scope->id;
 }
 
-/* Enters the scope of a token. E_UNKNOWN: the token's span has ended, or it is of another ledger.
-   E_STATE: the thread is in the scope by this token already, or exported it itself. */
+/* Enters the scope of a token. E_UNKNOWN: the span that exported it has ended, or it is of another
+   ledger. E_STATE: the context is in that invocation. */
 static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
                                                const memlord_scope_token *token) {
     mli_scope_record *scope = mli_scope_find(lord, (uint32_t)token->word[0]);
+    mli_joint *shared = mli_joint_find(lord, token->word[1]);
     mli_thread_scope *s;
     mli_span *span, *f;
     memlord_result r = mli_span_reserve(lord, t, &span);
     if (r) return r;
-    if (!token->word[1] || !scope || token->word[0] != mli_scope_word(lord, scope))
+    if (!shared || !scope || token->word[0] != mli_scope_word(lord, scope))
         return MEMLORD_E_UNKNOWN;
     for (f = t->now.span; f; f = f->around)
-        if (f->adopted == token->word[1]) return MEMLORD_E_STATE;
-    s = mli_thread_scope_first(scope);
-    while (s && mli_u64_load(&s->token) != token->word[1]) s = s->next;
-    if (!s) return MEMLORD_E_UNKNOWN;
-    if (s->thread == t->id) return MEMLORD_E_STATE;
+        if (f->shared == shared) return MEMLORD_E_STATE;
     s = mli_thread_scope_get(lord, scope, t);
     if (!s) return MEMLORD_E_NOMEM;
-    mli_span_open(lord, t, span, s, token->word[1]);
+    if (!mli_joint_join(shared, token->word[1])) return MEMLORD_E_UNKNOWN;
+    mli_span_open(lord, t, span, s, shared);
     return MEMLORD_OK;
 }
 
@@ -18116,7 +18419,7 @@ static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
 static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
                                                 const memlord_scope_token *token) {
     const mli_span *f = t->now.span;
-    if (!f || !f->adopted || f->adopted != token->word[1] ||
+    if (!f || !f->adopted || f->shared->token != token->word[1] ||
         token->word[0] != mli_scope_word(lord, f->scope))
         return MEMLORD_E_STATE;
     mli_span_close(lord, t);
@@ -18219,11 +18522,13 @@ MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord) {
 
 #if !MLI_WINDOWS /* it has no fork */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now) {
-    for (; now->span; mli_span_pop(now)) mli_u64_store(&now->span->stats->token, 0);
+    while (now->span) mli_span_pop(now);
 }
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now) {
     const mli_span *f = now->span;
-    for (; f; f = f->around) mli_u64_add_own(&f->stats->running, 1);
+    for (; f; f = f->around)
+        if (!f->shared || mli_joint_recount(f))
+            mli_u64_add_own(f->shared ? &f->shared->began->running : &f->stats->running, 1);
 }
 #endif
 
@@ -18348,22 +18653,23 @@ MLI_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *shape
 MLI_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *out) {
     mli_thread *t;
     mli_span *f;
+    memlord_result r = MEMLORD_OK;
     if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(out, 0, sizeof *out);
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
     f = t->now.span;
-    if (f) {
-        if (!mli_u64_load_own(&f->stats->token)) {
-            f->exported = 1;
-            mli_u64_store(&f->stats->token, mli_serial_next(lord));
-        }
+    if (!f)
+        r = MEMLORD_E_STATE;
+    else if (!f->shared)
+        r = mli_joint_open(lord, t);
+    if (r == MEMLORD_OK) {
         out->word[0] = mli_scope_word(lord, f->scope);
-        out->word[1] = mli_u64_load_own(&f->stats->token);
+        out->word[1] = f->shared->token;
     }
     mli_thread_put(lord, t);
-    return f ? MEMLORD_OK : MEMLORD_E_STATE;
+    return r;
 }
 MLI_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scope_token *token) {
     return mli_scope_token_apply(lord, 1, token);
@@ -19871,7 +20177,7 @@ MLI_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_device 
 }
 
 MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int reason,
-                                      uint64_t *reclaimed) {
+                                      uint64_t needed, uint64_t *reclaimed) {
     uint64_t ignored;
     uint32_t dev;
     memlord_result r;
@@ -19882,7 +20188,7 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
     if (mli_device_valid(device) && !mli_gc_registered(lord, device, reason))
         return MEMLORD_E_UNKNOWN; /* before mli_dev, because that makes the device known */
     r = mli_dev(lord, device, &dev);
-    return r ? r : mli_collect(lord, dev, reason, 0, reclaimed ? reclaimed : &ignored);
+    return r ? r : mli_collect(lord, dev, reason, needed, reclaimed ? reclaimed : &ignored);
 }
 
 /* ---------------------------------------------------------------------- src/services/pages.h -- */
@@ -19951,6 +20257,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_page_map(const char *path, mli_page **pa
                                                  const char **why);
 MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page);
 MLI_PRIVATE void mli_page_fd_close(int fd);
+/* Returns 1 if the file of a page has no name any more. */
+MLI_PRIVATE MLI_COLD int mli_page_is_gone(int fd);
 
 /* Puts the directory and the start of the file of a name without '/'. */
 MLI_PRIVATE MLI_COLD void mli_put_page_path(mli_out *o);
@@ -19962,6 +20270,7 @@ MLI_PRIVATE memlord_result mli_page_map(const char *path, mli_page **page, int *
                                         const char **why);
 MLI_PRIVATE void mli_page_unmap(mli_page *page);
 MLI_PRIVATE void mli_page_fd_close(int fd);
+MLI_PRIVATE int mli_page_is_gone(int fd);
 MLI_PRIVATE void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 0
 #endif
@@ -20126,6 +20435,11 @@ MLI_PRIVATE void mli_page_fd_close(int fd) {
     mli_cancel_restore(cancel);
 }
 
+MLI_PRIVATE MLI_COLD int mli_page_is_gone(int fd) {
+    struct stat st;
+    return fstat(fd, &st) == 0 && st.st_nlink == 0;
+}
+
 MLI_PRIVATE MLI_COLD void mli_put_page_path(mli_out *o) {
 #if defined(__linux__)
     mli_putf(o, "/dev/shm/memlord-%ju-", (uint64_t)geteuid());
@@ -20150,6 +20464,10 @@ MLI_PRIVATE memlord_result mli_page_map(const char *path, mli_page **page, int *
 }
 MLI_PRIVATE void mli_page_unmap(mli_page *page) { (void)page; }
 MLI_PRIVATE void mli_page_fd_close(int fd) { (void)fd; }
+MLI_PRIVATE int mli_page_is_gone(int fd) {
+    (void)fd;
+    return 0;
+}
 MLI_PRIVATE void mli_put_page_path(mli_out *o) { mli_put_str(o, "memlord-"); }
 #endif
 
@@ -21026,6 +21344,15 @@ MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
+/* The rest of a device after a run that gave nothing back: requests run no callbacks meanwhile, or
+   one neighbour that asks without end would keep this ledger collecting. */
+typedef struct mli_rest {
+    uint64_t until; /* 0: it does not rest */
+    uint64_t ms;    /* how long it rests; doubles with each run in a row that gave nothing */
+    uint64_t live;  /* the device's live bytes when the rest began */
+} mli_rest;
+enum { MLI_REST_MS = 1000, MLI_REST_MS_MAX = 60000 };
+
 struct mli_neighbours_state {
     mli_lock lock;         /* guards all members below but service, open and listener */
     struct mli_page *page; /* NULL: none is mapped */
@@ -21037,9 +21364,11 @@ struct mli_neighbours_state {
     mli_page_slot mine;    /* what the slot is to hold */
     const mli_phys *phys[MLI_SLOT_DEVICES]; /* of the slot's devices */
     struct mli_raise *raises;
+    mli_rest rests[MLI_SLOT_DEVICES]; /* of the slot's devices; of the thread that answers */
     uint32_t ringing; /* threads that ring bells of the page: it stays mapped */
     int answers;      /* 1: a thread answers requests */
     char path[MLI_PAGE_PATH];
+    int removed;  /* 1: its file was removed, and that it cannot be joined was logged */
     int unfit;    /* 1: a device has no room in the slot; 2: that was logged */
     mli_u32 open; /* 1: the host has opened a page */
     mli_helper listener;
@@ -21104,6 +21433,7 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
                                                                pairs with the loads of readers */
     memset(mine, 0, sizeof *mine);
     memset(lord->neighbours->phys, 0, sizeof lord->neighbours->phys);
+    memset(lord->neighbours->rests, 0, sizeof lord->neighbours->rests);
     mine->pid = mli_pid();
     mine->started = lord->started_wall;
     mine->owner = mli_now() << 10 | (i + 1); /* differs from the owner of every claim before */
@@ -21283,19 +21613,41 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
 }
 
 /* Retires and runs the callbacks of every device at a physical device. Returns the bytes that
-   callbacks reclaimed. */
+   callbacks reclaimed; *ran: 1 if one ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
-                                               uint64_t needed) {
+                                               uint64_t needed, int *ran) {
     uint32_t i = 0;
     uint64_t all = 0, one;
     while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
         if (needed && all >= needed) break;
         (void)mli_fences_retire(lord, mli_device_record_at(lord, i)->device);
         if (mli_collect(lord, i, MEMLORD_REASON_NEIGHBOUR, needed ? needed - all : 0, &one) ==
-            MEMLORD_OK)
+            MEMLORD_OK) {
             all = mli_add_saturated(all, one);
+            *ran = 1;
+        }
     }
     return all;
+}
+
+/* Returns 1 if a device rests: its time is not over, and its live bytes have not changed by an
+   eighth. */
+static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
+    const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
+    return mli_ms_left(rest->until) && moved <= rest->live / 8;
+}
+/* Answers a request for a device. A device that rests runs nothing. */
+static MLI_COLD uint64_t mli_request_answer(memlord *lord, const mli_phys *phys, uint64_t needed,
+                                            mli_rest *rest) {
+    uint64_t released;
+    int ran = 0;
+    if (rest->until && mli_rests(rest, mli_phys_live(lord, phys))) return 0;
+    released = mli_neighbour_collect(lord, phys, needed, &ran);
+    rest->ms = released || !ran ? 0 : rest->ms ? 2 * rest->ms : (uint64_t)MLI_REST_MS;
+    if (rest->ms > MLI_REST_MS_MAX) rest->ms = MLI_REST_MS_MAX;
+    rest->until = rest->ms ? mli_now() + rest->ms * 1000000u : 0;
+    rest->live = mli_phys_live(lord, phys);
+    return released;
 }
 
 /* Publishes the bytes released, and then that the requests in `seen` are answered. */
@@ -21321,6 +21673,7 @@ static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released
 static MLI_COLD void mli_requests_answer(memlord *lord) {
     uint64_t needed[MLI_SLOT_DEVICES], released[MLI_SLOT_DEVICES], seen[MLI_PAGE_SLOTS];
     const mli_phys *phys[MLI_SLOT_DEVICES];
+    mli_rest rests[MLI_SLOT_DEVICES];
     mli_raise *raise;
     uint64_t waiting = 0;
     size_t k;
@@ -21335,13 +21688,16 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
         lord->neighbours->answers = 1;
         waiting = mli_requests_read(lord, needed, seen);
         memcpy(phys, lord->neighbours->phys, sizeof phys);
+        memcpy(rests, lord->neighbours->rests, sizeof rests);
     }
     mli_lock_drop(&lord->neighbours->lock);
     if (!answers) return;
     for (k = 0; k < MLI_SLOT_DEVICES; k++)
-        if (needed[k]) released[k] = mli_neighbour_collect(lord, phys[k], needed[k] - 1);
+        if (needed[k])
+            released[k] = mli_request_answer(lord, phys[k], needed[k] - 1, &rests[k]);
     mli_lock_take(&lord->neighbours->lock);
     lord->neighbours->answers = 0;
+    memcpy(lord->neighbours->rests, rests, sizeof rests);
     if (lord->neighbours->slot >= 0 &&
         memcmp(seen, lord->neighbours->mine.answered, sizeof seen) != 0)
         mli_answers_publish(lord, released, seen, waiting);
@@ -21351,7 +21707,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
 /* Looks for a stall of the host's memory. If there was one, runs the callbacks of the cpu. */
 static MLI_COLD void mli_stall_poll(memlord *lord) {
     mli_phys *host = mli_phys_storage(lord, 0);
-    int seen = 0;
+    int seen = 0, ran;
     mli_lock_take(&lord->neighbours->lock);
     if (lord->neighbours->stall_fd >= 0) seen = mli_stall_seen(lord->neighbours->stall_fd);
     if (seen < 0) {
@@ -21362,7 +21718,7 @@ static MLI_COLD void mli_stall_poll(memlord *lord) {
     mli_lock_take(&host->lock);
     if (seen > 0) host->stalled = mli_now();
     mli_lock_drop(&host->lock);
-    if (seen > 0) (void)mli_neighbour_collect(lord, host, 0);
+    if (seen > 0) (void)mli_neighbour_collect(lord, host, 0, &ran);
 }
 
 /* Does the work that is due at the interval of pollers: joins again after a fork, publishes, frees
@@ -21399,8 +21755,49 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
                                            "room for the rest");
     if (why) mli_logf(lord, MEMLORD_LOG_WARNING, "[neighbours] the child works alone: %s", why);
 }
+/* Joins the page of the ledger's name in place of one whose file was removed. Without success it
+   keeps that one. */
+static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
+    MLI_REQUIRE(mli_lock_held(&lord->neighbours->lock));
+    struct mli_neighbours_state *n = lord->neighbours;
+    mli_page *page = n->page;
+    const int slot = n->slot, fd = n->fd;
+    mli_raise *raise;
+    n->page = NULL;
+    n->slot = MLI_SLOT_NONE;
+    if (mli_page_join(lord, why)) {
+        n->page = page;
+        n->slot = slot;
+        n->fd = fd;
+        return;
+    }
+    mli_u64_store_release(&page->slots[slot][MLI_SLOT_WORD(owner)], 0); /* pairs with mli_slot_read */
+    mli_page_unmap(page);
+    mli_page_fd_close(fd);
+    for (raise = n->raises; raise; raise = raise->next)
+        memset(raise->before, 0, sizeof raise->before); /* nobody will answer */
+}
+/* Looks whether the file of the page was removed: ledgers that open it later are on another. A
+   thread that rings bells keeps the page until the next time. Requires: the listener does not wait
+   at a bell of the page. */
+static MLI_COLD void mli_page_replace(memlord *lord) {
+    struct mli_neighbours_state *n = lord->neighbours;
+    const char *why = NULL;
+    int tells = 0;
+    mli_lock_take(&n->lock);
+    if (n->slot >= 0 && !n->ringing && !n->answers && mli_page_is_gone(n->fd)) {
+        mli_page_exchange(lord, &why);
+        tells = !why || !n->removed;
+        n->removed = why != NULL;
+    }
+    mli_lock_drop(&n->lock);
+    if (tells)
+        mli_logf(lord, MEMLORD_LOG_WARNING, "[neighbours] %s was removed, and %s%s", n->path,
+                 why ? "cannot be joined again: " : "is joined again", why ? why : "");
+}
 static MLI_COLD void mli_neighbours_serve(memlord *lord) {
     if (!mli_u32_load(&lord->neighbours->open)) return;
+    if (mli_u32_load(&lord->neighbours->listener.state) != MLI_HELPER_RUNS) mli_page_replace(lord);
     mli_neighbours_round(lord);
     mli_stall_poll(lord);
     mli_requests_answer(lord);
@@ -21413,6 +21810,7 @@ static MLI_COLD void mli_listener_run(void *user) {
     uint32_t rung;
     mli_self.is_helper = 1;
     for (;;) {
+        if (!mli_ms_left(due)) mli_page_replace(lord); /* before it has a bell of the page */
         mli_lock_take(&lord->neighbours->lock);
         bell = lord->neighbours->slot < 0
                    ? &none
@@ -22347,6 +22745,7 @@ MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks) {
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord) {
     uint32_t i, n = mli_u32_load(&lord->contexts->count);
     for (i = 1; i < n; i++) mli_running_count(&mli_context_at(lord, i)->kept);
+    mli_joint_sweep(lord);
 }
 #endif
 
@@ -22362,17 +22761,12 @@ static MLI_HOT int mli_context_elsewhere(const mli_context_record *record, const
 
 /* Opens a record for a zeroed context. */
 static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *context) {
-    mli_context_record *record;
     memlord_result r;
-    for (;;) {
-        mli_lock_take(&mli_process.cold_lock);
-        record = (mli_context_record *)(void *)lord->contexts->closed;
-        if (record) break;
-        mli_lock_drop(&mli_process.cold_lock);
-        r = mli_handle_new(lord, &lord->contexts->all, &lord->contexts->count, sizeof *record,
-                           &lord->contexts->closed, &mli_process.cold_lock);
-        if (r) return r;
-    }
+    mli_context_record *record =
+        (mli_context_record *)(void *)mli_handle_get_lock(lord, &lord->contexts->all,
+                                                          &lord->contexts->count, sizeof *record,
+                                                          &lord->contexts->closed, &r);
+    if (!record) return r;
     mli_lock_rank(&record->lock, MLI_RANK_CONTEXT);
     record->kept.context = &record->own;
     record->own.id = (uint32_t)mli_serial_next(lord) | (uint32_t)1 << 31; /* unlike a thread's */
@@ -30342,6 +30736,7 @@ static void (*const mli_lives[])(mli_life *life) = {
     mli_accounts_life,
     mli_limits_life,
     mli_scopes_life,
+    mli_joint_life,
     mli_room_life,
     mli_stats_life,
     mli_retry_life,

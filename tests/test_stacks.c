@@ -1505,7 +1505,7 @@ static void a_write_that_fails_ends_a_report_with_large_tables(void **state) {
     fill_large_tables(lord);
     for (format = 0; format < MEMLORD_FORMAT_COUNT; format++) {
         uint64_t n;
-        for (n = 0;; n += 1 + n / 8) {
+        for (n = 0;; n += 1 + n / 2) {
             limited l = {0, 0};
             l.left = n;
             if (memlord_write(lord, (memlord_format)format, fail_later, &l) == MEMLORD_OK) break;
