@@ -197,8 +197,8 @@
                          most counter_batch for each thread that records. A report raises
                          the peak, within peak_error, to the live bytes that its own
                          snapshots and holders show. The same peak_error holds for tags and
-                         sites: JSON has that of each. The peak of a scope is exact, as it
-                         counts what one thread did
+                         sites: JSON has that of each. The peak of a scope is exact unless
+                         several threads share it: memlord_scope_export
         freed            credited since the last collection or reset. It is what the host
                          freed: the allocator, or the driver, may still hold the memory
         gc_reclaimed     what collections gave back, as their callbacks say

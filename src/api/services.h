@@ -557,13 +557,15 @@ MEMLORD_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *s
 
 /* Lets other threads work in this thread's innermost scope: each adopts the token, and returns
    it when it is done. Between the two the thread is in the scope: its blocks remember it, and
-   scopes it begins are inside it. Each adoption is one more invocation of the path: 50 steps with
-   one worker give a count of 100, and ns.total is the sum over threads. The invocation that was
-   exported does not include it, nor do the scopes around that. A token may be copied to any
-   number of threads, and adopted until the exporting thread ends the scope. A thread that has
-   adopted it stays in the scope until it returns it, even after that.
+   scopes it begins are inside it. All of it is one invocation, which is over when its last thread
+   has left it: its delta is what all of them did, its time runs from the begin to the last end. Its
+   peak is the highest sum over them, low by at most a counter_batch for each thread, never high, and
+   exact with MEMLORD_FLAG_EXACT. The scopes around the exported one do not include what others did.
+   A token may be copied to any number of threads, and adopted until the exporting thread ends the
+   scope; a thread that has adopted it may export it, too, and gets the same token. A thread that has
+   adopted it stays in the scope until it returns it, even after the exporting thread has ended it.
    Errors: E_STATE no scope, or too deep; adopt: also on the scope's own thread, or twice; return:
-           the innermost scope is not this one; E_UNKNOWN the scope is over, or another ledger's;
+           the innermost scope is not this one; E_UNKNOWN its owner has ended it, or another ledger's;
            E_INVALID; E_NOMEM. */
 typedef struct memlord_scope_token {
     uint64_t word[2]; /* the library's */
