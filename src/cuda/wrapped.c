@@ -203,18 +203,12 @@ MLI_CUDA_MEM(mem_release, (unsigned long long handle)) {
 
 MLI_CUDA_MEM(mem_map, (unsigned long long ptr, size_t bytes, size_t offset,
                        unsigned long long handle, unsigned long long flags)) {
-    memlord_block_info block;
-    memlord_meta meta;
+    mli_cuda_mapping m;
     int r;
     MLI_CUDA_MEM_DRIVER(d);
     r = d->mem_map(ptr, bytes, offset, handle, flags);
-    if (r || !mli_cuda_block_find(lord, handle, &block)) return (mli_cuda_result)r;
-    memset(&meta, 0, sizeof meta);
-    meta.name = mli_cuda_part;
-    meta.shape[0] = (int64_t)ptr;
-    meta.rank = 1;
-    if (memlord_part_add(lord, block.device, handle, offset, bytes, &meta) == MEMLORD_OK)
-        (void)memlord_retain(lord, block.device, handle, site);
+    m.handle = handle, m.address = ptr, m.offset = offset, m.bytes = bytes;
+    if (r == 0) mli_cuda_mapping_add(lord, &m, site);
     return (mli_cuda_result)r;
 }
 

@@ -196,8 +196,8 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
                   under the handle, described as "cuMemCreate". Retry, limits and failures are
                   those of the other allocations.
      mem_map      adds a reference, and the range as a part "mapped" of the storage; the part's
-                  shape is its address. Bytes that are mapped already add neither: at their second
-                  address they are not followed.
+                  shape is its address, or up to 8 at which the same range is mapped. One that
+                  overlaps another in part adds neither.
      mem_retain_handle
                   adds a reference.
      mem_release, mem_unmap
