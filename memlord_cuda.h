@@ -194,7 +194,7 @@
     milliseconds; without a driver it returns in a fraction of one.
 
     Not counted: contexts, modules and local memory; what libraries allocate through their own
-    copy of the runtime; cuMemAlloc and cuArrayCreate. unaccounted in a report is all of these.
+    copy of the runtime; arrays; cuMemAlloc. unaccounted in a report is all of these.
     Memory of graphs: a wrapped allocation on a captured stream is counted from then on and once,
     though the graph takes it each time it runs and not before; freed in the capture it is over,
     freed after a run that free ends it. Nodes added by hand (cudaGraphAddMemAllocNode) are not
@@ -223,9 +223,7 @@
                 -Wl,--wrap=cudaStreamSynchronize,--wrap=cudaEventSynchronize
                 -Wl,--wrap=cudaDeviceSynchronize,--wrap=cudaMemPoolCreate
                 -Wl,--wrap=cudaMemPoolDestroy,--wrap=cudaDeviceSetMemPool
-                -Wl,--wrap=cudaMallocArray,--wrap=cudaMalloc3DArray
-                -Wl,--wrap=cudaMallocMipmappedArray,--wrap=cudaFreeArray
-                -Wl,--wrap=cudaFreeMipmappedArray,--wrap=cudaDeviceReset
+                -Wl,--wrap=cudaDeviceReset
 
               and, if the program calls these of the driver,
 
@@ -298,11 +296,6 @@
 #define memlord_cuda_mem_unmap MLI_CUDA_NAMED(mem_unmap)
 #define memlord_cuda_mem_retain_handle MLI_CUDA_NAMED(mem_retain_handle)
 #define memlord_cuda_device_reset MLI_CUDA_NAMED(device_reset)
-#define memlord_cuda_malloc_array MLI_CUDA_NAMED(malloc_array)
-#define memlord_cuda_malloc_3d_array MLI_CUDA_NAMED(malloc_3d_array)
-#define memlord_cuda_malloc_mipmapped_array MLI_CUDA_NAMED(malloc_mipmapped_array)
-#define memlord_cuda_free_array MLI_CUDA_NAMED(free_array)
-#define memlord_cuda_free_mipmapped_array MLI_CUDA_NAMED(free_mipmapped_array)
 #define memlord_cuda_pool_create MLI_CUDA_NAMED(pool_create)
 #define memlord_cuda_pool_destroy MLI_CUDA_NAMED(pool_destroy)
 #define memlord_cuda_device_set_pool MLI_CUDA_NAMED(device_set_pool)
@@ -408,10 +401,7 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
 
    each make the real call and return its result. A NULL ledger is that call alone.
      malloc*, host_alloc    record what was allocated: with a pitch, pitch x height x depth. A
-                            pointer that came out NULL is no storage. An array is its texels alone:
-                            CUDA does not tell what it adds to order and align them, nor takes any
-                            memory for a sparse one or one with deferred mapping. A stream-ordered
-                            allocation has its stream beside its tag (memlord_stream_set).
+                            pointer that came out NULL is no storage. A stream-ordered allocation has its stream beside its tag (memlord_stream_set).
      free, free_async       end it: at the call, or when the uses recorded of it are done.
      host_register          record it as pinned; host_unregister ends that.
      stream_end_capture     then records what the capture held back.
@@ -453,26 +443,11 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
       (ptr, bytes, pool, stream), 4, ASYNC)                                                   \
     X(cudaMallocHost, malloc_host, (void **ptr, size_t bytes), (ptr, bytes), 2, HOST)         \
     X(cudaHostAlloc, host_alloc, (void **ptr, size_t bytes, unsigned int flags),              \
-      (ptr, bytes, flags), 3, HOST)                                                           \
-    X(cudaMallocArray, malloc_array,                                                          \
-      (cudaArray_t *array, const struct cudaChannelFormatDesc *desc, size_t width,            \
-       size_t height, unsigned int flags),                                                    \
-      (array, desc, width, height, flags), 5, ARRAY)                                          \
-    X(cudaMalloc3DArray, malloc_3d_array,                                                     \
-      (cudaArray_t *array, const struct cudaChannelFormatDesc *desc,                          \
-       struct cudaExtent extent, unsigned int flags),                                         \
-      (array, desc, extent, flags), 4, ARRAY)                                                 \
-    X(cudaMallocMipmappedArray, malloc_mipmapped_array,                                       \
-      (cudaMipmappedArray_t *mipmapped, const struct cudaChannelFormatDesc *desc,             \
-       struct cudaExtent extent, unsigned int levels, unsigned int flags),                    \
-      (mipmapped, desc, extent, levels, flags), 5, ARRAY)
+      (ptr, bytes, flags), 3, HOST)
 
 /* of a free: the same, and the device that it counts on */
 #define MLI_CUDA_FREES(X)                                                                     \
     X(cudaFree, free, (void *ptr), (ptr), CUDA)                                               \
-    X(cudaFreeArray, free_array, (cudaArray_t array), (array), CUDA)                          \
-    X(cudaFreeMipmappedArray, free_mipmapped_array, (cudaMipmappedArray_t array), (array),    \
-      CUDA)                                                                                   \
     X(cudaFreeHost, free_host, (void *ptr), (ptr), PINNED)                                    \
     X(cudaHostUnregister, host_unregister, (void *ptr), (ptr), PINNED)
 
@@ -2969,7 +2944,6 @@ enum {
     MLI_CUDA_3D,
     MLI_CUDA_ASYNC, /* in the order of a stream, out of a pool */
     MLI_CUDA_HOST,
-    MLI_CUDA_ARRAY,
     MLI_CUDA_PHYSICAL
 };
 
@@ -2979,15 +2953,12 @@ typedef struct mli_cuda_request {
     cudaError_t (*call)(const struct mli_cuda_request *q); /* the real one */
     void **ptr;
     struct cudaPitchedPtr *pitched;
-    cudaArray_t *array;
-    cudaMipmappedArray_t *mipmapped;
     unsigned long long *handle, mem_flags; /* of physical memory, and where that is */
     const void *prop;
     memlord_device location;
-    const struct cudaChannelFormatDesc *desc;
     size_t bytes, *pitch, width, height;
     struct cudaExtent extent;
-    unsigned flags, levels;
+    unsigned flags;
     cudaMemPool_t pool; /* NULL: the device's current one */
     cudaStream_t stream;
     int clean; /* the runtime had no last error before */
@@ -3016,34 +2987,8 @@ MLI_CUDA_PRIVATE int mli_cuda_block_find(memlord *lord, uint64_t key, memlord_bl
 /* The pointer or handle that a call made. */
 static void *mli_cuda_request_result(const mli_cuda_request *q) {
     if (q->pitched) return q->pitched->ptr;
-    if (q->array) return *q->array;
-    if (q->mipmapped) return *q->mipmapped;
     if (q->handle) return (void *)(uintptr_t)*q->handle;
     return q->ptr ? *q->ptr : NULL;
-}
-
-/* The least a texel takes: in block-compressed formats half a byte or one, in NV12 one and a half.
-   By the numbers of CUDA: its older headers have no names for them. */
-static uint64_t mli_cuda_texel_bits(const struct cudaChannelFormatDesc *desc) {
-    int kind = (int)desc->f;
-    if (kind >= 17 && kind <= 30) return kind <= 18 || kind == 23 || kind == 24 ? 4 : 8;
-    return kind == 4 ? 12 : (uint64_t)(desc->x + desc->y + desc->z + desc->w);
-}
-
-/* Texels of all levels; a dimension of 0 is not there, and layers do not get fewer. Sparse arrays
-   and those with deferred mapping have no memory of their own. */
-static uint64_t mli_cuda_array_bytes(const mli_cuda_request *q) {
-    const int layered = (q->flags & 5) != 0;
-    const unsigned levels = q->mipmapped ? q->levels : 1;
-    uint64_t texels = 0;
-    unsigned k;
-    if (!q->desc || q->flags & 0xc0) return 0;
-    for (k = 0; k < levels && k < 32; k++) {
-        uint64_t w = (q->width | q->extent.width) >> k, h = (q->height | q->extent.height) >> k;
-        uint64_t depth = layered ? q->extent.depth : q->extent.depth >> k;
-        texels += (w ? w : 1) * (h ? h : 1) * (depth ? depth : 1);
-    }
-    return texels * mli_cuda_texel_bits(q->desc) / 8;
 }
 
 /* The product, or 2^48, which is the most that the ledger takes. */
@@ -3057,7 +3002,7 @@ static uint64_t mli_cuda_asked(const mli_cuda_request *q) {
     if (q->kind == MLI_CUDA_PITCH) return mli_cuda_product(q->width, q->height);
     if (q->kind == MLI_CUDA_3D)
         return mli_cuda_product(mli_cuda_product(e->width, e->height), e->depth);
-    return q->kind == MLI_CUDA_ARRAY ? mli_cuda_array_bytes(q) : mli_cuda_product(q->bytes, 1);
+    return mli_cuda_product(q->bytes, 1);
 }
 
 /* Rows get longer by the pitch, which is known only afterwards. */
@@ -3153,8 +3098,6 @@ static int mli_cuda_request_attempt(void *user, uint64_t bytes, uint64_t *storag
    that fails for want of memory, which may trim pools, wait, or return an earlier error. */
 static void mli_cuda_request_refuse(const mli_cuda_request *q) {
     if (q->pitched) q->pitched->ptr = NULL;
-    if (q->array) *q->array = NULL;
-    if (q->mipmapped) *q->mipmapped = NULL;
     if (q->ptr) *q->ptr = NULL;
 }
 
@@ -3766,7 +3709,6 @@ extern "C" {
 #define MLI_CUDA_EACH2(f, a, b) f(a), f(b)
 #define MLI_CUDA_EACH3(f, a, b, c) f(a), f(b), f(c)
 #define MLI_CUDA_EACH4(f, a, b, c, d) f(a), f(b), f(c), f(d)
-#define MLI_CUDA_EACH5(f, a, b, c, d, e) f(a), f(b), f(c), f(d), f(e)
 /* ITEMS: before that MSVC takes the arguments for one */
 #define MLI_CUDA_EACH(n, f, ...) MLI_CUDA_ITEMS(MLI_CUDA_EACH##n(f, __VA_ARGS__))
 #define MLI_CUDA_SET(name) q.name = name
@@ -3787,7 +3729,6 @@ MLI_CUDA_ALLOCS(MLI_CUDA_ALLOC)
 #undef MLI_CUDA_EACH2
 #undef MLI_CUDA_EACH3
 #undef MLI_CUDA_EACH4
-#undef MLI_CUDA_EACH5
 #undef MLI_CUDA_SET
 #undef MLI_CUDA_GET
 
@@ -4048,18 +3989,6 @@ MLI_CUDA_FORM(malloc_host, (size_t bytes, unsigned int flags),
               memlord_cuda_host_alloc(lord, made, bytes, flags, site))
 MLI_CUDA_FORM(host_alloc, (size_t bytes, unsigned int flags),
               memlord_cuda_host_alloc(lord, made, bytes, flags, site))
-MLI_CUDA_FORM(malloc_array, (const struct cudaChannelFormatDesc *desc, size_t width),
-              memlord_cuda_malloc_array(lord, ptr, desc, width, 0, 0, site))
-MLI_CUDA_FORM(malloc_array,
-              (const struct cudaChannelFormatDesc *desc, size_t width, size_t height),
-              memlord_cuda_malloc_array(lord, ptr, desc, width, height, 0, site))
-MLI_CUDA_FORM(malloc_3d_array,
-              (const struct cudaChannelFormatDesc *desc, struct cudaExtent extent),
-              memlord_cuda_malloc_3d_array(lord, ptr, desc, extent, 0, site))
-MLI_CUDA_FORM(malloc_mipmapped_array,
-              (const struct cudaChannelFormatDesc *desc, struct cudaExtent extent,
-               unsigned int levels),
-              memlord_cuda_malloc_mipmapped_array(lord, ptr, desc, extent, levels, 0, site))
 #undef MLI_CUDA_FORM
 #endif
 
@@ -4097,11 +4026,6 @@ MLI_CUDA_FORM(malloc_mipmapped_array,
 #define cuMemRetainAllocationHandle(...) MLI_CUDA_SHIM(mem_retain_handle, __VA_ARGS__)
 #endif
 #define cudaDeviceReset() memlord_cuda_device_reset(MEMLORD_CUDA_SHIM_LORD, MEMLORD_SITE())
-#define cudaMallocArray(...) MLI_CUDA_SHIM(malloc_array, __VA_ARGS__)
-#define cudaMalloc3DArray(...) MLI_CUDA_SHIM(malloc_3d_array, __VA_ARGS__)
-#define cudaMallocMipmappedArray(...) MLI_CUDA_SHIM(malloc_mipmapped_array, __VA_ARGS__)
-#define cudaFreeArray(...) MLI_CUDA_SHIM(free_array, __VA_ARGS__)
-#define cudaFreeMipmappedArray(...) MLI_CUDA_SHIM(free_mipmapped_array, __VA_ARGS__)
 #define cudaMemPoolCreate(...) MLI_CUDA_SHIM(pool_create, __VA_ARGS__)
 #define cudaMemPoolDestroy(...) MLI_CUDA_SHIM(pool_destroy, __VA_ARGS__)
 #define cudaDeviceSetMemPool(...) MLI_CUDA_SHIM(device_set_pool, __VA_ARGS__)

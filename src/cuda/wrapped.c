@@ -20,7 +20,6 @@ extern "C" {
 #define MLI_CUDA_EACH2(f, a, b) f(a), f(b)
 #define MLI_CUDA_EACH3(f, a, b, c) f(a), f(b), f(c)
 #define MLI_CUDA_EACH4(f, a, b, c, d) f(a), f(b), f(c), f(d)
-#define MLI_CUDA_EACH5(f, a, b, c, d, e) f(a), f(b), f(c), f(d), f(e)
 /* ITEMS: before that MSVC takes the arguments for one */
 #define MLI_CUDA_EACH(n, f, ...) MLI_CUDA_ITEMS(MLI_CUDA_EACH##n(f, __VA_ARGS__))
 #define MLI_CUDA_SET(name) q.name = name
@@ -41,7 +40,6 @@ MLI_CUDA_ALLOCS(MLI_CUDA_ALLOC)
 #undef MLI_CUDA_EACH2
 #undef MLI_CUDA_EACH3
 #undef MLI_CUDA_EACH4
-#undef MLI_CUDA_EACH5
 #undef MLI_CUDA_SET
 #undef MLI_CUDA_GET
 

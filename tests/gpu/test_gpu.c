@@ -630,7 +630,7 @@ static int a_pool_of_ones_own(void) {
     props.allocType = cudaMemAllocationTypePinned;
     props.location.type = cudaMemLocationTypeDevice;
     props.location.id = 0;
-    CUDA(cudaMemPoolCreate(&pool, &props));
+    CUDA(memlord_cuda_pool_create(lord, &pool, &props, NULL));
     CUDA(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
     CUDA(memlord_cuda_malloc_from_pool_async(lord, &ptr, 64 * MIB, pool, NULL, NULL));
     OK(memlord_capacity_sample(lord, gpu()));

@@ -194,7 +194,7 @@
     milliseconds; without a driver it returns in a fraction of one.
 
     Not counted: contexts, modules and local memory; what libraries allocate through their own
-    copy of the runtime; cuMemAlloc and cuArrayCreate. unaccounted in a report is all of these.
+    copy of the runtime; arrays; cuMemAlloc. unaccounted in a report is all of these.
     Memory of graphs: a wrapped allocation on a captured stream is counted from then on and once,
     though the graph takes it each time it runs and not before; freed in the capture it is over,
     freed after a run that free ends it. Nodes added by hand (cudaGraphAddMemAllocNode) are not
@@ -223,9 +223,7 @@
                 -Wl,--wrap=cudaStreamSynchronize,--wrap=cudaEventSynchronize
                 -Wl,--wrap=cudaDeviceSynchronize,--wrap=cudaMemPoolCreate
                 -Wl,--wrap=cudaMemPoolDestroy,--wrap=cudaDeviceSetMemPool
-                -Wl,--wrap=cudaMallocArray,--wrap=cudaMalloc3DArray
-                -Wl,--wrap=cudaMallocMipmappedArray,--wrap=cudaFreeArray
-                -Wl,--wrap=cudaFreeMipmappedArray,--wrap=cudaDeviceReset
+                -Wl,--wrap=cudaDeviceReset
 
               and, if the program calls these of the driver,
 
