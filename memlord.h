@@ -64,8 +64,8 @@
         fences       memlord_free_deferred, _free_done, _block_use, _retire
         sites        memlord_sites_enable, _site_at, _site_of, _site_place, _sites_top, ...;
                      MEMLORD_SITE
-        stacks       memlord_stacks_top, _unwind_frame_pointers; memlord_desc.stack_depth,
-                     .stack_bytes, .stack_seed, .unwinder
+        stacks       memlord_stacks_set, _stacks_top, _unwind_frame_pointers;
+                     memlord_desc.stack_depth, .stack_bytes, .stack_seed, .unwinder
         statistics   memlord_allocated, _freed, _pending, _peak, _stats_get, _summary, _reset;
                      memlord_hit_rate, _recovery_rate, _success_rate, _mean_bytes
         blocks       memlord_blocks_each, _blocks_top, _block_find, _mark, _leaks
@@ -1118,7 +1118,10 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
    100 cases where some 20 such blocks are expected, in 91 where 5 are, and in 62 where one is.
    0: live_bytes are exact, or no picked block lives that stands for others. In the second case up
    to 3 * stack_bytes of blocks that were not picked may live there, and more in one case of 20. A
-   stack without a sample has no row. */
+   stack without a sample has no row.
+   `temporaries`: picked blocks that the thread that allocated them freed before another of its
+   allocs was picked. Where every alloc is picked, these are the blocks that nothing outlived: a
+   buffer that a caller could keep. */
 typedef struct memlord_stack_stat {
     void *const *frames;
     const memlord_site *const *sites; /* of the frames, by the modules that had them */
@@ -1127,6 +1130,7 @@ typedef struct memlord_stack_stat {
     uint64_t alloc_bytes, allocs;
     uint64_t live_bytes, peak_bytes;
     uint64_t samples, error_bytes;
+    uint64_t temporaries;
 } memlord_stack_stat;
 
 /* Lists the largest stacks by `order`, up to `cap`, and returns how many were written. A stack used
@@ -1136,6 +1140,14 @@ typedef struct memlord_stack_stat {
 MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
                                       memlord_site_order order, memlord_stack_stat *out,
                                       size_t cap) MLI_OFF(0)
+
+/* Takes the stacks of allocs from now on, as memlord_desc.stack_depth and .stack_bytes say, with the
+   unwinder of the desc; depth 0: takes no more. A ledger that began without stacks can take them.
+   Blocks keep the stacks that they have, or that they lack. What was taken by samples before stays
+   an estimate. Threads: from any, also while others alloc.
+   Errors: E_INVALID depth over 128. */
+MEMLORD_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_t bytes)
+    MLI_OFF(MEMLORD_OK)
 
 /* Follows the frame pointers of the calling thread: a memlord_desc.unwinder that takes some ns a
    frame, for a host that is compiled with -fno-omit-frame-pointer. MemLord itself needs no frame
@@ -3013,6 +3025,7 @@ private:
 #define memlord_site_top_alloc MLI_PREFIXED(memlord_site_top_alloc)
 #define memlord_site_top_free MLI_PREFIXED(memlord_site_top_free)
 #define memlord_stacks_top MLI_PREFIXED(memlord_stacks_top)
+#define memlord_stacks_set MLI_PREFIXED(memlord_stacks_set)
 #define memlord_unwind_frame_pointers MLI_PREFIXED(memlord_unwind_frame_pointers)
 #define memlord_allocated MLI_PREFIXED(memlord_allocated)
 #define memlord_freed MLI_PREFIXED(memlord_freed)
@@ -4697,8 +4710,8 @@ MLI_PRIVATE size_t mli_unwind(void *user, void **frames, size_t cap) {
 
 /* The name of a load or store ends in its memory order. No suffix means relaxed: other threads read
    the value and conclude nothing else from it. Layout and code are the same in C and C++. i386
-   aligns a uint64_t to 4 bytes, and would read one across two cache lines in halves: so mli_u64 is
-   aligned to 8. */
+   aligns a uint64_t to 4 bytes, and reads one that lies across two cache lines in two halves. So
+   mli_u64 is aligned to 8 bytes. */
 
 #if defined(__GNUC__)
 #define MLI_ALIGNED8 __attribute__((aligned(8)))
@@ -4714,8 +4727,9 @@ typedef struct mli_ptr { void *v; } mli_ptr;
 #define MLI_STORE(type, order) { __atomic_store_n(&w->v, v, __ATOMIC_##order); }
 #else
 /* MSVC: a volatile access of an aligned word is one access. Acquire and release need __dmb on
-   ARM64. On x86 the processor keeps that order, so a barrier for the compiler is enough. Seq_cst
-   loads follow an exchange in program order. It is a full barrier here, so they need no more. */
+   ARM64. On x86 the processor keeps that order, so a barrier for the compiler is enough. A seq_cst
+   load follows an exchange in program order. The exchange is a full barrier here, so the load needs
+   no other. */
 #if defined(_M_ARM64)
 #define MLI_FENCE __dmb(_ARM64_BARRIER_ISH)
 #else
@@ -4764,8 +4778,8 @@ static MLI_HOT int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
 }
 #else
 /* For processors without 64-bit atomics (32-bit PowerPC and MIPS, i486): a lock guards each word.
-   libatomic's locks are no replacement: one that another thread holds at a fork stays locked in
-   the child. The lock's exchange pairs with the release store that drops it. */
+   The locks of libatomic cannot be used: if another thread holds one of them at a fork, the child
+   finds it locked for good. The lock's exchange pairs with the release store that drops it. */
 MLI_VARIABLE(mli_u32 mli_u64_locks[MLI_U64_LOCKS])
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 MLI_PRIVATE void mli_u64_lock_take(mli_u32 *lock);
@@ -4818,8 +4832,8 @@ static MLI_HOT void mli_compiler_barrier(void) { _ReadWriteBarrier(); }
 static MLI_HOT void mli_cpu_pause(void) { YieldProcessor(); }
 #endif
 
-/* Loads a word that only the calling thread writes. The access is plain: compilers fold it into
-   an operand, which they do not do with an atomic load. */
+/* Loads a word that only the calling thread writes. The load is plain, because compilers fold a
+   plain load into an operand but not an atomic one. */
 static MLI_HOT uint64_t mli_u64_load_own(const mli_u64 *w) { return w->v; }
 static MLI_HOT void *mli_ptr_load_own(const mli_ptr *w) { return w->v; }
 
@@ -4860,7 +4874,7 @@ MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v);
    one of them is held, except its clock. */
 enum {
     MLI_RANK_PAGES,     /* one for the process: the extents of the os allocator */
-    MLI_RANK_ROW,       /* one a row: its published balance */
+    MLI_RANK_ROW,       /* one a row: the published balance of the row */
     MLI_RANK_COUNT,     /* the cells of the orphan record */
     MLI_RANK_MEMORY,    /* regions and free pieces of the ledger */
     MLI_RANK_STACKS,    /* the table of picked blocks, and the totals of stacks */
@@ -4870,10 +4884,10 @@ enum {
     MLI_RANK_PHYS,     /* one a physical device: its sample, limit, reservations, bands */
     MLI_RANK_CALLBACKS, /* collection callbacks and their runners; capacity sources */
     MLI_RANK_NEIGHBOURS, /* the pressure page */
-    MLI_RANK_CONTEXT,   /* one a context of a fibre: who is in it */
+    MLI_RANK_CONTEXT,   /* one a context of a fibre: the thread in the context */
     MLI_RANK_FENCES,    /* fences, their queues, fences to drop */
-    MLI_RANK_INSIDE,    /* no lock: the thread is inside a shard, and others wait for it; locks
-                           of buckets are taken there and have no check */
+    MLI_RANK_INSIDE,    /* no lock, but the thread is inside a shard, and others wait for it. There
+                           it takes the locks of buckets, which have no rank */
     MLI_RANK_SHARD,     /* one a shard: its state and its table; several are taken by address */
     MLI_RANK_COLD,      /* one for the process: stb_ds, names, devices, sites, tags, the
                            index */
@@ -4887,20 +4901,21 @@ enum {
 typedef struct mli_lock {
     mli_u32 locked;
 #if defined(MEMLORD_CHECK_LOCKS)
-    mli_u32 rank; /* every ledger sets those of the process, to the same */
+    mli_u32 rank; /* every ledger sets the ranks of the process's locks to the same values */
 #endif
 } mli_lock;
 
 #if defined(MEMLORD_CHECK_LOCKS)
-/* Checks the lock order before the thread waits for a lock. A thread may hold two locks of one
-   rank in three cases: shards, taken by rising address; physical devices, under the cold lock;
+/* Checks the lock order. Runs before the thread waits for the lock. A thread may hold two locks of
+   one rank in three cases: shards, taken by rising address; physical devices, under the cold lock;
    and locks of several ledgers in a fork, under the registry lock. */
 MLI_PRIVATE void mli_rank_take(const mli_lock *lock);
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock);
 /* Notes that the thread is inside a shard (1), perhaps already, or inside none (0). */
 MLI_PRIVATE void mli_rank_inside(uint32_t inside);
-/* For MLI_REQUIRE. They return 1 if the thread holds the lock; a lock of the rank; no lock; no lock
-   but an orphan lock. The last two also mean that it is not inside a shard. */
+/* For MLI_REQUIRE. In this order they return 1 if the thread holds the lock, a lock of the rank, no
+   lock, or no lock but an orphan lock. The last two also require that the thread is not inside a
+   shard. */
 MLI_PRIVATE int mli_lock_held(const mli_lock *lock);
 MLI_PRIVATE int mli_rank_held(uint32_t rank);
 MLI_PRIVATE int mli_none_held(void);
@@ -5066,7 +5081,7 @@ enum {
     MLI_STAT_COUNT
 };
 
-/* Records of the ledger as a whole that found no room, or are no longer kept. */
+/* Records that found no room, or are no longer kept. They are counted for the ledger as a whole. */
 #define MLI_LOSSES(X)                                                                         \
     X(scopes, "scopes there was no room for")                                                 \
     X(scope_invocations, "invocations of scopes no longer kept")                              \
@@ -5107,7 +5122,7 @@ typedef struct mli_shard {
 /* A thread that the ledger starts. */
 typedef struct mli_helper {
     mli_u32 state; /* MLI_HELPER_... */
-    mli_u32 stop;  /* 1: it ends, and is joined */
+    mli_u32 stop;  /* 1: the helper must end, and is joined */
     mli_os_event wake;
     mli_os_thread worker;
     mli_job job;
@@ -5118,29 +5133,33 @@ typedef struct mli_phys {
     mli_lock lock;         /* all below but sampling, sampler..., poller; bands of its devices */
     mli_u32 sampling;      /* 1: a thread asks the source */
     void *sampler;         /* &mli_self of that thread; under the callbacks lock */
-    uintptr_t sampler_frame; /* its frame that asks: see mli_frame_runs; same lock */
-    int sampler_void;      /* 1: the source replaced itself: no sample; same lock */
+    uintptr_t sampler_frame; /* the frame of that thread that asks: see mli_frame_runs; same lock */
+    int sampler_void;      /* 1: the source replaced itself while it ran, so the sample is dropped;
+                              same lock */
     memlord_device device; /* the source is asked about this device */
     memlord_capacity sample;
     uint64_t sampled;     /* the time of `sample` */
     uint64_t limit;       /* 0: none */
-    double fraction;      /* of the total that is the limit; 0: the limit was set in bytes */
+    double fraction;      /* the limit as a part of the total; 0: the limit was set in bytes */
     uint64_t ticket_bytes; /* that open tickets have left */
     uint64_t in_flight;   /* bytes that calls with tickets are recording at this moment */
     struct mli_handle *closed_tickets;
-    int failing;          /* 1: the last alloc_retry failed, or alloc_failed came since */
+    int failing;          /* 1: the last memlord_alloc_retry failed, or memlord_alloc_failed was
+                             called since */
     mli_u64 id;           /* a hash of the identity set by the host; 0: none */
-    uint64_t neighbours;  /* bytes that other ledgers of the page hold there, as last read */
-    int neighbour_failing; /* 1: allocations of one of them fail */
+    uint64_t neighbours;  /* bytes that other ledgers of the pressure page hold there, when last
+                             read */
+    int neighbour_failing; /* 1: allocations of another ledger fail there */
     uint64_t stalled;      /* when tasks were last seen to wait for the host's memory; 0: never */
     mli_helper poller;
     struct memlord *lord;
 } mli_phys;
 
-/* The memory that a cold call lacked; it tries again with it: see books/names. */
+/* The memory that a cold call lacked. The call tries again once it has the memory: see
+   books/names. */
 typedef struct mli_spare_block {
     void *block;
-    size_t size, wanted; /* of the block; of the allocation that failed last */
+    size_t size, wanted; /* the size of the block; the size of the allocation that failed last */
 } mli_spare_block;
 
 /* The ledger's own memory, in grains of 128 bytes: see base/memory. */
@@ -5148,11 +5167,11 @@ typedef struct mli_spare_block {
 #define MLI_REGION_BITS 15
 #define MLI_SIZE_CLASSES (MLI_REGION_BITS - MLI_GRAIN_BITS + 1)
 
-/* The state of a module. No other module touches it: it calls the module. Where a call reads it on
-   its fast path it lies in the ledger itself, and its type is here. Else its type is in the body of
-   the module, and the ledger has a pointer, so the compiler lets no other module read it. A new
-   module with state has a line in MLI_STATES, its struct mli_x_state in x.c, and a function
-   mli_x_life in x.h and x.c, which embed/lives calls: see mli_life. */
+/* The state of a module. No other module touches it: it calls the module. State that a call reads
+   on its fast path lies in the ledger itself, and its type is here. The type of any other state is
+   in the body of the module, and the ledger has a pointer to the state. So the compiler lets no
+   other module read it. A new module with state has a line in MLI_STATES, its struct mli_x_state in
+   x.c, and a function mli_x_life in x.h and x.c, which embed/lives calls: see mli_life. */
 struct mli_thread;
 struct mli_map_state {
     mli_shard shards[1u << MLI_SHARD_BITS];
@@ -5173,16 +5192,19 @@ struct mli_threads_state {
     mli_ptr saver;     /* const mli_saver *; set by the first request for a report */
 };
 struct mli_stacks_state {
-    uint32_t depth; /* frames a stack; 0: the ledger has no stacks */
-    uint64_t bytes; /* from sample to sample in the mean; 1: every alloc is picked */
+    mli_u32 depth; /* frames a stack; 0: none are taken now */
+    mli_u64 bytes; /* from sample to sample in the mean; 1: every alloc is picked */
+    mli_u64 estimated; /* the last such rate that was over 1; 0: there was none */
+    mli_u32 begun; /* 1: the seed is set, and the unwinder has run once */
     uint64_t seed;  /* of the samples of all threads */
     int repeatable; /* 1: the host gave the seed */
     memlord_unwinder unwinder;
     mli_ptr heads;                    /* mli_stack_heads *; NULL: there is no stack yet */
     mli_vector frames, nodes, rows;     /* numbered from 1 */
     mli_u32 frame_count, node_count, row_count; /* and 1 more; grow under the cold lock */
-    mli_u64 cut;                      /* stacks of one return address, or none, as it must be */
-    mli_lock lock;                    /* all below, and the totals of rows */
+    mli_u64 cut;                      /* stacks of one return address or none, because no more could
+                                         be taken */
+    mli_lock lock;                    /* guards all members below, and the totals of rows */
     struct mli_pick *picks;           /* the table of picked blocks */
     size_t pick_cap, pick_count, pick_reserved;
 };
@@ -5207,7 +5229,7 @@ struct mli_counters_state {
 struct mli_devices_state {
     mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* 0: not seen; the last one stays 0 */
     mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record *, from dev 1 */
-    mli_u32 watched_types; /* a bit a device type: a strategy can be in force there */
+    mli_u32 watched_types; /* a bit for each device type on which a strategy can be in force */
     mli_u32 polling;       /* MLI_POLLING_... */
     mli_phys host_phys;    /* of cpu, pinned and mapped */
 };
@@ -5216,7 +5238,8 @@ struct mli_memory_state {
     size_t ledger; /* bytes of the ledger, with the states behind it */
     mli_u64 own_bytes;
     mli_lock lock;
-    struct mli_piece *pieces[MLI_SIZE_CLASSES]; /* free; by log2 of their grains */
+    struct mli_piece *pieces[MLI_SIZE_CLASSES]; /* the free pieces, by log2 of their number of
+                                                   grains */
     struct mli_region *regions;
 };
 struct mli_events_state {
@@ -5257,9 +5280,10 @@ struct memlord {
 };
 
 /* What a module does in the life of a ledger. The module fills it in: x.c has a function
-   mli_x_life, which embed/lives calls. What it has not stays 0. */
+   mli_x_life, which embed/lives calls. A member that the module does not need stays 0. */
 typedef struct mli_life {
-    size_t size, at; /* bytes of its state, if that lies behind the ledger; its pointer's offset */
+    size_t size, at; /* the bytes of its state, if the state lies behind the ledger; the offset of
+                        the pointer to it */
     /* Returns why a description is refused; NULL: it is not. */
     const char *(*check)(const memlord_desc *desc);
     /* The ledger is new: its state is zeroed, and no other thread knows it. */
@@ -5274,7 +5298,7 @@ typedef struct mli_life {
     void (*forked)(memlord *lord);
     /* Begins an epoch: its totals start over. Requires: the cold lock; t is the thread's record. */
     void (*reset)(memlord *lord, struct mli_thread *t);
-    /* Frees its memory. The order is backwards. No other thread has the ledger. */
+    /* Frees its memory. The modules are freed in reverse order. No other thread has the ledger. */
     void (*free)(memlord *lord);
 } mli_life;
 #define MLI_LIFE_STATE(life, module)                                                          \
@@ -5289,8 +5313,8 @@ static MLI_HOT uint64_t mli_stamp_now(memlord *lord) {
 /* Takes or drops a lock. */
 MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take);
 
-/* A host's table of functions that is or was hooked. Each has functions of its own, which have no
-   argument to find it by. Tables are hooked under the registry lock. */
+/* A host's table of functions that is or was hooked. Each table has functions of its own, as a
+   function has no argument that tells its table. Tables are hooked under the registry lock. */
 typedef struct mli_hooked {
     memlord_hooks *table; /* NULL: none is hooked now */
     memlord_hooks host;   /* set once, for copies of our functions; free_fn NULL: not yet */
@@ -5320,13 +5344,14 @@ typedef struct mli_process_state {
     mli_u32 started;   /* MLI_START_... */
     mli_ptr interposer;      /* const memlord_interposer *; NULL: there is none */
     mli_u32 at_exit;         /* 1: the exit handler of memlord_save_at_exit is installed */
-    memlord *saving;         /* that handler saves it: destroy waits; under the registry lock */
+    memlord *saving;         /* the ledger that the exit handler saves now; its destroy waits; under
+                                the registry lock */
     mli_u32 has_barrier;     /* 1: mli_barrier_all works; 0 for good once it is refused */
-    mli_u32 stays_loaded;    /* 1: mli_module_keep did its work, or does it now */
+    mli_u32 stays_loaded;    /* 1: mli_module_keep has run, or runs now */
     mli_hooked hooked[MLI_HOOKED];
     mli_u64 pid;             /* differs from getpid in a child that ran no fork handler */
     mli_u32 exit_key_ready;  /* 1: exit_key is valid; read only once `started` is DONE */
-    mli_u32 exit_key_users;  /* threads that set their hook now */
+    mli_u32 exit_key_users;  /* how many threads are setting their exit hook */
     mli_exit_key exit_key;
 } mli_process_state;
 MLI_VARIABLE(mli_process_state mli_process)
@@ -5363,36 +5388,43 @@ typedef struct mli_used {
    compare its address and never follow it: the system may free it before the last call of the
    thread, and that call then finds a new one of zeros. Generation 0 matches no ledger. */
 typedef struct mli_self_state {
-    uint64_t generation; /* of the ledger that `thread` belongs to: the one used last */
+    uint64_t generation; /* the generation of the ledger of `thread`: the ledger used last */
     struct mli_thread *thread;
     mli_used used[MLI_USED]; /* recently used ledgers, by generation modulo MLI_USED */
     uint64_t number;         /* mli_thread_number; 0: unknown yet */
-    uint64_t found_generation; /* of memlord_find's last call; 0: there was none */
+    uint64_t found_generation; /* the generation that memlord_find was last asked for; 0: none */
     uint64_t found_ended;      /* mli_process.ended at that time */
     memlord *found;
-    uint32_t hooked;         /* 1: its exit hook is set */
-    memlord *orphaned;       /* it holds the orphan lock of this ledger; NULL: none */
+    uint32_t hooked;         /* 1: the exit hook of the thread is set */
+    memlord *orphaned;       /* the ledger whose orphan lock the thread holds; NULL: none */
     uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
-    uint64_t fence_lord;     /* it runs fence functions of the ledger of this generation; 0: none */
-    uint64_t try_lord;       /* it runs a memlord_try_fn of that ledger; 0: none */
-    uintptr_t fence_frame, try_frame; /* the frames that called them: see mli_frame_runs */
-    void *fence_asked;       /* the fence whose `done` it runs, or left by longjmp; NULL: none */
-    uint32_t exited;         /* 1: its exit hook has run */
-    uintptr_t unwinding;     /* the frame that called an unwinder; 0: it is in none */
-    const memlord_site *site; /* given to its call on the general path; NULL: none */
-    uint32_t untold;         /* 1: a call of it made a mistake that is not logged yet */
-    void *caller;            /* the return address of its call on the general path; NULL: unknown */
+    uint64_t fence_lord;     /* the generation of the ledger whose fence functions the thread runs;
+                                0: none */
+    uint64_t try_lord;       /* the generation of the ledger whose memlord_try_fn the thread runs;
+                                0: none */
+    uintptr_t fence_frame, try_frame; /* the frames that called these functions: see
+                                         mli_frame_runs */
+    void *fence_asked;       /* the fence whose `done` the thread runs, or has left by longjmp;
+                                NULL: none */
+    uint32_t exited;         /* 1: the exit hook of the thread has run */
+    uintptr_t unwinding;     /* the frame that called an unwinder; 0: the thread is in none */
+    const memlord_site *site; /* the site given to the thread's call on the general path; NULL:
+                                 none */
+    uint32_t untold;         /* 1: a call of the thread made a mistake that is not logged yet */
+    void *caller;            /* the return address of the thread's call on the general path; NULL:
+                                unknown */
     void *frame;             /* the frame that `caller` returns to; NULL: unknown */
     void *entered;           /* the return address of memlord_alloc; NULL: not noted */
     double pick_scale;       /* mli_pick.scale of the block that its call opens */
     uint32_t pick_row;       /* mli_pick.row of that block; 0: it is not picked */
     uint32_t pick_again;     /* 1: that block is no new alloc, and had `pick_had` bytes before */
     uint64_t pick_had;
-    uint32_t is_helper;      /* 1: it is the thread of a mli_helper */
-    uintptr_t stack_from, stack_to; /* its stack; both 0: not asked yet; 0 and 1: not known */
+    uint32_t is_helper;      /* 1: the thread is that of a mli_helper */
+    uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not asked for yet;
+                                       0 and 1: not known */
     mli_debug_note note;     /* for the debug line of the call in progress: see books/blocks */
-    mli_spare_block spare;   /* of the cold call in progress */
-    mli_log_calls log_calls; /* zero: it is in no logger */
+    mli_spare_block spare;   /* the memory that the cold call in progress lacked */
+    mli_log_calls log_calls; /* zero: the thread is in no logger */
 } mli_self_state;
 MLI_VARIABLE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 
@@ -5422,11 +5454,75 @@ MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take) {
         mli_lock_drop(lock);
 }
 
+/* ------------------------------------------------------------------------- src/base/frames.h -- */
+
+/* Has the unwinder that follows frame pointers. Owns no state. May use os/ and mli_self. Locks:
+   none. */
+
+/* ------------------------------------------------------------------------- src/base/frames.c -- */
+
+#if MLI_FRAME_POINTERS
+#ifdef __cplusplus
+extern "C" {
+#endif
+int mli_attr_of_thread(pthread_t thread, pthread_attr_t *attr)
+    __asm__("pthread_getattr_np") __attribute__((weak));
+int mli_attr_stack(const pthread_attr_t *attr, void **stack, size_t *size)
+    __asm__("pthread_attr_getstack") __attribute__((weak));
+#ifdef __cplusplus
+}
+#endif
+static MLI_COLD void mli_stack_bounds_find(void) {
+    pthread_attr_t attr;
+    void *from;
+    size_t size;
+    mli_self.stack_to = 1; /* which no frame lies below */
+    if (!mli_attr_of_thread || !mli_attr_stack || mli_attr_of_thread(pthread_self(), &attr)) return;
+    if (!mli_attr_stack(&attr, &from, &size)) {
+        mli_self.stack_from = (uintptr_t)from;
+        mli_self.stack_to = (uintptr_t)from + size;
+    }
+    (void)pthread_attr_destroy(&attr);
+}
+/* Removes the signature that aarch64 may have put into a return address. */
+static void *mli_return_address_plain(uintptr_t address) {
+#if defined(__aarch64__)
+    __asm__("mov x30, %0\n\thint #7\n\tmov %0, x30" : "+r"(address) : : "x30"); /* xpaclri */
+#endif
+    return (void *)address;
+}
+/* Begins with the frame of the call in progress: our own code need not keep frame pointers. Each
+   frame must lie behind the one before, as those of callers do, so a cycle ends. */
+MLI_API MLI_NOINLINE __attribute__((no_sanitize("address"))) size_t
+memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
+    void *own = MLI_FRAME_ADDRESS();
+    uintptr_t at = (uintptr_t)(mli_self.unwinding ? mli_self.frame : own), from = (uintptr_t)own;
+    const size_t size = 2 * sizeof at;
+    size_t n = 0;
+    (void)user;
+    if (!mli_self.stack_to) mli_stack_bounds_find();
+    if (from < mli_self.stack_from || from >= mli_self.stack_to) return 0;
+    while (n < cap && at >= from && at <= mli_self.stack_to - size && at % sizeof at == 0) {
+        const uintptr_t *frame = (const uintptr_t *)at;
+        if (!frame[1]) break;
+        frames[n++] = mli_return_address_plain(frame[1]);
+        from = at + size;
+        at = frame[0];
+    }
+    return n;
+}
+#else
+MLI_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
+    (void)user, (void)frames, (void)cap;
+    return 0;
+}
+#endif
+
 /* --------------------------------------------------------------------------- src/base/text.h -- */
 
-/* Owns the writing of numbers and strings. Uses no stdio, no locale and no allocation. May use os/
-   alone. Locks: none. An mli_out fills a buffer. With a function it passes the full buffer to it;
-   without one it cuts the text and counts the rest, like snprintf. */
+/* Writes numbers and strings. Owns no state. Uses no stdio, no locale and no allocation. May use
+   os/ alone. Locks: none. An mli_out fills a buffer. With a function it passes the full buffer to
+   it; without one it cuts the text and counts the rest, like snprintf. */
 
 #include <stdarg.h> /* mli_putf, mli_jsonf */
 
@@ -5446,7 +5542,7 @@ typedef struct mli_out {
 MLI_PRIVATE MLI_COLD void mli_flush(mli_out *o);
 MLI_PRIVATE void mli_put(mli_out *o, const char *text, size_t n);
 MLI_PRIVATE void mli_put_str(mli_out *o, const char *text);
-/* Returns a text of those that stand one behind the other, each with its 0. */
+/* Returns a text by its number. The texts stand one behind the other, each with its 0. */
 MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number);
 
 /* Starts an mli_out without a function. mli_out_end terminates the text with a 0 and returns its
@@ -5479,8 +5575,8 @@ MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d);
    which mli_put_invalid_byte gives a meaning. */
 MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code);
 
-/* Writes a byte of what mli_utf8_decode refuses, as U+FFFD and two hexadecimal digits. Every format
-   does the same, and two different names never become equal. */
+/* Writes a byte of a sequence that mli_utf8_decode refuses, as U+FFFD and two hexadecimal digits.
+   Every format writes it so. Two different names never become equal. */
 MLI_PRIVATE MLI_COLD void mli_put_invalid_byte(mli_out *o, unsigned char byte);
 
 /* Writes text as a part of a JSON string. It also escapes characters that could end a script
@@ -5496,7 +5592,7 @@ MLI_PRIVATE MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char oth
 /* Writes a site as "read_tensors loader.c:12", with the escapes of mli_put_escaped. */
 MLI_PRIVATE MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *site, char other,
                                                const char *instead);
-/* Writes a site in the same form, with the escapes of `put`. */
+/* Writes a site as mli_put_site does, but with the escapes of `put`. */
 MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
                                           void (*put)(mli_out *o, const char *text));
 /* Writes the last part of a path. */
@@ -5785,7 +5881,7 @@ MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
 MLI_PRIVATE MLI_COLD void mli_put_file_name(mli_out *o, const char *path) {
     const char *name = path;
     for (; *path; path++)
-        if (*path == '/' || *path == (MLI_WINDOWS ? '\\' : '/')) name = path + 1;
+        if (*path == '/' || (MLI_WINDOWS && *path == '\\')) name = path + 1;
     mli_put_str(o, name);
 }
 MLI_PRIVATE uint64_t mli_site_line(const memlord_site *site) {
@@ -6023,16 +6119,8 @@ MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, d
    only if its level is on, and no lock is held while the logger runs. Lock: log, for the logger and
    the count of the calls in it, by which a change of the logger waits for them. */
 
-/* The logger of MEMLORD_DEBUG. It writes a line with one write; the start of the line chooses its
-   colour. */
-MLI_PRIVATE MLI_COLD void mli_log_coloured(void *user, int level, const char *text);
-
 /* 1: messages of this level have a receiver. */
 MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level);
-/* Ends the calls of this ledger's logger that the thread left by longjmp. Requires: the caller
-   holds no lock. */
-MLI_PRIVATE MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here);
-
 /* Returns 1 if the thread is in this ledger's logger. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD int mli_log_runs(memlord *lord);
 
@@ -6056,15 +6144,18 @@ MLI_PRIVATE MLI_COLD void mli_log_life(mli_life *life);
 /* ---------------------------------------------------------------------------- src/base/log.c -- */
 
 struct mli_log_state {
-    mli_u32 level;      /* messages up to this level have a receiver; 0: none have */
+    mli_u32 level;      /* messages up to this level have a receiver; 0: no message has one */
     mli_lock lock;      /* all below but setting */
     memlord_logger logger;
-    uint32_t turn;      /* 0 or 1: changes with the logger */
-    uint32_t inside[2]; /* calls of a logger in progress, by the turn they began in */
+    uint32_t turn;      /* 0 or 1; each change of the logger changes it */
+    uint32_t inside[2]; /* calls of a logger that are in progress, by the turn in which they
+                           began */
     mli_u32 setting;    /* 1: a thread is in memlord_logger_set */
 };
 
-MLI_PRIVATE MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
+/* The logger of MEMLORD_DEBUG. It writes a line with one write; the start of the line chooses its
+   colour. */
+static MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
     static const char colours[][2][9] = {{"[alloc_n", "\033[36m"}, /* cyan: a summary */
                                          {"[free_n", "\033[36m"},
                                          {"[alloc", "\033[31m"}, /* red */
@@ -6078,7 +6169,7 @@ MLI_PRIVATE MLI_COLD void mli_log_coloured(void *user, int level, const char *te
     (void)user;
     (void)level;
     while (strncmp(text, colours[i][0], strlen(colours[i][0]))) i++;
-    mli_out_buffer(&o, line, sizeof line - 8); /* a cut line keeps its end */
+    mli_out_buffer(&o, line, sizeof line - 8); /* a line that was cut ends with its newline, too */
     mli_put_str(&o, colours[i][1]);
     mli_put_str(&o, text);
     o.cap = sizeof line;
@@ -6090,7 +6181,7 @@ MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level) {
     return level <= (int)mli_u32_load(&lord->log->level);
 }
 
-/* Sets the calls of the logger that the thread is in back to `before`. */
+/* Forgets the calls of the logger that the thread has entered since `before`. */
 static MLI_COLD void mli_log_calls_end(memlord *lord, const mli_log_calls *before) {
     const int same = before->generation == lord->generation;
     int turn;
@@ -6101,7 +6192,9 @@ static MLI_COLD void mli_log_calls_end(memlord *lord, const mli_log_calls *befor
     mli_lock_drop(&lord->log->lock);
     mli_self.log_calls = *before;
 }
-MLI_PRIVATE MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here) {
+/* Ends the calls of this ledger's logger that the thread left by longjmp. Requires: the caller
+   holds no lock. */
+static MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here) {
     MLI_REQUIRE(mli_none_held());
     static const mli_log_calls none = {0, 0, {0, 0}};
     mli_log_calls *mine = &mli_self.log_calls;
@@ -6224,7 +6317,8 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
     mli_log_calls_left(lord, MLI_STACK_ADDRESS());
     calls = (mine->inside[0] | mine->inside[1]) != 0;
     if (calls && mine->generation != lord->generation) return MEMLORD_E_STATE;
-    while (mli_u32_exchange(&lord->log->setting, 1)) { /* that thread may wait for this one */
+    while (mli_u32_exchange(&lord->log->setting, 1)) { /* a thread in the old logger may wait for
+                                                          this thread */
         if (calls) return MEMLORD_E_STATE;
         mli_spin_wait(&spins);
     }
@@ -6233,7 +6327,8 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
     turn = lord->log->turn;
     lord->log->turn = !turn;
     own = calls ? mine->inside[turn] : 0;
-    while (lord->log->inside[turn] != own) { /* new calls count in the other turn */
+    while (lord->log->inside[turn] != own) { /* calls that begin from here on count in the other
+                                                turn */
         mli_lock_drop(&lord->log->lock);
         mli_spin_wait(&spins);
         mli_lock_take(&lord->log->lock);
@@ -6256,14 +6351,14 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
    neighbours of any size: all shards of a ledger grow from one size to the next at about the same
    time, and the old tables must make room for the new ones. */
 
-#define MLI_PIECE_MAX_BITS 14 /* at most MLI_REGION_BITS: a region can hold one */
+#define MLI_PIECE_MAX_BITS 14 /* at most MLI_REGION_BITS, so that a region can hold the piece */
 #define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
 
 typedef struct mli_region { /* one block of the allocator: this header, then data */
     struct mli_region *next;
     char *data; /* aligned to a grain */
-    uint16_t run[MLI_REGION_GRAINS]; /* at the first and last grain of a free piece: its grains;
-                                        else 0 */
+    uint16_t run[MLI_REGION_GRAINS]; /* for the first and the last grain of a free piece: the number
+                                        of its grains; else 0 */
 } mli_region;
 typedef struct mli_piece { /* a free piece; the record lies in it */
     struct mli_piece *next, **back;
@@ -6360,7 +6455,8 @@ static int mli_os_from_extent(size_t size) { return size >= (8u << 10) && size <
 static void mli_huge_pages_request(void *ptr, size_t size) {
     int saved = errno;
     (void)madvise(ptr, size, MADV_HUGEPAGE);
-    (void)madvise(ptr, size, 25); /* MADV_COLLAPSE, since Linux 6.1: for pages present now */
+    (void)madvise(ptr, size, 25); /* MADV_COLLAPSE, since Linux 6.1: merges the pages that are
+                                     present now */
     errno = saved;
 }
 
@@ -6479,7 +6575,7 @@ static void mli_piece_unlink(mli_piece *piece) {
     *piece->back = piece->next;
     if (piece->next) piece->next->back = piece->back;
 }
-/* Returns the link to the region of a piece. It walks the list: a table that grows pays for it. */
+/* Returns the link to the region of a piece. The walk of the list is paid by a table that grows. */
 static mli_region **mli_region_link(memlord *lord, const void *at) {
     mli_region **link = &lord->memory.regions;
     while (((uintptr_t)at - (uintptr_t)(*link)->data) >> MLI_REGION_BITS) link = &(*link)->next;
@@ -6561,8 +6657,9 @@ MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
     return memset(p, 0, size);
 }
 
-/* Frees a piece. Returns its region if nothing in it is in use any more: the caller gives it back
-   to the allocator, without the lock. Else returns NULL. The last region of a ledger stays. */
+/* Frees a piece. Returns its region if no piece of the region is in use any more. The caller then
+   gives the region back to the allocator, without the lock. Else returns NULL. The last region of a
+   ledger stays. */
 static MLI_COLD mli_region *mli_piece_free(memlord *lord, void *ptr, size_t size) {
     uint32_t grains = mli_grain_count(size), at;
     mli_region **link, *r;
@@ -6668,19 +6765,20 @@ MLI_API void memlord_os_allocator(memlord_allocator *out) {
 #define MLI_TICKETS_MAX 8        /* tickets that the allocs of a thread come off */
 #define MLI_TAG_DEPTH_MAX 64
 
-enum { /* mli_thread.special: what the thread's calls have to do besides. calls/fast serves the bits
-          of MLI_SPECIAL_SERVED; any other bit sends a call to the general path. */
+enum { /* mli_thread.special: the further work of the thread's calls. calls/fast serves the bits of
+          MLI_SPECIAL_SERVED; any other bit sends a call to the general path. */
     MLI_SPECIAL_TAG = 1,         /* it has a tag */
     MLI_SPECIAL_ORPHAN = 2,      /* it is the orphan record: its cells are locked */
     MLI_SPECIAL_SITES = 4,       /* the ledger counts sites */
     MLI_SPECIAL_TRACE = 8,       /* the ledger logs every call */
-    MLI_SPECIAL_NO_BARRIER = 16, /* no mli_barrier_all: it enters by an exchange. It is
+    MLI_SPECIAL_NO_BARRIER = 16, /* the system has no barrier, so the thread enters by an exchange;
                                     never cleared */
     MLI_SPECIAL_TICKET = 32,     /* it has tickets to draw its allocs from */
-    MLI_SPECIAL_SCOPE = 64,      /* it is in a scope or on a stream, or was: an alloc outside
-                                    clears it */
+    MLI_SPECIAL_SCOPE = 64,      /* it is or was in a scope or on a stream; an alloc outside of both
+                                    clears the bit */
     MLI_SPECIAL_ACCOUNT = 128,   /* its blocks are charged to an account */
     MLI_SPECIAL_STACKS = 256,    /* its allocs may be sampled: see mli_stack_passes */
+    MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: its next alloc draws again */
     MLI_SPECIAL_CONTEXT = MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE |
                           MLI_SPECIAL_ACCOUNT, /* what its context asks for */
     MLI_SPECIAL_SERVED =
@@ -6695,32 +6793,34 @@ typedef struct mli_cache_entry {
     uint32_t salt;   /* the kind of entry, and the rest of the key */
 } mli_cache_entry;
 #define MLI_CACHE_MIN 32   /* homes of the first cache, which lies in the thread record */
-#define MLI_CACHE_PATH 8   /* entries probed before one is evicted */
+#define MLI_CACHE_PATH 8   /* how many entries a look-up reads before it evicts one */
 
-/* A context: what a thread's calls go by besides their arguments. A thread has one of its own, and
-   memlord_context_swap exchanges contexts between threads and the host's fibres. What stays where it
-   is while they are exchanged is here. A ticket belongs to the context that reserved or adopted it,
-   and knows it by its address. */
+/* A context: the state, besides their arguments, that the calls of a thread depend on. A thread has
+   one of its own, and memlord_context_swap exchanges contexts between threads and the host's
+   fibres. This struct has the members that keep their place while contexts are exchanged. A ticket
+   belongs to the context that reserved or adopted it, and names that context by its address. */
 typedef struct mli_context {
     struct mli_span *spans; /* its first span, which it uses again; NULL: none yet */
     mli_ptr thread;         /* mli_thread *: the thread in it; NULL: none */
     struct mli_thread *home; /* the thread whose own context it is; NULL: it is a fibre's */
-    uint32_t id;            /* another one for each: see memlord_guard */
+    uint32_t id;            /* differs for each context: see memlord_guard */
     memlord_ticket tickets[MLI_TICKETS_MAX];
     const char *tags[MLI_TAG_DEPTH_MAX]; /* the tags around the innermost */
 } mli_context;
 
-/* What calls read of a context: a thread has that of the context it is in by value. */
+/* The part of a context that calls read. A thread record has the part of its present context by
+   value. */
 typedef struct mli_current {
     const char *tag;                 /* the innermost tag, a kept name; NULL: none */
-    struct mli_span *span;           /* of the innermost scope; NULL: it is in none */
+    struct mli_span *span;           /* the span of the innermost scope; NULL: there is none */
     uint64_t stream;                 /* of its allocs; 0: none */
     uint64_t birth_mark, birth_bits; /* tags.birth_mark, and the birth bits of this scope and
                                         stream for it; birth_bits 0: not looked up */
-    memlord_account account;         /* that its blocks are charged to; 0: none */
+    memlord_account account;         /* the account that its blocks are charged to; 0: none */
     memlord_device account_device;   /* of that account */
     uint32_t tag_depth;
-    uint32_t open_tickets; /* in `tickets`; other threads may have closed or adopted some */
+    uint32_t open_tickets; /* the number of `tickets`; other threads may have closed or adopted some
+                              of them */
     mli_context *context;
 } mli_current;
 
@@ -6728,7 +6828,7 @@ typedef struct mli_current {
 typedef struct mli_thread {
     mli_ptr inside;         /* the shard it is inside; NULL: none. See books/map */
     uint32_t id;            /* 3, 4, 5 ...: the state of the shards it owns */
-    mli_u32 special;        /* MLI_SPECIAL_...: what a call has to do besides */
+    mli_u32 special;        /* MLI_SPECIAL_...: the further work of a call */
     mli_u32 by_exchange;    /* 1: it has seen MLI_SPECIAL_NO_BARRIER, and enters by an exchange */
     mli_current now;        /* the context it is in */
     mli_cache_entry *cache; /* the cache: open addressing; the last entry stays vacant */
@@ -6739,17 +6839,22 @@ typedef struct mli_thread {
     struct {
         mli_ptr *at;
         size_t cap;
-    } own_chunks[MLI_BOOKS];         /* the same for the thread itself: no acquire, no header */
+    } own_chunks[MLI_BOOKS];         /* the chunks for the thread itself, which reads them without
+                                        an acquire and a header */
     mli_ptr next;                    /* all records of the ledger; push only */
     mli_u64 owner;                   /* its thread's number; 0: free, or the orphan record */
     struct mli_subbuf *subbuf;       /* the sub-buffer it writes events to; NULL: none yet */
     struct memlord *lord;
-    mli_u64 detached, detached_bytes; /* blocks that its reallocs took off the map, less those put
-                                         back; their bytes; modulo 2^64. See mli_detached_count */
+    mli_u64 detached, detached_bytes; /* how many blocks its reallocs took off the map, less those
+                                         put back, and their bytes; modulo 2^64. See
+                                         mli_detached_count */
     uint32_t other_dev;      /* a device that this call or an earlier one took bytes from, until
                                 mli_call_end has looked at it; 0: none */
     int64_t stack_left;      /* bytes until its next sample; at most 0: the alloc is picked */
-    uint64_t stack_random;   /* 0: stack_left is not drawn yet */
+    uint64_t stack_random;   /* 0: it has not drawn yet */
+    uint64_t stack_mean;     /* that stack_left was drawn by; 0: to be drawn */
+    uint64_t taken_key;      /* of its last block with a stack */
+    uint32_t taken_row, taken_type; /* taken_row 0: it has ended, or there was none */
     mli_context own;         /* its own context */
     mli_cache_entry cache_inline[MLI_CACHE_MIN + MLI_CACHE_PATH];
 } mli_thread;
@@ -6773,14 +6878,14 @@ enum {                        /* memlord.threads.alert: work for the end of a ca
     MLI_ALERT_DROPS = 2,   /* there are fences to drop */
     MLI_ALERT_WAITER = 4,  /* a thread waits for a free */
     MLI_ALERT_POLLER = 8,  /* a device is new, and all devices are to have pollers */
-    MLI_ALERT_EVENTS = 16, /* the ledger records events; the end of a call need not do more */
+    MLI_ALERT_EVENTS = 16, /* the ledger records events; the end of a call has no work for this
+                              bit */
     MLI_ALERT_SAVE = 32,   /* a report was requested */
     MLI_ALERT_PENDS = 64,  /* shifted by a device type: fences of that type are queued */
     MLI_ALERT_BANDS = 64 << MEMLORD_DEVICE_TYPE_COUNT /* a count, not a bit: one for each
                                                          near_threshold and check_requested */
 };
 #define MLI_ALERT_PENDS_ALL (MLI_ALERT_BANDS - MLI_ALERT_PENDS)
-#define MLI_SWEEP_MIN 16u /* records; the least that makes a sweep worth it */
 
 enum { /* memlord.threads.hooks: the bits that every thread has in `special` */
     MLI_HOOK_SITES = MLI_SPECIAL_SITES,
@@ -6808,9 +6913,9 @@ static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);
 
 /* Makes a thread enter by an exchange from its first call on, if the system has no barrier. Calls
-   on the orphan record always do: several threads share it, so what one has seen holds for no
-   other. Requires: the registry lock; no other thread uses the record, but for the orphan's. The
-   exchange and the load are seq_cst: see mli_barrier_threads. */
+   on the orphan record always do: several threads share it, and one thread's knowledge of the bit
+   does not hold for the others. Requires: the registry lock; no other thread uses the record, but
+   for the orphan's. The exchange and the load are seq_cst: see mli_barrier_threads. */
 MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
 
 /* Returns the record of the thread with a number; NULL: it has none. Requires: the number is not 0;
@@ -6838,7 +6943,7 @@ static MLI_HOT uint32_t mli_dev_alerts(const memlord *lord, uint32_t alert, uint
 MLI_PRIVATE MLI_COLD void mli_dev_alerts_set(memlord *lord, uint32_t dev, int type);
 /* Adds to the number of flags near_threshold and check_requested that are set. */
 MLI_PRIVATE void mli_alert_bands_add(memlord *lord, uint32_t by);
-/* Sets that number. Requires: no other thread changes the mask. */
+/* Sets the number of these flags. Requires: no other thread changes the mask. */
 MLI_PRIVATE MLI_COLD void mli_alert_bands_set(memlord *lord, uint32_t n);
 /* Orders what the thread has stored before it against what it reads after it: seq_cst. */
 MLI_PRIVATE void mli_alert_barrier(memlord *lord);
@@ -6850,6 +6955,8 @@ static MLI_HOT uint32_t mli_hook_on(const memlord *lord, uint32_t bits) {
 /* Sets or clears a MLI_HOOK_... bit of the ledger and of all its threads. Takes the registry lock,
    so that no thread registers meanwhile. */
 MLI_PRIVATE MLI_COLD void mli_hook_set(memlord *lord, uint32_t bit, int on);
+/* Sets or clears a MLI_SPECIAL_... bit of all its threads, but not of those that register later. */
+MLI_PRIVATE MLI_COLD void mli_special_set_all(memlord *lord, uint32_t bit, int on);
 
 /* Returns the number of a thread record in reports, by its id; that of the orphan record is 1. */
 MLI_PRIVATE uint32_t mli_record_number(uint32_t id);
@@ -6862,8 +6969,8 @@ MLI_PRIVATE uint32_t mli_thread_count(memlord *lord);
 MLI_PRIVATE void mli_threads_allow(memlord *lord, uint32_t threads);
 MLI_PRIVATE uint32_t mli_threads_allowed(const memlord *lord);
 
-/* 1: there are so many records that a sweep for dead owners is worth it, or one died for sure.
-   Requires, as the next: the registry lock. */
+/* Returns 1 if the number of records makes a sweep for dead owners worthwhile, or an owner is known
+   to have died. Requires, as the next one: the registry lock. */
 MLI_PRIVATE MLI_COLD int mli_threads_sweep_due(memlord *lord);
 /* Ends a sweep that has found `living` owners: the next one is due at twice as many records. */
 MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living);
@@ -6873,12 +6980,8 @@ MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver);
 /* Writes the last report of a ledger, if it was to save any. */
 MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord);
 
-/* Makes zeroed memory a thread record and adds it to the list. Requires: the caller holds the
-   registry lock. */
-MLI_PRIVATE void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner);
-
 /* Sets the exit hook of the calling thread, with its number as the argument. Once the key is
-   deleted its number may be that of another library's key. The add and the load are seq_cst: see
+   deleted, another library may get a key of the same number. The add and the load are seq_cst: see
    mli_process_end. */
 MLI_PRIVATE void mli_thread_hook(uint64_t number);
 
@@ -6901,8 +7004,8 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, me
    that is never destroyed. Requires: no lock held. */
 MLI_PRIVATE MLI_COLD void mli_stay_loaded(void);
 
-/* Starts a helper that has no thread, unless *wish says `none` by now: it is not wanted any more.
-   0: it runs, another thread starts or stops it, or it is not wanted. 1: no thread could be
+/* Starts a helper that has no thread, unless *wish is `none` by now, because it is no longer
+   wanted. 0: it runs, another thread starts or stops it, or it is not wanted. 1: no thread could be
    started, and its state is now `failed`. -1: its state was MLI_HELPER_FAILED before. */
 MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t none,
                                           uint32_t failed, void (*run)(void *), void *user);
@@ -6919,16 +7022,18 @@ MLI_PRIVATE int mli_polling_enabled(memlord *lord);
 
 /* Makes the orphan record of a new ledger; 0: no memory. */
 MLI_PRIVATE MLI_COLD int mli_orphan_new(memlord *lord);
-/* Starts it. Requires: the registry lock. */
+/* Starts the orphan record. Requires: the registry lock. */
 MLI_PRIVATE MLI_COLD void mli_orphan_start(memlord *lord);
 #if !MLI_WINDOWS /* it has no fork */
-/* Takes or drops its lock for a fork. */
+/* Takes or drops the orphan lock for a fork. */
 MLI_PRIVATE MLI_COLD void mli_orphan_lock_set(memlord *lord, int take);
 #endif
 
 MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life);
 
 /* ----------------------------------------------------------------------- src/books/threads.c -- */
+
+#define MLI_SWEEP_MIN 16u /* records; the least that makes a sweep worth it */
 
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on) {
     (void)mli_u32_bits(&t->special, bit, on);
@@ -6977,6 +7082,13 @@ MLI_PRIVATE MLI_COLD void mli_hook_set(memlord *lord, uint32_t bit, int on) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
+MLI_PRIVATE MLI_COLD void mli_special_set_all(memlord *lord, uint32_t bit, int on) {
+    mli_thread *t;
+    mli_lock_take(&mli_process.registry_lock);
+    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) mli_special_set(t, bit, on);
+    mli_lock_drop(&mli_process.registry_lock);
+}
+
 MLI_PRIVATE uint32_t mli_record_number(uint32_t id) { return id - MLI_THREAD_ID_FIRST + 1; }
 
 MLI_PRIVATE uint32_t mli_thread_count(memlord *lord) {
@@ -6998,10 +7110,15 @@ MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living) {
     lord->threads.sweep_at = at > MLI_SWEEP_MIN ? at : MLI_SWEEP_MIN;
 }
 
-MLI_PRIVATE void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
+/* Makes zeroed memory a thread record and adds it to the list. Requires: the caller holds the
+   registry lock. */
+static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     t->id = mli_u32_add(&lord->threads.next_id, 1);
     mli_u32_store(&t->special, mli_u32_load(&lord->threads.hooks));
+    t->stack_left = 0; /* the rate may have changed since the last owner */
+    t->stack_mean = 0;
+    t->taken_row = 0;
     t->lord = lord;
     t->own.id = t->id;
     t->own.home = t;
@@ -7029,8 +7146,8 @@ static mli_thread *mli_thread_spare(memlord *lord) {
     return t;
 }
 
-/* Gives the calling thread a record: a free one, else a new one. NULL: no memory. It raises the
-   alert when so many records are in use that dead owners should be swept. */
+/* Gives the calling thread a record: a free one, else a new one. NULL: no memory. Raises the alert
+   when the number of records in use makes a sweep for dead owners worthwhile. */
 static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
     mli_thread *t, *fresh = NULL;
     for (;;) {
@@ -7084,9 +7201,9 @@ static MLI_COLD int mli_process_started(void) {
     return mli_u32_load_acquire(&mli_process.started) == MLI_START_DONE;
 }
 /* Gets the calling thread's number and sets its exit hook, once. 0: the thread gets no record. Then
-   its exit hook has run, or no hook can be set (yet), or it belongs to another process: a child of
-   vfork shares this memory and this thread-local storage, and its kernel reports all threads here
-   as ended. */
+   the exit hook of the thread has run, or no hook can be set (yet), or the thread belongs to
+   another process. A child of vfork is such a process: it shares this memory and this thread-local
+   storage, and the kernel tells it that all threads here have ended. */
 static MLI_COLD int mli_thread_ready(void) {
     if (mli_self.exited || mli_pid() != mli_u64_load(&mli_process.pid) || !mli_process_started() ||
         !mli_u32_load_acquire(&mli_process.exit_key_ready))
@@ -7178,7 +7295,8 @@ MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t
     if (!MLI_THREADLESS) mli_stay_loaded(); /* while no other thread waits for this helper */
     if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY))
         return seen == MLI_HELPER_FAILED ? -1 : 0;
-    /* seq_cst, as the exchange that withdraws the wish: one of the two threads sees the other */
+    /* seq_cst, as is the exchange that withdraws the wish, so that one of the two threads sees the
+       other */
     if (mli_u32_add(wish, 0) == none) {
         mli_u32_store_release(&h->state, MLI_HELPER_NONE);
         return 0;
@@ -7253,7 +7371,7 @@ MLI_PRIVATE MLI_COLD void mli_threads_life(mli_life *life) {
 
 /* Owns the map from (device type, storage) to a 24-byte entry. May use base/memory and
    books/threads. Invariants: a thread is inside a shard while it uses the shard's table; it counts
-   what it changes there before it leaves. bench/README.md has the figures behind the shape. Locks:
+   its changes there before it leaves. bench/README.md has the figures behind the shape. Locks:
    shard, then bucket. */
 
 /* -- entries -- */
@@ -7307,17 +7425,14 @@ static MLI_HOT uint16_t mli_type_of(const memlord *lord, uint32_t dev) {
 /* Sets the type of a device. Requires: the dev is not published yet. */
 MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
 
-/* -- buckets --
-
-   A table is an array of buckets. A bucket is two adjacent cache lines: a header with five prints,
-   and five entries. All prints are compared at once: there is no loop, whose branch could be
-   mispredicted. Almost every call touches one bucket, the home of its key. The home's address
-   follows from the key alone, so the cache misses of successive calls overlap.
-
-   An entry that finds its home full goes to a later bucket. In every bucket that it passes it
-   increments one of the four overflow counts; bits of the hash choose which. A probe ends at a
-   bucket whose overflow count for its hash is 0. So an erased entry leaves no tombstone, and a
-   vacant slot does not end a probe. */
+/* -- buckets -- A table is an array of buckets. A bucket is two adjacent cache lines: a header
+      with five prints, and five entries. All prints are compared at once, because the processor
+      could mispredict the branch of a loop. Almost every call touches one bucket, the home of its
+      key. The address of the home depends on the key alone, so the cache misses of successive calls
+      overlap. An entry that finds its home full goes to a later bucket. In every bucket that it
+      passes it increments one of the four overflow counts; bits of the hash choose which. A probe
+      ends at a bucket whose overflow count for its hash is 0. So an erased entry leaves no
+      tombstone, and a vacant slot does not end a probe. */
 
 #define MLI_BUCKET_SLOTS 5
 #define MLI_BUCKET_BYTES 128
@@ -7338,10 +7453,10 @@ typedef struct mli_bucket {
 #define MLI_OVERFLOW_MAX 15
 
 /* Returns the hash of a key. Blocks of one size lie at equal distances, and a product preserves
-   that: at one distance in ten many keys would share few buckets. The shift breaks the pattern.
-   The constant comes from the finalizer of MurmurHash3. The upper 32 bits are well mixed, and so
-   are the bits just below them: the home uses the former, the print and the overflow count the
-   latter. The type is not hashed: equal handles of two types are rare, and share a home. */
+   equal distances. Without the shift one distance in ten would put many keys into few buckets. The
+   constant comes from the finalizer of MurmurHash3. The upper 32 bits are well mixed, and so are
+   the bits just below them: the home uses the former, the print and the overflow count the latter.
+   The type is not hashed: equal handles of two types are rare, and share a home. */
 static MLI_HOT uint64_t mli_hash(uint64_t key) {
     return (key ^ key >> 5) * 0xc4ceb9fe1a85ec53u;
 }
@@ -7367,9 +7482,9 @@ static MLI_HOT unsigned mli_lowest_bit(uint64_t bits) {
 #endif
 }
 /* mli_print_match returns a mask of the slots that hold a print. mli_print_match_bit returns the
-   bit where the print of the lowest such slot begins in the header. Vectors take as many
-   instructions as the other version but half the registers, and the free registers bound how far
-   ahead a processor executes. */
+   bit where the print of the lowest such slot begins in the header. The version with vectors takes
+   as many instructions as the other, but half the registers. The number of free registers limits
+   how far ahead a processor executes. */
 #if MLI_SSE2
 static MLI_HOT uint64_t mli_print_match(uint64_t header, uint64_t print) {
     __m128i prints = _mm_cvtsi32_si128((int)print);
@@ -7399,8 +7514,8 @@ static MLI_HOT uint64_t mli_vacant_slots(uint64_t header) {
 static MLI_HOT mli_entry *mli_slot_entry(mli_bucket *b, unsigned bit) {
     return (mli_entry *)(void *)((char *)b->slots + sizeof *b->slots / 8 * (size_t)bit);
 }
-/* Tries to take a bucket's lock; 1: taken. Only the lock bit of the old header is used, so that x86
-   does it in one locked instruction. */
+/* Tries to take a bucket's lock; 1: taken. Uses only the lock bit of the old header, so that x86
+   needs one locked instruction. */
 static MLI_HOT int mli_bucket_try(mli_bucket *b) {
     return !(mli_u64_or(&b->header, MLI_BUCKET_LOCK) & MLI_BUCKET_LOCK);
 }
@@ -7442,8 +7557,8 @@ enum { /* mli_shard.state */
     MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST /* from here on the id of its owner */
 };
 
-/* Returns the shard of an address. The shard that it returns for a handle is in general not the
-   handle's: see mli_shard_of. */
+/* Returns the shard of an address. For a handle it mostly returns another shard than the handle's:
+   see mli_shard_of. */
 static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
     const uint64_t hash = (key >> MLI_SHARD_ADDRESS_BITS) * 0x9e3779b97f4a7c15u;
     return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];
@@ -7461,11 +7576,9 @@ static MLI_HOT mli_shard *mli_shard_at(memlord *lord, uint32_t number) {
 /* Enters a shard: stores it in `inside`, then returns the shard's state. The caller may use the
    table if the state is its thread's id, or if it is SHARED and the caller locks the buckets.
    Otherwise the caller leaves at once. Requires: the caller has just read `special` without
-   MLI_SPECIAL_NO_BARRIER.
-
-   Memory order: the release keeps the thread's earlier work before the store, for a thread that
-   stops the shard. The acquire pairs with the release of the state by that thread. The store must
-   come before the load: the barrier in mli_barrier_threads ensures that. */
+   MLI_SPECIAL_NO_BARRIER. Memory order: the release orders the thread's earlier work before the
+   store, for a thread that stops the shard. The acquire pairs with the release of the state by that
+   thread. The store must come before the load: the barrier in mli_barrier_threads ensures that. */
 static MLI_HOT uint32_t mli_shard_enter_by_store(mli_thread *t, mli_shard *s) {
     mli_rank_inside(1);
     mli_ptr_store_release(&t->inside, s);
@@ -7495,8 +7608,8 @@ static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, m
     mli_prefetch((char *)home->bucket + 64);
     return &home->bucket->header;
 }
-/* Enters the shard of an address that this thread owns, and begins at the home. 0: it owns another,
-   and has left. */
+/* Enters the shard of an address that this thread owns, and begins at the home. 0: the thread does
+   not own the shard, and has left. */
 static MLI_HOT int mli_home_enter_own(mli_thread *t, mli_shard *s, uint64_t key, mli_home *home) {
     if (MLI_LIKELY(mli_shard_enter_by_store(t, s) == t->id)) {
         home->header = mli_u64_load(mli_home_begin(s, key, home));
@@ -7519,8 +7632,9 @@ static MLI_HOT mli_entry *mli_home_room(mli_home *home) {
     home->next = home->header | print << bit;
     return mli_slot_entry(home->bucket, bit);
 }
-/* Finds a key in its home: the first entry whose print matches. Sets `next` to the header without
-   that entry. NULL: the key is not the first, or not here. The type is not compared. */
+/* Finds a key in its home if the first entry whose print matches has the key. Sets `next` to the
+   header without that entry. NULL: that entry has another key, or none matches. Does not compare
+   the type. */
 static MLI_HOT mli_entry *mli_home_find(mli_home *home, uint64_t key) {
     const uint64_t print = MLI_HASH_PRINT(home->hash);
     const uint64_t match = mli_print_match(home->header, print);
@@ -7564,16 +7678,16 @@ static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
     mli_shard_leave(t);
 }
 
-/* -- entering for all others -- */
+/* -- entering a shard: the ways of all other calls -- */
 
 /* Enters as mli_shard_enter_by_store does, with a full barrier of its own: the exchange. It sets
    mli_thread.by_exchange: this record enters by an exchange from here on, for the bit in `special`
    is never cleared, and a later load never returns an older value. The release pairs with the load
-   in mli_barrier_threads: it makes visible all that the thread did inside before it saw the bit.
-   The loads here, in mli_shard_stop and in mli_shard_wait are seq_cst: one that is only an acquire
-   may come before the store of an exchange (ARM's ldapr). */
+   in mli_barrier_threads: it makes visible all work that the thread did inside before it saw the
+   bit. The loads here, in mli_shard_stop and in mli_shard_wait are seq_cst, because a load that is
+   only an acquire may come before the store of an exchange (ARM's ldapr). */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s);
-/* Enters a shard in the way of this thread. */
+/* Enters a shard by a store or an exchange, as this thread has to. */
 static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
     if (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER)
         return mli_shard_enter_by_exchange(t, s);
@@ -7581,24 +7695,19 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
 }
 
 /* Orders the caller against every thread T of the ledger: either T sees what the caller stored
-   before this call, or the caller sees after it what T stored before T's load. It is used for a
-   shard's state and `inside`, and for the alert or a threshold and the counts.
-
-   The system's barrier provides this. Without it T passes a barrier of its own: the exchange when
-   it enters a shard, and the addition when it ends a call (mli_call_end_slow), which pairs with the
-   addition here.
-
-   The system may refuse its barrier after threads have run without barriers of their own. A thread
-   may then have read `special` without the bit, and it may be preempted for any time before it
-   stores. So until T is seen to enter by an exchange, each caller waits for stores to drain. If T
-   loaded before the caller stored, T's earlier stores are visible after the wait. If T loads
-   later, it sees the caller's store. The wait has a bound: a thread that sleeps delays no call for
-   longer.
-
-   Several callers may find the refusal at once, while others still had the barrier: each is
-   ordered by its own means. A thread that registers meanwhile, or takes over a free record, is
-   seen here or reads `has_barrier` as 0: the exchanges and loads of `has_barrier`, `threads.all`
-   and `by_exchange` are seq_cst. */
+   before this call, or the caller sees after it what T stored before T's load. It orders a shard's
+   state and `inside`, and the alert or a threshold and the counts. The system's barrier provides
+   this. Without it T passes a barrier of its own: the exchange when it enters a shard, and the
+   addition when it ends a call (mli_call_end_slow), which pairs with the addition here. The system
+   may refuse its barrier after threads have run without barriers of their own. A thread may then
+   have read `special` without the bit, and it may be preempted for any time before it stores. So
+   until T is seen to enter by an exchange, each caller waits for stores to drain. If T loaded
+   before the caller stored, T's earlier stores are visible after the wait. If T loads later, it
+   sees the caller's store. The wait has a bound: a thread that sleeps delays no call for longer.
+   Several callers may find the refusal at once, while others still had the barrier; each caller is
+   ordered by the barrier or by the wait that it used. A thread that registers meanwhile, or takes
+   over a free record, is seen here or reads `has_barrier` as 0: the exchanges and loads of
+   `has_barrier`, `threads.all` and `by_exchange` are seq_cst. */
 MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord);
 
 /* Stops a shard so that the caller can read all of it, and keeps its lock. 0: the shard has no
@@ -7617,11 +7726,11 @@ MLI_PRIVATE void mli_map_thaw(memlord *lord);
 typedef int (*mli_entry_fn)(const mli_entry *entry, void *user);
 MLI_PRIVATE int mli_shard_each(const mli_shard *s, mli_entry_fn fn, void *user);
 
-/* Gives a shard a larger table, or its first. `size` is the size of the table that the caller found
-   too small: if another thread has replaced that table, nothing is left to do and 0 is returned.
-   The new table is a fifth to a third larger, and is allocated before the shard is stopped. Only
-   threads that use this shard wait. -1: no memory, or no table has room. Requires: the caller is
-   not inside. */
+/* Gives a shard a larger table, or its first one. `size` is the size of the table that the caller
+   found too small: if another thread has replaced that table, nothing is left to do and 0 is
+   returned. The new table is a fifth to a third larger, and is allocated before the shard is
+   stopped. Only threads that use this shard wait. -1: no memory, or no table has room. Requires:
+   the caller is not inside. */
 MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, uint32_t size);
 
 /* Returns 1 if the shard should have a larger table: too many entries are outside their home. The
@@ -7631,16 +7740,17 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
    Requires: the caller is inside. */
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s);
 
-/* -- probes: for all that the home bucket does not decide -- */
+/* -- probes: for keys that the home bucket does not decide -- */
 
 typedef struct mli_probe {
     mli_shard *shard;
     uint64_t key, hash;
     mli_bucket *home;
-    mli_entry *entry;    /* of the key; NULL: the key is not live */
-    mli_entry *room;     /* the first vacant slot for it; NULL: none was found, or none sought */
+    mli_entry *entry;    /* the entry of the key; NULL: the key is not live */
+    mli_entry *room;     /* the first vacant slot for the key; NULL: none was found, or none was
+                            wanted */
     unsigned bucket;     /* the bucket of `entry`, or else of `room`: 0 is the home */
-    uint64_t header;     /* to store in it: its header without the entry, or with the new one */
+    uint64_t header;     /* the header to store there: without the entry, or with the new one */
     unsigned held;       /* buckets probed, from the home on; locked if the shard is shared */
     int shared, inside;
 } mli_probe;
@@ -7651,11 +7761,11 @@ MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, i
 /* Starts a probe of an address where mli_home_enter has entered: in a shared shard the home is
    locked. */
 MLI_PRIVATE void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe);
-/* Probes the window of a key of a type, bucket by bucket from the home, which the probe has begun
-   with. It stops at the key, or where no entry of this hash lies further away and, with
-   `want_room`, a vacant slot was found. A slot behind a bucket whose overflow count is full is of
-   no use. 0: done. -1: another thread holds a later bucket, and the caller must leave: a thread
-   waits only for the lock of a home, so waiters form no cycle. */
+/* Probes the window of a key of a type, bucket by bucket. The probe has begun at the home. It stops
+   at the key, or where no entry of this hash lies further away and, with `want_room`, a vacant slot
+   was found. A slot behind a bucket whose overflow count is full cannot be used. 0: done. -1:
+   another thread holds a later bucket, and the caller must leave: a thread waits only for the lock
+   of a home, so waiters form no cycle. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
                                             int want_room);
 /* Inserts the key of a probe in its room, and unlocks. */
@@ -7681,12 +7791,13 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life);
 /* --------------------------------------------------------------------------- src/books/map.c -- */
 
 typedef char mli_check_entry[sizeof(mli_entry) == 24 ? 1 : -1];
-#define MLI_SPARE_BUCKETS 640 /* below it a ledger is small: 1,500 blocks or so */
+#define MLI_SPARE_BUCKETS 640 /* a ledger with fewer buckets is small: it has about 1,500 blocks */
 typedef char mli_check_bucket[sizeof(mli_bucket) == MLI_BUCKET_BYTES ? 1 : -1];
-/* One handle may be a key of every type: the home and one overflow count must admit them all. */
+/* One handle may be a key of every type: the home bucket and one overflow count must have room for
+   all of them. */
 typedef char mli_check_overflow[MLI_BUCKET_SLOTS + MLI_OVERFLOW_MAX >= MLI_TYPE_COUNT ? 1 : -1];
 
-/* Returns the bucket after b. After the last, which lies before `end`, comes the first. */
+/* Returns the bucket after b. The last bucket lies before `end`, and the first one follows it. */
 static MLI_HOT mli_bucket *mli_bucket_next(const mli_shard *s, mli_bucket *b,
                                            const mli_bucket *end) {
     return b + 1 == end ? (mli_bucket *)(void *)s->table : b + 1;
@@ -7710,7 +7821,7 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli
 
 #define MLI_DRAIN_NS 1000000u
 /* Waits until every store that a processor has executed by now is visible to all threads. A
-   processor drains its store buffer by itself within microseconds, and before it runs another
+   processor drains its store buffer within microseconds, and always before it runs another
    thread. */
 static MLI_COLD void mli_stores_drain(void) {
     const uint64_t begin = mli_now();
@@ -7802,7 +7913,7 @@ static uint32_t mli_buckets_next(uint32_t n) {
     return n + (n == step * 6 ? 2 * step : step);
 }
 
-/* A table outside a shard: one that is being filled, or one that was replaced. */
+/* A table that no shard uses: it is being filled, or it was replaced. */
 typedef struct mli_table {
     char *data;
     uint32_t size, displaced, count;
@@ -7846,9 +7957,9 @@ static int mli_table_insert_visited(const mli_entry *entry, void *user) {
 }
 
 /* Replaces a shard's table by a larger one. 0: done, and `next` is now the old table. 1: the
-   entries do not fit in `next`. -1: they will fit in no table, since the old one is almost empty
-   and yet too small: the keys were made to collide. The first table also gives the shard its owner,
-   or makes it shared if the record is the orphan's. */
+   entries do not fit in `next`. -1: they will fit in no table: the old one is almost empty and yet
+   too small, so the keys were made to collide. The first table also gives the shard its owner, or
+   makes it shared if the record is the orphan's. */
 static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
                                          mli_shard *s, mli_table *next) {
     MLI_REQUIRE(mli_lock_held(&s->lock));
@@ -7981,9 +8092,9 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *prob
     }
 }
 
-/* Stores the header of a probe that found its slot, or with by = 0 none; adds `by` to the overflow
-   counts of the buckets before it, and to `displaced`; and unlocks all buckets of a shared shard.
-   The release pairs with the acquire of mli_bucket_try. */
+/* Ends a change. Stores the header of a probe that found its slot; with by = 0 stores none. Adds
+   `by` to the overflow counts of the buckets before the slot, and to `displaced`. Unlocks all
+   buckets of a shared shard. The release pairs with the acquire of mli_bucket_try. */
 static MLI_NOINLINE void mli_probe_settle(mli_probe *probe, int by) {
     const mli_bucket *end = mli_buckets_end(probe->shard);
     const uint64_t passed = (uint64_t)(int64_t)by << MLI_HASH_OVERFLOW(probe->hash);
@@ -8059,7 +8170,8 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
         if (again)
             mli_spin_wait(&n);
         else if (!probe->shared && state != t->id && state != MLI_SHARD_NEW)
-            mli_shard_make_shared(lord, t, s); /* in state STOPPED: waits for its lock */
+            mli_shard_make_shared(lord, t, s); /* in state STOPPED, waits for the lock of the
+                                                  shard */
         else if (!want_room)
             return 0;
         else if (mli_shard_grow(lord, t, s, size))
@@ -8097,25 +8209,25 @@ MLI_PRIVATE MLI_COLD void mli_map_life(mli_life *life) {
 
 /* Owns rows and cells: the counts of each device, site and tag, and each thread's part of them; the
    record of a device; the peaks in the spans of scopes. May use base/memory and books/threads, and
-   books/map to enter a shard. Invariant: no peak is too high, for it is computed from published
-   bytes, and those never exceed the live bytes. Locks: count, then row. */
+   books/map to enter a shard. Invariant: no peak is too high, because a peak is computed from
+   published bytes, which never exceed the live bytes. Locks: count, then row. */
 
-/* What one thread adds to one row, of a device, a site or a tag. Only that thread counts in it (in
-   the orphan's any thread does, under the count lock); all threads read it. A thread that frees
-   another's block counts in its own cell, so a level may be negative; sums of levels are exact
-   modulo 2^64.
-
-   The thread publishes the cell when level - base leaves 0..batch: it brings the row up to the
-   level less a reserve, and raises the row's peak (mli_cell_publish_due). So while no thread is
-   inside a shard the row's published bytes are at most the live bytes, and at least the live bytes
-   less a batch for each thread. A peak that is read also takes in the highs that are not yet
+/* The counts of one thread on one row of a device, a site or a tag. Only that thread counts in the
+   cell; in the orphan's any thread counts, under the count lock. All threads read it. A thread that
+   frees another's block counts in its own cell, so a level may be negative; sums of levels are
+   exact modulo 2^64. The thread publishes the cell when level - base leaves 0..batch: it brings the
+   row up to the level less a reserve, and raises the row's peak (mli_cell_publish_due). So while no
+   thread is inside a shard the row's published bytes are at most the live bytes, and at least the
+   live bytes less a batch for each thread. A reader of the peak adds the highs that are not yet
    published (mli_row_sum). */
 typedef struct mli_cell {
     mli_u64 level, out;    /* bytes: allocated less freed by this thread, signed; freed */
-    mli_u64 allocs, frees; /* in a site's cell: frees at this site, from any site's blocks */
+    mli_u64 allocs, frees; /* in a site's cell: the frees that were called at the site, of blocks of
+                              any site */
     mli_u64 base;          /* the part of the level that is published */
     mli_u64 high;          /* the highest level since the last publication */
-    mli_u64 freed_here;    /* site: bytes freed at it; device: see mli_cell_next_check */
+    mli_u64 freed_here;    /* of a site: the bytes that were freed at the site; of a device: see
+                              mli_cell_next_check */
     mli_u64 publish_seen;  /* the row's publish_count at the last publication */
 } mli_cell;
 
@@ -8123,8 +8235,8 @@ typedef struct mli_cell {
 static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) {
     return (mli_cell *)mli_ptr_load_own(&t->devices[dev]);
 }
-/* Counts an alloc. Negative: the level rose above the cell's high. That is never more than a batch
-   above base, so a level up to it needs no publication. */
+/* Counts an alloc. Negative: the level rose above the cell's high. The high is never more than a
+   batch above base, so a level up to the high needs no publication. */
 static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) + bytes;
     mli_u64_add_own(&cell->allocs, 1);
@@ -8141,8 +8253,8 @@ static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     return (int64_t)(level - mli_u64_load_own(&cell->base));
 }
 /* Returns the word of a device's cell that holds its next band check: the thread requests one when
-   its `out` exceeds this value. 0 requests one at the next free. A device has no "freed at this
-   site", so its cell has freed_here to spare. */
+   its `out` exceeds this value. 0 requests one at the next free. The word is freed_here, which only
+   sites use otherwise. */
 static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
 /* Returns a negative value if the bytes this thread freed on the device have passed the next band
    check of the cell. */
@@ -8155,9 +8267,9 @@ static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes
     mli_u64_add_own(&cell->frees, 1);
     return past | mli_cell_tripped(cell);
 }
-/* Does what a change of a cell calls for: raises its high, publishes it if it now holds back more
-   than a batch or less than 0, and requests a band check if one is due. Requires: the caller is
-   inside, but for a site: see mli_count. */
+/* Does the work that a change of a cell makes due: raises its high, publishes it if it now holds
+   back more than a batch or less than 0, and requests a band check if one is due. Requires: the
+   caller is inside, but for a site: see mli_count. */
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell);
 
@@ -8168,7 +8280,8 @@ typedef struct mli_row {
     void *subject;         /* mli_device_record, mli_site_record or a tag's kept name */
     mli_u64 published;     /* bytes, signed; at most the live bytes while no thread is inside */
     mli_u64 peak;          /* signed */
-    mli_u64 sampled_peak;  /* device: signed; the most published since its phys was sampled */
+    mli_u64 sampled_peak;  /* of a device: signed; the highest `published` since its phys was
+                              sampled */
     mli_u64 publish_count; /* publications and peak resets so far */
     mli_u64 expected;      /* tags: the bytes of memlord_expect; 0: none */
     mli_u64 arena;         /* tags: their arena bytes; under the lock of the device's row */
@@ -8192,10 +8305,6 @@ typedef struct mli_chunk_array {
     struct mli_chunk_array *older;
     uint64_t cap; /* pointers in the array that follows; each points to 16 records */
 } mli_chunk_array;
-static inline mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_t i) {
-    return (mli_ptr *)(uintptr_t)(chunks + 1) + i;
-}
-
 #define MLI_SCOPE_DEPTH_MAX 64
 
 /* A span's view of a device: the thread's level when the span began, and the highest since. */
@@ -8212,8 +8321,9 @@ typedef struct mli_span {
     struct mli_thread_scope *stats;
     uint64_t adopted; /* the second word of the adopted token; 0: the scope began here */
     int exported;     /* 1: stats->token is of this span */
-    uint32_t devices; /* how many of `peaks` are set, from 1 */
-    uint64_t start, before, blocks; /* at its begin: stamp, live bytes of the ledger, blocks */
+    uint32_t devices; /* the number of `peaks` that are set, from index 1 */
+    uint64_t start, before, blocks; /* when it began: the stamp, the live bytes of the ledger, its
+                                       blocks */
     const char *shapes;
     mli_span_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
 } mli_span;
@@ -8225,7 +8335,7 @@ typedef struct mli_oom {
     uint64_t time; /* 0: there was none */
 } mli_oom;
 
-/* The bytes of a device that metrics are made of. */
+/* The bytes of a device from which the metrics of bands are computed. */
 typedef struct mli_levels {
     uint64_t live, freed, reserved;
 } mli_levels;
@@ -8243,14 +8353,17 @@ typedef struct mli_watch {
     int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
     mli_levels gc_end;          /* when the last collection ended */
     mli_u32 gc_running;         /* 1: a collection is running; taken by exchange */
-    void *gc_thread;            /* the thread that runs it; under the callbacks lock */
-    uintptr_t gc_frame;         /* the frame that runs it: see mli_frame_runs; same lock */
-    uint64_t gc_serial;         /* of the callback it runs; 0: none; under the callbacks lock */
+    void *gc_thread;            /* the thread that runs the collection; under the callbacks lock */
+    uintptr_t gc_frame;         /* the frame that runs the collection: see mli_frame_runs; same
+                                   lock */
+    uint64_t gc_serial;         /* the serial of the callback that runs; 0: none; under the
+                                   callbacks lock */
 } mli_watch;
 
-/* What belongs to the latest sample of a device's phys. All 0: the device came after it. */
+/* The bytes of a device at the latest sample of its phys. All 0: the device is newer than the
+   sample. */
 typedef struct mli_sample_mark {
-    uint64_t held; /* the bytes that the device held, at the least */
+    uint64_t held; /* the least bytes that the device held */
     uint64_t in;   /* the bytes ever allocated, before the source ran */
 } mli_sample_mark;
 
@@ -8263,8 +8376,9 @@ typedef struct mli_device_record {
     mli_watch watch;
     mli_oom oom;                 /* under the lock of its phys */
     mli_sample_mark mark, before; /* before: while a source runs; under the lock of its phys */
-    struct mli_holders *holders; /* at its peak; under the snapshots lock */
-    mli_u64 peak_since;          /* ns since create: snapshots from then on are of this peak */
+    struct mli_holders *holders; /* the holders at its peak; under the snapshots lock */
+    mli_u64 peak_since;          /* ns since create; snapshots taken from then on belong to this
+                                    peak */
     mli_phys own_phys;
 } mli_device_record;
 
@@ -8332,7 +8446,7 @@ MLI_PRIVATE uint64_t mli_stat_lost(const memlord *lord, int stat);
 MLI_PRIVATE MLI_COLD void mli_loss_add(memlord *lord, int loss);
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss);
 
-/* Returns the number of resets. What was counted in an earlier epoch counts no more. */
+/* Returns the number of resets. Counts of an earlier epoch no longer count. */
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord);
 
 /* Returns the cell of the orphan record for a row. Requires: the row exists. */
@@ -8350,23 +8464,25 @@ MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t d
 /* Raises a span's highest level on a device to `level`: levels count modulo 2^64. */
 MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
 
-/* Raises a row's peak by a cell's high, if no other thread has published since the cell did.
-   Otherwise `published` may have been lower when the cell had its high. Requires: the caller holds
-   the row's lock. */
+/* Raises a row's peak by a cell's high, if no other thread has published since the cell did. If
+   another thread has, `published` may have been lower when the cell had its high. Requires: the
+   caller holds the row's lock. */
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell);
 
-/* What a call adds to the rows of a block: those of its device, its site and its tag. A free counts
-   on the rows that the block has. At the site that called free, it counts freed_here and
-   frees_here. */
+/* The counts that a call adds to the rows of a block: to the rows of its device, its site and its
+   tag. A free counts on the rows of the block, and counts freed_here and frees_here at the site
+   that called free. */
 typedef struct mli_row_delta {
     uint32_t dev;                    /* the device; 0: no device's row changes */
     uint64_t word2;                  /* the rows of the site and the tag */
     uint64_t in, out;                /* bytes */
     uint64_t allocs, frees;          /* 0 or 1 */
-    uint64_t freed_here, frees_here; /* bytes and frees at the site, of any site's blocks */
-    int undo;                        /* 1: take back an `in` and `allocs` counted before */
-    uint64_t attaches; /* the bytes and 1 more of a detached block that the call puts back on the
-                          map, or ends; 0: none */
+    uint64_t freed_here, frees_here; /* bytes and frees that the site freed, of blocks of any
+                                        site */
+    int undo;                        /* 1: takes back an `in` and `allocs` that were counted
+                                        before */
+    uint64_t attaches; /* the bytes, plus 1, of a detached block that the call puts back on the map
+                          or ends; 0: there is none */
 } mli_row_delta;
 /* Counts a block that is detached (by = 1), or put back or ended (by = -1): taken off the map while
    its bytes stay counted. Requires: the caller is inside, so that a fork finds both or neither. */
@@ -8377,8 +8493,8 @@ MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n);
 
-/* Returns a - b, both modulo 2^64. A small negative difference is 0: it comes from calls that were
-   half seen, and those never sum up to 2^56 bytes. */
+/* Returns a - b, both modulo 2^64. A small negative difference is 0: it comes from calls of which
+   the sum has one half, and these never add up to 2^56 bytes. */
 MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 
 /* Returns a + b, at most UINT64_MAX. */
@@ -8395,9 +8511,9 @@ MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole);
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                       mli_row_totals *sum);
 
-/* Returns the live bytes of a row, without a lock: this is the cost of memlord_allocated. It adds
-   the level of every thread's cell, published or not. A sum below 0 is returned as 0: this thread
-   has seen a free of another, but not yet the alloc that came before it. */
+/* Returns the live bytes of a row, without a lock, for memlord_allocated. It adds the level of
+   every thread's cell, published or not. A sum below 0 is returned as 0: the sum may have a free of
+   another thread, but not yet the alloc before it. */
 MLI_PRIVATE uint64_t mli_row_live(memlord *lord, int book, uint32_t number);
 
 /* Returns three figures of a device: the live bytes, the bytes freed since the last reset or
@@ -8405,23 +8521,23 @@ MLI_PRIVATE uint64_t mli_row_live(memlord *lord, int book, uint32_t number);
 MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
 
 /* Sets a row's peak to its live bytes. The publication count rises, so that the highs of other
-   threads no longer count. The caller's own cell stays exact; the orphan's is not its own. */
+   threads no longer count. The caller's own cell stays exact; the orphan's cell is nobody's own. */
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
                                              uint32_t number);
 
-/* Starts an epoch for a row: its sums so far become at_reset, and the peak is reset. Requires: the
-   caller holds the cold lock, so that resets run one at a time. */
-MLI_PRIVATE MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, uint32_t number);
-
 /* Excludes bytes from `freed` that are credited now but were freed in an earlier epoch. */
 MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t bytes);
-/* Restarts `freed` at 0, as a collection does. It adds to at_reset, so that what another thread
-   has added there meanwhile stays. */
+/* Restarts `freed` at 0, as a collection does. It adds to at_reset, so that an addition of another
+   thread there is not lost. */
 MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev);
 
 MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life);
 
 /* ---------------------------------------------------------------------- src/books/counters.c -- */
+
+static mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_t i) {
+    return (mli_ptr *)(uintptr_t)(chunks + 1) + i;
+}
 
 typedef char mli_check_cell[sizeof(mli_cell) == 64 ? 1 : -1];
 typedef char mli_check_row[offsetof(mli_row, published) % 8 ? -1 : 1];
@@ -8504,7 +8620,7 @@ MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t) {
 static void mli_cell_begin(memlord *lord, mli_thread *t, uint32_t dev, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_shard_enter_to_count(lord, t);
-    if (lord->counters.batch) { /* without a batch threads add to published without the lock */
+    if (lord->counters.batch) { /* without a batch threads add to `published` without the lock */
         mli_lock_take(&row->lock);
         mli_u64_add_own(&row->published, (uint64_t)0 - lord->counters.batch);
         mli_u64_store(&cell->base, (uint64_t)0 - lord->counters.batch);
@@ -8514,8 +8630,9 @@ static void mli_cell_begin(memlord *lord, mli_thread *t, uint32_t dev, mli_cell 
     mli_shard_leave(t);
 }
 
-/* Starts a chunk of a thread's cells for sites or tags: sets publish_seen of each to its row's
-   publish_count. Otherwise their highs would not count before their first publication. */
+/* Starts a chunk of a thread's cells for sites or tags: sets the publish_seen of each cell to the
+   publish_count of its row. Otherwise the high of a cell would not count before its first
+   publication. */
 static MLI_COLD void mli_cells_begin(memlord *lord, const mli_thread *t, int book,
                                      uint32_t number) {
     uint32_t n = mli_u32_load_acquire(&lord->counters.row_count[book]);
@@ -8634,8 +8751,8 @@ static void mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell
 }
 
 /* Returns how far a level may rise before it is published again: half a batch. For a device it is
-   at most a 32nd of the peak: the holders of a device are noted when a publication finds its peak
-   risen by a 16th, and a small device must publish often enough for that. */
+   at most a 32nd of the peak. The holders of a device are noted when a publication finds that its
+   peak has risen by a 16th, and a small device must publish often enough for that. */
 static uint64_t mli_publish_margin(memlord *lord, int book, const mli_row *row) {
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
     uint64_t most = lord->counters.batch / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
@@ -8650,10 +8767,10 @@ MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
 }
 
 /* Publishes a cell: brings its row up to the level less `hold`, which may also lower it, and raises
-   the row's peak. Called when level - base has left 0..batch. Afterwards `hold` bytes are held
+   the row's peak. Is called when level - base has left 0..batch. Afterwards `hold` bytes are held
    back, so that the level can rise by the margin, or fall by `hold`, before the next publication.
-   Locks the row about once in half a batch of growth or shrinkage. With batch 0 every call
-   publishes, by a shared add and no lock. */
+   So the row is locked about once for each half batch that the level grows or shrinks. With batch 0
+   every call publishes, by a shared add and without a lock. */
 static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
@@ -8715,8 +8832,8 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
         mli_cell_publish_due(lord, book, number, cell);
 }
 
-/* Adds a delta to all spans of a thread, when the orphan's cell counted it instead of its own: a
-   rise lowers the level at which each span began. */
+/* Adds a delta to all spans of a thread, after the orphan's cell has counted it in place of the
+   thread's own: a rise lowers the level at which each span began. */
 static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
     const mli_cell *cell = mli_cell_own_device(t, d->dev);
     uint64_t sign = d->undo ? UINT64_MAX : 1, rise = (d->in - d->out) * sign;
@@ -8731,8 +8848,8 @@ static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
 }
 
 /* Counts a delta on one row: in the thread's own cell or, if it has none, in the orphan's, which
-   every row has from its start. It takes only the locks count and row, which may be taken inside.
-   */
+   every row has from its start. It takes only the locks count and row, which may be taken
+   inside. */
 static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t number,
                           const mli_row_delta *d) {
     mli_cell *cell = mli_cell_at(t, book, number);
@@ -8780,7 +8897,7 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
     mli_row *row = mli_row_at(lord, book, number);
     mli_thread *t;
     uint64_t allocs = 0, frees = 0, cells = 0;
-    int blind = 0; /* 1: a cell's high does not count: another thread has published since */
+    int blind = 0; /* 1: a cell's high does not count, as another thread has published since */
     int64_t peak, published;
     memset(sum, 0, sizeof *sum);
     mli_lock_take(&row->lock);
@@ -8803,7 +8920,8 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
         if (mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count))
             level = mli_u64_load(&cell->high);
         else
-            blind |= (in | out) != 0; /* an untouched cell publishes with its first bytes */
+            blind |= (in | out) != 0; /* a cell that has not counted yet publishes at its first
+                                         bytes */
         level -= mli_u64_load(&cell->base);
         if (published + (int64_t)level > peak) peak = published + (int64_t)level;
     }
@@ -8855,7 +8973,9 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
     mli_lock_drop(&row->lock);
 }
 
-MLI_PRIVATE MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, uint32_t number) {
+/* Starts an epoch for a row: its sums so far become at_reset, and the peak is reset. Requires: the
+   caller holds the cold lock, so that resets run one at a time. */
+static MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, uint32_t number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_row *row = mli_row_at(lord, book, number);
     mli_row_totals sum;
@@ -8892,7 +9012,8 @@ static MLI_COLD void mli_counters_init(memlord *lord, const memlord_desc *desc) 
         lord->counters.batch = batch < MLI_BYTES_MAX ? batch : MLI_BYTES_MAX;
     for (book = 0; book < MLI_BOOKS; book++) lord->counters.row_count[book].v = 1;
 }
-/* Clears the row locks. A thread that held one while the map was stopped only read the row. */
+/* Clears the row locks. A thread that held such a lock while the map was stopped only read the
+   row. */
 static MLI_COLD void mli_counters_forked(memlord *lord) {
     int book;
     uint32_t i, n;
@@ -8941,8 +9062,8 @@ MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life) {
 /* A _locked function that lacks memory returns MLI_AGAIN (or NULL). mli_cold_leave then drops the
    lock, allocates, and lets the caller try again. stb_ds neither checks its allocations nor passes
    a context, so a table gets all memory that a put can need before that put, and frees it when the
-   table ends. Arrays that stb_ds has outgrown stay until then: they take less than the present
-   ones. */
+   table ends. Arrays that stb_ds has outgrown stay until the table ends; together they are smaller
+   than the present ones. */
 
 /* A block of the memory of a cold table (mli_dict), which is an stb_ds map with strings as keys. An
    item begins with its key, a char *. Items move when the table grows; none is removed. */
@@ -8966,8 +9087,8 @@ typedef struct mli_dict {
 #define MLI_AGAIN MEMLORD_RESULT_COUNT /* internal: allocate, then try again */
 
 /* Allocates under the cold lock: from the ledger's free pieces, or the block that mli_cold_leave
-   has allocated for this size. NULL: neither has it, and the size is noted for mli_cold_leave. It
-   never calls the host's allocator. */
+   has allocated for this size. NULL: neither has a piece, and the size is noted for mli_cold_leave.
+   It never calls the host's allocator. */
 MLI_PRIVATE MLI_COLD void *mli_cold_alloc(memlord *lord, size_t size);
 
 /* Begins a cold call: takes the cold lock. */
@@ -8994,13 +9115,14 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name(memlord *lord, const char *text, co
 MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *text,
                                                      const char **kept);
 
-/* Returns them; NULL: there are none. */
+/* Returns the labels of the ledger; NULL: there are none. */
 MLI_PRIVATE const char *mli_labels(const memlord *lord);
 
-#define MLI_INDEX_SUBJECT 255u /* in place of a dev: the key of the address's own record */
-#define MLI_INDEX_BIRTH 252u   /* over a hash: the number of the birth with that content */
-#define MLI_INDEX_MODULE 253u  /* of a module, by its start */
-#define MLI_INDEX_CONTENT 254u /* over a hash: the key of the site with that content */
+#define MLI_INDEX_SUBJECT 255u /* in place of a dev, in the key of the record of the address
+                                  itself */
+#define MLI_INDEX_BIRTH 252u   /* over a hash of the content: the number of a birth */
+#define MLI_INDEX_MODULE 253u  /* a module, by the address where it starts */
+#define MLI_INDEX_CONTENT 254u /* over a hash of the content: the key of a site */
 
 /* Returns the index key of an address on a device: the dev is in the top 8 bits. */
 static MLI_HOT uint64_t mli_index_key(const void *address, uint32_t dev) {
@@ -9016,8 +9138,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint
    index. The release makes the value visible with the key. */
 MLI_PRIVATE void mli_index_add_locked(memlord *lord, uint64_t key, uint64_t value);
 
-/* Adds a row with an index key, and the orphan's cell for it. Numbers start at 1: row 0 means none.
-   The row is published last, by the release of the row count. */
+/* Adds a row under an index key, and the orphan's cell for the row. Numbers start at 1: row 0 means
+   none. The row is published last, by the release of the row count. */
 MLI_PRIVATE MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, uint32_t dev,
                                                        void *subject, uint64_t key,
                                                        uint32_t *number);
@@ -9067,7 +9189,8 @@ MLI_PRIVATE MLI_COLD void mli_cold_enter(void) {
 MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
     mli_spare_block *spare = &mli_self.spare;
     mli_lock_drop(&mli_process.cold_lock);
-    mli_own_free(lord, spare->block, spare->size); /* another thread may have made it needless */
+    mli_own_free(lord, spare->block, spare->size); /* another thread may have done the work
+                                                      meanwhile */
     spare->block = NULL;
     if (*result != MLI_AGAIN) return 0;
     spare->size = spare->wanted;
@@ -9085,8 +9208,8 @@ static size_t mli_dict_takes(size_t size) {
     return (size + MLI_DICT_HEAD + 15) & ~(size_t)15;
 }
 
-/* Allocates for stb_ds from the first block of the table it works on. It cannot fail:
-   mli_dict_room_locked has reserved all that the put takes. */
+/* Allocates for stb_ds from the first block of the table it works on. It cannot fail, because
+   mli_dict_room_locked has reserved all memory that the put takes. */
 static MLI_COLD void *mli_stb_realloc(void *ptr, size_t size) {
     mli_dict *dict = mli_process.growing;
     char *fresh = (char *)dict->blocks + dict->blocks->size - dict->left + MLI_DICT_HEAD;
@@ -9110,7 +9233,7 @@ static MLI_COLD void *mli_stb_realloc(void *ptr, size_t size) {
 #ifdef __cplusplus
 extern "C" {
 #endif
-#if defined(__clang__) /* stb_ds string blocks are longer than their char storage[8] says */
+#if defined(__clang__) /* a string block of stb_ds is longer than its member char storage[8] */
 #define MLI_STB_PRIVATE static __attribute__((no_sanitize("bounds")))
 #else
 #define MLI_STB_PRIVATE static
@@ -9168,8 +9291,8 @@ static const stbds_array_header *mli_dict_array(const mli_dict *dict) {
     return stbds_header((void *)((char *)dict->items - dict->item));
 }
 
-/* Returns what stb_ds takes for an array of `capacity` items, and for a hash index: the formulas of
-   stbds_arrgrowf and stbds_make_hash_index. */
+/* Return the bytes that stb_ds takes for an array of `capacity` items, and for a hash index, by the
+   formulas of stbds_arrgrowf and stbds_make_hash_index. */
 static size_t mli_dict_array_takes(const mli_dict *dict, size_t capacity) {
     return mli_dict_takes(capacity * dict->item + sizeof(stbds_array_header));
 }
@@ -9192,8 +9315,9 @@ static MLI_COLD int mli_dict_reserve_locked(memlord *lord, mli_dict *dict, size_
     return 0;
 }
 
-/* Reserves the memory to put a key of this length: it may need a larger array, a larger index, and
-   a string block, by the formula of stbds_stralloc. 0: done. -1: there is no memory for it yet. */
+/* Reserves the memory to put a key of this length. The put may need a larger array, a larger index,
+   and a string block by the formula of stbds_stralloc. 0: done. -1: there is no memory for it
+   yet. */
 static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t length) {
     const stbds_array_header *array = mli_dict_array(dict);
     const stbds_hash_index *index = (const stbds_hash_index *)array->hash_table;
@@ -9422,7 +9546,7 @@ static MLI_HOT int mli_type_valid(memlord_device d) {
 MLI_PRIVATE MLI_NOINLINE int mli_selector_valid(memlord_device d);
 MLI_PRIVATE MLI_NOINLINE int mli_selects(memlord_device sel, memlord_device d);
 
-/* Returns a device as one word. Compilers extract its two halves by more instructions. */
+/* Returns a device as one word. Code that extracts its two halves would take more instructions. */
 static MLI_HOT uint32_t mli_device_word(memlord_device d) {
     uint32_t word;
     memcpy(&word, &d, sizeof word);
@@ -9468,8 +9592,8 @@ MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
    caller is inside the ledger's own call of the host's allocator. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev);
 
-/* Gets the dev on which the free of an unknown storage is counted: the device that was named. A
-   device without an index gets the first dev of its type, or index 0 if there is none. */
+/* Gets the dev that counts the free of an unknown storage: the dev of the named device. If that
+   names only a type, gets the first dev of the type, or that of index 0 if there is none. */
 MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *dev);
 
 MLI_PRIVATE MLI_COLD void mli_devices_life(mli_life *life);
@@ -9576,7 +9700,8 @@ MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32
 static const struct {
     char name[11];
     signed char type;
-} mli_type_aliases[] = {{"cuda_host", MEMLORD_DEVICE_PINNED}, /* before cuda, of which it is more */
+} mli_type_aliases[] = {{"cuda_host", MEMLORD_DEVICE_PINNED}, /* stands before "cuda", which is the
+                                                                 beginning of this word */
                         {"cpu_mapped", MEMLORD_DEVICE_MAPPED},
                         {"mps", MEMLORD_DEVICE_METAL},
                         {"xpu", MEMLORD_DEVICE_SYCL},
@@ -9688,15 +9813,15 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
 typedef struct mli_handle {
     mli_u32 generation; /* odd: open */
     uint32_t number;
-    struct mli_handle *next; /* in the list of closed records */
+    struct mli_handle *next; /* the next one in the list of closed records */
 } mli_handle;
 
 /* An account's record. A charge is one compare-and-swap of `word`: the low 15 bits of the
-   generation, and 49 bits of bytes. These are the bytes charged and those that tickets hold: both
-   count against the limit. `held` has the second alone, in the same form. While a block that comes
-   off a ticket is recorded, its bytes count twice. */
+   generation, and 49 bits of bytes. The bytes are those charged and those that tickets hold: both
+   count against the limit. `held` has the bytes of tickets alone, in the same form. While a block
+   that comes off a ticket is recorded, its bytes count twice. */
 typedef struct mli_account_record {
-    mli_handle handle; /* as name and device: under the cold lock */
+    mli_handle handle; /* under the cold lock, as are name and device */
     mli_u64 word, held, peak, refused, limit;
     memlord_device device;
     char name[48];
@@ -9717,11 +9842,12 @@ MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list);
 
 /* Closes a record, and puts it in a list. Requires: the lock of the list. */
 MLI_PRIVATE void mli_handle_close(mli_handle **list, mli_handle *h);
-/* Returns the number of account records, and one of them: 1 is the first. */
+/* The first returns the number of account records. The second returns one of them; record 1 is the
+   first. */
 MLI_PRIVATE MLI_COLD uint32_t mli_account_count(const memlord *lord);
 MLI_PRIVATE MLI_COLD mli_account_record *mli_account_at(const memlord *lord, uint32_t number);
 #if !defined(MEMLORD_NO_VERIFY)
-/* Returns the list of the closed ones. Requires: the cold lock. */
+/* Returns the list of closed account records. Requires: the cold lock. */
 MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord);
 #endif
 /* Returns 1 if a word read from a record belongs to this account. */
@@ -9735,17 +9861,17 @@ MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
 
 /* Returns the account if it is open and has a limit; else 0. */
 MLI_PRIVATE memlord_account mli_account_limited(memlord *lord, memlord_account account);
-/* Holds bytes of an account for a ticket. 0: its limit does not allow it. A closed one allows
+/* Holds bytes of an account for a ticket. 0: the limit does not allow that. A closed account allows
    all. */
 MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account, uint64_t bytes);
-/* Adds to the bytes that tickets hold of an account, whatever its limit, or gives them back. */
+/* Adds to the bytes that tickets hold of an account, whatever its limit is, or takes off them. */
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes);
-/* Returns 1 if an account could hold the bytes once those in flight count no more twice. */
+/* Returns 1 if an account could hold the bytes once the bytes in flight no longer count twice. */
 MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
                                                 uint64_t bytes, uint64_t in_flight);
-/* Counts a request that an account cannot hold, and returns 1. *out->bytes has what tickets hold,
-   too. Requires: no lock is held. */
+/* Counts a request that an account cannot hold, and returns 1. *out->bytes has the bytes that
+   tickets hold, too. Requires: no lock is held. */
 MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account account, uint64_t bytes,
                                             memlord_account_stat *out);
 
@@ -9753,8 +9879,8 @@ MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account accou
 MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account account,
                                            memlord_device device);
 
-/* Charges the bytes of a block, which is there whatever the limit allows. 0: it did not: the
-   account is closed or has 2^48. */
+/* Charges the bytes of a block, which exists whatever the limit is. 0: it charged nothing, because
+   the account is closed or has 2^48 bytes. */
 MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes);
 
 /* Takes the bytes of a block off the account it was charged to, unless that is closed. The host may
@@ -9867,11 +9993,11 @@ static void mli_account_word_add(mli_u64 *at, memlord_account account, int64_t b
 
 enum { /* how bytes are added to an account */
     MLI_CHARGE_HOST,  /* by memlord_account_charge: up to the limit */
-    MLI_CHARGE_HOLD,  /* for a ticket: up to the limit, and they are no peak */
-    MLI_CHARGE_BLOCK  /* by a block, which is there whatever the limit */
+    MLI_CHARGE_HOLD,  /* for a ticket: up to the limit, and not part of the peak */
+    MLI_CHARGE_BLOCK  /* by a block, which exists whatever the limit is */
 };
-/* Returns MEMLORD_OK if `bytes` may be added to an account, or taken off it. `now` is what it has,
-   with the bytes that tickets hold. */
+/* Returns MEMLORD_OK if `bytes` may be added to an account, or taken off it. `now` is the bytes on
+   the account, with those that tickets hold. */
 static memlord_result mli_account_check(uint64_t now, uint64_t held, int64_t bytes,
                                         uint64_t limit) {
     if (bytes < 0) return (uint64_t)0 - (uint64_t)bytes > now - held ? MEMLORD_E_INVALID : MEMLORD_OK;
@@ -9900,7 +10026,7 @@ static memlord_result mli_account_add(memlord *lord, memlord_account account, in
         now += (uint64_t)bytes; /* modulo 2^64 */
     } while (!mli_u64_cas(&b->word, &word, word - MLI_BYTES(word) + now));
     if (how == MLI_CHARGE_HOLD || !mli_account_word_is(mli_u64_load(&b->word), account))
-        return MEMLORD_OK; /* the record is another account's by now */
+        return MEMLORD_OK; /* the record belongs to another account by now */
     mli_u64_max(&b->peak, (int64_t)(now - held));
     if (how == MLI_CHARGE_BLOCK && bytes && now - held > limit) (void)mli_u64_add(&b->refused, 1);
     return MEMLORD_OK;
@@ -10106,11 +10232,12 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
    ends; nothing here allocates or takes a lock inside a shard. Lock: cold; memlord_sites_enable
    takes registry alone. */
 
-/* A site's record is made, and its strings are copied, when the site is first seen. It gets one row
-   on each device where it is used. A struct of the host that is new is compared by its content and
-   module: it may be a known site. A return address is a site by its place, which is found when the
-   address is first seen. The index has an address only where the module stays. For one of another
-   module each call asks which module is there now, as dlclose tells nobody. */
+/* A site's record is made, and its strings are copied, when the site is first seen. A site has one
+   row on each device where it is used. A new struct of the host is compared by its content and its
+   module, because it may be a known site. The site of a return address is known by its place, which
+   is looked up when the address is first seen. The index has the address only if the module stays
+   loaded. For any other address each call asks which module is there now, because dlclose tells
+   nobody. */
 
 typedef struct mli_scope_record {
     uint32_t id;
@@ -10123,7 +10250,7 @@ typedef struct mli_scope_record {
     mli_u64 birth; /* the last birth in this scope on no stream: mark:26 | number:26; 0: none yet */
 } mli_scope_record;
 
-#define MLI_CACHE_MAX 8192 /* homes at most, in memory of the cache's own */
+#define MLI_CACHE_MAX 8192 /* the most homes of a cache that has memory of its own */
 
 /* The mark, the scope and the stream that blocks have in common. */
 typedef struct mli_birth {
@@ -10138,14 +10265,16 @@ typedef struct mli_site_origin {
     const void *module; /* by mli_module_of; NULL: not known */
 } mli_site_origin;
 
-/* A module (an executable or a library) that had a return address. It is kept to the end: its
-   sites outlive it. A place is a module, its build id, and the offset of a call in its file. */
+/* A module (an executable or a library) that had a return address. The record is kept to the end,
+   because sites refer to a module that is unloaded. A place is a module, its build id, and the
+   offset of a call in its file. */
 typedef struct mli_module {
     uint32_t number;         /* from 1, in the order they are seen */
-    struct mli_module *next; /* of all modules: the one before it */
+    struct mli_module *next; /* the module that was seen before this one */
     mli_ptr same;            /* mli_module *: another that was loaded at the same start */
-    mli_image image;         /* its strings kept; read `id` only as mli_module_has_id does */
-    const char *build_id;    /* kept; in hexadecimal; "": it has none */
+    mli_image image;         /* its strings are kept ones; `id` may be read only as
+                                mli_module_has_id does */
+    const char *build_id;    /* a kept string, in hexadecimal; "": the module has none */
     unsigned char id[MLI_BUILD_ID_MAX];
 } mli_module;
 
@@ -10153,11 +10282,13 @@ typedef struct mli_site_record {
     memlord_site original;   /* displayed until the site is renamed or resolved */
     mli_ptr display;         /* const memlord_site *; a rename replaces the whole struct */
     const void *address;     /* the first return address; NULL: the site is a struct of the host */
-    const void *module;      /* of a struct of the host: see mli_site_origin */
-    const mli_module *where; /* of a return address; NULL: it was in no module */
-    uint64_t offset;         /* of the byte before it, which is inside the call, in its file */
+    const void *module;      /* the module of a struct of the host: see mli_site_origin */
+    const mli_module *where; /* the module of a return address; NULL: the address was in none */
+    uint64_t offset;         /* the offset in the file of the byte before the return address, which
+                                lies inside the call */
     mli_u32 resolved;        /* 1: the symbol of `address` was looked up */
-    uint32_t frame;          /* its number among the frames of stacks; 0: it is in no stack */
+    uint32_t frame;          /* the number of the site among the frames of stacks; 0: it is in no
+                                stack */
 } mli_site_record;
 
 /* Returns the module that was seen last, whose `next` was seen before it; NULL: none was. */
@@ -10188,15 +10319,12 @@ static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address)
     mli_site_record *site = mli_site_record_of(lord, address);
     return MLI_LIKELY(site != NULL) ? site : mli_place_of(lord, address);
 }
-MLI_PRIVATE MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site_record *site,
-                                                         const memlord_site *from);
-
 /* Returns a site as reports display it. A return address gets its symbol when it is first
    displayed: dladdr walks a module's symbols, which is too slow for a recording call. Requires: as
    mli_place_function. */
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site);
 
-/* Returns the record to show a listed site by now. Requires: as mli_site_display. */
+/* Returns the struct by which a listed site is displayed now. Requires: as mli_site_display. */
 MLI_PRIVATE const memlord_site *mli_site_display_of(memlord *lord, const memlord_site *site);
 /* The same without an allocation: what is looked up goes to *named, and is not kept. */
 MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site *site,
@@ -10224,7 +10352,7 @@ MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord) {
     return (mli_module *)mli_ptr_load_acquire(&lord->sites->modules);
 }
 
-/* Copies a site, its strings kept. MLI_AGAIN: it needs memory first. */
+/* Copies a site, and keeps its strings. MLI_AGAIN: it needs memory first. */
 static MLI_COLD memlord_result mli_site_copy_locked(memlord *lord, const memlord_site *from,
                                                     memlord_site *out) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -10268,8 +10396,8 @@ static MLI_COLD mli_site_record *mli_site_make_locked(memlord *lord, const memlo
     mli_ptr_store(&site->display, &site->original);
     return site;
 }
-/* Adds a site to the index under its content and its struct: the index has it under every struct
-   that it was ever displayed as. Requires: room for both is reserved. */
+/* Adds a site to the index under its content and under its struct. So the index has a site under
+   every struct that it was ever displayed as. Requires: room for two keys is reserved. */
 static MLI_COLD void mli_site_add_locked(memlord *lord, mli_site_record *site, uint64_t content) {
     mli_index_add_locked(lord, mli_index_key(&site->original, MLI_INDEX_SUBJECT),
                          (uint64_t)(uintptr_t)site);
@@ -10312,7 +10440,7 @@ MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord,
     MLI_REQUIRE(mli_none_held_but_orphan());
     mli_site_origin from = {planted, NULL};
     if (planted && !mli_site_record_of(lord, planted)) {
-        const uint64_t generation = mli_busy_begin(); /* it may take the loader's lock */
+        const uint64_t generation = mli_busy_begin(); /* the search may take the loader's lock */
         from.module = mli_module_of(planted);
         mli_busy_end(generation);
     }
@@ -10341,8 +10469,9 @@ static int mli_module_has_id(const mli_module *module) {
     if (!image->id_size || at > 4096 - image->id_size) return 1; /* the name alone tells */
     return !memcmp(image->id, module->id, image->id_size);
 }
-/* Finds the module that is at an address now. Returns 1 if *out is it, NULL for no module, and 0 if
-   the ledger does not know it, or the system cannot tell without a lock. */
+/* Finds the module that is at an address now. Returns 1 if *out is that module, or is NULL because
+   there is none. Returns 0 if the ledger does not know the module, or the system cannot tell
+   without a lock. */
 static MLI_COLD int mli_module_now(memlord *lord, const void *address, const mli_module **out) {
     mli_loaded now;
     int in = mli_loaded_at(address, &now);
@@ -10387,7 +10516,7 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
     if (image->id_size) memcpy(module->id, image->id, image->id_size);
     module->next = (mli_module *)mli_ptr_load(&lord->sites->modules);
     module->number = module->next ? module->next->number + 1 : 1;
-    mli_ptr_store_release(&lord->sites->modules, module); /* pairs with the readers of it */
+    mli_ptr_store_release(&lord->sites->modules, module); /* pairs with the loads of its readers */
     if (!first) {
         mli_index_add_locked(lord, key, (uint64_t)(uintptr_t)module);
     } else { /* the release pairs with the acquire in mli_module_now */
@@ -10400,8 +10529,8 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
 static uint64_t mli_place_offset(const mli_image *image, const void *address) {
     return (uintptr_t)address - 1 - (image ? (uintptr_t)image->bias : 0);
 }
-/* Finds the site of a place. NULL: there is none, and *key is free for it in the index. The same
-   module at another address has the same sites. */
+/* Finds the site of a place. NULL: there is none, and *key is free for it in the index. A module
+   that is loaded again at another address has the same sites. */
 static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module *module,
                                                 uint64_t offset, uint64_t *key) {
     uint64_t hash = offset * 0x9e3779b97f4a7c15u;
@@ -10427,7 +10556,7 @@ static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module 
 /* Names a place by its module and offset: "libfoo.so+0x1f0"; without a module by its address. */
 static MLI_COLD memlord_result mli_place_name_locked(memlord *lord, const mli_module *module,
                                                      uint64_t offset, memlord_site *out) {
-    char text[300]; /* a file name, and the offset */
+    char text[300]; /* the name of the module's file, and the offset */
     mli_out o;
     memlord_result r;
     mli_out_buffer(&o, text, sizeof text);
@@ -10439,8 +10568,8 @@ static MLI_COLD memlord_result mli_place_name_locked(memlord *lord, const mli_mo
     return r ? r : mli_name_locked(lord, "", &out->function);
 }
 
-/* Finds or makes the site of a return address. The index has the address, too, if its module
-   stays. */
+/* Finds or makes the site of a return address. If the module stays, the index has the address,
+   too. */
 static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *address,
                                                      const mli_image *image,
                                                      mli_site_record **out) {
@@ -10468,7 +10597,8 @@ static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *
     return MEMLORD_OK;
 }
 
-/* Makes the site of a return address. `module`: where it is; NULL: the system must be asked. */
+/* Makes the site of a return address. `module`: the module at the address; NULL: the function asks
+   the system. */
 static MLI_COLD mli_site_record *mli_place_make(memlord *lord, const void *address,
                                                 const mli_module *module) {
     char executable[MLI_PATH_MAX];
@@ -10506,8 +10636,8 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
         return NULL;
     return mli_symbol_at((const char *)site->address - 1);
 }
-/* Displays a site as `from`, whose copy the index then has, too: the host may pass any struct that
-   it was given. MLI_AGAIN: it needs memory first. */
+/* Displays a site as `from`. The index then has the copy of `from`, too, because the host may pass
+   any struct that it was given. MLI_AGAIN: it needs memory first. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
                                                        const memlord_site *from) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -10522,8 +10652,8 @@ static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_r
     mli_ptr_store_release(&site->display, shown); /* pairs with mli_site_display */
     return MEMLORD_OK;
 }
-MLI_PRIVATE MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site_record *site,
-                                                         const memlord_site *from) {
+static MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site_record *site,
+                                                    const memlord_site *from) {
     memlord_result r;
     do {
         mli_cold_enter();
@@ -10558,9 +10688,9 @@ MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site
     return named->function ? named : site;
 }
 
-/* Finds or adds the row of a site or a tag on a device. `from`: of a site; NULL: the row is of a
-   tag. The host knows a site by several addresses, but it has one row on a device: the index has
-   that under the site's record. */
+/* Finds or adds the row of a site or a tag on a device. `from`: the origin of a site; NULL: the row
+   is of a tag. The host may know a site by several addresses, but the site has one row on a device.
+   The index has the row under the site's record. */
 static MLI_COLD memlord_result mli_row_find_locked(memlord *lord, const mli_site_origin *from,
                                                    const char *tag, uint32_t dev,
                                                    uint32_t *number) {
@@ -10673,18 +10803,19 @@ MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind);
 static MLI_HOT void mli_site_given(const memlord_site *site) { mli_self.site = site; }
 
 /* Keeps a mistake at the site of the call in progress. The first one of a site may take memory.
-   `word2` has the rows of the block that it concerns, as without a side record; 0: there is none.
-   Returns 1 if it is the first of its kind there. Requires: no lock is held but the orphan lock. */
+   `word2` has the rows of the block in question, as it would be without a side record; 0: no block
+   is in question. Returns 1 if it is the first of its kind there. Requires: no lock is held but the
+   orphan lock. */
 MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
                                           uint64_t storage, uint64_t bytes, uint64_t word2);
-/* Keeps and logs an end of a tag or a scope that finds none to end. `caller`: its return address;
-   NULL: not known. Requires: the caller holds no lock. */
+/* Keeps and logs the end of a tag or a scope while none is open. `caller`: the return address of
+   that call; NULL: not known. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_end_misplaced(memlord *lord, const void *caller);
 
 /* Logs the mistakes that are not logged yet. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_anomalies_log(memlord *lord);
-/* Ends a call that may have noted a mistake. It logs nothing in the ledger's own logger: the
-   thread's next such call does. */
+/* Ends a call that may have noted a mistake. Within the ledger's own logger it logs nothing, and
+   the thread's next such call logs the mistake. */
 static MLI_HOT void mli_anomalies_tell(memlord *lord) {
     if (MLI_UNLIKELY(mli_self.untold)) mli_anomalies_log(lord);
 }
@@ -10692,7 +10823,7 @@ static MLI_HOT void mli_anomalies_tell(memlord *lord) {
 /* Copies the mistake of a number, from 0, with its sites as reports show them. Returns 0 if there
    is none. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD int mli_anomaly_read(memlord *lord, uint32_t number, memlord_anomaly *out);
-/* Returns how many mistakes were at sites beyond those that are kept. */
+/* Returns how many mistakes were at sites that found no room in the list. */
 MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord);
 
 /* Returns what is wrong with the storage or the size of a block; NULL: neither is. */
@@ -10711,9 +10842,10 @@ MLI_PRIVATE MLI_COLD void mli_anomalies_life(mli_life *life);
 
 /* A mistake, as the ledger keeps it. */
 typedef struct mli_anomaly {
-    memlord_anomaly is;        /* its site and born are filled in where it is read */
-    const memlord_site *given; /* the host's pointer: it is compared, and never followed */
-    const memlord_site *site, *born; /* the ledger's copies; NULL: none, or no memory for it */
+    memlord_anomaly is;        /* its `site` and `born` are filled in when the list is read */
+    const memlord_site *given; /* the host's pointer, which is compared and never followed */
+    const memlord_site *site, *born; /* the ledger's copies; NULL: there is none, or there was no
+                                        memory for the copy */
     int told;                  /* 1: it is logged */
 } mli_anomaly;
 struct mli_anomalies_state {
@@ -10759,7 +10891,7 @@ static MLI_COLD void mli_anomaly_again(mli_anomaly *a, uint64_t bytes, uint64_t 
     a->is.bytes = mli_add_saturated(a->is.bytes, bytes);
     a->is.last_ns = now;
 }
-/* Returns the site of a row, and sets *tag to the tag of another; each NULL for row 0. */
+/* Returns the site of one row, and sets *tag to the tag of another row. For row 0 each is NULL. */
 static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t word2,
                                                      const char **tag) {
     const uint32_t site = MLI_SITE_ROW(word2), row = MLI_TAG_ROW(word2);
@@ -10769,8 +10901,8 @@ static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t wor
         &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
 }
 
-/* Counts a mistake that the list has by the pointer of its site. Returns 0 if it does not have it
-   and has room for it: the site is to be copied first. */
+/* Counts a mistake if the list has one with this pointer to its site. Returns 0 if the list does
+   not have it and has room: the caller then copies the site first. */
 static MLI_COLD int mli_anomaly_known(memlord *lord, int kind, uint64_t bytes, uint64_t now) {
     struct mli_anomalies_state *s = lord->anomalies;
     mli_anomaly *a;
@@ -10848,7 +10980,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord) {
 
 /* -- the log -- */
 
-/* Returns the next mistake to log, and takes it for logged; 0: there is none. */
+/* Returns the next mistake to log, and marks it as logged; 0: there is none. */
 static MLI_COLD int mli_anomaly_untold(memlord *lord, mli_anomaly *out) {
     struct mli_anomalies_state *s = lord->anomalies;
     uint32_t i;
@@ -10991,7 +11123,7 @@ MLI_API size_t memlord_anomalies_each(memlord *lord, memlord_anomaly_fn fn, void
    and the open tags of a thread. May use books/sites and books/names. Invariant: only the thread
    itself reads and writes its cache and its tags. Lock: cold, for new names and births. */
 
-enum { /* the kinds of mli_cache_entry: what it finds, and by which key and salt */
+enum { /* the kinds of mli_cache_entry: the result of a look-up, and its key and salt */
     MLI_CACHE_SITE = MLI_BOOK_SITE, /* the cell of a site, by the site and the dev */
     MLI_CACHE_TAG = MLI_BOOK_TAG,   /* the cell of a tag, by the tag and the dev */
     MLI_CACHE_NAME,                 /* the kept copy of a host's tag, by the tag */
@@ -11016,7 +11148,6 @@ static MLI_HOT const mli_cache_entry *mli_cache_find(const mli_thread *t,
         if (MLI_LIKELY(memo->key == key && memo->salt == salt)) return memo;
     return NULL;
 }
-MLI_PRIVATE void mli_cache_free(memlord *lord, mli_thread *t);
 /* Caches a look-up, in place of the entry of its key. If all probes find other keys, it evicts the
    first. Requires: not inside, as the cache may grow. The orphan record caches nothing: its cells
    are used under a lock. */
@@ -11083,22 +11214,22 @@ MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_t
 
 /* Looks up the interposer: memlord_interposer. Requires: no lock is held. */
 MLI_PRIVATE MLI_COLD void mli_interposer_find(void);
-/* Begins a tag, or a scope, in the books of an interposer, too. Requires: no lock is held, here and
-   in mli_interposer_end. The acquire pairs with the release in mli_interposer_find. */
+/* Begins a tag, or a scope, in the books of an interposer, too. Requires, as mli_interposer_end: no
+   lock is held. The acquire pairs with the release in mli_interposer_find. */
 MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name);
-/* Ends the innermost tags, or scopes, there. */
+/* Ends the innermost tags, or scopes, in those books. */
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count);
 
 MLI_PRIVATE MLI_COLD void mli_tags_life(mli_life *life);
 
 /* -------------------------------------------------------------------------- src/books/tags.c -- */
 
-MLI_PRIVATE void mli_cache_free(memlord *lord, mli_thread *t) {
+static void mli_cache_free(memlord *lord, mli_thread *t) {
     if (t->cache && t->cache != t->cache_inline)
         mli_own_free(lord, t->cache, (t->cache_mask + 1 + MLI_CACHE_PATH) * sizeof *t->cache);
 }
-/* Makes room for one more entry: empties the cache, twice as large if it can be. What was cached is
-   looked up again. */
+/* Makes room for one more entry: doubles the cache if it can, and empties it. Later calls look up
+   again what they need. */
 static MLI_COLD void mli_cache_grow(memlord *lord, mli_thread *t) {
     const size_t homes = t->cache_mask + 1;
     mli_cache_entry *more = NULL;
@@ -11338,7 +11469,7 @@ MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag)
     mli_thread *t = mli_thread_get(lord);
     const char *kept = "";
     memlord_result r;
-    if (!t) return kept; /* inside the ledger's allocator: the alloc passes through */
+    if (!t) return kept; /* within the ledger's own allocator call the alloc passes through */
     r = mli_tag_kept(lord, t, tag, &kept);
     mli_thread_put(lord, t);
     if (r == MEMLORD_OK) return kept;
@@ -11473,7 +11604,7 @@ MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, con
     if (!lord) return &mli_no_site;
     t = mli_thread_get(lord);
     if (!t) return &mli_no_site;
-    mli_thread_put(lord, t); /* here already: the orphan record caches nothing */
+    mli_thread_put(lord, t); /* is put back here already, as the orphan record caches nothing */
     place.file = file ? file : "";
     place.function = function ? function : "";
     place.line = line;
@@ -11484,7 +11615,8 @@ MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, con
 MLI_API uint64_t memlord_mark(memlord *lord) {
     uint64_t born;
     if (!lord) return 0;
-    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* a requested report is of the old mark */
+    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* first, so that a requested report has the old
+                                                       mark */
     born = mli_u64_load(&lord->tags.birth_mark);
     while (MLI_BIRTH(born) < MLI_MARK_MAX)
         if (mli_u64_cas(&lord->tags.birth_mark, &born, born + mli_word2_of(0, 0, 1)))
@@ -11597,12 +11729,12 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
    over its blocks, so they end at 0. The table and MLI_PICKED change while the caller is inside and
    no other thread can reach the entry. The room for an insert is reserved before. */
 
-/* A return address in a stack. Its site is found when the node is added, so a module that is
-   unloaded later does not change it. */
+/* A return address in a stack. Its site is looked up when the node is added, so the site stays
+   right when the module is unloaded later. */
 typedef struct mli_stack_node {
     uint64_t stays;        /* the return address, if its module stays; else 0 */
     mli_site_record *site; /* of the return address; its `frame` is not 0 */
-    uint32_t parent, next; /* two nodes: the caller's, and the next one of the chain */
+    uint32_t parent, next; /* the node of the caller; the next node of the chain */
 } mli_stack_node;
 
 typedef struct mli_stack_row {
@@ -11611,13 +11743,14 @@ typedef struct mli_stack_row {
     /* Since the last reset: alloc_bytes and allocs are estimates for all allocs of the stack;
        samples and picked_bytes are the number and the bytes of the allocs that were picked. */
     uint64_t alloc_bytes, samples, picked_bytes;
+    uint64_t temporaries; /* picked allocs that their thread freed before it had another picked */
     double allocs;
-    uint64_t live, peak, blocks;   /* blocks: those of its picked blocks that live */
-    double variance;               /* of live; 0 if blocks is 0 */
+    uint64_t live, peak, blocks;   /* `blocks`: how many of its picked blocks are live */
+    double variance;               /* the variance of `live`; 0 if `blocks` is 0 */
 } mli_stack_row;
 
-/* A picked block stands for `scale` allocs like it: the inverse of the probability that it was
-   picked. Its weight is its bytes times that. */
+/* A picked block stands for `scale` allocs like it. `scale` is the inverse of the probability that
+   the block was picked, and its weight is its bytes times `scale`. */
 typedef struct mli_pick {
     uint64_t key;
     double scale;
@@ -11639,9 +11772,14 @@ MLI_PRIVATE MLI_NOINLINE mli_stack_row *mli_stack_row_at(const memlord *lord, ui
 #if !defined(MEMLORD_NO_PROFILES)
 MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t number);
 #endif
-/* mli_stacks_on returns 1 if the ledger has stacks, mli_stacks_sampled if it takes them by samples. */
+/* mli_stacks_on returns 1 if the ledger takes stacks, or has some; mli_stacks_sampled if some were
+   taken by samples. */
 MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord);
 MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord);
+/* Returns the frames and the bytes from sample to sample that hold for allocs now; 0 and 0: none are
+   taken. */
+MLI_PRIVATE MLI_COLD uint32_t mli_stacks_depth(const memlord *lord);
+MLI_PRIVATE MLI_COLD uint64_t mli_stacks_bytes(const memlord *lord);
 /* Writes "estimates: a sample each 512 KiB". */
 MLI_PRIVATE MLI_COLD void mli_stacks_put_rate(const memlord *lord, mli_out *o);
 /* Returns how many stacks could not be taken in full. */
@@ -11667,19 +11805,19 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e
 /* Returns the stack of a block. Requires, as the next two: the caller is inside, or holds the
    entry. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e);
-/* Removes a block from the table, and returns its stack: its row keeps its bytes. */
+/* Removes a block from the table, and returns its stack. The row keeps the bytes of the block. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e);
 /* Ends the stack of a block that ends. */
 MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo);
-/* Takes a block that is not in the table any more off its row. */
-MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes);
+/* Takes a block that is not in the table any more off its row; `frees`: it ends. */
+MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees);
 /* Gives back the room of a stack whose block was not opened. */
 MLI_PRIVATE void mli_stack_forget(memlord *lord);
 /* Keeps the stack of a block that is moved to a device and a row of the sites, or comes back. */
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint32_t dev,
                                          uint32_t site);
 
-/* Notes that the block with the stack just set is not new: it had `bytes`. */
+/* Notes that the block whose stack was just set is not new, and had `bytes` before. */
 MLI_PRIVATE void mli_stack_again(uint64_t bytes);
 
 /* Draws whether the alloc that this call records is picked. If so, finds its stack, and notes the
@@ -11709,7 +11847,7 @@ MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life);
 
 #define MLI_STACK_HEADS 65536u     /* chains of nodes */
 #define MLI_STACK_ROW_HEADS 16384u /* chains of rows */
-#define MLI_STACK_OWN 16           /* frames of our own that an unwinder may begin with */
+#define MLI_STACK_OWN 16           /* how many frames of our own an unwinder may begin with */
 #define MLI_STACK_BYTES ((uint64_t)512 << 10)
 #define MLI_PICK_MIN 256
 typedef char mli_check_stack_node[sizeof(mli_stack_node) <= 24 ? 1 : -1];
@@ -11721,8 +11859,8 @@ MLI_PRIVATE const mli_pick mli_pick_none = {0, 0, 0, 0};
 
 /* -- samples -- */
 
-/* Returns the natural logarithm of n / 2^53, for n from 1 to 2^53, to 12 digits: with
-   z = (m - 1) / (m + 1) it is 2 (z + z^3/3 + z^5/5 ...). */
+/* Returns the natural logarithm of n / 2^53, for n from 1 to 2^53, to 12 digits, by 2 (z + z^3/3 +
+   z^5/5 ...) with z = (m - 1) / (m + 1). */
 static MLI_COLD double mli_log_of(uint64_t n) {
     double m = (double)n, e = -53, z, z2, sum = 0;
     int i;
@@ -11754,10 +11892,10 @@ static MLI_COLD uint64_t mli_mixed(uint64_t n) {
     n = (n ^ n >> 27) * 0x94d049bb133111ebu;
     return n ^ n >> 31;
 }
-/* Gives a ledger the seed of its samples: that of the host, or another one in each run, process and
-   ledger. A forked child gets another one in any case. Without one of the host's the seed is mixed
-   from what the system tells in calls that neither wait nor fail, as the first call of a process
-   may come from inside malloc or from a sandbox. */
+/* Gives a ledger the seed of its samples. It is the seed of the host or, without one, differs in
+   each run, process and ledger. A forked child always gets another seed. The seed is mixed from
+   answers of system calls that neither wait nor fail, because the first call of a process may come
+   from inside malloc or from a sandbox. */
 static MLI_COLD void mli_stacks_seed(memlord *lord) {
     uint64_t seed = mli_mixed(lord->stacks.seed + 1);
     if (lord->stacks.repeatable) {
@@ -11767,31 +11905,38 @@ static MLI_COLD void mli_stacks_seed(memlord *lord) {
     seed = mli_mixed(seed ^ mli_pid());
     seed = mli_mixed(seed ^ mli_wall_now());
     seed = mli_mixed(seed ^ mli_now());
-    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)lord);  /* which the system places at random */
+    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)lord); /* an address is random */
     seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)&seed); /* the stack, too */
     seed = mli_mixed(seed ^ mli_u64_load(&mli_process.generation)); /* of the newest ledger */
     lord->stacks.seed = seed;
 }
 /* Draws the number of bytes until a thread's next sample. It is exponentially distributed, and its
    mean is stack_bytes. The random numbers are those of splitmix64. Each thread record of each
-   ledger begins at its own place in them. */
+   ledger begins at its own place in their sequence. */
 static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
     const uint64_t step = 0x9e3779b97f4a7c15u;
     uint64_t r;
     if (!t->stack_random) t->stack_random = mli_mixed(lord->stacks.seed + t->id * step);
     t->stack_random += step;
     r = (mli_mixed(t->stack_random) >> 11) + 1;
-    t->stack_left = (int64_t)(-mli_log_of(r) * (double)lord->stacks.bytes) + 1;
+    t->stack_left = (int64_t)(-mli_log_of(r) * (double)t->stack_mean) + 1;
 }
 
-/* Counts the bytes of an alloc on the general path. 1: it is picked. */
-static MLI_COLD int mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
-    if (!mli_stacks_sampled(lord)) return 1;
-    if (!t->stack_random) mli_stack_draw(lord, t);
+/* Counts the bytes of an alloc on the general path. Returns the mean by which it is picked; 0: it is
+   not. After a change of the rate it draws again: what is left of an old draw has the distribution
+   of a new one, so no estimate has a bias. */
+static MLI_COLD uint64_t mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
+    const uint64_t mean = mli_u64_load(&lord->stacks.bytes);
+    if (t->stack_mean != mean || !t->stack_random) {
+        t->stack_mean = mean;
+        t->stack_left = 0;
+        if (mean > 1) mli_stack_draw(lord, t);
+    }
+    if (mean == 1) return 1;
     t->stack_left -= (int64_t)bytes;
     if (t->stack_left > 0) return 0;
     mli_stack_draw(lord, t);
-    return 1;
+    return mean;
 }
 
 /* -- the tree and the rows -- */
@@ -11825,9 +11970,9 @@ static mli_u32 *mli_stack_row_head(const memlord *lord, uint32_t node, uint32_t 
     return &mli_stack_heads_of(lord)->rows[hash >> 18];
 }
 
-/* Returns the node of a site under its caller's or, without a site, that of a return address in a
-   module that stays; 0: there is none. Needs no lock: the acquires pair with the releases of those
-   who add. */
+/* Returns the node of a site under the node of its caller. Without a site, returns the node of a
+   return address in a module that stays. 0: there is none. Needs no lock: the acquires pair with
+   the releases of the functions that add nodes. */
 static MLI_HOT uint32_t mli_stack_child(const memlord *lord, uint32_t parent, const void *address,
                                         const mli_site_record *site) {
     uint32_t n = mli_u32_load_acquire(mli_stack_head(lord, parent, address));
@@ -11865,7 +12010,7 @@ static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_sit
     return MEMLORD_OK;
 }
 /* Finds or adds the node of a site. E_NOMEM: the tree is full. MLI_AGAIN: it needs memory first.
-   The chain is that of the site's address, at which the module need not be any more. */
+   The node is in the chain of the site's address, though the module may no longer be there. */
 static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32_t parent,
                                                            mli_site_record *site, int stays,
                                                            uint32_t *number) {
@@ -11888,8 +12033,8 @@ static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32
     *number = n;
     return MEMLORD_OK;
 }
-/* Returns the node of a return address, which is new or may be of another module by now: the site
-   tells. Adds it on first use; 0: no room for it. */
+/* Returns the node of a return address, and adds it on first use. Another module may be at a known
+   address by now, so the site of the address decides. 0: no room for the node. */
 static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, const void *address) {
     mli_site_record *site = mli_place_at(lord, address);
     uint32_t n = site ? mli_stack_child(lord, parent, site->address, site) : 0;
@@ -11988,8 +12133,8 @@ static void mli_pick_remove(memlord *lord, mli_pick *gone) {
     lord->stacks.pick_count--;
 }
 
-/* Puts a larger table in place of the present one, unless another thread has. *table and *cap are
-   then those to free. */
+/* Puts a larger table in place of the present one, unless another thread has done so. *table and
+   *cap get the table to free. */
 static MLI_COLD void mli_pick_swap(memlord *lord, mli_pick **table, size_t *cap) {
     MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_pick *old = lord->stacks.picks;
@@ -12046,6 +12191,24 @@ static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes
     row->allocs -= row->samples-- == 1 ? row->allocs : pick->scale;
 }
 
+/* Notes the block as the last one that this thread had picked. */
+static void mli_taken_set(memlord *lord, const mli_pick *pick) {
+    mli_thread *t = mli_self.thread;
+    if (mli_self.generation != lord->generation) return; /* it has no record */
+    t->taken_key = pick->key;
+    t->taken_row = pick->row;
+    t->taken_type = pick->type;
+}
+/* Returns 1 if this block, which ends, is that last one. Then there is none. */
+static int mli_taken_ends(memlord *lord, const mli_pick *pick) {
+    mli_thread *t = mli_self.thread;
+    if (mli_self.generation != lord->generation || t->taken_row != pick->row ||
+        t->taken_key != pick->key || t->taken_type != pick->type)
+        return 0;
+    t->taken_row = 0;
+    return 1;
+}
+
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e) {
     mli_pick pick;
     mli_stack_row *row;
@@ -12056,6 +12219,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e
     pick.row = mli_self.pick_row;
     pick.scale = mli_self.pick_scale;
     mli_self.pick_row = 0;
+    mli_taken_set(lord, &pick);
     mli_lock_take(&lord->stacks.lock);
     lord->stacks.pick_reserved--;
     lord->stacks.pick_count++;
@@ -12069,7 +12233,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e
         row->allocs += pick.scale;
         row->samples++;
     }
-    if (bytes > mli_self.pick_had) { /* as the totals count the growth of a block */
+    if (bytes > mli_self.pick_had) { /* like the totals, which count only the growth of a block */
         row->alloc_bytes += mli_pick_weight(&pick, bytes - mli_self.pick_had);
         row->picked_bytes += bytes - mli_self.pick_had;
     }
@@ -12098,75 +12262,18 @@ MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, in
     if (MLI_LIKELY(!(e->word1 & MLI_PICKED))) return;
     mli_lock_take(&lord->stacks.lock);
     pick = mli_pick_of_locked(lord, e);
+    if (mli_taken_ends(lord, pick) && !undo) mli_stack_row_at(lord, pick->row)->temporaries++;
     mli_stack_credit(lord, pick, MLI_BYTES(e->word1), undo);
     mli_pick_remove(lord, pick);
     mli_lock_drop(&lord->stacks.lock);
 }
-MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes) {
+MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees) {
     if (!pick->row) return;
     mli_lock_take(&lord->stacks.lock);
+    if (frees && mli_taken_ends(lord, pick)) mli_stack_row_at(lord, pick->row)->temporaries++;
     mli_stack_credit(lord, pick, bytes, 0);
     mli_lock_drop(&lord->stacks.lock);
 }
-
-/* -- frame pointers -- */
-
-#if MLI_FRAME_POINTERS
-#ifdef __cplusplus
-extern "C" {
-#endif
-int mli_attr_of_thread(pthread_t thread, pthread_attr_t *attr)
-    __asm__("pthread_getattr_np") __attribute__((weak));
-int mli_attr_stack(const pthread_attr_t *attr, void **stack, size_t *size)
-    __asm__("pthread_attr_getstack") __attribute__((weak));
-#ifdef __cplusplus
-}
-#endif
-static MLI_COLD void mli_stack_bounds_find(void) {
-    pthread_attr_t attr;
-    void *from;
-    size_t size;
-    mli_self.stack_to = 1; /* which no frame lies below */
-    if (!mli_attr_of_thread || !mli_attr_stack || mli_attr_of_thread(pthread_self(), &attr)) return;
-    if (!mli_attr_stack(&attr, &from, &size)) {
-        mli_self.stack_from = (uintptr_t)from;
-        mli_self.stack_to = (uintptr_t)from + size;
-    }
-    (void)pthread_attr_destroy(&attr);
-}
-/* Removes the signature that aarch64 may have put into a return address. */
-static void *mli_return_address_plain(uintptr_t address) {
-#if defined(__aarch64__)
-    __asm__("mov x30, %0\n\thint #7\n\tmov %0, x30" : "+r"(address) : : "x30"); /* xpaclri */
-#endif
-    return (void *)address;
-}
-/* Begins with the frame of the call in progress: our own code need not keep frame pointers. Each
-   frame must lie behind the one before, as those of callers do, so a cycle ends. */
-MLI_API MLI_NOINLINE __attribute__((no_sanitize("address"))) size_t
-memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
-    void *own = MLI_FRAME_ADDRESS();
-    uintptr_t at = (uintptr_t)(mli_self.unwinding ? mli_self.frame : own), from = (uintptr_t)own;
-    const size_t size = 2 * sizeof at;
-    size_t n = 0;
-    (void)user;
-    if (!mli_self.stack_to) mli_stack_bounds_find();
-    if (from < mli_self.stack_from || from >= mli_self.stack_to) return 0;
-    while (n < cap && at >= from && at <= mli_self.stack_to - size && at % sizeof at == 0) {
-        const uintptr_t *frame = (const uintptr_t *)at;
-        if (!frame[1]) break;
-        frames[n++] = mli_return_address_plain(frame[1]);
-        from = at + size;
-        at = frame[0];
-    }
-    return n;
-}
-#else
-MLI_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
-    (void)user, (void)frames, (void)cap;
-    return 0;
-}
-#endif
 
 /* -- the stack of an alloc -- */
 
@@ -12200,8 +12307,8 @@ MLI_PRIVATE void mli_stack_again(uint64_t bytes) {
     mli_self.pick_had = bytes;
 }
 
-/* Returns how many of `n` frames are our own: those inside the address that the site names, else
-   inside the caller's. */
+/* Returns how many of `n` frames are our own: those before the address of the site or, if no frame
+   has that, before the address of the caller. */
 static size_t mli_stack_own(void *const *frames, size_t n, const void *site, const void *caller) {
     const void *wanted = site ? site : caller;
     size_t i = 0;
@@ -12213,30 +12320,32 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
 }
 
 /* Returns 0 if the call may not unwind: past the thread's exit hook, in an unwinder, or in a child
-   of vfork, whose locks and thread-locals are its parent's. To ask for the process takes a system
-   call, which only samples can afford: every alloc of such a child is unwound. */
+   of vfork, whose locks and thread-locals are its parent's. To learn the process takes a system
+   call, which only samples can afford. So if every alloc is picked, allocs in such a child are
+   unwound, too. */
 static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t,
                                          uintptr_t here) {
     if (mli_is_orphan(lord, t) || mli_frame_runs(&mli_self.unwinding, here)) return 0;
-    return !mli_stacks_sampled(lord) || mli_pid() == mli_u64_load(&mli_process.pid);
+    return mli_u64_load(&lord->stacks.bytes) == 1 || mli_pid() == mli_u64_load(&mli_process.pid);
 }
-/* Returns how many of `n` frames come before the first one that cannot be code: that one is
-   garbage, or the end of the stack. Code has no address with a top byte: keys of the index use that
-   byte. */
+/* Returns how many of `n` frames come before the first one that cannot be code: that frame is
+   garbage, or the end of the stack. Code has no address with a top byte, and keys of the index use
+   that byte. */
 static size_t mli_stack_sound(void *const *frames, size_t n) {
     size_t i = 0;
     while (i < n && frames[i] && !((uint64_t)(uintptr_t)frames[i] >> 56)) i++;
     return i;
 }
 
-/* Writes the stack of the call in progress to `frames`, which has room for the depth and our own
-   frames, and sets *from to its first frame. Returns its depth. If nothing may be unwound, or
+/* Writes the stack of the call in progress to `frames`, which has room for `most` frames and our own
+   ones, and sets *from to its first frame. Returns its depth. If nothing may be unwound, or
    nothing was, the stack is the one return address that is known, or it is empty. */
-static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t cap,
+static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t most,
                                         const memlord_site *site, size_t *from) {
     const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
     void *caller = mli_self.caller;
     void *known = record ? (void *)(uintptr_t)record->address : NULL;
+    const size_t cap = most + MLI_STACK_OWN;
     size_t n = 0;
     *from = 0;
     if (may_unwind) {
@@ -12247,7 +12356,7 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **fr
         n = mli_stack_sound(frames, n < cap ? n : cap);
         *from = mli_stack_own(frames, n, known, caller);
     }
-    if (n > *from) return n - *from < lord->stacks.depth ? n - *from : lord->stacks.depth;
+    if (n > *from) return n - *from < most ? n - *from : most;
     (void)mli_u64_add(&lord->stacks.cut, 1);
     *from = 0;
     frames[0] = known ? known : mli_is_own(caller) ? NULL : caller;
@@ -12263,7 +12372,7 @@ static MLI_COLD int mli_stacks_ready(memlord *lord) {
     fresh = (mli_stack_heads *)mli_own_alloc(lord, sizeof *fresh);
     if (!fresh) return 0;
     mli_lock_take(&lord->stacks.lock);
-    if (!mli_stack_heads_of(lord)) { /* the release pairs with the acquire in there */
+    if (!mli_stack_heads_of(lord)) { /* the release pairs with the acquire in mli_stack_heads_of */
         mli_ptr_store_release(&lord->stacks.heads, fresh);
         fresh = NULL;
     }
@@ -12276,14 +12385,16 @@ MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint
                                               uint64_t bytes, const memlord_site *site) {
     MLI_REQUIRE(!mli_is_inside());
     void *frames[MLI_STACK_DEPTH_MAX + MLI_STACK_OWN];
-    const double mean = (double)lord->stacks.bytes;
-    const size_t cap = lord->stacks.depth + MLI_STACK_OWN;
+    const uint32_t most = mli_stacks_depth(lord);
     size_t depth, from;
     uint32_t row = 0, at = 0;
+    double mean;
     int may;
-    if (!mli_stack_due(lord, t, bytes)) return;
+    if (mli_u32_load(&t->special) & MLI_SPECIAL_REDRAW) mli_special_set(t, MLI_SPECIAL_REDRAW, 0);
+    mean = (double)(most ? mli_stack_due(lord, t, bytes) : 0);
+    if (!(mean > 0)) return;
     may = mli_stack_may_unwind(lord, t, MLI_STACK_ADDRESS());
-    depth = mli_stack_unwind(lord, may, frames, cap, site, &from);
+    depth = mli_stack_unwind(lord, may, frames, most, site, &from);
     if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         at = MLI_SITE_ROW(mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev));
     if (mli_stacks_ready(lord)) row = mli_stack_row_of(lord, frames + from, depth, dev, at);
@@ -12339,6 +12450,7 @@ MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
     out->live_bytes = row->live;
     out->peak_bytes = row->peak;
     out->samples = row->samples;
+    out->temporaries = row->temporaries;
     variance = row->variance;
     mli_lock_drop(&lord->stacks.lock);
     out->error_bytes = mli_square_root(variance);
@@ -12353,10 +12465,20 @@ MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t nu
     return copy;
 }
 #endif
-MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord) { return lord->stacks.depth != 0; }
-MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord) { return lord->stacks.bytes > 1; }
+MLI_PRIVATE MLI_COLD uint32_t mli_stacks_depth(const memlord *lord) {
+    return mli_u32_load_acquire(&lord->stacks.depth); /* pairs with mli_stacks_begin */
+}
+MLI_PRIVATE MLI_COLD uint64_t mli_stacks_bytes(const memlord *lord) {
+    return mli_stacks_depth(lord) ? mli_u64_load(&lord->stacks.bytes) : 0;
+}
+MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord) {
+    return mli_stacks_depth(lord) || mli_stack_rows(lord) > 1;
+}
+MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord) {
+    return mli_u64_load(&lord->stacks.estimated) != 0;
+}
 MLI_PRIVATE MLI_COLD void mli_stacks_put_rate(const memlord *lord, mli_out *o) {
-    mli_putf(o, "estimates: a sample each %jo", lord->stacks.bytes);
+    mli_putf(o, "estimates: a sample each %jo", mli_u64_load(&lord->stacks.estimated));
 }
 MLI_PRIVATE MLI_COLD uint64_t mli_stacks_cut(const memlord *lord) {
     return mli_u64_load(&lord->stacks.cut);
@@ -12372,35 +12494,47 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord) {
 static MLI_COLD const char *mli_stacks_check(const memlord_desc *desc) {
     return desc->stack_depth > MLI_STACK_DEPTH_MAX ? "[create] stack_depth is over 128" : NULL;
 }
-/* Sets up the stacks that a description asks for. Unwinds once: the first time a platform's
-   unwinder may load a library. */
-static MLI_COLD void mli_stacks_init(memlord *lord, const memlord_desc *desc) {
-    MLI_REQUIRE(!lord->back);
+/* Takes stacks of `depth` frames from now on, each `bytes` in the mean; 0: the default. The first
+   time it seeds the samples and unwinds: a platform's unwinder may then load a library. */
+static MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes) {
     void *frames[1];
     uint64_t generation;
-    mli_lock_rank(&lord->stacks.lock, MLI_RANK_STACKS);
-    if (!desc->stack_depth) return;
-    lord->stacks.depth = desc->stack_depth;
-    lord->stacks.bytes = desc->stack_bytes ? desc->stack_bytes : MLI_STACK_BYTES;
-    if (lord->stacks.bytes > MLI_BYTES_MAX) lord->stacks.bytes = MLI_BYTES_MAX;
-    lord->stacks.frame_count.v = lord->stacks.node_count.v = lord->stacks.row_count.v = 1;
+    if (!bytes) bytes = MLI_STACK_BYTES;
+    if (bytes > MLI_BYTES_MAX) bytes = MLI_BYTES_MAX;
+    if (!mli_u32_exchange(&lord->stacks.begun, 1)) {
+        mli_stacks_seed(lord);
+        generation = mli_busy_begin();
+        if (lord->stacks.unwinder.fn == mli_unwind) (void)mli_unwind(NULL, frames, 1);
+        mli_busy_end(generation);
+    }
+    mli_u64_store(&lord->stacks.bytes, bytes);
+    if (bytes > 1) mli_u64_store(&lord->stacks.estimated, bytes);
+    mli_u32_store_release(&lord->stacks.depth, depth); /* pairs with mli_stacks_depth */
     mli_hook_set(lord, MLI_HOOK_STACKS, 1);
+    mli_special_set_all(lord, MLI_SPECIAL_REDRAW, 1);
+}
+/* Takes none any more. Blocks keep the stacks that they have. */
+static MLI_COLD void mli_stacks_end(memlord *lord) {
+    mli_u32_store_release(&lord->stacks.depth, 0);
+    mli_hook_set(lord, MLI_HOOK_STACKS, 0);
+    mli_special_set_all(lord, MLI_SPECIAL_REDRAW, 0);
+}
+static MLI_COLD void mli_stacks_init(memlord *lord, const memlord_desc *desc) {
+    MLI_REQUIRE(!lord->back);
+    mli_lock_rank(&lord->stacks.lock, MLI_RANK_STACKS);
+    lord->stacks.frame_count.v = lord->stacks.node_count.v = lord->stacks.row_count.v = 1;
+    lord->stacks.bytes.v = 1;
     lord->stacks.unwinder = desc->unwinder;
+    if (!desc->unwinder.fn) lord->stacks.unwinder.fn = mli_unwind;
     lord->stacks.seed = desc->stack_seed;
     lord->stacks.repeatable = desc->stack_seed != 0;
-    mli_stacks_seed(lord);
-    if (desc->unwinder.fn) return;
-    lord->stacks.unwinder.fn = mli_unwind;
-    generation = mli_busy_begin();
-    (void)mli_unwind(NULL, frames, 1);
-    mli_busy_end(generation);
+    if (desc->stack_depth) mli_stacks_begin(lord, desc->stack_depth, desc->stack_bytes);
 }
 
 static MLI_COLD void mli_stacks_lock(memlord *lord, int take) {
     mli_lock_set(&lord->stacks.lock, take);
 }
-/* Makes every thread draw when it next allocs: else it would repeat what the parent draws. A new
-   draw has the distribution of what is left of an old one, so no estimate has a bias. */
+/* Makes every thread draw when it next allocs: else it would repeat what the parent draws. */
 static MLI_COLD void mli_stacks_forked(memlord *lord) {
     mli_thread *t;
     mli_stacks_seed(lord);
@@ -12431,7 +12565,7 @@ static MLI_COLD void mli_stacks_reset(memlord *lord, mli_thread *t) {
     for (i = 1; i < rows; i++) {
         mli_stack_row *row = mli_stack_row_at(lord, i);
         row->peak = row->live;
-        row->alloc_bytes = row->picked_bytes = row->samples = 0;
+        row->alloc_bytes = row->picked_bytes = row->samples = row->temporaries = 0;
         row->allocs = 0;
     }
     mli_u64_store(&lord->stacks.cut, 0);
@@ -12444,6 +12578,18 @@ MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life) {
     life->forked = mli_stacks_forked;
     life->reset = mli_stacks_reset;
     life->free = mli_stacks_free;
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_t bytes) {
+    if (!lord) return MEMLORD_OK;
+    if (depth > MLI_STACK_DEPTH_MAX) return MEMLORD_E_INVALID;
+    if (depth)
+        mli_stacks_begin(lord, depth, bytes);
+    else
+        mli_stacks_end(lord);
+    return MEMLORD_OK;
 }
 
 /* ------------------------------------------------------------------------ src/books/events.h -- */
@@ -12473,7 +12619,8 @@ MLI_PRIVATE uint32_t mli_event_dev(uint64_t what);
 
 /* A sub-buffer: consecutive events of one thread. */
 typedef struct mli_subbuf {
-    mli_u64 generation; /* differs each time it is given out; 0: never was, or is being given out */
+    mli_u64 generation; /* differs each time the sub-buffer is given out; 0: it never was, or is
+                           being given out now */
     mli_u32 has_writer; /* 1: a thread writes it */
     mli_u32 count, thread;
     mli_ring_event at[1]; /* mli_ring.subbuf_events of them */
@@ -12482,7 +12629,8 @@ typedef struct mli_ring {
     size_t size, stride, capacity;
     uint64_t subbufs;
     uint32_t subbuf_events; /* events in a sub-buffer */
-    mli_u64 next_subbuf;    /* sub-buffers given out or skipped so far; they lie behind the ring */
+    mli_u64 next_subbuf;    /* how many sub-buffers were given out or skipped so far; the
+                               sub-buffers lie behind the ring */
 } mli_ring;
 
 /* Returns the ring; NULL: events are not recorded. */
@@ -12529,15 +12677,14 @@ MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t,
 MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32_t dev,
                                                  uint64_t storage, uint64_t bytes);
 
-#define MLI_EVENTS_MAX ((size_t)1 << 26) /* events in a ring at most */
-
-/* Reads one sub-buffer: `stamp` is that of its next event, `at`. */
+/* A reader of one sub-buffer: `at` is its next event, and `stamp` is that of the event. */
 typedef struct mli_subbuf_reader {
     mli_subbuf *subbuf;
     uint64_t generation, stamp;
     uint32_t at, count;
 } mli_subbuf_reader;
-/* Reads the ring: a heap of its sub-buffers, with the earliest event at the root. */
+/* A reader of the ring: a heap of readers of its sub-buffers, with the earliest event at the
+   root. */
 typedef struct mli_ring_reader {
     memlord *lord;
     mli_subbuf_reader *heap;
@@ -12555,6 +12702,8 @@ MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy
 MLI_PRIVATE MLI_COLD void mli_events_life(mli_life *life);
 
 /* ------------------------------------------------------------------------ src/books/events.c -- */
+
+#define MLI_EVENTS_MAX ((size_t)1 << 26) /* events in a ring at most */
 
 #define MLI_EVENT_STACK ((uint64_t)1 << 61)
 MLI_PRIVATE uint32_t mli_event_kind(uint64_t what) { return (uint32_t)(what >> 49) & 15; }
@@ -12589,7 +12738,8 @@ static mli_subbuf *mli_subbuf_at(const mli_ring *ring, uint64_t i) {
                                   (i % ring->subbufs) * ring->stride);
 }
 
-/* Counts the events that a sub-buffer still holds as lost, a run of one device at a time. */
+/* Counts the events that a sub-buffer still holds as lost, one sum for each run of events of one
+   device. */
 static void mli_subbuf_count_lost(memlord *lord, const mli_subbuf *b) {
     uint32_t i, run = 0, last = 0, n = mli_u32_load(&b->count);
     for (i = 0; i < n; i++, run++) {
@@ -12689,7 +12839,7 @@ MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32
 #define MLI_EVENTS_DEFAULT 65536
 
 /* Allocates a ring of `capacity` events, cut into at least 16 sub-buffers of up to 64; NULL without
-   memory. Fewer than 16 events are one a sub-buffer. */
+   memory. With fewer than 16 events each has a sub-buffer. */
 static mli_ring *mli_ring_new(memlord *lord, size_t capacity) {
     uint32_t most = capacity / 16 < 64 ? (uint32_t)(capacity / 16) : 64;
     size_t stride, size;
@@ -12824,7 +12974,7 @@ static MLI_COLD const char *mli_events_check(const memlord_desc *desc) {
 static MLI_COLD memlord_result mli_events_open(memlord *lord, const memlord_desc *desc) {
     return desc->event_capacity ? memlord_events_start(lord, desc->event_capacity) : MEMLORD_OK;
 }
-/* Ends the writers of all sub-buffers but this thread's: they are gone. */
+/* Ends the writers of all sub-buffers but this thread's, which are gone. */
 static MLI_COLD void mli_events_forked(memlord *lord) {
     const mli_ring *ring = mli_ring_of(lord);
     const mli_thread *t = mli_thread_own(lord);
@@ -12898,25 +13048,28 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
 /* The fence queues of a device type. Under the fences lock, except for the atomic words. */
 typedef struct mli_pending_queues {
     struct mli_queue *first;
-    mli_u32 calls;    /* calls on the type while it had queues; some may be lost */
-    mli_u32 due;      /* from this call number on a call looks for a queue to ask */
-    mli_u64 late;     /* from this time on any call looks for one */
+    mli_u32 calls;    /* how many calls on the type found queues; some calls may not be counted */
+    mli_u32 due;      /* from this number of calls on, a call looks for a queue to ask */
+    mli_u64 late;     /* from this time on, any call looks for a queue to ask */
 } mli_pending_queues;
 
-/* A fence is recorded on a live block; or a pending block waits for it, and it is in the queue of
-   its device and `queue` until it is settled; or it is to be dropped, as its block has ended. If a
-   block ends while its fence has an asker, the fence is detached and the asker frees it. Else the
-   thread that holds the block has the fence dropped. */
+/* A fence is in one of three states. It may be recorded on a live block. Or a pending block waits
+   for it: then it is in the queue of its device and its `queue` until it is done or failed. Or its
+   block has ended and it is to be dropped. If a block ends while its fence has an asker, the fence
+   is detached and the asker frees it. Without an asker the thread that holds the block puts the
+   fence on the list to be dropped. */
 
 /* The pending fences of one device and `queue`, in the order of the frees. */
 typedef struct mli_queue {
-    struct mli_queue *next; /* of its device type, or the next spare one */
+    struct mli_queue *next; /* the next queue of its device type, or the next spare queue */
     struct mli_fence_record *first, *last;
-    struct mli_fence_record *unasked; /* it and all after it were never asked; NULL: all were */
+    struct mli_fence_record *unasked; /* this fence and all after it were never asked; NULL: all
+                                         were asked */
     uint64_t id;              /* memlord_fence.queue */
     uint64_t round;           /* the last poll that asked its first fence; 0: none yet */
     uint64_t late;            /* from this time (ns) on, any call asks again */
-    uint32_t dev, rest, due;  /* its device; calls it is left alone; the call that asks again */
+    uint32_t dev, rest, due;  /* its device; for how many calls the queue is left alone; the number
+                                 of the call that asks again */
 } mli_queue;
 
 /* A fence taken from the host. `sibling` and `serial` belong to the thread that holds the block's
@@ -12926,9 +13079,11 @@ typedef struct mli_fence_record {
     memlord_fence fence;
     struct mli_fence_record *older;           /* the record made before it */
     struct mli_fence_record *sibling;         /* the next fence of the block; one for each queue */
-    struct mli_fence_record *next, *previous; /* in its queue; next: in `to_drop` and `unused` */
+    struct mli_fence_record *next, *previous; /* its neighbours in its queue; `next` also links
+                                                 `to_drop` and `unused` */
     mli_queue *queue;                         /* NULL: it is in none */
-    void *asker;          /* mli_self of the thread that runs its functions or soon will; or NULL */
+    void *asker;          /* &mli_self of the thread that runs the functions of the fence, or is
+                             about to; NULL: no thread */
     uint64_t key, serial; /* of the pending block; serial 0: it is on no pending block */
     uint32_t dev;
     uint32_t detached;    /* 1: its block has ended, and the asker drops it */
@@ -12951,10 +13106,11 @@ MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *
 /* Gives a record back, cleared for its next fence. */
 MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f);
 
-#define MLI_REST_LEAST 2      /* calls that leave a queue alone after its first "not done" */
-#define MLI_REST_MOST 256     /* and at most, as each further one doubles them */
+#define MLI_REST_LEAST 2      /* how many calls leave a queue alone after its first "not done" */
+#define MLI_REST_MOST 256     /* the most such calls, as each further "not done" doubles their
+                                 number */
 #define MLI_REST_NS 10000000u /* after this time any call asks again */
-#define MLI_REST_LOOK 8       /* one call in 8 reads the clock for that */
+#define MLI_REST_LOOK 8       /* one call in 8 reads the clock to learn that */
 
 /* Returns the queues of a device type. */
 MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type);
@@ -12965,7 +13121,8 @@ MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev,
    next call. */
 MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now);
 
-/* Appends a fence to its queue. Under MEMLORD_FLAG_DEFER a free asks no fence, so it is unasked. */
+/* Appends a fence to its queue. Under MEMLORD_FLAG_DEFER a free asks no fence, so the fence counts
+   as never asked. */
 MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f);
 
 /* Removes a fence from its queue. A queue that is empty then becomes a spare one. */
@@ -12977,17 +13134,16 @@ MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record 
 
 /* 1: this thread is running a function of one of the ledger's fences. */
 MLI_PRIVATE int mli_fence_is_running(const memlord *lord, uintptr_t here);
-/* Returns whether a fence is done: 0 not yet, > 0 done, < 0 failed. `done` is not called again
-   once it has returned one of the latter two. Requires: the caller is its asker and
-   holds no lock. */
+/* Returns whether a fence is done: 0 not yet, > 0 done, < 0 failed. Once `done` has returned done
+   or failed, it is not called again. Requires: the caller is its asker and holds no lock. */
 MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f);
 /* Drops a fence that the ledger has accepted, once. Returns 1 if it did so now. Requires: as
    mli_fence_ask, or the caller alone has the fence. */
 MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f);
 
-/* Accepts a fence that no block waits for; NULL is no fence. The fence is dropped here, or under
-   MEMLORD_FLAG_DEFER at the end of a call. With `lord` NULL the call has no ledger, and the fence
-   is always dropped here. */
+/* Accepts a fence that no block waits for. With NULL does nothing. The fence is dropped here, or
+   under MEMLORD_FLAG_DEFER at the end of a call. With `lord` NULL the call has no ledger, and the
+   fence is always dropped here. */
 MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence);
 
 /* Returns the next fence record of the ledger after f (NULL: the first); NULL: there is none. */
@@ -13010,7 +13166,8 @@ struct mli_fences_state {
     mli_ptr all;                      /* mli_fence_record *: every record; push only */
     struct mli_fence_record *unused;  /* records that hold no fence */
     struct mli_fence_record *to_drop; /* detached: their blocks have ended */
-    struct mli_queue *spare_queues;   /* every record brings one: a free allocates none */
+    struct mli_queue *spare_queues;   /* every record brings a spare queue, so that a free allocates
+                                         none */
     mli_pending_queues pends[MEMLORD_DEVICE_TYPE_COUNT];
     mli_u64 serial;                   /* the last number used */
 };
@@ -13130,7 +13287,7 @@ MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
     *before = f->next;
     *after = f->previous;
     if (f->previous) return;
-    if (q->first) { /* this one was not yet asked as the first */
+    if (q->first) { /* this fence was not yet asked as the first of its queue */
         q->round = 0;
         mli_queue_back_off(lord, q, 0, 0);
         return;
@@ -13248,8 +13405,8 @@ static MLI_COLD void mli_fences_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_fences_lock(memlord *lord, int take) {
     mli_lock_set(&lord->fences->lock, take);
 }
-/* Clears the askers that are gone with their threads. Fences of blocks that have ended are put on
-   the list to be dropped. */
+/* Clears the askers whose threads are gone in a forked child. Fences of blocks that have ended are
+   put on the list to be dropped. */
 static MLI_COLD void mli_fences_forked(memlord *lord) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     mli_fence_record *f = NULL;
@@ -13265,7 +13422,8 @@ MLI_PRIVATE MLI_COLD void mli_fences_end(memlord *lord) {
     mli_fence_record *f;
     int round, dropped = 1;
     if (mli_self.fence_lord == lord->generation)
-        mli_self.fence_lord = mli_self.fence_frame = 0; /* this thread left one by longjmp */
+        mli_self.fence_lord = mli_self.fence_frame = 0; /* this thread left a fence function by
+                                                           longjmp */
     for (round = 0; round < 1000 && dropped; round++) {
         dropped = 0;
         for (f = NULL; (f = mli_fence_next(lord, f)) != NULL;) dropped |= mli_fence_drop(lord, f);
@@ -13280,7 +13438,7 @@ MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life) {
 
 /* ------------------------------------------------------------------------- src/books/parts.h -- */
 
-/* Owns the side record of a block, which has what few blocks need, and the parts of blocks. May use
+/* Owns the side records, for facts that few blocks have, and the parts of blocks. May use
    books/map, books/accounts and base/memory. Invariants: a side record belongs to the thread that
    holds its entry, inside an owned shard or with the probe's buckets locked; parts lie in their
    storage and do not overlap. Locks: those of the map. */
@@ -13288,11 +13446,13 @@ MLI_PRIVATE MLI_COLD void mli_fences_life(mli_life *life) {
 /* The side record of a block: a description, more references than fit, fences to wait for. */
 typedef struct mli_side_record {
     uint64_t word2;                  /* the rows and the birth, as in an entry without one */
-    uint64_t refs;                   /* references, if the entry has MLI_REFS_MANY (63) */
-    struct mli_fence_record *fences; /* recorded uses; of a pending block those not yet done */
+    uint64_t refs;                   /* the number of references, if the entry has MLI_REFS_MANY
+                                        (63) */
+    struct mli_fence_record *fences; /* the recorded uses; of a pending block the fences that are
+                                        not yet done */
     uint64_t serial;                 /* not 0: the block is pending; each pending one has its own */
     uint64_t epoch;                  /* in which it was freed */
-    memlord_account account;         /* that it is charged to; 0: none */
+    memlord_account account;         /* the account that the block is charged to; 0: none */
     uint64_t charged;                /* bytes */
     struct mli_parts *parts;         /* NULL: none */
     memlord_meta meta;
@@ -13309,13 +13469,14 @@ MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64
 
 /* Returns the side record that a word2 points to; NULL: none. */
 MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2);
-/* Returns the rows and the birth of an entry: its word2, or that in its side record. */
+/* Returns the rows and the birth of an entry, from its word2 or from its side record. */
 MLI_PRIVATE uint64_t mli_word2_rows(uint64_t word2);
 /* Returns the references of a block, wherever they are counted. */
 MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2);
 
-/* Charges a block of `bytes` to an account, or to none if it is 0, in place of what it was charged
-   before. Requires: the caller holds the entry, or no other thread knows the record. */
+/* Charges a block of `bytes` to an account, or to none if `account` is 0. The charge takes the
+   place of the block's charge before. Requires: the caller holds the entry, or no other thread
+   knows the record. */
 MLI_PRIVATE void mli_side_charge(memlord *lord, mli_side_record *side, memlord_account account,
                                  uint64_t bytes);
 
@@ -13336,8 +13497,8 @@ MLI_PRIVATE MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_t
                                                             uint32_t type, uint64_t key,
                                                             mli_probe *probe);
 
-/* Finds a live key and makes its side record if it has none; with `for_ref` only if one more
-   reference needs it. E_UNKNOWN, E_NOMEM: the shard is left already. The record is allocated
+/* Finds a live key and makes its side record if it has none; with `for_ref` makes it only if one
+   more reference needs it. E_UNKNOWN, E_NOMEM: the shard is left already. The record is allocated
    between two probes, as nothing may be allocated inside. */
 MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli_thread *t,
                                                               uint32_t type, uint64_t key,
@@ -13349,12 +13510,14 @@ MLI_PRIVATE MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_m
 
 typedef struct mli_parts {
     uint64_t bytes;           /* of all parts */
-    uint32_t count, room;     /* parts; parts that the array has room for */
+    uint32_t count, room;     /* the number of parts; the number of parts that the array has room
+                                 for */
     memlord_part_info *at[1]; /* `room` pointers; the first `count` in order of offset */
 } mli_parts;
 
 /* Frees the parts that do not lie in the first `bytes` of their block, which has shrunk. Requires:
-   no other thread can reach the array, as the block is off the map or the array off the block. */
+   no other thread can reach the array, because the block is off the map or the array is off the
+   block. */
 MLI_PRIVATE MLI_COLD void mli_parts_trim(memlord *lord, mli_parts *parts, uint64_t bytes);
 
 /* Frees all parts of a block. Requires: as mli_parts_trim. */
@@ -13366,8 +13529,8 @@ MLI_PRIVATE MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t, uint32_t 
                                          uint64_t from_key, uint32_t type, uint64_t key,
                                          uint64_t bytes);
 
-/* Copies up to `cap` parts from an offset on, and returns how many. *count and *bytes are those of
-   all parts of the block. */
+/* Copies up to `cap` parts from an offset on, and returns how many. *count and *bytes get the
+   number and the bytes of all parts of the block. */
 MLI_PRIVATE MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_t key,
                                            uint64_t offset, memlord_part_info *out, size_t cap,
                                            uint64_t *count, uint64_t *bytes);
@@ -13437,7 +13600,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli
         }
         if (needed == (spare != NULL)) return MEMLORD_OK;
         mli_probe_leave(t, probe);
-        mli_own_free(lord, spare, sizeof *spare); /* another thread has made the record */
+        mli_own_free(lord, spare, sizeof *spare); /* another thread may have made the record
+                                                     meanwhile */
         spare = needed ? (mli_side_record *)mli_own_alloc(lord, sizeof *spare) : NULL;
         if (needed && !spare) return MEMLORD_E_NOMEM;
     }
@@ -13456,8 +13620,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_m
     return mli_name(lord, meta->tag && *meta->tag ? meta->tag : NULL, &out->tag);
 }
 
-/* -- parts: a block with parts has an array of pointers to them in order of offset. The side record
-      points to it, and it changes only inside the block's shard. No total counts parts -- */
+/* -- parts: a block with parts has an array of pointers to them in order of offset. The side
+      record points to the array, which changes only inside the block's shard. No total counts parts
+      -- */
 
 static size_t mli_parts_size(uint32_t room) {
     return sizeof(mli_parts) + (size_t)(room - 1) * sizeof(memlord_part_info *);
@@ -13476,8 +13641,8 @@ static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
     return low;
 }
 
-/* Inserts a part in order of offset. MLI_AGAIN: the array is full, and *spare is no larger. When
-   *spare replaces the array, it returns the old one in *spare. */
+/* Inserts a part in order of offset. If the array is full, *spare replaces it and gets the old
+   array. MLI_AGAIN: the array is full, and *spare is no larger. */
 static memlord_result mli_part_insert(mli_parts **of, memlord_part_info *part, mli_parts **spare) {
     MLI_REQUIRE(mli_is_inside());
     mli_parts *parts = *of;
@@ -13505,8 +13670,8 @@ static void mli_parts_drop(memlord *lord, mli_parts *parts) {
     if (parts) mli_own_free(lord, parts, mli_parts_size(parts->room));
 }
 
-/* Tries once to insert a part. On MLI_AGAIN *room is the room that *spare must have for the next
-   try. Enters the shard and leaves it. */
+/* Tries once to insert a part. After MLI_AGAIN *room is the number of parts that *spare must have
+   room for at the next try. Enters the shard and leaves it. */
 static memlord_result mli_part_insert_try(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
                                           memlord_part_info *part, mli_parts **spare,
                                           uint32_t *room) {
@@ -13584,8 +13749,8 @@ MLI_PRIVATE MLI_COLD void mli_parts_free(memlord *lord, mli_parts *parts) {
     mli_parts_drop(lord, parts);
 }
 
-/* Frees the array of parts of one block as the ledger ends: an array larger than a piece does not
-   lie in the ledger's regions, and is not freed with them. */
+/* Frees the array of parts of one block as the ledger ends: a large array does not lie in the
+   regions of the ledger, and is not freed with these. */
 static int mli_parts_visit(const mli_entry *e, void *lord) {
     if (e->word2 & MLI_HAS_SIDE)
         mli_parts_drop((memlord *)lord, mli_side_record_of(e->word2)->parts);
@@ -13611,7 +13776,8 @@ MLI_PRIVATE MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t, uint32_t 
         parts = NULL;
     }
     mli_probe_leave(t, &probe);
-    mli_parts_free(lord, parts); /* not NULL: the key's block has ended, or has parts already */
+    mli_parts_free(lord, parts); /* not NULL if the block of the key has ended, or has parts
+                                    already */
 }
 
 MLI_PRIVATE MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_t key,
@@ -13701,8 +13867,8 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
 
 /* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs.
    May use books/. Invariant: a call makes the rows and cells of a block first, as nothing may be
-   allocated inside; then it changes the map, counts, and leaves the shard: so no fork finds a block
-   half counted. Locks: those of the map; fences inside a shard; cold for a new route. */
+   allocated inside; then it changes the map, counts, and leaves the shard: so that no fork finds a
+   block half counted. Locks: those of the map; fences inside a shard; cold for a new route. */
 
 /* The moves and the copies from one device to another. */
 typedef struct mli_route {
@@ -13727,8 +13893,8 @@ MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delt
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes);
 
-/* 1: with `bytes` more the device's total could leave int64. Only blocks of more than 2^32 bytes
-   are checked: smaller ones would need 2^30 live blocks to get there. */
+/* 1: with `bytes` more, the device's total could exceed an int64. Only blocks of more than 2^32
+   bytes are checked: smaller ones would need 2^30 live blocks to get there. */
 static MLI_HOT int mli_would_overflow(memlord *lord, uint32_t dev, uint64_t bytes) {
     if (MLI_LIKELY(bytes <= (uint64_t)1 << 32 || !dev)) return 0;
     return (int64_t)(mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published) + bytes) >
@@ -13752,13 +13918,13 @@ MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb,
 MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
                                          const memlord_block *blocks, size_t n,
                                          const mli_debug_note *note, const memlord_site *site);
-/* Returns 1 if an unknown storage is taken for one of the dropped allocs of its type. The free of
-   that one is then no longer expected. */
+/* Returns 1 if an unknown storage counts as one of the dropped allocs of its type. The free of that
+   alloc is then no longer expected. */
 MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
 
 /* Counts an alloc that found no memory to be recorded in, on the ledger as a whole if its device
-   could not be added: no memory, or too many devices. Its free is then expected, and no unknown
-   one: see mli_drop_match. Returns r; other errors are not counted. */
+   could not be added. Its free is expected from then on, and is no unknown free: see
+   mli_drop_match. Returns r. If r is another error, counts nothing. */
 MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r,
                                                    memlord_device d, uint64_t key, uint64_t bytes);
 /* Counts the end of an unknown storage, on the ledger as a whole if its device cannot be added.
@@ -13768,7 +13934,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_devi
 /* Counts a free of a block that has more references. */
 MLI_PRIVATE MLI_COLD void mli_shared_free(memlord *lord, const mli_entry *e);
 
-/* What a key is to a call that ends its block. */
+/* The states of a key, for a call that ends its block. */
 enum { MLI_KEY_DEAD, MLI_KEY_PENDING, MLI_KEY_LIVE, MLI_KEY_USED }; /* USED: live, with fences */
 
 /* Returns MLI_KEY_... for a key. If it is not dead, *e gets its entry, with the word2 that it would
@@ -13776,8 +13942,8 @@ enum { MLI_KEY_DEAD, MLI_KEY_PENDING, MLI_KEY_LIVE, MLI_KEY_USED }; /* USED: liv
 MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_device d, uint64_t key,
                                        mli_entry *e);
 
-/* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else
-   E_UNKNOWN, which needs none. `ends`: the call ends the storage, so an unknown one is counted. */
+/* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else E_UNKNOWN.
+   `ends`: the call ends the storage, so an unknown one is counted. */
 MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, memlord_device d,
                                                  uint64_t key, int ends);
 
@@ -13786,9 +13952,10 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *
                                                      uint64_t key);
 
 enum { /* how mli_entry_put treats the block that has the key already */
-    MLI_PUT_ALLOC = 0, /* it ends: it is stale, or pending and the host has the storage again */
+    MLI_PUT_ALLOC = 0, /* that block ends: it is stale, or it is pending and the host has the
+                          storage again */
     MLI_PUT_TRACK = 1, /* a live one gets a reference, a pending one ends */
-    MLI_PUT_HOLD = 2   /* a bit beside either: what would end stays, and nothing is put */
+    MLI_PUT_HOLD = 2   /* a bit beside either: a block that would end stays, and nothing is put */
 };
 enum { MLI_DID_NOTHING, MLI_DID_OPEN, MLI_DID_VIEW }; /* VIEW: added a reference */
 
@@ -13798,8 +13965,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
                                                   const mli_row_delta *d, unsigned n, int how,
                                                   int *did);
 
-/* Opens a block of one reference. Charges it to an account: 0 is that of the thread, MEMLORD_NONE
-   is none. */
+/* Opens a block of one reference, and charges it to an account. Account 0 means the thread's,
+   MEMLORD_NONE means no account. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint32_t dev,
                                                    uint64_t key, uint64_t bytes, uint64_t rows,
                                                    memlord_account account, int how, int *did);
@@ -13827,14 +13994,14 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t
                                                     uint64_t key, int how, mli_entry *gone,
                                                     mli_fence_record **chain);
 
-/* Erases the entry of a live block without counting, and copies it to *out. *pick is its stack,
-   which has its bytes until mli_pick_off. */
+/* Erases the entry of a live block without counting, and copies it to *out. *pick gets its stack,
+   which counts the bytes of the block until mli_pick_off. */
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, mli_entry *out, mli_pick *pick);
 
 /* Returns the word2 of a block that a call at `site` resizes or moves to `dev`: the tag stays; the
    site becomes `site`, if sites are counted and there is one. Both words are without a side record.
-   On another device the rows are those of that device. Requires: not inside. */
+   On another device they are rows of that device. Requires: not inside. */
 MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint64_t word2,
                                               uint32_t dev, const memlord_site *site,
                                               int same_device);
@@ -13847,7 +14014,7 @@ MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
 /* Attaches a detached block under a key, with a device and a size, and counts the change: with
-   `moves` as the end of one block and the open of another, else as the difference. *rows is its
+   `moves` as the end of one block and the open of another, else as a change of size. *rows is its
    word2 as it would be without a side record: another thread may free that record once the block is
    on the map. If there is no room, the block is closed as it was before, and counts as a dropped
    alloc. */
@@ -13868,8 +14035,8 @@ MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t 
 MLI_PRIVATE memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_t dev,
                                            uint64_t key);
 
-/* Moves a block to a device, a key and a size, and counts that. Its side record goes along; one
-   that will be charged gets one first. */
+/* Moves a block to a device, a key and a size, and counts the move. The side record of the block
+   goes along; a block that will be charged gets a side record first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
                                                    memlord_device from, uint64_t from_key,
                                                    uint32_t dev, uint64_t key, uint64_t bytes,
@@ -13883,7 +14050,7 @@ MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life);
 struct mli_blocks_state {
     mli_u64 dropped_keys[MLI_DROPPED_KEYS]; /* dropped allocs without a free yet: see
                                                mli_drop_print; 0: vacant */
-    mli_u32 dropped_kept;                   /* how many of these are not vacant, or more */
+    mli_u32 dropped_kept;                   /* at least the number of these that are not vacant */
     mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* those that found none vacant */
     mli_ptr routes; /* mli_route *; push only, under the cold lock */
 };
@@ -13912,8 +14079,8 @@ MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t
     return d;
 }
 
-/* Counts the end of a block. If it was pending, its bytes leave `pending`; if it was freed before
-   the last reset, they do not count as freed since then. */
+/* Counts the end of a block. The bytes of a pending block leave `pending`. If the block was freed
+   before the last reset, its bytes do not count as freed since that. */
 static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64_t word2) {
     MLI_REQUIRE(mli_is_inside());
     const uint32_t dev = MLI_DEV(word1);
@@ -13956,9 +14123,9 @@ MLI_PRIVATE MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, u
     mli_self.note.from = storage;
 }
 
-/* A call logs its line of MEMLORD_DEBUG after it has left the shard and dropped its locks. Facts
-   that it finds before are kept in mli_self.note until then. This function adds them, as in ", from
-   cpu 0x55..., unknown frees 1 main file.c:12", logs the line and clears the note. */
+/* A call logs its line of MEMLORD_DEBUG after it has left the shard and dropped its locks. Until
+   then mli_self.note keeps the facts for that line. This function adds the facts, as in ", from cpu
+   0x55..., unknown frees 1 main file.c:12", logs the line and clears the note. */
 static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const memlord_site *site) {
     MLI_REQUIRE(mli_none_held());
     mli_debug_note odd = mli_self.note;
@@ -13999,9 +14166,9 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
     mli_log_call_end(lord, &o, site);
 }
 
-/* The expected frees. An alloc that was dropped leaves its key: that tells its free from a double
-   free of another storage. There are few places for keys, and no memory for more. Drops that find
-   no place are counted by type. */
+/* The expected frees. An alloc that was dropped leaves its key. The key tells the free of that
+   alloc from a double free of another storage. There are few places for keys, and no memory for
+   more. Drops that find no place are counted by type. */
 static uint64_t mli_drop_print(int type, uint64_t key) {
     const uint64_t print = mli_hash(key) + (uint64_t)type * 0x9e3779b97f4a7c15u;
     return print ? print : 1;
@@ -14132,8 +14299,8 @@ static memlord_result mli_probe_retain(memlord *lord, mli_thread *t, uint32_t ty
 
 /* -- open -- */
 
-/* Puts an entry in the probe's slot, counts n deltas, and leaves the shard. A block that has the
-   slot already ends; if it was live, its free was never recorded. */
+/* Puts an entry in the probe's slot, counts n deltas, and leaves the shard. A block that is already
+   in the slot ends. If that block was live, its free was never recorded. */
 static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *probe,
                                    const mli_entry *e, const mli_row_delta *d, unsigned n) {
     const uint32_t size = probe->shard->size;
@@ -14153,7 +14320,7 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
     if (replaces) mli_count_close(lord, t, stale.word1, stale.word2);
     mli_count(lord, t, d, n);
     mli_probe_leave(t, probe);
-    if (crowded) /* without memory the table stays: slower, but exact */
+    if (crowded) /* without memory the table stays, which is slower but exact */
         (void)mli_shard_grow(lord, t, probe->shard, size);
     if (!replaces) return;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, stale.key, stale.word1,
@@ -14188,7 +14355,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
         }
         r = mli_probe_retain(lord, t, type, &probe);
         if (r == MEMLORD_OK) *did = MLI_DID_VIEW;
-        if (r != MEMLORD_E_UNKNOWN) return r; /* else another thread ended it between the two */
+        if (r != MEMLORD_E_UNKNOWN) return r; /* 0 means that another thread ended the block between
+                                                 the two probes */
     }
     *did = MLI_DID_OPEN;
     mli_probe_put(lord, t, &probe, e, d, n);
@@ -14379,7 +14547,8 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
         d[1] = mli_delta_open(dev, now, bytes);
         n = 2;
     } else if (MLI_SITE_ROW(now) != MLI_SITE_ROW(was)) {
-        /* the old site loses all its bytes, and the new one gets all; it is no alloc there */
+        /* the old site loses all bytes of the block, and the new site gets them; the new site
+           counts no alloc */
         d[0].word2 = now & ~MLI_SITE_BITS;
         d[1].word2 = was & MLI_SITE_BITS;
         d[1].out = had;
@@ -14468,7 +14637,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
     if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e, &pick))
         return mli_unknown_free(lord, from, from_key);
     t->other_dev = MLI_DEV(e.word1);
-    mli_pick_off(lord, &pick, MLI_BYTES(e.word1));
+    mli_pick_off(lord, &pick, MLI_BYTES(e.word1), 0);
     rows = mli_word2_moved(lord, t, mli_word2_rows(e.word2), dev, site, MLI_DEV(e.word1) == dev);
     mli_stack_keep(lord, &pick, dev, MLI_SITE_ROW(rows));
     stack = mli_self.pick_row;
@@ -14507,9 +14676,9 @@ MLI_PRIVATE MLI_COLD void mli_blocks_life(mli_life *life) {
 
 /* ---------------------------------------------------------------------- src/books/describe.c -- */
 
-/* Gives a live block another tag, a kept one; NULL: none. The tag's row depends on the block's
-   device and cannot be added inside, so it looks for the device first, and again if the block has
-   moved to another one meanwhile. */
+/* Gives a live block another tag, which is a kept string; NULL: no tag. The tag's row depends on
+   the block's device and cannot be added inside, so the function looks for the device first, and
+   again if the block has moved to another device meanwhile. */
 static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, memlord_device device,
                                                uint64_t key, const char *tag) {
     MLI_REQUIRE(!mli_is_inside());
@@ -14604,23 +14773,24 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_phys_next_dev(memlord *lord, const mli_phy
 /* Returns the live bytes of all devices at a phys. */
 MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys);
 
-/* Returns 1 if the bytes of a device count against its physical device. Those of mapped files do
-   not: they are page cache. */
+/* Returns 1 if the bytes of a device count against its physical device. Bytes of mapped files do
+   not, as they are page cache. */
 MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev);
 
-/* Returns the bytes that a device holds: its live ones, or its pool's if that has more. */
+/* Returns the bytes that a device holds: the larger of its live bytes and those of its pool. */
 MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live);
 
-/* Returns the bytes in use at a phys now, at least *held: what the ledger's devices hold there.
-   Without a known sample it is *held. Requires: the caller holds the phys lock. */
+/* Returns the bytes in use at a phys now, and at least *held, the bytes that the ledger's devices
+   hold there. Without a known sample it returns *held. Requires: the caller holds the phys lock. */
 MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held);
 
-/* Adds the limit of a phys, what tickets keep of it, and what neighbours hold there. */
+/* Adds to statistics the limit of a phys, the bytes that tickets keep there, and the bytes that
+   neighbours hold there. */
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
-/* Assigns a device to another phys, under the locks of both. They have no order between them, so
-   the cold lock makes this the only thread that holds two; fork, which takes the locks of all
-   phys, takes it first. E_STATE: the old phys has bytes of tickets, perhaps for this device, or
-   other devices are at the device's own phys. */
+/* Assigns a device to another phys, under the locks of both. The two locks have no order, so the
+   cold lock makes this the only thread that holds two of them. A fork, which takes the locks of all
+   phys, takes the cold lock first. E_STATE: the old phys has bytes of tickets, perhaps for this
+   device, or other devices are at the device's own phys. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
 /* Copies a device's last failed request, under the lock of its phys. */
 MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);
@@ -14637,7 +14807,7 @@ typedef struct mli_reservation { /* a ticket; under the lock of its phys */
     mli_phys *phys;     /* of its list; never changes */
     mli_ptr owner;      /* mli_context *: the context that reserved or adopted it */
     uint64_t remaining; /* bytes no alloc has drawn yet */
-    memlord_account account; /* that holds them too, up to its limit; 0: none */
+    memlord_account account; /* the account that holds the bytes, too, up to its limit; 0: none */
 } mli_reservation;
 
 /* Returns a number of bytes, at most 2^62: differences of two cannot overflow. */
@@ -14653,22 +14823,21 @@ MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t 
 MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high);
 
 #if !defined(MEMLORD_NO_VERIFY)
-/* Returns the number of ticket records, and one of them: 1 is the first. */
+/* The first returns the number of ticket records. The second returns one of them; record 1 is the
+   first. */
 MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord);
 MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number);
 #endif
-MLI_PRIVATE mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket);
-
-/* Returns 1 if a ticket is open, and is of the physical device of a device. */
+/* Returns 1 if a ticket is open, and belongs to the physical device of a device. */
 MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
                                           memlord_device device);
 
-/* The bytes of a request that a named ticket or those of its thread cover. They move to the request's own
-   ticket when it opens, so that nothing else can draw on them while it tries; what it has not used
-   at its end moves back. */
+/* The bytes of a request that a named ticket or those of its thread cover. They move to the
+   request's own ticket when it opens, so that nothing else can draw on them while it tries. Bytes
+   that it has not used at its end move back. */
 typedef struct mli_cover {
     uint64_t bytes; /* the sum of the parts */
-    uint64_t held;  /* the part of them that the account of the request holds */
+    uint64_t held;  /* the part of these bytes that the account of the request holds */
     uint32_t count;
     memlord_ticket ticket[MLI_TICKETS_MAX];
     uint64_t part[MLI_TICKETS_MAX];
@@ -14678,10 +14847,10 @@ typedef struct mli_cover {
 MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
                                            memlord_ticket request);
 
-/* Opens a ticket for bytes at a phys, on the record of this thread; or, with `cover`, the ticket of
-   a request: it belongs to no thread, and a named ticket covers what it can of it or, if that is 0,
-   this thread's tickets do. E_LIMIT: the bytes that no ticket covers do not fit at the phys, or
-   those that the account does not hold yet are too many for that. */
+/* Opens a ticket for bytes at a phys, in the context of this thread. With `cover` opens the ticket
+   of a request, which belongs to no thread. The named ticket covers as much of the request as it
+   can; if none is named, the tickets of this thread do. E_LIMIT: the bytes that no ticket covers do
+   not fit at the phys, or the bytes that the account does not hold yet do not fit in its limit. */
 typedef struct mli_reserve {
     uint64_t bytes;
     memlord_account account; /* 0: none */
@@ -14700,7 +14869,8 @@ MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket 
 typedef struct mli_ticket_draw {
     mli_phys *phys; /* NULL: nothing comes off tickets */
     uint64_t bytes;
-    memlord_ticket named; /* the only ticket they come off; 0: those of the thread */
+    memlord_ticket named; /* the only ticket that the bytes come off; 0: the tickets of the
+                             thread */
 } mli_ticket_draw;
 MLI_TABLE(const mli_ticket_draw mli_draw_none)
 
@@ -14709,9 +14879,9 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
                                                 uint64_t bytes, mli_ticket_draw *draw);
 
 /* Takes the bytes of a recorded alloc off the ticket that it names, or off the thread's tickets at
-   its phys. It draws on several of these if one is not enough: if an alloc was smaller than its
-   ticket, the next alloc draws on the rest of it first, and bytes of its own ticket would stay
-   reserved although they are live. */
+   its phys. It draws on several of these if one is not enough. An alloc that was smaller than its
+   ticket leaves a rest, on which the next alloc draws first; with one ticket an alloc, bytes of
+   that alloc's own ticket would stay reserved although they are live. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
                                               const mli_ticket_draw *draw, int recorded);
 
@@ -14769,9 +14939,9 @@ MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
     return live;
 }
 
-/* -- the bytes in use: one figure for all who read a capacity --
-   It is `used` of the latest sample, and what the ledger's devices grew by since. So one thread
-   that asks before each alloc gets no more than was free at the sample. */
+/* -- the bytes in use: one figure for all who read a capacity -- The figure is `used` of the
+      latest sample plus the growth of the ledger's devices since. So a thread that asks before each
+      alloc gets no more than was free at the sample. */
 
 MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
     return mli_type_of(lord, dev) != MEMLORD_DEVICE_MAPPED;
@@ -14782,10 +14952,10 @@ MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
     return pool > live ? pool : live;
 }
 
-/* Returns the most that a device can have held since the sample of its phys. Only the cpu's frees
-   since then do not lower it: the allocator below may keep their bytes, and serve later allocs from
-   them. So the bytes allocated since are one bound, and the highest live bytes since another: a
-   batch a thread above what was published. A pool keeps its own count. */
+/* Returns the most that a device can have held since the sample of its phys. Frees of the cpu since
+   then do not lower it: the allocator below may keep the freed bytes and serve later allocs from
+   them. So the bytes allocated since are one bound. The highest live bytes since are another: at
+   most a batch a thread above the published bytes. A pool keeps its own count. */
 static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
     const mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     const mli_sample_mark *mark = &mli_device_record_at(lord, dev)->mark;
@@ -14851,7 +15021,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev,
         busy = from->ticket_bytes != 0;
         if (!busy) {
             mli_ptr_store_release(&d->phys, to); /* pairs with mli_phys_at */
-            memset(&d->mark, 0, sizeof d->mark); /* the sample of `to` may not have its bytes */
+            memset(&d->mark, 0, sizeof d->mark); /* the sample of `to` may lack the bytes of the
+                                                    device */
             memset(&d->before, 0, sizeof d->before);
         }
         mli_lock_drop(&from->lock);
@@ -14924,7 +15095,7 @@ MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int
     }
     return sum;
 }
-/* Sums those of all devices at a phys. */
+/* Sums the bytes of all devices at a phys. */
 static uint64_t mli_phys_sum(memlord *lord, const mli_phys *phys, int allocated, int high) {
     uint32_t i = 0;
     uint64_t sum = 0;
@@ -14942,9 +15113,10 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
     return live > 0 ? (uint64_t)live : 0;
 }
 
-#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* some 50 ms, most of them asleep */
+#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* about 50 ms in all, most of that asleep */
 /* Reserves bytes at a phys. Returns 1: reserved; 0: too many; -1: not sure, as bytes in flight or a
-   concurrent change may explain the excess: try again. Without `again` it returns 0 instead. */
+   concurrent change may explain the excess: try again. Without `again` it returns 0 in place of
+   -1. */
 static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint64_t want = phys->ticket_bytes + bytes;
@@ -14968,7 +15140,7 @@ MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, u
                                                 sizeof(mli_reservation));
 }
 #endif
-MLI_PRIVATE mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket) {
+static mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket) {
     return (mli_reservation *)mli_handle_find(&lord->limits->reservations, sizeof(mli_reservation),
                                               ticket);
 }
@@ -14986,8 +15158,8 @@ static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlo
     return v && mli_ptr_load(&v->owner) == (const void *)t->now.context ? v : NULL;
 }
 
-/* Returns how many tickets an alloc of this thread may come off. Gets ticket i of them; NULL: it is
-   not open at the phys. */
+/* The first returns how many tickets an alloc of this thread may come off. The second returns
+   ticket i of these; NULL: it is not open at the phys. */
 static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
     return named ? 1 : t->now.open_tickets;
 }
@@ -15028,8 +15200,8 @@ static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_r
     mli_account_shift(lord, from->account, -(int64_t)bytes);
     mli_account_shift(lord, to->account, (int64_t)bytes);
 }
-/* Takes what was planned off the tickets, for a request whose account holds all of it by now.
-   Requires: the phys lock has been held since the plan. */
+/* Takes the planned bytes off the tickets, for a request whose account holds all of its bytes by
+   now. Requires: the phys lock has been held since the plan. */
 static MLI_COLD void mli_cover_take(memlord *lord, const mli_reserve *ask) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
     const mli_cover *cover = ask->cover;
@@ -15092,7 +15264,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
                                 sizeof *v, &phys->closed_tickets, &phys->lock))
             return MEMLORD_E_NOMEM;
     }
-    if (!v->phys) v->phys = phys; /* written once: a stale ticket's call may read it now */
+    if (!v->phys) v->phys = phys; /* is written once: a call with a stale ticket may read it now */
     if (ask->cover) mli_cover_take(lord, ask);
     mli_ptr_store(&v->owner, ask->cover ? NULL : t->now.context);
     v->remaining = ask->bytes;
@@ -15121,7 +15293,7 @@ MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket 
     if (i == MLI_TICKETS_MAX) memmove(tickets, tickets + 1, --i * sizeof *tickets);
     tickets[i] = ticket;
     t->now.open_tickets = i + 1;
-    mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* until an alloc finds none open */
+    mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* stays set until an alloc finds no open ticket */
 }
 MLI_PRIVATE const mli_ticket_draw mli_draw_none = {NULL, 0, 0};
 
@@ -15204,7 +15376,7 @@ MLI_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket tick
     mli_lock_drop(&v->phys->lock);
     return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
-/* Both release what no alloc has drawn. The names say why the host does so. */
+/* Both release the bytes that no alloc has drawn. The two names say why the host does so. */
 MLI_API memlord_result memlord_reserve_cancel(memlord *lord, memlord_ticket ticket) {
     return memlord_reserve_commit(lord, ticket);
 }
@@ -15245,17 +15417,17 @@ typedef int (*mli_visit_fn)(memlord *lord, const mli_entry *e, void *user);
 typedef struct mli_walk_query {
     memlord_device sel;
     uint64_t min_bytes, min_born;
-    uint64_t address;   /* with `containing`: only the storages that it lies in */
+    uint64_t address;   /* with `containing`: selects only the storages that this address lies in */
     int containing;     /* 1: `address` is used, and min_born is not */
     size_t part, parts; /* a shard is walked `parts` times, once for each part; 0: once for all */
-    memlord *lord;      /* this and the next two: set by mli_shard_visit */
+    memlord *lord;      /* mli_shard_visit sets this member and the next two */
     mli_visit_fn fn;
     void *user;
 } mli_walk_query;
 MLI_PRIVATE mli_walk_query mli_walk_query_of(memlord_device sel);
 
-/* Calls fn for each block of the map that matches a query, as mli_shard_visit, one shard after the
-   other. */
+/* Calls fn for each block of the map that matches a query, one shard after the other: see
+   mli_shard_visit. */
 MLI_PRIVATE MLI_COLD void mli_map_visit(memlord *lord, mli_walk_query *q, mli_visit_fn fn,
                                         void *user);
 
@@ -15364,9 +15536,9 @@ static MLI_COLD int mli_visit_copy(memlord *lord, const mli_entry *e, void *user
     return 0;
 }
 
-/* 1: a shard has more matches than may be copied at once, as small blocks lie close together: the
-   query is split into parts from here on. The hash of its key puts a block into one part, so that
-   it is listed once, however the table changes between the walks. */
+/* 1: a shard has more matches than may be copied at once, because small blocks lie close together.
+   From here on the query is split into parts. The hash of its key puts a block into one part, so
+   the block is listed once, however the table changes between the walks. */
 #define MLI_BLOCK_LIST_MIN 4096u
 static int mli_walk_query_split(mli_walk_query *q, size_t count) {
     if (q->parts || count <= MLI_BLOCK_LIST_MIN) return 0;
@@ -15437,7 +15609,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_map_each(memlord *lord, mli_walk_query *
     return r;
 }
 
-/* -- the k largest: a heap with its smallest at the root; ties by address, for a stable list -- */
+/* -- the k largest: a heap with its smallest at the root; equal blocks are ordered by address,
+      so that the list is stable -- */
 static int mli_block_smaller(const memlord_block_info *a, const memlord_block_info *b) {
     return a->bytes != b->bytes ? a->bytes < b->bytes : a->storage > b->storage;
 }
@@ -15567,10 +15740,10 @@ MLI_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_f
    none while a fence runs host code. */
 
 /* A block is pending while its side record has a serial. A fence that is done ends its block, and
-   that ends with mli_call_end like any call. The slow function of mli_call_end asks the fences that
-   are due (mli_fences_poll_due), which may end blocks in turn. Two things bound this circle: a
-   block ended by a fence passes asks = 0 to mli_call_end, so no queue is asked; and a thread inside
-   a fence asks no further ones (mli_fence_is_running). */
+   the end of the block runs mli_call_end like any call. The slow function of mli_call_end asks the
+   fences that are due (mli_fences_poll_due), which may end blocks in turn. Two things bound this
+   circle: a block ended by a fence passes asks = 0 to mli_call_end, so no queue is asked; and a
+   thread inside a fence asks no further ones (mli_fence_is_running). */
 
 /* Ends a call that counted on a device: does what `alert` asks for there. `asks`: it may ask
    fences. Ignores MLI_ALERT_EVENTS: the call has recorded its events. A thread without the system's
@@ -15590,7 +15763,8 @@ enum { /* why a fence is attached */
 
 /* Records a fence on a live block. It takes the place of an earlier fence of the same queue. Unless
    `why` is a use, also makes the block pending: *gone is its entry, *chain its fences, to be asked
-   next. f NULL: the block has only the uses recorded before. After an error the caller keeps f. */
+   next. With f NULL the block waits only for the uses recorded before. After an error the caller
+   keeps f. */
 MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_device d,
                                             uint64_t key, mli_fence_record *f, int why,
                                             mli_entry *gone, mli_fence_record **chain);
@@ -15655,7 +15829,8 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
 }
 
 /* Takes a fence off its pending block, if it still has one, and ends the block with its last fence.
-   *of is the block's entry; its key is 0 if there is none. Returns 1 if it ended the block. */
+   *of gets the block's entry, with key 0 if the fence has no block. Returns 1 if it ended the
+   block. */
 static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, mli_entry *of) {
     mli_probe probe;
     mli_side_record *side =
@@ -15679,7 +15854,7 @@ static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, m
     return 1;
 }
 
-/* Counts a failed fence. `of`: its block; key 0: it has none any more. */
+/* Counts a failed fence. `of` is the entry of its block, with key 0 if it has none any more. */
 static MLI_COLD void mli_fence_failed(memlord *lord, uint32_t dev, const mli_entry *of) {
     mli_stat_add(lord, dev, MLI_STAT_fence_failures, 1);
     mli_site_given(NULL);
@@ -15763,8 +15938,8 @@ static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
 }
 
 /* Claims the next fence that a poll has to ask: a fence never asked before, as it may record its
-   event when first asked, or the first of a queue that this poll (`round`) has not asked. NULL:
-   there is none left. */
+   event when first asked, or the first fence of a queue that this poll (`round`) has not asked.
+   NULL: none is left. */
 static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
                                        uint64_t round) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
@@ -15800,8 +15975,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
     return credited;
 }
 
-/* Returns the queue of a type that is due for the longest time. NULL: none is due, and p->due and
-   p->late are set to when the next one will be. */
+/* Returns the queue of a type that has been due for the longest time. NULL: none is due, and p->due
+   and p->late get the call and the time at which the next one is. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;
@@ -15824,7 +15999,8 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
 
 /* Asks fences of a device type at the end of an alloc or a free: a few of one queue that is due.
    Most calls only count themselves: the queue is looked for when p->due or, once in MLI_REST_LOOK
-   calls, p->late has come. Only tries the lock, so that no call waits for another that asks. */
+   calls, p->late has come. If another thread has the lock, does nothing, so that no call waits for
+   one that asks. */
 static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     mli_pending_queues *p = mli_pends_of(lord, type);
     uint32_t most = MLI_FENCES_PER_ALLOC, call = mli_u32_load(&p->calls) + 1;
@@ -15940,8 +16116,8 @@ typedef struct mli_call {
 } mli_call;
 
 /* Begins a call at `site` that records a block: checks its arguments, makes its device known, and
-   gets the thread record. call->t NULL: the caller returns the result; OK from within the ledger's own
-   allocator call, which passes through. */
+   gets the thread record. If call->t is NULL, the caller returns the result, which is OK within the
+   ledger's own allocator call: that passes through. */
 static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_site *site,
                                              mli_call *call) {
@@ -15975,8 +16151,8 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
     return r;
 }
 
-/* Settles what a host says of an alloc on a device. Keeps the tag; without memory for it the alloc
-   has none. Sets a ticket and an account to 0 that are not open there. Returns 0 if it had to. */
+/* Checks the options of an alloc on a device. Keeps the tag; without memory for it the alloc has
+   none. Sets the ticket or the account to 0 if it is not open there, and then returns 0. */
 MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
                                          const memlord_alloc_opts *given, memlord_alloc_opts *out);
 /* Counts and logs an alloc at `site` that named a ticket or an account that is not open. */
@@ -15988,7 +16164,7 @@ MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_de
 MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_alloc_opts *opts,
                                              int how);
-/* The same for an alloc of which only its site is known. */
+/* Records an alloc of which only the site is given. */
 MLI_PRIVATE memlord_result mli_alloc_at(memlord *lord, memlord_device device, uint64_t storage,
                                         uint64_t bytes, const memlord_site *site, int how);
 
@@ -16313,15 +16489,15 @@ MLI_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, u
 /* ------------------------------------------------------------------------- src/calls/calls.c -- */
 
 enum { /* memlord_realloc_token.state */
-    MLI_TOKEN_USED,   /* also a token of zeros: to end it is an error */
+    MLI_TOKEN_USED,   /* is also a token of zeros, whose end is an error */
     MLI_TOKEN_NEW,    /* there was no old storage, or no live one */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
-    MLI_TOKEN_PASSED, /* begun within the ledger's own allocator call */
+    MLI_TOKEN_PASSED, /* the call began within the ledger's own allocator call */
     MLI_TOKEN_FREED,  /* free_begin freed the block, as it had recorded uses */
-    MLI_TOKEN_OF_FREE = 8 /* a bit in addition to one of these: free_begin made the token */
+    MLI_TOKEN_OF_FREE = 8 /* a bit beside the kind: free_begin made the token */
 };
 
-/* Keep the stack of a detached block in its token, and read it there. */
+/* The first keeps the stack of a detached block in its token. The second reads it there. */
 static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pick) {
     memcpy(&token->word[3], &pick->scale, sizeof pick->scale);
     token->word[4] = pick->row;
@@ -16330,13 +16506,15 @@ static mli_pick mli_token_stack(const memlord_realloc_token *token) {
     mli_pick pick = mli_pick_none;
     memcpy(&pick.scale, &token->word[3], sizeof pick.scale);
     pick.row = (uint32_t)token->word[4];
+    pick.key = token->storage;
+    pick.type = (uint32_t)token->device.type;
     return pick;
 }
 
 /* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] is the
    entry's word1, word[1] its word2, word[2] the generation of the ledger; word[3] and word[4] are
-   its stack. `verb` begins the line of MEMLORD_DEBUG; with NULL the end of the realloc logs both
-   storages, and its event has the site. */
+   its stack. `verb` begins the line of MEMLORD_DEBUG; if `verb` is NULL, the end of the realloc
+   logs both storages and records the event with its site. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const char *verb, const memlord_site *site) {
@@ -16377,7 +16555,7 @@ static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, const mli_call *call,
                                            const memlord_block *block, uint64_t storage,
                                            const memlord_site *site) {
     const uint64_t had = MLI_BYTES(old->word1);
-    mli_pick_off(lord, pick, had);
+    mli_pick_off(lord, pick, had, 0);
     if (storage)
         mli_stack_pick(lord, call->t, call->dev, block->bytes, site);
     else
@@ -16444,7 +16622,7 @@ static MLI_COLD memlord_result mli_block_check_n(const memlord_block *blocks, si
     return r;
 }
 
-/* Counts and logs the refusal of n blocks, for the first that is at fault. */
+/* Counts and logs the refusal of n blocks by the first block that is at fault. */
 static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_result r,
                                             const memlord_block *blocks, size_t n, int opens,
                                             const memlord_site *site) {
@@ -16469,8 +16647,8 @@ typedef struct mli_hold {
     int did;
 } mli_hold;
 
-/* Takes all the memory that recording n blocks needs, and makes their devices known. *held: the
-   blocks that hold some. */
+/* Takes all the memory that recording n blocks needs, and makes their devices known. *held gets the
+   number of blocks that hold memory. */
 static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
                                           const memlord_block *blocks, size_t n, int how,
                                           const memlord_site *site, mli_hold *hold, size_t *held) {
@@ -16497,8 +16675,8 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
 }
 
 /* Gives back the references and the empty blocks that a call with n blocks holds, the last first.
-   By now such a reference may be the last one of its block. Then its end runs fences of the host.
-   */
+   Such a reference may by now be the last of its block: then the end of the block asks fences of
+   the host. */
 static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
                                   const mli_hold *hold, size_t n) {
     MLI_REQUIRE(mli_none_held());
@@ -16536,9 +16714,9 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
     return held;
 }
 
-/* Records one of n blocks. It needs memory only for a block that replaces another: if it is charged
-   to an account, or if another thread has ended that one since mli_hold_n. Without that memory it
-   counts as dropped. */
+/* Records one of n blocks. It needs memory only for a block that replaces another: if the new block
+   is charged to an account, or if another thread has ended the old one since mli_hold_n. Without
+   that memory it counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
                                   const mli_hold *hold, const memlord_site *site,
                                   mli_debug_note *note) {
@@ -16568,8 +16746,8 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     if (call.draw.phys) mli_ticket_draw_end(lord, t, &call.draw, did == MLI_DID_OPEN);
 }
 
-/* Counts all n blocks as dropped. If a key is live all the same, its free will find that block: one
-   expected free of a dropped alloc is then taken off again. */
+/* Counts all n blocks as dropped. If the map has a live block under one of their keys, the free of
+   that key finds the live block. One expected free of a dropped alloc is then taken off again. */
 static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n, int how,
                                 memlord_result r) {
     memlord_block_info live;
@@ -16716,7 +16894,7 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
             note.bytes += MLI_BYTES(gone.word1);
         } else if (one == MEMLORD_E_UNKNOWN) {
             note.unknown++;
-            mli_self.note.unknown = 0; /* the debug line of a later call must not count it */
+            mli_self.note.unknown = 0; /* else the debug line of a later call would count it */
         }
     }
     if (tells) mli_log_call_n(lord, "[free_n] ", blocks, n, &note, site);
@@ -16921,7 +17099,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     } else {
         if (mli_refs_of(e.word1, e.word2) > 1) mli_shared_free(lord, &e);
         pick = mli_token_stack(token);
-        mli_pick_off(lord, &pick, MLI_BYTES(e.word1));
+        mli_pick_off(lord, &pick, MLI_BYTES(e.word1), 1);
         mli_entry_abandon(lord, t, &e);
         mli_count_site_free(lord, t, dev, site, MLI_BYTES(e.word1));
     }
@@ -17102,8 +17280,8 @@ static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
 
 /* Notes where memlord_alloc was called, before it calls a function that may take a stack. From -O2
    on these calls are jumps, which leave no frame; at -O1 a stack that is not unwound then has no
-   frame at all. In optimized code the note would save registers on the way to sites and tags. On z
-   the fifth argument lies in a register that the callee preserves, so no such call is a jump. */
+   frame at all. In optimized code the note would make the way to sites and tags save registers. On
+   z the fifth argument lies in a register that the callee preserves, so no such call is a jump. */
 #if (defined(__OPTIMIZE__) && !defined(__s390x__)) || !defined(__GNUC__)
 #define MLI_NOTE_ENTRY() (void)0
 #else
@@ -17482,8 +17660,8 @@ typedef struct mli_thread_scope {
     struct mli_scope_record *scope;
     uint32_t thread;
     mli_u64 epoch, count, peak;
-    mli_u64 running; /* invocations that began on the thread less those that ended there, too */
-    mli_u64 token; /* the second word of the token to adopt it by; 0: none */
+    mli_u64 running; /* the invocations that began on the thread, less those that ended on it */
+    mli_u64 token; /* the second word of the token by which threads adopt the scope; 0: none */
     mli_min_max bytes, blocks, stamps;
     mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* signed: the sums of the deltas, by dev */
     /* A ring of the last invocations. The one being written is not among the last `count`. */
@@ -17493,12 +17671,12 @@ typedef struct mli_thread_scope {
 /* Ends all scopes of the context that a thread is in, the innermost first. Requires: the caller is
    the thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t);
-/* Ends those of a context that is in no thread; `t` is the calling thread. Requires: no lock held but
-   the orphan's. */
+/* Ends all scopes of a context that is in no thread; `t` is the calling thread. Requires: no lock
+   held but the orphan's. */
 MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli_current *left);
 
-/* Suspend and resume the scopes of the context that a thread leaves, or has entered: between the two
-   their levels count from 0. Require: the context has scopes. */
+/* Suspend and resume the scopes of the context that a thread leaves, or has entered: between the
+   two calls the levels of the scopes count from 0. Requires: the context has scopes. */
 MLI_PRIVATE void mli_spans_leave(memlord *lord, mli_thread *t);
 MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 
@@ -17523,8 +17701,8 @@ MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *s
                                         const mli_stamp_scale *scale, memlord_scope_stat *out,
                                         uint64_t *devices);
 
-/* Copies the invocations in a thread scope's ring, the oldest first, and returns their number. Its
-   thread may overwrite some meanwhile: these are dropped again. */
+/* Copies the invocations in a thread scope's ring, the oldest first, and returns their number.
+   Drops the copies that its thread may have overwritten meanwhile. */
 MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_scope *s,
                                                   mli_scope_run out[MLI_RUNS_KEPT]);
 
@@ -17586,8 +17764,8 @@ static uint64_t mli_live_total(memlord *lord) {
 }
 
 /* Computes the totals of a span, and adds its delta on each device to a thread scope, unless that
-   is NULL. Its peaks raise those of the span around it. `t` is the thread that its context is in;
-   NULL: it is in none, and all levels are 0. */
+   is NULL. Its peaks raise the peaks of the span around it. `t` is the thread that the span's
+   context is in; NULL: the context is in none, and all levels are 0. */
 static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
                             mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -17800,13 +17978,13 @@ MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli
 
 /* -- contexts -- */
 
-/* Records that a thread is now in the scopes of its context, the outermost first, or no longer, the
-   innermost first. */
+/* Records events: the thread enters the scopes of its context, the outermost first, or leaves them,
+   the innermost first. */
 static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) {
     mli_span *const innermost = t->now.span;
     mli_span *f = begins ? t->now.context->spans : innermost;
     for (; f; f = begins ? f->inner : f->around) {
-        t->now.span = f; /* which has the scope of the event */
+        t->now.span = f; /* the event takes its scope from there */
         mli_event_record(lord, t, begins ? MEMLORD_EVENT_SCOPE_BEGIN : MEMLORD_EVENT_SCOPE_END, 0, 0,
                          0, 0);
         if (begins && f == innermost) break;
@@ -17814,8 +17992,8 @@ static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) 
     t->now.span = innermost;
 }
 
-/* Moves the levels of all spans of a thread's context: from those of the thread to levels that begin
-   at 0 (enter 0), or back (enter 1). */
+/* Changes the levels of all spans of a thread's context. With enter 0 they no longer count from the
+   levels of the thread but from 0; with enter 1 they count from those of the thread again. */
 static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
     const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_span *f;
@@ -17846,8 +18024,8 @@ MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t) {
 
 /* -- beginning a scope -- */
 
-/* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in it;
-   the thread's cache keeps that for the next look-up by `given` with `salt`. */
+/* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in it; the
+   thread's cache keeps the thread scope for the next look-up by `given` with `salt`. */
 static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, const char *name,
                                                 const void *given, uint32_t salt,
                                                 const memlord_site *origin,
@@ -17857,7 +18035,8 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
     if (r) return r;
     *out = mli_thread_scope_get(lord, scope, t);
     if (!*out) return MEMLORD_E_NOMEM;
-    /* a scope made by another split of its path has another name: a cached one would never match */
+    /* the same path may have been made from other names. The name of such a scope differs from the
+       text here, and would never match */
     if (origin || !strncmp(scope->name, name, MLI_SCOPE_NAME))
         mli_cache_set(lord, t, given, salt, *out, 0);
     return MEMLORD_OK;
@@ -17875,7 +18054,7 @@ static MLI_COLD void mli_scope_dropped(memlord *lord) {
 
 /* Begins a scope. `guard` gets what its end restores; NULL: the scope has no guard. The cache of
    the thread has the scope under the host's static record `planted` or, if that is NULL, under
-   `name`. The text there may change, so the name is compared with that of the scope found. */
+   `name`. The text at `name` may change, so it is compared with the name of the scope found. */
 static memlord_result mli_scope_begin(memlord *lord, const char *name,
                                       const memlord_scope_site *planted, memlord_guard *guard) {
     const void *given = planted ? (const void *)planted : (const void *)name;
@@ -17911,7 +18090,7 @@ static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scop
 }
 
 /* Enters the scope of a token. E_UNKNOWN: the token's span has ended, or it is of another ledger.
-   E_STATE: the thread is in it by this token already, or exported it itself. */
+   E_STATE: the thread is in the scope by this token already, or exported it itself. */
 static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
                                                const memlord_scope_token *token) {
     mli_scope_record *scope = mli_scope_find(lord, (uint32_t)token->word[0]);
@@ -18004,7 +18183,8 @@ MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *s
             devices[i] += mli_u64_load(&s->devices[i]);
     }
     out->running -= mli_u64_load(&scope->ended_elsewhere);
-    if ((int64_t)out->running < 0) out->running = 0; /* ends were seen whose begins were not */
+    if ((int64_t)out->running < 0) out->running = 0; /* the sum has ends of invocations whose begins
+                                                        it does not have */
     out->ns.total = mli_stamps_ns(scale, (uint64_t)total);
     out->ns.min = mli_stamps_ns(scale, (uint64_t)min);
     out->ns.max = mli_stamps_ns(scale, (uint64_t)max);
@@ -18016,8 +18196,8 @@ MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_threa
     uint64_t from = n > MLI_RUNS_KEPT ? n - MLI_RUNS_KEPT : 0, good;
     for (i = from; i < n; i++)
         mli_words_load(&out[i - from], s->runs[i % (MLI_RUNS_KEPT + 1)], MLI_RUN_WORDS);
-    after = mli_u64_load(&s->count); /* after the copies, which are acquires */
-    if (after < n) return 0;         /* it has begun a new epoch */
+    after = mli_u64_load(&s->count); /* loaded after the copies, whose loads are acquires */
+    if (after < n) return 0;         /* the thread has begun a new epoch */
     good = after > from + MLI_RUNS_KEPT ? after - MLI_RUNS_KEPT : from;
     if (good >= n) return 0;
     memmove(out, out + (good - from), (size_t)(n - good) * sizeof *out);
@@ -18049,7 +18229,7 @@ MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now) {
 
 /* -- life -- */
 
-/* No invocation runs, until mli_running_count says so. */
+/* None runs; mli_running_count counts those that do. */
 static MLI_COLD void mli_scopes_forked(memlord *lord) {
     mli_scope_record *scope;
     uint32_t i;
@@ -18117,7 +18297,7 @@ MEMLORD_API MLI_NOINLINE memlord_result memlord_scope_end(memlord *lord) {
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (t->now.span && !t->now.span->adopted) /* an adopted one ends by memlord_scope_return */
+    if (t->now.span && !t->now.span->adopted) /* an adopted scope ends by memlord_scope_return */
         mli_span_close(lord, t);
     else
         r = MEMLORD_E_STATE;
@@ -18139,7 +18319,7 @@ MEMLORD_API void memlord_guard_end(memlord_guard *guard) {
     elsewhere = t->now.context->id != guard->context;
     if (!elsewhere && guard->scope) {
         for (; mli_scope_depth(t) > guard->depth; mli_span_close(lord, t))
-            ended += !t->now.span->adopted; /* the interposer was told of no adoption */
+            ended += !t->now.span->adopted; /* the interposer does not know of adoptions */
     } else if (!elsewhere && t->now.tag_depth > guard->depth) {
         ended = t->now.tag_depth - guard->depth;
         mli_tags_cut(t, guard->depth);
@@ -18262,14 +18442,15 @@ MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
 /* Computes the statistics of one device. */
 MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out);
 
-/* Sums what counts by phys, of those that a selector's devices are at, each phys once. */
+/* Adds the statistics that a phys counts, for each phys that a device of the selector is at,
+   once. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
 
 /* Adds the statistics of a device to a sum. largest_free is the largest known one: free pieces of
    two pools are not one piece. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 
-/* Computes the statistics of a site. Returns the bytes that its peak may be low by. */
+/* Computes the statistics of a site. Returns how many bytes its peak may be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
                                                  memlord_site_stat *out);
 
@@ -18279,8 +18460,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key);
 
-/* Lists the largest sites of a selector and returns their number; a site with a 0 is left out.
-   `names`: the listed sites get their display records, with symbols resolved. */
+/* Lists the largest sites of a selector and returns their number; a site whose number is 0 is left
+   out. `names`: the listed sites get their display records, with symbols resolved. */
 MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);
@@ -18450,7 +18631,8 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
     return n;
 }
 
-/* Adds the frames to a listed stack, whose depth is still the number of its row. 0: no memory. */
+/* Adds the frames to a listed stack, whose `depth` has the number of its row until then. 0: no
+   memory. */
 static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) {
     mli_stack_row *row = mli_stack_row_at(lord, s->depth);
     void **frames;
@@ -18461,8 +18643,8 @@ static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) 
     s->sites = (const memlord_site **)(void *)(frames + s->depth);
     return 1;
 }
-/* Lists the largest stacks of a selector, as mli_sites_top the sites. Without memory for the frames
-   of a stack the list ends before it. */
+/* Lists the largest stacks of a selector, as mli_sites_top lists the sites. Without memory for the
+   frames of a stack the list ends before it. */
 static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
                                       memlord_stack_stat *out, size_t cap) {
     static const unsigned char keys[] = {
@@ -18563,7 +18745,7 @@ static MLI_COLD double mli_share(uint64_t part, uint64_t rest) {
 /* -- life -- */
 
 /* Resets the totals of the devices that no cell counts. Levels stay, a peak becomes its level, all
-   other totals become 0. Forgets the last failures, and that bands wait to be rearmed. */
+   other totals become 0. Forgets the last failures. Bands no longer wait to rearm. */
 static MLI_COLD void mli_stats_reset(memlord *lord, mli_thread *t) {
     uint32_t dev, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     int i;
@@ -18858,21 +19040,23 @@ MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_h
 /* A band check compares a device with its thresholds. services/call_end decides when a call
    runs one. */
 
-/* Published bytes are at most a batch a thread below the truth. So while they are a margin below
-   the threshold (a batch for each thread that is allowed for), no thread can cross it without a
-   publication, and that requests a check. Closer to the threshold the device is near: an alert
-   makes every call check at its end, with a sum over all threads. Freed bytes are no level and are
-   never published: each thread checks after each 64th of the way (its free interval). Cached bytes
-   rise as live bytes fall. Published bytes are never above these, so a publication below a mark
-   (check_below) comes in time without a margin. A thread's cell starts a batch lower, and checks at
-   its first free. After a collection a band waits until its metric has moved (it rearms). */
+/* Published bytes are at most a batch a thread below the truth. The margin is a batch for each
+   thread that is allowed for. While the published bytes are a margin below the threshold, no thread
+   can cross the threshold without a publication, and a publication requests a check. Closer to the
+   threshold the device is near: an alert makes every call check at its end, with a sum over all
+   threads. Freed bytes are not published. Instead each thread checks each time it has freed its
+   free interval, a 64th of the way to the threshold. Cached bytes rise as live bytes fall.
+   Published bytes are never above the live bytes, so a publication below the mark check_below comes
+   in time, without a margin. A thread's cell starts a batch lower, and checks at its first free.
+   After a collection a band rearms: it waits until its metric has moved. */
 
 /* Take and drop the callbacks lock. */
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
-/* Stores in a device the strategy in force for it, and returns 1 if there is one. A change lets the
-   bands fire at once. Takes the callbacks lock, unless there is none for the device's type. */
+/* Stores in a device the strategy in force for it, and returns 1 if there is one. After a change of
+   the strategy the bands may collect at once. Takes the callbacks lock, unless no strategy can be
+   in force for the device's type. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
 
 /* Runs a band check on a device, and collects if that is due and no thread collects there yet.
@@ -18913,7 +19097,8 @@ typedef struct mli_strategy { /* replaced as a whole, never changed */
 
 typedef struct mli_gc_entry {
     struct mli_gc_entry *next;
-    uint64_t serial; /* ascending along the list: first those of one device, last those of all */
+    uint64_t serial; /* ascends along the list: callbacks of one device come first, those of all
+                        devices last */
     memlord_gc_fn fn;
     void *user;
     memlord_device sel;
@@ -18922,7 +19107,7 @@ typedef struct mli_gc_entry {
 
 struct mli_bands_state {
     mli_lock callbacks_lock;
-    struct mli_gc_entry *gc_entries;  /* as strategies: under the callbacks lock */
+    struct mli_gc_entry *gc_entries;  /* under the callbacks lock, as are the strategies */
     struct mli_strategy *strategies;
 };
 
@@ -19102,19 +19287,21 @@ static int mli_dev_is_watched(memlord *lord, uint32_t dev) {
     return mli_ptr_load(&mli_device_record_at(lord, dev)->watch.strategy) != NULL;
 }
 
-/* -- the band check: is a collection due on a device; under the lock of its phys -- */
+/* -- the band check, which decides whether a collection is due on a device; under the lock of
+      its phys -- */
 
 typedef struct mli_band_state {
-    memlord_gc_event event; /* band SIZE_MAX: none is in force, and only used_percent is set */
+    memlord_gc_event event; /* band SIZE_MAX: no band is in force, and only used_percent is set */
     int due;                /* 1: the value has reached the threshold: collect */
     int near_threshold;     /* 1: every call must check */
     mli_levels level;
-    uint64_t rise, fall; /* a check is due from `rise` live bytes on, and below `fall` */
-    uint64_t freed;      /* and from so many freed ones on; UINT64_MAX, 0, UINT64_MAX: never */
+    uint64_t rise, fall; /* a check is due at `rise` live bytes or more, and below `fall` */
+    uint64_t freed;      /* a check is due at so many freed bytes, too. The values UINT64_MAX, 0 and
+                            UINT64_MAX mean never */
 } mli_band_state;
 
-/* Returns the threshold of a band at a phys. 0: it has none now. A percentage needs a limit or a
-   capacity; one of cached bytes needs reserved bytes. */
+/* Returns the threshold of a band at a phys. 0: the band has no threshold now. A percentage needs a
+   limit or a capacity; a percentage of cached bytes needs reserved bytes. */
 static uint64_t mli_band_threshold(const mli_phys *phys, const memlord_band *b,
                                    uint64_t reserved) {
     uint64_t cap = phys->sample.known ? phys->sample.total : 0, part;
@@ -19142,9 +19329,9 @@ static uint64_t mli_metric_value(memlord_metric metric, const mli_levels *level)
 static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
 
 /* Sets the levels at which the band in force is due. `again`: the metric at which a device that
-   waits to rearm is due again; such a device also checks where its metric has fallen enough, that
-   is below `down`: mli_band_compare leaves none waiting that is there. RESERVED sets none: what
-   changes it, memlord_pool_set and memlord_pool_add, requests a check each time. */
+   waits to rearm is due again; such a device also checks once its metric has fallen below `down`.
+   At or below `down` no device waits: mli_band_compare sees to that. RESERVED sets no levels:
+   memlord_pool_set and memlord_pool_add request a check at each change. */
 static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v) {
     const memlord_metric metric = v->event.metric;
     uint64_t up = v->event.threshold, down = up - up / 8, reserved = v->level.reserved;
@@ -19168,8 +19355,8 @@ static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
 }
 
 /* Moves the marks of a device to where they enter another band. Used % is of the limit here, so it
-   changes with the live bytes alone and not with a sample. `total` is the live bytes of the phys.
-   */
+   changes with the live bytes alone and not with a sample. `total` is the live bytes of the
+   phys. */
 static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
                            mli_band_state *v) {
     uint64_t others = total > v->level.live ? total - v->level.live : 0;
@@ -19278,10 +19465,11 @@ static int mli_marks_missed(memlord *lord, uint32_t dev) {
 }
 
 /* Evaluates the bands of a device and publishes whether it is near. When the device becomes near,
-   it is evaluated once more after a barrier: a call that counted before the barrier is in that
-   sum, a call after it sees the alert. It is also evaluated once more if a publication has passed
-   the marks that this has just set. The addition to `checks` in mli_band_check orders two
-   checks: the later one sees the counts of the earlier one's call. */
+   it is evaluated once more after a barrier: the second sum has every call that counted before the
+   barrier, and every call after the barrier sees the alert. The device is also evaluated once more
+   if a publication has passed the marks that were just set. The addition to `checks` in
+   mli_band_check orders two checks: the later check sees the counts of the call that ran the
+   earlier one. */
 static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
                                      mli_band_state *v) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
@@ -19309,7 +19497,7 @@ static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
 
 /* -- callbacks -- */
 
-/* Returns 1 if another thread runs the callback of a number, for any device. */
+/* Returns 1 if another thread runs the callback with a serial number, for any device. */
 static MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
     MLI_REQUIRE(mli_lock_held(&lord->bands->callbacks_lock));
     uint32_t i = 0;
@@ -19341,7 +19529,7 @@ static MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device se
             (*at)->user == user)
             break;
     c = *at;
-    if (c) *at = c->next; /* a run on this thread goes on with a copy */
+    if (c) *at = c->next; /* a run of the callback on this thread goes on with a copy */
     while (c && mli_gc_runs_elsewhere(lord, c->serial)) {
         mli_callbacks_leave(lord);
         mli_spin_wait(&spins);
@@ -19368,8 +19556,9 @@ static MLI_COLD int mli_gc_advance(memlord *lord, mli_watch *w, const memlord_gc
     return c != NULL;
 }
 
-/* Begins a collection on a device. 0: one is running. One that this thread left by longjmp counts
-   as failed, and is over. The exchange pairs with the release in mli_gc_run_callbacks. */
+/* Begins a collection on a device. 0: a collection is running there. A collection that this thread
+   left by longjmp counts as failed, and is over. The exchange pairs with the release in
+   mli_gc_run_callbacks. */
 static MLI_COLD int mli_gc_begin(memlord *lord, uint32_t dev, uintptr_t here) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     int left = 0;
@@ -19430,7 +19619,8 @@ static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
     mli_phys *phys;
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_stat_add(lord, dev, result->ran ? MLI_STAT_gc_runs : MLI_STAT_gc_failed, 1);
-    if (result->ran) /* saturated: the host reports any number. gc_running: one writer at a time */
+    if (result->ran) /* saturated, as the host may report any number. gc_running makes this the only
+                        writer */
         mli_u64_store(sum, mli_add_saturated(mli_u64_load(sum), result->reclaimed));
     for (i = 1; i < n && result->ran; i++)
         if (i == dev || (result->family && mli_type_of(lord, i) == device->device.type))
@@ -19526,7 +19716,8 @@ MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys) 
 
 MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
     uint32_t threads;
-    mli_alert_set(lord, MLI_ALERT_THREADS, 0); /* first: a thread that starts now sets it again */
+    mli_alert_set(lord, MLI_ALERT_THREADS, 0); /* before the count: a thread that starts from here
+                                                  on sets it again */
     do mli_threads_allow(lord, threads = mli_thread_count(lord) + 4);
     while (mli_thread_count(lord) > threads);
     mli_phys_recheck(lord, NULL);
@@ -19569,8 +19760,8 @@ static MLI_COLD void mli_bands_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_bands_lock(memlord *lord, int take) {
     mli_lock_set(&lord->bands->callbacks_lock, take);
 }
-/* Clears the marks of threads that collected: they are gone. Counts the alerts again: a thread that
-   set or cleared a flag may have been stopped before it changed the alert. */
+/* Clears the marks of threads that collected, which a forked child does not have. Counts the alerts
+   again: a thread that set or cleared a flag may have been stopped before it changed the alert. */
 static MLI_COLD void mli_bands_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE), alerts = 0;
     for (i = 1; i < n; i++) {
@@ -19689,19 +19880,18 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
     if ((unsigned)reason >= MEMLORD_REASON_COUNT) return MEMLORD_E_INVALID;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
     if (mli_device_valid(device) && !mli_gc_registered(lord, device, reason))
-        return MEMLORD_E_UNKNOWN; /* before mli_dev, which would make the device known */
+        return MEMLORD_E_UNKNOWN; /* before mli_dev, because that makes the device known */
     r = mli_dev(lord, device, &dev);
     return r ? r : mli_collect(lord, dev, reason, 0, reclaimed ? reclaimed : &ignored);
 }
 
 /* ---------------------------------------------------------------------- src/services/pages.h -- */
 
-/* Owns the pressure page: a file that the ledgers of several processes map. May use books/limits,
-   services/room and services/bands. Invariant: only the ledger that holds the system's lock on a
-   slot's byte of the file writes the slot. Lock: neighbours, for all of it; none while callbacks
-   run. */
+/* Owns the pressure page: a file that the ledgers of several processes map. May use os/ and base/.
+   Invariant: only the ledger that holds the system's lock on a slot's byte of the file writes the
+   slot. Lock: neighbours, for all of it; none while callbacks run. */
 
-#define MLI_PAGE_SLOTS 64 /* of the ledgers that share a page */
+#define MLI_PAGE_SLOTS 64 /* the slots of a page: one for each ledger that shares it */
 
 /* Each ledger has a slot on the page, with the bytes that it holds of its physical devices, its
    requests to the others, and its answers. The system drops the lock of a slot when the process
@@ -19712,7 +19902,8 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 
 #define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* "memlordp" */
 #define MLI_PAGE_VERSION 1
-#define MLI_PAGE_ANSWER_MS 2000     /* a raise waits no longer: the max_ms of the default retry */
+#define MLI_PAGE_ANSWER_MS 2000     /* the most ms that a raise waits: the max_ms of the default
+                                       retry */
 
 /* The slots of the pressure page: see services/neighbours. Words of 64 bits, so that programs of 32
    and of 64 bits share a page. */
@@ -19722,16 +19913,16 @@ enum { MLI_SLOT_FORKED = -2, MLI_SLOT_NONE = -1 }; /* a forked child claims one 
 typedef struct mli_page_device {
     uint64_t id;       /* a hash of its identity; 0: none */
     uint64_t held;     /* bytes live there, or reserved by pools */
-    uint64_t spare;    /* the part of `held` that is idle in pools, or pending */
+    uint64_t spare;    /* the part of `held` that is unused in pools, or pending */
     uint64_t failing;  /* 1: allocations fail */
     uint64_t wanted;   /* bytes asked of the others */
     uint64_t asked;    /* the request that asked for them */
     uint64_t released; /* bytes given back in answers, ever */
 } mli_page_device;
 typedef struct mli_page_slot {
-    uint64_t pid, started; /* started: the ledger's start, in ns of the wall clock */
+    uint64_t pid, started; /* `started`: when the ledger was made, in ns of the wall clock */
     mli_page_device devices[MLI_SLOT_DEVICES];
-    uint64_t answered[MLI_PAGE_SLOTS]; /* the last request of each slot that is answered */
+    uint64_t answered[MLI_PAGE_SLOTS]; /* the last request of each slot that was answered */
     uint64_t request;                  /* the last request; stored after the devices */
     uint64_t owner;                    /* unique to this claim; 0: the slot is free */
 } mli_page_slot;
@@ -19755,7 +19946,7 @@ typedef struct mli_page {
 MLI_PRIVATE MLI_COLD int mli_slot_lock(int fd, uint32_t slot, int unlock);
 /* Returns 1 if no other ledger has locked the byte of a slot. */
 MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot);
-/* The same without cancellation: a cancelled thread would keep the page lock. */
+/* The same, with cancellation off: a cancelled thread would keep the page lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_page_map(const char *path, mli_page **page, int *fd,
                                                  const char **why);
 MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page);
@@ -19797,7 +19988,8 @@ MLI_PRIVATE void mli_bell_ring(mli_u32 *bell);
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-#define MLI_PAGE_BYTES (128u << 10) /* of the file: a multiple of every page size, up to 64 KiB */
+#define MLI_PAGE_BYTES (128u << 10) /* the size of the file: a multiple of every page size up to 64
+                                       KiB */
 typedef char mli_page_fits[sizeof(mli_page) <= MLI_PAGE_BYTES ? 1 : -1];
 
 /* -- the system -- */
@@ -19829,8 +20021,8 @@ MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot) {
     return !fcntl(fd, MLI_OFD_GETLK, &lock) && lock.l_type == F_UNLCK;
 }
 
-/* Makes the file of a page under a name of its own, written in full so that no later store finds
-   the disk full, and links it to `path`. A file that is there already stays. */
+/* Makes the file of a page under a name of its own, and links it to `path`. The file is written in
+   full, so that no later store finds the disk full. A file that `path` already names stays. */
 static MLI_COLD int mli_page_make(const char *path) {
     const char nothing[512] = {0};
     const uint64_t head[2] = {MLI_PAGE_MAGIC, MLI_PAGE_VERSION};
@@ -19891,8 +20083,9 @@ static MLI_COLD int mli_page_file(const char *path, struct stat *st, const char 
     return -1;
 }
 
-/* Maps a page. The mapping has a description of the file of its own: a forked child inherits the
-   mapping, and would else keep the parent's lock after the parent's end. */
+/* Maps a page. Opens the file once more for the mapping, because a forked child inherits the
+   mapping. If the mapping were of the descriptor that holds the lock, the child would keep the
+   parent's lock after the end of the parent. */
 static MLI_COLD memlord_result mli_page_open(const char *path, mli_page **page, int *fd,
                                              const char **why) {
     struct stat first, second;
@@ -20002,7 +20195,8 @@ MLI_PRIVATE int mli_stall_seen(int fd) {
 #if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
 MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
                                         uint32_t ms) {
-    struct { /* as the kernel has it: a timespec of 64-bit times on a 32-bit system differs */
+    struct { /* the kernel's layout, which is not that of a timespec with 64-bit times on a 32-bit
+                system */
         long sec, nsec;
     } time;
     int saved = errno, refused;
@@ -20036,9 +20230,6 @@ MLI_PRIVATE void mli_bell_ring(mli_u32 *bell) { (void)mli_u32_add(bell, 1); }
    an impossible sample counts as unknown. Locks: callbacks for sources and their callers, then phys
    for a sample. */
 
-/* Samples the host's memory: the built-in source of the cpu. */
-MLI_PRIVATE MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out);
-
 /* Returns the directory that has proc and sys of the machine; "": the root. */
 MLI_PRIVATE MLI_COLD const char *mli_proc_root(const memlord *lord);
 
@@ -20065,7 +20256,7 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
 MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own);
 
 /* Reads the name of another process; "" if the system does not tell. Drivers number processes as
-   the first pid namespace does: inside another one these names would be those of strangers. */
+   the first pid namespace does: inside another namespace the numbers would name other processes. */
 MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, char *name,
                                            size_t cap);
 
@@ -20093,14 +20284,15 @@ MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life);
 struct mli_room_state {
     mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
     mli_cpu cpu;
-    mli_u32 poll_ms;        /* from sample to sample of a poller */
+    mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
     mli_u64 refusal_logged; /* see mli_log_due: a refused reservation */
-    mli_u64 account_logged; /* the same: a request over the limit of its account */
+    mli_u64 account_logged; /* the same for a request over the limit of its account */
 };
 
 /* -- sources -- */
 
-MLI_PRIVATE MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out) {
+/* Samples the host's memory. It is the built-in source of the cpu. */
+static MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out) {
     memlord *lord = (memlord *)user;
     (void)d;
     return mli_cpu_sample(&lord->room->cpu, &out->total, &out->used, &out->process);
@@ -20136,7 +20328,7 @@ static void mli_phys_fraction_apply(mli_phys *phys) {
     if (!phys->limit) phys->limit = 1;
 }
 
-/* Notes what the devices of a phys have before its source runs. */
+/* Notes the bytes that the devices of a phys have before its source runs. */
 static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     uint32_t i = 0;
     mli_lock_take(&phys->lock);
@@ -20148,8 +20340,8 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     mli_lock_drop(&phys->lock);
 }
 /* Sets the marks of a sample. The live bytes that belong to it are the smaller ones of those before
-   and after the source ran, because nobody knows which of the two the source saw. For a pool they
-   are the bytes that the pool holds now, because the source may itself report those. */
+   and after the source ran, because nobody knows which of the two the source saw. For a pool the
+   live bytes are those that the pool holds now, because the source may itself report these. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i = 0;
@@ -20177,8 +20369,8 @@ static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacit
     mli_lock_drop(&phys->lock);
 }
 
-/* Makes this thread the sampler of a phys. 0: there is one already. A source that this thread left
-   by longjmp samples no more. */
+/* Makes this thread the sampler of a phys. 0: it has a sampler already. A source that this thread
+   left by longjmp counts as ended. */
 static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here) {
     int mine = !mli_u32_exchange(&phys->sampling, 1);
     mli_callbacks_enter(lord);
@@ -20233,14 +20425,15 @@ static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capaci
     mli_callbacks_leave(lord);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
-        if (phys->device.type != type) continue; /* also an unused phys: it may be used again */
+        if (phys->device.type != type) continue; /* an unused phys, too: it may be used again */
         mli_callbacks_enter(lord);
         while (phys->sampler && phys->sampler != (void *)&mli_self) {
             mli_callbacks_leave(lord);
             mli_spin_wait(&spins);
             mli_callbacks_enter(lord);
         }
-        phys->sampler_void = 1; /* for the sample that this thread may be taking, or has left */
+        phys->sampler_void = 1; /* drops the sample that this thread may be taking, or has left by
+                                   longjmp */
         mli_callbacks_leave(lord);
         mli_phys_sample_store(phys, &none, 0);
         mli_phys_recheck(lord, phys);
@@ -20261,7 +20454,7 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
         (void)mli_phys_sample(lord, phys);
 }
 
-/* -- readers: they sample what nobody samples for them -- */
+/* -- readers: they sample a phys that no poller samples -- */
 
 /* Returns 1 if a reader may run a source on this thread. It may not if the host defers, nor inside
    code of the host that MemLord called: the ledger's allocator, a logger, a try function, a fence,
@@ -20304,8 +20497,8 @@ static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
     return now > at && now - at >= (known ? 3 * interval : interval);
 }
 
-/* Samples a phys for a reader if that is due and allowed. It checks no band: the next recorded call
-   does. `own`: only the built-in source may run. */
+/* Samples a phys for a reader if that is due and allowed. Does not check the bands: the next
+   recorded call does. `own`: only the built-in source may run. */
 static MLI_COLD void mli_phys_sample_for_reader(memlord *lord, mli_phys *phys, int own) {
     memlord_capacity_fn fn;
     if (!mli_phys_sample_due(lord, phys) || !mli_reader_may_sample(lord)) return;
@@ -20345,7 +20538,8 @@ MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, ch
     mli_put_str(&o, root);
     mli_put_str(&o, "/proc/self/ns/pid");
     if (mli_out_end(&o, sizeof path) >= sizeof path) return;
-    if (!mli_link_is(path, "pid:[4026531836]")) return; /* the number of the first, since 3.8 */
+    if (!mli_link_is(path, "pid:[4026531836]")) return; /* the field has the number of the first
+                                                           namespace since Linux 3.8 */
     mli_out_buffer(&o, path, sizeof path);
     mli_put_str(&o, root);
     mli_put_str(&o, "/proc/");
@@ -20367,7 +20561,7 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
 }
 
 /* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a phys. The tickets
-   hold `covered` bytes for the request itself: it has them in addition to what is left. */
+   hold `covered` bytes for the request itself, which can use them besides the bytes left. */
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted,
                                       uint64_t covered) {
     memlord_capacity sample;
@@ -20523,7 +20717,7 @@ static MLI_COLD void mli_room_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD memlord_result mli_room_open(memlord *lord, const memlord_desc *desc) {
     return mli_name(lord, desc->proc_root, &lord->room->cpu.root);
 }
-/* Clears the marks of threads that sampled: they are gone. */
+/* Clears the marks of the threads that sampled, which a forked child does not have. */
 static MLI_COLD void mli_room_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++) {
@@ -20543,8 +20737,8 @@ MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life) {
 
 #define MLI_POOL_MAX ((uint64_t)1 << 62) /* bytes: the most that a host's pool can hold */
 
-/* Ends a call that has changed what a pool holds: checks the bands of its device. Within the
-   device's capacity source nothing runs: a later call collects. */
+/* Ends a call that has changed the bytes of a pool: checks the bands of its device. Within the
+   device's capacity source no callback runs, and a later call collects. */
 static MLI_COLD memlord_result mli_pool_changed(memlord *lord, uint32_t dev) {
     int safe = !(lord->flags & MEMLORD_FLAG_DEFER);
     if (!mli_self.in_host_alloc && mli_dev_watch(lord, dev)) {
@@ -20802,24 +20996,25 @@ typedef struct mli_raise {
     } before[MLI_PAGE_SLOTS];
 } mli_raise;
 
-/* What other modules call once a page has been opened. They reach it by a pointer, so that a
-   program that opens none does not link it. */
+/* The functions that other modules call once a page has been opened. They call them through a
+   pointer, so that a program that opens no page does not link these functions. */
 typedef struct mli_neighbours {
     void (*serve)(memlord *lord); /* does the listener's work at a safe point */
     /* Starts the listener unless it runs: at the open, and in a forked child. */
     memlord_result (*listen)(memlord *lord);
     /* Asks the neighbours of a physical device. E_STATE: no page is open; E_UNKNOWN: the device is
-       not on it. Else *raise is linked until raise_end. */
+       not on the page. After OK *raise stays in the list until raise_end. */
     memlord_result (*raise_begin)(memlord *lord, const mli_phys *phys, uint64_t needed,
                                   mli_raise *raise);
     void (*raise_end)(memlord *lord, mli_raise *raise);
-    /* Returns 1 if the neighbours have released enough; -1: all have answered, and it is less, or
-       the page is closed; 0: not yet. A process that ended has released all it held. */
+    /* Returns 1 if the neighbours have released enough; -1: all have answered and released less, or
+       the page is closed; 0: not all have answered. A process that ended has released all bytes
+       that it held. */
     int (*raise_check)(memlord *lord, const mli_raise *raise);
     /* Leaves the page: at a close, and at the end of the ledger. Requires: the caller is not the
        listener. */
     void (*end)(memlord *lord);
-    void (*forked)(memlord *lord); /* in a forked child: the slot is the parent's */
+    void (*forked)(memlord *lord); /* in a forked child, as the slot is the parent's */
 } mli_neighbours;
 
 /* Returns NULL while no page has been opened. The acquire pairs with memlord_pressure_open. */
@@ -20832,11 +21027,12 @@ MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
 struct mli_neighbours_state {
-    mli_lock lock;         /* all below but service, open and listener */
+    mli_lock lock;         /* guards all members below but service, open and listener */
     struct mli_page *page; /* NULL: none is mapped */
-    int slot, fd;          /* its slot, or MLI_SLOT_...; fd: holds the slot's lock */
+    int slot, fd;          /* the ledger's slot, or MLI_SLOT_...; fd: the descriptor that holds the
+                              lock of the slot */
     uint64_t host_id;      /* the identity of the host's memory */
-    int stall_fd;          /* tells of stalls of the host's memory; -1: there is none */
+    int stall_fd;          /* a descriptor that tells of stalls of the host's memory; -1: none */
     mli_ptr service;       /* const mli_neighbours *; set by the first open */
     mli_page_slot mine;    /* what the slot is to hold */
     const mli_phys *phys[MLI_SLOT_DEVICES]; /* of the slot's devices */
@@ -20872,8 +21068,8 @@ static uint64_t mli_slot_owner(memlord *lord, uint32_t slot) {
     return mli_slot_read(lord->neighbours->page, slot, MLI_SLOT_WORD(owner));
 }
 
-/* Sums the devices of a slot that have an identity. Returns the slot's owner; 0: it is free, does
-   not have the identity, or changed its owner meanwhile. */
+/* Sums the devices of a slot that have an identity. Returns the slot's owner. 0: the slot is free,
+   has no device with the identity, or changed its owner meanwhile. */
 static MLI_COLD uint64_t mli_slot_sum(memlord *lord, uint32_t slot, uint64_t id,
                                       mli_page_device *sum) {
     const mli_page *page = lord->neighbours->page;
@@ -20904,12 +21100,13 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     *why = locked > 0 ? "its file system or a sandbox refuses locks" : "all its slots are taken";
     if (locked) return locked > 0 ? MEMLORD_E_UNSUPPORTED : MEMLORD_E_LIMIT;
     words = lord->neighbours->page->slots[i];
-    mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* a dead process's: pairs with reads */
+    mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* clears the owner, a dead process;
+                                                               pairs with the loads of readers */
     memset(mine, 0, sizeof *mine);
     memset(lord->neighbours->phys, 0, sizeof lord->neighbours->phys);
     mine->pid = mli_pid();
     mine->started = lord->started_wall;
-    mine->owner = mli_now() << 10 | (i + 1); /* unlike the owner of any claim before */
+    mine->owner = mli_now() << 10 | (i + 1); /* differs from the owner of every claim before */
     for (s = 0; s < MLI_PAGE_SLOTS; s++) /* earlier requests do not concern this ledger */
         mine->answered[s] = mli_slot_read(lord->neighbours->page, s, MLI_SLOT_WORD(request));
     mli_words_store(words, mine, MLI_SLOT_WORDS);
@@ -20948,8 +21145,8 @@ static MLI_COLD size_t mli_slot_device_of(memlord *lord, const mli_phys *phys) {
     return unused;
 }
 
-/* Writes the whole slot and the head of the page again. That repairs them if another process has
-   overwritten them. */
+/* Writes the whole slot and the head of the page again. The write repairs what another process may
+   have overwritten. */
 static MLI_COLD void mli_slot_publish(memlord *lord) {
     mli_page_slot *mine = &lord->neighbours->mine;
     mli_page *page = lord->neighbours->page;
@@ -20967,7 +21164,7 @@ static MLI_COLD void mli_slot_publish(memlord *lord) {
             lord->neighbours->unfit = 1;
         }
     }
-    for (k = 0; k < MLI_SLOT_DEVICES; k++) { /* one that has lost its identity */
+    for (k = 0; k < MLI_SLOT_DEVICES; k++) { /* the device has lost its identity */
         const mli_phys *phys = lord->neighbours->phys[k];
         if (phys && mli_phys_id(lord, phys) != mine->devices[k].id) mine->devices[k].id = 0;
     }
@@ -21010,7 +21207,8 @@ static MLI_COLD void mli_slots_note(memlord *lord) {
     }
 }
 
-/* Joins the page at the ledger's path, in a forked child again. *why says why not. */
+/* Joins the page at the ledger's path. A forked child joins again. *why gets the reason of a
+   failure. */
 static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
     memlord_result r;
     int fd = -1;
@@ -21032,8 +21230,9 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
 
 /* -- answers and requests -- */
 
-/* Notes that a neighbour wants bytes of a physical device. `needed` has the largest request for each
-   own device, plus 1, as 0 says that none asks. Returns 1 if the neighbour waits for the answer. */
+/* Notes that a neighbour wants bytes of a physical device. `needed` has the largest request for
+   each own device, plus 1, as 0 means that no neighbour asks. Returns 1 if the neighbour waits for
+   the answer. */
 static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uint64_t wanted,
                                      uint64_t *needed) {
     const uint64_t entry = wanted + (wanted != UINT64_MAX);
@@ -21047,9 +21246,9 @@ static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uin
     return known && wanted;
 }
 
-/* Notes what the ledger of a slot has asked for since it was last answered; `seen` is its last
-   request. Requests are compared by their distance, as the page may hold anything. Returns 1 if it
-   waits for the answer. */
+/* Notes the requests of a slot's ledger since the last answer to it; `seen` is its last request.
+   The difference of two request numbers is compared, as the page may hold any value. Returns 1 if
+   that ledger waits for the answer. */
 static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot *mine, uint32_t s,
                                       uint64_t seen, uint64_t *needed) {
     size_t i;
@@ -21149,7 +21348,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
     mli_lock_drop(&lord->neighbours->lock);
 }
 
-/* Looks for a stall of the host's memory, and if there was one has the cpu's callbacks run. */
+/* Looks for a stall of the host's memory. If there was one, runs the callbacks of the cpu. */
 static MLI_COLD void mli_stall_poll(memlord *lord) {
     mli_phys *host = mli_phys_storage(lord, 0);
     int seen = 0;
@@ -21166,8 +21365,8 @@ static MLI_COLD void mli_stall_poll(memlord *lord) {
     if (seen > 0) (void)mli_neighbour_collect(lord, host, 0);
 }
 
-/* Does what is due at the interval of pollers: joins again after a fork, publishes, frees the slots
-   of the dead, and reads the others. */
+/* Does the work that is due at the interval of pollers: joins again after a fork, publishes, frees
+   the slots of the dead, and reads the others. */
 static MLI_COLD void mli_neighbours_round(memlord *lord) {
     const char *why = NULL;
     int unfit;
@@ -21179,7 +21378,8 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
         mli_lock_take(&phys->lock);
         sampled = phys->sampled;
         mli_lock_drop(&phys->lock);
-        if (!sampled) (void)mli_phys_sample(lord, phys); /* once: it may block, and answers wait */
+        if (!sampled) (void)mli_phys_sample(lord, phys); /* once, because it may block while answers
+                                                            wait */
     }
     mli_lock_take(&lord->neighbours->lock);
     if (lord->neighbours->slot == MLI_SLOT_FORKED) {
@@ -21220,7 +21420,7 @@ static MLI_COLD void mli_listener_run(void *user) {
         mli_lock_drop(&lord->neighbours->lock);
         rung = mli_u32_load(bell); /* before the work: a later ring ends the wait */
         if (!mli_u32_load_acquire(&lord->neighbours->open)) return; /* pairs with the exchange */
-        mli_requests_answer(lord); /* first: a neighbour waits for it */
+        mli_requests_answer(lord); /* first, because a neighbour waits for it */
         if (!mli_ms_left(due)) {
             mli_neighbours_round(lord);
             mli_stall_poll(lord);
@@ -21354,7 +21554,7 @@ static MLI_COLD uint64_t mli_host_id(memlord *lord, char *stall, size_t cap) {
     char path[300], boot[64];
     uint64_t total, used, process, id = 0;
     mli_out o;
-    mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu); /* another one may be in use */
+    mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu); /* another page may be in use */
     if (cpu) {
         cpu->root = root;
         if (!mli_cpu_sample(cpu, &total, &used, &process)) id = mli_cpu_home(cpu);
@@ -21375,7 +21575,8 @@ static MLI_COLD uint64_t mli_host_id(memlord *lord, char *stall, size_t cap) {
     return mli_text_hash(boot);
 }
 
-/* Gives up the slot in a forked child: it is the parent's, as is the lock of the descriptor. */
+/* Gives up the slot in a forked child. The slot and the lock of the descriptor belong to the
+   parent. */
 static MLI_COLD void mli_neighbours_forked(memlord *lord) {
     if (lord->neighbours->slot >= 0) {
         mli_page_fd_close(lord->neighbours->fd);
@@ -21429,7 +21630,7 @@ MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord) {
     return (const mli_neighbours *)mli_ptr_load_acquire(&lord->neighbours->service);
 }
 
-/* -- life: reaches all that a page needs through the service, as mli_neighbours says -- */
+/* -- life: calls the functions of a page through the pointer `service`: see mli_neighbours -- */
 
 static MLI_COLD void mli_neighbours_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
@@ -21506,7 +21707,7 @@ MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
         return r;
     }
     mli_neighbours_serve(lord);
-    (void)mli_listener_start(lord); /* without it memlord_gc_poll does its work */
+    (void)mli_listener_start(lord); /* without a listener memlord_gc_poll does its work */
     return MEMLORD_OK;
 }
 
@@ -21581,14 +21782,14 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
    order of time; one that is evicted while a report reads the list is freed after the last reader.
    Locks: snapshots, not held while blocks, tags or sites are visited. */
 
-#define MLI_SNAPSHOTS 256 /* the ledger keeps one less; a report may add its own */
+#define MLI_SNAPSHOTS 256 /* the ledger keeps one less, as a report may add its own */
 
 enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
 /* A recorder saves something at an interval: one takes snapshots, one exports. The holders of a
    device are the tags and sites that had its bytes at its peak. */
 
-typedef struct mli_device_usage { /* of a device, at one moment */
+typedef struct mli_device_usage { /* the bytes of a device at one moment */
     uint64_t live, pending, reserved, peak, blocks; /* bytes; blocks: their number */
 } mli_device_usage;
 
@@ -21596,7 +21797,8 @@ typedef struct mli_device_usage { /* of a device, at one moment */
    one of `top_blocks` memlord_block_info. */
 typedef struct mli_snapshot {
     struct mli_snapshot *next; /* in the list of evicted snapshots that readers may still read */
-    size_t size, top_blocks;   /* bytes of the allocation; blocks in the second array */
+    size_t size, top_blocks;   /* the bytes of the allocation; the number of blocks in the second
+                                  array */
     uint64_t time;             /* ns since create */
     const char *name;          /* kept; NULL: periodic */
     uint64_t live, blocks;     /* over all devices */
@@ -21610,10 +21812,10 @@ typedef struct mli_snapshot_reader {
     const void *thread; /* the address of its mli_self */
 } mli_snapshot_reader;
 
-#define MLI_HOLDERS 16 /* the most tags, and the most sites, that are kept of a device */
+#define MLI_HOLDERS 16 /* how many tags, and how many sites, are kept of a device */
 typedef struct mli_holders {
     uint64_t time, bytes; /* ns since create; bytes live then */
-    size_t tags, sites;   /* how many of the arrays are filled */
+    size_t tags, sites;   /* how many elements of the arrays are filled */
     memlord_tag_stat tag[MLI_HOLDERS];
     memlord_site_stat site[MLI_HOLDERS];
 } mli_holders;
@@ -21635,11 +21837,11 @@ MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reade
                                        const mli_snapshot *list[MLI_SNAPSHOTS]);
 MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader);
 
-/* In all of these `which` is MLI_RECORDER_... */
-/* Starts a recorder, or changes its interval. If no thread can be had, safe points save. */
+/* In the functions below `which` is MLI_RECORDER_... */
+/* Starts a recorder, or changes its interval. If the system gives no thread, safe points save. */
 MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli_saver *saver,
                                              uint32_t ms);
-/* Stops a recorder and its thread. Saves a last time if it was started. */
+/* Stops a recorder and its thread. Saves a last time if the recorder was started. */
 MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which);
 /* 1: the recorder was started, and not stopped since. */
 MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which);
@@ -21663,9 +21865,9 @@ MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life);
 
 /* ------------------------------------------------------------------ src/services/snapshots.c -- */
 
-typedef struct mli_recorder { /* saves something at an interval: a snapshot, or an export */
+typedef struct mli_recorder { /* a recorder, which saves a snapshot or an export at an interval */
     mli_u32 interval; /* ms; 0: it was not started, or was stopped */
-    mli_u64 due;      /* the next time, by the ledger's clock */
+    mli_u64 due;      /* when the next one is due, by the ledger's clock */
     mli_ptr saver;    /* const mli_saver *; set before the interval */
     mli_helper helper;
     struct memlord *lord;
@@ -21673,7 +21875,8 @@ typedef struct mli_recorder { /* saves something at an interval: a snapshot, or 
 
 struct mli_snapshots_state {
     mli_lock lock;
-    struct mli_snapshot *at[MLI_SNAPSHOTS], *out; /* by time; evicted under a reader */
+    struct mli_snapshot *at[MLI_SNAPSHOTS], *out; /* the list, by time; those that were evicted
+                                                     while a reader had them */
     uint32_t count;
     struct mli_snapshot_reader *readers;
     mli_recorder recorders[MLI_RECORDERS];
@@ -21681,7 +21884,7 @@ struct mli_snapshots_state {
 
 #define MLI_SNAPSHOT_TOP 10      /* the largest blocks that are kept in a snapshot */
 #define MLI_SNAPSHOT_MS_DEFAULT 5000
-#define MLI_RECORDER_MS_MAX 1000 /* ms: a recorder checks the clock and saves at least so often */
+#define MLI_RECORDER_MS_MAX 1000 /* ms: a recorder looks at the clock at least so often */
 
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s) {
     return (mli_device_usage *)(uintptr_t)(s + 1);
@@ -21743,10 +21946,10 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
     return 0;
 }
 
-/* Evicts the snapshot that leaves the smallest gap, the oldest of several: so the others stay
-   spread over the whole run, however long it becomes. Never evicts the first, the last, or one in
-   which some device held its most; of MLI_SNAPSHOTS at most MEMLORD_MAX_DEVICES + 3 are such.
-   Evicts a named one only if no other can go. */
+/* Evicts the snapshot that leaves the smallest gap, the oldest of several: so the snapshots that
+   stay are spread over the whole run, however long it becomes. Never evicts the first, the last, or
+   one in which some device held its most; at most MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS are
+   never evicted. Evicts a named one only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     MLI_REQUIRE(mli_lock_held(&lord->snapshots->lock));
     MLI_REQUIRE(lord->snapshots->count == MLI_SNAPSHOTS);
@@ -21769,7 +21972,7 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     return out;
 }
 
-/* Takes a snapshot and adds it to the list; counts it as lost without memory. */
+/* Takes a snapshot and adds it to the list. Without memory it counts as lost. */
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
     mli_snapshot *s = mli_snapshot_new(lord, kept), *out = NULL, **at;
     if (!s) {
@@ -21778,7 +21981,8 @@ static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept
     }
     mli_lock_take(&lord->snapshots->lock);
     at = &lord->snapshots->at[lord->snapshots->count++];
-    /* by time: the clock, which may be the host's, was read before the lock was taken */
+    /* in order of time: the clock was read before the lock was taken, so another snapshot may be
+       later */
     for (; at > lord->snapshots->at && at[-1]->time > s->time; at--) *at = at[-1];
     *at = s;
     if (lord->snapshots->count == MLI_SNAPSHOTS) out = mli_snapshots_evict(lord);
@@ -21820,13 +22024,14 @@ MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *r
 
 /* -- recorders: they save at an interval -- */
 
-/* Saves if it is due by the ledger's clock, which may be the host's. Returns the ms to wait until
-   the next check. The acquire pairs with the exchange that sets the interval: the saver is set. */
+/* Saves if that is due by the ledger's clock. Returns the ms to wait until the next check. The
+   acquire pairs with the exchange that sets the interval, so the saver is set. */
 static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     const uint64_t interval = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
     uint64_t now = mli_ledger_now(r->lord), due = mli_u64_load(&r->due), left;
-    /* the next one is due an interval from now: a process that was stopped catches up with none */
+    /* the next save is due an interval from now: after a stop of the process no missed one is made
+       up for */
     if (now >= due && mli_u64_cas(&r->due, &due, now + interval)) {
         saver->save(r->lord, 0);
         due = now + interval;
@@ -21856,7 +22061,8 @@ static MLI_COLD void mli_recorder_run(void *user) {
     } while (mli_helper_wait(&r->helper, ms));
 }
 
-/* Starts the thread of a recorder that was started. If none can be had, safe points save. */
+/* Starts the thread of a recorder that was started. If the system gives no thread, safe points
+   save. */
 static MLI_COLD void mli_recorder_thread(mli_recorder *r) {
     if (mli_polling_enabled(r->lord) &&
         mli_helper_start(&r->helper, &r->interval, 0, MLI_HELPER_NONE, mli_recorder_run, r))
@@ -21885,11 +22091,11 @@ MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which) {
     if (seen) saver->save(r->lord, 1);
 }
 
-/* -- the holders of a device at its peak --
-   Taken at the end of a call, when the device holds a sixteenth more than at the last time. */
+/* -- the holders of a device at its peak: a call takes them at its end if the device holds a
+      sixteenth more than at the last time -- */
 
 /* Takes the holders of a device that has `live` bytes. The last tag sums up all blocks without a
-   tag. Of two threads the one that saw more bytes wins. */
+   tag. If two threads do so at once, the holders of the thread that saw more bytes stay. */
 static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live) {
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_holders *h = (mli_holders *)mli_own_alloc(lord, sizeof *h), *old;
@@ -21976,8 +22182,9 @@ static MLI_COLD void mli_snapshots_stop(memlord *lord) {
 static MLI_COLD void mli_snapshots_lock(memlord *lord, int take) {
     mli_lock_set(&lord->snapshots->lock, take);
 }
-/* Keeps the readers of this thread: its own reports go on. The threads of the recorders are gone;
-   that of the snapshots starts again, but the file of the export is the parent's. */
+/* Keeps the readers of this thread, whose reports go on. The threads of the recorders are gone.
+   That of the snapshots starts again. That of the export does not, because its file is the
+   parent's. */
 static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_snapshot_reader **reader = &lord->snapshots->readers;
     int i;
@@ -22072,14 +22279,14 @@ MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life);
 
 /* ------------------------------------------------------------------- src/services/contexts.c -- */
 
-/* The record of a fibre's context. Which context lies in `kept` changes with each swap: the fibre's
-   own while no thread is in it, else that of the thread which entered it. A memlord_context has the
-   generation of its ledger, the handle and the serial; the serial rises with each swap, so that an
-   older copy is known as one. */
+/* The record of a fibre's context. Each swap exchanges the context in `kept`. While no thread is in
+   the fibre's context, `kept` has that; else it has the own context of the thread that entered. A
+   memlord_context has the generation of its ledger, the handle and the serial; the serial rises
+   with each swap, so that an older copy is known as one. */
 typedef struct mli_context_record {
     mli_handle handle;
     mli_lock lock;   /* all below but own.thread */
-    uint64_t serial; /* never falls, also when the record is opened again */
+    uint64_t serial; /* never falls, not even when the record is opened again */
     mli_current kept;
     mli_context own;
 } mli_context_record;
@@ -22145,7 +22352,7 @@ MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord) {
 
 /* -- the context of a fibre -- */
 
-/* 1: another thread is in the fibre's context, or it holds another thread's own. */
+/* 1: another thread is in the fibre's context, or the record holds another thread's own context. */
 static MLI_HOT int mli_context_elsewhere(const mli_context_record *record, const mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&record->lock));
     const mli_thread *in = (const mli_thread *)mli_ptr_load(&record->own.thread);
@@ -22205,8 +22412,9 @@ static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_con
     return MEMLORD_OK;
 }
 
-/* Ends what is open in the context of a fibre, and closes its record. E_STATE: it is not in its
-   record, as a fibre inside it, or around it, was not left. */
+/* Ends what is open in the context of a fibre, and closes its record. E_STATE: the context is not
+   in its record, because the thread has not left a fibre that it entered before or after this
+   one. */
 static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
                                                 memlord_context *context) {
     mli_context_record *record = mli_context_lock(lord, t, context);
@@ -22233,7 +22441,7 @@ static MLI_COLD void mli_contexts_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->contexts->count.v = 1;
 }
-/* Takes or drops the locks of all records: no swap is half done in a forked child. */
+/* Takes or drops the locks of all records, so that no swap is half done in a forked child. */
 static MLI_COLD void mli_contexts_locks(memlord *lord, int take) {
     uint32_t i, n = mli_u32_load(&lord->contexts->count);
     for (i = 1; i < n; i++) {
@@ -22303,10 +22511,11 @@ MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *cont
    services/scopes and services/contexts. Invariant: when another thread takes a record, its scopes have ended. Lock:
    registry, which the callers hold. */
 
-/* Releases the record of a thread that ends or has ended: leaves the contexts of fibres that it is
-   in, ends its scopes, the innermost first, and gives up ownership, after which another thread may
-   take the record at once. Requires: the registry lock. The addition orders the reads that follow after the caller's check that the thread
-   has ended; the store pairs with mli_thread_spare. */
+/* Releases the record of a thread that ends or has ended: leaves the contexts of fibres that the
+   thread is in, ends its scopes, the innermost first, and clears the owner. From then on another
+   thread may take the record. Requires: the registry lock. The addition orders the reads that
+   follow after the caller's check that the thread has ended; the store pairs with
+   mli_thread_spare. */
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
 #if !MLI_WINDOWS /* it has no fork */
@@ -22337,14 +22546,16 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
     mli_context_home(t, 1);
     mli_spans_close(t);
     mli_thread_reset(t);
-    mli_u32_store(&t->by_exchange, 1); /* not inside: who stops a shard does not wait for it */
+    mli_u32_store(&t->by_exchange, 1); /* the record is not inside: a thread that stops a shard does
+                                          not wait for it */
     mli_u64_store_release(&t->owner, 0);
 }
 
 #if !MLI_WINDOWS /* it has no fork */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    mli_ptr_store(&t->inside, NULL); /* it saw the map stopped and was about to leave */
+    mli_ptr_store(&t->inside, NULL); /* the thread saw that the map was stopped, and was about to
+                                        leave */
     mli_context_home(t, 0);
     mli_spans_forget(&t->now);
     mli_thread_reset(t);
@@ -22382,11 +22593,13 @@ MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord) {
 typedef struct mli_waiter {
     struct mli_waiter *next;
     mli_phys *phys;
-    uint64_t needed, freed_before; /* bytes it waits for; bytes freed there before it waited */
+    uint64_t needed, freed_before; /* the bytes that it waits for; the bytes ever freed there before
+                                      it waited */
     mli_os_event event;
 } mli_waiter;
 
-/* Puts a waiter on the list, whose event a call sets once enough was freed; takes it off again. */
+/* The first puts a waiter on the list: a call sets its event once enough was freed. The second
+   takes the waiter off the list. */
 MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w);
 MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 
@@ -22472,11 +22685,11 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
     if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
 }
 
-/* Ends a call that found an alert: for its device, and for the other one that the call has taken
-   bytes from, if there is one. A thread without the system's barrier passes a full barrier of
-   its own here: the addition, which pairs with the one in mli_barrier_threads. The later of
-   the two sees what the other thread stored before its addition. After it the thread compares its
-   counts with the marks of its devices again, and reads the alert again. */
+/* Ends a call that found an alert: for its device, and for another device if the call has taken
+   bytes from that. A thread without the system's barrier passes a full barrier of its own here: the
+   addition, which pairs with the one in mli_barrier_threads. Of the two threads the later one sees
+   what the other stored before its addition. After its own addition this thread compares its counts
+   with the marks of its devices again, and reads the alert again. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
     mli_alert_barrier(lord);
@@ -22514,7 +22727,7 @@ static MLI_COLD void mli_call_end_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->end_slow = mli_call_end_slow;
 }
-/* Forgets the threads that waited: they are gone. */
+/* Forgets the threads that waited, which a forked child does not have. */
 static MLI_COLD void mli_call_end_forked(memlord *lord) { lord->call_end->waiters = NULL; }
 MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life) {
     MLI_LIFE_STATE(life, call_end);
@@ -22546,7 +22759,7 @@ struct mli_pollers_state {
 
 /* -- pollers -- */
 
-/* Declared here, as a poller may start other pollers. */
+/* Is declared here, because a poller may start other pollers. */
 static MLI_COLD void mli_poller_run(void *user);
 
 /* Starts the poller of a physical device, unless it runs or polling is off. */
@@ -22587,11 +22800,11 @@ static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t typ
     return MEMLORD_OK;
 }
 
-/* Starts the pollers of all known devices that want one: those with a strategy in force or, after
-   memlord_poller_start, all of them. If the alert requests it, the recorders go on and neighbours
-   listen, too. A new thread may get its stack from the very allocator that calls come from: under
-   MEMLORD_FLAG_DEFER, while no device that wants a poller is known, the host's poller starts, and
-   starts the others once they are known. */
+/* Starts the pollers of all known devices that want one: the devices with a strategy in force or,
+   after memlord_poller_start, all devices. If the alert requests it, the recorders go on and
+   neighbours listen, too. A new thread may get its stack from the very allocator that calls come
+   from: under MEMLORD_FLAG_DEFER, while no device that wants a poller is known, the host's poller
+   starts here. That poller starts the others once they are known. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
@@ -22621,8 +22834,8 @@ static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
         (void)mli_pollers_start(lord);
 }
 
-/* Runs a poller. Under MEMLORD_FLAG_DEFER it does the work of a safe point, as calls do not; else
-   calls check the bands, and the poller only samples and retires. */
+/* Runs a poller. Under MEMLORD_FLAG_DEFER it does the work of a safe point, as calls do not;
+   without that flag calls check the bands, and the poller only samples and retires. */
 static MLI_COLD void mli_poller_run(void *user) {
     mli_phys *phys = (mli_phys *)user;
     memlord *lord = phys->lord;
@@ -22665,7 +22878,7 @@ static MLI_COLD memlord_result mli_pollers_open(memlord *lord, const memlord_des
     }
     return MEMLORD_OK;
 }
-/* Clears the marks of threads that polled: they are gone. */
+/* Clears the marks of the threads that polled, which a forked child does not have. */
 static MLI_COLD void mli_pollers_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++)
@@ -22706,9 +22919,9 @@ MLI_API memlord_result memlord_poller_stop(memlord *lord) {
 /* ---------------------------------------------------------------------- src/services/retry.h -- */
 
 /* Runs a request of memlord_alloc_retry through out-of-memory, and owns the default policy. May use
-   books/limits, calls/ and services/. Invariant: while a request tries, a ticket of its own keeps
-   its bytes, or tickets of its thread cover them. Locks: callbacks for the waiters, phys for the
-   last failure, one at a time; none while host code runs. */
+   books/limits, calls/ and services/. Invariant: while a request tries, a ticket of its own has
+   reserved its bytes, or tickets of its thread cover them. Locks: callbacks for the waiters, phys
+   for the last failure, one at a time; none while host code runs. */
 
 MLI_TABLE(const memlord_retry mli_default_retry)
 
@@ -22751,9 +22964,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_re
 /* -- waiting -- */
 
 /* Sleeps up to `ms`, or until `needed` bytes have been freed at a physical device since `out` was
-   read from mli_phys_freed, or its neighbours have released as many. Does not sleep if they have
-   been freed already, or if the system has no event left to wait for: the attempts then follow at
-   once. */
+   read from mli_phys_freed, or its neighbours have released as many. Does not sleep if the bytes
+   have been freed already. If the system has no event left to wait for, does not sleep either, and
+   the attempts follow at once. */
 static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
                                     uint64_t needed, uint64_t out, uint32_t ms) {
     const uint64_t deadline = mli_now() + (uint64_t)ms * 1000000u;
@@ -22773,7 +22986,7 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     mli_waiter_begin(lord, &w);
     raise.event = &w.event;
     raised = page && !page->raise_begin(lord, phys, w.needed, &raise);
-    mli_barrier_threads(lord); /* a free that missed the alert is counted in the sum below */
+    mli_barrier_threads(lord); /* the sum below has the bytes of a free that missed the alert */
     while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
            !(raised && page->raise_check(lord, &raise) > 0)) {
         step = raised ? mli_poll_ms(lord) : left;
@@ -22795,14 +23008,16 @@ typedef struct mli_request {
     memlord_alloc_opts opts;
     const memlord_retry *policy;
     memlord_ticket ticket; /* its own; 0: not open */
-    mli_cover cover;       /* what the named ticket, or those of its thread, gave to that one */
-    memlord_account refuser; /* the account whose limit it must keep to; 0: none */
+    mli_cover cover;       /* the bytes that the named ticket, or the tickets of the thread, gave to
+                              the request's own ticket */
+    memlord_account refuser; /* the account whose limit the request must keep to; 0: none */
     uint64_t freed_before; /* bytes freed at phys before the attempt */
-    void *caller, *frame;  /* as in mli_self, which calls of the attempts change */
+    void *caller, *frame;  /* copied from mli_self, which calls of the attempts change */
 } mli_request;
 
-/* Reserves the bytes under the limits of the device and of the account, but for those that tickets
-   cover. If they do not fit, retires pending blocks and tries again, then collects and tries again. */
+/* Reserves the bytes under the limits of the device and of the account, except the bytes that
+   tickets cover. If they do not fit, retires pending blocks and tries again, then collects and
+   tries again. */
 static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     memlord *lord = q->lord;
     memlord_device d = mli_device_record_at(lord, q->dev)->device;
@@ -22825,7 +23040,8 @@ static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     q->refuser = ask.account;
     return r;
 }
-/* Ends the ticket of a request. What it has left goes back to the tickets that covered it. */
+/* Ends the ticket of a request. Bytes that the ticket has left go back to the tickets that covered
+   it. */
 static MLI_COLD void mli_request_release(mli_request *q) {
     if (!q->ticket) return;
     if (q->cover.count) mli_cover_return(q->lord, q->phys, &q->cover, q->ticket);
@@ -22842,8 +23058,8 @@ static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
                             q->bytes, &q->opts, MLI_PUT_ALLOC);
 }
 
-/* Counts a request that found no memory in the end, and keeps it as the last of its device, for
-   reports. */
+/* Counts a request that found no memory in the end. Keeps it for reports as the last failed request
+   of its device. */
 static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
                                   const memlord_site *origin) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -22860,7 +23076,7 @@ static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
     mli_stat_add(lord, dev, MLI_STAT_oom_failures, 1);
 }
 
-/* Logs a failed request; `oom`: the attempts failed, and are counted; else the limit refused the
+/* Logs a failed request; `oom` 1: the attempts failed, and are counted; 0: the limit refused the
    part that no ticket covers. */
 static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
@@ -22900,7 +23116,8 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
     ms = policy->initial_ms;
     for (power = policy->multiplier; attempt && ms < policy->max_ms; attempt >>= 1) {
         if (attempt & 1) ms *= power;
-        power *= power; /* at worst infinite: then so is ms, and max_ms is returned */
+        power *= power; /* the power may be infinite: then ms is infinite, too, and max_ms is
+                           returned */
     }
     return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
 }
@@ -22932,8 +23149,8 @@ static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
 }
 
 /* Runs the attempts, and records the block of the one that succeeds. Requires: the bytes are
-   reserved. An attempt that returns storage 0 or UINT64_MAX has failed, as no ledger can record
-   those. */
+   reserved. An attempt that returns storage 0 or UINT64_MAX has failed, because no ledger can
+   record these. */
 static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn,
                                                void *user, uint64_t *storage) {
     const uint64_t outer = mli_self.try_lord;
@@ -23069,9 +23286,10 @@ typedef struct mli_verify {
     mli_verify_sum *sums[MLI_BOOKS]; /* by row number */
     uint32_t rows[MLI_BOOKS];        /* rows and 1 more */
     mli_shard *shard;                /* the one walked now */
-    uint32_t displaced;              /* entries of it outside their home */
-    mli_verify_sum detached;         /* off the map and still counted: see mli_thread */
-    mli_verify_sum missing;          /* what all devices count and the map does not hold */
+    uint32_t displaced;              /* entries of the shard outside their home bucket */
+    mli_verify_sum detached;         /* blocks off the map that are still counted: see mli_thread */
+    mli_verify_sum missing;          /* the blocks that the devices count and the map does not
+                                        hold */
     mli_verify_sum picked;            /* blocks with a stack, and their weight */
     mli_out text;
     char line[512];
@@ -23423,8 +23641,8 @@ static MLI_COLD int mli_verify_books(mli_verify *v) {
 
 /* -- fences, tickets, accounts -- */
 
-/* Checks that the pending block of a queued fence has that fence. The block may have ended: a fork
-   finds fences that another thread was about to detach, and they stay in the child. */
+/* Checks that the pending block of a queued fence has that fence. The block may have ended: if
+   another thread was about to detach fences at a fork, these stay in the child. */
 static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     const mli_fence_record *of;
     const mli_side_record *side;
@@ -23571,12 +23789,12 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
 /* --------------------------------------------------------------------- src/reports/capture.h -- */
 
 /* Owns mli_report, the capture that a report is written from. May use the reading functions of
-   books/ and services/. Invariant: it changes nothing in the ledger. Locks: those of reading; none
-   while the host's function writes. */
+   books/ and services/. Invariant: it changes nothing in the ledger. Locks: those of the reading
+   functions; none while the host's function writes. */
 
-/* A report captures devices, tags, accounts and the largest sites and blocks once, and writes from
-   that. Whole lists (sites, scopes, events) are read as they are written, so each list gives its
-   own sum. */
+/* A report captures devices, tags, accounts and the largest sites and blocks once, and is written
+   from these. Whole lists (sites, scopes, events) are read while they are written, so each list
+   gives its own sum. */
 
 #define MLI_TOP_SITES 50
 #define MLI_TOP_BLOCKS 100
@@ -23584,33 +23802,35 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
 #define MLI_TOP_ACCOUNTS 20
 #define MLI_SIZES 50 /* class 0: 0 bytes; class k: from 2^(k-1) bytes to twice that; last 2^48 */
 #define MLI_LEAKS 4096      /* groups of leaked blocks */
-#define MLI_TOP_STACKS 2048 /* so a report with many stacks stays small */
+#define MLI_TOP_STACKS 2048 /* bounds the size of a report with many stacks */
 #define MLI_PARTS_SHOWN 1024
 typedef struct mli_leak_group {
     uint64_t key;       /* the rows of word2, the device from bit 40, the scope from bit 48 */
-    mli_entry of;       /* one of them, without its side record */
+    mli_entry of;       /* one of the blocks, without its side record */
     uint64_t bytes, blocks;
 } mli_leak_group;
 typedef struct mli_leak_table {
-    uint64_t bytes, blocks; /* of all blocks, also of those in no group */
+    uint64_t bytes, blocks; /* the sum of all blocks, also of blocks in no group */
     int lost;               /* 1: some blocks are in no group */
-    size_t groups, count;   /* after mli_leaks_sort; count: to show, at the start of `at` */
+    size_t groups, count;   /* set by mli_leaks_sort; `count`: how many groups at the start of `at`
+                               are shown */
     mli_leak_group at[MLI_LEAKS];
 } mli_leak_table;
 typedef struct mli_leak_sum { /* of all groups of a site */
     uint64_t bytes, blocks;
 } mli_leak_sum;
 typedef struct mli_culprit { /* the site with the most leaked bytes */
-    const void *subject;     /* its record; without a site the tag's name; NULL: has neither */
+    const void *subject;     /* the record of the site; without a site the name of the tag; NULL:
+                                its blocks have neither */
     int is_site;
     mli_leak_sum sum;
-    uint32_t devices, tags, scopes; /* that its blocks have; devices 0: not known */
+    uint32_t devices, tags, scopes; /* how many its blocks have; devices 0: not known */
     uint32_t dev;                   /* one of those devices */
     const char *tag, *scope;        /* one of its tags, and of its scopes */
 } mli_culprit;
 /* The lines of lists that more than one format writes. A value of UINT64_MAX, or INT64_MIN for a
    difference, is not known: TEXT has a -, JSON null, PROMETHEUS no sample. */
-typedef struct mli_line { /* at the start of each of them */
+typedef struct mli_line { /* the first member of each of these lines */
     memlord_device device;
     const char *name; /* NULL: the device is enough */
 } mli_line;
@@ -23618,12 +23838,15 @@ typedef struct mli_phys_line {
     mli_line of;
     mli_phys *phys;
     uint64_t total, used, free, age, limit, held;
-    uint64_t process, self, rest, others; /* used bytes: this process's, of them the ledger's and
-                                             the others, and those of other processes */
+    uint64_t process, self, rest, others; /* used bytes: those of this process; of these the
+                                             ledger's, and the rest; those of other processes */
     uint64_t untagged;                    /* the part of self that has no tag */
-    uint64_t context;                     /* the driver's for this process; a part of rest */
-    uint64_t neighbours;                  /* of other ledgers of the page; UINT64_MAX: none */
-    int64_t unaccounted; /* used, at most total, - self - context - neighbours */
+    uint64_t context;                     /* the bytes that the driver holds for this process; a
+                                             part of `rest` */
+    uint64_t neighbours;                  /* the bytes of other ledgers of the pressure page;
+                                             UINT64_MAX: there are none */
+    int64_t unaccounted; /* used - self - context - neighbours, where `used` counts as at most
+                            `total` */
     uint64_t fullness;                    /* used / total; 0: not known */
 } mli_phys_line;
 typedef struct mli_tag_line {
@@ -23631,21 +23854,24 @@ typedef struct mli_tag_line {
     memlord_tag_stat stat;
     uint64_t peak_error;
     uint32_t dev;
-    int leaked;          /* 1: the culprit has leaked blocks of it; of row 0: without a tag */
+    int leaked;          /* 1: the culprit has leaked blocks with this tag; for row 0: without a
+                            tag */
     mli_phys_line *phys; /* NULL: the report has no line of its physical device */
 } mli_tag_line;
 typedef struct mli_scope_line {
     mli_line of; /* of all devices */
     memlord_scope_stat stat;
     uint64_t live_bytes, live_blocks;
-    int leaked; /* 1: the culprit has leaked blocks of it; of scope 0: in no scope */
+    int leaked; /* 1: the culprit has leaked blocks in this scope; for scope 0: in no scope */
 } mli_scope_line;
 typedef struct mli_stack_line {
-    uint64_t key; /* live bytes; behind all stacks with such, the bytes allocated */
+    uint64_t key; /* the live bytes; for the stacks behind all that have live bytes, the bytes
+                     allocated */
     uint32_t node;
     memlord_stack_stat stat; /* without its frames */
 } mli_stack_line;
-typedef struct mli_stack_leak { /* the leaks of a stack: what its picked blocks stand for */
+typedef struct mli_stack_leak { /* the leaks of a stack: the blocks that its picked blocks stand
+                                   for */
     uint64_t bytes, samples;
     double blocks;
     uint32_t row;
@@ -23661,24 +23887,25 @@ typedef struct mli_report {
     uint32_t devices;
     size_t sites, blocks, tags, tag_lines, tag_rows, phys_count, accounts, account_lines;
     uint64_t tag_bytes;  /* of all tag_rows */
-    uint64_t site_total; /* all of which `site` has the largest: rows and arenas */
+    uint64_t site_total; /* how many rows and arenas there are; `site` has the largest */
     int by_peak;           /* 1: sites in the order of their peak; 0: of their live bytes */
     memlord_result result; /* an error other than a failed write: no memory for a part of it */
-    int exports;           /* 1: the ledger exports, or did */
+    int exports;           /* 1: the ledger exports, or has exported */
     int whole;             /* 1: captures the lists too: blocks, sites, leaks, lifetimes */
     uint64_t uptime;
     uint64_t top_device[MEMLORD_MAX_DEVICES][2]; /* peak and dev, the highest peak first */
-    mli_tag_line *tag; /* by row, and behind them by dev, for the blocks without a tag */
-    mli_tag_line top_tag[MLI_TOP_TAGS]; /* of tag_rows: with those of bytes without a tag */
+    mli_tag_line *tag; /* by row; behind the rows, by dev, for blocks without a tag */
+    mli_tag_line top_tag[MLI_TOP_TAGS]; /* how many `tag_rows` there are, with those of bytes
+                                           without a tag */
     memlord_stats total, stat[MEMLORD_MAX_DEVICES];
     mli_phys_line phys[MEMLORD_MAX_DEVICES + 1];
     memlord_account_stat account[MLI_TOP_ACCOUNTS];
     memlord_site_stat site[MLI_TOP_SITES];
     memlord_block_info block[MLI_TOP_BLOCKS];
-    mli_largest top; /* the heap in `block`, while the walk fills it */
+    mli_largest top; /* the heap in `block` while the walk fills it */
     mli_stack_line *stack; /* MLI_TOP_STACKS; NULL: the ledger has no stacks, or no memory */
     size_t stacks, stack_rows;
-    memlord_stack_stat stack_rest; /* of the stacks that are not in the list */
+    memlord_stack_stat stack_rest; /* the sums of the stacks that are not in the list */
     uint32_t row_count;
     mli_stack_leak *stack_leak; /* by row; then the largest, from the start */
     size_t stack_leaks, stack_leak_rows; /* in the list; all */
@@ -23689,12 +23916,13 @@ typedef struct mli_report {
     const mli_snapshot *snapshot[MLI_SNAPSHOTS];
     mli_snapshot *present; /* the last snapshot, if this report took it; else NULL */
     mli_scope_line *scope; /* by id */
-    mli_leak_table leaks;  /* live blocks born since `mark`, but those that are pending */
-    mli_leak_sum *leak_sum; /* by site row; behind them, without a site, by tag row */
+    mli_leak_table leaks;  /* live blocks that were born since `mark` and are not pending */
+    mli_leak_sum *leak_sum; /* by site row; behind these, for blocks without a site, by tag row */
     mli_culprit culprit;
-    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest first: those that lost bytes */
+    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest first, which are those that lost
+                                                bytes */
     size_t mistakes;
-    uint64_t mistakes_more; /* at sites that are not in the list */
+    uint64_t mistakes_more; /* mistakes at sites that are not in the list */
     uint64_t mark;
     int has_parts; /* 1: at least one block has parts */
     int lifetimes; /* 1: `lifetime` is known */
@@ -23703,7 +23931,7 @@ typedef struct mli_report {
     uint32_t scope_lines;
     mli_cpu cpu;         /* scratch: reads the resident bytes */
     uint64_t resident;   /* bytes of the process in memory; 0: not known */
-    mli_holders holders; /* scratch: of the device being written */
+    mli_holders holders; /* scratch, for the device that is being written */
     mli_scope_run run[MLI_RUNS_KEPT];
     memlord_part_info part[16];
     char part_text[2048]; /* scratch: of a verdict */
@@ -23711,15 +23939,15 @@ typedef struct mli_report {
 } mli_report;
 
 /* Adds a live block to the group of its site, tag, scope and device. Probes MLI_LEAKS_TRIED groups;
-   if all are of other keys, evicts the smallest of them, but only if it has fewer bytes than this
-   block. So up to MLI_LEAKS / 2 groups are all found, but for about 1 table of 100 that is as full:
-   `lost` tells. With more groups large ones are found, but a group of many small blocks may be
-   under-reported. The sums of the table count every block. */
+   if all have other keys, evicts the smallest, but only if that has fewer bytes than this block. Of
+   up to MLI_LEAKS / 2 groups all are found, except in about 1 of 100 tables that are so full: then
+   `lost` is set. Of more groups the large ones are found, but a group of many small blocks may have
+   too few bytes. The sums of the table count every block. */
 MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
                                        uint32_t dev, uint64_t bytes);
 /* Moves the `most` largest groups to the start of the table, the largest first. */
 MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most);
-/* Returns what a list of the `shown` largest groups leaves out. */
+/* Returns the sum of the groups that a list of the `shown` largest leaves out. */
 MLI_PRIVATE mli_leak_sum mli_leaks_rest(const mli_leak_table *leaks, size_t shown);
 
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
@@ -23736,8 +23964,8 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_culprit_site(const mli_report *r);
 /* Writes a shape as "[4096,128]"; nothing for rank 0. */
 MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between);
 
-/* Returns the next pair of devices that a move or a copy went between since the last reset, the
-   newest pair first (`route` NULL); NULL: there is no other. */
+/* Returns the next pair of devices with a move or a copy between them since the last reset. With
+   `route` NULL returns the newest pair. NULL: there is no other. */
 MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route *route);
 
 /* Returns the name of the checkpoint with the most live bytes; NULL: no snapshot has a name. */
@@ -23754,14 +23982,14 @@ MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev);
 /* Returns the part of a device's arena that no tag has. */
 MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev);
 
-/* Captures a report. Requires: r is zeroed but for `whole`, the output and the pinned snapshots. A
-   row added later has no number in this report. */
+/* Captures a report. Requires: r is zeroed except for `whole`, the output and the pinned snapshots.
+   A row that is added later is not in this report. */
 MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r);
 
 /* --------------------------------------------------------------------- src/reports/capture.c -- */
 
 /* -- the capture -- */
-#define MLI_LEAKS_TRIED 32  /* groups that one insert probes: see mli_leak_add */
+#define MLI_LEAKS_TRIED 32  /* how many groups one insert probes: see mli_leak_add */
 #define MLI_LEAKS_SHOWN 100
 
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev) {
@@ -23774,7 +24002,8 @@ MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uin
                                        uint32_t dev, uint64_t bytes) {
     uint64_t scope = mli_scope_of(lord, rows);
     uint64_t key = (rows & MLI_ROWS_MASK) | (uint64_t)dev << 40 | scope << 48;
-    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* each bit of the key reaches the top bits */
+    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* the product takes each bit of the key to the
+                                                        top bits */
     mli_leak_group *leak = NULL, *tried;
     size_t i;
     leaks->bytes += bytes;
@@ -23817,10 +24046,10 @@ MLI_PRIVATE mli_leak_sum mli_leaks_rest(const mli_leak_table *leaks, size_t show
     return rest;
 }
 
-/* -- the culprit: the site with the most leaked bytes, over all its groups. Each row of a site has
-      a sum of its own, so the sums are right with any number of groups. The groups tell which tags,
-      scopes and devices its blocks have; if some blocks are in no group, that is not known. Blocks
-      without a site count by their tag -- */
+/* -- the culprit: the site with the most leaked bytes, over all its groups. Each row of a site
+      has a sum of its own, so the sums are right with any number of groups. The groups tell the
+      tags, scopes and devices of its blocks. If some blocks are in no group, these are not known.
+      Blocks without a site count by their tag -- */
 
 MLI_PRIVATE size_t mli_leak_sums(const mli_report *r) { return (size_t)r->site_rows + r->tags + 2; }
 static MLI_COLD void mli_leak_sum_add(mli_report *r, uint64_t rows, uint64_t bytes) {
@@ -23838,7 +24067,8 @@ static MLI_COLD uint32_t mli_report_first_row(const mli_report *r, const void *s
         row = (uint32_t)mli_index_get(r->lord, mli_index_key(subject, dev));
     return row;
 }
-/* Returns the sums of a site over all devices. `first`: 0, or behind the sums of sites. */
+/* Returns the sums of a site over all devices. `first`: the index of the first sum of the book: 0
+   for sites, and the number of these for tags. */
 static MLI_COLD mli_leak_sum mli_leak_sum_all(const mli_report *r, size_t first, size_t rows,
                                               const void *subject) {
     mli_leak_sum all = {0, 0};
@@ -23851,9 +24081,9 @@ static MLI_COLD mli_leak_sum mli_leak_sum_all(const mli_report *r, size_t first,
     }
     return all;
 }
-/* Finds the largest site, or tag of blocks without a site. Skips the rows that have no
-   more than the found bytes divided by the number of devices: a subject with more bytes than were
-   found has a row with more than that. */
+/* Finds the largest site, or tag of blocks without a site. Skips the rows that have no more than
+   the found bytes divided by the number of devices: a subject with more bytes than the largest so
+   far has a row with more than that. */
 static MLI_COLD void mli_culprit_find(mli_report *r, int book) {
     const int is_site = book == MLI_BOOK_SITE;
     const size_t rows = is_site ? r->site_rows : r->tags;
@@ -24018,8 +24248,8 @@ static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t
     }
 }
 
-/* Counts lifetimes by class, from the ring. Leaves them unknown if the ring is off or there is no
-   memory. */
+/* Counts lifetimes by class, from the ring. If the ring is off or there is no memory, the lifetimes
+   stay unknown. */
 static MLI_COLD void mli_report_lifetimes(mli_report *r) {
     const mli_ring *ring = mli_ring_of(r->lord);
     uint64_t size = 64;
@@ -24056,8 +24286,8 @@ MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys) {
     return sample;
 }
 
-/* Fills in what the sample of a physical device tells. Requires: the capacity is known; line->self
-   is filled in. */
+/* Fills in the figures that come from the sample of a physical device. Requires: the capacity is
+   known; line->self is filled in. */
 static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighbours,
                                  mli_phys_line *line) {
     uint64_t mine = mli_add_saturated(line->self, sample->context);
@@ -24076,7 +24306,8 @@ static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighb
     line->fullness = (uint64_t)(mli_used_percent(sample) * 1e6) + 1;
 }
 /* Captures a physical device. Splits its used bytes into the ledger's, the rest of this process,
-   and the others'. What the ledger's devices grew by since the sample is this process's. */
+   and the others'. Bytes by which the ledger's devices grew since the sample count as this
+   process's. */
 static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *line) {
     uint64_t now = mli_ledger_now(r->lord), sampled, neighbours, held;
     memlord_capacity sample;
@@ -24184,7 +24415,8 @@ MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count) {
     return count ? total / (int64_t)count : 0;
 }
 
-/* Captures the largest MLI_TOP_ACCOUNTS open accounts, the largest first, and counts all. */
+/* Captures the MLI_TOP_ACCOUNTS largest open accounts, the largest first, and counts all open
+   ones. */
 static void mli_report_accounts(mli_report *r) {
     memlord *lord = r->lord;
     uint32_t i;
@@ -24213,7 +24445,8 @@ MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev
 static void mli_report_sites(mli_report *r) {
     uint32_t i;
     r->site_total = r->site_rows;
-    /* With less than a quarter of the peak alive, sites say more by their peak. */
+    /* If less than a quarter of the peak is live, the peaks of sites tell more than their live
+       bytes. */
     r->by_peak = r->total.allocated < r->total.peak / 4;
     r->sites = mli_sites_top(
         r->lord, memlord_device_all(),
@@ -24278,7 +24511,8 @@ static void mli_report_scopes_sort(mli_report *r) {
 }
 
 /* Raises the peak of a device to the live bytes that its holders or a snapshot since the last reset
-   show, within peak_error: threads publish a peak late. So a report does not contradict itself. */
+   show, within peak_error, because threads publish a peak late. So a report does not contradict
+   itself. */
 static void mli_report_peak_raise(mli_report *r, uint32_t dev) {
     const mli_device_record *device = mli_device_record_at(r->lord, dev);
     memlord_stats *s = &r->stat[dev - 1];
@@ -24368,11 +24602,11 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
    May use reports/capture and services/answers. Locks: none. */
 
 #define MLI_TEXT_NAME 60
-#define MLI_FIRST_DEVICES 4 /* of a verdict, and in the first list of devices */
+#define MLI_FIRST_DEVICES 4 /* the most devices in a verdict, and in the first list of devices */
 
 /* Returns the name of the next anomaly or drop of a device that is not 0, and its count in *v.
-   NULL: there is no other. dev 0: of all devices, with the losses of the ledger. *i: how many of
-   mli_anomaly_columns were read, 0 at first. */
+   NULL: there is no other. dev 0 means all devices, with the losses of the ledger. *i is the number
+   of mli_anomaly_columns read so far, 0 at first. */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
                                                   uint64_t *v);
 MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev);
@@ -24382,8 +24616,9 @@ MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev)
 MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
                                              uint32_t dev);
 
-/* Writes the verdicts, the worst first. Each is one line with its devices, those of the highest
-   peaks first. Names are cut after MLI_TEXT_NAME characters: the bound stays in r->out.name_max. */
+/* Writes the verdicts, the worst first. Each is one line with its devices, the devices of the
+   highest peaks first. Names are cut after MLI_TEXT_NAME characters: the bound stays in
+   r->out.name_max. */
 MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r);
 /* Writes the same verdicts as a key of JSON. */
 MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);
@@ -24829,40 +25064,44 @@ MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r) {
 
 /* ---------------------------------------------------------------------- src/reports/export.h -- */
 
-/* Has what the writers of other tools' formats share: live blocks, and the numbers and names of
-   their frames. Owns no state. May use reports/capture and the reading functions. Invariant:
-   numbers are those of the ledger's rows; what was added while a writer runs has none, and is left
-   out. Locks: those of reading; none while the host's function writes. */
+/* Reads live blocks, and the numbers and names of their frames, for the writers of other tools'
+   formats. Owns no state. May use reports/capture and the reading functions of books/. Invariant:
+   numbers are those of the ledger's rows; a row that is added while a writer runs has none, and is
+   left out. Locks: those of the reading functions; none while the host's function writes. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* A block at the moment that its shard was read, or as of an event of the ring. The balance of an
-   arena is a block too, at an address that no other has. */
+/* A block as it was when its shard was read, or at an event of the ring. The balance of an arena is
+   a block, too, at an address that no other block has. */
 typedef struct mli_live_block {
     uint64_t storage, bytes;
     uint64_t stream;          /* 0: none */
     uint32_t frame;           /* the innermost frame of its stack: its site */
-    uint32_t tag, scope;      /* 0: none, or one without a number */
-    uint32_t node;            /* of its stack, in place of the frame; 0: none */
-    uint32_t blocks;          /* that it is: of samples, all those of a stack are one */
+    uint32_t tag, scope;      /* 0: the block has none, or one without a number */
+    uint32_t node;            /* the node of its stack, which takes the place of `frame`; 0: it has
+                                 no stack */
+    uint32_t blocks;          /* how many blocks it stands for: with samples all blocks of a stack
+                                 are one */
     unsigned char dev, state; /* MLI_BLOCK_... */
 } mli_live_block;
 enum {
     MLI_BLOCK_PENDING = 1,
     MLI_BLOCK_PARTS = 2,
     MLI_BLOCK_ARENA = 4,
-    MLI_BLOCK_FREED = 8, /* in the table of last events */
-    MLI_BLOCK_OPEN = 16, /* this and the next one are the writer's */
+    MLI_BLOCK_FREED = 8, /* its slot in the table of last events */
+    MLI_BLOCK_OPEN = 16, /* this member and the next one belong to the writer */
     MLI_BLOCK_DONE = 32
 };
 
-/* What each writer reads beside the report: the first member of its state. */
+/* The data that each writer reads besides the report. It is the first member of the writer's
+   state. */
 typedef struct mli_export {
     mli_report *r;
     memlord *lord;
     mli_out *o;
-    uint32_t devices, sites, tags, scopes; /* the last rows that have a number; from 1 */
-    uint32_t nodes, places; /* the last of stacks, and of their frames; 0: there are none */
+    uint32_t devices, sites, tags, scopes; /* the last rows that have a number, which begins at 1 */
+    uint32_t nodes, places; /* the last node of stacks, and the last of their frames; 0: there is
+                               none */
 } mli_export;
 
 /* Calls `write` with a state of `size` bytes: an mli_export, then zeros. Without memory the report
@@ -24876,21 +25115,23 @@ MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row);
 enum { MLI_FRAME_UNKNOWN, MLI_FRAME_ARENA, MLI_FRAME_GONE, MLI_FRAME_KINDS };
 
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind);
-/* Returns the frame of a scope. With id 0: the last frame before those of scopes. */
+/* Returns the frame of a scope. With id 0 returns the last frame before the frames of scopes. */
 MLI_PRIVATE uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id);
 MLI_PRIVATE uint32_t mli_frame_of_place(const mli_export *x, uint32_t place);
 MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x);
-/* Gives the format whole stacks. A node that is known has a frame that is known. */
+/* Gives the format whole stacks. The frame of every node with a number has a number. */
 MLI_PRIVATE void mli_export_stacks(mli_export *x);
 
-/* Returns the site of a frame; NULL if it is none. That of a return address is named here. */
+/* Returns the site of a frame; NULL: the frame is no site. The site of a return address gets its
+   name here. */
 MLI_PRIVATE const memlord_site *mli_frame_site(const mli_export *x, uint32_t frame);
 
 typedef struct mli_frame_name {
     const char *name, *file;  /* not empty; "": none */
-    const mli_module *module; /* of a return address; NULL: none */
-    uint64_t line, offset;    /* of the frame in its file; of the address in the module's */
-    uint32_t dev, caller;     /* 0: of no device; 0: without a caller of its own */
+    const mli_module *module; /* the module of a return address; NULL: it is in none */
+    uint64_t line, offset;    /* the line of the frame in its file; the offset of the address in the
+                                 file of the module */
+    uint32_t dev, caller;     /* 0: the frame is of no device; 0: it has no caller of its own */
 } mli_frame_name;
 
 MLI_PRIVATE MLI_COLD mli_frame_name mli_frame_name_of(const mli_export *x, uint32_t frame);
@@ -24902,8 +25143,8 @@ typedef struct mli_stack {
 
 MLI_PRIVATE MLI_COLD mli_stack mli_stack_of(const mli_export *x, const mli_live_block *b);
 
-/* Returns a block; `where` has its rows and its scope as an event has them. Leaves out what has no
-   number. */
+/* Returns a block; `where` has its rows and its scope in the form of an event. A row or a scope
+   without a number is left out. */
 MLI_PRIVATE MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uint32_t dev,
                                                         uint64_t storage, uint64_t bytes,
                                                         uint64_t where);
@@ -24926,7 +25167,7 @@ MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put,
 /* Calls put for each live block, then for the arenas. */
 MLI_PRIVATE MLI_COLD void mli_live_blocks_each(mli_export *x, mli_block_fn put, void *writer);
 
-/* Calls put for the parts of a block; returns how many of its bytes are in none. */
+/* Calls put for the parts of a block; returns how many of its bytes are in no part. */
 typedef void (*mli_part_fn)(void *writer, const mli_live_block *whole,
                             const memlord_part_info *part);
 MLI_PRIVATE MLI_COLD uint64_t mli_export_parts(mli_export *x, const mli_live_block *b,
@@ -24969,9 +25210,9 @@ MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row) {
     return row ? (const char *)mli_row_at(x->lord, MLI_BOOK_TAG, row)->subject : NULL;
 }
 
-/* -- stacks. Frames are numbered from 1: the site rows; then for each device one for blocks without
-      a site, one for its arena, one for its bytes no longer live; then the scopes; then the
-      return addresses of stacks -- */
+/* -- stacks. Frames are numbered from 1: the site rows; then three for each device, one for
+      blocks without a site, one for its arena, and one for its bytes that are no longer live; then
+      the scopes; then the return addresses of stacks -- */
 
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind) {
     return x->sites + (dev - 1) * MLI_FRAME_KINDS + kind + 1;
@@ -25152,8 +25393,8 @@ typedef struct mli_part_walk {
     const mli_live_block *whole;
     uint64_t beside; /* the block's bytes that no part has yet */
 } mli_part_walk;
-/* Stops at a part with more bytes than are left: another block has begun at that storage since, and
-   the part is of it. */
+/* Stops at a part with more bytes than are left. Such a part belongs to another block, which has
+   begun at that storage since. */
 static MLI_COLD int mli_part_visit(void *user, const memlord_part_info *part) {
     mli_part_walk *walk = (mli_part_walk *)user;
     if (part->bytes > walk->beside) return 1;
@@ -25215,7 +25456,7 @@ MLI_PRIVATE void mli_json_u64(mli_out *o, const char *name, uint64_t v);
 
 MLI_PRIVATE MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t storage);
 
-/* Writes the report. `brief`: without what the HTML page does not read. */
+/* Writes the report. `brief`: leaves out the members that the HTML page does not read. */
 MLI_PRIVATE MLI_COLD void mli_json_run(mli_report *r, int brief);
 MLI_PRIVATE MLI_COLD void mli_json(mli_report *r);
 
@@ -25223,9 +25464,10 @@ MLI_PRIVATE MLI_COLD void mli_json(mli_report *r);
 
 typedef struct mli_json_writer {
     mli_report *r;
-    int brief;        /* 1: leaves out what the HTML page does not read */
-    uint64_t last[2]; /* brief: ns and storage of the event before; else 0 */
-    uint32_t *frame;  /* by frame of stacks: its number in the list, from 1; NULL: none */
+    int brief;        /* 1: leaves out members that the HTML page does not read */
+    uint64_t last[2]; /* if brief, the ns and the storage of the event before; else 0 */
+    uint32_t *frame;  /* for each frame of stacks its number in the list, from 1; NULL: no stacks
+                         are listed */
     uint32_t frames;
 } mli_json_writer;
 
@@ -25385,8 +25627,8 @@ static void mli_json_tags(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* -- JSON: stacks. Their frames are numbers of "frames", and the module of a frame one of
-      "modules", from 0. Only frames of the stacks that are listed are there -- */
+/* -- JSON: stacks. Their frames are numbers of "frames", and the module of a frame is a number
+      of "modules"; both begin at 0. "frames" has only the frames of listed stacks -- */
 
 static uint32_t mli_stack_leak_node(const mli_report *r, size_t i) {
     return mli_stack_row_at(r->lord, r->stack_leak[i].row)->node;
@@ -25427,7 +25669,7 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
     const mli_report *r = w->r;
     size_t i;
     mli_jsonf(r->o, ",\n'stacks':{'depth':%ju,'bytes':%ju,'cut':%ju",
-              (uint64_t)r->lord->stacks.depth, r->lord->stacks.bytes,
+              (uint64_t)mli_stacks_depth(r->lord), mli_stacks_bytes(r->lord),
               mli_stacks_cut(r->lord));
     for (i = 0; i < r->stacks; i++) mli_json_frames_mark(w, r->stack[i].node);
     for (i = 0; i < r->stack_leaks; i++) mli_json_frames_mark(w, mli_stack_leak_node(r, i));
@@ -25438,9 +25680,9 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
         mli_json_stack(w, r->stack[i].node);
         mli_jsonf(r->o,
                   ",'device':'%i','alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,'peak_bytes':%ju,"
-                  "'samples':%ju,'error_bytes':%ju}",
+                  "'samples':%ju,'error_bytes':%ju,'temporaries':%ju}",
                   mli_device_code(s->device), s->alloc_bytes, s->allocs, s->live_bytes,
-                  s->peak_bytes, s->samples, s->error_bytes);
+                  s->peak_bytes, s->samples, s->error_bytes, s->temporaries);
     }
     mli_jsonf(r->o, "],'more':{'stacks':%ju,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju}}",
               (uint64_t)(r->stack_rows - r->stacks), r->stack_rest.alloc_bytes,
@@ -25681,7 +25923,7 @@ static MLI_COLD void mli_json_culprit(mli_report *r) {
     mli_jsonf(r->o, ",'tag':%s,'scope':%s}", c->tags == 1 && !r->tag[0].leaked ? c->tag : NULL,
               c->scopes == 1 && !r->scope[0].leaked ? c->scope : NULL);
 }
-/* Writes what the two lists of leaks leave out. */
+/* Writes the sums of the leaks that the two lists leave out. */
 static MLI_COLD void mli_json_leaks_more(mli_report *r) {
     const mli_leak_sum rest = mli_leaks_rest(&r->leaks, r->leaks.count);
     uint64_t left = r->stack_leak_bytes;
@@ -25798,9 +26040,9 @@ static void mli_json_event_storage(mli_json_writer *w, uint64_t storage) {
         mli_jsonf(w->r->o, "'%jx',", storage);
     }
 }
-/* Writes an event. In a brief one the time and the storage are differences to the event before; of
-   the storage only the low 52 bits count, which a reader of JSON does not round. An event of a
-   scope has only its kind, thread and scope. */
+/* Writes an event. A brief event has its time and its storage as differences from the event before.
+   Of the storage only the low 52 bits count, because a reader of JSON does not round these. An
+   event of a scope has only its kind, thread and scope. */
 static void mli_json_event(mli_json_writer *w, const mli_event_copy *e) {
     const mli_report *r = w->r;
     const uint64_t time = mli_since_ns(&r->scale, e->stamp);
@@ -25880,7 +26122,7 @@ MLI_PRIVATE MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t 
 }
 
 static void mli_json_block(mli_report *r, const memlord_block_info *b) {
-    mli_jsonf(r->o, /* storages as text: JSON readers round integers beyond 2^53 */
+    mli_jsonf(r->o, /* storages are text, because readers of JSON round integers beyond 2^53 */
               ",\n{'device':'%i','storage':'%jx','bytes':%ju,'refs':%ju,'born':%ju,'tag':%s,"
               "'scope':%s,'site':%p,'name':%s,'dtype':%s",
               mli_device_code(b->device), b->storage, b->bytes, b->refs, b->born, b->tag,
@@ -25947,7 +26189,7 @@ MLI_PRIVATE MLI_COLD void mli_json(mli_report *r) { mli_json_run(r, 0); }
 static const char mli_html_head[][3089] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-wS58VzREJADS0TMmbCYHhD"
-    "yRiuR6t9osXmVSMgeDQwA='; script-src 'sha256-d/Ryp2qBKeXlg+X0g6309ZT6KwocTKz3UMHn+E5SMQs=' 'sh"
+    "yRiuR6t9osXmVSMgeDQwA='; script-src 'sha256-8QFC0NvYkwRVF7wsApvobLaMULrcgdnkDsoLEoJ19AM=' 'sh"
     "a256-FLMvRGQG3pb5HtTGZbk8vgRm50vIPO6P+NgfOkTjewM='; base-uri 'none'; form-action 'none'\">\n<"
     "meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"referre"
     "r\" content=\"no-referrer\">\n<title>MemLord report</title>\n<style>:root{color-scheme:light "
@@ -26082,7 +26324,7 @@ static const char mli_html_head[][3089] = {
     "den>\n</header>\n<main>\n<p id=\"message\" role=\"alert\" hidden></p>\n<noscript><p>This page"
     " draws its report with JavaScript, which is turned off here. In figures:</p>\n<pre>"};
 
-static const char mli_html_middle[][3565] = {
+static const char mli_html_middle[][3695] = {
     "</pre></noscript>\n<div id=\"empty\">\n<p id=\"hint\">Reading the profile&#8230;</p>\n</div>"
     "\n<div id=\"report\" hidden>\n<section id=\"overview\" class=\"plain\"><div class=\"body\"></"
     "div></section>\n<section id=\"versus\" class=\"plain\" hidden><h2>What changed</h2><div class"
@@ -26114,487 +26356,471 @@ static const char mli_html_middle[][3565] = {
     "2>\n<p class=\"note\">Parts subdivide a block and never add to it.</p>\n<div class=\"body\"><"
     "/div>\n</section>\n<section id=\"leaks\" data-nav=\"Leaks since the mark\">\n<h2>Leaks since "
     "the mark</h2>\n<p class=\"note\"></p>\n<div class=\"body\"></div>\n</section>\n<section id=\""
-    "accounts\" data-nav=\"Accounts\"><h2>Accounts</h2><div class=\"body\"></div></section>\n<sect"
-    "ion id=\"moves\" data-nav=\"Moves\"><h2>Moves and copies between devices</h2><div class=\"bod"
-    "y\"></div></section>\n<section id=\"snapshots\" data-nav=\"Snapshots\">\n<h2>Checkpoints and "
-    "snapshots</h2><div class=\"body\"></div>\n</section>\n<section id=\"threads\" data-nav=\"Thre"
-    "ads\"><h2>Threads</h2><div class=\"body\"></div></section>\n<section id=\"about\" data-nav=\""
-    "About\"><h2>About this report</h2><div class=\"body\"></div></section>\n<footer>Bytes are IEC"
-    ": 1 KiB is 1024 B. Hover over a figure for the exact one. Nothing on this page was\nfetched, "
-    "and nothing leaves it.</footer>\n</div>\n</main>\n<div id=\"beside\" hidden>Drop here to comp"
-    "are with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"pol"
-    "ite\"></div>\n<script type=\"application/json\" id=\"profile\">"};
+    "mistakes\" data-nav=\"Mistakes\"><h2>Mistakes of the program, the heaviest first</h2><div cla"
+    "ss=\"body\"></div></section>\n<section id=\"accounts\" data-nav=\"Accounts\"><h2>Accounts</h2"
+    "><div class=\"body\"></div></section>\n<section id=\"moves\" data-nav=\"Moves\"><h2>Moves and"
+    " copies between devices</h2><div class=\"body\"></div></section>\n<section id=\"snapshots\" d"
+    "ata-nav=\"Snapshots\">\n<h2>Checkpoints and snapshots</h2><div class=\"body\"></div>\n</secti"
+    "on>\n<section id=\"threads\" data-nav=\"Threads\"><h2>Threads</h2><div class=\"body\"></div><"
+    "/section>\n<section id=\"about\" data-nav=\"About\"><h2>About this report</h2><div class=\"bo"
+    "dy\"></div></section>\n<footer>Bytes are IEC: 1 KiB is 1024 B. Hover over a figure for the ex"
+    "act one. Nothing on this page was\nfetched, and nothing leaves it.</footer>\n</div>\n</main>"
+    "\n<div id=\"beside\" hidden>Drop here to compare with what is shown</div>\n<div id=\"tip\" hi"
+    "dden></div>\n<div id=\"live\" aria-live=\"polite\"></div>\n<script type=\"application/json\" "
+    "id=\"profile\">"};
 
-static const char mli_html_tail[][3624] = {
-    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqcfXt/2zbS7v/nU8g8WS8ZQYrkXJpQpvVL0qTN"
-    "NmmySXpbVW9Cy5DNhiZVkvKltr77mWcGAEHZ2d3z9mKRIAgCg8FgZjCXYF3rXt1U2aIJJmEYJQdXy3WxaLKy6BV1qKOrR"
-    "VnUTa9JvoR6WDfp4ksdqSJ5GjbD0/JonWu6rfk2z+omUiVVxKNKRyrl8mWVnlKt4Wm6Cqvk4FkTfgmrYZ01VONLWMyO6U"
-    "6aiuaROqW7crmsdRNF0SRbhjv1MNfFcXMSVbpZV9StdZ5PlmUVSs+qXrns1VE1XKXNSXKp6X37xTrPFjocqb2Hj+TzWXK"
-    "QzrJ5NFxmeaOr8FlZ5jotomGlz3RV6zCayEeuTqk4PqXeH142GOJi3fAt/UYKI41rhUFSYWnBcjCaljF6pwxk4mKzkU6e"
-    "NEmhz3u/6PTLm3Q1cSAuNUBsBnbSDE9SwPz6mi4JAqFWPAeRovtj3Ecb9+ozPG5UYWeoTprLlSZYaIxOJ0mAaS2Og6kUx"
-    "EFAk9PWMe209XZ321KaukM3w5Gqknu/90cXs9HgSTpYzvt37g0JKk1YR9MgIEhkSX19HYwugn4xbMoP3F44fkSQSqrr6/"
-    "T6uiYIr/KUZmO7IRUEDuhf9GVcTsv+5//zuZ/HGf+iG4frLD/6lB0R4tHExodheX2dEdoRCsVarbLFl/jqS1YcxQHPRKD"
-    "O0nzt6m0Ufzmmnuyk00PqdD88JWTOs0JT/+OgL9cEoChO+0H/lnGs0qxoqMG8Hcfw7uz33+/NeQA0Y0FYlE3vS1GeF1Fg"
-    "p/2ySHRyoNuXwvj3o/51BwSRwEB9p5NZkGdnOlDBivCEftI8Lxdpo4+CeYsyh4WddwO19YqAANA1Ap5iiB8z6GLIv9S/w"
-    "AyCSvB7fW3qHelVcxJrwhK+6o/jkYCUKtIP1QNGH17+QF8ADhP+qi/ZUR3P5ooGG89mI0X/zpX5ndO8HBHujxR3HxdnaZ"
-    "WlBfVmZAFT1wloTXhVlKg7o0HxZ6iXVzwIjD3YRHNFKyKe7YwV/zffRC0g/ilwUHV0leumR7g95F7ySiksUvXKaVgLEHZ"
-    "3S7nYSRJXFJqy5LKwl7TeyigOy4R6JR9QtmksyoKeKj3kng9X6/okLPFCuzLPddszWseAxnUy3t+ngiHRrRfp4iQMS5WC"
-    "2JbUF4ycOqKx+mfpPNkZ0fcItLNiTrf95A0RNiJfF/TOKIo23pd+ZBpgKUCBNbuNihYMRLxXedZMATXT+RlNWmHgXWyiu"
-    "C02s/RXk3D71E/7hVcNtgFaeFRsmy6mvHILg35mXUotwTktOKeI0qTFsY53RptYb9SXwravmTwXycFfgC+Rfkuh6a4m4C"
-    "YHO8XQvE3LmKhNOasH4/mQPgwI4tdDjbJuZ0B6XiZEapthlZ7LplKa3WR7IyllG2OMyhKGb0UL44w2ksirm6PulyKUXYc"
-    "+E2UJIJupHF1ROQGHH5m96/o6tBWIqFkcp3nqMcUiikFIx3iTUa9n1RCE4BPvPfR9kAN3w6tK7uYMtWN6NZPiup8UU+yg"
-    "chfR2suGdvUZRFqV5yGq6Koqq09me9uLzJSnScmb9yTd3eX+bOGL3/uyOdFVz2x+NAL0/DhMvb5TEVY1Cr1u0zbfonBab"
-    "29jlsiUSeYQL09mcwb/JNvdJY4A+2RGM5lkw/UqymUZUgGmbZFk05qJQObjtDd7S8xe3m76Uc0Le6kWPEcLtRTSKANd+v"
-    "Q00+HS8C6dfWdRrrTdd5Y88xuaUrtCFhvaUIkUoFbNGGbxm4aYMcAMHfCRLEM304inoaTBAL5SWcCKP/NoYrA3AXvSlE2"
-    "aD92+EQ1+DFPlvhFNUoOPu7vVweg/zzDwE322s1v5HzYYc8Z7XGgBQaCxcDgFc+NT7OyWZRkStGl5/+PD2x+Hwohky8tw"
-    "RqVzMJAWGSpmJWn5Dpv0mPAqs088eC0Ar6fhF1ORODvCSyLcn3i+7CeXSRkaLmiBxjxGie+Fg1u4RZ8a3CAcBk4ticDOi"
-    "IOkxgjE4YII8o0eyPelAZAGbsG2SBzuF7qhZdNQ79qpshOZM0jUWp20dPeS8ZKp0ZJ40URwZUpTFS/MZLnCIFwXNIxjaj"
-    "IgjmVhNoQeakWBYK2rjD8Wh+mllnNaRIS/vJzO2/1nTfuPB+9PjJ8MlZKnUUBj+vzRvJcVoWvgNPxkGeoR0btIPU+I4LN"
-    "E8MmsqqsNHtXR5CNtieeD5KNySHqpnjNxfW53gunz+O3hH3rRDNO6zo6L8Lm64vGdFbY90FVC3I8+4kYbbvISD87ViUXn"
-    "bUyqovzfIwoxK96kLry5JIq3YKrNpLkz+2HGAHP4dX09igbdt3mHqqzU43rFa4I6k0VLrN1cOCbgChOOlqRWtywzi5QAS"
-    "o2FNbtBLAREtpj/fnIP7VZzY7+0n8jcTFZbM0lCwE5mp2x3NxMmi9priA+6B4b4zr3IkN7uhkuwE75BUNzcESlaEt1HUT"
-    "/M0SAuiX6alqc5kTEw82ptyHkGtKG64IIjS9UtQZeXDKNiP8hY5Doty+SssEOjHpwk/7+b9ISRbk3TckI9+9p+7cH3kuB"
-    "LPPXePEpnl/OWT8TdgKj9Cf0SLpeOpNOT0fxgRALXbI9+o/+OvmNAhrx76xRN8SJlpOg82OMHjv7/1iRXwgPEZa1ki4vT"
-    "WoFOx1nN3GAdV/Wm3QfOC1+xoM0A9vems3l8h54xxOrkoGZ+DeoGEPsPtGxmc0t4h8Ohq/c0rDsUl8vL5KC0iBS1W7EhG"
-    "IQQdfhbE9km3ELpEpS6DglhDi9JxmX2mYSiOvtLH4w3UctYO54+VRXR7N+aWT0Hf6+8kY3jSjWzag7ZYuO4Wx6jCBJS82"
-    "DsrePcsUYtUtQ9lt75nQjvnpMoA1lhPJ81JHoNz9PalIxMCTqcgMPJl4RtPJXpYR3yywN+IYr5huouCBHxvuAjFRyV68O"
-    "GCiwTifa0LtAe5Bq6hSxouTPsF3WiO0MajCf1wWhSDwYtNbLoWM8VGM71inZZ6kCfrtGPFJ3CDf3QDQaAO/zSLfcR93xB"
-    "BdxHFPAFXqAeXuMF+lXyHihmyn21ItvGCLzJyFsdw4vEX4IdaF9Bbghr01wUUZUmK9Z6Yhtyq8QUAHz4lX20JJhdTARew"
-    "7qsGosvFbc4kHGSoJACOfcr/J0OxvE48oluytoubiRKqbelKvuJvLppMWfR0dzd5JSKG+MqaBJIsAoLO7zrayMx7u4WZn"
-    "xJMm4H7ZROIm6zAHZ9ffVVDYQC/pE8wvsK/S5OWBIcbSai6uIWsFvUTkYvnIxetzJ64WR0QWmioPxrYIxxiKBQQtz3xMN"
-    "JVAqqlQTjWvY3fhlYRZjP/UEBlkXBy2IjS3xGtKYZMmdE5GBuJg/bK5YvPj6QPkDPxe0OCvm1NPJfyd5I0Sp88Lglgsu6"
-    "SwTRj2mo+fOaP39PCglYReKWbROpGUnE8+TO8Citvkxnw/uP+sPxg7uFGo7v3y3m8Wz45P6Ar6lkj0oMpfpcfsmJSt25Q"
-    "idfZhf6KLwfbXp3rsqt++ZgNL0/ivcePtxEn1ukWteibCB00cPDslXILtErlqobSGOm9M6wWucWT0jQbxgpDFG4e79v7g"
-    "n",
-    "u1XPCw6dNSGvqbw/vDkfjx4Ph6P6j7W6HZsTDB4/i4eMHUb9AZ23h6MnDeDh6/BBly4a+xht5dPf+o9G9N7ozkKMtyDfl"
-    "iiD8A1gPx7JSaaWdSozmLrr7r/4Yqm6am+yoObkXNmbBjqMJ4HGh6+RpVaWXw2VVnoZXMtCY1qWCqmvmJDUoqmSRTYlAx"
-    "x7prCYVoeiqXIXRpOWrKunFoDFUhQSEanhBtxfR3Zr4JqEfd+uJmRjqyCybC5mriFOpCVWJqVK5yu7+Sy2Iq+qPDxIa0d"
-    "ZaXlJLTJyWJA68Ko70RXiSHJyY1vfH4KeW+6Op1IpNZatjXzIGlPJZWjBr4tIOkpEdxgk6jRdmy3nb+csk7y8GFS8eGkC"
-    "BfTH/0FzmOhH0UVL0nrbk8IR4Z5oCGoMjtJeDE/Ao/xrQtrnZ4kwNKKLKrNdM5REE4YtBTh+fWHWHxsepeX002UmJAtKH"
-    "UgUtWsgKp/KLtv3Jii/UHWiKfwECJHvK1uDuEd224yKEobvOrDH6tB1PDVQHe2qM/t+POk37XMCJ4+YVdIZXVtxviO9YF"
-    "0e7uzvmipUiBZDxOC8P0/xpvjpJk2o63HsYj5X2YEsrGWyFKePeo/G2d4MwPbhPPAvBdvhQ4Kva71WsrPSnKl0sNHHN3f"
-    "b6/xo88NscY6j3I3x2q4OPqH/pwd6D3d0vYFgF1C90aPaRdPCYFl7/AZq8t7f9/tjQ2IVTVmraqRqayh1N5Gh3dwGV5Xo"
-    "FhaUD6r9uHJ7YlcMdXuYlIVNx71/RHCKtKoVKDC/6zT2z/u9KCabRcoKycsI0OSBU2E+wAe3TVV8mOxJNuuntUw2tiaPq"
-    "Otofj/YeTP8hsnIFSOPgJ/585+oMWpQeEcDth0TU2hFdFF1V8Hd6RvyxTut1pedMtpigOTGgJJ5NAf31Rbpo8sswmrSE3"
-    "UMybEcNtqOJWduzQj2FKpUeRHM1Cw41LTwdqIbZrd3xlJ8yVxlADw0loQ5QU7bYQIUVkb6gH8QVUZPg9/Xe3ngvgMDWp1"
-    "cdSKoIx4HSKu3h91l7zx0IvI8Fx2Wh6WXicQKpDsrqNeK9lhU9jK53lFWagVYHMhSeHhJodF7rnhtmP0xxuhWonq6bjMR"
-    "VTcKjV59GBP1HngeqsqX3atuYYvzASQNjYCP3fnfo5fOTlCh83atPiGH3m2mRywIhX+7uNkJyrbznDyxrUMWOhy7lPWaR"
-    "vZrC1we3Du0PH73Mq5gDi96N8NdEABxieS2TCFjQTnzUY71yoILfL56Ne0H/zG+VL+s/K+zP3FhkJtkweo3j/YQ78NrnB"
-    "4GtOocY1cqTbjUzCluCnjTqTxLfdhrLkmgc8LaMqxBoAbVsrSXYlAtTdBHdC9t5wD5/16x9WjdmuU3egWC9x8mMMg8jFd"
-    "a8TQ3GOMcRCkbkfXf3vQ5pOUvRRvVyfaZzsFvy8U3c+0ykwpySV8M/SmJDgl4QReZS4bod9Buz4LmLSeMYLY+fSKk4naQ"
-    "kHxBbRpxxUZ9kxBulLRBAq0Atp0dhcBioqyZrch2npovyG8W/hHLFjMzVvzDkFAi+SIuzFGdaC9pRrlbQpxfNh0VV5jmO"
-    "eKLNVoOwDiispPtoWhjmYawGDyLwQc9CLecpxD8UVkamLu6UtCMs8jWRLur89TW6XEJBwdCiCtT7PAuULWeiMtp7FMSoH"
-    "/GWw4cxJ9nREQmvhZPLFVACWNLC9Z9bZ2pbhHPSEOY0VXYaRgT41+W5rp6nOETA7gckJ2BabYX/qh0Ozy22pcrJpcQZsT"
-    "ILx92VEW+6bbfDx4phDfXEPy6hjxn5Z7StoGumfi8IypGcnqAT0ZQk/aMjopKx9ngIEM3QPoF8KV31eSbQ0SkoGFH3ntD"
-    "1muiJoYfEgtTpJYkZ+qJ5TkwmYUWCfsgnWNChhfAq9EtUwFYbQUTrAHseCeiKLogklvdESGPZJN18jj8XRPMxtjtXf3Rh"
-    "bDUOVJXViz3gwfj5natDIsAPRtGG77/9DNVtZ9JXdfdQneSCJAmInS/PvwVpps4z8zqax+AuCtEItpV+WqEKTuLpj1R1V"
-    "zR5xEu/JcoU9cP2ldd62QQi4M/bjpzWXewzs0sbOExF5PzSzfAVkDouN1AJTOVcKW4V8NCstKw84x3QDMs9mqTEm4O6yg"
-    "pMI6fEonqFTL3oOq0Q3HMqOCxOUWqeap8gMV2grhvCpHYgD0KRyjvG4qSsdcScI18mO+apWrO0Rld+Y8f19iq0VN0wdPb"
-    "W7KvTtkQOcEDgIfWz0oZ2s6bKf9CX19cN7V1Nai7TvKGriPeNe//D0+IsW1ptVTFd1XwOLZ+K+Qf6Bd53SrUzMqwDtVJj"
-    "fl8QyldBRCQ/ZKAQq81VC1QlBt2vOwqur+WlepGuCP+9/YsHwi1sEaFI0V6CzbxlHkyz5lSbACrU+Fu9TNd5E0aeduiS5"
-    "V/QiybZGbuNw9eCOtp+rJtnWKNZcfw8z6hB5u4tTzCrhwsu/XUANfSyUbbgtwG0Cqv5xnIPRKKlSewy6SGviXikaK+Asc"
-    "dqRXiYoncwe6mydJCnhzoPCNZ80Q+GPZ6eHhS3vfM0/9KDmE0M3UWvKfGjegz23l9leVr3skL1RgyaGiRpGKgVbaL0/Ag"
-    "2KxgqtJqm7OPlCjxHcFquax1sbNXT8kzHPlQaWfYsPGAVAEsmDlQ1hKHhYl2RvJmU08C0ErDh1ZQZBfOSKmU7ZSaiJIJO"
-    "0go2IvflXKf0aey25okiqC6+dDrT6YXyBVnsghPBTfoUIeEOtZLS2mNUAmElIFo48EKjLh3m6yrW2rcuWTW+ngQ6RcZCz"
-    "65u5JjDP3Q4mwUvzas0iaD9gSpATeQs/YvWK3AF4JvfCTPnVxIFH3R1qA7u1CoOr07LorRvfmAuN+CTFfMmuF11VZ+klb"
-    "a1PkL5tlWNFXJb9T7ghurV8tvWuxdurTjHA+K150aQCXBGoI/4RbMnFkaRKEToqqGdij82V/YUK7DwpY5BMxHLmHzAH24"
-    "Rv5knwB1eJnwQiQOXgCi4tWoh1ur4FgMARowuA+POLUyHmcEOnvJSInKS0vLKjjR+vc29RzSAFlfWKFpaPZ2x6YcTpGKi"
-    "O0e940qfqx4hkqaFV6XFl2EAYmlkBaiPoUuWz2Gv6RFweEN+UvcIG3s4QYvx0csecT66B+kRNI5kJGz4p+UplAw9kjN6t"
-    "EH11iusfBir0Dtpwb1FE3wq3ZOTH+qBIvmnRicgRY7teD9/YAj2aN57dXq6ynUNxSiqTYnTxvc0uggBRoqjfoCh4yu4xb"
-    "LecG+zqsd4xm1Zear+3A/TmwLT9LPqCZNEQCZRNO115Sbhar4iM6VOZtoMiYWhsUVxza1jJrfksgPROjiIsyKhNKcMxB+"
-    "ZDxE16OEYs3dCFKdn7ZGGny3YyqrTxKvQmK8Ip6WMwSU1gsHjCe3IPdQ7DeVtZzMc1Kc0bMIaCOzmBZph96nFutn+EhV5"
-    "X1iU6/yIkeJQEzqeM+v4OVK+qhZ6zbaVt0V+SZ35S296FW8EmGzsljGhdUlMCMHfbCC11k4ap/2GNpqMu1a0cli7Pj8VN"
-    "w/YrzAHcaHQlzpu+DduoGkxcxLX19cj1WVSmP2VS97mYkK+lzlRCVpL6eqkZ1UEsgiPCOe8p8FmUlrtDVtTOlVr+T",
-    "VSYRhIoQA7J9fXJ4zaWJob2pSO6Cm3dFSzTaPZ2ZJLc8sW1rSRlzlf0k7e2auDd1QIYHbVGhD7WB7gV9fNat0ErSxBZSs"
-    "+jQ1gZkx3R9lZAPseXBKnluXMMZTHx7nsiNmwXGlirZ6FlaIdirbPjaK69fr0NK0uiSg/pYnuEYtB9Xm1LrOKvrQ3wgdg"
-    "jECVswKdoGZp44+DWqfVgkbD281JmROhA1GWwu4IpZSbDfql8CZbYiC3zT0lSbJUuRwcwWZgQSwp2OaT5OCX8ISmB/tKU"
-    "/60WtmX+yi1UnEk4rZMZnKi1iFbsyyT7+TgOzxRlxE3dVs7241YKnxp2mk1h3RvPsIGqK7q/Po6bN8bEegIDbiecsVgbc"
-    "sthrVpD8Slh4vZ5RxnfE8bkpsP1w1YVwCVWNS6xvZpDK1xwigfgMi+3G7m6uS/aeSSGzHdg+X88CirgQxHyY43yss5PWH"
-    "lRNLWmH7+iD2kKmEvTxSxBkG8c/WdpuobQ+QPL+XETBaYY4Ugc0KspGkm+adU5TbD3kEGlXZk4/IWXuNgNCU2oFQ6AlH4"
-    "kYgLjc4SgmEQf/7RdK2dL9PF4Wd1yxoxuz5NtlrxoVvjGS+TtEB8pxAReRdGyP4K65pFlOqKphzbcWxWrJJfQsMSCxYLc"
-    "pUWw2Paw1YB2NRFdEvhkpDKEAdLX2xDSxC6wNEgApnKYPt8TpJDeQ4J9QXkm9fYcgpdhUYPzQMJGOndMC0esSk+V4CrA1"
-    "+Ekb8SvmzxXedFONNzOdosul4oTm6qE94NSLQbO2b4WQhByEAoEiXkyCj+j7Uxl4lnljSroDUkMsb/7sYzJArmYlk9YyP"
-    "L//415dn5zGGWQy3AOKfjYOB8DlC9NSCci0EPvsmGPf/2o/ZLYjE6V8KC0bvGLuf2D24ZmtF7MNykt9h+s2XiA/eFxjAa"
-    "9I2Nek07L9E82USL8jw27gr8u1G/4pjFOr3QblisTw9JJiMEYAWI3k9+5JLhm6e/fvrw9OWLT69+/Pjiuxfv6dnfxkRLR"
-    "lMd/5j+qL7basg514g2zuHQneIW0wsFBQbTbMJLUyZnyVwodiCzpmHtZqW+EKsHLcVR2qTRcJUdzT1tMLDxZ97ICcXOdH"
-    "Vp34f2U7OJkUHDn41+zZ07o6KSc1DTw0USfhfm1s+H7eNaZ5X/8V1csO9QzdYVZ53A3mGWztGhX8PMem0Rl+3dwabkO7h"
-    "kZdw+XxpQRbajE/F7gqWq2IIsSEwzPiT8vdo6nmws33Bi7E4W0eRE+iRazTV8p2wBmlq3Ta0LyF9H8Fth34h4CTs+zz8j"
-    "Ve5VtL2OOs+eFqwY3a5iWjXHFARgHirMSW8YhrkTfdgop5Yxdm502+4FT/mUGOaaURkCKXJjWJmr/JbKfpPGAe7Ge1/Cb"
-    "HbczjfMB72WqPcGWJWFe7aBxWkTbX0tc9YwN81Tc4EaIWMFe77cQigqZou5saXOhzwD08+hedhjlGNzq7QQvwLugYgpKQ"
-    "laWPaL8nRFPPxR9Dm+7U1UVCxXEZcJ1p5byI62X962BTSb2s9aXWFVxdry5bCKNGT7ZyLb/HDWGhJ77PuG0AMEYue7sHW"
-    "iI2zZoZVhPM3YIDP8Tk7O7Vpzen32OovUK3eITXvUU5ASHIqx61/7Wktszm44T3TaV2XS6Q+XpezDo1oHqRT2UNNZqer5"
-    "Db9IR3b6IXXIG8u231wJK/N1YZyOPFlJ3yIrfYfjP2Pim/Id7Tdg/3Ep2wcfRrP4wp4VlqR9x4Y9MKmDsYmxYr++5prSo"
-    "qtauiZg2G5L047l+2egTA9U+6rcfG6/KSKnsT/CCR07dLQV7UIm+H/hI1ssLwzRKVe4GfhC4KQja1+N+ZY+68z1iZXrzd"
-    "CP+Wcqr7xy1jcE/ap92yDjed36TbE0bpynHBZ8YTs5cFON59uqYIJoGdaH7vDMnPLZuf59vTd+MuoFX1klVxv4jPHBQ92"
-    "2QAKc2zdgYOyfW/b26cY4IRhvJ3VYZXoZl/3QGb4+nLpP28M77DrWY8zVo01beGR5QAI1jS7NY9hUnmrpjXkGdjFSH5yT"
-    "GZ+9gKsIpnBm7vqHxHp2rGfNfAYPxoum847gw3Rnh911Y7Hyymr+DT/IcUekLmRWaGV1XzsnNh7v0YP4aVv9jVc9FNUgj"
-    "abRp3FjwFM4T0rnNzdWzA3d4nTJqqF45LvbfPIsh8zim4HrTucJD5UWXDq7PydZ+0toDRZJPp5lnk8AWJ/sdmeAX6NJC1"
-    "EibTC7p60fbTnQ8u41cbzGWpEop87Vp3Y3/EhMkGyl19dvaqkBpbps3h8j9dHbhWt13m6qz9UPaOajfGZWz2c/zPvJc5r"
-    "ydDaG8GqfjOZ0n9i7Md/RuFBvb6veXqfenqn30ZoYew50n9hpztuG19iCLnBQ1ECn75QxGk6kaxIAoI2/TBqPVBEaro0j"
-    "ULxW57DjNavzvqzOj8nBx+mv4eXs4zyKuSufEnpDUB4WTq/gcLE2BKiMJp/gNOPGd+KcBhYkQ9uOjNGR9ZBxjOZi3fUE5"
-    "B4ZP0tqrdlp6SEf3mGuTiJbh8TEyJ+Tj+o55iSfPZ8Pko8ba/+6TLwFwZqoIhI3wyX6tu1KqP5zwezXcNlxNASioqzrZ6"
-    "gqg5hwi8itW8SC2CL8O8MTfhOYMMVzQNl3T7zzX1lSR9aGGetXhdYmGnddd7HCOSJ0PBm2LYw79FzMfQvsTlYIpUnZYyt"
-    "mXhr/U8ovWO/7LkrCxPJ01dxa60PPN+XmYt7uLYWvzOP7xL0y5BLzK+KJtZzkG3HXW/RTs0zy+WwJr4bKrhGjpVYkiWwi"
-    "iwCnDTvCQ0IxEpP6p243MbfimvlAt6uRSNTa1XI2Xf+Uc2Z4Tikt7Ur/MXw2W7f4S8RxrPbmsjM0ycFa3jwYeUTy6b/xP"
-    "70D+V814ojYhCJoXokF+xe2DWIbbxY7XXFji52LyM6FMFy0YC8atrwU7kMabxcPyWY0TqLaNdFsCGolYlVEinAQCFK3CB"
-    "IZm1Z5gz1dB/S3ArKlyoyaeN01EZMwVwuqROSChp/R9YB+K9gBw8jf2J7sixOV8Tews9YwdL8LMdZWHj2GvgXbwKfUN6n"
-    "8UBsAaYZHs/FhyjaUy+TgkNpaem2xApVWr6DpjMVaxQdasgiaBqpgenEm7onW0VZ4KzOza9pAi9l6LiuNi4zhsuD8ElKb"
-    "8RGjjW89nz0gsE5Kow6n0tIcouEcQo4OoAiUzvWOsuVSV7GzJbHvGWMSRdLFufew8R/GTpw5pSnOYLZSQcF4TALa9DONL"
-    "RzTR7NwD7JCFt5vexD8WPZoyErUKXgNQ4ZW3Zgxtk3b9oLWhZQgVsJTGV25vr6y8UhoGjhoiYgsC4vqYU5EzsqhDHdAfG"
-    "lK1NJJ/XPfF8W0Gi+VfRyvYYqSh00r1C5YLF+C6Br3WQL3uoUzTHOW0aZ3ntYsr5HcRp2KYc/YEynWE+gwh/bcSAx8NE6"
-    "Atjy7zaoSSYZwA/622CQ9n2AOT0P0d13gNK3ti7h6b1i/VHMfYGL0VAApLzt/YqsPpNppdayh2oNekyVRrhnzKWJjzkL4"
-    "MPO0LI5xeHDa42/zYSvmgGYXdqz/eSw5VA7c+//Y65zg6p/VeR017nr/q/6lu7u0p6YHVYupWCtY+WgGJyP0hhzzy",
-    "fnLeYVWz9PLHh9oAk23XPF9nzxi26MuUyUkGKST51ABmcJly5dcX7uTLb6UBRj5OLY2EHIqfSIDS7D6G3PebJHKKgmGrZ"
-    "KgtsSQBfymMZ+afoZJ9mHoCti+LGLTso/iEq+NmTMsm2HErT46uQ0uNtzASw7qw3Zu+l7TKt+CAUxoxTTaNNuS2rfbpLZ"
-    "VWb9prEejoI7xhPwVJzfYlohN9pwhoWvPCb2O1xVUrOBEgtcSguadaGeftnpZ2f8lGseVx1wUsxIyRDVI/WbtmUATwLoE"
-    "V0eByuClK9aZ4/tBnE1/oh3pY8GW4j1rHo5jglM2q4aQnE7PwpQqmHeUkRL3eoGqWMd0BvNF9zijsowo6vRjTU3jxQD7m"
-    "dvS3jTJ7L/TQr8lufHGhgZImg1+9qaZFfN5NPjVcgK2RBWNM+6H64NlQ1pjPOJF3lo50GdGXmxb/wE7VJ1wZRy1JTI/Pa"
-    "sT/2hsHvyZMg/n1BeCILiiehp8T3tU7t6050h24bPaZhjENbQVxdT7Bq8MrOIazlo9tnqAKoLWUA30hs0HFYq9R7CR47G"
-    "z1oq/NsYKX2sRs7igtdLMFmb/NsSOdqCdZes1TjzLkiBArBtN8czGeTLhJrZ4AyNdCcBDap2oiSPXfJiTOXWQ2zEr4qEc"
-    "yyRMrv0m/S7AtC3jhV05ojgSJkFoqkBUxp+xDSuiRbGQRZKH2EDtjUZi1fqxABebU6NY+7lwzLA7SYvWIh+gHlqVz2vio"
-    "XD8we4Oit0dVEBY+oO2KGGXD6/c9q5FC1PkhZL64wbvK6EncBixcAcvxEudNnxeDbZ8zfw+2LlOXWsJJZVpcCeIB7F1bO"
-    "jMoeg1cT4xk60baP+sc+DARinhuUq3wr+xwUBdLomwfN46FhXoNxtQb6uim82am8fjTXs8bmzQFuBNF6IJMxZnLPoCs4w"
-    "UbNDKKGfMC2aCF94Es2FZkzatgRvVfV3PFsKQzudzlRPH+YOG8Dli7/JFIkhG2O1af9eEAkkUR1EfISMETXr/3rVi4cyE"
-    "QPw20TZVhqkeUfqsIDae3c32H41G01kO8p/BfZR+VD5XdWj2ghEct7jD4zlRMr/DY2jYqKLsFmNXcW+u9joV90zFdj9Rc"
-    "H0jLLBmcdbQjOYw6DdiGveDVcoV/fF8WsS0YROiQAfoYwGMhSoVMDMMQ6GjTMyEpEVCBk+ef07ik8F2nXwIA6hG17A9gS"
-    "Pon2tdXX5gYwbiQILhYXl0iYARcsDIu0C9SV4T7l9tgJv2hDlpj5odp7YmlHktxZEyF2Ifoa0bwk6hqAdFehZE3U8TkMK"
-    "/z04qvUyC/2t6OP97a6ON5olWwT41pEW2U9iDNNfcivgITVhBYEoDdYWmYtfURgW/+FZFHQfz9W0MWUnLPiFJuWAGjIMt"
-    "0BJ2Njxb1T0o4MXdXfy1q9gz8pmk7fnHayIvEEfxm6RCuc37ItFplvg5LIVb2+Its4YNzPrmIl+7Rd4PajEJuOLm1yrfM"
-    "oGh+6u0FcQl9k42O/mvzFbWCWaauk9TAZMJXO/uEm0tZ7iccwHxBOFrcCJ52OpDYV9QKOLI1DIh8fk1NHgWVRYGYNNPBf"
-    "FcC+gPpQnRnsDEAGuA0P8l7KBp2xYel+hfERa0ChrwubVXWNNO3PusxNPnhXyO7WysPxk9WcN2NK1OxTrDgte416xRnXj"
-    "P19GWtccvYfDhPF0JjGvqJUdxoGHTRNAr9Ph5XtbaPXdHaGjQDHh311xYu4n/aFGSRWzQ1fHjqI3zTnffea222GX1lZO/"
-    "rxzuRQpkw+zEhTtPCPESGgX9atS2XsjGQvkL3uRy3YmG9aLY3n3/aZzKEN9uZzU0hkjX1wAZsKC4viZiQpfuGa/EoPGsl"
-    "ow3gO3tsxqs6PcQUqBx+UjsVL3UckjNfqDUW3AwzTCD3XhwqLFJBdPXRfynr915bbzNXhjnDo900tjg8fWqaMqfM33uT8"
-    "ePoLYfQttqZCkfFRlJqy3bGasOarSt/LVFszGXRD1WOvTbUVdiIw8co/Ja0xtE24ZcivWu5AX7gOqLpTYx41ffN3wIyYB"
-    "woHldwDXRlLLuLSGWjBrSrAm3BFi94HABrT2XcQ9TnmAMu2HitVcp82SNKW+n6ZLdgbsHSzqaajZWYBUnMSGt8UnJ6EuM"
-    "yc4tr1xt1FO8cqlZq0NL+Eukjr9mB+O7ICd7evzE6mdP8cYxR6MdqfftWZXeb6ZNrA8K2o+1+rFV4lrmWQJjFP3TkN1om"
-    "KnRX6vmhKRCmfpdiehQ0M56Zd0YwNQQYR3F9uFOa5wTBDHJWs319d6DkYvGg6P1UMNfwhy2eGL3vdnv66PHo9GAfg6Xy7"
-    "nEZu1bf0IYG3tVL1DxYryc3zuGC4B0hcM/PDdRLcIne+NH/WIrykXnexffLKmRJ8vf16NH4wU+NGKr+NGSP/p4wD9c9Og"
-    "R3zx68vt6qZf0fLlcPhnwzyH6QN18+fLltx030Uy7qB03rZcsT01Qjpwf0BeROU/DwguRW9ijfmJ+DsNCbAwQ1BBOZAau"
-    "D0ZT61A2eDAiusDGshgjjIiieDC2Zx/cgg013EwfjRBpIEz3EUDZwrrvnNPQWNT/unUCbLOl838UySM9HqtXkJae0Ur7I"
-    "cPfN/z3O/77kf++478v6K8nDkFHc2VsAJgESW+tboHNA/ZHXimUM8SFD7RE+GmM9+Wk2X/EBmbuuBC+/arpj6NJ1PT7XN"
-    "mEdDHO/Pe2qkZ3x6PWuYYNtKl8RIwvtx0WdE+I2+/TdnCPLvsBMc2vamKVbYBdVkG5xeGFX34WTpPw96Or+xuSKaY7vx9"
-    "FEVBHwQPcHtKIBYJV02jPTb9fFxhvXMM2Rf2j+0IQ/wEnx8CqJ17ZVW+Kia/vM3THbN4AtvulHOA4TZl619zeCVaUiRqt"
-    "0rdX8QF6d6zvRwQZ+urfPM1Zqv9Xc0yvDdwKaRKjBAvrfQL9VAwIOaTQu0ovspo+FN4nRs3rD9G1vhik7KNjlpwReIJeQ"
-    "XCQR0+ePHk4GnlP71FlxfLew04l/bBb6RFVOnU1xkTGt1p5QhXqoF3jHdyjxy2q7X9DpGfaiYLxaITJO2VjlOJvjwDTGl"
-    "PdqXSfhMgI9eAz4z/5G560bQQtaXrVkqYVAe8g+aNofVel11XiNZVSK/2xHjyBDsgLLFLdfTRSbrXMqoPk0chsbPJiZT5"
-    "/Eqjqb3hWySjQHUULisCFMII2CtJ7GdlCZ3n4ZMDXeXk8HoVNNJDPj9QTHmsd/BuTKURED2Q5MpefYJCY/ulsLNM+j03R"
-    "IyryZtqVP0G5mVySzO08Qvvid7LTx3uF30sDFJrlInIDLImaegFmvHDVTL6K/Xrieb/264OD8UTPyvlBM62TMi6Ssj92b"
-    "sGG4HzAmjwqF2vw7jjqeSFs/LPLVwhWQsyXJQaG96ZnVcYe7a3gJdIQuIQb9t3onscXHInzo9WVCoBNxLIQrlEEItebRa"
-    "XTRpsOkXCEfQuecDWH/17kJAb8CM/oug2mmyJcHN9Ua4jkRC6k39NmKFEUImK0PNtJqExaydkOroois+vmtOva3gdTYkV"
-    "LdTXL5jFJF3G+Y8w0yq68mXEcaWPONkxXLNKzqYAXPfj6GjrvkfxA2+1HxnjmwNThUKkecTK3NGix2G6ov7R8H+TG",
-    "ddPAuXNbq8deNPahcOGsLVc07z/ZaTcCnAsy8Q8cfKiQmLOziHMcPOctyxxJpItGDiT0jQXGxxAzRti5tMtqLdNsvbHHD"
-    "o07dig4BsQbndDW+pNurThcKLbG7Ao/aZOBwVLPn7TJuzDxTUDgBk9PnA2s2dBHXgzE0aTetwznpKZ92tDc7HSdh8X/dO"
-    "Ke1ZEaP/rmm28ejZ9EBwcHowlJmFSnoOvxQy6J/vZGbzX+hsOlmJBP8oGw6H/DNdvOmyQSrR3rS5YHXUw1Ez0tGA0fPO6"
-    "NEESNNuHR8PF93Dx+GEDPr9sYai3I3tUdxlzLKsJq5eABwclaM7csTtHUjXcVCcBVcxkGgwEeKgRps+HZqKbnXdd0ef4h"
-    "whMjMl73E1IOHIulM6K8NeO8AxVduwwKT4J0ZMFeGMLQtq8aiJmciyGaCIjgEU9rJ82KmnCKCmAOteMXiucJjDz80jw7P"
-    "mm+Vnd3lw+x3+ijLA2DcFVpEs3rwaLMy2pQL06oW3EPH4uCSOLl6nrL9mgWrFKCKw6y0kLD5zkr+GCEVaMBYqjh1KDKcN"
-    "YlYbroAmG66Oc8rQo+UyjxVPSnc9gyiSc7upF8PkurcDC4c1XQ/Ks7swLGg0RHTldEoY44ABhIOFcmWEHDT8z3YKwGw4e"
-    "0A9GfsbNnuhXtDMIxqjlhtIjuDsd7KCqI+Rw/HMX3R/T9SN0h6pse3R5q7w1C7YlY+VJOngROv2p75oehV1oybBQYMyR4"
-    "9vHTRfopPTpy1/X6EJDBG2V5ag+XPh3qY/AM5k7aoFlZfGHHfUS5et+oO41SPxbqfa2+rdUvxCsWKi3UD7X6ifaoX7XoS"
-    "b297M+tUz8IYBNZ6ZeapbC6cUrVjsCPXW5Eu9nIqURDfgMro7ZHXlNzH/9q1AHL5IB6YaOSLIl+FXKOQRvIDuLRIAKsqR"
-    "iWfZIEl+zCZjWF+w9hLb7EacASmn5WF4zMv8vZ/Tmbl7XPUaRSaecBtcOqRZHtHkZ8HG1J2zIZT5b71tZ3siSyJkFX5bT"
-    "+IKGLwRiXUXRVO2tmaw4lettTVgYjqPYJV5wc0vb/ZWMP+mzrapFcFXGu8rJGah8Cc4n8RU2GAKZE5F/mZdo8eiCKlTxS"
-    "HCQdD14VzWNX2pxQ4678/p57YJyfbj4QA97bviCuVrc+gYHyzaY4Wv2N0prYlfRYxzR7DLcHc+NczPZXhh3hJ9/MPUcmU"
-    "xJfYj3PzJ0Niy6TQxvcfs6zYnB1jQmZq5Mkm61puueTxRDwo7LEzIJaMPKhBO6dZ2V21BtNPfTDe1FMszEUUKLmGlhjI6"
-    "Sj4Jiq3afN3kh8g3GMe6oiZ5Lmcw/5c4CVNPIINQhGcvcN7hjEtv7juXOLXLTbT3kj/hMPoJn70vh75M+h3x8L+X1fT63"
-    "dYjOPUXLH1Pi2ng68R6P2Q9/XXu6np2F7blJA71YwJD8VbNXJkqqlosRwMY7aCjTh6ekqPjSv8J3LlATVkyVPn+R0UxDw"
-    "2Jp8WwPaQ6KPX0y5LmhBfRL7KIPJzgcr3GJxYe8tVT7xQkNgkchyabA1xQlxrb6Q1MH+RlEnfq70eVDzj6e2+q6+GaCRA"
-    "9rU7MVQTOUNBGQa3xtJ+JMiXdUnZXsKd5kcXHKt/RLHTqnLxYKUYrTYEeBSZa68X6m804ytjs9lcFUoOCRmv+AcSWI9t7"
-    "1Sl7eVTryzpUt1zvYzs/P+eJ5I/4hC8h0s1S5tFHNmPPlQLYo6M2XyMqyTnHbZE077wTbkXtSPyQIHdgSx4ojapssTt4o"
-    "vAb3J5WDQI0bTQhdBxM1qu5wjQJQsz2mJQJ6XCEt/TtvCejBQ3LCB/eXcNK682Ncng3POUuRiYiIK0oIknQRbAv2cRMSq"
-    "xwt1Fi/VEjpFBi/JQe3kP91agpBQh8SVcZA9Z8/m1Ik98AhsUVscsE1BoWntIchtW5uW5xnxLrH89EP+JZgPpCC6GzYI+"
-    "4dLjv1iH6IEYV/azv18IzLVYl2daVUnXpR8baaEc0BAN+FHZ5MkNePJYr9w/ZsswMJTXxbzA/yUc8imyaI9ZG3rTqVCTN"
-    "NfeXoQTizSOK8Lwuz3YaWIPPS/0rFPbPiP7sHh4kSDVU0yZxFzLM1ZMuTcxfazu8MnT57s7uaGMk2FIOWGsmQKcSSKeGe"
-    "8ib1OO6oFc7FuzfQgkTY3ct7Wnvx0nGmf2vOMGkQwOyJaVQ/hiooDoAKbOI2LLx35k/NPYsoP+RlhzfW1tRNiHyav3NWW"
-    "7baWBFZMBPlLjhzmTRp/CbFi6MqSTw5eg2qtS7RhJlDVAtGyBcehXXCf3CPIG/zAd2uo1kVB2zOXm2va5BCaExs1Ysudl"
-    "RI4q/4aiygJ3kY2advGJVQAMW/NBQFKSNTRdvz7xuZXK5gktTBOPXyuknICu1DotyaVqVrZqlGaQINST+lpnPbHk3q4Xi"
-    "VceXe3ZAu1MhbewAbNT1BlmsL5icMl1i6cHht11n7aHenmFjMoCdZsGObShGFG9EOdHyUC5Y4zoBT1fwwlvL7iBBKo7PI"
-    "TcoC9hpD3FZxDWzT9dYskPOXwqat0kTWXOEqxwC5sEspZZtPBsIE/Z7rqnuRlLpnF1F3G7rV5mxkpxMcY5yRySR195SNV"
-    "x3tF8puNJtm+3VdpV8iIBoH9sTttFnGYSt0W2V0imyua3eNbn3BKm34bDeGp8/Y0fQu3XNCvJBhczkkMXafNCs7aRDnGA"
-    "qsX9G24HDzmK3C9RNZorWXGoUrV5bpCfhdlZ4IXIqcFc2lBlIn2knbLXdC6xZBjOSUm4Zh9Pi3DRTvB/rQsTByzQixYiO"
-    "Nemmecn0YuCeVhm+1sX7z+LIYsfiY/hh2otTaRpkfty8v25d+KSBheycfKibL+y1cXsoklzHYtlExtzjOpJJNRQvvegq4"
-    "FYlTqnLvuyHGM41u6y1CUh6fsDeV2xEHLtEiWpFYY/sdWcH6DisVtDJ7nvGo8UQ1vnApbxShkY8/ahfiBXbO6vq9sWevH"
-    "zR1N0v2GVkRKK0IUTUjMmCS/1IhR0N6XxdREKJYPN8IZpXNVlqdxt6al/XZeUUv2QZNllgo2Ueeln2qX7a4RREc8Wxfga"
-    "vubYojiKm6wrZ+m1ZeaeC/tCQI10l54GUgEXINqmwn/rTMXxtoFzjtxxyPoFssXlil5i9ImqxsR7EljZjOBxsPObFsBca"
-    "7tFCeQjtpbfsYmNIlvTuPOsw512EmvR3N9cIj9UXLElMBAjhjcx+/Yt4GHJHPk824SIZS2G7czN45ETt0lw7x9MBjPEa2"
-    "Cu2E7rTi9D8NUFYpD6Js1kvyKCPw4QOWEHmbrIjpTyu0ya5J/mSD9jRdh9QbraWBY+6uDBSSbPlOcvxbErAmOYa+dLZA5"
-    "k2+taTI289YUg8Ypctms8EZWknh0kJvxsMGuy5bhvWEEMis9TdlZm/EUxcboAv2ravbtSgeVnYkMGTGq/ezeeDQdxdUgu"
-    "/eQJLsDFmOIPXw45avYfTXtcw0ujebxzFzaI/B/1sl4z0u4osvbI7OY01xRptN+K96btXGeMTGSYvHwrJUwAcTDbqKbiY"
-    "I8DPScWErJ2SMB1XHMcCy46MIX7IQGK5EwYzstR5pc4c2YljANHi9aHFbrWh+BzZ4UzAhzmHG+4rN21EKurvQWVsk",
-    "dXZhwfj7LVAKIg5ShijBGxVGd1G2cgdLUaBeQl3mu2M7Jy8FxoMPTnfTddmiZ59eZ8XfB84rAhw+rhoQcNt3xHJm2U2Sa"
-    "p7LvVKrqP3oQRTvZEODBuS7AR2DbTyCK7pTX12mYRfspAluxkJW1h2ztUJrSd54XFhfDE7GcAVxgSzEcZBkjg0bpXD7hd"
-    "+y/QDvMYE/f5zpqp7q+rjC+g7JPhdYdtOIeI/JWxX32KHFR3gwLDeytbzB1EDJLYuqKSdnq6TgIqKjXyjlb2osijB13jI"
-    "Kr5EA+pYSNBb8NfE+V4ZlS4erM44g9eVKCJ35/qFucLUwEcaSXRgOVsuGOnFxpZAM2Vsi5OhrPzfdm84ideNKCoG4+7e9"
-    "2WsgM9bxen8Ze5yQ2EPfCZgRJ2gY4pw66k6rFVLSUsbHGtu0tpp2xDhZDfAGO9O36mdESwTFv4cW9qYi/5kSt20FyIoR8"
-    "q1RumBF8zXyhki/k+IJvvdqhULM5uJ5SrLE87ZeN4qTES+XKkR3IJQ6e3VKBLWTmVLgEEYIJiVORg717Iy9uOC8DA14U0"
-    "90WBVBW/12B/64a4rZbCk07SU4ihBGYFyy1IuYSkauSCGk7jFYWWCZ5RySjRVgoG7RKrZMssQENdpaT9oakneUUZxSx0w"
-    "rCD8G8aFuU3SNXy93d4xBnElazOsVNDGhunWw3s8aFlJ+rq8W6iddOIrftcpARTnBdIeWEO7vopmz7yt4gpL1iqGVCz3P"
-    "40MoySqHdmMp64WsX4p02jZKL1GlYMZWvYLGaqWO6vY/blqaBp/DU24xjeoviyzQS0ZcLan3IEzpI5ZdoJlNnpvz8FKMx"
-    "snXq37Un5cRQm3NxkCkOktbdEqkfIUyda/PVHQ7/yJcgzEU/QVR7bAMGqFAGJFcG5WxVxaxEXACGrN+waNtGHkkTaWYiZ"
-    "Dz152jC7iQ7YTqraJIPEh7h7q65NWCIJlE1GJj6+20SZarl6lCVfn/iMUWV+meNxEmo5OVwZ6Usyli4KocVp3DkQfQrqz"
-    "ZNze7TD2+AwDfutNV8Lbk53SqTrZOhAiJ5OwMnMgPlDHZg0D5T5+0eckJ7yMl+MTmBPmB2gocJ/c4nbWIBI+QZrYJ8waV"
-    "l/ilzR2Sc/vUQFkYn3lZ/Gp6I9gx2Gbco0utbFek1SMCN9m+OySVNTmVwGFoFxfaJWvCPTJhayg3mY43LJbzcBJWFJ85Q"
-    "uifqUyYIXr/vhreN5iDJ740fTffisdWAXxXEGSD6MGEoTquJj5MlLwRzwUt/qU7W+u2SqAt7yGWGrCKOcFlBQSHRghnRF"
-    "86CWsKiOnzDrSImO9rYoBssmGe6a/9Z92Hu2UOM3RLPvf2mPeE6KNhmfQr1d4w/CVxwoB3fqLSRhN84fTyEzIfYXawyPW"
-    "Vxj2PRyJZxaEU10MhP2sbqIMFjKq6bsTAf6oNnIC7Pza/IvhGn2jAWN9jb8FIbHYzW704DcxiGaf1L1pyEpnI/uBd42oV"
-    "XxVe0C1npSapMZWh0xOoWokgh/sCM0ZTxKSMX8kCp9Et4c4NsHJ8VRRJDzNrjCeGtWc+Pv7xnB55xZLXF8V3Zw17OBmLP"
-    "g/nGHRvT3Qbewp47FjsNu3GmCQOAVq3VwbXnEbmliggXdDCaLHi3NRCe0tO0bl6ZQ1sCqiIhMiJqVCDXIOxxcmdPj5zoW"
-    "zw6nAqfchyRWzKzq+5Dcaj9JOeRVEt+xYgkbaLoAwnZtDQ/4Zx6zpyqPVzL4epLPMcsn3tGBaLmLK1+U7jdbM6nuLu73F"
-    "oacmvErdzWXsp8TKsxKNpZ+raTIgFugCXBwAoBSEKnpzujmFtH3Pwpf07bzsf+VGkTu6SALIr0ZrTcGKnlUizTsAT9FMH"
-    "lVzUCMtOlExUgA1gVnQ1FSosYHiaHl+ZcoMULy0Gns6LV7NIGgMO8odlgjcSf8bH74aUU5pFnMiCgLwzor1oJwMwBaH/b"
-    "vAhVQ2O/QDLaJMzNWXvOZ+2Rma66na5pWJqQoYVRoqE7FQ3Du4+YWbvDvgoSaXQaogqxMxJEFPswUXDdaNy42o2jM+IGb"
-    "D4u7uaMK9yK96VNC2N34mvDJ63YA3RYTBeya2fEBRCixlveTgsreNLc1JiactOKcU9lkQj+wK1x7ntbrs3HE5Py1mI3oq"
-    "tZlMMk/0is8RpY5g9vum4PkON15xAqs7xcnuDce7TtLlpGi5btWai8n6yjSe6QUQ7bmy2iPR0sWkGhGuRqsMBBsxMEbn4"
-    "kMxjWMlN5f82nlzYRLXhJd9wYz3RHWUf8MaIoGSWROotnS2V9nfkgemSOH42lpPPzC/5v0Ec0DYsQ/SAJ+rpYlEf6p/ev"
-    "YApHm3YBas9bzq3ORMslvITW8CaKvmYzvkt7cq4Tp0Jh21bnvvsS4dtI4r4SQyTF34priGls+FpMA853QEuIF1Jtovxob"
-    "/t7V3TJlXEaVOKRh7RMSCQEugUcsuTs+jrUiJjt5s+EcQt1ciM2pEYIWei0T1nD6YLfS9RxtJZQW7e+RmQupl0PetGNpy"
-    "t1C4m1qSvrRs1eeLlUp7VunQg1ip+R1OjMjW0WCOn/xnnAOm4CgSkLHQXiqfr7xbffiKPqWrwRo+0sBx9OynPJS3Kcwp+"
-    "Bx1Zp5Efpdha+2Yj9/Z7YounnstsNXHEHEDbez+RkmvWp/NrYQ5xkoI1CaDnCgLhLBoFi5MA5Bs8wUPUDrXb5+2/8Mz+Y"
-    "hkVOo3a+Iqg5T2prYE+o6iJKchCYe/8TEhG5xtxf8/q+llCfSTi8G925N9QXehGWHAxPojpERVJKyqqmurwihovROjVof"
-    "aRvrK4KfC1sYGljuJJ+bjbwarOKRYISCZMWzRDg9h0nW/oQ8saBkIM3IGFiUDbJ38fj1UWvvkTIvsE6U73gdXaIMGcMph"
-    "TJeno1/QxqXWXLv7dL6qP20/OS3H2lO3mDsQhog3pNBObbFBmZOcoJFbIpKTJmcOpAGKJ+LNkoSklYXborJc2iNMfV/JZ"
-    "mfpzCL7qbJdjPz8u5R/VF8zSn1ZakhPFI1RWYdL0f6Ukoak4DjlVyxZIKkrUjczDNy5goZAMN+3iuJNQB+AaD9LgUoIuc"
-    "crTWrJVuDVzD6Go1PMJiC/mXdZz6zzXxeU8LRDuhWi8R7St8X/iI/76wbyJRWYuVnP3PBl2INCcu8fG60V226D2se9rk3"
-    "m7/gBPdio8XxGNmJUpv+Zms2LyYXtbKVBsUeNiUiTzqF1jfLhEAngzkycHKHFrwP4jLwHFsgqjjhUFSEFY++5fJNzkisW"
-    "b//aW49b/CI1yLox/ix0ioa/uKiwr8bZFI2gPuNcg3zRnteru73GVbMJ5PG3Dp5oN0TZsgP6KNvo17SxAc0H/SWnSXcKj"
-    "PXloDTTdEKSVbhOlbH0+ie3uqYtmwsX3u67uhBxUB3nahtz/9cMP2UrI/gC4ZW5LWWB9p5jh+CTG5JiuEbBnvsgudvwdS"
-    "XV+PJ6HJy4qTL4iOYue0wymiwUxRNSieWOMkNX3vuPpuyduLGEf5CXLlgZjKm8dNP1hdbLvH0NbGrRIzJ9VIqOevgrHjx"
-    "U6LMak5CMvDx/GTPc/iiy3tC6BMGOwdtSGZUxAC8eUvq1POPjtS/BepRRbEVFScpw/FNc7qYIBICPexMZlHnqW1Bp",
-    "FJglPaOOEjkPrpx2lgONmt4Q0PZLIY6Ep5CTREaQzufe8FpKbh9Gm9mdm915nru3Y2BlIR+rG3TvY3SMOmeHga3XMrdfs"
-    "1NY66WOTFVdD+ptbcezQcq7rDtFrtIyKqDpLyIAl+X49pcQXT8fAJ0brCeYD2WBFh5Nq6dQRHOLbiAAnNwrqflC7EnnWH"
-    "aUnRL7fEP/f6TWIZsmXz2BozaFClKinveaZ9Y+fyKD7CyvNu9Jz/KujT8qS6B5dG4tTZjfCPguSn/eFDuB3uqYdqPJq31"
-    "il3s4Okiu5mceieqr2Ruj9Sj4jY09X4Md3R9Td7/msHCYxDWg/E/N74wYNRdFf+4uue2XhbTcZ8b0GzdXexz93rmpN7C+"
-    "x74mioVhT1hw8nHyUvPPxY1JqAucY+ud63kHswcqnj4fiiiGjSq4hxuu4/UEX/iZ/+clm2HvGQksDS9gO265CbJIgyDrj"
-    "PeY2hUxsPH7ZpO129gf/Sp+2Xbn1l5L/yfYl8t9/SHufn7tyxZq07nq34D8XXCaMLV1t5KSaK/5C58+oirlzuzkxyd166"
-    "ot8G8IZdKXAlR+AD4OFX+ekyNxuVdj5YW4s/qfOK9s/aytR+qUJ0PmZ3jvaR1L0aonGAw9RZrxBwa9ikK/MTZsMLlQ0vo"
-    "w1CfiD4vJfJE12ohuJ7SNwFHzq+k+fP0xWNdOvrcqzpFakSq0ZVt+cCZR876msVohr1g38uo6ibJNQHBGqo/DZ4gO/NnV"
-    "+2adcObmKAkuTy2/fOxS8G+fAi8ksuqeTyttFkXJj9BYjuTddA9Vr5FfIozhnk/iB3GrBQx/V0u1ex6dUBzRRMkJCXFFr"
-    "/JgypS4QlkiTdp82R2OqA0WbtFV9R7ctB1gHcekXcvrkmZF7onO45C6n5TjcZKucv9uYo8btfm1yHbQ/PTzQ1SC+dAAQV"
-    "YrLzPNvMp9ycSwpctUmBK5MUmJCJFyqf1TLJqFjhczOxri+olVvEns+Lk9begui6CQ4Ogg6b2HKaxrCsaSMmGriqRVtWm"
-    "TI+Mt9/fH292H9sY35Zhclb0D+83edZ2cNhSXfvze8tbkyWOkmWgxAfMK/ZB3fXkwZR/E7667s3ZthzHnfaqgticLrKqk"
-    "ZORd6QJMcxH8aP4m7R3vTBaBSPGShc/uvdlMBibn67m06YdrK/9Q9QZxUGnSJ7AXEqa+lsC7DIsyuJIsLX6iae8mvYBjI"
-    "cAfrcu2OVB5aJttAmGs+AdntzrRzac5m+WIXvoRVEyBn6P7r3AIERNjczMoOt5MXGolero9E3sjYQLEmCaLJVIGES/0Nu"
-    "5mfEMIiOw0RezSW0qx9xvjQOOpxvgV10jNf02nlNG4fqy406YS89cJEuVpMXg00yPQknnrv775nXncjZQiVcYdMfP1BLu"
-    "qO9BV40DyaLfnbQBiIcPIZ62dUeZIPxg0gt+7nUkSa5kmtkkHOd1DDijeWJk898mUNJYvxKMVsL9TjarC5UzytbSllk5S"
-    "itExNDiiHuxjxS7/kEy7kGd2Q5rX5OnuyppU5o3i+SK8kz+lhJPmgjGMOCclV6kvGq9ByTL5w+rqHrPC10m67lYsgNwnS"
-    "fhKQL+k7fmhrc/bm/x5SBWM1CXShUFkmDyCBUCh3Tz8jPzyinUMeoVKLJ9O7P8A7YkiAuhD1oW73RwtlWCxc2DXYnyIoT"
-    "lL+nAdgqEXi7ghi3rPhCKE8IUntfKjw1hlS58e0rG7LhaYNgDuyL0zZeuRQYxBv4KpdimFYLWnqvYdgoHUc0ufs03m/sd"
-    "8OoQ91PO+Y5nmjCHx2euYNZMSj0SASJimOIem5YSeuJk2enJHq7syWQomK/ubs39UJj4QDUBoLVXpaZ/s+D8aC4h4PHNC"
-    "ex+meiOp4kdHzDPKDAG8QqXggpRJ4V2S+39VFI7ByaiaepHZjLn/GMeMQVVcpFsmkMzDGH4mBOF4Ae2w9xZD9XE7fdiuL"
-    "NPVs2oVXcGZXxvDXeaI3FDaxSACndTxoZ9+6uEQ/gz26x9TVOPgoo0ErvevZAwQP50AJGie8ESQ+uBGOHmhVQMe3Cix6S"
-    "NEki1Bp+/CO4oqt5s+hYA9STrjKwVL5eLjWaPiN0U+OXLf/Q1fsZhaCZNiCqK3NoglUF9yoYP12Y3Z0rCip3P9b233zzC"
-    "iY0Z7SH81FIufGHUrijYT7Ta339sHKNHEsiawRbTfC+9LtIRkTpR8SDjFzKPlDVnNMuzjh0cJv64lIyWfF4ckD5kl3SPJ"
-    "T0/Bdp88n2K/9E8Tx5L6Pnw7/BWJMYqx8iWQ7PfKr4bA4k8nKaHZSd2EDnMMPNp2HnBOsT7E+8DeJTFMUhFga/7bqKIKj"
-    "Ku/uEwZNAXU47H4gZHsvkEzXiNL1c+5Lz56yTT9z1A9aiibf6ia/OdOh6JVEBZoMnavBkvq3RcPuHGP2zhFu27ifGqRPW"
-    "W+wUKxNnb+XjN2yPAdbS2HxXJlcmNVpC45IO6lk13+dMNLBxSjvYzZWmsihjEt3L8sg8540lRXyIog8NgyKyNf6qSjwdQ"
-    "IL/eSBfne7FTyIP6Gn/3z71nz2J96J2OfgagS836CSGLaTBjL1MDBExpeZkNE04gDwHY+48AbLV+7IMBw+vr+sDs3b7Nn"
-    "TXFmnQnZ3O0MdtkMiWVar7HFvjG0u+WP9dTO3Q4g7paDX/Tu3f0oH7qtuLO0MOJ6L09r7rAiPNUvU+rGlOZGz9PXXh2Gq"
-    "TiJhPFNLIFN+H6fN4PHfj5cfEgjra1Cm4lUad3ZggpwvbU616yWrC9kKzM9x7EDEhYeVn8Gg0oon62CijKgI78QIeGxy7"
-    "28zVI8TNIt50xL0TpalnXF1PSrfvTMp+UrcsukGQkuc+3S/61mdnep+EnMeRrOyJr6c6Q/Zl+2GiU0El4WL8hWIeP6DHD"
-    "xBv2zS6uysPDh5t6b54RFxla0jEGrQQPd8yHBHb/hwmIRdxRwt3YQyYWREnxsO5damyB9nsGHJxkMgH4WxysW95DFhTbf"
-    "GD08GTJ3GHCaT1lXv2gdAt8OoqtrIYleEi2g/zKW0TUfw4mi5iEy3WmHYSpc2SwZPt7KgF00LWWOzvieNy2tK6LKEnstf"
-    "nnHGCUSM28MSzpR48thdIqc7VYOJuAqIkYyTw6bSAd2PDOsib/GNZWzXbU/fnbShomjWTJGD8aITdp7uaFmY1qXW7TUlz"
-    "ssiWgz1OzcIj291d76ck0I+/IdRY95cHdDN4fH293q/6j5HyKaFCfxEs1JpH9rBDFX+6RXN9oWD8acWUqqtguFdKb+4+m"
-    "JR2wnF4ZjgE3mCc3FhuCThuWKVIOgSHyIWrcfph4vGXht8sHe6cJEvDaPJjZjLLVgKQqICSJEeZ59Oz8AQB/Ag3JD8LR/"
-    "HuhpPshNdH7GsEn+fUSkvP5sbh7Fqc6NyH95Mq8vL5bee8ycO0I5ZZ65aZH09ISa/nt74tm7x7b8mbXIBMSVThVJ+W1aX"
-    "qnacFgu3HwaLMEVweccvPCAg2QZ5DwFc6tF1X3VlFwMrJO4hJjYXR95zh3gw0Bo4sWPO4u/teh4t+EBOdzezkLb3k1eZS"
-    "4bobufuiI1xdPa2q8vw1ERMwT3zzns/OxpsZB1BiKwJtNekviB57WWLfNpxxnRWuzXbC9qJz/EIiERRDVsU0HROpH",
-    "sEumzD3wirz+83d2h4Bu4iKZctACe+0u9ueezZ3i3sP5LSTLyP1E2w+xYxXK3B9vnofHb5yRFL8UrB7dyD0Zotk39FezB"
-    "imwCKHNp1UJzfz1t+gjblsZ8kpqKoT0o/CQPRM0ASlh+KjTVx+mes4SFcrwmw+t+eQWZ55jJfphTiJnvHZhqKrhwUy7GF"
-    "We2lx1OPNrgc2j/PByOjliU6PuEz0psNgE026p6oX6kp6RxKLIUcxUViQFORNvUX5IoewJJVgTjlK+Pau9AuCOtrCjVgs"
-    "cVYHXmAXkfqBv8tKu9im1bOb3pQm+K3GbhmxT0vMSCi667cNu7ZflC5/eZn8En5+Q0KmHOb/4TI7In2F2D19lowFRvHTk"
-    "n1T0B8/4vM59yItSKOpMjUO2ne6FYFV0cRVb3cx86Jj/kPrY2QSANAP/b3iOHnxcoOhLkQjybRIzFcZEyEfsGtZ98GOPL"
-    "HKDpPEgMM3iqpynbMtbKDSEHT44fOXNkUTH7a79kVo38k99pfWn33pmXmpd6ibc62LnvONZdbKI7vWWpDfJKo/7sZzM8k"
-    "Wsqlp+dlzPBdKKqh/bOtUrs4eYsb5VBiR9mw1A8k26MKU05e09yrgK+QxqbOCVg6bemxbMkabz/2wa1/5WTEidQqpEXbX"
-    "RzK2mtfgeZU1jS4+c9LuV+HNcEcqsCVInMU5JmwKBvj9EdUS7DjSyfixOtPJ3p56qZPH6m1yVWvZYkCzORAgEhaz0vOOr"
-    "/T8dMMRt+PmoeGzUcNbpXUfOtM3HBxRSXwcTdBa6+JYO/ccVwLzafaewIHLJCr6fVX3k5d6gmA0CULkJEfaHt43M2mcHv"
-    "Rfat//+o6vrX3LKWPEnVkMKJn6IGd1wnYsTn/gliH841f1rJHmlafUvjskYY4YPzbYNmcbH8vVRKIRSPwjelWV/TM9OII"
-    "yShrxAtYygOob4h4HMkBVBgc+n84HgJ/woRzh4AP88aAn8WpIDmaZT9bZfORKsBGetU/mUG3WW/pic85CyHHbM9bOtarQ"
-    "X5DYAgNC7afSEXhp+kciTzu+uI2bZ6cJljAG7gi26o/3my1smLqCGT026BALaLBRZvtJAS83Lj8gua6js86TtwY0UoEAp"
-    "Ba2LBuM6X7SlZmF8T84Y8tZJ8wZPld4ynzwUuOc7q2B1zhyh3nhWyvcTQPpNvhUuiLGqW+99CZbYt9SvTWyIgS+9+GZ7j"
-    "9ROf2/6D/parI/lDdZ+7eIiszcC8e+IrK+ZM9ArOOpCew5a/h3tpwjRLXoa4kMf9tYH1HBj+XcuFGxy0s0FcON2Gl7myG"
-    "7O6EZo1I8gdAKRyzhn6Absn2ZQ2+bJ57b+II1iVc5Z+FoYZ5zENJ15QvPkJFqErzO1ZEe7EW2IfFQmGT7qfMammXzfbZH"
-    "iZwvqqdZLVVbDTutaFc9YUyqaPZqQAURfYFY68HyIBlTq2HUUasg4Zzf1SV11H2RXgIMxpH0W6GRvUdO0HeaC0A7m3tOa"
-    "6g5eIxDswdE1Y4Yv7J+f9s1+sSPq76EIhLdgeuPhSJRyksW5PsEPbo5mdJvvx+HGEeeXF3EJ+o8HiupHV9usN+7aXwLce"
-    "GkD7Ol/hgRCBY+J/vxhjrnLdE9D9y1BXfEgSQIpe+3ESoY2rVAG89FrXY/mmyrsgAlX6G055RdDPASEK49kjwfFLRxeYH"
-    "lS7WHCfiqWurPLauct2ynaLaEMmn67abQ0nTF9Lww9BzHCkLJB2M+7d4/g4PbfsHDJoK0P4KAUVjCTFNqKNNg7Gj/CSKd"
-    "GLAXilUUtayedO6uaE07xqva90rZ159xu5rvJ9IEzdy0om28HeuLpus5B8dlmDKrwj8Jg42sNu6VkoFB3yegHCP9EHtIE"
-    "liOw2b2jevLbBYcrSsjSfBZWjMN0gYpdOlLIpynutt0BN7H+GEja6K55Mo0YHfkR03jo0gqAUPwf9CfucLnHzjfb1QSD7"
-    "NAvWzkUf8P+aXNzavFDGVWcCIjVtxJUw+7TWkiLFr10mWDoMxnUqEPgbd/FqL+o3kUIUMgD6QdsbxoxvtKwubwYRlX5kD"
-    "DrwwUTJnsAS4LmeV16FkzezxHZ4jarpCG4zBESTS/4XfSzu5R83VMli1/Lvnn7cafaHZtaHNl9CCwMgZ/zc6xlvgexlta"
-    "MNbJ0KaYJWlgfclmEyxSm0eDVkOk0rsPYVihzKO+96hdvlSHcTC6e58EcLdYPEYNZnK8rngJzidVu0oRO9Fbsxmtu4E1A"
-    "wZXmA2IEXup2bmj9nY7meoXHD/GaFQRe4Q9cnIEbfE1IJt3WGw4uyrsUCJVmENXqz3tdHFwG0Whvim/D4o/783u2w7D/d"
-    "bM66QZsnMxWzrxVQLHauMvLqG1eYcxAattRC8bLkdoRj0f2MtyDuNGYEs9R28HclPyDc4q+CMt12Ybsm+kxZekjNqgTm9"
-    "9BnQq9doyeaEPnsO069Lr1n73DhJrIXzU2IHO3hPEwUMTFaUFszPy/e+K24CloCLf6gDWyLRg93kdC/neIR6yBsmuDxLD"
-    "oXf4yLLdw9xeWZilbhgeEgzsFUi2f0OdnZQHiau4u3uEECOd7r8ou3TaabaGj+Ph+GFHbeaUbAEspAZNa0jVrfJeTiUqx"
-    "LG5WeUFTPKC6G3p69EG43h8W12jqKN+D8Zf+9xPsADtTH5Ek/L1+t8i490tb4z/s13t6y2dmtnR4UTtU79iPnlrra5McH"
-    "zRHNVTa7bKyYvqKa3otwrMzS0LMgaJbL/9xw3fXbMuRW1XbCsu//cquY/ZKVv7cxwqdlEHkXqFsF3IF2AjiCLR2bDH09k"
-    "7T/MvtfigSGSYppSLYaCODvM21Z7n1Lu1PMBNNjjWEPJNF6D/5hbx/RWX9G8+iDY39H1vPX2fgCkuFAhj/KmEMaWverip"
-    "6etSErPg/L7GvzSSIrCj8nvbqus8NVXqbhBPx5BjJdQ4/nODA8Cy6xdi5MRC5H5xEvmBx8RWt/HOSIlS8XVpNIZas8bwB"
-    "QkV6crqGmnREH7iOrKfyxG8r90IknzTbnQ2Jg38r6cBSK6Zyi9ar+pe1tQ9+PT3vBCyE1a6sgKpB67CVIWTUoOMscusGT"
-    "KiZwmSejLrj4S9Vs/FCPHWJIHYMRcq+2+yqJrK5ljA+lzaWnGwTHNkEBWbxOC9Puoh9bjCXyj4TP5xx+G6ToxVq2W0iiw"
-    "SvFLRbImykVVwNxbDpgeVDz/pqhKU5b2QUPXOVbX57CvG/qGTKyhh4hmiXSgtPjGcIG/vsUmuaAM/zs7UP2gb4dzZ8exd"
-    "gzsJODz7Yy7Rg2eptNGJi2TyqSGFlCIur6JqlZ5v1J862RuN1PMyGT9Qz1wImHxIU5WnnNRYIwNPsT7VVbZAKm4SFZ2j8"
-    "80EgdNn5dBk2OQ6sR40rSLv+1tOCG1YWs3sz4Kzg+P8Ep7nKVK9L1zYuwUnLMIpoolkZU/5rFu+OjGXy9bzKVwjDXB4Ek"
-    "1xOcBVXEyXCH+yjmL6RRIIzs68UzvWtBuTtPKyg8855rvhi6l3O4vheuXqDWGyWyGbcBu4e4JQGRJPzJ69UU9zuRoOhwu"
-    "JUtzGXZWYA8vollbdsDIvZ+otMX1MCDmxJv+HnokTsURy48wdU/OLUCmlBOKhUUnUK/ygPCVBz0a8SqmOKKQx/BUR",
-    "c6ip+LQFH1qAxDVHTtff+n5zQvNp0NCKLOxqzDYqn+YIvcdppdAa3AzaEFSw5SnK3d3FdpYgFLNKHltZwQ72HESKo0wIC"
-    "V1RRcJEcCnJ8JuW0zc11XgvujsejvtBpU+5Kax7GunNr9VIY0ivrmvqPMitJCjC8qH6MCkMb3SQnwacVuK2REbyWNX3Cp"
-    "Mm6i7nYvwbTje9lBJ/aDulOtHG8PqN+ksVWr2ctxnRXD4thuobyTjyl6KW40Jv1MvW3uJNcvBmCNoMhptPRf5CCfrwVyu"
-    "OegUIOzBp8alllbklA4M3bpYlfyOJc50c8QZKerguJAUap+eCRzitrVqNo3a7vOKIR41ig834Ty3p3OUEpOTY8EqGQpvJ"
-    "xo89ikDB5RJcrz2t4vh6bAhSN9fXM0Kxqw1W7RvPwvY0zGZvhgy3OSecXSShAFgOrzxUfoOJnRLySm8MrFG4u0srS2Awh"
-    "5ds5y6kpkxABWnBezqSp3/BbMP/bKElgRlP+Ev1HKULuvDh/4xo+7Ot5QWLxOd6+gYb7Uv+2F/hS8TaiWwALCGwPjLwFI"
-    "rISfeEXQhFqxgDiF4i4C0RU0DC5LS/5JtliWMedY6bct2s1rj7ZHD0jYDuhEAnyl2cfNFs/RIaUPN2/10Tvola4HbpBG9"
-    "WAcdIiNRH8AwcPIGYBZMM/KoUm95+8qe++1D9opkLe+6c2n5IusPswknRBk/F4XOmsG9ooM/ZIeqN+oFHQIsi/Ivp3/X1"
-    "XwwKqmQk8M//5zPSarwuz23CePouL5g3Xmju0nzdd1JGJw1tfiNxVmp4j5iwA38lHNLNbQC/UR92bDPX19Tmbxx2dOfN9"
-    "fW3iETNwvVv7F9R6OQvZzJiICNzSq38hX3hN3g/Us2XVNEwI8918hLpVO03cBCIgBY9ThjW+/udq0M3DPWARMW/f45tFT"
-    "58fuMiUhzSzPIegKOozWdFyPmSs4GYT/2jST7jjPGZnjo6/NJ1NH4JlkmOs9Noc+fqud58njyjjXnb+YTWB3WbE843FR8"
-    "rN0dDyVhGgM0RtyO2TNOGvgrYnHe8LWbhc319/XI/BQE03NWfmuD6j0a9PHhOe03AIgrzsyQq5UaAAaNMnO9X03ZCLaM+"
-    "brmam3Pyl/uJGSq2DRBdmpXfsD4jhBy5JHCBONonuUz0krbFnDjGigkYtb4Mg4+Ikh0oqvRj+Jf6jTGzD6jiHaRCBlh8B"
-    "Q4WmforotUC6pn81WZSKpmpoPs30x15ahbhjl0ltIOYSm8k2mCdfF8wbTi8vL5mCqHkTaiaiJsWw0ejo8EWhTQ9mj/xaf"
-    "Zyfhszj+YD08o0oIWz0OyWRBtt6q6jmF+XtOm3toAILNpF5fi5AVnKClAlZZJMSkrpQHGAHRO8P3jJU7kt9EopR5TigxF"
-    "uKDZER2Y/+dmG7OkQAovRRJOkPwhHUxupb3hYXtwmflf6+KbkLZ/mjJSMhILrJ6y3NchPy+ETiLPFKSZzglOXkZVbhGB+"
-    "5Extlt7YiDPMd/7iMlT+2pj9XVpiQs3xoABhxIVF4lPDlxFa/QpN43o13RnHvzZdxImcbYZbYo+nXUHq50adGz6yqT18/"
-    "euW88V2vNpmqCBWN2O+KBJbJeQmKEAl7RWh6c7IJuNEhGI5D/fOAitsKmx28djsKOk0TA2ShWxCCvNQoo6skg/TpEN0+C"
-    "u3Uh3XA6bM1W1Yry/olSNPht3ZSbmuT6nSqXTvRRDbfm7sdhk05fFxri3SuPactNtBJvQIpw+b1gRt+OdaV5cfWIsB4W7"
-    "ICShLOaN+fpLlRxHcDjnNayVBHxG5XED3rnUkmmklc85x80NkKqPdaK5eS6hHG45qRpQPsfQRv7xA7MO5mr1Q386T2esm"
-    "tEyjwjULsXwYo+EKBwmVZE31R5Ncgefnm3WRzIIPiAJpP26iVZoQkramYskm9h+yAR3kjFjCSJqoQVSlDUFJTOLsmCT/g"
-    "ronEdtM4DGJJEh133EWcAl+FnxMQa0+SGogra64dW0abjhz3oyYy43PCSy8zMlO1DHmBiHUDn/wYRoyF6PHCIpjQpM2Le"
-    "wN8w9V2wuTUm0rw1qxlU3NuBZz3KV2X/Wij1PFU5uMYZbOo8GPiJhI8JtV84gD/V20YcZYCY/wZrRWaGZTmtlZjTPsuXp"
-    "FjLzoC2OjIVjosBPJmN6azSzUzCwieqgIZ1Ohf3EhWtArkfIwpUvO1oWK/MRMpTQjIHcPaR5fhMH3Oj9SPebL6oxzdiIz"
-    "D+ErIYp7rC/ax+KiSQMNg29xCNh9WVQudGEOCAOGFdX/FmqtNSdJNTjMTaRnxz1b9ca79NBUO5XkoNsVUGwqpBe3VqBiH"
-    "sc7/5DRGr7hRahw0c3uj+m07WFzWyWvd+nF7VXk8zMCFNtqdh6a2TzjOHCiu5oF782BqwWS1DLHsG21zuIueP0WZnH/0c"
-    "zn6soLRQ4VKmTEDnq5gJiFJGKa3sCD+JbZBRMDJMNOGXPCRBMi1dijbDhzpo/TJqyipMwBThPheBcaePA88QVP0WvBIBc"
-    "rEeKRIXCK9m3RqZmpbOeQ8OqZOWZ2581XrvoseJenheCEkFFlkkDSnsAa6qiF6s/YFIqFj8bblae4OzP1zAZ9xaGF6XMt"
-    "4DFcA3YzrBZkEt234Oi+1EMwr/EsQGhd2DamPaaolzg27gLvCg3FPnhk3PSyhJTcggKRI9jVS9DAdkaeNxzHDtTlpc2a7"
-    "mHSIaedZFQaWnIcSSi/pvelgKd0YGh4Z4dgVKJBYnMAzBcd/DwpcJSwte+Ycj5lm7tF0qV2ZcEBKA7GU3fdD6whb8BwLB"
-    "Gf3iZcUleWACIwLt6Z2zxshzgp8qQRIX+vW6L2ySDILVhHK04UUkZvpQwRrRp0/Pn6dJ2njSGAXoX1ar6FsO4bDgQ8Ass"
-    "Gjpmn2Xv0wNgrnNFTL+3dhtH9KTCgtiulg+4vzFPBD6ngPulqEWS+4/BZtqQlGFmjv4q4EhuZJzkSE8v4ZamEpsbBs0tr"
-    "kQ47cxixBDdxWzCGkVvwUJB65mO1PxdzJYON3Vjd8Oglyd2ZfmXAc/WSyBW9isTUMEKhn/YtFB6ZrNX2BVkwJl2rT8P+Q"
-    "wRlWU0/pqe6u5KKNkeiC75LQ4Z6kcmFImJIM/ZM5sfSJ2y8t5JIKkR8FhRBZgsMWnoMws/EWRKCvEe2c10suNVKL2uu+g"
-    "7Hb52N5ZjX+opD/ZkkjHNi64h/xLc+SIeB0vbqD6jKg5c5U7dOQ8VwidLI36JgYw0r9RtVD8uq8Gsi4GZ32a9EsuW02df"
-    "Xp6EroY2KZw7+NzhnI3Gaz9sMkGjRtETYzFbPEkbBagPtchkff3VeoScVBH/XIriBH6+HtNmwC0KLJ1cShiQr17XRbnzI"
-    "DnPqcUdmOd2O1M2W6J8ApWj6Wei5HAiSzKx7DrWNxTrq9e5cnfpt+E1seO0R/emBWjOghr1f0FxWyy1XuA10qIGXUqLRx"
-    "1DunA4/x8GPpXzzPK17JKepXl3iWa35Izi9PPT63P1wMPHSrntjVkiiV7gY5S4joGYL5RkhHwsXX2UTtpbLLdTaZwkM5t"
-    "0kddwZA1fosgRTOzhiphq4Yk8o+6e8ZqA2iIbHVble1W4L/5GGDt4KdIVI3JUkbytI4lVX3GJs+2w2btM5JjsblS7",
-    "49nbKYx9GFleZ6BCIni7MCAMMK4i+Crbvmav3icwNVoq3w9OsYRqM38hQkzWfJ4OU8FULRNstCzj5SGdttT0nTrHAFgYF"
-    "wm08Ipfbcb0kqY3Jc3lqSF/JfLn06Q2q/r/GrrW9beNYfz+/gsbxowImRFHOpU9BU3wcu21iJ06bKG0dhoeCSJCETQIMA"
-    "IpRJf73zjszu1iAdE8+2AIXi8ViL7NzfceRJE5TURY5tqnW5Iu6aodL5ubWfFo/aD+PeyTnmbbjrg8wVybGoynG2YRx9C"
-    "0Q2pnhD2iyKsP98ye9cuIRzfTVLEnzQ9o8Lp/iEqhm9NqXz20m87Gq5mwjQuzLRgrs7EQK7ImMtcgpnPDcme062EfHAd+"
-    "z28qmM4k1TvD+codnlr7kWt0rvXTuneRnuPAvcmjr4X3E2XBv3aNfF/Rf9FiX+3LI1x+gPbHdt49j//3VWuutiN/jtwdn"
-    "Z0/MtzCDVKcTwMkkdYLReBKNjzoOlyenWw63QXcmtcLjVXU6hd64wZk2WEjLEjXZPPPiBmfDea4s7Lco6FN0P+1JNlfJj"
-    "hpc9W2SW+X3HkwXI8+XOt7B5NtMsYDCuoNRs7VDEJxMVuGOJAPHT+oEBjSsqUgfA0kbCDRMyRC4Bud0H60lR4fUAqkZT0"
-    "LqncnZwVMegb0VrHNJtwoWm9W5qVuWsSm6Tk5rFKroZo0sN2lnxcuDo0BPJMYYpngLr4wZttsMOQjUZByM3vm4HcJNw+Y"
-    "msOGAjTTisvLqlPPhOz9nHVMjc8ClCczvt7v3dWYSStb1WdmriRIw6U5LF3GYImd00R1KhRMp+/6iDnUmjgv4vlZoefF8"
-    "lLgiTPQh8ccnTyGSlFgsaPLIm3y+W8PC5Pyokf57z365uAC4f9fr9n9D7sVMcdBAuFQ9fPkl6z0+Ic8dn3VTo1E9SX3+i"
-    "xAViJadF9kkxGcb0sI5KDnqvcs+lK4MZRP6riyJSRP/GKpflrSz43DEEAH5RwZlsaR8Bb/vkPwvZb+KGtWKtx1g7Xfc9D"
-    "x/a7lE4nQWxl/ZMWFcxM+czQSN4OaO+W39EDAPIjKc23ta1xg3dB2oXKTnG4349zx9iOWUi+DTQtDvkHdQi3XQ0JtAL25"
-    "mhD9PZsRHuiQriyVWFgt0lkyPzFmWX/VH7MUmptMPfg6nMDB9lsdVRu8oycgPR05GoE/Dd8j+jEzRFt4mHyF+PY/6Zh/T"
-    "Hu/TvpX9PFi/SGy0ZcXQZVd9G0HlQCrhVQNBAwYm1DpcDS8vtI2dbWOwczGdFt1kvNM8tc9iuCUQSbI/r4eNu69q6jR7N"
-    "ns2vfD3z/ZBSP9dcMG1mJheXa0UhmU1fBUuhnujkB8uLmbWx2tPn7d+sRus6+40335xP1DDW/UiG42L7j5Mw2l4T2drEa"
-    "b06z6cEo+y7w6nB9Tw0+7wPszOh/dB5Be4rnBtIk5LB+qpaqeSxx7QpNswy5gcrP6DHGYOUc7NtPUZ55RzZomObwQXAGj"
-    "ykKIrVxXs7X1U2S2KmCFJH3380OOjRzsoXi5hmkptA1SMvx2rcvMcRBjOEsvdwWHtJhuMpfjc9rZkMDz5RC07fwc8QduE"
-    "lb7Y/8gkv1bTgtpbvJzEI5h7aaPUPVI/y1J8qTw2wdPOcTM4nTBV8u7IxNc3dVyckzHO3KI3g2WNeIeJIGp9v6CzqoLAA"
-    "1j6vKSX+N4YZuEJsr1IVB2n49mRvMU9QTZmVUmuRVV1CAtjYaYZJlFQzMrYwF4o7taxRa9Fp9Km/z2i39M6yeqDi5kRWj"
-    "d5c91A1vhpi0ivMTeIlEytj6RtMhvPjj416K4ngyfIXrx4fKTSI3hTOyZVfMvOTkDnWdS/+vRDATbY4dsc6LXzwViznE7"
-    "CXe0euuKNH94Px3f+yqyhIjHXF9AO7WsX7XoYaa2SrGYN9zvEKPTVAezm6cNKbPX/8/ThjW33cNM0wUodDua5d3W04Yxh"
-    "mBZXz/vs1XLrhSvNIUhjec97dkp0VWt9KbUkP80U1u/mKbsXb8PwAZFAUXqRGbdCeLxH64vS/hZX95lTQ3MMLOpKtN5Xs"
-    "vw4UHeMj5tEK1l2Z2f7ts8jnXfAme3FW7YbTyt/H64CNgI4sPZHwQstvp2BX2RTn535t4hvFbIS6I6lM44LRZlrSm2U0Y"
-    "LnfOPvWpRh4y+aJZ+CORGovAxpnzimHhwvdepl/TwbLOTGDpzJjqkdyUjSUaNntvyvrqlAdqr1l0vxSyIJvHauIMNdzlZ"
-    "I/yHeJ+hUakMPeC/QroObScjGAIXNwSu2YvcQFCDB9h+r1UY7NzHV/wkDPK3LRYOki7vLcMHtN0zXfh3nfFsJROlu2Eir"
-    "8fh4mXw2WNfbEZCFw6v97/HmR7qRdk/HU6AIWzTIJcn5ZiJIkJ9mIPMNNSQCJsvWZHf9lQVqovHtxJWkT1nh1lJiBRG+Q"
-    "Ue8Te9Le9SC9JUGeACGi4E5/N/Rctvj0/S4AYIyHQwLOsd34Y5Tc3x++WX02RfPxSkmqeIU/i+Y+N1mEzPGx8uSzWJw8w"
-    "mYq2wp2/kFrO+wFqZaxz5us5Z1d4jLnBybdur7F/cTotGGn5ThkjTvq4Q/vK0PCizj0fIimgUngiWy2uqTRgorrbRNaZh"
-    "oGNm1Z82Qo3GA9dZAOHqbt8OHt/EsrYgpQjywSJMBRwpXnAVdA4WxTRaBmfEaNLeWOyOpA0cfJxO6Mm2SvIr3OadMIQ57"
-    "KvlK/Zjla/Nbsps7vNTUFW37QR1Vg8MxnqhDxjS8nnAaRR77qXIb1zAvR0+eTB1+iKj/VFeXEjh6lh69Vm7I3AQqvN3Bf"
-    "8SGf+ebgj/CN9c2Qwc1D5ZyZnaQcmKeCrdiVFcarMFApS4DRSdfYZJc//HQES4KI3ajX7NW3mlZJPfeoYao+MFXBUrYDx"
-    "187b4Q5MXRi7w063D90nBli2bLdIgu2s9YvlMfmZ23H8psOEnZRJtWBO4UoWGLKA9Vz83oDybQBAGuM0mwA/9o/MxAHm7"
-    "zXVHCSbrGYD4vwVbvh9n5/Xl+vju3cuTu+EvnBcnTBePI/Qka3EwIgHzCrvUBq+Pn6z6Yh1ath9qjpOrreqD2+sAKTsDH"
-    "T0A1YKrea1Uuo5qfGDjWWVFl/Rz6Due10d4kHX7PGOnYqWaLq3swDGQtzOsaarDFTdSIz3SuJMUdNmE5fM+xKSylKkbgz"
-    "IkBUKEVC9ANKMjDLFRtldkhJVxsaSePvS2ROA+ObmM1JYRlHSXPSrDLCckvcsSDJkrqQ8NVpptly0dvLCER6JyJf5rVPO"
-    "Od6WTAfGFhq5gIcaqAGPFg4jCXJGZluQCqYfvV1G2mqfkYFx74ltr4i2H/8XFmXeV5WolLj9vgvoshsXYK6WW5YOntIeq"
-    "ADZ5ZNhi7k96tUTCSJUvvXsSW9zQdiJHCCCj9Wv82/41OL5Jchh7czsEzGe5yERzsFwEVekLfVNT5gKh7yabndWduF7V3"
-    "C+7XYNfolNU4LC6QNcl2bfECuJj2tTuj6yJJCYuARUNeaAhnxMG5ysvK7GBZJhLLogvl0FYjpQpftk6WjNZwvBAU+ssMO"
-    "mOnWSlAP0+Hn0aS6B5iqmZqIVHNUSi/A60YhD/VS8pZUz4PZRO4DaPovHA9nk3w+AL+rY5m6Fc3O5K7bepgOtZ5jm",
-    "6+qUrF+YO2CenCYZ/kSFAJA4AOi+ta1XVoLb9KN/BMkfRuIhvRvcEMzb2R9x1fdIDsJ2/Yxkt6jjjRJOJXSbJGOqs+Joh"
-    "m7dzS1uzsV0mGH1mSzEuLglnmKBMLH1uUaUdJnxDOeg3wQSVWwjelbXszaxMcW7HDwKjqDE7NVcNskT5BynIYr3hObkGW"
-    "oMPkI3a6LfIZeObSmjKIHKW0cKD4posgvKULmeQ7BDiZaZ64kI+Bg605yK0qTvk5WtQz4B3MOxhlfEu8pqHYq6mdZtvr5"
-    "i4gheVyaJvdWbbs0Bl25DdoCacmTJJOV8uYQzt0mq+66dYn61V/dGMqm8P20Dl5RnZuBIwVHIs9WxC2B3ejy+dMIc8bN4"
-    "mP7yr6tlsKRah7KprdCr8OHfk6Ts6MFhYVNER2DWhNbr/mBEwD58p5clzW0kzsiXalnFuxlbrEgKrm6qbjP32IXXVCwMO"
-    "ARs2Byct+HjT72iZRHfD+8p7WczwaYhTnntJOgrx1dZn8qW6yjDfbNU0gy1O2Dj0aL2HP9ouub8HUGOG1dPrM8+b1PMcm"
-    "4v8yDzr+aDh++91fr//258koHX0VXCxD7+nlL7+97HsO0fm6DVqBzoetbcbMGr5nukor6lj9e5PyRqJdqMm2l/6axmqc0"
-    "s5ZA/dnHUyQaK918wOXF9wwC4xdczVNiiIvgnOLkqfL51UGqU5kKgyyypJdv8AiDztEWXZbRBphtRe0yqGM58mkTtjqRC"
-    "581z8IgfYgSphTtUIxsLu4EqEynF+5iiZNZbGMPWIBlGk8h6qe42HJd4zttRJpRgqNyVdNwiiiVZ/+G8xjRdPnVI0L7FI"
-    "+E+FkgPvq/tC8Ocu397gp/gd8t0bJ5HctZ9Nil5X8NUQq1jGJ/HNzw/zWFS/G2UURL+GgxNH4LsZS4wa89z71zASAxMLk"
-    "dbBkuK67hi6AB8WfL6PaQTIU/qAYoCHFvQzIDMHCKbsd1Ev2Xy3sL463jIdXMRg4UUmZE9Mxotooou06r5hJqPTAjkPEu"
-    "bqAGm3WLH18jJn1+cBLS6b5placrpugE1iSdX510RCGnwXghqJ+uD4w1qSN7Pl8NO7XcT5Xl/b6/HISiaVZUIAmTcandx"
-    "tDSvkkQ5wIGHRlDi0zQvzV9AP5bon7RfQhyg83Dd9XBmnwkOG7NFqJ+Le05IHLTROWpanGMYJxm/zMX/MTLgvs9KFrBiu"
-    "/dO0WbEiRPQTRDD8ZPwioMsb6MralLy6hRz6RjvO5qYF4MmkPUbjZsDGaDdNIfh4HzE84YKdQYCLnQDbO6hkR3FOjl7zz"
-    "czoj+5GTEwEwSkrXaWWJLwGyb/dDVCWeelvde5xs+GDIlft095KG8GZi9US02NlWbfzoaIdg2ACHUo/0Pxoj/bEe4XW6S"
-    "KDiK/H1vqTJoSFEkApAo4hc2EUlL5LqwsupB+yYbrzo94DPu4PGakqreQN12RoHdLWKsw6VdDYwfqOqUxG16El852XH3u"
-    "87LaGG3O+bCrjqovk8W3JsIQqYe9WSJjFofDrrusKsMQRxWU1d6OM56GeVzgAlFBcIIvCQW/fceIgmdeQgwgUTiVhbfQa"
-    "AhabyTeNmhUwkkvkBVnq+CDQR3E/+8oTuDIwLid7IHC9wKOVu44UqAQQhn8pm3wkujhfyfgp5rhk+ofl9Yo++hePUDdhq"
-    "BphR8trZq4O1yggCTc9rj91thb09cDVbilWHQvx9+iAu/1Dost63jieBE0Lv5sjM/aYWZp7UFoq2paABqB5aEo15AQiCA"
-    "R022+33IneXRthkrb6o8HLsLXWA+xfwlPPu8PJ5GJ+OOM6vLDj3oQGaXTZwmeNAsj6ns4++C0STDR92GUsu7GKGEAzR+3"
-    "jU9Vj2srrxxqW6C9AhPwnTDTAd0so+xksGlL1iJiWez6Hv73AzNV2gJ3m3TvcrEtqmrKief/qlyhaXVbped5g5nYS8I4m"
-    "O7vHWcndbFbGJ/WAsqlh1iAyujUngnU+yHUeD0fvhTz5dxOl6V8gHJxIpI/BFVM6vURdRui8RAB6vOW58ucMMSA9V+LuL"
-    "1+mcmTuzghE7rzuVmLl8475RV7t9J6B+IW/qqlc5GTqCSUjMj/QJPXFhxfnReTrn9xPj5E0O4dfJ8GFe5JCKxaXQnRmup"
-    "yJYaPtZUN9IWIYUJzI0rRgiYHt6NS3KN1lo2pPwm7EKjDJZXBayLhjfzqovlYaTbdV8Cfr3Ph+OJZZr6kBKeaHjkDkJP1"
-    "bDz8OfqSYwjWLsN+SLNxe5udiCu0KQJ13HzcJLvk5ROAlf29zhlnf5WI3khDVa9I8cDkAESXJ3MxF/+mD5m4+VsOm9m8k"
-    "kqsKfKsf5KQmgg8EFd6ZSlwdj1CJhHXWI+kjMSGPVqAPC33PoQ5euPlSkaqu3btxj24dj4WJBvH1fYRbujhs98Ea6CZMY"
-    "b33NaMFumogK7I3RrboLN2Ag5NZhZZy2HH+s40pstMkaRptWp0xUqsfngvfSHgjweuKjyVL/0DvaMKD0NCs2cpDF5UqPR"
-    "ygaLKgRj1UJ5Im8YSNk5yogturoRO7RQvKthIp2SXalN9F8f3NyhEK7s/GMbFt3NxsPQjAQJAhPGuZWXuGWQRi7zpqZqH"
-    "H1YSdVYz2Mcm/0zj+ysucIQxHFk4NZwg7T4j9zZC7bcJBPs3Dwng5S+A9noq8D0I8WVSYrDc/dOvGNy7bzsUbvQFNJLB6"
-    "JwS5lLjusMDUrlpsN6KyeOIpfGYP/FkYQyITBamAlwY1dNld670R3TeQBrQAT6QRwk7COCWh+gGmSlhmjv+GhWnv5Xz7M"
-    "dI8/zZzVrwU1rWZIsviENCKYnOZT9dGPTtHgaKQSG5hSL5hNHV2ba5ZpRDqZgDj22hSLT9+4RptvOwzEeZndAJyUgeb+2"
-    "ZlNJCi64FA9s7rDehZUWGi5JdsEXgIhkMF/S/zChqVcjLKoDFuMW9kYp7yGpkO+hhqd7tZHASYUWEnZkKU3Kup6dNaAMk"
-    "Gw4twAEH9GcRd/ooz+u7ocFUDARAK2HE9bFzPfeALTuoCGVP8E3dJXGAE+Ezt8wXyD3NPodQ+hyB371/mmPG7LR060UTa"
-    "kpWHTwD5hIl1HTD0+PhFTJTxZ2YXfWeHfngwRksghrO5IiWxliewNugZkw6VtVCM2PLg8ZSNvoHjVljBLriwEXAkoKKNA"
-    "ZiNLl+37pJzmL2N9YARSaBAn3mfGNshM3NRYd2s4G70TtWs4pDRuDKOCCJd2mcl0k3iOdO9XfjzK/RiYOqMiimWV0VhzH"
-    "IOJuNUQglK+A4dBlAOZp4S7uKO2MBtgOBQKy9oe10f9EDQ3fuPkLdGp8oj0mlCG0p6y+fCoFhsOnCBr0+bb4dXbulelOH"
-    "nd+m/FpQFp1Wk4uJLjzJBSaSal6DvCjcP1kPvmxliEs+H7zBYC2uzvDCy4c0yr5++O2z+HCwBSso28ju91F3Ss8lq5H1L"
-    "FIqmToby9yAEZF+7rBotRUbdEVGoHE9n1EP6TVwgIgAHP9HlEvC97EzDxhkMetLlROhrTmtTgDNq6dWwiatSPTxCQ8WpY"
-    "nJ05r6RB3I/GtKduffYOk5NCvZh47+uNwDk0qNk9Nbd7sT/RJdyZPT42Z0916GPr3WDUKo3HWGuo5OAVnc3X5jkGV",
-    "QNDS4T21ePjdWi2Ju/z3B5d4qVD+xn1zs6urXXo1bg/IeJ+TX+oE7TVUeOaR2TVFdalDY/lkLFtO+lBO0AAaF/0T8tZz/"
-    "U15sLIGhrsU0fwjNNJdBxbgkQa5w7LI8EivDM4x0Y/YFS5Eh661YhjhHjXNF4TRIhoQR/wuFYZryfP/DcZ/Rk9f/bsi8+"
-    "iS+aWZLvaXrGjhFjgQn4s0sfD211VxxAZPvjszHO5RfaFVmQW9bl4SWKu4Zq0xezgvJDGLJVgztbQOQY/+5mIzoF2Egkf"
-    "0x71KHCcjTgMB0/bKdeflkf0moIkQw5WxjNJzCQIajov/ZTdKbSMgXLrHpBISv9zOqqnD7ATt5sdWeb7U/PDmhtarNISF"
-    "MAgW6N+JDHIm6SKzROBIoNYeYIGjOlsbi2oSKQQAz8pn8vhmB5zq5KbkIdDAfpj/jpX8cy7QA3qIzprublvAKEkpzyD75"
-    "4UhHHa0UYyJ176/8hhp8wWV8PeF+Buq6YN7+qUV8yFE1qj3WRzNts8WLxa2wS3ziDcQEh9+sDmkJN9gI1XfhMhRkPgd2+"
-    "IvLQ6BXmtSJKQyY+JZN+miVjODd+hTj8avs5GZJGRXBGpiNsexUwGGjGBxhORduttM4SVl7yNWvHZcVz8H9g7A38rBn7G"
-    "FdZGOBMf7A0rgGYM8nX0plEDtvBnu9BSSP0BzbOrlDNudCNxBImzcp8UYqswXhkp+0g6jhkKBJYKzMBBXCgDRWw56g36v"
-    "qYltGQKA8uVxJGJCO3odcNvrIRrzYGGwYN1rhxxnFkZQpVH589uS3tGIs9IhnMFTRlY4zNri4FlYjJ4jUuifQngxdVnYh"
-    "XPeb3k+wzSe5ypUyGH61Ll/OzsJhYlGuv5bbYXyFE5ONCNARQROywI3c2W2Vwosdb5nm10yB2pTzWqH24+Be846Mj315F"
-    "z4IR5BcgYtrA67Egam6jq2zSji9xTM6qoOTF5YrRCoP0Kpl0oV41qrtdBbCFUG2v6LS9ihZQpYdeKPftQsPtukS+LeNMh"
-    "Ya7UzJhYb7VnC2zCO9aAsijy7evp337487ffv3w9XKe3ptFtkazzGBCbvFEztnN2xN1hSyS/Ey/jlOdKlRmGodjnxcewo"
-    "7lpeIsn8yVNJfvHIJXSPRAUgqar7/poI4OK8z6W1IS0e4FOYMg67df3BpHRL5h3B06Z0DX6/UF+s4NcYd0LvKkXituLsw"
-    "Vhn4fEzrYP6LTGnlyCc7PFkxBwzVlSYIqncYVqmhdR6rk3Oc0PMHKMkzpqa3of9pOo70hN+O6w2Vm8RKxLvNxBOCY4QQC"
-    "A02Ch4nfJ5ltWut76jXvaHtT3QtgcG7g+Y7w/sNMMBv9d45nwTeMnPp01mFPiU2/XzPI+ueRkQarXRPQHagHkms+CKXTw"
-    "H+kLjh9R3C526jMafMBQ8Sw3qnOsZsbjIndbKmt6MLbMCh1k8GEP7RFLI+0czkhplbktffDRNnunOIkwf08GzMnERe7/+"
-    "YiZRf27NNlHRawqkzJ6k4cy1NF3OUP0I7NG9CEPQYGif+bhYg1272N5CL/Jw4f4lliDaB0fnKNu02KhfxS7U3YE5yhgzY"
-    "OquH/IjFHoyc/ZOJnACBQcZvDuJZL58JWvJiGxBhIPkAIKRWM98t1aLAm3SYdzpUasDqPjjBYoR5gizZBp/9JYfU2RSBx"
-    "OzNwsdvJgAnQJ2vLKRw6NMAtCksoNruA/EcfXCoopD0HLh0DtWK1wgspXty/6np+JterkAIJNfKTxo3tdUwzMvcTvfSHF"
-    "L9mewzDTTNdfZ5LFVMN1JGdHgWgcsOj1Ny0aaoX3pZhwXU78Z6QZQfqoLEYQUD6E/H92RvxpXMVlAi7rDt5UavWDhZdet"
-    "yqSReT9r9eNe+n8EDZqE/HiNM/NVbclroCNrRDIND4DlwIwraxBNo8ke9AiRRZL+t+mQQboD/WSqpdE0AI7r32UiuW/VS"
-    "ingFN6GZaNSBwSNt+VvquHjAVR4Ec/dtoaZAYNvh9+YV08aLXHsCfbQKIc/bOZVqxM8lsw8pSIRZ7ZWNSp05vC4ppiMdL"
-    "MJz7rHWkgaLrzGVvxFP22QWIrkSnkKGABf2nKhHLDC5M9VkzZp5iJzi+/fYXw9ZBmE1AktML8Wkvls9V529NZYfkKJblP"
-    "45FJoiQ/YDt71o5ir9uLgwHRYRq4DZD8OJsyXKvgqFfBj3qtZjaAUBDl/LHyGyWIq1Ti9o798h9otnXT0xC6U5yEjVtmT"
-    "hMnb+/fj8hWe+WIveW6ZixokGkjpsbKCxYCZ4VwFD1PgvSYvpXDNz9+/w528BKCkpK22KI5vEt8kj6rgzGvoXbECvrYkr"
-    "FD7+lDdripITIAE4iAG5JVNnEdYQqIY+WNLp57o3bTcUcnDWtcl46Y9sQrVPyQM85SHjGnKy8QoSpnb9X+5Suvm3fl8jW"
-    "NCnwUobM+yLEmVWwnpJp2P5IEbGkp+ZAtHE4w8qmrcCaEXsN0uozvFdgqZduj7T0xbiSUrti0bxQPZoBqd+9WvLnO8YAO"
-    "2AV0uI6PZuX4UjSzmmWSxJne+QP7qgyAaAiOkxO1QkVM8spuXYUW4ACLnhYC2HWu8y6pwQ+I0WucWBjmHuf/xtXL8ppWL"
-    "VZIzXAyKk3i221vLow7hQ1wDcKvMt/J8mQ4jh8yizp+x5DHlYVKa4Q02zeABjlxs4Lj7EtWkZD6NsB7aOv6+zSb53tJ9M"
-    "Qpnu4qH6Zk/JZUTyhAnlfihgFg/CC/cfx8hUPoEIpzZvSryflE4vY230KmloDSo00fyvbaEtupgOfbnhQNx5qNEb4jk9B"
-    "SJ07URfRzK/QTA4q0RRwOzM0AjT5krrfR6tHj8pq6BcXhdhqRUPbEqrvh7tuMnedE1c1o+j/EY5yj/zekg3Tyh2DwhLFd"
-    "aHlXeYarWVWs3yb3uATV1kuTjO7xEYEI7bn8EdkAl41QVrzDY6hmDkin6fsRQbg4RSGpm5RnVIivJqqnPje2rhTz+Y1wX"
-    "3wlto35HI5lQEDyrxVnqpFSNpXREVu/EmaWpPlOGVA7Zk+JjSg+DhK78uZs9Hki7WrZmtP2wf6oPeSMEN8l85QkYJ8GZE"
-    "GcxTkS+BbnTMGSqIN2AucT9N34A4WrbvglE3+d/eZB0qPR3NDab9w3cOwoXfFKaLIXr2nx14Sr96GkXQ0ZmOVbTABOjV7"
-    "nGyZwnA0bNnUQ4w0xFMhsB9l4mSegdSw909myJBpG5G2ZqUpMaXqa1WSceOt/l/6pM5Zz+sH3CK4Bg0NAlf4Df0xabA=="
-    "</script>\n<script>(()=>{document.currentScript.remove();const n=document.getElementById(\"pa"
-    "cked\"),t=document.createElement(\"script\"),o=Uint8Array.from(atob(n.textContent),e=>e.charC"
-    "odeAt(0));new Response(new Blob([o]).stream().pipeThrough(new DecompressionStream(\"deflate\""
-    "))).text().then(e=>{t.textContent=e,n.replaceWith(t)});})();</script>\n</body>\n</html>\n"};
+static const char mli_html_tail[][3801] = {
+    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqcvWl72zjSLvz9/AqZJ+MhI0iWnKUTyrSurN2Z"
+    "ztad9DZqPQ4tUxbbNKkmKS+R9d/fuqsAEJSdZ+Y9vVgkCIJYCrWhFm9VJZ2qLtNZ7Y18P4gO1/NVPqvTIu/8mvtJsJ4Ve"
+    "VV36ujMT/pVHc/OqkDl0Se/7p8XJ6ssoduKb7O0qgNVUEU8KpNAxVw+L+NzqtU/j5d+GR1+rv0zv+xXaU01zvx8ckx30l"
+    "QwDdQ53RXzeZXUQRCM0rm/U/WzJD+tF0GZ1Ksy7+SrLBvNi9KXnpWdYt6pgrK/jOtFdJLQ++aLVZbOEn+g9h89ls+n0WE"
+    "8SadBf55mdVL6z4siS+I86JfJRVJWiR+M5CPrcyoOz6n3x9c1hjhb1XxLv4HCSMNKYZBUWJhpORyMixC9U3pmwnyzkU6e"
+    "1FGeXHZ+S+Kzd/FyZKe4SDDFemAndX8RV1Rwc0OXNAN+ongNAkX3p7gPNvbVz3hcq9ysUBXV18uE5iLB6JIo8rCs+ak3l"
+    "oLQ82hxmjq6nabe7m5TSkt3bVc4UGW092d3cDUZ9J7Gvfm0e2+vT7NS+1Uw9jyaiTSqbm68wZXXzft18Ynb84ePaaai8u"
+    "YmvrmpaIaXWUyrsd2Q8jw76WfJdViMi+6X//Olm4Up/6Ibx6s0OzlKTwjwaGHDa7+4uUkJ7AiEwkQt09lZuD5L85PQ45X"
+    "w1EWcrWy9jeIvh9STnXh8TZ3u+ucEzFmaJ9T/0OvKNU1QEMZdr3vHOJZxmtfUYNaMo39/8uefe1MeAK2Y5+dF3TnLi8s8"
+    "8Myyr/IoiQ6T5iU//POke9OagkDmQP2QRBMvSy8ST3lLghP6ibOsmMV1cuJNG5A5yc2661lbLWkSMHW1TE/ex48edN7nX"
+    "+qfpwdBJfi9udH1TpJlvQgTghK+6g7DgUwpVaQfqgeIPr7+kb4AGCb4VWfpSRVOpooGG04mA0X/TpX+ndK6nBDsDxR3Hx"
+    "cXcZnGOfVmYCbm9zwCrvHXeYG6ExoUf4Z6ueZBYOzeJpgq2hHhZGeo+L/pJmgm4t8yD6oK1llSdwi2+9xL3im5AapOMfY"
+    "rmYTd3UIudqLIFvm6LFrl5pL2WxGEfhFRr+QDyjSNTZnTU5X0uef95apa+AVeaHbmadL0jPYxZuMmGh4cUEGf8NareLbw"
+    "/ULFQLYF9QUjp44k2P2TeBrtDOh7NLWTfEq33egdITZCX1f0ziAINs6XPjAOMBggx57dBkUzDYS8l1lajzFruvMTWrRcz"
+    "3e+CcKmWK/Sqzri9qmf5gsvapAB2nhUbJrOx7xzcw1+el9KLYG5RGBOEaaJ89Mk3BlswmSjFrlpP2H0nEeHrzC/hPoNhq"
+    "a7iiY3OtzJ+/pt2saEbYpJ1RtO+/RhzCB+HdD4V96sgPS8iAjV1v0yvhSiUmhqsk1ICiFjDFFpxPNb0sa4IEISOHUz1F3"
+    "kvlAd+kyQRpjZVGXoispocviRpl03N76pQEjNwDitU4cxFmEMAjqGm5R6PSn7QARHTHvo+0AH9oZ3ldxNedaO6dVUiqtu"
+    "lI9BQeUuoL2X9s3u04C0LC59VEnKsiiPNHnbD/SSx1HBxHsU7+5yf7bgxe19US+SsqOJH40APT/2Y6fvVMTIgwqdbhOZb"
+    "0D4j3ybjBkkU0SpBbwsmkx5+kfp7i5xBKCTKa1klPZXyyCTbUgFWLZZlI4rRgKpC9PO6s2xellD9IOKN/ZczXiNZmouqF"
+    "EGOnfx6U/+XLMuLbIzK5aJITtzXvgNrajZILMN0VPCBKhVMYAZ8KYRpjxfGg24MJail3HAq1DQWDC9UllmFX+mwUgDbwT"
+    "upC7qOOtbshH0Xvqxst8IRrEGx93d8nDwnxcY4Ik+m8Ut3Q9rgFkyifPNRNDUmHk4Bm/TQth37EqfJpt2978+fXjfFz4k"
+    "nV/7Eyqdgn80sFAyJ0m7t1/HpwRWqXnizNcM8/XJP9MVibEjsCS8fcTrZT45jwpfM0EzNObwSXwvDNzM7vlYgwaBMEBqT"
+    "vh1QgwkNUZT7M8IH9/qgXxfGgBm4BZMi8TgntEN7ZqaetcslVnIjKdErdSiQbunDJaMjObEikYCK2NaqnCmF8sWev4qp2"
+    "GcUpMeMSwzTQ86qBV4ArW2Mv4YGKaXGsZpFhD88m66bMjPisiPM99HDJ88KwUvo0yN7vMH/V6a+7aBc//I8NODQF0G6mN"
+    "E+J4FgiO9q9YbPKqC0QeiiJe96IOyQHqqPjJu/WgIwfhj+OH4r2RW9+OqSk9z/6Na8/iWuWkPaJUA94MLuMGGmzzFg0u1"
+    "MOC8DUllkP3vgEK8irOoM2ctCeHNGGkzZm6tvp/yhFn4urkZBL3220ygSiP02F7xnqDOpMEcezcThgmwwoijwag/3bHND"
+    "FBiUipsrMktZCFTZIr575F9aCjNLXJpPpHalSy3VpJkgJ3ULNnubio8FrVXExu0B3743l6gMW+b3tLcCdsgIK7vCBXNCe"
+    "2jqOtnaBCXhD91y+OM0Bh4ebXS2DwF2FBdMMGBQeoan+uXNJ9iPshQZDst22SZm6FRDxbR/18aPWKgW9GyLKhn3yLXzvy"
+    "e0vwSS70/DeLJ6bRhE3HXI2y/oF+C5cKidHoymB4OSN6a7NNv8N/hdwxIo3dnn6Ip3qQMFK0H+/zA4v8f6mgtLED4LwI5"
+    "JnHhH8TDEZ4O/y3MYBX+lG8aOnDe0iskegAH++PJNDyjZzxjVXRYMbsGbQOQ/SfaNpOpQbz9ft/W++RXLYzL5UV0WBhAC"
+    "hpSrBEGAUTl/1AHpgm7UdoI5ffcJ4A5viYRl7lnkomq9GtyONwEDV9tWfpYlYSzf6gn1RTsvXJGNgxLVU/KKUSLjWVueY"
+    "wiR0jNw6Gzj5PKcEYNUFQdFt75nQDvXpIkA1FhOJ3UJHn1L+NKlwx0CTocgcHJ5gRtvJTxceXzyz1+IQj5hurOCBDxvsA"
+    "jFZwUq+OaCgwPifaSJEd7EGvoFqKgYc5AL6ooaQ2pNxxVh4NR1es12MiAYzVV4DdXS6Ky1IEuXaMfMTqFG/qhGwwAd/il"
+    "W+4j7vmCCriPKOALvEA9vMEL9KvkPWDMmPtqJLaNlnejgbM7+leRuwVbs72G2OBXurkgoCp1mq+SkWnI7hJdgOnDr9DRg"
+    "ubsaiTz1a+KsjbwUnKLPRknyQkxgPOgxN9xbxgOAxfpxqzs4kaCmHpbqKIbyaubBnLqyt1gtzml/Na4cloEkqv83Azv5k"
+    "YLjLu7uR5fFA2bQVudk0jbLH/d3Ky/qYBQgD8SR5iu0O9swYLgYDMSTRe3AGpRWRE9tyJ61YjouRXRBaQJg/KvnmOMQ+S"
+    "EAtK+Ix2OgkJAraA5roS+8cuAKoJ87g8KsC1y3hYb2eITwjV1nzmjyg+mevFAXrF98fGe9AFqLm63l8uvwZF/RPsD9VcS"
+    "PXzSIMG8aiNB9GPsJ/z5hD+/J4U0WXlkt20dqAkJxNPoXv8kLs/Gk/6Dx93+8OH9XPWHD+7n03DSf/qgx9dUsk8lGlN9K"
+    "c4ywlL31ujk6/QqOfEfBJvOvXWxdV8fDsYPBuH+o0eb4EsDVFUlugYCl6R/XDj6WPSKheoawpguvdcvV5mBE5LzawYKjR"
+    "TuP+jqe5r38gXB4bPapz31j0f3+4Phk15/8ODxdrd9PeL+w8dh/8nDoJujs6Zw8PRR2B88eYSyrKavMSEP7j94PNi7TFo"
+    "DKbZmvi6WNMOvwXpYlpVKy8RqxGjtgvt/dIfQdNPapCf1Ys+v9YYdBiPMx1VSRc/KMr7uz8vi3F/LQMO/ko2C",
+    "pmtiJTXoqWSTjQlBhw7qLEclgeiyWPrBqOGrSulFr9ZYhQSEsn9Ft1fB/Yr4JsEf96uRXhjqyCSdCporidWrCFSJqVKZS"
+    "u//oWbEVXWHhxGNaGsvz6klRk5zEgfe5CfJlb+IDhe69YMh+Kn5wWAstUJd2ajY5wwBhXyWNsyKuLTDaGCGsUCn8cJkPm"
+    "06fxpl3Vmv5M1DA8hBF7NP9XWWRAI+Sop+JpLsL4h3piWgMVhEe9pbgEf5o0dkc7PFmeqpCEq9X1OVBRCEr3oZfXxktB0"
+    "JPk7NJyejnZgwIFWNFZRoPuubirPE9CfNz6g7UBT/BgCI9pWpwd0jvG3GRQBDd61VY/BpOh7rWe3tqyH6/yBoNe1yAXFl"
+    "uHkFleHaiPs18R2r/GR3d0dfsU4kBzCeZsVxnD3Llos4Ksf9/UfhUCXO3NJOBluhy7j3aLzpXc+PDx8Qz0Jz238k86ua7"
+    "5Wsq3SXKp7NEuKa2+11/+g9dNscYqgPAnx2q4OPqX/x4f7D3d0lGFaZ6k+Jr+lI3HtCG6/7EE3u7W+/P9Q4trS6yoQoVU"
+    "1LuZMQOtrdLaGxXC2hr7ST+vetsxOzc7jD86wgYMr3/gimEGlVIViif9Wt9/T+vy8lWEbDCcrO8ePokEDhIAIBOqCrrix"
+    "2IIp03dt3CbQmFqsnwcFwsP9w/KvIyiVmGuc+4Zd76ytoUTqEALcfElJrRnSatzXBPyQT4o+TuFqVyZTRFiM0KwYUxLMp"
+    "gH9yFc/q7NoPRg1id4AM5KgGORrpvT3J1TtoUulBMFUT7zihjZd4qmZ2a3c45qfMVXpQQ0NHmHioKSTWU35JqM/remFJ2"
+    "MT7c7W/P9z3ILB16VU7JWWA00BplWj4A1becwc852PeaZEn9DLxOJ5UB2Z1GnFeS/MORtc5ScuEJ63yZCi8PCTQJFmVdO"
+    "wwu36Mwy1PESNepySuJiQ8OvVpRNB/ZJmnrk3pXmUaUwwfOGhgCKzl3u0OvXy5iAnDV51qQQy720wDXGYSsvnubi0o18h"
+    "77sDSGlXMeOhS3mMW2akpfL1359BeuOClX8UaGPCuhb8mBGABy2mZRMCcKPFJh9XKnvL+vHo+7HjdK7dVvqz+xnxIY4Fe"
+    "ZM3o1Zb3E+7AaZ8feKbqFGKUhf1ju5sZhA1Cj2r1G4lvO7VhSRKc7zaMqyBomWohrQXYlCtddBXs+c06gM7f13uf9o3eb"
+    "qPXQFivcTCj9MNA+RWTqd4QxziCwQi97+5+THzazlK0UZ0suUgysFvy8U3Y+UKoQh+Sl/2/CmJDvI4XBPpS4boZ9LXe8N"
+    "zFqLaMlsNPxFQcj2KSD4gtI844rxbpnOhbMwnAVcCW4xPfO/bUuk7rLAlj3UX5DcKffbliRmb9Lww5BoDP4vwixpHWbFX"
+    "56yXU6Xn9aVYWWYYTnmCz1SCMA3Ij6T4e55p5GKrewwB80F9+IscpxD/kRkamLu4URBFm2YpQF3X+5gZdLqCg4NmiCtT7"
+    "LPWUKWekMth/7IWoHzDJ4bOYRXpyQsJrbuVyBZAAlDTz+v3WkdoW4hzVBDl1mZ77AU382+IyKV/EOEMA9QOQ02QabYX7q"
+    "hkOry2TJSuXEmfEyiycdpdavGm33QwfO4Y11CP3tIQ+puWfwbaCrh67vaBZDuTwBJ0IxiTpn5wQlgwTh4cA0vTNE8iX0l"
+    "WXZwIeHQODEXbvCF6vCJ9ofEgsSBVfk5iRXNUviMkkqIjQD/kECzq0Ef723RLlsdGGF9A+AM0jAV3RBaHEYk+ENJZN4s2"
+    "X8EtOOB9ju7d+0Z5jo3Ggqqxe7AAOhi+oGULADwfBhu9ffoHqtrXoadU+Uye5IIo8YueLy5dAzdR5Zl4H0xDcRS4awabS"
+    "L0tUwUE8/ZGq9ooWj3jpD4SZgq7fvPI2mdeeCPjTpiNl1YY+vbpEwGEpIseXdoXXAOqw2EAlMJZzpbBRwEOz0rDyDHcAM"
+    "2z3YBQTbw7sKjswDqwSi+rlsvSi6zRCcMeq4LA5tVIzcRES4wXqukZMagfyIBSpTDFmi6JKAuYc+TLa0U/VjKU1unIby6"
+    "rtXWiwumbozK2mq+OmRA5wgOAh9bPShqhZXWY/Jtc3NzXRrjrWl3FW01XAdGPvf3hZrGFLo63Kx2nFx9DyqZB/oF9gulO"
+    "onYFmHaiVCuv7ikC+9AJC+T5PCrHaXDVHVWLQ3boD7+ZGXqpm8ZLg36FfPBBuYQsJBYpoCYh5wzzoZvWhNk2oYOOXyTxe"
+    "kTwcONqhGcu/wBd1tDO0hMPVglrcfprUz7FH0/z0RZZSg8zdG55gUvVnXPp7D2roea1MwR89aBWW043hHghFS5OgMvEx7"
+    "4lwoIhWwNZjuSQ4jNE7WL2UadzL4uMk82iu+aLr9Tu8PB0objuXcXbWgZhNDN1Vpy7wozo87Z2vRXFeddJcdQY8NRVQUt"
+    "9TSyKi9PwEJisYKrSauuzz9RI8h3derKrE25iq58VFErqzUsu2Z+EBuwBQMrJTVUEY6s9WJcmbUTH2dCse212NmVHQL6l"
+    "CyCkzEQUhdJJWQIjsl7Mkpk+D2uonimZ1dtbqTKsXyhVkQQVHApv0KQLCHWolpr3HoATESpNo5oE3GnXpOFuVYZK4xiWL"
+    "2tWTQKfIUOiY1Q0atXriTybea/0qLSJwv6dyYBM5Sj9LkiW4AvDNH4WZcyuJgg+6OlQHd2oUh+vzIi/Mm5+Yy/X4ZEW/C"
+    "W5XratFXCam1mco37aqsUJuq94n3FC9Sn6benv+1o6zPCBee6EFGQ9nBMkJv6hpYq4ViYKE1jVRKv7YVJlTLM/ML3UMmo"
+    "lQxuRO/HwL+U0cAe74OuKDSBy4eITBjVELsVbHdxgAMGC0GRh7bqE7zAy294y3EqGTmLZXepLg1yHuHcIBtLnSWtHW6iQ"
+    "pW35YQSokvHPSOS2TS9UhQEpo45Vxftb3gCy1rAD1MXTJ8jnQmg5NDhPkp1WHoLGDE7QQH73uEOeTdCA9AseRjASCf16c"
+    "Q8nQITmjQwSqs1pi58NWhd6Jc+4tmuBT6Y6c/FAPFMk/FToBKXJoxvvlE89gh9a9U8XnyyypoBhFtTFx2vhegi5CgJHio"
+    "Oth6PgKbrGtN9zbtOwwnHFbRp6qvnT9+LbANP6iOsIk0SSTKBp32nKTcDXfkJliKzNt+sTC0NiCsOLWsZJbctmhaB3sjL"
+    "MiodCnDMQf6Q8RNujgGLOzIIzTMeZI/S9m2oqy1cTfvjZfEU5LaXtLagSDxxOiyB3UO/flbWsy7FXnNGyCGgjs+gVaYfu"
+    "p2are/hIVOV+YFavshIHiOCFwvGTW8UugXFUt9JpNKx/y7Jo681ey6ZRMCLDYoJYhgXVBTAjNvyYgVZJYaZzoDRGalLuW"
+    "N3KYI2/eccC+xhqEuUJfqrDm37CGpkWvSVjd3AxUm0lh9lcumcyFBHyvM8IStJfi5aJjVASyCU8I5pyn3mZUGO0NG1NaV"
+    "WvxLVShGUjBADuLm5sFgza25oaI0gk95ZaKik0aNWWLZvpWDKx9r8j4kih5i1Z7H6kQk9lWa0DsY3mAX13Vy1XtNbIElS"
+    "35NNaDlTHdnaQXHux7cEmcWpoxx1CcnmZCEdN+sUyItfrLLxVRKCKfG0V1q9X5eVxeE1J+RgvdIRaD6vNunaclfWl/gA/"
+    "AGIEqpzk6Qc0S4Q+9KonLGY2Gyc2iyAjRASlLYXuEUsrNet1CeJMtMZDb5p6SJFmoTA6OYDMwI5YUbPMiOvzZX9DygK7U"
+    "xS/LpXm5i1IjFQcibstiRgu18tmaZR79IAff/kKdBtzUXe1sN2Kw8Klup9Ec0r3+CNuf2qrTmxu/eW9A",
+    "G43AgOspWwzWtthiWOvmQFx6OJucTnHG96wmufl4VYN1xaQSi1pVIJ/azhonjPIBiOzz7WbWi/+mkVNuRHePmln0T9IKw"
+    "HAS7TijPJ3SE1ZORE2N8ZfPoCFlAXN5wogVEOK99Q8JVd9oJH98LSdmssEsKwSZE2IlLTPJP4Uqthn2FjCouCUbF3fwGo"
+    "eDMbEBhUoCIIX3hFxodAYR9L3wy3vdtWa9dBf7X9Qde0RTfVpsteRDt9qxXSZpgfhOQSLyLmyQ3R3WNoso1JqWHOQ41Dt"
+    "WyS+BYYENiw25jPP+KdGwpQc2dRbcUTin/aiRg8EvpqE5EJ1ncRBNmUph+nxJkkNxCQn1FeSbtyA5eVL6Wg/NA/EY6O0w"
+    "DRyxJT5XgKcDX/hBayds8V3nuT9JpnK0mbedUKzcVEVMDUi0G1pm+C8fgpCeoUCUkAPjEZBoc5lwYlCz8hpDIm37b28cQ"
+    "yJvKobVEzay/O9fU46dzxRmOdQCjHNa/gXW5QDVGwPCqRj04Jts2PO/ftR8SSxGp0pYMHpX2+Xc/cEtQzN6D4ab9Bbbbz"
+    "ZMvGe/UGtGg76xUW+J8hLOEyKaF5eh9lbg3436HscsxueFqGG+Oj8mmYwAgBUgyUH0nkv67579fvTp2etXR2/ef371/au"
+    "f6dk/hoRLBuMkfB+/V79sNWR9a0QbZ2HoLL/D9EJBgcE4m+BSl8lZMheKHcjkp4S1m6U6I1YPWoqTuI6D/jI9mTraYEDj"
+    "30zICcQukvLavA/tZ8ImRhoM/9b6NXvujIpKzkF1D2eR/4ufGTcfto9rfFX+x/VwIbqDmo0nziqCvcMknqJD3/upcdoiL"
+    "tu5g03JL/DISrl9vtRTFZiOjsTtCZaqYgsyIzFNu5Dw9yrjd7IxfMNC253MgtFC+iRazVUAnkYXoKlV09Qqh/x1ArcVdo"
+    "0I57Djc9wzYmVfRduroPXsImfF6HYV3ao+pqAJ5qHCnPSWYZg90YeNcmwYY+tFt+1d8IlPiWGuGRQ+gCLThpWZyu6o7Da"
+    "p/d9uvXfmp5PjZr1hPui0RL3Xk1WaeU83sDitg62vpdYa5rZ5aiazRsBYwp4vMzMU5JPZVNtSZ31egfEXXz/sMMixuVWc"
+    "i1sB90DElJgELWz7WXG+JB7+JPgS3vUmKiqWq4jLBGvPLaQn2y9v2wJqovZ3otbYVWFi+HJYRWq0/TehbX44aQyJHfZ9Q"
+    "+ABBLHzi9/40BG07NDO0I5mbJDp/yIn52avWb0+O50F6oU9xCYadQFUgkMx9vxrXnNcwartY+xW+6qIWv3hsphdeFTjHx"
+    "XDHmo8KVQ1veUWadFO16cOOWPZdpsrYGW+yrXPkSMr/VrflpV+wfGfNvGN+Y7oDdh/XAr54MNoFl/Ys8KgtF/YsAcmdTA"
+    "20VbsNzdcU1q0VQvbBAzbTWncsnz/ApAhgRQs3eZL800RObX9EU7o2KGjqWg2Ms3/GR/ZYnthiFa5ws3AFwInHWnzasi3"
+    "9Flrrk+sXGeCfky/UHnplLO+weuWzdsaGBdV4zbF0rj2nbJQsGA7OXBTtePaqmCCaBjWR/bwTJ/ymbX+c7U/fDroeN/YJ"
+    "esNXMb44KFqWiABztINGBi755adA7rRTgja2Ukdl2kyD4uubw1fH43tp83hHaiOcRiz9YhoC48sD0igptHFWQibyvNEeq"
+    "OfgV0M1KX1MeOzF3AV3hi+zG3/kDCZrJJJPZ3AgfGsbr0j8DDe2WFv3VCsvNKKf/1LOe4gtlpWhXZW+7UFsfF4jx6En5r"
+    "q5051X1SDNJo6OQ9rPT25daS0bnNDxdzQHT6XrBoKB667zaljOaQ33wRcdzyNeKi04eLJgynJ2me+MVgk+XiSOj4BYH3S"
+    "u50Bvg9GzYwSaoPZPZF+tGWnlqnXyPIaK0WinLpURw01/EBMkJDSm5vzSmpAqS7E+0OgPjhUuFKXDVH9qFbsmfhBvjOpp"
+    "pNVPe1GH2nR48kQ4qt5NJjSfWTuhnxHI0O9/a16+616+7reB2Nk7HjQHbHXnEOIVyBCSxwV1dDqW3XMrzD/WJEIAH38aV"
+    "Q7yIoAcaVdgcKVuoQlr96fD2R/fogOP4y/908nH6ZByF05iugNAXrYOL2Ay8VKo6AiGB3BbcaOb2HdBmYkRZuODNGRVZ+"
+    "hjFZj1XYF5B5pR0tqrd5pMCIf32G1FoGpQ4Ji4K7KB/URi5JNPk570YeNsYCdR86WYF1UHoif4Rx92/YlVP+5YPK9P295"
+    "GgJUUdZ2NFSlBk04RmTGMWJGjBH+neAJvwlIGOM5Ztn1T7z+r2ypA2PFjB2sfGMVjbu2w1huXRFavgzbNsYtjC4Gvznok"
+    "xFDaVH22Y6ZN8f/FPIL5vuBNcsdGa6unBp7fWj6xtxcyATf4PhSP35A/CvPXKR/RUAxtpN8Iw57s26st0k2nczh11CaPa"
+    "L11IpkkU1g3QRr9oSHjKJlJvVH0pAxu+PqaS9pdiOQlK1lrbr+kJNm+E6pfyfiYc/9x/DZcN3AL6HHodqfCm2oo8NS3jw"
+    "cOGjyuPq2A+oZNACqZldEWlARNddiw37G1kFs5c2Cpy2uTbF1Etk5E5aLNuxZzbaXwn9I483mIemMxkl4uyKsDVGtQLCK"
+    "QBEMAkCqBkACbdUqb/w78dOgR39LAFus9KiJ210RMvEzNaNKhC5o+Cld9+i3hCUwzPy19cmBuFFpjwOzaj/x7P7iY6yNR"
+    "HoKjQsIwVHsGlWeVXqCEp6PeuPOKVtRzqPDa2pr7rTFKlTavQKmExZsFR9pySb4CW5geHEiDorG1Va4K72yKyKh+WQ1lZ"
+    "3GRdp0WWB+DrlNe4kR6VtNJw9pWkeFVohTaaGP0XASIYcHUAVK5zon6XyelKG1JjHvaXMSRfLFpfOwdh+GVqA5pyVOYbh"
+    "SQsV4SiLa+AuNzR/SR1N/H9JC6j9oeuC9Lzo0ZCUKFbyGIUOvrg0Zm6ZNe17jREozRkh2zl25uVmbgCS0DBy1RISWmQF1"
+    "PyMkZyRRnnfM+FyXqLmV+6euN4puNZwr8zhcwRgl8+tGrJ2xYD4H0tUOtFiEZp5hnDMPNp3LuGKJjSQ36lQIi8aOyLGOS"
+    "Ic1NCdHYuKT4Axoy7Vb7yqRZQg24HELIul4BXN8GsK/qxznaU1fxNd7wxqmivsAI6NPMpHysvUoNhpBqh2Xpwlc9qDZZF"
+    "mUa4Z8jljr0xA+zjwv8lMcH5x3+Nt83Io1oNWFJet/HksGpQP3/j/2OqN5dU/rnI5qh73/p/7Fu7tEU+PDsoFU7BXsfDS"
+    "DsxF6Qw765ATmskSrl/F1h480AaZbvviuV94qcbQKzFQJCgbq5DVUACZ/3vAlNzf2bIsvZQMGLoyt9AxZpT6hgTmY/Y0+"
+    "cTZAZdQE/UZNUJmYJUzCfjKfGn+BUfa1bwvYwixg47IrcYpPtKEzbJthxq0urOQGJxtu4C1H9WFLt2SvbtRvXg9GtGIcr"
+    "ZttUO3lNqptlNYXtfFpFNDRvpDf4+wGZIn4ZMcdEtr2jMDrdFVCyQpOxHsrMWg+in72WaOZFfov4TjWDnORTwpIEWUvdp"
+    "s1pwK1B/sSXJ14KoWfrthnDh94YTq+AEm6ytlYvGMsxHFScM6W1ZCT4/GVH1MF/ZLSguJ+x1Mlq5muYMFoH6dUlhJKHV9"
+    "U1DRe9EDQLE27qKPJf6eIfkei4y2KhqnUFH5yUU/y6TTofW9YAVOiktra98P7wfAhjT0eMSPvjCjociNX24ZvAA9VRVwZ"
+    "p22RLFDHqMU/a7MHd6n0wyn1hWYQbFE19n4gIpXZN81Rktn5rLnpe2EFhUU+dr7BWwPbuIK/VocNH6CN",
+    "oE1UAb5h9kGFYvLhbeSE7Kox5K+0vcK3WsQqzmiz1JOZJuAa2xEJ2pk3juPEtMxpBoh3oyWemEhPOuLEFnOgxSuZcJ9aJ"
+    "3Ri8TWf56RWI2RJZklMlOWZhMs136TfGbi2eTgzW0d0R8IlCFKVGZXxp2zGinhRLGWR6CFmUPuDgRi2XuVgYzNqFJs/E5"
+    "YZpidx3hjlY6r7RuvzjpgonICwx4NijwflEZS+TAxImO3DW7e5a8BCFznBpO7dYn4l+gTOI2b27IWYqWXNR9bgy1fM8IO"
+    "fa9U1xlBSmQa3QEiIrZNDaxFFr4n/iV7sf3OUMeMf2DOBSnit4q0AcGwzUBVzwixftk5GZfbrDdC30dJNJvXtE/K6OSHX"
+    "ZmgzMKczUYZpozOWfQFZWgzWYKX1M/oFvcAzZ4HZtqyO68bGjeq+qyYz4Uin06nKiOV8mUD6HLCD+SwSICPotq3/Vfsyk"
+    "ygOgi6iRgiYdP5374qZtRQC8tsE22gZ1nqE6tOc+Hj2ODt4PBiMJxnwfwoPUvpR2VRVviYGA/hucYeHU8JkboeHULJRRS"
+    "EXQ1txf6r2WxX3dcWGoCh4vxEUGMs4Y2tGa+h1a7GOe2n0cnl3OB3nIVFsAhSoAV0ogL1QqTzmhmErdJKKpZC0SMDgCPR"
+    "HJD9paE+iZ74H7egK5ifwBf17lZTXn9iegVgQr39cnFwjZoScMTIVqDbRW4L99QawaQ6Zo+a02bJqKwKZt1IcKH0hJhKJ"
+    "8UTYyRX1II8vvKD9aZok/5+TRZnMI+//6h5O/9mYaaN5wlUwUfVpk+3k5izNNrckRiIhqKBpij21RlOhbWqjvN9cw6KWj"
+    "/nqLo6soG0fETbPmQPjeAu0ha0Zz1Z1Zxbw4u4u/ppd7Nj5jOLmCOQtoRfIo/iNYsHc+n0R6QhFwPkD5hR2b4vDzApmMK"
+    "vbm3xlN3nXq8QqYM3Nr1S2ZQVD9+u4kcQl/E46WfxXliurCCtN3aelgNUErnd3CbcWE1xOuYB4Av8tOJHMb1SiMDHIFbF"
+    "kah6R/PwWKjwDKjM9YePjnJiuGRSI0oSoT2BlgD1A4P8aptBEtoXJvbf+HXqmDUyxYNTYFFZEiTtflDj7XMnn2NTGuJTR"
+    "kxXMR+PyXAw0zPRqD5sVqhPz+TbYMvj42fc+XcZLmeOaesmBHGjYtBD0Cj1+kRVVYp/bUzQ0qAe8u6svjOnEfzQqSQO26"
+    "Wq5ctTaf6dNd96qLX5ZfePw7xvne4EC2tCU+F/2eMDHS2gU+KtW24ohEw7lFRzK5boVEOverdhnP2i/MkS421n2tS3SzQ"
+    "2N6l/wqs3pMlB0aZ/xTvRqx3BJOwSY3j6rwIr+jCNEqFw+EztVzRM5p2ZXUOotOJi6n8J03DtOQKS88VEefnTVO0fa4ey"
+    "e9u9wUCeNDU5fb/K6+DVNLt3l+ARs+8w3rQYG81GRFrWasp2haoGGE+t0C2djLSFFJr7bjlqLmTxgjMqrhN4g3NbnUux3"
+    "JS+YB1RfjLWJGV//XPM5JE+EnZqjHN6JupSVbxGxZNRQwqpwg4DVPY4Y0Jh0aQ8x5UjGMB0mXnsZM09W6/JmmU5Y1dY+W"
+    "0qCccL2CqzjJCaksT8pGHyJMdm545X1Rn3CKycJq3VoC58RW/EtUxjXCznaT4ZPjYL2HG8cczzagXrdHFclB/W4DpPDnO"
+    "hxol42WlzDPEtsjLx77rMnDZiaRfKtalZIypWu35aIrgXsjGPWrQGMNRJOgtA83GnsczwvJFmrvrnZfziwAXlwuu4ncJn"
+    "Qpy2O3L03+XN18mQw6NHP8Xw+leisXeNSCHtjp+oVKl4N59O9U3gBSFc4AsQLHdjCf7o/fNzNtwJdtL539d2cGnk6/3M1"
+    "eDyc4UMDNowfzPmjT3r8w0WPH/PN46d/rubJnJ7P5/OnPf45Rh+om69fv37Z8hT9ycbtuG2/ZFhqAI71BDoTkfPcz50Yu"
+    "bk57Cfe59rPxcoAYQ3hRqan9eFgbFzKeg8HhBbYXBZDhBlREPaG5uyDWzCxhuvx4wFiDfjxASIom6nuWvc0NBZ0v22fAO"
+    "tsjezy6HEyHKoPEJae00b7McXfd/z3e/77mf9+5L+v6K8jDUFHs9ZWAIyBpLdGtcAGAgcDpxTKGWLCe4nE+Km1/+WoPnj"
+    "MJmb2uBDe/aruDoNRUHe7XFkHddHu/HtbVYP7w0HjXsMm2lQ+IL6X2/Zzuie47XYDle/RZdcjnvlDRZyyiTnDGgi7N5z4"
+    "y8/9ceT/ebJ+sCGRYrzz50kQAHIU7E/MIY3YIBg1TeI46nf/qDHe8A9WTPzafsELX8DN0TPaib/NptfFxNZ3eXaHbOAAr"
+    "vutHAxZTZn6q767E6woEzXadXJ3FXdC7w+TBwHNDH31H47mLE7+n9aYXuvZHULkX5RgfnVAUz8WE0IOKvSxTGZpRR/yHx"
+    "Cf5vSH0FpXTFIO0DGDzWh6vE5O8yCPnj59+mgwcJ7uUWXF4t6jVqXkUbvSY6p0bmsMCYtvtfKUKlRes8dbsEePG1A7+I4"
+    "wz7gVB+PxAIt3zuYo+T8eY04rLHWr0gOSIQPUg9eM++QfeNK04TWY6X1iUdOSJu8wepY33qvS6zJymoqple4w6T2FCsgJ"
+    "LVLefzxQdrdMysPo8UDTNXmx1J9feKr8B56VMgp0R9GGoulCIEETB+m1jGyWpJn/tMfXWXE6HPh10JPPD9RTHmvl/S9GU"
+    "wiJ7sl2ZCY/wiCx/OPJUJZ9Guqix1TkrLQtf4pyvbgkmJt1hPLF7WSrj3u520s9KbTKeWAHWBA2dRxCnXjVjL7yg2rk+L"
+    "92q8PD4SiZFNPDelxFRZhHRXdoHYMN6mWOo5itwLrjqOeVcPHPr98gXAnxXgYZaNabnpUp+7Q3cpcIQ2ASbll4o3sOW3A"
+    "i7o9GVSoTrGOW+XCOoimyvZmVSVwnukMkG4FuwReu4vjfs4ykgPfwja6acLoxAsbxTbmCRE7oQvo9rvsSRyEgPsuxnoTG"
+    "pBGczeDKINBUNyOqa3rvjYkTLdR6kk5DEi7CbEebaRRtcTPlQNLaoK0fL1miZ1MBJ37wzQ1U3gP5gbLbjY3xl52mFoNK9"
+    "YiRuaNBA8WGoP7csH0QG1d1DffObaUe+9GYh8KEs7Jc4czDrrsW4GyciV9x8qF8Ys6uAs5y8ImPTfSZRDyr5UQiubXD+B"
+    "xiwhA7lXZZraWbrTbm3KG25w45h4G4TCKirb8ljRmHFf9rTRZ+S3QOBoM+f0t05oWRawMCT3h6Ys1gNUUfOGEQB6PqwDC"
+    "co4oItUa66fkq8/P/aYU+qwI1fPzdd989Hj4NDg8PB6M8Ivb4f3K6Hj7ikuAfl8lW45ccMUVHfZIP+Hn3O67ZdF7SSOSN"
+    "KesrlgdtWDUdQM0b9B8+6QwQR42o8KD/5AFunjzyoOdPmjBqzZS9qFqMeSLbCNuV4wd4i1XC3LL4RVM3PpYkAJf1te/1e"
+    "nioEKfNRGijmg3QXtZtnr+PCMUIjtf+hJQDyELpjChv9TjvQUXXSJC5I0FavGAuNGZo2lc1xEzOxhCMZIrgFE+bJ07zim"
+    "CKCmAPteMWivMJrDzc0iw9XdTfqru7y6fY75KTNPY9f1kmJJpXvVmRFWWvmi2oW2EHHwu8QELmJtWW8dHEW8Y0rzjIivM"
+    "Ebs9pzgcjrBr1EEYNpwZlirMuidRFF4jURT+XcZnzmUKBp6I/ncKYSZzZ0Y3oy0Vc+r3evXVO66/uTfJpRDviBUndhKJO"
+    "OAYYcDhXprmChp+4795Q9fqPiATRn6E1aLoT7DTAMahZYTQP7veH+yjKifscPhqEDwb0fZK1Cf3GJ3dH",
+    "27tEtD0RK1/JyZPM0/eJOfPD0MtEcmzkGDMkeHbzS/L4KD45sdfV6hgzgzeK4twcLh0dJ6dgGvSdtEGrMjtj330Eunpeq"
+    "6taqQ+5elupvyr1vFL/rtVPtXpfqa9EpL5PRE/qELM3W6d+kMBGstNPEhbDqtoqVVsCP8jcgMjZwKpEfX4DO6MyR15jfR"
+    "9+r9UB8+iQemECk8wJf+VyjkEUZAchaRAEVlf0iy6JgnP2YjOawoNHMBif4zRgDk0/qwsG+t/55MGU7cua5yhSsbTzkNp"
+    "h1aIId48CPo82qG0eDUfzA2PuO5oTWpO4q3JcfxjRRW+IyyBYV9ag2dhDid72nJXBiKu94IqjY6L/Zxtz0GdaV7NonYeZ"
+    "yooKyX1omgtkMKpTxDAlJP86K+L68UNRrGSB4jjpePAmr5/Y0npBjdvyB/v2gfZ/uv1AbHjv+oJ4W935BDbKt5vigPW3S"
+    "iviV+LTJKTV43l7ONX+xWyApfkRfvLd1PFl0iXhCfbzRN+ZyOiyOETgDjJeFQ2rKyzIVC2idLKi5Z6OZn3MH5VFehXUjI"
+    "EPJfDwvCjSk85g7IAf3gtCWo2+TCVqrgA1Jkg6Co6p2gMi9lrk6w1D3FMVOZPUn3vEn8NcSSOPUYPmSO6+wx1Psan/ZGo"
+    "9I2cN+clvhYDiAdRTVxx/jgw6YApz+X1bjY3hYj0NUXKla/xVjXvOo0HzodeVk/3pk9+cm+TQu+U8k0c5m3WyqGqwKHFc"
+    "DKOmAi14fL4Mr/UrfGdzJUH1ZNDTkZxuCgAeG6tvY0F7TPjxTJcnOW2oIzGQ0pBs3bD8LR4XJt9S5Yg3GmKLBIZLg7EpT"
+    "ogrdUZiB7scBa0QutLnXsU/jtrqY3U7RiPHtKnYkSEfyxuIyTTcG0gElDxeVouiOYU7jQ5PudZBgWOn2GZjQVIx2uyIca"
+    "lSW94tVdZqxlTH51J4K+QcFbObc5YkMZ/b3qnzu0pHztnSqbpkA5rJZXdIpJT7RxiS72CqdmoCmTPjyYdqQdBaKZ2aYRV"
+    "lRGUXnPmDjcidwB+jGQ7saMbyE2qbLhd2F59i9kanvV6HGE0zu4gjrnfb6RQxomR7jnOcOpwiMv0lkYVVr6e4YT33p1Pd"
+    "uHLCXy96l5ynyIbFRCCkGYk6EUgC/SwCYtXDmboI52oOpSJPLwlCzeK/29qCEFH7xJVxnD1r0Gb1iR3wCGxSmx+yTUGe0"
+    "N5DnNumNm3PC+JdQvnp+vxLc96TguC+XyPyHy45/It5iBJEfmk69/Ot4FSzVXmRwEqnCZSf6CXhNBBQTrgB2iRNzXA0O8"
+    "ht/0YzsPDUl9n0ED/FFMJpNGsOWZu6Y6kQ0vKXjiKEc4vU1vGCIPu1XypCD91vdOyILf/RPfhcLBKwqlFqLWKOpTmDhqz"
+    "H2EF6v//06dPd3UxjprEgpExjllQhlEQe7gw3odNpi7VgL9auGR9G0uZGztvsXL9q+dN+MucZFZBgekK4qurDGxUHQDmI"
+    "OI2LLy36k/NPYsqv+RlBzc2NsRNiNyan3NYWcltJCitGgvwliw6zOg7PfOwYujLok+PXoFrjFa2ZCVQ1k2jYgmPfbLgj+"
+    "wjyBj9w/RrKVZ4TeeZyfU1EDtE5QagRXu6ikNhZ1bdYREnxNjBp2zY2pwKQeWMviKmERB1sh8CvTYa1nFFSM8exA89lVI"
+    "xgGAoF16jUVUtTNYgjqFCqMT0N4+5wVPVXy4gr7+4WbKFWhMIbmLj5EaqMY/g/ccTEykbUY6vOys28I93cYgYlxZqJxFz"
+    "oSMwIgJhkJ5HMcssfUIq6L32JsK84hwQq2wyFHGOvJuB9A//QBkxfbqGETxxBdRnP0voaZylmsnOThnKSmowwbOHPua7a"
+    "J3mpzWcxtpehfW3aJEfy8TGGOQleUgXf+EjZcl+RDGeDUXpg6CpRhRQ4CEfFmtKmAUeqTJoiQyXSqaLVPb3zCWe16TYBE"
+    "T5Zh0/dN3/LC30t8eAyTmNoO613cNrkytEWWB2vayLm4DFfgesltEZ7LdUeVaoqViVSvCizErwROTGYzQyidMCXuF1u49"
+    "bN+hzOKdIpx8zzceHPmgV2l2WmQ5nlYsFCHPdcP+MUNXJJIA/jbGv74vRn1mfxM3rpt2atsYnUPWpenjcv/1oEwvBKRlb"
+    "OlfVfvjoTIhYx2zVTsrQZr6SSZEYR0b0ZXcuMUan17novRzaWb2lvQ9EenrM7lKWIvYZpkURJjTD821Z8fg2K+V0MnuO/"
+    "qp1RNW8cC1vFIGTCz5qN+Il9s9rur2xZ64bOHYzig5p2REw7QhRNSM1IfH+FMAXN/b/rsQ5SLB+uhTOKp6oozsN2TYP7z"
+    "bqiltBBnWeWCjZB66Wvlc13VwugI6StjXG1/U0xRLEVNyDr53F5VhHvlTiCQIXMF04SEpmuXrnNhP/YWgtt7QLvnbDlEn"
+    "SH5QvLlEyiEp3YjRD2qNarGUHjYVa2qYBQ12aJI0hHzS0/YxOayDWnsQdai8RvZdijtT5cgD5KmpgCEMhBg7v4HbpG8JB"
+    "kTlzeTYKEErmxlLm2KHJsL3nOmwe9Icl2SrphOq04ww/PqcoVR9HXeyR6iSD8VPwb5/TQpKuKfte387SOftFx+utmPX65"
+    "xXrqOazc3cECkkmgKd5fM2LWBMZAaycz5M7kW2OaDGLemGLQOEUum+TOyAoSjw4zPZ46sLxnmrtvaIHMSE9j9tdmOEWxN"
+    "rpA/0poW0j66pVmJVIkxSgP0r3hYDwIy16694gku0MWY4g9fDTmq9B+Ne5yDS4NpuFEX5oz8B+qaLjv5Fz5u7o7OIs+zh"
+    "VlOtFbcd+stPeMDpMUiotnpYQJIB52E9zOFeRAoOPFUkjaHompjmOGY4FFG8Fgx9dQiZwZ25k54miNN0PawjR4vGhgWK2"
+    "q5ARs9ihnRpgjjfMVH7ajFtJ1xXewSvboQkf0c1mmApPYi3lWEckoP6miqgk1UOgazQZyklbl21l5OT4OdHhJK4G3GVrq"
+    "OHam/F3wvCLw4cOqJiGHTXccT6btLJn6qdCdUpXdxw+DYCftY3pwsIvpo2k7iCCK7hQ3N7GfBgcxYluxkJU2p2xOJPCW/"
+    "7ywuBieiOU8wTlIiuYgixBJNArr8wnHY/cFojC9/eQB11E75c1NifEdFl0qNP6gJfcYwbdK7rMbSOOOyNCA3uoWUwchsy"
+    "CmLh8VjZ6O44CKeq2YsqW9KMLYc0cruAqO5ZNL5Fjw24D3WGmeKRauTj8O2JXnp5pml37fVw3M5jqIOBJMo4FSmYhHVq7"
+    "UsgFbK2RcHY1n+nuTacBOPD9B7NCfdqldImiGel6tzkOncxIeiHuxMZxl0wCn1UF3YjUbi5Yy1NbYpr3ZuDXW3qyPL8CT"
+    "vtk/E9oiOOfNndA3JfHXnKt1O05OgKhvpco0M4Kv6S+U8oUMX3BW+fcWhpoQQY8YaamW9ssEclLipbK2aAdyiZ3PdqnML"
+    "WTmWLgEEYIJiGORg517LS9uODUDT7woptstykQZ/XcJ/rusidtuMDRRkoxECC0wz1hqRdilzehX+Dg3w2hkgXmUtUSy7x"
+    "FPwcStUqsojUxEg535qLkhaWc+xhlFaLWC8EPQL5oWhXpkar67e+zjTMJoVse4CTGbW0fb9aS2UeWnaj1b1eHKSuSmXY4"
+    "zwimuS2SdsGcX7axt36ANgtpLnrVU8HkGJ1rZRjG0G2PZL3xto7wT0Si4SJ37JWP5EharqTqm2we4tTjtX+ApnEDtDGPJ"
+    "FsaXZSSkLxfUep8XtBfLL+FMxs6M+fkpRqNl69i9a07KiaHW5+JAUxwnrU0SqR8+TJ0r/dUdjgDJl0DM",
+    "eTdCYHuQAT2pUAZEaw1ypqpiViLMMYes3zBg2wQfiSNpZiRoPHbXaMTuJDt+PClpkQ8jHuHurr7V0xCMgrLX0/UPmjzKV"
+    "MvWoSrd7shhikr1Q4XcSajkZHFnpSzKWLgq+iVnceRBdEujNv1DU5+uf2sKXOPOP+7QkuvTrSLaOhnKIZI3K7CQFSgmMA"
+    "SD9pk6b2jIgmjI4iAfLYiCUAU8jOh3OmpyC2ghT2sV5As2M/MvqT0i4wywC5gYLRxSf+4vRHsGu4w7FOnVnYr0CijgVvu"
+    "3x2TzJscyOAythGJ7oWb8Iwum5nKD9VjhMoOXm4Cy8MQpSvdFfcoIwen3ff+u0RxG2d7w8Xg/HBoN+DonzgABiAlCcVpN"
+    "fJxseUGYM976c7VYJR/mhF3YQy7VaBWhhIsSCgoJGMyAPrMW1BIZ1cIbbhUx2cFG079jNpT8qW3/WXVh7tnxAvVvNgVxy"
+    "E1zwHWYs8n6GNrvEH8ipPOGcnxD/ZaU3zh8vIbIh+hdrDE9ZmmPY9EIxbg2khpQ5JWN1UFyx1g8N0PhPdQ9xz5cnutfEX"
+    "0DTrahDW5A2vBSEx+Mtu9ODWsYntLqt7Re+Lpy19vzHOXCi/wbyoV/V46gykiGRkecbi56FGIP9Bh1GR8yciEPlErP/Nv"
+    "0sbZsVhBIFDFjjyd4t2I1P/4yyfYc48ifthi+tTnr5Xwg5jiYb+ypMd3R8rS8sdhn2I4zjngCaNMaFVxzHJEZpIhwQYeD"
+    "0YyJrZ7hMT2Nq/qNPrOlSVUkQwaEjHJkG4Q5TmbN6ZEVfYtFh0/hJ44jckdudtV+KP60R3IcSbXkV2xIiHQG90jGpp15h"
+    "WPqKTOq5mwtg6cvsRyTbOrYFIiWs9DqzUKY3ZSVOQQ03Frsc2vErNzVXsxsTKMwyJtV+tpKkgAvwILmwMgASEOXjHcGIb"
+    "eOyPlj/lxiOh+6S5Xo2CU5RFEkOKPtxkAtl2KYhi3oJgkuvqkQkJUurKQAEcBo6EwwUtrEcDA5vtbHAg1cGAY6nuSNYpf"
+    "wP87y+pq+aoE/5VP342spzALHYkCmPtdTv24EAL0GQP1N8yJT9bX5AoloIz/TR+0ZH7UHermqZrnGfqGDhuZah4bulDQM"
+    "5z5gXu2KfRUk1ujYRxXiZiSMKMgwIfCkTnBja9cWz4gXsP64eJszrHArzpc2zRzbA18TPmnJDqBQIfGiEa8WA1DDLWcn/"
+    "TTHIWmFpSk2jRT3STaJwA+8Gqeus+VKfzzSSW9NjxFfzYAcFvklccYrQJk7vPGqOT8OV60zqNSwclmEY+/BtrdoEcwarm"
+    "emsm60CkaZBUY5a6+3kPa4N2vkhLKXqd4M58xWDrj9kVRDWMNLZd0VH17qjckpeO1pYzhJWro6Yo8RRUnriNRFOJkr4+r"
+    "M59ADffooH31rIwd6/9frIpqGAYiuF3ndJJ8VJ8kvP7+BJRzR7BzYnknOnb5E8zmchFZwJgq+ZTO+SzT5axJZDQqbtlrv"
+    "3bc51IG7u2uxQ1L8rbCClMZ2r/nY44wHtIV4I1U6yk/ikL+/8ja60j6DShzykJgJqYSAtwBDBp3d3PgJYmbb9dNh3Pwku"
+    "hUdMkEQWai0S1Zw2vD3EnccrUXU1p2vEZoLfxK16MZRldqNxMrUpfGiZic8Qn+sRc2tD2GC4r9IaLTWxiYPhPR/Yx1gLT"
+    "eB0JR5EnjiqPrn1cvvxE91Js6IwXaeg0+L4lIyk5zG8GfgsZUJMqS0OwvXbET//khs0fhL0e4GrrgDCBzv5nLSzbpYfqb"
+    "NIRYpcKMgWg4wIN6SnqcYOHCMwSsMUH1Gu13+/i/umfd0wyKmUTvfkNOsI7UxsCdQtTElOQjM3v/4hERusPY3vL9vJNhn"
+    "5PfvB/f2+slVMvMLDoYnQR2CPCokaVVdXq+J4WKwjjVYnyS3dlcJthYmsEQY1tLPzQZebUaviLyzNzcGzBDi9i9Ot/TMz"
+    "3km8jtmQgZ5VEf/HA6XV53qGiH7eqtUdby36THCnLEXa4x0PZ2KfnpVUqbzfzp+sYmboJfE7nXSyhyMTUAE6i0hmJcxcj"
+    "JzkBMqZEtS5Mzg5IGwQ/1csE2UksC6dFdIokVpjqu5LU3cOIXLpJ0n2M3Qy9lHk6v6WUa7LYoJ4pGsy9MJez/TE1+0nCZ"
+    "YX7RmQQXp2pE7mNZlSBiyhoJ9OFUS6QB8gwZ6XMqki5hyskpYKd0c6fnBetk/wWbz+ZdVnMnfK+LznuUIdkK1XiPal/88"
+    "dwH/eW7eRKqyBio5/5+JuRAknLqk5QWetNmi1zDuadJ7W/oBJ7olny6Ix8xSdN7yM1qydTG9nChdrZfjYV1E8qibY3/bV"
+    "AB40pMnh0t9ZsH/ICwDh7HxgpYXBklB2PnsXybf5JjECbvvz8Wr/z0e4Voc/RA+RoJdm1dsXOD3eSSJD7jXQN+0ZkT1dn"
+    "e5y6ZgOB3X4NL1B+maiCA/Ii6oiXxLM9ij/6S14D7BUJe9tHoJ3QTqjeSL0H3r4kmwt69ilg1r0+duct93ZkUmb7vQoU+"
+    "vb5leSv4H4CVtStLY6iPRHIcvISZX54UQkvExvUqynwFUNzfDka8zs+LgC6KjmDntcJJoMFNUDXonVjhJTdc7rrpfMHkR"
+    "2yg3Ra48EEt5/bjuesurbfcYIm3cKjFzUo1kev4qGDve7LQZo4pjsDx6Ej7ddwy+2NA+B8j43v5JE5Q5BiIQV/6iPOf8s"
+    "wPFf5FcZEZMRcmZ+lBc4agO9ocEcEe1zj3yPK4SIJnIOyfCCReB2E1ATgPDwW4FZ3gAk4FAW8pboCZMo2HvRyckNQ2nS/"
+    "tNr+5ea63vm9XoSUWox55Z2V8DDVvi4WmwZ3fq9mtqGLShqAGiT4lL1Oq9x/2hqlpMq1E+4rijFxWHkffnakibyxsP+08"
+    "J1+XWA7TDiggt11aNHzjCseWHSGnmV92osCH2jDeMIyHekS3K6TeJZciXzWOr9aCBlcqo2HMs+4bW5VF8hJXj3eg4/5VQ"
+    "p2VRuQeXRuLU2Y3wWU7y00H/EdwO99UjNRxMG+OU++lhVAb309C3T9X+QD0YqMeE7Olq+ITu6Pq7ffe1wwi2IY0HYrY3f"
+    "PhwENyXv/i6YzXeVJMx781ote7PDrh7bWtyZ4P9SBwN1QqCbv/R6Egyw8ONRa1oMlegk6sDM3MPBzZ5PPxeFCFNehUxTl"
+    "fdhyrvPnUTYOZF4xEPKQksbddjsw65ibyg4JD7nNkYKrVh/1GTuNPW67kvHW2/dOcrA/eVHwpkvH1PNM7N3rljrFp3HFP"
+    "xN/m3EaMNV1s6SSby/5C7c30VljZ7ZyrZO69t0R89eMMuFbiSE/AB8PAr3YSZm42KWx+sjMGf1HlD9LMyMrVbqhCcj9md"
+    "kwOkdS/7aBzToeusloi31a/jpf7x0/6VSvvX0CsQaVRrN5cnulD2xfeQuAs+c/woz1/ESxrp1tflVNMpUgV2jSrvzgbKL"
+    "nbU19JHNeoH/1wHQTtNqDsRqKGyu+YDfG9m/bJ1u2ZwIz0pUSa/XedY/KqX9a8Ct+SaSq7vGk3KhelXzOj+uAKoV8qtkA"
+    "VhxlPuDnKnBgt1Wo23exXqXh3SSsECCZlJCbjj2vepSwQlkibdxc2BmOqA0WbtFV9R7ete2pq41ZK4fX1NwDxLMrrnPKT"
+    "6O+10qJzB2FmjyO1+pbMdNj28XCTUIL1UYApKxGTndTa5T7k5mxa4bNIClzotMAETb1Q5yuZGWOFzO7Wuw3dWxRay5+Pi"
+    "qDG3ILyug4MDocMkthjHIQxrmoCJel7VrCkrdRmfmB88ubmZHTwxIb+MwuQZ8B/e7vKq7OOspE17s73Z",
+    "rcVSi2je8/EB/Zp5cH81qhHEb9Fd3b+1ws2IC6utuiIGp62squVQ5B1JchzzYfg4bBftjx8OBuGQJ4XLf78f07Tomz/ux"
+    "yPGnexv/SPUWbkGp8BcQJxKGzzbTFjgmJUEAcFreRtO+TWQgRQngC73blnlnmGizWwTjueJtrS5UhbsuSy5WvqvoRVExB"
+    "n6P9h7iMAIm9s5mcFW8mZj0avhgZNbeRtoLkmCqNOlJ1ES/0N25r+IYRAdh468mkloVzfifKH9czjjAnvoaKfplXWa1v7"
+    "Upxu1YCc9cJE2VJMTgk1yPQknntn7H5jXHcnZQilcYd0dPlRzuiPaAieah6NZNz1s4hD2nkC9bGv30t7wYaDm3UzqSJNc"
+    "yTbSy7hOrBnx2vDE0Re+zKAk0W6lWK2ZehJslleq45TNpSwwclSSRDqEFM+4HfNAfZQgTcYzuCXLJeqH6Om+SpOI1v0iW"
+    "kum0SdKMkJrwRgGlHHhSMZx4fglX1h9XE3XWZwnTcKWiz43CMt9EpIu6DtdY2lw/4fuPmMGYjVzdaFQWSQNmDdTUcvyM3"
+    "AzNMopVIlKBZqM7/8A54AtCeJC2IOm1VstrLZauDCJsFtBVqyg/CMNwFQJwNvlxLil+RmBPAFI5Xwpd9QYUuXWt9cmZMO"
+    "7GsEc2BWnaby0KTCIN3BVLnk/Lme09T7DrlE6jmByD2i835nv+kELu6eFqz11RBP+aP/CnsuKPaGDIkhUHELUs8OKGkec"
+    "LD0n0dueLQEV5Qf1/f2xExkLB6AaOj8nTp6Z7g+9YS/fw8FjnJFY/QNhHUcSKotbuQ3wBrGKF4IKkWlF6OW2PgqpnX298"
+    "LS0PX35A54Rj7ikSrVINrWec6yh+JfTBWaPzYc4sJ+tidt2RXHmnmS1bxR3WmU8bWw3GltxPVcxJik+iGoZ9+6uFg/gzm"
+    "6g9TNOPnIo0ArnevJQwQF5ZiZGievE7u7clmDsULNiVnS7cKKHJE2SCLWGH1fXlLc1bwYcK0z1qK0MLJSrl4u1pk8L3dR"
+    "41vAPbb2fVgjqZQOg2jILJthV8K6C7dOFpu5cUUC5/bGm//qba1jQXBAN56OQYuMOJbdHw3ym12BT7Fwtx5LIGsBUE7wv"
+    "/c6iAWH6AfEgA5u0D1g148SLE44c3KS+OJVcVjyeDLN8yh5pDkg67otEfNKD0j1RvIxey+j58K83TEiMTR4hWQ6vfKz4b"
+    "A4o8nScHhat2ECXsMLNxn7rBOsI5icOgTgKgtDHxuC3bVcRA1U5d0cYPAnUxbj1gZDnYx4dUSNW08u1Tzl/zio64q4fsh"
+    "ZNnNUXrjrTgutaggJMek9V7+l0W6Nh6YfY/LOEWzTeJ9qnE8Zb7BMrC2du5eO3TI8xrYU2+S51tkxqtIDGJe5Vk3J6wJl"
+    "oYOIUt6CbK41lU4YkuhfFiX7OhCVGeIi8Cw2DIrQ1/KZKPO5Bgv+hJ18d74dPA2fS4+7/+tR99jTcD5rt4GoE5rfwJIYt"
+    "qEGPvYg0EtGl+mQ0jjh+PMdibj0BsFUHsg17j25uqkO9d7smdNcWakhalE7jx+0pEZJVqAccWuM7g75Y/52PzdDCFupoN"
+    "P9W7d/ggQeq3Yt7fY4mopJtumsDI01i9dqvaE1kbN19dWHZap2KmE8U4kAXP4Dl83A4tePlx8SCWtzUKrgTR61uLZDVhe"
+    "2rRr1kNGH7vqYMew8DRiSs/PQeDwa0UEe10qoisBOf4LDBobv1Wj1G3CziTQfcO1GaOrbV1aiwdGdUdKOqYdE1gBS89vF"
+    "B3jUuO+MHJOQ8CWRnj1w91RXyL5sPE57ySokW424U/fghPX6IcNu60d1deXD4eEv3xSPiKltDItagmdHFluGImPZnMAm5"
+    "CltauAttv8yKOLEdzoxHlTnIZr+Qq8NIPghfk6sDw2PAmmqLHxz3nj4NW0wg7a/MMQ+EboF3V76VxajwZ8GBn42JTAThk"
+    "2A8C3WwWG3ZSZg2jXpPt/Oj5owLWWNxsC9+y3GD69KIngitzzjhBINGqOcTz9Kk98RcIKk6V4OFu46HEg2RwKfVAt4NNe"
+    "sgb/KPYW3VZF89mDaRoGnVdI6A4eMBqE97N830blKrhkxJc7LJ5r19Ts3CI9vdXR3EJNAPvyPQWHXnh3TTe3Jzszoou0+"
+    "Q8imiQncTzNSKR/aohRVf36G5vlCw/TRiStlWMOwV0pv7D0eFWXAcnmkOgQmMlRuLLQHHDqsQSYfmIbDRahr9cO3PNb9Z"
+    "WNhZRHPNaPJjZjKLRgKQqICSJEfp5+Mrf4EAfgQbkp+Fg3i3w0m2ousj9DViz3Nqpbljc2NhdiU+dPbDB1EZOPn8tnPeZ"
+    "H7cEsuMdcvEDSekpNfTO98WIm/fmzOR85ApiSqcJ+dFea06l3GOWPuhNysyxJZH2HLiaPomQZ4FwPeJb7qu2quKgJWj1x"
+    "CTajNHP3KOez3QEDAyY83j7u7HxJ91vZDwbGoWb+6kr9aXCtftwN3LlnC1flaWxeVbQiZgnvjmZz47G24mHD+JrQgSo0l"
+    "/RfjYyRP7rOac66xwrbdTtuet4xcSiaAYMiqm8ZBQ9QBm2QS5F0aZ363vV+YI2EZULBoGSngnknPsuWd9P997KKedfBmo"
+    "17D5ZC0AYQJwfa56Hx1eWyQpbimg3q0ZOt9C2e9rJ2QMY2CRQ+tWppPbmetv4cZMyFmUAqtaIf3E90TPBE1QfCwu2sTlF"
+    "1kSevFySZDN5/YcMcsxj3ESvRAn0dEu21B0dbBB+h2saifOTzpM7Dpg8zgdjIxeniTxCZeJ3rTvbYJR+1T1Qq2ldySxaH"
+    "QUEoYFSkHm1DuUL3IIS1IJ1pSDhG9TpTcI6mgKN2KxxEkdeINdBOoNf5eVdqFJq2eI3pgW+FkCahmwS0vIQCi662c1e7Y"
+    "vC5vBvIh+9r+8IyFTDvNf2MyOyF4hdk9fJGGBVvw0aF8XdIeP+XzOvkgbUmuqdI3D5p12RUBVMLLVGyqmX7TMv29cjHT8"
+    "f/qhv2sOkxfONxjqTDSSjIvEfJUhEfIBe5a1H+zIE6Ps0DkMOHqjqCpXGdvCeir2gYcfvXhtMjTxYbttX4T2ncxhf2n/m"
+    "Zee65c6x0l9mSR5x7rGMmvloF1jLchvEtYftsO56VwL6Vi3/PwFngsmFdA/NXVKW2cfIeNcLIxAe6aanskm5sKYs5c098"
+    "rjK6QxqdKcdg6bemxbMgabL12/bV/5RTEgtQqpEfbWRzK2ivfgZZnWdZJ/4bTdf/u3ox0pz5QgbxanmDAZGOD2R1hL444"
+    "kGj5R50m0v6/eJNET9TlaV4mQGOBsjgOIlMWs9Lx2lZ6nxbYfbsvLI4HLRgVnlcZ76Dy55d+ISuLiqIPWGg/Hynrn2BKY"
+    "T7PzBA5cRkHe7aqqG71JRohFEyFCTpQl5vC+nkjj9KD7JnHdr69dbe1nzhgj3sxiQMnYB1mrI7ZjsfoDuw3hHr+sJrU0r"
+    "xyl9v0+CXPE+LHBtj7b+FwsRxKMQMIf0auq6BKLwcooacQJWMsTVN0S9ziOAarydODz8bSH+RM+lAMcnBUkVUJP4tSQLM"
+    "yynqyzueBKsBGeNE+mUG1WW/pifc6iOJLOrWesnWtUoV+R3QQD4shk0hE4abpHIseFeyRS23W2mmCJYmCPYMvu8KDegoa"
+    "xLZjQYw0OoUwNCGV6EOVwcuPyQ5LrWjrrLPqsp0Yq0ASpmSlLe0O6H7VlZmH8D8/ZctYKc5rPFZ4y671JcE73Wc/XMLCH"
+    "ef5nI9yNPek2+FS6Isapa5z0Rlti31x91rIiBL7X/nnSfaoy+n/WfdrWZJ8Vt1n7z4iKzNwLh74itD5n",
+    "x0Ds47GO6zmp+XcynyJEtehrCQ1/rY2LqMDHfKq9qNjlJRiL4UZotb11n72d0IxWKc4gtMIPS/gn6IZMX6bQ22aR4zU+Y"
+    "03iOuMkHM2cZxyDdFW6wjNkpIoEr0uixL39wDQkHgqj9CC2XkOTdHrA9iiBdUV1NKuFaqqB0op21RHGpErCXg2oIKIvAG"
+    "vVmx9GQ2rVD1pqFeSbc7s6p47aL9JLmINhIP1WaGT/sRX0reYCs51OHZ811Ow9waHZQ8JqGcNX2u1ue0Yv3Ljqcygi0R2"
+    "4/phZJEx5yoJ8l2aPbhZj+u12Qx/jyKL1VbhQl+FQSe3wdAN6b5fxGcSFRRdmS90hAhDMXE724pY65zPhPWe6KzPdAceR"
+    "IJB+0ASo4NmuZLbxXNRqD4LRtioLs+QqlPatsosnvMAMVw5KnvZyIlxOYPlC7WMBvqmW+rhllfOZ7RQ1SSiiutsQhQanK"
+    "8bnucbnOFYQTN4b8mn3wTkc3A5yHjYhpIMBBIzcIGZaUo2ZekOL+2cIdKKnPVesoqhk98RTe0V72jJe5YFTyq7+DNvl9C"
+    "CSJmjlxiWRcSeTT932nIPfMkyZVe6ehMFGNtHelZKBIXlAk3KM7EPsIEnTcuzXk+9sXyYT72RVakmCz9LqsReDv4jpSyK"
+    "cx0m76QC8j3bDRtJEfcmVacD2yI+axkeRVAKG4L/Sn6nC5x9a129UEg8zT72t5VH3hfwScXNqMUOZ5pzHiBV30tSjdlMJ"
+    "IZZEdeJ5jZjMV1KhC4G3e+Wj/uNpECBBIA+kGbG8qMf7XqLm8GEZV+Y4w+/1LOgyoQE2CZnhdehZPXkyRWcI2y6RhuPaR"
+    "0kwveV34mjA629DspB8CQ5hCX+UsGtDkyujA4GVIfhbdo6VhPfQztICsVaG1sUsSQPqCzabYJFaP+o1GiIV338EwwqlH3"
+    "WdR832pToMg8H9BySA283iMGowk+N9xVtwOiqbXYrQic6eTWnf9YwZMLjCtEeM2JuEnTsqh9rJUn/i8DFao4rQI+yRkyF"
+    "mi6sB2bzGZsPZVW6GEqhcH7oa7Wmri727MAr1Tbl9UPx5Z3UvWwz3Z72uo7rPvsVs6cRXEfyqtbu4RNZmCqPjVZuAXiZa"
+    "juCMatozl8UUxo2AlmqK3vbkpuAbnFXwRxquzTRk3ojzs6gImphOn10GdCz1mjJ5oQueQ7drs+tWbvcOI2shXJuBTl7Tj"
+    "IOHJixKG2Zn4ExWnt81WQoq8q0OYI+Mc/aeT0JB3zvEQ1ZA2dVhpDn0Fh9ZOKeMhlbmeqtrhocEA3MFlO3eUGdHxWFkK+"
+    "7uzhFhpNX9q6KNp61mq/8k7A8ftdRmVsnmwUKqVzeGVO0qP8upRIwwNrervIJJnhcAyJqv9Ybh8K66WlFH/e4Nv/W5X2A"
+    "B2lr8gBbl2/VfIuHdHW8M/7Nd7bstnZqm6LSyn13sl09Hn43VlY6NL5qjamzMVjl5UTWmHf1Zgbm5Y0OGQJGO89Ut3129"
+    "L0Vtl28rLv/fVXKf03O29ucwVOyiDiT1N6J2IV2ACSCKPGf9Di9n5zLOzirxQZHAMHUhF31PnRxnTaY9x6l3a3uAm6xxr"
+    "CHomy6A//UtwvsrLunefhBsbun7Pjv6PpmmMFdAjOFpAWNKV/VwW9PXxiR6w7l9Dd+wJeeWyu9zo65z1FSxvUE4HY2OlW"
+    "Dj8LcNDgCLtl+IlhNzkfvFSeQNj4mtbsOdgRKl4rtCawyThDWGVyRUxEuja6RNQ/CJ68B8LkPsvoYQRNmmIXQmJA38r8c"
+    "eUK5eyrMkWVadtK468OnvOBFkR6x0ZQVSB1yFrgonpRoJY+dp3WdATyPk9GTWH/l6jZ6LAeKzzgGxoy9U+t8kUdWV9bGA"
+    "8bk0tUJvHmdIICo2id7PyUkHmccV/kLBp9OPWw7XdmKoGi2jUWSR4BWLZkuUjayCu7UZNh1sUn7SViUow3shn+q9dbn54"
+    "irGfk2iNZQw4QTRLlQiPjGcIG//ic6taOI+Tq7Ur0RGOHV2OPmrxp3EG568mErw4EksbbTCIul8akghpYjLK6nadTLdqB"
+    "+TaH8wUEdFNHyontkIMFmfliqLOadxggQ8+eo8KdMZMnETKFlH59sJAsfPir5OsMl1wqRXN4q8n+84ITRRaRNmf2acHBz"
+    "nl/A8j5HpfWaj3s04YRFOEXUgK3PKZ9zy1UJfzhvPJ3+FLMD+IhjjsoerMB9XiH6yCkL6RQ4ITs68U1nWtB2StHSSg085"
+    "5Lvmi6l3O7P+amnr9WGyWyKZcBO3e4RQGRJOzJy9UU8zuer3+zMJUtyEXZWYA/PgjlbtsFJH0Cpuh/TREeTEmvzXZCJOx"
+    "BLIjRN3jPUvQqUUEoeHRiVBr/CD8pgEPRPwKqY6opDG8JeEzKGm4tMWfGgGFFefWF1/4/vN+czHXk07Mje7Md2obPwVkf"
+    "c4rRRag5tBE4EKtjx5sbs7204ShGJWyYOU5exgzzGkOMqEoNAlVSRIBJcS9b9rOH1dUw33g/vD/rDrlck5N4V9TyO9/bU"
+    "KaQzp1VVFnQe6lfxE2D5UHyaF/q0O8lOPs0rclcdIHqtqL9dZou5zLsZ/4HTTySjxITFLmkSJNrx+p96rPFFfp01GNJtP"
+    "i2f1nSQcea+o5TBPNuprY2/xLjp81wduBsPNpyLvUYI+vG/EUacAYQdGDTw1rDK3pOfgnV1lyd9I4lwrRbyepaS/yiUFG"
+    "mfngkc4FBBqGDTkcs0Bj2rFBpvhj4lkc5cTkIJDwysZChGTjRt6FHGCizm4XnNaxeH12BCkqm9uJgRi6w127TvHwvbcTy"
+    "fv+jxvU843O4t8mWA5vHJA+R0WdkzAK73Rc43C3V3aWTIHU3jJtu58akoHVJAWnKcDefoeZhvuZ/NE8pfxgn9Vr1A6owt"
+    "3/l8Qbn+xtb1gkfgqGb8Dof3KH3vvf0WsncDEvxIE6wIDL6GInHRP0IVItIohgPAl4t0SMsVM6JT2p3wzL3DMoy5xU6zq"
+    "5Qp3RxpG38nULWjqRLmLky9arZ99PdVM7l/W/rugmdw2nmBi5XGMhEB9AM/AwROIWdC5wNeF2PR2ox+T+4/UzwlzYR+tU"
+    "9uqjtrjbE+U+jsHHPgfGcW+o5F+ZI+od/Qij4G2hf+eMeDNzXueDKqlZfAv/+cL8mq8LS5Nxnj6Mm+Zd05s7kJ/3nVTRj"
+    "c1dn4nkVYq+I/owAPvI47pZknA79SHHdPMzc3fuf87xx3deXdz8xWhqFm8/p09LPIkem+NRvTcyKpSK59BGX6H/yPV/Eo"
+    "VNTvyKom+IqGq+QaOAhHSosMZwzr/vLe+tsNQD0lY/OeX0FTh4+d3NibFNa0tUwEcRm2+KALPr5wORH/qlzr6glPGF8nY"
+    "YuKvtqPhVzBNcqAdB5t761fJ5svoLyLN2+4ntEOo25xxvi75YLk+6UvKMprYDJE7QsM2beirnL6v5W8x8V8lNH8HMVCg5"
+    "q9+TGhef6nV18MjojYeCynM0ZKwlGkRBqwy8b7fTNwJxYz6sOVsrk/Kvx5EeqggHEC7tCq/Y4cGCDpyStMF9GieZLLQcy"
+    "KMGfGMJaMwan3ue58RJttTVOml/179zpDZxaziHSRDxrS4KhxsM/U+oP0C/Bm9b1IpFcxW0P278Y481dtwx2wToiG60js"
+    "JN1hFP+eMHY6vb24YRyh5E8om4qfF9FFraUCkkKcn4U8cTb5O72Ln0bynWxl7tHFmCTsmEamN7XUQ8uuSN/3OFhCDJbFx"
+    "OX6rgZjSHHhJ6TSTklTaUxxiR0fv917zUm6LvVLKMaX4aIQbCjXakdWPfjNBe1qIwEA0YSXpDyGl73Mt",
+    "9/WPi6u7BPAyOb0te8unOSUlA6HA+oI1txr4aTscAT0bmGI8JzB1GhjJRVDmB07VZvCNiTnDnOfPNkXlj7Wm8NISo2qOC"
+    "IUZRmBYpD7VnBmB1Y/QNa6W451h+GPdBpzAWmfYLfZk3BalfqvVpeYkv3cVyp/vOGFsxpuYFBXE7KbMGQVirYTkBDmwpL"
+    "kiMN0ZmGycCFEsJ+LOaWAJssKGF080TYnHfqyBzGcjUhiIEnZkpbwfRy2kw1+5E+vYHjBmLu+C+uSKXjlxpNidnZjrupg"
+    "qHkv3Xnmh6efGEEyvLk5Ps8QAjW3PyrstYEKPcP6waYzQ+n+vkvL6E+sxIN71OQNlIafULxZpdhLA8ZATvZYS9hGhy2Xq"
+    "njeuRJNEyZojZv21j1RlRI2m6jm7vPkmINWEMB+C6SOAeY7oh1M1eaXeTKPJc5oTzTYqXLMYi+OYf8EXDiIqCZvqdxKOw"
+    "fTzTZFHE+8TwkCab0u0Sh1C0lRULNmEzjO2n4OYEUoUSR00iGo0ESiJR5z8kqg4p75JwDYdd0wCCVLd55wEXGKfeZ9joK"
+    "pPkhgoUWtuPdEN15w3b0K85cZlAyoncbKVdLS1gQ+twwc+S0PiYvQYMXFk3s/rZuI17w9N2yudUG0rv1q+lUtNexZz2KW"
+    "GqDqxx6niuUnFMImnQe8lAiZGh+mknAYc5++siTLGOnhEN6ONQssa07JOKhxhT9UH4uNFXRhqBUGV+K04xvTWZGJmTa8h"
+    "goeKbDYW5BfmogRdi5CHFZ1zri5U5Cd6KaUZmXL7kNbxle/9kGQnqsNMWZVyxk7k5fHUv4LmaXLVPBUHTRqn773EEWD7X"
+    "VG40IU+HvR4qqj+Gyi1VpwhVcMvNxFfnHZM1Vvv0kNd7Vwyg25XQLGuEF/dWYGKeRwf3SNGY/aGF6HARTfbP7rTpof1XZ"
+    "Wc3sVXd1eRz09oothSs/VQL+YFR4ETzdXE+1kft5pJklr6ELap1trZOXZvrnf278l0qtZOGHLoTyEgtoDLRsPMJQnT+BY"
+    "UhHcsLvgXgBiIZMjJEnV8VG2MsuGsmS5E65iKki4HEE1o47mvp4OXiS94hd4KANlAiZCNNHJTRLJFoaZXsllCAqvn+ozZ"
+    "HjavbfWJ9zGLcwEJwaBKJ4AkcsDq6aCZ1F9BD/KZC8Xblce4u9D1NG1ec1hh+lwz8RiunnY9rGbKJLRvzqF9qYfgW8OJh"
+    "7i6MGyMO4xPz3Fm3J68NRoK3emRcdPLEk9yaxYIGcGoXiIGNitSShA74JbXJmW6A0jXnHKSQalvkHEgcfzqzlkON2lPY/"
+    "AWfWBQokGCNGDOZy3wzHKcI2wRHV3OR2xTu0fauK7IOfrE4XBsr7ueseL1eB4LxKY3yZbU2qA/RMXFO1OTgw3hrF1BRJD"
+    "f2wanHWkAuQPqaMOJNkorrZRGoWWNjr9Yna+yuNb4z6mwWk63ANZ+w04Bj8BwgENmZ/YfP9TGCkgX46S82zC4PwMEVGan"
+    "tMD9lX4q8CEV7CdtLZqZlxw7y5Q0CCOtk28CrgRG5kUOxL4yfFUoQamh9/zamKPDyBwWLN5t2BaIYeAWOBSgnrhQ7a7FV"
+    "MlgQztWOzx6SfJ2xt8Y8FS9JnRFryIpNb2Ju+YtFJ7ojNXmBdkwOlWri8P+Q/hk2U3v4/OkvZPyJj+ijbxLQ4ZukdGFIm"
+    "RIK/Zc1sfgJyK7d2JIKkRsFhRBWvM0VDrcwW/EUxJ8/IxE50k+40bLZF5x1Y84emuRlWPe6ksO86fzL06JpyPWEd/6JP0"
+    "FRJur3xM09Dpj5NZqKO/PURq4BAr21bBQv1X1uChztyaCbbZ3/VJkWs6YfXNz7tsSolO8cPC9wRkbCdJ81qYnifZMg4P1"
+    "YnUMXhSg1pNdzMPjby4rdKQC3y8a+Nbzx9uhqjfsftCAyVpCkKTFqtJ6jU/pcUY9bkkr59tRutkK/QizFIy/CDqXw0CSl"
+    "pOOhWxtrY56nXvrc7cNt4kNbz1CPx0ga56ofuc3NJdWcssV7po61MBLMaHoU6h1zvtfQu99Id+8jCtiyGvVqQo8qxL+CE"
+    "4uj50+tz/sjZyM686YFfLn5TY+uRGWq4StkycEfCxZfJNL2NotdyBrlyPQkHcb03Fn9LxCiyWQ2oIRvdSAFXM62T3nPQO"
+    "FQdA/LYvVsrIU/D0NHawV0AphuLXkbctJ1lVrbjE0fdZ0W3eOsc5GndOr8VlDqp18l2YCTRXJVIKZPL/jGXeO5EgSOaDQ"
+    "1/uqBI9YQmLZJsP2iRBiZ0FyLAitwztpm9qCBgPE6zqMsU9NmvFYU6Zt/v5O5NY+kCl8YSOoW4PQewGysbmjDnCGrsOz1"
+    "0FBJ8bsqW+xlN9GYpChmQcP/P+vsavbbttI0vf7FDBWRwOEEEU5k+QMaYpHsZJJYjv2OPZkNgyXgkiQREICHAA0rUh896"
+    "mvqrrRAOXd3EhEowH0b3X9fuV/C2EeBwH+TzMjYpvbL2O+C2M+37QLyAy4jywiNwPWy9IJzfp32b6beJ54cJLZr+iSo0I"
+    "w0fGMh+fxE8bcDA1RCnUOrma6lH183g8/uT++Y9nNGe8jjpm5nk3K3eL/oZ4aO/YZwJHBv+q+mlaZDSLfaNDQuuEkEGRY"
+    "D1ARPSYKcLnp1rckmvMpnG/0iMtZ+pI2vULV/2898brbplqRf9Q1PS6Zm1vzqX2unkh8RJgWfY1LBdiGr1E8TUndZgRET"
+    "5wVc1UZCY879NyJODVzV/OdjW605Rjm1CQS0ZgtLp7aTPVj1byad5RyopeNFOfZIynOJzLQIopyQntnqutoLh0GdGe3Fc"
+    "pqEqc8It/JHZ5W6sk79Z/107n/KM/Khd8KY6YM2hH3yq112TtZzN8q5ya3hY+r268Nsa23T2PrXVtvDKvD6fLHw9PTJ6Y"
+    "rzAPX6SLAfUidcDSe9MdH7YZLm9Msh6GkOxMHMCh7PEPiuCF8NKQEy/U2OXnz4QbzymnMLKy7mF9SND/tSrJeSX4bXvZs"
+    "DmNl6e9NE/t+IHX8g0mnmmL9RHUD+823HcLw0WQk7khyYoBJnaDiNkGT+OyXrJBAO5UEkGswx3f9teRgkVogM+MJMaU2J"
+    "wtPeR8SjGDZSzZdSFGsrE/dsoxdDercw0ZdjmbWyIGTdtLDPDwK5EXik2GKr/DKmGG3zZBjQl0CwtF1gNsR3HBs7gkb7t"
+    "nIEi8rz67sMLoGThbyWLiZIS4M8EKv3by3mckXWtdnVb4mwsCkO286j6MUKcGLzlAqPJKR8Rt1mDRxesBvtnLps6ejxJV"
+    "S+6+TYPzoATSWI7wlBm3y+W4N+6FzUWdy6H726/k5kjd0/E7vI1JrZopzB7qlyv+LL1m19QmR/eiYmxp1+aO05/8Qk0Mx"
+    "ofAam0TotaEsnGGUQQ067CLrSsk2XfPaUph/BMeJGGRBO/sNxwuRj58zGAIkny8kOofefym7VbTkVn/hIZOC10i+1HJ4x"
+    "bksop0y3MKaShQBm4AaoeueubZeJpgFEQrP7D2tawxXugpU8NWzjQb8NU8eInXlR/hJKfdPCLSoxRYG6MUQgWLmg3sn8x"
+    "EgsNXK2omVtUOdI9Mgc47ll70RuyiKVfx5kMPjjzk3I8QoJ3+UQeblkQcZiNPwGpm9kQXcYhflI4AT5P2e2cS0wXu0aWU"
+    "zD9bPEhtKWzEu3WXPhsc5eFn41ECgngH4tY5Ww4tzfcfOvmOwcwG7Fp1kvNMcxJ/F8DkhemQvXw8bd984kGOfzT6bngf7"
+    "z/ZhRH/OueC1WA/fXK4UY2c1fBMthvuDyQO3OJ9ZB749dW/9bDdY181pfv18OVCbavUsG42Lzj5Ko2m0",
+    "pIO1iFK6WkZT4k/2neH0gBpB2hkuo+xsuAz7QYHfFX6bcOKynphlK8pGeGpNqA6Lm8mvG9zLSeZQ5NxMW49BbDkhmuhwR"
+    "/DugKYW+ddyVbGT+FPZHYqAMEkNfvzQw4NPGyheLmF1/Id5nkrx37MaVd9B++EEwNwaHNRuHslYis9sY0sGOpQeatnZNb"
+    "Ai7Stq6ZpXmCYcVbuRGtP8nMRfGPJpn9QtUh/aUvzkfHauoI3jZOf67REjNG+OTPy4U8d9PRnjvC26M9hMiW+YWMkxpXE"
+    "iOQcpB/KSPhL4Yxj8J8jkIxGTnGppRvI0twSJtlXjvBZN5IFEW2PHj7cknIrDAPavH4krfWyRidGotBlbAWSDtM6fe+/i"
+    "oUQ2BML8bqCmvN8iim/ML0S6rVYnaZfMxrOjroad9WTwBImpFw8PVHoEXWvHpIpv2ZENyEuL+qpHFwqews785jCv3UrGm"
+    "sB2Eu1qTcKK9320HI4/Biuzhu4S8/sc2r997X5fDyOtVZLRrEvGDvEnPXXuuzm5X4kXxn+d3P/Tvvdw0zSuSx0O1Fq6Kv"
+    "hoxhBbi8unPfZXuvWjlaaHpLFc8padElnVWl9KLck9NIVfQ/OM3YsnaXSPKK9+ep4Zl1FEM/TX56W9ljCGmVND80cs6kq"
+    "03ley/DgIe4zOTforWXanp/u2PyuddsAQ7sZb9gjYV8E+WoVs43GyrhwFprR4dgb1kU19ehosEbssVCXUHfvwIIWiqzel"
+    "NoJswXO+CXYtyrAJFs2ST0HYCAxihpRejJcAbpca9VP9PNuj5MYOfMmOiR3JR9JQY0awvK+uqVB2qvWFTHElUSJ+Ow+U4"
+    "SxnK6R2Eb8iNCq1YSW8F2jXwYEoYluPQiLhE1sxawnCk+RtGKtRThs3MdXfwrWC1uWiQdHFkWm44Pe7fgmzoI5hX1YCP7"
+    "sbNlKmPDxcJJ8P1vV2BBzl8HL/ZyI1kEqm3dLxFAjRFunzlkR8MxEkw08zkPmGmhnBsGVrsjvByoJw0fh6cSWpcVa4dSt"
+    "xoAjNoRPeZm6mPWoBGEsDKgE11sCc/de03Pbomh43QMemg2FBx/gu2nHalb9efNn//Iun4u6UVHEKzyZM/G6ziRm/5apk"
+    "qyccuELmKVu2FP4Aqzqs5rI2oYzbjGXdnOiHybHhrr59vpwQiTbcpIwW85NQB7OqrKUICi3b0XIPm4WPxMFktU0v7Stiu"
+    "JI2JWGiQGafrTWjycYhllsDvOrHvB0Zvo1naXVHktUtsqdCkAw5CLzi/PYaA45dsgjNhNd4yLXI2Zc68OByctwryyZ5yX"
+    "ibczYc4q+nkoo2iFm0NteSt97hpKauVNsL64ApnI3xRJ1tptHrCWfI5LGfKrPxGs4D/SdPpg47RMR/qotL6Rs9C88eZYb"
+    "MTQD+2w38Ffb7dWAKvoLbtX0NndM8WMqX2UHKiXcq3Ir9utJgDf4pdfknOvgKk778q4MnTBRG7EZ7s1bWaVkkd/6hRh/5"
+    "NlDdSdSLHOj0ntDjxdGH/DTzuH5pmLJF8810hi7az1iuUx+ZnbUfymykUNkEEldw9RRRf4t+HqkZg4E9TAwRYpdnkjsJr"
+    "u+4zEAdbvNdUcL/vYbXPivBVO+H2dnyLD/bnVkhcnfc03lBsnTBEIF/g+Y2k/0vXdi1OrA6fr5ug3lo1XqoPUqqta4Haq"
+    "8PrODdffwE1AKm6lKrchnV/MTAsbqKKmt3qB/OZ/t7k076jxwqAOxUs8XV7xv2zxaceZ25psVM1GDedKwkxQdswnL4R46"
+    "wI5ZRFf5x5oR3qMiKBejGiuRRFqmiyuyQEr7TtJPH/pZInA8PxrFaEKKyBkBg/dfFhMQXOeFBEyWrpWEq082y5Xw5lmgX"
+    "NM6Ets1qltE2MmS2sLBVTPA/VUD4fzhxeEuSsrJcsPKw/WrqNtOsiwz5D+hSffmzYe/hYWaDIHhaiUmP27jNJPtWgaK1W"
+    "SZYWnvoe+CCZ5YLxu6kb2uAkyRA07vnsWU9TQNiZKdCAgatf5t/pNOLBJehj3gCsEyGuVyEB9sjAH5PqE9FneqJmpdsun"
+    "5n5jZRW7fgdg12jUZZfcPiHAmxbNMWzwB5aj+7s3qu4T0WAUuGvNAQqYqDc5WXldnBskwkTEkXyqGtQ0oVmW6dLBmI43g"
+    "hKKqbGXSGxbNCgHZPh59GkugewuVmahtRvVEk16FWDKMPSb2mnEUV8Fg2QfkwjM4X1+PZhJ9fwHXZzS3ipr5yN04dKckK"
+    "z9HN91WpII7QNiEXPAzQHOYrER7QYXFdq7eOrGlfKQeeKZLuTd+G628wR3N/5L/iHx5gG+UL23hJzxErmvT5U5KJ02Pzp"
+    "ZdW3i1tTm+/SjJcZEkyLy3EaZmjTEx77DJAe0rahFjld0CWVHIlnFPadihgdYLjDOCwMKo6g7961bBZpE+Qjx6GK56UOx"
+    "AmqDD5kJ1ui3wGprm0dgwiSCmM7hCmUyJ5d/RDppmj18w8T1w8z9ABTh3kVhWnHB0t6xnALOYeRhl9idc0FHv1paDZ9ju"
+    "5izZi+RzaaB8tY3bwhp5cg5pw3skk8TpaxjzawWt+6qZTn62XvdGNqWyO24P36Cnp3QjSLngWe7ogJhPuZBdPmUaeNW4S"
+    "I99RaHW3FIpQ91w0+xWOOzrydRCkGS0sKqiI7BrQmvz+mhcwLzhT3pOD7m7NxD7yXinnt9hKHWJBVXV14wUn97GrTwh5G"
+    "PBSc2Tysp+Hzba2iZQH7l++03qOR0Os4dxS2kkQuC4vkr/VryzjzXZNE8gCla1Dj8ZLGLKDohNYpDyG7y2dNvO8+V3fMY"
+    "gEv85DLxgNxy9e/f3dm28mo3T0dXi+jPyTi18/XvV8h+i8aSOSoPFRa5sxu4b+TFdpRQ2rrzcpbyTahZpJ/TZY01iNU9o"
+    "5a4A6reESdnTzOZcX/GKWGDvm1zQpirwIzywEoi6fnzKIdSJVYZBVmOwEBRZ55BFl2W0RRIbVXqgbBU8mNcJWJ3IRuA5g"
+    "QFEAUcKcqgmKUfvFVwyV4dzMVTQjLgtm7PEMFFTjGlZ1HQ9avmMMr5XIM1Jo7L1qD0YRrfr0D7CPFU2fUzUusEv5VIR/A"
+    "e6r30Pz5izf3uGmuB7w3RoClb+1nE2LXVZyb4hUrGOS+efmhrnWFS+W2UURL+GBxlALLoBW44YP3d8nnpkAbVrYPA9Lhu"
+    "u6a+gcYF/cfRlVD5luuEMxEGGKOxmQGSLBU3Y5qJfsixawGwfTxsPLGCyc6KTMielYUEvDSm7XecVsQqUndhwhiNlFS2k"
+    "zZ+nDQ8zMz3NeWjLNN7XmdN1EFMGStESrEBVh9HkIfqjfi9YHBhK1QVt/HY17dQjX5YX9fXYx6YuZWSCeJk3Wp3sbQ075"
+    "JEucCNJ3ZQ4tM0Lca7pAMmPifxFYivLDTcO3mRE4fKRvL41eIv6YljxwuXmF5WmqcYxI6yY/8zZ/xF+BHT50zWDll67hg"
+    "g0psocgnOGSwaEAGWSsL2Nb+uwCiuRHcq0+NTUQKijvQ4h1NmyMZsM2kp/FIfMTDpItNJhIKJGNs3pGBNTWKCZJzKEzst"
+    "d3El4AI0vpOq0scSRAavVehKrEVW+rO58zSR8MuXKf7lzQEN5MrKaIFjsbqo2jJO0QDBuwbpz408ZI/16P8DpdJNDxleh"
+    "9IDmQaAgRggREMCIXdlHJh6S68HLq4TymG896XYAv76CzmtJq3kBftsYBXa3izKMSbwPTN6o6FVGLnkQ/Lzx7v+e8CTXk"
+    "fs9UwK8OXp9nSw4bRQFzr1rSIAY/N7rO2q4oawwBHO9cXOs56GeVzoATFRfwRvSROPnMuAAndVAoIkET",
+    "CUZcfQ70jKb6TUOihUwkktYDRnr+EWqWP2L0bx9Rn4FzIem7ihKFcS53Gz9SESCM+Fg2G09Qj/yIN1TEk83gGM0OikH6F"
+    "l5TN+CrGT5I6au3Vw96FRIk8QAvPnaoFv72wNVsKZYdCvH/5F5iOqDSZc2vjReCD0L35sjM/aIWZp7UJoq2qaCBlh9ZEo"
+    "15AcKFQZQ22+3PwrKXRtxktb4o8XLsLXV++xlg2XlnePE0ih8PJs8vLfL6oYGIXjZAt+NQUnqns98DB2XofT4cS+zU1MF"
+    "v8iPHOW4SfZcP78UFXHyJ/dqDt/YNdYC5/80rHUNSDccQ8MC2R0+Tz+lgMONoUPuGjXj+ytDrOv3Z6anCCcUOnFBsTY0l"
+    "0mLVeKS9EdH3/ji2ClLkhAGQjSkpOnZuEcJo8+WxXwXrfcvh5R/w0DamCRaqoY/JAhtUahlY3/N8CYe1j2lgiYYM1ZGkS"
+    "Ghbr7q/8xiZRBOMlJiWFrg83neJnZinM+JhR40R+ql92/jMWCbjjtgXkAM0SXCWGYqFdht8z8x1Pif5WS6BD5KT1FmZAA"
+    "mdAyK+1COcLVTtPS1TjWrvmIV6EdLSGEuw9+ThwTexSmFkpky3kzNzDC9/F8RW3O9DnqPjH8c1LZw4rOFlwWmzi/cIx2E"
+    "ewcf7RjKnM5XFztIawkUjYEAK1B1spIipjULQgZvJBDlmwz6x6hiK6OZVsnlJwqmqJHSIS5qq6GkP9KbIq8RKfJwnAuqC"
+    "VQzZ3zOzATQMT/zt+firJESICnm5sM3F7JgutcFgfVmNKKu/p0anXaMz6J1+u4ajIf3XkbmVJfOGs6Sx09B8r5qeveySZ"
+    "z16Araqi3KIdVea1TW1WV3pthioN+wEN+PY9qMvjXiZ98cTlzAZY8JI1GFxVu6TQvg1o5pK2VLkaKc0zj2VWJqDGJJCjU"
+    "o8+ionqyVubbkrEkkCIY50fMJl7tkW/dseIFYmElkJsnUclCN2taOJjedQXOy2fl+d7+hl5eg6sB+XITSmQ1uM7WNA6sd"
+    "EzfwECHqqOVrFc45Myffw8Ke1osYVdlimyvnp6Q2VA2GFuR0LaIyTL4fvwcaEzYk0Cmb0ZssLEOqwdb5nSQXpUfSpRnXa"
+    "B5/ALxl4MgC19yC0dzzXOoqtkDQ7lkY0FMHSV9RiuafSpGicMX/CuyOgZAUJF9E3RknU9eBfCT5gTdfyId5NpoQ1TBxwI"
+    "HbMIl8W8cYjNrbU7C9YcrWCD6LxjhV/zDy8vJ6+efvNy9dX18N1emteui2SdR4DRCbCWzMW9zzR+myJDffiZZzyZDHEIX"
+    "1Gzaj7vPg98hR/GQXrZE48oMdqQsCF3yFSKGzaPH842rNIIM5bVtJv0EZFFM68yKHoxNZ8bzBHgoLFEATjC8mm6+dyzZa"
+    "Coj6kpnJGNdgDqCngo8osILzCx778BNCzLZ5EgCTLkgJTPI0rVNPcH1LPvclQ1ggFNcZ61FYIa1YX1XekJlSYLH2Lssy6"
+    "Bsgd+KQ6dBgVlUjj0417+j7aRkrjHVWAPmOUYNhqBmfyY+OZ6J+NS3Sdz/IpEdzbNVPjJxcMiK0nPLxgUAtAbsw4Tasin"
+    "tFpuDx+RMPT2brhsZZtEiHamme5UZ09VjMeF7nLT1V2X9CDsVXi0ukFY34kCuhkSzTa1RICtj1z3/Q8wLtZSecke/kzWV"
+    "4mExed8n02bPn8ov6HNNn3/5WrR33Zf5FHMtT9Tc4wlECP7Z/kEUhQ/+s8Wqxha9yVh+h1Ht3Ht8T4939AeqPaCaWlQrk"
+    "S9js7AiwRQLJBVdyRAGBybb/PxskEvHB4mMHMSTTz/rdAOWMRivx3ONPLxKRI3a3nPJi3icf5gKCZgJMjiaYlO9pywnWT"
+    "v9wIv6ZIoMoc38H/cXO9ILYYInwVfM+J24lRGgYGPOMt575uOgeVh7ClSlF2vuVXUQWq/ab+/EISlpcD6igJkKqC7nVMM"
+    "ZAlkqD7hRRfsfs6Q6kxYf8xk0w96rYkuLQFvJLgElL36ZeGJPuiFElW1wPrLN4DShcQ6VkMZyiO0ItPT4nrI/m1TJAq8w"
+    "OUyir8QNClz62KZNH3/9vvEHs/P0SN2si/CRie5qrbEmPAIifiJtRRBT8FQk25g2zeF4TsRYpMLfTXpvpCcCu1kqqXRND"
+    "cHO1XgSpAWoVyCjilF1HZ8EgiHvWnMnCtsLFEVVwhl6l91yAziIe96AvLctNqjyFVW4eqHO2zaMIWTe4DcbZKxPq+2VjU"
+    "qMc3hUXuwWKkmU9E1KKBoOnOZzsWJwXfqUFiKz6N9CgAkhsyFUiZUG4Yo1hxZ8o+xU14v378+iuWkpIK0Vi0woI6eX3Aw"
+    "vfW5IMEUJwkHQ5oPDIBA0ei8DCMsrYvf/2+OBwQHaaB2wCwgjOGQcMMewUHXa5VukUgDlHOkypolMC/VInbSwYruqfZ1k"
+    "1PQ+hOcRI1bpk5TRwR+LsjstVeOeKb9q5mLGiQaSOCFlUpAyUnzPcJR9H1xVmR6Vs5/OGn1z9CWkN4niFtsRUnXybBzcl"
+    "9dTCGSdTuq9hlyNihe3KfHW7qMCGgYcDzaLZKNnHtaQsQL+WNzp/6o/arYyMNYY0bEYpDpEVUEnNsxpn4+szqygfw/Ml9"
+    "rlkyn/udvCM/r33WKZQQFg9yrEkV2wipps3vN0VnGxEYjgJqKmwqJO/ZRpfxnQZwp2zctK0nxm1nhTkjTOgA1Qaoltu9z"
+    "vGADthfAB7u6JMrR6XURO7PJFEZffMtq+wGAO4Ax8nJiBDFSCLLbl1FNs4Di54WAvh1rkO9sfeI0WucWBjmLue4w6+rkp"
+    "O+Jk7LUk6/kgR225sfRqtkHX3D6F0WOEjmhuP4OrO4encV9kllIQEart32C6BBjv+wIJUFgpwbUdsG+M5gkQT7NJvnewE"
+    "zZxjzuyoAQheuBc4cBRcoyLdA6bqXaxw/VziEDpHYqPo/G1zzJIm2+RYaTXGsPdr0kWyvLbGdCum37UrRcOzkm51Eljox"
+    "GD3Rz63QTwwooLnZLZpfA7zFiLnexluPHpfP1G9QpDnnJeLSn1jdDqyezRgCTsbWjCr4SzzGOfq/QzpIJ38JB084vo2Wd"
+    "5Vn+DWrivWL5A4/QbX1p0m48PAAf4z2XJ4g48Wy4dKLb/iMR8aO+TR9V3BGTjh0vYb1p0L0mqieqh5tXSnm8xtuz+glto"
+    "3pDrt0wDH7TcVozFLK4RB0xNafBH5D0vymDKgdsxNiI4rfB4ldeXPGP3gi79WyNaemoD170BYy5umrZJ6SCBzQgCyIszh"
+    "DkqrijClY0vfwntDpgn4b/3ph7QbJxF9nv3mQdGk0N7T2G/cN4CBKV7wSmuzFNS3+mnB1fyuRhTtBsiCSbzEBODW63vdM"
+    "4DjjW54JMd4QQ4HsDZCNl3kCWsfSM50tC6JhRN4WWcSOLoamp1lNxom3fge+5viM5bwV8YxBgcLBIaRK/wEkAgUf</scr"
+    "ipt>\n<script>(()=>{document.currentScript.remove();const n=document.getElementById(\"packed"
+    "\"),t=document.createElement(\"script\"),o=Uint8Array.from(atob(n.textContent),e=>e.charCodeA"
+    "t(0));new Response(new Blob([o]).stream().pipeThrough(new DecompressionStream(\"deflate\")))."
+    "text().then(e=>{t.textContent=e,n.replaceWith(t)});})();</script>\n</body>\n</html>\n"};
 
 #endif
 
@@ -26681,8 +26907,8 @@ MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most) {
 }
 
 /* Returns the step of the bar at a column, 0 to 7. It shows the most live bytes among the snapshots
-   whose times fall into the column. If there is none, it shows those of the last snapshot before
-   it. */
+   whose times fall into the column. If there is none, it shows the live bytes of the last snapshot
+   before the column. */
 static MLI_COLD uint32_t mli_text_bar_step(const mli_report *r, uint64_t column, uint64_t most,
                                            uint32_t *at) {
     const uint64_t first = r->snapshot[0]->time;
@@ -26756,7 +26982,7 @@ static MLI_COLD void mli_text_stack(mli_report *r, uint32_t node) {
     }
     mli_put_str(r->o, node ? " < ...\n" : "\n");
 }
-/* Writes how the numbers of stacks are known, if that is by samples. */
+/* Writes that the numbers of stacks are estimates, if stacks are sampled. */
 static MLI_COLD void mli_text_estimates(mli_report *r) {
     if (!mli_stacks_sampled(r->lord)) return;
     mli_put_str(r->o, ", ");
@@ -26781,7 +27007,8 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
         if (samples && s->live_bytes)
             mli_putf(r->o, "%12jo", s->error_bytes);
         else if (samples)
-            mli_put_str(r->o, "           -"); /* blocks that were not picked may live */
+            mli_put_str(r->o, "           -"); /* live blocks may be among those that were not
+                                                  picked */
         mli_putf(r->o, "%12jo%12ju%12jo  ", s->peak_bytes, s->allocs, s->alloc_bytes);
         mli_text_stack(r, r->stack[i].node);
     }
@@ -26834,8 +27061,8 @@ static void mli_text_trouble(mli_report *r, uint32_t i) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes a line for a device on which the host reported a pool of its own. Calls that were refused
-   may have been the pool's. */
+/* Writes a line for a device on which the host reported a pool of its own. Refused calls may have
+   been those that report the pool. */
 static void mli_text_pool(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     const uint64_t served = s->cache_hits | s->cache_misses;
@@ -26853,8 +27080,8 @@ static void mli_text_pool(mli_report *r, uint32_t i) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes "rates, cuda:0: recovery_rate 50 %, success_rate 100 %, 2 MiB an alloc", with what was
-   counted of it; nothing if that is nothing. The hit rate is in the pool's line. */
+/* Writes "rates, cuda:0: recovery_rate 50 %, success_rate 100 %, 2 MiB an alloc", with each rate
+   that has counts. Writes nothing if none has. The hit rate is in the pool's line. */
 static void mli_text_rates(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     uint64_t mean = mli_mean_read(s);
@@ -26985,8 +27212,8 @@ static void mli_text_snapshots(mli_report *r) {
     }
 }
 
-/* Writes "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site: ...". The holders
-   may be those of a little below the peak: then "noted at 12 MiB of 12.5 MiB". */
+/* Writes "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site: ...". If the
+   holders were noted a little below the peak, writes "noted at 12 MiB of 12.5 MiB". */
 static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_holders *h = &r->holders;
     const uint64_t peak = r->stat[dev - 1].peak;
@@ -27000,7 +27227,7 @@ static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes what the list of leaks leaves out: "... and 281 more, 281 MiB in 281 blocks". */
+/* Writes the sum that the list of leaks leaves out: "... and 281 more, 281 MiB in 281 blocks". */
 static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
     const mli_leak_sum rest = mli_leaks_rest(&r->leaks, shown);
     if (!rest.blocks) return;
@@ -27094,7 +27321,8 @@ static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes the modules of return addresses, so that these can be named later and elsewhere. */
+/* Writes the modules of return addresses, so that a tool can name the addresses later and
+   elsewhere. */
 static MLI_COLD void mli_text_modules(const mli_report *r) {
     const mli_module *m = mli_module_newest(r->lord);
     uint32_t left = MLI_TOP_SITES;
@@ -27154,7 +27382,7 @@ static MLI_COLD void mli_text_full(mli_report *r) {
     mli_text_modules(r);
 }
 
-/* The labels are no name: they are not cut. */
+/* Labels are not names, so they are not cut. */
 static MLI_COLD void mli_text_labels(mli_report *r) {
     const char *labels = mli_labels(r->lord);
     r->out.name_max = 0;
@@ -27207,7 +27435,7 @@ static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, 
 }
 
 /* For readers without scripts the page has the verdicts and the devices of TEXT. JSON escapes < and
-   >, so that no string of it can end its element. */
+   >, so that no string can end the element with the JSON. */
 MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
     mli_put_html(r->o, mli_html_head[0], sizeof mli_html_head[0], sizeof mli_html_head);
     r->out.html = 1;
@@ -27228,7 +27456,7 @@ MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* An event of the ring, with the block that it is of. */
+/* An event of the ring, with the block that it concerns. */
 typedef struct mli_export_event {
     mli_live_block of;
     uint64_t ns;
@@ -27244,7 +27472,7 @@ MLI_PRIVATE MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn, voi
 MLI_PRIVATE int64_t mli_event_delta(const mli_export_event *e);
 MLI_PRIVATE int mli_event_is_of_block(const mli_export_event *e);
 
-/* What one reading of the ring tells. */
+/* The results of one reading of the ring. */
 typedef struct mli_last_events {
     const mli_export *x;
     mli_live_block *at;  /* the last event of each storage; NULL: no ring, or no memory */
@@ -27270,7 +27498,7 @@ MLI_PRIVATE mli_live_block *mli_last_event_at(const mli_last_events *last,
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* The most slots of the table of last events. Events of further storages are left out. */
+/* The most slots of the table of last events. Events of storages without a slot are left out. */
 #define MLI_LAST_EVENTS ((uint64_t)1 << 20)
 
 MLI_PRIVATE mli_live_block *mli_last_event_at(const mli_last_events *last,
@@ -27379,19 +27607,21 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r);
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-#define MLI_VIZ_BATCH 1000 /* items; the viewer passes a batch as arguments of one call */
+#define MLI_VIZ_BATCH 1000 /* the items of a batch; the viewer passes a batch as the arguments of
+                              one call */
 #define MLI_VIZ_WORDS 128
 
 typedef struct mli_viz_writer {
     mli_export x;
-    mli_last_events last; /* OPEN: the free is requested; DONE: the segment is written */
+    mli_last_events last; /* OPEN: its free was requested; DONE: its segment is written */
     struct {
         const char *text;
         size_t size;
-    } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; size 0: a free one */
-    char *memo;            /* by tag row, then by frame: 1: it is in the memo */
-    uint64_t items, parts; /* so far: of the segments or of a device's events; of a block's parts */
-    int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by dev: the device's number there */
+    } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; size 0: the number is free */
+    char *memo;            /* by tag row, then by frame; 1: the item is in the memo */
+    uint64_t items, parts; /* how many items were written so far: segments or events of a device;
+                              parts of a block */
+    int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by dev: the number of the device in the format */
     uint32_t only; /* the dev of the events being written */
 } mli_viz_writer;
 
@@ -27434,8 +27664,8 @@ static MLI_COLD void mli_viz_word(mli_viz_writer *w, const char *word, size_t n)
 }
 
 /* Writes what one character of a form stands for: { and } begin and end a dictionary of at least
-   one pair, : is a new one, = sets a pair in it, [ is a new list, + appends to it, ) makes a pair
-   of the last two items, ! is False, 0 the number 0; a space is nothing. */
+   one pair, : is a new one, = sets a pair in it, [ is a new list, + appends an item to that list, )
+   makes a pair of the last two items, ! is False, 0 the number 0; a space is nothing. */
 static MLI_COLD void mli_viz_code(mli_out *o, char code) {
     static const char names[] = "{}:=[+)!";
     static const char *const codes[] = {"}(", "u", "}", "s", "]", "a", "\x86", "\x89"};
@@ -27443,8 +27673,8 @@ static MLI_COLD void mli_viz_code(mli_out *o, char code) {
     if (name) mli_put_str(o, codes[name - names]);
     if (code == '0') mli_viz_u64(o, 0);
 }
-/* Writes what a form says: a word as itself, %ju a number, %s a text, the rest as mli_viz_code.
-   Requires: words are literals, less than MLI_VIZ_WORDS in all. */
+/* Writes a form: a word as itself, %ju as a number, %s as a text, any other character as
+   mli_viz_code does. Requires: words are literals, less than MLI_VIZ_WORDS in all. */
 static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_viz_writer *w, const char *form, ...) {
     va_list args;
     size_t n;
@@ -27588,7 +27818,7 @@ static MLI_COLD void mli_viz_ring_only(mli_viz_writer *w) {
     }
 }
 
-/* Writes an event of a block, or without one: `addr` is then the number that it has there. */
+/* Writes an event. An event without a block has its own number in `addr`. */
 static MLI_COLD void mli_viz_event(mli_viz_writer *w, const char *action, const mli_live_block *b,
                                    uint64_t ns) {
     int snapshot = !strcmp(action, "snapshot");
@@ -27635,7 +27865,7 @@ static MLI_COLD void mli_viz_ring(void *writer, const mli_export_event *e) {
     mli_viz_event(w, frees ? "segment_free" : "alloc", &of, e->ns);
 }
 
-/* Writes a device's events. Viewers give the category of the last one to blocks without any. */
+/* Writes a device's events. Viewers give blocks without a category that of the last event. */
 static MLI_COLD void mli_viz_trace(mli_viz_writer *w, uint32_t dev) {
     mli_live_block none = mli_live_block_make(&w->x, dev, 0, 0, 0);
     w->items = 0;
@@ -27705,11 +27935,12 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r) {
 /* Owns the table that divides the blocks of a site among its stacks. May use reports/export. Locks:
    none. */
 
-/* Sites are exact and stacks are samples. So a stack has the blocks that were picked, and a share
-   of the others of its site: in proportion to the others that its samples stand for. Then the
-   stacks add up to the site, and a block that was picked has its own bytes. Blocks of a site
-   without a sample stay with the site: a stack of its one frame. Live blocks are divided by site,
-   tag and scope. The allocs of a site are these and the freed ones, which are divided by site. */
+/* Sites are exact and stacks are samples. So a stack has the picked blocks, and a share of the
+   other blocks of its site, in proportion to the blocks that its samples stand for besides
+   themselves. Then the stacks add up to the site, and a block that was picked has its own bytes.
+   Blocks of a site without a sample stay with the site: a stack of its one frame. Live blocks are
+   divided by site, tag and scope. The allocs of a site are its live blocks and its freed ones,
+   which are divided by site. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
@@ -27722,16 +27953,17 @@ typedef struct mli_portion {
     unsigned char dev;          /* 0: a vacant entry */
     unsigned char allocs;       /* 1: of allocs since the last reset; 0: of live blocks */
     unsigned char has_live;     /* 1: the allocs of a site, and its live blocks are among them */
-    int64_t value[2];           /* blocks and bytes: first of the samples alone, then of the share
-                                   */
-    double rest[2];             /* of the blocks that samples stand for, beside themselves */
+    int64_t value[2];           /* blocks and bytes: first of the samples alone, then of the
+                                   share */
+    double rest[2];             /* for the blocks that samples stand for, besides themselves */
 } mli_portion;
 typedef struct mli_shares {
     mli_export *x;
     mli_portion *at;  /* open addressing; NULL: stacks are no samples, there are no shares */
-    size_t cap, used; /* its entries, a power of two; entries in use */
-    mli_portion none; /* in place of an entry that there is no memory for */
-    uint64_t allocs[MEMLORD_MAX_DEVICES + 1]; /* by dev: of its sites or stacks, without shares */
+    size_t cap, used; /* the number of its entries, a power of two; how many are in use */
+    mli_portion none; /* takes the place of an entry for which there is no memory */
+    uint64_t allocs[MEMLORD_MAX_DEVICES + 1]; /* by dev: the allocs of its sites or stacks, without
+                                                 shares */
     uint64_t alloc_bytes[MEMLORD_MAX_DEVICES + 1];
 } mli_shares;
 
@@ -27760,15 +27992,15 @@ typedef struct mli_groups {
     mli_group at[MLI_GROUPS];
 } mli_groups;
 
-/* Returns the group of a block, empty if it is new. Probes 8 slots; if all are of other groups,
-   writes the group at its home and evicts it. An evicted group may be written again later: readers
-   of the formats with groups add equal ones up. */
+/* Returns the group of a block, empty if it is new. Probes 8 slots; if all have other groups,
+   writes the group at the home slot and evicts it. An evicted group may be written again later:
+   readers of the formats with groups add equal ones up. */
 MLI_PRIVATE MLI_COLD mli_group *mli_group_at(mli_groups *groups, const mli_live_block *b);
 /* Puts every live block into its group and the parts of blocks beside it, and writes all groups. */
 MLI_PRIVATE MLI_COLD void mli_groups_each(mli_shares *t, mli_groups *groups);
 
 /* Calls put for the allocations of each site or, in a format with stacks, of each stack since the
-   last reset; then for those of each device that are of none. Of samples they are shares. */
+   last reset; then for those of each device that no site has. With samples they are shares. */
 typedef void (*mli_allocs_fn)(void *writer, const mli_live_block *of, uint64_t allocs,
                               uint64_t bytes);
 MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void *writer);
@@ -27841,7 +28073,7 @@ static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
         if (!node) return t->x->r->result != MEMLORD_OK;
         s->rest[0] += alive->scale - 1;
         s->rest[1] += (alive->scale - 1) * (double)b->bytes;
-        (void)mli_portion_of(t, b, node, 1); /* it may have none since the last reset */
+        (void)mli_portion_of(t, b, node, 1); /* the site may have no allocs since the last reset */
     }
 }
 /* Adds the allocs of each stack. */
@@ -27861,7 +28093,8 @@ static MLI_COLD void mli_portions_stacks(mli_shares *t) {
         s->rest[1] += (double)row->alloc_bytes - (double)row->picked_bytes;
     }
 }
-/* Adds the wholes of allocs: sites, devices, and what devices have of no site. */
+/* Adds the wholes of allocs: one for each site, and one for the allocs of a device that no site
+   has. */
 static MLI_COLD void mli_portions_sites(mli_shares *t) {
     uint32_t i, dev;
     for (dev = 1; dev <= t->x->devices; dev++) {
@@ -27900,7 +28133,7 @@ static mli_portion *mli_portion_site(const mli_shares *t, const mli_portion *s, 
     key.allocs = 1;
     return mli_portion_find(t->at, t->cap, &key);
 }
-/* Returns what the part of a share in its whole is in proportion to: its rest; `all`: its value. */
+/* Returns the weight of a share in its whole: its rest or, with `all`, its value. */
 static double mli_portion_weight(const mli_portion *s, int m, int all) {
     return all ? (double)s->value[m] : s->rest[m];
 }
@@ -27911,8 +28144,8 @@ static double mli_portion_weights(const mli_shares *t, const mli_portion *whole,
         sum += mli_portion_weight(s, m, all);
     return sum;
 }
-/* Divides a number over the shares of a whole by their weights. `all`: it takes the place of their
-   value. A share of no block has no bytes. */
+/* Divides a number over the shares of a whole by their weights. With `all` the result takes the
+   place of their values. A share of no block has no bytes. */
 static MLI_COLD void mli_portion_divide(const mli_shares *t, const mli_portion *whole, int m,
                                         int64_t number, int all) {
     const double parts = mli_portion_weights(t, whole, m, all);
@@ -27948,8 +28181,8 @@ static MLI_COLD int64_t mli_portion_sum(const mli_shares *t, const mli_portion *
     for (s = mli_portion_next(t, whole); s; s = mli_portion_next(t, s)) sum += s->value[m];
     return sum;
 }
-/* Makes the sites of a device add up to it. A realloc at another site counts the bytes of its block
-   there again. */
+/* Makes the sites of a device add up to it. They may differ, as a realloc at another site counts
+   the bytes of its block there again. */
 static MLI_COLD void mli_portion_device(mli_shares *t, mli_portion *s) {
     mli_portion *site, *next;
     int m;
@@ -27966,7 +28199,7 @@ static MLI_COLD void mli_portion_device(mli_shares *t, mli_portion *s) {
     }
     s->next = 0;
 }
-/* Lists the stacks of each whole, and adds the live blocks of each site up in its rest. */
+/* Lists the stacks of each whole, and sums the live blocks of each site in its rest. */
 static MLI_COLD void mli_portion_list_stack(mli_shares *t, mli_portion *s) {
     mli_portion key = *s, *site = mli_portion_site(t, s, s->frame, 0);
     key.node = 0;
@@ -27977,15 +28210,15 @@ static MLI_COLD void mli_portion_list_stack(mli_shares *t, mli_portion *s) {
         site->rest[1] += (double)s->value[1];
     }
 }
-/* Decides which sites have all their live blocks among their allocs: not those that a reset has
-   left older blocks, or that got blocks by a realloc. */
+/* Decides which sites have all their live blocks among their allocs: a site with blocks from before
+   a reset, or with blocks from a realloc, has not. */
 static MLI_COLD void mli_portion_decide(mli_shares *t, mli_portion *s) {
     if (s->allocs && !s->node)
         s->has_live = !mli_epoch(t->x->lord) &&
                       (double)s->value[0] >= s->rest[0] && (double)s->value[1] >= s->rest[1];
 }
-/* The first takes the live blocks of a portion off the allocs of its site, which then has only
-   those that were freed. The second puts their shares back. */
+/* The first takes the live blocks of a portion off the allocs of its site, which then has only the
+   freed blocks. The second puts the shares of the live blocks back. */
 static MLI_COLD void mli_portion_live_off(mli_shares *t, mli_portion *s) {
     mli_portion *of = mli_portion_site(t, s, s->frame, s->node);
     int m;
@@ -28001,8 +28234,8 @@ static MLI_COLD void mli_portion_live_back(mli_shares *t, mli_portion *s) {
     of->value[0] += s->value[0];
     of->value[1] += s->value[1];
 }
-/* Removes numbers below 0, as those of freed blocks are differences, and the rest of a stack
-   without a picked block. */
+/* Removes numbers below 0, which occur because the numbers of freed blocks are differences. Removes
+   the rest of a stack without a picked block. */
 static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     int m;
     (void)t;
@@ -28012,19 +28245,20 @@ static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     }
 }
 
-/* A stack gets at most so many times what its samples stand for: a site with more has stacks of
-   which no block was picked. */
+/* A stack gets at most so many times the blocks that its samples stand for: a site with more blocks
+   has stacks without a picked block. */
 #define MLI_PORTION_MOST 4
 
-/* Gives `number` of what a whole has left to its stacks; the others stay with it. Has more been
-   taken than the whole has, the stacks get all of it. */
+/* Gives `number` of the blocks that a whole has left to its stacks; the others stay with the whole.
+   If more has been taken than the whole has, the stacks get all. */
 static MLI_COLD void mli_portion_give(const mli_shares *t, mli_portion *whole, int m, int64_t left,
                                       int64_t number, double rest) {
     if (left < 0) mli_portion_divide(t, whole, m, whole->value[m], 1);
     if (left > 0 && rest > 0) mli_portion_divide(t, whole, m, number, 0);
     whole->value[m] = left < 0 ? 0 : rest > 0 ? left - number : left;
 }
-/* Divides a whole; what no stack gets stays. Bytes go with their blocks. */
+/* Divides a whole. Blocks that no stack gets stay with the whole. The bytes of blocks go with
+   them. */
 static MLI_COLD void mli_portion_divide_whole(mli_shares *t, mli_portion *whole) {
     int64_t blocks, bytes, given, number;
     double rest;
@@ -28219,7 +28453,7 @@ typedef struct mli_folded_writer {
     mli_shares shares;
     mli_groups groups;
     mli_folded_line *table;
-    size_t lines, most; /* in the table, and those it has room for */
+    size_t lines, most; /* how many lines are in the table, and how many it has room for */
 } mli_folded_writer;
 
 static MLI_COLD void mli_folded_text(mli_out *o, const char *text) {
@@ -28292,7 +28526,7 @@ static MLI_COLD void mli_folded_down(const mli_export *x, mli_folded_line *heap,
     }
     heap[i] = moving;
 }
-/* Sorts the lines of the table, and makes equal ones one. */
+/* Sorts the lines of the table, and merges equal ones. */
 static MLI_COLD void mli_folded_merge(mli_folded_writer *w) {
     mli_folded_line *lines = w->table;
     size_t i, n = w->lines, kept = 0;
@@ -28415,7 +28649,7 @@ static MLI_COLD uint64_t mli_pb_string(mli_pprof_writer *w, const char *text) {
     mli_put_utf8(w->x.o, text, "");
     return w->strings++;
 }
-/* Writes a message of n numbers as a field. They are its fields 1 to n; those that are 0 are left
+/* Writes a message of n numbers as a field. The numbers are its fields 1 to n; fields of 0 are left
    out. */
 static MLI_COLD void mli_pb_numbers(mli_out *o, unsigned field, const uint64_t *v, unsigned n) {
     char buf[80];
@@ -28480,7 +28714,7 @@ static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name, 
     mli_pb_message(o, 4, &m);
     mli_pb_numbers(o, 5, function, 4);
 }
-/* Writes the modules: all that the sites written before are in, and perhaps more. pprof takes the
+/* Writes the modules: every module of the sites written before, and perhaps others. pprof takes the
    first one for the program, so the executable comes first, and then the others. */
 static MLI_COLD void mli_pprof_mappings(mli_pprof_writer *w, int others) {
     const mli_module *m = mli_module_newest(w->x.lord);
@@ -28524,7 +28758,7 @@ static MLI_COLD void mli_pprof_part(void *writer, const mli_live_block *whole,
 static MLI_COLD void mli_pprof_anomalies(mli_pprof_writer *w) {
     uint32_t dev;
     for (dev = 0; dev <= w->x.devices; dev++) {
-        char buf[1024]; /* a line has, for each anomaly, a name and up to 20 digits */
+        char buf[1024]; /* room for one name and up to 20 digits for each anomaly */
         mli_out line;
         mli_out_buffer(&line, buf, sizeof buf);
         mli_text_anomalies(w->x.r, &line, "anomalies and drops, ", dev);
@@ -28586,19 +28820,20 @@ MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r) {
 
 #define MLI_HEAP_FREED_SIZE 1048576u
 
-/* Of a trace: its allocations, and its live blocks; of these the number that no call allocated, for
-   each of the two walks that write them. */
+/* The sums of a trace: its allocations, its live blocks, and how many live blocks no call
+   allocated, for each of the two walks that write these. */
 typedef struct mli_heap_sum {
     uint64_t allocs, bytes, live, live_bytes, older[2];
 } mli_heap_sum;
 typedef struct mli_heap_writer {
     mli_export x;
     mli_shares shares;
-    mli_groups groups; /* of the blocks in scopes: `bytes` is their trace, 0 while it has none */
+    mli_groups groups; /* the traces of blocks in scopes: `bytes` is the number of the trace, 0
+                          while there is none */
     mli_heap_sum *sum; /* by trace */
     uint64_t traces, infos;  /* so far */
     uint64_t calls, held;    /* allocations still to write; bytes now allocated */
-    uint64_t gone, gone_end; /* infos of the bytes no longer live: see mli_heap_gone */
+    uint64_t gone, gone_end; /* the infos of bytes that are no longer live: see mli_heap_gone */
 } mli_heap_writer;
 
 /* Writes a line "mode a b ...", the n numbers in hexadecimal. */
@@ -28627,7 +28862,7 @@ static uint32_t mli_heap_traces_count(const mli_export *x) {
 }
 
 /* Writes the names of a frame, its instruction pointer and, if it is in no stack, its trace.
-   *strings: so far. */
+   *strings: how many strings were written so far. */
 static MLI_COLD void mli_heap_frame(const mli_export *x, uint32_t frame, uint64_t modules,
                                     uint64_t *strings) {
     const mli_frame_name f = mli_frame_name_of(x, frame);
@@ -28744,8 +28979,8 @@ static MLI_COLD void mli_heap_settle(mli_heap_writer *w) {
         mli_putf(w->x.o, "# calls: %ju of %ju\n", w->calls, mli_add_saturated(calls, freed));
 }
 
-/* Writes the freed allocations of a trace. The free of nothing before each of their frees keeps
-   the call before from being a temporary one. */
+/* Writes the freed allocations of a trace. Before each free it writes a free of nothing, so that
+   heaptrack does not take the allocation before it for a temporary one. */
 static MLI_COLD void mli_heap_freed(mli_heap_writer *w, uint32_t trace) {
     const mli_heap_sum *sum = w->sum + trace;
     const uint64_t peak = w->x.r->total.peak, n = sum->allocs, size = n ? sum->bytes / n : 0;
@@ -28761,7 +28996,8 @@ static MLI_COLD void mli_heap_freed(mli_heap_writer *w, uint32_t trace) {
     }
 }
 
-/* Writes a live block: in the first walk those that no call allocated, in the second the others. */
+/* Writes a live block: the first walk writes the blocks that no call allocated, the second the
+   others. */
 static MLI_COLD void mli_heap_block(mli_heap_writer *w, const mli_live_block *b, int second) {
     uint64_t trace = mli_heap_trace(&w->x, b->node, b->frame), n = b->blocks, i;
     uint64_t *older = &w->sum[trace].older[second];
@@ -28876,12 +29112,12 @@ static const char *const mli_families[MLI_COLUMNS][2] = { /* name, help */
 
 typedef struct mli_prom_writer {
     mli_export x;
-    char label[1024]; /* labels of every sample, "name=value" and a 0 each; a 0 */
+    char label[1024]; /* the labels of every sample, each "name=value" and a 0; then one more 0 */
     uint64_t known[MEMLORD_MAX_DEVICES + 1]; /* by dev: the values for mli_prom_known */
 } mli_prom_writer;
 
 /* Writes the HELP and TYPE lines of a family. A family is a counter if its name ends in _total:
-   all that only grow are named so, and no others. */
+   exactly the families that only grow have such a name. */
 static MLI_COLD void mli_prom_head(mli_out *o, const char *name, const char *help) {
     size_t n = strlen(name);
     int counter = n > 6 && !strcmp(name + n - 6, "_total");
@@ -28896,7 +29132,7 @@ static MLI_COLD int mli_prom_label_in(const char *list, const char *name, size_t
     return 0;
 }
 /* Sets w->label to the labels of the ledger; if it has none and exports, to its process id. Leaves
-   out those that no sample may have: with a name that is none, or is there already. */
+   out a label whose name is not valid, or is that of an earlier label. */
 static MLI_COLD void mli_prom_labels(mli_prom_writer *w) {
     static const char own[] = "device\0tag\0scope\0site\0from\0to\0version\0",
                       letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
@@ -29013,7 +29249,8 @@ static MLI_COLD void mli_prom_rates(mli_prom_writer *w) {
 /* A family with one sample a line of a list. */
 typedef struct mli_family {
     const char *name;
-    char kind;   /* u: a number; d: it may be below 0; X: nanoseconds, written as seconds */
+    char kind;   /* u: a number; d: a number that may be below 0; X: nanoseconds, written as
+                    seconds */
     uint16_t at; /* its offset in the line */
     const char *help;
 } mli_family;
@@ -29219,7 +29456,7 @@ static MLI_COLD void mli_csv_line(mli_out *o, const memlord_block_info *b) {
     mli_putf(o, ",%ju", mli_site_line(b->site));
     mli_csv_text(o, b->site ? b->site->function : NULL);
 }
-/* What the lines of a block's parts are made from. */
+/* The data for the lines of a block's parts. */
 typedef struct mli_csv_whole {
     mli_report *r;
     const memlord_block_info *block;
@@ -29255,8 +29492,8 @@ MLI_PRIVATE MLI_COLD void mli_csv(mli_report *r) {
 
 /* ----------------------------------------------------------------------- src/reports/trace.h -- */
 
-/* Writes TRACE. May use reports/export, reports/ring, and reports/json for what it has as JSON has
-   it. Locks: none. */
+/* Writes TRACE. May use reports/export, reports/ring and, for members that JSON has in the same
+   form, reports/json. Locks: none. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r);
@@ -29285,7 +29522,7 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r);
 typedef struct mli_trace_writer {
     mli_export x;
     mli_last_events last;
-    int64_t *level; /* live bytes by tag row; behind them by dev: those without a tag */
+    int64_t *level; /* live bytes by tag row; behind these, by dev, the bytes without a tag */
     /* By dev: ns of the next sample, the level of the last sample, the level now. */
     uint64_t due[MEMLORD_MAX_DEVICES + 1], shown[MEMLORD_MAX_DEVICES + 1];
     uint64_t sum[MEMLORD_MAX_DEVICES + 1];
@@ -29576,7 +29813,8 @@ MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format)
 
 typedef struct mli_writer {
     void (*write)(mli_report *r); /* NULL: a knob leaves it out */
-    int whole;                    /* 1: it lists blocks, leaks and lifetimes: see mli_report */
+    int whole;                    /* 1: the format lists blocks, leaks and lifetimes: see
+                                     mli_report */
 } mli_writer;
 
 /* A row of the table for each format. */
@@ -29631,10 +29869,10 @@ MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format)
 
 /* ------------------------------------------------------------------------ src/embed/saving.h -- */
 
-/* Owns the output of reports: to the host's function, to a file, at the end of the process, on
-   request. May use reports/ and services/snapshots. Invariants: a report file is complete when it
-   gets its name, and a failed one leaves no file; a request is safe in a signal handler. Locks:
-   registry, to choose the ledger to save at exit; none while the host's function writes. */
+/* Owns the output of reports: to the host's function or a file, at once, on request or at the end
+   of the process. May use reports/ and services/snapshots. Invariants: a report file is complete
+   when it gets its name, and a failed one leaves no file; a request is safe in a signal handler.
+   Locks: registry, to choose the ledger to save at exit; none while the host's function writes. */
 
 MLI_PRIVATE MLI_COLD void mli_saving_life(mli_life *life);
 
@@ -29649,8 +29887,8 @@ struct mli_saving_state {
 };
 
 /* Pins the ledger's snapshots for a report. While the recorder runs, takes one more for a report
-   that shows snapshots (no format after TRACE does). That one belongs to the report and not to the
-   list, so that frequent reports evict no snapshot. */
+   that shows snapshots (no format after TRACE does). The added one belongs to the report and not to
+   the list, so that frequent reports evict no snapshot. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
     if (format > MEMLORD_FORMAT_TRACE || !mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS)) return;
@@ -29710,11 +29948,11 @@ static const char mli_format_suffixes[][11] = {
 
 #define MLI_SAVE_PATH_MAX 4000
 
-typedef struct mli_save_paths { /* allocated: a stack may have only 16 KiB */
+typedef struct mli_save_paths { /* not on the stack, which may have only 16 KiB */
     char target[MLI_SAVE_PATH_MAX], beside[MLI_SAVE_PATH_MAX + 64];
 } mli_save_paths;
 
-/* A file that is written, and the first error of the system there. */
+/* A file that is being written, and the first error of the system in it. */
 #define MLI_ERROR_SPECIAL UINT32_MAX /* it is no regular file */
 typedef struct mli_saved_file {
     mli_file file;
@@ -29902,9 +30140,9 @@ static memlord_result mli_dated_save(memlord *lord, memlord_format format,
 }
 
 /* Saves to the directory of memlord_save_at_exit (default: output_dir, then "."), and logs the
-   result. At the end of a ledger or of the process it saves only if that was wanted, once: the
-   exchange of exit_format lets only one caller save. It then serves a request, too, that no call
-   has served yet. exit_format: a memlord_format + 1; 0: JSON. */
+   result. At the end of a ledger or of the process it saves only if the host asked for that, and
+   only once: the exchange of exit_format lets one caller save. It then also serves a request that
+   no call has served yet. exit_format: a memlord_format + 1; 0: JSON. */
 static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     uint32_t format = end ? mli_u32_exchange(&lord->saving->exit_format, 0)
                           : mli_u32_load(&lord->saving->exit_format);
@@ -29915,7 +30153,7 @@ static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     memlord_result r = MEMLORD_E_NOMEM;
     memset(&f, 0, sizeof f);
     if (end && !format && !asked) return;
-    mli_capacities_refresh(lord, 1); /* the host may be in its allocator, or at its end */
+    mli_capacities_refresh(lord, 1); /* the host may be inside its allocator, or about to end */
     if (!directory) directory = lord->saving->output_dir ? lord->saving->output_dir : ".";
     p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
     if (p)
@@ -29940,7 +30178,8 @@ static MLI_COLD void mli_at_exit(void) {
             if (mli_u32_load(&lord->saving->exit_format) ||
                 mli_alert_on(lord, MLI_ALERT_SAVE))
                 break;
-        mli_process.saving = lord; /* a destroy on another thread waits for this */
+        mli_process.saving = lord; /* a memlord_destroy on another thread waits until this is
+                                      cleared */
         mli_lock_drop(&mli_process.registry_lock);
         if (lord) mli_save_dated(lord, 1);
     } while (lord);
@@ -29957,7 +30196,8 @@ static MLI_COLD memlord_result mli_at_exit_once(void) {
 
 /* -- the export: PROMETHEUS at an interval -- */
 
-#define MLI_EXPORT_MS_DEFAULT 15000 /* as often as the prometheus.yml of Prometheus scrapes */
+#define MLI_EXPORT_MS_DEFAULT 15000 /* the scrape interval in the prometheus.yml that comes with
+                                       Prometheus */
 
 /* Writes the export. Of failures in a row it logs the first. */
 static MLI_COLD void mli_export_save(memlord *lord, int end) {
@@ -30067,8 +30307,8 @@ MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord);
 
 #if !MLI_WINDOWS /* it has no fork */
-/* Takes or drops for a fork the locks inside the cold lock, each of all ledgers before the next.
-   Under the cold lock no device and its lock is new meanwhile. */
+/* Takes or drops for a fork the locks inside the cold lock, one lock of all ledgers before the
+   next. Under the cold lock no device is added meanwhile, so no lock is new. */
 MLI_PRIVATE MLI_COLD void mli_lives_lock(int take);
 /* Mends the states of a ledger in a forked child. */
 MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord);
@@ -30219,8 +30459,8 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void);
 /* Frees the records of a thread, at most one in each ledger. This is the exit hook. Its argument is
    the thread's number, as thread-local storage may be gone by then: MinGW emulates it and frees it
    earlier. Where that storage is still there, `exited` keeps later calls of the thread from getting
-   a record. Signals are blocked meanwhile: the handler of an interposer writes a report if the host
-   is in no call, which is so here. */
+   a record. Signals are blocked meanwhile: the signal handler of an interposer writes a report
+   while the host is in no call of MemLord, and would do so here. */
 static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     memlord *lord;
     mli_thread *t;
@@ -30229,7 +30469,7 @@ static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     (void)sigfillset(&every);
     (void)pthread_sigmask(SIG_SETMASK, &every, &before);
 #endif
-    if (!number) return; /* Windows: the thread did not set the hook */
+    if (MLI_WINDOWS && !number) return; /* the thread did not set the hook */
     mli_lock_take(&mli_process.registry_lock);
     MLI_LEDGERS_EACH(lord) {
         t = mli_thread_of(lord, (uint64_t)(uintptr_t)number);
@@ -30270,13 +30510,13 @@ static MLI_COLD void mli_fork_locks(int take) {
 }
 
 /* Stops every ledger between two calls before a fork. The child has only the forking thread: no
-   other thread may then hold a lock there, or have changed half a table. */
+   other thread may hold a lock at the fork, or be in the middle of a change. */
 static MLI_COLD void mli_fork_before(void) {
     mli_lock_take(&mli_process.registry_lock);
     mli_orphans_lock(1);
     mli_lock_take(&mli_process.cold_lock);
     mli_fork_locks(1);
-    mli_words_lock(1); /* last: all of the above reads and writes words */
+    mli_words_lock(1); /* last, because all of the above reads and writes words */
 }
 /* Lets the ledgers go on after a fork, in the parent and, at the end of its hook, in the child. */
 static MLI_COLD void mli_fork_parent(void) {
@@ -30288,11 +30528,11 @@ static MLI_COLD void mli_fork_parent(void) {
 }
 
 /* Makes the ledgers usable in a forked child. This thread keeps its records, under its new number.
-   All other records become free, with their counts and shards, but the orphan record. */
+   All other records except the orphan record become free, and keep their counts and shards. */
 static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
-    mli_words_lock(0); /* first: the rest reads and writes words */
+    mli_words_lock(0); /* first, because the rest reads and writes words */
     uint64_t number = mli_self.number ? mli_thread_number() : 0; /* changed by the fork */
     mli_self.is_helper = 0;
     mli_u64_store(&mli_process.pid, mli_pid());
@@ -30330,10 +30570,11 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
 
 #if !MLI_WINDOWS
 /* Deletes the exit key, so that no thread that ends runs a hook of a library that was closed. glibc
-   removes the fork handlers itself. This runs after the library's other destructors, as 101 is the
-   first priority that a host may use. It also runs at the end of the process: threads may go on
-   there, and those without a hook share the orphan record from here on. The exchange and the add
-   are seq_cst: of this thread and one that sets its hook, one sees the other. */
+   itself removes the fork handlers of a closed library. This runs after the library's other
+   destructors, as 101 is the first priority that a host may use. It also runs at the end of the
+   process: threads may go on there, and from here on a thread without a hook shares the orphan
+   record. The exchange and the add are seq_cst, so that of this thread and a thread that sets its
+   hook one sees the other. */
 __attribute__((destructor(101))) static void mli_process_end(void) {
     if (mli_u32_exchange(&mli_process.exit_key_ready, 0) &&
         !mli_u32_add(&mli_process.exit_key_users, 0))
@@ -30343,8 +30584,9 @@ __attribute__((destructor(101))) static void mli_process_end(void) {
 
 /* ------------------------------------------------------------------------- src/embed/leaks.h -- */
 
-/* Logs what a ledger that ends still has: the live bytes of each device, and where most come from.
-   Owns no state. Uses services/stats and the walks of books/listing. Locks: none of its own. */
+/* Logs what a ledger that ends still has: the live bytes of each device, and the sites and tags
+   that most of them come from. Owns no state. Uses services/stats and the walks of books/listing.
+   Locks: none of its own. */
 
 /* Logs the live bytes and blocks of each device. */
 MLI_PRIVATE MLI_COLD void mli_log_leaks(memlord *lord);
@@ -30371,8 +30613,8 @@ static MLI_COLD void mli_log_leak(memlord *lord, uint64_t bytes, uint64_t blocks
     (void)mli_out_end(&o, sizeof line);
     mli_log(lord, MEMLORD_LOG_WARNING, line);
 }
-/* Logs the ten groups with the most bytes, by the site and tag their blocks come from. Does nothing
-   if the ledger has neither sites nor tags: both row counts start at 1. */
+/* Logs the ten groups with the most bytes, by the site and the tag of their blocks. Does nothing if
+   the ledger has neither sites nor tags: both row counts start at 1. */
 static MLI_COLD void mli_log_leaks_by(memlord *lord) {
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
     mli_leak_table *leaks;
@@ -30465,8 +30707,8 @@ static MLI_COLD void mli_ledger_register(memlord *lord) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
-/* Takes a ledger off the registry. Waits first while another thread saves it at the end of the
-   program. */
+/* Takes a ledger off the registry. First waits while another thread saves the ledger at the end of
+   the program. */
 static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     unsigned spins = 0;
     mli_lock_take(&mli_process.registry_lock);
@@ -30503,7 +30745,8 @@ static MLI_COLD void mli_process_start(void) {
     mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* see mli_process_started */
 }
 
-/* Tells the logger of a description why it is refused: there is no ledger to log. */
+/* Tells the logger of a description why the description is refused. No ledger exists yet that could
+   log it. */
 static MLI_COLD memlord_result mli_desc_refuse(const memlord_desc *desc, const char *why) {
     if (desc->logger.fn) desc->logger.fn(desc->logger.user, MEMLORD_LOG_ERROR, why);
     return MEMLORD_E_INVALID;
@@ -30528,7 +30771,8 @@ static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, memlord
     if (r) return r;
     allocator = desc->allocator;
     if (!allocator.alloc) memlord_os_allocator(&allocator);
-    if (MLI_WINDOWS) mli_stay_loaded(); /* it cannot take back the hooks of threads */
+    if (MLI_WINDOWS) mli_stay_loaded(); /* a close of the library cannot take back the exit hooks of
+                                           threads */
     *out = mli_ledger_alloc(desc, &allocator);
     if (!*out) return MEMLORD_E_NOMEM;
     mli_ledger_register(*out);
@@ -30549,8 +30793,8 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
 
 MLI_API uint64_t memlord_generation(memlord *lord) { return lord ? lord->generation : 0; }
 
-/* The acquire pairs with the add in mli_ledger_unregister, which is seq_cst. A ledger that ends
-   after it makes the next call look again. */
+/* The acquire pairs with the seq_cst add in mli_ledger_unregister. If a ledger ends later, the next
+   call looks again. */
 MLI_API memlord *memlord_find(uint64_t generation) {
     const uint64_t ended = mli_u64_load_acquire(&mli_process.ended);
     memlord *lord;
@@ -30567,8 +30811,8 @@ MLI_API memlord *memlord_find(uint64_t generation) {
     return mli_self.found = lord;
 }
 
-/* The order matters: stops the helpers, writes the last report, verifies, logs leaks, drops fences,
-   and then takes the ledger off the registry. */
+/* The order matters: memlord_destroy stops the helpers, writes the last report, verifies, logs
+   leaks, drops fences, and then takes the ledger off the registry. */
 MLI_API void memlord_destroy(memlord *lord) {
     if (!lord || lord == mli_ptr_load(&mli_process.global)) return;
     mli_lives_stop(lord);
@@ -30581,10 +30825,10 @@ MLI_API void memlord_destroy(memlord *lord) {
     mli_ledger_delete(lord);
 }
 
-/* Makes the global ledger unless there is one: *made is 1, or 0. Returns it; NULL: r says why. One
-   is made in full before it is claimed, as its own calls may come back here from within malloc. It
-   is claimed before the process starts, so that calls from within that find it, and after the
-   process is claimed, so that other threads wait for that. */
+/* Returns the global ledger, and makes it unless it exists; *made says which. NULL: r says why. The
+   ledger is made in full before it is claimed, as its own calls may come back here from within
+   malloc. It is claimed after the process is claimed, so that other threads wait, and before the
+   process starts, so that calls from within the start find it. */
 static MLI_COLD memlord *mli_global_make(const memlord_desc *desc, int *made, memlord_result *r) {
     mli_ptr *global = &mli_process.global;
     memlord *fresh, *lord;
@@ -30634,7 +30878,8 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
     if (!made) {
         if (mli_log_hears(lord, MEMLORD_LOG_ERROR))
             mli_log(lord, MEMLORD_LOG_ERROR, late);
-        else if (own.logger.fn) /* the ledger in use is silent: or nothing would tell the host */
+        else if (own.logger.fn) /* the ledger in use has no logger: without this the host would
+                                   learn nothing */
             own.logger.fn(own.logger.user, MEMLORD_LOG_ERROR, late);
         return MEMLORD_E_STATE;
     }
@@ -30673,8 +30918,8 @@ static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_devic
 /* -- the functions that hooks put in place of the host's --
    A block's key is its address. A function in a table calls those of one host only. */
 
-/* Returns 1 if a block may be on the books. Where not every function records, those that are not
-   are no anomaly. */
+/* Returns 1 if a block may be on the books. If not every function of the table records, a block
+   that is not on the books is no anomaly. */
 static int mli_hooked_has(const mli_hooked *h, memlord *lord, const void *ptr) {
     memlord_block_info info;
     return ptr && ((mli_u32_load(&h->which) & MLI_HOOK_COMPLETE) ||
@@ -30732,7 +30977,7 @@ static MLI_NOINLINE void *mli_hooked_aligned(const mli_hooked *h, size_t alignme
                             caller);
 }
 
-/* Defines the functions of a place. */
+/* Defines the functions for one place of a table. */
 #define MLI_HOOK_FUNCTIONS(n)                                                                      \
     static void *mli_hook_malloc_##n(size_t size) {                                                \
         return mli_hooked_malloc(&mli_process.hooked[n], size, MLI_RETURN_ADDRESS());              \
@@ -30795,8 +31040,8 @@ static mli_hooked *mli_hooked_of(const memlord_hooks *table) {
     while (h < mli_process.hooked + MLI_HOOKED && h->table != table) h++;
     return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
 }
-/* Returns the place for a host's functions: one that is theirs and has no table now, else the first
-   that was never used; NULL: none is left. */
+/* Returns the place for a host's functions: a place that was theirs and has no table now, else the
+   first that was never used; NULL: none is left. */
 static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_hooked *h = mli_process.hooked;
@@ -30896,7 +31141,7 @@ MLI_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int prot, 
                                 int fd, int64_t offset, const memlord_site *site) {
     memlord_device d = flags & MAP_ANONYMOUS ? memlord_device_cpu() : mli_device_mapped();
     void *p;
-    if ((off_t)offset != offset) { /* truncated, it would map another part of the file */
+    if ((off_t)offset != offset) { /* a truncated offset would map another part of the file */
         errno = EOVERFLOW;
         return MAP_FAILED;
     }
@@ -30943,7 +31188,8 @@ MLI_API void memlord_reset(memlord *lord) {
     mli_thread *t;
     uint32_t i;
     if (!lord) return;
-    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* a requested report is of the old epoch */
+    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* first, so that a requested report is of the
+                                                       old epoch */
     t = mli_thread_get(lord);
     if (!t) return;
     mli_lock_take(&mli_process.cold_lock);

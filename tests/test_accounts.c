@@ -118,12 +118,37 @@ static void over_its_limit_it_is_refused_unchanged(void **state) {
 }
 
 static void without_a_limit_2_to_the_48_is_one(void **state) {
+    static const uint64_t limits[] = {0, TEST_MAX_BYTES, TEST_MAX_BYTES + 1, UINT64_MAX};
     memlord *lord = test_lord(state);
-    memlord_account account = open_account(lord, "a", 0);
-    assert_ok(memlord_account_charge(lord, account, (int64_t)TEST_MAX_BYTES));
-    assert_int_equal(memlord_account_charge(lord, account, 1), MEMLORD_E_LIMIT);
-    assert_int_equal(memlord_account_charge(lord, account, INT64_MAX), MEMLORD_E_LIMIT);
-    assert_int_equal(account_of(lord, account).bytes, TEST_MAX_BYTES);
+    size_t i;
+    for (i = 0; i < sizeof limits / sizeof *limits; i++) {
+        memlord_account account = open_account(lord, "a", limits[i]);
+        assert_ok(memlord_account_charge(lord, account, (int64_t)TEST_MAX_BYTES));
+        assert_int_equal(memlord_account_charge(lord, account, 1), MEMLORD_E_LIMIT);
+        assert_int_equal(memlord_account_charge(lord, account, INT64_MAX), MEMLORD_E_LIMIT);
+        assert_int_equal(account_of(lord, account).bytes, TEST_MAX_BYTES);
+        assert_int_equal(account_of(lord, account).limit, limits[i]);
+        assert_int_equal(account_of(lord, account).refused, 2);
+    }
+}
+
+static void a_closed_account_is_in_no_report(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account accounts[3];
+    char *json;
+    int i;
+    for (i = 0; i < 3; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "account %d", i);
+        accounts[i] = open_account(lord, name, 0);
+        assert_ok(memlord_account_charge(lord, accounts[i], 100 + i));
+    }
+    assert_ok(memlord_account_close(lord, accounts[1]));
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_non_null(strstr(json, "\"account 0\""));
+    assert_null(strstr(json, "\"account 1\""));
+    assert_non_null(strstr(json, "\"account 2\""));
+    free(json);
 }
 
 static void below_0_is_refused_unchanged(void **state) {
@@ -1137,6 +1162,7 @@ int main(void) {
         TEST(a_reset_leaves_it_alone),
         TEST(over_its_limit_it_is_refused_unchanged),
         TEST(without_a_limit_2_to_the_48_is_one),
+        TEST(a_closed_account_is_in_no_report),
         TEST(below_0_is_refused_unchanged),
         TEST(a_closed_account_is_unknown),
         TEST(ids_that_were_never_given_are_unknown),

@@ -99,6 +99,39 @@ static void a_callback_may_call_the_ledger(void **state) {
     assert_int_equal(memlord_allocated(lord, cuda(7)), 300);
 }
 
+/* A walk lists a crowd in parts of some 4,096 blocks. */
+typedef struct walker {
+    uint64_t n, most; /* blocks seen; it stops at so many */
+    uint64_t bytes;
+} walker;
+static int walk_to(void *user, const memlord_block_info *info) {
+    walker *w = (walker *)user;
+    w->bytes += info->bytes;
+    return ++w->n == w->most;
+}
+static void a_walk_of_a_crowd_stops_in_any_of_its_parts(void **state) {
+    enum { CROWD = 10000 };
+    static const uint64_t stops[] = {1, 4000, 5000, 9999, CROWD};
+    test_case *t = (test_case *)*state;
+    walker w;
+    uint64_t i;
+    for (i = 0; i < CROWD; i++)
+        assert_ok(memlord_alloc(t->lord, cuda(0), 0x40000000 + i * 64, 3, NULL));
+    for (i = 0; i < sizeof stops / sizeof *stops; i++) {
+        memset(&w, 0, sizeof w);
+        w.most = stops[i];
+        assert_ok(memlord_blocks_each(t->lord, cuda(0), 0, walk_to, &w));
+        assert_int_equal(w.n, stops[i]);
+        assert_int_equal(w.bytes, 3 * stops[i]);
+    }
+    memset(&w, 0, sizeof w);
+    t->heap.fail_at = t->heap.calls + 1;
+    t->heap.fail_from = 1;
+    assert_int_equal(memlord_blocks_each(t->lord, cuda(0), 0, walk_to, &w), MEMLORD_E_NOMEM);
+    t->heap.fail_at = 0;
+    assert_true(w.n < CROWD);
+}
+
 static void a_bad_walk_is_refused(void **state) {
     memlord *lord = test_lord(state);
     seen s;
@@ -522,6 +555,7 @@ int main(void) {
         TEST(a_selector_and_a_size_choose),
         TEST(a_callback_that_answers_non_zero_stops),
         TEST(a_callback_may_call_the_ledger),
+        TEST(a_walk_of_a_crowd_stops_in_any_of_its_parts),
         TEST(a_bad_walk_is_refused),
         TEST(a_block_shows_all_it_carries),
         TEST(a_block_remembers_its_stream_beside_its_tag),

@@ -32,6 +32,27 @@ struct ledger { /* a second one, beside that of the test */
     memlord *lord = NULL;
 };
 
+/* -- stacks: a C++ program has the unwinder of exceptions -- */
+
+static void a_stack_is_cut_to_the_depth_of_the_ledger(void **state) {
+    (void)state;
+    for (uint32_t depth = 1; depth <= 2; depth++) {
+        memlord_desc desc = {};
+        memlord_stack_stat row = {};
+        memlord *lord = NULL;
+        desc.flags = MEMLORD_FLAG_NO_ENV;
+        desc.stack_depth = depth;
+        desc.stack_bytes = 1; /* every alloc */
+        assert_ok(memlord_create(&desc, &lord));
+        assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+        assert_int_equal(memlord_stacks_top(lord, cpu(), MEMLORD_SITE_ORDER_ALLOCS, &row, 1), 1);
+        assert_int_equal(row.depth, depth);
+        assert_int_equal(row.alloc_bytes, 100);
+        for (uint32_t i = 0; i < depth; i++) assert_non_null(row.frames[i]);
+        memlord_destroy(lord);
+    }
+}
+
 /* -- guards -- */
 
 static void guards_end_with_their_block(void **state) {
@@ -618,6 +639,7 @@ static void what_is_made_before_main_is_counted(void **state) {
 
 int main() {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_stack_is_cut_to_the_depth_of_the_ledger),
         TEST(a_context_is_dropped_at_its_end),
         TEST(guards_end_with_their_block),
         TEST(an_exception_ends_guards),

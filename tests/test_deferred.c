@@ -1942,6 +1942,44 @@ static void a_free_of_a_used_block_needs_no_memory(void **state) {
     t->heap.fail_at = 0;
 }
 
+/* Takes all memory that the ledger has left, in blocks of cuda:7, and lets no more be had. */
+static void exhaust(test_case *t) {
+    uint64_t i;
+    t->heap.failed = 0;
+    t->heap.fail_at = 1;
+    t->heap.fail_from = 1;
+    for (i = 1; i < 100000; i++) {
+        fake *f;
+        memlord_result r;
+        (void)memlord_alloc(t->lord, cuda(7), i << 24, 1, NULL);
+        if (memlord_allocated(t->lord, cuda(7)) < i) break;
+        f = fake_new(0);
+        r = use(t->lord, cuda(7), i << 24, f, i);
+        if (r == MEMLORD_OK) continue;
+        assert_int_equal(r, MEMLORD_E_NOMEM);
+        f->answer = 1;
+        return;
+    }
+}
+/* Of a block that is not there the memory decides nothing: it is unknown, and a use is no free. */
+static void without_memory_a_use_of_no_block_is_unknown_and_counts_nothing(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_stats before, after;
+    fake *f = fake_new(0);
+    assert_ok(memlord_alloc(t->lord, cuda(0), 0x1000, 10, NULL));
+    exhaust(t);
+    assert_true(t->heap.failed > 0);
+    before = stats_of(t->lord, all());
+    assert_int_equal(use(t->lord, cuda(0), 0x2000, f, 1), MEMLORD_E_UNKNOWN);
+    after = stats_of(t->lord, all());
+    assert_memory_equal(&before, &after, sizeof after);
+    assert_int_equal(use(t->lord, cuda(0), 0x1000, f, 1), MEMLORD_E_NOMEM);
+    t->heap.fail_at = 0;
+    assert_ok(use(t->lord, cuda(0), 0x1000, f, 1));
+    assert_ok(memlord_free(t->lord, cuda(0), 0x1000, NULL));
+    assert_int_equal(memlord_pending(t->lord, cuda(0)), 10);
+}
+
 static void with_defer_the_fence_of_no_block_is_dropped_at_a_safe_point(void **state) {
     memlord *lord = test_lord(state);
     fake *f = fake_new(0);
@@ -2714,6 +2752,7 @@ int main(void) {
         TEST(destroy_says_nothing_of_pending_when_there_is_none),
         TEST(any_allocation_may_fail),
         TEST(a_free_of_a_used_block_needs_no_memory),
+        TEST(without_memory_a_use_of_no_block_is_unknown_and_counts_nothing),
         TEST_DEFER(with_defer_the_fence_of_no_block_is_dropped_at_a_safe_point),
         TEST(uses_of_an_open_token_are_dropped_once_at_destroy),
         TEST(uses_of_tokens_ended_in_any_order_stay_with_their_blocks),

@@ -168,11 +168,17 @@ static int no_part(void *user, const memlord_part_info *part) {
 }
 static void readers_of_a_bad_selector_answer_0(void **state) {
     memlord *lord = test_lord(state);
-    memlord_device bad = {99, 0};
+    const memlord_device bads[] = {{99, MEMLORD_ANY}, {MEMLORD_ANY, 0}, {MEMLORD_DEVICE_CPU, -2}, {-2, 0}},
+                         bad = {99, 0};
     memlord_stats stats;
     memlord_block_info info;
     int parts = 0;
+    size_t i;
     assert_ok(memlord_alloc(lord, cpu(), 0x1000, 8, NULL));
+    for (i = 0; i < sizeof bads / sizeof *bads; i++) {
+        assert_int_equal(memlord_stats_get(lord, bads[i], &stats), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_allocated(lord, bads[i]), 0);
+    }
     assert_ok(memlord_part_add(lord, cpu(), 0x1000, 0, 4, NULL));
     memset(&info, 0xee, sizeof info);
     assert_int_equal(memlord_blocks_top(lord, bad, &info, 1), 0);
@@ -249,6 +255,8 @@ static void one_more_than_the_maximum_is_refused_and_counted(void **state) {
     two[0].device = cuda(0);
     two[1].device = cuda(MAX_DEVICES);
     assert_int_equal(memlord_alloc_n(lord, two, 2, NULL), MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_copy(lord, cuda(0), cuda(MAX_DEVICES), 10), MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_copy(lord, cuda(MAX_DEVICES), cuda(0), 10), MEMLORD_E_DEVICE);
     after = stats_of(lord, all());
     assert_int_equal(after.dropped_allocs, 3);
     assert_int_equal(after.dropped_bytes, 10 + 10 + 20);

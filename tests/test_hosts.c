@@ -893,6 +893,38 @@ static void an_allocator_that_makes_any_call_passes_through_or_is_refused(void *
     memlord_destroy(lord);
 }
 
+/* An allocator that makes another ledger is refused, and nothing is left of that one. */
+typedef struct maker {
+    memlord *other;
+    uint64_t calls;
+    memlord_result made;
+} maker;
+static void *making_alloc(void *user, size_t size) {
+    maker *m = (maker *)user;
+    if (!m->calls++) m->made = memlord_create(NULL, &m->other);
+    return malloc(size);
+}
+static void an_allocator_makes_no_other_ledger(void **state) {
+    maker m;
+    memlord_desc desc;
+    memlord *lord;
+    (void)state;
+    memset(&m, 0xee, sizeof m);
+    memset(&desc, 0, sizeof desc);
+    desc.allocator.alloc = making_alloc;
+    desc.allocator.free = meddling_free;
+    desc.allocator.user = &m;
+    desc.flags = MEMLORD_FLAG_NO_ENV;
+    m.calls = 0;
+    assert_ok(memlord_create(&desc, &lord));
+    assert_int_equal(m.made, MEMLORD_E_STATE);
+    assert_null(m.other);
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
+    assert_int_equal(memlord_allocated(lord, all()), 100);
+    assert_ok(memlord_verify(lord));
+    memlord_destroy(lord);
+}
+
 static void an_allocator_that_calls_the_ledger_passes_through(void **state) {
     hooked h = {NULL, 0};
     memlord_desc desc;
@@ -1262,6 +1294,7 @@ int main(void) {
         TEST(a_process_in_our_memory_takes_no_record),
         cmocka_unit_test(a_thread_may_outlive_a_ledger_it_used),
         cmocka_unit_test(an_allocator_that_makes_any_call_passes_through_or_is_refused),
+        cmocka_unit_test(an_allocator_makes_no_other_ledger),
         cmocka_unit_test(an_allocator_that_calls_the_ledger_passes_through),
         cmocka_unit_test(a_fenced_move_inside_the_allocator_passes_through),
         cmocka_unit_test(an_allocator_cannot_make_the_ledger_sample_collect_or_save),

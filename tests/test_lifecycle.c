@@ -465,6 +465,9 @@ static void set_up_badly(void) {
     CHILD(strstr(log.text, "[setup] allocator: ") == log.text);
     desc.allocator.free = NULL;
     CHILD(memlord_global_setup(&desc) == MEMLORD_E_INVALID);
+    desc.allocator.free = desc.allocator.alloc ? test_heap_free : NULL;
+    desc.allocator.alloc = NULL;
+    CHILD(memlord_global_setup(&desc) == MEMLORD_E_INVALID);
     CHILD(heap.calls == 0);
     desc = logged_desc(&log);
     desc.snapshot_ms = 9;
@@ -474,6 +477,19 @@ static void set_up_badly(void) {
     CHILD(memlord_global_setup(&desc) == MEMLORD_E_INVALID);
     desc = logged_desc(&log);
     CHILD(memlord_global_setup(&desc) == MEMLORD_OK); /* none of them made one */
+}
+static void set_up_with_nothing(void) {
+    memlord *lord;
+    CHILD(memlord_global_setup(NULL) == MEMLORD_OK);
+    lord = memlord_global();
+    CHILD(memlord_alloc(lord, memlord_device_cpu(), 64, 7, NULL) == MEMLORD_OK);
+    CHILD(memlord_allocated(lord, memlord_device_all()) == 7);
+    CHILD(memlord_snapshots_stop(lord) == MEMLORD_OK);
+    CHILD(memlord_global_setup(NULL) == MEMLORD_E_STATE);
+}
+static void a_setup_without_a_description_makes_the_global_ledger(void **state) {
+    (void)state;
+    in_child(set_up_with_nothing);
 }
 static void a_bad_setup_makes_no_global_ledger(void **state) {
     (void)state;
@@ -1022,6 +1038,7 @@ int main(void) {
         cmocka_unit_test(a_setup_after_first_use_is_said_where_the_ledger_is_silent),
         cmocka_unit_test(a_setup_after_first_use_makes_no_ledger),
         cmocka_unit_test(a_bad_setup_makes_no_global_ledger),
+        cmocka_unit_test(a_setup_without_a_description_makes_the_global_ledger),
         cmocka_unit_test(of_two_threads_that_set_it_up_one_wins),
         cmocka_unit_test(a_ledger_that_another_thread_ended_is_not_found),
         cmocka_unit_test(the_global_ledger_is_one), /* from here on this process has one */

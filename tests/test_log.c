@@ -319,6 +319,7 @@ static void a_trace_shows_what_is_known_of_a_site(void **state) {
 
 static void a_trace_has_one_line_for_n_blocks(void **state) {
     const memlord_block blocks[3] = {{cuda(0), 1, 1024}, {cuda(0), 2, 2048}, {cuda(1), 3, 3072}};
+    const memlord_block mixed[2] = {{cuda(0), 0x100, 10}, {cpu(), 0x200, 20}};
     test_log log;
     memlord *lord = open_traced(&log, 0);
     (void)state;
@@ -328,6 +329,8 @@ static void a_trace_has_one_line_for_n_blocks(void **state) {
     said_is(&log, "[alloc_n] cuda 3 KiB in 1 block\n");
     assert_ok(memlord_release_n(lord, blocks, 3, NULL));
     said_is(&log, "[free_n] cuda 3 KiB in 1 block\n");
+    assert_ok(memlord_alloc_n(lord, mixed, 2, NULL));
+    said_is(&log, "[alloc_n] all 30 B in 2 blocks\n");
     assert_int_equal(memlord_free_n(lord, blocks, 3, &here), MEMLORD_E_UNKNOWN);
     said_is(&log, "[unknown_free] cuda:1 0x00000003: a free of a storage that is not live, at "
                   "f a.c:3\n"
@@ -959,6 +962,98 @@ static void summaries_are_cyan(void **state) {
     free(text);
 }
 
+/* -- two threads that set a logger -- */
+
+static void wait_in_the_logger(void *user, int level, const char *text) {
+    (void)level;
+    (void)text;
+    test_gate_pass((test_gate *)user);
+}
+static void *reset_it(void *lord) {
+    memlord_reset((memlord *)lord);
+    return NULL;
+}
+typedef struct setter {
+    memlord *lord;
+    memlord_logger logger;
+    memlord_result result;
+    int done;
+} setter;
+static void *set_a_logger(void *user) {
+    setter *s = (setter *)user;
+    s->result = memlord_logger_set(s->lord, &s->logger);
+    __atomic_store_n(&s->done, 1, __ATOMIC_RELEASE);
+    return NULL;
+}
+/* Neither returns while a call of the logger before is in progress. */
+static void threads_that_set_a_logger_wait_for_each_other(void **state) {
+    test_gate gate = TEST_GATE;
+    test_log logs[2];
+    memlord_desc desc;
+    setter setters[2];
+    pthread_t resets, threads[2];
+    const struct timespec moment = {0, 50000000};
+    int i;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    desc.flags = MEMLORD_FLAG_NO_ENV;
+    desc.logger.fn = wait_in_the_logger;
+    desc.logger.user = &gate;
+    memset(setters, 0, sizeof setters);
+    memset(logs, 0, sizeof logs);
+    assert_ok(memlord_create(&desc, &setters[0].lord));
+    setters[1].lord = setters[0].lord;
+    assert_int_equal(pthread_create(&resets, NULL, reset_it, setters[0].lord), 0);
+    assert_true(test_gate_came(&gate, 1));
+    for (i = 0; i < 2; i++) {
+        pthread_mutex_init(&logs[i].lock, NULL);
+        setters[i].logger.fn = test_log_line;
+        setters[i].logger.user = &logs[i];
+        assert_int_equal(pthread_create(&threads[i], NULL, set_a_logger, &setters[i]), 0);
+    }
+    (void)nanosleep(&moment, NULL);
+    for (i = 0; i < 2; i++) assert_int_equal(__atomic_load_n(&setters[i].done, __ATOMIC_ACQUIRE), 0);
+    test_gate_open(&gate);
+    for (i = 0; i < 2; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_ok(setters[i].result);
+    }
+    assert_int_equal(pthread_join(resets, NULL), 0);
+    memlord_reset(setters[0].lord); /* the one that came last hears it */
+    assert_int_equal(logs[0].lines[MEMLORD_LOG_INFO] + logs[1].lines[MEMLORD_LOG_INFO], 1);
+    memlord_destroy(setters[0].lord);
+}
+
+/* -- leaks without memory -- */
+
+static void without_memory_leaks_are_told_by_device_alone(void **state) {
+    test_heap heap;
+    test_log log;
+    memlord_desc desc;
+    memlord *lord;
+    uint64_t i;
+    (void)state;
+    memset(&heap, 0, sizeof heap);
+    memset(&log, 0, sizeof log);
+    pthread_mutex_init(&log.lock, NULL);
+    desc = test_desc(&heap, 0);
+    desc.logger.fn = test_log_line;
+    desc.logger.user = &log;
+    assert_ok(memlord_create(&desc, &lord));
+    assert_ok(memlord_tag_begin(lord, "leaky"));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
+    heap.fail_at = 1;
+    heap.fail_from = 1;
+    for (i = 2; !heap.failed; i++) /* until nothing is left of what the ledger has */
+        (void)memlord_alloc(lord, cuda(0), i << 22, 1, NULL);
+    (void)memlord_tag_end(lord);
+    test_log_clear(&log);
+    memlord_destroy(lord);
+    assert_non_null(strstr(log.text, "[destroy] cuda:0: live "));
+    assert_null(strstr(log.text, "leaky"));
+    assert_int_equal(heap.bytes, 0);
+}
+
 /* -- calls that are refused -- */
 
 static uint64_t refused_on(memlord *lord, memlord_device sel) {
@@ -1266,6 +1361,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(each_line_of_debug_is_in_the_colour_of_its_kind),
         cmocka_unit_test(a_line_of_debug_is_cut_at_640_bytes_and_keeps_its_end),
         cmocka_unit_test(a_message_is_cut_at_255_bytes),
+        cmocka_unit_test(threads_that_set_a_logger_wait_for_each_other),
+        cmocka_unit_test(without_memory_leaks_are_told_by_device_alone),
         cmocka_unit_test(every_refusal_is_counted_and_said),
         cmocka_unit_test(a_refusal_tells_which_argument_is_at_fault),
         cmocka_unit_test(a_refusal_of_n_blocks_names_the_device_at_fault),

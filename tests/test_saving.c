@@ -1023,6 +1023,51 @@ static void without_a_directory_it_is_the_current_one(void **state) {
     assert_non_null(strstr(t->log.text, "[save] ./memory_profile_"));
 }
 
+/* A name that is longer than what the ledger has left needs memory. */
+static void a_directory_that_cannot_be_kept_is_refused(void **state) {
+    test_case *t = (test_case *)*state;
+    static char names[400][3000];
+    uint64_t i;
+    memlord_result r = MEMLORD_OK;
+    t->heap.fail_at = 1;
+    t->heap.fail_from = 1;
+    for (i = 0; r == MEMLORD_OK && i < 400; i++) {
+        memset(names[i], 'x', sizeof names[i] - 1);
+        snprintf(names[i], sizeof names[i], "%s", in_folder(""));
+        names[i][strlen(names[i])] = (char)('a' + i % 26);
+        names[i][100] = (char)('a' + i / 26);
+        r = memlord_save_at_exit(t->lord, MEMLORD_FORMAT_JSON, names[i]);
+    }
+    assert_int_equal(r, MEMLORD_E_NOMEM);
+    assert_int_equal(memlord_export_start(t->lord, names[i - 1], 0), MEMLORD_E_NOMEM);
+    t->heap.fail_at = 0;
+    assert_ok(memlord_save_at_exit(t->lord, MEMLORD_FORMAT_JSON, folder));
+    memlord_destroy(t->lord);
+    t->lord = NULL;
+    assert_one_whole(0);
+}
+
+/* Where the file is not named with a directory, the one beside it is not, either. */
+static void a_name_without_a_directory_is_of_the_current_one(void **state) {
+    char before[1024];
+    test_case *t = (test_case *)*state;
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(chdir(folder), 0);
+    assert_ok(memlord_save(t->lord, MEMLORD_FORMAT_JSON, "plain"));
+    assert_ok(memlord_save_at_exit(t->lord, MEMLORD_FORMAT_JSON, ""));
+    assert_int_equal(chdir(before), 0);
+    assert_int_equal(files().n, 1);
+    assert_whole("plain", 0);
+    assert_ok(memlord_save(NULL, MEMLORD_FORMAT_JSON, in_folder("none")));
+    assert_int_equal(files().n, 1);
+    clear();
+    assert_int_equal(chdir(folder), 0);
+    memlord_destroy(t->lord); /* which saves where the process is */
+    t->lord = NULL;
+    assert_int_equal(chdir(before), 0);
+    assert_one_whole(0);
+}
+
 static void a_save_without_memory_leaves_nothing(void **state) {
     test_case *t = (test_case *)*state;
     uint64_t n;
@@ -1388,6 +1433,8 @@ int main(void) {
         cmocka_unit_test(a_report_gives_all_its_memory_back),
         SAVING(a_file_that_cannot_be_renamed_is_removed),
         SAVING(without_a_directory_it_is_the_current_one),
+        SAVING(a_directory_that_cannot_be_kept_is_refused),
+        SAVING(a_name_without_a_directory_is_of_the_current_one),
         SAVING(a_save_without_memory_leaves_nothing),
         SAVING(the_allocator_may_fail_at_any_call_of_a_report),
         SAVING(a_dash_is_standard_output),

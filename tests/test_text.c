@@ -265,6 +265,28 @@ static void a_duration_is_written_in_the_unit_that_gives_1_to_1000(void **state)
     free(report);
 }
 
+/* Of a long path the end is written, from a whole letter on: here 60 bytes would cut one. */
+static void a_site_is_written_with_what_it_has(void **state) {
+    static char path[100];
+    const memlord_site sites[] = {{path, "f", 7}, {"", "only_a_function", 0}, {"only_a_file.c", "", 5}};
+    memlord *lord = test_lord(state);
+    char *text, *json;
+    uint64_t i;
+    for (i = 0; i < 40; i++) memcpy(path + 2 * i, "\xc3\xa9", 2);
+    memcpy(path + 80, "x.c", 4);
+    for (i = 0; i < 3; i++) assert_ok(memlord_alloc(lord, cpu(), 64 * (i + 1), 10, &sites[i]));
+    text = report_of(lord, MEMLORD_FORMAT_TEXT);
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_non_null(strstr(text, " f ...\xc3\xa9"));
+    assert_null(strstr(text, "...\xa9"));
+    assert_non_null(strstr(text, " only_a_function\n"));
+    assert_non_null(strstr(text, " only_a_file.c:5\n"));
+    assert_non_null(strstr(json, "\"only_a_function\""));
+    assert_non_null(strstr(json, "\"only_a_file.c:5\""));
+    free(text);
+    free(json);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_name_is_written_as_it_is_or_its_bytes_are_told),
@@ -275,6 +297,7 @@ int main(void) {
         cmocka_unit_test(spaces_may_stand_around_number_and_unit),
         cmocka_unit_test(nine_decimals_count_and_further_ones_are_dropped),
         cmocka_unit_test(what_exceeds_64_bits_is_refused_to_the_byte),
+        TEST_SITES(a_site_is_written_with_what_it_has),
         TEST_FAKES(a_duration_is_written_in_the_unit_that_gives_1_to_1000),
     };
     return cmocka_run_group_tests_name("text", tests, NULL, NULL);

@@ -557,7 +557,10 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
    100 cases where some 20 such blocks are expected, in 91 where 5 are, and in 62 where one is.
    0: live_bytes are exact, or no picked block lives that stands for others. In the second case up
    to 3 * stack_bytes of blocks that were not picked may live there, and more in one case of 20. A
-   stack without a sample has no row. */
+   stack without a sample has no row.
+   `temporaries`: picked blocks that the thread that allocated them freed before another of its
+   allocs was picked. Where every alloc is picked, these are the blocks that nothing outlived: a
+   buffer that a caller could keep. */
 typedef struct memlord_stack_stat {
     void *const *frames;
     const memlord_site *const *sites; /* of the frames, by the modules that had them */
@@ -566,6 +569,7 @@ typedef struct memlord_stack_stat {
     uint64_t alloc_bytes, allocs;
     uint64_t live_bytes, peak_bytes;
     uint64_t samples, error_bytes;
+    uint64_t temporaries;
 } memlord_stack_stat;
 
 /* Lists the largest stacks by `order`, up to `cap`, and returns how many were written. A stack used
@@ -575,6 +579,14 @@ typedef struct memlord_stack_stat {
 MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
                                       memlord_site_order order, memlord_stack_stat *out,
                                       size_t cap) MLI_OFF(0)
+
+/* Takes the stacks of allocs from now on, as memlord_desc.stack_depth and .stack_bytes say, with the
+   unwinder of the desc; depth 0: takes no more. A ledger that began without stacks can take them.
+   Blocks keep the stacks that they have, or that they lack. What was taken by samples before stays
+   an estimate. Threads: from any, also while others alloc.
+   Errors: E_INVALID depth over 128. */
+MEMLORD_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_t bytes)
+    MLI_OFF(MEMLORD_OK)
 
 /* Follows the frame pointers of the calling thread: a memlord_desc.unwinder that takes some ns a
    frame, for a host that is compiled with -fno-omit-frame-pointer. MemLord itself needs no frame

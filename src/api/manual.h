@@ -64,8 +64,8 @@
         fences       memlord_free_deferred, _free_done, _block_use, _retire
         sites        memlord_sites_enable, _site_at, _site_of, _site_place, _sites_top, ...;
                      MEMLORD_SITE
-        stacks       memlord_stacks_top, _unwind_frame_pointers; memlord_desc.stack_depth,
-                     .stack_bytes, .stack_seed, .unwinder
+        stacks       memlord_stacks_set, _stacks_top, _unwind_frame_pointers;
+                     memlord_desc.stack_depth, .stack_bytes, .stack_seed, .unwinder
         statistics   memlord_allocated, _freed, _pending, _peak, _stats_get, _summary, _reset;
                      memlord_hit_rate, _recovery_rate, _success_rate, _mean_bytes
         blocks       memlord_blocks_each, _blocks_top, _block_find, _mark, _leaks

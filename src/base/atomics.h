@@ -9,8 +9,8 @@
 
 /* The name of a load or store ends in its memory order. No suffix means relaxed: other threads read
    the value and conclude nothing else from it. Layout and code are the same in C and C++. i386
-   aligns a uint64_t to 4 bytes, and would read one across two cache lines in halves: so mli_u64 is
-   aligned to 8. */
+   aligns a uint64_t to 4 bytes, and reads one that lies across two cache lines in two halves. So
+   mli_u64 is aligned to 8 bytes. */
 
 #if defined(__GNUC__)
 #define MLI_ALIGNED8 __attribute__((aligned(8)))
@@ -26,8 +26,9 @@ typedef struct mli_ptr { void *v; } mli_ptr;
 #define MLI_STORE(type, order) { __atomic_store_n(&w->v, v, __ATOMIC_##order); }
 #else
 /* MSVC: a volatile access of an aligned word is one access. Acquire and release need __dmb on
-   ARM64. On x86 the processor keeps that order, so a barrier for the compiler is enough. Seq_cst
-   loads follow an exchange in program order. It is a full barrier here, so they need no more. */
+   ARM64. On x86 the processor keeps that order, so a barrier for the compiler is enough. A seq_cst
+   load follows an exchange in program order. The exchange is a full barrier here, so the load needs
+   no other. */
 #if defined(_M_ARM64)
 #define MLI_FENCE __dmb(_ARM64_BARRIER_ISH)
 #else
@@ -76,8 +77,8 @@ static MLI_HOT int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
 }
 #else
 /* For processors without 64-bit atomics (32-bit PowerPC and MIPS, i486): a lock guards each word.
-   libatomic's locks are no replacement: one that another thread holds at a fork stays locked in
-   the child. The lock's exchange pairs with the release store that drops it. */
+   The locks of libatomic cannot be used: if another thread holds one of them at a fork, the child
+   finds it locked for good. The lock's exchange pairs with the release store that drops it. */
 MLI_VARIABLE(mli_u32 mli_u64_locks[MLI_U64_LOCKS])
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 MLI_PRIVATE void mli_u64_lock_take(mli_u32 *lock);
@@ -130,8 +131,8 @@ static MLI_HOT void mli_compiler_barrier(void) { _ReadWriteBarrier(); }
 static MLI_HOT void mli_cpu_pause(void) { YieldProcessor(); }
 #endif
 
-/* Loads a word that only the calling thread writes. The access is plain: compilers fold it into
-   an operand, which they do not do with an atomic load. */
+/* Loads a word that only the calling thread writes. The load is plain, because compilers fold a
+   plain load into an operand but not an atomic one. */
 static MLI_HOT uint64_t mli_u64_load_own(const mli_u64 *w) { return w->v; }
 static MLI_HOT void *mli_ptr_load_own(const mli_ptr *w) { return w->v; }
 
@@ -172,7 +173,7 @@ MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v);
    one of them is held, except its clock. */
 enum {
     MLI_RANK_PAGES,     /* one for the process: the extents of the os allocator */
-    MLI_RANK_ROW,       /* one a row: its published balance */
+    MLI_RANK_ROW,       /* one a row: the published balance of the row */
     MLI_RANK_COUNT,     /* the cells of the orphan record */
     MLI_RANK_MEMORY,    /* regions and free pieces of the ledger */
     MLI_RANK_STACKS,    /* the table of picked blocks, and the totals of stacks */
@@ -182,10 +183,10 @@ enum {
     MLI_RANK_PHYS,     /* one a physical device: its sample, limit, reservations, bands */
     MLI_RANK_CALLBACKS, /* collection callbacks and their runners; capacity sources */
     MLI_RANK_NEIGHBOURS, /* the pressure page */
-    MLI_RANK_CONTEXT,   /* one a context of a fibre: who is in it */
+    MLI_RANK_CONTEXT,   /* one a context of a fibre: the thread in the context */
     MLI_RANK_FENCES,    /* fences, their queues, fences to drop */
-    MLI_RANK_INSIDE,    /* no lock: the thread is inside a shard, and others wait for it; locks
-                           of buckets are taken there and have no check */
+    MLI_RANK_INSIDE,    /* no lock, but the thread is inside a shard, and others wait for it. There
+                           it takes the locks of buckets, which have no rank */
     MLI_RANK_SHARD,     /* one a shard: its state and its table; several are taken by address */
     MLI_RANK_COLD,      /* one for the process: stb_ds, names, devices, sites, tags, the
                            index */
@@ -199,20 +200,21 @@ enum {
 typedef struct mli_lock {
     mli_u32 locked;
 #if defined(MEMLORD_CHECK_LOCKS)
-    mli_u32 rank; /* every ledger sets those of the process, to the same */
+    mli_u32 rank; /* every ledger sets the ranks of the process's locks to the same values */
 #endif
 } mli_lock;
 
 #if defined(MEMLORD_CHECK_LOCKS)
-/* Checks the lock order before the thread waits for a lock. A thread may hold two locks of one
-   rank in three cases: shards, taken by rising address; physical devices, under the cold lock;
+/* Checks the lock order. Runs before the thread waits for the lock. A thread may hold two locks of
+   one rank in three cases: shards, taken by rising address; physical devices, under the cold lock;
    and locks of several ledgers in a fork, under the registry lock. */
 MLI_PRIVATE void mli_rank_take(const mli_lock *lock);
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock);
 /* Notes that the thread is inside a shard (1), perhaps already, or inside none (0). */
 MLI_PRIVATE void mli_rank_inside(uint32_t inside);
-/* For MLI_REQUIRE. They return 1 if the thread holds the lock; a lock of the rank; no lock; no lock
-   but an orphan lock. The last two also mean that it is not inside a shard. */
+/* For MLI_REQUIRE. In this order they return 1 if the thread holds the lock, a lock of the rank, no
+   lock, or no lock but an orphan lock. The last two also require that the thread is not inside a
+   shard. */
 MLI_PRIVATE int mli_lock_held(const mli_lock *lock);
 MLI_PRIVATE int mli_rank_held(uint32_t rank);
 MLI_PRIVATE int mli_none_held(void);

@@ -27,7 +27,7 @@ enum {
     MLI_STAT_COUNT
 };
 
-/* Records of the ledger as a whole that found no room, or are no longer kept. */
+/* Records that found no room, or are no longer kept. They are counted for the ledger as a whole. */
 #define MLI_LOSSES(X)                                                                         \
     X(scopes, "scopes there was no room for")                                                 \
     X(scope_invocations, "invocations of scopes no longer kept")                              \
@@ -68,7 +68,7 @@ typedef struct mli_shard {
 /* A thread that the ledger starts. */
 typedef struct mli_helper {
     mli_u32 state; /* MLI_HELPER_... */
-    mli_u32 stop;  /* 1: it ends, and is joined */
+    mli_u32 stop;  /* 1: the helper must end, and is joined */
     mli_os_event wake;
     mli_os_thread worker;
     mli_job job;
@@ -79,29 +79,33 @@ typedef struct mli_phys {
     mli_lock lock;         /* all below but sampling, sampler..., poller; bands of its devices */
     mli_u32 sampling;      /* 1: a thread asks the source */
     void *sampler;         /* &mli_self of that thread; under the callbacks lock */
-    uintptr_t sampler_frame; /* its frame that asks: see mli_frame_runs; same lock */
-    int sampler_void;      /* 1: the source replaced itself: no sample; same lock */
+    uintptr_t sampler_frame; /* the frame of that thread that asks: see mli_frame_runs; same lock */
+    int sampler_void;      /* 1: the source replaced itself while it ran, so the sample is dropped;
+                              same lock */
     memlord_device device; /* the source is asked about this device */
     memlord_capacity sample;
     uint64_t sampled;     /* the time of `sample` */
     uint64_t limit;       /* 0: none */
-    double fraction;      /* of the total that is the limit; 0: the limit was set in bytes */
+    double fraction;      /* the limit as a part of the total; 0: the limit was set in bytes */
     uint64_t ticket_bytes; /* that open tickets have left */
     uint64_t in_flight;   /* bytes that calls with tickets are recording at this moment */
     struct mli_handle *closed_tickets;
-    int failing;          /* 1: the last alloc_retry failed, or alloc_failed came since */
+    int failing;          /* 1: the last memlord_alloc_retry failed, or memlord_alloc_failed was
+                             called since */
     mli_u64 id;           /* a hash of the identity set by the host; 0: none */
-    uint64_t neighbours;  /* bytes that other ledgers of the page hold there, as last read */
-    int neighbour_failing; /* 1: allocations of one of them fail */
+    uint64_t neighbours;  /* bytes that other ledgers of the pressure page hold there, when last
+                             read */
+    int neighbour_failing; /* 1: allocations of another ledger fail there */
     uint64_t stalled;      /* when tasks were last seen to wait for the host's memory; 0: never */
     mli_helper poller;
     struct memlord *lord;
 } mli_phys;
 
-/* The memory that a cold call lacked; it tries again with it: see books/names. */
+/* The memory that a cold call lacked. The call tries again once it has the memory: see
+   books/names. */
 typedef struct mli_spare_block {
     void *block;
-    size_t size, wanted; /* of the block; of the allocation that failed last */
+    size_t size, wanted; /* the size of the block; the size of the allocation that failed last */
 } mli_spare_block;
 
 /* The ledger's own memory, in grains of 128 bytes: see base/memory. */
@@ -109,11 +113,11 @@ typedef struct mli_spare_block {
 #define MLI_REGION_BITS 15
 #define MLI_SIZE_CLASSES (MLI_REGION_BITS - MLI_GRAIN_BITS + 1)
 
-/* The state of a module. No other module touches it: it calls the module. Where a call reads it on
-   its fast path it lies in the ledger itself, and its type is here. Else its type is in the body of
-   the module, and the ledger has a pointer, so the compiler lets no other module read it. A new
-   module with state has a line in MLI_STATES, its struct mli_x_state in x.c, and a function
-   mli_x_life in x.h and x.c, which embed/lives calls: see mli_life. */
+/* The state of a module. No other module touches it: it calls the module. State that a call reads
+   on its fast path lies in the ledger itself, and its type is here. The type of any other state is
+   in the body of the module, and the ledger has a pointer to the state. So the compiler lets no
+   other module read it. A new module with state has a line in MLI_STATES, its struct mli_x_state in
+   x.c, and a function mli_x_life in x.h and x.c, which embed/lives calls: see mli_life. */
 struct mli_thread;
 struct mli_map_state {
     mli_shard shards[1u << MLI_SHARD_BITS];
@@ -134,16 +138,19 @@ struct mli_threads_state {
     mli_ptr saver;     /* const mli_saver *; set by the first request for a report */
 };
 struct mli_stacks_state {
-    uint32_t depth; /* frames a stack; 0: the ledger has no stacks */
-    uint64_t bytes; /* from sample to sample in the mean; 1: every alloc is picked */
+    mli_u32 depth; /* frames a stack; 0: none are taken now */
+    mli_u64 bytes; /* from sample to sample in the mean; 1: every alloc is picked */
+    mli_u64 estimated; /* the last such rate that was over 1; 0: there was none */
+    mli_u32 begun; /* 1: the seed is set, and the unwinder has run once */
     uint64_t seed;  /* of the samples of all threads */
     int repeatable; /* 1: the host gave the seed */
     memlord_unwinder unwinder;
     mli_ptr heads;                    /* mli_stack_heads *; NULL: there is no stack yet */
     mli_vector frames, nodes, rows;     /* numbered from 1 */
     mli_u32 frame_count, node_count, row_count; /* and 1 more; grow under the cold lock */
-    mli_u64 cut;                      /* stacks of one return address, or none, as it must be */
-    mli_lock lock;                    /* all below, and the totals of rows */
+    mli_u64 cut;                      /* stacks of one return address or none, because no more could
+                                         be taken */
+    mli_lock lock;                    /* guards all members below, and the totals of rows */
     struct mli_pick *picks;           /* the table of picked blocks */
     size_t pick_cap, pick_count, pick_reserved;
 };
@@ -168,7 +175,7 @@ struct mli_counters_state {
 struct mli_devices_state {
     mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* 0: not seen; the last one stays 0 */
     mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record *, from dev 1 */
-    mli_u32 watched_types; /* a bit a device type: a strategy can be in force there */
+    mli_u32 watched_types; /* a bit for each device type on which a strategy can be in force */
     mli_u32 polling;       /* MLI_POLLING_... */
     mli_phys host_phys;    /* of cpu, pinned and mapped */
 };
@@ -177,7 +184,8 @@ struct mli_memory_state {
     size_t ledger; /* bytes of the ledger, with the states behind it */
     mli_u64 own_bytes;
     mli_lock lock;
-    struct mli_piece *pieces[MLI_SIZE_CLASSES]; /* free; by log2 of their grains */
+    struct mli_piece *pieces[MLI_SIZE_CLASSES]; /* the free pieces, by log2 of their number of
+                                                   grains */
     struct mli_region *regions;
 };
 struct mli_events_state {
@@ -218,9 +226,10 @@ struct memlord {
 };
 
 /* What a module does in the life of a ledger. The module fills it in: x.c has a function
-   mli_x_life, which embed/lives calls. What it has not stays 0. */
+   mli_x_life, which embed/lives calls. A member that the module does not need stays 0. */
 typedef struct mli_life {
-    size_t size, at; /* bytes of its state, if that lies behind the ledger; its pointer's offset */
+    size_t size, at; /* the bytes of its state, if the state lies behind the ledger; the offset of
+                        the pointer to it */
     /* Returns why a description is refused; NULL: it is not. */
     const char *(*check)(const memlord_desc *desc);
     /* The ledger is new: its state is zeroed, and no other thread knows it. */
@@ -235,7 +244,7 @@ typedef struct mli_life {
     void (*forked)(memlord *lord);
     /* Begins an epoch: its totals start over. Requires: the cold lock; t is the thread's record. */
     void (*reset)(memlord *lord, struct mli_thread *t);
-    /* Frees its memory. The order is backwards. No other thread has the ledger. */
+    /* Frees its memory. The modules are freed in reverse order. No other thread has the ledger. */
     void (*free)(memlord *lord);
 } mli_life;
 #define MLI_LIFE_STATE(life, module)                                                          \
@@ -250,8 +259,8 @@ static MLI_HOT uint64_t mli_stamp_now(memlord *lord) {
 /* Takes or drops a lock. */
 MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take);
 
-/* A host's table of functions that is or was hooked. Each has functions of its own, which have no
-   argument to find it by. Tables are hooked under the registry lock. */
+/* A host's table of functions that is or was hooked. Each table has functions of its own, as a
+   function has no argument that tells its table. Tables are hooked under the registry lock. */
 typedef struct mli_hooked {
     memlord_hooks *table; /* NULL: none is hooked now */
     memlord_hooks host;   /* set once, for copies of our functions; free_fn NULL: not yet */
@@ -281,13 +290,14 @@ typedef struct mli_process_state {
     mli_u32 started;   /* MLI_START_... */
     mli_ptr interposer;      /* const memlord_interposer *; NULL: there is none */
     mli_u32 at_exit;         /* 1: the exit handler of memlord_save_at_exit is installed */
-    memlord *saving;         /* that handler saves it: destroy waits; under the registry lock */
+    memlord *saving;         /* the ledger that the exit handler saves now; its destroy waits; under
+                                the registry lock */
     mli_u32 has_barrier;     /* 1: mli_barrier_all works; 0 for good once it is refused */
-    mli_u32 stays_loaded;    /* 1: mli_module_keep did its work, or does it now */
+    mli_u32 stays_loaded;    /* 1: mli_module_keep has run, or runs now */
     mli_hooked hooked[MLI_HOOKED];
     mli_u64 pid;             /* differs from getpid in a child that ran no fork handler */
     mli_u32 exit_key_ready;  /* 1: exit_key is valid; read only once `started` is DONE */
-    mli_u32 exit_key_users;  /* threads that set their hook now */
+    mli_u32 exit_key_users;  /* how many threads are setting their exit hook */
     mli_exit_key exit_key;
 } mli_process_state;
 MLI_VARIABLE(mli_process_state mli_process)
@@ -324,36 +334,43 @@ typedef struct mli_used {
    compare its address and never follow it: the system may free it before the last call of the
    thread, and that call then finds a new one of zeros. Generation 0 matches no ledger. */
 typedef struct mli_self_state {
-    uint64_t generation; /* of the ledger that `thread` belongs to: the one used last */
+    uint64_t generation; /* the generation of the ledger of `thread`: the ledger used last */
     struct mli_thread *thread;
     mli_used used[MLI_USED]; /* recently used ledgers, by generation modulo MLI_USED */
     uint64_t number;         /* mli_thread_number; 0: unknown yet */
-    uint64_t found_generation; /* of memlord_find's last call; 0: there was none */
+    uint64_t found_generation; /* the generation that memlord_find was last asked for; 0: none */
     uint64_t found_ended;      /* mli_process.ended at that time */
     memlord *found;
-    uint32_t hooked;         /* 1: its exit hook is set */
-    memlord *orphaned;       /* it holds the orphan lock of this ledger; NULL: none */
+    uint32_t hooked;         /* 1: the exit hook of the thread is set */
+    memlord *orphaned;       /* the ledger whose orphan lock the thread holds; NULL: none */
     uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
-    uint64_t fence_lord;     /* it runs fence functions of the ledger of this generation; 0: none */
-    uint64_t try_lord;       /* it runs a memlord_try_fn of that ledger; 0: none */
-    uintptr_t fence_frame, try_frame; /* the frames that called them: see mli_frame_runs */
-    void *fence_asked;       /* the fence whose `done` it runs, or left by longjmp; NULL: none */
-    uint32_t exited;         /* 1: its exit hook has run */
-    uintptr_t unwinding;     /* the frame that called an unwinder; 0: it is in none */
-    const memlord_site *site; /* given to its call on the general path; NULL: none */
-    uint32_t untold;         /* 1: a call of it made a mistake that is not logged yet */
-    void *caller;            /* the return address of its call on the general path; NULL: unknown */
+    uint64_t fence_lord;     /* the generation of the ledger whose fence functions the thread runs;
+                                0: none */
+    uint64_t try_lord;       /* the generation of the ledger whose memlord_try_fn the thread runs;
+                                0: none */
+    uintptr_t fence_frame, try_frame; /* the frames that called these functions: see
+                                         mli_frame_runs */
+    void *fence_asked;       /* the fence whose `done` the thread runs, or has left by longjmp;
+                                NULL: none */
+    uint32_t exited;         /* 1: the exit hook of the thread has run */
+    uintptr_t unwinding;     /* the frame that called an unwinder; 0: the thread is in none */
+    const memlord_site *site; /* the site given to the thread's call on the general path; NULL:
+                                 none */
+    uint32_t untold;         /* 1: a call of the thread made a mistake that is not logged yet */
+    void *caller;            /* the return address of the thread's call on the general path; NULL:
+                                unknown */
     void *frame;             /* the frame that `caller` returns to; NULL: unknown */
     void *entered;           /* the return address of memlord_alloc; NULL: not noted */
     double pick_scale;       /* mli_pick.scale of the block that its call opens */
     uint32_t pick_row;       /* mli_pick.row of that block; 0: it is not picked */
     uint32_t pick_again;     /* 1: that block is no new alloc, and had `pick_had` bytes before */
     uint64_t pick_had;
-    uint32_t is_helper;      /* 1: it is the thread of a mli_helper */
-    uintptr_t stack_from, stack_to; /* its stack; both 0: not asked yet; 0 and 1: not known */
+    uint32_t is_helper;      /* 1: the thread is that of a mli_helper */
+    uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not asked for yet;
+                                       0 and 1: not known */
     mli_debug_note note;     /* for the debug line of the call in progress: see books/blocks */
-    mli_spare_block spare;   /* of the cold call in progress */
-    mli_log_calls log_calls; /* zero: it is in no logger */
+    mli_spare_block spare;   /* the memory that the cold call in progress lacked */
+    mli_log_calls log_calls; /* zero: the thread is in no logger */
 } mli_self_state;
 MLI_VARIABLE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 

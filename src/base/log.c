@@ -4,15 +4,18 @@
 #include "base/ledger.h"
 
 struct mli_log_state {
-    mli_u32 level;      /* messages up to this level have a receiver; 0: none have */
+    mli_u32 level;      /* messages up to this level have a receiver; 0: no message has one */
     mli_lock lock;      /* all below but setting */
     memlord_logger logger;
-    uint32_t turn;      /* 0 or 1: changes with the logger */
-    uint32_t inside[2]; /* calls of a logger in progress, by the turn they began in */
+    uint32_t turn;      /* 0 or 1; each change of the logger changes it */
+    uint32_t inside[2]; /* calls of a logger that are in progress, by the turn in which they
+                           began */
     mli_u32 setting;    /* 1: a thread is in memlord_logger_set */
 };
 
-MLI_PRIVATE MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
+/* The logger of MEMLORD_DEBUG. It writes a line with one write; the start of the line chooses its
+   colour. */
+static MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
     static const char colours[][2][9] = {{"[alloc_n", "\033[36m"}, /* cyan: a summary */
                                          {"[free_n", "\033[36m"},
                                          {"[alloc", "\033[31m"}, /* red */
@@ -26,7 +29,7 @@ MLI_PRIVATE MLI_COLD void mli_log_coloured(void *user, int level, const char *te
     (void)user;
     (void)level;
     while (strncmp(text, colours[i][0], strlen(colours[i][0]))) i++;
-    mli_out_buffer(&o, line, sizeof line - 8); /* a cut line keeps its end */
+    mli_out_buffer(&o, line, sizeof line - 8); /* a line that was cut ends with its newline, too */
     mli_put_str(&o, colours[i][1]);
     mli_put_str(&o, text);
     o.cap = sizeof line;
@@ -38,7 +41,7 @@ MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level) {
     return level <= (int)mli_u32_load(&lord->log->level);
 }
 
-/* Sets the calls of the logger that the thread is in back to `before`. */
+/* Forgets the calls of the logger that the thread has entered since `before`. */
 static MLI_COLD void mli_log_calls_end(memlord *lord, const mli_log_calls *before) {
     const int same = before->generation == lord->generation;
     int turn;
@@ -49,7 +52,9 @@ static MLI_COLD void mli_log_calls_end(memlord *lord, const mli_log_calls *befor
     mli_lock_drop(&lord->log->lock);
     mli_self.log_calls = *before;
 }
-MLI_PRIVATE MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here) {
+/* Ends the calls of this ledger's logger that the thread left by longjmp. Requires: the caller
+   holds no lock. */
+static MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here) {
     MLI_REQUIRE(mli_none_held());
     static const mli_log_calls none = {0, 0, {0, 0}};
     mli_log_calls *mine = &mli_self.log_calls;
@@ -172,7 +177,8 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
     mli_log_calls_left(lord, MLI_STACK_ADDRESS());
     calls = (mine->inside[0] | mine->inside[1]) != 0;
     if (calls && mine->generation != lord->generation) return MEMLORD_E_STATE;
-    while (mli_u32_exchange(&lord->log->setting, 1)) { /* that thread may wait for this one */
+    while (mli_u32_exchange(&lord->log->setting, 1)) { /* a thread in the old logger may wait for
+                                                          this thread */
         if (calls) return MEMLORD_E_STATE;
         mli_spin_wait(&spins);
     }
@@ -181,7 +187,8 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
     turn = lord->log->turn;
     lord->log->turn = !turn;
     own = calls ? mine->inside[turn] : 0;
-    while (lord->log->inside[turn] != own) { /* new calls count in the other turn */
+    while (lord->log->inside[turn] != own) { /* calls that begin from here on count in the other
+                                                turn */
         mli_lock_drop(&lord->log->lock);
         mli_spin_wait(&spins);
         mli_lock_take(&lord->log->lock);

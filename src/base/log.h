@@ -10,16 +10,8 @@
 #include "base/text.h"
 #include "base/ledger.h"
 
-/* The logger of MEMLORD_DEBUG. It writes a line with one write; the start of the line chooses its
-   colour. */
-MLI_PRIVATE MLI_COLD void mli_log_coloured(void *user, int level, const char *text);
-
 /* 1: messages of this level have a receiver. */
 MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level);
-/* Ends the calls of this ledger's logger that the thread left by longjmp. Requires: the caller
-   holds no lock. */
-MLI_PRIVATE MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here);
-
 /* Returns 1 if the thread is in this ledger's logger. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD int mli_log_runs(memlord *lord);
 

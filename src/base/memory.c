@@ -47,7 +47,8 @@ static int mli_os_from_extent(size_t size) { return size >= (8u << 10) && size <
 static void mli_huge_pages_request(void *ptr, size_t size) {
     int saved = errno;
     (void)madvise(ptr, size, MADV_HUGEPAGE);
-    (void)madvise(ptr, size, 25); /* MADV_COLLAPSE, since Linux 6.1: for pages present now */
+    (void)madvise(ptr, size, 25); /* MADV_COLLAPSE, since Linux 6.1: merges the pages that are
+                                     present now */
     errno = saved;
 }
 
@@ -166,7 +167,7 @@ static void mli_piece_unlink(mli_piece *piece) {
     *piece->back = piece->next;
     if (piece->next) piece->next->back = piece->back;
 }
-/* Returns the link to the region of a piece. It walks the list: a table that grows pays for it. */
+/* Returns the link to the region of a piece. The walk of the list is paid by a table that grows. */
 static mli_region **mli_region_link(memlord *lord, const void *at) {
     mli_region **link = &lord->memory.regions;
     while (((uintptr_t)at - (uintptr_t)(*link)->data) >> MLI_REGION_BITS) link = &(*link)->next;
@@ -248,8 +249,9 @@ MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
     return memset(p, 0, size);
 }
 
-/* Frees a piece. Returns its region if nothing in it is in use any more: the caller gives it back
-   to the allocator, without the lock. Else returns NULL. The last region of a ledger stays. */
+/* Frees a piece. Returns its region if no piece of the region is in use any more. The caller then
+   gives the region back to the allocator, without the lock. Else returns NULL. The last region of a
+   ledger stays. */
 static MLI_COLD mli_region *mli_piece_free(memlord *lord, void *ptr, size_t size) {
     uint32_t grains = mli_grain_count(size), at;
     mli_region **link, *r;

@@ -15,14 +15,14 @@
    neighbours of any size: all shards of a ledger grow from one size to the next at about the same
    time, and the old tables must make room for the new ones. */
 
-#define MLI_PIECE_MAX_BITS 14 /* at most MLI_REGION_BITS: a region can hold one */
+#define MLI_PIECE_MAX_BITS 14 /* at most MLI_REGION_BITS, so that a region can hold the piece */
 #define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
 
 typedef struct mli_region { /* one block of the allocator: this header, then data */
     struct mli_region *next;
     char *data; /* aligned to a grain */
-    uint16_t run[MLI_REGION_GRAINS]; /* at the first and last grain of a free piece: its grains;
-                                        else 0 */
+    uint16_t run[MLI_REGION_GRAINS]; /* for the first and the last grain of a free piece: the number
+                                        of its grains; else 0 */
 } mli_region;
 typedef struct mli_piece { /* a free piece; the record lies in it */
     struct mli_piece *next, **back;

@@ -262,7 +262,7 @@ MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
 MLI_PRIVATE MLI_COLD void mli_put_file_name(mli_out *o, const char *path) {
     const char *name = path;
     for (; *path; path++)
-        if (*path == '/' || *path == (MLI_WINDOWS ? '\\' : '/')) name = path + 1;
+        if (*path == '/' || (MLI_WINDOWS && *path == '\\')) name = path + 1;
     mli_put_str(o, name);
 }
 MLI_PRIVATE uint64_t mli_site_line(const memlord_site *site) {

@@ -1,6 +1,6 @@
-/* Owns the writing of numbers and strings. Uses no stdio, no locale and no allocation. May use os/
-   alone. Locks: none. An mli_out fills a buffer. With a function it passes the full buffer to it;
-   without one it cuts the text and counts the rest, like snprintf. */
+/* Writes numbers and strings. Owns no state. Uses no stdio, no locale and no allocation. May use
+   os/ alone. Locks: none. An mli_out fills a buffer. With a function it passes the full buffer to
+   it; without one it cuts the text and counts the rest, like snprintf. */
 #ifndef MLI_BASE_TEXT_H
 #define MLI_BASE_TEXT_H
 #include "api/api.h"
@@ -25,7 +25,7 @@ typedef struct mli_out {
 MLI_PRIVATE MLI_COLD void mli_flush(mli_out *o);
 MLI_PRIVATE void mli_put(mli_out *o, const char *text, size_t n);
 MLI_PRIVATE void mli_put_str(mli_out *o, const char *text);
-/* Returns a text of those that stand one behind the other, each with its 0. */
+/* Returns a text by its number. The texts stand one behind the other, each with its 0. */
 MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number);
 
 /* Starts an mli_out without a function. mli_out_end terminates the text with a 0 and returns its
@@ -58,8 +58,8 @@ MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d);
    which mli_put_invalid_byte gives a meaning. */
 MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code);
 
-/* Writes a byte of what mli_utf8_decode refuses, as U+FFFD and two hexadecimal digits. Every format
-   does the same, and two different names never become equal. */
+/* Writes a byte of a sequence that mli_utf8_decode refuses, as U+FFFD and two hexadecimal digits.
+   Every format writes it so. Two different names never become equal. */
 MLI_PRIVATE MLI_COLD void mli_put_invalid_byte(mli_out *o, unsigned char byte);
 
 /* Writes text as a part of a JSON string. It also escapes characters that could end a script
@@ -75,7 +75,7 @@ MLI_PRIVATE MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char oth
 /* Writes a site as "read_tensors loader.c:12", with the escapes of mli_put_escaped. */
 MLI_PRIVATE MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *site, char other,
                                                const char *instead);
-/* Writes a site in the same form, with the escapes of `put`. */
+/* Writes a site as mli_put_site does, but with the escapes of `put`. */
 MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
                                           void (*put)(mli_out *o, const char *text));
 /* Writes the last part of a path. */

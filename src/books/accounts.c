@@ -101,11 +101,11 @@ static void mli_account_word_add(mli_u64 *at, memlord_account account, int64_t b
 
 enum { /* how bytes are added to an account */
     MLI_CHARGE_HOST,  /* by memlord_account_charge: up to the limit */
-    MLI_CHARGE_HOLD,  /* for a ticket: up to the limit, and they are no peak */
-    MLI_CHARGE_BLOCK  /* by a block, which is there whatever the limit */
+    MLI_CHARGE_HOLD,  /* for a ticket: up to the limit, and not part of the peak */
+    MLI_CHARGE_BLOCK  /* by a block, which exists whatever the limit is */
 };
-/* Returns MEMLORD_OK if `bytes` may be added to an account, or taken off it. `now` is what it has,
-   with the bytes that tickets hold. */
+/* Returns MEMLORD_OK if `bytes` may be added to an account, or taken off it. `now` is the bytes on
+   the account, with those that tickets hold. */
 static memlord_result mli_account_check(uint64_t now, uint64_t held, int64_t bytes,
                                         uint64_t limit) {
     if (bytes < 0) return (uint64_t)0 - (uint64_t)bytes > now - held ? MEMLORD_E_INVALID : MEMLORD_OK;
@@ -134,7 +134,7 @@ static memlord_result mli_account_add(memlord *lord, memlord_account account, in
         now += (uint64_t)bytes; /* modulo 2^64 */
     } while (!mli_u64_cas(&b->word, &word, word - MLI_BYTES(word) + now));
     if (how == MLI_CHARGE_HOLD || !mli_account_word_is(mli_u64_load(&b->word), account))
-        return MEMLORD_OK; /* the record is another account's by now */
+        return MEMLORD_OK; /* the record belongs to another account by now */
     mli_u64_max(&b->peak, (int64_t)(now - held));
     if (how == MLI_CHARGE_BLOCK && bytes && now - held > limit) (void)mli_u64_add(&b->refused, 1);
     return MEMLORD_OK;

@@ -17,15 +17,15 @@
 typedef struct mli_handle {
     mli_u32 generation; /* odd: open */
     uint32_t number;
-    struct mli_handle *next; /* in the list of closed records */
+    struct mli_handle *next; /* the next one in the list of closed records */
 } mli_handle;
 
 /* An account's record. A charge is one compare-and-swap of `word`: the low 15 bits of the
-   generation, and 49 bits of bytes. These are the bytes charged and those that tickets hold: both
-   count against the limit. `held` has the second alone, in the same form. While a block that comes
-   off a ticket is recorded, its bytes count twice. */
+   generation, and 49 bits of bytes. The bytes are those charged and those that tickets hold: both
+   count against the limit. `held` has the bytes of tickets alone, in the same form. While a block
+   that comes off a ticket is recorded, its bytes count twice. */
 typedef struct mli_account_record {
-    mli_handle handle; /* as name and device: under the cold lock */
+    mli_handle handle; /* under the cold lock, as are name and device */
     mli_u64 word, held, peak, refused, limit;
     memlord_device device;
     char name[48];
@@ -46,11 +46,12 @@ MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list);
 
 /* Closes a record, and puts it in a list. Requires: the lock of the list. */
 MLI_PRIVATE void mli_handle_close(mli_handle **list, mli_handle *h);
-/* Returns the number of account records, and one of them: 1 is the first. */
+/* The first returns the number of account records. The second returns one of them; record 1 is the
+   first. */
 MLI_PRIVATE MLI_COLD uint32_t mli_account_count(const memlord *lord);
 MLI_PRIVATE MLI_COLD mli_account_record *mli_account_at(const memlord *lord, uint32_t number);
 #if !defined(MEMLORD_NO_VERIFY)
-/* Returns the list of the closed ones. Requires: the cold lock. */
+/* Returns the list of closed account records. Requires: the cold lock. */
 MLI_PRIVATE MLI_COLD const mli_handle *mli_accounts_closed(const memlord *lord);
 #endif
 /* Returns 1 if a word read from a record belongs to this account. */
@@ -64,17 +65,17 @@ MLI_PRIVATE memlord_account mli_account_used_on(memlord *lord, mli_thread *t,
 
 /* Returns the account if it is open and has a limit; else 0. */
 MLI_PRIVATE memlord_account mli_account_limited(memlord *lord, memlord_account account);
-/* Holds bytes of an account for a ticket. 0: its limit does not allow it. A closed one allows
+/* Holds bytes of an account for a ticket. 0: the limit does not allow that. A closed account allows
    all. */
 MLI_PRIVATE MLI_COLD int mli_account_hold(memlord *lord, memlord_account account, uint64_t bytes);
-/* Adds to the bytes that tickets hold of an account, whatever its limit, or gives them back. */
+/* Adds to the bytes that tickets hold of an account, whatever its limit is, or takes off them. */
 MLI_PRIVATE MLI_COLD void mli_account_shift(memlord *lord, memlord_account account,
                                             int64_t bytes);
-/* Returns 1 if an account could hold the bytes once those in flight count no more twice. */
+/* Returns 1 if an account could hold the bytes once the bytes in flight no longer count twice. */
 MLI_PRIVATE MLI_COLD int mli_account_could_hold(memlord *lord, memlord_account account,
                                                 uint64_t bytes, uint64_t in_flight);
-/* Counts a request that an account cannot hold, and returns 1. *out->bytes has what tickets hold,
-   too. Requires: no lock is held. */
+/* Counts a request that an account cannot hold, and returns 1. *out->bytes has the bytes that
+   tickets hold, too. Requires: no lock is held. */
 MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account account, uint64_t bytes,
                                             memlord_account_stat *out);
 
@@ -82,8 +83,8 @@ MLI_PRIVATE MLI_COLD int mli_account_refuse(memlord *lord, memlord_account accou
 MLI_PRIVATE MLI_COLD int mli_account_is_of(memlord *lord, memlord_account account,
                                            memlord_device device);
 
-/* Charges the bytes of a block, which is there whatever the limit allows. 0: it did not: the
-   account is closed or has 2^48. */
+/* Charges the bytes of a block, which exists whatever the limit is. 0: it charged nothing, because
+   the account is closed or has 2^48 bytes. */
 MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes);
 
 /* Takes the bytes of a block off the account it was charged to, unless that is closed. The host may

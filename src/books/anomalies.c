@@ -10,9 +10,10 @@
 
 /* A mistake, as the ledger keeps it. */
 typedef struct mli_anomaly {
-    memlord_anomaly is;        /* its site and born are filled in where it is read */
-    const memlord_site *given; /* the host's pointer: it is compared, and never followed */
-    const memlord_site *site, *born; /* the ledger's copies; NULL: none, or no memory for it */
+    memlord_anomaly is;        /* its `site` and `born` are filled in when the list is read */
+    const memlord_site *given; /* the host's pointer, which is compared and never followed */
+    const memlord_site *site, *born; /* the ledger's copies; NULL: there is none, or there was no
+                                        memory for the copy */
     int told;                  /* 1: it is logged */
 } mli_anomaly;
 struct mli_anomalies_state {
@@ -58,7 +59,7 @@ static MLI_COLD void mli_anomaly_again(mli_anomaly *a, uint64_t bytes, uint64_t 
     a->is.bytes = mli_add_saturated(a->is.bytes, bytes);
     a->is.last_ns = now;
 }
-/* Returns the site of a row, and sets *tag to the tag of another; each NULL for row 0. */
+/* Returns the site of one row, and sets *tag to the tag of another row. For row 0 each is NULL. */
 static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t word2,
                                                      const char **tag) {
     const uint32_t site = MLI_SITE_ROW(word2), row = MLI_TAG_ROW(word2);
@@ -68,8 +69,8 @@ static MLI_COLD const memlord_site *mli_anomaly_born(memlord *lord, uint64_t wor
         &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
 }
 
-/* Counts a mistake that the list has by the pointer of its site. Returns 0 if it does not have it
-   and has room for it: the site is to be copied first. */
+/* Counts a mistake if the list has one with this pointer to its site. Returns 0 if the list does
+   not have it and has room: the caller then copies the site first. */
 static MLI_COLD int mli_anomaly_known(memlord *lord, int kind, uint64_t bytes, uint64_t now) {
     struct mli_anomalies_state *s = lord->anomalies;
     mli_anomaly *a;
@@ -147,7 +148,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord) {
 
 /* -- the log -- */
 
-/* Returns the next mistake to log, and takes it for logged; 0: there is none. */
+/* Returns the next mistake to log, and marks it as logged; 0: there is none. */
 static MLI_COLD int mli_anomaly_untold(memlord *lord, mli_anomaly *out) {
     struct mli_anomalies_state *s = lord->anomalies;
     uint32_t i;

@@ -19,18 +19,19 @@ MLI_PRIVATE MLI_COLD const char *mli_anomaly_name(int kind);
 static MLI_HOT void mli_site_given(const memlord_site *site) { mli_self.site = site; }
 
 /* Keeps a mistake at the site of the call in progress. The first one of a site may take memory.
-   `word2` has the rows of the block that it concerns, as without a side record; 0: there is none.
-   Returns 1 if it is the first of its kind there. Requires: no lock is held but the orphan lock. */
+   `word2` has the rows of the block in question, as it would be without a side record; 0: no block
+   is in question. Returns 1 if it is the first of its kind there. Requires: no lock is held but the
+   orphan lock. */
 MLI_PRIVATE MLI_COLD int mli_anomaly_note(memlord *lord, int kind, memlord_device device,
                                           uint64_t storage, uint64_t bytes, uint64_t word2);
-/* Keeps and logs an end of a tag or a scope that finds none to end. `caller`: its return address;
-   NULL: not known. Requires: the caller holds no lock. */
+/* Keeps and logs the end of a tag or a scope while none is open. `caller`: the return address of
+   that call; NULL: not known. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_end_misplaced(memlord *lord, const void *caller);
 
 /* Logs the mistakes that are not logged yet. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD void mli_anomalies_log(memlord *lord);
-/* Ends a call that may have noted a mistake. It logs nothing in the ledger's own logger: the
-   thread's next such call does. */
+/* Ends a call that may have noted a mistake. Within the ledger's own logger it logs nothing, and
+   the thread's next such call logs the mistake. */
 static MLI_HOT void mli_anomalies_tell(memlord *lord) {
     if (MLI_UNLIKELY(mli_self.untold)) mli_anomalies_log(lord);
 }
@@ -38,7 +39,7 @@ static MLI_HOT void mli_anomalies_tell(memlord *lord) {
 /* Copies the mistake of a number, from 0, with its sites as reports show them. Returns 0 if there
    is none. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD int mli_anomaly_read(memlord *lord, uint32_t number, memlord_anomaly *out);
-/* Returns how many mistakes were at sites beyond those that are kept. */
+/* Returns how many mistakes were at sites that found no room in the list. */
 MLI_PRIVATE MLI_COLD uint64_t mli_anomalies_left_out(memlord *lord);
 
 /* Returns what is wrong with the storage or the size of a block; NULL: neither is. */

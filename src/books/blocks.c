@@ -14,7 +14,7 @@
 struct mli_blocks_state {
     mli_u64 dropped_keys[MLI_DROPPED_KEYS]; /* dropped allocs without a free yet: see
                                                mli_drop_print; 0: vacant */
-    mli_u32 dropped_kept;                   /* how many of these are not vacant, or more */
+    mli_u32 dropped_kept;                   /* at least the number of these that are not vacant */
     mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* those that found none vacant */
     mli_ptr routes; /* mli_route *; push only, under the cold lock */
 };
@@ -43,8 +43,8 @@ MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t
     return d;
 }
 
-/* Counts the end of a block. If it was pending, its bytes leave `pending`; if it was freed before
-   the last reset, they do not count as freed since then. */
+/* Counts the end of a block. The bytes of a pending block leave `pending`. If the block was freed
+   before the last reset, its bytes do not count as freed since that. */
 static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64_t word2) {
     MLI_REQUIRE(mli_is_inside());
     const uint32_t dev = MLI_DEV(word1);
@@ -87,9 +87,9 @@ MLI_PRIVATE MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, u
     mli_self.note.from = storage;
 }
 
-/* A call logs its line of MEMLORD_DEBUG after it has left the shard and dropped its locks. Facts
-   that it finds before are kept in mli_self.note until then. This function adds them, as in ", from
-   cpu 0x55..., unknown frees 1 main file.c:12", logs the line and clears the note. */
+/* A call logs its line of MEMLORD_DEBUG after it has left the shard and dropped its locks. Until
+   then mli_self.note keeps the facts for that line. This function adds the facts, as in ", from cpu
+   0x55..., unknown frees 1 main file.c:12", logs the line and clears the note. */
 static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const memlord_site *site) {
     MLI_REQUIRE(mli_none_held());
     mli_debug_note odd = mli_self.note;
@@ -130,9 +130,9 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
     mli_log_call_end(lord, &o, site);
 }
 
-/* The expected frees. An alloc that was dropped leaves its key: that tells its free from a double
-   free of another storage. There are few places for keys, and no memory for more. Drops that find
-   no place are counted by type. */
+/* The expected frees. An alloc that was dropped leaves its key. The key tells the free of that
+   alloc from a double free of another storage. There are few places for keys, and no memory for
+   more. Drops that find no place are counted by type. */
 static uint64_t mli_drop_print(int type, uint64_t key) {
     const uint64_t print = mli_hash(key) + (uint64_t)type * 0x9e3779b97f4a7c15u;
     return print ? print : 1;
@@ -263,8 +263,8 @@ static memlord_result mli_probe_retain(memlord *lord, mli_thread *t, uint32_t ty
 
 /* -- open -- */
 
-/* Puts an entry in the probe's slot, counts n deltas, and leaves the shard. A block that has the
-   slot already ends; if it was live, its free was never recorded. */
+/* Puts an entry in the probe's slot, counts n deltas, and leaves the shard. A block that is already
+   in the slot ends. If that block was live, its free was never recorded. */
 static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *probe,
                                    const mli_entry *e, const mli_row_delta *d, unsigned n) {
     const uint32_t size = probe->shard->size;
@@ -284,7 +284,7 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
     if (replaces) mli_count_close(lord, t, stale.word1, stale.word2);
     mli_count(lord, t, d, n);
     mli_probe_leave(t, probe);
-    if (crowded) /* without memory the table stays: slower, but exact */
+    if (crowded) /* without memory the table stays, which is slower but exact */
         (void)mli_shard_grow(lord, t, probe->shard, size);
     if (!replaces) return;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, stale.key, stale.word1,
@@ -319,7 +319,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
         }
         r = mli_probe_retain(lord, t, type, &probe);
         if (r == MEMLORD_OK) *did = MLI_DID_VIEW;
-        if (r != MEMLORD_E_UNKNOWN) return r; /* else another thread ended it between the two */
+        if (r != MEMLORD_E_UNKNOWN) return r; /* 0 means that another thread ended the block between
+                                                 the two probes */
     }
     *did = MLI_DID_OPEN;
     mli_probe_put(lord, t, &probe, e, d, n);
@@ -510,7 +511,8 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
         d[1] = mli_delta_open(dev, now, bytes);
         n = 2;
     } else if (MLI_SITE_ROW(now) != MLI_SITE_ROW(was)) {
-        /* the old site loses all its bytes, and the new one gets all; it is no alloc there */
+        /* the old site loses all bytes of the block, and the new site gets them; the new site
+           counts no alloc */
         d[0].word2 = now & ~MLI_SITE_BITS;
         d[1].word2 = was & MLI_SITE_BITS;
         d[1].out = had;
@@ -599,7 +601,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
     if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e, &pick))
         return mli_unknown_free(lord, from, from_key);
     t->other_dev = MLI_DEV(e.word1);
-    mli_pick_off(lord, &pick, MLI_BYTES(e.word1));
+    mli_pick_off(lord, &pick, MLI_BYTES(e.word1), 0);
     rows = mli_word2_moved(lord, t, mli_word2_rows(e.word2), dev, site, MLI_DEV(e.word1) == dev);
     mli_stack_keep(lord, &pick, dev, MLI_SITE_ROW(rows));
     stack = mli_self.pick_row;

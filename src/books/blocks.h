@@ -1,7 +1,7 @@
 /* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs.
    May use books/. Invariant: a call makes the rows and cells of a block first, as nothing may be
-   allocated inside; then it changes the map, counts, and leaves the shard: so no fork finds a block
-   half counted. Locks: those of the map; fences inside a shard; cold for a new route. */
+   allocated inside; then it changes the map, counts, and leaves the shard: so that no fork finds a
+   block half counted. Locks: those of the map; fences inside a shard; cold for a new route. */
 #ifndef MLI_BOOKS_BLOCKS_H
 #define MLI_BOOKS_BLOCKS_H
 #include "api/api.h"
@@ -38,8 +38,8 @@ MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delt
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes);
 
-/* 1: with `bytes` more the device's total could leave int64. Only blocks of more than 2^32 bytes
-   are checked: smaller ones would need 2^30 live blocks to get there. */
+/* 1: with `bytes` more, the device's total could exceed an int64. Only blocks of more than 2^32
+   bytes are checked: smaller ones would need 2^30 live blocks to get there. */
 static MLI_HOT int mli_would_overflow(memlord *lord, uint32_t dev, uint64_t bytes) {
     if (MLI_LIKELY(bytes <= (uint64_t)1 << 32 || !dev)) return 0;
     return (int64_t)(mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published) + bytes) >
@@ -63,13 +63,13 @@ MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb,
 MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
                                          const memlord_block *blocks, size_t n,
                                          const mli_debug_note *note, const memlord_site *site);
-/* Returns 1 if an unknown storage is taken for one of the dropped allocs of its type. The free of
-   that one is then no longer expected. */
+/* Returns 1 if an unknown storage counts as one of the dropped allocs of its type. The free of that
+   alloc is then no longer expected. */
 MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
 
 /* Counts an alloc that found no memory to be recorded in, on the ledger as a whole if its device
-   could not be added: no memory, or too many devices. Its free is then expected, and no unknown
-   one: see mli_drop_match. Returns r; other errors are not counted. */
+   could not be added. Its free is expected from then on, and is no unknown free: see
+   mli_drop_match. Returns r. If r is another error, counts nothing. */
 MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r,
                                                    memlord_device d, uint64_t key, uint64_t bytes);
 /* Counts the end of an unknown storage, on the ledger as a whole if its device cannot be added.
@@ -79,7 +79,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_devi
 /* Counts a free of a block that has more references. */
 MLI_PRIVATE MLI_COLD void mli_shared_free(memlord *lord, const mli_entry *e);
 
-/* What a key is to a call that ends its block. */
+/* The states of a key, for a call that ends its block. */
 enum { MLI_KEY_DEAD, MLI_KEY_PENDING, MLI_KEY_LIVE, MLI_KEY_USED }; /* USED: live, with fences */
 
 /* Returns MLI_KEY_... for a key. If it is not dead, *e gets its entry, with the word2 that it would
@@ -87,8 +87,8 @@ enum { MLI_KEY_DEAD, MLI_KEY_PENDING, MLI_KEY_LIVE, MLI_KEY_USED }; /* USED: liv
 MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_device d, uint64_t key,
                                        mli_entry *e);
 
-/* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else
-   E_UNKNOWN, which needs none. `ends`: the call ends the storage, so an unknown one is counted. */
+/* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else E_UNKNOWN.
+   `ends`: the call ends the storage, so an unknown one is counted. */
 MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, memlord_device d,
                                                  uint64_t key, int ends);
 
@@ -97,9 +97,10 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *
                                                      uint64_t key);
 
 enum { /* how mli_entry_put treats the block that has the key already */
-    MLI_PUT_ALLOC = 0, /* it ends: it is stale, or pending and the host has the storage again */
+    MLI_PUT_ALLOC = 0, /* that block ends: it is stale, or it is pending and the host has the
+                          storage again */
     MLI_PUT_TRACK = 1, /* a live one gets a reference, a pending one ends */
-    MLI_PUT_HOLD = 2   /* a bit beside either: what would end stays, and nothing is put */
+    MLI_PUT_HOLD = 2   /* a bit beside either: a block that would end stays, and nothing is put */
 };
 enum { MLI_DID_NOTHING, MLI_DID_OPEN, MLI_DID_VIEW }; /* VIEW: added a reference */
 
@@ -109,8 +110,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
                                                   const mli_row_delta *d, unsigned n, int how,
                                                   int *did);
 
-/* Opens a block of one reference. Charges it to an account: 0 is that of the thread, MEMLORD_NONE
-   is none. */
+/* Opens a block of one reference, and charges it to an account. Account 0 means the thread's,
+   MEMLORD_NONE means no account. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint32_t dev,
                                                    uint64_t key, uint64_t bytes, uint64_t rows,
                                                    memlord_account account, int how, int *did);
@@ -138,14 +139,14 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t
                                                     uint64_t key, int how, mli_entry *gone,
                                                     mli_fence_record **chain);
 
-/* Erases the entry of a live block without counting, and copies it to *out. *pick is its stack,
-   which has its bytes until mli_pick_off. */
+/* Erases the entry of a live block without counting, and copies it to *out. *pick gets its stack,
+   which counts the bytes of the block until mli_pick_off. */
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, mli_entry *out, mli_pick *pick);
 
 /* Returns the word2 of a block that a call at `site` resizes or moves to `dev`: the tag stays; the
    site becomes `site`, if sites are counted and there is one. Both words are without a side record.
-   On another device the rows are those of that device. Requires: not inside. */
+   On another device they are rows of that device. Requires: not inside. */
 MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint64_t word2,
                                               uint32_t dev, const memlord_site *site,
                                               int same_device);
@@ -158,7 +159,7 @@ MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
 /* Attaches a detached block under a key, with a device and a size, and counts the change: with
-   `moves` as the end of one block and the open of another, else as the difference. *rows is its
+   `moves` as the end of one block and the open of another, else as a change of size. *rows is its
    word2 as it would be without a side record: another thread may free that record once the block is
    on the map. If there is no room, the block is closed as it was before, and counts as a dropped
    alloc. */
@@ -179,8 +180,8 @@ MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t 
 MLI_PRIVATE memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_t dev,
                                            uint64_t key);
 
-/* Moves a block to a device, a key and a size, and counts that. Its side record goes along; one
-   that will be charged gets one first. */
+/* Moves a block to a device, a key and a size, and counts the move. The side record of the block
+   goes along; a block that will be charged gets a side record first. */
 MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
                                                    memlord_device from, uint64_t from_key,
                                                    uint32_t dev, uint64_t key, uint64_t bytes,

@@ -2,6 +2,10 @@
 #include "base/memory.h"
 #include "books/map.h"
 
+static mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_t i) {
+    return (mli_ptr *)(uintptr_t)(chunks + 1) + i;
+}
+
 typedef char mli_check_cell[sizeof(mli_cell) == 64 ? 1 : -1];
 typedef char mli_check_row[offsetof(mli_row, published) % 8 ? -1 : 1];
 
@@ -83,7 +87,7 @@ MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t) {
 static void mli_cell_begin(memlord *lord, mli_thread *t, uint32_t dev, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_shard_enter_to_count(lord, t);
-    if (lord->counters.batch) { /* without a batch threads add to published without the lock */
+    if (lord->counters.batch) { /* without a batch threads add to `published` without the lock */
         mli_lock_take(&row->lock);
         mli_u64_add_own(&row->published, (uint64_t)0 - lord->counters.batch);
         mli_u64_store(&cell->base, (uint64_t)0 - lord->counters.batch);
@@ -93,8 +97,9 @@ static void mli_cell_begin(memlord *lord, mli_thread *t, uint32_t dev, mli_cell 
     mli_shard_leave(t);
 }
 
-/* Starts a chunk of a thread's cells for sites or tags: sets publish_seen of each to its row's
-   publish_count. Otherwise their highs would not count before their first publication. */
+/* Starts a chunk of a thread's cells for sites or tags: sets the publish_seen of each cell to the
+   publish_count of its row. Otherwise the high of a cell would not count before its first
+   publication. */
 static MLI_COLD void mli_cells_begin(memlord *lord, const mli_thread *t, int book,
                                      uint32_t number) {
     uint32_t n = mli_u32_load_acquire(&lord->counters.row_count[book]);
@@ -213,8 +218,8 @@ static void mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell
 }
 
 /* Returns how far a level may rise before it is published again: half a batch. For a device it is
-   at most a 32nd of the peak: the holders of a device are noted when a publication finds its peak
-   risen by a 16th, and a small device must publish often enough for that. */
+   at most a 32nd of the peak. The holders of a device are noted when a publication finds that its
+   peak has risen by a 16th, and a small device must publish often enough for that. */
 static uint64_t mli_publish_margin(memlord *lord, int book, const mli_row *row) {
     int64_t peak = (int64_t)mli_u64_load(&row->peak);
     uint64_t most = lord->counters.batch / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
@@ -229,10 +234,10 @@ MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
 }
 
 /* Publishes a cell: brings its row up to the level less `hold`, which may also lower it, and raises
-   the row's peak. Called when level - base has left 0..batch. Afterwards `hold` bytes are held
+   the row's peak. Is called when level - base has left 0..batch. Afterwards `hold` bytes are held
    back, so that the level can rise by the margin, or fall by `hold`, before the next publication.
-   Locks the row about once in half a batch of growth or shrinkage. With batch 0 every call
-   publishes, by a shared add and no lock. */
+   So the row is locked about once for each half batch that the level grows or shrinks. With batch 0
+   every call publishes, by a shared add and without a lock. */
 static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
@@ -294,8 +299,8 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
         mli_cell_publish_due(lord, book, number, cell);
 }
 
-/* Adds a delta to all spans of a thread, when the orphan's cell counted it instead of its own: a
-   rise lowers the level at which each span began. */
+/* Adds a delta to all spans of a thread, after the orphan's cell has counted it in place of the
+   thread's own: a rise lowers the level at which each span began. */
 static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
     const mli_cell *cell = mli_cell_own_device(t, d->dev);
     uint64_t sign = d->undo ? UINT64_MAX : 1, rise = (d->in - d->out) * sign;
@@ -310,8 +315,8 @@ static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
 }
 
 /* Counts a delta on one row: in the thread's own cell or, if it has none, in the orphan's, which
-   every row has from its start. It takes only the locks count and row, which may be taken inside.
-   */
+   every row has from its start. It takes only the locks count and row, which may be taken
+   inside. */
 static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t number,
                           const mli_row_delta *d) {
     mli_cell *cell = mli_cell_at(t, book, number);
@@ -359,7 +364,7 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
     mli_row *row = mli_row_at(lord, book, number);
     mli_thread *t;
     uint64_t allocs = 0, frees = 0, cells = 0;
-    int blind = 0; /* 1: a cell's high does not count: another thread has published since */
+    int blind = 0; /* 1: a cell's high does not count, as another thread has published since */
     int64_t peak, published;
     memset(sum, 0, sizeof *sum);
     mli_lock_take(&row->lock);
@@ -382,7 +387,8 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
         if (mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count))
             level = mli_u64_load(&cell->high);
         else
-            blind |= (in | out) != 0; /* an untouched cell publishes with its first bytes */
+            blind |= (in | out) != 0; /* a cell that has not counted yet publishes at its first
+                                         bytes */
         level -= mli_u64_load(&cell->base);
         if (published + (int64_t)level > peak) peak = published + (int64_t)level;
     }
@@ -434,7 +440,9 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
     mli_lock_drop(&row->lock);
 }
 
-MLI_PRIVATE MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, uint32_t number) {
+/* Starts an epoch for a row: its sums so far become at_reset, and the peak is reset. Requires: the
+   caller holds the cold lock, so that resets run one at a time. */
+static MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, uint32_t number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_row *row = mli_row_at(lord, book, number);
     mli_row_totals sum;
@@ -471,7 +479,8 @@ static MLI_COLD void mli_counters_init(memlord *lord, const memlord_desc *desc) 
         lord->counters.batch = batch < MLI_BYTES_MAX ? batch : MLI_BYTES_MAX;
     for (book = 0; book < MLI_BOOKS; book++) lord->counters.row_count[book].v = 1;
 }
-/* Clears the row locks. A thread that held one while the map was stopped only read the row. */
+/* Clears the row locks. A thread that held such a lock while the map was stopped only read the
+   row. */
 static MLI_COLD void mli_counters_forked(memlord *lord) {
     int book;
     uint32_t i, n;

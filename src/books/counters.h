@@ -1,7 +1,7 @@
 /* Owns rows and cells: the counts of each device, site and tag, and each thread's part of them; the
    record of a device; the peaks in the spans of scopes. May use base/memory and books/threads, and
-   books/map to enter a shard. Invariant: no peak is too high, for it is computed from published
-   bytes, and those never exceed the live bytes. Locks: count, then row. */
+   books/map to enter a shard. Invariant: no peak is too high, because a peak is computed from
+   published bytes, which never exceed the live bytes. Locks: count, then row. */
 #ifndef MLI_BOOKS_COUNTERS_H
 #define MLI_BOOKS_COUNTERS_H
 #include "api/api.h"
@@ -11,22 +11,22 @@
 #include "base/ledger.h"
 #include "books/threads.h"
 
-/* What one thread adds to one row, of a device, a site or a tag. Only that thread counts in it (in
-   the orphan's any thread does, under the count lock); all threads read it. A thread that frees
-   another's block counts in its own cell, so a level may be negative; sums of levels are exact
-   modulo 2^64.
-
-   The thread publishes the cell when level - base leaves 0..batch: it brings the row up to the
-   level less a reserve, and raises the row's peak (mli_cell_publish_due). So while no thread is
-   inside a shard the row's published bytes are at most the live bytes, and at least the live bytes
-   less a batch for each thread. A peak that is read also takes in the highs that are not yet
+/* The counts of one thread on one row of a device, a site or a tag. Only that thread counts in the
+   cell; in the orphan's any thread counts, under the count lock. All threads read it. A thread that
+   frees another's block counts in its own cell, so a level may be negative; sums of levels are
+   exact modulo 2^64. The thread publishes the cell when level - base leaves 0..batch: it brings the
+   row up to the level less a reserve, and raises the row's peak (mli_cell_publish_due). So while no
+   thread is inside a shard the row's published bytes are at most the live bytes, and at least the
+   live bytes less a batch for each thread. A reader of the peak adds the highs that are not yet
    published (mli_row_sum). */
 typedef struct mli_cell {
     mli_u64 level, out;    /* bytes: allocated less freed by this thread, signed; freed */
-    mli_u64 allocs, frees; /* in a site's cell: frees at this site, from any site's blocks */
+    mli_u64 allocs, frees; /* in a site's cell: the frees that were called at the site, of blocks of
+                              any site */
     mli_u64 base;          /* the part of the level that is published */
     mli_u64 high;          /* the highest level since the last publication */
-    mli_u64 freed_here;    /* site: bytes freed at it; device: see mli_cell_next_check */
+    mli_u64 freed_here;    /* of a site: the bytes that were freed at the site; of a device: see
+                              mli_cell_next_check */
     mli_u64 publish_seen;  /* the row's publish_count at the last publication */
 } mli_cell;
 
@@ -34,8 +34,8 @@ typedef struct mli_cell {
 static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) {
     return (mli_cell *)mli_ptr_load_own(&t->devices[dev]);
 }
-/* Counts an alloc. Negative: the level rose above the cell's high. That is never more than a batch
-   above base, so a level up to it needs no publication. */
+/* Counts an alloc. Negative: the level rose above the cell's high. The high is never more than a
+   batch above base, so a level up to the high needs no publication. */
 static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
     uint64_t level = mli_u64_load_own(&cell->level) + bytes;
     mli_u64_add_own(&cell->allocs, 1);
@@ -52,8 +52,8 @@ static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
     return (int64_t)(level - mli_u64_load_own(&cell->base));
 }
 /* Returns the word of a device's cell that holds its next band check: the thread requests one when
-   its `out` exceeds this value. 0 requests one at the next free. A device has no "freed at this
-   site", so its cell has freed_here to spare. */
+   its `out` exceeds this value. 0 requests one at the next free. The word is freed_here, which only
+   sites use otherwise. */
 static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
 /* Returns a negative value if the bytes this thread freed on the device have passed the next band
    check of the cell. */
@@ -66,9 +66,9 @@ static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes
     mli_u64_add_own(&cell->frees, 1);
     return past | mli_cell_tripped(cell);
 }
-/* Does what a change of a cell calls for: raises its high, publishes it if it now holds back more
-   than a batch or less than 0, and requests a band check if one is due. Requires: the caller is
-   inside, but for a site: see mli_count. */
+/* Does the work that a change of a cell makes due: raises its high, publishes it if it now holds
+   back more than a batch or less than 0, and requests a band check if one is due. Requires: the
+   caller is inside, but for a site: see mli_count. */
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell);
 
@@ -79,7 +79,8 @@ typedef struct mli_row {
     void *subject;         /* mli_device_record, mli_site_record or a tag's kept name */
     mli_u64 published;     /* bytes, signed; at most the live bytes while no thread is inside */
     mli_u64 peak;          /* signed */
-    mli_u64 sampled_peak;  /* device: signed; the most published since its phys was sampled */
+    mli_u64 sampled_peak;  /* of a device: signed; the highest `published` since its phys was
+                              sampled */
     mli_u64 publish_count; /* publications and peak resets so far */
     mli_u64 expected;      /* tags: the bytes of memlord_expect; 0: none */
     mli_u64 arena;         /* tags: their arena bytes; under the lock of the device's row */
@@ -103,10 +104,6 @@ typedef struct mli_chunk_array {
     struct mli_chunk_array *older;
     uint64_t cap; /* pointers in the array that follows; each points to 16 records */
 } mli_chunk_array;
-static inline mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_t i) {
-    return (mli_ptr *)(uintptr_t)(chunks + 1) + i;
-}
-
 #define MLI_SCOPE_DEPTH_MAX 64
 
 /* A span's view of a device: the thread's level when the span began, and the highest since. */
@@ -123,8 +120,9 @@ typedef struct mli_span {
     struct mli_thread_scope *stats;
     uint64_t adopted; /* the second word of the adopted token; 0: the scope began here */
     int exported;     /* 1: stats->token is of this span */
-    uint32_t devices; /* how many of `peaks` are set, from 1 */
-    uint64_t start, before, blocks; /* at its begin: stamp, live bytes of the ledger, blocks */
+    uint32_t devices; /* the number of `peaks` that are set, from index 1 */
+    uint64_t start, before, blocks; /* when it began: the stamp, the live bytes of the ledger, its
+                                       blocks */
     const char *shapes;
     mli_span_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
 } mli_span;
@@ -136,7 +134,7 @@ typedef struct mli_oom {
     uint64_t time; /* 0: there was none */
 } mli_oom;
 
-/* The bytes of a device that metrics are made of. */
+/* The bytes of a device from which the metrics of bands are computed. */
 typedef struct mli_levels {
     uint64_t live, freed, reserved;
 } mli_levels;
@@ -154,14 +152,17 @@ typedef struct mli_watch {
     int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
     mli_levels gc_end;          /* when the last collection ended */
     mli_u32 gc_running;         /* 1: a collection is running; taken by exchange */
-    void *gc_thread;            /* the thread that runs it; under the callbacks lock */
-    uintptr_t gc_frame;         /* the frame that runs it: see mli_frame_runs; same lock */
-    uint64_t gc_serial;         /* of the callback it runs; 0: none; under the callbacks lock */
+    void *gc_thread;            /* the thread that runs the collection; under the callbacks lock */
+    uintptr_t gc_frame;         /* the frame that runs the collection: see mli_frame_runs; same
+                                   lock */
+    uint64_t gc_serial;         /* the serial of the callback that runs; 0: none; under the
+                                   callbacks lock */
 } mli_watch;
 
-/* What belongs to the latest sample of a device's phys. All 0: the device came after it. */
+/* The bytes of a device at the latest sample of its phys. All 0: the device is newer than the
+   sample. */
 typedef struct mli_sample_mark {
-    uint64_t held; /* the bytes that the device held, at the least */
+    uint64_t held; /* the least bytes that the device held */
     uint64_t in;   /* the bytes ever allocated, before the source ran */
 } mli_sample_mark;
 
@@ -174,8 +175,9 @@ typedef struct mli_device_record {
     mli_watch watch;
     mli_oom oom;                 /* under the lock of its phys */
     mli_sample_mark mark, before; /* before: while a source runs; under the lock of its phys */
-    struct mli_holders *holders; /* at its peak; under the snapshots lock */
-    mli_u64 peak_since;          /* ns since create: snapshots from then on are of this peak */
+    struct mli_holders *holders; /* the holders at its peak; under the snapshots lock */
+    mli_u64 peak_since;          /* ns since create; snapshots taken from then on belong to this
+                                    peak */
     mli_phys own_phys;
 } mli_device_record;
 
@@ -243,7 +245,7 @@ MLI_PRIVATE uint64_t mli_stat_lost(const memlord *lord, int stat);
 MLI_PRIVATE MLI_COLD void mli_loss_add(memlord *lord, int loss);
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss);
 
-/* Returns the number of resets. What was counted in an earlier epoch counts no more. */
+/* Returns the number of resets. Counts of an earlier epoch no longer count. */
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord);
 
 /* Returns the cell of the orphan record for a row. Requires: the row exists. */
@@ -261,23 +263,25 @@ MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t d
 /* Raises a span's highest level on a device to `level`: levels count modulo 2^64. */
 MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
 
-/* Raises a row's peak by a cell's high, if no other thread has published since the cell did.
-   Otherwise `published` may have been lower when the cell had its high. Requires: the caller holds
-   the row's lock. */
+/* Raises a row's peak by a cell's high, if no other thread has published since the cell did. If
+   another thread has, `published` may have been lower when the cell had its high. Requires: the
+   caller holds the row's lock. */
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell);
 
-/* What a call adds to the rows of a block: those of its device, its site and its tag. A free counts
-   on the rows that the block has. At the site that called free, it counts freed_here and
-   frees_here. */
+/* The counts that a call adds to the rows of a block: to the rows of its device, its site and its
+   tag. A free counts on the rows of the block, and counts freed_here and frees_here at the site
+   that called free. */
 typedef struct mli_row_delta {
     uint32_t dev;                    /* the device; 0: no device's row changes */
     uint64_t word2;                  /* the rows of the site and the tag */
     uint64_t in, out;                /* bytes */
     uint64_t allocs, frees;          /* 0 or 1 */
-    uint64_t freed_here, frees_here; /* bytes and frees at the site, of any site's blocks */
-    int undo;                        /* 1: take back an `in` and `allocs` counted before */
-    uint64_t attaches; /* the bytes and 1 more of a detached block that the call puts back on the
-                          map, or ends; 0: none */
+    uint64_t freed_here, frees_here; /* bytes and frees that the site freed, of blocks of any
+                                        site */
+    int undo;                        /* 1: takes back an `in` and `allocs` that were counted
+                                        before */
+    uint64_t attaches; /* the bytes, plus 1, of a detached block that the call puts back on the map
+                          or ends; 0: there is none */
 } mli_row_delta;
 /* Counts a block that is detached (by = 1), or put back or ended (by = -1): taken off the map while
    its bytes stay counted. Requires: the caller is inside, so that a fork finds both or neither. */
@@ -288,8 +292,8 @@ MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n);
 
-/* Returns a - b, both modulo 2^64. A small negative difference is 0: it comes from calls that were
-   half seen, and those never sum up to 2^56 bytes. */
+/* Returns a - b, both modulo 2^64. A small negative difference is 0: it comes from calls of which
+   the sum has one half, and these never add up to 2^56 bytes. */
 MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 
 /* Returns a + b, at most UINT64_MAX. */
@@ -306,9 +310,9 @@ MLI_PRIVATE MLI_COLD double mli_percent(uint64_t part, uint64_t whole);
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                       mli_row_totals *sum);
 
-/* Returns the live bytes of a row, without a lock: this is the cost of memlord_allocated. It adds
-   the level of every thread's cell, published or not. A sum below 0 is returned as 0: this thread
-   has seen a free of another, but not yet the alloc that came before it. */
+/* Returns the live bytes of a row, without a lock, for memlord_allocated. It adds the level of
+   every thread's cell, published or not. A sum below 0 is returned as 0: the sum may have a free of
+   another thread, but not yet the alloc before it. */
 MLI_PRIVATE uint64_t mli_row_live(memlord *lord, int book, uint32_t number);
 
 /* Returns three figures of a device: the live bytes, the bytes freed since the last reset or
@@ -316,18 +320,14 @@ MLI_PRIVATE uint64_t mli_row_live(memlord *lord, int book, uint32_t number);
 MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
 
 /* Sets a row's peak to its live bytes. The publication count rises, so that the highs of other
-   threads no longer count. The caller's own cell stays exact; the orphan's is not its own. */
+   threads no longer count. The caller's own cell stays exact; the orphan's cell is nobody's own. */
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
                                              uint32_t number);
 
-/* Starts an epoch for a row: its sums so far become at_reset, and the peak is reset. Requires: the
-   caller holds the cold lock, so that resets run one at a time. */
-MLI_PRIVATE MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, uint32_t number);
-
 /* Excludes bytes from `freed` that are credited now but were freed in an earlier epoch. */
 MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t bytes);
-/* Restarts `freed` at 0, as a collection does. It adds to at_reset, so that what another thread
-   has added there meanwhile stays. */
+/* Restarts `freed` at 0, as a collection does. It adds to at_reset, so that an addition of another
+   thread there is not lost. */
 MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev);
 
 MLI_PRIVATE MLI_COLD void mli_counters_life(mli_life *life);

@@ -30,7 +30,7 @@ static MLI_HOT int mli_type_valid(memlord_device d) {
 MLI_PRIVATE MLI_NOINLINE int mli_selector_valid(memlord_device d);
 MLI_PRIVATE MLI_NOINLINE int mli_selects(memlord_device sel, memlord_device d);
 
-/* Returns a device as one word. Compilers extract its two halves by more instructions. */
+/* Returns a device as one word. Code that extracts its two halves would take more instructions. */
 static MLI_HOT uint32_t mli_device_word(memlord_device d) {
     uint32_t word;
     memcpy(&word, &d, sizeof word);
@@ -76,8 +76,8 @@ MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
    caller is inside the ledger's own call of the host's allocator. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev);
 
-/* Gets the dev on which the free of an unknown storage is counted: the device that was named. A
-   device without an index gets the first dev of its type, or index 0 if there is none. */
+/* Gets the dev that counts the free of an unknown storage: the dev of the named device. If that
+   names only a type, gets the first dev of the type, or that of index 0 if there is none. */
 MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *dev);
 
 MLI_PRIVATE MLI_COLD void mli_devices_life(mli_life *life);

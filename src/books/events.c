@@ -6,6 +6,8 @@
 #include "books/tags.h"
 #include "books/stacks.h"
 
+#define MLI_EVENTS_MAX ((size_t)1 << 26) /* events in a ring at most */
+
 #define MLI_EVENT_STACK ((uint64_t)1 << 61)
 MLI_PRIVATE uint32_t mli_event_kind(uint64_t what) { return (uint32_t)(what >> 49) & 15; }
 MLI_PRIVATE uint32_t mli_event_dev(uint64_t what) { return (uint32_t)(what >> 53) & 255; }
@@ -39,7 +41,8 @@ static mli_subbuf *mli_subbuf_at(const mli_ring *ring, uint64_t i) {
                                   (i % ring->subbufs) * ring->stride);
 }
 
-/* Counts the events that a sub-buffer still holds as lost, a run of one device at a time. */
+/* Counts the events that a sub-buffer still holds as lost, one sum for each run of events of one
+   device. */
 static void mli_subbuf_count_lost(memlord *lord, const mli_subbuf *b) {
     uint32_t i, run = 0, last = 0, n = mli_u32_load(&b->count);
     for (i = 0; i < n; i++, run++) {
@@ -139,7 +142,7 @@ MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32
 #define MLI_EVENTS_DEFAULT 65536
 
 /* Allocates a ring of `capacity` events, cut into at least 16 sub-buffers of up to 64; NULL without
-   memory. Fewer than 16 events are one a sub-buffer. */
+   memory. With fewer than 16 events each has a sub-buffer. */
 static mli_ring *mli_ring_new(memlord *lord, size_t capacity) {
     uint32_t most = capacity / 16 < 64 ? (uint32_t)(capacity / 16) : 64;
     size_t stride, size;
@@ -275,7 +278,7 @@ static MLI_COLD const char *mli_events_check(const memlord_desc *desc) {
 static MLI_COLD memlord_result mli_events_open(memlord *lord, const memlord_desc *desc) {
     return desc->event_capacity ? memlord_events_start(lord, desc->event_capacity) : MEMLORD_OK;
 }
-/* Ends the writers of all sub-buffers but this thread's: they are gone. */
+/* Ends the writers of all sub-buffers but this thread's, which are gone. */
 static MLI_COLD void mli_events_forked(memlord *lord) {
     const mli_ring *ring = mli_ring_of(lord);
     const mli_thread *t = mli_thread_own(lord);

@@ -32,7 +32,8 @@ MLI_PRIVATE uint32_t mli_event_dev(uint64_t what);
 
 /* A sub-buffer: consecutive events of one thread. */
 typedef struct mli_subbuf {
-    mli_u64 generation; /* differs each time it is given out; 0: never was, or is being given out */
+    mli_u64 generation; /* differs each time the sub-buffer is given out; 0: it never was, or is
+                           being given out now */
     mli_u32 has_writer; /* 1: a thread writes it */
     mli_u32 count, thread;
     mli_ring_event at[1]; /* mli_ring.subbuf_events of them */
@@ -41,7 +42,8 @@ typedef struct mli_ring {
     size_t size, stride, capacity;
     uint64_t subbufs;
     uint32_t subbuf_events; /* events in a sub-buffer */
-    mli_u64 next_subbuf;    /* sub-buffers given out or skipped so far; they lie behind the ring */
+    mli_u64 next_subbuf;    /* how many sub-buffers were given out or skipped so far; the
+                               sub-buffers lie behind the ring */
 } mli_ring;
 
 /* Returns the ring; NULL: events are not recorded. */
@@ -88,16 +90,14 @@ MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t,
 MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32_t dev,
                                                  uint64_t storage, uint64_t bytes);
 
-#define MLI_EVENTS_MAX ((size_t)1 << 26) /* events in a ring at most */
-
-
-/* Reads one sub-buffer: `stamp` is that of its next event, `at`. */
+/* A reader of one sub-buffer: `at` is its next event, and `stamp` is that of the event. */
 typedef struct mli_subbuf_reader {
     mli_subbuf *subbuf;
     uint64_t generation, stamp;
     uint32_t at, count;
 } mli_subbuf_reader;
-/* Reads the ring: a heap of its sub-buffers, with the earliest event at the root. */
+/* A reader of the ring: a heap of readers of its sub-buffers, with the earliest event at the
+   root. */
 typedef struct mli_ring_reader {
     memlord *lord;
     mli_subbuf_reader *heap;

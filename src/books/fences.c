@@ -10,7 +10,8 @@ struct mli_fences_state {
     mli_ptr all;                      /* mli_fence_record *: every record; push only */
     struct mli_fence_record *unused;  /* records that hold no fence */
     struct mli_fence_record *to_drop; /* detached: their blocks have ended */
-    struct mli_queue *spare_queues;   /* every record brings one: a free allocates none */
+    struct mli_queue *spare_queues;   /* every record brings a spare queue, so that a free allocates
+                                         none */
     mli_pending_queues pends[MEMLORD_DEVICE_TYPE_COUNT];
     mli_u64 serial;                   /* the last number used */
 };
@@ -130,7 +131,7 @@ MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
     *before = f->next;
     *after = f->previous;
     if (f->previous) return;
-    if (q->first) { /* this one was not yet asked as the first */
+    if (q->first) { /* this fence was not yet asked as the first of its queue */
         q->round = 0;
         mli_queue_back_off(lord, q, 0, 0);
         return;
@@ -248,8 +249,8 @@ static MLI_COLD void mli_fences_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_fences_lock(memlord *lord, int take) {
     mli_lock_set(&lord->fences->lock, take);
 }
-/* Clears the askers that are gone with their threads. Fences of blocks that have ended are put on
-   the list to be dropped. */
+/* Clears the askers whose threads are gone in a forked child. Fences of blocks that have ended are
+   put on the list to be dropped. */
 static MLI_COLD void mli_fences_forked(memlord *lord) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     mli_fence_record *f = NULL;
@@ -265,7 +266,8 @@ MLI_PRIVATE MLI_COLD void mli_fences_end(memlord *lord) {
     mli_fence_record *f;
     int round, dropped = 1;
     if (mli_self.fence_lord == lord->generation)
-        mli_self.fence_lord = mli_self.fence_frame = 0; /* this thread left one by longjmp */
+        mli_self.fence_lord = mli_self.fence_frame = 0; /* this thread left a fence function by
+                                                           longjmp */
     for (round = 0; round < 1000 && dropped; round++) {
         dropped = 0;
         for (f = NULL; (f = mli_fence_next(lord, f)) != NULL;) dropped |= mli_fence_drop(lord, f);

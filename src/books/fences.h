@@ -13,25 +13,28 @@
 /* The fence queues of a device type. Under the fences lock, except for the atomic words. */
 typedef struct mli_pending_queues {
     struct mli_queue *first;
-    mli_u32 calls;    /* calls on the type while it had queues; some may be lost */
-    mli_u32 due;      /* from this call number on a call looks for a queue to ask */
-    mli_u64 late;     /* from this time on any call looks for one */
+    mli_u32 calls;    /* how many calls on the type found queues; some calls may not be counted */
+    mli_u32 due;      /* from this number of calls on, a call looks for a queue to ask */
+    mli_u64 late;     /* from this time on, any call looks for a queue to ask */
 } mli_pending_queues;
 
-/* A fence is recorded on a live block; or a pending block waits for it, and it is in the queue of
-   its device and `queue` until it is settled; or it is to be dropped, as its block has ended. If a
-   block ends while its fence has an asker, the fence is detached and the asker frees it. Else the
-   thread that holds the block has the fence dropped. */
+/* A fence is in one of three states. It may be recorded on a live block. Or a pending block waits
+   for it: then it is in the queue of its device and its `queue` until it is done or failed. Or its
+   block has ended and it is to be dropped. If a block ends while its fence has an asker, the fence
+   is detached and the asker frees it. Without an asker the thread that holds the block puts the
+   fence on the list to be dropped. */
 
 /* The pending fences of one device and `queue`, in the order of the frees. */
 typedef struct mli_queue {
-    struct mli_queue *next; /* of its device type, or the next spare one */
+    struct mli_queue *next; /* the next queue of its device type, or the next spare queue */
     struct mli_fence_record *first, *last;
-    struct mli_fence_record *unasked; /* it and all after it were never asked; NULL: all were */
+    struct mli_fence_record *unasked; /* this fence and all after it were never asked; NULL: all
+                                         were asked */
     uint64_t id;              /* memlord_fence.queue */
     uint64_t round;           /* the last poll that asked its first fence; 0: none yet */
     uint64_t late;            /* from this time (ns) on, any call asks again */
-    uint32_t dev, rest, due;  /* its device; calls it is left alone; the call that asks again */
+    uint32_t dev, rest, due;  /* its device; for how many calls the queue is left alone; the number
+                                 of the call that asks again */
 } mli_queue;
 
 /* A fence taken from the host. `sibling` and `serial` belong to the thread that holds the block's
@@ -41,9 +44,11 @@ typedef struct mli_fence_record {
     memlord_fence fence;
     struct mli_fence_record *older;           /* the record made before it */
     struct mli_fence_record *sibling;         /* the next fence of the block; one for each queue */
-    struct mli_fence_record *next, *previous; /* in its queue; next: in `to_drop` and `unused` */
+    struct mli_fence_record *next, *previous; /* its neighbours in its queue; `next` also links
+                                                 `to_drop` and `unused` */
     mli_queue *queue;                         /* NULL: it is in none */
-    void *asker;          /* mli_self of the thread that runs its functions or soon will; or NULL */
+    void *asker;          /* &mli_self of the thread that runs the functions of the fence, or is
+                             about to; NULL: no thread */
     uint64_t key, serial; /* of the pending block; serial 0: it is on no pending block */
     uint32_t dev;
     uint32_t detached;    /* 1: its block has ended, and the asker drops it */
@@ -66,10 +71,11 @@ MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *
 /* Gives a record back, cleared for its next fence. */
 MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f);
 
-#define MLI_REST_LEAST 2      /* calls that leave a queue alone after its first "not done" */
-#define MLI_REST_MOST 256     /* and at most, as each further one doubles them */
+#define MLI_REST_LEAST 2      /* how many calls leave a queue alone after its first "not done" */
+#define MLI_REST_MOST 256     /* the most such calls, as each further "not done" doubles their
+                                 number */
 #define MLI_REST_NS 10000000u /* after this time any call asks again */
-#define MLI_REST_LOOK 8       /* one call in 8 reads the clock for that */
+#define MLI_REST_LOOK 8       /* one call in 8 reads the clock to learn that */
 
 /* Returns the queues of a device type. */
 MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type);
@@ -80,7 +86,8 @@ MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev,
    next call. */
 MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now);
 
-/* Appends a fence to its queue. Under MEMLORD_FLAG_DEFER a free asks no fence, so it is unasked. */
+/* Appends a fence to its queue. Under MEMLORD_FLAG_DEFER a free asks no fence, so the fence counts
+   as never asked. */
 MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f);
 
 /* Removes a fence from its queue. A queue that is empty then becomes a spare one. */
@@ -92,17 +99,16 @@ MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record 
 
 /* 1: this thread is running a function of one of the ledger's fences. */
 MLI_PRIVATE int mli_fence_is_running(const memlord *lord, uintptr_t here);
-/* Returns whether a fence is done: 0 not yet, > 0 done, < 0 failed. `done` is not called again
-   once it has returned one of the latter two. Requires: the caller is its asker and
-   holds no lock. */
+/* Returns whether a fence is done: 0 not yet, > 0 done, < 0 failed. Once `done` has returned done
+   or failed, it is not called again. Requires: the caller is its asker and holds no lock. */
 MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f);
 /* Drops a fence that the ledger has accepted, once. Returns 1 if it did so now. Requires: as
    mli_fence_ask, or the caller alone has the fence. */
 MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f);
 
-/* Accepts a fence that no block waits for; NULL is no fence. The fence is dropped here, or under
-   MEMLORD_FLAG_DEFER at the end of a call. With `lord` NULL the call has no ledger, and the fence
-   is always dropped here. */
+/* Accepts a fence that no block waits for. With NULL does nothing. The fence is dropped here, or
+   under MEMLORD_FLAG_DEFER at the end of a call. With `lord` NULL the call has no ledger, and the
+   fence is always dropped here. */
 MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence);
 
 /* Returns the next fence record of the ledger after f (NULL: the first); NULL: there is none. */

@@ -53,9 +53,9 @@ MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
     return live;
 }
 
-/* -- the bytes in use: one figure for all who read a capacity --
-   It is `used` of the latest sample, and what the ledger's devices grew by since. So one thread
-   that asks before each alloc gets no more than was free at the sample. */
+/* -- the bytes in use: one figure for all who read a capacity -- The figure is `used` of the
+      latest sample plus the growth of the ledger's devices since. So a thread that asks before each
+      alloc gets no more than was free at the sample. */
 
 MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
     return mli_type_of(lord, dev) != MEMLORD_DEVICE_MAPPED;
@@ -66,10 +66,10 @@ MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
     return pool > live ? pool : live;
 }
 
-/* Returns the most that a device can have held since the sample of its phys. Only the cpu's frees
-   since then do not lower it: the allocator below may keep their bytes, and serve later allocs from
-   them. So the bytes allocated since are one bound, and the highest live bytes since another: a
-   batch a thread above what was published. A pool keeps its own count. */
+/* Returns the most that a device can have held since the sample of its phys. Frees of the cpu since
+   then do not lower it: the allocator below may keep the freed bytes and serve later allocs from
+   them. So the bytes allocated since are one bound. The highest live bytes since are another: at
+   most a batch a thread above the published bytes. A pool keeps its own count. */
 static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
     const mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     const mli_sample_mark *mark = &mli_device_record_at(lord, dev)->mark;
@@ -135,7 +135,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev,
         busy = from->ticket_bytes != 0;
         if (!busy) {
             mli_ptr_store_release(&d->phys, to); /* pairs with mli_phys_at */
-            memset(&d->mark, 0, sizeof d->mark); /* the sample of `to` may not have its bytes */
+            memset(&d->mark, 0, sizeof d->mark); /* the sample of `to` may lack the bytes of the
+                                                    device */
             memset(&d->before, 0, sizeof d->before);
         }
         mli_lock_drop(&from->lock);
@@ -208,7 +209,7 @@ MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int
     }
     return sum;
 }
-/* Sums those of all devices at a phys. */
+/* Sums the bytes of all devices at a phys. */
 static uint64_t mli_phys_sum(memlord *lord, const mli_phys *phys, int allocated, int high) {
     uint32_t i = 0;
     uint64_t sum = 0;
@@ -226,9 +227,10 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
     return live > 0 ? (uint64_t)live : 0;
 }
 
-#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* some 50 ms, most of them asleep */
+#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* about 50 ms in all, most of that asleep */
 /* Reserves bytes at a phys. Returns 1: reserved; 0: too many; -1: not sure, as bytes in flight or a
-   concurrent change may explain the excess: try again. Without `again` it returns 0 instead. */
+   concurrent change may explain the excess: try again. Without `again` it returns 0 in place of
+   -1. */
 static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint64_t want = phys->ticket_bytes + bytes;
@@ -252,7 +254,7 @@ MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, u
                                                 sizeof(mli_reservation));
 }
 #endif
-MLI_PRIVATE mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket) {
+static mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket) {
     return (mli_reservation *)mli_handle_find(&lord->limits->reservations, sizeof(mli_reservation),
                                               ticket);
 }
@@ -270,8 +272,8 @@ static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlo
     return v && mli_ptr_load(&v->owner) == (const void *)t->now.context ? v : NULL;
 }
 
-/* Returns how many tickets an alloc of this thread may come off. Gets ticket i of them; NULL: it is
-   not open at the phys. */
+/* The first returns how many tickets an alloc of this thread may come off. The second returns
+   ticket i of these; NULL: it is not open at the phys. */
 static uint32_t mli_draw_count(const mli_thread *t, memlord_ticket named) {
     return named ? 1 : t->now.open_tickets;
 }
@@ -312,8 +314,8 @@ static MLI_COLD void mli_ticket_move(memlord *lord, mli_reservation *from, mli_r
     mli_account_shift(lord, from->account, -(int64_t)bytes);
     mli_account_shift(lord, to->account, (int64_t)bytes);
 }
-/* Takes what was planned off the tickets, for a request whose account holds all of it by now.
-   Requires: the phys lock has been held since the plan. */
+/* Takes the planned bytes off the tickets, for a request whose account holds all of its bytes by
+   now. Requires: the phys lock has been held since the plan. */
 static MLI_COLD void mli_cover_take(memlord *lord, const mli_reserve *ask) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
     const mli_cover *cover = ask->cover;
@@ -376,7 +378,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
                                 sizeof *v, &phys->closed_tickets, &phys->lock))
             return MEMLORD_E_NOMEM;
     }
-    if (!v->phys) v->phys = phys; /* written once: a stale ticket's call may read it now */
+    if (!v->phys) v->phys = phys; /* is written once: a call with a stale ticket may read it now */
     if (ask->cover) mli_cover_take(lord, ask);
     mli_ptr_store(&v->owner, ask->cover ? NULL : t->now.context);
     v->remaining = ask->bytes;
@@ -405,7 +407,7 @@ MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket 
     if (i == MLI_TICKETS_MAX) memmove(tickets, tickets + 1, --i * sizeof *tickets);
     tickets[i] = ticket;
     t->now.open_tickets = i + 1;
-    mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* until an alloc finds none open */
+    mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* stays set until an alloc finds no open ticket */
 }
 MLI_PRIVATE const mli_ticket_draw mli_draw_none = {NULL, 0, 0};
 
@@ -488,7 +490,7 @@ MLI_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket tick
     mli_lock_drop(&v->phys->lock);
     return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
-/* Both release what no alloc has drawn. The names say why the host does so. */
+/* Both release the bytes that no alloc has drawn. The two names say why the host does so. */
 MLI_API memlord_result memlord_reserve_cancel(memlord *lord, memlord_ticket ticket) {
     return memlord_reserve_commit(lord, ticket);
 }

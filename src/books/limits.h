@@ -33,23 +33,24 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_phys_next_dev(memlord *lord, const mli_phy
 /* Returns the live bytes of all devices at a phys. */
 MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys);
 
-/* Returns 1 if the bytes of a device count against its physical device. Those of mapped files do
-   not: they are page cache. */
+/* Returns 1 if the bytes of a device count against its physical device. Bytes of mapped files do
+   not, as they are page cache. */
 MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev);
 
-/* Returns the bytes that a device holds: its live ones, or its pool's if that has more. */
+/* Returns the bytes that a device holds: the larger of its live bytes and those of its pool. */
 MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live);
 
-/* Returns the bytes in use at a phys now, at least *held: what the ledger's devices hold there.
-   Without a known sample it is *held. Requires: the caller holds the phys lock. */
+/* Returns the bytes in use at a phys now, and at least *held, the bytes that the ledger's devices
+   hold there. Without a known sample it returns *held. Requires: the caller holds the phys lock. */
 MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held);
 
-/* Adds the limit of a phys, what tickets keep of it, and what neighbours hold there. */
+/* Adds to statistics the limit of a phys, the bytes that tickets keep there, and the bytes that
+   neighbours hold there. */
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
-/* Assigns a device to another phys, under the locks of both. They have no order between them, so
-   the cold lock makes this the only thread that holds two; fork, which takes the locks of all
-   phys, takes it first. E_STATE: the old phys has bytes of tickets, perhaps for this device, or
-   other devices are at the device's own phys. */
+/* Assigns a device to another phys, under the locks of both. The two locks have no order, so the
+   cold lock makes this the only thread that holds two of them. A fork, which takes the locks of all
+   phys, takes the cold lock first. E_STATE: the old phys has bytes of tickets, perhaps for this
+   device, or other devices are at the device's own phys. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
 /* Copies a device's last failed request, under the lock of its phys. */
 MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);
@@ -66,7 +67,7 @@ typedef struct mli_reservation { /* a ticket; under the lock of its phys */
     mli_phys *phys;     /* of its list; never changes */
     mli_ptr owner;      /* mli_context *: the context that reserved or adopted it */
     uint64_t remaining; /* bytes no alloc has drawn yet */
-    memlord_account account; /* that holds them too, up to its limit; 0: none */
+    memlord_account account; /* the account that holds the bytes, too, up to its limit; 0: none */
 } mli_reservation;
 
 /* Returns a number of bytes, at most 2^62: differences of two cannot overflow. */
@@ -82,22 +83,21 @@ MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t 
 MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high);
 
 #if !defined(MEMLORD_NO_VERIFY)
-/* Returns the number of ticket records, and one of them: 1 is the first. */
+/* The first returns the number of ticket records. The second returns one of them; record 1 is the
+   first. */
 MLI_PRIVATE MLI_COLD uint32_t mli_ticket_count(const memlord *lord);
 MLI_PRIVATE MLI_COLD const mli_reservation *mli_ticket_at(const memlord *lord, uint32_t number);
 #endif
-MLI_PRIVATE mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket);
-
-/* Returns 1 if a ticket is open, and is of the physical device of a device. */
+/* Returns 1 if a ticket is open, and belongs to the physical device of a device. */
 MLI_PRIVATE MLI_COLD int mli_ticket_is_at(memlord *lord, memlord_ticket ticket,
                                           memlord_device device);
 
-/* The bytes of a request that a named ticket or those of its thread cover. They move to the request's own
-   ticket when it opens, so that nothing else can draw on them while it tries; what it has not used
-   at its end moves back. */
+/* The bytes of a request that a named ticket or those of its thread cover. They move to the
+   request's own ticket when it opens, so that nothing else can draw on them while it tries. Bytes
+   that it has not used at its end move back. */
 typedef struct mli_cover {
     uint64_t bytes; /* the sum of the parts */
-    uint64_t held;  /* the part of them that the account of the request holds */
+    uint64_t held;  /* the part of these bytes that the account of the request holds */
     uint32_t count;
     memlord_ticket ticket[MLI_TICKETS_MAX];
     uint64_t part[MLI_TICKETS_MAX];
@@ -107,10 +107,10 @@ typedef struct mli_cover {
 MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
                                            memlord_ticket request);
 
-/* Opens a ticket for bytes at a phys, on the record of this thread; or, with `cover`, the ticket of
-   a request: it belongs to no thread, and a named ticket covers what it can of it or, if that is 0,
-   this thread's tickets do. E_LIMIT: the bytes that no ticket covers do not fit at the phys, or
-   those that the account does not hold yet are too many for that. */
+/* Opens a ticket for bytes at a phys, in the context of this thread. With `cover` opens the ticket
+   of a request, which belongs to no thread. The named ticket covers as much of the request as it
+   can; if none is named, the tickets of this thread do. E_LIMIT: the bytes that no ticket covers do
+   not fit at the phys, or the bytes that the account does not hold yet do not fit in its limit. */
 typedef struct mli_reserve {
     uint64_t bytes;
     memlord_account account; /* 0: none */
@@ -129,7 +129,8 @@ MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket 
 typedef struct mli_ticket_draw {
     mli_phys *phys; /* NULL: nothing comes off tickets */
     uint64_t bytes;
-    memlord_ticket named; /* the only ticket they come off; 0: those of the thread */
+    memlord_ticket named; /* the only ticket that the bytes come off; 0: the tickets of the
+                             thread */
 } mli_ticket_draw;
 MLI_TABLE(const mli_ticket_draw mli_draw_none)
 
@@ -138,9 +139,9 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
                                                 uint64_t bytes, mli_ticket_draw *draw);
 
 /* Takes the bytes of a recorded alloc off the ticket that it names, or off the thread's tickets at
-   its phys. It draws on several of these if one is not enough: if an alloc was smaller than its
-   ticket, the next alloc draws on the rest of it first, and bytes of its own ticket would stay
-   reserved although they are live. */
+   its phys. It draws on several of these if one is not enough. An alloc that was smaller than its
+   ticket leaves a rest, on which the next alloc draws first; with one ticket an alloc, bytes of
+   that alloc's own ticket would stay reserved although they are live. */
 MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
                                               const mli_ticket_draw *draw, int recorded);
 

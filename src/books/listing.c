@@ -91,9 +91,9 @@ static MLI_COLD int mli_visit_copy(memlord *lord, const mli_entry *e, void *user
     return 0;
 }
 
-/* 1: a shard has more matches than may be copied at once, as small blocks lie close together: the
-   query is split into parts from here on. The hash of its key puts a block into one part, so that
-   it is listed once, however the table changes between the walks. */
+/* 1: a shard has more matches than may be copied at once, because small blocks lie close together.
+   From here on the query is split into parts. The hash of its key puts a block into one part, so
+   the block is listed once, however the table changes between the walks. */
 #define MLI_BLOCK_LIST_MIN 4096u
 static int mli_walk_query_split(mli_walk_query *q, size_t count) {
     if (q->parts || count <= MLI_BLOCK_LIST_MIN) return 0;
@@ -164,7 +164,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_map_each(memlord *lord, mli_walk_query *
     return r;
 }
 
-/* -- the k largest: a heap with its smallest at the root; ties by address, for a stable list -- */
+/* -- the k largest: a heap with its smallest at the root; equal blocks are ordered by address,
+      so that the list is stable -- */
 static int mli_block_smaller(const memlord_block_info *a, const memlord_block_info *b) {
     return a->bytes != b->bytes ? a->bytes < b->bytes : a->storage > b->storage;
 }

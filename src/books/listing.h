@@ -20,17 +20,17 @@ typedef int (*mli_visit_fn)(memlord *lord, const mli_entry *e, void *user);
 typedef struct mli_walk_query {
     memlord_device sel;
     uint64_t min_bytes, min_born;
-    uint64_t address;   /* with `containing`: only the storages that it lies in */
+    uint64_t address;   /* with `containing`: selects only the storages that this address lies in */
     int containing;     /* 1: `address` is used, and min_born is not */
     size_t part, parts; /* a shard is walked `parts` times, once for each part; 0: once for all */
-    memlord *lord;      /* this and the next two: set by mli_shard_visit */
+    memlord *lord;      /* mli_shard_visit sets this member and the next two */
     mli_visit_fn fn;
     void *user;
 } mli_walk_query;
 MLI_PRIVATE mli_walk_query mli_walk_query_of(memlord_device sel);
 
-/* Calls fn for each block of the map that matches a query, as mli_shard_visit, one shard after the
-   other. */
+/* Calls fn for each block of the map that matches a query, one shard after the other: see
+   mli_shard_visit. */
 MLI_PRIVATE MLI_COLD void mli_map_visit(memlord *lord, mli_walk_query *q, mli_visit_fn fn,
                                         void *user);
 

@@ -3,12 +3,13 @@
 #include "base/memory.h"
 
 typedef char mli_check_entry[sizeof(mli_entry) == 24 ? 1 : -1];
-#define MLI_SPARE_BUCKETS 640 /* below it a ledger is small: 1,500 blocks or so */
+#define MLI_SPARE_BUCKETS 640 /* a ledger with fewer buckets is small: it has about 1,500 blocks */
 typedef char mli_check_bucket[sizeof(mli_bucket) == MLI_BUCKET_BYTES ? 1 : -1];
-/* One handle may be a key of every type: the home and one overflow count must admit them all. */
+/* One handle may be a key of every type: the home bucket and one overflow count must have room for
+   all of them. */
 typedef char mli_check_overflow[MLI_BUCKET_SLOTS + MLI_OVERFLOW_MAX >= MLI_TYPE_COUNT ? 1 : -1];
 
-/* Returns the bucket after b. After the last, which lies before `end`, comes the first. */
+/* Returns the bucket after b. The last bucket lies before `end`, and the first one follows it. */
 static MLI_HOT mli_bucket *mli_bucket_next(const mli_shard *s, mli_bucket *b,
                                            const mli_bucket *end) {
     return b + 1 == end ? (mli_bucket *)(void *)s->table : b + 1;
@@ -32,7 +33,7 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli
 
 #define MLI_DRAIN_NS 1000000u
 /* Waits until every store that a processor has executed by now is visible to all threads. A
-   processor drains its store buffer by itself within microseconds, and before it runs another
+   processor drains its store buffer within microseconds, and always before it runs another
    thread. */
 static MLI_COLD void mli_stores_drain(void) {
     const uint64_t begin = mli_now();
@@ -124,7 +125,7 @@ static uint32_t mli_buckets_next(uint32_t n) {
     return n + (n == step * 6 ? 2 * step : step);
 }
 
-/* A table outside a shard: one that is being filled, or one that was replaced. */
+/* A table that no shard uses: it is being filled, or it was replaced. */
 typedef struct mli_table {
     char *data;
     uint32_t size, displaced, count;
@@ -168,9 +169,9 @@ static int mli_table_insert_visited(const mli_entry *entry, void *user) {
 }
 
 /* Replaces a shard's table by a larger one. 0: done, and `next` is now the old table. 1: the
-   entries do not fit in `next`. -1: they will fit in no table, since the old one is almost empty
-   and yet too small: the keys were made to collide. The first table also gives the shard its owner,
-   or makes it shared if the record is the orphan's. */
+   entries do not fit in `next`. -1: they will fit in no table: the old one is almost empty and yet
+   too small, so the keys were made to collide. The first table also gives the shard its owner, or
+   makes it shared if the record is the orphan's. */
 static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
                                          mli_shard *s, mli_table *next) {
     MLI_REQUIRE(mli_lock_held(&s->lock));
@@ -303,9 +304,9 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *prob
     }
 }
 
-/* Stores the header of a probe that found its slot, or with by = 0 none; adds `by` to the overflow
-   counts of the buckets before it, and to `displaced`; and unlocks all buckets of a shared shard.
-   The release pairs with the acquire of mli_bucket_try. */
+/* Ends a change. Stores the header of a probe that found its slot; with by = 0 stores none. Adds
+   `by` to the overflow counts of the buckets before the slot, and to `displaced`. Unlocks all
+   buckets of a shared shard. The release pairs with the acquire of mli_bucket_try. */
 static MLI_NOINLINE void mli_probe_settle(mli_probe *probe, int by) {
     const mli_bucket *end = mli_buckets_end(probe->shard);
     const uint64_t passed = (uint64_t)(int64_t)by << MLI_HASH_OVERFLOW(probe->hash);
@@ -381,7 +382,8 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
         if (again)
             mli_spin_wait(&n);
         else if (!probe->shared && state != t->id && state != MLI_SHARD_NEW)
-            mli_shard_make_shared(lord, t, s); /* in state STOPPED: waits for its lock */
+            mli_shard_make_shared(lord, t, s); /* in state STOPPED, waits for the lock of the
+                                                  shard */
         else if (!want_room)
             return 0;
         else if (mli_shard_grow(lord, t, s, size))

@@ -1,6 +1,6 @@
 /* Owns the map from (device type, storage) to a 24-byte entry. May use base/memory and
    books/threads. Invariants: a thread is inside a shard while it uses the shard's table; it counts
-   what it changes there before it leaves. bench/README.md has the figures behind the shape. Locks:
+   its changes there before it leaves. bench/README.md has the figures behind the shape. Locks:
    shard, then bucket. */
 #ifndef MLI_BOOKS_MAP_H
 #define MLI_BOOKS_MAP_H
@@ -62,17 +62,14 @@ static MLI_HOT uint16_t mli_type_of(const memlord *lord, uint32_t dev) {
 /* Sets the type of a device. Requires: the dev is not published yet. */
 MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
 
-/* -- buckets --
-
-   A table is an array of buckets. A bucket is two adjacent cache lines: a header with five prints,
-   and five entries. All prints are compared at once: there is no loop, whose branch could be
-   mispredicted. Almost every call touches one bucket, the home of its key. The home's address
-   follows from the key alone, so the cache misses of successive calls overlap.
-
-   An entry that finds its home full goes to a later bucket. In every bucket that it passes it
-   increments one of the four overflow counts; bits of the hash choose which. A probe ends at a
-   bucket whose overflow count for its hash is 0. So an erased entry leaves no tombstone, and a
-   vacant slot does not end a probe. */
+/* -- buckets -- A table is an array of buckets. A bucket is two adjacent cache lines: a header
+      with five prints, and five entries. All prints are compared at once, because the processor
+      could mispredict the branch of a loop. Almost every call touches one bucket, the home of its
+      key. The address of the home depends on the key alone, so the cache misses of successive calls
+      overlap. An entry that finds its home full goes to a later bucket. In every bucket that it
+      passes it increments one of the four overflow counts; bits of the hash choose which. A probe
+      ends at a bucket whose overflow count for its hash is 0. So an erased entry leaves no
+      tombstone, and a vacant slot does not end a probe. */
 
 #define MLI_BUCKET_SLOTS 5
 #define MLI_BUCKET_BYTES 128
@@ -93,10 +90,10 @@ typedef struct mli_bucket {
 #define MLI_OVERFLOW_MAX 15
 
 /* Returns the hash of a key. Blocks of one size lie at equal distances, and a product preserves
-   that: at one distance in ten many keys would share few buckets. The shift breaks the pattern.
-   The constant comes from the finalizer of MurmurHash3. The upper 32 bits are well mixed, and so
-   are the bits just below them: the home uses the former, the print and the overflow count the
-   latter. The type is not hashed: equal handles of two types are rare, and share a home. */
+   equal distances. Without the shift one distance in ten would put many keys into few buckets. The
+   constant comes from the finalizer of MurmurHash3. The upper 32 bits are well mixed, and so are
+   the bits just below them: the home uses the former, the print and the overflow count the latter.
+   The type is not hashed: equal handles of two types are rare, and share a home. */
 static MLI_HOT uint64_t mli_hash(uint64_t key) {
     return (key ^ key >> 5) * 0xc4ceb9fe1a85ec53u;
 }
@@ -122,9 +119,9 @@ static MLI_HOT unsigned mli_lowest_bit(uint64_t bits) {
 #endif
 }
 /* mli_print_match returns a mask of the slots that hold a print. mli_print_match_bit returns the
-   bit where the print of the lowest such slot begins in the header. Vectors take as many
-   instructions as the other version but half the registers, and the free registers bound how far
-   ahead a processor executes. */
+   bit where the print of the lowest such slot begins in the header. The version with vectors takes
+   as many instructions as the other, but half the registers. The number of free registers limits
+   how far ahead a processor executes. */
 #if MLI_SSE2
 static MLI_HOT uint64_t mli_print_match(uint64_t header, uint64_t print) {
     __m128i prints = _mm_cvtsi32_si128((int)print);
@@ -154,8 +151,8 @@ static MLI_HOT uint64_t mli_vacant_slots(uint64_t header) {
 static MLI_HOT mli_entry *mli_slot_entry(mli_bucket *b, unsigned bit) {
     return (mli_entry *)(void *)((char *)b->slots + sizeof *b->slots / 8 * (size_t)bit);
 }
-/* Tries to take a bucket's lock; 1: taken. Only the lock bit of the old header is used, so that x86
-   does it in one locked instruction. */
+/* Tries to take a bucket's lock; 1: taken. Uses only the lock bit of the old header, so that x86
+   needs one locked instruction. */
 static MLI_HOT int mli_bucket_try(mli_bucket *b) {
     return !(mli_u64_or(&b->header, MLI_BUCKET_LOCK) & MLI_BUCKET_LOCK);
 }
@@ -197,8 +194,8 @@ enum { /* mli_shard.state */
     MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST /* from here on the id of its owner */
 };
 
-/* Returns the shard of an address. The shard that it returns for a handle is in general not the
-   handle's: see mli_shard_of. */
+/* Returns the shard of an address. For a handle it mostly returns another shard than the handle's:
+   see mli_shard_of. */
 static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
     const uint64_t hash = (key >> MLI_SHARD_ADDRESS_BITS) * 0x9e3779b97f4a7c15u;
     return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];
@@ -216,11 +213,9 @@ static MLI_HOT mli_shard *mli_shard_at(memlord *lord, uint32_t number) {
 /* Enters a shard: stores it in `inside`, then returns the shard's state. The caller may use the
    table if the state is its thread's id, or if it is SHARED and the caller locks the buckets.
    Otherwise the caller leaves at once. Requires: the caller has just read `special` without
-   MLI_SPECIAL_NO_BARRIER.
-
-   Memory order: the release keeps the thread's earlier work before the store, for a thread that
-   stops the shard. The acquire pairs with the release of the state by that thread. The store must
-   come before the load: the barrier in mli_barrier_threads ensures that. */
+   MLI_SPECIAL_NO_BARRIER. Memory order: the release orders the thread's earlier work before the
+   store, for a thread that stops the shard. The acquire pairs with the release of the state by that
+   thread. The store must come before the load: the barrier in mli_barrier_threads ensures that. */
 static MLI_HOT uint32_t mli_shard_enter_by_store(mli_thread *t, mli_shard *s) {
     mli_rank_inside(1);
     mli_ptr_store_release(&t->inside, s);
@@ -250,8 +245,8 @@ static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, m
     mli_prefetch((char *)home->bucket + 64);
     return &home->bucket->header;
 }
-/* Enters the shard of an address that this thread owns, and begins at the home. 0: it owns another,
-   and has left. */
+/* Enters the shard of an address that this thread owns, and begins at the home. 0: the thread does
+   not own the shard, and has left. */
 static MLI_HOT int mli_home_enter_own(mli_thread *t, mli_shard *s, uint64_t key, mli_home *home) {
     if (MLI_LIKELY(mli_shard_enter_by_store(t, s) == t->id)) {
         home->header = mli_u64_load(mli_home_begin(s, key, home));
@@ -274,8 +269,9 @@ static MLI_HOT mli_entry *mli_home_room(mli_home *home) {
     home->next = home->header | print << bit;
     return mli_slot_entry(home->bucket, bit);
 }
-/* Finds a key in its home: the first entry whose print matches. Sets `next` to the header without
-   that entry. NULL: the key is not the first, or not here. The type is not compared. */
+/* Finds a key in its home if the first entry whose print matches has the key. Sets `next` to the
+   header without that entry. NULL: that entry has another key, or none matches. Does not compare
+   the type. */
 static MLI_HOT mli_entry *mli_home_find(mli_home *home, uint64_t key) {
     const uint64_t print = MLI_HASH_PRINT(home->hash);
     const uint64_t match = mli_print_match(home->header, print);
@@ -319,16 +315,16 @@ static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
     mli_shard_leave(t);
 }
 
-/* -- entering for all others -- */
+/* -- entering a shard: the ways of all other calls -- */
 
 /* Enters as mli_shard_enter_by_store does, with a full barrier of its own: the exchange. It sets
    mli_thread.by_exchange: this record enters by an exchange from here on, for the bit in `special`
    is never cleared, and a later load never returns an older value. The release pairs with the load
-   in mli_barrier_threads: it makes visible all that the thread did inside before it saw the bit.
-   The loads here, in mli_shard_stop and in mli_shard_wait are seq_cst: one that is only an acquire
-   may come before the store of an exchange (ARM's ldapr). */
+   in mli_barrier_threads: it makes visible all work that the thread did inside before it saw the
+   bit. The loads here, in mli_shard_stop and in mli_shard_wait are seq_cst, because a load that is
+   only an acquire may come before the store of an exchange (ARM's ldapr). */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s);
-/* Enters a shard in the way of this thread. */
+/* Enters a shard by a store or an exchange, as this thread has to. */
 static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
     if (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER)
         return mli_shard_enter_by_exchange(t, s);
@@ -336,24 +332,19 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
 }
 
 /* Orders the caller against every thread T of the ledger: either T sees what the caller stored
-   before this call, or the caller sees after it what T stored before T's load. It is used for a
-   shard's state and `inside`, and for the alert or a threshold and the counts.
-
-   The system's barrier provides this. Without it T passes a barrier of its own: the exchange when
-   it enters a shard, and the addition when it ends a call (mli_call_end_slow), which pairs with the
-   addition here.
-
-   The system may refuse its barrier after threads have run without barriers of their own. A thread
-   may then have read `special` without the bit, and it may be preempted for any time before it
-   stores. So until T is seen to enter by an exchange, each caller waits for stores to drain. If T
-   loaded before the caller stored, T's earlier stores are visible after the wait. If T loads
-   later, it sees the caller's store. The wait has a bound: a thread that sleeps delays no call for
-   longer.
-
-   Several callers may find the refusal at once, while others still had the barrier: each is
-   ordered by its own means. A thread that registers meanwhile, or takes over a free record, is
-   seen here or reads `has_barrier` as 0: the exchanges and loads of `has_barrier`, `threads.all`
-   and `by_exchange` are seq_cst. */
+   before this call, or the caller sees after it what T stored before T's load. It orders a shard's
+   state and `inside`, and the alert or a threshold and the counts. The system's barrier provides
+   this. Without it T passes a barrier of its own: the exchange when it enters a shard, and the
+   addition when it ends a call (mli_call_end_slow), which pairs with the addition here. The system
+   may refuse its barrier after threads have run without barriers of their own. A thread may then
+   have read `special` without the bit, and it may be preempted for any time before it stores. So
+   until T is seen to enter by an exchange, each caller waits for stores to drain. If T loaded
+   before the caller stored, T's earlier stores are visible after the wait. If T loads later, it
+   sees the caller's store. The wait has a bound: a thread that sleeps delays no call for longer.
+   Several callers may find the refusal at once, while others still had the barrier; each caller is
+   ordered by the barrier or by the wait that it used. A thread that registers meanwhile, or takes
+   over a free record, is seen here or reads `has_barrier` as 0: the exchanges and loads of
+   `has_barrier`, `threads.all` and `by_exchange` are seq_cst. */
 MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord);
 
 /* Stops a shard so that the caller can read all of it, and keeps its lock. 0: the shard has no
@@ -372,11 +363,11 @@ MLI_PRIVATE void mli_map_thaw(memlord *lord);
 typedef int (*mli_entry_fn)(const mli_entry *entry, void *user);
 MLI_PRIVATE int mli_shard_each(const mli_shard *s, mli_entry_fn fn, void *user);
 
-/* Gives a shard a larger table, or its first. `size` is the size of the table that the caller found
-   too small: if another thread has replaced that table, nothing is left to do and 0 is returned.
-   The new table is a fifth to a third larger, and is allocated before the shard is stopped. Only
-   threads that use this shard wait. -1: no memory, or no table has room. Requires: the caller is
-   not inside. */
+/* Gives a shard a larger table, or its first one. `size` is the size of the table that the caller
+   found too small: if another thread has replaced that table, nothing is left to do and 0 is
+   returned. The new table is a fifth to a third larger, and is allocated before the shard is
+   stopped. Only threads that use this shard wait. -1: no memory, or no table has room. Requires:
+   the caller is not inside. */
 MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, uint32_t size);
 
 /* Returns 1 if the shard should have a larger table: too many entries are outside their home. The
@@ -386,16 +377,17 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
    Requires: the caller is inside. */
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s);
 
-/* -- probes: for all that the home bucket does not decide -- */
+/* -- probes: for keys that the home bucket does not decide -- */
 
 typedef struct mli_probe {
     mli_shard *shard;
     uint64_t key, hash;
     mli_bucket *home;
-    mli_entry *entry;    /* of the key; NULL: the key is not live */
-    mli_entry *room;     /* the first vacant slot for it; NULL: none was found, or none sought */
+    mli_entry *entry;    /* the entry of the key; NULL: the key is not live */
+    mli_entry *room;     /* the first vacant slot for the key; NULL: none was found, or none was
+                            wanted */
     unsigned bucket;     /* the bucket of `entry`, or else of `room`: 0 is the home */
-    uint64_t header;     /* to store in it: its header without the entry, or with the new one */
+    uint64_t header;     /* the header to store there: without the entry, or with the new one */
     unsigned held;       /* buckets probed, from the home on; locked if the shard is shared */
     int shared, inside;
 } mli_probe;
@@ -406,11 +398,11 @@ MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, i
 /* Starts a probe of an address where mli_home_enter has entered: in a shared shard the home is
    locked. */
 MLI_PRIVATE void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe);
-/* Probes the window of a key of a type, bucket by bucket from the home, which the probe has begun
-   with. It stops at the key, or where no entry of this hash lies further away and, with
-   `want_room`, a vacant slot was found. A slot behind a bucket whose overflow count is full is of
-   no use. 0: done. -1: another thread holds a later bucket, and the caller must leave: a thread
-   waits only for the lock of a home, so waiters form no cycle. */
+/* Probes the window of a key of a type, bucket by bucket. The probe has begun at the home. It stops
+   at the key, or where no entry of this hash lies further away and, with `want_room`, a vacant slot
+   was found. A slot behind a bucket whose overflow count is full cannot be used. 0: done. -1:
+   another thread holds a later bucket, and the caller must leave: a thread waits only for the lock
+   of a home, so waiters form no cycle. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
                                             int want_room);
 /* Inserts the key of a probe in its room, and unlocks. */

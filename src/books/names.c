@@ -44,7 +44,8 @@ MLI_PRIVATE MLI_COLD void mli_cold_enter(void) {
 MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result) {
     mli_spare_block *spare = &mli_self.spare;
     mli_lock_drop(&mli_process.cold_lock);
-    mli_own_free(lord, spare->block, spare->size); /* another thread may have made it needless */
+    mli_own_free(lord, spare->block, spare->size); /* another thread may have done the work
+                                                      meanwhile */
     spare->block = NULL;
     if (*result != MLI_AGAIN) return 0;
     spare->size = spare->wanted;
@@ -62,8 +63,8 @@ static size_t mli_dict_takes(size_t size) {
     return (size + MLI_DICT_HEAD + 15) & ~(size_t)15;
 }
 
-/* Allocates for stb_ds from the first block of the table it works on. It cannot fail:
-   mli_dict_room_locked has reserved all that the put takes. */
+/* Allocates for stb_ds from the first block of the table it works on. It cannot fail, because
+   mli_dict_room_locked has reserved all memory that the put takes. */
 static MLI_COLD void *mli_stb_realloc(void *ptr, size_t size) {
     mli_dict *dict = mli_process.growing;
     char *fresh = (char *)dict->blocks + dict->blocks->size - dict->left + MLI_DICT_HEAD;
@@ -87,7 +88,7 @@ static MLI_COLD void *mli_stb_realloc(void *ptr, size_t size) {
 #ifdef __cplusplus
 extern "C" {
 #endif
-#if defined(__clang__) /* stb_ds string blocks are longer than their char storage[8] says */
+#if defined(__clang__) /* a string block of stb_ds is longer than its member char storage[8] */
 #define MLI_STB_PRIVATE static __attribute__((no_sanitize("bounds")))
 #else
 #define MLI_STB_PRIVATE static
@@ -145,8 +146,8 @@ static const stbds_array_header *mli_dict_array(const mli_dict *dict) {
     return stbds_header((void *)((char *)dict->items - dict->item));
 }
 
-/* Returns what stb_ds takes for an array of `capacity` items, and for a hash index: the formulas of
-   stbds_arrgrowf and stbds_make_hash_index. */
+/* Return the bytes that stb_ds takes for an array of `capacity` items, and for a hash index, by the
+   formulas of stbds_arrgrowf and stbds_make_hash_index. */
 static size_t mli_dict_array_takes(const mli_dict *dict, size_t capacity) {
     return mli_dict_takes(capacity * dict->item + sizeof(stbds_array_header));
 }
@@ -169,8 +170,9 @@ static MLI_COLD int mli_dict_reserve_locked(memlord *lord, mli_dict *dict, size_
     return 0;
 }
 
-/* Reserves the memory to put a key of this length: it may need a larger array, a larger index, and
-   a string block, by the formula of stbds_stralloc. 0: done. -1: there is no memory for it yet. */
+/* Reserves the memory to put a key of this length. The put may need a larger array, a larger index,
+   and a string block by the formula of stbds_stralloc. 0: done. -1: there is no memory for it
+   yet. */
 static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t length) {
     const stbds_array_header *array = mli_dict_array(dict);
     const stbds_hash_index *index = (const stbds_hash_index *)array->hash_table;

@@ -12,8 +12,8 @@
 /* A _locked function that lacks memory returns MLI_AGAIN (or NULL). mli_cold_leave then drops the
    lock, allocates, and lets the caller try again. stb_ds neither checks its allocations nor passes
    a context, so a table gets all memory that a put can need before that put, and frees it when the
-   table ends. Arrays that stb_ds has outgrown stay until then: they take less than the present
-   ones. */
+   table ends. Arrays that stb_ds has outgrown stay until the table ends; together they are smaller
+   than the present ones. */
 
 /* A block of the memory of a cold table (mli_dict), which is an stb_ds map with strings as keys. An
    item begins with its key, a char *. Items move when the table grows; none is removed. */
@@ -37,8 +37,8 @@ typedef struct mli_dict {
 #define MLI_AGAIN MEMLORD_RESULT_COUNT /* internal: allocate, then try again */
 
 /* Allocates under the cold lock: from the ledger's free pieces, or the block that mli_cold_leave
-   has allocated for this size. NULL: neither has it, and the size is noted for mli_cold_leave. It
-   never calls the host's allocator. */
+   has allocated for this size. NULL: neither has a piece, and the size is noted for mli_cold_leave.
+   It never calls the host's allocator. */
 MLI_PRIVATE MLI_COLD void *mli_cold_alloc(memlord *lord, size_t size);
 
 /* Begins a cold call: takes the cold lock. */
@@ -65,13 +65,14 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name(memlord *lord, const char *text, co
 MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *text,
                                                      const char **kept);
 
-/* Returns them; NULL: there are none. */
+/* Returns the labels of the ledger; NULL: there are none. */
 MLI_PRIVATE const char *mli_labels(const memlord *lord);
 
-#define MLI_INDEX_SUBJECT 255u /* in place of a dev: the key of the address's own record */
-#define MLI_INDEX_BIRTH 252u   /* over a hash: the number of the birth with that content */
-#define MLI_INDEX_MODULE 253u  /* of a module, by its start */
-#define MLI_INDEX_CONTENT 254u /* over a hash: the key of the site with that content */
+#define MLI_INDEX_SUBJECT 255u /* in place of a dev, in the key of the record of the address
+                                  itself */
+#define MLI_INDEX_BIRTH 252u   /* over a hash of the content: the number of a birth */
+#define MLI_INDEX_MODULE 253u  /* a module, by the address where it starts */
+#define MLI_INDEX_CONTENT 254u /* over a hash of the content: the key of a site */
 
 /* Returns the index key of an address on a device: the dev is in the top 8 bits. */
 static MLI_HOT uint64_t mli_index_key(const void *address, uint32_t dev) {
@@ -87,8 +88,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint
    index. The release makes the value visible with the key. */
 MLI_PRIVATE void mli_index_add_locked(memlord *lord, uint64_t key, uint64_t value);
 
-/* Adds a row with an index key, and the orphan's cell for it. Numbers start at 1: row 0 means none.
-   The row is published last, by the release of the row count. */
+/* Adds a row under an index key, and the orphan's cell for the row. Numbers start at 1: row 0 means
+   none. The row is published last, by the release of the row count. */
 MLI_PRIVATE MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, uint32_t dev,
                                                        void *subject, uint64_t key,
                                                        uint32_t *number);

@@ -68,7 +68,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli
         }
         if (needed == (spare != NULL)) return MEMLORD_OK;
         mli_probe_leave(t, probe);
-        mli_own_free(lord, spare, sizeof *spare); /* another thread has made the record */
+        mli_own_free(lord, spare, sizeof *spare); /* another thread may have made the record
+                                                     meanwhile */
         spare = needed ? (mli_side_record *)mli_own_alloc(lord, sizeof *spare) : NULL;
         if (needed && !spare) return MEMLORD_E_NOMEM;
     }
@@ -87,8 +88,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_m
     return mli_name(lord, meta->tag && *meta->tag ? meta->tag : NULL, &out->tag);
 }
 
-/* -- parts: a block with parts has an array of pointers to them in order of offset. The side record
-      points to it, and it changes only inside the block's shard. No total counts parts -- */
+/* -- parts: a block with parts has an array of pointers to them in order of offset. The side
+      record points to the array, which changes only inside the block's shard. No total counts parts
+      -- */
 
 static size_t mli_parts_size(uint32_t room) {
     return sizeof(mli_parts) + (size_t)(room - 1) * sizeof(memlord_part_info *);
@@ -107,8 +109,8 @@ static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
     return low;
 }
 
-/* Inserts a part in order of offset. MLI_AGAIN: the array is full, and *spare is no larger. When
-   *spare replaces the array, it returns the old one in *spare. */
+/* Inserts a part in order of offset. If the array is full, *spare replaces it and gets the old
+   array. MLI_AGAIN: the array is full, and *spare is no larger. */
 static memlord_result mli_part_insert(mli_parts **of, memlord_part_info *part, mli_parts **spare) {
     MLI_REQUIRE(mli_is_inside());
     mli_parts *parts = *of;
@@ -136,8 +138,8 @@ static void mli_parts_drop(memlord *lord, mli_parts *parts) {
     if (parts) mli_own_free(lord, parts, mli_parts_size(parts->room));
 }
 
-/* Tries once to insert a part. On MLI_AGAIN *room is the room that *spare must have for the next
-   try. Enters the shard and leaves it. */
+/* Tries once to insert a part. After MLI_AGAIN *room is the number of parts that *spare must have
+   room for at the next try. Enters the shard and leaves it. */
 static memlord_result mli_part_insert_try(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
                                           memlord_part_info *part, mli_parts **spare,
                                           uint32_t *room) {
@@ -215,8 +217,8 @@ MLI_PRIVATE MLI_COLD void mli_parts_free(memlord *lord, mli_parts *parts) {
     mli_parts_drop(lord, parts);
 }
 
-/* Frees the array of parts of one block as the ledger ends: an array larger than a piece does not
-   lie in the ledger's regions, and is not freed with them. */
+/* Frees the array of parts of one block as the ledger ends: a large array does not lie in the
+   regions of the ledger, and is not freed with these. */
 static int mli_parts_visit(const mli_entry *e, void *lord) {
     if (e->word2 & MLI_HAS_SIDE)
         mli_parts_drop((memlord *)lord, mli_side_record_of(e->word2)->parts);
@@ -242,7 +244,8 @@ MLI_PRIVATE MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t, uint32_t 
         parts = NULL;
     }
     mli_probe_leave(t, &probe);
-    mli_parts_free(lord, parts); /* not NULL: the key's block has ended, or has parts already */
+    mli_parts_free(lord, parts); /* not NULL if the block of the key has ended, or has parts
+                                    already */
 }
 
 MLI_PRIVATE MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_t key,

@@ -1,4 +1,4 @@
-/* Owns the side record of a block, which has what few blocks need, and the parts of blocks. May use
+/* Owns the side records, for facts that few blocks have, and the parts of blocks. May use
    books/map, books/accounts and base/memory. Invariants: a side record belongs to the thread that
    holds its entry, inside an owned shard or with the probe's buckets locked; parts lie in their
    storage and do not overlap. Locks: those of the map. */
@@ -15,11 +15,13 @@
 /* The side record of a block: a description, more references than fit, fences to wait for. */
 typedef struct mli_side_record {
     uint64_t word2;                  /* the rows and the birth, as in an entry without one */
-    uint64_t refs;                   /* references, if the entry has MLI_REFS_MANY (63) */
-    struct mli_fence_record *fences; /* recorded uses; of a pending block those not yet done */
+    uint64_t refs;                   /* the number of references, if the entry has MLI_REFS_MANY
+                                        (63) */
+    struct mli_fence_record *fences; /* the recorded uses; of a pending block the fences that are
+                                        not yet done */
     uint64_t serial;                 /* not 0: the block is pending; each pending one has its own */
     uint64_t epoch;                  /* in which it was freed */
-    memlord_account account;         /* that it is charged to; 0: none */
+    memlord_account account;         /* the account that the block is charged to; 0: none */
     uint64_t charged;                /* bytes */
     struct mli_parts *parts;         /* NULL: none */
     memlord_meta meta;
@@ -36,13 +38,14 @@ MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64
 
 /* Returns the side record that a word2 points to; NULL: none. */
 MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2);
-/* Returns the rows and the birth of an entry: its word2, or that in its side record. */
+/* Returns the rows and the birth of an entry, from its word2 or from its side record. */
 MLI_PRIVATE uint64_t mli_word2_rows(uint64_t word2);
 /* Returns the references of a block, wherever they are counted. */
 MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2);
 
-/* Charges a block of `bytes` to an account, or to none if it is 0, in place of what it was charged
-   before. Requires: the caller holds the entry, or no other thread knows the record. */
+/* Charges a block of `bytes` to an account, or to none if `account` is 0. The charge takes the
+   place of the block's charge before. Requires: the caller holds the entry, or no other thread
+   knows the record. */
 MLI_PRIVATE void mli_side_charge(memlord *lord, mli_side_record *side, memlord_account account,
                                  uint64_t bytes);
 
@@ -63,8 +66,8 @@ MLI_PRIVATE MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_t
                                                             uint32_t type, uint64_t key,
                                                             mli_probe *probe);
 
-/* Finds a live key and makes its side record if it has none; with `for_ref` only if one more
-   reference needs it. E_UNKNOWN, E_NOMEM: the shard is left already. The record is allocated
+/* Finds a live key and makes its side record if it has none; with `for_ref` makes it only if one
+   more reference needs it. E_UNKNOWN, E_NOMEM: the shard is left already. The record is allocated
    between two probes, as nothing may be allocated inside. */
 MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli_thread *t,
                                                               uint32_t type, uint64_t key,
@@ -76,12 +79,14 @@ MLI_PRIVATE MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_m
 
 typedef struct mli_parts {
     uint64_t bytes;           /* of all parts */
-    uint32_t count, room;     /* parts; parts that the array has room for */
+    uint32_t count, room;     /* the number of parts; the number of parts that the array has room
+                                 for */
     memlord_part_info *at[1]; /* `room` pointers; the first `count` in order of offset */
 } mli_parts;
 
 /* Frees the parts that do not lie in the first `bytes` of their block, which has shrunk. Requires:
-   no other thread can reach the array, as the block is off the map or the array off the block. */
+   no other thread can reach the array, because the block is off the map or the array is off the
+   block. */
 MLI_PRIVATE MLI_COLD void mli_parts_trim(memlord *lord, mli_parts *parts, uint64_t bytes);
 
 /* Frees all parts of a block. Requires: as mli_parts_trim. */
@@ -93,8 +98,8 @@ MLI_PRIVATE MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t, uint32_t 
                                          uint64_t from_key, uint32_t type, uint64_t key,
                                          uint64_t bytes);
 
-/* Copies up to `cap` parts from an offset on, and returns how many. *count and *bytes are those of
-   all parts of the block. */
+/* Copies up to `cap` parts from an offset on, and returns how many. *count and *bytes get the
+   number and the bytes of all parts of the block. */
 MLI_PRIVATE MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_t key,
                                            uint64_t offset, memlord_part_info *out, size_t cap,
                                            uint64_t *count, uint64_t *bytes);

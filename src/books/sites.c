@@ -18,7 +18,7 @@ MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord) {
     return (mli_module *)mli_ptr_load_acquire(&lord->sites->modules);
 }
 
-/* Copies a site, its strings kept. MLI_AGAIN: it needs memory first. */
+/* Copies a site, and keeps its strings. MLI_AGAIN: it needs memory first. */
 static MLI_COLD memlord_result mli_site_copy_locked(memlord *lord, const memlord_site *from,
                                                     memlord_site *out) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -62,8 +62,8 @@ static MLI_COLD mli_site_record *mli_site_make_locked(memlord *lord, const memlo
     mli_ptr_store(&site->display, &site->original);
     return site;
 }
-/* Adds a site to the index under its content and its struct: the index has it under every struct
-   that it was ever displayed as. Requires: room for both is reserved. */
+/* Adds a site to the index under its content and under its struct. So the index has a site under
+   every struct that it was ever displayed as. Requires: room for two keys is reserved. */
 static MLI_COLD void mli_site_add_locked(memlord *lord, mli_site_record *site, uint64_t content) {
     mli_index_add_locked(lord, mli_index_key(&site->original, MLI_INDEX_SUBJECT),
                          (uint64_t)(uintptr_t)site);
@@ -106,7 +106,7 @@ MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord,
     MLI_REQUIRE(mli_none_held_but_orphan());
     mli_site_origin from = {planted, NULL};
     if (planted && !mli_site_record_of(lord, planted)) {
-        const uint64_t generation = mli_busy_begin(); /* it may take the loader's lock */
+        const uint64_t generation = mli_busy_begin(); /* the search may take the loader's lock */
         from.module = mli_module_of(planted);
         mli_busy_end(generation);
     }
@@ -135,8 +135,9 @@ static int mli_module_has_id(const mli_module *module) {
     if (!image->id_size || at > 4096 - image->id_size) return 1; /* the name alone tells */
     return !memcmp(image->id, module->id, image->id_size);
 }
-/* Finds the module that is at an address now. Returns 1 if *out is it, NULL for no module, and 0 if
-   the ledger does not know it, or the system cannot tell without a lock. */
+/* Finds the module that is at an address now. Returns 1 if *out is that module, or is NULL because
+   there is none. Returns 0 if the ledger does not know the module, or the system cannot tell
+   without a lock. */
 static MLI_COLD int mli_module_now(memlord *lord, const void *address, const mli_module **out) {
     mli_loaded now;
     int in = mli_loaded_at(address, &now);
@@ -181,7 +182,7 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
     if (image->id_size) memcpy(module->id, image->id, image->id_size);
     module->next = (mli_module *)mli_ptr_load(&lord->sites->modules);
     module->number = module->next ? module->next->number + 1 : 1;
-    mli_ptr_store_release(&lord->sites->modules, module); /* pairs with the readers of it */
+    mli_ptr_store_release(&lord->sites->modules, module); /* pairs with the loads of its readers */
     if (!first) {
         mli_index_add_locked(lord, key, (uint64_t)(uintptr_t)module);
     } else { /* the release pairs with the acquire in mli_module_now */
@@ -194,8 +195,8 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
 static uint64_t mli_place_offset(const mli_image *image, const void *address) {
     return (uintptr_t)address - 1 - (image ? (uintptr_t)image->bias : 0);
 }
-/* Finds the site of a place. NULL: there is none, and *key is free for it in the index. The same
-   module at another address has the same sites. */
+/* Finds the site of a place. NULL: there is none, and *key is free for it in the index. A module
+   that is loaded again at another address has the same sites. */
 static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module *module,
                                                 uint64_t offset, uint64_t *key) {
     uint64_t hash = offset * 0x9e3779b97f4a7c15u;
@@ -221,7 +222,7 @@ static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module 
 /* Names a place by its module and offset: "libfoo.so+0x1f0"; without a module by its address. */
 static MLI_COLD memlord_result mli_place_name_locked(memlord *lord, const mli_module *module,
                                                      uint64_t offset, memlord_site *out) {
-    char text[300]; /* a file name, and the offset */
+    char text[300]; /* the name of the module's file, and the offset */
     mli_out o;
     memlord_result r;
     mli_out_buffer(&o, text, sizeof text);
@@ -233,8 +234,8 @@ static MLI_COLD memlord_result mli_place_name_locked(memlord *lord, const mli_mo
     return r ? r : mli_name_locked(lord, "", &out->function);
 }
 
-/* Finds or makes the site of a return address. The index has the address, too, if its module
-   stays. */
+/* Finds or makes the site of a return address. If the module stays, the index has the address,
+   too. */
 static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *address,
                                                      const mli_image *image,
                                                      mli_site_record **out) {
@@ -262,7 +263,8 @@ static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *
     return MEMLORD_OK;
 }
 
-/* Makes the site of a return address. `module`: where it is; NULL: the system must be asked. */
+/* Makes the site of a return address. `module`: the module at the address; NULL: the function asks
+   the system. */
 static MLI_COLD mli_site_record *mli_place_make(memlord *lord, const void *address,
                                                 const mli_module *module) {
     char executable[MLI_PATH_MAX];
@@ -300,8 +302,8 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
         return NULL;
     return mli_symbol_at((const char *)site->address - 1);
 }
-/* Displays a site as `from`, whose copy the index then has, too: the host may pass any struct that
-   it was given. MLI_AGAIN: it needs memory first. */
+/* Displays a site as `from`. The index then has the copy of `from`, too, because the host may pass
+   any struct that it was given. MLI_AGAIN: it needs memory first. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
                                                        const memlord_site *from) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -316,8 +318,8 @@ static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_r
     mli_ptr_store_release(&site->display, shown); /* pairs with mli_site_display */
     return MEMLORD_OK;
 }
-MLI_PRIVATE MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site_record *site,
-                                                         const memlord_site *from) {
+static MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site_record *site,
+                                                    const memlord_site *from) {
     memlord_result r;
     do {
         mli_cold_enter();
@@ -352,9 +354,9 @@ MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site
     return named->function ? named : site;
 }
 
-/* Finds or adds the row of a site or a tag on a device. `from`: of a site; NULL: the row is of a
-   tag. The host knows a site by several addresses, but it has one row on a device: the index has
-   that under the site's record. */
+/* Finds or adds the row of a site or a tag on a device. `from`: the origin of a site; NULL: the row
+   is of a tag. The host may know a site by several addresses, but the site has one row on a device.
+   The index has the row under the site's record. */
 static MLI_COLD memlord_result mli_row_find_locked(memlord *lord, const mli_site_origin *from,
                                                    const char *tag, uint32_t dev,
                                                    uint32_t *number) {

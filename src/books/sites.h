@@ -10,11 +10,12 @@
 #include "base/atomics.h"
 #include "base/ledger.h"
 
-/* A site's record is made, and its strings are copied, when the site is first seen. It gets one row
-   on each device where it is used. A struct of the host that is new is compared by its content and
-   module: it may be a known site. A return address is a site by its place, which is found when the
-   address is first seen. The index has an address only where the module stays. For one of another
-   module each call asks which module is there now, as dlclose tells nobody. */
+/* A site's record is made, and its strings are copied, when the site is first seen. A site has one
+   row on each device where it is used. A new struct of the host is compared by its content and its
+   module, because it may be a known site. The site of a return address is known by its place, which
+   is looked up when the address is first seen. The index has the address only if the module stays
+   loaded. For any other address each call asks which module is there now, because dlclose tells
+   nobody. */
 
 typedef struct mli_scope_record {
     uint32_t id;
@@ -27,7 +28,7 @@ typedef struct mli_scope_record {
     mli_u64 birth; /* the last birth in this scope on no stream: mark:26 | number:26; 0: none yet */
 } mli_scope_record;
 
-#define MLI_CACHE_MAX 8192 /* homes at most, in memory of the cache's own */
+#define MLI_CACHE_MAX 8192 /* the most homes of a cache that has memory of its own */
 
 /* The mark, the scope and the stream that blocks have in common. */
 typedef struct mli_birth {
@@ -42,14 +43,16 @@ typedef struct mli_site_origin {
     const void *module; /* by mli_module_of; NULL: not known */
 } mli_site_origin;
 
-/* A module (an executable or a library) that had a return address. It is kept to the end: its
-   sites outlive it. A place is a module, its build id, and the offset of a call in its file. */
+/* A module (an executable or a library) that had a return address. The record is kept to the end,
+   because sites refer to a module that is unloaded. A place is a module, its build id, and the
+   offset of a call in its file. */
 typedef struct mli_module {
     uint32_t number;         /* from 1, in the order they are seen */
-    struct mli_module *next; /* of all modules: the one before it */
+    struct mli_module *next; /* the module that was seen before this one */
     mli_ptr same;            /* mli_module *: another that was loaded at the same start */
-    mli_image image;         /* its strings kept; read `id` only as mli_module_has_id does */
-    const char *build_id;    /* kept; in hexadecimal; "": it has none */
+    mli_image image;         /* its strings are kept ones; `id` may be read only as
+                                mli_module_has_id does */
+    const char *build_id;    /* a kept string, in hexadecimal; "": the module has none */
     unsigned char id[MLI_BUILD_ID_MAX];
 } mli_module;
 
@@ -57,11 +60,13 @@ typedef struct mli_site_record {
     memlord_site original;   /* displayed until the site is renamed or resolved */
     mli_ptr display;         /* const memlord_site *; a rename replaces the whole struct */
     const void *address;     /* the first return address; NULL: the site is a struct of the host */
-    const void *module;      /* of a struct of the host: see mli_site_origin */
-    const mli_module *where; /* of a return address; NULL: it was in no module */
-    uint64_t offset;         /* of the byte before it, which is inside the call, in its file */
+    const void *module;      /* the module of a struct of the host: see mli_site_origin */
+    const mli_module *where; /* the module of a return address; NULL: the address was in none */
+    uint64_t offset;         /* the offset in the file of the byte before the return address, which
+                                lies inside the call */
     mli_u32 resolved;        /* 1: the symbol of `address` was looked up */
-    uint32_t frame;          /* its number among the frames of stacks; 0: it is in no stack */
+    uint32_t frame;          /* the number of the site among the frames of stacks; 0: it is in no
+                                stack */
 } mli_site_record;
 
 /* Returns the module that was seen last, whose `next` was seen before it; NULL: none was. */
@@ -92,15 +97,12 @@ static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address)
     mli_site_record *site = mli_site_record_of(lord, address);
     return MLI_LIKELY(site != NULL) ? site : mli_place_of(lord, address);
 }
-MLI_PRIVATE MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site_record *site,
-                                                         const memlord_site *from);
-
 /* Returns a site as reports display it. A return address gets its symbol when it is first
    displayed: dladdr walks a module's symbols, which is too slow for a recording call. Requires: as
    mli_place_function. */
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site);
 
-/* Returns the record to show a listed site by now. Requires: as mli_site_display. */
+/* Returns the struct by which a listed site is displayed now. Requires: as mli_site_display. */
 MLI_PRIVATE const memlord_site *mli_site_display_of(memlord *lord, const memlord_site *site);
 /* The same without an allocation: what is looked up goes to *named, and is not kept. */
 MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site *site,

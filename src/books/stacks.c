@@ -10,7 +10,7 @@
 
 #define MLI_STACK_HEADS 65536u     /* chains of nodes */
 #define MLI_STACK_ROW_HEADS 16384u /* chains of rows */
-#define MLI_STACK_OWN 16           /* frames of our own that an unwinder may begin with */
+#define MLI_STACK_OWN 16           /* how many frames of our own an unwinder may begin with */
 #define MLI_STACK_BYTES ((uint64_t)512 << 10)
 #define MLI_PICK_MIN 256
 typedef char mli_check_stack_node[sizeof(mli_stack_node) <= 24 ? 1 : -1];
@@ -22,8 +22,8 @@ MLI_PRIVATE const mli_pick mli_pick_none = {0, 0, 0, 0};
 
 /* -- samples -- */
 
-/* Returns the natural logarithm of n / 2^53, for n from 1 to 2^53, to 12 digits: with
-   z = (m - 1) / (m + 1) it is 2 (z + z^3/3 + z^5/5 ...). */
+/* Returns the natural logarithm of n / 2^53, for n from 1 to 2^53, to 12 digits, by 2 (z + z^3/3 +
+   z^5/5 ...) with z = (m - 1) / (m + 1). */
 static MLI_COLD double mli_log_of(uint64_t n) {
     double m = (double)n, e = -53, z, z2, sum = 0;
     int i;
@@ -55,10 +55,10 @@ static MLI_COLD uint64_t mli_mixed(uint64_t n) {
     n = (n ^ n >> 27) * 0x94d049bb133111ebu;
     return n ^ n >> 31;
 }
-/* Gives a ledger the seed of its samples: that of the host, or another one in each run, process and
-   ledger. A forked child gets another one in any case. Without one of the host's the seed is mixed
-   from what the system tells in calls that neither wait nor fail, as the first call of a process
-   may come from inside malloc or from a sandbox. */
+/* Gives a ledger the seed of its samples. It is the seed of the host or, without one, differs in
+   each run, process and ledger. A forked child always gets another seed. The seed is mixed from
+   answers of system calls that neither wait nor fail, because the first call of a process may come
+   from inside malloc or from a sandbox. */
 static MLI_COLD void mli_stacks_seed(memlord *lord) {
     uint64_t seed = mli_mixed(lord->stacks.seed + 1);
     if (lord->stacks.repeatable) {
@@ -68,31 +68,38 @@ static MLI_COLD void mli_stacks_seed(memlord *lord) {
     seed = mli_mixed(seed ^ mli_pid());
     seed = mli_mixed(seed ^ mli_wall_now());
     seed = mli_mixed(seed ^ mli_now());
-    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)lord);  /* which the system places at random */
+    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)lord); /* an address is random */
     seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)&seed); /* the stack, too */
     seed = mli_mixed(seed ^ mli_u64_load(&mli_process.generation)); /* of the newest ledger */
     lord->stacks.seed = seed;
 }
 /* Draws the number of bytes until a thread's next sample. It is exponentially distributed, and its
    mean is stack_bytes. The random numbers are those of splitmix64. Each thread record of each
-   ledger begins at its own place in them. */
+   ledger begins at its own place in their sequence. */
 static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
     const uint64_t step = 0x9e3779b97f4a7c15u;
     uint64_t r;
     if (!t->stack_random) t->stack_random = mli_mixed(lord->stacks.seed + t->id * step);
     t->stack_random += step;
     r = (mli_mixed(t->stack_random) >> 11) + 1;
-    t->stack_left = (int64_t)(-mli_log_of(r) * (double)lord->stacks.bytes) + 1;
+    t->stack_left = (int64_t)(-mli_log_of(r) * (double)t->stack_mean) + 1;
 }
 
-/* Counts the bytes of an alloc on the general path. 1: it is picked. */
-static MLI_COLD int mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
-    if (!mli_stacks_sampled(lord)) return 1;
-    if (!t->stack_random) mli_stack_draw(lord, t);
+/* Counts the bytes of an alloc on the general path. Returns the mean by which it is picked; 0: it is
+   not. After a change of the rate it draws again: what is left of an old draw has the distribution
+   of a new one, so no estimate has a bias. */
+static MLI_COLD uint64_t mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
+    const uint64_t mean = mli_u64_load(&lord->stacks.bytes);
+    if (t->stack_mean != mean || !t->stack_random) {
+        t->stack_mean = mean;
+        t->stack_left = 0;
+        if (mean > 1) mli_stack_draw(lord, t);
+    }
+    if (mean == 1) return 1;
     t->stack_left -= (int64_t)bytes;
     if (t->stack_left > 0) return 0;
     mli_stack_draw(lord, t);
-    return 1;
+    return mean;
 }
 
 /* -- the tree and the rows -- */
@@ -126,9 +133,9 @@ static mli_u32 *mli_stack_row_head(const memlord *lord, uint32_t node, uint32_t 
     return &mli_stack_heads_of(lord)->rows[hash >> 18];
 }
 
-/* Returns the node of a site under its caller's or, without a site, that of a return address in a
-   module that stays; 0: there is none. Needs no lock: the acquires pair with the releases of those
-   who add. */
+/* Returns the node of a site under the node of its caller. Without a site, returns the node of a
+   return address in a module that stays. 0: there is none. Needs no lock: the acquires pair with
+   the releases of the functions that add nodes. */
 static MLI_HOT uint32_t mli_stack_child(const memlord *lord, uint32_t parent, const void *address,
                                         const mli_site_record *site) {
     uint32_t n = mli_u32_load_acquire(mli_stack_head(lord, parent, address));
@@ -166,7 +173,7 @@ static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_sit
     return MEMLORD_OK;
 }
 /* Finds or adds the node of a site. E_NOMEM: the tree is full. MLI_AGAIN: it needs memory first.
-   The chain is that of the site's address, at which the module need not be any more. */
+   The node is in the chain of the site's address, though the module may no longer be there. */
 static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32_t parent,
                                                            mli_site_record *site, int stays,
                                                            uint32_t *number) {
@@ -189,8 +196,8 @@ static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32
     *number = n;
     return MEMLORD_OK;
 }
-/* Returns the node of a return address, which is new or may be of another module by now: the site
-   tells. Adds it on first use; 0: no room for it. */
+/* Returns the node of a return address, and adds it on first use. Another module may be at a known
+   address by now, so the site of the address decides. 0: no room for the node. */
 static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, const void *address) {
     mli_site_record *site = mli_place_at(lord, address);
     uint32_t n = site ? mli_stack_child(lord, parent, site->address, site) : 0;
@@ -289,8 +296,8 @@ static void mli_pick_remove(memlord *lord, mli_pick *gone) {
     lord->stacks.pick_count--;
 }
 
-/* Puts a larger table in place of the present one, unless another thread has. *table and *cap are
-   then those to free. */
+/* Puts a larger table in place of the present one, unless another thread has done so. *table and
+   *cap get the table to free. */
 static MLI_COLD void mli_pick_swap(memlord *lord, mli_pick **table, size_t *cap) {
     MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_pick *old = lord->stacks.picks;
@@ -347,6 +354,24 @@ static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes
     row->allocs -= row->samples-- == 1 ? row->allocs : pick->scale;
 }
 
+/* Notes the block as the last one that this thread had picked. */
+static void mli_taken_set(memlord *lord, const mli_pick *pick) {
+    mli_thread *t = mli_self.thread;
+    if (mli_self.generation != lord->generation) return; /* it has no record */
+    t->taken_key = pick->key;
+    t->taken_row = pick->row;
+    t->taken_type = pick->type;
+}
+/* Returns 1 if this block, which ends, is that last one. Then there is none. */
+static int mli_taken_ends(memlord *lord, const mli_pick *pick) {
+    mli_thread *t = mli_self.thread;
+    if (mli_self.generation != lord->generation || t->taken_row != pick->row ||
+        t->taken_key != pick->key || t->taken_type != pick->type)
+        return 0;
+    t->taken_row = 0;
+    return 1;
+}
+
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e) {
     mli_pick pick;
     mli_stack_row *row;
@@ -357,6 +382,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e
     pick.row = mli_self.pick_row;
     pick.scale = mli_self.pick_scale;
     mli_self.pick_row = 0;
+    mli_taken_set(lord, &pick);
     mli_lock_take(&lord->stacks.lock);
     lord->stacks.pick_reserved--;
     lord->stacks.pick_count++;
@@ -370,7 +396,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e
         row->allocs += pick.scale;
         row->samples++;
     }
-    if (bytes > mli_self.pick_had) { /* as the totals count the growth of a block */
+    if (bytes > mli_self.pick_had) { /* like the totals, which count only the growth of a block */
         row->alloc_bytes += mli_pick_weight(&pick, bytes - mli_self.pick_had);
         row->picked_bytes += bytes - mli_self.pick_had;
     }
@@ -399,75 +425,18 @@ MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, in
     if (MLI_LIKELY(!(e->word1 & MLI_PICKED))) return;
     mli_lock_take(&lord->stacks.lock);
     pick = mli_pick_of_locked(lord, e);
+    if (mli_taken_ends(lord, pick) && !undo) mli_stack_row_at(lord, pick->row)->temporaries++;
     mli_stack_credit(lord, pick, MLI_BYTES(e->word1), undo);
     mli_pick_remove(lord, pick);
     mli_lock_drop(&lord->stacks.lock);
 }
-MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes) {
+MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees) {
     if (!pick->row) return;
     mli_lock_take(&lord->stacks.lock);
+    if (frees && mli_taken_ends(lord, pick)) mli_stack_row_at(lord, pick->row)->temporaries++;
     mli_stack_credit(lord, pick, bytes, 0);
     mli_lock_drop(&lord->stacks.lock);
 }
-
-/* -- frame pointers -- */
-
-#if MLI_FRAME_POINTERS
-#ifdef __cplusplus
-extern "C" {
-#endif
-int mli_attr_of_thread(pthread_t thread, pthread_attr_t *attr)
-    __asm__("pthread_getattr_np") __attribute__((weak));
-int mli_attr_stack(const pthread_attr_t *attr, void **stack, size_t *size)
-    __asm__("pthread_attr_getstack") __attribute__((weak));
-#ifdef __cplusplus
-}
-#endif
-static MLI_COLD void mli_stack_bounds_find(void) {
-    pthread_attr_t attr;
-    void *from;
-    size_t size;
-    mli_self.stack_to = 1; /* which no frame lies below */
-    if (!mli_attr_of_thread || !mli_attr_stack || mli_attr_of_thread(pthread_self(), &attr)) return;
-    if (!mli_attr_stack(&attr, &from, &size)) {
-        mli_self.stack_from = (uintptr_t)from;
-        mli_self.stack_to = (uintptr_t)from + size;
-    }
-    (void)pthread_attr_destroy(&attr);
-}
-/* Removes the signature that aarch64 may have put into a return address. */
-static void *mli_return_address_plain(uintptr_t address) {
-#if defined(__aarch64__)
-    __asm__("mov x30, %0\n\thint #7\n\tmov %0, x30" : "+r"(address) : : "x30"); /* xpaclri */
-#endif
-    return (void *)address;
-}
-/* Begins with the frame of the call in progress: our own code need not keep frame pointers. Each
-   frame must lie behind the one before, as those of callers do, so a cycle ends. */
-MLI_API MLI_NOINLINE __attribute__((no_sanitize("address"))) size_t
-memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
-    void *own = MLI_FRAME_ADDRESS();
-    uintptr_t at = (uintptr_t)(mli_self.unwinding ? mli_self.frame : own), from = (uintptr_t)own;
-    const size_t size = 2 * sizeof at;
-    size_t n = 0;
-    (void)user;
-    if (!mli_self.stack_to) mli_stack_bounds_find();
-    if (from < mli_self.stack_from || from >= mli_self.stack_to) return 0;
-    while (n < cap && at >= from && at <= mli_self.stack_to - size && at % sizeof at == 0) {
-        const uintptr_t *frame = (const uintptr_t *)at;
-        if (!frame[1]) break;
-        frames[n++] = mli_return_address_plain(frame[1]);
-        from = at + size;
-        at = frame[0];
-    }
-    return n;
-}
-#else
-MLI_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
-    (void)user, (void)frames, (void)cap;
-    return 0;
-}
-#endif
 
 /* -- the stack of an alloc -- */
 
@@ -501,8 +470,8 @@ MLI_PRIVATE void mli_stack_again(uint64_t bytes) {
     mli_self.pick_had = bytes;
 }
 
-/* Returns how many of `n` frames are our own: those inside the address that the site names, else
-   inside the caller's. */
+/* Returns how many of `n` frames are our own: those before the address of the site or, if no frame
+   has that, before the address of the caller. */
 static size_t mli_stack_own(void *const *frames, size_t n, const void *site, const void *caller) {
     const void *wanted = site ? site : caller;
     size_t i = 0;
@@ -514,30 +483,32 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
 }
 
 /* Returns 0 if the call may not unwind: past the thread's exit hook, in an unwinder, or in a child
-   of vfork, whose locks and thread-locals are its parent's. To ask for the process takes a system
-   call, which only samples can afford: every alloc of such a child is unwound. */
+   of vfork, whose locks and thread-locals are its parent's. To learn the process takes a system
+   call, which only samples can afford. So if every alloc is picked, allocs in such a child are
+   unwound, too. */
 static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t,
                                          uintptr_t here) {
     if (mli_is_orphan(lord, t) || mli_frame_runs(&mli_self.unwinding, here)) return 0;
-    return !mli_stacks_sampled(lord) || mli_pid() == mli_u64_load(&mli_process.pid);
+    return mli_u64_load(&lord->stacks.bytes) == 1 || mli_pid() == mli_u64_load(&mli_process.pid);
 }
-/* Returns how many of `n` frames come before the first one that cannot be code: that one is
-   garbage, or the end of the stack. Code has no address with a top byte: keys of the index use that
-   byte. */
+/* Returns how many of `n` frames come before the first one that cannot be code: that frame is
+   garbage, or the end of the stack. Code has no address with a top byte, and keys of the index use
+   that byte. */
 static size_t mli_stack_sound(void *const *frames, size_t n) {
     size_t i = 0;
     while (i < n && frames[i] && !((uint64_t)(uintptr_t)frames[i] >> 56)) i++;
     return i;
 }
 
-/* Writes the stack of the call in progress to `frames`, which has room for the depth and our own
-   frames, and sets *from to its first frame. Returns its depth. If nothing may be unwound, or
+/* Writes the stack of the call in progress to `frames`, which has room for `most` frames and our own
+   ones, and sets *from to its first frame. Returns its depth. If nothing may be unwound, or
    nothing was, the stack is the one return address that is known, or it is empty. */
-static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t cap,
+static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t most,
                                         const memlord_site *site, size_t *from) {
     const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
     void *caller = mli_self.caller;
     void *known = record ? (void *)(uintptr_t)record->address : NULL;
+    const size_t cap = most + MLI_STACK_OWN;
     size_t n = 0;
     *from = 0;
     if (may_unwind) {
@@ -548,7 +519,7 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **fr
         n = mli_stack_sound(frames, n < cap ? n : cap);
         *from = mli_stack_own(frames, n, known, caller);
     }
-    if (n > *from) return n - *from < lord->stacks.depth ? n - *from : lord->stacks.depth;
+    if (n > *from) return n - *from < most ? n - *from : most;
     (void)mli_u64_add(&lord->stacks.cut, 1);
     *from = 0;
     frames[0] = known ? known : mli_is_own(caller) ? NULL : caller;
@@ -564,7 +535,7 @@ static MLI_COLD int mli_stacks_ready(memlord *lord) {
     fresh = (mli_stack_heads *)mli_own_alloc(lord, sizeof *fresh);
     if (!fresh) return 0;
     mli_lock_take(&lord->stacks.lock);
-    if (!mli_stack_heads_of(lord)) { /* the release pairs with the acquire in there */
+    if (!mli_stack_heads_of(lord)) { /* the release pairs with the acquire in mli_stack_heads_of */
         mli_ptr_store_release(&lord->stacks.heads, fresh);
         fresh = NULL;
     }
@@ -577,14 +548,16 @@ MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint
                                               uint64_t bytes, const memlord_site *site) {
     MLI_REQUIRE(!mli_is_inside());
     void *frames[MLI_STACK_DEPTH_MAX + MLI_STACK_OWN];
-    const double mean = (double)lord->stacks.bytes;
-    const size_t cap = lord->stacks.depth + MLI_STACK_OWN;
+    const uint32_t most = mli_stacks_depth(lord);
     size_t depth, from;
     uint32_t row = 0, at = 0;
+    double mean;
     int may;
-    if (!mli_stack_due(lord, t, bytes)) return;
+    if (mli_u32_load(&t->special) & MLI_SPECIAL_REDRAW) mli_special_set(t, MLI_SPECIAL_REDRAW, 0);
+    mean = (double)(most ? mli_stack_due(lord, t, bytes) : 0);
+    if (!(mean > 0)) return;
     may = mli_stack_may_unwind(lord, t, MLI_STACK_ADDRESS());
-    depth = mli_stack_unwind(lord, may, frames, cap, site, &from);
+    depth = mli_stack_unwind(lord, may, frames, most, site, &from);
     if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         at = MLI_SITE_ROW(mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev));
     if (mli_stacks_ready(lord)) row = mli_stack_row_of(lord, frames + from, depth, dev, at);
@@ -640,6 +613,7 @@ MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
     out->live_bytes = row->live;
     out->peak_bytes = row->peak;
     out->samples = row->samples;
+    out->temporaries = row->temporaries;
     variance = row->variance;
     mli_lock_drop(&lord->stacks.lock);
     out->error_bytes = mli_square_root(variance);
@@ -654,10 +628,20 @@ MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t nu
     return copy;
 }
 #endif
-MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord) { return lord->stacks.depth != 0; }
-MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord) { return lord->stacks.bytes > 1; }
+MLI_PRIVATE MLI_COLD uint32_t mli_stacks_depth(const memlord *lord) {
+    return mli_u32_load_acquire(&lord->stacks.depth); /* pairs with mli_stacks_begin */
+}
+MLI_PRIVATE MLI_COLD uint64_t mli_stacks_bytes(const memlord *lord) {
+    return mli_stacks_depth(lord) ? mli_u64_load(&lord->stacks.bytes) : 0;
+}
+MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord) {
+    return mli_stacks_depth(lord) || mli_stack_rows(lord) > 1;
+}
+MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord) {
+    return mli_u64_load(&lord->stacks.estimated) != 0;
+}
 MLI_PRIVATE MLI_COLD void mli_stacks_put_rate(const memlord *lord, mli_out *o) {
-    mli_putf(o, "estimates: a sample each %jo", lord->stacks.bytes);
+    mli_putf(o, "estimates: a sample each %jo", mli_u64_load(&lord->stacks.estimated));
 }
 MLI_PRIVATE MLI_COLD uint64_t mli_stacks_cut(const memlord *lord) {
     return mli_u64_load(&lord->stacks.cut);
@@ -673,35 +657,47 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord) {
 static MLI_COLD const char *mli_stacks_check(const memlord_desc *desc) {
     return desc->stack_depth > MLI_STACK_DEPTH_MAX ? "[create] stack_depth is over 128" : NULL;
 }
-/* Sets up the stacks that a description asks for. Unwinds once: the first time a platform's
-   unwinder may load a library. */
-static MLI_COLD void mli_stacks_init(memlord *lord, const memlord_desc *desc) {
-    MLI_REQUIRE(!lord->back);
+/* Takes stacks of `depth` frames from now on, each `bytes` in the mean; 0: the default. The first
+   time it seeds the samples and unwinds: a platform's unwinder may then load a library. */
+static MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes) {
     void *frames[1];
     uint64_t generation;
-    mli_lock_rank(&lord->stacks.lock, MLI_RANK_STACKS);
-    if (!desc->stack_depth) return;
-    lord->stacks.depth = desc->stack_depth;
-    lord->stacks.bytes = desc->stack_bytes ? desc->stack_bytes : MLI_STACK_BYTES;
-    if (lord->stacks.bytes > MLI_BYTES_MAX) lord->stacks.bytes = MLI_BYTES_MAX;
-    lord->stacks.frame_count.v = lord->stacks.node_count.v = lord->stacks.row_count.v = 1;
+    if (!bytes) bytes = MLI_STACK_BYTES;
+    if (bytes > MLI_BYTES_MAX) bytes = MLI_BYTES_MAX;
+    if (!mli_u32_exchange(&lord->stacks.begun, 1)) {
+        mli_stacks_seed(lord);
+        generation = mli_busy_begin();
+        if (lord->stacks.unwinder.fn == mli_unwind) (void)mli_unwind(NULL, frames, 1);
+        mli_busy_end(generation);
+    }
+    mli_u64_store(&lord->stacks.bytes, bytes);
+    if (bytes > 1) mli_u64_store(&lord->stacks.estimated, bytes);
+    mli_u32_store_release(&lord->stacks.depth, depth); /* pairs with mli_stacks_depth */
     mli_hook_set(lord, MLI_HOOK_STACKS, 1);
+    mli_special_set_all(lord, MLI_SPECIAL_REDRAW, 1);
+}
+/* Takes none any more. Blocks keep the stacks that they have. */
+static MLI_COLD void mli_stacks_end(memlord *lord) {
+    mli_u32_store_release(&lord->stacks.depth, 0);
+    mli_hook_set(lord, MLI_HOOK_STACKS, 0);
+    mli_special_set_all(lord, MLI_SPECIAL_REDRAW, 0);
+}
+static MLI_COLD void mli_stacks_init(memlord *lord, const memlord_desc *desc) {
+    MLI_REQUIRE(!lord->back);
+    mli_lock_rank(&lord->stacks.lock, MLI_RANK_STACKS);
+    lord->stacks.frame_count.v = lord->stacks.node_count.v = lord->stacks.row_count.v = 1;
+    lord->stacks.bytes.v = 1;
     lord->stacks.unwinder = desc->unwinder;
+    if (!desc->unwinder.fn) lord->stacks.unwinder.fn = mli_unwind;
     lord->stacks.seed = desc->stack_seed;
     lord->stacks.repeatable = desc->stack_seed != 0;
-    mli_stacks_seed(lord);
-    if (desc->unwinder.fn) return;
-    lord->stacks.unwinder.fn = mli_unwind;
-    generation = mli_busy_begin();
-    (void)mli_unwind(NULL, frames, 1);
-    mli_busy_end(generation);
+    if (desc->stack_depth) mli_stacks_begin(lord, desc->stack_depth, desc->stack_bytes);
 }
 
 static MLI_COLD void mli_stacks_lock(memlord *lord, int take) {
     mli_lock_set(&lord->stacks.lock, take);
 }
-/* Makes every thread draw when it next allocs: else it would repeat what the parent draws. A new
-   draw has the distribution of what is left of an old one, so no estimate has a bias. */
+/* Makes every thread draw when it next allocs: else it would repeat what the parent draws. */
 static MLI_COLD void mli_stacks_forked(memlord *lord) {
     mli_thread *t;
     mli_stacks_seed(lord);
@@ -732,7 +728,7 @@ static MLI_COLD void mli_stacks_reset(memlord *lord, mli_thread *t) {
     for (i = 1; i < rows; i++) {
         mli_stack_row *row = mli_stack_row_at(lord, i);
         row->peak = row->live;
-        row->alloc_bytes = row->picked_bytes = row->samples = 0;
+        row->alloc_bytes = row->picked_bytes = row->samples = row->temporaries = 0;
         row->allocs = 0;
     }
     mli_u64_store(&lord->stacks.cut, 0);
@@ -745,4 +741,16 @@ MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life) {
     life->forked = mli_stacks_forked;
     life->reset = mli_stacks_reset;
     life->free = mli_stacks_free;
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_t bytes) {
+    if (!lord) return MEMLORD_OK;
+    if (depth > MLI_STACK_DEPTH_MAX) return MEMLORD_E_INVALID;
+    if (depth)
+        mli_stacks_begin(lord, depth, bytes);
+    else
+        mli_stacks_end(lord);
+    return MEMLORD_OK;
 }

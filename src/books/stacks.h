@@ -19,12 +19,12 @@
    over its blocks, so they end at 0. The table and MLI_PICKED change while the caller is inside and
    no other thread can reach the entry. The room for an insert is reserved before. */
 
-/* A return address in a stack. Its site is found when the node is added, so a module that is
-   unloaded later does not change it. */
+/* A return address in a stack. Its site is looked up when the node is added, so the site stays
+   right when the module is unloaded later. */
 typedef struct mli_stack_node {
     uint64_t stays;        /* the return address, if its module stays; else 0 */
     mli_site_record *site; /* of the return address; its `frame` is not 0 */
-    uint32_t parent, next; /* two nodes: the caller's, and the next one of the chain */
+    uint32_t parent, next; /* the node of the caller; the next node of the chain */
 } mli_stack_node;
 
 typedef struct mli_stack_row {
@@ -33,13 +33,14 @@ typedef struct mli_stack_row {
     /* Since the last reset: alloc_bytes and allocs are estimates for all allocs of the stack;
        samples and picked_bytes are the number and the bytes of the allocs that were picked. */
     uint64_t alloc_bytes, samples, picked_bytes;
+    uint64_t temporaries; /* picked allocs that their thread freed before it had another picked */
     double allocs;
-    uint64_t live, peak, blocks;   /* blocks: those of its picked blocks that live */
-    double variance;               /* of live; 0 if blocks is 0 */
+    uint64_t live, peak, blocks;   /* `blocks`: how many of its picked blocks are live */
+    double variance;               /* the variance of `live`; 0 if `blocks` is 0 */
 } mli_stack_row;
 
-/* A picked block stands for `scale` allocs like it: the inverse of the probability that it was
-   picked. Its weight is its bytes times that. */
+/* A picked block stands for `scale` allocs like it. `scale` is the inverse of the probability that
+   the block was picked, and its weight is its bytes times `scale`. */
 typedef struct mli_pick {
     uint64_t key;
     double scale;
@@ -61,9 +62,14 @@ MLI_PRIVATE MLI_NOINLINE mli_stack_row *mli_stack_row_at(const memlord *lord, ui
 #if !defined(MEMLORD_NO_PROFILES)
 MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t number);
 #endif
-/* mli_stacks_on returns 1 if the ledger has stacks, mli_stacks_sampled if it takes them by samples. */
+/* mli_stacks_on returns 1 if the ledger takes stacks, or has some; mli_stacks_sampled if some were
+   taken by samples. */
 MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord);
 MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord);
+/* Returns the frames and the bytes from sample to sample that hold for allocs now; 0 and 0: none are
+   taken. */
+MLI_PRIVATE MLI_COLD uint32_t mli_stacks_depth(const memlord *lord);
+MLI_PRIVATE MLI_COLD uint64_t mli_stacks_bytes(const memlord *lord);
 /* Writes "estimates: a sample each 512 KiB". */
 MLI_PRIVATE MLI_COLD void mli_stacks_put_rate(const memlord *lord, mli_out *o);
 /* Returns how many stacks could not be taken in full. */
@@ -89,19 +95,19 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e
 /* Returns the stack of a block. Requires, as the next two: the caller is inside, or holds the
    entry. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e);
-/* Removes a block from the table, and returns its stack: its row keeps its bytes. */
+/* Removes a block from the table, and returns its stack. The row keeps the bytes of the block. */
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e);
 /* Ends the stack of a block that ends. */
 MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo);
-/* Takes a block that is not in the table any more off its row. */
-MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes);
+/* Takes a block that is not in the table any more off its row; `frees`: it ends. */
+MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees);
 /* Gives back the room of a stack whose block was not opened. */
 MLI_PRIVATE void mli_stack_forget(memlord *lord);
 /* Keeps the stack of a block that is moved to a device and a row of the sites, or comes back. */
 MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint32_t dev,
                                          uint32_t site);
 
-/* Notes that the block with the stack just set is not new: it had `bytes`. */
+/* Notes that the block whose stack was just set is not new, and had `bytes` before. */
 MLI_PRIVATE void mli_stack_again(uint64_t bytes);
 
 /* Draws whether the alloc that this call records is picked. If so, finds its stack, and notes the

@@ -11,12 +11,12 @@
 #include "books/devices.h"
 #include "books/anomalies.h"
 
-MLI_PRIVATE void mli_cache_free(memlord *lord, mli_thread *t) {
+static void mli_cache_free(memlord *lord, mli_thread *t) {
     if (t->cache && t->cache != t->cache_inline)
         mli_own_free(lord, t->cache, (t->cache_mask + 1 + MLI_CACHE_PATH) * sizeof *t->cache);
 }
-/* Makes room for one more entry: empties the cache, twice as large if it can be. What was cached is
-   looked up again. */
+/* Makes room for one more entry: doubles the cache if it can, and empties it. Later calls look up
+   again what they need. */
 static MLI_COLD void mli_cache_grow(memlord *lord, mli_thread *t) {
     const size_t homes = t->cache_mask + 1;
     mli_cache_entry *more = NULL;
@@ -256,7 +256,7 @@ MLI_PRIVATE MLI_COLD const char *mli_tag_of_host(memlord *lord, const char *tag)
     mli_thread *t = mli_thread_get(lord);
     const char *kept = "";
     memlord_result r;
-    if (!t) return kept; /* inside the ledger's allocator: the alloc passes through */
+    if (!t) return kept; /* within the ledger's own allocator call the alloc passes through */
     r = mli_tag_kept(lord, t, tag, &kept);
     mli_thread_put(lord, t);
     if (r == MEMLORD_OK) return kept;
@@ -391,7 +391,7 @@ MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, con
     if (!lord) return &mli_no_site;
     t = mli_thread_get(lord);
     if (!t) return &mli_no_site;
-    mli_thread_put(lord, t); /* here already: the orphan record caches nothing */
+    mli_thread_put(lord, t); /* is put back here already, as the orphan record caches nothing */
     place.file = file ? file : "";
     place.function = function ? function : "";
     place.line = line;
@@ -402,7 +402,8 @@ MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, con
 MLI_API uint64_t memlord_mark(memlord *lord) {
     uint64_t born;
     if (!lord) return 0;
-    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* a requested report is of the old mark */
+    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* first, so that a requested report has the old
+                                                       mark */
     born = mli_u64_load(&lord->tags.birth_mark);
     while (MLI_BIRTH(born) < MLI_MARK_MAX)
         if (mli_u64_cas(&lord->tags.birth_mark, &born, born + mli_word2_of(0, 0, 1)))

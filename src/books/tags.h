@@ -11,7 +11,7 @@
 #include "books/threads.h"
 #include "books/sites.h"
 
-enum { /* the kinds of mli_cache_entry: what it finds, and by which key and salt */
+enum { /* the kinds of mli_cache_entry: the result of a look-up, and its key and salt */
     MLI_CACHE_SITE = MLI_BOOK_SITE, /* the cell of a site, by the site and the dev */
     MLI_CACHE_TAG = MLI_BOOK_TAG,   /* the cell of a tag, by the tag and the dev */
     MLI_CACHE_NAME,                 /* the kept copy of a host's tag, by the tag */
@@ -36,7 +36,6 @@ static MLI_HOT const mli_cache_entry *mli_cache_find(const mli_thread *t,
         if (MLI_LIKELY(memo->key == key && memo->salt == salt)) return memo;
     return NULL;
 }
-MLI_PRIVATE void mli_cache_free(memlord *lord, mli_thread *t);
 /* Caches a look-up, in place of the entry of its key. If all probes find other keys, it evicts the
    first. Requires: not inside, as the cache may grow. The orphan record caches nothing: its cells
    are used under a lock. */
@@ -103,10 +102,10 @@ MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_t
 
 /* Looks up the interposer: memlord_interposer. Requires: no lock is held. */
 MLI_PRIVATE MLI_COLD void mli_interposer_find(void);
-/* Begins a tag, or a scope, in the books of an interposer, too. Requires: no lock is held, here and
-   in mli_interposer_end. The acquire pairs with the release in mli_interposer_find. */
+/* Begins a tag, or a scope, in the books of an interposer, too. Requires, as mli_interposer_end: no
+   lock is held. The acquire pairs with the release in mli_interposer_find. */
 MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name);
-/* Ends the innermost tags, or scopes, there. */
+/* Ends the innermost tags, or scopes, in those books. */
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count);
 
 MLI_PRIVATE MLI_COLD void mli_tags_life(mli_life *life);

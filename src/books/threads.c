@@ -3,6 +3,8 @@
 #include "os/modules.h"
 #include "base/memory.h"
 
+#define MLI_SWEEP_MIN 16u /* records; the least that makes a sweep worth it */
+
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on) {
     (void)mli_u32_bits(&t->special, bit, on);
 }
@@ -50,6 +52,13 @@ MLI_PRIVATE MLI_COLD void mli_hook_set(memlord *lord, uint32_t bit, int on) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
+MLI_PRIVATE MLI_COLD void mli_special_set_all(memlord *lord, uint32_t bit, int on) {
+    mli_thread *t;
+    mli_lock_take(&mli_process.registry_lock);
+    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) mli_special_set(t, bit, on);
+    mli_lock_drop(&mli_process.registry_lock);
+}
+
 MLI_PRIVATE uint32_t mli_record_number(uint32_t id) { return id - MLI_THREAD_ID_FIRST + 1; }
 
 MLI_PRIVATE uint32_t mli_thread_count(memlord *lord) {
@@ -71,10 +80,15 @@ MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living) {
     lord->threads.sweep_at = at > MLI_SWEEP_MIN ? at : MLI_SWEEP_MIN;
 }
 
-MLI_PRIVATE void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
+/* Makes zeroed memory a thread record and adds it to the list. Requires: the caller holds the
+   registry lock. */
+static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     t->id = mli_u32_add(&lord->threads.next_id, 1);
     mli_u32_store(&t->special, mli_u32_load(&lord->threads.hooks));
+    t->stack_left = 0; /* the rate may have changed since the last owner */
+    t->stack_mean = 0;
+    t->taken_row = 0;
     t->lord = lord;
     t->own.id = t->id;
     t->own.home = t;
@@ -102,8 +116,8 @@ static mli_thread *mli_thread_spare(memlord *lord) {
     return t;
 }
 
-/* Gives the calling thread a record: a free one, else a new one. NULL: no memory. It raises the
-   alert when so many records are in use that dead owners should be swept. */
+/* Gives the calling thread a record: a free one, else a new one. NULL: no memory. Raises the alert
+   when the number of records in use makes a sweep for dead owners worthwhile. */
 static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
     mli_thread *t, *fresh = NULL;
     for (;;) {
@@ -157,9 +171,9 @@ static MLI_COLD int mli_process_started(void) {
     return mli_u32_load_acquire(&mli_process.started) == MLI_START_DONE;
 }
 /* Gets the calling thread's number and sets its exit hook, once. 0: the thread gets no record. Then
-   its exit hook has run, or no hook can be set (yet), or it belongs to another process: a child of
-   vfork shares this memory and this thread-local storage, and its kernel reports all threads here
-   as ended. */
+   the exit hook of the thread has run, or no hook can be set (yet), or the thread belongs to
+   another process. A child of vfork is such a process: it shares this memory and this thread-local
+   storage, and the kernel tells it that all threads here have ended. */
 static MLI_COLD int mli_thread_ready(void) {
     if (mli_self.exited || mli_pid() != mli_u64_load(&mli_process.pid) || !mli_process_started() ||
         !mli_u32_load_acquire(&mli_process.exit_key_ready))
@@ -251,7 +265,8 @@ MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t
     if (!MLI_THREADLESS) mli_stay_loaded(); /* while no other thread waits for this helper */
     if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY))
         return seen == MLI_HELPER_FAILED ? -1 : 0;
-    /* seq_cst, as the exchange that withdraws the wish: one of the two threads sees the other */
+    /* seq_cst, as is the exchange that withdraws the wish, so that one of the two threads sees the
+       other */
     if (mli_u32_add(wish, 0) == none) {
         mli_u32_store_release(&h->state, MLI_HELPER_NONE);
         return 0;

@@ -18,19 +18,20 @@
 #define MLI_TICKETS_MAX 8        /* tickets that the allocs of a thread come off */
 #define MLI_TAG_DEPTH_MAX 64
 
-enum { /* mli_thread.special: what the thread's calls have to do besides. calls/fast serves the bits
-          of MLI_SPECIAL_SERVED; any other bit sends a call to the general path. */
+enum { /* mli_thread.special: the further work of the thread's calls. calls/fast serves the bits of
+          MLI_SPECIAL_SERVED; any other bit sends a call to the general path. */
     MLI_SPECIAL_TAG = 1,         /* it has a tag */
     MLI_SPECIAL_ORPHAN = 2,      /* it is the orphan record: its cells are locked */
     MLI_SPECIAL_SITES = 4,       /* the ledger counts sites */
     MLI_SPECIAL_TRACE = 8,       /* the ledger logs every call */
-    MLI_SPECIAL_NO_BARRIER = 16, /* no mli_barrier_all: it enters by an exchange. It is
+    MLI_SPECIAL_NO_BARRIER = 16, /* the system has no barrier, so the thread enters by an exchange;
                                     never cleared */
     MLI_SPECIAL_TICKET = 32,     /* it has tickets to draw its allocs from */
-    MLI_SPECIAL_SCOPE = 64,      /* it is in a scope or on a stream, or was: an alloc outside
-                                    clears it */
+    MLI_SPECIAL_SCOPE = 64,      /* it is or was in a scope or on a stream; an alloc outside of both
+                                    clears the bit */
     MLI_SPECIAL_ACCOUNT = 128,   /* its blocks are charged to an account */
     MLI_SPECIAL_STACKS = 256,    /* its allocs may be sampled: see mli_stack_passes */
+    MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: its next alloc draws again */
     MLI_SPECIAL_CONTEXT = MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE |
                           MLI_SPECIAL_ACCOUNT, /* what its context asks for */
     MLI_SPECIAL_SERVED =
@@ -45,32 +46,34 @@ typedef struct mli_cache_entry {
     uint32_t salt;   /* the kind of entry, and the rest of the key */
 } mli_cache_entry;
 #define MLI_CACHE_MIN 32   /* homes of the first cache, which lies in the thread record */
-#define MLI_CACHE_PATH 8   /* entries probed before one is evicted */
+#define MLI_CACHE_PATH 8   /* how many entries a look-up reads before it evicts one */
 
-/* A context: what a thread's calls go by besides their arguments. A thread has one of its own, and
-   memlord_context_swap exchanges contexts between threads and the host's fibres. What stays where it
-   is while they are exchanged is here. A ticket belongs to the context that reserved or adopted it,
-   and knows it by its address. */
+/* A context: the state, besides their arguments, that the calls of a thread depend on. A thread has
+   one of its own, and memlord_context_swap exchanges contexts between threads and the host's
+   fibres. This struct has the members that keep their place while contexts are exchanged. A ticket
+   belongs to the context that reserved or adopted it, and names that context by its address. */
 typedef struct mli_context {
     struct mli_span *spans; /* its first span, which it uses again; NULL: none yet */
     mli_ptr thread;         /* mli_thread *: the thread in it; NULL: none */
     struct mli_thread *home; /* the thread whose own context it is; NULL: it is a fibre's */
-    uint32_t id;            /* another one for each: see memlord_guard */
+    uint32_t id;            /* differs for each context: see memlord_guard */
     memlord_ticket tickets[MLI_TICKETS_MAX];
     const char *tags[MLI_TAG_DEPTH_MAX]; /* the tags around the innermost */
 } mli_context;
 
-/* What calls read of a context: a thread has that of the context it is in by value. */
+/* The part of a context that calls read. A thread record has the part of its present context by
+   value. */
 typedef struct mli_current {
     const char *tag;                 /* the innermost tag, a kept name; NULL: none */
-    struct mli_span *span;           /* of the innermost scope; NULL: it is in none */
+    struct mli_span *span;           /* the span of the innermost scope; NULL: there is none */
     uint64_t stream;                 /* of its allocs; 0: none */
     uint64_t birth_mark, birth_bits; /* tags.birth_mark, and the birth bits of this scope and
                                         stream for it; birth_bits 0: not looked up */
-    memlord_account account;         /* that its blocks are charged to; 0: none */
+    memlord_account account;         /* the account that its blocks are charged to; 0: none */
     memlord_device account_device;   /* of that account */
     uint32_t tag_depth;
-    uint32_t open_tickets; /* in `tickets`; other threads may have closed or adopted some */
+    uint32_t open_tickets; /* the number of `tickets`; other threads may have closed or adopted some
+                              of them */
     mli_context *context;
 } mli_current;
 
@@ -78,7 +81,7 @@ typedef struct mli_current {
 typedef struct mli_thread {
     mli_ptr inside;         /* the shard it is inside; NULL: none. See books/map */
     uint32_t id;            /* 3, 4, 5 ...: the state of the shards it owns */
-    mli_u32 special;        /* MLI_SPECIAL_...: what a call has to do besides */
+    mli_u32 special;        /* MLI_SPECIAL_...: the further work of a call */
     mli_u32 by_exchange;    /* 1: it has seen MLI_SPECIAL_NO_BARRIER, and enters by an exchange */
     mli_current now;        /* the context it is in */
     mli_cache_entry *cache; /* the cache: open addressing; the last entry stays vacant */
@@ -89,17 +92,22 @@ typedef struct mli_thread {
     struct {
         mli_ptr *at;
         size_t cap;
-    } own_chunks[MLI_BOOKS];         /* the same for the thread itself: no acquire, no header */
+    } own_chunks[MLI_BOOKS];         /* the chunks for the thread itself, which reads them without
+                                        an acquire and a header */
     mli_ptr next;                    /* all records of the ledger; push only */
     mli_u64 owner;                   /* its thread's number; 0: free, or the orphan record */
     struct mli_subbuf *subbuf;       /* the sub-buffer it writes events to; NULL: none yet */
     struct memlord *lord;
-    mli_u64 detached, detached_bytes; /* blocks that its reallocs took off the map, less those put
-                                         back; their bytes; modulo 2^64. See mli_detached_count */
+    mli_u64 detached, detached_bytes; /* how many blocks its reallocs took off the map, less those
+                                         put back, and their bytes; modulo 2^64. See
+                                         mli_detached_count */
     uint32_t other_dev;      /* a device that this call or an earlier one took bytes from, until
                                 mli_call_end has looked at it; 0: none */
     int64_t stack_left;      /* bytes until its next sample; at most 0: the alloc is picked */
-    uint64_t stack_random;   /* 0: stack_left is not drawn yet */
+    uint64_t stack_random;   /* 0: it has not drawn yet */
+    uint64_t stack_mean;     /* that stack_left was drawn by; 0: to be drawn */
+    uint64_t taken_key;      /* of its last block with a stack */
+    uint32_t taken_row, taken_type; /* taken_row 0: it has ended, or there was none */
     mli_context own;         /* its own context */
     mli_cache_entry cache_inline[MLI_CACHE_MIN + MLI_CACHE_PATH];
 } mli_thread;
@@ -123,14 +131,14 @@ enum {                        /* memlord.threads.alert: work for the end of a ca
     MLI_ALERT_DROPS = 2,   /* there are fences to drop */
     MLI_ALERT_WAITER = 4,  /* a thread waits for a free */
     MLI_ALERT_POLLER = 8,  /* a device is new, and all devices are to have pollers */
-    MLI_ALERT_EVENTS = 16, /* the ledger records events; the end of a call need not do more */
+    MLI_ALERT_EVENTS = 16, /* the ledger records events; the end of a call has no work for this
+                              bit */
     MLI_ALERT_SAVE = 32,   /* a report was requested */
     MLI_ALERT_PENDS = 64,  /* shifted by a device type: fences of that type are queued */
     MLI_ALERT_BANDS = 64 << MEMLORD_DEVICE_TYPE_COUNT /* a count, not a bit: one for each
                                                          near_threshold and check_requested */
 };
 #define MLI_ALERT_PENDS_ALL (MLI_ALERT_BANDS - MLI_ALERT_PENDS)
-#define MLI_SWEEP_MIN 16u /* records; the least that makes a sweep worth it */
 
 enum { /* memlord.threads.hooks: the bits that every thread has in `special` */
     MLI_HOOK_SITES = MLI_SPECIAL_SITES,
@@ -158,9 +166,9 @@ static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
 MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);
 
 /* Makes a thread enter by an exchange from its first call on, if the system has no barrier. Calls
-   on the orphan record always do: several threads share it, so what one has seen holds for no
-   other. Requires: the registry lock; no other thread uses the record, but for the orphan's. The
-   exchange and the load are seq_cst: see mli_barrier_threads. */
+   on the orphan record always do: several threads share it, and one thread's knowledge of the bit
+   does not hold for the others. Requires: the registry lock; no other thread uses the record, but
+   for the orphan's. The exchange and the load are seq_cst: see mli_barrier_threads. */
 MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
 
 /* Returns the record of the thread with a number; NULL: it has none. Requires: the number is not 0;
@@ -188,7 +196,7 @@ static MLI_HOT uint32_t mli_dev_alerts(const memlord *lord, uint32_t alert, uint
 MLI_PRIVATE MLI_COLD void mli_dev_alerts_set(memlord *lord, uint32_t dev, int type);
 /* Adds to the number of flags near_threshold and check_requested that are set. */
 MLI_PRIVATE void mli_alert_bands_add(memlord *lord, uint32_t by);
-/* Sets that number. Requires: no other thread changes the mask. */
+/* Sets the number of these flags. Requires: no other thread changes the mask. */
 MLI_PRIVATE MLI_COLD void mli_alert_bands_set(memlord *lord, uint32_t n);
 /* Orders what the thread has stored before it against what it reads after it: seq_cst. */
 MLI_PRIVATE void mli_alert_barrier(memlord *lord);
@@ -200,6 +208,8 @@ static MLI_HOT uint32_t mli_hook_on(const memlord *lord, uint32_t bits) {
 /* Sets or clears a MLI_HOOK_... bit of the ledger and of all its threads. Takes the registry lock,
    so that no thread registers meanwhile. */
 MLI_PRIVATE MLI_COLD void mli_hook_set(memlord *lord, uint32_t bit, int on);
+/* Sets or clears a MLI_SPECIAL_... bit of all its threads, but not of those that register later. */
+MLI_PRIVATE MLI_COLD void mli_special_set_all(memlord *lord, uint32_t bit, int on);
 
 /* Returns the number of a thread record in reports, by its id; that of the orphan record is 1. */
 MLI_PRIVATE uint32_t mli_record_number(uint32_t id);
@@ -212,8 +222,8 @@ MLI_PRIVATE uint32_t mli_thread_count(memlord *lord);
 MLI_PRIVATE void mli_threads_allow(memlord *lord, uint32_t threads);
 MLI_PRIVATE uint32_t mli_threads_allowed(const memlord *lord);
 
-/* 1: there are so many records that a sweep for dead owners is worth it, or one died for sure.
-   Requires, as the next: the registry lock. */
+/* Returns 1 if the number of records makes a sweep for dead owners worthwhile, or an owner is known
+   to have died. Requires, as the next one: the registry lock. */
 MLI_PRIVATE MLI_COLD int mli_threads_sweep_due(memlord *lord);
 /* Ends a sweep that has found `living` owners: the next one is due at twice as many records. */
 MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living);
@@ -223,12 +233,8 @@ MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver);
 /* Writes the last report of a ledger, if it was to save any. */
 MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord);
 
-/* Makes zeroed memory a thread record and adds it to the list. Requires: the caller holds the
-   registry lock. */
-MLI_PRIVATE void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner);
-
 /* Sets the exit hook of the calling thread, with its number as the argument. Once the key is
-   deleted its number may be that of another library's key. The add and the load are seq_cst: see
+   deleted, another library may get a key of the same number. The add and the load are seq_cst: see
    mli_process_end. */
 MLI_PRIVATE void mli_thread_hook(uint64_t number);
 
@@ -251,8 +257,8 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, me
    that is never destroyed. Requires: no lock held. */
 MLI_PRIVATE MLI_COLD void mli_stay_loaded(void);
 
-/* Starts a helper that has no thread, unless *wish says `none` by now: it is not wanted any more.
-   0: it runs, another thread starts or stops it, or it is not wanted. 1: no thread could be
+/* Starts a helper that has no thread, unless *wish is `none` by now, because it is no longer
+   wanted. 0: it runs, another thread starts or stops it, or it is not wanted. 1: no thread could be
    started, and its state is now `failed`. -1: its state was MLI_HELPER_FAILED before. */
 MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t none,
                                           uint32_t failed, void (*run)(void *), void *user);
@@ -269,10 +275,10 @@ MLI_PRIVATE int mli_polling_enabled(memlord *lord);
 
 /* Makes the orphan record of a new ledger; 0: no memory. */
 MLI_PRIVATE MLI_COLD int mli_orphan_new(memlord *lord);
-/* Starts it. Requires: the registry lock. */
+/* Starts the orphan record. Requires: the registry lock. */
 MLI_PRIVATE MLI_COLD void mli_orphan_start(memlord *lord);
 #if !MLI_WINDOWS /* it has no fork */
-/* Takes or drops its lock for a fork. */
+/* Takes or drops the orphan lock for a fork. */
 MLI_PRIVATE MLI_COLD void mli_orphan_lock_set(memlord *lord, int take);
 #endif
 

@@ -20,15 +20,15 @@
 #include "calls/record.h"
 
 enum { /* memlord_realloc_token.state */
-    MLI_TOKEN_USED,   /* also a token of zeros: to end it is an error */
+    MLI_TOKEN_USED,   /* is also a token of zeros, whose end is an error */
     MLI_TOKEN_NEW,    /* there was no old storage, or no live one */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
-    MLI_TOKEN_PASSED, /* begun within the ledger's own allocator call */
+    MLI_TOKEN_PASSED, /* the call began within the ledger's own allocator call */
     MLI_TOKEN_FREED,  /* free_begin freed the block, as it had recorded uses */
-    MLI_TOKEN_OF_FREE = 8 /* a bit in addition to one of these: free_begin made the token */
+    MLI_TOKEN_OF_FREE = 8 /* a bit beside the kind: free_begin made the token */
 };
 
-/* Keep the stack of a detached block in its token, and read it there. */
+/* The first keeps the stack of a detached block in its token. The second reads it there. */
 static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pick) {
     memcpy(&token->word[3], &pick->scale, sizeof pick->scale);
     token->word[4] = pick->row;
@@ -37,13 +37,15 @@ static mli_pick mli_token_stack(const memlord_realloc_token *token) {
     mli_pick pick = mli_pick_none;
     memcpy(&pick.scale, &token->word[3], sizeof pick.scale);
     pick.row = (uint32_t)token->word[4];
+    pick.key = token->storage;
+    pick.type = (uint32_t)token->device.type;
     return pick;
 }
 
 /* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] is the
    entry's word1, word[1] its word2, word[2] the generation of the ledger; word[3] and word[4] are
-   its stack. `verb` begins the line of MEMLORD_DEBUG; with NULL the end of the realloc logs both
-   storages, and its event has the site. */
+   its stack. `verb` begins the line of MEMLORD_DEBUG; if `verb` is NULL, the end of the realloc
+   logs both storages and records the event with its site. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const char *verb, const memlord_site *site) {
@@ -84,7 +86,7 @@ static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, const mli_call *call,
                                            const memlord_block *block, uint64_t storage,
                                            const memlord_site *site) {
     const uint64_t had = MLI_BYTES(old->word1);
-    mli_pick_off(lord, pick, had);
+    mli_pick_off(lord, pick, had, 0);
     if (storage)
         mli_stack_pick(lord, call->t, call->dev, block->bytes, site);
     else
@@ -151,7 +153,7 @@ static MLI_COLD memlord_result mli_block_check_n(const memlord_block *blocks, si
     return r;
 }
 
-/* Counts and logs the refusal of n blocks, for the first that is at fault. */
+/* Counts and logs the refusal of n blocks by the first block that is at fault. */
 static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_result r,
                                             const memlord_block *blocks, size_t n, int opens,
                                             const memlord_site *site) {
@@ -176,8 +178,8 @@ typedef struct mli_hold {
     int did;
 } mli_hold;
 
-/* Takes all the memory that recording n blocks needs, and makes their devices known. *held: the
-   blocks that hold some. */
+/* Takes all the memory that recording n blocks needs, and makes their devices known. *held gets the
+   number of blocks that hold memory. */
 static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
                                           const memlord_block *blocks, size_t n, int how,
                                           const memlord_site *site, mli_hold *hold, size_t *held) {
@@ -204,8 +206,8 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
 }
 
 /* Gives back the references and the empty blocks that a call with n blocks holds, the last first.
-   By now such a reference may be the last one of its block. Then its end runs fences of the host.
-   */
+   Such a reference may by now be the last of its block: then the end of the block asks fences of
+   the host. */
 static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
                                   const mli_hold *hold, size_t n) {
     MLI_REQUIRE(mli_none_held());
@@ -243,9 +245,9 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
     return held;
 }
 
-/* Records one of n blocks. It needs memory only for a block that replaces another: if it is charged
-   to an account, or if another thread has ended that one since mli_hold_n. Without that memory it
-   counts as dropped. */
+/* Records one of n blocks. It needs memory only for a block that replaces another: if the new block
+   is charged to an account, or if another thread has ended the old one since mli_hold_n. Without
+   that memory it counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
                                   const mli_hold *hold, const memlord_site *site,
                                   mli_debug_note *note) {
@@ -275,8 +277,8 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     if (call.draw.phys) mli_ticket_draw_end(lord, t, &call.draw, did == MLI_DID_OPEN);
 }
 
-/* Counts all n blocks as dropped. If a key is live all the same, its free will find that block: one
-   expected free of a dropped alloc is then taken off again. */
+/* Counts all n blocks as dropped. If the map has a live block under one of their keys, the free of
+   that key finds the live block. One expected free of a dropped alloc is then taken off again. */
 static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n, int how,
                                 memlord_result r) {
     memlord_block_info live;
@@ -423,7 +425,7 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
             note.bytes += MLI_BYTES(gone.word1);
         } else if (one == MEMLORD_E_UNKNOWN) {
             note.unknown++;
-            mli_self.note.unknown = 0; /* the debug line of a later call must not count it */
+            mli_self.note.unknown = 0; /* else the debug line of a later call would count it */
         }
     }
     if (tells) mli_log_call_n(lord, "[free_n] ", blocks, n, &note, site);
@@ -628,7 +630,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     } else {
         if (mli_refs_of(e.word1, e.word2) > 1) mli_shared_free(lord, &e);
         pick = mli_token_stack(token);
-        mli_pick_off(lord, &pick, MLI_BYTES(e.word1));
+        mli_pick_off(lord, &pick, MLI_BYTES(e.word1), 1);
         mli_entry_abandon(lord, t, &e);
         mli_count_site_free(lord, t, dev, site, MLI_BYTES(e.word1));
     }

@@ -47,7 +47,8 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
 }
 
 /* Takes a fence off its pending block, if it still has one, and ends the block with its last fence.
-   *of is the block's entry; its key is 0 if there is none. Returns 1 if it ended the block. */
+   *of gets the block's entry, with key 0 if the fence has no block. Returns 1 if it ended the
+   block. */
 static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, mli_entry *of) {
     mli_probe probe;
     mli_side_record *side =
@@ -71,7 +72,7 @@ static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, m
     return 1;
 }
 
-/* Counts a failed fence. `of`: its block; key 0: it has none any more. */
+/* Counts a failed fence. `of` is the entry of its block, with key 0 if it has none any more. */
 static MLI_COLD void mli_fence_failed(memlord *lord, uint32_t dev, const mli_entry *of) {
     mli_stat_add(lord, dev, MLI_STAT_fence_failures, 1);
     mli_site_given(NULL);
@@ -155,8 +156,8 @@ static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
 }
 
 /* Claims the next fence that a poll has to ask: a fence never asked before, as it may record its
-   event when first asked, or the first of a queue that this poll (`round`) has not asked. NULL:
-   there is none left. */
+   event when first asked, or the first fence of a queue that this poll (`round`) has not asked.
+   NULL: none is left. */
 static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
                                        uint64_t round) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
@@ -192,8 +193,8 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
     return credited;
 }
 
-/* Returns the queue of a type that is due for the longest time. NULL: none is due, and p->due and
-   p->late are set to when the next one will be. */
+/* Returns the queue of a type that has been due for the longest time. NULL: none is due, and p->due
+   and p->late get the call and the time at which the next one is. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;
@@ -216,7 +217,8 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
 
 /* Asks fences of a device type at the end of an alloc or a free: a few of one queue that is due.
    Most calls only count themselves: the queue is looked for when p->due or, once in MLI_REST_LOOK
-   calls, p->late has come. Only tries the lock, so that no call waits for another that asks. */
+   calls, p->late has come. If another thread has the lock, does nothing, so that no call waits for
+   one that asks. */
 static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     mli_pending_queues *p = mli_pends_of(lord, type);
     uint32_t most = MLI_FENCES_PER_ALLOC, call = mli_u32_load(&p->calls) + 1;

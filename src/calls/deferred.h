@@ -14,10 +14,10 @@
 #include "books/fences.h"
 
 /* A block is pending while its side record has a serial. A fence that is done ends its block, and
-   that ends with mli_call_end like any call. The slow function of mli_call_end asks the fences that
-   are due (mli_fences_poll_due), which may end blocks in turn. Two things bound this circle: a
-   block ended by a fence passes asks = 0 to mli_call_end, so no queue is asked; and a thread inside
-   a fence asks no further ones (mli_fence_is_running). */
+   the end of the block runs mli_call_end like any call. The slow function of mli_call_end asks the
+   fences that are due (mli_fences_poll_due), which may end blocks in turn. Two things bound this
+   circle: a block ended by a fence passes asks = 0 to mli_call_end, so no queue is asked; and a
+   thread inside a fence asks no further ones (mli_fence_is_running). */
 
 /* Ends a call that counted on a device: does what `alert` asks for there. `asks`: it may ask
    fences. Ignores MLI_ALERT_EVENTS: the call has recorded its events. A thread without the system's
@@ -37,7 +37,8 @@ enum { /* why a fence is attached */
 
 /* Records a fence on a live block. It takes the place of an earlier fence of the same queue. Unless
    `why` is a use, also makes the block pending: *gone is its entry, *chain its fences, to be asked
-   next. f NULL: the block has only the uses recorded before. After an error the caller keeps f. */
+   next. With f NULL the block waits only for the uses recorded before. After an error the caller
+   keeps f. */
 MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_device d,
                                             uint64_t key, mli_fence_record *f, int why,
                                             mli_entry *gone, mli_fence_record **chain);

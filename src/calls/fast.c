@@ -61,8 +61,8 @@ static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
 
 /* Notes where memlord_alloc was called, before it calls a function that may take a stack. From -O2
    on these calls are jumps, which leave no frame; at -O1 a stack that is not unwound then has no
-   frame at all. In optimized code the note would save registers on the way to sites and tags. On z
-   the fifth argument lies in a register that the callee preserves, so no such call is a jump. */
+   frame at all. In optimized code the note would make the way to sites and tags save registers. On
+   z the fifth argument lies in a register that the callee preserves, so no such call is a jump. */
 #if (defined(__OPTIMIZE__) && !defined(__s390x__)) || !defined(__GNUC__)
 #define MLI_NOTE_ENTRY() (void)0
 #else

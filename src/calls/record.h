@@ -26,8 +26,8 @@ typedef struct mli_call {
 } mli_call;
 
 /* Begins a call at `site` that records a block: checks its arguments, makes its device known, and
-   gets the thread record. call->t NULL: the caller returns the result; OK from within the ledger's own
-   allocator call, which passes through. */
+   gets the thread record. If call->t is NULL, the caller returns the result, which is OK within the
+   ledger's own allocator call: that passes through. */
 static MLI_HOT memlord_result mli_call_begin(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_site *site,
                                              mli_call *call) {
@@ -61,8 +61,8 @@ static MLI_HOT memlord_result mli_call_finish(memlord *lord, mli_call *call, mem
     return r;
 }
 
-/* Settles what a host says of an alloc on a device. Keeps the tag; without memory for it the alloc
-   has none. Sets a ticket and an account to 0 that are not open there. Returns 0 if it had to. */
+/* Checks the options of an alloc on a device. Keeps the tag; without memory for it the alloc has
+   none. Sets the ticket or the account to 0 if it is not open there, and then returns 0. */
 MLI_PRIVATE MLI_COLD int mli_opts_settle(memlord *lord, memlord_device device,
                                          const memlord_alloc_opts *given, memlord_alloc_opts *out);
 /* Counts and logs an alloc at `site` that named a ticket or an account that is not open. */
@@ -74,7 +74,7 @@ MLI_PRIVATE MLI_COLD void mli_opts_refuse(memlord *lord, int refuser, memlord_de
 MLI_PRIVATE memlord_result mli_alloc_general(memlord *lord, memlord_device device, uint64_t storage,
                                              uint64_t bytes, const memlord_alloc_opts *opts,
                                              int how);
-/* The same for an alloc of which only its site is known. */
+/* Records an alloc of which only the site is given. */
 MLI_PRIVATE memlord_result mli_alloc_at(memlord *lord, memlord_device device, uint64_t storage,
                                         uint64_t bytes, const memlord_site *site, int how);
 

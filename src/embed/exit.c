@@ -12,8 +12,8 @@
 /* Frees the records of a thread, at most one in each ledger. This is the exit hook. Its argument is
    the thread's number, as thread-local storage may be gone by then: MinGW emulates it and frees it
    earlier. Where that storage is still there, `exited` keeps later calls of the thread from getting
-   a record. Signals are blocked meanwhile: the handler of an interposer writes a report if the host
-   is in no call, which is so here. */
+   a record. Signals are blocked meanwhile: the signal handler of an interposer writes a report
+   while the host is in no call of MemLord, and would do so here. */
 static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     memlord *lord;
     mli_thread *t;
@@ -22,7 +22,7 @@ static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     (void)sigfillset(&every);
     (void)pthread_sigmask(SIG_SETMASK, &every, &before);
 #endif
-    if (!number) return; /* Windows: the thread did not set the hook */
+    if (MLI_WINDOWS && !number) return; /* the thread did not set the hook */
     mli_lock_take(&mli_process.registry_lock);
     MLI_LEDGERS_EACH(lord) {
         t = mli_thread_of(lord, (uint64_t)(uintptr_t)number);
@@ -63,13 +63,13 @@ static MLI_COLD void mli_fork_locks(int take) {
 }
 
 /* Stops every ledger between two calls before a fork. The child has only the forking thread: no
-   other thread may then hold a lock there, or have changed half a table. */
+   other thread may hold a lock at the fork, or be in the middle of a change. */
 static MLI_COLD void mli_fork_before(void) {
     mli_lock_take(&mli_process.registry_lock);
     mli_orphans_lock(1);
     mli_lock_take(&mli_process.cold_lock);
     mli_fork_locks(1);
-    mli_words_lock(1); /* last: all of the above reads and writes words */
+    mli_words_lock(1); /* last, because all of the above reads and writes words */
 }
 /* Lets the ledgers go on after a fork, in the parent and, at the end of its hook, in the child. */
 static MLI_COLD void mli_fork_parent(void) {
@@ -81,11 +81,11 @@ static MLI_COLD void mli_fork_parent(void) {
 }
 
 /* Makes the ledgers usable in a forked child. This thread keeps its records, under its new number.
-   All other records become free, with their counts and shards, but the orphan record. */
+   All other records except the orphan record become free, and keep their counts and shards. */
 static MLI_COLD void mli_fork_child(void) {
     memlord *lord;
     mli_thread *t;
-    mli_words_lock(0); /* first: the rest reads and writes words */
+    mli_words_lock(0); /* first, because the rest reads and writes words */
     uint64_t number = mli_self.number ? mli_thread_number() : 0; /* changed by the fork */
     mli_self.is_helper = 0;
     mli_u64_store(&mli_process.pid, mli_pid());
@@ -123,10 +123,11 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void) {
 
 #if !MLI_WINDOWS
 /* Deletes the exit key, so that no thread that ends runs a hook of a library that was closed. glibc
-   removes the fork handlers itself. This runs after the library's other destructors, as 101 is the
-   first priority that a host may use. It also runs at the end of the process: threads may go on
-   there, and those without a hook share the orphan record from here on. The exchange and the add
-   are seq_cst: of this thread and one that sets its hook, one sees the other. */
+   itself removes the fork handlers of a closed library. This runs after the library's other
+   destructors, as 101 is the first priority that a host may use. It also runs at the end of the
+   process: threads may go on there, and from here on a thread without a hook shares the orphan
+   record. The exchange and the add are seq_cst, so that of this thread and a thread that sets its
+   hook one sees the other. */
 __attribute__((destructor(101))) static void mli_process_end(void) {
     if (mli_u32_exchange(&mli_process.exit_key_ready, 0) &&
         !mli_u32_add(&mli_process.exit_key_users, 0))

@@ -1,5 +1,6 @@
-/* Logs what a ledger that ends still has: the live bytes of each device, and where most come from.
-   Owns no state. Uses services/stats and the walks of books/listing. Locks: none of its own. */
+/* Logs what a ledger that ends still has: the live bytes of each device, and the sites and tags
+   that most of them come from. Owns no state. Uses services/stats and the walks of books/listing.
+   Locks: none of its own. */
 #ifndef MLI_EMBED_LEAKS_H
 #define MLI_EMBED_LEAKS_H
 #include "api/api.h"

@@ -54,8 +54,8 @@ static MLI_COLD void mli_ledger_register(memlord *lord) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
-/* Takes a ledger off the registry. Waits first while another thread saves it at the end of the
-   program. */
+/* Takes a ledger off the registry. First waits while another thread saves the ledger at the end of
+   the program. */
 static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     unsigned spins = 0;
     mli_lock_take(&mli_process.registry_lock);
@@ -92,7 +92,8 @@ static MLI_COLD void mli_process_start(void) {
     mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* see mli_process_started */
 }
 
-/* Tells the logger of a description why it is refused: there is no ledger to log. */
+/* Tells the logger of a description why the description is refused. No ledger exists yet that could
+   log it. */
 static MLI_COLD memlord_result mli_desc_refuse(const memlord_desc *desc, const char *why) {
     if (desc->logger.fn) desc->logger.fn(desc->logger.user, MEMLORD_LOG_ERROR, why);
     return MEMLORD_E_INVALID;
@@ -117,7 +118,8 @@ static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, memlord
     if (r) return r;
     allocator = desc->allocator;
     if (!allocator.alloc) memlord_os_allocator(&allocator);
-    if (MLI_WINDOWS) mli_stay_loaded(); /* it cannot take back the hooks of threads */
+    if (MLI_WINDOWS) mli_stay_loaded(); /* a close of the library cannot take back the exit hooks of
+                                           threads */
     *out = mli_ledger_alloc(desc, &allocator);
     if (!*out) return MEMLORD_E_NOMEM;
     mli_ledger_register(*out);
@@ -138,8 +140,8 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
 
 MLI_API uint64_t memlord_generation(memlord *lord) { return lord ? lord->generation : 0; }
 
-/* The acquire pairs with the add in mli_ledger_unregister, which is seq_cst. A ledger that ends
-   after it makes the next call look again. */
+/* The acquire pairs with the seq_cst add in mli_ledger_unregister. If a ledger ends later, the next
+   call looks again. */
 MLI_API memlord *memlord_find(uint64_t generation) {
     const uint64_t ended = mli_u64_load_acquire(&mli_process.ended);
     memlord *lord;
@@ -156,8 +158,8 @@ MLI_API memlord *memlord_find(uint64_t generation) {
     return mli_self.found = lord;
 }
 
-/* The order matters: stops the helpers, writes the last report, verifies, logs leaks, drops fences,
-   and then takes the ledger off the registry. */
+/* The order matters: memlord_destroy stops the helpers, writes the last report, verifies, logs
+   leaks, drops fences, and then takes the ledger off the registry. */
 MLI_API void memlord_destroy(memlord *lord) {
     if (!lord || lord == mli_ptr_load(&mli_process.global)) return;
     mli_lives_stop(lord);
@@ -170,10 +172,10 @@ MLI_API void memlord_destroy(memlord *lord) {
     mli_ledger_delete(lord);
 }
 
-/* Makes the global ledger unless there is one: *made is 1, or 0. Returns it; NULL: r says why. One
-   is made in full before it is claimed, as its own calls may come back here from within malloc. It
-   is claimed before the process starts, so that calls from within that find it, and after the
-   process is claimed, so that other threads wait for that. */
+/* Returns the global ledger, and makes it unless it exists; *made says which. NULL: r says why. The
+   ledger is made in full before it is claimed, as its own calls may come back here from within
+   malloc. It is claimed after the process is claimed, so that other threads wait, and before the
+   process starts, so that calls from within the start find it. */
 static MLI_COLD memlord *mli_global_make(const memlord_desc *desc, int *made, memlord_result *r) {
     mli_ptr *global = &mli_process.global;
     memlord *fresh, *lord;
@@ -223,7 +225,8 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
     if (!made) {
         if (mli_log_hears(lord, MEMLORD_LOG_ERROR))
             mli_log(lord, MEMLORD_LOG_ERROR, late);
-        else if (own.logger.fn) /* the ledger in use is silent: or nothing would tell the host */
+        else if (own.logger.fn) /* the ledger in use has no logger: without this the host would
+                                   learn nothing */
             own.logger.fn(own.logger.user, MEMLORD_LOG_ERROR, late);
         return MEMLORD_E_STATE;
     }

@@ -21,8 +21,8 @@ MLI_PRIVATE MLI_COLD void mli_lives_stop(memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_lives_free(memlord *lord);
 
 #if !MLI_WINDOWS /* it has no fork */
-/* Takes or drops for a fork the locks inside the cold lock, each of all ledgers before the next.
-   Under the cold lock no device and its lock is new meanwhile. */
+/* Takes or drops for a fork the locks inside the cold lock, one lock of all ledgers before the
+   next. Under the cold lock no device is added meanwhile, so no lock is new. */
 MLI_PRIVATE MLI_COLD void mli_lives_lock(int take);
 /* Mends the states of a ledger in a forked child. */
 MLI_PRIVATE MLI_COLD void mli_lives_forked(memlord *lord);

@@ -30,8 +30,8 @@ static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_devic
 /* -- the functions that hooks put in place of the host's --
    A block's key is its address. A function in a table calls those of one host only. */
 
-/* Returns 1 if a block may be on the books. Where not every function records, those that are not
-   are no anomaly. */
+/* Returns 1 if a block may be on the books. If not every function of the table records, a block
+   that is not on the books is no anomaly. */
 static int mli_hooked_has(const mli_hooked *h, memlord *lord, const void *ptr) {
     memlord_block_info info;
     return ptr && ((mli_u32_load(&h->which) & MLI_HOOK_COMPLETE) ||
@@ -89,7 +89,7 @@ static MLI_NOINLINE void *mli_hooked_aligned(const mli_hooked *h, size_t alignme
                             caller);
 }
 
-/* Defines the functions of a place. */
+/* Defines the functions for one place of a table. */
 #define MLI_HOOK_FUNCTIONS(n)                                                                      \
     static void *mli_hook_malloc_##n(size_t size) {                                                \
         return mli_hooked_malloc(&mli_process.hooked[n], size, MLI_RETURN_ADDRESS());              \
@@ -152,8 +152,8 @@ static mli_hooked *mli_hooked_of(const memlord_hooks *table) {
     while (h < mli_process.hooked + MLI_HOOKED && h->table != table) h++;
     return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
 }
-/* Returns the place for a host's functions: one that is theirs and has no table now, else the first
-   that was never used; NULL: none is left. */
+/* Returns the place for a host's functions: a place that was theirs and has no table now, else the
+   first that was never used; NULL: none is left. */
 static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_hooked *h = mli_process.hooked;
@@ -253,7 +253,7 @@ MLI_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int prot, 
                                 int fd, int64_t offset, const memlord_site *site) {
     memlord_device d = flags & MAP_ANONYMOUS ? memlord_device_cpu() : mli_device_mapped();
     void *p;
-    if ((off_t)offset != offset) { /* truncated, it would map another part of the file */
+    if ((off_t)offset != offset) { /* a truncated offset would map another part of the file */
         errno = EOVERFLOW;
         return MAP_FAILED;
     }

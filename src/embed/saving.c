@@ -24,8 +24,8 @@ struct mli_saving_state {
 };
 
 /* Pins the ledger's snapshots for a report. While the recorder runs, takes one more for a report
-   that shows snapshots (no format after TRACE does). That one belongs to the report and not to the
-   list, so that frequent reports evict no snapshot. */
+   that shows snapshots (no format after TRACE does). The added one belongs to the report and not to
+   the list, so that frequent reports evict no snapshot. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
     if (format > MEMLORD_FORMAT_TRACE || !mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS)) return;
@@ -85,11 +85,11 @@ static const char mli_format_suffixes[][11] = {
 
 #define MLI_SAVE_PATH_MAX 4000
 
-typedef struct mli_save_paths { /* allocated: a stack may have only 16 KiB */
+typedef struct mli_save_paths { /* not on the stack, which may have only 16 KiB */
     char target[MLI_SAVE_PATH_MAX], beside[MLI_SAVE_PATH_MAX + 64];
 } mli_save_paths;
 
-/* A file that is written, and the first error of the system there. */
+/* A file that is being written, and the first error of the system in it. */
 #define MLI_ERROR_SPECIAL UINT32_MAX /* it is no regular file */
 typedef struct mli_saved_file {
     mli_file file;
@@ -277,9 +277,9 @@ static memlord_result mli_dated_save(memlord *lord, memlord_format format,
 }
 
 /* Saves to the directory of memlord_save_at_exit (default: output_dir, then "."), and logs the
-   result. At the end of a ledger or of the process it saves only if that was wanted, once: the
-   exchange of exit_format lets only one caller save. It then serves a request, too, that no call
-   has served yet. exit_format: a memlord_format + 1; 0: JSON. */
+   result. At the end of a ledger or of the process it saves only if the host asked for that, and
+   only once: the exchange of exit_format lets one caller save. It then also serves a request that
+   no call has served yet. exit_format: a memlord_format + 1; 0: JSON. */
 static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     uint32_t format = end ? mli_u32_exchange(&lord->saving->exit_format, 0)
                           : mli_u32_load(&lord->saving->exit_format);
@@ -290,7 +290,7 @@ static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     memlord_result r = MEMLORD_E_NOMEM;
     memset(&f, 0, sizeof f);
     if (end && !format && !asked) return;
-    mli_capacities_refresh(lord, 1); /* the host may be in its allocator, or at its end */
+    mli_capacities_refresh(lord, 1); /* the host may be inside its allocator, or about to end */
     if (!directory) directory = lord->saving->output_dir ? lord->saving->output_dir : ".";
     p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
     if (p)
@@ -315,7 +315,8 @@ static MLI_COLD void mli_at_exit(void) {
             if (mli_u32_load(&lord->saving->exit_format) ||
                 mli_alert_on(lord, MLI_ALERT_SAVE))
                 break;
-        mli_process.saving = lord; /* a destroy on another thread waits for this */
+        mli_process.saving = lord; /* a memlord_destroy on another thread waits until this is
+                                      cleared */
         mli_lock_drop(&mli_process.registry_lock);
         if (lord) mli_save_dated(lord, 1);
     } while (lord);
@@ -332,7 +333,8 @@ static MLI_COLD memlord_result mli_at_exit_once(void) {
 
 /* -- the export: PROMETHEUS at an interval -- */
 
-#define MLI_EXPORT_MS_DEFAULT 15000 /* as often as the prometheus.yml of Prometheus scrapes */
+#define MLI_EXPORT_MS_DEFAULT 15000 /* the scrape interval in the prometheus.yml that comes with
+                                       Prometheus */
 
 /* Writes the export. Of failures in a row it logs the first. */
 static MLI_COLD void mli_export_save(memlord *lord, int end) {

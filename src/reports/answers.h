@@ -9,11 +9,11 @@
 #include "reports/capture.h"
 
 #define MLI_TEXT_NAME 60
-#define MLI_FIRST_DEVICES 4 /* of a verdict, and in the first list of devices */
+#define MLI_FIRST_DEVICES 4 /* the most devices in a verdict, and in the first list of devices */
 
 /* Returns the name of the next anomaly or drop of a device that is not 0, and its count in *v.
-   NULL: there is no other. dev 0: of all devices, with the losses of the ledger. *i: how many of
-   mli_anomaly_columns were read, 0 at first. */
+   NULL: there is no other. dev 0 means all devices, with the losses of the ledger. *i is the number
+   of mli_anomaly_columns read so far, 0 at first. */
 MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
                                                   uint64_t *v);
 MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev);
@@ -23,8 +23,9 @@ MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev)
 MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
                                              uint32_t dev);
 
-/* Writes the verdicts, the worst first. Each is one line with its devices, those of the highest
-   peaks first. Names are cut after MLI_TEXT_NAME characters: the bound stays in r->out.name_max. */
+/* Writes the verdicts, the worst first. Each is one line with its devices, the devices of the
+   highest peaks first. Names are cut after MLI_TEXT_NAME characters: the bound stays in
+   r->out.name_max. */
 MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r);
 /* Writes the same verdicts as a key of JSON. */
 MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);

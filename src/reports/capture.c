@@ -13,7 +13,7 @@
 #include "services/stats.h"
 
 /* -- the capture -- */
-#define MLI_LEAKS_TRIED 32  /* groups that one insert probes: see mli_leak_add */
+#define MLI_LEAKS_TRIED 32  /* how many groups one insert probes: see mli_leak_add */
 #define MLI_LEAKS_SHOWN 100
 
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev) {
@@ -26,7 +26,8 @@ MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uin
                                        uint32_t dev, uint64_t bytes) {
     uint64_t scope = mli_scope_of(lord, rows);
     uint64_t key = (rows & MLI_ROWS_MASK) | (uint64_t)dev << 40 | scope << 48;
-    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* each bit of the key reaches the top bits */
+    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* the product takes each bit of the key to the
+                                                        top bits */
     mli_leak_group *leak = NULL, *tried;
     size_t i;
     leaks->bytes += bytes;
@@ -69,10 +70,10 @@ MLI_PRIVATE mli_leak_sum mli_leaks_rest(const mli_leak_table *leaks, size_t show
     return rest;
 }
 
-/* -- the culprit: the site with the most leaked bytes, over all its groups. Each row of a site has
-      a sum of its own, so the sums are right with any number of groups. The groups tell which tags,
-      scopes and devices its blocks have; if some blocks are in no group, that is not known. Blocks
-      without a site count by their tag -- */
+/* -- the culprit: the site with the most leaked bytes, over all its groups. Each row of a site
+      has a sum of its own, so the sums are right with any number of groups. The groups tell the
+      tags, scopes and devices of its blocks. If some blocks are in no group, these are not known.
+      Blocks without a site count by their tag -- */
 
 MLI_PRIVATE size_t mli_leak_sums(const mli_report *r) { return (size_t)r->site_rows + r->tags + 2; }
 static MLI_COLD void mli_leak_sum_add(mli_report *r, uint64_t rows, uint64_t bytes) {
@@ -90,7 +91,8 @@ static MLI_COLD uint32_t mli_report_first_row(const mli_report *r, const void *s
         row = (uint32_t)mli_index_get(r->lord, mli_index_key(subject, dev));
     return row;
 }
-/* Returns the sums of a site over all devices. `first`: 0, or behind the sums of sites. */
+/* Returns the sums of a site over all devices. `first`: the index of the first sum of the book: 0
+   for sites, and the number of these for tags. */
 static MLI_COLD mli_leak_sum mli_leak_sum_all(const mli_report *r, size_t first, size_t rows,
                                               const void *subject) {
     mli_leak_sum all = {0, 0};
@@ -103,9 +105,9 @@ static MLI_COLD mli_leak_sum mli_leak_sum_all(const mli_report *r, size_t first,
     }
     return all;
 }
-/* Finds the largest site, or tag of blocks without a site. Skips the rows that have no
-   more than the found bytes divided by the number of devices: a subject with more bytes than were
-   found has a row with more than that. */
+/* Finds the largest site, or tag of blocks without a site. Skips the rows that have no more than
+   the found bytes divided by the number of devices: a subject with more bytes than the largest so
+   far has a row with more than that. */
 static MLI_COLD void mli_culprit_find(mli_report *r, int book) {
     const int is_site = book == MLI_BOOK_SITE;
     const size_t rows = is_site ? r->site_rows : r->tags;
@@ -270,8 +272,8 @@ static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t
     }
 }
 
-/* Counts lifetimes by class, from the ring. Leaves them unknown if the ring is off or there is no
-   memory. */
+/* Counts lifetimes by class, from the ring. If the ring is off or there is no memory, the lifetimes
+   stay unknown. */
 static MLI_COLD void mli_report_lifetimes(mli_report *r) {
     const mli_ring *ring = mli_ring_of(r->lord);
     uint64_t size = 64;
@@ -308,8 +310,8 @@ MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys) {
     return sample;
 }
 
-/* Fills in what the sample of a physical device tells. Requires: the capacity is known; line->self
-   is filled in. */
+/* Fills in the figures that come from the sample of a physical device. Requires: the capacity is
+   known; line->self is filled in. */
 static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighbours,
                                  mli_phys_line *line) {
     uint64_t mine = mli_add_saturated(line->self, sample->context);
@@ -328,7 +330,8 @@ static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighb
     line->fullness = (uint64_t)(mli_used_percent(sample) * 1e6) + 1;
 }
 /* Captures a physical device. Splits its used bytes into the ledger's, the rest of this process,
-   and the others'. What the ledger's devices grew by since the sample is this process's. */
+   and the others'. Bytes by which the ledger's devices grew since the sample count as this
+   process's. */
 static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *line) {
     uint64_t now = mli_ledger_now(r->lord), sampled, neighbours, held;
     memlord_capacity sample;
@@ -436,7 +439,8 @@ MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count) {
     return count ? total / (int64_t)count : 0;
 }
 
-/* Captures the largest MLI_TOP_ACCOUNTS open accounts, the largest first, and counts all. */
+/* Captures the MLI_TOP_ACCOUNTS largest open accounts, the largest first, and counts all open
+   ones. */
 static void mli_report_accounts(mli_report *r) {
     memlord *lord = r->lord;
     uint32_t i;
@@ -465,7 +469,8 @@ MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev
 static void mli_report_sites(mli_report *r) {
     uint32_t i;
     r->site_total = r->site_rows;
-    /* With less than a quarter of the peak alive, sites say more by their peak. */
+    /* If less than a quarter of the peak is live, the peaks of sites tell more than their live
+       bytes. */
     r->by_peak = r->total.allocated < r->total.peak / 4;
     r->sites = mli_sites_top(
         r->lord, memlord_device_all(),
@@ -530,7 +535,8 @@ static void mli_report_scopes_sort(mli_report *r) {
 }
 
 /* Raises the peak of a device to the live bytes that its holders or a snapshot since the last reset
-   show, within peak_error: threads publish a peak late. So a report does not contradict itself. */
+   show, within peak_error, because threads publish a peak late. So a report does not contradict
+   itself. */
 static void mli_report_peak_raise(mli_report *r, uint32_t dev) {
     const mli_device_record *device = mli_device_record_at(r->lord, dev);
     memlord_stats *s = &r->stat[dev - 1];

@@ -1,6 +1,6 @@
 /* Owns mli_report, the capture that a report is written from. May use the reading functions of
-   books/ and services/. Invariant: it changes nothing in the ledger. Locks: those of reading; none
-   while the host's function writes. */
+   books/ and services/. Invariant: it changes nothing in the ledger. Locks: those of the reading
+   functions; none while the host's function writes. */
 #ifndef MLI_REPORTS_CAPTURE_H
 #define MLI_REPORTS_CAPTURE_H
 #include "api/api.h"
@@ -17,9 +17,9 @@
 #include "services/scopes.h"
 #include "services/snapshots.h"
 
-/* A report captures devices, tags, accounts and the largest sites and blocks once, and writes from
-   that. Whole lists (sites, scopes, events) are read as they are written, so each list gives its
-   own sum. */
+/* A report captures devices, tags, accounts and the largest sites and blocks once, and is written
+   from these. Whole lists (sites, scopes, events) are read while they are written, so each list
+   gives its own sum. */
 
 #define MLI_TOP_SITES 50
 #define MLI_TOP_BLOCKS 100
@@ -27,33 +27,35 @@
 #define MLI_TOP_ACCOUNTS 20
 #define MLI_SIZES 50 /* class 0: 0 bytes; class k: from 2^(k-1) bytes to twice that; last 2^48 */
 #define MLI_LEAKS 4096      /* groups of leaked blocks */
-#define MLI_TOP_STACKS 2048 /* so a report with many stacks stays small */
+#define MLI_TOP_STACKS 2048 /* bounds the size of a report with many stacks */
 #define MLI_PARTS_SHOWN 1024
 typedef struct mli_leak_group {
     uint64_t key;       /* the rows of word2, the device from bit 40, the scope from bit 48 */
-    mli_entry of;       /* one of them, without its side record */
+    mli_entry of;       /* one of the blocks, without its side record */
     uint64_t bytes, blocks;
 } mli_leak_group;
 typedef struct mli_leak_table {
-    uint64_t bytes, blocks; /* of all blocks, also of those in no group */
+    uint64_t bytes, blocks; /* the sum of all blocks, also of blocks in no group */
     int lost;               /* 1: some blocks are in no group */
-    size_t groups, count;   /* after mli_leaks_sort; count: to show, at the start of `at` */
+    size_t groups, count;   /* set by mli_leaks_sort; `count`: how many groups at the start of `at`
+                               are shown */
     mli_leak_group at[MLI_LEAKS];
 } mli_leak_table;
 typedef struct mli_leak_sum { /* of all groups of a site */
     uint64_t bytes, blocks;
 } mli_leak_sum;
 typedef struct mli_culprit { /* the site with the most leaked bytes */
-    const void *subject;     /* its record; without a site the tag's name; NULL: has neither */
+    const void *subject;     /* the record of the site; without a site the name of the tag; NULL:
+                                its blocks have neither */
     int is_site;
     mli_leak_sum sum;
-    uint32_t devices, tags, scopes; /* that its blocks have; devices 0: not known */
+    uint32_t devices, tags, scopes; /* how many its blocks have; devices 0: not known */
     uint32_t dev;                   /* one of those devices */
     const char *tag, *scope;        /* one of its tags, and of its scopes */
 } mli_culprit;
 /* The lines of lists that more than one format writes. A value of UINT64_MAX, or INT64_MIN for a
    difference, is not known: TEXT has a -, JSON null, PROMETHEUS no sample. */
-typedef struct mli_line { /* at the start of each of them */
+typedef struct mli_line { /* the first member of each of these lines */
     memlord_device device;
     const char *name; /* NULL: the device is enough */
 } mli_line;
@@ -61,12 +63,15 @@ typedef struct mli_phys_line {
     mli_line of;
     mli_phys *phys;
     uint64_t total, used, free, age, limit, held;
-    uint64_t process, self, rest, others; /* used bytes: this process's, of them the ledger's and
-                                             the others, and those of other processes */
+    uint64_t process, self, rest, others; /* used bytes: those of this process; of these the
+                                             ledger's, and the rest; those of other processes */
     uint64_t untagged;                    /* the part of self that has no tag */
-    uint64_t context;                     /* the driver's for this process; a part of rest */
-    uint64_t neighbours;                  /* of other ledgers of the page; UINT64_MAX: none */
-    int64_t unaccounted; /* used, at most total, - self - context - neighbours */
+    uint64_t context;                     /* the bytes that the driver holds for this process; a
+                                             part of `rest` */
+    uint64_t neighbours;                  /* the bytes of other ledgers of the pressure page;
+                                             UINT64_MAX: there are none */
+    int64_t unaccounted; /* used - self - context - neighbours, where `used` counts as at most
+                            `total` */
     uint64_t fullness;                    /* used / total; 0: not known */
 } mli_phys_line;
 typedef struct mli_tag_line {
@@ -74,21 +79,24 @@ typedef struct mli_tag_line {
     memlord_tag_stat stat;
     uint64_t peak_error;
     uint32_t dev;
-    int leaked;          /* 1: the culprit has leaked blocks of it; of row 0: without a tag */
+    int leaked;          /* 1: the culprit has leaked blocks with this tag; for row 0: without a
+                            tag */
     mli_phys_line *phys; /* NULL: the report has no line of its physical device */
 } mli_tag_line;
 typedef struct mli_scope_line {
     mli_line of; /* of all devices */
     memlord_scope_stat stat;
     uint64_t live_bytes, live_blocks;
-    int leaked; /* 1: the culprit has leaked blocks of it; of scope 0: in no scope */
+    int leaked; /* 1: the culprit has leaked blocks in this scope; for scope 0: in no scope */
 } mli_scope_line;
 typedef struct mli_stack_line {
-    uint64_t key; /* live bytes; behind all stacks with such, the bytes allocated */
+    uint64_t key; /* the live bytes; for the stacks behind all that have live bytes, the bytes
+                     allocated */
     uint32_t node;
     memlord_stack_stat stat; /* without its frames */
 } mli_stack_line;
-typedef struct mli_stack_leak { /* the leaks of a stack: what its picked blocks stand for */
+typedef struct mli_stack_leak { /* the leaks of a stack: the blocks that its picked blocks stand
+                                   for */
     uint64_t bytes, samples;
     double blocks;
     uint32_t row;
@@ -104,24 +112,25 @@ typedef struct mli_report {
     uint32_t devices;
     size_t sites, blocks, tags, tag_lines, tag_rows, phys_count, accounts, account_lines;
     uint64_t tag_bytes;  /* of all tag_rows */
-    uint64_t site_total; /* all of which `site` has the largest: rows and arenas */
+    uint64_t site_total; /* how many rows and arenas there are; `site` has the largest */
     int by_peak;           /* 1: sites in the order of their peak; 0: of their live bytes */
     memlord_result result; /* an error other than a failed write: no memory for a part of it */
-    int exports;           /* 1: the ledger exports, or did */
+    int exports;           /* 1: the ledger exports, or has exported */
     int whole;             /* 1: captures the lists too: blocks, sites, leaks, lifetimes */
     uint64_t uptime;
     uint64_t top_device[MEMLORD_MAX_DEVICES][2]; /* peak and dev, the highest peak first */
-    mli_tag_line *tag; /* by row, and behind them by dev, for the blocks without a tag */
-    mli_tag_line top_tag[MLI_TOP_TAGS]; /* of tag_rows: with those of bytes without a tag */
+    mli_tag_line *tag; /* by row; behind the rows, by dev, for blocks without a tag */
+    mli_tag_line top_tag[MLI_TOP_TAGS]; /* how many `tag_rows` there are, with those of bytes
+                                           without a tag */
     memlord_stats total, stat[MEMLORD_MAX_DEVICES];
     mli_phys_line phys[MEMLORD_MAX_DEVICES + 1];
     memlord_account_stat account[MLI_TOP_ACCOUNTS];
     memlord_site_stat site[MLI_TOP_SITES];
     memlord_block_info block[MLI_TOP_BLOCKS];
-    mli_largest top; /* the heap in `block`, while the walk fills it */
+    mli_largest top; /* the heap in `block` while the walk fills it */
     mli_stack_line *stack; /* MLI_TOP_STACKS; NULL: the ledger has no stacks, or no memory */
     size_t stacks, stack_rows;
-    memlord_stack_stat stack_rest; /* of the stacks that are not in the list */
+    memlord_stack_stat stack_rest; /* the sums of the stacks that are not in the list */
     uint32_t row_count;
     mli_stack_leak *stack_leak; /* by row; then the largest, from the start */
     size_t stack_leaks, stack_leak_rows; /* in the list; all */
@@ -132,12 +141,13 @@ typedef struct mli_report {
     const mli_snapshot *snapshot[MLI_SNAPSHOTS];
     mli_snapshot *present; /* the last snapshot, if this report took it; else NULL */
     mli_scope_line *scope; /* by id */
-    mli_leak_table leaks;  /* live blocks born since `mark`, but those that are pending */
-    mli_leak_sum *leak_sum; /* by site row; behind them, without a site, by tag row */
+    mli_leak_table leaks;  /* live blocks that were born since `mark` and are not pending */
+    mli_leak_sum *leak_sum; /* by site row; behind these, for blocks without a site, by tag row */
     mli_culprit culprit;
-    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest first: those that lost bytes */
+    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest first, which are those that lost
+                                                bytes */
     size_t mistakes;
-    uint64_t mistakes_more; /* at sites that are not in the list */
+    uint64_t mistakes_more; /* mistakes at sites that are not in the list */
     uint64_t mark;
     int has_parts; /* 1: at least one block has parts */
     int lifetimes; /* 1: `lifetime` is known */
@@ -146,7 +156,7 @@ typedef struct mli_report {
     uint32_t scope_lines;
     mli_cpu cpu;         /* scratch: reads the resident bytes */
     uint64_t resident;   /* bytes of the process in memory; 0: not known */
-    mli_holders holders; /* scratch: of the device being written */
+    mli_holders holders; /* scratch, for the device that is being written */
     mli_scope_run run[MLI_RUNS_KEPT];
     memlord_part_info part[16];
     char part_text[2048]; /* scratch: of a verdict */
@@ -154,15 +164,15 @@ typedef struct mli_report {
 } mli_report;
 
 /* Adds a live block to the group of its site, tag, scope and device. Probes MLI_LEAKS_TRIED groups;
-   if all are of other keys, evicts the smallest of them, but only if it has fewer bytes than this
-   block. So up to MLI_LEAKS / 2 groups are all found, but for about 1 table of 100 that is as full:
-   `lost` tells. With more groups large ones are found, but a group of many small blocks may be
-   under-reported. The sums of the table count every block. */
+   if all have other keys, evicts the smallest, but only if that has fewer bytes than this block. Of
+   up to MLI_LEAKS / 2 groups all are found, except in about 1 of 100 tables that are so full: then
+   `lost` is set. Of more groups the large ones are found, but a group of many small blocks may have
+   too few bytes. The sums of the table count every block. */
 MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
                                        uint32_t dev, uint64_t bytes);
 /* Moves the `most` largest groups to the start of the table, the largest first. */
 MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most);
-/* Returns what a list of the `shown` largest groups leaves out. */
+/* Returns the sum of the groups that a list of the `shown` largest leaves out. */
 MLI_PRIVATE mli_leak_sum mli_leaks_rest(const mli_leak_table *leaks, size_t shown);
 
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
@@ -179,8 +189,8 @@ MLI_PRIVATE MLI_COLD const memlord_site *mli_culprit_site(const mli_report *r);
 /* Writes a shape as "[4096,128]"; nothing for rank 0. */
 MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between);
 
-/* Returns the next pair of devices that a move or a copy went between since the last reset, the
-   newest pair first (`route` NULL); NULL: there is no other. */
+/* Returns the next pair of devices with a move or a copy between them since the last reset. With
+   `route` NULL returns the newest pair. NULL: there is no other. */
 MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route *route);
 
 /* Returns the name of the checkpoint with the most live bytes; NULL: no snapshot has a name. */
@@ -197,8 +207,8 @@ MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev);
 /* Returns the part of a device's arena that no tag has. */
 MLI_PRIVATE uint64_t mli_report_arena_untagged(const mli_report *r, uint32_t dev);
 
-/* Captures a report. Requires: r is zeroed but for `whole`, the output and the pinned snapshots. A
-   row added later has no number in this report. */
+/* Captures a report. Requires: r is zeroed except for `whole`, the output and the pinned snapshots.
+   A row that is added later is not in this report. */
 MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r);
 
 #endif

@@ -36,9 +36,9 @@ MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row) {
     return row ? (const char *)mli_row_at(x->lord, MLI_BOOK_TAG, row)->subject : NULL;
 }
 
-/* -- stacks. Frames are numbered from 1: the site rows; then for each device one for blocks without
-      a site, one for its arena, one for its bytes no longer live; then the scopes; then the
-      return addresses of stacks -- */
+/* -- stacks. Frames are numbered from 1: the site rows; then three for each device, one for
+      blocks without a site, one for its arena, and one for its bytes that are no longer live; then
+      the scopes; then the return addresses of stacks -- */
 
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind) {
     return x->sites + (dev - 1) * MLI_FRAME_KINDS + kind + 1;
@@ -219,8 +219,8 @@ typedef struct mli_part_walk {
     const mli_live_block *whole;
     uint64_t beside; /* the block's bytes that no part has yet */
 } mli_part_walk;
-/* Stops at a part with more bytes than are left: another block has begun at that storage since, and
-   the part is of it. */
+/* Stops at a part with more bytes than are left. Such a part belongs to another block, which has
+   begun at that storage since. */
 static MLI_COLD int mli_part_visit(void *user, const memlord_part_info *part) {
     mli_part_walk *walk = (mli_part_walk *)user;
     if (part->bytes > walk->beside) return 1;

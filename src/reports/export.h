@@ -1,7 +1,7 @@
-/* Has what the writers of other tools' formats share: live blocks, and the numbers and names of
-   their frames. Owns no state. May use reports/capture and the reading functions. Invariant:
-   numbers are those of the ledger's rows; what was added while a writer runs has none, and is left
-   out. Locks: those of reading; none while the host's function writes. */
+/* Reads live blocks, and the numbers and names of their frames, for the writers of other tools'
+   formats. Owns no state. May use reports/capture and the reading functions of books/. Invariant:
+   numbers are those of the ledger's rows; a row that is added while a writer runs has none, and is
+   left out. Locks: those of the reading functions; none while the host's function writes. */
 #ifndef MLI_REPORTS_EXPORT_H
 #define MLI_REPORTS_EXPORT_H
 #include "api/api.h"
@@ -15,33 +15,37 @@
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* A block at the moment that its shard was read, or as of an event of the ring. The balance of an
-   arena is a block too, at an address that no other has. */
+/* A block as it was when its shard was read, or at an event of the ring. The balance of an arena is
+   a block, too, at an address that no other block has. */
 typedef struct mli_live_block {
     uint64_t storage, bytes;
     uint64_t stream;          /* 0: none */
     uint32_t frame;           /* the innermost frame of its stack: its site */
-    uint32_t tag, scope;      /* 0: none, or one without a number */
-    uint32_t node;            /* of its stack, in place of the frame; 0: none */
-    uint32_t blocks;          /* that it is: of samples, all those of a stack are one */
+    uint32_t tag, scope;      /* 0: the block has none, or one without a number */
+    uint32_t node;            /* the node of its stack, which takes the place of `frame`; 0: it has
+                                 no stack */
+    uint32_t blocks;          /* how many blocks it stands for: with samples all blocks of a stack
+                                 are one */
     unsigned char dev, state; /* MLI_BLOCK_... */
 } mli_live_block;
 enum {
     MLI_BLOCK_PENDING = 1,
     MLI_BLOCK_PARTS = 2,
     MLI_BLOCK_ARENA = 4,
-    MLI_BLOCK_FREED = 8, /* in the table of last events */
-    MLI_BLOCK_OPEN = 16, /* this and the next one are the writer's */
+    MLI_BLOCK_FREED = 8, /* its slot in the table of last events */
+    MLI_BLOCK_OPEN = 16, /* this member and the next one belong to the writer */
     MLI_BLOCK_DONE = 32
 };
 
-/* What each writer reads beside the report: the first member of its state. */
+/* The data that each writer reads besides the report. It is the first member of the writer's
+   state. */
 typedef struct mli_export {
     mli_report *r;
     memlord *lord;
     mli_out *o;
-    uint32_t devices, sites, tags, scopes; /* the last rows that have a number; from 1 */
-    uint32_t nodes, places; /* the last of stacks, and of their frames; 0: there are none */
+    uint32_t devices, sites, tags, scopes; /* the last rows that have a number, which begins at 1 */
+    uint32_t nodes, places; /* the last node of stacks, and the last of their frames; 0: there is
+                               none */
 } mli_export;
 
 /* Calls `write` with a state of `size` bytes: an mli_export, then zeros. Without memory the report
@@ -55,21 +59,23 @@ MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row);
 enum { MLI_FRAME_UNKNOWN, MLI_FRAME_ARENA, MLI_FRAME_GONE, MLI_FRAME_KINDS };
 
 MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind);
-/* Returns the frame of a scope. With id 0: the last frame before those of scopes. */
+/* Returns the frame of a scope. With id 0 returns the last frame before the frames of scopes. */
 MLI_PRIVATE uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id);
 MLI_PRIVATE uint32_t mli_frame_of_place(const mli_export *x, uint32_t place);
 MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x);
-/* Gives the format whole stacks. A node that is known has a frame that is known. */
+/* Gives the format whole stacks. The frame of every node with a number has a number. */
 MLI_PRIVATE void mli_export_stacks(mli_export *x);
 
-/* Returns the site of a frame; NULL if it is none. That of a return address is named here. */
+/* Returns the site of a frame; NULL: the frame is no site. The site of a return address gets its
+   name here. */
 MLI_PRIVATE const memlord_site *mli_frame_site(const mli_export *x, uint32_t frame);
 
 typedef struct mli_frame_name {
     const char *name, *file;  /* not empty; "": none */
-    const mli_module *module; /* of a return address; NULL: none */
-    uint64_t line, offset;    /* of the frame in its file; of the address in the module's */
-    uint32_t dev, caller;     /* 0: of no device; 0: without a caller of its own */
+    const mli_module *module; /* the module of a return address; NULL: it is in none */
+    uint64_t line, offset;    /* the line of the frame in its file; the offset of the address in the
+                                 file of the module */
+    uint32_t dev, caller;     /* 0: the frame is of no device; 0: it has no caller of its own */
 } mli_frame_name;
 
 MLI_PRIVATE MLI_COLD mli_frame_name mli_frame_name_of(const mli_export *x, uint32_t frame);
@@ -81,8 +87,8 @@ typedef struct mli_stack {
 
 MLI_PRIVATE MLI_COLD mli_stack mli_stack_of(const mli_export *x, const mli_live_block *b);
 
-/* Returns a block; `where` has its rows and its scope as an event has them. Leaves out what has no
-   number. */
+/* Returns a block; `where` has its rows and its scope in the form of an event. A row or a scope
+   without a number is left out. */
 MLI_PRIVATE MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uint32_t dev,
                                                         uint64_t storage, uint64_t bytes,
                                                         uint64_t where);
@@ -105,7 +111,7 @@ MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put,
 /* Calls put for each live block, then for the arenas. */
 MLI_PRIVATE MLI_COLD void mli_live_blocks_each(mli_export *x, mli_block_fn put, void *writer);
 
-/* Calls put for the parts of a block; returns how many of its bytes are in none. */
+/* Calls put for the parts of a block; returns how many of its bytes are in no part. */
 typedef void (*mli_part_fn)(void *writer, const mli_live_block *whole,
                             const memlord_part_info *part);
 MLI_PRIVATE MLI_COLD uint64_t mli_export_parts(mli_export *x, const mli_live_block *b,

@@ -9,7 +9,8 @@
 
 typedef struct mli_writer {
     void (*write)(mli_report *r); /* NULL: a knob leaves it out */
-    int whole;                    /* 1: it lists blocks, leaks and lifetimes: see mli_report */
+    int whole;                    /* 1: the format lists blocks, leaks and lifetimes: see
+                                     mli_report */
 } mli_writer;
 
 /* A row of the table for each format. */

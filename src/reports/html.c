@@ -14,7 +14,7 @@ static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, 
 }
 
 /* For readers without scripts the page has the verdicts and the devices of TEXT. JSON escapes < and
-   >, so that no string of it can end its element. */
+   >, so that no string can end the element with the JSON. */
 MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
     mli_put_html(r->o, mli_html_head[0], sizeof mli_html_head[0], sizeof mli_html_head);
     r->out.html = 1;

@@ -23,9 +23,10 @@
 
 typedef struct mli_json_writer {
     mli_report *r;
-    int brief;        /* 1: leaves out what the HTML page does not read */
-    uint64_t last[2]; /* brief: ns and storage of the event before; else 0 */
-    uint32_t *frame;  /* by frame of stacks: its number in the list, from 1; NULL: none */
+    int brief;        /* 1: leaves out members that the HTML page does not read */
+    uint64_t last[2]; /* if brief, the ns and the storage of the event before; else 0 */
+    uint32_t *frame;  /* for each frame of stacks its number in the list, from 1; NULL: no stacks
+                         are listed */
     uint32_t frames;
 } mli_json_writer;
 
@@ -185,8 +186,8 @@ static void mli_json_tags(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* -- JSON: stacks. Their frames are numbers of "frames", and the module of a frame one of
-      "modules", from 0. Only frames of the stacks that are listed are there -- */
+/* -- JSON: stacks. Their frames are numbers of "frames", and the module of a frame is a number
+      of "modules"; both begin at 0. "frames" has only the frames of listed stacks -- */
 
 static uint32_t mli_stack_leak_node(const mli_report *r, size_t i) {
     return mli_stack_row_at(r->lord, r->stack_leak[i].row)->node;
@@ -227,7 +228,7 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
     const mli_report *r = w->r;
     size_t i;
     mli_jsonf(r->o, ",\n'stacks':{'depth':%ju,'bytes':%ju,'cut':%ju",
-              (uint64_t)r->lord->stacks.depth, r->lord->stacks.bytes,
+              (uint64_t)mli_stacks_depth(r->lord), mli_stacks_bytes(r->lord),
               mli_stacks_cut(r->lord));
     for (i = 0; i < r->stacks; i++) mli_json_frames_mark(w, r->stack[i].node);
     for (i = 0; i < r->stack_leaks; i++) mli_json_frames_mark(w, mli_stack_leak_node(r, i));
@@ -238,9 +239,9 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
         mli_json_stack(w, r->stack[i].node);
         mli_jsonf(r->o,
                   ",'device':'%i','alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,'peak_bytes':%ju,"
-                  "'samples':%ju,'error_bytes':%ju}",
+                  "'samples':%ju,'error_bytes':%ju,'temporaries':%ju}",
                   mli_device_code(s->device), s->alloc_bytes, s->allocs, s->live_bytes,
-                  s->peak_bytes, s->samples, s->error_bytes);
+                  s->peak_bytes, s->samples, s->error_bytes, s->temporaries);
     }
     mli_jsonf(r->o, "],'more':{'stacks':%ju,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju}}",
               (uint64_t)(r->stack_rows - r->stacks), r->stack_rest.alloc_bytes,
@@ -481,7 +482,7 @@ static MLI_COLD void mli_json_culprit(mli_report *r) {
     mli_jsonf(r->o, ",'tag':%s,'scope':%s}", c->tags == 1 && !r->tag[0].leaked ? c->tag : NULL,
               c->scopes == 1 && !r->scope[0].leaked ? c->scope : NULL);
 }
-/* Writes what the two lists of leaks leave out. */
+/* Writes the sums of the leaks that the two lists leave out. */
 static MLI_COLD void mli_json_leaks_more(mli_report *r) {
     const mli_leak_sum rest = mli_leaks_rest(&r->leaks, r->leaks.count);
     uint64_t left = r->stack_leak_bytes;
@@ -598,9 +599,9 @@ static void mli_json_event_storage(mli_json_writer *w, uint64_t storage) {
         mli_jsonf(w->r->o, "'%jx',", storage);
     }
 }
-/* Writes an event. In a brief one the time and the storage are differences to the event before; of
-   the storage only the low 52 bits count, which a reader of JSON does not round. An event of a
-   scope has only its kind, thread and scope. */
+/* Writes an event. A brief event has its time and its storage as differences from the event before.
+   Of the storage only the low 52 bits count, because a reader of JSON does not round these. An
+   event of a scope has only its kind, thread and scope. */
 static void mli_json_event(mli_json_writer *w, const mli_event_copy *e) {
     const mli_report *r = w->r;
     const uint64_t time = mli_since_ns(&r->scale, e->stamp);
@@ -680,7 +681,7 @@ MLI_PRIVATE MLI_COLD void mli_json_parts(mli_report *r, uint32_t type, uint64_t 
 }
 
 static void mli_json_block(mli_report *r, const memlord_block_info *b) {
-    mli_jsonf(r->o, /* storages as text: JSON readers round integers beyond 2^53 */
+    mli_jsonf(r->o, /* storages are text, because readers of JSON round integers beyond 2^53 */
               ",\n{'device':'%i','storage':'%jx','bytes':%ju,'refs':%ju,'born':%ju,'tag':%s,"
               "'scope':%s,'site':%p,'name':%s,'dtype':%s",
               mli_device_code(b->device), b->storage, b->bytes, b->refs, b->born, b->tag,

@@ -8,19 +8,21 @@
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-#define MLI_VIZ_BATCH 1000 /* items; the viewer passes a batch as arguments of one call */
+#define MLI_VIZ_BATCH 1000 /* the items of a batch; the viewer passes a batch as the arguments of
+                              one call */
 #define MLI_VIZ_WORDS 128
 
 typedef struct mli_viz_writer {
     mli_export x;
-    mli_last_events last; /* OPEN: the free is requested; DONE: the segment is written */
+    mli_last_events last; /* OPEN: its free was requested; DONE: its segment is written */
     struct {
         const char *text;
         size_t size;
-    } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; size 0: a free one */
-    char *memo;            /* by tag row, then by frame: 1: it is in the memo */
-    uint64_t items, parts; /* so far: of the segments or of a device's events; of a block's parts */
-    int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by dev: the device's number there */
+    } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; size 0: the number is free */
+    char *memo;            /* by tag row, then by frame; 1: the item is in the memo */
+    uint64_t items, parts; /* how many items were written so far: segments or events of a device;
+                              parts of a block */
+    int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by dev: the number of the device in the format */
     uint32_t only; /* the dev of the events being written */
 } mli_viz_writer;
 
@@ -63,8 +65,8 @@ static MLI_COLD void mli_viz_word(mli_viz_writer *w, const char *word, size_t n)
 }
 
 /* Writes what one character of a form stands for: { and } begin and end a dictionary of at least
-   one pair, : is a new one, = sets a pair in it, [ is a new list, + appends to it, ) makes a pair
-   of the last two items, ! is False, 0 the number 0; a space is nothing. */
+   one pair, : is a new one, = sets a pair in it, [ is a new list, + appends an item to that list, )
+   makes a pair of the last two items, ! is False, 0 the number 0; a space is nothing. */
 static MLI_COLD void mli_viz_code(mli_out *o, char code) {
     static const char names[] = "{}:=[+)!";
     static const char *const codes[] = {"}(", "u", "}", "s", "]", "a", "\x86", "\x89"};
@@ -72,8 +74,8 @@ static MLI_COLD void mli_viz_code(mli_out *o, char code) {
     if (name) mli_put_str(o, codes[name - names]);
     if (code == '0') mli_viz_u64(o, 0);
 }
-/* Writes what a form says: a word as itself, %ju a number, %s a text, the rest as mli_viz_code.
-   Requires: words are literals, less than MLI_VIZ_WORDS in all. */
+/* Writes a form: a word as itself, %ju as a number, %s as a text, any other character as
+   mli_viz_code does. Requires: words are literals, less than MLI_VIZ_WORDS in all. */
 static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_viz_writer *w, const char *form, ...) {
     va_list args;
     size_t n;
@@ -217,7 +219,7 @@ static MLI_COLD void mli_viz_ring_only(mli_viz_writer *w) {
     }
 }
 
-/* Writes an event of a block, or without one: `addr` is then the number that it has there. */
+/* Writes an event. An event without a block has its own number in `addr`. */
 static MLI_COLD void mli_viz_event(mli_viz_writer *w, const char *action, const mli_live_block *b,
                                    uint64_t ns) {
     int snapshot = !strcmp(action, "snapshot");
@@ -264,7 +266,7 @@ static MLI_COLD void mli_viz_ring(void *writer, const mli_export_event *e) {
     mli_viz_event(w, frees ? "segment_free" : "alloc", &of, e->ns);
 }
 
-/* Writes a device's events. Viewers give the category of the last one to blocks without any. */
+/* Writes a device's events. Viewers give blocks without a category that of the last event. */
 static MLI_COLD void mli_viz_trace(mli_viz_writer *w, uint32_t dev) {
     mli_live_block none = mli_live_block_make(&w->x, dev, 0, 0, 0);
     w->items = 0;

@@ -26,7 +26,7 @@ typedef struct mli_folded_writer {
     mli_shares shares;
     mli_groups groups;
     mli_folded_line *table;
-    size_t lines, most; /* in the table, and those it has room for */
+    size_t lines, most; /* how many lines are in the table, and how many it has room for */
 } mli_folded_writer;
 
 static MLI_COLD void mli_folded_text(mli_out *o, const char *text) {
@@ -99,7 +99,7 @@ static MLI_COLD void mli_folded_down(const mli_export *x, mli_folded_line *heap,
     }
     heap[i] = moving;
 }
-/* Sorts the lines of the table, and makes equal ones one. */
+/* Sorts the lines of the table, and merges equal ones. */
 static MLI_COLD void mli_folded_merge(mli_folded_writer *w) {
     mli_folded_line *lines = w->table;
     size_t i, n = w->lines, kept = 0;
@@ -222,7 +222,7 @@ static MLI_COLD uint64_t mli_pb_string(mli_pprof_writer *w, const char *text) {
     mli_put_utf8(w->x.o, text, "");
     return w->strings++;
 }
-/* Writes a message of n numbers as a field. They are its fields 1 to n; those that are 0 are left
+/* Writes a message of n numbers as a field. The numbers are its fields 1 to n; fields of 0 are left
    out. */
 static MLI_COLD void mli_pb_numbers(mli_out *o, unsigned field, const uint64_t *v, unsigned n) {
     char buf[80];
@@ -287,7 +287,7 @@ static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name, 
     mli_pb_message(o, 4, &m);
     mli_pb_numbers(o, 5, function, 4);
 }
-/* Writes the modules: all that the sites written before are in, and perhaps more. pprof takes the
+/* Writes the modules: every module of the sites written before, and perhaps others. pprof takes the
    first one for the program, so the executable comes first, and then the others. */
 static MLI_COLD void mli_pprof_mappings(mli_pprof_writer *w, int others) {
     const mli_module *m = mli_module_newest(w->x.lord);
@@ -331,7 +331,7 @@ static MLI_COLD void mli_pprof_part(void *writer, const mli_live_block *whole,
 static MLI_COLD void mli_pprof_anomalies(mli_pprof_writer *w) {
     uint32_t dev;
     for (dev = 0; dev <= w->x.devices; dev++) {
-        char buf[1024]; /* a line has, for each anomaly, a name and up to 20 digits */
+        char buf[1024]; /* room for one name and up to 20 digits for each anomaly */
         mli_out line;
         mli_out_buffer(&line, buf, sizeof buf);
         mli_text_anomalies(w->x.r, &line, "anomalies and drops, ", dev);
@@ -393,19 +393,20 @@ MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r) {
 
 #define MLI_HEAP_FREED_SIZE 1048576u
 
-/* Of a trace: its allocations, and its live blocks; of these the number that no call allocated, for
-   each of the two walks that write them. */
+/* The sums of a trace: its allocations, its live blocks, and how many live blocks no call
+   allocated, for each of the two walks that write these. */
 typedef struct mli_heap_sum {
     uint64_t allocs, bytes, live, live_bytes, older[2];
 } mli_heap_sum;
 typedef struct mli_heap_writer {
     mli_export x;
     mli_shares shares;
-    mli_groups groups; /* of the blocks in scopes: `bytes` is their trace, 0 while it has none */
+    mli_groups groups; /* the traces of blocks in scopes: `bytes` is the number of the trace, 0
+                          while there is none */
     mli_heap_sum *sum; /* by trace */
     uint64_t traces, infos;  /* so far */
     uint64_t calls, held;    /* allocations still to write; bytes now allocated */
-    uint64_t gone, gone_end; /* infos of the bytes no longer live: see mli_heap_gone */
+    uint64_t gone, gone_end; /* the infos of bytes that are no longer live: see mli_heap_gone */
 } mli_heap_writer;
 
 /* Writes a line "mode a b ...", the n numbers in hexadecimal. */
@@ -434,7 +435,7 @@ static uint32_t mli_heap_traces_count(const mli_export *x) {
 }
 
 /* Writes the names of a frame, its instruction pointer and, if it is in no stack, its trace.
-   *strings: so far. */
+   *strings: how many strings were written so far. */
 static MLI_COLD void mli_heap_frame(const mli_export *x, uint32_t frame, uint64_t modules,
                                     uint64_t *strings) {
     const mli_frame_name f = mli_frame_name_of(x, frame);
@@ -551,8 +552,8 @@ static MLI_COLD void mli_heap_settle(mli_heap_writer *w) {
         mli_putf(w->x.o, "# calls: %ju of %ju\n", w->calls, mli_add_saturated(calls, freed));
 }
 
-/* Writes the freed allocations of a trace. The free of nothing before each of their frees keeps
-   the call before from being a temporary one. */
+/* Writes the freed allocations of a trace. Before each free it writes a free of nothing, so that
+   heaptrack does not take the allocation before it for a temporary one. */
 static MLI_COLD void mli_heap_freed(mli_heap_writer *w, uint32_t trace) {
     const mli_heap_sum *sum = w->sum + trace;
     const uint64_t peak = w->x.r->total.peak, n = sum->allocs, size = n ? sum->bytes / n : 0;
@@ -568,7 +569,8 @@ static MLI_COLD void mli_heap_freed(mli_heap_writer *w, uint32_t trace) {
     }
 }
 
-/* Writes a live block: in the first walk those that no call allocated, in the second the others. */
+/* Writes a live block: the first walk writes the blocks that no call allocated, the second the
+   others. */
 static MLI_COLD void mli_heap_block(mli_heap_writer *w, const mli_live_block *b, int second) {
     uint64_t trace = mli_heap_trace(&w->x, b->node, b->frame), n = b->blocks, i;
     uint64_t *older = &w->sum[trace].older[second];

@@ -6,7 +6,7 @@
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* The most slots of the table of last events. Events of further storages are left out. */
+/* The most slots of the table of last events. Events of storages without a slot are left out. */
 #define MLI_LAST_EVENTS ((uint64_t)1 << 20)
 
 MLI_PRIVATE mli_live_block *mli_last_event_at(const mli_last_events *last,

@@ -9,7 +9,7 @@
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-/* An event of the ring, with the block that it is of. */
+/* An event of the ring, with the block that it concerns. */
 typedef struct mli_export_event {
     mli_live_block of;
     uint64_t ns;
@@ -25,7 +25,7 @@ MLI_PRIVATE MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn, voi
 MLI_PRIVATE int64_t mli_event_delta(const mli_export_event *e);
 MLI_PRIVATE int mli_event_is_of_block(const mli_export_event *e);
 
-/* What one reading of the ring tells. */
+/* The results of one reading of the ring. */
 typedef struct mli_last_events {
     const mli_export *x;
     mli_live_block *at;  /* the last event of each storage; NULL: no ring, or no memory */

@@ -70,7 +70,7 @@ static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
         if (!node) return t->x->r->result != MEMLORD_OK;
         s->rest[0] += alive->scale - 1;
         s->rest[1] += (alive->scale - 1) * (double)b->bytes;
-        (void)mli_portion_of(t, b, node, 1); /* it may have none since the last reset */
+        (void)mli_portion_of(t, b, node, 1); /* the site may have no allocs since the last reset */
     }
 }
 /* Adds the allocs of each stack. */
@@ -90,7 +90,8 @@ static MLI_COLD void mli_portions_stacks(mli_shares *t) {
         s->rest[1] += (double)row->alloc_bytes - (double)row->picked_bytes;
     }
 }
-/* Adds the wholes of allocs: sites, devices, and what devices have of no site. */
+/* Adds the wholes of allocs: one for each site, and one for the allocs of a device that no site
+   has. */
 static MLI_COLD void mli_portions_sites(mli_shares *t) {
     uint32_t i, dev;
     for (dev = 1; dev <= t->x->devices; dev++) {
@@ -129,7 +130,7 @@ static mli_portion *mli_portion_site(const mli_shares *t, const mli_portion *s, 
     key.allocs = 1;
     return mli_portion_find(t->at, t->cap, &key);
 }
-/* Returns what the part of a share in its whole is in proportion to: its rest; `all`: its value. */
+/* Returns the weight of a share in its whole: its rest or, with `all`, its value. */
 static double mli_portion_weight(const mli_portion *s, int m, int all) {
     return all ? (double)s->value[m] : s->rest[m];
 }
@@ -140,8 +141,8 @@ static double mli_portion_weights(const mli_shares *t, const mli_portion *whole,
         sum += mli_portion_weight(s, m, all);
     return sum;
 }
-/* Divides a number over the shares of a whole by their weights. `all`: it takes the place of their
-   value. A share of no block has no bytes. */
+/* Divides a number over the shares of a whole by their weights. With `all` the result takes the
+   place of their values. A share of no block has no bytes. */
 static MLI_COLD void mli_portion_divide(const mli_shares *t, const mli_portion *whole, int m,
                                         int64_t number, int all) {
     const double parts = mli_portion_weights(t, whole, m, all);
@@ -177,8 +178,8 @@ static MLI_COLD int64_t mli_portion_sum(const mli_shares *t, const mli_portion *
     for (s = mli_portion_next(t, whole); s; s = mli_portion_next(t, s)) sum += s->value[m];
     return sum;
 }
-/* Makes the sites of a device add up to it. A realloc at another site counts the bytes of its block
-   there again. */
+/* Makes the sites of a device add up to it. They may differ, as a realloc at another site counts
+   the bytes of its block there again. */
 static MLI_COLD void mli_portion_device(mli_shares *t, mli_portion *s) {
     mli_portion *site, *next;
     int m;
@@ -195,7 +196,7 @@ static MLI_COLD void mli_portion_device(mli_shares *t, mli_portion *s) {
     }
     s->next = 0;
 }
-/* Lists the stacks of each whole, and adds the live blocks of each site up in its rest. */
+/* Lists the stacks of each whole, and sums the live blocks of each site in its rest. */
 static MLI_COLD void mli_portion_list_stack(mli_shares *t, mli_portion *s) {
     mli_portion key = *s, *site = mli_portion_site(t, s, s->frame, 0);
     key.node = 0;
@@ -206,15 +207,15 @@ static MLI_COLD void mli_portion_list_stack(mli_shares *t, mli_portion *s) {
         site->rest[1] += (double)s->value[1];
     }
 }
-/* Decides which sites have all their live blocks among their allocs: not those that a reset has
-   left older blocks, or that got blocks by a realloc. */
+/* Decides which sites have all their live blocks among their allocs: a site with blocks from before
+   a reset, or with blocks from a realloc, has not. */
 static MLI_COLD void mli_portion_decide(mli_shares *t, mli_portion *s) {
     if (s->allocs && !s->node)
         s->has_live = !mli_epoch(t->x->lord) &&
                       (double)s->value[0] >= s->rest[0] && (double)s->value[1] >= s->rest[1];
 }
-/* The first takes the live blocks of a portion off the allocs of its site, which then has only
-   those that were freed. The second puts their shares back. */
+/* The first takes the live blocks of a portion off the allocs of its site, which then has only the
+   freed blocks. The second puts the shares of the live blocks back. */
 static MLI_COLD void mli_portion_live_off(mli_shares *t, mli_portion *s) {
     mli_portion *of = mli_portion_site(t, s, s->frame, s->node);
     int m;
@@ -230,8 +231,8 @@ static MLI_COLD void mli_portion_live_back(mli_shares *t, mli_portion *s) {
     of->value[0] += s->value[0];
     of->value[1] += s->value[1];
 }
-/* Removes numbers below 0, as those of freed blocks are differences, and the rest of a stack
-   without a picked block. */
+/* Removes numbers below 0, which occur because the numbers of freed blocks are differences. Removes
+   the rest of a stack without a picked block. */
 static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     int m;
     (void)t;
@@ -241,19 +242,20 @@ static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     }
 }
 
-/* A stack gets at most so many times what its samples stand for: a site with more has stacks of
-   which no block was picked. */
+/* A stack gets at most so many times the blocks that its samples stand for: a site with more blocks
+   has stacks without a picked block. */
 #define MLI_PORTION_MOST 4
 
-/* Gives `number` of what a whole has left to its stacks; the others stay with it. Has more been
-   taken than the whole has, the stacks get all of it. */
+/* Gives `number` of the blocks that a whole has left to its stacks; the others stay with the whole.
+   If more has been taken than the whole has, the stacks get all. */
 static MLI_COLD void mli_portion_give(const mli_shares *t, mli_portion *whole, int m, int64_t left,
                                       int64_t number, double rest) {
     if (left < 0) mli_portion_divide(t, whole, m, whole->value[m], 1);
     if (left > 0 && rest > 0) mli_portion_divide(t, whole, m, number, 0);
     whole->value[m] = left < 0 ? 0 : rest > 0 ? left - number : left;
 }
-/* Divides a whole; what no stack gets stays. Bytes go with their blocks. */
+/* Divides a whole. Blocks that no stack gets stay with the whole. The bytes of blocks go with
+   them. */
 static MLI_COLD void mli_portion_divide_whole(mli_shares *t, mli_portion *whole) {
     int64_t blocks, bytes, given, number;
     double rest;

@@ -7,11 +7,12 @@
 #include "os/compiler.h"
 #include "reports/export.h"
 
-/* Sites are exact and stacks are samples. So a stack has the blocks that were picked, and a share
-   of the others of its site: in proportion to the others that its samples stand for. Then the
-   stacks add up to the site, and a block that was picked has its own bytes. Blocks of a site
-   without a sample stay with the site: a stack of its one frame. Live blocks are divided by site,
-   tag and scope. The allocs of a site are these and the freed ones, which are divided by site. */
+/* Sites are exact and stacks are samples. So a stack has the picked blocks, and a share of the
+   other blocks of its site, in proportion to the blocks that its samples stand for besides
+   themselves. Then the stacks add up to the site, and a block that was picked has its own bytes.
+   Blocks of a site without a sample stay with the site: a stack of its one frame. Live blocks are
+   divided by site, tag and scope. The allocs of a site are its live blocks and its freed ones,
+   which are divided by site. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
@@ -24,16 +25,17 @@ typedef struct mli_portion {
     unsigned char dev;          /* 0: a vacant entry */
     unsigned char allocs;       /* 1: of allocs since the last reset; 0: of live blocks */
     unsigned char has_live;     /* 1: the allocs of a site, and its live blocks are among them */
-    int64_t value[2];           /* blocks and bytes: first of the samples alone, then of the share
-                                   */
-    double rest[2];             /* of the blocks that samples stand for, beside themselves */
+    int64_t value[2];           /* blocks and bytes: first of the samples alone, then of the
+                                   share */
+    double rest[2];             /* for the blocks that samples stand for, besides themselves */
 } mli_portion;
 typedef struct mli_shares {
     mli_export *x;
     mli_portion *at;  /* open addressing; NULL: stacks are no samples, there are no shares */
-    size_t cap, used; /* its entries, a power of two; entries in use */
-    mli_portion none; /* in place of an entry that there is no memory for */
-    uint64_t allocs[MEMLORD_MAX_DEVICES + 1]; /* by dev: of its sites or stacks, without shares */
+    size_t cap, used; /* the number of its entries, a power of two; how many are in use */
+    mli_portion none; /* takes the place of an entry for which there is no memory */
+    uint64_t allocs[MEMLORD_MAX_DEVICES + 1]; /* by dev: the allocs of its sites or stacks, without
+                                                 shares */
     uint64_t alloc_bytes[MEMLORD_MAX_DEVICES + 1];
 } mli_shares;
 
@@ -62,15 +64,15 @@ typedef struct mli_groups {
     mli_group at[MLI_GROUPS];
 } mli_groups;
 
-/* Returns the group of a block, empty if it is new. Probes 8 slots; if all are of other groups,
-   writes the group at its home and evicts it. An evicted group may be written again later: readers
-   of the formats with groups add equal ones up. */
+/* Returns the group of a block, empty if it is new. Probes 8 slots; if all have other groups,
+   writes the group at the home slot and evicts it. An evicted group may be written again later:
+   readers of the formats with groups add equal ones up. */
 MLI_PRIVATE MLI_COLD mli_group *mli_group_at(mli_groups *groups, const mli_live_block *b);
 /* Puts every live block into its group and the parts of blocks beside it, and writes all groups. */
 MLI_PRIVATE MLI_COLD void mli_groups_each(mli_shares *t, mli_groups *groups);
 
 /* Calls put for the allocations of each site or, in a format with stacks, of each stack since the
-   last reset; then for those of each device that are of none. Of samples they are shares. */
+   last reset; then for those of each device that no site has. With samples they are shares. */
 typedef void (*mli_allocs_fn)(void *writer, const mli_live_block *of, uint64_t allocs,
                               uint64_t bytes);
 MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void *writer);

@@ -27,12 +27,12 @@ static const char *const mli_families[MLI_COLUMNS][2] = { /* name, help */
 
 typedef struct mli_prom_writer {
     mli_export x;
-    char label[1024]; /* labels of every sample, "name=value" and a 0 each; a 0 */
+    char label[1024]; /* the labels of every sample, each "name=value" and a 0; then one more 0 */
     uint64_t known[MEMLORD_MAX_DEVICES + 1]; /* by dev: the values for mli_prom_known */
 } mli_prom_writer;
 
 /* Writes the HELP and TYPE lines of a family. A family is a counter if its name ends in _total:
-   all that only grow are named so, and no others. */
+   exactly the families that only grow have such a name. */
 static MLI_COLD void mli_prom_head(mli_out *o, const char *name, const char *help) {
     size_t n = strlen(name);
     int counter = n > 6 && !strcmp(name + n - 6, "_total");
@@ -47,7 +47,7 @@ static MLI_COLD int mli_prom_label_in(const char *list, const char *name, size_t
     return 0;
 }
 /* Sets w->label to the labels of the ledger; if it has none and exports, to its process id. Leaves
-   out those that no sample may have: with a name that is none, or is there already. */
+   out a label whose name is not valid, or is that of an earlier label. */
 static MLI_COLD void mli_prom_labels(mli_prom_writer *w) {
     static const char own[] = "device\0tag\0scope\0site\0from\0to\0version\0",
                       letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
@@ -164,7 +164,8 @@ static MLI_COLD void mli_prom_rates(mli_prom_writer *w) {
 /* A family with one sample a line of a list. */
 typedef struct mli_family {
     const char *name;
-    char kind;   /* u: a number; d: it may be below 0; X: nanoseconds, written as seconds */
+    char kind;   /* u: a number; d: a number that may be below 0; X: nanoseconds, written as
+                    seconds */
     uint16_t at; /* its offset in the line */
     const char *help;
 } mli_family;
@@ -370,7 +371,7 @@ static MLI_COLD void mli_csv_line(mli_out *o, const memlord_block_info *b) {
     mli_putf(o, ",%ju", mli_site_line(b->site));
     mli_csv_text(o, b->site ? b->site->function : NULL);
 }
-/* What the lines of a block's parts are made from. */
+/* The data for the lines of a block's parts. */
 typedef struct mli_csv_whole {
     mli_report *r;
     const memlord_block_info *block;

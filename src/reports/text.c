@@ -91,8 +91,8 @@ MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most) {
 }
 
 /* Returns the step of the bar at a column, 0 to 7. It shows the most live bytes among the snapshots
-   whose times fall into the column. If there is none, it shows those of the last snapshot before
-   it. */
+   whose times fall into the column. If there is none, it shows the live bytes of the last snapshot
+   before the column. */
 static MLI_COLD uint32_t mli_text_bar_step(const mli_report *r, uint64_t column, uint64_t most,
                                            uint32_t *at) {
     const uint64_t first = r->snapshot[0]->time;
@@ -166,7 +166,7 @@ static MLI_COLD void mli_text_stack(mli_report *r, uint32_t node) {
     }
     mli_put_str(r->o, node ? " < ...\n" : "\n");
 }
-/* Writes how the numbers of stacks are known, if that is by samples. */
+/* Writes that the numbers of stacks are estimates, if stacks are sampled. */
 static MLI_COLD void mli_text_estimates(mli_report *r) {
     if (!mli_stacks_sampled(r->lord)) return;
     mli_put_str(r->o, ", ");
@@ -191,7 +191,8 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
         if (samples && s->live_bytes)
             mli_putf(r->o, "%12jo", s->error_bytes);
         else if (samples)
-            mli_put_str(r->o, "           -"); /* blocks that were not picked may live */
+            mli_put_str(r->o, "           -"); /* live blocks may be among those that were not
+                                                  picked */
         mli_putf(r->o, "%12jo%12ju%12jo  ", s->peak_bytes, s->allocs, s->alloc_bytes);
         mli_text_stack(r, r->stack[i].node);
     }
@@ -244,8 +245,8 @@ static void mli_text_trouble(mli_report *r, uint32_t i) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes a line for a device on which the host reported a pool of its own. Calls that were refused
-   may have been the pool's. */
+/* Writes a line for a device on which the host reported a pool of its own. Refused calls may have
+   been those that report the pool. */
 static void mli_text_pool(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     const uint64_t served = s->cache_hits | s->cache_misses;
@@ -263,8 +264,8 @@ static void mli_text_pool(mli_report *r, uint32_t i) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes "rates, cuda:0: recovery_rate 50 %, success_rate 100 %, 2 MiB an alloc", with what was
-   counted of it; nothing if that is nothing. The hit rate is in the pool's line. */
+/* Writes "rates, cuda:0: recovery_rate 50 %, success_rate 100 %, 2 MiB an alloc", with each rate
+   that has counts. Writes nothing if none has. The hit rate is in the pool's line. */
 static void mli_text_rates(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     uint64_t mean = mli_mean_read(s);
@@ -395,8 +396,8 @@ static void mli_text_snapshots(mli_report *r) {
     }
 }
 
-/* Writes "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site: ...". The holders
-   may be those of a little below the peak: then "noted at 12 MiB of 12.5 MiB". */
+/* Writes "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site: ...". If the
+   holders were noted a little below the peak, writes "noted at 12 MiB of 12.5 MiB". */
 static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_holders *h = &r->holders;
     const uint64_t peak = r->stat[dev - 1].peak;
@@ -410,7 +411,7 @@ static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes what the list of leaks leaves out: "... and 281 more, 281 MiB in 281 blocks". */
+/* Writes the sum that the list of leaks leaves out: "... and 281 more, 281 MiB in 281 blocks". */
 static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
     const mli_leak_sum rest = mli_leaks_rest(&r->leaks, shown);
     if (!rest.blocks) return;
@@ -504,7 +505,8 @@ static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes the modules of return addresses, so that these can be named later and elsewhere. */
+/* Writes the modules of return addresses, so that a tool can name the addresses later and
+   elsewhere. */
 static MLI_COLD void mli_text_modules(const mli_report *r) {
     const mli_module *m = mli_module_newest(r->lord);
     uint32_t left = MLI_TOP_SITES;
@@ -564,7 +566,7 @@ static MLI_COLD void mli_text_full(mli_report *r) {
     mli_text_modules(r);
 }
 
-/* The labels are no name: they are not cut. */
+/* Labels are not names, so they are not cut. */
 static MLI_COLD void mli_text_labels(mli_report *r) {
     const char *labels = mli_labels(r->lord);
     r->out.name_max = 0;

@@ -35,7 +35,7 @@
 typedef struct mli_trace_writer {
     mli_export x;
     mli_last_events last;
-    int64_t *level; /* live bytes by tag row; behind them by dev: those without a tag */
+    int64_t *level; /* live bytes by tag row; behind these, by dev, the bytes without a tag */
     /* By dev: ns of the next sample, the level of the last sample, the level now. */
     uint64_t due[MEMLORD_MAX_DEVICES + 1], shown[MEMLORD_MAX_DEVICES + 1];
     uint64_t sum[MEMLORD_MAX_DEVICES + 1];

@@ -1,5 +1,5 @@
-/* Writes TRACE. May use reports/export, reports/ring, and reports/json for what it has as JSON has
-   it. Locks: none. */
+/* Writes TRACE. May use reports/export, reports/ring and, for members that JSON has in the same
+   form, reports/json. Locks: none. */
 #ifndef MLI_REPORTS_TRACE_H
 #define MLI_REPORTS_TRACE_H
 #include "api/api.h"

@@ -20,7 +20,8 @@ typedef struct mli_strategy { /* replaced as a whole, never changed */
 
 typedef struct mli_gc_entry {
     struct mli_gc_entry *next;
-    uint64_t serial; /* ascending along the list: first those of one device, last those of all */
+    uint64_t serial; /* ascends along the list: callbacks of one device come first, those of all
+                        devices last */
     memlord_gc_fn fn;
     void *user;
     memlord_device sel;
@@ -29,7 +30,7 @@ typedef struct mli_gc_entry {
 
 struct mli_bands_state {
     mli_lock callbacks_lock;
-    struct mli_gc_entry *gc_entries;  /* as strategies: under the callbacks lock */
+    struct mli_gc_entry *gc_entries;  /* under the callbacks lock, as are the strategies */
     struct mli_strategy *strategies;
 };
 
@@ -209,19 +210,21 @@ static int mli_dev_is_watched(memlord *lord, uint32_t dev) {
     return mli_ptr_load(&mli_device_record_at(lord, dev)->watch.strategy) != NULL;
 }
 
-/* -- the band check: is a collection due on a device; under the lock of its phys -- */
+/* -- the band check, which decides whether a collection is due on a device; under the lock of
+      its phys -- */
 
 typedef struct mli_band_state {
-    memlord_gc_event event; /* band SIZE_MAX: none is in force, and only used_percent is set */
+    memlord_gc_event event; /* band SIZE_MAX: no band is in force, and only used_percent is set */
     int due;                /* 1: the value has reached the threshold: collect */
     int near_threshold;     /* 1: every call must check */
     mli_levels level;
-    uint64_t rise, fall; /* a check is due from `rise` live bytes on, and below `fall` */
-    uint64_t freed;      /* and from so many freed ones on; UINT64_MAX, 0, UINT64_MAX: never */
+    uint64_t rise, fall; /* a check is due at `rise` live bytes or more, and below `fall` */
+    uint64_t freed;      /* a check is due at so many freed bytes, too. The values UINT64_MAX, 0 and
+                            UINT64_MAX mean never */
 } mli_band_state;
 
-/* Returns the threshold of a band at a phys. 0: it has none now. A percentage needs a limit or a
-   capacity; one of cached bytes needs reserved bytes. */
+/* Returns the threshold of a band at a phys. 0: the band has no threshold now. A percentage needs a
+   limit or a capacity; a percentage of cached bytes needs reserved bytes. */
 static uint64_t mli_band_threshold(const mli_phys *phys, const memlord_band *b,
                                    uint64_t reserved) {
     uint64_t cap = phys->sample.known ? phys->sample.total : 0, part;
@@ -249,9 +252,9 @@ static uint64_t mli_metric_value(memlord_metric metric, const mli_levels *level)
 static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
 
 /* Sets the levels at which the band in force is due. `again`: the metric at which a device that
-   waits to rearm is due again; such a device also checks where its metric has fallen enough, that
-   is below `down`: mli_band_compare leaves none waiting that is there. RESERVED sets none: what
-   changes it, memlord_pool_set and memlord_pool_add, requests a check each time. */
+   waits to rearm is due again; such a device also checks once its metric has fallen below `down`.
+   At or below `down` no device waits: mli_band_compare sees to that. RESERVED sets no levels:
+   memlord_pool_set and memlord_pool_add request a check at each change. */
 static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v) {
     const memlord_metric metric = v->event.metric;
     uint64_t up = v->event.threshold, down = up - up / 8, reserved = v->level.reserved;
@@ -275,8 +278,8 @@ static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
 }
 
 /* Moves the marks of a device to where they enter another band. Used % is of the limit here, so it
-   changes with the live bytes alone and not with a sample. `total` is the live bytes of the phys.
-   */
+   changes with the live bytes alone and not with a sample. `total` is the live bytes of the
+   phys. */
 static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
                            mli_band_state *v) {
     uint64_t others = total > v->level.live ? total - v->level.live : 0;
@@ -385,10 +388,11 @@ static int mli_marks_missed(memlord *lord, uint32_t dev) {
 }
 
 /* Evaluates the bands of a device and publishes whether it is near. When the device becomes near,
-   it is evaluated once more after a barrier: a call that counted before the barrier is in that
-   sum, a call after it sees the alert. It is also evaluated once more if a publication has passed
-   the marks that this has just set. The addition to `checks` in mli_band_check orders two
-   checks: the later one sees the counts of the earlier one's call. */
+   it is evaluated once more after a barrier: the second sum has every call that counted before the
+   barrier, and every call after the barrier sees the alert. The device is also evaluated once more
+   if a publication has passed the marks that were just set. The addition to `checks` in
+   mli_band_check orders two checks: the later check sees the counts of the call that ran the
+   earlier one. */
 static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
                                      mli_band_state *v) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
@@ -416,7 +420,7 @@ static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
 
 /* -- callbacks -- */
 
-/* Returns 1 if another thread runs the callback of a number, for any device. */
+/* Returns 1 if another thread runs the callback with a serial number, for any device. */
 static MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
     MLI_REQUIRE(mli_lock_held(&lord->bands->callbacks_lock));
     uint32_t i = 0;
@@ -448,7 +452,7 @@ static MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device se
             (*at)->user == user)
             break;
     c = *at;
-    if (c) *at = c->next; /* a run on this thread goes on with a copy */
+    if (c) *at = c->next; /* a run of the callback on this thread goes on with a copy */
     while (c && mli_gc_runs_elsewhere(lord, c->serial)) {
         mli_callbacks_leave(lord);
         mli_spin_wait(&spins);
@@ -475,8 +479,9 @@ static MLI_COLD int mli_gc_advance(memlord *lord, mli_watch *w, const memlord_gc
     return c != NULL;
 }
 
-/* Begins a collection on a device. 0: one is running. One that this thread left by longjmp counts
-   as failed, and is over. The exchange pairs with the release in mli_gc_run_callbacks. */
+/* Begins a collection on a device. 0: a collection is running there. A collection that this thread
+   left by longjmp counts as failed, and is over. The exchange pairs with the release in
+   mli_gc_run_callbacks. */
 static MLI_COLD int mli_gc_begin(memlord *lord, uint32_t dev, uintptr_t here) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     int left = 0;
@@ -537,7 +542,8 @@ static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
     mli_phys *phys;
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_stat_add(lord, dev, result->ran ? MLI_STAT_gc_runs : MLI_STAT_gc_failed, 1);
-    if (result->ran) /* saturated: the host reports any number. gc_running: one writer at a time */
+    if (result->ran) /* saturated, as the host may report any number. gc_running makes this the only
+                        writer */
         mli_u64_store(sum, mli_add_saturated(mli_u64_load(sum), result->reclaimed));
     for (i = 1; i < n && result->ran; i++)
         if (i == dev || (result->family && mli_type_of(lord, i) == device->device.type))
@@ -633,7 +639,8 @@ MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys) 
 
 MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
     uint32_t threads;
-    mli_alert_set(lord, MLI_ALERT_THREADS, 0); /* first: a thread that starts now sets it again */
+    mli_alert_set(lord, MLI_ALERT_THREADS, 0); /* before the count: a thread that starts from here
+                                                  on sets it again */
     do mli_threads_allow(lord, threads = mli_thread_count(lord) + 4);
     while (mli_thread_count(lord) > threads);
     mli_phys_recheck(lord, NULL);
@@ -676,8 +683,8 @@ static MLI_COLD void mli_bands_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD void mli_bands_lock(memlord *lord, int take) {
     mli_lock_set(&lord->bands->callbacks_lock, take);
 }
-/* Clears the marks of threads that collected: they are gone. Counts the alerts again: a thread that
-   set or cleared a flag may have been stopped before it changed the alert. */
+/* Clears the marks of threads that collected, which a forked child does not have. Counts the alerts
+   again: a thread that set or cleared a flag may have been stopped before it changed the alert. */
 static MLI_COLD void mli_bands_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE), alerts = 0;
     for (i = 1; i < n; i++) {
@@ -796,7 +803,7 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
     if ((unsigned)reason >= MEMLORD_REASON_COUNT) return MEMLORD_E_INVALID;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
     if (mli_device_valid(device) && !mli_gc_registered(lord, device, reason))
-        return MEMLORD_E_UNKNOWN; /* before mli_dev, which would make the device known */
+        return MEMLORD_E_UNKNOWN; /* before mli_dev, because that makes the device known */
     r = mli_dev(lord, device, &dev);
     return r ? r : mli_collect(lord, dev, reason, 0, reclaimed ? reclaimed : &ignored);
 }

@@ -13,21 +13,23 @@
 /* A band check compares a device with its thresholds. services/call_end decides when a call
    runs one. */
 
-/* Published bytes are at most a batch a thread below the truth. So while they are a margin below
-   the threshold (a batch for each thread that is allowed for), no thread can cross it without a
-   publication, and that requests a check. Closer to the threshold the device is near: an alert
-   makes every call check at its end, with a sum over all threads. Freed bytes are no level and are
-   never published: each thread checks after each 64th of the way (its free interval). Cached bytes
-   rise as live bytes fall. Published bytes are never above these, so a publication below a mark
-   (check_below) comes in time without a margin. A thread's cell starts a batch lower, and checks at
-   its first free. After a collection a band waits until its metric has moved (it rearms). */
+/* Published bytes are at most a batch a thread below the truth. The margin is a batch for each
+   thread that is allowed for. While the published bytes are a margin below the threshold, no thread
+   can cross the threshold without a publication, and a publication requests a check. Closer to the
+   threshold the device is near: an alert makes every call check at its end, with a sum over all
+   threads. Freed bytes are not published. Instead each thread checks each time it has freed its
+   free interval, a 64th of the way to the threshold. Cached bytes rise as live bytes fall.
+   Published bytes are never above the live bytes, so a publication below the mark check_below comes
+   in time, without a margin. A thread's cell starts a batch lower, and checks at its first free.
+   After a collection a band rearms: it waits until its metric has moved. */
 
 /* Take and drop the callbacks lock. */
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
-/* Stores in a device the strategy in force for it, and returns 1 if there is one. A change lets the
-   bands fire at once. Takes the callbacks lock, unless there is none for the device's type. */
+/* Stores in a device the strategy in force for it, and returns 1 if there is one. After a change of
+   the strategy the bands may collect at once. Takes the callbacks lock, unless no strategy can be
+   in force for the device's type. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
 
 /* Runs a band check on a device, and collects if that is due and no thread collects there yet.

@@ -81,11 +81,11 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
     if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
 }
 
-/* Ends a call that found an alert: for its device, and for the other one that the call has taken
-   bytes from, if there is one. A thread without the system's barrier passes a full barrier of
-   its own here: the addition, which pairs with the one in mli_barrier_threads. The later of
-   the two sees what the other thread stored before its addition. After it the thread compares its
-   counts with the marks of its devices again, and reads the alert again. */
+/* Ends a call that found an alert: for its device, and for another device if the call has taken
+   bytes from that. A thread without the system's barrier passes a full barrier of its own here: the
+   addition, which pairs with the one in mli_barrier_threads. Of the two threads the later one sees
+   what the other stored before its addition. After its own addition this thread compares its counts
+   with the marks of its devices again, and reads the alert again. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
     mli_alert_barrier(lord);
@@ -123,7 +123,7 @@ static MLI_COLD void mli_call_end_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->end_slow = mli_call_end_slow;
 }
-/* Forgets the threads that waited: they are gone. */
+/* Forgets the threads that waited, which a forked child does not have. */
 static MLI_COLD void mli_call_end_forked(memlord *lord) { lord->call_end->waiters = NULL; }
 MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life) {
     MLI_LIFE_STATE(life, call_end);

@@ -16,11 +16,13 @@
 typedef struct mli_waiter {
     struct mli_waiter *next;
     mli_phys *phys;
-    uint64_t needed, freed_before; /* bytes it waits for; bytes freed there before it waited */
+    uint64_t needed, freed_before; /* the bytes that it waits for; the bytes ever freed there before
+                                      it waited */
     mli_os_event event;
 } mli_waiter;
 
-/* Puts a waiter on the list, whose event a call sets once enough was freed; takes it off again. */
+/* The first puts a waiter on the list: a call sets its event once enough was freed. The second
+   takes the waiter off the list. */
 MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w);
 MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 

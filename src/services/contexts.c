@@ -6,14 +6,14 @@
 #include "books/tags.h"
 #include "services/scopes.h"
 
-/* The record of a fibre's context. Which context lies in `kept` changes with each swap: the fibre's
-   own while no thread is in it, else that of the thread which entered it. A memlord_context has the
-   generation of its ledger, the handle and the serial; the serial rises with each swap, so that an
-   older copy is known as one. */
+/* The record of a fibre's context. Each swap exchanges the context in `kept`. While no thread is in
+   the fibre's context, `kept` has that; else it has the own context of the thread that entered. A
+   memlord_context has the generation of its ledger, the handle and the serial; the serial rises
+   with each swap, so that an older copy is known as one. */
 typedef struct mli_context_record {
     mli_handle handle;
     mli_lock lock;   /* all below but own.thread */
-    uint64_t serial; /* never falls, also when the record is opened again */
+    uint64_t serial; /* never falls, not even when the record is opened again */
     mli_current kept;
     mli_context own;
 } mli_context_record;
@@ -79,7 +79,7 @@ MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord) {
 
 /* -- the context of a fibre -- */
 
-/* 1: another thread is in the fibre's context, or it holds another thread's own. */
+/* 1: another thread is in the fibre's context, or the record holds another thread's own context. */
 static MLI_HOT int mli_context_elsewhere(const mli_context_record *record, const mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&record->lock));
     const mli_thread *in = (const mli_thread *)mli_ptr_load(&record->own.thread);
@@ -139,8 +139,9 @@ static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_con
     return MEMLORD_OK;
 }
 
-/* Ends what is open in the context of a fibre, and closes its record. E_STATE: it is not in its
-   record, as a fibre inside it, or around it, was not left. */
+/* Ends what is open in the context of a fibre, and closes its record. E_STATE: the context is not
+   in its record, because the thread has not left a fibre that it entered before or after this
+   one. */
 static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
                                                 memlord_context *context) {
     mli_context_record *record = mli_context_lock(lord, t, context);
@@ -167,7 +168,7 @@ static MLI_COLD void mli_contexts_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->contexts->count.v = 1;
 }
-/* Takes or drops the locks of all records: no swap is half done in a forked child. */
+/* Takes or drops the locks of all records, so that no swap is half done in a forked child. */
 static MLI_COLD void mli_contexts_locks(memlord *lord, int take) {
     uint32_t i, n = mli_u32_load(&lord->contexts->count);
     for (i = 1; i < n; i++) {

@@ -17,11 +17,12 @@
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
 struct mli_neighbours_state {
-    mli_lock lock;         /* all below but service, open and listener */
+    mli_lock lock;         /* guards all members below but service, open and listener */
     struct mli_page *page; /* NULL: none is mapped */
-    int slot, fd;          /* its slot, or MLI_SLOT_...; fd: holds the slot's lock */
+    int slot, fd;          /* the ledger's slot, or MLI_SLOT_...; fd: the descriptor that holds the
+                              lock of the slot */
     uint64_t host_id;      /* the identity of the host's memory */
-    int stall_fd;          /* tells of stalls of the host's memory; -1: there is none */
+    int stall_fd;          /* a descriptor that tells of stalls of the host's memory; -1: none */
     mli_ptr service;       /* const mli_neighbours *; set by the first open */
     mli_page_slot mine;    /* what the slot is to hold */
     const mli_phys *phys[MLI_SLOT_DEVICES]; /* of the slot's devices */
@@ -57,8 +58,8 @@ static uint64_t mli_slot_owner(memlord *lord, uint32_t slot) {
     return mli_slot_read(lord->neighbours->page, slot, MLI_SLOT_WORD(owner));
 }
 
-/* Sums the devices of a slot that have an identity. Returns the slot's owner; 0: it is free, does
-   not have the identity, or changed its owner meanwhile. */
+/* Sums the devices of a slot that have an identity. Returns the slot's owner. 0: the slot is free,
+   has no device with the identity, or changed its owner meanwhile. */
 static MLI_COLD uint64_t mli_slot_sum(memlord *lord, uint32_t slot, uint64_t id,
                                       mli_page_device *sum) {
     const mli_page *page = lord->neighbours->page;
@@ -89,12 +90,13 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     *why = locked > 0 ? "its file system or a sandbox refuses locks" : "all its slots are taken";
     if (locked) return locked > 0 ? MEMLORD_E_UNSUPPORTED : MEMLORD_E_LIMIT;
     words = lord->neighbours->page->slots[i];
-    mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* a dead process's: pairs with reads */
+    mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* clears the owner, a dead process;
+                                                               pairs with the loads of readers */
     memset(mine, 0, sizeof *mine);
     memset(lord->neighbours->phys, 0, sizeof lord->neighbours->phys);
     mine->pid = mli_pid();
     mine->started = lord->started_wall;
-    mine->owner = mli_now() << 10 | (i + 1); /* unlike the owner of any claim before */
+    mine->owner = mli_now() << 10 | (i + 1); /* differs from the owner of every claim before */
     for (s = 0; s < MLI_PAGE_SLOTS; s++) /* earlier requests do not concern this ledger */
         mine->answered[s] = mli_slot_read(lord->neighbours->page, s, MLI_SLOT_WORD(request));
     mli_words_store(words, mine, MLI_SLOT_WORDS);
@@ -133,8 +135,8 @@ static MLI_COLD size_t mli_slot_device_of(memlord *lord, const mli_phys *phys) {
     return unused;
 }
 
-/* Writes the whole slot and the head of the page again. That repairs them if another process has
-   overwritten them. */
+/* Writes the whole slot and the head of the page again. The write repairs what another process may
+   have overwritten. */
 static MLI_COLD void mli_slot_publish(memlord *lord) {
     mli_page_slot *mine = &lord->neighbours->mine;
     mli_page *page = lord->neighbours->page;
@@ -152,7 +154,7 @@ static MLI_COLD void mli_slot_publish(memlord *lord) {
             lord->neighbours->unfit = 1;
         }
     }
-    for (k = 0; k < MLI_SLOT_DEVICES; k++) { /* one that has lost its identity */
+    for (k = 0; k < MLI_SLOT_DEVICES; k++) { /* the device has lost its identity */
         const mli_phys *phys = lord->neighbours->phys[k];
         if (phys && mli_phys_id(lord, phys) != mine->devices[k].id) mine->devices[k].id = 0;
     }
@@ -195,7 +197,8 @@ static MLI_COLD void mli_slots_note(memlord *lord) {
     }
 }
 
-/* Joins the page at the ledger's path, in a forked child again. *why says why not. */
+/* Joins the page at the ledger's path. A forked child joins again. *why gets the reason of a
+   failure. */
 static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
     memlord_result r;
     int fd = -1;
@@ -217,8 +220,9 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
 
 /* -- answers and requests -- */
 
-/* Notes that a neighbour wants bytes of a physical device. `needed` has the largest request for each
-   own device, plus 1, as 0 says that none asks. Returns 1 if the neighbour waits for the answer. */
+/* Notes that a neighbour wants bytes of a physical device. `needed` has the largest request for
+   each own device, plus 1, as 0 means that no neighbour asks. Returns 1 if the neighbour waits for
+   the answer. */
 static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uint64_t wanted,
                                      uint64_t *needed) {
     const uint64_t entry = wanted + (wanted != UINT64_MAX);
@@ -232,9 +236,9 @@ static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uin
     return known && wanted;
 }
 
-/* Notes what the ledger of a slot has asked for since it was last answered; `seen` is its last
-   request. Requests are compared by their distance, as the page may hold anything. Returns 1 if it
-   waits for the answer. */
+/* Notes the requests of a slot's ledger since the last answer to it; `seen` is its last request.
+   The difference of two request numbers is compared, as the page may hold any value. Returns 1 if
+   that ledger waits for the answer. */
 static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot *mine, uint32_t s,
                                       uint64_t seen, uint64_t *needed) {
     size_t i;
@@ -334,7 +338,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
     mli_lock_drop(&lord->neighbours->lock);
 }
 
-/* Looks for a stall of the host's memory, and if there was one has the cpu's callbacks run. */
+/* Looks for a stall of the host's memory. If there was one, runs the callbacks of the cpu. */
 static MLI_COLD void mli_stall_poll(memlord *lord) {
     mli_phys *host = mli_phys_storage(lord, 0);
     int seen = 0;
@@ -351,8 +355,8 @@ static MLI_COLD void mli_stall_poll(memlord *lord) {
     if (seen > 0) (void)mli_neighbour_collect(lord, host, 0);
 }
 
-/* Does what is due at the interval of pollers: joins again after a fork, publishes, frees the slots
-   of the dead, and reads the others. */
+/* Does the work that is due at the interval of pollers: joins again after a fork, publishes, frees
+   the slots of the dead, and reads the others. */
 static MLI_COLD void mli_neighbours_round(memlord *lord) {
     const char *why = NULL;
     int unfit;
@@ -364,7 +368,8 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
         mli_lock_take(&phys->lock);
         sampled = phys->sampled;
         mli_lock_drop(&phys->lock);
-        if (!sampled) (void)mli_phys_sample(lord, phys); /* once: it may block, and answers wait */
+        if (!sampled) (void)mli_phys_sample(lord, phys); /* once, because it may block while answers
+                                                            wait */
     }
     mli_lock_take(&lord->neighbours->lock);
     if (lord->neighbours->slot == MLI_SLOT_FORKED) {
@@ -405,7 +410,7 @@ static MLI_COLD void mli_listener_run(void *user) {
         mli_lock_drop(&lord->neighbours->lock);
         rung = mli_u32_load(bell); /* before the work: a later ring ends the wait */
         if (!mli_u32_load_acquire(&lord->neighbours->open)) return; /* pairs with the exchange */
-        mli_requests_answer(lord); /* first: a neighbour waits for it */
+        mli_requests_answer(lord); /* first, because a neighbour waits for it */
         if (!mli_ms_left(due)) {
             mli_neighbours_round(lord);
             mli_stall_poll(lord);
@@ -539,7 +544,7 @@ static MLI_COLD uint64_t mli_host_id(memlord *lord, char *stall, size_t cap) {
     char path[300], boot[64];
     uint64_t total, used, process, id = 0;
     mli_out o;
-    mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu); /* another one may be in use */
+    mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu); /* another page may be in use */
     if (cpu) {
         cpu->root = root;
         if (!mli_cpu_sample(cpu, &total, &used, &process)) id = mli_cpu_home(cpu);
@@ -560,7 +565,8 @@ static MLI_COLD uint64_t mli_host_id(memlord *lord, char *stall, size_t cap) {
     return mli_text_hash(boot);
 }
 
-/* Gives up the slot in a forked child: it is the parent's, as is the lock of the descriptor. */
+/* Gives up the slot in a forked child. The slot and the lock of the descriptor belong to the
+   parent. */
 static MLI_COLD void mli_neighbours_forked(memlord *lord) {
     if (lord->neighbours->slot >= 0) {
         mli_page_fd_close(lord->neighbours->fd);
@@ -614,7 +620,7 @@ MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord) {
     return (const mli_neighbours *)mli_ptr_load_acquire(&lord->neighbours->service);
 }
 
-/* -- life: reaches all that a page needs through the service, as mli_neighbours says -- */
+/* -- life: calls the functions of a page through the pointer `service`: see mli_neighbours -- */
 
 static MLI_COLD void mli_neighbours_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
@@ -691,7 +697,7 @@ MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
         return r;
     }
     mli_neighbours_serve(lord);
-    (void)mli_listener_start(lord); /* without it memlord_gc_poll does its work */
+    (void)mli_listener_start(lord); /* without a listener memlord_gc_poll does its work */
     return MEMLORD_OK;
 }
 

@@ -22,24 +22,25 @@ typedef struct mli_raise {
     } before[MLI_PAGE_SLOTS];
 } mli_raise;
 
-/* What other modules call once a page has been opened. They reach it by a pointer, so that a
-   program that opens none does not link it. */
+/* The functions that other modules call once a page has been opened. They call them through a
+   pointer, so that a program that opens no page does not link these functions. */
 typedef struct mli_neighbours {
     void (*serve)(memlord *lord); /* does the listener's work at a safe point */
     /* Starts the listener unless it runs: at the open, and in a forked child. */
     memlord_result (*listen)(memlord *lord);
     /* Asks the neighbours of a physical device. E_STATE: no page is open; E_UNKNOWN: the device is
-       not on it. Else *raise is linked until raise_end. */
+       not on the page. After OK *raise stays in the list until raise_end. */
     memlord_result (*raise_begin)(memlord *lord, const mli_phys *phys, uint64_t needed,
                                   mli_raise *raise);
     void (*raise_end)(memlord *lord, mli_raise *raise);
-    /* Returns 1 if the neighbours have released enough; -1: all have answered, and it is less, or
-       the page is closed; 0: not yet. A process that ended has released all it held. */
+    /* Returns 1 if the neighbours have released enough; -1: all have answered and released less, or
+       the page is closed; 0: not all have answered. A process that ended has released all bytes
+       that it held. */
     int (*raise_check)(memlord *lord, const mli_raise *raise);
     /* Leaves the page: at a close, and at the end of the ledger. Requires: the caller is not the
        listener. */
     void (*end)(memlord *lord);
-    void (*forked)(memlord *lord); /* in a forked child: the slot is the parent's */
+    void (*forked)(memlord *lord); /* in a forked child, as the slot is the parent's */
 } mli_neighbours;
 
 /* Returns NULL while no page has been opened. The acquire pairs with memlord_pressure_open. */

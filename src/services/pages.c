@@ -2,7 +2,8 @@
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-#define MLI_PAGE_BYTES (128u << 10) /* of the file: a multiple of every page size, up to 64 KiB */
+#define MLI_PAGE_BYTES (128u << 10) /* the size of the file: a multiple of every page size up to 64
+                                       KiB */
 typedef char mli_page_fits[sizeof(mli_page) <= MLI_PAGE_BYTES ? 1 : -1];
 
 /* -- the system -- */
@@ -34,8 +35,8 @@ MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot) {
     return !fcntl(fd, MLI_OFD_GETLK, &lock) && lock.l_type == F_UNLCK;
 }
 
-/* Makes the file of a page under a name of its own, written in full so that no later store finds
-   the disk full, and links it to `path`. A file that is there already stays. */
+/* Makes the file of a page under a name of its own, and links it to `path`. The file is written in
+   full, so that no later store finds the disk full. A file that `path` already names stays. */
 static MLI_COLD int mli_page_make(const char *path) {
     const char nothing[512] = {0};
     const uint64_t head[2] = {MLI_PAGE_MAGIC, MLI_PAGE_VERSION};
@@ -96,8 +97,9 @@ static MLI_COLD int mli_page_file(const char *path, struct stat *st, const char 
     return -1;
 }
 
-/* Maps a page. The mapping has a description of the file of its own: a forked child inherits the
-   mapping, and would else keep the parent's lock after the parent's end. */
+/* Maps a page. Opens the file once more for the mapping, because a forked child inherits the
+   mapping. If the mapping were of the descriptor that holds the lock, the child would keep the
+   parent's lock after the end of the parent. */
 static MLI_COLD memlord_result mli_page_open(const char *path, mli_page **page, int *fd,
                                              const char **why) {
     struct stat first, second;
@@ -207,7 +209,8 @@ MLI_PRIVATE int mli_stall_seen(int fd) {
 #if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
 MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
                                         uint32_t ms) {
-    struct { /* as the kernel has it: a timespec of 64-bit times on a 32-bit system differs */
+    struct { /* the kernel's layout, which is not that of a timespec with 64-bit times on a 32-bit
+                system */
         long sec, nsec;
     } time;
     int saved = errno, refused;

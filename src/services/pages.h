@@ -1,7 +1,6 @@
-/* Owns the pressure page: a file that the ledgers of several processes map. May use books/limits,
-   services/room and services/bands. Invariant: only the ledger that holds the system's lock on a
-   slot's byte of the file writes the slot. Lock: neighbours, for all of it; none while callbacks
-   run. */
+/* Owns the pressure page: a file that the ledgers of several processes map. May use os/ and base/.
+   Invariant: only the ledger that holds the system's lock on a slot's byte of the file writes the
+   slot. Lock: neighbours, for all of it; none while callbacks run. */
 #ifndef MLI_SERVICES_PAGES_H
 #define MLI_SERVICES_PAGES_H
 #include "api/api.h"
@@ -12,7 +11,7 @@
 #include "base/ledger.h"
 #include "base/text.h"
 
-#define MLI_PAGE_SLOTS 64 /* of the ledgers that share a page */
+#define MLI_PAGE_SLOTS 64 /* the slots of a page: one for each ledger that shares it */
 
 /* Each ledger has a slot on the page, with the bytes that it holds of its physical devices, its
    requests to the others, and its answers. The system drops the lock of a slot when the process
@@ -23,7 +22,8 @@
 
 #define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* "memlordp" */
 #define MLI_PAGE_VERSION 1
-#define MLI_PAGE_ANSWER_MS 2000     /* a raise waits no longer: the max_ms of the default retry */
+#define MLI_PAGE_ANSWER_MS 2000     /* the most ms that a raise waits: the max_ms of the default
+                                       retry */
 
 /* The slots of the pressure page: see services/neighbours. Words of 64 bits, so that programs of 32
    and of 64 bits share a page. */
@@ -33,16 +33,16 @@ enum { MLI_SLOT_FORKED = -2, MLI_SLOT_NONE = -1 }; /* a forked child claims one 
 typedef struct mli_page_device {
     uint64_t id;       /* a hash of its identity; 0: none */
     uint64_t held;     /* bytes live there, or reserved by pools */
-    uint64_t spare;    /* the part of `held` that is idle in pools, or pending */
+    uint64_t spare;    /* the part of `held` that is unused in pools, or pending */
     uint64_t failing;  /* 1: allocations fail */
     uint64_t wanted;   /* bytes asked of the others */
     uint64_t asked;    /* the request that asked for them */
     uint64_t released; /* bytes given back in answers, ever */
 } mli_page_device;
 typedef struct mli_page_slot {
-    uint64_t pid, started; /* started: the ledger's start, in ns of the wall clock */
+    uint64_t pid, started; /* `started`: when the ledger was made, in ns of the wall clock */
     mli_page_device devices[MLI_SLOT_DEVICES];
-    uint64_t answered[MLI_PAGE_SLOTS]; /* the last request of each slot that is answered */
+    uint64_t answered[MLI_PAGE_SLOTS]; /* the last request of each slot that was answered */
     uint64_t request;                  /* the last request; stored after the devices */
     uint64_t owner;                    /* unique to this claim; 0: the slot is free */
 } mli_page_slot;
@@ -66,7 +66,7 @@ typedef struct mli_page {
 MLI_PRIVATE MLI_COLD int mli_slot_lock(int fd, uint32_t slot, int unlock);
 /* Returns 1 if no other ledger has locked the byte of a slot. */
 MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot);
-/* The same without cancellation: a cancelled thread would keep the page lock. */
+/* The same, with cancellation off: a cancelled thread would keep the page lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_page_map(const char *path, mli_page **page, int *fd,
                                                  const char **why);
 MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page);

@@ -20,7 +20,7 @@ struct mli_pollers_state {
 
 /* -- pollers -- */
 
-/* Declared here, as a poller may start other pollers. */
+/* Is declared here, because a poller may start other pollers. */
 static MLI_COLD void mli_poller_run(void *user);
 
 /* Starts the poller of a physical device, unless it runs or polling is off. */
@@ -61,11 +61,11 @@ static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t typ
     return MEMLORD_OK;
 }
 
-/* Starts the pollers of all known devices that want one: those with a strategy in force or, after
-   memlord_poller_start, all of them. If the alert requests it, the recorders go on and neighbours
-   listen, too. A new thread may get its stack from the very allocator that calls come from: under
-   MEMLORD_FLAG_DEFER, while no device that wants a poller is known, the host's poller starts, and
-   starts the others once they are known. */
+/* Starts the pollers of all known devices that want one: the devices with a strategy in force or,
+   after memlord_poller_start, all devices. If the alert requests it, the recorders go on and
+   neighbours listen, too. A new thread may get its stack from the very allocator that calls come
+   from: under MEMLORD_FLAG_DEFER, while no device that wants a poller is known, the host's poller
+   starts here. That poller starts the others once they are known. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
@@ -95,8 +95,8 @@ static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
         (void)mli_pollers_start(lord);
 }
 
-/* Runs a poller. Under MEMLORD_FLAG_DEFER it does the work of a safe point, as calls do not; else
-   calls check the bands, and the poller only samples and retires. */
+/* Runs a poller. Under MEMLORD_FLAG_DEFER it does the work of a safe point, as calls do not;
+   without that flag calls check the bands, and the poller only samples and retires. */
 static MLI_COLD void mli_poller_run(void *user) {
     mli_phys *phys = (mli_phys *)user;
     memlord *lord = phys->lord;
@@ -139,7 +139,7 @@ static MLI_COLD memlord_result mli_pollers_open(memlord *lord, const memlord_des
     }
     return MEMLORD_OK;
 }
-/* Clears the marks of threads that polled: they are gone. */
+/* Clears the marks of the threads that polled, which a forked child does not have. */
 static MLI_COLD void mli_pollers_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++)

@@ -57,9 +57,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_re
 /* -- waiting -- */
 
 /* Sleeps up to `ms`, or until `needed` bytes have been freed at a physical device since `out` was
-   read from mli_phys_freed, or its neighbours have released as many. Does not sleep if they have
-   been freed already, or if the system has no event left to wait for: the attempts then follow at
-   once. */
+   read from mli_phys_freed, or its neighbours have released as many. Does not sleep if the bytes
+   have been freed already. If the system has no event left to wait for, does not sleep either, and
+   the attempts follow at once. */
 static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
                                     uint64_t needed, uint64_t out, uint32_t ms) {
     const uint64_t deadline = mli_now() + (uint64_t)ms * 1000000u;
@@ -79,7 +79,7 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     mli_waiter_begin(lord, &w);
     raise.event = &w.event;
     raised = page && !page->raise_begin(lord, phys, w.needed, &raise);
-    mli_barrier_threads(lord); /* a free that missed the alert is counted in the sum below */
+    mli_barrier_threads(lord); /* the sum below has the bytes of a free that missed the alert */
     while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
            !(raised && page->raise_check(lord, &raise) > 0)) {
         step = raised ? mli_poll_ms(lord) : left;
@@ -101,14 +101,16 @@ typedef struct mli_request {
     memlord_alloc_opts opts;
     const memlord_retry *policy;
     memlord_ticket ticket; /* its own; 0: not open */
-    mli_cover cover;       /* what the named ticket, or those of its thread, gave to that one */
-    memlord_account refuser; /* the account whose limit it must keep to; 0: none */
+    mli_cover cover;       /* the bytes that the named ticket, or the tickets of the thread, gave to
+                              the request's own ticket */
+    memlord_account refuser; /* the account whose limit the request must keep to; 0: none */
     uint64_t freed_before; /* bytes freed at phys before the attempt */
-    void *caller, *frame;  /* as in mli_self, which calls of the attempts change */
+    void *caller, *frame;  /* copied from mli_self, which calls of the attempts change */
 } mli_request;
 
-/* Reserves the bytes under the limits of the device and of the account, but for those that tickets
-   cover. If they do not fit, retires pending blocks and tries again, then collects and tries again. */
+/* Reserves the bytes under the limits of the device and of the account, except the bytes that
+   tickets cover. If they do not fit, retires pending blocks and tries again, then collects and
+   tries again. */
 static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     memlord *lord = q->lord;
     memlord_device d = mli_device_record_at(lord, q->dev)->device;
@@ -131,7 +133,8 @@ static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     q->refuser = ask.account;
     return r;
 }
-/* Ends the ticket of a request. What it has left goes back to the tickets that covered it. */
+/* Ends the ticket of a request. Bytes that the ticket has left go back to the tickets that covered
+   it. */
 static MLI_COLD void mli_request_release(mli_request *q) {
     if (!q->ticket) return;
     if (q->cover.count) mli_cover_return(q->lord, q->phys, &q->cover, q->ticket);
@@ -148,8 +151,8 @@ static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
                             q->bytes, &q->opts, MLI_PUT_ALLOC);
 }
 
-/* Counts a request that found no memory in the end, and keeps it as the last of its device, for
-   reports. */
+/* Counts a request that found no memory in the end. Keeps it for reports as the last failed request
+   of its device. */
 static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
                                   const memlord_site *origin) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -166,7 +169,7 @@ static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
     mli_stat_add(lord, dev, MLI_STAT_oom_failures, 1);
 }
 
-/* Logs a failed request; `oom`: the attempts failed, and are counted; else the limit refused the
+/* Logs a failed request; `oom` 1: the attempts failed, and are counted; 0: the limit refused the
    part that no ticket covers. */
 static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
@@ -206,7 +209,8 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
     ms = policy->initial_ms;
     for (power = policy->multiplier; attempt && ms < policy->max_ms; attempt >>= 1) {
         if (attempt & 1) ms *= power;
-        power *= power; /* at worst infinite: then so is ms, and max_ms is returned */
+        power *= power; /* the power may be infinite: then ms is infinite, too, and max_ms is
+                           returned */
     }
     return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
 }
@@ -238,8 +242,8 @@ static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
 }
 
 /* Runs the attempts, and records the block of the one that succeeds. Requires: the bytes are
-   reserved. An attempt that returns storage 0 or UINT64_MAX has failed, as no ledger can record
-   those. */
+   reserved. An attempt that returns storage 0 or UINT64_MAX has failed, because no ledger can
+   record these. */
 static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn,
                                                void *user, uint64_t *storage) {
     const uint64_t outer = mli_self.try_lord;

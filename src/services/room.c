@@ -17,14 +17,15 @@
 struct mli_room_state {
     mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
     mli_cpu cpu;
-    mli_u32 poll_ms;        /* from sample to sample of a poller */
+    mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
     mli_u64 refusal_logged; /* see mli_log_due: a refused reservation */
-    mli_u64 account_logged; /* the same: a request over the limit of its account */
+    mli_u64 account_logged; /* the same for a request over the limit of its account */
 };
 
 /* -- sources -- */
 
-MLI_PRIVATE MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out) {
+/* Samples the host's memory. It is the built-in source of the cpu. */
+static MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out) {
     memlord *lord = (memlord *)user;
     (void)d;
     return mli_cpu_sample(&lord->room->cpu, &out->total, &out->used, &out->process);
@@ -60,7 +61,7 @@ static void mli_phys_fraction_apply(mli_phys *phys) {
     if (!phys->limit) phys->limit = 1;
 }
 
-/* Notes what the devices of a phys have before its source runs. */
+/* Notes the bytes that the devices of a phys have before its source runs. */
 static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     uint32_t i = 0;
     mli_lock_take(&phys->lock);
@@ -72,8 +73,8 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     mli_lock_drop(&phys->lock);
 }
 /* Sets the marks of a sample. The live bytes that belong to it are the smaller ones of those before
-   and after the source ran, because nobody knows which of the two the source saw. For a pool they
-   are the bytes that the pool holds now, because the source may itself report those. */
+   and after the source ran, because nobody knows which of the two the source saw. For a pool the
+   live bytes are those that the pool holds now, because the source may itself report these. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i = 0;
@@ -101,8 +102,8 @@ static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacit
     mli_lock_drop(&phys->lock);
 }
 
-/* Makes this thread the sampler of a phys. 0: there is one already. A source that this thread left
-   by longjmp samples no more. */
+/* Makes this thread the sampler of a phys. 0: it has a sampler already. A source that this thread
+   left by longjmp counts as ended. */
 static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here) {
     int mine = !mli_u32_exchange(&phys->sampling, 1);
     mli_callbacks_enter(lord);
@@ -157,14 +158,15 @@ static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capaci
     mli_callbacks_leave(lord);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
-        if (phys->device.type != type) continue; /* also an unused phys: it may be used again */
+        if (phys->device.type != type) continue; /* an unused phys, too: it may be used again */
         mli_callbacks_enter(lord);
         while (phys->sampler && phys->sampler != (void *)&mli_self) {
             mli_callbacks_leave(lord);
             mli_spin_wait(&spins);
             mli_callbacks_enter(lord);
         }
-        phys->sampler_void = 1; /* for the sample that this thread may be taking, or has left */
+        phys->sampler_void = 1; /* drops the sample that this thread may be taking, or has left by
+                                   longjmp */
         mli_callbacks_leave(lord);
         mli_phys_sample_store(phys, &none, 0);
         mli_phys_recheck(lord, phys);
@@ -185,7 +187,7 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
         (void)mli_phys_sample(lord, phys);
 }
 
-/* -- readers: they sample what nobody samples for them -- */
+/* -- readers: they sample a phys that no poller samples -- */
 
 /* Returns 1 if a reader may run a source on this thread. It may not if the host defers, nor inside
    code of the host that MemLord called: the ledger's allocator, a logger, a try function, a fence,
@@ -228,8 +230,8 @@ static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
     return now > at && now - at >= (known ? 3 * interval : interval);
 }
 
-/* Samples a phys for a reader if that is due and allowed. It checks no band: the next recorded call
-   does. `own`: only the built-in source may run. */
+/* Samples a phys for a reader if that is due and allowed. Does not check the bands: the next
+   recorded call does. `own`: only the built-in source may run. */
 static MLI_COLD void mli_phys_sample_for_reader(memlord *lord, mli_phys *phys, int own) {
     memlord_capacity_fn fn;
     if (!mli_phys_sample_due(lord, phys) || !mli_reader_may_sample(lord)) return;
@@ -269,7 +271,8 @@ MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, ch
     mli_put_str(&o, root);
     mli_put_str(&o, "/proc/self/ns/pid");
     if (mli_out_end(&o, sizeof path) >= sizeof path) return;
-    if (!mli_link_is(path, "pid:[4026531836]")) return; /* the number of the first, since 3.8 */
+    if (!mli_link_is(path, "pid:[4026531836]")) return; /* the field has the number of the first
+                                                           namespace since Linux 3.8 */
     mli_out_buffer(&o, path, sizeof path);
     mli_put_str(&o, root);
     mli_put_str(&o, "/proc/");
@@ -291,7 +294,7 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
 }
 
 /* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a phys. The tickets
-   hold `covered` bytes for the request itself: it has them in addition to what is left. */
+   hold `covered` bytes for the request itself, which can use them besides the bytes left. */
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted,
                                       uint64_t covered) {
     memlord_capacity sample;
@@ -447,7 +450,7 @@ static MLI_COLD void mli_room_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD memlord_result mli_room_open(memlord *lord, const memlord_desc *desc) {
     return mli_name(lord, desc->proc_root, &lord->room->cpu.root);
 }
-/* Clears the marks of threads that sampled: they are gone. */
+/* Clears the marks of the threads that sampled, which a forked child does not have. */
 static MLI_COLD void mli_room_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++) {
@@ -467,8 +470,8 @@ MLI_PRIVATE MLI_COLD void mli_room_life(mli_life *life) {
 
 #define MLI_POOL_MAX ((uint64_t)1 << 62) /* bytes: the most that a host's pool can hold */
 
-/* Ends a call that has changed what a pool holds: checks the bands of its device. Within the
-   device's capacity source nothing runs: a later call collects. */
+/* Ends a call that has changed the bytes of a pool: checks the bands of its device. Within the
+   device's capacity source no callback runs, and a later call collects. */
 static MLI_COLD memlord_result mli_pool_changed(memlord *lord, uint32_t dev) {
     int safe = !(lord->flags & MEMLORD_FLAG_DEFER);
     if (!mli_self.in_host_alloc && mli_dev_watch(lord, dev)) {

@@ -12,9 +12,6 @@
 #include "base/ledger.h"
 #include "base/text.h"
 
-/* Samples the host's memory: the built-in source of the cpu. */
-MLI_PRIVATE MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out);
-
 /* Returns the directory that has proc and sys of the machine; "": the root. */
 MLI_PRIVATE MLI_COLD const char *mli_proc_root(const memlord *lord);
 
@@ -41,7 +38,7 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
 MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own);
 
 /* Reads the name of another process; "" if the system does not tell. Drivers number processes as
-   the first pid namespace does: inside another one these names would be those of strangers. */
+   the first pid namespace does: inside another namespace the numbers would name other processes. */
 MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, char *name,
                                            size_t cap);
 

@@ -60,8 +60,8 @@ static uint64_t mli_live_total(memlord *lord) {
 }
 
 /* Computes the totals of a span, and adds its delta on each device to a thread scope, unless that
-   is NULL. Its peaks raise those of the span around it. `t` is the thread that its context is in;
-   NULL: it is in none, and all levels are 0. */
+   is NULL. Its peaks raise the peaks of the span around it. `t` is the thread that the span's
+   context is in; NULL: the context is in none, and all levels are 0. */
 static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
                             mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -274,13 +274,13 @@ MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli
 
 /* -- contexts -- */
 
-/* Records that a thread is now in the scopes of its context, the outermost first, or no longer, the
-   innermost first. */
+/* Records events: the thread enters the scopes of its context, the outermost first, or leaves them,
+   the innermost first. */
 static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) {
     mli_span *const innermost = t->now.span;
     mli_span *f = begins ? t->now.context->spans : innermost;
     for (; f; f = begins ? f->inner : f->around) {
-        t->now.span = f; /* which has the scope of the event */
+        t->now.span = f; /* the event takes its scope from there */
         mli_event_record(lord, t, begins ? MEMLORD_EVENT_SCOPE_BEGIN : MEMLORD_EVENT_SCOPE_END, 0, 0,
                          0, 0);
         if (begins && f == innermost) break;
@@ -288,8 +288,8 @@ static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) 
     t->now.span = innermost;
 }
 
-/* Moves the levels of all spans of a thread's context: from those of the thread to levels that begin
-   at 0 (enter 0), or back (enter 1). */
+/* Changes the levels of all spans of a thread's context. With enter 0 they no longer count from the
+   levels of the thread but from 0; with enter 1 they count from those of the thread again. */
 static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
     const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_span *f;
@@ -320,8 +320,8 @@ MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t) {
 
 /* -- beginning a scope -- */
 
-/* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in it;
-   the thread's cache keeps that for the next look-up by `given` with `salt`. */
+/* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in it; the
+   thread's cache keeps the thread scope for the next look-up by `given` with `salt`. */
 static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, const char *name,
                                                 const void *given, uint32_t salt,
                                                 const memlord_site *origin,
@@ -331,7 +331,8 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
     if (r) return r;
     *out = mli_thread_scope_get(lord, scope, t);
     if (!*out) return MEMLORD_E_NOMEM;
-    /* a scope made by another split of its path has another name: a cached one would never match */
+    /* the same path may have been made from other names. The name of such a scope differs from the
+       text here, and would never match */
     if (origin || !strncmp(scope->name, name, MLI_SCOPE_NAME))
         mli_cache_set(lord, t, given, salt, *out, 0);
     return MEMLORD_OK;
@@ -349,7 +350,7 @@ static MLI_COLD void mli_scope_dropped(memlord *lord) {
 
 /* Begins a scope. `guard` gets what its end restores; NULL: the scope has no guard. The cache of
    the thread has the scope under the host's static record `planted` or, if that is NULL, under
-   `name`. The text there may change, so the name is compared with that of the scope found. */
+   `name`. The text at `name` may change, so it is compared with the name of the scope found. */
 static memlord_result mli_scope_begin(memlord *lord, const char *name,
                                       const memlord_scope_site *planted, memlord_guard *guard) {
     const void *given = planted ? (const void *)planted : (const void *)name;
@@ -385,7 +386,7 @@ static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scop
 }
 
 /* Enters the scope of a token. E_UNKNOWN: the token's span has ended, or it is of another ledger.
-   E_STATE: the thread is in it by this token already, or exported it itself. */
+   E_STATE: the thread is in the scope by this token already, or exported it itself. */
 static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
                                                const memlord_scope_token *token) {
     mli_scope_record *scope = mli_scope_find(lord, (uint32_t)token->word[0]);
@@ -478,7 +479,8 @@ MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *s
             devices[i] += mli_u64_load(&s->devices[i]);
     }
     out->running -= mli_u64_load(&scope->ended_elsewhere);
-    if ((int64_t)out->running < 0) out->running = 0; /* ends were seen whose begins were not */
+    if ((int64_t)out->running < 0) out->running = 0; /* the sum has ends of invocations whose begins
+                                                        it does not have */
     out->ns.total = mli_stamps_ns(scale, (uint64_t)total);
     out->ns.min = mli_stamps_ns(scale, (uint64_t)min);
     out->ns.max = mli_stamps_ns(scale, (uint64_t)max);
@@ -490,8 +492,8 @@ MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_threa
     uint64_t from = n > MLI_RUNS_KEPT ? n - MLI_RUNS_KEPT : 0, good;
     for (i = from; i < n; i++)
         mli_words_load(&out[i - from], s->runs[i % (MLI_RUNS_KEPT + 1)], MLI_RUN_WORDS);
-    after = mli_u64_load(&s->count); /* after the copies, which are acquires */
-    if (after < n) return 0;         /* it has begun a new epoch */
+    after = mli_u64_load(&s->count); /* loaded after the copies, whose loads are acquires */
+    if (after < n) return 0;         /* the thread has begun a new epoch */
     good = after > from + MLI_RUNS_KEPT ? after - MLI_RUNS_KEPT : from;
     if (good >= n) return 0;
     memmove(out, out + (good - from), (size_t)(n - good) * sizeof *out);
@@ -523,7 +525,7 @@ MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now) {
 
 /* -- life -- */
 
-/* No invocation runs, until mli_running_count says so. */
+/* None runs; mli_running_count counts those that do. */
 static MLI_COLD void mli_scopes_forked(memlord *lord) {
     mli_scope_record *scope;
     uint32_t i;
@@ -591,7 +593,7 @@ MEMLORD_API MLI_NOINLINE memlord_result memlord_scope_end(memlord *lord) {
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (t->now.span && !t->now.span->adopted) /* an adopted one ends by memlord_scope_return */
+    if (t->now.span && !t->now.span->adopted) /* an adopted scope ends by memlord_scope_return */
         mli_span_close(lord, t);
     else
         r = MEMLORD_E_STATE;
@@ -613,7 +615,7 @@ MEMLORD_API void memlord_guard_end(memlord_guard *guard) {
     elsewhere = t->now.context->id != guard->context;
     if (!elsewhere && guard->scope) {
         for (; mli_scope_depth(t) > guard->depth; mli_span_close(lord, t))
-            ended += !t->now.span->adopted; /* the interposer was told of no adoption */
+            ended += !t->now.span->adopted; /* the interposer does not know of adoptions */
     } else if (!elsewhere && t->now.tag_depth > guard->depth) {
         ended = t->now.tag_depth - guard->depth;
         mli_tags_cut(t, guard->depth);

@@ -38,8 +38,8 @@ typedef struct mli_thread_scope {
     struct mli_scope_record *scope;
     uint32_t thread;
     mli_u64 epoch, count, peak;
-    mli_u64 running; /* invocations that began on the thread less those that ended there, too */
-    mli_u64 token; /* the second word of the token to adopt it by; 0: none */
+    mli_u64 running; /* the invocations that began on the thread, less those that ended on it */
+    mli_u64 token; /* the second word of the token by which threads adopt the scope; 0: none */
     mli_min_max bytes, blocks, stamps;
     mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* signed: the sums of the deltas, by dev */
     /* A ring of the last invocations. The one being written is not among the last `count`. */
@@ -49,12 +49,12 @@ typedef struct mli_thread_scope {
 /* Ends all scopes of the context that a thread is in, the innermost first. Requires: the caller is
    the thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t);
-/* Ends those of a context that is in no thread; `t` is the calling thread. Requires: no lock held but
-   the orphan's. */
+/* Ends all scopes of a context that is in no thread; `t` is the calling thread. Requires: no lock
+   held but the orphan's. */
 MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli_current *left);
 
-/* Suspend and resume the scopes of the context that a thread leaves, or has entered: between the two
-   their levels count from 0. Require: the context has scopes. */
+/* Suspend and resume the scopes of the context that a thread leaves, or has entered: between the
+   two calls the levels of the scopes count from 0. Requires: the context has scopes. */
 MLI_PRIVATE void mli_spans_leave(memlord *lord, mli_thread *t);
 MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 
@@ -79,8 +79,8 @@ MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *s
                                         const mli_stamp_scale *scale, memlord_scope_stat *out,
                                         uint64_t *devices);
 
-/* Copies the invocations in a thread scope's ring, the oldest first, and returns their number. Its
-   thread may overwrite some meanwhile: these are dropped again. */
+/* Copies the invocations in a thread scope's ring, the oldest first, and returns their number.
+   Drops the copies that its thread may have overwritten meanwhile. */
 MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_scope *s,
                                                   mli_scope_run out[MLI_RUNS_KEPT]);
 

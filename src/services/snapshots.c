@@ -8,9 +8,9 @@
 #include "books/events.h"
 #include "services/stats.h"
 
-typedef struct mli_recorder { /* saves something at an interval: a snapshot, or an export */
+typedef struct mli_recorder { /* a recorder, which saves a snapshot or an export at an interval */
     mli_u32 interval; /* ms; 0: it was not started, or was stopped */
-    mli_u64 due;      /* the next time, by the ledger's clock */
+    mli_u64 due;      /* when the next one is due, by the ledger's clock */
     mli_ptr saver;    /* const mli_saver *; set before the interval */
     mli_helper helper;
     struct memlord *lord;
@@ -18,7 +18,8 @@ typedef struct mli_recorder { /* saves something at an interval: a snapshot, or 
 
 struct mli_snapshots_state {
     mli_lock lock;
-    struct mli_snapshot *at[MLI_SNAPSHOTS], *out; /* by time; evicted under a reader */
+    struct mli_snapshot *at[MLI_SNAPSHOTS], *out; /* the list, by time; those that were evicted
+                                                     while a reader had them */
     uint32_t count;
     struct mli_snapshot_reader *readers;
     mli_recorder recorders[MLI_RECORDERS];
@@ -26,7 +27,7 @@ struct mli_snapshots_state {
 
 #define MLI_SNAPSHOT_TOP 10      /* the largest blocks that are kept in a snapshot */
 #define MLI_SNAPSHOT_MS_DEFAULT 5000
-#define MLI_RECORDER_MS_MAX 1000 /* ms: a recorder checks the clock and saves at least so often */
+#define MLI_RECORDER_MS_MAX 1000 /* ms: a recorder looks at the clock at least so often */
 
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s) {
     return (mli_device_usage *)(uintptr_t)(s + 1);
@@ -88,10 +89,10 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
     return 0;
 }
 
-/* Evicts the snapshot that leaves the smallest gap, the oldest of several: so the others stay
-   spread over the whole run, however long it becomes. Never evicts the first, the last, or one in
-   which some device held its most; of MLI_SNAPSHOTS at most MEMLORD_MAX_DEVICES + 3 are such.
-   Evicts a named one only if no other can go. */
+/* Evicts the snapshot that leaves the smallest gap, the oldest of several: so the snapshots that
+   stay are spread over the whole run, however long it becomes. Never evicts the first, the last, or
+   one in which some device held its most; at most MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS are
+   never evicted. Evicts a named one only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     MLI_REQUIRE(mli_lock_held(&lord->snapshots->lock));
     MLI_REQUIRE(lord->snapshots->count == MLI_SNAPSHOTS);
@@ -114,7 +115,7 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     return out;
 }
 
-/* Takes a snapshot and adds it to the list; counts it as lost without memory. */
+/* Takes a snapshot and adds it to the list. Without memory it counts as lost. */
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
     mli_snapshot *s = mli_snapshot_new(lord, kept), *out = NULL, **at;
     if (!s) {
@@ -123,7 +124,8 @@ static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept
     }
     mli_lock_take(&lord->snapshots->lock);
     at = &lord->snapshots->at[lord->snapshots->count++];
-    /* by time: the clock, which may be the host's, was read before the lock was taken */
+    /* in order of time: the clock was read before the lock was taken, so another snapshot may be
+       later */
     for (; at > lord->snapshots->at && at[-1]->time > s->time; at--) *at = at[-1];
     *at = s;
     if (lord->snapshots->count == MLI_SNAPSHOTS) out = mli_snapshots_evict(lord);
@@ -165,13 +167,14 @@ MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *r
 
 /* -- recorders: they save at an interval -- */
 
-/* Saves if it is due by the ledger's clock, which may be the host's. Returns the ms to wait until
-   the next check. The acquire pairs with the exchange that sets the interval: the saver is set. */
+/* Saves if that is due by the ledger's clock. Returns the ms to wait until the next check. The
+   acquire pairs with the exchange that sets the interval, so the saver is set. */
 static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     const uint64_t interval = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
     uint64_t now = mli_ledger_now(r->lord), due = mli_u64_load(&r->due), left;
-    /* the next one is due an interval from now: a process that was stopped catches up with none */
+    /* the next save is due an interval from now: after a stop of the process no missed one is made
+       up for */
     if (now >= due && mli_u64_cas(&r->due, &due, now + interval)) {
         saver->save(r->lord, 0);
         due = now + interval;
@@ -201,7 +204,8 @@ static MLI_COLD void mli_recorder_run(void *user) {
     } while (mli_helper_wait(&r->helper, ms));
 }
 
-/* Starts the thread of a recorder that was started. If none can be had, safe points save. */
+/* Starts the thread of a recorder that was started. If the system gives no thread, safe points
+   save. */
 static MLI_COLD void mli_recorder_thread(mli_recorder *r) {
     if (mli_polling_enabled(r->lord) &&
         mli_helper_start(&r->helper, &r->interval, 0, MLI_HELPER_NONE, mli_recorder_run, r))
@@ -230,11 +234,11 @@ MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which) {
     if (seen) saver->save(r->lord, 1);
 }
 
-/* -- the holders of a device at its peak --
-   Taken at the end of a call, when the device holds a sixteenth more than at the last time. */
+/* -- the holders of a device at its peak: a call takes them at its end if the device holds a
+      sixteenth more than at the last time -- */
 
 /* Takes the holders of a device that has `live` bytes. The last tag sums up all blocks without a
-   tag. Of two threads the one that saw more bytes wins. */
+   tag. If two threads do so at once, the holders of the thread that saw more bytes stay. */
 static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live) {
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_holders *h = (mli_holders *)mli_own_alloc(lord, sizeof *h), *old;
@@ -321,8 +325,9 @@ static MLI_COLD void mli_snapshots_stop(memlord *lord) {
 static MLI_COLD void mli_snapshots_lock(memlord *lord, int take) {
     mli_lock_set(&lord->snapshots->lock, take);
 }
-/* Keeps the readers of this thread: its own reports go on. The threads of the recorders are gone;
-   that of the snapshots starts again, but the file of the export is the parent's. */
+/* Keeps the readers of this thread, whose reports go on. The threads of the recorders are gone.
+   That of the snapshots starts again. That of the export does not, because its file is the
+   parent's. */
 static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_snapshot_reader **reader = &lord->snapshots->readers;
     int i;

@@ -10,14 +10,14 @@
 #include "base/ledger.h"
 #include "books/threads.h"
 
-#define MLI_SNAPSHOTS 256 /* the ledger keeps one less; a report may add its own */
+#define MLI_SNAPSHOTS 256 /* the ledger keeps one less, as a report may add its own */
 
 enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
 /* A recorder saves something at an interval: one takes snapshots, one exports. The holders of a
    device are the tags and sites that had its bytes at its peak. */
 
-typedef struct mli_device_usage { /* of a device, at one moment */
+typedef struct mli_device_usage { /* the bytes of a device at one moment */
     uint64_t live, pending, reserved, peak, blocks; /* bytes; blocks: their number */
 } mli_device_usage;
 
@@ -25,7 +25,8 @@ typedef struct mli_device_usage { /* of a device, at one moment */
    one of `top_blocks` memlord_block_info. */
 typedef struct mli_snapshot {
     struct mli_snapshot *next; /* in the list of evicted snapshots that readers may still read */
-    size_t size, top_blocks;   /* bytes of the allocation; blocks in the second array */
+    size_t size, top_blocks;   /* the bytes of the allocation; the number of blocks in the second
+                                  array */
     uint64_t time;             /* ns since create */
     const char *name;          /* kept; NULL: periodic */
     uint64_t live, blocks;     /* over all devices */
@@ -39,10 +40,10 @@ typedef struct mli_snapshot_reader {
     const void *thread; /* the address of its mli_self */
 } mli_snapshot_reader;
 
-#define MLI_HOLDERS 16 /* the most tags, and the most sites, that are kept of a device */
+#define MLI_HOLDERS 16 /* how many tags, and how many sites, are kept of a device */
 typedef struct mli_holders {
     uint64_t time, bytes; /* ns since create; bytes live then */
-    size_t tags, sites;   /* how many of the arrays are filled */
+    size_t tags, sites;   /* how many elements of the arrays are filled */
     memlord_tag_stat tag[MLI_HOLDERS];
     memlord_site_stat site[MLI_HOLDERS];
 } mli_holders;
@@ -64,11 +65,11 @@ MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reade
                                        const mli_snapshot *list[MLI_SNAPSHOTS]);
 MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader);
 
-/* In all of these `which` is MLI_RECORDER_... */
-/* Starts a recorder, or changes its interval. If no thread can be had, safe points save. */
+/* In the functions below `which` is MLI_RECORDER_... */
+/* Starts a recorder, or changes its interval. If the system gives no thread, safe points save. */
 MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli_saver *saver,
                                              uint32_t ms);
-/* Stops a recorder and its thread. Saves a last time if it was started. */
+/* Stops a recorder and its thread. Saves a last time if the recorder was started. */
 MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which);
 /* 1: the recorder was started, and not stopped since. */
 MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which);

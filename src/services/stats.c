@@ -151,7 +151,8 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
     return n;
 }
 
-/* Adds the frames to a listed stack, whose depth is still the number of its row. 0: no memory. */
+/* Adds the frames to a listed stack, whose `depth` has the number of its row until then. 0: no
+   memory. */
 static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) {
     mli_stack_row *row = mli_stack_row_at(lord, s->depth);
     void **frames;
@@ -162,8 +163,8 @@ static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) 
     s->sites = (const memlord_site **)(void *)(frames + s->depth);
     return 1;
 }
-/* Lists the largest stacks of a selector, as mli_sites_top the sites. Without memory for the frames
-   of a stack the list ends before it. */
+/* Lists the largest stacks of a selector, as mli_sites_top lists the sites. Without memory for the
+   frames of a stack the list ends before it. */
 static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
                                       memlord_stack_stat *out, size_t cap) {
     static const unsigned char keys[] = {
@@ -264,7 +265,7 @@ static MLI_COLD double mli_share(uint64_t part, uint64_t rest) {
 /* -- life -- */
 
 /* Resets the totals of the devices that no cell counts. Levels stay, a peak becomes its level, all
-   other totals become 0. Forgets the last failures, and that bands wait to be rearmed. */
+   other totals become 0. Forgets the last failures. Bands no longer wait to rearm. */
 static MLI_COLD void mli_stats_reset(memlord *lord, mli_thread *t) {
     uint32_t dev, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     int i;

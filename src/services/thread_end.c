@@ -18,14 +18,16 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
     mli_context_home(t, 1);
     mli_spans_close(t);
     mli_thread_reset(t);
-    mli_u32_store(&t->by_exchange, 1); /* not inside: who stops a shard does not wait for it */
+    mli_u32_store(&t->by_exchange, 1); /* the record is not inside: a thread that stops a shard does
+                                          not wait for it */
     mli_u64_store_release(&t->owner, 0);
 }
 
 #if !MLI_WINDOWS /* it has no fork */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    mli_ptr_store(&t->inside, NULL); /* it saw the map stopped and was about to leave */
+    mli_ptr_store(&t->inside, NULL); /* the thread saw that the map was stopped, and was about to
+                                        leave */
     mli_context_home(t, 0);
     mli_spans_forget(&t->now);
     mli_thread_reset(t);

@@ -9,10 +9,11 @@
 #include "base/ledger.h"
 #include "books/threads.h"
 
-/* Releases the record of a thread that ends or has ended: leaves the contexts of fibres that it is
-   in, ends its scopes, the innermost first, and gives up ownership, after which another thread may
-   take the record at once. Requires: the registry lock. The addition orders the reads that follow after the caller's check that the thread
-   has ended; the store pairs with mli_thread_spare. */
+/* Releases the record of a thread that ends or has ended: leaves the contexts of fibres that the
+   thread is in, ends its scopes, the innermost first, and clears the owner. From then on another
+   thread may take the record. Requires: the registry lock. The addition orders the reads that
+   follow after the caller's check that the thread has ended; the store pairs with
+   mli_thread_spare. */
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
 #if !MLI_WINDOWS /* it has no fork */

@@ -31,9 +31,10 @@ typedef struct mli_verify {
     mli_verify_sum *sums[MLI_BOOKS]; /* by row number */
     uint32_t rows[MLI_BOOKS];        /* rows and 1 more */
     mli_shard *shard;                /* the one walked now */
-    uint32_t displaced;              /* entries of it outside their home */
-    mli_verify_sum detached;         /* off the map and still counted: see mli_thread */
-    mli_verify_sum missing;          /* what all devices count and the map does not hold */
+    uint32_t displaced;              /* entries of the shard outside their home bucket */
+    mli_verify_sum detached;         /* blocks off the map that are still counted: see mli_thread */
+    mli_verify_sum missing;          /* the blocks that the devices count and the map does not
+                                        hold */
     mli_verify_sum picked;            /* blocks with a stack, and their weight */
     mli_out text;
     char line[512];
@@ -385,8 +386,8 @@ static MLI_COLD int mli_verify_books(mli_verify *v) {
 
 /* -- fences, tickets, accounts -- */
 
-/* Checks that the pending block of a queued fence has that fence. The block may have ended: a fork
-   finds fences that another thread was about to detach, and they stay in the child. */
+/* Checks that the pending block of a queued fence has that fence. The block may have ended: if
+   another thread was about to detach fences at a fork, these stay in the child. */
 static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     const mli_fence_record *of;
     const mli_side_record *side;

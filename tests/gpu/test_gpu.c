@@ -748,7 +748,7 @@ static int out_of_memory_in_stream_order(void) {
 /* A capture holds back every free that is recorded in it. The end of it costs an event or two, not
    one of each: a framework's step has thousands. */
 static int many_frees_in_a_capture(void) {
-    enum { FREES = 1000 };
+    enum { FREES = 10000 };
     cudaStream_t stream;
     cudaGraph_t graph = NULL;
     struct timespec start, end;
@@ -792,7 +792,8 @@ static int a_full_queue(void) {
     CUDA(cudaLaunchHostFunc(stream, free_a_used_block, &failed));
     for (i = 2; i < FREES; i++) {
         OK(memlord_alloc(lord, gpu(), i * 64, 64, NULL));
-        OK(memlord_cuda_record_free(lord, (void *)(uintptr_t)(i * 64), stream, NULL));
+        OK(memlord_cuda_record_use(lord, (void *)(uintptr_t)(i * 64), stream));
+        OK(memlord_free(lord, gpu(), i * 64, NULL)); /* which records an event on the stream */
     }
     CUDA(memlord_cuda_stream_synchronize(lord, stream, NULL));
     CUDA(memlord_cuda_stream_synchronize(lord, side, NULL));
@@ -847,7 +848,8 @@ static int what_pools_take(void) {
     EXPECT(before >= 100 * MIB + 512 && stats().cached < before);
     OK(memlord_gc_run(lord, gpu(), MEMLORD_REASON_HOST, &reclaimed));
     CUDA(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &after));
-    printf("    %.1f MiB reserved, %.1f after the trim\n", (double)before / MIB, (double)after / MIB);
+    printf("    %.1f MiB reserved, %.1f after the trim\n", (double)before / MIB,
+           (double)after / MIB);
     EXPECT(reclaimed == before - after && after >= 512);
     CUDA(memlord_cuda_free_async(lord, small, NULL, NULL));
     CUDA(memlord_cuda_device_synchronize(lord, NULL));

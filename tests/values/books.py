@@ -138,7 +138,7 @@ class StackRow:
     def __init__(self, frames, site, device, number):
         self.frames, self.site, self.device, self.number = frames, site, device, number
         self.live = self.peak = self.blocks = 0
-        self.allocated = self.allocs = 0
+        self.allocated = self.allocs = self.temporaries = 0
 
 
 class Record:
@@ -163,6 +163,7 @@ class Thread(Record):
         self.live = {}        # bytes allocated less bytes freed, by device
         self.live_blocks = 0  # likewise of blocks
         self.stack = ()
+        self.taken = None  # its last block with a stack, while that lives
         self.account, self.tickets = None, []
 
     def tag(self):

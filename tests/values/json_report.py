@@ -175,7 +175,7 @@ def stacks(ledger):
         "frames": [frame(ledger.code_site(f)) for f in numbers],
         "list": [{"frames": [numbers[f] for f in row.frames], "device": row.device.name,
                   "alloc_bytes": row.allocated, "allocs": row.allocs, "live_bytes": row.live,
-                  "peak_bytes": row.peak, "samples": row.allocs, "error_bytes": 0}
+                  "peak_bytes": row.peak, "samples": row.allocs, "error_bytes": 0, "temporaries": row.temporaries}
                  for row in shown_stacks],
         "more": {"stacks": len(rest), "alloc_bytes": sum(row.allocated for row in rest),
                  "allocs": sum(row.allocs for row in rest),
