@@ -1645,9 +1645,9 @@ typedef uint64_t memlord_ticket; /* 0 is none */
    memlord_alloc_retry records there: it needs room only for what the ticket lacks. On other
    threads name the ticket: memlord_alloc_with. Commit and cancel return the rest, on any
    thread: both do the same, and cancel is the name for a request that failed. Without a limit
-   everything is granted. It runs no collection: on E_LIMIT call memlord_gc_run with
-   MEMLORD_REASON_LIMIT and try again, use memlord_alloc_retry, or wait until the host has freed
-   something. A free does not refill a ticket. The allocs of a thread come off its 8 latest tickets;
+   everything is granted. It runs no collection and waits for nothing: on E_LIMIT call
+   memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`, and try again if it gave back
+   something; use memlord_alloc_retry; or wait until the host has freed something. A free does not refill a ticket. The allocs of a thread come off its 8 latest tickets;
    those before them count in full, unless named. A thread may hold any number for others that name
    them.
    Errors: E_LIMIT over the limit of the device, or of the account that this thread uses there (a
@@ -1827,7 +1827,7 @@ typedef struct memlord_gc_event {
     size_t band;             /* its index in the strategy; SIZE_MAX: none has fired */
     memlord_metric metric;
     uint64_t value, threshold; /* of the metric; without a band live bytes, and 0 */
-    uint64_t needed;         /* bytes wanted; 0, as of a band or memlord_gc_run: no number */
+    uint64_t needed;         /* bytes wanted; 0, as of a band: no number */
     uint64_t device_runs, total_runs; /* this one included, failed ones too */
 } memlord_gc_event;
 
@@ -1866,11 +1866,13 @@ MEMLORD_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_dev
                                                       memlord_gc_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 
-/* Collects now, whatever the bands say. *reclaimed, if not NULL, is what it gave back.
+/* Collects now, whatever the bands say. The callbacks get `needed`: the bytes wanted, or 0 for no
+   number. *reclaimed, if not NULL, is what they gave back, 0 after an error. MEMLORD_OK says that a
+   callback ran, not that it gave back enough.
    Errors: E_INVALID the reason; E_DEVICE; E_UNKNOWN no callback; E_STATE one is running, or
            none of them could. */
 MEMLORD_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int reason,
-                                          uint64_t *reclaimed)
+                                          uint64_t needed, uint64_t *reclaimed)
     MLI_OFF_SET(if (reclaimed) *reclaimed = 0, MEMLORD_OK)
 
 /* Retires deferred frees and runs due collections: the safe point under MEMLORD_FLAG_DEFER.
@@ -2004,6 +2006,8 @@ MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device d
    are gone. Without threads memlord_gc_poll does its work. Where the Linux kernel tells of stalls
    for memory (PSI), a stall runs the cpu's callbacks with MEMLORD_REASON_NEIGHBOUR and `needed` 0.
    A forked child joins again by the name at its first call; if it cannot, it works alone.
+   A page whose file was removed is joined again by its name, within the interval of pollers, with a
+   warning.
    Requires: nothing makes the file shorter while it is in use: that raises SIGBUS.
    Errors: E_INVALID a name too long; E_STATE a page is open already, or the file is refused;
            E_LIMIT 64 ledgers are in it; E_IO it cannot be opened or made, as with a full disk;
@@ -2020,7 +2024,10 @@ MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD
 
 /* Asks the neighbours for memory of a physical device: each runs its collection callbacks with
    MEMLORD_REASON_NEIGHBOUR and this `needed`. Waits until they say that they gave back as many
-   bytes, until each of them has answered, or for 2 s. 0: asks, and does not wait.
+   bytes, until each of them has answered, or for 2 s. 0: asks, and does not wait. After a run that
+   gave nothing back a ledger rests, 1 s and then up to 60 s, twice as long each time: it answers at
+   once, and runs no callbacks for that device. The rest ends when the device's live bytes have
+   changed by an eighth.
    memlord_alloc_retry does this by itself before each pause.
    Errors: E_OOM they gave back less, or there are none; E_STATE no page is open, or it is closed
            meanwhile; E_UNKNOWN the device has no identity, or was never seen; E_DEVICE;
@@ -2216,8 +2223,8 @@ typedef int (*memlord_event_fn)(void *user, const memlord_event *event); /* != 0
    Cost:   one branch a call when off. */
 MEMLORD_API memlord_result memlord_events_start(memlord *lord, size_t capacity)
     MLI_OFF(MEMLORD_OK)
-/* Stops writing; the ring can still be read. */
-MEMLORD_API void memlord_events_stop(memlord *lord) MLI_OFF_VOID
+/* Stops writing; the ring can still be read. Errors: E_STATE on a thread of MemLord's own. */
+MEMLORD_API memlord_result memlord_events_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 /* Calls fn for the events in the ring, in the order of their time; those that are overwritten
    meanwhile are left out. Errors: E_INVALID `fn` NULL; E_NOMEM. */
 MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, void *user)
@@ -13019,8 +13026,11 @@ MLI_API memlord_result memlord_events_start(memlord *lord, size_t capacity) {
     mli_alert_set(lord, MLI_ALERT_EVENTS, 1);
     return MEMLORD_OK;
 }
-MLI_API void memlord_events_stop(memlord *lord) {
-    if (lord) mli_alert_set(lord, MLI_ALERT_EVENTS, 0);
+MLI_API memlord_result memlord_events_stop(memlord *lord) {
+    if (!lord) return MEMLORD_OK;
+    if (mli_self.is_helper) return MEMLORD_E_STATE;
+    mli_alert_set(lord, MLI_ALERT_EVENTS, 0);
+    return MEMLORD_OK;
 }
 MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, void *user) {
     mli_ring_reader reading;
@@ -16319,8 +16329,8 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
    which lie with the rows of tags and the records of devices (books/counters). May use the books,
    calls/record and calls/deferred. Invariants: the balance of a device is at least the sum of its
    tags' (arena_tagged); a balance and the counts change in one stay inside a shard, so that no fork
-   or report sees one without the other. Lock: row, that of the device, for the balances of the
-   device and of its tags. */
+   or report sees one without the other. Lock: row, that of the device, for the balances of its
+   tags. */
 
 /* ------------------------------------------------------------------------ src/calls/arenas.c -- */
 
@@ -16332,29 +16342,34 @@ typedef struct mli_arena_change {
     int over;               /* 1: the tags have more than the device now */
 } mli_arena_change;
 
-/* Changes the balance of a device and of a tag. What a tag lacks comes off the untagged balance. */
-static MLI_COLD void mli_arena_balance(memlord *lord, mli_arena_change *c) {
-    MLI_REQUIRE(mli_is_inside());
+/* Changes the balance of a tag. Returns the bytes taken off it. */
+static MLI_COLD uint64_t mli_arena_tag_balance(memlord *lord, const mli_arena_change *c) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, c->dev);
-    mli_row *tag = c->tag ? mli_row_at(lord, MLI_BOOK_TAG, c->tag) : NULL;
-    mli_device_record *device = mli_device_record_at(lord, c->dev);
-    uint64_t had, now, tagged;
+    mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, c->tag);
+    uint64_t had, out;
     mli_lock_take(&row->lock);
-    had = mli_u64_load(&device->arena);
-    tagged = mli_u64_load(&device->arena_tagged);
-    if (had + c->in > (uint64_t)1 << 62) c->in = 0;
-    if (c->out > had) c->out = had;
-    now = had + c->in - c->out;
-    mli_u64_store(&device->arena, now);
-    if (tag) {
-        uint64_t bytes = mli_u64_load(&tag->arena);
-        c->tag_out = bytes < c->out ? bytes : c->out;
-        mli_u64_store(&tag->arena, bytes + c->in - c->tag_out);
-        tagged += c->in - c->tag_out;
-        mli_u64_store(&device->arena_tagged, tagged);
-    }
-    c->over = tagged > now;
+    had = mli_u64_load(&tag->arena);
+    out = had < c->out ? had : c->out;
+    mli_u64_store(&tag->arena, had + c->in - out);
+    (void)mli_u64_add(&mli_device_record_at(lord, c->dev)->arena_tagged, c->in - out);
     mli_lock_drop(&row->lock);
+    return out;
+}
+/* Changes the balance of a device and of a tag. What a tag lacks comes off the untagged balance.
+   Two calls may find the tags over the device, and none misses it: each changes one of the two words
+   and then reads the other, all four seq_cst. */
+static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
+    MLI_REQUIRE(mli_is_inside());
+    mli_device_record *device = mli_device_record_at(lord, c->dev);
+    uint64_t had = mli_u64_load(&device->arena), in, out;
+    do {
+        in = had + c->in > (uint64_t)1 << 62 ? 0 : c->in;
+        out = had < c->out ? had : c->out;
+    } while (!mli_u64_cas(&device->arena, &had, had + in - out));
+    c->in = in;
+    c->out = out;
+    if (c->tag) c->tag_out = mli_arena_tag_balance(lord, c);
+    c->over = mli_u64_add(&device->arena_tagged, 0) > mli_u64_add(&device->arena, 0);
 }
 
 /* Takes off the tag with the largest balance what the tags of a device have more than the device.
@@ -16379,7 +16394,7 @@ static MLI_COLD uint64_t mli_arena_excess(memlord *lord, uint32_t dev, uint32_t 
     if (largest) {
         if (most > tagged - arena) most = tagged - arena;
         mli_u64_store(&largest->arena, mli_u64_load(&largest->arena) - most);
-        mli_u64_store(&device->arena_tagged, tagged - most);
+        (void)mli_u64_add(&device->arena_tagged, (uint64_t)0 - most);
     }
     mli_lock_drop(&row->lock);
     return most;
@@ -16407,21 +16422,28 @@ static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) 
 /* Changes the balances and counts the change, which is no alloc and no free, on the device and on
    the tag. The site counts what comes as both in and out: an arena byte does not remember the site
    it came from, so no later call can take it off there. */
-static MLI_COLD void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
-                                      const memlord_site *site) {
+static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
+                             const memlord_site *site) {
     mli_row_delta d[3];
-    const unsigned n = c->tag ? 3 : 2;
-    memset(d, 0, sizeof d);
+    unsigned n = 2;
+    memset(d, 0, 2 * sizeof *d);
     d[0].dev = c->dev;
     if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         d[1].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, site, c->dev);
-    d[2].word2 = mli_word2_of(0, c->tag, 0);
+    if (c->tag) {
+        memset(&d[2], 0, sizeof d[2]);
+        d[2].word2 = mli_word2_of(0, c->tag, 0);
+        n = 3;
+    }
     mli_cells_make(lord, t, d, n);
     mli_shard_enter_to_count(lord, t);
     mli_arena_balance(lord, c);
-    d[0].in = d[1].in = d[1].out = d[2].in = c->in;
+    d[0].in = d[1].in = d[1].out = c->in;
     d[0].out = d[1].freed_here = c->out;
-    d[2].out = c->tag_out;
+    if (c->tag) {
+        d[2].in = c->in;
+        d[2].out = c->tag_out;
+    }
     mli_count(lord, t, d, n);
     mli_shard_leave(t);
     if (MLI_UNLIKELY(c->over)) mli_arena_trim(lord, t, c->dev);
@@ -16430,11 +16452,11 @@ static MLI_COLD void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_ch
 /* Adds bytes without identity to a device, or takes them off: then at most those it has, and more
    count as an underflow. The device and the bytes are checked as for an alloc; 1 stands for a valid
    storage. */
-static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
-                                              int adds, const memlord_site *site) {
+static memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
+                                     int adds, const memlord_site *site) {
     const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;
     mli_call call;
-    mli_arena_change c;
+    mli_arena_change c = {0, 0, 0, 0, 0, 0};
     memlord_block block = {device, 0, 0};
     uint64_t rows = 0;
     memlord_result r;
@@ -16443,7 +16465,6 @@ static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device devi
     if (!call.t) return mli_refuse(lord, refuser, r, device, mli_block_fault(1, bytes), site);
     if (call.t->now.tag)
         rows = mli_cached_row(lord, call.t, MLI_BOOK_TAG, call.t->now.tag, call.dev);
-    memset(&c, 0, sizeof c);
     c.dev = call.dev;
     c.tag = MLI_TAG_ROW(rows);
     if (!adds) {
@@ -19871,7 +19892,7 @@ MLI_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_device 
 }
 
 MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int reason,
-                                      uint64_t *reclaimed) {
+                                      uint64_t needed, uint64_t *reclaimed) {
     uint64_t ignored;
     uint32_t dev;
     memlord_result r;
@@ -19882,7 +19903,7 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
     if (mli_device_valid(device) && !mli_gc_registered(lord, device, reason))
         return MEMLORD_E_UNKNOWN; /* before mli_dev, because that makes the device known */
     r = mli_dev(lord, device, &dev);
-    return r ? r : mli_collect(lord, dev, reason, 0, reclaimed ? reclaimed : &ignored);
+    return r ? r : mli_collect(lord, dev, reason, needed, reclaimed ? reclaimed : &ignored);
 }
 
 /* ---------------------------------------------------------------------- src/services/pages.h -- */
@@ -19951,6 +19972,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_page_map(const char *path, mli_page **pa
                                                  const char **why);
 MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page);
 MLI_PRIVATE void mli_page_fd_close(int fd);
+/* Returns 1 if the file of a page has no name any more. */
+MLI_PRIVATE MLI_COLD int mli_page_is_gone(int fd);
 
 /* Puts the directory and the start of the file of a name without '/'. */
 MLI_PRIVATE MLI_COLD void mli_put_page_path(mli_out *o);
@@ -19962,6 +19985,7 @@ MLI_PRIVATE memlord_result mli_page_map(const char *path, mli_page **page, int *
                                         const char **why);
 MLI_PRIVATE void mli_page_unmap(mli_page *page);
 MLI_PRIVATE void mli_page_fd_close(int fd);
+MLI_PRIVATE int mli_page_is_gone(int fd);
 MLI_PRIVATE void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 0
 #endif
@@ -20126,6 +20150,11 @@ MLI_PRIVATE void mli_page_fd_close(int fd) {
     mli_cancel_restore(cancel);
 }
 
+MLI_PRIVATE MLI_COLD int mli_page_is_gone(int fd) {
+    struct stat st;
+    return fstat(fd, &st) == 0 && st.st_nlink == 0;
+}
+
 MLI_PRIVATE MLI_COLD void mli_put_page_path(mli_out *o) {
 #if defined(__linux__)
     mli_putf(o, "/dev/shm/memlord-%ju-", (uint64_t)geteuid());
@@ -20150,6 +20179,10 @@ MLI_PRIVATE memlord_result mli_page_map(const char *path, mli_page **page, int *
 }
 MLI_PRIVATE void mli_page_unmap(mli_page *page) { (void)page; }
 MLI_PRIVATE void mli_page_fd_close(int fd) { (void)fd; }
+MLI_PRIVATE int mli_page_is_gone(int fd) {
+    (void)fd;
+    return 0;
+}
 MLI_PRIVATE void mli_put_page_path(mli_out *o) { mli_put_str(o, "memlord-"); }
 #endif
 
@@ -21026,6 +21059,15 @@ MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
+/* The rest of a device after a run that gave nothing back: requests run no callbacks meanwhile, or
+   one neighbour that asks without end would keep this ledger collecting. */
+typedef struct mli_rest {
+    uint64_t until; /* 0: it does not rest */
+    uint64_t ms;    /* how long it rests; doubles with each run in a row that gave nothing */
+    uint64_t live;  /* the device's live bytes when the rest began */
+} mli_rest;
+enum { MLI_REST_MS = 1000, MLI_REST_MS_MAX = 60000 };
+
 struct mli_neighbours_state {
     mli_lock lock;         /* guards all members below but service, open and listener */
     struct mli_page *page; /* NULL: none is mapped */
@@ -21037,9 +21079,11 @@ struct mli_neighbours_state {
     mli_page_slot mine;    /* what the slot is to hold */
     const mli_phys *phys[MLI_SLOT_DEVICES]; /* of the slot's devices */
     struct mli_raise *raises;
+    mli_rest rests[MLI_SLOT_DEVICES]; /* of the slot's devices; of the thread that answers */
     uint32_t ringing; /* threads that ring bells of the page: it stays mapped */
     int answers;      /* 1: a thread answers requests */
     char path[MLI_PAGE_PATH];
+    int removed;  /* 1: its file was removed, and that it cannot be joined was logged */
     int unfit;    /* 1: a device has no room in the slot; 2: that was logged */
     mli_u32 open; /* 1: the host has opened a page */
     mli_helper listener;
@@ -21104,6 +21148,7 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
                                                                pairs with the loads of readers */
     memset(mine, 0, sizeof *mine);
     memset(lord->neighbours->phys, 0, sizeof lord->neighbours->phys);
+    memset(lord->neighbours->rests, 0, sizeof lord->neighbours->rests);
     mine->pid = mli_pid();
     mine->started = lord->started_wall;
     mine->owner = mli_now() << 10 | (i + 1); /* differs from the owner of every claim before */
@@ -21283,19 +21328,41 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
 }
 
 /* Retires and runs the callbacks of every device at a physical device. Returns the bytes that
-   callbacks reclaimed. */
+   callbacks reclaimed; *ran: 1 if one ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
-                                               uint64_t needed) {
+                                               uint64_t needed, int *ran) {
     uint32_t i = 0;
     uint64_t all = 0, one;
     while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
         if (needed && all >= needed) break;
         (void)mli_fences_retire(lord, mli_device_record_at(lord, i)->device);
         if (mli_collect(lord, i, MEMLORD_REASON_NEIGHBOUR, needed ? needed - all : 0, &one) ==
-            MEMLORD_OK)
+            MEMLORD_OK) {
             all = mli_add_saturated(all, one);
+            *ran = 1;
+        }
     }
     return all;
+}
+
+/* Returns 1 if a device rests: its time is not over, and its live bytes have not changed by an
+   eighth. */
+static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
+    const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
+    return mli_ms_left(rest->until) && moved <= rest->live / 8;
+}
+/* Answers a request for a device. A device that rests runs nothing. */
+static MLI_COLD uint64_t mli_request_answer(memlord *lord, const mli_phys *phys, uint64_t needed,
+                                            mli_rest *rest) {
+    uint64_t released;
+    int ran = 0;
+    if (rest->until && mli_rests(rest, mli_phys_live(lord, phys))) return 0;
+    released = mli_neighbour_collect(lord, phys, needed, &ran);
+    rest->ms = released || !ran ? 0 : rest->ms ? 2 * rest->ms : (uint64_t)MLI_REST_MS;
+    if (rest->ms > MLI_REST_MS_MAX) rest->ms = MLI_REST_MS_MAX;
+    rest->until = rest->ms ? mli_now() + rest->ms * 1000000u : 0;
+    rest->live = mli_phys_live(lord, phys);
+    return released;
 }
 
 /* Publishes the bytes released, and then that the requests in `seen` are answered. */
@@ -21321,6 +21388,7 @@ static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released
 static MLI_COLD void mli_requests_answer(memlord *lord) {
     uint64_t needed[MLI_SLOT_DEVICES], released[MLI_SLOT_DEVICES], seen[MLI_PAGE_SLOTS];
     const mli_phys *phys[MLI_SLOT_DEVICES];
+    mli_rest rests[MLI_SLOT_DEVICES];
     mli_raise *raise;
     uint64_t waiting = 0;
     size_t k;
@@ -21335,13 +21403,16 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
         lord->neighbours->answers = 1;
         waiting = mli_requests_read(lord, needed, seen);
         memcpy(phys, lord->neighbours->phys, sizeof phys);
+        memcpy(rests, lord->neighbours->rests, sizeof rests);
     }
     mli_lock_drop(&lord->neighbours->lock);
     if (!answers) return;
     for (k = 0; k < MLI_SLOT_DEVICES; k++)
-        if (needed[k]) released[k] = mli_neighbour_collect(lord, phys[k], needed[k] - 1);
+        if (needed[k])
+            released[k] = mli_request_answer(lord, phys[k], needed[k] - 1, &rests[k]);
     mli_lock_take(&lord->neighbours->lock);
     lord->neighbours->answers = 0;
+    memcpy(lord->neighbours->rests, rests, sizeof rests);
     if (lord->neighbours->slot >= 0 &&
         memcmp(seen, lord->neighbours->mine.answered, sizeof seen) != 0)
         mli_answers_publish(lord, released, seen, waiting);
@@ -21351,7 +21422,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
 /* Looks for a stall of the host's memory. If there was one, runs the callbacks of the cpu. */
 static MLI_COLD void mli_stall_poll(memlord *lord) {
     mli_phys *host = mli_phys_storage(lord, 0);
-    int seen = 0;
+    int seen = 0, ran;
     mli_lock_take(&lord->neighbours->lock);
     if (lord->neighbours->stall_fd >= 0) seen = mli_stall_seen(lord->neighbours->stall_fd);
     if (seen < 0) {
@@ -21362,7 +21433,7 @@ static MLI_COLD void mli_stall_poll(memlord *lord) {
     mli_lock_take(&host->lock);
     if (seen > 0) host->stalled = mli_now();
     mli_lock_drop(&host->lock);
-    if (seen > 0) (void)mli_neighbour_collect(lord, host, 0);
+    if (seen > 0) (void)mli_neighbour_collect(lord, host, 0, &ran);
 }
 
 /* Does the work that is due at the interval of pollers: joins again after a fork, publishes, frees
@@ -21399,8 +21470,49 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
                                            "room for the rest");
     if (why) mli_logf(lord, MEMLORD_LOG_WARNING, "[neighbours] the child works alone: %s", why);
 }
+/* Joins the page of the ledger's name in place of one whose file was removed. Without success it
+   keeps that one. */
+static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
+    MLI_REQUIRE(mli_lock_held(&lord->neighbours->lock));
+    struct mli_neighbours_state *n = lord->neighbours;
+    mli_page *page = n->page;
+    const int slot = n->slot, fd = n->fd;
+    mli_raise *raise;
+    n->page = NULL;
+    n->slot = MLI_SLOT_NONE;
+    if (mli_page_join(lord, why)) {
+        n->page = page;
+        n->slot = slot;
+        n->fd = fd;
+        return;
+    }
+    mli_u64_store_release(&page->slots[slot][MLI_SLOT_WORD(owner)], 0); /* pairs with mli_slot_read */
+    mli_page_unmap(page);
+    mli_page_fd_close(fd);
+    for (raise = n->raises; raise; raise = raise->next)
+        memset(raise->before, 0, sizeof raise->before); /* nobody will answer */
+}
+/* Looks whether the file of the page was removed: ledgers that open it later are on another. A
+   thread that rings bells keeps the page until the next time. Requires: the listener does not wait
+   at a bell of the page. */
+static MLI_COLD void mli_page_replace(memlord *lord) {
+    struct mli_neighbours_state *n = lord->neighbours;
+    const char *why = NULL;
+    int tells = 0;
+    mli_lock_take(&n->lock);
+    if (n->slot >= 0 && !n->ringing && !n->answers && mli_page_is_gone(n->fd)) {
+        mli_page_exchange(lord, &why);
+        tells = !why || !n->removed;
+        n->removed = why != NULL;
+    }
+    mli_lock_drop(&n->lock);
+    if (tells)
+        mli_logf(lord, MEMLORD_LOG_WARNING, "[neighbours] %s was removed, and %s%s", n->path,
+                 why ? "cannot be joined again: " : "is joined again", why ? why : "");
+}
 static MLI_COLD void mli_neighbours_serve(memlord *lord) {
     if (!mli_u32_load(&lord->neighbours->open)) return;
+    if (mli_u32_load(&lord->neighbours->listener.state) != MLI_HELPER_RUNS) mli_page_replace(lord);
     mli_neighbours_round(lord);
     mli_stall_poll(lord);
     mli_requests_answer(lord);
@@ -21413,6 +21525,7 @@ static MLI_COLD void mli_listener_run(void *user) {
     uint32_t rung;
     mli_self.is_helper = 1;
     for (;;) {
+        if (!mli_ms_left(due)) mli_page_replace(lord); /* before it has a bell of the page */
         mli_lock_take(&lord->neighbours->lock);
         bell = lord->neighbours->slot < 0
                    ? &none

@@ -331,7 +331,7 @@ void collecting() {
             must(!memlord_cuda_free_async(lord, ptr, stream, nullptr), "cudaFreeAsync");
             must(!memlord_cuda_stream_synchronize(lord, stream, nullptr), "waiting");
             double start = now_ns();
-            must(!memlord_gc_run(lord, memlord_device_cuda(0), MEMLORD_REASON_HOST, nullptr),
+            must(!memlord_gc_run(lord, memlord_device_cuda(0), MEMLORD_REASON_HOST, 0, nullptr),
                  "a collection");
             ns.push_back(now_ns() - start);
         }

@@ -1109,7 +1109,7 @@ static void a_reader_inside_host_code_asks_nobody(void **state) {
     fence.user = &r;
     t->gc.act = read_in_a_callback;
     t->gc.user = &r;
-    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
     assert_ok(memlord_alloc_retry(t->lord, cuda(0), 1, read_in_a_try, &r, NULL, &storage, NULL));
     assert_ok(memlord_free_deferred(t->lord, cuda(0), key, fence, NULL));
     assert_ok(memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CUDA, read_in_a_source, &r));
@@ -1169,7 +1169,7 @@ static void run_and_leave(test_case *t, int kind) {
         assert_ok(memlord_logger_set(t->lord, &logger));
         memlord_reset(t->lord); /* logs one line */
         break;
-    case 3: (void)memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL); break;
+    case 3: (void)memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL); break;
     default:
         assert_ok(memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CUDA, leave_by_longjmp,
                                               &calls));

@@ -22,11 +22,11 @@ static void detach_takes_off_the_source_and_the_callback(void **state) {
     memlord *lord = test_lord(state);
     fake_activate(0);
     assert_ok(memlord_capacity_sample(lord, cuda(0)));
-    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
     assert_ok(memlord_cuda_detach(lord));
     assert_int_equal(memlord_cuda_attached(lord), 0);
     assert_int_equal(memlord_capacity_sample(lord, cuda(0)), MEMLORD_E_UNSUPPORTED);
-    assert_int_equal(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL), MEMLORD_E_UNKNOWN);
     assert_int_equal(fake.nvml_inits, 0);
 }
 
@@ -66,11 +66,11 @@ static void a_second_attach_takes_the_place_of_the_first(void **state) {
     fake_activate(0);
     assert_ok(memlord_cuda_attach(lord, &desc));
     assert_ok(memlord_capacity_sample(lord, cuda(0)));
-    assert_int_equal(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL), MEMLORD_E_UNKNOWN);
     desc.flags = 0;
     assert_ok(memlord_cuda_attach(lord, &desc));
     assert_ok(memlord_cuda_attach(lord, &desc));
-    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
     assert_int_equal(fake_count("cuMemPoolTrimTo"), 1); /* one callback, not three */
     assert_int_equal(fake.nvml_inits, 1);
 }
@@ -358,7 +358,7 @@ static void *sample_and_collect(void *user) {
     while (!__atomic_load_n(&r->stop, __ATOMIC_ACQUIRE)) {
         void *ptr = NULL;
         (void)memlord_capacity_sample(r->lord, cuda(1));
-        (void)memlord_gc_run(r->lord, cuda(0), MEMLORD_REASON_HOST, NULL);
+        (void)memlord_gc_run(r->lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL);
         if (memlord_cuda_malloc(r->lord, &ptr, 4096, NULL) == cudaSuccess)
             (void)memlord_cuda_free(r->lord, ptr, NULL);
     }

@@ -153,7 +153,7 @@ static void a_device_out_of_range_is_unknown(void **state) {
     memlord *lord = test_lord(state);
     assert_int_equal(memlord_capacity_sample(lord, cuda(DEVICES)), MEMLORD_E_UNKNOWN);
     assert_int_equal(memlord_capacity_sample(lord, cuda(90)), MEMLORD_E_UNKNOWN);
-    assert_int_equal(memlord_gc_run(lord, cuda(DEVICES), MEMLORD_REASON_HOST, NULL),
+    assert_int_equal(memlord_gc_run(lord, cuda(DEVICES), MEMLORD_REASON_HOST, 0, NULL),
                      MEMLORD_E_STATE);
 }
 
@@ -183,7 +183,7 @@ static void a_sample_disturbs_no_capture(void **state) {
     assert_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     assert_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
     assert_ok(memlord_capacity_sample(lord, cuda(0)));
-    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
     assert_cuda(cudaStreamEndCapture(stream, &graph));
     assert_int_equal(fake.violated, 0);
 }
@@ -346,7 +346,7 @@ static void what_is_of_no_pool_is_reserved_too(void **state) {
     assert_ok(memlord_cuda_pool_refresh(lord, 0));
     assert_reserved(lord, 62, 4);
     assert_cuda(memlord_cuda_free(lord, pooled, NULL)); /* cudaFree may, and none can tell */
-    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
     assert_reserved(lord, 50, 0);
     assert_cuda(memlord_cuda_free(lord, more, NULL));
     assert_reserved(lord, 0, 0);

@@ -67,7 +67,7 @@ static void a_pool_made_elsewhere_is_not_asked_after_its_end(void **state) {
     assert_cuda(cudaMemPoolDestroy(pool));
     asked = fake_count("cuMemPoolGetAttribute"), trims = fake_count("cuMemPoolTrimTo");
     assert_ok(memlord_capacity_sample(lord, cuda(0)));
-    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
     assert_int_equal(fake_count("cuMemPoolGetAttribute") - asked, 4 + 4 * 3); /* of the default one */
     assert_int_equal(fake_count("cuMemPoolTrimTo") - trims, 1);
 }
@@ -95,7 +95,7 @@ static void a_null_ledger_lists_no_pool(void **state) {
     assert_cuda(memlord_cuda_device_set_pool(NULL, 0, pool, NULL));
     assert_cuda(memlord_cuda_device_set_pool(NULL, 0, first, NULL));
     assert_int_equal(pools_of(lord, 0).pools, 1);
-    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, &reclaimed));
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, &reclaimed));
     assert_int_equal(reclaimed, 0);
     assert_cuda(memlord_cuda_pool_destroy(NULL, pool, NULL));
 }
@@ -137,7 +137,7 @@ static void a_collection_trims_every_pool(void **state) {
     assert_cuda(cudaDeviceGetDefaultMemPool(&first, 0));
     leave_cached(lord, first, 2 * MIB);
     leave_cached(lord, pool, 3 * MIB);
-    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
     assert_int_equal(pools_of(lord, 0).reserved, 0);
     assert_int_equal(stats_of(lord, cuda(0)).gc_reclaimed, 5 * MIB);
     assert_cuda(memlord_cuda_pool_destroy(lord, pool, NULL));
@@ -151,7 +151,7 @@ static void what_is_kept_is_kept_once(void **state) {
     assert_cuda(cudaDeviceGetDefaultMemPool(&first, 0));
     leave_cached(lord, first, 2 * MIB);
     leave_cached(lord, pool, 3 * MIB);
-    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
     assert_int_equal(pools_of(lord, 0).reserved, 3 * MIB);
     assert_cuda(memlord_cuda_pool_destroy(lord, pool, NULL));
 }
@@ -453,7 +453,7 @@ static void *sample_until_stopped(void *user) {
     memlord *lord = (memlord *)user;
     while (__atomic_load_n(&sampling, __ATOMIC_ACQUIRE)) {
         (void)memlord_capacity_sample(lord, cuda(0));
-        (void)memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL);
+        (void)memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL);
     }
     return NULL;
 }
@@ -494,7 +494,7 @@ static void *load(void *user) {
         bad |= memlord_cuda_malloc_from_pool_async(lord, &a, MIB, pool, NULL, NULL) != cudaSuccess;
         bad |= memlord_cuda_malloc(lord, &b, 4096, NULL) != cudaSuccess;
         (void)memlord_cuda_record_use(lord, b, NULL);
-        (void)memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL);
+        (void)memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL);
         (void)memlord_capacity_sample(lord, cuda(0));
         bad |= memlord_cuda_free_async(lord, a, NULL, NULL) != cudaSuccess;
         bad |= memlord_cuda_free(lord, b, NULL) != cudaSuccess;

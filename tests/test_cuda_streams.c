@@ -1368,7 +1368,7 @@ static void no_call_of_the_driver_is_made_under_a_lock(void **state) {
         assert_cuda(memlord_cuda_stream_end_capture(lord, captured, &graph, NULL));
         fake_stream_finish(side);
         assert_ok(memlord_capacity_sample(lord, cuda(0)));
-        (void)memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL);
+        (void)memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL);
         assert_cuda(memlord_cuda_stream_synchronize(lord, stream, NULL));
         assert_cuda(memlord_cuda_device_synchronize(lord, NULL));
     }

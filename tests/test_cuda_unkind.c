@@ -27,7 +27,7 @@ static void after_a_sticky_error_pending_frees_are_credited(void **state) {
     (void)memlord_retire(lord, all());
     assert_int_equal(memlord_pending(lord, memlord_device_cuda(0)), 0);
     assert_int_equal(memlord_allocated(lord, memlord_device_cuda(0)), 0);
-    (void)memlord_gc_run(lord, memlord_device_cuda(0), MEMLORD_REASON_HOST, NULL);
+    (void)memlord_gc_run(lord, memlord_device_cuda(0), MEMLORD_REASON_HOST, 0, NULL);
     fake.sticky = 0;
 }
 
@@ -48,7 +48,7 @@ static void what_a_pool_of_chunks_holds_is_reserved_and_cached(void **state) {
     assert_int_equal(memlord_capacity_sample(lord, device), MEMLORD_OK);
     assert_int_equal(stats_of(lord, device).reserved, 10 * MIB);
     assert_int_equal(stats_of(lord, device).cached, 10 * MIB - 512);
-    assert_int_equal(memlord_gc_run(lord, device, MEMLORD_REASON_HOST, &reclaimed), MEMLORD_OK);
+    assert_int_equal(memlord_gc_run(lord, device, MEMLORD_REASON_HOST, 0, &reclaimed), MEMLORD_OK);
     assert_int_equal(reclaimed, 8 * MIB);
     assert_cuda(memlord_cuda_free_async(lord, small, NULL, NULL));
 }
@@ -119,7 +119,7 @@ static void a_pool_that_ends_untold_is_not_asked(void **state) {
     assert_cuda(cudaMemPoolDestroy(pool));
     assert_int_equal(memlord_capacity_sample(lord, memlord_device_cuda(0)), MEMLORD_OK);
     assert_int_equal(memlord_cuda_pool_get(lord, 0, &figures), MEMLORD_OK);
-    assert_int_equal(memlord_gc_run(lord, memlord_device_cuda(0), MEMLORD_REASON_HOST, NULL),
+    assert_int_equal(memlord_gc_run(lord, memlord_device_cuda(0), MEMLORD_REASON_HOST, 0, NULL),
                      MEMLORD_OK);
     assert_int_equal(fake.dead[FAKE_POOL], 0);
 }
@@ -180,7 +180,7 @@ static void a_driver_that_is_over_credits_what_is_pending_and_hangs_nobody(void 
     fake.ended = 1;
     (void)memlord_retire(lord, all());
     (void)memlord_capacity_sample(lord, memlord_device_cuda(0));
-    (void)memlord_gc_run(lord, memlord_device_cuda(0), MEMLORD_REASON_HOST, NULL);
+    (void)memlord_gc_run(lord, memlord_device_cuda(0), MEMLORD_REASON_HOST, 0, NULL);
     assert_int_equal(memlord_cuda_malloc(lord, &ptr, 64, NULL), cudaErrorCudartUnloading);
     assert_int_equal(memlord_pending(lord, all()), 0);
     assert_int_equal(memlord_allocated(lord, all()), 0);

@@ -716,7 +716,7 @@ static void of_five_accounts_over_their_limit_four_are_told(void **state) {
     assert_ok(memlord_account_use(lord, 0));
     assert_verdicts(lord, "over a limit, cuda:0: account r0 9 B of 1 B; cuda:0: account r1 8 B of "
                           "1 B; cuda:0: account r2 7 B of 1 B; cuda:0: account r3 6 B of 1 B; "
-                          "and 1 more\n");
+                          "and 1 more, 5 B\n");
 }
 
 static void a_site_may_hold_more_than_the_arena_that_holds_most_by_tag(void **state) {

@@ -136,9 +136,9 @@ typedef uint64_t memlord_ticket; /* 0 is none */
    memlord_alloc_retry records there: it needs room only for what the ticket lacks. On other
    threads name the ticket: memlord_alloc_with. Commit and cancel return the rest, on any
    thread: both do the same, and cancel is the name for a request that failed. Without a limit
-   everything is granted. It runs no collection: on E_LIMIT call memlord_gc_run with
-   MEMLORD_REASON_LIMIT and try again, use memlord_alloc_retry, or wait until the host has freed
-   something. A free does not refill a ticket. The allocs of a thread come off its 8 latest tickets;
+   everything is granted. It runs no collection and waits for nothing: on E_LIMIT call
+   memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`, and try again if it gave back
+   something; use memlord_alloc_retry; or wait until the host has freed something. A free does not refill a ticket. The allocs of a thread come off its 8 latest tickets;
    those before them count in full, unless named. A thread may hold any number for others that name
    them.
    Errors: E_LIMIT over the limit of the device, or of the account that this thread uses there (a
@@ -315,7 +315,7 @@ typedef struct memlord_gc_event {
     size_t band;             /* its index in the strategy; SIZE_MAX: none has fired */
     memlord_metric metric;
     uint64_t value, threshold; /* of the metric; without a band live bytes, and 0 */
-    uint64_t needed;         /* bytes wanted; 0, as of a band or memlord_gc_run: no number */
+    uint64_t needed;         /* bytes wanted; 0, as of a band: no number */
     uint64_t device_runs, total_runs; /* this one included, failed ones too */
 } memlord_gc_event;
 
@@ -354,11 +354,13 @@ MEMLORD_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_dev
                                                       memlord_gc_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 
-/* Collects now, whatever the bands say. *reclaimed, if not NULL, is what it gave back.
+/* Collects now, whatever the bands say. The callbacks get `needed`: the bytes wanted, or 0 for no
+   number. *reclaimed, if not NULL, is what they gave back, 0 after an error. MEMLORD_OK says that a
+   callback ran, not that it gave back enough.
    Errors: E_INVALID the reason; E_DEVICE; E_UNKNOWN no callback; E_STATE one is running, or
            none of them could. */
 MEMLORD_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int reason,
-                                          uint64_t *reclaimed)
+                                          uint64_t needed, uint64_t *reclaimed)
     MLI_OFF_SET(if (reclaimed) *reclaimed = 0, MEMLORD_OK)
 
 /* Retires deferred frees and runs due collections: the safe point under MEMLORD_FLAG_DEFER.
@@ -492,6 +494,8 @@ MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device d
    are gone. Without threads memlord_gc_poll does its work. Where the Linux kernel tells of stalls
    for memory (PSI), a stall runs the cpu's callbacks with MEMLORD_REASON_NEIGHBOUR and `needed` 0.
    A forked child joins again by the name at its first call; if it cannot, it works alone.
+   A page whose file was removed is joined again by its name, within the interval of pollers, with a
+   warning.
    Requires: nothing makes the file shorter while it is in use: that raises SIGBUS.
    Errors: E_INVALID a name too long; E_STATE a page is open already, or the file is refused;
            E_LIMIT 64 ledgers are in it; E_IO it cannot be opened or made, as with a full disk;
@@ -508,7 +512,10 @@ MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD
 
 /* Asks the neighbours for memory of a physical device: each runs its collection callbacks with
    MEMLORD_REASON_NEIGHBOUR and this `needed`. Waits until they say that they gave back as many
-   bytes, until each of them has answered, or for 2 s. 0: asks, and does not wait.
+   bytes, until each of them has answered, or for 2 s. 0: asks, and does not wait. After a run that
+   gave nothing back a ledger rests, 1 s and then up to 60 s, twice as long each time: it answers at
+   once, and runs no callbacks for that device. The rest ends when the device's live bytes have
+   changed by an eighth.
    memlord_alloc_retry does this by itself before each pause.
    Errors: E_OOM they gave back less, or there are none; E_STATE no page is open, or it is closed
            meanwhile; E_UNKNOWN the device has no identity, or was never seen; E_DEVICE;
@@ -696,8 +703,8 @@ typedef int (*memlord_event_fn)(void *user, const memlord_event *event); /* != 0
    Cost:   one branch a call when off. */
 MEMLORD_API memlord_result memlord_events_start(memlord *lord, size_t capacity)
     MLI_OFF(MEMLORD_OK)
-/* Stops writing; the ring can still be read. */
-MEMLORD_API void memlord_events_stop(memlord *lord) MLI_OFF_VOID
+/* Stops writing; the ring can still be read. Errors: E_STATE on a thread of MemLord's own. */
+MEMLORD_API memlord_result memlord_events_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 /* Calls fn for the events in the ring, in the order of their time; those that are overwritten
    meanwhile are left out. Errors: E_INVALID `fn` NULL; E_NOMEM. */
 MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, void *user)
