@@ -324,7 +324,7 @@ static void a_sample_enters_a_device_with_the_capture_mode_relaxed(void **state)
     assert_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     assert_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
     assert_ok(memlord_capacity_sample(lord, cuda(0)));
-    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
     assert_cuda(cudaStreamEndCapture(stream, &graph));
     assert_int_equal(fake.violated, 0);
 }
