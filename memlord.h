@@ -1,6 +1,6 @@
 /*
     memlord.h - memory accounting for programs with more than one kind of memory
-                v0.4.1, C99 and C++11, SPDX-License-Identifier: MIT
+                v0.5.0, C99 and C++11, SPDX-License-Identifier: MIT
                 Made from src/. Edit there.
 
     MemLord keeps the books beside your own allocator: how many bytes live on each
@@ -55,8 +55,7 @@
         results      memlord_result, memlord_result_text
         devices      memlord_device_make, _cpu, _cuda, _all, _parse, _name, _label_set, _share;
                      memlord_devices
-        lifecycle    memlord_create, _destroy, _global, _global_setup, _logger_set, _verify,
-                     _generation, _find
+        lifecycle    memlord_create, _destroy, _global, _global_setup, _logger_set, _verify
         storages     memlord_alloc, _free, _realloc, _realloc_begin, _realloc_end, _alloc_n,
                      _free_n, _free_begin, _free_end, _move, _copy
         views        memlord_track, _retain, _release, _track_n, _release_n
@@ -67,7 +66,7 @@
         stacks       memlord_stacks_set, _stacks_top, _unwind_frame_pointers;
                      memlord_desc.stack_depth, .stack_bytes, .stack_seed, .unwinder
         statistics   memlord_allocated, _freed, _pending, _peak, _stats_get, _summary, _reset;
-                     memlord_hit_rate, _recovery_rate, _success_rate, _mean_bytes
+                     memlord_rate
         blocks       memlord_blocks_each, _blocks_top, _block_find, _mark, _leaks
         mistakes     memlord_anomalies_each
         parts        memlord_part_add, _part_remove, _parts_each
@@ -75,12 +74,12 @@
                      memlord_stream_set
         capacity     memlord_capacity_source_set, _get, _sample; memlord_poller_start, _stop
         limits       memlord_limit_set, _headroom, _would_fit, _plan_fit, _explain
-        reservations memlord_reserve, _reserve_commit, _cancel, _adopt
+        reservations memlord_reserve, _reserve_commit, _adopt
         accounts     memlord_account_open, _charge, _use, _get, _close
         one alloc    memlord_alloc_with: site, tag, ticket, account and stream in one call
         bands        memlord_strategy_set, _unset, _check, _default
         collection   memlord_gc_callback_add, _remove; memlord_gc_run, _gc_poll
-        out of memory memlord_alloc_retry, _retry_check, _retry_backoff, _alloc_failed
+        out of memory memlord_alloc_retry, _retry_backoff, _alloc_failed
         pools        memlord_pool_set, _add, _served; memlord_cached_ratio, ...
         neighbours   memlord_pressure_open, _close, _raise, _level; memlord_device_id_set
         scopes       memlord_scope_begin, _end, _shapes_set, _export, _adopt, _return, _get
@@ -89,11 +88,9 @@
         events       memlord_events_start, _stop, _each
         reports      memlord_write, _save, _save_at_exit, _request_save, _format_for, _labels_set;
                      memlord_export_start, _stop: a file for Prometheus, kept fresh
-        guards       memlord_guard_tag, _scope, _end: MEMLORD_TAGGED and its kin call them
         C++          mlord::tag, ::scope, ::tagged, ::context, ::here, ::handle, ::allocator,
                      ::resource
         interposers  memlord_interposer: tags and scopes reach a preloaded library, too
-        shim         memlord_shim_malloc, ...: MEMLORD_SHIM calls them for you
         hooks        memlord_hooks_install, _uninstall: hosts with a table of malloc, free, ...
 
     ---------------------------------------------------------------- >>example ---
@@ -200,8 +197,8 @@
                          most counter_batch for each thread that records. A report raises
                          the peak, within peak_error, to the live bytes that its own
                          snapshots and holders show. The same peak_error holds for tags and
-                         sites: JSON has that of each. The peak of a scope is exact, as it
-                         counts what one thread did
+                         sites: JSON has that of each. The peak of a scope is exact unless
+                         several threads share it: memlord_scope_export
         freed            credited since the last collection or reset. It is what the host
                          freed: the allocator, or the driver, may still hold the memory
         gc_reclaimed     what collections gave back, as their callbacks say
@@ -472,9 +469,9 @@
 
 /* major: a program must be changed; minor: something was added; patch: neither */
 #define MEMLORD_VERSION_MAJOR 0
-#define MEMLORD_VERSION_MINOR 4
-#define MEMLORD_VERSION_PATCH 1
-#define MEMLORD_VERSION "0.4.1"
+#define MEMLORD_VERSION_MINOR 5
+#define MEMLORD_VERSION_PATCH 0
+#define MEMLORD_VERSION "0.5.0"
 
 #if defined(__GNUC__)
 #define MLI_INLINE static inline __attribute__((unused))
@@ -902,6 +899,7 @@ MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token
 MEMLORD_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks,
                                            size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
+/* Frees n at once, as alloc_n says. */
 MEMLORD_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks,
                                           size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -952,10 +950,11 @@ MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
                                            uint64_t storage, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Track and release n at once, as alloc_n and free_n do. */
+/* Tracks n at once, as alloc_n does. */
 MEMLORD_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks,
                                            size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
+/* Releases n at once. */
 MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blocks,
                                              size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -1259,9 +1258,12 @@ typedef struct memlord_stats {
                                     once in a sum */
 } memlord_stats;
 
-/* Return bytes, exact whenever no call is in flight. Cost: a few ns a thread and device. */
+/* Returns the live bytes, pending included: exact whenever no call is in flight, as the next two.
+   Cost: a few ns a thread and device. */
 MEMLORD_API uint64_t memlord_allocated(memlord *lord, memlord_device sel) MLI_OFF(0)
+/* Returns the bytes credited since the last collection or reset. */
 MEMLORD_API uint64_t memlord_freed(memlord *lord, memlord_device sel) MLI_OFF(0)
+/* Returns the live bytes that wait for their device. */
 MEMLORD_API uint64_t memlord_pending(memlord *lord, memlord_device sel) MLI_OFF(0)
 /* For a wide selector the sum of the devices' peaks: an upper bound of the joint one. */
 MEMLORD_API uint64_t memlord_peak(memlord *lord, memlord_device sel) MLI_OFF(0)
@@ -1278,15 +1280,11 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
     X(recovery_rate, "requests saved by a retry, of those that found no memory at first")     \
     X(success_rate, "allocations that found memory, of all")
 
-/* cache_hits / (cache_hits + cache_misses) */
-MEMLORD_API double memlord_hit_rate(const memlord_stats *stats) MLI_OFF(0)
-/* recoveries / (recoveries + oom_failures) */
-MEMLORD_API double memlord_recovery_rate(const memlord_stats *stats) MLI_OFF(0)
-/* allocs / (allocs + oom_failures) */
-MEMLORD_API double memlord_success_rate(const memlord_stats *stats) MLI_OFF(0)
-/* Bytes of an alloc in the mean: total_allocated / allocs, so growth and arenas count. NaN without
-   an alloc. */
-MEMLORD_API double memlord_mean_bytes(const memlord_stats *stats) MLI_OFF(0)
+/* Computes a rate by its name: "hit_rate", cache_hits / (cache_hits + cache_misses);
+   "recovery_rate", recoveries / (recoveries + oom_failures); "success_rate", allocs / (allocs +
+   oom_failures); or "mean_bytes", total_allocated / allocs, so growth and arenas count. NaN when
+   nothing was counted, and for any other name. */
+MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) MLI_OFF(0)
 
 /* Starts an epoch: sets freed, totals, counts and anomalies to 0, those of sites and scopes, too,
    and each peak to the live bytes. Live storages stay live. */
@@ -1466,6 +1464,7 @@ MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint
            E_NOMEM, also past MEMLORD_MAX_STRINGS, counted in dropped_sites. Cost: tens of ns. */
 MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag)
     MLI_OFF(MEMLORD_OK)
+/* Ends the innermost tag of this thread. Errors: E_STATE none is begun. */
 MEMLORD_API memlord_result memlord_tag_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Returns the tag that an alloc of this thread gets now; NULL: none. Lives until destroy. */
@@ -1587,6 +1586,7 @@ MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device
            again; stop: E_STATE on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
     MLI_OFF(MEMLORD_OK)
+/* Stops the threads of memlord_poller_start and joins them. Errors: E_STATE as above. */
 MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* -- limits --
@@ -1643,8 +1643,8 @@ typedef uint64_t memlord_ticket; /* 0 is none */
    memlord_alloc, commit. A ticket belongs to the thread that reserved or adopted it: what that
    thread records on the device comes off the ticket, so that nothing counts twice. So does what
    memlord_alloc_retry records there: it needs room only for what the ticket lacks. On other
-   threads name the ticket: memlord_alloc_with. Commit and cancel return the rest, on any
-   thread: both do the same, and cancel is the name for a request that failed. Without a limit
+   threads name the ticket: memlord_alloc_with. A commit returns the rest, on any
+   thread, also for a request that failed. Without a limit
    everything is granted. It runs no collection and waits for nothing: on E_LIMIT call
    memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`, and try again if it gave back
    something; use memlord_alloc_retry; or wait until the host has freed something. A free does not refill a ticket. The allocs of a thread come off its 8 latest tickets;
@@ -1653,14 +1653,13 @@ typedef uint64_t memlord_ticket; /* 0 is none */
    Errors: E_LIMIT over the limit of the device, or of the account that this thread uses there (a
            warning, with memlord_explain or the account, at most once a second), also over 2^62 in
            all: *out is 0; E_INVALID over 2^48 or `out` NULL; E_DEVICE; E_NOMEM; E_STATE called by the
-           ledger's own allocator. Commit, cancel and adopt: E_UNKNOWN not an open ticket of this
+           ledger's own allocator. Commit and adopt: E_UNKNOWN not an open ticket of this
            ledger. */
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
                                            uint64_t bytes, memlord_ticket *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
+/* Ends a ticket, and returns what no alloc has drawn, on any thread. */
 MEMLORD_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket ticket)
-    MLI_OFF(MEMLORD_OK)
-MEMLORD_API memlord_result memlord_reserve_cancel(memlord *lord, memlord_ticket ticket)
     MLI_OFF(MEMLORD_OK)
 
 /* Moves a ticket to this thread: an acceptor reserves, a worker adopts. One's own is OK. */
@@ -1705,6 +1704,7 @@ MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account
    Errors: E_UNKNOWN closed; E_NOMEM. The account used before stays. */
 MEMLORD_API memlord_result memlord_account_use(memlord *lord, memlord_account account)
     MLI_OFF(MEMLORD_OK)
+/* Reads an account. Errors: E_INVALID; E_UNKNOWN closed. *out is zero then. */
 MEMLORD_API memlord_result memlord_account_get(memlord *lord, memlord_account account,
                                                memlord_account_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
@@ -1894,9 +1894,6 @@ typedef struct memlord_retry {
    max_ms. NULL is the default policy: 5, 50 ms, x 1.5, 2000 ms. */
 MEMLORD_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t attempt)
     MLI_OFF(0)
-/* Errors: E_INVALID max_ms < initial_ms, or a multiplier that is not finite or below 1. */
-MEMLORD_API memlord_result memlord_retry_check(const memlord_retry *policy)
-    MLI_OFF(MEMLORD_OK)
 
 /* Makes the real allocation. 0: done, *storage set; > 0: no memory, try again; < 0: give up. */
 typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
@@ -1909,7 +1906,8 @@ typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
    While fn tries, no other alloc can draw on these bytes. A request that fails gives them back. A
    NULL policy is MEMLORD_RETRY's or the default. The last failure is logged with memlord_explain,
    after a new sample.
-   Errors: E_INVALID fn or storage NULL, over 2^48, or a policy memlord_retry_check refuses;
+   Errors: E_INVALID fn or storage NULL, over 2^48, or a policy with max_ms < initial_ms or a
+           multiplier that is not finite or below 1;
            E_DEVICE; E_LIMIT over the limit of the device or of the account; E_OOM, also where fn
            gave up; E_NOMEM the ledger has no room for the
            request's reservation. *storage is 0 then. */
@@ -1950,6 +1948,7 @@ MEMLORD_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device de
 MEMLORD_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
                                             uint64_t reserved, uint64_t largest_free)
     MLI_OFF(MEMLORD_OK)
+/* Adds to what a pool holds, or takes from it, as memlord_pool_set says. */
 MEMLORD_API memlord_result memlord_pool_add(memlord *lord, memlord_device device,
                                             int64_t delta) MLI_OFF(MEMLORD_OK)
 
@@ -2069,21 +2068,25 @@ MEMLORD_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *s
 
 /* Lets other threads work in this thread's innermost scope: each adopts the token, and returns
    it when it is done. Between the two the thread is in the scope: its blocks remember it, and
-   scopes it begins are inside it. Each adoption is one more invocation of the path: 50 steps with
-   one worker give a count of 100, and ns.total is the sum over threads. The invocation that was
-   exported does not include it, nor do the scopes around that. A token may be copied to any
-   number of threads, and adopted until the exporting thread ends the scope. A thread that has
-   adopted it stays in the scope until it returns it, even after that.
+   scopes it begins are inside it. All of it is one invocation, which is over when its last thread
+   has left it: its delta is what all of them did, its time runs from the begin to the last end. Its
+   peak is the highest sum over them, low by at most a counter_batch for each thread, never high, and
+   exact with MEMLORD_FLAG_EXACT. The scopes around the exported one do not include what others did.
+   A token may be copied to any number of threads, and adopted until the exporting thread ends the
+   scope; a thread that has adopted it may export it, too, and gets the same token. A thread that has
+   adopted it stays in the scope until it returns it, even after the exporting thread has ended it.
    Errors: E_STATE no scope, or too deep; adopt: also on the scope's own thread, or twice; return:
-           the innermost scope is not this one; E_UNKNOWN the scope is over, or another ledger's;
+           the innermost scope is not this one; E_UNKNOWN its owner has ended it, or another ledger's;
            E_INVALID; E_NOMEM. */
 typedef struct memlord_scope_token {
     uint64_t word[2]; /* the library's */
 } memlord_scope_token;
 MEMLORD_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
+/* Enters the scope of a token on this thread. */
 MEMLORD_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
+/* Leaves the scope that this thread adopted. */
 MEMLORD_API memlord_result memlord_scope_return(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
 
@@ -2171,6 +2174,7 @@ MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
            on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms)
     MLI_OFF(MEMLORD_OK)
+/* Takes a last snapshot and joins the thread. Errors: E_STATE as above. */
 MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* -- events: every change, in a ring -- */
@@ -2324,6 +2328,7 @@ MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format fo
            MemLord's own. */
 MEMLORD_API memlord_result memlord_export_start(memlord *lord, const char *path,
                                                 uint32_t interval_ms) MLI_OFF(MEMLORD_OK)
+/* Saves a last time and joins the thread. Errors: E_STATE as above. */
 MEMLORD_API memlord_result memlord_export_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Asks for such a report now. Async-signal-safe: a handler of SIGUSR1 may call it. It is JSON
@@ -3039,10 +3044,7 @@ private:
 #define memlord_pending MLI_PREFIXED(memlord_pending)
 #define memlord_peak MLI_PREFIXED(memlord_peak)
 #define memlord_stats_get MLI_PREFIXED(memlord_stats_get)
-#define memlord_hit_rate MLI_PREFIXED(memlord_hit_rate)
-#define memlord_recovery_rate MLI_PREFIXED(memlord_recovery_rate)
-#define memlord_success_rate MLI_PREFIXED(memlord_success_rate)
-#define memlord_mean_bytes MLI_PREFIXED(memlord_mean_bytes)
+#define memlord_rate MLI_PREFIXED(memlord_rate)
 #define memlord_reset MLI_PREFIXED(memlord_reset)
 #define memlord_peak_reset MLI_PREFIXED(memlord_peak_reset)
 #define memlord_format_bytes MLI_PREFIXED(memlord_format_bytes)
@@ -3080,7 +3082,6 @@ private:
 #define memlord_explain MLI_PREFIXED(memlord_explain)
 #define memlord_reserve MLI_PREFIXED(memlord_reserve)
 #define memlord_reserve_commit MLI_PREFIXED(memlord_reserve_commit)
-#define memlord_reserve_cancel MLI_PREFIXED(memlord_reserve_cancel)
 #define memlord_reserve_adopt MLI_PREFIXED(memlord_reserve_adopt)
 #define memlord_account_open MLI_PREFIXED(memlord_account_open)
 #define memlord_account_charge MLI_PREFIXED(memlord_account_charge)
@@ -3097,7 +3098,6 @@ private:
 #define memlord_gc_run MLI_PREFIXED(memlord_gc_run)
 #define memlord_gc_poll MLI_PREFIXED(memlord_gc_poll)
 #define memlord_retry_backoff MLI_PREFIXED(memlord_retry_backoff)
-#define memlord_retry_check MLI_PREFIXED(memlord_retry_check)
 #define memlord_alloc_retry MLI_PREFIXED(memlord_alloc_retry)
 #define memlord_alloc_failed MLI_PREFIXED(memlord_alloc_failed)
 #define memlord_pool_set MLI_PREFIXED(memlord_pool_set)
@@ -4881,6 +4881,7 @@ MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v);
    one of them is held, except its clock. */
 enum {
     MLI_RANK_PAGES,     /* one for the process: the extents of the os allocator */
+    MLI_RANK_JOINT,     /* one an invocation of a scope that threads share: its totals */
     MLI_RANK_ROW,       /* one a row: the published balance of the row */
     MLI_RANK_COUNT,     /* the cells of the orphan record */
     MLI_RANK_MEMORY,    /* regions and free pieces of the ledger */
@@ -5254,7 +5255,7 @@ struct mli_events_state {
 };
 #define MLI_STATES(X)                                                                         \
     X(log) X(names) X(sites) X(anomalies) X(blocks) X(fences) X(accounts) X(limits) X(bands)  \
-    X(room) X(contexts) X(snapshots) X(neighbours) X(call_end) X(pollers) X(retry) X(saving)
+    X(room) X(joint) X(contexts) X(snapshots) X(neighbours) X(call_end) X(pollers) X(retry) X(saving)
 
 struct memlord {
     struct mli_map_state map; /* first: a call finds a shard without adding an offset */
@@ -8319,6 +8320,19 @@ typedef struct mli_span_peak {
     uint64_t from, high;
 } mli_span_peak;
 
+/* An exported invocation of a scope. Each thread adds what its span counts when it leaves. Until
+   then `level` has the base of its cell, less the level at which its span began. So `level` is at
+   most what all have added, and `high` at most their peak. */
+typedef struct mli_joint {
+    mli_lock lock;                  /* all but token and began */
+    uint64_t token;                 /* its handle, the second word of a memlord_scope_token */
+    struct mli_thread_scope *began; /* of the thread that exported it */
+    uint32_t members, over, adopted; /* contexts in it; 1: its owner ended it; 1: it was adopted */
+    uint64_t start, before, bytes, blocks; /* as in a span; bytes and blocks of those that left */
+    const char *shapes;
+    struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1]; /* delta: of who left */
+} mli_joint;
+
 /* A span: one scope that a thread is in. */
 typedef struct mli_span {
     struct mli_span *around; /* the span of the scope around; NULL: none */
@@ -8326,8 +8340,8 @@ typedef struct mli_span {
     uint32_t depth;          /* 1 for the outermost span */
     struct mli_scope_record *scope;
     struct mli_thread_scope *stats;
-    uint64_t adopted; /* the second word of the adopted token; 0: the scope began here */
-    int exported;     /* 1: stats->token is of this span */
+    mli_joint *shared; /* the invocation, once it was exported; else NULL */
+    int adopted;        /* 1: the scope began in another context, which shared it */
     uint32_t devices; /* the number of `peaks` that are set, from index 1 */
     uint64_t start, before, blocks; /* when it began: the stamp, the live bytes of the ledger, its
                                        blocks */
@@ -8470,6 +8484,15 @@ MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_row *row);
 MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t dev);
 /* Raises a span's highest level on a device to `level`: levels count modulo 2^64. */
 MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
+
+/* Adds `by` to the level of an invocation, after it was `above` higher. Both are signed. */
+MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above);
+/* The same for all that a thread is in: the base of its cell changes by `by`. */
+MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by, uint64_t above);
+
+/* Returns how far a cell's level has been above its base, as far as mli_row_raise_peak could tell.
+   Requires: the row's lock, if the ledger has a batch. */
+MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
 
 /* Raises a row's peak by a cell's high, if no other thread has published since the cell did. If
    another thread has, `published` may have been lower when the cell had its high. Requires: the
@@ -8631,6 +8654,7 @@ static void mli_cell_begin(memlord *lord, mli_thread *t, uint32_t dev, mli_cell 
         mli_lock_take(&row->lock);
         mli_u64_add_own(&row->published, (uint64_t)0 - lord->counters.batch);
         mli_u64_store(&cell->base, (uint64_t)0 - lord->counters.batch);
+        mli_spans_share(t, dev, (uint64_t)0 - lord->counters.batch, 0);
         mli_lock_drop(&row->lock);
     }
     mli_ptr_store_release(&t->devices[dev], cell); /* pairs with mli_cell_at */
@@ -8748,13 +8772,31 @@ MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level) {
     mli_span_peak *at = mli_span_peak_at(f, dev);
     if ((int64_t)(level - at->high) > 0) at->high = level;
 }
-/* Raises the caller's innermost span to a cell's high, before that high is reset. Does nothing if
-   the thread is in no scope. */
-static void mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
+/* Raises the caller's innermost span to a cell's high. Returns the caller; NULL: in no scope. */
+static const mli_thread *mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
-    if (mli_self.generation != lord->generation || !t->now.span) return;
-    if (mli_cell_own_device(t, dev) != cell) return; /* the orphan's */
-    mli_span_raise(t->now.span, dev, mli_u64_load(&cell->high));
+    const int own = mli_self.generation == lord->generation && t->now.span &&
+                    mli_cell_own_device(t, dev) == cell; /* not the orphan's */
+    if (own) mli_span_raise(t->now.span, dev, mli_u64_load(&cell->high));
+    return own ? t : NULL;
+}
+
+MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above) {
+    mli_lock_take(&shared->lock);
+    above += shared->at[dev].level;
+    shared->at[dev].level += by;
+    if ((int64_t)above < (int64_t)shared->at[dev].level) above = shared->at[dev].level;
+    if ((int64_t)above > (int64_t)shared->at[dev].high) shared->at[dev].high = above;
+    mli_lock_drop(&shared->lock);
+}
+MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by, uint64_t above) {
+    const mli_span *f = t ? t->now.span : NULL;
+    for (; f; f = f->around)
+        if (MLI_UNLIKELY(f->shared != NULL)) mli_joint_add(f->shared, dev, by, above);
+}
+MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell) {
+    const int alone = mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count);
+    return mli_u64_load(alone ? &cell->high : &cell->level) - mli_u64_load(&cell->base);
 }
 
 /* Returns how far a level may rise before it is published again: half a batch. For a device it is
@@ -8782,10 +8824,11 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
     uint64_t base = mli_u64_load(&cell->base), hold, published;
-    if (book == MLI_BOOK_DEVICE) mli_span_note_high(lord, number, cell);
+    const mli_thread *t = book == MLI_BOOK_DEVICE ? mli_span_note_high(lord, number, cell) : NULL;
     if (!lord->counters.batch) {
         published = mli_u64_add(&row->published, level - base) + (level - base);
         mli_u64_max(&row->peak, (int64_t)published);
+        mli_spans_share(t, number, level - base, level - base);
         mli_u64_store(&cell->base, level);
         mli_u64_store(&cell->high, level);
     } else {
@@ -8795,6 +8838,7 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
         mli_u64_max(&row->peak, (int64_t)(published + level - base));
         hold = lord->counters.batch - mli_publish_margin(lord, book, row);
         published += level - base - hold;
+        mli_spans_share(t, number, level - base - hold, mli_cell_above(row, cell));
         mli_u64_store(&row->published, published);
         mli_u64_add_own(&row->publish_count, 1);
         mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
@@ -8850,6 +8894,7 @@ static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
         at->from -= rise;
         at->high -= rise;
         mli_span_raise(f, d->dev, cell ? mli_u64_load_own(&cell->level) : 0);
+        if (f->shared) mli_joint_add(f->shared, d->dev, rise, rise);
         f->blocks -= (d->allocs - d->frees) * sign;
     }
 }
@@ -9843,6 +9888,12 @@ MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *ve
                                                    mli_u32 *count,
                                                    size_t size, mli_handle **list, mli_lock *lock);
 
+/* Returns a closed record of a list that the cold lock guards, and takes that lock; NULL: *r is
+   E_NOMEM, and the lock is not taken. */
+MLI_PRIVATE MLI_COLD mli_handle *mli_handle_get_lock(memlord *lord, mli_vector *vector,
+                                                     mli_u32 *count, size_t size,
+                                                     mli_handle **list, memlord_result *r);
+
 /* Opens the first record of a list, and returns its ticket or account. Requires: the caller holds
    the lock of the list and has filled the record. */
 MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list);
@@ -9938,6 +9989,18 @@ MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *ve
     *list = h;
     mli_lock_drop(lock);
     return MEMLORD_OK;
+}
+
+MLI_PRIVATE MLI_COLD mli_handle *mli_handle_get_lock(memlord *lord, mli_vector *vector,
+                                                     mli_u32 *count, size_t size,
+                                                     mli_handle **list, memlord_result *r) {
+    for (*r = MEMLORD_OK; *r == MEMLORD_OK;
+         *r = mli_handle_new(lord, vector, count, size, list, &mli_process.cold_lock)) {
+        mli_lock_take(&mli_process.cold_lock);
+        if (*list) return *list;
+        mli_lock_drop(&mli_process.cold_lock);
+    }
+    return NULL;
 }
 
 MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list) {
@@ -10156,15 +10219,10 @@ MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device
     if (!lord) return MEMLORD_OK;
     if (!mli_device_valid(device)) return MEMLORD_E_DEVICE;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
-    for (;;) {
-        mli_lock_take(&mli_process.cold_lock);
-        b = (mli_account_record *)(void *)lord->accounts->closed;
-        if (b) break;
-        mli_lock_drop(&mli_process.cold_lock);
-        r = mli_handle_new(lord, &lord->accounts->all, &lord->accounts->count, sizeof *b,
-                           &lord->accounts->closed, &mli_process.cold_lock);
-        if (r) return r;
-    }
+    b = (mli_account_record *)(void *)mli_handle_get_lock(lord, &lord->accounts->all,
+                                                          &lord->accounts->count, sizeof *b,
+                                                          &lord->accounts->closed, &r);
+    if (!b) return r;
     mli_out_buffer(&text, b->name, sizeof b->name);
     mli_put_str(&text, name ? name : "");
     (void)mli_out_end(&text, sizeof b->name);
@@ -15386,10 +15444,6 @@ MLI_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket tick
     mli_lock_drop(&v->phys->lock);
     return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
-/* Both release the bytes that no alloc has drawn. The two names say why the host does so. */
-MLI_API memlord_result memlord_reserve_cancel(memlord *lord, memlord_ticket ticket) {
-    return memlord_reserve_commit(lord, ticket);
-}
 
 MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticket) {
     mli_thread *t;
@@ -17649,6 +17703,206 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
     return mli_free_count(lord, t, storage, bytes, &rows, site, mli_u32_load(&t->special));
 }
 
+/* ---------------------------------------------------------------------- src/services/joint.h -- */
+
+/* Owns the invocations of scopes that several threads share: each has one record, from the first
+   export until the last thread has left it. May use books/. Invariants: as those of mli_joint.
+   Locks: shared (MLI_RANK_JOINT), one a record, which may be taken inside; cold, to open and to
+   close one. */
+
+/* Shares the innermost span of a thread, which is its first member. Errors: E_NOMEM. */
+MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t);
+/* Returns the invocation of a token; NULL: it is over, or there is none. */
+MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);
+/* Becomes a member. 0: the invocation of the token is over by now. */
+MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token);
+
+/* Counts what the level of a thread adds to a shared invocation on a device by its base (enter 1),
+   or exactly (enter 0), as it does no longer change. */
+MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
+                                            const mli_cell *cell, int enter);
+
+/* What a span that leaves a shared invocation counted, and that of the whole invocation. */
+typedef struct mli_leaver {
+    uint64_t bytes, blocks, peak, start, before;
+    const char *shapes;
+} mli_leaver;
+/* Adds what a span counted, and ends its membership. `t` is the thread that its context is in, with
+   its levels; NULL: it is in none, and all levels are 0. Returns 1 if it was the last member: then
+   *v is of the invocation, whose deltas on each device are added to `sums`, unless that is NULL. */
+MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
+                                          mli_leaver *v, mli_u64 *sums);
+
+#if !MLI_WINDOWS /* it has no fork */
+/* Counts a span of a context that goes on in a forked child as a member. Returns 1 for the first. */
+MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f);
+/* Closes in a forked child the invocations that have no member there. */
+MLI_PRIVATE MLI_COLD void mli_joint_sweep(memlord *lord);
+#endif
+
+MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life);
+
+/* ---------------------------------------------------------------------- src/services/joint.c -- */
+
+typedef struct mli_joint_record {
+    mli_handle handle;
+    mli_joint shared;
+} mli_joint_record;
+struct mli_joint_state {
+    mli_vector all;
+    mli_u32 count;             /* and 1 more; under the cold lock */
+    struct mli_handle *closed; /* under the cold lock */
+};
+
+static mli_joint_record *mli_joint_at(const memlord *lord, uint32_t number) {
+    return (mli_joint_record *)mli_vector_at(&lord->joint->all, number,
+                                              sizeof(mli_joint_record));
+}
+static void mli_joint_close(memlord *lord, mli_joint *shared) {
+    mli_lock_take(&mli_process.cold_lock);
+    mli_handle_close(&lord->joint->closed, &mli_joint_at(lord, (uint32_t)(shared->token >> 32))
+                                                 ->handle);
+    mli_lock_drop(&mli_process.cold_lock);
+}
+
+/* What is published of a cell, its level, and what it has counted; NULL: nothing. */
+static uint64_t mli_base_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->base) : 0; }
+static uint64_t mli_level_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->level) : 0; }
+
+MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t) {
+    mli_span *f = t->now.span;
+    const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    memlord_result r;
+    uint32_t i;
+    mli_joint *x;
+    mli_joint_record *record =
+        (mli_joint_record *)(void *)mli_handle_get_lock(lord, &lord->joint->all,
+                                                         &lord->joint->count, sizeof *record,
+                                                         &lord->joint->closed, &r);
+    if (!record) return r;
+    x = &record->shared;
+    mli_lock_rank(&x->lock, MLI_RANK_JOINT);
+    mli_lock_take(&x->lock); /* a stale token may have found it */
+    memset(x->at, 0, sizeof x->at);
+    x->began = f->stats;
+    x->members = 1;
+    x->over = x->adopted = 0;
+    x->start = f->start;
+    x->before = f->before;
+    x->bytes = x->blocks = 0;
+    x->shapes = NULL;
+    for (i = 1; i < n; i++) {
+        const mli_cell *cell = mli_cell_own_device(t, i);
+        const mli_span_peak *at = mli_span_peak_at(f, i);
+        if (cell) mli_span_raise(f, i, mli_u64_load_own(&cell->high));
+        x->at[i].level = mli_base_of(cell) - at->from;
+        x->at[i].high = at->high - at->from;
+    }
+    x->token = mli_handle_open(&lord->joint->closed);
+    mli_lock_drop(&x->lock);
+    mli_lock_drop(&mli_process.cold_lock);
+    f->shared = x;
+    return MEMLORD_OK;
+}
+
+MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token) {
+    mli_joint_record *record = (mli_joint_record *)mli_handle_find(&lord->joint->all,
+                                                                     sizeof *record, token);
+    return record ? &record->shared : NULL;
+}
+MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token) {
+    int open;
+    mli_lock_take(&shared->lock);
+    open = shared->token == token && shared->members && !shared->over;
+    shared->members += (uint32_t)open;
+    shared->adopted |= (uint32_t)open;
+    mli_lock_drop(&shared->lock);
+    return open;
+}
+
+MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
+                                            const mli_cell *cell, int enter) {
+    const uint64_t held = mli_level_of(cell) - mli_base_of(cell);
+    mli_row *row;
+    if (!cell) return;
+    row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
+    mli_lock_take(&row->lock);
+    mli_joint_add(shared, dev, enter ? 0 - held : held, enter ? 0 : mli_cell_above(row, cell));
+    mli_lock_drop(&row->lock);
+}
+
+MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
+                                          mli_leaver *v, mli_u64 *sums) {
+    mli_joint *x = f->shared;
+    const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    uint32_t i;
+    int last;
+    for (i = 1; t && i < n; i++) mli_joint_settle(lord, x, i, mli_cell_own_device(t, i), 0);
+    mli_lock_take(&x->lock);
+    x->bytes += v->bytes;
+    x->blocks += v->blocks;
+    if (v->shapes) x->shapes = v->shapes;
+    for (i = 1; i < n; i++)
+        x->at[i].delta += mli_level_of(t ? mli_cell_own_device(t, i) : NULL) -
+                          mli_span_peak_at(f, i)->from;
+    x->over |= (uint32_t)!f->adopted;
+    last = --x->members == 0;
+    v->bytes = x->bytes;
+    v->blocks = x->blocks;
+    v->start = x->start;
+    v->before = x->before;
+    v->shapes = x->shapes;
+    if (x->adopted) v->peak = 0;
+    for (i = 1; i < n && last; i++) {
+        if (x->adopted) v->peak += x->at[i].high;
+        if (sums) mli_u64_add_own(&sums[i], x->at[i].delta);
+    }
+    mli_lock_drop(&x->lock);
+    if (last) mli_joint_close(lord, x);
+    return last;
+}
+
+#if !MLI_WINDOWS /* it has no fork */
+MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f) {
+    if (!f->adopted) f->shared->over = 0;
+    return !f->shared->members++;
+}
+MLI_PRIVATE MLI_COLD void mli_joint_sweep(memlord *lord) {
+    uint32_t i, n = mli_u32_load(&lord->joint->count);
+    for (i = 1; i < n; i++) {
+        mli_joint_record *record = mli_joint_at(lord, i);
+        if (!record->shared.members && (mli_u32_load(&record->handle.generation) & 1))
+            mli_handle_close(&lord->joint->closed, &record->handle);
+    }
+}
+#endif
+
+/* -- life -- */
+
+static MLI_COLD void mli_joint_init(memlord *lord, const memlord_desc *desc) {
+    (void)desc;
+    lord->joint->count.v = 1;
+}
+/* Clears the locks. No invocation has a member, until mli_joint_recount says so. */
+static MLI_COLD void mli_joint_forked(memlord *lord) {
+    uint32_t i, n = mli_u32_load(&lord->joint->count);
+    for (i = 1; i < n; i++) {
+        mli_joint *x = &mli_joint_at(lord, i)->shared;
+        mli_u32_store(&x->lock.locked, 0);
+        x->members = 0;
+        x->over = 1;
+    }
+}
+static MLI_COLD void mli_joint_free(memlord *lord) {
+    mli_vector_free(lord, &lord->joint->all, sizeof(mli_joint_record));
+}
+MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life) {
+    MLI_LIFE_STATE(life, joint);
+    life->init = mli_joint_init;
+    life->forked = mli_joint_forked;
+    life->free = mli_joint_free;
+}
+
 /* --------------------------------------------------------------------- src/services/scopes.h -- */
 
 /* Owns the scopes, and each thread's totals in each (a thread scope). May use books/. Invariants: a
@@ -17682,7 +17936,6 @@ typedef struct mli_thread_scope {
     uint32_t thread;
     mli_u64 epoch, count, peak;
     mli_u64 running; /* the invocations that began on the thread, less those that ended on it */
-    mli_u64 token; /* the second word of the token by which threads adopt the scope; 0: none */
     mli_min_max bytes, blocks, stamps;
     mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* signed: the sums of the deltas, by dev */
     /* A ring of the last invocations. The one being written is not among the last `count`. */
@@ -17916,24 +18169,26 @@ static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **
 }
 
 /* Restarts a cell's high at its level, after the row's peak has taken account of the old high. */
-static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, uint32_t dev, mli_cell *cell) {
+static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *t, uint32_t dev,
+                                               mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
     mli_row_raise_peak(row, cell);
+    mli_spans_share(t, dev, 0, mli_cell_above(row, cell));
     mli_lock_drop(&row->lock);
     mli_u64_store(&cell->high, mli_u64_load(&cell->level));
 }
 
-/* Pushes a span: the thread enters the scope of a thread scope. `adopted` is the second word of the
-   token that the scope was adopted by; 0: it was not adopted. Restarts the high of each cell, so
+/* Pushes a span: the thread enters the scope of a thread scope. `adopted` is the invocation that it
+   has joined; NULL: it is a new one. Restarts the high of each cell, so
    that it measures the peak of this span; the span around keeps the old high. */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
-                          uint64_t adopted) {
+                          mli_joint *adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     f->scope = stats->scope;
     f->stats = stats;
-    f->adopted = adopted;
-    f->exported = 0;
+    f->shared = adopted;
+    f->adopted = adopted != NULL;
     f->shapes = NULL;
     f->blocks = 0;
     for (i = 1; i < n; i++) {
@@ -17942,9 +18197,10 @@ static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_
         if (!cell) continue;
         if (f->around) mli_span_raise(f->around, i, mli_u64_load_own(&cell->high));
         if (mli_u64_load_own(&cell->high) != mli_u64_load_own(&cell->level))
-            mli_cell_high_restart(lord, i, cell);
+            mli_cell_high_restart(lord, t, i, cell);
         f->peaks[i].from = f->peaks[i].high = mli_u64_load_own(&cell->level);
         f->blocks += mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
+        if (adopted) mli_joint_settle(lord, adopted, i, cell, 1);
     }
     f->devices = n - 1;
     f->before = mli_live_total(lord);
@@ -17952,7 +18208,7 @@ static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_
     if (!(mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE)) mli_special_set(t, MLI_SPECIAL_SCOPE, 1);
     t->now.span = f;
     t->now.birth_bits = 0;
-    mli_u64_add_own(&stats->running, 1);
+    if (!adopted) mli_u64_add_own(&stats->running, 1);
     mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_BEGIN, 0, 0, 0, 0);
 }
 
@@ -17961,26 +18217,48 @@ static void mli_span_pop(mli_current *now) {
     now->birth_bits = 0;
 }
 
-/* Ends the innermost span of a context, and adds it to the thread scope of the calling thread `t`,
-   which may be of an earlier epoch. `at` is the thread that the context is in: t, or NULL. A span
-   that began on another thread counts as lost where there is no memory for this thread's scope. */
+/* Leaves an invocation that threads share. Returns 1 if no thread is in it any more: then *v is what
+   the invocation counted. */
+static MLI_COLD int mli_span_leave(memlord *lord, const mli_thread *at, mli_span *f,
+                                   mli_thread_scope *s, mli_scope_run *v) {
+    mli_leaver leaver;
+    leaver.bytes = v->bytes;
+    leaver.blocks = v->blocks;
+    leaver.peak = v->peak;
+    leaver.shapes = f->shapes;
+    if (!mli_joint_leave(lord, at, f, &leaver, s ? s->devices : NULL)) return 0;
+    v->stamps += v->start - leaver.start;
+    v->start = leaver.start;
+    v->before = leaver.before;
+    v->bytes = leaver.bytes;
+    v->blocks = leaver.blocks;
+    v->peak = leaver.peak;
+    v->shapes = (uint64_t)(uintptr_t)leaver.shapes;
+    return 1;
+}
+
+/* Ends the innermost span of a context. The invocation that ends with it is added to the thread scope
+   of the calling thread `t`, which may be of an earlier epoch. `at` is the thread that the context is
+   in: t, or NULL. An invocation that began on another thread counts as lost where there is no memory
+   for this thread's scope. */
 static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli_current *now) {
     mli_span *f = now->span;
-    mli_thread_scope *s = f->stats;
+    mli_thread_scope *s = f->stats, *began = f->shared ? f->shared->began : s;
     mli_scope_run v;
     if (MLI_UNLIKELY(s->thread != t->id)) s = mli_thread_scope_get(lord, f->scope, t);
     if (MLI_UNLIKELY(s && mli_u64_load_own(&s->epoch) != mli_epoch(lord)))
         mli_thread_scope_reset(lord, s);
-    mli_span_totals(lord, at, f, s, &v);
-    if (s)
-        mli_thread_scope_add(s, &v);
-    else
-        mli_loss_add(lord, MLI_LOST_scopes);
-    if (MLI_UNLIKELY(f->exported)) mli_u64_store(&f->stats->token, 0);
-    if (MLI_LIKELY(s == f->stats))
-        mli_u64_add_own(&s->running, (uint64_t)0 - 1);
-    else
-        (void)mli_u64_add(&f->scope->ended_elsewhere, 1);
+    mli_span_totals(lord, at, f, f->shared ? NULL : s, &v);
+    if (!f->shared || mli_span_leave(lord, at, f, s, &v)) {
+        if (s)
+            mli_thread_scope_add(s, &v);
+        else
+            mli_loss_add(lord, MLI_LOST_scopes);
+        if (MLI_LIKELY(s == began))
+            mli_u64_add_own(&s->running, (uint64_t)0 - 1);
+        else
+            (void)mli_u64_add(&f->scope->ended_elsewhere, 1);
+    }
     mli_span_pop(now);
 }
 
@@ -18025,12 +18303,13 @@ static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
         if (cell) blocks = mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
         if (cell && !enter) mli_span_raise(t->now.span, i, mli_u64_load_own(&cell->high));
         if (cell && enter && mli_u64_load_own(&cell->high) != level)
-            mli_cell_high_restart(lord, i, cell);
+            mli_cell_high_restart(lord, t, i, cell);
         for (f = t->now.span; f; f = f->around) {
             mli_span_peak *at = mli_span_peak_at(f, i);
             at->from += enter ? level : 0 - level;
             at->high += enter ? level : 0 - level;
             f->blocks += enter ? blocks : 0 - blocks;
+            if (MLI_UNLIKELY(f->shared != NULL)) mli_joint_settle(lord, f->shared, i, cell, enter);
         }
     }
 }
@@ -18103,33 +18382,30 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
 
 /* -- handing a scope to other threads -- */
 
-/* Returns the first word of a token: the ledger's generation and the scope. The second word is the
-   number of an export. A token is valid while its number is in a thread scope: from the first
-   export of a span until the span ends. */
+/* Returns the first word of a token: the ledger's generation and the scope. The second word is that
+   of its invocation: see mli_joint. */
 static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scope) {
     return lord->generation << 32 | scope->id;
 }
 
-/* Enters the scope of a token. E_UNKNOWN: the token's span has ended, or it is of another ledger.
-   E_STATE: the thread is in the scope by this token already, or exported it itself. */
+/* Enters the scope of a token. E_UNKNOWN: the span that exported it has ended, or it is of another
+   ledger. E_STATE: the context is in that invocation. */
 static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
                                                const memlord_scope_token *token) {
     mli_scope_record *scope = mli_scope_find(lord, (uint32_t)token->word[0]);
+    mli_joint *shared = mli_joint_find(lord, token->word[1]);
     mli_thread_scope *s;
     mli_span *span, *f;
     memlord_result r = mli_span_reserve(lord, t, &span);
     if (r) return r;
-    if (!token->word[1] || !scope || token->word[0] != mli_scope_word(lord, scope))
+    if (!shared || !scope || token->word[0] != mli_scope_word(lord, scope))
         return MEMLORD_E_UNKNOWN;
     for (f = t->now.span; f; f = f->around)
-        if (f->adopted == token->word[1]) return MEMLORD_E_STATE;
-    s = mli_thread_scope_first(scope);
-    while (s && mli_u64_load(&s->token) != token->word[1]) s = s->next;
-    if (!s) return MEMLORD_E_UNKNOWN;
-    if (s->thread == t->id) return MEMLORD_E_STATE;
+        if (f->shared == shared) return MEMLORD_E_STATE;
     s = mli_thread_scope_get(lord, scope, t);
     if (!s) return MEMLORD_E_NOMEM;
-    mli_span_open(lord, t, span, s, token->word[1]);
+    if (!mli_joint_join(shared, token->word[1])) return MEMLORD_E_UNKNOWN;
+    mli_span_open(lord, t, span, s, shared);
     return MEMLORD_OK;
 }
 
@@ -18137,7 +18413,7 @@ static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
 static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
                                                 const memlord_scope_token *token) {
     const mli_span *f = t->now.span;
-    if (!f || !f->adopted || f->adopted != token->word[1] ||
+    if (!f || !f->adopted || f->shared->token != token->word[1] ||
         token->word[0] != mli_scope_word(lord, f->scope))
         return MEMLORD_E_STATE;
     mli_span_close(lord, t);
@@ -18240,11 +18516,13 @@ MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord) {
 
 #if !MLI_WINDOWS /* it has no fork */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now) {
-    for (; now->span; mli_span_pop(now)) mli_u64_store(&now->span->stats->token, 0);
+    while (now->span) mli_span_pop(now);
 }
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now) {
     const mli_span *f = now->span;
-    for (; f; f = f->around) mli_u64_add_own(&f->stats->running, 1);
+    for (; f; f = f->around)
+        if (!f->shared || mli_joint_recount(f))
+            mli_u64_add_own(f->shared ? &f->shared->began->running : &f->stats->running, 1);
 }
 #endif
 
@@ -18369,22 +18647,23 @@ MLI_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *shape
 MLI_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *out) {
     mli_thread *t;
     mli_span *f;
+    memlord_result r = MEMLORD_OK;
     if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(out, 0, sizeof *out);
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
     f = t->now.span;
-    if (f) {
-        if (!mli_u64_load_own(&f->stats->token)) {
-            f->exported = 1;
-            mli_u64_store(&f->stats->token, mli_serial_next(lord));
-        }
+    if (!f)
+        r = MEMLORD_E_STATE;
+    else if (!f->shared)
+        r = mli_joint_open(lord, t);
+    if (r == MEMLORD_OK) {
         out->word[0] = mli_scope_word(lord, f->scope);
-        out->word[1] = mli_u64_load_own(&f->stats->token);
+        out->word[1] = f->shared->token;
     }
     mli_thread_put(lord, t);
-    return f ? MEMLORD_OK : MEMLORD_E_STATE;
+    return r;
 }
 MLI_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scope_token *token) {
     return mli_scope_token_apply(lord, 1, token);
@@ -18449,15 +18728,15 @@ typedef struct mli_rates_row {
     double (*of)(const memlord_stats *stats);
 } mli_rates_row;
 enum {
-    MLI_RATE_COUNT = 0
-#define MLI_X(name, text) +1
+#define MLI_X(name, text) MLI_RATE_##name,
     MLI_RATES(MLI_X)
 #undef MLI_X
+    MLI_RATE_COUNT
 };
 MLI_TABLE(const mli_rates_row mli_rates[MLI_RATE_COUNT])
 /* Returns a rate in billionths; UINT64_MAX: nothing was counted. */
 MLI_PRIVATE MLI_COLD uint64_t mli_rate_read(const memlord_stats *stats, size_t i);
-/* Returns memlord_mean_bytes in whole bytes; UINT64_MAX without an alloc. */
+/* Returns the mean bytes of an alloc; UINT64_MAX without an alloc. */
 MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
 
 /* Computes the statistics of one device. */
@@ -18532,8 +18811,21 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i) {
     return i == MLI_LOST_scope_invocations ? mli_invocations_lost(lord)
                                            : mli_loss_count(lord, (int)i);
 }
+/* Returns part / (part + rest); NaN if both are 0. */
+static MLI_COLD double mli_share(uint64_t part, uint64_t rest) {
+    return part | rest ? (double)part / ((double)part + (double)rest) : mli_nan();
+}
+static MLI_COLD double mli_hit_rate(const memlord_stats *s) {
+    return mli_share(s->cache_hits, s->cache_misses);
+}
+static MLI_COLD double mli_recovery_rate(const memlord_stats *s) {
+    return mli_share(s->recoveries, s->oom_failures);
+}
+static MLI_COLD double mli_success_rate(const memlord_stats *s) {
+    return mli_share(s->allocs, s->oom_failures);
+}
 MLI_PRIVATE const mli_rates_row mli_rates[MLI_RATE_COUNT] = {
-#define MLI_X(name, text) {#name, text, memlord_##name},
+#define MLI_X(name, text) {#name, text, mli_##name},
     MLI_RATES(MLI_X)
 #undef MLI_X
 };
@@ -18758,11 +19050,6 @@ MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *ta
 static double mli_unused_share(const memlord_stats *s) {
     return s->reserved > s->allocated ? (double)(s->reserved - s->allocated) : 0;
 }
-/* Returns part / (part + rest); NaN if both are 0. */
-static MLI_COLD double mli_share(uint64_t part, uint64_t rest) {
-    return part | rest ? (double)part / ((double)part + (double)rest) : mli_nan();
-}
-
 /* -- life -- */
 
 /* Resets the totals of the devices that no cell counts. Levels stay, a peak becomes its level, all
@@ -18910,17 +19197,12 @@ MLI_API double memlord_fragmentation(const memlord_stats *stats) {
     f = unused > 0 ? 1 - (double)stats->largest_free / unused : 0;
     return f > 0 ? f : 0;
 }
-MLI_API double memlord_hit_rate(const memlord_stats *stats) {
-    return stats ? mli_share(stats->cache_hits, stats->cache_misses) : mli_nan();
-}
-MLI_API double memlord_recovery_rate(const memlord_stats *stats) {
-    return stats ? mli_share(stats->recoveries, stats->oom_failures) : mli_nan();
-}
-MLI_API double memlord_success_rate(const memlord_stats *stats) {
-    return stats ? mli_share(stats->allocs, stats->oom_failures) : mli_nan();
-}
-MLI_API double memlord_mean_bytes(const memlord_stats *stats) {
-    if (!stats || !stats->allocs) return mli_nan();
+MLI_API double memlord_rate(const memlord_stats *stats, const char *name) {
+    size_t i;
+    if (!stats || !name) return mli_nan();
+    for (i = 0; i < MLI_RATE_COUNT; i++)
+        if (!strcmp(name, mli_rates[i].name)) return mli_rates[i].of(stats);
+    if (strcmp(name, "mean_bytes") || !stats->allocs) return mli_nan();
     return (double)stats->total_allocated / (double)stats->allocs;
 }
 
@@ -22460,6 +22742,7 @@ MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks) {
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord) {
     uint32_t i, n = mli_u32_load(&lord->contexts->count);
     for (i = 1; i < n; i++) mli_running_count(&mli_context_at(lord, i)->kept);
+    mli_joint_sweep(lord);
 }
 #endif
 
@@ -22475,17 +22758,12 @@ static MLI_HOT int mli_context_elsewhere(const mli_context_record *record, const
 
 /* Opens a record for a zeroed context. */
 static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *context) {
-    mli_context_record *record;
     memlord_result r;
-    for (;;) {
-        mli_lock_take(&mli_process.cold_lock);
-        record = (mli_context_record *)(void *)lord->contexts->closed;
-        if (record) break;
-        mli_lock_drop(&mli_process.cold_lock);
-        r = mli_handle_new(lord, &lord->contexts->all, &lord->contexts->count, sizeof *record,
-                           &lord->contexts->closed, &mli_process.cold_lock);
-        if (r) return r;
-    }
+    mli_context_record *record =
+        (mli_context_record *)(void *)mli_handle_get_lock(lord, &lord->contexts->all,
+                                                          &lord->contexts->count, sizeof *record,
+                                                          &lord->contexts->closed, &r);
+    if (!record) return r;
     mli_lock_rank(&record->lock, MLI_RANK_CONTEXT);
     record->kept.context = &record->own;
     record->own.id = (uint32_t)mli_serial_next(lord) | (uint32_t)1 << 31; /* unlike a thread's */
@@ -23213,7 +23491,8 @@ static MLI_COLD void mli_attempt_failed(memlord *lord, uint32_t dev, uint64_t by
     mli_event_record_other(lord, MEMLORD_EVENT_OOM, dev, 0, bytes);
 }
 
-MLI_API memlord_result memlord_retry_check(const memlord_retry *policy) {
+/* Returns MEMLORD_E_INVALID for a policy that is none. */
+static MLI_COLD memlord_result mli_retry_check(const memlord_retry *policy) {
     if (!policy) return MEMLORD_OK;
     return policy->max_ms >= policy->initial_ms && policy->multiplier >= 1 &&
                    policy->multiplier <= 1.7976931348623157e308 /* not infinite */
@@ -23224,7 +23503,7 @@ MLI_API memlord_result memlord_retry_check(const memlord_retry *policy) {
 MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t attempt) {
     double ms, power;
     if (!policy) policy = &mli_default_retry;
-    if (memlord_retry_check(policy) || !policy->initial_ms)
+    if (mli_retry_check(policy) || !policy->initial_ms)
         return policy->initial_ms ? policy->max_ms : 0;
     ms = policy->initial_ms;
     for (power = policy->multiplier; attempt && ms < policy->max_ms; attempt >>= 1) {
@@ -23308,7 +23587,7 @@ static MLI_COLD memlord_result mli_retry_open(memlord *lord, const memlord_desc 
     int set = desc->flags & MEMLORD_FLAG_NO_ENV
                   ? 0
                   : mli_env_read("MEMLORD_RETRY", value, sizeof value);
-    if (set > 0 && !mli_retry_parse(value, &policy) && !memlord_retry_check(&policy))
+    if (set > 0 && !mli_retry_parse(value, &policy) && !mli_retry_check(&policy))
         lord->retry->policy = policy;
     else if (set)
         mli_log(lord, MEMLORD_LOG_WARNING,
@@ -23337,7 +23616,7 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
         *storage = 0;
         return MEMLORD_E_OOM;
     }
-    if (bytes > MLI_BYTES_MAX || memlord_retry_check(policy)) return MEMLORD_E_INVALID;
+    if (bytes > MLI_BYTES_MAX || mli_retry_check(policy)) return MEMLORD_E_INVALID;
     memset(&q, 0, sizeof q);
     MLI_NOTE_CALLER();
     q.caller = mli_self.caller;
@@ -27187,7 +27466,7 @@ static void mli_text_pool(mli_report *r, uint32_t i) {
                  memlord_fragmentation(s) * 100);
     if (s->reserved_peak && served) mli_put_str(r->o, ", ");
     if (served)
-        mli_putf(r->o, "hit_rate %g: hits %ju, misses %ju", memlord_hit_rate(s) * 100,
+        mli_putf(r->o, "hit_rate %g: hits %ju, misses %ju", mli_rates[MLI_RATE_hit_rate].of(s) * 100,
                  s->cache_hits, s->cache_misses);
     if (s->refused) mli_putf(r->o, ", calls refused %ju", s->refused);
     mli_put_str(r->o, "\n");
@@ -27201,7 +27480,7 @@ static void mli_text_rates(mli_report *r, uint32_t i) {
     size_t k, shown = 0;
     for (k = 0; k < MLI_RATE_COUNT; k++) {
         double rate = mli_rates[k].of(s);
-        if (!(rate >= 0) || mli_rates[k].of == memlord_hit_rate) continue;
+        if (!(rate >= 0) || k == MLI_RATE_hit_rate) continue;
         if (!shown++) mli_putf(r->o, "rates, %i:", mli_report_device(r, i + 1));
         mli_putf(r->o, shown > 1 ? ", %s %g" : " %s %g", mli_rates[k].name, rate * 100);
     }
@@ -30455,6 +30734,7 @@ static void (*const mli_lives[])(mli_life *life) = {
     mli_accounts_life,
     mli_limits_life,
     mli_scopes_life,
+    mli_joint_life,
     mli_room_life,
     mli_stats_life,
     mli_retry_life,

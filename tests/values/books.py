@@ -22,8 +22,8 @@ COUNTED = ("moves", "moved_bytes", "cache_hits", "cache_misses", "gc_runs", "gc_
 
 
 class Between:
-    """A whole number of which only the range is known. There are three: a peak that several threads
-    publish late, how much it may be low by, and what was live when its holders were noted."""
+    """A whole number of which only the range is known. There are four: a peak that several threads
+    publish late, that of a scope they share, how much it may be low by, and what was live when its holders were noted."""
 
     def __init__(self, least, most):
         self.least, self.most = least, most
@@ -231,6 +231,8 @@ class Books:
         t.live_blocks += allocs - frees
         for frame in t.frames:
             frame.note(device, t.live[device])
+            if frame.joint:
+                frame.joint.count(device, change)
 
     def counts_late(self, row):
         """Notes that this thread counts on a row: each may hold back a batch."""

@@ -8,7 +8,7 @@ import re
 import text_report
 from books import Between
 from notation import PID, Number, address, average, fixed, shown
-from phases import KINDS
+from phases import KINDS, highest
 
 SUBJECTS = ("schema", "version", "metadata", "verdicts", "total", "devices", "capacity", "accounts", "tags",
             "sites", "stacks", "summary", "peak_holders", "leaks", "mistakes", "moves", "threads", "snapshots",
@@ -300,7 +300,7 @@ def scope(ledger, one):
         "path": shown(one.path), "site": site(one.site), "count": len(runs),
         "delta_bytes": four([r.bytes for r in runs]),
         "delta_blocks": four([r.blocks for r in runs]),
-        "peak_bytes": max((r.peak for r in runs), default=0),
+        "peak_bytes": highest(runs),
         "time_ns": four([r.ns for r in runs]), "device_time_ns": one.device_ns,
         "live_bytes": sum(b.bytes for b in live), "live_blocks": len(live),
         "running": one.running(),

@@ -7,6 +7,7 @@ import re
 
 from lists import LOSSES, MISTAKES
 from notation import PID, address, average, bytes_text, fixed, ns_text, percent_text, shown
+from phases import highest
 from script import ANY, TYPES, Device
 
 SUBJECTS = ("header", "out of memory", "limits", "leaks in a line", "holders", "anomalies",
@@ -611,7 +612,7 @@ class Report:
             text = ("-" if value < 0 else "+" if value else "") + bytes_text(abs(value))
             return text.rjust(width)
         text = number(n, 8) + signed(delta, 14) + signed(average(delta, n), 12)
-        text += size(max((r.peak for r in runs), default=0), 13) + size(live, 12)
+        text += size(highest(runs), 13) + size(live, 12)
         text += ns_text(time).rjust(14) + ns_text(average(time, n)).rjust(12)
         text += "  " + name(scope.path)
         text += ", on its device " + ns_text(scope.device_ns) if scope.device_ns else ""

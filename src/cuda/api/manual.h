@@ -1,6 +1,6 @@
 /*
     memlord_cuda.h - MemLord for programs that hold their memory on NVIDIA GPUs
-                     v0.4.1, C99 and C++11, CUDA 11.2 to 13, SPDX-License-Identifier: MIT
+                     v0.5.0, C99 and C++11, CUDA 11.2 to 13, SPDX-License-Identifier: MIT
                      Made from src/. Edit there.
 
     Capacity and collection for cuda devices, the runtime's allocation functions with the books
