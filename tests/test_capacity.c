@@ -525,7 +525,7 @@ static void reservations_come_off_both(void **state) {
     assert_int_equal(memlord_headroom(t->lord, cuda(0)), 450);
     assert_ok(memlord_limit_set(t->lord, cuda(0), 500));
     assert_int_equal(memlord_headroom(t->lord, cuda(0)), 350);
-    assert_ok(memlord_reserve_cancel(t->lord, ticket));
+    assert_ok(memlord_reserve_commit(t->lord, ticket));
     assert_int_equal(memlord_headroom(t->lord, cuda(0)), 500);
 }
 
@@ -1769,7 +1769,7 @@ static void room_commit(room *m) {
     if (!m->open) return;
     if (m->open > ROOM_ATTACHED) i = 0; /* which of more are attached goes by when they closed */
     assert_ok(memlord_reserve_commit(m->lord, m->tickets[i].ticket));
-    assert_int_equal(memlord_reserve_cancel(m->lord, m->tickets[i].ticket), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_reserve_commit(m->lord, m->tickets[i].ticket), MEMLORD_E_UNKNOWN);
     m->phys[m->tickets[i].phys].reserved -= m->tickets[i].left;
     memmove(&m->tickets[i], &m->tickets[i + 1], (--m->open - i) * sizeof *m->tickets);
 }

@@ -78,6 +78,7 @@ MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device
            again; stop: E_STATE on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
     MLI_OFF(MEMLORD_OK)
+/* Stops the threads of memlord_poller_start and joins them. Errors: E_STATE as above. */
 MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* -- limits --
@@ -134,8 +135,8 @@ typedef uint64_t memlord_ticket; /* 0 is none */
    memlord_alloc, commit. A ticket belongs to the thread that reserved or adopted it: what that
    thread records on the device comes off the ticket, so that nothing counts twice. So does what
    memlord_alloc_retry records there: it needs room only for what the ticket lacks. On other
-   threads name the ticket: memlord_alloc_with. Commit and cancel return the rest, on any
-   thread: both do the same, and cancel is the name for a request that failed. Without a limit
+   threads name the ticket: memlord_alloc_with. A commit returns the rest, on any
+   thread, also for a request that failed. Without a limit
    everything is granted. It runs no collection and waits for nothing: on E_LIMIT call
    memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`, and try again if it gave back
    something; use memlord_alloc_retry; or wait until the host has freed something. A free does not refill a ticket. The allocs of a thread come off its 8 latest tickets;
@@ -144,14 +145,13 @@ typedef uint64_t memlord_ticket; /* 0 is none */
    Errors: E_LIMIT over the limit of the device, or of the account that this thread uses there (a
            warning, with memlord_explain or the account, at most once a second), also over 2^62 in
            all: *out is 0; E_INVALID over 2^48 or `out` NULL; E_DEVICE; E_NOMEM; E_STATE called by the
-           ledger's own allocator. Commit, cancel and adopt: E_UNKNOWN not an open ticket of this
+           ledger's own allocator. Commit and adopt: E_UNKNOWN not an open ticket of this
            ledger. */
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
                                            uint64_t bytes, memlord_ticket *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
+/* Ends a ticket, and returns what no alloc has drawn, on any thread. */
 MEMLORD_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket ticket)
-    MLI_OFF(MEMLORD_OK)
-MEMLORD_API memlord_result memlord_reserve_cancel(memlord *lord, memlord_ticket ticket)
     MLI_OFF(MEMLORD_OK)
 
 /* Moves a ticket to this thread: an acceptor reserves, a worker adopts. One's own is OK. */
@@ -196,6 +196,7 @@ MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account
    Errors: E_UNKNOWN closed; E_NOMEM. The account used before stays. */
 MEMLORD_API memlord_result memlord_account_use(memlord *lord, memlord_account account)
     MLI_OFF(MEMLORD_OK)
+/* Reads an account. Errors: E_INVALID; E_UNKNOWN closed. *out is zero then. */
 MEMLORD_API memlord_result memlord_account_get(memlord *lord, memlord_account account,
                                                memlord_account_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
@@ -382,9 +383,6 @@ typedef struct memlord_retry {
    max_ms. NULL is the default policy: 5, 50 ms, x 1.5, 2000 ms. */
 MEMLORD_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t attempt)
     MLI_OFF(0)
-/* Errors: E_INVALID max_ms < initial_ms, or a multiplier that is not finite or below 1. */
-MEMLORD_API memlord_result memlord_retry_check(const memlord_retry *policy)
-    MLI_OFF(MEMLORD_OK)
 
 /* Makes the real allocation. 0: done, *storage set; > 0: no memory, try again; < 0: give up. */
 typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
@@ -397,7 +395,8 @@ typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
    While fn tries, no other alloc can draw on these bytes. A request that fails gives them back. A
    NULL policy is MEMLORD_RETRY's or the default. The last failure is logged with memlord_explain,
    after a new sample.
-   Errors: E_INVALID fn or storage NULL, over 2^48, or a policy memlord_retry_check refuses;
+   Errors: E_INVALID fn or storage NULL, over 2^48, or a policy with max_ms < initial_ms or a
+           multiplier that is not finite or below 1;
            E_DEVICE; E_LIMIT over the limit of the device or of the account; E_OOM, also where fn
            gave up; E_NOMEM the ledger has no room for the
            request's reservation. *storage is 0 then. */
@@ -438,6 +437,7 @@ MEMLORD_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device de
 MEMLORD_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
                                             uint64_t reserved, uint64_t largest_free)
     MLI_OFF(MEMLORD_OK)
+/* Adds to what a pool holds, or takes from it, as memlord_pool_set says. */
 MEMLORD_API memlord_result memlord_pool_add(memlord *lord, memlord_device device,
                                             int64_t delta) MLI_OFF(MEMLORD_OK)
 
@@ -572,8 +572,10 @@ typedef struct memlord_scope_token {
 } memlord_scope_token;
 MEMLORD_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
+/* Enters the scope of a token on this thread. */
 MEMLORD_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
+/* Leaves the scope that this thread adopted. */
 MEMLORD_API memlord_result memlord_scope_return(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
 
@@ -661,6 +663,7 @@ MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
            on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms)
     MLI_OFF(MEMLORD_OK)
+/* Takes a last snapshot and joins the thread. Errors: E_STATE as above. */
 MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* -- events: every change, in a ring -- */
@@ -796,6 +799,7 @@ MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format fo
            MemLord's own. */
 MEMLORD_API memlord_result memlord_export_start(memlord *lord, const char *path,
                                                 uint32_t interval_ms) MLI_OFF(MEMLORD_OK)
+/* Saves a last time and joins the thread. Errors: E_STATE as above. */
 MEMLORD_API memlord_result memlord_export_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Asks for such a report now. Async-signal-safe: a handler of SIGUSR1 may call it. It is JSON

@@ -258,7 +258,7 @@ static void mli_text_pool(mli_report *r, uint32_t i) {
                  memlord_fragmentation(s) * 100);
     if (s->reserved_peak && served) mli_put_str(r->o, ", ");
     if (served)
-        mli_putf(r->o, "hit_rate %g: hits %ju, misses %ju", memlord_hit_rate(s) * 100,
+        mli_putf(r->o, "hit_rate %g: hits %ju, misses %ju", mli_rates[MLI_RATE_hit_rate].of(s) * 100,
                  s->cache_hits, s->cache_misses);
     if (s->refused) mli_putf(r->o, ", calls refused %ju", s->refused);
     mli_put_str(r->o, "\n");
@@ -272,7 +272,7 @@ static void mli_text_rates(mli_report *r, uint32_t i) {
     size_t k, shown = 0;
     for (k = 0; k < MLI_RATE_COUNT; k++) {
         double rate = mli_rates[k].of(s);
-        if (!(rate >= 0) || mli_rates[k].of == memlord_hit_rate) continue;
+        if (!(rate >= 0) || k == MLI_RATE_hit_rate) continue;
         if (!shown++) mli_putf(r->o, "rates, %i:", mli_report_device(r, i + 1));
         mli_putf(r->o, shown > 1 ? ", %s %g" : " %s %g", mli_rates[k].name, rate * 100);
     }
