@@ -1,6 +1,6 @@
 /*
     memlord.h - memory accounting for programs with more than one kind of memory
-                v0.4.1, C99 and C++11, SPDX-License-Identifier: MIT
+                v0.5.0, C99 and C++11, SPDX-License-Identifier: MIT
                 Made from src/. Edit there.
 
     MemLord keeps the books beside your own allocator: how many bytes live on each
@@ -55,8 +55,7 @@
         results      memlord_result, memlord_result_text
         devices      memlord_device_make, _cpu, _cuda, _all, _parse, _name, _label_set, _share;
                      memlord_devices
-        lifecycle    memlord_create, _destroy, _global, _global_setup, _logger_set, _verify,
-                     _generation, _find
+        lifecycle    memlord_create, _destroy, _global, _global_setup, _logger_set, _verify
         storages     memlord_alloc, _free, _realloc, _realloc_begin, _realloc_end, _alloc_n,
                      _free_n, _free_begin, _free_end, _move, _copy
         views        memlord_track, _retain, _release, _track_n, _release_n
@@ -67,7 +66,7 @@
         stacks       memlord_stacks_set, _stacks_top, _unwind_frame_pointers;
                      memlord_desc.stack_depth, .stack_bytes, .stack_seed, .unwinder
         statistics   memlord_allocated, _freed, _pending, _peak, _stats_get, _summary, _reset;
-                     memlord_hit_rate, _recovery_rate, _success_rate, _mean_bytes
+                     memlord_rate
         blocks       memlord_blocks_each, _blocks_top, _block_find, _mark, _leaks
         mistakes     memlord_anomalies_each
         parts        memlord_part_add, _part_remove, _parts_each
@@ -75,12 +74,12 @@
                      memlord_stream_set
         capacity     memlord_capacity_source_set, _get, _sample; memlord_poller_start, _stop
         limits       memlord_limit_set, _headroom, _would_fit, _plan_fit, _explain
-        reservations memlord_reserve, _reserve_commit, _cancel, _adopt
+        reservations memlord_reserve, _reserve_commit, _adopt
         accounts     memlord_account_open, _charge, _use, _get, _close
         one alloc    memlord_alloc_with: site, tag, ticket, account and stream in one call
         bands        memlord_strategy_set, _unset, _check, _default
         collection   memlord_gc_callback_add, _remove; memlord_gc_run, _gc_poll
-        out of memory memlord_alloc_retry, _retry_check, _retry_backoff, _alloc_failed
+        out of memory memlord_alloc_retry, _retry_backoff, _alloc_failed
         pools        memlord_pool_set, _add, _served; memlord_cached_ratio, ...
         neighbours   memlord_pressure_open, _close, _raise, _level; memlord_device_id_set
         scopes       memlord_scope_begin, _end, _shapes_set, _export, _adopt, _return, _get
@@ -89,11 +88,9 @@
         events       memlord_events_start, _stop, _each
         reports      memlord_write, _save, _save_at_exit, _request_save, _format_for, _labels_set;
                      memlord_export_start, _stop: a file for Prometheus, kept fresh
-        guards       memlord_guard_tag, _scope, _end: MEMLORD_TAGGED and its kin call them
         C++          mlord::tag, ::scope, ::tagged, ::context, ::here, ::handle, ::allocator,
                      ::resource
         interposers  memlord_interposer: tags and scopes reach a preloaded library, too
-        shim         memlord_shim_malloc, ...: MEMLORD_SHIM calls them for you
         hooks        memlord_hooks_install, _uninstall: hosts with a table of malloc, free, ...
 
     ---------------------------------------------------------------- >>example ---
@@ -178,7 +175,7 @@
     Fence     tells when a device is done with a block. A block freed before that is
               pending: still live until its fences are done.
     Stream    a queue of a device's work. A block remembers the one it was allocated on, if the
-              host says it: memlord_stream_set.
+              host says it: memlord_stream_set. TEXT and JSON have the live bytes of each.
     Part      a named piece of a live storage (a tensor in a weights buffer). Parts
               subdivide; they never add.
     Scope     a stretch of a thread's work with a name ("decode"): the bytes it allocated
@@ -472,9 +469,9 @@
 
 /* major: a program must be changed; minor: something was added; patch: neither */
 #define MEMLORD_VERSION_MAJOR 0
-#define MEMLORD_VERSION_MINOR 4
-#define MEMLORD_VERSION_PATCH 1
-#define MEMLORD_VERSION "0.4.1"
+#define MEMLORD_VERSION_MINOR 5
+#define MEMLORD_VERSION_PATCH 0
+#define MEMLORD_VERSION "0.5.0"
 
 #if defined(__GNUC__)
 #define MLI_INLINE static inline __attribute__((unused))
@@ -902,6 +899,7 @@ MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token
 MEMLORD_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks,
                                            size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
+/* Frees n at once, as alloc_n says. */
 MEMLORD_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks,
                                           size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -952,10 +950,11 @@ MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
                                            uint64_t storage, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Track and release n at once, as alloc_n and free_n do. */
+/* Tracks n at once, as alloc_n does. */
 MEMLORD_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks,
                                            size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
+/* Releases n at once. */
 MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blocks,
                                              size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -1259,9 +1258,12 @@ typedef struct memlord_stats {
                                     once in a sum */
 } memlord_stats;
 
-/* Return bytes, exact whenever no call is in flight. Cost: a few ns a thread and device. */
+/* Returns the live bytes, pending included: exact whenever no call is in flight, as the next two.
+   Cost: a few ns a thread and device. */
 MEMLORD_API uint64_t memlord_allocated(memlord *lord, memlord_device sel) MLI_OFF(0)
+/* Returns the bytes credited since the last collection or reset. */
 MEMLORD_API uint64_t memlord_freed(memlord *lord, memlord_device sel) MLI_OFF(0)
+/* Returns the live bytes that wait for their device. */
 MEMLORD_API uint64_t memlord_pending(memlord *lord, memlord_device sel) MLI_OFF(0)
 /* For a wide selector the sum of the devices' peaks: an upper bound of the joint one. */
 MEMLORD_API uint64_t memlord_peak(memlord *lord, memlord_device sel) MLI_OFF(0)
@@ -1278,15 +1280,11 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
     X(recovery_rate, "requests saved by a retry, of those that found no memory at first")     \
     X(success_rate, "allocations that found memory, of all")
 
-/* cache_hits / (cache_hits + cache_misses) */
-MEMLORD_API double memlord_hit_rate(const memlord_stats *stats) MLI_OFF(0)
-/* recoveries / (recoveries + oom_failures) */
-MEMLORD_API double memlord_recovery_rate(const memlord_stats *stats) MLI_OFF(0)
-/* allocs / (allocs + oom_failures) */
-MEMLORD_API double memlord_success_rate(const memlord_stats *stats) MLI_OFF(0)
-/* Bytes of an alloc in the mean: total_allocated / allocs, so growth and arenas count. NaN without
-   an alloc. */
-MEMLORD_API double memlord_mean_bytes(const memlord_stats *stats) MLI_OFF(0)
+/* Computes a rate by its name: "hit_rate", cache_hits / (cache_hits + cache_misses);
+   "recovery_rate", recoveries / (recoveries + oom_failures); "success_rate", allocs / (allocs +
+   oom_failures); or "mean_bytes", total_allocated / allocs, so growth and arenas count. NaN when
+   nothing was counted, and for any other name. */
+MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) MLI_OFF(0)
 
 /* Starts an epoch: sets freed, totals, counts and anomalies to 0, those of sites and scopes, too,
    and each peak to the live bytes. Live storages stay live. */
@@ -1466,6 +1464,7 @@ MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint
            E_NOMEM, also past MEMLORD_MAX_STRINGS, counted in dropped_sites. Cost: tens of ns. */
 MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag)
     MLI_OFF(MEMLORD_OK)
+/* Ends the innermost tag of this thread. Errors: E_STATE none is begun. */
 MEMLORD_API memlord_result memlord_tag_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Returns the tag that an alloc of this thread gets now; NULL: none. Lives until destroy. */
@@ -1587,6 +1586,7 @@ MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device
            again; stop: E_STATE on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
     MLI_OFF(MEMLORD_OK)
+/* Stops the threads of memlord_poller_start and joins them. Errors: E_STATE as above. */
 MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* -- limits --
@@ -1643,8 +1643,8 @@ typedef uint64_t memlord_ticket; /* 0 is none */
    memlord_alloc, commit. A ticket belongs to the thread that reserved or adopted it: what that
    thread records on the device comes off the ticket, so that nothing counts twice. So does what
    memlord_alloc_retry records there: it needs room only for what the ticket lacks. On other
-   threads name the ticket: memlord_alloc_with. Commit and cancel return the rest, on any
-   thread: both do the same, and cancel is the name for a request that failed. Without a limit
+   threads name the ticket: memlord_alloc_with. A commit returns the rest, on any
+   thread, also for a request that failed. Without a limit
    everything is granted. It runs no collection and waits for nothing: on E_LIMIT call
    memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`, and try again if it gave back
    something; use memlord_alloc_retry; or wait until the host has freed something. A free does not refill a ticket. The allocs of a thread come off its 8 latest tickets;
@@ -1653,14 +1653,13 @@ typedef uint64_t memlord_ticket; /* 0 is none */
    Errors: E_LIMIT over the limit of the device, or of the account that this thread uses there (a
            warning, with memlord_explain or the account, at most once a second), also over 2^62 in
            all: *out is 0; E_INVALID over 2^48 or `out` NULL; E_DEVICE; E_NOMEM; E_STATE called by the
-           ledger's own allocator. Commit, cancel and adopt: E_UNKNOWN not an open ticket of this
+           ledger's own allocator. Commit and adopt: E_UNKNOWN not an open ticket of this
            ledger. */
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
                                            uint64_t bytes, memlord_ticket *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
+/* Ends a ticket, and returns what no alloc has drawn, on any thread. */
 MEMLORD_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket ticket)
-    MLI_OFF(MEMLORD_OK)
-MEMLORD_API memlord_result memlord_reserve_cancel(memlord *lord, memlord_ticket ticket)
     MLI_OFF(MEMLORD_OK)
 
 /* Moves a ticket to this thread: an acceptor reserves, a worker adopts. One's own is OK. */
@@ -1705,6 +1704,7 @@ MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account
    Errors: E_UNKNOWN closed; E_NOMEM. The account used before stays. */
 MEMLORD_API memlord_result memlord_account_use(memlord *lord, memlord_account account)
     MLI_OFF(MEMLORD_OK)
+/* Reads an account. Errors: E_INVALID; E_UNKNOWN closed. *out is zero then. */
 MEMLORD_API memlord_result memlord_account_get(memlord *lord, memlord_account account,
                                                memlord_account_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
@@ -1894,9 +1894,6 @@ typedef struct memlord_retry {
    max_ms. NULL is the default policy: 5, 50 ms, x 1.5, 2000 ms. */
 MEMLORD_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t attempt)
     MLI_OFF(0)
-/* Errors: E_INVALID max_ms < initial_ms, or a multiplier that is not finite or below 1. */
-MEMLORD_API memlord_result memlord_retry_check(const memlord_retry *policy)
-    MLI_OFF(MEMLORD_OK)
 
 /* Makes the real allocation. 0: done, *storage set; > 0: no memory, try again; < 0: give up. */
 typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
@@ -1909,7 +1906,8 @@ typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
    While fn tries, no other alloc can draw on these bytes. A request that fails gives them back. A
    NULL policy is MEMLORD_RETRY's or the default. The last failure is logged with memlord_explain,
    after a new sample.
-   Errors: E_INVALID fn or storage NULL, over 2^48, or a policy memlord_retry_check refuses;
+   Errors: E_INVALID fn or storage NULL, over 2^48, or a policy with max_ms < initial_ms or a
+           multiplier that is not finite or below 1;
            E_DEVICE; E_LIMIT over the limit of the device or of the account; E_OOM, also where fn
            gave up; E_NOMEM the ledger has no room for the
            request's reservation. *storage is 0 then. */
@@ -1950,6 +1948,7 @@ MEMLORD_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device de
 MEMLORD_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
                                             uint64_t reserved, uint64_t largest_free)
     MLI_OFF(MEMLORD_OK)
+/* Adds to what a pool holds, or takes from it, as memlord_pool_set says. */
 MEMLORD_API memlord_result memlord_pool_add(memlord *lord, memlord_device device,
                                             int64_t delta) MLI_OFF(MEMLORD_OK)
 
@@ -2084,8 +2083,10 @@ typedef struct memlord_scope_token {
 } memlord_scope_token;
 MEMLORD_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
+/* Enters the scope of a token on this thread. */
 MEMLORD_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
+/* Leaves the scope that this thread adopted. */
 MEMLORD_API memlord_result memlord_scope_return(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
 
@@ -2173,6 +2174,7 @@ MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
            on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms)
     MLI_OFF(MEMLORD_OK)
+/* Takes a last snapshot and joins the thread. Errors: E_STATE as above. */
 MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* -- events: every change, in a ring -- */
@@ -2326,6 +2328,7 @@ MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format fo
            MemLord's own. */
 MEMLORD_API memlord_result memlord_export_start(memlord *lord, const char *path,
                                                 uint32_t interval_ms) MLI_OFF(MEMLORD_OK)
+/* Saves a last time and joins the thread. Errors: E_STATE as above. */
 MEMLORD_API memlord_result memlord_export_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Asks for such a report now. Async-signal-safe: a handler of SIGUSR1 may call it. It is JSON
@@ -3041,10 +3044,7 @@ private:
 #define memlord_pending MLI_PREFIXED(memlord_pending)
 #define memlord_peak MLI_PREFIXED(memlord_peak)
 #define memlord_stats_get MLI_PREFIXED(memlord_stats_get)
-#define memlord_hit_rate MLI_PREFIXED(memlord_hit_rate)
-#define memlord_recovery_rate MLI_PREFIXED(memlord_recovery_rate)
-#define memlord_success_rate MLI_PREFIXED(memlord_success_rate)
-#define memlord_mean_bytes MLI_PREFIXED(memlord_mean_bytes)
+#define memlord_rate MLI_PREFIXED(memlord_rate)
 #define memlord_reset MLI_PREFIXED(memlord_reset)
 #define memlord_peak_reset MLI_PREFIXED(memlord_peak_reset)
 #define memlord_format_bytes MLI_PREFIXED(memlord_format_bytes)
@@ -3082,7 +3082,6 @@ private:
 #define memlord_explain MLI_PREFIXED(memlord_explain)
 #define memlord_reserve MLI_PREFIXED(memlord_reserve)
 #define memlord_reserve_commit MLI_PREFIXED(memlord_reserve_commit)
-#define memlord_reserve_cancel MLI_PREFIXED(memlord_reserve_cancel)
 #define memlord_reserve_adopt MLI_PREFIXED(memlord_reserve_adopt)
 #define memlord_account_open MLI_PREFIXED(memlord_account_open)
 #define memlord_account_charge MLI_PREFIXED(memlord_account_charge)
@@ -3099,7 +3098,6 @@ private:
 #define memlord_gc_run MLI_PREFIXED(memlord_gc_run)
 #define memlord_gc_poll MLI_PREFIXED(memlord_gc_poll)
 #define memlord_retry_backoff MLI_PREFIXED(memlord_retry_backoff)
-#define memlord_retry_check MLI_PREFIXED(memlord_retry_check)
 #define memlord_alloc_retry MLI_PREFIXED(memlord_alloc_retry)
 #define memlord_alloc_failed MLI_PREFIXED(memlord_alloc_failed)
 #define memlord_pool_set MLI_PREFIXED(memlord_pool_set)
@@ -15446,10 +15444,6 @@ MLI_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket tick
     mli_lock_drop(&v->phys->lock);
     return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
-/* Both release the bytes that no alloc has drawn. The two names say why the host does so. */
-MLI_API memlord_result memlord_reserve_cancel(memlord *lord, memlord_ticket ticket) {
-    return memlord_reserve_commit(lord, ticket);
-}
 
 MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticket) {
     mli_thread *t;
@@ -18734,15 +18728,15 @@ typedef struct mli_rates_row {
     double (*of)(const memlord_stats *stats);
 } mli_rates_row;
 enum {
-    MLI_RATE_COUNT = 0
-#define MLI_X(name, text) +1
+#define MLI_X(name, text) MLI_RATE_##name,
     MLI_RATES(MLI_X)
 #undef MLI_X
+    MLI_RATE_COUNT
 };
 MLI_TABLE(const mli_rates_row mli_rates[MLI_RATE_COUNT])
 /* Returns a rate in billionths; UINT64_MAX: nothing was counted. */
 MLI_PRIVATE MLI_COLD uint64_t mli_rate_read(const memlord_stats *stats, size_t i);
-/* Returns memlord_mean_bytes in whole bytes; UINT64_MAX without an alloc. */
+/* Returns the mean bytes of an alloc; UINT64_MAX without an alloc. */
 MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
 
 /* Computes the statistics of one device. */
@@ -18817,8 +18811,21 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i) {
     return i == MLI_LOST_scope_invocations ? mli_invocations_lost(lord)
                                            : mli_loss_count(lord, (int)i);
 }
+/* Returns part / (part + rest); NaN if both are 0. */
+static MLI_COLD double mli_share(uint64_t part, uint64_t rest) {
+    return part | rest ? (double)part / ((double)part + (double)rest) : mli_nan();
+}
+static MLI_COLD double mli_hit_rate(const memlord_stats *s) {
+    return mli_share(s->cache_hits, s->cache_misses);
+}
+static MLI_COLD double mli_recovery_rate(const memlord_stats *s) {
+    return mli_share(s->recoveries, s->oom_failures);
+}
+static MLI_COLD double mli_success_rate(const memlord_stats *s) {
+    return mli_share(s->allocs, s->oom_failures);
+}
 MLI_PRIVATE const mli_rates_row mli_rates[MLI_RATE_COUNT] = {
-#define MLI_X(name, text) {#name, text, memlord_##name},
+#define MLI_X(name, text) {#name, text, mli_##name},
     MLI_RATES(MLI_X)
 #undef MLI_X
 };
@@ -19043,11 +19050,6 @@ MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *ta
 static double mli_unused_share(const memlord_stats *s) {
     return s->reserved > s->allocated ? (double)(s->reserved - s->allocated) : 0;
 }
-/* Returns part / (part + rest); NaN if both are 0. */
-static MLI_COLD double mli_share(uint64_t part, uint64_t rest) {
-    return part | rest ? (double)part / ((double)part + (double)rest) : mli_nan();
-}
-
 /* -- life -- */
 
 /* Resets the totals of the devices that no cell counts. Levels stay, a peak becomes its level, all
@@ -19195,17 +19197,12 @@ MLI_API double memlord_fragmentation(const memlord_stats *stats) {
     f = unused > 0 ? 1 - (double)stats->largest_free / unused : 0;
     return f > 0 ? f : 0;
 }
-MLI_API double memlord_hit_rate(const memlord_stats *stats) {
-    return stats ? mli_share(stats->cache_hits, stats->cache_misses) : mli_nan();
-}
-MLI_API double memlord_recovery_rate(const memlord_stats *stats) {
-    return stats ? mli_share(stats->recoveries, stats->oom_failures) : mli_nan();
-}
-MLI_API double memlord_success_rate(const memlord_stats *stats) {
-    return stats ? mli_share(stats->allocs, stats->oom_failures) : mli_nan();
-}
-MLI_API double memlord_mean_bytes(const memlord_stats *stats) {
-    if (!stats || !stats->allocs) return mli_nan();
+MLI_API double memlord_rate(const memlord_stats *stats, const char *name) {
+    size_t i;
+    if (!stats || !name) return mli_nan();
+    for (i = 0; i < MLI_RATE_COUNT; i++)
+        if (!strcmp(name, mli_rates[i].name)) return mli_rates[i].of(stats);
+    if (strcmp(name, "mean_bytes") || !stats->allocs) return mli_nan();
     return (double)stats->total_allocated / (double)stats->allocs;
 }
 
@@ -23494,7 +23491,8 @@ static MLI_COLD void mli_attempt_failed(memlord *lord, uint32_t dev, uint64_t by
     mli_event_record_other(lord, MEMLORD_EVENT_OOM, dev, 0, bytes);
 }
 
-MLI_API memlord_result memlord_retry_check(const memlord_retry *policy) {
+/* Returns MEMLORD_E_INVALID for a policy that is none. */
+static MLI_COLD memlord_result mli_retry_check(const memlord_retry *policy) {
     if (!policy) return MEMLORD_OK;
     return policy->max_ms >= policy->initial_ms && policy->multiplier >= 1 &&
                    policy->multiplier <= 1.7976931348623157e308 /* not infinite */
@@ -23505,7 +23503,7 @@ MLI_API memlord_result memlord_retry_check(const memlord_retry *policy) {
 MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t attempt) {
     double ms, power;
     if (!policy) policy = &mli_default_retry;
-    if (memlord_retry_check(policy) || !policy->initial_ms)
+    if (mli_retry_check(policy) || !policy->initial_ms)
         return policy->initial_ms ? policy->max_ms : 0;
     ms = policy->initial_ms;
     for (power = policy->multiplier; attempt && ms < policy->max_ms; attempt >>= 1) {
@@ -23589,7 +23587,7 @@ static MLI_COLD memlord_result mli_retry_open(memlord *lord, const memlord_desc 
     int set = desc->flags & MEMLORD_FLAG_NO_ENV
                   ? 0
                   : mli_env_read("MEMLORD_RETRY", value, sizeof value);
-    if (set > 0 && !mli_retry_parse(value, &policy) && !memlord_retry_check(&policy))
+    if (set > 0 && !mli_retry_parse(value, &policy) && !mli_retry_check(&policy))
         lord->retry->policy = policy;
     else if (set)
         mli_log(lord, MEMLORD_LOG_WARNING,
@@ -23618,7 +23616,7 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
         *storage = 0;
         return MEMLORD_E_OOM;
     }
-    if (bytes > MLI_BYTES_MAX || memlord_retry_check(policy)) return MEMLORD_E_INVALID;
+    if (bytes > MLI_BYTES_MAX || mli_retry_check(policy)) return MEMLORD_E_INVALID;
     memset(&q, 0, sizeof q);
     MLI_NOTE_CALLER();
     q.caller = mli_self.caller;
@@ -27536,7 +27534,7 @@ static void mli_text_pool(mli_report *r, uint32_t i) {
                  memlord_fragmentation(s) * 100);
     if (s->reserved_peak && served) mli_put_str(r->o, ", ");
     if (served)
-        mli_putf(r->o, "hit_rate %g: hits %ju, misses %ju", memlord_hit_rate(s) * 100,
+        mli_putf(r->o, "hit_rate %g: hits %ju, misses %ju", mli_rates[MLI_RATE_hit_rate].of(s) * 100,
                  s->cache_hits, s->cache_misses);
     if (s->refused) mli_putf(r->o, ", calls refused %ju", s->refused);
     mli_put_str(r->o, "\n");
@@ -27550,7 +27548,7 @@ static void mli_text_rates(mli_report *r, uint32_t i) {
     size_t k, shown = 0;
     for (k = 0; k < MLI_RATE_COUNT; k++) {
         double rate = mli_rates[k].of(s);
-        if (!(rate >= 0) || mli_rates[k].of == memlord_hit_rate) continue;
+        if (!(rate >= 0) || k == MLI_RATE_hit_rate) continue;
         if (!shown++) mli_putf(r->o, "rates, %i:", mli_report_device(r, i + 1));
         mli_putf(r->o, shown > 1 ? ", %s %g" : " %s %g", mli_rates[k].name, rate * 100);
     }
