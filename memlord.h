@@ -175,7 +175,7 @@
     Fence     tells when a device is done with a block. A block freed before that is
               pending: still live until its fences are done.
     Stream    a queue of a device's work. A block remembers the one it was allocated on, if the
-              host says it: memlord_stream_set.
+              host says it: memlord_stream_set. TEXT and JSON have the live bytes of each.
     Part      a named piece of a live storage (a tensor in a weights buffer). Parts
               subdivide; they never add.
     Scope     a stretch of a thread's work with a name ("decode"): the bytes it allocated
@@ -24192,6 +24192,8 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
 #define MLI_TOP_BLOCKS 100
 #define MLI_TOP_TAGS 64
 #define MLI_TOP_ACCOUNTS 20
+#define MLI_TOP_STREAMS 20
+#define MLI_STREAMS 256 /* slots for streams of devices; half of them are used */
 #define MLI_SIZES 50 /* class 0: 0 bytes; class k: from 2^(k-1) bytes to twice that; last 2^48 */
 #define MLI_LEAKS 4096      /* groups of leaked blocks */
 #define MLI_TOP_STACKS 2048 /* bounds the size of a report with many stacks */
@@ -24272,6 +24274,10 @@ typedef struct mli_anomaly_line { /* mistakes of one kind at one site */
     uint64_t weight;
     memlord_anomaly is;
 } mli_anomaly_line;
+typedef struct mli_stream_line { /* the live blocks of a stream on a device */
+    uint64_t bytes, blocks, stream;
+    uint32_t dev; /* 0: the slot is vacant */
+} mli_stream_line;
 typedef struct mli_report {
     memlord *lord;
     mli_out *o, out;
@@ -24311,6 +24317,10 @@ typedef struct mli_report {
     mli_leak_table leaks;  /* live blocks that were born since `mark` and are not pending */
     mli_leak_sum *leak_sum; /* by site row; behind these, for blocks without a site, by tag row */
     mli_culprit culprit;
+    mli_stream_line stream[MLI_STREAMS]; /* by a hash; later the largest, from the start */
+    size_t streams, stream_lines;        /* told apart; in the list */
+    mli_stream_line stream_rest;         /* the sum of what is not in the list */
+    int streams_lost;                    /* 1: there are more streams, and the sum has them */
     mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest first, which are those that lost
                                                 bytes */
     size_t mistakes;
@@ -24593,6 +24603,47 @@ MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route
     return route;
 }
 
+/* Adds a block to the sum of its stream. */
+static void mli_stream_add(mli_report *r, uint64_t stream, uint32_t dev, uint64_t bytes) {
+    const uint64_t hash = (stream + dev) * 0x9e3779b97f4a7c15u;
+    size_t i = hash >> 32 & (MLI_STREAMS - 1);
+    mli_stream_line *line = &r->stream[i];
+    while (line->dev && (line->dev != dev || line->stream != stream)) {
+        i = (i + 1) & (MLI_STREAMS - 1);
+        line = &r->stream[i];
+    }
+    if (!line->dev && r->streams == MLI_STREAMS / 2) {
+        line = &r->stream_rest;
+        r->streams_lost = 1;
+    } else if (!line->dev) {
+        line->stream = stream;
+        line->dev = dev;
+        r->streams++;
+    }
+    line->bytes += bytes;
+    line->blocks++;
+}
+/* Moves the largest streams to the start of their table, the largest first; of two of one size the
+   one of the lower number. */
+static MLI_COLD void mli_streams_sort(mli_report *r) {
+    size_t i, k, n = 0;
+    for (i = 0; i < MLI_STREAMS; i++) {
+        const mli_stream_line line = r->stream[i];
+        if (!line.dev) continue;
+        for (k = n++; k && (r->stream[k - 1].bytes < line.bytes ||
+                            (r->stream[k - 1].bytes == line.bytes &&
+                             r->stream[k - 1].stream > line.stream));
+             k--)
+            r->stream[k] = r->stream[k - 1];
+        r->stream[k] = line;
+    }
+    r->stream_lines = n < MLI_TOP_STREAMS ? n : MLI_TOP_STREAMS;
+    for (i = r->stream_lines; i < n; i++) {
+        r->stream_rest.bytes += r->stream[i].bytes;
+        r->stream_rest.blocks += r->stream[i].blocks;
+    }
+}
+
 /* Visits a block for all lists of a report, so that one walk fills them: the largest blocks, the
    counts by size, the groups of leaks, and the live bytes of each scope. */
 static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
@@ -24600,7 +24651,9 @@ static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     uint64_t bytes = MLI_BYTES(e->word1), rows = mli_word2_rows(e->word2);
     uint32_t dev = MLI_DEV(e->word1), scope = mli_scope_of(lord, rows), size = 0;
     const mli_side_record *side = mli_side_record_of(e->word2);
+    const uint64_t stream = mli_stream_of(lord, rows);
     for (; bytes >> size; size++) {}
+    if (stream) mli_stream_add(r, stream, dev, bytes);
     if (dev <= r->devices) r->sizes[dev - 1][size]++; /* else added since the capture */
     if (mli_mark_of(lord, rows) >= r->mark && !(side && side->serial)) { /* pending is freed */
         mli_leak_add(lord, &r->leaks, rows, dev, bytes);
@@ -24983,6 +25036,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     mli_map_visit(lord, &all, mli_visit_report, r);
     r->blocks = mli_block_heap_sort(lord, &r->top);
     mli_report_culprit(r);
+    mli_streams_sort(r);
     mli_leaks_sort(&r->leaks, MLI_LEAKS_SHOWN);
     if (r->stack_leak) mli_stack_leaks_sort(r);
     mli_report_scopes_sort(r);
@@ -26005,6 +26059,19 @@ static void mli_json_accounts(mli_report *r) {
     mli_put_str(r->o, "]}");
 }
 
+static void mli_json_streams(mli_report *r) {
+    size_t i;
+    mli_jsonf(r->o, ",\n'streams':{'count':%ju,'more':%ju,'largest':[", (uint64_t)r->streams,
+              (uint64_t)r->streams_lost);
+    for (i = 0; i < r->stream_lines; i++)
+        mli_jsonf(r->o, ",\n{'stream':'%jx','device':'%i','bytes':%ju,'blocks':%ju}",
+                  r->stream[i].stream,
+                  mli_device_code(mli_device_record_at(r->lord, r->stream[i].dev)->device),
+                  r->stream[i].bytes, r->stream[i].blocks);
+    mli_jsonf(r->o, "],'rest':{'bytes':%ju,'blocks':%ju}}", r->stream_rest.bytes,
+              r->stream_rest.blocks);
+}
+
 static void mli_json_tags(mli_report *r) {
     uint32_t i;
     mli_jsonf(r->o, ",\n'tags':[");
@@ -26536,6 +26603,7 @@ static MLI_COLD void mli_json_write(mli_json_writer *w) {
     mli_json_devices(r);
     mli_json_phys_all(r);
     mli_json_accounts(r);
+    mli_json_streams(r);
     mli_json_tags(r);
     mli_json_sites(r);
     mli_json_stacks(w);
@@ -27519,6 +27587,19 @@ static void mli_text_accounts(mli_report *r) {
     }
 }
 
+static void mli_text_streams(mli_report *r) {
+    size_t i;
+    if (!r->streams) return;
+    mli_putf(r->o, "\n       bytes      blocks  streams: %ju of %ju%s\n", (uint64_t)r->stream_lines,
+             (uint64_t)r->streams, r->streams_lost ? " or more" : "");
+    for (i = 0; i < r->stream_lines; i++)
+        mli_putf(r->o, "%12jo%12ju  %jx on %i\n", r->stream[i].bytes, r->stream[i].blocks,
+                 r->stream[i].stream,
+                 mli_device_code(mli_device_record_at(r->lord, r->stream[i].dev)->device));
+    if (r->stream_rest.blocks)
+        mli_putf(r->o, "%12jo%12ju  on others\n", r->stream_rest.bytes, r->stream_rest.blocks);
+}
+
 static void mli_text_meta(mli_out *o, const memlord_meta *meta) {
     if (meta->name) mli_putf(o, " %s", meta->name);
     if (meta->dtype || meta->rank) mli_put_str(o, " ");
@@ -27768,6 +27849,7 @@ static MLI_COLD void mli_text_full(mli_report *r) {
     mli_text_leaks(r);
     mli_text_routes(r);
     mli_text_accounts(r);
+    mli_text_streams(r);
     if (r->tag_rows > MLI_FIRST_TAGS) mli_text_tags(r, MLI_TOP_TAGS);
     if (r->sites > MLI_FIRST_SITES) mli_text_sites(r, MLI_TOP_SITES);
     if (r->blocks > MLI_FIRST_BLOCKS || r->has_parts) mli_text_blocks(r, 20, 1);

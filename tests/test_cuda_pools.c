@@ -1,4 +1,4 @@
-/* Pools beside the current one, arrays, the stream of a block, the context and the other holders of
+/* Pools beside the current one, the stream of a block, the context and the other holders of
    a device, and a device that is reset. */
 #include "support_cuda.h"
 
@@ -264,73 +264,6 @@ static void the_stream_that_the_host_says_comes_back(void **state) {
     assert_cuda(memlord_cuda_free(lord, b, NULL));
 }
 
-/* -- arrays -- */
-
-enum { LAYERED = 1, SPARSE = 0x40 }; /* cudaArrayLayered, cudaArraySparse */
-
-static struct cudaChannelFormatDesc channels(int x, int y, int z, int w) {
-    struct cudaChannelFormatDesc desc;
-    memset(&desc, 0, sizeof desc);
-    desc.x = x, desc.y = y, desc.z = z, desc.w = w;
-    desc.f = cudaChannelFormatKindFloat;
-    return desc;
-}
-
-static struct cudaExtent extent(size_t width, size_t height, size_t depth) {
-    struct cudaExtent e;
-    e.width = width, e.height = height, e.depth = depth;
-    return e;
-}
-
-static void an_array_is_its_texels(void **state) {
-    memlord *lord = test_lord(state);
-    const struct cudaChannelFormatDesc rgba = channels(8, 8, 8, 8), wide = channels(32, 0, 0, 0);
-    cudaArray_t flat, deep, line;
-    cudaMipmappedArray_t levels;
-    assert_cuda(memlord_cuda_malloc_array(lord, &line, &wide, 100, 0, 0, NULL));
-    assert_int_equal(memlord_allocated(lord, cuda(0)), 400);
-    assert_cuda(memlord_cuda_malloc_array(lord, &flat, &rgba, 64, 32, 0, NULL));
-    assert_int_equal(memlord_allocated(lord, cuda(0)), 400 + 64 * 32 * 4);
-    assert_cuda(memlord_cuda_free_array(lord, flat, NULL));
-    assert_cuda(memlord_cuda_free_array(lord, line, NULL));
-    assert_cuda(memlord_cuda_malloc_3d_array(lord, &deep, &rgba, extent(8, 8, 8), 0, NULL));
-    assert_int_equal(memlord_allocated(lord, cuda(0)), 8 * 8 * 8 * 4);
-    assert_cuda(memlord_cuda_free_array(lord, deep, NULL));
-    assert_cuda(memlord_cuda_malloc_mipmapped_array(lord, &levels, &rgba, extent(4, 4, 2), 3, 0,
-                                                    NULL));
-    assert_int_equal(memlord_allocated(lord, cuda(0)), (32 + 4 + 1) * 4);
-    assert_cuda(memlord_cuda_free_mipmapped_array(lord, levels, NULL));
-    assert_cuda(memlord_cuda_malloc_mipmapped_array(lord, &levels, &rgba, extent(4, 4, 2), 3,
-                                                    LAYERED, NULL));
-    assert_int_equal(memlord_allocated(lord, cuda(0)), (32 + 8 + 2) * 4);
-    assert_cuda(memlord_cuda_free_mipmapped_array(lord, levels, NULL));
-    assert_true_books(lord);
-}
-
-static void what_has_no_memory_of_its_own_has_none_on_the_books(void **state) {
-    memlord *lord = test_lord(state);
-    const struct cudaChannelFormatDesc rgba = channels(8, 8, 8, 8);
-    cudaArray_t array;
-    assert_cuda(memlord_cuda_malloc_3d_array(lord, &array, &rgba, extent(8, 8, 8), SPARSE,
-                                             NULL));
-    assert_int_equal(memlord_allocated(lord, cuda(0)), 0);
-    assert_cuda(memlord_cuda_free_array(lord, array, NULL));
-    assert_int_equal(stats_of(lord, all()).unknown_frees, 0);
-}
-
-static void an_array_that_finds_no_memory_is_counted(void **state) {
-    memlord *lord = test_lord(state);
-    const struct cudaChannelFormatDesc rgba = channels(32, 32, 32, 32);
-    cudaArray_t array = NULL;
-    assert_int_equal(memlord_cuda_malloc_array(lord, &array, &rgba, 1 << 16, 1 << 15, 0, NULL),
-                     cudaErrorMemoryAllocation);
-    assert_int_equal(stats_of(lord, cuda(0)).oom_failures, 1);
-    assert_int_equal(memlord_cuda_malloc_array(lord, &array, NULL, 16, 16, 0, NULL),
-                     cudaErrorInvalidValue);
-    assert_cuda(memlord_cuda_free_array(lord, NULL, NULL));
-    (void)cudaGetLastError();
-}
-
 /* -- the context, and others -- */
 
 static memlord_capacity sampled(memlord *lord, int device) {
@@ -413,14 +346,11 @@ static void where_nvml_does_not_know_us_it_is_not_asked_for_long(void **state) {
 
 static void a_reset_ends_what_the_device_had(void **state) {
     memlord *lord = test_lord(state);
-    const struct cudaChannelFormatDesc rgba = channels(8, 8, 8, 8);
-    cudaArray_t array;
     void *plain, *host, *kept, *there;
     assert_cuda(cudaSetDevice(1));
     assert_cuda(memlord_cuda_malloc(lord, &there, MIB, NULL));
     assert_cuda(cudaSetDevice(0));
     assert_cuda(memlord_cuda_malloc(lord, &plain, MIB, NULL));
-    assert_cuda(memlord_cuda_malloc_array(lord, &array, &rgba, 64, 64, 0, NULL));
     assert_cuda(memlord_cuda_malloc_host(lord, &host, 4096, NULL));
     assert_cuda(memlord_cuda_malloc_async(lord, &kept, 2 * MIB, NULL, NULL));
     assert_cuda(memlord_cuda_device_reset(lord, NULL));
@@ -616,9 +546,6 @@ int main(void) {
         TEST_CUDA(pools_that_find_no_room_are_counted),
         TEST_CUDA(a_block_has_its_stream_beside_its_tag),
         TEST_CUDA(the_stream_that_the_host_says_comes_back),
-        TEST_CUDA(an_array_is_its_texels),
-        TEST_CUDA(what_has_no_memory_of_its_own_has_none_on_the_books),
-        TEST_CUDA(an_array_that_finds_no_memory_is_counted),
         TEST_CUDA(the_context_is_what_is_used_more_than_before),
         TEST_CUDA(or_what_nvml_says_the_process_holds_beside_its_blocks),
         TEST_CUDA(others_are_named_and_the_list_is_seldom_asked_for),

@@ -140,6 +140,7 @@ int fake_nvml_processes(void *device, unsigned *n, void *info);
     X(cuDeviceGetAttribute, (int *value, int attribute, int device),                          \
       (value, attribute, device))                                                             \
     X(cuDeviceGetPCIBusId, (char *text, int size, int device), (text, size, device))          \
+    X(cuDeviceGetName, (char *text, int size, int device), (text, size, device))              \
     X(cuDeviceGetUuid_v2, (unsigned char *uuid, int device), (uuid, device))                  \
     X(cuDevicePrimaryCtxGetState, (int device, unsigned *flags, int *active),                 \
       (device, flags, active))                                                                \
