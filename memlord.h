@@ -10251,7 +10251,10 @@ struct mli_sites_state {
     mli_ptr modules;      /* mli_module *, the newest first; push only, under the cold lock */
 };
 
-MLI_PRIVATE const memlord_site mli_no_site = {"", "", 0};
+/* Arrays, not literals: a linker leaves out literals only all together, so a site that has one
+   keeps those of the reports in a program without reports. */
+static const char mli_no_text[] = "";
+MLI_PRIVATE const memlord_site mli_no_site = {mli_no_text, mli_no_text, 0};
 
 MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord) {
     return (mli_module *)mli_ptr_load_acquire(&lord->sites->modules);
@@ -18839,7 +18842,9 @@ MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_h
 
 /* -------------------------------------------------------------------- src/services/answers.c -- */
 
-MLI_PRIVATE const memlord_site mli_arena_site = {"", "(arena)", 0};
+/* Arrays, not literals: see mli_no_site. */
+static const char mli_arena_file[] = "", mli_arena_function[] = "(arena)";
+MLI_PRIVATE const memlord_site mli_arena_site = {mli_arena_file, mli_arena_function, 0};
 
 static MLI_COLD void mli_holder_add(mli_holder_list *list, uint32_t dev, int kind,
                                     const void *subject, uint64_t bytes) {
