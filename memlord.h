@@ -13081,40 +13081,43 @@ MLI_PRIVATE mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_reco
 }
 
 MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *fence) {
+    struct mli_fences_state *state = lord->fences;
     mli_fence_record *f;
     mli_fences_enter(lord);
-    f = lord->fences->unused;
-    if (f) lord->fences->unused = f->next;
+    f = state->unused;
+    if (f) state->unused = f->next;
     mli_fences_leave(lord);
     if (!f) {
         f = (mli_fence_record *)mli_own_alloc(lord, sizeof *f);
         if (!f) return NULL;
         mli_fences_enter(lord);
-        f->older = (mli_fence_record *)mli_ptr_load(&lord->fences->all);
-        mli_ptr_store(&lord->fences->all, f);
-        f->spare.next = lord->fences->spare_queues;
-        lord->fences->spare_queues = &f->spare;
+        f->older = (mli_fence_record *)mli_ptr_load(&state->all);
+        mli_ptr_store(&state->all, f);
+        f->spare.next = state->spare_queues;
+        state->spare_queues = &f->spare;
         mli_fences_leave(lord);
     }
     f->fence = *fence;
     return f;
 }
 MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f) {
+    struct mli_fences_state *state = lord->fences;
     mli_fences_enter(lord);
     f->sibling = NULL;
     f->serial = 0;
     f->detached = f->owes_drop = 0;
     f->early_answer = 0;
-    f->next = lord->fences->unused;
-    lord->fences->unused = f;
+    f->next = state->unused;
+    state->unused = f;
     mli_fences_leave(lord);
 }
 
 /* Queues a fence to be dropped at the end of a call. */
 static void mli_drops_put(memlord *lord, mli_fence_record *f) {
-    MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
-    f->next = lord->fences->to_drop;
-    lord->fences->to_drop = f;
+    struct mli_fences_state *state = lord->fences;
+    MLI_REQUIRE(mli_lock_held(&state->lock));
+    f->next = state->to_drop;
+    state->to_drop = f;
     mli_alert_set(lord, MLI_ALERT_DROPS, 1);
 }
 
@@ -13133,10 +13136,11 @@ MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev,
 
 /* Adds the queue of a fence, in the memory of a spare one. */
 static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
-    MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
+    struct mli_fences_state *state = lord->fences;
+    MLI_REQUIRE(mli_lock_held(&state->lock));
     mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, f->dev));
-    mli_queue *q = lord->fences->spare_queues;
-    lord->fences->spare_queues = q->next;
+    mli_queue *q = state->spare_queues;
+    state->spare_queues = q->next;
     memset(q, 0, sizeof *q);
     q->id = f->fence.queue;
     q->dev = f->dev;
@@ -13174,7 +13178,8 @@ MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f) {
 }
 
 MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
-    MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
+    struct mli_fences_state *state = lord->fences;
+    MLI_REQUIRE(mli_lock_held(&state->lock));
     mli_queue *q = f->queue, **at = &mli_pends_of(lord, mli_type_of(lord, f->dev))->first;
     mli_fence_record **before = f->previous ? &f->previous->next : &q->first;
     mli_fence_record **after = f->next ? &f->next->previous : &q->last;
@@ -13190,8 +13195,8 @@ MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
     }
     while (*at != q) at = &(*at)->next;
     *at = q->next;
-    q->next = lord->fences->spare_queues;
-    lord->fences->spare_queues = q;
+    q->next = state->spare_queues;
+    state->spare_queues = q;
     if (!mli_pends_of(lord, mli_type_of(lord, f->dev))->first)
         mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << mli_type_of(lord, f->dev), 0);
 }
@@ -13277,13 +13282,14 @@ MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlo
 }
 
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
+    struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_none_held());
     if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the outer call drops them */
     for (;;) {
         mli_fence_record *f;
         mli_fences_enter(lord);
-        f = lord->fences->to_drop;
-        if (f) lord->fences->to_drop = f->next;
+        f = state->to_drop;
+        if (f) state->to_drop = f->next;
         if (!f) mli_alert_set(lord, MLI_ALERT_DROPS, 0);
         mli_fences_leave(lord);
         if (!f) break;
@@ -20985,28 +20991,29 @@ static MLI_COLD uint64_t mli_slot_sum(memlord *lord, uint32_t slot, uint64_t id,
 
 /* Claims a free slot. E_LIMIT: there is none; E_UNSUPPORTED: the system refuses locks. */
 static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
-    mli_page_slot *mine = &lord->neighbours->mine;
+    struct mli_neighbours_state *state = lord->neighbours;
+    mli_page_slot *mine = &state->mine;
     mli_u64 *words;
     uint32_t i, s;
     int locked = -1;
     for (i = 0; i < MLI_PAGE_SLOTS; i++) {
-        locked = mli_slot_lock(lord->neighbours->fd, i, 0);
+        locked = mli_slot_lock(state->fd, i, 0);
         if (locked >= 0) break;
     }
     *why = locked > 0 ? "its file system or a sandbox refuses locks" : "all its slots are taken";
     if (locked) return locked > 0 ? MEMLORD_E_UNSUPPORTED : MEMLORD_E_LIMIT;
-    words = lord->neighbours->page->slots[i];
+    words = state->page->slots[i];
     mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* clears the owner, a dead process;
                                                                pairs with the loads of readers */
     memset(mine, 0, sizeof *mine);
-    memset(lord->neighbours->phys, 0, sizeof lord->neighbours->phys);
+    memset(state->phys, 0, sizeof state->phys);
     mine->pid = mli_pid();
     mine->started = lord->started_wall;
     mine->owner = mli_now() << 10 | (i + 1); /* differs from the owner of every claim before */
     for (s = 0; s < MLI_PAGE_SLOTS; s++) /* earlier requests do not concern this ledger */
-        mine->answered[s] = mli_slot_read(lord->neighbours->page, s, MLI_SLOT_WORD(request));
+        mine->answered[s] = mli_slot_read(state->page, s, MLI_SLOT_WORD(request));
     mli_words_store(words, mine, MLI_SLOT_WORDS);
-    lord->neighbours->slot = (int)i;
+    state->slot = (int)i;
     return MEMLORD_OK;
 }
 
@@ -21032,20 +21039,22 @@ static MLI_COLD void mli_slot_device_fill(memlord *lord, mli_phys *phys, mli_pag
 /* Returns the number of a physical device in the ledger's slot. It takes an unused one if the
    device has none; MLI_SLOT_DEVICES: none is left. */
 static MLI_COLD size_t mli_slot_device_of(memlord *lord, const mli_phys *phys) {
+    struct mli_neighbours_state *state = lord->neighbours;
     size_t i, unused = MLI_SLOT_DEVICES;
     for (i = MLI_SLOT_DEVICES; i-- > 0;) {
-        if (lord->neighbours->phys[i] == phys) return i;
-        if (!lord->neighbours->phys[i]) unused = i;
+        if (state->phys[i] == phys) return i;
+        if (!state->phys[i]) unused = i;
     }
-    if (unused < MLI_SLOT_DEVICES) lord->neighbours->phys[unused] = phys;
+    if (unused < MLI_SLOT_DEVICES) state->phys[unused] = phys;
     return unused;
 }
 
 /* Writes the whole slot and the head of the page again. The write repairs what another process may
    have overwritten. */
 static MLI_COLD void mli_slot_publish(memlord *lord) {
-    mli_page_slot *mine = &lord->neighbours->mine;
-    mli_page *page = lord->neighbours->page;
+    struct mli_neighbours_state *state = lord->neighbours;
+    mli_page_slot *mine = &state->mine;
+    mli_page *page = state->page;
     uint32_t i;
     size_t k;
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
@@ -21056,17 +21065,17 @@ static MLI_COLD void mli_slot_publish(memlord *lord) {
         if (k < MLI_SLOT_DEVICES) {
             mine->devices[k].id = id;
             mli_slot_device_fill(lord, phys, &mine->devices[k]);
-        } else if (!lord->neighbours->unfit) {
-            lord->neighbours->unfit = 1;
+        } else if (!state->unfit) {
+            state->unfit = 1;
         }
     }
     for (k = 0; k < MLI_SLOT_DEVICES; k++) { /* the device has lost its identity */
-        const mli_phys *phys = lord->neighbours->phys[k];
+        const mli_phys *phys = state->phys[k];
         if (phys && mli_phys_id(lord, phys) != mine->devices[k].id) mine->devices[k].id = 0;
     }
     mli_u64_store(&page->magic, MLI_PAGE_MAGIC);
     mli_u64_store(&page->version, MLI_PAGE_VERSION);
-    mli_words_store(page->slots[lord->neighbours->slot], mine, MLI_SLOT_WORDS);
+    mli_words_store(page->slots[state->slot], mine, MLI_SLOT_WORDS);
 }
 
 /* Frees the slots of processes that are gone. */
@@ -21106,21 +21115,22 @@ static MLI_COLD void mli_slots_note(memlord *lord) {
 /* Joins the page at the ledger's path. A forked child joins again. *why gets the reason of a
    failure. */
 static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
+    struct mli_neighbours_state *state = lord->neighbours;
     memlord_result r;
     int fd = -1;
     mli_page *page = NULL;
-    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page); /* the parent's */
-    lord->neighbours->page = NULL;
-    r = mli_page_map(lord->neighbours->path, &page, &fd, why);
+    if (state->page) mli_page_unmap(state->page); /* the parent's */
+    state->page = NULL;
+    r = mli_page_map(state->path, &page, &fd, why);
     if (r) return r;
-    lord->neighbours->page = page;
-    lord->neighbours->fd = fd;
+    state->page = page;
+    state->fd = fd;
     r = mli_slot_claim(lord, why);
     if (r == MEMLORD_OK) *why = NULL;
     if (r == MEMLORD_OK) return r;
     mli_page_unmap(page);
     mli_page_fd_close(fd);
-    lord->neighbours->page = NULL;
+    state->page = NULL;
     return r;
 }
 
@@ -21197,9 +21207,10 @@ static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *ph
 /* Publishes the bytes released, and then that the requests in `seen` are answered. */
 static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released,
                                          const uint64_t *seen, uint64_t waiting) {
-    mli_page_slot *mine = &lord->neighbours->mine;
-    mli_page *page = lord->neighbours->page;
-    mli_u64 *answered = &page->slots[lord->neighbours->slot][MLI_SLOT_WORD(answered)];
+    struct mli_neighbours_state *state = lord->neighbours;
+    mli_page_slot *mine = &state->mine;
+    mli_page *page = state->page;
+    mli_u64 *answered = &page->slots[state->slot][MLI_SLOT_WORD(answered)];
     uint32_t s;
     size_t k;
     for (k = 0; k < MLI_SLOT_DEVICES; k++) mine->devices[k].released += released[k];
@@ -21215,6 +21226,7 @@ static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released
 /* Wakes the ledger's own requests, and answers those of others, on one thread at a time. Host code
    runs, with no lock held. */
 static MLI_COLD void mli_requests_answer(memlord *lord) {
+    struct mli_neighbours_state *state = lord->neighbours;
     uint64_t needed[MLI_SLOT_DEVICES], released[MLI_SLOT_DEVICES], seen[MLI_PAGE_SLOTS];
     const mli_phys *phys[MLI_SLOT_DEVICES];
     mli_raise *raise;
@@ -21223,38 +21235,39 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
     int answers;
     memset(needed, 0, sizeof needed);
     memset(released, 0, sizeof released);
-    mli_lock_take(&lord->neighbours->lock);
-    for (raise = lord->neighbours->raises; raise; raise = raise->next)
+    mli_lock_take(&state->lock);
+    for (raise = state->raises; raise; raise = raise->next)
         if (raise->event) mli_os_event_set(raise->event);
-    answers = lord->neighbours->slot >= 0 && !lord->neighbours->answers;
+    answers = state->slot >= 0 && !state->answers;
     if (answers) {
-        lord->neighbours->answers = 1;
+        state->answers = 1;
         waiting = mli_requests_read(lord, needed, seen);
-        memcpy(phys, lord->neighbours->phys, sizeof phys);
+        memcpy(phys, state->phys, sizeof phys);
     }
-    mli_lock_drop(&lord->neighbours->lock);
+    mli_lock_drop(&state->lock);
     if (!answers) return;
     for (k = 0; k < MLI_SLOT_DEVICES; k++)
         if (needed[k]) released[k] = mli_neighbour_collect(lord, phys[k], needed[k] - 1);
-    mli_lock_take(&lord->neighbours->lock);
-    lord->neighbours->answers = 0;
-    if (lord->neighbours->slot >= 0 &&
-        memcmp(seen, lord->neighbours->mine.answered, sizeof seen) != 0)
+    mli_lock_take(&state->lock);
+    state->answers = 0;
+    if (state->slot >= 0 &&
+        memcmp(seen, state->mine.answered, sizeof seen) != 0)
         mli_answers_publish(lord, released, seen, waiting);
-    mli_lock_drop(&lord->neighbours->lock);
+    mli_lock_drop(&state->lock);
 }
 
 /* Looks for a stall of the host's memory. If there was one, runs the callbacks of the cpu. */
 static MLI_COLD void mli_stall_poll(memlord *lord) {
+    struct mli_neighbours_state *state = lord->neighbours;
     mli_phys *host = mli_phys_storage(lord, 0);
     int seen = 0;
-    mli_lock_take(&lord->neighbours->lock);
-    if (lord->neighbours->stall_fd >= 0) seen = mli_stall_seen(lord->neighbours->stall_fd);
+    mli_lock_take(&state->lock);
+    if (state->stall_fd >= 0) seen = mli_stall_seen(state->stall_fd);
     if (seen < 0) {
-        mli_page_fd_close(lord->neighbours->stall_fd);
-        lord->neighbours->stall_fd = -1;
+        mli_page_fd_close(state->stall_fd);
+        state->stall_fd = -1;
     }
-    mli_lock_drop(&lord->neighbours->lock);
+    mli_lock_drop(&state->lock);
     mli_lock_take(&host->lock);
     if (seen > 0) host->stalled = mli_now();
     mli_lock_drop(&host->lock);
@@ -21264,6 +21277,7 @@ static MLI_COLD void mli_stall_poll(memlord *lord) {
 /* Does the work that is due at the interval of pollers: joins again after a fork, publishes, frees
    the slots of the dead, and reads the others. */
 static MLI_COLD void mli_neighbours_round(memlord *lord) {
+    struct mli_neighbours_state *state = lord->neighbours;
     const char *why = NULL;
     int unfit;
     uint32_t i;
@@ -21277,19 +21291,19 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
         if (!sampled) (void)mli_phys_sample(lord, phys); /* once, because it may block while answers
                                                             wait */
     }
-    mli_lock_take(&lord->neighbours->lock);
-    if (lord->neighbours->slot == MLI_SLOT_FORKED) {
-        lord->neighbours->slot = MLI_SLOT_NONE;
+    mli_lock_take(&state->lock);
+    if (state->slot == MLI_SLOT_FORKED) {
+        state->slot = MLI_SLOT_NONE;
         (void)mli_page_join(lord, &why);
     }
-    if (lord->neighbours->slot >= 0) {
+    if (state->slot >= 0) {
         mli_slot_publish(lord);
         mli_slots_reap(lord);
     }
     mli_slots_note(lord);
-    unfit = lord->neighbours->unfit == 1;
-    if (unfit) lord->neighbours->unfit = 2;
-    mli_lock_drop(&lord->neighbours->lock);
+    unfit = state->unfit == 1;
+    if (unfit) state->unfit = 2;
+    mli_lock_drop(&state->lock);
     if (unfit)
         mli_log(lord, MEMLORD_LOG_WARNING, "[neighbours] more than 16 devices: the page has no "
                                            "room for the rest");
@@ -21327,9 +21341,10 @@ static MLI_COLD void mli_listener_run(void *user) {
 }
 
 static MLI_COLD memlord_result mli_listener_start(memlord *lord) {
+    struct mli_neighbours_state *state = lord->neighbours;
     int bad;
-    if (!mli_u32_load(&lord->neighbours->open) || !mli_polling_enabled(lord)) return MEMLORD_OK;
-    bad = mli_helper_start(&lord->neighbours->listener, &lord->neighbours->open, 0,
+    if (!mli_u32_load(&state->open) || !mli_polling_enabled(lord)) return MEMLORD_OK;
+    bad = mli_helper_start(&state->listener, &state->open, 0,
                            MLI_HELPER_FAILED, mli_listener_run, lord);
     if (bad > 0)
         mli_logf(lord, MEMLORD_LOG_WARNING,
@@ -21339,10 +21354,11 @@ static MLI_COLD memlord_result mli_listener_start(memlord *lord) {
 
 /* Joins the page again in a forked child whose listener has not done so yet. */
 static MLI_COLD void mli_forked_rejoin(memlord *lord) {
+    struct mli_neighbours_state *state = lord->neighbours;
     int forked;
-    mli_lock_take(&lord->neighbours->lock);
-    forked = lord->neighbours->slot == MLI_SLOT_FORKED;
-    mli_lock_drop(&lord->neighbours->lock);
+    mli_lock_take(&state->lock);
+    forked = state->slot == MLI_SLOT_FORKED;
+    mli_lock_drop(&state->lock);
     if (!forked) return;
     mli_neighbours_round(lord);
     (void)mli_listener_start(lord);
@@ -21360,7 +21376,8 @@ static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *ph
 
 /* Publishes a request for an own device, and links it. Requires: the page lock. */
 static MLI_COLD void mli_raise_publish(memlord *lord, size_t k, uint64_t needed, mli_raise *raise) {
-    mli_page_slot *mine = &lord->neighbours->mine;
+    struct mli_neighbours_state *state = lord->neighbours;
+    mli_page_slot *mine = &state->mine;
     const uint64_t now = mli_now(); /* so that the numbers of a slot only grow */
     mli_page_device sum;
     uint32_t s;
@@ -21375,56 +21392,59 @@ static MLI_COLD void mli_raise_publish(memlord *lord, size_t k, uint64_t needed,
     mine->devices[k].wanted = needed;
     mine->devices[k].asked = mine->request = raise->number;
     mli_slot_publish(lord);
-    raise->next = lord->neighbours->raises;
-    lord->neighbours->raises = raise;
+    raise->next = state->raises;
+    state->raises = raise;
 }
 static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, mli_raise *raise) {
+    struct mli_neighbours_state *state = lord->neighbours;
     mli_page *page = NULL;
     memlord_result r = MEMLORD_E_STATE;
     size_t k = MLI_SLOT_DEVICES;
     uint32_t s;
-    if (!mli_u32_load(&lord->neighbours->open)) return r;
+    if (!mli_u32_load(&state->open)) return r;
     mli_forked_rejoin(lord);
-    mli_lock_take(&lord->neighbours->lock);
-    if (lord->neighbours->slot >= 0) {
+    mli_lock_take(&state->lock);
+    if (state->slot >= 0) {
         k = mli_published_device_of(lord, phys);
         r = k < MLI_SLOT_DEVICES ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
     }
     if (r == MEMLORD_OK) {
         mli_raise_publish(lord, k, needed, raise);
-        page = lord->neighbours->page;
-        lord->neighbours->ringing++;
+        page = state->page;
+        state->ringing++;
     }
-    mli_lock_drop(&lord->neighbours->lock);
+    mli_lock_drop(&state->lock);
     if (r) return r;
     for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock: answers come meanwhile */
         if (raise->before[s].owner) mli_bell_ring(&page->bells[s].rings);
-    mli_lock_take(&lord->neighbours->lock);
-    lord->neighbours->ringing--;
-    mli_lock_drop(&lord->neighbours->lock);
+    mli_lock_take(&state->lock);
+    state->ringing--;
+    mli_lock_drop(&state->lock);
     return r;
 }
 static MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
+    struct mli_neighbours_state *state = lord->neighbours;
     mli_raise **at;
-    mli_lock_take(&lord->neighbours->lock);
-    for (at = &lord->neighbours->raises; *at && *at != raise;) at = &(*at)->next;
+    mli_lock_take(&state->lock);
+    for (at = &state->raises; *at && *at != raise;) at = &(*at)->next;
     if (*at) *at = raise->next;
-    mli_lock_drop(&lord->neighbours->lock);
+    mli_lock_drop(&state->lock);
 }
 
 static MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise) {
+    struct mli_neighbours_state *state = lord->neighbours;
     uint64_t released = 0;
     uint32_t s;
     int asked = 0;
     mli_page_device sum;
-    mli_lock_take(&lord->neighbours->lock);
-    for (s = 0; s < MLI_PAGE_SLOTS && lord->neighbours->slot >= 0; s++) {
+    mli_lock_take(&state->lock);
+    for (s = 0; s < MLI_PAGE_SLOTS && state->slot >= 0; s++) {
         const uint64_t owner = raise->before[s].owner;
         uint64_t answered;
         if (!owner) continue;
-        answered = mli_slot_read(lord->neighbours->page, s,
-                                 MLI_SLOT_WORD(answered) + (size_t)lord->neighbours->slot);
+        answered = mli_slot_read(state->page, s,
+                                 MLI_SLOT_WORD(answered) + (size_t)state->slot);
         if (mli_slot_sum(lord, s, raise->id, &sum) != owner) {
             released = mli_add_saturated(released, raise->before[s].held);
             continue;
@@ -21432,7 +21452,7 @@ static MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise) {
         asked += (int64_t)(answered - raise->number) < 0;
         released = mli_add_saturated(released, sum.released - raise->before[s].released);
     }
-    mli_lock_drop(&lord->neighbours->lock);
+    mli_lock_drop(&state->lock);
     return released >= raise->needed ? 1 : asked ? 0 : -1;
 }
 
@@ -21486,35 +21506,36 @@ static MLI_COLD void mli_neighbours_forked(memlord *lord) {
 }
 
 static MLI_COLD void mli_neighbours_end(memlord *lord) {
+    struct mli_neighbours_state *state = lord->neighbours;
     mli_raise *raise;
     unsigned spins = 0;
-    if (!mli_u32_load(&lord->neighbours->open)) return;
-    (void)mli_u32_exchange(&lord->neighbours->open, 0); /* as the wish in mli_helper_start */
-    mli_lock_take(&lord->neighbours->lock);
-    if (lord->neighbours->slot >= 0)
-        mli_bell_ring(&lord->neighbours->page->bells[lord->neighbours->slot].rings);
-    mli_lock_drop(&lord->neighbours->lock);
-    mli_helper_stop(&lord->neighbours->listener);
-    mli_lock_take(&lord->neighbours->lock);
-    while (lord->neighbours->ringing) {
-        mli_lock_drop(&lord->neighbours->lock);
+    if (!mli_u32_load(&state->open)) return;
+    (void)mli_u32_exchange(&state->open, 0); /* as the wish in mli_helper_start */
+    mli_lock_take(&state->lock);
+    if (state->slot >= 0)
+        mli_bell_ring(&state->page->bells[state->slot].rings);
+    mli_lock_drop(&state->lock);
+    mli_helper_stop(&state->listener);
+    mli_lock_take(&state->lock);
+    while (state->ringing) {
+        mli_lock_drop(&state->lock);
         mli_spin_wait(&spins);
-        mli_lock_take(&lord->neighbours->lock);
+        mli_lock_take(&state->lock);
     }
-    if (lord->neighbours->slot >= 0) { /* the release pairs with mli_slot_read */
-        mli_u64_store_release(&lord->neighbours->page->slots[lord->neighbours->slot]
+    if (state->slot >= 0) { /* the release pairs with mli_slot_read */
+        mli_u64_store_release(&state->page->slots[state->slot]
                                                        [MLI_SLOT_WORD(owner)], 0);
-        mli_page_fd_close(lord->neighbours->fd);
+        mli_page_fd_close(state->fd);
     }
-    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page);
-    if (lord->neighbours->stall_fd >= 0) mli_page_fd_close(lord->neighbours->stall_fd);
-    lord->neighbours->stall_fd = -1;
-    lord->neighbours->page = NULL;
-    lord->neighbours->slot = MLI_SLOT_NONE;
+    if (state->page) mli_page_unmap(state->page);
+    if (state->stall_fd >= 0) mli_page_fd_close(state->stall_fd);
+    state->stall_fd = -1;
+    state->page = NULL;
+    state->slot = MLI_SLOT_NONE;
     mli_slots_note(lord);
-    for (raise = lord->neighbours->raises; raise; raise = raise->next)
+    for (raise = state->raises; raise; raise = raise->next)
         if (raise->event) mli_os_event_set(raise->event);
-    mli_lock_drop(&lord->neighbours->lock);
+    mli_lock_drop(&state->lock);
 }
 
 static const mli_neighbours mli_neighbours_service = {
@@ -21529,10 +21550,11 @@ MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord) {
 /* -- life: calls the functions of a page through the pointer `service`: see mli_neighbours -- */
 
 static MLI_COLD void mli_neighbours_init(memlord *lord, const memlord_desc *desc) {
+    struct mli_neighbours_state *state = lord->neighbours;
     (void)desc;
-    mli_lock_rank(&lord->neighbours->lock, MLI_RANK_NEIGHBOURS);
-    lord->neighbours->slot = MLI_SLOT_NONE;
-    lord->neighbours->fd = lord->neighbours->stall_fd = -1;
+    mli_lock_rank(&state->lock, MLI_RANK_NEIGHBOURS);
+    state->slot = MLI_SLOT_NONE;
+    state->fd = state->stall_fd = -1;
 }
 static MLI_COLD void mli_neighbours_stop(memlord *lord) {
     const mli_neighbours *service = mli_neighbours_of(lord);
@@ -21567,6 +21589,7 @@ MLI_API memlord_result memlord_device_id_set(memlord *lord, memlord_device devic
 }
 
 MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
+    struct mli_neighbours_state *state = lord->neighbours;
     const char *why = "a page is open already";
     char path[MLI_PAGE_PATH], stall[1100];
     uint64_t host;
@@ -21584,20 +21607,20 @@ MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
         return MEMLORD_E_INVALID;
     }
     host = mli_host_id(lord, stall, sizeof stall);
-    mli_lock_take(&lord->neighbours->lock);
-    if (!lord->neighbours->page && !mli_u32_load(&lord->neighbours->open)) {
-        memcpy(lord->neighbours->path, path, sizeof path);
-        lord->neighbours->host_id = host;
-        lord->neighbours->slot = MLI_SLOT_NONE;
+    mli_lock_take(&state->lock);
+    if (!state->page && !mli_u32_load(&state->open)) {
+        memcpy(state->path, path, sizeof path);
+        state->host_id = host;
+        state->slot = MLI_SLOT_NONE;
         r = mli_page_join(lord, &why);
-        lord->neighbours->stall_fd = r ? -1 : mli_stall_open(stall);
+        state->stall_fd = r ? -1 : mli_stall_open(stall);
         if (r == MEMLORD_OK) {
-            mli_ptr_store_release(&lord->neighbours->service,
+            mli_ptr_store_release(&state->service,
                                   (void *)(uintptr_t)&mli_neighbours_service);
-            mli_u32_store(&lord->neighbours->open, 1);
+            mli_u32_store(&state->open, 1);
         }
     }
-    mli_lock_drop(&lord->neighbours->lock);
+    mli_lock_drop(&state->lock);
     if (r) {
         mli_logf(lord, MEMLORD_LOG_ERROR, "[neighbours] %s: %s", path, why);
         return r;
@@ -21830,11 +21853,12 @@ MLI_PRIVATE uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev) {
 }
 /* 1: some device, or all together, held more than in any other kept snapshot. */
 static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot *s) {
+    struct mli_snapshots_state *state = lord->snapshots;
     uint32_t dev, i;
     for (dev = 0; dev <= s->devices; dev++) {
         uint64_t level = mli_snapshot_level(s, dev);
-        for (i = lord->snapshots->count; i; i--) {
-            const mli_snapshot *other = lord->snapshots->at[i - 1];
+        for (i = state->count; i; i--) {
+            const mli_snapshot *other = state->at[i - 1];
             if (other != s && mli_snapshot_level(other, dev) >= level) break;
         }
         if (!i) return 1;
@@ -21847,14 +21871,15 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
    one in which some device held its most; at most MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS are
    never evicted. Evicts a named one only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
-    MLI_REQUIRE(mli_lock_held(&lord->snapshots->lock));
-    MLI_REQUIRE(lord->snapshots->count == MLI_SNAPSHOTS);
-    mli_snapshot **list = lord->snapshots->at, *out;
+    struct mli_snapshots_state *state = lord->snapshots;
+    MLI_REQUIRE(mli_lock_held(&state->lock));
+    MLI_REQUIRE(state->count == MLI_SNAPSHOTS);
+    mli_snapshot **list = state->at, *out;
     uint64_t least = UINT64_MAX;
     uint32_t i, at = 0;
     int named;
     for (named = 0; named < 2 && !at; named++)
-        for (i = 1; i + 1 < lord->snapshots->count; i++) {
+        for (i = 1; i + 1 < state->count; i++) {
             uint64_t gap = list[i + 1]->time - list[i - 1]->time;
             if ((list[i]->name != NULL) != named || gap >= least ||
                 mli_snapshot_is_peak(lord, list[i]))
@@ -21863,58 +21888,61 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
             at = i;
         }
     out = list[at];
-    memmove(list + at, list + at + 1, (--lord->snapshots->count - at) * sizeof *list);
+    memmove(list + at, list + at + 1, (--state->count - at) * sizeof *list);
     mli_loss_add(lord, MLI_LOST_snapshots);
     return out;
 }
 
 /* Takes a snapshot and adds it to the list. Without memory it counts as lost. */
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
+    struct mli_snapshots_state *state = lord->snapshots;
     mli_snapshot *s = mli_snapshot_new(lord, kept), *out = NULL, **at;
     if (!s) {
         mli_loss_add(lord, MLI_LOST_snapshots);
         return MEMLORD_E_NOMEM;
     }
-    mli_lock_take(&lord->snapshots->lock);
-    at = &lord->snapshots->at[lord->snapshots->count++];
+    mli_lock_take(&state->lock);
+    at = &state->at[state->count++];
     /* in order of time: the clock was read before the lock was taken, so another snapshot may be
        later */
-    for (; at > lord->snapshots->at && at[-1]->time > s->time; at--) *at = at[-1];
+    for (; at > state->at && at[-1]->time > s->time; at--) *at = at[-1];
     *at = s;
-    if (lord->snapshots->count == MLI_SNAPSHOTS) out = mli_snapshots_evict(lord);
-    if (out && lord->snapshots->readers) {
-        out->next = lord->snapshots->out;
-        lord->snapshots->out = out;
+    if (state->count == MLI_SNAPSHOTS) out = mli_snapshots_evict(lord);
+    if (out && state->readers) {
+        out->next = state->out;
+        state->out = out;
         out = NULL;
     }
-    mli_lock_drop(&lord->snapshots->lock);
+    mli_lock_drop(&state->lock);
     mli_snapshot_list_free(lord, out);
     return MEMLORD_OK;
 }
 
 MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reader,
                                        const mli_snapshot *list[MLI_SNAPSHOTS]) {
+    struct mli_snapshots_state *state = lord->snapshots;
     uint32_t i, n;
     reader->thread = &mli_self;
-    mli_lock_take(&lord->snapshots->lock);
-    n = lord->snapshots->count;
-    for (i = 0; i < n; i++) list[i] = lord->snapshots->at[i];
-    reader->next = lord->snapshots->readers;
-    lord->snapshots->readers = reader;
-    mli_lock_drop(&lord->snapshots->lock);
+    mli_lock_take(&state->lock);
+    n = state->count;
+    for (i = 0; i < n; i++) list[i] = state->at[i];
+    reader->next = state->readers;
+    state->readers = reader;
+    mli_lock_drop(&state->lock);
     return n;
 }
 MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader) {
+    struct mli_snapshots_state *state = lord->snapshots;
     mli_snapshot *out = NULL;
-    mli_snapshot_reader **at = &lord->snapshots->readers;
-    mli_lock_take(&lord->snapshots->lock);
+    mli_snapshot_reader **at = &state->readers;
+    mli_lock_take(&state->lock);
     while (*at != reader) at = &(*at)->next;
     *at = reader->next;
-    if (!lord->snapshots->readers) {
-        out = lord->snapshots->out;
-        lord->snapshots->out = NULL;
+    if (!state->readers) {
+        out = state->out;
+        state->out = NULL;
     }
-    mli_lock_drop(&lord->snapshots->lock);
+    mli_lock_drop(&state->lock);
     mli_snapshot_list_free(lord, out);
 }
 
@@ -21993,6 +22021,7 @@ MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which) {
 /* Takes the holders of a device that has `live` bytes. The last tag sums up all blocks without a
    tag. If two threads do so at once, the holders of the thread that saw more bytes stay. */
 static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live) {
+    struct mli_snapshots_state *state = lord->snapshots;
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_holders *h = (mli_holders *)mli_own_alloc(lord, sizeof *h), *old;
     memlord_tag_stat rest;
@@ -22004,7 +22033,7 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
     if (rest.allocated) h->tag[h->tags++] = rest;
     h->sites = mli_sites_top(lord, device->device, MEMLORD_SITE_ORDER_LIVE_BYTES, h->site,
                              MLI_HOLDERS, 0);
-    mli_lock_take(&lord->snapshots->lock);
+    mli_lock_take(&state->lock);
     old = device->holders;
     if (old && old->bytes > live) {
         old = h; /* another thread saw more bytes */
@@ -22012,7 +22041,7 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
         device->holders = h;
         mli_u64_store(&device->watch.next_holders_peak, live + live / 16 + 1);
     }
-    mli_lock_drop(&lord->snapshots->lock);
+    mli_lock_drop(&state->lock);
     mli_own_free(lord, old, sizeof *old);
 }
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev) {
@@ -22021,47 +22050,51 @@ MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev) {
         mli_holders_take(lord, dev, live);
 }
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
+    struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(!mli_is_inside());
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_holders *old;
     mli_u64_store(&device->peak_since, mli_ledger_now(lord) - lord->started + 1);
-    mli_lock_take(&lord->snapshots->lock);
+    mli_lock_take(&state->lock);
     old = device->holders;
     device->holders = NULL;
     mli_u64_store(&device->watch.next_holders_peak, 0);
-    mli_lock_drop(&lord->snapshots->lock);
+    mli_lock_drop(&state->lock);
     mli_own_free(lord, old, sizeof *old);
     mli_holders_check(lord, dev);
 }
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out) {
+    struct mli_snapshots_state *state = lord->snapshots;
     const mli_holders *h;
     size_t i;
-    mli_lock_take(&lord->snapshots->lock);
+    mli_lock_take(&state->lock);
     h = mli_device_record_at(lord, dev)->holders;
     if (h) *out = *h;
-    mli_lock_drop(&lord->snapshots->lock);
+    mli_lock_drop(&state->lock);
     for (i = 0; h && i < out->sites; i++)
         out->site[i].site = mli_site_display_of(lord, out->site[i].site);
     return h != NULL;
 }
 
 MLI_PRIVATE uint64_t mli_holders_bytes(memlord *lord, uint32_t dev) {
+    struct mli_snapshots_state *state = lord->snapshots;
     const mli_holders *h;
     uint64_t bytes;
-    mli_lock_take(&lord->snapshots->lock);
+    mli_lock_take(&state->lock);
     h = mli_device_record_at(lord, dev)->holders;
     bytes = h ? h->bytes : 0;
-    mli_lock_drop(&lord->snapshots->lock);
+    mli_lock_drop(&state->lock);
     return bytes;
 }
 
 /* -- life -- */
 
 static MLI_COLD void mli_snapshots_init(memlord *lord, const memlord_desc *desc) {
+    struct mli_snapshots_state *state = lord->snapshots;
     int i;
     (void)desc;
-    mli_lock_rank(&lord->snapshots->lock, MLI_RANK_SNAPSHOTS);
-    for (i = 0; i < MLI_RECORDERS; i++) lord->snapshots->recorders[i].lord = lord;
+    mli_lock_rank(&state->lock, MLI_RANK_SNAPSHOTS);
+    for (i = 0; i < MLI_RECORDERS; i++) state->recorders[i].lord = lord;
 }
 static MLI_COLD const char *mli_snapshots_check(const memlord_desc *desc) {
     return desc->snapshot_ms && desc->snapshot_ms < MLI_RECORDER_MS_MIN
@@ -22096,11 +22129,12 @@ static MLI_COLD void mli_snapshots_forked(memlord *lord) {
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
 }
 static MLI_COLD void mli_snapshots_free(memlord *lord) {
+    struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(!mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS));
     uint32_t i;
-    for (i = 0; i < lord->snapshots->count; i++)
-        mli_own_free(lord, lord->snapshots->at[i], lord->snapshots->at[i]->size);
-    mli_snapshot_list_free(lord, lord->snapshots->out);
+    for (i = 0; i < state->count; i++)
+        mli_own_free(lord, state->at[i], state->at[i]->size);
+    mli_snapshot_list_free(lord, state->out);
     for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
         mli_own_free(lord, mli_device_record_at(lord, i)->holders, sizeof(mli_holders));
 }
