@@ -1,6 +1,6 @@
 /*
     memlord.h - memory accounting for programs with more than one kind of memory
-                v0.4.1, C99 and C++11, SPDX-License-Identifier: MIT
+                v0.5.0, C99 and C++11, SPDX-License-Identifier: MIT
                 Made from src/. Edit there.
 
     MemLord keeps the books beside your own allocator: how many bytes live on each
@@ -55,8 +55,7 @@
         results      memlord_result, memlord_result_text
         devices      memlord_device_make, _cpu, _cuda, _all, _parse, _name, _label_set, _share;
                      memlord_devices
-        lifecycle    memlord_create, _destroy, _global, _global_setup, _logger_set, _verify,
-                     _generation, _find
+        lifecycle    memlord_create, _destroy, _global, _global_setup, _logger_set, _verify
         storages     memlord_alloc, _free, _realloc, _realloc_begin, _realloc_end, _alloc_n,
                      _free_n, _free_begin, _free_end, _move, _copy
         views        memlord_track, _retain, _release, _track_n, _release_n
@@ -64,10 +63,10 @@
         fences       memlord_free_deferred, _free_done, _block_use, _retire
         sites        memlord_sites_enable, _site_at, _site_of, _site_place, _sites_top, ...;
                      MEMLORD_SITE
-        stacks       memlord_stacks_top, _unwind_frame_pointers; memlord_desc.stack_depth,
-                     .stack_bytes, .stack_seed, .unwinder
+        stacks       memlord_stacks_set, _stacks_top, _unwind_frame_pointers;
+                     memlord_desc.stack_depth, .stack_bytes, .stack_seed, .unwinder
         statistics   memlord_allocated, _freed, _pending, _peak, _stats_get, _summary, _reset;
-                     memlord_hit_rate, _recovery_rate, _success_rate, _mean_bytes
+                     memlord_rate
         blocks       memlord_blocks_each, _blocks_top, _block_find, _mark, _leaks
         mistakes     memlord_anomalies_each
         parts        memlord_part_add, _part_remove, _parts_each
@@ -75,12 +74,12 @@
                      memlord_stream_set
         capacity     memlord_capacity_source_set, _get, _sample; memlord_poller_start, _stop
         limits       memlord_limit_set, _headroom, _would_fit, _plan_fit, _explain
-        reservations memlord_reserve, _reserve_commit, _cancel, _adopt
+        reservations memlord_reserve, _reserve_commit, _adopt
         accounts     memlord_account_open, _charge, _use, _get, _close
         one alloc    memlord_alloc_with: site, tag, ticket, account and stream in one call
         bands        memlord_strategy_set, _unset, _check, _default
         collection   memlord_gc_callback_add, _remove; memlord_gc_run, _gc_poll
-        out of memory memlord_alloc_retry, _retry_check, _retry_backoff, _alloc_failed
+        out of memory memlord_alloc_retry, _retry_backoff, _alloc_failed
         pools        memlord_pool_set, _add, _served; memlord_cached_ratio, ...
         neighbours   memlord_pressure_open, _close, _raise, _level; memlord_device_id_set
         scopes       memlord_scope_begin, _end, _shapes_set, _export, _adopt, _return, _get
@@ -89,11 +88,9 @@
         events       memlord_events_start, _stop, _each
         reports      memlord_write, _save, _save_at_exit, _request_save, _format_for, _labels_set;
                      memlord_export_start, _stop: a file for Prometheus, kept fresh
-        guards       memlord_guard_tag, _scope, _end: MEMLORD_TAGGED and its kin call them
         C++          mlord::tag, ::scope, ::tagged, ::context, ::here, ::handle, ::allocator,
                      ::resource
         interposers  memlord_interposer: tags and scopes reach a preloaded library, too
-        shim         memlord_shim_malloc, ...: MEMLORD_SHIM calls them for you
         hooks        memlord_hooks_install, _uninstall: hosts with a table of malloc, free, ...
 
     ---------------------------------------------------------------- >>example ---
@@ -178,7 +175,7 @@
     Fence     tells when a device is done with a block. A block freed before that is
               pending: still live until its fences are done.
     Stream    a queue of a device's work. A block remembers the one it was allocated on, if the
-              host says it: memlord_stream_set.
+              host says it: memlord_stream_set. TEXT and JSON have the live bytes of each.
     Part      a named piece of a live storage (a tensor in a weights buffer). Parts
               subdivide; they never add.
     Scope     a stretch of a thread's work with a name ("decode"): the bytes it allocated
@@ -200,8 +197,8 @@
                          most counter_batch for each thread that records. A report raises
                          the peak, within peak_error, to the live bytes that its own
                          snapshots and holders show. The same peak_error holds for tags and
-                         sites: JSON has that of each. The peak of a scope is exact, as it
-                         counts what one thread did
+                         sites: JSON has that of each. The peak of a scope is exact unless
+                         several threads share it: memlord_scope_export
         freed            credited since the last collection or reset. It is what the host
                          freed: the allocator, or the driver, may still hold the memory
         gc_reclaimed     what collections gave back, as their callbacks say
@@ -472,9 +469,9 @@
 
 /* major: a program must be changed; minor: something was added; patch: neither */
 #define MEMLORD_VERSION_MAJOR 0
-#define MEMLORD_VERSION_MINOR 4
-#define MEMLORD_VERSION_PATCH 1
-#define MEMLORD_VERSION "0.4.1"
+#define MEMLORD_VERSION_MINOR 5
+#define MEMLORD_VERSION_PATCH 0
+#define MEMLORD_VERSION "0.5.0"
 
 #if defined(__GNUC__)
 #define MLI_INLINE static inline __attribute__((unused))
@@ -902,6 +899,7 @@ MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token
 MEMLORD_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks,
                                            size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
+/* Frees n at once, as alloc_n says. */
 MEMLORD_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks,
                                           size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -952,10 +950,11 @@ MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
                                            uint64_t storage, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Track and release n at once, as alloc_n and free_n do. */
+/* Tracks n at once, as alloc_n does. */
 MEMLORD_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks,
                                            size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
+/* Releases n at once. */
 MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blocks,
                                              size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -1118,7 +1117,10 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
    100 cases where some 20 such blocks are expected, in 91 where 5 are, and in 62 where one is.
    0: live_bytes are exact, or no picked block lives that stands for others. In the second case up
    to 3 * stack_bytes of blocks that were not picked may live there, and more in one case of 20. A
-   stack without a sample has no row. */
+   stack without a sample has no row.
+   `temporaries`: picked blocks that the thread that allocated them freed before another of its
+   allocs was picked. Where every alloc is picked, these are the blocks that nothing outlived: a
+   buffer that a caller could keep. */
 typedef struct memlord_stack_stat {
     void *const *frames;
     const memlord_site *const *sites; /* of the frames, by the modules that had them */
@@ -1127,6 +1129,7 @@ typedef struct memlord_stack_stat {
     uint64_t alloc_bytes, allocs;
     uint64_t live_bytes, peak_bytes;
     uint64_t samples, error_bytes;
+    uint64_t temporaries;
 } memlord_stack_stat;
 
 /* Lists the largest stacks by `order`, up to `cap`, and returns how many were written. A stack used
@@ -1136,6 +1139,14 @@ typedef struct memlord_stack_stat {
 MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
                                       memlord_site_order order, memlord_stack_stat *out,
                                       size_t cap) MLI_OFF(0)
+
+/* Takes the stacks of allocs from now on, as memlord_desc.stack_depth and .stack_bytes say, with the
+   unwinder of the desc; depth 0: takes no more. A ledger that began without stacks can take them.
+   Blocks keep the stacks that they have, or that they lack. What was taken by samples before stays
+   an estimate. Threads: from any, also while others alloc.
+   Errors: E_INVALID depth over 128. */
+MEMLORD_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_t bytes)
+    MLI_OFF(MEMLORD_OK)
 
 /* Follows the frame pointers of the calling thread: a memlord_desc.unwinder that takes some ns a
    frame, for a host that is compiled with -fno-omit-frame-pointer. MemLord itself needs no frame
@@ -1247,9 +1258,12 @@ typedef struct memlord_stats {
                                     once in a sum */
 } memlord_stats;
 
-/* Return bytes, exact whenever no call is in flight. Cost: a few ns a thread and device. */
+/* Returns the live bytes, pending included: exact whenever no call is in flight, as the next two.
+   Cost: a few ns a thread and device. */
 MEMLORD_API uint64_t memlord_allocated(memlord *lord, memlord_device sel) MLI_OFF(0)
+/* Returns the bytes credited since the last collection or reset. */
 MEMLORD_API uint64_t memlord_freed(memlord *lord, memlord_device sel) MLI_OFF(0)
+/* Returns the live bytes that wait for their device. */
 MEMLORD_API uint64_t memlord_pending(memlord *lord, memlord_device sel) MLI_OFF(0)
 /* For a wide selector the sum of the devices' peaks: an upper bound of the joint one. */
 MEMLORD_API uint64_t memlord_peak(memlord *lord, memlord_device sel) MLI_OFF(0)
@@ -1266,15 +1280,11 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
     X(recovery_rate, "requests saved by a retry, of those that found no memory at first")     \
     X(success_rate, "allocations that found memory, of all")
 
-/* cache_hits / (cache_hits + cache_misses) */
-MEMLORD_API double memlord_hit_rate(const memlord_stats *stats) MLI_OFF(0)
-/* recoveries / (recoveries + oom_failures) */
-MEMLORD_API double memlord_recovery_rate(const memlord_stats *stats) MLI_OFF(0)
-/* allocs / (allocs + oom_failures) */
-MEMLORD_API double memlord_success_rate(const memlord_stats *stats) MLI_OFF(0)
-/* Bytes of an alloc in the mean: total_allocated / allocs, so growth and arenas count. NaN without
-   an alloc. */
-MEMLORD_API double memlord_mean_bytes(const memlord_stats *stats) MLI_OFF(0)
+/* Computes a rate by its name: "hit_rate", cache_hits / (cache_hits + cache_misses);
+   "recovery_rate", recoveries / (recoveries + oom_failures); "success_rate", allocs / (allocs +
+   oom_failures); or "mean_bytes", total_allocated / allocs, so growth and arenas count. NaN when
+   nothing was counted, and for any other name. */
+MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) MLI_OFF(0)
 
 /* Starts an epoch: sets freed, totals, counts and anomalies to 0, those of sites and scopes, too,
    and each peak to the live bytes. Live storages stay live. */
@@ -1454,6 +1464,7 @@ MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint
            E_NOMEM, also past MEMLORD_MAX_STRINGS, counted in dropped_sites. Cost: tens of ns. */
 MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag)
     MLI_OFF(MEMLORD_OK)
+/* Ends the innermost tag of this thread. Errors: E_STATE none is begun. */
 MEMLORD_API memlord_result memlord_tag_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Returns the tag that an alloc of this thread gets now; NULL: none. Lives until destroy. */
@@ -1575,6 +1586,7 @@ MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device
            again; stop: E_STATE on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
     MLI_OFF(MEMLORD_OK)
+/* Stops the threads of memlord_poller_start and joins them. Errors: E_STATE as above. */
 MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* -- limits --
@@ -1631,24 +1643,23 @@ typedef uint64_t memlord_ticket; /* 0 is none */
    memlord_alloc, commit. A ticket belongs to the thread that reserved or adopted it: what that
    thread records on the device comes off the ticket, so that nothing counts twice. So does what
    memlord_alloc_retry records there: it needs room only for what the ticket lacks. On other
-   threads name the ticket: memlord_alloc_with. Commit and cancel return the rest, on any
-   thread: both do the same, and cancel is the name for a request that failed. Without a limit
-   everything is granted. It runs no collection: on E_LIMIT call memlord_gc_run with
-   MEMLORD_REASON_LIMIT and try again, use memlord_alloc_retry, or wait until the host has freed
-   something. A free does not refill a ticket. The allocs of a thread come off its 8 latest tickets;
+   threads name the ticket: memlord_alloc_with. A commit returns the rest, on any
+   thread, also for a request that failed. Without a limit
+   everything is granted. It runs no collection and waits for nothing: on E_LIMIT call
+   memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`, and try again if it gave back
+   something; use memlord_alloc_retry; or wait until the host has freed something. A free does not refill a ticket. The allocs of a thread come off its 8 latest tickets;
    those before them count in full, unless named. A thread may hold any number for others that name
    them.
    Errors: E_LIMIT over the limit of the device, or of the account that this thread uses there (a
            warning, with memlord_explain or the account, at most once a second), also over 2^62 in
            all: *out is 0; E_INVALID over 2^48 or `out` NULL; E_DEVICE; E_NOMEM; E_STATE called by the
-           ledger's own allocator. Commit, cancel and adopt: E_UNKNOWN not an open ticket of this
+           ledger's own allocator. Commit and adopt: E_UNKNOWN not an open ticket of this
            ledger. */
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
                                            uint64_t bytes, memlord_ticket *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
+/* Ends a ticket, and returns what no alloc has drawn, on any thread. */
 MEMLORD_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket ticket)
-    MLI_OFF(MEMLORD_OK)
-MEMLORD_API memlord_result memlord_reserve_cancel(memlord *lord, memlord_ticket ticket)
     MLI_OFF(MEMLORD_OK)
 
 /* Moves a ticket to this thread: an acceptor reserves, a worker adopts. One's own is OK. */
@@ -1693,6 +1704,7 @@ MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account
    Errors: E_UNKNOWN closed; E_NOMEM. The account used before stays. */
 MEMLORD_API memlord_result memlord_account_use(memlord *lord, memlord_account account)
     MLI_OFF(MEMLORD_OK)
+/* Reads an account. Errors: E_INVALID; E_UNKNOWN closed. *out is zero then. */
 MEMLORD_API memlord_result memlord_account_get(memlord *lord, memlord_account account,
                                                memlord_account_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
@@ -1815,7 +1827,7 @@ typedef struct memlord_gc_event {
     size_t band;             /* its index in the strategy; SIZE_MAX: none has fired */
     memlord_metric metric;
     uint64_t value, threshold; /* of the metric; without a band live bytes, and 0 */
-    uint64_t needed;         /* bytes wanted; 0, as of a band or memlord_gc_run: no number */
+    uint64_t needed;         /* bytes wanted; 0, as of a band: no number */
     uint64_t device_runs, total_runs; /* this one included, failed ones too */
 } memlord_gc_event;
 
@@ -1854,11 +1866,13 @@ MEMLORD_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_dev
                                                       memlord_gc_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 
-/* Collects now, whatever the bands say. *reclaimed, if not NULL, is what it gave back.
+/* Collects now, whatever the bands say. The callbacks get `needed`: the bytes wanted, or 0 for no
+   number. *reclaimed, if not NULL, is what they gave back, 0 after an error. MEMLORD_OK says that a
+   callback ran, not that it gave back enough.
    Errors: E_INVALID the reason; E_DEVICE; E_UNKNOWN no callback; E_STATE one is running, or
            none of them could. */
 MEMLORD_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int reason,
-                                          uint64_t *reclaimed)
+                                          uint64_t needed, uint64_t *reclaimed)
     MLI_OFF_SET(if (reclaimed) *reclaimed = 0, MEMLORD_OK)
 
 /* Retires deferred frees and runs due collections: the safe point under MEMLORD_FLAG_DEFER.
@@ -1880,9 +1894,6 @@ typedef struct memlord_retry {
    max_ms. NULL is the default policy: 5, 50 ms, x 1.5, 2000 ms. */
 MEMLORD_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t attempt)
     MLI_OFF(0)
-/* Errors: E_INVALID max_ms < initial_ms, or a multiplier that is not finite or below 1. */
-MEMLORD_API memlord_result memlord_retry_check(const memlord_retry *policy)
-    MLI_OFF(MEMLORD_OK)
 
 /* Makes the real allocation. 0: done, *storage set; > 0: no memory, try again; < 0: give up. */
 typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
@@ -1895,7 +1906,8 @@ typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
    While fn tries, no other alloc can draw on these bytes. A request that fails gives them back. A
    NULL policy is MEMLORD_RETRY's or the default. The last failure is logged with memlord_explain,
    after a new sample.
-   Errors: E_INVALID fn or storage NULL, over 2^48, or a policy memlord_retry_check refuses;
+   Errors: E_INVALID fn or storage NULL, over 2^48, or a policy with max_ms < initial_ms or a
+           multiplier that is not finite or below 1;
            E_DEVICE; E_LIMIT over the limit of the device or of the account; E_OOM, also where fn
            gave up; E_NOMEM the ledger has no room for the
            request's reservation. *storage is 0 then. */
@@ -1936,6 +1948,7 @@ MEMLORD_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device de
 MEMLORD_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
                                             uint64_t reserved, uint64_t largest_free)
     MLI_OFF(MEMLORD_OK)
+/* Adds to what a pool holds, or takes from it, as memlord_pool_set says. */
 MEMLORD_API memlord_result memlord_pool_add(memlord *lord, memlord_device device,
                                             int64_t delta) MLI_OFF(MEMLORD_OK)
 
@@ -1992,6 +2005,8 @@ MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device d
    are gone. Without threads memlord_gc_poll does its work. Where the Linux kernel tells of stalls
    for memory (PSI), a stall runs the cpu's callbacks with MEMLORD_REASON_NEIGHBOUR and `needed` 0.
    A forked child joins again by the name at its first call; if it cannot, it works alone.
+   A page whose file was removed is joined again by its name, within the interval of pollers, with a
+   warning.
    Requires: nothing makes the file shorter while it is in use: that raises SIGBUS.
    Errors: E_INVALID a name too long; E_STATE a page is open already, or the file is refused;
            E_LIMIT 64 ledgers are in it; E_IO it cannot be opened or made, as with a full disk;
@@ -2008,7 +2023,10 @@ MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD
 
 /* Asks the neighbours for memory of a physical device: each runs its collection callbacks with
    MEMLORD_REASON_NEIGHBOUR and this `needed`. Waits until they say that they gave back as many
-   bytes, until each of them has answered, or for 2 s. 0: asks, and does not wait.
+   bytes, until each of them has answered, or for 2 s. 0: asks, and does not wait. After a run that
+   gave nothing back a ledger rests, 1 s and then up to 60 s, twice as long each time: it answers at
+   once, and runs no callbacks for that device. The rest ends when the device's live bytes have
+   changed by an eighth.
    memlord_alloc_retry does this by itself before each pause.
    Errors: E_OOM they gave back less, or there are none; E_STATE no page is open, or it is closed
            meanwhile; E_UNKNOWN the device has no identity, or was never seen; E_DEVICE;
@@ -2050,21 +2068,25 @@ MEMLORD_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *s
 
 /* Lets other threads work in this thread's innermost scope: each adopts the token, and returns
    it when it is done. Between the two the thread is in the scope: its blocks remember it, and
-   scopes it begins are inside it. Each adoption is one more invocation of the path: 50 steps with
-   one worker give a count of 100, and ns.total is the sum over threads. The invocation that was
-   exported does not include it, nor do the scopes around that. A token may be copied to any
-   number of threads, and adopted until the exporting thread ends the scope. A thread that has
-   adopted it stays in the scope until it returns it, even after that.
+   scopes it begins are inside it. All of it is one invocation, which is over when its last thread
+   has left it: its delta is what all of them did, its time runs from the begin to the last end. Its
+   peak is the highest sum over them, low by at most a counter_batch for each thread, never high, and
+   exact with MEMLORD_FLAG_EXACT. The scopes around the exported one do not include what others did.
+   A token may be copied to any number of threads, and adopted until the exporting thread ends the
+   scope; a thread that has adopted it may export it, too, and gets the same token. A thread that has
+   adopted it stays in the scope until it returns it, even after the exporting thread has ended it.
    Errors: E_STATE no scope, or too deep; adopt: also on the scope's own thread, or twice; return:
-           the innermost scope is not this one; E_UNKNOWN the scope is over, or another ledger's;
+           the innermost scope is not this one; E_UNKNOWN its owner has ended it, or another ledger's;
            E_INVALID; E_NOMEM. */
 typedef struct memlord_scope_token {
     uint64_t word[2]; /* the library's */
 } memlord_scope_token;
 MEMLORD_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
+/* Enters the scope of a token on this thread. */
 MEMLORD_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
+/* Leaves the scope that this thread adopted. */
 MEMLORD_API memlord_result memlord_scope_return(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
 
@@ -2152,6 +2174,7 @@ MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
            on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms)
     MLI_OFF(MEMLORD_OK)
+/* Takes a last snapshot and joins the thread. Errors: E_STATE as above. */
 MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* -- events: every change, in a ring -- */
@@ -2204,8 +2227,8 @@ typedef int (*memlord_event_fn)(void *user, const memlord_event *event); /* != 0
    Cost:   one branch a call when off. */
 MEMLORD_API memlord_result memlord_events_start(memlord *lord, size_t capacity)
     MLI_OFF(MEMLORD_OK)
-/* Stops writing; the ring can still be read. */
-MEMLORD_API void memlord_events_stop(memlord *lord) MLI_OFF_VOID
+/* Stops writing; the ring can still be read. Errors: E_STATE on a thread of MemLord's own. */
+MEMLORD_API memlord_result memlord_events_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 /* Calls fn for the events in the ring, in the order of their time; those that are overwritten
    meanwhile are left out. Errors: E_INVALID `fn` NULL; E_NOMEM. */
 MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, void *user)
@@ -2305,6 +2328,7 @@ MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format fo
            MemLord's own. */
 MEMLORD_API memlord_result memlord_export_start(memlord *lord, const char *path,
                                                 uint32_t interval_ms) MLI_OFF(MEMLORD_OK)
+/* Saves a last time and joins the thread. Errors: E_STATE as above. */
 MEMLORD_API memlord_result memlord_export_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Asks for such a report now. Async-signal-safe: a handler of SIGUSR1 may call it. It is JSON
@@ -3013,16 +3037,14 @@ private:
 #define memlord_site_top_alloc MLI_PREFIXED(memlord_site_top_alloc)
 #define memlord_site_top_free MLI_PREFIXED(memlord_site_top_free)
 #define memlord_stacks_top MLI_PREFIXED(memlord_stacks_top)
+#define memlord_stacks_set MLI_PREFIXED(memlord_stacks_set)
 #define memlord_unwind_frame_pointers MLI_PREFIXED(memlord_unwind_frame_pointers)
 #define memlord_allocated MLI_PREFIXED(memlord_allocated)
 #define memlord_freed MLI_PREFIXED(memlord_freed)
 #define memlord_pending MLI_PREFIXED(memlord_pending)
 #define memlord_peak MLI_PREFIXED(memlord_peak)
 #define memlord_stats_get MLI_PREFIXED(memlord_stats_get)
-#define memlord_hit_rate MLI_PREFIXED(memlord_hit_rate)
-#define memlord_recovery_rate MLI_PREFIXED(memlord_recovery_rate)
-#define memlord_success_rate MLI_PREFIXED(memlord_success_rate)
-#define memlord_mean_bytes MLI_PREFIXED(memlord_mean_bytes)
+#define memlord_rate MLI_PREFIXED(memlord_rate)
 #define memlord_reset MLI_PREFIXED(memlord_reset)
 #define memlord_peak_reset MLI_PREFIXED(memlord_peak_reset)
 #define memlord_format_bytes MLI_PREFIXED(memlord_format_bytes)
@@ -3060,7 +3082,6 @@ private:
 #define memlord_explain MLI_PREFIXED(memlord_explain)
 #define memlord_reserve MLI_PREFIXED(memlord_reserve)
 #define memlord_reserve_commit MLI_PREFIXED(memlord_reserve_commit)
-#define memlord_reserve_cancel MLI_PREFIXED(memlord_reserve_cancel)
 #define memlord_reserve_adopt MLI_PREFIXED(memlord_reserve_adopt)
 #define memlord_account_open MLI_PREFIXED(memlord_account_open)
 #define memlord_account_charge MLI_PREFIXED(memlord_account_charge)
@@ -3077,7 +3098,6 @@ private:
 #define memlord_gc_run MLI_PREFIXED(memlord_gc_run)
 #define memlord_gc_poll MLI_PREFIXED(memlord_gc_poll)
 #define memlord_retry_backoff MLI_PREFIXED(memlord_retry_backoff)
-#define memlord_retry_check MLI_PREFIXED(memlord_retry_check)
 #define memlord_alloc_retry MLI_PREFIXED(memlord_alloc_retry)
 #define memlord_alloc_failed MLI_PREFIXED(memlord_alloc_failed)
 #define memlord_pool_set MLI_PREFIXED(memlord_pool_set)
@@ -4861,6 +4881,7 @@ MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v);
    one of them is held, except its clock. */
 enum {
     MLI_RANK_PAGES,     /* one for the process: the extents of the os allocator */
+    MLI_RANK_JOINT,     /* one an invocation of a scope that threads share: its totals */
     MLI_RANK_ROW,       /* one a row: the published balance of the row */
     MLI_RANK_COUNT,     /* the cells of the orphan record */
     MLI_RANK_MEMORY,    /* regions and free pieces of the ledger */
@@ -5179,9 +5200,11 @@ struct mli_threads_state {
     mli_ptr saver;     /* const mli_saver *; set by the first request for a report */
 };
 struct mli_stacks_state {
-    uint32_t depth; /* frames a stack; 0: the ledger has no stacks */
-    uint64_t bytes; /* the mean number of bytes from sample to sample; 1: every alloc is picked */
-    uint64_t seed;  /* the seed of the samples of all threads */
+    mli_u32 depth; /* frames a stack; 0: none are taken now */
+    mli_u64 bytes; /* from sample to sample in the mean; 1: every alloc is picked */
+    mli_u64 estimated; /* the last such rate that was over 1; 0: there was none */
+    mli_u32 begun; /* 1: the seed is set, and the unwinder has run once */
+    uint64_t seed;  /* of the samples of all threads */
     int repeatable; /* 1: the host gave the seed */
     memlord_unwinder unwinder;
     mli_ptr heads;                    /* mli_stack_heads *; NULL: there is no stack yet */
@@ -5232,7 +5255,7 @@ struct mli_events_state {
 };
 #define MLI_STATES(X)                                                                         \
     X(log) X(names) X(sites) X(anomalies) X(blocks) X(fences) X(accounts) X(limits) X(bands)  \
-    X(room) X(contexts) X(snapshots) X(neighbours) X(call_end) X(pollers) X(retry) X(saving)
+    X(room) X(joint) X(contexts) X(snapshots) X(neighbours) X(call_end) X(pollers) X(retry) X(saving)
 
 struct memlord {
     struct mli_map_state map; /* first: a call finds a shard without adding an offset */
@@ -5438,6 +5461,70 @@ MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take) {
     else
         mli_lock_drop(lock);
 }
+
+/* ------------------------------------------------------------------------- src/base/frames.h -- */
+
+/* Has the unwinder that follows frame pointers. Owns no state. May use os/ and mli_self. Locks:
+   none. */
+
+/* ------------------------------------------------------------------------- src/base/frames.c -- */
+
+#if MLI_FRAME_POINTERS
+#ifdef __cplusplus
+extern "C" {
+#endif
+int mli_attr_of_thread(pthread_t thread, pthread_attr_t *attr)
+    __asm__("pthread_getattr_np") __attribute__((weak));
+int mli_attr_stack(const pthread_attr_t *attr, void **stack, size_t *size)
+    __asm__("pthread_attr_getstack") __attribute__((weak));
+#ifdef __cplusplus
+}
+#endif
+static MLI_COLD void mli_stack_bounds_find(void) {
+    pthread_attr_t attr;
+    void *from;
+    size_t size;
+    mli_self.stack_to = 1; /* which no frame lies below */
+    if (!mli_attr_of_thread || !mli_attr_stack || mli_attr_of_thread(pthread_self(), &attr)) return;
+    if (!mli_attr_stack(&attr, &from, &size)) {
+        mli_self.stack_from = (uintptr_t)from;
+        mli_self.stack_to = (uintptr_t)from + size;
+    }
+    (void)pthread_attr_destroy(&attr);
+}
+/* Removes the signature that aarch64 may have put into a return address. */
+static void *mli_return_address_plain(uintptr_t address) {
+#if defined(__aarch64__)
+    __asm__("mov x30, %0\n\thint #7\n\tmov %0, x30" : "+r"(address) : : "x30"); /* xpaclri */
+#endif
+    return (void *)address;
+}
+/* Begins with the frame of the call in progress: our own code need not keep frame pointers. Each
+   frame must lie behind the one before, as those of callers do, so a cycle ends. */
+MLI_API MLI_NOINLINE __attribute__((no_sanitize("address"))) size_t
+memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
+    void *own = MLI_FRAME_ADDRESS();
+    uintptr_t at = (uintptr_t)(mli_self.unwinding ? mli_self.frame : own), from = (uintptr_t)own;
+    const size_t size = 2 * sizeof at;
+    size_t n = 0;
+    (void)user;
+    if (!mli_self.stack_to) mli_stack_bounds_find();
+    if (from < mli_self.stack_from || from >= mli_self.stack_to) return 0;
+    while (n < cap && at >= from && at <= mli_self.stack_to - size && at % sizeof at == 0) {
+        const uintptr_t *frame = (const uintptr_t *)at;
+        if (!frame[1]) break;
+        frames[n++] = mli_return_address_plain(frame[1]);
+        from = at + size;
+        at = frame[0];
+    }
+    return n;
+}
+#else
+MLI_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
+    (void)user, (void)frames, (void)cap;
+    return 0;
+}
+#endif
 
 /* --------------------------------------------------------------------------- src/base/text.h -- */
 
@@ -6699,6 +6786,7 @@ enum { /* mli_thread.special: the further work of the thread's calls. calls/fast
                                     clears the bit */
     MLI_SPECIAL_ACCOUNT = 128,   /* its blocks are charged to an account */
     MLI_SPECIAL_STACKS = 256,    /* its allocs may be sampled: see mli_stack_passes */
+    MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: its next alloc draws again */
     MLI_SPECIAL_CONTEXT = MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE |
                           MLI_SPECIAL_ACCOUNT, /* what its context asks for */
     MLI_SPECIAL_SERVED =
@@ -6770,8 +6858,11 @@ typedef struct mli_thread {
                                          mli_detached_count */
     uint32_t other_dev;      /* a device that this call or an earlier one took bytes from, until
                                 mli_call_end has looked at it; 0: none */
-    int64_t stack_left;      /* the bytes until its next sample; 0 or less: the alloc is picked */
-    uint64_t stack_random;   /* 0: stack_left is not drawn yet */
+    int64_t stack_left;      /* bytes until its next sample; at most 0: the alloc is picked */
+    uint64_t stack_random;   /* 0: it has not drawn yet */
+    uint64_t stack_mean;     /* that stack_left was drawn by; 0: to be drawn */
+    uint64_t taken_key;      /* of its last block with a stack */
+    uint32_t taken_row, taken_type; /* taken_row 0: it has ended, or there was none */
     mli_context own;         /* its own context */
     mli_cache_entry cache_inline[MLI_CACHE_MIN + MLI_CACHE_PATH];
 } mli_thread;
@@ -6872,6 +6963,8 @@ static MLI_HOT uint32_t mli_hook_on(const memlord *lord, uint32_t bits) {
 /* Sets or clears a MLI_HOOK_... bit of the ledger and of all its threads. Takes the registry lock,
    so that no thread registers meanwhile. */
 MLI_PRIVATE MLI_COLD void mli_hook_set(memlord *lord, uint32_t bit, int on);
+/* Sets or clears a MLI_SPECIAL_... bit of all its threads, but not of those that register later. */
+MLI_PRIVATE MLI_COLD void mli_special_set_all(memlord *lord, uint32_t bit, int on);
 
 /* Returns the number of a thread record in reports, by its id; that of the orphan record is 1. */
 MLI_PRIVATE uint32_t mli_record_number(uint32_t id);
@@ -6997,6 +7090,13 @@ MLI_PRIVATE MLI_COLD void mli_hook_set(memlord *lord, uint32_t bit, int on) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
+MLI_PRIVATE MLI_COLD void mli_special_set_all(memlord *lord, uint32_t bit, int on) {
+    mli_thread *t;
+    mli_lock_take(&mli_process.registry_lock);
+    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) mli_special_set(t, bit, on);
+    mli_lock_drop(&mli_process.registry_lock);
+}
+
 MLI_PRIVATE uint32_t mli_record_number(uint32_t id) { return id - MLI_THREAD_ID_FIRST + 1; }
 
 MLI_PRIVATE uint32_t mli_thread_count(memlord *lord) {
@@ -7024,6 +7124,9 @@ static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     t->id = mli_u32_add(&lord->threads.next_id, 1);
     mli_u32_store(&t->special, mli_u32_load(&lord->threads.hooks));
+    t->stack_left = 0; /* the rate may have changed since the last owner */
+    t->stack_mean = 0;
+    t->taken_row = 0;
     t->lord = lord;
     t->own.id = t->id;
     t->own.home = t;
@@ -8217,6 +8320,19 @@ typedef struct mli_span_peak {
     uint64_t from, high;
 } mli_span_peak;
 
+/* An exported invocation of a scope. Each thread adds what its span counts when it leaves. Until
+   then `level` has the base of its cell, less the level at which its span began. So `level` is at
+   most what all have added, and `high` at most their peak. */
+typedef struct mli_joint {
+    mli_lock lock;                  /* all but token and began */
+    uint64_t token;                 /* its handle, the second word of a memlord_scope_token */
+    struct mli_thread_scope *began; /* of the thread that exported it */
+    uint32_t members, over, adopted; /* contexts in it; 1: its owner ended it; 1: it was adopted */
+    uint64_t start, before, bytes, blocks; /* as in a span; bytes and blocks of those that left */
+    const char *shapes;
+    struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1]; /* delta: of who left */
+} mli_joint;
+
 /* A span: one scope that a thread is in. */
 typedef struct mli_span {
     struct mli_span *around; /* the span of the scope around; NULL: none */
@@ -8224,8 +8340,8 @@ typedef struct mli_span {
     uint32_t depth;          /* 1 for the outermost span */
     struct mli_scope_record *scope;
     struct mli_thread_scope *stats;
-    uint64_t adopted; /* the second word of the adopted token; 0: the scope began here */
-    int exported;     /* 1: stats->token is of this span */
+    mli_joint *shared; /* the invocation, once it was exported; else NULL */
+    int adopted;        /* 1: the scope began in another context, which shared it */
     uint32_t devices; /* the number of `peaks` that are set, from index 1 */
     uint64_t start, before, blocks; /* when it began: the stamp, the live bytes of the ledger, its
                                        blocks */
@@ -8368,6 +8484,15 @@ MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_row *row);
 MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t dev);
 /* Raises a span's highest level on a device to `level`: levels count modulo 2^64. */
 MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
+
+/* Adds `by` to the level of an invocation, after it was `above` higher. Both are signed. */
+MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above);
+/* The same for all that a thread is in: the base of its cell changes by `by`. */
+MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by, uint64_t above);
+
+/* Returns how far a cell's level has been above its base, as far as mli_row_raise_peak could tell.
+   Requires: the row's lock, if the ledger has a batch. */
+MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
 
 /* Raises a row's peak by a cell's high, if no other thread has published since the cell did. If
    another thread has, `published` may have been lower when the cell had its high. Requires: the
@@ -8529,6 +8654,7 @@ static void mli_cell_begin(memlord *lord, mli_thread *t, uint32_t dev, mli_cell 
         mli_lock_take(&row->lock);
         mli_u64_add_own(&row->published, (uint64_t)0 - lord->counters.batch);
         mli_u64_store(&cell->base, (uint64_t)0 - lord->counters.batch);
+        mli_spans_share(t, dev, (uint64_t)0 - lord->counters.batch, 0);
         mli_lock_drop(&row->lock);
     }
     mli_ptr_store_release(&t->devices[dev], cell); /* pairs with mli_cell_at */
@@ -8646,13 +8772,31 @@ MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level) {
     mli_span_peak *at = mli_span_peak_at(f, dev);
     if ((int64_t)(level - at->high) > 0) at->high = level;
 }
-/* Raises the caller's innermost span to a cell's high, before that high is reset. Does nothing if
-   the thread is in no scope. */
-static void mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
+/* Raises the caller's innermost span to a cell's high. Returns the caller; NULL: in no scope. */
+static const mli_thread *mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
-    if (mli_self.generation != lord->generation || !t->now.span) return;
-    if (mli_cell_own_device(t, dev) != cell) return; /* the orphan's */
-    mli_span_raise(t->now.span, dev, mli_u64_load(&cell->high));
+    const int own = mli_self.generation == lord->generation && t->now.span &&
+                    mli_cell_own_device(t, dev) == cell; /* not the orphan's */
+    if (own) mli_span_raise(t->now.span, dev, mli_u64_load(&cell->high));
+    return own ? t : NULL;
+}
+
+MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above) {
+    mli_lock_take(&shared->lock);
+    above += shared->at[dev].level;
+    shared->at[dev].level += by;
+    if ((int64_t)above < (int64_t)shared->at[dev].level) above = shared->at[dev].level;
+    if ((int64_t)above > (int64_t)shared->at[dev].high) shared->at[dev].high = above;
+    mli_lock_drop(&shared->lock);
+}
+MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by, uint64_t above) {
+    const mli_span *f = t ? t->now.span : NULL;
+    for (; f; f = f->around)
+        if (MLI_UNLIKELY(f->shared != NULL)) mli_joint_add(f->shared, dev, by, above);
+}
+MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell) {
+    const int alone = mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count);
+    return mli_u64_load(alone ? &cell->high : &cell->level) - mli_u64_load(&cell->base);
 }
 
 /* Returns how far a level may rise before it is published again: half a batch. For a device it is
@@ -8680,10 +8824,11 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
     uint64_t base = mli_u64_load(&cell->base), hold, published;
-    if (book == MLI_BOOK_DEVICE) mli_span_note_high(lord, number, cell);
+    const mli_thread *t = book == MLI_BOOK_DEVICE ? mli_span_note_high(lord, number, cell) : NULL;
     if (!lord->counters.batch) {
         published = mli_u64_add(&row->published, level - base) + (level - base);
         mli_u64_max(&row->peak, (int64_t)published);
+        mli_spans_share(t, number, level - base, level - base);
         mli_u64_store(&cell->base, level);
         mli_u64_store(&cell->high, level);
     } else {
@@ -8693,6 +8838,7 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
         mli_u64_max(&row->peak, (int64_t)(published + level - base));
         hold = lord->counters.batch - mli_publish_margin(lord, book, row);
         published += level - base - hold;
+        mli_spans_share(t, number, level - base - hold, mli_cell_above(row, cell));
         mli_u64_store(&row->published, published);
         mli_u64_add_own(&row->publish_count, 1);
         mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
@@ -8748,6 +8894,7 @@ static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
         at->from -= rise;
         at->high -= rise;
         mli_span_raise(f, d->dev, cell ? mli_u64_load_own(&cell->level) : 0);
+        if (f->shared) mli_joint_add(f->shared, d->dev, rise, rise);
         f->blocks -= (d->allocs - d->frees) * sign;
     }
 }
@@ -9741,6 +9888,12 @@ MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *ve
                                                    mli_u32 *count,
                                                    size_t size, mli_handle **list, mli_lock *lock);
 
+/* Returns a closed record of a list that the cold lock guards, and takes that lock; NULL: *r is
+   E_NOMEM, and the lock is not taken. */
+MLI_PRIVATE MLI_COLD mli_handle *mli_handle_get_lock(memlord *lord, mli_vector *vector,
+                                                     mli_u32 *count, size_t size,
+                                                     mli_handle **list, memlord_result *r);
+
 /* Opens the first record of a list, and returns its ticket or account. Requires: the caller holds
    the lock of the list and has filled the record. */
 MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list);
@@ -9836,6 +9989,18 @@ MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *ve
     *list = h;
     mli_lock_drop(lock);
     return MEMLORD_OK;
+}
+
+MLI_PRIVATE MLI_COLD mli_handle *mli_handle_get_lock(memlord *lord, mli_vector *vector,
+                                                     mli_u32 *count, size_t size,
+                                                     mli_handle **list, memlord_result *r) {
+    for (*r = MEMLORD_OK; *r == MEMLORD_OK;
+         *r = mli_handle_new(lord, vector, count, size, list, &mli_process.cold_lock)) {
+        mli_lock_take(&mli_process.cold_lock);
+        if (*list) return *list;
+        mli_lock_drop(&mli_process.cold_lock);
+    }
+    return NULL;
 }
 
 MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list) {
@@ -10054,15 +10219,10 @@ MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device
     if (!lord) return MEMLORD_OK;
     if (!mli_device_valid(device)) return MEMLORD_E_DEVICE;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
-    for (;;) {
-        mli_lock_take(&mli_process.cold_lock);
-        b = (mli_account_record *)(void *)lord->accounts->closed;
-        if (b) break;
-        mli_lock_drop(&mli_process.cold_lock);
-        r = mli_handle_new(lord, &lord->accounts->all, &lord->accounts->count, sizeof *b,
-                           &lord->accounts->closed, &mli_process.cold_lock);
-        if (r) return r;
-    }
+    b = (mli_account_record *)(void *)mli_handle_get_lock(lord, &lord->accounts->all,
+                                                          &lord->accounts->count, sizeof *b,
+                                                          &lord->accounts->closed, &r);
+    if (!b) return r;
     mli_out_buffer(&text, b->name, sizeof b->name);
     mli_put_str(&text, name ? name : "");
     (void)mli_out_end(&text, sizeof b->name);
@@ -11651,6 +11811,7 @@ typedef struct mli_stack_row {
     /* Since the last reset: alloc_bytes and allocs are estimates for all allocs of the stack;
        samples and picked_bytes are the number and the bytes of the allocs that were picked. */
     uint64_t alloc_bytes, samples, picked_bytes;
+    uint64_t temporaries; /* picked allocs that their thread freed before it had another picked */
     double allocs;
     uint64_t live, peak, blocks;   /* `blocks`: how many of its picked blocks are live */
     double variance;               /* the variance of `live`; 0 if `blocks` is 0 */
@@ -11679,9 +11840,14 @@ MLI_PRIVATE MLI_NOINLINE mli_stack_row *mli_stack_row_at(const memlord *lord, ui
 #if !defined(MEMLORD_NO_PROFILES)
 MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t number);
 #endif
-/* mli_stacks_on returns 1 if the ledger has stacks, mli_stacks_sampled if it takes them by samples. */
+/* mli_stacks_on returns 1 if the ledger takes stacks, or has some; mli_stacks_sampled if some were
+   taken by samples. */
 MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord);
 MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord);
+/* Returns the frames and the bytes from sample to sample that hold for allocs now; 0 and 0: none are
+   taken. */
+MLI_PRIVATE MLI_COLD uint32_t mli_stacks_depth(const memlord *lord);
+MLI_PRIVATE MLI_COLD uint64_t mli_stacks_bytes(const memlord *lord);
 /* Writes "estimates: a sample each 512 KiB". */
 MLI_PRIVATE MLI_COLD void mli_stacks_put_rate(const memlord *lord, mli_out *o);
 /* Returns how many stacks could not be taken in full. */
@@ -11711,8 +11877,8 @@ MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e);
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e);
 /* Ends the stack of a block that ends. */
 MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo);
-/* Takes a block that is not in the table any more off its row. */
-MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes);
+/* Takes a block that is not in the table any more off its row; `frees`: it ends. */
+MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees);
 /* Gives back the room of a stack whose block was not opened. */
 MLI_PRIVATE void mli_stack_forget(memlord *lord);
 /* Keeps the stack of a block that is moved to a device and a row of the sites, or comes back. */
@@ -11821,17 +11987,24 @@ static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
     if (!t->stack_random) t->stack_random = mli_mixed(lord->stacks.seed + t->id * step);
     t->stack_random += step;
     r = (mli_mixed(t->stack_random) >> 11) + 1;
-    t->stack_left = (int64_t)(-mli_log_of(r) * (double)lord->stacks.bytes) + 1;
+    t->stack_left = (int64_t)(-mli_log_of(r) * (double)t->stack_mean) + 1;
 }
 
-/* Counts the bytes of an alloc on the general path. 1: it is picked. */
-static MLI_COLD int mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
-    if (!mli_stacks_sampled(lord)) return 1;
-    if (!t->stack_random) mli_stack_draw(lord, t);
+/* Counts the bytes of an alloc on the general path. Returns the mean by which it is picked; 0: it is
+   not. After a change of the rate it draws again: what is left of an old draw has the distribution
+   of a new one, so no estimate has a bias. */
+static MLI_COLD uint64_t mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
+    const uint64_t mean = mli_u64_load(&lord->stacks.bytes);
+    if (t->stack_mean != mean || !t->stack_random) {
+        t->stack_mean = mean;
+        t->stack_left = 0;
+        if (mean > 1) mli_stack_draw(lord, t);
+    }
+    if (mean == 1) return 1;
     t->stack_left -= (int64_t)bytes;
     if (t->stack_left > 0) return 0;
     mli_stack_draw(lord, t);
-    return 1;
+    return mean;
 }
 
 /* -- the tree and the rows -- */
@@ -12086,6 +12259,24 @@ static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes
     row->allocs -= row->samples-- == 1 ? row->allocs : pick->scale;
 }
 
+/* Notes the block as the last one that this thread had picked. */
+static void mli_taken_set(memlord *lord, const mli_pick *pick) {
+    mli_thread *t = mli_self.thread;
+    if (mli_self.generation != lord->generation) return; /* it has no record */
+    t->taken_key = pick->key;
+    t->taken_row = pick->row;
+    t->taken_type = pick->type;
+}
+/* Returns 1 if this block, which ends, is that last one. Then there is none. */
+static int mli_taken_ends(memlord *lord, const mli_pick *pick) {
+    mli_thread *t = mli_self.thread;
+    if (mli_self.generation != lord->generation || t->taken_row != pick->row ||
+        t->taken_key != pick->key || t->taken_type != pick->type)
+        return 0;
+    t->taken_row = 0;
+    return 1;
+}
+
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e) {
     mli_pick pick;
     mli_stack_row *row;
@@ -12096,6 +12287,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e
     pick.row = mli_self.pick_row;
     pick.scale = mli_self.pick_scale;
     mli_self.pick_row = 0;
+    mli_taken_set(lord, &pick);
     mli_lock_take(&lord->stacks.lock);
     lord->stacks.pick_reserved--;
     lord->stacks.pick_count++;
@@ -12138,76 +12330,18 @@ MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, in
     if (MLI_LIKELY(!(e->word1 & MLI_PICKED))) return;
     mli_lock_take(&lord->stacks.lock);
     pick = mli_pick_of_locked(lord, e);
+    if (mli_taken_ends(lord, pick) && !undo) mli_stack_row_at(lord, pick->row)->temporaries++;
     mli_stack_credit(lord, pick, MLI_BYTES(e->word1), undo);
     mli_pick_remove(lord, pick);
     mli_lock_drop(&lord->stacks.lock);
 }
-MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes) {
+MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees) {
     if (!pick->row) return;
     mli_lock_take(&lord->stacks.lock);
+    if (frees && mli_taken_ends(lord, pick)) mli_stack_row_at(lord, pick->row)->temporaries++;
     mli_stack_credit(lord, pick, bytes, 0);
     mli_lock_drop(&lord->stacks.lock);
 }
-
-/* -- frame pointers -- */
-
-#if MLI_FRAME_POINTERS
-#ifdef __cplusplus
-extern "C" {
-#endif
-int mli_attr_of_thread(pthread_t thread, pthread_attr_t *attr)
-    __asm__("pthread_getattr_np") __attribute__((weak));
-int mli_attr_stack(const pthread_attr_t *attr, void **stack, size_t *size)
-    __asm__("pthread_attr_getstack") __attribute__((weak));
-#ifdef __cplusplus
-}
-#endif
-static MLI_COLD void mli_stack_bounds_find(void) {
-    pthread_attr_t attr;
-    void *from;
-    size_t size;
-    mli_self.stack_to = 1; /* which no frame lies below */
-    if (!mli_attr_of_thread || !mli_attr_stack || mli_attr_of_thread(pthread_self(), &attr)) return;
-    if (!mli_attr_stack(&attr, &from, &size)) {
-        mli_self.stack_from = (uintptr_t)from;
-        mli_self.stack_to = (uintptr_t)from + size;
-    }
-    (void)pthread_attr_destroy(&attr);
-}
-/* Removes the signature that aarch64 may have put into a return address. */
-static void *mli_return_address_plain(uintptr_t address) {
-#if defined(__aarch64__)
-    __asm__("mov x30, %0\n\thint #7\n\tmov %0, x30" : "+r"(address) : : "x30"); /* xpaclri */
-#endif
-    return (void *)address;
-}
-/* Begins with the frame of the call in progress, because our own code may keep no frame pointers.
-   The frame of a caller lies behind that of the function it called. So a frame that does not ends
-   the walk, and no cycle is followed for ever. */
-MLI_API MLI_NOINLINE __attribute__((no_sanitize("address"))) size_t
-memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
-    void *own = MLI_FRAME_ADDRESS();
-    uintptr_t at = (uintptr_t)(mli_self.unwinding ? mli_self.frame : own), from = (uintptr_t)own;
-    const size_t size = 2 * sizeof at;
-    size_t n = 0;
-    (void)user;
-    if (!mli_self.stack_to) mli_stack_bounds_find();
-    if (from < mli_self.stack_from || from >= mli_self.stack_to) return 0;
-    while (n < cap && at >= from && at <= mli_self.stack_to - size && at % sizeof at == 0) {
-        const uintptr_t *frame = (const uintptr_t *)at;
-        if (!frame[1]) break;
-        frames[n++] = mli_return_address_plain(frame[1]);
-        from = at + size;
-        at = frame[0];
-    }
-    return n;
-}
-#else
-MLI_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
-    (void)user, (void)frames, (void)cap;
-    return 0;
-}
-#endif
 
 /* -- the stack of an alloc -- */
 
@@ -12260,7 +12394,7 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
 static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t,
                                          uintptr_t here) {
     if (mli_is_orphan(lord, t) || mli_frame_runs(&mli_self.unwinding, here)) return 0;
-    return !mli_stacks_sampled(lord) || mli_pid() == mli_u64_load(&mli_process.pid);
+    return mli_u64_load(&lord->stacks.bytes) == 1 || mli_pid() == mli_u64_load(&mli_process.pid);
 }
 /* Returns how many of `n` frames come before the first one that cannot be code: that frame is
    garbage, or the end of the stack. Code has no address with a top byte, and keys of the index use
@@ -12271,14 +12405,15 @@ static size_t mli_stack_sound(void *const *frames, size_t n) {
     return i;
 }
 
-/* Writes the stack of the call in progress to `frames`, which has room for the depth and our own
-   frames, and sets *from to its first frame. Returns its depth. If the call may not unwind, or
-   unwinding gave nothing, the stack is the one known return address, or is empty. */
-static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t cap,
+/* Writes the stack of the call in progress to `frames`, which has room for `most` frames and our own
+   ones, and sets *from to its first frame. Returns its depth. If nothing may be unwound, or
+   nothing was, the stack is the one return address that is known, or it is empty. */
+static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t most,
                                         const memlord_site *site, size_t *from) {
     const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
     void *caller = mli_self.caller;
     void *known = record ? (void *)(uintptr_t)record->address : NULL;
+    const size_t cap = most + MLI_STACK_OWN;
     size_t n = 0;
     *from = 0;
     if (may_unwind) {
@@ -12289,7 +12424,7 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **fr
         n = mli_stack_sound(frames, n < cap ? n : cap);
         *from = mli_stack_own(frames, n, known, caller);
     }
-    if (n > *from) return n - *from < lord->stacks.depth ? n - *from : lord->stacks.depth;
+    if (n > *from) return n - *from < most ? n - *from : most;
     (void)mli_u64_add(&lord->stacks.cut, 1);
     *from = 0;
     frames[0] = known ? known : mli_is_own(caller) ? NULL : caller;
@@ -12318,14 +12453,16 @@ MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint
                                               uint64_t bytes, const memlord_site *site) {
     MLI_REQUIRE(!mli_is_inside());
     void *frames[MLI_STACK_DEPTH_MAX + MLI_STACK_OWN];
-    const double mean = (double)lord->stacks.bytes;
-    const size_t cap = lord->stacks.depth + MLI_STACK_OWN;
+    const uint32_t most = mli_stacks_depth(lord);
     size_t depth, from;
     uint32_t row = 0, at = 0;
+    double mean;
     int may;
-    if (!mli_stack_due(lord, t, bytes)) return;
+    if (mli_u32_load(&t->special) & MLI_SPECIAL_REDRAW) mli_special_set(t, MLI_SPECIAL_REDRAW, 0);
+    mean = (double)(most ? mli_stack_due(lord, t, bytes) : 0);
+    if (!(mean > 0)) return;
     may = mli_stack_may_unwind(lord, t, MLI_STACK_ADDRESS());
-    depth = mli_stack_unwind(lord, may, frames, cap, site, &from);
+    depth = mli_stack_unwind(lord, may, frames, most, site, &from);
     if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         at = MLI_SITE_ROW(mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev));
     if (mli_stacks_ready(lord)) row = mli_stack_row_of(lord, frames + from, depth, dev, at);
@@ -12381,6 +12518,7 @@ MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
     out->live_bytes = row->live;
     out->peak_bytes = row->peak;
     out->samples = row->samples;
+    out->temporaries = row->temporaries;
     variance = row->variance;
     mli_lock_drop(&lord->stacks.lock);
     out->error_bytes = mli_square_root(variance);
@@ -12395,10 +12533,20 @@ MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t nu
     return copy;
 }
 #endif
-MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord) { return lord->stacks.depth != 0; }
-MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord) { return lord->stacks.bytes > 1; }
+MLI_PRIVATE MLI_COLD uint32_t mli_stacks_depth(const memlord *lord) {
+    return mli_u32_load_acquire(&lord->stacks.depth); /* pairs with mli_stacks_begin */
+}
+MLI_PRIVATE MLI_COLD uint64_t mli_stacks_bytes(const memlord *lord) {
+    return mli_stacks_depth(lord) ? mli_u64_load(&lord->stacks.bytes) : 0;
+}
+MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord) {
+    return mli_stacks_depth(lord) || mli_stack_rows(lord) > 1;
+}
+MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord) {
+    return mli_u64_load(&lord->stacks.estimated) != 0;
+}
 MLI_PRIVATE MLI_COLD void mli_stacks_put_rate(const memlord *lord, mli_out *o) {
-    mli_putf(o, "estimates: a sample each %jo", lord->stacks.bytes);
+    mli_putf(o, "estimates: a sample each %jo", mli_u64_load(&lord->stacks.estimated));
 }
 MLI_PRIVATE MLI_COLD uint64_t mli_stacks_cut(const memlord *lord) {
     return mli_u64_load(&lord->stacks.cut);
@@ -12414,35 +12562,47 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord) {
 static MLI_COLD const char *mli_stacks_check(const memlord_desc *desc) {
     return desc->stack_depth > MLI_STACK_DEPTH_MAX ? "[create] stack_depth is over 128" : NULL;
 }
-/* Sets up the stacks that a description asks for. Unwinds once: the first time a platform's
-   unwinder may load a library. */
-static MLI_COLD void mli_stacks_init(memlord *lord, const memlord_desc *desc) {
-    MLI_REQUIRE(!lord->back);
+/* Takes stacks of `depth` frames from now on, each `bytes` in the mean; 0: the default. The first
+   time it seeds the samples and unwinds: a platform's unwinder may then load a library. */
+static MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes) {
     void *frames[1];
     uint64_t generation;
-    mli_lock_rank(&lord->stacks.lock, MLI_RANK_STACKS);
-    if (!desc->stack_depth) return;
-    lord->stacks.depth = desc->stack_depth;
-    lord->stacks.bytes = desc->stack_bytes ? desc->stack_bytes : MLI_STACK_BYTES;
-    if (lord->stacks.bytes > MLI_BYTES_MAX) lord->stacks.bytes = MLI_BYTES_MAX;
-    lord->stacks.frame_count.v = lord->stacks.node_count.v = lord->stacks.row_count.v = 1;
+    if (!bytes) bytes = MLI_STACK_BYTES;
+    if (bytes > MLI_BYTES_MAX) bytes = MLI_BYTES_MAX;
+    if (!mli_u32_exchange(&lord->stacks.begun, 1)) {
+        mli_stacks_seed(lord);
+        generation = mli_busy_begin();
+        if (lord->stacks.unwinder.fn == mli_unwind) (void)mli_unwind(NULL, frames, 1);
+        mli_busy_end(generation);
+    }
+    mli_u64_store(&lord->stacks.bytes, bytes);
+    if (bytes > 1) mli_u64_store(&lord->stacks.estimated, bytes);
+    mli_u32_store_release(&lord->stacks.depth, depth); /* pairs with mli_stacks_depth */
     mli_hook_set(lord, MLI_HOOK_STACKS, 1);
+    mli_special_set_all(lord, MLI_SPECIAL_REDRAW, 1);
+}
+/* Takes none any more. Blocks keep the stacks that they have. */
+static MLI_COLD void mli_stacks_end(memlord *lord) {
+    mli_u32_store_release(&lord->stacks.depth, 0);
+    mli_hook_set(lord, MLI_HOOK_STACKS, 0);
+    mli_special_set_all(lord, MLI_SPECIAL_REDRAW, 0);
+}
+static MLI_COLD void mli_stacks_init(memlord *lord, const memlord_desc *desc) {
+    MLI_REQUIRE(!lord->back);
+    mli_lock_rank(&lord->stacks.lock, MLI_RANK_STACKS);
+    lord->stacks.frame_count.v = lord->stacks.node_count.v = lord->stacks.row_count.v = 1;
+    lord->stacks.bytes.v = 1;
     lord->stacks.unwinder = desc->unwinder;
+    if (!desc->unwinder.fn) lord->stacks.unwinder.fn = mli_unwind;
     lord->stacks.seed = desc->stack_seed;
     lord->stacks.repeatable = desc->stack_seed != 0;
-    mli_stacks_seed(lord);
-    if (desc->unwinder.fn) return;
-    lord->stacks.unwinder.fn = mli_unwind;
-    generation = mli_busy_begin();
-    (void)mli_unwind(NULL, frames, 1);
-    mli_busy_end(generation);
+    if (desc->stack_depth) mli_stacks_begin(lord, desc->stack_depth, desc->stack_bytes);
 }
 
 static MLI_COLD void mli_stacks_lock(memlord *lord, int take) {
     mli_lock_set(&lord->stacks.lock, take);
 }
-/* Makes every thread draw anew at its next alloc: else it would repeat the draws of the parent. The
-   rest of an old draw has the same distribution as a new draw, so no estimate becomes biased. */
+/* Makes every thread draw when it next allocs: else it would repeat what the parent draws. */
 static MLI_COLD void mli_stacks_forked(memlord *lord) {
     mli_thread *t;
     mli_stacks_seed(lord);
@@ -12473,7 +12633,7 @@ static MLI_COLD void mli_stacks_reset(memlord *lord, mli_thread *t) {
     for (i = 1; i < rows; i++) {
         mli_stack_row *row = mli_stack_row_at(lord, i);
         row->peak = row->live;
-        row->alloc_bytes = row->picked_bytes = row->samples = 0;
+        row->alloc_bytes = row->picked_bytes = row->samples = row->temporaries = 0;
         row->allocs = 0;
     }
     mli_u64_store(&lord->stacks.cut, 0);
@@ -12486,6 +12646,18 @@ MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life) {
     life->forked = mli_stacks_forked;
     life->reset = mli_stacks_reset;
     life->free = mli_stacks_free;
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_t bytes) {
+    if (!lord) return MEMLORD_OK;
+    if (depth > MLI_STACK_DEPTH_MAX) return MEMLORD_E_INVALID;
+    if (depth)
+        mli_stacks_begin(lord, depth, bytes);
+    else
+        mli_stacks_end(lord);
+    return MEMLORD_OK;
 }
 
 /* ------------------------------------------------------------------------ src/books/events.h -- */
@@ -12915,8 +13087,11 @@ MLI_API memlord_result memlord_events_start(memlord *lord, size_t capacity) {
     mli_alert_set(lord, MLI_ALERT_EVENTS, 1);
     return MEMLORD_OK;
 }
-MLI_API void memlord_events_stop(memlord *lord) {
-    if (lord) mli_alert_set(lord, MLI_ALERT_EVENTS, 0);
+MLI_API memlord_result memlord_events_stop(memlord *lord) {
+    if (!lord) return MEMLORD_OK;
+    if (mli_self.is_helper) return MEMLORD_E_STATE;
+    mli_alert_set(lord, MLI_ALERT_EVENTS, 0);
+    return MEMLORD_OK;
 }
 MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, void *user) {
     mli_ring_reader reading;
@@ -14539,7 +14714,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
     if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e, &pick))
         return mli_unknown_free(lord, from, from_key);
     t->other_dev = MLI_DEV(e.word1);
-    mli_pick_off(lord, &pick, MLI_BYTES(e.word1));
+    mli_pick_off(lord, &pick, MLI_BYTES(e.word1), 0);
     rows = mli_word2_moved(lord, t, mli_word2_rows(e.word2), dev, site, MLI_DEV(e.word1) == dev);
     mli_stack_keep(lord, &pick, dev, MLI_SITE_ROW(rows));
     stack = mli_self.pick_row;
@@ -15277,10 +15452,6 @@ MLI_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket tick
     }
     mli_lock_drop(&v->phys->lock);
     return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
-}
-/* Both release the bytes that no alloc has drawn. The two names say why the host does so. */
-MLI_API memlord_result memlord_reserve_cancel(memlord *lord, memlord_ticket ticket) {
-    return memlord_reserve_commit(lord, ticket);
 }
 
 MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticket) {
@@ -16221,8 +16392,8 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
    which lie with the rows of tags and the records of devices (books/counters). May use the books,
    calls/record and calls/deferred. Invariants: the balance of a device is at least the sum of its
    tags' (arena_tagged); a balance and the counts change in one stay inside a shard, so that no fork
-   or report sees one without the other. Lock: row, that of the device, for the balances of the
-   device and of its tags. */
+   or report sees one without the other. Lock: row, that of the device, for the balances of its
+   tags. */
 
 /* ------------------------------------------------------------------------ src/calls/arenas.c -- */
 
@@ -16234,29 +16405,34 @@ typedef struct mli_arena_change {
     int over;               /* 1: the tags have more than the device now */
 } mli_arena_change;
 
-/* Changes the balance of a device and of a tag. What a tag lacks comes off the untagged balance. */
-static MLI_COLD void mli_arena_balance(memlord *lord, mli_arena_change *c) {
-    MLI_REQUIRE(mli_is_inside());
+/* Changes the balance of a tag. Returns the bytes taken off it. */
+static MLI_COLD uint64_t mli_arena_tag_balance(memlord *lord, const mli_arena_change *c) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, c->dev);
-    mli_row *tag = c->tag ? mli_row_at(lord, MLI_BOOK_TAG, c->tag) : NULL;
-    mli_device_record *device = mli_device_record_at(lord, c->dev);
-    uint64_t had, now, tagged;
+    mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, c->tag);
+    uint64_t had, out;
     mli_lock_take(&row->lock);
-    had = mli_u64_load(&device->arena);
-    tagged = mli_u64_load(&device->arena_tagged);
-    if (had + c->in > (uint64_t)1 << 62) c->in = 0;
-    if (c->out > had) c->out = had;
-    now = had + c->in - c->out;
-    mli_u64_store(&device->arena, now);
-    if (tag) {
-        uint64_t bytes = mli_u64_load(&tag->arena);
-        c->tag_out = bytes < c->out ? bytes : c->out;
-        mli_u64_store(&tag->arena, bytes + c->in - c->tag_out);
-        tagged += c->in - c->tag_out;
-        mli_u64_store(&device->arena_tagged, tagged);
-    }
-    c->over = tagged > now;
+    had = mli_u64_load(&tag->arena);
+    out = had < c->out ? had : c->out;
+    mli_u64_store(&tag->arena, had + c->in - out);
+    (void)mli_u64_add(&mli_device_record_at(lord, c->dev)->arena_tagged, c->in - out);
     mli_lock_drop(&row->lock);
+    return out;
+}
+/* Changes the balance of a device and of a tag. What a tag lacks comes off the untagged balance.
+   Two calls may find the tags over the device, and none misses it: each changes one of the two words
+   and then reads the other, all four seq_cst. */
+static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
+    MLI_REQUIRE(mli_is_inside());
+    mli_device_record *device = mli_device_record_at(lord, c->dev);
+    uint64_t had = mli_u64_load(&device->arena), in, out;
+    do {
+        in = had + c->in > (uint64_t)1 << 62 ? 0 : c->in;
+        out = had < c->out ? had : c->out;
+    } while (!mli_u64_cas(&device->arena, &had, had + in - out));
+    c->in = in;
+    c->out = out;
+    if (c->tag) c->tag_out = mli_arena_tag_balance(lord, c);
+    c->over = mli_u64_add(&device->arena_tagged, 0) > mli_u64_add(&device->arena, 0);
 }
 
 /* Takes off the tag with the largest balance what the tags of a device have more than the device.
@@ -16281,7 +16457,7 @@ static MLI_COLD uint64_t mli_arena_excess(memlord *lord, uint32_t dev, uint32_t 
     if (largest) {
         if (most > tagged - arena) most = tagged - arena;
         mli_u64_store(&largest->arena, mli_u64_load(&largest->arena) - most);
-        mli_u64_store(&device->arena_tagged, tagged - most);
+        (void)mli_u64_add(&device->arena_tagged, (uint64_t)0 - most);
     }
     mli_lock_drop(&row->lock);
     return most;
@@ -16309,21 +16485,28 @@ static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) 
 /* Changes the balances and counts the change, which is no alloc and no free, on the device and on
    the tag. The site counts what comes as both in and out: an arena byte does not remember the site
    it came from, so no later call can take it off there. */
-static MLI_COLD void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
-                                      const memlord_site *site) {
+static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
+                             const memlord_site *site) {
     mli_row_delta d[3];
-    const unsigned n = c->tag ? 3 : 2;
-    memset(d, 0, sizeof d);
+    unsigned n = 2;
+    memset(d, 0, 2 * sizeof *d);
     d[0].dev = c->dev;
     if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         d[1].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, site, c->dev);
-    d[2].word2 = mli_word2_of(0, c->tag, 0);
+    if (c->tag) {
+        memset(&d[2], 0, sizeof d[2]);
+        d[2].word2 = mli_word2_of(0, c->tag, 0);
+        n = 3;
+    }
     mli_cells_make(lord, t, d, n);
     mli_shard_enter_to_count(lord, t);
     mli_arena_balance(lord, c);
-    d[0].in = d[1].in = d[1].out = d[2].in = c->in;
+    d[0].in = d[1].in = d[1].out = c->in;
     d[0].out = d[1].freed_here = c->out;
-    d[2].out = c->tag_out;
+    if (c->tag) {
+        d[2].in = c->in;
+        d[2].out = c->tag_out;
+    }
     mli_count(lord, t, d, n);
     mli_shard_leave(t);
     if (MLI_UNLIKELY(c->over)) mli_arena_trim(lord, t, c->dev);
@@ -16332,11 +16515,11 @@ static MLI_COLD void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_ch
 /* Adds bytes without identity to a device, or takes them off: then at most those it has, and more
    count as an underflow. The device and the bytes are checked as for an alloc; 1 stands for a valid
    storage. */
-static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
-                                              int adds, const memlord_site *site) {
+static memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
+                                     int adds, const memlord_site *site) {
     const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;
     mli_call call;
-    mli_arena_change c;
+    mli_arena_change c = {0, 0, 0, 0, 0, 0};
     memlord_block block = {device, 0, 0};
     uint64_t rows = 0;
     memlord_result r;
@@ -16345,7 +16528,6 @@ static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device devi
     if (!call.t) return mli_refuse(lord, refuser, r, device, mli_block_fault(1, bytes), site);
     if (call.t->now.tag)
         rows = mli_cached_row(lord, call.t, MLI_BOOK_TAG, call.t->now.tag, call.dev);
-    memset(&c, 0, sizeof c);
     c.dev = call.dev;
     c.tag = MLI_TAG_ROW(rows);
     if (!adds) {
@@ -16408,6 +16590,8 @@ static mli_pick mli_token_stack(const memlord_realloc_token *token) {
     mli_pick pick = mli_pick_none;
     memcpy(&pick.scale, &token->word[3], sizeof pick.scale);
     pick.row = (uint32_t)token->word[4];
+    pick.key = token->storage;
+    pick.type = (uint32_t)token->device.type;
     return pick;
 }
 
@@ -16455,7 +16639,7 @@ static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, const mli_call *call,
                                            const memlord_block *block, uint64_t storage,
                                            const memlord_site *site) {
     const uint64_t had = MLI_BYTES(old->word1);
-    mli_pick_off(lord, pick, had);
+    mli_pick_off(lord, pick, had, 0);
     if (storage)
         mli_stack_pick(lord, call->t, call->dev, block->bytes, site);
     else
@@ -16999,7 +17183,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     } else {
         if (mli_refs_of(e.word1, e.word2) > 1) mli_shared_free(lord, &e);
         pick = mli_token_stack(token);
-        mli_pick_off(lord, &pick, MLI_BYTES(e.word1));
+        mli_pick_off(lord, &pick, MLI_BYTES(e.word1), 1);
         mli_entry_abandon(lord, t, &e);
         mli_count_site_free(lord, t, dev, site, MLI_BYTES(e.word1));
     }
@@ -17528,6 +17712,206 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
     return mli_free_count(lord, t, storage, bytes, &rows, site, mli_u32_load(&t->special));
 }
 
+/* ---------------------------------------------------------------------- src/services/joint.h -- */
+
+/* Owns the invocations of scopes that several threads share: each has one record, from the first
+   export until the last thread has left it. May use books/. Invariants: as those of mli_joint.
+   Locks: shared (MLI_RANK_JOINT), one a record, which may be taken inside; cold, to open and to
+   close one. */
+
+/* Shares the innermost span of a thread, which is its first member. Errors: E_NOMEM. */
+MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t);
+/* Returns the invocation of a token; NULL: it is over, or there is none. */
+MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);
+/* Becomes a member. 0: the invocation of the token is over by now. */
+MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token);
+
+/* Counts what the level of a thread adds to a shared invocation on a device by its base (enter 1),
+   or exactly (enter 0), as it does no longer change. */
+MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
+                                            const mli_cell *cell, int enter);
+
+/* What a span that leaves a shared invocation counted, and that of the whole invocation. */
+typedef struct mli_leaver {
+    uint64_t bytes, blocks, peak, start, before;
+    const char *shapes;
+} mli_leaver;
+/* Adds what a span counted, and ends its membership. `t` is the thread that its context is in, with
+   its levels; NULL: it is in none, and all levels are 0. Returns 1 if it was the last member: then
+   *v is of the invocation, whose deltas on each device are added to `sums`, unless that is NULL. */
+MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
+                                          mli_leaver *v, mli_u64 *sums);
+
+#if !MLI_WINDOWS /* it has no fork */
+/* Counts a span of a context that goes on in a forked child as a member. Returns 1 for the first. */
+MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f);
+/* Closes in a forked child the invocations that have no member there. */
+MLI_PRIVATE MLI_COLD void mli_joint_sweep(memlord *lord);
+#endif
+
+MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life);
+
+/* ---------------------------------------------------------------------- src/services/joint.c -- */
+
+typedef struct mli_joint_record {
+    mli_handle handle;
+    mli_joint shared;
+} mli_joint_record;
+struct mli_joint_state {
+    mli_vector all;
+    mli_u32 count;             /* and 1 more; under the cold lock */
+    struct mli_handle *closed; /* under the cold lock */
+};
+
+static mli_joint_record *mli_joint_at(const memlord *lord, uint32_t number) {
+    return (mli_joint_record *)mli_vector_at(&lord->joint->all, number,
+                                              sizeof(mli_joint_record));
+}
+static void mli_joint_close(memlord *lord, mli_joint *shared) {
+    mli_lock_take(&mli_process.cold_lock);
+    mli_handle_close(&lord->joint->closed, &mli_joint_at(lord, (uint32_t)(shared->token >> 32))
+                                                 ->handle);
+    mli_lock_drop(&mli_process.cold_lock);
+}
+
+/* What is published of a cell, its level, and what it has counted; NULL: nothing. */
+static uint64_t mli_base_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->base) : 0; }
+static uint64_t mli_level_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->level) : 0; }
+
+MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t) {
+    mli_span *f = t->now.span;
+    const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    memlord_result r;
+    uint32_t i;
+    mli_joint *x;
+    mli_joint_record *record =
+        (mli_joint_record *)(void *)mli_handle_get_lock(lord, &lord->joint->all,
+                                                         &lord->joint->count, sizeof *record,
+                                                         &lord->joint->closed, &r);
+    if (!record) return r;
+    x = &record->shared;
+    mli_lock_rank(&x->lock, MLI_RANK_JOINT);
+    mli_lock_take(&x->lock); /* a stale token may have found it */
+    memset(x->at, 0, sizeof x->at);
+    x->began = f->stats;
+    x->members = 1;
+    x->over = x->adopted = 0;
+    x->start = f->start;
+    x->before = f->before;
+    x->bytes = x->blocks = 0;
+    x->shapes = NULL;
+    for (i = 1; i < n; i++) {
+        const mli_cell *cell = mli_cell_own_device(t, i);
+        const mli_span_peak *at = mli_span_peak_at(f, i);
+        if (cell) mli_span_raise(f, i, mli_u64_load_own(&cell->high));
+        x->at[i].level = mli_base_of(cell) - at->from;
+        x->at[i].high = at->high - at->from;
+    }
+    x->token = mli_handle_open(&lord->joint->closed);
+    mli_lock_drop(&x->lock);
+    mli_lock_drop(&mli_process.cold_lock);
+    f->shared = x;
+    return MEMLORD_OK;
+}
+
+MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token) {
+    mli_joint_record *record = (mli_joint_record *)mli_handle_find(&lord->joint->all,
+                                                                     sizeof *record, token);
+    return record ? &record->shared : NULL;
+}
+MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token) {
+    int open;
+    mli_lock_take(&shared->lock);
+    open = shared->token == token && shared->members && !shared->over;
+    shared->members += (uint32_t)open;
+    shared->adopted |= (uint32_t)open;
+    mli_lock_drop(&shared->lock);
+    return open;
+}
+
+MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
+                                            const mli_cell *cell, int enter) {
+    const uint64_t held = mli_level_of(cell) - mli_base_of(cell);
+    mli_row *row;
+    if (!cell) return;
+    row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
+    mli_lock_take(&row->lock);
+    mli_joint_add(shared, dev, enter ? 0 - held : held, enter ? 0 : mli_cell_above(row, cell));
+    mli_lock_drop(&row->lock);
+}
+
+MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
+                                          mli_leaver *v, mli_u64 *sums) {
+    mli_joint *x = f->shared;
+    const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    uint32_t i;
+    int last;
+    for (i = 1; t && i < n; i++) mli_joint_settle(lord, x, i, mli_cell_own_device(t, i), 0);
+    mli_lock_take(&x->lock);
+    x->bytes += v->bytes;
+    x->blocks += v->blocks;
+    if (v->shapes) x->shapes = v->shapes;
+    for (i = 1; i < n; i++)
+        x->at[i].delta += mli_level_of(t ? mli_cell_own_device(t, i) : NULL) -
+                          mli_span_peak_at(f, i)->from;
+    x->over |= (uint32_t)!f->adopted;
+    last = --x->members == 0;
+    v->bytes = x->bytes;
+    v->blocks = x->blocks;
+    v->start = x->start;
+    v->before = x->before;
+    v->shapes = x->shapes;
+    if (x->adopted) v->peak = 0;
+    for (i = 1; i < n && last; i++) {
+        if (x->adopted) v->peak += x->at[i].high;
+        if (sums) mli_u64_add_own(&sums[i], x->at[i].delta);
+    }
+    mli_lock_drop(&x->lock);
+    if (last) mli_joint_close(lord, x);
+    return last;
+}
+
+#if !MLI_WINDOWS /* it has no fork */
+MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f) {
+    if (!f->adopted) f->shared->over = 0;
+    return !f->shared->members++;
+}
+MLI_PRIVATE MLI_COLD void mli_joint_sweep(memlord *lord) {
+    uint32_t i, n = mli_u32_load(&lord->joint->count);
+    for (i = 1; i < n; i++) {
+        mli_joint_record *record = mli_joint_at(lord, i);
+        if (!record->shared.members && (mli_u32_load(&record->handle.generation) & 1))
+            mli_handle_close(&lord->joint->closed, &record->handle);
+    }
+}
+#endif
+
+/* -- life -- */
+
+static MLI_COLD void mli_joint_init(memlord *lord, const memlord_desc *desc) {
+    (void)desc;
+    lord->joint->count.v = 1;
+}
+/* Clears the locks. No invocation has a member, until mli_joint_recount says so. */
+static MLI_COLD void mli_joint_forked(memlord *lord) {
+    uint32_t i, n = mli_u32_load(&lord->joint->count);
+    for (i = 1; i < n; i++) {
+        mli_joint *x = &mli_joint_at(lord, i)->shared;
+        mli_u32_store(&x->lock.locked, 0);
+        x->members = 0;
+        x->over = 1;
+    }
+}
+static MLI_COLD void mli_joint_free(memlord *lord) {
+    mli_vector_free(lord, &lord->joint->all, sizeof(mli_joint_record));
+}
+MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life) {
+    MLI_LIFE_STATE(life, joint);
+    life->init = mli_joint_init;
+    life->forked = mli_joint_forked;
+    life->free = mli_joint_free;
+}
+
 /* --------------------------------------------------------------------- src/services/scopes.h -- */
 
 /* Owns the scopes, and each thread's totals in each (a thread scope). May use books/. Invariants: a
@@ -17561,7 +17945,6 @@ typedef struct mli_thread_scope {
     uint32_t thread;
     mli_u64 epoch, count, peak;
     mli_u64 running; /* the invocations that began on the thread, less those that ended on it */
-    mli_u64 token; /* the second word of the token by which threads adopt the scope; 0: none */
     mli_min_max bytes, blocks, stamps;
     mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* signed: the sums of the deltas, by dev */
     /* A ring of the last invocations. The one being written is not among the last `count`. */
@@ -17795,24 +18178,26 @@ static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **
 }
 
 /* Restarts a cell's high at its level, after the row's peak has taken account of the old high. */
-static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, uint32_t dev, mli_cell *cell) {
+static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *t, uint32_t dev,
+                                               mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
     mli_row_raise_peak(row, cell);
+    mli_spans_share(t, dev, 0, mli_cell_above(row, cell));
     mli_lock_drop(&row->lock);
     mli_u64_store(&cell->high, mli_u64_load(&cell->level));
 }
 
-/* Pushes a span: the thread enters the scope of a thread scope. `adopted` is the second word of the
-   token that the scope was adopted by; 0: it was not adopted. Restarts the high of each cell, so
+/* Pushes a span: the thread enters the scope of a thread scope. `adopted` is the invocation that it
+   has joined; NULL: it is a new one. Restarts the high of each cell, so
    that it measures the peak of this span; the span around keeps the old high. */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
-                          uint64_t adopted) {
+                          mli_joint *adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     f->scope = stats->scope;
     f->stats = stats;
-    f->adopted = adopted;
-    f->exported = 0;
+    f->shared = adopted;
+    f->adopted = adopted != NULL;
     f->shapes = NULL;
     f->blocks = 0;
     for (i = 1; i < n; i++) {
@@ -17821,9 +18206,10 @@ static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_
         if (!cell) continue;
         if (f->around) mli_span_raise(f->around, i, mli_u64_load_own(&cell->high));
         if (mli_u64_load_own(&cell->high) != mli_u64_load_own(&cell->level))
-            mli_cell_high_restart(lord, i, cell);
+            mli_cell_high_restart(lord, t, i, cell);
         f->peaks[i].from = f->peaks[i].high = mli_u64_load_own(&cell->level);
         f->blocks += mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
+        if (adopted) mli_joint_settle(lord, adopted, i, cell, 1);
     }
     f->devices = n - 1;
     f->before = mli_live_total(lord);
@@ -17831,7 +18217,7 @@ static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_
     if (!(mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE)) mli_special_set(t, MLI_SPECIAL_SCOPE, 1);
     t->now.span = f;
     t->now.birth_bits = 0;
-    mli_u64_add_own(&stats->running, 1);
+    if (!adopted) mli_u64_add_own(&stats->running, 1);
     mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_BEGIN, 0, 0, 0, 0);
 }
 
@@ -17840,26 +18226,48 @@ static void mli_span_pop(mli_current *now) {
     now->birth_bits = 0;
 }
 
-/* Ends the innermost span of a context, and adds it to the thread scope of the calling thread `t`,
-   which may be of an earlier epoch. `at` is the thread that the context is in: t, or NULL. A span
-   that began on another thread counts as lost where there is no memory for this thread's scope. */
+/* Leaves an invocation that threads share. Returns 1 if no thread is in it any more: then *v is what
+   the invocation counted. */
+static MLI_COLD int mli_span_leave(memlord *lord, const mli_thread *at, mli_span *f,
+                                   mli_thread_scope *s, mli_scope_run *v) {
+    mli_leaver leaver;
+    leaver.bytes = v->bytes;
+    leaver.blocks = v->blocks;
+    leaver.peak = v->peak;
+    leaver.shapes = f->shapes;
+    if (!mli_joint_leave(lord, at, f, &leaver, s ? s->devices : NULL)) return 0;
+    v->stamps += v->start - leaver.start;
+    v->start = leaver.start;
+    v->before = leaver.before;
+    v->bytes = leaver.bytes;
+    v->blocks = leaver.blocks;
+    v->peak = leaver.peak;
+    v->shapes = (uint64_t)(uintptr_t)leaver.shapes;
+    return 1;
+}
+
+/* Ends the innermost span of a context. The invocation that ends with it is added to the thread scope
+   of the calling thread `t`, which may be of an earlier epoch. `at` is the thread that the context is
+   in: t, or NULL. An invocation that began on another thread counts as lost where there is no memory
+   for this thread's scope. */
 static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli_current *now) {
     mli_span *f = now->span;
-    mli_thread_scope *s = f->stats;
+    mli_thread_scope *s = f->stats, *began = f->shared ? f->shared->began : s;
     mli_scope_run v;
     if (MLI_UNLIKELY(s->thread != t->id)) s = mli_thread_scope_get(lord, f->scope, t);
     if (MLI_UNLIKELY(s && mli_u64_load_own(&s->epoch) != mli_epoch(lord)))
         mli_thread_scope_reset(lord, s);
-    mli_span_totals(lord, at, f, s, &v);
-    if (s)
-        mli_thread_scope_add(s, &v);
-    else
-        mli_loss_add(lord, MLI_LOST_scopes);
-    if (MLI_UNLIKELY(f->exported)) mli_u64_store(&f->stats->token, 0);
-    if (MLI_LIKELY(s == f->stats))
-        mli_u64_add_own(&s->running, (uint64_t)0 - 1);
-    else
-        (void)mli_u64_add(&f->scope->ended_elsewhere, 1);
+    mli_span_totals(lord, at, f, f->shared ? NULL : s, &v);
+    if (!f->shared || mli_span_leave(lord, at, f, s, &v)) {
+        if (s)
+            mli_thread_scope_add(s, &v);
+        else
+            mli_loss_add(lord, MLI_LOST_scopes);
+        if (MLI_LIKELY(s == began))
+            mli_u64_add_own(&s->running, (uint64_t)0 - 1);
+        else
+            (void)mli_u64_add(&f->scope->ended_elsewhere, 1);
+    }
     mli_span_pop(now);
 }
 
@@ -17904,12 +18312,13 @@ static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
         if (cell) blocks = mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
         if (cell && !enter) mli_span_raise(t->now.span, i, mli_u64_load_own(&cell->high));
         if (cell && enter && mli_u64_load_own(&cell->high) != level)
-            mli_cell_high_restart(lord, i, cell);
+            mli_cell_high_restart(lord, t, i, cell);
         for (f = t->now.span; f; f = f->around) {
             mli_span_peak *at = mli_span_peak_at(f, i);
             at->from += enter ? level : 0 - level;
             at->high += enter ? level : 0 - level;
             f->blocks += enter ? blocks : 0 - blocks;
+            if (MLI_UNLIKELY(f->shared != NULL)) mli_joint_settle(lord, f->shared, i, cell, enter);
         }
     }
 }
@@ -17982,33 +18391,30 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
 
 /* -- handing a scope to other threads -- */
 
-/* Returns the first word of a token: the ledger's generation and the scope. The second word is the
-   number of an export. A token is valid while its number is in a thread scope: from the first
-   export of a span until the span ends. */
+/* Returns the first word of a token: the ledger's generation and the scope. The second word is that
+   of its invocation: see mli_joint. */
 static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scope) {
     return lord->generation << 32 | scope->id;
 }
 
-/* Enters the scope of a token. E_UNKNOWN: the token's span has ended, or it is of another ledger.
-   E_STATE: the thread is in the scope by this token already, or exported it itself. */
+/* Enters the scope of a token. E_UNKNOWN: the span that exported it has ended, or it is of another
+   ledger. E_STATE: the context is in that invocation. */
 static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
                                                const memlord_scope_token *token) {
     mli_scope_record *scope = mli_scope_find(lord, (uint32_t)token->word[0]);
+    mli_joint *shared = mli_joint_find(lord, token->word[1]);
     mli_thread_scope *s;
     mli_span *span, *f;
     memlord_result r = mli_span_reserve(lord, t, &span);
     if (r) return r;
-    if (!token->word[1] || !scope || token->word[0] != mli_scope_word(lord, scope))
+    if (!shared || !scope || token->word[0] != mli_scope_word(lord, scope))
         return MEMLORD_E_UNKNOWN;
     for (f = t->now.span; f; f = f->around)
-        if (f->adopted == token->word[1]) return MEMLORD_E_STATE;
-    s = mli_thread_scope_first(scope);
-    while (s && mli_u64_load(&s->token) != token->word[1]) s = s->next;
-    if (!s) return MEMLORD_E_UNKNOWN;
-    if (s->thread == t->id) return MEMLORD_E_STATE;
+        if (f->shared == shared) return MEMLORD_E_STATE;
     s = mli_thread_scope_get(lord, scope, t);
     if (!s) return MEMLORD_E_NOMEM;
-    mli_span_open(lord, t, span, s, token->word[1]);
+    if (!mli_joint_join(shared, token->word[1])) return MEMLORD_E_UNKNOWN;
+    mli_span_open(lord, t, span, s, shared);
     return MEMLORD_OK;
 }
 
@@ -18016,7 +18422,7 @@ static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
 static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
                                                 const memlord_scope_token *token) {
     const mli_span *f = t->now.span;
-    if (!f || !f->adopted || f->adopted != token->word[1] ||
+    if (!f || !f->adopted || f->shared->token != token->word[1] ||
         token->word[0] != mli_scope_word(lord, f->scope))
         return MEMLORD_E_STATE;
     mli_span_close(lord, t);
@@ -18119,11 +18525,13 @@ MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord) {
 
 #if !MLI_WINDOWS /* it has no fork */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now) {
-    for (; now->span; mli_span_pop(now)) mli_u64_store(&now->span->stats->token, 0);
+    while (now->span) mli_span_pop(now);
 }
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now) {
     const mli_span *f = now->span;
-    for (; f; f = f->around) mli_u64_add_own(&f->stats->running, 1);
+    for (; f; f = f->around)
+        if (!f->shared || mli_joint_recount(f))
+            mli_u64_add_own(f->shared ? &f->shared->began->running : &f->stats->running, 1);
 }
 #endif
 
@@ -18248,22 +18656,23 @@ MLI_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *shape
 MLI_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *out) {
     mli_thread *t;
     mli_span *f;
+    memlord_result r = MEMLORD_OK;
     if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(out, 0, sizeof *out);
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
     f = t->now.span;
-    if (f) {
-        if (!mli_u64_load_own(&f->stats->token)) {
-            f->exported = 1;
-            mli_u64_store(&f->stats->token, mli_serial_next(lord));
-        }
+    if (!f)
+        r = MEMLORD_E_STATE;
+    else if (!f->shared)
+        r = mli_joint_open(lord, t);
+    if (r == MEMLORD_OK) {
         out->word[0] = mli_scope_word(lord, f->scope);
-        out->word[1] = mli_u64_load_own(&f->stats->token);
+        out->word[1] = f->shared->token;
     }
     mli_thread_put(lord, t);
-    return f ? MEMLORD_OK : MEMLORD_E_STATE;
+    return r;
 }
 MLI_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scope_token *token) {
     return mli_scope_token_apply(lord, 1, token);
@@ -18328,15 +18737,15 @@ typedef struct mli_rates_row {
     double (*of)(const memlord_stats *stats);
 } mli_rates_row;
 enum {
-    MLI_RATE_COUNT = 0
-#define MLI_X(name, text) +1
+#define MLI_X(name, text) MLI_RATE_##name,
     MLI_RATES(MLI_X)
 #undef MLI_X
+    MLI_RATE_COUNT
 };
 MLI_TABLE(const mli_rates_row mli_rates[MLI_RATE_COUNT])
 /* Returns a rate in billionths; UINT64_MAX: nothing was counted. */
 MLI_PRIVATE MLI_COLD uint64_t mli_rate_read(const memlord_stats *stats, size_t i);
-/* Returns memlord_mean_bytes in whole bytes; UINT64_MAX without an alloc. */
+/* Returns the mean bytes of an alloc; UINT64_MAX without an alloc. */
 MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
 
 /* Computes the statistics of one device. */
@@ -18411,8 +18820,21 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i) {
     return i == MLI_LOST_scope_invocations ? mli_invocations_lost(lord)
                                            : mli_loss_count(lord, (int)i);
 }
+/* Returns part / (part + rest); NaN if both are 0. */
+static MLI_COLD double mli_share(uint64_t part, uint64_t rest) {
+    return part | rest ? (double)part / ((double)part + (double)rest) : mli_nan();
+}
+static MLI_COLD double mli_hit_rate(const memlord_stats *s) {
+    return mli_share(s->cache_hits, s->cache_misses);
+}
+static MLI_COLD double mli_recovery_rate(const memlord_stats *s) {
+    return mli_share(s->recoveries, s->oom_failures);
+}
+static MLI_COLD double mli_success_rate(const memlord_stats *s) {
+    return mli_share(s->allocs, s->oom_failures);
+}
 MLI_PRIVATE const mli_rates_row mli_rates[MLI_RATE_COUNT] = {
-#define MLI_X(name, text) {#name, text, memlord_##name},
+#define MLI_X(name, text) {#name, text, mli_##name},
     MLI_RATES(MLI_X)
 #undef MLI_X
 };
@@ -18637,11 +19059,6 @@ MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *ta
 static double mli_unused_share(const memlord_stats *s) {
     return s->reserved > s->allocated ? (double)(s->reserved - s->allocated) : 0;
 }
-/* Returns part / (part + rest); NaN if both are 0. */
-static MLI_COLD double mli_share(uint64_t part, uint64_t rest) {
-    return part | rest ? (double)part / ((double)part + (double)rest) : mli_nan();
-}
-
 /* -- life -- */
 
 /* Resets the totals of the devices that no cell counts. Levels stay, a peak becomes its level, all
@@ -18789,17 +19206,12 @@ MLI_API double memlord_fragmentation(const memlord_stats *stats) {
     f = unused > 0 ? 1 - (double)stats->largest_free / unused : 0;
     return f > 0 ? f : 0;
 }
-MLI_API double memlord_hit_rate(const memlord_stats *stats) {
-    return stats ? mli_share(stats->cache_hits, stats->cache_misses) : mli_nan();
-}
-MLI_API double memlord_recovery_rate(const memlord_stats *stats) {
-    return stats ? mli_share(stats->recoveries, stats->oom_failures) : mli_nan();
-}
-MLI_API double memlord_success_rate(const memlord_stats *stats) {
-    return stats ? mli_share(stats->allocs, stats->oom_failures) : mli_nan();
-}
-MLI_API double memlord_mean_bytes(const memlord_stats *stats) {
-    if (!stats || !stats->allocs) return mli_nan();
+MLI_API double memlord_rate(const memlord_stats *stats, const char *name) {
+    size_t i;
+    if (!stats || !name) return mli_nan();
+    for (i = 0; i < MLI_RATE_COUNT; i++)
+        if (!strcmp(name, mli_rates[i].name)) return mli_rates[i].of(stats);
+    if (strcmp(name, "mean_bytes") || !stats->allocs) return mli_nan();
     return (double)stats->total_allocated / (double)stats->allocs;
 }
 
@@ -19773,7 +20185,7 @@ MLI_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_device 
 }
 
 MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int reason,
-                                      uint64_t *reclaimed) {
+                                      uint64_t needed, uint64_t *reclaimed) {
     uint64_t ignored;
     uint32_t dev;
     memlord_result r;
@@ -19784,7 +20196,7 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
     if (mli_device_valid(device) && !mli_gc_registered(lord, device, reason))
         return MEMLORD_E_UNKNOWN; /* before mli_dev, because that makes the device known */
     r = mli_dev(lord, device, &dev);
-    return r ? r : mli_collect(lord, dev, reason, 0, reclaimed ? reclaimed : &ignored);
+    return r ? r : mli_collect(lord, dev, reason, needed, reclaimed ? reclaimed : &ignored);
 }
 
 /* ---------------------------------------------------------------------- src/services/pages.h -- */
@@ -19853,6 +20265,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_page_map(const char *path, mli_page **pa
                                                  const char **why);
 MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page);
 MLI_PRIVATE void mli_page_fd_close(int fd);
+/* Returns 1 if the file of a page has no name any more. */
+MLI_PRIVATE MLI_COLD int mli_page_is_gone(int fd);
 
 /* Puts the directory and the start of the file of a name without '/'. */
 MLI_PRIVATE MLI_COLD void mli_put_page_path(mli_out *o);
@@ -19864,6 +20278,7 @@ MLI_PRIVATE memlord_result mli_page_map(const char *path, mli_page **page, int *
                                         const char **why);
 MLI_PRIVATE void mli_page_unmap(mli_page *page);
 MLI_PRIVATE void mli_page_fd_close(int fd);
+MLI_PRIVATE int mli_page_is_gone(int fd);
 MLI_PRIVATE void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 0
 #endif
@@ -20028,6 +20443,11 @@ MLI_PRIVATE void mli_page_fd_close(int fd) {
     mli_cancel_restore(cancel);
 }
 
+MLI_PRIVATE MLI_COLD int mli_page_is_gone(int fd) {
+    struct stat st;
+    return fstat(fd, &st) == 0 && st.st_nlink == 0;
+}
+
 MLI_PRIVATE MLI_COLD void mli_put_page_path(mli_out *o) {
 #if defined(__linux__)
     mli_putf(o, "/dev/shm/memlord-%ju-", (uint64_t)geteuid());
@@ -20052,6 +20472,10 @@ MLI_PRIVATE memlord_result mli_page_map(const char *path, mli_page **page, int *
 }
 MLI_PRIVATE void mli_page_unmap(mli_page *page) { (void)page; }
 MLI_PRIVATE void mli_page_fd_close(int fd) { (void)fd; }
+MLI_PRIVATE int mli_page_is_gone(int fd) {
+    (void)fd;
+    return 0;
+}
 MLI_PRIVATE void mli_put_page_path(mli_out *o) { mli_put_str(o, "memlord-"); }
 #endif
 
@@ -20928,6 +21352,15 @@ MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
+/* The rest of a device after a run that gave nothing back: requests run no callbacks meanwhile, or
+   one neighbour that asks without end would keep this ledger collecting. */
+typedef struct mli_rest {
+    uint64_t until; /* 0: it does not rest */
+    uint64_t ms;    /* how long it rests; doubles with each run in a row that gave nothing */
+    uint64_t live;  /* the device's live bytes when the rest began */
+} mli_rest;
+enum { MLI_REST_MS = 1000, MLI_REST_MS_MAX = 60000 };
+
 struct mli_neighbours_state {
     mli_lock lock;         /* guards all members below but service, open and listener */
     struct mli_page *page; /* NULL: none is mapped */
@@ -20939,9 +21372,11 @@ struct mli_neighbours_state {
     mli_page_slot mine;    /* what the slot is to hold */
     const mli_phys *phys[MLI_SLOT_DEVICES]; /* of the slot's devices */
     struct mli_raise *raises;
+    mli_rest rests[MLI_SLOT_DEVICES]; /* of the slot's devices; of the thread that answers */
     uint32_t ringing; /* threads that ring bells of the page: it stays mapped */
     int answers;      /* 1: a thread answers requests */
     char path[MLI_PAGE_PATH];
+    int removed;  /* 1: its file was removed, and that it cannot be joined was logged */
     int unfit;    /* 1: a device has no room in the slot; 2: that was logged */
     mli_u32 open; /* 1: the host has opened a page */
     mli_helper listener;
@@ -21007,6 +21442,7 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
                                                                pairs with the loads of readers */
     memset(mine, 0, sizeof *mine);
     memset(state->phys, 0, sizeof state->phys);
+    memset(state->rests, 0, sizeof state->rests);
     mine->pid = mli_pid();
     mine->started = lord->started_wall;
     mine->owner = mli_now() << 10 | (i + 1); /* differs from the owner of every claim before */
@@ -21189,19 +21625,41 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
 }
 
 /* Retires and runs the callbacks of every device at a physical device. Returns the bytes that
-   callbacks reclaimed. */
+   callbacks reclaimed; *ran: 1 if one ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
-                                               uint64_t needed) {
+                                               uint64_t needed, int *ran) {
     uint32_t i = 0;
     uint64_t all = 0, one;
     while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
         if (needed && all >= needed) break;
         (void)mli_fences_retire(lord, mli_device_record_at(lord, i)->device);
         if (mli_collect(lord, i, MEMLORD_REASON_NEIGHBOUR, needed ? needed - all : 0, &one) ==
-            MEMLORD_OK)
+            MEMLORD_OK) {
             all = mli_add_saturated(all, one);
+            *ran = 1;
+        }
     }
     return all;
+}
+
+/* Returns 1 if a device rests: its time is not over, and its live bytes have not changed by an
+   eighth. */
+static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
+    const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
+    return mli_ms_left(rest->until) && moved <= rest->live / 8;
+}
+/* Answers a request for a device. A device that rests runs nothing. */
+static MLI_COLD uint64_t mli_request_answer(memlord *lord, const mli_phys *phys, uint64_t needed,
+                                            mli_rest *rest) {
+    uint64_t released;
+    int ran = 0;
+    if (rest->until && mli_rests(rest, mli_phys_live(lord, phys))) return 0;
+    released = mli_neighbour_collect(lord, phys, needed, &ran);
+    rest->ms = released || !ran ? 0 : rest->ms ? 2 * rest->ms : (uint64_t)MLI_REST_MS;
+    if (rest->ms > MLI_REST_MS_MAX) rest->ms = MLI_REST_MS_MAX;
+    rest->until = rest->ms ? mli_now() + rest->ms * 1000000u : 0;
+    rest->live = mli_phys_live(lord, phys);
+    return released;
 }
 
 /* Publishes the bytes released, and then that the requests in `seen` are answered. */
@@ -21229,6 +21687,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
     struct mli_neighbours_state *state = lord->neighbours;
     uint64_t needed[MLI_SLOT_DEVICES], released[MLI_SLOT_DEVICES], seen[MLI_PAGE_SLOTS];
     const mli_phys *phys[MLI_SLOT_DEVICES];
+    mli_rest rests[MLI_SLOT_DEVICES];
     mli_raise *raise;
     uint64_t waiting = 0;
     size_t k;
@@ -21243,13 +21702,16 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
         state->answers = 1;
         waiting = mli_requests_read(lord, needed, seen);
         memcpy(phys, state->phys, sizeof phys);
+        memcpy(rests, state->rests, sizeof rests);
     }
     mli_lock_drop(&state->lock);
     if (!answers) return;
     for (k = 0; k < MLI_SLOT_DEVICES; k++)
-        if (needed[k]) released[k] = mli_neighbour_collect(lord, phys[k], needed[k] - 1);
+        if (needed[k])
+            released[k] = mli_request_answer(lord, phys[k], needed[k] - 1, &rests[k]);
     mli_lock_take(&state->lock);
     state->answers = 0;
+    memcpy(state->rests, rests, sizeof rests);
     if (state->slot >= 0 &&
         memcmp(seen, state->mine.answered, sizeof seen) != 0)
         mli_answers_publish(lord, released, seen, waiting);
@@ -21260,7 +21722,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
 static MLI_COLD void mli_stall_poll(memlord *lord) {
     struct mli_neighbours_state *state = lord->neighbours;
     mli_phys *host = mli_phys_storage(lord, 0);
-    int seen = 0;
+    int seen = 0, ran;
     mli_lock_take(&state->lock);
     if (state->stall_fd >= 0) seen = mli_stall_seen(state->stall_fd);
     if (seen < 0) {
@@ -21271,7 +21733,7 @@ static MLI_COLD void mli_stall_poll(memlord *lord) {
     mli_lock_take(&host->lock);
     if (seen > 0) host->stalled = mli_now();
     mli_lock_drop(&host->lock);
-    if (seen > 0) (void)mli_neighbour_collect(lord, host, 0);
+    if (seen > 0) (void)mli_neighbour_collect(lord, host, 0, &ran);
 }
 
 /* Does the work that is due at the interval of pollers: joins again after a fork, publishes, frees
@@ -21309,8 +21771,49 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
                                            "room for the rest");
     if (why) mli_logf(lord, MEMLORD_LOG_WARNING, "[neighbours] the child works alone: %s", why);
 }
+/* Joins the page of the ledger's name in place of one whose file was removed. Without success it
+   keeps that one. */
+static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
+    MLI_REQUIRE(mli_lock_held(&lord->neighbours->lock));
+    struct mli_neighbours_state *n = lord->neighbours;
+    mli_page *page = n->page;
+    const int slot = n->slot, fd = n->fd;
+    mli_raise *raise;
+    n->page = NULL;
+    n->slot = MLI_SLOT_NONE;
+    if (mli_page_join(lord, why)) {
+        n->page = page;
+        n->slot = slot;
+        n->fd = fd;
+        return;
+    }
+    mli_u64_store_release(&page->slots[slot][MLI_SLOT_WORD(owner)], 0); /* pairs with mli_slot_read */
+    mli_page_unmap(page);
+    mli_page_fd_close(fd);
+    for (raise = n->raises; raise; raise = raise->next)
+        memset(raise->before, 0, sizeof raise->before); /* nobody will answer */
+}
+/* Looks whether the file of the page was removed: ledgers that open it later are on another. A
+   thread that rings bells keeps the page until the next time. Requires: the listener does not wait
+   at a bell of the page. */
+static MLI_COLD void mli_page_replace(memlord *lord) {
+    struct mli_neighbours_state *n = lord->neighbours;
+    const char *why = NULL;
+    int tells = 0;
+    mli_lock_take(&n->lock);
+    if (n->slot >= 0 && !n->ringing && !n->answers && mli_page_is_gone(n->fd)) {
+        mli_page_exchange(lord, &why);
+        tells = !why || !n->removed;
+        n->removed = why != NULL;
+    }
+    mli_lock_drop(&n->lock);
+    if (tells)
+        mli_logf(lord, MEMLORD_LOG_WARNING, "[neighbours] %s was removed, and %s%s", n->path,
+                 why ? "cannot be joined again: " : "is joined again", why ? why : "");
+}
 static MLI_COLD void mli_neighbours_serve(memlord *lord) {
     if (!mli_u32_load(&lord->neighbours->open)) return;
+    if (mli_u32_load(&lord->neighbours->listener.state) != MLI_HELPER_RUNS) mli_page_replace(lord);
     mli_neighbours_round(lord);
     mli_stall_poll(lord);
     mli_requests_answer(lord);
@@ -21323,6 +21826,7 @@ static MLI_COLD void mli_listener_run(void *user) {
     uint32_t rung;
     mli_self.is_helper = 1;
     for (;;) {
+        if (!mli_ms_left(due)) mli_page_replace(lord); /* before it has a bell of the page */
         mli_lock_take(&lord->neighbours->lock);
         bell = lord->neighbours->slot < 0
                    ? &none
@@ -22277,6 +22781,7 @@ MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks) {
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord) {
     uint32_t i, n = mli_u32_load(&lord->contexts->count);
     for (i = 1; i < n; i++) mli_running_count(&mli_context_at(lord, i)->kept);
+    mli_joint_sweep(lord);
 }
 #endif
 
@@ -22292,17 +22797,12 @@ static MLI_HOT int mli_context_elsewhere(const mli_context_record *record, const
 
 /* Opens a record for a zeroed context. */
 static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *context) {
-    mli_context_record *record;
     memlord_result r;
-    for (;;) {
-        mli_lock_take(&mli_process.cold_lock);
-        record = (mli_context_record *)(void *)lord->contexts->closed;
-        if (record) break;
-        mli_lock_drop(&mli_process.cold_lock);
-        r = mli_handle_new(lord, &lord->contexts->all, &lord->contexts->count, sizeof *record,
-                           &lord->contexts->closed, &mli_process.cold_lock);
-        if (r) return r;
-    }
+    mli_context_record *record =
+        (mli_context_record *)(void *)mli_handle_get_lock(lord, &lord->contexts->all,
+                                                          &lord->contexts->count, sizeof *record,
+                                                          &lord->contexts->closed, &r);
+    if (!record) return r;
     mli_lock_rank(&record->lock, MLI_RANK_CONTEXT);
     record->kept.context = &record->own;
     record->own.id = (uint32_t)mli_serial_next(lord) | (uint32_t)1 << 31; /* unlike a thread's */
@@ -23030,7 +23530,8 @@ static MLI_COLD void mli_attempt_failed(memlord *lord, uint32_t dev, uint64_t by
     mli_event_record_other(lord, MEMLORD_EVENT_OOM, dev, 0, bytes);
 }
 
-MLI_API memlord_result memlord_retry_check(const memlord_retry *policy) {
+/* Returns MEMLORD_E_INVALID for a policy that is none. */
+static MLI_COLD memlord_result mli_retry_check(const memlord_retry *policy) {
     if (!policy) return MEMLORD_OK;
     return policy->max_ms >= policy->initial_ms && policy->multiplier >= 1 &&
                    policy->multiplier <= 1.7976931348623157e308 /* not infinite */
@@ -23041,7 +23542,7 @@ MLI_API memlord_result memlord_retry_check(const memlord_retry *policy) {
 MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t attempt) {
     double ms, power;
     if (!policy) policy = &mli_default_retry;
-    if (memlord_retry_check(policy) || !policy->initial_ms)
+    if (mli_retry_check(policy) || !policy->initial_ms)
         return policy->initial_ms ? policy->max_ms : 0;
     ms = policy->initial_ms;
     for (power = policy->multiplier; attempt && ms < policy->max_ms; attempt >>= 1) {
@@ -23125,7 +23626,7 @@ static MLI_COLD memlord_result mli_retry_open(memlord *lord, const memlord_desc 
     int set = desc->flags & MEMLORD_FLAG_NO_ENV
                   ? 0
                   : mli_env_read("MEMLORD_RETRY", value, sizeof value);
-    if (set > 0 && !mli_retry_parse(value, &policy) && !memlord_retry_check(&policy))
+    if (set > 0 && !mli_retry_parse(value, &policy) && !mli_retry_check(&policy))
         lord->retry->policy = policy;
     else if (set)
         mli_log(lord, MEMLORD_LOG_WARNING,
@@ -23154,7 +23655,7 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
         *storage = 0;
         return MEMLORD_E_OOM;
     }
-    if (bytes > MLI_BYTES_MAX || memlord_retry_check(policy)) return MEMLORD_E_INVALID;
+    if (bytes > MLI_BYTES_MAX || mli_retry_check(policy)) return MEMLORD_E_INVALID;
     memset(&q, 0, sizeof q);
     MLI_NOTE_CALLER();
     q.caller = mli_self.caller;
@@ -23730,6 +24231,8 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
 #define MLI_TOP_BLOCKS 100
 #define MLI_TOP_TAGS 64
 #define MLI_TOP_ACCOUNTS 20
+#define MLI_TOP_STREAMS 20
+#define MLI_STREAMS 256 /* slots for streams of devices; half of them are used */
 #define MLI_SIZES 50 /* class 0: 0 bytes; class k: from 2^(k-1) bytes to twice that; last 2^48 */
 #define MLI_LEAKS 4096      /* groups of leaked blocks */
 #define MLI_TOP_STACKS 2048 /* bounds the size of a report with many stacks */
@@ -23810,6 +24313,10 @@ typedef struct mli_anomaly_line { /* mistakes of one kind at one site */
     uint64_t weight;
     memlord_anomaly is;
 } mli_anomaly_line;
+typedef struct mli_stream_line { /* the live blocks of a stream on a device */
+    uint64_t bytes, blocks, stream;
+    uint32_t dev; /* 0: the slot is vacant */
+} mli_stream_line;
 typedef struct mli_report {
     memlord *lord;
     mli_out *o, out;
@@ -23849,6 +24356,10 @@ typedef struct mli_report {
     mli_leak_table leaks;  /* live blocks that were born since `mark` and are not pending */
     mli_leak_sum *leak_sum; /* by site row; behind these, for blocks without a site, by tag row */
     mli_culprit culprit;
+    mli_stream_line stream[MLI_STREAMS]; /* by a hash; later the largest, from the start */
+    size_t streams, stream_lines;        /* told apart; in the list */
+    mli_stream_line stream_rest;         /* the sum of what is not in the list */
+    int streams_lost;                    /* 1: there are more streams, and the sum has them */
     mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest first, which are those that lost
                                                 bytes */
     size_t mistakes;
@@ -24131,6 +24642,47 @@ MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route
     return route;
 }
 
+/* Adds a block to the sum of its stream. */
+static void mli_stream_add(mli_report *r, uint64_t stream, uint32_t dev, uint64_t bytes) {
+    const uint64_t hash = (stream + dev) * 0x9e3779b97f4a7c15u;
+    size_t i = hash >> 32 & (MLI_STREAMS - 1);
+    mli_stream_line *line = &r->stream[i];
+    while (line->dev && (line->dev != dev || line->stream != stream)) {
+        i = (i + 1) & (MLI_STREAMS - 1);
+        line = &r->stream[i];
+    }
+    if (!line->dev && r->streams == MLI_STREAMS / 2) {
+        line = &r->stream_rest;
+        r->streams_lost = 1;
+    } else if (!line->dev) {
+        line->stream = stream;
+        line->dev = dev;
+        r->streams++;
+    }
+    line->bytes += bytes;
+    line->blocks++;
+}
+/* Moves the largest streams to the start of their table, the largest first; of two of one size the
+   one of the lower number. */
+static MLI_COLD void mli_streams_sort(mli_report *r) {
+    size_t i, k, n = 0;
+    for (i = 0; i < MLI_STREAMS; i++) {
+        const mli_stream_line line = r->stream[i];
+        if (!line.dev) continue;
+        for (k = n++; k && (r->stream[k - 1].bytes < line.bytes ||
+                            (r->stream[k - 1].bytes == line.bytes &&
+                             r->stream[k - 1].stream > line.stream));
+             k--)
+            r->stream[k] = r->stream[k - 1];
+        r->stream[k] = line;
+    }
+    r->stream_lines = n < MLI_TOP_STREAMS ? n : MLI_TOP_STREAMS;
+    for (i = r->stream_lines; i < n; i++) {
+        r->stream_rest.bytes += r->stream[i].bytes;
+        r->stream_rest.blocks += r->stream[i].blocks;
+    }
+}
+
 /* Visits a block for all lists of a report, so that one walk fills them: the largest blocks, the
    counts by size, the groups of leaks, and the live bytes of each scope. */
 static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
@@ -24138,7 +24690,9 @@ static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     uint64_t bytes = MLI_BYTES(e->word1), rows = mli_word2_rows(e->word2);
     uint32_t dev = MLI_DEV(e->word1), scope = mli_scope_of(lord, rows), size = 0;
     const mli_side_record *side = mli_side_record_of(e->word2);
+    const uint64_t stream = mli_stream_of(lord, rows);
     for (; bytes >> size; size++) {}
+    if (stream) mli_stream_add(r, stream, dev, bytes);
     if (dev <= r->devices) r->sizes[dev - 1][size]++; /* else added since the capture */
     if (mli_mark_of(lord, rows) >= r->mark && !(side && side->serial)) { /* pending is freed */
         mli_leak_add(lord, &r->leaks, rows, dev, bytes);
@@ -24521,6 +25075,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     mli_map_visit(lord, &all, mli_visit_report, r);
     r->blocks = mli_block_heap_sort(lord, &r->top);
     mli_report_culprit(r);
+    mli_streams_sort(r);
     mli_leaks_sort(&r->leaks, MLI_LEAKS_SHOWN);
     if (r->stack_leak) mli_stack_leaks_sort(r);
     mli_report_scopes_sort(r);
@@ -25543,6 +26098,19 @@ static void mli_json_accounts(mli_report *r) {
     mli_put_str(r->o, "]}");
 }
 
+static void mli_json_streams(mli_report *r) {
+    size_t i;
+    mli_jsonf(r->o, ",\n'streams':{'count':%ju,'more':%ju,'largest':[", (uint64_t)r->streams,
+              (uint64_t)r->streams_lost);
+    for (i = 0; i < r->stream_lines; i++)
+        mli_jsonf(r->o, ",\n{'stream':'%jx','device':'%i','bytes':%ju,'blocks':%ju}",
+                  r->stream[i].stream,
+                  mli_device_code(mli_device_record_at(r->lord, r->stream[i].dev)->device),
+                  r->stream[i].bytes, r->stream[i].blocks);
+    mli_jsonf(r->o, "],'rest':{'bytes':%ju,'blocks':%ju}}", r->stream_rest.bytes,
+              r->stream_rest.blocks);
+}
+
 static void mli_json_tags(mli_report *r) {
     uint32_t i;
     mli_jsonf(r->o, ",\n'tags':[");
@@ -25599,7 +26167,7 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
     const mli_report *r = w->r;
     size_t i;
     mli_jsonf(r->o, ",\n'stacks':{'depth':%ju,'bytes':%ju,'cut':%ju",
-              (uint64_t)r->lord->stacks.depth, r->lord->stacks.bytes,
+              (uint64_t)mli_stacks_depth(r->lord), mli_stacks_bytes(r->lord),
               mli_stacks_cut(r->lord));
     for (i = 0; i < r->stacks; i++) mli_json_frames_mark(w, r->stack[i].node);
     for (i = 0; i < r->stack_leaks; i++) mli_json_frames_mark(w, mli_stack_leak_node(r, i));
@@ -25610,9 +26178,9 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
         mli_json_stack(w, r->stack[i].node);
         mli_jsonf(r->o,
                   ",'device':'%i','alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,'peak_bytes':%ju,"
-                  "'samples':%ju,'error_bytes':%ju}",
+                  "'samples':%ju,'error_bytes':%ju,'temporaries':%ju}",
                   mli_device_code(s->device), s->alloc_bytes, s->allocs, s->live_bytes,
-                  s->peak_bytes, s->samples, s->error_bytes);
+                  s->peak_bytes, s->samples, s->error_bytes, s->temporaries);
     }
     mli_jsonf(r->o, "],'more':{'stacks':%ju,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju}}",
               (uint64_t)(r->stack_rows - r->stacks), r->stack_rest.alloc_bytes,
@@ -26074,6 +26642,7 @@ static MLI_COLD void mli_json_write(mli_json_writer *w) {
     mli_json_devices(r);
     mli_json_phys_all(r);
     mli_json_accounts(r);
+    mli_json_streams(r);
     mli_json_tags(r);
     mli_json_sites(r);
     mli_json_stacks(w);
@@ -26120,7 +26689,7 @@ static const char mli_html_head[][1570] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-oSd1BTmhs4XaBw/9fk9FUL"
     "dUPddRjOo/Tsap++E69T8=' 'sha256-wrVCsMBFhSdc+igC9oYrJmS4OwVibdWwluRG6sjQo8Y='; script-src 'sh"
-    "a256-d/Ryp2qBKeXlg+X0g6309ZT6KwocTKz3UMHn+E5SMQs=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
+    "a256-8QFC0NvYkwRVF7wsApvobLaMULrcgdnkDsoLEoJ19AM=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
     "z8RlAQTk4='; base-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" content=\"width="
     "device-width, initial-scale=1\">\n<meta name=\"referrer\" content=\"no-referrer\">\n<title>Me"
     "mLord report</title>\n<style>:root{color-scheme:light dark}body{margin:1rem;font:14px/1.5 sys"
@@ -26142,541 +26711,527 @@ static const char mli_html_middle[][312] = {
     "re with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"poli"
     "te\"></div>\n<script type=\"application/json\" id=\"profile\">"};
 
-static const char mli_html_tail[][3804] = {
-    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqkfflj2zbS6Pu5fwXNZv2REURL8pGYMq2Xple2"
-    "SdtN0mNX1SY0BVmsaVJLUj5W1v/+5gBAUJLTfn2brUWCIAgMBnNhZhCWRVGvut1FvJBl6GTp5bzuTuPyyvt8lsC/WHzeP"
-    "+4/61/4Q6yUy2yj0hH860Gl6aA3OMFKaX7VrtK/gId98bk8kicyxipVMavbdY7j49nJqfg87sUnF32sUy4z2a4zTeDfsf"
-    "j88Ojw+RHVuSzTabuOPIV/h+LzwckgPqQ6cZLIfONr/dnxLH4uPn82vRhIibVmaZbtqjM40bUGVO8iLndV6yemGsHgNi7"
-    "zdr348PAIa81mp9PnR7rO9mdnFzKWOMjng35/SoMsio1BDpJn8dEFfHE27Z0mWKeo55uzd3F6kSQD8fnxyXFy8gwrXRd5"
-    "ETrLlC6qRZxI4bjvvnbewK0rnDcyzwrhvCzyqsjiCp59KX+Pf1467+K80pXMq+sQESegLwq+XpRpXq+SIivKbpXM5bUM6"
-    "bGqit1qP8WS9dPVRXHXrdL/pvlleFGUU1l2oWQ9r6+zVZWURZYB3k2n8LhbF4vwMDgq5fWweysvrtK6W8u7Gt+W3Xj6+7"
-    "Kqw36v97f1/72W0zR2vEUpZ7KsuqWcLhM5hZHXaQEzkxddfiTzRPor+1sXch7fpEUZVtfQ6/l6fVFM71c3aZVepFla34d"
-    "0mcnhdVxepnnYG17EydVlWSzzaXgTl55aS/6QxqqKYFH4w+JGlrOsuO3elvEivChlfNW9hREPZwVgaP9ocXfQD46d6r6q"
-    "5XV3mYpuvFhksssF4p28LKTz0yvxtrgo6kK8Ti9kGeOAaIpEBX+6lSzTGTXYhS+nMfzmy2soTMI6vlhmcYn31Xo8T6dTm"
-    "U9W07RaZPF9mBe53EuvF0VZw0vrmKcqTHPArBTmcFYky6qrBr8qlnWW5jIcLO4cQJd06vA4ebXBUPl5t5jNKgljW9ytL5"
-    "Z1XeSikplMapHmi2W9ooGrTwxbH3wUqowi2GLrw0gu9MNuGU/TZRUCQIcKdcJgAFjjBCeIO9dp3p1LRM1wQPfxXfc2ndZ"
-    "zRh7u6CpZlhX0Z1EAVstSlYZznEQ1CL5ZqY/a040EzlevjHEaEN2qSk6julzKyWprcIQfdgut0XY3UWn9OSyF1aKoUsLn"
-    "qk6Tq/shLo/e8L9QYyrvwsOhntpZJu+GMazFvJsCIlUhzpEsh5eAhQwRAyVcWw7Aw+vDhUjiLPGOeze3Ttc5whLf/4N5g"
-    "aULY77ePT3reZ9mnNZr2A96xwx9XkcOf7zn9IaZrKF/XSQ02Ktu0OvLa3jbiVe03qcyKRjzCW3XnyfzopL56k8N+EijAE"
-    "/5jvWLVPkTuNTNJLAvApz+sgNdzVd6fYe8tobUV1MosyxdVGk1vJ1Dp2hwErqPtMDGwOd2swoVFc63usoDz+ObFY427Ld"
-    "nG0eKE9bQnLswXtbFkKkcsDH1PWzGhgY16ejVb2HzcBfkG8Q5pLnbMTbVoFo4fBPAEperbaS2HhJTmMdTAFzPQSrToi/r"
-    "6zjNVw3Unh+1MIlGqrvWcxAQDtZYV7Bqoe8r/axPs4g4px91dBVujFgO19IIQSU70Vu9GsA0pE1D1mu9odVqbz0ftJYD0"
-    "SKimoo49YPD3UuhGSmsGnxtPT+0m7KBscF14vz+FgG8DvKiljum2W76tE0djwjlA6wngll6uQSa5kzxOk5quvq8Thf4Wy"
-    "2voZ17EVwXpRTBlbyvRFAXRVY5wBmQ8m9TywBlCx7FLL5Os3v1FIv9YTO64HSAK+Qa6Gl8KbdJqZardjBgNRW0fg83phB"
-    "f8xt8JrzQACCI9DV1egSgn8vrRX2/0rUHN3PCQ6dnQfDwyKa2tGaA42MZrS4iWZpYqUWPuD+Nq7n8FKd7DtRpB/8BySXA"
-    "3jq0XDTPPtxs8RGm3T0Brj0DIQh4nIW3A+7wNubYU4R4AuLILQhfqyytoLy+z6SiNg2G9YMWQHpDez30j7cXxNGxaRek3"
-    "VWbu6vF4ATPreW6c7IZhjaqHx63qOXGWtGfDC7i6S5+T8hjVSumO6uRmO63m9ugtRstxbwgbnn8J70eIwpguyztuQJgaS"
-    "RqSPTOb6t12+aV+IfHTOyI+CQC0Tm0Scm6WfTpzcpmoQ2GD5hGmIrTlSFELVq3Y24Hx48wfqs1p7qOs8x0/iIrkisb8Wj"
-    "mN1rp7cDVxyaaKNkfw6bPK/dkB3lYa2oIINpiyVvCh6ltwemxviVxOW36hrrvEP+ACnQNJcB2YZjL67wKS7mQce0h9SFZ"
-    "RsAHUaaDH2+APRAo5/qiPytBoNOiAn9gtUO+A6V/k+Cc2KL1KUFja2TYnDOXMbz2uGR2EYMsDWjQCKOtF52L1TZJ2CFkB"
-    "FUN/W4k4lICRNIb2ZaKLFSzZo7omdP7I8lWjRxIyXBT0LOElTSH5Yh4gNTNiC0sH3AnndRaOlBl++0uvthzbPDrd+V1M8"
-    "b4AkjaspZDInE9Jf4rAbw3VIpLV94Aca+Y9OqhsO6ziwPqDwUL4NYrS9lqcYwtbgrTnclLmU+dIEuv03r1x1/agKvVwh9"
-    "+el0D2RS6/iNKAdZRUqepqTS2zfqGnK6D+bIlUlgWleIqS+Ze8PzQCXrPj1VvoLrvC/Xo6Dk8Om09AnjO4zqZ223y8iRF"
-    "Aj4JkvglggAmyesfHk/lpbAJNuABYJyoS+AIi7iEWnjvwPrzNcAeZbANXzWwBZ65gyjRati1Ks17KWsZ1DxjbvAMX1Iri"
-    "m/aEwqTvg4uS3m/TVI0L9KNB7NStkT+3auIX3tsnbbphpJS1RdQPYPO116YxQCrZJ5mU18rTjYj+8sqnPp6AJKvpuSBYg"
-    "lM9D8tLx0auqdYkCVwMXBtG9if00darIqUi0e+iELNlgxiqOPJH8i9QTKPyz/DNI+4J6SIwTdBMqQJOHT6Tr9n0+Pn+os"
-    "tdoJvdKz34C3nmWnLWQj+DeK7tFp9EtrPj5u3Vo1ww68vsqJ+nF3RuACjmGsuDEs5ZAB/2gii0b75kF5X/W2k1kJ5i1es"
-    "7TG2Oom2z3R2DzIAEP28Dgk3uxeyvpUyX7Pu9ckpesxc0rbR9BzFo1vKnEJW4gQodejHAY5oYT6b5iTw4YfbNdp2DsMRh"
-    "na7XRr+jrfCWVrqNb3aMtoQCUHjjd1Wb3dDDW3Y7Am2QP/11kmc38TVhgTaWA+BCy+TOcweMRYgO937obIkJmVRAX1Ly/"
-    "XnGTD1iuwXCn+e9W7mO8QKxib8xCMmB25JGWdv03qeNmao7j1PBtdxVMd3Gg3XpKL/8RIePEJMrMVrjHiNUrfBn/hjiPr"
-    "UgiovQbBvEUmzAHjiWJIgO5NuILjdpTqpZ5etZ7iJglbT1LKaztI7OTXm0iMlPylhqtFoSGo+MeZQmGSyhypz6E4p689u"
-    "CDxiy2aC9Qlb9lFjy96wiwy37Gb9Hvz5vNfrHdLwQaBuo+5j1gyy5GR/Rt0gKwfoEoQiPaV9G7KqTUL8O1198nuWFmQZR"
-    "GjqAY1Bnt8h/TaCtBbvd0joCTBumAaoSKKFdwz6zzq4jhc7VAa9NUCGNaxDutz2hze/0RgjSKFgtv/IFCuM2FhDm8Y/RT"
-    "imchYvs9r0ZWsON20E/x9SDH4iKGazR/XAXYY7eIcM4BuEnjvXXr8nj+hvoN7Xf+qbJP9rSOzelTIGLNLVVNl2G7BUGpM"
-    "9IbECl0WXD3ufmMRH95w2UYq+9WkiXcc4gMZmlMWLSob6wmIw63ou6qll+WKT17MNIyKSsV2Arud/sG3UHz42Cxt",
-    "WugbfoFHNwS1G2GxabHD1jU0Mu9d688/+gC7bXF7PHjEFmM6E8QxNl1oicn8b9E+P3ZYgoM1+aCmq77FpeJ037GDh1VFc"
-    "AQ/Cr04+0WbfNQ30269P5Z95/7D1PhpcHZzgjVkyev1j07NJBP5wu4I/RStv44OAtEmrvaPeDiPaukYDs1OXq098CllGU"
-    "1PvmO4ewjrIV1tkP6itfZ7DgW2l/QPytszTpJgCGUqnaZiiU0MNKxHY+bLaIRuQoXyXPAHctNywCbS1dq4NgrkvmksffQ"
-    "xY03doIM6B5u7Ynu/gGnEUHpDDA+2VNOv6sMHydT0N0jyH7rUlAMVrnQELZO21gPIUirmXl0BX7B1vEoaNUjGwBQu0g2/"
-    "ZZddTWcdp1lZJaZdS7fJs7pRr54tm2hzAx8Wdv6Jd60ar2JAwN8Qb3giFNxzcNiYtifc7ma6c8usXMUw1E0a9C8zPnz/2"
-    "nFmV1v1NH1ky1XsW7c20R51Rjlkbou0VC4jGdL5tbv+EHAUilBGjuIn+pi29ZQtlPcxaHWQdZalGT/YfKGu9LSDp2WNnH"
-    "gI/wFzQhfLg4OZIoOMNvpYPyZZrAhITYoBiW+0h+m9WrmLjbJYQdSmUysKeMiC4pVMZxjdFOt1gY/SJx+g+dYqceCzoAT"
-    "qun65okCwZaPcheQeq2xqAnsXXUutMbTnsT7k6BChs/mmFu20FH2yq3MftTbItfQq/haY9CxWO/heEcpc8pprsZGl4IWc"
-    "FbdcbntU7jF3Lb4NJFVz0d+8MqtY2nRmaAVnkSe+175IRdllsbdeJ/wVz0O48MEEoeIFaokWAo+NNsfvzC4mY18byZm91"
-    "8zFLvRtaJmkdSlMyuyWN6qlBMVAa9iM7wp/cmtneKdYa9NZe8fpz6Hi1NAaaNmaap4tHlTX9epzFpbF3krHWNlUSiSEty"
-    "rygyeHGK1YFXHcdNkcoSqXWmXK4URXbTMlYKdk2sf4/Z8r7wkmnkYujuEnlreskWVxVkUsOGu75GepSqgjnE0oOoAj+qr"
-    "fPP2u1w5/eaEUpDedn88H5L3Pg9sk8zi/l9OwACv63X5jKmzSR8IlpXMddILyR+6UqgprQoLqjxj87W+i20ZfDPX9f1HH"
-    "mRA5a052OU+JymUo0iZdSOBcggMWXUF7PpTMtQS0p9z9/Pug/G1Ysh9zVwklnzhWQgByqLXPAH0C2Wk6Dz35qbpy0cm5x"
-    "oGTOrJx5kU2HTlpj+YUEZIFpIDRxkDc4t3HV7gl8P865EzQYp4rRYFM5ywq+dHawgIE9ArbPHoPbtYRv3dtge8MlDDW+c"
-    "Wi51um13A2+1wASgFItK+HIOJnr/uE3amCfAJUqiTMZOO+h89iOg3ZY7HqtCpAiaaCGnwEUZOYUpbNIc2juv0VxDU1PS5"
-    "iFBTpsOnFZArjIYHUNnaNmmPgIAGI1L24rJ84yhFjtzOPFQuZ/GUS6ezaQ3usyBpO+dYoZjLRYPIZnr1AWVTVgDFJNO/Q"
-    "+LVHKgIdAIqvAedGMDwYsAKnifOoAgJ4NBkOChxnnZ1vjHDpfIdWjV97N01nd4fvbOLsCFC+uuQcOkFS6EM5XVeJkMr6R"
-    "NCHXfxFQILJf2UD6Ee8ZQLS+5zKb0kxhxUcWYnwFciZMf+5kBqlgYFNQBVAChS6zGcCJnSq9qyWQ6TlCHZudAx8Elewv9"
-    "p7op939r0mQAWVlMVejsEp2d/+FA9IaojUsXWCtEn+xZzwMYr2wIoZq2nnlE0WAS6QGMPMv5wXI2k78GbaEMwQUCSvmzm"
-    "wJE00Me2jjP86qUDNOCwXqthbBX4QHY6kNkHdcwrB49wk0/xYnWg8NyRj0okhiIoE0c4R+iJ5QCV4hujsN4WGSLSucd6K"
-    "YBLvP1GphIRZAASTmTlebFpIaCJwvZVbH2JyFNiTNIvAyWWFbCFcWyYLP3hUlbiQDCOUCG7fWJU/T1pr8i8QjvmzB8D3e"
-    "K6IBl7vhR6ulwRskFDOkbCwvNWAFPpr/dboGYtbG/FKBml68fqx3zIuA/xTLEsi8nl2gy8QokCApfhw4xBt24wJyQfnZJ"
-    "hoMiWeQro/lsLYNgVPTKwh1kuX1ko2ERBKoQyBUXf7/zRfJoC2ofMElDJbX+IGqdrjabvj8iJu6TrW8gA8RDeDa1OlcEo"
-    "CmU1za6V8lVUCq2318jQVAEPOEJwZkO015dz3a3e+/1hcl3bS680KXkWyn7/6SXIfcvdX2GyqghumScaFYpBKFKNq01cj"
-    "3lz5Y5fECSGd7QO9MIQP15VwmV2S14e+blz75yceJxBz09GmbTqgiGqi6+UvjiS+AhrUmhwp4ZvASsCJFQRPjV/70F9i5"
-    "9fwLQ59effUydPrOd+kXuEr7vcGR80XgfEv0gImCwxoMUjJCRLIX4FINnO8LZOmXKC9SZxbxJYm/n81knYBWxgs+V7WUo"
-    "EKrR/Xj/7ggAjtVXaZJ7Q49z4/OV7NlzlDIK0/6qISjtTa68iQ7alW+yKMXXh1cF9MlcAhfVHSLNgJfFFCxJhuNL2Iqn5"
-    "XA/CsfjUReGZ1/UXtXXhkgEfXFlZePL+GOm/InvriGO95M8X1/mM68vSrIZH5Zz/1S1ssSugXsfAjA8LhnJcmOfkkaf3Q"
-    "v4X39xSoDbPZ6YnB8wp9Po/N4nE58UAozGL73RVEAUHI/KJG8VNLzh/yR1TUUh9fQe+IkvkiWNd3Cry9wpGElcJBQWGiw"
-    "nPdGRYi9EwoyYb5ecyfndZTLW+cXoClv4sXQgLiQCGI1sHkdzGOE+cMDXOKeoRQ0B76A+0u899fm1S/wcS1yPUNVVN8vJ"
-    "MBC4uhkBCsSpjW/dEdcELouTE5TR7XT1Nvfb0ph6i7MDPuijA5+6/Tuxr3uadydTTpPDgKASu1V/sh1ARJpVD08uL07t5"
-    "MHdfGO2vP6JwCpqHx4iB8eKoAwMF2Yjc2GhOsaoINYFhajovPxs4+dLEzpF7txsUyz6Yd0CogHExteeMXDQwpoBygUSrF"
-    "Ik6twdZXm09ClmXDFTZwtTb21oC+H0JO9eHQBne5414DMqHdA/0O3w9cAID+MO25nxzgWoHfX0GDWjCN4Ov7tt4MJDQBm"
-    "zPWQEZMm67t62u/zSEbnsnnJC3+bdh5aIPAZBuIbGY1d5NKuYIVAuIbju5MGZS5yPe8KassFAAFBVzN48gB/1KApNCSR0"
-    "D9XDQJK8PfhQdWbykU9DyVgCV11+mGPQQoV4QfqIUZf3H8HX0AcBvwVV+m0CscTAYMNx+OegH8ToX4nAmWtClqh7uMFhw"
-    "VCb3oaMEAikdZ4q7zAumMYFH0GermiQeDY3bU/EbAiwvFeX9D/J2u/AcQ/GA6i8leZBIIY4WKFXtJKyTVSOcXIqxgI+/s"
-    "FX+xFkSnyVFl0n+tLdK/0Q6+IoFf8AaGbxkWZw1MhA+p5sFhWc6/AF5qVeSubnsE6Rmg8RP2zMygIgG59BYq+5xUiRmJb"
-    "QF9w5NARiat/HE+ivR58D0A7zidw24neAGEL0Ju6ED3fX1tf+p5ogKYAOa7ZTVTUYADivcjSeoRQU50fw6TlCt752g+bY"
-    "jVL/60jah/6qb/wqkY2AAsPinXT+YhWbq7QT61LrsU4JxnnRIVOpZcy3OutQ7kWV7luXxJ5zqPz/yJ8gfRrCg13FQA3Ot"
-    "/LA/U2LGOgNsW46vYnaLVDCOKvhRpF1cwA97yIgNTWQRnfMlMpFDfZZCQFszHCqDQi+JYBi0W+VTfDule5x1wHPuOnEUI"
-    "2FRl2RWQAHHqkeNfDg6crAFHTOA7z5BDFAooBSEd4k0Kvx2WAhOADW4agISAH5oZWFd9NCGqX8GrKxVUnyk",
-    "fIQfnOh7WXBnr1KURaFLceVpGgCZcfFHsb+GrK46gg5j2M9/epPxv4YveerHGOYn4wAuz5pRdbfYciXNVYaHUb2HyDwnG"
-    "1ycY0kSmi1CBeFo0nBP5hur8PEgHyyRRmMkqD5cLPeBlCAU5bEqWjiohAauO0NXsznL2sYfp+RQt7JhKao0TMmDTyQGc2"
-    "PU2lN1OyS4vvoAas+c6MZn4NU6pXSLIGhgqkgPRkwjCN3zDElACm6ICNZCnpcD5NQwGDQfhyZQYr/pmgqwphb4TiSY322"
-    "MDwDb/7vRcL8w1/GCt83N8vz3t/PMO5MnTp2S3tDyuMuSEe52lAAGg0HK5RuLEpdrpjWXoAbVjef3/3w/cBCyLp7N4bQ+"
-    "kEBUiNDCWJkrB8AzQMAMLrJxa8EoTXC+9KVSRlzwfC/YHmS39yFhWekoISbMwSlOieJbjELPpY4QbgMOLUDAjsGCRIaAx"
-    "A7CVAkLd6wN9XyhSQBmpBtwgS7hXc4BYi9K6ZKj2RGYFELMW8obv3hJdEjWYgi0aMKyOYqjBRk2UKXQ90xvjyEpp0QWJJ"
-    "FENwsJbvMtaayvhH4zC81EhOiQ/4S8vptuE/S+A/Frw/EH4SVAqaRgaN6vN79V6ae6aBa++DFqh7QO988TICgk8awQe1q"
-    "lZrfFT5w/fAEm+70XthkPRevCTi+lJzgtHL8IeL30G3CkDnSi9z76VY0fhuct0e0lVA3Pc24vpravIeH9yKuUbnTUwq/e"
-    "zTiALCijWpiTWXQPESotpEmluz76UEMINfDw89v9t+mzhUqbUe0ytaE9CZ1J/h2s1YYkJcIcLRkNRyxzLTSEm2K1xY4y1"
-    "iwSDSxfT3g3moWc0Wv9SfSM1MlhszCUrAXqqnbH8/ZSEL2gMV1TtAgfjJga9Ib5vhAuxYbmAUV3dAimZA97Go42XYIF4C"
-    "/VQtjzIgYyjMi6Ui5ymiDdRFKdjXVF0TdH5JCSr6g4RFptO8TG5yPTTowTz63zLpISHdEqZlDj17jF9b8L0H+IJMPZj48"
-    "fh+0siJeNcFaj+HX8DlwpB0eNKbnPdA4RoP4Nf/c/QdB6TIu7VOsSlapIQUrQcDemDo/z/raMUyQFhUgllcGFcC6XSYVi"
-    "QNVmFZrRs+cJvbhgWpBnA2GI0n4RN4RhCrovOK5DU0NyCxfwfLZjzRhDcIAlPvhVe1KC6VF9F5oRHJb1ixIhi4A+D9s/Z"
-    "1E2ahtAlKVXmAMBf3oOOS+AxKEXpznPfXfiNYG5k+FiXQ7H/W42qC8r2wRtYPS1GPywnqFmsj3dIYWZHgmud9ax1nRjRq"
-    "kILsumo2fXz3FlQZ1BX6k3ENqldwG1eqpKdKsMMRSjjZDLCNpjK+qDx6uUsv+CHdQN0EEBHfZ3yEgmmxvKihQAuR2J6UO"
-    "baHeg3coi6opTPkF1UkW0Pq9ofVeW9YdbsNNdLoWE0ECpzLBXBZ6EAHrrEfMXYKb+AHbnAAeIe/cEt9xHu6gALqIxbQBb"
-    "4APXzAF+BX8HtIMWPqq1bZ1krhjXrW6gjuInsJtqC9Qr3Bq1Rzvo872Gm+lEPdkFklqgDBh7/MRwuA2d2Q4RWgr6bGlzL"
-    "gZEL0A4pCjMh5VuLfUbcf9n2b6MZk7aJG/Bh6W4iiE/Gr6wZzkpblbltSyrfGlcMkgGLl5Xp4Dw9KY9zfz9X4oqjfDNoY"
-    "nVjdJgXs4WH1qAUCE9jMQB8hvgK/7LMQ9tZDNnVRC8gtKqOj50ZHrxodPTc6OqM0UFD6VTDGcbCiUKC6b6mHQ79gVCsAx"
-    "hXzN3oZsaoKuD9YgMsip2Wx5iU+BlpTByQZATmYqMlD9orLFz/e5T6gnYva7eb8q2nkv6JBT8AqPHreEMFZ1SaC2I+RJ+"
-    "nzkj5/wIUArDwyy7b2xRg04kn0hNJbjcbB4Ukn6B89zUXQP3yaT8JxcHrYpWsoGUCJolQfOWb0yQo7+TX6CHmH/tp5sio"
-    "27uvz3uiwFw6Oj9f+xwaplhUbGwBdZHBRNAbZGfaKtOoatTFV+iRAt7ShNhyA/IFIoYjC08OOusdQvpeAhy9qD9bU346f"
-    "Br3+827QOzzZ7LanRhwcnYTB8yO/k2NndWHv9DjEKFksm9XwNWLk/tPDk97BG9kayHQD8nWxAAh/h6KHEVmhtJTGJAZz5"
-    "z/9V6ePpm6YG9xKPvBqtWD7/hDhcSer6EVZxvcBegp4Kx5oCOtSoKlrbDQ1NFTxIhsBgQ4t0lkOS0DRRbHw/GEjV5Xci2"
-    "6tqAooCGVwB7d3/tMK5CamH0+roZoY6Mg4nTCZK0FSqQBVQagSmUif/kskIFV1+ucRjGhjLc+gJSJOM1AHXqGbmDePzue"
-    "q9bM+ylOzs96Ia4WqsraxzwgDCv4sLJglSGnnUU8PY46dxhfGs0nT+fso6yTdkhYPDCBHvpi9QzfDiNFHcNFbYMneHGRn"
-    "mAIYgyG09905yij/6gLbXG9IpgoUfqnWayoyHxXhu24GHx9qc4cMOLOWnA73YqCA8KFYoBXNI4NTcSV1f9L8CrqDluJfE"
-    "AGigdA1qHtAt/W4AGHgrjVrhD5Nx2MF1e5A9LH/h36raVsKmBtpXqDNcKXV/RrkjmU+3d/fU1dkFMkRGS+z4iLOXmSLeR"
-    "yVo2BwHPaFtGALKxnFClVGvcfGm951vfj8EGQWgG1wzPAVzfdKMlbaU8Vufxvtdf7VPbLb7ONQD3387EYHT6B/8fngaH/"
-    "/CgVWBvVX0lN8JO4+h4XXOcImDwab7/cVjU2MsVICp6phKvckkKP9/QRNlssFGiwNUP+1tXmiVw51eJYVgEz5wb/8Caq0"
-    "omAqEdx16gO1/p9yCU6jlgR55XhxdA6ocBYhAzqDqw5Pts+WdNXbFxKtJoaqS/8Mt/5Gf2ddmTwuceMn/PhkdYNWFAcI4"
-    "OZDIGrNiO7ytin4GzkG+VjG1bKUEyJbRNCMGlCAzCYQ/Wk7Mbv3/GFD2C0kQ3ZUIzsaqrU9zsULNKXCA38ixi47hriiJn"
-    "Frvz+ipyRV4v44Oyu4WJNZrCu8Ekif23HDEqiJ+9tyMOgPXFTYOvCqAUnp43Ygtwo8/JCs99QB1/qYe1nkEl4GGcfl6kh"
-    "ZrUas19LcwdE507Tk/djK5aHQ9IBCI7NKOmaYHS/G3S1XOLKqU1BXJSiPVn0YEftYuKLUpQeVbkwQfuBOA2Fgzfd2d+Dl"
-    "W+WcgS5Hud1Mg1waCNlsf79mkqv1PXtgaY1V9Hjgkt8jEdmqyXK9u3Nov9vopV7FOdDoXbN8DQTAIJbVMqiA+RRj+8mu7"
-    "Ar3t7sv+o7bubFbpcvqPyXyZ2rMV5OsBL3ayH4sHVjt0wNXV52gGtXok2Y1Ewprgh7V4j+gvu3VWiSRuMHbCK5MoBnUzF"
-    "oLFFPuVNGdf+A184B8/qla+7Bu1HIb/ogE6y3uzAj10BdeRWyq28d9HKZgQN73999KD5YzF62Fk8kbmaG4xR9fh85HIBV"
-    "ql7wMfi9ADHEd1/fVpcDrZtBv1IKnLka1EbQseSKG4ngYg34AYhlIxnmFTo1e3AABaRVSy9HUcy9csarTOpNhrLrIv374"
-    "i8dXJMis/oVDjhHBOVYhoChDb7UoKSL5HcWs4BaPv95oEL0Dcq3pnoxyJTz0RffIRznoC0/yfgrID7nWkaGLe0VAHm5Au"
-    "qDzDw/Y5QINFAQtqAC9z1JX6HIiKr3BiRtifZ9YDm3GsOO06cPZQCBKIJY0cP3Hxp7aBuEc1oA5dZleez4A/nVxK8uXMW"
-    "4iIPdDJAdgamuF/aoeDs0tsqXS6KUgGZExC7e7S6XetNtuho8rhizUQ3u7BD6m9J/epoGuHtm9ACj7vHuCn",
-    "fBHoOlPp0AlQ2nJEEg0Pf0E9Uvuqi0zIR0ducp9lOl6BfRE0UMQQdDDOkAH75ccwxFhP/gTpOjAQnjl2SXCJa8N14d1gD"
-    "wPFHQBF0ASiwNW0kg3idcfw48YDoFje7L6vQ1jbXGAqmRedBAP+i+frC6AAB/1/DXdf/kRTbetSV9U7U110AuiyCVn4i+"
-    "RNEPnSXjtTUKULnK2CDaVflpgFdyJhz9c1VwFFHLxA1Amv+M1r7yWs9plBX/SdOS6amOfml1g4OgqwvuXZoZXFF5erNEk"
-    "MOJ9pbAxwKNlpRHlCe8QzXC5+8MYZHOkrrwCY98YsaBezlPPtk6tBDvGBIeLk42a19ImSEQXoOuKMIk91AfRkEocgyLhf"
-    "JIc6TLaU0/FkrQ1uLIbu6w2V6Gm6kqg07eKr46aEt7AQQKPWj8ZbYCb1WX2nbx/eKiBd9WxuoyzGq584hsH/6ZpMZ4tjb"
-    "UqHy0q2ofmT4X0g/YF4juF2Osp0QFaqXB+yafY9YHkewQUELWpao5VQUC36/bchwd+qUriBeC/xb9oINTCBhHyBfASZOa"
-    "N8KCaVbvamBqbqPGXHFHk+ZZ16J70X6QXdbTXN4zDtoIa2n4p6y9wjab55csMY09JutcywbgKEir9tYtm6FktdME/u2hV"
-    "WEzWWnoAEs1NIpeJLzgMqSeAV6Czx2IBeEhxVuj2gtHMWXwhMxdgTRcdt+Xa3zjkK2dvjPX7pCu3K1Ss6BR9VnCoaNVUZ"
-    "e/vFyhzuNfFspLuWldFF8rQhkrNy56UB1wFiCVDAyoKjws4mCIqRq5qxSXHqxEJCuolUTA7JSGiAIIO2goyIvNl8tQLkd"
-    "uqJwKgmly1OtPqhbAVWeSCQ8ZN+BQg4R60EsPaI1RCwgpA1HCghQZdusiWZSil7V2yqG07CdoUCQstv7qeEQ5/l9547H6"
-    "tXoVJRNrvihypCe+lo8M4SgUoN//IwpxdiQ18aKvD6iidasPhirLIqzffkZTr0s6KehOlXbEiv2ddi8KSNqqRQW6j3ju8"
-    "gXoV/zb1DryNFWdkQHztpVJkXNwjkFN6UfHEXBkSmQitauBU9LGJ0LtYroYvdAwtEyGPyQb8xQbxG1sK3MV9RBuRuOHiA"
-    "gXXXi0gWl3ucAAgxGgLMGbfQnWYBGz3sQgMxdxNDIbASASZkuuHUaRCoDtT57KUt8IBRJKw8Mo4vwpcJJZKV0DzMdqS+X"
-    "PIa9CHlRjyKYc64Q5aiB+9d27RUx61R6RxMXm7OtfFNRoZyKUVHcGXC1z5FPFl4ruwCdqVVq7M0AMB+k+FnUAtsq/H+/E"
-    "dQZBccKv4epHJCg2jWG0EkjZ+jwKyUIHhYr/j4tDJFRxucVmvQxXt0IQbaH2q+tjx4m2FafRRaMd88r2PnbbexFLNIzpT"
-    "bHSmdQAiDIzNDytqHWdyQy87Z6uDgTgZEgq1ywDykfoQUAOO/JgDxXG0P1LwUYOtKFtNvPKU+wpLWkI5XEIjOHh8gk7HW"
-    "O/a47eNz7BLeVQ5yEC/gBEo+lPJst78EhRZX0iKZUbOzM6FBHS8JdHxoy9sUy3aNZtWfsize+jMf+XaKYkR4GQjtwwBrT"
-    "layLGihbQ2roOMsPG80cOa9fkh395gX+EchLnAvlRhTb9hjZYWNSdh9fDQE20hZcbhxnhJbC4E5LNipRxtIlABnoBzdmz"
-    "Velho6w15UxpTa/EYqVACJFOAvfnDw5xQG5fmGpjSFJ5SS9OKfBoVZ4vu1S15WAMjLzK6BE7e4tXujxhzjZFmLbMGqn2k"
-    "D9CrlBHAbXQJKFvQbqyLbsZwN01vXPTvwUuOuEWJgZJKEEdMg2IhQbT6wisFcChgn2sBdVVmCCDKL2CiHUpuQ8vToWRtz"
-    "qCHH0BnBKhMR0Fgs8D4Q7eScZnAaIjdYDSZLJEoc2F7hFxKzbqdgmWTDTWQ2qaegiZZiIw3jtBnIAGRFMXmeXT+izeH6U"
-    "G+Uhc/LRb65Q6Waq3YZ3WbJzOai6VH3iyz6Bve+Pbm4t6npna1s9mIpsL3qp3Gcgj36iPkgGqqTh4evOa9HoAO0IDqCVO"
-    "Mom2xIbDWzYY49zAZ309wj+9FDXrzxbJG0dU6oMIVytEadxj5A6iyzzabWc3/TCP31IjqHnrOBzrgPtqzRnk/gSdknIia"
-    "GqOPGGa7KAv0lweKiMFVQD++kVB9rYj8xT3vmPECM6IQ6pyoVsI0g/5TiGJTYG8hg4hbunGxQ9Y4741ADCiE9JEo6EAPR"
-    "QgCN/z4vepaM1+qi8FHsWONKK4Pky0WKn9m47zMB+kwEeF30QnZXmFtt4hCrGDKkR2HasUK/uVEHXSHOU842N9FMTXxdx"
-    "TOAKkUcdD0RTfEUaWGBgHIRIq+z7egORS3qKF+hfrNa2Q5uSw9ZYemgbiE9GaYGo/IFZ8qYKgDXXi+vRKuNuSu29wbywl"
-    "vbebtKBSjN1URcQNQ7fpGGP7CQ0VIQchnI2RPGf4vpXKXCceaNAu3cSRSzv/mxnIkcifsWT1WAYh/9jVh+flM0C0HWqDo"
-    "SjvAwMQcYPXGgXDCDj34TY5h/dRH9ZfYY3QiWASDd3WOgZ0f3HA0g/fQcRPe4mA9I8S75gu1EjTgG2vxGjgv0DxmonlxG"
-    "6pwBfpdi19xm0UHvQA3zJfXF6CTAQKQAUSeRd9TSfDmxa8f3r34+qsPr75//9U3X72FZ3/rAy3pjWT4ffy9+GajIRNcw9"
-    "Y4g0NP8h2uFwINGESzAS9VGe8lUyH7gYzrmqybpbgCUQ+tFBh75geLdDqxrMGIjT8TIwcUu5HlvX4frZ+SXIwUGv6s7Gt"
-    "m3xkrCt4HVT1MIu8bL9NxPuQf1wSr/NsOcUG+AzWbUJxlhP4O43iCHfrVS3XUFkjZ1h36lHyDIVkptU+XClS+7uiQ457Q"
-    "U5V9QRJQ01QMCX2v0oEnay03zJXfSeIP59wntmouMXZKF2BTy6apZY761xTjVig2IpyhH58VnxEL8yq2vfRbz17kZBjdr"
-    "KJaVdsUAGAaKrqTbjmGmR199FGOtWBswug2wwte0C4xumv6hYdIkSnHykxkOyrbTaoAuK33rrx0fNnMN7oPWi1B7xWwSg"
-    "33dI0ep7W/8bXUeMNsu6dmDDVAxhL9+TINIT8fJxPlS50FNAOjj5566BDKcdByznEF1ANWU+J1SHJ/UlxjQvKp/zHc9SZ"
-    "WFKRXYXRmrFrA8/raL2/6Aiqm9rMUK1xVodRyOXpFKrL9M5BtejhuHIkt8X0N6IEEYu8brwmiA2zZg5WhIs3IIdP7hnfO"
-    "9Vozdn2KOvPFK7OJDTzqBZIS3BSj0L/mtYbY3GwFT7TaF0XU6g+VxRTDI5oAqRj9oUbjQlSTrbhIQ3Y6HnTIGstm3FyBX"
-    "ubLXAUdWbqS3KErfYPbf8rFN6Y74Dco/uMlsw/ajCb1hSIrNEn7hhx70KUOnU2UF/vDA9XkFk3VwjSBju26NG55vn9ElM"
-    "HoWRDp1h+bb7LKqfyPcIeOAjqainohA/yvaMsWlxcO0RhXqBmMhcCdjrR5NaRb+Kxx1wdRzhljPyYfoby0ysne4HbK5m2"
-    "FjLdVEzdF2rgKnjJYcEV+cihN1VZsq0AXRC2wHpvNM7XLp+f6t+Wgf9pz3EdWyWqNMWO08VA1LYACZ/gGOhjb+5bOGdyo"
-    "IAQV7SQuylTOwqLjGcfX45H5tN68Q66jI8ZMPWDaLCPzA1CoYXRxFqJP5bXk3qhnKC764p0JMqO9F5Qq3BEGM7fjQ0I5v"
-    "pTjejLGCMa7uvUO48Nob4/CdUP28kor+vXe8XaHL+54VmBltV+7BTEe34MH4Yum+hurusemQRhNLa/DWoEn",
-    "N5GUJm6uL0ga2hF0SaahsGeH23ywPIfU4huj1B1PIhoqLLh4fDgBXfvK0w6LoB+PUysmAEWfdHcwwK/+sIEokDZ0uwfWj"
-    "20Z0BL3GhpZYylAlRO34kPDDd+DEMSs9OHhTcU10KjOzPu9L95bXLgStw1TfSm+w2be82fG1WT83aQTvYQpj8d9VF71k9"
-    "4E7iN916c7GBfWG2zUG7TqDVS999rF2Aqg+0BBcxYbXiILusONohpt+sYYIzGIdAkKAFrj76PaIlWAhksVCBQuxS368ar"
-    "Vecir8310/n70q3c/fj/xQ+rKhwjeYJRHD6dXGHCxVASo8IcfMGjGjG9uggYS0KF1R/rYkWVAOAZzsWxHAlKPVJwltFbv"
-    "NfSQNu9wrua+rgNqom/PyXvxEuckG7+cdKP3a+3/OousBUGWqNznMMMZ9m0zlFD8ccH4V2/WCjRERMWydpyhKBViYlhEp"
-    "sMiEhCL8N8Yn9CbiAkjfI5QtsMTn/wpT2pf+zDTqame9onGu3a4WG4CEVqRDJsexi16zu6+OXInrYTCpAzIi5mWxr8L/k"
-    "XR+9BkSRhqma6caG99tPONqLmQ2L2m8KV6fAjSK0EuUr+snmjPSbrhcL2kE6tlkk3GM4xqKPUaUVZqAZrI2tcIcF1TIDx"
-    "qKEpjEv+QDRMzK66edGWzGoFELU0t49P1D95nxsgpIbld7j8On9zWNf4CceyLwYQ5Qx2dL/nN855FJF98Iv70Cer/ouZA"
-    "xNpjRXPFHuxX5BtEPt6kdpriWhebEJG9Oxa4YMHe1eR5ydIHN94sHtDNYJxAtSug2aioFZirwheAg4ggVYMgvvJp5Tco0"
-    "rULf0tEtlioUfMJxJ6XiQQqAbmA4adw3YXfEv2A0clf+Z6ccRCVijfQs1YTdL/xcKyNPnqJ9hZkAx9i26XyXaUAJAke9d"
-    "qGKflQzqLzC2hrZrVFBlRYvYymY1JrBW1o8SKoazQFw4tjDk/UgbYsW6mZXQIDzcfLCa80KlKOy4zzM9TaVIwYML7lZHw"
-    "EYB0WyhwOpYXaRMN9CN46eE9JkbBzzjSdzfCoa+1Lot9TziQCtItb62FtPwyNOnMNU0yJ7ko0MF6Cgjb6CGPz+vDR1Bug"
-    "rpB6h00P3O8LTJ4oVM4veA2HjFZ15cbYNK3bc5sQUoBYgZHK2JWHh5XORwLTQElLWGVJNKp7GRA5rYcS3BHiM1UiZkbrn"
-    "9ixKKrVcCb043CJriiZVzdKbUJq+QyJrgqfBXAvGzija87MX1OCK2wG9DboVEiprFiLtRQ6nEO9b8QOPhJ3gDYiu9WqYk"
-    "0GcAPjbZFJWjHBlJ4moOxKPkZ/675wqPea7EsV9QFdjF4wIPllE0+s7YFrTp6Fpj20a5ImSjVD2kXU+bdoM/O6yC8pUaD"
-    "O04YmZpgDmF30Y/3jsWRocqDe/2GvM4CrvVdndVSF6/2l/sX7+8BT4/OywVRcK7jydVpKeIO3+Xj/5bbEVm/je4c2NBFN"
-    "N0Lx7Zg8ENv9tlDFJBhJJ82hQGTyZo1c8vBgdrbokhegb+PYUkHImPSBDMxQ1F+r/WaNVNpIEDRGgkoTQ1Lw61p9avQRX"
-    "bIvPFNA/mU+uZa955B4qdyc0bMZnbjFe6O3YYgNNfA1JfUhPzd5UDfGN7eLLrTsGq2abUjtD5uktjFZv6l1RCOjjoqE/B"
-    "V3bpAtgZhsBUOirT3TGXLJIj92X3MKmh/ZOvuiscsy/+dsHCtLuMjHBeoQZTe2m9V7ArWL3iV4NXVFilG67J3ZP3TDdPQ"
-    "TcKT3OXmKO9o9HLcJrsmtGpXkeHTjxVBBvSOUljhwXFGSjekG3RfN4xTKUqCoo/cVNI0vusjPDEt7U0fjP2eF/gH0xi2G"
-    "hpBUDH78ph7nk4nf/VVLArpE5LVx7sfQBy2GNM54IIv8oPVAWxj5atP7D7FDVBFVxq22iOfH0Tbx98rnwZ4p9XACfQEIo"
-    "lRUjdxvgUdZGR7VPpJe+GS2CdywQmtFPrK+QSuDUhZisJZDXg9oioA1VCF6o88HFLK/h7vm7bGbxou/Us4Kj7WIs5jAWq"
-    "nHieLfitgBB9qbNVHjILPMAAIgusEUj3WeJ5VuYkM2UNoVA9yD1oGaGHJNmzmpMQcZjlmCDGVEJhZy9TfhN0GhbRYmeuW"
-    "w4ei9zpxY6S16Hn9KPqyYLYqULNA82Adq0OuxV+v7HKXYDBrFtZ+xxIx+J3HeeOQjqANt8nkNMhRuf1C4g6BwB+ECln4n"
-    "NUro5UMrt7lr0EIVWamkft+SfTn1BG5GJGbjBWSp65r2q1EsX5K8j+Jcq672hOLKMLg55oPY2DY07lDwGgefqMmWNVr/d"
-    "HBgV2cpobmKN9K/kcMAJnl3xceNbVGGfr1G6q1NdONxvb09Xjfb48oHLUHZNGFLmPI4I9UXMUtpwQqtlHFGvaAmOLEmmB"
-    "zL6rhuHNyg7utqnLBAOplMRAYS53cSlc8eRZcnESMZYLdp/cfaY0hise93MGUEo4nz6dCKxLgJIfFb+5tUGV31gNJT6lY"
-    "KNzs76fVG4wzJf4rho/AjsomoPMULehi4RR3uT4CS2R3uo4UNKjK36JuKg4kYtCoOVMWGnwgMfQMs0G5x2tEM5tDt1Owa"
-    "9502yuWd/mSUh8CwAVHQBmhjAToLlcIlYRgdhaYpuwlxi4AMlj7/EtQnhe0yeufpBOu+wEDQ/yxlef+OnBlAAnEDSuKI8"
-    "f+0wUhcoFpHrwH3V2vETb3DHDVbzUZSWwLKvOZiX6gL9o+QOgxhLxfQgzy+cf32pwFI3v+M56WcRa7KPu9O/qfx0cbmgV"
-    "ahf6oHi2wv1xtpprkFngMDWAFgil2xwqZC09RauHbaeLcVYL7cJZAVsOwj0JRzEsAo2QIsYePDs1HdggK+uL+Pf/Uqtpx"
-    "8hnGz//EayAuqo/gbxUy51fus0UnS+CkthVnbHC2zRB+Y5fYiX5pF3nErdglYUfNLkW24wMD9Km4Ucc69k47nf8ptZRnh"
-    "TEP3YSrQZQKv9/eBthZjvJxQAcgE3muURDKvsYeif0EuQCITswjU59dowdOokiiAjT7kIHMlaD/kJth6gi4GuAYA/b9GP"
-    "2hg2yzjAv3LvRxWQY1ybmUVVsCJnY+CI32+4s+Rn42OJ4Mny4wPWGDvDA1eFV6zxOoge772N7w9fvHcd7fxgmFcQS8piw"
-    "MMGyYCXoHHL7Oikua52ULDBtWA9/fVhfab+EOPktQnh65WHEelgnfafOe12BCXxSM7f49s7vkCyYbixLnZT/DwJWwU6Vc"
-    "tNu1COhfKfzGanK9b2bC+yje57z9UUBnmt9tbBMoR6eEBQYZYkD88ADGBS/OMVqJbW15LKhpA9/aLCkXRb1FJQYvLezzU"
-    "eSZ5k5riQKG3KMHUQYp+4y5nynZHr/PwP7Z157WKNvtKBXdYpDPgU4pe5XXxcypv7en4HqntO0+36mvKB0VK02rK9vqih"
-    "RpNK//doNk4l0A9FtKz2xEr9pFHHIPySsIbQNsCKsX1LvgF/QDqs6c2COOrb2vahCRAGNC8zjE0UZWS7S0CkQwakmQJ1w"
-    "RYfEXpAhp/LhUeJizF2MrP6/J88SD0NN1TOHB7Y0n6I0nOCmTiBCGkcT4pCH1BMNnb8cpqLV7gK/eSrDqwhK98cfmYH4w"
-    "dghwNZP9U22ev8Y1LykbbE2+bvSp5Vo/qUJ7nwI+l+L4x4mrhmRNj5J1rj8JoSKiRj1UzSlIuVP22RnTBaKejsrYGMFJE"
-    "WPqhfrjXOOe4bgi6Vv3wMDjqmWw8uLXuSYyXUJstltp9MP5tOX3e63Xh52I2m3Bu1o6OJ0RnY6vqHVa8688",
-    "mB5cYAsBdofQPL1VWC+900D/p5BtZLlrfu3s2g0ZOZ78teyf9BD/UI6/43ow++rxLP1R0ckI3J6e/LWdyBs9ns9lpl34u"
-    "sA/Qza+//vrLVphoKk3Wjm3vJS1TA5R9Ewd0xTrntZdbKXJzvdUPws+Fl7OPASY1xCAyBdej3kgHlHWPekAXyFkWx4hOR"
-    "H7Y7eu9D2pBpxquRyc9zDTgxWeYQFnDumOC07Axv/O4dwL6ZnPnf8+jE9nvi1eoLX0BK+27FP++ob/f0N/39PdH+vsV/L"
-    "XUIbTRrJQPAJEg7q22LZB7wFnPKkXjDEjhXckZfmoVfTmsz07IwcxsF2Jsv6g7fX/o150OVVYpXVQw/8FGVf9pv9cE15C"
-    "DNpT3QPCltr0c7gFxOx1gBwdw2XFBaH5VgaisE+ySCcosDiv98hfeKPJ+m64O16BTjPZ+m/o+oo7ACHC9ScMeCNpMI60w"
-    "/U6V43jDCn1TxN/bL7jh7xjk6GrzxCu96lUxyPUdgm6f3BtQ7P6aN3CMpUz8WO/uBBnK2IxWyt1VbIA+7ctDHyADX/2bZ"
-    "TmL5V+aY3ita1ZIHSkjmFedAehH7EBIKYV+LGWSVvAh7xAENas/QNc67JByhh3T5AzA4zo5wIEfnZ6eHvd61tMDqCxI3z"
-    "tuVZLH7UonUOna1OgDGd9o5RQqVG6zxlu4B48bVDt7BqRn1MqCcdLDybsmZ5T8bycI0wqnulXpEJRIH+thzIz95G/4pGn"
-    "DbUjTq4Y0LQB459HveRO7yr0uI6upGFrp9GX3FG1AVmKR8ulJT5jVMi7Po5OeYmz8Yqk+P3dF+Td8VvIosDsCFhSAC9MI"
-    "6ixIb3lkiUwz77RL11lx2e95td/lz/fEKY21cj/hMoUZ0V1ejiTlRzhInP7RuM/TPglV0QkUWTNtyk+xXE0uaOZ6HtH6Y"
-    "ney1ceD3O6lAgrMcu6bARZATa0EM1a6aiJf+Vk1tKJfO9X5eX8ox8XkvB5VURHmUdHpm7BgRXDe4ZqcFskSZXfc6vmKxf"
-    "gv7l9hshIQvjQxULI3PCtTimhvFC/WhlBK2PLvxu5ZcsGUgx+1rZQBrDKWeRgaBSAyvUlKGddSdQiUI+RbGAlXUfpvOrH"
-    "he4yMrppkujGmi6ObcokqOZAL7veoDjiLgg+CluU7iSaTRnPWgyt9X3HdDLiu7r07AlG0EKtxOglBuwizPeWmUbT1zZTy"
-    "SCt3toAOqZp65CpgZQ9+eECbd49/0NptZ8b4woCpJaFCPZBkdjSosVgz1F8auQ/1RjrB0N2y6lEUjX7IUjhZywXM+0962"
-    "pUCZ5JM/B03PoQHwtmNT2ccvCSWpbYk4qTmDQm5tcBoG2JMCDvhdsmspZqt1nrboTbbDjnlgHgjI2CtP8nGi8OkYqsVV/"
-    "hJqhMYNPX8SapzF4a2CwiGwcMT4wOrGHrPyoHYG1ZnWuAcVsCnFc1Nr5eZl/+7lfes8kX/5NmzZyf9U//8/Lw3BA0T6uR"
-    "w3T+mEv9vb+RG428oXYpK+cQf8PLOM6rZdF4dItH4sX5N+qDJqaayp7m94Oi508MkasCEe8HzQ7x5fuyinV82OdQakP1Y"
-    "tQRzyasIVyslD3DnS0nSMgdFQzd+LEEBLut7z+128aHAJG06PRvUtKLr6rbMH2B6YsyM1/4ElyOOhdwZNt6qcT5BE12zD"
-    "HJLgzRkQV8owtC0L2pUM+ksBn/IIMKIeFg7cZpXgFN4SpDPaQ1MIUeeoJOHXZrhEaOP1d3fp03sN3j8red6i1KCal6p02"
-    "GrZA7dCh38mO/6nC9XVhu+R2N3EQNccSMLT+aE3zSnjREyjbqYQw13DcoU97o4TRdcYJou+MHjpmlPocCnbD+doC8TR7J"
-    "jN6KPfLDnk1UO8y+ejHN0HgQ6cr0ACjWlBGBIwqkywAot/CB8d/uiGxwDB4I/fePPtBPtFMIRqhllNPefBv0BFuUgfPaP"
-    "e+FhD77viyd4OPZ0d6q9N5hqj9XKr3nnieH0q9R7fjj0UvIJGzmOGTV4ivGTefwhnk7NdbW8QMjgG0VxrTeXPlzIS5QZ1"
-    "B23kZgzjTDL1dtaPKmF+D4XbyvxZSV+AVkxF3EuvqvET8CjfpVsJ7V42X82dv1QARvySr+XpIVVtTGqthR+5HI94GY9Yx"
-    "L16A1cGZXe8hqp+/BXZQ6YRefQC52VZAb0K+d9DGAge5iPBjPAqope0QFNcEYhbNpSeHaM3uIz3A2YoaWfzAU99W82Ppy"
-    "Qe1nzHItEzO0cQTtkWmTd7tin7WhN2mZRfzg7076+wxmQNU66yrv15xFcdPt46furyngza3cotttekzEYk2rPqeKQDnNe"
-    "640+3bpIolUeZiIrKjzaB8Bc4PlFeGglhZt8nRVxfXLEhpXMF5QkHR+8yuvnppRPoNLlhwPzQAU/bT9gB95dX+BQq51P0"
-    "EF5uynKVr9VWoG4El/KEGaP4HY0UcHF5H+lxBF68mxiBTKpkvAe1/NY3em06Dw5wODOMpoVhatLnJCJmEfpeAnTPRkmAc"
-    "IPyiI1CyIh5MMSDO/Ek7Sd3shCP3zPD2E2AgYl1lwi1ugM6VhwCdUOgdkrja/bD/EeqvCepPrcMX0OYcWNnGANgBHfPcM"
-    "7ArGu/3xiwiKThv0UW/mfaAD1xNbG3+L5OfD7fc6/b6uR9lusJyGWPFE1vqxGXetRr/nQt5V19tMLr9k3ydHulhMkP+Tk"
-    "1UmaqqaiIHARjuoKMOHx9SK8UK/QnTkpCU1Pmjx94N1NRsBL7fKtHWj5ZD4ulzksqA/sH6Uw2cRgeRsiLvp7c5UPtNAws"
-    "YivpTT0NcUd4kpcgdZB8UZ+K38u97lb0Y9ltvqm2k7QSAltKopiyEf8BiZk6h/0OP2JPktOw/E+Or+nWmcFbjvF5iwWPF"
-    "IMFjsmuBSpKe+UIms1o6vj51IMVcgpJWYnpzOS2Htuc6XOdpUOrb2le3FL/jPj205/EnH/gELSHXqq3ess5iR40qaa77d"
-    "mSp3LsIwy4LJzOvaDfMitrB/DBDfsAGL5FNqGy7lZxfcIveF9t+uAoKmhi0nE1Wq7n2CCKF6eowITed5jWvpbYAvLbldQ"
-    "wwr29xPVuLByX8+7t3RKkcmJiVmQEtB0ImQJ8DP3QVQPE3ETzsQMbYoEXtCDmsl/sbEEUUMNQCqjJHvGn82YEx2UEcijN"
-    "j8nn4JcwtrDJLdNbVieNyC7hPzT8egXYN7lAv+pV2PaP7yk3C/6IZZg2pemcz9vZaZKluWNFFVkZcmXakroDAi0TdjZ2f"
-    "iQmv4wOctN/4YJivDQl2Ryjj/FBHXTKGk2WZu6I64QwvSXlh2EDhapTdQFYPZbrxRAHjqPdOwDOf5j9zDgYi5RVI1S4xF"
-    "zyc1pMmTCxc7Sp8Hp6en+fqYo04gJUqYoSyowj0Qe7vXXodVpQ7XQXaxdMz6PuM0177c1Oz+tYNoXej+jQiKYToFWVQGG"
-    "ouIGUI5MHMZFl4b88f4nCOUX9Ayw5uFB+wlRDJNVbmozu634ACsigvQlQw6zOg6vPFwxcKXJJyWvwWpNSLQSJrCqBqIWC"
-    "y49veA+mEeob9ADO6yhXOY5sGcqV9fA5DA1JzJqzC13U3DirOoxEZEPeOvpQ9vW5kAFJOaNuyCCEjVqfzP/fa3PV8uJJD"
-    "Uwji18LqNiiH6haN8alqpqqav6cYQWlGoET8O40x9WwXIRUeX9/YI81IqQZQOdND/CKqMYg58oXWJl0umRU2dlH7vD3dw"
-    "QBvmANZ2GuVBpmDH7ocymEUO5FQzIRZ3vPU6vL+gACaxsziekBHs1IO8rDA5t0PTXDZLwgtKnLuIkre9xK0",
-    "UDO9eHUI5TfRwMOfjTSVftnbzUHGYxMpeheW3SnIzk4ccI5zhzSeU/8pGyFb3C55v1humZ5qvAFVKgQSj+aE6b+pSmUjZ"
-    "FmkukEwGze7nzCR1p02myIbww0Z6qb95GCPqKk8FldIih6bRawWlzUI7ywHLcjk6Xg4/pCqVeIGuw1lIVUCX4jGWgMXom"
-    "aCHSsWDmWBChsr3E7XKTtC4JKJdTpA4c089HhZc0E2xPS6LymOXswQIS90w9o/Np+BJQHn2zje+L1Z8kIPUz+t5rQa3xi"
-    "VQ9al6eNS//M/dZ4OXzWOmgrD/5asJMLCKxKxE8tRnNpOCTjCLgewlcM8Sg1AR3PeHtGCO3tJchGw+vKRrKcMRuI7TwKU"
-    "mNMvz3jeT8ChXzXQKeFbyqIlGVbByzWEUopHPP6oX4jkKz2rGv5Flr583tDeOzGlZEDCuCDU14MGMU/VJhjoLmvshHKkM"
-    "xf7hmySieiKK4Dts1Ne3X84q1mA+qU2ahYO23XvqpMqfd1YzomM/WJLja/CY7opiKa2TreGx1BbKXtBSBCo+9sE4gYXB1"
-    "y00h/J+tuVDeLhi8E7YignZ4vpBOSSxKqlPdgGAPazWbEVo89Mw2FTDPtZ7iCLWj5paekQtNZLvTmP2sC+m1jteDuT6/Q"
-    "P7IZ8QUiIGUMbiDv33bBx41maktu3GGUGA3hjPXhkSOzCXBvHnQ7U8wWwV1Q3da0PE+BFORC0qhr9ZI9Ctm4McNVDrQQ7"
-    "EuoDMF387SOvqXStJfWxlWt0RPBcPKXh2kIOnjMzn4KwFhjXEMee04wZMz6Va7JiMzb1wxYJysl41za2QFqEfnmRoPOey"
-    "a0zKsN5RCprWnEQVrE55isXK6wP6VFcV2xd1Sz0SKJ2KUZ+lBvzfqhWU3PTgGze6c1BgQD49HdBWar8YdqkGl/iQcq0u9"
-    "Bf6PKuoPrANXZLE7M4vazWVjOvBbjt6sVPCMypEUcoRnJVgIABl27W8fFGRhoBXEUvCZPZxQHbcZLhkXTfqCPU9hJR6Ys"
-    "XksRxyt8M0QljAMHl/UOCyWlZyimD3MSRCmNON0RXvtWAvP6op3iEpm60Kl87NFpgKB2I0JqpjGKJ9WUdXkGShUjWYBWS"
-    "fP5Ztn8lJyHLThydbx3XpoqRXXmdJ3UeZlhQ8/LGpQcsh1xwpk2jwiUz1lvlOKsnNy5Pt7aYDgwX1dBB+A7SxCVXSveHi"
-    "IvdQ/izGxFSlZabPJ1gylLuzgeRZxcXislhOAc2QpSoIsQjxBozAhnxh3bL8AHKY7kIdUR+yVDw8lju+86EChDgctqceY"
-    "eaukPluUOC+200Ij9lZbQh0qmQUIdfmwaOx0lASUzWvFhDzt2RBGgTvKwFVQIp+C08aivI34HgslM8Us1anHPkXyxABP/"
-    "P2uanA2VxnE8XhpbKAUOt2R0SuVbkDOChlVx8Yz9b3xxKcgnjgHqKtP29xOMpmBnlfL69DqHOcGol7oE0GipgE6Uwe7E4"
-    "tkxFbKUHlj6/aSUWus3STAL2AgfbN+xrBEcJs3t/LelCBf00Gtm0lyfEz5VopMCSP4NfWFkr+Q4Rds79UWhRpPUOop2Bv"
-    "Lsn7pLE6Co1RWhuygXmLg2S5l2KLOHLOUwEowIHHMerB1r/TFNZ3LQIBnw3S7RQaUtn+XKH+XNUjbDYUGTpKBCqEU5oS0"
-    "Vsy5BOSqAELaDKPRBWZR1lLJYBHmQietEssojXRCg73ZsLkBbWc2wj2K0FgFMQ5BvahbZO6Ridn+/qWHexLasjrCmxChu"
-    "bGzXY9rk1J+IlbJsg6XRiPX7VKSETrgusQjJ8zeRfvItkd4A5P2kqCWMj3PMIaWl1GM1o0Rrxe6NinegWkUVCSuvZKofI"
-    "keq6m4hNtDvG1oGsoUlnmbcExuUHyeRiD6fAGtBzSh3Zh/gWYSdSbKT09xNEq3ju27ZqccBGq1L45kipKktVki9MNDV+d"
-    "KfXWP0j/SJRLmvBNhVntkAwqoaAyIVgrldFVBokSYIwzJvqHRtsk8EkfczJDJeGzP0ZDCSfa8eFzCJJ9HNML9fXWrwOAP"
-    "/bLbVfXPmkOUoZapA1U6naElFJXiHxUenISVrDPcySiLZaRcFUFJRzjSIDqlNpvGivt0vC0Q2M6dupptJVe7W0W0sTOUo"
-    "0rezMCcZ6AYox8YWp+h85qHzIGHzM/y4RztAeM5PozgdzJsDhZQSp6yKvAXzLHMP6Vmi4yOf71AD6O5xeqvvTlbz9AvY4"
-    "chvdppSK+QBGy1vz0mc2hyzIPDoZVo2J6LhH54wsSMb3A+lng5wyg3RmWWiVMsHbD5lAiC1e+n3q7RnEfZQf9kNAj72gK"
-    "+ykEywOzDgKG4Ww1yHC95JpgJLf2ZmC/lDzOgLhQhlyqyinmEixINFJwtmBA9MR7UnBbV4BveChCy/bVOukGKeSrb/p9V"
-    "B909HcyxW+Bzi980O1znOfmsj9D8HeKfCENw0Dq+FnHNB37j7uMF6nyYu4tMptek7lEuGmYZF1pVQxr5QepcHaB4jDh0M"
-    "2ThQ7yzHMT5ufpl3denozaUxw3yNnypyQ4G63evRncYgmn1S1rPPVW54x64lnXhVf6IdSEtLE2VqAyMDkTdnA0pIB+oMa"
-    "oy2mWkQhoolF552wyyNnKW73MOMe2Px4S3Ijs//iWe7VrOkeWGxLfSm710GojeD6Ybs20Md2uMFrbCsSho2IwzjggAsGq"
-    "1Da7Zj8g0VcR0Qee9YULcVkF4BE/jqn6lNm0BqAKUSB+oUY5nDaI/Tmb86fFM9A0ZHYMKX1AekR0ns4v2Qw6o/cD7kVCL"
-    "f9mJJK59/x0o2bA0P+A+9YQkVb25lmGoL8gc42xiORWwmbPQ9k2WdtMJ7eLu71NrsUetgbSyq72Y5JjGYpA3s/Rl64gED"
-    "AMsAAZaCcBD6ORorxdS65g3f0Sfk7rzoT1VUuUuyVEXxePNYLkRUvMle6bhErSPCC4etQjwTBdGVUAdQJvodCpSWMQYYX"
-    "Jxr/YFGrzQEnQ8zhvLLjAA3MwLFINVGn9K2+4X91yY+ZbLAIM+V6BfNRqAmgOk/U3zrFQFyn8BdLShl6m99oz22n01XVU"
-    "zXSOvUClDc2VEw+6UMAzr3idh7QnFKnCm0ZGHVUCc4SSiyIeBgsta4o2pXRs6w2HA6uMcbk64Qq1YX1o3MDY7vjp90oIi"
-    "QIN8lDDXTkEKAEQNN6KdEq14wtxUODXFulHjXvAiYfzBsMaJHW25VB+P1JG3Grsxu5pGOZzk70E0XiKW2cMbLZsN5HDZ2"
-    "oRKtSyXRbjv3dsMFy38pBF7EpF1oqU/zAwy8mZ7vUG0R92kURTKbia6CW40G0Vg+yOpwrBGmMo6S9q91AfRoixpthvDsW"
-    "wZ60A+xixKykgkbsLxTOhYZ9qI7qntR+UpaeL83M/dDmbT0AjRcSO3I/OkmMqf3r5CVzhg2jlSe2I5O4OJZjOMElpiNJH"
-    "/mM/4PvDkTEbGhEK+rSZ892tM3wYa94odkQR9K6xQTSPH13zk0nkHsIRoIVUqy4+02N+PeZtcqaBBwRF5eCwTHiSEdAtx"
-    "SJOzhwdPYsZsM38qjZsno63ckBJTyKJN+5osnCb5PWcdx9YiaGvna0DmQuB6aBddW7ZSs5DImrrQYdQUhZdxdVjrOohQY"
-    "vEXoDUad2N9CgT3f20iYI00gYkpc+m7HKn6292XzzhQdcnRiP7mKQfv5sUtn0tyGWM8A42tlHg+SruzGJuNub/fglg0+l"
-    "i0u4FX1AFMG2+f5KSatan8UvlDzFOkjUxoKcMAh0u6riDkwH0MmmFE1Xew2vnvJ+Iz36mGWU+Ddh5R1Ewkt",
-    "XawB1Q1GSUpCczBvz0gIg849w+0vh841WfkBU/9JweBvJOJV1AyPM7q4OdRwUdW1eX9CgQuQutYofVUbq2uEuVa9IEFxr"
-    "Difq7XGNWmDYsAJVAmNZphgtsf6bCldx4xDkw5uAUJlYOyjv6n31/cOdU9puzrLlPhuK/TC0xzRmCK8bAep4KfbiXLdPY"
-    "/zZJ6L+3jeUHvXsnWucG4CIBBvQYC82WMJzJTlhMoJFdSPDGDjg5ER9T3BTlFCU6rC3cFH7PIzVE1u6WxnafwSrZPCbbP"
-    "56WzR+Vd/SKD1RbFgPF4VJerjut9D088NnMqcCyiFWkqeFg7nhwM89IHClmjhb0/EZzqAOUGhfR4yUBnPWW6lGSVbhxcP"
-    "X+1CKa42Dz6JRun/M8S5LwXOWY7gVpfY7Yv721uI/7bXL+JB5U1WEmn/+mkC76kg0tsvK5lWyx6i949zeHehn9gEN2Cth"
-    "c4YmbBRm/+GS7IvRhelkJV6+b4sC4iftTJcX2bgwDwSZefnC/UpgX9D/MyUB4b129FYYAWhCuf4sv4m5SRWFL8/ozD+l/"
-    "hI7zmQD/MH8OprvUrJivwl3nExx5Qr5F8w5wB19vfpy7rgv5kVKOUrj4I18AE6REw+ibvLUCwC//n1vyngEMditLqSrgB"
-    "SsmnRai+dfCJfzAQJemGte5zRz71LKgw8DYLLf703ZbvJZ/+gHRJ+ZI0zvp4zBzlLwEhV50KwSzjx/ROZm8RqR4e+kNPn"
-    "cuKO1+oOrKf0x4dEY3CFFRDwxNZnLimHR1XPS2IvbBzlH1ALj9gV3n1uO64i7vN8BhgbdQqCHNcDZR6+ioKdrTYYTFGFS"
-    "VhOX4eng4sjy/ytM8RZTx3MG1SMsdICDiWvyiv6fTZnqC/eLRIAkJFSef0YXGFe3XogAgI975WJ498EVcSiUzkXgPjxBi"
-    "B2D5+HAaGO7sVRsMjMmkMNKW0BGqgNAr3vrUSUsNwOrDe1OwetOb6qZ6NLldE+9gPRvdXSEOuePjUPzArdfM10ffbWGTl"
-    "VZA2U6sPToK+qFpCq7Y+YkbVblScR+5vyz4sLnfUD06B1uUmAtQhQ4TSa6smEBzTseXneKCZV3WiwqTY0+EwDSn6ZUf+c"
-    "6vfoJbhadk0tloNGqlSGRUHlmtf34Q8coywsKIbreC/Eu1pWVQeYEgjSOoURvh7DvrTWXCMYYcDcSz6vUnjnfI0PY9K/2"
-    "kaeuapGPTEYU+cALGHq/5zuIPrZwP7tfMInUOaCMTsoH901POf8l/8uuU23lTjMR8kMFtPkzPqXtud3Fpg34JEA7V8vxM"
-    "cD9/zufAYxyKWAMwl8snlmYbcUc8cHY+BLwKIJryKOU6XnSORd07t4y9nRRMRj1oSirQdl/w6+CZy/ZQS7tO5xmhT6wfH"
-    "zbGdpl7XfunD5ks7X+nZr3xb4Hm3XwKPs8/u3NNurXuWr/h3+eOE0aSrLa0jJvI/OLlzdReW5uzOlM/uvDdF/+xiNOxCo"
-    "FQyRTkAI/xK+7jM9VrErQ9W2uOP67wC/llpndouFZidj8Sd6Rke6l4G2DiCQ9VZLjDhVlDHC/XjpcGdSIN7f40pPzD5vH"
-    "WSJ3ahDDj2EKQL2nT8kZ+/jBcw0o2v87amVSQKXDWi3H0WKMXYQV9LD6tBP+jn3vfbh4TagMAaItsFD5R7MxOXrdrVgxs"
-    "qoEQZ/3asffG7bhbc+XbJPZTc7xpNSoXpfxGig9ESUb0SdoXMDzMCuT3IvRpFqMtqtNmrUPXqHGYKXZDwXFK0+teeB10C"
-    "LOFD0m3a7LOvDgraZL2iK6h9301bgFsuQNpX14DMiczgnk4hVd9pH4ZK5xdbcxTZ3a/UWYdND2/nEhqEl+YIghJzstM86"
-    "5NPqTlzKHDZHApcqkOBAZloodJeLZGMkgw+2wfr2opasUHsab84avwtgK6r5OBI0NEnthjFIXrWNBkTFVxF0pSVqoy2zM"
-    "+ePzwkZ891zi9tMPkB6R++3aFZGeBmSZv3ZgfJ1mSJeTTrevgB9Zp+8HQ5rDGL37yzfLo1w1bwuLFW3YGA0zZW1bwr8gY"
-    "0Ocr50D8J20WD0VGvF/YJKFT+69MYwKJu/vk0HhLtpHjr79CclSt08vUFqlNpQ2cbgPmWX4nvA76W23hKryEbSHEL0Jbe"
-    "jajc1UK0hjbQeAK04c2VMGhPZfJu4b1FqyCmnIH//IMjTIyw3j6RGcVKWmykejU2Grl1agPAEjSIOl24nCbxD85m/gIEB"
-    "rZxqMyrGad2tTPOFypAh85boBAdFTW9NFHTKqD6fi3mFKWHUqTJ1WTlYOOTnlgSz8z9tyTrDnlvoWSpsO70j8QM7oC3YB"
-    "TN0TDppOdNIsLuczQvm9rdtNs/8sWsk3EdbpIqmUa6GdWJlSBea5k4+kiXGRpJVFwpzlYinvvrxZ1wrLIZl/laj5IyUjm"
-    "kCOJmzD3xlnawTGhwS5eT4ufodCBmMoJ5v4tWfM7oc8HnQSvFGD0oF4WlGS8KKzD5ztjjarjO4lw2x7XcBdQguu6DknQH"
-    "3+loV4OnP3cGRBlA1MzFncDKrGkAGUSTQsv107fPZ+RdqEusVGCT8dOfMTpgQ4O4Y/GgaXWrhZuNFu70MditJCtGUf4WB"
-    "qCr+Cjb5SC4pfkVoDwgSGV9KbfMGFxl69srnbLhRY3JHCgWp2m8NEdggGxgm1zyIC4TWHqv0bGRO47Z5A5hvM/0dz2/Rd"
-    "2vW+45lmpCHw1uzMYsOxRaJAJUxT6qemZYUROJk6XXoHqbvSUkRflZ/XQwslJj4QaoTgQrrVNmOj93+938ADce4wzU6p+"
-    "B6lia0OWWe0COb4CoeMekEM9ZYX65aY/Cg509NfEwtV11+TM+AxlxAZUy1mxqBXOcQw4whwuEHvkPUWY/UxNv2xU5mns8"
-    "qz1tuFMm40njvNE4iytYxQik+Cyqedz7+0o9wHh2ja2vcecjRwNaYV2PjwRGIF9owAiOnQDtwZTg2NHMilBR7WIUPWrSo"
-    "IlAa/hjb8HlbcubRscKQT1sGwMLYdvlYmXpU0o3NH7fyA9tu58yCKppQ0Q1ZQZNcFVheBU6P90p7k4VGZXbH2v6r765Qh"
-    "eaG+DhtBVSrO2h5GZrmPb0mlg/XLlKjwWV1UdfTZR94TeJekDpeyCD9MyRfUhVMzp2cUypg5ujL+75JCsaT4ZQvqeQNAs"
-    "lrfhFYD7pWWnvKN5Gb3n0tPnX7UtQY+UxHpZDMx8L2ptDEnk/Ss+LVm6gW3TDzUZeawfrA/qfWAzig++HHi4Mett0FZOg"
-    "CuvuAw4eFOpi1PpASPCYRR+gEWPppdr3dH7OMvpAXT8nKxpHq89tc6ZB1xVnBRh3T0X3dLJp0TD8g53+ScMtmvATFdSJ3"
-    "lsUFMsTp2/541u+xwjWQvl8l+qsTGi0QItL3K3G5eSMTqJBH6e4hd1UacSLMgTVvSim6jkxlhjzQ+QdtDAIIFv9R03icR"
-    "c1+J+7/NXRIDz1LaDHnU8+tZ+dhgO/WQ62ReBqi07isJk0qLEXkSIiqlTtjMYRJZCnZMytJ4hs1Rkvw+7xw0N1rtZuR6f"
-    "u2iANssXpFH3cBAmzrEIcUm6NZ5p8kf07H+mhhS3S0Vj+jdm/oQOHot2LJwGlExFyk++axEjjWLz1KpgTHltnIO6MWK0O"
-    "IqYdhdhXxYfo+tzvT8x46TGIoIY2tQp20qibrQkytrCBaMxL2hI28BRnODjyiZCQ8dM96fVgot7XQpmKUJz4CiM2KHe3m"
-    "qsTzJsFsmmPesdGU8u5uhoWhu8Mi05UNSK6QpCC5j4+yzs6Zmd0CErOc59X9tC2U93g6cv6w0Cn3JLTxdgL",
-    "RT0+gsdHmG9bNbq/zw/OTzZsXzQiqrIxJBANGojebjiOsG9/hi4hd2HLCnenHJjJEMfOw5kOqdIb2RQYcnce8Qcx2OTuT"
-    "MsY6E21IQ+OuqenYUsIhPWVWf6BaFug1ZVvnGJUeIl/5mUjYBN++NwfJaHKFqtcO4HSplH3dPN01JxoIVkszgYcuBw3tC"
-    "6N4Anz+oxOnCDUCBU88dlMdp/rCzxSnaqhi7tKiBL18QCfVgv4bqhEB36TfrRoK8YDcThpUkHDrKlDAvonPeQ+7dWUqNU"
-    "klg2b4uZ4kc26AzqahUa2v788i0Gh7z8D1Fh2Zudw033+8LA8KzvP8cinCArtRZCIJY3suEUVf9phub4T6Pyp1ZSybWA4"
-    "KLg3T4+GhZ5w3DxTEgIxGKM3FhsKjhlWwZoOwME36WqMfRhk/JmSNwuDO/NopgRNekxCZtFoAJwVkA/JEer56MabYwI/w"
-    "A0+n4WyeLfTSbbS62Pua0w+T0crzSyfG4OzSw6iMx8+i0rfOs9v88ybzItbapn2bhnb+YQE93qy821m8ua9GTE5F09Kgg"
-    "rX8roo74VzG+eYbD90kyLD5PKYt/wGgKAPyDMI+Ep6uuuiPauYsHL4I6pJtYbRt3TCvRpoiDiSkOVxf/+t9JKOGwKdTfX"
-    "kzazDq9WlwOt25u67lnK1elGWxe1rICYoPNHNW9o766/HlECJvAiktqR/BfTYOiX2h5pOXCeDa715YHve2n4BlQgNQ9rE"
-    "NOoDqe6hXzZg7p025nfqp5XeAjYZFYtGgGLZaX+/2fesn+YHR7zbSZe++Al9PtmNVwqU+mzzPnZ4ZYgkx6Ug925B6M0Gy"
-    "X4irZwxRIFZD61bR51sn1u/RRszZmfRNVJVo6RPPZftTGgJii84Rhuk/CKToRsvFoDZtG9PKbMs9xjrpBeQJBwVs42GLg"
-    "cXSODgrDpxPnWI2Tko5tF5MDx6fiLjKZWx3TRw1/6wvat6J1bcO9BYFDkKgcIiScFzU3cYX3gTFrQSnFPKEr7JlX7BpI6"
-    "6cM0eS3SqAy2wO198R98lo12oj9XTTG8EE/yDRG7pU0xLSEjItusfagptvyvM+eVF9Iv38Q0ombyZ/7s52RGPr2C/p498"
-    "YoEy/DRkXxV0+ie0P2dehAWpLFWqxnnzTrsiYpU/NNUbLqZeNMK/p2OM1AEA8AN/V5QnL5ytcagJWySJFrH7KmEi6gcUW"
-    "tZ+sMdPtLFDHWJA6RvZVLnMyBfWFbGHdPj45df6iCbabDfts9K+l1niL6w//dIX6iXnQta3UuaOiY0l0coiu9pbkN4Eqt"
-    "9v53NThy2kI9XyFy/xOVNSRv1LXac0dQaYM86mwphpT1dTkGySLozo+JLmXrh0heeYVGkOK4dcPTY9Gf31x47X9q/8KAi"
-    "RWoXQCIXr42FsFa3B2zKta5l/pEO7X3nb6Y6Eq0vw4Cw6Y0IfwYBxf0C1GDumMuo/FzcyGgzE1zJ6Ln6IVpVkFoM0mxIB"
-    "4oHFZPR8Yhs9P2wF4rbCPCTGbFQYrdKED93IrQBHrMQxjipprQ5xrEx4jilB92mKnsANl6Gfdzqi6kRfyyEmo4kwRU40l"
-    "Xrzvh5z4/Cg87W046+f2NbaH+jIGA5nZgdKoj54ZnVEfizGfmCWIcbHL6pxzc0Ly6j9NABlDgQ/cthWexvvi8WQsxFw/i"
-    "N4VRSdG9mdojGKG7ES1hKAqi11jxIZYFUCB34+nnQRfiyHUoaDdxiPh3YSqwafwczzSTab91QJfYTHzZMJmjarDXux2mc"
-    "B5Nj1jKxzjSn0FzzYAgeEtV9wRzBK094SedGKxa3NPBtLMKcxMFuwZad/Vm9gw8gUjOGxQoeQQYOMMj2Lcoxyo/Jz0Ota"
-    "Nuss+kGBhisAgESiy9JuH+6HbZ2ZBf/zG/KcNcqcknNZpsy6X0vcp/tBwavvm8087wet3I1c7jbKqXAFglNHR+kNN9S+m"
-    "fhB6Yqo8L31bmTnVGTwX9I5bVuy3xXbov0PmBWZpBfKfQVkfUaRgbiORyqx57im3/Fsgimq2V4LZPjLWseIMn7MJiqMik"
-    "Je/BE7boTG2lsHFO6EzSiT4hyVVgzEYvkJbUO6LxO022aRFTaekCVxldEpHA3MM0pCuixt5Rl1pAoUr1sxld2BrxviCIV"
-    "hehabqKFxOjkjfxTfxKJaltVCNNX+X2df29Y2kqz9/fwKo5OHleLGwZnXI2J8TUiYmUxIshNmZjNePSCMDEpsibFkCAH/"
-    "91N3VXWrZZvdvc6HBFlqtfq1ul7vwkkr2lVPGJMiGUc1oICIvlhYi53J/qBPtYZRS62ChHN+UyfUUPdFeglj0I+k3QaVP"
-    "P3WCfpOc4HRzhMvaA0ld76H0exromrnvL7ybnc1NPrSx1WfQBGJ5iD0x44iUcpbFuS7NHr043JIf7vdOEQ/poO7z/GluY"
-    "n7RkrHt0uc924a30JcuOzCbanbBwLB2Odkj9fUOW+J7nnDXdnhjhhIgpb0Vw1CBY92JaON56JW+yraW1VlYZR8hdJTp+z"
-    "iAS8xwpVHkpOdgg4uD1i+NE8xAQ+qpf5a8cp5y36KeiSUg7rbHAoNTTdMzwul5zArCCXf6bO1+9k1AtyeFdxtIkjPdiFg"
-    "FJYw05QqZdrpO9p/CaQTHfbCsIqikt2TJu6K9rRjvObPvLsc689re548G0gVNHPDOR3jTV9f1u3IOQQuw5XZFL4lDD6ym"
-    "YZXSgaG7CsalAukH+IISRqWi7AefefaMhoF54u5ShJsS6uHQVojhS59SYTzNGtXHYH30ThsZE3USy5MHXYmP6oaH0VSCT"
-    "iCv6L/EoPPf+1iv1FIIswCc1jLo+5H+UuHm1eKGcq84ERGrLiTqr5pV5URYclMJ53UAGW+lgJdCLzd6xDlv02iCBkCuSN"
-    "Nj+VF7e/PApvDxjIuzEDDP+so6D05A1wWMsvr0LN69H2CxhC1vUIajrMQd6JkLe6kmd3z+uGVLEd+Ivnn7cE/yDi0ocmV"
-    "0YHAyiv4IT/HSvA9NFpaVqyTofU2S9JY9SW7TbBIrY92Gg2RSR9/A8cKo4+63qNm+1IZXoPR469IAHebxWPU4CbH+4q3Y"
-    "LI3b3YpsBO9PZvTvtuxbsDgCvMdYsQOMw7uqLzTTqb6JePHqEYV2CMckTMFaIuvAVm+w2aD7aqwXYlMoUZXqz1tNXFnE0"
-    "Whthm/DYY/783u2xbD/Vbnda/ucXAxezrx1QCB1RovLtDafMIoYLVF9LJwOUIzqmTHXpYJnBuxWqoErd2RHyX/gK2CP9J"
-    "wbbYi+0ZafBqUUQPq9NZnQIdSrrknL3TBc2i9Lr1u5Tdvf2A9hM9r29HRrzTi4KGJitKG2dr14++KTYNloCJfaQD2yLDg"
-    "8PksFvK9RTxkBZJd7Q+UQ2/xkWVzhrmzstCtrgwPCQb2CiTb/0GN3Sv3B67g9vY5IEZazX9Ztum002z1vo97/W9aajOnZ"
-    "AvgIbVTN45U7SK/ilViDhyb9SIv4ZIXRG9LX4+204/7m8qqoo7avdN/6HO/wQO0NfkRTcrD5V8g492GN/r/3q/29YpOTU"
-    "90BFH71K9I9t5arysFxxfNUTW0bqucvKga0o5+a8DcbNiQMUhk8+2Pa7G7ui9FbVesKi7/7yq543zG3v6MQ8Uh6iBSPwO"
-    "2C/kCLIIoEp31OjydnZt0+qmSGBRBhqlLuegF5vxs2qTa84J6V7YHuMkaZg0h33QB+q8/ge9v+E53/UG0XNP3vfX0fTJM"
-    "cWFAGOOTEs6UvuphXdPXpiS64fy2xn/UkiKwpfJ726jrPDVV6n4AT0fJsRFqHP+1hAGwbMeFqJxYiNwvQSK",
-    "/cJ/Y6zbe2jWiVHxdqsYwy1hj+JKEivTK6hpp09D6xHVkPzcFeF9zEAymy+ags5g0iL8eBiC5OpWfsuyq6uR11UFMf8eD"
-    "kN1jpSsrkDrgKrQogpRqZIyd5HWPF3o+QFJPZv2RsNfquXhBvNUkEFt6YfL/JIuqFlazgI25tKXiYJJOkUFUfBKDX7PzD"
-    "lKPG/wPBZ/mH3ccrmtE3zRaRqvIIsErFc2WKBtZBbe2GZYdqHz4SVuVYCzvhYSqj+7my1NfMfYqG9xBCROPgHZhMomJ4Q"
-    "R5T7/X5IoW+HF0bV7RMcK5s+PRuxq/BHB49DER9OBRKnW0cJE0nxpSSBni8uZUbJ4lS/NXNni6u2sOykH/a/PcQcBMezR"
-    "V05STGmfIwFMsZtk8HyMVN4mKLtB5PUHg8HnZ0wybXCbOdupGkffTBguhhaXNmP0Zc3Zw2C8ReZ4i1fvYwd6NOWERrIiK"
-    "ZGWtfDYs31zq5aSJfAoXSAMcXkZDXO7gKi6GE8CfLKKY/iIJBGdn3qoca9rGJJ172cETxnxXvphatzXuLa5cuR5cdufIJ"
-    "twAd+8BKkPwxKztjVo6laterzcWlOIGd1UwBybRhlpdt3IvZ+oGTB+FkBNv8lfZSIKIBcmNM3cM9S+gUkoB4qFeCeoV/u"
-    "B+SoKeRbxKqYwopNH9KyLmUFOxtQUfGoPE1edO19/EfnNC82FQ044s7G7Ml2Y6nAJ6j9NKoTaEGTQQVPDlKcrt7fFqliD"
-    "cZpU8jrKCA+wZRIpRJoSEXlFBWongUga97xpOX0ua/tPocb/X7wbzbMZVYd9TT9e/ViGNIb26qKjxILeSoAjbh8rDpTBc"
-    "ayA/DTitxKZERvLYVE8KTRP1mHMx/j9YN72UEh8zO6XZIFPH6yPzxRSZOUyajGgunxaP6pFkHPliqOa4yJbmsPG3OBrsH"
-    "/VAm8Fws1XkC+6gDV8acdS7AdiBvWY9Nawy16RjcORmWfI3kjjXyhGvo5T1FoWkQOP0XIgIp71VmX7UHJd3jHhUG3bYjP"
-    "/KJJ27WEBKxoY30hU6TJY+9iiAgssJuF5rrWJ8PXYEqer7+xEtsbsldu2R52E7C/PRUY/HLeGEs+NBKAMsxitvKR9hYoe"
-    "0eKU1Ota4ub1NO0vGIEGUbOtXSFUpoILU4D3dladf4Lbhf7bIJIEZT/ihOcDdMV344/+caPvzle0Fj8SDbHiEg/aQP/Yl"
-    "PATWTmQBsITA+ouBp1BETvpNqwtQtIZXANFLAN4SMcVIaE77W/4xKWHmMTf4US7qqwV+negaPZKhu6ShE+UuLF80W3+EO"
-    "tR83P9Yh0dRM7htOsGHVcAYCZE5Bs/A4AnELGgy8LtSfHq7g7+yx9+YPzLmwg5cUNsvg3Y32+Nk6ICn2+EBU9gj6ugBB0"
-    "QdmV+4B7Qpwi9M/+7vv/BQUCGVwE//6xRpNV6XNzZhPH2XN8yRB81d6tf9IGU0UmnzkeCsVIgeUdiBLwOGdHMHwAdqw5a"
-    "t5v6e6vzAsKNbR/f3L4BEzcL1B46vKLLBF+cyoiMjc0q1fMG58AHRj1TykAoqM3KQDQ6RTtV+A4ZAAFp0OGFY52+P7s5c"
-    "N8zXJCr+7TS2Rdj4fOQQKc5oZvkMgClqeWpocR5yNhD91Kt6cAob4/Ns6OjwoWtofAiWSczZabR8dHeQLU/3ntPBvBp8Q"
-    "vuDms0J5+s5m5Xr855kLKOBnQK3I7ZM05K+irG5aUVbjMKD7P7+8FkKAqjc1V8Zjeur2hzuH9BZE7CIwvwsiUpTFWDAKB"
-    "Pn+2DaTqhlzPFKqLnayQ+fDbSrODZAdGlWPmB/RoAcuaXhAnG0T6Yy0RM6FqfEMc6ZgFHtkzA4Bkp2YKjQm/CL+cArs4t"
-    "RxTtIhYxh8RU42GTmS0S7BdRz8KXJpFQyU0G/j4Zb8lQ34ZbdJXSCaKEjQRusBj8VTBvObu/vmUIYeROqJuKmxfFRdTQ4"
-    "opCmJ+NPnIwOk03MPKoPtJZhQBtnnHFYEh20qbuOYn5d0qZvrAEILJlD5fi9BlnKC1Alo0kmJaV0YBhgR8H7g0OeylWhV"
-    "+4yohQbRriiWImOzP7gdwvZ0yIEdkUTTZL2AI6mUqmvd1Z+3iR+z7OLdclbPs0ZKXkRylq/ZL2tLn7aDicgznZNMZmTNX"
-    "UbWblFCOYxZ2qz9MYizjDf+YfLUPmPWs93qYkJNeNBYYSBC4vEp8qX0bL6BzSNi6vhVj/+R91eOJHzzXBb7PthW5D6vTY"
-    "3ykfWlbdev2ywLzb9zWyGCmJ1c+aLIvFVQm6CAlTSXtEy3dq1yTiBUCz2cM8WOMehwm4X3+uJkg7DVBdZyC6kcA8l6sgq"
-    "+TAdtIgOf2Uj1XEtYMo837Tqs8/0yrknw25tpVzWp1TpUJr3MohtO5f2uAzq8uJimtlF4+pz0m5rMaFFsD4sGxe03l+Lb"
-    "H77nrUYEO56nICyFBv1wWU+PY8QdshpXucC+gjkchm6d00g0SgzMueMmx8iUxmdRol5LVCPFo5qRJQPWPrALy+AfZiY0U"
-    "vzIhmMXtehZRoNrlmIZWNMhlA4SKgka5qP9eAOPD//WBSDUfAeKJD244pWqRCStqRhySb2H7IDHeSMWGAkFTWIijQQlMQ"
-    "kji5I8i+oeYLYpsBjgiRIZd9xFnABPwuOU1Cr95IaKDN3XHumFdecOW9EzOXS5wTGXuZkJ+qou0EItcNHNqYhczFaDFAc"
-    "hSatm7FX5h+qtpeaUm0lw1qxkk1NQ4sZd6k5Vz30cSo4s8kYRmkS7bwBYiKN32ieRAz097mBGWMlPODNaK/QzKY0s6MKN"
-    "uzE/EyMvOgLY9UQjLOwhWRMb41GdtR0FoEeKsLZUOhfXIgW9E6kPEzphLN1oSA/0amUamTI3UOax5dh8FM2PTcd5suqnH"
-    "N2IjMPrVdaKO5x9rl5LCGa1NEweAEjYPtlUbnQhRoIAx4rKv8Caq0FJ0nVNcxVpNcXHVt07V16qMVmkhx0tQBua4H088Y"
-    "CdJv78c43MlrHN7wIFS6a2f6jjbYtrDcV8lqXft5cRD4/ooFiX83WQ53Na8aBE93VKPhVDa52kKSUmmGbYq3NXfD+LXRz"
-    "f6yTxNx5UORQoUJGbC0vB4hZSCKm4do6iDfMLpgYLDKclDEnTFSIVPVHWXLmTH9NK6yipMzBmibC8S7U8eB54gueoteyg"
-    "hxWIsQjJXCGzm3RqelUNnNI6+q5mpmdvfnOFR8F76ZpIWtCyKjRJJB0JrCGOmpG9XccCsXYX8arhYf4da3l9IC+Y2hh+l"
-    "wz8OiuDrt2qxkyQfctGN2XWgjmNR4FgNaFb2PaYYp6C7Nxe/DuUFHsD4/0m14WSMmVUSByBL96AQ1sZuSgZhw7UJdDmzX"
-    "dW0lnnHaSl1LPkuNIoPzqzqcCkdKB0vDWCcFLiTqJwwFjPm6tz8sCpoSVc0fvs5UtcZukTe3KggEo9vtDd90NrCNvwONY"
-    "Ap/eJlwyd5YAAhgX7yQ2D9sZLEWeNCLk73VD1E50gWxYdbTjRCGleiujRHReo+EHi9limtZKAL0Ci6tkZcG6b7gh4B5YN"
-    "rDPPM3Tb79Wf4VreuqlvVvycv8BK6CyO6W13F/qU1kfUsB90pWikfmR4bPsnYZg5HX24MIVbGSe5EhcLOPD0ghNjYPnt9"
-    "YjHX7mcGIJ1te2rBhe3LIOZVGP/FXtz0VipLOx66vrHr0kuTvTBzqcmEMiV/QqElPDCYX+NG/h5rlmrbYvyIbRdK0+Dfs"
-    "3CMqym96ks6y9k4omR6ID36UuQ73I5MIQMaQZey7zY+kTDt6NJJJuAp8FtyCzBbosPQbhd+IsaYH8imznWT",
-    "HmWufZpOKi72B+ax0sF7zXrxjqT5MwJsTWEf+Ib72XBmNJ26uPUJUHh1Ombq2Kit4EdyP/iIKPNbzU14qelfPCLwnAzfa"
-    "2vxLJltNm39/PQneHDiqeOcTfwM5G4jTb23SQaNM0RFhnq2MJo6xqHe1yEl88OK/Qk8oCf9cscB0/3g9pveQQhGad3AkM"
-    "SV4uKtVuvM/PptTilswyW0XqZk/0E4xSNDwVei4GQZKZs45b2uqxjnKdR3czvw6/iiXvPaI/HVBrHqhe5w9Ul1fykwtsG"
-    "jqUwEsp0egLKHdmvdM4eFPKN2/SqkNymulUJZ5VGX8E1sszr83tDwd7Xtp1r88GSfQKh1HuMgJm7KE8osXHwsWDbMLKdt"
-    "lArX2WQFfeOqnjxui4QpclK7W1RnSqsVashbI74z0DtUHUu5iXi6vKHeFvqOvgrUBXiMTdSfK2giRec8c1xrbNenBr45j"
-    "sLE065p+bKY99GNm1ykSHhuiHsfYwQLeC6MFh+4m5ep/IrLFSfBzO8pppMP5GSk0WbE8GKeGrZhBts+zAyUdae6tpOXGK"
-    "BY4wKBA28Yh83/brkKQ2Js/lTElfyXy5tOkIRT1JYjMVZZHjKteSfNEU7fCdc/vo/KR50XWPWyTnmdbjrw8wVzbGoy3Gu"
-    "YRx1BcI7czwRzRZteX+uUsHXjyinb6GJWl3ZJXH5VNcAtWsXrv/1GUyH6lqzlUixL5qpcAuNqTATmSsRU7hhOfebDfBPj"
-    "oO6M/iSjadTayxgfeXJzyz1JNjda8M8vNgIz/DNw/l0NbDe42z4db6R78u6EM91uW5HPJNB7Qlrvnudey/H5213on4Pf5"
-    "6tL29ZfvCDFKTTgAnk5SJhqMkHq01HC5PXrM8boOeJI3C46DenEJv1OJMWyykY4nabJ79cIuz4TxXDvZbFPQ5mp/3JJur"
-    "ZEeN9nddklvl9+5sE+MglDLB0ubbzLGATNPAuF3bMoo2JqvwR5KB45MmgQENay7Sx56kDQQapmQInIJzuo2nkqNDSoHUj"
-    "BJDrbM5O3jKY7C3gnUu6VbBYrM6N/fvFWyKbpLTWoUqmtkgyyWrWfHKaC3QE4kxBjm+witjjO02Rg4CNRlHwzchHhu4ab"
-    "jcBC4csJVGXFZek3LevAlL1jG1Mgf0bWD+7mrzfipsQsmmPCt7NVECJt2r6UlqcuSMnncHUmBDyr5DdaizcVzA93VCy7O"
-    "nw8wXYeKPWTjaeAqRpMRiQZtHnpXniyksTN6PBum/9/ifT54A3L8bdHc/I/dioThoIFyqHu5/y3qPB+S59bPuxGpUN1Kf"
-    "fyFERaJl50WWGHTbkhbOQclR7132ofRlKJfQ99KRmDwL16H6ZUl7Ow5HDBGQ3wsoiyXlK/h9j+R/K/tV1KhOvO0Aa7/jp"
-    "+d5t+ISidNZGH9lx4RxET9zNhO0gps79rfzQ8A8iMiw455pWWvc0HWgcpGebzTib3n6EMspF9HDQtB/IO+gFOugoTeBXt"
-    "zOCHdPZiREuiQni2VOFot0lmyL7FlW7u8O2YtNTKcfwxJOYWD6HI+rjN5akpFf15yMQJ8Gb5D9GZmiHbxNOUT8ehnv2n1"
-    "Me3yX9q3s573ps8xFW9YMXba/6yKoPEglfGpP0ICBCTU1l4P+E61j4erYW/iYTpNuNlpontrHKdwSiCS5n8eD1tODhjqN"
-    "H48fnzwJbx7fRIb+e8I3jsXEdLB/qTAsl4MDMxncWIX8YPJk7Hy8bqh702eLvWnTnPbXn9zuqeGtflYMR/PujcnNibmls"
-    "3Vucvp1a06IR7npDk6WKBHm3cGtKXYGt1EcznFd49pGnFYe1FO9mkoee0CTbsMsY3OwhndymHlEubTTtss4p5wzS3R8Q7"
-    "gAQJOHFF2lqmDPbuPabVHEDEn66PWX7u8D2kHpxQVMU7mrgG7jb8ep3AIPEYazxHJzcFj7yQZTub3jWlsxGJ50Ue/tvAG"
-    "eoKvCSV/sf2STX6tpQe0tQUniEcy9tFGaFqmfZSW+VAGb4Gnn+BmcNpgqeXcU4uubey7O2Qhn7rw3hmWNeIdEELXeTuis"
-    "qiHwAJa+rOgjYTCCWThBtheJquN0PAuSt7glyMasKsmpqKqWZm4tzDTDJAqKWRkbODDibp069Fo0Km/73yP6PW+SrN75m"
-    "BnGucnb6xayxm9XiPQacYVIybTSSdom49F4ratRd5rsbSF78eT+nu6uwZu6ManTM3Z2AjrPpPm1Sz8UYIMdvu2B3jgfjD"
-    "TLaWIWjXvoJW98czsYXYeXdg3NM3v9BNqhm8ZFuxlGWqskqznD/QIxCrvqAHb66O5SbPX/9ejulat3edo2wUoZDua59XW"
-    "0ZswwTJP9p7vs1XIWmEvNIUhject79oToqpb6VkpJfpoTWL/bp+yNeBuaO0QCxfmTwroVwuM9nj6p3G9xdR97JTTHwKQp"
-    "ROv9UpYfB+qO0LkkvpRlt719s+rzSOcdcGZ76RXbjU/q8MZcRmwE8GDt14IXVvh2Bn6RTb29HZ4hvlXISqQ7ls44vinKX"
-    "HvXRRlNeM5n4WKFMszCSfvOQzAnApVXIO0Tx9SD46VG/dC8zwYLebAAZ7JgakcykjTU6pkd/6trKpKd6vzlcvySSIJgNV"
-    "eQ5S7Hl0j/Id4naFTuQg94L9Cug5uJYWOAwubgE1di9xAUIMH2H6nVRhuX2OJ/wABP63LSIuni7jKYcP0t03XYxDmf1QJ"
-    "Ruhi00mrc3/ezr/amzXYEZOFg/+Y/8eZHupHVlo5OgCLs0CAvSM63E0GC/EkBMt9SQyJgslqZ7G546YCaaHw7aS3pUy7x"
-    "6EJiBRG+QUe8S+9Le9SB9FUWeACGiz17+L+h5XaDrulxAwRlOhgmdI4vzIJTc3zd/zb+6pun4hST1WkO/xdM/GI2Sxnj4"
-    "4eKzWJw84mYq1xRtvMHWN/hLEyNjn20ylo2zSEuM1k37TTPn9wmRKMtPynDJWneLzPu+Ko+KHKMx4oX0TjaECxRNFafPF"
-    "ZYaaVtSsNEw8iuPVOGHE0jrLcWwtEv5Wr48FU6zmtiihAPLNJkxJHCNWdB10BhbJNJZGe8Ac1t5M5YysDRx8uErkybJK/"
-    "ifc4pU4jDPpF8pWHK8rX9LdnNPV7qxBdtd6MmqgaHY5qoQ8aJOU44jSKP/YlyG8cwL8dbWyceP0TU/0RXlxI4epdePVZu"
-    "yD4EKrzbwd9hw78J7Y3v4JvrqqGDmgdLOTM3SCUxT3O/YNwU2puCgcp9BopOvrlNcv3dsiNcFEbsVHszVd7pYp7dBssGo"
-    "uLXUBUoZtd4+Nq7QpAnax8K8qLD5SvLlU3aNdMhOll9x/Gd+sp4Z/WlwoWTVG20aUXgzhEaNolLo3puRn+wgSYIcB1Lgh"
-    "34R+NnAfJwVi7mFZykGwzmnQps9c2g2LndKXcWO06OXKz39HxO8vScceT+BxrcQgiAdGGx0oHL9febNtiXLldeWh0lVV8"
-    "3A3WjL1zCCXj9DagGbNFbLcr3qOQDA8c6Kyqs3aF+eJ+Nb2zS4Q+MkY6dare4ugfDQLaCed1ADa5wEw3iM50r2fwam7Aa"
-    "fODYFJZSFSNw7MUAqNCKBegHFJSmMKqtsjukgost7eRRcEUkLoCj20hNCaZqouRZCdZPSH6RIx40UVIfWq4yn12s+OiNJ"
-    "CQCjbPxT+OGZ7y2jYyYL5y7IjZCnAogRjxKPOaSxKyiFEA1bL+Guo01NR/jwgPfUit/Nti9vx87V3meVuLS01Vw38mAWD"
-    "uF9HJcsLR2GXfABo8dG4zdSd/WKBjJkqVPn6SO97QNSJHCCCj9Wv6s/EynF0kugwBu5+CZLHc5iZauR0CFT",
-    "qhP8yYfEDUvm/WC7thvorZuwu3aW7Qa5TQOkyfImuSaNnkGXEz32YXVdZGkhEXAoiEvNIQz4uC8LKva7mBZJhLLogtlua"
-    "pGyhW+bJpdMFrD+kJQ6C876Iyd5qQA7Z4OP40k0T3EVI3VQqKaIyO/Iy0Ymd+aJeWtqZCHsg3chlH0PjgdjRO8PoF/q6c"
-    "Z+svPjuRvmyaYjnWew9Of60px/qBtQrpw2Cc5ElTCAKDD4rJOdW2c5VfpBt6ZZ73T2EV0zzBD58EwOOKLDpD95AtX6QW9"
-    "R5xoFvOnJFkjnVWfMkSzds5oa3ZuLrMCP4osO68cCmZV4p5Y+NiiTDtK2oRw1mOADyqxEr4pX7U3szbBsxV7DIyqzuDUX"
-    "LfMFvkWUpbDeMVzcgayBB0mH7EnV/NyDJ65cqYMIkc5LRwovukiMmd0IZN8jQAnO82JD/kYediae6VTxSk/R4t6DLyD8w"
-    "5GGX1JpzQUN2pqp9kOuqUPSOG4HNpm144tW3YGHfkNWsKpCbOs09V7zKEtO+1PnXabk3V/d3hqC9vDdtnZeEZ2TgWMFRy"
-    "LO1sQtgd3o/5TppA7rYfEx3cVfdu/C0Wofyra3Qq/Dh35Jk7OjhYWFTREbg1oSa6/4QRsBTvKeXJc1oWd2A31yn2uxRXq"
-    "EgOqmqvTTvjoLvXVCREPAyq1ByYv+/Oo3dZVEtUB7y/fWXmPR0OM4txS2kmQt/b72f80VVbp7GpKE8jylCtDr6YXsGeH8"
-    "27owNQY4bXy2szzFvQCzyYS/vM86oTDweiXox+P371MhvnwefTkwgSP+v/8/MNu4BGdn1ZBK9B4s7LNmFlDf04u85oa1v"
-    "ye5byRaBdqsu2LcEpjNcpp50yB+zONEiTaW3n4ke/PuWIWGLv26iSbz8t5tONQ8nT5HBSQ6kSmwiCrLNkN51jkpkOUZXG"
-    "FSCOs9jmtcijjeTKpEa44kYvQ9w9CoD2IEuZUrVAM7C6uRCgM51cuoklTWSxjj1gAZVrPobrneVjyE2t7rUWakZvW5Ksm"
-    "YdyiVZ9/AfNY0/R5RdM5dimfiXAywHN1f2g/HJdXt3go/gf8tEHJ5G9djE/mi6Li3hCpmKYk8p/bB/a3rngxzk7m6QUcl"
-    "Dga38dYaj2A995D7yQAJBYmr4Mlw2X9NfQEeFDcfRnVDpKhcIdSgIbMb2VAxggWztntoFmy/1jB/uJ4y3Swn4KBE5WUPT"
-    "E9I6qLIrqaljUzCbUe2KlBnKsPqLHKmuX39ymzPh95ack0nzaK02kbdAJLssmvLhpC81UEbijeNdMlY026yJ6vh6PdJs5"
-    "nv++ud/pJLJZmQQFK2oxP7yyFlPIgQ5wJGHRtDy07Qtxr+oF8t8T9IvoQ95enLd9XBmkIkOG7slqJ9HNe8cCVtgrH0tSj"
-    "FMG4bX7mx3KDywI7feiawcqvfLsFG1JkD0E0w0/GDwKqjLW+jNzdZ33okTek43xqSyCeTOpDFG4xaI1myzRS7qQR8xMe2"
-    "CkUmMg5UIyKZkYE99TqJa/Dks7I3djLiQAYJaXrtLLElwDZt3cNihJPfVXfBpxseGnJlf92t09DeJo4PREtdrZVWz862i"
-    "EYNsChNCP9e2ukPzUjPM0nGVR8FXofSpocGkIEqQA0isiFW1TyISkuvJx6wI7owbPdHvB5F9BYndBqnkFdNsUBXV+mRYf"
-    "udGYwfqOoVxCl6E30s99xz3e9mlBCnu/aArjqovqyuODYQtxg7lXvtIlBq+us6zJFawjSqj7xoY/PQT/rfAwooXSOIIIA"
-    "uXV3rIdo1kQOIlwwk4i1y68AsNBWvmncrJCJTDI/wErPF5EmgvstvNigOwPjQqI3MscLHEq1mAVGJYDI8Kls953g4gSG9"
-    "5PhuWb4hHb/xB59BsepU7DVDDCj5LVzow7WKiMIND2vPXa3FfZ2ycXcXaw63MTfR3fi8g+FLut9m3gSOCH0TtfM3K8aYW"
-    "arsVCsWgpagOrGkWjMC0AQLOiw3W7/KXJ3ZYVN1uqLCq/E3lIHuH8AT7nsDvpPTbo54rjcd+DcyxZodtXCZU4jyfqcjz+"
-    "FPhBNMbhbFCy5sIsZQjBE7xNQ01PZy+rGm1bqLkCHfGLyGTAd8tq9xksGlL1mJiU9P4e+v8PVNHSB3uTdenJzSULbCSuq"
-    "zx/+qLLFVZ1Ppx1mThPDO5Lo6A2+Wi3O6nlqYz8YiypVHSKDa2MSeOeTbMfRYPR9+JOfTNJ8uphLhzOJlBH4IrrPn1EXU"
-    "XouEQABrzmu/GKBGZAWqvB3nU7zc2bu7ApG7LzuVGLmypn/RV3t7puA+oW8qate5WToCBJDzI+0CS3xYcX51fP8nL9PjF"
-    "OQLM1P2eDufF5CKhaXQn9muJyKYMa1c05tI2EZUpzI0LRiiIDd0KdpUb4qjK1Pwm9GKjDKZPE9w7pg9J1VXyoNZ1d1+yN"
-    "o34dyMJJYrhMPUiownkNmYj7Vg6/Nn1QSmEYp9hvyxduL0l5cgbtCkCddp+2bfb7OcTMxL1zucMe7fKqHcsJaLfonDgcg"
-    "giS5u5mIP7pz/M2nWtj03mmSxLX5rfacn7IIOhhccGNqdXmwRi0S1lGGqI/EjLRWjTog/L2EPvTC14eKVO301q1nbPvwL"
-    "FwsiK8+V5iF6/VKl7yRTk2W4qsvGC3YTxNRg72xulV/4UYMhLxyWFmnLc8fa70QG22KltFmpVE2KjXgcyH4wR0I8Hrio8"
-    "lRfxOsbRhQepoVFznI4nKtxyMUDQ7UiMeqAvJE2bIRsnMVEFt1dGL/aCH5VkJFuyS70pdovn/eOELG7Wy8I9vW383WgxA"
-    "MBAnCScvcyivcMQgj31mzEDWuvuylamyGUZ4N34RrVvYSYSiiePIwS9hhWvxn1sxlMw7yad/c+0AHKfyHC9HXAehHb9U2"
-    "Kw3P3TQLrcu211mrd6CpJBaPxGCfMlcdVpjaFcvVRnRWJ57iV8bgX4URRDJhsBo4SXDmls2+PtvQXBt5QCvARjoB3MQ0M"
-    "QHtDtgqaZkx+htearSX/6JjtnncNXtWvxDUtIYhKdIN0ohgctqu6qufvFt7ayOVucCUZsHMmujaUrNMI9LJBsSx16ZYfH"
-    "ata7Tt23JPnJfZDcBLGWifb2+7RIKiCzbqmdUdNLOgwsKKW7JL4CUQAgX8t8QvbFDJxbCIK7PCuFWtcSobaDrka2jQ6c5"
-    "C3MCEAiupGLD0Rre6AZ01oEwQrDg3AMSfYdrFn7ig//b7wzkQMJGArcTbzsUstJ7AtC6gIdU/UbcKFUaAz8QOXzDfIM80"
-    "ej1AKHLH/fX6VKar8pEXbVQMaGm4NLBbTKSbiKn7+y0xVcKTlV34vRX+emOIkEQOYXXHSmRrR2RP0TQgG164SjViI4DLU"
-    "zEM9hSv2hFmyZWFgCsBBWUUyGLo6LL7ntyn+StYHxiDFFrEiQ+FtQ0yE3dirbsNnI0+iVdLeKQ0bQ2jgghXbpnJdJN4jn"
-    "Tv+2E6LMMUmDrDeZzKKqOx5jgGG3GrIQSV9AOHQVwCmaeCu7intrAbYDAQCsvaHt9HfRm1N37r5K3QqGqN9NpQhsqdsuV"
-    "grRQbDrwga1vnL4P9X5pWVeLkdRb+Ii4NSKtOw8GFPGeGnO4WchdtR7ixmQ64bX6MhRkPPhTuJqDN/s7AggvPtLrzZr3+"
-    "HbgAICXbMOiEQXdCxyqvldsBFZxnTTKUX56UgIwzN02F8+G8qYmo1AImsuMB/Cf3ERAAA55t85B4X/YmYOINhzxoc+N8O"
-    "KI1qcEZtHWb2ESUaF5PEJBxMJhvb3ufpEG8GY5oT52F7B0mJ4V6MfHe1weRd2hQtTdU3eLZzYYm4cn4/r49",
-    "e6pDHznvBqtWab3GWkMlBwd0Nh/b9xhUDQwtEdqD+/tjY7cm7/PSHV3ipUP7GeW2t4+ddehgtJsQcT+mP9QI2uooccwjc"
-    "tkV1mUVHssjY1erSQ9WAwSA9kX/9D7ruX7CXFhZQ4N9mgieUZ7E67ElSKSx47E8EizCO4NzbOxGjCpXwUO3HnKMEO+a1m"
-    "eiGBEtaANe1yKjafI4fFXQn+HTx4+/+SruM7ck29W1ih0lxAJn+LVYXzdni7qJIbJ88PZ24HOL7AutyCzqc/EDibmWa9I"
-    "ai6X3QRqzXII5V4bOM/i5biI6B9pJJHzMe9SiyHM24jAcvO2mXH86HjFoC5IMOVhbzyQxkyCoaacKc3an0HsMlNu0gERS"
-    "+p/TUT26g514tdqhY74fmh/W3NBilZqgAAbZGu7GEoM8y+rUvhEpMoiTJ2jAmM6WzoKKRAop8JPKczkc83VuVXIT8nAoQ"
-    "H/KvfMVz7wL1KA+pLOWq/sZEEpyyjP47kZBGKcdbSR74uX/Rg7bZLbYH/S+AXdbt214+5u8Yp54oTXaTDZns82DxaupS3"
-    "DrDcIphNRHd2wO2dgG2HjlNxFiVAR+95TIy0qjIK/Ns8ww+bGR7Fd5JpZzy3eo04+Gr7MRWWQkX0Sap6sexUwGWjGB1hO"
-    "RdutZO4SVl7yLWgnZcVz8H9g7A39rBn7GFdaGGYsP9owVQGMG+Vr70rAFW/inW2g5pP6I5tlXylk3uqE4gqRFdZPNxVZh"
-    "vTJy9pH0HDMUCCwXmIGluFBGitiy1hq0fUpL6IIpDCxXEkcmIrSn1zU/OwnXmQMtgwfrXDXkOLPKQJVH58/iivaMRJ6RD"
-    "OcLmjKw1mfW3QaWic3gNaqI9mWAF1eficv0nNdLeVNAek8LdSrkcF0qXG5vn6aiRGM9v8v2AjmqBAc6s4AiYocFoTu9Yj"
-    "YXSqxpecM2OuSO1LdaxZenD8E77nWk/03kHDhhXgEyhitYHW4krU1U9W2a0UWeqRlV1JyYPDFaIdD+EqZdKFetaq7XQWw"
-    "hVBtT+i0fYoWUvcOuFTfsQ8Huu/PyYp7OOiTMVZoZE+ut8WyBTXjBGlAWRV6/OHn368vXb394MZjmZ7bSq3k2LVNAbPJG"
-    "LdjO2RF3hysi+Z30Is15rlSZYRmKm3L+yXQ0Nw1v8ez8gqaS/WOQSukWCApR29V3uraRQcV5H0tqQtq9QCewZJ326weLy"
-    "BjOmXcHTpnQNfr9UX6zg9zcuRcEJ4ERtxdvC8I+D4mdbR/QaY0CuQTn5m4nBnDNRTbHFJ+kNYppXkQp5z/kND/AyLFO6i"
-    "it6X3YT6J5IiXhu8NmZ/EScS7x8gThmOAEAQBOg4WCR9nsNStdz8LWM60P6nshbJ4NXN+x3h/YaRaD/7r1jnnV+omuswb"
-    "zhPjUsymzvFt9Thakek1Ef6AUQK75LDiBDv4T9WD9FcXtYqc+q8EHDBXPcqs4x2oWPC7ydEVlTS+mjlmhgww+7MYdsTTS"
-    "3uGMlFaFX9PHEHWzd4qXCPM/yYCZJD5y/59rzCzKX+fZTTxPVWVSxa9KI0MdH5UM0Y/MGvHH0oACxX+UZjIFu/epWpqfS"
-    "3OXnhFrEE/TpXfUzVZY6PdidyrW4BwFrHmvnt/eFdYotPVnMcoSGIGi5RjevUQy756HahISayDxADmgUDTWo1xMxZJwln"
-    "U4V2rM6jA6zmiBcoQp0gzZ+vvW6mtvicThxcyNUy8PJkCXoC2vQ+TQMEVkSCq3uIJ/II5vJSimWkYrPgRqx1oJJ6hDdfu"
-    "i/vxJrFWnBBBsFiKNHz3r2tvA3MvC3jdy+we25zDMNNP1F4VkMdVwHcnZMUc0Dlj0pk+TllrhQyUmXJ8T/xNpRpA+qkgR"
-    "BFQOIP9vbxN/mtZplYHLuoY3lVr9YOGlz13Os0kc/HfQTXv5+dK0ShPx4jTP7VV3RVwBG1shkGl8Bi4FYFpZg+I8luxBk"
-    "xxZLOl/lwYZoD/USipeEUGL3Lzu4q5Y/lduying3e2bqhWJQ8Lmmyr09ZCpIAq8D1Ovrr3CosHvmm+ciwet9hT2ZBdIVK"
-    "J9LtOKk0k+R8NAiVgc2I1Fjdq8KRyuKRYjzXwWst6RBoKmuxyzFU/Rb1skthaZQo4CFvAv7D2h3PDCZI8Ve+8hZqLzz8/"
-    "PEb5uaDYBRUIrLGy0VCFbna96OissX+FOGdJ4FJIoKYzYzl6sRrE39aXRHtFhGrgZkPw4mzJcq+CoV8OPeqpmNoBQEOV8"
-    "X4etO4irVOL2hv3y72i2ddPTEPpTnJnWIzunmZe39+9rZGt15Yi95bhhLGiQaSPm1soLFgJnhXAUvUCC9Ji+VYNX79++g"
-    "R28gqCkpC11aA5vspCkz3ppzWsoHbOCPnVkbNl7dFcsTxuIDMAEIuCGZJVZ2kSYAuJYeaMnT4PhatVpRycNa1yXjpj2xC"
-    "tU/JALzlIeM6crHxChqmRv1d3+QdAtu3L5gkYFPorQWS/lWJMirhFSTJsfSwK2vJJ8yA4OJxqG1FQ4E0KvYRtdpbcKbJW"
-    "z7dG1nhg3Ekov2bRvFQ92gBp375V4c53jPTpgJ9Dhej6atedL0c5qVkgSZ/rmr+yrsgdEQ3CcnKgVKmKSVxbT2jiAAyx6"
-    "Wghg17nMm6wBPyBGr3ViYZh7nP8bVz9Ux7RqsUIahpNRabLQbXt7Yd0pXIBrZJ4XoZflyXIcvxYOdfyaIY9rB5XWCml2X"
-    "wAN8uJmBcc5lKwihtq2h+/Q1g1v8uK8vJFET5zi6boOYUrGb0n1hBvI80rcMACM7+Q3jp/nOISWRpwz479szicSt6/KK8"
-    "jUElC6tumNbK8rYjsV8PyqJ7cGI83GCN+RxDjqxIm6iH5eCf3EgCJtEYcDczVAozfM9bZqXXtdPtPUoDjcXiUSyp45dTf"
-    "cfdux85youh1N/7d0hHP0/w/oIE3+Fu1tMbYLLe+6LHA1rufTX7JbXIJq66VNRnd/j0CE1bl8j2yAF61QVnwjYKhmDkin"
-    "6XuPIFycopDUbcozuoleE9VTnxtXVm7z+Y1wX/QS28Z2h2MZEJD8V82ZauQum8roiG0+CTNL1v6mDKgbs0fERsw/7WVu5"
-    "Z2z0WdL6tV7U07bB/ujtpAzQhxl5zlJwCENyIQ4ix0k8J3vMAXL4g7qibwu6LfxBwpX3fAXTPx19tsHSY9Gc0Zrv/Xcwr"
-    "Hj7iWvhDZ78YIWf0O4eh8r2tWQgVm+xQTg1Oh1fmYCx9mwYVMHMZ4RQ4HMdpCNL8oMtI6lZzpbLoiGEXm7KFQlpjQ9Lxo"
-    "yTrz1lyrcdMZyTj/4HsE1YG8ZUaH/Ba0xRGo=</script>\n<script>(()=>{document.currentScript.remove()"
-    ";const o=document.getElementById(\"packed\"),m=Uint8Array.from(atob(o.textContent),e=>e.charC"
-    "odeAt(0));new Response(new Blob([m]).stream().pipeThrough(new DecompressionStream(\"deflate\""
-    "))).text().then(e=>{const[c,r,s]=e.split(\"\\0\"),t=document.createElement(\"style\"),n=docum"
-    "ent.createElement(\"script\");t.textContent=c,document.head.append(t),document.getElementById"
-    "(\"report\").innerHTML=r,n.textContent=s,o.replaceWith(n)});})();</script>\n</body>\n</html>"
-    "\n"};
+static const char mli_html_tail[][3679] = {
+    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqkfWtj2zay6P3cX0GzXR8ygmhJfiSmTOumadN0"
+    "N23SJt3drqpNaAqyWNOkSlJ+VNZ/v/MAQFCS057ezdYiQRAEBoN5YWYQlkVRr7rdRbyQZehk6eW87k7j8sr7fJbAv1h83"
+    "j/uP+1f+EOslMtso9IR/OtBpemgNzjBSml+1a7Sv4CHffG5PJInMsYqVTGr23WO4+PZyan4PO7FJxd9rFMuM9muM03g37"
+    "H4/PDo8NkR1bks02m7jjyFf4fi88HJID6kOnGSyHzja/3Z8Sx+Jj5/Or0YSIm1ZmmW7aozONG1BlTvIi53VesnphrB4DY"
+    "u83a9+PDwCGvNZqfTZ0e6zvZnZxcyljjIZ4N+f0qDLIqNQQ6Sp/HRBXxxNu2dJlinqOebs3dxepEkA/H58clxcvIUK10X"
+    "eRE6y5QuqkWcSOG4714638GtK5zvZJ4VwnlR5FWRxRU8+0r+Gv9z6byL80pXMq+uQ0ScgL4o+HpRpnm9SoqsKLtVMpfXM"
+    "qTHqip2q/0US9ZPVhfFXbdKf0/zy/CiKKey7ELJel5fZ6sqKYssA7ybTuFxty4W4WFwVMrrYfdWXlyldbeWdzW+Lbvx9N"
+    "dlVYf9Xu9v6/97Ladp7HiLUs5kWXVLOV0mcgojr9MCZiYvuvxI5on0V/a3LuQ8vkmLMqyuodfz9fqimN6vbtIqvUiztL4"
+    "P6TKTw+u4vEzzsDe8iJOry7JY5tPwJi49tZb8IY1VFcGi8IfFjSxnWXHbvS3jRXhRyviqewsjHs4KwND+0eLuoB8cO9V9"
+    "Vcvr7jIV3XixyGSXC8Q7eVlI56dvxY/FRVEX4nV6IcsYB0RTJCr4061kmc6owS58OY3hN19eQ2ES1vHFMotLvK/W43k6n"
+    "cp8spqm1SKL78O8yOVeer0oyhpeWsc8VWGaA2alMIezIllWXTX4VbGsszSX4WBx5wC6pFOHx8mrDYbKz7vFbFZJGNvibn"
+    "2xrOsiF5XMZFKLNF8s6xUNXH1i2Prgo1BlFMEWWx9GcqEfdst4mi6rEAA6VKgTBgPAGic4Qdy5TvPuXCJqhgO6j++6t+m"
+    "0njPycEdXybKsoD+LArBalqo0nOMkqkHwzUp91J5uJHC+emWM04DoVlVyGtXlUk5WW4Mj/LBbaI22u4lK689hKawWRZUS"
+    "Pld1mlzdD3F59Ia/Q42pvAsPh3pqZ5m8G8awFvNuCohUhThHshxeAhYyRAyUcG05AA+vDxciibPEO+7d3Dpd5whLfP8P5"
+    "gWWLoz5evf0rOd9mnFar2E/6B0z9HkdOfzxntMbZrKG/nWR0GCvukGvL6/hbSde0XqfyqRgzCe0XX+ezItK5qs/NeAjjQ"
+    "I85TvWL1LlT+BSN5PAvghw+ssOdDVf6fUd8toaUl9NocyydFGl1fB2Dp2iwUnoPtICGwOf2c0qVFQ43+oqDzyPb1Y42rD"
+    "fnm0cKU5YQ3PuwnhZF0OmcsDG1PewGRsa1KSjV7+FzcNdkG8Q55DmbsfYVINq4fBNAEtcrraR2npITGEeTwFwPQepTIu+"
+    "rK/jNF81UHt21MIkGqnuWs9BQDhYY13BqoW+r/SzPs0i4px+1NFVuDFiOVxLIwSV7ERv9WoA05A2DVmv9YZWq731fNBaD"
+    "kSLiGoq4tQPDncvhWaksGrwtfX80G7KBsYG14nz+1sE8DrIi1rumGa76dM2dTwilA+wnghm6eUSaJozxes4qenq8zpd4G"
+    "+1vIZ27kVwXZRSBFfyvhJBXRRZ5QBnQMq/TS0DlC14FLP4Os3u1VMs9ofN6ILTAa6Qa6Cn8aXcJqVartrBgNVU0Po93Jh"
+    "CfM1v8JnwQgOAINLX1OkRgH4urxf1/UrXHtzMCQ+dngXBwyOb2tKaAY6PZbS6iGRpYqUWPeL+NK7m8lOc7hlQpx38BySX"
+    "AHvr0HLRPPtws8VHmHb3BLj2DIQg4HEW3g64w9uYY08R4gmII7cgfK2ytILy+j6Tito0GNYPWgDpDe310D/eXhBHx6Zdk"
+    "HZXbe6uFoMTPLOW687JZhjaqH543KKWG2tFfzK4iKe7+D0hj1WtmO6sRmK6325ug9ZutBTzgrjl8Z/0eowogO2ytOcKgK"
+    "WRqCHRO7+t1m2bV+IfHjOxI+KTCETn0CYl62bRpzcrm4U2GD5gGmEqTleGELVo3Y65HRw/wvit1pzqOs4y0/mLrEiubMS"
+    "jmd9opbcDVx+baKJkfwybPq/ckx3kYa2pIYBoiyVvCR+mtgWnx/qWxOW06RvqvkP8AyrQNZQA24VhLq/zKizlQsa1h9SH"
+    "ZBkBH0SZDn68AfZAoJzri/6sBIFOiwr8gdUO+Q6U/k2Cc2KL1qcEja2RYXPOXMbw2uOS2UUMsjSgQSOMtl50LlbbJGGHk"
+    "BFUNfS7kYhLCRBJb2RbKrJQzZo5omdO748kWzVyICXDTUHPElbSHJYj4gFSNyO2sHzAnXRSa+lAle23u/hiz7HBr9+V18"
+    "0Y4wsgactaDonE9ZT4rwTw3lApLl15A8S9YtKrh8K6zy4OqD8ULIBbryxlq8UxtrgpTHcmL2U+dYIsvU7r1R9/aQOuVgt"
+    "/+Ol1DWRT6PqPKAVYR0mdpqbS2DbrG3K6DubLlkhhWVSKqyyZe8GzQyfoPTtWvYHqvi/Uo6Nn8Oi09QjgOY/rZG63ycuT"
+    "FAn4JEjilwgCmCSvf3g8lZfCJtiAB4Bxoi6BIyziEmrhvQPrz9cAe5TBNnzVwBZ45g6iRKth16o076WsZVDzjLnBU3xJr"
+    "Si+aU8oTPo6uCzl/TZJ0bxINx7MStkS+XevIn7tsXXaphtKSlVfQPUMOl97YRYDrJJ5mk19rTjZjOwvq3Dq6wFIvpqSB4"
+    "olMNH/tLx0aOieYkGWwMXAtW1gf04fabEqUi4e+SIKNVsyiKGOJ38g9wbJPC7/DNM84p6QIgbfBMmQJuDQ6Tv9nk2Pn+k"
+    "vttgJvtGx3oO3nKemLWch+DeI79Jq9UloPztu3lo1wg2/vsiK+nF2ReMCjGKuuTAs5ZAB/GkjiEb75kN6XfW3kVoL5S1e"
+    "sbbH2Ook2j7T2T3IAED08zok3OxeyPpWynzNutcnp+gxc0nbRtNzFI9uKXMKWYkToNShHwc4ooX5bJqTwIcfbtdo2zkMR"
+    "xja7XZp+DveCmdpqdf0astoQyQEjTd2W73dDTW0YbMn2AL911sncX4TVxsSaGM9BC68TOYwe8RYgOx074fKkpiURQX0LS"
+    "3Xn2fA1CuyXyj8edq7me8QKxib8BOPmBy4JWWcvU3redqYobr3PBlcx1Ed32k0XJOK/sdLePAIMbEWrzHiNUrdBn/ijyH"
+    "qUwuqvATBvkUkzQLgiWNJguxMuoHgdpfqpJ5dtp7hJgpaTVPLajpL7+TUmEuPlPykhKlGoyGp+cSYQ2GSyR6qzKE7paw/"
+    "uyHwiC2bCdYnbNlHjS17wy4y3LKb9Xvw5/Ner3dIwweBuo26j1kzyJKT/Rl1g6wcoEsQivSU9m3IqjYJ8e909cnvWVqQZ"
+    "RChqQc0Bnl+h/TbCNJavN8hoSfAuGEaoCKJFt4x6D/r4Dpe7FAZ9NYAGdawDuly2x/e/EZjjCCFgtn+I1OsMGJjDW0a/x"
+    "ThmMpZvMxq05etOdy0Efx/SDH4iaCYzR7VA3cZ7uAdMoBvEHruXHv9nj",
+    "yiv4F6X/+pb5L8ryGxe1fKGLBIV1Nl223AUmlM9oTEClwWXT7sfWISH91z2kQp+taniXQd4wAam1EWLyoZ6guLwazruai"
+    "nluWLTV5PN4yISMZ2Abqe/8G2UX/42CxsWOkafINGNQe3GGGzabHB1Tc2Mexe680/+wO6bHN5PX3EFGA6E8YzNF1qicj9"
+    "ZdA/PXZbgoA2+6GlqL7HpuF13rCDhVdHcQU8CL86+USbfdc00G+/PpV/5v3D1vtocHVwgjdmyej1j03PJhH4w+0K/hStv"
+    "I0PAtImrfaOejuMaOsaDcxOXa4+8SlkGU1NvWO6ewjrIF9tkf2gtvZ5Dge2lfYPyNsyT5NiCmQonaZhik4NNaxEYOfLao"
+    "dsQIbyXfIEcNNywybQ1tq5NgjmvmguffQxYE3foYE4B5q7Y3u+g2vEUXhADg+0V9Ks68MGy9f1NEjzHLrXlgAUr3UGLJC"
+    "11wLKUyjmXl4CXbF3vEkYNkrFwBYs0A6+ZZddT2Udp1lbJaVdSrXLs7lTrp0vmmlzAB8Xd/6Kdq0brWJDwtwQb3gjFN5w"
+    "cNuYtCTe72S6csqvX8Qw1UwY9S4wP3/22HNmVVr3N31kyVTvWbQ30x51RjlmbYi2VywgGtP5trn9E3IUiFBGjOIm+pu29"
+    "JYtlPUwa3WQdZSlGj3Zf6Cs9baApGePnXkI/ABzQRfKg4ObI4GON/haPiRbrglITIgBim21h+i/WbmKjbNZQtSlUCoLe8"
+    "qA4JZOZRjfFOl0g43RJx6j+9QpcuKxoAfouH6yokGyZKDdh+QdqG5rAHoWX0utM7XlsD/l6hCgsPmnFe62FXywqXIftzf"
+    "JtvQp/Baa9ixUOPpfEMpd8phqspOl4YWcFbRdb3hW7zB2Lb8NJlVw0d+9M6ha23RmaAZkkSe9175LRthlsbVdJ/4XzEG7"
+    "88AEoeAFaokWAY6ON8Xuzy8kYl4by5u91c3HLPVuaJmkdShNyeyWNKqnBsVAadiP7Ah/cmtme6dYa9Bbe8Xrz6Hj1dIYa"
+    "NqYaZ4uHlXW9OtxFpfG3knGWttUSSSGtCjzgiaHG69YFXDdddgcoSiVWmfK4UZVbDMlY6Vk28T6/5wp7wsnnUYujuImlb"
+    "euk2RxVUUuOWi452eoS6kinE8oOYAi+KvePv+s1Q5/eqMVpTScn80H5/+aA7dP5nF+KadnB1Dwv/3CVN6kiYRPTOM67gL"
+    "hjdyvVBHUhAbVHTX+2dlCt42+HO75+6KOMydy0JrudJwSl8tUokm8lMK5AAEsvoTyei6daQlqSbn/+bNB/+mwYjnkrhZO"
+    "OnOugATkUG2ZA/4AstVyGnz2U3PjpJVziwMlc2blzItsOnTSGssvJCALTAOhiYO8wbmNq3ZP4Ptxzp2gwThVjAabyllW8"
+    "KWzgwUM7BGwffYY3K4lfOveBtt3XMJQ4xuHlmudXsvd4HsNIAEo1bISjoyTue4ffqMG9glQqZI4k4HzHjqP7Thoh8Wu16"
+    "oAKZIGavgZQEFmTlE6izSH5n4vimtoelrCLCzQYdOJyxLARQara+gcNcPERwAQq3lxWzlxliHEamceLxYy/8sg0t2zgfR"
+    "elzGY9K1TzGCkxeIxPPsWZVFVA8Yg1bRD79MSpQx4CCSyCpznzfhgwAKQKs6nDgDo6WAwJHiYcX62Nc6h8zVSPXrl3Tyd"
+    "1R2+v42zK0Dx4pp74ABJpQvhfF0lTibjG0kTcv0XAQUi+5UNpLd4zwCi9T2X2ZRmCis+shDjK5AzYfpzJzNIBQObgiqAE"
+    "ih0mc0ATuxU6V0tgUzPEerY7Bz4IKhkf7H3RD/t7r8kQQaUlcVcjcIq2d395w5Ia4jWsHSBtUr8xZ7xMIj1wooYqmnnlU"
+    "8UAS6RGsDMv5gXIGs78WfYEs4QUCSsmDuzJUw0Meyhjf84q0LNOC0UqNtaBH8RHoylNkDecQnD4t0n0PwVTrQeGpIx6EW"
+    "RxEQCaeYI/RA9oRK8QnR3GsLDJFtWOO9EMQl2n6nVwkIsgAJIzJ2uNi0kNRA4X8msjrE5C21ImkXgZbLCthCuLJIFn70r"
+    "StxIBhDKBTZurUuepq01+ReJR3zZguF7vFdEAy53w49WS4M3SChmSNlYXmrACnw0/+t0DcSsjfmlAjW9eP1Y75gXAf8pl"
+    "iWQeT27QJeJUSBBUvw4cIg37MYF5ILys000GBLPIF0fy2FtGwKnplcQ6iTL6yUbCYkkUIdAqLr8/5svkkFbUPmSSxgsr/"
+    "EDVe1wtd3weYubuk61vIAPEQ3g2tTpXBKAplNc2ulfJVVAqtt9fI0FQBDzhCcGZDtNeXc92t3vvyhAgEoFRLvVne90Gcl"
+    "2+k6T6UVZAAkFBkY0G7hOihClvci/JPop+arVg+e6jHqg7/5S8yhftEdHBTw0vGRsLBYwDEdtG2v0/0sfrPJ4AcS7PaB3"
+    "ppCn9cVcJldkN+Lvm5c++cnHydS8lPG0TalUEQ1U3fy1+bkAKtqaHCrgmcFLQIQURV2MoPnTX2D32vMvDYX89usXodN3/"
+    "pF+iXSi3xscOV8GziuiSEyWHNahkJYS7pHFAolF4HxfoFBxiRIrdWYRX5IA/tlM1gnohUxyclVLiUq0flU//o8LQrhT1W"
+    "Wa1O7Q8/zofDVb5gyFf+ae9NEMgPbi6MqT7CpW+SKP3nl1cF1Ml8CjfFHRLVopfFFAxZqsRL6IqXwGqwZqoZnKK6Pz97V"
+    "35ZUBknFfXHn5+ALuuCl/4otruOPtHN/3h+nM26uCTOaX9dwvZb0scycHgWIIwPC4ZyVJr35JNodoKuF9/cUqA2z2emJw"
+    "fMKfT6PzeJxOfFBLMxi+92VRAFByPyiRwFXS84f8kdU1FIfX0HviZb5IljXdwq8vcKRhJXCQUFhosJz3RkWIvRMKMmG+X"
+    "nMnp3WUy1vnX0DVvosXQwPiQiKI1cCmdTCPKyh4eIBL3LWUgubAF3B/iff+2rz6Hh/XItczVEX1/UICLCSOTkawImFa80"
+    "t3xAWh68LkNHVUO029/f2mFKbu3sywL8ro4JdO727c657G3dmk88VBAFCpvcofuS5AIo2qhwe3d+d28qAu3lF7Xv8EIBW"
+    "VDw/xw0MFEAa2D7Ox2ZBwXQN0EAzDYlR0Pn72sZOFKf1iNy6WaTb9kE4B8WBiw3uveHhIAe0AhUIpFmlyFa6u0nwaujQT"
+    "rriJs6Wptxb05RB6sheP7qHTHe8akBk1H+h/6Hb4GgDkh3HH7ewYxwI0/xoazJpxBE/Gv/xyMKEBwIy5HooCpEv7rp72Z"
+    "R7J6Fw2L3nhL9POQwsEPsNAvJLR2EU5wRWskgjXyBzupEGZaa7nXUFtuQAgIOhqBk8e4I8aNAWnJBL656pBQAn+Pjyoel"
+    "O5qOehBCyhq04/7DFIoSL8QD3E6Iv7f8AXEIcBf8VVOq3C8UTAYMPxuCfg30So34lAaa+CVqj7eMGBidCbngbMv/MIaY2"
+    "3ygusO4ZB0WeglysaBI7dXfsTASsiHO/1Bf1/svYbQPyH4SAqf5VJIIgRLlboJa2UXCOVU4y8ioGwv1/wxV4UmSJPlUXL"
+    "XF+ig6cfekUEveIPCN00LsocngoZUM+DxbKaewW+0KzMS9n0DNYxQuMh6p+dQUEAdOvrOJl7XiFiJLYF9AVHDh2RuPrH8"
+    "STa68H3ALTjfAK3neg7IGwB+nMXouf7a+tLb4gGaAqQ45rdREUN",
+    "BiDeiyytRwg11fkxTFqu4J2v/bApVrP0dR1R+9BP/YUXNbIBWHhQrJvOR7Ryc4V+al1yLcY5yTgnKnRrvZThXm8dyrWY5"
+    "7p9SeQ5j86/RvgC6dcUGu4qAG50vpcH6m1YxkBtinHV7U/QbogQxF8LNf6eNzPAPS8iILV1UMa3zFQKxU02GUnBbIwwKo"
+    "0IvmXAYpFv1c2w7jz3mOvAZ/w0QsimIsOuiAyAQ48U73p48HQFIGoax2GeHKJYQDEA6QhvUuj1uAyQEHxg2xQ0BOTA3NC"
+    "q4rsJQe0CXk25uOpE+Qg5KN/5sPbSQK8+hUiL4tbDKhJ08fKDYm8DX015HBXEvIfx/j71ZwNf7N6TPdBRzA9GgD2/8GKr"
+    "71BExAMKrW4Dm29Q+Od8k41pIlNEqUG8LBpPCPzDdH8fJALkkynMZJQGy4Wf8TKEApy2JEpHFRGB1MZpa/ZmOHtZw/T9i"
+    "hb2TCQ0R4mYMWnkgc5sevqDN1OiS4vtoAqu2c6MJn4NM6oXSLIGfgqUgBR1QjCN3jDClOClyICNYykpkT7NQgFjQfByZY"
+    "Yq/pmgrwwhb4TSSY0G4cCwDb/7lRcL8w1/GCt03N8vz3t/PMG5srTpyS3tDyuEWRCL8zQgADQaDhco27QI9o5V6QGwYXX"
+    "//d2b7wOWQ9LZvTeG0gnKjxoXSpIkYfUGaJkAfNdPLHglCK933pWqSNqmD3T7A82X/uQsKjwlBCXYmCUn0T0LcIlZ87FC"
+    "DUBhRKkZ0NcxCJDQGIDYS4Aeb/WAv690KaAM1IJuEQTcK7jBPUzoXTNVeiIzAolYinlDdi8JLYkYzUAUjRhXRjBVYaImy"
+    "xS6HqiM8eUlNOmCwJIofuBgLd9lrDWV8Y/GYXipEZwSH/CXVtNtw36WwH4seH8g/CSoFDSNDBrV5zfqvTT3TAPX3gctT/"
+    "d8ceuLtxHQe1IIPqhVtVrjo8ofvgGOeNuN3giDpJfiLdHWt5oRjN6Gby5+BdUqAJUrvcy9t2JF41vkuj0kq4C4b2zE9df"
+    "U5CU+uBVzjc6bmFT62acRBWQVa1ITay6B4CVEtIkyt2bfSwlgBr8eHnp+t/02MahSKz2mV7QmoDOpP8O1m7HAhLhChKOh"
+    "qD/sWGYaKcl4hgtrvEUsGES6mP5+MA81p9lil/oTqZnJcmMmQQfYS/WU7e+nLGNBe6ChegcoD39x4CvK2+a3ADsWGxjF1"
+    "R2QohmQfSzqeBk2iJdAP1XLowzIGMryYqmoeYpoA3VRCPY1UVf0XL2k5BT9QcIi02leJotcDw16MI/+tzx6SEi3hGmZQ8"
+    "8eY9cWfEGrn4FIPZj48fhy0oiJeNcFaj+HX8DlwpB0eNKbnPdA3xoP4Nf/c/QdB6TIu7VOsSlapIQUrQcDemDo/6s6WrE"
+    "IEP4dUI5YXPgzyHBAp8P/sDBYhT/k64YPXLfsClIN4GwwGk/CK3hGEKui84rENbQ2ILF/B8tmPNGENwgCU++dV7UoLpUX"
+    "0XmhEclvWLEiGLgF4b2qfd2EWShtgvLv3AOEubgHFZekZ9CJ0J3kvL/2G7naiPSxKIFmv6rH1QTFe2GNrB+Woh6XE1Qt1"
+    "ka4pTGyHsE1z/vWOpaVlowapCBrpJpNH9+9BU0GVYX+ZFyD5hXcxpUq6akS7HCEAk42A2yjqYwvKo9e7tILfkg3UDcBRM"
+    "T3GR+hYFosL2oo0DIktidlju2hWgO3qApq4Qz5RRXJ1pC6/WF13htW3W5DjTQ6VhOB8uZyAVwWOtCBa+xHjJ3CG/iBGxw"
+    "A3uEv3FIf8Z4uoID6iAV0gS9ADx/wBfgV/B5SzJj6qjW2tdJ3o561OoK7yF6CLWivUG3wKtWc7+MWepov5VA3ZFaJKkDw"
+    "4S/z0QJgdjdkeAXoLKrxpQw4mxH9gJ4QI3Kelfh31O2Hfd8mujEZu6gRP4beFqLoRPzqusGcurIX2LaklG+NK4dJAL3Ky"
+    "/XwHh6Uwri/n6vxRVG/GbSxObG2TfrXw8PqUQMEZtCZgTpCfAV+2Wki7K2HbOmiFpBbVEZFz42KXjUqem5UdEZpoKD0q2"
+    "CM42A9oUBt39IOh37BqFYAjCvmb/QyYlUVcH+wAJdFTstizUt8DLSmDkgyqjx/oiYP2SsuX/x4l/uAZi5qt5vzr6aRP0e"
+    "DnvhVRkfPGiKYV20iiP0YeZI+L+nzB1wIwMojs2xrX4xBIZ5EX1B+rdE4ODzpBP2jJ7kI+odP8kk4Dk4Pu3QNJQMoUZTq"
+    "IwetfrHCTr5EJyXv0F87X6yKjfv6vDc67IWD4+O1/7FBqqpiWwOgiwwuCssei70ipbpGZUyVfhGgX9xQ2w1A/kCkUEThy"
+    "WFH3WMs4QvAw+e1B2vqb8dPgl7/WTfoHZ5sdttTIw6OTsLg2ZHfybGzurB3ehximC6WZTV8jRi5/+TwpHdwK1sDKTYgXx"
+    "cLgPBLFD2MyAqlpTQWMZg7/8nPnT5aumFucC/7wKvVgu37Q4THnayi52UZ3wfoquCteKDhr3It0NI1Npoa2ql4kY2AQIc"
+    "W6SyHJaDoolh4/rCRq0ruRbdWVAUUhDK4g9s7/0kFchPTjyfVUE0MdGScTpjMlSDqVYCqIFSJTKRPfhYJSFWd/nkEI9pY"
+    "yzNoiYjTDNSBb9FPzZtH53PV+lkf5anZWW/EtUJVWZvYZ4QBBX8WFswSpLTzqKeHMcdO4wvj2aTp/GWUdZJuSYsHBpAjX"
+    "8zeoZ9jxOgjuOhHYMneHGRnmAIYgyG0l905yig/d4FtrjckUwUKv1TrNRWZj4rwXTeDjw+1tUMGnNpLTod7MVBAqBoLNK"
+    "J5ZG8qrqTuT5pfQXfQUPwvRIBoIHQN6h7QbT0uQBi4a80aoU/T8VhBtTsQfez/od9q2pYC4kpL8wJNhiut7tcgdyzz6f7"
+    "+nroim0iOyHiZFRdx9jxbzOOoHAWD47AvpAVbWMkoVqgy6j023vSu68XnhyCzAGyDY4avaL5Xkq3Snir2O9xor/Nz98hu"
+    "s49DPfTxsxsdPIH+xeeDo/39BQqsDOp30lN8JO4+g4XXOcImDwab7/cVjS2NrVICp6phKvckkKP9/RItlssF2isNUH/b2"
+    "jvRK4c6PMsKQKb84Gd/giqtKJhKBHed+kCt/ydcgtOoJUFeOV4cnQMqnEXIgM7gqsOT7bMhXfX2O4lWE0PVpX+GO3+jf7"
+    "KuTC6fuO8TfvxidYdWFAcI4OZDIGrNiC7ztiX4lRyDfCzjalnKCZEtImhGDShAZhOI/rSbmN17/rAh7BaSITuqkR0N1do"
+    "e5+I7tKTCA38ixi57priiJnFrvz+ipyRV4gY9e0u4WJNZrCu8Ekif23HDEqiJ+8tyMOgPXFTYOvCqAUnp424gtwo8/JCM"
+    "99QB1/qYe1nkEl4GGcfl6khZrUas19LcwdE507Tk7djK5aHQ9IBCI7NKOmaYHS/GzS1XgCBep6CuSlAerfowInbycMW9L"
+    "j2odGOC8AM3GggDa763uwMv3yrvEPR5yu1mGuTSQMhm+/s1k1yt79kDS2usoscDl/weichWTZbr3Z1De2Gjl3oV50Cjd8"
+    "3yNRAAg1hWy6AC5lNMLkBmZVe4v9x92Xfczp3dKl1WvyE8uDFfTbIS9Goj+7F0YLVPD1xddYJqlMH9C7OaCYU1QY9q8S9"
+    "Q3/ZqLZJI3N9tBFcm0AxqZq0Fiil3qujOP/CaeUA+/0StfVg3ar",
+    "kNXyLBeokbM0I99IVXEZvq9nEbhykYkPf9/bfSg+XMRWvhZPJGZihu8cfXofMRSIXaJC+DXwsQQ1zH9X11KfC6GfS9WvD"
+    "Uxag2gpYlT8RQHA9j0A9ALAPJOK/Qq9KLGyAgrUJqOZp67oUrVnVaZzKMVRf51w9/9PiKBJnV33HIMSI4B0sEFOborRYl"
+    "hUS/o6AZ3OHx1xsNonNArjXdk1GuhIe+6B75KAf96kneTgH5Idc6MnRxrwjIxQ5IF3T+4QG7XKCBgqAFFaD3WeoKXU5Ep"
+    "Tc4cUOs7xPLob0Y9tw2fTgbCEQJxJIGrt9sbKltEM5hDZhTl+m15wPgXxe3snwR4x4Ccj9EcgCmtlbYr+rh0NwSWzJ6KU"
+    "hGZMzC3e5SqTfttpvh44ohC/XQ3i2Bjyn9p7dpoKtHdi8Ayj5vnmAn/BFo+tMpUMlQWjIEEk1PP0H9krtqy0xIR0eucox"
+    "iul4BPVH0EEQQdPEO0MP8BQeRRNgP/gQpOrAQfvPsEuGS04brwzpAngcKuoALIInFAStppJvE64/hR4zHwLF9sXrRhrG2"
+    "OEBVMi86iAf9F9AMEOCjnr+m+68+oum2Nelp1d5TB70gilzyZv4KSTN0noTX3iRE6SJni2BT6acFVsGNePjDVc1VQDEfb"
+    "4Ay+R2veeW1nNUuK/iTpiNl1cY+NbvAwNFThLcvzQyvKL69WKNJYMT7SmFjgEfLSiPKE94hmuFy94cxyOZIXXkFxr4xYk"
+    "G9nKeebZ1aCXaMCQ4XpzJqSpsgEV2ArivCJPZQH0RDKnEMCsXzSXKky2hPPRUJaWtwZTeWVZurUFN1JdDpW8VXR00Jb+A"
+    "ggUetn4w2wM3qMvuHvH94qIF31bG6jLMarnziGwf/pWkxji2NtSofpRVtQ/OnQvpB+wLxnULs9ZToAK1UOL/k1Oz6QPI9"
+    "AgqI2lQ1x6ogoNt1e+7DA79UJfEC8N/iXzQQamGDCPkCeAky80Z4UM2qTW3MzU3U+CsOafJ8yzqUkP6L9KKO9vqGcdhWU"
+    "EPbL2X9Ja7RNL98kWHwK0n3WiYYV0FCpf/uohl6Vgtd8HMXrQqLyVpLD0CiuUnkMvEFx0H1BPAK9PVYLAAPKdALvV4wnD"
+    "qLL2TmAqzpouO2YguaiADlbY7Bhp/0JXeFCladossKDhWtmqrs/f0CZQ73ulhW0l3rquhBGdpQqXnZk/KAqwCxZGhARfF"
+    "5AUdzRMXIVa245Hc1IkFBvSQKZqckRBRA0EFbQUZkvkyOeiFyW/VEAFSTq1ZnWr0QtiKLXHDIuAmfAiTcg1ZiWHuESkhY"
+    "AYgaDrTQoEsX2bIMpbSdS+a1bSdBmyJhoeVW12vM6tIbj92X6lWYRKT9rsiRmvBWOnqso1SAcvNbFubsSmzgQ1sdVkfpV"
+    "BsOV5TGXr35jqRcl3ZW1Jso7YoVOV7rWhQXtVGNDHIb9d7hDdSr+Lepd+BtrDgjA+JrL5Qi4+IegZzSi4on5sqQyERoVQ"
+    "Onoo9NhN7FcjV8oWNomQh5TDbgZxvEb2wpcBf3EW1E4oaLCxRcO7WAaHWxwwGAEKMtwJh9C9VhErDdx0JAFHM3QSACQyF"
+    "kSp4fRpEKge5MnctS3goHEEnCwivj/CpwkVgqXQHNx2hL5s8hr0EXVmLIpxxrhTtoIX703rlFV33UHpHGxeTs6lwX12hk"
+    "II9W9ERfLnDlU8iZCTDDJmhXWnkyQw8E6D8VdgK1yL4e78d3BEHywK3i60UmKzSMYrURSNr4PYoIQwWGi/2Oi0MnX3S4x"
+    "WW9DlW4RRPvoPWp6mPHi7cVptFHoSMDyPk/dtp6E0s1j+hMsdGZ1gGIMDA2P6yodZzJDb3snK0OBuJkSCjULgPIR+pDQA"
+    "049GQOFMfR7kjBRw22omw18Zun3FdY0hLK3xIawcHjE/Q5xnrXHr9tXIZdSuTKUQ76BQyB0Z9KlvXml6DI+kJSLDPyZXY"
+    "uJKDjLYmOH31hm2rRrtm08ibP7qEzv8q1UxIjwMlGbhkCWnO4kmOFK2ltXEc5YeN5o4dZ+uaODfYVzkGYC+xLFdb0G9Zo"
+    "aVFzElYPDz3RFlJmHO+Ml8TmQkA+K1jL0SYCFWEKOGcHd62HhbbekDOlMbUWj5EKJUAyBdibPzzMCbVxaa6BKU3hKbVUV"
+    "OTSqDhblKhbdrD23CKjS+DkLV7tvsWgbwx1a5k1UO0jfYBepZQEbqNLQNmCdmNd9DKGu2l646J/D15yyC9KDJTVgjhiGh"
+    "QLCaLVr14pgEMB+1wLqKtSUwBRfg4T7VB2HVqeHKHhDHr4AXRGgMp0FgU2C4w/dCsZlwmMhtgNhrPJEokyF7ZHyKXUrNs"
+    "pWDbZUAOpbeopaJKFyHjjCH0GEhBJUWyeR+c/enOYHuQrdfHTYqFf7mCp1op9Vrd5MqO5WHrkzTKLXvHGtzcXlz41taud"
+    "zUY0Fb5U7TSWQ7hXHyH/U1N18vDgNe/1YKEBGlA9YYpRtC02BNa62RDnHibjywnu8T2vQW++WNYoulonZLhC+VnjDiN/A"
+    "FX22WYzq/mfaeSSGlHdg2bmgY74j/asUV5O4AkZJ6Kmxujje47zQXd5oIgY3QX045WE6mtF5C/ueceMF5gRhVDnRLUSph"
+    "n0n0IUmwJ7CxlE3NKNix2yxnlvBGJAIaSPREHHeShCELjhx+9V15r5Ul0MPooda0RxfZhssVAJPBvfZT7Jh4kIv4s+yPY"
+    "Ka7tFFGIFU47sOFQrVvAvZwqhO0y6wtkGXBRTE39H4QzWoyIOmr7ohjis1dAgAJlI0fX5FjSH4hY11K9Rv3mNLCeXpafs"
+    "0DQQl5DeDFPjEXniUwWMdKALz2+thA256zr3xnLCW5t5OwjF6E1VRNwAVLu+EYZ/9VARUhDy2QjZ0xEBUrnLhGNNmoXbO"
+    "BIp339zYzkSuRN2rB6rCMg/+5qw/Hwm6JYDLVB4px1fYEIOsHrjQDhhhx78JgfRfuqj+kvsMToRLILBuzrJwc4PbjiawX"
+    "vouAlvcbSgEeJd84VaCRrwjbV4DZwXaB4z0by4DVW0Av2uxTe4zaJjXoAb5svrC9DJAAHIACLPou+pJPju+b8/vHv+8us"
+    "P337//utvvv4Rnv2tD7SkN5Lh9/H34qeNhkxsDVvjDA5d5TtcLwQaMIhmA16qMt5LpkL2Axn/IMm6WYorEPXQSoGhZ36w"
+    "SKcTyxqM2PgbMXJAsRtZ3uv30fopycVIoeFvyr5m9p2xouB9UNXDJPJ+8jId5kP+cU2syn/tCBfgO1izicRZRujvMI4n2"
+    "KFvvFQHbYGUbd2hT8lPGJGVUvt0qUDl644OOewJPVXZFyQBNU2FkND3Kh13stZyw1z5nST+cM59Yqvm0keZRhVgU8umqW"
+    "WO+tcUw1YoNCKcoR+fFZ4RC/Mqtr30W89ucjKMblZRraptCgAwDRXdSbccw8yOPvoox1owNlF0m9EF72iXGN01/cJDpMi"
+    "UY2Umsh2V7SZV/NvWe1deOr5o5hvdB62WoPcKWKWGe7pGj9Pa3/haarxhtt1TM4YaIGOJ/nyZhpCfj5OJ8qXOApqB0UdP"
+    "PXQI5ThqOuewAuoBqynxOiS5PymuMSP61P8Y7noTKwrSqzA4M1Yt4IGB7Zc3fQEVU/tNihWuqlBquRy9IhXZ/g3INj0cN"
+    "47Elvi+BvRAArH3k9fE0AG27MHKUIFm5JDp/cQ753qtGbs+BZ35",
+    "4oXZxAYedYOkBDfFKPKvec0KBas2t7Fb7YsiavWHymIK4RFNfFSM/lCjcSGqyVZYpCE7HQ86ZI1lM2yuQC/zZa5ijixd6"
+    "Z/1tq70E27/KRffmO6A36D4j5fMPmgzmtQXiqzQJO0ncuxBlzp0NlFe7A8PVJNbNFUL0wQ6tuvSuOX5/hFRBoNnQaRbf2"
+    "y+ySqn8j/CHToK6Ggq6oUM8L+iLVtcXjhEY1yhZjAWAnc60ubVkG7hs8ZdH0Q5Z4z9mHyE8tIqJ3uD2ymbtxUyzqsmbIq"
+    "0cRU7ZbBgTn5yKE3VVmirQBdELbAem80ztcun5/qX5aB/2nPcR1bJao0hY7TxUDUtgAJn+AY6GNv7ls4Z3KggBBXsJC7K"
+    "VM7CouMZx9fjkfm03rxDrqMDxkw9YNosI/MDUKhhdHEWok/lteTeqGcoLvri1sSY0d4LShXuCGOZ2/EhoRwv5biejDGA8"
+    "apuvcP4MNrbo2jdkL280op+vVve7gCxmmcFVlb7tTmI8fgePAjfNdWvreoemwZhNLW8DmsFntwEUpqwub4gaWhHzCWZhs"
+    "KeHW5zaXkOqcU3Rqk7nkQ0VFhw8fhwArr2lacdFkE/HqdWTACKPunuYIBv/GEDUSBt6HYPrB/bMqAl7jU0ssZSgConbsW"
+    "Hhhu+ASGIWenDw3XFNdCozsz7jS/eWFy4ErcNU30rlhSZ+Ia/M64m42U96URvYdLjcR/VV/2oN4H7SN/16Q5GhvUGG/UG"
+    "rXoDVe+NdjK2Iug+UNScxYiXyIQWuFVUo1XfmGP+ie4fS1AB0B5/GdUWsQJEXKpQoHApbtGTV63PQ16fb6LzN6NvvMvxm"
+    "4kfUlc+RPAGIz36OL3AkIulIkGFP/yAYTNmfHMTNpCAFq070seOLAPCMpiNZTsUkHqkAi2htXqvoYi0fYezNfd1HVAUfX"
+    "tW3oi3OCnZ+O2kG71Zaw/YWWQtCbJF5T7HGc6wb5uxhOKPC8bfeLNWpCGiKpa1Aw1FqVATAyMyHRiRgGCE/8b4hN5ETBj"
+    "hc4SyHZ94/6d8qX3txUwHt3raKxrv2gFjuQlFaMUybPoYtyg6O/zmyJ+0GgqTMiA/Zloc/y34F4XvQ+OWO9RSXTnR/vpo"
+    "6RtRcyExfE3jS/X4EORXglykfllB0b6TdMMBe0knVsskm4xnGNdQ6jWi7NQCdJG1b8IEa4qERx1F6UziZ9mwMbPi6klXN"
+    "qsRiZSpZby6fuadZoydEv+RHGFP/cfhk+O6xl8gj30xmDBvqKPzkt8871lk8qJ6PAD1Ci0AoqZQRJhQVjVX7MN+Rd5B5O"
+    "VNiqcprnWxCRLZu2KRCxbsVU2+lyx/cOPN4gHtDMYJdLsCqo2qWoHJKnwBOIgIUjUI4iuvVn7jP9JL/S78LRHZYqFGzYc"
+    "ge14mEqgE5AKGn8J1F35L9ARGN3/lfXLGYVQq4kDP2g8E3Z88HGujkV6ixQUZwYfYdqq8qhSAJMGjXtswJS/KWXR+D23N"
+    "rLbIhAqrl9F0TIqtoC0tXgQ/YBgYvjjmAEUdasvSlZrZJbDQfLyc8EqjIuW6zDg/Q71NRYkB61tOxkcA1mGhDOJQWqhtN"
+    "NyJ4M2D95SXCTvnTNPZDE/b1t4k+j3lTiJAv7i1Htb2w9AoNNcwxZRrr9SphEYfYWxeHz6aegPUFlLvsOmB+32B+RuFSj"
+    "sGr+GQ0a6uHBmbpnV7bhNEChADIjujrjw8rHRCEpgGylrCSkuiUd3LgMhpTZTgjhCfqRIxM3r/xI5GUa2GM6Efh0t0Rsm"
+    "8ulFrE1LMZ0h0VQAtTkIDZ3TOmflryrGFzYDmBp0KKZsW67GWSodzqHeO2MVH4h7QRmi3WlWsywBuYMQtMkkrKpjy0wSU"
+    "XsnH8G/dF471XpOFqaI+oJPROwYkv2wiirVFcM35uzBkDy2bpItSzZD2EXUKMNrOvC7yS8pVqFPFoZEZ5gBmFz1Z/3gsG"
+    "RodqPd/2OsM4Grv1lkdVQF7f6l/8f4+8NT4vGwwFdcKrnydGRPe4I0+3oG5LbHV2/jeoS1NRNONWHw7Kg9PUWsLVUyCkX"
+    "TSHApEJm/WyCUPD2Zviy55Afo2ji0VhIxRH8jADIX9tdpx1kilzQRBYyaodM4SYmE/6E+NPqJT9r1nCsjDzCfnsjsOipf"
+    "K0Rl9m9GNW9wYzQ2DbKiB15TVhzzd5EHdmN/cLjrRsnO0arYhtbebpLYxWt/UOqaRUUfFQn6DezfIlkBOtsIh0dqe6SS9"
+    "ZJMfu685B81bts8+byyzzP85HcfKEi7ycYFaRNmN7Wb1rkDton8JXk1dkWKcLvtn9g/dMB3dIEu6y8lZ3NEe4rhTcE2e1"
+    "agnx6M7L4YK6iWhFMWB44qSzEx36MFoHqdQlgJJHd1U0DS+6CJDMzztpo7Gf84Q/R2ojlscDUGpOPz4ph7nk4nf/UaLAr"
+    "pEyNr492P0g5ZDGn88EEa+06qgLY3cbTq+IXqIKqLKuNsW8QQ52iz+Xrk92FOlHk6gLwBBFIuqkfsKmJSVZVJtJemVT5a"
+    "bwA0rNFjkI+sbtDQobSLGaznk+IDWCFhEFeI3un1AIbt8uGveIbtrHPkr5a/wWIs4iwkslnqcKAauqB2woL1ZEzgOQssM"
+    "IACyG0zxWGd6UhknNoQDpV4xwD1oHciJode0n5Mai5BhmSUIUUZmYilXfxN+E5TaZmGilw7bjt7r7I2V3qXn8afkxor5o"
+    "kjLAtWD3aAGvR47tt7lKMZm0Cgu/oxFZnQ9ifPGKR9BHWirz3cgROEOCEU8CIp4EC5g6VdSo4RePrR0m7sGLVSRlUzqiy"
+    "3hl7NP4H5EYvZeQJha1LRljXL5kgR+lOdadbUzFFeGwc0xJcTGzqHxiILXOP5ETfZ/KMuYjg/s6kQlNFfxRgI48hnARPO"
+    "u+LixM8rQr9dIvrWVbjyut3fI62aHXLmhJSicJmwMU05npPsiZik1WKGVss+oF9QEJ9YEk29ZHdeNjxvU/a4aJyyRTiYT"
+    "kYHI+ZVE7bNHAeZJxEgG2G1a/7X2GJJY7PsdzBrBaOJ8OroiMZ5CSPzW/iZZRm89IPWUPpYizs5Oer3ROEP6n2IEKfyIb"
+    "CIqTzGDHsZuUYf7E6Bkdof7aGSDiswu+qbiYCIGrYoDVbFhKAKj3wALtGec9jWDOXQ7NXvHfaXtcnmnPxnlIXBsQBQ0A9"
+    "pYgP5CpXBJGkZfoWnKnkLcIiCDpdB/AP1JYbuMnns6ybsvMBb0t6Us79+RPwOIIG5AaRwxBQDtMRIXqNbRa8D91RpxU28"
+    "yR81usxHVloAyr7nYF+qCXSSkjkTYywX0II9vXL/9aQCS9z/jeSlnkasy4LuT/2nctLF5oFXoourBItvL9V6aaW6BZ9EA"
+    "VgCYYlessKnQNLUWrp263m3FmC93SWQFLPsIqHlOEhjlW4AlbNx4NqpbUMAX9/fxr17Flp/PMG62QF4DeUF9FH+jmCm3e"
+    "p9VOiARGPyB7hRmbXPAzBLdYJbbi3xpFnnHrdgrYEXNL0W24QUD96u40cQ5/U46nv8pz5VlhDMN3YepQK8JvN7fB9pajP"
+    "FyQgUgE3ivURLJvMYkii4GuQCRTMwi0J9fowlPo0qiADa6yEHoStCAyE2w+QS9DHANAPq/RFdoYNss5H6x+jfamdboioV"
+    "OjU1hBZzY+Sg42OeOP0euNjqkDJ4sMz7kgR00NHhVhM0Sq4Pw+d",
+    "rfcPj40XPf3cYLhnENvaREDjBsmAh4BR6/yIpKmudmFw0bVAPe31cX2nXiD51KUp98ulqhHLWK32nznddiQ14Wj2z+PbK"
+    "/5wskG4oT/91sD3j4EjaK9KsWm4YhnQ7lawwo5+tWQqwvtnKfvVJxZZjhbm8RKF+khwcY1d8xqjaHS1/ApXlGK9GtLccl"
+    "FRCge/u8QlH0R9xCRJPLezxYeiZ5n5pCQaG3KMHUQYqu4y5n63ZHH/LwrW3e+aACzr5Q8R0W6Qz4pKRv87r4Zypv7el4h"
+    "9T2uadb9TXlgyKlajVle33RQg0r1+kGzca5RC1SenY7YsVu8ohjUF5JeANoW0CluN4Fv6AfQH121gZhfPVjTfuQBAgDmg"
+    "85RieqUjK+RSCSQUOSTOGaAIsvKGNA49KlIsSEpRlbGXpdni8ehJ6mKZna2ntL0h9J8lcgGycIIY3/SUHoC4LJ3o5XVmv"
+    "xDl+ZSjLrwBK+ArHiMVcYOwo5Gsj+qTbQXuMbF5SPtideNttV8qwe1aE8z4EfS/FVY8XVwjPnxsg71x5F0qBQM5ePVTNK"
+    "Ui5U/bZGdM9opwOztgYwUkRY+qF+uNf457huCLpW/fAwOOqZhDy4u+5JDJlQuy2W3n0w/mU5fdbrdeHnYjabcHbWjg4pR"
+    "H9jq+odVrzrzyYHlxgFwF2hDBAvVGIL73TQP+nkG4kuWt+7ezqDRk5nvyx7J/0EP9Qjx/jejD76rEs/VHRyQjcnp78sZ3"
+    "IGz2ez2WmXfi6wD9DNly9fftWKFP3B5O3Y9l/SIjUijokEumKV89rLrRy5ud7sB9nn3svZywDTGmIYmQLrUW+kQ8q6Rz0"
+    "gC+Qui0NENyI/7Pb13ge1oHMN16OTHuYa8OIzzKCsQd0x4WnYmN953D8BvbMVscujE9nvizeoLH0JC+0fKf79jv5+Q3/f"
+    "09+39Pdr+GtpQ2ijWSkvAKJA3FttWiAHgbOeVYrGGRDCu5Jz/NQq/nJYn52Qi5nZLsToflF3+v7QrzsdqqySuqhw/oONq"
+    "v6Tfq8JryEXbSjvgdxLbXs53APedjq+yA/gsuOCzPymAklZ55whC4RZG1b+5S+9UeT9Ml0drkGlGO39MvV9xByB/id6k4"
+    "Z9ELSZRlqB+p2faxxv+DMZJv7ZfsENX2CYo6utE7/pRa+KQazvEHT75OCAUvdr3hgyljLxa727E2QoYzPavdxdxQbok74"
+    "89AEy8NW/WZazWP6lOYbXumaFAPtnI5hXnQHoR+xCSEmF3pYySSv4kHcIcprVHyBrHXZJOcOOaWoG4HGdHODAj05PT497"
+    "PevpAVQWpO4dtyrJ43alE6h0bWr0gYpvtHIKFSq3WeMt3IPHDaqdPQXKM2rlwTjp4eRdkztK/rcThGmFU92qdAg6pI/1M"
+    "GrGfvI3fNK04TaU6XtpSNMCgHcePc+b6FXudRlZTcXQSqcvu6doArJSi5RPTnrCrJZxeR6d9BRf4xdL9fm5K8q/4bOSR4"
+    "HdEbCgAFyYSFDnQXrJI0tkmnmnXbrOist+z6v9Ln++J05prJX7CacpTInu8nIkIT/CQeL0j8Z9nvZJqIpOoMiaaVN+iuV"
+    "qckEx1/OIxhe7k60+HuR2LxVQYJZz3wywAGpqBYRa+aqJfOVn1dCKf+1U5+f9oRwXk/N6VEVFmEdFp28CgzXpJYmjSJYo"
+    "uuNWz9csxX95/y2mKwHZSxMDJXrDszKlmPZG72JlCIWELQ9v7J4lFkw5/FGbShnAKmeZh8FRACLTm6SUcS1Vh0A3Qr6Fs"
+    "XAV5f+mIxu+x9joqkmnG2PCOLopl6iRA7ngfo/qgPMo+CBnWd6TaDFpFGc9uNL3FdfNgOvq3rsjkEQLsRqnkxCUizDbU2"
+    "4aRVvdTCmRtHJoC+icrKlHrgJW/uCHBzR59/gHjd12boxfDZhaAirUA0FmR4MaizVD/bER+1BtpEMU3S2jHsXR6IcshJO"
+    "xXOCeh5l3pcCZPBP/xJ0P4YFwdufTKQfvaNtE7UnESc07EnJrhdE+xJgwdsLtkllLNVut9b5DbfYdckoDcSsj4K3/ko0b"
+    "h1H/a8UW/iXVGQyafP5LqpMXhrYPCEbCwxPjBqs4es9Kg9gbVmda4BxWwKgV0U2vl5mX/7eV+qzyRf/k6dOnJ/1T//z8v"
+    "DfMIxCP/5vDdf+YSvy/3cqNxm8pY4rK+sQf8PLOU6rZdJ6PkcgbV9avSR80adVUAjW3Fxw9c3qYRw24cC94dog3z45dtP"
+    "PLJo1aA7IXVUswl7yMcLlS/gB3vpQkLXNcNHTjbQkKcFnfe263iw8F5mnTGdqgZoO0t3Vb5g8wQzEmx2t/gssRyULuDBt"
+    "v1Ti/QBNdo0HmlgZp6IK+UJShaV/UqGbSaQz+kEGEQfGweOI0rwCn8KQinzMbmEIOPkEvD7s0w2NOH6u7v0+72N/hEbye"
+    "6y1KCap5pU6orZI5dCt08GO+63PKXFltOB+N3UUMcMWNLDwdFH7TnDZGyDTqYho13DUoU9zr4kxdcIGZuuAHj7ymPYUCn"
+    "7L9dILOTBzMjt2IPvLhol+scph/8cU4n0SwIl6A1g0kako5wJCGU2WAFVr4Qfru9kU3OAYWBH/6xqFpJ9ophCNUM8po7j"
+    "8J+gMsykH67B/3wsMefB90bTyge7o7294tZttjtfJr3nliOH0j9Z4fDr2UfMZGjmNGDZ7C/GQef4inU3NdLS8QMvhGUVz"
+    "rzaUPF/IShQZ1x20k5lQjTHT1ZS3uaiHe5OJ1JX6txJeV+E8tfqjF95X4HZjUN5LtpBYz+3Zj1w81sCGv9KkkNayqjVG1"
+    "pfAjm+sBO+sZk6hHb+DKqPSW10jdh98oc8AsOode6MQkM6BfOe9jAAfZw5Q0mARWVfSKDqiCM4pi05bCs2N0GJ/hbsAML"
+    "f1kLuipf7Px4YT8y5rnWCRibucI2iHTIit3xz7tR2vSNov6w9mZdvcdzoCscd5V3q4/j+Ci28dL319VxqFZ+0Ox3faajM"
+    "GYV3tOFYd0oPRab/Tp1kUSrfIwE1lR4eE+AOYCTzDCgzMp4uRlVsT1yREbVjJfUJ50fPBtXj8zpXwGlS4/HJgHKv5p+wH"
+    "78O76Akdb7XyCPsrbTVHC+q3SCuSV+FKGMHsEt6OJii8mBywlj9CTpxMrlkmVhFNcz2N1pzOj8+QAgzvLaFYUri5xQiZi"
+    "HqXjJUz3ZJgECD8oi9QsiISQD0swwhNP83Z6Iwv98D0/hNkIGJRYc4lYo5OkY8EFVDsEZq9Uvm4/xHuownuS6nPH9DmEF"
+    "TdygjUARnz3FO8IxLr+s4mJjEwa9pNvpYCiAdQTWx3/Ek/QQaEw59/X1Ug7LtaTEEvuVI1fq1HXetRrPvSysk5/euc1+y"
+    "Y52t1yguSHnNw6SVXVVBQkLsJRXQEmPL5ehPfqFbozZyWh6UmTpw+8u8kIeKG9vrUHLZ8OyOUyhwX1gR2kFCabMCxvQ8Z"
+    "Fl2+u8oEWGuYW8bWUhs6muENciStQOyjkyG+l0OU+dyv6scxWb6vtHI2U06aiQIZ8xG9gTqb+QY8zoOjT5DQcL6PzS6p1"
+    "VuC2U2xOY8FDxWCxY45LkZryTimyVjO6On4uxWiFnLJidnI6JYnd5zZX6mxX6dDaW7oUt+RAM77t9IGVUv+AQtIduqpd6"
+    "kTmJHjSpprvt2ZKHc2wjDLgsnM6+YOcyK3EH8MEN+wAYvkU2obL",
+    "uVnFlwi94WW364CgqaGLecTVarucYI4oXp6jHHcdLjEz/S2whWW3K6hhBfvLiWpcWOmv591bOqfIpMXEREgJqDoRsgT4m"
+    "fsgqoeJuAlnYoZGRQIvKELN5H+3sQRRRQ1AKqM8e8ahzdgTHZQRyKU2PyefglzC2sM8t01tWJ43ILuE/NPx6Bdg3uUC/4"
+    "lXY+Y/vKT0L/ohlmDml6ZzP24lp0qW5Y1EL50mUb5UU0LHQKBxwk7QxsfU9IfJWW76N0xQhIe+JJNz/CkmqJxGSbPJ2tQ"
+    "dcYUQpr+0DCF0tkhtAi8As196pQDy0HmkYx/I8x+7hzEXc4miapQaj5gLbk6TIRMxdpY+CU5PT/f3M0WZRkyQMkVZUoGp"
+    "JPJwr78OrU4bqoX+Yu2a8XnEba55v83A+utWPO07vZ9RIRFMp0CrqgCjUXEDKEcmDuOiS0P+eP8ThPJ7egZY8/Cg/YQoj"
+    "MkqN7WZ3VZ8hBURQfqSIYdZHYdXHq4YuNLkk/LXYLUmKloJE1hVA1GLBReeXnAfzCPUN+iBHddQLvMc2DOVq2tgcpidEx"
+    "k1ppe7KTh3VvWYiMhHvPX0sW1rc6YCEvPGXxBBiRq1v5kCv9YnrOVEkhoYxxY+l1ExRMdQNHANS1W11FX9OEITSjWCp2H"
+    "c6Q+rYLmIqPL+fkEeakXIsoHOmx9hlVGM8U+UMbEyGfXIq7OyT97hbm4Ig3zEms7EXKhMzJgAUWbTiKHcigfkos5XHmfY"
+    "F3SGBFY2JxRSjr0akPdbjA9t0PSrDZLwjjKoLuIkre9xL0UDO9fHUI5TfSIMefjTWVftnbzUnGcxMpeheW3SHI7k4ccI5"
+    "zh5SeU/8pGyFb7CJ5z1humZ5qvAFVKkQbhVrDht6lOmStkUaS6RTgTM7uXOJ3SqTadJiPDOBHyqvnkbUegrzgeX0TGGpt"
+    "NqBafNWTnKA8txOzpjDj6mK5R6gazBWktVRJXgc56BxuiZoIVIB4OZk0GESvgSt8tN3rokoHROkTpyTD8fFV7STLA9LYl"
+    "KZZazBwtI3DP1jI6o4UtAeXTONr4vVn+SgNTP6CuvBbXGJ1L1qHl51rz8z8JngZdPZKWzsv7kqwkzsYjErkTw1GY0k4IP"
+    "M4qA7yVwzRCDUhPd9T1v2Ri5pb0M2Xp4TeFQhiN2G6GFD0pqlOF/beTnV6iY7xLwrPhVFYyqZOOYxSpCIZ1+Vi/EdxSb1"
+    "Q5/Jc9aO3Vubxif1bAiYlgRbGjCoxlB7q8wTUFz/596pJIU84drloziiSiK67BdU9N+Pa9Yi/mgOmcWCtZ+66XfK3PeXc"
+    "2IjiltTY6rzW+yI4qpuEa2jkdnVyB7SUsRqPDkC+sQEgZXt9wUwv/Rmgvl7YLRO2ErJGiH5wvplMSipDrYDQj2sFazGaH"
+    "FQ89sUwFTXespjlA7am7pGbnQRLY7jdnQmkuvdcIezPX5HPkjHxNTIAZS0uAO/vZtJ3jUZKa27MZJQoHdGM5cGxI5MpcE"
+    "8+ZBtw+6neBu6E4LOuGHYCpyQVn01RqJvsIk/FD8LzrTQ7GuKvq3up2ldfSTytNfN/Px05boqWBY2auDFCR9gCZHfyUgr"
+    "DGOIa8dJ3h2Jt1q12Rk5o0rBoyT9bJxbo2sAPXoPFPjqX0je6a5/YZSyLT2NKJ4bcJTLFZOF9i/Eq0toH11Sz0TKR6KUZ"
+    "6lB/3eqBeW3fTgGDS7c1JjQDw8HtFVaL4ad6gGlfqTcKwu9R74qyrqD6wzV36rdidnUdu5bEwHfsvhm5WKnlFpkkIO8aw"
+    "ECwEgw6797bOCLAy0olgKPraHc6rjNsMF46LJYLDnKazEMzM2T+aIoxW+GcIShsHjixqHxbKSUxSzhzkJwpRpnK5osx1r"
+    "4XFd8Q5RyWxdqIx+tshUIBC7MUEVMxnl0yqqmlQDharRLCDr0Kp881Reyo+DNjzZOsBbDy21AjtT+i7KvKzw4YdFDUoOu"
+    "e5YkUybp2Sqp8x3SlF2To58fy8NEDy4sYvgA7CdRaiK7hUPD7GX+mcx5rYiJSttdtmsTOCt+HkWcXF4rJYTgHNkKUqCLE"
+    "I8RKMwMZ8YeGy/ABymO5CHVEfslQ8PJY7vvOhAoY4HLanHmHyrpD7biTR2ZIZG7K22hDpUMgsQ6vJh0djpKA8om9eKCXn"
+    "asyGMIneUgaugXD45Z45FeRvxPRZKZopZqlOPfQrl+aEG6MLv91WDs7lKIo4HTGMDpdAZj4xeqXQD8lbIqDo2nqnvjSc+"
+    "BfH8gGqH+rTN7SSTGeh5tbwOrc5xeiDqxVpLlk0DdKwOdicWyYitlKHyxtbtJaPWWLtJgF/ASPpm/YxhieA+b26lvilBv"
+    "qazWjfz5PiY9a0UmRJG8GvqCyV/IcMvWLP87xaFGgNDj4hoiZb1SydyEhylsjJkB/USA892KcMWdeaYpQRWggGJY9aDrX"
+    "ulL67paAYCPBum2y0yoLT9u0T5u6xB2m4oNHCSDFQIpTAnpLVi2qX18J8Y49wMo9EFZlHWUsm+wXwKOm+VWEZppDMa7M2"
+    "GzQ1oO7MR7lGExiqIcQjqRd0ic49MzPb3Lzzck9CW1RHehAjNja3telybrPITsUqWdbg0Grlul/KM0BHXJZ46YfYu2qe2"
+    "PcIbmLSXBLWU6XmGQbS8jGK0box4vdC1yfIOTKOgInHtlUTlS/RYTcUF3B7iraFpf0eZwkrUTjgmNyg+TyMQfb6A1gOa0"
+    "G7Mv0AziToT5aenOBqlW8f2XbNTDgK12hdHMkV50tosEfrhoatzpb66Rxkg6RIJc96JMLE9sgEFVDQGRCuFcrqqIFEizB"
+    "GGZN/QaNskH4kjbmbIZDy252hI4SR7XjwuYZLPIxrh/r66VWDwh37Z7ar6Z805ylDL1IEqnc7QEopK8arCs5OwknWKOxl"
+    "lsYyUqyIo6RRHGkSn1GbTnxX36XhbILCdO3/eYSVXu1tFtLEzlKNK3szAnGegGKMjGFqfofOah8yBh8zP8uEcOAhUwIcR"
+    "/E6GzdkCSslTVgX+gjmZ+afUbJHRCbBzdDGaW6z+2puz9Qz9MnYY0qudhvQKScBW+9tjMucmxzw4HFqJhu25SOiHJ0zM+"
+    "AbnY4mXGUa5MSqzTJxi6YDNp0QQrH4/8XaN5jzKDvono0HY1xbwVQ6SASYgBgzF3WqQ43jJM8FMaOnPxHwp38yAulCEXK"
+    "rIKqYSLko0UHDCYEL0xHhQc2ZUg294K0DI9teK/12Qo+QPbf/PqoPuno7ri/+QK4jFbpoNrvOcXNZHaP0O8U+Ex3mjcXw"
+    "N/eYjv3Hz8R5VPszeRRbTC9L2KBcNc4x7rakhibwzuTpA7xhx5GbIsof4wvIP5+fql1Vfnw7bUA43yNrwpSY/GCzfvRq9"
+    "YQik1b/Seu6pyh33wLWMCy/yR4wL/6ksRZWIDIwOJN2c7SggHqgxqjLaZKRCGiiUXnnb/LE2YpbvcxYx7Y/HdLciMz/+J"
+    "ZbtWs6RP2wIfCu910vngejtYLoxu8ZwB9PTisaimGEzzjgiAMCi1Sa4Zjsi00QR0wWd94YJMVsF4RE8jav6W7VnC0AVoE"
+    "P6QIxyPG0Q3XEy406Pp6JviOgYU/iO8ojsOJtdtB9yPO0H3o6EWvzLPiTAOv0vQMeGlXmH29QTElT13lqGkb4gcoyzieV"
+    "TwFbOQpk3CxZ2UzLmANJQa7FHrYGwsqu9mMSYxmCQN7P0e+uQBI",
+    "wCLAAGWgfAY+jkaK8XUuuYOX9En5O686E9VVLlLslRFcUDzmC5EVLzJTum4RK0DwkuHjUI8EwXRlNAFUBb6HQyUljEGGB"
+    "yca+2BRq80AJ0PM4bwy7Qf9zLCxR/VQp/SrvuF/dcmPmWxwCDPlegXzUKgJoDJP1N86xTBcp9AVS0oZeprfaMttp9NV1V"
+    "M10jr1BJQ3NlQ8PulDAM694nWe2OYhU41+jIwyogzXAaUWTDQMBlLfHG1K4NneEoYPVxjjYnXKFWrC+tGxibDV+dPmlBA"
+    "aBoQqJJA1ktRkQNN4Kd1NMcN0krnJpi3Whx73iRMP5gVOPEDrZcqo9H6tBb3WPMr6ZRDif5K5CMl4hl9vBGy2b/OFy29q"
+    "BSLcplEW579zajRQs/aaSeRGSdaOkPM4OMvNdebxDtUTdp9ISym4lugvvMRg/Y/kiqMKyRpbLOkjYv1cKkI3jNbmM4li1"
+    "bHYjHmEVJ2YjETTieCR3qTPvQPbX7yB99bTIHup+7HcymoRGi40ZuR+ZJMZU//fgtesIBz86R2hPL2RlLNJthkNASg4n8"
+    "x3zG94En/y4jY0Eh11YTvfs6R3Pg/v6K/ZAEfSusUEsjv9d85NKJB7CEaCFVKsuPtNjfr3mbXKmYQcEBeXgwEx4lhHQLc"
+    "UiTs4cHT2LObDN/Ko2bJ6Ot7JASk8iiSbskA6dJf895x7G1CNra+RqQufAHNouuLVOpWUhkTF3oKGoKwgPyR1bU3MQQSi"
+    "z+FZRG422sz4Hg/q9NAKyRJjA1ZS59lwNVf7n76inHqSYcjOhvnnPwbl7c8skklzHGM9DYSoknpLQ7i6HZmP37LYhFo49"
+    "Fuxt4RR3AxPH2WU6qWZvKJ8odYp4ibWRCSwkGOFrSdQUhB25j0Awjqj6H1c5/PxGe+YVqmNU0aOcRPc0EUmsHe0BVk1OS"
+    "ksAc/NcDIvKAc/9A6/uBk31GXvDE/+IgkHcy8QpKhsdJHfw8KvjQqrq8X4HARWgdK7Seyq3VVaJYiy6wwBhW3M/1GqPat"
+    "F0Rz519eNBohiluf6Xjlp57OUEi3wEJHuSHOvqffn9x51T3mLKvu0yF475OLzDNGUWxxnhcj1PBT7eSZTr7HysuVtoH9I"
+    "LavZKtk4NxEQCDeg0E5qsYz2SmJCdQSJ6keGYGHR6IfqjvC/KJEpxYF+4KPmiRm6NqdktjO0/hQrbPCbZP6KXTR+Vd/Ty"
+    "D1RbFgPF4WJerDux9D088tnLqZH3RihQVPK4dzw6GeekDhazRwN6fCM50gHKDQnq8ZKCzmjJdSjJKN1t6nr9aBFNcbB79"
+    "kolT/rYEOe95jslOoNZLzPblfZnbiP9lrt/Eo8oarKTz/3TOBV/S0SWtKHDZFoteonNPc7y34R8YRLeg3QWOmFmwzZt/h"
+    "gvyLoaXpVDVujk+rIuIH3VyXN/mKAB80uUn5wu1Z0H/w7QMlMbG9VtRGKAF4cqn+DL+JuUklhS+P+Oo/u/xEV5zoB+mj+"
+    "Fk1/oVkxf4+zzigw+o10i+Yc6A6+3vU5d1QX8yqlFKVx+Ea2CC9AikoCbzLUCwC//n1vwngEMditLqSrjxxbd8XoTqWwe"
+    "f+AcDEZNuWOs+d+QTz4IKA2+z0OJPL7dcL/n8B6RLypWk8dXHg+YofQkIuepcCGYZb9M7mf2ISPXw0B966mRW3PhC1ZHd"
+    "nPbokGgUpqAa2p3I4MQ17ei46klB7IV9o+wjcvkBe8qrx3XHXdxthscAa6NWQZjjaqDT01dRsKPFDosxqigHy/Gz8HRgO"
+    "XyRo32OKOO5g2mTlDlGQsCh/EV5TefP9gT9xcNFEhAqSjqpD4sr3KpD/0NAuA+1Onvky7iSSGQi9xoYJ4YIxPYB5DAw3N"
+    "itMBgekUljoCmlJVADpVG49w8rJTUMpwPrTc3uQWuun+jZ6HJFNI89N7q/QhryxMOn/oFZqZuvib7fxqIGid5Jm6nVByd"
+    "BX1QtoVUbH3G7oxsV55H7y7IPi8sd9YNToHW5iQB1yBCh9NqqiQPHdGz5OR5p5lWdqDAp9nQ0jKUh7jgtyuo3qGV4XjaN"
+    "rVaDRqpURsWB5dnXNyGPHCMsrOhGK/ivRHNaFpUHGNIIkjqFET7PQX86C44x7HAgjkW/N2mcU56k51HpP0lDzzwVg5447"
+    "IkTIPZw1X8Gd3D9dGC/dh6hb0gTgZgd9I+Oev4T/otft7zGm2o85oMEZutJckbda3uTWwvsHyDRQC3f7wTHww98MjyGsY"
+    "glAHOJfHJ5piF31DOHx2PciwCiCa9ijtNl50jknVP7AMy8aCLiUUtCkbbjklsH30SuX1DKfTrZGE1q/eC4ObjT1OvaL33"
+    "YfGnnKz37lVcFnnj7PfA4+/TOPe3Vume5in+bP04YTbra0jpkIv+DsztXd2FpTu9M+fTOe1P0cxejYRcCpZIpygEY4Vfa"
+    "B2au1yJufbDSDn9c51vgn5XWqe1Sgcn5SNyZnuGx7mWAjSM4VJ3lAvNtBXW8UD9eGtyJNLhHuwKwRrGyz/LELpQBxx6Cd"
+    "EF7jm/5+Yt4ASPd+DrvalpFosBVI8rdp4FSiB30tfSwGvSDfu59v31MqA0IrCGyXfBAuTczcdmqXT24oQJKlPFvx9oWv+"
+    "tmwZ1vl9xDyf2u0aRUmP6OEB2MKkT1StgVMj/MCOT2IPdqFKEuq9Fmr0LVq3OYKfRAwpNJAbnj2vOgS4AlfEy6TZt9dtV"
+    "BQZusV3QFte+7aQtwywVI++oakDmRGdzTOaTqO+3jUOkEY2uOIrv7lTrtsOnh7VxCg/BSgSAoMSc7zbM++5SaM8cCl82x"
+    "wKU6FhiQiRYqb2VTI2Tw2T5a15I7q2KD2NN2cdS4WwBdV8nBkaCjS2wxikN0rGkSJiq4iqQpK1UZ7ZifPXt4SM6e6ZRf2"
+    "mDyHOkfvt2hWRngXkmb92YHydZkiXk063r4AfWafvBkOawxid+8s3yyNcPNiAtjrboDAadtrKp5U+Q70OQo50P/JGwXDU"
+    "ZHvV7YJ6BQ+b+fxAAWdfPzk3hItJPirf+B5qxcoZOvL1CdShs62wDMt9xKfB/wtdzGU3oN2UCKO4C29G5E5a4WojW0gcY"
+    "ToA1vroRBeyqTdwvvJVoFMeMM/OcfHGFihPX2mcwoVtJiI9WrkYHl1rkNAEvQIOp04XKWxD84nflXEBjYxqEyr2ac2tXO"
+    "OF+o+Bw6cYEidFTQ9NIETat46su1mFOQHkqRJlWTlYKNz3piSTwz969I1h3y3kLJUmHd6R+JGdwBb8EgmqNh0knPmzyE3"
+    "WdoXja1u2m3f+SLWSfjOtwkVTKNdDOqEytBvNYycfSRLjM0kqiwUpytRDzz14s74VhlMy7ztR4lZaRSSBHEzZh74i0nad"
+    "KRwS1dTopX0elApDKCeb+JVnzS6DPBJ0IrxRgdKOPC0ozjwopLvjH2uBqusziXzYEtNwE1iJ77oCTdwHc62tPgyavOgCg"
+    "DiJq5uBFYmTUNdG+Gopbnp2+f0Mi7UCVWKrDJ+MkrDA7Y0CBuWDxoWt1qYbnRwo0+CLuVZMUoyv+AAegqPsp2OQhuaX4F"
+    "KA8IUllfyi0zBlfZ+vZKp2z4rsZkDhSK0zRemiMwQDawTS55EJcJLL336NfIHcdkcocw3qf6u57fou5pYVtPLdWEPhrcm"
+    "H1Z9ie0SASoin1U9cywoiYQJ0uvQfU2e0tIivKz+slgZGXGwg1Q",
+    "hZ3vpXXOTOdVt9/ND3DjMc5ArX4FVMfShMpi62wDfANExRsmhXjSCvPLTXsUHu3sqYmHqe2qy1f4DGTEBVSqWbOpFcxxD"
+    "jm+HC4QeuQ+RIn9TE28bVfkYO5xVnvacKdMxpPGd6PxFVewihFI8VlU87j395V6gOHsGlvf485Hjga0wroeHwkMQE40YA"
+    "SHTuzvz0wJjh3NrAgV1S4G0aMmDZoItIY/tq0pb1veNDpWCOph2xhYCNsuFytLn1K6ofGskR/adj9lEFTThohqygya4Kr"
+    "C6Cr0fbpR3J0qMiq3P9b0X31zhR40N8DDaSukWNtDyc3WMO3pNdQUV67SY0Fl9dFVE2Vf+E2iHlD6HsggPXNoH1LVjA5e"
+    "HFPm4Oboi0s+y4rGkyGULykizUJJK3wRmE96Vto7irfRSx49bf51+xLUWHmMh+XQzMeC9uaQRF6O0vOilRvoFr1ws5HX2"
+    "sH6gO4nFoP44PuhhwuD3jZdxRyowrr7gIMHhboYtT4QEjxm0QdoxFh6qfYlnZ+zjD5Q18/JisbB6nPbnGnQdcVJAcbdU9"
+    "E9nWxaNAz/YJ9/0nCLJvpExXSi8xbFxPLE6Vv++JbrMYK1UC7fpTotExot0OISd6txOTmjk2jQxSluYTdVGvGiDEF1L4q"
+    "pek6MJcb0EHkHLQwCyFb/UZN43EUN/lWXvzoahKe+BfS488mn9rPTcOA3y8G2CMy26CQOm0mDGnsRKSKiStXOaBxR/njK"
+    "xdx6gshWnfEy7B4/PFTnau12dOquDdIgW5xO0cdNkDDLKsQhpdZ4qskX2b/zkR5a2CIdjeXfmP0bOnAo2r34IqBsIkJu8"
+    "l2TGGkci5deBXPCY+sMxI0Rq9VRxLSjEPuq+BA9n/v9iRkvPQYR1NCmVsFOGrXcmiBjCxuIxrykLWEDT3GGgyOfCAkZP9"
+    "2TXg8m6kMtlKkIxYl3GLBBqbvVXJ1g3iyQTXvUOzaaWr7V1bAwfGdYdKKqEdEVghQ09/FZ3tEhO6NDUHKe+byyh7ad6g7"
+    "PX9YfBjrllpwtxl4o6vERPD7CdNuq0f19fnB+smH7ohFRlY0hgWjQQHS+4TjCrv0ZuoTchS0r3I3yXyZDHPsOZzqiSm9k"
+    "U1zI3XnEH8RYk7szLWOgN9WGPDjqnp6GLSEQ1ldmuQeibYFWV75xilHhJf6Zl42ATfjhM3+UhCpZrPLsBEqbRt3TzfNRc"
+    "6KFZLE4G3DcctzQujSCJ8zrMzpwglAjVPDEZ6nsPtMXeKg6VUMPd5UPJerjAT6tFvDdUIkO/Cb9aNFWjAficNJkgoZZU2"
+    "cE9E96yH3aqylRq0ksGzbFzfEim3UHdDQLjWx/f3kWg0LffwqosezMzuGm++zhYXlWdp7hkU8RFNqLIBFLGtlxiyq+3GG"
+    "5vhHo+6nVlLJtYDgouDdPjoaFnnDcPFMSAjEYozcWGwqOGVbBmg7AwTfZahr7cO3NlLxZGNyZRzMlaNJjEjKLRgPgrIB8"
+    "SI5Qz0d33hwT+AFu8PkslMS7nU6ylV0fU19j7nk6Wmlm+dwYnF1yDJ358FlU+tZ5fptn3mRe3FLLtHfL2E4nJLjXk51vM"
+    "5M3782Iybl4UhJUuJbXRXkvnNs4x1z7oZsUGeaWx7TlINEE+oA8g4DfS093XbRnFRNWDl+imlRrGP2DzrhXAw0RRxKyPO"
+    "7vv5Ve0nFDoLOpnryZdXy1uhR43U7cvWgpV6vnZVncvgZigsIT3fxIe2f99ZjyJ5EXgdSW9K+BHlvnxD6v6cx1MrjWm0e"
+    "2563tF1CJ0DCkTUyjPpDqHrplA+beaGN+p35S6S1gk1GxaAQolp1AzzH7nvWT/OCIdzvp0hcv0eeTrABACVDqs8372OGV"
+    "IZIcloLcuwWh6w2S/X1tpYwhCsx6aN066WT75Pot2pgxO4tSpKpGSZ96LtuZ0BIUX3CINkj5RSZDN14sALNp354yZlnuM"
+    "dZBLyBJOCpkGw1dDi6QwMFZdeJ86hCzc1DMo+NgePT8RMZTKmO7aeCu/WF7V/VGrLh3oLEochQChUWSgien7jC+8CYsaC"
+    "U4p5QkfJMrfYtJHXXhmj2W6FAHWmA3vviWvktGu1Afq6eZ3ggm+LlEbulTSEtISMi26+c1RbYvCnOCeRH96H38DpRM3sx"
+    "/YU52xNMr2O/pIx9YoAw/DdlXBZ3+Ce3PmRdhQSpLlapx3rzTrohY5Q9N9YaLqReN8O/pECOV/x9+4O+K0uSFszUONWGL"
+    "JNEidl8lTET9gCLL2g/2+Ik2dqgzDCh7I5sqlxn5wroi9pAOH794qU9oos120z4r7XuZJf7C+tMvfaleci5kfStl7pjQW"
+    "BKtLLKrvQXpTaD6/XY6N3XWQjpSLX/5Ap8zJWXUv9R1SlNngCnjbCqMifZ0NQXJJufCiE4vae6FS1d4jEmV5rByyNVj05"
+    "PRX3/seG3/yo+CEKlVCI1QtD4exlbRGrwt07qW+Uc6tvs3bzvbkXB1CZ6bRUdM6BMYMOwPqJaiHTLqPxPXMhoMxLcyeib"
+    "eR6tKMotBmk15APHIYjJ63ttGz8tiMw63FeUhMWSjwmCVJnroWm7FN2IlDnFUSWt1hGNlonNMCbpPU/AEbrgM/bzTEVUn"
+    "+lYOMRdNhBlyokzqzft6zI3Dg8630g6/vrette/pxBiOZmYHSqI+eGp1RH4sxn5gliGGxy+qcc3NC8uo/SQAZQ4EP3LYV"
+    "nsb74vFkJMRcPojeFUUHRAxyBjFjVgJawlA1Za6R3kMsCqBAz8fT7oIP5ZDKcHBVQFaJdpJrBp8CjPPJ9lsbqgS+giPmy"
+    "cTNG1WG/Zitc8iKJPO1jOyzjWm0N/xdBMcEGUm445gkKa9JXJR2FsitZlnYwnmLAZmC7bs9M/qDWwYmYIxPFboEDJokFG"
+    "mZ1GOQW5Ufg56XctmnUXvFWi4AgBIJLos7fbhftjWmVnwP78mz1mjzCk5l2XKrPutxH269wpefd9s5nnvtXI3crnbKKfC"
+    "FQhOHR2kN9xQ+2bivdIVUeF76V3LzqnI4L+kc9q2ZF8V26L9e8yKTNILpb4Csj6jwEBcxyOV13Nc0+94NsEU1WyvBTL8e"
+    "61DRBk/ZhMVRUUhL/6IHTdCY+2tA4p2wmaUSTFBpRXjsFh+QtuQ7ssE7bZZZEWNJ2RJXGV0CEcD84xykC5LW3lGHakCxe"
+    "sWOHF34OuGOEJhmJ7FJmponE7OyB/FN6Go/6+zb21vG0fS/b6/QubmZMgIVqz0denIenKd6U7sZBOnkzMaHZuWKYkdiVS"
+    "LVNuOrf++9VYVQFCSd/o5X2yRBEkQKBTq+pZnWS1M3Qw7rVhXPWVMmqSc1YAGovqCsFb746Nel54aRg2zCurN+V0dU0fd"
+    "G+kmjEE3kn4bPOTJj07Rd5YLjHY29HLW0HL/ZzjNvieuNmP6ytrtzczoqY+rPoYhEt1B6o8dReKUE1bk2zR6dDDt0/92O"
+    "w7xHbPe7XU8NVdx10jreLLGfu+m8RnUhWkbYUvtLgAIRr4k++eWOeeU+J433KUd7ohxJIikv6sBKni0SxltXBez2nfR4a"
+    "YpC6PkG5SeOGMXD3iBES49ljzcz2nj8oDlC/MEE3CvWer9RlTOKccp6pZQ9Kp2vSnUPN0wP8+Vn8OtIJx8v8ve7qdzJLg"
+    "9zfmziSE9PYCCkVvGTFOqnGm/63j/CEAnOuy5YRNFKasnGbpftK",
+    "ad4LV86p3lVH+m7eXwaU8eQTPXX9I27lXyqZqZc8hbRiizyX1PGGJkU82ulAoM6Xc0KBeoPsQJkjQsF2E1+Mn1ZTAILld"
+    "L1STYl1b1gwTyRUJvEuU8SZuPjiD7aBo2iibqT25MH+xcfvRovBRFJRAI/hv9GRq8/nuX+o1GkmEWmLeVXGq/kP+0uXmt"
+    "WKDMcq5jxIY7edQPzUelxFhS00rGFTCZr6VBGwpv+zpE+x+HUYQCgfwh9RfLjfq9J4Kaw84ybsw4wyc6CnpO9gBXhMzKO"
+    "nStGvw8RGeI2y5QhuMmxJlouJV34lnAq/spWbZ8AYdwG38v5dSGulZGCworU/B9cY6lwHtosrRQrNOh9TRr0qD6gsMmWK"
+    "XWS/u1hcgkj35AYIXRS23vUr18qQ3TYPToO1LA3WLxBDWEyfG64iU4PFzWqxTQid6azWjd7dswYEiF2T4JYr+knNxReru"
+    "dTPVHho9RiyqgRzgjZwbMFt8Csn6NxQbfVW4/JTK5Ol2t9bTRxf1dHIX6Zvw+GH69N7tXDYH7VOf1sOpwbjFHOvGvHvKq"
+    "NV1ckLV5h1G8agvoZdFyhGeUw337sxgiuBHUUg7R2305KPgAvgp+SS212QfZO5L8a6+IakynU18A7Uu7+pzc0IbMoc911"
+    "XVLv3tHPRchXNkPHbymEYcMTVyUFszegTdYeb5rsAxM5BsdwBrp55w9n8bCvvdIhizBssujnkroDTmy8LyMdq/MdamrwE"
+    "OKgf0Flu0fUGcPi6Oea/jw4RgII43uXxdNPu0sW52f4073h4bZzBnZAkRI7Vd1IFWzyQfxSiSAsdlu8goheUEEIqvftt+"
+    "Nu7vaqqGO+r3fve91nxAB2pj8iCbl/vYvUfBuxx3dfx9Xe7xhU9MdnWb21Od++fDw1EZdKTa+WI7Kvg1b5eJFZZ9W9KmB"
+    "cLNjQcZgkV7y1Vburq5LMdvlm4bL/3+T3Gk252h/hqHiFHUwqT+A2oVyARZAFHXOOi2eztZVMvtaSg6KAMNUhfzoBObyY"
+    "lZX2vOSejeWB6TJCm4NYd/0A/xfDwHvb/hMe/tCtN6y95169j4Zpjg3YIzxpEAwpW962Lb0NTmJLji/r/EvHMm5YfI7rc"
+    "11npkqcQeA01F2bIQbx5/XcAAWzbwQ1RNz0fslSeQX/iaOuo33DowYFY8LtRimKVsMr0mpSBbW1kiLhugTvyP7uhmw++q"
+    "NoDdb1xudhaRB/nU/AMvVqfyapouylVVlCzn9LQ9B9pCNrmxAakGq0KZIUqpQMHacVR0m9KyHmp4s+qNer7VzMUGcag2I"
+    "Pf1hsr9SRFUbq1vA5lzaVnEwTmYoICoxicGH9LKFyuMGf2Hg0/LjTsJ1neia2spoDVmkeCVi2RJjI5vgthbDuoVFyleap"
+    "gRjZS/UU31wu1yf+4ax39LeLYww8QBoFyaVnBgukPfkZ62taHEfB9fmN9pGuHR2PPi9wpHgDQ9eDAU8eJDIMxqwSFpPDS"
+    "WkDEl5S2p2kw7X5k3ae3JwYM6KXvd788whwMw6NFWzhGsapyjAk6/m6TIboRI3kZJLdN4uENh/VnS0wCa3idP9qjbkfdj"
+    "hIbSotCmLPyMuDg7/JTLPE1R6HznUuxEXLIIXUYGsrJfPpuWbqf4c15lP4QpVgMNp1MfPffyK834J9JNVFNN/1IDg4sx7"
+    "pRNNm5CkS684+JAh31Uupt7tjTqrhWvXQcjuEsWEa9zuQ0BlCJyY9b1RT2fyq9PpjASkuIZdFcyBcbTjqe6zMk/RKrYhf"
+    "RRBTqLJf0sHkkQsQG5cuKOv/wGVUggOD32VgF7hH84npOhZwKuE2ohBGp+/IGYOMxV7W/CiEVhcdels/XXuN9cz7wcVrc"
+    "jcrsZsbWb9b0De47JSeBrSDGoEKsTy5MXDh6PNIkE4zSZ5bGU5J9gzhhSjTAgLXVBDokRIKb3OT7Wkry1N90n0qNvptoN"
+    "lOudHYd3Tl26/rUQZQ7p1VVLnwW6lPhGWD7VHSGG41UG+GnBViV11jOSyKR/nWiXqEddi/D/wbnoVJd6ldkrTXqqB18fm"
+    "xOSp+TasK6K5elo8qsdScOTE0JPjPF2bb3W8xXHv6LgD3gyBm70iJziDPpzU6qh3ArADhzU91aIyP0nH4NjNstRvJHWuU"
+    "SJeRyntrHIpgcbVuZARDgOE6Ub1dnnLgEeV4YDN+E0q1dzFA1IwNLyRT6HNZO1DjwInuBhD6rXeKobX40CQsrq7GxCJ3a"
+    "6xao+9CNt5mA2OOzxuQ643O+qFMsDivPJI+RgT2yfild7oWOPkw4e0smQMhsiSbRyF9CgFVJAneFcP5OoJwjb81+ap1C/"
+    "jCf9mXuHsiH744/+CePuLjeWFiMRXaf8YG+03ftlJ+A1YO5HFvxIG6xMDT6GonHRM1AUkWsMUQPwSeLfETDESWtJ+wgfj"
+    "Am4ec4WDYlUtVjg6Uxo9lqGb0tCJcReeL5qtD6EONW/3L6vwOKoHt8kneLMKGCMhMu8gMzB4AgkLWgv8tpCY3nbvTfroB"
+    "/MhZSnsvUtqW1W95nc2B8r8kYMOwvfMYo/pS99zRtQx3cjfQMsiPGEOeHd3woNBrVQHP/+Pc9TVeFtc2Yrx9GZeMsceNn"
+    "ehr/fTlNFN5c7HgrRSIn9EgQdOeozp5raAL9SHPfuYu7s/8vAL447uHd/dfQMUNavXXzjDIk97Jy5oRMdGZpWecoqd4Qv"
+    "yH6nlN2qo4sirtPcNBVXtO+AKBKRFiyuGtf724PbGfYb5npTFv53Htgm7n48dJsUNzS3vAnBGrc8Nkec3Lgeir/pU9c7h"
+    "ZXyR9h0n/uY6Gn+D0CQO7SRaP7h9la7PD3+nrXkz/YRWCHWbK85XS3YsV5cdKVlGAzsDckdsxaY1vZXL9zXyLQbhq5TG7"
+    "2kCFqjy1ZuUxvVTZb4dndFuE7CSwhItKUszVWEgKpPse2/hThhmzLuNZHP1lH972tNPxcYBtkuz8gUrNALoyISGC+zRXp"
+    "nJRI9pY5yRzLhkFkZPH4fBKWCyA0ONXoYn5gtTZhujintQDBnD4ptwsMzMSUTrBfyzd1KXUipYrKDj4/6eXNVluGeXCe0"
+    "h2uhY4AbL3oecucPFzd0d8wgjd8LYRPK0hD6qlQabFOr0pPyKs8G34S5xHo8P9Cn9gBbOKOXEJNpqE/c7ivl2qZu+8wnA"
+    "YEkdLsfnCowpy8GXjJaZlKLSgWGIHUXvD17zVG6qvXKWMaXYNcIPipXtyOz3PlvQngYjsBRNXEn6Q0zp77nqfZ2L4nqXA"
+    "r5MJ9u6t7yaS1IyEQqtT9lyq8RPy+EM7NnSFPM5oalJZDUXYZnvuFSb5TcWc4Ylzw+uROWbSnd4eRKzakaEwggDGBalT1"
+    "UyI7J6A1vjatHf68ZvqibhRC46wy2xn/tNVepzZa5Ukvy7b1A+3eFhrL83tSUqSNjNWDKKJFoJxQlycEn7i8h078BW4wR"
+    "EsXjEPW/gEtsKB178rHtK0g8TJbKQg0gRIErckY3yYdJrMB1+y06u43rAnHm5i+rTa7rl0tNi9/YSbutzqqQv3XsVxLaf"
+    "a7thBlUxmcxSSzTueU7fbRATegT/w7oOQuv8sUqXNx/ZjgH1rsMVKAvxUr+YZrPLCImHXOh1KbCPgC6XoXtepxINUiNzD"
+    "sz6mxClymg3GprnnPIWWkCqAXE+gOkDwDwH+uHQDF6ZX4a9wXMa",
+    "ExUbDX6zGgt3zK/IhYOKSsqm+ULKMYR+Pijy3iD4CBhI+25Bq1QISdvQsGYTe9c4fg5qRiwokgoaRC1qBEqSEQefUpPk1"
+    "DcBbFPcMQESpLbPuQi4YJ8FpwlY1UcpDJSaW356qg+uuG7egGTLtS8GlF7hZKfpaLRBCKvDO/aloXAxegxMHBn3eVUPvM"
+    "r+sLS90oJqG/XV8o1aappZzLBL9abqYY9Tw7ktxTBIhtH+SwAm9o6ywXIYMc7f1xpljG3wQDejhULTmtC0Dkq4sIfmHcn"
+    "xYi6M1UBQpmEDx5juGgzsqOkcAjxUdLO+ML84FyPorSh5mNEx1+pCQ76iUymPkSF3F2keX4XBP9LZpWmxUFZmXLETdXkC"
+    "82tUX02v66uSoEnfGQYv4QJs3isGF/qh7sGAh4ra/wKj1oorpCr98iOSPyct23TrXrqozeZSGXSzAU5rg+R6ZwM6zd/x3"
+    "ncx2rA33AgDLrrZ/Kedtj2sdjXyepdc724irx/QQHGkZuOiTuafjAInlqtB8EHdrXaQpJU6YetmjZWdY/XmurK/pMOhuf"
+    "VgyGE/hYLYIC6HhplLEab+FhXEOyYX8gtIDJtkzMUSFR9Vg1HWXDXTp2jFVJRyOaBoYhvPQx0Onib+wTP0VgjIASVCN1L"
+    "mZmjLFoOazmQ9hURWz9XH7JzNt675IHg/S3IhCeGgRgtA0nbA5umoHtTfsB/kI5+KNxv3cfSnttO9+ZZhhel19cDjc3XY"
+    "9bPqIRNo35yhfamHkFvjQQBcXQQ2Ji3mp3P4jJuDd4sHxf7wyHfTzYInuTEKxIwQVC+IgfWMLAXEDrzltS2Z7hHSDZecZ"
+    "FLqWGYcCY5f1fqaI006UA7e2B+YlOgjsTVgzEcN8pzl8CNsbDp6nl1sQ7dGmryuyBl94qjbd7/bgY3iDXgcC2DT22JL5t"
+    "ayP6Di4p6hrcEGOGtfERHm97bmaWdKIDuojhacWKPUaGWUhS4rdPzFar6aJZXyP6/BajHcIFj3DjcE/AVWAuyyOPPkx+8"
+    "1WAHlYrySd2sm92eggNKulAa5v9KrQh/SwL3StaKRecnYWfZMzTCyKr2XcAUYmSc5kvjK+FVhhKXGwfMbG46OIHNEsATb"
+    "tC0Uw8QtdChEPfCp2p+LoZGPjd23us+jm6RuZ3LPBw/Na2JXdCuKUtOdOKrvwslLrVhtb5AFo6VafR72b+CTZTWdJPO0u"
+    "ZLyuj6iQ96lT4ZtkdmFIWZIM/Zc5sfyJ9p2d3JIOglsFpyCthYoVXrSwWeSKYk+PqDQeZqP+KHLdFxy0/dwvTW2lQte6g"
+    "uG+dP6i0OS6Uh0xLs+Sn9B0fbXlxQPej1j5tZ4UN4Z42zkb1CIr0aE+lbTi2KZ+y0Bttlc9QvRabli9t3dPHRnaJ/iiUP"
+    "uDXxspEizr00HidZMzYN1slqWLwpR62AX4/ji3mmFjVTo+0VN3zp+vBzKas3pBzWZ3AoESVasSrVrfMwuZtTjhrYy30Tp"
+    "5ij0M4xS1D8Xdi7OQNKW05ajbI1WR7vWg9u5/wz/EWteesR+WmDWPFCd1mc8LivlkBvsGjq0wE0JsegJzDrzznkcnBTyz"
+    "qukJIG8Mq2ywLUy5ZfAc3nh9bn54uDQq7jufbNB/bzc4ZNbZblMOTp5QMTHmsW9UsLGatnBrH2JQClvm9NxZ3RcYcUSSm"
+    "3QiE41aMV6J9tzXjMwGESdybJYLUq3g5/Qp0O0AlshDncrddty0nXNLT8xtn3WfVs7x1xnbeZ0a/K13qq9epd2AG0TqVS"
+    "CkZzvuMadIz2SVA4Y9HVdLSEjLqGxbG7D7opsxN6E5JgQmodjeTY9CxYMbF43cYJ1asuMJ7ozbcr3O5lb0yFThCJGULcO"
+    "4uAFto31jjbgGdqGR6+FE60Eo2fuEynvZ2LQoVkGj8LgNZR5bAT4f5ZbFdtefpvwVTjz+aIjIDvgAaqInB+yXZZ2aLa/y"
+    "/KdJ5dpC0EyV1M65KwQTHQy4uHZvcPYi5FlSpHOwbORknKA1wfRvevjH6y7eeO9JTGz1DPP+LP4f6S7xopjBrBl8K/6W2"
+    "2v7AKRdzR4aN1xUghy0ANMRLtUAT5vP+s1qea8Cxdz3eIK1r6kT8do+u/oielukWlD/lG3bPGZS3vp8szdV08kXiJCiz7"
+    "G5wLsw9csnqam7ioC4ks8inlWWQ2PP+iFl3Fq566WOxufsanHsKQmmYjWbdF94irVD9Tyap9Ryo5eNkqc5ztKnA9loEUV"
+    "5YL23lTX2Vw6DPic1UI4qy2cskO/kys8rfQlpxo/G2SXwU6ZlU++FsFMBbQt6ZV764t3QsyvVXKTyyLH1f3Xjrjeu7ux9"
+    "F66aAxnw+nwy6OHD/fsp7AMXJeLgPQhbaL+YBgPtvqNkDavW55ASVeGHmBQvrtC4qChfDS0BCf1NiV5++KG8MplzBysu7"
+    "hfMnQ/60ixXil+Gx0duBrGKtLf2i7GQShtgrUtp5qBfkzdwbj5tHUU7SxG4o8kFwYY1gUqLlJ0ifd+qQoJtFMpADmDcHw"
+    "Tz6QGi7QCmxkMSSh1NVl4ymNoMIJlL9V0oUWxsT7zz+UcalDXHrbmcnSzRg4cbhY9LKKtRF4UPulleAtTxgirbYQaExoS"
+    "EPVfhrhsEIbjak+4dM9GlXihPEfZkXkJnCzUsfArQ3Qt8MLBZvc+5LZeaN2eTflaCAOT7j3pcWIylARftnvSYEdFxlcaM"
+    "Gnz9IDf7PTSp0/6qa+lxu/ScLBzAxrIFr6hBs2Ly9UM/kPvoK7k0Hn0r8ePUbyhHbQPrlFaM1ecO/AtNf53f2TT1j0q+9"
+    "Y2d2bN5Tt5z/+iJkfiQmEaGxp8teUsXGGUQQ3aHCLra8muXPPMcZj/DrcLMQhBe+sN2wuxj885HAFSzxcancfvf5TVKlZ"
+    "yZ79ooZJCq1F8aSPgFfuyqHYqcItoKlkE7AJqpK637LGLMsEsiFK4765pW+u4UipQxVf3Nhrwdzx5yNSVH9G9Wu5fUGjR"
+    "ij0MsIshA8XOB3+dzEeIxFana6dO1450jmyH7D5WHB30OURRvOIvwgIRfyy5WSVGJfmtCjJvtyLIwJx6L1HZG1XAHXZR0"
+    "Qc4QREf2EVMC/yAFq0s5sPZ09Sl0laMS3d04NLjPLwsvOpQoJ4B+DUz0173sT5j5Z5xuPIBu8btdLDSGsSPEsScED9yh+"
+    "96javvPcixR6NHZ4/Dq0dXkaE/j/nEO/Eevj+aKsbOtPfejHtXa1sHbvx45AL4rujzZk9Xh7O6O823P54cqk+1epr3B8v"
+    "2lcnMmZnQxro0GR1NzBnJJ1ft3tkaLcKs3ZuYfL83ieJwid8Vftt04rKemMlGlo3I1FpQHR43W183vJWdzOPIhZ22Awax"
+    "5YJoYsPtI7oDllrUXyvUxE7qT+VWKBLCpDT49k13dwEtoGQygdfxv+39dBb/W86iGnhoP1wAmHuDjdqvI5nI6X3X2ZKBD"
+    "uUL9dz+S2BFukfU2jVTmBYcVb+ROtOCgtRfOPJpndQ90hjaUuLkAg6uoIXjVef6fYcTmhdHLnHcmRe+ng6w3y47I/hMSW"
+    "4YOs0xo3EiPQclB4qSXhIGAzj8h6jkIxmTXGppRPo09wSFttXiPBNL5JpUW+vHTxaknErAANZvYCSUPnHIxOhU1sytALJ"
+    "BVtfPvfXxUIxLgbC/G6gpnxbI4hvwA1Fua+MjaZWMBqOtT43as+",
+    "HhHgpTj+/u6OwWdK0bkyq54EA2IC+N66MDOlDwFA7mt5t5HVYy0AK2Q7OqLQlTXvdm0htch1NLQzep/f0Y1r+rOvy+Hka"
+    "iVdLRXEjGCvknBxrcd/7gdipRGP/x4PY399z1edO5Lm04UWvim+DNiCG2xkdPDjhe6SIwUy0PSWM54SV7RmxVW/0oraT2"
+    "0BniGpp77JVEkppbZHnF2ePchowimyGePS7dsaQxjLwWWj9iXDciep8K+XES9gAfN4ynQnYPH15txrPSbgcM4U6y4IiAq"
+    "yq8MtOIfTxe1ZWtxJQNmZ1BfWRRP3wYTpC7LFwl0hV7dycnxVZvz7oMsjHP+TxcbXCGeThunrkPwkZgEHOU9GK8BEi71K"
+    "mP9f3sj5ILK8glK2Z2pB9JR60bwcm+SlORrFQXC5nhSLJEgs06UFayHE1R2kXiitCpzKWV8FqgVYcAIsO+HoVEwisW4tY"
+    "ShCep2zBQp5x2bmibf0BoBdHluMHRJZCpN+bn+3EJo7DOYZ9UAj+76jVKptzdddPvDmf1cgQcZe/o6q9kaqCUzGZPB2dA"
+    "iHZInxek4tuJIB3+LAebb5iZkQxbbkx2O5w6EC4a31ZSSWmcKS5dSB4oUnNoh3eVm2mNOgDG0oJKwIx1aPf+l0RuV/g03"
+    "W6Ajk0bw5i28ZVZcdmV77s/xt/98ETCndIqyRDZhIlfzecJ47c8K9nriQCuiGXKDV8Kv4BNHc5yWbtQBpuCZd0d8+tw23"
+    "FXX348GRKLttKkjBbLkzAHs6lswxAUObFjIzxsFO3Ig8lrn14WK2K4sjZlYWJA5pitGaPJJhHIrQFedVJsZoYvklFW3ZB"
+    "mdYHqqVAkI04Cr7i+veaAY5WMIzvhNR5yrXLG0gYRXF6NexXZpC4ZL3OuhkPy9ZmUog0TVq3tsdSt9ySpM1+rPYjqhCns"
+    "jclQg23OzLshV8jksT9TYeMdggfivb0zTxwi5n+mxKX8je5FZI8KQ/YiAP/dAv4J6/1laE/8hLBr9xjap3mwVC5zg1SQ7"
+    "LT0G8Z1o8MZ5KfMl59o41va8uU/rVsiRGHEzvVrZio6TZbpTbCu0Udeh2o7MQfGg04/EH483npRkOUtbl9aoWzcfDLtoe"
+    "PNe5zUqbeM9jdvyl2mUNkEEldw9QxZf+O4MOrGYGAPm0OE3OWR1E5C6DsOc3CHi2K1LBH/XsNr75cQqq96+f5kv9hf7Ts"
+    "lcrX9pZdL0qWXDBH4X7Dc5rL+5RNWGx8w3b6/7oO9abpx0+YoqdW6HqgrvWGK6O7tO2AWsE0n2pTPUct7Bo7NVdRYP4e+"
+    "w3ttfGXLSX8rYALASrVLXOO+4f/cgDOvK9dsCBM1mDdtK+nyTyzCsvetQNoR66gK/zjy0jtUZQUB+rkihcmNGqrsCikRO"
+    "00reRAsiMUFiGAcqAfBlDUAAtu/ukNSX2SHB0+UqpZWqMzmk43gy4Fku6BzNrVtVIuMrpMRi4VL18Qm/1MDpP9HQ0+2JC"
+    "0rLwQrD8uv5m4jrbrIkP+ALtWHP+0d3N2NXBIETysJ6ckmbjPpvlWoaG1OCJberuMWpOCRk4KxOundmuAkBdD06uPEiZ6"
+    "2AwmqU6EAg7a/KK5p9yLFpRcgnwAikxUux9HafREAv4f0Tcu61BN1L513gvbI76L2bsz9Olw1OuXsDePHKIjlujZ+CshT"
+    "99qVs3P1bkEErBkyoSFTFRvntCgru4KFTCRNSQllvWlDyhSZbpZOGIhjmxAU1c0OOsPiOSVAP0+Hn0aS+B7S5UbqG1G7k"
+    "ZHjSBtG5s+0pimPqEIeyyYoH4bRe+NsMBry/WOELvu1RfzSV/7CqTMl2eDZP/+lKhXEEdYm1IKHA5rTfCXDAzYsbuvs1s"
+    "a59pVz4J5l2jmPXbr+HHN0GfSDY/7RAmyjvGGRTOg+EkXTmF8llThb7L5sZVXrghZn62qa5jjI0/SydBCnZYFz4trjkAF"
+    "aU9In5CqfAllS2ZVITtlmQAGbE7xgAE+EUdMZ4tWrhs8i20M9ejiueFJuwJhgwuRN9myxLEYQmkvnxyCGlMHpDmU6I5Z3"
+    "Qz9kmjl7zc7z0MfzjDzg1MPCmeJUoiOyHgHM4rKFUca3JDMaiiuNpaDZDtqFjzbi5BxaaNdOMFu3ei05BjfhupNp2mrrO"
+    "ZbR1q3mq87b9d56dNA/t43tdrtu7dwlW+eCtAuZxe0uyMlEOFn3CfPI/cZFEuTbCq3un4Uh1N8X7XpF4I6OfJ0EaUcLRA"
+    "UTkaMBbcnPr2UB+4B9lT056e7CTuyO58p5fopr1CYRVE1X563wwW3i2xMiHgY81G6ZTPaXUbOvm0yqBelf3rNxH4+GeMO"
+    "5p7SSoHAdddP/qh9ZJvPFjCaQFSrXhm5NJnBkh8t26JDyGL639PrM8xZ0As8hEv7rMmqF/d7gzfHfT9+/Gvaz/vPo8cQE"
+    "D7r/un52EHhM5/0mIgk6bzaWGYtr+J6zaVZRx+rjecYLiVahVlK/CGc0VoOMVs4MoE4zhIRtXXzB55f8YNYY2/bXWbpcF"
+    "sto30EgKvl8zKHWiVaFQVZlsh0uQeSmRZxltUASGah9qWEUPJnUCdec2EXoB4ABRQFMCXOqLihG7ZdYMTRGcDM30Yq4rJ"
+    "hxxDNQUG1oWNXxImj5inW8VqLPyEnr71V/ME4R1WffID5WNH1e02SJVcq7IuILcF3jHpoXR8XiBhcl9ICv1hCo/K7J6Gy"
+    "5ykv+GmIVs4R0/kt7wR4rxYtndrxMJohAY6gFH0CrcSGA7e+ee4ZAmxYxrwWS4bY+DT0G2Bd/voxqC5Vu+IMSIMIsb2RA"
+    "RsgEzzjkoCbZNxvAbpxMm/SOEohwYpOyO6bnQS2tKLmYFRWLCZXu2IlBErOPlrIpnGV3dwkLPy+YtGSaz2vL6ayJKAKSd"
+    "ExrKSZC810EeSg+MLM1A4m6pK3v+4ODOoXrqOt+73eHsbiZBeJp2BR9OhcJ9JR7ReJUkL4ru2nZEeKvpgMUMyb5F4mlOL"
+    "8+b8Q2MwJHgPLtpbVLJNdZyQNX2Ec4maYaJMi0bsozH4od8Qoc8KE0A8ovfccFO1JkDUE5wyGDQwEyyHpfBu7s0y4MyTt"
+    "qrT6xLZAqKM9DinXea4xmwzdS7CcRyxMeki0smCgokQ/yekYE1NYaJknNoT3yIPYKXgAjS/k6UZYEEqC0+oFBU5KqF9VN"
+    "wJWk15Zd+Xe3uzSE50NnKSJiZ0e1DZSkFYJhA9aNl3/aGOmv9QjPsnEKG1+Jrw+lBhINIVKQgAhG7MIRlbxImosspxHOA"
+    "7rw9KAD8OUVbFZnRM1z2Mtm2KCraZK36ExrDtc3mnoN0YruxHd2W+76gfcktJDrB7YBfrXx+CKfcNooTrD0qmcazOBz49"
+    "PZ2mXyxhAg8M7Htb4E/6yyEXCikiWiEQMUTt63IcBpnRSKTNBUkhGn3wE9o2l+05RoYROplPWAk55/RFrljwT9ix3mM0g"
+    "upH1XJlUY53I1D4yqAJHhbdkuPEE9CgwvKMOTzeAYzQ8Uh/QFoqbOIVczfJDy19aVRtCrkiCFB5j4OKBa5Ns1N3NnQXY4"
+    "if8PbiWnAyZdtvy6fCHEIHTOt9zcb2plZq92UWy6Chpo+caxaMwLEC4sorRdbn8Vlr206iab9cWIV2BtafDbZ4BlF+1e9"
+    "4lJdieTF0cOeX3dQEQvG6DbSSQlvbPR19BDGfpU9AaSO3Xm4TcF",
+    "xguOG5p/FL1bCQGXWOKgjuCtY0M9YO4/mNIxJFVvAAUPYrt5kn5HG4MdR4va12vk81eWX9flzx4+VDihxIMTSpyrsURZr"
+    "BqP9KBP/D0eJM5AipowALKxZ5ZtN7dIYXT18jiugu2+Ze/oGyK0rWuClWrYY/LQJZU6ATZotQJJh3W3aWKJpgzVmaQoaF"
+    "tT3d95jGyhCUZKzEoHXJ5cdUicuMxGJMP2GyP0cfOyjZlxQsYNiS9gB+iS4CwzFAutNsSe2ePikvRnOQQ+SEFaZ2UTJHQ"
+    "OiPnSF2FvoWafiEw1q71tCbUbEWkMJNl7eHcX2FylyNgp0+XkzRzDy9+EiVP3Y+hztP1juybCSaIaXhaSNod497EdFgYx"
+    "3udSOZ25LFaWthApGgkDckLDwfqKmNo4CT5wPhyixmwUk6iOoTDnx+n8LSmnapLQIS5pqsyTA/CbZVGlTuPjOhEwF0wT6"
+    "P4tOxtAw2hJvD1vf5WkCNFJJhf2udgV06E+WKwvZxFl8/eZtWnX6Ax6Jd5s4VlIv2y5W1kzbwRLWj8Nzfe0GdnLIXkuoi"
+    "dkr7oYh9h2pVVdM1fVlS6Lg3rOQXAjzm3felOfyTweDH3GZJ0JfTGHJXl5lS5FXrOmqYw9RZ51SvPcM8mlWYsjKdKsxK2"
+    "3crFaktYmq2UqRSAkkI53uNzf28wfbgNxOpHoStCtk7Dsc6gdTWxyCcPFahHEGnxHDyv7L0P3chlC6zp0p7F8LEj9gLhZ"
+    "kAJBTy1H0+SSM1OKK0T4E62oc4UDlqlx8fDhOZ0HwgpLOw7QGDtfgdiDuU2bE20Uwuj5ggkQ5rBZccWaCsqj6F2N5rQO7"
+    "sEvOWzJANTRg7De8VzrKG6kpLmxtKqhKJaBohbLNdUmxeKM+RPZHQklU2i4yL6xRqJOC/GVkANmdCwv4tVkz7CFiRMOxI"
+    "+5LCbLZN4iMbbU6i8gudrAB9V4xYY/Fh7evjx7/+HV23fPXvZm2YV96GKZzooEIDIGT81Z3WuJ1WdBYngrmSQZTxZDHNJ"
+    "r1I16VSy/mpbiL+PELL0kGbDFZkLAhd8gUyhq+jx/3VqzKCDOS1bKb9BCRRbO5bKAoRNL85PFHAmXrIYgGV9YNh2/kGP2"
+    "FCzrTepM9qiGeAAzBWJUWQREVPggkJ8AenanhwaQZHm6xBSfJRWaae0PaedfZChrpIJaZz1aK4Q1m4vqK9ISJkzWvsVY5"
+    "kID5ApiUj0+jIbKpPHqxjV9Hi0j5fGeKUDvsUYwLDWLM3nduMf81jjEp/NefkYM92LG3Hivy4DYusMjCgatAOTGgtNZtU"
+    "xGtBtOtm/R9HT2brTYyjY0yLbmWW4054jVnMdFrvJdlVsXdGPijLi0e8GZb8QAnS6IR/tWQsC25/6TXoR4NhvpvGIvf6X"
+    "Ky3Doo1N+ynsbMb9o/2eWXsVfCo2oL+M3hZGhjucFw1ACPTZ+UBiwoPh5YcYz+BpX5dq8K8xtckGCf/wryhvVQSgbJpRn"
+    "In7nW4AlAkh2WC1vSAGwtbY/5YN0CFk4Wo/g5iSeeft7qJKxKEXBKfb0MrUlUlezSx7Mi7TF9YBgmUCQI6mmJQfacsF1W"
+    "7/cKr/2lECVebGD/9ev9YLcYqjwVfgLF24nQakXWvCMD1z7uhkcVK6jDVOKivMbcRVVqNZv+p5/kobVKgB1lIYoVUHX2v"
+    "Y0kCXSsPODnH7G4esMpcaM/SSXSj0atiS4tEtEJSEkpP6mfzY02TelaLJKD2yz+AQoXUCk5wmCoThDL3n4kKQ+0l/LFKU"
+    "y/4RRWZUfKLr0uukyHcfBfwZtEu8v16bRGvU3AcPTpLoFCQasciJvQgNV8FMg1FQ6yC9jQcgeZ6jUQn9dqS8kt1IvqXlJ"
+    "DM2v0f4sVAPIxknZBbyzXVM2IpJIRv1Yhr4XNpGsimeoZeqedZhbxMMD84MTuYnaE2jVLqCqQP8cmrBDk/uTJFtlYnFgF"
+    "xZ1aveicMg9IEaa+VRULRoImu5itGJ1UvCdGiy24t1ItwIguaFSgZwTzg1nFBvu7Ln7pInWv66f/8RaUlohG4soLKyL14"
+    "esfC9sPUgAxUnR4ZDGIxcwcBQKjyKTb8by189LokPiwzRwcwBWcMUwWJjhr+Cky5lqt0jEIc75oAobZxBfqsztLYMV3dJ"
+    "s66KnIfSnODWNS3ZOU08F/scW29qkHIlNO60FCxpkWojgRVXGQMkpy30iUXQCCVZk/lb2fv347gTaGtLzLGtLnDr5Ng3P"
+    "H9xWa+uYROtY1S7LxtadB7f5+rxOEwIaBiKPRtN0ntSRtgDxUtno8ZOgv/noxGpDoHGrQnGKtKhK4o7NuRJfzKKuvAD3P"
+    "7gttErmi6BdtOXny4BtCiWUxbVsa9LEdUKaaffjpursMgKjfkhdhU+F9D3X6TK50QTujJ2brvckuK2cMmeVCR2g2gG1EX"
+    "avc3xIG+w/AR7u2ZMrz6TURO7PpVAZvfMDm+wOAdwBiZOLESGLkVSW1awyLs8DRE+EAHmd29DXuGsk6DV2LAxzh2vc4de"
+    "zkou+pl7PMi6/koZu2dsf1qrkAn0jc5qHHpK5lTie5w5X76bCOqkcJEAjtNu9ATzIix8WpLJQkHMN9e0Q7zkcp+FVll8W"
+    "VwJmzjDmN1UIhC4cC5w5TnRxolgApetWjrH9PMMmtDbio4o/W1zzNDWLYgGLpgTWbi16I8trQWKnQvotOnKqN/DqzQ6N4"
+    "04MRk/8cyH8EwMKaG4Oi+bHAG/RsNTbeOrW7fKa+gmKNOc9REL6U2fbgdezmUPAxdiaWQV/SwbYR/9fjzbS4d+iwz3Oby"
+    "Pyroocv0bVcvYmvcFPcG39aQsu3N0hHmNzLh+g4sWkEdKLdwSMR8aB+TR9zxCMnHLqeg3rTyfx1cT11PTo2spp3r8R9oy"
+    "vxLKxn8MhHQjMfl8xGrOc5XQI2mLrVwK/IW2+UwbUjdkDEiOWXw9TR3mXjH+wJ8/VczMuTUFrdq09ZMzT4/QyIxU4pAEZ"
+    "k2SxjyJVy33mYGncwnMi7xP03fh3ENVhkMz8dfabG0mHRnNOtN+4bgEHcXbKlNAUL14S8deMq/N7iSrcKYoFkX6LCcCu0"
+    "Wn9wgyOK74VuTDjOQkUqN4A3XhSpOB1rD3T3jImHkbsbZwbDnSxPD3LazZOsvUp5JrtPZbrViQjBgWKDtcRNfofKsUcUw"
+    "==</script>\n<script>(()=>{document.currentScript.remove();const o=document.getElementById(\""
+    "packed\"),m=Uint8Array.from(atob(o.textContent),e=>e.charCodeAt(0));new Response(new Blob([m]"
+    ").stream().pipeThrough(new DecompressionStream(\"deflate\"))).text().then(e=>{const[c,r,s]=e."
+    "split(\"\\0\"),t=document.createElement(\"style\"),n=document.createElement(\"script\");t.tex"
+    "tContent=c,document.head.append(t),document.getElementById(\"report\").innerHTML=r,n.textCont"
+    "ent=s,o.replaceWith(n)});})();</script>\n</body>\n</html>\n"};
 
 #endif
 
@@ -26930,7 +27485,7 @@ static void mli_text_pool(mli_report *r, uint32_t i) {
                  memlord_fragmentation(s) * 100);
     if (s->reserved_peak && served) mli_put_str(r->o, ", ");
     if (served)
-        mli_putf(r->o, "hit_rate %g: hits %ju, misses %ju", memlord_hit_rate(s) * 100,
+        mli_putf(r->o, "hit_rate %g: hits %ju, misses %ju", mli_rates[MLI_RATE_hit_rate].of(s) * 100,
                  s->cache_hits, s->cache_misses);
     if (s->refused) mli_putf(r->o, ", calls refused %ju", s->refused);
     mli_put_str(r->o, "\n");
@@ -26944,7 +27499,7 @@ static void mli_text_rates(mli_report *r, uint32_t i) {
     size_t k, shown = 0;
     for (k = 0; k < MLI_RATE_COUNT; k++) {
         double rate = mli_rates[k].of(s);
-        if (!(rate >= 0) || mli_rates[k].of == memlord_hit_rate) continue;
+        if (!(rate >= 0) || k == MLI_RATE_hit_rate) continue;
         if (!shown++) mli_putf(r->o, "rates, %i:", mli_report_device(r, i + 1));
         mli_putf(r->o, shown > 1 ? ", %s %g" : " %s %g", mli_rates[k].name, rate * 100);
     }
@@ -26981,6 +27536,19 @@ static void mli_text_accounts(mli_report *r) {
         mli_putf(r->o, "%12jo%12jo%12jo%12ju  %s on %i\n", s->bytes, s->peak, s->limit,
                  s->refused, s->name, mli_device_code(s->device));
     }
+}
+
+static void mli_text_streams(mli_report *r) {
+    size_t i;
+    if (!r->streams) return;
+    mli_putf(r->o, "\n       bytes      blocks  streams: %ju of %ju%s\n", (uint64_t)r->stream_lines,
+             (uint64_t)r->streams, r->streams_lost ? " or more" : "");
+    for (i = 0; i < r->stream_lines; i++)
+        mli_putf(r->o, "%12jo%12ju  %jx on %i\n", r->stream[i].bytes, r->stream[i].blocks,
+                 r->stream[i].stream,
+                 mli_device_code(mli_device_record_at(r->lord, r->stream[i].dev)->device));
+    if (r->stream_rest.blocks)
+        mli_putf(r->o, "%12jo%12ju  on others\n", r->stream_rest.bytes, r->stream_rest.blocks);
 }
 
 static void mli_text_meta(mli_out *o, const memlord_meta *meta) {
@@ -27232,6 +27800,7 @@ static MLI_COLD void mli_text_full(mli_report *r) {
     mli_text_leaks(r);
     mli_text_routes(r);
     mli_text_accounts(r);
+    mli_text_streams(r);
     if (r->tag_rows > MLI_FIRST_TAGS) mli_text_tags(r, MLI_TOP_TAGS);
     if (r->sites > MLI_FIRST_SITES) mli_text_sites(r, MLI_TOP_SITES);
     if (r->blocks > MLI_FIRST_BLOCKS || r->has_parts) mli_text_blocks(r, 20, 1);
@@ -30198,6 +30767,7 @@ static void (*const mli_lives[])(mli_life *life) = {
     mli_accounts_life,
     mli_limits_life,
     mli_scopes_life,
+    mli_joint_life,
     mli_room_life,
     mli_stats_life,
     mli_retry_life,

@@ -1,6 +1,6 @@
 /*
     memlord_cuda.h - MemLord for programs that hold their memory on NVIDIA GPUs
-                     v0.4.1, C99 and C++11, CUDA 11.2 to 13, SPDX-License-Identifier: MIT
+                     v0.5.0, C99 and C++11, CUDA 11.2 to 13, SPDX-License-Identifier: MIT
                      Made from src/. Edit there.
 
     Capacity and collection for cuda devices, the runtime's allocation functions with the books
@@ -136,6 +136,9 @@
 
     Detach before memlord_destroy, and before a cudaDeviceReset that is not wrapped, which takes the
     events away.
+    CUDA may not be called once a process ends. From an exit handler that the first attach registers,
+    after those of the driver and so run before them, there is no driver any more, as in a forked
+    child: pollers that are inside a device are waited for, and no other enters one.
     Attach after fork: CUDA does not survive one. A child forked later has no driver: nothing is
     attached there, every function returns as without one, and what was pending is credited when it
     is polled (counted in fence_failures); the ledger itself goes on.
@@ -175,7 +178,7 @@
         stream_destroy                     2, whatever was used there; 0 where nothing was
         the first of these on a stream     2 more; and 4 more to make an event, while none is kept
         what a later call than that of a default stream records: 1 more, 3 in another context
-        a sample                           19 for a device with one pool, 4 for each further pool
+        a sample                           18 for a device with one pool, 4 for each further pool
 
     So a poll costs no more if more waits: a stream has at most 32 events, and one stands for all
     frees up to it. Of more, each is credited together with some that came soon after it.
@@ -191,7 +194,7 @@
     milliseconds; without a driver it returns in a fraction of one.
 
     Not counted: contexts, modules and local memory; what libraries allocate through their own
-    copy of the runtime; cuMemAlloc and cuArrayCreate. unaccounted in a report is all of these.
+    copy of the runtime; arrays; cuMemAlloc. unaccounted in a report is all of these.
     Memory of graphs: a wrapped allocation on a captured stream is counted from then on and once,
     though the graph takes it each time it runs and not before; freed in the capture it is over,
     freed after a run that free ends it. Nodes added by hand (cudaGraphAddMemAllocNode) are not
@@ -220,9 +223,7 @@
                 -Wl,--wrap=cudaStreamSynchronize,--wrap=cudaEventSynchronize
                 -Wl,--wrap=cudaDeviceSynchronize,--wrap=cudaMemPoolCreate
                 -Wl,--wrap=cudaMemPoolDestroy,--wrap=cudaDeviceSetMemPool
-                -Wl,--wrap=cudaMallocArray,--wrap=cudaMalloc3DArray
-                -Wl,--wrap=cudaMallocMipmappedArray,--wrap=cudaFreeArray
-                -Wl,--wrap=cudaFreeMipmappedArray,--wrap=cudaDeviceReset
+                -Wl,--wrap=cudaDeviceReset
 
               and, if the program calls these of the driver,
 
@@ -295,11 +296,6 @@
 #define memlord_cuda_mem_unmap MLI_CUDA_NAMED(mem_unmap)
 #define memlord_cuda_mem_retain_handle MLI_CUDA_NAMED(mem_retain_handle)
 #define memlord_cuda_device_reset MLI_CUDA_NAMED(device_reset)
-#define memlord_cuda_malloc_array MLI_CUDA_NAMED(malloc_array)
-#define memlord_cuda_malloc_3d_array MLI_CUDA_NAMED(malloc_3d_array)
-#define memlord_cuda_malloc_mipmapped_array MLI_CUDA_NAMED(malloc_mipmapped_array)
-#define memlord_cuda_free_array MLI_CUDA_NAMED(free_array)
-#define memlord_cuda_free_mipmapped_array MLI_CUDA_NAMED(free_mipmapped_array)
 #define memlord_cuda_pool_create MLI_CUDA_NAMED(pool_create)
 #define memlord_cuda_pool_destroy MLI_CUDA_NAMED(pool_destroy)
 #define memlord_cuda_device_set_pool MLI_CUDA_NAMED(device_set_pool)
@@ -405,10 +401,7 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
 
    each make the real call and return its result. A NULL ledger is that call alone.
      malloc*, host_alloc    record what was allocated: with a pitch, pitch x height x depth. A
-                            pointer that came out NULL is no storage. An array is its texels alone:
-                            CUDA does not tell what it adds to order and align them, nor takes any
-                            memory for a sparse one or one with deferred mapping. A stream-ordered
-                            allocation has its stream beside its tag (memlord_stream_set).
+                            pointer that came out NULL is no storage. A stream-ordered allocation has its stream beside its tag (memlord_stream_set).
      free, free_async       end it: at the call, or when the uses recorded of it are done.
      host_register          record it as pinned; host_unregister ends that.
      stream_end_capture     then records what the capture held back.
@@ -450,26 +443,11 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
       (ptr, bytes, pool, stream), 4, ASYNC)                                                   \
     X(cudaMallocHost, malloc_host, (void **ptr, size_t bytes), (ptr, bytes), 2, HOST)         \
     X(cudaHostAlloc, host_alloc, (void **ptr, size_t bytes, unsigned int flags),              \
-      (ptr, bytes, flags), 3, HOST)                                                           \
-    X(cudaMallocArray, malloc_array,                                                          \
-      (cudaArray_t *array, const struct cudaChannelFormatDesc *desc, size_t width,            \
-       size_t height, unsigned int flags),                                                    \
-      (array, desc, width, height, flags), 5, ARRAY)                                          \
-    X(cudaMalloc3DArray, malloc_3d_array,                                                     \
-      (cudaArray_t *array, const struct cudaChannelFormatDesc *desc,                          \
-       struct cudaExtent extent, unsigned int flags),                                         \
-      (array, desc, extent, flags), 4, ARRAY)                                                 \
-    X(cudaMallocMipmappedArray, malloc_mipmapped_array,                                       \
-      (cudaMipmappedArray_t *mipmapped, const struct cudaChannelFormatDesc *desc,             \
-       struct cudaExtent extent, unsigned int levels, unsigned int flags),                    \
-      (mipmapped, desc, extent, levels, flags), 5, ARRAY)
+      (ptr, bytes, flags), 3, HOST)
 
 /* of a free: the same, and the device that it counts on */
 #define MLI_CUDA_FREES(X)                                                                     \
     X(cudaFree, free, (void *ptr), (ptr), CUDA)                                               \
-    X(cudaFreeArray, free_array, (cudaArray_t array), (array), CUDA)                          \
-    X(cudaFreeMipmappedArray, free_mipmapped_array, (cudaMipmappedArray_t array), (array),    \
-      CUDA)                                                                                   \
     X(cudaFreeHost, free_host, (void *ptr), (ptr), PINNED)                                    \
     X(cudaHostUnregister, host_unregister, (void *ptr), (ptr), PINNED)
 
@@ -514,8 +492,8 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
                   under the handle, described as "cuMemCreate". Retry, limits and failures are
                   those of the other allocations.
      mem_map      adds a reference, and the range as a part "mapped" of the storage; the part's
-                  shape is its address. Bytes that are mapped already add neither: at their second
-                  address they are not followed.
+                  shape is its address, or up to 8 at which the same range is mapped. One that
+                  overlaps another in part adds neither.
      mem_retain_handle
                   adds a reference.
      mem_release, mem_unmap
@@ -920,6 +898,7 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
     X(device_get, "cuDeviceGet", 1, (int *device, int ordinal))                               \
     X(device_attribute, "cuDeviceGetAttribute", 1, (int *value, int attribute, int device))   \
     X(device_pci, "cuDeviceGetPCIBusId", 0, (char *text, int size, int device))               \
+    X(device_name, "cuDeviceGetName", 0, (char *text, int size, int device))                  \
     X(device_uuid, "cuDeviceGetUuid_v2", 0, (unsigned char *uuid, int device))                \
     X(primary_state, "cuDevicePrimaryCtxGetState", 1,                                         \
       (int device, unsigned *flags, int *active))                                             \
@@ -996,6 +975,10 @@ MLI_CUDA_VARIABLE(mli_cuda_loaded_state mli_cuda_loaded)
 /* NULL: memlord_cuda_why says why. Loads it once a process. */
 MLI_CUDA_PRIVATE const mli_cuda_driver *mli_cuda_driver_get(void);
 
+/* From now on there is no driver: the process ends, and CUDA with it. Waits for threads inside
+   devices. Registered after the driver's own handlers, it runs before them. */
+MLI_CUDA_PRIVATE void mli_cuda_driver_leave(void);
+
 /* The runtime's number of a driver's device; they are the same wherever anybody has looked. */
 MLI_CUDA_PRIVATE int mli_cuda_ordinal(const mli_cuda_driver *d, int handle);
 
@@ -1021,12 +1004,15 @@ MLI_CUDA_PRIVATE void mli_cuda_leave_context(const mli_cuda_driver *d, int *mode
 #define MLI_CUDA_RESETTING (UINT64_C(1) << 32)
 MLI_CUDA_VARIABLE(mli_cuda_u64 mli_cuda_inside[MEMLORD_CUDA_MAX_DEVICES])
 
-/* The same with the primary context of an active device. Retaining it keeps it while we are in. */
+/* The same with the primary context of an active device. Retaining it keeps it while we are in; one
+   that others reset meanwhile ends again when we leave, as nobody else holds it. */
 MLI_CUDA_PRIVATE int mli_cuda_enter_device(const mli_cuda_driver *d, int device, int *mode);
 
 MLI_CUDA_PRIVATE void mli_cuda_leave_device(const mli_cuda_driver *d, int device, int *mode);
 
 /* ------------------------------------------------------------------------- src/cuda/driver.c -- */
+
+#include <stdlib.h> /* atexit */
 
 static mli_cuda_lock mli_cuda_loaded_lock = MLI_CUDA_LOCK;
 MLI_CUDA_VARIABLE_HERE(mli_cuda_loaded_state mli_cuda_loaded)
@@ -1087,6 +1073,7 @@ MLI_CUDA_PRIVATE const mli_cuda_driver *mli_cuda_driver_get(void) {
             mli_cuda_fork_first();
             state = mli_cuda_driver_load(&mli_cuda_loaded.table) ? MLI_CUDA_READY : MLI_CUDA_ABSENT;
             mli_cuda_fork_locks();
+            if (state == MLI_CUDA_READY) (void)atexit(mli_cuda_driver_leave);
             mli_cuda_store_release(&mli_cuda_loaded.state, state);
         }
         mli_cuda_lock_drop(&mli_cuda_loaded_lock);
@@ -1130,14 +1117,23 @@ MLI_CUDA_PRIVATE void mli_cuda_leave_context(const mli_cuda_driver *d, int *mode
 }
 MLI_CUDA_VARIABLE_HERE(mli_cuda_u64 mli_cuda_inside[MEMLORD_CUDA_MAX_DEVICES])
 
-MLI_CUDA_PRIVATE int mli_cuda_enter_device(const mli_cuda_driver *d, int device, int *mode) {
+/* Retaining a context is a call that a capture may forbid. */
+static int mli_cuda_enter_primary(const mli_cuda_driver *d, int device, int *mode) {
     void *context = NULL;
-    if (device < 0 || device >= d->known) return 0;
-    if (mli_cuda_add(&mli_cuda_inside[device], 1) < MLI_CUDA_RESETTING &&
-        mli_cuda_active(d, device) && d->primary_retain(&context, d->handle[device]) == 0) {
-        if (mli_cuda_enter_context(d, context, mode) == 0) return 1;
+    if (mli_cuda_relax(d, mode)) return 0;
+    if (mli_cuda_active(d, device) && d->primary_retain(&context, d->handle[device]) == 0) {
+        if (d->context_push(context) == 0) return 1;
         (void)d->primary_release(d->handle[device]);
     }
+    (void)d->capture_mode(mode);
+    return 0;
+}
+MLI_CUDA_PRIVATE int mli_cuda_enter_device(const mli_cuda_driver *d, int device, int *mode) {
+    if (device < 0 || device >= d->known) return 0;
+    if (mli_cuda_add(&mli_cuda_inside[device], 1) < MLI_CUDA_RESETTING &&
+        mli_cuda_load_acquire(&mli_cuda_loaded.state) == MLI_CUDA_READY &&
+        mli_cuda_enter_primary(d, device, mode))
+        return 1;
     (void)mli_cuda_add(&mli_cuda_inside[device], UINT64_MAX);
     return 0;
 }
@@ -1146,6 +1142,16 @@ MLI_CUDA_PRIVATE void mli_cuda_leave_device(const mli_cuda_driver *d, int device
     mli_cuda_leave_context(d, mode);
     (void)d->primary_release(d->handle[device]);
     (void)mli_cuda_add(&mli_cuda_inside[device], UINT64_MAX);
+}
+
+MLI_CUDA_PRIVATE void mli_cuda_driver_leave(void) {
+    static const char over[] = "the process ends";
+    int i;
+    if (mli_cuda_load(&mli_cuda_loaded.state) != MLI_CUDA_READY) return;
+    memcpy(mli_cuda_loaded.why, over, sizeof over);
+    mli_cuda_store_release(&mli_cuda_loaded.state, MLI_CUDA_ABSENT);
+    for (i = 0; i < MEMLORD_CUDA_MAX_DEVICES; i++)
+        while (mli_cuda_load_acquire(&mli_cuda_inside[i]) % MLI_CUDA_RESETTING) mli_cuda_yield();
 }
 
 /* --------------------------------------------------------------------------- src/cuda/nvml.h -- */
@@ -1625,20 +1631,19 @@ static uint64_t mli_cuda_context_size(mli_cuda_attachment *probe, int i, uint64_
     return size;
 }
 
-/* Sets the identity of a device, by which other processes know it: its UUID, which an instance of a
-   MIG device has of its own. Its index depends on CUDA_VISIBLE_DEVICES. */
+/* Sets the identity of a device, by which other processes know it: its UUID as nvidia-smi -L prints
+   it, which an instance of a MIG device has of its own. Its index depends on CUDA_VISIBLE_DEVICES. */
 static void mli_cuda_identify(mli_cuda_attachment *probe, const mli_cuda_driver *d, int i) {
-    static const char digits[] = "0123456789abcdef";
     unsigned char uuid[16];
-    char text[40] = "GPU-";
-    int k;
+    char text[48], name[256] = "";
+    int k, n;
     if (mli_cuda_load(&probe->identified[i]) || !d->device_uuid) return;
     if (d->device_uuid(uuid, d->handle[i])) return;
-    for (k = 0; k < 16; k++) {
-        text[4 + 2 * k] = digits[uuid[k] >> 4];
-        text[5 + 2 * k] = digits[uuid[k] & 15];
-    }
-    text[36] = 0;
+    if (d->device_name) (void)d->device_name(name, (int)sizeof name, d->handle[i]);
+    n = snprintf(text, sizeof text, "%s", strstr(name, " MIG ") ? "MIG" : "GPU");
+    for (k = 0; k < 16; k++)
+        n += snprintf(text + n, sizeof text - (size_t)n, "%s%02x",
+                      k % 2 == 0 && (k == 0 || (k >= 4 && k <= 10)) ? "-" : "", uuid[k]);
     if (memlord_device_id_set(probe->lord, memlord_device_cuda(i), text) == MEMLORD_OK)
         mli_cuda_store(&probe->identified[i], 1);
 }
@@ -2171,16 +2176,19 @@ MLI_CUDA_PRIVATE void mli_cuda_stream_leave(mli_cuda_stream *s) {
 static int mli_cuda_stream_home(const mli_cuda_driver *d, mli_cuda_stream *s, void **context) {
     mli_cuda_home home = {NULL, 0};
     unsigned flags;
-    int active = 0, r;
+    int active = 0, mode, r;
     if (!mli_cuda_is_default(s->handle)) {
         r = mli_cuda_home_of(d, s->handle, &home);
     } else {
         if (s->device >= d->known) return MLI_CUDA_NO_CONTEXT;
         r = d->primary_state(d->handle[s->device], &flags, &active);
         if (!r && !active) r = MLI_CUDA_NO_CONTEXT;
-        if (!r) r = d->primary_retain(&home.context, d->handle[s->device]);
+        if (!r) r = mli_cuda_relax(d, &mode); /* a capture may forbid the next call */
+        if (r) return r;
+        r = d->primary_retain(&home.context, d->handle[s->device]);
         /* others hold it: it was active */
         if (!r) (void)d->primary_release(d->handle[s->device]);
+        (void)d->capture_mode(&mode);
         if (!r && d->context_id && d->context_id(home.context, &home.id)) home.id = 0;
     }
     if (r) return r;
@@ -2936,7 +2944,6 @@ enum {
     MLI_CUDA_3D,
     MLI_CUDA_ASYNC, /* in the order of a stream, out of a pool */
     MLI_CUDA_HOST,
-    MLI_CUDA_ARRAY,
     MLI_CUDA_PHYSICAL
 };
 
@@ -2946,15 +2953,12 @@ typedef struct mli_cuda_request {
     cudaError_t (*call)(const struct mli_cuda_request *q); /* the real one */
     void **ptr;
     struct cudaPitchedPtr *pitched;
-    cudaArray_t *array;
-    cudaMipmappedArray_t *mipmapped;
     unsigned long long *handle, mem_flags; /* of physical memory, and where that is */
     const void *prop;
     memlord_device location;
-    const struct cudaChannelFormatDesc *desc;
     size_t bytes, *pitch, width, height;
     struct cudaExtent extent;
-    unsigned flags, levels;
+    unsigned flags;
     cudaMemPool_t pool; /* NULL: the device's current one */
     cudaStream_t stream;
     int clean; /* the runtime had no last error before */
@@ -2983,34 +2987,8 @@ MLI_CUDA_PRIVATE int mli_cuda_block_find(memlord *lord, uint64_t key, memlord_bl
 /* The pointer or handle that a call made. */
 static void *mli_cuda_request_result(const mli_cuda_request *q) {
     if (q->pitched) return q->pitched->ptr;
-    if (q->array) return *q->array;
-    if (q->mipmapped) return *q->mipmapped;
     if (q->handle) return (void *)(uintptr_t)*q->handle;
     return q->ptr ? *q->ptr : NULL;
-}
-
-/* The least a texel takes: in block-compressed formats half a byte or one, in NV12 one and a half.
-   By the numbers of CUDA: its older headers have no names for them. */
-static uint64_t mli_cuda_texel_bits(const struct cudaChannelFormatDesc *desc) {
-    int kind = (int)desc->f;
-    if (kind >= 17 && kind <= 30) return kind <= 18 || kind == 23 || kind == 24 ? 4 : 8;
-    return kind == 4 ? 12 : (uint64_t)(desc->x + desc->y + desc->z + desc->w);
-}
-
-/* Texels of all levels; a dimension of 0 is not there, and layers do not get fewer. Sparse arrays
-   and those with deferred mapping have no memory of their own. */
-static uint64_t mli_cuda_array_bytes(const mli_cuda_request *q) {
-    const int layered = (q->flags & 5) != 0;
-    const unsigned levels = q->mipmapped ? q->levels : 1;
-    uint64_t texels = 0;
-    unsigned k;
-    if (!q->desc || q->flags & 0xc0) return 0;
-    for (k = 0; k < levels && k < 32; k++) {
-        uint64_t w = (q->width | q->extent.width) >> k, h = (q->height | q->extent.height) >> k;
-        uint64_t depth = layered ? q->extent.depth : q->extent.depth >> k;
-        texels += (w ? w : 1) * (h ? h : 1) * (depth ? depth : 1);
-    }
-    return texels * mli_cuda_texel_bits(q->desc) / 8;
 }
 
 /* The product, or 2^48, which is the most that the ledger takes. */
@@ -3024,7 +3002,7 @@ static uint64_t mli_cuda_asked(const mli_cuda_request *q) {
     if (q->kind == MLI_CUDA_PITCH) return mli_cuda_product(q->width, q->height);
     if (q->kind == MLI_CUDA_3D)
         return mli_cuda_product(mli_cuda_product(e->width, e->height), e->depth);
-    return q->kind == MLI_CUDA_ARRAY ? mli_cuda_array_bytes(q) : mli_cuda_product(q->bytes, 1);
+    return mli_cuda_product(q->bytes, 1);
 }
 
 /* Rows get longer by the pitch, which is known only afterwards. */
@@ -3120,8 +3098,6 @@ static int mli_cuda_request_attempt(void *user, uint64_t bytes, uint64_t *storag
    that fails for want of memory, which may trim pools, wait, or return an earlier error. */
 static void mli_cuda_request_refuse(const mli_cuda_request *q) {
     if (q->pitched) q->pitched->ptr = NULL;
-    if (q->array) *q->array = NULL;
-    if (q->mipmapped) *q->mipmapped = NULL;
     if (q->ptr) *q->ptr = NULL;
 }
 
@@ -3261,6 +3237,12 @@ static void mli_cuda_attachment_end(mli_cuda_attachment *probe, const mli_cuda_d
     if (last) memlord_cuda_events_release();
 }
 
+/* Returns 1 for a policy that memlord_alloc_retry takes. */
+static int mli_cuda_policy_valid(const memlord_retry *policy) {
+    return policy->max_ms >= policy->initial_ms && policy->multiplier >= 1 &&
+           policy->multiplier <= 1.7976931348623157e308;
+}
+
 MEMLORD_API memlord_result memlord_cuda_attach(memlord *lord, const memlord_cuda_desc *desc) {
     const mli_cuda_driver *d;
     mli_cuda_attachment *probe;
@@ -3270,7 +3252,7 @@ MEMLORD_API memlord_result memlord_cuda_attach(memlord *lord, const memlord_cuda
     memset(&zeros, 0, sizeof zeros);
     if (!desc) desc = &zeros;
     if (!lord) return MEMLORD_OK;
-    if (desc->retry && memlord_retry_check(desc->retry)) return MEMLORD_E_INVALID;
+    if (desc->retry && !mli_cuda_policy_valid(desc->retry)) return MEMLORD_E_INVALID;
     d = mli_cuda_driver_get();
     if (!d) return MEMLORD_E_UNSUPPORTED;
     probe = mli_cuda_attachment_claim(lord, &seen);
@@ -3495,17 +3477,20 @@ MEMLORD_API memlord_result memlord_cuda_checkpoint(memlord *lord, const char *na
 /* ------------------------------------------------------------------------ src/cuda/virtual.h -- */
 
 /* Owns the books of physical memory: a storage by its handle, with a reference for each handle and
-   each mapping, and a part for each mapping, in which its address stands. The driver says of which
+   each mapping, and a part for each range that is mapped, in which the addresses stand. The driver says of which
    handle an address is. Locks: none. */
 
 MLI_CUDA_TABLE(const char mli_cuda_physical[])
-MLI_CUDA_TABLE(const char mli_cuda_part[])
-
 typedef struct mli_cuda_mapping {
     unsigned long long handle;
     memlord_device device;
     uint64_t address, offset, bytes;
+    memlord_meta meta; /* of its part: its shape is the addresses, up to 8 */
 } mli_cuda_mapping;
+
+/* Records a mapping that was made, as far as `handle` is on the books. */
+MLI_CUDA_PRIVATE void mli_cuda_mapping_add(memlord *lord, mli_cuda_mapping *m,
+                                           const memlord_site *site);
 
 /* Finds the mapping that begins at an address, and holds its memory until the end: the handle is
    not given to another before the books are right. Returns 0 if nothing is mapped there. What is
@@ -3519,24 +3504,48 @@ MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver 
 /* ------------------------------------------------------------------------ src/cuda/virtual.c -- */
 
 MLI_CUDA_PRIVATE const char mli_cuda_physical[] = "cuMemCreate";
-MLI_CUDA_PRIVATE const char mli_cuda_part[] = "mapped";
+static const char mli_cuda_part[] = "mapped";
 
-/* memlord_part_fn: the one that is mapped at an address. */
+/* memlord_part_fn: the one that has the address, or (bytes) is the range. */
 static int mli_cuda_mapping_match(void *user, const memlord_part_info *part) {
     mli_cuda_mapping *m = (mli_cuda_mapping *)user;
-    if (!part->meta.name || strcmp(part->meta.name, mli_cuda_part) ||
-        (uint64_t)part->meta.shape[0] != m->address)
-        return 0;
+    int k, found = part->offset == m->offset && part->bytes == m->bytes;
+    if (!part->meta.name || strcmp(part->meta.name, mli_cuda_part)) return 0;
+    for (k = 0; k < (int)part->meta.rank && !m->bytes; k++)
+        found |= (uint64_t)part->meta.shape[k] == m->address;
+    if (!found) return 0;
     m->offset = part->offset;
     m->bytes = part->bytes;
+    m->meta = part->meta;
     return 1;
+}
+
+MLI_CUDA_PRIVATE void mli_cuda_mapping_add(memlord *lord, mli_cuda_mapping *m,
+                                           const memlord_site *site) {
+    memlord_block_info block;
+    memlord_result r;
+    if (!mli_cuda_block_find(lord, m->handle, &block)) return;
+    memset(&m->meta, 0, sizeof m->meta);
+    m->meta.name = mli_cuda_part;
+    m->meta.shape[0] = (int64_t)m->address;
+    m->meta.rank = 1;
+    r = memlord_part_add(lord, block.device, m->handle, m->offset, m->bytes, &m->meta);
+    if (r == MEMLORD_E_STATE) { /* a further address of what is mapped */
+        m->meta.rank = 8;
+        (void)memlord_parts_each(lord, block.device, m->handle, mli_cuda_mapping_match, m);
+        if (m->meta.rank >= 8) return;
+        m->meta.shape[m->meta.rank++] = (int64_t)m->address;
+        (void)memlord_part_remove(lord, block.device, m->handle, m->offset);
+        r = memlord_part_add(lord, block.device, m->handle, m->offset, m->bytes, &m->meta);
+    }
+    if (r == MEMLORD_OK) (void)memlord_retain(lord, block.device, m->handle, site);
 }
 
 MLI_CUDA_PRIVATE int mli_cuda_mapping_begin(memlord *lord, const mli_cuda_driver *d,
                                             uint64_t address, mli_cuda_mapping *m) {
     memlord_block_info block;
     m->address = address;
-    m->bytes = 0;
+    m->offset = m->bytes = 0;
     if (!lord || d->mem_retain_handle(&m->handle, (void *)(uintptr_t)address)) return 0;
     if (mli_cuda_block_find(lord, m->handle, &block)) {
         m->device = block.device;
@@ -3550,8 +3559,16 @@ MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver 
                                            mli_cuda_mapping *m, int gone,
                                            const memlord_site *site) {
     memlord_block_info block;
+    int k;
     if (gone && mli_cuda_block_find(lord, m->handle, &block)) {
+        m->bytes = 0; /* it is read again: another mapping may have ended */
+        (void)memlord_parts_each(lord, m->device, m->handle, mli_cuda_mapping_match, m);
         (void)memlord_part_remove(lord, m->device, m->handle, m->offset);
+        if (--m->meta.rank) { /* it is mapped elsewhere, too */
+            for (k = 0; k < (int)m->meta.rank && (uint64_t)m->meta.shape[k] != m->address;) k++;
+            m->meta.shape[k] = m->meta.shape[m->meta.rank];
+            (void)memlord_part_add(lord, m->device, m->handle, m->offset, m->bytes, &m->meta);
+        }
         if (block.refs == 1)
             mli_cuda_pool_beside(lord, block.device, -(int64_t)block.bytes);
         (void)memlord_release(lord, m->device, m->handle, site);
@@ -3698,7 +3715,6 @@ extern "C" {
 #define MLI_CUDA_EACH2(f, a, b) f(a), f(b)
 #define MLI_CUDA_EACH3(f, a, b, c) f(a), f(b), f(c)
 #define MLI_CUDA_EACH4(f, a, b, c, d) f(a), f(b), f(c), f(d)
-#define MLI_CUDA_EACH5(f, a, b, c, d, e) f(a), f(b), f(c), f(d), f(e)
 /* ITEMS: before that MSVC takes the arguments for one */
 #define MLI_CUDA_EACH(n, f, ...) MLI_CUDA_ITEMS(MLI_CUDA_EACH##n(f, __VA_ARGS__))
 #define MLI_CUDA_SET(name) q.name = name
@@ -3719,7 +3735,6 @@ MLI_CUDA_ALLOCS(MLI_CUDA_ALLOC)
 #undef MLI_CUDA_EACH2
 #undef MLI_CUDA_EACH3
 #undef MLI_CUDA_EACH4
-#undef MLI_CUDA_EACH5
 #undef MLI_CUDA_SET
 #undef MLI_CUDA_GET
 
@@ -3881,18 +3896,12 @@ MLI_CUDA_MEM(mem_release, (unsigned long long handle)) {
 
 MLI_CUDA_MEM(mem_map, (unsigned long long ptr, size_t bytes, size_t offset,
                        unsigned long long handle, unsigned long long flags)) {
-    memlord_block_info block;
-    memlord_meta meta;
+    mli_cuda_mapping m;
     int r;
     MLI_CUDA_MEM_DRIVER(d);
     r = d->mem_map(ptr, bytes, offset, handle, flags);
-    if (r || !mli_cuda_block_find(lord, handle, &block)) return (mli_cuda_result)r;
-    memset(&meta, 0, sizeof meta);
-    meta.name = mli_cuda_part;
-    meta.shape[0] = (int64_t)ptr;
-    meta.rank = 1;
-    if (memlord_part_add(lord, block.device, handle, offset, bytes, &meta) == MEMLORD_OK)
-        (void)memlord_retain(lord, block.device, handle, site);
+    m.handle = handle, m.address = ptr, m.offset = offset, m.bytes = bytes;
+    if (r == 0) mli_cuda_mapping_add(lord, &m, site);
     return (mli_cuda_result)r;
 }
 
@@ -3986,18 +3995,6 @@ MLI_CUDA_FORM(malloc_host, (size_t bytes, unsigned int flags),
               memlord_cuda_host_alloc(lord, made, bytes, flags, site))
 MLI_CUDA_FORM(host_alloc, (size_t bytes, unsigned int flags),
               memlord_cuda_host_alloc(lord, made, bytes, flags, site))
-MLI_CUDA_FORM(malloc_array, (const struct cudaChannelFormatDesc *desc, size_t width),
-              memlord_cuda_malloc_array(lord, ptr, desc, width, 0, 0, site))
-MLI_CUDA_FORM(malloc_array,
-              (const struct cudaChannelFormatDesc *desc, size_t width, size_t height),
-              memlord_cuda_malloc_array(lord, ptr, desc, width, height, 0, site))
-MLI_CUDA_FORM(malloc_3d_array,
-              (const struct cudaChannelFormatDesc *desc, struct cudaExtent extent),
-              memlord_cuda_malloc_3d_array(lord, ptr, desc, extent, 0, site))
-MLI_CUDA_FORM(malloc_mipmapped_array,
-              (const struct cudaChannelFormatDesc *desc, struct cudaExtent extent,
-               unsigned int levels),
-              memlord_cuda_malloc_mipmapped_array(lord, ptr, desc, extent, levels, 0, site))
 #undef MLI_CUDA_FORM
 #endif
 
@@ -4035,11 +4032,6 @@ MLI_CUDA_FORM(malloc_mipmapped_array,
 #define cuMemRetainAllocationHandle(...) MLI_CUDA_SHIM(mem_retain_handle, __VA_ARGS__)
 #endif
 #define cudaDeviceReset() memlord_cuda_device_reset(MEMLORD_CUDA_SHIM_LORD, MEMLORD_SITE())
-#define cudaMallocArray(...) MLI_CUDA_SHIM(malloc_array, __VA_ARGS__)
-#define cudaMalloc3DArray(...) MLI_CUDA_SHIM(malloc_3d_array, __VA_ARGS__)
-#define cudaMallocMipmappedArray(...) MLI_CUDA_SHIM(malloc_mipmapped_array, __VA_ARGS__)
-#define cudaFreeArray(...) MLI_CUDA_SHIM(free_array, __VA_ARGS__)
-#define cudaFreeMipmappedArray(...) MLI_CUDA_SHIM(free_mipmapped_array, __VA_ARGS__)
 #define cudaMemPoolCreate(...) MLI_CUDA_SHIM(pool_create, __VA_ARGS__)
 #define cudaMemPoolDestroy(...) MLI_CUDA_SHIM(pool_destroy, __VA_ARGS__)
 #define cudaDeviceSetMemPool(...) MLI_CUDA_SHIM(device_set_pool, __VA_ARGS__)

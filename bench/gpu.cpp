@@ -331,7 +331,7 @@ void collecting() {
             must(!memlord_cuda_free_async(lord, ptr, stream, nullptr), "cudaFreeAsync");
             must(!memlord_cuda_stream_synchronize(lord, stream, nullptr), "waiting");
             double start = now_ns();
-            must(!memlord_gc_run(lord, memlord_device_cuda(0), MEMLORD_REASON_HOST, nullptr),
+            must(!memlord_gc_run(lord, memlord_device_cuda(0), MEMLORD_REASON_HOST, 0, nullptr),
                  "a collection");
             ns.push_back(now_ns() - start);
         }
@@ -340,8 +340,8 @@ void collecting() {
     }
 }
 
-/* What a poller with bands costs the calls beside it: it samples ten times a second at most, and its
-   sample asks the device. */
+/* What a poller with bands costs the calls beside it: it samples ten times a second at most, and
+   its sample asks the device. */
 void pairs_beside_a_band() {
     enum { ROUNDS = 31, PAIRS = 2000 };
     std::vector<double> ns[2], books[2];
@@ -354,7 +354,8 @@ void pairs_beside_a_band() {
             void *ptr = nullptr;
             double start = now_ns();
             for (int i = 0; i < PAIRS; i++) {
-                must(!memlord_cuda_malloc_async(lord, &ptr, 4096, stream, nullptr), "cudaMallocAsync");
+                must(!memlord_cuda_malloc_async(lord, &ptr, 4096, stream, nullptr),
+                     "cudaMallocAsync");
                 must(!memlord_cuda_free_async(lord, ptr, stream, nullptr), "cudaFreeAsync");
             }
             ns[on].push_back((now_ns() - start) / PAIRS);

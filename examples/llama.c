@@ -708,7 +708,7 @@ static int decode(llama *l, const options *o, const int *ids, size_t n, size_t s
         MEMLORD_SCOPE(l->lord, "decode") forward(l, id, pos++);
         note(l, memlord_gc_poll(l->lord, memlord_device_cpu())); /* serves a signal's wish */
         if (o->collect > 0 && pos % (size_t)o->collect == 0)
-            note(l, memlord_gc_run(l->lord, mapped(), MEMLORD_REASON_HOST, NULL));
+            note(l, memlord_gc_run(l->lord, mapped(), MEMLORD_REASON_HOST, 0, NULL));
     }
     start = seconds() - start;
     leaks = memlord_leaks(l->lord, mark, NULL, NULL);

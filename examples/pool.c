@@ -120,7 +120,7 @@ static void compact(pool *p) {
     uint64_t reclaimed;
     char text[32];
     if (!(memlord_fragmentation(&before) > 0.3)) return;
-    check(memlord_gc_run(p->desc.lord, p->desc.device, MEMLORD_REASON_FRAGMENTATION, &reclaimed) ==
+    check(memlord_gc_run(p->desc.lord, p->desc.device, MEMLORD_REASON_FRAGMENTATION, 0, &reclaimed) ==
               MEMLORD_OK, "the collection ran");
     now = pool_stats_get(p);
     printf("         merged %d blocks, released %d segments, %s\n", (int)(now.merged - was.merged),
@@ -173,7 +173,7 @@ int main(int argc, char **argv) {
     if (pool_open(&p, &how) != POOL_OK) return 1;
     preallocate(&p);
     run(&p);
-    check(memlord_gc_run(how.lord, how.device, MEMLORD_REASON_HOST, NULL) == MEMLORD_OK, "a run");
+    check(memlord_gc_run(how.lord, how.device, MEMLORD_REASON_HOST, 0, NULL) == MEMLORD_OK, "a run");
     stats = look(&p, "at last");
     check(!stats.allocated && !stats.live_blocks, "nothing is live");
     asked = stats.cache_hits + stats.cache_misses;

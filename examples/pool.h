@@ -435,7 +435,7 @@ static inline pool_result pool_serve_again(pool *p, pool_result was, uint32_t gr
                                            pool_block **out) {
     int reason = was == POOL_E_FRACTION ? MEMLORD_REASON_LIMIT : MEMLORD_REASON_OOM;
     pool_result r;
-    (void)memlord_gc_run(p->desc.lord, p->desc.device, reason, NULL);
+    (void)memlord_gc_run(p->desc.lord, p->desc.device, reason, 0, NULL);
     (void)pthread_mutex_lock(&p->lock);
     pool_compact(p, p->stats.reserved); /* gives nothing back */
     r = pool_serve(p, grains, align, out);

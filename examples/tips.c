@@ -125,7 +125,7 @@ int main(void) {
     memlord_gc_callback_add(lord, pool, 1 << MEMLORD_REASON_HOST, empty_cache, NULL);
     use_the_cache();
     cached = stats(pool).cached;
-    memlord_gc_run(lord, pool, MEMLORD_REASON_HOST, &reclaimed);
+    memlord_gc_run(lord, pool, MEMLORD_REASON_HOST, 0, &reclaimed);
     tell("empty the cache", "cached, bytes", cached, stats(pool).cached);
     return failed | (reclaimed != cached) | (memlord_allocated(lord, memlord_device_all()) != 0);
 }

@@ -587,7 +587,7 @@ void memlord_torch_empty_cache(void) {
         if (capture_known()) return;
     }
     gpus_each(-1, [](memlord_device device) {
-        (void)memlord_gc_run(lord(), device, MEMLORD_REASON_HOST, nullptr);
+        (void)memlord_gc_run(lord(), device, MEMLORD_REASON_HOST, 0, nullptr);
     });
 }
 

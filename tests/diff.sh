@@ -447,6 +447,8 @@ refused 'an endless nesting' 'not JSON' deep.json
 refused 'a newer schema' 'memlord/3 is newer than memlord/2' newer.json
 refused 'an older schema' 'memlord/1 is older than memlord/2' older.json
 refused 'another schema' 'heap/1.*1b.31m is not memlord/2' other.json
+echo '{"schema": "memlord/2"}' >"$out/alone.json"
+refused 'a schema and nothing else' "no list 'devices': no profile" alone.json
 refused 'a budget for a profile' 'memlord-budget/1 is not memlord/2' budget.json
 ! grep -q "$(printf '\033')" "$out/said"
 verdict $? 'and no control character is printed' "$out/said"
@@ -459,6 +461,8 @@ goes_on() { # NAME FILE PATTERN...: it is said, and the comparison goes on
 }
 
 edit old.json 'del p["scopes"]; [s.pop("peak_bytes") for s in p["sites"]]; del p["devices"][0]["stats"]["peak"]'
+edit lacking.json 'del p["verdicts"]'
+goes_on 'a profile of 0.4 is compared, and what it lacks is said' lacking.json 'it has no verdicts, and no places of mistakes'
 goes_on 'an older profile is compared as far as its keys go' old.json "no key 'scopes': not compared" \
     "sites: 3 without a usable 'peak_bytes'" "devices: 1 without a usable 'peak'" '^tag$'
 ! grep -q '^scope$' "$out/said"

@@ -83,7 +83,7 @@ static void its_limit_is_no_limit_of_the_device(void **state) {
     open_account(lord, "a", 10);
     assert_int_equal(stats_of(lord, cuda(0)).limit, 0);
     assert_ok(memlord_reserve(lord, cuda(0), 1000, &ticket));
-    assert_ok(memlord_reserve_cancel(lord, ticket));
+    assert_ok(memlord_reserve_commit(lord, ticket));
 }
 
 static void it_may_be_closed_with_bytes_in_it(void **state) {

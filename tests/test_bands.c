@@ -229,7 +229,7 @@ static void the_used_percent_is_of_the_limit_where_only_that_is_known(void **sta
     assert_null(strstr(t->log.text, "unknown"));
     assert_null(strstr(t->log.text, "nan"));
     test_capacity(t, 10000, 1000);
-    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
     assert_true(t->gc.last.used_percent == 10.0);
 }
 
@@ -1125,7 +1125,7 @@ static void a_run_for_another_reason_below_the_threshold_leaves_the_band_armed(v
     test_case *t = (test_case *)*state;
     test_threshold(t->lord, MEMLORD_METRIC_ALLOCATED, 1000);
     grow(t, cuda(0), 900);
-    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
     assert_int_equal(t->gc.runs, 1);
     grow(t, cuda(0), 99);
     assert_int_equal(t->gc.runs, 1);
@@ -1143,7 +1143,7 @@ static void a_run_for_another_reason_at_the_threshold_makes_the_band_wait(void *
     assert_int_equal(t->gc.runs, 1);
     t->gc.answer.ran = 1;
     memlord_reset(t->lord); /* armed again */
-    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
     t->gc.runs = 0;
     grow(t, cuda(0), 124);
     assert_int_equal(t->gc.runs, 0);
@@ -1364,7 +1364,7 @@ static void model_strategy(model *m) {
 }
 static void model_host_run(model *m) {
     const int waits = m->threshold && model_value(m) >= m->threshold;
-    assert_int_equal(memlord_gc_run(m->t->lord, cuda(0), MEMLORD_REASON_HOST, NULL),
+    assert_int_equal(memlord_gc_run(m->t->lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL),
                      m->t->gc.answer.ran ? MEMLORD_OK : MEMLORD_E_STATE);
     assert_int_equal(m->t->gc.last.reason, MEMLORD_REASON_HOST);
     assert_int_equal(m->t->gc.last.value, m->live);
@@ -1522,7 +1522,7 @@ static void no_bands_is_off(void **state) {
     shrink(t, cuda(0), grow(t, cuda(0), 5000));
     assert_ok(memlord_gc_poll(t->lord, all()));
     assert_int_equal(t->gc.runs, 0);
-    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, &reclaimed));
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, 0, &reclaimed));
     assert_int_equal(t->gc.runs, 1);
     test_threshold(t->lord, ALLOCATED, 10);
     grow(t, cuda(0), 10);
@@ -1539,7 +1539,7 @@ static void the_no_strategy_flag_leaves_out_the_default(void **state) {
     shrink(t, cuda(0), grow(t, cuda(0), 5000));
     assert_ok(memlord_gc_poll(t->lord, all()));
     assert_int_equal(t->gc.runs, 0);
-    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
     assert_int_equal(t->gc.runs, 1);
 }
 

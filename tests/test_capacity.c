@@ -525,7 +525,7 @@ static void reservations_come_off_both(void **state) {
     assert_int_equal(memlord_headroom(t->lord, cuda(0)), 450);
     assert_ok(memlord_limit_set(t->lord, cuda(0), 500));
     assert_int_equal(memlord_headroom(t->lord, cuda(0)), 350);
-    assert_ok(memlord_reserve_cancel(t->lord, ticket));
+    assert_ok(memlord_reserve_commit(t->lord, ticket));
     assert_int_equal(memlord_headroom(t->lord, cuda(0)), 500);
 }
 
@@ -1109,7 +1109,7 @@ static void a_reader_inside_host_code_asks_nobody(void **state) {
     fence.user = &r;
     t->gc.act = read_in_a_callback;
     t->gc.user = &r;
-    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
     assert_ok(memlord_alloc_retry(t->lord, cuda(0), 1, read_in_a_try, &r, NULL, &storage, NULL));
     assert_ok(memlord_free_deferred(t->lord, cuda(0), key, fence, NULL));
     assert_ok(memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CUDA, read_in_a_source, &r));
@@ -1169,7 +1169,7 @@ static void run_and_leave(test_case *t, int kind) {
         assert_ok(memlord_logger_set(t->lord, &logger));
         memlord_reset(t->lord); /* logs one line */
         break;
-    case 3: (void)memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL); break;
+    case 3: (void)memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL); break;
     default:
         assert_ok(memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CUDA, leave_by_longjmp,
                                               &calls));
@@ -1769,7 +1769,7 @@ static void room_commit(room *m) {
     if (!m->open) return;
     if (m->open > ROOM_ATTACHED) i = 0; /* which of more are attached goes by when they closed */
     assert_ok(memlord_reserve_commit(m->lord, m->tickets[i].ticket));
-    assert_int_equal(memlord_reserve_cancel(m->lord, m->tickets[i].ticket), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_reserve_commit(m->lord, m->tickets[i].ticket), MEMLORD_E_UNKNOWN);
     m->phys[m->tickets[i].phys].reserved -= m->tickets[i].left;
     memmove(&m->tickets[i], &m->tickets[i + 1], (--m->open - i) * sizeof *m->tickets);
 }

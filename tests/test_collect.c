@@ -51,7 +51,7 @@ static void the_default_strategy_runs_no_quiet_callback(void **state) {
     cross_the_default_bands(t);
     assert_true(loud.runs > 0);
     assert_int_equal(t->gc.runs, 0);
-    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_OOM, NULL));
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_OOM, 0, NULL));
     assert_int_equal(t->gc.runs, 1);
 }
 
@@ -112,8 +112,8 @@ static void what_they_reclaimed_does_not_wrap(void **state) {
     test_case *t = (test_case *)*state;
     t->gc.answer.reclaimed = UINT64_MAX;
     grow(t, cuda(0), 10);
-    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL));
-    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
     assert_true(stats_of(t->lord, cuda(0)).gc_reclaimed == UINT64_MAX);
 }
 
@@ -338,7 +338,7 @@ static void a_devices_callbacks_run_first_then_its_types_then_alls(void **state)
     fire(t);
     assert_string_equal(order, "251403");
     order[0] = 0;
-    assert_ok(memlord_gc_run(t->lord, hip(), MEMLORD_REASON_HOST, NULL));
+    assert_ok(memlord_gc_run(t->lord, hip(), MEMLORD_REASON_HOST, 0, NULL));
     assert_string_equal(order, "03");
 }
 
@@ -350,7 +350,7 @@ static void a_callback_serves_only_its_device(void **state) {
     assert_ok(memlord_gc_callback_add(t->lord, cuda(1), 0, test_gc_run, &gc));
     test_threshold(t->lord, ALLOCATED, 1000);
     grow(t, cuda(0), 5000);
-    assert_int_equal(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL),
+    assert_int_equal(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL),
                      MEMLORD_E_UNKNOWN);
     assert_int_equal(gc.runs, 0);
     grow(t, cuda(1), 1000);
@@ -371,10 +371,10 @@ static void a_callback_runs_only_for_its_reasons(void **state) {
     test_threshold(t->lord, ALLOCATED, 1000); /* in force only with a callback that serves bands */
     grow(t, cuda(0), 5000);
     assert_int_equal(oom.runs, 0);
-    assert_int_equal(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_LIMIT, NULL),
+    assert_int_equal(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_LIMIT, 0, NULL),
                      MEMLORD_E_UNKNOWN);
-    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_OOM, NULL));
-    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_OOM, 0, NULL));
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
     assert_int_equal(oom.runs, 2);
     assert_ok(memlord_gc_callback_add(t->lord, cuda(0), 1u << MEMLORD_REASON_BAND, test_gc_run,
                                       &t->gc));
@@ -1015,7 +1015,7 @@ static void a_callback_may_set_the_strategy(void **state) {
 
 static void run_again(test_gc *gc, memlord *lord, const memlord_gc_event *event) {
     *(memlord_result *)gc->user =
-        memlord_gc_run(lord, event->device, MEMLORD_REASON_HOST, NULL);
+        memlord_gc_run(lord, event->device, MEMLORD_REASON_HOST, 0, NULL);
 }
 
 static void a_run_inside_a_run_is_refused(void **state) {
@@ -1066,7 +1066,7 @@ static void a_callback_may_remove_itself(void **state) {
     assert_int_equal(memlord_freed(t->lord, cuda(0)), 0);
     shrink(t, cuda(0), grow(t, cuda(0), 5000));
     assert_int_equal(t->gc.runs, 1);
-    assert_int_equal(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL),
+    assert_int_equal(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL),
                      MEMLORD_E_UNKNOWN);
 }
 
@@ -1180,11 +1180,11 @@ static void a_collection_left_by_longjmp_failed_and_the_next_one_runs(void **sta
     assert_ok(memlord_alloc(t->lord, cuda(0), 0x5000, 1, NULL));
     t->gc.act = leave_by_longjmp;
     if (!setjmp(way_out)) {
-        (void)memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL);
+        (void)memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL);
         fail_msg("it came back");
     }
     t->gc.act = NULL;
-    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
     assert_int_equal(stats_of(t->lord, cuda(0)).gc_runs, before + 1);
     assert_int_equal(stats_of(t->lord, cuda(0)).gc_failed, 1);
 }
@@ -1242,7 +1242,7 @@ static void a_blocked_callback_blocks_nobody_else(void **state) {
     for (i = 0; i < 1000; i++) grow(t, cuda(0), 800);
     shrink(t, cuda(0), t->key);
     assert_ok(memlord_gc_poll(t->lord, all()));
-    assert_int_equal(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL),
+    assert_int_equal(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL),
                      MEMLORD_E_STATE);
     grow(t, cuda(1), 800);
     assert_int_equal(s.others, 1);
@@ -1349,7 +1349,7 @@ static void with_defer_a_dip_between_polls_re_arms(void **state) {
 
 static void with_defer_an_explicit_run_runs_at_once(void **state) {
     test_case *t = (test_case *)*state;
-    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
     assert_int_equal(t->gc.runs, 1);
 }
 
@@ -1362,7 +1362,7 @@ static void a_run_may_be_asked_for(void **state) {
     grow(t, cuda(0), 300);
     shrink(t, cuda(0), grow(t, cuda(0), 50));
     assert_ok(
-        memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_FRAGMENTATION, &reclaimed));
+        memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_FRAGMENTATION, 0, &reclaimed));
     assert_int_equal(reclaimed, 4096);
     assert_int_equal(t->gc.last.reason, MEMLORD_REASON_FRAGMENTATION);
     assert_true(t->gc.last.band == SIZE_MAX);
@@ -1378,7 +1378,7 @@ static void a_run_that_none_could_do_says_so(void **state) {
     uint64_t reclaimed = 77;
     t->gc.answer.ran = 0;
     shrink(t, cuda(0), grow(t, cuda(0), 50));
-    assert_int_equal(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, &reclaimed),
+    assert_int_equal(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, 0, &reclaimed),
                      MEMLORD_E_STATE);
     assert_int_equal(reclaimed, 0);
     assert_int_equal(memlord_freed(t->lord, cuda(0)), 50);
@@ -1389,7 +1389,7 @@ static void without_a_callback_there_is_nothing_to_run(void **state) {
     test_case *t = (test_case *)*state;
     uint64_t reclaimed = 77;
     grow(t, hip(), 50);
-    assert_int_equal(memlord_gc_run(t->lord, hip(), MEMLORD_REASON_HOST, &reclaimed),
+    assert_int_equal(memlord_gc_run(t->lord, hip(), MEMLORD_REASON_HOST, 0, &reclaimed),
                      MEMLORD_E_UNKNOWN);
     assert_int_equal(reclaimed, 0);
     assert_int_equal(stats_of(t->lord, hip()).gc_failed, 0);
@@ -1399,11 +1399,11 @@ static void a_run_of_no_device_or_reason_is_refused(void **state) {
     test_case *t = (test_case *)*state;
     const int host = MEMLORD_REASON_HOST;
     memlord_device bad = memlord_device_make(MEMLORD_DEVICE_TYPE_COUNT, 0);
-    assert_int_equal(memlord_gc_run(t->lord, cuda(0), -1, NULL), MEMLORD_E_INVALID);
-    assert_int_equal(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_COUNT, NULL),
+    assert_int_equal(memlord_gc_run(t->lord, cuda(0), -1, 0, NULL), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_COUNT, 0, NULL),
                      MEMLORD_E_INVALID);
-    assert_int_equal(memlord_gc_run(t->lord, bad, host, NULL), MEMLORD_E_DEVICE);
-    assert_int_equal(memlord_gc_run(t->lord, all(), host, NULL), MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_gc_run(t->lord, bad, host, 0, NULL), MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_gc_run(t->lord, all(), host, 0, NULL), MEMLORD_E_DEVICE);
     assert_int_equal(memlord_gc_poll(t->lord, bad), MEMLORD_E_DEVICE);
     assert_int_equal(t->gc.runs, 0);
 }
@@ -1412,7 +1412,7 @@ static void a_null_ledger_collects_nothing(void **state) {
     uint64_t reclaimed = 77;
     (void)state;
     assert_ok(memlord_gc_callback_add(NULL, any(MEMLORD_DEVICE_CPU), 0, test_gc_run, NULL));
-    assert_ok(memlord_gc_run(NULL, cpu(), MEMLORD_REASON_HOST, &reclaimed));
+    assert_ok(memlord_gc_run(NULL, cpu(), MEMLORD_REASON_HOST, 0, &reclaimed));
     assert_int_equal(reclaimed, 0);
     assert_ok(memlord_gc_callback_remove(NULL, any(MEMLORD_DEVICE_CPU), test_gc_run, NULL));
 }
@@ -1637,7 +1637,7 @@ static void chaos_configure(chaos *c, memlord_device device, uint64_t random) {
     case 11: memlord_reset(c->lord); break;
     case 12: memlord_capacity_get(c->lord, device, &capacity); break;
     case 13: memlord_capacity_sample(c->lord, device); break;
-    case 14: memlord_gc_run(c->lord, device, MEMLORD_REASON_HOST, NULL); break;
+    case 14: memlord_gc_run(c->lord, device, MEMLORD_REASON_HOST, 0, NULL); break;
     case 15: memlord_explain(c->lord, device, random, line, sizeof line); break;
     case 16: memlord_pressure_level(c->lord, device); break;
     case 17: memlord_strategy_unset(c->lord, sel); break;
@@ -1693,6 +1693,30 @@ static void everything_may_happen_at_once(void **state) {
 static int setup_threads(void **state) { return test_open_fakes(state, 0); }
 static int setup_threads_defer(void **state) {
     return test_open_fakes(state, MEMLORD_FLAG_DEFER);
+}
+
+static void a_run_tells_the_callbacks_how_much_is_needed(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t reclaimed = 7;
+    (void)grow(t, cuda(0), 100);
+    t->gc.answer.reclaimed = 30;
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_LIMIT, 4096, &reclaimed));
+    assert_int_equal(t->gc.last.needed, 4096);
+    assert_int_equal(reclaimed, 30);
+}
+
+static void a_run_that_fails_reclaimed_nothing(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t reclaimed = 7;
+    assert_int_equal(memlord_gc_run(t->lord, cpu(), MEMLORD_REASON_HOST, 1, &reclaimed),
+                     MEMLORD_E_UNKNOWN);
+    assert_int_equal(reclaimed, 0);
+    reclaimed = 7;
+    assert_int_equal(memlord_gc_run(t->lord, cuda(0), 99, 1, &reclaimed), MEMLORD_E_INVALID);
+    assert_int_equal(reclaimed, 0);
+    reclaimed = 7;
+    assert_ok(memlord_gc_run(NULL, cuda(0), MEMLORD_REASON_HOST, 1, &reclaimed));
+    assert_int_equal(reclaimed, 0);
 }
 
 int main(void) {
@@ -1783,6 +1807,8 @@ int main(void) {
                                         test_teardown),
         cmocka_unit_test_setup_teardown(everything_may_happen_at_once, setup_threads_defer,
                                         test_teardown),
+        TEST_FAKES(a_run_tells_the_callbacks_how_much_is_needed),
+        TEST_FAKES(a_run_that_fails_reclaimed_nothing),
     };
     return cmocka_run_group_tests_name("collect", tests, NULL, NULL);
 }

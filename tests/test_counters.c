@@ -265,9 +265,9 @@ static void count_requests(test_case *t) {
     uint64_t storage;
     int tries = 0;
     t->gc.answer.reclaimed = 5;
-    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
     t->gc.answer.ran = 0;
-    assert_int_equal(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL), MEMLORD_E_STATE);
+    assert_int_equal(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL), MEMLORD_E_STATE);
     assert_int_equal(memlord_alloc_retry(t->lord, cuda(0), 7, give_up, NULL, &policy, &storage, NULL),
                      MEMLORD_E_OOM);
     assert_ok(memlord_alloc_retry(t->lord, cuda(0), 7, at_the_second_attempt, &tries, &policy,

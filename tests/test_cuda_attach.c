@@ -22,11 +22,11 @@ static void detach_takes_off_the_source_and_the_callback(void **state) {
     memlord *lord = test_lord(state);
     fake_activate(0);
     assert_ok(memlord_capacity_sample(lord, cuda(0)));
-    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
     assert_ok(memlord_cuda_detach(lord));
     assert_int_equal(memlord_cuda_attached(lord), 0);
     assert_int_equal(memlord_capacity_sample(lord, cuda(0)), MEMLORD_E_UNSUPPORTED);
-    assert_int_equal(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL), MEMLORD_E_UNKNOWN);
     assert_int_equal(fake.nvml_inits, 0);
 }
 
@@ -66,11 +66,11 @@ static void a_second_attach_takes_the_place_of_the_first(void **state) {
     fake_activate(0);
     assert_ok(memlord_cuda_attach(lord, &desc));
     assert_ok(memlord_capacity_sample(lord, cuda(0)));
-    assert_int_equal(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL), MEMLORD_E_UNKNOWN);
     desc.flags = 0;
     assert_ok(memlord_cuda_attach(lord, &desc));
     assert_ok(memlord_cuda_attach(lord, &desc));
-    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
     assert_int_equal(fake_count("cuMemPoolTrimTo"), 1); /* one callback, not three */
     assert_int_equal(fake.nvml_inits, 1);
 }
@@ -358,7 +358,7 @@ static void *sample_and_collect(void *user) {
     while (!__atomic_load_n(&r->stop, __ATOMIC_ACQUIRE)) {
         void *ptr = NULL;
         (void)memlord_capacity_sample(r->lord, cuda(1));
-        (void)memlord_gc_run(r->lord, cuda(0), MEMLORD_REASON_HOST, NULL);
+        (void)memlord_gc_run(r->lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL);
         if (memlord_cuda_malloc(r->lord, &ptr, 4096, NULL) == cudaSuccess)
             (void)memlord_cuda_free(r->lord, ptr, NULL);
     }
@@ -382,8 +382,66 @@ static void attach_may_race_with_samples_collections_and_calls(void **state) {
     assert_true_books(r.lord);
 }
 
-int main(void) {
+/* -- the end of a process -- */
+
+static uint64_t calls_before;
+
+/* Of exit handlers this one runs last: the driver ended before it. */
+static void nothing_is_asked_after_the_end(void) {
+    usleep(100000);
+    if (!fake.ended || fake.driver_calls != calls_before) _exit(2);
+}
+static void calls_are_counted(void) { calls_before = fake.driver_calls; }
+
+static memlord_gc_result collects_nothing(void *user, memlord *lord, const memlord_gc_event *event) {
+    memlord_gc_result result = {0, 0, 0};
+    (void)user, (void)lord, (void)event;
+    return result;
+}
+
+/* A program whose pollers sample a device and ask fences as it returns from main. */
+static int ends_with_pollers(void) {
+    memlord *lord;
+    void *ptr;
+    cudaStream_t stream;
+    const memlord_band *bands;
+    size_t n;
+    uint64_t sampled;
+    if (atexit(nothing_is_asked_after_the_end)) return 3;
+    fake_reset(1);
+    fake.ends_at_exit = 1;
+    if (fake_cuInit(0) || atexit(calls_are_counted)) return 3; /* after the driver's */
+    if (memlord_create(NULL, &lord) || memlord_cuda_attach(lord, NULL)) return 4;
+    if (cudaSetDevice(0) || cudaStreamCreate(&stream)) return 4;
+    bands = memlord_strategy_default(&n);
+    if (memlord_gc_callback_add(lord, cuda(0), 0, collects_nothing, NULL) ||
+        memlord_strategy_set(lord, cuda(0), bands, n))
+        return 5;
+    if (memlord_cuda_malloc(lord, &ptr, 1000, NULL)) return 6;
+    fake_stream_work(stream);
+    if (memlord_cuda_record_free(lord, ptr, stream, NULL)) return 7;
+    sampled = fake_count("cuMemGetInfo_v2");
+    usleep(100000);
+    return fake_count("cuMemGetInfo_v2") - sampled >= 2 ? 0 : 8; /* they run */
+}
+
+static void pollers_stop_before_the_driver_ends(void **state) {
+    int status = 0;
+    pid_t child = fork();
+    (void)state;
+    if (child == 0) {
+        setenv("MEMLORD_POLL_INTERVAL_MS", "10", 1);
+        execl("/proc/self/exe", "test_cuda_attach", "ends", (char *)NULL);
+        _exit(9);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
+        TEST_CUDA_WITH(pollers_stop_before_the_driver_ends, cuda_setup_bare),
         TEST_CUDA_WITH(without_a_driver_attach_says_so_and_wrappers_pass_through, cuda_setup_bare),
         TEST_CUDA_WITH(a_driver_that_was_begun_is_not_unloaded, cuda_setup_bare),
         TEST_CUDA_WITH(any_call_of_the_first_attach_may_fail, cuda_setup_bare),
@@ -406,5 +464,6 @@ int main(void) {
         TEST_CUDA_WITH(a_ledger_without_memory_is_left_unattached, cuda_setup_bare),
         TEST_CUDA_WITH(attach_may_race_with_samples_collections_and_calls, cuda_setup_bare),
     };
+    if (argc > 1 && !strcmp(argv[1], "ends")) return ends_with_pollers();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -153,7 +153,7 @@ static void a_device_out_of_range_is_unknown(void **state) {
     memlord *lord = test_lord(state);
     assert_int_equal(memlord_capacity_sample(lord, cuda(DEVICES)), MEMLORD_E_UNKNOWN);
     assert_int_equal(memlord_capacity_sample(lord, cuda(90)), MEMLORD_E_UNKNOWN);
-    assert_int_equal(memlord_gc_run(lord, cuda(DEVICES), MEMLORD_REASON_HOST, NULL),
+    assert_int_equal(memlord_gc_run(lord, cuda(DEVICES), MEMLORD_REASON_HOST, 0, NULL),
                      MEMLORD_E_STATE);
 }
 
@@ -183,7 +183,7 @@ static void a_sample_disturbs_no_capture(void **state) {
     assert_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     assert_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
     assert_ok(memlord_capacity_sample(lord, cuda(0)));
-    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
     assert_cuda(cudaStreamEndCapture(stream, &graph));
     assert_int_equal(fake.violated, 0);
 }
@@ -261,24 +261,72 @@ static void *pool_in_part(memlord *lord) {
     return a;
 }
 
+/* "GPU-8-4-4-4-12", and "MIG-..." of an instance. */
+static void uuid_text(char *text, int device, const char *prefix) {
+    int i, n = sprintf(text, "%s", prefix);
+    for (i = 0; i < 16; i++)
+        n += sprintf(text + n, "%s%02x", i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                     (unsigned char)fake.device[device].pci[i]);
+}
+
 static void a_sampled_device_has_its_uuid_as_identity(void **state) {
     memlord *lord = test_lord(state), *other;
-    char path[64], text[40] = "GPU-";
-    int i;
+    char path[64], text[48];
+    int mig;
     sprintf(path, "/tmp/memlord-cuda-%d", (int)getpid());
-    for (i = 0; i < 16; i++) sprintf(text + 4 + 2 * i, "%02x", (unsigned char)fake.device[1].pci[i]);
-    assert_ok(memlord_create(NULL, &other));
-    assert_ok(memlord_device_id_set(other, cuda(0), text)); /* elsewhere its index is 0 */
-    assert_ok(memlord_alloc(other, cuda(0), 0x1000, 5 * MIB, NULL));
-    assert_ok(memlord_alloc(lord, cuda(1), 0x1000, MIB, NULL));
-    assert_ok(memlord_pressure_open(other, path));
-    assert_ok(memlord_pressure_open(lord, path));
-    assert_ok(memlord_gc_poll(other, all()));
-    assert_ok(memlord_gc_poll(lord, all()));
-    assert_int_equal(stats_of(lord, cuda(1)).neighbours, 5 * MIB);
-    memlord_destroy(other);
-    assert_ok(memlord_pressure_close(lord));
-    (void)unlink(path);
+    for (mig = 0; mig < 2; mig++) {
+        fake.device[1].mig = mig;
+        if (mig) { /* a device keeps its identity as long as it is attached */
+            assert_ok(memlord_cuda_detach(lord));
+            assert_ok(memlord_cuda_attach(lord, NULL));
+        }
+        uuid_text(text, 1, mig ? "MIG" : "GPU");
+        assert_int_equal(strlen(text), 40);
+        assert_ok(memlord_create(NULL, &other));
+        assert_ok(memlord_device_id_set(other, cuda(0), text)); /* elsewhere its index is 0 */
+        assert_ok(memlord_alloc(other, cuda(0), 0x1000, 5 * MIB, NULL));
+        if (!mig) assert_ok(memlord_alloc(lord, cuda(1), 0x1000, MIB, NULL));
+        assert_ok(memlord_pressure_open(other, path));
+        assert_ok(memlord_pressure_open(lord, path));
+        fake_activate(1);
+        (void)memlord_capacity_sample(lord, cuda(1));
+        assert_ok(memlord_gc_poll(other, all()));
+        assert_ok(memlord_gc_poll(lord, all()));
+        assert_int_equal(stats_of(lord, cuda(1)).neighbours, 5 * MIB);
+        memlord_destroy(other);
+        assert_ok(memlord_pressure_close(lord));
+        (void)unlink(path);
+    }
+}
+
+/* cudaDeviceReset by others between two calls of a sample: no context is left that nobody asked for. */
+static void resets_device_0(void) {
+    (void)cudaSetDevice(0);
+    (void)cudaDeviceReset();
+}
+static void a_sample_that_a_reset_overtakes_leaves_no_context(void **state) {
+    memlord *lord = test_lord(state);
+    fake_activate(0);
+    fake.before_name = "cuDevicePrimaryCtxRetain";
+    fake.before = resets_device_0;
+    (void)memlord_capacity_sample(lord, cuda(0));
+    assert_int_equal(fake.device[0].active, 0);
+    (void)memlord_capacity_sample(lord, cuda(0));
+    assert_int_equal(fake.device[0].active, 0);
+}
+
+static void a_sample_enters_a_device_with_the_capture_mode_relaxed(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    fake.retain_unsafe = 1;
+    assert_cuda(cudaSetDevice(0));
+    assert_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    assert_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    assert_ok(memlord_capacity_sample(lord, cuda(0)));
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
+    assert_cuda(cudaStreamEndCapture(stream, &graph));
+    assert_int_equal(fake.violated, 0);
 }
 
 static void what_is_of_no_pool_is_reserved_too(void **state) {
@@ -298,7 +346,7 @@ static void what_is_of_no_pool_is_reserved_too(void **state) {
     assert_ok(memlord_cuda_pool_refresh(lord, 0));
     assert_reserved(lord, 62, 4);
     assert_cuda(memlord_cuda_free(lord, pooled, NULL)); /* cudaFree may, and none can tell */
-    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
     assert_reserved(lord, 50, 0);
     assert_cuda(memlord_cuda_free(lord, more, NULL));
     assert_reserved(lord, 0, 0);
@@ -417,6 +465,8 @@ int main(void) {
         TEST_CUDA_WITH(pollers_touch_no_device, cuda_setup_threads),
         TEST_CUDA(what_the_pool_holds_is_reserved),
         TEST_CUDA(a_sampled_device_has_its_uuid_as_identity),
+        TEST_CUDA(a_sample_that_a_reset_overtakes_leaves_no_context),
+        TEST_CUDA(a_sample_enters_a_device_with_the_capture_mode_relaxed),
         TEST_CUDA(what_is_of_no_pool_is_reserved_too),
         TEST_CUDA(nor_is_it_forgotten_by_another_kind_of_call),
         TEST_CUDA(what_others_use_of_the_pool_and_what_pends_is_not_cached),

@@ -523,6 +523,18 @@ static void a_host_function_makes_no_call_of_cuda(void **state) {
     assert_slot(cudaSuccess); /* it was another thread */
 }
 
+static void nor_need_it_be_refused_one(void **state) {
+    size_t bytes = 0;
+    int i;
+    (void)state;
+    make_before();
+    fake.lax_host_functions = 1;
+    assert_cuda(cudaLaunchHostFunc(before.stream, calls_cuda, &bytes));
+    assert_cuda(cudaStreamSynchronize(before.stream));
+    for (i = 0; i < 4; i++) assert_int_equal(answers[i], 0);
+    assert_int_equal(fake.host_function_calls, 6);
+}
+
 static void counts_up(void *user) { ++*(int *)user; }
 
 static void a_wait_for_an_event_runs_what_came_before_it_and_no_more(void **state) {
@@ -1078,8 +1090,8 @@ static void a_call_waits_for_a_full_stream_to_do_something(void **state) {
     assert_int_equal(n, 4);
 }
 
-/* Handles of what is destroyed, given to the driver: CUDA documents that as undefined (cuCtxDestroy,
-   cuStreamGetCtx) or not at all (cuMemPoolDestroy, cuEventDestroy). */
+/* Handles of what is destroyed, given to the driver: CUDA documents that as undefined
+   (cuCtxDestroy, cuStreamGetCtx) or not at all (cuMemPoolDestroy, cuEventDestroy). */
 static struct {
     cudaMemPool_t pool;
     cudaStream_t stream;
@@ -1398,6 +1410,7 @@ int main(void) {
         TEST_FAKE(a_graph_that_frees_on_launch_is_launched_again),
         TEST_FAKE(a_graph_that_finds_no_memory_is_not_launched),
         TEST_FAKE(a_host_function_makes_no_call_of_cuda),
+        TEST_FAKE(nor_need_it_be_refused_one),
         TEST_FAKE(a_wait_for_an_event_runs_what_came_before_it_and_no_more),
         TEST_FAKE(the_driver_works_on_no_device_without_a_context),
         TEST_FAKE(a_retained_context_is_gone_with_its_last_release),

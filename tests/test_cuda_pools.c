@@ -1,4 +1,4 @@
-/* Pools beside the current one, arrays, the stream of a block, the context and the other holders of
+/* Pools beside the current one, the stream of a block, the context and the other holders of
    a device, and a device that is reset. */
 #include "support_cuda.h"
 
@@ -67,7 +67,7 @@ static void a_pool_made_elsewhere_is_not_asked_after_its_end(void **state) {
     assert_cuda(cudaMemPoolDestroy(pool));
     asked = fake_count("cuMemPoolGetAttribute"), trims = fake_count("cuMemPoolTrimTo");
     assert_ok(memlord_capacity_sample(lord, cuda(0)));
-    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
     assert_int_equal(fake_count("cuMemPoolGetAttribute") - asked, 4 + 4 * 3); /* of the default one */
     assert_int_equal(fake_count("cuMemPoolTrimTo") - trims, 1);
 }
@@ -95,7 +95,7 @@ static void a_null_ledger_lists_no_pool(void **state) {
     assert_cuda(memlord_cuda_device_set_pool(NULL, 0, pool, NULL));
     assert_cuda(memlord_cuda_device_set_pool(NULL, 0, first, NULL));
     assert_int_equal(pools_of(lord, 0).pools, 1);
-    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, &reclaimed));
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, &reclaimed));
     assert_int_equal(reclaimed, 0);
     assert_cuda(memlord_cuda_pool_destroy(NULL, pool, NULL));
 }
@@ -137,7 +137,7 @@ static void a_collection_trims_every_pool(void **state) {
     assert_cuda(cudaDeviceGetDefaultMemPool(&first, 0));
     leave_cached(lord, first, 2 * MIB);
     leave_cached(lord, pool, 3 * MIB);
-    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
     assert_int_equal(pools_of(lord, 0).reserved, 0);
     assert_int_equal(stats_of(lord, cuda(0)).gc_reclaimed, 5 * MIB);
     assert_cuda(memlord_cuda_pool_destroy(lord, pool, NULL));
@@ -151,7 +151,7 @@ static void what_is_kept_is_kept_once(void **state) {
     assert_cuda(cudaDeviceGetDefaultMemPool(&first, 0));
     leave_cached(lord, first, 2 * MIB);
     leave_cached(lord, pool, 3 * MIB);
-    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
     assert_int_equal(pools_of(lord, 0).reserved, 3 * MIB);
     assert_cuda(memlord_cuda_pool_destroy(lord, pool, NULL));
 }
@@ -264,73 +264,6 @@ static void the_stream_that_the_host_says_comes_back(void **state) {
     assert_cuda(memlord_cuda_free(lord, b, NULL));
 }
 
-/* -- arrays -- */
-
-enum { LAYERED = 1, SPARSE = 0x40 }; /* cudaArrayLayered, cudaArraySparse */
-
-static struct cudaChannelFormatDesc channels(int x, int y, int z, int w) {
-    struct cudaChannelFormatDesc desc;
-    memset(&desc, 0, sizeof desc);
-    desc.x = x, desc.y = y, desc.z = z, desc.w = w;
-    desc.f = cudaChannelFormatKindFloat;
-    return desc;
-}
-
-static struct cudaExtent extent(size_t width, size_t height, size_t depth) {
-    struct cudaExtent e;
-    e.width = width, e.height = height, e.depth = depth;
-    return e;
-}
-
-static void an_array_is_its_texels(void **state) {
-    memlord *lord = test_lord(state);
-    const struct cudaChannelFormatDesc rgba = channels(8, 8, 8, 8), wide = channels(32, 0, 0, 0);
-    cudaArray_t flat, deep, line;
-    cudaMipmappedArray_t levels;
-    assert_cuda(memlord_cuda_malloc_array(lord, &line, &wide, 100, 0, 0, NULL));
-    assert_int_equal(memlord_allocated(lord, cuda(0)), 400);
-    assert_cuda(memlord_cuda_malloc_array(lord, &flat, &rgba, 64, 32, 0, NULL));
-    assert_int_equal(memlord_allocated(lord, cuda(0)), 400 + 64 * 32 * 4);
-    assert_cuda(memlord_cuda_free_array(lord, flat, NULL));
-    assert_cuda(memlord_cuda_free_array(lord, line, NULL));
-    assert_cuda(memlord_cuda_malloc_3d_array(lord, &deep, &rgba, extent(8, 8, 8), 0, NULL));
-    assert_int_equal(memlord_allocated(lord, cuda(0)), 8 * 8 * 8 * 4);
-    assert_cuda(memlord_cuda_free_array(lord, deep, NULL));
-    assert_cuda(memlord_cuda_malloc_mipmapped_array(lord, &levels, &rgba, extent(4, 4, 2), 3, 0,
-                                                    NULL));
-    assert_int_equal(memlord_allocated(lord, cuda(0)), (32 + 4 + 1) * 4);
-    assert_cuda(memlord_cuda_free_mipmapped_array(lord, levels, NULL));
-    assert_cuda(memlord_cuda_malloc_mipmapped_array(lord, &levels, &rgba, extent(4, 4, 2), 3,
-                                                    LAYERED, NULL));
-    assert_int_equal(memlord_allocated(lord, cuda(0)), (32 + 8 + 2) * 4);
-    assert_cuda(memlord_cuda_free_mipmapped_array(lord, levels, NULL));
-    assert_true_books(lord);
-}
-
-static void what_has_no_memory_of_its_own_has_none_on_the_books(void **state) {
-    memlord *lord = test_lord(state);
-    const struct cudaChannelFormatDesc rgba = channels(8, 8, 8, 8);
-    cudaArray_t array;
-    assert_cuda(memlord_cuda_malloc_3d_array(lord, &array, &rgba, extent(8, 8, 8), SPARSE,
-                                             NULL));
-    assert_int_equal(memlord_allocated(lord, cuda(0)), 0);
-    assert_cuda(memlord_cuda_free_array(lord, array, NULL));
-    assert_int_equal(stats_of(lord, all()).unknown_frees, 0);
-}
-
-static void an_array_that_finds_no_memory_is_counted(void **state) {
-    memlord *lord = test_lord(state);
-    const struct cudaChannelFormatDesc rgba = channels(32, 32, 32, 32);
-    cudaArray_t array = NULL;
-    assert_int_equal(memlord_cuda_malloc_array(lord, &array, &rgba, 1 << 16, 1 << 15, 0, NULL),
-                     cudaErrorMemoryAllocation);
-    assert_int_equal(stats_of(lord, cuda(0)).oom_failures, 1);
-    assert_int_equal(memlord_cuda_malloc_array(lord, &array, NULL, 16, 16, 0, NULL),
-                     cudaErrorInvalidValue);
-    assert_cuda(memlord_cuda_free_array(lord, NULL, NULL));
-    (void)cudaGetLastError();
-}
-
 /* -- the context, and others -- */
 
 static memlord_capacity sampled(memlord *lord, int device) {
@@ -413,14 +346,11 @@ static void where_nvml_does_not_know_us_it_is_not_asked_for_long(void **state) {
 
 static void a_reset_ends_what_the_device_had(void **state) {
     memlord *lord = test_lord(state);
-    const struct cudaChannelFormatDesc rgba = channels(8, 8, 8, 8);
-    cudaArray_t array;
     void *plain, *host, *kept, *there;
     assert_cuda(cudaSetDevice(1));
     assert_cuda(memlord_cuda_malloc(lord, &there, MIB, NULL));
     assert_cuda(cudaSetDevice(0));
     assert_cuda(memlord_cuda_malloc(lord, &plain, MIB, NULL));
-    assert_cuda(memlord_cuda_malloc_array(lord, &array, &rgba, 64, 64, 0, NULL));
     assert_cuda(memlord_cuda_malloc_host(lord, &host, 4096, NULL));
     assert_cuda(memlord_cuda_malloc_async(lord, &kept, 2 * MIB, NULL, NULL));
     assert_cuda(memlord_cuda_device_reset(lord, NULL));
@@ -523,7 +453,7 @@ static void *sample_until_stopped(void *user) {
     memlord *lord = (memlord *)user;
     while (__atomic_load_n(&sampling, __ATOMIC_ACQUIRE)) {
         (void)memlord_capacity_sample(lord, cuda(0));
-        (void)memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL);
+        (void)memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL);
     }
     return NULL;
 }
@@ -564,7 +494,7 @@ static void *load(void *user) {
         bad |= memlord_cuda_malloc_from_pool_async(lord, &a, MIB, pool, NULL, NULL) != cudaSuccess;
         bad |= memlord_cuda_malloc(lord, &b, 4096, NULL) != cudaSuccess;
         (void)memlord_cuda_record_use(lord, b, NULL);
-        (void)memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL);
+        (void)memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL);
         (void)memlord_capacity_sample(lord, cuda(0));
         bad |= memlord_cuda_free_async(lord, a, NULL, NULL) != cudaSuccess;
         bad |= memlord_cuda_free(lord, b, NULL) != cudaSuccess;
@@ -616,9 +546,6 @@ int main(void) {
         TEST_CUDA(pools_that_find_no_room_are_counted),
         TEST_CUDA(a_block_has_its_stream_beside_its_tag),
         TEST_CUDA(the_stream_that_the_host_says_comes_back),
-        TEST_CUDA(an_array_is_its_texels),
-        TEST_CUDA(what_has_no_memory_of_its_own_has_none_on_the_books),
-        TEST_CUDA(an_array_that_finds_no_memory_is_counted),
         TEST_CUDA(the_context_is_what_is_used_more_than_before),
         TEST_CUDA(or_what_nvml_says_the_process_holds_beside_its_blocks),
         TEST_CUDA(others_are_named_and_the_list_is_seldom_asked_for),

@@ -39,7 +39,7 @@ static void a_collection_trims_and_says_what_that_gave(void **state) {
     pool_keeps(600 * MIB);
     fake.device[0].used = 100 * MIB;
     fake.device[0].graph_reserved = 50 * MIB;
-    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, &reclaimed));
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, &reclaimed));
     assert_int_equal(reclaimed, 550 * MIB);
     assert_int_equal(fake.device[0].reserved, 100 * MIB);
     assert_int_equal(fake.device[0].graph_reserved, 0);
@@ -54,7 +54,7 @@ static void a_collection_keeps_what_it_is_told_to(void **state) {
     uint64_t reclaimed = 0;
     pool_keeps(600 * MIB);
     assert_ok(memlord_cuda_attach(lord, &desc));
-    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, &reclaimed));
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, &reclaimed));
     assert_int_equal(reclaimed, 536 * MIB);
 }
 
@@ -75,14 +75,14 @@ static void a_collection_waits_for_what_is_pending_only_when_asked(void **state)
     memlord_cuda_desc desc = {0, 0, NULL, "libnvml-v2.so"};
     cudaStream_t stream = one_pends(lord);
     uint64_t reclaimed = 0;
-    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
     assert_int_equal(memlord_pending(lord, cuda(0)), MIB);
     fake_stream_finish(stream);
     (void)memlord_retire(lord, all());
     (void)one_pends(lord);
     desc.flags = MEMLORD_CUDA_FLAG_SYNC;
     assert_ok(memlord_cuda_attach(lord, &desc));
-    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, &reclaimed));
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, &reclaimed));
     assert_int_equal(memlord_pending(lord, cuda(0)), 0);
     assert_int_equal(reclaimed, MIB);
     assert_int_equal(fake_count("cuEventSynchronize"), 1);
@@ -106,7 +106,7 @@ static void and_no_capture_ends_by_that(void **state) {
         assert_cuda(cudaStreamBeginCapture(captured[i], cudaStreamCaptureModeGlobal));
         assert_cuda(memlord_cuda_malloc_async(lord, &ptr, 2 * MIB, captured[i], NULL));
         assert_cuda(memlord_cuda_free_async_after(lord, ptr, captured[i], NULL));
-        (void)memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL);
+        (void)memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL);
         assert_int_equal(memlord_pending(lord, cuda(0)), 2 * MIB); /* of the captured stream */
         assert_cuda(cudaStreamEndCapture(captured[i], &graph));
         (void)memlord_retire(lord, all());
@@ -135,9 +135,9 @@ static void a_retry_that_waits_for_what_is_pending_succeeds_at_once(void **state
 
 static void an_untouched_device_is_not_collected(void **state) {
     memlord *lord = test_lord(state);
-    assert_int_equal(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL), MEMLORD_E_STATE);
+    assert_int_equal(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL), MEMLORD_E_STATE);
     fake_activate(2); /* has no pools */
-    assert_int_equal(memlord_gc_run(lord, cuda(2), MEMLORD_REASON_HOST, NULL), MEMLORD_E_STATE);
+    assert_int_equal(memlord_gc_run(lord, cuda(2), MEMLORD_REASON_HOST, 0, NULL), MEMLORD_E_STATE);
     assert_int_equal(stats_of(lord, all()).gc_failed, 2);
     assert_int_equal(fake.contexts, 0);
 }
@@ -149,7 +149,7 @@ static void a_hosts_callback_runs_beside_it(void **state) {
     t->gc.answer.ran = 1;
     t->gc.answer.reclaimed = 7;
     assert_ok(memlord_gc_callback_add(t->lord, any(MEMLORD_DEVICE_CUDA), 0, test_gc_run, &t->gc));
-    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, &reclaimed));
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, 0, &reclaimed));
     assert_int_equal(reclaimed, 10 * MIB + 7);
 }
 
@@ -192,7 +192,7 @@ static void attaching_alone_trims_nothing(void **state) {
     assert_int_equal(fake_count("cuMemPoolTrimTo"), 0);
     assert_int_equal(stats_of(lord, cuda(0)).gc_runs, 0);
     assert_int_equal(fake.device[0].reserved, 100 * MIB);
-    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL)); /* the host may ask */
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL)); /* the host may ask */
     assert_int_equal(fake.device[0].reserved, 0);
     assert_cuda(memlord_cuda_free(lord, weights, NULL));
 }
@@ -209,7 +209,7 @@ static void a_band_leaves_a_pool_what_was_used_since_the_last_one(void **state) 
     assert_in_range(stats_of(lord, cuda(0)).gc_runs, 40, 110);
     assert_int_equal(stats_of(lord, cuda(0)).gc_reclaimed, 0);
     assert_int_equal(fake.device[0].reserved, 100 * MIB);
-    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_OOM, NULL)); /* that leaves nothing */
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_OOM, 0, NULL)); /* that leaves nothing */
     assert_int_equal(fake.device[0].reserved, 0);
     fake.device[0].used_high = fake.device[0].reserved = 180 * MIB; /* long ago */
     for (i = 0; i < 10; i++) step(lord, stream);
@@ -225,7 +225,7 @@ static void any_call_of_a_collection_may_fail(void **state) {
         pool_keeps(10 * MIB);
         before = fake.calls;
         fake.fail_at = before + n;
-        r = memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, &reclaimed);
+        r = memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, &reclaimed);
         fake.fail_at = 0;
         assert_true(r == MEMLORD_OK || r == MEMLORD_E_STATE);
         assert_true(reclaimed == 0 || reclaimed == 10 * MIB);

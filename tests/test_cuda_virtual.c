@@ -154,6 +154,34 @@ static void what_is_mapped_twice_counts_once(void **state) {
     assert_int_equal(stats_of(lord, all()).unknown_frees, 0);
 }
 
+/* Ring buffers: the first unmap of two ends nothing. */
+static void bytes_live_until_the_last_address_is_unmapped(void **state) {
+    memlord *lord = test_lord(state);
+    unsigned long long handle = created(lord, 0, GRAIN), at = addresses(10 * GRAIN);
+    unsigned i, k;
+    for (k = 0; k < 3; k++) {
+        for (i = 0; i < 3; i++) map(lord, at + i * GRAIN, GRAIN, handle);
+        if (k == 2) assert_int_equal(memlord_cuda_mem_release(lord, handle, NULL), 0);
+        for (i = 0; i < 3; i++) {
+            assert_int_equal(live(lord, cuda(0)), GRAIN);
+            assert_int_equal(mapped(lord, cuda(0), handle).n, 1);
+            assert_int_equal(memlord_cuda_mem_unmap(lord, at + (i + k) % 3 * GRAIN, GRAIN, NULL), 0);
+        }
+        assert_int_equal(live(lord, cuda(0)), k < 2 ? GRAIN : 0);
+        assert_int_equal(mapped(lord, cuda(0), handle).n, 0);
+    }
+    assert_true_books(lord);
+    assert_int_equal(stats_of(lord, all()).unknown_frees, 0);
+    handle = created(lord, 0, GRAIN);
+    for (i = 0; i < 10; i++) map(lord, at + i * GRAIN, GRAIN, handle); /* 8 are followed */
+    assert_int_equal(memlord_cuda_mem_release(lord, handle, NULL), 0);
+    assert_int_equal(memlord_cuda_mem_unmap(lord, at, 7 * GRAIN, NULL), 0);
+    assert_int_equal(live(lord, cuda(0)), GRAIN);
+    assert_int_equal(memlord_cuda_mem_unmap(lord, at + 7 * GRAIN, 3 * GRAIN, NULL), 0);
+    assert_int_equal(live(lord, cuda(0)), 0);
+    assert_ok(memlord_verify(lord));
+}
+
 static void a_retained_handle_keeps_it(void **state) {
     memlord *lord = test_lord(state);
     unsigned long long handle = created(lord, 0, GRAIN), at = addresses(GRAIN), again = 0;
@@ -367,6 +395,7 @@ int main(void) {
         TEST_CUDA(memory_lives_until_it_is_unmapped_too),
         TEST_CUDA(a_range_is_mapped_again_to_other_memory),
         TEST_CUDA(what_is_mapped_twice_counts_once),
+        TEST_CUDA(bytes_live_until_the_last_address_is_unmapped),
         TEST_CUDA(a_retained_handle_keeps_it),
         TEST_CUDA(what_the_driver_refuses_changes_nothing),
         TEST_CUDA(a_limit_refuses_physical_memory),

@@ -282,7 +282,7 @@ static void a_call_that_is_refused_makes_no_device_known(void **state) {
     assert_int_equal(memlord_track_n(lord, bad, 2, NULL), MEMLORD_E_DEVICE);
     assert_int_equal(memlord_move(lord, cpu(), 0x6000, cuda(1), 0x7000, 1, NULL, NULL),
                      MEMLORD_E_UNKNOWN);
-    assert_int_equal(memlord_gc_run(lord, cuda(1), MEMLORD_REASON_HOST, NULL),
+    assert_int_equal(memlord_gc_run(lord, cuda(1), MEMLORD_REASON_HOST, 0, NULL),
                      MEMLORD_E_UNKNOWN);
     assert_int_equal(memlord_pool_add(lord, cuda(1), -5), MEMLORD_E_INVALID);
     assert_int_equal(memlord_pool_set(lord, cuda(1), (uint64_t)1 << 63, 0),

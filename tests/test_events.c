@@ -311,7 +311,7 @@ static void arenas_collections_and_checkpoints(void **state) {
     assert_ok(memlord_arena_sub(lord, cuda(0), 150, NULL)); /* takes what there is */
     assert_ok(memlord_arena_sub(lord, cuda(0), 1, NULL));
     t->gc.answer.reclaimed = 77;
-    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
     assert_ok(memlord_checkpoint(lord, "after load"));
     l = events_of(lord);
     assert_int_equal(l.n, 4);

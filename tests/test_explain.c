@@ -110,7 +110,7 @@ static void reservations_count(void **state) {
     assert_ok(memlord_reserve(lord, cuda(0), 600, &ticket));
     assert_non_null(strstr(explain(lord, cuda(0), 777), "377 B short"));
     assert_non_null(strstr(explain(lord, cuda(0), 777), "600 B"));
-    assert_ok(memlord_reserve_cancel(lord, ticket));
+    assert_ok(memlord_reserve_commit(lord, ticket));
 }
 
 static void without_limit_and_capacity_nothing_is_called_short(void **state) {
@@ -454,7 +454,7 @@ static void what_fits_logs_nothing(void **state) {
     assert_int_equal(memlord_would_fit(t->lord, cuda(0), 500), 0);
     assert_int_equal(memlord_explain(t->lord, cuda(0), 500, NULL, 0) > 0, 1);
     assert_string_equal(t->log.text, "");
-    assert_ok(memlord_reserve_cancel(t->lord, ticket));
+    assert_ok(memlord_reserve_commit(t->lord, ticket));
 }
 
 static void logging_it_needs_no_memory(void **state) {

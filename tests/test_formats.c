@@ -897,7 +897,7 @@ static void collections_and_memory_that_ran_out_are_events(void **state) {
     t->gc.answer.reclaimed = 33;
     assert_ok(memlord_events_start(t->lord, 64));
     test_capacity(t, 1000, 400);
-    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
     assert_ok(memlord_alloc_failed(t->lord, cuda(0), 700, NULL));
     assert_ok(memlord_alloc_failed(t->lord, cuda(1), 800, NULL));
     text = written(t->lord, MEMLORD_FORMAT_TRACE);

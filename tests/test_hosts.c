@@ -282,7 +282,7 @@ static memlord_gc_result collect_at_the_gate(void *user, memlord *lord,
 static void *collect_there(void *user) {
     uint64_t reclaimed;
     return (void *)(uintptr_t)memlord_gc_run((memlord *)user, memlord_device_cuda(0),
-                                             MEMLORD_REASON_HOST, &reclaimed);
+                                             MEMLORD_REASON_HOST, 0, &reclaimed);
 }
 static void a_child_born_while_a_callback_runs_can_collect(void **state) {
     memlord *lord = test_lord(state);
@@ -299,7 +299,7 @@ static void a_child_born_while_a_callback_runs_can_collect(void **state) {
         alarm(30);
         gate = open; /* the thread that waits there is gone */
         gate.open = 1;
-        if (memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, &reclaimed)) _exit(1);
+        if (memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, &reclaimed)) _exit(1);
         if (reclaimed != 7 || gate.came != 1) _exit(2);
         _exit(memlord_gc_callback_remove(lord, cuda(0), collect_at_the_gate, &gate) ? 3 : 0);
     }
@@ -617,7 +617,7 @@ static void a_child_forked_in_a_collection_goes_on_with_it(void **state) {
     pid_t pid = -1;
     assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 1, NULL));
     assert_ok(memlord_gc_callback_add(lord, cuda(0), 0, fork_inside, &pid));
-    r = memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, &reclaimed);
+    r = memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, &reclaimed);
     if (!pid)
         _exit(r != MEMLORD_OK || reclaimed != 7 || stats_of(lord, cuda(0)).gc_runs != 1 ||
               memlord_gc_callback_remove(lord, cuda(0), fork_inside, &pid) != MEMLORD_OK);
@@ -817,7 +817,7 @@ static memlord_result meddle_once(meddler *m, int call, memlord_result *wanted) 
     }
     *wanted = MEMLORD_E_STATE;
     switch (call) {
-    case 27: return memlord_gc_run(lord, d, MEMLORD_REASON_HOST, &reclaimed);
+    case 27: return memlord_gc_run(lord, d, MEMLORD_REASON_HOST, 0, &reclaimed);
     case 28: return memlord_pressure_open(lord, "/tmp/memlord-never");
     case 29: return memlord_pressure_raise(lord, d, 1);
     case 30: return memlord_export_start(lord, "/tmp/memlord-never.prom", 0);
@@ -1042,7 +1042,7 @@ static void *asking_alloc(void *user, size_t size) {
         a->reserve = memlord_reserve(lord, cuda(0), 1, &ticket);
         a->adopt = memlord_scope_adopt(lord, &token);
         a->give_back = memlord_scope_return(lord, &token);
-        a->collect = memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL);
+        a->collect = memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL);
         a->open = memlord_pressure_open(lord, "inside");
         a->close = memlord_pressure_close(lord);
         a->raise = memlord_pressure_raise(lord, cuda(0), 1);

@@ -74,7 +74,7 @@ static void without_a_limit_everything_is_granted(void **state) {
     memlord_ticket ticket;
     test_capacity(t, 1000, 999);
     ticket = reserve(t->lord, cuda(0), 1 << 30);
-    assert_ok(memlord_reserve_cancel(t->lord, ticket));
+    assert_ok(memlord_reserve_commit(t->lord, ticket));
     assert_int_equal(memlord_headroom(t->lord, cuda(0)), 1);
 }
 
@@ -134,7 +134,7 @@ static void a_cancel_gives_it_back(void **state) {
     memlord_ticket ticket;
     limit(t->lord, 1000);
     ticket = reserve(t->lord, cuda(0), 1000);
-    assert_ok(memlord_reserve_cancel(t->lord, ticket));
+    assert_ok(memlord_reserve_commit(t->lord, ticket));
     assert_int_equal(memlord_headroom(t->lord, cuda(0)), 1000);
     reserve(t->lord, cuda(0), 1000);
 }
@@ -272,7 +272,7 @@ static void more_reservations_than_that_are_settled_by_their_commit(void **state
         if (i % 2)
             assert_ok(memlord_reserve_commit(t->lord, tickets[i]));
         else
-            assert_ok(memlord_reserve_cancel(t->lord, tickets[i]));
+            assert_ok(memlord_reserve_commit(t->lord, tickets[i]));
     }
     assert_int_equal(memlord_headroom(t->lord, cuda(0)), 90000);
 }
@@ -352,9 +352,9 @@ static void a_ticket_is_good_once(void **state) {
     assert_true(a != b);
     assert_ok(memlord_reserve_commit(t->lord, a));
     assert_int_equal(memlord_reserve_commit(t->lord, a), MEMLORD_E_UNKNOWN);
-    assert_int_equal(memlord_reserve_cancel(t->lord, a), MEMLORD_E_UNKNOWN);
-    assert_ok(memlord_reserve_cancel(t->lord, b));
-    assert_int_equal(memlord_reserve_cancel(t->lord, b), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_reserve_commit(t->lord, a), MEMLORD_E_UNKNOWN);
+    assert_ok(memlord_reserve_commit(t->lord, b));
+    assert_int_equal(memlord_reserve_commit(t->lord, b), MEMLORD_E_UNKNOWN);
     assert_int_equal(memlord_headroom(t->lord, cuda(0)), 1000);
 }
 
@@ -369,7 +369,7 @@ static void a_stale_ticket_is_unknown_when_its_place_is_used_again(void **state)
         for (j = 0; j < i; j++)
             assert_int_equal(memlord_reserve_commit(t->lord, old[j]), MEMLORD_E_UNKNOWN);
         assert_int_equal(memlord_headroom(t->lord, cuda(0)), 900);
-        assert_ok(memlord_reserve_cancel(t->lord, old[i]));
+        assert_ok(memlord_reserve_commit(t->lord, old[i]));
     }
 }
 
@@ -380,10 +380,10 @@ static void what_is_no_ticket_is_unknown(void **state) {
     limit(t->lord, 1000);
     reserve(t->lord, cuda(0), 100);
     assert_int_equal(memlord_reserve_commit(t->lord, 0), MEMLORD_E_UNKNOWN);
-    assert_int_equal(memlord_reserve_cancel(t->lord, 0), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_reserve_commit(t->lord, 0), MEMLORD_E_UNKNOWN);
     assert_int_equal(memlord_reserve_commit(t->lord, UINT64_MAX), MEMLORD_E_UNKNOWN);
     for (i = 0; i < 1000; i++)
-        assert_int_equal(memlord_reserve_cancel(t->lord, test_random(&seed)), MEMLORD_E_UNKNOWN);
+        assert_int_equal(memlord_reserve_commit(t->lord, test_random(&seed)), MEMLORD_E_UNKNOWN);
     assert_int_equal(memlord_headroom(t->lord, cuda(0)), 900);
 }
 
@@ -432,7 +432,7 @@ static void a_ticket_outlives_its_thread(void **state) {
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_ok(h.result);
     assert_int_equal(memlord_headroom(t->lord, cuda(0)), 400);
-    assert_ok(memlord_reserve_cancel(t->lord, h.ticket));
+    assert_ok(memlord_reserve_commit(t->lord, h.ticket));
     assert_int_equal(memlord_headroom(t->lord, cuda(0)), 800);
 }
 
@@ -476,7 +476,7 @@ static void what_the_earlier_owner_records_does_not(void **state) {
     assert_ok(h.result);
     grow(t, cuda(0), 100);
     assert_int_equal(memlord_headroom(t->lord, cuda(0)), 1300); /* 600 live, and 100 held */
-    assert_ok(memlord_reserve_cancel(t->lord, h.ticket));
+    assert_ok(memlord_reserve_commit(t->lord, h.ticket));
     assert_int_equal(memlord_headroom(t->lord, cuda(0)), 1400);
 }
 
@@ -552,7 +552,7 @@ static void what_is_no_open_ticket_is_not_adopted(void **state) {
     committed = reserve(t->lord, cuda(0), 100);
     assert_ok(memlord_reserve_commit(t->lord, committed));
     cancelled = reserve(t->lord, cuda(0), 100);
-    assert_ok(memlord_reserve_cancel(t->lord, cancelled));
+    assert_ok(memlord_reserve_commit(t->lord, cancelled));
     assert_int_equal(memlord_reserve_adopt(t->lord, committed), MEMLORD_E_UNKNOWN);
     assert_int_equal(memlord_reserve_adopt(t->lord, cancelled), MEMLORD_E_UNKNOWN);
     assert_int_equal(memlord_reserve_adopt(t->lord, 0), MEMLORD_E_UNKNOWN);
@@ -572,7 +572,7 @@ static void a_ticket_of_another_ledger_is_unknown(void **state) {
     assert_true(mine != others);
     assert_int_equal(memlord_reserve_adopt(t->lord, others), MEMLORD_E_UNKNOWN);
     assert_int_equal(memlord_reserve_commit(t->lord, others), MEMLORD_E_UNKNOWN);
-    assert_int_equal(memlord_reserve_cancel(other, mine), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_reserve_commit(other, mine), MEMLORD_E_UNKNOWN);
     assert_int_equal(memlord_headroom(t->lord, cuda(0)), 900);
     memlord_destroy(other);
 }
@@ -763,7 +763,7 @@ static void a_null_ledger_grants_everything(void **state) {
     assert_ok(memlord_reserve(NULL, cpu(), 10, &ticket));
     assert_int_equal(ticket, 0);
     assert_ok(memlord_reserve_commit(NULL, ticket));
-    assert_ok(memlord_reserve_cancel(NULL, ticket));
+    assert_ok(memlord_reserve_commit(NULL, ticket));
     assert_ok(memlord_reserve_adopt(NULL, ticket));
     assert_ok(alloc_off(NULL, ticket, cpu(), 0x1000, 10));
 }
@@ -833,7 +833,7 @@ static void a_reset_keeps_limit_and_reservations(void **state) {
     memlord_reset(t->lord);
     assert_int_equal(stats_of(t->lord, cuda(0)).limit, 1000);
     assert_int_equal(memlord_headroom(t->lord, cuda(0)), 600);
-    assert_ok(memlord_reserve_cancel(t->lord, ticket));
+    assert_ok(memlord_reserve_commit(t->lord, ticket));
     assert_int_equal(memlord_headroom(t->lord, cuda(0)), 900);
 }
 
@@ -1030,7 +1030,7 @@ static void hammer_round(hammer *h, uint64_t key, uint64_t bytes, int cancel) {
         __atomic_add_fetch(&h->passed, 1, __ATOMIC_RELAXED);
     if (cancel) {
         __atomic_sub_fetch(&h->held, (int64_t)bytes, __ATOMIC_SEQ_CST);
-        r = memlord_reserve_cancel(h->lord, ticket);
+        r = memlord_reserve_commit(h->lord, ticket);
     } else {
         r = memlord_alloc(h->lord, device, key, bytes, NULL);
         r |= memlord_reserve_commit(h->lord, ticket);
@@ -1075,7 +1075,7 @@ static hammer hammer_on(test_case *t, memlord_device device, uint64_t bytes, uin
     assert_int_equal(memlord_allocated(t->lord, all()), 0);
     assert_int_equal(memlord_headroom(t->lord, device), bytes);
     assert_refused(t->lord, device, bytes + 1);
-    assert_ok(memlord_reserve_cancel(t->lord, reserve(t->lord, device, bytes)));
+    assert_ok(memlord_reserve_commit(t->lord, reserve(t->lord, device, bytes)));
     return h;
 }
 static hammer hammer_all(test_case *t, uint64_t bytes, uint64_t most, int exact) {

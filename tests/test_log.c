@@ -137,7 +137,7 @@ static void host_that_collects(void) {
     memlord *lord = NULL;
     if (memlord_create(NULL, &lord) != MEMLORD_OK) _exit(1);
     if (memlord_gc_callback_add(lord, device, 0, gives_5, NULL) != MEMLORD_OK) _exit(2);
-    if (memlord_gc_run(lord, device, MEMLORD_REASON_BAND, NULL) != MEMLORD_OK) _exit(3);
+    if (memlord_gc_run(lord, device, MEMLORD_REASON_BAND, 0, NULL) != MEMLORD_OK) _exit(3);
     memlord_destroy(lord);
 }
 static void debug_prints_a_collection_in_yellow(void **state) {
@@ -412,7 +412,7 @@ static void a_collection_of_the_host_names_no_band(void **state) {
     memlord *lord = open_traced(&log, 0);
     (void)state;
     assert_ok(memlord_gc_callback_add(lord, any(MEMLORD_DEVICE_CUDA), 0, gives_3, NULL));
-    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_BAND, NULL));
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_BAND, 0, NULL));
     said_is(&log, "[gc] cuda:0 run 1 (1 in all): band, used unknown, reclaimed 3 B\n");
     memlord_destroy(lord);
 }
@@ -878,7 +878,7 @@ static void each_line_of_debug_is_in_the_colour_of_its_kind(void **state) {
     (void)memlord_realloc(e.lord, cuda(0), 0x1000, 0x2000, 50, NULL);
     (void)memlord_free(e.lord, cuda(0), 0x2000, NULL);
     (void)memlord_free_n(e.lord, blocks, 2, NULL);
-    (void)memlord_gc_run(e.lord, cuda(0), MEMLORD_REASON_HOST, NULL);
+    (void)memlord_gc_run(e.lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL);
     (void)memlord_tag_begin(e.lord, ""); /* a warning */
     memlord_reset(e.lord);
     text = stderr_end(&e);

@@ -242,6 +242,51 @@ static void a_raise_of_nothing_asks_and_does_not_wait(void **state) {
     assert_int_equal(g.event.needed, 0);
 }
 
+static void a_run_that_gave_nothing_back_is_followed_by_a_rest(void **state) {
+    pair *p = joined(state);
+    giver g = {{{0, 0}, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 0, 0};
+    double start = seconds();
+    int i, spins = 0;
+    serves(p->b, cuda(0), &g);
+    assert_ok(memlord_alloc(p->b, cuda(0), 0x1000, 8 * MIB, NULL));
+    publish(p->b);
+    for (i = 0; i < 20; i++)
+        assert_int_equal(memlord_pressure_raise(p->a, cuda(0), MIB), MEMLORD_E_OOM);
+    assert_true(seconds() - start < 0.9); /* who asks is answered at once */
+    assert_int_equal(__atomic_load_n(&g.runs, __ATOMIC_ACQUIRE), 1);
+    assert_ok(memlord_alloc(p->b, cuda(0), 0x2000, 2 * MIB, NULL)); /* more than an eighth */
+    assert_int_equal(memlord_pressure_raise(p->a, cuda(0), MIB), MEMLORD_E_OOM);
+    assert_int_equal(__atomic_load_n(&g.runs, __ATOMIC_ACQUIRE), 2);
+    start = seconds(); /* the second rest is twice as long */
+    while (__atomic_load_n(&g.runs, __ATOMIC_ACQUIRE) < 3 && spins++ < 2000) {
+        assert_int_equal(memlord_pressure_raise(p->a, cuda(0), MIB), MEMLORD_E_OOM);
+        usleep(5000);
+    }
+    assert_int_equal(g.runs, 3);
+    assert_true(seconds() - start > 1.5);
+}
+
+static void a_page_that_was_removed_is_joined_again(void **state) {
+    pair *p = joined(state);
+    memlord *c;
+    int spins = 0;
+    assert_ok(memlord_alloc(p->a, cuda(0), 0x1000, MIB, NULL));
+    assert_int_equal(unlink(p->path), 0);
+    c = ledger(p);
+    assert_ok(memlord_device_id_set(c, cuda(0), "GPU-0"));
+    assert_ok(memlord_alloc(c, cuda(0), 0x1000, 3 * MIB, NULL));
+    assert_ok(memlord_pressure_open(c, p->path));
+    while (stats_of(c, cuda(0)).neighbours != MIB && spins++ < 1000) usleep(5000);
+    assert_int_equal(stats_of(c, cuda(0)).neighbours, MIB);
+    for (spins = 0; stats_of(p->b, cuda(0)).neighbours != 4 * MIB && spins < 1000; spins++) {
+        assert_ok(memlord_gc_poll(p->b, all()));
+        usleep(5000);
+    }
+    assert_int_equal(stats_of(p->b, cuda(0)).neighbours, 4 * MIB);
+    assert_non_null(strstr(p->log.text, "was removed, and is joined again"));
+    memlord_destroy(c);
+}
+
 static void wrong_raises_are_refused(void **state) {
     pair *p = (pair *)*state;
     assert_ok(memlord_alloc(p->a, cuda(0), 0x1000, 1, NULL));
@@ -747,6 +792,8 @@ int main(void) {
         PAIR(a_raise_ends_when_all_have_answered_with_less),
         PAIR(a_raise_without_neighbours_does_not_wait),
         PAIR(a_raise_of_nothing_asks_and_does_not_wait),
+        PAIR(a_run_that_gave_nothing_back_is_followed_by_a_rest),
+        PAIR(a_page_that_was_removed_is_joined_again),
         PAIR(wrong_raises_are_refused),
         PAIR(out_of_memory_asks_the_neighbours_and_goes_on_at_once),
         PAIR(a_listener_may_destroy_another_ledger),

@@ -97,7 +97,7 @@ static void a_collection_merges_what_lies_side_by_side(void **state) {
     for (i = 0; i < 1024; i++) blocks[i] = take(f, 4096);
     for (i = 1; i < 1024; i++) give(f, blocks[i]);
     assert_int_equal(pool_stats_get(&f->pool).largest, 4096);
-    assert_ok(memlord_gc_run(f->lord, f->device, MEMLORD_REASON_FRAGMENTATION, &reclaimed));
+    assert_ok(memlord_gc_run(f->lord, f->device, MEMLORD_REASON_FRAGMENTATION, 0, &reclaimed));
     assert_int_equal(reclaimed, 0); /* the one segment has a live block */
     assert_int_equal(pool_stats_get(&f->pool).largest, 4 * MIB - 4096);
     agree(f);
@@ -113,7 +113,7 @@ static void a_collection_gives_idle_segments_back(void **state) {
     size_t i;
     for (i = 0; i < 4; i++) blocks[i] = take(f, POOL_SEGMENT);
     for (i = 0; i < 4; i++) give(f, blocks[i]);
-    assert_ok(memlord_gc_run(f->lord, f->device, MEMLORD_REASON_OOM, &reclaimed));
+    assert_ok(memlord_gc_run(f->lord, f->device, MEMLORD_REASON_OOM, 0, &reclaimed));
     assert_int_equal(reclaimed, 16 * MIB);
     assert_int_equal(pool_stats_get(&f->pool).reserved, 0);
     agree(f);
@@ -205,7 +205,7 @@ static void a_second_free_after_a_merge_is_still_told(void **state) {
     void *a = take(f, 4096), *b = take(f, 4096), *c = take(f, 4096);
     give(f, a);
     give(f, b);
-    assert_ok(memlord_gc_run(f->lord, f->device, MEMLORD_REASON_FRAGMENTATION, NULL));
+    assert_ok(memlord_gc_run(f->lord, f->device, MEMLORD_REASON_FRAGMENTATION, 0, NULL));
     assert_int_equal(pool_free(&f->pool, b, NULL), POOL_E_DOUBLE_FREE);
     give(f, c);
 }
@@ -270,7 +270,7 @@ static void *stress(void *user) {
         if (block && pool_free(&r->f->pool, block, NULL) == POOL_OK) r->freed++;
         if (i % 64 == 0) (void)memlord_gc_poll(r->f->lord, r->f->device);
         if (i % 512 == 0)
-            (void)memlord_gc_run(r->f->lord, r->f->device, MEMLORD_REASON_FRAGMENTATION, NULL);
+            (void)memlord_gc_run(r->f->lord, r->f->device, MEMLORD_REASON_FRAGMENTATION, 0, NULL);
     }
     return NULL;
 }
@@ -354,7 +354,7 @@ static void a_random_run_is_as_its_model(void **state) {
         model_step(f, &model[below(MODEL)], &refused);
         if (i % 100 == 0) {
             if (below(2)) (void)memlord_gc_poll(f->lord, f->device);
-            else (void)memlord_gc_run(f->lord, f->device, (int)below(MEMLORD_REASON_COUNT), NULL);
+            else (void)memlord_gc_run(f->lord, f->device, (int)below(MEMLORD_REASON_COUNT), 0, NULL);
             agree(f);
         }
     }

@@ -264,25 +264,25 @@ static memlord_stats counts(uint64_t hits, uint64_t misses, uint64_t recoveries,
 static void rates_are_shares_of_what_was_counted(void **state) {
     memlord_stats s = counts(30, 10, 6, 98, 2);
     (void)state;
-    assert_true(near(memlord_hit_rate(&s), 0.75));
-    assert_true(near(memlord_recovery_rate(&s), 0.75));
-    assert_true(near(memlord_success_rate(&s), 0.98));
+    assert_true(near(memlord_rate(&s, "hit_rate"), 0.75));
+    assert_true(near(memlord_rate(&s, "recovery_rate"), 0.75));
+    assert_true(near(memlord_rate(&s, "success_rate"), 0.98));
     s = counts(0, 10, 0, 0, 2);
-    assert_true(near(memlord_hit_rate(&s), 0));
-    assert_true(near(memlord_recovery_rate(&s), 0));
-    assert_true(near(memlord_success_rate(&s), 0));
+    assert_true(near(memlord_rate(&s, "hit_rate"), 0));
+    assert_true(near(memlord_rate(&s, "recovery_rate"), 0));
+    assert_true(near(memlord_rate(&s, "success_rate"), 0));
     s = counts(1, 0, 1, 1, 0);
-    assert_true(near(memlord_hit_rate(&s), 1));
-    assert_true(near(memlord_recovery_rate(&s), 1));
-    assert_true(near(memlord_success_rate(&s), 1));
+    assert_true(near(memlord_rate(&s, "hit_rate"), 1));
+    assert_true(near(memlord_rate(&s, "recovery_rate"), 1));
+    assert_true(near(memlord_rate(&s, "success_rate"), 1));
 }
 
 static void rates_of_the_largest_counts_stay_within_0_and_1(void **state) {
     memlord_stats s = counts(UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX);
     (void)state;
-    assert_true(near(memlord_hit_rate(&s), 0.5));
-    assert_true(near(memlord_recovery_rate(&s), 0.5));
-    assert_true(near(memlord_success_rate(&s), 0.5));
+    assert_true(near(memlord_rate(&s, "hit_rate"), 0.5));
+    assert_true(near(memlord_rate(&s, "recovery_rate"), 0.5));
+    assert_true(near(memlord_rate(&s, "success_rate"), 0.5));
 }
 
 static void the_mean_is_of_all_allocs(void **state) {
@@ -292,20 +292,20 @@ static void the_mean_is_of_all_allocs(void **state) {
     assert_ok(memlord_alloc(lord, cuda(0), 0x2000, 35, NULL));
     assert_ok(memlord_free(lord, cuda(0), 0x1000, NULL));
     s = stats_of(lord, cuda(0));
-    assert_true(near(memlord_mean_bytes(&s), 22.5));
+    assert_true(near(memlord_rate(&s, "mean_bytes"), 22.5));
 }
 
 static void rates_of_nothing_are_nan(void **state) {
     memlord_stats s = counts(0, 0, 0, 0, 0);
     (void)state;
-    assert_true(isnan(memlord_hit_rate(&s)));
-    assert_true(isnan(memlord_recovery_rate(&s)));
-    assert_true(isnan(memlord_success_rate(&s)));
-    assert_true(isnan(memlord_mean_bytes(&s)));
-    assert_true(isnan(memlord_hit_rate(NULL)));
-    assert_true(isnan(memlord_recovery_rate(NULL)));
-    assert_true(isnan(memlord_success_rate(NULL)));
-    assert_true(isnan(memlord_mean_bytes(NULL)));
+    assert_true(isnan(memlord_rate(&s, "hit_rate")));
+    assert_true(isnan(memlord_rate(&s, "recovery_rate")));
+    assert_true(isnan(memlord_rate(&s, "success_rate")));
+    assert_true(isnan(memlord_rate(&s, "mean_bytes")));
+    assert_true(isnan(memlord_rate(NULL, "hit_rate")));
+    assert_true(isnan(memlord_rate(NULL, "recovery_rate")));
+    assert_true(isnan(memlord_rate(NULL, "success_rate")));
+    assert_true(isnan(memlord_rate(NULL, "mean_bytes")));
 }
 
 /* -- pressure -- */

@@ -584,6 +584,32 @@ static void the_page_leaves_out_the_streams_of_events(void **state) {
     assert_not_in(lord, MEMLORD_FORMAT_HTML, "0x0000abcd");
 }
 
+static size_t count_of(const char *text, const char *piece) {
+    size_t n = 0;
+    while ((text = strstr(text, piece)) != NULL) text++, n++;
+    return n;
+}
+static void the_page_has_each_of_its_parts_once(void **state) {
+    static const char *const parts[] = {"<!DOCTYPE html>\n", "<pre>\ndevice   ", "\n</pre></noscript>\n",
+                                        "id=\"profile\">{\"schema\"", "]}}\n</script>\n",
+                                        "</script>\n</body>\n</html>\n"};
+    memlord *lord = test_lord(state);
+    char *page;
+    const char *at;
+    size_t i;
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 1, NULL));
+    at = page = report_of(lord, MEMLORD_FORMAT_HTML);
+    for (i = 0; i < sizeof parts / sizeof *parts; i++) {
+        assert_int_equal(count_of(page, parts[i]), 1);
+        at = strstr(at, parts[i]);
+        assert_non_null(at);
+    }
+    assert_int_equal(strlen(at), strlen(parts[i - 1]));
+    assert_int_equal(count_of(page, "<script"), 3);
+    assert_int_equal(count_of(page, "</script>"), 3);
+    free(page);
+}
+
 /* -- the verdicts -- */
 
 /* The first lines of a report below the first, as one string that the caller frees. */
@@ -690,7 +716,7 @@ static void of_five_accounts_over_their_limit_four_are_told(void **state) {
     assert_ok(memlord_account_use(lord, 0));
     assert_verdicts(lord, "over a limit, cuda:0: account r0 9 B of 1 B; cuda:0: account r1 8 B of "
                           "1 B; cuda:0: account r2 7 B of 1 B; cuda:0: account r3 6 B of 1 B; "
-                          "and 1 more\n");
+                          "and 1 more, 5 B\n");
 }
 
 static void a_site_may_hold_more_than_the_arena_that_holds_most_by_tag(void **state) {
@@ -2154,6 +2180,7 @@ int main(void) {
         TEST(an_account_that_was_closed_is_not_told),
         TEST(lifetimes_are_those_that_the_ring_has_from_their_begin),
         TEST(the_page_leaves_out_the_streams_of_events),
+        TEST(the_page_has_each_of_its_parts_once),
         TEST(what_is_not_known_is_no_number),
         TEST_SITES(the_verdicts_come_first_and_the_worst_of_them_before),
         TEST_SITES(a_verdict_of_more_than_four_devices_says_how_many_more),

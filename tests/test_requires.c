@@ -311,6 +311,8 @@ static void reserve(memlord *lord) {
     X(1, mli_poll_next, mli_rank_held(MLI_RANK_FENCES), (void)mli_poll_next(lord, NULL, \
       cpu(), 0)) \
     X(1, mli_queue_due, mli_rank_held(MLI_RANK_FENCES), (void)mli_queue_due(NULL, 0, 0)) \
+    X(1, mli_page_exchange, mli_lock_held(&lord->neighbours->lock), mli_page_exchange(lord, \
+      NULL)) \
     X(1, mli_arena_balance, mli_is_inside(), mli_arena_balance(lord, NULL)) \
     X(1, mli_arena_excess, mli_is_inside(), (void)mli_arena_excess(lord, 0, NULL)) \
     X(1, mli_unhold_n, mli_none_held(), hold(MLI_RANK_COLD); mli_unhold_n(lord, NULL, NULL, 0)) \

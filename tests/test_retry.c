@@ -197,21 +197,24 @@ static void a_pause_is_never_over_the_maximum(void **state) {
     }
 }
 
+static memlord_result request_with(stage *s, const memlord_retry *policy) {
+    return memlord_alloc_retry(s->t->lord, cuda(0), 0, attempt, s, policy, &got, NULL);
+}
 static void a_policy_is_checked(void **state) {
+    stage *s = stage_of(state, "++++");
     memlord_retry good = pauses(50, 1.5, 50), upside = pauses(51, 1.5, 50);
     const double bad[] = {NAN, INFINITY, -INFINITY, -1, 0, 0.999};
     size_t i;
-    (void)state;
-    assert_ok(memlord_retry_check(NULL));
-    assert_ok(memlord_retry_check(&good));
+    assert_ok(request_with(s, NULL));
+    assert_ok(request_with(s, &good));
     good = pauses(0, 1, 0);
-    assert_ok(memlord_retry_check(&good));
+    assert_ok(request_with(s, &good));
     good = pauses(UINT32_MAX, 1e308, UINT32_MAX);
-    assert_ok(memlord_retry_check(&good));
-    assert_int_equal(memlord_retry_check(&upside), MEMLORD_E_INVALID);
+    assert_ok(request_with(s, &good));
+    assert_int_equal(request_with(s, &upside), MEMLORD_E_INVALID);
     for (i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         memlord_retry policy = pauses(50, bad[i], 2000);
-        assert_int_equal(memlord_retry_check(&policy), MEMLORD_E_INVALID);
+        assert_int_equal(request_with(s, &policy), MEMLORD_E_INVALID);
     }
 }
 
@@ -339,13 +342,13 @@ static void rates_are_of_requests(void **state) {
     memlord_stats n;
     assert_int_equal(request(s, 100, 2), MEMLORD_E_OOM);
     n = stats_of(s->t->lord, cuda(0));
-    assert_true(memlord_recovery_rate(&n) == 0);
-    assert_true(memlord_success_rate(&n) == 0);
+    assert_true(memlord_rate(&n, "recovery_rate") == 0);
+    assert_true(memlord_rate(&n, "success_rate") == 0);
     s = stage_of(state, "00+");
     assert_ok(request(s, 100, 5));
     n = stats_of(s->t->lord, cuda(0));
-    assert_true(memlord_recovery_rate(&n) == 0.5);
-    assert_true(memlord_success_rate(&n) == 0.5);
+    assert_true(memlord_rate(&n, "recovery_rate") == 0.5);
+    assert_true(memlord_rate(&n, "success_rate") == 0.5);
 }
 
 static void a_reset_starts_the_counts_over(void **state) {
@@ -851,7 +854,7 @@ static void what_another_thread_reserved_is_not_there(void **state) {
     assert_int_equal(s->calls, 0);
     assert_ok(request(s, 50, 1));
     assert_int_equal(held(s), 50);
-    assert_ok(memlord_reserve_cancel(s->t->lord, *(memlord_ticket *)ticket));
+    assert_ok(memlord_reserve_commit(s->t->lord, *(memlord_ticket *)ticket));
     assert_int_equal(memlord_headroom(s->t->lord, cuda(0)), 50);
     free(ticket);
 }

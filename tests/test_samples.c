@@ -54,6 +54,7 @@ static void first_draws_are_exponential(void **state) {
         lord->stacks.seed = (uint64_t)(i / ids);
         t->stack_random = 0; /* as a new thread begins */
         t->stack_left = 0;
+        t->stack_mean = MEAN;
         mli_stack_draw(lord, t);
         sum += (double)t->stack_left;
         for (k = 0; k < 3; k++) larger[k] += t->stack_left > MEAN * (k + 1);

@@ -1087,10 +1087,10 @@ static void json_has_each_frame_once_and_the_totals_of_stacks(void **state) {
     assert_int_equal(json_u64(json, "stacks.frames[2].offset"), 0x1062);
     assert_non_null(strstr(json, "{\"frames\":[2,0],\"device\":\"cuda:0\",\"alloc_bytes\":30,"
                                  "\"allocs\":1,\"live_bytes\":30,\"peak_bytes\":30,"
-                                 "\"samples\":1,\"error_bytes\":0},\n"
+                                 "\"samples\":1,\"error_bytes\":0,\"temporaries\":0},\n"
                                  "{\"frames\":[1,0],\"device\":\"cpu\",\"alloc_bytes\":100,"
                                  "\"allocs\":1,\"live_bytes\":0,\"peak_bytes\":100,"
-                                 "\"samples\":1,\"error_bytes\":0}],"
+                                 "\"samples\":1,\"error_bytes\":0,\"temporaries\":0}],"
                                  "\"more\":{\"stacks\":0,\"alloc_bytes\":0,\"allocs\":0,"
                                  "\"live_bytes\":0}}"));
     free(json);
@@ -1446,10 +1446,15 @@ static void fill_large_tables(memlord *lord) {
         assert_ok(memlord_scope_end(lord));
     }
 }
+static int count_size(void *user, const void *data, size_t size) {
+    (void)data;
+    *(size_t *)user += size;
+    return 0;
+}
 /* What was written is as long as the whole, but for the digits of times, and for lifetimes: without
    memory they are unknown. */
-static int is_whole(const test_text *text, size_t whole) {
-    return text->size + whole / 50 > whole && text->size < whole + whole / 50;
+static int is_whole(size_t size, size_t whole) {
+    return size + whole / 50 > whole && size < whole + whole / 50;
 }
 
 static void without_memory_a_report_of_any_format_is_whole_or_an_error(void **state) {
@@ -1458,26 +1463,22 @@ static void without_memory_a_report_of_any_format_is_whole_or_an_error(void **st
     int format;
     fill_large_tables(t->lord);
     for (format = 0; format < MEMLORD_FORMAT_COUNT; format++) {
-        test_text all_of_it;
         uint64_t n, failed, before, errors = 0;
-        memset(&all_of_it, 0, sizeof all_of_it);
-        assert_ok(memlord_write(t->lord, (memlord_format)format, test_text_write, &all_of_it));
-        free(all_of_it.data);
+        size_t whole = 0;
+        assert_ok(memlord_write(t->lord, (memlord_format)format, count_size, &whole));
         before = t->heap.bytes;
         t->heap.fail_from = 0;
         for (n = 1;; n++) {
-            test_text text;
+            size_t size = 0;
             memlord_result r;
-            memset(&text, 0, sizeof text);
             failed = t->heap.failed;
             t->heap.fail_at = t->heap.calls + n;
-            r = memlord_write(t->lord, (memlord_format)format, test_text_write, &text);
+            r = memlord_write(t->lord, (memlord_format)format, count_size, &size);
             t->heap.fail_at = 0;
             if (r == MEMLORD_OK)
-                assert_true(is_whole(&text, all_of_it.size));
+                assert_true(is_whole(size, whole));
             else
                 assert_int_equal(r, MEMLORD_E_NOMEM);
-            free(text.data);
             errors += r != MEMLORD_OK;
             assert_int_equal(t->heap.bytes, before);
             if (t->heap.failed == failed && t->heap.fail_from) break;
@@ -1505,7 +1506,7 @@ static void a_write_that_fails_ends_a_report_with_large_tables(void **state) {
     fill_large_tables(lord);
     for (format = 0; format < MEMLORD_FORMAT_COUNT; format++) {
         uint64_t n;
-        for (n = 0;; n += 1 + n / 8) {
+        for (n = 0;; n += 1 + n / 2) {
             limited l = {0, 0};
             l.left = n;
             if (memlord_write(lord, (memlord_format)format, fail_later, &l) == MEMLORD_OK) break;
@@ -2289,6 +2290,146 @@ static void the_platform_unwinds_to_the_caller(void **state) {
     assert_int_equal(heap.bytes, 0);
 }
 
+/* -- switched on and off in a running ledger -- */
+
+static int setup_none(void **state) { return open_stacks(state, 0, 0, 0); }
+
+static void a_ledger_that_began_without_stacks_can_take_them(void **state) {
+    memlord *lord = test_lord(state);
+    at("abc");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_int_equal(fake.calls, 0);
+    assert_ok(memlord_stacks_set(lord, 2, 1));
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 20, NULL));
+    assert_int_equal(live_in_all(lord), 20); /* no history is invented */
+    assert_int_equal(live_of(lord, "ab"), 20);
+    assert_ok(memlord_stacks_set(lord, 3, 1));
+    assert_ok(memlord_alloc(lord, cpu(), 0x3000, 3, NULL));
+    assert_int_equal(live_of(lord, "abc"), 3);
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    assert_int_equal(live_in_all(lord), 23);
+}
+static void at_depth_0_no_more_are_taken_and_blocks_keep_theirs(void **state) {
+    memlord *lord = test_lord(state);
+    char *json;
+    at("ab");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 20, NULL));
+    assert_ok(memlord_stacks_set(lord, 0, 0));
+    assert_ok(memlord_alloc(lord, cpu(), 0x3000, 3, NULL));
+    assert_int_equal(fake.calls, 2);
+    assert_int_equal(live_of(lord, "ab"), 120);
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_int_equal(json_u64(json, "stacks.depth"), 0);
+    assert_int_equal(json_u64(json, "stacks.list[0].live_bytes"), 120);
+    free(json);
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    assert_ok(memlord_free(lord, cpu(), 0x3000, NULL));
+    assert_int_equal(live_of(lord, "ab"), 20);
+    assert_ok(memlord_free(lord, cpu(), 0x2000, NULL));
+    assert_int_equal(live_in_all(lord), 0);
+}
+/* The thread has drawn 2^40 bytes until its next sample, which every alloc then does not wait for. */
+static void a_new_rate_holds_from_the_next_alloc_on(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t i;
+    at("ab");
+    for (i = 1; i <= 100; i++) assert_ok(memlord_alloc(lord, cpu(), i * 64, 1, NULL));
+    assert_int_equal(live_of(lord, "ab"), 0);
+    assert_ok(memlord_stacks_set(lord, 8, 1));
+    for (; i <= 200; i++) assert_ok(memlord_alloc(lord, cpu(), i * 64, 1, NULL));
+    assert_int_equal(live_of(lord, "ab"), 100);
+    assert_ok(memlord_stacks_set(lord, 8, (uint64_t)1 << 40));
+    for (; i <= 300; i++) assert_ok(memlord_alloc(lord, cpu(), i * 64, 1, NULL));
+    assert_int_equal(live_of(lord, "ab"), 100);
+}
+/* Each sample stands for its own rate, so the sum has no bias: 20,000 blocks of 64 bytes at each. */
+static void samples_of_two_rates_add_up_without_a_bias(void **state) {
+    memlord *lord = test_lord(state);
+    const uint64_t n = 20000, truth = 2 * n * 64;
+    uint64_t i, found;
+    at("ab");
+    assert_ok(memlord_stacks_set(lord, 8, 512));
+    for (i = 1; i <= n; i++) assert_ok(memlord_alloc(lord, cpu(), i * 64, 64, NULL));
+    assert_ok(memlord_stacks_set(lord, 8, 4096));
+    for (; i <= 2 * n; i++) assert_ok(memlord_alloc(lord, cpu(), i * 64, 64, NULL));
+    found = live_of(lord, "ab");
+    assert_in_range(found, truth - truth / 4, truth + truth / 4);
+}
+static void what_stacks_set_cannot_do_is_refused(void **state) {
+    memlord *lord = test_lord(state);
+    assert_int_equal(memlord_stacks_set(lord, 129, 1), MEMLORD_E_INVALID);
+    assert_ok(memlord_stacks_set(NULL, 8, 1));
+    at("ab");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_int_equal(live_of(lord, "ab"), 100); /* as before */
+}
+static void *alloc_and_free(void *user) {
+    memlord *lord = (memlord *)user;
+    const uint64_t from = (uint64_t)(uintptr_t)&from & ~(uint64_t)0xffff;
+    uint64_t i;
+    for (i = 1; i <= 20000; i++) {
+        assert_ok(memlord_alloc(lord, cpu(), from + i % 32 * 64, 64, NULL));
+        assert_ok(memlord_free(lord, cpu(), from + i % 32 * 64, NULL));
+    }
+    return NULL;
+}
+static void they_may_be_switched_while_others_alloc(void **state) {
+    memlord *lord = test_lord(state);
+    pthread_t threads[3];
+    int i;
+    at("ab");
+    for (i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, alloc_and_free, lord), 0);
+    for (i = 0; i < 200; i++)
+        assert_ok(memlord_stacks_set(lord, (uint32_t)i % 3 * 4, i % 2 ? 1 : 512));
+    for (i = 0; i < 3; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+    assert_int_equal(live_in_all(lord), 0);
+}
+
+/* -- temporary blocks -- */
+
+static void a_block_freed_before_the_next_is_temporary(void **state) {
+    memlord *lord = test_lord(state);
+    at("ab");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    assert_int_equal(stack_of(lord, all(), "ab").temporaries, 1);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    at("cd");
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 100, NULL));
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL)); /* another came between */
+    assert_int_equal(stack_of(lord, all(), "ab").temporaries, 1);
+    assert_ok(memlord_free(lord, cpu(), 0x2000, NULL));
+    assert_int_equal(stack_of(lord, all(), "cd").temporaries, 1);
+    memlord_reset(lord);
+    assert_int_equal(stack_of(lord, all(), "ab").temporaries, 0);
+}
+static void *free_0x1000(void *user) {
+    assert_ok(memlord_free((memlord *)user, cpu(), 0x1000, NULL));
+    return NULL;
+}
+static void a_block_that_another_thread_frees_is_not_temporary(void **state) {
+    memlord *lord = test_lord(state);
+    pthread_t thread;
+    at("ab");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_int_equal(pthread_create(&thread, NULL, free_0x1000, lord), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(stack_of(lord, all(), "ab").temporaries, 0);
+}
+static void a_realloc_is_no_free_of_a_temporary(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_realloc_token token;
+    at("ab");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_realloc(lord, cpu(), 0x1000, 0x2000, 200, NULL));
+    assert_int_equal(stack_of(lord, all(), "ab").temporaries, 0);
+    assert_ok(memlord_free_begin(lord, cpu(), 0x2000, &token, NULL));
+    assert_ok(memlord_free_end(lord, &token, 0, NULL));
+    assert_int_equal(stack_of(lord, all(), "ab").temporaries, 1);
+}
+
 #define TEST_FRAMES(name)                                                                       \
     cmocka_unit_test_setup_teardown(name, setup_frame_pointers, teardown_real)
 #define TEST_REAL(name) cmocka_unit_test_setup_teardown(name, setup_real, teardown_real)
@@ -2384,6 +2525,15 @@ int main(void) {
         TEST_REAL(the_stack_of_a_fibre_ends_with_it),
         TEST_REAL(a_thread_of_16_kib_has_stacks),
         cmocka_unit_test(a_chain_of_frames_is_followed_to_its_end),
+        TEST_OF(setup_none, a_ledger_that_began_without_stacks_can_take_them),
+        TEST_OF(setup_every, at_depth_0_no_more_are_taken_and_blocks_keep_theirs),
+        TEST_OF(setup_large_samples, a_new_rate_holds_from_the_next_alloc_on),
+        TEST_OF(setup_none, samples_of_two_rates_add_up_without_a_bias),
+        TEST_OF(setup_every, what_stacks_set_cannot_do_is_refused),
+        TEST_OF(setup_every, they_may_be_switched_while_others_alloc),
+        TEST_OF(setup_every, a_block_freed_before_the_next_is_temporary),
+        TEST_OF(setup_every, a_block_that_another_thread_frees_is_not_temporary),
+        TEST_OF(setup_every, a_realloc_is_no_free_of_a_temporary),
         cmocka_unit_test(a_corrupt_frame_pointer_ends_the_stack),
 #if FRAME_POINTERS
         cmocka_unit_test(frames_end_with_the_stack),

@@ -509,7 +509,7 @@ static void tickets_and_accounts_that_threads_share_are_exact(void **state) {
     assert_ok(memlord_limit_set(lord, cuda(0), REQUESTS * 100)); /* for one round to the byte */
     assert_int_equal(pthread_barrier_init(&desk.start, NULL, MAX_THREADS), 0);
     for (i = 0; i < 4; i++)
-        assert_ok(memlord_account_open(lord, cuda(0), "shared", 100, &desk.accounts[i]));
+        assert_ok(memlord_account_open(lord, cuda(0), "shared", 0, &desk.accounts[i]));
     run(workers, MAX_THREADS, serve_tickets, lord, 200 * SCALE);
     pthread_barrier_destroy(&desk.start);
     for (i = 0; i < 4; i++) {

@@ -213,6 +213,21 @@ static void blocks_that_another_thread_freed_agree(void **state) {
     assert_ok(memlord_verify(test_lord(state)));
 }
 
+/* So many parts that their list is an allocation of its own: the teardown finds it if it is left. */
+static void the_parts_of_the_first_and_the_last_shard_end_with_the_ledger(void **state) {
+    memlord *lord = test_lord(state);
+    const uint32_t ends[] = {0, MLI_SHARDS - 1};
+    uint64_t key = MANY, i;
+    size_t k;
+    for (k = 0; k < 2; k++) {
+        while (mli_shard_of(lord, key) != mli_shard_at(lord, ends[k])) key += 4096;
+        assert_ok(memlord_alloc(lord, cuda(0), key, 4000, NULL));
+        for (i = 0; i < 4000; i++) assert_ok(memlord_part_add(lord, cuda(0), key, i, 1, NULL));
+        key += 4096;
+    }
+    assert_ok(memlord_verify(lord));
+}
+
 /* -- a fork in the middle of anything -- */
 
 typedef struct churn {
@@ -406,6 +421,8 @@ static void a_part_that_leaves_its_storage(void **state) {
     memlord_part_info *part = side_of(t->lord, PARTED)->parts->at[1];
     part->offset = 501;
     says(t, "cuda:0 0x00030000: a part ends behind its storage");
+    part->offset = 1001;
+    says(t, "cuda:0 0x00030000: a part ends behind its storage");
     part->offset = 500;
 }
 
@@ -422,7 +439,13 @@ static void a_block_without_a_reference(void **state) {
     mli_entry *e = entry_of(t->lord, cuda(0), BLOCK);
     e->word1 -= MLI_REFS_ONE;
     says(t, "cuda:0 0x00010000: its count of references is wrong");
-    e->word1 += MLI_REFS_ONE;
+    e->word1 += MLI_REFS_ONE * MLI_REFS_MANY; /* so many stand in a record beside it, which it lacks */
+    says(t, "cuda:0 0x00010000: its count of references is wrong");
+    e->word1 -= MLI_REFS_ONE * (MLI_REFS_MANY - 1);
+    e = entry_of(t->lord, cuda(0), PARTED); /* its record has fewer */
+    e->word1 += MLI_REFS_ONE * (MLI_REFS_MANY - 1);
+    says(t, "cuda:0 0x00030000: its count of references is wrong");
+    e->word1 -= MLI_REFS_ONE * (MLI_REFS_MANY - 1);
 }
 
 static void stacks_against_the_blocks_that_have_them(void **state) {
@@ -441,12 +464,18 @@ static void stacks_against_the_blocks_that_have_them(void **state) {
     entry_of(lord, cuda(0), BLOCK)->word1 |= MLI_PICKED;
     says(t, "cuda:0 0x00010000: its stack is unknown");
     entry_of(lord, cuda(0), BLOCK)->word1 &= ~MLI_PICKED;
+    mli_stack_row_at(lord, 1)->dev++;
+    says(t, "cuda:0 0x00040000: its stack is unknown");
+    mli_stack_row_at(lord, 1)->dev--;
     lord->stacks.pick_count++;
     says(t, "blocks with a stack: 1; the table of stacks has 2");
     lord->stacks.pick_count--;
     mli_stack_row_at(lord, 1)->live++;
     says(t, "blocks with a stack weigh 32 B; the stacks say 33 B");
     mli_stack_row_at(lord, 1)->live--;
+    mli_stack_row_at(lord, 1)->blocks++;
+    says(t, "blocks with a stack weigh 32 B; the stacks say 32 B");
+    mli_stack_row_at(lord, 1)->blocks--;
 }
 
 static void a_block_of_an_unknown_device(void **state) {
@@ -454,6 +483,8 @@ static void a_block_of_an_unknown_device(void **state) {
     mli_entry *e = entry_of(t->lord, cuda(0), BLOCK);
     const uint64_t word1 = e->word1;
     e->word1 |= (uint64_t)255 << 49;
+    says(t, "0x00010000: its device is unknown");
+    e->word1 &= ~((uint64_t)255 << 49);
     says(t, "0x00010000: its device is unknown");
     e->word1 = word1;
 }
@@ -554,6 +585,36 @@ static void a_row_that_the_index_has_under_another_device(void **state) {
     row->dev = dev == 1 ? 2 : 1;
     says(t, "row 1 of the tags: the index does not lead to it");
     row->dev = dev;
+}
+
+static void a_row_that_is_not_what_the_index_leads_to(void **state) {
+    test_case *t = (test_case *)*state;
+    const uint32_t dev = dev_of(t->lord, cuda(0)), other = dev_of(t->lord, cpu());
+    mli_device_record *device = mli_device_record_at(t->lord, dev);
+    mli_row *row = mli_row_at(t->lord, MLI_BOOK_DEVICE, dev), *site;
+    mli_site_record *record;
+    const uint32_t wrong[] = {0, 999, other};
+    void *subject = row->subject, *display;
+    char line[128];
+    size_t i;
+    snprintf(line, sizeof line, "row %u of the devices: the index does not lead to it", (unsigned)dev);
+    for (i = 0; i < 3; i++) {
+        row->dev = wrong[i];
+        says(t, line);
+    }
+    row->dev = dev;
+    row->subject = mli_device_record_at(t->lord, other);
+    says(t, line);
+    row->subject = subject;
+    device->device.index = 55;
+    says(t, line);
+    device->device.index = 0;
+    site = mli_row_at(t->lord, MLI_BOOK_SITE, 1);
+    record = (mli_site_record *)site->subject;
+    display = mli_ptr_load(&record->display);
+    mli_ptr_store(&record->display, NULL);
+    says(t, "row 1 of the sites: the index does not lead to it");
+    mli_ptr_store(&record->display, display);
 }
 
 /* -- tickets and accounts -- */
@@ -658,6 +719,7 @@ int main(void) {
         TEST_FILLED(it_agrees_while_a_realloc_is_open),
         TEST_FILLED(it_agrees_after_a_realloc_that_had_no_room),
         TEST(a_map_that_grew_agrees),
+        TEST(the_parts_of_the_first_and_the_last_shard_end_with_the_ledger),
         TEST_EXACT(a_map_that_grew_agrees),
         TEST(a_block_of_many_references_agrees),
         TEST_FILLED(blocks_that_another_thread_freed_agree),
@@ -690,6 +752,7 @@ int main(void) {
         TEST_FILLED(the_map_against_its_count_of_buckets),
         TEST_FILLED(a_row_without_a_subject),
         TEST_FILLED(a_row_that_the_index_has_under_another_device),
+        TEST_FILLED(a_row_that_is_not_what_the_index_leads_to),
         TEST_FILLED(tickets_against_what_is_reserved),
         TEST_FILLED(a_ticket_that_is_neither_open_nor_closed),
         TEST_FILLED(an_account_above_its_peak),

@@ -341,6 +341,7 @@ MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token
 MEMLORD_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks,
                                            size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
+/* Frees n at once, as alloc_n says. */
 MEMLORD_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks,
                                           size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -391,10 +392,11 @@ MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
                                            uint64_t storage, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Track and release n at once, as alloc_n and free_n do. */
+/* Tracks n at once, as alloc_n does. */
 MEMLORD_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks,
                                            size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
+/* Releases n at once. */
 MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blocks,
                                              size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -557,7 +559,10 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
    100 cases where some 20 such blocks are expected, in 91 where 5 are, and in 62 where one is.
    0: live_bytes are exact, or no picked block lives that stands for others. In the second case up
    to 3 * stack_bytes of blocks that were not picked may live there, and more in one case of 20. A
-   stack without a sample has no row. */
+   stack without a sample has no row.
+   `temporaries`: picked blocks that the thread that allocated them freed before another of its
+   allocs was picked. Where every alloc is picked, these are the blocks that nothing outlived: a
+   buffer that a caller could keep. */
 typedef struct memlord_stack_stat {
     void *const *frames;
     const memlord_site *const *sites; /* of the frames, by the modules that had them */
@@ -566,6 +571,7 @@ typedef struct memlord_stack_stat {
     uint64_t alloc_bytes, allocs;
     uint64_t live_bytes, peak_bytes;
     uint64_t samples, error_bytes;
+    uint64_t temporaries;
 } memlord_stack_stat;
 
 /* Lists the largest stacks by `order`, up to `cap`, and returns how many were written. A stack used
@@ -575,6 +581,14 @@ typedef struct memlord_stack_stat {
 MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
                                       memlord_site_order order, memlord_stack_stat *out,
                                       size_t cap) MLI_OFF(0)
+
+/* Takes the stacks of allocs from now on, as memlord_desc.stack_depth and .stack_bytes say, with the
+   unwinder of the desc; depth 0: takes no more. A ledger that began without stacks can take them.
+   Blocks keep the stacks that they have, or that they lack. What was taken by samples before stays
+   an estimate. Threads: from any, also while others alloc.
+   Errors: E_INVALID depth over 128. */
+MEMLORD_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_t bytes)
+    MLI_OFF(MEMLORD_OK)
 
 /* Follows the frame pointers of the calling thread: a memlord_desc.unwinder that takes some ns a
    frame, for a host that is compiled with -fno-omit-frame-pointer. MemLord itself needs no frame
@@ -647,9 +661,12 @@ typedef struct memlord_stats {
 #undef MLI_X
 } memlord_stats;
 
-/* Return bytes, exact whenever no call is in flight. Cost: a few ns a thread and device. */
+/* Returns the live bytes, pending included: exact whenever no call is in flight, as the next two.
+   Cost: a few ns a thread and device. */
 MEMLORD_API uint64_t memlord_allocated(memlord *lord, memlord_device sel) MLI_OFF(0)
+/* Returns the bytes credited since the last collection or reset. */
 MEMLORD_API uint64_t memlord_freed(memlord *lord, memlord_device sel) MLI_OFF(0)
+/* Returns the live bytes that wait for their device. */
 MEMLORD_API uint64_t memlord_pending(memlord *lord, memlord_device sel) MLI_OFF(0)
 /* For a wide selector the sum of the devices' peaks: an upper bound of the joint one. */
 MEMLORD_API uint64_t memlord_peak(memlord *lord, memlord_device sel) MLI_OFF(0)
@@ -666,15 +683,11 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
     X(recovery_rate, "requests saved by a retry, of those that found no memory at first")     \
     X(success_rate, "allocations that found memory, of all")
 
-/* cache_hits / (cache_hits + cache_misses) */
-MEMLORD_API double memlord_hit_rate(const memlord_stats *stats) MLI_OFF(0)
-/* recoveries / (recoveries + oom_failures) */
-MEMLORD_API double memlord_recovery_rate(const memlord_stats *stats) MLI_OFF(0)
-/* allocs / (allocs + oom_failures) */
-MEMLORD_API double memlord_success_rate(const memlord_stats *stats) MLI_OFF(0)
-/* Bytes of an alloc in the mean: total_allocated / allocs, so growth and arenas count. NaN without
-   an alloc. */
-MEMLORD_API double memlord_mean_bytes(const memlord_stats *stats) MLI_OFF(0)
+/* Computes a rate by its name: "hit_rate", cache_hits / (cache_hits + cache_misses);
+   "recovery_rate", recoveries / (recoveries + oom_failures); "success_rate", allocs / (allocs +
+   oom_failures); or "mean_bytes", total_allocated / allocs, so growth and arenas count. NaN when
+   nothing was counted, and for any other name. */
+MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) MLI_OFF(0)
 
 /* Starts an epoch: sets freed, totals, counts and anomalies to 0, those of sites and scopes, too,
    and each peak to the live bytes. Live storages stay live. */
@@ -847,6 +860,7 @@ MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint
            E_NOMEM, also past MEMLORD_MAX_STRINGS, counted in dropped_sites. Cost: tens of ns. */
 MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag)
     MLI_OFF(MEMLORD_OK)
+/* Ends the innermost tag of this thread. Errors: E_STATE none is begun. */
 MEMLORD_API memlord_result memlord_tag_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Returns the tag that an alloc of this thread gets now; NULL: none. Lives until destroy. */

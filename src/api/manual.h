@@ -1,6 +1,6 @@
 /*
     memlord.h - memory accounting for programs with more than one kind of memory
-                v0.4.1, C99 and C++11, SPDX-License-Identifier: MIT
+                v0.5.0, C99 and C++11, SPDX-License-Identifier: MIT
                 Made from src/. Edit there.
 
     MemLord keeps the books beside your own allocator: how many bytes live on each
@@ -55,8 +55,7 @@
         results      memlord_result, memlord_result_text
         devices      memlord_device_make, _cpu, _cuda, _all, _parse, _name, _label_set, _share;
                      memlord_devices
-        lifecycle    memlord_create, _destroy, _global, _global_setup, _logger_set, _verify,
-                     _generation, _find
+        lifecycle    memlord_create, _destroy, _global, _global_setup, _logger_set, _verify
         storages     memlord_alloc, _free, _realloc, _realloc_begin, _realloc_end, _alloc_n,
                      _free_n, _free_begin, _free_end, _move, _copy
         views        memlord_track, _retain, _release, _track_n, _release_n
@@ -64,10 +63,10 @@
         fences       memlord_free_deferred, _free_done, _block_use, _retire
         sites        memlord_sites_enable, _site_at, _site_of, _site_place, _sites_top, ...;
                      MEMLORD_SITE
-        stacks       memlord_stacks_top, _unwind_frame_pointers; memlord_desc.stack_depth,
-                     .stack_bytes, .stack_seed, .unwinder
+        stacks       memlord_stacks_set, _stacks_top, _unwind_frame_pointers;
+                     memlord_desc.stack_depth, .stack_bytes, .stack_seed, .unwinder
         statistics   memlord_allocated, _freed, _pending, _peak, _stats_get, _summary, _reset;
-                     memlord_hit_rate, _recovery_rate, _success_rate, _mean_bytes
+                     memlord_rate
         blocks       memlord_blocks_each, _blocks_top, _block_find, _mark, _leaks
         mistakes     memlord_anomalies_each
         parts        memlord_part_add, _part_remove, _parts_each
@@ -75,12 +74,12 @@
                      memlord_stream_set
         capacity     memlord_capacity_source_set, _get, _sample; memlord_poller_start, _stop
         limits       memlord_limit_set, _headroom, _would_fit, _plan_fit, _explain
-        reservations memlord_reserve, _reserve_commit, _cancel, _adopt
+        reservations memlord_reserve, _reserve_commit, _adopt
         accounts     memlord_account_open, _charge, _use, _get, _close
         one alloc    memlord_alloc_with: site, tag, ticket, account and stream in one call
         bands        memlord_strategy_set, _unset, _check, _default
         collection   memlord_gc_callback_add, _remove; memlord_gc_run, _gc_poll
-        out of memory memlord_alloc_retry, _retry_check, _retry_backoff, _alloc_failed
+        out of memory memlord_alloc_retry, _retry_backoff, _alloc_failed
         pools        memlord_pool_set, _add, _served; memlord_cached_ratio, ...
         neighbours   memlord_pressure_open, _close, _raise, _level; memlord_device_id_set
         scopes       memlord_scope_begin, _end, _shapes_set, _export, _adopt, _return, _get
@@ -89,11 +88,9 @@
         events       memlord_events_start, _stop, _each
         reports      memlord_write, _save, _save_at_exit, _request_save, _format_for, _labels_set;
                      memlord_export_start, _stop: a file for Prometheus, kept fresh
-        guards       memlord_guard_tag, _scope, _end: MEMLORD_TAGGED and its kin call them
         C++          mlord::tag, ::scope, ::tagged, ::context, ::here, ::handle, ::allocator,
                      ::resource
         interposers  memlord_interposer: tags and scopes reach a preloaded library, too
-        shim         memlord_shim_malloc, ...: MEMLORD_SHIM calls them for you
         hooks        memlord_hooks_install, _uninstall: hosts with a table of malloc, free, ...
 
     ---------------------------------------------------------------- >>example ---
@@ -178,7 +175,7 @@
     Fence     tells when a device is done with a block. A block freed before that is
               pending: still live until its fences are done.
     Stream    a queue of a device's work. A block remembers the one it was allocated on, if the
-              host says it: memlord_stream_set.
+              host says it: memlord_stream_set. TEXT and JSON have the live bytes of each.
     Part      a named piece of a live storage (a tensor in a weights buffer). Parts
               subdivide; they never add.
     Scope     a stretch of a thread's work with a name ("decode"): the bytes it allocated
@@ -200,8 +197,8 @@
                          most counter_batch for each thread that records. A report raises
                          the peak, within peak_error, to the live bytes that its own
                          snapshots and holders show. The same peak_error holds for tags and
-                         sites: JSON has that of each. The peak of a scope is exact, as it
-                         counts what one thread did
+                         sites: JSON has that of each. The peak of a scope is exact unless
+                         several threads share it: memlord_scope_export
         freed            credited since the last collection or reset. It is what the host
                          freed: the allocator, or the driver, may still hold the memory
         gc_reclaimed     what collections gave back, as their callbacks say

@@ -78,6 +78,7 @@ MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device
            again; stop: E_STATE on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
     MLI_OFF(MEMLORD_OK)
+/* Stops the threads of memlord_poller_start and joins them. Errors: E_STATE as above. */
 MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* -- limits --
@@ -134,24 +135,23 @@ typedef uint64_t memlord_ticket; /* 0 is none */
    memlord_alloc, commit. A ticket belongs to the thread that reserved or adopted it: what that
    thread records on the device comes off the ticket, so that nothing counts twice. So does what
    memlord_alloc_retry records there: it needs room only for what the ticket lacks. On other
-   threads name the ticket: memlord_alloc_with. Commit and cancel return the rest, on any
-   thread: both do the same, and cancel is the name for a request that failed. Without a limit
-   everything is granted. It runs no collection: on E_LIMIT call memlord_gc_run with
-   MEMLORD_REASON_LIMIT and try again, use memlord_alloc_retry, or wait until the host has freed
-   something. A free does not refill a ticket. The allocs of a thread come off its 8 latest tickets;
+   threads name the ticket: memlord_alloc_with. A commit returns the rest, on any
+   thread, also for a request that failed. Without a limit
+   everything is granted. It runs no collection and waits for nothing: on E_LIMIT call
+   memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`, and try again if it gave back
+   something; use memlord_alloc_retry; or wait until the host has freed something. A free does not refill a ticket. The allocs of a thread come off its 8 latest tickets;
    those before them count in full, unless named. A thread may hold any number for others that name
    them.
    Errors: E_LIMIT over the limit of the device, or of the account that this thread uses there (a
            warning, with memlord_explain or the account, at most once a second), also over 2^62 in
            all: *out is 0; E_INVALID over 2^48 or `out` NULL; E_DEVICE; E_NOMEM; E_STATE called by the
-           ledger's own allocator. Commit, cancel and adopt: E_UNKNOWN not an open ticket of this
+           ledger's own allocator. Commit and adopt: E_UNKNOWN not an open ticket of this
            ledger. */
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
                                            uint64_t bytes, memlord_ticket *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
+/* Ends a ticket, and returns what no alloc has drawn, on any thread. */
 MEMLORD_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket ticket)
-    MLI_OFF(MEMLORD_OK)
-MEMLORD_API memlord_result memlord_reserve_cancel(memlord *lord, memlord_ticket ticket)
     MLI_OFF(MEMLORD_OK)
 
 /* Moves a ticket to this thread: an acceptor reserves, a worker adopts. One's own is OK. */
@@ -196,6 +196,7 @@ MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account
    Errors: E_UNKNOWN closed; E_NOMEM. The account used before stays. */
 MEMLORD_API memlord_result memlord_account_use(memlord *lord, memlord_account account)
     MLI_OFF(MEMLORD_OK)
+/* Reads an account. Errors: E_INVALID; E_UNKNOWN closed. *out is zero then. */
 MEMLORD_API memlord_result memlord_account_get(memlord *lord, memlord_account account,
                                                memlord_account_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
@@ -315,7 +316,7 @@ typedef struct memlord_gc_event {
     size_t band;             /* its index in the strategy; SIZE_MAX: none has fired */
     memlord_metric metric;
     uint64_t value, threshold; /* of the metric; without a band live bytes, and 0 */
-    uint64_t needed;         /* bytes wanted; 0, as of a band or memlord_gc_run: no number */
+    uint64_t needed;         /* bytes wanted; 0, as of a band: no number */
     uint64_t device_runs, total_runs; /* this one included, failed ones too */
 } memlord_gc_event;
 
@@ -354,11 +355,13 @@ MEMLORD_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_dev
                                                       memlord_gc_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 
-/* Collects now, whatever the bands say. *reclaimed, if not NULL, is what it gave back.
+/* Collects now, whatever the bands say. The callbacks get `needed`: the bytes wanted, or 0 for no
+   number. *reclaimed, if not NULL, is what they gave back, 0 after an error. MEMLORD_OK says that a
+   callback ran, not that it gave back enough.
    Errors: E_INVALID the reason; E_DEVICE; E_UNKNOWN no callback; E_STATE one is running, or
            none of them could. */
 MEMLORD_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int reason,
-                                          uint64_t *reclaimed)
+                                          uint64_t needed, uint64_t *reclaimed)
     MLI_OFF_SET(if (reclaimed) *reclaimed = 0, MEMLORD_OK)
 
 /* Retires deferred frees and runs due collections: the safe point under MEMLORD_FLAG_DEFER.
@@ -380,9 +383,6 @@ typedef struct memlord_retry {
    max_ms. NULL is the default policy: 5, 50 ms, x 1.5, 2000 ms. */
 MEMLORD_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t attempt)
     MLI_OFF(0)
-/* Errors: E_INVALID max_ms < initial_ms, or a multiplier that is not finite or below 1. */
-MEMLORD_API memlord_result memlord_retry_check(const memlord_retry *policy)
-    MLI_OFF(MEMLORD_OK)
 
 /* Makes the real allocation. 0: done, *storage set; > 0: no memory, try again; < 0: give up. */
 typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
@@ -395,7 +395,8 @@ typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
    While fn tries, no other alloc can draw on these bytes. A request that fails gives them back. A
    NULL policy is MEMLORD_RETRY's or the default. The last failure is logged with memlord_explain,
    after a new sample.
-   Errors: E_INVALID fn or storage NULL, over 2^48, or a policy memlord_retry_check refuses;
+   Errors: E_INVALID fn or storage NULL, over 2^48, or a policy with max_ms < initial_ms or a
+           multiplier that is not finite or below 1;
            E_DEVICE; E_LIMIT over the limit of the device or of the account; E_OOM, also where fn
            gave up; E_NOMEM the ledger has no room for the
            request's reservation. *storage is 0 then. */
@@ -436,6 +437,7 @@ MEMLORD_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device de
 MEMLORD_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
                                             uint64_t reserved, uint64_t largest_free)
     MLI_OFF(MEMLORD_OK)
+/* Adds to what a pool holds, or takes from it, as memlord_pool_set says. */
 MEMLORD_API memlord_result memlord_pool_add(memlord *lord, memlord_device device,
                                             int64_t delta) MLI_OFF(MEMLORD_OK)
 
@@ -492,6 +494,8 @@ MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device d
    are gone. Without threads memlord_gc_poll does its work. Where the Linux kernel tells of stalls
    for memory (PSI), a stall runs the cpu's callbacks with MEMLORD_REASON_NEIGHBOUR and `needed` 0.
    A forked child joins again by the name at its first call; if it cannot, it works alone.
+   A page whose file was removed is joined again by its name, within the interval of pollers, with a
+   warning.
    Requires: nothing makes the file shorter while it is in use: that raises SIGBUS.
    Errors: E_INVALID a name too long; E_STATE a page is open already, or the file is refused;
            E_LIMIT 64 ledgers are in it; E_IO it cannot be opened or made, as with a full disk;
@@ -508,7 +512,10 @@ MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD
 
 /* Asks the neighbours for memory of a physical device: each runs its collection callbacks with
    MEMLORD_REASON_NEIGHBOUR and this `needed`. Waits until they say that they gave back as many
-   bytes, until each of them has answered, or for 2 s. 0: asks, and does not wait.
+   bytes, until each of them has answered, or for 2 s. 0: asks, and does not wait. After a run that
+   gave nothing back a ledger rests, 1 s and then up to 60 s, twice as long each time: it answers at
+   once, and runs no callbacks for that device. The rest ends when the device's live bytes have
+   changed by an eighth.
    memlord_alloc_retry does this by itself before each pause.
    Errors: E_OOM they gave back less, or there are none; E_STATE no page is open, or it is closed
            meanwhile; E_UNKNOWN the device has no identity, or was never seen; E_DEVICE;
@@ -550,21 +557,25 @@ MEMLORD_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *s
 
 /* Lets other threads work in this thread's innermost scope: each adopts the token, and returns
    it when it is done. Between the two the thread is in the scope: its blocks remember it, and
-   scopes it begins are inside it. Each adoption is one more invocation of the path: 50 steps with
-   one worker give a count of 100, and ns.total is the sum over threads. The invocation that was
-   exported does not include it, nor do the scopes around that. A token may be copied to any
-   number of threads, and adopted until the exporting thread ends the scope. A thread that has
-   adopted it stays in the scope until it returns it, even after that.
+   scopes it begins are inside it. All of it is one invocation, which is over when its last thread
+   has left it: its delta is what all of them did, its time runs from the begin to the last end. Its
+   peak is the highest sum over them, low by at most a counter_batch for each thread, never high, and
+   exact with MEMLORD_FLAG_EXACT. The scopes around the exported one do not include what others did.
+   A token may be copied to any number of threads, and adopted until the exporting thread ends the
+   scope; a thread that has adopted it may export it, too, and gets the same token. A thread that has
+   adopted it stays in the scope until it returns it, even after the exporting thread has ended it.
    Errors: E_STATE no scope, or too deep; adopt: also on the scope's own thread, or twice; return:
-           the innermost scope is not this one; E_UNKNOWN the scope is over, or another ledger's;
+           the innermost scope is not this one; E_UNKNOWN its owner has ended it, or another ledger's;
            E_INVALID; E_NOMEM. */
 typedef struct memlord_scope_token {
     uint64_t word[2]; /* the library's */
 } memlord_scope_token;
 MEMLORD_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
+/* Enters the scope of a token on this thread. */
 MEMLORD_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
+/* Leaves the scope that this thread adopted. */
 MEMLORD_API memlord_result memlord_scope_return(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
 
@@ -652,6 +663,7 @@ MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
            on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms)
     MLI_OFF(MEMLORD_OK)
+/* Takes a last snapshot and joins the thread. Errors: E_STATE as above. */
 MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* -- events: every change, in a ring -- */
@@ -696,8 +708,8 @@ typedef int (*memlord_event_fn)(void *user, const memlord_event *event); /* != 0
    Cost:   one branch a call when off. */
 MEMLORD_API memlord_result memlord_events_start(memlord *lord, size_t capacity)
     MLI_OFF(MEMLORD_OK)
-/* Stops writing; the ring can still be read. */
-MEMLORD_API void memlord_events_stop(memlord *lord) MLI_OFF_VOID
+/* Stops writing; the ring can still be read. Errors: E_STATE on a thread of MemLord's own. */
+MEMLORD_API memlord_result memlord_events_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 /* Calls fn for the events in the ring, in the order of their time; those that are overwritten
    meanwhile are left out. Errors: E_INVALID `fn` NULL; E_NOMEM. */
 MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, void *user)
@@ -787,6 +799,7 @@ MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format fo
            MemLord's own. */
 MEMLORD_API memlord_result memlord_export_start(memlord *lord, const char *path,
                                                 uint32_t interval_ms) MLI_OFF(MEMLORD_OK)
+/* Saves a last time and joins the thread. Errors: E_STATE as above. */
 MEMLORD_API memlord_result memlord_export_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Asks for such a report now. Async-signal-safe: a handler of SIGUSR1 may call it. It is JSON

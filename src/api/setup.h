@@ -9,9 +9,9 @@
 
 /* major: a program must be changed; minor: something was added; patch: neither */
 #define MEMLORD_VERSION_MAJOR 0
-#define MEMLORD_VERSION_MINOR 4
-#define MEMLORD_VERSION_PATCH 1
-#define MEMLORD_VERSION "0.4.1"
+#define MEMLORD_VERSION_MINOR 5
+#define MEMLORD_VERSION_PATCH 0
+#define MEMLORD_VERSION "0.5.0"
 
 #if defined(__GNUC__)
 #define MLI_INLINE static inline __attribute__((unused))

@@ -173,6 +173,7 @@ MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v);
    one of them is held, except its clock. */
 enum {
     MLI_RANK_PAGES,     /* one for the process: the extents of the os allocator */
+    MLI_RANK_JOINT,     /* one an invocation of a scope that threads share: its totals */
     MLI_RANK_ROW,       /* one a row: the published balance of the row */
     MLI_RANK_COUNT,     /* the cells of the orphan record */
     MLI_RANK_MEMORY,    /* regions and free pieces of the ledger */

@@ -138,9 +138,11 @@ struct mli_threads_state {
     mli_ptr saver;     /* const mli_saver *; set by the first request for a report */
 };
 struct mli_stacks_state {
-    uint32_t depth; /* frames a stack; 0: the ledger has no stacks */
-    uint64_t bytes; /* the mean number of bytes from sample to sample; 1: every alloc is picked */
-    uint64_t seed;  /* the seed of the samples of all threads */
+    mli_u32 depth; /* frames a stack; 0: none are taken now */
+    mli_u64 bytes; /* from sample to sample in the mean; 1: every alloc is picked */
+    mli_u64 estimated; /* the last such rate that was over 1; 0: there was none */
+    mli_u32 begun; /* 1: the seed is set, and the unwinder has run once */
+    uint64_t seed;  /* of the samples of all threads */
     int repeatable; /* 1: the host gave the seed */
     memlord_unwinder unwinder;
     mli_ptr heads;                    /* mli_stack_heads *; NULL: there is no stack yet */
@@ -191,7 +193,7 @@ struct mli_events_state {
 };
 #define MLI_STATES(X)                                                                         \
     X(log) X(names) X(sites) X(anomalies) X(blocks) X(fences) X(accounts) X(limits) X(bands)  \
-    X(room) X(contexts) X(snapshots) X(neighbours) X(call_end) X(pollers) X(retry) X(saving)
+    X(room) X(joint) X(contexts) X(snapshots) X(neighbours) X(call_end) X(pollers) X(retry) X(saving)
 
 struct memlord {
     struct mli_map_state map; /* first: a call finds a shard without adding an offset */

@@ -41,6 +41,18 @@ MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *ve
     return MEMLORD_OK;
 }
 
+MLI_PRIVATE MLI_COLD mli_handle *mli_handle_get_lock(memlord *lord, mli_vector *vector,
+                                                     mli_u32 *count, size_t size,
+                                                     mli_handle **list, memlord_result *r) {
+    for (*r = MEMLORD_OK; *r == MEMLORD_OK;
+         *r = mli_handle_new(lord, vector, count, size, list, &mli_process.cold_lock)) {
+        mli_lock_take(&mli_process.cold_lock);
+        if (*list) return *list;
+        mli_lock_drop(&mli_process.cold_lock);
+    }
+    return NULL;
+}
+
 MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS) || mli_rank_held(MLI_RANK_COLD));
     MLI_REQUIRE(*list);
@@ -257,15 +269,10 @@ MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device
     if (!lord) return MEMLORD_OK;
     if (!mli_device_valid(device)) return MEMLORD_E_DEVICE;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
-    for (;;) {
-        mli_lock_take(&mli_process.cold_lock);
-        b = (mli_account_record *)(void *)lord->accounts->closed;
-        if (b) break;
-        mli_lock_drop(&mli_process.cold_lock);
-        r = mli_handle_new(lord, &lord->accounts->all, &lord->accounts->count, sizeof *b,
-                           &lord->accounts->closed, &mli_process.cold_lock);
-        if (r) return r;
-    }
+    b = (mli_account_record *)(void *)mli_handle_get_lock(lord, &lord->accounts->all,
+                                                          &lord->accounts->count, sizeof *b,
+                                                          &lord->accounts->closed, &r);
+    if (!b) return r;
     mli_out_buffer(&text, b->name, sizeof b->name);
     mli_put_str(&text, name ? name : "");
     (void)mli_out_end(&text, sizeof b->name);

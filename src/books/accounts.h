@@ -40,6 +40,12 @@ MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *ve
                                                    mli_u32 *count,
                                                    size_t size, mli_handle **list, mli_lock *lock);
 
+/* Returns a closed record of a list that the cold lock guards, and takes that lock; NULL: *r is
+   E_NOMEM, and the lock is not taken. */
+MLI_PRIVATE MLI_COLD mli_handle *mli_handle_get_lock(memlord *lord, mli_vector *vector,
+                                                     mli_u32 *count, size_t size,
+                                                     mli_handle **list, memlord_result *r);
+
 /* Opens the first record of a list, and returns its ticket or account. Requires: the caller holds
    the lock of the list and has filled the record. */
 MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list);

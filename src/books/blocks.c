@@ -601,7 +601,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
     if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e, &pick))
         return mli_unknown_free(lord, from, from_key);
     t->other_dev = MLI_DEV(e.word1);
-    mli_pick_off(lord, &pick, MLI_BYTES(e.word1));
+    mli_pick_off(lord, &pick, MLI_BYTES(e.word1), 0);
     rows = mli_word2_moved(lord, t, mli_word2_rows(e.word2), dev, site, MLI_DEV(e.word1) == dev);
     mli_stack_keep(lord, &pick, dev, MLI_SITE_ROW(rows));
     stack = mli_self.pick_row;

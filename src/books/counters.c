@@ -91,6 +91,7 @@ static void mli_cell_begin(memlord *lord, mli_thread *t, uint32_t dev, mli_cell 
         mli_lock_take(&row->lock);
         mli_u64_add_own(&row->published, (uint64_t)0 - lord->counters.batch);
         mli_u64_store(&cell->base, (uint64_t)0 - lord->counters.batch);
+        mli_spans_share(t, dev, (uint64_t)0 - lord->counters.batch, 0);
         mli_lock_drop(&row->lock);
     }
     mli_ptr_store_release(&t->devices[dev], cell); /* pairs with mli_cell_at */
@@ -208,13 +209,31 @@ MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level) {
     mli_span_peak *at = mli_span_peak_at(f, dev);
     if ((int64_t)(level - at->high) > 0) at->high = level;
 }
-/* Raises the caller's innermost span to a cell's high, before that high is reset. Does nothing if
-   the thread is in no scope. */
-static void mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
+/* Raises the caller's innermost span to a cell's high. Returns the caller; NULL: in no scope. */
+static const mli_thread *mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
-    if (mli_self.generation != lord->generation || !t->now.span) return;
-    if (mli_cell_own_device(t, dev) != cell) return; /* the orphan's */
-    mli_span_raise(t->now.span, dev, mli_u64_load(&cell->high));
+    const int own = mli_self.generation == lord->generation && t->now.span &&
+                    mli_cell_own_device(t, dev) == cell; /* not the orphan's */
+    if (own) mli_span_raise(t->now.span, dev, mli_u64_load(&cell->high));
+    return own ? t : NULL;
+}
+
+MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above) {
+    mli_lock_take(&shared->lock);
+    above += shared->at[dev].level;
+    shared->at[dev].level += by;
+    if ((int64_t)above < (int64_t)shared->at[dev].level) above = shared->at[dev].level;
+    if ((int64_t)above > (int64_t)shared->at[dev].high) shared->at[dev].high = above;
+    mli_lock_drop(&shared->lock);
+}
+MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by, uint64_t above) {
+    const mli_span *f = t ? t->now.span : NULL;
+    for (; f; f = f->around)
+        if (MLI_UNLIKELY(f->shared != NULL)) mli_joint_add(f->shared, dev, by, above);
+}
+MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell) {
+    const int alone = mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count);
+    return mli_u64_load(alone ? &cell->high : &cell->level) - mli_u64_load(&cell->base);
 }
 
 /* Returns how far a level may rise before it is published again: half a batch. For a device it is
@@ -242,10 +261,11 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
     uint64_t base = mli_u64_load(&cell->base), hold, published;
-    if (book == MLI_BOOK_DEVICE) mli_span_note_high(lord, number, cell);
+    const mli_thread *t = book == MLI_BOOK_DEVICE ? mli_span_note_high(lord, number, cell) : NULL;
     if (!lord->counters.batch) {
         published = mli_u64_add(&row->published, level - base) + (level - base);
         mli_u64_max(&row->peak, (int64_t)published);
+        mli_spans_share(t, number, level - base, level - base);
         mli_u64_store(&cell->base, level);
         mli_u64_store(&cell->high, level);
     } else {
@@ -255,6 +275,7 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
         mli_u64_max(&row->peak, (int64_t)(published + level - base));
         hold = lord->counters.batch - mli_publish_margin(lord, book, row);
         published += level - base - hold;
+        mli_spans_share(t, number, level - base - hold, mli_cell_above(row, cell));
         mli_u64_store(&row->published, published);
         mli_u64_add_own(&row->publish_count, 1);
         mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
@@ -310,6 +331,7 @@ static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
         at->from -= rise;
         at->high -= rise;
         mli_span_raise(f, d->dev, cell ? mli_u64_load_own(&cell->level) : 0);
+        if (f->shared) mli_joint_add(f->shared, d->dev, rise, rise);
         f->blocks -= (d->allocs - d->frees) * sign;
     }
 }

@@ -111,6 +111,19 @@ typedef struct mli_span_peak {
     uint64_t from, high;
 } mli_span_peak;
 
+/* An exported invocation of a scope. Each thread adds what its span counts when it leaves. Until
+   then `level` has the base of its cell, less the level at which its span began. So `level` is at
+   most what all have added, and `high` at most their peak. */
+typedef struct mli_joint {
+    mli_lock lock;                  /* all but token and began */
+    uint64_t token;                 /* its handle, the second word of a memlord_scope_token */
+    struct mli_thread_scope *began; /* of the thread that exported it */
+    uint32_t members, over, adopted; /* contexts in it; 1: its owner ended it; 1: it was adopted */
+    uint64_t start, before, bytes, blocks; /* as in a span; bytes and blocks of those that left */
+    const char *shapes;
+    struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1]; /* delta: of who left */
+} mli_joint;
+
 /* A span: one scope that a thread is in. */
 typedef struct mli_span {
     struct mli_span *around; /* the span of the scope around; NULL: none */
@@ -118,8 +131,8 @@ typedef struct mli_span {
     uint32_t depth;          /* 1 for the outermost span */
     struct mli_scope_record *scope;
     struct mli_thread_scope *stats;
-    uint64_t adopted; /* the second word of the adopted token; 0: the scope began here */
-    int exported;     /* 1: stats->token is of this span */
+    mli_joint *shared; /* the invocation, once it was exported; else NULL */
+    int adopted;        /* 1: the scope began in another context, which shared it */
     uint32_t devices; /* the number of `peaks` that are set, from index 1 */
     uint64_t start, before, blocks; /* when it began: the stamp, the live bytes of the ledger, its
                                        blocks */
@@ -262,6 +275,15 @@ MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_row *row);
 MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t dev);
 /* Raises a span's highest level on a device to `level`: levels count modulo 2^64. */
 MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
+
+/* Adds `by` to the level of an invocation, after it was `above` higher. Both are signed. */
+MLI_PRIVATE void mli_joint_add(mli_joint *shared, uint32_t dev, uint64_t by, uint64_t above);
+/* The same for all that a thread is in: the base of its cell changes by `by`. */
+MLI_PRIVATE void mli_spans_share(const mli_thread *t, uint32_t dev, uint64_t by, uint64_t above);
+
+/* Returns how far a cell's level has been above its base, as far as mli_row_raise_peak could tell.
+   Requires: the row's lock, if the ledger has a batch. */
+MLI_PRIVATE uint64_t mli_cell_above(const mli_row *row, const mli_cell *cell);
 
 /* Raises a row's peak by a cell's high, if no other thread has published since the cell did. If
    another thread has, `published` may have been lower when the cell had its high. Requires: the

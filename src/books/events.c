@@ -323,8 +323,11 @@ MLI_API memlord_result memlord_events_start(memlord *lord, size_t capacity) {
     mli_alert_set(lord, MLI_ALERT_EVENTS, 1);
     return MEMLORD_OK;
 }
-MLI_API void memlord_events_stop(memlord *lord) {
-    if (lord) mli_alert_set(lord, MLI_ALERT_EVENTS, 0);
+MLI_API memlord_result memlord_events_stop(memlord *lord) {
+    if (!lord) return MEMLORD_OK;
+    if (mli_self.is_helper) return MEMLORD_E_STATE;
+    mli_alert_set(lord, MLI_ALERT_EVENTS, 0);
+    return MEMLORD_OK;
 }
 MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, void *user) {
     mli_ring_reader reading;

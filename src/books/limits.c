@@ -490,10 +490,6 @@ MLI_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket tick
     mli_lock_drop(&v->phys->lock);
     return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
-/* Both release the bytes that no alloc has drawn. The two names say why the host does so. */
-MLI_API memlord_result memlord_reserve_cancel(memlord *lord, memlord_ticket ticket) {
-    return memlord_reserve_commit(lord, ticket);
-}
 
 MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticket) {
     mli_thread *t;

@@ -82,17 +82,24 @@ static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
     if (!t->stack_random) t->stack_random = mli_mixed(lord->stacks.seed + t->id * step);
     t->stack_random += step;
     r = (mli_mixed(t->stack_random) >> 11) + 1;
-    t->stack_left = (int64_t)(-mli_log_of(r) * (double)lord->stacks.bytes) + 1;
+    t->stack_left = (int64_t)(-mli_log_of(r) * (double)t->stack_mean) + 1;
 }
 
-/* Counts the bytes of an alloc on the general path. 1: it is picked. */
-static MLI_COLD int mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
-    if (!mli_stacks_sampled(lord)) return 1;
-    if (!t->stack_random) mli_stack_draw(lord, t);
+/* Counts the bytes of an alloc on the general path. Returns the mean by which it is picked; 0: it is
+   not. After a change of the rate it draws again: what is left of an old draw has the distribution
+   of a new one, so no estimate has a bias. */
+static MLI_COLD uint64_t mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
+    const uint64_t mean = mli_u64_load(&lord->stacks.bytes);
+    if (t->stack_mean != mean || !t->stack_random) {
+        t->stack_mean = mean;
+        t->stack_left = 0;
+        if (mean > 1) mli_stack_draw(lord, t);
+    }
+    if (mean == 1) return 1;
     t->stack_left -= (int64_t)bytes;
     if (t->stack_left > 0) return 0;
     mli_stack_draw(lord, t);
-    return 1;
+    return mean;
 }
 
 /* -- the tree and the rows -- */
@@ -347,6 +354,24 @@ static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes
     row->allocs -= row->samples-- == 1 ? row->allocs : pick->scale;
 }
 
+/* Notes the block as the last one that this thread had picked. */
+static void mli_taken_set(memlord *lord, const mli_pick *pick) {
+    mli_thread *t = mli_self.thread;
+    if (mli_self.generation != lord->generation) return; /* it has no record */
+    t->taken_key = pick->key;
+    t->taken_row = pick->row;
+    t->taken_type = pick->type;
+}
+/* Returns 1 if this block, which ends, is that last one. Then there is none. */
+static int mli_taken_ends(memlord *lord, const mli_pick *pick) {
+    mli_thread *t = mli_self.thread;
+    if (mli_self.generation != lord->generation || t->taken_row != pick->row ||
+        t->taken_key != pick->key || t->taken_type != pick->type)
+        return 0;
+    t->taken_row = 0;
+    return 1;
+}
+
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e) {
     mli_pick pick;
     mli_stack_row *row;
@@ -357,6 +382,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e
     pick.row = mli_self.pick_row;
     pick.scale = mli_self.pick_scale;
     mli_self.pick_row = 0;
+    mli_taken_set(lord, &pick);
     mli_lock_take(&lord->stacks.lock);
     lord->stacks.pick_reserved--;
     lord->stacks.pick_count++;
@@ -399,76 +425,18 @@ MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, in
     if (MLI_LIKELY(!(e->word1 & MLI_PICKED))) return;
     mli_lock_take(&lord->stacks.lock);
     pick = mli_pick_of_locked(lord, e);
+    if (mli_taken_ends(lord, pick) && !undo) mli_stack_row_at(lord, pick->row)->temporaries++;
     mli_stack_credit(lord, pick, MLI_BYTES(e->word1), undo);
     mli_pick_remove(lord, pick);
     mli_lock_drop(&lord->stacks.lock);
 }
-MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes) {
+MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees) {
     if (!pick->row) return;
     mli_lock_take(&lord->stacks.lock);
+    if (frees && mli_taken_ends(lord, pick)) mli_stack_row_at(lord, pick->row)->temporaries++;
     mli_stack_credit(lord, pick, bytes, 0);
     mli_lock_drop(&lord->stacks.lock);
 }
-
-/* -- frame pointers -- */
-
-#if MLI_FRAME_POINTERS
-#ifdef __cplusplus
-extern "C" {
-#endif
-int mli_attr_of_thread(pthread_t thread, pthread_attr_t *attr)
-    __asm__("pthread_getattr_np") __attribute__((weak));
-int mli_attr_stack(const pthread_attr_t *attr, void **stack, size_t *size)
-    __asm__("pthread_attr_getstack") __attribute__((weak));
-#ifdef __cplusplus
-}
-#endif
-static MLI_COLD void mli_stack_bounds_find(void) {
-    pthread_attr_t attr;
-    void *from;
-    size_t size;
-    mli_self.stack_to = 1; /* which no frame lies below */
-    if (!mli_attr_of_thread || !mli_attr_stack || mli_attr_of_thread(pthread_self(), &attr)) return;
-    if (!mli_attr_stack(&attr, &from, &size)) {
-        mli_self.stack_from = (uintptr_t)from;
-        mli_self.stack_to = (uintptr_t)from + size;
-    }
-    (void)pthread_attr_destroy(&attr);
-}
-/* Removes the signature that aarch64 may have put into a return address. */
-static void *mli_return_address_plain(uintptr_t address) {
-#if defined(__aarch64__)
-    __asm__("mov x30, %0\n\thint #7\n\tmov %0, x30" : "+r"(address) : : "x30"); /* xpaclri */
-#endif
-    return (void *)address;
-}
-/* Begins with the frame of the call in progress, because our own code may keep no frame pointers.
-   The frame of a caller lies behind that of the function it called. So a frame that does not ends
-   the walk, and no cycle is followed for ever. */
-MLI_API MLI_NOINLINE __attribute__((no_sanitize("address"))) size_t
-memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
-    void *own = MLI_FRAME_ADDRESS();
-    uintptr_t at = (uintptr_t)(mli_self.unwinding ? mli_self.frame : own), from = (uintptr_t)own;
-    const size_t size = 2 * sizeof at;
-    size_t n = 0;
-    (void)user;
-    if (!mli_self.stack_to) mli_stack_bounds_find();
-    if (from < mli_self.stack_from || from >= mli_self.stack_to) return 0;
-    while (n < cap && at >= from && at <= mli_self.stack_to - size && at % sizeof at == 0) {
-        const uintptr_t *frame = (const uintptr_t *)at;
-        if (!frame[1]) break;
-        frames[n++] = mli_return_address_plain(frame[1]);
-        from = at + size;
-        at = frame[0];
-    }
-    return n;
-}
-#else
-MLI_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
-    (void)user, (void)frames, (void)cap;
-    return 0;
-}
-#endif
 
 /* -- the stack of an alloc -- */
 
@@ -521,7 +489,7 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
 static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t,
                                          uintptr_t here) {
     if (mli_is_orphan(lord, t) || mli_frame_runs(&mli_self.unwinding, here)) return 0;
-    return !mli_stacks_sampled(lord) || mli_pid() == mli_u64_load(&mli_process.pid);
+    return mli_u64_load(&lord->stacks.bytes) == 1 || mli_pid() == mli_u64_load(&mli_process.pid);
 }
 /* Returns how many of `n` frames come before the first one that cannot be code: that frame is
    garbage, or the end of the stack. Code has no address with a top byte, and keys of the index use
@@ -532,14 +500,15 @@ static size_t mli_stack_sound(void *const *frames, size_t n) {
     return i;
 }
 
-/* Writes the stack of the call in progress to `frames`, which has room for the depth and our own
-   frames, and sets *from to its first frame. Returns its depth. If the call may not unwind, or
-   unwinding gave nothing, the stack is the one known return address, or is empty. */
-static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t cap,
+/* Writes the stack of the call in progress to `frames`, which has room for `most` frames and our own
+   ones, and sets *from to its first frame. Returns its depth. If nothing may be unwound, or
+   nothing was, the stack is the one return address that is known, or it is empty. */
+static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t most,
                                         const memlord_site *site, size_t *from) {
     const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
     void *caller = mli_self.caller;
     void *known = record ? (void *)(uintptr_t)record->address : NULL;
+    const size_t cap = most + MLI_STACK_OWN;
     size_t n = 0;
     *from = 0;
     if (may_unwind) {
@@ -550,7 +519,7 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **fr
         n = mli_stack_sound(frames, n < cap ? n : cap);
         *from = mli_stack_own(frames, n, known, caller);
     }
-    if (n > *from) return n - *from < lord->stacks.depth ? n - *from : lord->stacks.depth;
+    if (n > *from) return n - *from < most ? n - *from : most;
     (void)mli_u64_add(&lord->stacks.cut, 1);
     *from = 0;
     frames[0] = known ? known : mli_is_own(caller) ? NULL : caller;
@@ -579,14 +548,16 @@ MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint
                                               uint64_t bytes, const memlord_site *site) {
     MLI_REQUIRE(!mli_is_inside());
     void *frames[MLI_STACK_DEPTH_MAX + MLI_STACK_OWN];
-    const double mean = (double)lord->stacks.bytes;
-    const size_t cap = lord->stacks.depth + MLI_STACK_OWN;
+    const uint32_t most = mli_stacks_depth(lord);
     size_t depth, from;
     uint32_t row = 0, at = 0;
+    double mean;
     int may;
-    if (!mli_stack_due(lord, t, bytes)) return;
+    if (mli_u32_load(&t->special) & MLI_SPECIAL_REDRAW) mli_special_set(t, MLI_SPECIAL_REDRAW, 0);
+    mean = (double)(most ? mli_stack_due(lord, t, bytes) : 0);
+    if (!(mean > 0)) return;
     may = mli_stack_may_unwind(lord, t, MLI_STACK_ADDRESS());
-    depth = mli_stack_unwind(lord, may, frames, cap, site, &from);
+    depth = mli_stack_unwind(lord, may, frames, most, site, &from);
     if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         at = MLI_SITE_ROW(mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev));
     if (mli_stacks_ready(lord)) row = mli_stack_row_of(lord, frames + from, depth, dev, at);
@@ -642,6 +613,7 @@ MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
     out->live_bytes = row->live;
     out->peak_bytes = row->peak;
     out->samples = row->samples;
+    out->temporaries = row->temporaries;
     variance = row->variance;
     mli_lock_drop(&lord->stacks.lock);
     out->error_bytes = mli_square_root(variance);
@@ -656,10 +628,20 @@ MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t nu
     return copy;
 }
 #endif
-MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord) { return lord->stacks.depth != 0; }
-MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord) { return lord->stacks.bytes > 1; }
+MLI_PRIVATE MLI_COLD uint32_t mli_stacks_depth(const memlord *lord) {
+    return mli_u32_load_acquire(&lord->stacks.depth); /* pairs with mli_stacks_begin */
+}
+MLI_PRIVATE MLI_COLD uint64_t mli_stacks_bytes(const memlord *lord) {
+    return mli_stacks_depth(lord) ? mli_u64_load(&lord->stacks.bytes) : 0;
+}
+MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord) {
+    return mli_stacks_depth(lord) || mli_stack_rows(lord) > 1;
+}
+MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord) {
+    return mli_u64_load(&lord->stacks.estimated) != 0;
+}
 MLI_PRIVATE MLI_COLD void mli_stacks_put_rate(const memlord *lord, mli_out *o) {
-    mli_putf(o, "estimates: a sample each %jo", lord->stacks.bytes);
+    mli_putf(o, "estimates: a sample each %jo", mli_u64_load(&lord->stacks.estimated));
 }
 MLI_PRIVATE MLI_COLD uint64_t mli_stacks_cut(const memlord *lord) {
     return mli_u64_load(&lord->stacks.cut);
@@ -675,35 +657,47 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_node_count(const memlord *lord) {
 static MLI_COLD const char *mli_stacks_check(const memlord_desc *desc) {
     return desc->stack_depth > MLI_STACK_DEPTH_MAX ? "[create] stack_depth is over 128" : NULL;
 }
-/* Sets up the stacks that a description asks for. Unwinds once: the first time a platform's
-   unwinder may load a library. */
-static MLI_COLD void mli_stacks_init(memlord *lord, const memlord_desc *desc) {
-    MLI_REQUIRE(!lord->back);
+/* Takes stacks of `depth` frames from now on, each `bytes` in the mean; 0: the default. The first
+   time it seeds the samples and unwinds: a platform's unwinder may then load a library. */
+static MLI_COLD void mli_stacks_begin(memlord *lord, uint32_t depth, uint64_t bytes) {
     void *frames[1];
     uint64_t generation;
-    mli_lock_rank(&lord->stacks.lock, MLI_RANK_STACKS);
-    if (!desc->stack_depth) return;
-    lord->stacks.depth = desc->stack_depth;
-    lord->stacks.bytes = desc->stack_bytes ? desc->stack_bytes : MLI_STACK_BYTES;
-    if (lord->stacks.bytes > MLI_BYTES_MAX) lord->stacks.bytes = MLI_BYTES_MAX;
-    lord->stacks.frame_count.v = lord->stacks.node_count.v = lord->stacks.row_count.v = 1;
+    if (!bytes) bytes = MLI_STACK_BYTES;
+    if (bytes > MLI_BYTES_MAX) bytes = MLI_BYTES_MAX;
+    if (!mli_u32_exchange(&lord->stacks.begun, 1)) {
+        mli_stacks_seed(lord);
+        generation = mli_busy_begin();
+        if (lord->stacks.unwinder.fn == mli_unwind) (void)mli_unwind(NULL, frames, 1);
+        mli_busy_end(generation);
+    }
+    mli_u64_store(&lord->stacks.bytes, bytes);
+    if (bytes > 1) mli_u64_store(&lord->stacks.estimated, bytes);
+    mli_u32_store_release(&lord->stacks.depth, depth); /* pairs with mli_stacks_depth */
     mli_hook_set(lord, MLI_HOOK_STACKS, 1);
+    mli_special_set_all(lord, MLI_SPECIAL_REDRAW, 1);
+}
+/* Takes none any more. Blocks keep the stacks that they have. */
+static MLI_COLD void mli_stacks_end(memlord *lord) {
+    mli_u32_store_release(&lord->stacks.depth, 0);
+    mli_hook_set(lord, MLI_HOOK_STACKS, 0);
+    mli_special_set_all(lord, MLI_SPECIAL_REDRAW, 0);
+}
+static MLI_COLD void mli_stacks_init(memlord *lord, const memlord_desc *desc) {
+    MLI_REQUIRE(!lord->back);
+    mli_lock_rank(&lord->stacks.lock, MLI_RANK_STACKS);
+    lord->stacks.frame_count.v = lord->stacks.node_count.v = lord->stacks.row_count.v = 1;
+    lord->stacks.bytes.v = 1;
     lord->stacks.unwinder = desc->unwinder;
+    if (!desc->unwinder.fn) lord->stacks.unwinder.fn = mli_unwind;
     lord->stacks.seed = desc->stack_seed;
     lord->stacks.repeatable = desc->stack_seed != 0;
-    mli_stacks_seed(lord);
-    if (desc->unwinder.fn) return;
-    lord->stacks.unwinder.fn = mli_unwind;
-    generation = mli_busy_begin();
-    (void)mli_unwind(NULL, frames, 1);
-    mli_busy_end(generation);
+    if (desc->stack_depth) mli_stacks_begin(lord, desc->stack_depth, desc->stack_bytes);
 }
 
 static MLI_COLD void mli_stacks_lock(memlord *lord, int take) {
     mli_lock_set(&lord->stacks.lock, take);
 }
-/* Makes every thread draw anew at its next alloc: else it would repeat the draws of the parent. The
-   rest of an old draw has the same distribution as a new draw, so no estimate becomes biased. */
+/* Makes every thread draw when it next allocs: else it would repeat what the parent draws. */
 static MLI_COLD void mli_stacks_forked(memlord *lord) {
     mli_thread *t;
     mli_stacks_seed(lord);
@@ -734,7 +728,7 @@ static MLI_COLD void mli_stacks_reset(memlord *lord, mli_thread *t) {
     for (i = 1; i < rows; i++) {
         mli_stack_row *row = mli_stack_row_at(lord, i);
         row->peak = row->live;
-        row->alloc_bytes = row->picked_bytes = row->samples = 0;
+        row->alloc_bytes = row->picked_bytes = row->samples = row->temporaries = 0;
         row->allocs = 0;
     }
     mli_u64_store(&lord->stacks.cut, 0);
@@ -747,4 +741,16 @@ MLI_PRIVATE MLI_COLD void mli_stacks_life(mli_life *life) {
     life->forked = mli_stacks_forked;
     life->reset = mli_stacks_reset;
     life->free = mli_stacks_free;
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_t bytes) {
+    if (!lord) return MEMLORD_OK;
+    if (depth > MLI_STACK_DEPTH_MAX) return MEMLORD_E_INVALID;
+    if (depth)
+        mli_stacks_begin(lord, depth, bytes);
+    else
+        mli_stacks_end(lord);
+    return MEMLORD_OK;
 }

@@ -33,6 +33,7 @@ typedef struct mli_stack_row {
     /* Since the last reset: alloc_bytes and allocs are estimates for all allocs of the stack;
        samples and picked_bytes are the number and the bytes of the allocs that were picked. */
     uint64_t alloc_bytes, samples, picked_bytes;
+    uint64_t temporaries; /* picked allocs that their thread freed before it had another picked */
     double allocs;
     uint64_t live, peak, blocks;   /* `blocks`: how many of its picked blocks are live */
     double variance;               /* the variance of `live`; 0 if `blocks` is 0 */
@@ -61,9 +62,14 @@ MLI_PRIVATE MLI_NOINLINE mli_stack_row *mli_stack_row_at(const memlord *lord, ui
 #if !defined(MEMLORD_NO_PROFILES)
 MLI_PRIVATE MLI_COLD mli_stack_row mli_stack_row_copy(memlord *lord, uint32_t number);
 #endif
-/* mli_stacks_on returns 1 if the ledger has stacks, mli_stacks_sampled if it takes them by samples. */
+/* mli_stacks_on returns 1 if the ledger takes stacks, or has some; mli_stacks_sampled if some were
+   taken by samples. */
 MLI_PRIVATE MLI_COLD int mli_stacks_on(const memlord *lord);
 MLI_PRIVATE MLI_COLD int mli_stacks_sampled(const memlord *lord);
+/* Returns the frames and the bytes from sample to sample that hold for allocs now; 0 and 0: none are
+   taken. */
+MLI_PRIVATE MLI_COLD uint32_t mli_stacks_depth(const memlord *lord);
+MLI_PRIVATE MLI_COLD uint64_t mli_stacks_bytes(const memlord *lord);
 /* Writes "estimates: a sample each 512 KiB". */
 MLI_PRIVATE MLI_COLD void mli_stacks_put_rate(const memlord *lord, mli_out *o);
 /* Returns how many stacks could not be taken in full. */
@@ -93,8 +99,8 @@ MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e);
 MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e);
 /* Ends the stack of a block that ends. */
 MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo);
-/* Takes a block that is not in the table any more off its row. */
-MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes);
+/* Takes a block that is not in the table any more off its row; `frees`: it ends. */
+MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes, int frees);
 /* Gives back the room of a stack whose block was not opened. */
 MLI_PRIVATE void mli_stack_forget(memlord *lord);
 /* Keeps the stack of a block that is moved to a device and a row of the sites, or comes back. */

@@ -52,6 +52,13 @@ MLI_PRIVATE MLI_COLD void mli_hook_set(memlord *lord, uint32_t bit, int on) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
+MLI_PRIVATE MLI_COLD void mli_special_set_all(memlord *lord, uint32_t bit, int on) {
+    mli_thread *t;
+    mli_lock_take(&mli_process.registry_lock);
+    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) mli_special_set(t, bit, on);
+    mli_lock_drop(&mli_process.registry_lock);
+}
+
 MLI_PRIVATE uint32_t mli_record_number(uint32_t id) { return id - MLI_THREAD_ID_FIRST + 1; }
 
 MLI_PRIVATE uint32_t mli_thread_count(memlord *lord) {
@@ -79,6 +86,9 @@ static void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     t->id = mli_u32_add(&lord->threads.next_id, 1);
     mli_u32_store(&t->special, mli_u32_load(&lord->threads.hooks));
+    t->stack_left = 0; /* the rate may have changed since the last owner */
+    t->stack_mean = 0;
+    t->taken_row = 0;
     t->lord = lord;
     t->own.id = t->id;
     t->own.home = t;

@@ -31,6 +31,7 @@ enum { /* mli_thread.special: the further work of the thread's calls. calls/fast
                                     clears the bit */
     MLI_SPECIAL_ACCOUNT = 128,   /* its blocks are charged to an account */
     MLI_SPECIAL_STACKS = 256,    /* its allocs may be sampled: see mli_stack_passes */
+    MLI_SPECIAL_REDRAW = 512,    /* the rate of samples changed: its next alloc draws again */
     MLI_SPECIAL_CONTEXT = MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE |
                           MLI_SPECIAL_ACCOUNT, /* what its context asks for */
     MLI_SPECIAL_SERVED =
@@ -102,8 +103,11 @@ typedef struct mli_thread {
                                          mli_detached_count */
     uint32_t other_dev;      /* a device that this call or an earlier one took bytes from, until
                                 mli_call_end has looked at it; 0: none */
-    int64_t stack_left;      /* the bytes until its next sample; 0 or less: the alloc is picked */
-    uint64_t stack_random;   /* 0: stack_left is not drawn yet */
+    int64_t stack_left;      /* bytes until its next sample; at most 0: the alloc is picked */
+    uint64_t stack_random;   /* 0: it has not drawn yet */
+    uint64_t stack_mean;     /* that stack_left was drawn by; 0: to be drawn */
+    uint64_t taken_key;      /* of its last block with a stack */
+    uint32_t taken_row, taken_type; /* taken_row 0: it has ended, or there was none */
     mli_context own;         /* its own context */
     mli_cache_entry cache_inline[MLI_CACHE_MIN + MLI_CACHE_PATH];
 } mli_thread;
@@ -204,6 +208,8 @@ static MLI_HOT uint32_t mli_hook_on(const memlord *lord, uint32_t bits) {
 /* Sets or clears a MLI_HOOK_... bit of the ledger and of all its threads. Takes the registry lock,
    so that no thread registers meanwhile. */
 MLI_PRIVATE MLI_COLD void mli_hook_set(memlord *lord, uint32_t bit, int on);
+/* Sets or clears a MLI_SPECIAL_... bit of all its threads, but not of those that register later. */
+MLI_PRIVATE MLI_COLD void mli_special_set_all(memlord *lord, uint32_t bit, int on);
 
 /* Returns the number of a thread record in reports, by its id; that of the orphan record is 1. */
 MLI_PRIVATE uint32_t mli_record_number(uint32_t id);

@@ -22,29 +22,34 @@ typedef struct mli_arena_change {
     int over;               /* 1: the tags have more than the device now */
 } mli_arena_change;
 
-/* Changes the balance of a device and of a tag. What a tag lacks comes off the untagged balance. */
-static MLI_COLD void mli_arena_balance(memlord *lord, mli_arena_change *c) {
-    MLI_REQUIRE(mli_is_inside());
+/* Changes the balance of a tag. Returns the bytes taken off it. */
+static MLI_COLD uint64_t mli_arena_tag_balance(memlord *lord, const mli_arena_change *c) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, c->dev);
-    mli_row *tag = c->tag ? mli_row_at(lord, MLI_BOOK_TAG, c->tag) : NULL;
-    mli_device_record *device = mli_device_record_at(lord, c->dev);
-    uint64_t had, now, tagged;
+    mli_row *tag = mli_row_at(lord, MLI_BOOK_TAG, c->tag);
+    uint64_t had, out;
     mli_lock_take(&row->lock);
-    had = mli_u64_load(&device->arena);
-    tagged = mli_u64_load(&device->arena_tagged);
-    if (had + c->in > (uint64_t)1 << 62) c->in = 0;
-    if (c->out > had) c->out = had;
-    now = had + c->in - c->out;
-    mli_u64_store(&device->arena, now);
-    if (tag) {
-        uint64_t bytes = mli_u64_load(&tag->arena);
-        c->tag_out = bytes < c->out ? bytes : c->out;
-        mli_u64_store(&tag->arena, bytes + c->in - c->tag_out);
-        tagged += c->in - c->tag_out;
-        mli_u64_store(&device->arena_tagged, tagged);
-    }
-    c->over = tagged > now;
+    had = mli_u64_load(&tag->arena);
+    out = had < c->out ? had : c->out;
+    mli_u64_store(&tag->arena, had + c->in - out);
+    (void)mli_u64_add(&mli_device_record_at(lord, c->dev)->arena_tagged, c->in - out);
     mli_lock_drop(&row->lock);
+    return out;
+}
+/* Changes the balance of a device and of a tag. What a tag lacks comes off the untagged balance.
+   Two calls may find the tags over the device, and none misses it: each changes one of the two words
+   and then reads the other, all four seq_cst. */
+static void mli_arena_balance(memlord *lord, mli_arena_change *c) {
+    MLI_REQUIRE(mli_is_inside());
+    mli_device_record *device = mli_device_record_at(lord, c->dev);
+    uint64_t had = mli_u64_load(&device->arena), in, out;
+    do {
+        in = had + c->in > (uint64_t)1 << 62 ? 0 : c->in;
+        out = had < c->out ? had : c->out;
+    } while (!mli_u64_cas(&device->arena, &had, had + in - out));
+    c->in = in;
+    c->out = out;
+    if (c->tag) c->tag_out = mli_arena_tag_balance(lord, c);
+    c->over = mli_u64_add(&device->arena_tagged, 0) > mli_u64_add(&device->arena, 0);
 }
 
 /* Takes off the tag with the largest balance what the tags of a device have more than the device.
@@ -69,7 +74,7 @@ static MLI_COLD uint64_t mli_arena_excess(memlord *lord, uint32_t dev, uint32_t 
     if (largest) {
         if (most > tagged - arena) most = tagged - arena;
         mli_u64_store(&largest->arena, mli_u64_load(&largest->arena) - most);
-        mli_u64_store(&device->arena_tagged, tagged - most);
+        (void)mli_u64_add(&device->arena_tagged, (uint64_t)0 - most);
     }
     mli_lock_drop(&row->lock);
     return most;
@@ -97,21 +102,28 @@ static MLI_COLD void mli_arena_trim(memlord *lord, mli_thread *t, uint32_t dev) 
 /* Changes the balances and counts the change, which is no alloc and no free, on the device and on
    the tag. The site counts what comes as both in and out: an arena byte does not remember the site
    it came from, so no later call can take it off there. */
-static MLI_COLD void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
-                                      const memlord_site *site) {
+static void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_change *c,
+                             const memlord_site *site) {
     mli_row_delta d[3];
-    const unsigned n = c->tag ? 3 : 2;
-    memset(d, 0, sizeof d);
+    unsigned n = 2;
+    memset(d, 0, 2 * sizeof *d);
     d[0].dev = c->dev;
     if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         d[1].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, site, c->dev);
-    d[2].word2 = mli_word2_of(0, c->tag, 0);
+    if (c->tag) {
+        memset(&d[2], 0, sizeof d[2]);
+        d[2].word2 = mli_word2_of(0, c->tag, 0);
+        n = 3;
+    }
     mli_cells_make(lord, t, d, n);
     mli_shard_enter_to_count(lord, t);
     mli_arena_balance(lord, c);
-    d[0].in = d[1].in = d[1].out = d[2].in = c->in;
+    d[0].in = d[1].in = d[1].out = c->in;
     d[0].out = d[1].freed_here = c->out;
-    d[2].out = c->tag_out;
+    if (c->tag) {
+        d[2].in = c->in;
+        d[2].out = c->tag_out;
+    }
     mli_count(lord, t, d, n);
     mli_shard_leave(t);
     if (MLI_UNLIKELY(c->over)) mli_arena_trim(lord, t, c->dev);
@@ -120,11 +132,11 @@ static MLI_COLD void mli_arena_record(memlord *lord, mli_thread *t, mli_arena_ch
 /* Adds bytes without identity to a device, or takes them off: then at most those it has, and more
    count as an underflow. The device and the bytes are checked as for an alloc; 1 stands for a valid
    storage. */
-static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
-                                              int adds, const memlord_site *site) {
+static memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
+                                     int adds, const memlord_site *site) {
     const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;
     mli_call call;
-    mli_arena_change c;
+    mli_arena_change c = {0, 0, 0, 0, 0, 0};
     memlord_block block = {device, 0, 0};
     uint64_t rows = 0;
     memlord_result r;
@@ -133,7 +145,6 @@ static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device devi
     if (!call.t) return mli_refuse(lord, refuser, r, device, mli_block_fault(1, bytes), site);
     if (call.t->now.tag)
         rows = mli_cached_row(lord, call.t, MLI_BOOK_TAG, call.t->now.tag, call.dev);
-    memset(&c, 0, sizeof c);
     c.dev = call.dev;
     c.tag = MLI_TAG_ROW(rows);
     if (!adds) {

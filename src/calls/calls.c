@@ -37,6 +37,8 @@ static mli_pick mli_token_stack(const memlord_realloc_token *token) {
     mli_pick pick = mli_pick_none;
     memcpy(&pick.scale, &token->word[3], sizeof pick.scale);
     pick.row = (uint32_t)token->word[4];
+    pick.key = token->storage;
+    pick.type = (uint32_t)token->device.type;
     return pick;
 }
 
@@ -84,7 +86,7 @@ static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, const mli_call *call,
                                            const memlord_block *block, uint64_t storage,
                                            const memlord_site *site) {
     const uint64_t had = MLI_BYTES(old->word1);
-    mli_pick_off(lord, pick, had);
+    mli_pick_off(lord, pick, had, 0);
     if (storage)
         mli_stack_pick(lord, call->t, call->dev, block->bytes, site);
     else
@@ -628,7 +630,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     } else {
         if (mli_refs_of(e.word1, e.word2) > 1) mli_shared_free(lord, &e);
         pick = mli_token_stack(token);
-        mli_pick_off(lord, &pick, MLI_BYTES(e.word1));
+        mli_pick_off(lord, &pick, MLI_BYTES(e.word1), 1);
         mli_entry_abandon(lord, t, &e);
         mli_count_site_free(lord, t, dev, site, MLI_BYTES(e.word1));
     }

@@ -78,20 +78,19 @@ static uint64_t mli_cuda_context_size(mli_cuda_attachment *probe, int i, uint64_
     return size;
 }
 
-/* Sets the identity of a device, by which other processes know it: its UUID, which an instance of a
-   MIG device has of its own. Its index depends on CUDA_VISIBLE_DEVICES. */
+/* Sets the identity of a device, by which other processes know it: its UUID as nvidia-smi -L prints
+   it, which an instance of a MIG device has of its own. Its index depends on CUDA_VISIBLE_DEVICES. */
 static void mli_cuda_identify(mli_cuda_attachment *probe, const mli_cuda_driver *d, int i) {
-    static const char digits[] = "0123456789abcdef";
     unsigned char uuid[16];
-    char text[40] = "GPU-";
-    int k;
+    char text[48], name[256] = "";
+    int k, n;
     if (mli_cuda_load(&probe->identified[i]) || !d->device_uuid) return;
     if (d->device_uuid(uuid, d->handle[i])) return;
-    for (k = 0; k < 16; k++) {
-        text[4 + 2 * k] = digits[uuid[k] >> 4];
-        text[5 + 2 * k] = digits[uuid[k] & 15];
-    }
-    text[36] = 0;
+    if (d->device_name) (void)d->device_name(name, (int)sizeof name, d->handle[i]);
+    n = snprintf(text, sizeof text, "%s", strstr(name, " MIG ") ? "MIG" : "GPU");
+    for (k = 0; k < 16; k++)
+        n += snprintf(text + n, sizeof text - (size_t)n, "%s%02x",
+                      k % 2 == 0 && (k == 0 || (k >= 4 && k <= 10)) ? "-" : "", uuid[k]);
     if (memlord_device_id_set(probe->lord, memlord_device_cuda(i), text) == MEMLORD_OK)
         mli_cuda_store(&probe->identified[i], 1);
 }

@@ -1,6 +1,8 @@
 #include "cuda/driver.h"
 #include "cuda/atfork.h"
 
+#include <stdlib.h> /* atexit */
+
 static mli_cuda_lock mli_cuda_loaded_lock = MLI_CUDA_LOCK;
 MLI_CUDA_VARIABLE_HERE(mli_cuda_loaded_state mli_cuda_loaded)
 
@@ -60,6 +62,7 @@ MLI_CUDA_PRIVATE const mli_cuda_driver *mli_cuda_driver_get(void) {
             mli_cuda_fork_first();
             state = mli_cuda_driver_load(&mli_cuda_loaded.table) ? MLI_CUDA_READY : MLI_CUDA_ABSENT;
             mli_cuda_fork_locks();
+            if (state == MLI_CUDA_READY) (void)atexit(mli_cuda_driver_leave);
             mli_cuda_store_release(&mli_cuda_loaded.state, state);
         }
         mli_cuda_lock_drop(&mli_cuda_loaded_lock);
@@ -103,14 +106,23 @@ MLI_CUDA_PRIVATE void mli_cuda_leave_context(const mli_cuda_driver *d, int *mode
 }
 MLI_CUDA_VARIABLE_HERE(mli_cuda_u64 mli_cuda_inside[MEMLORD_CUDA_MAX_DEVICES])
 
-MLI_CUDA_PRIVATE int mli_cuda_enter_device(const mli_cuda_driver *d, int device, int *mode) {
+/* Retaining a context is a call that a capture may forbid. */
+static int mli_cuda_enter_primary(const mli_cuda_driver *d, int device, int *mode) {
     void *context = NULL;
-    if (device < 0 || device >= d->known) return 0;
-    if (mli_cuda_add(&mli_cuda_inside[device], 1) < MLI_CUDA_RESETTING &&
-        mli_cuda_active(d, device) && d->primary_retain(&context, d->handle[device]) == 0) {
-        if (mli_cuda_enter_context(d, context, mode) == 0) return 1;
+    if (mli_cuda_relax(d, mode)) return 0;
+    if (mli_cuda_active(d, device) && d->primary_retain(&context, d->handle[device]) == 0) {
+        if (d->context_push(context) == 0) return 1;
         (void)d->primary_release(d->handle[device]);
     }
+    (void)d->capture_mode(mode);
+    return 0;
+}
+MLI_CUDA_PRIVATE int mli_cuda_enter_device(const mli_cuda_driver *d, int device, int *mode) {
+    if (device < 0 || device >= d->known) return 0;
+    if (mli_cuda_add(&mli_cuda_inside[device], 1) < MLI_CUDA_RESETTING &&
+        mli_cuda_load_acquire(&mli_cuda_loaded.state) == MLI_CUDA_READY &&
+        mli_cuda_enter_primary(d, device, mode))
+        return 1;
     (void)mli_cuda_add(&mli_cuda_inside[device], UINT64_MAX);
     return 0;
 }
@@ -119,4 +131,14 @@ MLI_CUDA_PRIVATE void mli_cuda_leave_device(const mli_cuda_driver *d, int device
     mli_cuda_leave_context(d, mode);
     (void)d->primary_release(d->handle[device]);
     (void)mli_cuda_add(&mli_cuda_inside[device], UINT64_MAX);
+}
+
+MLI_CUDA_PRIVATE void mli_cuda_driver_leave(void) {
+    static const char over[] = "the process ends";
+    int i;
+    if (mli_cuda_load(&mli_cuda_loaded.state) != MLI_CUDA_READY) return;
+    memcpy(mli_cuda_loaded.why, over, sizeof over);
+    mli_cuda_store_release(&mli_cuda_loaded.state, MLI_CUDA_ABSENT);
+    for (i = 0; i < MEMLORD_CUDA_MAX_DEVICES; i++)
+        while (mli_cuda_load_acquire(&mli_cuda_inside[i]) % MLI_CUDA_RESETTING) mli_cuda_yield();
 }

@@ -16,6 +16,7 @@
     X(device_get, "cuDeviceGet", 1, (int *device, int ordinal))                               \
     X(device_attribute, "cuDeviceGetAttribute", 1, (int *value, int attribute, int device))   \
     X(device_pci, "cuDeviceGetPCIBusId", 0, (char *text, int size, int device))               \
+    X(device_name, "cuDeviceGetName", 0, (char *text, int size, int device))                  \
     X(device_uuid, "cuDeviceGetUuid_v2", 0, (unsigned char *uuid, int device))                \
     X(primary_state, "cuDevicePrimaryCtxGetState", 1,                                         \
       (int device, unsigned *flags, int *active))                                             \
@@ -92,6 +93,10 @@ MLI_CUDA_VARIABLE(mli_cuda_loaded_state mli_cuda_loaded)
 /* NULL: memlord_cuda_why says why. Loads it once a process. */
 MLI_CUDA_PRIVATE const mli_cuda_driver *mli_cuda_driver_get(void);
 
+/* From now on there is no driver: the process ends, and CUDA with it. Waits for threads inside
+   devices. Registered after the driver's own handlers, it runs before them. */
+MLI_CUDA_PRIVATE void mli_cuda_driver_leave(void);
+
 /* The runtime's number of a driver's device; they are the same wherever anybody has looked. */
 MLI_CUDA_PRIVATE int mli_cuda_ordinal(const mli_cuda_driver *d, int handle);
 
@@ -117,7 +122,8 @@ MLI_CUDA_PRIVATE void mli_cuda_leave_context(const mli_cuda_driver *d, int *mode
 #define MLI_CUDA_RESETTING (UINT64_C(1) << 32)
 MLI_CUDA_VARIABLE(mli_cuda_u64 mli_cuda_inside[MEMLORD_CUDA_MAX_DEVICES])
 
-/* The same with the primary context of an active device. Retaining it keeps it while we are in. */
+/* The same with the primary context of an active device. Retaining it keeps it while we are in; one
+   that others reset meanwhile ends again when we leave, as nobody else holds it. */
 MLI_CUDA_PRIVATE int mli_cuda_enter_device(const mli_cuda_driver *d, int device, int *mode);
 
 MLI_CUDA_PRIVATE void mli_cuda_leave_device(const mli_cuda_driver *d, int device, int *mode);

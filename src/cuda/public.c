@@ -68,6 +68,12 @@ static void mli_cuda_attachment_end(mli_cuda_attachment *probe, const mli_cuda_d
     if (last) memlord_cuda_events_release();
 }
 
+/* Returns 1 for a policy that memlord_alloc_retry takes. */
+static int mli_cuda_policy_valid(const memlord_retry *policy) {
+    return policy->max_ms >= policy->initial_ms && policy->multiplier >= 1 &&
+           policy->multiplier <= 1.7976931348623157e308;
+}
+
 MEMLORD_API memlord_result memlord_cuda_attach(memlord *lord, const memlord_cuda_desc *desc) {
     const mli_cuda_driver *d;
     mli_cuda_attachment *probe;
@@ -77,7 +83,7 @@ MEMLORD_API memlord_result memlord_cuda_attach(memlord *lord, const memlord_cuda
     memset(&zeros, 0, sizeof zeros);
     if (!desc) desc = &zeros;
     if (!lord) return MEMLORD_OK;
-    if (desc->retry && memlord_retry_check(desc->retry)) return MEMLORD_E_INVALID;
+    if (desc->retry && !mli_cuda_policy_valid(desc->retry)) return MEMLORD_E_INVALID;
     d = mli_cuda_driver_get();
     if (!d) return MEMLORD_E_UNSUPPORTED;
     probe = mli_cuda_attachment_claim(lord, &seen);

@@ -8,34 +8,8 @@
 /* The pointer or handle that a call made. */
 static void *mli_cuda_request_result(const mli_cuda_request *q) {
     if (q->pitched) return q->pitched->ptr;
-    if (q->array) return *q->array;
-    if (q->mipmapped) return *q->mipmapped;
     if (q->handle) return (void *)(uintptr_t)*q->handle;
     return q->ptr ? *q->ptr : NULL;
-}
-
-/* The least a texel takes: in block-compressed formats half a byte or one, in NV12 one and a half.
-   By the numbers of CUDA: its older headers have no names for them. */
-static uint64_t mli_cuda_texel_bits(const struct cudaChannelFormatDesc *desc) {
-    int kind = (int)desc->f;
-    if (kind >= 17 && kind <= 30) return kind <= 18 || kind == 23 || kind == 24 ? 4 : 8;
-    return kind == 4 ? 12 : (uint64_t)(desc->x + desc->y + desc->z + desc->w);
-}
-
-/* Texels of all levels; a dimension of 0 is not there, and layers do not get fewer. Sparse arrays
-   and those with deferred mapping have no memory of their own. */
-static uint64_t mli_cuda_array_bytes(const mli_cuda_request *q) {
-    const int layered = (q->flags & 5) != 0;
-    const unsigned levels = q->mipmapped ? q->levels : 1;
-    uint64_t texels = 0;
-    unsigned k;
-    if (!q->desc || q->flags & 0xc0) return 0;
-    for (k = 0; k < levels && k < 32; k++) {
-        uint64_t w = (q->width | q->extent.width) >> k, h = (q->height | q->extent.height) >> k;
-        uint64_t depth = layered ? q->extent.depth : q->extent.depth >> k;
-        texels += (w ? w : 1) * (h ? h : 1) * (depth ? depth : 1);
-    }
-    return texels * mli_cuda_texel_bits(q->desc) / 8;
 }
 
 /* The product, or 2^48, which is the most that the ledger takes. */
@@ -49,7 +23,7 @@ static uint64_t mli_cuda_asked(const mli_cuda_request *q) {
     if (q->kind == MLI_CUDA_PITCH) return mli_cuda_product(q->width, q->height);
     if (q->kind == MLI_CUDA_3D)
         return mli_cuda_product(mli_cuda_product(e->width, e->height), e->depth);
-    return q->kind == MLI_CUDA_ARRAY ? mli_cuda_array_bytes(q) : mli_cuda_product(q->bytes, 1);
+    return mli_cuda_product(q->bytes, 1);
 }
 
 /* Rows get longer by the pitch, which is known only afterwards. */
@@ -145,8 +119,6 @@ static int mli_cuda_request_attempt(void *user, uint64_t bytes, uint64_t *storag
    that fails for want of memory, which may trim pools, wait, or return an earlier error. */
 static void mli_cuda_request_refuse(const mli_cuda_request *q) {
     if (q->pitched) q->pitched->ptr = NULL;
-    if (q->array) *q->array = NULL;
-    if (q->mipmapped) *q->mipmapped = NULL;
     if (q->ptr) *q->ptr = NULL;
 }
 

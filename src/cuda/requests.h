@@ -11,7 +11,6 @@ enum {
     MLI_CUDA_3D,
     MLI_CUDA_ASYNC, /* in the order of a stream, out of a pool */
     MLI_CUDA_HOST,
-    MLI_CUDA_ARRAY,
     MLI_CUDA_PHYSICAL
 };
 
@@ -21,15 +20,12 @@ typedef struct mli_cuda_request {
     cudaError_t (*call)(const struct mli_cuda_request *q); /* the real one */
     void **ptr;
     struct cudaPitchedPtr *pitched;
-    cudaArray_t *array;
-    cudaMipmappedArray_t *mipmapped;
     unsigned long long *handle, mem_flags; /* of physical memory, and where that is */
     const void *prop;
     memlord_device location;
-    const struct cudaChannelFormatDesc *desc;
     size_t bytes, *pitch, width, height;
     struct cudaExtent extent;
-    unsigned flags, levels;
+    unsigned flags;
     cudaMemPool_t pool; /* NULL: the device's current one */
     cudaStream_t stream;
     int clean; /* the runtime had no last error before */

@@ -194,16 +194,19 @@ MLI_CUDA_PRIVATE void mli_cuda_stream_leave(mli_cuda_stream *s) {
 static int mli_cuda_stream_home(const mli_cuda_driver *d, mli_cuda_stream *s, void **context) {
     mli_cuda_home home = {NULL, 0};
     unsigned flags;
-    int active = 0, r;
+    int active = 0, mode, r;
     if (!mli_cuda_is_default(s->handle)) {
         r = mli_cuda_home_of(d, s->handle, &home);
     } else {
         if (s->device >= d->known) return MLI_CUDA_NO_CONTEXT;
         r = d->primary_state(d->handle[s->device], &flags, &active);
         if (!r && !active) r = MLI_CUDA_NO_CONTEXT;
-        if (!r) r = d->primary_retain(&home.context, d->handle[s->device]);
+        if (!r) r = mli_cuda_relax(d, &mode); /* a capture may forbid the next call */
+        if (r) return r;
+        r = d->primary_retain(&home.context, d->handle[s->device]);
         /* others hold it: it was active */
         if (!r) (void)d->primary_release(d->handle[s->device]);
+        (void)d->capture_mode(&mode);
         if (!r && d->context_id && d->context_id(home.context, &home.id)) home.id = 0;
     }
     if (r) return r;

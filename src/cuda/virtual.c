@@ -3,24 +3,48 @@
 #include "cuda/requests.h"
 
 MLI_CUDA_PRIVATE const char mli_cuda_physical[] = "cuMemCreate";
-MLI_CUDA_PRIVATE const char mli_cuda_part[] = "mapped";
+static const char mli_cuda_part[] = "mapped";
 
-/* memlord_part_fn: the one that is mapped at an address. */
+/* memlord_part_fn: the one that has the address, or (bytes) is the range. */
 static int mli_cuda_mapping_match(void *user, const memlord_part_info *part) {
     mli_cuda_mapping *m = (mli_cuda_mapping *)user;
-    if (!part->meta.name || strcmp(part->meta.name, mli_cuda_part) ||
-        (uint64_t)part->meta.shape[0] != m->address)
-        return 0;
+    int k, found = part->offset == m->offset && part->bytes == m->bytes;
+    if (!part->meta.name || strcmp(part->meta.name, mli_cuda_part)) return 0;
+    for (k = 0; k < (int)part->meta.rank && !m->bytes; k++)
+        found |= (uint64_t)part->meta.shape[k] == m->address;
+    if (!found) return 0;
     m->offset = part->offset;
     m->bytes = part->bytes;
+    m->meta = part->meta;
     return 1;
+}
+
+MLI_CUDA_PRIVATE void mli_cuda_mapping_add(memlord *lord, mli_cuda_mapping *m,
+                                           const memlord_site *site) {
+    memlord_block_info block;
+    memlord_result r;
+    if (!mli_cuda_block_find(lord, m->handle, &block)) return;
+    memset(&m->meta, 0, sizeof m->meta);
+    m->meta.name = mli_cuda_part;
+    m->meta.shape[0] = (int64_t)m->address;
+    m->meta.rank = 1;
+    r = memlord_part_add(lord, block.device, m->handle, m->offset, m->bytes, &m->meta);
+    if (r == MEMLORD_E_STATE) { /* a further address of what is mapped */
+        m->meta.rank = 8;
+        (void)memlord_parts_each(lord, block.device, m->handle, mli_cuda_mapping_match, m);
+        if (m->meta.rank >= 8) return;
+        m->meta.shape[m->meta.rank++] = (int64_t)m->address;
+        (void)memlord_part_remove(lord, block.device, m->handle, m->offset);
+        r = memlord_part_add(lord, block.device, m->handle, m->offset, m->bytes, &m->meta);
+    }
+    if (r == MEMLORD_OK) (void)memlord_retain(lord, block.device, m->handle, site);
 }
 
 MLI_CUDA_PRIVATE int mli_cuda_mapping_begin(memlord *lord, const mli_cuda_driver *d,
                                             uint64_t address, mli_cuda_mapping *m) {
     memlord_block_info block;
     m->address = address;
-    m->bytes = 0;
+    m->offset = m->bytes = 0;
     if (!lord || d->mem_retain_handle(&m->handle, (void *)(uintptr_t)address)) return 0;
     if (mli_cuda_block_find(lord, m->handle, &block)) {
         m->device = block.device;
@@ -34,8 +58,16 @@ MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver 
                                            mli_cuda_mapping *m, int gone,
                                            const memlord_site *site) {
     memlord_block_info block;
+    int k;
     if (gone && mli_cuda_block_find(lord, m->handle, &block)) {
+        m->bytes = 0; /* it is read again: another mapping may have ended */
+        (void)memlord_parts_each(lord, m->device, m->handle, mli_cuda_mapping_match, m);
         (void)memlord_part_remove(lord, m->device, m->handle, m->offset);
+        if (--m->meta.rank) { /* it is mapped elsewhere, too */
+            for (k = 0; k < (int)m->meta.rank && (uint64_t)m->meta.shape[k] != m->address;) k++;
+            m->meta.shape[k] = m->meta.shape[m->meta.rank];
+            (void)memlord_part_add(lord, m->device, m->handle, m->offset, m->bytes, &m->meta);
+        }
         if (block.refs == 1)
             mli_cuda_pool_beside(lord, block.device, -(int64_t)block.bytes);
         (void)memlord_release(lord, m->device, m->handle, site);

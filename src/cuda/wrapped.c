@@ -20,7 +20,6 @@ extern "C" {
 #define MLI_CUDA_EACH2(f, a, b) f(a), f(b)
 #define MLI_CUDA_EACH3(f, a, b, c) f(a), f(b), f(c)
 #define MLI_CUDA_EACH4(f, a, b, c, d) f(a), f(b), f(c), f(d)
-#define MLI_CUDA_EACH5(f, a, b, c, d, e) f(a), f(b), f(c), f(d), f(e)
 /* ITEMS: before that MSVC takes the arguments for one */
 #define MLI_CUDA_EACH(n, f, ...) MLI_CUDA_ITEMS(MLI_CUDA_EACH##n(f, __VA_ARGS__))
 #define MLI_CUDA_SET(name) q.name = name
@@ -41,7 +40,6 @@ MLI_CUDA_ALLOCS(MLI_CUDA_ALLOC)
 #undef MLI_CUDA_EACH2
 #undef MLI_CUDA_EACH3
 #undef MLI_CUDA_EACH4
-#undef MLI_CUDA_EACH5
 #undef MLI_CUDA_SET
 #undef MLI_CUDA_GET
 
@@ -203,18 +201,12 @@ MLI_CUDA_MEM(mem_release, (unsigned long long handle)) {
 
 MLI_CUDA_MEM(mem_map, (unsigned long long ptr, size_t bytes, size_t offset,
                        unsigned long long handle, unsigned long long flags)) {
-    memlord_block_info block;
-    memlord_meta meta;
+    mli_cuda_mapping m;
     int r;
     MLI_CUDA_MEM_DRIVER(d);
     r = d->mem_map(ptr, bytes, offset, handle, flags);
-    if (r || !mli_cuda_block_find(lord, handle, &block)) return (mli_cuda_result)r;
-    memset(&meta, 0, sizeof meta);
-    meta.name = mli_cuda_part;
-    meta.shape[0] = (int64_t)ptr;
-    meta.rank = 1;
-    if (memlord_part_add(lord, block.device, handle, offset, bytes, &meta) == MEMLORD_OK)
-        (void)memlord_retain(lord, block.device, handle, site);
+    m.handle = handle, m.address = ptr, m.offset = offset, m.bytes = bytes;
+    if (r == 0) mli_cuda_mapping_add(lord, &m, site);
     return (mli_cuda_result)r;
 }
 

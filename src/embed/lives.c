@@ -21,6 +21,7 @@
 #include "services/call_end.h"
 #include "services/neighbours.h"
 #include "services/bands.h"
+#include "services/joint.h"
 #include "services/scopes.h"
 #include "services/contexts.h"
 #include "services/room.h"
@@ -52,6 +53,7 @@ static void (*const mli_lives[])(mli_life *life) = {
     mli_accounts_life,
     mli_limits_life,
     mli_scopes_life,
+    mli_joint_life,
     mli_room_life,
     mli_stats_life,
     mli_retry_life,

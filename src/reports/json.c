@@ -172,6 +172,19 @@ static void mli_json_accounts(mli_report *r) {
     mli_put_str(r->o, "]}");
 }
 
+static void mli_json_streams(mli_report *r) {
+    size_t i;
+    mli_jsonf(r->o, ",\n'streams':{'count':%ju,'more':%ju,'largest':[", (uint64_t)r->streams,
+              (uint64_t)r->streams_lost);
+    for (i = 0; i < r->stream_lines; i++)
+        mli_jsonf(r->o, ",\n{'stream':'%jx','device':'%i','bytes':%ju,'blocks':%ju}",
+                  r->stream[i].stream,
+                  mli_device_code(mli_device_record_at(r->lord, r->stream[i].dev)->device),
+                  r->stream[i].bytes, r->stream[i].blocks);
+    mli_jsonf(r->o, "],'rest':{'bytes':%ju,'blocks':%ju}}", r->stream_rest.bytes,
+              r->stream_rest.blocks);
+}
+
 static void mli_json_tags(mli_report *r) {
     uint32_t i;
     mli_jsonf(r->o, ",\n'tags':[");
@@ -228,7 +241,7 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
     const mli_report *r = w->r;
     size_t i;
     mli_jsonf(r->o, ",\n'stacks':{'depth':%ju,'bytes':%ju,'cut':%ju",
-              (uint64_t)r->lord->stacks.depth, r->lord->stacks.bytes,
+              (uint64_t)mli_stacks_depth(r->lord), mli_stacks_bytes(r->lord),
               mli_stacks_cut(r->lord));
     for (i = 0; i < r->stacks; i++) mli_json_frames_mark(w, r->stack[i].node);
     for (i = 0; i < r->stack_leaks; i++) mli_json_frames_mark(w, mli_stack_leak_node(r, i));
@@ -239,9 +252,9 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
         mli_json_stack(w, r->stack[i].node);
         mli_jsonf(r->o,
                   ",'device':'%i','alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,'peak_bytes':%ju,"
-                  "'samples':%ju,'error_bytes':%ju}",
+                  "'samples':%ju,'error_bytes':%ju,'temporaries':%ju}",
                   mli_device_code(s->device), s->alloc_bytes, s->allocs, s->live_bytes,
-                  s->peak_bytes, s->samples, s->error_bytes);
+                  s->peak_bytes, s->samples, s->error_bytes, s->temporaries);
     }
     mli_jsonf(r->o, "],'more':{'stacks':%ju,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju}}",
               (uint64_t)(r->stack_rows - r->stacks), r->stack_rest.alloc_bytes,
@@ -703,6 +716,7 @@ static MLI_COLD void mli_json_write(mli_json_writer *w) {
     mli_json_devices(r);
     mli_json_phys_all(r);
     mli_json_accounts(r);
+    mli_json_streams(r);
     mli_json_tags(r);
     mli_json_sites(r);
     mli_json_stacks(w);

@@ -258,7 +258,7 @@ static void mli_text_pool(mli_report *r, uint32_t i) {
                  memlord_fragmentation(s) * 100);
     if (s->reserved_peak && served) mli_put_str(r->o, ", ");
     if (served)
-        mli_putf(r->o, "hit_rate %g: hits %ju, misses %ju", memlord_hit_rate(s) * 100,
+        mli_putf(r->o, "hit_rate %g: hits %ju, misses %ju", mli_rates[MLI_RATE_hit_rate].of(s) * 100,
                  s->cache_hits, s->cache_misses);
     if (s->refused) mli_putf(r->o, ", calls refused %ju", s->refused);
     mli_put_str(r->o, "\n");
@@ -272,7 +272,7 @@ static void mli_text_rates(mli_report *r, uint32_t i) {
     size_t k, shown = 0;
     for (k = 0; k < MLI_RATE_COUNT; k++) {
         double rate = mli_rates[k].of(s);
-        if (!(rate >= 0) || mli_rates[k].of == memlord_hit_rate) continue;
+        if (!(rate >= 0) || k == MLI_RATE_hit_rate) continue;
         if (!shown++) mli_putf(r->o, "rates, %i:", mli_report_device(r, i + 1));
         mli_putf(r->o, shown > 1 ? ", %s %g" : " %s %g", mli_rates[k].name, rate * 100);
     }
@@ -309,6 +309,19 @@ static void mli_text_accounts(mli_report *r) {
         mli_putf(r->o, "%12jo%12jo%12jo%12ju  %s on %i\n", s->bytes, s->peak, s->limit,
                  s->refused, s->name, mli_device_code(s->device));
     }
+}
+
+static void mli_text_streams(mli_report *r) {
+    size_t i;
+    if (!r->streams) return;
+    mli_putf(r->o, "\n       bytes      blocks  streams: %ju of %ju%s\n", (uint64_t)r->stream_lines,
+             (uint64_t)r->streams, r->streams_lost ? " or more" : "");
+    for (i = 0; i < r->stream_lines; i++)
+        mli_putf(r->o, "%12jo%12ju  %jx on %i\n", r->stream[i].bytes, r->stream[i].blocks,
+                 r->stream[i].stream,
+                 mli_device_code(mli_device_record_at(r->lord, r->stream[i].dev)->device));
+    if (r->stream_rest.blocks)
+        mli_putf(r->o, "%12jo%12ju  on others\n", r->stream_rest.bytes, r->stream_rest.blocks);
 }
 
 static void mli_text_meta(mli_out *o, const memlord_meta *meta) {
@@ -560,6 +573,7 @@ static MLI_COLD void mli_text_full(mli_report *r) {
     mli_text_leaks(r);
     mli_text_routes(r);
     mli_text_accounts(r);
+    mli_text_streams(r);
     if (r->tag_rows > MLI_FIRST_TAGS) mli_text_tags(r, MLI_TOP_TAGS);
     if (r->sites > MLI_FIRST_SITES) mli_text_sites(r, MLI_TOP_SITES);
     if (r->blocks > MLI_FIRST_BLOCKS || r->has_parts) mli_text_blocks(r, 20, 1);

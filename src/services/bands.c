@@ -794,7 +794,7 @@ MLI_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_device 
 }
 
 MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int reason,
-                                      uint64_t *reclaimed) {
+                                      uint64_t needed, uint64_t *reclaimed) {
     uint64_t ignored;
     uint32_t dev;
     memlord_result r;
@@ -805,5 +805,5 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
     if (mli_device_valid(device) && !mli_gc_registered(lord, device, reason))
         return MEMLORD_E_UNKNOWN; /* before mli_dev, because that makes the device known */
     r = mli_dev(lord, device, &dev);
-    return r ? r : mli_collect(lord, dev, reason, 0, reclaimed ? reclaimed : &ignored);
+    return r ? r : mli_collect(lord, dev, reason, needed, reclaimed ? reclaimed : &ignored);
 }

@@ -5,6 +5,7 @@
 #include "books/fences.h"
 #include "books/tags.h"
 #include "services/scopes.h"
+#include "services/joint.h"
 
 /* The record of a fibre's context. Each swap exchanges the context in `kept`. While no thread is in
    the fibre's context, `kept` has that; else it has the own context of the thread that entered. A
@@ -74,6 +75,7 @@ MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks) {
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord) {
     uint32_t i, n = mli_u32_load(&lord->contexts->count);
     for (i = 1; i < n; i++) mli_running_count(&mli_context_at(lord, i)->kept);
+    mli_joint_sweep(lord);
 }
 #endif
 
@@ -89,17 +91,12 @@ static MLI_HOT int mli_context_elsewhere(const mli_context_record *record, const
 
 /* Opens a record for a zeroed context. */
 static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *context) {
-    mli_context_record *record;
     memlord_result r;
-    for (;;) {
-        mli_lock_take(&mli_process.cold_lock);
-        record = (mli_context_record *)(void *)lord->contexts->closed;
-        if (record) break;
-        mli_lock_drop(&mli_process.cold_lock);
-        r = mli_handle_new(lord, &lord->contexts->all, &lord->contexts->count, sizeof *record,
-                           &lord->contexts->closed, &mli_process.cold_lock);
-        if (r) return r;
-    }
+    mli_context_record *record =
+        (mli_context_record *)(void *)mli_handle_get_lock(lord, &lord->contexts->all,
+                                                          &lord->contexts->count, sizeof *record,
+                                                          &lord->contexts->closed, &r);
+    if (!record) return r;
     mli_lock_rank(&record->lock, MLI_RANK_CONTEXT);
     record->kept.context = &record->own;
     record->own.id = (uint32_t)mli_serial_next(lord) | (uint32_t)1 << 31; /* unlike a thread's */

@@ -16,6 +16,15 @@
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
+/* The rest of a device after a run that gave nothing back: requests run no callbacks meanwhile, or
+   one neighbour that asks without end would keep this ledger collecting. */
+typedef struct mli_rest {
+    uint64_t until; /* 0: it does not rest */
+    uint64_t ms;    /* how long it rests; doubles with each run in a row that gave nothing */
+    uint64_t live;  /* the device's live bytes when the rest began */
+} mli_rest;
+enum { MLI_REST_MS = 1000, MLI_REST_MS_MAX = 60000 };
+
 struct mli_neighbours_state {
     mli_lock lock;         /* guards all members below but service, open and listener */
     struct mli_page *page; /* NULL: none is mapped */
@@ -27,9 +36,11 @@ struct mli_neighbours_state {
     mli_page_slot mine;    /* what the slot is to hold */
     const mli_phys *phys[MLI_SLOT_DEVICES]; /* of the slot's devices */
     struct mli_raise *raises;
+    mli_rest rests[MLI_SLOT_DEVICES]; /* of the slot's devices; of the thread that answers */
     uint32_t ringing; /* threads that ring bells of the page: it stays mapped */
     int answers;      /* 1: a thread answers requests */
     char path[MLI_PAGE_PATH];
+    int removed;  /* 1: its file was removed, and that it cannot be joined was logged */
     int unfit;    /* 1: a device has no room in the slot; 2: that was logged */
     mli_u32 open; /* 1: the host has opened a page */
     mli_helper listener;
@@ -95,6 +106,7 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
                                                                pairs with the loads of readers */
     memset(mine, 0, sizeof *mine);
     memset(state->phys, 0, sizeof state->phys);
+    memset(state->rests, 0, sizeof state->rests);
     mine->pid = mli_pid();
     mine->started = lord->started_wall;
     mine->owner = mli_now() << 10 | (i + 1); /* differs from the owner of every claim before */
@@ -277,19 +289,41 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
 }
 
 /* Retires and runs the callbacks of every device at a physical device. Returns the bytes that
-   callbacks reclaimed. */
+   callbacks reclaimed; *ran: 1 if one ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
-                                               uint64_t needed) {
+                                               uint64_t needed, int *ran) {
     uint32_t i = 0;
     uint64_t all = 0, one;
     while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
         if (needed && all >= needed) break;
         (void)mli_fences_retire(lord, mli_device_record_at(lord, i)->device);
         if (mli_collect(lord, i, MEMLORD_REASON_NEIGHBOUR, needed ? needed - all : 0, &one) ==
-            MEMLORD_OK)
+            MEMLORD_OK) {
             all = mli_add_saturated(all, one);
+            *ran = 1;
+        }
     }
     return all;
+}
+
+/* Returns 1 if a device rests: its time is not over, and its live bytes have not changed by an
+   eighth. */
+static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
+    const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
+    return mli_ms_left(rest->until) && moved <= rest->live / 8;
+}
+/* Answers a request for a device. A device that rests runs nothing. */
+static MLI_COLD uint64_t mli_request_answer(memlord *lord, const mli_phys *phys, uint64_t needed,
+                                            mli_rest *rest) {
+    uint64_t released;
+    int ran = 0;
+    if (rest->until && mli_rests(rest, mli_phys_live(lord, phys))) return 0;
+    released = mli_neighbour_collect(lord, phys, needed, &ran);
+    rest->ms = released || !ran ? 0 : rest->ms ? 2 * rest->ms : (uint64_t)MLI_REST_MS;
+    if (rest->ms > MLI_REST_MS_MAX) rest->ms = MLI_REST_MS_MAX;
+    rest->until = rest->ms ? mli_now() + rest->ms * 1000000u : 0;
+    rest->live = mli_phys_live(lord, phys);
+    return released;
 }
 
 /* Publishes the bytes released, and then that the requests in `seen` are answered. */
@@ -317,6 +351,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
     struct mli_neighbours_state *state = lord->neighbours;
     uint64_t needed[MLI_SLOT_DEVICES], released[MLI_SLOT_DEVICES], seen[MLI_PAGE_SLOTS];
     const mli_phys *phys[MLI_SLOT_DEVICES];
+    mli_rest rests[MLI_SLOT_DEVICES];
     mli_raise *raise;
     uint64_t waiting = 0;
     size_t k;
@@ -331,13 +366,16 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
         state->answers = 1;
         waiting = mli_requests_read(lord, needed, seen);
         memcpy(phys, state->phys, sizeof phys);
+        memcpy(rests, state->rests, sizeof rests);
     }
     mli_lock_drop(&state->lock);
     if (!answers) return;
     for (k = 0; k < MLI_SLOT_DEVICES; k++)
-        if (needed[k]) released[k] = mli_neighbour_collect(lord, phys[k], needed[k] - 1);
+        if (needed[k])
+            released[k] = mli_request_answer(lord, phys[k], needed[k] - 1, &rests[k]);
     mli_lock_take(&state->lock);
     state->answers = 0;
+    memcpy(state->rests, rests, sizeof rests);
     if (state->slot >= 0 &&
         memcmp(seen, state->mine.answered, sizeof seen) != 0)
         mli_answers_publish(lord, released, seen, waiting);
@@ -348,7 +386,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
 static MLI_COLD void mli_stall_poll(memlord *lord) {
     struct mli_neighbours_state *state = lord->neighbours;
     mli_phys *host = mli_phys_storage(lord, 0);
-    int seen = 0;
+    int seen = 0, ran;
     mli_lock_take(&state->lock);
     if (state->stall_fd >= 0) seen = mli_stall_seen(state->stall_fd);
     if (seen < 0) {
@@ -359,7 +397,7 @@ static MLI_COLD void mli_stall_poll(memlord *lord) {
     mli_lock_take(&host->lock);
     if (seen > 0) host->stalled = mli_now();
     mli_lock_drop(&host->lock);
-    if (seen > 0) (void)mli_neighbour_collect(lord, host, 0);
+    if (seen > 0) (void)mli_neighbour_collect(lord, host, 0, &ran);
 }
 
 /* Does the work that is due at the interval of pollers: joins again after a fork, publishes, frees
@@ -397,8 +435,49 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
                                            "room for the rest");
     if (why) mli_logf(lord, MEMLORD_LOG_WARNING, "[neighbours] the child works alone: %s", why);
 }
+/* Joins the page of the ledger's name in place of one whose file was removed. Without success it
+   keeps that one. */
+static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
+    MLI_REQUIRE(mli_lock_held(&lord->neighbours->lock));
+    struct mli_neighbours_state *n = lord->neighbours;
+    mli_page *page = n->page;
+    const int slot = n->slot, fd = n->fd;
+    mli_raise *raise;
+    n->page = NULL;
+    n->slot = MLI_SLOT_NONE;
+    if (mli_page_join(lord, why)) {
+        n->page = page;
+        n->slot = slot;
+        n->fd = fd;
+        return;
+    }
+    mli_u64_store_release(&page->slots[slot][MLI_SLOT_WORD(owner)], 0); /* pairs with mli_slot_read */
+    mli_page_unmap(page);
+    mli_page_fd_close(fd);
+    for (raise = n->raises; raise; raise = raise->next)
+        memset(raise->before, 0, sizeof raise->before); /* nobody will answer */
+}
+/* Looks whether the file of the page was removed: ledgers that open it later are on another. A
+   thread that rings bells keeps the page until the next time. Requires: the listener does not wait
+   at a bell of the page. */
+static MLI_COLD void mli_page_replace(memlord *lord) {
+    struct mli_neighbours_state *n = lord->neighbours;
+    const char *why = NULL;
+    int tells = 0;
+    mli_lock_take(&n->lock);
+    if (n->slot >= 0 && !n->ringing && !n->answers && mli_page_is_gone(n->fd)) {
+        mli_page_exchange(lord, &why);
+        tells = !why || !n->removed;
+        n->removed = why != NULL;
+    }
+    mli_lock_drop(&n->lock);
+    if (tells)
+        mli_logf(lord, MEMLORD_LOG_WARNING, "[neighbours] %s was removed, and %s%s", n->path,
+                 why ? "cannot be joined again: " : "is joined again", why ? why : "");
+}
 static MLI_COLD void mli_neighbours_serve(memlord *lord) {
     if (!mli_u32_load(&lord->neighbours->open)) return;
+    if (mli_u32_load(&lord->neighbours->listener.state) != MLI_HELPER_RUNS) mli_page_replace(lord);
     mli_neighbours_round(lord);
     mli_stall_poll(lord);
     mli_requests_answer(lord);
@@ -411,6 +490,7 @@ static MLI_COLD void mli_listener_run(void *user) {
     uint32_t rung;
     mli_self.is_helper = 1;
     for (;;) {
+        if (!mli_ms_left(due)) mli_page_replace(lord); /* before it has a bell of the page */
         mli_lock_take(&lord->neighbours->lock);
         bell = lord->neighbours->slot < 0
                    ? &none

@@ -140,6 +140,11 @@ MLI_PRIVATE void mli_page_fd_close(int fd) {
     mli_cancel_restore(cancel);
 }
 
+MLI_PRIVATE MLI_COLD int mli_page_is_gone(int fd) {
+    struct stat st;
+    return fstat(fd, &st) == 0 && st.st_nlink == 0;
+}
+
 MLI_PRIVATE MLI_COLD void mli_put_page_path(mli_out *o) {
 #if defined(__linux__)
     mli_putf(o, "/dev/shm/memlord-%ju-", (uint64_t)geteuid());
@@ -164,6 +169,10 @@ MLI_PRIVATE memlord_result mli_page_map(const char *path, mli_page **page, int *
 }
 MLI_PRIVATE void mli_page_unmap(mli_page *page) { (void)page; }
 MLI_PRIVATE void mli_page_fd_close(int fd) { (void)fd; }
+MLI_PRIVATE int mli_page_is_gone(int fd) {
+    (void)fd;
+    return 0;
+}
 MLI_PRIVATE void mli_put_page_path(mli_out *o) { mli_put_str(o, "memlord-"); }
 #endif
 

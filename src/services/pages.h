@@ -71,6 +71,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_page_map(const char *path, mli_page **pa
                                                  const char **why);
 MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page);
 MLI_PRIVATE void mli_page_fd_close(int fd);
+/* Returns 1 if the file of a page has no name any more. */
+MLI_PRIVATE MLI_COLD int mli_page_is_gone(int fd);
 
 /* Puts the directory and the start of the file of a name without '/'. */
 MLI_PRIVATE MLI_COLD void mli_put_page_path(mli_out *o);
@@ -82,6 +84,7 @@ MLI_PRIVATE memlord_result mli_page_map(const char *path, mli_page **page, int *
                                         const char **why);
 MLI_PRIVATE void mli_page_unmap(mli_page *page);
 MLI_PRIVATE void mli_page_fd_close(int fd);
+MLI_PRIVATE int mli_page_is_gone(int fd);
 MLI_PRIVATE void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 0
 #endif

@@ -193,7 +193,8 @@ static MLI_COLD void mli_attempt_failed(memlord *lord, uint32_t dev, uint64_t by
     mli_event_record_other(lord, MEMLORD_EVENT_OOM, dev, 0, bytes);
 }
 
-MLI_API memlord_result memlord_retry_check(const memlord_retry *policy) {
+/* Returns MEMLORD_E_INVALID for a policy that is none. */
+static MLI_COLD memlord_result mli_retry_check(const memlord_retry *policy) {
     if (!policy) return MEMLORD_OK;
     return policy->max_ms >= policy->initial_ms && policy->multiplier >= 1 &&
                    policy->multiplier <= 1.7976931348623157e308 /* not infinite */
@@ -204,7 +205,7 @@ MLI_API memlord_result memlord_retry_check(const memlord_retry *policy) {
 MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t attempt) {
     double ms, power;
     if (!policy) policy = &mli_default_retry;
-    if (memlord_retry_check(policy) || !policy->initial_ms)
+    if (mli_retry_check(policy) || !policy->initial_ms)
         return policy->initial_ms ? policy->max_ms : 0;
     ms = policy->initial_ms;
     for (power = policy->multiplier; attempt && ms < policy->max_ms; attempt >>= 1) {
@@ -288,7 +289,7 @@ static MLI_COLD memlord_result mli_retry_open(memlord *lord, const memlord_desc 
     int set = desc->flags & MEMLORD_FLAG_NO_ENV
                   ? 0
                   : mli_env_read("MEMLORD_RETRY", value, sizeof value);
-    if (set > 0 && !mli_retry_parse(value, &policy) && !memlord_retry_check(&policy))
+    if (set > 0 && !mli_retry_parse(value, &policy) && !mli_retry_check(&policy))
         lord->retry->policy = policy;
     else if (set)
         mli_log(lord, MEMLORD_LOG_WARNING,
@@ -317,7 +318,7 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
         *storage = 0;
         return MEMLORD_E_OOM;
     }
-    if (bytes > MLI_BYTES_MAX || memlord_retry_check(policy)) return MEMLORD_E_INVALID;
+    if (bytes > MLI_BYTES_MAX || mli_retry_check(policy)) return MEMLORD_E_INVALID;
     memset(&q, 0, sizeof q);
     MLI_NOTE_CALLER();
     q.caller = mli_self.caller;

@@ -1,4 +1,5 @@
 #include "services/scopes.h"
+#include "services/joint.h"
 #include "os/unwind.h"
 #include "base/ledger.h"
 #include "base/log.h"
@@ -7,7 +8,6 @@
 #include "books/names.h"
 #include "books/anomalies.h"
 #include "books/tags.h"
-#include "books/fences.h"
 
 /* Returns the first thread scope of a scope; `next` leads to the others. */
 static mli_thread_scope *mli_thread_scope_first(const mli_scope_record *scope) {
@@ -191,24 +191,26 @@ static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **
 }
 
 /* Restarts a cell's high at its level, after the row's peak has taken account of the old high. */
-static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, uint32_t dev, mli_cell *cell) {
+static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *t, uint32_t dev,
+                                               mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
     mli_row_raise_peak(row, cell);
+    mli_spans_share(t, dev, 0, mli_cell_above(row, cell));
     mli_lock_drop(&row->lock);
     mli_u64_store(&cell->high, mli_u64_load(&cell->level));
 }
 
-/* Pushes a span: the thread enters the scope of a thread scope. `adopted` is the second word of the
-   token that the scope was adopted by; 0: it was not adopted. Restarts the high of each cell, so
+/* Pushes a span: the thread enters the scope of a thread scope. `adopted` is the invocation that it
+   has joined; NULL: it is a new one. Restarts the high of each cell, so
    that it measures the peak of this span; the span around keeps the old high. */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
-                          uint64_t adopted) {
+                          mli_joint *adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     f->scope = stats->scope;
     f->stats = stats;
-    f->adopted = adopted;
-    f->exported = 0;
+    f->shared = adopted;
+    f->adopted = adopted != NULL;
     f->shapes = NULL;
     f->blocks = 0;
     for (i = 1; i < n; i++) {
@@ -217,9 +219,10 @@ static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_
         if (!cell) continue;
         if (f->around) mli_span_raise(f->around, i, mli_u64_load_own(&cell->high));
         if (mli_u64_load_own(&cell->high) != mli_u64_load_own(&cell->level))
-            mli_cell_high_restart(lord, i, cell);
+            mli_cell_high_restart(lord, t, i, cell);
         f->peaks[i].from = f->peaks[i].high = mli_u64_load_own(&cell->level);
         f->blocks += mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
+        if (adopted) mli_joint_settle(lord, adopted, i, cell, 1);
     }
     f->devices = n - 1;
     f->before = mli_live_total(lord);
@@ -227,7 +230,7 @@ static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_
     if (!(mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE)) mli_special_set(t, MLI_SPECIAL_SCOPE, 1);
     t->now.span = f;
     t->now.birth_bits = 0;
-    mli_u64_add_own(&stats->running, 1);
+    if (!adopted) mli_u64_add_own(&stats->running, 1);
     mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_BEGIN, 0, 0, 0, 0);
 }
 
@@ -236,26 +239,48 @@ static void mli_span_pop(mli_current *now) {
     now->birth_bits = 0;
 }
 
-/* Ends the innermost span of a context, and adds it to the thread scope of the calling thread `t`,
-   which may be of an earlier epoch. `at` is the thread that the context is in: t, or NULL. A span
-   that began on another thread counts as lost where there is no memory for this thread's scope. */
+/* Leaves an invocation that threads share. Returns 1 if no thread is in it any more: then *v is what
+   the invocation counted. */
+static MLI_COLD int mli_span_leave(memlord *lord, const mli_thread *at, mli_span *f,
+                                   mli_thread_scope *s, mli_scope_run *v) {
+    mli_leaver leaver;
+    leaver.bytes = v->bytes;
+    leaver.blocks = v->blocks;
+    leaver.peak = v->peak;
+    leaver.shapes = f->shapes;
+    if (!mli_joint_leave(lord, at, f, &leaver, s ? s->devices : NULL)) return 0;
+    v->stamps += v->start - leaver.start;
+    v->start = leaver.start;
+    v->before = leaver.before;
+    v->bytes = leaver.bytes;
+    v->blocks = leaver.blocks;
+    v->peak = leaver.peak;
+    v->shapes = (uint64_t)(uintptr_t)leaver.shapes;
+    return 1;
+}
+
+/* Ends the innermost span of a context. The invocation that ends with it is added to the thread scope
+   of the calling thread `t`, which may be of an earlier epoch. `at` is the thread that the context is
+   in: t, or NULL. An invocation that began on another thread counts as lost where there is no memory
+   for this thread's scope. */
 static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli_current *now) {
     mli_span *f = now->span;
-    mli_thread_scope *s = f->stats;
+    mli_thread_scope *s = f->stats, *began = f->shared ? f->shared->began : s;
     mli_scope_run v;
     if (MLI_UNLIKELY(s->thread != t->id)) s = mli_thread_scope_get(lord, f->scope, t);
     if (MLI_UNLIKELY(s && mli_u64_load_own(&s->epoch) != mli_epoch(lord)))
         mli_thread_scope_reset(lord, s);
-    mli_span_totals(lord, at, f, s, &v);
-    if (s)
-        mli_thread_scope_add(s, &v);
-    else
-        mli_loss_add(lord, MLI_LOST_scopes);
-    if (MLI_UNLIKELY(f->exported)) mli_u64_store(&f->stats->token, 0);
-    if (MLI_LIKELY(s == f->stats))
-        mli_u64_add_own(&s->running, (uint64_t)0 - 1);
-    else
-        (void)mli_u64_add(&f->scope->ended_elsewhere, 1);
+    mli_span_totals(lord, at, f, f->shared ? NULL : s, &v);
+    if (!f->shared || mli_span_leave(lord, at, f, s, &v)) {
+        if (s)
+            mli_thread_scope_add(s, &v);
+        else
+            mli_loss_add(lord, MLI_LOST_scopes);
+        if (MLI_LIKELY(s == began))
+            mli_u64_add_own(&s->running, (uint64_t)0 - 1);
+        else
+            (void)mli_u64_add(&f->scope->ended_elsewhere, 1);
+    }
     mli_span_pop(now);
 }
 
@@ -300,12 +325,13 @@ static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
         if (cell) blocks = mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
         if (cell && !enter) mli_span_raise(t->now.span, i, mli_u64_load_own(&cell->high));
         if (cell && enter && mli_u64_load_own(&cell->high) != level)
-            mli_cell_high_restart(lord, i, cell);
+            mli_cell_high_restart(lord, t, i, cell);
         for (f = t->now.span; f; f = f->around) {
             mli_span_peak *at = mli_span_peak_at(f, i);
             at->from += enter ? level : 0 - level;
             at->high += enter ? level : 0 - level;
             f->blocks += enter ? blocks : 0 - blocks;
+            if (MLI_UNLIKELY(f->shared != NULL)) mli_joint_settle(lord, f->shared, i, cell, enter);
         }
     }
 }
@@ -378,33 +404,30 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
 
 /* -- handing a scope to other threads -- */
 
-/* Returns the first word of a token: the ledger's generation and the scope. The second word is the
-   number of an export. A token is valid while its number is in a thread scope: from the first
-   export of a span until the span ends. */
+/* Returns the first word of a token: the ledger's generation and the scope. The second word is that
+   of its invocation: see mli_joint. */
 static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scope) {
     return lord->generation << 32 | scope->id;
 }
 
-/* Enters the scope of a token. E_UNKNOWN: the token's span has ended, or it is of another ledger.
-   E_STATE: the thread is in the scope by this token already, or exported it itself. */
+/* Enters the scope of a token. E_UNKNOWN: the span that exported it has ended, or it is of another
+   ledger. E_STATE: the context is in that invocation. */
 static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
                                                const memlord_scope_token *token) {
     mli_scope_record *scope = mli_scope_find(lord, (uint32_t)token->word[0]);
+    mli_joint *shared = mli_joint_find(lord, token->word[1]);
     mli_thread_scope *s;
     mli_span *span, *f;
     memlord_result r = mli_span_reserve(lord, t, &span);
     if (r) return r;
-    if (!token->word[1] || !scope || token->word[0] != mli_scope_word(lord, scope))
+    if (!shared || !scope || token->word[0] != mli_scope_word(lord, scope))
         return MEMLORD_E_UNKNOWN;
     for (f = t->now.span; f; f = f->around)
-        if (f->adopted == token->word[1]) return MEMLORD_E_STATE;
-    s = mli_thread_scope_first(scope);
-    while (s && mli_u64_load(&s->token) != token->word[1]) s = s->next;
-    if (!s) return MEMLORD_E_UNKNOWN;
-    if (s->thread == t->id) return MEMLORD_E_STATE;
+        if (f->shared == shared) return MEMLORD_E_STATE;
     s = mli_thread_scope_get(lord, scope, t);
     if (!s) return MEMLORD_E_NOMEM;
-    mli_span_open(lord, t, span, s, token->word[1]);
+    if (!mli_joint_join(shared, token->word[1])) return MEMLORD_E_UNKNOWN;
+    mli_span_open(lord, t, span, s, shared);
     return MEMLORD_OK;
 }
 
@@ -412,7 +435,7 @@ static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
 static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
                                                 const memlord_scope_token *token) {
     const mli_span *f = t->now.span;
-    if (!f || !f->adopted || f->adopted != token->word[1] ||
+    if (!f || !f->adopted || f->shared->token != token->word[1] ||
         token->word[0] != mli_scope_word(lord, f->scope))
         return MEMLORD_E_STATE;
     mli_span_close(lord, t);
@@ -515,11 +538,13 @@ MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord) {
 
 #if !MLI_WINDOWS /* it has no fork */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now) {
-    for (; now->span; mli_span_pop(now)) mli_u64_store(&now->span->stats->token, 0);
+    while (now->span) mli_span_pop(now);
 }
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now) {
     const mli_span *f = now->span;
-    for (; f; f = f->around) mli_u64_add_own(&f->stats->running, 1);
+    for (; f; f = f->around)
+        if (!f->shared || mli_joint_recount(f))
+            mli_u64_add_own(f->shared ? &f->shared->began->running : &f->stats->running, 1);
 }
 #endif
 
@@ -644,22 +669,23 @@ MLI_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *shape
 MLI_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *out) {
     mli_thread *t;
     mli_span *f;
+    memlord_result r = MEMLORD_OK;
     if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(out, 0, sizeof *out);
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
     f = t->now.span;
-    if (f) {
-        if (!mli_u64_load_own(&f->stats->token)) {
-            f->exported = 1;
-            mli_u64_store(&f->stats->token, mli_serial_next(lord));
-        }
+    if (!f)
+        r = MEMLORD_E_STATE;
+    else if (!f->shared)
+        r = mli_joint_open(lord, t);
+    if (r == MEMLORD_OK) {
         out->word[0] = mli_scope_word(lord, f->scope);
-        out->word[1] = mli_u64_load_own(&f->stats->token);
+        out->word[1] = f->shared->token;
     }
     mli_thread_put(lord, t);
-    return f ? MEMLORD_OK : MEMLORD_E_STATE;
+    return r;
 }
 MLI_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scope_token *token) {
     return mli_scope_token_apply(lord, 1, token);

@@ -39,7 +39,6 @@ typedef struct mli_thread_scope {
     uint32_t thread;
     mli_u64 epoch, count, peak;
     mli_u64 running; /* the invocations that began on the thread, less those that ended on it */
-    mli_u64 token; /* the second word of the token by which threads adopt the scope; 0: none */
     mli_min_max bytes, blocks, stamps;
     mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* signed: the sums of the deltas, by dev */
     /* A ring of the last invocations. The one being written is not among the last `count`. */

@@ -31,8 +31,21 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i) {
     return i == MLI_LOST_scope_invocations ? mli_invocations_lost(lord)
                                            : mli_loss_count(lord, (int)i);
 }
+/* Returns part / (part + rest); NaN if both are 0. */
+static MLI_COLD double mli_share(uint64_t part, uint64_t rest) {
+    return part | rest ? (double)part / ((double)part + (double)rest) : mli_nan();
+}
+static MLI_COLD double mli_hit_rate(const memlord_stats *s) {
+    return mli_share(s->cache_hits, s->cache_misses);
+}
+static MLI_COLD double mli_recovery_rate(const memlord_stats *s) {
+    return mli_share(s->recoveries, s->oom_failures);
+}
+static MLI_COLD double mli_success_rate(const memlord_stats *s) {
+    return mli_share(s->allocs, s->oom_failures);
+}
 MLI_PRIVATE const mli_rates_row mli_rates[MLI_RATE_COUNT] = {
-#define MLI_X(name, text) {#name, text, memlord_##name},
+#define MLI_X(name, text) {#name, text, mli_##name},
     MLI_RATES(MLI_X)
 #undef MLI_X
 };
@@ -257,11 +270,6 @@ MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *ta
 static double mli_unused_share(const memlord_stats *s) {
     return s->reserved > s->allocated ? (double)(s->reserved - s->allocated) : 0;
 }
-/* Returns part / (part + rest); NaN if both are 0. */
-static MLI_COLD double mli_share(uint64_t part, uint64_t rest) {
-    return part | rest ? (double)part / ((double)part + (double)rest) : mli_nan();
-}
-
 /* -- life -- */
 
 /* Resets the totals of the devices that no cell counts. Levels stay, a peak becomes its level, all
@@ -409,16 +417,11 @@ MLI_API double memlord_fragmentation(const memlord_stats *stats) {
     f = unused > 0 ? 1 - (double)stats->largest_free / unused : 0;
     return f > 0 ? f : 0;
 }
-MLI_API double memlord_hit_rate(const memlord_stats *stats) {
-    return stats ? mli_share(stats->cache_hits, stats->cache_misses) : mli_nan();
-}
-MLI_API double memlord_recovery_rate(const memlord_stats *stats) {
-    return stats ? mli_share(stats->recoveries, stats->oom_failures) : mli_nan();
-}
-MLI_API double memlord_success_rate(const memlord_stats *stats) {
-    return stats ? mli_share(stats->allocs, stats->oom_failures) : mli_nan();
-}
-MLI_API double memlord_mean_bytes(const memlord_stats *stats) {
-    if (!stats || !stats->allocs) return mli_nan();
+MLI_API double memlord_rate(const memlord_stats *stats, const char *name) {
+    size_t i;
+    if (!stats || !name) return mli_nan();
+    for (i = 0; i < MLI_RATE_COUNT; i++)
+        if (!strcmp(name, mli_rates[i].name)) return mli_rates[i].of(stats);
+    if (strcmp(name, "mean_bytes") || !stats->allocs) return mli_nan();
     return (double)stats->total_allocated / (double)stats->allocs;
 }

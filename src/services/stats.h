@@ -29,15 +29,15 @@ typedef struct mli_rates_row {
     double (*of)(const memlord_stats *stats);
 } mli_rates_row;
 enum {
-    MLI_RATE_COUNT = 0
-#define MLI_X(name, text) +1
+#define MLI_X(name, text) MLI_RATE_##name,
     MLI_RATES(MLI_X)
 #undef MLI_X
+    MLI_RATE_COUNT
 };
 MLI_TABLE(const mli_rates_row mli_rates[MLI_RATE_COUNT])
 /* Returns a rate in billionths; UINT64_MAX: nothing was counted. */
 MLI_PRIVATE MLI_COLD uint64_t mli_rate_read(const memlord_stats *stats, size_t i);
-/* Returns memlord_mean_bytes in whole bytes; UINT64_MAX without an alloc. */
+/* Returns the mean bytes of an alloc; UINT64_MAX without an alloc. */
 MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
 
 /* Computes the statistics of one device. */

@@ -61,17 +61,18 @@ typedef struct fake_cuda {
     int lazy; /* as before CUDA 12: cudaSetDevice makes no context, and none current */
     int host_pools;  /* what comes out of a pool is on no device: -1 */
     int slow_events; /* an event is a thing its stream is given, and never done at once */
-    uint64_t pool_chunk; /* pools take memory of the device in parts of at least so much; 0: exactly */
+    uint64_t pool_chunk; /* pools take memory of the device in such parts; 0: exactly */
     int runs_alone; /* streams do what they are given while nobody waits, on a thread */
     int free_waits; /* cudaFree of what is no pool's waits for the device */
     uint64_t queue_length; /* what a stream holds that is not done; 0: any number of things */
+    int lax_host_functions; /* their calls of CUDA are not refused */
     int queue_waits; /* calls that waited until a full stream had done something */
     int retain_unsafe; /* cuDevicePrimaryCtxRetain is one of the calls that a capture forbids */
     int dead_handles;  /* FAKE_DEAD_: what the driver does with one */
     int dead[FAKE_KINDS]; /* times it was given one, by FAKE_POOL and the others */
     int green_shared; /* times a green context became current on a second thread */
     int ended;        /* the driver is over, and every call of CUDA answers so */
-    int ends_at_exit; /* cuInit sees to it that the driver is over once exit handlers before it ran */
+    int ends_at_exit; /* cuInit has the driver end in an exit handler */
     fake_device device[FAKE_DEVICES];
     uint64_t calls;        /* of anything */
     uint64_t driver_calls; /* of them, of the driver: what is made beside the runtime's */
@@ -139,6 +140,7 @@ int fake_nvml_processes(void *device, unsigned *n, void *info);
     X(cuDeviceGetAttribute, (int *value, int attribute, int device),                          \
       (value, attribute, device))                                                             \
     X(cuDeviceGetPCIBusId, (char *text, int size, int device), (text, size, device))          \
+    X(cuDeviceGetName, (char *text, int size, int device), (text, size, device))              \
     X(cuDeviceGetUuid_v2, (unsigned char *uuid, int device), (uuid, device))                  \
     X(cuDevicePrimaryCtxGetState, (int device, unsigned *flags, int *active),                 \
       (device, flags, active))                                                                \

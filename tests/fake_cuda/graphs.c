@@ -130,9 +130,10 @@ static int graph_trim(int device) {
 #if CUDART_VERSION >= 11040
 cudaError_t cudaDeviceGetGraphMemAttribute(int device, enum cudaGraphMemAttributeType attribute,
                                            void *value) {
+    const int first = cudaGraphMemAttrUsedMemCurrent; /* 1 in CUDA 11.4 and 11.5 */
     int r = runtime("cudaDeviceGetGraphMemAttribute");
     if (!r && !valid(device)) r = cudaErrorInvalidDevice;
-    return end(r ? r : graph_attribute(device, (int)attribute - cudaGraphMemAttrUsedMemCurrent, value));
+    return end(r ? r : graph_attribute(device, (int)attribute - first, value));
 }
 
 cudaError_t cudaDeviceGraphMemTrim(int device) {

@@ -19,6 +19,12 @@ int fake_cuStreamGetId(cudaStream_t stream, unsigned long long *id) {
     if (r == RUBBISH) *id = 0x5a;
     return leave(r == RUBBISH ? 0 : r);
 }
+int fake_cuDeviceGetName(char *text, int size, int device) {
+    int r = begin("cuDeviceGetName");
+    if (!r && !valid(device)) r = cudaErrorInvalidDevice;
+    if (!r) snprintf(text, (size_t)size, "NVIDIA Fake%s", fake.device[device].mig ? " MIG 1g.10gb" : "");
+    return leave(r);
+}
 int fake_cuDeviceGetDefaultMemPool(cudaMemPool_t *handle, int device) {
     int r = begin("cuDeviceGetDefaultMemPool");
     pool *p = &pools[valid(device) ? device : 0];

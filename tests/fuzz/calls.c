@@ -137,7 +137,7 @@ static void hold(program *p, unsigned call) {
         p->tickets[slot] = 0;
         break;
     case 3:
-        memlord_reserve_cancel(p->lord, p->tickets[slot]);
+        memlord_reserve_commit(p->lord, p->tickets[slot]);
         p->tickets[slot] = 0;
         break;
     case 4:

@@ -1,5 +1,5 @@
-/* plugins runtime|memlord FILE: opens a plug-in, plugin.c, that has a runtime of its own, or one that
-   carries MemLord. 0: passed. */
+/* plugins runtime|memlord FILE: opens a plug-in, plugin.c, that has a runtime of its own, or one
+   that carries MemLord. 0: passed. */
 #include "memlord.h"
 #include "memlord_cuda.h"
 #include <dlfcn.h>
@@ -29,7 +29,8 @@ static int function(void *plug, const char *name, void *fn, size_t size) {
    What the plug-in allocates is on no books; what it frees of ours stays on them. */
 static int a_runtime_of_its_own(void *plug) {
     const memlord_device device = memlord_device_cuda(0);
-    int (*alloc)(void **, size_t), (*free)(void *), (*stream)(cudaStream_t *), (*wait)(cudaStream_t);
+    int (*alloc)(void **, size_t), (*free)(void *);
+    int (*stream)(cudaStream_t *), (*wait)(cudaStream_t);
     void *ours = NULL, *theirs = NULL;
     cudaStream_t side;
     memlord_stats stats;

@@ -237,7 +237,7 @@ static int a_collection_that_waits(void) {
         CUDA(cudaLaunchHostFunc(busy, wait_a_while, NULL));
         CUDA(memlord_cuda_free_async_after(lord, ptr, busy, NULL));
         CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-        (void)memlord_gc_run(lord, gpu(), MEMLORD_REASON_HOST, NULL);
+        (void)memlord_gc_run(lord, gpu(), MEMLORD_REASON_HOST, 0, NULL);
         EXPECT(memlord_pending(lord, gpu()) == 0);
         CUDA(memlord_cuda_stream_end_capture(lord, stream, &graph, NULL));
         if (graph) CUDA(cudaGraphDestroy(graph));
@@ -263,7 +263,7 @@ static int frees_in_a_capture(void) {
     OK(memlord_cuda_record_free(lord, before, stream, NULL));
     EXPECT(memlord_retire(lord, gpu()) == 0);
     (void)memlord_capacity_sample(lord, gpu());
-    (void)memlord_gc_run(lord, gpu(), MEMLORD_REASON_HOST, NULL);
+    (void)memlord_gc_run(lord, gpu(), MEMLORD_REASON_HOST, 0, NULL);
     CUDA(memlord_cuda_free_async(lord, node, stream, NULL));
     CUDA(memlord_cuda_stream_end_capture(lord, stream, &graph, NULL));
     EXPECT(graph != NULL);
@@ -302,7 +302,7 @@ static int a_trim_gives_back(void) {
     CUDA(memlord_cuda_free_async(lord, ptr, NULL, NULL));
     CUDA(memlord_cuda_device_synchronize(lord, NULL));
     CUDA(cudaMemGetInfo(&before, &all));
-    OK(memlord_gc_run(lord, gpu(), MEMLORD_REASON_HOST, &reclaimed));
+    OK(memlord_gc_run(lord, gpu(), MEMLORD_REASON_HOST, 0, &reclaimed));
     CUDA(cudaMemGetInfo(&after, &all));
     printf("    reclaimed %.0f MiB, the device has %.0f MiB more\n", (double)reclaimed / MIB,
            ((double)after - (double)before) / MIB);
@@ -334,7 +334,7 @@ static int what_is_cached(void) {
     EXPECT(stats().cached == pool.reserved - pool.used + pool.graph_reserved - pool.graph_used);
     CUDA(memlord_cuda_free_async(lord, a, NULL, NULL));
     CUDA(memlord_cuda_device_synchronize(lord, NULL));
-    OK(memlord_gc_run(lord, gpu(), MEMLORD_REASON_HOST, NULL));
+    OK(memlord_gc_run(lord, gpu(), MEMLORD_REASON_HOST, 0, NULL));
     EXPECT(stats().cached == stats().reserved);
     keep = 0;
     CUDA(cudaMemPoolSetAttribute(handle, cudaMemPoolAttrReleaseThreshold, &keep));
@@ -481,7 +481,7 @@ static int a_graph_that_allocates(void) {
     CUDA(cudaGraphDestroy(graph));
     /* nothing says how soon a graph's memory is free once the graph is gone */
     for (i = 0; i < 50; i++) {
-        OK(memlord_gc_run(lord, gpu(), MEMLORD_REASON_HOST, NULL));
+        OK(memlord_gc_run(lord, gpu(), MEMLORD_REASON_HOST, 0, NULL));
         OK(memlord_cuda_pool_get(lord, 0, &pool));
         if (!pool.graph_reserved) break;
         pause_ms(100);
@@ -620,7 +620,7 @@ static int exits_with_pollers(void) {
 
 /* -- stream-ordered memory -- */
 
-/* A pool of the host's own is in `reserved` and is trimmed. */
+/* A pool that a wrapper made is in `reserved` and is trimmed. */
 static int a_pool_of_ones_own(void) {
     uint64_t keep = UINT64_MAX, reclaimed = 0;
     struct cudaMemPoolProps props;
@@ -630,7 +630,7 @@ static int a_pool_of_ones_own(void) {
     props.allocType = cudaMemAllocationTypePinned;
     props.location.type = cudaMemLocationTypeDevice;
     props.location.id = 0;
-    CUDA(cudaMemPoolCreate(&pool, &props));
+    CUDA(memlord_cuda_pool_create(lord, &pool, &props, NULL));
     CUDA(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
     CUDA(memlord_cuda_malloc_from_pool_async(lord, &ptr, 64 * MIB, pool, NULL, NULL));
     OK(memlord_capacity_sample(lord, gpu()));
@@ -639,7 +639,7 @@ static int a_pool_of_ones_own(void) {
     CUDA(memlord_cuda_device_synchronize(lord, NULL));
     OK(memlord_capacity_sample(lord, gpu()));
     EXPECT(stats().cached >= 64 * MIB);
-    OK(memlord_gc_run(lord, gpu(), MEMLORD_REASON_HOST, &reclaimed));
+    OK(memlord_gc_run(lord, gpu(), MEMLORD_REASON_HOST, 0, &reclaimed));
     EXPECT(reclaimed >= 64 * MIB);
     CUDA(memlord_cuda_pool_destroy(lord, pool, NULL));
     return 0;
@@ -748,7 +748,7 @@ static int out_of_memory_in_stream_order(void) {
 /* A capture holds back every free that is recorded in it. The end of it costs an event or two, not
    one of each: a framework's step has thousands. */
 static int many_frees_in_a_capture(void) {
-    enum { FREES = 1000 };
+    enum { FREES = 10000 };
     cudaStream_t stream;
     cudaGraph_t graph = NULL;
     struct timespec start, end;
@@ -792,7 +792,8 @@ static int a_full_queue(void) {
     CUDA(cudaLaunchHostFunc(stream, free_a_used_block, &failed));
     for (i = 2; i < FREES; i++) {
         OK(memlord_alloc(lord, gpu(), i * 64, 64, NULL));
-        OK(memlord_cuda_record_free(lord, (void *)(uintptr_t)(i * 64), stream, NULL));
+        OK(memlord_cuda_record_use(lord, (void *)(uintptr_t)(i * 64), stream));
+        OK(memlord_free(lord, gpu(), i * 64, NULL)); /* which records an event on the stream */
     }
     CUDA(memlord_cuda_stream_synchronize(lord, stream, NULL));
     CUDA(memlord_cuda_stream_synchronize(lord, side, NULL));
@@ -822,7 +823,7 @@ static int a_pool_that_ends_untold(void) {
         CUDA(cudaMemPoolDestroy(pool));
         OK(memlord_capacity_sample(lord, gpu()));
         OK(memlord_cuda_pool_get(lord, 0, &figures));
-        OK(memlord_gc_run(lord, gpu(), MEMLORD_REASON_HOST, NULL));
+        OK(memlord_gc_run(lord, gpu(), MEMLORD_REASON_HOST, 0, NULL));
         EXPECT(figures.used <= figures.reserved && stats().reserved < (uint64_t)1 << 40);
     }
     return 0;
@@ -845,9 +846,10 @@ static int what_pools_take(void) {
     OK(memlord_capacity_sample(lord, gpu()));
     EXPECT(memlord_allocated(lord, gpu()) == 512 && stats().cached >= 100 * MIB);
     EXPECT(before >= 100 * MIB + 512 && stats().cached < before);
-    OK(memlord_gc_run(lord, gpu(), MEMLORD_REASON_HOST, &reclaimed));
+    OK(memlord_gc_run(lord, gpu(), MEMLORD_REASON_HOST, 0, &reclaimed));
     CUDA(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &after));
-    printf("    %.1f MiB reserved, %.1f after the trim\n", (double)before / MIB, (double)after / MIB);
+    printf("    %.1f MiB reserved, %.1f after the trim\n", (double)before / MIB,
+           (double)after / MIB);
     EXPECT(reclaimed == before - after && after >= 512);
     CUDA(memlord_cuda_free_async(lord, small, NULL, NULL));
     CUDA(memlord_cuda_device_synchronize(lord, NULL));
@@ -901,7 +903,7 @@ static int an_error_with_frees_pending(void) {
     EXPECT(memlord_cuda_malloc(lord, &next, MIB, NULL) == cudaErrorIllegalAddress);
     EXPECT(memlord_allocated(lord, gpu()) == 0);
     (void)memlord_capacity_sample(lord, gpu());
-    (void)memlord_gc_run(lord, gpu(), MEMLORD_REASON_HOST, NULL);
+    (void)memlord_gc_run(lord, gpu(), MEMLORD_REASON_HOST, 0, NULL);
     OK(memlord_cuda_detach(lord));
     memlord_destroy(lord);
     memlord_cuda_events_release();

@@ -18,7 +18,7 @@ int main(void) {
     bad |= memlord_cuda_malloc_async(lord, &pooled, 1 << 20, NULL, NULL) != cudaSuccess;
     bad |= memlord_cuda_free_async(lord, pooled, NULL, NULL) != cudaSuccess;
     bad |= memlord_cuda_scope_begin(lord, &scope, "forward", NULL) != MEMLORD_OK;
-    bad |= memlord_gc_run(lord, memlord_device_cuda(0), MEMLORD_REASON_HOST, NULL) != MEMLORD_OK;
+    bad |= memlord_gc_run(lord, memlord_device_cuda(0), MEMLORD_REASON_HOST, 0, NULL) != MEMLORD_OK;
     bad |= memlord_cuda_checkpoint(lord, "loaded") != MEMLORD_OK;
     bad |= memlord_cuda_scope_end(lord, &scope) != MEMLORD_OK;
     (void)memlord_cuda_detach(lord);

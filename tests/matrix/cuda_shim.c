@@ -46,9 +46,6 @@ int USE(void) {
     size_t pitch = 0;
     struct cudaPitchedPtr box = {NULL, 0, 0, 0};
     struct cudaExtent extent = {64, 2, 2};
-    struct cudaChannelFormatDesc desc = {8, 8, 8, 8, cudaChannelFormatKindFloat};
-    cudaArray_t flat = NULL, deep = NULL;
-    cudaMipmappedArray_t levels = NULL;
     struct cudaMemPoolProps props;
     cudaStream_t stream = NULL;
     cudaGraph_t graph = NULL;
@@ -81,23 +78,13 @@ int USE(void) {
     bad |= cudaFreeAsync(d, NULL) != cudaSuccess;
     bad |= cudaStreamSynchronize(NULL) != cudaSuccess || cudaDeviceSynchronize() != cudaSuccess;
     bad |= wrong(0);
-#ifdef __cplusplus
-    bad |= cudaMallocArray(&flat, &desc, 64) != cudaSuccess;
-    bad |= cudaMalloc3DArray(&deep, &desc, extent) != cudaSuccess;
-    bad |= cudaMallocMipmappedArray(&levels, &desc, extent, 2) != cudaSuccess;
-#else
-    bad |= cudaMallocArray(&flat, &desc, 64, 0, 0) != cudaSuccess;
-    bad |= cudaMalloc3DArray(&deep, &desc, extent, 0) != cudaSuccess;
-    bad |= cudaMallocMipmappedArray(&levels, &desc, extent, 2, 0) != cudaSuccess;
-#endif
-    bad |= wrong(256 + 1024 + 1024 + 128);
-    bad |= cudaFreeArray(flat) != cudaSuccess || cudaFreeMipmappedArray(levels) != cudaSuccess;
+    bad |= cudaMalloc3D(&box, extent) != cudaSuccess;
     memset(&props, 0, sizeof props);
     props.allocType = cudaMemAllocationTypePinned;
     props.location.type = cudaMemLocationTypeDevice;
     bad |= cudaMemPoolCreate(&pool, &props) != cudaSuccess;
     bad |= cudaDeviceSetMemPool(0, pool) != cudaSuccess || cudaMemPoolDestroy(pool) != cudaSuccess;
-    bad |= cudaDeviceReset() != cudaSuccess; /* and with it the array */
+    bad |= cudaDeviceReset() != cudaSuccess; /* and with it the box */
     bad |= cudaStreamEndCapture(stream, &graph) == cudaSuccess;
     bad |= cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) != cudaSuccess;
     bad |= cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed) != cudaSuccess;

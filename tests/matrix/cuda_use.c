@@ -29,7 +29,6 @@ int USE(void) {
 #if !defined(MEMLORD_DISABLE)
     (void)memlord_cuda_mem_release(lord, 1, MEMLORD_SITE());
 #endif
-    (void)memlord_cuda_free_array(lord, NULL, MEMLORD_SITE());
     (void)memlord_cuda_wrap_check(&first);
     memlord_cuda_events_release();
     MEMLORD_CUDA_ATTACHED(lord, NULL) { bad |= 0; }

@@ -151,7 +151,7 @@ static void work(memlord *lord) {
         if (i % 700) continue;
         (void)memlord_checkpoint(lord, "checkpoint");
         (void)memlord_mark(lord);
-        (void)memlord_gc_run(lord, memlord_device_cuda(0), 0, NULL);
+        (void)memlord_gc_run(lord, memlord_device_cuda(0), 0, 0, NULL);
     }
 }
 

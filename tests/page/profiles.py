@@ -174,6 +174,7 @@ class Run:
             "stacks": {"depth": 0, "bytes": 0, "cut": 0, "modules": [], "frames": [], "list": [],
                        "more": {"stacks": 0, "alloc_bytes": 0, "allocs": 0, "live_bytes": 0}},
             "peak_holders": [h for h in self.holders if h],
+            "verdicts": [], "mistakes": {"more": 0, "list": []},
             "leaks": self.leaks(), "scopes": [self.scope(s) for s in self.scopes.values()], "snapshots": self.snaps,
             "operation_allocations": {path: [
                 {**both("memory_delta", c[3]), "tensor_delta": c[4], **both("pre_total", c[5]), **both("post_total", c[6]),
@@ -365,7 +366,7 @@ class Stacks:
                             {"module": "/lib/x86_64-linux-gnu/libc.so.6", "build_id": "0a1b"}],
                 "frames": self.frames, "list": [
                     {"frames": list(frames), "device": d, "alloc_bytes": v[0], "allocs": v[1], "live_bytes": v[2], "peak_bytes": v[3],
-                     "samples": v[1] if exact else v[1] // 9 + 1, "error_bytes": 0 if exact else int((v[2] * self.mean) ** 0.5)}
+                     "samples": v[1] if exact else v[1] // 9 + 1, "error_bytes": 0 if exact else int((v[2] * self.mean) ** 0.5), "temporaries": 0}
                     for (frames, d), v in rows[:2048]],
                 "more": {"stacks": len(more), "alloc_bytes": sum(v[0] for v in more), "allocs": sum(v[1] for v in more),
                          "live_bytes": sum(v[2] for v in more)}}
@@ -594,6 +595,12 @@ def shared():
     return p
 
 
+def verdict(kind, head, tone, *parts, more=0, more_bytes=0):
+    """A verdict of the library. A part is a device, its words, and the site and the tag that they name."""
+    return {"kind": kind, "head": head, "tone": tone, "more": more, "more_bytes": more_bytes,
+            "parts": [dict(zip(("device", "text", "site", "tag"), part)) for part in parts]}
+
+
 def rich():
     """Something to say of every kind: no memory in the end, passed limits, leaks since a mark, anomalies on two
     devices, a pool in pieces, arenas, 200 checkpoints, a report that was written long after the work, and tags,
@@ -618,6 +625,19 @@ def rich():
         p["capacity"][1][key] += 64 << 20
     p["capacity"][1]["unaccounted"] -= 64 << 20
     p["accounts"]["largest"][0].update(limit=1 << 20)
+    loads = site("src/load.c:91 load_layer")
+    p["verdicts"] = [
+        verdict("out_of_memory", "out of memory", "bad", ("cuda:0", "9 GiB wanted with 13.72 GiB live at grow src/cache.c:7, 2 failed",
+                                                          site("src/cache.c:7 grow"), None)),
+        verdict("over_limit", "over a limit", "bad", ("cuda:0", "13.72 GiB of 8 GiB", None, None), more=2, more_bytes=9 << 20),
+        verdict("leaks", "leaks since mark 2", "bad", (None, "45 MiB in 306 blocks, 12 MiB of them cuda:0  load_layer src/load.c:91", loads, None)),
+        verdict("holders", "biggest holder", "", ("cuda:0", "tag weights 87.5 %, site load_layer src/load.c:91 87.5 % of 13.72 GiB",
+                                                  loads, "weights"))]
+    p["mistakes"] = {"more": 3, "list": [
+        {"kind": "dropped", "device": "cuda:0", "storage": "0x00001000", "count": 2, "bytes": 8192, "first_ns": 1000, "last_ns": 2000,
+         "site": loads, "born": None, "tag": None},
+        {"kind": "unknown_free", "device": "cpu", "storage": "0x00002000", "count": 9, "bytes": 0, "first_ns": 1000, "last_ns": 2000,
+         "site": loads, "born": None, "tag": "weights"}]}
     p["metadata"]["mark"] = p["leaks"]["since_mark"] = 2
     p["leaks"].update(count=306, bytes=45 << 20)
     for k in range(40):  # slivers of the bar

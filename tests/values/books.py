@@ -22,8 +22,8 @@ COUNTED = ("moves", "moved_bytes", "cache_hits", "cache_misses", "gc_runs", "gc_
 
 
 class Between:
-    """A whole number of which only the range is known. There are three: a peak that several threads
-    publish late, how much it may be low by, and what was live when its holders were noted."""
+    """A whole number of which only the range is known. There are four: a peak that several threads
+    publish late, that of a scope they share, how much it may be low by, and what was live when its holders were noted."""
 
     def __init__(self, least, most):
         self.least, self.most = least, most
@@ -138,7 +138,7 @@ class StackRow:
     def __init__(self, frames, site, device, number):
         self.frames, self.site, self.device, self.number = frames, site, device, number
         self.live = self.peak = self.blocks = 0
-        self.allocated = self.allocs = 0
+        self.allocated = self.allocs = self.temporaries = 0
 
 
 class Record:
@@ -163,6 +163,7 @@ class Thread(Record):
         self.live = {}        # bytes allocated less bytes freed, by device
         self.live_blocks = 0  # likewise of blocks
         self.stack = ()
+        self.taken = None  # its last block with a stack, while that lives
         self.account, self.tickets = None, []
 
     def tag(self):
@@ -230,6 +231,8 @@ class Books:
         t.live_blocks += allocs - frees
         for frame in t.frames:
             frame.note(device, t.live[device])
+            if frame.joint:
+                frame.joint.count(device, change)
 
     def counts_late(self, row):
         """Notes that this thread counts on a row: each may hold back a batch."""

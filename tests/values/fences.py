@@ -64,7 +64,7 @@ class Fences:
 
     def credit(self, block):
         del self.blocks[block.device.type, block.storage]
-        self.stack_end(block)
+        self.stack_end(block, True)
         self.closed(block)
         self.event("free", block.device, block.storage, block.bytes, None, block.tag,
                    block.stream)

@@ -25,7 +25,7 @@ function figures() {
         sum: words(c.querySelector('.sum')), facts: facts(c),
         bars: all(c, '.bars', b => b.getAttribute('aria-label')), oom: all(c, '.bad', words),
     });
-    const sections = ['scopes', 'tags', 'sites', 'blocks', 'leaks', 'accounts', 'moves', 'snapshots', 'threads'].filter(shown);
+    const sections = ['scopes', 'tags', 'sites', 'blocks', 'leaks', 'mistakes', 'accounts', 'moves', 'snapshots', 'threads'].filter(shown);
     document.querySelectorAll('.toggle').forEach(b => b.click());
     return {
         title: document.title,

@@ -312,6 +312,23 @@ def leaks_note(report):
         "its device is not among them." if mark else "No mark was set, so these are all blocks that are not freed."
 
 
+def mistakes_table(report):
+    def where(key):
+        return lambda r: site_text(r[key]) if r[key] else ""
+
+    def brief(key):
+        return lambda r: site_text(r[key], True) if r[key] else ""
+    rows = report["mistakes"]["list"]
+    return table([
+        Column("Mistake", "text", "kind"), Column("Count", "count", "count"), Column("Bytes", "bytes", "bytes"),
+        Column("Call", "text", where("site"), words=brief("site")),
+        Column("Block born at", "text", where("born"), words=brief("born")),
+        Column("Tag", "text", lambda r: r["tag"] or ""), Column("Device", "text", "device"),
+        Column("Storage", "text", lambda r: r["storage"] or ""), Column("First", "time", "first_ns"),
+        Column("Last", "time", "last_ns"),
+    ], rows, "Mistake", ordered=rows)
+
+
 def accounts_table(report):
     return table([
         Column("Account", "text", "name"), Column("Device", "text", "device"),
@@ -466,121 +483,15 @@ class Place:
 
 # -- the first screen --
 
-MISTAKES = {
-    "unknown_frees": ("free", "of a block that was not live"),
-    "implicit_frees": ("alloc", "at the address of a live block"),
-    "freed_while_shared": ("free", "of a block that others still used"),
-    "underflows": ("subtraction", "from an arena of more than it held"),
-    "fence_failures": ("fence", "that failed"),
-    "refused": ("call", "with an argument that is not valid, or without one device"),
-    "oom_failures": ("request", "that found no memory in the end"),
-    "gc_failed": ("collection", "that did not run")}
-ODD = {"dropped_allocs": ("alloc", "not recorded, without room: totals are too low"), **MISTAKES,
-       "dropped_sites": ("record", "of sites, tags or stacks not kept, without room")}
-
-
-def few(lines):
-    return lines[:4] + [f"… and {len(lines) - 4} more."] if len(lines) > 4 else lines
-
-
-def brief_site(site):
-    return site_text(site, True) or "a site that is not known"
-
-
-def out_of_memory(report, places):
+def answers(report):
+    """What the profile says itself; a head begins with a capital letter."""
     lines = []
-    for d in places:
-        oom, failures = d.source["last_oom"], d.stats["oom_failures"]
-        if oom and failures:
-            used = size(oom["used"]) + (f" of {size(d.total)}" if d.total is not None else "") + " used" \
-                if oom["used"] is not None else size(oom["live"]) + " live"
-            lines.append(f"A request of {size(oom['bytes'])} found no memory at {brief_site(oom['site'])} "
-                         f"({d.name}, {used}). {many(failures, 'request')} failed in the end.")
-    return few(lines)
-
-
-def over_limits(report, places):
-    live_of = {d.name: d.stats["allocated"] for d in places}
-    lines = []
-    for d in [Place(report, x) for x in report["devices"]]:
-        live = sum(live_of[m] for m in d.mates if m in live_of)
-        if d.limit and not d.home and live > d.limit:
-            lines.append(f"{d.name} holds {size(live)}, more than its limit of {size(d.limit)}.")
-    for a in report["accounts"]["largest"]:
-        if a["limit"] and a["bytes"] > a["limit"]:
-            lines.append(f"Account {cut(a['name'], 60)} holds {size(a['bytes'])} on {a['device']}, "
-                         f"more than its limit of {size(a['limit'])}.")
-    return few(lines)
-
-
-def culprit_words(c):
-    words = ""
-    for key, before, some in (("device", " on ", " on "), ("tag", ", tag ", ", with "),
-                              ("scope", ", in ", ", in ")):
-        n = c[key + "s"] or 0
-        words += before + cut(c[key], 60) if c[key] else some + many(n, key) if n > 1 else ""
-    return words
-
-
-def leaked(report, _):
-    leaks, first = report["leaks"], report["leaks"]["largest"]
-    if not leaks["since_mark"] or not leaks["count"]:
-        return []
-    words = f"Leaks since the mark: {size(leaks['bytes'])} in {many(leaks['count'], 'block')}"
-    if first:
-        words += f"; {size(first['bytes'])} of them from {brief_site(first['site'])}{culprit_words(first)}"
-    return [words + "."]
-
-
-def holders(report, places):
-    groups, lines = site_groups(report), []
-    for d in places:
-        live = d.stats["allocated"]
-        if not live:
-            continue
-        tags = [t for t in report["tags"] if t["device"] == d.name]
-        tag = max(tags, key=lambda t: t["allocated"], default=None)
-        sites = [(sum(r["live_bytes"] for r in g["of"] if r["device"] == d.name), g["site"]) for g in groups]
-        held, site = max(sites, key=lambda s: s[0], default=(0, None))
-        arena, whole = d.source["arena_untagged"], d.source["arena"]
-        rest = max(live - sum(t["allocated"] for t in tags) - arena, 0)
-        most = max(tag["allocated"] if tag else 0, rest, arena)
-        part = lambda n: percent(min(n / live, 1))
-        in_arena = whole and whole >= held
-        by = f"arenas hold {part(whole)}" if in_arena else \
-            f"{brief_site(site)} allocated {part(held)}" if held else None
-        first = f"{cut(tag['tag'], 60)} holds {part(most)}" if tag and tag["allocated"] == most and most else \
-            f"arenas hold {part(most)}" if rest < most else \
-            f"untagged blocks hold {part(most)}" if arena or report["tags"] else None
-        if not first and not by:
-            continue
-        room = f" ({size(d.used)} of {size(d.total)} used)" if d.total is not None and d.used is not None else ""
-        second = f"; {by}" if first and by and not (in_arena and first == by) else ""
-        lines.append(f"{first or by} of the {size(live)} on {d.name}{second}{room}.")
-    return few(lines)
-
-
-def oddities(report, places, lost):
-    rest = {k: max(report["total"][k] - sum(d.stats[k] for d in places), 0) for k in [*ODD, "dropped_bytes"]}
-    odd = [(d.name, d.stats, d.source["last_oom"] and "oom_failures") for d in places] + [("All devices", rest, None)]
-    odd = [(name, stats, [k for k in ODD if stats[k] > 0 and k != but]) for name, stats, but in odd]
-    odd = [o for o in odd if o[2] and ("dropped_allocs" in o[2]) == lost]
-    odd.sort(key=lambda o: -(o[1]["dropped_bytes"] if lost else
-                             sum(o[1][k] * (2 ** 53 if k in MISTAKES else 1) for k in o[2])))
-
-    def words(stats, key):
-        of = f" of {size(stats['dropped_bytes'])}" if key == "dropped_allocs" else ""
-        return f"{many(stats[key], ODD[key][0])}{of} {ODD[key][1]}"
-    scopes = 0 if lost else report["metadata"]["dropped"]["scopes"]
-    return few([f"{name}: {', '.join(words(stats, k) for k in keys)}." for name, stats, keys in odd]) + \
-        ([f"{many(scopes, 'scope')} not kept, without room."] if scopes else [])
-
-
-def fragments(report, places):
-    return few([f"The pool of {d.name} is {percent(d.fragmentation)} fragmented: of its "
-                f"{size(d.stats['cached'])} free, the largest piece is {size(d.stats['largest_free'])}."
-                for d in places if (d.fragmentation or 0) >= 0.5 and
-                d.stats["cached"] >= d.stats["reserved"] / 16])
+    for v in report["verdicts"]:
+        head = v["head"][0].upper() + v["head"][1:]
+        lines += [head + (f", {p['device']}: " if p["device"] else ": ") + p["text"] for p in v["parts"]]
+        if v["more"]:
+            lines.append(f"… and {count(v['more'])} more" + (f", {size(v['more_bytes'])}" if v["more_bytes"] else ""))
+    return lines
 
 
 def figures(report):
@@ -634,22 +545,18 @@ def about(report):
 TABLES = {"scopes": (scopes_table, lambda r: r["scopes"]), "tags": (tags_table, lambda r: r["tags"]),
           "sites": (sites_table, site_groups), "blocks": (blocks_table, lambda r: r["largest_blocks"]["blocks"]),
           "leaks": (leaks_table, lambda r: r["leaks"]["by_site"]),
+          "mistakes": (mistakes_table, lambda r: r["mistakes"]["list"]),
           "accounts": (accounts_table, lambda r: r["accounts"]["largest"]),
           "moves": (moves_table, lambda r: r["moves"]), "snapshots": (snapshots_table, lambda r: r["snapshots"]),
           "threads": (threads_table, lambda r: r["threads"])}
 
 
-ANSWERS = (out_of_memory, over_limits, leaked, lambda r, p: oddities(r, p, True), holders,
-           lambda r, p: oddities(r, p, False), fragments)
-
-
 def expected(report):
     places = [Place(report, d) for d in by_peak(report)]
-    answers = [a for answer in ANSWERS for a in answer(report, places)]
     m = report["metadata"]
     return {
         "title": " · ".join(filter(None, ["MemLord", m["labels"] and cut(m["labels"], 60), f"pid {m['pid']}"])),
-        "answers": answers,
+        "answers": answers(report),
         "figures": figures(report),
         "cards": [d.card() for d in places[:CARDS]],
         "peak": peak(report),

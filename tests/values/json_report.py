@@ -8,9 +8,9 @@ import re
 import text_report
 from books import Between
 from notation import PID, Number, address, average, fixed, shown
-from phases import KINDS
+from phases import KINDS, highest
 
-SUBJECTS = ("schema", "version", "metadata", "verdicts", "total", "devices", "capacity", "accounts", "tags",
+SUBJECTS = ("schema", "version", "metadata", "verdicts", "total", "devices", "capacity", "accounts", "streams", "tags",
             "sites", "stacks", "summary", "peak_holders", "leaks", "mistakes", "moves", "threads", "snapshots",
             "scopes", "operation_allocations", "operation_summary", "strings", "events",
             "largest_blocks", "keys", "late peaks")
@@ -132,6 +132,15 @@ def accounts(ledger):
                         for a in ledger.largest_accounts()]}
 
 
+def streams(ledger):
+    lines = ledger.stream_lines()
+    rest = lines[20:]
+    return {"count": len(lines), "more": 0,
+            "largest": [{"stream": address(s.stream), "device": s.device.name, "bytes": s.bytes,
+                         "blocks": s.blocks} for s in lines[:20]],
+            "rest": {"bytes": sum(s.bytes for s in rest), "blocks": sum(s.blocks for s in rest)}}
+
+
 def tags(ledger):
     return [{"tag": shown(row.subject), "device": row.device.name, "allocated": row.live,
              "peak": row.late_peak(), "peak_error": row.peak_error(), "blocks": row.blocks,
@@ -175,7 +184,7 @@ def stacks(ledger):
         "frames": [frame(ledger.code_site(f)) for f in numbers],
         "list": [{"frames": [numbers[f] for f in row.frames], "device": row.device.name,
                   "alloc_bytes": row.allocated, "allocs": row.allocs, "live_bytes": row.live,
-                  "peak_bytes": row.peak, "samples": row.allocs, "error_bytes": 0}
+                  "peak_bytes": row.peak, "samples": row.allocs, "error_bytes": 0, "temporaries": row.temporaries}
                  for row in shown_stacks],
         "more": {"stacks": len(rest), "alloc_bytes": sum(row.allocated for row in rest),
                  "allocs": sum(row.allocs for row in rest),
@@ -300,7 +309,7 @@ def scope(ledger, one):
         "path": shown(one.path), "site": site(one.site), "count": len(runs),
         "delta_bytes": four([r.bytes for r in runs]),
         "delta_blocks": four([r.blocks for r in runs]),
-        "peak_bytes": max((r.peak for r in runs), default=0),
+        "peak_bytes": highest(runs),
         "time_ns": four([r.ns for r in runs]), "device_time_ns": one.device_ns,
         "live_bytes": sum(b.bytes for b in live), "live_blocks": len(live),
         "running": one.running(),
@@ -386,7 +395,8 @@ def expected(ledger):
         "schema": "memlord/2", "version": ledger.version, "metadata": metadata(ledger),
         "verdicts": verdicts(ledger), "total": stats(ledger.total()),
         "devices": [one_device(ledger, device) for device in ledger.devices],
-        "capacity": capacity(ledger), "accounts": accounts(ledger), "tags": tags(ledger),
+        "capacity": capacity(ledger), "accounts": accounts(ledger), "streams": streams(ledger),
+        "tags": tags(ledger),
         "sites": sites(ledger), "stacks": stacks(ledger), "summary": summary(ledger),
         "peak_holders": peak_holders(ledger), "leaks": leaks(ledger), "mistakes": mistakes(ledger), "moves": moves(ledger),
         "threads": threads(ledger),

@@ -150,6 +150,7 @@ class Ledger(Books, Storages, Fences, Descriptions, Phases, Capacity, Reclaim, L
             row.reset()
         for stack in self.stacks:
             stack.peak, stack.allocated, stack.allocs = stack.live, 0, 0
+            stack.temporaries = 0
         self.epoch += 1
         self.mistakes, self.mistakes_more = [], 0
         self.lost = dict.fromkeys(COUNTED, 0)

@@ -1,6 +1,7 @@
 """The model of what a ledger keeps of time: scopes, events, snapshots, and who held a peak."""
 
-from script import E_INVALID, E_NOMEM, E_STATE, E_UNKNOWN, OK, text
+from books import Between
+from script import EXACT, E_INVALID, E_NOMEM, E_STATE, E_UNKNOWN, OK, text
 
 SNAPSHOTS = 255    # that are kept
 RUNS_KEPT = 64     # invocations that a thread keeps of a scope
@@ -29,7 +30,7 @@ class Slot:
 
 
 class Run:
-    """One invocation of a scope on one thread."""
+    """One invocation of a scope."""
 
     def __init__(self, start, before, shapes):
         self.start, self.before, self.shapes = start, before, shapes
@@ -70,15 +71,47 @@ class Scope:
         return sums
 
 
+class Joint:
+    """An invocation that several threads share."""
+
+    def __init__(self, frame, thread):
+        self.scope, self.part, self.shapes = frame.scope, frame.part, None
+        self.start, self.before = frame.run.start, frame.run.before
+        self.members, self.over, self.adopted = {thread}, False, False
+        self.inside = 1
+        self.deltas = {}  # of the threads that left
+        self.blocks = 0
+        self.level = {d: n - frame.start.get(d, 0) for d, n in thread.live.items()}
+        self.high = {d: n - frame.start.get(d, 0) for d, n in frame.high.items()}
+
+    def count(self, device, change):
+        self.level[device] = self.level.get(device, 0) + change
+        self.high[device] = max(self.high.get(device, 0), self.level[device])
+
+    def peak(self, error):
+        """Each thread may have published so many bytes late, on each device."""
+        high = sum(self.high.values())
+        error *= len(self.members) * len(self.high)
+        return Between(high - error, high) if error else high
+
+
+def highest(runs):
+    """The highest peak of some invocations."""
+    peaks = [run.peak for run in runs]
+    most = max((p.most if isinstance(p, Between) else p for p in peaks), default=0)
+    least = max((p.least if isinstance(p, Between) else p for p in peaks), default=0)
+    return most if least == most else Between(least, most)
+
+
 class Frame:
     """A scope that a thread is in."""
 
-    def __init__(self, scope, part, thread, token, run):
-        self.scope, self.part, self.adopted, self.run = scope, part, token, run
+    def __init__(self, scope, part, thread, joint, run):
+        self.scope, self.part, self.joint, self.run = scope, part, joint, run
+        self.adopted = joint is not None
         self.start = dict(thread.live)
         self.high = dict(thread.live)
         self.blocks = thread.live_blocks
-        self.exported = None
 
     def note(self, device, level):
         self.high[device] = max(self.high.get(device, 0), level)
@@ -119,7 +152,6 @@ class Holders:
 class Phases:
     def phases_begin(self):
         self.scopes, self.snapshots = [], []
-        self.tokens_of_scopes, self.token_order = {}, 0
         self.recording, self.due = 0, 0  # ns between two; when the next one is due
         self.lost_snapshots = self.lost_scopes = self.lost_exports = 0
         self.slots, self.next_slot = [], 0
@@ -202,22 +234,22 @@ class Phases:
         self.scopes.append(scope)
         return scope
 
-    def frame_open(self, scope, token=None):
+    def frame_open(self, scope, joint=None):
         t = self.thread()
         part = next((p for p in scope.threads if p.thread is t), None)
         if not part:
             part = ScopeThread(t)
             scope.threads.insert(0, part)
-        part.running += 1
+        part.running += joint is None
         run = Run(self.now - self.started, self.live_total(), None)
-        t.frames.append(Frame(scope, part, t, token, run))
+        t.frames.append(Frame(scope, part, t, joint, run))
         self.event("scope_begin", None, 0, 0)
 
     def frame_close(self):
         t = self.thread()
         self.event("scope_end", None, 0, 0)
         frame = t.frames.pop()
-        run, part = frame.run, frame.part
+        run, part, joint = frame.run, frame.part, frame.joint
         run.ns = self.now - self.started - run.start
         run.after = self.live_total()
         run.blocks = t.live_blocks - frame.blocks
@@ -226,11 +258,31 @@ class Phases:
             delta = t.live.get(device, 0) - start
             run.bytes += delta
             run.peak += frame.high.get(device, 0) - start
-            part.deltas[device] = part.deltas.get(device, 0) + delta
+            sums = joint.deltas if joint else part.deltas
+            sums[device] = sums.get(device, 0) + delta
+        if joint and not self.joint_left(frame):
+            return
         part.runs.append(run)
-        part.running -= 1
-        if frame.exported is not None:
-            self.tokens_of_scopes.pop(frame.exported)
+        (joint or frame).part.running -= 1
+
+    def joint_left(self, frame):
+        """Adds what a thread did to the invocation it leaves. True: it was the last, and its run
+        becomes that of all."""
+        run, joint = frame.run, frame.joint
+        joint.blocks += run.blocks
+        joint.shapes = run.shapes or joint.shapes
+        joint.over |= not frame.adopted
+        joint.inside -= 1
+        if joint.inside:
+            return False
+        run.ns += run.start - joint.start
+        run.start, run.before, run.shapes = joint.start, joint.before, joint.shapes
+        run.bytes, run.blocks = sum(joint.deltas.values()), joint.blocks
+        if joint.adopted:
+            run.peak = joint.peak(0 if self.flags & EXACT else self.batch)
+        for device, delta in joint.deltas.items():
+            frame.part.deltas[device] = frame.part.deltas.get(device, 0) + delta
+        return True
 
     def op_place(self, number, name, site):
         self.places[number] = (text(name), self.site_of[site])
@@ -251,7 +303,7 @@ class Phases:
 
     def op_scope_end(self):
         t = self.thread()
-        if not t.frames or t.frames[-1].adopted is not None:
+        if not t.frames or t.frames[-1].adopted:
             self.misplaced_end("scope_end")
             return E_STATE
         self.frame_close()
@@ -269,28 +321,29 @@ class Phases:
         if not t.frames:
             return E_STATE
         frame = t.frames[-1]
-        if frame.exported is None:
-            self.token_order += 1
-            frame.exported = self.token_order
-            self.tokens_of_scopes[frame.exported] = (frame.scope, t)
-        self.tokens["scope", token] = frame.exported
+        frame.joint = frame.joint or Joint(frame, t)
+        self.tokens["scope", token] = frame.joint
         return OK
 
     def op_scope_adopt(self, token):
         t = self.thread()
-        key = self.tokens.get(("scope", token))
-        if key not in self.tokens_of_scopes:
+        joint = self.tokens.get(("scope", token))
+        if not joint or not joint.inside:
             return E_UNKNOWN
-        scope, owner = self.tokens_of_scopes[key]
-        if owner is t or any(f.adopted == key for f in t.frames):
+        if any(f.joint is joint for f in t.frames):
             return E_STATE
-        self.frame_open(scope, key)
+        if joint.over:
+            return E_UNKNOWN
+        joint.adopted = True
+        joint.inside += 1
+        joint.members.add(t)
+        self.frame_open(joint.scope, joint)
         return OK
 
     def op_scope_return(self, token):
         t = self.thread()
-        if not t.frames or t.frames[-1].adopted is None or \
-                t.frames[-1].adopted != self.tokens.get(("scope", token)):
+        if not t.frames or not t.frames[-1].adopted or \
+                t.frames[-1].joint is not self.tokens.get(("scope", token)):
             return E_STATE
         self.frame_close()
         return OK

@@ -401,7 +401,7 @@ static int64_t op_gc_callback(void) {
     return (int)memlord_gc_callback_add(lord, device(1), (uint32_t)number(2), collect, NULL);
 }
 static int64_t op_gc_run(void) {
-    return (int)memlord_gc_run(lord, device(1), (int)number(2), NULL);
+    return (int)memlord_gc_run(lord, device(1), (int)number(2), 0, NULL);
 }
 static int64_t op_gc_poll(void) { return (int)memlord_gc_poll(lord, device(1)); }
 static int64_t op_strategy(void) { /* device, then lo, hi, metric, bytes, percent, combine each */

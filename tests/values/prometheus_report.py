@@ -4,6 +4,7 @@ import re
 
 from json_report import WALL_AT_0, rate, site_text
 from notation import fixed, shown
+from phases import highest
 
 SUBJECTS = ("families", "devices", "rates", "out of memory", "capacity", "tags", "peak holders",
             "routes", "scopes", "ledger")
@@ -110,7 +111,7 @@ SCOPES = (
     ("scope_delta_bytes", "bytes a scope allocated less those it freed; may be below 0",
      lambda s: sum(r.bytes for r in s.runs())),
     ("scope_peak_bytes", "highest in one invocation, above where that began",
-     lambda s: max((r.peak for r in s.runs()), default=0)))
+     lambda s: highest(s.runs())))
 ROUTES = (
     ("pair_moves_total", "storages moved between two devices", lambda r: r.moves),
     ("pair_moved_bytes_total", "bytes moved between two devices", lambda r: r.moved_bytes),

@@ -68,6 +68,7 @@ class Storages:
         row = block.stack
         if not row:
             return
+        self.thread().taken = block
         row.live += block.bytes
         row.blocks += 1
         row.peak = max(row.peak, row.live)
@@ -75,7 +76,10 @@ class Storages:
             row.allocs += 1
         row.allocated += max(block.bytes - (had or 0), 0)
 
-    def stack_end(self, block):
+    def stack_end(self, block, freed=False):
+        if freed and block.stack and self.thread().taken is block:
+            self.thread().taken = None
+            block.stack.temporaries += 1
         if block.stack:
             block.stack.live -= block.bytes
             block.stack.blocks -= 1
@@ -86,7 +90,7 @@ class Storages:
         if not stale:
             return
         self.thread().cells.add(self.device(device))
-        self.stack_end(stale)
+        self.stack_end(stale, True)
         self.closed(stale)
         self.event("free", stale.device, storage, stale.bytes, None, stale.tag, stale.stream)
         if stale.pending is None:
@@ -173,7 +177,7 @@ class Storages:
             self.freed_at(site, block.device, block.bytes)
             return
         del self.blocks[block.device.type, block.storage]
-        self.stack_end(block)
+        self.stack_end(block, True)
         self.closed(block)
         self.thread().cells.add(block.device)
         here = self.site_row(site, block.device)
@@ -319,7 +323,7 @@ class Storages:
         if failed:
             self.restore(block)
             return OK
-        self.stack_end(block)
+        self.stack_end(block, True)
         self.closed(block, makes=True)
         self.freed_at(site, block.device, block.bytes)
         if block.refs > 1:

@@ -87,10 +87,7 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
 
    each make the real call and return its result. A NULL ledger is that call alone.
      malloc*, host_alloc    record what was allocated: with a pitch, pitch x height x depth. A
-                            pointer that came out NULL is no storage. An array is its texels alone:
-                            CUDA does not tell what it adds to order and align them, nor takes any
-                            memory for a sparse one or one with deferred mapping. A stream-ordered
-                            allocation has its stream beside its tag (memlord_stream_set).
+                            pointer that came out NULL is no storage. A stream-ordered allocation has its stream beside its tag (memlord_stream_set).
      free, free_async       end it: at the call, or when the uses recorded of it are done.
      host_register          record it as pinned; host_unregister ends that.
      stream_end_capture     then records what the capture held back.
@@ -132,26 +129,11 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
       (ptr, bytes, pool, stream), 4, ASYNC)                                                   \
     X(cudaMallocHost, malloc_host, (void **ptr, size_t bytes), (ptr, bytes), 2, HOST)         \
     X(cudaHostAlloc, host_alloc, (void **ptr, size_t bytes, unsigned int flags),              \
-      (ptr, bytes, flags), 3, HOST)                                                           \
-    X(cudaMallocArray, malloc_array,                                                          \
-      (cudaArray_t *array, const struct cudaChannelFormatDesc *desc, size_t width,            \
-       size_t height, unsigned int flags),                                                    \
-      (array, desc, width, height, flags), 5, ARRAY)                                          \
-    X(cudaMalloc3DArray, malloc_3d_array,                                                     \
-      (cudaArray_t *array, const struct cudaChannelFormatDesc *desc,                          \
-       struct cudaExtent extent, unsigned int flags),                                         \
-      (array, desc, extent, flags), 4, ARRAY)                                                 \
-    X(cudaMallocMipmappedArray, malloc_mipmapped_array,                                       \
-      (cudaMipmappedArray_t *mipmapped, const struct cudaChannelFormatDesc *desc,             \
-       struct cudaExtent extent, unsigned int levels, unsigned int flags),                    \
-      (mipmapped, desc, extent, levels, flags), 5, ARRAY)
+      (ptr, bytes, flags), 3, HOST)
 
 /* of a free: the same, and the device that it counts on */
 #define MLI_CUDA_FREES(X)                                                                     \
     X(cudaFree, free, (void *ptr), (ptr), CUDA)                                               \
-    X(cudaFreeArray, free_array, (cudaArray_t array), (array), CUDA)                          \
-    X(cudaFreeMipmappedArray, free_mipmapped_array, (cudaMipmappedArray_t array), (array),    \
-      CUDA)                                                                                   \
     X(cudaFreeHost, free_host, (void *ptr), (ptr), PINNED)                                    \
     X(cudaHostUnregister, host_unregister, (void *ptr), (ptr), PINNED)
 
@@ -196,8 +178,8 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
                   under the handle, described as "cuMemCreate". Retry, limits and failures are
                   those of the other allocations.
      mem_map      adds a reference, and the range as a part "mapped" of the storage; the part's
-                  shape is its address. Bytes that are mapped already add neither: at their second
-                  address they are not followed.
+                  shape is its address, or up to 8 at which the same range is mapped. One that
+                  overlaps another in part adds neither.
      mem_retain_handle
                   adds a reference.
      mem_release, mem_unmap

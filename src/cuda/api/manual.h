@@ -1,6 +1,6 @@
 /*
     memlord_cuda.h - MemLord for programs that hold their memory on NVIDIA GPUs
-                     v0.4.1, C99 and C++11, CUDA 11.2 to 13, SPDX-License-Identifier: MIT
+                     v0.5.0, C99 and C++11, CUDA 11.2 to 13, SPDX-License-Identifier: MIT
                      Made from src/. Edit there.
 
     Capacity and collection for cuda devices, the runtime's allocation functions with the books
@@ -136,6 +136,9 @@
 
     Detach before memlord_destroy, and before a cudaDeviceReset that is not wrapped, which takes the
     events away.
+    CUDA may not be called once a process ends. From an exit handler that the first attach registers,
+    after those of the driver and so run before them, there is no driver any more, as in a forked
+    child: pollers that are inside a device are waited for, and no other enters one.
     Attach after fork: CUDA does not survive one. A child forked later has no driver: nothing is
     attached there, every function returns as without one, and what was pending is credited when it
     is polled (counted in fence_failures); the ledger itself goes on.
@@ -175,7 +178,7 @@
         stream_destroy                     2, whatever was used there; 0 where nothing was
         the first of these on a stream     2 more; and 4 more to make an event, while none is kept
         what a later call than that of a default stream records: 1 more, 3 in another context
-        a sample                           19 for a device with one pool, 4 for each further pool
+        a sample                           18 for a device with one pool, 4 for each further pool
 
     So a poll costs no more if more waits: a stream has at most 32 events, and one stands for all
     frees up to it. Of more, each is credited together with some that came soon after it.
@@ -191,7 +194,7 @@
     milliseconds; without a driver it returns in a fraction of one.
 
     Not counted: contexts, modules and local memory; what libraries allocate through their own
-    copy of the runtime; cuMemAlloc and cuArrayCreate. unaccounted in a report is all of these.
+    copy of the runtime; arrays; cuMemAlloc. unaccounted in a report is all of these.
     Memory of graphs: a wrapped allocation on a captured stream is counted from then on and once,
     though the graph takes it each time it runs and not before; freed in the capture it is over,
     freed after a run that free ends it. Nodes added by hand (cudaGraphAddMemAllocNode) are not
@@ -220,9 +223,7 @@
                 -Wl,--wrap=cudaStreamSynchronize,--wrap=cudaEventSynchronize
                 -Wl,--wrap=cudaDeviceSynchronize,--wrap=cudaMemPoolCreate
                 -Wl,--wrap=cudaMemPoolDestroy,--wrap=cudaDeviceSetMemPool
-                -Wl,--wrap=cudaMallocArray,--wrap=cudaMalloc3DArray
-                -Wl,--wrap=cudaMallocMipmappedArray,--wrap=cudaFreeArray
-                -Wl,--wrap=cudaFreeMipmappedArray,--wrap=cudaDeviceReset
+                -Wl,--wrap=cudaDeviceReset
 
               and, if the program calls these of the driver,
 

@@ -40,18 +40,6 @@ MLI_CUDA_FORM(malloc_host, (size_t bytes, unsigned int flags),
               memlord_cuda_host_alloc(lord, made, bytes, flags, site))
 MLI_CUDA_FORM(host_alloc, (size_t bytes, unsigned int flags),
               memlord_cuda_host_alloc(lord, made, bytes, flags, site))
-MLI_CUDA_FORM(malloc_array, (const struct cudaChannelFormatDesc *desc, size_t width),
-              memlord_cuda_malloc_array(lord, ptr, desc, width, 0, 0, site))
-MLI_CUDA_FORM(malloc_array,
-              (const struct cudaChannelFormatDesc *desc, size_t width, size_t height),
-              memlord_cuda_malloc_array(lord, ptr, desc, width, height, 0, site))
-MLI_CUDA_FORM(malloc_3d_array,
-              (const struct cudaChannelFormatDesc *desc, struct cudaExtent extent),
-              memlord_cuda_malloc_3d_array(lord, ptr, desc, extent, 0, site))
-MLI_CUDA_FORM(malloc_mipmapped_array,
-              (const struct cudaChannelFormatDesc *desc, struct cudaExtent extent,
-               unsigned int levels),
-              memlord_cuda_malloc_mipmapped_array(lord, ptr, desc, extent, levels, 0, site))
 #undef MLI_CUDA_FORM
 #endif
 
@@ -89,11 +77,6 @@ MLI_CUDA_FORM(malloc_mipmapped_array,
 #define cuMemRetainAllocationHandle(...) MLI_CUDA_SHIM(mem_retain_handle, __VA_ARGS__)
 #endif
 #define cudaDeviceReset() memlord_cuda_device_reset(MEMLORD_CUDA_SHIM_LORD, MEMLORD_SITE())
-#define cudaMallocArray(...) MLI_CUDA_SHIM(malloc_array, __VA_ARGS__)
-#define cudaMalloc3DArray(...) MLI_CUDA_SHIM(malloc_3d_array, __VA_ARGS__)
-#define cudaMallocMipmappedArray(...) MLI_CUDA_SHIM(malloc_mipmapped_array, __VA_ARGS__)
-#define cudaFreeArray(...) MLI_CUDA_SHIM(free_array, __VA_ARGS__)
-#define cudaFreeMipmappedArray(...) MLI_CUDA_SHIM(free_mipmapped_array, __VA_ARGS__)
 #define cudaMemPoolCreate(...) MLI_CUDA_SHIM(pool_create, __VA_ARGS__)
 #define cudaMemPoolDestroy(...) MLI_CUDA_SHIM(pool_destroy, __VA_ARGS__)
 #define cudaDeviceSetMemPool(...) MLI_CUDA_SHIM(device_set_pool, __VA_ARGS__)

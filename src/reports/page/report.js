@@ -1356,6 +1356,14 @@ const TABLES = {
             rest: ['Not listed', lacking({ total: leaks }, listed, { Bytes: 'bytes', Blocks: 'count' })] });
     },
 
+    mistakes: (p, body) => {
+        const listed = objs(obj(p.raw.mistakes).list), more = zero(obj(p.raw.mistakes).more), at = key => ['', 'text', r => siteText(r[key]), { mono: true, brief: r => siteText(r[key], true) }];
+        return showTable(listed, body, [
+            T('Mistake', 'kind', { by: r => listed.indexOf(r) }), C('Count', 'count'), B('Bytes', 'bytes', share), Object.assign(at('site'), { 0: 'Call' }), Object.assign(at('born'), { 0: 'Block born at' }),
+            TAG, T('Device', 'device'), T('Storage', 'storage', mono), N('time')('First', 'first_ns'), N('time')('Last', 'last_ns'),
+        ], { name: 'mistakes' + (more ? `; ${count(more)} more were made elsewhere` : '') });
+    },
+
     accounts: (p, body) => showTable(objs(obj(p.raw.accounts).largest), body, [
         T('Account', 'name'), T('Device', 'device'), B('Held', 'bytes', share), B('Peak', 'peak'), B('Limit', 'limit'),
         C('Refused', 'refused'),
@@ -1652,113 +1660,41 @@ function showDevices(p, body) {
 
 // -- overview --
 
-// The heaviest first, as in TEXT: what makes totals too low, mistakes of the host, lost detail.
-const MISTAKES = { unknown_frees: ['free', 'of a block that was not live'], implicit_frees: ['alloc', 'at the address of a live block'],
-    freed_while_shared: ['free', 'of a block that others still used'], underflows: ['subtraction', 'from an arena of more than it held'],
-    fence_failures: ['fence', 'that failed'], refused: ['call', 'with an argument that is not valid, or without one device'],
-    oom_failures: ['request', 'that found no memory in the end'], gc_failed: ['collection', 'that did not run'] };
-const ODD = { dropped_allocs: ['alloc', 'not recorded, without room: totals are too low'], ...MISTAKES,
-    dropped_sites: ['record', 'of sites, tags or stacks not kept, without room'] };
 // Written over or thinned out: bounded, and no fault.
 const PASSED = ['scope_invocations', 'snapshots'];
-const FEW = 4; // devices that an answer names
+const TOLD = { leaks: 'leaks', mistakes: 'mistakes' }; // the section that a kind of verdict leads to; else the devices
 
-/* What a report has to say first, as TEXT begins: [how bad, ...words]. */
-const ANSWERS = [p => outOfMemory(p), p => overLimits(p), p => leaked(p), p => oddities(p, true), p => holders(p), p => oddities(p, false), p => fragments(p)];
-
-const few = (p, list) => list.length > FEW ? [...list.slice(0, FEW), ['', `… and ${list.length - FEW} more.`]] : list;
-const siteLink = (site, section) => siteText(site) ? link(siteText(site, true), section || 'sites', 'site', siteKey(site)) : 'a site that is not known';
-const usedOf = d => num(d.capacity.total) === null || num(d.capacity.used) === null ? '' : `${bytes(d.capacity.used)} of ${bytes(d.capacity.total)} used`;
-
-const outOfMemory = p => few(p, byPeak(p).filter(d => zero(d.stats.oom_failures) && d.source.last_oom).map(d => {
-    const oom = obj(d.source.last_oom), used = num(oom.used), total = num(d.capacity.total);
-    return ['bad', 'A request of ', sized(num(oom.bytes)), ' found no memory at ', siteLink(oom.site), ` (${d.name}, ` +
-        (used !== null ? `${bytes(used)}${total === null ? '' : ' of ' + bytes(total)} used` : bytes(num(oom.live)) + ' live') + '). ',
-        link(many(d.stats.oom_failures, 'request') + ' failed in the end', 'devices'), '.'];
-}));
-
-function overLimits(p) {
-    const list = [];
-    for (const d of p.devices) {
-        const live = d.capacity.device ? sum(p.devices.filter(x => d.mates.includes(x.key)), x => x.stats.allocated) : zero(d.stats.allocated);
-        if (limitOf(d) && !d.place && live > limitOf(d))
-            list.push(['bad', link(d.name, 'devices'), ' holds ', sized(live), `, more than its limit of ${bytes(limitOf(d))}.`]);
-    }
-    for (const a of objs(obj(p.raw.accounts).largest))
-        if (num(a.limit) !== null && zero(a.bytes) > a.limit)
-            list.push(['bad', link('Account ' + text(a.name, 60), 'accounts'), ' holds ', sized(a.bytes), ` on ${text(a.device)}, more than its limit of ${bytes(a.limit)}.`]);
-    return few(p, list);
+/* The words of a part, with its tag and its site as links where they are whole. */
+function linked(part) {
+    let words = [text(part.text, 2000)];
+    const turn = (name, make) => words = [].concat(...words.map(w => {
+        const at = name && typeof w === 'string' ? w.indexOf(name) : -1;
+        return at < 0 ? [w] : [w.slice(0, at), make(name), w.slice(at + name.length)];
+    }));
+    turn(text(part.tag), name => link(name, 'tags', 'tag', name));
+    turn(siteText(part.site).replace('  ', ' '), name => link(name, 'sites', 'site', siteKey(part.site)));
+    return words;
 }
 
-/* The site that leaked most. A profile of 0.4.0 does not name it: then of what it lists. */
-function culprit(leaks) {
-    const sites = new Map();
-    if (leaks.largest) return obj(leaks.largest);
-    for (const r of objs(leaks.by_site)) {
-        const key = siteKey(r.site), of = sites.get(key) || { site: r.site, bytes: 0, device: r.device };
-        sites.set(key, of);
-        if (of.device !== r.device) of.device = null;
-        of.bytes += zero(r.bytes);
-    }
-    return [...sites.values()].reduce((a, b) => a && a.bytes >= b.bytes ? a : b, null);
-}
-
-/* " on cpu, tag kv, in 300 scopes": one by its name, several by their number. */
-function culpritWords(c) {
-    const name = key => typeof c[key] === 'string' ? text(c[key], 60) : '', n = key => zero(c[key + 's']);
-    const one = (key, before, some) => name(key) ? before + name(key) : n(key) > 1 ? some + many(n(key), key) : '';
-    return one('device', ' on ', ' on ') + one('tag', ', tag ', ', with ') + one('scope', ', in ', ', in ');
-}
-
-function leaked(p) {
-    const leaks = obj(p.raw.leaks), first = culprit(leaks);
-    if (!zero(leaks.since_mark) || !zero(leaks.count)) return [];
-    return [['bad', link('Leaks since the mark', 'leaks'), ': ', sized(num(leaks.bytes)), ` in ${many(num(leaks.count), 'block')}`,
-        first ? '; ' + bytes(num(first.bytes)) + ' of them from ' : '', first ? siteLink(first.site, 'leaks') : '', first ? culpritWords(first) + '.' : '.']];
+/* What a report has to say first, in the words of the library: [how bad, ...words]. */
+function verdicts(p) {
+    if (!Array.isArray(p.raw.verdicts))
+        return [['odd', `MemLord ${text(p.raw.version, 20)} wrote this profile: it has no verdicts, no leaks by site and no places of mistakes.`]];
+    return [].concat(...objs(p.raw.verdicts).map(v => {
+        const head = text(v.head), tone = v.tone === 'bad' || v.tone === 'odd' ? v.tone : '';
+        const list = objs(v.parts).map(part => [tone, link(head[0].toUpperCase() + head.slice(1), TOLD[v.kind] || 'devices'),
+            typeof part.device === 'string' ? `, ${text(part.device)}: ` : ': ', ...linked(part)]);
+        return zero(v.more) ? [...list, ['', `… and ${count(v.more)} more${zero(v.more_bytes) ? ', ' + bytes(v.more_bytes) : ''}`]] : list;
+    }));
 }
 
 /* The part of a device's arena that no tag has: all of it before 0.5. */
 const untaggedArena = d => zero(d.arena_untagged === undefined ? d.arena : d.arena_untagged);
 
-/* The tag and the site may be of different blocks, so each has its own share. In place of the tag stand the untagged
-   blocks or the arenas, if these hold more; not the untagged blocks where nothing else could. */
-function holders(p) {
-    const top = (list, get) => list.reduce((a, x) => zero(get(x)) > (a ? get(a) : 0) ? x : a, null);
-    const groups = groupSites(p).map(g => ({ site: g.site, live: d => sum(g.of.filter(r => r.device === d.key), r => r.live_bytes) }));
-    return few(p, byPeak(p).filter(d => zero(d.stats.allocated) > 0).map(d => {
-        const live = d.stats.allocated, tags = objs(p.raw.tags).filter(t => t.device === d.key && text(t.tag)), tag = top(tags, t => t.allocated);
-        const site = top(groups, g => g.live(d)), whole = zero(d.source.arena), arena = untaggedArena(d.source), used = usedOf(d);
-        const rest = Math.max(live - sum(tags, t => t.allocated) - arena, 0);
-        const room = used ? ' (' + used + ')' : '', part = n => percent(Math.min(n / live, 1)), most = Math.max(tag ? tag.allocated : 0, rest, arena);
-        const inArena = whole && whole >= zero(site && site.live(d));
-        const by = inArena ? ['arenas hold ' + part(whole)] : site ? [siteLink(site.site), ' allocated ' + part(site.live(d))] : [];
-        const first = tag && tag.allocated === most ? [link(text(tag.tag, 60), 'tags', 'tag', text(tag.tag)), ' holds ' + part(most)]
-            : rest < most ? ['arenas hold ' + part(most)] : arena || objs(p.raw.tags).length ? ['untagged blocks hold ' + part(most)] : null;
-        if (!first && !by.length) return null;
-        return ['', ...first || by, ' of the ', sized(live), ` on ${d.name}`, ...first && by.length && first[0] !== by[0] ? ['; ', ...by] : [], room + '.'];
-    }).filter(Boolean));
-}
-
-/* With `lost` of the devices that lost bytes, else of the others. */
-function oddities(p, lost) {
-    const rest = Object.assign({}, ...[...Object.keys(ODD), 'dropped_bytes'].map(key => ({ [key]: Math.max(zero(p.total[key]) - sum(p.devices, d => d.stats[key]), 0) })));
-    const weight = o => lost ? zero(o.stats.dropped_bytes) : sum(o.keys, key => o.stats[key] * (MISTAKES[key] ? 2 ** 53 : 1));
-    const odd = byPeak(p).map(d => ({ name: d.name, stats: d.stats, but: d.source.last_oom && 'oom_failures' })).concat({ name: 'All devices', stats: rest })
-        .map(o => ({ ...o, keys: Object.keys(ODD).filter(key => zero(o.stats[key]) > 0 && key !== o.but) }))
-        .filter(o => o.keys.length && o.keys.includes('dropped_allocs') === lost).sort((a, b) => weight(b) - weight(a));
-    const words = (o, key) => `${many(o.stats[key], ODD[key][0])}${key === 'dropped_allocs' ? ' of ' + bytes(zero(o.stats.dropped_bytes)) : ''} ${ODD[key][1]}`;
-    const scopes = lost ? 0 : zero(obj(p.meta.dropped).scopes);
-    return [...few(p, odd.map(o => [lost ? 'bad' : 'odd', link(o.name, 'devices'), ': ' + o.keys.map(key => words(o, key)).join(', ') + '.'])),
-        ...scopes ? [['odd', many(scopes, 'scope') + ' not kept, without room.']] : []];
-}
-
-const fragments = p => few(p, byPeak(p).filter(d => zero(d.source.fragmentation) >= 0.5 && zero(d.stats.cached) >= zero(d.stats.reserved) / 16).map(d =>
-    ['odd', 'The pool of ', link(d.name, 'devices'), ` is ${percent(d.source.fragmentation)} fragmented: of its `, sized(d.stats.cached), ' free, the largest piece is ', sized(num(d.stats.largest_free)), '.']));
-
 function showOverview(p, body) {
     const t = p.total, several = p.devices.length > 1, together = most(p.snapshots, s => s.bytes);
     const figure = (name, value, small) => el('div', el('dt', name), el('dd', value, small && el('small', small)));
-    const list = p.devices.length ? [].concat(...ANSWERS.map(answer => answer(p))) : [];
+    const list = p.devices.length ? verdicts(p) : [];
     fill(body, list.length ? el('ul.answers', ...list.map(([tone, ...words]) => el('li', { class: tone || null }, ...words))) : null,
         p.devices.length ? el('dl.figures',
             figure('Live', sized(num(t.allocated)), many(num(t.live_blocks), 'block')),

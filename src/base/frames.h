@@ -1,0 +1,7 @@
+/* Has the unwinder that follows frame pointers. Owns no state. May use os/ and mli_self. Locks:
+   none. */
+#ifndef MLI_BASE_FRAMES_H
+#define MLI_BASE_FRAMES_H
+#include "api/api.h"
+
+#endif

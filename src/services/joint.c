@@ -1,0 +1,162 @@
+#include "services/joint.h"
+#include "base/memory.h"
+#include "books/accounts.h"
+
+typedef struct mli_joint_record {
+    mli_handle handle;
+    mli_joint shared;
+} mli_joint_record;
+struct mli_joint_state {
+    mli_vector all;
+    mli_u32 count;             /* and 1 more; under the cold lock */
+    struct mli_handle *closed; /* under the cold lock */
+};
+
+static mli_joint_record *mli_joint_at(const memlord *lord, uint32_t number) {
+    return (mli_joint_record *)mli_vector_at(&lord->joint->all, number,
+                                              sizeof(mli_joint_record));
+}
+static void mli_joint_close(memlord *lord, mli_joint *shared) {
+    mli_lock_take(&mli_process.cold_lock);
+    mli_handle_close(&lord->joint->closed, &mli_joint_at(lord, (uint32_t)(shared->token >> 32))
+                                                 ->handle);
+    mli_lock_drop(&mli_process.cold_lock);
+}
+
+/* What is published of a cell, its level, and what it has counted; NULL: nothing. */
+static uint64_t mli_base_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->base) : 0; }
+static uint64_t mli_level_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->level) : 0; }
+
+MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t) {
+    mli_span *f = t->now.span;
+    const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    memlord_result r;
+    uint32_t i;
+    mli_joint *x;
+    mli_joint_record *record =
+        (mli_joint_record *)(void *)mli_handle_get_lock(lord, &lord->joint->all,
+                                                         &lord->joint->count, sizeof *record,
+                                                         &lord->joint->closed, &r);
+    if (!record) return r;
+    x = &record->shared;
+    mli_lock_rank(&x->lock, MLI_RANK_JOINT);
+    mli_lock_take(&x->lock); /* a stale token may have found it */
+    memset(x->at, 0, sizeof x->at);
+    x->began = f->stats;
+    x->members = 1;
+    x->over = x->adopted = 0;
+    x->start = f->start;
+    x->before = f->before;
+    x->bytes = x->blocks = 0;
+    x->shapes = NULL;
+    for (i = 1; i < n; i++) {
+        const mli_cell *cell = mli_cell_own_device(t, i);
+        const mli_span_peak *at = mli_span_peak_at(f, i);
+        if (cell) mli_span_raise(f, i, mli_u64_load_own(&cell->high));
+        x->at[i].level = mli_base_of(cell) - at->from;
+        x->at[i].high = at->high - at->from;
+    }
+    x->token = mli_handle_open(&lord->joint->closed);
+    mli_lock_drop(&x->lock);
+    mli_lock_drop(&mli_process.cold_lock);
+    f->shared = x;
+    return MEMLORD_OK;
+}
+
+MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token) {
+    mli_joint_record *record = (mli_joint_record *)mli_handle_find(&lord->joint->all,
+                                                                     sizeof *record, token);
+    return record ? &record->shared : NULL;
+}
+MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token) {
+    int open;
+    mli_lock_take(&shared->lock);
+    open = shared->token == token && shared->members && !shared->over;
+    shared->members += (uint32_t)open;
+    shared->adopted |= (uint32_t)open;
+    mli_lock_drop(&shared->lock);
+    return open;
+}
+
+MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
+                                            const mli_cell *cell, int enter) {
+    const uint64_t held = mli_level_of(cell) - mli_base_of(cell);
+    mli_row *row;
+    if (!cell) return;
+    row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
+    mli_lock_take(&row->lock);
+    mli_joint_add(shared, dev, enter ? 0 - held : held, enter ? 0 : mli_cell_above(row, cell));
+    mli_lock_drop(&row->lock);
+}
+
+MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
+                                          mli_leaver *v, mli_u64 *sums) {
+    mli_joint *x = f->shared;
+    const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    uint32_t i;
+    int last;
+    for (i = 1; t && i < n; i++) mli_joint_settle(lord, x, i, mli_cell_own_device(t, i), 0);
+    mli_lock_take(&x->lock);
+    x->bytes += v->bytes;
+    x->blocks += v->blocks;
+    if (v->shapes) x->shapes = v->shapes;
+    for (i = 1; i < n; i++)
+        x->at[i].delta += mli_level_of(t ? mli_cell_own_device(t, i) : NULL) -
+                          mli_span_peak_at(f, i)->from;
+    x->over |= (uint32_t)!f->adopted;
+    last = --x->members == 0;
+    v->bytes = x->bytes;
+    v->blocks = x->blocks;
+    v->start = x->start;
+    v->before = x->before;
+    v->shapes = x->shapes;
+    if (x->adopted) v->peak = 0;
+    for (i = 1; i < n && last; i++) {
+        if (x->adopted) v->peak += x->at[i].high;
+        if (sums) mli_u64_add_own(&sums[i], x->at[i].delta);
+    }
+    mli_lock_drop(&x->lock);
+    if (last) mli_joint_close(lord, x);
+    return last;
+}
+
+#if !MLI_WINDOWS /* it has no fork */
+MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f) {
+    if (!f->adopted) f->shared->over = 0;
+    return !f->shared->members++;
+}
+MLI_PRIVATE MLI_COLD void mli_joint_sweep(memlord *lord) {
+    uint32_t i, n = mli_u32_load(&lord->joint->count);
+    for (i = 1; i < n; i++) {
+        mli_joint_record *record = mli_joint_at(lord, i);
+        if (!record->shared.members && (mli_u32_load(&record->handle.generation) & 1))
+            mli_handle_close(&lord->joint->closed, &record->handle);
+    }
+}
+#endif
+
+/* -- life -- */
+
+static MLI_COLD void mli_joint_init(memlord *lord, const memlord_desc *desc) {
+    (void)desc;
+    lord->joint->count.v = 1;
+}
+/* Clears the locks. No invocation has a member, until mli_joint_recount says so. */
+static MLI_COLD void mli_joint_forked(memlord *lord) {
+    uint32_t i, n = mli_u32_load(&lord->joint->count);
+    for (i = 1; i < n; i++) {
+        mli_joint *x = &mli_joint_at(lord, i)->shared;
+        mli_u32_store(&x->lock.locked, 0);
+        x->members = 0;
+        x->over = 1;
+    }
+}
+static MLI_COLD void mli_joint_free(memlord *lord) {
+    mli_vector_free(lord, &lord->joint->all, sizeof(mli_joint_record));
+}
+MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life) {
+    MLI_LIFE_STATE(life, joint);
+    life->init = mli_joint_init;
+    life->forked = mli_joint_forked;
+    life->free = mli_joint_free;
+}
