@@ -90,30 +90,29 @@ static MLI_COLD uint64_t mli_slot_sum(memlord *lord, uint32_t slot, uint64_t id,
 
 /* Claims a free slot. E_LIMIT: there is none; E_UNSUPPORTED: the system refuses locks. */
 static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
-    struct mli_neighbours_state *state = lord->neighbours;
-    mli_page_slot *mine = &state->mine;
+    mli_page_slot *mine = &lord->neighbours->mine;
     mli_u64 *words;
     uint32_t i, s;
     int locked = -1;
     for (i = 0; i < MLI_PAGE_SLOTS; i++) {
-        locked = mli_slot_lock(state->fd, i, 0);
+        locked = mli_slot_lock(lord->neighbours->fd, i, 0);
         if (locked >= 0) break;
     }
     *why = locked > 0 ? "its file system or a sandbox refuses locks" : "all its slots are taken";
     if (locked) return locked > 0 ? MEMLORD_E_UNSUPPORTED : MEMLORD_E_LIMIT;
-    words = state->page->slots[i];
+    words = lord->neighbours->page->slots[i];
     mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* clears the owner, a dead process;
                                                                pairs with the loads of readers */
     memset(mine, 0, sizeof *mine);
-    memset(state->phys, 0, sizeof state->phys);
-    memset(state->rests, 0, sizeof state->rests);
+    memset(lord->neighbours->phys, 0, sizeof lord->neighbours->phys);
+    memset(lord->neighbours->rests, 0, sizeof lord->neighbours->rests);
     mine->pid = mli_pid();
     mine->started = lord->started_wall;
     mine->owner = mli_now() << 10 | (i + 1); /* differs from the owner of every claim before */
     for (s = 0; s < MLI_PAGE_SLOTS; s++) /* earlier requests do not concern this ledger */
-        mine->answered[s] = mli_slot_read(state->page, s, MLI_SLOT_WORD(request));
+        mine->answered[s] = mli_slot_read(lord->neighbours->page, s, MLI_SLOT_WORD(request));
     mli_words_store(words, mine, MLI_SLOT_WORDS);
-    state->slot = (int)i;
+    lord->neighbours->slot = (int)i;
     return MEMLORD_OK;
 }
 
@@ -139,22 +138,20 @@ static MLI_COLD void mli_slot_device_fill(memlord *lord, mli_phys *phys, mli_pag
 /* Returns the number of a physical device in the ledger's slot. It takes an unused one if the
    device has none; MLI_SLOT_DEVICES: none is left. */
 static MLI_COLD size_t mli_slot_device_of(memlord *lord, const mli_phys *phys) {
-    struct mli_neighbours_state *state = lord->neighbours;
     size_t i, unused = MLI_SLOT_DEVICES;
     for (i = MLI_SLOT_DEVICES; i-- > 0;) {
-        if (state->phys[i] == phys) return i;
-        if (!state->phys[i]) unused = i;
+        if (lord->neighbours->phys[i] == phys) return i;
+        if (!lord->neighbours->phys[i]) unused = i;
     }
-    if (unused < MLI_SLOT_DEVICES) state->phys[unused] = phys;
+    if (unused < MLI_SLOT_DEVICES) lord->neighbours->phys[unused] = phys;
     return unused;
 }
 
 /* Writes the whole slot and the head of the page again. The write repairs what another process may
    have overwritten. */
 static MLI_COLD void mli_slot_publish(memlord *lord) {
-    struct mli_neighbours_state *state = lord->neighbours;
-    mli_page_slot *mine = &state->mine;
-    mli_page *page = state->page;
+    mli_page_slot *mine = &lord->neighbours->mine;
+    mli_page *page = lord->neighbours->page;
     uint32_t i;
     size_t k;
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
@@ -165,17 +162,17 @@ static MLI_COLD void mli_slot_publish(memlord *lord) {
         if (k < MLI_SLOT_DEVICES) {
             mine->devices[k].id = id;
             mli_slot_device_fill(lord, phys, &mine->devices[k]);
-        } else if (!state->unfit) {
-            state->unfit = 1;
+        } else if (!lord->neighbours->unfit) {
+            lord->neighbours->unfit = 1;
         }
     }
     for (k = 0; k < MLI_SLOT_DEVICES; k++) { /* the device has lost its identity */
-        const mli_phys *phys = state->phys[k];
+        const mli_phys *phys = lord->neighbours->phys[k];
         if (phys && mli_phys_id(lord, phys) != mine->devices[k].id) mine->devices[k].id = 0;
     }
     mli_u64_store(&page->magic, MLI_PAGE_MAGIC);
     mli_u64_store(&page->version, MLI_PAGE_VERSION);
-    mli_words_store(page->slots[state->slot], mine, MLI_SLOT_WORDS);
+    mli_words_store(page->slots[lord->neighbours->slot], mine, MLI_SLOT_WORDS);
 }
 
 /* Frees the slots of processes that are gone. */
@@ -215,22 +212,21 @@ static MLI_COLD void mli_slots_note(memlord *lord) {
 /* Joins the page at the ledger's path. A forked child joins again. *why gets the reason of a
    failure. */
 static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
-    struct mli_neighbours_state *state = lord->neighbours;
     memlord_result r;
     int fd = -1;
     mli_page *page = NULL;
-    if (state->page) mli_page_unmap(state->page); /* the parent's */
-    state->page = NULL;
-    r = mli_page_map(state->path, &page, &fd, why);
+    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page); /* the parent's */
+    lord->neighbours->page = NULL;
+    r = mli_page_map(lord->neighbours->path, &page, &fd, why);
     if (r) return r;
-    state->page = page;
-    state->fd = fd;
+    lord->neighbours->page = page;
+    lord->neighbours->fd = fd;
     r = mli_slot_claim(lord, why);
     if (r == MEMLORD_OK) *why = NULL;
     if (r == MEMLORD_OK) return r;
     mli_page_unmap(page);
     mli_page_fd_close(fd);
-    state->page = NULL;
+    lord->neighbours->page = NULL;
     return r;
 }
 
@@ -329,10 +325,9 @@ static MLI_COLD uint64_t mli_request_answer(memlord *lord, const mli_phys *phys,
 /* Publishes the bytes released, and then that the requests in `seen` are answered. */
 static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released,
                                          const uint64_t *seen, uint64_t waiting) {
-    struct mli_neighbours_state *state = lord->neighbours;
-    mli_page_slot *mine = &state->mine;
-    mli_page *page = state->page;
-    mli_u64 *answered = &page->slots[state->slot][MLI_SLOT_WORD(answered)];
+    mli_page_slot *mine = &lord->neighbours->mine;
+    mli_page *page = lord->neighbours->page;
+    mli_u64 *answered = &page->slots[lord->neighbours->slot][MLI_SLOT_WORD(answered)];
     uint32_t s;
     size_t k;
     for (k = 0; k < MLI_SLOT_DEVICES; k++) mine->devices[k].released += released[k];
@@ -384,16 +379,15 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
 
 /* Looks for a stall of the host's memory. If there was one, runs the callbacks of the cpu. */
 static MLI_COLD void mli_stall_poll(memlord *lord) {
-    struct mli_neighbours_state *state = lord->neighbours;
     mli_phys *host = mli_phys_storage(lord, 0);
     int seen = 0, ran;
-    mli_lock_take(&state->lock);
-    if (state->stall_fd >= 0) seen = mli_stall_seen(state->stall_fd);
+    mli_lock_take(&lord->neighbours->lock);
+    if (lord->neighbours->stall_fd >= 0) seen = mli_stall_seen(lord->neighbours->stall_fd);
     if (seen < 0) {
-        mli_page_fd_close(state->stall_fd);
-        state->stall_fd = -1;
+        mli_page_fd_close(lord->neighbours->stall_fd);
+        lord->neighbours->stall_fd = -1;
     }
-    mli_lock_drop(&state->lock);
+    mli_lock_drop(&lord->neighbours->lock);
     mli_lock_take(&host->lock);
     if (seen > 0) host->stalled = mli_now();
     mli_lock_drop(&host->lock);
@@ -403,7 +397,6 @@ static MLI_COLD void mli_stall_poll(memlord *lord) {
 /* Does the work that is due at the interval of pollers: joins again after a fork, publishes, frees
    the slots of the dead, and reads the others. */
 static MLI_COLD void mli_neighbours_round(memlord *lord) {
-    struct mli_neighbours_state *state = lord->neighbours;
     const char *why = NULL;
     int unfit;
     uint32_t i;
@@ -417,19 +410,19 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
         if (!sampled) (void)mli_phys_sample(lord, phys); /* once, because it may block while answers
                                                             wait */
     }
-    mli_lock_take(&state->lock);
-    if (state->slot == MLI_SLOT_FORKED) {
-        state->slot = MLI_SLOT_NONE;
+    mli_lock_take(&lord->neighbours->lock);
+    if (lord->neighbours->slot == MLI_SLOT_FORKED) {
+        lord->neighbours->slot = MLI_SLOT_NONE;
         (void)mli_page_join(lord, &why);
     }
-    if (state->slot >= 0) {
+    if (lord->neighbours->slot >= 0) {
         mli_slot_publish(lord);
         mli_slots_reap(lord);
     }
     mli_slots_note(lord);
-    unfit = state->unfit == 1;
-    if (unfit) state->unfit = 2;
-    mli_lock_drop(&state->lock);
+    unfit = lord->neighbours->unfit == 1;
+    if (unfit) lord->neighbours->unfit = 2;
+    mli_lock_drop(&lord->neighbours->lock);
     if (unfit)
         mli_log(lord, MEMLORD_LOG_WARNING, "[neighbours] more than 16 devices: the page has no "
                                            "room for the rest");
@@ -509,10 +502,9 @@ static MLI_COLD void mli_listener_run(void *user) {
 }
 
 static MLI_COLD memlord_result mli_listener_start(memlord *lord) {
-    struct mli_neighbours_state *state = lord->neighbours;
     int bad;
-    if (!mli_u32_load(&state->open) || !mli_polling_enabled(lord)) return MEMLORD_OK;
-    bad = mli_helper_start(&state->listener, &state->open, 0,
+    if (!mli_u32_load(&lord->neighbours->open) || !mli_polling_enabled(lord)) return MEMLORD_OK;
+    bad = mli_helper_start(&lord->neighbours->listener, &lord->neighbours->open, 0,
                            MLI_HELPER_FAILED, mli_listener_run, lord);
     if (bad > 0)
         mli_logf(lord, MEMLORD_LOG_WARNING,
@@ -522,11 +514,10 @@ static MLI_COLD memlord_result mli_listener_start(memlord *lord) {
 
 /* Joins the page again in a forked child whose listener has not done so yet. */
 static MLI_COLD void mli_forked_rejoin(memlord *lord) {
-    struct mli_neighbours_state *state = lord->neighbours;
     int forked;
-    mli_lock_take(&state->lock);
-    forked = state->slot == MLI_SLOT_FORKED;
-    mli_lock_drop(&state->lock);
+    mli_lock_take(&lord->neighbours->lock);
+    forked = lord->neighbours->slot == MLI_SLOT_FORKED;
+    mli_lock_drop(&lord->neighbours->lock);
     if (!forked) return;
     mli_neighbours_round(lord);
     (void)mli_listener_start(lord);
@@ -544,8 +535,7 @@ static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *ph
 
 /* Publishes a request for an own device, and links it. Requires: the page lock. */
 static MLI_COLD void mli_raise_publish(memlord *lord, size_t k, uint64_t needed, mli_raise *raise) {
-    struct mli_neighbours_state *state = lord->neighbours;
-    mli_page_slot *mine = &state->mine;
+    mli_page_slot *mine = &lord->neighbours->mine;
     const uint64_t now = mli_now(); /* so that the numbers of a slot only grow */
     mli_page_device sum;
     uint32_t s;
@@ -560,59 +550,56 @@ static MLI_COLD void mli_raise_publish(memlord *lord, size_t k, uint64_t needed,
     mine->devices[k].wanted = needed;
     mine->devices[k].asked = mine->request = raise->number;
     mli_slot_publish(lord);
-    raise->next = state->raises;
-    state->raises = raise;
+    raise->next = lord->neighbours->raises;
+    lord->neighbours->raises = raise;
 }
 static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, mli_raise *raise) {
-    struct mli_neighbours_state *state = lord->neighbours;
     mli_page *page = NULL;
     memlord_result r = MEMLORD_E_STATE;
     size_t k = MLI_SLOT_DEVICES;
     uint32_t s;
-    if (!mli_u32_load(&state->open)) return r;
+    if (!mli_u32_load(&lord->neighbours->open)) return r;
     mli_forked_rejoin(lord);
-    mli_lock_take(&state->lock);
-    if (state->slot >= 0) {
+    mli_lock_take(&lord->neighbours->lock);
+    if (lord->neighbours->slot >= 0) {
         k = mli_published_device_of(lord, phys);
         r = k < MLI_SLOT_DEVICES ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
     }
     if (r == MEMLORD_OK) {
         mli_raise_publish(lord, k, needed, raise);
-        page = state->page;
-        state->ringing++;
+        page = lord->neighbours->page;
+        lord->neighbours->ringing++;
     }
-    mli_lock_drop(&state->lock);
+    mli_lock_drop(&lord->neighbours->lock);
     if (r) return r;
     for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock: answers come meanwhile */
         if (raise->before[s].owner) mli_bell_ring(&page->bells[s].rings);
-    mli_lock_take(&state->lock);
-    state->ringing--;
-    mli_lock_drop(&state->lock);
+    mli_lock_take(&lord->neighbours->lock);
+    lord->neighbours->ringing--;
+    mli_lock_drop(&lord->neighbours->lock);
     return r;
 }
 static MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
-    struct mli_neighbours_state *state = lord->neighbours;
     mli_raise **at;
-    mli_lock_take(&state->lock);
-    for (at = &state->raises; *at && *at != raise;) at = &(*at)->next;
+    mli_lock_take(&lord->neighbours->lock);
+    for (at = &lord->neighbours->raises; *at && *at != raise;) at = &(*at)->next;
     if (*at) *at = raise->next;
-    mli_lock_drop(&state->lock);
+    mli_lock_drop(&lord->neighbours->lock);
 }
 
 static MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise) {
-    struct mli_neighbours_state *state = lord->neighbours;
     uint64_t released = 0;
     uint32_t s;
     int asked = 0;
     mli_page_device sum;
-    mli_lock_take(&state->lock);
-    for (s = 0; s < MLI_PAGE_SLOTS && state->slot >= 0; s++) {
+    mli_lock_take(&lord->neighbours->lock);
+    for (s = 0; s < MLI_PAGE_SLOTS && lord->neighbours->slot >= 0; s++) {
         const uint64_t owner = raise->before[s].owner;
         uint64_t answered;
         if (!owner) continue;
-        answered = mli_slot_read(state->page, s,
-                                 MLI_SLOT_WORD(answered) + (size_t)state->slot);
+        answered = mli_slot_read(lord->neighbours->page, s,
+                                 MLI_SLOT_WORD(answered) + (size_t)lord->neighbours->slot);
         if (mli_slot_sum(lord, s, raise->id, &sum) != owner) {
             released = mli_add_saturated(released, raise->before[s].held);
             continue;
@@ -620,7 +607,7 @@ static MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise) {
         asked += (int64_t)(answered - raise->number) < 0;
         released = mli_add_saturated(released, sum.released - raise->before[s].released);
     }
-    mli_lock_drop(&state->lock);
+    mli_lock_drop(&lord->neighbours->lock);
     return released >= raise->needed ? 1 : asked ? 0 : -1;
 }
 
@@ -718,11 +705,10 @@ MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord) {
 /* -- life: calls the functions of a page through the pointer `service`: see mli_neighbours -- */
 
 static MLI_COLD void mli_neighbours_init(memlord *lord, const memlord_desc *desc) {
-    struct mli_neighbours_state *state = lord->neighbours;
     (void)desc;
-    mli_lock_rank(&state->lock, MLI_RANK_NEIGHBOURS);
-    state->slot = MLI_SLOT_NONE;
-    state->fd = state->stall_fd = -1;
+    mli_lock_rank(&lord->neighbours->lock, MLI_RANK_NEIGHBOURS);
+    lord->neighbours->slot = MLI_SLOT_NONE;
+    lord->neighbours->fd = lord->neighbours->stall_fd = -1;
 }
 static MLI_COLD void mli_neighbours_stop(memlord *lord) {
     const mli_neighbours *service = mli_neighbours_of(lord);
@@ -757,7 +743,6 @@ MLI_API memlord_result memlord_device_id_set(memlord *lord, memlord_device devic
 }
 
 MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
-    struct mli_neighbours_state *state = lord->neighbours;
     const char *why = "a page is open already";
     char path[MLI_PAGE_PATH], stall[1100];
     uint64_t host;
@@ -775,20 +760,20 @@ MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
         return MEMLORD_E_INVALID;
     }
     host = mli_host_id(lord, stall, sizeof stall);
-    mli_lock_take(&state->lock);
-    if (!state->page && !mli_u32_load(&state->open)) {
-        memcpy(state->path, path, sizeof path);
-        state->host_id = host;
-        state->slot = MLI_SLOT_NONE;
+    mli_lock_take(&lord->neighbours->lock);
+    if (!lord->neighbours->page && !mli_u32_load(&lord->neighbours->open)) {
+        memcpy(lord->neighbours->path, path, sizeof path);
+        lord->neighbours->host_id = host;
+        lord->neighbours->slot = MLI_SLOT_NONE;
         r = mli_page_join(lord, &why);
-        state->stall_fd = r ? -1 : mli_stall_open(stall);
+        lord->neighbours->stall_fd = r ? -1 : mli_stall_open(stall);
         if (r == MEMLORD_OK) {
-            mli_ptr_store_release(&state->service,
+            mli_ptr_store_release(&lord->neighbours->service,
                                   (void *)(uintptr_t)&mli_neighbours_service);
-            mli_u32_store(&state->open, 1);
+            mli_u32_store(&lord->neighbours->open, 1);
         }
     }
-    mli_lock_drop(&state->lock);
+    mli_lock_drop(&lord->neighbours->lock);
     if (r) {
         mli_logf(lord, MEMLORD_LOG_ERROR, "[neighbours] %s: %s", path, why);
         return r;
