@@ -150,6 +150,61 @@ static void a_capture_may_end_in_any_way(void **state) {
     }
 }
 
+/* CUDA_ERROR_CAPTURED_EVENT: a capture began between the question and the record. */
+static void an_event_that_a_capture_took_is_recorded_once_more(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t stream = stream_on(0);
+    assert_ok(memlord_cuda_record_free(lord, block(lord), stream, NULL));
+    fake.fail_name = "cuEventQuery";
+    fake.fail_error = 907;
+    fake.fail_times = 1;
+    assert_int_equal(memlord_retire(lord, all()), 0);
+    assert_int_equal(fake_count("cuEventRecord"), 1);
+    assert_int_equal(memlord_retire(lord, all()), 1000);
+    assert_int_equal(fake_count("cuEventRecord"), 2);
+    assert_int_equal(failures(lord), 0);
+}
+
+/* -- a pool that ends while another thread trims it -- */
+
+static struct {
+    memlord *lord;
+    cudaMemPool_t pool;
+    pthread_t thread;
+    uint64_t destroyed; /* when the trim began, after a while */
+} ending;
+
+static void *destroys_the_pool(void *user) {
+    (void)memlord_cuda_pool_destroy(ending.lord, ending.pool, NULL);
+    return user;
+}
+static void destroys_meanwhile(void) {
+    (void)pthread_create(&ending.thread, NULL, destroys_the_pool, NULL);
+    usleep(20000);
+    ending.destroyed = fake_count("cudaMemPoolDestroy");
+}
+
+static void a_pool_ends_after_the_trim_of_another_thread(void **state) {
+    memlord *lord = test_lord(state);
+    struct cudaMemPoolProps props;
+    memlord_cuda_pool pool;
+    memset(&props, 0, sizeof props);
+    props.allocType = cudaMemAllocationTypePinned;
+    props.location.type = cudaMemLocationTypeDevice;
+    fake_activate(0);
+    ending.lord = lord;
+    assert_cuda(memlord_cuda_pool_create(lord, &ending.pool, &props, NULL));
+    fake.before_name = "cuMemPoolTrimTo";
+    fake.before = destroys_meanwhile;
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
+    assert_int_equal(pthread_join(ending.thread, NULL), 0);
+    assert_int_equal(ending.destroyed, 0);
+    assert_int_equal(fake_count("cudaMemPoolDestroy"), 1);
+    assert_int_equal(fake.dead[FAKE_POOL], 0);
+    assert_ok(memlord_cuda_pool_get(lord, 0, &pool));
+    assert_int_equal(pool.pools, 1);
+}
+
 /* -- devices that are reset by others, and drivers that fail -- */
 
 /* Some of all that the layer does. */
@@ -220,7 +275,7 @@ static void any_function_of_the_driver_may_fail_for_good(void **state) {
 #define FAKE_X(name, params, args) #name,
     static const char *const names[] = {FAKE_DRIVER(FAKE_X)};
 #undef FAKE_X
-    static const int errors[] = {1, 201, 400, 709, 800, 900, 999};
+    static const int errors[] = {1, 201, 400, 709, 800, 900, 907, 999};
     memlord *lord = test_lord(state);
     size_t i, k;
     for (i = 0; i < sizeof names / sizeof *names; i++)
@@ -313,6 +368,8 @@ int main(void) {
         TEST_CUDA(a_stream_of_a_green_context_has_events_of_that),
         TEST_CUDA(a_stream_of_another_device_is_one_like_others),
         TEST_CUDA(a_capture_may_end_in_any_way),
+        TEST_CUDA(an_event_that_a_capture_took_is_recorded_once_more),
+        TEST_CUDA(a_pool_ends_after_the_trim_of_another_thread),
         TEST_CUDA(a_device_may_be_reset_at_any_point),
         TEST_CUDA(any_function_of_the_driver_may_fail_for_good),
         TEST_CUDA(and_all_of_them_at_once),
