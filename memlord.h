@@ -175,7 +175,7 @@
     Fence     tells when a device is done with a block. A block freed before that is
               pending: still live until its fences are done.
     Stream    a queue of a device's work. A block remembers the one it was allocated on, if the
-              host says it: memlord_stream_set.
+              host says it: memlord_stream_set. TEXT and JSON have the live bytes of each.
     Part      a named piece of a live storage (a tensor in a weights buffer). Parts
               subdivide; they never add.
     Scope     a stretch of a thread's work with a name ("decode"): the bytes it allocated
@@ -10411,7 +10411,10 @@ struct mli_sites_state {
     mli_ptr modules;      /* mli_module *, the newest first; push only, under the cold lock */
 };
 
-MLI_PRIVATE const memlord_site mli_no_site = {"", "", 0};
+/* Arrays, not literals: a linker leaves out literals only all together, so a site that has one
+   keeps those of the reports in a program without reports. */
+static const char mli_no_text[] = "";
+MLI_PRIVATE const memlord_site mli_no_site = {mli_no_text, mli_no_text, 0};
 
 MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord) {
     return (mli_module *)mli_ptr_load_acquire(&lord->sites->modules);
@@ -13253,40 +13256,43 @@ MLI_PRIVATE mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_reco
 }
 
 MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *fence) {
+    struct mli_fences_state *state = lord->fences;
     mli_fence_record *f;
     mli_fences_enter(lord);
-    f = lord->fences->unused;
-    if (f) lord->fences->unused = f->next;
+    f = state->unused;
+    if (f) state->unused = f->next;
     mli_fences_leave(lord);
     if (!f) {
         f = (mli_fence_record *)mli_own_alloc(lord, sizeof *f);
         if (!f) return NULL;
         mli_fences_enter(lord);
-        f->older = (mli_fence_record *)mli_ptr_load(&lord->fences->all);
-        mli_ptr_store(&lord->fences->all, f);
-        f->spare.next = lord->fences->spare_queues;
-        lord->fences->spare_queues = &f->spare;
+        f->older = (mli_fence_record *)mli_ptr_load(&state->all);
+        mli_ptr_store(&state->all, f);
+        f->spare.next = state->spare_queues;
+        state->spare_queues = &f->spare;
         mli_fences_leave(lord);
     }
     f->fence = *fence;
     return f;
 }
 MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f) {
+    struct mli_fences_state *state = lord->fences;
     mli_fences_enter(lord);
     f->sibling = NULL;
     f->serial = 0;
     f->detached = f->owes_drop = 0;
     f->early_answer = 0;
-    f->next = lord->fences->unused;
-    lord->fences->unused = f;
+    f->next = state->unused;
+    state->unused = f;
     mli_fences_leave(lord);
 }
 
 /* Queues a fence to be dropped at the end of a call. */
 static void mli_drops_put(memlord *lord, mli_fence_record *f) {
-    MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
-    f->next = lord->fences->to_drop;
-    lord->fences->to_drop = f;
+    struct mli_fences_state *state = lord->fences;
+    MLI_REQUIRE(mli_lock_held(&state->lock));
+    f->next = state->to_drop;
+    state->to_drop = f;
     mli_alert_set(lord, MLI_ALERT_DROPS, 1);
 }
 
@@ -13305,10 +13311,11 @@ MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev,
 
 /* Adds the queue of a fence, in the memory of a spare one. */
 static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
-    MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
+    struct mli_fences_state *state = lord->fences;
+    MLI_REQUIRE(mli_lock_held(&state->lock));
     mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, f->dev));
-    mli_queue *q = lord->fences->spare_queues;
-    lord->fences->spare_queues = q->next;
+    mli_queue *q = state->spare_queues;
+    state->spare_queues = q->next;
     memset(q, 0, sizeof *q);
     q->id = f->fence.queue;
     q->dev = f->dev;
@@ -13346,7 +13353,8 @@ MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f) {
 }
 
 MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
-    MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
+    struct mli_fences_state *state = lord->fences;
+    MLI_REQUIRE(mli_lock_held(&state->lock));
     mli_queue *q = f->queue, **at = &mli_pends_of(lord, mli_type_of(lord, f->dev))->first;
     mli_fence_record **before = f->previous ? &f->previous->next : &q->first;
     mli_fence_record **after = f->next ? &f->next->previous : &q->last;
@@ -13362,8 +13370,8 @@ MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
     }
     while (*at != q) at = &(*at)->next;
     *at = q->next;
-    q->next = lord->fences->spare_queues;
-    lord->fences->spare_queues = q;
+    q->next = state->spare_queues;
+    state->spare_queues = q;
     if (!mli_pends_of(lord, mli_type_of(lord, f->dev))->first)
         mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << mli_type_of(lord, f->dev), 0);
 }
@@ -13449,13 +13457,14 @@ MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlo
 }
 
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
+    struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_none_held());
     if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the outer call drops them */
     for (;;) {
         mli_fence_record *f;
         mli_fences_enter(lord);
-        f = lord->fences->to_drop;
-        if (f) lord->fences->to_drop = f->next;
+        f = state->to_drop;
+        if (f) state->to_drop = f->next;
         if (!f) mli_alert_set(lord, MLI_ALERT_DROPS, 0);
         mli_fences_leave(lord);
         if (!f) break;
@@ -19251,7 +19260,9 @@ MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_h
 
 /* -------------------------------------------------------------------- src/services/answers.c -- */
 
-MLI_PRIVATE const memlord_site mli_arena_site = {"", "(arena)", 0};
+/* Arrays, not literals: see mli_no_site. */
+static const char mli_arena_file[] = "", mli_arena_function[] = "(arena)";
+MLI_PRIVATE const memlord_site mli_arena_site = {mli_arena_file, mli_arena_function, 0};
 
 static MLI_COLD void mli_holder_add(mli_holder_list *list, uint32_t dev, int kind,
                                     const void *subject, uint64_t bytes) {
@@ -21668,6 +21679,7 @@ static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released
 /* Wakes the ledger's own requests, and answers those of others, on one thread at a time. Host code
    runs, with no lock held. */
 static MLI_COLD void mli_requests_answer(memlord *lord) {
+    struct mli_neighbours_state *state = lord->neighbours;
     uint64_t needed[MLI_SLOT_DEVICES], released[MLI_SLOT_DEVICES], seen[MLI_PAGE_SLOTS];
     const mli_phys *phys[MLI_SLOT_DEVICES];
     mli_rest rests[MLI_SLOT_DEVICES];
@@ -21677,28 +21689,28 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
     int answers;
     memset(needed, 0, sizeof needed);
     memset(released, 0, sizeof released);
-    mli_lock_take(&lord->neighbours->lock);
-    for (raise = lord->neighbours->raises; raise; raise = raise->next)
+    mli_lock_take(&state->lock);
+    for (raise = state->raises; raise; raise = raise->next)
         if (raise->event) mli_os_event_set(raise->event);
-    answers = lord->neighbours->slot >= 0 && !lord->neighbours->answers;
+    answers = state->slot >= 0 && !state->answers;
     if (answers) {
-        lord->neighbours->answers = 1;
+        state->answers = 1;
         waiting = mli_requests_read(lord, needed, seen);
-        memcpy(phys, lord->neighbours->phys, sizeof phys);
-        memcpy(rests, lord->neighbours->rests, sizeof rests);
+        memcpy(phys, state->phys, sizeof phys);
+        memcpy(rests, state->rests, sizeof rests);
     }
-    mli_lock_drop(&lord->neighbours->lock);
+    mli_lock_drop(&state->lock);
     if (!answers) return;
     for (k = 0; k < MLI_SLOT_DEVICES; k++)
         if (needed[k])
             released[k] = mli_request_answer(lord, phys[k], needed[k] - 1, &rests[k]);
-    mli_lock_take(&lord->neighbours->lock);
-    lord->neighbours->answers = 0;
-    memcpy(lord->neighbours->rests, rests, sizeof rests);
-    if (lord->neighbours->slot >= 0 &&
-        memcmp(seen, lord->neighbours->mine.answered, sizeof seen) != 0)
+    mli_lock_take(&state->lock);
+    state->answers = 0;
+    memcpy(state->rests, rests, sizeof rests);
+    if (state->slot >= 0 &&
+        memcmp(seen, state->mine.answered, sizeof seen) != 0)
         mli_answers_publish(lord, released, seen, waiting);
-    mli_lock_drop(&lord->neighbours->lock);
+    mli_lock_drop(&state->lock);
 }
 
 /* Looks for a stall of the host's memory. If there was one, runs the callbacks of the cpu. */
@@ -21985,35 +21997,36 @@ static MLI_COLD void mli_neighbours_forked(memlord *lord) {
 }
 
 static MLI_COLD void mli_neighbours_end(memlord *lord) {
+    struct mli_neighbours_state *state = lord->neighbours;
     mli_raise *raise;
     unsigned spins = 0;
-    if (!mli_u32_load(&lord->neighbours->open)) return;
-    (void)mli_u32_exchange(&lord->neighbours->open, 0); /* as the wish in mli_helper_start */
-    mli_lock_take(&lord->neighbours->lock);
-    if (lord->neighbours->slot >= 0)
-        mli_bell_ring(&lord->neighbours->page->bells[lord->neighbours->slot].rings);
-    mli_lock_drop(&lord->neighbours->lock);
-    mli_helper_stop(&lord->neighbours->listener);
-    mli_lock_take(&lord->neighbours->lock);
-    while (lord->neighbours->ringing) {
-        mli_lock_drop(&lord->neighbours->lock);
+    if (!mli_u32_load(&state->open)) return;
+    (void)mli_u32_exchange(&state->open, 0); /* as the wish in mli_helper_start */
+    mli_lock_take(&state->lock);
+    if (state->slot >= 0)
+        mli_bell_ring(&state->page->bells[state->slot].rings);
+    mli_lock_drop(&state->lock);
+    mli_helper_stop(&state->listener);
+    mli_lock_take(&state->lock);
+    while (state->ringing) {
+        mli_lock_drop(&state->lock);
         mli_spin_wait(&spins);
-        mli_lock_take(&lord->neighbours->lock);
+        mli_lock_take(&state->lock);
     }
-    if (lord->neighbours->slot >= 0) { /* the release pairs with mli_slot_read */
-        mli_u64_store_release(&lord->neighbours->page->slots[lord->neighbours->slot]
+    if (state->slot >= 0) { /* the release pairs with mli_slot_read */
+        mli_u64_store_release(&state->page->slots[state->slot]
                                                        [MLI_SLOT_WORD(owner)], 0);
-        mli_page_fd_close(lord->neighbours->fd);
+        mli_page_fd_close(state->fd);
     }
-    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page);
-    if (lord->neighbours->stall_fd >= 0) mli_page_fd_close(lord->neighbours->stall_fd);
-    lord->neighbours->stall_fd = -1;
-    lord->neighbours->page = NULL;
-    lord->neighbours->slot = MLI_SLOT_NONE;
+    if (state->page) mli_page_unmap(state->page);
+    if (state->stall_fd >= 0) mli_page_fd_close(state->stall_fd);
+    state->stall_fd = -1;
+    state->page = NULL;
+    state->slot = MLI_SLOT_NONE;
     mli_slots_note(lord);
-    for (raise = lord->neighbours->raises; raise; raise = raise->next)
+    for (raise = state->raises; raise; raise = raise->next)
         if (raise->event) mli_os_event_set(raise->event);
-    mli_lock_drop(&lord->neighbours->lock);
+    mli_lock_drop(&state->lock);
 }
 
 static const mli_neighbours mli_neighbours_service = {
@@ -22329,11 +22342,12 @@ MLI_PRIVATE uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev) {
 }
 /* 1: some device, or all together, held more than in any other kept snapshot. */
 static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot *s) {
+    struct mli_snapshots_state *state = lord->snapshots;
     uint32_t dev, i;
     for (dev = 0; dev <= s->devices; dev++) {
         uint64_t level = mli_snapshot_level(s, dev);
-        for (i = lord->snapshots->count; i; i--) {
-            const mli_snapshot *other = lord->snapshots->at[i - 1];
+        for (i = state->count; i; i--) {
+            const mli_snapshot *other = state->at[i - 1];
             if (other != s && mli_snapshot_level(other, dev) >= level) break;
         }
         if (!i) return 1;
@@ -22346,14 +22360,15 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
    one in which some device held its most; at most MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS are
    never evicted. Evicts a named one only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
-    MLI_REQUIRE(mli_lock_held(&lord->snapshots->lock));
-    MLI_REQUIRE(lord->snapshots->count == MLI_SNAPSHOTS);
-    mli_snapshot **list = lord->snapshots->at, *out;
+    struct mli_snapshots_state *state = lord->snapshots;
+    MLI_REQUIRE(mli_lock_held(&state->lock));
+    MLI_REQUIRE(state->count == MLI_SNAPSHOTS);
+    mli_snapshot **list = state->at, *out;
     uint64_t least = UINT64_MAX;
     uint32_t i, at = 0;
     int named;
     for (named = 0; named < 2 && !at; named++)
-        for (i = 1; i + 1 < lord->snapshots->count; i++) {
+        for (i = 1; i + 1 < state->count; i++) {
             uint64_t gap = list[i + 1]->time - list[i - 1]->time;
             if ((list[i]->name != NULL) != named || gap >= least ||
                 mli_snapshot_is_peak(lord, list[i]))
@@ -22362,58 +22377,61 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
             at = i;
         }
     out = list[at];
-    memmove(list + at, list + at + 1, (--lord->snapshots->count - at) * sizeof *list);
+    memmove(list + at, list + at + 1, (--state->count - at) * sizeof *list);
     mli_loss_add(lord, MLI_LOST_snapshots);
     return out;
 }
 
 /* Takes a snapshot and adds it to the list. Without memory it counts as lost. */
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
+    struct mli_snapshots_state *state = lord->snapshots;
     mli_snapshot *s = mli_snapshot_new(lord, kept), *out = NULL, **at;
     if (!s) {
         mli_loss_add(lord, MLI_LOST_snapshots);
         return MEMLORD_E_NOMEM;
     }
-    mli_lock_take(&lord->snapshots->lock);
-    at = &lord->snapshots->at[lord->snapshots->count++];
+    mli_lock_take(&state->lock);
+    at = &state->at[state->count++];
     /* in order of time: the clock was read before the lock was taken, so another snapshot may be
        later */
-    for (; at > lord->snapshots->at && at[-1]->time > s->time; at--) *at = at[-1];
+    for (; at > state->at && at[-1]->time > s->time; at--) *at = at[-1];
     *at = s;
-    if (lord->snapshots->count == MLI_SNAPSHOTS) out = mli_snapshots_evict(lord);
-    if (out && lord->snapshots->readers) {
-        out->next = lord->snapshots->out;
-        lord->snapshots->out = out;
+    if (state->count == MLI_SNAPSHOTS) out = mli_snapshots_evict(lord);
+    if (out && state->readers) {
+        out->next = state->out;
+        state->out = out;
         out = NULL;
     }
-    mli_lock_drop(&lord->snapshots->lock);
+    mli_lock_drop(&state->lock);
     mli_snapshot_list_free(lord, out);
     return MEMLORD_OK;
 }
 
 MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reader,
                                        const mli_snapshot *list[MLI_SNAPSHOTS]) {
+    struct mli_snapshots_state *state = lord->snapshots;
     uint32_t i, n;
     reader->thread = &mli_self;
-    mli_lock_take(&lord->snapshots->lock);
-    n = lord->snapshots->count;
-    for (i = 0; i < n; i++) list[i] = lord->snapshots->at[i];
-    reader->next = lord->snapshots->readers;
-    lord->snapshots->readers = reader;
-    mli_lock_drop(&lord->snapshots->lock);
+    mli_lock_take(&state->lock);
+    n = state->count;
+    for (i = 0; i < n; i++) list[i] = state->at[i];
+    reader->next = state->readers;
+    state->readers = reader;
+    mli_lock_drop(&state->lock);
     return n;
 }
 MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader) {
+    struct mli_snapshots_state *state = lord->snapshots;
     mli_snapshot *out = NULL;
-    mli_snapshot_reader **at = &lord->snapshots->readers;
-    mli_lock_take(&lord->snapshots->lock);
+    mli_snapshot_reader **at = &state->readers;
+    mli_lock_take(&state->lock);
     while (*at != reader) at = &(*at)->next;
     *at = reader->next;
-    if (!lord->snapshots->readers) {
-        out = lord->snapshots->out;
-        lord->snapshots->out = NULL;
+    if (!state->readers) {
+        out = state->out;
+        state->out = NULL;
     }
-    mli_lock_drop(&lord->snapshots->lock);
+    mli_lock_drop(&state->lock);
     mli_snapshot_list_free(lord, out);
 }
 
@@ -22492,6 +22510,7 @@ MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which) {
 /* Takes the holders of a device that has `live` bytes. The last tag sums up all blocks without a
    tag. If two threads do so at once, the holders of the thread that saw more bytes stay. */
 static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live) {
+    struct mli_snapshots_state *state = lord->snapshots;
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_holders *h = (mli_holders *)mli_own_alloc(lord, sizeof *h), *old;
     memlord_tag_stat rest;
@@ -22503,7 +22522,7 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
     if (rest.allocated) h->tag[h->tags++] = rest;
     h->sites = mli_sites_top(lord, device->device, MEMLORD_SITE_ORDER_LIVE_BYTES, h->site,
                              MLI_HOLDERS, 0);
-    mli_lock_take(&lord->snapshots->lock);
+    mli_lock_take(&state->lock);
     old = device->holders;
     if (old && old->bytes > live) {
         old = h; /* another thread saw more bytes */
@@ -22511,7 +22530,7 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
         device->holders = h;
         mli_u64_store(&device->watch.next_holders_peak, live + live / 16 + 1);
     }
-    mli_lock_drop(&lord->snapshots->lock);
+    mli_lock_drop(&state->lock);
     mli_own_free(lord, old, sizeof *old);
 }
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev) {
@@ -22520,47 +22539,51 @@ MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev) {
         mli_holders_take(lord, dev, live);
 }
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
+    struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(!mli_is_inside());
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_holders *old;
     mli_u64_store(&device->peak_since, mli_ledger_now(lord) - lord->started + 1);
-    mli_lock_take(&lord->snapshots->lock);
+    mli_lock_take(&state->lock);
     old = device->holders;
     device->holders = NULL;
     mli_u64_store(&device->watch.next_holders_peak, 0);
-    mli_lock_drop(&lord->snapshots->lock);
+    mli_lock_drop(&state->lock);
     mli_own_free(lord, old, sizeof *old);
     mli_holders_check(lord, dev);
 }
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out) {
+    struct mli_snapshots_state *state = lord->snapshots;
     const mli_holders *h;
     size_t i;
-    mli_lock_take(&lord->snapshots->lock);
+    mli_lock_take(&state->lock);
     h = mli_device_record_at(lord, dev)->holders;
     if (h) *out = *h;
-    mli_lock_drop(&lord->snapshots->lock);
+    mli_lock_drop(&state->lock);
     for (i = 0; h && i < out->sites; i++)
         out->site[i].site = mli_site_display_of(lord, out->site[i].site);
     return h != NULL;
 }
 
 MLI_PRIVATE uint64_t mli_holders_bytes(memlord *lord, uint32_t dev) {
+    struct mli_snapshots_state *state = lord->snapshots;
     const mli_holders *h;
     uint64_t bytes;
-    mli_lock_take(&lord->snapshots->lock);
+    mli_lock_take(&state->lock);
     h = mli_device_record_at(lord, dev)->holders;
     bytes = h ? h->bytes : 0;
-    mli_lock_drop(&lord->snapshots->lock);
+    mli_lock_drop(&state->lock);
     return bytes;
 }
 
 /* -- life -- */
 
 static MLI_COLD void mli_snapshots_init(memlord *lord, const memlord_desc *desc) {
+    struct mli_snapshots_state *state = lord->snapshots;
     int i;
     (void)desc;
-    mli_lock_rank(&lord->snapshots->lock, MLI_RANK_SNAPSHOTS);
-    for (i = 0; i < MLI_RECORDERS; i++) lord->snapshots->recorders[i].lord = lord;
+    mli_lock_rank(&state->lock, MLI_RANK_SNAPSHOTS);
+    for (i = 0; i < MLI_RECORDERS; i++) state->recorders[i].lord = lord;
 }
 static MLI_COLD const char *mli_snapshots_check(const memlord_desc *desc) {
     return desc->snapshot_ms && desc->snapshot_ms < MLI_RECORDER_MS_MIN
@@ -22595,11 +22618,12 @@ static MLI_COLD void mli_snapshots_forked(memlord *lord) {
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
 }
 static MLI_COLD void mli_snapshots_free(memlord *lord) {
+    struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(!mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS));
     uint32_t i;
-    for (i = 0; i < lord->snapshots->count; i++)
-        mli_own_free(lord, lord->snapshots->at[i], lord->snapshots->at[i]->size);
-    mli_snapshot_list_free(lord, lord->snapshots->out);
+    for (i = 0; i < state->count; i++)
+        mli_own_free(lord, state->at[i], state->at[i]->size);
+    mli_snapshot_list_free(lord, state->out);
     for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
         mli_own_free(lord, mli_device_record_at(lord, i)->holders, sizeof(mli_holders));
 }
@@ -24192,6 +24216,8 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
 #define MLI_TOP_BLOCKS 100
 #define MLI_TOP_TAGS 64
 #define MLI_TOP_ACCOUNTS 20
+#define MLI_TOP_STREAMS 20
+#define MLI_STREAMS 256 /* slots for streams of devices; half of them are used */
 #define MLI_SIZES 50 /* class 0: 0 bytes; class k: from 2^(k-1) bytes to twice that; last 2^48 */
 #define MLI_LEAKS 4096      /* groups of leaked blocks */
 #define MLI_TOP_STACKS 2048 /* bounds the size of a report with many stacks */
@@ -24272,6 +24298,10 @@ typedef struct mli_anomaly_line { /* mistakes of one kind at one site */
     uint64_t weight;
     memlord_anomaly is;
 } mli_anomaly_line;
+typedef struct mli_stream_line { /* the live blocks of a stream on a device */
+    uint64_t bytes, blocks, stream;
+    uint32_t dev; /* 0: the slot is vacant */
+} mli_stream_line;
 typedef struct mli_report {
     memlord *lord;
     mli_out *o, out;
@@ -24311,6 +24341,10 @@ typedef struct mli_report {
     mli_leak_table leaks;  /* live blocks that were born since `mark` and are not pending */
     mli_leak_sum *leak_sum; /* by site row; behind these, for blocks without a site, by tag row */
     mli_culprit culprit;
+    mli_stream_line stream[MLI_STREAMS]; /* by a hash; later the largest, from the start */
+    size_t streams, stream_lines;        /* told apart; in the list */
+    mli_stream_line stream_rest;         /* the sum of what is not in the list */
+    int streams_lost;                    /* 1: there are more streams, and the sum has them */
     mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest first, which are those that lost
                                                 bytes */
     size_t mistakes;
@@ -24593,6 +24627,47 @@ MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route
     return route;
 }
 
+/* Adds a block to the sum of its stream. */
+static void mli_stream_add(mli_report *r, uint64_t stream, uint32_t dev, uint64_t bytes) {
+    const uint64_t hash = (stream + dev) * 0x9e3779b97f4a7c15u;
+    size_t i = hash >> 32 & (MLI_STREAMS - 1);
+    mli_stream_line *line = &r->stream[i];
+    while (line->dev && (line->dev != dev || line->stream != stream)) {
+        i = (i + 1) & (MLI_STREAMS - 1);
+        line = &r->stream[i];
+    }
+    if (!line->dev && r->streams == MLI_STREAMS / 2) {
+        line = &r->stream_rest;
+        r->streams_lost = 1;
+    } else if (!line->dev) {
+        line->stream = stream;
+        line->dev = dev;
+        r->streams++;
+    }
+    line->bytes += bytes;
+    line->blocks++;
+}
+/* Moves the largest streams to the start of their table, the largest first; of two of one size the
+   one of the lower number. */
+static MLI_COLD void mli_streams_sort(mli_report *r) {
+    size_t i, k, n = 0;
+    for (i = 0; i < MLI_STREAMS; i++) {
+        const mli_stream_line line = r->stream[i];
+        if (!line.dev) continue;
+        for (k = n++; k && (r->stream[k - 1].bytes < line.bytes ||
+                            (r->stream[k - 1].bytes == line.bytes &&
+                             r->stream[k - 1].stream > line.stream));
+             k--)
+            r->stream[k] = r->stream[k - 1];
+        r->stream[k] = line;
+    }
+    r->stream_lines = n < MLI_TOP_STREAMS ? n : MLI_TOP_STREAMS;
+    for (i = r->stream_lines; i < n; i++) {
+        r->stream_rest.bytes += r->stream[i].bytes;
+        r->stream_rest.blocks += r->stream[i].blocks;
+    }
+}
+
 /* Visits a block for all lists of a report, so that one walk fills them: the largest blocks, the
    counts by size, the groups of leaks, and the live bytes of each scope. */
 static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
@@ -24600,7 +24675,9 @@ static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     uint64_t bytes = MLI_BYTES(e->word1), rows = mli_word2_rows(e->word2);
     uint32_t dev = MLI_DEV(e->word1), scope = mli_scope_of(lord, rows), size = 0;
     const mli_side_record *side = mli_side_record_of(e->word2);
+    const uint64_t stream = mli_stream_of(lord, rows);
     for (; bytes >> size; size++) {}
+    if (stream) mli_stream_add(r, stream, dev, bytes);
     if (dev <= r->devices) r->sizes[dev - 1][size]++; /* else added since the capture */
     if (mli_mark_of(lord, rows) >= r->mark && !(side && side->serial)) { /* pending is freed */
         mli_leak_add(lord, &r->leaks, rows, dev, bytes);
@@ -24983,6 +25060,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     mli_map_visit(lord, &all, mli_visit_report, r);
     r->blocks = mli_block_heap_sort(lord, &r->top);
     mli_report_culprit(r);
+    mli_streams_sort(r);
     mli_leaks_sort(&r->leaks, MLI_LEAKS_SHOWN);
     if (r->stack_leak) mli_stack_leaks_sort(r);
     mli_report_scopes_sort(r);
@@ -26005,6 +26083,19 @@ static void mli_json_accounts(mli_report *r) {
     mli_put_str(r->o, "]}");
 }
 
+static void mli_json_streams(mli_report *r) {
+    size_t i;
+    mli_jsonf(r->o, ",\n'streams':{'count':%ju,'more':%ju,'largest':[", (uint64_t)r->streams,
+              (uint64_t)r->streams_lost);
+    for (i = 0; i < r->stream_lines; i++)
+        mli_jsonf(r->o, ",\n{'stream':'%jx','device':'%i','bytes':%ju,'blocks':%ju}",
+                  r->stream[i].stream,
+                  mli_device_code(mli_device_record_at(r->lord, r->stream[i].dev)->device),
+                  r->stream[i].bytes, r->stream[i].blocks);
+    mli_jsonf(r->o, "],'rest':{'bytes':%ju,'blocks':%ju}}", r->stream_rest.bytes,
+              r->stream_rest.blocks);
+}
+
 static void mli_json_tags(mli_report *r) {
     uint32_t i;
     mli_jsonf(r->o, ",\n'tags':[");
@@ -26536,6 +26627,7 @@ static MLI_COLD void mli_json_write(mli_json_writer *w) {
     mli_json_devices(r);
     mli_json_phys_all(r);
     mli_json_accounts(r);
+    mli_json_streams(r);
     mli_json_tags(r);
     mli_json_sites(r);
     mli_json_stacks(w);
@@ -26578,641 +26670,553 @@ MLI_PRIVATE MLI_COLD void mli_json(mli_report *r) { mli_json_run(r, 0); }
    Minified by esbuild 0.17.0. */
 #if !defined(MEMLORD_NO_PAGE)
 
-static const char mli_html_head[][3089] = {
+static const char mli_html_head[][1570] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
-    "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-wS58VzREJADS0TMmbCYHhD"
-    "yRiuR6t9osXmVSMgeDQwA='; script-src 'sha256-8QFC0NvYkwRVF7wsApvobLaMULrcgdnkDsoLEoJ19AM=' 'sh"
-    "a256-FLMvRGQG3pb5HtTGZbk8vgRm50vIPO6P+NgfOkTjewM='; base-uri 'none'; form-action 'none'\">\n<"
-    "meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"referre"
-    "r\" content=\"no-referrer\">\n<title>MemLord report</title>\n<style>:root{color-scheme:light "
-    "dark;--paper: light-dark(#fcfcfa,#15171b);--panel: light-dark(#f4f4f0,#1d2026);--ink: light-d"
-    "ark(#1b1d21,#e4e6ea);--soft: light-dark(#5a5f69,#a0a6b1);--rule: light-dark(#dcdcd5,#343841);"
-    "--grid: light-dark(#e9e9e3,#262a31);--accent: light-dark(#1f5fa8,#7db2ee);--fill: light-dark("
-    "#1f5fa826,#7db2ee2e);--bar: light-dark(#1f5fa81c,#7db2ee26);--warn: light-dark(#a3341c,#ff9d8"
-    "4);--warnfill: light-dark(#fbeae5,#38211d);--good: light-dark(#2c7a4b,#7fd09c);--other: light"
-    "-dark(#b9bcc2,#565c67);--mono: ui-monospace, \"SF Mono\", Menlo, Consolas, \"DejaVu Sans Mono"
-    "\", monospace}:root.light,:root.print{color-scheme:light}:root.dark{color-scheme:dark}*{box-s"
-    "izing:border-box}html{scroll-padding-top:3.4rem;-webkit-text-size-adjust:100%}@media (prefers"
-    "-reduced-motion: no-preference){html{scroll-behavior:smooth}}body{margin:0;background:var(--p"
-    "aper);color:var(--ink);overflow-wrap:break-word;font:14px/1.5 system-ui,-apple-system,Segoe U"
-    "I,Roboto,Liberation Sans,sans-serif;font-variant-numeric:tabular-nums}[hidden]{display:none!i"
-    "mportant}a{color:inherit}:focus-visible{outline:2px solid var(--accent);outline-offset:1px}bu"
-    "tton,select,input{font:inherit;color:inherit;background:var(--paper);border:1px solid var(--r"
-    "ule);border-radius:4px;padding:.2rem .6rem;min-height:2rem;max-width:100%}button{cursor:point"
-    "er}button:hover,select:hover{border-color:var(--soft)}button[aria-pressed=true]{background:va"
-    "r(--ink);color:var(--paper);border-color:var(--ink)}#top{position:sticky;top:0;z-index:3;disp"
-    "lay:flex;align-items:center;gap:.6rem;padding:.4rem max(1rem,calc(50vw - 41rem));background:v"
-    "ar(--paper);border-bottom:1px solid var(--rule)}h1{font-size:1.05rem;margin:0 .4rem 0 0;lette"
-    "r-spacing:-.01em}h1 a{text-decoration:none}#chosen{display:flex;align-items:center;gap:.4rem;"
-    "min-width:0;background:var(--fill);border-radius:4px;padding-left:.6rem}#chosen span{overflow"
-    ":hidden;text-overflow:ellipsis;white-space:nowrap;max-width:18rem}#chosen button{border:0;bac"
-    "kground:none}#nav{flex:1;display:flex;gap:1rem;overflow-x:auto;scrollbar-width:none;min-width"
-    ":0}#nav a{color:var(--soft);text-decoration:none;padding:.3rem 0;white-space:nowrap}#nav a:ho"
-    "ver,#nav a.here{color:var(--ink)}#nav a.here{box-shadow:0 2px var(--accent)}main{max-width:84"
-    "rem;margin:0 auto;padding:0 1rem 4rem}section{padding:1.6rem 0 0}section+section{margin-top:1"
-    ".6rem;border-top:1px solid var(--rule)}section.plain+section{border-top:0;margin-top:0}h2{fon"
-    "t-size:1.2rem;line-height:1.3;letter-spacing:-.01em;margin:0 0 .2rem}h3{font-size:1rem;margin"
-    ":0;overflow-wrap:anywhere}.note{color:var(--sof",
-    "t);margin:0 0 .9rem;max-width:46rem}.soft,.figures dt,.facts dt,#tip dt,summary,.more,.keys,."
-    "tools output{color:var(--soft)}.mono{font-family:var(--mono);font-size:.92em}#message{backgro"
-    "und:var(--warnfill);color:var(--ink);border-left:3px solid var(--warn);padding:.6rem .9rem;ma"
-    "rgin:1rem 0 0;overflow-wrap:anywhere}noscript pre{overflow-x:auto}@media (scripting: none){#e"
-    "mpty,#top nav,#top button{display:none}}#empty{margin:12vh auto 0;max-width:34rem;padding:3re"
-    "m 1.5rem;text-align:center;border:2px dashed var(--rule);border-radius:8px;color:var(--soft)}"
-    "body.over main{outline:3px dashed var(--accent);outline-offset:-6px}footer{margin-top:2.5rem;"
-    "color:var(--soft);font-size:.9em}.answers{list-style:none;margin:0 0 1.4rem;padding:0;font-si"
-    "ze:1.15rem;line-height:1.45}.answers li{padding:.2rem 0 .2rem .8rem;border-left:3px solid var"
-    "(--rule);margin:0 0 .35rem;overflow-wrap:anywhere}.answers .bad{border-color:var(--warn)}.ans"
-    "wers .odd{border-color:var(--other)}.answers .bad a{color:var(--warn)}.answers a{font-weight:"
-    "600;text-underline-offset:.15em;text-decoration-color:var(--other)}.figures{display:flex;flex"
-    "-wrap:wrap;gap:.8rem 3rem;margin:0}.figures div{min-width:0;max-width:26rem}.figures dd{margi"
-    "n:0;font-size:1.25rem;line-height:1.25;letter-spacing:-.01em}.figures dd small{display:block;"
-    "font-size:.8rem;letter-spacing:0;color:var(--soft);overflow-wrap:anywhere}.facts{display:flex"
-    ";flex-wrap:wrap;gap:.1rem 1.6rem;margin:1rem 0 0}.facts div{display:flex;gap:.4rem;min-width:"
-    "0}.facts dd{margin:0;overflow-wrap:anywhere}.cards{display:grid;grid-template-columns:repeat("
-    "auto-fill,minmax(min(24rem,100%),1fr));gap:1rem}.card{background:var(--panel);border-radius:6"
-    "px;padding:.9rem 1rem;min-width:0}.card header{display:flex;align-items:baseline;gap:.6rem}.c"
-    "ard header b{font-size:1.15rem;white-space:nowrap}.stack{position:relative;display:flex;heigh"
-    "t:1.25rem;margin:.5rem 0;background:var(--paper);border-radius:3px;overflow:hidden;box-shadow"
-    ":inset 0 0 0 1px var(--rule)}.stack i{min-width:1px;box-shadow:inset -1px 0 var(--panel)}.sta"
-    "ck em{position:absolute;left:0;top:0;bottom:0;pointer-events:none;border-right:2px solid var("
-    "--warn)}.stack .pool{border:1px dashed var(--ink);border-left:0}.legend .limit{border-right:2"
-    "px solid var(--warn);border-radius:0}.legend .pool{border:1px dashed var(--ink)}td a,.legend "
-    "a{text-decoration:none}td a:hover,.legend a:hover{text-decoration:underline}.hue{background:l"
-    "ight-dark(oklch(.83 .085 var(--hue)),oklch(.48 .095 var(--hue)))}.hatch{background:repeating-"
-    "linear-gradient(135deg,var(--other) 0 3px,transparent 3px 6px)}.legend{list-style:none;margin"
-    ":0;padding:0}.legend li{display:flex;gap:.45rem;align-items:baseline}.legend i{flex:none;widt"
-    "h:.7rem;height:.7rem;border-radius:2px}.grey{background:var(--other)}.legend i.free{box-shado"
-    "w:inset 0 0 0 1px var(--other);background:var(--paper)}.card header .soft,.legend span:not(:l"
-    "ast-child){flex:1;min-width:0;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}.card"
-    " .sum{margin:.1rem 0 .4rem;color:var(--soft);font-size:.93em}.card .facts{margin-top:.7rem;pa"
-    "dding-top:.6rem;bor",
-    "der-top:1px solid var(--rule);gap:.1rem 1.2rem;font-size:.93em}.card .bad{color:var(--warn);m"
-    "argin:.6rem 0 0;overflow-wrap:anywhere}.charts{display:flex;flex-wrap:wrap;gap:.4rem 1.4rem}."
-    "bars{flex:3 1 10rem;margin:.8rem 0 0;min-width:0}.bars+.bars{flex:1 1 7rem}.bars p,.bars .axi"
-    "s{color:var(--soft);font-size:.85em}.bars p{margin:0}.bars .plot{display:flex;align-items:fle"
-    "x-end;gap:1px;height:3.2rem;border-bottom:1px solid var(--other)}.bars .plot i{flex:1;backgro"
-    "und:var(--accent);min-width:1px}.bars .axis{display:flex;justify-content:space-between}.tools"
-    "{display:flex;flex-wrap:wrap;align-items:center;gap:.5rem;margin:0 0 .6rem}.tools output{marg"
-    "in-left:auto}.tools .group{display:inline-flex}.tools .group button{border-radius:0;margin-le"
-    "ft:-1px}.tools .group button:first-child{border-radius:4px 0 0 4px;margin-left:0}.tools .grou"
-    "p button:last-child{border-radius:0 4px 4px 0}canvas{display:block;width:100%;touch-action:pa"
-    "n-y;cursor:crosshair}#lanes{max-height:70vh;overflow:hidden;border-block:1px solid var(--rule"
-    ")}#lanes:focus-within{overflow-y:auto}#lanes canvas{position:sticky;top:0}.keys{display:flex;"
-    "flex-wrap:wrap;gap:.2rem 1.2rem;font-size:.9em;margin:.4rem 0 0;padding:0;list-style:none}.ke"
-    "ys i{font-style:normal;color:var(--accent);margin-right:.3rem}.keys i.w{color:var(--warn)}.ke"
-    "ys i.g{color:var(--good)}#tip{position:fixed;z-index:4;top:0;left:0;max-width:min(26rem,calc("
-    "100vw - 1rem));pointer-events:none;background:var(--paper);color:var(--ink);border:1px solid "
-    "var(--soft);border-radius:4px;padding:.4rem .6rem;font-size:.92em;box-shadow:0 2px 10px #0003"
-    "}#tip b{display:block;overflow-wrap:anywhere}#tip dl{display:grid;grid-template-columns:auto "
-    "1fr;gap:0 .8rem;margin:0}#tip dt,#tip dd{overflow-wrap:anywhere}#tip dd{margin:0;text-align:r"
-    "ight}#live{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}.map{p"
-    "osition:relative;height:22rem}.map div{position:absolute;overflow:hidden;padding:.25rem .4rem"
-    ";border:1px solid var(--paper);font-size:.9em;line-height:1.3;cursor:default}.map div b{displ"
-    "ay:block;font-weight:600;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}.map .off{"
-    "background:var(--panel);color:var(--soft)}.map span{display:inline-block;margin-right:.6em;wh"
-    "ite-space:nowrap}.rest{background:var(--panel);color:var(--ink)}.map div:focus-visible{outlin"
-    "e-offset:-3px;outline-color:var(--ink)}.box{overflow:auto hidden;max-height:30rem;border:1px "
-    "solid var(--rule);border-radius:4px;position:relative}.box:focus-within{overflow-y:auto}table"
-    "{border-collapse:collapse;width:100%}th,td{padding:.22rem .7rem;text-align:left;white-space:n"
-    "owrap}th{position:sticky;top:0;z-index:1;background:var(--panel);padding:0;font-weight:600}th"
-    " button{width:100%;border:0;border-radius:0;background:none;text-align:inherit;font-weight:in"
-    "herit;padding:.25rem .7rem;white-space:nowrap}th button:after{content:\"\\2195\";margin-left:"
-    ".35rem;opacity:.25}th[aria-sort=ascending] button:after{content:\"\\2191\";opacity:1}th[aria-"
-    "sort=descending] button:after{content:\"\\2193\";opacity:1}tfoot td{position:sticky;bottom:0;"
-    "background:var(--panel);font",
-    "-weight:600;border-top:1px solid var(--rule)}tfoot .rest td{position:static;font-weight:400;c"
-    "olor:var(--soft)}tbody tr{border-top:1px solid var(--grid)}tbody tr:hover{background:var(--pa"
-    "nel)}.n{text-align:right}.t{max-width:32rem;overflow:hidden;text-overflow:ellipsis;unicode-bi"
-    "di:isolate}.minus{color:var(--good)}.over{color:var(--warn)}.share{background:linear-gradient"
-    "(var(--bar),var(--bar)) no-repeat right / var(--share) 100% content-box}.more{padding:.35rem "
-    ".7rem}td.inner{padding:.4rem 0 .8rem 2.2rem;white-space:normal}.toggle{min-height:24px;min-wi"
-    "dth:24px;padding:0 .3rem;line-height:1}details{margin-top:.8rem}summary{cursor:pointer}@media"
-    " (max-width: 600px){#top{gap:.5rem;flex-wrap:wrap;padding:.4rem .8rem}#top h1{flex:1}#nav{ord"
-    "er:9;flex-basis:100%}#chosen{order:8;flex-basis:100%}#chosen span{flex:1;max-width:none}.answ"
-    "ers{font-size:1rem}html{scroll-padding-top:5.6rem}main{padding:0 .8rem 3rem}.figures{display:"
-    "grid;grid-template-columns:1fr 1fr;gap:.8rem 1rem}.figures dd{font-size:1.1rem}.t{max-width:1"
-    "5rem}.map{height:26rem}.tools output{margin-left:0;flex-basis:100%}}@media print{#top nav,#to"
-    "p button,.tools,#tip,.more{display:none}#top{position:static}.box,#lanes{max-height:none;over"
-    "flow:visible}.card,tr,canvas{break-inside:avoid}th{position:static}th button:after{content:no"
-    "ne}body{font-size:10px}*{print-color-adjust:exact}}.flame canvas{cursor:default;border-bottom"
-    ":1px solid var(--rule)}.path{display:flex;flex-wrap:wrap;align-items:baseline;gap:.2rem;margi"
-    "n:0 0 .5rem;padding:0;list-style:none}.path li{max-width:14rem;overflow:hidden;text-overflow:"
-    "ellipsis;white-space:nowrap}.path li+li:before{content:\"\\203a\";margin:0 .35rem 0 .15rem;co"
-    "lor:var(--soft)}.path button{border:0;padding:0;min-height:1.6rem;background:none;text-decora"
-    "tion:underline;max-width:12rem;overflow:hidden;text-overflow:ellipsis}button:disabled{opacity"
-    ":.45;cursor:default}#beside{display:none}body.over #beside{display:block;position:fixed;inset"
-    ":auto 1rem 1rem;z-index:4;padding:2.2rem 1rem;text-align:center;background:var(--panel);borde"
-    "r:2px dashed var(--accent);border-radius:8px}#versus .group{flex-wrap:wrap}#versus p{overflow"
-    "-wrap:anywhere}#versus .alarm{margin:0 0 1rem;padding-left:2rem}#versus .figures{margin:0 0 1"
-    "rem}#versus .flame+.keys{margin-bottom:.6rem}#versus details{margin:.6rem 0 1.2rem}</style>\n"
-    "</head>\n<body>\n<header id=\"top\">\n<h1><a href=\"#top\">MemLord</a></h1>\n<nav id=\"nav\" "
-    "aria-label=\"Sections\"></nav>\n<span id=\"chosen\" hidden></span>\n<button id=\"theme\" type"
-    "=\"button\" aria-label=\"Switch between light and dark\">&#9680;</button>\n<button id=\"open"
-    "\" type=\"button\" title=\"Or drop a profile.json anywhere on this page\">Open&#8230;</button"
-    ">\n<button id=\"compare\" type=\"button\" title=\"Shows what changed since an older profile\""
-    " hidden>Compare with&#8230;</button>\n<input id=\"file\" type=\"file\" accept=\".json,applica"
-    "tion/json\" hidden>\n<input id=\"second\" type=\"file\" accept=\".json,application/json\" hid"
-    "den>\n</header>\n<main>\n<p id=\"message\" role=\"alert\" hidden></p>\n<noscript><p>This page"
-    " draws its report with JavaScript, which is turned off here. In figures:</p>\n<pre>"};
+    "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-oSd1BTmhs4XaBw/9fk9FUL"
+    "dUPddRjOo/Tsap++E69T8=' 'sha256-wrVCsMBFhSdc+igC9oYrJmS4OwVibdWwluRG6sjQo8Y='; script-src 'sh"
+    "a256-8QFC0NvYkwRVF7wsApvobLaMULrcgdnkDsoLEoJ19AM=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
+    "z8RlAQTk4='; base-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" content=\"width="
+    "device-width, initial-scale=1\">\n<meta name=\"referrer\" content=\"no-referrer\">\n<title>Me"
+    "mLord report</title>\n<style>:root{color-scheme:light dark}body{margin:1rem;font:14px/1.5 sys"
+    "tem-ui,sans-serif}noscript pre{overflow-x:auto}@media (scripting: none){#empty,#top nav,#top "
+    "button{display:none}}@media (scripting: enabled){body{visibility:hidden}}</style>\n</head>\n<"
+    "body>\n<header id=\"top\">\n<h1><a href=\"#top\">MemLord</a></h1>\n<nav id=\"nav\" aria-label"
+    "=\"Sections\"></nav>\n<span id=\"chosen\" hidden></span>\n<button id=\"theme\" type=\"button"
+    "\" aria-label=\"Switch between light and dark\">&#9680;</button>\n<button id=\"open\" type=\""
+    "button\" title=\"Or drop a profile.json anywhere on this page\">Open&#8230;</button>\n<button"
+    " id=\"compare\" type=\"button\" title=\"Shows what changed since an older profile\" hidden>Co"
+    "mpare with&#8230;</button>\n<input id=\"file\" type=\"file\" accept=\".json,application/json"
+    "\" hidden>\n<input id=\"second\" type=\"file\" accept=\".json,application/json\" hidden>\n</h"
+    "eader>\n<main>\n<p id=\"message\" role=\"alert\" hidden></p>\n<noscript><p>This page draws it"
+    "s report with JavaScript, which is turned off here. In figures:</p>\n<pre>"};
 
-static const char mli_html_middle[][3695] = {
+static const char mli_html_middle[][312] = {
     "</pre></noscript>\n<div id=\"empty\">\n<p id=\"hint\">Reading the profile&#8230;</p>\n</div>"
-    "\n<div id=\"report\" hidden>\n<section id=\"overview\" class=\"plain\"><div class=\"body\"></"
-    "div></section>\n<section id=\"versus\" class=\"plain\" hidden><h2>What changed</h2><div class"
-    "=\"body\"></div></section>\n<section id=\"devices\" data-nav=\"Devices\">\n<h2>Devices</h2>\n"
-    "<p class=\"note\">Total = free + recorded here, by tag + the driver&#8217;s context, if known"
-    " + unaccounted.\nUnaccounted is what others hold; it is below 0 where more was recorded here "
-    "than the device says is used.</p>\n<div class=\"body\"></div>\n</section>\n<section id=\"memo"
-    "ry\" data-nav=\"Memory\">\n<h2>Memory over time</h2>\n<p class=\"note\">Live bytes, each devi"
-    "ce on its own scale. The time axis is the timeline&#8217;s:\nwheel or pinch zooms, drag pans,"
-    " arrow keys move the cursor, 0 shows all that happened.</p>\n<div class=\"body\"></div>\n</se"
-    "ction>\n<section id=\"timeline\" data-nav=\"Timeline\">\n<h2>Timeline of scopes</h2>\n<p clas"
-    "s=\"note\">Inner scopes are below their outer ones. Arrow keys pan, + and &#8722; zoom, 0 sho"
-    "ws\nall that happened; Enter and Shift+Enter walk from scope to scope, Esc leaves them.</p>\n"
-    "<div class=\"body\"></div>\n</section>\n<section id=\"peak\" data-nav=\"Peak\">\n<h2>What hel"
-    "d the peak</h2>\n<p class=\"note\">Taken when live bytes had risen to within a sixteenth of t"
-    "he highest.</p>\n<div class=\"body\"></div>\n</section>\n<section id=\"flame\" data-nav=\"Fla"
-    "me graph\">\n<h2>Flame graph</h2>\n<p class=\"note\">A box is as wide as the bytes under it; "
-    "below it is what it holds. Choose a\nbox to see it in full width; arrow keys walk, Enter zoom"
-    "s in, 0 shows all.</p>\n<div class=\"body\"></div>\n</section>\n<section id=\"scopes\" data-n"
-    "av=\"Scopes\">\n<h2>Scopes</h2>\n<p class=\"note\">Held is what was allocated in a scope and "
-    "is not freed: inclusive counts the\nscopes inside it, exclusive does not. Delta is live bytes"
-    " after it less those before.\nSorting keeps inner scopes under their outer ones.</p>\n<div cl"
-    "ass=\"body\"></div>\n</section>\n<section id=\"tags\" data-nav=\"Tags\">\n<h2>Tags</h2>\n<p c"
-    "lass=\"note\">What the bytes are for, beside what was planned.</p>\n<div class=\"body\"></div"
-    ">\n</section>\n<section id=\"sites\" data-nav=\"Sites\">\n<h2>Sites</h2>\n<p class=\"note\">W"
-    "here the source allocates, over all devices. Live is what was allocated there\nand is not fre"
-    "ed; its share is of all that is live, and cumulative with the larger ones.</p>\n<div class=\""
-    "body\"></div>\n</section>\n<section id=\"blocks\" data-nav=\"Blocks\">\n<h2>Largest blocks</h"
-    "2>\n<p class=\"note\">Parts subdivide a block and never add to it.</p>\n<div class=\"body\"><"
-    "/div>\n</section>\n<section id=\"leaks\" data-nav=\"Leaks since the mark\">\n<h2>Leaks since "
-    "the mark</h2>\n<p class=\"note\"></p>\n<div class=\"body\"></div>\n</section>\n<section id=\""
-    "mistakes\" data-nav=\"Mistakes\"><h2>Mistakes of the program, the heaviest first</h2><div cla"
-    "ss=\"body\"></div></section>\n<section id=\"accounts\" data-nav=\"Accounts\"><h2>Accounts</h2"
-    "><div class=\"body\"></div></section>\n<section id=\"moves\" data-nav=\"Moves\"><h2>Moves and"
-    " copies between devices</h2><div class=\"body\"></div></section>\n<section id=\"snapshots\" d"
-    "ata-nav=\"Snapshots\">\n<h2>Checkpoints and snapshots</h2><div class=\"body\"></div>\n</secti"
-    "on>\n<section id=\"threads\" data-nav=\"Threads\"><h2>Threads</h2><div class=\"body\"></div><"
-    "/section>\n<section id=\"about\" data-nav=\"About\"><h2>About this report</h2><div class=\"bo"
-    "dy\"></div></section>\n<footer>Bytes are IEC: 1 KiB is 1024 B. Hover over a figure for the ex"
-    "act one. Nothing on this page was\nfetched, and nothing leaves it.</footer>\n</div>\n</main>"
-    "\n<div id=\"beside\" hidden>Drop here to compare with what is shown</div>\n<div id=\"tip\" hi"
-    "dden></div>\n<div id=\"live\" aria-live=\"polite\"></div>\n<script type=\"application/json\" "
-    "id=\"profile\">"};
+    "\n<div id=\"report\" hidden>\n\n</div>\n</main>\n<div id=\"beside\" hidden>Drop here to compa"
+    "re with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"poli"
+    "te\"></div>\n<script type=\"application/json\" id=\"profile\">"};
 
-static const char mli_html_tail[][3801] = {
-    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqcvWl72zjSLvz9/AqZJ+MhI0iWnKUTyrSurN2Z"
-    "ztad9DZqPQ4tUxbbNKkmKS+R9d/fuqsAEJSdZ+Y9vVgkCIJYCrWhFm9VJZ2qLtNZ7Y18P4gO1/NVPqvTIu/8mvtJsJ4Ve"
-    "VV36ujMT/pVHc/OqkDl0Se/7p8XJ6ssoduKb7O0qgNVUEU8KpNAxVw+L+NzqtU/j5d+GR1+rv0zv+xXaU01zvx8ckx30l"
-    "QwDdQ53RXzeZXUQRCM0rm/U/WzJD+tF0GZ1Ksy7+SrLBvNi9KXnpWdYt6pgrK/jOtFdJLQ++aLVZbOEn+g9h89ls+n0WE"
-    "8SadBf55mdVL6z4siS+I86JfJRVJWiR+M5CPrcyoOz6n3x9c1hjhb1XxLv4HCSMNKYZBUWJhpORyMixC9U3pmwnyzkU6e"
-    "1FGeXHZ+S+Kzd/FyZKe4SDDFemAndX8RV1Rwc0OXNAN+ongNAkX3p7gPNvbVz3hcq9ysUBXV18uE5iLB6JIo8rCs+ak3l"
-    "oLQ82hxmjq6nabe7m5TSkt3bVc4UGW092d3cDUZ9J7Gvfm0e2+vT7NS+1Uw9jyaiTSqbm68wZXXzft18Ynb84ePaaai8u"
-    "YmvrmpaIaXWUyrsd2Q8jw76WfJdViMi+6X//Olm4Up/6Ibx6s0OzlKTwjwaGHDa7+4uUkJ7AiEwkQt09lZuD5L85PQ45X"
-    "w1EWcrWy9jeIvh9STnXh8TZ3u+ucEzFmaJ9T/0OvKNU1QEMZdr3vHOJZxmtfUYNaMo39/8uefe1MeAK2Y5+dF3TnLi8s8"
-    "8Myyr/IoiQ6T5iU//POke9OagkDmQP2QRBMvSy8ST3lLghP6ibOsmMV1cuJNG5A5yc2661lbLWkSMHW1TE/ex48edN7nX"
-    "+qfpwdBJfi9udH1TpJlvQgTghK+6g7DgUwpVaQfqgeIPr7+kb4AGCb4VWfpSRVOpooGG04mA0X/TpX+ndK6nBDsDxR3Hx"
-    "cXcZnGOfVmYCbm9zwCrvHXeYG6ExoUf4Z6ueZBYOzeJpgq2hHhZGeo+L/pJmgm4t8yD6oK1llSdwi2+9xL3im5AapOMfY"
-    "rmYTd3UIudqLIFvm6LFrl5pL2WxGEfhFRr+QDyjSNTZnTU5X0uef95apa+AVeaHbmadL0jPYxZuMmGh4cUEGf8NareLbw"
-    "/ULFQLYF9QUjp44k2P2TeBrtDOh7NLWTfEq33egdITZCX1f0ziAINs6XPjAOMBggx57dBkUzDYS8l1lajzFruvMTWrRcz"
-    "3e+CcKmWK/Sqzri9qmf5gsvapAB2nhUbJrOx7xzcw1+el9KLYG5RGBOEaaJ89Mk3BlswmSjFrlpP2H0nEeHrzC/hPoNhq"
-    "a7iiY3OtzJ+/pt2saEbYpJ1RtO+/RhzCB+HdD4V96sgPS8iAjV1v0yvhSiUmhqsk1ICiFjDFFpxPNb0sa4IEISOHUz1F3"
-    "kvlAd+kyQRpjZVGXoispocviRpl03N76pQEjNwDitU4cxFmEMAjqGm5R6PSn7QARHTHvo+0AH9oZ3ldxNedaO6dVUiqtu"
-    "lI9BQeUuoL2X9s3u04C0LC59VEnKsiiPNHnbD/SSx1HBxHsU7+5yf7bgxe19US+SsqOJH40APT/2Y6fvVMTIgwqdbhOZb"
-    "0D4j3ybjBkkU0SpBbwsmkx5+kfp7i5xBKCTKa1klPZXyyCTbUgFWLZZlI4rRgKpC9PO6s2xellD9IOKN/ZczXiNZmouqF"
-    "EGOnfx6U/+XLMuLbIzK5aJITtzXvgNrajZILMN0VPCBKhVMYAZ8KYRpjxfGg24MJail3HAq1DQWDC9UllmFX+mwUgDbwT"
-    "upC7qOOtbshH0Xvqxst8IRrEGx93d8nDwnxcY4Ik+m8Ut3Q9rgFkyifPNRNDUmHk4Bm/TQth37EqfJpt2978+fXjfFz4k"
-    "nV/7Eyqdgn80sFAyJ0m7t1/HpwRWqXnizNcM8/XJP9MVibEjsCS8fcTrZT45jwpfM0EzNObwSXwvDNzM7vlYgwaBMEBqT"
-    "vh1QgwkNUZT7M8IH9/qgXxfGgBm4BZMi8TgntEN7ZqaetcslVnIjKdErdSiQbunDJaMjObEikYCK2NaqnCmF8sWev4qp2"
-    "GcUpMeMSwzTQ86qBV4ArW2Mv4YGKaXGsZpFhD88m66bMjPisiPM99HDJ88KwUvo0yN7vMH/V6a+7aBc//I8NODQF0G6mN"
-    "E+J4FgiO9q9YbPKqC0QeiiJe96IOyQHqqPjJu/WgIwfhj+OH4r2RW9+OqSk9z/6Na8/iWuWkPaJUA94MLuMGGmzzFg0u1"
-    "MOC8DUllkP3vgEK8irOoM2ctCeHNGGkzZm6tvp/yhFn4urkZBL3220ygSiP02F7xnqDOpMEcezcThgmwwoijwag/3bHND"
-    "FBiUipsrMktZCFTZIr575F9aCjNLXJpPpHalSy3VpJkgJ3ULNnubio8FrVXExu0B3743l6gMW+b3tLcCdsgIK7vCBXNCe"
-    "2jqOtnaBCXhD91y+OM0Bh4ebXS2DwF2FBdMMGBQeoan+uXNJ9iPshQZDst22SZm6FRDxbR/18aPWKgW9GyLKhn3yLXzvy"
-    "e0vwSS70/DeLJ6bRhE3HXI2y/oF+C5cKidHoymB4OSN6a7NNv8N/hdwxIo3dnn6Ip3qQMFK0H+/zA4v8f6mgtLED4LwI5"
-    "JnHhH8TDEZ4O/y3MYBX+lG8aOnDe0iskegAH++PJNDyjZzxjVXRYMbsGbQOQ/SfaNpOpQbz9ft/W++RXLYzL5UV0WBhAC"
-    "hpSrBEGAUTl/1AHpgm7UdoI5ffcJ4A5viYRl7lnkomq9GtyONwEDV9tWfpYlYSzf6gn1RTsvXJGNgxLVU/KKUSLjWVueY"
-    "wiR0jNw6Gzj5PKcEYNUFQdFt75nQDvXpIkA1FhOJ3UJHn1L+NKlwx0CTocgcHJ5gRtvJTxceXzyz1+IQj5hurOCBDxvsA"
-    "jFZwUq+OaCgwPifaSJEd7EGvoFqKgYc5AL6ooaQ2pNxxVh4NR1es12MiAYzVV4DdXS6Ky1IEuXaMfMTqFG/qhGwwAd/il"
-    "W+4j7vmCCriPKOALvEA9vMEL9KvkPWDMmPtqJLaNlnejgbM7+leRuwVbs72G2OBXurkgoCp1mq+SkWnI7hJdgOnDr9DRg"
-    "ubsaiTz1a+KsjbwUnKLPRknyQkxgPOgxN9xbxgOAxfpxqzs4kaCmHpbqKIbyaubBnLqyt1gtzml/Na4cloEkqv83Azv5k"
-    "YLjLu7uR5fFA2bQVudk0jbLH/d3Ky/qYBQgD8SR5iu0O9swYLgYDMSTRe3AGpRWRE9tyJ61YjouRXRBaQJg/KvnmOMQ+S"
-    "EAtK+Ix2OgkJAraA5roS+8cuAKoJ87g8KsC1y3hYb2eITwjV1nzmjyg+mevFAXrF98fGe9AFqLm63l8uvwZF/RPsD9VcS"
-    "PXzSIMG8aiNB9GPsJ/z5hD+/J4U0WXlkt20dqAkJxNPoXv8kLs/Gk/6Dx93+8OH9XPWHD+7n03DSf/qgx9dUsk8lGlN9K"
-    "c4ywlL31ujk6/QqOfEfBJvOvXWxdV8fDsYPBuH+o0eb4EsDVFUlugYCl6R/XDj6WPSKheoawpguvdcvV5mBE5LzawYKjR"
-    "TuP+jqe5r38gXB4bPapz31j0f3+4Phk15/8ODxdrd9PeL+w8dh/8nDoJujs6Zw8PRR2B88eYSyrKavMSEP7j94PNi7TFo"
-    "DKbZmvi6WNMOvwXpYlpVKy8RqxGjtgvt/dIfQdNPapCf1Ys+v9YYdBiPMx1VSRc/KMr7uz8vi3F/LQMO/ko2C",
-    "pmtiJTXoqWSTjQlBhw7qLEclgeiyWPrBqOGrSulFr9ZYhQSEsn9Ft1fB/Yr4JsEf96uRXhjqyCSdCporidWrCFSJqVKZS"
-    "u//oWbEVXWHhxGNaGsvz6klRk5zEgfe5CfJlb+IDhe69YMh+Kn5wWAstUJd2ajY5wwBhXyWNsyKuLTDaGCGsUCn8cJkPm"
-    "06fxpl3Vmv5M1DA8hBF7NP9XWWRAI+Sop+JpLsL4h3piWgMVhEe9pbgEf5o0dkc7PFmeqpCEq9X1OVBRCEr3oZfXxktB0"
-    "JPk7NJyejnZgwIFWNFZRoPuubirPE9CfNz6g7UBT/BgCI9pWpwd0jvG3GRQBDd61VY/BpOh7rWe3tqyH6/yBoNe1yAXFl"
-    "uHkFleHaiPs18R2r/GR3d0dfsU4kBzCeZsVxnD3Llos4Ksf9/UfhUCXO3NJOBluhy7j3aLzpXc+PDx8Qz0Jz238k86ua7"
-    "5Wsq3SXKp7NEuKa2+11/+g9dNscYqgPAnx2q4OPqX/x4f7D3d0lGFaZ6k+Jr+lI3HtCG6/7EE3u7W+/P9Q4trS6yoQoVU"
-    "1LuZMQOtrdLaGxXC2hr7ST+vetsxOzc7jD86wgYMr3/gimEGlVIViif9Wt9/T+vy8lWEbDCcrO8ePokEDhIAIBOqCrrix"
-    "2IIp03dt3CbQmFqsnwcFwsP9w/KvIyiVmGuc+4Zd76ytoUTqEALcfElJrRnSatzXBPyQT4o+TuFqVyZTRFiM0KwYUxLMp"
-    "gH9yFc/q7NoPRg1id4AM5KgGORrpvT3J1TtoUulBMFUT7zihjZd4qmZ2a3c45qfMVXpQQ0NHmHioKSTWU35JqM/remFJ2"
-    "MT7c7W/P9z3ILB16VU7JWWA00BplWj4A1becwc852PeaZEn9DLxOJ5UB2Z1GnFeS/MORtc5ScuEJ63yZCi8PCTQJFmVdO"
-    "wwu36Mwy1PESNepySuJiQ8OvVpRNB/ZJmnrk3pXmUaUwwfOGhgCKzl3u0OvXy5iAnDV51qQQy720wDXGYSsvnubi0o18h"
-    "77sDSGlXMeOhS3mMW2akpfL1359BeuOClX8UaGPCuhb8mBGABy2mZRMCcKPFJh9XKnvL+vHo+7HjdK7dVvqz+xnxIY4Fe"
-    "ZM3o1Zb3E+7AaZ8feKbqFGKUhf1ju5sZhA1Cj2r1G4lvO7VhSRKc7zaMqyBomWohrQXYlCtddBXs+c06gM7f13uf9o3eb"
-    "qPXQFivcTCj9MNA+RWTqd4QxziCwQi97+5+THzazlK0UZ0suUgysFvy8U3Y+UKoQh+Sl/2/CmJDvI4XBPpS4boZ9LXe8N"
-    "zFqLaMlsNPxFQcj2KSD4gtI844rxbpnOhbMwnAVcCW4xPfO/bUuk7rLAlj3UX5DcKffbliRmb9Lww5BoDP4vwixpHWbFX"
-    "56yXU6Xn9aVYWWYYTnmCz1SCMA3Ij6T4e55p5GKrewwB80F9+IscpxD/kRkamLu4URBFm2YpQF3X+5gZdLqCg4NmiCtT7"
-    "LPWUKWekMth/7IWoHzDJ4bOYRXpyQsJrbuVyBZAAlDTz+v3WkdoW4hzVBDl1mZ77AU382+IyKV/EOEMA9QOQ02QabYX7q"
-    "hkOry2TJSuXEmfEyiycdpdavGm33QwfO4Y11CP3tIQ+puWfwbaCrh67vaBZDuTwBJ0IxiTpn5wQlgwTh4cA0vTNE8iX0l"
-    "WXZwIeHQODEXbvCF6vCJ9ofEgsSBVfk5iRXNUviMkkqIjQD/kECzq0Ef723RLlsdGGF9A+AM0jAV3RBaHEYk+ENJZN4s2"
-    "X8EtOOB9ju7d+0Z5jo3Ggqqxe7AAOhi+oGULADwfBhu9ffoHqtrXoadU+Uye5IIo8YueLy5dAzdR5Zl4H0xDcRS4awabS"
-    "L0tUwUE8/ZGq9ooWj3jpD4SZgq7fvPI2mdeeCPjTpiNl1YY+vbpEwGEpIseXdoXXAOqw2EAlMJZzpbBRwEOz0rDyDHcAM"
-    "2z3YBQTbw7sKjswDqwSi+rlsvSi6zRCcMeq4LA5tVIzcRES4wXqukZMagfyIBSpTDFmi6JKAuYc+TLa0U/VjKU1unIby6"
-    "rtXWiwumbozK2mq+OmRA5wgOAh9bPShqhZXWY/Jtc3NzXRrjrWl3FW01XAdGPvf3hZrGFLo63Kx2nFx9DyqZB/oF9gulO"
-    "onYFmHaiVCuv7ikC+9AJC+T5PCrHaXDVHVWLQ3boD7+ZGXqpm8ZLg36FfPBBuYQsJBYpoCYh5wzzoZvWhNk2oYOOXyTxe"
-    "kTwcONqhGcu/wBd1tDO0hMPVglrcfprUz7FH0/z0RZZSg8zdG55gUvVnXPp7D2roea1MwR89aBWW043hHghFS5OgMvEx7"
-    "4lwoIhWwNZjuSQ4jNE7WL2UadzL4uMk82iu+aLr9Tu8PB0objuXcXbWgZhNDN1Vpy7wozo87Z2vRXFeddJcdQY8NRVQUt"
-    "9TSyKi9PwEJisYKrSauuzz9RI8h3derKrE25iq58VFErqzUsu2Z+EBuwBQMrJTVUEY6s9WJcmbUTH2dCse212NmVHQL6l"
-    "CyCkzEQUhdJJWQIjsl7Mkpk+D2uonimZ1dtbqTKsXyhVkQQVHApv0KQLCHWolpr3HoATESpNo5oE3GnXpOFuVYZK4xiWL"
-    "2tWTQKfIUOiY1Q0atXriTybea/0qLSJwv6dyYBM5Sj9LkiW4AvDNH4WZcyuJgg+6OlQHd2oUh+vzIi/Mm5+Yy/X4ZEW/C"
-    "W5XratFXCam1mco37aqsUJuq94n3FC9Sn6benv+1o6zPCBee6EFGQ9nBMkJv6hpYq4ViYKE1jVRKv7YVJlTLM/ML3UMmo"
-    "lQxuRO/HwL+U0cAe74OuKDSBy4eITBjVELsVbHdxgAMGC0GRh7bqE7zAy294y3EqGTmLZXepLg1yHuHcIBtLnSWtHW6iQ"
-    "pW35YQSokvHPSOS2TS9UhQEpo45Vxftb3gCy1rAD1MXTJ8jnQmg5NDhPkp1WHoLGDE7QQH73uEOeTdCA9AseRjASCf16c"
-    "Q8nQITmjQwSqs1pi58NWhd6Jc+4tmuBT6Y6c/FAPFMk/FToBKXJoxvvlE89gh9a9U8XnyyypoBhFtTFx2vhegi5CgJHio"
-    "Oth6PgKbrGtN9zbtOwwnHFbRp6qvnT9+LbANP6iOsIk0SSTKBp32nKTcDXfkJliKzNt+sTC0NiCsOLWsZJbctmhaB3sjL"
-    "MiodCnDMQf6Q8RNujgGLOzIIzTMeZI/S9m2oqy1cTfvjZfEU5LaXtLagSDxxOiyB3UO/flbWsy7FXnNGyCGgjs+gVaYfu"
-    "p2are/hIVOV+YFavshIHiOCFwvGTW8UugXFUt9JpNKx/y7Jo681ey6ZRMCLDYoJYhgXVBTAjNvyYgVZJYaZzoDRGalLuW"
-    "N3KYI2/eccC+xhqEuUJfqrDm37CGpkWvSVjd3AxUm0lh9lcumcyFBHyvM8IStJfi5aJjVASyCU8I5pyn3mZUGO0NG1NaV"
-    "WvxLVShGUjBADuLm5sFgza25oaI0gk95ZaKik0aNWWLZvpWDKx9r8j4kih5i1Z7H6kQk9lWa0DsY3mAX13Vy1XtNbIElS"
-    "35NNaDlTHdnaQXHux7cEmcWpoxx1CcnmZCEdN+sUyItfrLLxVRKCKfG0V1q9X5eVxeE1J+RgvdIRaD6vNunaclfWl/gA/"
-    "AGIEqpzk6Qc0S4Q+9KonLGY2Gyc2iyAjRASlLYXuEUsrNet1CeJMtMZDb5p6SJFmoTA6OYDMwI5YUbPMiOvzZX9DygK7U"
-    "xS/LpXm5i1IjFQcibstiRgu18tmaZR79IAff/kKdBtzUXe1sN2Kw8Klup9Ec0r3+CNuf2qrTmxu/eW9A",
-    "G43AgOspWwzWtthiWOvmQFx6OJucTnHG96wmufl4VYN1xaQSi1pVIJ/azhonjPIBiOzz7WbWi/+mkVNuRHePmln0T9IKw"
-    "HAS7TijPJ3SE1ZORE2N8ZfPoCFlAXN5wogVEOK99Q8JVd9oJH98LSdmssEsKwSZE2IlLTPJP4Uqthn2FjCouCUbF3fwGo"
-    "eDMbEBhUoCIIX3hFxodAYR9L3wy3vdtWa9dBf7X9Qde0RTfVpsteRDt9qxXSZpgfhOQSLyLmyQ3R3WNoso1JqWHOQ41Dt"
-    "WyS+BYYENiw25jPP+KdGwpQc2dRbcUTin/aiRg8EvpqE5EJ1ncRBNmUph+nxJkkNxCQn1FeSbtyA5eVL6Wg/NA/EY6O0w"
-    "DRyxJT5XgKcDX/hBayds8V3nuT9JpnK0mbedUKzcVEVMDUi0G1pm+C8fgpCeoUCUkAPjEZBoc5lwYlCz8hpDIm37b28cQ"
-    "yJvKobVEzay/O9fU46dzxRmOdQCjHNa/gXW5QDVGwPCqRj04Jts2PO/ftR8SSxGp0pYMHpX2+Xc/cEtQzN6D4ab9Bbbbz"
-    "ZMvGe/UGtGg76xUW+J8hLOEyKaF5eh9lbg3436HscsxueFqGG+Oj8mmYwAgBUgyUH0nkv67579fvTp2etXR2/ef371/au"
-    "f6dk/hoRLBuMkfB+/V79sNWR9a0QbZ2HoLL/D9EJBgcE4m+BSl8lZMheKHcjkp4S1m6U6I1YPWoqTuI6D/jI9mTraYEDj"
-    "30zICcQukvLavA/tZ8ImRhoM/9b6NXvujIpKzkF1D2eR/4ufGTcfto9rfFX+x/VwIbqDmo0nziqCvcMknqJD3/upcdoiL"
-    "tu5g03JL/DISrl9vtRTFZiOjsTtCZaqYgsyIzFNu5Dw9yrjd7IxfMNC253MgtFC+iRazVUAnkYXoKlV09Qqh/x1ArcVdo"
-    "0I57Djc9wzYmVfRduroPXsImfF6HYV3ao+pqAJ5qHCnPSWYZg90YeNcmwYY+tFt+1d8IlPiWGuGRQ+gCLThpWZyu6o7Da"
-    "p/d9uvXfmp5PjZr1hPui0RL3Xk1WaeU83sDitg62vpdYa5rZ5aiazRsBYwp4vMzMU5JPZVNtSZ31egfEXXz/sMMixuVWc"
-    "i1sB90DElJgELWz7WXG+JB7+JPgS3vUmKiqWq4jLBGvPLaQn2y9v2wJqovZ3otbYVWFi+HJYRWq0/TehbX44aQyJHfZ9Q"
-    "+ABBLHzi9/40BG07NDO0I5mbJDp/yIn52avWb0+O50F6oU9xCYadQFUgkMx9vxrXnNcwartY+xW+6qIWv3hsphdeFTjHx"
-    "XDHmo8KVQ1veUWadFO16cOOWPZdpsrYGW+yrXPkSMr/VrflpV+wfGfNvGN+Y7oDdh/XAr54MNoFl/Ys8KgtF/YsAcmdTA"
-    "20VbsNzdcU1q0VQvbBAzbTWncsnz/ApAhgRQs3eZL800RObX9EU7o2KGjqWg2Ms3/GR/ZYnthiFa5ws3AFwInHWnzasi3"
-    "9Flrrk+sXGeCfky/UHnplLO+weuWzdsaGBdV4zbF0rj2nbJQsGA7OXBTtePaqmCCaBjWR/bwTJ/ymbX+c7U/fDroeN/YJ"
-    "esNXMb44KFqWiABztINGBi755adA7rRTgja2Ukdl2kyD4uubw1fH43tp83hHaiOcRiz9YhoC48sD0igptHFWQibyvNEeq"
-    "OfgV0M1KX1MeOzF3AV3hi+zG3/kDCZrJJJPZ3AgfGsbr0j8DDe2WFv3VCsvNKKf/1LOe4gtlpWhXZW+7UFsfF4jx6En5r"
-    "q5051X1SDNJo6OQ9rPT25daS0bnNDxdzQHT6XrBoKB667zaljOaQ33wRcdzyNeKi04eLJgynJ2me+MVgk+XiSOj4BYH3S"
-    "u50Bvg9GzYwSaoPZPZF+tGWnlqnXyPIaK0WinLpURw01/EBMkJDSm5vzSmpAqS7E+0OgPjhUuFKXDVH9qFbsmfhBvjOpp"
-    "pNVPe1GH2nR48kQ4qt5NJjSfWTuhnxHI0O9/a16+616+7reB2Nk7HjQHbHXnEOIVyBCSxwV1dDqW3XMrzD/WJEIAH38aV"
-    "Q7yIoAcaVdgcKVuoQlr96fD2R/fogOP4y/908nH6ZByF05iugNAXrYOL2Ay8VKo6AiGB3BbcaOb2HdBmYkRZuODNGRVZ+"
-    "hjFZj1XYF5B5pR0tqrd5pMCIf32G1FoGpQ4Ji4K7KB/URi5JNPk570YeNsYCdR86WYF1UHoif4Rx92/YlVP+5YPK9P295"
-    "GgJUUdZ2NFSlBk04RmTGMWJGjBH+neAJvwlIGOM5Ztn1T7z+r2ypA2PFjB2sfGMVjbu2w1huXRFavgzbNsYtjC4Gvznok"
-    "xFDaVH22Y6ZN8f/FPIL5vuBNcsdGa6unBp7fWj6xtxcyATf4PhSP35A/CvPXKR/RUAxtpN8Iw57s26st0k2nczh11CaPa"
-    "L11IpkkU1g3QRr9oSHjKJlJvVH0pAxu+PqaS9pdiOQlK1lrbr+kJNm+E6pfyfiYc/9x/DZcN3AL6HHodqfCm2oo8NS3jw"
-    "cOGjyuPq2A+oZNACqZldEWlARNddiw37G1kFs5c2Cpy2uTbF1Etk5E5aLNuxZzbaXwn9I483mIemMxkl4uyKsDVGtQLCK"
-    "QBEMAkCqBkACbdUqb/w78dOgR39LAFus9KiJ210RMvEzNaNKhC5o+Cld9+i3hCUwzPy19cmBuFFpjwOzaj/x7P7iY6yNR"
-    "HoKjQsIwVHsGlWeVXqCEp6PeuPOKVtRzqPDa2pr7rTFKlTavQKmExZsFR9pySb4CW5geHEiDorG1Va4K72yKyKh+WQ1lZ"
-    "3GRdp0WWB+DrlNe4kR6VtNJw9pWkeFVohTaaGP0XASIYcHUAVK5zon6XyelKG1JjHvaXMSRfLFpfOwdh+GVqA5pyVOYbh"
-    "SQsV4SiLa+AuNzR/SR1N/H9JC6j9oeuC9Lzo0ZCUKFbyGIUOvrg0Zm6ZNe17jREozRkh2zl25uVmbgCS0DBy1RISWmQF1"
-    "PyMkZyRRnnfM+FyXqLmV+6euN4puNZwr8zhcwRgl8+tGrJ2xYD4H0tUOtFiEZp5hnDMPNp3LuGKJjSQ36lQIi8aOyLGOS"
-    "Ic1NCdHYuKT4Axoy7Vb7yqRZQg24HELIul4BXN8GsK/qxznaU1fxNd7wxqmivsAI6NPMpHysvUoNhpBqh2Xpwlc9qDZZF"
-    "mUa4Z8jljr0xA+zjwv8lMcH5x3+Nt83Io1oNWFJet/HksGpQP3/j/2OqN5dU/rnI5qh73/p/7Fu7tEU+PDsoFU7BXsfDS"
-    "DsxF6Qw765ATmskSrl/F1h480AaZbvviuV94qcbQKzFQJCgbq5DVUACZ/3vAlNzf2bIsvZQMGLoyt9AxZpT6hgTmY/Y0+"
-    "cTZAZdQE/UZNUJmYJUzCfjKfGn+BUfa1bwvYwixg47IrcYpPtKEzbJthxq0urOQGJxtu4C1H9WFLt2SvbtRvXg9GtGIcr"
-    "ZttUO3lNqptlNYXtfFpFNDRvpDf4+wGZIn4ZMcdEtr2jMDrdFVCyQpOxHsrMWg+in72WaOZFfov4TjWDnORTwpIEWUvdp"
-    "s1pwK1B/sSXJ14KoWfrthnDh94YTq+AEm6ytlYvGMsxHFScM6W1ZCT4/GVH1MF/ZLSguJ+x1Mlq5muYMFoH6dUlhJKHV9"
-    "U1DRe9EDQLE27qKPJf6eIfkei4y2KhqnUFH5yUU/y6TTofW9YAVOiktra98P7wfAhjT0eMSPvjCjociNX24ZvAA9VRVwZ"
-    "p22RLFDHqMU/a7MHd6n0wyn1hWYQbFE19n4gIpXZN81Rktn5rLnpe2EFhUU+dr7BWwPbuIK/VocNH6CN",
-    "oE1UAb5h9kGFYvLhbeSE7Kox5K+0vcK3WsQqzmiz1JOZJuAa2xEJ2pk3juPEtMxpBoh3oyWemEhPOuLEFnOgxSuZcJ9aJ"
-    "3Ri8TWf56RWI2RJZklMlOWZhMs136TfGbi2eTgzW0d0R8IlCFKVGZXxp2zGinhRLGWR6CFmUPuDgRi2XuVgYzNqFJs/E5"
-    "YZpidx3hjlY6r7RuvzjpgonICwx4NijwflEZS+TAxImO3DW7e5a8BCFznBpO7dYn4l+gTOI2b27IWYqWXNR9bgy1fM8IO"
-    "fa9U1xlBSmQa3QEiIrZNDaxFFr4n/iV7sf3OUMeMf2DOBSnit4q0AcGwzUBVzwixftk5GZfbrDdC30dJNJvXtE/K6OSHX"
-    "ZmgzMKczUYZpozOWfQFZWgzWYKX1M/oFvcAzZ4HZtqyO68bGjeq+qyYz4Uin06nKiOV8mUD6HLCD+SwSICPotq3/Vfsyk"
-    "ygOgi6iRgiYdP5374qZtRQC8tsE22gZ1nqE6tOc+Hj2ODt4PBiMJxnwfwoPUvpR2VRVviYGA/hucYeHU8JkboeHULJRRS"
-    "EXQ1txf6r2WxX3dcWGoCh4vxEUGMs4Y2tGa+h1a7GOe2n0cnl3OB3nIVFsAhSoAV0ogL1QqTzmhmErdJKKpZC0SMDgCPR"
-    "HJD9paE+iZ74H7egK5ifwBf17lZTXn9iegVgQr39cnFwjZoScMTIVqDbRW4L99QawaQ6Zo+a02bJqKwKZt1IcKH0hJhKJ"
-    "8UTYyRX1II8vvKD9aZok/5+TRZnMI+//6h5O/9mYaaN5wlUwUfVpk+3k5izNNrckRiIhqKBpij21RlOhbWqjvN9cw6KWj"
-    "/nqLo6soG0fETbPmQPjeAu0ha0Zz1Z1Zxbw4u4u/ppd7Nj5jOLmCOQtoRfIo/iNYsHc+n0R6QhFwPkD5hR2b4vDzApmMK"
-    "vbm3xlN3nXq8QqYM3Nr1S2ZQVD9+u4kcQl/E46WfxXliurCCtN3aelgNUErnd3CbcWE1xOuYB4Av8tOJHMb1SiMDHIFbF"
-    "kah6R/PwWKjwDKjM9YePjnJiuGRSI0oSoT2BlgD1A4P8aptBEtoXJvbf+HXqmDUyxYNTYFFZEiTtflDj7XMnn2NTGuJTR"
-    "kxXMR+PyXAw0zPRqD5sVqhPz+TbYMvj42fc+XcZLmeOaesmBHGjYtBD0Cj1+kRVVYp/bUzQ0qAe8u6svjOnEfzQqSQO26"
-    "Wq5ctTaf6dNd96qLX5ZfePw7xvne4EC2tCU+F/2eMDHS2gU+KtW24ohEw7lFRzK5boVEOverdhnP2i/MkS421n2tS3SzQ"
-    "2N6l/wqs3pMlB0aZ/xTvRqx3BJOwSY3j6rwIr+jCNEqFw+EztVzRM5p2ZXUOotOJi6n8J03DtOQKS88VEefnTVO0fa4ey"
-    "e9u9wUCeNDU5fb/K6+DVNLt3l+ARs+8w3rQYG81GRFrWasp2haoGGE+t0C2djLSFFJr7bjlqLmTxgjMqrhN4g3NbnUux3"
-    "JS+YB1RfjLWJGV//XPM5JE+EnZqjHN6JupSVbxGxZNRQwqpwg4DVPY4Y0Jh0aQ8x5UjGMB0mXnsZM09W6/JmmU5Y1dY+W"
-    "0qCccL2CqzjJCaksT8pGHyJMdm545X1Rn3CKycJq3VoC58RW/EtUxjXCznaT4ZPjYL2HG8cczzagXrdHFclB/W4DpPDnO"
-    "hxol42WlzDPEtsjLx77rMnDZiaRfKtalZIypWu35aIrgXsjGPWrQGMNRJOgtA83GnsczwvJFmrvrnZfziwAXlwuu4ncJn"
-    "Qpy2O3L03+XN18mQw6NHP8Xw+leisXeNSCHtjp+oVKl4N59O9U3gBSFc4AsQLHdjCf7o/fNzNtwJdtL539d2cGnk6/3M1"
-    "eDyc4UMDNowfzPmjT3r8w0WPH/PN46d/rubJnJ7P5/OnPf45Rh+om69fv37Z8hT9ycbtuG2/ZFhqAI71BDoTkfPcz50Yu"
-    "bk57Cfe59rPxcoAYQ3hRqan9eFgbFzKeg8HhBbYXBZDhBlREPaG5uyDWzCxhuvx4wFiDfjxASIom6nuWvc0NBZ0v22fAO"
-    "tsjezy6HEyHKoPEJae00b7McXfd/z3e/77mf9+5L+v6K8jDUFHs9ZWAIyBpLdGtcAGAgcDpxTKGWLCe4nE+Km1/+WoPnj"
-    "MJmb2uBDe/aruDoNRUHe7XFkHddHu/HtbVYP7w0HjXsMm2lQ+IL6X2/Zzuie47XYDle/RZdcjnvlDRZyyiTnDGgi7N5z4"
-    "y8/9ceT/ebJ+sCGRYrzz50kQAHIU7E/MIY3YIBg1TeI46nf/qDHe8A9WTPzafsELX8DN0TPaib/NptfFxNZ3eXaHbOAAr"
-    "vutHAxZTZn6q767E6woEzXadXJ3FXdC7w+TBwHNDH31H47mLE7+n9aYXuvZHULkX5RgfnVAUz8WE0IOKvSxTGZpRR/yHx"
-    "Cf5vSH0FpXTFIO0DGDzWh6vE5O8yCPnj59+mgwcJ7uUWXF4t6jVqXkUbvSY6p0bmsMCYtvtfKUKlRes8dbsEePG1A7+I4"
-    "wz7gVB+PxAIt3zuYo+T8eY04rLHWr0gOSIQPUg9eM++QfeNK04TWY6X1iUdOSJu8wepY33qvS6zJymoqple4w6T2FCsgJ"
-    "LVLefzxQdrdMysPo8UDTNXmx1J9feKr8B56VMgp0R9GGoulCIEETB+m1jGyWpJn/tMfXWXE6HPh10JPPD9RTHmvl/S9GU"
-    "wiJ7sl2ZCY/wiCx/OPJUJZ9Guqix1TkrLQtf4pyvbgkmJt1hPLF7WSrj3u520s9KbTKeWAHWBA2dRxCnXjVjL7yg2rk+L"
-    "92q8PD4SiZFNPDelxFRZhHRXdoHYMN6mWOo5itwLrjqOeVcPHPr98gXAnxXgYZaNabnpUp+7Q3cpcIQ2ASbll4o3sOW3A"
-    "i7o9GVSoTrGOW+XCOoimyvZmVSVwnukMkG4FuwReu4vjfs4ykgPfwja6acLoxAsbxTbmCRE7oQvo9rvsSRyEgPsuxnoTG"
-    "pBGczeDKINBUNyOqa3rvjYkTLdR6kk5DEi7CbEebaRRtcTPlQNLaoK0fL1miZ1MBJ37wzQ1U3gP5gbLbjY3xl52mFoNK9"
-    "YiRuaNBA8WGoP7csH0QG1d1DffObaUe+9GYh8KEs7Jc4czDrrsW4GyciV9x8qF8Ys6uAs5y8ImPTfSZRDyr5UQiubXD+B"
-    "xiwhA7lXZZraWbrTbm3KG25w45h4G4TCKirb8ljRmHFf9rTRZ+S3QOBoM+f0t05oWRawMCT3h6Ys1gNUUfOGEQB6PqwDC"
-    "co4oItUa66fkq8/P/aYU+qwI1fPzdd989Hj4NDg8PB6M8Ivb4f3K6Hj7ikuAfl8lW45ccMUVHfZIP+Hn3O67ZdF7SSOSN"
-    "KesrlgdtWDUdQM0b9B8+6QwQR42o8KD/5AFunjzyoOdPmjBqzZS9qFqMeSLbCNuV4wd4i1XC3LL4RVM3PpYkAJf1te/1e"
-    "nioEKfNRGijmg3QXtZtnr+PCMUIjtf+hJQDyELpjChv9TjvQUXXSJC5I0FavGAuNGZo2lc1xEzOxhCMZIrgFE+bJ07zim"
-    "CKCmAPteMWivMJrDzc0iw9XdTfqru7y6fY75KTNPY9f1kmJJpXvVmRFWWvmi2oW2EHHwu8QELmJtWW8dHEW8Y0rzjIivM"
-    "Ebs9pzgcjrBr1EEYNpwZlirMuidRFF4jURT+XcZnzmUKBp6I/ncKYSZzZ0Y3oy0Vc+r3evXVO66/uTfJpRDviBUndhKJO"
-    "OAYYcDhXprmChp+4795Q9fqPiATRn6E1aLoT7DTAMahZYTQP7veH+yjKifscPhqEDwb0fZK1Cf3GJ3dH",
-    "27tEtD0RK1/JyZPM0/eJOfPD0MtEcmzkGDMkeHbzS/L4KD45sdfV6hgzgzeK4twcLh0dJ6dgGvSdtEGrMjtj330Eunpeq"
-    "6taqQ+5elupvyr1vFL/rtVPtXpfqa9EpL5PRE/qELM3W6d+kMBGstNPEhbDqtoqVVsCP8jcgMjZwKpEfX4DO6MyR15jfR"
-    "9+r9UB8+iQemECk8wJf+VyjkEUZAchaRAEVlf0iy6JgnP2YjOawoNHMBif4zRgDk0/qwsG+t/55MGU7cua5yhSsbTzkNp"
-    "h1aIId48CPo82qG0eDUfzA2PuO5oTWpO4q3JcfxjRRW+IyyBYV9ag2dhDid72nJXBiKu94IqjY6L/Zxtz0GdaV7NonYeZ"
-    "yooKyX1omgtkMKpTxDAlJP86K+L68UNRrGSB4jjpePAmr5/Y0npBjdvyB/v2gfZ/uv1AbHjv+oJ4W935BDbKt5vigPW3S"
-    "iviV+LTJKTV43l7ONX+xWyApfkRfvLd1PFl0iXhCfbzRN+ZyOiyOETgDjJeFQ2rKyzIVC2idLKi5Z6OZn3MH5VFehXUjI"
-    "EPJfDwvCjSk85g7IAf3gtCWo2+TCVqrgA1Jkg6Co6p2gMi9lrk6w1D3FMVOZPUn3vEn8NcSSOPUYPmSO6+wx1Psan/ZGo"
-    "9I2cN+clvhYDiAdRTVxx/jgw6YApz+X1bjY3hYj0NUXKla/xVjXvOo0HzodeVk/3pk9+cm+TQu+U8k0c5m3WyqGqwKHFc"
-    "DKOmAi14fL4Mr/UrfGdzJUH1ZNDTkZxuCgAeG6tvY0F7TPjxTJcnOW2oIzGQ0pBs3bD8LR4XJt9S5Yg3GmKLBIZLg7EpT"
-    "ogrdUZiB7scBa0QutLnXsU/jtrqY3U7RiPHtKnYkSEfyxuIyTTcG0gElDxeVouiOYU7jQ5PudZBgWOn2GZjQVIx2uyIca"
-    "lSW94tVdZqxlTH51J4K+QcFbObc5YkMZ/b3qnzu0pHztnSqbpkA5rJZXdIpJT7RxiS72CqdmoCmTPjyYdqQdBaKZ2aYRV"
-    "lRGUXnPmDjcidwB+jGQ7saMbyE2qbLhd2F59i9kanvV6HGE0zu4gjrnfb6RQxomR7jnOcOpwiMv0lkYVVr6e4YT33p1Pd"
-    "uHLCXy96l5ynyIbFRCCkGYk6EUgC/SwCYtXDmboI52oOpSJPLwlCzeK/29qCEFH7xJVxnD1r0Gb1iR3wCGxSmx+yTUGe0"
-    "N5DnNumNm3PC+JdQvnp+vxLc96TguC+XyPyHy45/It5iBJEfmk69/Ot4FSzVXmRwEqnCZSf6CXhNBBQTrgB2iRNzXA0O8"
-    "ht/0YzsPDUl9n0ED/FFMJpNGsOWZu6Y6kQ0vKXjiKEc4vU1vGCIPu1XypCD91vdOyILf/RPfhcLBKwqlFqLWKOpTmDhqz"
-    "H2EF6v//06dPd3UxjprEgpExjllQhlEQe7gw3odNpi7VgL9auGR9G0uZGztvsXL9q+dN+MucZFZBgekK4qurDGxUHQDmI"
-    "OI2LLy36k/NPYsqv+RlBzc2NsRNiNyan3NYWcltJCitGgvwliw6zOg7PfOwYujLok+PXoFrjFa2ZCVQ1k2jYgmPfbLgj+"
-    "wjyBj9w/RrKVZ4TeeZyfU1EDtE5QagRXu6ikNhZ1bdYREnxNjBp2zY2pwKQeWMviKmERB1sh8CvTYa1nFFSM8exA89lVI"
-    "xgGAoF16jUVUtTNYgjqFCqMT0N4+5wVPVXy4gr7+4WbKFWhMIbmLj5EaqMY/g/ccTEykbUY6vOys28I93cYgYlxZqJxFz"
-    "oSMwIgJhkJ5HMcssfUIq6L32JsK84hwQq2wyFHGOvJuB9A//QBkxfbqGETxxBdRnP0voaZylmsnOThnKSmowwbOHPua7a"
-    "J3mpzWcxtpehfW3aJEfy8TGGOQleUgXf+EjZcl+RDGeDUXpg6CpRhRQ4CEfFmtKmAUeqTJoiQyXSqaLVPb3zCWe16TYBE"
-    "T5Zh0/dN3/LC30t8eAyTmNoO613cNrkytEWWB2vayLm4DFfgesltEZ7LdUeVaoqViVSvCizErwROTGYzQyidMCXuF1u49"
-    "bN+hzOKdIpx8zzceHPmgV2l2WmQ5nlYsFCHPdcP+MUNXJJIA/jbGv74vRn1mfxM3rpt2atsYnUPWpenjcv/1oEwvBKRlb"
-    "OlfVfvjoTIhYx2zVTsrQZr6SSZEYR0b0ZXcuMUan17novRzaWb2lvQ9EenrM7lKWIvYZpkURJjTD821Z8fg2K+V0MnuO/"
-    "qp1RNW8cC1vFIGTCz5qN+Il9s9rur2xZ64bOHYzig5p2REw7QhRNSM1IfH+FMAXN/b/rsQ5SLB+uhTOKp6oozsN2TYP7z"
-    "bqiltBBnWeWCjZB66Wvlc13VwugI6StjXG1/U0xRLEVNyDr53F5VhHvlTiCQIXMF04SEpmuXrnNhP/YWgtt7QLvnbDlEn"
-    "SH5QvLlEyiEp3YjRD2qNarGUHjYVa2qYBQ12aJI0hHzS0/YxOayDWnsQdai8RvZdijtT5cgD5KmpgCEMhBg7v4HbpG8JB"
-    "kTlzeTYKEErmxlLm2KHJsL3nOmwe9Icl2SrphOq04ww/PqcoVR9HXeyR6iSD8VPwb5/TQpKuKfte387SOftFx+utmPX65"
-    "xXrqOazc3cECkkmgKd5fM2LWBMZAaycz5M7kW2OaDGLemGLQOEUum+TOyAoSjw4zPZ46sLxnmrtvaIHMSE9j9tdmOEWxN"
-    "rpA/0poW0j66pVmJVIkxSgP0r3hYDwIy16694gku0MWY4g9fDTmq9B+Ne5yDS4NpuFEX5oz8B+qaLjv5Fz5u7o7OIs+zh"
-    "VlOtFbcd+stPeMDpMUiotnpYQJIB52E9zOFeRAoOPFUkjaHompjmOGY4FFG8Fgx9dQiZwZ25k54miNN0PawjR4vGhgWK2"
-    "q5ARs9ihnRpgjjfMVH7ajFtJ1xXewSvboQkf0c1mmApPYi3lWEckoP6miqgk1UOgazQZyklbl21l5OT4OdHhJK4G3GVrq"
-    "OHam/F3wvCLw4cOqJiGHTXccT6btLJn6qdCdUpXdxw+DYCftY3pwsIvpo2k7iCCK7hQ3N7GfBgcxYluxkJU2p2xOJPCW/"
-    "7ywuBieiOU8wTlIiuYgixBJNArr8wnHY/cFojC9/eQB11E75c1NifEdFl0qNP6gJfcYwbdK7rMbSOOOyNCA3uoWUwchsy"
-    "CmLh8VjZ6O44CKeq2YsqW9KMLYc0cruAqO5ZNL5Fjw24D3WGmeKRauTj8O2JXnp5pml37fVw3M5jqIOBJMo4FSmYhHVq7"
-    "UsgFbK2RcHY1n+nuTacBOPD9B7NCfdqldImiGel6tzkOncxIeiHuxMZxl0wCn1UF3YjUbi5Yy1NbYpr3ZuDXW3qyPL8CT"
-    "vtk/E9oiOOfNndA3JfHXnKt1O05OgKhvpco0M4Kv6S+U8oUMX3BW+fcWhpoQQY8YaamW9ssEclLipbK2aAdyiZ3PdqnML"
-    "WTmWLgEEYIJiGORg517LS9uODUDT7woptstykQZ/XcJ/rusidtuMDRRkoxECC0wz1hqRdilzehX+Dg3w2hkgXmUtUSy7x"
-    "FPwcStUqsojUxEg535qLkhaWc+xhlFaLWC8EPQL5oWhXpkar67e+zjTMJoVse4CTGbW0fb9aS2UeWnaj1b1eHKSuSmXY4"
-    "zwimuS2SdsGcX7axt36ANgtpLnrVU8HkGJ1rZRjG0G2PZL3xto7wT0Si4SJ37JWP5EharqTqm2we4tTjtX+ApnEDtDGPJ"
-    "FsaXZSSkLxfUep8XtBfLL+FMxs6M+fkpRqNl69i9a07KiaHW5+JAUxwnrU0SqR8+TJ0r/dUdjgDJl0DM",
-    "eTdCYHuQAT2pUAZEaw1ypqpiViLMMYes3zBg2wQfiSNpZiRoPHbXaMTuJDt+PClpkQ8jHuHurr7V0xCMgrLX0/UPmjzKV"
-    "MvWoSrd7shhikr1Q4XcSajkZHFnpSzKWLgq+iVnceRBdEujNv1DU5+uf2sKXOPOP+7QkuvTrSLaOhnKIZI3K7CQFSgmMA"
-    "SD9pk6b2jIgmjI4iAfLYiCUAU8jOh3OmpyC2ghT2sV5As2M/MvqT0i4wywC5gYLRxSf+4vRHsGu4w7FOnVnYr0CijgVvu"
-    "3x2TzJscyOAythGJ7oWb8Iwum5nKD9VjhMoOXm4Cy8MQpSvdFfcoIwen3ff+u0RxG2d7w8Xg/HBoN+DonzgABiAlCcVpN"
-    "fJxseUGYM976c7VYJR/mhF3YQy7VaBWhhIsSCgoJGMyAPrMW1BIZ1cIbbhUx2cFG079jNpT8qW3/WXVh7tnxAvVvNgVxy"
-    "E1zwHWYs8n6GNrvEH8ipPOGcnxD/ZaU3zh8vIbIh+hdrDE9ZmmPY9EIxbg2khpQ5JWN1UFyx1g8N0PhPdQ9xz5cnutfEX"
-    "0DTrahDW5A2vBSEx+Mtu9ODWsYntLqt7Re+Lpy19vzHOXCi/wbyoV/V46gykiGRkecbi56FGIP9Bh1GR8yciEPlErP/Nv"
-    "0sbZsVhBIFDFjjyd4t2I1P/4yyfYc48ifthi+tTnr5Xwg5jiYb+ypMd3R8rS8sdhn2I4zjngCaNMaFVxzHJEZpIhwQYeD"
-    "0YyJrZ7hMT2Nq/qNPrOlSVUkQwaEjHJkG4Q5TmbN6ZEVfYtFh0/hJ44jckdudtV+KP60R3IcSbXkV2xIiHQG90jGpp15h"
-    "WPqKTOq5mwtg6cvsRyTbOrYFIiWs9DqzUKY3ZSVOQQ03Frsc2vErNzVXsxsTKMwyJtV+tpKkgAvwILmwMgASEOXjHcGIb"
-    "eOyPlj/lxiOh+6S5Xo2CU5RFEkOKPtxkAtl2KYhi3oJgkuvqkQkJUurKQAEcBo6EwwUtrEcDA5vtbHAg1cGAY6nuSNYpf"
-    "wP87y+pq+aoE/5VP342spzALHYkCmPtdTv24EAL0GQP1N8yJT9bX5AoloIz/TR+0ZH7UHermqZrnGfqGDhuZah4bulDQM"
-    "5z5gXu2KfRUk1ujYRxXiZiSMKMgwIfCkTnBja9cWz4gXsP64eJszrHArzpc2zRzbA18TPmnJDqBQIfGiEa8WA1DDLWcn/"
-    "TTHIWmFpSk2jRT3STaJwA+8Gqeus+VKfzzSSW9NjxFfzYAcFvklccYrQJk7vPGqOT8OV60zqNSwclmEY+/BtrdoEcwarm"
-    "emsm60CkaZBUY5a6+3kPa4N2vkhLKXqd4M58xWDrj9kVRDWMNLZd0VH17qjckpeO1pYzhJWro6Yo8RRUnriNRFOJkr4+r"
-    "M59ADffooH31rIwd6/9frIpqGAYiuF3ndJJ8VJ8kvP7+BJRzR7BzYnknOnb5E8zmchFZwJgq+ZTO+SzT5axJZDQqbtlrv"
-    "3bc51IG7u2uxQ1L8rbCClMZ2r/nY44wHtIV4I1U6yk/ikL+/8ja60j6DShzykJgJqYSAtwBDBp3d3PgJYmbb9dNh3Pwku"
-    "hUdMkEQWai0S1Zw2vD3EnccrUXU1p2vEZoLfxK16MZRldqNxMrUpfGiZic8Qn+sRc2tD2GC4r9IaLTWxiYPhPR/Yx1gLT"
-    "eB0JR5EnjiqPrn1cvvxE91Js6IwXaeg0+L4lIyk5zG8GfgsZUJMqS0OwvXbET//khs0fhL0e4GrrgDCBzv5nLSzbpYfqb"
-    "NIRYpcKMgWg4wIN6SnqcYOHCMwSsMUH1Gu13+/i/umfd0wyKmUTvfkNOsI7UxsCdQtTElOQjM3v/4hERusPY3vL9vJNhn"
-    "5PfvB/f2+slVMvMLDoYnQR2CPCokaVVdXq+J4WKwjjVYnyS3dlcJthYmsEQY1tLPzQZebUaviLyzNzcGzBDi9i9Ot/TMz"
-    "3km8jtmQgZ5VEf/HA6XV53qGiH7eqtUdby36THCnLEXa4x0PZ2KfnpVUqbzfzp+sYmboJfE7nXSyhyMTUAE6i0hmJcxcj"
-    "JzkBMqZEtS5Mzg5IGwQ/1csE2UksC6dFdIokVpjqu5LU3cOIXLpJ0n2M3Qy9lHk6v6WUa7LYoJ4pGsy9MJez/TE1+0nCZ"
-    "YX7RmQQXp2pE7mNZlSBiyhoJ9OFUS6QB8gwZ6XMqki5hyskpYKd0c6fnBetk/wWbz+ZdVnMnfK+LznuUIdkK1XiPal/88"
-    "dwH/eW7eRKqyBio5/5+JuRAknLqk5QWetNmi1zDuadJ7W/oBJ7olny6Ix8xSdN7yM1qydTG9nChdrZfjYV1E8qibY3/bV"
-    "AB40pMnh0t9ZsH/ICwDh7HxgpYXBklB2PnsXybf5JjECbvvz8Wr/z0e4Voc/RA+RoJdm1dsXOD3eSSJD7jXQN+0ZkT1dn"
-    "e5y6ZgOB3X4NL1B+maiCA/Ii6oiXxLM9ij/6S14D7BUJe9tHoJ3QTqjeSL0H3r4kmwt69ilg1r0+duct93ZkUmb7vQoU+"
-    "vb5leSv4H4CVtStLY6iPRHIcvISZX54UQkvExvUqynwFUNzfDka8zs+LgC6KjmDntcJJoMFNUDXonVjhJTdc7rrpfMHkR"
-    "2yg3Ra48EEt5/bjuesurbfcYIm3cKjFzUo1kev4qGDve7LQZo4pjsDx6Ej7ddwy+2NA+B8j43v5JE5Q5BiIQV/6iPOf8s"
-    "wPFf5FcZEZMRcmZ+lBc4agO9ocEcEe1zj3yPK4SIJnIOyfCCReB2E1ATgPDwW4FZ3gAk4FAW8pboCZMo2HvRyckNQ2nS/"
-    "tNr+5ea63vm9XoSUWox55Z2V8DDVvi4WmwZ3fq9mtqGLShqAGiT4lL1Oq9x/2hqlpMq1E+4rijFxWHkffnakibyxsP+08"
-    "J1+XWA7TDiggt11aNHzjCseWHSGnmV92osCH2jDeMIyHekS3K6TeJZciXzWOr9aCBlcqo2HMs+4bW5VF8hJXj3eg4/5VQ"
-    "p2VRuQeXRuLU2Y3wWU7y00H/EdwO99UjNRxMG+OU++lhVAb309C3T9X+QD0YqMeE7Olq+ITu6Pq7ffe1wwi2IY0HYrY3f"
-    "PhwENyXv/i6YzXeVJMx781ote7PDrh7bWtyZ4P9SBwN1QqCbv/R6Egyw8ONRa1oMlegk6sDM3MPBzZ5PPxeFCFNehUxTl"
-    "fdhyrvPnUTYOZF4xEPKQksbddjsw65ibyg4JD7nNkYKrVh/1GTuNPW67kvHW2/dOcrA/eVHwpkvH1PNM7N3rljrFp3HFP"
-    "xN/m3EaMNV1s6SSby/5C7c30VljZ7ZyrZO69t0R89eMMuFbiSE/AB8PAr3YSZm42KWx+sjMGf1HlD9LMyMrVbqhCcj9md"
-    "kwOkdS/7aBzToeusloi31a/jpf7x0/6VSvvX0CsQaVRrN5cnulD2xfeQuAs+c/woz1/ESxrp1tflVNMpUgV2jSrvzgbKL"
-    "nbU19JHNeoH/1wHQTtNqDsRqKGyu+YDfG9m/bJ1u2ZwIz0pUSa/XedY/KqX9a8Ct+SaSq7vGk3KhelXzOj+uAKoV8qtkA"
-    "VhxlPuDnKnBgt1Wo23exXqXh3SSsECCZlJCbjj2vepSwQlkibdxc2BmOqA0WbtFV9R7ete2pq41ZK4fX1NwDxLMrrnPKT"
-    "6O+10qJzB2FmjyO1+pbMdNj28XCTUIL1UYApKxGTndTa5T7k5mxa4bNIClzotMAETb1Q5yuZGWOFzO7Wuw3dWxRay5+Pi"
-    "qDG3ILyug4MDocMkthjHIQxrmoCJel7VrCkrdRmfmB88ubmZHTwxIb+MwuQZ8B/e7vKq7OOspE17s73Z",
-    "rcVSi2je8/EB/Zp5cH81qhHEb9Fd3b+1ws2IC6utuiIGp62squVQ5B1JchzzYfg4bBftjx8OBuGQJ4XLf78f07Tomz/ux"
-    "yPGnexv/SPUWbkGp8BcQJxKGzzbTFjgmJUEAcFreRtO+TWQgRQngC73blnlnmGizWwTjueJtrS5UhbsuSy5WvqvoRVExB"
-    "n6P9h7iMAIm9s5mcFW8mZj0avhgZNbeRtoLkmCqNOlJ1ES/0N25r+IYRAdh468mkloVzfifKH9czjjAnvoaKfplXWa1v7"
-    "Upxu1YCc9cJE2VJMTgk1yPQknntn7H5jXHcnZQilcYd0dPlRzuiPaAieah6NZNz1s4hD2nkC9bGv30t7wYaDm3UzqSJNc"
-    "yTbSy7hOrBnx2vDE0Re+zKAk0W6lWK2ZehJslleq45TNpSwwclSSRDqEFM+4HfNAfZQgTcYzuCXLJeqH6Om+SpOI1v0iW"
-    "kum0SdKMkJrwRgGlHHhSMZx4fglX1h9XE3XWZwnTcKWiz43CMt9EpIu6DtdY2lw/4fuPmMGYjVzdaFQWSQNmDdTUcvyM3"
-    "AzNMopVIlKBZqM7/8A54AtCeJC2IOm1VstrLZauDCJsFtBVqyg/CMNwFQJwNvlxLil+RmBPAFI5Xwpd9QYUuXWt9cmZMO"
-    "7GsEc2BWnaby0KTCIN3BVLnk/Lme09T7DrlE6jmByD2i835nv+kELu6eFqz11RBP+aP/CnsuKPaGDIkhUHELUs8OKGkec"
-    "LD0n0dueLQEV5Qf1/f2xExkLB6AaOj8nTp6Z7g+9YS/fw8FjnJFY/QNhHUcSKotbuQ3wBrGKF4IKkWlF6OW2PgqpnX298"
-    "LS0PX35A54Rj7ikSrVINrWec6yh+JfTBWaPzYc4sJ+tidt2RXHmnmS1bxR3WmU8bWw3GltxPVcxJik+iGoZ9+6uFg/gzm"
-    "6g9TNOPnIo0ArnevJQwQF5ZiZGievE7u7clmDsULNiVnS7cKKHJE2SCLWGH1fXlLc1bwYcK0z1qK0MLJSrl4u1pk8L3dR"
-    "41vAPbb2fVgjqZQOg2jILJthV8K6C7dOFpu5cUUC5/bGm//qba1jQXBAN56OQYuMOJbdHw3ym12BT7Fwtx5LIGsBUE7wv"
-    "/c6iAWH6AfEgA5u0D1g148SLE44c3KS+OJVcVjyeDLN8yh5pDkg67otEfNKD0j1RvIxey+j58K83TEiMTR4hWQ6vfKz4b"
-    "A4o8nScHhat2ECXsMLNxn7rBOsI5icOgTgKgtDHxuC3bVcRA1U5d0cYPAnUxbj1gZDnYx4dUSNW08u1Tzl/zio64q4fsh"
-    "ZNnNUXrjrTgutaggJMek9V7+l0W6Nh6YfY/LOEWzTeJ9qnE8Zb7BMrC2du5eO3TI8xrYU2+S51tkxqtIDGJe5Vk3J6wJl"
-    "oYOIUt6CbK41lU4YkuhfFiX7OhCVGeIi8Cw2DIrQ1/KZKPO5Bgv+hJ18d74dPA2fS4+7/+tR99jTcD5rt4GoE5rfwJIYt"
-    "qEGPvYg0EtGl+mQ0jjh+PMdibj0BsFUHsg17j25uqkO9d7smdNcWakhalE7jx+0pEZJVqAccWuM7g75Y/52PzdDCFupoN"
-    "P9W7d/ggQeq3Yt7fY4mopJtumsDI01i9dqvaE1kbN19dWHZap2KmE8U4kAXP4Dl83A4tePlx8SCWtzUKrgTR61uLZDVhe"
-    "2rRr1kNGH7vqYMew8DRiSs/PQeDwa0UEe10qoisBOf4LDBobv1Wj1G3CziTQfcO1GaOrbV1aiwdGdUdKOqYdE1gBS89vF"
-    "B3jUuO+MHJOQ8CWRnj1w91RXyL5sPE57ySokW424U/fghPX6IcNu60d1deXD4eEv3xSPiKltDItagmdHFluGImPZnMAm5"
-    "CltauAttv8yKOLEdzoxHlTnIZr+Qq8NIPghfk6sDw2PAmmqLHxz3nj4NW0wg7a/MMQ+EboF3V76VxajwZ8GBn42JTAThk"
-    "2A8C3WwWG3ZSZg2jXpPt/Oj5owLWWNxsC9+y3GD69KIngitzzjhBINGqOcTz9Kk98RcIKk6V4OFu46HEg2RwKfVAt4NNe"
-    "sgb/KPYW3VZF89mDaRoGnVdI6A4eMBqE97N830blKrhkxJc7LJ5r19Ts3CI9vdXR3EJNAPvyPQWHXnh3TTe3Jzszoou0+"
-    "Q8imiQncTzNSKR/aohRVf36G5vlCw/TRiStlWMOwV0pv7D0eFWXAcnmkOgQmMlRuLLQHHDqsQSYfmIbDRahr9cO3PNb9Z"
-    "WNhZRHPNaPJjZjKLRgKQqICSJEfp5+Mrf4EAfgQbkp+Fg3i3w0m2ousj9DViz3Nqpbljc2NhdiU+dPbDB1EZOPn8tnPeZ"
-    "H7cEsuMdcvEDSekpNfTO98WIm/fmzOR85ApiSqcJ+dFea06l3GOWPuhNysyxJZH2HLiaPomQZ4FwPeJb7qu2quKgJWj1x"
-    "CTajNHP3KOez3QEDAyY83j7u7HxJ91vZDwbGoWb+6kr9aXCtftwN3LlnC1flaWxeVbQiZgnvjmZz47G24mHD+JrQgSo0l"
-    "/RfjYyRP7rOac66xwrbdTtuet4xcSiaAYMiqm8ZBQ9QBm2QS5F0aZ363vV+YI2EZULBoGSngnknPsuWd9P997KKedfBmo"
-    "17D5ZC0AYQJwfa56Hx1eWyQpbimg3q0ZOt9C2e9rJ2QMY2CRQ+tWppPbmetv4cZMyFmUAqtaIf3E90TPBE1QfCwu2sTlF"
-    "1kSevFySZDN5/YcMcsxj3ESvRAn0dEu21B0dbBB+h2saifOTzpM7Dpg8zgdjIxeniTxCZeJ3rTvbYJR+1T1Qq2ldySxaH"
-    "QUEoYFSkHm1DuUL3IIS1IJ1pSDhG9TpTcI6mgKN2KxxEkdeINdBOoNf5eVdqFJq2eI3pgW+FkCahmwS0vIQCi662c1e7Y"
-    "vC5vBvIh+9r+8IyFTDvNf2MyOyF4hdk9fJGGBVvw0aF8XdIeP+XzOvkgbUmuqdI3D5p12RUBVMLLVGyqmX7TMv29cjHT8"
-    "f/qhv2sOkxfONxjqTDSSjIvEfJUhEfIBe5a1H+zIE6Ps0DkMOHqjqCpXGdvCeir2gYcfvXhtMjTxYbttX4T2ncxhf2n/m"
-    "Zee65c6x0l9mSR5x7rGMmvloF1jLchvEtYftsO56VwL6Vi3/PwFngsmFdA/NXVKW2cfIeNcLIxAe6aanskm5sKYs5c098"
-    "rjK6QxqdKcdg6bemxbMgabL12/bV/5RTEgtQqpEfbWRzK2ivfgZZnWdZJ/4bTdf/u3ox0pz5QgbxanmDAZGOD2R1hL444"
-    "kGj5R50m0v6/eJNET9TlaV4mQGOBsjgOIlMWs9Lx2lZ6nxbYfbsvLI4HLRgVnlcZ76Dy55d+ISuLiqIPWGg/Hynrn2BKY"
-    "T7PzBA5cRkHe7aqqG71JRohFEyFCTpQl5vC+nkjj9KD7JnHdr69dbe1nzhgj3sxiQMnYB1mrI7ZjsfoDuw3hHr+sJrU0r"
-    "xyl9v0+CXPE+LHBtj7b+FwsRxKMQMIf0auq6BKLwcooacQJWMsTVN0S9ziOAarydODz8bSH+RM+lAMcnBUkVUJP4tSQLM"
-    "yynqyzueBKsBGeNE+mUG1WW/pifc6iOJLOrWesnWtUoV+R3QQD4shk0hE4abpHIseFeyRS23W2mmCJYmCPYMvu8KDegoa"
-    "xLZjQYw0OoUwNCGV6EOVwcuPyQ5LrWjrrLPqsp0Yq0ASpmSlLe0O6H7VlZmH8D8/ZctYKc5rPFZ4y671JcE73Wc/XMLCH"
-    "ef5nI9yNPek2+FS6Isapa5z0Rlti31x91rIiBL7X/nnSfaoy+n/WfdrWZJ8Vt1n7z4iKzNwLh74itD5n",
-    "x0Ds47GO6zmp+XcynyJEtehrCQ1/rY2LqMDHfKq9qNjlJRiL4UZotb11n72d0IxWKc4gtMIPS/gn6IZMX6bQ22aR4zU+Y"
-    "03iOuMkHM2cZxyDdFW6wjNkpIoEr0uixL39wDQkHgqj9CC2XkOTdHrA9iiBdUV1NKuFaqqB0op21RHGpErCXg2oIKIvAG"
-    "vVmx9GQ2rVD1pqFeSbc7s6p47aL9JLmINhIP1WaGT/sRX0reYCs51OHZ811Ow9waHZQ8JqGcNX2u1ue0Yv3Ljqcygi0R2"
-    "4/phZJEx5yoJ8l2aPbhZj+u12Qx/jyKL1VbhQl+FQSe3wdAN6b5fxGcSFRRdmS90hAhDMXE724pY65zPhPWe6KzPdAceR"
-    "IJB+0ASo4NmuZLbxXNRqD4LRtioLs+QqlPatsosnvMAMVw5KnvZyIlxOYPlC7WMBvqmW+rhllfOZ7RQ1SSiiutsQhQanK"
-    "8bnucbnOFYQTN4b8mn3wTkc3A5yHjYhpIMBBIzcIGZaUo2ZekOL+2cIdKKnPVesoqhk98RTe0V72jJe5YFTyq7+DNvl9C"
-    "CSJmjlxiWRcSeTT932nIPfMkyZVe6ehMFGNtHelZKBIXlAk3KM7EPsIEnTcuzXk+9sXyYT72RVakmCz9LqsReDv4jpSyK"
-    "cx0m76QC8j3bDRtJEfcmVacD2yI+axkeRVAKG4L/Sn6nC5x9a129UEg8zT72t5VH3hfwScXNqMUOZ5pzHiBV30tSjdlMJ"
-    "IZZEdeJ5jZjMV1KhC4G3e+Wj/uNpECBBIA+kGbG8qMf7XqLm8GEZV+Y4w+/1LOgyoQE2CZnhdehZPXkyRWcI2y6RhuPaR"
-    "0kwveV34mjA629DspB8CQ5hCX+UsGtDkyujA4GVIfhbdo6VhPfQztICsVaG1sUsSQPqCzabYJFaP+o1GiIV338EwwqlH3"
-    "WdR832pToMg8H9BySA283iMGowk+N9xVtwOiqbXYrQic6eTWnf9YwZMLjCtEeM2JuEnTsqh9rJUn/i8DFao4rQI+yRkyF"
-    "mi6sB2bzGZsPZVW6GEqhcH7oa7Wmri727MAr1Tbl9UPx5Z3UvWwz3Z72uo7rPvsVs6cRXEfyqtbu4RNZmCqPjVZuAXiZa"
-    "juCMatozl8UUxo2AlmqK3vbkpuAbnFXwRxquzTRk3ojzs6gImphOn10GdCz1mjJ5oQueQ7drs+tWbvcOI2shXJuBTl7Tj"
-    "IOHJixKG2Zn4ExWnt81WQoq8q0OYI+Mc/aeT0JB3zvEQ1ZA2dVhpDn0Fh9ZOKeMhlbmeqtrhocEA3MFlO3eUGdHxWFkK+"
-    "7uzhFhpNX9q6KNp61mq/8k7A8ftdRmVsnmwUKqVzeGVO0qP8upRIwwNrervIJJnhcAyJqv9Ybh8K66WlFH/e4Nv/W5X2A"
-    "B2lr8gBbl2/VfIuHdHW8M/7Nd7bstnZqm6LSyn13sl09Hn43VlY6NL5qjamzMVjl5UTWmHf1Zgbm5Y0OGQJGO89Ut3129"
-    "L0Vtl28rLv/fVXKf03O29ucwVOyiDiT1N6J2IV2ACSCKPGf9Di9n5zLOzirxQZHAMHUhF31PnRxnTaY9x6l3a3uAm6xxr"
-    "CHomy6A//UtwvsrLunefhBsbun7Pjv6PpmmMFdAjOFpAWNKV/VwW9PXxiR6w7l9Dd+wJeeWyu9zo65z1FSxvUE4HY2OlW"
-    "Dj8LcNDgCLtl+IlhNzkfvFSeQNj4mtbsOdgRKl4rtCawyThDWGVyRUxEuja6RNQ/CJ68B8LkPsvoYQRNmmIXQmJA38r8c"
-    "eUK5eyrMkWVadtK468OnvOBFkR6x0ZQVSB1yFrgonpRoJY+dp3WdATyPk9GTWH/l6jZ6LAeKzzgGxoy9U+t8kUdWV9bGA"
-    "8bk0tUJvHmdIICo2id7PyUkHmccV/kLBp9OPWw7XdmKoGi2jUWSR4BWLZkuUjayCu7UZNh1sUn7SViUow3shn+q9dbn54"
-    "irGfk2iNZQw4QTRLlQiPjGcIG//ic6taOI+Tq7Ur0RGOHV2OPmrxp3EG568mErw4EksbbTCIul8akghpYjLK6nadTLdqB"
-    "+TaH8wUEdFNHyontkIMFmfliqLOadxggQ8+eo8KdMZMnETKFlH59sJAsfPir5OsMl1wqRXN4q8n+84ITRRaRNmf2acHBz"
-    "nl/A8j5HpfWaj3s04YRFOEXUgK3PKZ9zy1UJfzhvPJ3+FLMD+IhjjsoerMB9XiH6yCkL6RQ4ITs68U1nWtB2StHSSg085"
-    "5Lvmi6l3O7P+amnr9WGyWyKZcBO3e4RQGRJOzJy9UU8zuer3+zMJUtyEXZWYA/PgjlbtsFJH0Cpuh/TREeTEmvzXZCJOx"
-    "BLIjRN3jPUvQqUUEoeHRiVBr/CD8pgEPRPwKqY6opDG8JeEzKGm4tMWfGgGFFefWF1/4/vN+czHXk07Mje7Md2obPwVkf"
-    "c4rRRag5tBE4EKtjx5sbs7204ShGJWyYOU5exgzzGkOMqEoNAlVSRIBJcS9b9rOH1dUw33g/vD/rDrlck5N4V9TyO9/bU"
-    "KaQzp1VVFnQe6lfxE2D5UHyaF/q0O8lOPs0rclcdIHqtqL9dZou5zLsZ/4HTTySjxITFLmkSJNrx+p96rPFFfp01GNJtP"
-    "i2f1nSQcea+o5TBPNuprY2/xLjp81wduBsPNpyLvUYI+vG/EUacAYQdGDTw1rDK3pOfgnV1lyd9I4lwrRbyepaS/yiUFG"
-    "mfngkc4FBBqGDTkcs0Bj2rFBpvhj4lkc5cTkIJDwysZChGTjRt6FHGCizm4XnNaxeH12BCkqm9uJgRi6w127TvHwvbcTy"
-    "fv+jxvU843O4t8mWA5vHJA+R0WdkzAK73Rc43C3V3aWTIHU3jJtu58akoHVJAWnKcDefoeZhvuZ/NE8pfxgn9Vr1A6owt"
-    "3/l8Qbn+xtb1gkfgqGb8Dof3KH3vvf0WsncDEvxIE6wIDL6GInHRP0IVItIohgPAl4t0SMsVM6JT2p3wzL3DMoy5xU6zq"
-    "5Qp3RxpG38nULWjqRLmLky9arZ99PdVM7l/W/rugmdw2nmBi5XGMhEB9AM/AwROIWdC5wNeF2PR2ox+T+4/UzwlzYR+tU"
-    "9uqjtrjbE+U+jsHHPgfGcW+o5F+ZI+od/Qij4G2hf+eMeDNzXueDKqlZfAv/+cL8mq8LS5Nxnj6Mm+Zd05s7kJ/3nVTRj"
-    "c1dn4nkVYq+I/owAPvI47pZknA79SHHdPMzc3fuf87xx3deXdz8xWhqFm8/p09LPIkem+NRvTcyKpSK59BGX6H/yPV/Eo"
-    "VNTvyKom+IqGq+QaOAhHSosMZwzr/vLe+tsNQD0lY/OeX0FTh4+d3NibFNa0tUwEcRm2+KALPr5wORH/qlzr6glPGF8nY"
-    "YuKvtqPhVzBNcqAdB5t761fJ5svoLyLN2+4ntEOo25xxvi75YLk+6UvKMprYDJE7QsM2beirnL6v5W8x8V8lNH8HMVCg5"
-    "q9+TGhef6nV18MjojYeCynM0ZKwlGkRBqwy8b7fTNwJxYz6sOVsrk/Kvx5EeqggHEC7tCq/Y4cGCDpyStMF9GieZLLQcy"
-    "KMGfGMJaMwan3ue58RJttTVOml/179zpDZxaziHSRDxrS4KhxsM/U+oP0C/Bm9b1IpFcxW0P278Y481dtwx2wToiG60js"
-    "JN1hFP+eMHY6vb24YRyh5E8om4qfF9FFraUCkkKcn4U8cTb5O72Ln0bynWxl7tHFmCTsmEamN7XUQ8uuSN/3OFhCDJbFx"
-    "OX6rgZjSHHhJ6TSTklTaUxxiR0fv917zUm6LvVLKMaX4aIQbCjXakdWPfjNBe1qIwEA0YSXpDyGl73Mt",
-    "9/WPi6u7BPAyOb0te8unOSUlA6HA+oI1txr4aTscAT0bmGI8JzB1GhjJRVDmB07VZvCNiTnDnOfPNkXlj7Wm8NISo2qOC"
-    "IUZRmBYpD7VnBmB1Y/QNa6W451h+GPdBpzAWmfYLfZk3BalfqvVpeYkv3cVyp/vOGFsxpuYFBXE7KbMGQVirYTkBDmwpL"
-    "kiMN0ZmGycCFEsJ+LOaWAJssKGF080TYnHfqyBzGcjUhiIEnZkpbwfRy2kw1+5E+vYHjBmLu+C+uSKXjlxpNidnZjrupg"
-    "qHkv3Xnmh6efGEEyvLk5Ps8QAjW3PyrstYEKPcP6waYzQ+n+vkvL6E+sxIN71OQNlIafULxZpdhLA8ZATvZYS9hGhy2Xq"
-    "njeuRJNEyZojZv21j1RlRI2m6jm7vPkmINWEMB+C6SOAeY7oh1M1eaXeTKPJc5oTzTYqXLMYi+OYf8EXDiIqCZvqdxKOw"
-    "fTzTZFHE+8TwkCab0u0Sh1C0lRULNmEzjO2n4OYEUoUSR00iGo0ESiJR5z8kqg4p75JwDYdd0wCCVLd55wEXGKfeZ9joK"
-    "pPkhgoUWtuPdEN15w3b0K85cZlAyoncbKVdLS1gQ+twwc+S0PiYvQYMXFk3s/rZuI17w9N2yudUG0rv1q+lUtNexZz2KW"
-    "GqDqxx6niuUnFMImnQe8lAiZGh+mknAYc5++siTLGOnhEN6ONQssa07JOKhxhT9UH4uNFXRhqBUGV+K04xvTWZGJmTa8h"
-    "goeKbDYW5BfmogRdi5CHFZ1zri5U5Cd6KaUZmXL7kNbxle/9kGQnqsNMWZVyxk7k5fHUv4LmaXLVPBUHTRqn773EEWD7X"
-    "VG40IU+HvR4qqj+Gyi1VpwhVcMvNxFfnHZM1Vvv0kNd7Vwyg25XQLGuEF/dWYGKeRwf3SNGY/aGF6HARTfbP7rTpof1XZ"
-    "Wc3sVXd1eRz09oothSs/VQL+YFR4ETzdXE+1kft5pJklr6ELap1trZOXZvrnf278l0qtZOGHLoTyEgtoDLRsPMJQnT+BY"
-    "UhHcsLvgXgBiIZMjJEnV8VG2MsuGsmS5E65iKki4HEE1o47mvp4OXiS94hd4KANlAiZCNNHJTRLJFoaZXsllCAqvn+ozZ"
-    "HjavbfWJ9zGLcwEJwaBKJ4AkcsDq6aCZ1F9BD/KZC8Xblce4u9D1NG1ec1hh+lwz8RiunnY9rGbKJLRvzqF9qYfgW8OJh"
-    "7i6MGyMO4xPz3Fm3J68NRoK3emRcdPLEk9yaxYIGcGoXiIGNitSShA74JbXJmW6A0jXnHKSQalvkHEgcfzqzlkON2lPY/"
-    "AWfWBQokGCNGDOZy3wzHKcI2wRHV3OR2xTu0fauK7IOfrE4XBsr7ueseL1eB4LxKY3yZbU2qA/RMXFO1OTgw3hrF1BRJD"
-    "f2wanHWkAuQPqaMOJNkorrZRGoWWNjr9Yna+yuNb4z6mwWk63ANZ+w04Bj8BwgENmZ/YfP9TGCkgX46S82zC4PwMEVGan"
-    "tMD9lX4q8CEV7CdtLZqZlxw7y5Q0CCOtk28CrgRG5kUOxL4yfFUoQamh9/zamKPDyBwWLN5t2BaIYeAWOBSgnrhQ7a7FV"
-    "MlgQztWOzx6SfJ2xt8Y8FS9JnRFryIpNb2Ju+YtFJ7ojNXmBdkwOlWri8P+Q/hk2U3v4/OkvZPyJj+ijbxLQ4ZukdGFIm"
-    "RIK/Zc1sfgJyK7d2JIKkRsFhRBWvM0VDrcwW/EUxJ8/IxE50k+40bLZF5x1Y84emuRlWPe6ksO86fzL06JpyPWEd/6JP0"
-    "FRJur3xM09Dpj5NZqKO/PURq4BAr21bBQv1X1uChztyaCbbZ3/VJkWs6YfXNz7tsSolO8cPC9wRkbCdJ81qYnifZMg4P1"
-    "YnUMXhSg1pNdzMPjby4rdKQC3y8a+Nbzx9uhqjfsftCAyVpCkKTFqtJ6jU/pcUY9bkkr59tRutkK/QizFIy/CDqXw0CSl"
-    "pOOhWxtrY56nXvrc7cNt4kNbz1CPx0ga56ofuc3NJdWcssV7po61MBLMaHoU6h1zvtfQu99Id+8jCtiyGvVqQo8qxL+CE"
-    "4uj50+tz/sjZyM686YFfLn5TY+uRGWq4StkycEfCxZfJNL2NotdyBrlyPQkHcb03Fn9LxCiyWQ2oIRvdSAFXM62T3nPQO"
-    "FQdA/LYvVsrIU/D0NHawV0AphuLXkbctJ1lVrbjE0fdZ0W3eOsc5GndOr8VlDqp18l2YCTRXJVIKZPL/jGXeO5EgSOaDQ"
-    "1/uqBI9YQmLZJsP2iRBiZ0FyLAitwztpm9qCBgPE6zqMsU9NmvFYU6Zt/v5O5NY+kCl8YSOoW4PQewGysbmjDnCGrsOz1"
-    "0FBJ8bsqW+xlN9GYpChmQcP/P+vsavbbttI0vf7FDBWRwOEEEU5k+QMaYpHsZJJYjv2OPZkNgyXgkiQREICHAA0rUh896"
-    "mvqrrRAOXd3EhEowH0b3X9fuV/C2EeBwH+TzMjYpvbL2O+C2M+37QLyAy4jywiNwPWy9IJzfp32b6beJ54cJLZr+iSo0I"
-    "w0fGMh+fxE8bcDA1RCnUOrma6lH183g8/uT++Y9nNGe8jjpm5nk3K3eL/oZ4aO/YZwJHBv+q+mlaZDSLfaNDQuuEkEGRY"
-    "D1ARPSYKcLnp1rckmvMpnG/0iMtZ+pI2vULV/2898brbplqRf9Q1PS6Zm1vzqX2unkh8RJgWfY1LBdiGr1E8TUndZgRET"
-    "5wVc1UZCY879NyJODVzV/OdjW605Rjm1CQS0ZgtLp7aTPVj1byad5RyopeNFOfZIynOJzLQIopyQntnqutoLh0GdGe3Fc"
-    "pqEqc8It/JHZ5W6sk79Z/107n/KM/Khd8KY6YM2hH3yq112TtZzN8q5ya3hY+r268Nsa23T2PrXVtvDKvD6fLHw9PTJ6Y"
-    "rzAPX6SLAfUidcDSe9MdH7YZLm9Msh6GkOxMHMCh7PEPiuCF8NKQEy/U2OXnz4QbzymnMLKy7mF9SND/tSrJeSX4bXvZs"
-    "DmNl6e9NE/t+IHX8g0mnmmL9RHUD+823HcLw0WQk7khyYoBJnaDiNkGT+OyXrJBAO5UEkGswx3f9teRgkVogM+MJMaU2J"
-    "wtPeR8SjGDZSzZdSFGsrE/dsoxdDercw0ZdjmbWyIGTdtLDPDwK5EXik2GKr/DKmGG3zZBjQl0CwtF1gNsR3HBs7gkb7t"
-    "nIEi8rz67sMLoGThbyWLiZIS4M8EKv3by3mckXWtdnVb4mwsCkO286j6MUKcGLzlAqPJKR8Rt1mDRxesBvtnLps6ejxJV"
-    "S+6+TYPzoATSWI7wlBm3y+W4N+6FzUWdy6H726/k5kjd0/E7vI1JrZopzB7qlyv+LL1m19QmR/eiYmxp1+aO05/8Qk0Mx"
-    "ofAam0TotaEsnGGUQQ067CLrSsk2XfPaUph/BMeJGGRBO/sNxwuRj58zGAIkny8kOofefym7VbTkVn/hIZOC10i+1HJ4x"
-    "bksop0y3MKaShQBm4AaoeueubZeJpgFEQrP7D2tawxXugpU8NWzjQb8NU8eInXlR/hJKfdPCLSoxRYG6MUQgWLmg3sn8x"
-    "EgsNXK2omVtUOdI9Mgc47ll70RuyiKVfx5kMPjjzk3I8QoJ3+UQeblkQcZiNPwGpm9kQXcYhflI4AT5P2e2cS0wXu0aWU"
-    "zD9bPEhtKWzEu3WXPhsc5eFn41ECgngH4tY5Ww4tzfcfOvmOwcwG7Fp1kvNMcxJ/F8DkhemQvXw8bd984kGOfzT6bngf7"
-    "z/ZhRH/OueC1WA/fXK4UY2c1fBMthvuDyQO3OJ9ZB749dW/9bDdY181pfv18OVCbavUsG42Lzj5Ko2m0",
-    "pIO1iFK6WkZT4k/2neH0gBpB2hkuo+xsuAz7QYHfFX6bcOKynphlK8pGeGpNqA6Lm8mvG9zLSeZQ5NxMW49BbDkhmuhwR"
-    "/DugKYW+ddyVbGT+FPZHYqAMEkNfvzQw4NPGyheLmF1/Id5nkrx37MaVd9B++EEwNwaHNRuHslYis9sY0sGOpQeatnZNb"
-    "Ai7Stq6ZpXmCYcVbuRGtP8nMRfGPJpn9QtUh/aUvzkfHauoI3jZOf67REjNG+OTPy4U8d9PRnjvC26M9hMiW+YWMkxpXE"
-    "iOQcpB/KSPhL4Yxj8J8jkIxGTnGppRvI0twSJtlXjvBZN5IFEW2PHj7cknIrDAPavH4krfWyRidGotBlbAWSDtM6fe+/i"
-    "oUQ2BML8bqCmvN8iim/ML0S6rVYnaZfMxrOjroad9WTwBImpFw8PVHoEXWvHpIpv2ZENyEuL+qpHFwqews785jCv3UrGm"
-    "sB2Eu1qTcKK9320HI4/Biuzhu4S8/sc2r997X5fDyOtVZLRrEvGDvEnPXXuuzm5X4kXxn+d3P/Tvvdw0zSuSx0O1Fq6Kv"
-    "hoxhBbi8unPfZXuvWjlaaHpLFc8padElnVWl9KLck9NIVfQ/OM3YsnaXSPKK9+ep4Zl1FEM/TX56W9ljCGmVND80cs6kq"
-    "03ley/DgIe4zOTforWXanp/u2PyuddsAQ7sZb9gjYV8E+WoVs43GyrhwFprR4dgb1kU19ehosEbssVCXUHfvwIIWiqzel"
-    "NoJswXO+CXYtyrAJFs2ST0HYCAxihpRejJcAbpca9VP9PNuj5MYOfMmOiR3JR9JQY0awvK+uqVB2qvWFTHElUSJ+Ow+U4"
-    "SxnK6R2Eb8iNCq1YSW8F2jXwYEoYluPQiLhE1sxawnCk+RtGKtRThs3MdXfwrWC1uWiQdHFkWm44Pe7fgmzoI5hX1YCP7"
-    "sbNlKmPDxcJJ8P1vV2BBzl8HL/ZyI1kEqm3dLxFAjRFunzlkR8MxEkw08zkPmGmhnBsGVrsjvByoJw0fh6cSWpcVa4dSt"
-    "xoAjNoRPeZm6mPWoBGEsDKgE11sCc/de03Pbomh43QMemg2FBx/gu2nHalb9efNn//Iun4u6UVHEKzyZM/G6ziRm/5apk"
-    "qyccuELmKVu2FP4Aqzqs5rI2oYzbjGXdnOiHybHhrr59vpwQiTbcpIwW85NQB7OqrKUICi3b0XIPm4WPxMFktU0v7Stiu"
-    "JI2JWGiQGafrTWjycYhllsDvOrHvB0Zvo1naXVHktUtsqdCkAw5CLzi/PYaA45dsgjNhNd4yLXI2Zc68OByctwryyZ5yX"
-    "ibczYc4q+nkoo2iFm0NteSt97hpKauVNsL64ApnI3xRJ1tptHrCWfI5LGfKrPxGs4D/SdPpg47RMR/qotL6Rs9C88eZYb"
-    "MTQD+2w38Ffb7dWAKvoLbtX0NndM8WMqX2UHKiXcq3Ir9utJgDf4pdfknOvgKk778q4MnTBRG7EZ7s1bWaVkkd/6hRh/5"
-    "NlDdSdSLHOj0ntDjxdGH/DTzuH5pmLJF8810hi7az1iuUx+ZnbUfymykUNkEEldw9RRRf4t+HqkZg4E9TAwRYpdnkjsJr"
-    "u+4zEAdbvNdUcL/vYbXPivBVO+H2dnyLD/bnVkhcnfc03lBsnTBEIF/g+Y2k/0vXdi1OrA6fr5ug3lo1XqoPUqqta4Haq"
-    "8PrODdffwE1AKm6lKrchnV/MTAsbqKKmt3qB/OZ/t7k076jxwqAOxUs8XV7xv2zxaceZ25psVM1GDedKwkxQdswnL4R46"
-    "wI5ZRFf5x5oR3qMiKBejGiuRRFqmiyuyQEr7TtJPH/pZInA8PxrFaEKKyBkBg/dfFhMQXOeFBEyWrpWEq082y5Xw5lmgX"
-    "NM6Ets1qltE2MmS2sLBVTPA/VUD4fzhxeEuSsrJcsPKw/WrqNtOsiwz5D+hSffmzYe/hYWaDIHhaiUmP27jNJPtWgaK1W"
-    "SZYWnvoe+CCZ5YLxu6kb2uAkyRA07vnsWU9TQNiZKdCAgatf5t/pNOLBJehj3gCsEyGuVyEB9sjAH5PqE9FneqJmpdsun"
-    "5n5jZRW7fgdg12jUZZfcPiHAmxbNMWzwB5aj+7s3qu4T0WAUuGvNAQqYqDc5WXldnBskwkTEkXyqGtQ0oVmW6dLBmI43g"
-    "hKKqbGXSGxbNCgHZPh59GkugewuVmahtRvVEk16FWDKMPSb2mnEUV8Fg2QfkwjM4X1+PZhJ9fwHXZzS3ipr5yN04dKckK"
-    "z9HN91WpII7QNiEXPAzQHOYrER7QYXFdq7eOrGlfKQeeKZLuTd+G628wR3N/5L/iHx5gG+UL23hJzxErmvT5U5KJ02Pzp"
-    "ZdW3i1tTm+/SjJcZEkyLy3EaZmjTEx77DJAe0rahFjld0CWVHIlnFPadihgdYLjDOCwMKo6g7961bBZpE+Qjx6GK56UOx"
-    "AmqDD5kJ1ui3wGprm0dgwiSCmM7hCmUyJ5d/RDppmj18w8T1w8z9ABTh3kVhWnHB0t6xnALOYeRhl9idc0FHv1paDZ9ju"
-    "5izZi+RzaaB8tY3bwhp5cg5pw3skk8TpaxjzawWt+6qZTn62XvdGNqWyO24P36Cnp3QjSLngWe7ogJhPuZBdPmUaeNW4S"
-    "I99RaHW3FIpQ91w0+xWOOzrydRCkGS0sKqiI7BrQmvz+mhcwLzhT3pOD7m7NxD7yXinnt9hKHWJBVXV14wUn97GrTwh5G"
-    "PBSc2Tysp+Hzba2iZQH7l++03qOR0Os4dxS2kkQuC4vkr/VryzjzXZNE8gCla1Dj8ZLGLKDohNYpDyG7y2dNvO8+V3fMY"
-    "gEv85DLxgNxy9e/f3dm28mo3T0dXi+jPyTi18/XvV8h+i8aSOSoPFRa5sxu4b+TFdpRQ2rrzcpbyTahZpJ/TZY01iNU9o"
-    "5a4A6reESdnTzOZcX/GKWGDvm1zQpirwIzywEoi6fnzKIdSJVYZBVmOwEBRZ55BFl2W0RRIbVXqgbBU8mNcJWJ3IRuA5g"
-    "QFEAUcKcqgmKUfvFVwyV4dzMVTQjLgtm7PEMFFTjGlZ1HQ9avmMMr5XIM1Jo7L1qD0YRrfr0D7CPFU2fUzUusEv5VIR/A"
-    "e6r30Pz5izf3uGmuB7w3RoClb+1nE2LXVZyb4hUrGOS+efmhrnWFS+W2UURL+GBxlALLoBW44YP3d8nnpkAbVrYPA9Lhu"
-    "u6a+gcYF/cfRlVD5luuEMxEGGKOxmQGSLBU3Y5qJfsixawGwfTxsPLGCyc6KTMielYUEvDSm7XecVsQqUndhwhiNlFS2k"
-    "zZ+nDQ8zMz3NeWjLNN7XmdN1EFMGStESrEBVh9HkIfqjfi9YHBhK1QVt/HY17dQjX5YX9fXYx6YuZWSCeJk3Wp3sbQ075"
-    "JEucCNJ3ZQ4tM0Lca7pAMmPifxFYivLDTcO3mRE4fKRvL41eIv6YljxwuXmF5WmqcYxI6yY/8zZ/xF+BHT50zWDll67hg"
-    "g0psocgnOGSwaEAGWSsL2Nb+uwCiuRHcq0+NTUQKijvQ4h1NmyMZsM2kp/FIfMTDpItNJhIKJGNs3pGBNTWKCZJzKEzst"
-    "d3El4AI0vpOq0scSRAavVehKrEVW+rO58zSR8MuXKf7lzQEN5MrKaIFjsbqo2jJO0QDBuwbpz408ZI/16P8DpdJNDxleh"
-    "9IDmQaAgRggREMCIXdlHJh6S68HLq4TymG896XYAv76CzmtJq3kBftsYBXa3izKMSbwPTN6o6FVGLnkQ/Lzx7v+e8CTXk"
-    "fs9UwK8OXp9nSw4bRQFzr1rSIAY/N7rO2q4oawwBHO9cXOs56GeVzoATFRfwRvSROPnMuAAndVAoIkET",
-    "CUZcfQ70jKb6TUOihUwkktYDRnr+EWqWP2L0bx9Rn4FzIem7ihKFcS53Gz9SESCM+Fg2G09Qj/yIN1TEk83gGM0OikH6F"
-    "l5TN+CrGT5I6au3Vw96FRIk8QAvPnaoFv72wNVsKZYdCvH/5F5iOqDSZc2vjReCD0L35sjM/aIWZp7UJoq2qaCBlh9ZEo"
-    "15AcKFQZQ22+3PwrKXRtxktb4o8XLsLXV++xlg2XlnePE0ih8PJs8vLfL6oYGIXjZAt+NQUnqns98DB2XofT4cS+zU1MF"
-    "v8iPHOW4SfZcP78UFXHyJ/dqDt/YNdYC5/80rHUNSDccQ8MC2R0+Tz+lgMONoUPuGjXj+ytDrOv3Z6anCCcUOnFBsTY0l"
-    "0mLVeKS9EdH3/ji2ClLkhAGQjSkpOnZuEcJo8+WxXwXrfcvh5R/w0DamCRaqoY/JAhtUahlY3/N8CYe1j2lgiYYM1ZGkS"
-    "Ghbr7q/8xiZRBOMlJiWFrg83neJnZinM+JhR40R+ql92/jMWCbjjtgXkAM0SXCWGYqFdht8z8x1Pif5WS6BD5KT1FmZAA"
-    "mdAyK+1COcLVTtPS1TjWrvmIV6EdLSGEuw9+ThwTexSmFkpky3kzNzDC9/F8RW3O9DnqPjH8c1LZw4rOFlwWmzi/cIx2E"
-    "ewcf7RjKnM5XFztIawkUjYEAK1B1spIipjULQgZvJBDlmwz6x6hiK6OZVsnlJwqmqJHSIS5qq6GkP9KbIq8RKfJwnAuqC"
-    "VQzZ3zOzATQMT/zt+firJESICnm5sM3F7JgutcFgfVmNKKu/p0anXaMz6J1+u4ajIf3XkbmVJfOGs6Sx09B8r5qeveySZ"
-    "z16Araqi3KIdVea1TW1WV3pthioN+wEN+PY9qMvjXiZ98cTlzAZY8JI1GFxVu6TQvg1o5pK2VLkaKc0zj2VWJqDGJJCjU"
-    "o8+ionqyVubbkrEkkCIY50fMJl7tkW/dseIFYmElkJsnUclCN2taOJjedQXOy2fl+d7+hl5eg6sB+XITSmQ1uM7WNA6sd"
-    "EzfwECHqqOVrFc45Myffw8Ke1osYVdlimyvnp6Q2VA2GFuR0LaIyTL4fvwcaEzYk0Cmb0ZssLEOqwdb5nSQXpUfSpRnXa"
-    "B5/ALxl4MgC19yC0dzzXOoqtkDQ7lkY0FMHSV9RiuafSpGicMX/CuyOgZAUJF9E3RknU9eBfCT5gTdfyId5NpoQ1TBxwI"
-    "HbMIl8W8cYjNrbU7C9YcrWCD6LxjhV/zDy8vJ6+efvNy9dX18N1emteui2SdR4DRCbCWzMW9zzR+myJDffiZZzyZDHEIX"
-    "1Gzaj7vPg98hR/GQXrZE48oMdqQsCF3yFSKGzaPH842rNIIM5bVtJv0EZFFM68yKHoxNZ8bzBHgoLFEATjC8mm6+dyzZa"
-    "Coj6kpnJGNdgDqCngo8osILzCx778BNCzLZ5EgCTLkgJTPI0rVNPcH1LPvclQ1ggFNcZ61FYIa1YX1XekJlSYLH2Lssy6"
-    "Bsgd+KQ6dBgVlUjj0417+j7aRkrjHVWAPmOUYNhqBmfyY+OZ6J+NS3Sdz/IpEdzbNVPjJxcMiK0nPLxgUAtAbsw4Tasin"
-    "tFpuDx+RMPT2brhsZZtEiHamme5UZ09VjMeF7nLT1V2X9CDsVXi0ukFY34kCuhkSzTa1RICtj1z3/Q8wLtZSecke/kzWV"
-    "4mExed8n02bPn8ov6HNNn3/5WrR33Zf5FHMtT9Tc4wlECP7Z/kEUhQ/+s8Wqxha9yVh+h1Ht3Ht8T4939AeqPaCaWlQrk"
-    "S9js7AiwRQLJBVdyRAGBybb/PxskEvHB4mMHMSTTz/rdAOWMRivx3ONPLxKRI3a3nPJi3icf5gKCZgJMjiaYlO9pywnWT"
-    "v9wIv6ZIoMoc38H/cXO9ILYYInwVfM+J24lRGgYGPOMt575uOgeVh7ClSlF2vuVXUQWq/ab+/EISlpcD6igJkKqC7nVMM"
-    "ZAlkqD7hRRfsfs6Q6kxYf8xk0w96rYkuLQFvJLgElL36ZeGJPuiFElW1wPrLN4DShcQ6VkMZyiO0ItPT4nrI/m1TJAq8w"
-    "OUyir8QNClz62KZNH3/9vvEHs/P0SN2si/CRie5qrbEmPAIifiJtRRBT8FQk25g2zeF4TsRYpMLfTXpvpCcCu1kqqXRND"
-    "cHO1XgSpAWoVyCjilF1HZ8EgiHvWnMnCtsLFEVVwhl6l91yAziIe96AvLctNqjyFVW4eqHO2zaMIWTe4DcbZKxPq+2VjU"
-    "qMc3hUXuwWKkmU9E1KKBoOnOZzsWJwXfqUFiKz6N9CgAkhsyFUiZUG4Yo1hxZ8o+xU14v378+iuWkpIK0Vi0woI6eX3Aw"
-    "vfW5IMEUJwkHQ5oPDIBA0ei8DCMsrYvf/2+OBwQHaaB2wCwgjOGQcMMewUHXa5VukUgDlHOkypolMC/VInbSwYruqfZ1k"
-    "1PQ+hOcRI1bpk5TRwR+LsjstVeOeKb9q5mLGiQaSOCFlUpAyUnzPcJR9H1xVmR6Vs5/OGn1z9CWkN4niFtsRUnXybBzcl"
-    "9dTCGSdTuq9hlyNihe3KfHW7qMCGgYcDzaLZKNnHtaQsQL+WNzp/6o/arYyMNYY0bEYpDpEVUEnNsxpn4+szqygfw/Ml9"
-    "rlkyn/udvCM/r33WKZQQFg9yrEkV2wipps3vN0VnGxEYjgJqKmwqJO/ZRpfxnQZwp2zctK0nxm1nhTkjTOgA1Qaoltu9z"
-    "vGADthfAB7u6JMrR6XURO7PJFEZffMtq+wGAO4Ax8nJiBDFSCLLbl1FNs4Di54WAvh1rkO9sfeI0WucWBjmLue4w6+rkp"
-    "O+Jk7LUk6/kgR225sfRqtkHX3D6F0WOEjmhuP4OrO4encV9kllIQEart32C6BBjv+wIJUFgpwbUdsG+M5gkQT7NJvnewE"
-    "zZxjzuyoAQheuBc4cBRcoyLdA6bqXaxw/VziEDpHYqPo/G1zzJIm2+RYaTXGsPdr0kWyvLbGdCum37UrRcOzkm51Eljox"
-    "GD3Rz63QTwwooLnZLZpfA7zFiLnexluPHpfP1G9QpDnnJeLSn1jdDqyezRgCTsbWjCr4SzzGOfq/QzpIJ38JB084vo2Wd"
-    "5Vn+DWrivWL5A4/QbX1p0m48PAAf4z2XJ4g48Wy4dKLb/iMR8aO+TR9V3BGTjh0vYb1p0L0mqieqh5tXSnm8xtuz+glto"
-    "3pDrt0wDH7TcVozFLK4RB0xNafBH5D0vymDKgdsxNiI4rfB4ldeXPGP3gi79WyNaemoD170BYy5umrZJ6SCBzQgCyIszh"
-    "DkqrijClY0vfwntDpgn4b/3ph7QbJxF9nv3mQdGk0N7T2G/cN4CBKV7wSmuzFNS3+mnB1fyuRhTtBsiCSbzEBODW63vdM"
-    "4DjjW54JMd4QQ4HsDZCNl3kCWsfSM50tC6JhRN4WWcSOLoamp1lNxom3fge+5viM5bwV8YxBgcLBIaRK/wEkAgUf</scr"
-    "ipt>\n<script>(()=>{document.currentScript.remove();const n=document.getElementById(\"packed"
-    "\"),t=document.createElement(\"script\"),o=Uint8Array.from(atob(n.textContent),e=>e.charCodeA"
-    "t(0));new Response(new Blob([o]).stream().pipeThrough(new DecompressionStream(\"deflate\")))."
-    "text().then(e=>{t.textContent=e,n.replaceWith(t)});})();</script>\n</body>\n</html>\n"};
+static const char mli_html_tail[][3679] = {
+    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqkfWtj2zay6P3cX0GzXR8ygmhJfiSmTOumadN0"
+    "N23SJt3drqpNaAqyWNOkSlJ+VNZ/v/MAQFCS057ezdYiQRAEBoN5YWYQlkVRr7rdRbyQZehk6eW87k7j8sr7fJbAv1h83"
+    "j/uP+1f+EOslMtso9IR/OtBpemgNzjBSml+1a7Sv4CHffG5PJInMsYqVTGr23WO4+PZyan4PO7FJxd9rFMuM9muM03g37"
+    "H4/PDo8NkR1bks02m7jjyFf4fi88HJID6kOnGSyHzja/3Z8Sx+Jj5/Or0YSIm1ZmmW7aozONG1BlTvIi53VesnphrB4DY"
+    "u83a9+PDwCGvNZqfTZ0e6zvZnZxcyljjIZ4N+f0qDLIqNQQ6Sp/HRBXxxNu2dJlinqOebs3dxepEkA/H58clxcvIUK10X"
+    "eRE6y5QuqkWcSOG4714638GtK5zvZJ4VwnlR5FWRxRU8+0r+Gv9z6byL80pXMq+uQ0ScgL4o+HpRpnm9SoqsKLtVMpfXM"
+    "qTHqip2q/0US9ZPVhfFXbdKf0/zy/CiKKey7ELJel5fZ6sqKYssA7ybTuFxty4W4WFwVMrrYfdWXlyldbeWdzW+Lbvx9N"
+    "dlVYf9Xu9v6/97Ladp7HiLUs5kWXVLOV0mcgojr9MCZiYvuvxI5on0V/a3LuQ8vkmLMqyuodfz9fqimN6vbtIqvUiztL4"
+    "P6TKTw+u4vEzzsDe8iJOry7JY5tPwJi49tZb8IY1VFcGi8IfFjSxnWXHbvS3jRXhRyviqewsjHs4KwND+0eLuoB8cO9V9"
+    "Vcvr7jIV3XixyGSXC8Q7eVlI56dvxY/FRVEX4nV6IcsYB0RTJCr4061kmc6owS58OY3hN19eQ2ES1vHFMotLvK/W43k6n"
+    "cp8spqm1SKL78O8yOVeer0oyhpeWsc8VWGaA2alMIezIllWXTX4VbGsszSX4WBx5wC6pFOHx8mrDYbKz7vFbFZJGNvibn"
+    "2xrOsiF5XMZFKLNF8s6xUNXH1i2Prgo1BlFMEWWx9GcqEfdst4mi6rEAA6VKgTBgPAGic4Qdy5TvPuXCJqhgO6j++6t+m"
+    "0njPycEdXybKsoD+LArBalqo0nOMkqkHwzUp91J5uJHC+emWM04DoVlVyGtXlUk5WW4Mj/LBbaI22u4lK689hKawWRZUS"
+    "Pld1mlzdD3F59Ia/Q42pvAsPh3pqZ5m8G8awFvNuCohUhThHshxeAhYyRAyUcG05AA+vDxciibPEO+7d3Dpd5whLfP8P5"
+    "gWWLoz5evf0rOd9mnFar2E/6B0z9HkdOfzxntMbZrKG/nWR0GCvukGvL6/hbSde0XqfyqRgzCe0XX+ezItK5qs/NeAjjQ"
+    "I85TvWL1LlT+BSN5PAvghw+ssOdDVf6fUd8toaUl9NocyydFGl1fB2Dp2iwUnoPtICGwOf2c0qVFQ43+oqDzyPb1Y42rD"
+    "fnm0cKU5YQ3PuwnhZF0OmcsDG1PewGRsa1KSjV7+FzcNdkG8Q55DmbsfYVINq4fBNAEtcrraR2npITGEeTwFwPQepTIu+"
+    "rK/jNF81UHt21MIkGqnuWs9BQDhYY13BqoW+r/SzPs0i4px+1NFVuDFiOVxLIwSV7ERv9WoA05A2DVmv9YZWq731fNBaD"
+    "kSLiGoq4tQPDncvhWaksGrwtfX80G7KBsYG14nz+1sE8DrIi1rumGa76dM2dTwilA+wnghm6eUSaJozxes4qenq8zpd4G"
+    "+1vIZ27kVwXZRSBFfyvhJBXRRZ5QBnQMq/TS0DlC14FLP4Os3u1VMs9ofN6ILTAa6Qa6Cn8aXcJqVartrBgNVU0Po93Jh"
+    "CfM1v8JnwQgOAINLX1OkRgH4urxf1/UrXHtzMCQ+dngXBwyOb2tKaAY6PZbS6iGRpYqUWPeL+NK7m8lOc7hlQpx38BySX"
+    "AHvr0HLRPPtws8VHmHb3BLj2DIQg4HEW3g64w9uYY08R4gmII7cgfK2ytILy+j6Tito0GNYPWgDpDe310D/eXhBHx6Zdk"
+    "HZXbe6uFoMTPLOW687JZhjaqH543KKWG2tFfzK4iKe7+D0hj1WtmO6sRmK6325ug9ZutBTzgrjl8Z/0eowogO2ytOcKgK"
+    "WRqCHRO7+t1m2bV+IfHjOxI+KTCETn0CYl62bRpzcrm4U2GD5gGmEqTleGELVo3Y65HRw/wvit1pzqOs4y0/mLrEiubMS"
+    "jmd9opbcDVx+baKJkfwybPq/ckx3kYa2pIYBoiyVvCR+mtgWnx/qWxOW06RvqvkP8AyrQNZQA24VhLq/zKizlQsa1h9SH"
+    "ZBkBH0SZDn68AfZAoJzri/6sBIFOiwr8gdUO+Q6U/k2Cc2KL1qcEja2RYXPOXMbw2uOS2UUMsjSgQSOMtl50LlbbJGGHk"
+    "BFUNfS7kYhLCRBJb2RbKrJQzZo5omdO748kWzVyICXDTUHPElbSHJYj4gFSNyO2sHzAnXRSa+lAle23u/hiz7HBr9+V18"
+    "0Y4wsgactaDonE9ZT4rwTw3lApLl15A8S9YtKrh8K6zy4OqD8ULIBbryxlq8UxtrgpTHcmL2U+dYIsvU7r1R9/aQOuVgt"
+    "/+Ol1DWRT6PqPKAVYR0mdpqbS2DbrG3K6DubLlkhhWVSKqyyZe8GzQyfoPTtWvYHqvi/Uo6Nn8Oi09QjgOY/rZG63ycuT"
+    "FAn4JEjilwgCmCSvf3g8lZfCJtiAB4Bxoi6BIyziEmrhvQPrz9cAe5TBNnzVwBZ45g6iRKth16o076WsZVDzjLnBU3xJr"
+    "Si+aU8oTPo6uCzl/TZJ0bxINx7MStkS+XevIn7tsXXaphtKSlVfQPUMOl97YRYDrJJ5mk19rTjZjOwvq3Dq6wFIvpqSB4"
+    "olMNH/tLx0aOieYkGWwMXAtW1gf04fabEqUi4e+SIKNVsyiKGOJ38g9wbJPC7/DNM84p6QIgbfBMmQJuDQ6Tv9nk2Pn+k"
+    "vttgJvtGx3oO3nKemLWch+DeI79Jq9UloPztu3lo1wg2/vsiK+nF2ReMCjGKuuTAs5ZAB/GkjiEb75kN6XfW3kVoL5S1e"
+    "sbbH2Ook2j7T2T3IAED08zok3OxeyPpWynzNutcnp+gxc0nbRtNzFI9uKXMKWYkToNShHwc4ooX5bJqTwIcfbtdo2zkMR"
+    "xja7XZp+DveCmdpqdf0astoQyQEjTd2W73dDTW0YbMn2AL911sncX4TVxsSaGM9BC68TOYwe8RYgOx074fKkpiURQX0LS"
+    "3Xn2fA1CuyXyj8edq7me8QKxib8BOPmBy4JWWcvU3redqYobr3PBlcx1Ed32k0XJOK/sdLePAIMbEWrzHiNUrdBn/ijyH"
+    "qUwuqvATBvkUkzQLgiWNJguxMuoHgdpfqpJ5dtp7hJgpaTVPLajpL7+TUmEuPlPykhKlGoyGp+cSYQ2GSyR6qzKE7paw/"
+    "uyHwiC2bCdYnbNlHjS17wy4y3LKb9Xvw5/Ner3dIwweBuo26j1kzyJKT/Rl1g6wcoEsQivSU9m3IqjYJ8e909cnvWVqQZ"
+    "RChqQc0Bnl+h/TbCNJavN8hoSfAuGEaoCKJFt4x6D/r4Dpe7FAZ9NYAGdawDuly2x/e/EZjjCCFgtn+I1OsMGJjDW0a/x"
+    "ThmMpZvMxq05etOdy0Efx/SDH4iaCYzR7VA3cZ7uAdMoBvEHruXHv9nj",
+    "yiv4F6X/+pb5L8ryGxe1fKGLBIV1Nl223AUmlM9oTEClwWXT7sfWISH91z2kQp+taniXQd4wAam1EWLyoZ6guLwazruai"
+    "nluWLTV5PN4yISMZ2Abqe/8G2UX/42CxsWOkafINGNQe3GGGzabHB1Tc2Mexe680/+wO6bHN5PX3EFGA6E8YzNF1qicj9"
+    "ZdA/PXZbgoA2+6GlqL7HpuF13rCDhVdHcQU8CL86+USbfdc00G+/PpV/5v3D1vtocHVwgjdmyej1j03PJhH4w+0K/hStv"
+    "I0PAtImrfaOejuMaOsaDcxOXa4+8SlkGU1NvWO6ewjrIF9tkf2gtvZ5Dge2lfYPyNsyT5NiCmQonaZhik4NNaxEYOfLao"
+    "dsQIbyXfIEcNNywybQ1tq5NgjmvmguffQxYE3foYE4B5q7Y3u+g2vEUXhADg+0V9Ks68MGy9f1NEjzHLrXlgAUr3UGLJC"
+    "11wLKUyjmXl4CXbF3vEkYNkrFwBYs0A6+ZZddT2Udp1lbJaVdSrXLs7lTrp0vmmlzAB8Xd/6Kdq0brWJDwtwQb3gjFN5w"
+    "cNuYtCTe72S6csqvX8Qw1UwY9S4wP3/22HNmVVr3N31kyVTvWbQ30x51RjlmbYi2VywgGtP5trn9E3IUiFBGjOIm+pu29"
+    "JYtlPUwa3WQdZSlGj3Zf6Cs9baApGePnXkI/ABzQRfKg4ObI4GON/haPiRbrglITIgBim21h+i/WbmKjbNZQtSlUCoLe8"
+    "qA4JZOZRjfFOl0g43RJx6j+9QpcuKxoAfouH6yokGyZKDdh+QdqG5rAHoWX0utM7XlsD/l6hCgsPmnFe62FXywqXIftzf"
+    "JtvQp/Baa9ixUOPpfEMpd8phqspOl4YWcFbRdb3hW7zB2Lb8NJlVw0d+9M6ha23RmaAZkkSe9175LRthlsbVdJ/4XzEG7"
+    "88AEoeAFaokWAY6ON8Xuzy8kYl4by5u91c3HLPVuaJmkdShNyeyWNKqnBsVAadiP7Ah/cmtme6dYa9Bbe8Xrz6Hj1dIYa"
+    "NqYaZ4uHlXW9OtxFpfG3knGWttUSSSGtCjzgiaHG69YFXDdddgcoSiVWmfK4UZVbDMlY6Vk28T6/5wp7wsnnUYujuImlb"
+    "euk2RxVUUuOWi452eoS6kinE8oOYAi+KvePv+s1Q5/eqMVpTScn80H5/+aA7dP5nF+KadnB1Dwv/3CVN6kiYRPTOM67gL"
+    "hjdyvVBHUhAbVHTX+2dlCt42+HO75+6KOMydy0JrudJwSl8tUokm8lMK5AAEsvoTyei6daQlqSbn/+bNB/+mwYjnkrhZO"
+    "OnOugATkUG2ZA/4AstVyGnz2U3PjpJVziwMlc2blzItsOnTSGssvJCALTAOhiYO8wbmNq3ZP4Ptxzp2gwThVjAabyllW8"
+    "KWzgwUM7BGwffYY3K4lfOveBtt3XMJQ4xuHlmudXsvd4HsNIAEo1bISjoyTue4ffqMG9glQqZI4k4HzHjqP7Thoh8Wu16"
+    "oAKZIGavgZQEFmTlE6izSH5n4vimtoelrCLCzQYdOJyxLARQara+gcNcPERwAQq3lxWzlxliHEamceLxYy/8sg0t2zgfR"
+    "elzGY9K1TzGCkxeIxPPsWZVFVA8Yg1bRD79MSpQx4CCSyCpznzfhgwAKQKs6nDgDo6WAwJHiYcX62Nc6h8zVSPXrl3Tyd"
+    "1R2+v42zK0Dx4pp74ABJpQvhfF0lTibjG0kTcv0XAQUi+5UNpLd4zwCi9T2X2ZRmCis+shDjK5AzYfpzJzNIBQObgiqAE"
+    "ih0mc0ATuxU6V0tgUzPEerY7Bz4IKhkf7H3RD/t7r8kQQaUlcVcjcIq2d395w5Ia4jWsHSBtUr8xZ7xMIj1wooYqmnnlU"
+    "8UAS6RGsDMv5gXIGs78WfYEs4QUCSsmDuzJUw0Meyhjf84q0LNOC0UqNtaBH8RHoylNkDecQnD4t0n0PwVTrQeGpIx6EW"
+    "RxEQCaeYI/RA9oRK8QnR3GsLDJFtWOO9EMQl2n6nVwkIsgAJIzJ2uNi0kNRA4X8msjrE5C21ImkXgZbLCthCuLJIFn70r"
+    "StxIBhDKBTZurUuepq01+ReJR3zZguF7vFdEAy53w49WS4M3SChmSNlYXmrACnw0/+t0DcSsjfmlAjW9eP1Y75gXAf8pl"
+    "iWQeT27QJeJUSBBUvw4cIg37MYF5ILys000GBLPIF0fy2FtGwKnplcQ6iTL6yUbCYkkUIdAqLr8/5svkkFbUPmSSxgsr/"
+    "EDVe1wtd3weYubuk61vIAPEQ3g2tTpXBKAplNc2ulfJVVAqtt9fI0FQBDzhCcGZDtNeXc92t3vvyhAgEoFRLvVne90Gcl"
+    "2+k6T6UVZAAkFBkY0G7hOihClvci/JPop+arVg+e6jHqg7/5S8yhftEdHBTw0vGRsLBYwDEdtG2v0/0sfrPJ4AcS7PaB3"
+    "ppCn9cVcJldkN+Lvm5c++cnHydS8lPG0TalUEQ1U3fy1+bkAKtqaHCrgmcFLQIQURV2MoPnTX2D32vMvDYX89usXodN3/"
+    "pF+iXSi3xscOV8GziuiSEyWHNahkJYS7pHFAolF4HxfoFBxiRIrdWYRX5IA/tlM1gnohUxyclVLiUq0flU//o8LQrhT1W"
+    "Wa1O7Q8/zofDVb5gyFf+ae9NEMgPbi6MqT7CpW+SKP3nl1cF1Ml8CjfFHRLVopfFFAxZqsRL6IqXwGqwZqoZnKK6Pz97V"
+    "35ZUBknFfXHn5+ALuuCl/4otruOPtHN/3h+nM26uCTOaX9dwvZb0scycHgWIIwPC4ZyVJr35JNodoKuF9/cUqA2z2emJw"
+    "fMKfT6PzeJxOfFBLMxi+92VRAFByPyiRwFXS84f8kdU1FIfX0HviZb5IljXdwq8vcKRhJXCQUFhosJz3RkWIvRMKMmG+X"
+    "nMnp3WUy1vnX0DVvosXQwPiQiKI1cCmdTCPKyh4eIBL3LWUgubAF3B/iff+2rz6Hh/XItczVEX1/UICLCSOTkawImFa80"
+    "t3xAWh68LkNHVUO029/f2mFKbu3sywL8ro4JdO727c657G3dmk88VBAFCpvcofuS5AIo2qhwe3d+d28qAu3lF7Xv8EIBW"
+    "VDw/xw0MFEAa2D7Ox2ZBwXQN0EAzDYlR0Pn72sZOFKf1iNy6WaTb9kE4B8WBiw3uveHhIAe0AhUIpFmlyFa6u0nwaujQT"
+    "rriJs6Wptxb05RB6sheP7qHTHe8akBk1H+h/6Hb4GgDkh3HH7ewYxwI0/xoazJpxBE/Gv/xyMKEBwIy5HooCpEv7rp72Z"
+    "R7J6Fw2L3nhL9POQwsEPsNAvJLR2EU5wRWskgjXyBzupEGZaa7nXUFtuQAgIOhqBk8e4I8aNAWnJBL656pBQAn+Pjyoel"
+    "O5qOehBCyhq04/7DFIoSL8QD3E6Iv7f8AXEIcBf8VVOq3C8UTAYMPxuCfg30So34lAaa+CVqj7eMGBidCbngbMv/MIaY2"
+    "3ygusO4ZB0WeglysaBI7dXfsTASsiHO/1Bf1/svYbQPyH4SAqf5VJIIgRLlboJa2UXCOVU4y8ioGwv1/wxV4UmSJPlUXL"
+    "XF+ig6cfekUEveIPCN00LsocngoZUM+DxbKaewW+0KzMS9n0DNYxQuMh6p+dQUEAdOvrOJl7XiFiJLYF9AVHDh2RuPrH8"
+    "STa68H3ALTjfAK3neg7IGwB+nMXouf7a+tLb4gGaAqQ45rdREUN",
+    "BiDeiyytRwg11fkxTFqu4J2v/bApVrP0dR1R+9BP/YUXNbIBWHhQrJvOR7Ryc4V+al1yLcY5yTgnKnRrvZThXm8dyrWY5"
+    "7p9SeQ5j86/RvgC6dcUGu4qAG50vpcH6m1YxkBtinHV7U/QbogQxF8LNf6eNzPAPS8iILV1UMa3zFQKxU02GUnBbIwwKo"
+    "0IvmXAYpFv1c2w7jz3mOvAZ/w0QsimIsOuiAyAQ48U73p48HQFIGoax2GeHKJYQDEA6QhvUuj1uAyQEHxg2xQ0BOTA3NC"
+    "q4rsJQe0CXk25uOpE+Qg5KN/5sPbSQK8+hUiL4tbDKhJ08fKDYm8DX015HBXEvIfx/j71ZwNf7N6TPdBRzA9GgD2/8GKr"
+    "71BExAMKrW4Dm29Q+Od8k41pIlNEqUG8LBpPCPzDdH8fJALkkynMZJQGy4Wf8TKEApy2JEpHFRGB1MZpa/ZmOHtZw/T9i"
+    "hb2TCQ0R4mYMWnkgc5sevqDN1OiS4vtoAqu2c6MJn4NM6oXSLIGfgqUgBR1QjCN3jDClOClyICNYykpkT7NQgFjQfByZY"
+    "Yq/pmgrwwhb4TSSY0G4cCwDb/7lRcL8w1/GCt03N8vz3t/PMG5srTpyS3tDyuEWRCL8zQgADQaDhco27QI9o5V6QGwYXX"
+    "//d2b7wOWQ9LZvTeG0gnKjxoXSpIkYfUGaJkAfNdPLHglCK933pWqSNqmD3T7A82X/uQsKjwlBCXYmCUn0T0LcIlZ87FC"
+    "DUBhRKkZ0NcxCJDQGIDYS4Aeb/WAv690KaAM1IJuEQTcK7jBPUzoXTNVeiIzAolYinlDdi8JLYkYzUAUjRhXRjBVYaImy"
+    "xS6HqiM8eUlNOmCwJIofuBgLd9lrDWV8Y/GYXipEZwSH/CXVtNtw36WwH4seH8g/CSoFDSNDBrV5zfqvTT3TAPX3gctT/"
+    "d8ceuLtxHQe1IIPqhVtVrjo8ofvgGOeNuN3giDpJfiLdHWt5oRjN6Gby5+BdUqAJUrvcy9t2JF41vkuj0kq4C4b2zE9df"
+    "U5CU+uBVzjc6bmFT62acRBWQVa1ITay6B4CVEtIkyt2bfSwlgBr8eHnp+t/02MahSKz2mV7QmoDOpP8O1m7HAhLhChKOh"
+    "qD/sWGYaKcl4hgtrvEUsGES6mP5+MA81p9lil/oTqZnJcmMmQQfYS/WU7e+nLGNBe6ChegcoD39x4CvK2+a3ADsWGxjF1"
+    "R2QohmQfSzqeBk2iJdAP1XLowzIGMryYqmoeYpoA3VRCPY1UVf0XL2k5BT9QcIi02leJotcDw16MI/+tzx6SEi3hGmZQ8"
+    "8eY9cWfEGrn4FIPZj48fhy0oiJeNcFaj+HX8DlwpB0eNKbnPdA3xoP4Nf/c/QdB6TIu7VOsSlapIQUrQcDemDo/6s6WrE"
+    "IEP4dUI5YXPgzyHBAp8P/sDBYhT/k64YPXLfsClIN4GwwGk/CK3hGEKui84rENbQ2ILF/B8tmPNGENwgCU++dV7UoLpUX"
+    "0XmhEclvWLEiGLgF4b2qfd2EWShtgvLv3AOEubgHFZekZ9CJ0J3kvL/2G7naiPSxKIFmv6rH1QTFe2GNrB+Woh6XE1Qt1"
+    "ka4pTGyHsE1z/vWOpaVlowapCBrpJpNH9+9BU0GVYX+ZFyD5hXcxpUq6akS7HCEAk42A2yjqYwvKo9e7tILfkg3UDcBRM"
+    "T3GR+hYFosL2oo0DIktidlju2hWgO3qApq4Qz5RRXJ1pC6/WF13htW3W5DjTQ6VhOB8uZyAVwWOtCBa+xHjJ3CG/iBGxw"
+    "A3uEv3FIf8Z4uoID6iAV0gS9ADx/wBfgV/B5SzJj6qjW2tdJ3o561OoK7yF6CLWivUG3wKtWc7+MWepov5VA3ZFaJKkDw"
+    "4S/z0QJgdjdkeAXoLKrxpQw4mxH9gJ4QI3Kelfh31O2Hfd8mujEZu6gRP4beFqLoRPzqusGcurIX2LaklG+NK4dJAL3Ky"
+    "/XwHh6Uwri/n6vxRVG/GbSxObG2TfrXw8PqUQMEZtCZgTpCfAV+2Wki7K2HbOmiFpBbVEZFz42KXjUqem5UdEZpoKD0q2"
+    "CM42A9oUBt39IOh37BqFYAjCvmb/QyYlUVcH+wAJdFTstizUt8DLSmDkgyqjx/oiYP2SsuX/x4l/uAZi5qt5vzr6aRP0e"
+    "DnvhVRkfPGiKYV20iiP0YeZI+L+nzB1wIwMojs2xrX4xBIZ5EX1B+rdE4ODzpBP2jJ7kI+odP8kk4Dk4Pu3QNJQMoUZTq"
+    "IwetfrHCTr5EJyXv0F87X6yKjfv6vDc67IWD4+O1/7FBqqpiWwOgiwwuCssei70ipbpGZUyVfhGgX9xQ2w1A/kCkUEThy"
+    "WFH3WMs4QvAw+e1B2vqb8dPgl7/WTfoHZ5sdttTIw6OTsLg2ZHfybGzurB3ehximC6WZTV8jRi5/+TwpHdwK1sDKTYgXx"
+    "cLgPBLFD2MyAqlpTQWMZg7/8nPnT5aumFucC/7wKvVgu37Q4THnayi52UZ3wfoquCteKDhr3It0NI1Npoa2ql4kY2AQIc"
+    "W6SyHJaDoolh4/rCRq0ruRbdWVAUUhDK4g9s7/0kFchPTjyfVUE0MdGScTpjMlSDqVYCqIFSJTKRPfhYJSFWd/nkEI9pY"
+    "yzNoiYjTDNSBb9FPzZtH53PV+lkf5anZWW/EtUJVWZvYZ4QBBX8WFswSpLTzqKeHMcdO4wvj2aTp/GWUdZJuSYsHBpAjX"
+    "8zeoZ9jxOgjuOhHYMneHGRnmAIYgyG0l905yig/d4FtrjckUwUKv1TrNRWZj4rwXTeDjw+1tUMGnNpLTod7MVBAqBoLNK"
+    "J5ZG8qrqTuT5pfQXfQUPwvRIBoIHQN6h7QbT0uQBi4a80aoU/T8VhBtTsQfez/od9q2pYC4kpL8wJNhiut7tcgdyzz6f7"
+    "+nroim0iOyHiZFRdx9jxbzOOoHAWD47AvpAVbWMkoVqgy6j023vSu68XnhyCzAGyDY4avaL5Xkq3Snir2O9xor/Nz98hu"
+    "s49DPfTxsxsdPIH+xeeDo/39BQqsDOp30lN8JO4+g4XXOcImDwab7/cVjS2NrVICp6phKvckkKP9/RItlssF2isNUH/b2"
+    "jvRK4c6PMsKQKb84Gd/giqtKJhKBHed+kCt/ydcgtOoJUFeOV4cnQMqnEXIgM7gqsOT7bMhXfX2O4lWE0PVpX+GO3+jf7"
+    "KuTC6fuO8TfvxidYdWFAcI4OZDIGrNiC7ztiX4lRyDfCzjalnKCZEtImhGDShAZhOI/rSbmN17/rAh7BaSITuqkR0N1do"
+    "e5+I7tKTCA38ixi57priiJnFrvz+ipyRV4gY9e0u4WJNZrCu8Ekif23HDEqiJ+8tyMOgPXFTYOvCqAUnp424gtwo8/JCM"
+    "99QB1/qYe1nkEl4GGcfl6khZrUas19LcwdE507Tk7djK5aHQ9IBCI7NKOmaYHS/GzS1XgCBep6CuSlAerfowInbycMW9L"
+    "j2odGOC8AM3GggDa763uwMv3yrvEPR5yu1mGuTSQMhm+/s1k1yt79kDS2usoscDl/weichWTZbr3Z1De2Gjl3oV50Cjd8"
+    "3yNRAAg1hWy6AC5lNMLkBmZVe4v9x92Xfczp3dKl1WvyE8uDFfTbIS9Goj+7F0YLVPD1xddYJqlMH9C7OaCYU1QY9q8S9"
+    "Q3/ZqLZJI3N9tBFcm0AxqZq0Fiil3qujOP/CaeUA+/0StfVg3ar",
+    "kNXyLBeokbM0I99IVXEZvq9nEbhykYkPf9/bfSg+XMRWvhZPJGZihu8cfXofMRSIXaJC+DXwsQQ1zH9X11KfC6GfS9WvD"
+    "Uxag2gpYlT8RQHA9j0A9ALAPJOK/Qq9KLGyAgrUJqOZp67oUrVnVaZzKMVRf51w9/9PiKBJnV33HIMSI4B0sEFOborRYl"
+    "hUS/o6AZ3OHx1xsNonNArjXdk1GuhIe+6B75KAf96kneTgH5Idc6MnRxrwjIxQ5IF3T+4QG7XKCBgqAFFaD3WeoKXU5Ep"
+    "Tc4cUOs7xPLob0Y9tw2fTgbCEQJxJIGrt9sbKltEM5hDZhTl+m15wPgXxe3snwR4x4Ccj9EcgCmtlbYr+rh0NwSWzJ6KU"
+    "hGZMzC3e5SqTfttpvh44ohC/XQ3i2Bjyn9p7dpoKtHdi8Ayj5vnmAn/BFo+tMpUMlQWjIEEk1PP0H9krtqy0xIR0eucox"
+    "iul4BPVH0EEQQdPEO0MP8BQeRRNgP/gQpOrAQfvPsEuGS04brwzpAngcKuoALIInFAStppJvE64/hR4zHwLF9sXrRhrG2"
+    "OEBVMi86iAf9F9AMEOCjnr+m+68+oum2Nelp1d5TB70gilzyZv4KSTN0noTX3iRE6SJni2BT6acFVsGNePjDVc1VQDEfb"
+    "4Ay+R2veeW1nNUuK/iTpiNl1cY+NbvAwNFThLcvzQyvKL69WKNJYMT7SmFjgEfLSiPKE94hmuFy94cxyOZIXXkFxr4xYk"
+    "G9nKeebZ1aCXaMCQ4XpzJqSpsgEV2ArivCJPZQH0RDKnEMCsXzSXKky2hPPRUJaWtwZTeWVZurUFN1JdDpW8VXR00Jb+A"
+    "ggUetn4w2wM3qMvuHvH94qIF31bG6jLMarnziGwf/pWkxji2NtSofpRVtQ/OnQvpB+wLxnULs9ZToAK1UOL/k1Oz6QPI9"
+    "AgqI2lQ1x6ogoNt1e+7DA79UJfEC8N/iXzQQamGDCPkCeAky80Z4UM2qTW3MzU3U+CsOafJ8yzqUkP6L9KKO9vqGcdhWU"
+    "EPbL2X9Ja7RNL98kWHwK0n3WiYYV0FCpf/uohl6Vgtd8HMXrQqLyVpLD0CiuUnkMvEFx0H1BPAK9PVYLAAPKdALvV4wnD"
+    "qLL2TmAqzpouO2YguaiADlbY7Bhp/0JXeFCladossKDhWtmqrs/f0CZQ73ulhW0l3rquhBGdpQqXnZk/KAqwCxZGhARfF"
+    "5AUdzRMXIVa245Hc1IkFBvSQKZqckRBRA0EFbQUZkvkyOeiFyW/VEAFSTq1ZnWr0QtiKLXHDIuAmfAiTcg1ZiWHuESkhY"
+    "AYgaDrTQoEsX2bIMpbSdS+a1bSdBmyJhoeVW12vM6tIbj92X6lWYRKT9rsiRmvBWOnqso1SAcvNbFubsSmzgQ1sdVkfpV"
+    "BsOV5TGXr35jqRcl3ZW1Jso7YoVOV7rWhQXtVGNDHIb9d7hDdSr+Lepd+BtrDgjA+JrL5Qi4+IegZzSi4on5sqQyERoVQ"
+    "Onoo9NhN7FcjV8oWNomQh5TDbgZxvEb2wpcBf3EW1E4oaLCxRcO7WAaHWxwwGAEKMtwJh9C9VhErDdx0JAFHM3QSACQyF"
+    "kSp4fRpEKge5MnctS3goHEEnCwivj/CpwkVgqXQHNx2hL5s8hr0EXVmLIpxxrhTtoIX703rlFV33UHpHGxeTs6lwX12hk"
+    "II9W9ERfLnDlU8iZCTDDJmhXWnkyQw8E6D8VdgK1yL4e78d3BEHywK3i60UmKzSMYrURSNr4PYoIQwWGi/2Oi0MnX3S4x"
+    "WW9DlW4RRPvoPWp6mPHi7cVptFHoSMDyPk/dtp6E0s1j+hMsdGZ1gGIMDA2P6yodZzJDb3snK0OBuJkSCjULgPIR+pDQA"
+    "049GQOFMfR7kjBRw22omw18Zun3FdY0hLK3xIawcHjE/Q5xnrXHr9tXIZdSuTKUQ76BQyB0Z9KlvXml6DI+kJSLDPyZXY"
+    "uJKDjLYmOH31hm2rRrtm08ibP7qEzv8q1UxIjwMlGbhkCWnO4kmOFK2ltXEc5YeN5o4dZ+uaODfYVzkGYC+xLFdb0G9Zo"
+    "aVFzElYPDz3RFlJmHO+Ml8TmQkA+K1jL0SYCFWEKOGcHd62HhbbekDOlMbUWj5EKJUAyBdibPzzMCbVxaa6BKU3hKbVUV"
+    "OTSqDhblKhbdrD23CKjS+DkLV7tvsWgbwx1a5k1UO0jfYBepZQEbqNLQNmCdmNd9DKGu2l646J/D15yyC9KDJTVgjhiGh"
+    "QLCaLVr14pgEMB+1wLqKtSUwBRfg4T7VB2HVqeHKHhDHr4AXRGgMp0FgU2C4w/dCsZlwmMhtgNhrPJEokyF7ZHyKXUrNs"
+    "pWDbZUAOpbeopaJKFyHjjCH0GEhBJUWyeR+c/enOYHuQrdfHTYqFf7mCp1op9Vrd5MqO5WHrkzTKLXvHGtzcXlz41taud"
+    "zUY0Fb5U7TSWQ7hXHyH/U1N18vDgNe/1YKEBGlA9YYpRtC02BNa62RDnHibjywnu8T2vQW++WNYoulonZLhC+VnjDiN/A"
+    "FX22WYzq/mfaeSSGlHdg2bmgY74j/asUV5O4AkZJ6Kmxujje47zQXd5oIgY3QX045WE6mtF5C/ueceMF5gRhVDnRLUSph"
+    "n0n0IUmwJ7CxlE3NKNix2yxnlvBGJAIaSPREHHeShCELjhx+9V15r5Ul0MPooda0RxfZhssVAJPBvfZT7Jh4kIv4s+yPY"
+    "Ka7tFFGIFU47sOFQrVvAvZwqhO0y6wtkGXBRTE39H4QzWoyIOmr7ohjis1dAgAJlI0fX5FjSH4hY11K9Rv3mNLCeXpafs"
+    "0DQQl5DeDFPjEXniUwWMdKALz2+thA256zr3xnLCW5t5OwjF6E1VRNwAVLu+EYZ/9VARUhDy2QjZ0xEBUrnLhGNNmoXbO"
+    "BIp339zYzkSuRN2rB6rCMg/+5qw/Hwm6JYDLVB4px1fYEIOsHrjQDhhhx78JgfRfuqj+kvsMToRLILBuzrJwc4PbjiawX"
+    "vouAlvcbSgEeJd84VaCRrwjbV4DZwXaB4z0by4DVW0Av2uxTe4zaJjXoAb5svrC9DJAAHIACLPou+pJPju+b8/vHv+8us"
+    "P337//utvvv4Rnv2tD7SkN5Lh9/H34qeNhkxsDVvjDA5d5TtcLwQaMIhmA16qMt5LpkL2Axn/IMm6WYorEPXQSoGhZ36w"
+    "SKcTyxqM2PgbMXJAsRtZ3uv30fopycVIoeFvyr5m9p2xouB9UNXDJPJ+8jId5kP+cU2syn/tCBfgO1izicRZRujvMI4n2"
+    "KFvvFQHbYGUbd2hT8lPGJGVUvt0qUDl644OOewJPVXZFyQBNU2FkND3Kh13stZyw1z5nST+cM59Yqvm0keZRhVgU8umqW"
+    "WO+tcUw1YoNCKcoR+fFZ4RC/Mqtr30W89ucjKMblZRraptCgAwDRXdSbccw8yOPvoox1owNlF0m9EF72iXGN01/cJDpMi"
+    "UY2Umsh2V7SZV/NvWe1deOr5o5hvdB62WoPcKWKWGe7pGj9Pa3/haarxhtt1TM4YaIGOJ/nyZhpCfj5OJ8qXOApqB0UdP"
+    "PXQI5ThqOuewAuoBqynxOiS5PymuMSP61P8Y7noTKwrSqzA4M1Yt4IGB7Zc3fQEVU/tNihWuqlBquRy9IhXZ/g3INj0cN"
+    "47Elvi+BvRAArH3k9fE0AG27MHKUIFm5JDp/cQ753qtGbs+BZ35",
+    "4oXZxAYedYOkBDfFKPKvec0KBas2t7Fb7YsiavWHymIK4RFNfFSM/lCjcSGqyVZYpCE7HQ86ZI1lM2yuQC/zZa5ijixd6"
+    "Z/1tq70E27/KRffmO6A36D4j5fMPmgzmtQXiqzQJO0ncuxBlzp0NlFe7A8PVJNbNFUL0wQ6tuvSuOX5/hFRBoNnQaRbf2"
+    "y+ySqn8j/CHToK6Ggq6oUM8L+iLVtcXjhEY1yhZjAWAnc60ubVkG7hs8ZdH0Q5Z4z9mHyE8tIqJ3uD2ymbtxUyzqsmbIq"
+    "0cRU7ZbBgTn5yKE3VVmirQBdELbAem80ztcun5/qX5aB/2nPcR1bJao0hY7TxUDUtgAJn+AY6GNv7ls4Z3KggBBXsJC7K"
+    "VM7CouMZx9fjkfm03rxDrqMDxkw9YNosI/MDUKhhdHEWok/lteTeqGcoLvri1sSY0d4LShXuCGOZ2/EhoRwv5biejDGA8"
+    "apuvcP4MNrbo2jdkL280op+vVve7gCxmmcFVlb7tTmI8fgePAjfNdWvreoemwZhNLW8DmsFntwEUpqwub4gaWhHzCWZhs"
+    "KeHW5zaXkOqcU3Rqk7nkQ0VFhw8fhwArr2lacdFkE/HqdWTACKPunuYIBv/GEDUSBt6HYPrB/bMqAl7jU0ssZSgConbsW"
+    "Hhhu+ASGIWenDw3XFNdCozsz7jS/eWFy4ErcNU30rlhSZ+Ia/M64m42U96URvYdLjcR/VV/2oN4H7SN/16Q5GhvUGG/UG"
+    "rXoDVe+NdjK2Iug+UNScxYiXyIQWuFVUo1XfmGP+ie4fS1AB0B5/GdUWsQJEXKpQoHApbtGTV63PQ16fb6LzN6NvvMvxm"
+    "4kfUlc+RPAGIz36OL3AkIulIkGFP/yAYTNmfHMTNpCAFq070seOLAPCMpiNZTsUkHqkAi2htXqvoYi0fYezNfd1HVAUfX"
+    "tW3oi3OCnZ+O2kG71Zaw/YWWQtCbJF5T7HGc6wb5uxhOKPC8bfeLNWpCGiKpa1Aw1FqVATAyMyHRiRgGCE/8b4hN5ETBj"
+    "hc4SyHZ94/6d8qX3txUwHt3raKxrv2gFjuQlFaMUybPoYtyg6O/zmyJ+0GgqTMiA/Zloc/y34F4XvQ+OWO9RSXTnR/vpo"
+    "6RtRcyExfE3jS/X4EORXglykfllB0b6TdMMBe0knVsskm4xnGNdQ6jWi7NQCdJG1b8IEa4qERx1F6UziZ9mwMbPi6klXN"
+    "qsRiZSpZby6fuadZoydEv+RHGFP/cfhk+O6xl8gj30xmDBvqKPzkt8871lk8qJ6PAD1Ci0AoqZQRJhQVjVX7MN+Rd5B5O"
+    "VNiqcprnWxCRLZu2KRCxbsVU2+lyx/cOPN4gHtDMYJdLsCqo2qWoHJKnwBOIgIUjUI4iuvVn7jP9JL/S78LRHZYqFGzYc"
+    "ge14mEqgE5AKGn8J1F35L9ARGN3/lfXLGYVQq4kDP2g8E3Z88HGujkV6ixQUZwYfYdqq8qhSAJMGjXtswJS/KWXR+D23N"
+    "rLbIhAqrl9F0TIqtoC0tXgQ/YBgYvjjmAEUdasvSlZrZJbDQfLyc8EqjIuW6zDg/Q71NRYkB61tOxkcA1mGhDOJQWqhtN"
+    "NyJ4M2D95SXCTvnTNPZDE/b1t4k+j3lTiJAv7i1Htb2w9AoNNcwxZRrr9SphEYfYWxeHz6aegPUFlLvsOmB+32B+RuFSj"
+    "sGr+GQ0a6uHBmbpnV7bhNEChADIjujrjw8rHRCEpgGylrCSkuiUd3LgMhpTZTgjhCfqRIxM3r/xI5GUa2GM6Efh0t0Rsm"
+    "8ulFrE1LMZ0h0VQAtTkIDZ3TOmflryrGFzYDmBp0KKZsW67GWSodzqHeO2MVH4h7QRmi3WlWsywBuYMQtMkkrKpjy0wSU"
+    "XsnH8G/dF471XpOFqaI+oJPROwYkv2wiirVFcM35uzBkDy2bpItSzZD2EXUKMNrOvC7yS8pVqFPFoZEZ5gBmFz1Z/3gsG"
+    "RodqPd/2OsM4Grv1lkdVQF7f6l/8f4+8NT4vGwwFdcKrnydGRPe4I0+3oG5LbHV2/jeoS1NRNONWHw7Kg9PUWsLVUyCkX"
+    "TSHApEJm/WyCUPD2Zviy55Afo2ji0VhIxRH8jADIX9tdpx1kilzQRBYyaodM4SYmE/6E+NPqJT9r1nCsjDzCfnsjsOipf"
+    "K0Rl9m9GNW9wYzQ2DbKiB15TVhzzd5EHdmN/cLjrRsnO0arYhtbebpLYxWt/UOqaRUUfFQn6DezfIlkBOtsIh0dqe6SS9"
+    "ZJMfu685B81bts8+byyzzP85HcfKEi7ycYFaRNmN7Wb1rkDton8JXk1dkWKcLvtn9g/dMB3dIEu6y8lZ3NEe4rhTcE2e1"
+    "agnx6M7L4YK6iWhFMWB44qSzEx36MFoHqdQlgJJHd1U0DS+6CJDMzztpo7Gf84Q/R2ojlscDUGpOPz4ph7nk4nf/UaLAr"
+    "pEyNr492P0g5ZDGn88EEa+06qgLY3cbTq+IXqIKqLKuNsW8QQ52iz+Xrk92FOlHk6gLwBBFIuqkfsKmJSVZVJtJemVT5a"
+    "bwA0rNFjkI+sbtDQobSLGaznk+IDWCFhEFeI3un1AIbt8uGveIbtrHPkr5a/wWIs4iwkslnqcKAauqB2woL1ZEzgOQssM"
+    "IACyG0zxWGd6UhknNoQDpV4xwD1oHciJode0n5Mai5BhmSUIUUZmYilXfxN+E5TaZmGilw7bjt7r7I2V3qXn8afkxor5o"
+    "kjLAtWD3aAGvR47tt7lKMZm0Cgu/oxFZnQ9ifPGKR9BHWirz3cgROEOCEU8CIp4EC5g6VdSo4RePrR0m7sGLVSRlUzqiy"
+    "3hl7NP4H5EYvZeQJha1LRljXL5kgR+lOdadbUzFFeGwc0xJcTGzqHxiILXOP5ETfZ/KMuYjg/s6kQlNFfxRgI48hnARPO"
+    "u+LixM8rQr9dIvrWVbjyut3fI62aHXLmhJSicJmwMU05npPsiZik1WKGVss+oF9QEJ9YEk29ZHdeNjxvU/a4aJyyRTiYT"
+    "kYHI+ZVE7bNHAeZJxEgG2G1a/7X2GJJY7PsdzBrBaOJ8OroiMZ5CSPzW/iZZRm89IPWUPpYizs5Oer3ROEP6n2IEKfyIb"
+    "CIqTzGDHsZuUYf7E6Bkdof7aGSDiswu+qbiYCIGrYoDVbFhKAKj3wALtGec9jWDOXQ7NXvHfaXtcnmnPxnlIXBsQBQ0A9"
+    "pYgP5CpXBJGkZfoWnKnkLcIiCDpdB/AP1JYbuMnns6ybsvMBb0t6Us79+RPwOIIG5AaRwxBQDtMRIXqNbRa8D91RpxU28"
+    "yR81usxHVloAyr7nYF+qCXSSkjkTYywX0II9vXL/9aQCS9z/jeSlnkasy4LuT/2nctLF5oFXoourBItvL9V6aaW6BZ9EA"
+    "VgCYYlessKnQNLUWrp263m3FmC93SWQFLPsIqHlOEhjlW4AlbNx4NqpbUMAX9/fxr17Flp/PMG62QF4DeUF9FH+jmCm3e"
+    "p9VOiARGPyB7hRmbXPAzBLdYJbbi3xpFnnHrdgrYEXNL0W24QUD96u40cQ5/U46nv8pz5VlhDMN3YepQK8JvN7fB9pajP"
+    "FyQgUgE3ivURLJvMYkii4GuQCRTMwi0J9fowlPo0qiADa6yEHoStCAyE2w+QS9DHANAPq/RFdoYNss5H6x+jfamdboioV"
+    "OjU1hBZzY+Sg42OeOP0euNjqkDJ4sMz7kgR00NHhVhM0Sq4Pw+d",
+    "rfcPj40XPf3cYLhnENvaREDjBsmAh4BR6/yIpKmudmFw0bVAPe31cX2nXiD51KUp98ulqhHLWK32nznddiQ14Wj2z+PbK"
+    "/5wskG4oT/91sD3j4EjaK9KsWm4YhnQ7lawwo5+tWQqwvtnKfvVJxZZjhbm8RKF+khwcY1d8xqjaHS1/ApXlGK9GtLccl"
+    "FRCge/u8QlH0R9xCRJPLezxYeiZ5n5pCQaG3KMHUQYqu4y5n63ZHH/LwrW3e+aACzr5Q8R0W6Qz4pKRv87r4Zypv7el4h"
+    "9T2uadb9TXlgyKlajVle33RQg0r1+kGzca5RC1SenY7YsVu8ohjUF5JeANoW0CluN4Fv6AfQH121gZhfPVjTfuQBAgDmg"
+    "85RieqUjK+RSCSQUOSTOGaAIsvKGNA49KlIsSEpRlbGXpdni8ehJ6mKZna2ntL0h9J8lcgGycIIY3/SUHoC4LJ3o5XVmv"
+    "xDl+ZSjLrwBK+ArHiMVcYOwo5Gsj+qTbQXuMbF5SPtideNttV8qwe1aE8z4EfS/FVY8XVwjPnxsg71x5F0qBQM5ePVTNK"
+    "Ui5U/bZGdM9opwOztgYwUkRY+qF+uNf457huCLpW/fAwOOqZhDy4u+5JDJlQuy2W3n0w/mU5fdbrdeHnYjabcHbWjg4pR"
+    "H9jq+odVrzrzyYHlxgFwF2hDBAvVGIL73TQP+nkG4kuWt+7ezqDRk5nvyx7J/0EP9Qjx/jejD76rEs/VHRyQjcnp78sZ3"
+    "IGz2ez2WmXfi6wD9DNly9fftWKFP3B5O3Y9l/SIjUijokEumKV89rLrRy5ud7sB9nn3svZywDTGmIYmQLrUW+kQ8q6Rz0"
+    "gC+Qui0NENyI/7Pb13ge1oHMN16OTHuYa8OIzzKCsQd0x4WnYmN953D8BvbMVscujE9nvizeoLH0JC+0fKf79jv5+Q3/f"
+    "09+39Pdr+GtpQ2ijWSkvAKJA3FttWiAHgbOeVYrGGRDCu5Jz/NQq/nJYn52Qi5nZLsToflF3+v7QrzsdqqySuqhw/oONq"
+    "v6Tfq8JryEXbSjvgdxLbXs53APedjq+yA/gsuOCzPymAklZ55whC4RZG1b+5S+9UeT9Ml0drkGlGO39MvV9xByB/id6k4"
+    "Z9ELSZRlqB+p2faxxv+DMZJv7ZfsENX2CYo6utE7/pRa+KQazvEHT75OCAUvdr3hgyljLxa727E2QoYzPavdxdxQbok74"
+    "89AEy8NW/WZazWP6lOYbXumaFAPtnI5hXnQHoR+xCSEmF3pYySSv4kHcIcprVHyBrHXZJOcOOaWoG4HGdHODAj05PT497"
+    "PevpAVQWpO4dtyrJ43alE6h0bWr0gYpvtHIKFSq3WeMt3IPHDaqdPQXKM2rlwTjp4eRdkztK/rcThGmFU92qdAg6pI/1M"
+    "GrGfvI3fNK04TaU6XtpSNMCgHcePc+b6FXudRlZTcXQSqcvu6doArJSi5RPTnrCrJZxeR6d9BRf4xdL9fm5K8q/4bOSR4"
+    "HdEbCgAFyYSFDnQXrJI0tkmnmnXbrOist+z6v9Ln++J05prJX7CacpTInu8nIkIT/CQeL0j8Z9nvZJqIpOoMiaaVN+iuV"
+    "qckEx1/OIxhe7k60+HuR2LxVQYJZz3wywAGpqBYRa+aqJfOVn1dCKf+1U5+f9oRwXk/N6VEVFmEdFp28CgzXpJYmjSJYo"
+    "uuNWz9csxX95/y2mKwHZSxMDJXrDszKlmPZG72JlCIWELQ9v7J4lFkw5/FGbShnAKmeZh8FRACLTm6SUcS1Vh0A3Qr6Fs"
+    "XAV5f+mIxu+x9joqkmnG2PCOLopl6iRA7ngfo/qgPMo+CBnWd6TaDFpFGc9uNL3FdfNgOvq3rsjkEQLsRqnkxCUizDbU2"
+    "4aRVvdTCmRtHJoC+icrKlHrgJW/uCHBzR59/gHjd12boxfDZhaAirUA0FmR4MaizVD/bER+1BtpEMU3S2jHsXR6IcshJO"
+    "xXOCeh5l3pcCZPBP/xJ0P4YFwdufTKQfvaNtE7UnESc07EnJrhdE+xJgwdsLtkllLNVut9b5DbfYdckoDcSsj4K3/ko0b"
+    "h1H/a8UW/iXVGQyafP5LqpMXhrYPCEbCwxPjBqs4es9Kg9gbVmda4BxWwKgV0U2vl5mX/7eV+qzyRf/k6dOnJ/1T//z8v"
+    "DfMIxCP/5vDdf+YSvy/3cqNxm8pY4rK+sQf8PLOU6rZdJ6PkcgbV9avSR80adVUAjW3Fxw9c3qYRw24cC94dog3z45dtP"
+    "PLJo1aA7IXVUswl7yMcLlS/gB3vpQkLXNcNHTjbQkKcFnfe263iw8F5mnTGdqgZoO0t3Vb5g8wQzEmx2t/gssRyULuDBt"
+    "v1Ti/QBNdo0HmlgZp6IK+UJShaV/UqGbSaQz+kEGEQfGweOI0rwCn8KQinzMbmEIOPkEvD7s0w2NOH6u7v0+72N/hEbye"
+    "6y1KCap5pU6orZI5dCt08GO+63PKXFltOB+N3UUMcMWNLDwdFH7TnDZGyDTqYho13DUoU9zr4kxdcIGZuuAHj7ymPYUCn"
+    "7L9dILOTBzMjt2IPvLhol+scph/8cU4n0SwIl6A1g0kako5wJCGU2WAFVr4Qfru9kU3OAYWBH/6xqFpJ9ophCNUM8po7j"
+    "8J+gMsykH67B/3wsMefB90bTyge7o7294tZttjtfJr3nliOH0j9Z4fDr2UfMZGjmNGDZ7C/GQef4inU3NdLS8QMvhGUVz"
+    "rzaUPF/IShQZ1x20k5lQjTHT1ZS3uaiHe5OJ1JX6txJeV+E8tfqjF95X4HZjUN5LtpBYz+3Zj1w81sCGv9KkkNayqjVG1"
+    "pfAjm+sBO+sZk6hHb+DKqPSW10jdh98oc8AsOode6MQkM6BfOe9jAAfZw5Q0mARWVfSKDqiCM4pi05bCs2N0GJ/hbsAML"
+    "f1kLuipf7Px4YT8y5rnWCRibucI2iHTIit3xz7tR2vSNov6w9mZdvcdzoCscd5V3q4/j+Ci28dL319VxqFZ+0Ox3faajM"
+    "GYV3tOFYd0oPRab/Tp1kUSrfIwE1lR4eE+AOYCTzDCgzMp4uRlVsT1yREbVjJfUJ50fPBtXj8zpXwGlS4/HJgHKv5p+wH"
+    "78O76Akdb7XyCPsrbTVHC+q3SCuSV+FKGMHsEt6OJii8mBywlj9CTpxMrlkmVhFNcz2N1pzOj8+QAgzvLaFYUri5xQiZi"
+    "HqXjJUz3ZJgECD8oi9QsiISQD0swwhNP83Z6Iwv98D0/hNkIGJRYc4lYo5OkY8EFVDsEZq9Uvm4/xHuownuS6nPH9DmEF"
+    "TdygjUARnz3FO8IxLr+s4mJjEwa9pNvpYCiAdQTWx3/Ek/QQaEw59/X1Ug7LtaTEEvuVI1fq1HXetRrPvSysk5/euc1+y"
+    "Y52t1yguSHnNw6SVXVVBQkLsJRXQEmPL5ehPfqFbozZyWh6UmTpw+8u8kIeKG9vrUHLZ8OyOUyhwX1gR2kFCabMCxvQ8Z"
+    "Fl2+u8oEWGuYW8bWUhs6muENciStQOyjkyG+l0OU+dyv6scxWb6vtHI2U06aiQIZ8xG9gTqb+QY8zoOjT5DQcL6PzS6p1"
+    "VuC2U2xOY8FDxWCxY45LkZryTimyVjO6On4uxWiFnLJidnI6JYnd5zZX6mxX6dDaW7oUt+RAM77t9IGVUv+AQtIduqpd6"
+    "kTmJHjSpprvt2ZKHc2wjDLgsnM6+YOcyK3EH8MEN+wAYvkU2obL",
+    "uVnFlwi94WW364CgqaGLecTVarucYI4oXp6jHHcdLjEz/S2whWW3K6hhBfvLiWpcWOmv591bOqfIpMXEREgJqDoRsgT4m"
+    "fsgqoeJuAlnYoZGRQIvKELN5H+3sQRRRQ1AKqM8e8ahzdgTHZQRyKU2PyefglzC2sM8t01tWJ43ILuE/NPx6Bdg3uUC/4"
+    "lXY+Y/vKT0L/ohlmDml6ZzP24lp0qW5Y1EL50mUb5UU0LHQKBxwk7QxsfU9IfJWW76N0xQhIe+JJNz/CkmqJxGSbPJ2tQ"
+    "dcYUQpr+0DCF0tkhtAi8As196pQDy0HmkYx/I8x+7hzEXc4miapQaj5gLbk6TIRMxdpY+CU5PT/f3M0WZRkyQMkVZUoGp"
+    "JPJwr78OrU4bqoX+Yu2a8XnEba55v83A+utWPO07vZ9RIRFMp0CrqgCjUXEDKEcmDuOiS0P+eP8ThPJ7egZY8/Cg/YQoj"
+    "MkqN7WZ3VZ8hBURQfqSIYdZHYdXHq4YuNLkk/LXYLUmKloJE1hVA1GLBReeXnAfzCPUN+iBHddQLvMc2DOVq2tgcpidEx"
+    "k1ppe7KTh3VvWYiMhHvPX0sW1rc6YCEvPGXxBBiRq1v5kCv9YnrOVEkhoYxxY+l1ExRMdQNHANS1W11FX9OEITSjWCp2H"
+    "c6Q+rYLmIqPL+fkEeakXIsoHOmx9hlVGM8U+UMbEyGfXIq7OyT97hbm4Ig3zEms7EXKhMzJgAUWbTiKHcigfkos5XHmfY"
+    "F3SGBFY2JxRSjr0akPdbjA9t0PSrDZLwjjKoLuIkre9xL0UDO9fHUI5TfSIMefjTWVftnbzUnGcxMpeheW3SHI7k4ccI5"
+    "zh5SeU/8pGyFb7CJ5z1humZ5qvAFVKkQbhVrDht6lOmStkUaS6RTgTM7uXOJ3SqTadJiPDOBHyqvnkbUegrzgeX0TGGpt"
+    "NqBafNWTnKA8txOzpjDj6mK5R6gazBWktVRJXgc56BxuiZoIVIB4OZk0GESvgSt8tN3rokoHROkTpyTD8fFV7STLA9LYl"
+    "KZZazBwtI3DP1jI6o4UtAeXTONr4vVn+SgNTP6CuvBbXGJ1L1qHl51rz8z8JngZdPZKWzsv7kqwkzsYjErkTw1GY0k4IP"
+    "M4qA7yVwzRCDUhPd9T1v2Ri5pb0M2Xp4TeFQhiN2G6GFD0pqlOF/beTnV6iY7xLwrPhVFYyqZOOYxSpCIZ1+Vi/EdxSb1"
+    "Q5/Jc9aO3Vubxif1bAiYlgRbGjCoxlB7q8wTUFz/596pJIU84drloziiSiK67BdU9N+Pa9Yi/mgOmcWCtZ+66XfK3PeXc"
+    "2IjiltTY6rzW+yI4qpuEa2jkdnVyB7SUsRqPDkC+sQEgZXt9wUwv/Rmgvl7YLRO2ErJGiH5wvplMSipDrYDQj2sFazGaH"
+    "FQ89sUwFTXespjlA7am7pGbnQRLY7jdnQmkuvdcIezPX5HPkjHxNTIAZS0uAO/vZtJ3jUZKa27MZJQoHdGM5cGxI5MpcE"
+    "8+ZBtw+6neBu6E4LOuGHYCpyQVn01RqJvsIk/FD8LzrTQ7GuKvq3up2ldfSTytNfN/Px05boqWBY2auDFCR9gCZHfyUgr"
+    "DGOIa8dJ3h2Jt1q12Rk5o0rBoyT9bJxbo2sAPXoPFPjqX0je6a5/YZSyLT2NKJ4bcJTLFZOF9i/Eq0toH11Sz0TKR6KUZ"
+    "6lB/3eqBeW3fTgGDS7c1JjQDw8HtFVaL4ad6gGlfqTcKwu9R74qyrqD6wzV36rdidnUdu5bEwHfsvhm5WKnlFpkkIO8aw"
+    "ECwEgw6797bOCLAy0olgKPraHc6rjNsMF46LJYLDnKazEMzM2T+aIoxW+GcIShsHjixqHxbKSUxSzhzkJwpRpnK5osx1r"
+    "4XFd8Q5RyWxdqIx+tshUIBC7MUEVMxnl0yqqmlQDharRLCDr0Kp881Reyo+DNjzZOsBbDy21AjtT+i7KvKzw4YdFDUoOu"
+    "e5YkUybp2Sqp8x3SlF2To58fy8NEDy4sYvgA7CdRaiK7hUPD7GX+mcx5rYiJSttdtmsTOCt+HkWcXF4rJYTgHNkKUqCLE"
+    "I8RKMwMZ8YeGy/ABymO5CHVEfslQ8PJY7vvOhAoY4HLanHmHyrpD7biTR2ZIZG7K22hDpUMgsQ6vJh0djpKA8om9eKCXn"
+    "asyGMIneUgaugXD45Z45FeRvxPRZKZopZqlOPfQrl+aEG6MLv91WDs7lKIo4HTGMDpdAZj4xeqXQD8lbIqDo2nqnvjSc+"
+    "BfH8gGqH+rTN7SSTGeh5tbwOrc5xeiDqxVpLlk0DdKwOdicWyYitlKHyxtbtJaPWWLtJgF/ASPpm/YxhieA+b26lvilBv"
+    "qazWjfz5PiY9a0UmRJG8GvqCyV/IcMvWLP87xaFGgNDj4hoiZb1SydyEhylsjJkB/USA892KcMWdeaYpQRWggGJY9aDrX"
+    "ulL67paAYCPBum2y0yoLT9u0T5u6xB2m4oNHCSDFQIpTAnpLVi2qX18J8Y49wMo9EFZlHWUsm+wXwKOm+VWEZppDMa7M2"
+    "GzQ1oO7MR7lGExiqIcQjqRd0ic49MzPb3Lzzck9CW1RHehAjNja3telybrPITsUqWdbg0Grlul/KM0BHXJZ46YfYu2qe2"
+    "PcIbmLSXBLWU6XmGQbS8jGK0box4vdC1yfIOTKOgInHtlUTlS/RYTcUF3B7iraFpf0eZwkrUTjgmNyg+TyMQfb6A1gOa0"
+    "G7Mv0AziToT5aenOBqlW8f2XbNTDgK12hdHMkV50tosEfrhoatzpb66Rxkg6RIJc96JMLE9sgEFVDQGRCuFcrqqIFEizB"
+    "GGZN/QaNskH4kjbmbIZDy252hI4SR7XjwuYZLPIxrh/r66VWDwh37Z7ar6Z805ylDL1IEqnc7QEopK8arCs5OwknWKOxl"
+    "lsYyUqyIo6RRHGkSn1GbTnxX36XhbILCdO3/eYSVXu1tFtLEzlKNK3szAnGegGKMjGFqfofOah8yBh8zP8uEcOAhUwIcR"
+    "/E6GzdkCSslTVgX+gjmZ+afUbJHRCbBzdDGaW6z+2puz9Qz9MnYY0qudhvQKScBW+9tjMucmxzw4HFqJhu25SOiHJ0zM+"
+    "AbnY4mXGUa5MSqzTJxi6YDNp0QQrH4/8XaN5jzKDvono0HY1xbwVQ6SASYgBgzF3WqQ43jJM8FMaOnPxHwp38yAulCEXK"
+    "rIKqYSLko0UHDCYEL0xHhQc2ZUg294K0DI9teK/12Qo+QPbf/PqoPuno7ri/+QK4jFbpoNrvOcXNZHaP0O8U+Ex3mjcXw"
+    "N/eYjv3Hz8R5VPszeRRbTC9L2KBcNc4x7rakhibwzuTpA7xhx5GbIsof4wvIP5+fql1Vfnw7bUA43yNrwpSY/GCzfvRq9"
+    "YQik1b/Seu6pyh33wLWMCy/yR4wL/6ksRZWIDIwOJN2c7SggHqgxqjLaZKRCGiiUXnnb/LE2YpbvcxYx7Y/HdLciMz/+J"
+    "ZbtWs6RP2wIfCu910vngejtYLoxu8ZwB9PTisaimGEzzjgiAMCi1Sa4Zjsi00QR0wWd94YJMVsF4RE8jav6W7VnC0AVoE"
+    "P6QIxyPG0Q3XEy406Pp6JviOgYU/iO8ojsOJtdtB9yPO0H3o6EWvzLPiTAOv0vQMeGlXmH29QTElT13lqGkb4gcoyzieV"
+    "TwFbOQpk3CxZ2UzLmANJQa7FHrYGwsqu9mMSYxmCQN7P0e+uQBI",
+    "wCLAAGWgfAY+jkaK8XUuuYOX9En5O686E9VVLlLslRFcUDzmC5EVLzJTum4RK0DwkuHjUI8EwXRlNAFUBb6HQyUljEGGB"
+    "yca+2BRq80AJ0PM4bwy7Qf9zLCxR/VQp/SrvuF/dcmPmWxwCDPlegXzUKgJoDJP1N86xTBcp9AVS0oZeprfaMttp9NV1V"
+    "M10jr1BJQ3NlQ8PulDAM694nWe2OYhU41+jIwyogzXAaUWTDQMBlLfHG1K4NneEoYPVxjjYnXKFWrC+tGxibDV+dPmlBA"
+    "aBoQqJJA1ktRkQNN4Kd1NMcN0krnJpi3Whx73iRMP5gVOPEDrZcqo9H6tBb3WPMr6ZRDif5K5CMl4hl9vBGy2b/OFy29q"
+    "BSLcplEW579zajRQs/aaSeRGSdaOkPM4OMvNdebxDtUTdp9ISym4lugvvMRg/Y/kiqMKyRpbLOkjYv1cKkI3jNbmM4li1"
+    "bHYjHmEVJ2YjETTieCR3qTPvQPbX7yB99bTIHup+7HcymoRGi40ZuR+ZJMZU//fgtesIBz86R2hPL2RlLNJthkNASg4n8"
+    "x3zG94En/y4jY0Eh11YTvfs6R3Pg/v6K/ZAEfSusUEsjv9d85NKJB7CEaCFVKsuPtNjfr3mbXKmYQcEBeXgwEx4lhHQLc"
+    "UiTs4cHT2LObDN/Ko2bJ6Ot7JASk8iiSbskA6dJf895x7G1CNra+RqQufAHNouuLVOpWUhkTF3oKGoKwgPyR1bU3MQQSi"
+    "z+FZRG422sz4Hg/q9NAKyRJjA1ZS59lwNVf7n76inHqSYcjOhvnnPwbl7c8skklzHGM9DYSoknpLQ7i6HZmP37LYhFo49"
+    "Fuxt4RR3AxPH2WU6qWZvKJ8odYp4ibWRCSwkGOFrSdQUhB25j0Awjqj6H1c5/PxGe+YVqmNU0aOcRPc0EUmsHe0BVk1OS"
+    "ksAc/NcDIvKAc/9A6/uBk31GXvDE/+IgkHcy8QpKhsdJHfw8KvjQqrq8X4HARWgdK7Seyq3VVaJYiy6wwBhW3M/1GqPat"
+    "F0Rz519eNBohiluf6Xjlp57OUEi3wEJHuSHOvqffn9x51T3mLKvu0yF475OLzDNGUWxxnhcj1PBT7eSZTr7HysuVtoH9I"
+    "LavZKtk4NxEQCDeg0E5qsYz2SmJCdQSJ6keGYGHR6IfqjvC/KJEpxYF+4KPmiRm6NqdktjO0/hQrbPCbZP6KXTR+Vd/Ty"
+    "D1RbFgPF4WJerDux9D088tnLqZH3RihQVPK4dzw6GeekDhazRwN6fCM50gHKDQnq8ZKCzmjJdSjJKN1t6nr9aBFNcbB79"
+    "kolT/rYEOe95jslOoNZLzPblfZnbiP9lrt/Eo8oarKTz/3TOBV/S0SWtKHDZFoteonNPc7y34R8YRLeg3QWOmFmwzZt/h"
+    "gvyLoaXpVDVujk+rIuIH3VyXN/mKAB80uUn5wu1Z0H/w7QMlMbG9VtRGKAF4cqn+DL+JuUklhS+P+Oo/u/xEV5zoB+mj+"
+    "Fk1/oVkxf4+zzigw+o10i+Yc6A6+3vU5d1QX8yqlFKVx+Ea2CC9AikoCbzLUCwC//n1vwngEMditLqSrjxxbd8XoTqWwe"
+    "f+AcDEZNuWOs+d+QTz4IKA2+z0OJPL7dcL/n8B6RLypWk8dXHg+YofQkIuepcCGYZb9M7mf2ISPXw0B966mRW3PhC1ZHd"
+    "nPbokGgUpqAa2p3I4MQ17ei46klB7IV9o+wjcvkBe8qrx3XHXdxthscAa6NWQZjjaqDT01dRsKPFDosxqigHy/Gz8HRgO"
+    "XyRo32OKOO5g2mTlDlGQsCh/EV5TefP9gT9xcNFEhAqSjqpD4sr3KpD/0NAuA+1Onvky7iSSGQi9xoYJ4YIxPYB5DAw3N"
+    "itMBgekUljoCmlJVADpVG49w8rJTUMpwPrTc3uQWuun+jZ6HJFNI89N7q/QhryxMOn/oFZqZuvib7fxqIGid5Jm6nVByd"
+    "BX1QtoVUbH3G7oxsV55H7y7IPi8sd9YNToHW5iQB1yBCh9NqqiQPHdGz5OR5p5lWdqDAp9nQ0jKUh7jgtyuo3qGV4XjaN"
+    "rVaDRqpURsWB5dnXNyGPHCMsrOhGK/ivRHNaFpUHGNIIkjqFET7PQX86C44x7HAgjkW/N2mcU56k51HpP0lDzzwVg5447"
+    "IkTIPZw1X8Gd3D9dGC/dh6hb0gTgZgd9I+Oev4T/otft7zGm2o85oMEZutJckbda3uTWwvsHyDRQC3f7wTHww98MjyGsY"
+    "glAHOJfHJ5piF31DOHx2PciwCiCa9ijtNl50jknVP7AMy8aCLiUUtCkbbjklsH30SuX1DKfTrZGE1q/eC4ObjT1OvaL33"
+    "YfGnnKz37lVcFnnj7PfA4+/TOPe3Vume5in+bP04YTbra0jpkIv+DsztXd2FpTu9M+fTOe1P0cxejYRcCpZIpygEY4Vfa"
+    "B2au1yJufbDSDn9c51vgn5XWqe1Sgcn5SNyZnuGx7mWAjSM4VJ3lAvNtBXW8UD9eGtyJNLhHuwKwRrGyz/LELpQBxx6Cd"
+    "EF7jm/5+Yt4ASPd+DrvalpFosBVI8rdp4FSiB30tfSwGvSDfu59v31MqA0IrCGyXfBAuTczcdmqXT24oQJKlPFvx9oWv+"
+    "tmwZ1vl9xDyf2u0aRUmP6OEB2MKkT1StgVMj/MCOT2IPdqFKEuq9Fmr0LVq3OYKfRAwpNJAbnj2vOgS4AlfEy6TZt9dtV"
+    "BQZusV3QFte+7aQtwywVI++oakDmRGdzTOaTqO+3jUOkEY2uOIrv7lTrtsOnh7VxCg/BSgSAoMSc7zbM++5SaM8cCl82x"
+    "wKU6FhiQiRYqb2VTI2Tw2T5a15I7q2KD2NN2cdS4WwBdV8nBkaCjS2wxikN0rGkSJiq4iqQpK1UZ7ZifPXt4SM6e6ZRf2"
+    "mDyHOkfvt2hWRngXkmb92YHydZkiXk063r4AfWafvBkOawxid+8s3yyNcPNiAtjrboDAadtrKp5U+Q70OQo50P/JGwXDU"
+    "ZHvV7YJ6BQ+b+fxAAWdfPzk3hItJPirf+B5qxcoZOvL1CdShs62wDMt9xKfB/wtdzGU3oN2UCKO4C29G5E5a4WojW0gcY"
+    "ToA1vroRBeyqTdwvvJVoFMeMM/OcfHGFihPX2mcwoVtJiI9WrkYHl1rkNAEvQIOp04XKWxD84nflXEBjYxqEyr2ac2tXO"
+    "OF+o+Bw6cYEidFTQ9NIETat46su1mFOQHkqRJlWTlYKNz3piSTwz969I1h3y3kLJUmHd6R+JGdwBb8EgmqNh0knPmzyE3"
+    "WdoXja1u2m3f+SLWSfjOtwkVTKNdDOqEytBvNYycfSRLjM0kqiwUpytRDzz14s74VhlMy7ztR4lZaRSSBHEzZh74i0nad"
+    "KRwS1dTopX0elApDKCeb+JVnzS6DPBJ0IrxRgdKOPC0ozjwopLvjH2uBqusziXzYEtNwE1iJ77oCTdwHc62tPgyavOgCg"
+    "DiJq5uBFYmTUNdG+Gopbnp2+f0Mi7UCVWKrDJ+MkrDA7Y0CBuWDxoWt1qYbnRwo0+CLuVZMUoyv+AAegqPsp2OQhuaX4F"
+    "KA8IUllfyi0zBlfZ+vZKp2z4rsZkDhSK0zRemiMwQDawTS55EJcJLL336NfIHcdkcocw3qf6u57fou5pYVtPLdWEPhrcm"
+    "H1Z9ie0SASoin1U9cywoiYQJ0uvQfU2e0tIivKz+slgZGXGwg1Q",
+    "hZ3vpXXOTOdVt9/ND3DjMc5ArX4FVMfShMpi62wDfANExRsmhXjSCvPLTXsUHu3sqYmHqe2qy1f4DGTEBVSqWbOpFcxxD"
+    "jm+HC4QeuQ+RIn9TE28bVfkYO5xVnvacKdMxpPGd6PxFVewihFI8VlU87j395V6gOHsGlvf485Hjga0wroeHwkMQE40YA"
+    "SHTuzvz0wJjh3NrAgV1S4G0aMmDZoItIY/tq0pb1veNDpWCOph2xhYCNsuFytLn1K6ofGskR/adj9lEFTThohqygya4Kr"
+    "C6Cr0fbpR3J0qMiq3P9b0X31zhR40N8DDaSukWNtDyc3WMO3pNdQUV67SY0Fl9dFVE2Vf+E2iHlD6HsggPXNoH1LVjA5e"
+    "HFPm4Oboi0s+y4rGkyGULykizUJJK3wRmE96Vto7irfRSx49bf51+xLUWHmMh+XQzMeC9uaQRF6O0vOilRvoFr1ws5HX2"
+    "sH6gO4nFoP44PuhhwuD3jZdxRyowrr7gIMHhboYtT4QEjxm0QdoxFh6qfYlnZ+zjD5Q18/JisbB6nPbnGnQdcVJAcbdU9"
+    "E9nWxaNAz/YJ9/0nCLJvpExXSi8xbFxPLE6Vv++JbrMYK1UC7fpTotExot0OISd6txOTmjk2jQxSluYTdVGvGiDEF1L4q"
+    "pek6MJcb0EHkHLQwCyFb/UZN43EUN/lWXvzoahKe+BfS488mn9rPTcOA3y8G2CMy26CQOm0mDGnsRKSKiStXOaBxR/njK"
+    "xdx6gshWnfEy7B4/PFTnau12dOquDdIgW5xO0cdNkDDLKsQhpdZ4qskX2b/zkR5a2CIdjeXfmP0bOnAo2r34IqBsIkJu8"
+    "l2TGGkci5deBXPCY+sMxI0Rq9VRxLSjEPuq+BA9n/v9iRkvPQYR1NCmVsFOGrXcmiBjCxuIxrykLWEDT3GGgyOfCAkZP9"
+    "2TXg8m6kMtlKkIxYl3GLBBqbvVXJ1g3iyQTXvUOzaaWr7V1bAwfGdYdKKqEdEVghQ09/FZ3tEhO6NDUHKe+byyh7ad6g7"
+    "PX9YfBjrllpwtxl4o6vERPD7CdNuq0f19fnB+smH7ohFRlY0hgWjQQHS+4TjCrv0ZuoTchS0r3I3yXyZDHPsOZzqiSm9k"
+    "U1zI3XnEH8RYk7szLWOgN9WGPDjqnp6GLSEQ1ldmuQeibYFWV75xilHhJf6Zl42ATfjhM3+UhCpZrPLsBEqbRt3TzfNRc"
+    "6KFZLE4G3DcctzQujSCJ8zrMzpwglAjVPDEZ6nsPtMXeKg6VUMPd5UPJerjAT6tFvDdUIkO/Cb9aNFWjAficNJkgoZZU2"
+    "cE9E96yH3aqylRq0ksGzbFzfEim3UHdDQLjWx/f3kWg0LffwqosezMzuGm++zhYXlWdp7hkU8RFNqLIBFLGtlxiyq+3GG"
+    "5vhHo+6nVlLJtYDgouDdPjoaFnnDcPFMSAjEYozcWGwqOGVbBmg7AwTfZahr7cO3NlLxZGNyZRzMlaNJjEjKLRgPgrIB8"
+    "SI5Qz0d33hwT+AFu8PkslMS7nU6ylV0fU19j7nk6Wmlm+dwYnF1yDJ358FlU+tZ5fptn3mRe3FLLtHfL2E4nJLjXk51vM"
+    "5M3782Iybl4UhJUuJbXRXkvnNs4x1z7oZsUGeaWx7TlINEE+oA8g4DfS093XbRnFRNWDl+imlRrGP2DzrhXAw0RRxKyPO"
+    "7vv5Ve0nFDoLOpnryZdXy1uhR43U7cvWgpV6vnZVncvgZigsIT3fxIe2f99ZjyJ5EXgdSW9K+BHlvnxD6v6cx1MrjWm0e"
+    "2563tF1CJ0DCkTUyjPpDqHrplA+beaGN+p35S6S1gk1GxaAQolp1AzzH7nvWT/OCIdzvp0hcv0eeTrABACVDqs8372OGV"
+    "IZIcloLcuwWh6w2S/X1tpYwhCsx6aN066WT75Pot2pgxO4tSpKpGSZ96LtuZ0BIUX3CINkj5RSZDN14sALNp354yZlnuM"
+    "dZBLyBJOCpkGw1dDi6QwMFZdeJ86hCzc1DMo+NgePT8RMZTKmO7aeCu/WF7V/VGrLh3oLEochQChUWSgien7jC+8CYsaC"
+    "U4p5QkfJMrfYtJHXXhmj2W6FAHWmA3vviWvktGu1Afq6eZ3ggm+LlEbulTSEtISMi26+c1RbYvCnOCeRH96H38DpRM3sx"
+    "/YU52xNMr2O/pIx9YoAw/DdlXBZ3+Ce3PmRdhQSpLlapx3rzTrohY5Q9N9YaLqReN8O/pECOV/x9+4O+K0uSFszUONWGL"
+    "JNEidl8lTET9gCLL2g/2+Ik2dqgzDCh7I5sqlxn5wroi9pAOH794qU9oos120z4r7XuZJf7C+tMvfaleci5kfStl7pjQW"
+    "BKtLLKrvQXpTaD6/XY6N3XWQjpSLX/5Ap8zJWXUv9R1SlNngCnjbCqMifZ0NQXJJufCiE4vae6FS1d4jEmV5rByyNVj05"
+    "PRX3/seG3/yo+CEKlVCI1QtD4exlbRGrwt07qW+Uc6tvs3bzvbkXB1CZ6bRUdM6BMYMOwPqJaiHTLqPxPXMhoMxLcyeib"
+    "eR6tKMotBmk15APHIYjJ63ttGz8tiMw63FeUhMWSjwmCVJnroWm7FN2IlDnFUSWt1hGNlonNMCbpPU/AEbrgM/bzTEVUn"
+    "+lYOMRdNhBlyokzqzft6zI3Dg8630g6/vrette/pxBiOZmYHSqI+eGp1RH4sxn5gliGGxy+qcc3NC8uo/SQAZQ4EP3LYV"
+    "nsb74vFkJMRcPojeFUUHRAxyBjFjVgJawlA1Za6R3kMsCqBAz8fT7oIP5ZDKcHBVQFaJdpJrBp8CjPPJ9lsbqgS+giPmy"
+    "cTNG1WG/Zitc8iKJPO1jOyzjWm0N/xdBMcEGUm445gkKa9JXJR2FsitZlnYwnmLAZmC7bs9M/qDWwYmYIxPFboEDJokFG"
+    "mZ1GOQW5Ufg56XctmnUXvFWi4AgBIJLos7fbhftjWmVnwP78mz1mjzCk5l2XKrPutxH269wpefd9s5nnvtXI3crnbKKfC"
+    "FQhOHR2kN9xQ+2bivdIVUeF76V3LzqnI4L+kc9q2ZF8V26L9e8yKTNILpb4Csj6jwEBcxyOV13Nc0+94NsEU1WyvBTL8e"
+    "61DRBk/ZhMVRUUhL/6IHTdCY+2tA4p2wmaUSTFBpRXjsFh+QtuQ7ssE7bZZZEWNJ2RJXGV0CEcD84xykC5LW3lGHakCxe"
+    "sWOHF34OuGOEJhmJ7FJmponE7OyB/FN6Go/6+zb21vG0fS/b6/QubmZMgIVqz0denIenKd6U7sZBOnkzMaHZuWKYkdiVS"
+    "LVNuOrf++9VYVQFCSd/o5X2yRBEkQKBTq+pZnWS1M3Qw7rVhXPWVMmqSc1YAGovqCsFb746Nel54aRg2zCurN+V0dU0fd"
+    "G+kmjEE3kn4bPOTJj07Rd5YLjHY29HLW0HL/ZzjNvieuNmP6ytrtzczoqY+rPoYhEt1B6o8dReKUE1bk2zR6dDDt0/92O"
+    "w7xHbPe7XU8NVdx10jreLLGfu+m8RnUhWkbYUvtLgAIRr4k++eWOeeU+J433KUd7ohxJIikv6sBKni0SxltXBez2nfR4a"
+    "YpC6PkG5SeOGMXD3iBES49ljzcz2nj8oDlC/MEE3CvWer9RlTOKccp6pZQ9Kp2vSnUPN0wP8+Vn8OtIJx8v8ve7qdzJLg"
+    "9zfmziSE9PYCCkVvGTFOqnGm/63j/CEAnOuy5YRNFKasnGbpftK",
+    "ad4LV86p3lVH+m7eXwaU8eQTPXX9I27lXyqZqZc8hbRiizyX1PGGJkU82ulAoM6Xc0KBeoPsQJkjQsF2E1+Mn1ZTAILld"
+    "L1STYl1b1gwTyRUJvEuU8SZuPjiD7aBo2iibqT25MH+xcfvRovBRFJRAI/hv9GRq8/nuX+o1GkmEWmLeVXGq/kP+0uXmt"
+    "WKDMcq5jxIY7edQPzUelxFhS00rGFTCZr6VBGwpv+zpE+x+HUYQCgfwh9RfLjfq9J4Kaw84ybsw4wyc6CnpO9gBXhMzKO"
+    "nStGvw8RGeI2y5QhuMmxJlouJV34lnAq/spWbZ8AYdwG38v5dSGulZGCworU/B9cY6lwHtosrRQrNOh9TRr0qD6gsMmWK"
+    "XWS/u1hcgkj35AYIXRS23vUr18qQ3TYPToO1LA3WLxBDWEyfG64iU4PFzWqxTQid6azWjd7dswYEiF2T4JYr+knNxReru"
+    "dTPVHho9RiyqgRzgjZwbMFt8Csn6NxQbfVW4/JTK5Ol2t9bTRxf1dHIX6Zvw+GH69N7tXDYH7VOf1sOpwbjFHOvGvHvKq"
+    "NV1ckLV5h1G8agvoZdFyhGeUw337sxgiuBHUUg7R2305KPgAvgp+SS212QfZO5L8a6+IakynU18A7Uu7+pzc0IbMoc911"
+    "XVLv3tHPRchXNkPHbymEYcMTVyUFszegTdYeb5rsAxM5BsdwBrp55w9n8bCvvdIhizBssujnkroDTmy8LyMdq/MdamrwE"
+    "OKgf0Flu0fUGcPi6Oea/jw4RgII43uXxdNPu0sW52f4073h4bZzBnZAkRI7Vd1IFWzyQfxSiSAsdlu8goheUEEIqvftt+"
+    "Nu7vaqqGO+r3fve91nxAB2pj8iCbl/vYvUfBuxx3dfx9Xe7xhU9MdnWb21Od++fDw1EZdKTa+WI7Kvg1b5eJFZZ9W9KmB"
+    "cLNjQcZgkV7y1Vburq5LMdvlm4bL/3+T3Gk252h/hqHiFHUwqT+A2oVyARZAFHXOOi2eztZVMvtaSg6KAMNUhfzoBObyY"
+    "lZX2vOSejeWB6TJCm4NYd/0A/xfDwHvb/hMe/tCtN6y95169j4Zpjg3YIzxpEAwpW962Lb0NTmJLji/r/EvHMm5YfI7rc"
+    "11npkqcQeA01F2bIQbx5/XcAAWzbwQ1RNz0fslSeQX/iaOuo33DowYFY8LtRimKVsMr0mpSBbW1kiLhugTvyP7uhmw++q"
+    "NoDdb1xudhaRB/nU/AMvVqfyapouylVVlCzn9LQ9B9pCNrmxAakGq0KZIUqpQMHacVR0m9KyHmp4s+qNer7VzMUGcag2I"
+    "Pf1hsr9SRFUbq1vA5lzaVnEwTmYoICoxicGH9LKFyuMGf2Hg0/LjTsJ1neia2spoDVmkeCVi2RJjI5vgthbDuoVFyleap"
+    "gRjZS/UU31wu1yf+4ax39LeLYww8QBoFyaVnBgukPfkZ62taHEfB9fmN9pGuHR2PPi9wpHgDQ9eDAU8eJDIMxqwSFpPDS"
+    "WkDEl5S2p2kw7X5k3ae3JwYM6KXvd788whwMw6NFWzhGsapyjAk6/m6TIboRI3kZJLdN4uENh/VnS0wCa3idP9qjbkfdj"
+    "hIbSotCmLPyMuDg7/JTLPE1R6HznUuxEXLIIXUYGsrJfPpuWbqf4c15lP4QpVgMNp1MfPffyK834J9JNVFNN/1IDg4sx7"
+    "pRNNm5CkS684+JAh31Uupt7tjTqrhWvXQcjuEsWEa9zuQ0BlCJyY9b1RT2fyq9PpjASkuIZdFcyBcbTjqe6zMk/RKrYhf"
+    "RRBTqLJf0sHkkQsQG5cuKOv/wGVUggOD32VgF7hH84npOhZwKuE2ohBGp+/IGYOMxV7W/CiEVhcdels/XXuN9cz7wcVrc"
+    "jcrsZsbWb9b0De47JSeBrSDGoEKsTy5MXDh6PNIkE4zSZ5bGU5J9gzhhSjTAgLXVBDokRIKb3OT7Wkry1N90n0qNvptoN"
+    "lOudHYd3Tl26/rUQZQ7p1VVLnwW6lPhGWD7VHSGG41UG+GnBViV11jOSyKR/nWiXqEddi/D/wbnoVJd6ldkrTXqqB18fm"
+    "xOSp+TasK6K5elo8qsdScOTE0JPjPF2bb3W8xXHv6LgD3gyBm70iJziDPpzU6qh3ArADhzU91aIyP0nH4NjNstRvJHWuU"
+    "SJeRyntrHIpgcbVuZARDgOE6Ub1dnnLgEeV4YDN+E0q1dzFA1IwNLyRT6HNZO1DjwInuBhD6rXeKobX40CQsrq7GxCJ3a"
+    "6xao+9CNt5mA2OOzxuQ643O+qFMsDivPJI+RgT2yfild7oWOPkw4e0smQMhsiSbRyF9CgFVJAneFcP5OoJwjb81+ap1C/"
+    "jCf9mXuHsiH744/+CePuLjeWFiMRXaf8YG+03ftlJ+A1YO5HFvxIG6xMDT6GonHRM1AUkWsMUQPwSeLfETDESWtJ+wgfj"
+    "Am4ec4WDYlUtVjg6Uxo9lqGb0tCJcReeL5qtD6EONW/3L6vwOKoHt8kneLMKGCMhMu8gMzB4AgkLWgv8tpCY3nbvTfroB"
+    "/MhZSnsvUtqW1W95nc2B8r8kYMOwvfMYo/pS99zRtQx3cjfQMsiPGEOeHd3woNBrVQHP/+Pc9TVeFtc2Yrx9GZeMsceNn"
+    "ehr/fTlNFN5c7HgrRSIn9EgQdOeozp5raAL9SHPfuYu7s/8vAL447uHd/dfQMUNavXXzjDIk97Jy5oRMdGZpWecoqd4Qv"
+    "yH6nlN2qo4sirtPcNBVXtO+AKBKRFiyuGtf724PbGfYb5npTFv53Htgm7n48dJsUNzS3vAnBGrc8Nkec3Lgeir/pU9c7h"
+    "ZXyR9h0n/uY6Gn+D0CQO7SRaP7h9la7PD3+nrXkz/YRWCHWbK85XS3YsV5cdKVlGAzsDckdsxaY1vZXL9zXyLQbhq5TG7"
+    "2kCFqjy1ZuUxvVTZb4dndFuE7CSwhItKUszVWEgKpPse2/hThhmzLuNZHP1lH972tNPxcYBtkuz8gUrNALoyISGC+zRXp"
+    "nJRI9pY5yRzLhkFkZPH4fBKWCyA0ONXoYn5gtTZhujintQDBnD4ptwsMzMSUTrBfyzd1KXUipYrKDj4/6eXNVluGeXCe0"
+    "h2uhY4AbL3oecucPFzd0d8wgjd8LYRPK0hD6qlQabFOr0pPyKs8G34S5xHo8P9Cn9gBbOKOXEJNpqE/c7ivl2qZu+8wnA"
+    "YEkdLsfnCowpy8GXjJaZlKLSgWGIHUXvD17zVG6qvXKWMaXYNcIPipXtyOz3PlvQngYjsBRNXEn6Q0zp77nqfZ2L4nqXA"
+    "r5MJ9u6t7yaS1IyEQqtT9lyq8RPy+EM7NnSFPM5oalJZDUXYZnvuFSb5TcWc4Ylzw+uROWbSnd4eRKzakaEwggDGBalT1"
+    "UyI7J6A1vjatHf68ZvqibhRC46wy2xn/tNVepzZa5Ukvy7b1A+3eFhrL83tSUqSNjNWDKKJFoJxQlycEn7i8h078BW4wR"
+    "EsXjEPW/gEtsKB178rHtK0g8TJbKQg0gRIErckY3yYdJrMB1+y06u43rAnHm5i+rTa7rl0tNi9/YSbutzqqQv3XsVxLaf"
+    "a7thBlUxmcxSSzTueU7fbRATegT/w7oOQuv8sUqXNx/ZjgH1rsMVKAvxUr+YZrPLCImHXOh1KbCPgC6XoXtepxINUiNzD"
+    "sz6mxClymg3GprnnPIWWkCqAXE+gOkDwDwH+uHQDF6ZX4a9wXMa",
+    "ExUbDX6zGgt3zK/IhYOKSsqm+ULKMYR+Pijy3iD4CBhI+25Bq1QISdvQsGYTe9c4fg5qRiwokgoaRC1qBEqSEQefUpPk1"
+    "DcBbFPcMQESpLbPuQi4YJ8FpwlY1UcpDJSaW356qg+uuG7egGTLtS8GlF7hZKfpaLRBCKvDO/aloXAxegxMHBn3eVUPvM"
+    "r+sLS90oJqG/XV8o1aappZzLBL9abqYY9Tw7ktxTBIhtH+SwAm9o6ywXIYMc7f1xpljG3wQDejhULTmtC0Dkq4sIfmHcn"
+    "xYi6M1UBQpmEDx5juGgzsqOkcAjxUdLO+ML84FyPorSh5mNEx1+pCQ76iUymPkSF3F2keX4XBP9LZpWmxUFZmXLETdXkC"
+    "82tUX02v66uSoEnfGQYv4QJs3isGF/qh7sGAh4ra/wKj1oorpCr98iOSPyct23TrXrqozeZSGXSzAU5rg+R6ZwM6zd/x3"
+    "ncx2rA33AgDLrrZ/Kedtj2sdjXyepdc724irx/QQHGkZuOiTuafjAInlqtB8EHdrXaQpJU6YetmjZWdY/XmurK/pMOhuf"
+    "VgyGE/hYLYIC6HhplLEab+FhXEOyYX8gtIDJtkzMUSFR9Vg1HWXDXTp2jFVJRyOaBoYhvPQx0Onib+wTP0VgjIASVCN1L"
+    "mZmjLFoOazmQ9hURWz9XH7JzNt675IHg/S3IhCeGgRgtA0nbA5umoHtTfsB/kI5+KNxv3cfSnttO9+ZZhhel19cDjc3XY"
+    "9bPqIRNo35yhfamHkFvjQQBcXQQ2Ji3mp3P4jJuDd4sHxf7wyHfTzYInuTEKxIwQVC+IgfWMLAXEDrzltS2Z7hHSDZecZ"
+    "FLqWGYcCY5f1fqaI006UA7e2B+YlOgjsTVgzEcN8pzl8CNsbDp6nl1sQ7dGmryuyBl94qjbd7/bgY3iDXgcC2DT22JL5t"
+    "ayP6Di4p6hrcEGOGtfERHm97bmaWdKIDuojhacWKPUaGWUhS4rdPzFar6aJZXyP6/BajHcIFj3DjcE/AVWAuyyOPPkx+8"
+    "1WAHlYrySd2sm92eggNKulAa5v9KrQh/SwL3StaKRecnYWfZMzTCyKr2XcAUYmSc5kvjK+FVhhKXGwfMbG46OIHNEsATb"
+    "tC0Uw8QtdChEPfCp2p+LoZGPjd23us+jm6RuZ3LPBw/Na2JXdCuKUtOdOKrvwslLrVhtb5AFo6VafR72b+CTZTWdJPO0u"
+    "ZLyuj6iQ96lT4ZtkdmFIWZIM/Zc5sfyJ9p2d3JIOglsFpyCthYoVXrSwWeSKYk+PqDQeZqP+KHLdFxy0/dwvTW2lQte6g"
+    "uG+dP6i0OS6Uh0xLs+Sn9B0fbXlxQPej1j5tZ4UN4Z42zkb1CIr0aE+lbTi2KZ+y0Bttlc9QvRabli9t3dPHRnaJ/iiUP"
+    "uDXxspEizr00HidZMzYN1slqWLwpR62AX4/ji3mmFjVTo+0VN3zp+vBzKas3pBzWZ3AoESVasSrVrfMwuZtTjhrYy30Tp"
+    "5ij0M4xS1D8Xdi7OQNKW05ajbI1WR7vWg9u5/wz/EWteesR+WmDWPFCd1mc8LivlkBvsGjq0wE0JsegJzDrzznkcnBTyz"
+    "qukJIG8Mq2ywLUy5ZfAc3nh9bn54uDQq7jufbNB/bzc4ZNbZblMOTp5QMTHmsW9UsLGatnBrH2JQClvm9NxZ3RcYcUSSm"
+    "3QiE41aMV6J9tzXjMwGESdybJYLUq3g5/Qp0O0AlshDncrddty0nXNLT8xtn3WfVs7x1xnbeZ0a/K13qq9epd2AG0TqVS"
+    "CkZzvuMadIz2SVA4Y9HVdLSEjLqGxbG7D7opsxN6E5JgQmodjeTY9CxYMbF43cYJ1asuMJ7ozbcr3O5lb0yFThCJGULcO"
+    "4uAFto31jjbgGdqGR6+FE60Eo2fuEynvZ2LQoVkGj8LgNZR5bAT4f5ZbFdtefpvwVTjz+aIjIDvgAaqInB+yXZZ2aLa/y"
+    "/KdJ5dpC0EyV1M65KwQTHQy4uHZvcPYi5FlSpHOwbORknKA1wfRvevjH6y7eeO9JTGz1DPP+LP4f6S7xopjBrBl8K/6W2"
+    "2v7AKRdzR4aN1xUghy0ANMRLtUAT5vP+s1qea8Cxdz3eIK1r6kT8do+u/oielukWlD/lG3bPGZS3vp8szdV08kXiJCiz7"
+    "G5wLsw9csnqam7ioC4ks8inlWWQ2PP+iFl3Fq566WOxufsanHsKQmmYjWbdF94irVD9Tyap9Ryo5eNkqc5ztKnA9loEUV"
+    "5YL23lTX2Vw6DPic1UI4qy2cskO/kys8rfQlpxo/G2SXwU6ZlU++FsFMBbQt6ZV764t3QsyvVXKTyyLH1f3Xjrjeu7ux9"
+    "F66aAxnw+nwy6OHD/fsp7AMXJeLgPQhbaL+YBgPtvqNkDavW55ASVeGHmBQvrtC4qChfDS0BCf1NiV5++KG8MplzBysu7"
+    "hfMnQ/60ixXil+Gx0duBrGKtLf2i7GQShtgrUtp5qBfkzdwbj5tHUU7SxG4o8kFwYY1gUqLlJ0ifd+qQoJtFMpADmDcHw"
+    "Tz6QGi7QCmxkMSSh1NVl4ymNoMIJlL9V0oUWxsT7zz+UcalDXHrbmcnSzRg4cbhY9LKKtRF4UPulleAtTxgirbYQaExoS"
+    "EPVfhrhsEIbjak+4dM9GlXihPEfZkXkJnCzUsfArQ3Qt8MLBZvc+5LZeaN2eTflaCAOT7j3pcWIylARftnvSYEdFxlcaM"
+    "Gnz9IDf7PTSp0/6qa+lxu/ScLBzAxrIFr6hBs2Ly9UM/kPvoK7k0Hn0r8ePUbyhHbQPrlFaM1ecO/AtNf53f2TT1j0q+9"
+    "Y2d2bN5Tt5z/+iJkfiQmEaGxp8teUsXGGUQQ3aHCLra8muXPPMcZj/DrcLMQhBe+sN2wuxj885HAFSzxcancfvf5TVKlZ"
+    "yZ79ooZJCq1F8aSPgFfuyqHYqcItoKlkE7AJqpK637LGLMsEsiFK4765pW+u4UipQxVf3Nhrwdzx5yNSVH9G9Wu5fUGjR"
+    "ij0MsIshA8XOB3+dzEeIxFana6dO1450jmyH7D5WHB30OURRvOIvwgIRfyy5WSVGJfmtCjJvtyLIwJx6L1HZG1XAHXZR0"
+    "Qc4QREf2EVMC/yAFq0s5sPZ09Sl0laMS3d04NLjPLwsvOpQoJ4B+DUz0173sT5j5Z5xuPIBu8btdLDSGsSPEsScED9yh+"
+    "96javvPcixR6NHZ4/Dq0dXkaE/j/nEO/Eevj+aKsbOtPfejHtXa1sHbvx45AL4rujzZk9Xh7O6O823P54cqk+1epr3B8v"
+    "2lcnMmZnQxro0GR1NzBnJJ1ft3tkaLcKs3ZuYfL83ieJwid8Vftt04rKemMlGlo3I1FpQHR43W183vJWdzOPIhZ22Awax"
+    "5YJoYsPtI7oDllrUXyvUxE7qT+VWKBLCpDT49k13dwEtoGQygdfxv+39dBb/W86iGnhoP1wAmHuDjdqvI5nI6X3X2ZKBD"
+    "uUL9dz+S2BFukfU2jVTmBYcVb+ROtOCgtRfOPJpndQ90hjaUuLkAg6uoIXjVef6fYcTmhdHLnHcmRe+ng6w3y47I/hMSW"
+    "4YOs0xo3EiPQclB4qSXhIGAzj8h6jkIxmTXGppRPo09wSFttXiPBNL5JpUW+vHTxaknErAANZvYCSUPnHIxOhU1sytALJ"
+    "BVtfPvfXxUIxLgbC/G6gpnxbI4hvwA1Fua+MjaZWMBqOtT43as+",
+    "HhHgpTj+/u6OwWdK0bkyq54EA2IC+N66MDOlDwFA7mt5t5HVYy0AK2Q7OqLQlTXvdm0htch1NLQzep/f0Y1r+rOvy+Hka"
+    "iVdLRXEjGCvknBxrcd/7gdipRGP/x4PY399z1edO5Lm04UWvim+DNiCG2xkdPDjhe6SIwUy0PSWM54SV7RmxVW/0oraT2"
+    "0BniGpp77JVEkppbZHnF2ePchowimyGePS7dsaQxjLwWWj9iXDciep8K+XES9gAfN4ynQnYPH15txrPSbgcM4U6y4IiAq"
+    "yq8MtOIfTxe1ZWtxJQNmZ1BfWRRP3wYTpC7LFwl0hV7dycnxVZvz7oMsjHP+TxcbXCGeThunrkPwkZgEHOU9GK8BEi71K"
+    "mP9f3sj5ILK8glK2Z2pB9JR60bwcm+SlORrFQXC5nhSLJEgs06UFayHE1R2kXiitCpzKWV8FqgVYcAIsO+HoVEwisW4tY"
+    "ShCep2zBQp5x2bmibf0BoBdHluMHRJZCpN+bn+3EJo7DOYZ9UAj+76jVKptzdddPvDmf1cgQcZe/o6q9kaqCUzGZPB2dA"
+    "iHZInxek4tuJIB3+LAebb5iZkQxbbkx2O5w6EC4a31ZSSWmcKS5dSB4oUnNoh3eVm2mNOgDG0oJKwIx1aPf+l0RuV/g03"
+    "W6Ajk0bw5i28ZVZcdmV77s/xt/98ETCndIqyRDZhIlfzecJ47c8K9nriQCuiGXKDV8Kv4BNHc5yWbtQBpuCZd0d8+tw23"
+    "FXX348GRKLttKkjBbLkzAHs6lswxAUObFjIzxsFO3Ig8lrn14WK2K4sjZlYWJA5pitGaPJJhHIrQFedVJsZoYvklFW3ZB"
+    "mdYHqqVAkI04Cr7i+veaAY5WMIzvhNR5yrXLG0gYRXF6NexXZpC4ZL3OuhkPy9ZmUog0TVq3tsdSt9ySpM1+rPYjqhCns"
+    "jclQg23OzLshV8jksT9TYeMdggfivb0zTxwi5n+mxKX8je5FZI8KQ/YiAP/dAv4J6/1laE/8hLBr9xjap3mwVC5zg1SQ7"
+    "LT0G8Z1o8MZ5KfMl59o41va8uU/rVsiRGHEzvVrZio6TZbpTbCu0Udeh2o7MQfGg04/EH483npRkOUtbl9aoWzcfDLtoe"
+    "PNe5zUqbeM9jdvyl2mUNkEEldw9QxZf+O4MOrGYGAPm0OE3OWR1E5C6DsOc3CHi2K1LBH/XsNr75cQqq96+f5kv9hf7Ts"
+    "lcrX9pZdL0qWXDBH4X7Dc5rL+5RNWGx8w3b6/7oO9abpx0+YoqdW6HqgrvWGK6O7tO2AWsE0n2pTPUct7Bo7NVdRYP4e+"
+    "w3ttfGXLSX8rYALASrVLXOO+4f/cgDOvK9dsCBM1mDdtK+nyTyzCsvetQNoR66gK/zjy0jtUZQUB+rkihcmNGqrsCikRO"
+    "00reRAsiMUFiGAcqAfBlDUAAtu/ukNSX2SHB0+UqpZWqMzmk43gy4Fku6BzNrVtVIuMrpMRi4VL18Qm/1MDpP9HQ0+2JC"
+    "0rLwQrD8uv5m4jrbrIkP+ALtWHP+0d3N2NXBIETysJ6ckmbjPpvlWoaG1OCJberuMWpOCRk4KxOundmuAkBdD06uPEiZ6"
+    "2AwmqU6EAg7a/KK5p9yLFpRcgnwAikxUux9HafREAv4f0Tcu61BN1L513gvbI76L2bsz9Olw1OuXsDePHKIjlujZ+CshT"
+    "99qVs3P1bkEErBkyoSFTFRvntCgru4KFTCRNSQllvWlDyhSZbpZOGIhjmxAU1c0OOsPiOSVAP0+Hn0aS+B7S5UbqG1G7k"
+    "ZHjSBtG5s+0pimPqEIeyyYoH4bRe+NsMBry/WOELvu1RfzSV/7CqTMl2eDZP/+lKhXEEdYm1IKHA5rTfCXDAzYsbuvs1s"
+    "a59pVz4J5l2jmPXbr+HHN0GfSDY/7RAmyjvGGRTOg+EkXTmF8llThb7L5sZVXrghZn62qa5jjI0/SydBCnZYFz4trjkAF"
+    "aU9In5CqfAllS2ZVITtlmQAGbE7xgAE+EUdMZ4tWrhs8i20M9ejiueFJuwJhgwuRN9myxLEYQmkvnxyCGlMHpDmU6I5Z3"
+    "Qz9kmjl7zc7z0MfzjDzg1MPCmeJUoiOyHgHM4rKFUca3JDMaiiuNpaDZDtqFjzbi5BxaaNdOMFu3ei05BjfhupNp2mrrO"
+    "ZbR1q3mq87b9d56dNA/t43tdrtu7dwlW+eCtAuZxe0uyMlEOFn3CfPI/cZFEuTbCq3un4Uh1N8X7XpF4I6OfJ0EaUcLRA"
+    "UTkaMBbcnPr2UB+4B9lT056e7CTuyO58p5fopr1CYRVE1X563wwW3i2xMiHgY81G6ZTPaXUbOvm0yqBelf3rNxH4+GeMO"
+    "5p7SSoHAdddP/qh9ZJvPFjCaQFSrXhm5NJnBkh8t26JDyGL639PrM8xZ0As8hEv7rMmqF/d7gzfHfT9+/Gvaz/vPo8cQE"
+    "D7r/un52EHhM5/0mIgk6bzaWGYtr+J6zaVZRx+rjecYLiVahVlK/CGc0VoOMVs4MoE4zhIRtXXzB55f8YNYY2/bXWbpcF"
+    "sto30EgKvl8zKHWiVaFQVZlsh0uQeSmRZxltUASGah9qWEUPJnUCdec2EXoB4ABRQFMCXOqLihG7ZdYMTRGcDM30Yq4rJ"
+    "hxxDNQUG1oWNXxImj5inW8VqLPyEnr71V/ME4R1WffID5WNH1e02SJVcq7IuILcF3jHpoXR8XiBhcl9ICv1hCo/K7J6Gy"
+    "5ykv+GmIVs4R0/kt7wR4rxYtndrxMJohAY6gFH0CrcSGA7e+ee4ZAmxYxrwWS4bY+DT0G2Bd/voxqC5Vu+IMSIMIsb2RA"
+    "RsgEzzjkoCbZNxvAbpxMm/SOEohwYpOyO6bnQS2tKLmYFRWLCZXu2IlBErOPlrIpnGV3dwkLPy+YtGSaz2vL6ayJKAKSd"
+    "ExrKSZC810EeSg+MLM1A4m6pK3v+4ODOoXrqOt+73eHsbiZBeJp2BR9OhcJ9JR7ReJUkL4ru2nZEeKvpgMUMyb5F4mlOL"
+    "8+b8Q2MwJHgPLtpbVLJNdZyQNX2Ec4maYaJMi0bsozH4od8Qoc8KE0A8ovfccFO1JkDUE5wyGDQwEyyHpfBu7s0y4MyTt"
+    "qrT6xLZAqKM9DinXea4xmwzdS7CcRyxMeki0smCgokQ/yekYE1NYaJknNoT3yIPYKXgAjS/k6UZYEEqC0+oFBU5KqF9VN"
+    "wJWk15Zd+Xe3uzSE50NnKSJiZ0e1DZSkFYJhA9aNl3/aGOmv9QjPsnEKG1+Jrw+lBhINIVKQgAhG7MIRlbxImosspxHOA"
+    "7rw9KAD8OUVbFZnRM1z2Mtm2KCraZK36ExrDtc3mnoN0YruxHd2W+76gfcktJDrB7YBfrXx+CKfcNooTrD0qmcazOBz49"
+    "PZ2mXyxhAg8M7Htb4E/6yyEXCikiWiEQMUTt63IcBpnRSKTNBUkhGn3wE9o2l+05RoYROplPWAk55/RFrljwT9ix3mM0g"
+    "upH1XJlUY53I1D4yqAJHhbdkuPEE9CgwvKMOTzeAYzQ8Uh/QFoqbOIVczfJDy19aVRtCrkiCFB5j4OKBa5Ns1N3NnQXY4"
+    "if8PbiWnAyZdtvy6fCHEIHTOt9zcb2plZq92UWy6Chpo+caxaMwLEC4sorRdbn8Vlr206iab9cWIV2BtafDbZ4BlF+1e9"
+    "4lJdieTF0cOeX3dQEQvG6DbSSQlvbPR19BDGfpU9AaSO3Xm4TcF",
+    "xguOG5p/FL1bCQGXWOKgjuCtY0M9YO4/mNIxJFVvAAUPYrt5kn5HG4MdR4va12vk81eWX9flzx4+VDihxIMTSpyrsURZr"
+    "BqP9KBP/D0eJM5AipowALKxZ5ZtN7dIYXT18jiugu2+Ze/oGyK0rWuClWrYY/LQJZU6ATZotQJJh3W3aWKJpgzVmaQoaF"
+    "tT3d95jGyhCUZKzEoHXJ5cdUicuMxGJMP2GyP0cfOyjZlxQsYNiS9gB+iS4CwzFAutNsSe2ePikvRnOQQ+SEFaZ2UTJHQ"
+    "OiPnSF2FvoWafiEw1q71tCbUbEWkMJNl7eHcX2FylyNgp0+XkzRzDy9+EiVP3Y+hztP1juybCSaIaXhaSNod497EdFgYx"
+    "3udSOZ25LFaWthApGgkDckLDwfqKmNo4CT5wPhyixmwUk6iOoTDnx+n8LSmnapLQIS5pqsyTA/CbZVGlTuPjOhEwF0wT6"
+    "P4tOxtAw2hJvD1vf5WkCNFJJhf2udgV06E+WKwvZxFl8/eZtWnX6Ax6Jd5s4VlIv2y5W1kzbwRLWj8Nzfe0GdnLIXkuoi"
+    "dkr7oYh9h2pVVdM1fVlS6Lg3rOQXAjzm3felOfyTweDH3GZJ0JfTGHJXl5lS5FXrOmqYw9RZ51SvPcM8mlWYsjKdKsxK2"
+    "3crFaktYmq2UqRSAkkI53uNzf28wfbgNxOpHoStCtk7Dsc6gdTWxyCcPFahHEGnxHDyv7L0P3chlC6zp0p7F8LEj9gLhZ"
+    "kAJBTy1H0+SSM1OKK0T4E62oc4UDlqlx8fDhOZ0HwgpLOw7QGDtfgdiDuU2bE20Uwuj5ggkQ5rBZccWaCsqj6F2N5rQO7"
+    "sEvOWzJANTRg7De8VzrKG6kpLmxtKqhKJaBohbLNdUmxeKM+RPZHQklU2i4yL6xRqJOC/GVkANmdCwv4tVkz7CFiRMOxI"
+    "+5LCbLZN4iMbbU6i8gudrAB9V4xYY/Fh7evjx7/+HV23fPXvZm2YV96GKZzooEIDIGT81Z3WuJ1WdBYngrmSQZTxZDHNJ"
+    "r1I16VSy/mpbiL+PELL0kGbDFZkLAhd8gUyhq+jx/3VqzKCDOS1bKb9BCRRbO5bKAoRNL85PFHAmXrIYgGV9YNh2/kGP2"
+    "FCzrTepM9qiGeAAzBWJUWQREVPggkJ8AenanhwaQZHm6xBSfJRWaae0PaedfZChrpIJaZz1aK4Q1m4vqK9ISJkzWvsVY5"
+    "kID5ApiUj0+jIbKpPHqxjV9Hi0j5fGeKUDvsUYwLDWLM3nduMf81jjEp/NefkYM92LG3Hivy4DYusMjCgatAOTGgtNZtU"
+    "xGtBtOtm/R9HT2brTYyjY0yLbmWW4054jVnMdFrvJdlVsXdGPijLi0e8GZb8QAnS6IR/tWQsC25/6TXoR4NhvpvGIvf6X"
+    "Ky3Doo1N+ynsbMb9o/2eWXsVfCo2oL+M3hZGhjucFw1ACPTZ+UBiwoPh5YcYz+BpX5dq8K8xtckGCf/wryhvVQSgbJpRn"
+    "In7nW4AlAkh2WC1vSAGwtbY/5YN0CFk4Wo/g5iSeeft7qJKxKEXBKfb0MrUlUlezSx7Mi7TF9YBgmUCQI6mmJQfacsF1W"
+    "7/cKr/2lECVebGD/9ev9YLcYqjwVfgLF24nQakXWvCMD1z7uhkcVK6jDVOKivMbcRVVqNZv+p5/kobVKgB1lIYoVUHX2v"
+    "Y0kCXSsPODnH7G4esMpcaM/SSXSj0atiS4tEtEJSEkpP6mfzY02TelaLJKD2yz+AQoXUCk5wmCoThDL3n4kKQ+0l/LFKU"
+    "y/4RRWZUfKLr0uukyHcfBfwZtEu8v16bRGvU3AcPTpLoFCQasciJvQgNV8FMg1FQ6yC9jQcgeZ6jUQn9dqS8kt1IvqXlJ"
+    "DM2v0f4sVAPIxknZBbyzXVM2IpJIRv1Yhr4XNpGsimeoZeqedZhbxMMD84MTuYnaE2jVLqCqQP8cmrBDk/uTJFtlYnFgF"
+    "xZ1aveicMg9IEaa+VRULRoImu5itGJ1UvCdGiy24t1ItwIguaFSgZwTzg1nFBvu7Ln7pInWv66f/8RaUlohG4soLKyL14"
+    "esfC9sPUgAxUnR4ZDGIxcwcBQKjyKTb8by189LokPiwzRwcwBWcMUwWJjhr+Cky5lqt0jEIc75oAobZxBfqsztLYMV3dJ"
+    "s66KnIfSnODWNS3ZOU08F/scW29qkHIlNO60FCxpkWojgRVXGQMkpy30iUXQCCVZk/lb2fv347gTaGtLzLGtLnDr5Ng3P"
+    "H9xWa+uYROtY1S7LxtadB7f5+rxOEwIaBiKPRtN0ntSRtgDxUtno8ZOgv/noxGpDoHGrQnGKtKhK4o7NuRJfzKKuvAD3P"
+    "7gttErmi6BdtOXny4BtCiWUxbVsa9LEdUKaaffjpursMgKjfkhdhU+F9D3X6TK50QTujJ2brvckuK2cMmeVCR2g2gG1EX"
+    "avc3xIG+w/AR7u2ZMrz6TURO7PpVAZvfMDm+wOAdwBiZOLESGLkVSW1awyLs8DRE+EAHmd29DXuGsk6DV2LAxzh2vc4de"
+    "zkou+pl7PMi6/koZu2dsf1qrkAn0jc5qHHpK5lTie5w5X76bCOqkcJEAjtNu9ATzIix8WpLJQkHMN9e0Q7zkcp+FVll8W"
+    "VwJmzjDmN1UIhC4cC5w5TnRxolgApetWjrH9PMMmtDbio4o/W1zzNDWLYgGLpgTWbi16I8trQWKnQvotOnKqN/DqzQ6N4"
+    "04MRk/8cyH8EwMKaG4Oi+bHAG/RsNTbeOrW7fKa+gmKNOc9REL6U2fbgdezmUPAxdiaWQV/SwbYR/9fjzbS4d+iwz3Oby"
+    "Pyroocv0bVcvYmvcFPcG39aQsu3N0hHmNzLh+g4sWkEdKLdwSMR8aB+TR9zxCMnHLqeg3rTyfx1cT11PTo2spp3r8R9oy"
+    "vxLKxn8MhHQjMfl8xGrOc5XQI2mLrVwK/IW2+UwbUjdkDEiOWXw9TR3mXjH+wJ8/VczMuTUFrdq09ZMzT4/QyIxU4pAEZ"
+    "k2SxjyJVy33mYGncwnMi7xP03fh3ENVhkMz8dfabG0mHRnNOtN+4bgEHcXbKlNAUL14S8deMq/N7iSrcKYoFkX6LCcCu0"
+    "Wn9wgyOK74VuTDjOQkUqN4A3XhSpOB1rD3T3jImHkbsbZwbDnSxPD3LazZOsvUp5JrtPZbrViQjBgWKDtcRNfofKsUcUw"
+    "==</script>\n<script>(()=>{document.currentScript.remove();const o=document.getElementById(\""
+    "packed\"),m=Uint8Array.from(atob(o.textContent),e=>e.charCodeAt(0));new Response(new Blob([m]"
+    ").stream().pipeThrough(new DecompressionStream(\"deflate\"))).text().then(e=>{const[c,r,s]=e."
+    "split(\"\\0\"),t=document.createElement(\"style\"),n=document.createElement(\"script\");t.tex"
+    "tContent=c,document.head.append(t),document.getElementById(\"report\").innerHTML=r,n.textCont"
+    "ent=s,o.replaceWith(n)});})();</script>\n</body>\n</html>\n"};
 
 #endif
 
@@ -27519,6 +27523,19 @@ static void mli_text_accounts(mli_report *r) {
     }
 }
 
+static void mli_text_streams(mli_report *r) {
+    size_t i;
+    if (!r->streams) return;
+    mli_putf(r->o, "\n       bytes      blocks  streams: %ju of %ju%s\n", (uint64_t)r->stream_lines,
+             (uint64_t)r->streams, r->streams_lost ? " or more" : "");
+    for (i = 0; i < r->stream_lines; i++)
+        mli_putf(r->o, "%12jo%12ju  %jx on %i\n", r->stream[i].bytes, r->stream[i].blocks,
+                 r->stream[i].stream,
+                 mli_device_code(mli_device_record_at(r->lord, r->stream[i].dev)->device));
+    if (r->stream_rest.blocks)
+        mli_putf(r->o, "%12jo%12ju  on others\n", r->stream_rest.bytes, r->stream_rest.blocks);
+}
+
 static void mli_text_meta(mli_out *o, const memlord_meta *meta) {
     if (meta->name) mli_putf(o, " %s", meta->name);
     if (meta->dtype || meta->rank) mli_put_str(o, " ");
@@ -27768,6 +27785,7 @@ static MLI_COLD void mli_text_full(mli_report *r) {
     mli_text_leaks(r);
     mli_text_routes(r);
     mli_text_accounts(r);
+    mli_text_streams(r);
     if (r->tag_rows > MLI_FIRST_TAGS) mli_text_tags(r, MLI_TOP_TAGS);
     if (r->sites > MLI_FIRST_SITES) mli_text_sites(r, MLI_TOP_SITES);
     if (r->blocks > MLI_FIRST_BLOCKS || r->has_parts) mli_text_blocks(r, 20, 1);

@@ -36,6 +36,7 @@ typedef struct model {
     block blocks[TYPES][KEYS];
     book books[DEVICES];
     uint64_t tag_bytes[DEVICES][TAGS], tag_blocks[DEVICES][TAGS];
+    uint64_t tag_arena[DEVICES][TAGS]; /* of the books' arena; the rest has no tag */
     uint64_t implicit_frees, freed_while_shared;
     uint64_t mark;
     held tokens[TOKENS];
@@ -334,12 +335,30 @@ static void do_move(model *m) {
                      expected);
 }
 
+/* Takes off the largest tags what the tags of a device have more than its arena. */
+static void trim_arena(model *m, int device) {
+    uint64_t *tag = m->tag_arena[device], tagged = 0, excess;
+    int i, most;
+    for (i = 1; i < TAGS; i++) tagged += tag[i];
+    while (tagged > m->books[device].arena) {
+        for (most = 1, i = 2; i < TAGS; i++)
+            if (tag[i] > tag[most]) most = i;
+        excess = tagged - m->books[device].arena;
+        if (excess > tag[most]) excess = tag[most];
+        tag[most] -= excess;
+        tagged -= excess;
+        m->books[device].underflows++;
+    }
+}
+
 static void do_arena(model *m) {
     int device = (int)draw(m, DEVICES);
-    uint64_t bytes = draw_bytes(m), taken;
+    uint64_t bytes = draw_bytes(m) + m->op, taken; /* so that no two tags have as much */
+    uint64_t none = 0, *tag = m->depth ? &m->tag_arena[device][m->stack[m->depth - 1]] : &none;
     book *b = &m->books[device];
     if (draw(m, 2)) {
         b->arena += bytes;
+        *tag += bytes;
         add(m, device, bytes);
         assert_ok(memlord_arena_add(m->lord, devices[device], bytes, draw_site(m)));
         return;
@@ -347,6 +366,8 @@ static void do_arena(model *m) {
     taken = bytes < b->arena ? bytes : b->arena;
     b->underflows += bytes > b->arena;
     b->arena -= taken;
+    *tag -= taken < *tag ? taken : *tag;
+    trim_arena(m, device);
     take(m, device, taken);
     assert_ok(memlord_arena_sub(m->lord, devices[device], bytes, draw_site(m)));
 }
@@ -435,6 +456,13 @@ static void compare_books(model *m) {
     assert_int_equal(shared, m->freed_while_shared);
 }
 
+static uint64_t untagged_arena(const model *m, int d) {
+    uint64_t bytes = m->books[d].arena;
+    int tag;
+    for (tag = 1; tag < TAGS; tag++) bytes -= m->tag_arena[d][tag];
+    return bytes;
+}
+
 static void compare_tags(model *m) {
     int d, tag;
     for (d = 0; d < DEVICES; d++)
@@ -442,9 +470,8 @@ static void compare_tags(model *m) {
             memlord_tag_stat stat;
             memlord_result r = memlord_tag_get(m->lord, devices[d], tag_names[tag], &stat);
             assert_true(r == MEMLORD_OK || r == MEMLORD_E_UNKNOWN);
-            /* what lies in arenas carries no tag */
-            assert_int_equal(stat.allocated,
-                             m->tag_bytes[d][tag] + (tag ? 0 : m->books[d].arena));
+            assert_int_equal(stat.allocated, m->tag_bytes[d][tag] + (tag ? m->tag_arena[d][tag]
+                                                                         : untagged_arena(m, d)));
             assert_int_equal(stat.blocks, m->tag_blocks[d][tag]);
         }
 }

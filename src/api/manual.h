@@ -175,7 +175,7 @@
     Fence     tells when a device is done with a block. A block freed before that is
               pending: still live until its fences are done.
     Stream    a queue of a device's work. A block remembers the one it was allocated on, if the
-              host says it: memlord_stream_set.
+              host says it: memlord_stream_set. TEXT and JSON have the live bytes of each.
     Part      a named piece of a live storage (a tensor in a weights buffer). Parts
               subdivide; they never add.
     Scope     a stretch of a thread's work with a name ("decode"): the bytes it allocated

@@ -29,40 +29,43 @@ MLI_PRIVATE mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_reco
 }
 
 MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *fence) {
+    struct mli_fences_state *state = lord->fences;
     mli_fence_record *f;
     mli_fences_enter(lord);
-    f = lord->fences->unused;
-    if (f) lord->fences->unused = f->next;
+    f = state->unused;
+    if (f) state->unused = f->next;
     mli_fences_leave(lord);
     if (!f) {
         f = (mli_fence_record *)mli_own_alloc(lord, sizeof *f);
         if (!f) return NULL;
         mli_fences_enter(lord);
-        f->older = (mli_fence_record *)mli_ptr_load(&lord->fences->all);
-        mli_ptr_store(&lord->fences->all, f);
-        f->spare.next = lord->fences->spare_queues;
-        lord->fences->spare_queues = &f->spare;
+        f->older = (mli_fence_record *)mli_ptr_load(&state->all);
+        mli_ptr_store(&state->all, f);
+        f->spare.next = state->spare_queues;
+        state->spare_queues = &f->spare;
         mli_fences_leave(lord);
     }
     f->fence = *fence;
     return f;
 }
 MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f) {
+    struct mli_fences_state *state = lord->fences;
     mli_fences_enter(lord);
     f->sibling = NULL;
     f->serial = 0;
     f->detached = f->owes_drop = 0;
     f->early_answer = 0;
-    f->next = lord->fences->unused;
-    lord->fences->unused = f;
+    f->next = state->unused;
+    state->unused = f;
     mli_fences_leave(lord);
 }
 
 /* Queues a fence to be dropped at the end of a call. */
 static void mli_drops_put(memlord *lord, mli_fence_record *f) {
-    MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
-    f->next = lord->fences->to_drop;
-    lord->fences->to_drop = f;
+    struct mli_fences_state *state = lord->fences;
+    MLI_REQUIRE(mli_lock_held(&state->lock));
+    f->next = state->to_drop;
+    state->to_drop = f;
     mli_alert_set(lord, MLI_ALERT_DROPS, 1);
 }
 
@@ -81,10 +84,11 @@ MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev,
 
 /* Adds the queue of a fence, in the memory of a spare one. */
 static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
-    MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
+    struct mli_fences_state *state = lord->fences;
+    MLI_REQUIRE(mli_lock_held(&state->lock));
     mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, f->dev));
-    mli_queue *q = lord->fences->spare_queues;
-    lord->fences->spare_queues = q->next;
+    mli_queue *q = state->spare_queues;
+    state->spare_queues = q->next;
     memset(q, 0, sizeof *q);
     q->id = f->fence.queue;
     q->dev = f->dev;
@@ -122,7 +126,8 @@ MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f) {
 }
 
 MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
-    MLI_REQUIRE(mli_lock_held(&lord->fences->lock));
+    struct mli_fences_state *state = lord->fences;
+    MLI_REQUIRE(mli_lock_held(&state->lock));
     mli_queue *q = f->queue, **at = &mli_pends_of(lord, mli_type_of(lord, f->dev))->first;
     mli_fence_record **before = f->previous ? &f->previous->next : &q->first;
     mli_fence_record **after = f->next ? &f->next->previous : &q->last;
@@ -138,8 +143,8 @@ MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
     }
     while (*at != q) at = &(*at)->next;
     *at = q->next;
-    q->next = lord->fences->spare_queues;
-    lord->fences->spare_queues = q;
+    q->next = state->spare_queues;
+    state->spare_queues = q;
     if (!mli_pends_of(lord, mli_type_of(lord, f->dev))->first)
         mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << mli_type_of(lord, f->dev), 0);
 }
@@ -225,13 +230,14 @@ MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlo
 }
 
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
+    struct mli_fences_state *state = lord->fences;
     MLI_REQUIRE(mli_none_held());
     if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the outer call drops them */
     for (;;) {
         mli_fence_record *f;
         mli_fences_enter(lord);
-        f = lord->fences->to_drop;
-        if (f) lord->fences->to_drop = f->next;
+        f = state->to_drop;
+        if (f) state->to_drop = f->next;
         if (!f) mli_alert_set(lord, MLI_ALERT_DROPS, 0);
         mli_fences_leave(lord);
         if (!f) break;

@@ -12,7 +12,10 @@ struct mli_sites_state {
     mli_ptr modules;      /* mli_module *, the newest first; push only, under the cold lock */
 };
 
-MLI_PRIVATE const memlord_site mli_no_site = {"", "", 0};
+/* Arrays, not literals: a linker leaves out literals only all together, so a site that has one
+   keeps those of the reports in a program without reports. */
+static const char mli_no_text[] = "";
+MLI_PRIVATE const memlord_site mli_no_site = {mli_no_text, mli_no_text, 0};
 
 MLI_PRIVATE mli_module *mli_module_newest(const memlord *lord) {
     return (mli_module *)mli_ptr_load_acquire(&lord->sites->modules);

@@ -225,6 +225,47 @@ MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route
     return route;
 }
 
+/* Adds a block to the sum of its stream. */
+static void mli_stream_add(mli_report *r, uint64_t stream, uint32_t dev, uint64_t bytes) {
+    const uint64_t hash = (stream + dev) * 0x9e3779b97f4a7c15u;
+    size_t i = hash >> 32 & (MLI_STREAMS - 1);
+    mli_stream_line *line = &r->stream[i];
+    while (line->dev && (line->dev != dev || line->stream != stream)) {
+        i = (i + 1) & (MLI_STREAMS - 1);
+        line = &r->stream[i];
+    }
+    if (!line->dev && r->streams == MLI_STREAMS / 2) {
+        line = &r->stream_rest;
+        r->streams_lost = 1;
+    } else if (!line->dev) {
+        line->stream = stream;
+        line->dev = dev;
+        r->streams++;
+    }
+    line->bytes += bytes;
+    line->blocks++;
+}
+/* Moves the largest streams to the start of their table, the largest first; of two of one size the
+   one of the lower number. */
+static MLI_COLD void mli_streams_sort(mli_report *r) {
+    size_t i, k, n = 0;
+    for (i = 0; i < MLI_STREAMS; i++) {
+        const mli_stream_line line = r->stream[i];
+        if (!line.dev) continue;
+        for (k = n++; k && (r->stream[k - 1].bytes < line.bytes ||
+                            (r->stream[k - 1].bytes == line.bytes &&
+                             r->stream[k - 1].stream > line.stream));
+             k--)
+            r->stream[k] = r->stream[k - 1];
+        r->stream[k] = line;
+    }
+    r->stream_lines = n < MLI_TOP_STREAMS ? n : MLI_TOP_STREAMS;
+    for (i = r->stream_lines; i < n; i++) {
+        r->stream_rest.bytes += r->stream[i].bytes;
+        r->stream_rest.blocks += r->stream[i].blocks;
+    }
+}
+
 /* Visits a block for all lists of a report, so that one walk fills them: the largest blocks, the
    counts by size, the groups of leaks, and the live bytes of each scope. */
 static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
@@ -232,7 +273,9 @@ static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     uint64_t bytes = MLI_BYTES(e->word1), rows = mli_word2_rows(e->word2);
     uint32_t dev = MLI_DEV(e->word1), scope = mli_scope_of(lord, rows), size = 0;
     const mli_side_record *side = mli_side_record_of(e->word2);
+    const uint64_t stream = mli_stream_of(lord, rows);
     for (; bytes >> size; size++) {}
+    if (stream) mli_stream_add(r, stream, dev, bytes);
     if (dev <= r->devices) r->sizes[dev - 1][size]++; /* else added since the capture */
     if (mli_mark_of(lord, rows) >= r->mark && !(side && side->serial)) { /* pending is freed */
         mli_leak_add(lord, &r->leaks, rows, dev, bytes);
@@ -615,6 +658,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     mli_map_visit(lord, &all, mli_visit_report, r);
     r->blocks = mli_block_heap_sort(lord, &r->top);
     mli_report_culprit(r);
+    mli_streams_sort(r);
     mli_leaks_sort(&r->leaks, MLI_LEAKS_SHOWN);
     if (r->stack_leak) mli_stack_leaks_sort(r);
     mli_report_scopes_sort(r);

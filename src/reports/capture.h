@@ -25,6 +25,8 @@
 #define MLI_TOP_BLOCKS 100
 #define MLI_TOP_TAGS 64
 #define MLI_TOP_ACCOUNTS 20
+#define MLI_TOP_STREAMS 20
+#define MLI_STREAMS 256 /* slots for streams of devices; half of them are used */
 #define MLI_SIZES 50 /* class 0: 0 bytes; class k: from 2^(k-1) bytes to twice that; last 2^48 */
 #define MLI_LEAKS 4096      /* groups of leaked blocks */
 #define MLI_TOP_STACKS 2048 /* bounds the size of a report with many stacks */
@@ -105,6 +107,10 @@ typedef struct mli_anomaly_line { /* mistakes of one kind at one site */
     uint64_t weight;
     memlord_anomaly is;
 } mli_anomaly_line;
+typedef struct mli_stream_line { /* the live blocks of a stream on a device */
+    uint64_t bytes, blocks, stream;
+    uint32_t dev; /* 0: the slot is vacant */
+} mli_stream_line;
 typedef struct mli_report {
     memlord *lord;
     mli_out *o, out;
@@ -144,6 +150,10 @@ typedef struct mli_report {
     mli_leak_table leaks;  /* live blocks that were born since `mark` and are not pending */
     mli_leak_sum *leak_sum; /* by site row; behind these, for blocks without a site, by tag row */
     mli_culprit culprit;
+    mli_stream_line stream[MLI_STREAMS]; /* by a hash; later the largest, from the start */
+    size_t streams, stream_lines;        /* told apart; in the list */
+    mli_stream_line stream_rest;         /* the sum of what is not in the list */
+    int streams_lost;                    /* 1: there are more streams, and the sum has them */
     mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest first, which are those that lost
                                                 bytes */
     size_t mistakes;

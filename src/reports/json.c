@@ -172,6 +172,19 @@ static void mli_json_accounts(mli_report *r) {
     mli_put_str(r->o, "]}");
 }
 
+static void mli_json_streams(mli_report *r) {
+    size_t i;
+    mli_jsonf(r->o, ",\n'streams':{'count':%ju,'more':%ju,'largest':[", (uint64_t)r->streams,
+              (uint64_t)r->streams_lost);
+    for (i = 0; i < r->stream_lines; i++)
+        mli_jsonf(r->o, ",\n{'stream':'%jx','device':'%i','bytes':%ju,'blocks':%ju}",
+                  r->stream[i].stream,
+                  mli_device_code(mli_device_record_at(r->lord, r->stream[i].dev)->device),
+                  r->stream[i].bytes, r->stream[i].blocks);
+    mli_jsonf(r->o, "],'rest':{'bytes':%ju,'blocks':%ju}}", r->stream_rest.bytes,
+              r->stream_rest.blocks);
+}
+
 static void mli_json_tags(mli_report *r) {
     uint32_t i;
     mli_jsonf(r->o, ",\n'tags':[");
@@ -703,6 +716,7 @@ static MLI_COLD void mli_json_write(mli_json_writer *w) {
     mli_json_devices(r);
     mli_json_phys_all(r);
     mli_json_accounts(r);
+    mli_json_streams(r);
     mli_json_tags(r);
     mli_json_sites(r);
     mli_json_stacks(w);

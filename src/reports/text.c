@@ -311,6 +311,19 @@ static void mli_text_accounts(mli_report *r) {
     }
 }
 
+static void mli_text_streams(mli_report *r) {
+    size_t i;
+    if (!r->streams) return;
+    mli_putf(r->o, "\n       bytes      blocks  streams: %ju of %ju%s\n", (uint64_t)r->stream_lines,
+             (uint64_t)r->streams, r->streams_lost ? " or more" : "");
+    for (i = 0; i < r->stream_lines; i++)
+        mli_putf(r->o, "%12jo%12ju  %jx on %i\n", r->stream[i].bytes, r->stream[i].blocks,
+                 r->stream[i].stream,
+                 mli_device_code(mli_device_record_at(r->lord, r->stream[i].dev)->device));
+    if (r->stream_rest.blocks)
+        mli_putf(r->o, "%12jo%12ju  on others\n", r->stream_rest.bytes, r->stream_rest.blocks);
+}
+
 static void mli_text_meta(mli_out *o, const memlord_meta *meta) {
     if (meta->name) mli_putf(o, " %s", meta->name);
     if (meta->dtype || meta->rank) mli_put_str(o, " ");
@@ -560,6 +573,7 @@ static MLI_COLD void mli_text_full(mli_report *r) {
     mli_text_leaks(r);
     mli_text_routes(r);
     mli_text_accounts(r);
+    mli_text_streams(r);
     if (r->tag_rows > MLI_FIRST_TAGS) mli_text_tags(r, MLI_TOP_TAGS);
     if (r->sites > MLI_FIRST_SITES) mli_text_sites(r, MLI_TOP_SITES);
     if (r->blocks > MLI_FIRST_BLOCKS || r->has_parts) mli_text_blocks(r, 20, 1);

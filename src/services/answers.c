@@ -6,7 +6,9 @@
 #include "books/sites.h"
 #include "services/stats.h"
 
-MLI_PRIVATE const memlord_site mli_arena_site = {"", "(arena)", 0};
+/* Arrays, not literals: see mli_no_site. */
+static const char mli_arena_file[] = "", mli_arena_function[] = "(arena)";
+MLI_PRIVATE const memlord_site mli_arena_site = {mli_arena_file, mli_arena_function, 0};
 
 static MLI_COLD void mli_holder_add(mli_holder_list *list, uint32_t dev, int kind,
                                     const void *subject, uint64_t bytes) {

@@ -343,6 +343,7 @@ static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released
 /* Wakes the ledger's own requests, and answers those of others, on one thread at a time. Host code
    runs, with no lock held. */
 static MLI_COLD void mli_requests_answer(memlord *lord) {
+    struct mli_neighbours_state *state = lord->neighbours;
     uint64_t needed[MLI_SLOT_DEVICES], released[MLI_SLOT_DEVICES], seen[MLI_PAGE_SLOTS];
     const mli_phys *phys[MLI_SLOT_DEVICES];
     mli_rest rests[MLI_SLOT_DEVICES];
@@ -352,28 +353,28 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
     int answers;
     memset(needed, 0, sizeof needed);
     memset(released, 0, sizeof released);
-    mli_lock_take(&lord->neighbours->lock);
-    for (raise = lord->neighbours->raises; raise; raise = raise->next)
+    mli_lock_take(&state->lock);
+    for (raise = state->raises; raise; raise = raise->next)
         if (raise->event) mli_os_event_set(raise->event);
-    answers = lord->neighbours->slot >= 0 && !lord->neighbours->answers;
+    answers = state->slot >= 0 && !state->answers;
     if (answers) {
-        lord->neighbours->answers = 1;
+        state->answers = 1;
         waiting = mli_requests_read(lord, needed, seen);
-        memcpy(phys, lord->neighbours->phys, sizeof phys);
-        memcpy(rests, lord->neighbours->rests, sizeof rests);
+        memcpy(phys, state->phys, sizeof phys);
+        memcpy(rests, state->rests, sizeof rests);
     }
-    mli_lock_drop(&lord->neighbours->lock);
+    mli_lock_drop(&state->lock);
     if (!answers) return;
     for (k = 0; k < MLI_SLOT_DEVICES; k++)
         if (needed[k])
             released[k] = mli_request_answer(lord, phys[k], needed[k] - 1, &rests[k]);
-    mli_lock_take(&lord->neighbours->lock);
-    lord->neighbours->answers = 0;
-    memcpy(lord->neighbours->rests, rests, sizeof rests);
-    if (lord->neighbours->slot >= 0 &&
-        memcmp(seen, lord->neighbours->mine.answered, sizeof seen) != 0)
+    mli_lock_take(&state->lock);
+    state->answers = 0;
+    memcpy(state->rests, rests, sizeof rests);
+    if (state->slot >= 0 &&
+        memcmp(seen, state->mine.answered, sizeof seen) != 0)
         mli_answers_publish(lord, released, seen, waiting);
-    mli_lock_drop(&lord->neighbours->lock);
+    mli_lock_drop(&state->lock);
 }
 
 /* Looks for a stall of the host's memory. If there was one, runs the callbacks of the cpu. */
@@ -660,35 +661,36 @@ static MLI_COLD void mli_neighbours_forked(memlord *lord) {
 }
 
 static MLI_COLD void mli_neighbours_end(memlord *lord) {
+    struct mli_neighbours_state *state = lord->neighbours;
     mli_raise *raise;
     unsigned spins = 0;
-    if (!mli_u32_load(&lord->neighbours->open)) return;
-    (void)mli_u32_exchange(&lord->neighbours->open, 0); /* as the wish in mli_helper_start */
-    mli_lock_take(&lord->neighbours->lock);
-    if (lord->neighbours->slot >= 0)
-        mli_bell_ring(&lord->neighbours->page->bells[lord->neighbours->slot].rings);
-    mli_lock_drop(&lord->neighbours->lock);
-    mli_helper_stop(&lord->neighbours->listener);
-    mli_lock_take(&lord->neighbours->lock);
-    while (lord->neighbours->ringing) {
-        mli_lock_drop(&lord->neighbours->lock);
+    if (!mli_u32_load(&state->open)) return;
+    (void)mli_u32_exchange(&state->open, 0); /* as the wish in mli_helper_start */
+    mli_lock_take(&state->lock);
+    if (state->slot >= 0)
+        mli_bell_ring(&state->page->bells[state->slot].rings);
+    mli_lock_drop(&state->lock);
+    mli_helper_stop(&state->listener);
+    mli_lock_take(&state->lock);
+    while (state->ringing) {
+        mli_lock_drop(&state->lock);
         mli_spin_wait(&spins);
-        mli_lock_take(&lord->neighbours->lock);
+        mli_lock_take(&state->lock);
     }
-    if (lord->neighbours->slot >= 0) { /* the release pairs with mli_slot_read */
-        mli_u64_store_release(&lord->neighbours->page->slots[lord->neighbours->slot]
+    if (state->slot >= 0) { /* the release pairs with mli_slot_read */
+        mli_u64_store_release(&state->page->slots[state->slot]
                                                        [MLI_SLOT_WORD(owner)], 0);
-        mli_page_fd_close(lord->neighbours->fd);
+        mli_page_fd_close(state->fd);
     }
-    if (lord->neighbours->page) mli_page_unmap(lord->neighbours->page);
-    if (lord->neighbours->stall_fd >= 0) mli_page_fd_close(lord->neighbours->stall_fd);
-    lord->neighbours->stall_fd = -1;
-    lord->neighbours->page = NULL;
-    lord->neighbours->slot = MLI_SLOT_NONE;
+    if (state->page) mli_page_unmap(state->page);
+    if (state->stall_fd >= 0) mli_page_fd_close(state->stall_fd);
+    state->stall_fd = -1;
+    state->page = NULL;
+    state->slot = MLI_SLOT_NONE;
     mli_slots_note(lord);
-    for (raise = lord->neighbours->raises; raise; raise = raise->next)
+    for (raise = state->raises; raise; raise = raise->next)
         if (raise->event) mli_os_event_set(raise->event);
-    mli_lock_drop(&lord->neighbours->lock);
+    mli_lock_drop(&state->lock);
 }
 
 static const mli_neighbours mli_neighbours_service = {

@@ -77,11 +77,12 @@ MLI_PRIVATE uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev) {
 }
 /* 1: some device, or all together, held more than in any other kept snapshot. */
 static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot *s) {
+    struct mli_snapshots_state *state = lord->snapshots;
     uint32_t dev, i;
     for (dev = 0; dev <= s->devices; dev++) {
         uint64_t level = mli_snapshot_level(s, dev);
-        for (i = lord->snapshots->count; i; i--) {
-            const mli_snapshot *other = lord->snapshots->at[i - 1];
+        for (i = state->count; i; i--) {
+            const mli_snapshot *other = state->at[i - 1];
             if (other != s && mli_snapshot_level(other, dev) >= level) break;
         }
         if (!i) return 1;
@@ -94,14 +95,15 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
    one in which some device held its most; at most MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS are
    never evicted. Evicts a named one only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
-    MLI_REQUIRE(mli_lock_held(&lord->snapshots->lock));
-    MLI_REQUIRE(lord->snapshots->count == MLI_SNAPSHOTS);
-    mli_snapshot **list = lord->snapshots->at, *out;
+    struct mli_snapshots_state *state = lord->snapshots;
+    MLI_REQUIRE(mli_lock_held(&state->lock));
+    MLI_REQUIRE(state->count == MLI_SNAPSHOTS);
+    mli_snapshot **list = state->at, *out;
     uint64_t least = UINT64_MAX;
     uint32_t i, at = 0;
     int named;
     for (named = 0; named < 2 && !at; named++)
-        for (i = 1; i + 1 < lord->snapshots->count; i++) {
+        for (i = 1; i + 1 < state->count; i++) {
             uint64_t gap = list[i + 1]->time - list[i - 1]->time;
             if ((list[i]->name != NULL) != named || gap >= least ||
                 mli_snapshot_is_peak(lord, list[i]))
@@ -110,58 +112,61 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
             at = i;
         }
     out = list[at];
-    memmove(list + at, list + at + 1, (--lord->snapshots->count - at) * sizeof *list);
+    memmove(list + at, list + at + 1, (--state->count - at) * sizeof *list);
     mli_loss_add(lord, MLI_LOST_snapshots);
     return out;
 }
 
 /* Takes a snapshot and adds it to the list. Without memory it counts as lost. */
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
+    struct mli_snapshots_state *state = lord->snapshots;
     mli_snapshot *s = mli_snapshot_new(lord, kept), *out = NULL, **at;
     if (!s) {
         mli_loss_add(lord, MLI_LOST_snapshots);
         return MEMLORD_E_NOMEM;
     }
-    mli_lock_take(&lord->snapshots->lock);
-    at = &lord->snapshots->at[lord->snapshots->count++];
+    mli_lock_take(&state->lock);
+    at = &state->at[state->count++];
     /* in order of time: the clock was read before the lock was taken, so another snapshot may be
        later */
-    for (; at > lord->snapshots->at && at[-1]->time > s->time; at--) *at = at[-1];
+    for (; at > state->at && at[-1]->time > s->time; at--) *at = at[-1];
     *at = s;
-    if (lord->snapshots->count == MLI_SNAPSHOTS) out = mli_snapshots_evict(lord);
-    if (out && lord->snapshots->readers) {
-        out->next = lord->snapshots->out;
-        lord->snapshots->out = out;
+    if (state->count == MLI_SNAPSHOTS) out = mli_snapshots_evict(lord);
+    if (out && state->readers) {
+        out->next = state->out;
+        state->out = out;
         out = NULL;
     }
-    mli_lock_drop(&lord->snapshots->lock);
+    mli_lock_drop(&state->lock);
     mli_snapshot_list_free(lord, out);
     return MEMLORD_OK;
 }
 
 MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reader,
                                        const mli_snapshot *list[MLI_SNAPSHOTS]) {
+    struct mli_snapshots_state *state = lord->snapshots;
     uint32_t i, n;
     reader->thread = &mli_self;
-    mli_lock_take(&lord->snapshots->lock);
-    n = lord->snapshots->count;
-    for (i = 0; i < n; i++) list[i] = lord->snapshots->at[i];
-    reader->next = lord->snapshots->readers;
-    lord->snapshots->readers = reader;
-    mli_lock_drop(&lord->snapshots->lock);
+    mli_lock_take(&state->lock);
+    n = state->count;
+    for (i = 0; i < n; i++) list[i] = state->at[i];
+    reader->next = state->readers;
+    state->readers = reader;
+    mli_lock_drop(&state->lock);
     return n;
 }
 MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader) {
+    struct mli_snapshots_state *state = lord->snapshots;
     mli_snapshot *out = NULL;
-    mli_snapshot_reader **at = &lord->snapshots->readers;
-    mli_lock_take(&lord->snapshots->lock);
+    mli_snapshot_reader **at = &state->readers;
+    mli_lock_take(&state->lock);
     while (*at != reader) at = &(*at)->next;
     *at = reader->next;
-    if (!lord->snapshots->readers) {
-        out = lord->snapshots->out;
-        lord->snapshots->out = NULL;
+    if (!state->readers) {
+        out = state->out;
+        state->out = NULL;
     }
-    mli_lock_drop(&lord->snapshots->lock);
+    mli_lock_drop(&state->lock);
     mli_snapshot_list_free(lord, out);
 }
 
@@ -240,6 +245,7 @@ MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which) {
 /* Takes the holders of a device that has `live` bytes. The last tag sums up all blocks without a
    tag. If two threads do so at once, the holders of the thread that saw more bytes stay. */
 static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live) {
+    struct mli_snapshots_state *state = lord->snapshots;
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_holders *h = (mli_holders *)mli_own_alloc(lord, sizeof *h), *old;
     memlord_tag_stat rest;
@@ -251,7 +257,7 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
     if (rest.allocated) h->tag[h->tags++] = rest;
     h->sites = mli_sites_top(lord, device->device, MEMLORD_SITE_ORDER_LIVE_BYTES, h->site,
                              MLI_HOLDERS, 0);
-    mli_lock_take(&lord->snapshots->lock);
+    mli_lock_take(&state->lock);
     old = device->holders;
     if (old && old->bytes > live) {
         old = h; /* another thread saw more bytes */
@@ -259,7 +265,7 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
         device->holders = h;
         mli_u64_store(&device->watch.next_holders_peak, live + live / 16 + 1);
     }
-    mli_lock_drop(&lord->snapshots->lock);
+    mli_lock_drop(&state->lock);
     mli_own_free(lord, old, sizeof *old);
 }
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev) {
@@ -268,47 +274,51 @@ MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev) {
         mli_holders_take(lord, dev, live);
 }
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
+    struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(!mli_is_inside());
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_holders *old;
     mli_u64_store(&device->peak_since, mli_ledger_now(lord) - lord->started + 1);
-    mli_lock_take(&lord->snapshots->lock);
+    mli_lock_take(&state->lock);
     old = device->holders;
     device->holders = NULL;
     mli_u64_store(&device->watch.next_holders_peak, 0);
-    mli_lock_drop(&lord->snapshots->lock);
+    mli_lock_drop(&state->lock);
     mli_own_free(lord, old, sizeof *old);
     mli_holders_check(lord, dev);
 }
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out) {
+    struct mli_snapshots_state *state = lord->snapshots;
     const mli_holders *h;
     size_t i;
-    mli_lock_take(&lord->snapshots->lock);
+    mli_lock_take(&state->lock);
     h = mli_device_record_at(lord, dev)->holders;
     if (h) *out = *h;
-    mli_lock_drop(&lord->snapshots->lock);
+    mli_lock_drop(&state->lock);
     for (i = 0; h && i < out->sites; i++)
         out->site[i].site = mli_site_display_of(lord, out->site[i].site);
     return h != NULL;
 }
 
 MLI_PRIVATE uint64_t mli_holders_bytes(memlord *lord, uint32_t dev) {
+    struct mli_snapshots_state *state = lord->snapshots;
     const mli_holders *h;
     uint64_t bytes;
-    mli_lock_take(&lord->snapshots->lock);
+    mli_lock_take(&state->lock);
     h = mli_device_record_at(lord, dev)->holders;
     bytes = h ? h->bytes : 0;
-    mli_lock_drop(&lord->snapshots->lock);
+    mli_lock_drop(&state->lock);
     return bytes;
 }
 
 /* -- life -- */
 
 static MLI_COLD void mli_snapshots_init(memlord *lord, const memlord_desc *desc) {
+    struct mli_snapshots_state *state = lord->snapshots;
     int i;
     (void)desc;
-    mli_lock_rank(&lord->snapshots->lock, MLI_RANK_SNAPSHOTS);
-    for (i = 0; i < MLI_RECORDERS; i++) lord->snapshots->recorders[i].lord = lord;
+    mli_lock_rank(&state->lock, MLI_RANK_SNAPSHOTS);
+    for (i = 0; i < MLI_RECORDERS; i++) state->recorders[i].lord = lord;
 }
 static MLI_COLD const char *mli_snapshots_check(const memlord_desc *desc) {
     return desc->snapshot_ms && desc->snapshot_ms < MLI_RECORDER_MS_MIN
@@ -343,11 +353,12 @@ static MLI_COLD void mli_snapshots_forked(memlord *lord) {
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
 }
 static MLI_COLD void mli_snapshots_free(memlord *lord) {
+    struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(!mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS));
     uint32_t i;
-    for (i = 0; i < lord->snapshots->count; i++)
-        mli_own_free(lord, lord->snapshots->at[i], lord->snapshots->at[i]->size);
-    mli_snapshot_list_free(lord, lord->snapshots->out);
+    for (i = 0; i < state->count; i++)
+        mli_own_free(lord, state->at[i], state->at[i]->size);
+    mli_snapshot_list_free(lord, state->out);
     for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
         mli_own_free(lord, mli_device_record_at(lord, i)->holders, sizeof(mli_holders));
 }

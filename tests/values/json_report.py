@@ -10,7 +10,7 @@ from books import Between
 from notation import PID, Number, address, average, fixed, shown
 from phases import KINDS, highest
 
-SUBJECTS = ("schema", "version", "metadata", "verdicts", "total", "devices", "capacity", "accounts", "tags",
+SUBJECTS = ("schema", "version", "metadata", "verdicts", "total", "devices", "capacity", "accounts", "streams", "tags",
             "sites", "stacks", "summary", "peak_holders", "leaks", "mistakes", "moves", "threads", "snapshots",
             "scopes", "operation_allocations", "operation_summary", "strings", "events",
             "largest_blocks", "keys", "late peaks")
@@ -130,6 +130,15 @@ def accounts(ledger):
             "largest": [{"name": shown(a.name), "device": a.device.name, "bytes": a.bytes,
                          "peak": a.peak, "limit": a.limit or None, "refused": a.refused}
                         for a in ledger.largest_accounts()]}
+
+
+def streams(ledger):
+    lines = ledger.stream_lines()
+    rest = lines[20:]
+    return {"count": len(lines), "more": 0,
+            "largest": [{"stream": address(s.stream), "device": s.device.name, "bytes": s.bytes,
+                         "blocks": s.blocks} for s in lines[:20]],
+            "rest": {"bytes": sum(s.bytes for s in rest), "blocks": sum(s.blocks for s in rest)}}
 
 
 def tags(ledger):
@@ -386,7 +395,8 @@ def expected(ledger):
         "schema": "memlord/2", "version": ledger.version, "metadata": metadata(ledger),
         "verdicts": verdicts(ledger), "total": stats(ledger.total()),
         "devices": [one_device(ledger, device) for device in ledger.devices],
-        "capacity": capacity(ledger), "accounts": accounts(ledger), "tags": tags(ledger),
+        "capacity": capacity(ledger), "accounts": accounts(ledger), "streams": streams(ledger),
+        "tags": tags(ledger),
         "sites": sites(ledger), "stacks": stacks(ledger), "summary": summary(ledger),
         "peak_holders": peak_holders(ledger), "leaks": leaks(ledger), "mistakes": mistakes(ledger), "moves": moves(ledger),
         "threads": threads(ledger),

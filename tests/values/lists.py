@@ -1,7 +1,11 @@
 """The lists that reports derive from the books: leaks, lifetimes, stacks, capacities, and those
 that are cut after the largest."""
 
+from collections import namedtuple
+
 from phases import RUNS_KEPT
+
+StreamLine = namedtuple("StreamLine", "stream device bytes blocks")
 
 # What a ledger counts of losses and mistakes, the heaviest first; then lost detail.
 LOSSES = ("dropped_allocs", "dropped_bytes")
@@ -172,6 +176,17 @@ class Lists:
                 start = 1 << (block.bytes.bit_length() - 1) if block.bytes else 0
                 counts[start] = counts.get(start, 0) + 1
         return sorted(counts.items())
+
+    def stream_lines(self):
+        """The live blocks of each stream on each device, the most bytes first."""
+        sums = {}
+        for block in self.blocks.values():
+            if block.stream:
+                line = sums.setdefault((block.device, block.stream), [0, 0])
+                line[0] += block.bytes
+                line[1] += 1
+        lines = [StreamLine(stream, device, *line) for (device, stream), line in sums.items()]
+        return sorted(lines, key=lambda s: (-s.bytes, s.stream))
 
     def largest_accounts(self):
         return sorted(self.accounts, key=lambda account: -account.bytes)[:20]

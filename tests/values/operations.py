@@ -289,6 +289,9 @@ def fences(s):
     s.stream(0xdead_beef_cafe)
     for i in range(8):
         s.alloc(GPU, 0x560000 + 64 * i, 1_000_000 + i * 1000, KV)
+    for i in range(23):
+        s.stream(0x1000 + i)
+        s.alloc(GPU1 if i % 5 == 0 else GPU, 0x7580000 + 64 * i, 5_000 + i * 100, KV)
     s.stream(0)
     s.free_deferred(GPU, 0x560000, STEP, 1, 7)
     s.free_deferred(GPU, 0x560040, STEP, 3, 8)

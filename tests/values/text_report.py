@@ -13,7 +13,7 @@ from script import ANY, TYPES, Device
 SUBJECTS = ("header", "out of memory", "limits", "leaks in a line", "holders", "anomalies",
             "labels", "devices", "bar", "capacity", "tags", "sites", "stacks", "blocks",
             "balance", "peaks", "troubles", "pools", "rates", "ages", "mistakes", "snapshots", "scopes",
-            "leaks", "routes", "accounts", "modules")
+            "leaks", "routes", "accounts", "streams", "modules")
 VERDICTS = {  # head, tone, subject
     "out_of_memory": ("out of memory", "bad", "out of memory"),
     "over_limit": ("over a limit", "bad", "limits"),
@@ -664,6 +664,20 @@ class Report:
             self.put("accounts", size(a.bytes, 12) + size(a.peak, 12) + size(a.limit or None, 12) +
                      number(a.refused, 12) + "  %s on %s" % (name(a.name), a.device.name))
 
+    def streams(self):
+        lines = self.ledger.stream_lines()
+        if not lines:
+            return
+        self.put("streams", "", "       bytes      blocks  streams: %d of %d" % (
+            min(len(lines), 20), len(lines)))
+        for s in lines[:20]:
+            self.put("streams", size(s.bytes, 12) + number(s.blocks, 12) + "  %s on %s" % (
+                address(s.stream), s.device.name))
+        rest = lines[20:]
+        if rest:
+            self.put("streams", size(sum(s.bytes for s in rest), 12) +
+                     number(sum(s.blocks for s in rest), 12) + "  on others")
+
     # -- the whole --
 
     def first_screen(self):
@@ -711,6 +725,7 @@ class Report:
         self.leaks()
         self.routes()
         self.accounts()
+        self.streams()
         if len(self.tag_lines) > FIRST_TAGS:
             self.tags(TOP_TAGS)
         if len(self.ledger.site_lines(self.total)) > FIRST_SITES:

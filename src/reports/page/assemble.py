@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Assembles the report page from report.html, report.css and the scripts: report.js and its parts.
+"""Assembles the report page from report.html, sections.html, the styles and the scripts: report.js and its parts.
 
 assemble.py page                  prints the page; @DATA@ stands where a profile goes, @TEXT@ where
                                   its figures for readers without scripts
@@ -10,7 +10,8 @@ assemble.py profile FILE.json [BASE.json]
 assemble.py plain FILE.json [BASE.json]
                                   likewise, with script and style as they are written here
 
-esbuild minifies what is printed, where it is installed, and the script is compressed; header and
+esbuild minifies what is printed, where it is installed, and all that a reader without scripts does
+not see is compressed; header and
 check end with status 77 where it is not, or in another version than the header's.
 """
 import base64
@@ -70,24 +71,29 @@ def digest(text):
 
 def page(small):
     """The browsers that know light-dark() are the oldest; the script asks for less than they do."""
-    css, html = source("report.css"), source("report.html")
+    first, css = source("first.css"), source("report.css")
+    html, sections = source("report.html"), source("sections.html")
     js = "\n".join(source(name) for name in SCRIPTS)
     if small:
-        css = minify(css, "--loader=css", "--target=chrome123,firefox120,safari17.5")
+        first, css = (minify(text, "--loader=css", "--target=chrome123,firefox120,safari17.5") for text in (first, css))
         js = minify(js, "--loader=js", "--format=iife", "--target=es2018")
-        html = "\n".join(line.strip() for line in html.split("\n") if line.strip())
+        html, sections = (
+            "\n".join(line.strip() for line in text.split("\n") if line.strip()) for text in (html, sections))
     css, js = ascii_css(css), ascii_js(js)
-    html = html.encode("ascii", "xmlcharrefreplace").decode()
-    if "</" in js or "<!--" in js or "</" in css:
-        sys.exit("report.js or report.css would end its own element")
-    scripts, packed = digest(js), ""
+    html, sections = (text.encode("ascii", "xmlcharrefreplace").decode() for text in (html, sections))
+    if "</" in js or "<!--" in js or "</" in first + css or "\0" in css + sections + js:
+        sys.exit("report.js or a style would end its own element, or its part of what is packed")
+    styles, scripts = [digest(first), digest(css)], [digest(js)]
+    style, packed = "<style>%s</style>\n" % css, ""
     if small:
         packed = '<script type="text/plain" id="packed">%s</script>\n' % base64.b64encode(
-            zlib.compress(js.encode(), 9)).decode()
+            zlib.compress("\0".join((css, sections, js)).encode(), 9)).decode()
+        style = sections = ""
         js = minify(source("unpack.js"), "--loader=js", "--format=iife", "--target=es2018")
-        scripts += " " + digest(js)
-    policy = "default-src 'none'; style-src %s; script-src %s; base-uri 'none'; form-action 'none'"
-    for mark, text in (("@CSP@", policy % (digest(css), scripts)), ("@CSS@", css),
+        scripts.append(digest(js))
+    policy = "default-src 'none'; style-src %s; script-src %s; base-uri 'none'; form-action 'none'" % (
+        " ".join(styles), " ".join(scripts))
+    for mark, text in (("@CSP@", policy), ("@FIRST@", first), ("@STYLE@", style), ("@SECTIONS@", sections),
                        ("@PACKED@", packed), ("@JS@", js)):
         if html.count(mark) != 1:
             sys.exit("report.html: %s is not there once" % mark)

@@ -1,8 +1,13 @@
-/* Runs the page's script, which is compressed in an element of its own. */
+/* Brings in the page's style, sections and script, which are compressed in an element of their own. */
 document.currentScript.remove();
-const packed = document.getElementById('packed'), script = document.createElement('script');
+const packed = document.getElementById('packed');
 const bytes = Uint8Array.from(atob(packed.textContent), c => c.charCodeAt(0));
 new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream('deflate'))).text().then(text => {
-    script.textContent = text;
+    const [css, sections, js] = text.split('\0');
+    const style = document.createElement('style'), script = document.createElement('script');
+    style.textContent = css;
+    document.head.append(style);
+    document.getElementById('report').innerHTML = sections;
+    script.textContent = js;
     packed.replaceWith(script);
 });
