@@ -296,32 +296,37 @@ static int mli_cuda_mark_put(mli_cuda_stream *s, mli_cuda_event *event, uint64_t
     return 1;
 }
 
-/* `last`: the stream ends. Threads record side by side, and none waits for another. */
-static int mli_cuda_stream_mark(mli_cuda_stream *s, int here, int last) {
+/* Takes an event, records it, and takes the lock again: threads record side by side, and none waits
+   for another. Returns as mli_cuda_stream_record does. */
+static int mli_cuda_stream_put(mli_cuda_stream *s, int here, int timed, mli_cuda_event **event) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
-    mli_cuda_event *event;
-    void *context;
-    uint64_t position;
-    int r = -1, none;
-    mli_cuda_lock_take(&mli_cuda_streams_lock);
-    position = s->given;
-    none = position == s->recorded;
-    if (none || (s->state && !last)) {
-        mli_cuda_lock_drop(&mli_cuda_streams_lock);
-        return none;
-    }
+    void *context = s->context ? s->context->handle : NULL;
+    int r = -1;
     s->inside++;
-    context = s->context ? s->context->handle : NULL;
-    event = mli_cuda_event_take(s->context, 0);
+    *event = mli_cuda_event_take(s->context, timed);
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
-    if (d && event) r = mli_cuda_event_on(d, s, here, context, 0, event);
+    if (d && *event) r = mli_cuda_event_on(d, s, here, context, timed, *event);
     mli_cuda_lock_take(&mli_cuda_streams_lock);
     s->inside--;
-    if (r == 1)
-        r = mli_cuda_mark_put(s, event, position);
-    else
-        mli_cuda_event_keep(s->context, 0, event);
-    if (r < 0 && s->refused < position) s->refused = position;
+    if (r == 1) return 1;
+    mli_cuda_event_keep(s->context, timed, *event);
+    *event = NULL;
+    return r;
+}
+
+/* `last`: the stream ends. */
+static int mli_cuda_stream_mark(mli_cuda_stream *s, int here, int last) {
+    mli_cuda_event *event;
+    uint64_t position;
+    int r;
+    mli_cuda_lock_take(&mli_cuda_streams_lock);
+    position = s->given;
+    r = position == s->recorded;
+    if (!r && (last || !s->state)) {
+        r = mli_cuda_stream_put(s, here, 0, &event);
+        if (r == 1) r = mli_cuda_mark_put(s, event, position);
+        if (r < 0 && s->refused < position) s->refused = position;
+    }
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
     return r;
 }
@@ -330,22 +335,11 @@ MLI_CUDA_PRIVATE int mli_cuda_stream_record(mli_cuda_stream *s, int here) {
 }
 
 MLI_CUDA_PRIVATE mli_cuda_event *mli_cuda_stream_time(mli_cuda_stream *s, int here) {
-    const mli_cuda_driver *d = mli_cuda_driver_get();
-    mli_cuda_event *event;
-    void *context;
-    int r = -1;
+    mli_cuda_event *event = NULL;
     mli_cuda_lock_take(&mli_cuda_streams_lock);
-    event = s->state ? NULL : mli_cuda_event_take(s->context, 1);
-    s->inside += event != NULL;
-    context = s->context ? s->context->handle : NULL;
+    if (!s->state) (void)mli_cuda_stream_put(s, here, 1, &event);
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
-    if (!event) return NULL;
-    if (d) r = mli_cuda_event_on(d, s, here, context, 1, event);
-    mli_cuda_lock_take(&mli_cuda_streams_lock);
-    s->inside--;
-    if (r != 1) mli_cuda_event_keep(s->context, 1, event);
-    mli_cuda_lock_drop(&mli_cuda_streams_lock);
-    return r == 1 ? event : NULL;
+    return event;
 }
 
 /* Under the lock: takes streams whose positions have no event, as a user of each. */

@@ -1,6 +1,9 @@
 /* The fake of fake_cuda.h. One lock over all of it; what a thread has of its own is in `self`. It
    refuses what CUDA refuses: a comment names the function whose description in CUDA's headers says
    so, or the chapter of the CUDA C++ Programming Guide. What those leave undefined is refused. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* nanosleep, with -std=c99 */
+#endif
 #include "fake_cuda.h"
 
 #include <pthread.h>
