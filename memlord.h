@@ -1444,7 +1444,9 @@ typedef int (*memlord_part_fn)(void *user, const memlord_part_info *part); /* !=
 MEMLORD_API memlord_result memlord_part_add(memlord *lord, memlord_device device,
                                             uint64_t storage, uint64_t offset, uint64_t bytes,
                                             const memlord_meta *meta) MLI_OFF(MEMLORD_OK)
-/* Removes the part that begins there. Errors: E_UNKNOWN. Cost: as of an addition there. */
+/* Removes the part that begins at `offset`.
+   Errors: E_UNKNOWN no such storage, or no part begins there.
+   Cost:   the same as adding a part at that offset. */
 MEMLORD_API memlord_result memlord_part_remove(memlord *lord, memlord_device device,
                                                uint64_t storage, uint64_t offset)
     MLI_OFF(MEMLORD_OK)
@@ -1826,7 +1828,7 @@ typedef struct memlord_gc_event {
     double used_percent;     /* NaN: unknown */
     size_t band;             /* its index in the strategy; SIZE_MAX: none has fired */
     memlord_metric metric;
-    uint64_t value, threshold; /* of the metric; without a band live bytes, and 0 */
+    uint64_t value, threshold; /* of the metric; without a band: the live bytes, and 0 */
     uint64_t needed;         /* bytes wanted; 0, as of a band: no number */
     uint64_t device_runs, total_runs; /* this one included, failed ones too */
 } memlord_gc_event;
@@ -2817,7 +2819,7 @@ public:
     handle(handle &&other) noexcept : handle() { swap(other); }
     handle &operator=(handle &&other) noexcept {
         handle taken(static_cast<handle &&>(other));
-        swap(taken); /* which ends what this one had */
+        swap(taken); /* the end of `taken` then ends the storage that *this had */
         return *this;
     }
     handle(const handle &) = delete;
@@ -9604,7 +9606,8 @@ static MLI_HOT uint32_t mli_device_word(memlord_device d) {
     memcpy(&word, &d, sizeof word);
     return word;
 }
-/* Returns the index key of a device: no address has bit 55. */
+/* Returns the index key of a device. Bit 55 is set in it, and in no address, so the two kinds of
+   key differ. */
 MLI_PRIVATE uint64_t mli_device_key(memlord_device d);
 /* Returns the index of a device in dev_of: 4 bits of type and 7 bits of index. Any other device
    gets the last element, which is always 0. */
@@ -10411,8 +10414,9 @@ struct mli_sites_state {
     mli_ptr modules;      /* mli_module *, the newest first; push only, under the cold lock */
 };
 
-/* Arrays, not literals: a linker leaves out literals only all together, so a site that has one
-   keeps those of the reports in a program without reports. */
+/* These are arrays, not string literals. A linker drops the literals of an object all together or
+   not at all, so one literal here would bring the texts of the reports into a program without
+   reports. */
 static const char mli_no_text[] = "";
 MLI_PRIVATE const memlord_site mli_no_site = {mli_no_text, mli_no_text, 0};
 
@@ -12345,8 +12349,9 @@ MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t byte
 
 /* -- the stack of an alloc -- */
 
-/* Sets the row of the stack of the block that this call opens. If the row is 0, or there is no
-   memory for the block, counts the stack as dropped. The call ends with mli_stack_forget. */
+/* Notes which stack gets the block that the present API call opens. If `row` is 0, or the table of
+   picked blocks has no room, counts the stack as dropped. Requires: the API call calls
+   mli_stack_forget before it returns. */
 static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint32_t dev, double scale) {
     MLI_REQUIRE(!mli_is_inside());
     mli_self.pick_row = row && mli_pick_reserve(lord) ? row : 0;
@@ -13962,7 +13967,8 @@ MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2
 MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes);
 MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t bytes);
 
-/* Makes the cells that n deltas count on. Requires: not inside, where nothing may be allocated. */
+/* Makes the cells in which n deltas will be counted. Requires: not inside a shard, as it may
+   allocate. */
 MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n);
 
 /* Counts a free at the site that called free, wherever the block was allocated. Requires: not
@@ -13999,9 +14005,10 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
    alloc is then no longer expected. */
 MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
 
-/* Counts an alloc that found no memory to be recorded in, on the ledger as a whole if its device
-   could not be added. Its free is expected from then on, and is no unknown free: see
-   mli_drop_match. Returns r. If r is another error, counts nothing. */
+/* Counts a dropped alloc: one that the ledger had no memory to record. Counts it on the ledger as
+   a whole if its device could not be added. The free of that storage is expected from then on, and
+   is no unknown free: see mli_drop_match. Counts nothing if the error r has another cause. Returns
+   r. */
 MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r,
                                                    memlord_device d, uint64_t key, uint64_t bytes);
 /* Counts the end of an unknown storage, on the ledger as a whole if its device cannot be added.
@@ -14884,7 +14891,7 @@ typedef struct mli_reservation { /* a ticket; under the lock of its phys */
     mli_phys *phys;     /* of its list; never changes */
     mli_ptr owner;      /* mli_context *: the context that reserved or adopted it */
     uint64_t remaining; /* bytes no alloc has drawn yet */
-    memlord_account account; /* the account that holds the bytes, too, up to its limit; 0: none */
+    memlord_account account; /* the bytes are reserved in it, too, against its limit; 0: none */
 } mli_reservation;
 
 /* Returns a number of bytes, at most 2^62: differences of two cannot overflow. */
@@ -17340,7 +17347,14 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
         negative, or if `alert` has a bit that concerns the device: `alert` is the ledger's mask of
         the work for the end of a call, such as events, fences, bands, waiters, or a report.
 
-   Steps 1 to 3 change nothing. If one fails, the call leaves the shard and starts again on a way
+   An alloc stores these words: t->inside; the entry's key, word1 (device, bytes, references 1) and
+   word2 (the number of the present mark: see mli_mark_bits); the bucket's header; the cell's level
+   and allocs; t->inside again. A free stores t->inside, the header, the cell's level, the words of
+   its frees, and t->inside. mli_home_room and mli_home_find prepare the header that
+   mli_home_store stores: with the slot's print set, or cleared. A free's count is negative, too,
+   if a band check is due.
+
+   Steps 1 to 3 change nothing in the books. If one fails, the call leaves the shard and starts again on a way
    that serves more:
      mli_alloc_full    with rows of a site and a tag, births, samples; in shared shards, too
      mli_alloc_window  the same, and probes the buckets after the home; it starts inside
@@ -18300,8 +18314,9 @@ static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) 
     t->now.span = innermost;
 }
 
-/* Changes the levels of all spans of a thread's context. With enter 0 they no longer count from the
-   levels of the thread but from 0; with enter 1 they count from those of the thread again. */
+/* Rebases the levels of all spans of a thread's context. With enter 1, adds the thread's levels to
+   them. With enter 0, subtracts the thread's levels: the spans then hold differences, which any
+   thread can take over. */
 static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
     const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_span *f;
@@ -19642,10 +19657,10 @@ static uint64_t mli_metric_value(memlord_metric metric, const mli_levels *level)
 }
 static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
 
-/* Sets the levels at which the band in force is due. `again`: the metric at which a device that
-   waits to rearm is due again; such a device also checks once its metric has fallen below `down`.
-   At or below `down` no device waits: mli_band_compare sees to that. RESERVED sets no levels:
-   memlord_pool_set and memlord_pool_add request a check at each change. */
+/* Sets the live, freed and cached levels at which the next band check is requested. A device that
+   waits to rearm is checked when its metric reaches `again`, or falls below seven eighths of the
+   threshold, where mli_band_compare rearms it. The metric RESERVED sets no levels: memlord_pool_set
+   and memlord_pool_add request a check at each change. */
 static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v) {
     const memlord_metric metric = v->event.metric;
     uint64_t up = v->event.threshold, down = up - up / 8, reserved = v->level.reserved;
@@ -22682,9 +22697,10 @@ MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
    is in one place, which is a thread or a fibre's record; a thread's own context never gets into
    another thread. Lock: context (MLI_RANK_CONTEXT), one a record; cold, for new records. */
 
-/* Puts the contexts of fibres that a thread is in back into their records, so that the thread is in
-   its own again. The innermost is put back first, so each record gets its own. Requires: the caller is
-   the thread, or the thread has ended; without `locks` the locks of all records are held. */
+/* Takes a thread out of every fibre's context that it is in, the innermost first, and stores each
+   context in its record. The thread is in its own context then. locks 1: takes the lock of each
+   record; 0: the caller holds them all. Requires: the caller is the thread, or the thread has
+   ended. */
 MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks);
 /* Empties a context: no tags, tickets, account or stream. Requires: it has no scopes. */
 MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now);
@@ -23538,7 +23554,7 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
     return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
 }
 
-/* Pauses by the host's function. Meanwhile the neighbours are asked. */
+/* Pauses by a call of the host's sleep_ms. Neighbours are asked for memory during the pause. */
 static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     const mli_neighbours *page = mli_neighbours_of(q->lord);
     mli_raise raise;
@@ -24261,8 +24277,8 @@ typedef struct mli_phys_line {
     uint64_t untagged;                    /* the part of self that has no tag */
     uint64_t context;                     /* the bytes that the driver holds for this process; a
                                              part of `rest` */
-    uint64_t neighbours;                  /* the bytes of other ledgers of the pressure page;
-                                             UINT64_MAX: there are none */
+    uint64_t neighbours;                  /* the bytes that other ledgers of the pressure page
+                                             hold; UINT64_MAX: there is no other ledger */
     int64_t unaccounted; /* used - self - context - neighbours, where `used` counts as at most
                             `total` */
     uint64_t fullness;                    /* used / total; 0: not known */
@@ -25630,8 +25646,8 @@ typedef struct mli_alive {
 typedef int (*mli_alive_fn)(void *writer, const mli_alive *alive);
 MLI_PRIVATE MLI_COLD void mli_alive_each(mli_export *x, mli_alive_fn fn, void *writer);
 
-/* Calls put for the arena of each device that has a balance: for the part that no tag has, then for
-   that of each tag. */
+/* Calls put for each device whose arena has bytes: once for the bytes without a tag, then once for
+   the bytes of each tag. */
 typedef void (*mli_block_fn)(void *writer, const mli_live_block *b);
 MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put, void *writer);
 /* Calls put for each live block, then for the arenas. */
@@ -28028,7 +28044,8 @@ typedef struct mli_viz_writer {
         const char *text;
         size_t size;
     } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; size 0: the number is free */
-    char *memo;            /* by tag row, then by frame; 1: the item is in the memo */
+    char *memo;            /* a flag for each tag row, and behind them one for each frame: 1: the
+                              memo of the pickle has the item */
     uint64_t items, parts; /* how many items were written so far: segments or events of a device;
                               parts of a block */
     int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by dev: the number of the device in the format */
@@ -28083,8 +28100,9 @@ static MLI_COLD void mli_viz_code(mli_out *o, char code) {
     if (name) mli_put_str(o, codes[name - names]);
     if (code == '0') mli_viz_u64(o, 0);
 }
-/* Writes a form: a word as itself, %ju as a number, %s as a text, any other character as
-   mli_viz_code does. Requires: words are literals, less than MLI_VIZ_WORDS in all. */
+/* Writes what a format says. A run of letters and _ is a word, which is written by the memo; %ju is
+   a uint64_t, %s a string, and any other character an operation of mli_viz_code. Requires: `form`
+   is a literal; the formats have fewer than MLI_VIZ_WORDS words in all. */
 static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_viz_writer *w, const char *form, ...) {
     va_list args;
     size_t n;

@@ -840,7 +840,9 @@ typedef int (*memlord_part_fn)(void *user, const memlord_part_info *part); /* !=
 MEMLORD_API memlord_result memlord_part_add(memlord *lord, memlord_device device,
                                             uint64_t storage, uint64_t offset, uint64_t bytes,
                                             const memlord_meta *meta) MLI_OFF(MEMLORD_OK)
-/* Removes the part that begins there. Errors: E_UNKNOWN. Cost: as of an addition there. */
+/* Removes the part that begins at `offset`.
+   Errors: E_UNKNOWN no such storage, or no part begins there.
+   Cost:   the same as adding a part at that offset. */
 MEMLORD_API memlord_result memlord_part_remove(memlord *lord, memlord_device device,
                                                uint64_t storage, uint64_t offset)
     MLI_OFF(MEMLORD_OK)

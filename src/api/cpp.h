@@ -161,7 +161,7 @@ public:
     handle(handle &&other) noexcept : handle() { swap(other); }
     handle &operator=(handle &&other) noexcept {
         handle taken(static_cast<handle &&>(other));
-        swap(taken); /* which ends what this one had */
+        swap(taken); /* the end of `taken` then ends the storage that *this had */
         return *this;
     }
     handle(const handle &) = delete;

@@ -315,7 +315,7 @@ typedef struct memlord_gc_event {
     double used_percent;     /* NaN: unknown */
     size_t band;             /* its index in the strategy; SIZE_MAX: none has fired */
     memlord_metric metric;
-    uint64_t value, threshold; /* of the metric; without a band live bytes, and 0 */
+    uint64_t value, threshold; /* of the metric; without a band: the live bytes, and 0 */
     uint64_t needed;         /* bytes wanted; 0, as of a band: no number */
     uint64_t device_runs, total_runs; /* this one included, failed ones too */
 } memlord_gc_event;

@@ -30,7 +30,8 @@ MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2
 MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes);
 MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t bytes);
 
-/* Makes the cells that n deltas count on. Requires: not inside, where nothing may be allocated. */
+/* Makes the cells in which n deltas will be counted. Requires: not inside a shard, as it may
+   allocate. */
 MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n);
 
 /* Counts a free at the site that called free, wherever the block was allocated. Requires: not
@@ -67,9 +68,10 @@ MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
    alloc is then no longer expected. */
 MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
 
-/* Counts an alloc that found no memory to be recorded in, on the ledger as a whole if its device
-   could not be added. Its free is expected from then on, and is no unknown free: see
-   mli_drop_match. Returns r. If r is another error, counts nothing. */
+/* Counts a dropped alloc: one that the ledger had no memory to record. Counts it on the ledger as
+   a whole if its device could not be added. The free of that storage is expected from then on, and
+   is no unknown free: see mli_drop_match. Counts nothing if the error r has another cause. Returns
+   r. */
 MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r,
                                                    memlord_device d, uint64_t key, uint64_t bytes);
 /* Counts the end of an unknown storage, on the ledger as a whole if its device cannot be added.

@@ -36,7 +36,8 @@ static MLI_HOT uint32_t mli_device_word(memlord_device d) {
     memcpy(&word, &d, sizeof word);
     return word;
 }
-/* Returns the index key of a device: no address has bit 55. */
+/* Returns the index key of a device. Bit 55 is set in it, and in no address, so the two kinds of
+   key differ. */
 MLI_PRIVATE uint64_t mli_device_key(memlord_device d);
 /* Returns the index of a device in dev_of: 4 bits of type and 7 bits of index. Any other device
    gets the last element, which is always 0. */

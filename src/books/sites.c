@@ -12,8 +12,9 @@ struct mli_sites_state {
     mli_ptr modules;      /* mli_module *, the newest first; push only, under the cold lock */
 };
 
-/* Arrays, not literals: a linker leaves out literals only all together, so a site that has one
-   keeps those of the reports in a program without reports. */
+/* These are arrays, not string literals. A linker drops the literals of an object all together or
+   not at all, so one literal here would bring the texts of the reports into a program without
+   reports. */
 static const char mli_no_text[] = "";
 MLI_PRIVATE const memlord_site mli_no_site = {mli_no_text, mli_no_text, 0};
 

@@ -440,8 +440,9 @@ MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t byte
 
 /* -- the stack of an alloc -- */
 
-/* Sets the row of the stack of the block that this call opens. If the row is 0, or there is no
-   memory for the block, counts the stack as dropped. The call ends with mli_stack_forget. */
+/* Notes which stack gets the block that the present API call opens. If `row` is 0, or the table of
+   picked blocks has no room, counts the stack as dropped. Requires: the API call calls
+   mli_stack_forget before it returns. */
 static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint32_t dev, double scale) {
     MLI_REQUIRE(!mli_is_inside());
     mli_self.pick_row = row && mli_pick_reserve(lord) ? row : 0;

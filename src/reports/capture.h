@@ -70,8 +70,8 @@ typedef struct mli_phys_line {
     uint64_t untagged;                    /* the part of self that has no tag */
     uint64_t context;                     /* the bytes that the driver holds for this process; a
                                              part of `rest` */
-    uint64_t neighbours;                  /* the bytes of other ledgers of the pressure page;
-                                             UINT64_MAX: there are none */
+    uint64_t neighbours;                  /* the bytes that other ledgers of the pressure page
+                                             hold; UINT64_MAX: there is no other ledger */
     int64_t unaccounted; /* used - self - context - neighbours, where `used` counts as at most
                             `total` */
     uint64_t fullness;                    /* used / total; 0: not known */

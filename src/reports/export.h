@@ -104,8 +104,8 @@ typedef struct mli_alive {
 typedef int (*mli_alive_fn)(void *writer, const mli_alive *alive);
 MLI_PRIVATE MLI_COLD void mli_alive_each(mli_export *x, mli_alive_fn fn, void *writer);
 
-/* Calls put for the arena of each device that has a balance: for the part that no tag has, then for
-   that of each tag. */
+/* Calls put for each device whose arena has bytes: once for the bytes without a tag, then once for
+   the bytes of each tag. */
 typedef void (*mli_block_fn)(void *writer, const mli_live_block *b);
 MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put, void *writer);
 /* Calls put for each live block, then for the arenas. */

@@ -19,7 +19,8 @@ typedef struct mli_viz_writer {
         const char *text;
         size_t size;
     } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; size 0: the number is free */
-    char *memo;            /* by tag row, then by frame; 1: the item is in the memo */
+    char *memo;            /* a flag for each tag row, and behind them one for each frame: 1: the
+                              memo of the pickle has the item */
     uint64_t items, parts; /* how many items were written so far: segments or events of a device;
                               parts of a block */
     int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by dev: the number of the device in the format */
@@ -74,8 +75,9 @@ static MLI_COLD void mli_viz_code(mli_out *o, char code) {
     if (name) mli_put_str(o, codes[name - names]);
     if (code == '0') mli_viz_u64(o, 0);
 }
-/* Writes a form: a word as itself, %ju as a number, %s as a text, any other character as
-   mli_viz_code does. Requires: words are literals, less than MLI_VIZ_WORDS in all. */
+/* Writes what a format says. A run of letters and _ is a word, which is written by the memo; %ju is
+   a uint64_t, %s a string, and any other character an operation of mli_viz_code. Requires: `form`
+   is a literal; the formats have fewer than MLI_VIZ_WORDS words in all. */
 static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_viz_writer *w, const char *form, ...) {
     va_list args;
     size_t n;

@@ -251,10 +251,10 @@ static uint64_t mli_metric_value(memlord_metric metric, const mli_levels *level)
 }
 static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
 
-/* Sets the levels at which the band in force is due. `again`: the metric at which a device that
-   waits to rearm is due again; such a device also checks once its metric has fallen below `down`.
-   At or below `down` no device waits: mli_band_compare sees to that. RESERVED sets no levels:
-   memlord_pool_set and memlord_pool_add request a check at each change. */
+/* Sets the live, freed and cached levels at which the next band check is requested. A device that
+   waits to rearm is checked when its metric reaches `again`, or falls below seven eighths of the
+   threshold, where mli_band_compare rearms it. The metric RESERVED sets no levels: memlord_pool_set
+   and memlord_pool_add request a check at each change. */
 static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v) {
     const memlord_metric metric = v->event.metric;
     uint64_t up = v->event.threshold, down = up - up / 8, reserved = v->level.reserved;

@@ -11,9 +11,10 @@
 #include "base/ledger.h"
 #include "books/threads.h"
 
-/* Puts the contexts of fibres that a thread is in back into their records, so that the thread is in
-   its own again. The innermost is put back first, so each record gets its own. Requires: the caller is
-   the thread, or the thread has ended; without `locks` the locks of all records are held. */
+/* Takes a thread out of every fibre's context that it is in, the innermost first, and stores each
+   context in its record. The thread is in its own context then. locks 1: takes the lock of each
+   record; 0: the caller holds them all. Requires: the caller is the thread, or the thread has
+   ended. */
 MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks);
 /* Empties a context: no tags, tickets, account or stream. Requires: it has no scopes. */
 MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now);

@@ -313,8 +313,9 @@ static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) 
     t->now.span = innermost;
 }
 
-/* Changes the levels of all spans of a thread's context. With enter 0 they no longer count from the
-   levels of the thread but from 0; with enter 1 they count from those of the thread again. */
+/* Rebases the levels of all spans of a thread's context. With enter 1, adds the thread's levels to
+   them. With enter 0, subtracts the thread's levels: the spans then hold differences, which any
+   thread can take over. */
 static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
     const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_span *f;
