@@ -175,14 +175,15 @@ other_clangs() {
     done
 }
 
-# Alignment and the size of an address are others. C needs no headers of its own here.
+# Alignment and the size of an address are others.
 wide_keys() {
     for std in c99 c++11; do
         name="clang $std: a handle keeps its 64 bits where an address has 32"
-        if [ $std = c99 ] || echo '#include <new>' | clang++ -m32 -x c++ -E - >/dev/null 2>&1; then
+        case $std in c99) header=stdint.h as='clang -x c' ;; *) header=new as='clang++ -x c++' ;; esac
+        if echo "#include <$header>" | $as -m32 -E - >/dev/null 2>&1; then
             check "$name" "$(compiler clang $std) -m32 -fsyntax-only $m/keys.c"
         else
-            skip "$name" 'no 32-bit headers of C++ (g++-multilib)'
+            skip "$name" "no 32-bit <$header> (gcc-multilib, g++-multilib)"
         fi
     done
     if command -v i686-linux-gnu-gcc >/dev/null; then
