@@ -560,8 +560,10 @@ static void test_raise(int unused) {
 static void test_stale(int unused) {
     (void)unused;
     start(1);
+    boxes[0].keeps = 1;
     expect("a raise alone", ask(0, RAISE, 0, 1000), MEMLORD_E_OOM);
     for (int i = 1; i < 3; i++) {
+        ask(0, SET, 0, 1000 * (uint64_t)i); /* or it rests: its last run gave nothing */
         begin_work(i), finish(i);
         sleep_us(2 * POLL_MS * 1000);
         expect("runs of one that joined", boxes[i].runs, 0);
