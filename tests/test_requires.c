@@ -252,13 +252,13 @@ static void reserve(memlord *lord) {
       mli_event_record_other(lord, 0, 0, 0, 0)) \
     X(1, mli_event_to_public, mli_none_held(), hold(MLI_RANK_COLD); mli_event_to_public(NULL, \
       NULL, NULL)) \
-    X(1, mli_drops_put, mli_lock_held(&lord->fences->lock), mli_drops_put(lord, NULL)) \
+    X(1, mli_drops_put, mli_lock_held(&state->lock), mli_drops_put(lord, NULL)) \
     X(1, mli_queue_find, mli_rank_held(MLI_RANK_FENCES), (void)mli_queue_find(NULL, 0, 0)) \
-    X(1, mli_queue_add, mli_lock_held(&lord->fences->lock), (void)mli_queue_add(lord, NULL)) \
+    X(1, mli_queue_add, mli_lock_held(&state->lock), (void)mli_queue_add(lord, NULL)) \
     X(1, mli_queue_back_off, mli_lock_held(&lord->fences->lock), mli_queue_back_off(lord, \
       NULL, 0, 0)) \
     X(1, mli_queue_insert, mli_lock_held(&lord->fences->lock), mli_queue_insert(lord, NULL)) \
-    X(1, mli_queue_remove, mli_lock_held(&lord->fences->lock), mli_queue_remove(lord, NULL)) \
+    X(1, mli_queue_remove, mli_lock_held(&state->lock), mli_queue_remove(lord, NULL)) \
     X(1, mli_fence_ask, mli_none_held(), hold(MLI_RANK_COLD); (void)mli_fence_ask(lord, NULL)) \
     X(2, mli_fence_ask, f->asker == &mli_self, mli_fence_record f; f.asker = NULL; \
       (void)mli_fence_ask(lord, &f)) \
@@ -352,9 +352,9 @@ static void reserve(memlord *lord) {
       mli_phys_storage(lord, 0))) \
     X(1, mli_phys_sample, mli_none_held(), hold(MLI_RANK_COLD); (void)mli_phys_sample(lord, \
       mli_phys_storage(lord, 0))) \
-    X(1, mli_snapshots_evict, mli_lock_held(&lord->snapshots->lock), \
+    X(1, mli_snapshots_evict, mli_lock_held(&state->lock), \
       (void)mli_snapshots_evict(lord)) \
-    X(2, mli_snapshots_evict, lord->snapshots->count == MLI_SNAPSHOTS, \
+    X(2, mli_snapshots_evict, state->count == MLI_SNAPSHOTS, \
       mli_lock_take(&lord->snapshots->lock); (void)mli_snapshots_evict(lord)) \
     X(1, mli_holders_restart, !mli_is_inside(), enter(lord, t); mli_holders_restart(lord, 0)) \
     X(1, mli_snapshots_free, !mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS), \

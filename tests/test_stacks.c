@@ -24,9 +24,11 @@ static size_t fake_unwind(void *user, void **frames, size_t cap) {
     fake_stack *f = (fake_stack *)user;
     size_t i;
     jmp_buf *away = f->leaves;
-    f->calls++;
-    f->leaves = NULL;
-    if (away) longjmp(*away, 1);
+    __atomic_add_fetch(&f->calls, 1, __ATOMIC_RELAXED);
+    if (away) {
+        f->leaves = NULL;
+        longjmp(*away, 1);
+    }
     if (f->allocates)
         assert_ok(memlord_alloc(f->allocates, cpu(), 0x900000 + f->calls * 64, 7, NULL));
     for (i = 0; i < cap && i < f->depth; i++) frames[i] = f->frames[i];
