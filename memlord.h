@@ -66,21 +66,23 @@
         stacks       memlord_stacks_set, _stacks_top, _unwind_frame_pointers;
                      memlord_desc.stack_depth, .stack_bytes, .stack_seed, .unwinder
         statistics   memlord_allocated, _freed, _pending, _peak, _stats_get, _summary, _reset;
-                     memlord_rate
-        blocks       memlord_blocks_each, _blocks_top, _block_find, _mark, _leaks
+                     memlord_rate, _format_bytes, _parse_bytes
+        blocks       memlord_blocks_each, _blocks_top, _block_find, _block_containing,
+                     _block_describe, _block_retag, _mark, _leaks, _generation, _find
         mistakes     memlord_anomalies_each
         parts        memlord_part_add, _part_remove, _parts_each
         tags         memlord_tag_begin, _end, _current, _default_set, _get; memlord_expect;
                      memlord_stream_set
         capacity     memlord_capacity_source_set, _get, _sample; memlord_poller_start, _stop
-        limits       memlord_limit_set, _headroom, _would_fit, _plan_fit, _explain
+        limits       memlord_limit_set, _limit_set_fraction, _headroom, _would_fit, _plan_fit,
+                     _explain
         reservations memlord_reserve, _reserve_commit, _adopt
         accounts     memlord_account_open, _charge, _use, _get, _close
         one alloc    memlord_alloc_with: site, tag, ticket, account and stream in one call
         bands        memlord_strategy_set, _unset, _check, _default
         collection   memlord_gc_callback_add, _remove; memlord_gc_run, _gc_poll
         out of memory memlord_alloc_retry, _retry_backoff, _alloc_failed
-        pools        memlord_pool_set, _add, _served; memlord_cached_ratio, ...
+        pools        memlord_pool_set, _add, _served; memlord_cached_ratio, _fragmentation
         neighbours   memlord_pressure_open, _close, _raise, _level; memlord_device_id_set
         scopes       memlord_scope_begin, _end, _shapes_set, _export, _adopt, _return, _get
         contexts     memlord_context_swap, _drop: for fibres, coroutines and jobs
@@ -153,7 +155,7 @@
               its site have the site alone as their stack, as those of a site without a
               sample. MEMORY_VIZ has the blocks that were picked, and the events of their
               allocs, with their stack, and all others with their site.
-    Tag       the purpose of bytes ("weights", "kv_cache"). A thread has a current tag.
+    Tag       the purpose of bytes ("weights", "kv_cache"). A context has a current tag.
               A block keeps its tag until it ends or is retagged, whichever thread frees
               it. An arena's bytes are taken off the tag of the thread that takes them.
     Physical device  memory that several devices share: cpu, pinned and mapped are one,
@@ -161,7 +163,8 @@
               headroom are of a physical device.
     Limit     the most that memlord_reserve and memlord_alloc_retry let a physical device
               hold. An alloc that has happened is recorded whatever the limit.
-    Ticket    bytes of the limit that memlord_reserve keeps for allocs to come.
+    Ticket    bytes of the limit that memlord_reserve keeps for allocs to come. The allocs of
+              its thread come off it, and those that name it: memlord_alloc_with.
     Account   bytes charged to a request or a user. They are counted elsewhere, too. Its limit
               is a quota for memlord_reserve and memlord_alloc_retry.
     Pool      device memory that your own allocator has reserved, and serves requests
@@ -178,9 +181,14 @@
               host says it: memlord_stream_set. TEXT and JSON have the live bytes of each.
     Part      a named piece of a live storage (a tensor in a weights buffer). Parts
               subdivide; they never add.
-    Scope     a stretch of a thread's work with a name ("decode"): the bytes it allocated
+    Scope     a stretch of a context's work with a name ("decode"): the bytes it allocated
               less those it freed, its peak, its time. Scopes nest, and other threads can
               adopt one. A block remembers the scope it was allocated in.
+    Context   the open tags and scopes, the default tag, account, stream and tickets that the
+              calls of a thread use. A thread has one of its own. A fibre, a coroutine or a
+              job can have one: memlord_context_swap.
+    Mistake   a call that the host should not have made, such as a double free; in names:
+              anomaly. memlord_anomalies_each tells where each was made.
     Snapshot  the totals of every device at one moment. A checkpoint is one with a name.
     Event     one change (alloc, free, move, collection ...), in a ring, if asked for.
     Mark      a number that memlord_mark raises. A block remembers the mark it was born
@@ -319,6 +327,7 @@
     Every function may be called from any thread at any time, except
         memlord_destroy        no other call on that ledger may be in flight or follow
         memlord_verify         reports what calls in flight are changing as wrong
+        memlord_context_swap   the host orders the calls on one context
     Callbacks (write, block, logger, capacity, collection, fence, try) run with no lock
     held and may call any function of the ledger but memlord_destroy. Write, block and
     try run on the calling thread. Collections run on the thread whose call crossed the
@@ -407,7 +416,8 @@
                                the ledger knows no more devices, only the sum of all has it
         implicit_frees         an alloc over a live storage: the old one was closed
         freed_while_shared     a free of a storage that still had views
-        underflows             arena_sub of more than the balance: now 0
+        underflows             arena_sub of more than the balance, which is now 0; or a tag that
+                               gave up arena bytes that its device has not
         fence_failures         fences that failed: counted as done
         refused                calls that record, tag or set a pool and returned E_INVALID
                                or E_DEVICE: a selector where a device is needed, a storage
@@ -415,6 +425,8 @@
                                open. If the device is not known, only the sum of all has
                                it. Each function logs each such result once, and once
                                at each of the sites that are kept
+    An end of a tag or a scope with none to end is a mistake, too; no statistic counts it. The
+    ledger keeps the places of the first 64 kinds and sites of mistakes.
     What did not fit is counted, too, and never silently lost:
         dropped_allocs/_bytes  the map could not grow: raise the allocator's limit; or one
                                device too many (E_DEVICE): raise MEMLORD_MAX_DEVICES
@@ -430,10 +442,11 @@
     ------------------------------------------------------------------ >>costs ---
 
     alloc, free, retain, release, track, realloc: from about 10 ns up to the cost of a cache
-    miss (bench/README.md has the measured tables). No system call, no lock shared by threads
-    that work on their own blocks, and nothing proportional to devices, threads or blocks,
-    except when a table grows (one of 1024 shards at a time) or a thread first meets storages
-    of another.
+    miss (bench/README.md has the measured tables). memlord_alloc_with, arenas under a tag, and
+    allocs of an account: some tens of ns more. No system call, no lock shared by threads
+    that work on their own blocks (but for arenas), and nothing proportional to devices,
+    threads or blocks, except when a table grows (one of 1024 shards at a time) or a thread
+    first meets storages of another.
     Memory: about 40 to 60 bytes a live block, up to 500 of the first one or two thousand,
     and 100 KiB or so to begin with; 5 KiB a thread, and 5 KiB more for each path of scopes
     it was in; 500 to 800 bytes a site when sites are counted; 360 KiB or so more while a
@@ -444,8 +457,8 @@
     walk every block say so under Cost. Bands far from their thresholds cost a branch or two
     a call; within counter_batch bytes per thread of a threshold each call adds up the counts
     of all threads. A collection costs what its callbacks do. A scope costs some tens of
-    nanoseconds. A stack costs what its unwinder does (some us for the platform's) and a few
-    hundred ns, under one lock; a sample each 512 KiB is hardly seen. Stacks take 320 KiB,
+    nanoseconds, and so does a swap of a context, for which the ledger keeps 700 bytes. A
+    stack costs what its unwinder does (some us for the platform's) and a few hundred ns, under one lock; a sample each 512 KiB is hardly seen. Stacks take 320 KiB,
     250 to 400 bytes a return address, 24 each time one has another caller, 100 a stack and
     up to 64 a block that has one. Events cost one branch a call when off, and a time stamp
     and 40 bytes when on.
@@ -623,9 +636,11 @@ MLI_INLINE memlord_device memlord_device_make(int type, int index) {
     d.index = MLI_CAST(int16_t, index < INT16_MIN || index > INT16_MAX ? INT16_MIN : index);
     return d;
 }
+/* Makes the device of the host's memory. */
 MLI_INLINE memlord_device memlord_device_cpu(void) {
     return memlord_device_make(MEMLORD_DEVICE_CPU, 0);
 }
+/* Makes the device of the GPU with this index of the CUDA runtime. */
 MLI_INLINE memlord_device memlord_device_cuda(int index) {
     return memlord_device_make(MEMLORD_DEVICE_CUDA, index);
 }
@@ -680,7 +695,8 @@ typedef struct memlord_allocator {
 
 enum {
     MEMLORD_LOG_ERROR = 1, /* something was lost or refused */
-    MEMLORD_LOG_WARNING,   /* a mistake of the host, a leak at the end, or a limit that refused */
+    MEMLORD_LOG_WARNING,   /* a mistake of the host, a block that is live at destroy, or a
+                              request that a limit refused */
     MEMLORD_LOG_INFO,      /* summaries, resets */
     MEMLORD_LOG_TRACE      /* a line for every call that allocates, frees, resizes or moves, also
                               of n blocks, and for every retired block; with MEMLORD_DEBUG=1 */
@@ -743,9 +759,9 @@ typedef struct memlord_desc {
     uint32_t stack_depth;        /* frames of the stacks of allocs, at most 128; 0: no stacks */
     uint64_t stack_bytes;        /* in the mean from stack to stack, 512 KiB; 1: every alloc */
     memlord_unwinder unwinder;   /* the platform's */
-    uint64_t stack_seed;         /* of the samples, which it makes repeatable: the same allocs of
-                                    the same threads are picked. 0: from the system, another
-                                    one in each ledger */
+    uint64_t stack_seed;         /* the seed of the samples: with the same one the same allocs
+                                    of the same threads are picked. 0: a new one from the
+                                    system for each ledger */
 } memlord_desc;
 
 /* Opens a ledger. `desc` NULL is the default configuration. It is copied, strings too.
@@ -899,7 +915,7 @@ MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token
 MEMLORD_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks,
                                            size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
-/* Frees n at once, as alloc_n says. */
+/* Frees n storages in one call: see memlord_alloc_n. */
 MEMLORD_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks,
                                           size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -950,30 +966,32 @@ MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
                                            uint64_t storage, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Tracks n at once, as alloc_n does. */
+/* Tracks n storages in one call: see memlord_alloc_n. */
 MEMLORD_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks,
                                            size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
-/* Releases n at once. */
+/* Releases n storages in one call: see memlord_alloc_n. */
 MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blocks,
                                              size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
 /* -- arenas: bytes without an identity -- */
 
-/* Adds to the arena balance of a device, under the tag of this thread. Sites count what was added
-   and taken, and do not hold it. An arena that is one piece of memory is better a block: record it
-   once, and resize it with memlord_realloc(lord, device, key, key, bytes, site). Then it has a site,
-   a stack and a peak of its own.
-   Errors: E_INVALID over 2^48, or the balance would overflow. Cost: a lock of the device. */
+/* Adds to the arena balance of a device, under the tag of this thread. Sites count the bytes that
+   were added and taken; no site has live arena bytes. Record an arena that is one piece of memory
+   as a block: once, and resize it with memlord_realloc(lord, device, key, key, bytes, site). Then
+   it has a site, a stack and a peak of its own.
+   Errors: E_INVALID over 2^48, or the balance would overflow.
+   Cost:   a few shared counters; under a tag also a lock of the device. */
 MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Takes from it. More than the balance takes it to 0 and counts in underflows, MEMLORD_OK:
-   storages are never touched. The bytes come off the tag of this thread, and off the arena bytes
-   without a tag what that tag lacks. If tags then have more than the device, the largest give up
-   the rest, and each counts as an underflow. Errors: E_INVALID over 2^48 in one call. */
+/* Takes from the arena balance of a device. More than the balance takes it to 0 and counts in
+   underflows, MEMLORD_OK: storages are never touched. The bytes come off the tag of this thread. If
+   it has too few, the rest comes off the untagged arena bytes. If the tags then have more than the
+   device, the largest tags give up the excess, and each of them counts as an underflow.
+   Errors: E_INVALID over 2^48 in one call. */
 MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -1097,9 +1115,10 @@ MEMLORD_API size_t memlord_sites_top(memlord *lord, memlord_device sel,
                                      memlord_site_order order, memlord_site_stat *out,
                                      size_t cap) MLI_OFF(0)
 
-/* Finds the site with the most alloc_bytes, or free_bytes. 1: found. */
+/* Finds the site with the most alloc_bytes. 1: found. */
 MEMLORD_API int memlord_site_top_alloc(memlord *lord, memlord_device sel,
                                        memlord_site_stat *out) MLI_OFF(0)
+/* Finds the site with the most free_bytes. 1: found. */
 MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
                                       memlord_site_stat *out) MLI_OFF(0)
 
@@ -1107,20 +1126,21 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
    With memlord_desc.stack_bytes 1 every alloc is picked, and the numbers are exact. Else an alloc
    of n bytes is picked with the probability 1 - exp(-n / stack_bytes), and stands for its inverse:
    then all numbers but `samples` are estimates. They have no bias, except the peak, which is too
-   high in the mean. Each run, process and ledger takes another sample (but see memlord_desc.stack_seed), and a
-   forked child another than its parent: errors average out over runs. `samples`: the allocs picked. A realloc moves a
-   block to the stack of its call: there it counts no alloc, and its growth as allocated. After
-   dlclose another module may have the address of a frame; its site stays, and memlord_site_place
-   tells the module that had it.
+   high in the mean. Each run, process and ledger takes another sample, unless stack_seed of
+   memlord_desc makes it repeatable. A forked child takes another sample than its parent. So errors
+   average out over runs. `samples`: the allocs picked. A realloc moves a block to the stack of its
+   call: there it counts no alloc, and its growth as allocated. After dlclose another module may
+   have the address of a frame; its site stays, and memlord_site_place tells the module that had
+   it.
    `error_bytes`: the standard error of live_bytes, computed from the picked blocks that live. The
    errors of several stacks add up by their squares. The true value is within two errors in 94 of
    100 cases where some 20 such blocks are expected, in 91 where 5 are, and in 62 where one is.
    0: live_bytes are exact, or no picked block lives that stands for others. In the second case up
    to 3 * stack_bytes of blocks that were not picked may live there, and more in one case of 20. A
    stack without a sample has no row.
-   `temporaries`: picked blocks that the thread that allocated them freed before another of its
-   allocs was picked. Where every alloc is picked, these are the blocks that nothing outlived: a
-   buffer that a caller could keep. */
+   `temporaries`: picked blocks that their own thread freed before the next of its allocs was
+   picked. Where every alloc is picked, the thread allocated nothing in between: its caller could
+   keep one buffer. */
 typedef struct memlord_stack_stat {
     void *const *frames;
     const memlord_site *const *sites; /* of the frames, by the modules that had them */
@@ -1140,10 +1160,11 @@ MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
                                       memlord_site_order order, memlord_stack_stat *out,
                                       size_t cap) MLI_OFF(0)
 
-/* Takes the stacks of allocs from now on, as memlord_desc.stack_depth and .stack_bytes say, with the
-   unwinder of the desc; depth 0: takes no more. A ledger that began without stacks can take them.
-   Blocks keep the stacks that they have, or that they lack. What was taken by samples before stays
-   an estimate. Threads: from any, also while others alloc.
+/* Takes the stacks of allocs from now on. `depth` and `bytes` are what memlord_desc has as
+   stack_depth and stack_bytes. It uses memlord_desc.unwinder. With depth 0 no more stacks are
+   taken. A ledger that began without stacks can take them. A block keeps its stack, or stays
+   without one. Figures of earlier samples stay estimates.
+   Threads: any thread may call it, also while others allocate.
    Errors: E_INVALID depth over 128. */
 MEMLORD_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_t bytes)
     MLI_OFF(MEMLORD_OK)
@@ -1206,7 +1227,7 @@ MEMLORD_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size
     X(reallocs, COUNT, "reallocs_total", "storages resized")                                  \
     X(copies, COUNT, "copies_total", "memlord_copy to this device")                           \
     X(copied_bytes, COUNT, "copied_bytes_total", "bytes they copied")                         \
-    X(refused, ANOMALY, "refused_total", "calls that returned E_INVALID or E_DEVICE")         \
+    X(refused, ANOMALY, "refused_total", "calls with a bad argument, ticket or account")       \
     X(neighbours, LIVE, "",                                                                   \
       "bytes other ledgers of the page hold of its physical device; once in a sum")
 
@@ -1253,7 +1274,7 @@ typedef struct memlord_stats {
     uint64_t reallocs;           /* storages resized */
     uint64_t copies;             /* memlord_copy to this device */
     uint64_t copied_bytes;       /* bytes they copied */
-    uint64_t refused;            /* calls that returned E_INVALID or E_DEVICE */
+    uint64_t refused;            /* calls with a bad argument, ticket or account */
     uint64_t neighbours;         /* bytes other ledgers of the page hold of its physical device;
                                     once in a sum */
 } memlord_stats;
@@ -1388,9 +1409,11 @@ MEMLORD_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_blo
     X(UNDERFLOW, "underflow", "an arena_sub of more than the balance")                        \
     X(FENCE_FAILED, "fence_failed", "a fence that failed")                                    \
     X(REFUSED, "refused", "a call with a bad argument")                                       \
-    X(MISPLACED_END, "misplaced_end", "an end of a tag or scope with none to end in this context") \
-    X(DROPPED, "dropped", "no room to record an alloc: give the ledger's allocator more, or raise "   \
-                 "MEMLORD_MAX_DEVICES")
+    X(MISPLACED_END, "misplaced_end",                                                         \
+      "an end of a tag or scope with none to end in this context")                            \
+    X(DROPPED, "dropped",                                                                     \
+      "no room to record an alloc: give the ledger's allocator more, or raise "               \
+      "MEMLORD_MAX_DEVICES")
 enum {
     MEMLORD_ANOMALY_UNKNOWN_FREE = 0,       /* a free of a storage that is not live */
     MEMLORD_ANOMALY_IMPLICIT_FREE = 1,      /* an alloc over a live storage, which ended */
@@ -1408,9 +1431,9 @@ enum {
 /* Mistakes of one kind at one site: the site given to the call, also while sites are off. */
 typedef struct memlord_anomaly {
     int kind;              /* MEMLORD_ANOMALY_... */
-    memlord_device device; /* of the first one; all devices: none was named */
-    uint64_t storage;      /* of the first one; 0: it concerns none */
-    uint64_t bytes;        /* of all of them, where their blocks are known: else 0 */
+    memlord_device device; /* of the first one; memlord_device_all(): the call named none */
+    uint64_t storage;      /* of the first one; 0: no storage is concerned */
+    uint64_t bytes;        /* of all of them whose blocks are known */
     uint64_t count;
     uint64_t first_ns, last_ns; /* since the ledger was made */
     memlord_site site;     /* file and function "": the call gave none */
@@ -1419,9 +1442,9 @@ typedef struct memlord_anomaly {
 } memlord_anomaly;
 typedef int (*memlord_anomaly_fn)(void *user, const memlord_anomaly *anomaly); /* != 0 stops */
 
-/* Calls fn (may be NULL) for each kind and site of mistakes since the last reset, the first one
-   first, and returns how many it met until fn returned non-zero. The ledger keeps the first 64.
-   Each is also logged once, as a warning. fn may call the ledger. */
+/* Calls fn for each kind and site of mistakes since the last reset, the oldest first, until fn
+   returns non-zero. Returns how many it has called fn for; with fn NULL, how many there are. The
+   ledger keeps the first 64, and logs each of these once, as a warning. fn may call the ledger. */
 MEMLORD_API size_t memlord_anomalies_each(memlord *lord, memlord_anomaly_fn fn, void *user)
     MLI_OFF(0)
 
@@ -1497,8 +1520,9 @@ typedef struct memlord_tag_stat {
 } memlord_tag_stat;
 
 /* Reads a tag on the devices of a selector, with its arena bytes. NULL reads the untagged bytes,
-   whose peak is not kept (0). A device's tags and its untagged bytes add up to its live bytes. Errors: E_UNKNOWN nothing was ever allocated or planned under it on any
-   device, *out zero; E_INVALID `out` NULL; E_DEVICE not a selector. */
+   whose peak is not kept (0). A device's tags and its untagged bytes add up to its live bytes.
+   Errors: E_UNKNOWN nothing was ever allocated or planned under it on any device, *out zero;
+           E_INVALID `out` NULL; E_DEVICE not a selector. */
 MEMLORD_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel,
                                            const char *tag, memlord_tag_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
@@ -1588,14 +1612,16 @@ MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device
            again; stop: E_STATE on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
     MLI_OFF(MEMLORD_OK)
-/* Stops the threads of memlord_poller_start and joins them. Errors: E_STATE as above. */
+/* Stops the threads of memlord_poller_start and joins them.
+   Errors: E_STATE on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* -- limits --
    A limit refuses memlord_reserve and memlord_alloc_retry, never memlord_alloc, which records an
-   alloc that has happened. The limit of an account does so, too. These two keep live bytes plus tickets at or below the limit. Bytes
-   that a pool has reserved and not allocated do not count. A refusal is logged, and counts in no
-   statistic: oom_failures counts those of the device. */
+   alloc that has happened. The limit of an account refuses the same calls. They keep live bytes
+   plus tickets at or below both limits. Bytes that a pool has reserved and not allocated do not
+   count. A refusal is logged, and counts in no statistic: oom_failures counts those of the
+   device. */
 
 /* Sets the limit of a physical device; 0 is none. It may be below the live bytes: then requests
    are refused until enough is freed. Errors: E_DEVICE; E_NOMEM. */
@@ -1645,17 +1671,18 @@ typedef uint64_t memlord_ticket; /* 0 is none */
    memlord_alloc, commit. A ticket belongs to the thread that reserved or adopted it: what that
    thread records on the device comes off the ticket, so that nothing counts twice. So does what
    memlord_alloc_retry records there: it needs room only for what the ticket lacks. On other
-   threads name the ticket: memlord_alloc_with. A commit returns the rest, on any
-   thread, also for a request that failed. Without a limit
-   everything is granted. It runs no collection and waits for nothing: on E_LIMIT call
+   threads name the ticket: memlord_alloc_with. memlord_reserve_commit gives back what is left of
+   the ticket. Any thread may call it. Call it for a request that failed, too. Without a limit
+   everything is granted. memlord_reserve runs no collection and waits for nothing. On E_LIMIT call
    memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`, and try again if it gave back
-   something; use memlord_alloc_retry; or wait until the host has freed something. A free does not refill a ticket. The allocs of a thread come off its 8 latest tickets;
-   those before them count in full, unless named. A thread may hold any number for others that name
-   them.
+   something; or use memlord_alloc_retry; or wait until the host has freed something. A free does
+   not refill a ticket. The allocs of a thread come off its 8 latest tickets; allocs beyond them
+   count in full, unless they name a ticket. A thread may hold any number of tickets for others
+   that name them.
    Errors: E_LIMIT over the limit of the device, or of the account that this thread uses there (a
            warning, with memlord_explain or the account, at most once a second), also over 2^62 in
-           all: *out is 0; E_INVALID over 2^48 or `out` NULL; E_DEVICE; E_NOMEM; E_STATE called by the
-           ledger's own allocator. Commit and adopt: E_UNKNOWN not an open ticket of this
+           all: *out is 0; E_INVALID over 2^48 or `out` NULL; E_DEVICE; E_NOMEM; E_STATE called by
+           the ledger's own allocator. Commit and adopt: E_UNKNOWN not an open ticket of this
            ledger. */
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
                                            uint64_t bytes, memlord_ticket *out)
@@ -1699,9 +1726,10 @@ MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account
    the same bytes by memlord_account_charge. Such allocs are recorded whatever the account's limit;
    those over it count in `refused`. memlord_reserve and memlord_alloc_retry keep to the limit: a
    request for more than is left returns E_LIMIT, as over the device's. Their tickets hold bytes of
-   the account, too, until an alloc comes off them or they are committed. A thread uses one account at a time, until the next call; 0
-   ends it, and so does the end of the thread. A resized block is charged its new bytes. A move to
-   another device ends the charge; what arrives there is charged as an alloc. Arenas are not.
+   the account, too, until an alloc comes off them or they are committed. A thread uses one account
+   at a time, until the next call; 0 ends it, and so does the end of the thread. A resized block is
+   charged its new bytes. A move to another device ends the charge; what arrives there is charged as
+   an alloc. Arenas are not charged.
    Cost: these blocks take the general path, and 250 bytes more.
    Errors: E_UNKNOWN closed; E_NOMEM. The account used before stays. */
 MEMLORD_API memlord_result memlord_account_use(memlord *lord, memlord_account account)
@@ -1716,21 +1744,22 @@ MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account 
 
 /* -- one alloc, with all that can be said of it -- */
 
-/* What memlord_alloc_with and memlord_alloc_retry record an alloc with. What is 0 or NULL is the
-   thread's. */
+/* The options of memlord_alloc_with and memlord_alloc_retry. A field that is 0 or NULL takes what
+   the thread has; a NULL site is no site. MEMLORD_NONE stands for UINT64_MAX, which is no stream
+   here, and no ticket. */
 typedef struct memlord_alloc_opts {
     const memlord_site *site; /* NULL: none */
     const char *tag;          /* copied; "": no tag */
     memlord_ticket ticket;    /* the only one that the bytes come off */
-    memlord_account account;  /* MEMLORD_NONE: no account, so none whose limit counts */
+    memlord_account account;  /* MEMLORD_NONE: no account, and no account's limit applies */
     uint64_t stream;          /* MEMLORD_NONE: the default stream */
 } memlord_alloc_opts;
 
 /* Records an alloc as memlord_alloc does, with its own tag, ticket, account and stream. `opts` NULL
    is memlord_alloc without a site. A named ticket serves any thread: one scheduler, any number of
-   requests. Bytes beyond it count in full. If the ticket or the account is closed, or is of another
-   physical device or another device, the alloc is recorded as if it were 0, counts in `refused`,
-   and returns MEMLORD_OK.
+   requests. Bytes beyond it count in full. A ticket that is closed or of another physical device,
+   and an account that is closed or of another device, are taken as 0: the alloc is recorded with
+   what the thread has in its place, counts in `refused`, and returns MEMLORD_OK.
    Errors: as memlord_alloc. Without memory for the tag the alloc has none, as after
            memlord_tag_begin. Cost: the general path, some tens of ns. */
 MEMLORD_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device,
@@ -1903,15 +1932,14 @@ typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
 /* Allocates, through out of memory: attempt, retire, collect (REASON_OOM, `needed` set), back
    off, again. Records the storage itself, as memlord_alloc_with does; fn must not. If the
    request would pass the limit, it retires and collects once (REASON_LIMIT); if it still does not
-   fit, it returns E_LIMIT without a call of fn. The bytes come off the ticket of
-   `opts` first or, if that is 0, off this thread's tickets on the device. Only what exceeds the tickets must fit; that is the `needed` of REASON_LIMIT.
-   While fn tries, no other alloc can draw on these bytes. A request that fails gives them back. A
-   NULL policy is MEMLORD_RETRY's or the default. The last failure is logged with memlord_explain,
-   after a new sample.
+   fit, it returns E_LIMIT without a call of fn. The bytes come off the ticket of `opts` first or,
+   if that is 0, off this thread's tickets on the device. Only what exceeds the tickets must fit;
+   that is the `needed` of REASON_LIMIT. While fn tries, no other alloc can draw on these bytes. A
+   request that fails gives them back. A NULL policy is MEMLORD_RETRY's or the default. The last
+   failure is logged with memlord_explain, after a new sample.
    Errors: E_INVALID fn or storage NULL, over 2^48, or a policy with max_ms < initial_ms or a
-           multiplier that is not finite or below 1;
-           E_DEVICE; E_LIMIT over the limit of the device or of the account; E_OOM, also where fn
-           gave up; E_NOMEM the ledger has no room for the
+           multiplier that is not finite or below 1; E_DEVICE; E_LIMIT over the limit of the device
+           or of the account; E_OOM, also where fn gave up; E_NOMEM the ledger has no room for the
            request's reservation. *storage is 0 then. */
 MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
                                                uint64_t bytes, memlord_try_fn fn, void *user,
@@ -2025,10 +2053,10 @@ MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD
 
 /* Asks the neighbours for memory of a physical device: each runs its collection callbacks with
    MEMLORD_REASON_NEIGHBOUR and this `needed`. Waits until they say that they gave back as many
-   bytes, until each of them has answered, or for 2 s. 0: asks, and does not wait. After a run that
-   gave nothing back a ledger rests, 1 s and then up to 60 s, twice as long each time: it answers at
-   once, and runs no callbacks for that device. The rest ends when the device's live bytes have
-   changed by an eighth.
+   bytes, until each of them has answered, or for 2 s. 0: asks, and does not wait. A ledger
+   whose callbacks gave nothing back rests for 1 s, then for twice as long each time, up to 60 s.
+   While it rests it answers at once, and runs no callbacks for that device. The rest ends early
+   when the device's live bytes have changed by more than an eighth.
    memlord_alloc_retry does this by itself before each pause.
    Errors: E_OOM they gave back less, or there are none; E_STATE no page is open, or it is closed
            meanwhile; E_UNKNOWN the device has no identity, or was never seen; E_DEVICE;
@@ -2059,7 +2087,8 @@ MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
 MEMLORD_API memlord_result memlord_scope_enter(memlord *lord, const memlord_scope_site *place)
     MLI_OFF(MEMLORD_OK)
 /* Ends the innermost scope of this thread. A thread that exits ends all of its own.
-   Errors: E_STATE none was begun, or it was adopted (see memlord_scope_return): an anomaly. */
+   Errors: E_STATE none was begun, which memlord_anomalies_each lists, or it was adopted (see
+           memlord_scope_return). */
 MEMLORD_API memlord_result memlord_scope_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Sets the text that is shown with this invocation of the innermost scope: the shapes it works on,
@@ -2072,23 +2101,24 @@ MEMLORD_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *s
    it when it is done. Between the two the thread is in the scope: its blocks remember it, and
    scopes it begins are inside it. All of it is one invocation, which is over when its last thread
    has left it: its delta is what all of them did, its time runs from the begin to the last end. Its
-   peak is the highest sum over them, low by at most a counter_batch for each thread, never high, and
-   exact with MEMLORD_FLAG_EXACT. The scopes around the exported one do not include what others did.
-   A token may be copied to any number of threads, and adopted until the exporting thread ends the
-   scope; a thread that has adopted it may export it, too, and gets the same token. A thread that has
-   adopted it stays in the scope until it returns it, even after the exporting thread has ended it.
-   Errors: E_STATE no scope, or too deep; adopt: also on the scope's own thread, or twice; return:
-           the innermost scope is not this one; E_UNKNOWN its owner has ended it, or another ledger's;
-           E_INVALID; E_NOMEM. */
+   peak is the highest sum over them, low by at most a counter_batch for each thread, never high,
+   and exact with MEMLORD_FLAG_EXACT. The scopes around the exported one do not include what others
+   did. A token may be copied to any number of threads, and adopted until the exporting thread ends
+   the scope. A thread that has adopted it may export it, too, and gets the same token. It stays in
+   the scope until it returns it, even after the exporting thread has ended the scope. */
 typedef struct memlord_scope_token {
     uint64_t word[2]; /* the library's */
 } memlord_scope_token;
+/* Makes a token of the innermost scope. Errors: E_STATE no scope; E_INVALID; E_NOMEM. */
 MEMLORD_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
-/* Enters the scope of a token on this thread. */
+/* Enters the scope of a token on this thread.
+   Errors: E_STATE on the scope's own thread, twice, or too deep; E_UNKNOWN the exporting thread
+           has ended the scope, or the token is of another ledger; E_INVALID; E_NOMEM. */
 MEMLORD_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
-/* Leaves the scope that this thread adopted. */
+/* Leaves the scope that this thread adopted.
+   Errors: E_STATE the innermost scope is not this one; E_UNKNOWN another ledger's; E_INVALID. */
 MEMLORD_API memlord_result memlord_scope_return(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
 
@@ -2128,18 +2158,20 @@ MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t sco
 
        memlord_context_swap(lord, &job->context);    this thread is in the job's context
        run(job);                                     begins tags and scopes, allocates, suspends
-       memlord_context_swap(lord, &job->context);    and in its own again
+       memlord_context_swap(lord, &job->context);    this thread is in its own context again
 
    From one fibre to another it is two swaps: the old fibre's, then the new one's. Between the two
-   swaps the context holds what the thread was in before, so a fibre may run inside another. An end,
-   memlord_scope_return and a guard end what their context began, on whichever thread. Scopes measure
-   what their context did. The timeline shows them where and while they ran. */
+   swaps the context holds what the thread was in before, so a fibre may run inside another.
+   memlord_tag_end, memlord_scope_end, memlord_scope_return and the end of a guard end only what
+   their own context began, on whichever thread it runs. Scopes measure what their context did. The
+   timeline shows them where and while they ran. */
 typedef struct memlord_context {
     uint64_t word[8]; /* the library's; all 0: nothing is open */
 } memlord_context;
 
-/* Exchanges what this thread is in for what is in `context`. A copy of a context is stale after the
-   next swap of either. Past its ledger's end a context is zeroed, and the call is MEMLORD_OK.
+/* Exchanges the context of this thread with the one in `context`. A copy of a context is stale
+   after the next swap of either. Past its ledger's end a context is zeroed, and the call is
+   MEMLORD_OK.
    Threads: the host orders the calls on one context, as it orders the fibre itself.
    Errors: E_INVALID `context` NULL; E_STATE a stale copy, another live ledger's, one that another
            thread is in, or a call of the ledger's own allocator; E_NOMEM the first swap, which
@@ -2149,9 +2181,9 @@ typedef struct memlord_context {
 MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *context)
     MLI_OFF(MEMLORD_OK)
 
-/* Ends the scopes and tags that are open in a context, and zeroes it. Its tickets stay open. If this
-   thread is in it, the thread is back in what it was in before. A thread that exits inside a context
-   leaves it as it is, for another thread to swap in or to drop.
+/* Ends the scopes and tags that are open in a context, and zeroes it. Its tickets stay open. If
+   this thread is in the context, the thread is then in the one it was in before. A thread that
+   exits inside a context leaves it as it is, for another thread to swap in or to drop.
    Errors: as for swap; E_STATE also a context whose fibre is suspended inside another one. */
 MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *context)
     MLI_OFF(MEMLORD_OK)
@@ -2176,7 +2208,7 @@ MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
            on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms)
     MLI_OFF(MEMLORD_OK)
-/* Takes a last snapshot and joins the thread. Errors: E_STATE as above. */
+/* Takes a last snapshot and joins the thread. Errors: E_STATE on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* -- events: every change, in a ring -- */
@@ -2330,7 +2362,7 @@ MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format fo
            MemLord's own. */
 MEMLORD_API memlord_result memlord_export_start(memlord *lord, const char *path,
                                                 uint32_t interval_ms) MLI_OFF(MEMLORD_OK)
-/* Saves a last time and joins the thread. Errors: E_STATE as above. */
+/* Saves a last time and joins the thread. Errors: E_STATE on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_export_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Asks for such a report now. Async-signal-safe: a handler of SIGUSR1 may call it. It is JSON
@@ -2354,19 +2386,19 @@ typedef struct memlord_guard {
     int scope;        /* 1: a scope; 0: a tag */
 } memlord_guard;
 
-/* Begins a tag, or a scope: by its static record `place` or, if that is NULL, by its name. The
-   guard has nothing to end where memlord_tag_begin, memlord_scope_enter or memlord_scope_begin
-   would return an error. */
+/* Begins a tag. The guard has nothing to end where memlord_tag_begin would return an error. */
 MEMLORD_API memlord_guard memlord_guard_tag(memlord *lord, const char *tag)
     MLI_OFF_SET(memlord_guard none; memset(&none, 0, sizeof none), none)
+/* Begins a scope: by its static record `place` or, if that is NULL, by its name. The guard has
+   nothing to end where memlord_scope_enter or memlord_scope_begin would return an error. */
 MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
                                               const memlord_scope_site *place)
     MLI_OFF_SET(memlord_guard none; memset(&none, 0, sizeof none), none)
-/* Ends it: this context is as deep in tags, or in scopes, as before. So it also ends those that were
-   begun since and not ended, and adopted scopes that were not returned: after a longjmp the next
-   guard around puts things right. A second end does nothing. In another context than it began in
-   (that of another thread, or of another fibre) it does nothing but count in dropped_sites of the sum
-   of all devices; the first one is logged. */
+/* Ends it: this context is as deep in tags, or in scopes, as before. So it also ends those that
+   were begun since and not ended, and adopted scopes that were not returned: after a longjmp the
+   next guard around puts things right. A second end does nothing. In another context than it began
+   in (that of another thread, or of another fibre) it does nothing but count in dropped_sites of
+   the sum of all devices; the first such end is logged. */
 MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
 
 /* -- interposers: a preloaded library that keeps books of its own --
@@ -2391,12 +2423,15 @@ typedef struct memlord_interposer {
    Each does the real call, on the cpu device (mapped for a file's mmap), and keeps errno. */
 
 #if !defined(MEMLORD_DISABLE)
+/* Calls malloc, and records the block. */
 MEMLORD_API void *memlord_shim_malloc(memlord *lord, size_t size, const memlord_site *site);
+/* Calls calloc, and records the block. */
 MEMLORD_API void *memlord_shim_calloc(memlord *lord, size_t n, size_t size,
                                       const memlord_site *site);
-/* Size 0 frees and returns NULL, as glibc does. */
+/* Calls realloc, and records what it did. Size 0 frees and returns NULL, as glibc does. */
 MEMLORD_API void *memlord_shim_realloc(memlord *lord, void *ptr, size_t size,
                                        const memlord_site *site);
+/* Records the free, and calls free. */
 MEMLORD_API void memlord_shim_free(memlord *lord, void *ptr, const memlord_site *site);
 #if !defined(_WIN32)
 /* Records the pages as one block. MAP_FIXED over the start of a live block closes that block, an
@@ -2454,7 +2489,8 @@ MEMLORD_API memlord_result memlord_hooks_install(memlord *lord, memlord_hooks *t
    live stay on the books. MemLord's functions may still be called through copies: they call the
    host's, and record nothing until a table with the same functions is hooked in that place again.
    Requires: as install.
-   Errors: E_STATE the table is not hooked, or has neither MemLord's functions nor the host's own. */
+   Errors: E_STATE the table is not hooked, or has neither MemLord's functions nor the host's
+           own. */
 MEMLORD_API memlord_result memlord_hooks_uninstall(memlord_hooks *table) MLI_OFF(MEMLORD_OK)
 
 #ifdef __cplusplus
@@ -2714,9 +2750,9 @@ template <typename F> auto tagged(memlord *lord, const char *name, F &&call) -> 
 }
 
 /* -- contexts: fibres, coroutines and jobs that move between threads --
-   A memlord_context that is dropped at its end. A coroutine has one in its promise, and whoever
-   resumes it does so inside: `job.context.run([&] { job.handle.resume(); });`. Moves, and is not
-   copied; not while a thread is in it. Past its ledger's end it does nothing. */
+   A memlord_context that is dropped at its end. Keep one in a coroutine's promise, and resume the
+   coroutine inside it: `job.context.run([&] { job.handle.resume(); });`. It can be moved, but not
+   copied, and not while a thread is in it. Once its ledger is destroyed its calls do nothing. */
 class context {
 public:
     explicit context(memlord *lord = NULL) noexcept

@@ -165,7 +165,7 @@ check "the allocator for PyTorch is not built where there is no toolkit" \
 # -- the real runtime, without a driver --
 
 program="gcc -std=c99 $warn $flags tests/matrix/cuda_real.c build/release/memlord.o"
-with_toolkit "the shared runtime without a driver: its answers, a clean last error, under 1 ms" \
+with_toolkit "the shared runtime without a driver: its answers, a clean last error, under 1 ms of processor time" \
     "$program -L$lib -lcudart -Wl,-rpath,$lib -ldl -o $out/shared; $out/shared"
 with_toolkit "the static runtime likewise" \
     "$program -L$lib -lcudart_static -lrt -ldl -o $out/static; $out/static"

@@ -65,9 +65,11 @@ MLI_INLINE memlord_device memlord_device_make(int type, int index) {
     d.index = MLI_CAST(int16_t, index < INT16_MIN || index > INT16_MAX ? INT16_MIN : index);
     return d;
 }
+/* Makes the device of the host's memory. */
 MLI_INLINE memlord_device memlord_device_cpu(void) {
     return memlord_device_make(MEMLORD_DEVICE_CPU, 0);
 }
+/* Makes the device of the GPU with this index of the CUDA runtime. */
 MLI_INLINE memlord_device memlord_device_cuda(int index) {
     return memlord_device_make(MEMLORD_DEVICE_CUDA, index);
 }
@@ -122,7 +124,8 @@ typedef struct memlord_allocator {
 
 enum {
     MEMLORD_LOG_ERROR = 1, /* something was lost or refused */
-    MEMLORD_LOG_WARNING,   /* a mistake of the host, a leak at the end, or a limit that refused */
+    MEMLORD_LOG_WARNING,   /* a mistake of the host, a block that is live at destroy, or a
+                              request that a limit refused */
     MEMLORD_LOG_INFO,      /* summaries, resets */
     MEMLORD_LOG_TRACE      /* a line for every call that allocates, frees, resizes or moves, also
                               of n blocks, and for every retired block; with MEMLORD_DEBUG=1 */
@@ -185,9 +188,9 @@ typedef struct memlord_desc {
     uint32_t stack_depth;        /* frames of the stacks of allocs, at most 128; 0: no stacks */
     uint64_t stack_bytes;        /* in the mean from stack to stack, 512 KiB; 1: every alloc */
     memlord_unwinder unwinder;   /* the platform's */
-    uint64_t stack_seed;         /* of the samples, which it makes repeatable: the same allocs of
-                                    the same threads are picked. 0: from the system, another
-                                    one in each ledger */
+    uint64_t stack_seed;         /* the seed of the samples: with the same one the same allocs
+                                    of the same threads are picked. 0: a new one from the
+                                    system for each ledger */
 } memlord_desc;
 
 /* Opens a ledger. `desc` NULL is the default configuration. It is copied, strings too.
@@ -341,7 +344,7 @@ MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token
 MEMLORD_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks,
                                            size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
-/* Frees n at once, as alloc_n says. */
+/* Frees n storages in one call: see memlord_alloc_n. */
 MEMLORD_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks,
                                           size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -392,30 +395,32 @@ MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
                                            uint64_t storage, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Tracks n at once, as alloc_n does. */
+/* Tracks n storages in one call: see memlord_alloc_n. */
 MEMLORD_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks,
                                            size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
-/* Releases n at once. */
+/* Releases n storages in one call: see memlord_alloc_n. */
 MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blocks,
                                              size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
 /* -- arenas: bytes without an identity -- */
 
-/* Adds to the arena balance of a device, under the tag of this thread. Sites count what was added
-   and taken, and do not hold it. An arena that is one piece of memory is better a block: record it
-   once, and resize it with memlord_realloc(lord, device, key, key, bytes, site). Then it has a site,
-   a stack and a peak of its own.
-   Errors: E_INVALID over 2^48, or the balance would overflow. Cost: a lock of the device. */
+/* Adds to the arena balance of a device, under the tag of this thread. Sites count the bytes that
+   were added and taken; no site has live arena bytes. Record an arena that is one piece of memory
+   as a block: once, and resize it with memlord_realloc(lord, device, key, key, bytes, site). Then
+   it has a site, a stack and a peak of its own.
+   Errors: E_INVALID over 2^48, or the balance would overflow.
+   Cost:   a few shared counters; under a tag also a lock of the device. */
 MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Takes from it. More than the balance takes it to 0 and counts in underflows, MEMLORD_OK:
-   storages are never touched. The bytes come off the tag of this thread, and off the arena bytes
-   without a tag what that tag lacks. If tags then have more than the device, the largest give up
-   the rest, and each counts as an underflow. Errors: E_INVALID over 2^48 in one call. */
+/* Takes from the arena balance of a device. More than the balance takes it to 0 and counts in
+   underflows, MEMLORD_OK: storages are never touched. The bytes come off the tag of this thread. If
+   it has too few, the rest comes off the untagged arena bytes. If the tags then have more than the
+   device, the largest tags give up the excess, and each of them counts as an underflow.
+   Errors: E_INVALID over 2^48 in one call. */
 MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -539,9 +544,10 @@ MEMLORD_API size_t memlord_sites_top(memlord *lord, memlord_device sel,
                                      memlord_site_order order, memlord_site_stat *out,
                                      size_t cap) MLI_OFF(0)
 
-/* Finds the site with the most alloc_bytes, or free_bytes. 1: found. */
+/* Finds the site with the most alloc_bytes. 1: found. */
 MEMLORD_API int memlord_site_top_alloc(memlord *lord, memlord_device sel,
                                        memlord_site_stat *out) MLI_OFF(0)
+/* Finds the site with the most free_bytes. 1: found. */
 MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
                                       memlord_site_stat *out) MLI_OFF(0)
 
@@ -549,20 +555,21 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
    With memlord_desc.stack_bytes 1 every alloc is picked, and the numbers are exact. Else an alloc
    of n bytes is picked with the probability 1 - exp(-n / stack_bytes), and stands for its inverse:
    then all numbers but `samples` are estimates. They have no bias, except the peak, which is too
-   high in the mean. Each run, process and ledger takes another sample (but see memlord_desc.stack_seed), and a
-   forked child another than its parent: errors average out over runs. `samples`: the allocs picked. A realloc moves a
-   block to the stack of its call: there it counts no alloc, and its growth as allocated. After
-   dlclose another module may have the address of a frame; its site stays, and memlord_site_place
-   tells the module that had it.
+   high in the mean. Each run, process and ledger takes another sample, unless stack_seed of
+   memlord_desc makes it repeatable. A forked child takes another sample than its parent. So errors
+   average out over runs. `samples`: the allocs picked. A realloc moves a block to the stack of its
+   call: there it counts no alloc, and its growth as allocated. After dlclose another module may
+   have the address of a frame; its site stays, and memlord_site_place tells the module that had
+   it.
    `error_bytes`: the standard error of live_bytes, computed from the picked blocks that live. The
    errors of several stacks add up by their squares. The true value is within two errors in 94 of
    100 cases where some 20 such blocks are expected, in 91 where 5 are, and in 62 where one is.
    0: live_bytes are exact, or no picked block lives that stands for others. In the second case up
    to 3 * stack_bytes of blocks that were not picked may live there, and more in one case of 20. A
    stack without a sample has no row.
-   `temporaries`: picked blocks that the thread that allocated them freed before another of its
-   allocs was picked. Where every alloc is picked, these are the blocks that nothing outlived: a
-   buffer that a caller could keep. */
+   `temporaries`: picked blocks that their own thread freed before the next of its allocs was
+   picked. Where every alloc is picked, the thread allocated nothing in between: its caller could
+   keep one buffer. */
 typedef struct memlord_stack_stat {
     void *const *frames;
     const memlord_site *const *sites; /* of the frames, by the modules that had them */
@@ -582,10 +589,11 @@ MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
                                       memlord_site_order order, memlord_stack_stat *out,
                                       size_t cap) MLI_OFF(0)
 
-/* Takes the stacks of allocs from now on, as memlord_desc.stack_depth and .stack_bytes say, with the
-   unwinder of the desc; depth 0: takes no more. A ledger that began without stacks can take them.
-   Blocks keep the stacks that they have, or that they lack. What was taken by samples before stays
-   an estimate. Threads: from any, also while others alloc.
+/* Takes the stacks of allocs from now on. `depth` and `bytes` are what memlord_desc has as
+   stack_depth and stack_bytes. It uses memlord_desc.unwinder. With depth 0 no more stacks are
+   taken. A ledger that began without stacks can take them. A block keeps its stack, or stays
+   without one. Figures of earlier samples stay estimates.
+   Threads: any thread may call it, also while others allocate.
    Errors: E_INVALID depth over 128. */
 MEMLORD_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_t bytes)
     MLI_OFF(MEMLORD_OK)
@@ -648,7 +656,7 @@ MEMLORD_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size
     X(reallocs, COUNT, "reallocs_total", "storages resized")                                  \
     X(copies, COUNT, "copies_total", "memlord_copy to this device")                           \
     X(copied_bytes, COUNT, "copied_bytes_total", "bytes they copied")                         \
-    X(refused, ANOMALY, "refused_total", "calls that returned E_INVALID or E_DEVICE")         \
+    X(refused, ANOMALY, "refused_total", "calls with a bad argument, ticket or account")       \
     X(neighbours, LIVE, "",                                                                   \
       "bytes other ledgers of the page hold of its physical device; once in a sum")
 
@@ -791,9 +799,11 @@ MEMLORD_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_blo
     X(UNDERFLOW, "underflow", "an arena_sub of more than the balance")                        \
     X(FENCE_FAILED, "fence_failed", "a fence that failed")                                    \
     X(REFUSED, "refused", "a call with a bad argument")                                       \
-    X(MISPLACED_END, "misplaced_end", "an end of a tag or scope with none to end in this context") \
-    X(DROPPED, "dropped", "no room to record an alloc: give the ledger's allocator more, or raise "   \
-                 "MEMLORD_MAX_DEVICES")
+    X(MISPLACED_END, "misplaced_end",                                                         \
+      "an end of a tag or scope with none to end in this context")                            \
+    X(DROPPED, "dropped",                                                                     \
+      "no room to record an alloc: give the ledger's allocator more, or raise "               \
+      "MEMLORD_MAX_DEVICES")
 enum {
 #define MLI_X(name, key, text) MEMLORD_ANOMALY_##name,
     MLI_ANOMALY_KINDS(MLI_X)
@@ -804,9 +814,9 @@ enum {
 /* Mistakes of one kind at one site: the site given to the call, also while sites are off. */
 typedef struct memlord_anomaly {
     int kind;              /* MEMLORD_ANOMALY_... */
-    memlord_device device; /* of the first one; all devices: none was named */
-    uint64_t storage;      /* of the first one; 0: it concerns none */
-    uint64_t bytes;        /* of all of them, where their blocks are known: else 0 */
+    memlord_device device; /* of the first one; memlord_device_all(): the call named none */
+    uint64_t storage;      /* of the first one; 0: no storage is concerned */
+    uint64_t bytes;        /* of all of them whose blocks are known */
     uint64_t count;
     uint64_t first_ns, last_ns; /* since the ledger was made */
     memlord_site site;     /* file and function "": the call gave none */
@@ -815,9 +825,9 @@ typedef struct memlord_anomaly {
 } memlord_anomaly;
 typedef int (*memlord_anomaly_fn)(void *user, const memlord_anomaly *anomaly); /* != 0 stops */
 
-/* Calls fn (may be NULL) for each kind and site of mistakes since the last reset, the first one
-   first, and returns how many it met until fn returned non-zero. The ledger keeps the first 64.
-   Each is also logged once, as a warning. fn may call the ledger. */
+/* Calls fn for each kind and site of mistakes since the last reset, the oldest first, until fn
+   returns non-zero. Returns how many it has called fn for; with fn NULL, how many there are. The
+   ledger keeps the first 64, and logs each of these once, as a warning. fn may call the ledger. */
 MEMLORD_API size_t memlord_anomalies_each(memlord *lord, memlord_anomaly_fn fn, void *user)
     MLI_OFF(0)
 
@@ -893,8 +903,9 @@ typedef struct memlord_tag_stat {
 } memlord_tag_stat;
 
 /* Reads a tag on the devices of a selector, with its arena bytes. NULL reads the untagged bytes,
-   whose peak is not kept (0). A device's tags and its untagged bytes add up to its live bytes. Errors: E_UNKNOWN nothing was ever allocated or planned under it on any
-   device, *out zero; E_INVALID `out` NULL; E_DEVICE not a selector. */
+   whose peak is not kept (0). A device's tags and its untagged bytes add up to its live bytes.
+   Errors: E_UNKNOWN nothing was ever allocated or planned under it on any device, *out zero;
+           E_INVALID `out` NULL; E_DEVICE not a selector. */
 MEMLORD_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel,
                                            const char *tag, memlord_tag_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)

@@ -56,9 +56,9 @@ template <typename F> auto tagged(memlord *lord, const char *name, F &&call) -> 
 }
 
 /* -- contexts: fibres, coroutines and jobs that move between threads --
-   A memlord_context that is dropped at its end. A coroutine has one in its promise, and whoever
-   resumes it does so inside: `job.context.run([&] { job.handle.resume(); });`. Moves, and is not
-   copied; not while a thread is in it. Past its ledger's end it does nothing. */
+   A memlord_context that is dropped at its end. Keep one in a coroutine's promise, and resume the
+   coroutine inside it: `job.context.run([&] { job.handle.resume(); });`. It can be moved, but not
+   copied, and not while a thread is in it. Once its ledger is destroyed its calls do nothing. */
 class context {
 public:
     explicit context(memlord *lord = NULL) noexcept

@@ -66,21 +66,23 @@
         stacks       memlord_stacks_set, _stacks_top, _unwind_frame_pointers;
                      memlord_desc.stack_depth, .stack_bytes, .stack_seed, .unwinder
         statistics   memlord_allocated, _freed, _pending, _peak, _stats_get, _summary, _reset;
-                     memlord_rate
-        blocks       memlord_blocks_each, _blocks_top, _block_find, _mark, _leaks
+                     memlord_rate, _format_bytes, _parse_bytes
+        blocks       memlord_blocks_each, _blocks_top, _block_find, _block_containing,
+                     _block_describe, _block_retag, _mark, _leaks, _generation, _find
         mistakes     memlord_anomalies_each
         parts        memlord_part_add, _part_remove, _parts_each
         tags         memlord_tag_begin, _end, _current, _default_set, _get; memlord_expect;
                      memlord_stream_set
         capacity     memlord_capacity_source_set, _get, _sample; memlord_poller_start, _stop
-        limits       memlord_limit_set, _headroom, _would_fit, _plan_fit, _explain
+        limits       memlord_limit_set, _limit_set_fraction, _headroom, _would_fit, _plan_fit,
+                     _explain
         reservations memlord_reserve, _reserve_commit, _adopt
         accounts     memlord_account_open, _charge, _use, _get, _close
         one alloc    memlord_alloc_with: site, tag, ticket, account and stream in one call
         bands        memlord_strategy_set, _unset, _check, _default
         collection   memlord_gc_callback_add, _remove; memlord_gc_run, _gc_poll
         out of memory memlord_alloc_retry, _retry_backoff, _alloc_failed
-        pools        memlord_pool_set, _add, _served; memlord_cached_ratio, ...
+        pools        memlord_pool_set, _add, _served; memlord_cached_ratio, _fragmentation
         neighbours   memlord_pressure_open, _close, _raise, _level; memlord_device_id_set
         scopes       memlord_scope_begin, _end, _shapes_set, _export, _adopt, _return, _get
         contexts     memlord_context_swap, _drop: for fibres, coroutines and jobs
@@ -153,7 +155,7 @@
               its site have the site alone as their stack, as those of a site without a
               sample. MEMORY_VIZ has the blocks that were picked, and the events of their
               allocs, with their stack, and all others with their site.
-    Tag       the purpose of bytes ("weights", "kv_cache"). A thread has a current tag.
+    Tag       the purpose of bytes ("weights", "kv_cache"). A context has a current tag.
               A block keeps its tag until it ends or is retagged, whichever thread frees
               it. An arena's bytes are taken off the tag of the thread that takes them.
     Physical device  memory that several devices share: cpu, pinned and mapped are one,
@@ -161,7 +163,8 @@
               headroom are of a physical device.
     Limit     the most that memlord_reserve and memlord_alloc_retry let a physical device
               hold. An alloc that has happened is recorded whatever the limit.
-    Ticket    bytes of the limit that memlord_reserve keeps for allocs to come.
+    Ticket    bytes of the limit that memlord_reserve keeps for allocs to come. The allocs of
+              its thread come off it, and those that name it: memlord_alloc_with.
     Account   bytes charged to a request or a user. They are counted elsewhere, too. Its limit
               is a quota for memlord_reserve and memlord_alloc_retry.
     Pool      device memory that your own allocator has reserved, and serves requests
@@ -178,9 +181,14 @@
               host says it: memlord_stream_set. TEXT and JSON have the live bytes of each.
     Part      a named piece of a live storage (a tensor in a weights buffer). Parts
               subdivide; they never add.
-    Scope     a stretch of a thread's work with a name ("decode"): the bytes it allocated
+    Scope     a stretch of a context's work with a name ("decode"): the bytes it allocated
               less those it freed, its peak, its time. Scopes nest, and other threads can
               adopt one. A block remembers the scope it was allocated in.
+    Context   the open tags and scopes, the default tag, account, stream and tickets that the
+              calls of a thread use. A thread has one of its own. A fibre, a coroutine or a
+              job can have one: memlord_context_swap.
+    Mistake   a call that the host should not have made, such as a double free; in names:
+              anomaly. memlord_anomalies_each tells where each was made.
     Snapshot  the totals of every device at one moment. A checkpoint is one with a name.
     Event     one change (alloc, free, move, collection ...), in a ring, if asked for.
     Mark      a number that memlord_mark raises. A block remembers the mark it was born
@@ -319,6 +327,7 @@
     Every function may be called from any thread at any time, except
         memlord_destroy        no other call on that ledger may be in flight or follow
         memlord_verify         reports what calls in flight are changing as wrong
+        memlord_context_swap   the host orders the calls on one context
     Callbacks (write, block, logger, capacity, collection, fence, try) run with no lock
     held and may call any function of the ledger but memlord_destroy. Write, block and
     try run on the calling thread. Collections run on the thread whose call crossed the
@@ -407,7 +416,8 @@
                                the ledger knows no more devices, only the sum of all has it
         implicit_frees         an alloc over a live storage: the old one was closed
         freed_while_shared     a free of a storage that still had views
-        underflows             arena_sub of more than the balance: now 0
+        underflows             arena_sub of more than the balance, which is now 0; or a tag that
+                               gave up arena bytes that its device has not
         fence_failures         fences that failed: counted as done
         refused                calls that record, tag or set a pool and returned E_INVALID
                                or E_DEVICE: a selector where a device is needed, a storage
@@ -415,6 +425,8 @@
                                open. If the device is not known, only the sum of all has
                                it. Each function logs each such result once, and once
                                at each of the sites that are kept
+    An end of a tag or a scope with none to end is a mistake, too; no statistic counts it. The
+    ledger keeps the places of the first 64 kinds and sites of mistakes.
     What did not fit is counted, too, and never silently lost:
         dropped_allocs/_bytes  the map could not grow: raise the allocator's limit; or one
                                device too many (E_DEVICE): raise MEMLORD_MAX_DEVICES
@@ -430,10 +442,11 @@
     ------------------------------------------------------------------ >>costs ---
 
     alloc, free, retain, release, track, realloc: from about 10 ns up to the cost of a cache
-    miss (bench/README.md has the measured tables). No system call, no lock shared by threads
-    that work on their own blocks, and nothing proportional to devices, threads or blocks,
-    except when a table grows (one of 1024 shards at a time) or a thread first meets storages
-    of another.
+    miss (bench/README.md has the measured tables). memlord_alloc_with, arenas under a tag, and
+    allocs of an account: some tens of ns more. No system call, no lock shared by threads
+    that work on their own blocks (but for arenas), and nothing proportional to devices,
+    threads or blocks, except when a table grows (one of 1024 shards at a time) or a thread
+    first meets storages of another.
     Memory: about 40 to 60 bytes a live block, up to 500 of the first one or two thousand,
     and 100 KiB or so to begin with; 5 KiB a thread, and 5 KiB more for each path of scopes
     it was in; 500 to 800 bytes a site when sites are counted; 360 KiB or so more while a
@@ -444,8 +457,8 @@
     walk every block say so under Cost. Bands far from their thresholds cost a branch or two
     a call; within counter_batch bytes per thread of a threshold each call adds up the counts
     of all threads. A collection costs what its callbacks do. A scope costs some tens of
-    nanoseconds. A stack costs what its unwinder does (some us for the platform's) and a few
-    hundred ns, under one lock; a sample each 512 KiB is hardly seen. Stacks take 320 KiB,
+    nanoseconds, and so does a swap of a context, for which the ledger keeps 700 bytes. A
+    stack costs what its unwinder does (some us for the platform's) and a few hundred ns, under one lock; a sample each 512 KiB is hardly seen. Stacks take 320 KiB,
     250 to 400 bytes a return address, 24 each time one has another caller, 100 a stack and
     up to 64 a block that has one. Events cost one branch a call when off, and a time stamp
     and 40 bytes when on.

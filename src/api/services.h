@@ -78,14 +78,16 @@ MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device
            again; stop: E_STATE on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
     MLI_OFF(MEMLORD_OK)
-/* Stops the threads of memlord_poller_start and joins them. Errors: E_STATE as above. */
+/* Stops the threads of memlord_poller_start and joins them.
+   Errors: E_STATE on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* -- limits --
    A limit refuses memlord_reserve and memlord_alloc_retry, never memlord_alloc, which records an
-   alloc that has happened. The limit of an account does so, too. These two keep live bytes plus tickets at or below the limit. Bytes
-   that a pool has reserved and not allocated do not count. A refusal is logged, and counts in no
-   statistic: oom_failures counts those of the device. */
+   alloc that has happened. The limit of an account refuses the same calls. They keep live bytes
+   plus tickets at or below both limits. Bytes that a pool has reserved and not allocated do not
+   count. A refusal is logged, and counts in no statistic: oom_failures counts those of the
+   device. */
 
 /* Sets the limit of a physical device; 0 is none. It may be below the live bytes: then requests
    are refused until enough is freed. Errors: E_DEVICE; E_NOMEM. */
@@ -135,17 +137,18 @@ typedef uint64_t memlord_ticket; /* 0 is none */
    memlord_alloc, commit. A ticket belongs to the thread that reserved or adopted it: what that
    thread records on the device comes off the ticket, so that nothing counts twice. So does what
    memlord_alloc_retry records there: it needs room only for what the ticket lacks. On other
-   threads name the ticket: memlord_alloc_with. A commit returns the rest, on any
-   thread, also for a request that failed. Without a limit
-   everything is granted. It runs no collection and waits for nothing: on E_LIMIT call
+   threads name the ticket: memlord_alloc_with. memlord_reserve_commit gives back what is left of
+   the ticket. Any thread may call it. Call it for a request that failed, too. Without a limit
+   everything is granted. memlord_reserve runs no collection and waits for nothing. On E_LIMIT call
    memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`, and try again if it gave back
-   something; use memlord_alloc_retry; or wait until the host has freed something. A free does not refill a ticket. The allocs of a thread come off its 8 latest tickets;
-   those before them count in full, unless named. A thread may hold any number for others that name
-   them.
+   something; or use memlord_alloc_retry; or wait until the host has freed something. A free does
+   not refill a ticket. The allocs of a thread come off its 8 latest tickets; allocs beyond them
+   count in full, unless they name a ticket. A thread may hold any number of tickets for others
+   that name them.
    Errors: E_LIMIT over the limit of the device, or of the account that this thread uses there (a
            warning, with memlord_explain or the account, at most once a second), also over 2^62 in
-           all: *out is 0; E_INVALID over 2^48 or `out` NULL; E_DEVICE; E_NOMEM; E_STATE called by the
-           ledger's own allocator. Commit and adopt: E_UNKNOWN not an open ticket of this
+           all: *out is 0; E_INVALID over 2^48 or `out` NULL; E_DEVICE; E_NOMEM; E_STATE called by
+           the ledger's own allocator. Commit and adopt: E_UNKNOWN not an open ticket of this
            ledger. */
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
                                            uint64_t bytes, memlord_ticket *out)
@@ -189,9 +192,10 @@ MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account
    the same bytes by memlord_account_charge. Such allocs are recorded whatever the account's limit;
    those over it count in `refused`. memlord_reserve and memlord_alloc_retry keep to the limit: a
    request for more than is left returns E_LIMIT, as over the device's. Their tickets hold bytes of
-   the account, too, until an alloc comes off them or they are committed. A thread uses one account at a time, until the next call; 0
-   ends it, and so does the end of the thread. A resized block is charged its new bytes. A move to
-   another device ends the charge; what arrives there is charged as an alloc. Arenas are not.
+   the account, too, until an alloc comes off them or they are committed. A thread uses one account
+   at a time, until the next call; 0 ends it, and so does the end of the thread. A resized block is
+   charged its new bytes. A move to another device ends the charge; what arrives there is charged as
+   an alloc. Arenas are not charged.
    Cost: these blocks take the general path, and 250 bytes more.
    Errors: E_UNKNOWN closed; E_NOMEM. The account used before stays. */
 MEMLORD_API memlord_result memlord_account_use(memlord *lord, memlord_account account)
@@ -206,21 +210,22 @@ MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account 
 
 /* -- one alloc, with all that can be said of it -- */
 
-/* What memlord_alloc_with and memlord_alloc_retry record an alloc with. What is 0 or NULL is the
-   thread's. */
+/* The options of memlord_alloc_with and memlord_alloc_retry. A field that is 0 or NULL takes what
+   the thread has; a NULL site is no site. MEMLORD_NONE stands for UINT64_MAX, which is no stream
+   here, and no ticket. */
 typedef struct memlord_alloc_opts {
     const memlord_site *site; /* NULL: none */
     const char *tag;          /* copied; "": no tag */
     memlord_ticket ticket;    /* the only one that the bytes come off */
-    memlord_account account;  /* MEMLORD_NONE: no account, so none whose limit counts */
+    memlord_account account;  /* MEMLORD_NONE: no account, and no account's limit applies */
     uint64_t stream;          /* MEMLORD_NONE: the default stream */
 } memlord_alloc_opts;
 
 /* Records an alloc as memlord_alloc does, with its own tag, ticket, account and stream. `opts` NULL
    is memlord_alloc without a site. A named ticket serves any thread: one scheduler, any number of
-   requests. Bytes beyond it count in full. If the ticket or the account is closed, or is of another
-   physical device or another device, the alloc is recorded as if it were 0, counts in `refused`,
-   and returns MEMLORD_OK.
+   requests. Bytes beyond it count in full. A ticket that is closed or of another physical device,
+   and an account that is closed or of another device, are taken as 0: the alloc is recorded with
+   what the thread has in its place, counts in `refused`, and returns MEMLORD_OK.
    Errors: as memlord_alloc. Without memory for the tag the alloc has none, as after
            memlord_tag_begin. Cost: the general path, some tens of ns. */
 MEMLORD_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device,
@@ -390,15 +395,14 @@ typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
 /* Allocates, through out of memory: attempt, retire, collect (REASON_OOM, `needed` set), back
    off, again. Records the storage itself, as memlord_alloc_with does; fn must not. If the
    request would pass the limit, it retires and collects once (REASON_LIMIT); if it still does not
-   fit, it returns E_LIMIT without a call of fn. The bytes come off the ticket of
-   `opts` first or, if that is 0, off this thread's tickets on the device. Only what exceeds the tickets must fit; that is the `needed` of REASON_LIMIT.
-   While fn tries, no other alloc can draw on these bytes. A request that fails gives them back. A
-   NULL policy is MEMLORD_RETRY's or the default. The last failure is logged with memlord_explain,
-   after a new sample.
+   fit, it returns E_LIMIT without a call of fn. The bytes come off the ticket of `opts` first or,
+   if that is 0, off this thread's tickets on the device. Only what exceeds the tickets must fit;
+   that is the `needed` of REASON_LIMIT. While fn tries, no other alloc can draw on these bytes. A
+   request that fails gives them back. A NULL policy is MEMLORD_RETRY's or the default. The last
+   failure is logged with memlord_explain, after a new sample.
    Errors: E_INVALID fn or storage NULL, over 2^48, or a policy with max_ms < initial_ms or a
-           multiplier that is not finite or below 1;
-           E_DEVICE; E_LIMIT over the limit of the device or of the account; E_OOM, also where fn
-           gave up; E_NOMEM the ledger has no room for the
+           multiplier that is not finite or below 1; E_DEVICE; E_LIMIT over the limit of the device
+           or of the account; E_OOM, also where fn gave up; E_NOMEM the ledger has no room for the
            request's reservation. *storage is 0 then. */
 MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
                                                uint64_t bytes, memlord_try_fn fn, void *user,
@@ -512,10 +516,10 @@ MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD
 
 /* Asks the neighbours for memory of a physical device: each runs its collection callbacks with
    MEMLORD_REASON_NEIGHBOUR and this `needed`. Waits until they say that they gave back as many
-   bytes, until each of them has answered, or for 2 s. 0: asks, and does not wait. After a run that
-   gave nothing back a ledger rests, 1 s and then up to 60 s, twice as long each time: it answers at
-   once, and runs no callbacks for that device. The rest ends when the device's live bytes have
-   changed by an eighth.
+   bytes, until each of them has answered, or for 2 s. 0: asks, and does not wait. A ledger
+   whose callbacks gave nothing back rests for 1 s, then for twice as long each time, up to 60 s.
+   While it rests it answers at once, and runs no callbacks for that device. The rest ends early
+   when the device's live bytes have changed by more than an eighth.
    memlord_alloc_retry does this by itself before each pause.
    Errors: E_OOM they gave back less, or there are none; E_STATE no page is open, or it is closed
            meanwhile; E_UNKNOWN the device has no identity, or was never seen; E_DEVICE;
@@ -546,7 +550,8 @@ MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
 MEMLORD_API memlord_result memlord_scope_enter(memlord *lord, const memlord_scope_site *place)
     MLI_OFF(MEMLORD_OK)
 /* Ends the innermost scope of this thread. A thread that exits ends all of its own.
-   Errors: E_STATE none was begun, or it was adopted (see memlord_scope_return): an anomaly. */
+   Errors: E_STATE none was begun, which memlord_anomalies_each lists, or it was adopted (see
+           memlord_scope_return). */
 MEMLORD_API memlord_result memlord_scope_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Sets the text that is shown with this invocation of the innermost scope: the shapes it works on,
@@ -559,23 +564,24 @@ MEMLORD_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *s
    it when it is done. Between the two the thread is in the scope: its blocks remember it, and
    scopes it begins are inside it. All of it is one invocation, which is over when its last thread
    has left it: its delta is what all of them did, its time runs from the begin to the last end. Its
-   peak is the highest sum over them, low by at most a counter_batch for each thread, never high, and
-   exact with MEMLORD_FLAG_EXACT. The scopes around the exported one do not include what others did.
-   A token may be copied to any number of threads, and adopted until the exporting thread ends the
-   scope; a thread that has adopted it may export it, too, and gets the same token. A thread that has
-   adopted it stays in the scope until it returns it, even after the exporting thread has ended it.
-   Errors: E_STATE no scope, or too deep; adopt: also on the scope's own thread, or twice; return:
-           the innermost scope is not this one; E_UNKNOWN its owner has ended it, or another ledger's;
-           E_INVALID; E_NOMEM. */
+   peak is the highest sum over them, low by at most a counter_batch for each thread, never high,
+   and exact with MEMLORD_FLAG_EXACT. The scopes around the exported one do not include what others
+   did. A token may be copied to any number of threads, and adopted until the exporting thread ends
+   the scope. A thread that has adopted it may export it, too, and gets the same token. It stays in
+   the scope until it returns it, even after the exporting thread has ended the scope. */
 typedef struct memlord_scope_token {
     uint64_t word[2]; /* the library's */
 } memlord_scope_token;
+/* Makes a token of the innermost scope. Errors: E_STATE no scope; E_INVALID; E_NOMEM. */
 MEMLORD_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
-/* Enters the scope of a token on this thread. */
+/* Enters the scope of a token on this thread.
+   Errors: E_STATE on the scope's own thread, twice, or too deep; E_UNKNOWN the exporting thread
+           has ended the scope, or the token is of another ledger; E_INVALID; E_NOMEM. */
 MEMLORD_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
-/* Leaves the scope that this thread adopted. */
+/* Leaves the scope that this thread adopted.
+   Errors: E_STATE the innermost scope is not this one; E_UNKNOWN another ledger's; E_INVALID. */
 MEMLORD_API memlord_result memlord_scope_return(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
 
@@ -615,18 +621,20 @@ MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t sco
 
        memlord_context_swap(lord, &job->context);    this thread is in the job's context
        run(job);                                     begins tags and scopes, allocates, suspends
-       memlord_context_swap(lord, &job->context);    and in its own again
+       memlord_context_swap(lord, &job->context);    this thread is in its own context again
 
    From one fibre to another it is two swaps: the old fibre's, then the new one's. Between the two
-   swaps the context holds what the thread was in before, so a fibre may run inside another. An end,
-   memlord_scope_return and a guard end what their context began, on whichever thread. Scopes measure
-   what their context did. The timeline shows them where and while they ran. */
+   swaps the context holds what the thread was in before, so a fibre may run inside another.
+   memlord_tag_end, memlord_scope_end, memlord_scope_return and the end of a guard end only what
+   their own context began, on whichever thread it runs. Scopes measure what their context did. The
+   timeline shows them where and while they ran. */
 typedef struct memlord_context {
     uint64_t word[8]; /* the library's; all 0: nothing is open */
 } memlord_context;
 
-/* Exchanges what this thread is in for what is in `context`. A copy of a context is stale after the
-   next swap of either. Past its ledger's end a context is zeroed, and the call is MEMLORD_OK.
+/* Exchanges the context of this thread with the one in `context`. A copy of a context is stale
+   after the next swap of either. Past its ledger's end a context is zeroed, and the call is
+   MEMLORD_OK.
    Threads: the host orders the calls on one context, as it orders the fibre itself.
    Errors: E_INVALID `context` NULL; E_STATE a stale copy, another live ledger's, one that another
            thread is in, or a call of the ledger's own allocator; E_NOMEM the first swap, which
@@ -636,9 +644,9 @@ typedef struct memlord_context {
 MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *context)
     MLI_OFF(MEMLORD_OK)
 
-/* Ends the scopes and tags that are open in a context, and zeroes it. Its tickets stay open. If this
-   thread is in it, the thread is back in what it was in before. A thread that exits inside a context
-   leaves it as it is, for another thread to swap in or to drop.
+/* Ends the scopes and tags that are open in a context, and zeroes it. Its tickets stay open. If
+   this thread is in the context, the thread is then in the one it was in before. A thread that
+   exits inside a context leaves it as it is, for another thread to swap in or to drop.
    Errors: as for swap; E_STATE also a context whose fibre is suspended inside another one. */
 MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *context)
     MLI_OFF(MEMLORD_OK)
@@ -663,7 +671,7 @@ MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
            on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms)
     MLI_OFF(MEMLORD_OK)
-/* Takes a last snapshot and joins the thread. Errors: E_STATE as above. */
+/* Takes a last snapshot and joins the thread. Errors: E_STATE on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* -- events: every change, in a ring -- */
@@ -799,7 +807,7 @@ MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format fo
            MemLord's own. */
 MEMLORD_API memlord_result memlord_export_start(memlord *lord, const char *path,
                                                 uint32_t interval_ms) MLI_OFF(MEMLORD_OK)
-/* Saves a last time and joins the thread. Errors: E_STATE as above. */
+/* Saves a last time and joins the thread. Errors: E_STATE on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_export_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Asks for such a report now. Async-signal-safe: a handler of SIGUSR1 may call it. It is JSON
@@ -823,19 +831,19 @@ typedef struct memlord_guard {
     int scope;        /* 1: a scope; 0: a tag */
 } memlord_guard;
 
-/* Begins a tag, or a scope: by its static record `place` or, if that is NULL, by its name. The
-   guard has nothing to end where memlord_tag_begin, memlord_scope_enter or memlord_scope_begin
-   would return an error. */
+/* Begins a tag. The guard has nothing to end where memlord_tag_begin would return an error. */
 MEMLORD_API memlord_guard memlord_guard_tag(memlord *lord, const char *tag)
     MLI_OFF_SET(memlord_guard none; memset(&none, 0, sizeof none), none)
+/* Begins a scope: by its static record `place` or, if that is NULL, by its name. The guard has
+   nothing to end where memlord_scope_enter or memlord_scope_begin would return an error. */
 MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
                                               const memlord_scope_site *place)
     MLI_OFF_SET(memlord_guard none; memset(&none, 0, sizeof none), none)
-/* Ends it: this context is as deep in tags, or in scopes, as before. So it also ends those that were
-   begun since and not ended, and adopted scopes that were not returned: after a longjmp the next
-   guard around puts things right. A second end does nothing. In another context than it began in
-   (that of another thread, or of another fibre) it does nothing but count in dropped_sites of the sum
-   of all devices; the first one is logged. */
+/* Ends it: this context is as deep in tags, or in scopes, as before. So it also ends those that
+   were begun since and not ended, and adopted scopes that were not returned: after a longjmp the
+   next guard around puts things right. A second end does nothing. In another context than it began
+   in (that of another thread, or of another fibre) it does nothing but count in dropped_sites of
+   the sum of all devices; the first such end is logged. */
 MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
 
 /* -- interposers: a preloaded library that keeps books of its own --
@@ -860,12 +868,15 @@ typedef struct memlord_interposer {
    Each does the real call, on the cpu device (mapped for a file's mmap), and keeps errno. */
 
 #if !defined(MEMLORD_DISABLE)
+/* Calls malloc, and records the block. */
 MEMLORD_API void *memlord_shim_malloc(memlord *lord, size_t size, const memlord_site *site);
+/* Calls calloc, and records the block. */
 MEMLORD_API void *memlord_shim_calloc(memlord *lord, size_t n, size_t size,
                                       const memlord_site *site);
-/* Size 0 frees and returns NULL, as glibc does. */
+/* Calls realloc, and records what it did. Size 0 frees and returns NULL, as glibc does. */
 MEMLORD_API void *memlord_shim_realloc(memlord *lord, void *ptr, size_t size,
                                        const memlord_site *site);
+/* Records the free, and calls free. */
 MEMLORD_API void memlord_shim_free(memlord *lord, void *ptr, const memlord_site *site);
 #if !defined(_WIN32)
 /* Records the pages as one block. MAP_FIXED over the start of a live block closes that block, an
@@ -923,7 +934,8 @@ MEMLORD_API memlord_result memlord_hooks_install(memlord *lord, memlord_hooks *t
    live stay on the books. MemLord's functions may still be called through copies: they call the
    host's, and record nothing until a table with the same functions is hooked in that place again.
    Requires: as install.
-   Errors: E_STATE the table is not hooked, or has neither MemLord's functions nor the host's own. */
+   Errors: E_STATE the table is not hooked, or has neither MemLord's functions nor the host's
+           own. */
 MEMLORD_API memlord_result memlord_hooks_uninstall(memlord_hooks *table) MLI_OFF(MEMLORD_OK)
 
 #ifdef __cplusplus

@@ -84,7 +84,7 @@ DEVICES = (
     ("reallocs", "reallocs_total", "storages resized"),
     ("copies", "copies_total", "memlord_copy to this device"),
     ("copied_bytes", "copied_bytes_total", "bytes they copied"),
-    ("refused", "refused_total", "calls that returned E_INVALID or E_DEVICE"))
+    ("refused", "refused_total", "calls with a bad argument, ticket or account"))
 PLACES = (
     ("capacity_bytes", "bytes of a physical device", lambda l: l.total),
     ("capacity_used_bytes", "bytes of it in use, whoever uses them", lambda l: l.used),
