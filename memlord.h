@@ -8328,7 +8328,7 @@ typedef struct mli_row {
     mli_u64 peak;          /* signed */
     mli_u64 sampled_peak;  /* of a device: signed; the highest `published` since its phys was
                               sampled */
-    mli_u64 publish_count; /* publications and peak resets so far */
+    mli_u64 publish_count; /* publications, peak resets, and leaves of mli_joint_settle so far */
     mli_u64 expected;      /* tags: the bytes of memlord_expect; 0: none */
     mli_u64 arena;         /* tags: their arena bytes; under the lock of the device's row */
     struct {               /* sums at the last reset; freed: at the last reset or collection */
@@ -8364,11 +8364,14 @@ typedef struct mli_span_peak {
 typedef struct mli_joint {
     mli_lock lock;                  /* all but token and began */
     uint64_t token;                 /* its handle, the second word of a memlord_scope_token */
-    struct mli_thread_scope *began; /* of the thread that exported it */
-    uint32_t members, over, adopted; /* contexts in it; 1: its owner ended it; 1: it was adopted */
+    struct mli_thread_scope *began; /* of the thread that it began on */
+    uint32_t members, over, adopted; /* the contexts in it; 1: the exporting context has ended the
+                                        scope; 1: it was adopted */
     uint64_t start, before, bytes, blocks; /* as in a span; bytes and blocks of those that left */
     const char *shapes;
-    struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1]; /* delta: of who left */
+    struct {
+        uint64_t level, high, delta; /* delta: of the members that left */
+    } at[MEMLORD_MAX_DEVICES + 1];
 } mli_joint;
 
 /* A span: one scope that a thread is in. */
@@ -9102,8 +9105,8 @@ static MLI_COLD void mli_counters_init(memlord *lord, const memlord_desc *desc) 
         lord->counters.batch = batch < MLI_BYTES_MAX ? batch : MLI_BYTES_MAX;
     for (book = 0; book < MLI_BOOKS; book++) lord->counters.row_count[book].v = 1;
 }
-/* Clears the row locks. A thread that held such a lock while the map was stopped only read the
-   row. */
+/* Clears the row locks. A thread that held such a lock while the map was stopped only read the row,
+   or changed its peak and publish_count. */
 static MLI_COLD void mli_counters_forked(memlord *lord) {
     int book;
     uint32_t i, n;
@@ -17764,36 +17767,46 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
 
 /* ---------------------------------------------------------------------- src/services/joint.h -- */
 
-/* Owns the invocations of scopes that several threads share: each has one record, from the first
-   export until the last thread has left it. May use books/. Invariants: as those of mli_joint.
-   Locks: shared (MLI_RANK_JOINT), one a record, which may be taken inside; cold, to open and to
-   close one. */
+/* Owns the invocations of scopes that several contexts share. Each has a record, from the first
+   export until its last member has left. A member is a context that is in the invocation: the one
+   that exported it, and those that adopted it. May use books/. Invariants: those of mli_joint.
+   Locks: joint (MLI_RANK_JOINT), one for each record, also inside a shard; cold, to open and to
+   close a record. */
+
+/* One invocation of a scope on one thread. */
+typedef struct mli_scope_run {
+    uint64_t start, stamps; /* the stamp when it began; how long it took, in stamps */
+    uint64_t bytes, blocks; /* what it allocated less what it freed; both are signed */
+    uint64_t before, after; /* the live bytes of all devices when it began, and when it ended */
+    uint64_t peak;          /* the most bytes that it had above those at its start */
+    uint64_t shapes;        /* the address of a kept string; 0: the host gave none */
+} mli_scope_run;
 
 /* Shares the innermost span of a thread, which is its first member. Errors: E_NOMEM. */
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t);
 /* Returns the invocation of a token; NULL: it is over, or there is none. */
 MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);
-/* Becomes a member. 0: the invocation of the token is over by now. */
+/* Makes the caller's context a member, and returns 1. Returns 0 if the exporting context has ended
+   the scope, or the invocation is over. */
 MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token);
 
-/* Counts what the level of a thread adds to a shared invocation on a device by its base (enter 1),
-   or exactly (enter 0), as it does no longer change. */
+/* Changes by what a thread adds to the level of a shared invocation on a device. While the thread
+   is in the invocation, it adds the base of its cell, which publications change. Once it has left,
+   it adds the level of its cell, which no longer changes. `enter` 1: the thread enters; 0: it
+   leaves. Requires: the caller is the thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
-                                            const mli_cell *cell, int enter);
+                                           mli_cell *cell, int enter);
 
-/* What a span that leaves a shared invocation counted, and that of the whole invocation. */
-typedef struct mli_leaver {
-    uint64_t bytes, blocks, peak, start, before;
-    const char *shapes;
-} mli_leaver;
-/* Adds what a span counted, and ends its membership. `t` is the thread that its context is in, with
-   its levels; NULL: it is in none, and all levels are 0. Returns 1 if it was the last member: then
-   *v is of the invocation, whose deltas on each device are added to `sums`, unless that is NULL. */
+/* Adds what a span counted (*v) to its invocation, and ends its membership. `t` is the thread that
+   the context of the span is in; NULL: it is in no thread, and all levels are 0. Returns 1 if the
+   span was the last member. Then *v is what the whole invocation counted, and its deltas on each
+   device are added to `sums`, unless `sums` is NULL. */
 MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
-                                          mli_leaver *v, mli_u64 *sums);
+                                         mli_scope_run *v, mli_u64 *sums);
 
 #if !MLI_WINDOWS /* it has no fork */
-/* Counts a span of a context that goes on in a forked child as a member. Returns 1 for the first. */
+/* Counts a span as a member in a forked child, where its context goes on. Returns 1 if it is the
+   first member. */
 MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f);
 /* Closes in a forked child the invocations that have no member there. */
 MLI_PRIVATE MLI_COLD void mli_joint_sweep(memlord *lord);
@@ -17809,23 +17822,24 @@ typedef struct mli_joint_record {
 } mli_joint_record;
 struct mli_joint_state {
     mli_vector all;
-    mli_u32 count;             /* and 1 more; under the cold lock */
-    struct mli_handle *closed; /* under the cold lock */
+    mli_u32 count;             /* the records, and 1 more; grows under the cold lock */
+    struct mli_handle *closed; /* the records to open again; under the cold lock */
 };
 
 static mli_joint_record *mli_joint_at(const memlord *lord, uint32_t number) {
-    return (mli_joint_record *)mli_vector_at(&lord->joint->all, number,
-                                              sizeof(mli_joint_record));
+    return (mli_joint_record *)mli_vector_at(&lord->joint->all, number, sizeof(mli_joint_record));
 }
+/* Closes the record of an invocation that is over. */
 static void mli_joint_close(memlord *lord, mli_joint *shared) {
     mli_lock_take(&mli_process.cold_lock);
-    mli_handle_close(&lord->joint->closed, &mli_joint_at(lord, (uint32_t)(shared->token >> 32))
-                                                 ->handle);
+    mli_handle_close(&lord->joint->closed,
+                     &mli_joint_at(lord, (uint32_t)(shared->token >> 32))->handle);
     mli_lock_drop(&mli_process.cold_lock);
 }
 
-/* What is published of a cell, its level, and what it has counted; NULL: nothing. */
+/* Returns the part of a cell's level that is published; 0 without a cell. */
 static uint64_t mli_base_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->base) : 0; }
+/* Returns the level of a cell; 0 without a cell. */
 static uint64_t mli_level_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->level) : 0; }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t) {
@@ -17836,8 +17850,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t)
     mli_joint *x;
     mli_joint_record *record =
         (mli_joint_record *)(void *)mli_handle_get_lock(lord, &lord->joint->all,
-                                                         &lord->joint->count, sizeof *record,
-                                                         &lord->joint->closed, &r);
+                                                        &lord->joint->count, sizeof *record,
+                                                        &lord->joint->closed, &r);
     if (!record) return r;
     x = &record->shared;
     mli_lock_rank(&x->lock, MLI_RANK_JOINT);
@@ -17865,8 +17879,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t)
 }
 
 MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token) {
-    mli_joint_record *record = (mli_joint_record *)mli_handle_find(&lord->joint->all,
-                                                                     sizeof *record, token);
+    mli_joint_record *record =
+        (mli_joint_record *)mli_handle_find(&lord->joint->all, sizeof *record, token);
     return record ? &record->shared : NULL;
 }
 MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token) {
@@ -17880,27 +17894,34 @@ MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
-                                            const mli_cell *cell, int enter) {
+                                           mli_cell *cell, int enter) {
     const uint64_t held = mli_level_of(cell) - mli_base_of(cell);
     mli_row *row;
     if (!cell) return;
     row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
     mli_joint_add(shared, dev, enter ? 0 - held : held, enter ? 0 : mli_cell_above(row, cell));
+    if (held && !enter) { /* as a publication does: the earlier highs of other cells no longer
+                             count */
+        const int alone = mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count);
+        mli_row_raise_peak(row, cell);
+        mli_u64_add_own(&row->publish_count, 1);
+        if (alone) mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
+    }
     mli_lock_drop(&row->lock);
 }
 
 MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
-                                          mli_leaver *v, mli_u64 *sums) {
+                                         mli_scope_run *v, mli_u64 *sums) {
     mli_joint *x = f->shared;
-    const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    uint32_t i;
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     int last;
     for (i = 1; t && i < n; i++) mli_joint_settle(lord, x, i, mli_cell_own_device(t, i), 0);
     mli_lock_take(&x->lock);
+    n = mli_row_count(lord, MLI_BOOK_DEVICE); /* a member that left may have had a new device */
     x->bytes += v->bytes;
     x->blocks += v->blocks;
-    if (v->shapes) x->shapes = v->shapes;
+    if (f->shapes) x->shapes = f->shapes;
     for (i = 1; i < n; i++)
         x->at[i].delta += mli_level_of(t ? mli_cell_own_device(t, i) : NULL) -
                           mli_span_peak_at(f, i)->from;
@@ -17908,9 +17929,10 @@ MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli
     last = --x->members == 0;
     v->bytes = x->bytes;
     v->blocks = x->blocks;
+    v->stamps += v->start - x->start;
     v->start = x->start;
     v->before = x->before;
-    v->shapes = x->shapes;
+    v->shapes = (uint64_t)(uintptr_t)x->shapes;
     if (x->adopted) v->peak = 0;
     for (i = 1; i < n && last; i++) {
         if (x->adopted) v->peak += x->at[i].high;
@@ -17942,7 +17964,7 @@ static MLI_COLD void mli_joint_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
     lord->joint->count.v = 1;
 }
-/* Clears the locks. No invocation has a member, until mli_joint_recount says so. */
+/* Clears the locks, and takes all members out: mli_joint_recount counts those that go on. */
 static MLI_COLD void mli_joint_forked(memlord *lord) {
     uint32_t i, n = mli_u32_load(&lord->joint->count);
     for (i = 1; i < n; i++) {
@@ -17969,18 +17991,10 @@ MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life) {
    call that counts does nothing for scopes. Lock: cold, to make a scope or a thread scope. */
 
 /* Only the thread itself writes the spans of its context and its thread scopes; readers sum the
-   thread scopes. A span's levels are those of the thread that its context is in. A span that ends on
-   another thread than it began adds to the thread scope of that thread. A thread that adopts a scope
-   has a span and a thread scope of its own in it. */
+   thread scopes. A span's levels are those of the thread that its context is in. A span that ends
+   on another thread than it began adds to the thread scope of that thread. A thread that adopts a
+   scope has a span and a thread scope of its own in it. */
 
-/* One invocation of a scope on one thread. */
-typedef struct mli_scope_run {
-    uint64_t start, stamps; /* the stamp of its start; its duration in stamps */
-    uint64_t bytes, blocks; /* signed: deltas */
-    uint64_t before, after; /* live bytes of all devices at its start and end */
-    uint64_t peak;          /* bytes above the start */
-    uint64_t shapes;        /* the address of a kept string; 0: none */
-} mli_scope_run;
 #define MLI_RUN_WORDS (sizeof(mli_scope_run) / sizeof(uint64_t))
 #define MLI_RUNS_KEPT 64 /* the last invocations that a thread scope keeps */
 
@@ -18016,8 +18030,8 @@ MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 
 #if !MLI_WINDOWS /* it has no fork */
-/* Forgets in a forked child the scopes of a thread that is gone. They never end. The thread may have
-   been about to begin or end one; whether that one is counted is not known. */
+/* Forgets in a forked child the scopes of a thread that is gone. They never end. The thread may
+   have been about to begin or end one; whether that one is counted is not known. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
 /* Counts in a forked child the invocations of a context that go on. */
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
@@ -18227,7 +18241,8 @@ static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **
     return MEMLORD_OK;
 }
 
-/* Restarts a cell's high at its level, after the row's peak has taken account of the old high. */
+/* Restarts a cell's high at its level, after the row's peak has taken account of the old high. `t`:
+   the thread whose shared scopes had the old high; NULL: none had. */
 static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *t, uint32_t dev,
                                                mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
@@ -18238,9 +18253,9 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *
     mli_u64_store(&cell->high, mli_u64_load(&cell->level));
 }
 
-/* Pushes a span: the thread enters the scope of a thread scope. `adopted` is the invocation that it
-   has joined; NULL: it is a new one. Restarts the high of each cell, so
-   that it measures the peak of this span; the span around keeps the old high. */
+/* Pushes a span: the thread enters the scope of a thread scope. `adopted`: the invocation that the
+   thread has joined; NULL: the span begins a new one. Restarts the high of each cell, so that the
+   high measures the peak of this span; the span around keeps the old high. */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
                           mli_joint *adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -18276,30 +18291,10 @@ static void mli_span_pop(mli_current *now) {
     now->birth_bits = 0;
 }
 
-/* Leaves an invocation that threads share. Returns 1 if no thread is in it any more: then *v is what
-   the invocation counted. */
-static MLI_COLD int mli_span_leave(memlord *lord, const mli_thread *at, mli_span *f,
-                                   mli_thread_scope *s, mli_scope_run *v) {
-    mli_leaver leaver;
-    leaver.bytes = v->bytes;
-    leaver.blocks = v->blocks;
-    leaver.peak = v->peak;
-    leaver.shapes = f->shapes;
-    if (!mli_joint_leave(lord, at, f, &leaver, s ? s->devices : NULL)) return 0;
-    v->stamps += v->start - leaver.start;
-    v->start = leaver.start;
-    v->before = leaver.before;
-    v->bytes = leaver.bytes;
-    v->blocks = leaver.blocks;
-    v->peak = leaver.peak;
-    v->shapes = (uint64_t)(uintptr_t)leaver.shapes;
-    return 1;
-}
-
-/* Ends the innermost span of a context. The invocation that ends with it is added to the thread scope
-   of the calling thread `t`, which may be of an earlier epoch. `at` is the thread that the context is
-   in: t, or NULL. An invocation that began on another thread counts as lost where there is no memory
-   for this thread's scope. */
+/* Ends the innermost span of a context. The invocation that ends with it is added to the thread
+   scope of the calling thread `t`, which may be of an earlier epoch. `at` is the thread that the
+   context is in: t, or NULL. An invocation that began on another thread counts as lost where there
+   is no memory for this thread's scope. */
 static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli_current *now) {
     mli_span *f = now->span;
     mli_thread_scope *s = f->stats, *began = f->shared ? f->shared->began : s;
@@ -18308,7 +18303,7 @@ static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli
     if (MLI_UNLIKELY(s && mli_u64_load_own(&s->epoch) != mli_epoch(lord)))
         mli_thread_scope_reset(lord, s);
     mli_span_totals(lord, at, f, f->shared ? NULL : s, &v);
-    if (!f->shared || mli_span_leave(lord, at, f, s, &v)) {
+    if (!f->shared || mli_joint_leave(lord, at, f, &v, s ? s->devices : NULL)) {
         if (s)
             mli_thread_scope_add(s, &v);
         else
@@ -18343,8 +18338,8 @@ static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) 
     mli_span *f = begins ? t->now.context->spans : innermost;
     for (; f; f = begins ? f->inner : f->around) {
         t->now.span = f; /* the event takes its scope from there */
-        mli_event_record(lord, t, begins ? MEMLORD_EVENT_SCOPE_BEGIN : MEMLORD_EVENT_SCOPE_END, 0, 0,
-                         0, 0);
+        mli_event_record(lord, t, begins ? MEMLORD_EVENT_SCOPE_BEGIN : MEMLORD_EVENT_SCOPE_END, 0,
+                         0, 0, 0);
         if (begins && f == innermost) break;
     }
     t->now.span = innermost;
@@ -18363,7 +18358,7 @@ static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
         if (cell) blocks = mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
         if (cell && !enter) mli_span_raise(t->now.span, i, mli_u64_load_own(&cell->high));
         if (cell && enter && mli_u64_load_own(&cell->high) != level)
-            mli_cell_high_restart(lord, t, i, cell);
+            mli_cell_high_restart(lord, NULL, i, cell);
         for (f = t->now.span; f; f = f->around) {
             mli_span_peak *at = mli_span_peak_at(f, i);
             at->from += enter ? level : 0 - level;
@@ -18433,7 +18428,7 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
     if (r == MEMLORD_OK && MLI_UNLIKELY(!stats))
         r = mli_scope_lookup(lord, t, name, given, salt, planted ? &planted->site : NULL, &stats);
     if (r == MEMLORD_OK && guard) mli_guard_note(guard, lord, t, 1);
-    if (r == MEMLORD_OK) mli_span_open(lord, t, span, stats, 0);
+    if (r == MEMLORD_OK) mli_span_open(lord, t, span, stats, NULL);
     mli_thread_put(lord, t);
     if (r == MEMLORD_E_NOMEM) mli_scope_dropped(lord);
     if (r == MEMLORD_OK) mli_interposer_begin(lord, 1, name);
@@ -22750,13 +22745,14 @@ MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life);
 
 /* ------------------------------------------------------------------- src/services/contexts.c -- */
 
-/* The record of a fibre's context. Each swap exchanges the context in `kept`. While no thread is in
-   the fibre's context, `kept` has that; else it has the own context of the thread that entered. A
-   memlord_context has the generation of its ledger, the handle and the serial; the serial rises
-   with each swap, so that an older copy is known as one. */
+/* The record of a fibre's context. Each swap exchanges the context that the thread is in for the
+   one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context; else it
+   has the context that the thread was in before. The words of a memlord_context are the generation
+   of its ledger, the handle of the record and the serial. The serial rises with each swap, so that
+   an older copy of the words no longer fits. */
 typedef struct mli_context_record {
     mli_handle handle;
-    mli_lock lock;   /* all below but own.thread */
+    mli_lock lock;   /* guards all members below but own.thread */
     uint64_t serial; /* never falls, not even when the record is opened again */
     mli_current kept;
     mli_context own;
@@ -22818,7 +22814,6 @@ MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks) {
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord) {
     uint32_t i, n = mli_u32_load(&lord->contexts->count);
     for (i = 1; i < n; i++) mli_running_count(&mli_context_at(lord, i)->kept);
-    mli_joint_sweep(lord);
 }
 #endif
 
@@ -31015,6 +31010,7 @@ static MLI_COLD void mli_fork_child(void) {
             mli_running_count(&t->now);
         }
         mli_contexts_recount(lord);
+        mli_joint_sweep(lord);
         if (mine) mli_u64_store(&mine->owner, number);
     }
     mli_self.number = number;

@@ -214,6 +214,38 @@ static void a_peak_of_before_the_swap_counts(void **state) {
     assert_ok(memlord_context_drop(lord, &c));
 }
 
+/* Joins the scope of the token behind the context, and leaves it. */
+static int adopt_and_return(memlord *lord, memlord_context *c) {
+    const memlord_scope_token *token = (const memlord_scope_token *)(const void *)(c + 1);
+    return memlord_scope_adopt(lord, token) != MEMLORD_OK ||
+           memlord_scope_return(lord, token) != MEMLORD_OK;
+}
+/* The bytes in between are few beside the first ones, so the thread does not publish them. */
+static void what_a_thread_did_before_it_enters_is_no_peak_of_a_shared_scope(void **state) {
+    memlord *lord = test_lord(state);
+    struct {
+        memlord_context context;
+        memlord_scope_token token;
+    } c;
+    memset(&c, 0, sizeof c);
+    take(lord, 0x1000, 10 << 20);
+    swap(lord, &c.context);
+    assert_ok(memlord_scope_begin(lord, "s"));
+    assert_ok(memlord_scope_export(lord, &c.token));
+    assert_int_equal(elsewhere(lord, &c.context, adopt_and_return), 0);
+    swap(lord, &c.context);
+    take(lord, 0x2000, 20000);
+    give(lord, 0x2000);
+    swap(lord, &c.context);
+    take(lord, 0x3000, 10);
+    assert_ok(memlord_scope_end(lord));
+    swap(lord, &c.context);
+    assert_int_equal(scope_of(lord, "s").count, 1);
+    assert_int_equal(scope_of(lord, "s").bytes.total, 10);
+    assert_int_equal(scope_of(lord, "s").peak, 10);
+    assert_ok(memlord_context_drop(lord, &c.context));
+}
+
 static int first_of_its_device(memlord *lord, memlord_context *c) {
     (void)c;
     return memlord_alloc(lord, cuda(5), 0x5000, 555, NULL) != MEMLORD_OK;
@@ -770,6 +802,7 @@ int main(void) {
         TEST(a_context_goes_on_on_another_thread),
         TEST(a_peak_of_before_the_swap_counts),
         TEST_EXACT(a_peak_of_before_the_swap_counts),
+        TEST(what_a_thread_did_before_it_enters_is_no_peak_of_a_shared_scope),
         TEST(devices_that_are_new_while_a_context_rests_do_not_count),
         TEST(a_context_inside_another_moves_with_it),
         TEST(a_guard_ends_in_its_context_on_any_thread),

@@ -5,15 +5,15 @@
 #include "books/fences.h"
 #include "books/tags.h"
 #include "services/scopes.h"
-#include "services/joint.h"
 
-/* The record of a fibre's context. Each swap exchanges the context in `kept`. While no thread is in
-   the fibre's context, `kept` has that; else it has the own context of the thread that entered. A
-   memlord_context has the generation of its ledger, the handle and the serial; the serial rises
-   with each swap, so that an older copy is known as one. */
+/* The record of a fibre's context. Each swap exchanges the context that the thread is in for the
+   one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context; else it
+   has the context that the thread was in before. The words of a memlord_context are the generation
+   of its ledger, the handle of the record and the serial. The serial rises with each swap, so that
+   an older copy of the words no longer fits. */
 typedef struct mli_context_record {
     mli_handle handle;
-    mli_lock lock;   /* all below but own.thread */
+    mli_lock lock;   /* guards all members below but own.thread */
     uint64_t serial; /* never falls, not even when the record is opened again */
     mli_current kept;
     mli_context own;
@@ -75,7 +75,6 @@ MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks) {
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord) {
     uint32_t i, n = mli_u32_load(&lord->contexts->count);
     for (i = 1; i < n; i++) mli_running_count(&mli_context_at(lord, i)->kept);
-    mli_joint_sweep(lord);
 }
 #endif
 
