@@ -22937,7 +22937,7 @@ static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *con
     } else if (MLI_LIKELY(!generation || generation == lord->generation)) {
         t = mli_thread_get(lord);
         if (!t) *r = MEMLORD_E_STATE;
-    } else if (memlord_find(generation)) {
+    } else if (mli_self.in_host_alloc || memlord_find(generation)) { /* it may live, or does live */
         *r = MEMLORD_E_STATE;
     } else {
         memset(context, 0, sizeof *context);

@@ -496,6 +496,52 @@ static void past_its_ledger_a_context_is_zeroed(void **state) {
     assert_memory_equal(&c, &zero, sizeof c);
 }
 
+/* Inside an allocator nobody can tell whether the other ledger lives. */
+typedef struct swapper {
+    test_heap heap;
+    memlord *lord;
+    memlord_context *context;
+    memlord_result swapped, dropped;
+} swapper;
+static void *swap_and_alloc(void *user, size_t size) {
+    swapper *s = (swapper *)user;
+    s->swapped = memlord_context_swap(s->lord, s->context);
+    s->dropped = memlord_context_drop(s->lord, s->context);
+    return test_heap_alloc(&s->heap, size);
+}
+static void swap_and_free(void *user, void *ptr, size_t size) {
+    test_heap_free(&((swapper *)user)->heap, ptr, size);
+}
+static void an_allocator_keeps_the_context_of_another_ledger(void **state) {
+    memlord *lord = test_lord(state), *other = NULL, *allocates = NULL;
+    test_heap heap;
+    memlord_desc desc;
+    memlord_context c, before;
+    swapper s;
+    memset(&heap, 0, sizeof heap);
+    memset(&c, 0, sizeof c);
+    memset(&s, 0, sizeof s);
+    desc = test_desc(&heap, 0);
+    assert_ok(memlord_create(&desc, &other));
+    swap(other, &c);
+    assert_ok(memlord_tag_begin(other, "fibre"));
+    swap(other, &c);
+    before = c;
+    s.lord = lord;
+    s.context = &c;
+    desc.allocator.alloc = swap_and_alloc;
+    desc.allocator.free = swap_and_free;
+    desc.allocator.user = &s;
+    assert_ok(memlord_create(&desc, &allocates));
+    assert_int_equal(s.swapped, MEMLORD_E_STATE);
+    assert_int_equal(s.dropped, MEMLORD_E_STATE);
+    assert_memory_equal(&c, &before, sizeof c);
+    memlord_destroy(allocates);
+    swap(other, &c);
+    assert_string_equal(memlord_tag_current(other), "fibre");
+    memlord_destroy(other);
+}
+
 /* -- used the wrong way -- */
 
 static void a_stale_copy_is_refused(void **state) {
@@ -813,6 +859,7 @@ int main(void) {
         TEST(a_thread_that_exits_inside_leaves_the_context_as_it_is),
         TEST(a_context_that_is_never_dropped_ends_with_its_ledger),
         TEST(past_its_ledger_a_context_is_zeroed),
+        TEST(an_allocator_keeps_the_context_of_another_ledger),
         TEST(a_stale_copy_is_refused),
         TEST(a_context_that_another_thread_is_in_is_refused),
         TEST(what_is_no_context_is_refused),
