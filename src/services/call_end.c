@@ -123,8 +123,11 @@ static MLI_COLD void mli_call_end_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->end_slow = mli_call_end_slow;
 }
-/* Forgets the threads that waited, which a forked child does not have. */
-static MLI_COLD void mli_call_end_forked(memlord *lord) { lord->call_end->waiters = NULL; }
+/* Forgets the threads that waited: a forked child does not have them. */
+static MLI_COLD void mli_call_end_forked(memlord *lord) {
+    lord->call_end->waiters = NULL;
+    mli_alert_set(lord, MLI_ALERT_WAITER, 0);
+}
 MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life) {
     MLI_LIFE_STATE(life, call_end);
     life->init = mli_call_end_init;
