@@ -20306,7 +20306,7 @@ typedef struct mli_page {
 MLI_PRIVATE MLI_COLD int mli_slot_lock(int fd, uint32_t slot, int unlock);
 /* Returns 1 if no other ledger has locked the byte of a slot. */
 MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot);
-/* The same, with cancellation off: a cancelled thread would keep the page lock. */
+/* The same, with cancellation off: a cancelled thread would keep the neighbours lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_page_map(const char *path, mli_page **page, int *fd,
                                                  const char **why);
 MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page);
@@ -20328,6 +20328,9 @@ MLI_PRIVATE int mli_page_is_gone(int fd);
 MLI_PRIVATE void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 0
 #endif
+/* Frees a slot, and leaves its page. */
+MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd);
+
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path);
 /* Returns 1 if tasks have waited since the last look; -1: the trigger is gone. Never waits. */
@@ -20482,7 +20485,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_page_map(const char *path, mli_page **pa
     errno = saved;
     return r;
 }
-MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page) { (void)munmap((void *)page, MLI_PAGE_BYTES); }
+MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page) {
+    (void)munmap((void *)page, MLI_PAGE_BYTES);
+}
 MLI_PRIVATE void mli_page_fd_close(int fd) {
     const int cancel = mli_cancel_disable();
     (void)close(fd);
@@ -20524,6 +20529,13 @@ MLI_PRIVATE int mli_page_is_gone(int fd) {
 }
 MLI_PRIVATE void mli_put_page_path(mli_out *o) { mli_put_str(o, "memlord-"); }
 #endif
+
+MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd) {
+    mli_u64_store_release(&page->slots[slot][MLI_SLOT_WORD(owner)], 0); /* pairs with the acquires
+                                                                           of readers */
+    mli_page_unmap(page);
+    mli_page_fd_close(fd);
+}
 
 /* Asks the kernel to notice when tasks of the machine, or of a cgroup, wait for memory: 150 ms in
    2 s (Documentation/accounting/psi.rst; without privilege the window is a multiple of 2 s).
@@ -21355,7 +21367,7 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
 
 /* Owns this ledger's slot on the pressure page: what it publishes, asks and answers, and the
    listener. May use services/pages, services/room and calls/deferred. Invariant: only the owner of
-   a slot writes it. MEMLORD_NO_NEIGHBOURS leaves it out. Lock: page. */
+   a slot writes it. MEMLORD_NO_NEIGHBOURS leaves it out. Lock: neighbours. */
 
 /* A request to the neighbours, on the stack of its thread. */
 typedef struct mli_raise {
@@ -21419,8 +21431,8 @@ struct mli_neighbours_state {
     const mli_phys *phys[MLI_SLOT_DEVICES]; /* of the slot's devices */
     struct mli_raise *raises;
     mli_rest rests[MLI_SLOT_DEVICES]; /* of the slot's devices; of the thread that answers */
-    uint32_t ringing; /* threads that ring bells of the page: it stays mapped */
-    int answers;      /* 1: a thread answers requests */
+    uint32_t at_bells; /* threads that ring bells of the page, or wait at one: it stays mapped */
+    int answers;       /* 1: a thread answers requests */
     char path[MLI_PAGE_PATH];
     int removed;  /* 1: its file was removed, and that it cannot be joined was logged */
     int unfit;    /* 1: a device has no room in the slot; 2: that was logged */
@@ -21571,7 +21583,7 @@ static MLI_COLD void mli_slots_reap(memlord *lord) {
 }
 
 /* Stores at each physical device the bytes that the others hold there, for statistics, levels and
-   reports. */
+   reports, and how many of the others rest there. */
 static MLI_COLD void mli_slots_note(memlord *lord) {
     uint32_t i, s;
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
@@ -21730,7 +21742,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
     const mli_phys *phys[MLI_SLOT_DEVICES];
     mli_rest rests[MLI_SLOT_DEVICES];
     mli_raise *raise;
-    uint64_t waiting = 0;
+    uint64_t waiting = 0, owner = 0;
     size_t k;
     int answers;
     memset(needed, 0, sizeof needed);
@@ -21741,6 +21753,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
     answers = state->slot >= 0 && !state->answers;
     if (answers) {
         state->answers = 1;
+        owner = state->mine.owner;
         waiting = mli_requests_read(lord, needed, seen);
         memcpy(phys, state->phys, sizeof phys);
         memcpy(rests, state->rests, sizeof rests);
@@ -21752,10 +21765,11 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
             released[k] = mli_request_answer(lord, phys[k], needed[k] - 1, &rests[k]);
     mli_lock_take(&state->lock);
     state->answers = 0;
-    memcpy(state->rests, rests, sizeof rests);
-    if (state->slot >= 0 &&
-        memcmp(seen, state->mine.answered, sizeof seen) != 0)
-        mli_answers_publish(lord, released, seen, waiting);
+    if (state->slot >= 0 && state->mine.owner == owner) { /* it has not left the page meanwhile */
+        memcpy(state->rests, rests, sizeof rests);
+        if (memcmp(seen, state->mine.answered, sizeof seen) != 0)
+            mli_answers_publish(lord, released, seen, waiting);
+    }
     mli_lock_drop(&state->lock);
 }
 
@@ -21826,21 +21840,18 @@ static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
         n->fd = fd;
         return;
     }
-    mli_u64_store_release(&page->slots[slot][MLI_SLOT_WORD(owner)], 0); /* pairs with mli_slot_read */
-    mli_page_unmap(page);
-    mli_page_fd_close(fd);
+    mli_slot_leave(page, slot, fd);
     for (raise = n->raises; raise; raise = raise->next)
         memset(raise->before, 0, sizeof raise->before); /* nobody will answer */
 }
 /* Looks whether the file of the page was removed: ledgers that open it later are on another. A
-   thread that rings bells keeps the page until the next time. Requires: the listener does not wait
-   at a bell of the page. */
+   thread at a bell keeps the page until the next time. */
 static MLI_COLD void mli_page_replace(memlord *lord) {
     struct mli_neighbours_state *n = lord->neighbours;
     const char *why = NULL;
     int tells = 0;
     mli_lock_take(&n->lock);
-    if (n->slot >= 0 && !n->ringing && !n->answers && mli_page_is_gone(n->fd)) {
+    if (n->slot >= 0 && !n->at_bells && !n->answers && mli_page_is_gone(n->fd)) {
         mli_page_exchange(lord, &why);
         tells = !why || !n->removed;
         n->removed = why != NULL;
@@ -21852,7 +21863,7 @@ static MLI_COLD void mli_page_replace(memlord *lord) {
 }
 static MLI_COLD void mli_neighbours_serve(memlord *lord) {
     if (!mli_u32_load(&lord->neighbours->open)) return;
-    if (mli_u32_load(&lord->neighbours->listener.state) != MLI_HELPER_RUNS) mli_page_replace(lord);
+    mli_page_replace(lord);
     mli_neighbours_round(lord);
     mli_stall_poll(lord);
     mli_requests_answer(lord);
@@ -21860,27 +21871,30 @@ static MLI_COLD void mli_neighbours_serve(memlord *lord) {
 
 static MLI_COLD void mli_listener_run(void *user) {
     memlord *lord = (memlord *)user;
+    struct mli_neighbours_state *n = lord->neighbours;
     mli_u32 none = {0}, *bell;
     uint64_t due = 0;
-    uint32_t rung;
+    uint32_t rung, open;
     mli_self.is_helper = 1;
-    for (;;) {
+    do {
         if (!mli_ms_left(due)) mli_page_replace(lord); /* before it has a bell of the page */
-        mli_lock_take(&lord->neighbours->lock);
-        bell = lord->neighbours->slot < 0
-                   ? &none
-                   : &lord->neighbours->page->bells[lord->neighbours->slot].rings;
-        mli_lock_drop(&lord->neighbours->lock);
+        mli_lock_take(&n->lock);
+        n->at_bells += mli_self.is_helper; /* 0 in a child that a callback forked */
+        bell = n->slot < 0 ? &none : &n->page->bells[n->slot].rings;
+        mli_lock_drop(&n->lock);
         rung = mli_u32_load(bell); /* before the work: a later ring ends the wait */
-        if (!mli_u32_load_acquire(&lord->neighbours->open)) return; /* pairs with the exchange */
-        mli_requests_answer(lord); /* first, because a neighbour waits for it */
-        if (!mli_ms_left(due)) {
+        open = mli_u32_load_acquire(&n->open); /* pairs with the exchange in mli_neighbours_end */
+        if (open) mli_requests_answer(lord); /* first, because a neighbour waits for it */
+        if (open && !mli_ms_left(due)) {
             mli_neighbours_round(lord);
             mli_stall_poll(lord);
             due = mli_now() + mli_poll_ns(lord);
         }
-        mli_bell_wait(&lord->neighbours->listener, bell, rung, mli_ms_left(due));
-    }
+        if (open) mli_bell_wait(&n->listener, bell, rung, mli_ms_left(due));
+        mli_lock_take(&n->lock);
+        n->at_bells -= mli_self.is_helper;
+        mli_lock_drop(&n->lock);
+    } while (open);
 }
 
 static MLI_COLD memlord_result mli_listener_start(memlord *lord) {
@@ -21906,7 +21920,7 @@ static MLI_COLD void mli_forked_rejoin(memlord *lord) {
 }
 
 /* Returns the number of an own device on the page; MLI_SLOT_DEVICES: it is not there. Requires: the
-   page lock, and a slot. */
+   neighbours lock, and a slot. */
 static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *phys) {
     const mli_page_slot *mine = &lord->neighbours->mine;
     size_t k = mli_slot_device_of(lord, phys);
@@ -21915,7 +21929,7 @@ static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *ph
     return k < MLI_SLOT_DEVICES && mine->devices[k].id ? k : MLI_SLOT_DEVICES;
 }
 
-/* Publishes a request for an own device, and links it. Requires: the page lock. */
+/* Publishes a request for an own device, and links it. Requires: the neighbours lock. */
 static MLI_COLD void mli_raise_publish(memlord *lord, size_t k, uint64_t needed, mli_raise *raise) {
     mli_page_slot *mine = &lord->neighbours->mine;
     const uint64_t now = mli_now(); /* so that the numbers of a slot only grow */
@@ -21951,14 +21965,14 @@ static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *ph
     if (r == MEMLORD_OK) {
         mli_raise_publish(lord, k, needed, raise);
         page = lord->neighbours->page;
-        lord->neighbours->ringing++;
+        lord->neighbours->at_bells++;
     }
     mli_lock_drop(&lord->neighbours->lock);
     if (r) return r;
     for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock: answers come meanwhile */
         if (raise->before[s].owner) mli_bell_ring(&page->bells[s].rings);
     mli_lock_take(&lord->neighbours->lock);
-    lord->neighbours->ringing--;
+    lord->neighbours->at_bells--;
     mli_lock_drop(&lord->neighbours->lock);
     return r;
 }
@@ -22036,7 +22050,7 @@ static MLI_COLD void mli_neighbours_forked(memlord *lord) {
         lord->neighbours->slot = MLI_SLOT_FORKED;
     }
     lord->neighbours->raises = NULL;
-    lord->neighbours->ringing = 0;
+    lord->neighbours->at_bells = 0;
     lord->neighbours->answers = 0;
     mli_u32_store(&lord->neighbours->listener.state, MLI_HELPER_NONE);
     if (mli_u32_load(&lord->neighbours->open)) mli_alert_set(lord, MLI_ALERT_POLLER, 1);
@@ -22054,17 +22068,15 @@ static MLI_COLD void mli_neighbours_end(memlord *lord) {
     mli_lock_drop(&state->lock);
     mli_helper_stop(&state->listener);
     mli_lock_take(&state->lock);
-    while (state->ringing) {
+    while (state->at_bells) {
         mli_lock_drop(&state->lock);
         mli_spin_wait(&spins);
         mli_lock_take(&state->lock);
     }
-    if (state->slot >= 0) { /* the release pairs with mli_slot_read */
-        mli_u64_store_release(&state->page->slots[state->slot]
-                                                       [MLI_SLOT_WORD(owner)], 0);
-        mli_page_fd_close(state->fd);
-    }
-    if (state->page) mli_page_unmap(state->page);
+    if (state->slot >= 0)
+        mli_slot_leave(state->page, state->slot, state->fd);
+    else if (state->page) /* the parent's */
+        mli_page_unmap(state->page);
     if (state->stall_fd >= 0) mli_page_fd_close(state->stall_fd);
     state->stall_fd = -1;
     state->page = NULL;

@@ -133,7 +133,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_page_map(const char *path, mli_page **pa
     errno = saved;
     return r;
 }
-MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page) { (void)munmap((void *)page, MLI_PAGE_BYTES); }
+MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page) {
+    (void)munmap((void *)page, MLI_PAGE_BYTES);
+}
 MLI_PRIVATE void mli_page_fd_close(int fd) {
     const int cancel = mli_cancel_disable();
     (void)close(fd);
@@ -175,6 +177,13 @@ MLI_PRIVATE int mli_page_is_gone(int fd) {
 }
 MLI_PRIVATE void mli_put_page_path(mli_out *o) { mli_put_str(o, "memlord-"); }
 #endif
+
+MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd) {
+    mli_u64_store_release(&page->slots[slot][MLI_SLOT_WORD(owner)], 0); /* pairs with the acquires
+                                                                           of readers */
+    mli_page_unmap(page);
+    mli_page_fd_close(fd);
+}
 
 /* Asks the kernel to notice when tasks of the machine, or of a cgroup, wait for memory: 150 ms in
    2 s (Documentation/accounting/psi.rst; without privilege the window is a multiple of 2 s).

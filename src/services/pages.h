@@ -66,7 +66,7 @@ typedef struct mli_page {
 MLI_PRIVATE MLI_COLD int mli_slot_lock(int fd, uint32_t slot, int unlock);
 /* Returns 1 if no other ledger has locked the byte of a slot. */
 MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot);
-/* The same, with cancellation off: a cancelled thread would keep the page lock. */
+/* The same, with cancellation off: a cancelled thread would keep the neighbours lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_page_map(const char *path, mli_page **page, int *fd,
                                                  const char **why);
 MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page);
@@ -88,6 +88,9 @@ MLI_PRIVATE int mli_page_is_gone(int fd);
 MLI_PRIVATE void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 0
 #endif
+/* Frees a slot, and leaves its page. */
+MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd);
+
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path);
 /* Returns 1 if tasks have waited since the last look; -1: the trigger is gone. Never waits. */
