@@ -1655,9 +1655,10 @@ MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, siz
 /* Writes in one line how many bytes short a request of `wanted` is, and the holders of the physical
    device: limit, capacity, tickets, other processes, and the largest tags and sites, with untagged
    bytes and arenas among them. Each has its device where several share the memory. The line also
-   has the bytes of what is not listed, and how many requests failed on this device before. Follows
-   snprintf; allocates nothing. Logged by itself when an allocation fails for good and, as a warning
-   at most once a second, when a reservation is refused; without a logger nothing is walked.
+   has the bytes of what is not listed, how many requests failed on this device before, and how many
+   neighbours rest there: see memlord_pressure_raise. Follows snprintf; allocates nothing. Logged by
+   itself when an allocation fails for good and, as a warning at most once a second, when a
+   reservation is refused; without a logger nothing is walked.
    Cost: walks tags and sites. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)
@@ -2056,7 +2057,8 @@ MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD
    bytes, until each of them has answered, or for 2 s. 0: asks, and does not wait. A ledger
    whose callbacks gave nothing back rests for 1 s, then for twice as long each time, up to 60 s.
    While it rests it answers at once, and runs no callbacks for that device. The rest ends early
-   when the device's live bytes have changed by more than an eighth.
+   when the device's live bytes have changed by more than an eighth. memlord_explain tells who asked
+   how many neighbours rest.
    memlord_alloc_retry does this by itself before each pause.
    Errors: E_OOM they gave back less, or there are none; E_STATE no page is open, or it is closed
            meanwhile; E_UNKNOWN the device has no identity, or was never seen; E_DEVICE;
@@ -5196,6 +5198,7 @@ typedef struct mli_phys {
     uint64_t neighbours;  /* bytes that other ledgers of the pressure page hold there, when last
                              read */
     int neighbour_failing; /* 1: allocations of another ledger fail there */
+    uint32_t neighbours_resting; /* the other ledgers that rest there: see mli_rest */
     uint64_t stalled;      /* when tasks were last seen to wait for the host's memory; 0: never */
     mli_helper poller;
     struct memlord *lord;
@@ -20292,8 +20295,9 @@ enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
 typedef struct mli_page {
     mli_u64 magic, version, unused[6];
     struct {
-        mli_u32 rings; /* a futex; requests to the slot's ledger and answers to it raise it */
-        uint32_t unused[15];
+        mli_u32 rings;   /* a futex; requests to the slot's ledger and answers to it raise it */
+        mli_u32 resting; /* the devices of the slot that rest, a bit each; its owner writes it */
+        uint32_t unused[14];
     } bells[MLI_PAGE_SLOTS];
     mli_u64 slots[MLI_PAGE_SLOTS][MLI_SLOT_WORDS];
 } mli_page;
@@ -20949,7 +20953,7 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted,
                                       uint64_t covered) {
     memlord_capacity sample;
-    uint64_t limit, tickets, held;
+    uint64_t limit, tickets, held, resting;
     int64_t left;
     int known;
     mli_lock_take(&phys->lock);
@@ -20958,6 +20962,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
     sample.used = mli_phys_used(lord, phys, &held);
     limit = phys->limit;
     tickets = phys->ticket_bytes;
+    resting = phys->neighbours_resting;
     mli_lock_drop(&phys->lock);
     if (known) left += mli_bytes_signed(covered);
     mli_putf(o, " %jo wanted, ", wanted);
@@ -20973,6 +20978,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
     if (covered) mli_putf(o, " of which %jo for this request", covered);
     if (sample.known)
         mli_putf(o, ", capacity %jo with %g used", sample.total, mli_used_percent(&sample));
+    if (resting) mli_putf(o, "; neighbours resting: %ju", resting);
     mli_put_others(lord, o, "; others:", &sample, MLI_EXPLAIN_TOP);
 }
 
@@ -21482,6 +21488,15 @@ static MLI_COLD uint64_t mli_slot_sum(memlord *lord, uint32_t slot, uint64_t id,
     return sum->id && owner == mli_slot_owner(lord, slot) ? owner : 0;
 }
 
+/* Returns 1 if a device of a slot with an identity rests. */
+static MLI_COLD int mli_slot_rests(const mli_page *page, uint32_t slot, uint64_t id) {
+    const uint32_t bits = mli_u32_load(&page->bells[slot].resting);
+    size_t i;
+    for (i = 0; i < MLI_SLOT_DEVICES; i++)
+        if ((bits >> i & 1) && mli_slot_device(page, slot, i, MLI_DEVICE_WORD(id)) == id) return 1;
+    return 0;
+}
+
 /* Claims a free slot. E_LIMIT: there is none; E_UNSUPPORTED: the system refuses locks. */
 static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     mli_page_slot *mine = &lord->neighbours->mine;
@@ -21541,6 +21556,23 @@ static MLI_COLD size_t mli_slot_device_of(memlord *lord, const mli_phys *phys) {
     return unused;
 }
 
+/* Returns 1 if a device rests: its time is not over, and its live bytes have not changed by an
+   eighth. */
+static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
+    const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
+    return rest->until && mli_ms_left(rest->until) && moved <= rest->live / 8;
+}
+/* Returns a bit for each own device of the slot that rests. */
+static MLI_COLD uint32_t mli_resting(memlord *lord) {
+    uint32_t bits = 0, k;
+    for (k = 0; k < MLI_SLOT_DEVICES; k++) {
+        const mli_phys *phys = lord->neighbours->phys[k];
+        if (phys && mli_rests(&lord->neighbours->rests[k], mli_phys_live(lord, phys)))
+            bits |= (uint32_t)1 << k;
+    }
+    return bits;
+}
+
 /* Writes the whole slot and the head of the page again. The write repairs what another process may
    have overwritten. */
 static MLI_COLD void mli_slot_publish(memlord *lord) {
@@ -21564,6 +21596,7 @@ static MLI_COLD void mli_slot_publish(memlord *lord) {
         const mli_phys *phys = lord->neighbours->phys[k];
         if (phys && mli_phys_id(lord, phys) != mine->devices[k].id) mine->devices[k].id = 0;
     }
+    mli_u32_store(&page->bells[lord->neighbours->slot].resting, mli_resting(lord));
     mli_u64_store(&page->magic, MLI_PAGE_MAGIC);
     mli_u64_store(&page->version, MLI_PAGE_VERSION);
     mli_words_store(page->slots[lord->neighbours->slot], mine, MLI_SLOT_WORDS);
@@ -21589,16 +21622,19 @@ static MLI_COLD void mli_slots_note(memlord *lord) {
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_in_use(lord, i);
         uint64_t id = phys ? mli_phys_id(lord, phys) : 0, held = 0, failing = 0;
+        uint32_t resting = 0;
         mli_page_device sum;
         if (!phys) continue;
         for (s = 0; s < MLI_PAGE_SLOTS && id && lord->neighbours->page; s++) {
             if (!mli_slot_sum(lord, s, id, &sum)) continue;
             held = mli_add_saturated(held, sum.held);
             failing |= sum.failing;
+            resting += (uint32_t)mli_slot_rests(lord->neighbours->page, s, id);
         }
         mli_lock_take(&phys->lock);
         phys->neighbours = held;
         phys->neighbour_failing = failing != 0;
+        phys->neighbours_resting = resting;
         mli_lock_drop(&phys->lock);
     }
 }
@@ -21696,22 +21732,16 @@ static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *ph
     return all;
 }
 
-/* Returns 1 if a device rests: its time is not over, and its live bytes have not changed by an
-   eighth. */
-static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
-    const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
-    return mli_ms_left(rest->until) && moved <= rest->live / 8;
-}
 /* Answers a request for a device. A device that rests runs nothing. */
 static MLI_COLD uint64_t mli_request_answer(memlord *lord, const mli_phys *phys, uint64_t needed,
                                             mli_rest *rest) {
     uint64_t released;
     int ran = 0;
-    if (rest->until && mli_rests(rest, mli_phys_live(lord, phys))) return 0;
+    if (mli_rests(rest, mli_phys_live(lord, phys))) return 0;
     released = mli_neighbour_collect(lord, phys, needed, &ran);
-    rest->ms = released || !ran ? 0 : rest->ms ? 2 * rest->ms : (uint64_t)MLI_REST_MS;
+    if (ran) rest->ms = released ? 0 : rest->ms ? 2 * rest->ms : (uint64_t)MLI_REST_MS;
     if (rest->ms > MLI_REST_MS_MAX) rest->ms = MLI_REST_MS_MAX;
-    rest->until = rest->ms ? mli_now() + rest->ms * 1000000u : 0;
+    rest->until = ran && rest->ms ? mli_now() + rest->ms * 1000000u : 0;
     rest->live = mli_phys_live(lord, phys);
     return released;
 }
@@ -21981,6 +22011,7 @@ static MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
     mli_lock_take(&lord->neighbours->lock);
     for (at = &lord->neighbours->raises; *at && *at != raise;) at = &(*at)->next;
     if (*at) *at = raise->next;
+    mli_slots_note(lord); /* who answered says whether it rests */
     mli_lock_drop(&lord->neighbours->lock);
 }
 

@@ -267,6 +267,28 @@ static void a_run_that_gave_nothing_back_is_followed_by_a_rest(void **state) {
     assert_true(seconds() - start > 1.5);
 }
 
+static int says_resting(memlord *lord) {
+    char line[1024];
+    (void)memlord_explain(lord, cuda(0), MIB, line, sizeof line);
+    return strstr(line, "; neighbours resting: 1") ? 1 : strstr(line, "resting") ? -1 : 0;
+}
+static void who_asks_is_told_that_the_neighbour_rests(void **state) {
+    pair *p = joined(state);
+    giver g = {{{0, 0}, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 0, 0};
+    serves(p->b, cuda(0), &g);
+    assert_ok(memlord_alloc(p->b, cuda(0), 0x1000, 8 * MIB, NULL));
+    publish(p->b);
+    publish(p->a);
+    assert_int_equal(says_resting(p->a), 0);
+    assert_int_equal(memlord_pressure_raise(p->a, cuda(0), MIB), MEMLORD_E_OOM);
+    assert_int_equal(says_resting(p->a), 1); /* at once: no interval has passed */
+    assert_int_equal(says_resting(p->b), 0);
+    assert_ok(memlord_alloc(p->b, cuda(0), 0x2000, 2 * MIB, NULL)); /* which ends the rest */
+    publish(p->b);
+    publish(p->a);
+    assert_int_equal(says_resting(p->a), 0);
+}
+
 static void a_page_that_was_removed_is_joined_again(void **state) {
     pair *p = joined(state);
     memlord *c;
@@ -840,7 +862,11 @@ int main(void) {
         PAIR(a_raise_without_neighbours_does_not_wait),
         PAIR(a_raise_of_nothing_asks_and_does_not_wait),
         PAIR(a_run_that_gave_nothing_back_is_followed_by_a_rest),
+        PAIR(who_asks_is_told_that_the_neighbour_rests),
         PAIR(a_page_that_was_removed_is_joined_again),
+#if !TEST_SANITIZED
+        PAIR(a_poll_does_not_take_the_page_from_under_the_listener),
+#endif
         PAIR(wrong_raises_are_refused),
         PAIR(out_of_memory_asks_the_neighbours_and_goes_on_at_once),
         PAIR(a_listener_may_destroy_another_ledger),

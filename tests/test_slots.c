@@ -33,7 +33,7 @@ typedef struct slot_words {
 typedef struct page_words {
     uint64_t magic, version, unused[6];
     struct {
-        uint32_t rings, unused[15];
+        uint32_t rings, resting, unused[14];
     } bells[64];
     slot_words slots[64];
 } page_words;
@@ -969,6 +969,9 @@ static void a_request_that_could_run_nothing_does_not_shorten_the_next_rest(void
     asks(one, 0, "GPU-0", MIB, 1002);
     poll_all(f);
     assert_int_equal(test_gc_runs(&f->gc), 2); /* that of no callback was followed by no rest */
+    assert_int_equal(f->page->bells[OWN].resting,
+                     1u << (device_in(&f->page->slots[OWN], "GPU-0") -
+                            f->page->slots[OWN].devices));
     usleep(1200000);
     asks(one, 0, "GPU-0", MIB, 1003);
     poll_all(f);

@@ -121,9 +121,10 @@ MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, siz
 /* Writes in one line how many bytes short a request of `wanted` is, and the holders of the physical
    device: limit, capacity, tickets, other processes, and the largest tags and sites, with untagged
    bytes and arenas among them. Each has its device where several share the memory. The line also
-   has the bytes of what is not listed, and how many requests failed on this device before. Follows
-   snprintf; allocates nothing. Logged by itself when an allocation fails for good and, as a warning
-   at most once a second, when a reservation is refused; without a logger nothing is walked.
+   has the bytes of what is not listed, how many requests failed on this device before, and how many
+   neighbours rest there: see memlord_pressure_raise. Follows snprintf; allocates nothing. Logged by
+   itself when an allocation fails for good and, as a warning at most once a second, when a
+   reservation is refused; without a logger nothing is walked.
    Cost: walks tags and sites. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)
@@ -519,7 +520,8 @@ MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD
    bytes, until each of them has answered, or for 2 s. 0: asks, and does not wait. A ledger
    whose callbacks gave nothing back rests for 1 s, then for twice as long each time, up to 60 s.
    While it rests it answers at once, and runs no callbacks for that device. The rest ends early
-   when the device's live bytes have changed by more than an eighth.
+   when the device's live bytes have changed by more than an eighth. memlord_explain tells who asked
+   how many neighbours rest.
    memlord_alloc_retry does this by itself before each pause.
    Errors: E_OOM they gave back less, or there are none; E_STATE no page is open, or it is closed
            meanwhile; E_UNKNOWN the device has no identity, or was never seen; E_DEVICE;

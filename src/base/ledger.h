@@ -96,6 +96,7 @@ typedef struct mli_phys {
     uint64_t neighbours;  /* bytes that other ledgers of the pressure page hold there, when last
                              read */
     int neighbour_failing; /* 1: allocations of another ledger fail there */
+    uint32_t neighbours_resting; /* the other ledgers that rest there: see mli_rest */
     uint64_t stalled;      /* when tasks were last seen to wait for the host's memory; 0: never */
     mli_helper poller;
     struct memlord *lord;

@@ -88,6 +88,15 @@ static MLI_COLD uint64_t mli_slot_sum(memlord *lord, uint32_t slot, uint64_t id,
     return sum->id && owner == mli_slot_owner(lord, slot) ? owner : 0;
 }
 
+/* Returns 1 if a device of a slot with an identity rests. */
+static MLI_COLD int mli_slot_rests(const mli_page *page, uint32_t slot, uint64_t id) {
+    const uint32_t bits = mli_u32_load(&page->bells[slot].resting);
+    size_t i;
+    for (i = 0; i < MLI_SLOT_DEVICES; i++)
+        if ((bits >> i & 1) && mli_slot_device(page, slot, i, MLI_DEVICE_WORD(id)) == id) return 1;
+    return 0;
+}
+
 /* Claims a free slot. E_LIMIT: there is none; E_UNSUPPORTED: the system refuses locks. */
 static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     mli_page_slot *mine = &lord->neighbours->mine;
@@ -147,6 +156,23 @@ static MLI_COLD size_t mli_slot_device_of(memlord *lord, const mli_phys *phys) {
     return unused;
 }
 
+/* Returns 1 if a device rests: its time is not over, and its live bytes have not changed by an
+   eighth. */
+static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
+    const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
+    return rest->until && mli_ms_left(rest->until) && moved <= rest->live / 8;
+}
+/* Returns a bit for each own device of the slot that rests. */
+static MLI_COLD uint32_t mli_resting(memlord *lord) {
+    uint32_t bits = 0, k;
+    for (k = 0; k < MLI_SLOT_DEVICES; k++) {
+        const mli_phys *phys = lord->neighbours->phys[k];
+        if (phys && mli_rests(&lord->neighbours->rests[k], mli_phys_live(lord, phys)))
+            bits |= (uint32_t)1 << k;
+    }
+    return bits;
+}
+
 /* Writes the whole slot and the head of the page again. The write repairs what another process may
    have overwritten. */
 static MLI_COLD void mli_slot_publish(memlord *lord) {
@@ -170,6 +196,7 @@ static MLI_COLD void mli_slot_publish(memlord *lord) {
         const mli_phys *phys = lord->neighbours->phys[k];
         if (phys && mli_phys_id(lord, phys) != mine->devices[k].id) mine->devices[k].id = 0;
     }
+    mli_u32_store(&page->bells[lord->neighbours->slot].resting, mli_resting(lord));
     mli_u64_store(&page->magic, MLI_PAGE_MAGIC);
     mli_u64_store(&page->version, MLI_PAGE_VERSION);
     mli_words_store(page->slots[lord->neighbours->slot], mine, MLI_SLOT_WORDS);
@@ -195,16 +222,19 @@ static MLI_COLD void mli_slots_note(memlord *lord) {
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_in_use(lord, i);
         uint64_t id = phys ? mli_phys_id(lord, phys) : 0, held = 0, failing = 0;
+        uint32_t resting = 0;
         mli_page_device sum;
         if (!phys) continue;
         for (s = 0; s < MLI_PAGE_SLOTS && id && lord->neighbours->page; s++) {
             if (!mli_slot_sum(lord, s, id, &sum)) continue;
             held = mli_add_saturated(held, sum.held);
             failing |= sum.failing;
+            resting += (uint32_t)mli_slot_rests(lord->neighbours->page, s, id);
         }
         mli_lock_take(&phys->lock);
         phys->neighbours = held;
         phys->neighbour_failing = failing != 0;
+        phys->neighbours_resting = resting;
         mli_lock_drop(&phys->lock);
     }
 }
@@ -302,22 +332,16 @@ static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *ph
     return all;
 }
 
-/* Returns 1 if a device rests: its time is not over, and its live bytes have not changed by an
-   eighth. */
-static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
-    const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
-    return mli_ms_left(rest->until) && moved <= rest->live / 8;
-}
 /* Answers a request for a device. A device that rests runs nothing. */
 static MLI_COLD uint64_t mli_request_answer(memlord *lord, const mli_phys *phys, uint64_t needed,
                                             mli_rest *rest) {
     uint64_t released;
     int ran = 0;
-    if (rest->until && mli_rests(rest, mli_phys_live(lord, phys))) return 0;
+    if (mli_rests(rest, mli_phys_live(lord, phys))) return 0;
     released = mli_neighbour_collect(lord, phys, needed, &ran);
-    rest->ms = released || !ran ? 0 : rest->ms ? 2 * rest->ms : (uint64_t)MLI_REST_MS;
+    if (ran) rest->ms = released ? 0 : rest->ms ? 2 * rest->ms : (uint64_t)MLI_REST_MS;
     if (rest->ms > MLI_REST_MS_MAX) rest->ms = MLI_REST_MS_MAX;
-    rest->until = rest->ms ? mli_now() + rest->ms * 1000000u : 0;
+    rest->until = ran && rest->ms ? mli_now() + rest->ms * 1000000u : 0;
     rest->live = mli_phys_live(lord, phys);
     return released;
 }
@@ -587,6 +611,7 @@ static MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
     mli_lock_take(&lord->neighbours->lock);
     for (at = &lord->neighbours->raises; *at && *at != raise;) at = &(*at)->next;
     if (*at) *at = raise->next;
+    mli_slots_note(lord); /* who answered says whether it rests */
     mli_lock_drop(&lord->neighbours->lock);
 }
 

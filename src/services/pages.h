@@ -52,8 +52,9 @@ enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
 typedef struct mli_page {
     mli_u64 magic, version, unused[6];
     struct {
-        mli_u32 rings; /* a futex; requests to the slot's ledger and answers to it raise it */
-        uint32_t unused[15];
+        mli_u32 rings;   /* a futex; requests to the slot's ledger and answers to it raise it */
+        mli_u32 resting; /* the devices of the slot that rest, a bit each; its owner writes it */
+        uint32_t unused[14];
     } bells[MLI_PAGE_SLOTS];
     mli_u64 slots[MLI_PAGE_SLOTS][MLI_SLOT_WORDS];
 } mli_page;
