@@ -2407,10 +2407,12 @@ MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
    A library that LD_PRELOAD loads, such as src/tools/preload.c, may export a memlord_interposer
    under the name "memlord_interposer". Then each tag and scope that begins or ends in a ledger of
    the program does so there, too, on the same thread: they cover every malloc. The two books stay
-   apart. Default tags and adopted scopes stay in the program's ledger. A tag or a scope that is
-   open when its ledger is destroyed stays open there. Looked up once, by the first ledger, on
-   Linux; without LD_PRELOAD in the environment, and in static programs, there is none. An
-   interposer of another size or version, or with a NULL function, is ignored. */
+   apart. A swap of contexts ends there what is open in the context that the thread leaves, and
+   begins what is open in the one that it enters. So a scope is an invocation there for each time
+   that its context runs. Default tags and adopted scopes stay in the program's ledger. A tag or a
+   scope that is open when its ledger is destroyed stays open there. Looked up once, by the first
+   ledger, on Linux; without LD_PRELOAD in the environment, and in static programs, there is none.
+   An interposer of another size or version, or with a NULL function, is ignored. */
 typedef struct memlord_interposer {
     uint32_t size;    /* sizeof(memlord_interposer) where the library was compiled */
     uint32_t version; /* 1 */
@@ -11328,8 +11330,11 @@ MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_t
 
 /* Looks up the interposer: memlord_interposer. Requires: no lock is held. */
 MLI_PRIVATE MLI_COLD void mli_interposer_find(void);
+/* Returns 1 if there is an interposer and the ledger is not its own. The acquire pairs with the
+   release in mli_interposer_find. */
+MLI_PRIVATE int mli_interposer_hears(const memlord *lord);
 /* Begins a tag, or a scope, in the books of an interposer, too. Requires, as mli_interposer_end: no
-   lock is held. The acquire pairs with the release in mli_interposer_find. */
+   lock is held. */
 MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name);
 /* Ends the innermost tags, or scopes, in those books. */
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count);
@@ -11647,19 +11652,24 @@ MLI_PRIVATE MLI_COLD void mli_interposer_find(void) {
 #endif
 }
 
-MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name) {
-    MLI_REQUIRE(mli_none_held());
+/* Returns the interposer; NULL: there is none, or the ledger is its own. */
+static const memlord_interposer *mli_interposer_of(const memlord *lord) {
     const memlord_interposer *to =
         (const memlord_interposer *)mli_ptr_load_acquire(&mli_process.interposer);
-    if (MLI_LIKELY(!to) || to->lord == lord) return;
-    (scope ? to->scope_begin : to->tag_begin)(name);
+    return MLI_LIKELY(!to) || to->lord == lord ? NULL : to;
+}
+MLI_PRIVATE int mli_interposer_hears(const memlord *lord) {
+    return mli_interposer_of(lord) != NULL;
+}
+MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name) {
+    MLI_REQUIRE(mli_none_held());
+    const memlord_interposer *to = mli_interposer_of(lord);
+    if (to) (scope ? to->scope_begin : to->tag_begin)(name);
 }
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count) {
     MLI_REQUIRE(mli_none_held());
-    const memlord_interposer *to =
-        (const memlord_interposer *)mli_ptr_load_acquire(&mli_process.interposer);
-    if (MLI_LIKELY(!to) || to->lord == lord) return;
-    while (count--) (scope ? to->scope_end : to->tag_end)();
+    const memlord_interposer *to = mli_interposer_of(lord);
+    while (to && count--) (scope ? to->scope_end : to->tag_end)();
 }
 
 /* Begins a tag. `guard` gets what its end restores; NULL: the tag has no guard. The stack of tags
@@ -22940,6 +22950,33 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
+/* -- the interposer, which has its tags and scopes by thread and not by context -- */
+
+/* What an interposer has of a context: its tags, and the scopes that were not adopted. */
+typedef struct mli_context_told {
+    uint32_t tags, scopes;
+} mli_context_told;
+static MLI_COLD mli_context_told mli_context_told_of(const mli_current *now) {
+    mli_context_told told = {0, 0};
+    const mli_span *f = now->span;
+    told.tags = now->tag_depth;
+    for (; f; f = f->around) told.scopes += !f->adopted;
+    return told;
+}
+/* Ends in the books of an interposer what is open in the context that the thread has left, and
+   begins there what is open in the context that it is in now. */
+static MLI_COLD void mli_context_tell(memlord *lord, const mli_current *now,
+                                      mli_context_told left) {
+    const mli_span *f = now->span ? now->context->spans : NULL;
+    uint32_t i;
+    mli_interposer_end(lord, 1, left.scopes);
+    mli_interposer_end(lord, 0, left.tags);
+    for (i = 1; i <= now->tag_depth; i++) /* tags[0] is the default tag, which it is not told */
+        mli_interposer_begin(lord, 0, i < now->tag_depth ? now->context->tags[i] : now->tag);
+    for (; f; f = f == now->span ? NULL : f->inner)
+        if (!f->adopted) mli_interposer_begin(lord, 1, f->scope->name);
+}
+
 /* -- life -- */
 
 static MLI_COLD void mli_contexts_init(memlord *lord, const memlord_desc *desc) {
@@ -22990,23 +23027,35 @@ static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *con
 
 MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *context) {
     mli_thread *t;
+    mli_context_told left = {0, 0};
     memlord_result r;
+    int tells;
     if (!lord) return MEMLORD_OK;
     t = mli_context_begin(lord, context, &r);
     if (!t) return r;
+    tells = mli_interposer_hears(lord);
+    if (MLI_UNLIKELY(tells)) left = mli_context_told_of(&t->now);
     r = mli_context_swap(lord, t, context);
     mli_thread_put(lord, t);
+    if (MLI_UNLIKELY(tells) && r == MEMLORD_OK) mli_context_tell(lord, &t->now, left);
     return r;
 }
 
 MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *context) {
     mli_thread *t;
+    const mli_context *in;
+    mli_context_told left;
     memlord_result r;
+    int moved;
     if (!lord) return MEMLORD_OK;
     t = mli_context_begin(lord, context, &r);
     if (!t) return r;
+    in = t->now.context;
+    left = mli_context_told_of(&t->now);
     if (context->word[MLI_WORD_LEDGER]) r = mli_context_drop(lord, t, context);
+    moved = t->now.context != in;
     mli_thread_put(lord, t);
+    if (moved) mli_context_tell(lord, &t->now, left);
     return mli_call_end_uncounted(lord, r);
 }
 

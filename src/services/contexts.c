@@ -158,6 +158,33 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
+/* -- the interposer, which has its tags and scopes by thread and not by context -- */
+
+/* What an interposer has of a context: its tags, and the scopes that were not adopted. */
+typedef struct mli_context_told {
+    uint32_t tags, scopes;
+} mli_context_told;
+static MLI_COLD mli_context_told mli_context_told_of(const mli_current *now) {
+    mli_context_told told = {0, 0};
+    const mli_span *f = now->span;
+    told.tags = now->tag_depth;
+    for (; f; f = f->around) told.scopes += !f->adopted;
+    return told;
+}
+/* Ends in the books of an interposer what is open in the context that the thread has left, and
+   begins there what is open in the context that it is in now. */
+static MLI_COLD void mli_context_tell(memlord *lord, const mli_current *now,
+                                      mli_context_told left) {
+    const mli_span *f = now->span ? now->context->spans : NULL;
+    uint32_t i;
+    mli_interposer_end(lord, 1, left.scopes);
+    mli_interposer_end(lord, 0, left.tags);
+    for (i = 1; i <= now->tag_depth; i++) /* tags[0] is the default tag, which it is not told */
+        mli_interposer_begin(lord, 0, i < now->tag_depth ? now->context->tags[i] : now->tag);
+    for (; f; f = f == now->span ? NULL : f->inner)
+        if (!f->adopted) mli_interposer_begin(lord, 1, f->scope->name);
+}
+
 /* -- life -- */
 
 static MLI_COLD void mli_contexts_init(memlord *lord, const memlord_desc *desc) {
@@ -208,22 +235,34 @@ static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *con
 
 MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *context) {
     mli_thread *t;
+    mli_context_told left = {0, 0};
     memlord_result r;
+    int tells;
     if (!lord) return MEMLORD_OK;
     t = mli_context_begin(lord, context, &r);
     if (!t) return r;
+    tells = mli_interposer_hears(lord);
+    if (MLI_UNLIKELY(tells)) left = mli_context_told_of(&t->now);
     r = mli_context_swap(lord, t, context);
     mli_thread_put(lord, t);
+    if (MLI_UNLIKELY(tells) && r == MEMLORD_OK) mli_context_tell(lord, &t->now, left);
     return r;
 }
 
 MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *context) {
     mli_thread *t;
+    const mli_context *in;
+    mli_context_told left;
     memlord_result r;
+    int moved;
     if (!lord) return MEMLORD_OK;
     t = mli_context_begin(lord, context, &r);
     if (!t) return r;
+    in = t->now.context;
+    left = mli_context_told_of(&t->now);
     if (context->word[MLI_WORD_LEDGER]) r = mli_context_drop(lord, t, context);
+    moved = t->now.context != in;
     mli_thread_put(lord, t);
+    if (moved) mli_context_tell(lord, &t->now, left);
     return mli_call_end_uncounted(lord, r);
 }
