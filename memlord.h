@@ -2166,7 +2166,8 @@ MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t sco
    swaps the context holds what the thread was in before, so a fibre may run inside another.
    memlord_tag_end, memlord_scope_end, memlord_scope_return and the end of a guard end only what
    their own context began, on whichever thread it runs. Scopes measure what their context did. The
-   timeline shows them where and while they ran. */
+   timeline shows them where and while they ran. examples/embed/jobs.c is a job system that does
+   so. */
 typedef struct memlord_context {
     uint64_t word[8]; /* the library's; all 0: nothing is open */
 } memlord_context;
