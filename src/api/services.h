@@ -455,7 +455,7 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
 /* (reserved - allocated) / reserved, at least 0; 0 when nothing is reserved. */
 MEMLORD_API double memlord_cached_ratio(const memlord_stats *stats) MLI_OFF(0)
 /* 1 - largest_free / (reserved - allocated), 0 to 1; 0 when nothing is free; NaN when the
-   largest free piece is not known. */
+   largest free piece is not known. 0 with MEMLORD_DISABLE. */
 MEMLORD_API double memlord_fragmentation(const memlord_stats *stats) MLI_OFF(0)
 
 enum {
