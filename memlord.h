@@ -19453,11 +19453,6 @@ MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord);
    the threshold every call checks anyway. */
 MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev);
 
-/* Returns the pressure level of used bytes of a total. It compares whole multiples of both: where
-   registers are wider than a double (x87) a quotient has other digits, and a value that is equal
-   to the threshold would miss it. */
-MLI_PRIVATE MLI_COLD int mli_pressure(uint64_t used, uint64_t total);
-
 MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);
 
 /* ---------------------------------------------------------------------- src/services/bands.c -- */
@@ -20116,13 +20111,6 @@ MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t de
     if (!cell || mli_u32_load(&w->near_threshold)) return;
     if (mli_mark_passed(w, mli_row_at(lord, MLI_BOOK_DEVICE, dev)) || mli_cell_tripped(cell) < 0)
         mli_check_request(lord, dev);
-}
-
-MLI_PRIVATE MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
-    const double part = (double)used, all = (double)total;
-    return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL
-           : part * 5 >= all * 4 ? MEMLORD_PRESSURE_WARNING
-                                 : MEMLORD_PRESSURE_NORMAL;
 }
 
 /* -- life -- */
@@ -21321,6 +21309,15 @@ MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wa
     return 0;
 }
 
+/* Returns the pressure level of used bytes of a total. It compares whole multiples of both: where
+   registers are wider than a double (x87) a quotient has other digits, and a value that is equal
+   to the threshold would miss it. */
+static MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
+    const double part = (double)used, all = (double)total;
+    return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL
+           : part * 5 >= all * 4 ? MEMLORD_PRESSURE_WARNING
+                                 : MEMLORD_PRESSURE_NORMAL;
+}
 MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
     mli_phys *phys;
     int level = MEMLORD_PRESSURE_UNKNOWN, limited;

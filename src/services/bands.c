@@ -667,13 +667,6 @@ MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t de
         mli_check_request(lord, dev);
 }
 
-MLI_PRIVATE MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
-    const double part = (double)used, all = (double)total;
-    return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL
-           : part * 5 >= all * 4 ? MEMLORD_PRESSURE_WARNING
-                                 : MEMLORD_PRESSURE_NORMAL;
-}
-
 /* -- life -- */
 
 static MLI_COLD void mli_bands_init(memlord *lord, const memlord_desc *desc) {

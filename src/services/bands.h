@@ -52,11 +52,6 @@ MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord);
    the threshold every call checks anyway. */
 MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev);
 
-/* Returns the pressure level of used bytes of a total. It compares whole multiples of both: where
-   registers are wider than a double (x87) a quotient has other digits, and a value that is equal
-   to the threshold would miss it. */
-MLI_PRIVATE MLI_COLD int mli_pressure(uint64_t used, uint64_t total);
-
 MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);
 
 #endif

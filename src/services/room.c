@@ -655,6 +655,15 @@ MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wa
     return 0;
 }
 
+/* Returns the pressure level of used bytes of a total. It compares whole multiples of both: where
+   registers are wider than a double (x87) a quotient has other digits, and a value that is equal
+   to the threshold would miss it. */
+static MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
+    const double part = (double)used, all = (double)total;
+    return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL
+           : part * 5 >= all * 4 ? MEMLORD_PRESSURE_WARNING
+                                 : MEMLORD_PRESSURE_NORMAL;
+}
 MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
     mli_phys *phys;
     int level = MEMLORD_PRESSURE_UNKNOWN, limited;
