@@ -19064,7 +19064,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
     return sum.peak_error;
 }
 
-MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes) { *sum -= bytes < *sum ? bytes : *sum; }
+MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes) {
+    *sum -= bytes < *sum ? bytes : *sum;
+}
 
 /* Returns the live bytes and blocks of the devices less those of their tags. */
 static MLI_COLD memlord_tag_stat mli_untagged(memlord *lord, memlord_device sel,
@@ -19300,27 +19302,28 @@ typedef struct mli_holder_list {
     int book;                          /* MLI_BOOK_TAG or MLI_BOOK_SITE */
     uint32_t dev;                      /* the list is for this device */
     int elsewhere;                     /* 1: some holder is on another device of the phys */
-    uint64_t count, named;             /* all holders; those that are a tag or a site */
-    uint64_t bytes;                    /* of all holders */
+    uint64_t count, named;             /* the holders in all; those that are a tag or a site */
+    uint64_t bytes;                    /* the sum over all holders */
     mli_holder at[MLI_HOLDERS_LISTED]; /* the largest ones, in order */
 } mli_holder_list;
-/* Lists what holds the phys of a device, by tag or by site; dev 0 is a device that was not seen
-   yet. Without a phys, lists what holds the device itself. */
+/* Lists the holders of a phys, by tag or by site, for one of its devices. dev 0: the device was not
+   seen yet. phys NULL: lists the holders of the device alone. */
 MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
                                            int book, mli_holder_list *list);
 
-/* Returns the place of a listed site, or the record that stands for arenas; it is not looked up. */
+/* Returns the place of a listed site, without a look-up of symbols; for an arena, the record that
+   stands for arenas. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_holder_place(const mli_holder *h);
 /* Writes the name of a listed holder: its tag or site, "untagged", "no site" or "arenas". */
 MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h);
-/* Writes "; by tag: untagged 70 GiB, arenas 5 GiB, ..., and 3 more with 1 GiB", with the device
-   before each name if some are on another one. Writes nothing if no holder has a name and there is
-   but one. */
+/* Writes "; by tag: untagged 70 GiB, arenas 5 GiB, ..., and 3 more with 1 GiB". If some holder is
+   on another device, each name follows its device. Writes nothing for a list of sites that names
+   none, nor for a list of tags that has one holder without a name. */
 MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list);
 
 /* -------------------------------------------------------------------- src/services/answers.c -- */
 
-/* Arrays, not literals: see mli_no_site. */
+/* These are arrays and not literals for the reason that mli_no_site gives. */
 static const char mli_arena_file[] = "", mli_arena_function[] = "(arena)";
 MLI_PRIVATE const memlord_site mli_arena_site = {mli_arena_file, mli_arena_function, 0};
 
@@ -19414,30 +19417,31 @@ MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_h
 /* A band check compares a device with its thresholds. services/call_end decides when a call
    runs one. */
 
-/* Published bytes are at most a batch a thread below the truth. The margin is a batch for each
-   thread that is allowed for. While the published bytes are a margin below the threshold, no thread
-   can cross the threshold without a publication, and a publication requests a check. Closer to the
-   threshold the device is near: an alert makes every call check at its end, with a sum over all
-   threads. Freed bytes are not published. Instead each thread checks each time it has freed its
-   free interval, a 64th of the way to the threshold. Cached bytes rise as live bytes fall.
-   Published bytes are never above the live bytes, so a publication below the mark check_below comes
-   in time, without a margin. A thread's cell starts a batch lower, and checks at its first free.
-   After a collection a band rearms: it waits until its metric has moved. */
+/* Published bytes are below the live bytes by at most a batch for each thread. The margin is a
+   batch for each thread that the ledger allows for. While the published bytes are a margin below
+   the threshold, no thread can cross the threshold without a publication, and a publication
+   requests a check. Closer to the threshold the device is near: an alert makes every call check at
+   its end, with a sum over all threads. Freed bytes are not published. Instead each thread checks
+   each time it has freed its free interval, a 64th of the way to the threshold. Cached bytes rise
+   as live bytes fall. Published bytes are never above the live bytes, so a publication below the
+   mark check_below comes in time, without a margin. A new cell of a thread starts a whole batch
+   below its level, so that its first alloc publishes, and it checks at its first free. After a
+   collection a band waits to rearm: it does not fire until its metric has moved. */
 
 /* Take and drop the callbacks lock. */
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
-/* Stores in a device the strategy in force for it, and returns 1 if there is one. After a change of
-   the strategy the bands may collect at once. Takes the callbacks lock, unless no strategy can be
-   in force for the device's type. */
+/* Stores in a device the strategy in force for it, and returns 1 if there is one. If that is
+   another one than before, its bands no longer wait to rearm. Takes the callbacks lock, unless no
+   strategy can be in force for the device's type. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
 
 /* Runs a band check on a device, and collects if that is due and no thread collects there yet.
    `safe`: host code may run. */
 MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, int safe);
 
-/* Collects on a device for a reason other than a band. E_UNKNOWN: no callback serves it;
+/* Collects on a device for a reason other than a band. E_UNKNOWN: no callback serves the reason;
    E_STATE: a collection runs already, or no callback could run. */
 MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,
                                                 uint64_t needed, uint64_t *reclaimed);
@@ -19446,7 +19450,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int
    strategies, thresholds or margins. */
 MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys);
 
-/* Widens the margins, which allow for fewer threads than there are. */
+/* Widens the margins until they allow for all threads that there are, and a few more. */
 MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord);
 
 /* Compares a device with its current marks again, and requests a check if one is passed. Near
@@ -19457,14 +19461,16 @@ MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);
 
 /* ---------------------------------------------------------------------- src/services/bands.c -- */
 
-typedef struct mli_strategy { /* replaced as a whole, never changed */
+/* The bands that the host has set for a selector. A strategy is replaced as a whole, and never
+   changed. */
+typedef struct mli_strategy {
     struct mli_strategy *next;
     memlord_device sel;
-    size_t n;                  /* 0: no bands there */
-    const memlord_band *bands; /* right behind it; the default's lie elsewhere */
+    size_t n;                  /* the number of bands; 0: the host wants none there */
+    const memlord_band *bands; /* in the same allocation; of the default: mli_default_bands */
 } mli_strategy;
 
-typedef struct mli_gc_entry {
+typedef struct mli_gc_entry { /* a collection callback */
     struct mli_gc_entry *next;
     uint64_t serial; /* ascends along the list: callbacks of one device come first, those of all
                         devices last */
@@ -19476,7 +19482,7 @@ typedef struct mli_gc_entry {
 
 struct mli_bands_state {
     mli_lock callbacks_lock;
-    struct mli_gc_entry *gc_entries;  /* under the callbacks lock, as are the strategies */
+    struct mli_gc_entry *gc_entries; /* both lists are under the callbacks lock */
     struct mli_strategy *strategies;
 };
 
@@ -19494,7 +19500,8 @@ static const memlord_band mli_default_bands[MLI_DEFAULT_BANDS] = {
 static const mli_strategy mli_default_strategy = {
     NULL, {MEMLORD_ANY, MEMLORD_ANY}, MLI_DEFAULT_BANDS, mli_default_bands};
 
-/* Returns the error of a band, as text that follows its number; NULL: the band is valid. */
+/* Returns what is wrong with a band, as text that follows the number of the band in a message;
+   NULL: the band is valid. */
 static MLI_COLD const char *mli_band_error(const memlord_band *b) {
     if (!(b->lo >= 0 && b->lo < b->hi)) return ": lo and hi must be 0 <= lo < hi";
     if (!(b->hi <= 1e9)) return ": hi must be a percentage; 101 is above everything";
@@ -19552,15 +19559,15 @@ static MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, si
 
 /* -- which strategy is in force; under the callbacks lock -- */
 
-/* Returns the link to the strategy that was set for this very selector. If there is none, the link
-   is to NULL. */
+/* Returns the address of the pointer to the strategy that was set for exactly this selector. The
+   pointer is NULL if there is no such strategy. */
 static MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device sel) {
     mli_strategy **at = &lord->bands->strategies;
     while (*at && mli_device_word((*at)->sel) != mli_device_word(sel)) at = &(*at)->next;
     return at;
 }
-/* Returns the strategy that decides for a device: its own, its type's, that of all or, as the host
-   has set none of these, the default one; NULL: none. */
+/* Returns the strategy that decides for a device: its own, that of its type, that of all devices
+   or, if the host has set none of these, the default strategy; NULL: there is none. */
 static MLI_COLD const mli_strategy *mli_strategy_for(memlord *lord, memlord_device d) {
     const mli_strategy *s = *mli_strategy_link(lord, d);
     d.index = MEMLORD_ANY;
@@ -19569,8 +19576,8 @@ static MLI_COLD const mli_strategy *mli_strategy_for(memlord *lord, memlord_devi
     return s || (lord->flags & MEMLORD_FLAG_NO_STRATEGY) ? s : &mli_default_strategy;
 }
 
-/* Returns the first callback after number `after` that serves a reason on a device; NULL: there is
-   none. The bands of the default strategy run no quiet one. */
+/* Returns the first callback with a serial above `after` that serves a reason on a device; NULL:
+   there is none. The bands of the default strategy run no callback with MEMLORD_GC_QUIET. */
 static MLI_COLD mli_gc_entry *mli_gc_next(memlord *lord, memlord_device d, int reason,
                                           uint64_t after) {
     mli_gc_entry *c = lord->bands->gc_entries;
@@ -19591,14 +19598,15 @@ static MLI_COLD int mli_gc_registered(memlord *lord, memlord_device d, int reaso
     return found;
 }
 
-/* Returns the strategy in force for a device: its own, else that of its type. It is in force only
-   if it has bands and a callback serves them. NULL: none is in force. */
+/* Returns the strategy in force for a device: the one that decides for the device, if that has
+   bands and a callback serves them; NULL: none is in force. */
 static MLI_COLD const mli_strategy *mli_strategy_in_force(memlord *lord, memlord_device d) {
     const mli_strategy *s = mli_strategy_for(lord, d);
     return s && s->n && mli_gc_next(lord, d, MEMLORD_REASON_BAND, 0) ? s : NULL;
 }
 
-/* Sets the device types that can have a strategy in force: each type, and each device named. */
+/* Sets the device types that can have a strategy in force: for the whole type, or for a device that
+   a strategy or a callback names. */
 static MLI_COLD void mli_watched_types_set(memlord *lord) {
     const mli_strategy *s;
     const mli_gc_entry *c;
@@ -19661,12 +19669,12 @@ static int mli_dev_is_watched(memlord *lord, uint32_t dev) {
 
 typedef struct mli_band_state {
     memlord_gc_event event; /* band SIZE_MAX: no band is in force, and only used_percent is set */
-    int due;                /* 1: the value has reached the threshold: collect */
-    int near_threshold;     /* 1: every call must check */
+    int due;                /* 1: a collection is due, as the value has reached the threshold */
+    int near_threshold;     /* 1: the end of every call must check the bands */
     mli_levels level;
-    uint64_t rise, fall; /* a check is due at `rise` live bytes or more, and below `fall` */
-    uint64_t freed;      /* a check is due at so many freed bytes, too. The values UINT64_MAX, 0 and
-                            UINT64_MAX mean never */
+    uint64_t rise;  /* the live bytes from which on a check is due; UINT64_MAX: none is */
+    uint64_t fall;  /* the live bytes below which a check is due; 0: none is */
+    uint64_t freed; /* the freed bytes from which on a check is due; UINT64_MAX: none is */
 } mli_band_state;
 
 /* Returns the threshold of a band at a phys. 0: the band has no threshold now. A percentage needs a
@@ -19716,16 +19724,16 @@ static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v
     if (metric == MEMLORD_METRIC_FREED || metric == MEMLORD_METRIC_MAX) v->freed = up;
 }
 
-/* Returns the bytes of a phys from which on the used % of its limit reaches an edge. */
+/* Returns the least live bytes of a phys that are at least `edge` percent of its limit. */
 static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
     const double bytes = edge * (double)phys->limit / 100.0;
     const uint64_t at = bytes < 9e18 ? (uint64_t)bytes : (uint64_t)9e18;
     return at + (mli_percent(at, phys->limit) < edge);
 }
 
-/* Moves the marks of a device to where they enter another band. Used % is of the limit here, so it
-   changes with the live bytes alone and not with a sample. `total` is the live bytes of the
-   phys. */
+/* Moves the marks of a device to the live bytes from which on another band decides. The used
+   percent is of the limit here, so it changes with the live bytes alone and not with a sample.
+   `total` is the live bytes of the phys. */
 static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
                            mli_band_state *v) {
     uint64_t others = total > v->level.live ? total - v->level.live : 0;
@@ -19744,7 +19752,8 @@ static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t
 static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli_band_state *v) {
     uint64_t threads = mli_threads_allowed(lord);
     uint64_t margin = threads * lord->counters.batch,
-             unseen = threads * w->free_interval;              /* the most unseen: live; freed */
+             unseen = threads * w->free_interval; /* the most live and freed bytes that no check has
+                                                     seen */
     uint64_t twice = mli_u32_load(&w->near_threshold) ? 2 : 1; /* hysteresis: near stays near */
     int64_t published = (int64_t)mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published);
     int64_t above = mli_clamp_to_int64(v->rise), below = mli_clamp_to_int64(v->fall);
@@ -19757,9 +19766,9 @@ static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli
     mli_u64_store(&w->check_below, (uint64_t)below);
 }
 
-/* Sets how many bytes a thread frees between two checks: 64 checks on the way to the threshold
-   if all threads free alike, but at least a batch. If the interval shrinks, every thread checks at
-   its next free: its own next check was set by the longer interval. */
+/* Sets how many bytes a thread frees between two checks. If all threads free alike, there are 64
+   checks on the way to the threshold; but the interval is at least a batch. If the interval
+   shrinks, every thread checks at its next free, as the longer interval has set its next check. */
 static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
                                   const mli_band_state *v) {
     uint64_t had = w->free_interval,
@@ -19768,7 +19777,7 @@ static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
     if (share < lord->counters.batch) share = lord->counters.batch;
     if (!share) share = 1;
     if (v->event.metric != MEMLORD_METRIC_FREED && v->event.metric != MEMLORD_METRIC_MAX)
-        share = 0; /* without a band, too */
+        share = 0; /* as without a band */
     w->free_interval = share;
     if (!share || (had && share >= had)) return;
     for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
@@ -19877,7 +19886,8 @@ static MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
     return 0;
 }
 
-/* Adds a callback to the list, behind those of its kind. Requires: its serial tells its kind. */
+/* Adds a callback to the list, behind those of its kind, which are for one device, for a type or
+   for all devices. Requires: the top bits of its serial are the kind. */
 static MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
     mli_gc_entry **at = &lord->bands->gc_entries;
     mli_callbacks_enter(lord);
@@ -19887,7 +19897,8 @@ static MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
     *at = c;
     mli_callbacks_leave(lord);
 }
-/* Takes a callback off the list, and waits until no other thread runs it; NULL: it is not there. */
+/* Takes a callback off the list, and waits until no other thread runs it. Returns the callback;
+   NULL: it is not in the list. */
 static MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device sel,
                                                      memlord_gc_fn fn, void *user) {
     mli_gc_entry *c, **at;
@@ -19978,8 +19989,8 @@ static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event
     }
 }
 
-/* Records the end of a run: freed starts again from 0 and, with `rest`, the bands wait until the
-   metric has moved. A callback that could not run resets nothing and counts as failed. */
+/* Records the end of a run: freed starts again from 0 and, with `rest`, the bands wait to rearm. A
+   run in which no callback could run resets nothing, and counts as failed. */
 static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
                                    const memlord_gc_result *result) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -20038,7 +20049,7 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
     mli_band_update(lord, dev, t, &v);
     if (!v.due || !safe) return;
     if (!mli_gc_begin(lord, dev, MLI_STACK_ADDRESS())) return;
-    mli_band_update(lord, dev, t, &v); /* a run may have ended between the two */
+    mli_band_update(lord, dev, t, &v); /* another run may have ended since the first update */
     v.event.reason = MEMLORD_REASON_BAND;
     if (v.due)
         mli_gc_run_callbacks(lord, dev, t, &v, 1, &result);
@@ -20092,8 +20103,8 @@ MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
     mli_phys_recheck(lord, NULL);
 }
 
-/* Brings strategies in force, thresholds, alerts and pollers up to date after a change of the
-   strategies or callbacks. After it no device uses a strategy that is no longer in the list. */
+/* Brings the strategies in force, thresholds, alerts and pollers up to date after a change of the
+   strategies or callbacks. No device uses a strategy then that is no longer in the list. */
 static void mli_bands_changed(memlord *lord) {
     uint32_t i = 0;
     mli_watched_types_set(lord);
@@ -20613,9 +20624,9 @@ MLI_PRIVATE void mli_bell_ring(mli_u32 *bell) { (void)mli_u32_add(bell, 1); }
 
 /* Owns the capacity sources and the counts of the host's pools, and computes whether a request has
    room: samples, limits, headroom, plans, pressure, why a request is refused. May use books/limits
-   and services/bands. Invariants: one thread at a time calls a source for a phys, and holds no lock;
-   an impossible sample counts as unknown. Locks: callbacks for sources and their callers, then phys
-   for a sample. */
+   and services/bands. Invariants: one thread at a time calls a source for a phys, and holds no
+   lock; an impossible sample counts as unknown. Locks: callbacks for sources and their callers,
+   then phys for a sample. */
 
 /* Returns the directory that has proc and sys of the machine; "": the root. */
 MLI_PRIVATE MLI_COLD const char *mli_proc_root(const memlord *lord);
@@ -20656,8 +20667,8 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
 MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 
-/* Returns 1 at most once a second of the ledger's clock: *last is the time when it did so last, 0
-   at first, and a nanosecond more after that. */
+/* Returns 1 at most once a second of the ledger's clock. *last is 0 at first, then 1 ns more than
+   the time at which it last returned 1. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
 /* Counts and logs a request that is over the limit of its account, and returns 1. 0: it is not.
    Requires: no lock is held. */
@@ -22774,15 +22785,16 @@ MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
 
 /* ------------------------------------------------------------------- src/services/contexts.h -- */
 
-/* Owns the contexts of fibres: the open tags and scopes, the default tag, account, stream and tickets
-   of work that moves between threads. May use books/ and services/scopes. Invariants: each context
-   is in one place, which is a thread or a fibre's record; a thread's own context never gets into
-   another thread. Lock: context (MLI_RANK_CONTEXT), one a record; cold, for new records. */
+/* Owns the contexts of fibres: the open tags and scopes, the default tag, account, stream and
+   tickets of work that moves between threads. May use books/ and services/scopes. Invariants: each
+   context is in one place, which is a thread or a fibre's record; a thread's own context never gets
+   into another thread. Locks: context (MLI_RANK_CONTEXT), one for each record; cold, to make
+   one. */
 
 /* Takes a thread out of every fibre's context that it is in, the innermost first, and stores each
-   context in its record. The thread is in its own context then. locks 1: takes the lock of each
-   record; 0: the caller holds them all. Requires: the caller is the thread, or the thread has
-   ended. */
+   context in its record. The thread is in its own context then. `locks` 1: takes the lock of each
+   record; 0: the caller holds all these locks. Requires: the caller is the thread, or the thread
+   has ended. */
 MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks);
 /* Empties a context: no tags, tickets, account or stream. Requires: it has no scopes. */
 MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now);
@@ -22810,8 +22822,8 @@ typedef struct mli_context_record {
 } mli_context_record;
 struct mli_contexts_state {
     mli_vector all;
-    mli_u32 count;             /* and 1 more; under the cold lock */
-    struct mli_handle *closed; /* under the cold lock */
+    mli_u32 count;             /* the records, and 1 more; grows under the cold lock */
+    struct mli_handle *closed; /* the records to open again; under the cold lock */
 };
 enum { MLI_WORD_LEDGER, MLI_WORD_HANDLE, MLI_WORD_SERIAL };
 
@@ -22833,7 +22845,7 @@ MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now) {
     now->context = context;
 }
 
-/* Exchanges the context of a thread for the one in `kept`. */
+/* Exchanges the context that a thread is in for the one in `kept`. */
 static void mli_context_exchange(memlord *lord, mli_thread *t, mli_current *kept) {
     const mli_current leaves = t->now;
     const uint32_t had = mli_u32_load(&t->special) & MLI_SPECIAL_CONTEXT;
@@ -22870,7 +22882,7 @@ MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord) {
 
 /* -- the context of a fibre -- */
 
-/* 1: another thread is in the fibre's context, or the record holds another thread's own context. */
+/* Returns 1 if another thread is in the fibre's context, or has its own context in the record. */
 static MLI_HOT int mli_context_elsewhere(const mli_context_record *record, const mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&record->lock));
     const mli_thread *in = (const mli_thread *)mli_ptr_load(&record->own.thread);
@@ -22878,7 +22890,7 @@ static MLI_HOT int mli_context_elsewhere(const mli_context_record *record, const
     return (in && in != t) || (home && home != t);
 }
 
-/* Opens a record for a zeroed context. */
+/* Opens a record for a zeroed context. Errors: E_NOMEM. */
 static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *context) {
     memlord_result r;
     mli_context_record *record =
@@ -22888,7 +22900,7 @@ static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *
     if (!record) return r;
     mli_lock_rank(&record->lock, MLI_RANK_CONTEXT);
     record->kept.context = &record->own;
-    record->own.id = (uint32_t)mli_serial_next(lord) | (uint32_t)1 << 31; /* unlike a thread's */
+    record->own.id = (uint32_t)mli_serial_next(lord) | (uint32_t)1 << 31; /* unlike threads' ids */
     context->word[MLI_WORD_LEDGER] = lord->generation;
     context->word[MLI_WORD_HANDLE] = mli_handle_open(&lord->contexts->closed);
     context->word[MLI_WORD_SERIAL] = record->serial;
@@ -22896,8 +22908,8 @@ static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *
     return MEMLORD_OK;
 }
 
-/* Finds the record of a context and locks it. NULL: it is a stale copy, or a context that another
-   thread is in. */
+/* Finds the record of a context and locks the record. NULL: the words are a stale copy, or another
+   thread is in the context. */
 static MLI_HOT mli_context_record *mli_context_lock(memlord *lord, const mli_thread *t,
                                             const memlord_context *context) {
     mli_context_record *record =
@@ -22914,7 +22926,7 @@ static MLI_HOT mli_context_record *mli_context_lock(memlord *lord, const mli_thr
 static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_context *context) {
     mli_context_record *record;
     memlord_result r = MEMLORD_OK;
-    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* several threads share it */
+    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* several threads share this record */
     if (MLI_UNLIKELY(!context->word[MLI_WORD_LEDGER])) r = mli_context_open(lord, context);
     if (r) return r;
     record = mli_context_lock(lord, t, context);
@@ -22925,9 +22937,9 @@ static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_con
     return MEMLORD_OK;
 }
 
-/* Ends what is open in the context of a fibre, and closes its record. E_STATE: the context is not
-   in its record, because the thread has not left a fibre that it entered before or after this
-   one. */
+/* Ends what is open in the context of a fibre, and closes its record. E_STATE: mli_context_lock
+   finds no record; or the context is not in its record, because the thread has not left another
+   fibre that it entered before or after this one. */
 static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
                                                 memlord_context *context) {
     mli_context_record *record = mli_context_lock(lord, t, context);
@@ -22937,7 +22949,7 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
         mli_lock_drop(&record->lock);
         return MEMLORD_E_STATE;
     }
-    record->serial++; /* no other call finds it from here on */
+    record->serial++; /* from here on no call finds the record by an older copy */
     mli_lock_drop(&record->lock);
     mli_spans_close_left(lord, t, &record->kept);
     mli_current_clear(&record->kept);
@@ -22986,7 +22998,7 @@ static MLI_COLD void mli_contexts_locks(memlord *lord, int take) {
     uint32_t i, n = mli_u32_load(&lord->contexts->count);
     for (i = 1; i < n; i++) {
         mli_context_record *record = mli_context_at(lord, i);
-        mli_lock_rank(&record->lock, MLI_RANK_CONTEXT); /* it may never have been opened */
+        mli_lock_rank(&record->lock, MLI_RANK_CONTEXT); /* a record may never have been opened */
         mli_lock_set(&record->lock, take);
     }
 }
@@ -23004,7 +23016,8 @@ MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life) {
 
 /* -- public -- */
 
-/* Begins a call. NULL: *r is its result. The context of a ledger that has ended is zeroed. */
+/* Begins a call on a context. Returns the thread's record; NULL: the call ends here, and *r is its
+   result. Zeroes the context of a ledger that has ended. */
 static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *context,
                                              memlord_result *r) {
     const uint64_t generation = context ? context->word[MLI_WORD_LEDGER] : 0;
@@ -23059,9 +23072,9 @@ MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *cont
 
 /* ----------------------------------------------------------------- src/services/thread_end.h -- */
 
-/* Frees the records of threads that ended, for other threads. Owns no state. May use books/ and
-   services/scopes and services/contexts. Invariant: when another thread takes a record, its scopes have ended. Lock:
-   registry, which the callers hold. */
+/* Frees the records of threads that ended, for other threads. Owns no state. May use books/,
+   services/scopes and services/contexts. Invariant: when another thread takes a record, the scopes
+   of the record have ended. Lock: registry, which the sweep takes and the other callers hold. */
 
 /* Releases the record of a thread that ends or has ended: leaves the contexts of fibres that the
    thread is in, ends its scopes, the innermost first, and clears the owner. From then on another
@@ -23135,23 +23148,23 @@ MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord) {
 
 /* ------------------------------------------------------------------- src/services/call_end.h -- */
 
-/* Does the work that is due at the end of a call and at a safe point: bands, fences, pollers, reports.
-   Owns the threads that wait for frees. May use books/, calls/deferred and services/. It reaches
-   services/pollers by a pointer of the ledger, because pollers do the work of a safe point. Locks:
-   callbacks, for the waiters; none while host code runs. */
+/* Does the work that is due at the end of a call and at a safe point: bands, fences, pollers,
+   reports. Owns the threads that wait for frees. May use books/, calls/deferred and services/. It
+   reaches services/pollers by a pointer of the ledger, because pollers do the work of a safe point.
+   Locks: callbacks, for the waiters; none while host code runs. */
 
-/* A thread that waits for frees. It lies on the stack of that thread.
-   The list is under the callbacks lock. */
+/* A thread that waits for frees. The record lies on the stack of that thread. The callbacks lock
+   guards the list of them. */
 typedef struct mli_waiter {
     struct mli_waiter *next;
     mli_phys *phys;
-    uint64_t needed, freed_before; /* the bytes that it waits for; the bytes ever freed there before
-                                      it waited */
+    uint64_t needed;       /* the bytes that the thread waits for */
+    uint64_t freed_before; /* the bytes ever freed at `phys` before the thread waited */
     mli_os_event event;
 } mli_waiter;
 
-/* The first puts a waiter on the list: a call sets its event once enough was freed. The second
-   takes the waiter off the list. */
+/* The first puts a waiter on the list. A call sets the event of the waiter once enough was freed.
+   The second takes the waiter off the list. */
 MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w);
 MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 
@@ -23168,7 +23181,7 @@ MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life);
 /* ------------------------------------------------------------------- src/services/call_end.c -- */
 
 struct mli_call_end_state {
-    struct mli_waiter *waiters;
+    struct mli_waiter *waiters; /* under the callbacks lock */
 };
 
 MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys) {
@@ -23213,9 +23226,10 @@ static void mli_waiters_wake(memlord *lord) {
 
 /* -- the end of a call -- */
 
-/* Does what `alert` asks for on a device. Unless the ledger has MEMLORD_FLAG_DEFER, host code may
-   run and threads may start. Takes back a requested check before it checks, so that a request that
-   comes meanwhile is served by a later call. */
+/* Does the work that the alert mask asks for at the end of a call on a device. Unless the ledger
+   has MEMLORD_FLAG_DEFER, host code may run and threads may start. A requested check is taken back
+   before the check runs, so a later call serves a request that comes meanwhile. `asks`: the call
+   asks the fences of the device's type. */
 static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const uint32_t alert = mli_alert_on(lord, MLI_ALERT_BANDS - 1);
@@ -23237,11 +23251,11 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
     if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
 }
 
-/* Ends a call that found an alert: for its device, and for another device if the call has taken
-   bytes from that. A thread without the system's barrier passes a full barrier of its own here: the
-   addition, which pairs with the one in mli_barrier_threads. Of the two threads the later one sees
-   what the other stored before its addition. After its own addition this thread compares its counts
-   with the marks of its devices again, and reads the alert again. */
+/* Ends a call that found an alert, for its device, and for another device if the call has taken
+   bytes from that. mli_alert_barrier is a full barrier, for a thread that lacks the system's
+   barrier: an addition that pairs with the one in mli_barrier_threads. Of the two threads, the one
+   whose addition is later sees what the other stored before. So this thread compares its counts
+   with the marks of its devices again after its addition, and reads the alert again. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
     mli_alert_barrier(lord);

@@ -20,8 +20,8 @@ typedef struct mli_context_record {
 } mli_context_record;
 struct mli_contexts_state {
     mli_vector all;
-    mli_u32 count;             /* and 1 more; under the cold lock */
-    struct mli_handle *closed; /* under the cold lock */
+    mli_u32 count;             /* the records, and 1 more; grows under the cold lock */
+    struct mli_handle *closed; /* the records to open again; under the cold lock */
 };
 enum { MLI_WORD_LEDGER, MLI_WORD_HANDLE, MLI_WORD_SERIAL };
 
@@ -43,7 +43,7 @@ MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now) {
     now->context = context;
 }
 
-/* Exchanges the context of a thread for the one in `kept`. */
+/* Exchanges the context that a thread is in for the one in `kept`. */
 static void mli_context_exchange(memlord *lord, mli_thread *t, mli_current *kept) {
     const mli_current leaves = t->now;
     const uint32_t had = mli_u32_load(&t->special) & MLI_SPECIAL_CONTEXT;
@@ -80,7 +80,7 @@ MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord) {
 
 /* -- the context of a fibre -- */
 
-/* 1: another thread is in the fibre's context, or the record holds another thread's own context. */
+/* Returns 1 if another thread is in the fibre's context, or has its own context in the record. */
 static MLI_HOT int mli_context_elsewhere(const mli_context_record *record, const mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&record->lock));
     const mli_thread *in = (const mli_thread *)mli_ptr_load(&record->own.thread);
@@ -88,7 +88,7 @@ static MLI_HOT int mli_context_elsewhere(const mli_context_record *record, const
     return (in && in != t) || (home && home != t);
 }
 
-/* Opens a record for a zeroed context. */
+/* Opens a record for a zeroed context. Errors: E_NOMEM. */
 static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *context) {
     memlord_result r;
     mli_context_record *record =
@@ -98,7 +98,7 @@ static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *
     if (!record) return r;
     mli_lock_rank(&record->lock, MLI_RANK_CONTEXT);
     record->kept.context = &record->own;
-    record->own.id = (uint32_t)mli_serial_next(lord) | (uint32_t)1 << 31; /* unlike a thread's */
+    record->own.id = (uint32_t)mli_serial_next(lord) | (uint32_t)1 << 31; /* unlike threads' ids */
     context->word[MLI_WORD_LEDGER] = lord->generation;
     context->word[MLI_WORD_HANDLE] = mli_handle_open(&lord->contexts->closed);
     context->word[MLI_WORD_SERIAL] = record->serial;
@@ -106,8 +106,8 @@ static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *
     return MEMLORD_OK;
 }
 
-/* Finds the record of a context and locks it. NULL: it is a stale copy, or a context that another
-   thread is in. */
+/* Finds the record of a context and locks the record. NULL: the words are a stale copy, or another
+   thread is in the context. */
 static MLI_HOT mli_context_record *mli_context_lock(memlord *lord, const mli_thread *t,
                                             const memlord_context *context) {
     mli_context_record *record =
@@ -124,7 +124,7 @@ static MLI_HOT mli_context_record *mli_context_lock(memlord *lord, const mli_thr
 static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_context *context) {
     mli_context_record *record;
     memlord_result r = MEMLORD_OK;
-    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* several threads share it */
+    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* several threads share this record */
     if (MLI_UNLIKELY(!context->word[MLI_WORD_LEDGER])) r = mli_context_open(lord, context);
     if (r) return r;
     record = mli_context_lock(lord, t, context);
@@ -135,9 +135,9 @@ static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_con
     return MEMLORD_OK;
 }
 
-/* Ends what is open in the context of a fibre, and closes its record. E_STATE: the context is not
-   in its record, because the thread has not left a fibre that it entered before or after this
-   one. */
+/* Ends what is open in the context of a fibre, and closes its record. E_STATE: mli_context_lock
+   finds no record; or the context is not in its record, because the thread has not left another
+   fibre that it entered before or after this one. */
 static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
                                                 memlord_context *context) {
     mli_context_record *record = mli_context_lock(lord, t, context);
@@ -147,7 +147,7 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
         mli_lock_drop(&record->lock);
         return MEMLORD_E_STATE;
     }
-    record->serial++; /* no other call finds it from here on */
+    record->serial++; /* from here on no call finds the record by an older copy */
     mli_lock_drop(&record->lock);
     mli_spans_close_left(lord, t, &record->kept);
     mli_current_clear(&record->kept);
@@ -196,7 +196,7 @@ static MLI_COLD void mli_contexts_locks(memlord *lord, int take) {
     uint32_t i, n = mli_u32_load(&lord->contexts->count);
     for (i = 1; i < n; i++) {
         mli_context_record *record = mli_context_at(lord, i);
-        mli_lock_rank(&record->lock, MLI_RANK_CONTEXT); /* it may never have been opened */
+        mli_lock_rank(&record->lock, MLI_RANK_CONTEXT); /* a record may never have been opened */
         mli_lock_set(&record->lock, take);
     }
 }
@@ -214,7 +214,8 @@ MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life) {
 
 /* -- public -- */
 
-/* Begins a call. NULL: *r is its result. The context of a ledger that has ended is zeroed. */
+/* Begins a call on a context. Returns the thread's record; NULL: the call ends here, and *r is its
+   result. Zeroes the context of a ledger that has ended. */
 static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *context,
                                              memlord_result *r) {
     const uint64_t generation = context ? context->word[MLI_WORD_LEDGER] : 0;
