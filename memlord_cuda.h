@@ -1685,56 +1685,61 @@ MLI_CUDA_PRIVATE int mli_cuda_capacity(void *user, memlord_device device, memlor
 
 /* ------------------------------------------------------------------------- src/cuda/events.h -- */
 
-/* Owns the events kept for reuse, the contexts they are of, and the memory of small records. May use
-   cuda/driver. Lock: streams_lock, which cuda/streams has, too; never while the driver or the ledger
-   is called. */
+/* Owns the events kept for reuse, their contexts, and the memory of small records. May use
+   cuda/driver. Locks: streams_lock, which cuda/streams takes, too; never while the driver or the
+   ledger is called. */
 
 MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_streams_lock)
 
 typedef struct mli_cuda_event {
-    struct mli_cuda_event *next;
-    cudaEvent_t handle; /* NULL: to be made */
+    struct mli_cuda_event *next; /* the next one that its context keeps */
+    cudaEvent_t handle;          /* NULL: the driver has not made it yet */
 } mli_cuda_event;
 
-/* An event serves only the streams of its context. */
+/* A context of the driver. It keeps events for its own streams, as an event serves no stream of
+   another context. */
 typedef struct mli_cuda_context {
     struct mli_cuda_context *next;
     void *handle;
-    unsigned long long id;   /* cuCtxGetId; 0: not known */
-    unsigned streams;        /* that are known of it */
-    mli_cuda_event *kept[2]; /* without time, and with */
-    int n[2];
+    unsigned long long id;   /* what cuCtxGetId says; 0: not known */
+    unsigned streams;        /* the number of known streams of this context */
+    mli_cuda_event *kept[2]; /* the events kept: [0] without timing, [1] with timing */
+    int n[2];                /* the length of each of these lists */
 } mli_cuda_context;
 
-/* Records are cut from pages that are kept, a list for each kind. Under the lock. A new one is
-   zeroed; NULL: no memory. */
+/* mli_cuda_cell_take returns a zeroed record of a kind; NULL: no memory. mli_cuda_cell_give gives a
+   record back. Records are cut from pages that are never freed, and each kind has a list of unused
+   records. Requires: streams_lock is held. */
 enum { MLI_CUDA_CELL_FENCE, MLI_CUDA_CELL_STREAM, MLI_CUDA_CELL_EVENT, MLI_CUDA_CELL_CONTEXT,
        MLI_CUDA_CELL_TIME, MLI_CUDA_CELLS };
 MLI_CUDA_PRIVATE void *mli_cuda_cell_take(int kind, size_t size);
 MLI_CUDA_PRIVATE void mli_cuda_cell_give(int kind, void *cell);
 
-/* Under the lock: the context of a handle, with a further stream; NULL: no memory. *died is 1 if the
-   handle was that of another one before, whose events are forgotten. */
+/* Returns the context with this handle and counts one more stream of it; NULL: no memory. *died is
+   1 if another context had the handle before; the events kept for that one are forgotten. Requires:
+   streams_lock is held. */
 MLI_CUDA_PRIVATE mli_cuda_context *mli_cuda_context_enter(void *handle, unsigned long long id,
                                                           int *died);
 
-/* Under the lock: an event that is kept, or one to be made; NULL: no memory. A context that is NULL
-   keeps none. */
+/* Returns an event that the context has kept, or a new one without a handle; NULL: no memory.
+   `context` may be NULL. Requires: streams_lock is held. */
 MLI_CUDA_PRIVATE mli_cuda_event *mli_cuda_event_take(mli_cuda_context *context, int timed);
-/* Under the lock: keeps one. NULL is none. */
+/* Keeps an event for reuse. `event` may be NULL. Requires: streams_lock is held. */
 MLI_CUDA_PRIVATE void mli_cuda_event_keep(mli_cuda_context *context, int timed,
                                           mli_cuda_event *event);
 
 /* Makes the handle of an event in a context. Returns the driver's error. */
 MLI_CUDA_PRIVATE int mli_cuda_event_make(const mli_cuda_driver *d, void *context, int timed,
                                          mli_cuda_event *event);
-/* Calls a function for an event. It knows its context: a driver that wants that to be current all
-   the same says so. Requires: the capture mode is relaxed. */
+/* Calls a function of the driver for an event, and returns the driver's error. An event knows its
+   context, so none is made current. If the driver asks for one all the same, the call is made again
+   with `context` current. Requires: the capture mode is relaxed. */
 MLI_CUDA_PRIVATE int mli_cuda_event_call(const mli_cuda_driver *d, int (*call)(cudaEvent_t),
                                          void *context, cudaEvent_t event);
-/* Destroys what a context keeps beyond so many. */
+/* Destroys the events that a context keeps beyond `most`, of those with timing and of those
+   without. */
 MLI_CUDA_PRIVATE void mli_cuda_events_trim(mli_cuda_context *context, int most);
-/* Destroys all that is kept, and forgets contexts without streams. */
+/* Destroys all events that are kept, and forgets the contexts without a known stream. */
 MLI_CUDA_PRIVATE void mli_cuda_events_end(void);
 
 /* ------------------------------------------------------------------------- src/cuda/events.c -- */
@@ -1748,7 +1753,7 @@ typedef struct mli_cuda_cell {
 } mli_cuda_cell;
 static mli_cuda_cell *mli_cuda_cells[MLI_CUDA_CELLS];
 
-/* The pages are the operating system's, so that no malloc of the host's is called. */
+/* Takes its pages from the operating system, so that it calls no malloc of the host. */
 MLI_CUDA_PRIVATE void *mli_cuda_cell_take(int kind, size_t size) {
     enum { PIECE = 16384 };
     mli_cuda_cell *cell = mli_cuda_cells[kind];
@@ -1871,7 +1876,7 @@ MLI_CUDA_PRIVATE void mli_cuda_events_end(void) {
     mli_cuda_context **at, *c;
     mli_cuda_lock_take(&mli_cuda_streams_lock);
     for (c = mli_cuda_contexts; c; c = c->next) {
-        c->streams++; /* it stays in the list */
+        c->streams++; /* so that the context stays in the list without the lock */
         mli_cuda_lock_drop(&mli_cuda_streams_lock);
         mli_cuda_events_trim(c, 0);
         mli_cuda_lock_take(&mli_cuda_streams_lock);
@@ -1890,111 +1895,129 @@ MLI_CUDA_PRIVATE void mli_cuda_events_end(void) {
 
 /* ------------------------------------------------------------------------ src/cuda/streams.h -- */
 
-/* Owns what is known of the streams that frees wait for, and the fences on them. May use cuda/events
-   and cuda/driver. Lock: streams_lock, never while the driver or the ledger is called. */
+/* Owns the streams that frees wait for, and the fences on them. May use cuda/events and
+   cuda/driver. Locks: streams_lock, never while the driver or the ledger is called. */
 
-/* A stream numbers the places in its order at which something was freed: its positions. An event
-   that is recorded on it stands for all positions given until then. So what waits for a stream needs
-   no list, one event serves all that a capture held back, and one all uses of a stream that ends. A
-   stream stays known for a while after its last fence, as it takes more calls to find it anew. */
+/* Each free that waits for a stream gets a position, a number that rises by one on that stream. An
+   event that is recorded on the stream stands for all positions given before: when the event is
+   done, all of them are. So a stream needs no list of its frees. One event serves all frees that a
+   capture has held back, and one event serves all uses of a stream that ends. A stream stays known
+   for a while after its last fence, as it takes more calls of the driver to find it anew. */
 
+/* The most events that a stream has at a time. */
 enum { MLI_CUDA_MARKS = 32 };
 
-/* ENDS: no event may be recorded any more; CLOSED: nor asked. */
+/* The states of a stream. ENDS: the stream is destroyed, and no event may be recorded on it.
+   CLOSED: a thread ends the stream, or its context is gone, and no other thread may ask its events
+   either. A handle finds only an OPEN stream. A reset finds the streams of its context in every
+   state, as it waits for the frees on destroyed streams, too. */
 enum { MLI_CUDA_OPEN, MLI_CUDA_ENDS, MLI_CUDA_CLOSED };
 
+/* An event that is recorded, and the last position that it stands for. */
 typedef struct mli_cuda_mark {
     mli_cuda_event *event;
-    uint64_t position; /* the last that it stands for */
+    uint64_t position;
 } mli_cuda_mark;
 
 typedef struct mli_cuda_stream {
-    struct mli_cuda_stream *next; /* of its bucket */
+    struct mli_cuda_stream *next; /* the next one in its bucket */
     cudaStream_t handle;
-    unsigned long long id;     /* cuStreamGetId, or a hash of what tells it apart */
-    uint64_t thread;           /* of a per-thread stream */
+    unsigned long long id;     /* what cuStreamGetId says, or a hash that stands in for it */
+    uint64_t thread;           /* the thread that made the stream known, by mli_cuda_thread_id */
     mli_cuda_context *context; /* NULL: not known yet */
-    int device;                /* the first block's: its context stands in for a default stream's */
-    uint64_t number;           /* no other stream has or had it */
-    unsigned users;            /* fences and scopes on it, and calls that work with it */
-    unsigned inside;           /* threads that call the driver for it */
-    unsigned unplaced;         /* fences without a position: uses of blocks that are live */
-    uint64_t given;            /* the last position */
-    uint64_t recorded;         /* the last one that an event stands for */
-    uint64_t done, failed;     /* the last ones that were found to be so */
-    uint64_t refused;          /* up to it those without an event get none */
-    uint64_t apart;            /* positions from one mark to the next, at least */
-    uint64_t pass;             /* the last mli_cuda_streams_record that took it */
-    unsigned char listed;      /* it is in its bucket */
+    int device;                /* the device of its first block; if a default stream has no context
+                                  yet, it gets the primary one of that device */
+    uint64_t number;           /* no other stream has or had this number */
+    unsigned users;            /* the fences and scopes on it, and the calls that work with it */
+    unsigned inside;           /* the threads that call the driver for it */
+    unsigned unplaced;         /* the fences without a position: uses of blocks that are live */
+    uint64_t given;            /* the last position given */
+    uint64_t recorded;         /* the last position that an event stands for */
+    uint64_t done;             /* the last position known to be done */
+    uint64_t failed;           /* the last position whose event failed */
+    uint64_t refused;          /* positions up to this one that have no event never get one */
+    uint64_t apart;            /* the least distance between two marks, in positions */
+    uint64_t pass;             /* the last pass of mli_cuda_streams_record that took the stream */
+    unsigned char listed;      /* 1: it is in its bucket; 0: its context is gone */
     unsigned char state;       /* MLI_CUDA_OPEN .. */
-    unsigned char asking;      /* a thread asks its events: no other does, and none is replaced */
-    unsigned char answered;    /* asked since the last record: first questions are not passed on */
-    int n;
-    mli_cuda_mark mark[MLI_CUDA_MARKS];
+    unsigned char asking;      /* 1: a thread asks the stream's events; no other thread asks them,
+                                  and no mark is replaced */
+    unsigned char answered;    /* 1: the first question of a fence is answered "not yet" without a
+                                  call of the driver */
+    int n;                              /* the number of marks */
+    mli_cuda_mark mark[MLI_CUDA_MARKS]; /* the events not known to be done, in their order */
 } mli_cuda_stream;
 
+/* What a memlord_fence of the layer points to. */
 typedef struct mli_cuda_fence {
     mli_cuda_stream *stream;
-    uint64_t position; /* 0: none yet */
-    int asked;
+    uint64_t position; /* the position that the fence waits for; 0: none yet */
+    int asked;         /* 1: the ledger has asked before */
 } mli_cuda_fence;
 
-/* 1: this thread waits for the events that it asks. */
+/* 1: this thread waits until an event is done, where else it would ask whether it is done. */
 MLI_CUDA_VARIABLE(MEMLORD_THREAD_LOCAL int mli_cuda_waits)
 
-/* 0, and the handles 1 and 2, are streams that every context, or thread, has one of. */
+/* Returns 1 for a default stream: the handles 0, 1 and 2. Every context has a legacy one, and every
+   thread has a per-thread one in each context. */
 MLI_CUDA_PRIVATE int mli_cuda_is_default(cudaStream_t handle);
 
-/* The handle that means the same whatever the default stream is compiled to be. */
+/* Returns the handle, or cudaStreamPerThread for 0 where the file is compiled to mean that. */
 MLI_CUDA_PRIVATE cudaStream_t mli_cuda_stream_handle(cudaStream_t handle);
 
-/* Returns the stream of a handle, with this call as a user; NULL: no memory. *here is 1 if it is a
-   default one of the context that is current. A thread that never called the runtime has none. */
+/* Returns the stream of a handle, and makes this call a user of it; NULL: no memory. `device` is
+   that of the block. *here is 1 for a default stream of the context that is current. On a thread
+   that never called the runtime no context is current. */
 MLI_CUDA_PRIVATE mli_cuda_stream *mli_cuda_stream_find(cudaStream_t handle, int device, int *here);
+/* Makes this call no longer a user of the stream. */
 MLI_CUDA_PRIVATE void mli_cuda_stream_leave(mli_cuda_stream *s);
 
-/* Records an event for the positions that have none. Returns 1: they have one now; 0: not while the
-   stream is captured, or on this thread; -1: they get none. */
+/* Records an event for the positions that have none. Returns 1 if they have one now. Returns 0 if
+   that cannot be done now, for example because the stream is captured. Returns -1 if the positions
+   never get an event. `here` is what mli_cuda_stream_find said on this thread, or 0. */
 MLI_CUDA_PRIVATE int mli_cuda_stream_record(mli_cuda_stream *s, int here);
 
-/* The same of the streams of a handle that are this thread's, or of all (NULL): before somebody waits
-   for them, as an event that is recorded after the wait is rarely done at once, and once they are no
-   longer captured. */
+/* Does mli_cuda_stream_record for the streams with this handle, or for all streams if `handle` is
+   NULL, but for per-thread streams of other threads. It is called before the host waits for the
+   streams, as an event that is recorded after the wait is rarely done at once; and after a
+   capture. */
 MLI_CUDA_PRIVATE void mli_cuda_streams_record(const cudaStream_t *handle);
 
-/* Ends the streams of a handle, with one event each for all that is on it; NULL: those of a context,
-   and waits for that. */
+/* Ends the streams with this handle, and records one event for all fences on each. If `handle` is
+   NULL, ends the streams of a context, and waits for these events. */
 MLI_CUDA_PRIVATE void mli_cuda_streams_end(const cudaStream_t *handle, const void *context);
 
-/* Returns an event with time, recorded on a stream now; NULL: it cannot be, or not now. */
+/* Records an event with timing on a stream and returns it; NULL: that cannot be done now. */
 MLI_CUDA_PRIVATE mli_cuda_event *mli_cuda_stream_time(mli_cuda_stream *s, int here);
 
-/* A fence on a stream, at the present position if it is `placed`, else at that where it is first
-   asked. NULL: no memory. */
+/* Makes a fence on a stream; NULL: no memory. A `placed` fence gets a position now, any other one
+   when the ledger first asks it. */
 MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_fence_on(mli_cuda_stream *s, int placed);
-/* memlord_fence.done and .drop. */
+/* memlord_fence.done: 1 done, 0 not yet, -1 failed. */
 MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user);
+/* memlord_fence.drop. */
 MLI_CUDA_PRIVATE void mli_cuda_fence_free(void *user);
-/* First questions of fences on a stream are answered "not yet", or are passed on again. */
+/* Sets `answered` of a stream. */
 MLI_CUDA_PRIVATE void mli_cuda_stream_answer(mli_cuda_stream *s, int answered);
 
-/* Ends the streams that nothing waits for: their events are kept. */
+/* Forgets the streams without a user. Their events are kept for reuse. */
 MLI_CUDA_PRIVATE void mli_cuda_streams_forget(void);
 
 /* ------------------------------------------------------------------------ src/cuda/streams.c -- */
 
 enum { MLI_CUDA_BUCKETS = 256, MLI_CUDA_IDLE = 64 };
-#define MLI_CUDA_HASHED (1ull << 63) /* an id that is not the driver's */
+#define MLI_CUDA_HASHED (1ull << 63) /* a bit of the ids that are not the driver's */
 
 MLI_CUDA_VARIABLE_HERE(MEMLORD_THREAD_LOCAL int mli_cuda_waits)
 
 static struct {
     mli_cuda_stream *bucket[MLI_CUDA_BUCKETS];
-    unsigned idle; /* that are listed without a user */
-    uint64_t numbers, passes;
+    unsigned idle;    /* the streams without a user */
+    uint64_t numbers; /* the last number of a stream */
+    uint64_t passes;  /* the last pass of mli_cuda_streams_record */
 } mli_cuda_streams;
 
-/* A number of this thread: no other has it while both live. */
+/* Returns a number of this thread that no other living thread has. */
 static uint64_t mli_cuda_thread_id(void) { return (uint64_t)(uintptr_t)&mli_cuda_waits; }
 
 MLI_CUDA_PRIVATE int mli_cuda_is_default(cudaStream_t handle) { return (uintptr_t)handle <= 2; }
@@ -2006,14 +2029,14 @@ MLI_CUDA_PRIVATE cudaStream_t mli_cuda_stream_handle(cudaStream_t handle) {
     return handle;
 }
 
-/* Under the lock: gives other threads time. */
+/* Drops the lock, gives other threads time, and takes the lock again. */
 static void mli_cuda_streams_yield(void) {
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
     mli_cuda_yield();
     mli_cuda_lock_take(&mli_cuda_streams_lock);
 }
 
-/* -- the streams that are known: all under the lock -- */
+/* -- the streams that are known: these functions require that streams_lock is held -- */
 
 static mli_cuda_stream **mli_cuda_bucket(cudaStream_t handle) {
     uint64_t hash = (uint64_t)(uintptr_t)handle * 0x9e3779b97f4a7c15u;
@@ -2026,10 +2049,13 @@ static void mli_cuda_stream_unlist(mli_cuda_stream *s) {
     while (*at != s) at = &(*at)->next;
     *at = s->next;
     s->listed = 0;
-    if (!s->users) mli_cuda_streams.idle--;
 }
 
-/* Keeps the events of the first n marks. */
+static void mli_cuda_stream_use(mli_cuda_stream *s) {
+    if (!s->users++) mli_cuda_streams.idle--;
+}
+
+/* Takes the first n marks off the stream. Their events are kept for reuse. */
 static void mli_cuda_marks_end(mli_cuda_stream *s, int n) {
     int i;
     for (i = 0; i < n; i++) mli_cuda_event_keep(s->context, 0, s->mark[i].event);
@@ -2037,15 +2063,16 @@ static void mli_cuda_marks_end(mli_cuda_stream *s, int n) {
     memmove(s->mark, s->mark + n, (size_t)s->n * sizeof *s->mark);
 }
 
-/* Requires: it has no user. */
+/* Requires: the stream has no user. */
 static void mli_cuda_stream_free(mli_cuda_stream *s) {
+    mli_cuda_streams.idle--;
     mli_cuda_stream_unlist(s);
     mli_cuda_marks_end(s, s->n);
     if (s->context) s->context->streams--;
     mli_cuda_cell_give(MLI_CUDA_CELL_STREAM, s);
 }
 
-/* Frees streams without users until there are but so many. */
+/* Frees streams without a user, bucket by bucket, until there are at most `most`. */
 static void mli_cuda_streams_evict(unsigned most) {
     mli_cuda_stream *s, *next;
     int i;
@@ -2061,10 +2088,11 @@ MLI_CUDA_PRIVATE void mli_cuda_streams_forget(void) {
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
 }
 
-/* Ends a stream that is gone already. With its context its events are gone, too. */
+/* Ends a stream that the driver no longer has. The positions without an event have failed. If its
+   context is gone, too, so are its events, and their positions have failed as well. */
 static void mli_cuda_stream_died(mli_cuda_stream *s, int with_context) {
     int i;
-    mli_cuda_stream_unlist(s);
+    if (with_context) mli_cuda_stream_unlist(s);
     s->state = (unsigned char)(with_context ? MLI_CUDA_CLOSED : MLI_CUDA_ENDS);
     s->refused = ++s->given;
     if (with_context) {
@@ -2075,7 +2103,7 @@ static void mli_cuda_stream_died(mli_cuda_stream *s, int with_context) {
     if (!s->users) mli_cuda_stream_free(s);
 }
 
-/* Gives a stream its context. All that is known of another one of that handle is over. */
+/* Gives a stream its context. If another context had the handle before, its streams end. */
 static void mli_cuda_stream_place(mli_cuda_stream *s, void *handle, unsigned long long id) {
     mli_cuda_context *context;
     mli_cuda_stream *other, *next;
@@ -2090,14 +2118,16 @@ static void mli_cuda_stream_place(mli_cuda_stream *s, void *handle, unsigned lon
     s->context = context;
 }
 
-/* Finds a stream, or (add) makes it. Another one that had its handle is gone. */
+/* Returns the open stream with this handle and id, and adds a user. If there is none, returns NULL,
+   or makes one if `add`. An open stream with the handle and another id of the driver's is destroyed
+   by then, so it ends. */
 static mli_cuda_stream *mli_cuda_stream_known(cudaStream_t handle, unsigned long long id, int add) {
     mli_cuda_stream **bucket = mli_cuda_bucket(handle), *s = *bucket, *next;
-    while (s && (s->handle != handle || s->id != id)) s = s->next;
+    while (s && (s->handle != handle || s->id != id || s->state)) s = s->next;
     if (!s && add) {
         for (s = *bucket; s && !mli_cuda_is_default(handle); s = next) {
             next = s->next;
-            if (s->handle == handle && !((s->id | id) & MLI_CUDA_HASHED))
+            if (s->handle == handle && !s->state && !((s->id | id) & MLI_CUDA_HASHED))
                 mli_cuda_stream_died(s, 0);
         }
         if (mli_cuda_streams.idle >= MLI_CUDA_IDLE) mli_cuda_streams_evict(MLI_CUDA_IDLE / 2);
@@ -2112,18 +2142,20 @@ static mli_cuda_stream *mli_cuda_stream_known(cudaStream_t handle, unsigned long
         *bucket = s;
         mli_cuda_streams.idle++;
     }
-    if (s && !s->users++) mli_cuda_streams.idle--;
+    if (s) mli_cuda_stream_use(s);
     return s;
 }
 
 /* -- what the driver says of a stream -- */
 
+/* The context of a stream, and what cuCtxGetId says of it; 0: not known. */
 typedef struct mli_cuda_home {
     void *context;
     unsigned long long id;
 } mli_cuda_home;
 
-/* Finds the context of a stream, that of a default one of this thread. Returns the driver's error. */
+/* Asks for the context of a stream. That of a default stream is the one current on this thread.
+   Returns the driver's error. */
 static int mli_cuda_home_of(const mli_cuda_driver *d, cudaStream_t handle, mli_cuda_home *home) {
     int r;
     memset(home, 0, sizeof *home);
@@ -2163,16 +2195,14 @@ MLI_CUDA_PRIVATE mli_cuda_stream *mli_cuda_stream_find(cudaStream_t handle, int 
 MLI_CUDA_PRIVATE void mli_cuda_stream_leave(mli_cuda_stream *s) {
     mli_cuda_lock_take(&mli_cuda_streams_lock);
     if (!--s->users) {
-        if (s->listed)
-            mli_cuda_streams.idle++;
-        else
-            mli_cuda_stream_free(s);
+        mli_cuda_streams.idle++;
+        if (s->state) mli_cuda_stream_free(s);
     }
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
 }
 
-/* Finds the context of a stream that had none, of a default one the primary one of its device, and
-   keeps it. Returns the driver's error. */
+/* Finds the context of a stream whose context is not known, and gives it to the stream. For a
+   default stream it is the primary context of the stream's device. Returns the driver's error. */
 static int mli_cuda_stream_home(const mli_cuda_driver *d, mli_cuda_stream *s, void **context) {
     mli_cuda_home home = {NULL, 0};
     unsigned flags;
@@ -2183,10 +2213,10 @@ static int mli_cuda_stream_home(const mli_cuda_driver *d, mli_cuda_stream *s, vo
         if (s->device >= d->known) return MLI_CUDA_NO_CONTEXT;
         r = d->primary_state(d->handle[s->device], &flags, &active);
         if (!r && !active) r = MLI_CUDA_NO_CONTEXT;
-        if (!r) r = mli_cuda_relax(d, &mode); /* a capture may forbid the next call */
+        if (!r) r = mli_cuda_relax(d, &mode); /* a capture may forbid to retain a context */
         if (r) return r;
         r = d->primary_retain(&home.context, d->handle[s->device]);
-        /* others hold it: it was active */
+        /* the release does not end the context: it was active, so others hold it */
         if (!r) (void)d->primary_release(d->handle[s->device]);
         (void)d->capture_mode(&mode);
         if (!r && d->context_id && d->context_id(home.context, &home.id)) home.id = 0;
@@ -2202,8 +2232,9 @@ static int mli_cuda_stream_home(const mli_cuda_driver *d, mli_cuda_stream *s, vo
 
 /* -- recording -- */
 
-/* Records an event on a stream, making it if it has to be. One that was kept may be gone with a
-   reset of the device: then one try with a fresh one. Returns the driver's error. */
+/* Records an event on a stream, and makes the event's handle first if it has none. A handle that
+   was kept may be gone with a reset of the device; then a new one is made and recorded. Returns the
+   driver's error. */
 static int mli_cuda_event_put(const mli_cuda_driver *d, cudaStream_t handle, void *context,
                               int timed, mli_cuda_event *event) {
     int status = 0, mode, r = d->stream_capturing(handle, &status);
@@ -2222,8 +2253,9 @@ static int mli_cuda_event_put(const mli_cuda_driver *d, cudaStream_t handle, voi
     return r ? r : d->event_record(event->handle, handle);
 }
 
-/* The same in the context of the stream, known or not. The default stream of another thread cannot
-   be named: the legacy one, which waits for all of those, stands for it. Returns 1, 0 or -1, as
+/* Records an event on a stream in the stream's context, and looks for the context first if it is
+   not known. The per-thread stream of another thread has no name on this thread, so the event goes
+   to the legacy stream, which waits for all blocking streams. Returns 1, 0 or -1, as
    mli_cuda_stream_record does. */
 static int mli_cuda_event_on(const mli_cuda_driver *d, mli_cuda_stream *s, int here, void *context,
                              int timed, mli_cuda_event *event) {
@@ -2244,16 +2276,17 @@ static int mli_cuda_event_on(const mli_cuda_driver *d, mli_cuda_stream *s, int h
     }
     if (!r) r = mli_cuda_event_put(d, handle, context, timed, event);
     if (r == MLI_CUDA_NO_CONTEXT && context && !pushed && d->context_push(context) == 0) {
-        pushed = 1; /* a handle knows its context, but a driver may want it to be current */
+        pushed = 1; /* a stream knows its context, but a driver may want it to be current, too */
         r = mli_cuda_event_put(d, handle, context, timed, event);
     }
     if (pushed) (void)d->context_pop(&current);
     return r == 0 ? 1 : mli_cuda_is_not_yet(r) ? 0 : -1;
 }
 
-/* Under the lock: marks that a recorded event stands for all positions up to one. Once there are too
-   many, every second one is given up, and its positions wait for the next; from then on marks are
-   that much farther apart. Returns as mli_cuda_stream_record does. */
+/* Adds a mark: a recorded event that stands for all positions up to `position`. When all marks are
+   in use, every second one is given up, so that its positions wait for the next mark, and the least
+   distance between two marks doubles. Returns 1 or 0, as mli_cuda_stream_record does. Requires:
+   streams_lock is held. */
 static int mli_cuda_mark_put(mli_cuda_stream *s, mli_cuda_event *event, uint64_t position) {
     int i;
     if (position <= s->recorded || (s->n == MLI_CUDA_MARKS && s->asking)) {
@@ -2278,8 +2311,9 @@ static int mli_cuda_mark_put(mli_cuda_stream *s, mli_cuda_event *event, uint64_t
     return 1;
 }
 
-/* Takes an event, records it, and takes the lock again: threads record side by side, and none waits
-   for another. Returns as mli_cuda_stream_record does. */
+/* Takes an event and records it. The lock is dropped meanwhile, so that no thread waits while
+   another one records. Returns 1, 0 or -1, as mli_cuda_stream_record does; *event is NULL unless 1.
+   Requires: streams_lock is held. */
 static int mli_cuda_stream_put(mli_cuda_stream *s, int here, int timed, mli_cuda_event **event) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     void *context = s->context ? s->context->handle : NULL;
@@ -2296,7 +2330,8 @@ static int mli_cuda_stream_put(mli_cuda_stream *s, int here, int timed, mli_cuda
     return r;
 }
 
-/* `last`: the stream ends. */
+/* Does mli_cuda_stream_record. `last` is 1 for the thread that ends the stream: it may record
+   though the stream is closed. */
 static int mli_cuda_stream_mark(mli_cuda_stream *s, int here, int last) {
     mli_cuda_event *event;
     uint64_t position;
@@ -2324,7 +2359,9 @@ MLI_CUDA_PRIVATE mli_cuda_event *mli_cuda_stream_time(mli_cuda_stream *s, int he
     return event;
 }
 
-/* Under the lock: takes streams whose positions have no event, as a user of each. */
+/* Stores up to `most` streams that have positions without an event, and adds a user to each.
+   Returns how many there are. A stream that this pass has taken before is left out. Requires:
+   streams_lock is held. */
 static int mli_cuda_streams_take(const cudaStream_t *handle, uint64_t pass, mli_cuda_stream **out,
                                  int most) {
     const uint64_t self = mli_cuda_thread_id();
@@ -2336,7 +2373,7 @@ static int mli_cuda_streams_take(const cudaStream_t *handle, uint64_t pass, mli_
             if (handle ? s->handle != *handle : 0) continue;
             if (s->handle == cudaStreamPerThread && s->thread != self) continue;
             s->pass = pass;
-            if (!s->users++) mli_cuda_streams.idle--;
+            mli_cuda_stream_use(s);
             out[n++] = s;
         }
     return n;
@@ -2361,8 +2398,10 @@ MLI_CUDA_PRIVATE void mli_cuda_streams_record(const cudaStream_t *handle) {
 
 /* -- asking -- */
 
-/* Asks how many marks are done: the first, and then by halves; or waits for the one that stands for
-   `waits`. Returns the driver's error for mark[*done], 0 if all are. */
+/* Finds how many marks are done, and stores the number in *done. Asks the first mark, and the
+   others by halves. If `waits` is a position, waits instead for the mark that stands for it. If the
+   wait fails, asks all the same, as the error may be that of an earlier mark. Returns the driver's
+   error for mark[*done], or 0 if no mark has an error. */
 static int mli_cuda_marks_ask(const mli_cuda_driver *d, void *context, const mli_cuda_mark *mark,
                               int n, uint64_t waits, int *done) {
     int mode, i, refused = 0, r = mli_cuda_relax(d, &mode);
@@ -2375,21 +2414,23 @@ static int mli_cuda_marks_ask(const mli_cuda_driver *d, void *context, const mli
                                 mark[i].event->handle);
         if (r == 0) {
             *done = i + 1;
+            if (waits) break;
         } else {
             refused = r;
             n = i;
+            waits = 0;
         }
-        if (waits) break;
     }
     (void)d->capture_mode(&mode);
     return refused;
 }
 
-/* Under the lock: what a question has found. An event that failed takes its positions along; one
-   that came into a capture is to be recorded once more. */
+/* Takes in the answer of mli_cuda_marks_ask. The positions of an event that failed have failed. If
+   an event came into a capture, all positions that are not done get a new event. Requires:
+   streams_lock is held. */
 static void mli_cuda_stream_learn(mli_cuda_stream *s, int done, int r) {
     s->answered = 1;
-    if (!s->n) return; /* its context died meanwhile */
+    if (!s->n) return; /* the context was found to be gone meanwhile */
     if (done) s->done = s->mark[done - 1].position;
     mli_cuda_marks_end(s, done);
     if (!r || !s->n) return;
@@ -2402,8 +2443,9 @@ static void mli_cuda_stream_learn(mli_cuda_stream *s, int done, int r) {
     }
 }
 
-/* Asks the driver how far a stream has come; or waits until it has reached a position. `last`: it
-   ends. One thread asks at a time: others hear what it has learned. */
+/* Asks the driver how far a stream has come, or waits until it has reached the position `waits`; 0:
+   does not wait. One thread asks at a time, and the others use what it has learned. `last` is 1 for
+   the thread that ends the stream: it may ask though the stream is closed. */
 static void mli_cuda_stream_ask(mli_cuda_stream *s, uint64_t waits, int last) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     mli_cuda_mark mark[MLI_CUDA_MARKS];
@@ -2432,21 +2474,23 @@ static void mli_cuda_stream_ask(mli_cuda_stream *s, uint64_t waits, int last) {
 
 /* -- the end of a stream -- */
 
-/* Requires: it is not listed, and this call is a user. */
-static void mli_cuda_stream_end(mli_cuda_stream *s, int waits) {
+/* Ends a stream, and records an event if a fence needs one. `open` is 1 if the stream had not ended
+   before. If `waits`, waits for its events; what is not done then has failed, as the context goes.
+   Requires: the caller has closed the stream, and is a user of it. */
+static void mli_cuda_stream_end(mli_cuda_stream *s, int open, int waits) {
     uint64_t last;
     int needed;
     mli_cuda_lock_take(&mli_cuda_streams_lock);
-    s->state = MLI_CUDA_CLOSED;
     while (s->inside) mli_cuda_streams_yield();
-    needed = s->unplaced || s->given > s->recorded;
-    last = ++s->given;
+    needed = open && (s->unplaced || s->given > s->recorded);
+    if (open) s->given++;
+    last = s->given;
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
     if (needed) (void)mli_cuda_stream_mark(s, 0, 1);
     if (waits) mli_cuda_stream_ask(s, last, 1);
     mli_cuda_lock_take(&mli_cuda_streams_lock);
     s->refused = last;
-    if (waits) { /* what is not done now never will be */
+    if (waits) {
         s->failed = s->recorded;
         mli_cuda_marks_end(s, s->n);
     } else {
@@ -2455,13 +2499,14 @@ static void mli_cuda_stream_end(mli_cuda_stream *s, int waits) {
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
 }
 
-/* Under the lock: a listed stream of a handle or a context. One whose context another thread looks
-   for may be of that one. */
+/* Returns an open stream with this handle; or, if `handle` is NULL, a listed stream of a context,
+   or one that may prove to be: another thread looks for its context. Requires: streams_lock is
+   held. */
 static mli_cuda_stream *mli_cuda_stream_of(const cudaStream_t *handle, const void *context) {
     mli_cuda_stream *s = NULL;
     int i;
     if (handle) {
-        for (s = *mli_cuda_bucket(*handle); s && s->handle != *handle;) s = s->next;
+        for (s = *mli_cuda_bucket(*handle); s && (s->handle != *handle || s->state);) s = s->next;
         return s;
     }
     for (i = 0; i < MLI_CUDA_BUCKETS; i++)
@@ -2471,17 +2516,20 @@ static mli_cuda_stream *mli_cuda_stream_of(const cudaStream_t *handle, const voi
 }
 MLI_CUDA_PRIVATE void mli_cuda_streams_end(const cudaStream_t *handle, const void *context) {
     mli_cuda_stream *s;
+    int open;
     if (!mli_cuda_driver_get()) return;
     mli_cuda_lock_take(&mli_cuda_streams_lock);
     while ((s = mli_cuda_stream_of(handle, context)) != NULL) {
-        if (!handle && !s->context) {
-            mli_cuda_streams_yield();
+        if (!handle && (!s->context || s->state == MLI_CUDA_CLOSED)) {
+            mli_cuda_streams_yield(); /* another thread looks for its context, or ends it */
             continue;
         }
-        mli_cuda_stream_unlist(s);
-        s->users++;
+        open = !s->state;
+        s->state = MLI_CUDA_CLOSED;
+        mli_cuda_stream_use(s);
+        if (!handle) mli_cuda_stream_unlist(s);
         mli_cuda_lock_drop(&mli_cuda_streams_lock);
-        mli_cuda_stream_end(s, !handle);
+        mli_cuda_stream_end(s, open, !handle);
         mli_cuda_stream_leave(s);
         mli_cuda_lock_take(&mli_cuda_streams_lock);
     }
@@ -2521,10 +2569,11 @@ MLI_CUDA_PRIVATE void mli_cuda_stream_answer(mli_cuda_stream *s, int answered) {
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
 }
 
-/* What is known of a fence, or what is to be done to know it. */
+/* What is known of a fence. RECORD and ASK: nothing, until an event is recorded, or asked. */
 enum { MLI_CUDA_FAILED = -1, MLI_CUDA_NOT_YET, MLI_CUDA_DONE, MLI_CUDA_RECORD, MLI_CUDA_ASK };
 
-/* Under the lock. */
+/* Returns what is known of a fence. Without `passed_on` it is NOT_YET where the driver would have
+   to be called. Requires: streams_lock is held. */
 static int mli_cuda_fence_look(const mli_cuda_fence *fence, int passed_on) {
     const mli_cuda_stream *s = fence->stream;
     const uint64_t at = fence->position;
@@ -2536,8 +2585,8 @@ static int mli_cuda_fence_look(const mli_cuda_fence *fence, int passed_on) {
     return passed_on && !s->state ? MLI_CUDA_RECORD : MLI_CUDA_NOT_YET;
 }
 
-/* The first question of a use places it: its block is freed now. An event that is recorded in a first
-   question is not asked in it: it is rarely done at once. */
+/* The first question places the fence of a use, as its block is freed now. An event that is
+   recorded in the first question is not asked in it, as it is rarely done at once. */
 MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user) {
     mli_cuda_fence *fence = (mli_cuda_fence *)user;
     mli_cuda_stream *s = fence->stream;
@@ -2661,49 +2710,55 @@ MLI_CUDA_PRIVATE memlord_gc_result mli_cuda_collect(void *user, memlord *lord,
 
 /* ------------------------------------------------------------------------- src/cuda/scopes.h -- */
 
-/* Owns the pairs of events that measure scopes, from the begin of one to the reading of its time.
-   Locks: times_lock, never while the driver or the ledger is called. */
+/* Owns the measurements. A measurement is a pair of events that gives the device's time of a scope;
+   it lives until its time is read. Locks: times_lock, never while the driver or the ledger is
+   called. */
 
 typedef struct mli_cuda_time {
-    struct mli_cuda_time *next;
+    struct mli_cuda_time *next;   /* the next one in the list of those that have ended */
     memlord *lord;
-    uint64_t scope;
-    mli_cuda_stream *stream;
-    mli_cuda_event *start, *stop;
+    uint64_t scope;               /* what memlord_scope_current said at its begin */
+    mli_cuda_stream *stream;      /* the measurement is a user of it */
+    mli_cuda_event *start, *stop; /* NULL: not recorded */
 } mli_cuda_time;
 
 MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_times_lock)
 
-/* Begins to measure on a stream, now; NULL: it cannot be, or not while the stream is captured. */
+/* Begins a measurement: records its first event on a stream. NULL: that cannot be done now, for
+   example because the stream is captured. */
 MLI_CUDA_PRIVATE mli_cuda_time *mli_cuda_time_begin(memlord *lord, uint64_t scope,
                                                     cudaStream_t handle);
-/* Ends that, now, for its time to be read later. What cannot be is not measured. */
+/* Ends a measurement: records its second event. mli_cuda_times_read reads the time later. If the
+   event cannot be recorded, the scope is not timed. */
 MLI_CUDA_PRIVATE void mli_cuda_time_end(mli_cuda_time *time);
 
-/* Reads those of a ledger that are done, on the streams of a handle or on all (NULL): the events of a
-   stream are done in their order, so the first that is not ends it for that stream. Streams are told
-   apart by 64 marks; of two with one mark the second may have to wait for the next call. With `last`,
-   all of the ledger's end unread. */
+/* Reads the times of a ledger's measurements whose events are done: those on the streams with this
+   handle, or on all streams if `handle` is NULL. The events of a stream are done in their order, so
+   after one that is not done, no later one of the stream is asked. Streams are told apart by their
+   numbers modulo 64; of two streams with the same remainder the second may have to wait for the
+   next call. If `last` is 1, all measurements of the ledger end unread. */
 MLI_CUDA_PRIVATE void mli_cuda_times_read(memlord *lord, const cudaStream_t *handle, int last);
 
 /* ------------------------------------------------------------------------- src/cuda/scopes.c -- */
 
-enum { MLI_CUDA_TIMES = 4096 };
+enum { MLI_CUDA_TIMES = 4096 }; /* the most measurements in flight */
 
 MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_times_lock = MLI_CUDA_LOCK;
 static struct {
-    mli_cuda_u64 n;       /* begun and not read; at 0 no lock is taken: none of this thread is missed */
-    mli_cuda_time *first; /* those that ended, in that order */
+    mli_cuda_u64 n;       /* measurements begun and not yet read; relaxed: a thread sees its own */
+    mli_cuda_time *first; /* the measurements that have ended, in that order */
 } mli_cuda_times;
 
 static void mli_cuda_time_free(mli_cuda_time *time) {
     mli_cuda_stream *s = time->stream;
+    mli_cuda_context *context;
     mli_cuda_lock_take(&mli_cuda_streams_lock);
-    mli_cuda_event_keep(s->context, 1, time->start);
-    mli_cuda_event_keep(s->context, 1, time->stop);
+    context = s->context; /* another thread may set it once the lock is dropped */
+    mli_cuda_event_keep(context, 1, time->start);
+    mli_cuda_event_keep(context, 1, time->stop);
     mli_cuda_cell_give(MLI_CUDA_CELL_TIME, time);
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
-    if (s->context) mli_cuda_events_trim(s->context, MEMLORD_CUDA_MAX_EVENTS);
+    if (context) mli_cuda_events_trim(context, MEMLORD_CUDA_MAX_EVENTS);
     mli_cuda_stream_leave(s);
     mli_cuda_add(&mli_cuda_times.n, UINT64_MAX);
 }
@@ -2736,9 +2791,9 @@ MLI_CUDA_PRIVATE mli_cuda_time *mli_cuda_time_begin(memlord *lord, uint64_t scop
     return NULL;
 }
 
-/* Puts those with an attached ledger at the end of the list, or before the others, and ends the rest.
-   Detaching takes the key off the seat and then everything off the list, so what it has missed finds
-   no key here. */
+/* Puts measurements at the end of the list, or at its front if `back`. Those whose ledger is no
+   longer attached end instead: memlord_cuda_detach may have emptied the list already. It clears the
+   seat's key first, so none of them stays behind. */
 static void mli_cuda_times_put(mli_cuda_time *times, int back) {
     mli_cuda_time **at, *time, *over = NULL;
     mli_cuda_lock_take(&mli_cuda_times_lock);
@@ -2774,7 +2829,8 @@ MLI_CUDA_PRIVATE void mli_cuda_time_end(mli_cuda_time *time) {
         mli_cuda_time_free(time);
 }
 
-/* 1: its time is added, or never will be; 0: it is not done. */
+/* Adds the time of a measurement to its scope. Returns 0 if its events are not done yet. Returns 1
+   if the time is added, or can never be read. */
 static int mli_cuda_time_read(const mli_cuda_driver *d, const mli_cuda_time *time) {
     void *context = time->stream->context->handle;
     float ms = 0;
@@ -2794,8 +2850,8 @@ static int mli_cuda_time_read(const mli_cuda_driver *d, const mli_cuda_time *tim
     return 1;
 }
 
-/* Takes those of a ledger off the list, on the streams of a handle or on all (NULL), in their
-   order. */
+/* Takes a ledger's measurements off the list and returns them in their order: those on the streams
+   with this handle, or all if `handle` is NULL. */
 static mli_cuda_time *mli_cuda_times_take(const memlord *lord, const cudaStream_t *handle) {
     mli_cuda_time **at, *time, *taken = NULL, **end = &taken;
     mli_cuda_lock_take(&mli_cuda_times_lock);
@@ -3572,10 +3628,11 @@ MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver 
 
 /* ------------------------------------------------------------------------- src/cuda/resets.h -- */
 
-/* Owns what a reset of a device ends. Locks: none. */
+/* Has what memlord_cuda_device_reset does before the real call. Owns no state. Locks: none. */
 
-/* Ends a device on the books while its streams and events can yet be asked: frees that are pending
-   are waited for, as by the reset itself. */
+/* Ends the blocks that a reset of the device takes away, and waits for the frees that pend on the
+   device's streams, as the reset itself would wait. Requires: the reset has not begun, so that the
+   streams and events still exist. */
 MLI_CUDA_PRIVATE void mli_cuda_reset_begin(memlord *lord, const mli_cuda_driver *d, int device,
                                            const memlord_site *site);
 
@@ -3587,8 +3644,9 @@ typedef struct mli_cuda_reset {
     const memlord_site *site;
 } mli_cuda_reset;
 
-/* memlord_block_fn: ends a block that goes with the device. CUDA keeps what comes from pools, and
-   physical memory; page-locked memory is the device's if the driver says so. */
+/* A memlord_block_fn. Ends a block that a reset of the device takes away. CUDA keeps blocks of
+   pools and physical memory. Page-locked memory goes if the driver says that it belongs to the
+   device. */
 static int mli_cuda_reset_block(void *user, const memlord_block_info *block) {
     const mli_cuda_reset *reset = (const mli_cuda_reset *)user;
     const mli_cuda_driver *d = mli_cuda_driver_get();
