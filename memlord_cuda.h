@@ -685,7 +685,7 @@ MLI_INLINE void mli_cuda_leave(mli_cuda_guard *guard) {
 #if defined(MEMLORD_CUDA_NVTX)
 #if defined(__GNUC__)
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpedantic" /* C: it casts objects to functions */
+#pragma GCC diagnostic ignored "-Wpedantic" /* it casts object pointers to function pointers */
 #endif
 #include <nvtx3/nvToolsExt.h>
 #if defined(__GNUC__)
@@ -695,7 +695,8 @@ MLI_INLINE void mli_cuda_leave(mli_cuda_guard *guard) {
 
 #include <stdio.h> /* snprintf */
 
-/* As in memlord.h: private functions, tables and variables that several modules use. */
+/* The linkage of private functions, tables and variables that several modules use: static in the
+   product, extern where each module is an object of its own. */
 #if defined(MLI_MODULES)
 #define MLI_CUDA_PRIVATE
 #define MLI_CUDA_TABLE(...) extern __VA_ARGS__;
@@ -720,10 +721,13 @@ MLI_CUDA_PRIVATE void mli_cuda_fork_locks(void);
 
 /* ------------------------------------------------------------------------- src/cuda/system.h -- */
 
-/* Owns what differs between systems: shared libraries, a lock, the process id, atomics. The order
-   of an atomic is in its name. Locks: none. */
+/* Owns what differs between systems: shared libraries, a lock, the process id, atomics.
+   Locks: none. */
 
 #if defined(_WIN32)
+#ifndef WIN32_LEAN_AND_MEAN
+#define WIN32_LEAN_AND_MEAN
+#endif
 #include <windows.h>
 #ifndef MEMLORD_CUDA_DRIVER
 #define MEMLORD_CUDA_DRIVER "nvcuda.dll"
@@ -750,14 +754,15 @@ MLI_CUDA_PRIVATE void mli_cuda_library_close(void *library);
 MLI_CUDA_PRIVATE void mli_cuda_yield(void);
 MLI_CUDA_PRIVATE uint64_t mli_cuda_process_id(void);
 
-/* A function of a library, and its place in a table. */
+/* A function of a library, and its place in a table of function pointers. */
 typedef struct mli_cuda_symbol {
     const char *name;
-    uint16_t at; /* the offset of the pointer */
-    uint16_t needed;
+    uint16_t at;     /* the offset of the function's pointer in the table */
+    uint16_t needed; /* 1: without this function the library is of no use */
 } mli_cuda_symbol;
-/* Fills a table with the functions of a library; NULL: it has none of this name. Returns the last
-   one that is needed and missing; NULL: none is. */
+/* Fills a table with pointers to functions of a library. The pointer of a function that the library
+   lacks is NULL. Returns the name of the last needed function that is missing, or NULL if none
+   is. */
 MLI_CUDA_PRIVATE const char *mli_cuda_library_fill(void *library, const mli_cuda_symbol *symbols,
                                                    size_t n, void *table);
 
@@ -765,21 +770,18 @@ typedef struct mli_cuda_u64 {
     uint64_t v;
 } mli_cuda_u64;
 
-#if defined(__GNUC__)
+/* Atomic operations. They are relaxed unless their name says acquire or release. An add returns the
+   value before it. */
 MLI_CUDA_PRIVATE uint64_t mli_cuda_load(mli_cuda_u64 *a);
 MLI_CUDA_PRIVATE uint64_t mli_cuda_load_acquire(mli_cuda_u64 *a);
 MLI_CUDA_PRIVATE void mli_cuda_store(mli_cuda_u64 *a, uint64_t v);
 MLI_CUDA_PRIVATE void mli_cuda_store_release(mli_cuda_u64 *a, uint64_t v);
 MLI_CUDA_PRIVATE uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v);
-#elif defined(_MSC_VER) && defined(_WIN64)
-#include <intrin.h>
-MLI_CUDA_PRIVATE uint64_t mli_cuda_load(mli_cuda_u64 *a);
-MLI_CUDA_PRIVATE uint64_t mli_cuda_load_acquire(mli_cuda_u64 *a);
-MLI_CUDA_PRIVATE void mli_cuda_store(mli_cuda_u64 *a, uint64_t v);
-MLI_CUDA_PRIVATE void mli_cuda_store_release(mli_cuda_u64 *a, uint64_t v);
-MLI_CUDA_PRIVATE uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v);
-#else
-#endif
+MLI_CUDA_PRIVATE uint64_t mli_cuda_add_release(mli_cuda_u64 *a, uint64_t v);
+
+/* The function of the runtime with this name, also where --wrap redirects the name. Two steps: the
+   per-thread default stream makes some names macros, and MLI_CUDA_PASTE gets what they stand
+   for. */
 #if defined(MEMLORD_CUDA_WRAP)
 #define MLI_CUDA_PASTE(prefix, name) prefix##name
 #define MLI_CUDA_REAL(name) MLI_CUDA_PASTE(__real_, name)
@@ -791,7 +793,6 @@ MLI_CUDA_PRIVATE uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v);
 /* ------------------------------------------------------------------------- src/cuda/system.c -- */
 
 #if defined(_WIN32)
-#define WIN32_LEAN_AND_MEAN
 MLI_CUDA_PRIVATE void mli_cuda_lock_take(mli_cuda_lock *l) { AcquireSRWLockExclusive(l); }
 MLI_CUDA_PRIVATE void mli_cuda_lock_drop(mli_cuda_lock *l) { ReleaseSRWLockExclusive(l); }
 MLI_CUDA_PRIVATE void *mli_cuda_library_open(const char *name) {
@@ -825,7 +826,7 @@ MLI_CUDA_PRIVATE const char *mli_cuda_library_fill(void *library, const mli_cuda
     size_t i;
     for (i = 0; i < n; i++) {
         void *found = mli_cuda_library_find(library, symbols[i].name);
-        /* ISO C has no way from the address of an object to that of a function */
+        /* ISO C does not convert a pointer to an object to a pointer to a function */
         memcpy((char *)table + symbols[i].at, &found, sizeof found);
         if (symbols[i].needed && !found) missing = symbols[i].name;
     }
@@ -848,7 +849,11 @@ MLI_CUDA_PRIVATE void mli_cuda_store_release(mli_cuda_u64 *a, uint64_t v) {
 MLI_CUDA_PRIVATE uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v) {
     return __atomic_fetch_add(&a->v, v, __ATOMIC_RELAXED);
 }
+MLI_CUDA_PRIVATE uint64_t mli_cuda_add_release(mli_cuda_u64 *a, uint64_t v) {
+    return __atomic_fetch_add(&a->v, v, __ATOMIC_RELEASE);
+}
 #elif defined(_MSC_VER) && defined(_WIN64)
+#include <intrin.h>
 MLI_CUDA_PRIVATE uint64_t mli_cuda_load(mli_cuda_u64 *a) { return *(volatile uint64_t *)&a->v; }
 MLI_CUDA_PRIVATE uint64_t mli_cuda_load_acquire(mli_cuda_u64 *a) {
     return (uint64_t)_InterlockedOr64((volatile __int64 *)&a->v, 0);
@@ -862,12 +867,15 @@ MLI_CUDA_PRIVATE void mli_cuda_store_release(mli_cuda_u64 *a, uint64_t v) {
 MLI_CUDA_PRIVATE uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v) {
     return (uint64_t)_InterlockedExchangeAdd64((volatile __int64 *)&a->v, (__int64)v);
 }
+MLI_CUDA_PRIVATE uint64_t mli_cuda_add_release(mli_cuda_u64 *a, uint64_t v) {
+    return mli_cuda_add(a, v); /* the addition is a full barrier */
+}
 #else
 #error "memlord_cuda.h needs 64-bit atomics: GNU C, clang, or MSVC for x64 or arm64"
 #endif
 
-/* Under --wrap the plain names of this file, too, are the wrappers. Two steps, so that the names
-   the per-thread default stream gives them are those that are pasted. */
+/* Under --wrap the linker redirects the plain names in this file, too. So the wrappers call the
+   runtime by its __real_ names, and are defined under the __wrap_ names. */
 #if defined(MEMLORD_CUDA_WRAP)
 #ifdef __cplusplus
 extern "C" {
@@ -880,17 +888,18 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
 #ifdef __cplusplus
 }
 #endif
-#else
 #endif
 
 /* ------------------------------------------------------------------------- src/cuda/driver.h -- */
 
-/* Owns the table of driver functions, and enters devices. Written out here, so that neither cuda.h
-   nor -lcuda is needed. Locks: its own, while it loads. */
+/* Owns the table of the driver's functions, and which threads are inside which device. The
+   prototypes are written out here, so that a host needs neither cuda.h nor -lcuda.
+   Locks: loaded_lock, while the driver loads. */
 
-/* field, symbol, 1: nothing goes without it, parameters; virtual memory has its own table.
-   CUdevice and enums are ints, CUcontext is a pointer; streams, events and pools are the runtime's
-   own types. */
+/* The driver's functions: the field in the table, the symbol, 1 if the layer needs the function,
+   the parameters. The functions of virtual memory come from MLI_CUDA_VIRTUAL. A CUdevice and an
+   enum are an int here, and a CUcontext is a void *. Streams, events and pools have the runtime's
+   types. */
 #define MLI_CUDA_AS_FUNCTION(real, ours, params, args) MLI_CUDA_X(ours, #real, 0, params)
 #define MLI_CUDA_FUNCTIONS(X)                                                                 \
     X(init, "cuInit", 1, (unsigned flags))                                                    \
@@ -933,79 +942,86 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
       (float *ms, cudaEvent_t start, cudaEvent_t stop))                                       \
     MLI_CUDA_VIRTUAL(MLI_CUDA_AS_FUNCTION)
 
-enum { /* of cuda.h */
+enum { /* constants of cuda.h, which is not included */
     MLI_CUDA_NO_MEMORY = 2,
     MLI_CUDA_NOT_INITIALIZED = 3,
-    MLI_CUDA_NO_CONTEXT = 201, /* none is current */
+    MLI_CUDA_NO_CONTEXT = 201, /* no context is current on the thread */
     MLI_CUDA_NOT_READY = 600,
-    MLI_CUDA_NOT_PERMITTED = 800, /* in a host function of a stream */
-    MLI_CUDA_CAPTURE_FIRST = 900, /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED .. */
-    MLI_CUDA_CAPTURED_EVENT = 907,
-    MLI_CUDA_CAPTURE_LAST = 908,  /* .. CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD */
+    MLI_CUDA_NOT_PERMITTED = 800,  /* the thread runs a host function of a stream */
+    MLI_CUDA_CAPTURE_FIRST = 900,  /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED */
+    MLI_CUDA_CAPTURED_EVENT = 907, /* the event was last recorded in a capture */
+    MLI_CUDA_CAPTURE_LAST = 908,   /* CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD */
     MLI_CUDA_MODE_RELAXED = 2,
     MLI_CUDA_ATTRIBUTE_INTEGRATED = 18,
     MLI_CUDA_ATTRIBUTE_POOLS = 115,
     MLI_CUDA_POINTER_DEVICE = 9,
     MLI_CUDA_POINTER_POOL = 17,
     MLI_CUDA_EVENT_PLAIN = 2, /* CU_EVENT_DISABLE_TIMING */
-    MLI_CUDA_POOL_RESERVED = 5, /* then its high, used, its high */
-    MLI_CUDA_GRAPH_USED = 0     /* then its high, reserved, its high */
+    MLI_CUDA_POOL_RESERVED = 5, /* reserved bytes; 6 is their high, 7 used bytes, 8 their high */
+    MLI_CUDA_GRAPH_USED = 0     /* used bytes; 1 is their high, 2 reserved bytes, 3 their high */
 };
 
 typedef struct mli_cuda_driver {
 #define MLI_CUDA_X(field, symbol, needed, params) int (*field) params;
     MLI_CUDA_FUNCTIONS(MLI_CUDA_X)
 #undef MLI_CUDA_X
-    int devices; /* that are visible */
-    int known;   /* of them; their handles and properties follow */
-    int handle[MEMLORD_CUDA_MAX_DEVICES];
-    int any_integrated;
-    int integrated[MEMLORD_CUDA_MAX_DEVICES];
-    int pools[MEMLORD_CUDA_MAX_DEVICES];
+    int devices; /* the number of devices that the process sees */
+    int known;   /* the number of devices in the arrays below */
+    int handle[MEMLORD_CUDA_MAX_DEVICES];     /* the driver's handle of the device */
+    int any_integrated;                       /* 1: some device is integrated */
+    int integrated[MEMLORD_CUDA_MAX_DEVICES]; /* 1: the device has the cpu's memory */
+    int pools[MEMLORD_CUDA_MAX_DEVICES];      /* 1: the device has memory pools */
 } mli_cuda_driver;
 
 enum { MLI_CUDA_UNTRIED, MLI_CUDA_READY, MLI_CUDA_ABSENT };
 typedef struct mli_cuda_loaded_state {
-    mli_cuda_u64 state; /* READY is stored with release after the table is filled */
+    mli_cuda_u64 state; /* MLI_CUDA_UNTRIED ..; stored with release, after the table and `why` */
     mli_cuda_driver table;
-    char why[128]; /* as memlord_cuda_why says; stored before the state */
+    char why[128]; /* what memlord_cuda_why returns */
 } mli_cuda_loaded_state;
 MLI_CUDA_VARIABLE(mli_cuda_loaded_state mli_cuda_loaded)
 
-/* NULL: memlord_cuda_why says why. Loads it once a process. */
+/* Returns the driver's functions. The first call of a process loads the driver. NULL: there is no
+   driver, and memlord_cuda_why says why. */
 MLI_CUDA_PRIVATE const mli_cuda_driver *mli_cuda_driver_get(void);
 
-/* From now on there is no driver: the process ends, and CUDA with it. Waits for threads inside
-   devices. Registered after the driver's own handlers, it runs before them. */
+/* The exit handler. From now on mli_cuda_driver_get returns NULL, as CUDA ends with the process.
+   Waits until no thread is inside a device. It is registered after the driver's own exit handlers,
+   and so runs before them. */
 MLI_CUDA_PRIVATE void mli_cuda_driver_leave(void);
 
-/* The runtime's number of a driver's device; they are the same wherever anybody has looked. */
+/* Returns the runtime's number of the device with this handle of the driver; the handle itself if
+   the device is not known. */
 MLI_CUDA_PRIVATE int mli_cuda_ordinal(const mli_cuda_driver *d, int handle);
 
+/* Returns 1 if the device's primary context exists. */
 MLI_CUDA_PRIVATE int mli_cuda_active(const mli_cuda_driver *d, int device);
 
-/* 1: an error that says "not now": the work is not done, a stream is captured, or the thread is in
-   a host function of a stream. */
+/* Returns 1 for an error that means "not now": the work is not done, a stream is captured, or the
+   thread runs a host function of a stream. */
 MLI_CUDA_PRIVATE int mli_cuda_is_not_yet(int error);
 
-/* Relaxes the thread's capture mode, so that the next calls end no capture, and keeps the mode
-   before in *mode, to be given back by capture_mode. Returns the driver's error; then nothing has
-   changed. */
+/* Relaxes the capture mode of this thread, so that the driver calls that follow end no capture.
+   *mode gets the mode before; the caller restores it by d->capture_mode(mode). Returns the driver's
+   error, after which nothing has changed. */
 MLI_CUDA_PRIVATE int mli_cuda_relax(const mli_cuda_driver *d, int *mode);
 
-/* Makes a context current and the thread's capture mode relaxed, until leave. Returns the driver's
-   error; then nothing has changed. */
+/* Makes a context current on this thread and relaxes its capture mode, until
+   mli_cuda_leave_context. Returns the driver's error, after which nothing has changed. */
 MLI_CUDA_PRIVATE int mli_cuda_enter_context(const mli_cuda_driver *d, void *context, int *mode);
 
 MLI_CUDA_PRIVATE void mli_cuda_leave_context(const mli_cuda_driver *d, int *mode);
 
-/* Threads inside each device, and RESETTING for each that resets it: then no other enters, as a
-   reset destroys the context. */
+/* Counts, for each device, the threads inside it, and adds RESETTING for each thread that resets it
+   or ends the process. While RESETTING is there no thread enters, as a reset destroys the
+   context. */
 #define MLI_CUDA_RESETTING (UINT64_C(1) << 32)
 MLI_CUDA_VARIABLE(mli_cuda_u64 mli_cuda_inside[MEMLORD_CUDA_MAX_DEVICES])
 
-/* The same with the primary context of an active device. Retaining it keeps it while we are in; one
-   that others reset meanwhile ends again when we leave, as nobody else holds it. */
+/* Enters an active device, until mli_cuda_leave_device: makes its primary context current on this
+   thread and relaxes the capture mode. Returns 1, or 0 if the thread is not inside. The context is
+   retained meanwhile. If another thread resets the device just before, by an unwrapped
+   cudaDeviceReset, the retain makes a new context, and mli_cuda_leave_device ends it again. */
 MLI_CUDA_PRIVATE int mli_cuda_enter_device(const mli_cuda_driver *d, int device, int *mode);
 
 MLI_CUDA_PRIVATE void mli_cuda_leave_device(const mli_cuda_driver *d, int device, int *mode);
@@ -1017,7 +1033,7 @@ MLI_CUDA_PRIVATE void mli_cuda_leave_device(const mli_cuda_driver *d, int device
 static mli_cuda_lock mli_cuda_loaded_lock = MLI_CUDA_LOCK;
 MLI_CUDA_VARIABLE_HERE(mli_cuda_loaded_state mli_cuda_loaded)
 
-/* Keeps why there is no driver, as printf does. 0. */
+/* Writes why there is no driver, with a format of printf. The value is 0. */
 #define MLI_CUDA_WHY(...)                                                                     \
     (snprintf(mli_cuda_loaded.why, sizeof mli_cuda_loaded.why, __VA_ARGS__), 0)
 
@@ -1055,7 +1071,7 @@ static int mli_cuda_driver_load(mli_cuda_driver *d) {
         mli_cuda_library_close(library);
         return MLI_CUDA_WHY("%s has no %s", MEMLORD_CUDA_DRIVER, missing);
     }
-    /* from cuInit on it stays, whatever that says: it may have threads and handlers by then */
+    /* after cuInit the library stays loaded, even if that fails: it may have threads by then */
     if ((i = d->init(0)) != 0) return MLI_CUDA_WHY("cuInit answered %d", i);
     if ((i = d->device_count(&d->devices)) != 0)
         return MLI_CUDA_WHY("cuDeviceGetCount answered %d", i);
@@ -1117,7 +1133,8 @@ MLI_CUDA_PRIVATE void mli_cuda_leave_context(const mli_cuda_driver *d, int *mode
 }
 MLI_CUDA_VARIABLE_HERE(mli_cuda_u64 mli_cuda_inside[MEMLORD_CUDA_MAX_DEVICES])
 
-/* Retaining a context is a call that a capture may forbid. */
+/* Makes a device's primary context current. Relaxes the capture mode first, as a capture may forbid
+   to retain a context. Returns 1, or 0 if the device is not active or the driver refuses. */
 static int mli_cuda_enter_primary(const mli_cuda_driver *d, int device, int *mode) {
     void *context = NULL;
     if (mli_cuda_relax(d, mode)) return 0;
@@ -1128,20 +1145,26 @@ static int mli_cuda_enter_primary(const mli_cuda_driver *d, int device, int *mod
     (void)d->capture_mode(mode);
     return 0;
 }
+/* Release: pairs with the acquire of a thread that waits, in mli_cuda_driver_leave or in
+   memlord_cuda_device_reset. */
+static void mli_cuda_exit_device(int device) {
+    (void)mli_cuda_add_release(&mli_cuda_inside[device], UINT64_MAX);
+}
 MLI_CUDA_PRIVATE int mli_cuda_enter_device(const mli_cuda_driver *d, int device, int *mode) {
     if (device < 0 || device >= d->known) return 0;
+    /* relaxed: a reset adds to the same counter, and one of the two additions is the first; either
+       this thread sees the reset, or the reset sees this thread */
     if (mli_cuda_add(&mli_cuda_inside[device], 1) < MLI_CUDA_RESETTING &&
-        mli_cuda_load_acquire(&mli_cuda_loaded.state) == MLI_CUDA_READY &&
         mli_cuda_enter_primary(d, device, mode))
         return 1;
-    (void)mli_cuda_add(&mli_cuda_inside[device], UINT64_MAX);
+    mli_cuda_exit_device(device);
     return 0;
 }
 
 MLI_CUDA_PRIVATE void mli_cuda_leave_device(const mli_cuda_driver *d, int device, int *mode) {
     mli_cuda_leave_context(d, mode);
     (void)d->primary_release(d->handle[device]);
-    (void)mli_cuda_add(&mli_cuda_inside[device], UINT64_MAX);
+    mli_cuda_exit_device(device);
 }
 
 MLI_CUDA_PRIVATE void mli_cuda_driver_leave(void) {
@@ -1150,8 +1173,12 @@ MLI_CUDA_PRIVATE void mli_cuda_driver_leave(void) {
     if (mli_cuda_load(&mli_cuda_loaded.state) != MLI_CUDA_READY) return;
     memcpy(mli_cuda_loaded.why, over, sizeof over);
     mli_cuda_store_release(&mli_cuda_loaded.state, MLI_CUDA_ABSENT);
-    for (i = 0; i < MEMLORD_CUDA_MAX_DEVICES; i++)
+    for (i = 0; i < MEMLORD_CUDA_MAX_DEVICES; i++) {
+        /* relaxed, as in mli_cuda_enter_device; never taken back, so no thread enters any more */
+        (void)mli_cuda_add(&mli_cuda_inside[i], MLI_CUDA_RESETTING);
+        /* acquire: pairs with the release in mli_cuda_exit_device */
         while (mli_cuda_load_acquire(&mli_cuda_inside[i]) % MLI_CUDA_RESETTING) mli_cuda_yield();
+    }
 }
 
 /* --------------------------------------------------------------------------- src/cuda/nvml.h -- */
@@ -3750,9 +3777,8 @@ MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
 
 /* ------------------------------------------------------------------------ src/cuda/wrapped.h -- */
 
-/* Has the functions that do what one of CUDA does, and record it: allocations, frees, streams,
-   resets, virtual memory. Owns no state. Uses all modules of the layer. Locks: none held at the
-   return. */
+/* Has the public functions that wrap one of CUDA: allocations, frees, streams, resets, virtual
+   memory. Owns no state. May use all modules of the layer. Locks: none. */
 
 /* ------------------------------------------------------------------------ src/cuda/wrapped.c -- */
 
@@ -3767,7 +3793,7 @@ extern "C" {
 #define MLI_CUDA_EACH2(f, a, b) f(a), f(b)
 #define MLI_CUDA_EACH3(f, a, b, c) f(a), f(b), f(c)
 #define MLI_CUDA_EACH4(f, a, b, c, d) f(a), f(b), f(c), f(d)
-/* ITEMS: before that MSVC takes the arguments for one */
+/* MSVC takes __VA_ARGS__ for one argument unless another macro, ITEMS, expands it */
 #define MLI_CUDA_EACH(n, f, ...) MLI_CUDA_ITEMS(MLI_CUDA_EACH##n(f, __VA_ARGS__))
 #define MLI_CUDA_SET(name) q.name = name
 #define MLI_CUDA_GET(name) q->name
@@ -3833,6 +3859,8 @@ MEMLORD_API cudaError_t memlord_cuda_free_async(memlord *lord, void *ptr, cudaSt
 
 /* -- wrapped functions: streams -- */
 
+/* Takes in what is done after a wait, for a stream or for everything (NULL), and returns
+   `answer`. */
 static cudaError_t mli_cuda_synchronized(memlord *lord, const cudaStream_t *stream,
                                          cudaError_t answer) {
     (void)memlord_retire(lord, memlord_device_make(MEMLORD_DEVICE_CUDA, MEMLORD_ANY));
@@ -3871,8 +3899,10 @@ MEMLORD_API cudaError_t memlord_cuda_device_reset(memlord *lord, const memlord_s
         mli_cuda_reset_begin(lord, d, device, site);
         memlord_cuda_events_release();
     }
+    /* relaxed, as in mli_cuda_enter_device; the acquire pairs with the release of a thread that
+       leaves the device */
     if (inside) (void)mli_cuda_add(inside, MLI_CUDA_RESETTING);
-    while (inside && mli_cuda_load(inside) % MLI_CUDA_RESETTING) mli_cuda_yield();
+    while (inside && mli_cuda_load_acquire(inside) % MLI_CUDA_RESETTING) mli_cuda_yield();
     r = MLI_CUDA_REAL(cudaDeviceReset)();
     if (inside) (void)mli_cuda_add(inside, ~MLI_CUDA_RESETTING + 1);
     return r;
@@ -3904,7 +3934,7 @@ MEMLORD_API cudaError_t memlord_cuda_stream_destroy(memlord *lord, cudaStream_t 
     const mli_cuda_driver *d = mli_cuda_driver_get();                                         \
     if (!d || !d->mem_create) return (mli_cuda_result)MLI_CUDA_NOT_INITIALIZED
 
-/* The errors of both have the same numbers. */
+/* A CUresult has the same number as the cudaError_t for it. */
 static cudaError_t mli_cuda_call_mem_create(const mli_cuda_request *q) {
     return (cudaError_t)mli_cuda_loaded.table.mem_create(q->handle, q->bytes, q->prop,
                                                          q->mem_flags);
@@ -3913,7 +3943,7 @@ static cudaError_t mli_cuda_call_mem_create(const mli_cuda_request *q) {
 MLI_CUDA_MEM(mem_create, (unsigned long long *handle, size_t bytes, const mli_cuda_prop *prop,
                           unsigned long long flags)) {
     mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_PHYSICAL, mli_cuda_call_mem_create);
-    int of[4] = {0, 0, 0, 0}; /* type, handle types, the location's type and number */
+    int of[4] = {0, 0, 0, 0}; /* its type, its handle types, its location's type and number */
     memlord_meta meta;
     cudaError_t r;
     MLI_CUDA_MEM_DRIVER(d);
@@ -3957,9 +3987,10 @@ MLI_CUDA_MEM(mem_map, (unsigned long long ptr, size_t bytes, size_t offset,
     return (mli_cuda_result)r;
 }
 
-/* Mappings that are more than there is room for end before the real call, whatever that says. */
+/* Takes the mappings in the range off the books after the real call, if that succeeds. Those beyond
+   the first ROOM go before it, even if it fails. */
 MLI_CUDA_MEM(mem_unmap, (unsigned long long ptr, size_t bytes)) {
-    enum { ROOM = 64, GRAIN = 2 << 20 }; /* a mapping is a multiple of that */
+    enum { ROOM = 64, GRAIN = 2 << 20 }; /* the bytes of a mapping are a multiple of GRAIN */
     mli_cuda_mapping held[ROOM], m;
     uint64_t at = ptr;
     int n = 0, r;
