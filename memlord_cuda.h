@@ -711,12 +711,13 @@ MLI_INLINE void mli_cuda_leave(mli_cuda_guard *guard) {
 
 /* ------------------------------------------------------------------------- src/cuda/atfork.h -- */
 
-/* Declares what cuda/driver has registered when it loads; cuda/forks, which uses the driver, defines
-   it. Locks: none. */
+/* Declares the registration of fork handlers, which cuda/driver needs when the driver loads.
+   cuda/forks defines it, as the handlers use cuda/driver. Locks: none. */
 
-/* Before the driver loads: a child forked from now on has no driver. */
+/* Registers the handler by which a child has no driver. Called before the driver loads. */
 MLI_CUDA_PRIVATE void mli_cuda_fork_first(void);
-/* After it: the layer's locks are held in a fork, and before the driver's own handlers run. */
+/* Registers the handlers that hold the layer's locks over a fork. Called after the driver has
+   loaded, so that they take the locks before the driver's own handlers run. */
 MLI_CUDA_PRIVATE void mli_cuda_fork_locks(void);
 
 /* ------------------------------------------------------------------------- src/cuda/system.h -- */
@@ -1340,20 +1341,23 @@ MLI_CUDA_PRIVATE mli_cuda_holders mli_cuda_holders_get(int i, int active) {
 
 /* -------------------------------------------------------------------------- src/cuda/pools.h -- */
 
-/* Owns the list of memory pools that wrapped calls have made or set. One that others made may be
-   gone by the next question. Locks: pools_lock, never while the driver is called. */
+/* Owns the list of memory pools that wrapped calls have made or set. Other pools are not in it, as
+   they may be destroyed at any time. Locks: pools_lock, never while the driver is called. */
 
 enum { MLI_CUDA_POOLS = 64 };
 
 MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_pools_lock)
 
+/* Puts a pool of a device on the list; -1: of the host's memory. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_add(cudaMemPool_t pool, int device);
 
-/* Takes a pool off the list, and waits until no thread asks one. 1: it was there, on *device. */
+/* Takes a pool off the list, and waits until no thread asks pools. Returns 1 if the pool was on the
+   list, and stores its device in *device. */
 MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device);
 
-/* Adds up what the pools of a device keep and hold, the current pool first, and what its graphs do.
-   Returns 0 if the driver does not say. */
+/* Adds up the bytes of a device's pools, beginning with the current one, and of its graphs. If
+   `keep` is not NULL, trims them first, and leaves the pools *keep bytes together. Returns 0 if the
+   driver does not tell. Requires: the thread is inside the device. */
 MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, uint64_t *keep,
                                         memlord_cuda_pool *out);
 
@@ -1361,13 +1365,14 @@ MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, ui
 
 MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_pools_lock = MLI_CUDA_LOCK;
 static struct {
-    cudaMemPool_t pool[MLI_CUDA_POOLS]; /* NULL: room for one */
-    int device[MLI_CUDA_POOLS];         /* -1: the host's memory */
-    uint64_t dropped;
-    int asking; /* threads that ask pools */
+    cudaMemPool_t pool[MLI_CUDA_POOLS]; /* NULL: this place of the list is empty */
+    int device[MLI_CUDA_POOLS];         /* the device of each pool; -1: the host's memory */
+    uint64_t dropped;                   /* pools that found no empty place */
+    int asking;                         /* the threads that ask pools now */
 } mli_cuda_pools;
 
-/* Under the lock: the place of a pool, or of room for one (NULL). */
+/* Returns the place of a pool in the list, or of the first empty place if `pool` is NULL;
+   MLI_CUDA_POOLS: there is none. Requires: pools_lock is held. */
 static int mli_cuda_pool_find(cudaMemPool_t pool) {
     int i = 0;
     while (i < MLI_CUDA_POOLS && mli_cuda_pools.pool[i] != pool) i++;
@@ -1396,7 +1401,9 @@ MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device) {
         *device = mli_cuda_pools.device[i];
         mli_cuda_pools.pool[i] = NULL;
     }
-    while (mli_cuda_pools.asking) {
+    /* a forked child has the parent's count and none of its threads, and no driver: it must not
+       wait */
+    while (mli_cuda_pools.asking && mli_cuda_driver_get()) {
         mli_cuda_lock_drop(&mli_cuda_pools_lock);
         mli_cuda_yield();
         mli_cuda_lock_take(&mli_cuda_pools_lock);
@@ -1405,8 +1412,8 @@ MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device) {
     return i < MLI_CUDA_POOLS;
 }
 
-/* Inside the device: trims a pool to *keep, if that is not NULL, and adds what it
-   has; what one keeps, the next need not. */
+/* Adds the bytes of a pool to a sum. If `keep` is not NULL, trims the pool to *keep bytes first,
+   and takes from *keep what the pool has left. Returns 0 if the driver refuses. */
 static int mli_cuda_pool_ask(const mli_cuda_driver *d, cudaMemPool_t pool, uint64_t *keep,
                              memlord_cuda_pool *sum) {
     uint64_t bytes[4];
@@ -1424,7 +1431,7 @@ static int mli_cuda_pool_ask(const mli_cuda_driver *d, cudaMemPool_t pool, uint6
 MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, uint64_t *keep,
                                         memlord_cuda_pool *out) {
     uint64_t graph[4] = {0, 0, 0, 0};
-    cudaMemPool_t pools[MLI_CUDA_POOLS + 2] = {NULL, NULL}; /* the current one, and the default */
+    cudaMemPool_t pools[MLI_CUDA_POOLS + 2] = {NULL, NULL}; /* current, default, those listed */
     int i, k, n = 2, good;
     memset(out, 0, sizeof *out);
     mli_cuda_lock_take(&mli_cuda_pools_lock);
@@ -1444,7 +1451,7 @@ MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, ui
     mli_cuda_pools.asking--;
     mli_cuda_lock_drop(&mli_cuda_pools_lock);
     if (keep && d->graph_trim) (void)d->graph_trim(d->handle[device]);
-    for (k = 0; k < 4 && d->graph_attribute; k++) /* since 11.4; without it they stay 0 */
+    for (k = 0; k < 4 && d->graph_attribute; k++) /* drivers before 11.4 lack it */
         if (d->graph_attribute(d->handle[device], MLI_CUDA_GRAPH_USED + k, &graph[k]))
             graph[k] = 0;
     out->graph_used = graph[0], out->graph_used_high = graph[1];
@@ -2919,15 +2926,16 @@ MLI_CUDA_PRIVATE void mli_cuda_times_read(memlord *lord, const cudaStream_t *han
 
 /* -------------------------------------------------------------------------- src/cuda/forks.h -- */
 
-/* Owns what a forked child finds: no driver, nothing attached, no lock held. May use all modules of
-   the layer. Invariant: no lock of the ledger is held while one of the layer is taken, nor the
-   other way; one of the layer may be held while the driver is asked. Locks: all of the layer, but
-   those of loading. */
+/* Owns the handlers of forks: a child finds no driver, nothing attached and no lock held. May use
+   all modules of the layer. Invariants: no thread takes a lock of the layer while it holds one of
+   the ledger, or the reverse. No lock is held over a call of the driver, but for loaded_lock while
+   the driver loads. holders_lock is held while NVML lists processes, and a fork waits for the list.
+   Locks: a fork takes all of the layer, but for loaded_lock and nvml_lock. */
 
-/* Handlers before a fork run in the opposite order of their registration. These are registered
-   after the driver is loaded, and so take the layer's locks before the driver's own handlers run,
-   and mostly before the ledger's. A fork waits for no call of the driver. The locks of loading are held while the driver or NVML loads, which may fork
-   itself: neither the fork nor a child takes them. */
+/* Handlers that run before a fork run in the reverse order of their registration. The layer
+   registers its own after the driver has loaded, so they take the layer's locks before the driver's
+   handlers run. A fork does not wait for a call of the driver. loaded_lock and nvml_lock are held
+   while the driver and NVML load, which may fork, so neither a fork nor a child takes them. */
 
 /* -------------------------------------------------------------------------- src/cuda/forks.c -- */
 
@@ -2948,12 +2956,13 @@ static void mli_cuda_fork_before(void) {
 static void mli_cuda_fork_parent(void) {
     mli_cuda_locks_each(mli_cuda_lock_drop);
 }
-/* Callbacks of a ledger may hold a seat: without a driver they look no further. */
+/* Empties the seats. A ledger's callbacks still have theirs, but do nothing without a driver. */
 static void mli_cuda_fork_child(void) {
     memset(&mli_cuda_process, 0, sizeof mli_cuda_process);
     mli_cuda_fork_parent();
 }
-/* The parent may be loading: then its lock is held for good. */
+/* Leaves the child without a driver. It takes no lock: if the parent was loading the driver,
+   loaded_lock stays held in the child. */
 static void mli_cuda_fork_absent(void) {
     static const char forked[] = "forked from the process that loaded the driver";
     if (mli_cuda_load(&mli_cuda_loaded.state) != MLI_CUDA_ABSENT)
