@@ -3,8 +3,8 @@
                      v0.5.0, C99 and C++11, CUDA 11.2 to 13, SPDX-License-Identifier: MIT
                      Made from src/. Edit there.
 
-    Capacity and collection for cuda devices, the runtime's allocation functions with the books
-    kept, and frees in the order of a stream. No byte of the program behaves otherwise.
+    Capacity and collection for cuda devices, wrappers that record the runtime's allocations, and
+    frees in the order of a stream. The program behaves as it does without.
 
     Do this in *one* C or C++ file (it may be the one with MEMLORD_IMPLEMENTATION):
 
@@ -55,74 +55,83 @@
 
     --------------------------------------------------------------- >>concepts ---
 
-    Runtime   a wrapper makes the real call exactly once (but for a retry that was asked for) and
-              returns its result. Of the runtime the layer itself asks the current device alone.
-    Driver    everything else it asks of libcuda, which the runtime has loaded: the driver has no
+    Runtime   a wrapper makes the real call exactly once, unless retries were asked for, and returns
+              its result. The layer itself asks the runtime for nothing but the current device.
+    Driver    all other questions go to libcuda, which the runtime has loaded. The driver has no
               last error to change, and to push and pop a context changes no current device.
-    Active    a device whose primary context exists. The layer enters no other, as a context costs
-              hundreds of MB. The capacity of a device that is not active comes from NVML alone.
-    Device    cuda:i is the runtime's device i. Memory counts where the runtime took it from:
-              the current one, or the stream's. Managed memory does too, wherever its pages are, as
-              cudaFree does not say which it is.
-    Context   its size is taken once, when a sample first finds it: what NVML says is held,
-              or what is used more than at attach, less what is on the books.
+    Active    a device is active if its primary context exists. The layer makes no device active, as
+              a context costs hundreds of MB. The capacity of another device comes from NVML alone.
+    Device    cuda:i is the runtime's device i. Memory counts on the device that the runtime takes
+              it from: the current one, or that of the stream. So does managed memory, wherever its
+              pages are, as cudaFree does not say whether memory is managed.
+    Context   the size of a context is taken once, when a sample first finds it: what NVML says that
+              the process holds, less what is on the books. If NVML does not name the process, what
+              is used more than at attach stands in for what it holds.
     Pinned    cudaMallocHost, cudaHostAlloc and cudaHostRegister count on the device pinned.
               Registered memory was there before: record its malloc too, and it counts on the cpu
               and on pinned.
     Pool      a memory pool of a device: the current one (cudaDeviceGetMemPool), the default one,
-              and each that a wrapped call made or set, up to 64 of a process at a time; and the
-              memory of its graphs. Destroy a pool that was made or set so by
-              memlord_cuda_pool_destroy: to ask a pool that is gone is undefined. Blocks in it then
-              count as outside of pools until freed. A pool that others made is not asked; what is
-              allocated from it counts as outside of pools.
-    Reserved  what pools and graphs hold, and what is live outside: live on the books and not
-              pending, less what pools and graphs say is used. So `cached`, `reserved` less what is
-              allocated, is what they hold unused. Bytes of a pool that unwrapped calls
-              use count as cached as far as they exceed what is live outside.
-    Collection of a cuda device trims its pools and graphs, and gave back the reserved bytes before
-              less those after. The host's callbacks run beside it, in the order of their adding.
-              Bands ask the layer for one only after the host has set a strategy
-              (memlord_strategy_set; the default one by memlord_strategy_default): attaching alone
-              trims nothing until memory or a limit runs out, a neighbour asks or the host does.
-              Callbacks of the host's own are asked without that. A collection for a band leaves the
-              pools what was used of them at most since the last one.
-    Capture   the layer ends none. It records no event on a stream that is captured, and asks and
-              trims with the thread's capture mode relaxed. An event that a capture held back is
-              recorded at the capture's wrapped end, before the next wrapped wait, or in a poll.
-    Streams   an event that is still to be recorded needs its stream: memlord_cuda_stream_destroy
-              records it first. A stream destroyed otherwise must have none, as to ask it is
-              undefined; drivers mostly refuse, and the fence has failed. Since CUDA 12 a stream or
-              context that comes to be at the same address is known for another one: what was to be
-              recorded on the first has failed, and its events are forgotten. An event for the
-              per-thread stream of another thread is recorded on the legacy one, which waits for all
-              blocking streams: that happens only if a poll finds one that a capture held back.
+              and each pool that a wrapped call made or set, up to 64 of a process at a time.
+              Destroy a pool that a wrapped call made or set by memlord_cuda_pool_destroy: the layer
+              would ask it after its end, which is undefined. The blocks of a destroyed pool count
+              as outside of pools until they are freed. The layer never asks a pool that others
+              made; what is allocated from it counts as outside of pools, too.
+    Reserved  the bytes that pools and graphs hold, and those that are live outside of them: what is
+              live on the books and not pending, less what pools and graphs say is used. `cached` is
+              what is reserved less what is allocated, and so what pools and graphs hold unused.
+              Where unwrapped calls use a pool, their bytes count as cached, as far as they are more
+              than what is live outside.
+    Collection of a cuda device trims its pools and graphs. It gives back the reserved bytes before
+              less those after. The host's own callbacks run, too, in the order of their adding.
+              Bands ask the layer for a collection only after the host has set a strategy
+              (memlord_strategy_set, or memlord_strategy_default). Without one the layer trims only
+              when memory or a limit runs out, or when a neighbour or the host asks for a
+              collection. The host's own callbacks need no strategy. A collection for a band leaves
+              the pools as much as was used of them at most since the last collection.
+    Capture   the layer ends no capture. It records no event on a stream that is captured, and
+              relaxes the thread's capture mode while it asks and trims. An event that a capture
+              held back is recorded at the capture's wrapped end, before the next wrapped wait, or
+              in a poll.
+    Streams   a stream must exist while an event is still to be recorded on it.
+              memlord_cuda_stream_destroy records it first. Before any other end of a stream no free
+              may wait for the stream: to ask a stream that is gone is undefined. Drivers mostly
+              refuse, and the fence has failed. Since CUDA 12 the layer notices a new stream or
+              context at the address of one that is gone. Then the frees that still needed an event
+              have failed, and the events of the old context are forgotten. Only its own thread can
+              name a per-thread stream. If a capture held back an event for one, and a poll of
+              another thread records it, it goes to the legacy stream, which waits for all blocking
+              streams.
 
     ------------------------------------------------------------------ >>knobs ---
 
-    Define before including; "all files" and "one file" as in memlord.h. Its MEMLORD_STATIC,
-    MEMLORD_PREFIX and MEMLORD_API hold here too. With MEMLORD_DISABLE a wrapper is the function of
-    the runtime, and the rest no-ops.
+    Define these before including the header; "one file" means what it does in memlord.h. Its
+    MEMLORD_STATIC, MEMLORD_PREFIX and MEMLORD_API hold for this header, too. With MEMLORD_DISABLE a
+    wrapper is the runtime's own function, and the other functions do nothing.
 
-        MEMLORD_CUDA_SHIM          redirect the wrapped functions' plain names in this file;
+        MEMLORD_CUDA_SHIM          redirects the plain names of the wrapped functions in this file;
                                    include memlord_cuda.h last                (that file)
-        MEMLORD_CUDA_SHIM_LORD     the ledger of the shim and of __wrap_ functions, default
+        MEMLORD_CUDA_SHIM_LORD     the ledger of the shim and of the __wrap_ functions, default
                                    memlord_global()                (that file, one file)
-        MEMLORD_CUDA_WRAP          emit a __wrap_ function for each of them   (one file)
-        MEMLORD_CUDA_NVTX          ranges and marks for NVIDIA's profilers, with
+        MEMLORD_CUDA_WRAP          emits a __wrap_ function for each name     (one file)
+        MEMLORD_CUDA_NVTX          emits ranges and marks for NVIDIA's profilers, with
                                    <nvtx3/nvToolsExt.h>                       (one file)
-        MEMLORD_CUDA_DRIVER        the driver's library, "libcuda.so.1"       (one file)
-        MEMLORD_CUDA_MAX_LEDGERS   attached at a time, default 16             (one file)
-        MEMLORD_CUDA_MAX_DEVICES   known of, default 64; further ones are counted but have no
-                                   capacity                                   (one file)
-        MEMLORD_CUDA_MAX_EVENTS    kept for reuse per context, default 256    (one file)
+        MEMLORD_CUDA_DRIVER        the driver's library, default
+                                   "libcuda.so.1"; "nvcuda.dll" on Windows    (one file)
+        MEMLORD_CUDA_MAX_LEDGERS   the most ledgers attached at a time,
+                                   default 16                                 (one file)
+        MEMLORD_CUDA_MAX_DEVICES   the most devices with a capacity, default 64; memory on further
+                                   ones is counted                            (one file)
+        MEMLORD_CUDA_MAX_EVENTS    the most events kept for reuse per context,
+                                   default 256                                (one file)
 
     With CUDA_API_PER_THREAD_DEFAULT_STREAM (nvcc --default-stream per-thread) compile the one file
     with the same define as those that call it.
 
     -------------------------------------------------------------- >>threading ---
 
-    Any thread may call any function at any time. No lock of the layer is held while the driver is
-    called, but for the one under which the first call of a process loads it. These may wait in it:
+    Any thread may call any function at any time. The layer holds no lock over a call of the driver,
+    except over those with which the first call of a process loads it. It holds a lock while NVML
+    loads and while NVML lists processes; a fork waits for the list. These may wait in the driver:
 
         record_free, free_async_after, record_use of a per-thread stream, a free of a used block, a
         poll, stream_end_capture, *_synchronize
@@ -134,38 +143,39 @@
         a collection             for its trim; with MEMLORD_CUDA_FLAG_SYNC for frees that pend
         attach, detach           for the driver and NVML to load; for samples and collections
 
-    Detach before memlord_destroy, and before a cudaDeviceReset that is not wrapped, which takes the
-    events away.
-    CUDA may not be called once a process ends. From an exit handler that the first attach registers,
-    after those of the driver and so run before them, there is no driver any more, as in a forked
-    child: pollers that are inside a device are waited for, and no other enters one.
-    Attach after fork: CUDA does not survive one. A child forked later has no driver: nothing is
-    attached there, every function returns as without one, and what was pending is credited when it
-    is polled (counted in fence_failures); the ledger itself goes on.
-    A host function of a stream (cudaLaunchHostFunc) may call nothing of CUDA's, and nothing here:
-    the functions of memlord.h alone, which ask the driver only if they poll or collect. What it
-    refuses then is asked again; a ledger with MEMLORD_FLAG_DEFER does not ask there.
+    Detach before memlord_destroy. Before a cudaDeviceReset that is not wrapped, and before a
+    cuCtxDestroy, wait until no free pends on the streams of the context, and call
+    memlord_cuda_events_release: both destroy the layer's events.
+    CUDA may not be called once a process ends. The layer registers an exit handler when it loads
+    the driver. It runs before the driver's own exit handlers, and waits for the pollers that are
+    inside a device. From then on every function returns as without a driver.
+    Attach after a fork, as CUDA does not survive one. A child of a process that has loaded the
+    driver has none: nothing is attached there, and every function returns as without a driver. A
+    free that was pending is credited when it is polled, and counted in fence_failures. The ledger
+    itself goes on.
+    A host function of a stream (cudaLaunchHostFunc) may call no function of CUDA, and none of this
+    header. It may call those of memlord.h, which ask the driver only if they poll or collect. What
+    the driver refuses there is asked again later; with MEMLORD_FLAG_DEFER nothing is asked there.
 
     ----------------------------------------------------------------- >>errors ---
 
-    A wrapper returns what the runtime returned, with a driver or without. The ledger records what
-    became true: an allocation after it succeeded, a free only if it succeeded (memlord_free_begin
-    and _end: the block is off the map while the runtime works on it, as another thread may get the
-    address, and comes back if that failed, without the uses recorded of it). A pointer never seen
-    is counted in unknown_frees.
-    Other functions return a memlord_result. What the driver refuses after attach is an unknown
-    capacity, a collection that did not run, or a fence that failed (its block is credited and
-    counted in fence_failures). A fence that may not be asked now, in a host function of a stream or
-    a capture, is asked again.
-    The runtime's last error is what it would be without MemLord. After a retry that succeeded it is
-    as clean as before; after one that failed it is that of the last attempt. When a limit of the
-    ledger refused, no attempt was made: the result is cudaErrorMemoryAllocation, the pointer NULL,
-    and the last error as before.
+    A wrapper returns what the runtime returned, with a driver or without. The ledger records only
+    what succeeded. While the runtime frees a block, the block is off the map, as another thread may
+    get the address (memlord_free_begin). If the free fails, the block comes back, without the uses
+    recorded of it. A free of a pointer that is not on the books is counted in unknown_frees.
+    The other functions return a memlord_result. If the driver refuses something after attach, a
+    capacity is unknown, a collection does not run, or a fence fails; then its block is credited and
+    counted in fence_failures. A fence that cannot be asked now, in a host function of a stream or
+    in a capture, is asked again later.
+    The runtime's last error is what it would be without MemLord. After retries that succeed it is
+    as clean as before; after retries that fail it is that of the last attempt. If a limit of the
+    ledger refuses, no attempt is made: the result is cudaErrorMemoryAllocation, the pointer is
+    NULL, and the last error is as before.
 
     ------------------------------------------------------------------ >>costs ---
 
-    An allocation costs what memlord_alloc costs, a free two or three times memlord_free, as it can
-    be taken back. Calls of the driver beside the real one:
+    An allocation costs what memlord_alloc costs. A free costs two or three times what memlord_free
+    does, as it can be taken back. Each makes these calls of the driver beside the real one:
 
         malloc, free, free_async           0
         malloc_async                       0; with several devices 1
@@ -173,45 +183,49 @@
         record_free, free_async_after      3
         a free of a used block             2 for each stream, 3 for a per-thread one; with
                                            MEMLORD_FLAG_DEFER its first poll
-        a poll of a stream                 3; when a part of what waits is done, up to 8
+        a poll of a stream                 3; when a part of what waits is done, up to 11
         stream_end_capture                 2, whatever the capture held back
         stream_destroy                     2, whatever was used there; 0 where nothing was
-        the first of these on a stream     2 more; and 4 more to make an event, while none is kept
-        what a later call than that of a default stream records: 1 more, 3 in another context
-        a sample                           18 for a device with one pool, 4 for each further pool
+        the first of these on a stream     2 more, to learn its context
+        while no event is kept             4 more, to make one
+        an event on a default stream that a later call records
+                                           1 more; 3 more from another context
+        a sample, pool_get                 18 for a device with one pool, 4 for each further pool
 
-    So a poll costs no more if more waits: a stream has at most 32 events, and one stands for all
-    frees up to it. Of more, each is credited together with some that came soon after it.
-    Allocations and frees on cuda devices poll only while frees pend there: one stream a call, and
-    one that is not done after up to 256 such calls or 10 ms again. Those on other devices make no
-    driver call. A sample takes, with NVML, up to some hundred microseconds: pollers take it, no call
-    waits for it. One in 16 lists the device's processes, which takes locks of the driver; where NVML
-    does not know this one (in a container) it stops after 8.
-    Memory: 24 bytes a pending free, kept for the next, and 700 a stream; 64 streams on which nothing
-    waits stay known, as it takes more calls to find one anew; MEMLORD_CUDA_MAX_EVENTS events. A timed
-    scope is two events.
+    A poll makes no more calls if more frees wait. A stream has at most 32 events, and each event
+    stands for all frees before it. With more than 32 frees on a stream, a free is credited together
+    with some that came soon after it.
+    Allocations and frees on cuda devices poll only while frees pend there. A call polls one stream.
+    A stream that was not done is polled again after 256 such calls or 10 ms at the latest. Calls on
+    other devices make no call of the driver. A sample takes up to some hundred microseconds with
+    NVML. Pollers take the samples, and no call waits for one. One sample in 16 lists the device's
+    processes, for which NVML takes locks of the driver. In a container, where NVML does not know
+    this process, the lists end after 8.
+    Memory: 24 bytes for a pending free, kept for the next one, and 700 for a stream. 64 streams on
+    which nothing waits stay known, as it takes more calls to find a stream anew. At most
+    MEMLORD_CUDA_MAX_EVENTS events are kept per context. A timed scope takes two events.
     memlord_cuda_attach initialises the driver (cuInit) and NVML, which may take tens of
-    milliseconds; without a driver it returns in a fraction of one.
+    milliseconds. Without a driver it returns in less than one.
 
     Not counted: contexts, modules and local memory; what libraries allocate through their own
-    copy of the runtime; arrays; cuMemAlloc. unaccounted in a report is all of these.
-    Memory of graphs: a wrapped allocation on a captured stream is counted from then on and once,
-    though the graph takes it each time it runs and not before; freed in the capture it is over,
-    freed after a run that free ends it. Nodes added by hand (cudaGraphAddMemAllocNode) are not
-    counted. What graphs hold and use, in truth, is in memlord_cuda_pool and in `reserved`.
+    copy of the runtime; arrays; cuMemAlloc. In a report all of these are `unaccounted`.
+    Memory of graphs: a wrapped allocation on a captured stream counts once, from the capture on,
+    although the graph takes the memory only while it runs. A wrapped free in the capture ends the
+    block, and so does a wrapped free after a run. Nodes added by hand (cudaGraphAddMemAllocNode)
+    are not counted. What graphs really hold and use is in memlord_cuda_pool and in `reserved`.
 
     --------------------------------------------------------------- >>wrapping ---
 
     By name   call memlord_cuda_malloc(lord, &p, n, MEMLORD_SITE()) where you would have called
-              cudaMalloc(&p, n). Complete, exact, and each file and line is known.
-    By macro  #define MEMLORD_CUDA_SHIM, include this header last: in that file, which may be the
-              one file, the plain names are the wrappers; those of the driver if cuda.h is included
-              before. Sites are the lines. Function pointers, and calls in other files,
-              are not redirected; (cudaFree)(p) is the real one (and cudaFreeAsync_ptsz the real
-              cudaFreeAsync with the per-thread default stream). The arguments are those of the
-              runtime: in C++ the pointer may be of any type, as with its templates, in C it is a
-              void **, and an initialiser with commas in it may stand where the runtime takes it.
-              Device code (nvcc -rdc=true) keeps the device's own cudaMalloc and cudaFree.
+              cudaMalloc(&p, n). All is counted, and each file and line is known.
+    By macro  #define MEMLORD_CUDA_SHIM and include this header last. In that file, which may be the
+              one file, the plain names are the wrappers. Those of the driver are, too, if cuda.h is
+              included before. Sites are file and line. Function pointers, and calls in other files,
+              are not redirected. (cudaFree)(p) calls the real function; with the per-thread default
+              stream cudaFreeAsync_ptsz is the real cudaFreeAsync. The arguments are those of the
+              runtime. In C++ the pointer may be of any type, as with the runtime's templates; in C
+              it is a void **. An argument may be an initialiser with commas. Device code (nvcc
+              -rdc=true) keeps the device's own cudaMalloc and cudaFree.
     By linker define MEMLORD_CUDA_WRAP in the one file and link with
 
                 -Wl,--wrap=cudaMalloc,--wrap=cudaMallocPitch,--wrap=cudaMalloc3D
@@ -231,12 +245,13 @@
                 -Wl,--wrap=cuMemUnmap,--wrap=cuMemRetainAllocationHandle
 
               (nvcc: -Xlinker --wrap=...; with the per-thread default stream the names end in
-              _ptsz where the runtime's do). Sites are return addresses. It reaches objects and
-              static libraries of this link, against either runtime. It does not reach calls
-              inside shared libraries, calls within the file that defines the function, nor any
-              when the defining object is itself part of a link-time optimisation: that fails
-              silently. Two checks: a name left out does not link (undefined __real_...), and
-              memlord_cuda_wrap_check tells which names the linker did not redirect.
+              _ptsz where the runtime's do). Sites are return addresses. The linker redirects the
+              calls in objects and static libraries of this link, with the shared and the static
+              runtime. It does not redirect calls inside shared libraries or in the file that
+              defines the function. If the object that defines the function takes part in a
+              link-time optimisation, it redirects nothing and says nothing. Two checks: a name left
+              out does not link (undefined __real_...), and memlord_cuda_wrap_check tells which
+              names the linker did not redirect.
 */
 #ifndef MEMLORD_CUDA_H
 #define MEMLORD_CUDA_H
@@ -245,7 +260,7 @@
 #error "include memlord.h before memlord_cuda.h"
 #endif
 
-/* The runtime's header has anonymous unions, which C99 has not. */
+/* The runtime's header has anonymous unions, which C99 does not know. */
 #if defined(__GNUC__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpedantic"
@@ -321,44 +336,44 @@ enum {
     MEMLORD_CUDA_FLAG_SYNC = 2,        /* a collection first waits for the frees that are
                                           pending on its device */
     MEMLORD_CUDA_FLAG_NO_CAPACITY = 4, /* the host has a capacity source of its own */
-    MEMLORD_CUDA_FLAG_NO_TRIM = 8,     /* no collection */
-    MEMLORD_CUDA_FLAG_NO_RESERVED = 16, /* the host says itself what its pools hold */
-    MEMLORD_CUDA_FLAG_NO_NVML = 32,    /* nothing is known before a context exists, nor of
-                                          this process's share */
-    MEMLORD_CUDA_FLAG_TIME_SCOPES = 64 /* memlord_cuda_scope_begin measures its stream's time */
+    MEMLORD_CUDA_FLAG_NO_TRIM = 8,     /* the layer gives the ledger no collection callback */
+    MEMLORD_CUDA_FLAG_NO_RESERVED = 16, /* the host itself sets what its pools hold */
+    MEMLORD_CUDA_FLAG_NO_NVML = 32,    /* NVML is not loaded: a device without a context has no
+                                          capacity, and this process's share is not known */
+    MEMLORD_CUDA_FLAG_TIME_SCOPES = 64 /* memlord_cuda_scope_begin measures the device's time */
 };
 
-/* Everything at zero is the default. Copied. */
+/* How a ledger is attached. Zeros are the default. memlord_cuda_attach copies it. */
 typedef struct memlord_cuda_desc {
     uint32_t flags;            /* MEMLORD_CUDA_FLAG_... */
-    uint64_t keep_bytes;       /* what a collection leaves in a device's pools at least, 0 */
-    const memlord_retry *retry; /* for FLAG_RETRY; the policy memlord_alloc_retry has */
-    const char *nvml;          /* what is loaded for NVML, "libnvidia-ml.so.1"; while another
-                                  ledger uses it, what that one loaded */
+    uint64_t keep_bytes;       /* what a collection leaves in a device's pools, in bytes */
+    const memlord_retry *retry; /* the policy for FLAG_RETRY; NULL: memlord_alloc_retry's own */
+    const char *nvml;          /* the name of NVML's library; NULL: "libnvidia-ml.so.1". It counts
+                                  only while no other ledger uses NVML */
 } memlord_cuda_desc;
 
-/* Gives a ledger a capacity source for its cuda devices, and a collection callback that trims, not
-   by bands before the host has set a strategy. Once it has, the ledger's pollers start, too. An
-   integrated GPU shares the cpu's memory from then on (memlord_device_share), so its capacity is
-   what is available there. A ledger that is attached takes the new description. `desc` NULL is the
-   default.
-   Errors: E_UNSUPPORTED no driver or no device, see memlord_cuda_why; E_INVALID the retry policy;
-           E_STATE another thread attaches or detaches this ledger, or MEMLORD_CUDA_MAX_LEDGERS are
-           attached; E_NOMEM. Nothing is attached then.
+/* Gives a ledger a capacity source for its cuda devices, and a collection callback that trims their
+   pools. Bands ask for a collection only after the host has set a strategy; from then on the
+   ledger's pollers run, too. An integrated GPU shares the cpu's memory while attached
+   (memlord_device_share), so its capacity is the cpu's. A ledger that is attached already gets the
+   new description. `desc` NULL is the default.
+   Errors: nothing is attached after one. E_UNSUPPORTED no driver or no device, memlord_cuda_why
+           says which; E_INVALID the retry policy; E_STATE another thread attaches or detaches this
+           ledger, or MEMLORD_CUDA_MAX_LEDGERS are attached; E_NOMEM.
    Cost:   initialises the driver and NVML; creates no context. */
 MEMLORD_API memlord_result memlord_cuda_attach(memlord *lord,
                                                const memlord_cuda_desc *desc)
     MLI_OFF(MEMLORD_OK)
 
-/* Takes the source and the callback off, and undoes the sharing. Blocks stay on the books, and
-   the wrappers go on. The last one of a process also destroys the events kept for reuse; the last
-   one that used it unloads NVML.
+/* Takes the capacity source and the callback off a ledger, and undoes the sharing. Blocks stay on
+   the books, and the wrappers go on recording. When the last ledger of the process detaches, the
+   events kept for reuse are destroyed; when the last one that used NVML does, NVML is unloaded.
    Threads: waits for samples and collections of the layer in progress.
-   Errors:  E_UNKNOWN not attached; E_STATE. */
+   Errors:  E_UNKNOWN not attached; E_STATE another thread attaches or detaches this ledger. */
 MEMLORD_API memlord_result memlord_cuda_detach(memlord *lord)
     MLI_OFF(MEMLORD_OK)
 
-/* 1: attached. */
+/* Returns 1 if a ledger is attached. */
 MEMLORD_API int memlord_cuda_attached(memlord *lord) MLI_OFF(0)
 
 /* Returns why there is no driver, in words: "libcuda.so.1 was not found", "libcuda.so.1 has no
@@ -369,29 +384,31 @@ MEMLORD_API const char *memlord_cuda_why(void) MLI_OFF("")
 
 /* -- pools -- */
 
-/* Bytes of a device's memory pools (see >>concepts), and of the memory its graphs own. The highs
-   are since somebody last reset them, and those of several pools a sum. */
+/* The bytes of a device's memory pools (see >>concepts) and of its graphs' memory. A high is the
+   largest value since somebody last reset it; the highs of several pools are added up. */
 typedef struct memlord_cuda_pool {
-    uint64_t reserved, reserved_high; /* held from the device */
-    uint64_t used, used_high;         /* allocated out of it */
-    uint64_t graph_reserved, graph_reserved_high;
-    uint64_t graph_used, graph_used_high;
-    uint64_t pools;         /* in these sums */
-    uint64_t pools_dropped; /* times that a pool, of any device, found no room in the list */
+    uint64_t reserved, reserved_high; /* bytes that the pools hold of the device */
+    uint64_t used, used_high;         /* bytes allocated out of the pools */
+    uint64_t graph_reserved, graph_reserved_high; /* bytes that graphs hold of the device */
+    uint64_t graph_used, graph_used_high;         /* bytes of these that graphs use */
+    uint64_t pools;         /* the number of pools in these sums */
+    uint64_t pools_dropped; /* how often a pool, of any device, found no room in the list */
 } memlord_cuda_pool;
 
-/* Reads them. Errors: E_INVALID `out` NULL; E_DEVICE no such device; E_UNSUPPORTED no driver, or
-   no pools there; E_STATE the device is not active; E_UNKNOWN the driver refused. *out is 0 then.
-   Cost: some driver calls. */
+/* Reads the pools of a device.
+   Errors: *out is zero after one. E_INVALID `out` NULL; E_DEVICE no such device; E_UNSUPPORTED no
+           driver, or the device has no pools; E_STATE the device is not active; E_UNKNOWN the
+           driver refused.
+   Cost:   as many driver calls as a sample, see >>costs. */
 MEMLORD_API memlord_result memlord_cuda_pool_get(memlord *lord, int device,
                                                  memlord_cuda_pool *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* Sets the ledger's reserved bytes of a device (memlord_pool_set) to what its pools hold. Samples
-   and collections do it by themselves, once a pool has ever held something, and between them
-   cudaMalloc, cudaFree and their like add what they change. An integrated GPU is sampled as the
-   cpu: there one in 64 of the wrapped stream-ordered calls does it, and each wrapped
-   synchronisation. Errors: as pool_get. */
+/* Sets the ledger's reserved bytes of a device (memlord_pool_set), see Reserved in >>concepts.
+   Samples and collections do so by themselves, once a pool has held a byte; between them wrapped
+   calls outside of pools, such as cudaMalloc and cudaFree, add what they change. An integrated GPU
+   is sampled as the cpu. Its reserved bytes are set by one in 64 wrapped stream-ordered calls and
+   by each wrapped synchronisation. Errors: those of memlord_cuda_pool_get. */
 MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
     MLI_OFF(MEMLORD_OK)
 
@@ -399,34 +416,39 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
    cudaError_t memlord_cuda_NAME(memlord *lord, the runtime's own parameters,
                                  const memlord_site *site)
 
-   each make the real call and return its result. A NULL ledger is that call alone.
-     malloc*, host_alloc    record what was allocated: with a pitch, pitch x height x depth. A
-                            pointer that came out NULL is no storage. A stream-ordered allocation has its stream beside its tag (memlord_stream_set).
-     free, free_async       end it: at the call, or when the uses recorded of it are done.
-     host_register          record it as pinned; host_unregister ends that.
-     stream_end_capture     then records what the capture held back.
-     stream_destroy         first record one event for all that waits for the stream, or was used
-                            there, whatever ledger it is of.
+   Each function makes the real call and returns its result. With a NULL ledger it does no more.
+     malloc*, host_alloc    record the bytes. Pitched memory has pitch x height x depth bytes. A
+                            NULL pointer is not recorded. A stream-ordered allocation is recorded
+                            with its stream (memlord_stream_set).
+     free, free_async       end the block: at once, or when the recorded uses of it are done.
+     host_register          records the memory as pinned; host_unregister ends that.
+     stream_end_capture     then records an event for the frees that the capture held back.
+     stream_destroy         first records one event for all frees that wait for the stream and all
+                            uses on it, of every ledger.
      device_reset           first waits for the device, and for samples and collections of the layer
-                            that are inside it, and ends what the ledger has on it: blocks of
-                            the current device and page-locked ones of it, but for those of pools
-                            and physical memory, which CUDA keeps. Frees that wait for its streams
-                            are done then, of all ledgers; what a capture holds back has failed; and
-                            all events kept for reuse are destroyed. All this happens before the
-                            call, and stays if that fails: its error may be one of earlier work.
-                            Blocks of other ledgers there stay on their books; none may have a timed
-                            scope open, as its events are gone.
-     *_synchronize          first record what waits for the stream, or the device, and then retire,
-                            as what they waited for may be what is pending.
+                            that are inside the device. It ends the ledger's blocks on the current
+                            device and the page-locked ones that belong to it. Blocks of pools and
+                            physical memory stay, as CUDA keeps them. The frees that wait for the
+                            device's streams are done, those of all ledgers; the frees that a
+                            capture holds back have failed. All events kept for reuse are destroyed.
+                            All this happens before the real call and is not undone if that fails,
+                            as its error may be one of earlier work. Blocks of other ledgers stay on
+                            their books. Requires: no ledger has a timed scope open, as its events
+                            go.
+     stream_synchronize, device_synchronize
+                            first record an event for the frees that wait for the stream, or for
+                            any stream. Then, as event_synchronize, they retire the frees that are
+                            done.
      pool_create, device_set_pool
-                            take the pool into the list; pool_destroy takes it off.
+                            put the pool on the list of pools; pool_destroy takes it off.
    An allocation that finds no memory is counted as by memlord_alloc_failed.
-   With MEMLORD_CUDA_FLAG_RETRY allocations that find no memory retire, collect, trim and back off
-   as memlord_alloc_retry does, under the ledger's limits (without the flag a limit refuses none of
-   them); at the end once more, for the result. Other errors, sticky ones first of all, end it at
-   once. Cost: >>costs. */
+   With MEMLORD_CUDA_FLAG_RETRY an allocation that finds no memory retires, collects, trims and
+   backs off as memlord_alloc_retry does, under the ledger's limits; without the flag no limit
+   refuses a wrapped allocation. When the retries are over, the real call is made once more for its
+   result. Any other error ends the allocation at once.
+   Cost: >>costs. */
 
-/* of an allocation: the real one, ours, parameters, arguments, how many, what kind it is */
+/* the allocations: the real name, ours, parameters, arguments, their number, the kind */
 #define MLI_CUDA_ALLOCS(X)                                                                    \
     X(cudaMalloc, malloc, (void **ptr, size_t bytes), (ptr, bytes), 2, PLAIN)                 \
     X(cudaMallocPitch, malloc_pitch,                                                          \
@@ -445,13 +467,14 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
     X(cudaHostAlloc, host_alloc, (void **ptr, size_t bytes, unsigned int flags),              \
       (ptr, bytes, flags), 3, HOST)
 
-/* of a free: the same, and the device that it counts on */
+/* the frees: the real name, ours, parameters, arguments, the type of the device */
 #define MLI_CUDA_FREES(X)                                                                     \
     X(cudaFree, free, (void *ptr), (ptr), CUDA)                                               \
     X(cudaFreeHost, free_host, (void *ptr), (ptr), PINNED)                                    \
     X(cudaHostUnregister, host_unregister, (void *ptr), (ptr), PINNED)
 
-/* of any: the first four of these; and one without parameters: real, ours */
+/* all wrapped functions. X gets the real name, ours, parameters, arguments; X0 gets the two names
+   of a function without parameters */
 #define MLI_CUDA_AS_X(real, ours, params, args, ...) MLI_CUDA_X(real, ours, params, args)
 #define MLI_CUDA_WRAPPED(X, X0)                                                               \
     MLI_CUDA_ALLOCS(MLI_CUDA_AS_X)                                                            \
@@ -484,24 +507,26 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
 #undef MLI_CUDA_X0
 
 /* -- virtual memory --
-   The driver's functions, wrapped as those of the runtime are; memlord_cuda_wrap_check does not
-   look for them. With cuda.h before this header they have its types, are shimmed, and are the
-   driver's own with MEMLORD_DISABLE; without it they return a CUresult as an int and are not there
-   with MEMLORD_DISABLE. They call the driver that the layer has loaded; 3 (not initialised): none.
-     mem_create   records the bytes on the device of the location, or as pinned for the host's,
-                  under the handle, described as "cuMemCreate". Retry, limits and failures are
-                  those of the other allocations.
-     mem_map      adds a reference, and the range as a part "mapped" of the storage; the part's
-                  shape is its address, or up to 8 at which the same range is mapped. One that
-                  overlaps another in part adds neither.
+   These functions wrap those of the driver, and call the driver that the layer has loaded. Without
+   a driver they return 3, CUDA_ERROR_NOT_INITIALIZED. If cuda.h is included before this header,
+   they have its types, MEMLORD_CUDA_SHIM redirects them, and with MEMLORD_DISABLE they are the
+   driver's own. Else they return a CUresult as an int, and MEMLORD_DISABLE leaves them out.
+   memlord_cuda_wrap_check does not check them.
+     mem_create   records the bytes, with the handle as the key and "cuMemCreate" as the name, on
+                  the device of the location; memory of the host is pinned. Retries, limits and
+                  failures are those of the other allocations.
+     mem_map      adds a reference, and the range as a part named "mapped" of the storage. The shape
+                  of the part lists the addresses of the range, up to 8. A range that overlaps
+                  another one in part adds neither.
      mem_retain_handle
                   adds a reference.
      mem_release, mem_unmap
-                  drop a reference each; the bytes are live until the last handle and the last
-                  mapping with a reference are gone. An unmap may be of several mappings side by
-                  side. So a cache grows by create, map and release, and shrinks by unmap.
-   A handle that is not on the books is passed on and not counted: an imported one is another
-   process's memory, as is what cudaIpcOpenMemHandle opens. Reserved addresses take no memory. */
+                  drop a reference each. The bytes are live until the last handle and the last
+                  mapping with a reference are gone. One unmap may end several mappings side by
+                  side. A cache grows by create, map and release, and shrinks by unmap.
+   A handle that is not on the books is passed on and not counted. An imported handle is another
+   process's memory, and so is what cudaIpcOpenMemHandle opens. Reserved addresses take no
+   memory. */
 #if defined(CUDA_VERSION)
 typedef CUresult mli_cuda_result;
 typedef CUmemAllocationProp mli_cuda_prop;
@@ -531,8 +556,8 @@ MLI_CUDA_VIRTUAL(MLI_CUDA_X)
 #endif
 #undef MLI_CUDA_X
 
-/* Does memlord_cuda_malloc as with MEMLORD_CUDA_FLAG_RETRY, under a policy of its own (NULL: the
-   one memlord_alloc_retry has); attached or not. */
+/* Does memlord_cuda_malloc with retries, as with MEMLORD_CUDA_FLAG_RETRY, under this policy. The
+   ledger need not be attached. `policy` NULL is the one that memlord_alloc_retry has. */
 MEMLORD_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **ptr, size_t bytes,
                                                   const memlord_retry *policy,
                                                   const memlord_site *site)
@@ -540,42 +565,41 @@ MEMLORD_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **ptr, siz
 
 /* -- stream-ordered frees: what another stream still uses -- */
 
-/* Frees a block in the order of `stream`, as cudaFreeAsync does, and keeps it pending until the
-   stream has done what it was given so far. If the block was allocated on another stream, `stream`
-   has to wait for that one first (cudaStreamWaitEvent). Returns what cudaFreeAsync returned.
-   Cost: free_async, and an event recorded on the stream. */
+/* Frees a block in the order of `stream`, as cudaFreeAsync does, and keeps the block pending until
+   the stream has done the work that it has now. Returns what cudaFreeAsync returned. Requires: if
+   the block was allocated on another stream, `stream` waits for that one (cudaStreamWaitEvent). */
 MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
                                                       cudaStream_t stream,
                                                       const memlord_site *site)
     MLI_OFF(cudaFreeAsync(ptr, stream))
 
-/* Records that the host is done with a block once `stream` has done what it was given so far: the
-   block is pending until then, as by memlord_free_deferred. Only the books are kept: the memory
-   goes back as the host sees fit, to a pool of its own, or by the runtime's own function (the
-   wrapper ends nothing then, and counts an unknown free if the block is no longer pending). The
-   block is one of a cuda device, or pinned. So a pool of the host's own is a cuda device with an
-   index that no device has (memlord_device_share), not of the type OTHER. Records an event on the
-   stream at once, or after a capture (see >>concepts; of a per-thread default stream by its thread,
-   or on the legacy one, which waits for all of them). Without memory for an event the block is
-   credited at once; also if the stream refused it (destroyed), counted in fence_failures. NULL does
-   nothing.
-   Errors: E_UNKNOWN not live, counted. */
+/* Records that the host frees a block when `stream` has done the work that it has now. The block is
+   pending until then, as by memlord_free_deferred. No memory is freed: the host gives it back to a
+   pool of its own, or by the runtime's own function. (The wrapper of that function would end
+   nothing, and would count an unknown free once the block is no longer pending.) The block is of a
+   cuda device or pinned. A pool of the host's own is therefore a cuda device, with an index that no
+   GPU has (memlord_device_share), and not a device of the type OTHER. An event is recorded on the
+   stream now, or after a capture (see >>concepts). Without memory for an event the block is
+   credited at once. If the stream refuses the event, the block is credited and counted in
+   fence_failures. `ptr` NULL does nothing.
+   Errors: E_UNKNOWN the block is not live, counted. */
 MEMLORD_API memlord_result memlord_cuda_record_free(memlord *lord, const void *ptr,
                                                     cudaStream_t stream,
                                                     const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Records that a stream other than the one the block was allocated on uses it, or that one uses a
-   pinned block (PyTorch's record_stream): a free of it, later, leaves it pending until that stream
-   has done what it was given up to the free (with MEMLORD_FLAG_DEFER up to the next poll, and
-   with a per-thread default stream up to this call). A host that makes the one stream wait for the
-   other does not need it.
-   Errors: E_UNKNOWN not live; E_NOMEM. */
+/* Records that a stream uses a block that was allocated on another stream, or a pinned block
+   (PyTorch's record_stream). When the block is freed later, it stays pending until `stream` has
+   done the work that it had at the free. With MEMLORD_FLAG_DEFER that is the work it has at the
+   next poll; for a per-thread default stream it is the work it has now. Not needed where the host
+   makes the one stream wait for the other.
+   Errors: E_UNKNOWN the block is not live; E_NOMEM. */
 MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *ptr,
                                                    cudaStream_t stream)
     MLI_OFF(MEMLORD_OK)
 
-/* Destroys the events kept for reuse: before cudaDeviceReset, when no free is pending. */
+/* Destroys the events kept for reuse. Call it, while no free is pending, before a cudaDeviceReset
+   that is not wrapped and before a cuCtxDestroy: both end the events of the context. */
 MEMLORD_API void memlord_cuda_events_release(void) MLI_OFF_VOID
 
 /* -- scopes: what the device took -- */
@@ -588,26 +612,29 @@ typedef struct memlord_cuda_scope {
 } memlord_cuda_scope;
 
 /* Begins a scope as memlord_scope_begin does, with a range for the profiler (MEMLORD_CUDA_NVTX).
-   With MEMLORD_CUDA_FLAG_TIME_SCOPES events on `stream` at its begin and end give the device's
-   time, which is added once they are done: later begins and ends look, and the wrapped
-   synchronisations. A scope that begins or ends while its stream is captured is not timed, nor
-   one with 4096 others in flight. Errors: E_INVALID `scope` NULL; as memlord_scope_begin. */
+   With MEMLORD_CUDA_FLAG_TIME_SCOPES an event on `stream` at the begin and one at the end measure
+   the device's time. Later begins and ends of scopes, and the wrapped synchronisations, add the
+   time once the events are done. A scope that begins or ends while its stream is captured is not
+   timed, nor is one that begins while 4096 others wait to be timed.
+   Errors: E_INVALID `scope` NULL; those of memlord_scope_begin. */
 MEMLORD_API memlord_result memlord_cuda_scope_begin(memlord *lord,
                                                     memlord_cuda_scope *scope,
                                                     const char *name, cudaStream_t stream)
     MLI_OFF_SET(if (scope) memset(scope, 0, sizeof *scope), MEMLORD_OK)
-/* Ends it, on the thread that began it. Errors: E_INVALID; E_STATE it was not begun, or ended. */
+/* Ends a scope, on the thread that began it. Errors: E_INVALID `scope` NULL; E_STATE the scope was
+   not begun, or has ended. */
 MEMLORD_API memlord_result memlord_cuda_scope_end(memlord *lord, memlord_cuda_scope *scope)
     MLI_OFF(MEMLORD_OK)
 
-/* Does memlord_checkpoint, with a mark for the profiler. Errors: as that. */
+/* Does memlord_checkpoint, with a mark for the profiler. Errors: those of memlord_checkpoint. */
 MEMLORD_API memlord_result memlord_cuda_checkpoint(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
 /* -- the linker's --wrap -- */
 
-/* Counts the functions that --wrap does not redirect in this program; *first, if not NULL, is the
-   name of the first of them, or NULL. Without MEMLORD_CUDA_WRAP that is all of them. */
+/* Returns the number of wrapped functions that --wrap does not redirect in this program. If `first`
+   is not NULL, *first gets the name of the first of them, or NULL. Without MEMLORD_CUDA_WRAP no
+   function is redirected. */
 MEMLORD_API int memlord_cuda_wrap_check(const char **first)
     MLI_OFF_SET(if (first) *first = NULL, 0)
 
@@ -615,9 +642,9 @@ MEMLORD_API int memlord_cuda_wrap_check(const char **first)
 } /* extern "C" */
 #endif
 
-/* MEMLORD_CUDA_ATTACHED(lord, desc) { ... } attaches for the block, if that is possible. Under
-   GNU C and C++ it ends however the block is left; elsewhere break, return and goto skip the
-   end. */
+/* MEMLORD_CUDA_ATTACHED(lord, desc) { ... } attaches a ledger while the block runs, if that is
+   possible. In GNU C and C++ the ledger is detached however the block is left; in other compilers
+   break, return and goto leave it attached. */
 typedef struct mli_cuda_guard {
     memlord *lord; /* NULL: nothing to detach */
 } mli_cuda_guard;
@@ -1184,27 +1211,35 @@ MLI_CUDA_PRIVATE void mli_cuda_driver_leave(void) {
 
 /* --------------------------------------------------------------------------- src/cuda/nvml.h -- */
 
-/* Owns the table of NVML's functions and a handle per device. Found by PCI id, as NVML counts all
-   devices of the machine, in another order. Loaded with the first seat that wants it, let go with
-   the last: between, nothing of it changes. Locks: nvml_lock, while it comes or goes; holders_lock,
-   while it lists processes. */
+/* Owns the table of NVML's functions and its handle of each device. A device is found by its PCI
+   id, as NVML counts all devices of the machine, in another order. NVML is loaded for the first
+   seat that uses it, and unloaded after the last; the table changes at no other time. Locks:
+   nvml_lock, while NVML loads or unloads; holders_lock, while NVML lists processes. */
 
-/* A device's processes: ours, and the largest others. NVML takes locks of the driver to list them,
-   so only one sample in HOLDERS_EVERY does. In a container it knows us by another number: then the
-   samples stop asking, and name no others, as we would be among them. */
+/* What the processes hold of a device. To list them NVML takes locks of the driver, so only one
+   sample in HOLDERS_EVERY asks for the list. In a container NVML knows this process by another
+   number, so `others` would have it. After a list without this process `others` is empty, and after
+   HOLDERS_MISSES such lists no sample asks any more. */
 typedef struct mli_cuda_holders {
-    unsigned samples, misses;
-    uint64_t ours;
-    memlord_other others[MEMLORD_OTHERS];
+    unsigned samples; /* the samples so far */
+    unsigned misses;  /* the lists in a row that lacked this process, though it had a context */
+    uint64_t ours;    /* bytes of this process */
+    memlord_other others[MEMLORD_OTHERS]; /* the largest other holders */
 } mli_cuda_holders;
 MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_holders_lock)
 
+/* Adds a user of NVML. The first one loads it; `name` NULL is the usual library. */
+
 MLI_CUDA_PRIVATE void mli_cuda_nvml_acquire(const mli_cuda_driver *d, const char *name);
+/* Takes a user off. The last one unloads NVML. */
 MLI_CUDA_PRIVATE void mli_cuda_nvml_release(void);
 
-/* Used is what is not free: versions of NVML disagree about what else it means. */
+/* Asks for the total and used bytes of device i. Returns 1, or 0 if NVML does not know the device.
+   *used is the total less what is free, as versions of NVML disagree about their own figure. */
 MLI_CUDA_PRIVATE int mli_cuda_nvml_query(int i, uint64_t *total, uint64_t *used);
 
+/* Returns what the processes hold of device i, as of the last list. `active` is 1 if this process
+   has a context there. */
 MLI_CUDA_PRIVATE mli_cuda_holders mli_cuda_holders_get(int i, int active);
 
 /* --------------------------------------------------------------------------- src/cuda/nvml.c -- */
@@ -1224,12 +1259,13 @@ typedef struct mli_cuda_nvml_state {
 #define MLI_CUDA_X(field, symbol, needed, params) int (*field) params;
     MLI_CUDA_NVML_FUNCTIONS(MLI_CUDA_X)
 #undef MLI_CUDA_X
-    void *library;                          /* NULL: not there */
-    void *device[MEMLORD_CUDA_MAX_DEVICES]; /* NULL: not found, or cut up (MIG) */
+    void *library;                          /* NULL: NVML is not loaded */
+    void *device[MEMLORD_CUDA_MAX_DEVICES]; /* NULL: not found, or in MIG mode */
 } mli_cuda_nvml_state;
 static mli_cuda_nvml_state mli_cuda_nvml;
 
-/* All instances of a MIG device have its PCI id, and NVML's figures are those of all of them. */
+/* Returns NVML's handle of device i, or NULL. A device in MIG mode has none: all its instances have
+   its PCI id, and NVML's figures are those of the whole device. */
 static void *mli_cuda_nvml_find(const mli_cuda_driver *d, int i) {
     char id[32] = "";
     unsigned cut = 0, pending;
@@ -1293,16 +1329,18 @@ MLI_CUDA_PRIVATE int mli_cuda_nvml_query(int i, uint64_t *total, uint64_t *used)
     return 1;
 }
 
+/* Adds a process to `others`, which is in the order of bytes, if it is among the largest. */
 static void mli_cuda_holder_add(mli_cuda_holders *h, uint64_t pid, uint64_t bytes) {
     int k = MEMLORD_OTHERS;
     while (k && h->others[k - 1].bytes < bytes) k--;
-    if (k == MEMLORD_OTHERS || !pid) return; /* 0 would end the list */
+    if (k == MEMLORD_OTHERS || !pid) return; /* pid 0 means the end of `others` */
     memmove(&h->others[k + 1], &h->others[k], sizeof *h->others * (size_t)(MEMLORD_OTHERS - 1 - k));
     h->others[k].pid = pid;
     h->others[k].bytes = bytes;
 }
 
-/* Under the lock. A list that is too short gets nothing, and a thread's stack may be short. */
+/* Has NVML list the processes. A list that is too short gets none of them, so it is long; and it is
+   static, as a thread's stack may be small. Requires: holders_lock is held. */
 static void mli_cuda_holders_ask(int i, int active, mli_cuda_holders *h) {
     static struct {
         unsigned pid;
@@ -1319,7 +1357,7 @@ static void mli_cuda_holders_ask(int i, int active, mli_cuda_holders *h) {
     for (k = 0; k < count && k < sizeof list / sizeof *list; k++) {
         const int us = list[k].pid == mli_cuda_process_id();
         found |= us;
-        if (list[k].used == UINT64_MAX) continue; /* not available */
+        if (list[k].used == UINT64_MAX) continue; /* NVML does not know the bytes */
         if (us)
             h->ours += list[k].used;
         else
@@ -1461,47 +1499,58 @@ MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, ui
 
 /* -------------------------------------------------------------------------- src/cuda/seats.h -- */
 
-/* Owns which ledgers are attached, and how. Seats are never freed, so callbacks may hold one.
-   Locks: seats_lock, never while the ledger is called. */
+/* Owns the seats. A seat has an attached ledger and its description. Seats are never freed, so a
+   callback may have a pointer to one. Locks: process_lock, never while the ledger is called. */
 
+/* The states of a seat. While it is CHANGING, one thread attaches or detaches its ledger, and no
+   other thread may claim it. */
 enum { MLI_CUDA_EMPTY, MLI_CUDA_CHANGING, MLI_CUDA_TAKEN };
 
 typedef struct mli_cuda_attachment {
-    int state;
-    memlord *lord;
-    mli_cuda_u64 key;    /* the ledger's address, for those that look without the lock; the
-                            flags are stored before it, released by it */
+    int state;           /* MLI_CUDA_EMPTY .. */
+    memlord *lord;       /* the ledger, or the last one of an empty seat */
+    mli_cuda_u64 key;    /* the ledger's address, for threads that look without the lock; 0: the
+                            ledger is not attached; stored with release, after `flags` */
     mli_cuda_u64 flags;  /* MEMLORD_CUDA_FLAG_... */
-    mli_cuda_u64 keep_bytes;
-    memlord_retry retry; /* and whether there is one: under the lock */
+    mli_cuda_u64 keep_bytes; /* memlord_cuda_desc.keep_bytes */
+    memlord_retry retry; /* the host's policy, if has_retry is 1; both under the lock */
     int has_retry;
-    int has_nvml; /* is one of its users; for the thread that changes the seat alone */
-    unsigned char shared[MEMLORD_CUDA_MAX_DEVICES]; /* devices we put into the cpu's memory */
-    mli_cuda_u64 pooled[MEMLORD_CUDA_MAX_DEVICES];  /* 1: the layer sets `reserved` */
-    mli_cuda_u64 before[MEMLORD_CUDA_MAX_DEVICES];  /* used when there was no context yet, */
-    mli_cuda_u64 context[MEMLORD_CUDA_MAX_DEVICES]; /* and by that; 0: not known */
-    mli_cuda_u64 identified[MEMLORD_CUDA_MAX_DEVICES]; /* 1: the ledger has its identity */
-    mli_cuda_u64 calls; /* stream-ordered ones, where those have to look at the pool */
+    int has_nvml; /* 1: the seat is a user of NVML; only the thread that changes the seat looks */
+    /* 1: the device shares the cpu's memory in the ledger, and the layer has put it there */
+    unsigned char shared[MEMLORD_CUDA_MAX_DEVICES];
+    /* 1: the layer sets the reserved bytes of the device */
+    mli_cuda_u64 pooled[MEMLORD_CUDA_MAX_DEVICES];
+    /* bytes used on the device before this process had a context there; 0: not known */
+    mli_cuda_u64 before[MEMLORD_CUDA_MAX_DEVICES];
+    /* bytes of this process's context on the device; 0: not known */
+    mli_cuda_u64 context[MEMLORD_CUDA_MAX_DEVICES];
+    /* 1: the ledger has the identity of the device */
+    mli_cuda_u64 identified[MEMLORD_CUDA_MAX_DEVICES];
+    /* the number of stream-ordered calls, counted only where there is an integrated GPU */
+    mli_cuda_u64 calls;
 } mli_cuda_attachment;
 
 MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_process_lock)
 typedef struct mli_cuda_process_state {
     mli_cuda_attachment seats[MEMLORD_CUDA_MAX_LEDGERS];
-    mli_cuda_u64 taken; /* so many; changed under the lock */
+    mli_cuda_u64 taken; /* the number of attached ledgers; changed under the lock */
 } mli_cuda_process_state;
 MLI_CUDA_VARIABLE(mli_cuda_process_state mli_cuda_process)
 
-/* The seat of a ledger that is attached, without the lock; NULL: it is not. */
+/* Returns the seat of a ledger, or NULL if the ledger is not attached. Takes no lock. */
 MLI_CUDA_PRIVATE mli_cuda_attachment *mli_cuda_attachment_of(memlord *lord);
 
-/* Takes a ledger's seat, or else an empty one, to change it; *seen is its state before. NULL: there
-   is none, or another thread changes it. */
+/* Claims the seat of a ledger, or else an empty one, for this thread to change. *seen gets the
+   state that the seat had. Returns NULL if there is no empty seat, or if another thread changes the
+   seat of this ledger. */
 MLI_CUDA_PRIVATE mli_cuda_attachment *mli_cuda_attachment_claim(memlord *lord, int *seen);
 
+/* Ends the change of a claimed seat, which is in this state from now on. */
 MLI_CUDA_PRIVATE void mli_cuda_attachment_set_state(mli_cuda_attachment *probe, int state);
 
-/* Gives a claimed seat, of which nothing is hooked, its description; NULL takes it off. NVML loads
-   outside the lock: it takes its time. 1: no seat is taken any more. */
+/* Gives a claimed seat its description; NULL detaches the ledger. Returns 1 if no ledger is
+   attached any more. Takes the lock after NVML has loaded, which may take long. Requires: the
+   ledger does not call the seat's callbacks. */
 MLI_CUDA_PRIVATE int mli_cuda_attachment_fill(mli_cuda_attachment *probe, int seen,
                                               const mli_cuda_driver *d,
                                               const memlord_cuda_desc *desc);
@@ -1531,7 +1580,7 @@ MLI_CUDA_PRIVATE mli_cuda_attachment *mli_cuda_attachment_claim(memlord *lord, i
     if (probe && probe->state == MLI_CUDA_CHANGING) probe = NULL;
     if (probe) {
         *seen = probe->state;
-        if (*seen == MLI_CUDA_EMPTY) probe->lord = lord; /* else callbacks may be reading it */
+        if (*seen == MLI_CUDA_EMPTY) probe->lord = lord; /* callbacks read that of a taken one */
         probe->state = MLI_CUDA_CHANGING;
     }
     mli_cuda_lock_drop(&mli_cuda_process_lock);
@@ -1559,7 +1608,7 @@ MLI_CUDA_PRIVATE int mli_cuda_attachment_fill(mli_cuda_attachment *probe, int se
     mli_cuda_store(&probe->keep_bytes, desc ? desc->keep_bytes : 0);
     probe->has_retry = desc && desc->retry;
     if (probe->has_retry) probe->retry = *desc->retry;
-    /* pairs with the acquire in mli_cuda_attachment_of */
+    /* release: pairs with the acquire in mli_cuda_attachment_of */
     mli_cuda_store_release(&probe->key, desc ? (uint64_t)(uintptr_t)probe->lord : 0);
     mli_cuda_lock_drop(&mli_cuda_process_lock);
     return alone && !desc;
@@ -1567,25 +1616,32 @@ MLI_CUDA_PRIVATE int mli_cuda_attachment_fill(mli_cuda_attachment *probe, int se
 
 /* ----------------------------------------------------------------------- src/cuda/capacity.h -- */
 
-/* Owns what a ledger is told of a device: capacity, this process's share, what its pools hold. Runs
-   on pollers and on threads that ask for a sample. Locks: none. */
+/* Has what the layer tells a ledger about a device: its capacity, this process's share, and what
+   its pools hold. Pollers call it, and threads that ask for a sample. Owns no state. Locks:
+   none. */
 
+/* Returns the reserved bytes of a device: what its pools and graphs hold, and what is live outside
+   of them. */
 MLI_CUDA_PRIVATE uint64_t mli_cuda_pool_reserved(memlord *lord, int device,
                                                  const memlord_cuda_pool *pool);
 
-/* Inside the device. Not before a pool held a byte: the host may have one of its own, and report
-   that itself. */
+/* Sets the ledger's reserved bytes of a device. Does nothing until a pool of CUDA has held a byte,
+   as a host with a pool of its own reports that one itself. Requires: the thread is inside the
+   device. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_report(const mli_cuda_driver *d, mli_cuda_attachment *probe,
                                            memlord *lord, int device);
 
-/* Bytes came to a device, or went, that are of no pool. A cudaFree of what was one's is taken for
-   such: the next sample puts that right. */
+/* Adds `delta` to the ledger's reserved bytes of a device, for memory outside of pools that came or
+   went. A cudaFree of a pool's block is taken for one outside; the next sample puts that right. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_beside(memlord *lord, memlord_device device, int64_t delta);
 
-/* Integrated GPUs have no samples of their own, the cpu being asked for both: the calls that fill
-   and empty a pool look at it, `now` or one of 64 times. */
+/* Sets the reserved bytes of the integrated GPUs: always if `now` is 1, else in one of 64 calls. An
+   integrated GPU shares the cpu's memory and is never sampled itself, so the wrapped calls that
+   fill and empty its pools call this function. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_check(memlord *lord, int now);
 
+/* The ledger's capacity source for cuda devices; `user` is the seat. Returns 0, or -1 if nothing is
+   known. */
 MLI_CUDA_PRIVATE int mli_cuda_capacity(void *user, memlord_device device, memlord_capacity *out);
 
 /* ----------------------------------------------------------------------- src/cuda/capacity.c -- */
@@ -1605,7 +1661,7 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_report(const mli_cuda_driver *d, mli_cuda_at
     if (!d->pools[device] || !mli_cuda_pools_ask(d, device, NULL, &pool)) return;
     if (!mli_cuda_load(&probe->pooled[device])) {
         if (!pool.reserved_high && !pool.graph_reserved_high) return;
-        mli_cuda_store(&probe->pooled[device], 1); /* relaxed: it only goes up */
+        mli_cuda_store(&probe->pooled[device], 1); /* relaxed: only detaching clears it */
     }
     (void)memlord_pool_set(lord, memlord_device_cuda(device),
                            mli_cuda_pool_reserved(lord, device, &pool), UINT64_MAX);
@@ -1619,7 +1675,7 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_beside(memlord *lord, memlord_device device,
         !mli_cuda_load(&probe->pooled[device.index]))
         return;
     if (delta < 0) (void)memlord_stats_get(lord, device, &s);
-    if (delta > 0 || s.reserved + (uint64_t)delta <= s.reserved) /* below 0 would be refused */
+    if (delta > 0 || s.reserved + (uint64_t)delta <= s.reserved) /* the sum is not below 0 */
         (void)memlord_pool_add(lord, device, delta);
 }
 
@@ -1627,7 +1683,7 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_check(memlord *lord, int now) {
     const mli_cuda_driver *d;
     mli_cuda_attachment *probe = mli_cuda_attachment_of(lord);
     int i, mode;
-    if (!probe) return; /* before a driver is loaded for it */
+    if (!probe) return; /* the next line would load the driver */
     d = mli_cuda_driver_get();
     if (!d || !d->any_integrated) return;
     if (!now && mli_cuda_add(&probe->calls, 1) % 64) return;
@@ -1638,8 +1694,8 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_check(memlord *lord, int now) {
     }
 }
 
-/* An integrated GPU that could not share the cpu's place: what is available there all the same, not
-   what the driver calls free, which leaves out the page cache. */
+/* Gives an integrated GPU the capacity of the cpu, where the ledger could not make them share it.
+   What the driver calls free leaves out the page cache. */
 static int mli_cuda_capacity_cpu(memlord *lord, memlord_capacity *out) {
     memlord_capacity cpu;
     (void)memlord_capacity_sample(lord, memlord_device_cpu());
@@ -1650,8 +1706,9 @@ static int mli_cuda_capacity_cpu(memlord *lord, memlord_capacity *out) {
     return 0;
 }
 
-/* The size of our context, taken once, when it is first seen: what the process holds then, or what
-   is used more than before, less what is on the books. */
+/* Returns the bytes of this process's context on device i. They are taken once, when a sample first
+   finds the context: what the process holds then, less what is on the books. If NVML does not name
+   the process, what it holds is what is used there more than before. */
 static uint64_t mli_cuda_context_size(mli_cuda_attachment *probe, int i, uint64_t process) {
     memlord_stats s;
     uint64_t held, total, used, more = process, before = mli_cuda_load(&probe->before[i]);
@@ -1665,8 +1722,9 @@ static uint64_t mli_cuda_context_size(mli_cuda_attachment *probe, int i, uint64_
     return size;
 }
 
-/* Sets the identity of a device, by which other processes know it: its UUID as nvidia-smi -L prints
-   it, which an instance of a MIG device has of its own. Its index depends on CUDA_VISIBLE_DEVICES. */
+/* Sets the identity by which other processes know a device: its UUID as nvidia-smi -L prints it.
+   The index of a device depends on CUDA_VISIBLE_DEVICES. Each instance of a MIG device has a
+   UUID. */
 static void mli_cuda_identify(mli_cuda_attachment *probe, const mli_cuda_driver *d, int i) {
     unsigned char uuid[16];
     char text[48], name[256] = "";
@@ -1704,7 +1762,7 @@ MLI_CUDA_PRIVATE int mli_cuda_capacity(void *user, memlord_device device, memlor
         out->total = total;
         out->used = total - unused;
     } else if (!no_nvml && mli_cuda_nvml_query(i, &out->total, &out->used)) {
-        /* never mixed with the driver's: it counts another total */
+        /* both figures are NVML's, as NVML counts another total than the driver */
         if (!mli_cuda_active(d, i)) mli_cuda_store(&probe->before[i], out->used);
     } else {
         return -1;
@@ -2653,17 +2711,17 @@ MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user) {
 
 /* --------------------------------------------------------------------- src/cuda/collection.h -- */
 
-/* Owns the trim of a device's pools and graphs. Locks: none. */
+/* Has the collection of a cuda device, and the ranges and marks of NVIDIA's profilers. Owns no
+   state. Locks: none. */
 
-#if defined(MEMLORD_CUDA_NVTX)
+/* Set a mark, begin a range and end a range in NVIDIA's profilers. They do nothing without
+   MEMLORD_CUDA_NVTX. */
 MLI_CUDA_PRIVATE void mli_cuda_nvtx_mark(const char *what, uint64_t bytes);
 MLI_CUDA_PRIVATE void mli_cuda_nvtx_push(const char *what);
 MLI_CUDA_PRIVATE void mli_cuda_nvtx_end(void);
-#else
-MLI_CUDA_PRIVATE void mli_cuda_nvtx_mark(const char *what, uint64_t bytes);
-MLI_CUDA_PRIVATE void mli_cuda_nvtx_push(const char *what);
-MLI_CUDA_PRIVATE void mli_cuda_nvtx_end(void);
-#endif
+
+/* The ledger's collection callback for cuda devices; `user` is the seat. Trims the pools and graphs
+   of the event's device. */
 
 MLI_CUDA_PRIVATE memlord_gc_result mli_cuda_collect(void *user, memlord *lord,
                                                     const memlord_gc_event *event);
@@ -2694,14 +2752,17 @@ MLI_CUDA_PRIVATE void mli_cuda_nvtx_end(void) { (void)nvtxRangePop(); }
 static void mli_cuda_nvtx_begin(const char *what, memlord_device device) {
     (void)what, (void)device;
 }
-MLI_CUDA_PRIVATE void mli_cuda_nvtx_mark(const char *what, uint64_t bytes) { (void)what, (void)bytes; }
+MLI_CUDA_PRIVATE void mli_cuda_nvtx_mark(const char *what, uint64_t bytes) {
+    (void)what, (void)bytes;
+}
 MLI_CUDA_PRIVATE void mli_cuda_nvtx_push(const char *what) { (void)what; }
 MLI_CUDA_PRIVATE void mli_cuda_nvtx_end(void) {}
 #endif
 
-/* Inside the device: trims its pools and graphs. A trim that a band asks for keeps what was used at
-   most since the last one: what was freed since may have been used all at once, and no more than
-   ever was. The bytes include what a wait gives back by itself. */
+/* Trims the pools and graphs of a device. A trim for a band leaves the pools what they may soon
+   need again: the bytes used now, those pending, and those freed since the last collection, but no
+   more than were ever used at once. The reclaimed bytes include what a wait for pending frees gives
+   back by itself. Requires: the thread is inside the device. */
 static void mli_cuda_trim(const mli_cuda_driver *d, mli_cuda_attachment *probe, memlord *lord,
                           const memlord_gc_event *event, memlord_gc_result *result) {
     const memlord_device device = event->device;
@@ -2979,21 +3040,24 @@ MLI_CUDA_PRIVATE void mli_cuda_fork_locks(void) {
 
 /* -------------------------------------------------------------------------- src/cuda/frees.h -- */
 
-/* Owns the way of a free: off the map before the real one, as another thread may get the address
-   while that runs; credited when it succeeded, back as it was when it failed. Locks: none. */
+/* Has the two halves of a wrapped free, before and after the real one. The block leaves the map
+   before, as another thread may get the address while the real free runs. After it the block's
+   bytes are credited; or the block comes back, if the real free failed. Owns no state. Locks:
+   none. */
 
 typedef struct mli_cuda_ending {
-    memlord_realloc_token token;
+    memlord_realloc_token token; /* of memlord_free_begin, if `begun` is 1 */
     int begun;
-    memlord_device device; /* where `reserved` has so many bytes of it */
-    uint64_t bytes;
+    memlord_device device; /* the block's device, if `bytes` is not 0 */
+    uint64_t bytes;        /* what the free takes off the device's reserved bytes */
 } mli_cuda_ending;
 
-/* `beside`: it is of no pool. */
+/* Takes a block off the map. `beside` is 1 for a free of memory outside of pools. */
 MLI_CUDA_PRIVATE void mli_cuda_free_begin(memlord *lord, int type, const void *ptr, int beside,
                                           mli_cuda_ending *end, const memlord_site *site);
 
-/* `reserved` gives it up before the bytes are credited: they are never counted as cached. */
+/* Ends the free, given the answer of the real one, and returns that answer. The bytes leave the
+   reserved ones before they are credited, so that they never count as cached. */
 MLI_CUDA_PRIVATE cudaError_t mli_cuda_free_end(memlord *lord, mli_cuda_ending *end,
                                                cudaError_t answer, const memlord_site *site);
 
@@ -3021,68 +3085,78 @@ MLI_CUDA_PRIVATE cudaError_t mli_cuda_free_end(memlord *lord, mli_cuda_ending *e
 
 /* ----------------------------------------------------------------------- src/cuda/requests.h -- */
 
-/* Owns the way of an allocation: the real call, its device, its record, and the retry. Locks:
-   seats_lock, to read a policy. */
+/* Has what a wrapped allocation does: the real call, its device, its record, and the retry. Owns no
+   state. Locks: process_lock, to read a policy. */
 
+/* The kinds of allocations. */
 enum {
     MLI_CUDA_PLAIN,
     MLI_CUDA_PITCH,
     MLI_CUDA_3D,
-    MLI_CUDA_ASYNC, /* in the order of a stream, out of a pool */
-    MLI_CUDA_HOST,
-    MLI_CUDA_PHYSICAL
+    MLI_CUDA_ASYNC,   /* in the order of a stream, out of a pool */
+    MLI_CUDA_HOST,    /* page-locked memory */
+    MLI_CUDA_PHYSICAL /* cuMemCreate */
 };
 
-/* The fields are named as the parameters of MLI_CUDA_ALLOCS are. */
+/* A call of an allocation function, with its arguments. The fields of arguments have the names of
+   the parameters in MLI_CUDA_ALLOCS and MLI_CUDA_VIRTUAL. */
 typedef struct mli_cuda_request {
-    int kind;
-    cudaError_t (*call)(const struct mli_cuda_request *q); /* the real one */
+    int kind;                                              /* MLI_CUDA_PLAIN .. */
+    cudaError_t (*call)(const struct mli_cuda_request *q); /* makes the real call */
     void **ptr;
     struct cudaPitchedPtr *pitched;
-    unsigned long long *handle, mem_flags; /* of physical memory, and where that is */
+    unsigned long long *handle, mem_flags; /* of physical memory */
     const void *prop;
-    memlord_device location;
+    memlord_device location; /* where physical memory is */
     size_t bytes, *pitch, width, height;
     struct cudaExtent extent;
     unsigned flags;
     cudaMemPool_t pool; /* NULL: the device's current one */
     cudaStream_t stream;
-    int clean; /* the runtime had no last error before */
-    cudaError_t answer;
+    int clean;          /* 1: the runtime had no last error before */
+    cudaError_t answer; /* what the last call returned */
 } mli_cuda_request;
 
-/* Returns the current device. The runtime is asked: until CUDA 12 cudaSetDevice only says what its
-   next call is to work on, and the driver may still have the device before. */
+/* Returns the current device. It asks the runtime: before CUDA 12 cudaSetDevice makes no context
+   current, so the driver may still have the device before. */
 MLI_CUDA_PRIVATE int mli_cuda_device_current(void);
+
+/* Allocates and records, with retries under a policy; NULL: the default one. */
 
 MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_request *q,
                                                   const memlord_retry *policy,
                                                   const memlord_site *site);
 
+/* Allocates and records, with retries if the ledger is attached with MEMLORD_CUDA_FLAG_RETRY. A
+   NULL ledger is the real call alone. */
 MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc(memlord *lord, mli_cuda_request *q,
                                             const memlord_site *site);
+
+/* Returns a request without arguments. */
 
 MLI_CUDA_PRIVATE mli_cuda_request mli_cuda_request_for(int kind,
         cudaError_t (*call)(const mli_cuda_request *));
 
-/* Finds a block of a device, or page-locked memory. 0: it is not on the books. */
+/* Finds a block of any cuda device, or of page-locked memory. Returns 0 if no block on the books
+   has this key. */
 MLI_CUDA_PRIVATE int mli_cuda_block_find(memlord *lord, uint64_t key, memlord_block_info *block);
 
 /* ----------------------------------------------------------------------- src/cuda/requests.c -- */
 
-/* The pointer or handle that a call made. */
+/* Returns the pointer or handle that a call made. */
 static void *mli_cuda_request_result(const mli_cuda_request *q) {
     if (q->pitched) return q->pitched->ptr;
     if (q->handle) return (void *)(uintptr_t)*q->handle;
     return q->ptr ? *q->ptr : NULL;
 }
 
-/* The product, or 2^48, which is the most that the ledger takes. */
+/* Returns the product, or 2^48 if it is larger: the ledger takes no more. */
 static uint64_t mli_cuda_product(uint64_t a, uint64_t b) {
     const uint64_t most = (uint64_t)1 << 48;
     return b && a > most / b ? most : a * b;
 }
 
+/* Returns the bytes that a request asks for, without the padding of rows. */
 static uint64_t mli_cuda_asked(const mli_cuda_request *q) {
     const struct cudaExtent *e = &q->extent;
     if (q->kind == MLI_CUDA_PITCH) return mli_cuda_product(q->width, q->height);
@@ -3091,7 +3165,7 @@ static uint64_t mli_cuda_asked(const mli_cuda_request *q) {
     return mli_cuda_product(q->bytes, 1);
 }
 
-/* Rows get longer by the pitch, which is known only afterwards. */
+/* Returns the bytes of an allocation. Its rows are as long as the pitch, which the call sets. */
 static uint64_t mli_cuda_size(const mli_cuda_request *q) {
     if (q->kind == MLI_CUDA_PITCH) return (uint64_t)*q->pitch * q->height;
     if (q->kind == MLI_CUDA_3D)
@@ -3106,6 +3180,7 @@ MLI_CUDA_PRIVATE int mli_cuda_device_current(void) {
     return 0;
 }
 
+/* Returns the device of a stream. That of a default stream is the current one. */
 static int mli_cuda_device_stream(const mli_cuda_driver *d, cudaStream_t stream) {
     void *context = NULL;
     int handle, r;
@@ -3117,9 +3192,10 @@ static int mli_cuda_device_stream(const mli_cuda_driver *d, cudaStream_t stream)
     return r ? mli_cuda_device_current() : mli_cuda_ordinal(d, handle);
 }
 
-/* Where a request is, or was, served. The driver knows the device of what came out of a pool, which
-   may be another's than its stream. A pool of the host's memory is no device's, and counted as its
-   stream's, since a free does not say which it is. */
+/* Returns the device on which a request counts: before the call, with `made` NULL, or after it. The
+   pool of a stream-ordered allocation may be on another device than the stream, and the driver
+   knows the device of the pointer. A pool of the host's memory is on no device. Its blocks count on
+   the stream's device, since cudaFreeAsync does not say which pool a block is of. */
 static memlord_device mli_cuda_where(const mli_cuda_request *q, const void *made) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     int ordinal = -1;
@@ -3132,12 +3208,13 @@ static memlord_device mli_cuda_where(const mli_cuda_request *q, const void *made
     return memlord_device_cuda(ordinal >= 0 ? ordinal : mli_cuda_device_stream(d, q->stream));
 }
 
-/* Sets the stream of a stream-ordered allocation, a default one as 0. Returns the one before. */
+/* Sets the stream that the ledger records beside the tag; a default stream is 0. Returns the stream
+   that was set before. */
 static uint64_t mli_cuda_stream_say(memlord *lord, const mli_cuda_request *q) {
     return memlord_stream_set(lord, mli_cuda_is_default(q->stream) ? 0 : MEMLORD_KEY(q->stream));
 }
 
-/* Adds an allocation to `reserved`, if it is in no pool. */
+/* Keeps the reserved bytes right after an allocation, in a pool or outside of pools. */
 static void mli_cuda_recorded(memlord *lord, const mli_cuda_request *q, memlord_device device) {
     if (q->kind == MLI_CUDA_ASYNC)
         mli_cuda_pool_check(lord, 0);
@@ -3145,6 +3222,7 @@ static void mli_cuda_recorded(memlord *lord, const mli_cuda_request *q, memlord_
         mli_cuda_pool_beside(lord, device, (int64_t)mli_cuda_size(q));
 }
 
+/* Makes the real call once, and records what it made. */
 static cudaError_t mli_cuda_alloc_plain(memlord *lord, mli_cuda_request *q,
                                         const memlord_site *site) {
     cudaError_t r = q->call(q);
@@ -3160,7 +3238,7 @@ static cudaError_t mli_cuda_alloc_plain(memlord *lord, mli_cuda_request *q,
     return r;
 }
 
-/* Allocates once, for a request that is not tried again: one that finds no memory is counted. */
+/* Makes the real call once, records what it made, and counts a call that found no memory. */
 static cudaError_t mli_cuda_alloc_once(memlord *lord, mli_cuda_request *q,
                                        const memlord_site *site) {
     cudaError_t r = mli_cuda_alloc_plain(lord, q, site);
@@ -3169,8 +3247,8 @@ static cudaError_t mli_cuda_alloc_once(memlord *lord, mli_cuda_request *q,
     return r;
 }
 
-/* memlord_try_fn. Out of memory is no sticky error: it is taken out of the slot, if that was clean,
-   so that neither the callbacks of a collection nor the host, after a success, see it. */
+/* A memlord_try_fn. Out of memory is no sticky error. It is cleared as the last error, if there was
+   none before: callbacks of a collection do not see it, nor does the host after a success. */
 static int mli_cuda_request_attempt(void *user, uint64_t bytes, uint64_t *storage) {
     mli_cuda_request *q = (mli_cuda_request *)user;
     (void)bytes;
@@ -3180,14 +3258,15 @@ static int mli_cuda_request_attempt(void *user, uint64_t bytes, uint64_t *storag
     return q->answer == cudaSuccess ? 0 : q->answer == cudaErrorMemoryAllocation ? 1 : -1;
 }
 
-/* A limit refused: no attempt was made, and the runtime's last error stays. To set it takes a call
-   that fails for want of memory, which may trim pools, wait, or return an earlier error. */
+/* Ends a request that a limit has refused. No real call is made, so the runtime's last error stays
+   as it was. A call made only to set it might trim pools, wait, or return an earlier error. */
 static void mli_cuda_request_refuse(const mli_cuda_request *q) {
     if (q->pitched) q->pitched->ptr = NULL;
     if (q->ptr) *q->ptr = NULL;
 }
 
-/* The pitch, and the device of a pool, are known only afterwards. */
+/* Corrects the record of an allocation after the retries: only now the pitch, and the device of a
+   pool, are known. */
 static void mli_cuda_request_finish(memlord *lord, const mli_cuda_request *q, memlord_device device,
                                     uint64_t asked, uint64_t storage, const memlord_site *site) {
     memlord_device where = mli_cuda_where(q, mli_cuda_request_result(q));
@@ -3208,7 +3287,7 @@ MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_reques
     uint64_t storage = 0, asked = mli_cuda_asked(q), before = 0;
     memlord_alloc_opts opts;
     memlord_result r;
-    /* for nothing, or for more than there is address space, one call decides */
+    /* no retry helps a request for 0 bytes, or for more than the address space */
     if (!asked || asked >> 48) return mli_cuda_alloc_once(lord, q, site);
     memset(&opts, 0, sizeof opts);
     opts.site = site;
@@ -3222,8 +3301,8 @@ MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_reques
     if (r == MEMLORD_E_LIMIT) mli_cuda_request_refuse(q);
     if (r == MEMLORD_OK || r == MEMLORD_E_LIMIT) return q->answer;
     if (r == MEMLORD_E_OOM && q->answer != cudaErrorMemoryAllocation) return q->answer;
-    /* once more, for the result and the last error the host expects: that failure is counted; and
-       where the ledger has no room for a request, as if nothing had been asked of it */
+    /* E_OOM: calls once more, for the result and the last error that the host expects; the ledger
+       has counted the failure. Another error is the ledger's own: calls as without retries. */
     return r == MEMLORD_E_OOM ? mli_cuda_alloc_plain(lord, q, site)
                               : mli_cuda_alloc_once(lord, q, site);
 }
@@ -3261,8 +3340,8 @@ MLI_CUDA_PRIVATE int mli_cuda_block_find(memlord *lord, uint64_t key, memlord_bl
 
 /* ------------------------------------------------------------------------- src/cuda/public.h -- */
 
-/* Has the functions that CUDA has no like of: attach, pools, uses of streams, scopes. Owns no
-   state. May use all modules of the layer. Locks: none held at the return. */
+/* Has the other public functions: attach, pools, frees that wait for a stream, scopes. Owns no
+   state. May use all modules of the layer. Locks: none. */
 
 /* ------------------------------------------------------------------------- src/cuda/public.c -- */
 
@@ -3272,8 +3351,9 @@ extern "C" {
 
 /* -- attach -- */
 
-/* An integrated GPU's memory is the cpu's, so that what is known of that, containers' limits
-   included, holds for it. Reservations in the way leave it a place of its own. */
+/* Makes integrated GPUs share the cpu's memory in the ledger, or undoes that. So the capacity of
+   the cpu, with the limits of containers, is theirs. If the ledger refuses, because of
+   reservations, the GPU stays a device of its own. */
 static void mli_cuda_share(mli_cuda_attachment *probe, const mli_cuda_driver *d, int on) {
     int i;
     for (i = 0; i < d->known; i++) {
@@ -3288,6 +3368,7 @@ static void mli_cuda_share(mli_cuda_attachment *probe, const mli_cuda_driver *d,
     }
 }
 
+/* Takes the seat's callbacks off its ledger. */
 static void mli_cuda_unhook(mli_cuda_attachment *probe, const mli_cuda_driver *d) {
     uint64_t flags = mli_cuda_load(&probe->flags);
     (void)memlord_gc_callback_remove(probe->lord, memlord_device_cuda(MEMLORD_ANY),
@@ -3297,6 +3378,7 @@ static void mli_cuda_unhook(mli_cuda_attachment *probe, const mli_cuda_driver *d
     mli_cuda_share(probe, d, 0);
 }
 
+/* Gives the seat's callbacks to its ledger, as its flags say. */
 static memlord_result mli_cuda_hook(mli_cuda_attachment *probe, const mli_cuda_driver *d) {
     uint64_t flags = mli_cuda_load(&probe->flags), total, used;
     memlord_result r = MEMLORD_OK;
@@ -3314,7 +3396,7 @@ static memlord_result mli_cuda_hook(mli_cuda_attachment *probe, const mli_cuda_d
     return r;
 }
 
-/* Gives up a claimed seat that is taken. */
+/* Detaches the ledger of a claimed seat. */
 static void mli_cuda_attachment_end(mli_cuda_attachment *probe, const mli_cuda_driver *d) {
     int last;
     mli_cuda_unhook(probe, d);
@@ -3323,7 +3405,7 @@ static void mli_cuda_attachment_end(mli_cuda_attachment *probe, const mli_cuda_d
     if (last) memlord_cuda_events_release();
 }
 
-/* Returns 1 for a policy that memlord_alloc_retry takes. */
+/* Returns 1 for a policy that memlord_alloc_retry accepts. */
 static int mli_cuda_policy_valid(const memlord_retry *policy) {
     return policy->max_ms >= policy->initial_ms && policy->multiplier >= 1 &&
            policy->multiplier <= 1.7976931348623157e308;
@@ -3432,15 +3514,17 @@ MEMLORD_API cudaError_t memlord_cuda_device_set_pool(memlord *lord, int device, 
 
 /* -- stream-ordered frees -- */
 
-/* A fence of a block on a stream, with this call as a user of that. */
+/* The use of a block on a stream. From mli_cuda_use_begin to _end the call is a user of the
+   stream. */
 typedef struct mli_cuda_use {
     mli_cuda_stream *stream; /* NULL: no memory */
-    memlord_device device;   /* the block's */
+    memlord_device device;   /* the device of the block */
     memlord_fence fence;
 } mli_cuda_use;
 
-/* Makes a fence, `placed` at what the stream was given so far, and then with an event, or where its
-   block is freed. Returns 0 if there is no memory. */
+/* Makes a fence for a block. If `placed`, it waits for the work that the stream has now, and an
+   event is recorded; else for the work that the stream has when the block is freed. Returns 0 if
+   there is no memory. */
 static int mli_cuda_use_begin(memlord *lord, const void *ptr, cudaStream_t stream, int placed,
                               mli_cuda_use *use) {
     memlord_block_info block;
@@ -3451,7 +3535,7 @@ static int mli_cuda_use_begin(memlord *lord, const void *ptr, cudaStream_t strea
     use->stream =
         mli_cuda_stream_find(mli_cuda_stream_handle(stream), use->device.index, &here);
     if (!use->stream) return 0;
-    /* only its own thread can name a per-thread stream */
+    /* a later question may come from another thread, which cannot name a per-thread stream */
     placed |= use->stream->handle == cudaStreamPerThread;
     use->fence.user = mli_cuda_fence_on(use->stream, placed);
     use->fence.done = mli_cuda_fence_done;
@@ -3461,7 +3545,8 @@ static int mli_cuda_use_begin(memlord *lord, const void *ptr, cudaStream_t strea
     if (placed) (void)mli_cuda_stream_record(use->stream, here);
     return 1;
 }
-/* Passes an error of the ledger, which has not taken the fence then. */
+/* Ends the use, and returns `r`, the ledger's result. After an error the ledger has not taken the
+   fence. */
 static memlord_result mli_cuda_use_end(mli_cuda_use *use, memlord_result r) {
     if (r && use->fence.user) mli_cuda_fence_free(use->fence.user);
     if (use->stream) mli_cuda_stream_leave(use->stream);
@@ -3478,8 +3563,8 @@ MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *pt
     return mli_cuda_use_end(&use, r);
 }
 
-/* Pending from before the real free on, as another thread may get the address. Without memory for a
-   fence the block is credited at once. */
+/* The block gets its fence before the real free, after which another thread may get the address.
+   Without memory for a fence the block is credited at once. */
 MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
                                                       cudaStream_t stream,
                                                       const memlord_site *site) {
@@ -3562,28 +3647,33 @@ MEMLORD_API memlord_result memlord_cuda_checkpoint(memlord *lord, const char *na
 
 /* ------------------------------------------------------------------------ src/cuda/virtual.h -- */
 
-/* Owns the books of physical memory: a storage by its handle, with a reference for each handle and
-   each mapping, and a part for each range that is mapped, in which the addresses stand. The driver says of which
-   handle an address is. Locks: none. */
+/* Has the records of physical memory and its mappings. A storage has the driver's handle as its
+   key, a reference for each handle and for each mapping, and a part for each mapped range. The
+   shape of the part lists the addresses of the range. The driver says which handle an address
+   belongs to. Owns no state. Locks: none. */
 
+/* The name of physical memory in its description. */
 MLI_CUDA_TABLE(const char mli_cuda_physical[])
+
 typedef struct mli_cuda_mapping {
     unsigned long long handle;
-    memlord_device device;
-    uint64_t address, offset, bytes;
-    memlord_meta meta; /* of its part: its shape is the addresses, up to 8 */
+    memlord_device device;  /* the device of the storage */
+    uint64_t address;
+    uint64_t offset, bytes; /* the range of the storage; 0 bytes: it is not on the books */
+    memlord_meta meta;      /* the description of its part, with up to 8 addresses as the shape */
 } mli_cuda_mapping;
 
-/* Records a mapping that was made, as far as `handle` is on the books. */
+/* Records a mapping that was made. Does nothing if the handle is not on the books. */
 MLI_CUDA_PRIVATE void mli_cuda_mapping_add(memlord *lord, mli_cuda_mapping *m,
                                            const memlord_site *site);
 
-/* Finds the mapping that begins at an address, and holds its memory until the end: the handle is
-   not given to another before the books are right. Returns 0 if nothing is mapped there. What is
-   not on the books has no bytes, and is not held. */
+/* Finds the mapping that begins at an address. Keeps its handle until mli_cuda_mapping_end, so that
+   no other memory gets the handle before the books are right. Returns 0 if nothing is mapped at the
+   address. A mapping that is not on the books has 0 bytes, and must not be ended. */
 MLI_CUDA_PRIVATE int mli_cuda_mapping_begin(memlord *lord, const mli_cuda_driver *d,
                                             uint64_t address, mli_cuda_mapping *m);
 
+/* Takes a mapping off the books, if it is `gone`, and gives its handle back. */
 MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver *d,
                                            mli_cuda_mapping *m, int gone, const memlord_site *site);
 
@@ -3592,7 +3682,8 @@ MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver 
 MLI_CUDA_PRIVATE const char mli_cuda_physical[] = "cuMemCreate";
 static const char mli_cuda_part[] = "mapped";
 
-/* memlord_part_fn: the one that has the address, or (bytes) is the range. */
+/* A memlord_part_fn. Stops at the part that has the mapping's address; if m->bytes is not 0, at the
+   part that is exactly the mapping's range. Copies the part into the mapping. */
 static int mli_cuda_mapping_match(void *user, const memlord_part_info *part) {
     mli_cuda_mapping *m = (mli_cuda_mapping *)user;
     int k, found = part->offset == m->offset && part->bytes == m->bytes;
@@ -3616,7 +3707,7 @@ MLI_CUDA_PRIVATE void mli_cuda_mapping_add(memlord *lord, mli_cuda_mapping *m,
     m->meta.shape[0] = (int64_t)m->address;
     m->meta.rank = 1;
     r = memlord_part_add(lord, block.device, m->handle, m->offset, m->bytes, &m->meta);
-    if (r == MEMLORD_E_STATE) { /* a further address of what is mapped */
+    if (r == MEMLORD_E_STATE) { /* the range is mapped already: it gets one more address */
         m->meta.rank = 8;
         (void)memlord_parts_each(lord, block.device, m->handle, mli_cuda_mapping_match, m);
         if (m->meta.rank >= 8) return;
@@ -3647,10 +3738,10 @@ MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver 
     memlord_block_info block;
     int k;
     if (gone && mli_cuda_block_find(lord, m->handle, &block)) {
-        m->bytes = 0; /* it is read again: another mapping may have ended */
+        m->bytes = 0; /* reads the part again, as another mapping may have ended */
         (void)memlord_parts_each(lord, m->device, m->handle, mli_cuda_mapping_match, m);
         (void)memlord_part_remove(lord, m->device, m->handle, m->offset);
-        if (--m->meta.rank) { /* it is mapped elsewhere, too */
+        if (--m->meta.rank) { /* the range is mapped at another address, too */
             for (k = 0; k < (int)m->meta.rank && (uint64_t)m->meta.shape[k] != m->address;) k++;
             m->meta.shape[k] = m->meta.shape[m->meta.rank];
             (void)memlord_part_add(lord, m->device, m->handle, m->offset, m->bytes, &m->meta);
@@ -3719,8 +3810,8 @@ MLI_CUDA_PRIVATE void mli_cuda_reset_begin(memlord *lord, const mli_cuda_driver 
 
 /* --------------------------------------------------------------------------- src/cuda/wrap.h -- */
 
-/* Emits what the linker's --wrap redirects to. Their names are the linker's. Sites are the return
-   addresses of the callers. Locks: none. */
+/* Has the __wrap_ functions, to which the linker's --wrap redirects calls. A site is the return
+   address of the call. Owns no state. Locks: none. */
 
 /* --------------------------------------------------------------------------- src/cuda/wrap.c -- */
 
@@ -3754,12 +3845,12 @@ MLI_CUDA_VIRTUAL(MLI_CUDA_X)
 #undef MLI_CUDA_HERE
 #endif
 
-/* Counts a function that is not redirected; *name gets the first. */
+/* Counts a function that is not redirected. *name gets the first of them. */
 static void mli_cuda_wrap_note(int redirected, const char *real, int *missing, const char **name) {
     if (!redirected && !(*missing)++) *name = real;
 }
 
-/* Read through volatile pointers: compilers take two names for two functions. */
+/* Compares the addresses in volatile pointers, as a compiler takes two names for two functions. */
 MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
     int missing = 0;
     const char *name = NULL;
@@ -4046,12 +4137,13 @@ MLI_CUDA_MEM(mem_retain_handle, (unsigned long long *handle, void *ptr)) {
 #endif /* MEMLORD_CUDA_IMPLEMENTATION */
 
 /* ------------------------------------------------------------------------- >>shim --
-   Last, so that nothing above is redirected; outside the guard, as another header may have
-   included memlord_cuda.h plainly before. Variadic, as a preprocessor takes the commas of
-   sizeof(std::pair<int, int>) and of compound literals for its own; and functions beneath, so that
-   the compiler sees the types. In C++ these have the forms of cuda_runtime.h as well: pointers of
-   any type, more or fewer arguments. Not when nvcc compiles for the device, whose code may call the
-   device's own cudaMalloc and cudaFree. */
+   The shim is the last part, so that nothing above is redirected. It is outside of the include
+   guard, as another header may have included memlord_cuda.h before without MEMLORD_CUDA_SHIM. The
+   macros are variadic, as the preprocessor takes the comma of sizeof(std::pair<int, int>) for one
+   between arguments. They call functions, so that the compiler checks the types. In C++ there are
+   overloads as in cuda_runtime.h, for pointers of any type and for other numbers of arguments. The
+   shim is off while nvcc compiles for the device, whose code may call the device's own
+   cudaMalloc. */
 #if defined(MEMLORD_CUDA_SHIM) && !defined(MEMLORD_DISABLE) && !defined(__CUDA_ARCH__) &&     \
     !defined(MLI_CUDA_SHIMMED)
 #define MLI_CUDA_SHIMMED
@@ -4092,7 +4184,7 @@ MLI_CUDA_FORM(host_alloc, (size_t bytes, unsigned int flags),
 
 #define MLI_CUDA_SHIM(name, ...)                                                              \
     memlord_cuda_##name(MEMLORD_CUDA_SHIM_LORD, __VA_ARGS__, MEMLORD_SITE())
-#undef cudaMallocAsync /* macros with the per-thread default stream */
+#undef cudaMallocAsync /* these are macros with the per-thread default stream */
 #undef cudaMallocFromPoolAsync
 #undef cudaFreeAsync
 #undef cudaStreamEndCapture
