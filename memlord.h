@@ -8364,20 +8364,18 @@ typedef struct mli_span_peak {
     uint64_t from, high;
 } mli_span_peak;
 
-/* An exported invocation of a scope. Each thread adds what its span counts when it leaves. Until
-   then `level` has the base of its cell, less the level at which its span began. So `level` is at
-   most what all have added, and `high` at most their peak. */
+/* An invocation of a scope that was exported. While a thread is in a member, which is a context,
+   the member adds to `level` the base of the thread's cell, less the level at which its span began.
+   So `level` is at most what all have added, and `high` at most their peak. `bytes`, `blocks` and
+   `delta` are of the members that have left. */
 typedef struct mli_joint {
-    mli_lock lock;                  /* all but token and began */
+    mli_lock lock;                  /* guards all members but token and began */
     uint64_t token;                 /* its handle, the second word of a memlord_scope_token */
     struct mli_thread_scope *began; /* of the thread that it began on */
-    uint32_t members, over, adopted; /* the contexts in it; 1: the exporting context has ended the
-                                        scope; 1: it was adopted */
-    uint64_t start, before, bytes, blocks; /* as in a span; bytes and blocks of those that left */
+    uint32_t members, over, adopted; /* contexts in it; 1: its exporter has left; 1: was adopted */
+    uint64_t start, before, bytes, blocks; /* as in a span */
     const char *shapes;
-    struct {
-        uint64_t level, high, delta; /* delta: of the members that left */
-    } at[MEMLORD_MAX_DEVICES + 1];
+    struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1];
 } mli_joint;
 
 /* A span: one scope that a thread is in. */
@@ -20342,6 +20340,18 @@ MLI_PRIVATE int mli_page_is_gone(int fd);
 MLI_PRIVATE void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 0
 #endif
+/* Reads a word of a slot. The acquire pairs with the releases of mli_words_store: the owner is the
+   last word, so a thread that reads it also sees the words before it. */
+MLI_PRIVATE uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t word);
+/* Reads a word of a device of a slot. */
+MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device,
+                                     size_t field);
+#define MLI_DEVICE_WORD(field) (offsetof(mli_page_device, field) / sizeof(uint64_t))
+/* Returns 1 if a device of a slot with an identity rests. */
+MLI_PRIVATE MLI_COLD int mli_slot_rests(const mli_page *page, uint32_t slot, uint64_t id);
+/* Returns the identity that a text is on the page: its hash (FNV-1a), which is not 0. */
+MLI_PRIVATE uint64_t mli_text_hash(const char *text);
+
 /* Frees a slot, and leaves its page. */
 MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd);
 
@@ -20544,9 +20554,29 @@ MLI_PRIVATE int mli_page_is_gone(int fd) {
 MLI_PRIVATE void mli_put_page_path(mli_out *o) { mli_put_str(o, "memlord-"); }
 #endif
 
+MLI_PRIVATE uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t word) {
+    return mli_u64_load_acquire(&page->slots[slot][word]);
+}
+MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device,
+                                     size_t field) {
+    return mli_slot_read(page, slot, MLI_SLOT_WORD(devices) +
+                                         device * (sizeof(mli_page_device) / 8) + field);
+}
+MLI_PRIVATE MLI_COLD int mli_slot_rests(const mli_page *page, uint32_t slot, uint64_t id) {
+    const uint32_t bits = mli_u32_load(&page->bells[slot].resting);
+    size_t i;
+    for (i = 0; i < MLI_SLOT_DEVICES; i++)
+        if ((bits >> i & 1) && mli_slot_device(page, slot, i, MLI_DEVICE_WORD(id)) == id) return 1;
+    return 0;
+}
+MLI_PRIVATE uint64_t mli_text_hash(const char *text) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
+    return hash | (hash == 0);
+}
 MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd) {
-    mli_u64_store_release(&page->slots[slot][MLI_SLOT_WORD(owner)], 0); /* pairs with the acquires
-                                                                           of readers */
+    mli_u64_store_release(&page->slots[slot][MLI_SLOT_WORD(owner)], 0); /* pairs with
+                                                                           mli_slot_read */
     mli_page_unmap(page);
     mli_page_fd_close(fd);
 }
@@ -21471,17 +21501,6 @@ static uint64_t mli_phys_id(memlord *lord, const mli_phys *phys) {
     return id || phys != mli_phys_storage(lord, 0) ? id : lord->neighbours->host_id;
 }
 
-/* Reads a word of a slot. The acquire pairs with the releases of mli_words_store: the owner is
-   the last word, so a thread that reads it also sees the words before it. */
-static uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t word) {
-    return mli_u64_load_acquire(&page->slots[slot][word]);
-}
-static uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device, size_t field) {
-    return mli_slot_read(page, slot, MLI_SLOT_WORD(devices) +
-                                         device * (sizeof(mli_page_device) / 8) + field);
-}
-#define MLI_DEVICE_WORD(field) (offsetof(mli_page_device, field) / sizeof(uint64_t))
-
 /* Returns the owner of another ledger's slot; 0: it is free, or this ledger's. */
 static uint64_t mli_slot_owner(memlord *lord, uint32_t slot) {
     if ((int)slot == lord->neighbours->slot) return 0;
@@ -21505,15 +21524,6 @@ static MLI_COLD uint64_t mli_slot_sum(memlord *lord, uint32_t slot, uint64_t id,
         sum->released += mli_slot_device(page, slot, i, MLI_DEVICE_WORD(released));
     }
     return sum->id && owner == mli_slot_owner(lord, slot) ? owner : 0;
-}
-
-/* Returns 1 if a device of a slot with an identity rests. */
-static MLI_COLD int mli_slot_rests(const mli_page *page, uint32_t slot, uint64_t id) {
-    const uint32_t bits = mli_u32_load(&page->bells[slot].resting);
-    size_t i;
-    for (i = 0; i < MLI_SLOT_DEVICES; i++)
-        if ((bits >> i & 1) && mli_slot_device(page, slot, i, MLI_DEVICE_WORD(id)) == id) return 1;
-    return 0;
 }
 
 /* Claims a free slot. E_LIMIT: there is none; E_UNSUPPORTED: the system refuses locks. */
@@ -22055,13 +22065,6 @@ static MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise) {
     }
     mli_lock_drop(&lord->neighbours->lock);
     return released >= raise->needed ? 1 : asked ? 0 : -1;
-}
-
-/* Returns a hash of a text that is not 0 (FNV-1a). */
-static uint64_t mli_text_hash(const char *text) {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
-    return hash | (hash == 0);
 }
 
 /* Returns the identity of the memory that the process may use: the cgroup with the lowest limit, or

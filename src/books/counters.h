@@ -111,20 +111,18 @@ typedef struct mli_span_peak {
     uint64_t from, high;
 } mli_span_peak;
 
-/* An exported invocation of a scope. Each thread adds what its span counts when it leaves. Until
-   then `level` has the base of its cell, less the level at which its span began. So `level` is at
-   most what all have added, and `high` at most their peak. */
+/* An invocation of a scope that was exported. While a thread is in a member, which is a context,
+   the member adds to `level` the base of the thread's cell, less the level at which its span began.
+   So `level` is at most what all have added, and `high` at most their peak. `bytes`, `blocks` and
+   `delta` are of the members that have left. */
 typedef struct mli_joint {
-    mli_lock lock;                  /* all but token and began */
+    mli_lock lock;                  /* guards all members but token and began */
     uint64_t token;                 /* its handle, the second word of a memlord_scope_token */
     struct mli_thread_scope *began; /* of the thread that it began on */
-    uint32_t members, over, adopted; /* the contexts in it; 1: the exporting context has ended the
-                                        scope; 1: it was adopted */
-    uint64_t start, before, bytes, blocks; /* as in a span; bytes and blocks of those that left */
+    uint32_t members, over, adopted; /* contexts in it; 1: its exporter has left; 1: was adopted */
+    uint64_t start, before, bytes, blocks; /* as in a span */
     const char *shapes;
-    struct {
-        uint64_t level, high, delta; /* delta: of the members that left */
-    } at[MEMLORD_MAX_DEVICES + 1];
+    struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1];
 } mli_joint;
 
 /* A span: one scope that a thread is in. */

@@ -52,17 +52,6 @@ static uint64_t mli_phys_id(memlord *lord, const mli_phys *phys) {
     return id || phys != mli_phys_storage(lord, 0) ? id : lord->neighbours->host_id;
 }
 
-/* Reads a word of a slot. The acquire pairs with the releases of mli_words_store: the owner is
-   the last word, so a thread that reads it also sees the words before it. */
-static uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t word) {
-    return mli_u64_load_acquire(&page->slots[slot][word]);
-}
-static uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device, size_t field) {
-    return mli_slot_read(page, slot, MLI_SLOT_WORD(devices) +
-                                         device * (sizeof(mli_page_device) / 8) + field);
-}
-#define MLI_DEVICE_WORD(field) (offsetof(mli_page_device, field) / sizeof(uint64_t))
-
 /* Returns the owner of another ledger's slot; 0: it is free, or this ledger's. */
 static uint64_t mli_slot_owner(memlord *lord, uint32_t slot) {
     if ((int)slot == lord->neighbours->slot) return 0;
@@ -86,15 +75,6 @@ static MLI_COLD uint64_t mli_slot_sum(memlord *lord, uint32_t slot, uint64_t id,
         sum->released += mli_slot_device(page, slot, i, MLI_DEVICE_WORD(released));
     }
     return sum->id && owner == mli_slot_owner(lord, slot) ? owner : 0;
-}
-
-/* Returns 1 if a device of a slot with an identity rests. */
-static MLI_COLD int mli_slot_rests(const mli_page *page, uint32_t slot, uint64_t id) {
-    const uint32_t bits = mli_u32_load(&page->bells[slot].resting);
-    size_t i;
-    for (i = 0; i < MLI_SLOT_DEVICES; i++)
-        if ((bits >> i & 1) && mli_slot_device(page, slot, i, MLI_DEVICE_WORD(id)) == id) return 1;
-    return 0;
 }
 
 /* Claims a free slot. E_LIMIT: there is none; E_UNSUPPORTED: the system refuses locks. */
@@ -636,13 +616,6 @@ static MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise) {
     }
     mli_lock_drop(&lord->neighbours->lock);
     return released >= raise->needed ? 1 : asked ? 0 : -1;
-}
-
-/* Returns a hash of a text that is not 0 (FNV-1a). */
-static uint64_t mli_text_hash(const char *text) {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
-    return hash | (hash == 0);
 }
 
 /* Returns the identity of the memory that the process may use: the cgroup with the lowest limit, or

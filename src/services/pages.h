@@ -89,6 +89,18 @@ MLI_PRIVATE int mli_page_is_gone(int fd);
 MLI_PRIVATE void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 0
 #endif
+/* Reads a word of a slot. The acquire pairs with the releases of mli_words_store: the owner is the
+   last word, so a thread that reads it also sees the words before it. */
+MLI_PRIVATE uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t word);
+/* Reads a word of a device of a slot. */
+MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device,
+                                     size_t field);
+#define MLI_DEVICE_WORD(field) (offsetof(mli_page_device, field) / sizeof(uint64_t))
+/* Returns 1 if a device of a slot with an identity rests. */
+MLI_PRIVATE MLI_COLD int mli_slot_rests(const mli_page *page, uint32_t slot, uint64_t id);
+/* Returns the identity that a text is on the page: its hash (FNV-1a), which is not 0. */
+MLI_PRIVATE uint64_t mli_text_hash(const char *text);
+
 /* Frees a slot, and leaves its page. */
 MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd);
 
