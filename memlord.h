@@ -28,6 +28,8 @@
         >>errors         what happens when something goes wrong
         >>costs          what a call costs; what is not counted
         >>api            types and functions, group by group
+        >>support        functions that the macros and the C++ types call, and programs seldom do
+        >>macros         MEMLORD_ALLOC, MEMLORD_TAGGED and the others
         >>cpp            for C++: guards, handles, an allocator, a memory resource
         >>prefix         the names of the public functions, for MEMLORD_PREFIX
         >>implementation the modules: each under a banner with its path in src/, where it is made
@@ -55,20 +57,21 @@
         results      memlord_result, memlord_result_text
         devices      memlord_device_make, _cpu, _cuda, _all, _parse, _name, _label_set, _share;
                      memlord_devices
-        lifecycle    memlord_create, _destroy, _global, _global_setup, _logger_set, _verify
+        lifecycle    memlord_create, _destroy, _global, _global_setup, _logger_set, _verify;
+                     memlord_log_stderr
         storages     memlord_alloc, _free, _realloc, _realloc_begin, _realloc_end, _alloc_n,
                      _free_n, _free_begin, _free_end, _move, _copy
         views        memlord_track, _retain, _release, _track_n, _release_n
         arenas       memlord_arena_add, _arena_sub
         fences       memlord_free_deferred, _free_done, _block_use, _retire
-        sites        memlord_sites_enable, _site_at, _site_of, _site_place, _sites_top, ...;
-                     MEMLORD_SITE
+        sites        memlord_sites_enable, _sites_top; memlord_site_at, _of, _address, _place,
+                     _rename, _top_alloc, _top_free; MEMLORD_SITE
         stacks       memlord_stacks_set, _stacks_top, _unwind_frame_pointers;
                      memlord_desc.stack_depth, .stack_bytes, .stack_seed, .unwinder
-        statistics   memlord_allocated, _freed, _pending, _peak, _stats_get, _summary, _reset;
-                     memlord_rate, _format_bytes, _parse_bytes
-        blocks       memlord_blocks_each, _blocks_top, _block_find, _block_containing,
-                     _block_describe, _block_retag, _mark, _leaks, _generation, _find
+        statistics   memlord_allocated, _freed, _pending, _peak, _peak_reset, _stats_get, _reset;
+                     memlord_summary, _rate, _format_bytes, _parse_bytes
+        blocks       memlord_blocks_each, _blocks_top; memlord_block_find, _containing, _describe,
+                     _retag; memlord_mark, _leaks
         mistakes     memlord_anomalies_each
         parts        memlord_part_add, _part_remove, _parts_each
         tags         memlord_tag_begin, _end, _current, _default_set, _get; memlord_expect;
@@ -84,7 +87,8 @@
         out of memory memlord_alloc_retry, _retry_backoff, _alloc_failed
         pools        memlord_pool_set, _add, _served; memlord_cached_ratio, _fragmentation
         neighbours   memlord_pressure_open, _close, _raise, _level; memlord_device_id_set
-        scopes       memlord_scope_begin, _end, _shapes_set, _export, _adopt, _return, _get
+        scopes       memlord_scope_begin, _end, _shapes_set, _export, _adopt, _return, _get,
+                     _current, _device_time
         contexts     memlord_context_swap, _drop: for fibres, coroutines and jobs
         snapshots    memlord_checkpoint; memlord_snapshots_start, _stop
         events       memlord_events_start, _stop, _each
@@ -458,10 +462,10 @@
     a call; within counter_batch bytes per thread of a threshold each call adds up the counts
     of all threads. A collection costs what its callbacks do. A scope costs some tens of
     nanoseconds, and so does a swap of a context, for which the ledger keeps 700 bytes. A
-    stack costs what its unwinder does (some us for the platform's) and a few hundred ns, under one lock; a sample each 512 KiB is hardly seen. Stacks take 320 KiB,
-    250 to 400 bytes a return address, 24 each time one has another caller, 100 a stack and
-    up to 64 a block that has one. Events cost one branch a call when off, and a time stamp
-    and 40 bytes when on.
+    stack costs what its unwinder does (some us for the platform's) and a few hundred ns, under
+    one lock; a sample each 512 KiB is hardly seen. Stacks take 320 KiB, 250 to 400 bytes a
+    return address, 24 each time one has another caller, 100 a stack and up to 64 a block that
+    has one. Events cost one branch a call when off, and a time stamp and 40 bytes when on.
 
     Not counted: memory that no call records (other libraries, the driver, the C library's
     own overhead, stacks, code), the rounding of your allocator, and whether the operating
@@ -471,7 +475,8 @@
 #ifndef MEMLORD_H
 #define MEMLORD_H
 
-/* The implementation needs what strict C modes hide; works when memlord.h is included first. */
+/* The implementation needs what strict C modes hide. That works if memlord.h is the first
+   include. */
 #if defined(MEMLORD_IMPLEMENTATION) && !defined(_DEFAULT_SOURCE)
 #define _DEFAULT_SOURCE 1
 #endif
@@ -536,7 +541,8 @@
 #endif
 
 /* With a prefix p every symbol becomes p_memlord_...; the source goes on saying memlord_... The
-   list of names stands below the API, under >>prefix: this header includes itself to read it. */
+   list of names stands below the API, under >>prefix: this header includes itself to read the
+   list. */
 #if defined(MEMLORD_PREFIX)
 #define MLI_READ_PREFIX
 #include "memlord.h"
@@ -628,8 +634,8 @@ typedef struct memlord_device {
     int16_t index; /* 0.. , or MEMLORD_ANY in a selector */
 } memlord_device;
 
-/* Makes a device or a selector. If a number does not fit an int16_t, every call refuses the
-   result. */
+/* Makes a device or a selector. Of a number that does not fit an int16_t it makes a device that
+   every call refuses. */
 MLI_INLINE memlord_device memlord_device_make(int type, int index) {
     memlord_device d;
     d.type = MLI_CAST(int16_t, type < INT16_MIN || type > INT16_MAX ? INT16_MAX : type);
@@ -661,32 +667,33 @@ MEMLORD_API memlord_result memlord_device_parse(const char *text, memlord_device
 MEMLORD_API size_t memlord_device_name(memlord_device device, char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
 
-/* Sets the host's own name for a device, shown beside ours in TEXT, JSON and HTML reports. NULL
+/* Sets the host's own name for a device. TEXT, JSON and HTML reports show it beside MemLord's. NULL
    removes it.
    Errors: E_DEVICE; E_NOMEM. */
 MEMLORD_API memlord_result memlord_device_label_set(memlord *lord, memlord_device device,
                                                     const char *text) MLI_OFF(MEMLORD_OK)
 
-/* Sets the memory that a device's bytes are in: an integrated GPU's in the cpu's, a pool's in
-   its real device's. Both then have one capacity, limit and headroom. `physical` equal to
-   `device` undoes it.
-   Errors: E_DEVICE; E_STATE `physical` is shared itself, others share `device`, or tickets are
-   open where it is; E_NOMEM. */
+/* Says that the bytes of a device are in the memory of another one, `physical`: those of an
+   integrated GPU in the cpu's, those of a pool in its real device's. Both devices then have one
+   capacity, limit and headroom. `physical` equal to `device` takes that back.
+   Errors: E_DEVICE; E_NOMEM; E_STATE `physical` is itself in the memory of a third device, other
+           devices are in the memory of `device`, or tickets are open on the physical device that
+           `device` is on now. */
 MEMLORD_API memlord_result memlord_device_share(memlord *lord, memlord_device device,
                                                 memlord_device physical)
     MLI_OFF(MEMLORD_OK)
 
-/* Lists every device seen, up to `cap`, and returns how many there are. `out` may be NULL
-   when cap is 0. */
+/* Lists the devices that the ledger knows, up to `cap`, and returns how many there are. `out` may
+   be NULL when cap is 0. */
 MEMLORD_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap)
     MLI_OFF(0)
 
 /* -- lifecycle -- */
 
-/* The source of a ledger's own memory. Set both functions, or neither: then it takes pages of
-   the operating system, as memlord_os_allocator does. `free` gets the size that `alloc` was
-   asked for. `alloc` returns NULL when there is none. Both are called with no storage locked,
-   from any thread. */
+/* The source of a ledger's own memory. Set both functions or neither. Without them a ledger takes
+   pages of the operating system, and calls no malloc. `alloc` returns NULL when there is no memory.
+   `free` gets the size that `alloc` was asked for. Both are called on any thread, with no storage
+   locked. */
 typedef struct memlord_allocator {
     void *(*alloc)(void *user, size_t size);
     void (*free)(void *user, void *ptr, size_t size);
@@ -698,36 +705,38 @@ enum {
     MEMLORD_LOG_WARNING,   /* a mistake of the host, a block that is live at destroy, or a
                               request that a limit refused */
     MEMLORD_LOG_INFO,      /* summaries, resets */
-    MEMLORD_LOG_TRACE      /* a line for every call that allocates, frees, resizes or moves, also
-                              of n blocks, and for every retired block; with MEMLORD_DEBUG=1 */
+    MEMLORD_LOG_TRACE      /* with MEMLORD_DEBUG=1 only: a line for every call that allocates,
+                              frees, resizes or moves, and for every retired block */
 };
 
 /* The receiver of messages. `text` is one line without its newline and lives for the call only.
-   A NULL fn is silence. With MEMLORD_DEBUG=1 NULL and memlord_log_stderr both are coloured lines on
-   stderr, of every level. */
+   A NULL fn is silence. With MEMLORD_DEBUG=1 the messages of every level go to stderr, in colour,
+   if fn is NULL or memlord_log_stderr. */
 typedef struct memlord_logger {
     void (*fn)(void *user, int level, const char *text);
     void *user;
 } memlord_logger;
 
-/* Writes errors and warnings to stderr, a line each: a stock logger.fn. `user` is ignored. */
+/* Writes errors and warnings to stderr, a line each: for use as memlord_logger.fn. Ignores
+   `user`. */
 MEMLORD_API void memlord_log_stderr(void *user, int level, const char *text) MLI_OFF_VOID
 
-/* Nanoseconds that never go back. NULL is the platform's monotonic clock. May be called with locks
-   of ours held: it may not call MemLord. */
+/* The clock of a ledger. fn returns nanoseconds that never go back; NULL is the platform's
+   monotonic clock. Requires: fn does not call MemLord, which may hold locks. */
 typedef struct memlord_clock {
     uint64_t (*fn)(void *user);
     void *user;
 } memlord_clock;
 
-/* Writes the return addresses of the calling thread, the innermost first, at most `cap`, and
-   returns how many. NULL is the platform's: _Unwind_Backtrace, or RtlCaptureStackBackTrace; another
-   one is memlord_unwind_frame_pointers. It runs inside the host's own call with no lock of ours
-   held. It may allocate: a block that it allocates gets no stack of its own. Frames from the first
-   NULL on are left out. A stack that cannot be unwound is the one return address that is known, and
-   reports count it. gcc writes the tables that the platform's unwinder reads for C by default on
-   x86, AArch64, POWER and z; on RISC-V compile the host with -funwind-tables. On 32-bit ARM the
-   platform's finds no stack: every stack is one return address. */
+/* The unwinder of a ledger. fn writes the return addresses of the calling thread, the innermost
+   first, at most `cap`, and returns how many it wrote. MemLord leaves out those from the first NULL
+   on. fn runs inside the host's own call, with no lock of MemLord held. It may allocate: such a
+   block gets no stack. A NULL fn is the platform's unwinder, _Unwind_Backtrace or
+   RtlCaptureStackBackTrace. memlord_unwind_frame_pointers is a faster one.
+   If a stack cannot be unwound, it is the one return address that is known, and reports count it.
+   The platform's unwinder reads tables, which gcc writes for C by default on x86, AArch64, POWER
+   and z; on RISC-V compile the host with -funwind-tables. On 32-bit ARM it finds none, and every
+   stack is one address. */
 typedef struct memlord_unwinder {
     size_t (*fn)(void *user, void **frames, size_t cap);
     void *user;
@@ -736,35 +745,35 @@ typedef struct memlord_unwinder {
 enum {
     MEMLORD_FLAG_NO_STRATEGY = 1, /* no bands until memlord_strategy_set */
     MEMLORD_FLAG_SITES = 2,       /* memlord_sites_enable from the start */
-    MEMLORD_FLAG_EXACT = 4,       /* publish every call: exact peaks, shared lines */
-    MEMLORD_FLAG_DEFER = 8,       /* collections and fences run in gc_poll, gc_run, retire,
-                                     alloc_retry and pollers alone: see >>threading */
-    MEMLORD_FLAG_NO_THREADS = 16, /* no pollers */
-    MEMLORD_FLAG_NO_ENV = 64      /* ignore the environment */
+    MEMLORD_FLAG_EXACT = 4,       /* peaks are exact; threads share the counters they write */
+    MEMLORD_FLAG_DEFER = 8,       /* collections and fences run only in memlord_gc_poll, _gc_run,
+                                     _retire, _alloc_retry and on pollers: see >>threading */
+    MEMLORD_FLAG_NO_THREADS = 16, /* the ledger starts no threads */
+    MEMLORD_FLAG_NO_ENV = 64      /* the ledger ignores the environment */
 };
 
-/* The configuration of a ledger. Zero is the default of every field. */
+/* The configuration of a ledger. Every field may be 0: the comments say what that means. */
 typedef struct memlord_desc {
-    memlord_allocator allocator; /* the operating system's pages */
-    memlord_logger logger;       /* silent */
-    memlord_clock clock;         /* monotonic */
+    memlord_allocator allocator; /* of the ledger's own memory; 0: pages of the system */
+    memlord_logger logger;       /* 0: silence */
+    memlord_clock clock;         /* 0: the platform's monotonic clock */
     uint32_t flags;              /* MEMLORD_FLAG_... */
-    uint32_t poll_ms;            /* how often pollers sample, 200; 10 if less */
-    uint32_t snapshot_ms;        /* memlord_snapshots_start at create, so often; 0: no */
-    size_t event_capacity;       /* memlord_events_start at create, so many; 0: no */
-    uint64_t counter_batch;      /* bytes a thread may hold back from the peak, 65536 */
-    const char *output_dir;      /* where dated reports go: memlord_save_at_exit */
-    const char *proc_root;       /* put before /proc and cgroup paths; for tests */
-    const char *labels;          /* memlord_labels_set at create */
-    uint32_t stack_depth;        /* frames of the stacks of allocs, at most 128; 0: no stacks */
-    uint64_t stack_bytes;        /* in the mean from stack to stack, 512 KiB; 1: every alloc */
-    memlord_unwinder unwinder;   /* the platform's */
-    uint64_t stack_seed;         /* the seed of the samples: with the same one the same allocs
-                                    of the same threads are picked. 0: a new one from the
-                                    system for each ledger */
+    uint32_t poll_ms;            /* ms from sample to sample of a poller, at least 10; 0: 200 */
+    uint32_t snapshot_ms;        /* starts snapshots at this interval; 0: does not start them */
+    size_t event_capacity;       /* starts a ring of so many events; 0: does not start it */
+    uint64_t counter_batch;      /* bytes that a thread may hold back from a peak; 0: 65536 */
+    const char *output_dir;      /* the directory of memlord_save_at_exit; NULL: the current one */
+    const char *proc_root;       /* for tests: a prefix of /proc and cgroup paths; NULL: none */
+    const char *labels;          /* as for memlord_labels_set; NULL: none */
+    uint32_t stack_depth;        /* frames kept of an alloc's stack, at most 128; 0: no stacks */
+    uint64_t stack_bytes;        /* bytes from one sampled alloc to the next, in the mean;
+                                    1: every alloc is sampled; 0: 512 KiB */
+    memlord_unwinder unwinder;   /* 0: the platform's */
+    uint64_t stack_seed;         /* of the samples: the same seed picks the same allocs of the same
+                                    threads; 0: another seed for each ledger */
 } memlord_desc;
 
-/* Opens a ledger. `desc` NULL is the default configuration. It is copied, strings too.
+/* Opens a ledger. `desc` is copied, with its strings; NULL is the default configuration.
    Errors: E_INVALID one of alloc and free without the other, `out` NULL, snapshot_ms of 1 to 9,
            event_capacity over 2^26, or stack_depth over 128: the logger of `desc` hears which;
            E_NOMEM. *out is NULL then.
@@ -773,13 +782,14 @@ MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **ou
     MLI_OFF_SET(if (out) *out = NULL, MEMLORD_OK)
 
 /* Closes a ledger and returns its memory. Logs the live bytes and blocks of each device and, where
-   tags or sites are known, the ten largest groups by device, tag and site. NULL does nothing.
-   Threads: no call on it may be in flight or follow, on any thread. */
+   tags or sites are known, the ten largest groups by device, tag and site. Does nothing with NULL
+   and with memlord_global().
+   Threads: no call on the ledger may be in flight or follow, on any thread. */
 MEMLORD_API void memlord_destroy(memlord *lord) MLI_OFF_VOID
 
-/* Returns the process's own ledger, made on first use with memory from the operating system:
-   it works inside malloc and before main. Never destroyed: a library that made it stays loaded,
-   see >>threading.
+/* Returns the process's own ledger. The first call makes it, with memory from the operating system:
+   it works inside malloc and before main. It is never destroyed, and a library that made it stays
+   loaded: see >>threading.
    Errors: NULL, which is MemLord switched off, if there is no memory for it. */
 MEMLORD_API memlord *memlord_global(void) MLI_OFF(NULL)
 
@@ -789,8 +799,8 @@ MEMLORD_API memlord *memlord_global(void) MLI_OFF(NULL)
            E_INVALID as memlord_create, and an allocator of the host's; E_NOMEM. */
 MEMLORD_API memlord_result memlord_global_setup(const memlord_desc *desc) MLI_OFF(MEMLORD_OK)
 
-/* Sets the receiver of messages, at any time. NULL is silence or, with MEMLORD_DEBUG=1, what it was
-   to memlord_create. Returns when no other thread is in the old one. A logger may call it.
+/* Sets the receiver of messages, at any time. NULL is a memlord_logger of zeros. Returns when no
+   other thread is in the old logger any more. A logger may call this function.
    Errors: E_STATE the ledger's logger calls it while another thread sets one, or the logger of
            another ledger calls it: the two could wait for each other. */
 MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *logger)
@@ -798,33 +808,19 @@ MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logge
 
 /* Checks the ledger against itself: the map against the counters of devices, sites and tags,
    accounts, arenas, tickets, pending blocks and parts. For tests and for bug reports.
-   Threads: no other call may be in flight: its change would be taken for a fault.
+   Threads: no other call may be in flight: the check would take its change for a fault.
    Errors: E_STATE something does not agree; the first such thing goes to the logger. E_NOMEM.
            E_UNSUPPORTED in a build with MEMLORD_NO_VERIFY.
    Cost:   walks everything; calls of other threads wait meanwhile. */
 MEMLORD_API memlord_result memlord_verify(memlord *lord) MLI_OFF(MEMLORD_OK)
-
-/* Returns a number that no other ledger of the process has, before or after; NULL has 0. */
-MEMLORD_API uint64_t memlord_generation(memlord *lord) MLI_OFF(0)
-
-/* Returns the ledger of a generation; NULL: it is destroyed, or there never was one. What may
-   outlive its ledger keeps the generation in place of the pointer.
-   Threads: as with every call, no destroy of that ledger may be in flight. Cost: a few ns; a lock
-   and a walk of the ledgers on a thread's first call since one was destroyed. */
-MEMLORD_API memlord *memlord_find(uint64_t generation) MLI_OFF(NULL)
-
-/* Fills an allocator that takes pages from the operating system and calls no malloc. */
-MEMLORD_API void memlord_os_allocator(memlord_allocator *out)
-    MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), )
-
 /* -- storages --
-   `device` is one device, never a selector. `storage` is its address or handle. `bytes` is at
-   most 2^48. `site` may be NULL. Common errors: E_INVALID a storage of 0 or UINT64_MAX, or too
-   many bytes; E_DEVICE a selector, or no device, both counted in `refused`; E_NOMEM the map could
-   not grow, counted in dropped_allocs. The free of a storage that was dropped so returns OK, and
-   does not count as unknown. The ledger remembers 64 such storages. For each further one, it takes
-   one free of any unknown storage of the same type for the free of that one. Cost: tens of ns; see
-   >>costs. */
+   `device` is one device, never a selector. `storage` is the address or handle of the memory.
+   `bytes` is at most 2^48. `site` may be NULL. Common errors: E_INVALID a storage of 0 or
+   UINT64_MAX, or too many bytes; E_DEVICE a selector, or no device, both counted in `refused`;
+   E_NOMEM the map could not grow, counted in dropped_allocs. Such a dropped storage is not on the
+   books: its free returns MEMLORD_OK, and does not count as unknown. The ledger remembers 64 of
+   them. For each further one it lets one free of an unknown storage of the same type pass.
+   Cost: tens of ns; see >>costs. */
 
 #define MEMLORD_NONE UINT64_MAX /* as an account: none; as a stream: the default one */
 
@@ -836,29 +832,31 @@ typedef struct memlord_site {
     int line; /* 0: not known */
 } memlord_site;
 
+/* A storage, for the calls that take several. */
 typedef struct memlord_block {
     memlord_device device;
     uint64_t storage;
     uint64_t bytes; /* ignored by free_n and release_n */
 } memlord_block;
 
-/* Records a storage that was just created. A live one of the same key is stale: it is
-   closed as freed, and counted in implicit_frees. */
+/* Records a storage that was just created. A live storage of the same key is stale: its free was
+   not recorded. It ends now, and counts in implicit_frees. */
 MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device,
                                          uint64_t storage, uint64_t bytes,
                                          const memlord_site *site) MLI_OFF(MEMLORD_OK)
 
-/* Records the end of a storage, whatever its references, before it is returned. Storage 0
-   does nothing. The device's index is ignored.
+/* Records the end of a storage, however many references it has. Call it before the real free.
+   Storage 0 does nothing. The device's index is ignored.
    Errors: E_UNKNOWN not live: totals unchanged, counted in unknown_frees. */
 MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device,
                                         uint64_t storage, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Records a realloc whose old address cannot have been reused meanwhile; else use begin and
-   end. The block keeps its tag, description, references, recorded uses and mark.
-   old_storage 0 is an alloc. An unknown old one counts in unknown_frees, and the new one is
-   opened. Counted in `reallocs`. */
+/* Records a realloc, after the real one. The block keeps its tag, description, references,
+   recorded uses and mark. old_storage 0 is an alloc. An old storage that is not live counts in
+   unknown_frees, and the new one begins. Counted in `reallocs`.
+   Requires: no other thread can have got the old address meanwhile, as of a block that grows in
+             place. Else use memlord_realloc_begin and _end. */
 MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
                                            uint64_t old_storage, uint64_t new_storage,
                                            uint64_t bytes, const memlord_site *site)
@@ -872,17 +870,17 @@ typedef struct memlord_realloc_token {
     uint64_t word[5];
 } memlord_realloc_token;
 
-/* Takes old_storage off the map, its bytes still counted, before the real realloc: once that
-   returns, another thread may own the old address. Every begin needs one end.
-   Errors: E_UNKNOWN not live, counted; the token is good all the same, and end then opens the
+/* Begins a realloc: takes old_storage off the map, its bytes still counted. Call it before the real
+   realloc: once that returns, another thread may own the old address. Every begin needs one end.
+   Errors: E_UNKNOWN not live, counted; the token is good all the same, and the end then begins the
            new storage. */
 MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
                                                  uint64_t old_storage,
                                                  memlord_realloc_token *token)
     MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
 
-/* Records what the real realloc did. new_storage 0 says that it failed: the old entry comes
-   back as it was. Requires: the token itself, not a copy of it.
+/* Ends a realloc: records what the real one did. new_storage 0 says that it failed: the old storage
+   comes back as it was. Requires: the token itself, not a copy of it.
    Errors: E_STATE the token was used already, or is another ledger's or free_begin's; E_NOMEM
            the block is counted as dropped. */
 MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
@@ -891,48 +889,48 @@ MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_to
     MLI_OFF(MEMLORD_OK)
 
 /* Begins a free whose real call may fail: takes the storage off the map, its bytes still counted.
-   A storage with recorded uses is pending from here on. Storage 0 does nothing. Every begin that
-   returned MEMLORD_OK needs one end.
+   A storage with recorded uses (memlord_block_use) is pending from here on. Storage 0 does nothing.
+   Every begin that returned MEMLORD_OK needs one end.
    Errors: E_UNKNOWN not live, counted; E_STATE it is pending already. */
 MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device device,
                                               uint64_t storage, memlord_realloc_token *token,
                                               const memlord_site *site)
     MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
-/* Ends it: credits the storage or, if the real call `failed`, brings it back. A storage with
-   recorded uses comes back without its uses, its views and its description.
-   It takes a token of realloc_begin, too, if the realloc was a free.
+/* Ends a free: credits the storage or, if the real call `failed`, brings it back. A storage with
+   recorded uses comes back without its uses, its views and its description. The token may also be
+   one of memlord_realloc_begin, whose realloc then was a free.
    Errors: E_STATE the token was used already, or is another ledger's, or free_begin returned an
            error; E_NOMEM as realloc_end. */
 MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                             int failed, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Records n at once. All arguments are checked and room is reserved first, so an error has
-   recorded nothing; then the blocks are applied one by one. Meanwhile other threads may see a new
-   block with 0 bytes.
-   Errors: also E_INVALID `blocks` NULL with n > 0, or sizes whose sum overflows. free_n
-           applies every block and returns E_UNKNOWN if some were not live. */
+/* Records n allocs in one call. All arguments are checked and room is reserved first, so an error
+   has recorded nothing; then the blocks are applied one by one. Meanwhile other threads may see a
+   new block with 0 bytes.
+   Errors: also E_INVALID `blocks` NULL with n > 0, or sizes whose sum overflows. */
 MEMLORD_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks,
                                            size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
-/* Frees n storages in one call: see memlord_alloc_n. */
+/* Records n frees in one call, as memlord_alloc_n does n allocs.
+   Errors: E_UNKNOWN some were not live; the others are freed. */
 MEMLORD_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks,
                                           size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Tells when a device has done what was asked of it: an event, a timeline's value. Both functions
-   are called with no lock of ours held and may call the ledger. */
+/* Tells when a device has done what was asked of it: an event, or a timeline's value. Both
+   functions are called with no lock of MemLord held and may call the ledger. */
 typedef struct memlord_fence {
-    int (*done)(void *user);  /* 1 done, 0 not yet, < 0 failed; may not block */
+    int (*done)(void *user);  /* 1: done, 0: not yet, < 0: failed; may not block */
     void *user;
     uint64_t queue;           /* fences of one queue (a stream) complete in order */
-    void (*drop)(void *user); /* may be NULL */
+    void (*drop)(void *user); /* `done` is not called any more; may be NULL */
 } memlord_fence;
 
-/* Moves a block: the source ends, then the destination begins with `bytes`. Tag, description,
-   references and mark go along. Counted in `moves` of the destination, and per pair of devices
-   in reports. With a fence (may be NULL), or recorded uses, the source is pending until they
-   are done, as after memlord_free_deferred.
+/* Records that a block has moved: the source ends, then the destination begins with `bytes`. Tag,
+   description, references and mark go along. Counted in `moves` of the destination, and per pair of
+   devices in reports. With a fence, which may be NULL, or with recorded uses the source is pending
+   until they are done, as after memlord_free_deferred.
    Errors: E_UNKNOWN the source is not live, counted; E_INVALID a fence without `done`. */
 MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from,
                                         uint64_t from_storage, memlord_device to,
@@ -949,8 +947,8 @@ MEMLORD_API memlord_result memlord_copy(memlord *lord, memlord_device from, meml
 
 /* -- views: several owners of one storage -- */
 
-/* Says "I hold this storage": records it with one reference, or adds a reference to a live one and
-   counts no bytes (`bytes` is then ignored). So tied weights and views count once. */
+/* Says "I hold this storage": records it with one reference or, if it is live, adds a reference and
+   no bytes (`bytes` is then ignored). So tied weights and views count once. */
 MEMLORD_API memlord_result memlord_track(memlord *lord, memlord_device device,
                                          uint64_t storage, uint64_t bytes,
                                          const memlord_site *site) MLI_OFF(MEMLORD_OK)
@@ -966,52 +964,53 @@ MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
                                            uint64_t storage, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Tracks n storages in one call: see memlord_alloc_n. */
+/* Tracks n storages in one call, as memlord_alloc_n records them. */
 MEMLORD_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks,
                                            size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
-/* Releases n storages in one call: see memlord_alloc_n. */
+/* Releases n storages in one call, as memlord_free_n frees them. */
 MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blocks,
                                              size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
 /* -- arenas: bytes without an identity -- */
 
-/* Adds to the arena balance of a device, under the tag of this thread. Sites count the bytes that
-   were added and taken; no site has live arena bytes. Record an arena that is one piece of memory
-   as a block: once, and resize it with memlord_realloc(lord, device, key, key, bytes, site). Then
-   it has a site, a stack and a peak of its own.
+/* Adds to the arena balance of a device, under the tag of this thread. A site counts the bytes that
+   it added and took; no site has live arena bytes. An arena that is one piece of memory is better
+   recorded as a block, and resized with memlord_realloc(lord, device, key, key, bytes, site): then
+   it has a site and a stack.
    Errors: E_INVALID over 2^48, or the balance would overflow.
    Cost:   a few shared counters; under a tag also a lock of the device. */
 MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Takes from the arena balance of a device. More than the balance takes it to 0 and counts in
-   underflows, MEMLORD_OK: storages are never touched. The bytes come off the tag of this thread. If
-   it has too few, the rest comes off the untagged arena bytes. If the tags then have more than the
-   device, the largest tags give up the excess, and each of them counts as an underflow.
+/* Takes from the arena balance of a device. If `bytes` is more than the balance, the balance is
+   then 0, and the call counts in underflows and returns MEMLORD_OK. The bytes come off the tag of
+   this thread. If the tag has too few, the rest comes off the untagged arena bytes. If the tags
+   then have more than the device, the largest tags give up the excess, and each of them counts as
+   an underflow. Storages are never touched.
    Errors: E_INVALID over 2^48 in one call. */
 MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
 /* -- fences: memory the device still uses --
-   A block whose free has to wait is pending: still in `allocated`, dead to free, release,
-   retain and use. Fences are polled in retire, gc_poll and before an out-of-memory retry. Those
-   of one device and queue are polled in the order of the frees, so a slow queue holds up only
-   itself. A block waits for those of its queue that were freed before it. A poll and a deferred
-   free look at every queue of the device type. An alloc or a free of a device type polls what is
-   pending on that type: one queue a call, up to four fences of it. After `done` returned 0 such
-   calls skip that queue. Each further 0 doubles the wait, up to 256 calls or 10 ms (one call in
-   eight reads the clock). The poller of a device polls, too. Calls on other device types cost what
-   they cost with nothing pending. A failed fence counts as done, and in fence_failures. A host that
-   orders its streams itself (one waits for the other's event before it goes on) frees plainly:
-   nothing is left to wait for. */
+   A block whose free has to wait is pending: its bytes are still in `allocated`, but free, release,
+   retain and use do not find it. To poll a fence is to call its `done`. memlord_retire and
+   memlord_gc_poll poll, memlord_alloc_retry does so before each further attempt, and so does the
+   poller of a device. The fences of one device and queue are polled in the order of the frees: a
+   block waits for those of its queue that were freed before it, and a slow queue holds up only
+   itself. These polls and a deferred free look at every queue of the device type. An alloc or a
+   free polls up to four fences of one queue of its device type. After a `done` that returned 0
+   such calls leave the queue alone for a while. The while doubles with each further 0, up to 256
+   calls or 10 ms (one call in eight reads the clock). Calls on other device types cost what they
+   cost with nothing pending. A failed fence counts as done, and in fence_failures. A host whose
+   streams wait for each other's events frees plainly: nothing is left to wait for. */
 
-/* Frees a storage once a fence is done. Calls `done` at once, on this thread (a fence may record
-   its event there; not with MEMLORD_FLAG_DEFER). Calls `drop`, if set, exactly once when MemLord
-   will not call `done` again. An alloc of a pending storage ends it first.
+/* Frees a storage once a fence is done. Calls `done` at once, on this thread, except with
+   MEMLORD_FLAG_DEFER: a fence may record its event there. Calls `drop`, if set, exactly once when
+   MemLord will not call `done` again. An alloc of a pending storage ends it first.
    Errors: E_INVALID no `done`; E_UNKNOWN not live, counted; E_NOMEM. After an error neither
            function will be called. */
 MEMLORD_API memlord_result memlord_free_deferred(memlord *lord, memlord_device device,
@@ -1019,8 +1018,8 @@ MEMLORD_API memlord_result memlord_free_deferred(memlord *lord, memlord_device d
                                                  const memlord_site *site)
     MLI_OFF_SET(if (fence.drop) fence.drop(fence.user), MEMLORD_OK)
 
-/* Ends a pending storage now, whatever its fences say: for a host that is told when its device is
-   done, rather than asking. Its fences are dropped; their `done` is not called any more.
+/* Ends a pending storage now, whatever its fences say: for a host whose device tells when it is
+   done. The fences of the storage are dropped, and their `done` is not called any more.
    Errors: E_UNKNOWN not pending: nothing changes, and nothing is counted. Cost: as a free. */
 MEMLORD_API memlord_result memlord_free_done(memlord *lord, memlord_device device,
                                              uint64_t storage) MLI_OFF(MEMLORD_OK)
@@ -1040,29 +1039,30 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) MLI_OFF(0
 
 /* -- sites: which code allocates -- */
 
-/* Switches the counting per site on or off. Counts from now on; off keeps what was counted. */
+/* Switches the counting per site on or off, from now on. What was counted stays. */
 MEMLORD_API memlord_result memlord_sites_enable(memlord *lord, int on)
     MLI_OFF(MEMLORD_OK)
 
 /* Turns a return address into a site, for allocators and interposers: MEMLORD_SITE_OF_CALLER
-   passes its own. file is the module and the offset in it, as "libc.so.6+0x2a4f1", or the address
-   in no module; line is 0. function is looked up when the site is first shown (a report,
-   sites_top, a block; not a line of the log): the dynamic symbol that contains the address (link
-   with -rdynamic). Without one, on Windows and on macOS it is "". After dlclose the site stays
-   what it was, and its address in another module is another site. Never NULL; lives until destroy.
+   passes that of its own function. `file` is the module and the offset in it, as
+   "libc.so.6+0x2a4f1", or the address if it is in no module; `line` is 0. `function` is the dynamic
+   symbol that contains the address (link with -rdynamic); "" if there is none, and on Windows and
+   macOS. It is looked up when the site is first shown: in a report, by memlord_sites_top or of a
+   block, but not in a line of the log. After dlclose the site stays what it was, and its address in
+   another module is another site. Never NULL; lives until destroy.
    Cost: a few ns once the address is known; some tens in a module that dlclose may unload. */
 MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address)
     MLI_OFF_SET(MLI_NO_SITE, &none)
 
-/* Returns the site of a place that is known by value: C++20's std::source_location, a line of a
-   script. NULL strings are "". It is the site that MEMLORD_SITE plants there, if `file` is a
-   literal of the same module. The strings are copied. Never NULL; lives until destroy.
+/* Returns the site of a place that is known by value: C++20's std::source_location, or a line of a
+   script. NULL strings are "". The result is the site that MEMLORD_SITE plants in that line, if
+   `file` is a literal of the same module. The strings are copied. Never NULL; lives until destroy.
    Cost: some tens of ns after this thread's first call with this pointer `file` and this line. */
 MEMLORD_API const memlord_site *memlord_site_of(memlord *lord, const char *file,
                                                 const char *function, int line)
     MLI_OFF_SET(MLI_NO_SITE, &none)
 
-/* Returns the return address a site was made from; NULL for a planted one. */
+/* Returns the return address that a site was made from; NULL for a planted site. */
 MEMLORD_API void *memlord_site_address(memlord *lord, const memlord_site *site)
     MLI_OFF(NULL)
 
@@ -1115,10 +1115,10 @@ MEMLORD_API size_t memlord_sites_top(memlord *lord, memlord_device sel,
                                      memlord_site_order order, memlord_site_stat *out,
                                      size_t cap) MLI_OFF(0)
 
-/* Finds the site with the most alloc_bytes. 1: found. */
+/* Finds the site with the most alloc_bytes. Returns 1 if there is one, else 0. */
 MEMLORD_API int memlord_site_top_alloc(memlord *lord, memlord_device sel,
                                        memlord_site_stat *out) MLI_OFF(0)
-/* Finds the site with the most free_bytes. 1: found. */
+/* Finds the site with the most free_bytes. Returns 1 if there is one, else 0. */
 MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
                                       memlord_site_stat *out) MLI_OFF(0)
 
@@ -1279,14 +1279,16 @@ typedef struct memlord_stats {
                                     once in a sum */
 } memlord_stats;
 
-/* Returns the live bytes, pending included: exact whenever no call is in flight, as the next two.
-   Cost: a few ns a thread and device. */
+/* Returns the live bytes, pending included. They are exact whenever no call is in flight, and so
+   are memlord_freed and memlord_pending. Cost: a few ns a thread and device. */
 MEMLORD_API uint64_t memlord_allocated(memlord *lord, memlord_device sel) MLI_OFF(0)
 /* Returns the bytes credited since the last collection or reset. */
 MEMLORD_API uint64_t memlord_freed(memlord *lord, memlord_device sel) MLI_OFF(0)
-/* Returns the live bytes that wait for their device. */
+/* Returns the live bytes that are freed and wait for their device. */
 MEMLORD_API uint64_t memlord_pending(memlord *lord, memlord_device sel) MLI_OFF(0)
-/* For a wide selector the sum of the devices' peaks: an upper bound of the joint one. */
+/* Returns the highest live bytes since create, reset or peak_reset: low by at most peak_error,
+   never high. For a selector of several devices it is the sum of their peaks, and their joint peak
+   may be lower. */
 MEMLORD_API uint64_t memlord_peak(memlord *lord, memlord_device sel) MLI_OFF(0)
 
 /* Fills every statistic. A selector that matches no device fills zeros.
@@ -1307,10 +1309,10 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
    nothing was counted, and for any other name. */
 MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) MLI_OFF(0)
 
-/* Starts an epoch: sets freed, totals, counts and anomalies to 0, those of sites and scopes, too,
+/* Starts an epoch: sets freed, totals, counts and anomalies to 0, also those of sites and scopes,
    and each peak to the live bytes. Live storages stay live. */
 MEMLORD_API void memlord_reset(memlord *lord) MLI_OFF_VOID
-/* Sets the peak to what is live. */
+/* Sets the peak of each device of a selector to its live bytes. */
 MEMLORD_API void memlord_peak_reset(memlord *lord, memlord_device sel) MLI_OFF_VOID
 
 /* Writes bytes for people: "0 B", "1 KiB", "1.5 KiB", rounded to two decimals at most, without
@@ -1346,7 +1348,7 @@ typedef struct memlord_block_info {
     uint64_t bytes;
     uint64_t refs;             /* 1 + views */
     const char *tag;           /* NULL: untagged */
-    const char *scope;         /* path of the one it was allocated in; NULL: none */
+    const char *scope;         /* path of the scope it was allocated in; NULL: none */
     const memlord_site *site;  /* NULL: not known */
     uint64_t born;             /* the mark it was born under */
     memlord_meta meta;         /* zero if never described */
@@ -1385,14 +1387,14 @@ MEMLORD_API memlord_result memlord_block_describe(memlord *lord, memlord_device 
                                                   uint64_t storage, const memlord_meta *meta)
     MLI_OFF(MEMLORD_OK)
 
-/* Moves a live block, with its bytes, to another tag; NULL or "" is none.
+/* Moves a live block, with its bytes, to another tag; NULL or "" is no tag.
    Errors: E_UNKNOWN; E_NOMEM. */
 MEMLORD_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
                                                uint64_t storage, const char *tag)
     MLI_OFF(MEMLORD_OK)
 
-/* Begins a new mark and returns it: blocks allocated from now on carry it. At most 2^26 - 1
-   marks; then the last one stays. */
+/* Begins a new mark and returns it: blocks allocated from now on carry it. There are at most
+   2^26 - 1 marks; then the last one stays. */
 MEMLORD_API uint64_t memlord_mark(memlord *lord) MLI_OFF(0)
 
 /* Calls fn (may be NULL) for every live block born under `since_mark` or later, and returns how
@@ -1428,17 +1430,19 @@ enum {
     MEMLORD_ANOMALY_COUNT
 };
 
-/* Mistakes of one kind at one site: the site given to the call, also while sites are off. */
+/* Mistakes of one kind at one site: the site that was given to the call, also while sites are
+   off. */
 typedef struct memlord_anomaly {
     int kind;              /* MEMLORD_ANOMALY_... */
-    memlord_device device; /* of the first one; memlord_device_all(): the call named none */
-    uint64_t storage;      /* of the first one; 0: no storage is concerned */
-    uint64_t bytes;        /* of all of them whose blocks are known */
+    memlord_device device; /* of the first mistake; memlord_device_all(): the call named none */
+    uint64_t storage;      /* of the first mistake; 0: it concerns no storage */
+    uint64_t bytes;        /* of all mistakes whose blocks are known */
     uint64_t count;
     uint64_t first_ns, last_ns; /* since the ledger was made */
     memlord_site site;     /* file and function "": the call gave none */
-    memlord_site born;     /* where the block was allocated; "": not known, or sites are off */
-    const char *tag;       /* of that block, the first one's; NULL: none */
+    memlord_site born;     /* where the block of the first mistake was allocated; "": not known, or
+                              sites are off */
+    const char *tag;       /* of that block; NULL: none */
 } memlord_anomaly;
 typedef int (*memlord_anomaly_fn)(void *user, const memlord_anomaly *anomaly); /* != 0 stops */
 
@@ -1457,9 +1461,9 @@ typedef struct memlord_part_info {
 typedef int (*memlord_part_fn)(void *user, const memlord_part_info *part); /* != 0 stops */
 
 /* Names a piece of a live storage: a tensor in a weights buffer, a slot of a KV cache. Parts
-   subdivide, they never add: no total changes. They end when removed, or with their storage.
-   Reports show them with it, except PROMETHEUS, which has no storages, and HEAPTRACK, where each
-   would be one allocation more.
+   subdivide, they never add: no total changes. A part ends when it is removed, or with its storage.
+   Reports show the parts of a storage, except PROMETHEUS, which has no storages, and HEAPTRACK,
+   where each part would be one allocation more.
    Errors: E_INVALID bytes 0, not inside the storage, or rank over 8; E_STATE it overlaps another
            part; E_UNKNOWN no such storage; E_NOMEM.
    Cost:   a search, and 8 bytes moved for each part behind it: under a us by ascending offset,
@@ -1474,14 +1478,15 @@ MEMLORD_API memlord_result memlord_part_remove(memlord *lord, memlord_device dev
                                                uint64_t storage, uint64_t offset)
     MLI_OFF(MEMLORD_OK)
 
-/* Calls fn for the parts of a storage, by offset, and returns how many it was called for.
-   Copied some at a time: fn may call the ledger. */
+/* Calls fn for the parts of a storage, by offset, until fn returns non-zero. Returns how many it
+   has called fn for. The parts are copied, some at a time: fn may call the ledger. */
 MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t storage,
                                       memlord_part_fn fn, void *user) MLI_OFF(0)
 
 /* -- tags, plan against actual -- */
 
-/* Tags what this thread allocates until the matching end: MEMLORD_TAG and MEMLORD_TAGGED do both.
+/* Begins a tag: what this thread allocates until the matching end has it. MEMLORD_TAG and
+   MEMLORD_TAGGED do both.
    Tags nest; the innermost wins. The text is copied. Each pair of tag and device needs a
    record, of which a ledger has 65,535: past them blocks are recorded without their tag, counted
    in dropped_sites.
@@ -1492,7 +1497,8 @@ MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag)
 /* Ends the innermost tag of this thread. Errors: E_STATE none is begun. */
 MEMLORD_API memlord_result memlord_tag_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
-/* Returns the tag that an alloc of this thread gets now; NULL: none. Lives until destroy. */
+/* Returns the tag that an alloc of this thread gets now; NULL: none. The text lives until
+   destroy. */
 MEMLORD_API const char *memlord_tag_current(memlord *lord) MLI_OFF(NULL)
 
 /* Sets the tag that this thread's allocs get while no tag is begun; NULL takes it off.
@@ -1502,20 +1508,19 @@ MEMLORD_API memlord_result memlord_tag_default_set(memlord *lord, const char *ta
 
 /* Sets the stream of this thread's later allocs, for hosts that allocate in the order of a stream
    (CUDA, HIP, SYCL): any 64-bit number; 0 is none, or the default stream. Returns the stream that
-   was set before, which the host sets again at the end. A block keeps its stream until it ends,
-   also through realloc and move; blocks, their events and MEMORY_VIZ have it beside the tag. Past
-   2^20 combinations of mark, scope and stream, blocks are recorded without scope and stream,
-   counted with the dropped scopes of reports. A thread without a record of its own (no memory) has
-   no stream: its call is counted in dropped_sites.
+   was set before: the host sets that again when it is done. A block keeps its stream until it ends,
+   also through realloc and move. Past 2^20 combinations of mark, scope and stream, blocks are
+   recorded without scope and stream, and count in the dropped scopes of reports. A thread for whose
+   record there is no memory has no stream: its call counts in dropped_sites.
    Cost: tens of ns, and the next alloc takes the general path. */
 MEMLORD_API uint64_t memlord_stream_set(memlord *lord, uint64_t stream) MLI_OFF(0)
 
 typedef struct memlord_tag_stat {
     const char *tag;
     uint64_t allocated; /* bytes live now */
-    uint64_t peak;      /* as memlord_peak, of this tag */
+    uint64_t peak;      /* the highest `allocated`, as exact as memlord_peak */
     uint64_t blocks;    /* live now */
-    uint64_t expected;  /* memlord_expect; 0: nothing was planned */
+    uint64_t expected;  /* what memlord_expect set; 0: nothing was planned */
     int64_t variance;   /* allocated - expected; 0 when nothing was planned */
 } memlord_tag_stat;
 
@@ -1534,11 +1539,11 @@ MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device,
     MLI_OFF(MEMLORD_OK)
 /* -- capacity --
    The size of a device and its used bytes, from a source per device type. The cpu's is built
-   in: the machine, or the container's memory limit with the page cache left out. Others are
-   the host's. On Linux, from 3.14 on, it reads /proc/meminfo and the limits of this process's
-   cgroup and those above it, below /sys/fs/cgroup (v2) or /sys/fs/cgroup/memory (v1); cgroups
-   mounted elsewhere read as the machine. A sample that failed, or makes no sense (a total of
-   0, used over total), is unknown, never 0.
+   in: the machine, or the container's memory limit with the page cache left out. The sources of
+   other types are the host's. On Linux, from 3.14 on, the built-in source reads /proc/meminfo and
+   the limits of this process's cgroup and those above it, below /sys/fs/cgroup (v2) or
+   /sys/fs/cgroup/memory (v1). Where cgroups are mounted elsewhere, it sees the machine. After a
+   sample that failed, or makes no sense (a total of 0, used over total), the capacity is not known.
 
    memlord_headroom, _would_fit, _plan_fit, _explain, _pressure_level and reports share one figure
    for the bytes in use: `used` of the latest sample, plus what the ledger recorded since, less
@@ -1565,10 +1570,11 @@ typedef struct memlord_other {
 
 #define MEMLORD_OTHERS 8
 
-/* `context` is what the driver holds on its own for this process: its context, modules, stacks. It
-   is a part of `process`, if that is known, and is not live: reports show it, and take it off what
-   is unaccounted. `others` are the largest other processes, the largest first; a pid of 0 ends
-   them. memlord_explain and reports show them, with their names where Linux tells those. */
+/* The capacity of a device. `context` is what the driver itself holds for this process: its
+   context, modules, stacks. These bytes are a part of `process`, if that is known, and are not
+   live: reports show them, and take them off what is unaccounted. `others` are the largest other
+   processes, the largest first; a pid of 0 ends the list. memlord_explain and reports show them,
+   with their names where Linux tells those. */
 typedef struct memlord_capacity {
     uint64_t total, used; /* bytes, of everybody */
     uint64_t process;     /* this process's own share of used; 0: the source cannot tell */
@@ -1578,9 +1584,9 @@ typedef struct memlord_capacity {
     memlord_other others[MEMLORD_OTHERS];
 } memlord_capacity;
 
-/* Fills total and used, and process, context and others if it can: they are 0 before. Returns 0;
-   non-zero: the capacity is not known. Runs on the poller, or on a thread that asks for a sample or
-   reads a capacity; one at a time for a device; may block. */
+/* Fills total and used, and process, context and others if it can: they are 0 before. Returns 0, or
+   not 0 if the capacity is not known. Runs on the poller, or on a thread that asks for a sample or
+   reads a capacity, one call at a time for a device. It may block. */
 typedef int (*memlord_capacity_fn)(void *user, memlord_device device, memlord_capacity *out);
 
 /* Sets the source of a device type; NULL goes back to the built-in one. Forgets the old source's
@@ -1590,38 +1596,39 @@ MEMLORD_API memlord_result memlord_capacity_source_set(memlord *lord, int type,
                                                        memlord_capacity_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 
-/* Reads the latest sample, as the source gave it; queries no source. Never sampled is known = 0,
-   MEMLORD_OK.
+/* Reads the latest sample, as the source gave it. Queries no source. If there is no sample, `known`
+   is 0, and the result MEMLORD_OK.
    Errors: E_INVALID `out` NULL; E_DEVICE. Cost: a lock of one device and the clock. */
 MEMLORD_API memlord_result memlord_capacity_get(memlord *lord, memlord_device device,
                                                 memlord_capacity *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* Queries the source now. Errors: E_UNSUPPORTED the type has none; E_UNKNOWN it failed, or made
-   no sense; E_STATE one is being taken; E_DEVICE; E_NOMEM. Cost: the source's. */
+/* Queries the source of a device now.
+   Errors: E_UNSUPPORTED the type has none; E_UNKNOWN it failed, or made no sense; E_STATE a sample
+           of the device is being taken; E_DEVICE; E_NOMEM. Cost: the source's. */
 MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device device)
     MLI_OFF(MEMLORD_OK)
 
-/* Samples every device that has a source each `interval_ms` (0: 200, at least 10), on a thread
-   for each. Starts by itself when a device is used that has all three: a capacity source, a
-   callback that serves MEMLORD_REASON_BAND, and a strategy. MEMLORD_POLL_INTERVAL_MS overrides the
-   interval. Stop joins the threads; then none starts by itself until the next start. Without a
-   poller memlord_gc_poll samples what has grown old, and so do the readers of a capacity.
+/* Starts the pollers: a thread for each physical device that has a source, which samples the device
+   each `interval_ms` (0: 200, at least 10). MEMLORD_POLL_INTERVAL_MS overrides the interval. A
+   poller also starts by itself when a device is used that has all three: a capacity source, a
+   callback that serves MEMLORD_REASON_BAND, and a strategy. Without a poller memlord_gc_poll
+   samples what has grown old, and so do the readers of a capacity.
    Errors: E_INVALID an interval of 1 to 9; E_UNSUPPORTED no threads in this build or with
            MEMLORD_FLAG_NO_THREADS; E_NOMEM the system gives no thread now: a later start tries
-           again; stop: E_STATE on a thread of MemLord's own. */
+           again. */
 MEMLORD_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
     MLI_OFF(MEMLORD_OK)
-/* Stops the threads of memlord_poller_start and joins them.
+/* Stops the pollers and joins their threads. None starts by itself until the next start.
    Errors: E_STATE on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* -- limits --
    A limit refuses memlord_reserve and memlord_alloc_retry, never memlord_alloc, which records an
-   alloc that has happened. The limit of an account refuses the same calls. They keep live bytes
+   alloc that has happened. The limit of an account refuses the same calls. These keep live bytes
    plus tickets at or below both limits. Bytes that a pool has reserved and not allocated do not
-   count. A refusal is logged, and counts in no statistic: oom_failures counts those of the
-   device. */
+   count. A request that a limit refuses is logged, and counts in no statistic: oom_failures counts
+   the requests for which the device had no memory. */
 
 /* Sets the limit of a physical device; 0 is none. It may be below the live bytes: then requests
    are refused until enough is freed. Errors: E_DEVICE; E_NOMEM. */
@@ -1641,24 +1648,25 @@ MEMLORD_API memlord_result memlord_limit_set_fraction(memlord *lord, memlord_dev
 MEMLORD_API int64_t memlord_headroom(memlord *lord, memlord_device device)
     MLI_OFF(INT64_MAX)
 
-/* 1: so many bytes fit; 0: they do not; -1: neither limit nor capacity is known. */
+/* Tells whether so many bytes fit: 1 if they do, 0 if not, -1 if neither limit nor capacity is
+   known. */
 MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t bytes)
     MLI_OFF(-1)
 
-/* The same for a whole plan, each block on its device (`storage` is ignored). *short_by, if
+/* Tells the same of a whole plan, each block on its device (`storage` is ignored). *short_by, if
    not NULL, is how many bytes the worst device lacks; negative: every device has that many to
-   spare or more; 0 where -1 is returned, as for a plan with something that is no device. */
+   spare or more; 0 if -1 is returned, as it is of a plan with something that is no device. */
 MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
                                  int64_t *short_by)
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
 
-/* Writes in one line how many bytes short a request of `wanted` is, and the holders of the physical
-   device: limit, capacity, tickets, other processes, and the largest tags and sites, with untagged
-   bytes and arenas among them. Each has its device where several share the memory. The line also
-   has the bytes of what is not listed, and how many requests failed on this device before. Follows
-   snprintf; allocates nothing. Logged by itself when an allocation fails for good and, as a warning
-   at most once a second, when a reservation is refused; without a logger nothing is walked.
-   Cost: walks tags and sites. */
+/* Writes in one line how many bytes short a request of `wanted` is, and who holds the memory of the
+   physical device: limit, capacity, tickets, other processes, and the largest tags and sites, with
+   untagged bytes and arenas among them. Each has its device where several share the memory. The
+   line also has the bytes of what is not listed, and how many requests failed on this device
+   before. Follows snprintf; allocates nothing. MemLord logs this line itself when an allocation
+   fails for good and, as a warning at most once a second, when a reservation is refused.
+   Cost: walks tags and sites; nothing is walked for a log without a logger. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
@@ -1667,31 +1675,31 @@ MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_
 
 typedef uint64_t memlord_ticket; /* 0 is none */
 
-/* Reserves bytes of a device's limit and headroom for allocs to come: reserve, allocate,
-   memlord_alloc, commit. A ticket belongs to the thread that reserved or adopted it: what that
+/* Reserves bytes of a device's limit for allocs to come: reserve, allocate, memlord_alloc,
+   memlord_reserve_commit. A ticket belongs to the thread that reserved or adopted it: what that
    thread records on the device comes off the ticket, so that nothing counts twice. So does what
    memlord_alloc_retry records there: it needs room only for what the ticket lacks. On other
-   threads name the ticket: memlord_alloc_with. memlord_reserve_commit gives back what is left of
-   the ticket. Any thread may call it. Call it for a request that failed, too. Without a limit
-   everything is granted. memlord_reserve runs no collection and waits for nothing. On E_LIMIT call
-   memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`, and try again if it gave back
-   something; or use memlord_alloc_retry; or wait until the host has freed something. A free does
-   not refill a ticket. The allocs of a thread come off its 8 latest tickets; allocs beyond them
-   count in full, unless they name a ticket. A thread may hold any number of tickets for others
-   that name them.
+   threads name the ticket: memlord_alloc_with. A free does not refill a ticket. The allocs of a
+   thread come off its 8 latest tickets; allocs beyond these count in full, unless they name a
+   ticket. A thread may hold any number of tickets for others that name them.
+   Without a limit everything is granted. memlord_reserve runs no collection and waits for nothing.
+   On E_LIMIT call memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`, and try again
+   if it gave back something; or use memlord_alloc_retry; or wait until the host has freed
+   something.
    Errors: E_LIMIT over the limit of the device, or of the account that this thread uses there (a
            warning, with memlord_explain or the account, at most once a second), also over 2^62 in
-           all: *out is 0; E_INVALID over 2^48 or `out` NULL; E_DEVICE; E_NOMEM; E_STATE called by
-           the ledger's own allocator. Commit and adopt: E_UNKNOWN not an open ticket of this
-           ledger. */
+           all; E_INVALID over 2^48 or `out` NULL; E_DEVICE; E_NOMEM; E_STATE called by the ledger's
+           own allocator. *out is 0 then. */
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
                                            uint64_t bytes, memlord_ticket *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
-/* Ends a ticket, and returns what no alloc has drawn, on any thread. */
+/* Ends a ticket, and gives back what no alloc has drawn. Any thread may call it. Call it for a
+   request that failed, too. Errors: E_UNKNOWN not an open ticket of this ledger. */
 MEMLORD_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket ticket)
     MLI_OFF(MEMLORD_OK)
 
-/* Moves a ticket to this thread: an acceptor reserves, a worker adopts. One's own is OK. */
+/* Moves a ticket to this thread: an acceptor reserves, a worker adopts. A thread may adopt a ticket
+   that it has. Errors: E_UNKNOWN not an open ticket of this ledger. */
 MEMLORD_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticket)
     MLI_OFF(MEMLORD_OK)
 
@@ -1702,80 +1710,71 @@ typedef uint64_t memlord_account; /* 0 is none */
 typedef struct memlord_account_stat {
     char name[48]; /* cut to fit */
     memlord_device device;
-    uint64_t bytes, peak;
-    uint64_t limit;   /* 0: none */
-    uint64_t refused; /* charges, blocks and requests over the limit */
+    uint64_t bytes, peak; /* charged now; the most that was charged at once */
+    uint64_t limit;       /* 0: none */
+    uint64_t refused;     /* charges, blocks and requests over the limit */
 } memlord_account_stat;
 
-/* Opens an account. It adds nothing to the device. Reports list the open ones. The id of a closed
-   account is never that of a later one. `name` may be NULL. Errors: E_INVALID; E_DEVICE;
-   E_NOMEM. */
+/* Opens an account. What is charged to it adds nothing to the device's bytes. `limit` 0 is no
+   limit. `name` may be NULL. Reports list the open accounts. The id of a closed account is never
+   that of a later one. Errors: E_INVALID `out` NULL; E_DEVICE; E_NOMEM. */
 MEMLORD_API memlord_result memlord_account_open(memlord *lord, memlord_device device,
                                                 const char *name, uint64_t limit,
                                                 memlord_account *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
 
-/* Adds to it, or takes from it, from any thread. What tickets hold of it counts against the limit.
+/* Adds bytes to an account or, if `bytes` is negative, takes them off. Any thread may call it. What
+   tickets hold of the account counts against its limit.
    Errors: E_LIMIT over its limit (or 2^48); E_INVALID below 0; E_UNKNOWN closed. Nothing has
            changed then. Cost: a few atomics. */
 MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account account,
                                                   int64_t bytes) MLI_OFF(MEMLORD_OK)
 
-/* Charges what this thread allocates on the account's device from now on, also by
-   memlord_alloc_with, and credits it when the block ends, on whichever thread. Do not charge
-   the same bytes by memlord_account_charge. Such allocs are recorded whatever the account's limit;
-   those over it count in `refused`. memlord_reserve and memlord_alloc_retry keep to the limit: a
-   request for more than is left returns E_LIMIT, as over the device's. Their tickets hold bytes of
-   the account, too, until an alloc comes off them or they are committed. A thread uses one account
-   at a time, until the next call; 0 ends it, and so does the end of the thread. A resized block is
-   charged its new bytes. A move to another device ends the charge; what arrives there is charged as
-   an alloc. Arenas are not charged.
+/* Uses an account for this thread: what the thread allocates on the account's device from now on,
+   also by memlord_alloc_with, is charged to it, and credited when the block ends, on whichever
+   thread. Do not charge the same bytes by memlord_account_charge. Such allocs are recorded whatever
+   the account's limit; those over it count in `refused`. memlord_reserve and memlord_alloc_retry
+   keep to the limit: a request for more than is left returns E_LIMIT, as over the device's. A
+   ticket holds bytes of the account, too, until an alloc comes off it or it is committed. A thread
+   uses one account at a time, until the next call; 0 ends that, and so does the end of the thread.
+   A resized block is charged its new bytes. A move to another device ends the charge; what arrives
+   there is charged as an alloc. Arenas are not charged.
    Cost: these blocks take the general path, and 250 bytes more.
    Errors: E_UNKNOWN closed; E_NOMEM. The account used before stays. */
 MEMLORD_API memlord_result memlord_account_use(memlord *lord, memlord_account account)
     MLI_OFF(MEMLORD_OK)
-/* Reads an account. Errors: E_INVALID; E_UNKNOWN closed. *out is zero then. */
+/* Reads an account. Errors: E_INVALID `out` NULL; E_UNKNOWN closed, and *out is zero. */
 MEMLORD_API memlord_result memlord_account_get(memlord *lord, memlord_account account,
                                                memlord_account_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
-/* Closes it, whatever it holds. Blocks charged to it live on, charged to none. */
+/* Closes an account, whatever is charged to it. Its blocks live on, and are charged to no account.
+   Errors: E_UNKNOWN closed already. */
 MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account account)
     MLI_OFF(MEMLORD_OK)
 
 /* -- one alloc, with all that can be said of it -- */
 
-/* The options of memlord_alloc_with and memlord_alloc_retry. A field that is 0 or NULL takes what
-   the thread has; a NULL site is no site. MEMLORD_NONE stands for UINT64_MAX, which is no stream
-   here, and no ticket. */
+/* The options of memlord_alloc_with and memlord_alloc_retry. For a field that is 0 or NULL they
+   take what the thread has. */
 typedef struct memlord_alloc_opts {
-    const memlord_site *site; /* NULL: none */
-    const char *tag;          /* copied; "": no tag */
-    memlord_ticket ticket;    /* the only one that the bytes come off */
-    memlord_account account;  /* MEMLORD_NONE: no account, and no account's limit applies */
-    uint64_t stream;          /* MEMLORD_NONE: the default stream */
+    const memlord_site *site; /* NULL: no site */
+    const char *tag;          /* copied; "": no tag; NULL: the thread's tag */
+    memlord_ticket ticket;    /* the only ticket that the bytes come off; 0: the thread's tickets */
+    memlord_account account;  /* MEMLORD_NONE: no account, and no account's limit; 0: the
+                                 thread's */
+    uint64_t stream;          /* MEMLORD_NONE: the default stream; 0: the thread's stream */
 } memlord_alloc_opts;
 
 /* Records an alloc as memlord_alloc does, with its own tag, ticket, account and stream. `opts` NULL
-   is memlord_alloc without a site. A named ticket serves any thread: one scheduler, any number of
-   requests. Bytes beyond it count in full. A ticket that is closed or of another physical device,
-   and an account that is closed or of another device, are taken as 0: the alloc is recorded with
-   what the thread has in its place, counts in `refused`, and returns MEMLORD_OK.
+   is memlord_alloc without a site. Any thread may name a ticket: one scheduler serves any number of
+   requests. Bytes beyond the ticket count in full. A ticket that is closed or of another physical
+   device, and an account that is closed or of another device, are taken as 0: the alloc is recorded
+   with what the thread has in its place, counts in `refused`, and returns MEMLORD_OK.
    Errors: as memlord_alloc. Without memory for the tag the alloc has none, as after
            memlord_tag_begin. Cost: the general path, some tens of ns. */
 MEMLORD_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device,
                                               uint64_t storage, uint64_t bytes,
                                               const memlord_alloc_opts *opts) MLI_OFF(MEMLORD_OK)
-
-/* The name of 0.4 for memlord_alloc_with with a ticket. The next release leaves it out. */
-MLI_INLINE memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
-                                                 memlord_device device, uint64_t storage,
-                                                 uint64_t bytes, const memlord_site *site) {
-    memlord_alloc_opts opts;
-    memset(&opts, 0, sizeof opts);
-    opts.site = site;
-    opts.ticket = ticket;
-    return memlord_alloc_with(lord, device, storage, bytes, &opts);
-}
 
 /* -- bands: when a collection pays --
    A strategy is a list of bands over the used % of a device. The first band with lo <= used% <
@@ -1783,8 +1782,8 @@ MLI_INLINE memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket t
    with COMBINE_MIN, the smaller) of `bytes` and `percent`. Percent is of the capacity, or of the
    limit where one is set and smaller; for CACHED of what the pool has reserved. Of the two, one
    that is 0 is not used.
-   used % is of the capacity, or of the limit where only that is known. While neither is known
-   only a band that covers 0 to 100 counts, and percent not at all.
+   used % is of the capacity, or of the limit where only that is known. While neither is known, only
+   a band that covers 0 to 100 is looked at, and its `percent` is not used.
    A band fires again after its metric has been below 7/8 of the threshold. It also fires again
    when its metric has grown by 1/8 of the threshold since the last run, a failed run included. A
    new strategy and memlord_reset let it fire at once; a change of band alone does not. So a band
@@ -1802,32 +1801,33 @@ typedef enum memlord_metric {
 typedef enum memlord_combine { MEMLORD_COMBINE_MAX, MEMLORD_COMBINE_MIN } memlord_combine;
 
 typedef struct memlord_band {
-    double lo, hi; /* used %, half open; 101 is above everything */
+    double lo, hi; /* the band is for used % from lo on and below hi; 101 is above everything */
     memlord_metric metric;
-    uint64_t bytes;
-    double percent;
-    memlord_combine combine;
+    uint64_t bytes;          /* a threshold; 0: not used */
+    double percent;          /* a threshold; 0: not used */
+    memlord_combine combine; /* of the two thresholds the larger one decides, or the smaller one */
 } memlord_band;
 
-/* Sets the strategy of a device, of a type, or of all; n = 0 switches bands off there. Copied. A
-   selector that matches no device yet is kept for when it does. Overlaps, gaps and an uncovered
-   100 % are logged as warnings.
-   Errors: E_INVALID a band is bad (logged, naming it); E_DEVICE; E_NOMEM. The old one stays. */
+/* Sets the strategy of a device, of a type, or of all; n = 0 switches bands off there. The bands
+   are copied. They also serve devices that the ledger does not know yet. Overlaps, gaps and an
+   uncovered 100 % are logged as warnings.
+   Errors: E_INVALID a band is bad: the log names it; E_DEVICE; E_NOMEM. The old strategy stays. */
 MEMLORD_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
                                                 const memlord_band *bands, size_t n)
     MLI_OFF(MEMLORD_OK)
-/* Takes off the strategy of exactly this selector: a less specific one decides again. That of
-   all goes back to the default one.
+/* Takes off the strategy of exactly this selector, so that a less specific one decides again. For
+   the selector of all devices the default strategy does.
    Errors: E_DEVICE; E_UNKNOWN none was set. */
 MEMLORD_API memlord_result memlord_strategy_unset(memlord *lord, memlord_device sel)
     MLI_OFF(MEMLORD_OK)
-/* Looks for bands with lo >= hi, NaN, negative numbers, no threshold or an unknown metric.
-   Errors: E_INVALID, and *bad, if not NULL, is the index of the first. */
+/* Checks bands. A band is bad if lo >= hi, if a number is NaN or negative, if it has no threshold
+   or an unknown metric.
+   Errors: E_INVALID a band is bad; *bad, if not NULL, is the index of the first. */
 MEMLORD_API memlord_result memlord_strategy_check(const memlord_band *bands, size_t n,
                                                   size_t *bad)
     MLI_OFF_SET(if (bad) *bad = 0, MEMLORD_OK)
-/* Returns the strategy of all devices while the host sets none and MEMLORD_FLAG_NO_STRATEGY is
-   not given: {0,50: max, 50 %}, {50,75: max, 33 %}, {75,101: freed, 10 %}. */
+/* Returns the default strategy, which is that of all devices until the host sets one, except with
+   MEMLORD_FLAG_NO_STRATEGY: {0,50: max, 50 %}, {50,75: max, 33 %}, {75,101: freed, 10 %}. */
 MEMLORD_API const memlord_band *memlord_strategy_default(size_t *n)
     MLI_OFF_SET(if (n) *n = 0, NULL)
 
@@ -1855,25 +1855,25 @@ typedef struct memlord_gc_event {
     memlord_device device;
     int reason;              /* MEMLORD_REASON_... */
     double used_percent;     /* NaN: unknown */
-    size_t band;             /* its index in the strategy; SIZE_MAX: none has fired */
+    size_t band;             /* the band's index in the strategy; SIZE_MAX: no band has fired */
     memlord_metric metric;
     uint64_t value, threshold; /* of the metric; without a band: the live bytes, and 0 */
-    uint64_t needed;         /* bytes wanted; 0, as of a band: no number */
-    uint64_t device_runs, total_runs; /* this one included, failed ones too */
+    uint64_t needed;         /* bytes wanted; 0: no number is known, as of a band */
+    uint64_t device_runs, total_runs; /* collections so far, with this one and failed ones */
 } memlord_gc_event;
 
 typedef struct memlord_gc_result {
-    int ran;            /* 0: could not; nothing is reset, counted in gc_failed */
+    int ran;            /* 1: it ran; 0: it could not: nothing is reset, and gc_failed counts it */
     int family;         /* 1: freed starts over for every device of the type, as this run gave
                            memory of all of them back; 0: for this device alone */
     uint64_t reclaimed; /* bytes given back, as far as known */
 } memlord_gc_result;
 
 /* Gives memory back: drops a cache, trims a pool. Runs on the thread whose call crossed the
-   threshold, inside that call, under whatever locks the host holds there, but none of ours (see
+   threshold, inside that call, under whatever locks the host holds there, but none of MemLord (see
    MEMLORD_FLAG_DEFER). May call anything but memlord_destroy. If that call is a free, your
-   allocator has not taken the block back yet. At most one run at a time for a device; others do
-   not wait. One callback may run for two devices at once. */
+   allocator has not taken the block back yet. There is at most one run at a time for a device, and
+   no other call waits for it. One callback may run for two devices at once. */
 typedef memlord_gc_result (*memlord_gc_fn)(void *user, memlord *lord,
                                            const memlord_gc_event *event);
 
@@ -1883,25 +1883,26 @@ enum {
 };
 
 /* Adds a callback for a device, a type, or all. `reasons` is a sum of 1 << MEMLORD_REASON_...;
-   0 is all. Bands are among them: until the host sets a strategy, the default one calls it
-   (memlord_strategy_default), once the capacity or a limit is known. Callbacks that match a device
-   add up: the device's own run first, then its type's, then those of all, each in the order they
-   came; their results are added.
+   0 is all of them, bands included: the default strategy calls the callback until the host sets a
+   strategy, once the capacity or a limit is known (memlord_strategy_default). Callbacks that match
+   a device add up: the device's own run first, then its type's, then those of all, each in the
+   order they came; their results are added.
    Errors: E_INVALID fn NULL, or an unknown reason; E_DEVICE; E_NOMEM. */
 MEMLORD_API memlord_result memlord_gc_callback_add(memlord *lord, memlord_device sel,
                                                    uint32_t reasons, memlord_gc_fn fn,
                                                    void *user) MLI_OFF(MEMLORD_OK)
-/* Removes the first callback that is the same, and waits for runs of it on other threads. A
-   callback may remove itself. Errors: E_INVALID; E_DEVICE; E_UNKNOWN. */
+/* Removes the first callback with this selector, fn and user, and waits for runs of it on other
+   threads. A callback may remove itself.
+   Errors: E_INVALID fn NULL; E_DEVICE; E_UNKNOWN there is none. */
 MEMLORD_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_device sel,
                                                       memlord_gc_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 
-/* Collects now, whatever the bands say. The callbacks get `needed`: the bytes wanted, or 0 for no
-   number. *reclaimed, if not NULL, is what they gave back, 0 after an error. MEMLORD_OK says that a
-   callback ran, not that it gave back enough.
-   Errors: E_INVALID the reason; E_DEVICE; E_UNKNOWN no callback; E_STATE one is running, or
-           none of them could. */
+/* Collects now, whatever the bands say. The callbacks that serve `reason` get `needed`: the bytes
+   wanted, or 0 for no number. *reclaimed, if not NULL, is what they gave back, 0 after an error.
+   MEMLORD_OK says that a callback ran, not that it gave back enough.
+   Errors: E_INVALID the reason; E_DEVICE; E_UNKNOWN no callback serves the reason there; E_STATE a
+           collection of the device is running, or no callback could run. */
 MEMLORD_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int reason,
                                           uint64_t needed, uint64_t *reclaimed)
     MLI_OFF_SET(if (reclaimed) *reclaimed = 0, MEMLORD_OK)
@@ -1913,30 +1914,34 @@ MEMLORD_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel)
 
 /* -- out of memory -- */
 
+/* How memlord_alloc_retry tries again. */
 typedef struct memlord_retry {
     uint32_t max_retries;         /* after the first attempt */
-    uint32_t initial_ms, max_ms;  /* the first pause; the longest, not less than the first */
-    double multiplier;            /* at least 1: a policy of zeros is refused */
-    void (*sleep_ms)(void *user, uint32_t ms); /* NULL: waits, and wakes when enough is freed */
+    uint32_t initial_ms, max_ms;  /* the first pause; the longest one, not less than the first */
+    double multiplier;            /* of each further pause; at least 1: all zeros are refused */
+    void (*sleep_ms)(void *user, uint32_t ms); /* pauses; NULL: MemLord pauses, and wakes when
+                                                  enough is freed */
     void *user;
 } memlord_retry;
 
-/* Returns the pause after attempt 0, 1, ...: initial x multiplier^attempt in whole ms, at most
-   max_ms. NULL is the default policy: 5, 50 ms, x 1.5, 2000 ms. */
+/* Returns the pause after attempt 0, 1, ...: initial_ms x multiplier^attempt in whole ms, at most
+   max_ms. A NULL policy is the default: 5 retries, from 50 ms, x 1.5, to 2000 ms. */
 MEMLORD_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t attempt)
     MLI_OFF(0)
 
-/* Makes the real allocation. 0: done, *storage set; > 0: no memory, try again; < 0: give up. */
+/* Makes the real allocation. Returns 0 if it has one, with *storage set; > 0: no memory, try again;
+   < 0: give up. */
 typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
 
-/* Allocates, through out of memory: attempt, retire, collect (REASON_OOM, `needed` set), back
-   off, again. Records the storage itself, as memlord_alloc_with does; fn must not. If the
-   request would pass the limit, it retires and collects once (REASON_LIMIT); if it still does not
-   fit, it returns E_LIMIT without a call of fn. The bytes come off the ticket of `opts` first or,
-   if that is 0, off this thread's tickets on the device. Only what exceeds the tickets must fit;
-   that is the `needed` of REASON_LIMIT. While fn tries, no other alloc can draw on these bytes. A
-   request that fails gives them back. A NULL policy is MEMLORD_RETRY's or the default. The last
-   failure is logged with memlord_explain, after a new sample.
+/* Allocates, through out of memory: calls fn; if that finds no memory, retires, collects
+   (MEMLORD_REASON_OOM, `needed` set), pauses, and calls fn again. Records the storage itself, as
+   memlord_alloc_with does; fn must not. If the request would pass the limit, it first retires and
+   collects once (MEMLORD_REASON_LIMIT); if it still does not fit, it returns E_LIMIT without a call
+   of fn. The bytes come off the ticket of `opts` or, if that is 0, off this thread's tickets on the
+   device. Only what exceeds the tickets must fit; that is the `needed` of MEMLORD_REASON_LIMIT.
+   While fn tries, no other alloc can draw on these bytes. A request that fails gives them back. A
+   NULL policy is that of the environment variable MEMLORD_RETRY, or the default. The last failure
+   is logged with memlord_explain, after a new sample.
    Errors: E_INVALID fn or storage NULL, over 2^48, or a policy with max_ms < initial_ms or a
            multiplier that is not finite or below 1; E_DEVICE; E_LIMIT over the limit of the device
            or of the account; E_OOM, also where fn gave up; E_NOMEM the ledger has no room for the
@@ -1960,9 +1965,9 @@ MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device dev
 ;
 #endif
 
-/* Counts an allocation that found no memory and is not tried again: one attempt, one failure.
-   Logs memlord_explain, at most once a second. Inside a memlord_try_fn it does nothing:
-   memlord_alloc_retry counts there.
+/* Counts an allocation that found no memory and is not tried again: one of oom_attempts, one of
+   oom_failures. Logs memlord_explain, at most once a second. Inside a memlord_try_fn it does
+   nothing, as memlord_alloc_retry counts there.
    Errors: E_INVALID over 2^48; E_DEVICE. */
 MEMLORD_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device,
                                                 uint64_t bytes, const memlord_site *site)
@@ -1970,15 +1975,16 @@ MEMLORD_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device de
 
 /* -- pools: memory that the host's own allocator holds -- */
 
-/* Sets how much a pool holds of a device, and its largest free piece (UINT64_MAX: not known).
-   memlord_pool_add adds to what it holds, and leaves the largest free piece as it was set. Both
-   look at the bands of the device, so a collection may run inside them; but none inside the
-   device's capacity source, where a later call runs it.
-   Errors: E_DEVICE; E_NOMEM; E_INVALID over 2^62, pool_add also below 0. */
+/* Sets how much a pool holds of a device, and its largest free piece (UINT64_MAX: not known). Looks
+   at the bands of the device, so a collection may run inside this call; inside the device's
+   capacity source none runs, but a later call runs it.
+   Errors: E_DEVICE; E_NOMEM; E_INVALID over 2^62. */
 MEMLORD_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
                                             uint64_t reserved, uint64_t largest_free)
     MLI_OFF(MEMLORD_OK)
-/* Adds to what a pool holds, or takes from it, as memlord_pool_set says. */
+/* Adds to what a pool holds or, if `delta` is negative, takes from it, and leaves the largest free
+   piece as it was set. Looks at the bands as memlord_pool_set does.
+   Errors: E_DEVICE; E_NOMEM; E_INVALID over 2^62, or below 0. */
 MEMLORD_API memlord_result memlord_pool_add(memlord *lord, memlord_device device,
                                             int64_t delta) MLI_OFF(MEMLORD_OK)
 
@@ -1988,10 +1994,11 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
                                                uint64_t hits, uint64_t misses)
     MLI_OFF(MEMLORD_OK)
 
-/* (reserved - allocated) / reserved, at least 0; 0 when nothing is reserved. */
+/* Computes the part of a pool that is cached: (reserved - allocated) / reserved, at least 0; 0 when
+   nothing is reserved. */
 MEMLORD_API double memlord_cached_ratio(const memlord_stats *stats) MLI_OFF(0)
-/* 1 - largest_free / (reserved - allocated), 0 to 1; 0 when nothing is free; NaN when the
-   largest free piece is not known. */
+/* Computes how much of a pool's free memory is not in one piece: 1 - largest_free / (reserved -
+   allocated), 0 to 1; 0 when nothing is free; NaN when the largest free piece is not known. */
 MEMLORD_API double memlord_fragmentation(const memlord_stats *stats) MLI_OFF(0)
 
 enum {
@@ -2002,11 +2009,11 @@ enum {
     MEMLORD_PRESSURE_EMERGENCY /* the last memlord_alloc_retry found no memory, or
                                   memlord_alloc_failed was called since */
 };
-/* Returns the pressure on a physical device: by the bytes in use (memlord_capacity_source_set), or
-   by what this ledger holds there and keeps for tickets, if that is more. With a page
-   (memlord_pressure_open) it is that of all processes: used bytes are at least the sum of all, and
-   it is an emergency where it is one for any of them. The limit is of this process alone, but where
-   the capacity is not known it stands for it. */
+/* Returns the pressure on a physical device, MEMLORD_PRESSURE_...: by the bytes in use
+   (memlord_capacity_source_set), or by what this ledger holds there and keeps for tickets, if that
+   is more. With a page (memlord_pressure_open) it is the pressure of all processes: the used bytes
+   are at least the sum of what they hold, and an emergency of one of them is one of all. The limit
+   is of this process alone. Where the capacity is not known, the limit stands for it. */
 MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
     MLI_OFF(MEMLORD_PRESSURE_UNKNOWN)
 
@@ -2017,10 +2024,11 @@ MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
    fit, with the host's memory and 16 other physical devices each. */
 
 /* Sets the identity of the physical device that a device's bytes are in: a text that is the same in
-   every process, like the UUID of a GPU or its PCI bus id. Neighbours are those with the same text
-   (a hash of 64 bits is compared). Without an identity a device is not on the page. memlord_cuda.h
-   sets those of its GPUs. The cpu has one: the cgroup with the lowest memory limit, or the machine,
-   as found by memlord_pressure_open. NULL or "" goes back to that, or to none.
+   every process, like the UUID of a GPU or its PCI bus id. Neighbours on a device are the ledgers
+   with the same text (a hash of 64 bits is compared). A device without an identity is not on the
+   page. memlord_cuda.h sets the identities of its GPUs. The cpu has one of its own: the cgroup with
+   the lowest memory limit, or the machine, as memlord_pressure_open finds it. NULL or "" takes off
+   what the host has set.
    Errors: E_DEVICE; E_NOMEM; E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device device,
                                                  const char *text) MLI_OFF(MEMLORD_OK)
@@ -2053,11 +2061,11 @@ MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD
 
 /* Asks the neighbours for memory of a physical device: each runs its collection callbacks with
    MEMLORD_REASON_NEIGHBOUR and this `needed`. Waits until they say that they gave back as many
-   bytes, until each of them has answered, or for 2 s. 0: asks, and does not wait. A ledger
-   whose callbacks gave nothing back rests for 1 s, then for twice as long each time, up to 60 s.
-   While it rests it answers at once, and runs no callbacks for that device. The rest ends early
-   when the device's live bytes have changed by more than an eighth.
-   memlord_alloc_retry does this by itself before each pause.
+   bytes, until each of them has answered, or for 2 s. With `needed` 0 it asks, and does not wait. A
+   ledger whose callbacks gave nothing back rests for 1 s, then for twice as long each time, up to
+   60 s. While it rests it answers at once, and runs no callbacks for that device. The rest ends
+   early when the device's live bytes have changed by more than an eighth. memlord_alloc_retry asks
+   the neighbours by itself before each pause.
    Errors: E_OOM they gave back less, or there are none; E_STATE no page is open, or it is closed
            meanwhile; E_UNKNOWN the device has no identity, or was never seen; E_DEVICE;
            E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
@@ -2066,87 +2074,82 @@ MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device 
 
 /* -- scopes: the cost of a phase of the program --
    A scope is a stretch of a thread's work with a name: a step, a layer, a request. Scopes nest,
-   and are told apart by their path, "decode/attention". A scope's delta is what its thread
-   allocated meanwhile less what it freed, inner scopes included; it may be negative. Blocks
-   remember the scope they were allocated in. */
+   and are told apart by their path, "decode/attention". Each run of a scope is an invocation. The
+   delta of an invocation is what its thread allocated meanwhile less what it freed, inner scopes
+   included; it may be negative. Blocks remember the scope they were allocated in. */
 
-/* A scope's name and place; MEMLORD_SCOPED plants one. Its address is its identity; its strings
-   are copied when first seen. */
-typedef struct memlord_scope_site {
-    const char *name;
-    memlord_site site;
-} memlord_scope_site;
-
-/* Begins a scope on this thread; they nest up to 64 deep. Names are cut to 200 bytes.
+/* Begins a scope on this thread. Scopes nest up to 64 deep. Names are cut to 200 bytes.
    Errors: E_INVALID NULL or ""; E_STATE too deep; E_NOMEM also over MEMLORD_MAX_SCOPES paths,
            counted. Cost: tens of ns, and one or two a device and thread. */
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
-    MLI_OFF(MEMLORD_OK)
-/* The same by a static record, which is found by its address, without comparing names.
-   Errors: also E_INVALID `place` NULL. */
-MEMLORD_API memlord_result memlord_scope_enter(memlord *lord, const memlord_scope_site *place)
     MLI_OFF(MEMLORD_OK)
 /* Ends the innermost scope of this thread. A thread that exits ends all of its own.
    Errors: E_STATE none was begun, which memlord_anomalies_each lists, or it was adopted (see
            memlord_scope_return). */
 MEMLORD_API memlord_result memlord_scope_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
-/* Sets the text that is shown with this invocation of the innermost scope: the shapes it works on,
-   "q[1,32,128] k[1,8,128]". NULL removes it. Kept until destroy, each text once, and with the
-   names of checkpoints in half of MEMLORD_MAX_STRINGS. Errors: E_STATE no scope; E_NOMEM. */
+/* Sets the text that reports show with this invocation of the innermost scope: the shapes it works
+   on, "q[1,32,128] k[1,8,128]". NULL removes it. Each text is kept once, until destroy. These texts
+   and the names of checkpoints get half of MEMLORD_MAX_STRINGS. Errors: E_STATE no scope;
+   E_NOMEM. */
 MEMLORD_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *shapes)
     MLI_OFF(MEMLORD_OK)
 
-/* Lets other threads work in this thread's innermost scope: each adopts the token, and returns
-   it when it is done. Between the two the thread is in the scope: its blocks remember it, and
-   scopes it begins are inside it. All of it is one invocation, which is over when its last thread
-   has left it: its delta is what all of them did, its time runs from the begin to the last end. Its
-   peak is the highest sum over them, low by at most a counter_batch for each thread, never high,
-   and exact with MEMLORD_FLAG_EXACT. The scopes around the exported one do not include what others
-   did. A token may be copied to any number of threads, and adopted until the exporting thread ends
-   the scope. A thread that has adopted it may export it, too, and gets the same token. It stays in
-   the scope until it returns it, even after the exporting thread has ended the scope. */
+/* The token of a scope, by which other threads work in it: each adopts the token, and returns it
+   when it is done. Between the two the thread is in the scope: its blocks remember the scope, and
+   scopes that it begins are inside. The work of all threads is one invocation, which is over when
+   the last of them has left it. Its delta is what all of them did, and its time runs from the begin
+   to the last end. Its peak is the highest sum over them, low by at most a counter_batch for each
+   thread, never high, and exact with MEMLORD_FLAG_EXACT. The scopes around the exported one do not
+   include what other threads did. Any number of threads may have a copy of the token, and adopt it
+   until the exporting thread ends the scope. A thread that has adopted the token may export the
+   scope, too, and gets the same token. It stays in the scope until it returns the token, even after
+   the exporting thread has ended the scope. */
 typedef struct memlord_scope_token {
     uint64_t word[2]; /* the library's */
 } memlord_scope_token;
-/* Makes a token of the innermost scope. Errors: E_STATE no scope; E_INVALID; E_NOMEM. */
+/* Makes a token of this thread's innermost scope.
+   Errors: E_STATE no scope; E_INVALID `out` NULL; E_NOMEM. */
 MEMLORD_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 /* Enters the scope of a token on this thread.
-   Errors: E_STATE on the scope's own thread, twice, or too deep; E_UNKNOWN the exporting thread
-           has ended the scope, or the token is of another ledger; E_INVALID; E_NOMEM. */
+   Errors: E_STATE this thread exported the token or has adopted it, or is 64 scopes deep; E_UNKNOWN
+           the exporting thread has ended the scope, or the token is of another ledger; E_INVALID
+           `token` NULL; E_NOMEM. */
 MEMLORD_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
 /* Leaves the scope that this thread adopted.
-   Errors: E_STATE the innermost scope is not this one; E_UNKNOWN another ledger's; E_INVALID. */
+   Errors: E_STATE the innermost scope is not this one; E_UNKNOWN the token is of another ledger;
+           E_INVALID `token` NULL. */
 MEMLORD_API memlord_result memlord_scope_return(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
 
 /* The totals of all finished invocations of a path. Strings live until destroy. */
 typedef struct memlord_scope_stat {
     const char *name, *path;
-    const memlord_site *site; /* NULL: begun by name */
-    uint64_t id, parent;      /* 0: none */
-    uint64_t count, running;  /* invocations: over; not yet */
+    const memlord_site *site; /* where MEMLORD_SCOPED stands; NULL: memlord_scope_begin began it */
+    uint64_t id, parent;      /* of the scope; of the scope around it, 0: none */
+    uint64_t count, running;  /* invocations that are over; that are not */
     struct {
         int64_t total, min, max;
     } bytes, blocks;          /* deltas */
-    uint64_t peak;            /* the most that one invocation rose above its start; each device by
-                                 itself, then added: an upper bound if there are several */
+    uint64_t peak;            /* the most that one invocation rose above its start: on each device
+                                 by itself, then added, so an upper bound if there are several */
     struct {
         uint64_t total, min, max;
     } ns;                     /* of the host's time */
-    uint64_t device_ns;       /* memlord_scope_device_time */
+    uint64_t device_ns;       /* what memlord_scope_device_time added */
 } memlord_scope_stat;
 
-/* Reads a scope by its path. Errors: E_UNKNOWN never begun, *out zero; E_INVALID. */
+/* Reads a scope by its path.
+   Errors: E_UNKNOWN never begun, and *out is zero; E_INVALID `path` or `out` NULL. */
 MEMLORD_API memlord_result memlord_scope_get(memlord *lord, const char *path,
                                              memlord_scope_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 /* Returns the id of this thread's innermost scope; 0: none. */
 MEMLORD_API uint64_t memlord_scope_current(memlord *lord) MLI_OFF(0)
-/* Adds the time a device took for a scope, when its events know it. Errors: E_UNKNOWN no such
-   id. */
+/* Adds to the time that a device took for a scope, once its events have measured it.
+   Errors: E_UNKNOWN no such id. */
 MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, uint64_t ns)
     MLI_OFF(MEMLORD_OK)
 
@@ -2184,16 +2187,17 @@ MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *
 /* Ends the scopes and tags that are open in a context, and zeroes it. Its tickets stay open. If
    this thread is in the context, the thread is then in the one it was in before. A thread that
    exits inside a context leaves it as it is, for another thread to swap in or to drop.
-   Errors: as for swap; E_STATE also a context whose fibre is suspended inside another one. */
+   Errors: as for memlord_context_swap; E_STATE also a context whose fibre is suspended inside
+           another one. */
 MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *context)
     MLI_OFF(MEMLORD_OK)
 
 /* -- snapshots: how memory moved -- */
 
 /* Keeps the totals of every device at this moment, under a name, with the ten largest blocks. Up
-   to 255 snapshots are kept, spread over the whole run. Beyond that the one whose neighbours are
-   closest in time goes, and is counted, but for the first, the last, and those in which a device,
-   or all together, held most; a checkpoint goes only when there is nothing else.
+   to 255 snapshots are kept, spread over the whole run. Beyond that the snapshot goes whose
+   neighbours are closest in time, and is counted. The first, the last, and those in which a device,
+   or all devices together, held most stay. A checkpoint goes only when there is nothing else.
    Errors: E_INVALID NULL or ""; E_NOMEM, counted.
    Cost:   a tenth of a us a device and thread, and a walk of the map: about 10 ns a block. */
 MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
@@ -2204,11 +2208,12 @@ MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
    with one of its own, which is not kept. Without threads memlord_gc_poll takes those that are due.
    The ledger's clock decides: while a clock of the host's stands still none is taken; when it runs
    ahead, or the interval changes, the thread learns that within a second.
-   Errors: E_INVALID an interval of 1 to 9; E_NOMEM the first; the others will come; stop: E_STATE
-           on a thread of MemLord's own. */
+   Errors: E_INVALID an interval of 1 to 9; E_NOMEM the first snapshot failed; the others will
+           come. */
 MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms)
     MLI_OFF(MEMLORD_OK)
-/* Takes a last snapshot and joins the thread. Errors: E_STATE on a thread of MemLord's own. */
+/* Takes a last snapshot and joins the thread of memlord_snapshots_start.
+   Errors: E_STATE on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* -- events: every change, in a ring -- */
@@ -2245,7 +2250,7 @@ typedef struct memlord_event {
     uint64_t time_ns;         /* since the ledger was created */
     uint32_t thread;          /* a number of the ledger's own */
     int kind;                 /* MEMLORD_EVENT_... */
-    memlord_device device;    /* {MEMLORD_ANY, MEMLORD_ANY}: of none */
+    memlord_device device;    /* memlord_device_all(): the event concerns no device */
     uint64_t storage, bytes;
     const memlord_site *site; /* of the call, where sites are counted; NULL: not known */
     const char *tag;          /* of the block; NULL: none */
@@ -2254,20 +2259,20 @@ typedef struct memlord_event {
 } memlord_event;
 typedef int (*memlord_event_fn)(void *user, const memlord_event *event); /* != 0 stops */
 
-/* Writes what happens into a ring of at most `capacity` events (0: 65536; 40 bytes each), over
-   the oldest; those are counted in dropped_events. A ledger has one ring: a later start goes on
-   in it.
+/* Writes what happens from now on into a ring of at most `capacity` events (0: 65536; 40 bytes
+   each). New events overwrite the oldest, which count in dropped_events. A ledger has one ring: a
+   later start goes on in it.
    Errors: E_INVALID over 2^26; E_STATE the ledger has a ring of another capacity; E_NOMEM.
    Cost:   one branch a call when off. */
 MEMLORD_API memlord_result memlord_events_start(memlord *lord, size_t capacity)
     MLI_OFF(MEMLORD_OK)
-/* Stops writing; the ring can still be read. Errors: E_STATE on a thread of MemLord's own. */
+/* Stops the writing of events; the ring can still be read.
+   Errors: E_STATE on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_events_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
-/* Calls fn for the events in the ring, in the order of their time; those that are overwritten
-   meanwhile are left out. Errors: E_INVALID `fn` NULL; E_NOMEM. */
+/* Calls fn for the events in the ring, in the order of their time, until fn returns non-zero.
+   Events that are overwritten meanwhile are left out. Errors: E_INVALID `fn` NULL; E_NOMEM. */
 MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
-
 /* -- reports -- */
 
 /* name, suffix of its files, what it is */
@@ -2300,7 +2305,8 @@ typedef enum memlord_format {
     MEMLORD_FORMAT_COUNT
 } memlord_format;
 
-/* Returns the format a file's suffix names ("x.html", "y.trace.json"); TEXT if it names none. */
+/* Returns the format that the suffix of a file's name stands for ("x.html", "y.trace.json"); TEXT
+   if it stands for none. */
 MEMLORD_API memlord_format memlord_format_for(const char *path)
     MLI_OFF(MEMLORD_FORMAT_TEXT)
 
@@ -2309,27 +2315,29 @@ typedef int (*memlord_write_fn)(void *user, const void *data, size_t size); /* 0
 /* Writes a report through fn, in pieces of up to a few KiB.
    Errors: E_IO fn returned non-zero; E_UNSUPPORTED no such format, or not in this build: see
            >>knobs; E_INVALID fn NULL; E_NOMEM.
-   The statistics of devices and tags are captured once, and no other call waits. Other lists are
-   read as they are written: they may have what was recorded since. Cost: walks blocks and sites. */
+   The statistics of devices and tags are captured at one moment, and no other call waits. Other
+   lists are read while they are written: they may have what was recorded since. Cost: walks blocks
+   and sites. */
 MEMLORD_API memlord_result memlord_write(memlord *lord, memlord_format format,
                                          memlord_write_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 
-/* Writes a report to a file: the whole file or none (a temporary beside it, renamed; the disk is
-   not waited for). %p in the path is the process id, %% a percent sign. An existing regular file is
-   replaced; a symbolic link, FIFO, device or directory is refused. The path "-" is descriptor 1,
-   written with write(2): what stdio still buffers comes later, and SIGPIPE is held back.
+/* Writes a report to a file: the whole file or none. It writes a temporary file beside it, and
+   renames that; it does not wait for the disk. %p in the path is the process id, %% a percent sign.
+   An existing regular file is replaced; a symbolic link, FIFO, device or directory is refused. The
+   path "-" is descriptor 1, written with write(2): what stdio still buffers comes later, and
+   SIGPIPE is held back.
    Errors: E_INVALID the path, logged; E_IO, also descriptor 1 closed, or not all written, or on
            Windows while another thread or program has the file open;
            E_UNSUPPORTED, also a binary format to a terminal, logged; E_NOMEM. */
 MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format,
                                         const char *path) MLI_OFF(MEMLORD_OK)
 
-/* Sets the labels of the ledger, like "host=a1,model=x", in place of those it had: TEXT, JSON and
-   HTML reports show them, and every sample of PROMETHEUS has them. PROMETHEUS leaves out a label
-   that is no name=value with a name of letters, digits and _, that has the name of an earlier one
-   or of one of MemLord's own (device, tag, scope, site, from, to, version), and what is beyond
-   1000 bytes. NULL: none.
+/* Sets the labels of the ledger, like "host=a1,model=x", in place of those it had. NULL takes them
+   off. TEXT, JSON and HTML reports show them, and every sample of PROMETHEUS has them. PROMETHEUS
+   leaves out a label that is no name=value with a name of letters, digits and _, one with the name
+   of an earlier label or of one of MemLord's own (device, tag, scope, site, from, to, version), and
+   what is beyond 1000 bytes.
    Errors: E_NOMEM, also from more than MEMLORD_MAX_STRINGS bytes of names.
    Owns:   the text is copied. */
 MEMLORD_API memlord_result memlord_labels_set(memlord *lord, const char *labels)
@@ -2337,37 +2345,38 @@ MEMLORD_API memlord_result memlord_labels_set(memlord *lord, const char *labels)
 
 /* Saves a report when the ledger is destroyed or the process exits, whichever is first, as
    memory_profile_YYYYMMDD_HHMMSS and the format's suffix (UTC), in `directory` (NULL: the
-   ledger's output_dir, else the current one). Replaces no file: the process id and a number
-   follow the time where one is there. The last call counts. A forked child that exits writes one
-   of its own.
+   ledger's output_dir, else the current one). Replaces no file: where there is one of that name,
+   the process id and a number follow the time. The last call counts. A forked child that exits
+   writes a report of its own.
    Errors: E_INVALID the path is too long; E_UNSUPPORTED; E_NOMEM. */
 MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
                                                 const char *directory) MLI_OFF(MEMLORD_OK)
 
-/* Keeps a file fresh for the textfile collector of Prometheus's node_exporter. Saves PROMETHEUS to
-   `path` now, every interval_ms (0: 15000, as often as Prometheus's own configuration scrapes; at
-   least 10) on a thread of its own, and a last time at the stop or in memlord_destroy. The path is
-   as for memlord_save, with %p; the collector reads names that end in .prom. Without threads
-   memlord_gc_poll saves what is due. The ledger's clock decides, as for snapshots. A later start
-   replaces the first. A failure is counted in dropped_exports; the first in a row is logged.
+/* Starts an export: keeps a file fresh for the textfile collector of Prometheus's node_exporter.
+   Saves PROMETHEUS to `path` now, every interval_ms (0: 15000, as often as Prometheus's own
+   configuration scrapes; at least 10) on a thread of its own, and a last time at the stop or in
+   memlord_destroy. The path is as for memlord_save, with %p; the collector reads names that end in
+   .prom. Without threads memlord_gc_poll saves what is due. The ledger's clock decides, as for
+   snapshots. A later start replaces the earlier one. Failures count in dropped_exports; of several
+   in a row the first is logged.
    Every sample has the labels of the ledger: memlord_labels_set. A ledger without labels has the
    label pid. The files of one directory need labels that differ: node_exporter refuses a series
    that another file has, too.
-   The file stays, and node_exporter goes on to show it: remove it when it is scraped, and let
-   queries take fresh samples only. memlord_written_timestamp_seconds is their time. The end of the
-   process saves nothing: stop first.
+   The file stays, and node_exporter goes on to show it: remove the file once it is scraped, and let
+   queries take fresh samples only. memlord_written_timestamp_seconds is the time of its samples.
+   The end of the process saves nothing: stop first.
    A forked child does not export. It may start its own export, with a path and labels of its own.
    Errors: E_INVALID the path, "-", or an interval of 1 to 9; E_IO it cannot be written now;
-           E_NOMEM; E_UNSUPPORTED in a build with MEMLORD_NO_REPORTS; stop: E_STATE on a thread of
-           MemLord's own. */
+           E_NOMEM; E_UNSUPPORTED in a build with MEMLORD_NO_REPORTS. */
 MEMLORD_API memlord_result memlord_export_start(memlord *lord, const char *path,
                                                 uint32_t interval_ms) MLI_OFF(MEMLORD_OK)
-/* Saves a last time and joins the thread. Errors: E_STATE on a thread of MemLord's own. */
+/* Stops the export: saves a last time and joins the thread.
+   Errors: E_STATE on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_export_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
-/* Asks for such a report now. Async-signal-safe: a handler of SIGUSR1 may call it. It is JSON
-   unless memlord_save_at_exit says otherwise; one report, however many calls asked. Served by
-   whichever comes first:
+/* Asks for a dated report now, like that of memlord_save_at_exit. Async-signal-safe: a handler of
+   SIGUSR1 may call this function. The report is JSON, or what memlord_save_at_exit has set. It is
+   one report, however many calls asked before it was written. What comes first writes it:
    - the next call that begins, ends, moves or resizes a block or an arena, describes, retags, adds
      or removes a part, marks, resets, charges, reserves, sets a plan or a pool, begins or ends a
      scope, takes a checkpoint, polls or retires; not one that retains, or releases a view. With
@@ -2376,76 +2385,23 @@ MEMLORD_API memlord_result memlord_export_stop(memlord *lord) MLI_OFF(MEMLORD_OK
    - memlord_destroy, or the exit of the process if memlord_save_at_exit was called for a ledger. */
 MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
 
-/* -- guards: what MEMLORD_TAGGED, MEMLORD_SCOPED and their loop forms stand on -- */
-
-/* A tag or a scope that has begun, and what its end restores. */
-typedef struct memlord_guard {
-    memlord *lord;    /* NULL: there is nothing to end */
-    uint32_t context; /* the ledger's number of the context that it began in */
-    uint32_t depth;   /* how many tags, or scopes, were open there before */
-    int scope;        /* 1: a scope; 0: a tag */
-} memlord_guard;
-
-/* Begins a tag. The guard has nothing to end where memlord_tag_begin would return an error. */
-MEMLORD_API memlord_guard memlord_guard_tag(memlord *lord, const char *tag)
-    MLI_OFF_SET(memlord_guard none; memset(&none, 0, sizeof none), none)
-/* Begins a scope: by its static record `place` or, if that is NULL, by its name. The guard has
-   nothing to end where memlord_scope_enter or memlord_scope_begin would return an error. */
-MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
-                                              const memlord_scope_site *place)
-    MLI_OFF_SET(memlord_guard none; memset(&none, 0, sizeof none), none)
-/* Ends it: this context is as deep in tags, or in scopes, as before. So it also ends those that
-   were begun since and not ended, and adopted scopes that were not returned: after a longjmp the
-   next guard around puts things right. A second end does nothing. In another context than it began
-   in (that of another thread, or of another fibre) it does nothing but count in dropped_sites of
-   the sum of all devices; the first such end is logged. */
-MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
-
 /* -- interposers: a preloaded library that keeps books of its own --
    A library that LD_PRELOAD loads, such as src/tools/preload.c, may export a memlord_interposer
    under the name "memlord_interposer". Then each tag and scope that begins or ends in a ledger of
    the program does so there, too, on the same thread: they cover every malloc. The two books stay
    apart. Default tags and adopted scopes stay in the program's ledger. A tag or a scope that is
-   open when its ledger is destroyed stays open there. Looked up once, by the first ledger, on
-   Linux; without LD_PRELOAD in the environment, and in static programs, there is none. An
-   interposer of another size or version, or with a NULL function, is ignored. */
+   open when its ledger is destroyed stays open there. The first ledger of the process looks for the
+   interposer, on Linux; without LD_PRELOAD in the environment, and in static programs, there is
+   none. An interposer of another size or version, or with a NULL function, is ignored. */
 typedef struct memlord_interposer {
     uint32_t size;    /* sizeof(memlord_interposer) where the library was compiled */
     uint32_t version; /* 1 */
-    memlord *lord;    /* its own ledger: what begins there is not told */
+    memlord *lord;    /* the library's own ledger, whose tags and scopes do not come back to it */
     void (*tag_begin)(const char *tag);
-    void (*tag_end)(void); /* of the innermost */
+    void (*tag_end)(void); /* ends the innermost tag */
     void (*scope_begin)(const char *name);
-    void (*scope_end)(void);
+    void (*scope_end)(void); /* ends the innermost scope */
 } memlord_interposer;
-
-/* -- shim: what MEMLORD_SHIM puts in place of the C library's functions --
-   Each does the real call, on the cpu device (mapped for a file's mmap), and keeps errno. */
-
-#if !defined(MEMLORD_DISABLE)
-/* Calls malloc, and records the block. */
-MEMLORD_API void *memlord_shim_malloc(memlord *lord, size_t size, const memlord_site *site);
-/* Calls calloc, and records the block. */
-MEMLORD_API void *memlord_shim_calloc(memlord *lord, size_t n, size_t size,
-                                      const memlord_site *site);
-/* Calls realloc, and records what it did. Size 0 frees and returns NULL, as glibc does. */
-MEMLORD_API void *memlord_shim_realloc(memlord *lord, void *ptr, size_t size,
-                                       const memlord_site *site);
-/* Records the free, and calls free. */
-MEMLORD_API void memlord_shim_free(memlord *lord, void *ptr, const memlord_site *site);
-#if !defined(_WIN32)
-/* Records the pages as one block. MAP_FIXED over the start of a live block closes that block, an
-   implicit free; over a later part of it, those pages count twice. An offset that does not fit
-   the off_t of the file with the implementation fails with EOVERFLOW: define _FILE_OFFSET_BITS
-   there, too. */
-MEMLORD_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int prot, int flags,
-                                    int fd, int64_t offset, const memlord_site *site);
-/* Ends the block with exactly this address and size. Other ranges (a part of a block, several
-   blocks) end nothing and count in unknown_frees. Not counted if the real call fails. */
-MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
-                                    const memlord_site *site);
-#endif
-#endif
 
 /* -- hooks: a host whose allocator is a table of function pointers -- */
 
@@ -2467,16 +2423,17 @@ enum {
     MEMLORD_HOOK_ALL = 15
 };
 
-/* Puts functions in place of the host's: they call those, and record on the cpu. A block's site is
-   the caller of its function. `which` selects the functions whose blocks are recorded, as in
-   MEMLORD_HOOK_MALLOC | MEMLORD_HOOK_CALLOC. free and realloc always end a block that is recorded.
-   A host that takes its functions by a call passes it those of the table, here and after the
-   uninstall. MemLord's functions call those of their own host as long as MemLord is loaded. So
-   each different set of five functions takes one of four places for good; after an uninstall the
-   same set takes its place again. Four tables may be hooked at once, each with a ledger and a
-   `which` of its own. Two hooked tables with the same functions take two places. To share a ledger
-   and a place, copy a table that is hooked. An install of a table that is hooked changes its
-   ledger and `which`. After the ledger's end the functions record nothing.
+/* Puts functions of MemLord in place of the host's: they call the host's, and record on the cpu. A
+   block's site is the caller of its function. `which` selects the functions whose blocks are
+   recorded, as in MEMLORD_HOOK_MALLOC | MEMLORD_HOOK_CALLOC. free and realloc always end a block
+   that is recorded. If the allocator gets its functions by a call, as sqlite3_config, pass it the
+   functions of the table after the install, and again after the uninstall. MemLord's functions call
+   those of their own host as long as MemLord is loaded. So each different set of five functions
+   takes one of four places for good; after an uninstall the same set takes its place again. Four
+   tables may be hooked at once, each with a ledger and a `which` of its own. Two hooked tables with
+   the same functions take two places. To share a ledger and a place, copy a table that is hooked.
+   An install of a table that is hooked changes its ledger and `which`. After the ledger's end the
+   functions record nothing.
    Requires: no thread is in the functions of the table.
    Errors: E_INVALID no table, malloc_fn or free_fn, or an unknown bit in `which`; E_STATE the table
            is not hooked but has functions of MemLord, no place is left, or the table was changed
@@ -2488,18 +2445,118 @@ MEMLORD_API memlord_result memlord_hooks_install(memlord *lord, memlord_hooks *t
 /* Puts the host's own pointers back, exactly, whatever other tables are hooked. Blocks that are
    live stay on the books. MemLord's functions may still be called through copies: they call the
    host's, and record nothing until a table with the same functions is hooked in that place again.
-   Requires: as install.
+   Requires: as memlord_hooks_install.
    Errors: E_STATE the table is not hooked, or has neither MemLord's functions nor the host's
            own. */
 MEMLORD_API memlord_result memlord_hooks_uninstall(memlord_hooks *table) MLI_OFF(MEMLORD_OK)
+/* ---------------------------------------------------------------------- >>support --
+   The API ends here. Below are functions that its macros and C++ types call, and a few for the
+   authors of bindings. Programs seldom call them. */
+
+/* -- ledgers that may have ended -- */
+
+/* Returns a number that no other ledger of the process has, before or after; 0 of NULL. What may
+   outlive its ledger keeps this number in place of the pointer. */
+MEMLORD_API uint64_t memlord_generation(memlord *lord) MLI_OFF(0)
+
+/* Returns the ledger of a generation; NULL: it is destroyed, or there never was one.
+   Threads: as with every call, no destroy of that ledger may be in flight.
+   Cost:   a few ns; on a thread's first call since a ledger was destroyed a lock, and a walk of the
+           ledgers. */
+MEMLORD_API memlord *memlord_find(uint64_t generation) MLI_OFF(NULL)
+
+/* Fills in the allocator that a ledger has by default: it takes pages from the operating system and
+   calls no malloc. */
+MEMLORD_API void memlord_os_allocator(memlord_allocator *out)
+    MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), )
+
+/* -- guards: what MEMLORD_TAGGED, MEMLORD_SCOPED and their loop forms stand on -- */
+
+/* The name and the place of a scope: MEMLORD_SCOPED plants a static one. Its address is its
+   identity; its strings are copied when first seen. */
+typedef struct memlord_scope_site {
+    const char *name;
+    memlord_site site;
+} memlord_scope_site;
+
+/* Begins a scope by its static record: finds it by the address, without comparing names.
+   Errors: as memlord_scope_begin; E_INVALID `place` NULL. */
+MEMLORD_API memlord_result memlord_scope_enter(memlord *lord, const memlord_scope_site *place)
+    MLI_OFF(MEMLORD_OK)
+
+/* A tag or a scope that has begun, and what its end restores. */
+typedef struct memlord_guard {
+    memlord *lord;    /* NULL: there is nothing to end */
+    uint32_t context; /* the ledger's number of the context that it began in */
+    uint32_t depth;   /* how many tags, or scopes, were open there before */
+    int scope;        /* 1: a scope; 0: a tag */
+} memlord_guard;
+
+/* Begins a tag. The guard has nothing to end where memlord_tag_begin would return an error. */
+MEMLORD_API memlord_guard memlord_guard_tag(memlord *lord, const char *tag)
+    MLI_OFF_SET(memlord_guard none; memset(&none, 0, sizeof none), none)
+/* Begins a scope: by its static record `place` or, if that is NULL, by its name. The guard has
+   nothing to end where memlord_scope_enter or memlord_scope_begin would return an error. */
+MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
+                                              const memlord_scope_site *place)
+    MLI_OFF_SET(memlord_guard none; memset(&none, 0, sizeof none), none)
+/* Ends a guard: this context is then as deep in tags, or in scopes, as before the guard began. So
+   it also ends those that were begun since and not ended, and leaves adopted scopes that were not
+   returned: after a longjmp the next guard around puts things right. A second end does nothing. In
+   another context than the guard began in (that of another thread, or of another fibre) it does
+   nothing but count in dropped_sites of the sum of all devices; the first such end is logged. */
+MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
+
+/* -- a name of 0.4 -- */
+
+/* Records an alloc on a ticket: the name of 0.4 for memlord_alloc_with. The next release leaves it
+   out. */
+MLI_INLINE memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
+                                                 memlord_device device, uint64_t storage,
+                                                 uint64_t bytes, const memlord_site *site) {
+    memlord_alloc_opts opts;
+    memset(&opts, 0, sizeof opts);
+    opts.site = site;
+    opts.ticket = ticket;
+    return memlord_alloc_with(lord, device, storage, bytes, &opts);
+}
+
+/* -- shim: what MEMLORD_SHIM puts in place of the C library's functions --
+   Each does the real call, on the cpu device (mapped for a file's mmap), and keeps errno. */
+
+#if !defined(MEMLORD_DISABLE)
+/* Calls malloc, and records the block. */
+MEMLORD_API void *memlord_shim_malloc(memlord *lord, size_t size, const memlord_site *site);
+/* Calls calloc, and records the block. */
+MEMLORD_API void *memlord_shim_calloc(memlord *lord, size_t n, size_t size,
+                                      const memlord_site *site);
+/* Calls realloc, and records what it did. Size 0 frees and returns NULL, as glibc does. */
+MEMLORD_API void *memlord_shim_realloc(memlord *lord, void *ptr, size_t size,
+                                       const memlord_site *site);
+/* Records the free, and calls free. */
+MEMLORD_API void memlord_shim_free(memlord *lord, void *ptr, const memlord_site *site);
+#if !defined(_WIN32)
+/* Calls mmap, and records the pages as one block. MAP_FIXED over the start of a live block ends
+   that block, an implicit free; over a later part of it, those pages count twice. An offset that
+   does not fit the off_t of the file with the implementation fails with EOVERFLOW: define
+   _FILE_OFFSET_BITS there, too. */
+MEMLORD_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int prot, int flags,
+                                    int fd, int64_t offset, const memlord_site *site);
+/* Calls munmap, and ends the block with exactly this address and size. Other ranges (a part of a
+   block, several blocks) end nothing and count in unknown_frees, unless the real call fails. */
+MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
+                                    const memlord_site *site);
+#endif
+#endif
 
 #ifdef __cplusplus
 } /* extern "C" */
 #endif
-/* -- macros: plant a site, pass a pointer -- */
+/* ---------------------------------------------------------------------- >>macros --
+   They plant a site, pass a pointer, and end a tag or a scope with its block of code. */
 
-/* The key of a storage: its address, or its handle as an integer, which may be wider than an
-   address (in C of compilers without GNU extensions it is cut to one). */
+/* The key of a storage: its address, or its handle as an integer. A handle may be wider than an
+   address; in C of compilers without GNU extensions it is cut to the width of an address. */
 #if defined(__cplusplus)
 template <typename T> static inline uint64_t mli_key(T *address) {
     return reinterpret_cast<uintptr_t>(address);
@@ -2516,9 +2573,9 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
 #define MEMLORD_KEY(ptr) ((uint64_t)(uintptr_t)(ptr))
 #endif
 
-/* The address of a static record of this line. C compilers without statement expressions have no
-   such expression: there it is NULL, and the macros below are statements that define the record
-   themselves. With MEMLORD_DISABLE it is NULL, too. */
+/* The site of this line: the address of a static record. In C of compilers without statement
+   expressions it is NULL, and the macros below are statements that plant the record themselves.
+   With MEMLORD_DISABLE it is NULL, too. */
 #if defined(MEMLORD_DISABLE)
 #define MEMLORD_SITE() MLI_CAST(const memlord_site *, NULL)
 #elif defined(__GNUC__)
@@ -2542,10 +2599,11 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
     } while (0)
 #endif
 
-/* The place that called the function you are in: memlord_site_at of its return address. It has no
-   line; a wrapper that is a macro and passes MEMLORD_SITE() keeps file and line. With a ledger as
-   argument the site is of that ledger; without one it is of memlord_global(). A function that the
-   compiler inlines has no call of its own: mark it noinline. For gcc and clang only. */
+/* The place that called the function you are in: memlord_site_at of its return address. This site
+   has no line; a wrapper that is a macro and passes MEMLORD_SITE() keeps file and line. With a
+   ledger as argument the site is of that ledger; without an argument it is of memlord_global(). A
+   function that the compiler inlines has no call of its own: mark it noinline. For gcc and clang
+   only. */
 #if defined(__GNUC__)
 #if defined(MEMLORD_DISABLE)
 #define MLI_CALLER() NULL
@@ -2596,9 +2654,9 @@ MLI_INLINE memlord *mli_lord_or_global(memlord *lord) { return lord; }
    scope is a string literal, as its record is static; that of a tag may be a variable.
    Both are declarations. After `if (x)` or a case label give them a block of their own,
    `case 1: { MEMLORD_TAGGED(lord, "a"); ... }`. Compilers refuse them after a bare `if`, and refuse
-   a jump past one to a later label of its block. After the last label of a switch some compilers
-   accept them: they end with the switch.
-   For C++, gcc and clang. C of other compilers cannot end them, and has the loop forms alone:
+   a jump past such a declaration to a later label of its block. After the last label of a switch
+   some compilers accept them: they end with the switch.
+   They are for C++, and for C of gcc and clang. C of other compilers has the loop forms alone:
 
        MEMLORD_TAG(lord, "kv_cache") { ... }
        MEMLORD_SCOPE(lord, "decode") { ... }
@@ -2638,8 +2696,9 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
 #define MLI_ROUND_END(name) , mli_leave(&name)
 #endif
 
-/* In C, gcc lets a case label or a goto jump past a variable with a cleanup, which then reads what
-   is no guard. It refuses a jump past a type of variable size. C++ and clang refuse the first. */
+/* In C, gcc lets a case label or a goto jump past a variable with a cleanup, and the cleanup then
+   reads memory that is no guard. But gcc refuses a jump past a type of variable size. C++ and clang
+   refuse the jump past the cleanup. */
 #if defined(__cplusplus) || defined(__clang__)
 #define MLI_NO_JUMP(name)
 #elif defined(__GNUC__)
@@ -2668,7 +2727,7 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
 #endif
 #define MLI_SCOPE_GUARD(lord, text) memlord_guard_scope(lord, "" text, MLI_SCOPE_PLACE(text))
 
-/* The last statement names the guard, so that C++ refuses it after a bare `if`, too. */
+/* The last statement names the guard, so that C++ refuses the macro after a bare `if`, too. */
 #if defined(MLI_NO_JUMP)
 #define MLI_TO_END(name, begun)                                                               \
     MLI_GUARD(name, begun);                                                                   \
@@ -2693,7 +2752,7 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
     MLI_COUNTER_BEGIN                                                                         \
     MLI_ROUND_OF(MLI_UNIQUE(mli_scope_), MLI_SCOPE_GUARD(lord, text)) MLI_COUNTER_END
 /* ------------------------------------------------------------------------- >>cpp --
-   C++11 and later. The namespace is mlord, as memlord is the type of a ledger. Needs neither
+   For C++11 and later. The namespace is mlord, as memlord is the type of a ledger. It needs neither
    exceptions nor RTTI. A NULL ledger is MemLord switched off here, too. */
 
 #if defined(__cplusplus)
@@ -2716,7 +2775,8 @@ namespace mlord {
 MLI_WAY {
 
 /* -- guards: they end with their block of code, however it is left --
-   A guard without a name ends at once. It stays on its thread: see memlord_guard_end. */
+   Give a guard a name: an object without a name ends at once. A guard ends only in the context that
+   it began in: see memlord_guard_end. */
 
 class guard {
 public:
@@ -2735,7 +2795,8 @@ public:
     tag(memlord *lord, const char *name) noexcept : guard(memlord_guard_tag(lord, name)) {}
 };
 
-/* Is a scope, whose name may be a variable. MEMLORD_SCOPED records the place of the scope, too. */
+/* Begins a scope, whose name may be a variable, and ends it. MEMLORD_SCOPED records the place of
+   the scope, too. */
 class scope : public guard {
 public:
     scope(memlord *lord, const char *name) noexcept
@@ -2751,8 +2812,8 @@ template <typename F> auto tagged(memlord *lord, const char *name, F &&call) -> 
 
 /* -- contexts: fibres, coroutines and jobs that move between threads --
    A memlord_context that is dropped at its end. Keep one in a coroutine's promise, and resume the
-   coroutine inside it: `job.context.run([&] { job.handle.resume(); });`. It can be moved, but not
-   copied, and not while a thread is in it. Once its ledger is destroyed its calls do nothing. */
+   coroutine inside it: `job.context.run([&] { job.handle.resume(); });`. It can be moved while no
+   thread is in it, and cannot be copied. Once its ledger is destroyed its calls do nothing. */
 class context {
 public:
     explicit context(memlord *lord = NULL) noexcept
@@ -2760,7 +2821,7 @@ public:
     context(context &&other) noexcept : context() { swap_with(other); }
     context &operator=(context &&other) noexcept {
         context taken(static_cast<context &&>(other));
-        swap_with(taken); /* which drops what this one had */
+        swap_with(taken); /* the end of `taken` drops what this context had */
         return *this;
     }
     context(const context &) = delete;
@@ -2835,9 +2896,9 @@ private:
 };
 
 /* -- handles --
-   One reference to a storage, which the last one ends. Moves, and is not copied. A class declares
-   its handles after the memory they record, so that they end before it. A handle has its ledger's
-   generation in place of the pointer: past the ledger's end it does nothing. */
+   A handle is one reference to a storage, and the end of the last reference ends the storage. It
+   can be moved, and cannot be copied. A class declares its handles after the memory they record, so
+   that they end before that memory does. Past the end of its ledger a handle does nothing. */
 class handle {
 public:
     handle() noexcept : generation_(0), storage_(0), device_(memlord_device_cpu()) {}
@@ -2862,7 +2923,7 @@ public:
     handle &operator=(const handle &) = delete;
     ~handle() { (void)reset(); }
 
-    /* Records the end of this reference now: memlord_release. It is empty then.
+    /* Records the end of this reference now: memlord_release. The handle is empty then.
        Errors: as memlord_release; E_STATE the ledger was destroyed. */
     memlord_result reset(const memlord_site *site = NULL) noexcept {
         memlord *lord = memlord_find(generation_);
@@ -2871,7 +2932,8 @@ public:
         (void)detach();
         return r;
     }
-    /* Empties it without an end, which is the caller's to record. Returns the storage. */
+    /* Empties the handle without an end of the reference, which is the caller's to record. Returns
+       the storage. */
     uint64_t detach() noexcept {
         const uint64_t storage = storage_;
         generation_ = storage_ = 0;
@@ -2888,11 +2950,13 @@ public:
         other.device_ = device;
     }
     uint64_t storage() const noexcept { return storage_; }
-    /* true: it is recorded. Not so on a NULL ledger, nor if the ledger refused it. */
+    /* Returns true if the reference is recorded. On a NULL ledger it is not, nor if the ledger
+       refused it. */
     explicit operator bool() const noexcept { return generation_ != 0; }
 
 private:
-    /* Without memory the ledger counts a dropped storage, and awaits its end. */
+    /* After E_NOMEM the handle stays: the ledger has counted a dropped storage, and awaits its
+       end. */
     handle(memlord_result r, memlord *lord, memlord_device device, uint64_t storage) noexcept
         : generation_(r && r != MEMLORD_E_NOMEM ? 0 : memlord_generation(lord)), storage_(storage),
           device_(device) {}
@@ -2901,9 +2965,9 @@ private:
 };
 
 /* -- the allocator of a container --
-   Takes memory from operator new, as std::allocator does, and records it on the cpu. All it
-   allocates has one site, the place where the first of its copies was made. Requires: the ledger
-   outlives it, and operator new does not record in the same ledger. */
+   Takes memory from operator new, as std::allocator does, and records it on the cpu. All memory of
+   an allocator and its copies has one site: the place where the first of them was made. Requires:
+   the ledger outlives them, and operator new does not record in the same ledger. */
 template <typename T> class allocator {
 public:
     typedef T value_type;
@@ -2940,8 +3004,8 @@ public:
 
 private:
     template <typename U> friend class allocator;
-    /* More than there can be is left to operator new, which fails in its own way. volatile: the
-       compiler would warn of that. */
+    /* Returns the bytes of n objects. If no memory can have so many, it returns the largest size,
+       and operator new fails in its own way; volatile keeps the compiler from a warning of that. */
     static std::size_t bytes_of(std::size_t n) noexcept {
         if (n <= static_cast<std::size_t>(-1) / 2 / sizeof(T)) return n * sizeof(T);
         volatile std::size_t most = static_cast<std::size_t>(-1) / alignof(T) * alignof(T);
@@ -3040,9 +3104,6 @@ private:
 #define memlord_global_setup MLI_PREFIXED(memlord_global_setup)
 #define memlord_logger_set MLI_PREFIXED(memlord_logger_set)
 #define memlord_verify MLI_PREFIXED(memlord_verify)
-#define memlord_generation MLI_PREFIXED(memlord_generation)
-#define memlord_find MLI_PREFIXED(memlord_find)
-#define memlord_os_allocator MLI_PREFIXED(memlord_os_allocator)
 #define memlord_alloc MLI_PREFIXED(memlord_alloc)
 #define memlord_free MLI_PREFIXED(memlord_free)
 #define memlord_realloc MLI_PREFIXED(memlord_realloc)
@@ -3149,7 +3210,6 @@ private:
 #define memlord_pressure_close MLI_PREFIXED(memlord_pressure_close)
 #define memlord_pressure_raise MLI_PREFIXED(memlord_pressure_raise)
 #define memlord_scope_begin MLI_PREFIXED(memlord_scope_begin)
-#define memlord_scope_enter MLI_PREFIXED(memlord_scope_enter)
 #define memlord_scope_end MLI_PREFIXED(memlord_scope_end)
 #define memlord_scope_shapes_set MLI_PREFIXED(memlord_scope_shapes_set)
 #define memlord_scope_export MLI_PREFIXED(memlord_scope_export)
@@ -3174,6 +3234,12 @@ private:
 #define memlord_export_start MLI_PREFIXED(memlord_export_start)
 #define memlord_export_stop MLI_PREFIXED(memlord_export_stop)
 #define memlord_request_save MLI_PREFIXED(memlord_request_save)
+#define memlord_hooks_install MLI_PREFIXED(memlord_hooks_install)
+#define memlord_hooks_uninstall MLI_PREFIXED(memlord_hooks_uninstall)
+#define memlord_generation MLI_PREFIXED(memlord_generation)
+#define memlord_find MLI_PREFIXED(memlord_find)
+#define memlord_os_allocator MLI_PREFIXED(memlord_os_allocator)
+#define memlord_scope_enter MLI_PREFIXED(memlord_scope_enter)
 #define memlord_guard_tag MLI_PREFIXED(memlord_guard_tag)
 #define memlord_guard_scope MLI_PREFIXED(memlord_guard_scope)
 #define memlord_guard_end MLI_PREFIXED(memlord_guard_end)
@@ -3183,8 +3249,6 @@ private:
 #define memlord_shim_free MLI_PREFIXED(memlord_shim_free)
 #define memlord_shim_mmap MLI_PREFIXED(memlord_shim_mmap)
 #define memlord_shim_munmap MLI_PREFIXED(memlord_shim_munmap)
-#define memlord_hooks_install MLI_PREFIXED(memlord_hooks_install)
-#define memlord_hooks_uninstall MLI_PREFIXED(memlord_hooks_uninstall)
 
 #endif /* MLI_READ_PREFIX */
 
@@ -31684,10 +31748,10 @@ MLI_API void memlord_peak_reset(memlord *lord, memlord_device sel) {
 #endif /* MEMLORD_IMPLEMENTATION */
 
 /* ------------------------------------------------------------------------- >>shim --
-   Owns the macros that redirect malloc and its kin to >>redirect. Comes last, so that it redirects
-   nothing above. Stands outside the include guard: another header may have included memlord.h
-   without MEMLORD_SHIM before. Includes the headers that declare these functions first, as the
-   macros would change their declarations. */
+   The macros that redirect malloc, calloc, realloc, free, mmap and munmap to the memlord_shim_...
+   of >>support. They come last, so that they redirect nothing above. They stand outside the include
+   guard, as another header may have included memlord.h without MEMLORD_SHIM before. The headers
+   that declare these functions come first, as the macros would change the declarations. */
 #if defined(MEMLORD_SHIM) && !defined(MEMLORD_DISABLE) && !defined(MLI_SHIMMED) && \
     !defined(MLI_READ_PREFIX)
 #define MLI_SHIMMED
