@@ -3347,31 +3347,33 @@ static MLI_HOT void mli_prefetch(const void *p) {
 #endif
 
 #define MLI_PATH_MAX 1024
-#define MLI_BUILD_ID_MAX 32 /* bytes; of a longer one these are kept */
+#define MLI_BUILD_ID_MAX 32 /* the bytes that are kept of a build id */
 
 /* A module (the executable, a library) as the system has loaded it. */
 typedef struct mli_image {
-    const char *loaded; /* the loader's name for it; "": the executable */
-    const char *path;   /* by the system; NULL: the address is in no module */
-    const void *start;  /* the lowest address */
-    uint64_t bias;      /* an address in memory less that in the file */
-    /* The segment that has the address; `end` 0: not known. */
+    const char *loaded; /* the loader's name of the module; "": it is the executable */
+    const char *path;   /* the path that the system tells; NULL: the address is in no module */
+    const void *start;  /* the lowest address of the module */
+    uint64_t bias;      /* what the loader added to the addresses in the file */
+    /* The segment that has the address: its first address and the one behind it, as in the file,
+       and its offset in the file; `end` 0: not known. */
     struct {
-        uint64_t start, end, offset; /* two addresses in the file; where it begins in the file */
+        uint64_t start, end, offset;
     } segment;
     const void *id; /* the build id, in the memory of the module */
-    size_t id_size; /* 0: it has none */
+    size_t id_size; /* 0: the module has no build id */
     int stays;      /* 1: it is never unloaded, or mli_loaded_at cannot see that it was */
 } mli_image;
 
-/* Which module is at an address now: enough to compare it with a known one. */
+/* The module that is at an address now: what tells it from another one. */
 typedef struct mli_loaded {
     const void *start;
     const char *name; /* as mli_image.loaded */
     uint64_t bias;
 } mli_loaded;
 
-typedef struct mli_job { /* must outlive the thread that runs it */
+/* What a thread runs. Requires: it outlives the thread. */
+typedef struct mli_job {
     void (*run)(void *);
     void *user;
 } mli_job;
@@ -3381,12 +3383,14 @@ typedef struct mli_job { /* must outlive the thread that runs it */
 /* Owns the bounds that a host may set, and the macros of private declarations. Uses no other
    module. Locks: none. */
 
-/* Knobs of this file; impossible values end here. */
+/* The defaults of the knobs that a host may define (>>knobs). With a value that is not possible the
+   compiler stops here. */
 #ifndef MEMLORD_ASSERT
 #define MEMLORD_ASSERT(expression) ((void)(expression))
 #endif
-/* Says what a caller must see to, as the words "Requires: ..." do elsewhere. It is on one line, and
-   checked only while MemLord is debugged. tests/test_requires.c breaks each of them once. */
+/* Checks what a function requires of its caller, as the words "Requires: ..." say in comments. Only
+   builds with MEMLORD_CHECK_LOCKS run the check. Each stands on one line, and tests/test_requires.c
+   breaks each once. */
 #if defined(MEMLORD_CHECK_LOCKS)
 #define MLI_REQUIRE(expression) MEMLORD_ASSERT(expression)
 #else
@@ -3404,7 +3408,7 @@ typedef struct mli_job { /* must outlive the thread that runs it */
 #ifndef MEMLORD_MAX_STACK_NODES
 #define MEMLORD_MAX_STACK_NODES (1u << 20)
 #endif
-#if defined(MEMLORD_NO_REPORTS) /* leaves these out, too */
+#if defined(MEMLORD_NO_REPORTS) /* the page and the profiles are reports */
 #if !defined(MEMLORD_NO_PAGE)
 #define MEMLORD_NO_PAGE
 #endif
@@ -3440,12 +3444,12 @@ typedef struct mli_job { /* must outlive the thread that runs it */
    stacks and the memory of the machine have headers of their own. Uses no other module. Locks:
    none. */
 
-/* Windows and POSIX have the same functions, but for a few that only POSIX needs. Requires, for all
-   functions: out pointers are not NULL and sizes are not 0. A function returns 0 for success unless a
-   comment says otherwise. */
+/* Windows and POSIX have the same functions, but for a few that only POSIX needs. A function
+   returns 0 for success unless a comment says otherwise.
+   Requires: out pointers are not NULL, and sizes are not 0. */
 
-/* A tick is a time stamp at a third of the cost of a clock: it is the counter of the processor. It
-   serves as a stamp only where the counter has a constant rate in every power state. There
+/* A tick is the value of the processor's counter, which costs a third of a clock's time. It serves
+   as a time stamp only where the counter has a constant rate in every power state. There
    mli_ticks_steady returns 1; elsewhere stamps are clock times. */
 
 MLI_PRIVATE uint64_t mli_ticks(void);
@@ -3463,8 +3467,9 @@ typedef HANDLE mli_os_thread;
 #else
 typedef int mli_file;
 typedef struct mli_signals {
-    sigset_t before, pending; /* a signal that the host had pending is not consumed */
-    int cancel;
+    sigset_t before;  /* the mask that mli_signals_restore sets */
+    sigset_t pending; /* the signals that were pending before: they stay so */
+    int cancel;       /* the cancellation state before */
 } mli_signals;
 typedef pthread_key_t mli_exit_key;
 #define MLI_EXIT_CALL
@@ -3477,54 +3482,60 @@ typedef pthread_t mli_os_thread;
 #endif
 
 /* -- functions --
-   Those of POSIX that can run beside the host's malloc and free keep errno: free() does not change
-   it either, and the host relies on that. */
+   A function that can run inside the host's malloc or free keeps errno on POSIX, because hosts rely
+   on it that free does not change errno. */
 
 MLI_PRIVATE void *mli_pages_map(size_t size);
 MLI_PRIVATE void mli_pages_unmap(void *ptr, size_t size);
+/* Returns the ns of a clock that never goes back. */
 MLI_PRIVATE uint64_t mli_now(void);
+/* Returns the ns since 1970-01-01 UTC. */
 MLI_PRIVATE uint64_t mli_wall_now(void);
 MLI_PRIVATE void mli_yield(void);
 /* Sleeps for `ns`. Returns earlier after a signal, or if a sandbox refuses to sleep.
    Requires: ns < 10^9. */
 MLI_PRIVATE MLI_COLD void mli_nap(uint32_t ns);
 MLI_PRIVATE uint64_t mli_pid(void);
-/* Returns the number of the calling thread. It is not 0 and unique among living threads. Linux
-   uses the kernel's number. If a sandbox refuses it, and on other systems of POSIX, it is
+/* Returns the number of the calling thread. It is not 0 and unique among living threads. On Linux
+   it is the kernel's number. If a sandbox refuses that, and on other systems of POSIX, it is
    pthread_self, an address. */
 MLI_PRIVATE uint64_t mli_thread_number(void);
 /* Reads an environment variable. Returns 1 if it is set and fits, -1 if it does not fit, 0 if it
    is unset or empty or the process is set-uid (its environment is not trusted). */
 MLI_PRIVATE int mli_env_read(const char *name, char *buf, size_t cap);
 MLI_PRIVATE void mli_stderr_write(const char *text, size_t size);
-/* Returns 1 if mli_barrier_all works. */
+/* Makes mli_barrier_all ready. Returns 1 if it works. */
 MLI_PRIVATE uint32_t mli_barrier_register(void);
-/* Makes every running thread of the process pass a full barrier. Returns 1, or 0: refused. */
+/* Makes every running thread of the process pass a full barrier. Returns 1; 0: the system
+   refuses. */
 MLI_PRIVATE int mli_barrier_all(void);
 
-/* Returns the number of the system's last error on this thread, and its text; NULL: it has none
-   here. */
+/* Returns the number of the system's last error on this thread. */
 MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void);
+/* Returns a text for such a number; NULL: the number has no text here. */
 MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error);
 
+/* Returns 1 if a file exists and is not a regular one. */
 MLI_PRIVATE int mli_file_is_special(const char *path);
+/* Creates a file. Returns 0; 1: there is a file of this name; -1: another error. */
 MLI_PRIVATE int mli_file_create(const char *path, mli_file *out);
 MLI_PRIVATE int mli_file_write(mli_file file, const char *data, size_t size);
 MLI_PRIVATE mli_file mli_file_stdout(void);
 MLI_PRIVATE int mli_file_is_terminal(mli_file file);
 MLI_PRIVATE int mli_file_close(mli_file file);
-/* Renames a file; without `replace` returns 1 if `to` exists. */
+/* Renames a file. Without `replace` it replaces no file: it returns 1 if `to` exists. */
 MLI_PRIVATE int mli_file_rename(const char *from, const char *to, int replace);
 MLI_PRIVATE void mli_file_remove(const char *path);
 
-/* Protects the writing of a file. A write past the file size limit raises SIGXFSZ, and one to a
-   pipe without a reader SIGPIPE; both kill the process by default. They are blocked meanwhile, and
-   consumed if the write caused them. Cancellation is disabled, too: a cancelled thread would leave
-   the file half written. Windows has none of these. */
+/* Protect the writing of a file, before and after it. A write past the file size limit raises
+   SIGXFSZ, and a write to a pipe without a reader SIGPIPE; both kill the process by default. These
+   signals are blocked meanwhile, and consumed if the write raised them. Cancellation is disabled,
+   too: a cancelled thread would leave the file half written. Windows has none of these. */
 MLI_PRIVATE mli_signals mli_signals_block(void);
 MLI_PRIVATE void mli_signals_restore(mli_signals *held);
 
-/* Makes a key. The system passes its value to `hook` when the thread ends. */
+/* Makes a key, under which each thread sets a value of its own. When a thread ends, the system
+   passes the value to `hook`. */
 MLI_PRIVATE int mli_exit_key_make(mli_exit_key *key, void(MLI_EXIT_CALL *hook)(void *));
 MLI_PRIVATE int mli_exit_key_set(mli_exit_key key, void *value);
 
@@ -3550,12 +3561,12 @@ MLI_PRIVATE void mli_cancel_restore(int before);
 MLI_PRIVATE int mli_fd_above_std(int fd);
 #endif
 
-/* Returns 1 if no thread of the process has this number; 0 if one has, or if it is unknown. Only
-   Linux is asked. Elsewhere the number of a thread that ended without its exit hook counts as in
-   use until another thread gets it. */
+/* Returns 1 if no thread of the process has this number; 0: a thread has it, or the system cannot
+   tell. Only Linux can. Elsewhere the number of a thread that ended without its exit hook counts as
+   in use until another thread gets it. */
 MLI_PRIVATE MLI_COLD int mli_thread_has_ended(uint64_t number);
 
-/* Returns the time left to a deadline of mli_now in ms, rounded up; 0: it is over. */
+/* Returns the ms that are left until a time of mli_now, rounded up; 0: it is past. */
 MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline);
 
 /* --------------------------------------------------------------------------- src/os/system.c -- */
@@ -3594,7 +3605,7 @@ MLI_PRIVATE uint64_t mli_now(void) {
     return (uint64_t)(count.QuadPart / rate.QuadPart) * 1000000000u +
            (uint64_t)(count.QuadPart % rate.QuadPart) * 1000000000u / (uint64_t)rate.QuadPart;
 }
-MLI_PRIVATE uint64_t mli_wall_now(void) { /* ns since 1970-01-01 UTC */
+MLI_PRIVATE uint64_t mli_wall_now(void) {
     FILETIME now;
     GetSystemTimeAsFileTime(&now); /* in units of 100 ns since 1601 */
     return ((((uint64_t)now.dwHighDateTime << 32) | now.dwLowDateTime) -
@@ -3632,7 +3643,7 @@ MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error) {
            : error == ERROR_DISK_FULL     ? "there is no space left"
                                           : NULL;
 }
-MLI_PRIVATE int mli_file_is_special(const char *path) { /* 1: exists and is no regular file */
+MLI_PRIVATE int mli_file_is_special(const char *path) {
     wchar_t wide[1024];
     DWORD a;
     if (mli_wide_path(path, wide, 1024)) return 1;
@@ -3640,7 +3651,7 @@ MLI_PRIVATE int mli_file_is_special(const char *path) { /* 1: exists and is no r
     return a != INVALID_FILE_ATTRIBUTES &&
            (a & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_REPARSE_POINT | FILE_ATTRIBUTE_DEVICE));
 }
-MLI_PRIVATE int mli_file_create(const char *path, mli_file *out) { /* 1: there is such a file */
+MLI_PRIVATE int mli_file_create(const char *path, mli_file *out) {
     wchar_t wide[1024];
     if (mli_wide_path(path, wide, 1024)) return -1;
     *out = CreateFileW(wide, GENERIC_WRITE, 0, NULL, CREATE_NEW, FILE_ATTRIBUTE_NORMAL, NULL);
@@ -3661,7 +3672,7 @@ MLI_PRIVATE int mli_file_is_terminal(mli_file file) {
     return GetConsoleMode(file, &mode) != 0;
 }
 MLI_PRIVATE int mli_file_close(mli_file file) { return CloseHandle(file) ? 0 : -1; }
-MLI_PRIVATE int mli_file_rename(const char *from, const char *to, int replace) { /* 1: `to` exists */
+MLI_PRIVATE int mli_file_rename(const char *from, const char *to, int replace) {
     const DWORD flags = replace ? MOVEFILE_REPLACE_EXISTING : 0;
     wchar_t a[1024], b[1024];
     if (mli_wide_path(from, a, 1024) || mli_wide_path(to, b, 1024)) return -1;
@@ -3719,7 +3730,7 @@ static uint64_t mli_posix_time(clockid_t clock) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 MLI_PRIVATE uint64_t mli_now(void) { return mli_posix_time(CLOCK_MONOTONIC); }
-MLI_PRIVATE uint64_t mli_wall_now(void) { return mli_posix_time(CLOCK_REALTIME); } /* from 1970 */
+MLI_PRIVATE uint64_t mli_wall_now(void) { return mli_posix_time(CLOCK_REALTIME); }
 MLI_PRIVATE void mli_yield(void) { (void)sched_yield(); }
 MLI_PRIVATE uint64_t mli_pid(void) { return (uint64_t)getpid(); }
 MLI_PRIVATE uint64_t mli_thread_number(void) {
@@ -3789,10 +3800,10 @@ MLI_PRIVATE void mli_stderr_write(const char *text, size_t size) {
     errno = saved;
 }
 #if defined(__linux__) && defined(__NR_membarrier)
-/* Calls membarrier; returns 1 if it succeeds. Commands are given by their numbers because older
-   headers lack linux/membarrier.h: 8 is PRIVATE_EXPEDITED and 16 its registration, both since
-   Linux 4.14. Command 8 may fail after 16 succeeded: in a sandbox that the process entered
-   later, or if the kernel is short of memory. */
+/* Calls membarrier; returns 1 if that succeeds. The commands are numbers here, because older
+   systems lack linux/membarrier.h: 8 is PRIVATE_EXPEDITED and 16 its registration, both since Linux
+   4.14. Command 8 may fail after 16 has succeeded: in a sandbox that the process entered later, or
+   if the kernel is short of memory. */
 static MLI_COLD int mli_membarrier(int command) {
     int saved = errno, done = syscall(__NR_membarrier, command, 0, 0) == 0;
     errno = saved;
@@ -3806,7 +3817,7 @@ MLI_PRIVATE int mli_barrier_all(void) { return 0; }
 #endif
 
 MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void) { return (uint32_t)errno; }
-/* The C library's own texts depend on the locale, and may take memory. */
+/* strerror is not used: its texts depend on the locale, and may take memory. */
 MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error) {
     switch ((int)error) {
     case ENOENT: return "there is no such directory";
@@ -3823,7 +3834,7 @@ MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error) {
     default: return NULL;
     }
 }
-MLI_PRIVATE int mli_file_is_special(const char *path) { /* 1: exists and is no regular file */
+MLI_PRIVATE int mli_file_is_special(const char *path) {
     struct stat st;
     if (!lstat(path, &st)) return !S_ISREG(st.st_mode);
     return errno != ENOENT && errno != EOVERFLOW; /* EOVERFLOW: a size or inode over 32 bits */
@@ -3835,7 +3846,7 @@ MLI_PRIVATE int mli_fd_above_std(int fd) {
     (void)close(fd);
     return higher;
 }
-MLI_PRIVATE int mli_file_create(const char *path, mli_file *out) { /* 1: there is such a file */
+MLI_PRIVATE int mli_file_create(const char *path, mli_file *out) {
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0) return errno == EEXIST ? 1 : -1;
     *out = mli_fd_above_std(fd);
@@ -3938,7 +3949,7 @@ MLI_PRIVATE MLI_COLD void mli_os_event_wait(mli_os_event *event, uint32_t ms) {
     mli_cancel_restore(cancel);
 }
 static void *mli_os_thread_main(void *job) {
-    (void)mli_cancel_disable(); /* callbacks of the host run here and could cancel it */
+    (void)mli_cancel_disable(); /* callbacks of the host run here, and could cancel this thread */
     ((mli_job *)job)->run(((mli_job *)job)->user);
     return NULL;
 }
@@ -3984,17 +3995,18 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline) {
 
 /* mli_cpu_sample is the capacity source of the cpu device. It returns 0 if the numbers are known.
    Requires: one caller at a time. It uses no malloc, no stdio and little stack, and keeps errno. An
-   mli_cpu of zeros is valid; only `root` is set from outside. */
+   mli_cpu of zeros is valid; the caller may set `root`, and nothing else. */
 
 #if defined(__linux__)
 
 typedef struct mli_cpu {
     const char *root; /* a prefix of every path, for tests; NULL: none */
     int v1;           /* 1: cgroup version 1; 0: version 2 */
-    uint64_t home;    /* of the last sample: identifies the cgroup with the lowest limit; 0: none */
+    uint64_t home;    /* identifies the cgroup that had the lowest limit in the last sample; 0: none
+                         had a limit */
     char home_path[1024]; /* the directory of that cgroup */
-    char path[1024];  /* of the file being read */
-    char text[8192];  /* its text; too large for the 16 KiB stacks that some hosts use */
+    char path[1024];  /* the path of the file being read */
+    char text[8192];  /* the text of that file; too large for the 16 KiB stacks of some hosts */
 } mli_cpu;
 
 MLI_PRIVATE MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used,
@@ -4013,9 +4025,9 @@ typedef struct mli_cpu {
     const char *root; /* has no effect on this system */
 } mli_cpu;
 
-/* On macOS anonymous, wired and compressed pages count as used, because they cannot be dropped; free
-   and file-backed ones count as left, as in Activity Monitor. Where no call returns free memory the
-   function does not know: the host can set a capacity source. */
+/* On macOS anonymous, wired and compressed pages count as used, because they cannot be dropped.
+   Free and file-backed pages count as left, as in Activity Monitor. On a system without a call that
+   returns the free memory the function returns -1, and the host can set a capacity source. */
 MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_t *process);
 static MLI_HOT uint64_t mli_cpu_home(const mli_cpu *cpu) {
     (void)cpu;
@@ -4324,9 +4336,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
    module is an executable or a library. May use os/system. Locks: none of its own. */
 
 /* Each system defines:
-     mli_module_of  Returns an address that stands for the module that an address is in; NULL: in
-                    none, or it is not known. Recording calls ask this under locks of the host,
-                    so it must not wait for dlopen, which runs constructors of the host.
+     mli_module_of  Returns an address that stands for the module that an address is in; NULL: it
+                    is in none, or that is not known. Recording calls use it while the host holds
+                    locks, so it must not wait for dlopen, which runs constructors of the host.
      mli_loaded_at  Returns 1 if an address is in a module, 0 if it is in none, -1 if only
                     mli_image_at can tell. It takes no lock.
      mli_image_at   Describes the module of an address, for a recording call that sees the address
@@ -4337,12 +4349,12 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
 
 #if defined(__linux__)
 
-/* Returns the first symbol of a name in the program and the libraries it began with, or NULL. Takes
-   the loader's lock, and calls malloc if there is none. */
+/* Returns the first symbol of a name in the program and the libraries it began with; NULL: there is
+   none. Takes the loader's lock, and calls malloc if there is no such symbol. */
 MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name);
-/* `start` is the lowest address of the module or, in a program with gaps between its segments, of
-   the segment. `bias`, the load address, is the same for all segments; it is 0 for a program at
-   fixed addresses. */
+/* In mli_loaded and mli_image, `start` is the lowest address of the module or, in a program with
+   gaps between its segments, of the segment. `bias`, the load address, is the same for all
+   segments; it is 0 for a program at fixed addresses. */
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
@@ -4365,9 +4377,13 @@ MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
 MLI_PRIVATE const char *mli_symbol_at(const void *address);
 #endif
+/* Keeps the module that has this code loaded until the process ends, if it could be closed and the
+   system can keep it. Returns 0 if the caller has to try again later, else 1. It may wait for
+   dlopen, and call malloc. */
 #if defined(__GLIBC__) && defined(__PIC__) && !defined(__PIE__)
-/* A module of the start is never closed, nor is one linked with -z nodelete: they wait for nothing.
-   glibc aborts a dlopen from the malloc of another one, while that changes the list of modules. */
+/* It waits for nothing if the module is never closed: one that the program began with, or one that
+   is linked with -z nodelete. While a dlopen changes glibc's list of modules, glibc aborts a second
+   dlopen on that thread, from a malloc: then the result is 0. */
 MLI_PRIVATE MLI_COLD int mli_module_keep(void);
 #elif MLI_WINDOWS
 MLI_PRIVATE MLI_COLD int mli_module_keep(void);
@@ -4378,9 +4394,9 @@ MLI_PRIVATE int mli_module_keep(void);
 /* -------------------------------------------------------------------------- src/os/modules.c -- */
 
 #if defined(__linux__)
-/* Declares functions of dlfcn.h and link.h, which declare them only under _GNU_SOURCE: a host that
-   compiles as C99 does not define it. A weak symbol is not in every system: before glibc 2.34
-   dladdr is in libdl, which the program may not link; _dl_find_object came with glibc 2.35. */
+/* Functions of dlfcn.h and link.h. These headers declare them only under _GNU_SOURCE, which a host
+   that compiles as C99 does not define. The weak ones are not everywhere: before glibc 2.34 dladdr
+   is in libdl, which the program may not link; _dl_find_object came with glibc 2.35. */
 typedef struct mli_dl_info {
     const char *file;
     void *base;
@@ -4419,9 +4435,10 @@ MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name) {
     return mli_dlsym ? mli_dlsym(NULL, name) : NULL;
 }
 
-/* Returns 1 if _dl_find_object can be called. In a static program it crashes until libc is set up,
-   and a malloc that records is called before. A dynamic program may be run by a loader that the
-   kernel knows nothing of (ld.so ./program): then its own headers tell. */
+/* Returns 1 if _dl_find_object can be called. In a static program the call crashes until libc is
+   set up, and a malloc that records runs before that. The kernel tells of the loader of a dynamic
+   program, unless the loader was started by name (ld.so ./program): then the program's own headers
+   tell. */
 static int mli_dl_finds(void) {
     const ElfW(Phdr) *p, *end;
     if (!mli_dl_find_object) return 0;
@@ -4455,7 +4472,7 @@ MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out) {
     return 1;
 }
 
-/* Finds the build id in the notes of a module. NULL: there is none. */
+/* Finds the build id in the notes of a module; NULL: there is none. */
 static MLI_COLD const void *mli_notes_id(const char *at, size_t size, size_t align,
                                          size_t *id_size) {
     ElfW(Nhdr) note;
@@ -4481,8 +4498,8 @@ static MLI_COLD const void *mli_notes_id(const char *at, size_t size, size_t ali
 typedef struct mli_image_search {
     const void *address;
     mli_image *image;
-    int dynamic; /* 1: the modules from here on are not those of the start */
-    int modules; /* 1: there are any */
+    int dynamic; /* 1: the program did not begin with the modules from here on */
+    int modules; /* 1: there are modules */
     int program; /* 1: the address is in the executable */
 } mli_image_search;
 
@@ -4538,7 +4555,7 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     memset(out, 0, sizeof *out);
     out->stays = mli_loaded_at(address, &loaded) < 0;
     out->start = loaded.start;
-    out->loaded = out->path = loaded.name; /* all that is known of a module of dlmopen */
+    out->loaded = out->path = loaded.name; /* of a module of dlmopen no more is known */
     out->bias = loaded.bias;
     /* glibc gives the program no name, musl the one it was started by or that of a link. */
     if (mli_dl_each(mli_image_visit, &search) && (!out->path[0] || search.program)) {
@@ -4635,9 +4652,6 @@ MLI_PRIVATE const char *mli_symbol_at(const void *address) {
 }
 #endif
 
-/* Keeps the module that has this code loaded until the process ends, if it could be closed and the
-   system can keep it. Returns 0 if that is to be tried again. It may wait for dlopen, and call
-   malloc. */
 #if defined(__GLIBC__) && defined(__PIC__) && !defined(__PIE__)
 MLI_PRIVATE MLI_COLD int mli_module_keep(void) {
     const ElfW(Dyn) *d = mli_dynamic;
@@ -4650,8 +4664,9 @@ MLI_PRIVATE MLI_COLD int mli_module_keep(void) {
         if (d->d_tag == DT_FLAGS_1 && (d->d_un.d_val & DF_1_NODELETE)) return 1;
     memset(&own, 0, sizeof own);
     if (!mli_dl_each(mli_image_visit, &search) || own.stays) return 1;
-    for (i = 0; ((const volatile struct r_debug *)&mli_loader)->r_state; i++) { /* it is changing */
-        if (i == 20) return 0; /* by this thread, it seems */
+    for (i = 0; ((const volatile struct r_debug *)&mli_loader)->r_state; i++) { /* the list
+                                                                                   changes */
+        if (i == 20) return 0; /* this thread itself changes it, it seems */
         mli_nap(1000000);
     }
     reopen = (void *(*)(const char *, int))(uintptr_t)mli_symbol("dlopen"); /* see mli_dladdr */
@@ -4683,7 +4698,8 @@ MLI_PRIVATE int mli_module_keep(void) { return 1; } /* a program; or musl, which
 #endif
 #if defined(__linux__) && defined(__GNUC__) && UINTPTR_MAX > 0xffffffffu && \
     (defined(__x86_64__) || defined(__aarch64__))
-#define MLI_FRAME_POINTERS 1 /* a frame begins with that of the caller, and the return address */
+#define MLI_FRAME_POINTERS 1 /* a frame begins with the caller's frame pointer, then comes the
+                                return address */
 #define MLI_FRAME_ADDRESS() __builtin_frame_address(0)
 #else
 #define MLI_FRAME_POINTERS 0
@@ -4694,11 +4710,14 @@ MLI_PRIVATE int mli_module_keep(void) { return 1; } /* a program; or musl, which
 #else
 #define MLI_STACK_ADDRESS() ((uintptr_t)_AddressOfReturnAddress())
 #endif
-/* Returns 1 while a function of the host runs that was called from the frame at *mark; 0: none was.
-   Clears the mark of a function that left by longjmp: a call at `here` can only be inside it if it
-   is further down the stack. A thread may change between stacks, as fibres do. Then a mark may be
-   cleared early, or stay until a later call. */
+/* *mark is the frame that called a function of the host; 0: no call is in progress. Returns 1 while
+   that function runs. Clears the mark if the function was left by longjmp: a frame at `here` is
+   inside the function only if it is further down the stack than *mark. A thread may change between
+   stacks, as fibres do. Then a mark may be cleared early, or stay until a later call. */
 MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here);
+
+/* Returns 1 if a return address is in one of MemLord's functions between a call of the host and
+   MLI_NOTE_CALLER. */
 #if defined(__GNUC__) && defined(__ELF__)
 #define MLI_OWN_FRAME __attribute__((section("mli_own_frames")))
 MLI_PRIVATE int mli_is_own(const void *address);
@@ -4706,6 +4725,9 @@ MLI_PRIVATE int mli_is_own(const void *address);
 #define MLI_OWN_FRAME
 MLI_PRIVATE int mli_is_own(const void *address);
 #endif
+
+/* Writes the return addresses of the thread, the innermost first, at most `cap`, and returns how
+   many; 0: the system has no unwinder. `user` is not used. */
 #if MLI_WINDOWS
 MLI_PRIVATE MLI_NOINLINE size_t mli_unwind(void *user, void **frames, size_t cap);
 #elif defined(__GNUC__) && !defined(__arm__) && !defined(__APPLE__)
@@ -4718,16 +4740,15 @@ MLI_PRIVATE size_t mli_unwind(void *user, void **frames, size_t cap);
 
 /* --------------------------------------------------------------------------- src/os/unwind.c -- */
 
-/* An address in the frame of the function around it. Stacks grow downwards. */
+/* Stacks grow downwards: a frame above the mark is outside the function. */
 MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here) {
     if (here >= *mark) *mark = 0;
     return *mark != 0;
 }
 
-/* The functions between a call of the host and MLI_NOTE_CALLER. Below -O2 they keep their frames,
-   and stacks leave those out: mli_is_own returns 1 if a return address is in one of them. They lie
-   together, and the linker tells where. A copy that was inlined into the host's function is
-   elsewhere, and is the host's. */
+/* Below -O2 the functions between a call of the host and MLI_NOTE_CALLER keep their frames, which
+   stacks leave out. The functions lie in one section, and the linker tells where that begins and
+   ends. A copy that was inlined into the host's function is elsewhere, and is the host's. */
 #if defined(__GNUC__) && defined(__ELF__)
 #ifdef __cplusplus
 extern "C" {
@@ -4750,8 +4771,6 @@ MLI_PRIVATE int mli_is_own(const void *address) {
 }
 #endif
 
-/* mli_unwind writes the return addresses of the thread, the innermost first, and returns how many;
-   0: the system has no unwinder. */
 #if MLI_WINDOWS
 MLI_PRIVATE MLI_NOINLINE size_t mli_unwind(void *user, void **frames, size_t cap) {
     (void)user;
@@ -4815,7 +4834,7 @@ MLI_PRIVATE size_t mli_unwind(void *user, void **frames, size_t cap) {
 
 /* Owns the words that threads share, the locks and the lock order. May use os/. Invariants: a word
    is a struct, so that a plain access does not compile; read-modify-writes (exchange, add, or,
-   bits, cas) are sequentially consistent. Locks: MLI_RANK_... lists them in their order. */
+   bits, cas) are sequentially consistent. Locks: the list MLI_RANK_... has them in their order. */
 
 /* The name of a load or store ends in its memory order. No suffix means relaxed: other threads read
    the value and conclude nothing else from it. Layout and code are the same in C and C++. i386
@@ -4954,8 +4973,8 @@ static MLI_HOT void mli_u64_add_own(mli_u64 *w, uint64_t v) {
 static MLI_HOT void mli_u32_add_own(mli_u32 *w, uint32_t v) {
     mli_u32_store(w, mli_u32_load(w) + v);
 }
-/* Copies n words of an object to words that other threads read, each by a release: a reader that
-   sees one of them also sees what the caller stored before. Pairs with mli_words_load. */
+/* Copies n words of an object to words that other threads read, each by a release store: a reader
+   that sees one of these also sees what the caller stored before. Pairs with mli_words_load. */
 static MLI_HOT void mli_words_store(mli_u64 *to, const void *from, size_t n) {
     uint64_t word;
     size_t i;
@@ -4964,7 +4983,7 @@ static MLI_HOT void mli_words_store(mli_u64 *to, const void *from, size_t n) {
         mli_u64_store_release(&to[i], word);
     }
 }
-/* Copies n words to an object, each by an acquire. */
+/* Copies n words to an object, each by an acquire load. Pairs with mli_words_store. */
 static MLI_HOT void mli_words_load(void *to, const mli_u64 *from, size_t n) {
     uint64_t word;
     size_t i;
@@ -4978,27 +4997,28 @@ MLI_PRIVATE MLI_NOINLINE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on);
 /* Raises a shared word to at least v; both are compared as signed. */
 MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v);
 
-/* The lock order, innermost first. A thread that takes a lock holds only locks later in this list.
-   This holds in every call, in fork and past the exit hook. No function of the host runs while
-   one of them is held, except its clock. */
+/* The lock order, the innermost first. A thread that takes a lock holds only locks later in this
+   list, in every call, in a fork and past the exit hook. While a thread holds one of these locks,
+   it runs no function of the host except its clock. */
 enum {
     MLI_RANK_PAGES,     /* one for the process: the extents of the os allocator */
-    MLI_RANK_JOINT,     /* one an invocation of a scope that threads share: its totals */
-    MLI_RANK_ROW,       /* one a row: the published balance of the row */
+    MLI_RANK_JOINT,     /* one for each invocation of a scope that threads share: its totals */
+    MLI_RANK_ROW,       /* one for each row: its published balance */
     MLI_RANK_COUNT,     /* the cells of the orphan record */
     MLI_RANK_MEMORY,    /* regions and free pieces of the ledger */
     MLI_RANK_STACKS,    /* the table of picked blocks, and the totals of stacks */
     MLI_RANK_LOG,       /* the logger, and the threads in it */
     MLI_RANK_ANOMALIES, /* the mistakes that are kept */
     MLI_RANK_SNAPSHOTS, /* the list of snapshots; the holders of a device at its peak */
-    MLI_RANK_PHYS,     /* one a physical device: its sample, limit, reservations, bands */
+    MLI_RANK_PHYS,      /* one for each physical device: its sample, limit, reservations, bands */
     MLI_RANK_CALLBACKS, /* collection callbacks and their runners; capacity sources */
     MLI_RANK_NEIGHBOURS, /* the pressure page */
-    MLI_RANK_CONTEXT,   /* one a context of a fibre: the thread in the context */
+    MLI_RANK_CONTEXT,   /* one for each context of a fibre: the thread in the context */
     MLI_RANK_FENCES,    /* fences, their queues, fences to drop */
-    MLI_RANK_INSIDE,    /* no lock, but the thread is inside a shard, and others wait for it. There
+    MLI_RANK_INSIDE,    /* no lock, but the thread is inside a shard, and others wait for it. Inside
                            it takes the locks of buckets, which have no rank */
-    MLI_RANK_SHARD,     /* one a shard: its state and its table; several are taken by address */
+    MLI_RANK_SHARD,     /* one for each shard: its state and its table; several are taken by rising
+                           address */
     MLI_RANK_COLD,      /* one for the process: stb_ds, names, devices, sites, tags, the
                            index */
     MLI_RANK_ORPHAN,    /* the orphan record */
@@ -5011,26 +5031,30 @@ enum {
 typedef struct mli_lock {
     mli_u32 locked;
 #if defined(MEMLORD_CHECK_LOCKS)
-    mli_u32 rank; /* every ledger sets the ranks of the process's locks to the same values */
+    mli_u32 rank; /* MLI_RANK_...; atomic, as each new ledger sets those of the process again */
 #endif
 } mli_lock;
 
 #if defined(MEMLORD_CHECK_LOCKS)
-/* Checks the lock order. Runs before the thread waits for the lock. A thread may hold two locks of
-   one rank in three cases: shards, taken by rising address; physical devices, under the cold lock;
-   and locks of several ledgers in a fork, under the registry lock. */
+/* Checks the lock order, before the thread waits for a lock, and notes that the thread holds the
+   lock. A thread may hold two locks of one rank in three cases: shards, taken by rising address;
+   physical devices, under the cold lock; and locks of several ledgers in a fork, under the registry
+   lock. */
 MLI_PRIVATE void mli_rank_take(const mli_lock *lock);
+/* Notes that the thread does not hold a lock any more. */
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock);
-/* Notes that the thread is inside a shard (1), perhaps already, or inside none (0). */
+/* Notes whether the thread is inside a shard. Requires, for 1: the thread holds no lock of an inner
+   rank, and may be inside already. */
 MLI_PRIVATE void mli_rank_inside(uint32_t inside);
-/* For MLI_REQUIRE. In this order they return 1 if the thread holds the lock, a lock of the rank, no
-   lock, or no lock but an orphan lock. The last two also require that the thread is not inside a
-   shard. */
+/* The rest is for MLI_REQUIRE. Returns 1 if the thread holds the lock. */
 MLI_PRIVATE int mli_lock_held(const mli_lock *lock);
+/* Returns 1 if the thread holds a lock of the rank. */
 MLI_PRIVATE int mli_rank_held(uint32_t rank);
+/* Returns 1 if the thread holds no lock and is not inside a shard. */
 MLI_PRIVATE int mli_none_held(void);
+/* Returns 1 if the thread holds no lock but an orphan lock, and is not inside a shard. */
 MLI_PRIVATE int mli_none_held_but_orphan(void);
-/* 1: the thread is inside a shard. */
+/* Returns 1 if the thread is inside a shard. */
 MLI_PRIVATE int mli_is_inside(void);
 /* Sets the rank of a new lock. A lock of zeros has the innermost rank. */
 MLI_PRIVATE void mli_lock_rank(mli_lock *lock, uint32_t rank);
@@ -5043,12 +5067,13 @@ static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (
 
 #define MLI_SPIN_LOOKS 200 /* spins before each yield or sleep */
 #define MLI_SPIN_TURNS 16  /* yields before the first sleep */
-/* Waits once in a spin loop; *n counts the calls. It spins, later yields, and then sleeps for 50 us
-   to 1 ms. Yielding is not enough: a real-time thread that yields lets no thread of lower priority
-   run, and such a thread may hold the lock. */
+/* Waits once in a spin loop; *n counts the calls. The first calls spin, later ones yield, and then
+   they sleep for 50 us to 1 ms. To yield is not enough: a real-time thread that yields lets no
+   thread of lower priority run, and such a thread may hold the lock. */
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 /* Takes a lock. Requires: the thread holds only locks of later ranks: see mli_rank_take. */
 MLI_PRIVATE MLI_NOINLINE void mli_lock_take(mli_lock *lock);
+/* Takes a lock if it is free. Returns 1 if the thread has the lock now, else 0. */
 MLI_PRIVATE int mli_lock_try(mli_lock *lock);
 MLI_PRIVATE void mli_lock_drop(mli_lock *lock);
 
@@ -5065,7 +5090,7 @@ static mli_u32 *mli_u64_lock(const mli_u64 *w) {
     mli_u64_lock_take(lock);
     return lock;
 }
-/* Clears all bits but `keep`, then adds v. Returns the value before. */
+/* Clears all bits of a word but `keep`, then adds v. Returns the value before. */
 static uint64_t mli_u64_change(mli_u64 *w, uint64_t keep, uint64_t v) {
     mli_u32 *lock = mli_u64_lock(w);
     uint64_t before = w->v;
@@ -5073,11 +5098,15 @@ static uint64_t mli_u64_change(mli_u64 *w, uint64_t keep, uint64_t v) {
     mli_u32_store_release(lock, 0);
     return before;
 }
-MLI_PRIVATE uint64_t mli_u64_add(mli_u64 *w, uint64_t v) { return mli_u64_change(w, UINT64_MAX, v); }
+MLI_PRIVATE uint64_t mli_u64_add(mli_u64 *w, uint64_t v) {
+    return mli_u64_change(w, UINT64_MAX, v);
+}
 MLI_PRIVATE uint64_t mli_u64_or(mli_u64 *w, uint64_t v) { return mli_u64_change(w, ~v, v); }
 MLI_PRIVATE void mli_u64_store(mli_u64 *w, uint64_t v) { (void)mli_u64_change(w, 0, v); }
 MLI_PRIVATE void mli_u64_store_release(mli_u64 *w, uint64_t v) { mli_u64_store(w, v); }
-MLI_PRIVATE uint64_t mli_u64_load(const mli_u64 *w) { return mli_u64_add((mli_u64 *)(uintptr_t)w, 0); }
+MLI_PRIVATE uint64_t mli_u64_load(const mli_u64 *w) {
+    return mli_u64_add((mli_u64 *)(uintptr_t)w, 0);
+}
 MLI_PRIVATE uint64_t mli_u64_load_acquire(const mli_u64 *w) { return mli_u64_load(w); }
 MLI_PRIVATE int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
     mli_u32 *lock = mli_u64_lock(w);
@@ -5158,7 +5187,7 @@ MLI_PRIVATE MLI_NOINLINE void mli_lock_take(mli_lock *lock) {
     while (mli_u32_exchange(&lock->locked, 1))
         while (mli_u32_load(&lock->locked)) mli_spin_wait(&n);
 }
-MLI_PRIVATE int mli_lock_try(mli_lock *lock) { /* 1: taken */
+MLI_PRIVATE int mli_lock_try(mli_lock *lock) {
     if (mli_u32_load(&lock->locked) || mli_u32_exchange(&lock->locked, 1))
         return 0;
     mli_rank_take(lock);
@@ -5177,9 +5206,9 @@ MLI_PRIVATE void mli_lock_drop(mli_lock *lock) {
    freed. Locks: base/atomics lists all locks in their order (MLI_RANK_...). */
 
 #define MLI_SHARD_BITS 10 /* 1024 shards */
-#define MLI_BYTES_MAX ((uint64_t)1 << 48) /* of a block */
+#define MLI_BYTES_MAX ((uint64_t)1 << 48) /* the most bytes of a block */
 #define MLI_TYPE_COUNT ((int)MEMLORD_DEVICE_TYPE_COUNT)
-#define MLI_DIRECT_DEVICES 2048 /* 16 types x 128 indexes: devices found without a probe */
+#define MLI_DIRECT_DEVICES 2048 /* the devices that are found without a probe: 16 types x 128 */
 
 /* A book has all rows of one kind. */
 enum { MLI_BOOK_DEVICE, MLI_BOOK_SITE, MLI_BOOK_TAG, MLI_BOOKS };
@@ -5208,9 +5237,9 @@ enum {
 #define MLI_REFUSERS(X)                                                                       \
     X(alloc) X(free) X(realloc) X(realloc_begin) X(realloc_end) X(free_begin) X(free_end)     \
     X(alloc_n) X(free_n) X(move) X(copy) X(track) X(retain) X(release) X(track_n)             \
-    X(release_n) X(alloc_with) X(alloc_retry) X(alloc_failed) X(arena_add) X(arena_sub) X(free_deferred) \
-    X(free_done) X(block_use) X(tag_begin) X(tag_default_set) X(block_retag) X(expect)        \
-    X(pool_set) X(pool_add) X(pool_served)
+    X(release_n) X(alloc_with) X(alloc_retry) X(alloc_failed) X(arena_add) X(arena_sub)       \
+    X(free_deferred) X(free_done) X(block_use) X(tag_begin) X(tag_default_set) X(block_retag) \
+    X(expect) X(pool_set) X(pool_add) X(pool_served)
 enum {
 #define MLI_X(name) MLI_REFUSER_##name,
     MLI_REFUSERS(MLI_X)
@@ -5218,13 +5247,14 @@ enum {
     MLI_REFUSER_COUNT
 };
 
-typedef mli_ptr mli_vector; /* mli_chunk_array *: see books/counters */
+typedef mli_ptr mli_vector; /* points to an mli_chunk_array: see books/counters */
 
+/* A part of the map of live blocks: see books/map. */
 typedef struct mli_shard {
-    mli_u32 state;     /* NEW, SHARED, STOPPED, or the id of its owner: see books/map */
-    mli_u32 displaced; /* entries outside their home bucket */
+    mli_u32 state;     /* NEW, SHARED, STOPPED, or the id of the thread that owns the shard */
+    mli_u32 displaced; /* entries that are not in their home bucket */
     char *table;
-    uint32_t size;          /* buckets */
+    uint32_t size;          /* buckets of the table */
     mli_lock lock;          /* held to change the state or to replace the table */
     uint32_t stopped_state; /* the state before it was stopped; resume restores it */
 } mli_shard;
@@ -5240,36 +5270,39 @@ typedef struct mli_helper {
 
 /* A physical device. The devices cpu, pinned and mapped share one. */
 typedef struct mli_phys {
-    mli_lock lock;         /* all below but sampling, sampler..., poller; bands of its devices */
+    mli_lock lock;         /* guards all members below but `sampling`, those of the sampler and
+                              `poller`, and the bands of the physical device's devices */
     mli_u32 sampling;      /* 1: a thread asks the source */
     void *sampler;         /* &mli_self of that thread; under the callbacks lock */
-    uintptr_t sampler_frame; /* the frame of that thread that asks: see mli_frame_runs; same lock */
+    uintptr_t sampler_frame; /* the frame in which that thread asks: see mli_frame_runs; under the
+                                callbacks lock */
     int sampler_void;      /* 1: the source replaced itself while it ran, so the sample is dropped;
-                              same lock */
+                              under the callbacks lock */
     memlord_device device; /* the source is asked about this device */
     memlord_capacity sample;
-    uint64_t sampled;     /* the time of `sample` */
-    uint64_t limit;       /* 0: none */
-    double fraction;      /* the limit as a part of the total; 0: the limit was set in bytes */
-    uint64_t ticket_bytes; /* that open tickets have left */
-    uint64_t in_flight;   /* bytes that calls with tickets are recording at this moment */
+    uint64_t sampled;      /* the time of `sample` */
+    uint64_t limit;        /* 0: none */
+    double fraction;       /* the limit as a part of the total; 0: the limit was set in bytes */
+    uint64_t ticket_bytes; /* the bytes that open tickets have left */
+    uint64_t in_flight;    /* the bytes that calls with tickets are recording at this moment */
     struct mli_handle *closed_tickets;
-    int failing;          /* 1: the last memlord_alloc_retry failed, or memlord_alloc_failed was
-                             called since */
-    mli_u64 id;           /* a hash of the identity set by the host; 0: none */
-    uint64_t neighbours;  /* bytes that other ledgers of the pressure page hold there, when last
-                             read */
-    int neighbour_failing; /* 1: allocations of another ledger fail there */
+    int failing;           /* 1: the last memlord_alloc_retry failed, or memlord_alloc_failed was
+                              called since */
+    mli_u64 id;            /* a hash of the identity that the host set; 0: none */
+    uint64_t neighbours;   /* the bytes that other ledgers of the pressure page held here when the
+                              page was last read */
+    int neighbour_failing; /* 1: another ledger of the page finds no memory here */
     uint64_t stalled;      /* when tasks were last seen to wait for the host's memory; 0: never */
     mli_helper poller;
     struct memlord *lord;
 } mli_phys;
 
-/* The memory that a cold call lacked. The call tries again once it has the memory: see
-   books/names. */
+/* Memory for a call under the cold lock that lacked some. The call drops the lock, allocates a
+   block, and tries again: see books/names. */
 typedef struct mli_spare_block {
     void *block;
-    size_t size, wanted; /* the size of the block; the size of the allocation that failed last */
+    size_t size;   /* of the block */
+    size_t wanted; /* the size of the allocation that failed last */
 } mli_spare_block;
 
 /* The ledger's own memory, in grains of 128 bytes: see base/memory. */
@@ -5277,76 +5310,81 @@ typedef struct mli_spare_block {
 #define MLI_REGION_BITS 15
 #define MLI_SIZE_CLASSES (MLI_REGION_BITS - MLI_GRAIN_BITS + 1)
 
-/* The state of a module. No other module touches it: it calls the module. State that a call reads
-   on its fast path lies in the ledger itself, and its type is here. The type of any other state is
-   in the body of the module, and the ledger has a pointer to the state. So the compiler lets no
-   other module read it. A new module with state has a line in MLI_STATES, its struct mli_x_state in
-   x.c, and a function mli_x_life in x.h and x.c, which embed/lives calls: see mli_life. */
+/* The states of the modules. Only the module x touches its struct mli_x_state; other modules call
+   x. A state that a call reads on its fast path lies in the ledger itself, and its type is here.
+   The type of any other state is in the body of its module, and the ledger has a pointer to the
+   state: so the compiler lets no other module read it. A new module with state has a line in
+   MLI_STATES, its struct mli_x_state in x.c, and a function mli_x_life in x.h and x.c, which
+   embed/lives calls: see mli_life. */
 struct mli_thread;
 struct mli_map_state {
     mli_shard shards[1u << MLI_SHARD_BITS];
-    mli_u32 buckets; /* in all tables */
-    uint16_t type_of[256]; /* by dev; written before the dev is published */
+    mli_u32 buckets;       /* the buckets of all tables together */
+    uint16_t type_of[256]; /* by the number of a device (dev): its type; written before the dev is
+                              published */
 };
 struct mli_threads_state {
     mli_u32 hooks;     /* MLI_HOOK_... */
     mli_u32 alert;     /* MLI_ALERT_... */
-    uint32_t dev_alerts[256]; /* by dev: alerts that concern calls on it; written before the
-                                 dev is published */
-    mli_u32 next_id;   /* of the next thread record */
+    uint32_t dev_alerts[256]; /* by dev: the alerts that concern calls on the device; written before
+                                 the dev is published */
+    mli_u32 next_id;   /* the id of the next thread record */
     mli_u32 allowance; /* the margins of bands allow for this many threads */
-    uint32_t sweep_at; /* from this many records on a sweep looks for dead owners */
+    uint32_t sweep_at; /* with so many records a sweep looks for those whose thread has ended */
     mli_ptr all;       /* mli_thread *: the first record of the list */
-    struct mli_thread *orphan;
-    mli_lock orphan_lock;
+    struct mli_thread *orphan; /* the record that threads without one of their own share */
+    mli_lock orphan_lock;      /* held by the thread that uses that record */
     mli_ptr saver;     /* const mli_saver *; set by the first request for a report */
 };
 struct mli_stacks_state {
-    mli_u32 depth; /* frames a stack; 0: none are taken now */
-    mli_u64 bytes; /* from sample to sample in the mean; 1: every alloc is picked */
-    mli_u64 estimated; /* the last such rate that was over 1; 0: there was none */
-    mli_u32 begun; /* 1: the seed is set, and the unwinder has run once */
-    uint64_t seed;  /* of the samples of all threads */
-    int repeatable; /* 1: the host gave the seed */
+    mli_u32 depth;     /* frames that are kept of a stack; 0: no stacks are taken now */
+    mli_u64 bytes;     /* bytes from one picked alloc to the next, in the mean; 1: every alloc is
+                          picked */
+    mli_u64 estimated; /* the last value of `bytes` that was over 1; 0: there was none */
+    mli_u32 begun;     /* 1: the seed is set, and the unwinder has run once */
+    uint64_t seed;     /* of the samples of all threads */
+    int repeatable;    /* 1: the host gave the seed */
     memlord_unwinder unwinder;
     mli_ptr heads;                    /* mli_stack_heads *; NULL: there is no stack yet */
-    mli_vector frames, nodes, rows;     /* numbered from 1 */
-    mli_u32 frame_count, node_count, row_count; /* and 1 more; grow under the cold lock */
-    mli_u64 cut;                      /* stacks of one return address or none, because no more could
-                                         be taken */
+    mli_vector frames, nodes, rows;   /* numbered from 1 */
+    mli_u32 frame_count, node_count, row_count; /* one more than there are; they grow under the
+                                                   cold lock */
+    mli_u64 cut;                      /* stacks that have one return address or none, because no
+                                         more could be taken */
     mli_lock lock;                    /* guards all members below, and the totals of rows */
     struct mli_pick *picks;           /* the table of picked blocks */
     size_t pick_cap, pick_count, pick_reserved;
 };
 struct mli_tags_state {
     mli_u64 birth_mark;   /* the current mark, shifted into place */
-    mli_vector births;      /* numbered from 1 */
+    mli_vector births;    /* combinations of mark, scope and stream, numbered from 1 */
     uint32_t birth_count; /* under the cold lock */
-    mli_vector scopes;      /* of mli_ptr, numbered from 1 */
-    mli_u32 scope_count;  /* and 1 more */
+    mli_vector scopes;    /* of mli_ptr, numbered from 1 */
+    mli_u32 scope_count;  /* one more than there are */
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
     mli_u32 warned_scope; /* 1: the first dropped scope was logged */
 };
 struct mli_counters_state {
-    uint64_t batch;               /* bytes a cell may hold back; 0 publishes every call */
+    uint64_t batch;               /* bytes that a cell may hold back; 0: every call is published */
     mli_vector rows[MLI_BOOKS];
-    mli_u32 row_count[MLI_BOOKS]; /* rows and 1 more: row 0 means none */
-    mli_u64 lost[MLI_STAT_COUNT]; /* statistics that no device counts */
-    mli_lock count_lock;          /* the cells of the orphan record */
-    mli_u64 epoch;                /* resets */
+    mli_u32 row_count[MLI_BOOKS]; /* one more than there are rows: row 0 means none */
+    mli_u64 lost[MLI_STAT_COUNT]; /* by statistic: what no device counts */
+    mli_lock count_lock;          /* guards the cells of the orphan record */
+    mli_u64 epoch;                /* how many resets there were */
     mli_u64 losses[MLI_LOSS_COUNT];
 };
 struct mli_devices_state {
-    mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* 0: not seen; the last one stays 0 */
+    mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* the dev of a device; 0: not seen; the last element
+                                               stays 0 */
     mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record *, from dev 1 */
     mli_u32 watched_types; /* a bit for each device type on which a strategy can be in force */
     mli_u32 polling;       /* MLI_POLLING_... */
-    mli_phys host_phys;    /* of cpu, pinned and mapped */
+    mli_phys host_phys;    /* the physical device of cpu, pinned and mapped */
 };
 struct mli_memory_state {
     memlord_allocator allocator;
-    size_t ledger; /* bytes of the ledger, with the states behind it */
-    mli_u64 own_bytes;
+    size_t ledger;     /* bytes of the ledger, with the states behind it */
+    mli_u64 own_bytes; /* bytes that the ledger has from its allocator */
     mli_lock lock;
     struct mli_piece *pieces[MLI_SIZE_CLASSES]; /* the free pieces, by log2 of their number of
                                                    grains */
@@ -5357,25 +5395,27 @@ struct mli_events_state {
 };
 #define MLI_STATES(X)                                                                         \
     X(log) X(names) X(sites) X(anomalies) X(blocks) X(fences) X(accounts) X(limits) X(bands)  \
-    X(room) X(joint) X(contexts) X(snapshots) X(neighbours) X(call_end) X(pollers) X(retry) X(saving)
+    X(room) X(joint) X(contexts) X(snapshots) X(neighbours) X(call_end) X(pollers) X(retry)   \
+    X(saving)
 
 struct memlord {
     struct mli_map_state map; /* first: a call finds a shard without adding an offset */
 
-    /* Set when the ledger is made, and constant from then on: any module reads them. */
+    /* These members are set when the ledger is made, and constant from then on. Any module may read
+       them. */
     uint64_t generation; /* unique in the process */
     uint32_t flags;      /* MEMLORD_FLAG_... */
     int debug;           /* MEMLORD_DEBUG. 1: calls are logged; 2: destroy verifies, too */
     memlord_clock clock;
     uint32_t stamps_are_ticks; /* 1: stamps are mli_ticks; 0: times of the clock */
     uint64_t started, started_stamp, started_wall;
-    /* Functions of services/ for modules that may not include theirs. The first ends a call that
-       found an alert: mli_call_end_slow. The second starts the poller of a device, or (0) those that
-       are missing: mli_pollers_start_missing. */
+    /* Two functions that modules reach by pointer, as they may not include the headers of these.
+       end_slow ends a call that found an alert: mli_call_end_slow. start_pollers starts the poller
+       of a device, or with dev 0 all pollers that are missing: mli_pollers_start_missing. */
     void (*end_slow)(memlord *lord, struct mli_thread *t, uint32_t dev, int asks);
     void (*start_pollers)(memlord *lord, uint32_t dev);
 
-    struct memlord *next, **back; /* live ledgers, under the registry lock */
+    struct memlord *next, **back; /* the list of live ledgers, under the registry lock */
 
     struct mli_threads_state threads;
     struct mli_tags_state tags;
@@ -5392,23 +5432,27 @@ struct memlord {
 /* What a module does in the life of a ledger. The module fills it in: x.c has a function
    mli_x_life, which embed/lives calls. A member that the module does not need stays 0. */
 typedef struct mli_life {
-    size_t size, at; /* the bytes of its state, if the state lies behind the ledger; the offset of
-                        the pointer to it */
+    size_t size; /* bytes of the state, if it lies behind the ledger; else 0 */
+    size_t at;   /* the offset of the ledger's pointer to that state */
     /* Returns why a description is refused; NULL: it is not. */
     const char *(*check)(const memlord_desc *desc);
-    /* The ledger is new: its state is zeroed, and no other thread knows it. */
+    /* Initialises the state. Requires: it is zeroed, and no other thread knows the ledger. */
     void (*init)(memlord *lord, const memlord_desc *desc);
-    /* The ledger is registered, and may allocate. An error ends it. */
+    /* Does what needs a registered ledger, which may allocate. An error ends the ledger. */
     memlord_result (*open)(memlord *lord, const memlord_desc *desc);
-    /* Stops its threads before the ledger ends. */
+    /* Stops the module's threads, before the ledger ends. */
     void (*stop)(memlord *lord);
-    /* Takes its locks before a fork, or drops them. They are taken in the order of the modules. */
+    /* Takes the module's locks before a fork, or drops them after it. The modules take theirs in
+       the order of embed/lives. */
     void (*lock)(memlord *lord, int take);
-    /* Mends its state in a forked child, where no other thread is. All locks are held. */
+    /* Mends the state in a forked child. Requires: all locks are held, and no other thread is
+       there. */
     void (*forked)(memlord *lord);
-    /* Begins an epoch: its totals start over. Requires: the cold lock; t is the thread's record. */
+    /* Starts the totals over, as an epoch begins. Requires: the cold lock; t is the thread's
+       record. */
     void (*reset)(memlord *lord, struct mli_thread *t);
-    /* Frees its memory. The modules are freed in reverse order. No other thread has the ledger. */
+    /* Frees the memory of the state, after the modules that come later in embed/lives. Requires: no
+       other thread has the ledger. */
     void (*free)(memlord *lord);
 } mli_life;
 #define MLI_LIFE_STATE(life, module)                                                          \
@@ -5423,16 +5467,18 @@ static MLI_HOT uint64_t mli_stamp_now(memlord *lord) {
 /* Takes or drops a lock. */
 MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take);
 
-/* A host's table of functions that is or was hooked. Each table has functions of its own, as a
-   function has no argument that tells its table. Tables are hooked under the registry lock. */
+/* A place for a host's table of functions that is or was hooked. Each place has functions of its
+   own, as a hooked function has no argument that could tell its table. Tables are hooked under the
+   registry lock. */
 typedef struct mli_hooked {
-    memlord_hooks *table; /* NULL: none is hooked now */
-    memlord_hooks host;   /* set once, for copies of our functions; free_fn NULL: not yet */
+    memlord_hooks *table; /* the table that is hooked now; NULL: none is */
+    memlord_hooks host;   /* the host's functions, set once: copies of the place's functions go on
+                             to call them; free_fn NULL: the place was never used */
     mli_u64 generation;   /* of the ledger; 0: nothing is recorded */
     mli_u32 which;        /* MEMLORD_HOOK_..., and MLI_HOOK_COMPLETE */
 } mli_hooked;
 #define MLI_HOOKED 4
-#define MLI_HOOK_COMPLETE 16u /* `which` has every function of the table */
+#define MLI_HOOK_COMPLETE 16u /* `which` has all functions of the table that allocate */
 
 enum { /* mli_process.started */
     MLI_START_NONE, /* no ledger was made yet */
@@ -5442,20 +5488,20 @@ enum { /* mli_process.started */
 
 /* The only state of the process. All zeros is its valid initial state. */
 typedef struct mli_process_state {
-    mli_lock registry_lock; /* ledgers and owners of thread records */
-    mli_lock cold_lock;     /* names, devices, sites, tags and stb_ds of all ledgers */
-    mli_lock pages_lock;    /* innermost: the extents of the os allocator */
+    mli_lock registry_lock; /* guards the ledgers and the owners of thread records */
+    mli_lock cold_lock;     /* guards names, devices, sites, tags and stb_ds of all ledgers */
+    mli_lock pages_lock;    /* innermost: guards the extents of the os allocator */
     struct mli_extent *extents;
     memlord *ledgers;
     struct mli_dict *growing; /* the table that stb_ds changes now; under the cold lock */
-    mli_ptr global;    /* memlord * */
-    mli_u64 generation;
-    mli_u64 ended;     /* ledgers that were destroyed */
-    mli_u32 started;   /* MLI_START_... */
+    mli_ptr global;           /* memlord *: memlord_global(); NULL: it was not made yet */
+    mli_u64 generation;       /* that of the ledger made last */
+    mli_u64 ended;            /* how many ledgers were destroyed */
+    mli_u32 started;          /* MLI_START_... */
     mli_ptr interposer;      /* const memlord_interposer *; NULL: there is none */
     mli_u32 at_exit;         /* 1: the exit handler of memlord_save_at_exit is installed */
-    memlord *saving;         /* the ledger that the exit handler saves now; its destroy waits; under
-                                the registry lock */
+    memlord *saving;         /* the ledger that the exit handler saves now, for which its destroy
+                                waits; NULL: none; under the registry lock */
     mli_u32 has_barrier;     /* 1: mli_barrier_all works; 0 for good once it is refused */
     mli_u32 stays_loaded;    /* 1: mli_module_keep has run, or runs now */
     mli_hooked hooked[MLI_HOOKED];
@@ -5469,25 +5515,25 @@ MLI_VARIABLE(mli_process_state mli_process)
 /* Walks all live ledgers. Requires: the registry lock. */
 #define MLI_LEDGERS_EACH(lord) for (lord = mli_process.ledgers; lord; lord = lord->next)
 
-/* Extra facts for the debug line (MEMLORD_DEBUG) of the call in progress. */
+/* What the debug line (MEMLORD_DEBUG) of the call in progress says besides its arguments. */
 typedef struct mli_debug_note {
-    uint64_t blocks, bytes; /* that a call with n storages opened or closed */
-    uint64_t implicit, implicit_bytes; /* blocks that ended because a new block opened at their
+    uint64_t blocks, bytes; /* what a call with n storages began or ended */
+    uint64_t implicit, implicit_bytes; /* blocks that ended because a new one began at their
                                           address, and their bytes */
-    uint64_t unknown;   /* frees of storages that the map does not have */
-    memlord_device from_device;
-    uint64_t from; /* the storage before a move; 0: none */
+    uint64_t unknown;           /* frees of storages that the map does not have */
+    memlord_device from_device; /* the device before a move */
+    uint64_t from;              /* the storage before a move; 0: there was no move */
 } mli_debug_note;
 
-/* The calls of a ledger's logger that the thread is in, by turn: see base/log. */
+/* The calls of a logger that the thread is in. */
 typedef struct mli_log_calls {
-    uint64_t generation; /* of the ledger */
-    uintptr_t frame;     /* the frame of the outermost: see mli_frame_runs */
-    uint32_t inside[2];
+    uint64_t generation; /* of the ledger whose logger it is */
+    uintptr_t frame;     /* the frame of the outermost call: see mli_frame_runs */
+    uint32_t inside[2];  /* how many calls, by the turn in which they began: see mli_log_state */
 } mli_log_calls;
 
-/* The record of the thread in one ledger. Generations are unique, so the generation of a destroyed
-   ledger never matches again. */
+/* The current thread's record in one ledger. Generations are unique, so that of a destroyed ledger
+   never matches again. */
 typedef struct mli_used {
     uint64_t generation;
     struct mli_thread *thread;
@@ -5504,7 +5550,7 @@ typedef struct mli_self_state {
     uint64_t number;         /* mli_thread_number; 0: unknown yet */
     uint64_t found_generation; /* the generation that memlord_find was last asked for; 0: none */
     uint64_t found_ended;      /* mli_process.ended at that time */
-    memlord *found;
+    memlord *found;            /* what memlord_find returned then */
     uint32_t hooked;         /* 1: the exit hook of the thread is set */
     memlord *orphaned;       /* the ledger whose orphan lock the thread holds; NULL: none */
     uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
@@ -5525,11 +5571,11 @@ typedef struct mli_self_state {
                                 unknown */
     void *frame;             /* the frame that `caller` returns to; NULL: unknown */
     void *entered;           /* the return address of memlord_alloc; NULL: not noted */
-    double pick_scale;       /* mli_pick.scale of the block that its call opens */
+    double pick_scale;       /* mli_pick.scale of the block that the call in progress begins */
     uint32_t pick_row;       /* mli_pick.row of that block; 0: it is not picked */
-    uint32_t pick_again;     /* 1: that block is no new alloc, and had `pick_had` bytes before */
-    uint64_t pick_had;
-    uint32_t is_helper;      /* 1: the thread is that of a mli_helper */
+    uint32_t pick_again;     /* 1: that block is resized, and no new alloc */
+    uint64_t pick_had;       /* the bytes that it had before */
+    uint32_t is_helper;      /* 1: the thread is that of an mli_helper */
     uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not asked for yet;
                                        0 and 1: not known */
     mli_debug_note note;     /* for the debug line of the call in progress: see books/blocks */
@@ -5540,10 +5586,10 @@ MLI_VARIABLE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 
 #define MLI_API MEMLORD_API MLI_COLD /* for public functions off the hot path */
 
-/* Notes in mli_self where a call on the general path came from. */
+/* Notes in mli_self from where the host made a call on the general path. */
 #define MLI_NOTE_CALLER() \
     (void)(mli_self.caller = MLI_RETURN_ADDRESS(), mli_self.frame = MLI_FRAME_ADDRESS())
-/* The same, in a function that memlord_alloc calls: see MLI_NOTE_ENTRY. */
+/* Does the same in a function that memlord_alloc calls: see MLI_NOTE_ENTRY. */
 #define MLI_NOTE_ENTERED()                                                                    \
     (MLI_NOTE_CALLER(),                                                                       \
      (void)(mli_self.entered && mli_is_own(mli_self.caller) &&                                \
@@ -5586,7 +5632,7 @@ static MLI_COLD void mli_stack_bounds_find(void) {
     pthread_attr_t attr;
     void *from;
     size_t size;
-    mli_self.stack_to = 1; /* which no frame lies below */
+    mli_self.stack_to = 1; /* not known: no frame lies below this address */
     if (!mli_attr_of_thread || !mli_attr_stack || mli_attr_of_thread(pthread_self(), &attr)) return;
     if (!mli_attr_stack(&attr, &from, &size)) {
         mli_self.stack_from = (uintptr_t)from;
@@ -5601,8 +5647,9 @@ static void *mli_return_address_plain(uintptr_t address) {
 #endif
     return (void *)address;
 }
-/* Begins with the frame of the call in progress: our own code need not keep frame pointers. Each
-   frame must lie behind the one before, as those of callers do, so a cycle ends. */
+/* Begins with the frame of the call in progress, as MemLord's own code need not keep frame
+   pointers. A caller's frame lies above that of the function it called: the walk ends at a frame
+   that does not, so a cycle ends it, too. */
 MLI_API MLI_NOINLINE __attribute__((no_sanitize("address"))) size_t
 memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
     void *own = MLI_FRAME_ADDRESS();
@@ -5631,22 +5678,23 @@ MLI_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t c
 /* --------------------------------------------------------------------------- src/base/text.h -- */
 
 /* Writes numbers and strings. Owns no state. Uses no stdio, no locale and no allocation. May use
-   os/ alone. Locks: none. An mli_out fills a buffer. With a function it passes the full buffer to
-   it; without one it cuts the text and counts the rest, like snprintf. */
+   os/ alone. Locks: none. The text goes to an mli_out, which fills a buffer. If the mli_out has a
+   function, the full buffer goes to that function, and is filled again. Without a function the text
+   is cut at the end of the buffer, and the rest counted, as snprintf does. */
 
 #include <stdarg.h> /* mli_putf, mli_jsonf */
 
-MLI_TABLE(const char mli_type_names[][8])
+MLI_TABLE(const char mli_type_names[][8]) /* by the type of a device: "cpu" */
 
 typedef struct mli_out {
     memlord_write_fn fn; /* takes a full buffer; NULL: text past the buffer is cut */
     void *user;
     char *buf;
     size_t cap, used;
-    size_t total; /* bytes put so far, with those that were cut */
+    size_t total;    /* bytes put so far, with those that were cut */
     size_t name_max; /* characters of a name that mli_put_escaped writes; 0: all */
     int html;        /* 1: mli_put_escaped writes < and & as HTML does */
-    int failed;   /* 1: `fn` has failed and is not called again */
+    int failed;      /* 1: `fn` has failed and is not called again */
 } mli_out;
 
 MLI_PRIVATE MLI_COLD void mli_flush(mli_out *o);
@@ -5655,12 +5703,13 @@ MLI_PRIVATE void mli_put_str(mli_out *o, const char *text);
 /* Returns a text by its number. The texts stand one behind the other, each with its 0. */
 MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number);
 
-/* Starts an mli_out without a function. mli_out_end terminates the text with a 0 and returns its
-   full length, also if it was cut. */
+/* Starts an mli_out without a function. */
 MLI_PRIVATE MLI_COLD void mli_out_buffer(mli_out *o, char *buf, size_t cap);
+/* Terminates the text in a buffer with a 0. Returns its full length, with what was cut. */
 MLI_PRIVATE MLI_COLD size_t mli_out_end(mli_out *o, size_t cap);
 
-/* Reads decimal digits, perhaps none. Returns the rest of the text; NULL: UINT64_MAX exceeded. */
+/* Reads decimal digits, perhaps none. Returns the rest of the text; NULL: the number is above
+   UINT64_MAX. */
 MLI_PRIVATE const char *mli_read_u64(const char *text, uint64_t *value);
 
 /* Writes the lowest n digits of v, in base 10 or 16. */
@@ -5668,25 +5717,27 @@ MLI_PRIVATE MLI_COLD void mli_put_digits(mli_out *o, uint64_t v, unsigned base, 
 MLI_PRIVATE void mli_put_u64(mli_out *o, uint64_t v);
 MLI_PRIVATE void mli_put_i64(mli_out *o, int64_t v);
 
+/* Writes v in hexadecimal without leading zeros. */
 MLI_PRIVATE void mli_put_hex_short(mli_out *o, uint64_t v);
 
 /* Writes v / 10^digits with all decimals. */
 MLI_PRIVATE MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits);
 
 /* Writes nanoseconds since 1970 as 2026-11-21T08:05:00.250Z, or, with `name`, as
-   20261121_080500 for the name of a file. Days become a date by civil_from_days of Howard
-   Hinnant's chrono-compatible algorithms. */
+   20261121_080500 for the name of a file. Computes the date by civil_from_days of Howard Hinnant's
+   chrono-compatible algorithms. */
 MLI_PRIVATE MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name);
 
 MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d);
 
-/* Decodes the UTF-8 sequence at s. Returns its length, or 0 if a report has to write it in another
-   way: it is not well-formed (RFC 3629; surrogates are not), or a control character, or U+FFFD,
-   which mli_put_invalid_byte gives a meaning. */
+/* Decodes the UTF-8 sequence at s. Returns its length. Returns 0 if a report may not write the
+   sequence as it is: because it is not well-formed by RFC 3629 (so it is a surrogate, for example),
+   because it is a control character, or because it is U+FFFD, by which mli_put_invalid_byte marks a
+   byte. */
 MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code);
 
 /* Writes a byte of a sequence that mli_utf8_decode refuses, as U+FFFD and two hexadecimal digits.
-   Every format writes it so. Two different names never become equal. */
+   Every format does so. Two different names never become equal. */
 MLI_PRIVATE MLI_COLD void mli_put_invalid_byte(mli_out *o, unsigned char byte);
 
 /* Writes text as a part of a JSON string. It also escapes characters that could end a script
@@ -5707,6 +5758,7 @@ MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
                                           void (*put)(mli_out *o, const char *text));
 /* Writes the last part of a path. */
 MLI_PRIVATE MLI_COLD void mli_put_file_name(mli_out *o, const char *path);
+/* Returns the line of a site; 0: it is not known. */
 MLI_PRIVATE uint64_t mli_site_line(const memlord_site *site);
 
 #if defined(__linux__)
@@ -5715,11 +5767,14 @@ MLI_PRIVATE uint64_t mli_site_line(const memlord_site *site);
 #define MLI_PRINTF_LIKE(at) /* no check: uintmax_t may be another type than uint64_t */
 #endif
 
+/* Returns a device as an argument for %i. */
 MLI_PRIVATE int mli_device_code(memlord_device d);
+/* Writes a format string with its values: see "format strings" in text.c. */
 MLI_PRIVATE MLI_COLD void mli_put_format(mli_out *o, int json, const char *form, va_list *args);
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_putf(mli_out *o, const char *form, ...);
-/* Writes JSON and drops a leading comma after a [ or {. Requires: something was written before.
-   Its last byte is still in the buffer: a full buffer is flushed only when more text comes. */
+/* Writes JSON, and leaves out a leading comma after a [ or {. Requires: something was written
+   before. The last byte is still in the buffer, as a full buffer is flushed only when more text
+   comes. */
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *form, ...);
 
 MLI_PRIVATE int mli_ascii_lower(int c);
@@ -5833,7 +5888,7 @@ static MLI_COLD void mli_put_bytes(mli_out *o, uint64_t bytes) {
     unsigned unit = 0;
     double scaled = (double)bytes;
     uint64_t hundredths;
-    for (; unit < 6 && scaled >= 1023.995; unit++) scaled /= 1024; /* that rounds to 1024 */
+    for (; unit < 6 && scaled >= 1023.995; unit++) scaled /= 1024; /* 1023.995 rounds to 1024 */
     hundredths = (uint64_t)(scaled * 100 + 0.5);
     if (hundredths % 10)
         mli_put_fixed(o, hundredths, 2);
@@ -6012,17 +6067,16 @@ static MLI_COLD void mli_put_site(mli_out *o, int json, const memlord_site *site
     mli_put_str(o, "}");
 }
 
-/* -- format strings: like those of printf, and compilers check them like those --
+/* -- format strings: like those of printf, so that compilers check them --
        %s   text          %ju  a number            %jX  nanoseconds, for people
        %g   a percentage  %jo  bytes, for people   %jd  a difference of bytes, with its sign
        %jx  a storage     %i   a device: mli_device_code
        %p   a site
-   A width aligns values to the right and text to the left; a site has none. A - aligns all to the
-   left; a + writes the sign of a difference of 0. With a width an unknown number becomes a -:
-   UINT64_MAX, or INT64_MIN for %jd.
-   In JSON a ' stands for a ", and a leading comma is dropped after a [ or {. There %jd is any
-   number. Unknown values become null: a NULL, a %ju of UINT64_MAX, a %jd of INT64_MIN, a %g of
-   NaN. */
+   A width aligns values to the right and text to the left; a site has no width. A - aligns values
+   to the left, too; a + writes the sign of a difference of 0. With a width a number that is not
+   known is written as -: it is UINT64_MAX, or INT64_MIN for %jd. In JSON a ' stands for a ",
+   mli_jsonf leaves out a leading comma after a [ or {, and %jd is any number. A value that is not
+   known becomes null: NULL, UINT64_MAX for %ju, INT64_MIN for %jd, NaN for %g. */
 
 MLI_PRIVATE int mli_device_code(memlord_device d) { return d.type * 65536 + (uint16_t)d.index; }
 
@@ -6086,7 +6140,7 @@ static MLI_COLD void mli_put_number(mli_out *o, int json, int column, char kind,
     }
 }
 
-/* Writes the value of a conversion; `form` points behind its %. Returns the rest of the string. */
+/* Writes the value of a conversion. `form` points behind the %. Returns the rest of the format. */
 static MLI_COLD const char *mli_put_value(mli_out *o, int json, const char *form, va_list *args) {
     char buf[32]; /* the value, if it is aligned to the right */
     mli_out b, *to = o;
@@ -6180,8 +6234,8 @@ MLI_API char *memlord_format_bytes(uint64_t bytes, char *buf, size_t cap) {
     return buf;
 }
 
-/* Reads the decimals of a number as *part / *scale, and returns the rest of the text. It skips what
-   follows nine decimals: in most units the tenth is less than a byte. */
+/* Reads the decimals of a number as *part / *scale, and returns the rest of the text. Skips what
+   follows nine decimals: in most units the tenth decimal is less than a byte. */
 static MLI_COLD const char *mli_read_decimals(const char *text, uint64_t *part, uint64_t *scale) {
     for (*part = 0, *scale = 1; *text >= '0' && *text <= '9'; text++) {
         if (*scale == 1000000000u) continue;
@@ -6227,9 +6281,9 @@ MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, d
 
 /* Owns the messages to the host. May use os/ and base/text. Invariants: a debug line is formatted
    only if its level is on, and no lock is held while the logger runs. Lock: log, for the logger and
-   the count of the calls in it, by which a change of the logger waits for them. */
+   the number of calls in it. memlord_logger_set waits until no call is in the old logger. */
 
-/* 1: messages of this level have a receiver. */
+/* Returns 1 if messages of this level have a receiver. */
 MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level);
 /* Returns 1 if the thread is in this ledger's logger. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD int mli_log_runs(memlord *lord);
@@ -6240,13 +6294,15 @@ MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text);
 /* Terminates the line in a buffer and logs it. */
 MLI_PRIVATE MLI_COLD void mli_log_end(memlord *lord, int level, mli_out *o);
 
+/* Formats a line as mli_putf does, cut to 255 bytes, and logs it. */
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(3) void mli_logf(memlord *lord, int level, const char *form,
                                      ...);
 
-/* Logs a warning once; `said` is 1 from then on. A thread without a record does not warn: it may
-   hold the orphan lock, and no lock may be held here. */
+/* Logs a warning, unless *said is 1, and sets *said to 1. A thread without a record does not warn:
+   it may hold the orphan lock, and mli_log requires that no lock is held. */
 MLI_PRIVATE MLI_COLD void mli_drop_warn(memlord *lord, mli_u32 *said, const char *text);
 
+/* Writes "1.5 KiB in 2 blocks". */
 MLI_PRIVATE MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t blocks);
 
 MLI_PRIVATE MLI_COLD void mli_log_life(mli_life *life);
@@ -6255,7 +6311,7 @@ MLI_PRIVATE MLI_COLD void mli_log_life(mli_life *life);
 
 struct mli_log_state {
     mli_u32 level;      /* messages up to this level have a receiver; 0: no message has one */
-    mli_lock lock;      /* all below but setting */
+    mli_lock lock;      /* guards all members below but `setting` */
     memlord_logger logger;
     uint32_t turn;      /* 0 or 1; each change of the logger changes it */
     uint32_t inside[2]; /* calls of a logger that are in progress, by the turn in which they
@@ -6279,7 +6335,7 @@ static MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
     (void)user;
     (void)level;
     while (strncmp(text, colours[i][0], strlen(colours[i][0]))) i++;
-    mli_out_buffer(&o, line, sizeof line - 8); /* a line that was cut ends with its newline, too */
+    mli_out_buffer(&o, line, sizeof line - 8); /* leaves room for the end of a line that is cut */
     mli_put_str(&o, colours[i][1]);
     mli_put_str(&o, text);
     o.cap = sizeof line;
@@ -6320,7 +6376,7 @@ MLI_PRIVATE MLI_COLD int mli_log_runs(memlord *lord) {
 
 MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
     MLI_REQUIRE(mli_none_held());
-    mli_log_calls before; /* of the logger that makes this call */
+    mli_log_calls before; /* the calls of loggers that this call is inside */
     memlord_logger logger;
     uint32_t turn;
     if (!mli_log_hears(lord, level)) return;
@@ -6369,8 +6425,8 @@ MLI_PRIVATE MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t bl
 
 /* -- life -- */
 
-/* Sets the logger. With MEMLORD_DEBUG both loggers that write to stderr write lines of every level,
-   in colours. */
+/* Sets the logger. With MEMLORD_DEBUG a NULL function and memlord_log_stderr stand for the coloured
+   logger. */
 static MLI_COLD void mli_logger_use(memlord *lord, const memlord_logger *logger) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_LOG) || !lord->back);
     lord->log->logger = *logger;
@@ -6409,7 +6465,8 @@ MLI_API void memlord_log_stderr(void *user, int level, const char *text) {
     mli_out o;
     (void)user;
     if (level > MEMLORD_LOG_WARNING || !text) return;
-    mli_out_buffer(&o, line, sizeof line - 1); /* a cut line keeps its end */
+    mli_out_buffer(&o, line, sizeof line - 1); /* leaves room for the newline of a line that is
+                                                  cut */
     mli_put_str(&o, "memlord: ");
     mli_put_str(&o, text);
     o.cap = sizeof line;
@@ -6455,13 +6512,13 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
    so that calls of the allocator into a ledger pass through. Locks: memory; pages, inside the os
    allocator. */
 
-/* A region has 32 KiB: old tables leave holes, and a small region is soon free as a whole. It is
-   cut into pieces of whole grains of 128 bytes, which are zeroed and aligned to 128 bytes. Blocks
-   above 16 KiB come from the allocator directly and go back to it. A free piece merges with free
-   neighbours of any size: all shards of a ledger grow from one size to the next at about the same
-   time, and the old tables must make room for the new ones. */
+/* A region has 32 KiB: tables that were replaced leave holes, and a small region is soon free as a
+   whole. It is cut into pieces of whole grains of 128 bytes. A piece is zeroed, and aligned to 128
+   bytes. Blocks above 16 KiB come from the allocator directly and go back to it. A free piece
+   merges with free neighbours of any size: all shards of a ledger grow from one size to the next at
+   about the same time, and the old tables must make room for the new ones. */
 
-#define MLI_PIECE_MAX_BITS 14 /* at most MLI_REGION_BITS, so that a region can hold the piece */
+#define MLI_PIECE_MAX_BITS 14 /* log2 of the largest piece; at most MLI_REGION_BITS */
 #define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
 
 typedef struct mli_region { /* one block of the allocator: this header, then data */
@@ -6470,18 +6527,18 @@ typedef struct mli_region { /* one block of the allocator: this header, then dat
     uint16_t run[MLI_REGION_GRAINS]; /* for the first and the last grain of a free piece: the number
                                         of its grains; else 0 */
 } mli_region;
-typedef struct mli_piece { /* a free piece; the record lies in it */
+typedef struct mli_piece { /* the record of a free piece, which lies in the piece itself */
     struct mli_piece *next, **back;
     mli_region *region;
     uint32_t first_grain, grains;
 } mli_piece;
 
-/* Surround each call of the host's allocator, and of functions of the system that may call a
-   malloc which the host has hooked. They mark the thread busy: its generation is 0
-   meanwhile, so a call into a ledger takes the slow path and passes through there. A thread
-   without a record drops the orphan lock: the allocator may wait for a lock of the host, and the
-   thread that holds that lock may call MemLord, too. No call keeps state in the orphan record
-   over an allocation. */
+/* Begin and end surround each call of the host's allocator, and of system functions that may call a
+   malloc which the host has hooked. They mark the thread as busy: its generation is 0 meanwhile, so
+   a call into a ledger takes the slow path and passes through there. A thread that holds the orphan
+   lock drops it meanwhile: the allocator may wait for a lock of the host, and the thread that holds
+   that lock may call MemLord, too. So no call may keep state in the orphan record over an
+   allocation. */
 MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void);
 MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
 
@@ -6505,7 +6562,7 @@ MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size);
    lock, which mli_busy_begin drops. */
 MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size);
 
-/* Frees memory of mli_own_alloc. Requires: `size` is the size it was allocated with. */
+/* Frees memory of mli_own_alloc. Requires: `size` is what mli_own_alloc was asked for. */
 MLI_PRIVATE MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size);
 
 /* Returns the bytes that the ledger has from the allocator. */
@@ -6536,7 +6593,7 @@ MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation) {
     mli_self.generation = generation;
 }
 
-/* Call the host's allocator and count the bytes that the ledger holds. */
+/* Calls the host's allocator, and counts the bytes that the ledger has from it. */
 static MLI_COLD void *mli_host_alloc(memlord *lord, size_t size) {
     uint64_t generation = mli_busy_begin();
     void *p = lord->memory.allocator.alloc(lord->memory.allocator.user, size);
@@ -6544,6 +6601,7 @@ static MLI_COLD void *mli_host_alloc(memlord *lord, size_t size) {
     if (p) (void)mli_u64_add(&lord->memory.own_bytes, size);
     return p;
 }
+/* Gives memory back to the host's allocator. */
 static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
     uint64_t generation = mli_busy_begin();
     lord->memory.allocator.free(lord->memory.allocator.user, ptr, size);
@@ -6561,7 +6619,7 @@ static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
 
 static int mli_os_from_extent(size_t size) { return size >= (8u << 10) && size <= (1u << 20); }
 
-/* The request may be ignored, so there is no result. */
+/* Asks for huge pages. The system may ignore that, so there is no result. */
 static void mli_huge_pages_request(void *ptr, size_t size) {
     int saved = errno;
     (void)madvise(ptr, size, MADV_HUGEPAGE);
@@ -6685,7 +6743,8 @@ static void mli_piece_unlink(mli_piece *piece) {
     *piece->back = piece->next;
     if (piece->next) piece->next->back = piece->back;
 }
-/* Returns the link to the region of a piece. The walk of the list is paid by a table that grows. */
+/* Returns the pointer in the list of regions that points to the region of a piece. Walks the
+   list. */
 static mli_region **mli_region_link(memlord *lord, const void *at) {
     mli_region **link = &lord->memory.regions;
     while (((uintptr_t)at - (uintptr_t)(*link)->data) >> MLI_REGION_BITS) link = &(*link)->next;
@@ -6712,8 +6771,8 @@ static MLI_COLD int mli_region_add(memlord *lord) {
     return 0;
 }
 
-/* Returns the smallest free piece that is large enough, of up to 16 in the first class that has
-   one; NULL: there is none. */
+/* Returns a free piece that is large enough; NULL: there is none. In the first size class that has
+   such pieces, it is the smallest among the first 16, or the first one after these. */
 static mli_piece *mli_piece_find(memlord *lord, uint32_t grains) {
     MLI_REQUIRE(mli_lock_held(&lord->memory.lock));
     mli_piece *best = NULL, *piece;
@@ -6741,8 +6800,9 @@ MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size) {
     return fit ? memset(fit, 0, (size_t)grains << MLI_GRAIN_BITS) : NULL;
 }
 
-/* Returns the bytes that a large block takes besides its own, for its alignment and the pointer to
-   its real start. The os allocator aligns to pages, so its blocks need neither. */
+/* Returns the bytes that a block above 16 KiB takes besides its own: for its alignment, and for the
+   pointer to where it really starts. The os allocator aligns to pages, so its blocks need
+   neither. */
 static size_t mli_large_overhead(const memlord *lord) {
     return lord->memory.allocator.alloc == mli_os_alloc ? 0 : 256;
 }
@@ -6767,9 +6827,9 @@ MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
     return memset(p, 0, size);
 }
 
-/* Frees a piece. Returns its region if no piece of the region is in use any more. The caller then
-   gives the region back to the allocator, without the lock. Else returns NULL. The last region of a
-   ledger stays. */
+/* Frees a piece. Returns its region if no piece of the region is in use any more, else NULL. The
+   caller gives the region back to the allocator, without the lock. The last region of a ledger
+   stays. */
 static MLI_COLD mli_region *mli_piece_free(memlord *lord, void *ptr, size_t size) {
     uint32_t grains = mli_grain_count(size), at;
     mli_region **link, *r;
