@@ -3,8 +3,8 @@
                      v0.5.0, C99 and C++11, CUDA 11.2 to 13, SPDX-License-Identifier: MIT
                      Made from src/. Edit there.
 
-    Capacity and collection for cuda devices, the runtime's allocation functions with the books
-    kept, and frees in the order of a stream. No byte of the program behaves otherwise.
+    Capacity and collection for cuda devices, wrappers that record the runtime's allocations, and
+    frees in the order of a stream. The program behaves as it does without.
 
     Do this in *one* C or C++ file (it may be the one with MEMLORD_IMPLEMENTATION):
 
@@ -55,74 +55,83 @@
 
     --------------------------------------------------------------- >>concepts ---
 
-    Runtime   a wrapper makes the real call exactly once (but for a retry that was asked for) and
-              returns its result. Of the runtime the layer itself asks the current device alone.
-    Driver    everything else it asks of libcuda, which the runtime has loaded: the driver has no
+    Runtime   a wrapper makes the real call exactly once, unless retries were asked for, and returns
+              its result. The layer itself asks the runtime for nothing but the current device.
+    Driver    all other questions go to libcuda, which the runtime has loaded. The driver has no
               last error to change, and to push and pop a context changes no current device.
-    Active    a device whose primary context exists. The layer enters no other, as a context costs
-              hundreds of MB. The capacity of a device that is not active comes from NVML alone.
-    Device    cuda:i is the runtime's device i. Memory counts where the runtime took it from:
-              the current one, or the stream's. Managed memory does too, wherever its pages are, as
-              cudaFree does not say which it is.
-    Context   its size is taken once, when a sample first finds it: what NVML says is held,
-              or what is used more than at attach, less what is on the books.
+    Active    a device is active if its primary context exists. The layer makes no device active, as
+              a context costs hundreds of MB. The capacity of another device comes from NVML alone.
+    Device    cuda:i is the runtime's device i. Memory counts on the device that the runtime takes
+              it from: the current one, or that of the stream. So does managed memory, wherever its
+              pages are, as cudaFree does not say whether memory is managed.
+    Context   the size of a context is taken once, when a sample first finds it: what NVML says that
+              the process holds, less what is on the books. If NVML does not name the process, what
+              is used more than at attach stands in for what it holds.
     Pinned    cudaMallocHost, cudaHostAlloc and cudaHostRegister count on the device pinned.
               Registered memory was there before: record its malloc too, and it counts on the cpu
               and on pinned.
     Pool      a memory pool of a device: the current one (cudaDeviceGetMemPool), the default one,
-              and each that a wrapped call made or set, up to 64 of a process at a time; and the
-              memory of its graphs. Destroy a pool that was made or set so by
-              memlord_cuda_pool_destroy: to ask a pool that is gone is undefined. Blocks in it then
-              count as outside of pools until freed. A pool that others made is not asked; what is
-              allocated from it counts as outside of pools.
-    Reserved  what pools and graphs hold, and what is live outside: live on the books and not
-              pending, less what pools and graphs say is used. So `cached`, `reserved` less what is
-              allocated, is what they hold unused. Bytes of a pool that unwrapped calls
-              use count as cached as far as they exceed what is live outside.
-    Collection of a cuda device trims its pools and graphs, and gave back the reserved bytes before
-              less those after. The host's callbacks run beside it, in the order of their adding.
-              Bands ask the layer for one only after the host has set a strategy
-              (memlord_strategy_set; the default one by memlord_strategy_default): attaching alone
-              trims nothing until memory or a limit runs out, a neighbour asks or the host does.
-              Callbacks of the host's own are asked without that. A collection for a band leaves the
-              pools what was used of them at most since the last one.
-    Capture   the layer ends none. It records no event on a stream that is captured, and asks and
-              trims with the thread's capture mode relaxed. An event that a capture held back is
-              recorded at the capture's wrapped end, before the next wrapped wait, or in a poll.
-    Streams   an event that is still to be recorded needs its stream: memlord_cuda_stream_destroy
-              records it first. A stream destroyed otherwise must have none, as to ask it is
-              undefined; drivers mostly refuse, and the fence has failed. Since CUDA 12 a stream or
-              context that comes to be at the same address is known for another one: what was to be
-              recorded on the first has failed, and its events are forgotten. An event for the
-              per-thread stream of another thread is recorded on the legacy one, which waits for all
-              blocking streams: that happens only if a poll finds one that a capture held back.
+              and each pool that a wrapped call made or set, up to 64 of a process at a time.
+              Destroy a pool that a wrapped call made or set by memlord_cuda_pool_destroy: the layer
+              would ask it after its end, which is undefined. The blocks of a destroyed pool count
+              as outside of pools until they are freed. The layer never asks a pool that others
+              made; what is allocated from it counts as outside of pools, too.
+    Reserved  the bytes that pools and graphs hold, and those that are live outside of them: what is
+              live on the books and not pending, less what pools and graphs say is used. `cached` is
+              what is reserved less what is allocated, and so what pools and graphs hold unused.
+              Where unwrapped calls use a pool, their bytes count as cached, as far as they are more
+              than what is live outside.
+    Collection of a cuda device trims its pools and graphs. It gives back the reserved bytes before
+              less those after. The host's own callbacks run, too, in the order of their adding.
+              Bands ask the layer for a collection only after the host has set a strategy
+              (memlord_strategy_set, or memlord_strategy_default). Without one the layer trims only
+              when memory or a limit runs out, or when a neighbour or the host asks for a
+              collection. The host's own callbacks need no strategy. A collection for a band leaves
+              the pools as much as was used of them at most since the last collection.
+    Capture   the layer ends no capture. It records no event on a stream that is captured, and
+              relaxes the thread's capture mode while it asks and trims. An event that a capture
+              held back is recorded at the capture's wrapped end, before the next wrapped wait, or
+              in a poll.
+    Streams   a stream must exist while an event is still to be recorded on it.
+              memlord_cuda_stream_destroy records it first. Before any other end of a stream no free
+              may wait for the stream: to ask a stream that is gone is undefined. Drivers mostly
+              refuse, and the fence has failed. Since CUDA 12 the layer notices a new stream or
+              context at the address of one that is gone. Then the frees that still needed an event
+              have failed, and the events of the old context are forgotten. Only its own thread can
+              name a per-thread stream. If a capture held back an event for one, and a poll of
+              another thread records it, it goes to the legacy stream, which waits for all blocking
+              streams.
 
     ------------------------------------------------------------------ >>knobs ---
 
-    Define before including; "all files" and "one file" as in memlord.h. Its MEMLORD_STATIC,
-    MEMLORD_PREFIX and MEMLORD_API hold here too. With MEMLORD_DISABLE a wrapper is the function of
-    the runtime, and the rest no-ops.
+    Define these before including the header; "one file" means what it does in memlord.h. Its
+    MEMLORD_STATIC, MEMLORD_PREFIX and MEMLORD_API hold for this header, too. With MEMLORD_DISABLE a
+    wrapper is the runtime's own function, and the other functions do nothing.
 
-        MEMLORD_CUDA_SHIM          redirect the wrapped functions' plain names in this file;
+        MEMLORD_CUDA_SHIM          redirects the plain names of the wrapped functions in this file;
                                    include memlord_cuda.h last                (that file)
-        MEMLORD_CUDA_SHIM_LORD     the ledger of the shim and of __wrap_ functions, default
+        MEMLORD_CUDA_SHIM_LORD     the ledger of the shim and of the __wrap_ functions, default
                                    memlord_global()                (that file, one file)
-        MEMLORD_CUDA_WRAP          emit a __wrap_ function for each of them   (one file)
-        MEMLORD_CUDA_NVTX          ranges and marks for NVIDIA's profilers, with
+        MEMLORD_CUDA_WRAP          emits a __wrap_ function for each name     (one file)
+        MEMLORD_CUDA_NVTX          emits ranges and marks for NVIDIA's profilers, with
                                    <nvtx3/nvToolsExt.h>                       (one file)
-        MEMLORD_CUDA_DRIVER        the driver's library, "libcuda.so.1"       (one file)
-        MEMLORD_CUDA_MAX_LEDGERS   attached at a time, default 16             (one file)
-        MEMLORD_CUDA_MAX_DEVICES   known of, default 64; further ones are counted but have no
-                                   capacity                                   (one file)
-        MEMLORD_CUDA_MAX_EVENTS    kept for reuse per context, default 256    (one file)
+        MEMLORD_CUDA_DRIVER        the driver's library, default
+                                   "libcuda.so.1"; "nvcuda.dll" on Windows    (one file)
+        MEMLORD_CUDA_MAX_LEDGERS   the most ledgers attached at a time,
+                                   default 16                                 (one file)
+        MEMLORD_CUDA_MAX_DEVICES   the most devices with a capacity, default 64; memory on further
+                                   ones is counted                            (one file)
+        MEMLORD_CUDA_MAX_EVENTS    the most events kept for reuse per context,
+                                   default 256                                (one file)
 
     With CUDA_API_PER_THREAD_DEFAULT_STREAM (nvcc --default-stream per-thread) compile the one file
     with the same define as those that call it.
 
     -------------------------------------------------------------- >>threading ---
 
-    Any thread may call any function at any time. No lock of the layer is held while the driver is
-    called, but for the one under which the first call of a process loads it. These may wait in it:
+    Any thread may call any function at any time. The layer holds no lock over a call of the driver,
+    except over those with which the first call of a process loads it. It holds a lock while NVML
+    loads and while NVML lists processes; a fork waits for the list. These may wait in the driver:
 
         record_free, free_async_after, record_use of a per-thread stream, a free of a used block, a
         poll, stream_end_capture, *_synchronize
@@ -134,38 +143,39 @@
         a collection             for its trim; with MEMLORD_CUDA_FLAG_SYNC for frees that pend
         attach, detach           for the driver and NVML to load; for samples and collections
 
-    Detach before memlord_destroy, and before a cudaDeviceReset that is not wrapped, which takes the
-    events away.
-    CUDA may not be called once a process ends. From an exit handler that the first attach registers,
-    after those of the driver and so run before them, there is no driver any more, as in a forked
-    child: pollers that are inside a device are waited for, and no other enters one.
-    Attach after fork: CUDA does not survive one. A child forked later has no driver: nothing is
-    attached there, every function returns as without one, and what was pending is credited when it
-    is polled (counted in fence_failures); the ledger itself goes on.
-    A host function of a stream (cudaLaunchHostFunc) may call nothing of CUDA's, and nothing here:
-    the functions of memlord.h alone, which ask the driver only if they poll or collect. What it
-    refuses then is asked again; a ledger with MEMLORD_FLAG_DEFER does not ask there.
+    Detach before memlord_destroy. Before a cudaDeviceReset that is not wrapped, and before a
+    cuCtxDestroy, wait until no free pends on the streams of the context, and call
+    memlord_cuda_events_release: both destroy the layer's events.
+    CUDA may not be called once a process ends. The layer registers an exit handler when it loads
+    the driver. It runs before the driver's own exit handlers, and waits for the pollers that are
+    inside a device. From then on every function returns as without a driver.
+    Attach after a fork, as CUDA does not survive one. A child of a process that has loaded the
+    driver has none: nothing is attached there, and every function returns as without a driver. A
+    free that was pending is credited when it is polled, and counted in fence_failures. The ledger
+    itself goes on.
+    A host function of a stream (cudaLaunchHostFunc) may call no function of CUDA, and none of this
+    header. It may call those of memlord.h, which ask the driver only if they poll or collect. What
+    the driver refuses there is asked again later; with MEMLORD_FLAG_DEFER nothing is asked there.
 
     ----------------------------------------------------------------- >>errors ---
 
-    A wrapper returns what the runtime returned, with a driver or without. The ledger records what
-    became true: an allocation after it succeeded, a free only if it succeeded (memlord_free_begin
-    and _end: the block is off the map while the runtime works on it, as another thread may get the
-    address, and comes back if that failed, without the uses recorded of it). A pointer never seen
-    is counted in unknown_frees.
-    Other functions return a memlord_result. What the driver refuses after attach is an unknown
-    capacity, a collection that did not run, or a fence that failed (its block is credited and
-    counted in fence_failures). A fence that may not be asked now, in a host function of a stream or
-    a capture, is asked again.
-    The runtime's last error is what it would be without MemLord. After a retry that succeeded it is
-    as clean as before; after one that failed it is that of the last attempt. When a limit of the
-    ledger refused, no attempt was made: the result is cudaErrorMemoryAllocation, the pointer NULL,
-    and the last error as before.
+    A wrapper returns what the runtime returned, with a driver or without. The ledger records only
+    what succeeded. While the runtime frees a block, the block is off the map, as another thread may
+    get the address (memlord_free_begin). If the free fails, the block comes back, without the uses
+    recorded of it. A free of a pointer that is not on the books is counted in unknown_frees.
+    The other functions return a memlord_result. If the driver refuses something after attach, a
+    capacity is unknown, a collection does not run, or a fence fails; then its block is credited and
+    counted in fence_failures. A fence that cannot be asked now, in a host function of a stream or
+    in a capture, is asked again later.
+    The runtime's last error is what it would be without MemLord. After retries that succeed it is
+    as clean as before; after retries that fail it is that of the last attempt. If a limit of the
+    ledger refuses, no attempt is made: the result is cudaErrorMemoryAllocation, the pointer is
+    NULL, and the last error is as before.
 
     ------------------------------------------------------------------ >>costs ---
 
-    An allocation costs what memlord_alloc costs, a free two or three times memlord_free, as it can
-    be taken back. Calls of the driver beside the real one:
+    An allocation costs what memlord_alloc costs. A free costs two or three times what memlord_free
+    does, as it can be taken back. Each makes these calls of the driver beside the real one:
 
         malloc, free, free_async           0
         malloc_async                       0; with several devices 1
@@ -173,45 +183,49 @@
         record_free, free_async_after      3
         a free of a used block             2 for each stream, 3 for a per-thread one; with
                                            MEMLORD_FLAG_DEFER its first poll
-        a poll of a stream                 3; when a part of what waits is done, up to 8
+        a poll of a stream                 3; when a part of what waits is done, up to 11
         stream_end_capture                 2, whatever the capture held back
         stream_destroy                     2, whatever was used there; 0 where nothing was
-        the first of these on a stream     2 more; and 4 more to make an event, while none is kept
-        what a later call than that of a default stream records: 1 more, 3 in another context
-        a sample                           18 for a device with one pool, 4 for each further pool
+        the first of these on a stream     2 more, to learn its context
+        while no event is kept             4 more, to make one
+        an event on a default stream that a later call records
+                                           1 more; 3 more from another context
+        a sample, pool_get                 18 for a device with one pool, 4 for each further pool
 
-    So a poll costs no more if more waits: a stream has at most 32 events, and one stands for all
-    frees up to it. Of more, each is credited together with some that came soon after it.
-    Allocations and frees on cuda devices poll only while frees pend there: one stream a call, and
-    one that is not done after up to 256 such calls or 10 ms again. Those on other devices make no
-    driver call. A sample takes, with NVML, up to some hundred microseconds: pollers take it, no call
-    waits for it. One in 16 lists the device's processes, which takes locks of the driver; where NVML
-    does not know this one (in a container) it stops after 8.
-    Memory: 24 bytes a pending free, kept for the next, and 700 a stream; 64 streams on which nothing
-    waits stay known, as it takes more calls to find one anew; MEMLORD_CUDA_MAX_EVENTS events. A timed
-    scope is two events.
+    A poll makes no more calls if more frees wait. A stream has at most 32 events, and each event
+    stands for all frees before it. With more than 32 frees on a stream, a free is credited together
+    with some that came soon after it.
+    Allocations and frees on cuda devices poll only while frees pend there. A call polls one stream.
+    A stream that was not done is polled again after 256 such calls or 10 ms at the latest. Calls on
+    other devices make no call of the driver. A sample takes up to some hundred microseconds with
+    NVML. Pollers take the samples, and no call waits for one. One sample in 16 lists the device's
+    processes, for which NVML takes locks of the driver. In a container, where NVML does not know
+    this process, the lists end after 8.
+    Memory: 24 bytes for a pending free, kept for the next one, and 700 for a stream. 64 streams on
+    which nothing waits stay known, as it takes more calls to find a stream anew. At most
+    MEMLORD_CUDA_MAX_EVENTS events are kept per context. A timed scope takes two events.
     memlord_cuda_attach initialises the driver (cuInit) and NVML, which may take tens of
-    milliseconds; without a driver it returns in a fraction of one.
+    milliseconds. Without a driver it returns in less than one.
 
     Not counted: contexts, modules and local memory; what libraries allocate through their own
-    copy of the runtime; arrays; cuMemAlloc. unaccounted in a report is all of these.
-    Memory of graphs: a wrapped allocation on a captured stream is counted from then on and once,
-    though the graph takes it each time it runs and not before; freed in the capture it is over,
-    freed after a run that free ends it. Nodes added by hand (cudaGraphAddMemAllocNode) are not
-    counted. What graphs hold and use, in truth, is in memlord_cuda_pool and in `reserved`.
+    copy of the runtime; arrays; cuMemAlloc. In a report all of these are `unaccounted`.
+    Memory of graphs: a wrapped allocation on a captured stream counts once, from the capture on,
+    although the graph takes the memory only while it runs. A wrapped free in the capture ends the
+    block, and so does a wrapped free after a run. Nodes added by hand (cudaGraphAddMemAllocNode)
+    are not counted. What graphs really hold and use is in memlord_cuda_pool and in `reserved`.
 
     --------------------------------------------------------------- >>wrapping ---
 
     By name   call memlord_cuda_malloc(lord, &p, n, MEMLORD_SITE()) where you would have called
-              cudaMalloc(&p, n). Complete, exact, and each file and line is known.
-    By macro  #define MEMLORD_CUDA_SHIM, include this header last: in that file, which may be the
-              one file, the plain names are the wrappers; those of the driver if cuda.h is included
-              before. Sites are the lines. Function pointers, and calls in other files,
-              are not redirected; (cudaFree)(p) is the real one (and cudaFreeAsync_ptsz the real
-              cudaFreeAsync with the per-thread default stream). The arguments are those of the
-              runtime: in C++ the pointer may be of any type, as with its templates, in C it is a
-              void **, and an initialiser with commas in it may stand where the runtime takes it.
-              Device code (nvcc -rdc=true) keeps the device's own cudaMalloc and cudaFree.
+              cudaMalloc(&p, n). All is counted, and each file and line is known.
+    By macro  #define MEMLORD_CUDA_SHIM and include this header last. In that file, which may be the
+              one file, the plain names are the wrappers. Those of the driver are, too, if cuda.h is
+              included before. Sites are file and line. Function pointers, and calls in other files,
+              are not redirected. (cudaFree)(p) calls the real function; with the per-thread default
+              stream cudaFreeAsync_ptsz is the real cudaFreeAsync. The arguments are those of the
+              runtime. In C++ the pointer may be of any type, as with the runtime's templates; in C
+              it is a void **. An argument may be an initialiser with commas. Device code (nvcc
+              -rdc=true) keeps the device's own cudaMalloc and cudaFree.
     By linker define MEMLORD_CUDA_WRAP in the one file and link with
 
                 -Wl,--wrap=cudaMalloc,--wrap=cudaMallocPitch,--wrap=cudaMalloc3D
@@ -231,12 +245,13 @@
                 -Wl,--wrap=cuMemUnmap,--wrap=cuMemRetainAllocationHandle
 
               (nvcc: -Xlinker --wrap=...; with the per-thread default stream the names end in
-              _ptsz where the runtime's do). Sites are return addresses. It reaches objects and
-              static libraries of this link, against either runtime. It does not reach calls
-              inside shared libraries, calls within the file that defines the function, nor any
-              when the defining object is itself part of a link-time optimisation: that fails
-              silently. Two checks: a name left out does not link (undefined __real_...), and
-              memlord_cuda_wrap_check tells which names the linker did not redirect.
+              _ptsz where the runtime's do). Sites are return addresses. The linker redirects the
+              calls in objects and static libraries of this link, with the shared and the static
+              runtime. It does not redirect calls inside shared libraries or in the file that
+              defines the function. If the object that defines the function takes part in a
+              link-time optimisation, it redirects nothing and says nothing. Two checks: a name left
+              out does not link (undefined __real_...), and memlord_cuda_wrap_check tells which
+              names the linker did not redirect.
 */
 #ifndef MEMLORD_CUDA_H
 #define MEMLORD_CUDA_H
@@ -245,7 +260,7 @@
 #error "include memlord.h before memlord_cuda.h"
 #endif
 
-/* The runtime's header has anonymous unions, which C99 has not. */
+/* The runtime's header has anonymous unions, which C99 does not know. */
 #if defined(__GNUC__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpedantic"
@@ -321,44 +336,44 @@ enum {
     MEMLORD_CUDA_FLAG_SYNC = 2,        /* a collection first waits for the frees that are
                                           pending on its device */
     MEMLORD_CUDA_FLAG_NO_CAPACITY = 4, /* the host has a capacity source of its own */
-    MEMLORD_CUDA_FLAG_NO_TRIM = 8,     /* no collection */
-    MEMLORD_CUDA_FLAG_NO_RESERVED = 16, /* the host says itself what its pools hold */
-    MEMLORD_CUDA_FLAG_NO_NVML = 32,    /* nothing is known before a context exists, nor of
-                                          this process's share */
-    MEMLORD_CUDA_FLAG_TIME_SCOPES = 64 /* memlord_cuda_scope_begin measures its stream's time */
+    MEMLORD_CUDA_FLAG_NO_TRIM = 8,     /* the layer gives the ledger no collection callback */
+    MEMLORD_CUDA_FLAG_NO_RESERVED = 16, /* the host itself sets what its pools hold */
+    MEMLORD_CUDA_FLAG_NO_NVML = 32,    /* NVML is not loaded: a device without a context has no
+                                          capacity, and this process's share is not known */
+    MEMLORD_CUDA_FLAG_TIME_SCOPES = 64 /* memlord_cuda_scope_begin measures the device's time */
 };
 
-/* Everything at zero is the default. Copied. */
+/* How a ledger is attached. Zeros are the default. memlord_cuda_attach copies it. */
 typedef struct memlord_cuda_desc {
     uint32_t flags;            /* MEMLORD_CUDA_FLAG_... */
-    uint64_t keep_bytes;       /* what a collection leaves in a device's pools at least, 0 */
-    const memlord_retry *retry; /* for FLAG_RETRY; the policy memlord_alloc_retry has */
-    const char *nvml;          /* what is loaded for NVML, "libnvidia-ml.so.1"; while another
-                                  ledger uses it, what that one loaded */
+    uint64_t keep_bytes;       /* what a collection leaves in a device's pools, in bytes */
+    const memlord_retry *retry; /* the policy for FLAG_RETRY; NULL: memlord_alloc_retry's own */
+    const char *nvml;          /* the name of NVML's library; NULL: "libnvidia-ml.so.1". It counts
+                                  only while no other ledger uses NVML */
 } memlord_cuda_desc;
 
-/* Gives a ledger a capacity source for its cuda devices, and a collection callback that trims, not
-   by bands before the host has set a strategy. Once it has, the ledger's pollers start, too. An
-   integrated GPU shares the cpu's memory from then on (memlord_device_share), so its capacity is
-   what is available there. A ledger that is attached takes the new description. `desc` NULL is the
-   default.
-   Errors: E_UNSUPPORTED no driver or no device, see memlord_cuda_why; E_INVALID the retry policy;
-           E_STATE another thread attaches or detaches this ledger, or MEMLORD_CUDA_MAX_LEDGERS are
-           attached; E_NOMEM. Nothing is attached then.
+/* Gives a ledger a capacity source for its cuda devices, and a collection callback that trims their
+   pools. Bands ask for a collection only after the host has set a strategy; from then on the
+   ledger's pollers run, too. An integrated GPU shares the cpu's memory while attached
+   (memlord_device_share), so its capacity is the cpu's. A ledger that is attached already gets the
+   new description. `desc` NULL is the default.
+   Errors: nothing is attached after one. E_UNSUPPORTED no driver or no device, memlord_cuda_why
+           says which; E_INVALID the retry policy; E_STATE another thread attaches or detaches this
+           ledger, or MEMLORD_CUDA_MAX_LEDGERS are attached; E_NOMEM.
    Cost:   initialises the driver and NVML; creates no context. */
 MEMLORD_API memlord_result memlord_cuda_attach(memlord *lord,
                                                const memlord_cuda_desc *desc)
     MLI_OFF(MEMLORD_OK)
 
-/* Takes the source and the callback off, and undoes the sharing. Blocks stay on the books, and
-   the wrappers go on. The last one of a process also destroys the events kept for reuse; the last
-   one that used it unloads NVML.
+/* Takes the capacity source and the callback off a ledger, and undoes the sharing. Blocks stay on
+   the books, and the wrappers go on recording. When the last ledger of the process detaches, the
+   events kept for reuse are destroyed; when the last one that used NVML does, NVML is unloaded.
    Threads: waits for samples and collections of the layer in progress.
-   Errors:  E_UNKNOWN not attached; E_STATE. */
+   Errors:  E_UNKNOWN not attached; E_STATE another thread attaches or detaches this ledger. */
 MEMLORD_API memlord_result memlord_cuda_detach(memlord *lord)
     MLI_OFF(MEMLORD_OK)
 
-/* 1: attached. */
+/* Returns 1 if a ledger is attached. */
 MEMLORD_API int memlord_cuda_attached(memlord *lord) MLI_OFF(0)
 
 /* Returns why there is no driver, in words: "libcuda.so.1 was not found", "libcuda.so.1 has no
@@ -369,29 +384,31 @@ MEMLORD_API const char *memlord_cuda_why(void) MLI_OFF("")
 
 /* -- pools -- */
 
-/* Bytes of a device's memory pools (see >>concepts), and of the memory its graphs own. The highs
-   are since somebody last reset them, and those of several pools a sum. */
+/* The bytes of a device's memory pools (see >>concepts) and of its graphs' memory. A high is the
+   largest value since somebody last reset it; the highs of several pools are added up. */
 typedef struct memlord_cuda_pool {
-    uint64_t reserved, reserved_high; /* held from the device */
-    uint64_t used, used_high;         /* allocated out of it */
-    uint64_t graph_reserved, graph_reserved_high;
-    uint64_t graph_used, graph_used_high;
-    uint64_t pools;         /* in these sums */
-    uint64_t pools_dropped; /* times that a pool, of any device, found no room in the list */
+    uint64_t reserved, reserved_high; /* bytes that the pools hold of the device */
+    uint64_t used, used_high;         /* bytes allocated out of the pools */
+    uint64_t graph_reserved, graph_reserved_high; /* bytes that graphs hold of the device */
+    uint64_t graph_used, graph_used_high;         /* bytes of these that graphs use */
+    uint64_t pools;         /* the number of pools in these sums */
+    uint64_t pools_dropped; /* how often a pool, of any device, found no room in the list */
 } memlord_cuda_pool;
 
-/* Reads them. Errors: E_INVALID `out` NULL; E_DEVICE no such device; E_UNSUPPORTED no driver, or
-   no pools there; E_STATE the device is not active; E_UNKNOWN the driver refused. *out is 0 then.
-   Cost: some driver calls. */
+/* Reads the pools of a device.
+   Errors: *out is zero after one. E_INVALID `out` NULL; E_DEVICE no such device; E_UNSUPPORTED no
+           driver, or the device has no pools; E_STATE the device is not active; E_UNKNOWN the
+           driver refused.
+   Cost:   as many driver calls as a sample, see >>costs. */
 MEMLORD_API memlord_result memlord_cuda_pool_get(memlord *lord, int device,
                                                  memlord_cuda_pool *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* Sets the ledger's reserved bytes of a device (memlord_pool_set) to what its pools hold. Samples
-   and collections do it by themselves, once a pool has ever held something, and between them
-   cudaMalloc, cudaFree and their like add what they change. An integrated GPU is sampled as the
-   cpu: there one in 64 of the wrapped stream-ordered calls does it, and each wrapped
-   synchronisation. Errors: as pool_get. */
+/* Sets the ledger's reserved bytes of a device (memlord_pool_set), see Reserved in >>concepts.
+   Samples and collections do so by themselves, once a pool has held a byte; between them wrapped
+   calls outside of pools, such as cudaMalloc and cudaFree, add what they change. An integrated GPU
+   is sampled as the cpu. Its reserved bytes are set by one in 64 wrapped stream-ordered calls and
+   by each wrapped synchronisation. Errors: those of memlord_cuda_pool_get. */
 MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
     MLI_OFF(MEMLORD_OK)
 
@@ -399,34 +416,39 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
    cudaError_t memlord_cuda_NAME(memlord *lord, the runtime's own parameters,
                                  const memlord_site *site)
 
-   each make the real call and return its result. A NULL ledger is that call alone.
-     malloc*, host_alloc    record what was allocated: with a pitch, pitch x height x depth. A
-                            pointer that came out NULL is no storage. A stream-ordered allocation has its stream beside its tag (memlord_stream_set).
-     free, free_async       end it: at the call, or when the uses recorded of it are done.
-     host_register          record it as pinned; host_unregister ends that.
-     stream_end_capture     then records what the capture held back.
-     stream_destroy         first record one event for all that waits for the stream, or was used
-                            there, whatever ledger it is of.
+   Each function makes the real call and returns its result. With a NULL ledger it does no more.
+     malloc*, host_alloc    record the bytes. Pitched memory has pitch x height x depth bytes. A
+                            NULL pointer is not recorded. A stream-ordered allocation is recorded
+                            with its stream (memlord_stream_set).
+     free, free_async       end the block: at once, or when the recorded uses of it are done.
+     host_register          records the memory as pinned; host_unregister ends that.
+     stream_end_capture     then records an event for the frees that the capture held back.
+     stream_destroy         first records one event for all frees that wait for the stream and all
+                            uses on it, of every ledger.
      device_reset           first waits for the device, and for samples and collections of the layer
-                            that are inside it, and ends what the ledger has on it: blocks of
-                            the current device and page-locked ones of it, but for those of pools
-                            and physical memory, which CUDA keeps. Frees that wait for its streams
-                            are done then, of all ledgers; what a capture holds back has failed; and
-                            all events kept for reuse are destroyed. All this happens before the
-                            call, and stays if that fails: its error may be one of earlier work.
-                            Blocks of other ledgers there stay on their books; none may have a timed
-                            scope open, as its events are gone.
-     *_synchronize          first record what waits for the stream, or the device, and then retire,
-                            as what they waited for may be what is pending.
+                            that are inside the device. It ends the ledger's blocks on the current
+                            device and the page-locked ones that belong to it. Blocks of pools and
+                            physical memory stay, as CUDA keeps them. The frees that wait for the
+                            device's streams are done, those of all ledgers; the frees that a
+                            capture holds back have failed. All events kept for reuse are destroyed.
+                            All this happens before the real call and is not undone if that fails,
+                            as its error may be one of earlier work. Blocks of other ledgers stay on
+                            their books. Requires: no ledger has a timed scope open, as its events
+                            go.
+     stream_synchronize, device_synchronize
+                            first record an event for the frees that wait for the stream, or for
+                            any stream. Then, as event_synchronize, they retire the frees that are
+                            done.
      pool_create, device_set_pool
-                            take the pool into the list; pool_destroy takes it off.
+                            put the pool on the list of pools; pool_destroy takes it off.
    An allocation that finds no memory is counted as by memlord_alloc_failed.
-   With MEMLORD_CUDA_FLAG_RETRY allocations that find no memory retire, collect, trim and back off
-   as memlord_alloc_retry does, under the ledger's limits (without the flag a limit refuses none of
-   them); at the end once more, for the result. Other errors, sticky ones first of all, end it at
-   once. Cost: >>costs. */
+   With MEMLORD_CUDA_FLAG_RETRY an allocation that finds no memory retires, collects, trims and
+   backs off as memlord_alloc_retry does, under the ledger's limits; without the flag no limit
+   refuses a wrapped allocation. When the retries are over, the real call is made once more for its
+   result. Any other error ends the allocation at once.
+   Cost: >>costs. */
 
-/* of an allocation: the real one, ours, parameters, arguments, how many, what kind it is */
+/* the allocations: the real name, ours, parameters, arguments, their number, the kind */
 #define MLI_CUDA_ALLOCS(X)                                                                    \
     X(cudaMalloc, malloc, (void **ptr, size_t bytes), (ptr, bytes), 2, PLAIN)                 \
     X(cudaMallocPitch, malloc_pitch,                                                          \
@@ -445,13 +467,14 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
     X(cudaHostAlloc, host_alloc, (void **ptr, size_t bytes, unsigned int flags),              \
       (ptr, bytes, flags), 3, HOST)
 
-/* of a free: the same, and the device that it counts on */
+/* the frees: the real name, ours, parameters, arguments, the type of the device */
 #define MLI_CUDA_FREES(X)                                                                     \
     X(cudaFree, free, (void *ptr), (ptr), CUDA)                                               \
     X(cudaFreeHost, free_host, (void *ptr), (ptr), PINNED)                                    \
     X(cudaHostUnregister, host_unregister, (void *ptr), (ptr), PINNED)
 
-/* of any: the first four of these; and one without parameters: real, ours */
+/* all wrapped functions. X gets the real name, ours, parameters, arguments; X0 gets the two names
+   of a function without parameters */
 #define MLI_CUDA_AS_X(real, ours, params, args, ...) MLI_CUDA_X(real, ours, params, args)
 #define MLI_CUDA_WRAPPED(X, X0)                                                               \
     MLI_CUDA_ALLOCS(MLI_CUDA_AS_X)                                                            \
@@ -484,24 +507,26 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
 #undef MLI_CUDA_X0
 
 /* -- virtual memory --
-   The driver's functions, wrapped as those of the runtime are; memlord_cuda_wrap_check does not
-   look for them. With cuda.h before this header they have its types, are shimmed, and are the
-   driver's own with MEMLORD_DISABLE; without it they return a CUresult as an int and are not there
-   with MEMLORD_DISABLE. They call the driver that the layer has loaded; 3 (not initialised): none.
-     mem_create   records the bytes on the device of the location, or as pinned for the host's,
-                  under the handle, described as "cuMemCreate". Retry, limits and failures are
-                  those of the other allocations.
-     mem_map      adds a reference, and the range as a part "mapped" of the storage; the part's
-                  shape is its address, or up to 8 at which the same range is mapped. One that
-                  overlaps another in part adds neither.
+   These functions wrap those of the driver, and call the driver that the layer has loaded. Without
+   a driver they return 3, CUDA_ERROR_NOT_INITIALIZED. If cuda.h is included before this header,
+   they have its types, MEMLORD_CUDA_SHIM redirects them, and with MEMLORD_DISABLE they are the
+   driver's own. Else they return a CUresult as an int, and MEMLORD_DISABLE leaves them out.
+   memlord_cuda_wrap_check does not check them.
+     mem_create   records the bytes, with the handle as the key and "cuMemCreate" as the name, on
+                  the device of the location; memory of the host is pinned. Retries, limits and
+                  failures are those of the other allocations.
+     mem_map      adds a reference, and the range as a part named "mapped" of the storage. The shape
+                  of the part lists the addresses of the range, up to 8. A range that overlaps
+                  another one in part adds neither.
      mem_retain_handle
                   adds a reference.
      mem_release, mem_unmap
-                  drop a reference each; the bytes are live until the last handle and the last
-                  mapping with a reference are gone. An unmap may be of several mappings side by
-                  side. So a cache grows by create, map and release, and shrinks by unmap.
-   A handle that is not on the books is passed on and not counted: an imported one is another
-   process's memory, as is what cudaIpcOpenMemHandle opens. Reserved addresses take no memory. */
+                  drop a reference each. The bytes are live until the last handle and the last
+                  mapping with a reference are gone. One unmap may end several mappings side by
+                  side. A cache grows by create, map and release, and shrinks by unmap.
+   A handle that is not on the books is passed on and not counted. An imported handle is another
+   process's memory, and so is what cudaIpcOpenMemHandle opens. Reserved addresses take no
+   memory. */
 #if defined(CUDA_VERSION)
 typedef CUresult mli_cuda_result;
 typedef CUmemAllocationProp mli_cuda_prop;
@@ -531,8 +556,8 @@ MLI_CUDA_VIRTUAL(MLI_CUDA_X)
 #endif
 #undef MLI_CUDA_X
 
-/* Does memlord_cuda_malloc as with MEMLORD_CUDA_FLAG_RETRY, under a policy of its own (NULL: the
-   one memlord_alloc_retry has); attached or not. */
+/* Does memlord_cuda_malloc with retries, as with MEMLORD_CUDA_FLAG_RETRY, under this policy. The
+   ledger need not be attached. `policy` NULL is the one that memlord_alloc_retry has. */
 MEMLORD_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **ptr, size_t bytes,
                                                   const memlord_retry *policy,
                                                   const memlord_site *site)
@@ -540,42 +565,41 @@ MEMLORD_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **ptr, siz
 
 /* -- stream-ordered frees: what another stream still uses -- */
 
-/* Frees a block in the order of `stream`, as cudaFreeAsync does, and keeps it pending until the
-   stream has done what it was given so far. If the block was allocated on another stream, `stream`
-   has to wait for that one first (cudaStreamWaitEvent). Returns what cudaFreeAsync returned.
-   Cost: free_async, and an event recorded on the stream. */
+/* Frees a block in the order of `stream`, as cudaFreeAsync does, and keeps the block pending until
+   the stream has done the work that it has now. Returns what cudaFreeAsync returned. Requires: if
+   the block was allocated on another stream, `stream` waits for that one (cudaStreamWaitEvent). */
 MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
                                                       cudaStream_t stream,
                                                       const memlord_site *site)
     MLI_OFF(cudaFreeAsync(ptr, stream))
 
-/* Records that the host is done with a block once `stream` has done what it was given so far: the
-   block is pending until then, as by memlord_free_deferred. Only the books are kept: the memory
-   goes back as the host sees fit, to a pool of its own, or by the runtime's own function (the
-   wrapper ends nothing then, and counts an unknown free if the block is no longer pending). The
-   block is one of a cuda device, or pinned. So a pool of the host's own is a cuda device with an
-   index that no device has (memlord_device_share), not of the type OTHER. Records an event on the
-   stream at once, or after a capture (see >>concepts; of a per-thread default stream by its thread,
-   or on the legacy one, which waits for all of them). Without memory for an event the block is
-   credited at once; also if the stream refused it (destroyed), counted in fence_failures. NULL does
-   nothing.
-   Errors: E_UNKNOWN not live, counted. */
+/* Records that the host frees a block when `stream` has done the work that it has now. The block is
+   pending until then, as by memlord_free_deferred. No memory is freed: the host gives it back to a
+   pool of its own, or by the runtime's own function. (The wrapper of that function would end
+   nothing, and would count an unknown free once the block is no longer pending.) The block is of a
+   cuda device or pinned. A pool of the host's own is therefore a cuda device, with an index that no
+   GPU has (memlord_device_share), and not a device of the type OTHER. An event is recorded on the
+   stream now, or after a capture (see >>concepts). Without memory for an event the block is
+   credited at once. If the stream refuses the event, the block is credited and counted in
+   fence_failures. `ptr` NULL does nothing.
+   Errors: E_UNKNOWN the block is not live, counted. */
 MEMLORD_API memlord_result memlord_cuda_record_free(memlord *lord, const void *ptr,
                                                     cudaStream_t stream,
                                                     const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Records that a stream other than the one the block was allocated on uses it, or that one uses a
-   pinned block (PyTorch's record_stream): a free of it, later, leaves it pending until that stream
-   has done what it was given up to the free (with MEMLORD_FLAG_DEFER up to the next poll, and
-   with a per-thread default stream up to this call). A host that makes the one stream wait for the
-   other does not need it.
-   Errors: E_UNKNOWN not live; E_NOMEM. */
+/* Records that a stream uses a block that was allocated on another stream, or a pinned block
+   (PyTorch's record_stream). When the block is freed later, it stays pending until `stream` has
+   done the work that it had at the free. With MEMLORD_FLAG_DEFER that is the work it has at the
+   next poll; for a per-thread default stream it is the work it has now. Not needed where the host
+   makes the one stream wait for the other.
+   Errors: E_UNKNOWN the block is not live; E_NOMEM. */
 MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *ptr,
                                                    cudaStream_t stream)
     MLI_OFF(MEMLORD_OK)
 
-/* Destroys the events kept for reuse: before cudaDeviceReset, when no free is pending. */
+/* Destroys the events kept for reuse. Call it, while no free is pending, before a cudaDeviceReset
+   that is not wrapped and before a cuCtxDestroy: both end the events of the context. */
 MEMLORD_API void memlord_cuda_events_release(void) MLI_OFF_VOID
 
 /* -- scopes: what the device took -- */
@@ -588,26 +612,29 @@ typedef struct memlord_cuda_scope {
 } memlord_cuda_scope;
 
 /* Begins a scope as memlord_scope_begin does, with a range for the profiler (MEMLORD_CUDA_NVTX).
-   With MEMLORD_CUDA_FLAG_TIME_SCOPES events on `stream` at its begin and end give the device's
-   time, which is added once they are done: later begins and ends look, and the wrapped
-   synchronisations. A scope that begins or ends while its stream is captured is not timed, nor
-   one with 4096 others in flight. Errors: E_INVALID `scope` NULL; as memlord_scope_begin. */
+   With MEMLORD_CUDA_FLAG_TIME_SCOPES an event on `stream` at the begin and one at the end measure
+   the device's time. Later begins and ends of scopes, and the wrapped synchronisations, add the
+   time once the events are done. A scope that begins or ends while its stream is captured is not
+   timed, nor is one that begins while 4096 others wait to be timed.
+   Errors: E_INVALID `scope` NULL; those of memlord_scope_begin. */
 MEMLORD_API memlord_result memlord_cuda_scope_begin(memlord *lord,
                                                     memlord_cuda_scope *scope,
                                                     const char *name, cudaStream_t stream)
     MLI_OFF_SET(if (scope) memset(scope, 0, sizeof *scope), MEMLORD_OK)
-/* Ends it, on the thread that began it. Errors: E_INVALID; E_STATE it was not begun, or ended. */
+/* Ends a scope, on the thread that began it. Errors: E_INVALID `scope` NULL; E_STATE the scope was
+   not begun, or has ended. */
 MEMLORD_API memlord_result memlord_cuda_scope_end(memlord *lord, memlord_cuda_scope *scope)
     MLI_OFF(MEMLORD_OK)
 
-/* Does memlord_checkpoint, with a mark for the profiler. Errors: as that. */
+/* Does memlord_checkpoint, with a mark for the profiler. Errors: those of memlord_checkpoint. */
 MEMLORD_API memlord_result memlord_cuda_checkpoint(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
 /* -- the linker's --wrap -- */
 
-/* Counts the functions that --wrap does not redirect in this program; *first, if not NULL, is the
-   name of the first of them, or NULL. Without MEMLORD_CUDA_WRAP that is all of them. */
+/* Returns the number of wrapped functions that --wrap does not redirect in this program. If `first`
+   is not NULL, *first gets the name of the first of them, or NULL. Without MEMLORD_CUDA_WRAP no
+   function is redirected. */
 MEMLORD_API int memlord_cuda_wrap_check(const char **first)
     MLI_OFF_SET(if (first) *first = NULL, 0)
 
@@ -615,9 +642,9 @@ MEMLORD_API int memlord_cuda_wrap_check(const char **first)
 } /* extern "C" */
 #endif
 
-/* MEMLORD_CUDA_ATTACHED(lord, desc) { ... } attaches for the block, if that is possible. Under
-   GNU C and C++ it ends however the block is left; elsewhere break, return and goto skip the
-   end. */
+/* MEMLORD_CUDA_ATTACHED(lord, desc) { ... } attaches a ledger while the block runs, if that is
+   possible. In GNU C and C++ the ledger is detached however the block is left; in other compilers
+   break, return and goto leave it attached. */
 typedef struct mli_cuda_guard {
     memlord *lord; /* NULL: nothing to detach */
 } mli_cuda_guard;
@@ -685,7 +712,7 @@ MLI_INLINE void mli_cuda_leave(mli_cuda_guard *guard) {
 #if defined(MEMLORD_CUDA_NVTX)
 #if defined(__GNUC__)
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpedantic" /* C: it casts objects to functions */
+#pragma GCC diagnostic ignored "-Wpedantic" /* it casts object pointers to function pointers */
 #endif
 #include <nvtx3/nvToolsExt.h>
 #if defined(__GNUC__)
@@ -695,7 +722,8 @@ MLI_INLINE void mli_cuda_leave(mli_cuda_guard *guard) {
 
 #include <stdio.h> /* snprintf */
 
-/* As in memlord.h: private functions, tables and variables that several modules use. */
+/* The linkage of private functions, tables and variables that several modules use: static in the
+   product, extern where each module is an object of its own. */
 #if defined(MLI_MODULES)
 #define MLI_CUDA_PRIVATE
 #define MLI_CUDA_TABLE(...) extern __VA_ARGS__;
@@ -710,20 +738,24 @@ MLI_INLINE void mli_cuda_leave(mli_cuda_guard *guard) {
 
 /* ------------------------------------------------------------------------- src/cuda/atfork.h -- */
 
-/* Declares what cuda/driver has registered when it loads; cuda/forks, which uses the driver, defines
-   it. Locks: none. */
+/* Declares the registration of fork handlers, which cuda/driver needs when the driver loads.
+   cuda/forks defines it, as the handlers use cuda/driver. Locks: none. */
 
-/* Before the driver loads: a child forked from now on has no driver. */
+/* Registers the handler by which a child has no driver. Called before the driver loads. */
 MLI_CUDA_PRIVATE void mli_cuda_fork_first(void);
-/* After it: the layer's locks are held in a fork, and before the driver's own handlers run. */
+/* Registers the handlers that hold the layer's locks over a fork. Called after the driver has
+   loaded, so that they take the locks before the driver's own handlers run. */
 MLI_CUDA_PRIVATE void mli_cuda_fork_locks(void);
 
 /* ------------------------------------------------------------------------- src/cuda/system.h -- */
 
-/* Owns what differs between systems: shared libraries, a lock, the process id, atomics. The order
-   of an atomic is in its name. Locks: none. */
+/* Owns what differs between systems: shared libraries, a lock, the process id, atomics.
+   Locks: none. */
 
 #if defined(_WIN32)
+#ifndef WIN32_LEAN_AND_MEAN
+#define WIN32_LEAN_AND_MEAN
+#endif
 #include <windows.h>
 #ifndef MEMLORD_CUDA_DRIVER
 #define MEMLORD_CUDA_DRIVER "nvcuda.dll"
@@ -750,14 +782,15 @@ MLI_CUDA_PRIVATE void mli_cuda_library_close(void *library);
 MLI_CUDA_PRIVATE void mli_cuda_yield(void);
 MLI_CUDA_PRIVATE uint64_t mli_cuda_process_id(void);
 
-/* A function of a library, and its place in a table. */
+/* A function of a library, and its place in a table of function pointers. */
 typedef struct mli_cuda_symbol {
     const char *name;
-    uint16_t at; /* the offset of the pointer */
-    uint16_t needed;
+    uint16_t at;     /* the offset of the function's pointer in the table */
+    uint16_t needed; /* 1: without this function the library is of no use */
 } mli_cuda_symbol;
-/* Fills a table with the functions of a library; NULL: it has none of this name. Returns the last
-   one that is needed and missing; NULL: none is. */
+/* Fills a table with pointers to functions of a library. The pointer of a function that the library
+   lacks is NULL. Returns the name of the last needed function that is missing, or NULL if none
+   is. */
 MLI_CUDA_PRIVATE const char *mli_cuda_library_fill(void *library, const mli_cuda_symbol *symbols,
                                                    size_t n, void *table);
 
@@ -765,21 +798,18 @@ typedef struct mli_cuda_u64 {
     uint64_t v;
 } mli_cuda_u64;
 
-#if defined(__GNUC__)
+/* Atomic operations. They are relaxed unless their name says acquire or release. An add returns the
+   value before it. */
 MLI_CUDA_PRIVATE uint64_t mli_cuda_load(mli_cuda_u64 *a);
 MLI_CUDA_PRIVATE uint64_t mli_cuda_load_acquire(mli_cuda_u64 *a);
 MLI_CUDA_PRIVATE void mli_cuda_store(mli_cuda_u64 *a, uint64_t v);
 MLI_CUDA_PRIVATE void mli_cuda_store_release(mli_cuda_u64 *a, uint64_t v);
 MLI_CUDA_PRIVATE uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v);
-#elif defined(_MSC_VER) && defined(_WIN64)
-#include <intrin.h>
-MLI_CUDA_PRIVATE uint64_t mli_cuda_load(mli_cuda_u64 *a);
-MLI_CUDA_PRIVATE uint64_t mli_cuda_load_acquire(mli_cuda_u64 *a);
-MLI_CUDA_PRIVATE void mli_cuda_store(mli_cuda_u64 *a, uint64_t v);
-MLI_CUDA_PRIVATE void mli_cuda_store_release(mli_cuda_u64 *a, uint64_t v);
-MLI_CUDA_PRIVATE uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v);
-#else
-#endif
+MLI_CUDA_PRIVATE uint64_t mli_cuda_add_release(mli_cuda_u64 *a, uint64_t v);
+
+/* The function of the runtime with this name, also where --wrap redirects the name. Two steps: the
+   per-thread default stream makes some names macros, and MLI_CUDA_PASTE gets what they stand
+   for. */
 #if defined(MEMLORD_CUDA_WRAP)
 #define MLI_CUDA_PASTE(prefix, name) prefix##name
 #define MLI_CUDA_REAL(name) MLI_CUDA_PASTE(__real_, name)
@@ -791,7 +821,6 @@ MLI_CUDA_PRIVATE uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v);
 /* ------------------------------------------------------------------------- src/cuda/system.c -- */
 
 #if defined(_WIN32)
-#define WIN32_LEAN_AND_MEAN
 MLI_CUDA_PRIVATE void mli_cuda_lock_take(mli_cuda_lock *l) { AcquireSRWLockExclusive(l); }
 MLI_CUDA_PRIVATE void mli_cuda_lock_drop(mli_cuda_lock *l) { ReleaseSRWLockExclusive(l); }
 MLI_CUDA_PRIVATE void *mli_cuda_library_open(const char *name) {
@@ -825,7 +854,7 @@ MLI_CUDA_PRIVATE const char *mli_cuda_library_fill(void *library, const mli_cuda
     size_t i;
     for (i = 0; i < n; i++) {
         void *found = mli_cuda_library_find(library, symbols[i].name);
-        /* ISO C has no way from the address of an object to that of a function */
+        /* ISO C does not convert a pointer to an object to a pointer to a function */
         memcpy((char *)table + symbols[i].at, &found, sizeof found);
         if (symbols[i].needed && !found) missing = symbols[i].name;
     }
@@ -848,7 +877,11 @@ MLI_CUDA_PRIVATE void mli_cuda_store_release(mli_cuda_u64 *a, uint64_t v) {
 MLI_CUDA_PRIVATE uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v) {
     return __atomic_fetch_add(&a->v, v, __ATOMIC_RELAXED);
 }
+MLI_CUDA_PRIVATE uint64_t mli_cuda_add_release(mli_cuda_u64 *a, uint64_t v) {
+    return __atomic_fetch_add(&a->v, v, __ATOMIC_RELEASE);
+}
 #elif defined(_MSC_VER) && defined(_WIN64)
+#include <intrin.h>
 MLI_CUDA_PRIVATE uint64_t mli_cuda_load(mli_cuda_u64 *a) { return *(volatile uint64_t *)&a->v; }
 MLI_CUDA_PRIVATE uint64_t mli_cuda_load_acquire(mli_cuda_u64 *a) {
     return (uint64_t)_InterlockedOr64((volatile __int64 *)&a->v, 0);
@@ -862,12 +895,15 @@ MLI_CUDA_PRIVATE void mli_cuda_store_release(mli_cuda_u64 *a, uint64_t v) {
 MLI_CUDA_PRIVATE uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v) {
     return (uint64_t)_InterlockedExchangeAdd64((volatile __int64 *)&a->v, (__int64)v);
 }
+MLI_CUDA_PRIVATE uint64_t mli_cuda_add_release(mli_cuda_u64 *a, uint64_t v) {
+    return mli_cuda_add(a, v); /* the addition is a full barrier */
+}
 #else
 #error "memlord_cuda.h needs 64-bit atomics: GNU C, clang, or MSVC for x64 or arm64"
 #endif
 
-/* Under --wrap the plain names of this file, too, are the wrappers. Two steps, so that the names
-   the per-thread default stream gives them are those that are pasted. */
+/* Under --wrap the linker redirects the plain names in this file, too. So the wrappers call the
+   runtime by its __real_ names, and are defined under the __wrap_ names. */
 #if defined(MEMLORD_CUDA_WRAP)
 #ifdef __cplusplus
 extern "C" {
@@ -880,17 +916,18 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
 #ifdef __cplusplus
 }
 #endif
-#else
 #endif
 
 /* ------------------------------------------------------------------------- src/cuda/driver.h -- */
 
-/* Owns the table of driver functions, and enters devices. Written out here, so that neither cuda.h
-   nor -lcuda is needed. Locks: its own, while it loads. */
+/* Owns the table of the driver's functions, and which threads are inside which device. The
+   prototypes are written out here, so that a host needs neither cuda.h nor -lcuda.
+   Locks: loaded_lock, while the driver loads. */
 
-/* field, symbol, 1: nothing goes without it, parameters; virtual memory has its own table.
-   CUdevice and enums are ints, CUcontext is a pointer; streams, events and pools are the runtime's
-   own types. */
+/* The driver's functions: the field in the table, the symbol, 1 if the layer needs the function,
+   the parameters. The functions of virtual memory come from MLI_CUDA_VIRTUAL. A CUdevice and an
+   enum are an int here, and a CUcontext is a void *. Streams, events and pools have the runtime's
+   types. */
 #define MLI_CUDA_AS_FUNCTION(real, ours, params, args) MLI_CUDA_X(ours, #real, 0, params)
 #define MLI_CUDA_FUNCTIONS(X)                                                                 \
     X(init, "cuInit", 1, (unsigned flags))                                                    \
@@ -933,79 +970,86 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
       (float *ms, cudaEvent_t start, cudaEvent_t stop))                                       \
     MLI_CUDA_VIRTUAL(MLI_CUDA_AS_FUNCTION)
 
-enum { /* of cuda.h */
+enum { /* constants of cuda.h, which is not included */
     MLI_CUDA_NO_MEMORY = 2,
     MLI_CUDA_NOT_INITIALIZED = 3,
-    MLI_CUDA_NO_CONTEXT = 201, /* none is current */
+    MLI_CUDA_NO_CONTEXT = 201, /* no context is current on the thread */
     MLI_CUDA_NOT_READY = 600,
-    MLI_CUDA_NOT_PERMITTED = 800, /* in a host function of a stream */
-    MLI_CUDA_CAPTURE_FIRST = 900, /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED .. */
-    MLI_CUDA_CAPTURED_EVENT = 907,
-    MLI_CUDA_CAPTURE_LAST = 908,  /* .. CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD */
+    MLI_CUDA_NOT_PERMITTED = 800,  /* the thread runs a host function of a stream */
+    MLI_CUDA_CAPTURE_FIRST = 900,  /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED */
+    MLI_CUDA_CAPTURED_EVENT = 907, /* the event was last recorded in a capture */
+    MLI_CUDA_CAPTURE_LAST = 908,   /* CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD */
     MLI_CUDA_MODE_RELAXED = 2,
     MLI_CUDA_ATTRIBUTE_INTEGRATED = 18,
     MLI_CUDA_ATTRIBUTE_POOLS = 115,
     MLI_CUDA_POINTER_DEVICE = 9,
     MLI_CUDA_POINTER_POOL = 17,
     MLI_CUDA_EVENT_PLAIN = 2, /* CU_EVENT_DISABLE_TIMING */
-    MLI_CUDA_POOL_RESERVED = 5, /* then its high, used, its high */
-    MLI_CUDA_GRAPH_USED = 0     /* then its high, reserved, its high */
+    MLI_CUDA_POOL_RESERVED = 5, /* reserved bytes; 6 is their high, 7 used bytes, 8 their high */
+    MLI_CUDA_GRAPH_USED = 0     /* used bytes; 1 is their high, 2 reserved bytes, 3 their high */
 };
 
 typedef struct mli_cuda_driver {
 #define MLI_CUDA_X(field, symbol, needed, params) int (*field) params;
     MLI_CUDA_FUNCTIONS(MLI_CUDA_X)
 #undef MLI_CUDA_X
-    int devices; /* that are visible */
-    int known;   /* of them; their handles and properties follow */
-    int handle[MEMLORD_CUDA_MAX_DEVICES];
-    int any_integrated;
-    int integrated[MEMLORD_CUDA_MAX_DEVICES];
-    int pools[MEMLORD_CUDA_MAX_DEVICES];
+    int devices; /* the number of devices that the process sees */
+    int known;   /* the number of devices in the arrays below */
+    int handle[MEMLORD_CUDA_MAX_DEVICES];     /* the driver's handle of the device */
+    int any_integrated;                       /* 1: some device is integrated */
+    int integrated[MEMLORD_CUDA_MAX_DEVICES]; /* 1: the device has the cpu's memory */
+    int pools[MEMLORD_CUDA_MAX_DEVICES];      /* 1: the device has memory pools */
 } mli_cuda_driver;
 
 enum { MLI_CUDA_UNTRIED, MLI_CUDA_READY, MLI_CUDA_ABSENT };
 typedef struct mli_cuda_loaded_state {
-    mli_cuda_u64 state; /* READY is stored with release after the table is filled */
+    mli_cuda_u64 state; /* MLI_CUDA_UNTRIED ..; stored with release, after the table and `why` */
     mli_cuda_driver table;
-    char why[128]; /* as memlord_cuda_why says; stored before the state */
+    char why[128]; /* what memlord_cuda_why returns */
 } mli_cuda_loaded_state;
 MLI_CUDA_VARIABLE(mli_cuda_loaded_state mli_cuda_loaded)
 
-/* NULL: memlord_cuda_why says why. Loads it once a process. */
+/* Returns the driver's functions. The first call of a process loads the driver. NULL: there is no
+   driver, and memlord_cuda_why says why. */
 MLI_CUDA_PRIVATE const mli_cuda_driver *mli_cuda_driver_get(void);
 
-/* From now on there is no driver: the process ends, and CUDA with it. Waits for threads inside
-   devices. Registered after the driver's own handlers, it runs before them. */
+/* The exit handler. From now on mli_cuda_driver_get returns NULL, as CUDA ends with the process.
+   Waits until no thread is inside a device. It is registered after the driver's own exit handlers,
+   and so runs before them. */
 MLI_CUDA_PRIVATE void mli_cuda_driver_leave(void);
 
-/* The runtime's number of a driver's device; they are the same wherever anybody has looked. */
+/* Returns the runtime's number of the device with this handle of the driver; the handle itself if
+   the device is not known. */
 MLI_CUDA_PRIVATE int mli_cuda_ordinal(const mli_cuda_driver *d, int handle);
 
+/* Returns 1 if the device's primary context exists. */
 MLI_CUDA_PRIVATE int mli_cuda_active(const mli_cuda_driver *d, int device);
 
-/* 1: an error that says "not now": the work is not done, a stream is captured, or the thread is in
-   a host function of a stream. */
+/* Returns 1 for an error that means "not now": the work is not done, a stream is captured, or the
+   thread runs a host function of a stream. */
 MLI_CUDA_PRIVATE int mli_cuda_is_not_yet(int error);
 
-/* Relaxes the thread's capture mode, so that the next calls end no capture, and keeps the mode
-   before in *mode, to be given back by capture_mode. Returns the driver's error; then nothing has
-   changed. */
+/* Relaxes the capture mode of this thread, so that the driver calls that follow end no capture.
+   *mode gets the mode before; the caller restores it by d->capture_mode(mode). Returns the driver's
+   error, after which nothing has changed. */
 MLI_CUDA_PRIVATE int mli_cuda_relax(const mli_cuda_driver *d, int *mode);
 
-/* Makes a context current and the thread's capture mode relaxed, until leave. Returns the driver's
-   error; then nothing has changed. */
+/* Makes a context current on this thread and relaxes its capture mode, until
+   mli_cuda_leave_context. Returns the driver's error, after which nothing has changed. */
 MLI_CUDA_PRIVATE int mli_cuda_enter_context(const mli_cuda_driver *d, void *context, int *mode);
 
 MLI_CUDA_PRIVATE void mli_cuda_leave_context(const mli_cuda_driver *d, int *mode);
 
-/* Threads inside each device, and RESETTING for each that resets it: then no other enters, as a
-   reset destroys the context. */
+/* Counts, for each device, the threads inside it, and adds RESETTING for each thread that resets it
+   or ends the process. While RESETTING is there no thread enters, as a reset destroys the
+   context. */
 #define MLI_CUDA_RESETTING (UINT64_C(1) << 32)
 MLI_CUDA_VARIABLE(mli_cuda_u64 mli_cuda_inside[MEMLORD_CUDA_MAX_DEVICES])
 
-/* The same with the primary context of an active device. Retaining it keeps it while we are in; one
-   that others reset meanwhile ends again when we leave, as nobody else holds it. */
+/* Enters an active device, until mli_cuda_leave_device: makes its primary context current on this
+   thread and relaxes the capture mode. Returns 1, or 0 if the thread is not inside. The context is
+   retained meanwhile. If another thread resets the device just before, by an unwrapped
+   cudaDeviceReset, the retain makes a new context, and mli_cuda_leave_device ends it again. */
 MLI_CUDA_PRIVATE int mli_cuda_enter_device(const mli_cuda_driver *d, int device, int *mode);
 
 MLI_CUDA_PRIVATE void mli_cuda_leave_device(const mli_cuda_driver *d, int device, int *mode);
@@ -1017,7 +1061,7 @@ MLI_CUDA_PRIVATE void mli_cuda_leave_device(const mli_cuda_driver *d, int device
 static mli_cuda_lock mli_cuda_loaded_lock = MLI_CUDA_LOCK;
 MLI_CUDA_VARIABLE_HERE(mli_cuda_loaded_state mli_cuda_loaded)
 
-/* Keeps why there is no driver, as printf does. 0. */
+/* Writes why there is no driver, with a format of printf. The value is 0. */
 #define MLI_CUDA_WHY(...)                                                                     \
     (snprintf(mli_cuda_loaded.why, sizeof mli_cuda_loaded.why, __VA_ARGS__), 0)
 
@@ -1055,7 +1099,7 @@ static int mli_cuda_driver_load(mli_cuda_driver *d) {
         mli_cuda_library_close(library);
         return MLI_CUDA_WHY("%s has no %s", MEMLORD_CUDA_DRIVER, missing);
     }
-    /* from cuInit on it stays, whatever that says: it may have threads and handlers by then */
+    /* after cuInit the library stays loaded, even if that fails: it may have threads by then */
     if ((i = d->init(0)) != 0) return MLI_CUDA_WHY("cuInit answered %d", i);
     if ((i = d->device_count(&d->devices)) != 0)
         return MLI_CUDA_WHY("cuDeviceGetCount answered %d", i);
@@ -1117,7 +1161,8 @@ MLI_CUDA_PRIVATE void mli_cuda_leave_context(const mli_cuda_driver *d, int *mode
 }
 MLI_CUDA_VARIABLE_HERE(mli_cuda_u64 mli_cuda_inside[MEMLORD_CUDA_MAX_DEVICES])
 
-/* Retaining a context is a call that a capture may forbid. */
+/* Makes a device's primary context current. Relaxes the capture mode first, as a capture may forbid
+   to retain a context. Returns 1, or 0 if the device is not active or the driver refuses. */
 static int mli_cuda_enter_primary(const mli_cuda_driver *d, int device, int *mode) {
     void *context = NULL;
     if (mli_cuda_relax(d, mode)) return 0;
@@ -1128,20 +1173,26 @@ static int mli_cuda_enter_primary(const mli_cuda_driver *d, int device, int *mod
     (void)d->capture_mode(mode);
     return 0;
 }
+/* Release: pairs with the acquire of a thread that waits, in mli_cuda_driver_leave or in
+   memlord_cuda_device_reset. */
+static void mli_cuda_exit_device(int device) {
+    (void)mli_cuda_add_release(&mli_cuda_inside[device], UINT64_MAX);
+}
 MLI_CUDA_PRIVATE int mli_cuda_enter_device(const mli_cuda_driver *d, int device, int *mode) {
     if (device < 0 || device >= d->known) return 0;
+    /* relaxed: a reset adds to the same counter, and one of the two additions is the first; either
+       this thread sees the reset, or the reset sees this thread */
     if (mli_cuda_add(&mli_cuda_inside[device], 1) < MLI_CUDA_RESETTING &&
-        mli_cuda_load_acquire(&mli_cuda_loaded.state) == MLI_CUDA_READY &&
         mli_cuda_enter_primary(d, device, mode))
         return 1;
-    (void)mli_cuda_add(&mli_cuda_inside[device], UINT64_MAX);
+    mli_cuda_exit_device(device);
     return 0;
 }
 
 MLI_CUDA_PRIVATE void mli_cuda_leave_device(const mli_cuda_driver *d, int device, int *mode) {
     mli_cuda_leave_context(d, mode);
     (void)d->primary_release(d->handle[device]);
-    (void)mli_cuda_add(&mli_cuda_inside[device], UINT64_MAX);
+    mli_cuda_exit_device(device);
 }
 
 MLI_CUDA_PRIVATE void mli_cuda_driver_leave(void) {
@@ -1150,33 +1201,45 @@ MLI_CUDA_PRIVATE void mli_cuda_driver_leave(void) {
     if (mli_cuda_load(&mli_cuda_loaded.state) != MLI_CUDA_READY) return;
     memcpy(mli_cuda_loaded.why, over, sizeof over);
     mli_cuda_store_release(&mli_cuda_loaded.state, MLI_CUDA_ABSENT);
-    for (i = 0; i < MEMLORD_CUDA_MAX_DEVICES; i++)
+    for (i = 0; i < MEMLORD_CUDA_MAX_DEVICES; i++) {
+        /* relaxed, as in mli_cuda_enter_device; never taken back, so no thread enters any more */
+        (void)mli_cuda_add(&mli_cuda_inside[i], MLI_CUDA_RESETTING);
+        /* acquire: pairs with the release in mli_cuda_exit_device */
         while (mli_cuda_load_acquire(&mli_cuda_inside[i]) % MLI_CUDA_RESETTING) mli_cuda_yield();
+    }
 }
 
 /* --------------------------------------------------------------------------- src/cuda/nvml.h -- */
 
-/* Owns the table of NVML's functions and a handle per device. Found by PCI id, as NVML counts all
-   devices of the machine, in another order. Loaded with the first seat that wants it, let go with
-   the last: between, nothing of it changes. Locks: nvml_lock, while it comes or goes; holders_lock,
-   while it lists processes. */
+/* Owns the table of NVML's functions and its handle of each device. A device is found by its PCI
+   id, as NVML counts all devices of the machine, in another order. NVML is loaded for the first
+   seat that uses it, and unloaded after the last; the table changes at no other time. Locks:
+   nvml_lock, while NVML loads or unloads; holders_lock, while NVML lists processes. */
 
-/* A device's processes: ours, and the largest others. NVML takes locks of the driver to list them,
-   so only one sample in HOLDERS_EVERY does. In a container it knows us by another number: then the
-   samples stop asking, and name no others, as we would be among them. */
+/* What the processes hold of a device. To list them NVML takes locks of the driver, so only one
+   sample in HOLDERS_EVERY asks for the list. In a container NVML knows this process by another
+   number, so `others` would have it. After a list without this process `others` is empty, and after
+   HOLDERS_MISSES such lists no sample asks any more. */
 typedef struct mli_cuda_holders {
-    unsigned samples, misses;
-    uint64_t ours;
-    memlord_other others[MEMLORD_OTHERS];
+    unsigned samples; /* the samples so far */
+    unsigned misses;  /* the lists in a row that lacked this process, though it had a context */
+    uint64_t ours;    /* bytes of this process */
+    memlord_other others[MEMLORD_OTHERS]; /* the largest other holders */
 } mli_cuda_holders;
 MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_holders_lock)
 
+/* Adds a user of NVML. The first one loads it; `name` NULL is the usual library. */
+
 MLI_CUDA_PRIVATE void mli_cuda_nvml_acquire(const mli_cuda_driver *d, const char *name);
+/* Takes a user off. The last one unloads NVML. */
 MLI_CUDA_PRIVATE void mli_cuda_nvml_release(void);
 
-/* Used is what is not free: versions of NVML disagree about what else it means. */
+/* Asks for the total and used bytes of device i. Returns 1, or 0 if NVML does not know the device.
+   *used is the total less what is free, as versions of NVML disagree about their own figure. */
 MLI_CUDA_PRIVATE int mli_cuda_nvml_query(int i, uint64_t *total, uint64_t *used);
 
+/* Returns what the processes hold of device i, as of the last list. `active` is 1 if this process
+   has a context there. */
 MLI_CUDA_PRIVATE mli_cuda_holders mli_cuda_holders_get(int i, int active);
 
 /* --------------------------------------------------------------------------- src/cuda/nvml.c -- */
@@ -1196,12 +1259,13 @@ typedef struct mli_cuda_nvml_state {
 #define MLI_CUDA_X(field, symbol, needed, params) int (*field) params;
     MLI_CUDA_NVML_FUNCTIONS(MLI_CUDA_X)
 #undef MLI_CUDA_X
-    void *library;                          /* NULL: not there */
-    void *device[MEMLORD_CUDA_MAX_DEVICES]; /* NULL: not found, or cut up (MIG) */
+    void *library;                          /* NULL: NVML is not loaded */
+    void *device[MEMLORD_CUDA_MAX_DEVICES]; /* NULL: not found, or in MIG mode */
 } mli_cuda_nvml_state;
 static mli_cuda_nvml_state mli_cuda_nvml;
 
-/* All instances of a MIG device have its PCI id, and NVML's figures are those of all of them. */
+/* Returns NVML's handle of device i, or NULL. A device in MIG mode has none: all its instances have
+   its PCI id, and NVML's figures are those of the whole device. */
 static void *mli_cuda_nvml_find(const mli_cuda_driver *d, int i) {
     char id[32] = "";
     unsigned cut = 0, pending;
@@ -1265,16 +1329,18 @@ MLI_CUDA_PRIVATE int mli_cuda_nvml_query(int i, uint64_t *total, uint64_t *used)
     return 1;
 }
 
+/* Adds a process to `others`, which is in the order of bytes, if it is among the largest. */
 static void mli_cuda_holder_add(mli_cuda_holders *h, uint64_t pid, uint64_t bytes) {
     int k = MEMLORD_OTHERS;
     while (k && h->others[k - 1].bytes < bytes) k--;
-    if (k == MEMLORD_OTHERS || !pid) return; /* 0 would end the list */
+    if (k == MEMLORD_OTHERS || !pid) return; /* pid 0 means the end of `others` */
     memmove(&h->others[k + 1], &h->others[k], sizeof *h->others * (size_t)(MEMLORD_OTHERS - 1 - k));
     h->others[k].pid = pid;
     h->others[k].bytes = bytes;
 }
 
-/* Under the lock. A list that is too short gets nothing, and a thread's stack may be short. */
+/* Has NVML list the processes. A list that is too short gets none of them, so it is long; and it is
+   static, as a thread's stack may be small. Requires: holders_lock is held. */
 static void mli_cuda_holders_ask(int i, int active, mli_cuda_holders *h) {
     static struct {
         unsigned pid;
@@ -1291,7 +1357,7 @@ static void mli_cuda_holders_ask(int i, int active, mli_cuda_holders *h) {
     for (k = 0; k < count && k < sizeof list / sizeof *list; k++) {
         const int us = list[k].pid == mli_cuda_process_id();
         found |= us;
-        if (list[k].used == UINT64_MAX) continue; /* not available */
+        if (list[k].used == UINT64_MAX) continue; /* NVML does not know the bytes */
         if (us)
             h->ours += list[k].used;
         else
@@ -1313,20 +1379,23 @@ MLI_CUDA_PRIVATE mli_cuda_holders mli_cuda_holders_get(int i, int active) {
 
 /* -------------------------------------------------------------------------- src/cuda/pools.h -- */
 
-/* Owns the list of memory pools that wrapped calls have made or set. One that others made may be
-   gone by the next question. Locks: pools_lock, never while the driver is called. */
+/* Owns the list of memory pools that wrapped calls have made or set. Other pools are not in it, as
+   they may be destroyed at any time. Locks: pools_lock, never while the driver is called. */
 
 enum { MLI_CUDA_POOLS = 64 };
 
 MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_pools_lock)
 
+/* Puts a pool of a device on the list; -1: of the host's memory. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_add(cudaMemPool_t pool, int device);
 
-/* Takes a pool off the list, and waits until no thread asks one. 1: it was there, on *device. */
+/* Takes a pool off the list, and waits until no thread asks pools. Returns 1 if the pool was on the
+   list, and stores its device in *device. */
 MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device);
 
-/* Adds up what the pools of a device keep and hold, the current pool first, and what its graphs do.
-   Returns 0 if the driver does not say. */
+/* Adds up the bytes of a device's pools, beginning with the current one, and of its graphs. If
+   `keep` is not NULL, trims them first, and leaves the pools *keep bytes together. Returns 0 if the
+   driver does not tell. Requires: the thread is inside the device. */
 MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, uint64_t *keep,
                                         memlord_cuda_pool *out);
 
@@ -1334,13 +1403,14 @@ MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, ui
 
 MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_pools_lock = MLI_CUDA_LOCK;
 static struct {
-    cudaMemPool_t pool[MLI_CUDA_POOLS]; /* NULL: room for one */
-    int device[MLI_CUDA_POOLS];         /* -1: the host's memory */
-    uint64_t dropped;
-    int asking; /* threads that ask pools */
+    cudaMemPool_t pool[MLI_CUDA_POOLS]; /* NULL: this place of the list is empty */
+    int device[MLI_CUDA_POOLS];         /* the device of each pool; -1: the host's memory */
+    uint64_t dropped;                   /* pools that found no empty place */
+    int asking;                         /* the threads that ask pools now */
 } mli_cuda_pools;
 
-/* Under the lock: the place of a pool, or of room for one (NULL). */
+/* Returns the place of a pool in the list, or of the first empty place if `pool` is NULL;
+   MLI_CUDA_POOLS: there is none. Requires: pools_lock is held. */
 static int mli_cuda_pool_find(cudaMemPool_t pool) {
     int i = 0;
     while (i < MLI_CUDA_POOLS && mli_cuda_pools.pool[i] != pool) i++;
@@ -1369,7 +1439,9 @@ MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device) {
         *device = mli_cuda_pools.device[i];
         mli_cuda_pools.pool[i] = NULL;
     }
-    while (mli_cuda_pools.asking) {
+    /* a forked child has the parent's count and none of its threads, and no driver: it must not
+       wait */
+    while (mli_cuda_pools.asking && mli_cuda_driver_get()) {
         mli_cuda_lock_drop(&mli_cuda_pools_lock);
         mli_cuda_yield();
         mli_cuda_lock_take(&mli_cuda_pools_lock);
@@ -1378,8 +1450,8 @@ MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device) {
     return i < MLI_CUDA_POOLS;
 }
 
-/* Inside the device: trims a pool to *keep, if that is not NULL, and adds what it
-   has; what one keeps, the next need not. */
+/* Adds the bytes of a pool to a sum. If `keep` is not NULL, trims the pool to *keep bytes first,
+   and takes from *keep what the pool has left. Returns 0 if the driver refuses. */
 static int mli_cuda_pool_ask(const mli_cuda_driver *d, cudaMemPool_t pool, uint64_t *keep,
                              memlord_cuda_pool *sum) {
     uint64_t bytes[4];
@@ -1397,7 +1469,7 @@ static int mli_cuda_pool_ask(const mli_cuda_driver *d, cudaMemPool_t pool, uint6
 MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, uint64_t *keep,
                                         memlord_cuda_pool *out) {
     uint64_t graph[4] = {0, 0, 0, 0};
-    cudaMemPool_t pools[MLI_CUDA_POOLS + 2] = {NULL, NULL}; /* the current one, and the default */
+    cudaMemPool_t pools[MLI_CUDA_POOLS + 2] = {NULL, NULL}; /* current, default, those listed */
     int i, k, n = 2, good;
     memset(out, 0, sizeof *out);
     mli_cuda_lock_take(&mli_cuda_pools_lock);
@@ -1417,7 +1489,7 @@ MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, ui
     mli_cuda_pools.asking--;
     mli_cuda_lock_drop(&mli_cuda_pools_lock);
     if (keep && d->graph_trim) (void)d->graph_trim(d->handle[device]);
-    for (k = 0; k < 4 && d->graph_attribute; k++) /* since 11.4; without it they stay 0 */
+    for (k = 0; k < 4 && d->graph_attribute; k++) /* drivers before 11.4 lack it */
         if (d->graph_attribute(d->handle[device], MLI_CUDA_GRAPH_USED + k, &graph[k]))
             graph[k] = 0;
     out->graph_used = graph[0], out->graph_used_high = graph[1];
@@ -1427,47 +1499,58 @@ MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, ui
 
 /* -------------------------------------------------------------------------- src/cuda/seats.h -- */
 
-/* Owns which ledgers are attached, and how. Seats are never freed, so callbacks may hold one.
-   Locks: seats_lock, never while the ledger is called. */
+/* Owns the seats. A seat has an attached ledger and its description. Seats are never freed, so a
+   callback may have a pointer to one. Locks: process_lock, never while the ledger is called. */
 
+/* The states of a seat. While it is CHANGING, one thread attaches or detaches its ledger, and no
+   other thread may claim it. */
 enum { MLI_CUDA_EMPTY, MLI_CUDA_CHANGING, MLI_CUDA_TAKEN };
 
 typedef struct mli_cuda_attachment {
-    int state;
-    memlord *lord;
-    mli_cuda_u64 key;    /* the ledger's address, for those that look without the lock; the
-                            flags are stored before it, released by it */
+    int state;           /* MLI_CUDA_EMPTY .. */
+    memlord *lord;       /* the ledger, or the last one of an empty seat */
+    mli_cuda_u64 key;    /* the ledger's address, for threads that look without the lock; 0: the
+                            ledger is not attached; stored with release, after `flags` */
     mli_cuda_u64 flags;  /* MEMLORD_CUDA_FLAG_... */
-    mli_cuda_u64 keep_bytes;
-    memlord_retry retry; /* and whether there is one: under the lock */
+    mli_cuda_u64 keep_bytes; /* memlord_cuda_desc.keep_bytes */
+    memlord_retry retry; /* the host's policy, if has_retry is 1; both under the lock */
     int has_retry;
-    int has_nvml; /* is one of its users; for the thread that changes the seat alone */
-    unsigned char shared[MEMLORD_CUDA_MAX_DEVICES]; /* devices we put into the cpu's memory */
-    mli_cuda_u64 pooled[MEMLORD_CUDA_MAX_DEVICES];  /* 1: the layer sets `reserved` */
-    mli_cuda_u64 before[MEMLORD_CUDA_MAX_DEVICES];  /* used when there was no context yet, */
-    mli_cuda_u64 context[MEMLORD_CUDA_MAX_DEVICES]; /* and by that; 0: not known */
-    mli_cuda_u64 identified[MEMLORD_CUDA_MAX_DEVICES]; /* 1: the ledger has its identity */
-    mli_cuda_u64 calls; /* stream-ordered ones, where those have to look at the pool */
+    int has_nvml; /* 1: the seat is a user of NVML; only the thread that changes the seat looks */
+    /* 1: the device shares the cpu's memory in the ledger, and the layer has put it there */
+    unsigned char shared[MEMLORD_CUDA_MAX_DEVICES];
+    /* 1: the layer sets the reserved bytes of the device */
+    mli_cuda_u64 pooled[MEMLORD_CUDA_MAX_DEVICES];
+    /* bytes used on the device before this process had a context there; 0: not known */
+    mli_cuda_u64 before[MEMLORD_CUDA_MAX_DEVICES];
+    /* bytes of this process's context on the device; 0: not known */
+    mli_cuda_u64 context[MEMLORD_CUDA_MAX_DEVICES];
+    /* 1: the ledger has the identity of the device */
+    mli_cuda_u64 identified[MEMLORD_CUDA_MAX_DEVICES];
+    /* the number of stream-ordered calls, counted only where there is an integrated GPU */
+    mli_cuda_u64 calls;
 } mli_cuda_attachment;
 
 MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_process_lock)
 typedef struct mli_cuda_process_state {
     mli_cuda_attachment seats[MEMLORD_CUDA_MAX_LEDGERS];
-    mli_cuda_u64 taken; /* so many; changed under the lock */
+    mli_cuda_u64 taken; /* the number of attached ledgers; changed under the lock */
 } mli_cuda_process_state;
 MLI_CUDA_VARIABLE(mli_cuda_process_state mli_cuda_process)
 
-/* The seat of a ledger that is attached, without the lock; NULL: it is not. */
+/* Returns the seat of a ledger, or NULL if the ledger is not attached. Takes no lock. */
 MLI_CUDA_PRIVATE mli_cuda_attachment *mli_cuda_attachment_of(memlord *lord);
 
-/* Takes a ledger's seat, or else an empty one, to change it; *seen is its state before. NULL: there
-   is none, or another thread changes it. */
+/* Claims the seat of a ledger, or else an empty one, for this thread to change. *seen gets the
+   state that the seat had. Returns NULL if there is no empty seat, or if another thread changes the
+   seat of this ledger. */
 MLI_CUDA_PRIVATE mli_cuda_attachment *mli_cuda_attachment_claim(memlord *lord, int *seen);
 
+/* Ends the change of a claimed seat, which is in this state from now on. */
 MLI_CUDA_PRIVATE void mli_cuda_attachment_set_state(mli_cuda_attachment *probe, int state);
 
-/* Gives a claimed seat, of which nothing is hooked, its description; NULL takes it off. NVML loads
-   outside the lock: it takes its time. 1: no seat is taken any more. */
+/* Gives a claimed seat its description; NULL detaches the ledger. Returns 1 if no ledger is
+   attached any more. Takes the lock after NVML has loaded, which may take long. Requires: the
+   ledger does not call the seat's callbacks. */
 MLI_CUDA_PRIVATE int mli_cuda_attachment_fill(mli_cuda_attachment *probe, int seen,
                                               const mli_cuda_driver *d,
                                               const memlord_cuda_desc *desc);
@@ -1497,7 +1580,7 @@ MLI_CUDA_PRIVATE mli_cuda_attachment *mli_cuda_attachment_claim(memlord *lord, i
     if (probe && probe->state == MLI_CUDA_CHANGING) probe = NULL;
     if (probe) {
         *seen = probe->state;
-        if (*seen == MLI_CUDA_EMPTY) probe->lord = lord; /* else callbacks may be reading it */
+        if (*seen == MLI_CUDA_EMPTY) probe->lord = lord; /* callbacks read that of a taken one */
         probe->state = MLI_CUDA_CHANGING;
     }
     mli_cuda_lock_drop(&mli_cuda_process_lock);
@@ -1525,7 +1608,7 @@ MLI_CUDA_PRIVATE int mli_cuda_attachment_fill(mli_cuda_attachment *probe, int se
     mli_cuda_store(&probe->keep_bytes, desc ? desc->keep_bytes : 0);
     probe->has_retry = desc && desc->retry;
     if (probe->has_retry) probe->retry = *desc->retry;
-    /* pairs with the acquire in mli_cuda_attachment_of */
+    /* release: pairs with the acquire in mli_cuda_attachment_of */
     mli_cuda_store_release(&probe->key, desc ? (uint64_t)(uintptr_t)probe->lord : 0);
     mli_cuda_lock_drop(&mli_cuda_process_lock);
     return alone && !desc;
@@ -1533,25 +1616,32 @@ MLI_CUDA_PRIVATE int mli_cuda_attachment_fill(mli_cuda_attachment *probe, int se
 
 /* ----------------------------------------------------------------------- src/cuda/capacity.h -- */
 
-/* Owns what a ledger is told of a device: capacity, this process's share, what its pools hold. Runs
-   on pollers and on threads that ask for a sample. Locks: none. */
+/* Has what the layer tells a ledger about a device: its capacity, this process's share, and what
+   its pools hold. Pollers call it, and threads that ask for a sample. Owns no state. Locks:
+   none. */
 
+/* Returns the reserved bytes of a device: what its pools and graphs hold, and what is live outside
+   of them. */
 MLI_CUDA_PRIVATE uint64_t mli_cuda_pool_reserved(memlord *lord, int device,
                                                  const memlord_cuda_pool *pool);
 
-/* Inside the device. Not before a pool held a byte: the host may have one of its own, and report
-   that itself. */
+/* Sets the ledger's reserved bytes of a device. Does nothing until a pool of CUDA has held a byte,
+   as a host with a pool of its own reports that one itself. Requires: the thread is inside the
+   device. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_report(const mli_cuda_driver *d, mli_cuda_attachment *probe,
                                            memlord *lord, int device);
 
-/* Bytes came to a device, or went, that are of no pool. A cudaFree of what was one's is taken for
-   such: the next sample puts that right. */
+/* Adds `delta` to the ledger's reserved bytes of a device, for memory outside of pools that came or
+   went. A cudaFree of a pool's block is taken for one outside; the next sample puts that right. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_beside(memlord *lord, memlord_device device, int64_t delta);
 
-/* Integrated GPUs have no samples of their own, the cpu being asked for both: the calls that fill
-   and empty a pool look at it, `now` or one of 64 times. */
+/* Sets the reserved bytes of the integrated GPUs: always if `now` is 1, else in one of 64 calls. An
+   integrated GPU shares the cpu's memory and is never sampled itself, so the wrapped calls that
+   fill and empty its pools call this function. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_check(memlord *lord, int now);
 
+/* The ledger's capacity source for cuda devices; `user` is the seat. Returns 0, or -1 if nothing is
+   known. */
 MLI_CUDA_PRIVATE int mli_cuda_capacity(void *user, memlord_device device, memlord_capacity *out);
 
 /* ----------------------------------------------------------------------- src/cuda/capacity.c -- */
@@ -1571,7 +1661,7 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_report(const mli_cuda_driver *d, mli_cuda_at
     if (!d->pools[device] || !mli_cuda_pools_ask(d, device, NULL, &pool)) return;
     if (!mli_cuda_load(&probe->pooled[device])) {
         if (!pool.reserved_high && !pool.graph_reserved_high) return;
-        mli_cuda_store(&probe->pooled[device], 1); /* relaxed: it only goes up */
+        mli_cuda_store(&probe->pooled[device], 1); /* relaxed: only detaching clears it */
     }
     (void)memlord_pool_set(lord, memlord_device_cuda(device),
                            mli_cuda_pool_reserved(lord, device, &pool), UINT64_MAX);
@@ -1585,7 +1675,7 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_beside(memlord *lord, memlord_device device,
         !mli_cuda_load(&probe->pooled[device.index]))
         return;
     if (delta < 0) (void)memlord_stats_get(lord, device, &s);
-    if (delta > 0 || s.reserved + (uint64_t)delta <= s.reserved) /* below 0 would be refused */
+    if (delta > 0 || s.reserved + (uint64_t)delta <= s.reserved) /* the sum is not below 0 */
         (void)memlord_pool_add(lord, device, delta);
 }
 
@@ -1593,7 +1683,7 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_check(memlord *lord, int now) {
     const mli_cuda_driver *d;
     mli_cuda_attachment *probe = mli_cuda_attachment_of(lord);
     int i, mode;
-    if (!probe) return; /* before a driver is loaded for it */
+    if (!probe) return; /* the next line would load the driver */
     d = mli_cuda_driver_get();
     if (!d || !d->any_integrated) return;
     if (!now && mli_cuda_add(&probe->calls, 1) % 64) return;
@@ -1604,8 +1694,8 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_check(memlord *lord, int now) {
     }
 }
 
-/* An integrated GPU that could not share the cpu's place: what is available there all the same, not
-   what the driver calls free, which leaves out the page cache. */
+/* Gives an integrated GPU the capacity of the cpu, where the ledger could not make them share it.
+   What the driver calls free leaves out the page cache. */
 static int mli_cuda_capacity_cpu(memlord *lord, memlord_capacity *out) {
     memlord_capacity cpu;
     (void)memlord_capacity_sample(lord, memlord_device_cpu());
@@ -1616,8 +1706,9 @@ static int mli_cuda_capacity_cpu(memlord *lord, memlord_capacity *out) {
     return 0;
 }
 
-/* The size of our context, taken once, when it is first seen: what the process holds then, or what
-   is used more than before, less what is on the books. */
+/* Returns the bytes of this process's context on device i. They are taken once, when a sample first
+   finds the context: what the process holds then, less what is on the books. If NVML does not name
+   the process, what it holds is what is used there more than before. */
 static uint64_t mli_cuda_context_size(mli_cuda_attachment *probe, int i, uint64_t process) {
     memlord_stats s;
     uint64_t held, total, used, more = process, before = mli_cuda_load(&probe->before[i]);
@@ -1631,8 +1722,9 @@ static uint64_t mli_cuda_context_size(mli_cuda_attachment *probe, int i, uint64_
     return size;
 }
 
-/* Sets the identity of a device, by which other processes know it: its UUID as nvidia-smi -L prints
-   it, which an instance of a MIG device has of its own. Its index depends on CUDA_VISIBLE_DEVICES. */
+/* Sets the identity by which other processes know a device: its UUID as nvidia-smi -L prints it.
+   The index of a device depends on CUDA_VISIBLE_DEVICES. Each instance of a MIG device has a
+   UUID. */
 static void mli_cuda_identify(mli_cuda_attachment *probe, const mli_cuda_driver *d, int i) {
     unsigned char uuid[16];
     char text[48], name[256] = "";
@@ -1670,7 +1762,7 @@ MLI_CUDA_PRIVATE int mli_cuda_capacity(void *user, memlord_device device, memlor
         out->total = total;
         out->used = total - unused;
     } else if (!no_nvml && mli_cuda_nvml_query(i, &out->total, &out->used)) {
-        /* never mixed with the driver's: it counts another total */
+        /* both figures are NVML's, as NVML counts another total than the driver */
         if (!mli_cuda_active(d, i)) mli_cuda_store(&probe->before[i], out->used);
     } else {
         return -1;
@@ -1685,56 +1777,61 @@ MLI_CUDA_PRIVATE int mli_cuda_capacity(void *user, memlord_device device, memlor
 
 /* ------------------------------------------------------------------------- src/cuda/events.h -- */
 
-/* Owns the events kept for reuse, the contexts they are of, and the memory of small records. May use
-   cuda/driver. Lock: streams_lock, which cuda/streams has, too; never while the driver or the ledger
-   is called. */
+/* Owns the events kept for reuse, their contexts, and the memory of small records. May use
+   cuda/driver. Locks: streams_lock, which cuda/streams takes, too; never while the driver or the
+   ledger is called. */
 
 MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_streams_lock)
 
 typedef struct mli_cuda_event {
-    struct mli_cuda_event *next;
-    cudaEvent_t handle; /* NULL: to be made */
+    struct mli_cuda_event *next; /* the next one that its context keeps */
+    cudaEvent_t handle;          /* NULL: the driver has not made it yet */
 } mli_cuda_event;
 
-/* An event serves only the streams of its context. */
+/* A context of the driver. It keeps events for its own streams, as an event serves no stream of
+   another context. */
 typedef struct mli_cuda_context {
     struct mli_cuda_context *next;
     void *handle;
-    unsigned long long id;   /* cuCtxGetId; 0: not known */
-    unsigned streams;        /* that are known of it */
-    mli_cuda_event *kept[2]; /* without time, and with */
-    int n[2];
+    unsigned long long id;   /* what cuCtxGetId says; 0: not known */
+    unsigned streams;        /* the number of known streams of this context */
+    mli_cuda_event *kept[2]; /* the events kept: [0] without timing, [1] with timing */
+    int n[2];                /* the length of each of these lists */
 } mli_cuda_context;
 
-/* Records are cut from pages that are kept, a list for each kind. Under the lock. A new one is
-   zeroed; NULL: no memory. */
+/* mli_cuda_cell_take returns a zeroed record of a kind; NULL: no memory. mli_cuda_cell_give gives a
+   record back. Records are cut from pages that are never freed, and each kind has a list of unused
+   records. Requires: streams_lock is held. */
 enum { MLI_CUDA_CELL_FENCE, MLI_CUDA_CELL_STREAM, MLI_CUDA_CELL_EVENT, MLI_CUDA_CELL_CONTEXT,
        MLI_CUDA_CELL_TIME, MLI_CUDA_CELLS };
 MLI_CUDA_PRIVATE void *mli_cuda_cell_take(int kind, size_t size);
 MLI_CUDA_PRIVATE void mli_cuda_cell_give(int kind, void *cell);
 
-/* Under the lock: the context of a handle, with a further stream; NULL: no memory. *died is 1 if the
-   handle was that of another one before, whose events are forgotten. */
+/* Returns the context with this handle and counts one more stream of it; NULL: no memory. *died is
+   1 if another context had the handle before; the events kept for that one are forgotten. Requires:
+   streams_lock is held. */
 MLI_CUDA_PRIVATE mli_cuda_context *mli_cuda_context_enter(void *handle, unsigned long long id,
                                                           int *died);
 
-/* Under the lock: an event that is kept, or one to be made; NULL: no memory. A context that is NULL
-   keeps none. */
+/* Returns an event that the context has kept, or a new one without a handle; NULL: no memory.
+   `context` may be NULL. Requires: streams_lock is held. */
 MLI_CUDA_PRIVATE mli_cuda_event *mli_cuda_event_take(mli_cuda_context *context, int timed);
-/* Under the lock: keeps one. NULL is none. */
+/* Keeps an event for reuse. `event` may be NULL. Requires: streams_lock is held. */
 MLI_CUDA_PRIVATE void mli_cuda_event_keep(mli_cuda_context *context, int timed,
                                           mli_cuda_event *event);
 
 /* Makes the handle of an event in a context. Returns the driver's error. */
 MLI_CUDA_PRIVATE int mli_cuda_event_make(const mli_cuda_driver *d, void *context, int timed,
                                          mli_cuda_event *event);
-/* Calls a function for an event. It knows its context: a driver that wants that to be current all
-   the same says so. Requires: the capture mode is relaxed. */
+/* Calls a function of the driver for an event, and returns the driver's error. An event knows its
+   context, so none is made current. If the driver asks for one all the same, the call is made again
+   with `context` current. Requires: the capture mode is relaxed. */
 MLI_CUDA_PRIVATE int mli_cuda_event_call(const mli_cuda_driver *d, int (*call)(cudaEvent_t),
                                          void *context, cudaEvent_t event);
-/* Destroys what a context keeps beyond so many. */
+/* Destroys the events that a context keeps beyond `most`, of those with timing and of those
+   without. */
 MLI_CUDA_PRIVATE void mli_cuda_events_trim(mli_cuda_context *context, int most);
-/* Destroys all that is kept, and forgets contexts without streams. */
+/* Destroys all events that are kept, and forgets the contexts without a known stream. */
 MLI_CUDA_PRIVATE void mli_cuda_events_end(void);
 
 /* ------------------------------------------------------------------------- src/cuda/events.c -- */
@@ -1748,7 +1845,7 @@ typedef struct mli_cuda_cell {
 } mli_cuda_cell;
 static mli_cuda_cell *mli_cuda_cells[MLI_CUDA_CELLS];
 
-/* The pages are the operating system's, so that no malloc of the host's is called. */
+/* Takes its pages from the operating system, so that it calls no malloc of the host. */
 MLI_CUDA_PRIVATE void *mli_cuda_cell_take(int kind, size_t size) {
     enum { PIECE = 16384 };
     mli_cuda_cell *cell = mli_cuda_cells[kind];
@@ -1871,7 +1968,7 @@ MLI_CUDA_PRIVATE void mli_cuda_events_end(void) {
     mli_cuda_context **at, *c;
     mli_cuda_lock_take(&mli_cuda_streams_lock);
     for (c = mli_cuda_contexts; c; c = c->next) {
-        c->streams++; /* it stays in the list */
+        c->streams++; /* so that the context stays in the list without the lock */
         mli_cuda_lock_drop(&mli_cuda_streams_lock);
         mli_cuda_events_trim(c, 0);
         mli_cuda_lock_take(&mli_cuda_streams_lock);
@@ -1890,111 +1987,129 @@ MLI_CUDA_PRIVATE void mli_cuda_events_end(void) {
 
 /* ------------------------------------------------------------------------ src/cuda/streams.h -- */
 
-/* Owns what is known of the streams that frees wait for, and the fences on them. May use cuda/events
-   and cuda/driver. Lock: streams_lock, never while the driver or the ledger is called. */
+/* Owns the streams that frees wait for, and the fences on them. May use cuda/events and
+   cuda/driver. Locks: streams_lock, never while the driver or the ledger is called. */
 
-/* A stream numbers the places in its order at which something was freed: its positions. An event
-   that is recorded on it stands for all positions given until then. So what waits for a stream needs
-   no list, one event serves all that a capture held back, and one all uses of a stream that ends. A
-   stream stays known for a while after its last fence, as it takes more calls to find it anew. */
+/* Each free that waits for a stream gets a position, a number that rises by one on that stream. An
+   event that is recorded on the stream stands for all positions given before: when the event is
+   done, all of them are. So a stream needs no list of its frees. One event serves all frees that a
+   capture has held back, and one event serves all uses of a stream that ends. A stream stays known
+   for a while after its last fence, as it takes more calls of the driver to find it anew. */
 
+/* The most events that a stream has at a time. */
 enum { MLI_CUDA_MARKS = 32 };
 
-/* ENDS: no event may be recorded any more; CLOSED: nor asked. */
+/* The states of a stream. ENDS: the stream is destroyed, and no event may be recorded on it.
+   CLOSED: a thread ends the stream, or its context is gone, and no other thread may ask its events
+   either. A handle finds only an OPEN stream. A reset finds the streams of its context in every
+   state, as it waits for the frees on destroyed streams, too. */
 enum { MLI_CUDA_OPEN, MLI_CUDA_ENDS, MLI_CUDA_CLOSED };
 
+/* An event that is recorded, and the last position that it stands for. */
 typedef struct mli_cuda_mark {
     mli_cuda_event *event;
-    uint64_t position; /* the last that it stands for */
+    uint64_t position;
 } mli_cuda_mark;
 
 typedef struct mli_cuda_stream {
-    struct mli_cuda_stream *next; /* of its bucket */
+    struct mli_cuda_stream *next; /* the next one in its bucket */
     cudaStream_t handle;
-    unsigned long long id;     /* cuStreamGetId, or a hash of what tells it apart */
-    uint64_t thread;           /* of a per-thread stream */
+    unsigned long long id;     /* what cuStreamGetId says, or a hash that stands in for it */
+    uint64_t thread;           /* the thread that made the stream known, by mli_cuda_thread_id */
     mli_cuda_context *context; /* NULL: not known yet */
-    int device;                /* the first block's: its context stands in for a default stream's */
-    uint64_t number;           /* no other stream has or had it */
-    unsigned users;            /* fences and scopes on it, and calls that work with it */
-    unsigned inside;           /* threads that call the driver for it */
-    unsigned unplaced;         /* fences without a position: uses of blocks that are live */
-    uint64_t given;            /* the last position */
-    uint64_t recorded;         /* the last one that an event stands for */
-    uint64_t done, failed;     /* the last ones that were found to be so */
-    uint64_t refused;          /* up to it those without an event get none */
-    uint64_t apart;            /* positions from one mark to the next, at least */
-    uint64_t pass;             /* the last mli_cuda_streams_record that took it */
-    unsigned char listed;      /* it is in its bucket */
+    int device;                /* the device of its first block; if a default stream has no context
+                                  yet, it gets the primary one of that device */
+    uint64_t number;           /* no other stream has or had this number */
+    unsigned users;            /* the fences and scopes on it, and the calls that work with it */
+    unsigned inside;           /* the threads that call the driver for it */
+    unsigned unplaced;         /* the fences without a position: uses of blocks that are live */
+    uint64_t given;            /* the last position given */
+    uint64_t recorded;         /* the last position that an event stands for */
+    uint64_t done;             /* the last position known to be done */
+    uint64_t failed;           /* the last position whose event failed */
+    uint64_t refused;          /* positions up to this one that have no event never get one */
+    uint64_t apart;            /* the least distance between two marks, in positions */
+    uint64_t pass;             /* the last pass of mli_cuda_streams_record that took the stream */
+    unsigned char listed;      /* 1: it is in its bucket; 0: its context is gone */
     unsigned char state;       /* MLI_CUDA_OPEN .. */
-    unsigned char asking;      /* a thread asks its events: no other does, and none is replaced */
-    unsigned char answered;    /* asked since the last record: first questions are not passed on */
-    int n;
-    mli_cuda_mark mark[MLI_CUDA_MARKS];
+    unsigned char asking;      /* 1: a thread asks the stream's events; no other thread asks them,
+                                  and no mark is replaced */
+    unsigned char answered;    /* 1: the first question of a fence is answered "not yet" without a
+                                  call of the driver */
+    int n;                              /* the number of marks */
+    mli_cuda_mark mark[MLI_CUDA_MARKS]; /* the events not known to be done, in their order */
 } mli_cuda_stream;
 
+/* What a memlord_fence of the layer points to. */
 typedef struct mli_cuda_fence {
     mli_cuda_stream *stream;
-    uint64_t position; /* 0: none yet */
-    int asked;
+    uint64_t position; /* the position that the fence waits for; 0: none yet */
+    int asked;         /* 1: the ledger has asked before */
 } mli_cuda_fence;
 
-/* 1: this thread waits for the events that it asks. */
+/* 1: this thread waits until an event is done, where else it would ask whether it is done. */
 MLI_CUDA_VARIABLE(MEMLORD_THREAD_LOCAL int mli_cuda_waits)
 
-/* 0, and the handles 1 and 2, are streams that every context, or thread, has one of. */
+/* Returns 1 for a default stream: the handles 0, 1 and 2. Every context has a legacy one, and every
+   thread has a per-thread one in each context. */
 MLI_CUDA_PRIVATE int mli_cuda_is_default(cudaStream_t handle);
 
-/* The handle that means the same whatever the default stream is compiled to be. */
+/* Returns the handle, or cudaStreamPerThread for 0 where the file is compiled to mean that. */
 MLI_CUDA_PRIVATE cudaStream_t mli_cuda_stream_handle(cudaStream_t handle);
 
-/* Returns the stream of a handle, with this call as a user; NULL: no memory. *here is 1 if it is a
-   default one of the context that is current. A thread that never called the runtime has none. */
+/* Returns the stream of a handle, and makes this call a user of it; NULL: no memory. `device` is
+   that of the block. *here is 1 for a default stream of the context that is current. On a thread
+   that never called the runtime no context is current. */
 MLI_CUDA_PRIVATE mli_cuda_stream *mli_cuda_stream_find(cudaStream_t handle, int device, int *here);
+/* Makes this call no longer a user of the stream. */
 MLI_CUDA_PRIVATE void mli_cuda_stream_leave(mli_cuda_stream *s);
 
-/* Records an event for the positions that have none. Returns 1: they have one now; 0: not while the
-   stream is captured, or on this thread; -1: they get none. */
+/* Records an event for the positions that have none. Returns 1 if they have one now. Returns 0 if
+   that cannot be done now, for example because the stream is captured. Returns -1 if the positions
+   never get an event. `here` is what mli_cuda_stream_find said on this thread, or 0. */
 MLI_CUDA_PRIVATE int mli_cuda_stream_record(mli_cuda_stream *s, int here);
 
-/* The same of the streams of a handle that are this thread's, or of all (NULL): before somebody waits
-   for them, as an event that is recorded after the wait is rarely done at once, and once they are no
-   longer captured. */
+/* Does mli_cuda_stream_record for the streams with this handle, or for all streams if `handle` is
+   NULL, but for per-thread streams of other threads. It is called before the host waits for the
+   streams, as an event that is recorded after the wait is rarely done at once; and after a
+   capture. */
 MLI_CUDA_PRIVATE void mli_cuda_streams_record(const cudaStream_t *handle);
 
-/* Ends the streams of a handle, with one event each for all that is on it; NULL: those of a context,
-   and waits for that. */
+/* Ends the streams with this handle, and records one event for all fences on each. If `handle` is
+   NULL, ends the streams of a context, and waits for these events. */
 MLI_CUDA_PRIVATE void mli_cuda_streams_end(const cudaStream_t *handle, const void *context);
 
-/* Returns an event with time, recorded on a stream now; NULL: it cannot be, or not now. */
+/* Records an event with timing on a stream and returns it; NULL: that cannot be done now. */
 MLI_CUDA_PRIVATE mli_cuda_event *mli_cuda_stream_time(mli_cuda_stream *s, int here);
 
-/* A fence on a stream, at the present position if it is `placed`, else at that where it is first
-   asked. NULL: no memory. */
+/* Makes a fence on a stream; NULL: no memory. A `placed` fence gets a position now, any other one
+   when the ledger first asks it. */
 MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_fence_on(mli_cuda_stream *s, int placed);
-/* memlord_fence.done and .drop. */
+/* memlord_fence.done: 1 done, 0 not yet, -1 failed. */
 MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user);
+/* memlord_fence.drop. */
 MLI_CUDA_PRIVATE void mli_cuda_fence_free(void *user);
-/* First questions of fences on a stream are answered "not yet", or are passed on again. */
+/* Sets `answered` of a stream. */
 MLI_CUDA_PRIVATE void mli_cuda_stream_answer(mli_cuda_stream *s, int answered);
 
-/* Ends the streams that nothing waits for: their events are kept. */
+/* Forgets the streams without a user. Their events are kept for reuse. */
 MLI_CUDA_PRIVATE void mli_cuda_streams_forget(void);
 
 /* ------------------------------------------------------------------------ src/cuda/streams.c -- */
 
 enum { MLI_CUDA_BUCKETS = 256, MLI_CUDA_IDLE = 64 };
-#define MLI_CUDA_HASHED (1ull << 63) /* an id that is not the driver's */
+#define MLI_CUDA_HASHED (1ull << 63) /* a bit of the ids that are not the driver's */
 
 MLI_CUDA_VARIABLE_HERE(MEMLORD_THREAD_LOCAL int mli_cuda_waits)
 
 static struct {
     mli_cuda_stream *bucket[MLI_CUDA_BUCKETS];
-    unsigned idle; /* that are listed without a user */
-    uint64_t numbers, passes;
+    unsigned idle;    /* the streams without a user */
+    uint64_t numbers; /* the last number of a stream */
+    uint64_t passes;  /* the last pass of mli_cuda_streams_record */
 } mli_cuda_streams;
 
-/* A number of this thread: no other has it while both live. */
+/* Returns a number of this thread that no other living thread has. */
 static uint64_t mli_cuda_thread_id(void) { return (uint64_t)(uintptr_t)&mli_cuda_waits; }
 
 MLI_CUDA_PRIVATE int mli_cuda_is_default(cudaStream_t handle) { return (uintptr_t)handle <= 2; }
@@ -2006,14 +2121,14 @@ MLI_CUDA_PRIVATE cudaStream_t mli_cuda_stream_handle(cudaStream_t handle) {
     return handle;
 }
 
-/* Under the lock: gives other threads time. */
+/* Drops the lock, gives other threads time, and takes the lock again. */
 static void mli_cuda_streams_yield(void) {
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
     mli_cuda_yield();
     mli_cuda_lock_take(&mli_cuda_streams_lock);
 }
 
-/* -- the streams that are known: all under the lock -- */
+/* -- the streams that are known: these functions require that streams_lock is held -- */
 
 static mli_cuda_stream **mli_cuda_bucket(cudaStream_t handle) {
     uint64_t hash = (uint64_t)(uintptr_t)handle * 0x9e3779b97f4a7c15u;
@@ -2026,10 +2141,13 @@ static void mli_cuda_stream_unlist(mli_cuda_stream *s) {
     while (*at != s) at = &(*at)->next;
     *at = s->next;
     s->listed = 0;
-    if (!s->users) mli_cuda_streams.idle--;
 }
 
-/* Keeps the events of the first n marks. */
+static void mli_cuda_stream_use(mli_cuda_stream *s) {
+    if (!s->users++) mli_cuda_streams.idle--;
+}
+
+/* Takes the first n marks off the stream. Their events are kept for reuse. */
 static void mli_cuda_marks_end(mli_cuda_stream *s, int n) {
     int i;
     for (i = 0; i < n; i++) mli_cuda_event_keep(s->context, 0, s->mark[i].event);
@@ -2037,15 +2155,16 @@ static void mli_cuda_marks_end(mli_cuda_stream *s, int n) {
     memmove(s->mark, s->mark + n, (size_t)s->n * sizeof *s->mark);
 }
 
-/* Requires: it has no user. */
+/* Requires: the stream has no user. */
 static void mli_cuda_stream_free(mli_cuda_stream *s) {
+    mli_cuda_streams.idle--;
     mli_cuda_stream_unlist(s);
     mli_cuda_marks_end(s, s->n);
     if (s->context) s->context->streams--;
     mli_cuda_cell_give(MLI_CUDA_CELL_STREAM, s);
 }
 
-/* Frees streams without users until there are but so many. */
+/* Frees streams without a user, bucket by bucket, until there are at most `most`. */
 static void mli_cuda_streams_evict(unsigned most) {
     mli_cuda_stream *s, *next;
     int i;
@@ -2061,10 +2180,11 @@ MLI_CUDA_PRIVATE void mli_cuda_streams_forget(void) {
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
 }
 
-/* Ends a stream that is gone already. With its context its events are gone, too. */
+/* Ends a stream that the driver no longer has. The positions without an event have failed. If its
+   context is gone, too, so are its events, and their positions have failed as well. */
 static void mli_cuda_stream_died(mli_cuda_stream *s, int with_context) {
     int i;
-    mli_cuda_stream_unlist(s);
+    if (with_context) mli_cuda_stream_unlist(s);
     s->state = (unsigned char)(with_context ? MLI_CUDA_CLOSED : MLI_CUDA_ENDS);
     s->refused = ++s->given;
     if (with_context) {
@@ -2075,7 +2195,7 @@ static void mli_cuda_stream_died(mli_cuda_stream *s, int with_context) {
     if (!s->users) mli_cuda_stream_free(s);
 }
 
-/* Gives a stream its context. All that is known of another one of that handle is over. */
+/* Gives a stream its context. If another context had the handle before, its streams end. */
 static void mli_cuda_stream_place(mli_cuda_stream *s, void *handle, unsigned long long id) {
     mli_cuda_context *context;
     mli_cuda_stream *other, *next;
@@ -2090,14 +2210,16 @@ static void mli_cuda_stream_place(mli_cuda_stream *s, void *handle, unsigned lon
     s->context = context;
 }
 
-/* Finds a stream, or (add) makes it. Another one that had its handle is gone. */
+/* Returns the open stream with this handle and id, and adds a user. If there is none, returns NULL,
+   or makes one if `add`. An open stream with the handle and another id of the driver's is destroyed
+   by then, so it ends. */
 static mli_cuda_stream *mli_cuda_stream_known(cudaStream_t handle, unsigned long long id, int add) {
     mli_cuda_stream **bucket = mli_cuda_bucket(handle), *s = *bucket, *next;
-    while (s && (s->handle != handle || s->id != id)) s = s->next;
+    while (s && (s->handle != handle || s->id != id || s->state)) s = s->next;
     if (!s && add) {
         for (s = *bucket; s && !mli_cuda_is_default(handle); s = next) {
             next = s->next;
-            if (s->handle == handle && !((s->id | id) & MLI_CUDA_HASHED))
+            if (s->handle == handle && !s->state && !((s->id | id) & MLI_CUDA_HASHED))
                 mli_cuda_stream_died(s, 0);
         }
         if (mli_cuda_streams.idle >= MLI_CUDA_IDLE) mli_cuda_streams_evict(MLI_CUDA_IDLE / 2);
@@ -2112,18 +2234,20 @@ static mli_cuda_stream *mli_cuda_stream_known(cudaStream_t handle, unsigned long
         *bucket = s;
         mli_cuda_streams.idle++;
     }
-    if (s && !s->users++) mli_cuda_streams.idle--;
+    if (s) mli_cuda_stream_use(s);
     return s;
 }
 
 /* -- what the driver says of a stream -- */
 
+/* The context of a stream, and what cuCtxGetId says of it; 0: not known. */
 typedef struct mli_cuda_home {
     void *context;
     unsigned long long id;
 } mli_cuda_home;
 
-/* Finds the context of a stream, that of a default one of this thread. Returns the driver's error. */
+/* Asks for the context of a stream. That of a default stream is the one current on this thread.
+   Returns the driver's error. */
 static int mli_cuda_home_of(const mli_cuda_driver *d, cudaStream_t handle, mli_cuda_home *home) {
     int r;
     memset(home, 0, sizeof *home);
@@ -2163,16 +2287,14 @@ MLI_CUDA_PRIVATE mli_cuda_stream *mli_cuda_stream_find(cudaStream_t handle, int 
 MLI_CUDA_PRIVATE void mli_cuda_stream_leave(mli_cuda_stream *s) {
     mli_cuda_lock_take(&mli_cuda_streams_lock);
     if (!--s->users) {
-        if (s->listed)
-            mli_cuda_streams.idle++;
-        else
-            mli_cuda_stream_free(s);
+        mli_cuda_streams.idle++;
+        if (s->state) mli_cuda_stream_free(s);
     }
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
 }
 
-/* Finds the context of a stream that had none, of a default one the primary one of its device, and
-   keeps it. Returns the driver's error. */
+/* Finds the context of a stream whose context is not known, and gives it to the stream. For a
+   default stream it is the primary context of the stream's device. Returns the driver's error. */
 static int mli_cuda_stream_home(const mli_cuda_driver *d, mli_cuda_stream *s, void **context) {
     mli_cuda_home home = {NULL, 0};
     unsigned flags;
@@ -2183,10 +2305,10 @@ static int mli_cuda_stream_home(const mli_cuda_driver *d, mli_cuda_stream *s, vo
         if (s->device >= d->known) return MLI_CUDA_NO_CONTEXT;
         r = d->primary_state(d->handle[s->device], &flags, &active);
         if (!r && !active) r = MLI_CUDA_NO_CONTEXT;
-        if (!r) r = mli_cuda_relax(d, &mode); /* a capture may forbid the next call */
+        if (!r) r = mli_cuda_relax(d, &mode); /* a capture may forbid to retain a context */
         if (r) return r;
         r = d->primary_retain(&home.context, d->handle[s->device]);
-        /* others hold it: it was active */
+        /* the release does not end the context: it was active, so others hold it */
         if (!r) (void)d->primary_release(d->handle[s->device]);
         (void)d->capture_mode(&mode);
         if (!r && d->context_id && d->context_id(home.context, &home.id)) home.id = 0;
@@ -2202,8 +2324,9 @@ static int mli_cuda_stream_home(const mli_cuda_driver *d, mli_cuda_stream *s, vo
 
 /* -- recording -- */
 
-/* Records an event on a stream, making it if it has to be. One that was kept may be gone with a
-   reset of the device: then one try with a fresh one. Returns the driver's error. */
+/* Records an event on a stream, and makes the event's handle first if it has none. A handle that
+   was kept may be gone with a reset of the device; then a new one is made and recorded. Returns the
+   driver's error. */
 static int mli_cuda_event_put(const mli_cuda_driver *d, cudaStream_t handle, void *context,
                               int timed, mli_cuda_event *event) {
     int status = 0, mode, r = d->stream_capturing(handle, &status);
@@ -2222,8 +2345,9 @@ static int mli_cuda_event_put(const mli_cuda_driver *d, cudaStream_t handle, voi
     return r ? r : d->event_record(event->handle, handle);
 }
 
-/* The same in the context of the stream, known or not. The default stream of another thread cannot
-   be named: the legacy one, which waits for all of those, stands for it. Returns 1, 0 or -1, as
+/* Records an event on a stream in the stream's context, and looks for the context first if it is
+   not known. The per-thread stream of another thread has no name on this thread, so the event goes
+   to the legacy stream, which waits for all blocking streams. Returns 1, 0 or -1, as
    mli_cuda_stream_record does. */
 static int mli_cuda_event_on(const mli_cuda_driver *d, mli_cuda_stream *s, int here, void *context,
                              int timed, mli_cuda_event *event) {
@@ -2244,16 +2368,17 @@ static int mli_cuda_event_on(const mli_cuda_driver *d, mli_cuda_stream *s, int h
     }
     if (!r) r = mli_cuda_event_put(d, handle, context, timed, event);
     if (r == MLI_CUDA_NO_CONTEXT && context && !pushed && d->context_push(context) == 0) {
-        pushed = 1; /* a handle knows its context, but a driver may want it to be current */
+        pushed = 1; /* a stream knows its context, but a driver may want it to be current, too */
         r = mli_cuda_event_put(d, handle, context, timed, event);
     }
     if (pushed) (void)d->context_pop(&current);
     return r == 0 ? 1 : mli_cuda_is_not_yet(r) ? 0 : -1;
 }
 
-/* Under the lock: marks that a recorded event stands for all positions up to one. Once there are too
-   many, every second one is given up, and its positions wait for the next; from then on marks are
-   that much farther apart. Returns as mli_cuda_stream_record does. */
+/* Adds a mark: a recorded event that stands for all positions up to `position`. When all marks are
+   in use, every second one is given up, so that its positions wait for the next mark, and the least
+   distance between two marks doubles. Returns 1 or 0, as mli_cuda_stream_record does. Requires:
+   streams_lock is held. */
 static int mli_cuda_mark_put(mli_cuda_stream *s, mli_cuda_event *event, uint64_t position) {
     int i;
     if (position <= s->recorded || (s->n == MLI_CUDA_MARKS && s->asking)) {
@@ -2278,8 +2403,9 @@ static int mli_cuda_mark_put(mli_cuda_stream *s, mli_cuda_event *event, uint64_t
     return 1;
 }
 
-/* Takes an event, records it, and takes the lock again: threads record side by side, and none waits
-   for another. Returns as mli_cuda_stream_record does. */
+/* Takes an event and records it. The lock is dropped meanwhile, so that no thread waits while
+   another one records. Returns 1, 0 or -1, as mli_cuda_stream_record does; *event is NULL unless 1.
+   Requires: streams_lock is held. */
 static int mli_cuda_stream_put(mli_cuda_stream *s, int here, int timed, mli_cuda_event **event) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     void *context = s->context ? s->context->handle : NULL;
@@ -2296,7 +2422,8 @@ static int mli_cuda_stream_put(mli_cuda_stream *s, int here, int timed, mli_cuda
     return r;
 }
 
-/* `last`: the stream ends. */
+/* Does mli_cuda_stream_record. `last` is 1 for the thread that ends the stream: it may record
+   though the stream is closed. */
 static int mli_cuda_stream_mark(mli_cuda_stream *s, int here, int last) {
     mli_cuda_event *event;
     uint64_t position;
@@ -2324,7 +2451,9 @@ MLI_CUDA_PRIVATE mli_cuda_event *mli_cuda_stream_time(mli_cuda_stream *s, int he
     return event;
 }
 
-/* Under the lock: takes streams whose positions have no event, as a user of each. */
+/* Stores up to `most` streams that have positions without an event, and adds a user to each.
+   Returns how many there are. A stream that this pass has taken before is left out. Requires:
+   streams_lock is held. */
 static int mli_cuda_streams_take(const cudaStream_t *handle, uint64_t pass, mli_cuda_stream **out,
                                  int most) {
     const uint64_t self = mli_cuda_thread_id();
@@ -2336,7 +2465,7 @@ static int mli_cuda_streams_take(const cudaStream_t *handle, uint64_t pass, mli_
             if (handle ? s->handle != *handle : 0) continue;
             if (s->handle == cudaStreamPerThread && s->thread != self) continue;
             s->pass = pass;
-            if (!s->users++) mli_cuda_streams.idle--;
+            mli_cuda_stream_use(s);
             out[n++] = s;
         }
     return n;
@@ -2361,8 +2490,10 @@ MLI_CUDA_PRIVATE void mli_cuda_streams_record(const cudaStream_t *handle) {
 
 /* -- asking -- */
 
-/* Asks how many marks are done: the first, and then by halves; or waits for the one that stands for
-   `waits`. Returns the driver's error for mark[*done], 0 if all are. */
+/* Finds how many marks are done, and stores the number in *done. Asks the first mark, and the
+   others by halves. If `waits` is a position, waits instead for the mark that stands for it. If the
+   wait fails, asks all the same, as the error may be that of an earlier mark. Returns the driver's
+   error for mark[*done], or 0 if no mark has an error. */
 static int mli_cuda_marks_ask(const mli_cuda_driver *d, void *context, const mli_cuda_mark *mark,
                               int n, uint64_t waits, int *done) {
     int mode, i, refused = 0, r = mli_cuda_relax(d, &mode);
@@ -2375,21 +2506,23 @@ static int mli_cuda_marks_ask(const mli_cuda_driver *d, void *context, const mli
                                 mark[i].event->handle);
         if (r == 0) {
             *done = i + 1;
+            if (waits) break;
         } else {
             refused = r;
             n = i;
+            waits = 0;
         }
-        if (waits) break;
     }
     (void)d->capture_mode(&mode);
     return refused;
 }
 
-/* Under the lock: what a question has found. An event that failed takes its positions along; one
-   that came into a capture is to be recorded once more. */
+/* Takes in the answer of mli_cuda_marks_ask. The positions of an event that failed have failed. If
+   an event came into a capture, all positions that are not done get a new event. Requires:
+   streams_lock is held. */
 static void mli_cuda_stream_learn(mli_cuda_stream *s, int done, int r) {
     s->answered = 1;
-    if (!s->n) return; /* its context died meanwhile */
+    if (!s->n) return; /* the context was found to be gone meanwhile */
     if (done) s->done = s->mark[done - 1].position;
     mli_cuda_marks_end(s, done);
     if (!r || !s->n) return;
@@ -2402,8 +2535,9 @@ static void mli_cuda_stream_learn(mli_cuda_stream *s, int done, int r) {
     }
 }
 
-/* Asks the driver how far a stream has come; or waits until it has reached a position. `last`: it
-   ends. One thread asks at a time: others hear what it has learned. */
+/* Asks the driver how far a stream has come, or waits until it has reached the position `waits`; 0:
+   does not wait. One thread asks at a time, and the others use what it has learned. `last` is 1 for
+   the thread that ends the stream: it may ask though the stream is closed. */
 static void mli_cuda_stream_ask(mli_cuda_stream *s, uint64_t waits, int last) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     mli_cuda_mark mark[MLI_CUDA_MARKS];
@@ -2432,21 +2566,23 @@ static void mli_cuda_stream_ask(mli_cuda_stream *s, uint64_t waits, int last) {
 
 /* -- the end of a stream -- */
 
-/* Requires: it is not listed, and this call is a user. */
-static void mli_cuda_stream_end(mli_cuda_stream *s, int waits) {
+/* Ends a stream, and records an event if a fence needs one. `open` is 1 if the stream had not ended
+   before. If `waits`, waits for its events; what is not done then has failed, as the context goes.
+   Requires: the caller has closed the stream, and is a user of it. */
+static void mli_cuda_stream_end(mli_cuda_stream *s, int open, int waits) {
     uint64_t last;
     int needed;
     mli_cuda_lock_take(&mli_cuda_streams_lock);
-    s->state = MLI_CUDA_CLOSED;
     while (s->inside) mli_cuda_streams_yield();
-    needed = s->unplaced || s->given > s->recorded;
-    last = ++s->given;
+    needed = open && (s->unplaced || s->given > s->recorded);
+    if (open) s->given++;
+    last = s->given;
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
     if (needed) (void)mli_cuda_stream_mark(s, 0, 1);
     if (waits) mli_cuda_stream_ask(s, last, 1);
     mli_cuda_lock_take(&mli_cuda_streams_lock);
     s->refused = last;
-    if (waits) { /* what is not done now never will be */
+    if (waits) {
         s->failed = s->recorded;
         mli_cuda_marks_end(s, s->n);
     } else {
@@ -2455,13 +2591,14 @@ static void mli_cuda_stream_end(mli_cuda_stream *s, int waits) {
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
 }
 
-/* Under the lock: a listed stream of a handle or a context. One whose context another thread looks
-   for may be of that one. */
+/* Returns an open stream with this handle; or, if `handle` is NULL, a listed stream of a context,
+   or one that may prove to be: another thread looks for its context. Requires: streams_lock is
+   held. */
 static mli_cuda_stream *mli_cuda_stream_of(const cudaStream_t *handle, const void *context) {
     mli_cuda_stream *s = NULL;
     int i;
     if (handle) {
-        for (s = *mli_cuda_bucket(*handle); s && s->handle != *handle;) s = s->next;
+        for (s = *mli_cuda_bucket(*handle); s && (s->handle != *handle || s->state);) s = s->next;
         return s;
     }
     for (i = 0; i < MLI_CUDA_BUCKETS; i++)
@@ -2471,17 +2608,20 @@ static mli_cuda_stream *mli_cuda_stream_of(const cudaStream_t *handle, const voi
 }
 MLI_CUDA_PRIVATE void mli_cuda_streams_end(const cudaStream_t *handle, const void *context) {
     mli_cuda_stream *s;
+    int open;
     if (!mli_cuda_driver_get()) return;
     mli_cuda_lock_take(&mli_cuda_streams_lock);
     while ((s = mli_cuda_stream_of(handle, context)) != NULL) {
-        if (!handle && !s->context) {
-            mli_cuda_streams_yield();
+        if (!handle && (!s->context || s->state == MLI_CUDA_CLOSED)) {
+            mli_cuda_streams_yield(); /* another thread looks for its context, or ends it */
             continue;
         }
-        mli_cuda_stream_unlist(s);
-        s->users++;
+        open = !s->state;
+        s->state = MLI_CUDA_CLOSED;
+        mli_cuda_stream_use(s);
+        if (!handle) mli_cuda_stream_unlist(s);
         mli_cuda_lock_drop(&mli_cuda_streams_lock);
-        mli_cuda_stream_end(s, !handle);
+        mli_cuda_stream_end(s, open, !handle);
         mli_cuda_stream_leave(s);
         mli_cuda_lock_take(&mli_cuda_streams_lock);
     }
@@ -2521,10 +2661,11 @@ MLI_CUDA_PRIVATE void mli_cuda_stream_answer(mli_cuda_stream *s, int answered) {
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
 }
 
-/* What is known of a fence, or what is to be done to know it. */
+/* What is known of a fence. RECORD and ASK: nothing, until an event is recorded, or asked. */
 enum { MLI_CUDA_FAILED = -1, MLI_CUDA_NOT_YET, MLI_CUDA_DONE, MLI_CUDA_RECORD, MLI_CUDA_ASK };
 
-/* Under the lock. */
+/* Returns what is known of a fence. Without `passed_on` it is NOT_YET where the driver would have
+   to be called. Requires: streams_lock is held. */
 static int mli_cuda_fence_look(const mli_cuda_fence *fence, int passed_on) {
     const mli_cuda_stream *s = fence->stream;
     const uint64_t at = fence->position;
@@ -2536,8 +2677,8 @@ static int mli_cuda_fence_look(const mli_cuda_fence *fence, int passed_on) {
     return passed_on && !s->state ? MLI_CUDA_RECORD : MLI_CUDA_NOT_YET;
 }
 
-/* The first question of a use places it: its block is freed now. An event that is recorded in a first
-   question is not asked in it: it is rarely done at once. */
+/* The first question places the fence of a use, as its block is freed now. An event that is
+   recorded in the first question is not asked in it, as it is rarely done at once. */
 MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user) {
     mli_cuda_fence *fence = (mli_cuda_fence *)user;
     mli_cuda_stream *s = fence->stream;
@@ -2570,17 +2711,17 @@ MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user) {
 
 /* --------------------------------------------------------------------- src/cuda/collection.h -- */
 
-/* Owns the trim of a device's pools and graphs. Locks: none. */
+/* Has the collection of a cuda device, and the ranges and marks of NVIDIA's profilers. Owns no
+   state. Locks: none. */
 
-#if defined(MEMLORD_CUDA_NVTX)
+/* Set a mark, begin a range and end a range in NVIDIA's profilers. They do nothing without
+   MEMLORD_CUDA_NVTX. */
 MLI_CUDA_PRIVATE void mli_cuda_nvtx_mark(const char *what, uint64_t bytes);
 MLI_CUDA_PRIVATE void mli_cuda_nvtx_push(const char *what);
 MLI_CUDA_PRIVATE void mli_cuda_nvtx_end(void);
-#else
-MLI_CUDA_PRIVATE void mli_cuda_nvtx_mark(const char *what, uint64_t bytes);
-MLI_CUDA_PRIVATE void mli_cuda_nvtx_push(const char *what);
-MLI_CUDA_PRIVATE void mli_cuda_nvtx_end(void);
-#endif
+
+/* The ledger's collection callback for cuda devices; `user` is the seat. Trims the pools and graphs
+   of the event's device. */
 
 MLI_CUDA_PRIVATE memlord_gc_result mli_cuda_collect(void *user, memlord *lord,
                                                     const memlord_gc_event *event);
@@ -2611,14 +2752,17 @@ MLI_CUDA_PRIVATE void mli_cuda_nvtx_end(void) { (void)nvtxRangePop(); }
 static void mli_cuda_nvtx_begin(const char *what, memlord_device device) {
     (void)what, (void)device;
 }
-MLI_CUDA_PRIVATE void mli_cuda_nvtx_mark(const char *what, uint64_t bytes) { (void)what, (void)bytes; }
+MLI_CUDA_PRIVATE void mli_cuda_nvtx_mark(const char *what, uint64_t bytes) {
+    (void)what, (void)bytes;
+}
 MLI_CUDA_PRIVATE void mli_cuda_nvtx_push(const char *what) { (void)what; }
 MLI_CUDA_PRIVATE void mli_cuda_nvtx_end(void) {}
 #endif
 
-/* Inside the device: trims its pools and graphs. A trim that a band asks for keeps what was used at
-   most since the last one: what was freed since may have been used all at once, and no more than
-   ever was. The bytes include what a wait gives back by itself. */
+/* Trims the pools and graphs of a device. A trim for a band leaves the pools what they may soon
+   need again: the bytes used now, those pending, and those freed since the last collection, but no
+   more than were ever used at once. The reclaimed bytes include what a wait for pending frees gives
+   back by itself. Requires: the thread is inside the device. */
 static void mli_cuda_trim(const mli_cuda_driver *d, mli_cuda_attachment *probe, memlord *lord,
                           const memlord_gc_event *event, memlord_gc_result *result) {
     const memlord_device device = event->device;
@@ -2661,49 +2805,55 @@ MLI_CUDA_PRIVATE memlord_gc_result mli_cuda_collect(void *user, memlord *lord,
 
 /* ------------------------------------------------------------------------- src/cuda/scopes.h -- */
 
-/* Owns the pairs of events that measure scopes, from the begin of one to the reading of its time.
-   Locks: times_lock, never while the driver or the ledger is called. */
+/* Owns the measurements. A measurement is a pair of events that gives the device's time of a scope;
+   it lives until its time is read. Locks: times_lock, never while the driver or the ledger is
+   called. */
 
 typedef struct mli_cuda_time {
-    struct mli_cuda_time *next;
+    struct mli_cuda_time *next;   /* the next one in the list of those that have ended */
     memlord *lord;
-    uint64_t scope;
-    mli_cuda_stream *stream;
-    mli_cuda_event *start, *stop;
+    uint64_t scope;               /* what memlord_scope_current said at its begin */
+    mli_cuda_stream *stream;      /* the measurement is a user of it */
+    mli_cuda_event *start, *stop; /* NULL: not recorded */
 } mli_cuda_time;
 
 MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_times_lock)
 
-/* Begins to measure on a stream, now; NULL: it cannot be, or not while the stream is captured. */
+/* Begins a measurement: records its first event on a stream. NULL: that cannot be done now, for
+   example because the stream is captured. */
 MLI_CUDA_PRIVATE mli_cuda_time *mli_cuda_time_begin(memlord *lord, uint64_t scope,
                                                     cudaStream_t handle);
-/* Ends that, now, for its time to be read later. What cannot be is not measured. */
+/* Ends a measurement: records its second event. mli_cuda_times_read reads the time later. If the
+   event cannot be recorded, the scope is not timed. */
 MLI_CUDA_PRIVATE void mli_cuda_time_end(mli_cuda_time *time);
 
-/* Reads those of a ledger that are done, on the streams of a handle or on all (NULL): the events of a
-   stream are done in their order, so the first that is not ends it for that stream. Streams are told
-   apart by 64 marks; of two with one mark the second may have to wait for the next call. With `last`,
-   all of the ledger's end unread. */
+/* Reads the times of a ledger's measurements whose events are done: those on the streams with this
+   handle, or on all streams if `handle` is NULL. The events of a stream are done in their order, so
+   after one that is not done, no later one of the stream is asked. Streams are told apart by their
+   numbers modulo 64; of two streams with the same remainder the second may have to wait for the
+   next call. If `last` is 1, all measurements of the ledger end unread. */
 MLI_CUDA_PRIVATE void mli_cuda_times_read(memlord *lord, const cudaStream_t *handle, int last);
 
 /* ------------------------------------------------------------------------- src/cuda/scopes.c -- */
 
-enum { MLI_CUDA_TIMES = 4096 };
+enum { MLI_CUDA_TIMES = 4096 }; /* the most measurements in flight */
 
 MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_times_lock = MLI_CUDA_LOCK;
 static struct {
-    mli_cuda_u64 n;       /* begun and not read; at 0 no lock is taken: none of this thread is missed */
-    mli_cuda_time *first; /* those that ended, in that order */
+    mli_cuda_u64 n;       /* measurements begun and not yet read; relaxed: a thread sees its own */
+    mli_cuda_time *first; /* the measurements that have ended, in that order */
 } mli_cuda_times;
 
 static void mli_cuda_time_free(mli_cuda_time *time) {
     mli_cuda_stream *s = time->stream;
+    mli_cuda_context *context;
     mli_cuda_lock_take(&mli_cuda_streams_lock);
-    mli_cuda_event_keep(s->context, 1, time->start);
-    mli_cuda_event_keep(s->context, 1, time->stop);
+    context = s->context; /* another thread may set it once the lock is dropped */
+    mli_cuda_event_keep(context, 1, time->start);
+    mli_cuda_event_keep(context, 1, time->stop);
     mli_cuda_cell_give(MLI_CUDA_CELL_TIME, time);
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
-    if (s->context) mli_cuda_events_trim(s->context, MEMLORD_CUDA_MAX_EVENTS);
+    if (context) mli_cuda_events_trim(context, MEMLORD_CUDA_MAX_EVENTS);
     mli_cuda_stream_leave(s);
     mli_cuda_add(&mli_cuda_times.n, UINT64_MAX);
 }
@@ -2736,9 +2886,9 @@ MLI_CUDA_PRIVATE mli_cuda_time *mli_cuda_time_begin(memlord *lord, uint64_t scop
     return NULL;
 }
 
-/* Puts those with an attached ledger at the end of the list, or before the others, and ends the rest.
-   Detaching takes the key off the seat and then everything off the list, so what it has missed finds
-   no key here. */
+/* Puts measurements at the end of the list, or at its front if `back`. Those whose ledger is no
+   longer attached end instead: memlord_cuda_detach may have emptied the list already. It clears the
+   seat's key first, so none of them stays behind. */
 static void mli_cuda_times_put(mli_cuda_time *times, int back) {
     mli_cuda_time **at, *time, *over = NULL;
     mli_cuda_lock_take(&mli_cuda_times_lock);
@@ -2774,7 +2924,8 @@ MLI_CUDA_PRIVATE void mli_cuda_time_end(mli_cuda_time *time) {
         mli_cuda_time_free(time);
 }
 
-/* 1: its time is added, or never will be; 0: it is not done. */
+/* Adds the time of a measurement to its scope. Returns 0 if its events are not done yet. Returns 1
+   if the time is added, or can never be read. */
 static int mli_cuda_time_read(const mli_cuda_driver *d, const mli_cuda_time *time) {
     void *context = time->stream->context->handle;
     float ms = 0;
@@ -2794,8 +2945,8 @@ static int mli_cuda_time_read(const mli_cuda_driver *d, const mli_cuda_time *tim
     return 1;
 }
 
-/* Takes those of a ledger off the list, on the streams of a handle or on all (NULL), in their
-   order. */
+/* Takes a ledger's measurements off the list and returns them in their order: those on the streams
+   with this handle, or all if `handle` is NULL. */
 static mli_cuda_time *mli_cuda_times_take(const memlord *lord, const cudaStream_t *handle) {
     mli_cuda_time **at, *time, *taken = NULL, **end = &taken;
     mli_cuda_lock_take(&mli_cuda_times_lock);
@@ -2836,15 +2987,16 @@ MLI_CUDA_PRIVATE void mli_cuda_times_read(memlord *lord, const cudaStream_t *han
 
 /* -------------------------------------------------------------------------- src/cuda/forks.h -- */
 
-/* Owns what a forked child finds: no driver, nothing attached, no lock held. May use all modules of
-   the layer. Invariant: no lock of the ledger is held while one of the layer is taken, nor the
-   other way; one of the layer may be held while the driver is asked. Locks: all of the layer, but
-   those of loading. */
+/* Owns the handlers of forks: a child finds no driver, nothing attached and no lock held. May use
+   all modules of the layer. Invariants: no thread takes a lock of the layer while it holds one of
+   the ledger, or the reverse. No lock is held over a call of the driver, but for loaded_lock while
+   the driver loads. holders_lock is held while NVML lists processes, and a fork waits for the list.
+   Locks: a fork takes all of the layer, but for loaded_lock and nvml_lock. */
 
-/* Handlers before a fork run in the opposite order of their registration. These are registered
-   after the driver is loaded, and so take the layer's locks before the driver's own handlers run,
-   and mostly before the ledger's. A fork waits for no call of the driver. The locks of loading are held while the driver or NVML loads, which may fork
-   itself: neither the fork nor a child takes them. */
+/* Handlers that run before a fork run in the reverse order of their registration. The layer
+   registers its own after the driver has loaded, so they take the layer's locks before the driver's
+   handlers run. A fork does not wait for a call of the driver. loaded_lock and nvml_lock are held
+   while the driver and NVML load, which may fork, so neither a fork nor a child takes them. */
 
 /* -------------------------------------------------------------------------- src/cuda/forks.c -- */
 
@@ -2865,12 +3017,13 @@ static void mli_cuda_fork_before(void) {
 static void mli_cuda_fork_parent(void) {
     mli_cuda_locks_each(mli_cuda_lock_drop);
 }
-/* Callbacks of a ledger may hold a seat: without a driver they look no further. */
+/* Empties the seats. A ledger's callbacks still have theirs, but do nothing without a driver. */
 static void mli_cuda_fork_child(void) {
     memset(&mli_cuda_process, 0, sizeof mli_cuda_process);
     mli_cuda_fork_parent();
 }
-/* The parent may be loading: then its lock is held for good. */
+/* Leaves the child without a driver. It takes no lock: if the parent was loading the driver,
+   loaded_lock stays held in the child. */
 static void mli_cuda_fork_absent(void) {
     static const char forked[] = "forked from the process that loaded the driver";
     if (mli_cuda_load(&mli_cuda_loaded.state) != MLI_CUDA_ABSENT)
@@ -2887,21 +3040,24 @@ MLI_CUDA_PRIVATE void mli_cuda_fork_locks(void) {
 
 /* -------------------------------------------------------------------------- src/cuda/frees.h -- */
 
-/* Owns the way of a free: off the map before the real one, as another thread may get the address
-   while that runs; credited when it succeeded, back as it was when it failed. Locks: none. */
+/* Has the two halves of a wrapped free, before and after the real one. The block leaves the map
+   before, as another thread may get the address while the real free runs. After it the block's
+   bytes are credited; or the block comes back, if the real free failed. Owns no state. Locks:
+   none. */
 
 typedef struct mli_cuda_ending {
-    memlord_realloc_token token;
+    memlord_realloc_token token; /* of memlord_free_begin, if `begun` is 1 */
     int begun;
-    memlord_device device; /* where `reserved` has so many bytes of it */
-    uint64_t bytes;
+    memlord_device device; /* the block's device, if `bytes` is not 0 */
+    uint64_t bytes;        /* what the free takes off the device's reserved bytes */
 } mli_cuda_ending;
 
-/* `beside`: it is of no pool. */
+/* Takes a block off the map. `beside` is 1 for a free of memory outside of pools. */
 MLI_CUDA_PRIVATE void mli_cuda_free_begin(memlord *lord, int type, const void *ptr, int beside,
                                           mli_cuda_ending *end, const memlord_site *site);
 
-/* `reserved` gives it up before the bytes are credited: they are never counted as cached. */
+/* Ends the free, given the answer of the real one, and returns that answer. The bytes leave the
+   reserved ones before they are credited, so that they never count as cached. */
 MLI_CUDA_PRIVATE cudaError_t mli_cuda_free_end(memlord *lord, mli_cuda_ending *end,
                                                cudaError_t answer, const memlord_site *site);
 
@@ -2929,68 +3085,78 @@ MLI_CUDA_PRIVATE cudaError_t mli_cuda_free_end(memlord *lord, mli_cuda_ending *e
 
 /* ----------------------------------------------------------------------- src/cuda/requests.h -- */
 
-/* Owns the way of an allocation: the real call, its device, its record, and the retry. Locks:
-   seats_lock, to read a policy. */
+/* Has what a wrapped allocation does: the real call, its device, its record, and the retry. Owns no
+   state. Locks: process_lock, to read a policy. */
 
+/* The kinds of allocations. */
 enum {
     MLI_CUDA_PLAIN,
     MLI_CUDA_PITCH,
     MLI_CUDA_3D,
-    MLI_CUDA_ASYNC, /* in the order of a stream, out of a pool */
-    MLI_CUDA_HOST,
-    MLI_CUDA_PHYSICAL
+    MLI_CUDA_ASYNC,   /* in the order of a stream, out of a pool */
+    MLI_CUDA_HOST,    /* page-locked memory */
+    MLI_CUDA_PHYSICAL /* cuMemCreate */
 };
 
-/* The fields are named as the parameters of MLI_CUDA_ALLOCS are. */
+/* A call of an allocation function, with its arguments. The fields of arguments have the names of
+   the parameters in MLI_CUDA_ALLOCS and MLI_CUDA_VIRTUAL. */
 typedef struct mli_cuda_request {
-    int kind;
-    cudaError_t (*call)(const struct mli_cuda_request *q); /* the real one */
+    int kind;                                              /* MLI_CUDA_PLAIN .. */
+    cudaError_t (*call)(const struct mli_cuda_request *q); /* makes the real call */
     void **ptr;
     struct cudaPitchedPtr *pitched;
-    unsigned long long *handle, mem_flags; /* of physical memory, and where that is */
+    unsigned long long *handle, mem_flags; /* of physical memory */
     const void *prop;
-    memlord_device location;
+    memlord_device location; /* where physical memory is */
     size_t bytes, *pitch, width, height;
     struct cudaExtent extent;
     unsigned flags;
     cudaMemPool_t pool; /* NULL: the device's current one */
     cudaStream_t stream;
-    int clean; /* the runtime had no last error before */
-    cudaError_t answer;
+    int clean;          /* 1: the runtime had no last error before */
+    cudaError_t answer; /* what the last call returned */
 } mli_cuda_request;
 
-/* Returns the current device. The runtime is asked: until CUDA 12 cudaSetDevice only says what its
-   next call is to work on, and the driver may still have the device before. */
+/* Returns the current device. It asks the runtime: before CUDA 12 cudaSetDevice makes no context
+   current, so the driver may still have the device before. */
 MLI_CUDA_PRIVATE int mli_cuda_device_current(void);
+
+/* Allocates and records, with retries under a policy; NULL: the default one. */
 
 MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_request *q,
                                                   const memlord_retry *policy,
                                                   const memlord_site *site);
 
+/* Allocates and records, with retries if the ledger is attached with MEMLORD_CUDA_FLAG_RETRY. A
+   NULL ledger is the real call alone. */
 MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc(memlord *lord, mli_cuda_request *q,
                                             const memlord_site *site);
+
+/* Returns a request without arguments. */
 
 MLI_CUDA_PRIVATE mli_cuda_request mli_cuda_request_for(int kind,
         cudaError_t (*call)(const mli_cuda_request *));
 
-/* Finds a block of a device, or page-locked memory. 0: it is not on the books. */
+/* Finds a block of any cuda device, or of page-locked memory. Returns 0 if no block on the books
+   has this key. */
 MLI_CUDA_PRIVATE int mli_cuda_block_find(memlord *lord, uint64_t key, memlord_block_info *block);
 
 /* ----------------------------------------------------------------------- src/cuda/requests.c -- */
 
-/* The pointer or handle that a call made. */
+/* Returns the pointer or handle that a call made. */
 static void *mli_cuda_request_result(const mli_cuda_request *q) {
     if (q->pitched) return q->pitched->ptr;
     if (q->handle) return (void *)(uintptr_t)*q->handle;
     return q->ptr ? *q->ptr : NULL;
 }
 
-/* The product, or 2^48, which is the most that the ledger takes. */
+/* Returns the product, or 2^48 if it is larger: the ledger takes no more. */
 static uint64_t mli_cuda_product(uint64_t a, uint64_t b) {
     const uint64_t most = (uint64_t)1 << 48;
     return b && a > most / b ? most : a * b;
 }
 
+/* Returns the bytes that a request asks for, without the padding of rows. */
 static uint64_t mli_cuda_asked(const mli_cuda_request *q) {
     const struct cudaExtent *e = &q->extent;
     if (q->kind == MLI_CUDA_PITCH) return mli_cuda_product(q->width, q->height);
@@ -2999,7 +3165,7 @@ static uint64_t mli_cuda_asked(const mli_cuda_request *q) {
     return mli_cuda_product(q->bytes, 1);
 }
 
-/* Rows get longer by the pitch, which is known only afterwards. */
+/* Returns the bytes of an allocation. Its rows are as long as the pitch, which the call sets. */
 static uint64_t mli_cuda_size(const mli_cuda_request *q) {
     if (q->kind == MLI_CUDA_PITCH) return (uint64_t)*q->pitch * q->height;
     if (q->kind == MLI_CUDA_3D)
@@ -3014,6 +3180,7 @@ MLI_CUDA_PRIVATE int mli_cuda_device_current(void) {
     return 0;
 }
 
+/* Returns the device of a stream. That of a default stream is the current one. */
 static int mli_cuda_device_stream(const mli_cuda_driver *d, cudaStream_t stream) {
     void *context = NULL;
     int handle, r;
@@ -3025,9 +3192,10 @@ static int mli_cuda_device_stream(const mli_cuda_driver *d, cudaStream_t stream)
     return r ? mli_cuda_device_current() : mli_cuda_ordinal(d, handle);
 }
 
-/* Where a request is, or was, served. The driver knows the device of what came out of a pool, which
-   may be another's than its stream. A pool of the host's memory is no device's, and counted as its
-   stream's, since a free does not say which it is. */
+/* Returns the device on which a request counts: before the call, with `made` NULL, or after it. The
+   pool of a stream-ordered allocation may be on another device than the stream, and the driver
+   knows the device of the pointer. A pool of the host's memory is on no device. Its blocks count on
+   the stream's device, since cudaFreeAsync does not say which pool a block is of. */
 static memlord_device mli_cuda_where(const mli_cuda_request *q, const void *made) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     int ordinal = -1;
@@ -3040,12 +3208,13 @@ static memlord_device mli_cuda_where(const mli_cuda_request *q, const void *made
     return memlord_device_cuda(ordinal >= 0 ? ordinal : mli_cuda_device_stream(d, q->stream));
 }
 
-/* Sets the stream of a stream-ordered allocation, a default one as 0. Returns the one before. */
+/* Sets the stream that the ledger records beside the tag; a default stream is 0. Returns the stream
+   that was set before. */
 static uint64_t mli_cuda_stream_say(memlord *lord, const mli_cuda_request *q) {
     return memlord_stream_set(lord, mli_cuda_is_default(q->stream) ? 0 : MEMLORD_KEY(q->stream));
 }
 
-/* Adds an allocation to `reserved`, if it is in no pool. */
+/* Keeps the reserved bytes right after an allocation, in a pool or outside of pools. */
 static void mli_cuda_recorded(memlord *lord, const mli_cuda_request *q, memlord_device device) {
     if (q->kind == MLI_CUDA_ASYNC)
         mli_cuda_pool_check(lord, 0);
@@ -3053,6 +3222,7 @@ static void mli_cuda_recorded(memlord *lord, const mli_cuda_request *q, memlord_
         mli_cuda_pool_beside(lord, device, (int64_t)mli_cuda_size(q));
 }
 
+/* Makes the real call once, and records what it made. */
 static cudaError_t mli_cuda_alloc_plain(memlord *lord, mli_cuda_request *q,
                                         const memlord_site *site) {
     cudaError_t r = q->call(q);
@@ -3068,7 +3238,7 @@ static cudaError_t mli_cuda_alloc_plain(memlord *lord, mli_cuda_request *q,
     return r;
 }
 
-/* Allocates once, for a request that is not tried again: one that finds no memory is counted. */
+/* Makes the real call once, records what it made, and counts a call that found no memory. */
 static cudaError_t mli_cuda_alloc_once(memlord *lord, mli_cuda_request *q,
                                        const memlord_site *site) {
     cudaError_t r = mli_cuda_alloc_plain(lord, q, site);
@@ -3077,8 +3247,8 @@ static cudaError_t mli_cuda_alloc_once(memlord *lord, mli_cuda_request *q,
     return r;
 }
 
-/* memlord_try_fn. Out of memory is no sticky error: it is taken out of the slot, if that was clean,
-   so that neither the callbacks of a collection nor the host, after a success, see it. */
+/* A memlord_try_fn. Out of memory is no sticky error. It is cleared as the last error, if there was
+   none before: callbacks of a collection do not see it, nor does the host after a success. */
 static int mli_cuda_request_attempt(void *user, uint64_t bytes, uint64_t *storage) {
     mli_cuda_request *q = (mli_cuda_request *)user;
     (void)bytes;
@@ -3088,14 +3258,15 @@ static int mli_cuda_request_attempt(void *user, uint64_t bytes, uint64_t *storag
     return q->answer == cudaSuccess ? 0 : q->answer == cudaErrorMemoryAllocation ? 1 : -1;
 }
 
-/* A limit refused: no attempt was made, and the runtime's last error stays. To set it takes a call
-   that fails for want of memory, which may trim pools, wait, or return an earlier error. */
+/* Ends a request that a limit has refused. No real call is made, so the runtime's last error stays
+   as it was. A call made only to set it might trim pools, wait, or return an earlier error. */
 static void mli_cuda_request_refuse(const mli_cuda_request *q) {
     if (q->pitched) q->pitched->ptr = NULL;
     if (q->ptr) *q->ptr = NULL;
 }
 
-/* The pitch, and the device of a pool, are known only afterwards. */
+/* Corrects the record of an allocation after the retries: only now the pitch, and the device of a
+   pool, are known. */
 static void mli_cuda_request_finish(memlord *lord, const mli_cuda_request *q, memlord_device device,
                                     uint64_t asked, uint64_t storage, const memlord_site *site) {
     memlord_device where = mli_cuda_where(q, mli_cuda_request_result(q));
@@ -3116,7 +3287,7 @@ MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_reques
     uint64_t storage = 0, asked = mli_cuda_asked(q), before = 0;
     memlord_alloc_opts opts;
     memlord_result r;
-    /* for nothing, or for more than there is address space, one call decides */
+    /* no retry helps a request for 0 bytes, or for more than the address space */
     if (!asked || asked >> 48) return mli_cuda_alloc_once(lord, q, site);
     memset(&opts, 0, sizeof opts);
     opts.site = site;
@@ -3130,8 +3301,8 @@ MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_reques
     if (r == MEMLORD_E_LIMIT) mli_cuda_request_refuse(q);
     if (r == MEMLORD_OK || r == MEMLORD_E_LIMIT) return q->answer;
     if (r == MEMLORD_E_OOM && q->answer != cudaErrorMemoryAllocation) return q->answer;
-    /* once more, for the result and the last error the host expects: that failure is counted; and
-       where the ledger has no room for a request, as if nothing had been asked of it */
+    /* E_OOM: calls once more, for the result and the last error that the host expects; the ledger
+       has counted the failure. Another error is the ledger's own: calls as without retries. */
     return r == MEMLORD_E_OOM ? mli_cuda_alloc_plain(lord, q, site)
                               : mli_cuda_alloc_once(lord, q, site);
 }
@@ -3169,8 +3340,8 @@ MLI_CUDA_PRIVATE int mli_cuda_block_find(memlord *lord, uint64_t key, memlord_bl
 
 /* ------------------------------------------------------------------------- src/cuda/public.h -- */
 
-/* Has the functions that CUDA has no like of: attach, pools, uses of streams, scopes. Owns no
-   state. May use all modules of the layer. Locks: none held at the return. */
+/* Has the other public functions: attach, pools, frees that wait for a stream, scopes. Owns no
+   state. May use all modules of the layer. Locks: none. */
 
 /* ------------------------------------------------------------------------- src/cuda/public.c -- */
 
@@ -3180,8 +3351,9 @@ extern "C" {
 
 /* -- attach -- */
 
-/* An integrated GPU's memory is the cpu's, so that what is known of that, containers' limits
-   included, holds for it. Reservations in the way leave it a place of its own. */
+/* Makes integrated GPUs share the cpu's memory in the ledger, or undoes that. So the capacity of
+   the cpu, with the limits of containers, is theirs. If the ledger refuses, because of
+   reservations, the GPU stays a device of its own. */
 static void mli_cuda_share(mli_cuda_attachment *probe, const mli_cuda_driver *d, int on) {
     int i;
     for (i = 0; i < d->known; i++) {
@@ -3196,6 +3368,7 @@ static void mli_cuda_share(mli_cuda_attachment *probe, const mli_cuda_driver *d,
     }
 }
 
+/* Takes the seat's callbacks off its ledger. */
 static void mli_cuda_unhook(mli_cuda_attachment *probe, const mli_cuda_driver *d) {
     uint64_t flags = mli_cuda_load(&probe->flags);
     (void)memlord_gc_callback_remove(probe->lord, memlord_device_cuda(MEMLORD_ANY),
@@ -3205,6 +3378,7 @@ static void mli_cuda_unhook(mli_cuda_attachment *probe, const mli_cuda_driver *d
     mli_cuda_share(probe, d, 0);
 }
 
+/* Gives the seat's callbacks to its ledger, as its flags say. */
 static memlord_result mli_cuda_hook(mli_cuda_attachment *probe, const mli_cuda_driver *d) {
     uint64_t flags = mli_cuda_load(&probe->flags), total, used;
     memlord_result r = MEMLORD_OK;
@@ -3222,7 +3396,7 @@ static memlord_result mli_cuda_hook(mli_cuda_attachment *probe, const mli_cuda_d
     return r;
 }
 
-/* Gives up a claimed seat that is taken. */
+/* Detaches the ledger of a claimed seat. */
 static void mli_cuda_attachment_end(mli_cuda_attachment *probe, const mli_cuda_driver *d) {
     int last;
     mli_cuda_unhook(probe, d);
@@ -3231,7 +3405,7 @@ static void mli_cuda_attachment_end(mli_cuda_attachment *probe, const mli_cuda_d
     if (last) memlord_cuda_events_release();
 }
 
-/* Returns 1 for a policy that memlord_alloc_retry takes. */
+/* Returns 1 for a policy that memlord_alloc_retry accepts. */
 static int mli_cuda_policy_valid(const memlord_retry *policy) {
     return policy->max_ms >= policy->initial_ms && policy->multiplier >= 1 &&
            policy->multiplier <= 1.7976931348623157e308;
@@ -3340,15 +3514,17 @@ MEMLORD_API cudaError_t memlord_cuda_device_set_pool(memlord *lord, int device, 
 
 /* -- stream-ordered frees -- */
 
-/* A fence of a block on a stream, with this call as a user of that. */
+/* The use of a block on a stream. From mli_cuda_use_begin to _end the call is a user of the
+   stream. */
 typedef struct mli_cuda_use {
     mli_cuda_stream *stream; /* NULL: no memory */
-    memlord_device device;   /* the block's */
+    memlord_device device;   /* the device of the block */
     memlord_fence fence;
 } mli_cuda_use;
 
-/* Makes a fence, `placed` at what the stream was given so far, and then with an event, or where its
-   block is freed. Returns 0 if there is no memory. */
+/* Makes a fence for a block. If `placed`, it waits for the work that the stream has now, and an
+   event is recorded; else for the work that the stream has when the block is freed. Returns 0 if
+   there is no memory. */
 static int mli_cuda_use_begin(memlord *lord, const void *ptr, cudaStream_t stream, int placed,
                               mli_cuda_use *use) {
     memlord_block_info block;
@@ -3359,7 +3535,7 @@ static int mli_cuda_use_begin(memlord *lord, const void *ptr, cudaStream_t strea
     use->stream =
         mli_cuda_stream_find(mli_cuda_stream_handle(stream), use->device.index, &here);
     if (!use->stream) return 0;
-    /* only its own thread can name a per-thread stream */
+    /* a later question may come from another thread, which cannot name a per-thread stream */
     placed |= use->stream->handle == cudaStreamPerThread;
     use->fence.user = mli_cuda_fence_on(use->stream, placed);
     use->fence.done = mli_cuda_fence_done;
@@ -3369,7 +3545,8 @@ static int mli_cuda_use_begin(memlord *lord, const void *ptr, cudaStream_t strea
     if (placed) (void)mli_cuda_stream_record(use->stream, here);
     return 1;
 }
-/* Passes an error of the ledger, which has not taken the fence then. */
+/* Ends the use, and returns `r`, the ledger's result. After an error the ledger has not taken the
+   fence. */
 static memlord_result mli_cuda_use_end(mli_cuda_use *use, memlord_result r) {
     if (r && use->fence.user) mli_cuda_fence_free(use->fence.user);
     if (use->stream) mli_cuda_stream_leave(use->stream);
@@ -3386,8 +3563,8 @@ MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *pt
     return mli_cuda_use_end(&use, r);
 }
 
-/* Pending from before the real free on, as another thread may get the address. Without memory for a
-   fence the block is credited at once. */
+/* The block gets its fence before the real free, after which another thread may get the address.
+   Without memory for a fence the block is credited at once. */
 MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
                                                       cudaStream_t stream,
                                                       const memlord_site *site) {
@@ -3470,28 +3647,33 @@ MEMLORD_API memlord_result memlord_cuda_checkpoint(memlord *lord, const char *na
 
 /* ------------------------------------------------------------------------ src/cuda/virtual.h -- */
 
-/* Owns the books of physical memory: a storage by its handle, with a reference for each handle and
-   each mapping, and a part for each range that is mapped, in which the addresses stand. The driver says of which
-   handle an address is. Locks: none. */
+/* Has the records of physical memory and its mappings. A storage has the driver's handle as its
+   key, a reference for each handle and for each mapping, and a part for each mapped range. The
+   shape of the part lists the addresses of the range. The driver says which handle an address
+   belongs to. Owns no state. Locks: none. */
 
+/* The name of physical memory in its description. */
 MLI_CUDA_TABLE(const char mli_cuda_physical[])
+
 typedef struct mli_cuda_mapping {
     unsigned long long handle;
-    memlord_device device;
-    uint64_t address, offset, bytes;
-    memlord_meta meta; /* of its part: its shape is the addresses, up to 8 */
+    memlord_device device;  /* the device of the storage */
+    uint64_t address;
+    uint64_t offset, bytes; /* the range of the storage; 0 bytes: it is not on the books */
+    memlord_meta meta;      /* the description of its part, with up to 8 addresses as the shape */
 } mli_cuda_mapping;
 
-/* Records a mapping that was made, as far as `handle` is on the books. */
+/* Records a mapping that was made. Does nothing if the handle is not on the books. */
 MLI_CUDA_PRIVATE void mli_cuda_mapping_add(memlord *lord, mli_cuda_mapping *m,
                                            const memlord_site *site);
 
-/* Finds the mapping that begins at an address, and holds its memory until the end: the handle is
-   not given to another before the books are right. Returns 0 if nothing is mapped there. What is
-   not on the books has no bytes, and is not held. */
+/* Finds the mapping that begins at an address. Keeps its handle until mli_cuda_mapping_end, so that
+   no other memory gets the handle before the books are right. Returns 0 if nothing is mapped at the
+   address. A mapping that is not on the books has 0 bytes, and must not be ended. */
 MLI_CUDA_PRIVATE int mli_cuda_mapping_begin(memlord *lord, const mli_cuda_driver *d,
                                             uint64_t address, mli_cuda_mapping *m);
 
+/* Takes a mapping off the books, if it is `gone`, and gives its handle back. */
 MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver *d,
                                            mli_cuda_mapping *m, int gone, const memlord_site *site);
 
@@ -3500,7 +3682,8 @@ MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver 
 MLI_CUDA_PRIVATE const char mli_cuda_physical[] = "cuMemCreate";
 static const char mli_cuda_part[] = "mapped";
 
-/* memlord_part_fn: the one that has the address, or (bytes) is the range. */
+/* A memlord_part_fn. Stops at the part that has the mapping's address; if m->bytes is not 0, at the
+   part that is exactly the mapping's range. Copies the part into the mapping. */
 static int mli_cuda_mapping_match(void *user, const memlord_part_info *part) {
     mli_cuda_mapping *m = (mli_cuda_mapping *)user;
     int k, found = part->offset == m->offset && part->bytes == m->bytes;
@@ -3524,7 +3707,7 @@ MLI_CUDA_PRIVATE void mli_cuda_mapping_add(memlord *lord, mli_cuda_mapping *m,
     m->meta.shape[0] = (int64_t)m->address;
     m->meta.rank = 1;
     r = memlord_part_add(lord, block.device, m->handle, m->offset, m->bytes, &m->meta);
-    if (r == MEMLORD_E_STATE) { /* a further address of what is mapped */
+    if (r == MEMLORD_E_STATE) { /* the range is mapped already: it gets one more address */
         m->meta.rank = 8;
         (void)memlord_parts_each(lord, block.device, m->handle, mli_cuda_mapping_match, m);
         if (m->meta.rank >= 8) return;
@@ -3555,10 +3738,10 @@ MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver 
     memlord_block_info block;
     int k;
     if (gone && mli_cuda_block_find(lord, m->handle, &block)) {
-        m->bytes = 0; /* it is read again: another mapping may have ended */
+        m->bytes = 0; /* reads the part again, as another mapping may have ended */
         (void)memlord_parts_each(lord, m->device, m->handle, mli_cuda_mapping_match, m);
         (void)memlord_part_remove(lord, m->device, m->handle, m->offset);
-        if (--m->meta.rank) { /* it is mapped elsewhere, too */
+        if (--m->meta.rank) { /* the range is mapped at another address, too */
             for (k = 0; k < (int)m->meta.rank && (uint64_t)m->meta.shape[k] != m->address;) k++;
             m->meta.shape[k] = m->meta.shape[m->meta.rank];
             (void)memlord_part_add(lord, m->device, m->handle, m->offset, m->bytes, &m->meta);
@@ -3572,10 +3755,11 @@ MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver 
 
 /* ------------------------------------------------------------------------- src/cuda/resets.h -- */
 
-/* Owns what a reset of a device ends. Locks: none. */
+/* Has what memlord_cuda_device_reset does before the real call. Owns no state. Locks: none. */
 
-/* Ends a device on the books while its streams and events can yet be asked: frees that are pending
-   are waited for, as by the reset itself. */
+/* Ends the blocks that a reset of the device takes away, and waits for the frees that pend on the
+   device's streams, as the reset itself would wait. Requires: the reset has not begun, so that the
+   streams and events still exist. */
 MLI_CUDA_PRIVATE void mli_cuda_reset_begin(memlord *lord, const mli_cuda_driver *d, int device,
                                            const memlord_site *site);
 
@@ -3587,8 +3771,9 @@ typedef struct mli_cuda_reset {
     const memlord_site *site;
 } mli_cuda_reset;
 
-/* memlord_block_fn: ends a block that goes with the device. CUDA keeps what comes from pools, and
-   physical memory; page-locked memory is the device's if the driver says so. */
+/* A memlord_block_fn. Ends a block that a reset of the device takes away. CUDA keeps blocks of
+   pools and physical memory. Page-locked memory goes if the driver says that it belongs to the
+   device. */
 static int mli_cuda_reset_block(void *user, const memlord_block_info *block) {
     const mli_cuda_reset *reset = (const mli_cuda_reset *)user;
     const mli_cuda_driver *d = mli_cuda_driver_get();
@@ -3625,8 +3810,8 @@ MLI_CUDA_PRIVATE void mli_cuda_reset_begin(memlord *lord, const mli_cuda_driver 
 
 /* --------------------------------------------------------------------------- src/cuda/wrap.h -- */
 
-/* Emits what the linker's --wrap redirects to. Their names are the linker's. Sites are the return
-   addresses of the callers. Locks: none. */
+/* Has the __wrap_ functions, to which the linker's --wrap redirects calls. A site is the return
+   address of the call. Owns no state. Locks: none. */
 
 /* --------------------------------------------------------------------------- src/cuda/wrap.c -- */
 
@@ -3660,12 +3845,12 @@ MLI_CUDA_VIRTUAL(MLI_CUDA_X)
 #undef MLI_CUDA_HERE
 #endif
 
-/* Counts a function that is not redirected; *name gets the first. */
+/* Counts a function that is not redirected. *name gets the first of them. */
 static void mli_cuda_wrap_note(int redirected, const char *real, int *missing, const char **name) {
     if (!redirected && !(*missing)++) *name = real;
 }
 
-/* Read through volatile pointers: compilers take two names for two functions. */
+/* Compares the addresses in volatile pointers, as a compiler takes two names for two functions. */
 MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
     int missing = 0;
     const char *name = NULL;
@@ -3692,9 +3877,8 @@ MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
 
 /* ------------------------------------------------------------------------ src/cuda/wrapped.h -- */
 
-/* Has the functions that do what one of CUDA does, and record it: allocations, frees, streams,
-   resets, virtual memory. Owns no state. Uses all modules of the layer. Locks: none held at the
-   return. */
+/* Has the public functions that wrap one of CUDA: allocations, frees, streams, resets, virtual
+   memory. Owns no state. May use all modules of the layer. Locks: none. */
 
 /* ------------------------------------------------------------------------ src/cuda/wrapped.c -- */
 
@@ -3709,7 +3893,7 @@ extern "C" {
 #define MLI_CUDA_EACH2(f, a, b) f(a), f(b)
 #define MLI_CUDA_EACH3(f, a, b, c) f(a), f(b), f(c)
 #define MLI_CUDA_EACH4(f, a, b, c, d) f(a), f(b), f(c), f(d)
-/* ITEMS: before that MSVC takes the arguments for one */
+/* MSVC takes __VA_ARGS__ for one argument unless another macro, ITEMS, expands it */
 #define MLI_CUDA_EACH(n, f, ...) MLI_CUDA_ITEMS(MLI_CUDA_EACH##n(f, __VA_ARGS__))
 #define MLI_CUDA_SET(name) q.name = name
 #define MLI_CUDA_GET(name) q->name
@@ -3775,6 +3959,8 @@ MEMLORD_API cudaError_t memlord_cuda_free_async(memlord *lord, void *ptr, cudaSt
 
 /* -- wrapped functions: streams -- */
 
+/* Takes in what is done after a wait, for a stream or for everything (NULL), and returns
+   `answer`. */
 static cudaError_t mli_cuda_synchronized(memlord *lord, const cudaStream_t *stream,
                                          cudaError_t answer) {
     (void)memlord_retire(lord, memlord_device_make(MEMLORD_DEVICE_CUDA, MEMLORD_ANY));
@@ -3813,8 +3999,10 @@ MEMLORD_API cudaError_t memlord_cuda_device_reset(memlord *lord, const memlord_s
         mli_cuda_reset_begin(lord, d, device, site);
         memlord_cuda_events_release();
     }
+    /* relaxed, as in mli_cuda_enter_device; the acquire pairs with the release of a thread that
+       leaves the device */
     if (inside) (void)mli_cuda_add(inside, MLI_CUDA_RESETTING);
-    while (inside && mli_cuda_load(inside) % MLI_CUDA_RESETTING) mli_cuda_yield();
+    while (inside && mli_cuda_load_acquire(inside) % MLI_CUDA_RESETTING) mli_cuda_yield();
     r = MLI_CUDA_REAL(cudaDeviceReset)();
     if (inside) (void)mli_cuda_add(inside, ~MLI_CUDA_RESETTING + 1);
     return r;
@@ -3846,7 +4034,7 @@ MEMLORD_API cudaError_t memlord_cuda_stream_destroy(memlord *lord, cudaStream_t 
     const mli_cuda_driver *d = mli_cuda_driver_get();                                         \
     if (!d || !d->mem_create) return (mli_cuda_result)MLI_CUDA_NOT_INITIALIZED
 
-/* The errors of both have the same numbers. */
+/* A CUresult has the same number as the cudaError_t for it. */
 static cudaError_t mli_cuda_call_mem_create(const mli_cuda_request *q) {
     return (cudaError_t)mli_cuda_loaded.table.mem_create(q->handle, q->bytes, q->prop,
                                                          q->mem_flags);
@@ -3855,7 +4043,7 @@ static cudaError_t mli_cuda_call_mem_create(const mli_cuda_request *q) {
 MLI_CUDA_MEM(mem_create, (unsigned long long *handle, size_t bytes, const mli_cuda_prop *prop,
                           unsigned long long flags)) {
     mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_PHYSICAL, mli_cuda_call_mem_create);
-    int of[4] = {0, 0, 0, 0}; /* type, handle types, the location's type and number */
+    int of[4] = {0, 0, 0, 0}; /* its type, its handle types, its location's type and number */
     memlord_meta meta;
     cudaError_t r;
     MLI_CUDA_MEM_DRIVER(d);
@@ -3899,9 +4087,10 @@ MLI_CUDA_MEM(mem_map, (unsigned long long ptr, size_t bytes, size_t offset,
     return (mli_cuda_result)r;
 }
 
-/* Mappings that are more than there is room for end before the real call, whatever that says. */
+/* Takes the mappings in the range off the books after the real call, if that succeeds. Those beyond
+   the first ROOM go before it, even if it fails. */
 MLI_CUDA_MEM(mem_unmap, (unsigned long long ptr, size_t bytes)) {
-    enum { ROOM = 64, GRAIN = 2 << 20 }; /* a mapping is a multiple of that */
+    enum { ROOM = 64, GRAIN = 2 << 20 }; /* the bytes of a mapping are a multiple of GRAIN */
     mli_cuda_mapping held[ROOM], m;
     uint64_t at = ptr;
     int n = 0, r;
@@ -3948,12 +4137,13 @@ MLI_CUDA_MEM(mem_retain_handle, (unsigned long long *handle, void *ptr)) {
 #endif /* MEMLORD_CUDA_IMPLEMENTATION */
 
 /* ------------------------------------------------------------------------- >>shim --
-   Last, so that nothing above is redirected; outside the guard, as another header may have
-   included memlord_cuda.h plainly before. Variadic, as a preprocessor takes the commas of
-   sizeof(std::pair<int, int>) and of compound literals for its own; and functions beneath, so that
-   the compiler sees the types. In C++ these have the forms of cuda_runtime.h as well: pointers of
-   any type, more or fewer arguments. Not when nvcc compiles for the device, whose code may call the
-   device's own cudaMalloc and cudaFree. */
+   The shim is the last part, so that nothing above is redirected. It is outside of the include
+   guard, as another header may have included memlord_cuda.h before without MEMLORD_CUDA_SHIM. The
+   macros are variadic, as the preprocessor takes the comma of sizeof(std::pair<int, int>) for one
+   between arguments. They call functions, so that the compiler checks the types. In C++ there are
+   overloads as in cuda_runtime.h, for pointers of any type and for other numbers of arguments. The
+   shim is off while nvcc compiles for the device, whose code may call the device's own
+   cudaMalloc. */
 #if defined(MEMLORD_CUDA_SHIM) && !defined(MEMLORD_DISABLE) && !defined(__CUDA_ARCH__) &&     \
     !defined(MLI_CUDA_SHIMMED)
 #define MLI_CUDA_SHIMMED
@@ -3994,7 +4184,7 @@ MLI_CUDA_FORM(host_alloc, (size_t bytes, unsigned int flags),
 
 #define MLI_CUDA_SHIM(name, ...)                                                              \
     memlord_cuda_##name(MEMLORD_CUDA_SHIM_LORD, __VA_ARGS__, MEMLORD_SITE())
-#undef cudaMallocAsync /* macros with the per-thread default stream */
+#undef cudaMallocAsync /* these are macros with the per-thread default stream */
 #undef cudaMallocFromPoolAsync
 #undef cudaFreeAsync
 #undef cudaStreamEndCapture

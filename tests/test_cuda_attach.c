@@ -236,9 +236,12 @@ static void child_with_one_device(void *user) {
     child_check(memlord_create(NULL, &lord) == MEMLORD_OK);
     child_check(memlord_cuda_malloc(lord, &ptr, 64, NULL) == cudaSuccess); /* loads the driver */
     asked = fake.calls;
+    child_check(memlord_cuda_malloc(lord, &ptr, 64, NULL) == cudaSuccess);
+    child_check(memlord_cuda_free(lord, ptr, NULL) == cudaSuccess);
     child_check(memlord_cuda_malloc_async(lord, &ptr, 64, NULL, NULL) == cudaSuccess);
-    child_check(fake.calls == asked + 1); /* the real one: no question where it is */
     child_check(memlord_allocated(lord, memlord_device_cuda(0)) == 128);
+    child_check(memlord_cuda_free_async(lord, ptr, NULL, NULL) == cudaSuccess);
+    child_check(fake.calls == asked + 4); /* the real ones: no question where it is */
     memlord_destroy(lord);
 }
 

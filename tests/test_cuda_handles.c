@@ -184,10 +184,9 @@ static void destroys_meanwhile(void) {
     ending.destroyed = fake_count("cudaMemPoolDestroy");
 }
 
-static void a_pool_ends_after_the_trim_of_another_thread(void **state) {
-    memlord *lord = test_lord(state);
+/* A trim of the device, amid which `act` is called. */
+static void trim_and(memlord *lord, void (*act)(void)) {
     struct cudaMemPoolProps props;
-    memlord_cuda_pool pool;
     memset(&props, 0, sizeof props);
     props.allocType = cudaMemAllocationTypePinned;
     props.location.type = cudaMemLocationTypeDevice;
@@ -195,8 +194,27 @@ static void a_pool_ends_after_the_trim_of_another_thread(void **state) {
     ending.lord = lord;
     assert_cuda(memlord_cuda_pool_create(lord, &ending.pool, &props, NULL));
     fake.before_name = "cuMemPoolTrimTo";
-    fake.before = destroys_meanwhile;
+    fake.before = act;
     assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, 0, NULL));
+}
+
+static void destroys_in_a_child(void *user) {
+    alarm(10);
+    (void)destroys_the_pool(user);
+}
+static void forks_meanwhile(void) { in_child(destroys_in_a_child, NULL); }
+
+static void a_child_that_is_forked_amid_a_trim_destroys_the_pool(void **state) {
+    memlord *lord = test_lord(state);
+    trim_and(lord, forks_meanwhile);
+    assert_null(fake.before);
+    assert_cuda(memlord_cuda_pool_destroy(lord, ending.pool, NULL));
+}
+
+static void a_pool_ends_after_the_trim_of_another_thread(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_cuda_pool pool;
+    trim_and(lord, destroys_meanwhile);
     assert_int_equal(pthread_join(ending.thread, NULL), 0);
     assert_int_equal(ending.destroyed, 0);
     assert_int_equal(fake_count("cudaMemPoolDestroy"), 1);
@@ -370,6 +388,7 @@ int main(void) {
         TEST_CUDA(a_capture_may_end_in_any_way),
         TEST_CUDA(an_event_that_a_capture_took_is_recorded_once_more),
         TEST_CUDA(a_pool_ends_after_the_trim_of_another_thread),
+        TEST_CUDA(a_child_that_is_forked_amid_a_trim_destroys_the_pool),
         TEST_CUDA(a_device_may_be_reset_at_any_point),
         TEST_CUDA(any_function_of_the_driver_may_fail_for_good),
         TEST_CUDA(and_all_of_them_at_once),

@@ -386,6 +386,47 @@ static void a_reset_retires_what_was_pending(void **state) {
     assert_int_equal(fake.dead_asked, 0);
 }
 
+/* A stream with work, on which the free of a block of 1 MiB pends. */
+static cudaStream_t stream_with_a_free(memlord *lord) {
+    cudaStream_t stream = NULL;
+    void *ptr = NULL;
+    assert_cuda(cudaSetDevice(0));
+    assert_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    assert_cuda(memlord_cuda_malloc(lord, &ptr, MIB, NULL));
+    fake_stream_work(stream);
+    assert_ok(memlord_cuda_record_use(lord, ptr, stream));
+    assert_cuda(memlord_cuda_free(lord, ptr, NULL));
+    return stream;
+}
+
+static void a_reset_waits_for_a_stream_that_was_destroyed(void **state) {
+    memlord *lord = test_lord(state);
+    assert_cuda(memlord_cuda_stream_destroy(lord, stream_with_a_free(lord), NULL));
+    assert_int_equal(memlord_pending(lord, cuda(0)), MIB);
+    assert_cuda(memlord_cuda_device_reset(lord, NULL));
+    assert_int_equal(memlord_pending(lord, cuda(0)), 0);
+    (void)memlord_retire(lord, all());
+    assert_int_equal(stats_of(lord, all()).fence_failures, 0);
+    assert_int_equal(fake.dead[FAKE_EVENT], 0);
+}
+
+/* The reset is a library's, and the context after it has the same address. */
+static void a_stream_that_was_destroyed_ends_with_its_context(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t stream;
+    assert_ok(memlord_alloc(lord, cuda(0), 64, 64, NULL));
+    assert_cuda(memlord_cuda_stream_destroy(lord, stream_with_a_free(lord), NULL));
+    assert_cuda(cudaDeviceReset());
+    assert_cuda(cudaSetDevice(0));
+    assert_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    assert_ok(memlord_cuda_record_free(lord, (void *)64, stream, NULL)); /* finds the context */
+    (void)memlord_retire(lord, all());
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+    assert_int_equal(stats_of(lord, all()).fence_failures, 1);
+    memlord_cuda_events_release();
+    assert_int_equal(fake.dead[FAKE_EVENT], 0);
+}
+
 static void uses_on_streams_that_are_gone_ask_no_stream(void **state) {
     memlord *lord = test_lord(state);
     cudaStream_t stream;
@@ -554,6 +595,8 @@ int main(void) {
         TEST_CUDA(where_nvml_does_not_know_us_it_is_not_asked_for_long),
         TEST_CUDA(a_reset_ends_what_the_device_had),
         TEST_CUDA(a_reset_retires_what_was_pending),
+        TEST_CUDA(a_reset_waits_for_a_stream_that_was_destroyed),
+        TEST_CUDA(a_stream_that_was_destroyed_ends_with_its_context),
         TEST_CUDA(uses_on_streams_that_are_gone_ask_no_stream),
         TEST_CUDA(a_reset_keeps_physical_memory),
         TEST_CUDA(a_reset_that_is_not_wrapped_breaks_nothing),

@@ -140,6 +140,25 @@ static void a_context_that_ends_untold_is_not_used(void **state) {
     assert_int_equal(fake.dead[FAKE_CONTEXT], 0);
 }
 
+/* As the manual says: no free pends, and the layer's events are released before. */
+static void a_context_whose_events_are_released_may_be_destroyed(void **state) {
+    memlord *lord = test_lord(state);
+    void *context = NULL;
+    cudaStream_t stream = NULL;
+    int kind;
+    assert_int_equal(fake_cuCtxCreate(&context, 0, 0), 0);
+    assert_int_equal(fake_cuStreamCreate(&stream, cudaStreamNonBlocking), 0);
+    assert_int_equal(memlord_alloc(lord, memlord_device_cuda(0), 64, 64, NULL), MEMLORD_OK);
+    assert_int_equal(memlord_cuda_record_free(lord, (void *)64, stream, NULL), MEMLORD_OK);
+    (void)memlord_retire(lord, all());
+    assert_int_equal(memlord_pending(lord, all()), 0);
+    assert_int_equal(fake.events, 1); /* kept for the next free */
+    memlord_cuda_events_release();
+    assert_int_equal(fake_cuCtxDestroy_v2(context), 0);
+    memlord_cuda_events_release();
+    for (kind = 0; kind < FAKE_KINDS; kind++) assert_int_equal(fake.dead[kind], 0);
+}
+
 /* A poller's thread asks for a stream of a green context that is current on the host's thread. */
 static void *retires(void *user) {
     (void)memlord_retire((memlord *)user, all());
@@ -187,6 +206,41 @@ static void a_driver_that_is_over_credits_what_is_pending_and_hangs_nobody(void 
     fake.ended = 0;
 }
 
+/* Frees on the default stream of a thread that has no context: the primary one is looked for. */
+static void *frees_without_a_context(void *user) {
+    memlord *lord = (memlord *)user;
+    intptr_t bad = memlord_cuda_record_free(lord, (void *)64, NULL, NULL) != MEMLORD_OK;
+    (void)memlord_retire(lord, all());
+    return (void *)bad;
+}
+static void a_capture_is_not_lost_by_a_retain(void **state) {
+    memlord *lord = test_lord(state);
+    const memlord_device device = memlord_device_cuda(0);
+    cudaStream_t stream = a_stream();
+    cudaGraph_t graph = NULL;
+    pthread_t thread;
+    uint64_t retained;
+    void *bad;
+    fake.retain_unsafe = 1;
+    assert_int_equal(memlord_alloc(lord, device, 64, 64, NULL), MEMLORD_OK);
+    assert_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    assert_int_equal(memlord_capacity_sample(lord, device), MEMLORD_OK);
+    assert_int_equal(memlord_gc_run(lord, device, MEMLORD_REASON_HOST, 0, NULL), MEMLORD_OK);
+    retained = fake_count("cuDevicePrimaryCtxRetain");
+    assert_true(retained > 0);
+    assert_int_equal(pthread_create(&thread, NULL, frees_without_a_context, lord), 0);
+    assert_int_equal(pthread_join(thread, &bad), 0);
+    assert_null(bad);
+    assert_true(fake_count("cuDevicePrimaryCtxRetain") > retained);
+    assert_cuda(memlord_cuda_stream_end_capture(lord, stream, &graph, NULL));
+    assert_non_null(graph);
+    (void)memlord_retire(lord, all());
+    assert_int_equal(memlord_pending(lord, all()), 0);
+    assert_int_equal(stats_of(lord, all()).fence_failures, 0);
+    assert_int_equal(fake.violated, 0);
+    assert_int_equal(fake.retains, 0);
+}
+
 /* In MIG mode NVML's figures are the whole device's, and it may name no process. */
 static void in_mig_mode_the_capacity_is_the_instances(void **state) {
     memlord *lord = test_lord(state);
@@ -221,8 +275,10 @@ int main(void) {
         TEST_CUDA(a_full_stream_that_waits_for_the_ledger_hangs_nobody),
         TEST_CUDA(a_pool_that_ends_untold_is_not_asked),
         TEST_CUDA(a_context_that_ends_untold_is_not_used),
+        TEST_CUDA(a_context_whose_events_are_released_may_be_destroyed),
         TEST_CUDA(a_green_context_is_current_on_one_thread_alone),
         TEST_CUDA(a_driver_that_is_over_credits_what_is_pending_and_hangs_nobody),
+        TEST_CUDA(a_capture_is_not_lost_by_a_retain),
         TEST_CUDA(in_mig_mode_the_capacity_is_the_instances),
         TEST_CUDA(a_number_of_another_namespace_is_not_another_process),
     };

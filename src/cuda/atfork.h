@@ -1,13 +1,14 @@
-/* Declares what cuda/driver has registered when it loads; cuda/forks, which uses the driver, defines
-   it. Locks: none. */
+/* Declares the registration of fork handlers, which cuda/driver needs when the driver loads.
+   cuda/forks defines it, as the handlers use cuda/driver. Locks: none. */
 #ifndef MLI_CUDA_ATFORK_H
 #define MLI_CUDA_ATFORK_H
 #include "cuda/api/api.h"
 #include "cuda/knobs.h"
 
-/* Before the driver loads: a child forked from now on has no driver. */
+/* Registers the handler by which a child has no driver. Called before the driver loads. */
 MLI_CUDA_PRIVATE void mli_cuda_fork_first(void);
-/* After it: the layer's locks are held in a fork, and before the driver's own handlers run. */
+/* Registers the handlers that hold the layer's locks over a fork. Called after the driver has
+   loaded, so that they take the locks before the driver's own handlers run. */
 MLI_CUDA_PRIVATE void mli_cuda_fork_locks(void);
 
 #endif

@@ -18,7 +18,7 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_report(const mli_cuda_driver *d, mli_cuda_at
     if (!d->pools[device] || !mli_cuda_pools_ask(d, device, NULL, &pool)) return;
     if (!mli_cuda_load(&probe->pooled[device])) {
         if (!pool.reserved_high && !pool.graph_reserved_high) return;
-        mli_cuda_store(&probe->pooled[device], 1); /* relaxed: it only goes up */
+        mli_cuda_store(&probe->pooled[device], 1); /* relaxed: only detaching clears it */
     }
     (void)memlord_pool_set(lord, memlord_device_cuda(device),
                            mli_cuda_pool_reserved(lord, device, &pool), UINT64_MAX);
@@ -32,7 +32,7 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_beside(memlord *lord, memlord_device device,
         !mli_cuda_load(&probe->pooled[device.index]))
         return;
     if (delta < 0) (void)memlord_stats_get(lord, device, &s);
-    if (delta > 0 || s.reserved + (uint64_t)delta <= s.reserved) /* below 0 would be refused */
+    if (delta > 0 || s.reserved + (uint64_t)delta <= s.reserved) /* the sum is not below 0 */
         (void)memlord_pool_add(lord, device, delta);
 }
 
@@ -40,7 +40,7 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_check(memlord *lord, int now) {
     const mli_cuda_driver *d;
     mli_cuda_attachment *probe = mli_cuda_attachment_of(lord);
     int i, mode;
-    if (!probe) return; /* before a driver is loaded for it */
+    if (!probe) return; /* the next line would load the driver */
     d = mli_cuda_driver_get();
     if (!d || !d->any_integrated) return;
     if (!now && mli_cuda_add(&probe->calls, 1) % 64) return;
@@ -51,8 +51,8 @@ MLI_CUDA_PRIVATE void mli_cuda_pool_check(memlord *lord, int now) {
     }
 }
 
-/* An integrated GPU that could not share the cpu's place: what is available there all the same, not
-   what the driver calls free, which leaves out the page cache. */
+/* Gives an integrated GPU the capacity of the cpu, where the ledger could not make them share it.
+   What the driver calls free leaves out the page cache. */
 static int mli_cuda_capacity_cpu(memlord *lord, memlord_capacity *out) {
     memlord_capacity cpu;
     (void)memlord_capacity_sample(lord, memlord_device_cpu());
@@ -63,8 +63,9 @@ static int mli_cuda_capacity_cpu(memlord *lord, memlord_capacity *out) {
     return 0;
 }
 
-/* The size of our context, taken once, when it is first seen: what the process holds then, or what
-   is used more than before, less what is on the books. */
+/* Returns the bytes of this process's context on device i. They are taken once, when a sample first
+   finds the context: what the process holds then, less what is on the books. If NVML does not name
+   the process, what it holds is what is used there more than before. */
 static uint64_t mli_cuda_context_size(mli_cuda_attachment *probe, int i, uint64_t process) {
     memlord_stats s;
     uint64_t held, total, used, more = process, before = mli_cuda_load(&probe->before[i]);
@@ -78,8 +79,9 @@ static uint64_t mli_cuda_context_size(mli_cuda_attachment *probe, int i, uint64_
     return size;
 }
 
-/* Sets the identity of a device, by which other processes know it: its UUID as nvidia-smi -L prints
-   it, which an instance of a MIG device has of its own. Its index depends on CUDA_VISIBLE_DEVICES. */
+/* Sets the identity by which other processes know a device: its UUID as nvidia-smi -L prints it.
+   The index of a device depends on CUDA_VISIBLE_DEVICES. Each instance of a MIG device has a
+   UUID. */
 static void mli_cuda_identify(mli_cuda_attachment *probe, const mli_cuda_driver *d, int i) {
     unsigned char uuid[16];
     char text[48], name[256] = "";
@@ -117,7 +119,7 @@ MLI_CUDA_PRIVATE int mli_cuda_capacity(void *user, memlord_device device, memlor
         out->total = total;
         out->used = total - unused;
     } else if (!no_nvml && mli_cuda_nvml_query(i, &out->total, &out->used)) {
-        /* never mixed with the driver's: it counts another total */
+        /* both figures are NVML's, as NVML counts another total than the driver */
         if (!mli_cuda_active(d, i)) mli_cuda_store(&probe->before[i], out->used);
     } else {
         return -1;

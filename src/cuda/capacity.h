@@ -1,5 +1,6 @@
-/* Owns what a ledger is told of a device: capacity, this process's share, what its pools hold. Runs
-   on pollers and on threads that ask for a sample. Locks: none. */
+/* Has what the layer tells a ledger about a device: its capacity, this process's share, and what
+   its pools hold. Pollers call it, and threads that ask for a sample. Owns no state. Locks:
+   none. */
 #ifndef MLI_CUDA_CAPACITY_H
 #define MLI_CUDA_CAPACITY_H
 #include "cuda/api/api.h"
@@ -7,22 +8,28 @@
 #include "cuda/driver.h"
 #include "cuda/seats.h"
 
+/* Returns the reserved bytes of a device: what its pools and graphs hold, and what is live outside
+   of them. */
 MLI_CUDA_PRIVATE uint64_t mli_cuda_pool_reserved(memlord *lord, int device,
                                                  const memlord_cuda_pool *pool);
 
-/* Inside the device. Not before a pool held a byte: the host may have one of its own, and report
-   that itself. */
+/* Sets the ledger's reserved bytes of a device. Does nothing until a pool of CUDA has held a byte,
+   as a host with a pool of its own reports that one itself. Requires: the thread is inside the
+   device. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_report(const mli_cuda_driver *d, mli_cuda_attachment *probe,
                                            memlord *lord, int device);
 
-/* Bytes came to a device, or went, that are of no pool. A cudaFree of what was one's is taken for
-   such: the next sample puts that right. */
+/* Adds `delta` to the ledger's reserved bytes of a device, for memory outside of pools that came or
+   went. A cudaFree of a pool's block is taken for one outside; the next sample puts that right. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_beside(memlord *lord, memlord_device device, int64_t delta);
 
-/* Integrated GPUs have no samples of their own, the cpu being asked for both: the calls that fill
-   and empty a pool look at it, `now` or one of 64 times. */
+/* Sets the reserved bytes of the integrated GPUs: always if `now` is 1, else in one of 64 calls. An
+   integrated GPU shares the cpu's memory and is never sampled itself, so the wrapped calls that
+   fill and empty its pools call this function. */
 MLI_CUDA_PRIVATE void mli_cuda_pool_check(memlord *lord, int now);
 
+/* The ledger's capacity source for cuda devices; `user` is the seat. Returns 0, or -1 if nothing is
+   known. */
 MLI_CUDA_PRIVATE int mli_cuda_capacity(void *user, memlord_device device, memlord_capacity *out);
 
 #endif

@@ -30,14 +30,17 @@ MLI_CUDA_PRIVATE void mli_cuda_nvtx_end(void) { (void)nvtxRangePop(); }
 static void mli_cuda_nvtx_begin(const char *what, memlord_device device) {
     (void)what, (void)device;
 }
-MLI_CUDA_PRIVATE void mli_cuda_nvtx_mark(const char *what, uint64_t bytes) { (void)what, (void)bytes; }
+MLI_CUDA_PRIVATE void mli_cuda_nvtx_mark(const char *what, uint64_t bytes) {
+    (void)what, (void)bytes;
+}
 MLI_CUDA_PRIVATE void mli_cuda_nvtx_push(const char *what) { (void)what; }
 MLI_CUDA_PRIVATE void mli_cuda_nvtx_end(void) {}
 #endif
 
-/* Inside the device: trims its pools and graphs. A trim that a band asks for keeps what was used at
-   most since the last one: what was freed since may have been used all at once, and no more than
-   ever was. The bytes include what a wait gives back by itself. */
+/* Trims the pools and graphs of a device. A trim for a band leaves the pools what they may soon
+   need again: the bytes used now, those pending, and those freed since the last collection, but no
+   more than were ever used at once. The reclaimed bytes include what a wait for pending frees gives
+   back by itself. Requires: the thread is inside the device. */
 static void mli_cuda_trim(const mli_cuda_driver *d, mli_cuda_attachment *probe, memlord *lord,
                           const memlord_gc_event *event, memlord_gc_result *result) {
     const memlord_device device = event->device;

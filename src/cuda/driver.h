@@ -1,14 +1,16 @@
-/* Owns the table of driver functions, and enters devices. Written out here, so that neither cuda.h
-   nor -lcuda is needed. Locks: its own, while it loads. */
+/* Owns the table of the driver's functions, and which threads are inside which device. The
+   prototypes are written out here, so that a host needs neither cuda.h nor -lcuda.
+   Locks: loaded_lock, while the driver loads. */
 #ifndef MLI_CUDA_DRIVER_H
 #define MLI_CUDA_DRIVER_H
 #include "cuda/api/api.h"
 #include "cuda/knobs.h"
 #include "cuda/system.h"
 
-/* field, symbol, 1: nothing goes without it, parameters; virtual memory has its own table.
-   CUdevice and enums are ints, CUcontext is a pointer; streams, events and pools are the runtime's
-   own types. */
+/* The driver's functions: the field in the table, the symbol, 1 if the layer needs the function,
+   the parameters. The functions of virtual memory come from MLI_CUDA_VIRTUAL. A CUdevice and an
+   enum are an int here, and a CUcontext is a void *. Streams, events and pools have the runtime's
+   types. */
 #define MLI_CUDA_AS_FUNCTION(real, ours, params, args) MLI_CUDA_X(ours, #real, 0, params)
 #define MLI_CUDA_FUNCTIONS(X)                                                                 \
     X(init, "cuInit", 1, (unsigned flags))                                                    \
@@ -51,79 +53,86 @@
       (float *ms, cudaEvent_t start, cudaEvent_t stop))                                       \
     MLI_CUDA_VIRTUAL(MLI_CUDA_AS_FUNCTION)
 
-enum { /* of cuda.h */
+enum { /* constants of cuda.h, which is not included */
     MLI_CUDA_NO_MEMORY = 2,
     MLI_CUDA_NOT_INITIALIZED = 3,
-    MLI_CUDA_NO_CONTEXT = 201, /* none is current */
+    MLI_CUDA_NO_CONTEXT = 201, /* no context is current on the thread */
     MLI_CUDA_NOT_READY = 600,
-    MLI_CUDA_NOT_PERMITTED = 800, /* in a host function of a stream */
-    MLI_CUDA_CAPTURE_FIRST = 900, /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED .. */
-    MLI_CUDA_CAPTURED_EVENT = 907,
-    MLI_CUDA_CAPTURE_LAST = 908,  /* .. CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD */
+    MLI_CUDA_NOT_PERMITTED = 800,  /* the thread runs a host function of a stream */
+    MLI_CUDA_CAPTURE_FIRST = 900,  /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED */
+    MLI_CUDA_CAPTURED_EVENT = 907, /* the event was last recorded in a capture */
+    MLI_CUDA_CAPTURE_LAST = 908,   /* CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD */
     MLI_CUDA_MODE_RELAXED = 2,
     MLI_CUDA_ATTRIBUTE_INTEGRATED = 18,
     MLI_CUDA_ATTRIBUTE_POOLS = 115,
     MLI_CUDA_POINTER_DEVICE = 9,
     MLI_CUDA_POINTER_POOL = 17,
     MLI_CUDA_EVENT_PLAIN = 2, /* CU_EVENT_DISABLE_TIMING */
-    MLI_CUDA_POOL_RESERVED = 5, /* then its high, used, its high */
-    MLI_CUDA_GRAPH_USED = 0     /* then its high, reserved, its high */
+    MLI_CUDA_POOL_RESERVED = 5, /* reserved bytes; 6 is their high, 7 used bytes, 8 their high */
+    MLI_CUDA_GRAPH_USED = 0     /* used bytes; 1 is their high, 2 reserved bytes, 3 their high */
 };
 
 typedef struct mli_cuda_driver {
 #define MLI_CUDA_X(field, symbol, needed, params) int (*field) params;
     MLI_CUDA_FUNCTIONS(MLI_CUDA_X)
 #undef MLI_CUDA_X
-    int devices; /* that are visible */
-    int known;   /* of them; their handles and properties follow */
-    int handle[MEMLORD_CUDA_MAX_DEVICES];
-    int any_integrated;
-    int integrated[MEMLORD_CUDA_MAX_DEVICES];
-    int pools[MEMLORD_CUDA_MAX_DEVICES];
+    int devices; /* the number of devices that the process sees */
+    int known;   /* the number of devices in the arrays below */
+    int handle[MEMLORD_CUDA_MAX_DEVICES];     /* the driver's handle of the device */
+    int any_integrated;                       /* 1: some device is integrated */
+    int integrated[MEMLORD_CUDA_MAX_DEVICES]; /* 1: the device has the cpu's memory */
+    int pools[MEMLORD_CUDA_MAX_DEVICES];      /* 1: the device has memory pools */
 } mli_cuda_driver;
 
 enum { MLI_CUDA_UNTRIED, MLI_CUDA_READY, MLI_CUDA_ABSENT };
 typedef struct mli_cuda_loaded_state {
-    mli_cuda_u64 state; /* READY is stored with release after the table is filled */
+    mli_cuda_u64 state; /* MLI_CUDA_UNTRIED ..; stored with release, after the table and `why` */
     mli_cuda_driver table;
-    char why[128]; /* as memlord_cuda_why says; stored before the state */
+    char why[128]; /* what memlord_cuda_why returns */
 } mli_cuda_loaded_state;
 MLI_CUDA_VARIABLE(mli_cuda_loaded_state mli_cuda_loaded)
 
-/* NULL: memlord_cuda_why says why. Loads it once a process. */
+/* Returns the driver's functions. The first call of a process loads the driver. NULL: there is no
+   driver, and memlord_cuda_why says why. */
 MLI_CUDA_PRIVATE const mli_cuda_driver *mli_cuda_driver_get(void);
 
-/* From now on there is no driver: the process ends, and CUDA with it. Waits for threads inside
-   devices. Registered after the driver's own handlers, it runs before them. */
+/* The exit handler. From now on mli_cuda_driver_get returns NULL, as CUDA ends with the process.
+   Waits until no thread is inside a device. It is registered after the driver's own exit handlers,
+   and so runs before them. */
 MLI_CUDA_PRIVATE void mli_cuda_driver_leave(void);
 
-/* The runtime's number of a driver's device; they are the same wherever anybody has looked. */
+/* Returns the runtime's number of the device with this handle of the driver; the handle itself if
+   the device is not known. */
 MLI_CUDA_PRIVATE int mli_cuda_ordinal(const mli_cuda_driver *d, int handle);
 
+/* Returns 1 if the device's primary context exists. */
 MLI_CUDA_PRIVATE int mli_cuda_active(const mli_cuda_driver *d, int device);
 
-/* 1: an error that says "not now": the work is not done, a stream is captured, or the thread is in
-   a host function of a stream. */
+/* Returns 1 for an error that means "not now": the work is not done, a stream is captured, or the
+   thread runs a host function of a stream. */
 MLI_CUDA_PRIVATE int mli_cuda_is_not_yet(int error);
 
-/* Relaxes the thread's capture mode, so that the next calls end no capture, and keeps the mode
-   before in *mode, to be given back by capture_mode. Returns the driver's error; then nothing has
-   changed. */
+/* Relaxes the capture mode of this thread, so that the driver calls that follow end no capture.
+   *mode gets the mode before; the caller restores it by d->capture_mode(mode). Returns the driver's
+   error, after which nothing has changed. */
 MLI_CUDA_PRIVATE int mli_cuda_relax(const mli_cuda_driver *d, int *mode);
 
-/* Makes a context current and the thread's capture mode relaxed, until leave. Returns the driver's
-   error; then nothing has changed. */
+/* Makes a context current on this thread and relaxes its capture mode, until
+   mli_cuda_leave_context. Returns the driver's error, after which nothing has changed. */
 MLI_CUDA_PRIVATE int mli_cuda_enter_context(const mli_cuda_driver *d, void *context, int *mode);
 
 MLI_CUDA_PRIVATE void mli_cuda_leave_context(const mli_cuda_driver *d, int *mode);
 
-/* Threads inside each device, and RESETTING for each that resets it: then no other enters, as a
-   reset destroys the context. */
+/* Counts, for each device, the threads inside it, and adds RESETTING for each thread that resets it
+   or ends the process. While RESETTING is there no thread enters, as a reset destroys the
+   context. */
 #define MLI_CUDA_RESETTING (UINT64_C(1) << 32)
 MLI_CUDA_VARIABLE(mli_cuda_u64 mli_cuda_inside[MEMLORD_CUDA_MAX_DEVICES])
 
-/* The same with the primary context of an active device. Retaining it keeps it while we are in; one
-   that others reset meanwhile ends again when we leave, as nobody else holds it. */
+/* Enters an active device, until mli_cuda_leave_device: makes its primary context current on this
+   thread and relaxes the capture mode. Returns 1, or 0 if the thread is not inside. The context is
+   retained meanwhile. If another thread resets the device just before, by an unwrapped
+   cudaDeviceReset, the retain makes a new context, and mli_cuda_leave_device ends it again. */
 MLI_CUDA_PRIVATE int mli_cuda_enter_device(const mli_cuda_driver *d, int device, int *mode);
 
 MLI_CUDA_PRIVATE void mli_cuda_leave_device(const mli_cuda_driver *d, int device, int *mode);

@@ -25,12 +25,13 @@ static void mli_cuda_fork_before(void) {
 static void mli_cuda_fork_parent(void) {
     mli_cuda_locks_each(mli_cuda_lock_drop);
 }
-/* Callbacks of a ledger may hold a seat: without a driver they look no further. */
+/* Empties the seats. A ledger's callbacks still have theirs, but do nothing without a driver. */
 static void mli_cuda_fork_child(void) {
     memset(&mli_cuda_process, 0, sizeof mli_cuda_process);
     mli_cuda_fork_parent();
 }
-/* The parent may be loading: then its lock is held for good. */
+/* Leaves the child without a driver. It takes no lock: if the parent was loading the driver,
+   loaded_lock stays held in the child. */
 static void mli_cuda_fork_absent(void) {
     static const char forked[] = "forked from the process that loaded the driver";
     if (mli_cuda_load(&mli_cuda_loaded.state) != MLI_CUDA_ABSENT)

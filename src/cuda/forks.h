@@ -1,15 +1,16 @@
-/* Owns what a forked child finds: no driver, nothing attached, no lock held. May use all modules of
-   the layer. Invariant: no lock of the ledger is held while one of the layer is taken, nor the
-   other way; one of the layer may be held while the driver is asked. Locks: all of the layer, but
-   those of loading. */
+/* Owns the handlers of forks: a child finds no driver, nothing attached and no lock held. May use
+   all modules of the layer. Invariants: no thread takes a lock of the layer while it holds one of
+   the ledger, or the reverse. No lock is held over a call of the driver, but for loaded_lock while
+   the driver loads. holders_lock is held while NVML lists processes, and a fork waits for the list.
+   Locks: a fork takes all of the layer, but for loaded_lock and nvml_lock. */
 #ifndef MLI_CUDA_FORKS_H
 #define MLI_CUDA_FORKS_H
 #include "cuda/api/api.h"
 #include "cuda/knobs.h"
 
-/* Handlers before a fork run in the opposite order of their registration. These are registered
-   after the driver is loaded, and so take the layer's locks before the driver's own handlers run,
-   and mostly before the ledger's. A fork waits for no call of the driver. The locks of loading are held while the driver or NVML loads, which may fork
-   itself: neither the fork nor a child takes them. */
+/* Handlers that run before a fork run in the reverse order of their registration. The layer
+   registers its own after the driver has loaded, so they take the layer's locks before the driver's
+   handlers run. A fork does not wait for a call of the driver. loaded_lock and nvml_lock are held
+   while the driver and NVML load, which may fork, so neither a fork nor a child takes them. */
 
 #endif

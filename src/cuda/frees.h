@@ -1,22 +1,25 @@
-/* Owns the way of a free: off the map before the real one, as another thread may get the address
-   while that runs; credited when it succeeded, back as it was when it failed. Locks: none. */
+/* Has the two halves of a wrapped free, before and after the real one. The block leaves the map
+   before, as another thread may get the address while the real free runs. After it the block's
+   bytes are credited; or the block comes back, if the real free failed. Owns no state. Locks:
+   none. */
 #ifndef MLI_CUDA_FREES_H
 #define MLI_CUDA_FREES_H
 #include "cuda/api/api.h"
 #include "cuda/knobs.h"
 
 typedef struct mli_cuda_ending {
-    memlord_realloc_token token;
+    memlord_realloc_token token; /* of memlord_free_begin, if `begun` is 1 */
     int begun;
-    memlord_device device; /* where `reserved` has so many bytes of it */
-    uint64_t bytes;
+    memlord_device device; /* the block's device, if `bytes` is not 0 */
+    uint64_t bytes;        /* what the free takes off the device's reserved bytes */
 } mli_cuda_ending;
 
-/* `beside`: it is of no pool. */
+/* Takes a block off the map. `beside` is 1 for a free of memory outside of pools. */
 MLI_CUDA_PRIVATE void mli_cuda_free_begin(memlord *lord, int type, const void *ptr, int beside,
                                           mli_cuda_ending *end, const memlord_site *site);
 
-/* `reserved` gives it up before the bytes are credited: they are never counted as cached. */
+/* Ends the free, given the answer of the real one, and returns that answer. The bytes leave the
+   reserved ones before they are credited, so that they never count as cached. */
 MLI_CUDA_PRIVATE cudaError_t mli_cuda_free_end(memlord *lord, mli_cuda_ending *end,
                                                cudaError_t answer, const memlord_site *site);
 

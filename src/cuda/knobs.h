@@ -26,7 +26,7 @@
 #if defined(MEMLORD_CUDA_NVTX)
 #if defined(__GNUC__)
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpedantic" /* C: it casts objects to functions */
+#pragma GCC diagnostic ignored "-Wpedantic" /* it casts object pointers to function pointers */
 #endif
 #include <nvtx3/nvToolsExt.h>
 #if defined(__GNUC__)
@@ -36,7 +36,8 @@
 
 #include <stdio.h> /* snprintf */
 
-/* As in memlord.h: private functions, tables and variables that several modules use. */
+/* The linkage of private functions, tables and variables that several modules use: static in the
+   product, extern where each module is an object of its own. */
 #if defined(MLI_MODULES)
 #define MLI_CUDA_PRIVATE
 #define MLI_CUDA_TABLE(...) extern __VA_ARGS__;

@@ -15,12 +15,13 @@ typedef struct mli_cuda_nvml_state {
 #define MLI_CUDA_X(field, symbol, needed, params) int (*field) params;
     MLI_CUDA_NVML_FUNCTIONS(MLI_CUDA_X)
 #undef MLI_CUDA_X
-    void *library;                          /* NULL: not there */
-    void *device[MEMLORD_CUDA_MAX_DEVICES]; /* NULL: not found, or cut up (MIG) */
+    void *library;                          /* NULL: NVML is not loaded */
+    void *device[MEMLORD_CUDA_MAX_DEVICES]; /* NULL: not found, or in MIG mode */
 } mli_cuda_nvml_state;
 static mli_cuda_nvml_state mli_cuda_nvml;
 
-/* All instances of a MIG device have its PCI id, and NVML's figures are those of all of them. */
+/* Returns NVML's handle of device i, or NULL. A device in MIG mode has none: all its instances have
+   its PCI id, and NVML's figures are those of the whole device. */
 static void *mli_cuda_nvml_find(const mli_cuda_driver *d, int i) {
     char id[32] = "";
     unsigned cut = 0, pending;
@@ -84,16 +85,18 @@ MLI_CUDA_PRIVATE int mli_cuda_nvml_query(int i, uint64_t *total, uint64_t *used)
     return 1;
 }
 
+/* Adds a process to `others`, which is in the order of bytes, if it is among the largest. */
 static void mli_cuda_holder_add(mli_cuda_holders *h, uint64_t pid, uint64_t bytes) {
     int k = MEMLORD_OTHERS;
     while (k && h->others[k - 1].bytes < bytes) k--;
-    if (k == MEMLORD_OTHERS || !pid) return; /* 0 would end the list */
+    if (k == MEMLORD_OTHERS || !pid) return; /* pid 0 means the end of `others` */
     memmove(&h->others[k + 1], &h->others[k], sizeof *h->others * (size_t)(MEMLORD_OTHERS - 1 - k));
     h->others[k].pid = pid;
     h->others[k].bytes = bytes;
 }
 
-/* Under the lock. A list that is too short gets nothing, and a thread's stack may be short. */
+/* Has NVML list the processes. A list that is too short gets none of them, so it is long; and it is
+   static, as a thread's stack may be small. Requires: holders_lock is held. */
 static void mli_cuda_holders_ask(int i, int active, mli_cuda_holders *h) {
     static struct {
         unsigned pid;
@@ -110,7 +113,7 @@ static void mli_cuda_holders_ask(int i, int active, mli_cuda_holders *h) {
     for (k = 0; k < count && k < sizeof list / sizeof *list; k++) {
         const int us = list[k].pid == mli_cuda_process_id();
         found |= us;
-        if (list[k].used == UINT64_MAX) continue; /* not available */
+        if (list[k].used == UINT64_MAX) continue; /* NVML does not know the bytes */
         if (us)
             h->ours += list[k].used;
         else

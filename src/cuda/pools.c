@@ -2,13 +2,14 @@
 
 MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_pools_lock = MLI_CUDA_LOCK;
 static struct {
-    cudaMemPool_t pool[MLI_CUDA_POOLS]; /* NULL: room for one */
-    int device[MLI_CUDA_POOLS];         /* -1: the host's memory */
-    uint64_t dropped;
-    int asking; /* threads that ask pools */
+    cudaMemPool_t pool[MLI_CUDA_POOLS]; /* NULL: this place of the list is empty */
+    int device[MLI_CUDA_POOLS];         /* the device of each pool; -1: the host's memory */
+    uint64_t dropped;                   /* pools that found no empty place */
+    int asking;                         /* the threads that ask pools now */
 } mli_cuda_pools;
 
-/* Under the lock: the place of a pool, or of room for one (NULL). */
+/* Returns the place of a pool in the list, or of the first empty place if `pool` is NULL;
+   MLI_CUDA_POOLS: there is none. Requires: pools_lock is held. */
 static int mli_cuda_pool_find(cudaMemPool_t pool) {
     int i = 0;
     while (i < MLI_CUDA_POOLS && mli_cuda_pools.pool[i] != pool) i++;
@@ -37,7 +38,9 @@ MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device) {
         *device = mli_cuda_pools.device[i];
         mli_cuda_pools.pool[i] = NULL;
     }
-    while (mli_cuda_pools.asking) {
+    /* a forked child has the parent's count and none of its threads, and no driver: it must not
+       wait */
+    while (mli_cuda_pools.asking && mli_cuda_driver_get()) {
         mli_cuda_lock_drop(&mli_cuda_pools_lock);
         mli_cuda_yield();
         mli_cuda_lock_take(&mli_cuda_pools_lock);
@@ -46,8 +49,8 @@ MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device) {
     return i < MLI_CUDA_POOLS;
 }
 
-/* Inside the device: trims a pool to *keep, if that is not NULL, and adds what it
-   has; what one keeps, the next need not. */
+/* Adds the bytes of a pool to a sum. If `keep` is not NULL, trims the pool to *keep bytes first,
+   and takes from *keep what the pool has left. Returns 0 if the driver refuses. */
 static int mli_cuda_pool_ask(const mli_cuda_driver *d, cudaMemPool_t pool, uint64_t *keep,
                              memlord_cuda_pool *sum) {
     uint64_t bytes[4];
@@ -65,7 +68,7 @@ static int mli_cuda_pool_ask(const mli_cuda_driver *d, cudaMemPool_t pool, uint6
 MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, uint64_t *keep,
                                         memlord_cuda_pool *out) {
     uint64_t graph[4] = {0, 0, 0, 0};
-    cudaMemPool_t pools[MLI_CUDA_POOLS + 2] = {NULL, NULL}; /* the current one, and the default */
+    cudaMemPool_t pools[MLI_CUDA_POOLS + 2] = {NULL, NULL}; /* current, default, those listed */
     int i, k, n = 2, good;
     memset(out, 0, sizeof *out);
     mli_cuda_lock_take(&mli_cuda_pools_lock);
@@ -85,7 +88,7 @@ MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, ui
     mli_cuda_pools.asking--;
     mli_cuda_lock_drop(&mli_cuda_pools_lock);
     if (keep && d->graph_trim) (void)d->graph_trim(d->handle[device]);
-    for (k = 0; k < 4 && d->graph_attribute; k++) /* since 11.4; without it they stay 0 */
+    for (k = 0; k < 4 && d->graph_attribute; k++) /* drivers before 11.4 lack it */
         if (d->graph_attribute(d->handle[device], MLI_CUDA_GRAPH_USED + k, &graph[k]))
             graph[k] = 0;
     out->graph_used = graph[0], out->graph_used_high = graph[1];

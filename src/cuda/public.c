@@ -17,8 +17,9 @@ extern "C" {
 
 /* -- attach -- */
 
-/* An integrated GPU's memory is the cpu's, so that what is known of that, containers' limits
-   included, holds for it. Reservations in the way leave it a place of its own. */
+/* Makes integrated GPUs share the cpu's memory in the ledger, or undoes that. So the capacity of
+   the cpu, with the limits of containers, is theirs. If the ledger refuses, because of
+   reservations, the GPU stays a device of its own. */
 static void mli_cuda_share(mli_cuda_attachment *probe, const mli_cuda_driver *d, int on) {
     int i;
     for (i = 0; i < d->known; i++) {
@@ -33,6 +34,7 @@ static void mli_cuda_share(mli_cuda_attachment *probe, const mli_cuda_driver *d,
     }
 }
 
+/* Takes the seat's callbacks off its ledger. */
 static void mli_cuda_unhook(mli_cuda_attachment *probe, const mli_cuda_driver *d) {
     uint64_t flags = mli_cuda_load(&probe->flags);
     (void)memlord_gc_callback_remove(probe->lord, memlord_device_cuda(MEMLORD_ANY),
@@ -42,6 +44,7 @@ static void mli_cuda_unhook(mli_cuda_attachment *probe, const mli_cuda_driver *d
     mli_cuda_share(probe, d, 0);
 }
 
+/* Gives the seat's callbacks to its ledger, as its flags say. */
 static memlord_result mli_cuda_hook(mli_cuda_attachment *probe, const mli_cuda_driver *d) {
     uint64_t flags = mli_cuda_load(&probe->flags), total, used;
     memlord_result r = MEMLORD_OK;
@@ -59,7 +62,7 @@ static memlord_result mli_cuda_hook(mli_cuda_attachment *probe, const mli_cuda_d
     return r;
 }
 
-/* Gives up a claimed seat that is taken. */
+/* Detaches the ledger of a claimed seat. */
 static void mli_cuda_attachment_end(mli_cuda_attachment *probe, const mli_cuda_driver *d) {
     int last;
     mli_cuda_unhook(probe, d);
@@ -68,7 +71,7 @@ static void mli_cuda_attachment_end(mli_cuda_attachment *probe, const mli_cuda_d
     if (last) memlord_cuda_events_release();
 }
 
-/* Returns 1 for a policy that memlord_alloc_retry takes. */
+/* Returns 1 for a policy that memlord_alloc_retry accepts. */
 static int mli_cuda_policy_valid(const memlord_retry *policy) {
     return policy->max_ms >= policy->initial_ms && policy->multiplier >= 1 &&
            policy->multiplier <= 1.7976931348623157e308;
@@ -177,15 +180,17 @@ MEMLORD_API cudaError_t memlord_cuda_device_set_pool(memlord *lord, int device, 
 
 /* -- stream-ordered frees -- */
 
-/* A fence of a block on a stream, with this call as a user of that. */
+/* The use of a block on a stream. From mli_cuda_use_begin to _end the call is a user of the
+   stream. */
 typedef struct mli_cuda_use {
     mli_cuda_stream *stream; /* NULL: no memory */
-    memlord_device device;   /* the block's */
+    memlord_device device;   /* the device of the block */
     memlord_fence fence;
 } mli_cuda_use;
 
-/* Makes a fence, `placed` at what the stream was given so far, and then with an event, or where its
-   block is freed. Returns 0 if there is no memory. */
+/* Makes a fence for a block. If `placed`, it waits for the work that the stream has now, and an
+   event is recorded; else for the work that the stream has when the block is freed. Returns 0 if
+   there is no memory. */
 static int mli_cuda_use_begin(memlord *lord, const void *ptr, cudaStream_t stream, int placed,
                               mli_cuda_use *use) {
     memlord_block_info block;
@@ -196,7 +201,7 @@ static int mli_cuda_use_begin(memlord *lord, const void *ptr, cudaStream_t strea
     use->stream =
         mli_cuda_stream_find(mli_cuda_stream_handle(stream), use->device.index, &here);
     if (!use->stream) return 0;
-    /* only its own thread can name a per-thread stream */
+    /* a later question may come from another thread, which cannot name a per-thread stream */
     placed |= use->stream->handle == cudaStreamPerThread;
     use->fence.user = mli_cuda_fence_on(use->stream, placed);
     use->fence.done = mli_cuda_fence_done;
@@ -206,7 +211,8 @@ static int mli_cuda_use_begin(memlord *lord, const void *ptr, cudaStream_t strea
     if (placed) (void)mli_cuda_stream_record(use->stream, here);
     return 1;
 }
-/* Passes an error of the ledger, which has not taken the fence then. */
+/* Ends the use, and returns `r`, the ledger's result. After an error the ledger has not taken the
+   fence. */
 static memlord_result mli_cuda_use_end(mli_cuda_use *use, memlord_result r) {
     if (r && use->fence.user) mli_cuda_fence_free(use->fence.user);
     if (use->stream) mli_cuda_stream_leave(use->stream);
@@ -223,8 +229,8 @@ MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *pt
     return mli_cuda_use_end(&use, r);
 }
 
-/* Pending from before the real free on, as another thread may get the address. Without memory for a
-   fence the block is credited at once. */
+/* The block gets its fence before the real free, after which another thread may get the address.
+   Without memory for a fence the block is credited at once. */
 MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
                                                       cudaStream_t stream,
                                                       const memlord_site *site) {

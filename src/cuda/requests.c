@@ -5,19 +5,20 @@
 #include "cuda/capacity.h"
 #include "cuda/streams.h"
 
-/* The pointer or handle that a call made. */
+/* Returns the pointer or handle that a call made. */
 static void *mli_cuda_request_result(const mli_cuda_request *q) {
     if (q->pitched) return q->pitched->ptr;
     if (q->handle) return (void *)(uintptr_t)*q->handle;
     return q->ptr ? *q->ptr : NULL;
 }
 
-/* The product, or 2^48, which is the most that the ledger takes. */
+/* Returns the product, or 2^48 if it is larger: the ledger takes no more. */
 static uint64_t mli_cuda_product(uint64_t a, uint64_t b) {
     const uint64_t most = (uint64_t)1 << 48;
     return b && a > most / b ? most : a * b;
 }
 
+/* Returns the bytes that a request asks for, without the padding of rows. */
 static uint64_t mli_cuda_asked(const mli_cuda_request *q) {
     const struct cudaExtent *e = &q->extent;
     if (q->kind == MLI_CUDA_PITCH) return mli_cuda_product(q->width, q->height);
@@ -26,7 +27,7 @@ static uint64_t mli_cuda_asked(const mli_cuda_request *q) {
     return mli_cuda_product(q->bytes, 1);
 }
 
-/* Rows get longer by the pitch, which is known only afterwards. */
+/* Returns the bytes of an allocation. Its rows are as long as the pitch, which the call sets. */
 static uint64_t mli_cuda_size(const mli_cuda_request *q) {
     if (q->kind == MLI_CUDA_PITCH) return (uint64_t)*q->pitch * q->height;
     if (q->kind == MLI_CUDA_3D)
@@ -41,6 +42,7 @@ MLI_CUDA_PRIVATE int mli_cuda_device_current(void) {
     return 0;
 }
 
+/* Returns the device of a stream. That of a default stream is the current one. */
 static int mli_cuda_device_stream(const mli_cuda_driver *d, cudaStream_t stream) {
     void *context = NULL;
     int handle, r;
@@ -52,9 +54,10 @@ static int mli_cuda_device_stream(const mli_cuda_driver *d, cudaStream_t stream)
     return r ? mli_cuda_device_current() : mli_cuda_ordinal(d, handle);
 }
 
-/* Where a request is, or was, served. The driver knows the device of what came out of a pool, which
-   may be another's than its stream. A pool of the host's memory is no device's, and counted as its
-   stream's, since a free does not say which it is. */
+/* Returns the device on which a request counts: before the call, with `made` NULL, or after it. The
+   pool of a stream-ordered allocation may be on another device than the stream, and the driver
+   knows the device of the pointer. A pool of the host's memory is on no device. Its blocks count on
+   the stream's device, since cudaFreeAsync does not say which pool a block is of. */
 static memlord_device mli_cuda_where(const mli_cuda_request *q, const void *made) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     int ordinal = -1;
@@ -67,12 +70,13 @@ static memlord_device mli_cuda_where(const mli_cuda_request *q, const void *made
     return memlord_device_cuda(ordinal >= 0 ? ordinal : mli_cuda_device_stream(d, q->stream));
 }
 
-/* Sets the stream of a stream-ordered allocation, a default one as 0. Returns the one before. */
+/* Sets the stream that the ledger records beside the tag; a default stream is 0. Returns the stream
+   that was set before. */
 static uint64_t mli_cuda_stream_say(memlord *lord, const mli_cuda_request *q) {
     return memlord_stream_set(lord, mli_cuda_is_default(q->stream) ? 0 : MEMLORD_KEY(q->stream));
 }
 
-/* Adds an allocation to `reserved`, if it is in no pool. */
+/* Keeps the reserved bytes right after an allocation, in a pool or outside of pools. */
 static void mli_cuda_recorded(memlord *lord, const mli_cuda_request *q, memlord_device device) {
     if (q->kind == MLI_CUDA_ASYNC)
         mli_cuda_pool_check(lord, 0);
@@ -80,6 +84,7 @@ static void mli_cuda_recorded(memlord *lord, const mli_cuda_request *q, memlord_
         mli_cuda_pool_beside(lord, device, (int64_t)mli_cuda_size(q));
 }
 
+/* Makes the real call once, and records what it made. */
 static cudaError_t mli_cuda_alloc_plain(memlord *lord, mli_cuda_request *q,
                                         const memlord_site *site) {
     cudaError_t r = q->call(q);
@@ -95,7 +100,7 @@ static cudaError_t mli_cuda_alloc_plain(memlord *lord, mli_cuda_request *q,
     return r;
 }
 
-/* Allocates once, for a request that is not tried again: one that finds no memory is counted. */
+/* Makes the real call once, records what it made, and counts a call that found no memory. */
 static cudaError_t mli_cuda_alloc_once(memlord *lord, mli_cuda_request *q,
                                        const memlord_site *site) {
     cudaError_t r = mli_cuda_alloc_plain(lord, q, site);
@@ -104,8 +109,8 @@ static cudaError_t mli_cuda_alloc_once(memlord *lord, mli_cuda_request *q,
     return r;
 }
 
-/* memlord_try_fn. Out of memory is no sticky error: it is taken out of the slot, if that was clean,
-   so that neither the callbacks of a collection nor the host, after a success, see it. */
+/* A memlord_try_fn. Out of memory is no sticky error. It is cleared as the last error, if there was
+   none before: callbacks of a collection do not see it, nor does the host after a success. */
 static int mli_cuda_request_attempt(void *user, uint64_t bytes, uint64_t *storage) {
     mli_cuda_request *q = (mli_cuda_request *)user;
     (void)bytes;
@@ -115,14 +120,15 @@ static int mli_cuda_request_attempt(void *user, uint64_t bytes, uint64_t *storag
     return q->answer == cudaSuccess ? 0 : q->answer == cudaErrorMemoryAllocation ? 1 : -1;
 }
 
-/* A limit refused: no attempt was made, and the runtime's last error stays. To set it takes a call
-   that fails for want of memory, which may trim pools, wait, or return an earlier error. */
+/* Ends a request that a limit has refused. No real call is made, so the runtime's last error stays
+   as it was. A call made only to set it might trim pools, wait, or return an earlier error. */
 static void mli_cuda_request_refuse(const mli_cuda_request *q) {
     if (q->pitched) q->pitched->ptr = NULL;
     if (q->ptr) *q->ptr = NULL;
 }
 
-/* The pitch, and the device of a pool, are known only afterwards. */
+/* Corrects the record of an allocation after the retries: only now the pitch, and the device of a
+   pool, are known. */
 static void mli_cuda_request_finish(memlord *lord, const mli_cuda_request *q, memlord_device device,
                                     uint64_t asked, uint64_t storage, const memlord_site *site) {
     memlord_device where = mli_cuda_where(q, mli_cuda_request_result(q));
@@ -143,7 +149,7 @@ MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_reques
     uint64_t storage = 0, asked = mli_cuda_asked(q), before = 0;
     memlord_alloc_opts opts;
     memlord_result r;
-    /* for nothing, or for more than there is address space, one call decides */
+    /* no retry helps a request for 0 bytes, or for more than the address space */
     if (!asked || asked >> 48) return mli_cuda_alloc_once(lord, q, site);
     memset(&opts, 0, sizeof opts);
     opts.site = site;
@@ -157,8 +163,8 @@ MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_reques
     if (r == MEMLORD_E_LIMIT) mli_cuda_request_refuse(q);
     if (r == MEMLORD_OK || r == MEMLORD_E_LIMIT) return q->answer;
     if (r == MEMLORD_E_OOM && q->answer != cudaErrorMemoryAllocation) return q->answer;
-    /* once more, for the result and the last error the host expects: that failure is counted; and
-       where the ledger has no room for a request, as if nothing had been asked of it */
+    /* E_OOM: calls once more, for the result and the last error that the host expects; the ledger
+       has counted the failure. Another error is the ledger's own: calls as without retries. */
     return r == MEMLORD_E_OOM ? mli_cuda_alloc_plain(lord, q, site)
                               : mli_cuda_alloc_once(lord, q, site);
 }

@@ -1,52 +1,61 @@
-/* Owns the way of an allocation: the real call, its device, its record, and the retry. Locks:
-   seats_lock, to read a policy. */
+/* Has what a wrapped allocation does: the real call, its device, its record, and the retry. Owns no
+   state. Locks: process_lock, to read a policy. */
 #ifndef MLI_CUDA_REQUESTS_H
 #define MLI_CUDA_REQUESTS_H
 #include "cuda/api/api.h"
 #include "cuda/knobs.h"
 
+/* The kinds of allocations. */
 enum {
     MLI_CUDA_PLAIN,
     MLI_CUDA_PITCH,
     MLI_CUDA_3D,
-    MLI_CUDA_ASYNC, /* in the order of a stream, out of a pool */
-    MLI_CUDA_HOST,
-    MLI_CUDA_PHYSICAL
+    MLI_CUDA_ASYNC,   /* in the order of a stream, out of a pool */
+    MLI_CUDA_HOST,    /* page-locked memory */
+    MLI_CUDA_PHYSICAL /* cuMemCreate */
 };
 
-/* The fields are named as the parameters of MLI_CUDA_ALLOCS are. */
+/* A call of an allocation function, with its arguments. The fields of arguments have the names of
+   the parameters in MLI_CUDA_ALLOCS and MLI_CUDA_VIRTUAL. */
 typedef struct mli_cuda_request {
-    int kind;
-    cudaError_t (*call)(const struct mli_cuda_request *q); /* the real one */
+    int kind;                                              /* MLI_CUDA_PLAIN .. */
+    cudaError_t (*call)(const struct mli_cuda_request *q); /* makes the real call */
     void **ptr;
     struct cudaPitchedPtr *pitched;
-    unsigned long long *handle, mem_flags; /* of physical memory, and where that is */
+    unsigned long long *handle, mem_flags; /* of physical memory */
     const void *prop;
-    memlord_device location;
+    memlord_device location; /* where physical memory is */
     size_t bytes, *pitch, width, height;
     struct cudaExtent extent;
     unsigned flags;
     cudaMemPool_t pool; /* NULL: the device's current one */
     cudaStream_t stream;
-    int clean; /* the runtime had no last error before */
-    cudaError_t answer;
+    int clean;          /* 1: the runtime had no last error before */
+    cudaError_t answer; /* what the last call returned */
 } mli_cuda_request;
 
-/* Returns the current device. The runtime is asked: until CUDA 12 cudaSetDevice only says what its
-   next call is to work on, and the driver may still have the device before. */
+/* Returns the current device. It asks the runtime: before CUDA 12 cudaSetDevice makes no context
+   current, so the driver may still have the device before. */
 MLI_CUDA_PRIVATE int mli_cuda_device_current(void);
+
+/* Allocates and records, with retries under a policy; NULL: the default one. */
 
 MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_request *q,
                                                   const memlord_retry *policy,
                                                   const memlord_site *site);
 
+/* Allocates and records, with retries if the ledger is attached with MEMLORD_CUDA_FLAG_RETRY. A
+   NULL ledger is the real call alone. */
 MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc(memlord *lord, mli_cuda_request *q,
                                             const memlord_site *site);
+
+/* Returns a request without arguments. */
 
 MLI_CUDA_PRIVATE mli_cuda_request mli_cuda_request_for(int kind,
         cudaError_t (*call)(const mli_cuda_request *));
 
-/* Finds a block of a device, or page-locked memory. 0: it is not on the books. */
+/* Finds a block of any cuda device, or of page-locked memory. Returns 0 if no block on the books
+   has this key. */
 MLI_CUDA_PRIVATE int mli_cuda_block_find(memlord *lord, uint64_t key, memlord_block_info *block);
 
 #endif

@@ -11,8 +11,9 @@ typedef struct mli_cuda_reset {
     const memlord_site *site;
 } mli_cuda_reset;
 
-/* memlord_block_fn: ends a block that goes with the device. CUDA keeps what comes from pools, and
-   physical memory; page-locked memory is the device's if the driver says so. */
+/* A memlord_block_fn. Ends a block that a reset of the device takes away. CUDA keeps blocks of
+   pools and physical memory. Page-locked memory goes if the driver says that it belongs to the
+   device. */
 static int mli_cuda_reset_block(void *user, const memlord_block_info *block) {
     const mli_cuda_reset *reset = (const mli_cuda_reset *)user;
     const mli_cuda_driver *d = mli_cuda_driver_get();

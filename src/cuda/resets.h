@@ -1,12 +1,13 @@
-/* Owns what a reset of a device ends. Locks: none. */
+/* Has what memlord_cuda_device_reset does before the real call. Owns no state. Locks: none. */
 #ifndef MLI_CUDA_RESETS_H
 #define MLI_CUDA_RESETS_H
 #include "cuda/api/api.h"
 #include "cuda/knobs.h"
 #include "cuda/driver.h"
 
-/* Ends a device on the books while its streams and events can yet be asked: frees that are pending
-   are waited for, as by the reset itself. */
+/* Ends the blocks that a reset of the device takes away, and waits for the frees that pend on the
+   device's streams, as the reset itself would wait. Requires: the reset has not begun, so that the
+   streams and events still exist. */
 MLI_CUDA_PRIVATE void mli_cuda_reset_begin(memlord *lord, const mli_cuda_driver *d, int device,
                                            const memlord_site *site);
 

@@ -3,22 +3,24 @@
 #include "cuda/events.h"
 #include "cuda/seats.h"
 
-enum { MLI_CUDA_TIMES = 4096 };
+enum { MLI_CUDA_TIMES = 4096 }; /* the most measurements in flight */
 
 MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_times_lock = MLI_CUDA_LOCK;
 static struct {
-    mli_cuda_u64 n;       /* begun and not read; at 0 no lock is taken: none of this thread is missed */
-    mli_cuda_time *first; /* those that ended, in that order */
+    mli_cuda_u64 n;       /* measurements begun and not yet read; relaxed: a thread sees its own */
+    mli_cuda_time *first; /* the measurements that have ended, in that order */
 } mli_cuda_times;
 
 static void mli_cuda_time_free(mli_cuda_time *time) {
     mli_cuda_stream *s = time->stream;
+    mli_cuda_context *context;
     mli_cuda_lock_take(&mli_cuda_streams_lock);
-    mli_cuda_event_keep(s->context, 1, time->start);
-    mli_cuda_event_keep(s->context, 1, time->stop);
+    context = s->context; /* another thread may set it once the lock is dropped */
+    mli_cuda_event_keep(context, 1, time->start);
+    mli_cuda_event_keep(context, 1, time->stop);
     mli_cuda_cell_give(MLI_CUDA_CELL_TIME, time);
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
-    if (s->context) mli_cuda_events_trim(s->context, MEMLORD_CUDA_MAX_EVENTS);
+    if (context) mli_cuda_events_trim(context, MEMLORD_CUDA_MAX_EVENTS);
     mli_cuda_stream_leave(s);
     mli_cuda_add(&mli_cuda_times.n, UINT64_MAX);
 }
@@ -51,9 +53,9 @@ MLI_CUDA_PRIVATE mli_cuda_time *mli_cuda_time_begin(memlord *lord, uint64_t scop
     return NULL;
 }
 
-/* Puts those with an attached ledger at the end of the list, or before the others, and ends the rest.
-   Detaching takes the key off the seat and then everything off the list, so what it has missed finds
-   no key here. */
+/* Puts measurements at the end of the list, or at its front if `back`. Those whose ledger is no
+   longer attached end instead: memlord_cuda_detach may have emptied the list already. It clears the
+   seat's key first, so none of them stays behind. */
 static void mli_cuda_times_put(mli_cuda_time *times, int back) {
     mli_cuda_time **at, *time, *over = NULL;
     mli_cuda_lock_take(&mli_cuda_times_lock);
@@ -89,7 +91,8 @@ MLI_CUDA_PRIVATE void mli_cuda_time_end(mli_cuda_time *time) {
         mli_cuda_time_free(time);
 }
 
-/* 1: its time is added, or never will be; 0: it is not done. */
+/* Adds the time of a measurement to its scope. Returns 0 if its events are not done yet. Returns 1
+   if the time is added, or can never be read. */
 static int mli_cuda_time_read(const mli_cuda_driver *d, const mli_cuda_time *time) {
     void *context = time->stream->context->handle;
     float ms = 0;
@@ -109,8 +112,8 @@ static int mli_cuda_time_read(const mli_cuda_driver *d, const mli_cuda_time *tim
     return 1;
 }
 
-/* Takes those of a ledger off the list, on the streams of a handle or on all (NULL), in their
-   order. */
+/* Takes a ledger's measurements off the list and returns them in their order: those on the streams
+   with this handle, or all if `handle` is NULL. */
 static mli_cuda_time *mli_cuda_times_take(const memlord *lord, const cudaStream_t *handle) {
     mli_cuda_time **at, *time, *taken = NULL, **end = &taken;
     mli_cuda_lock_take(&mli_cuda_times_lock);

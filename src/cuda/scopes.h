@@ -1,5 +1,6 @@
-/* Owns the pairs of events that measure scopes, from the begin of one to the reading of its time.
-   Locks: times_lock, never while the driver or the ledger is called. */
+/* Owns the measurements. A measurement is a pair of events that gives the device's time of a scope;
+   it lives until its time is read. Locks: times_lock, never while the driver or the ledger is
+   called. */
 #ifndef MLI_CUDA_SCOPES_H
 #define MLI_CUDA_SCOPES_H
 #include "cuda/api/api.h"
@@ -9,25 +10,28 @@
 #include "cuda/streams.h"
 
 typedef struct mli_cuda_time {
-    struct mli_cuda_time *next;
+    struct mli_cuda_time *next;   /* the next one in the list of those that have ended */
     memlord *lord;
-    uint64_t scope;
-    mli_cuda_stream *stream;
-    mli_cuda_event *start, *stop;
+    uint64_t scope;               /* what memlord_scope_current said at its begin */
+    mli_cuda_stream *stream;      /* the measurement is a user of it */
+    mli_cuda_event *start, *stop; /* NULL: not recorded */
 } mli_cuda_time;
 
 MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_times_lock)
 
-/* Begins to measure on a stream, now; NULL: it cannot be, or not while the stream is captured. */
+/* Begins a measurement: records its first event on a stream. NULL: that cannot be done now, for
+   example because the stream is captured. */
 MLI_CUDA_PRIVATE mli_cuda_time *mli_cuda_time_begin(memlord *lord, uint64_t scope,
                                                     cudaStream_t handle);
-/* Ends that, now, for its time to be read later. What cannot be is not measured. */
+/* Ends a measurement: records its second event. mli_cuda_times_read reads the time later. If the
+   event cannot be recorded, the scope is not timed. */
 MLI_CUDA_PRIVATE void mli_cuda_time_end(mli_cuda_time *time);
 
-/* Reads those of a ledger that are done, on the streams of a handle or on all (NULL): the events of a
-   stream are done in their order, so the first that is not ends it for that stream. Streams are told
-   apart by 64 marks; of two with one mark the second may have to wait for the next call. With `last`,
-   all of the ledger's end unread. */
+/* Reads the times of a ledger's measurements whose events are done: those on the streams with this
+   handle, or on all streams if `handle` is NULL. The events of a stream are done in their order, so
+   after one that is not done, no later one of the stream is asked. Streams are told apart by their
+   numbers modulo 64; of two streams with the same remainder the second may have to wait for the
+   next call. If `last` is 1, all measurements of the ledger end unread. */
 MLI_CUDA_PRIVATE void mli_cuda_times_read(memlord *lord, const cudaStream_t *handle, int last);
 
 #endif

@@ -1,5 +1,5 @@
-/* Owns which ledgers are attached, and how. Seats are never freed, so callbacks may hold one.
-   Locks: seats_lock, never while the ledger is called. */
+/* Owns the seats. A seat has an attached ledger and its description. Seats are never freed, so a
+   callback may have a pointer to one. Locks: process_lock, never while the ledger is called. */
 #ifndef MLI_CUDA_SEATS_H
 #define MLI_CUDA_SEATS_H
 #include "cuda/api/api.h"
@@ -7,44 +7,55 @@
 #include "cuda/system.h"
 #include "cuda/driver.h"
 
+/* The states of a seat. While it is CHANGING, one thread attaches or detaches its ledger, and no
+   other thread may claim it. */
 enum { MLI_CUDA_EMPTY, MLI_CUDA_CHANGING, MLI_CUDA_TAKEN };
 
 typedef struct mli_cuda_attachment {
-    int state;
-    memlord *lord;
-    mli_cuda_u64 key;    /* the ledger's address, for those that look without the lock; the
-                            flags are stored before it, released by it */
+    int state;           /* MLI_CUDA_EMPTY .. */
+    memlord *lord;       /* the ledger, or the last one of an empty seat */
+    mli_cuda_u64 key;    /* the ledger's address, for threads that look without the lock; 0: the
+                            ledger is not attached; stored with release, after `flags` */
     mli_cuda_u64 flags;  /* MEMLORD_CUDA_FLAG_... */
-    mli_cuda_u64 keep_bytes;
-    memlord_retry retry; /* and whether there is one: under the lock */
+    mli_cuda_u64 keep_bytes; /* memlord_cuda_desc.keep_bytes */
+    memlord_retry retry; /* the host's policy, if has_retry is 1; both under the lock */
     int has_retry;
-    int has_nvml; /* is one of its users; for the thread that changes the seat alone */
-    unsigned char shared[MEMLORD_CUDA_MAX_DEVICES]; /* devices we put into the cpu's memory */
-    mli_cuda_u64 pooled[MEMLORD_CUDA_MAX_DEVICES];  /* 1: the layer sets `reserved` */
-    mli_cuda_u64 before[MEMLORD_CUDA_MAX_DEVICES];  /* used when there was no context yet, */
-    mli_cuda_u64 context[MEMLORD_CUDA_MAX_DEVICES]; /* and by that; 0: not known */
-    mli_cuda_u64 identified[MEMLORD_CUDA_MAX_DEVICES]; /* 1: the ledger has its identity */
-    mli_cuda_u64 calls; /* stream-ordered ones, where those have to look at the pool */
+    int has_nvml; /* 1: the seat is a user of NVML; only the thread that changes the seat looks */
+    /* 1: the device shares the cpu's memory in the ledger, and the layer has put it there */
+    unsigned char shared[MEMLORD_CUDA_MAX_DEVICES];
+    /* 1: the layer sets the reserved bytes of the device */
+    mli_cuda_u64 pooled[MEMLORD_CUDA_MAX_DEVICES];
+    /* bytes used on the device before this process had a context there; 0: not known */
+    mli_cuda_u64 before[MEMLORD_CUDA_MAX_DEVICES];
+    /* bytes of this process's context on the device; 0: not known */
+    mli_cuda_u64 context[MEMLORD_CUDA_MAX_DEVICES];
+    /* 1: the ledger has the identity of the device */
+    mli_cuda_u64 identified[MEMLORD_CUDA_MAX_DEVICES];
+    /* the number of stream-ordered calls, counted only where there is an integrated GPU */
+    mli_cuda_u64 calls;
 } mli_cuda_attachment;
 
 MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_process_lock)
 typedef struct mli_cuda_process_state {
     mli_cuda_attachment seats[MEMLORD_CUDA_MAX_LEDGERS];
-    mli_cuda_u64 taken; /* so many; changed under the lock */
+    mli_cuda_u64 taken; /* the number of attached ledgers; changed under the lock */
 } mli_cuda_process_state;
 MLI_CUDA_VARIABLE(mli_cuda_process_state mli_cuda_process)
 
-/* The seat of a ledger that is attached, without the lock; NULL: it is not. */
+/* Returns the seat of a ledger, or NULL if the ledger is not attached. Takes no lock. */
 MLI_CUDA_PRIVATE mli_cuda_attachment *mli_cuda_attachment_of(memlord *lord);
 
-/* Takes a ledger's seat, or else an empty one, to change it; *seen is its state before. NULL: there
-   is none, or another thread changes it. */
+/* Claims the seat of a ledger, or else an empty one, for this thread to change. *seen gets the
+   state that the seat had. Returns NULL if there is no empty seat, or if another thread changes the
+   seat of this ledger. */
 MLI_CUDA_PRIVATE mli_cuda_attachment *mli_cuda_attachment_claim(memlord *lord, int *seen);
 
+/* Ends the change of a claimed seat, which is in this state from now on. */
 MLI_CUDA_PRIVATE void mli_cuda_attachment_set_state(mli_cuda_attachment *probe, int state);
 
-/* Gives a claimed seat, of which nothing is hooked, its description; NULL takes it off. NVML loads
-   outside the lock: it takes its time. 1: no seat is taken any more. */
+/* Gives a claimed seat its description; NULL detaches the ledger. Returns 1 if no ledger is
+   attached any more. Takes the lock after NVML has loaded, which may take long. Requires: the
+   ledger does not call the seat's callbacks. */
 MLI_CUDA_PRIVATE int mli_cuda_attachment_fill(mli_cuda_attachment *probe, int seen,
                                               const mli_cuda_driver *d,
                                               const memlord_cuda_desc *desc);

@@ -2,17 +2,18 @@
 #include "cuda/driver.h"
 
 enum { MLI_CUDA_BUCKETS = 256, MLI_CUDA_IDLE = 64 };
-#define MLI_CUDA_HASHED (1ull << 63) /* an id that is not the driver's */
+#define MLI_CUDA_HASHED (1ull << 63) /* a bit of the ids that are not the driver's */
 
 MLI_CUDA_VARIABLE_HERE(MEMLORD_THREAD_LOCAL int mli_cuda_waits)
 
 static struct {
     mli_cuda_stream *bucket[MLI_CUDA_BUCKETS];
-    unsigned idle; /* that are listed without a user */
-    uint64_t numbers, passes;
+    unsigned idle;    /* the streams without a user */
+    uint64_t numbers; /* the last number of a stream */
+    uint64_t passes;  /* the last pass of mli_cuda_streams_record */
 } mli_cuda_streams;
 
-/* A number of this thread: no other has it while both live. */
+/* Returns a number of this thread that no other living thread has. */
 static uint64_t mli_cuda_thread_id(void) { return (uint64_t)(uintptr_t)&mli_cuda_waits; }
 
 MLI_CUDA_PRIVATE int mli_cuda_is_default(cudaStream_t handle) { return (uintptr_t)handle <= 2; }
@@ -24,14 +25,14 @@ MLI_CUDA_PRIVATE cudaStream_t mli_cuda_stream_handle(cudaStream_t handle) {
     return handle;
 }
 
-/* Under the lock: gives other threads time. */
+/* Drops the lock, gives other threads time, and takes the lock again. */
 static void mli_cuda_streams_yield(void) {
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
     mli_cuda_yield();
     mli_cuda_lock_take(&mli_cuda_streams_lock);
 }
 
-/* -- the streams that are known: all under the lock -- */
+/* -- the streams that are known: these functions require that streams_lock is held -- */
 
 static mli_cuda_stream **mli_cuda_bucket(cudaStream_t handle) {
     uint64_t hash = (uint64_t)(uintptr_t)handle * 0x9e3779b97f4a7c15u;
@@ -44,10 +45,13 @@ static void mli_cuda_stream_unlist(mli_cuda_stream *s) {
     while (*at != s) at = &(*at)->next;
     *at = s->next;
     s->listed = 0;
-    if (!s->users) mli_cuda_streams.idle--;
 }
 
-/* Keeps the events of the first n marks. */
+static void mli_cuda_stream_use(mli_cuda_stream *s) {
+    if (!s->users++) mli_cuda_streams.idle--;
+}
+
+/* Takes the first n marks off the stream. Their events are kept for reuse. */
 static void mli_cuda_marks_end(mli_cuda_stream *s, int n) {
     int i;
     for (i = 0; i < n; i++) mli_cuda_event_keep(s->context, 0, s->mark[i].event);
@@ -55,15 +59,16 @@ static void mli_cuda_marks_end(mli_cuda_stream *s, int n) {
     memmove(s->mark, s->mark + n, (size_t)s->n * sizeof *s->mark);
 }
 
-/* Requires: it has no user. */
+/* Requires: the stream has no user. */
 static void mli_cuda_stream_free(mli_cuda_stream *s) {
+    mli_cuda_streams.idle--;
     mli_cuda_stream_unlist(s);
     mli_cuda_marks_end(s, s->n);
     if (s->context) s->context->streams--;
     mli_cuda_cell_give(MLI_CUDA_CELL_STREAM, s);
 }
 
-/* Frees streams without users until there are but so many. */
+/* Frees streams without a user, bucket by bucket, until there are at most `most`. */
 static void mli_cuda_streams_evict(unsigned most) {
     mli_cuda_stream *s, *next;
     int i;
@@ -79,10 +84,11 @@ MLI_CUDA_PRIVATE void mli_cuda_streams_forget(void) {
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
 }
 
-/* Ends a stream that is gone already. With its context its events are gone, too. */
+/* Ends a stream that the driver no longer has. The positions without an event have failed. If its
+   context is gone, too, so are its events, and their positions have failed as well. */
 static void mli_cuda_stream_died(mli_cuda_stream *s, int with_context) {
     int i;
-    mli_cuda_stream_unlist(s);
+    if (with_context) mli_cuda_stream_unlist(s);
     s->state = (unsigned char)(with_context ? MLI_CUDA_CLOSED : MLI_CUDA_ENDS);
     s->refused = ++s->given;
     if (with_context) {
@@ -93,7 +99,7 @@ static void mli_cuda_stream_died(mli_cuda_stream *s, int with_context) {
     if (!s->users) mli_cuda_stream_free(s);
 }
 
-/* Gives a stream its context. All that is known of another one of that handle is over. */
+/* Gives a stream its context. If another context had the handle before, its streams end. */
 static void mli_cuda_stream_place(mli_cuda_stream *s, void *handle, unsigned long long id) {
     mli_cuda_context *context;
     mli_cuda_stream *other, *next;
@@ -108,14 +114,16 @@ static void mli_cuda_stream_place(mli_cuda_stream *s, void *handle, unsigned lon
     s->context = context;
 }
 
-/* Finds a stream, or (add) makes it. Another one that had its handle is gone. */
+/* Returns the open stream with this handle and id, and adds a user. If there is none, returns NULL,
+   or makes one if `add`. An open stream with the handle and another id of the driver's is destroyed
+   by then, so it ends. */
 static mli_cuda_stream *mli_cuda_stream_known(cudaStream_t handle, unsigned long long id, int add) {
     mli_cuda_stream **bucket = mli_cuda_bucket(handle), *s = *bucket, *next;
-    while (s && (s->handle != handle || s->id != id)) s = s->next;
+    while (s && (s->handle != handle || s->id != id || s->state)) s = s->next;
     if (!s && add) {
         for (s = *bucket; s && !mli_cuda_is_default(handle); s = next) {
             next = s->next;
-            if (s->handle == handle && !((s->id | id) & MLI_CUDA_HASHED))
+            if (s->handle == handle && !s->state && !((s->id | id) & MLI_CUDA_HASHED))
                 mli_cuda_stream_died(s, 0);
         }
         if (mli_cuda_streams.idle >= MLI_CUDA_IDLE) mli_cuda_streams_evict(MLI_CUDA_IDLE / 2);
@@ -130,18 +138,20 @@ static mli_cuda_stream *mli_cuda_stream_known(cudaStream_t handle, unsigned long
         *bucket = s;
         mli_cuda_streams.idle++;
     }
-    if (s && !s->users++) mli_cuda_streams.idle--;
+    if (s) mli_cuda_stream_use(s);
     return s;
 }
 
 /* -- what the driver says of a stream -- */
 
+/* The context of a stream, and what cuCtxGetId says of it; 0: not known. */
 typedef struct mli_cuda_home {
     void *context;
     unsigned long long id;
 } mli_cuda_home;
 
-/* Finds the context of a stream, that of a default one of this thread. Returns the driver's error. */
+/* Asks for the context of a stream. That of a default stream is the one current on this thread.
+   Returns the driver's error. */
 static int mli_cuda_home_of(const mli_cuda_driver *d, cudaStream_t handle, mli_cuda_home *home) {
     int r;
     memset(home, 0, sizeof *home);
@@ -181,16 +191,14 @@ MLI_CUDA_PRIVATE mli_cuda_stream *mli_cuda_stream_find(cudaStream_t handle, int 
 MLI_CUDA_PRIVATE void mli_cuda_stream_leave(mli_cuda_stream *s) {
     mli_cuda_lock_take(&mli_cuda_streams_lock);
     if (!--s->users) {
-        if (s->listed)
-            mli_cuda_streams.idle++;
-        else
-            mli_cuda_stream_free(s);
+        mli_cuda_streams.idle++;
+        if (s->state) mli_cuda_stream_free(s);
     }
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
 }
 
-/* Finds the context of a stream that had none, of a default one the primary one of its device, and
-   keeps it. Returns the driver's error. */
+/* Finds the context of a stream whose context is not known, and gives it to the stream. For a
+   default stream it is the primary context of the stream's device. Returns the driver's error. */
 static int mli_cuda_stream_home(const mli_cuda_driver *d, mli_cuda_stream *s, void **context) {
     mli_cuda_home home = {NULL, 0};
     unsigned flags;
@@ -201,10 +209,10 @@ static int mli_cuda_stream_home(const mli_cuda_driver *d, mli_cuda_stream *s, vo
         if (s->device >= d->known) return MLI_CUDA_NO_CONTEXT;
         r = d->primary_state(d->handle[s->device], &flags, &active);
         if (!r && !active) r = MLI_CUDA_NO_CONTEXT;
-        if (!r) r = mli_cuda_relax(d, &mode); /* a capture may forbid the next call */
+        if (!r) r = mli_cuda_relax(d, &mode); /* a capture may forbid to retain a context */
         if (r) return r;
         r = d->primary_retain(&home.context, d->handle[s->device]);
-        /* others hold it: it was active */
+        /* the release does not end the context: it was active, so others hold it */
         if (!r) (void)d->primary_release(d->handle[s->device]);
         (void)d->capture_mode(&mode);
         if (!r && d->context_id && d->context_id(home.context, &home.id)) home.id = 0;
@@ -220,8 +228,9 @@ static int mli_cuda_stream_home(const mli_cuda_driver *d, mli_cuda_stream *s, vo
 
 /* -- recording -- */
 
-/* Records an event on a stream, making it if it has to be. One that was kept may be gone with a
-   reset of the device: then one try with a fresh one. Returns the driver's error. */
+/* Records an event on a stream, and makes the event's handle first if it has none. A handle that
+   was kept may be gone with a reset of the device; then a new one is made and recorded. Returns the
+   driver's error. */
 static int mli_cuda_event_put(const mli_cuda_driver *d, cudaStream_t handle, void *context,
                               int timed, mli_cuda_event *event) {
     int status = 0, mode, r = d->stream_capturing(handle, &status);
@@ -240,8 +249,9 @@ static int mli_cuda_event_put(const mli_cuda_driver *d, cudaStream_t handle, voi
     return r ? r : d->event_record(event->handle, handle);
 }
 
-/* The same in the context of the stream, known or not. The default stream of another thread cannot
-   be named: the legacy one, which waits for all of those, stands for it. Returns 1, 0 or -1, as
+/* Records an event on a stream in the stream's context, and looks for the context first if it is
+   not known. The per-thread stream of another thread has no name on this thread, so the event goes
+   to the legacy stream, which waits for all blocking streams. Returns 1, 0 or -1, as
    mli_cuda_stream_record does. */
 static int mli_cuda_event_on(const mli_cuda_driver *d, mli_cuda_stream *s, int here, void *context,
                              int timed, mli_cuda_event *event) {
@@ -262,16 +272,17 @@ static int mli_cuda_event_on(const mli_cuda_driver *d, mli_cuda_stream *s, int h
     }
     if (!r) r = mli_cuda_event_put(d, handle, context, timed, event);
     if (r == MLI_CUDA_NO_CONTEXT && context && !pushed && d->context_push(context) == 0) {
-        pushed = 1; /* a handle knows its context, but a driver may want it to be current */
+        pushed = 1; /* a stream knows its context, but a driver may want it to be current, too */
         r = mli_cuda_event_put(d, handle, context, timed, event);
     }
     if (pushed) (void)d->context_pop(&current);
     return r == 0 ? 1 : mli_cuda_is_not_yet(r) ? 0 : -1;
 }
 
-/* Under the lock: marks that a recorded event stands for all positions up to one. Once there are too
-   many, every second one is given up, and its positions wait for the next; from then on marks are
-   that much farther apart. Returns as mli_cuda_stream_record does. */
+/* Adds a mark: a recorded event that stands for all positions up to `position`. When all marks are
+   in use, every second one is given up, so that its positions wait for the next mark, and the least
+   distance between two marks doubles. Returns 1 or 0, as mli_cuda_stream_record does. Requires:
+   streams_lock is held. */
 static int mli_cuda_mark_put(mli_cuda_stream *s, mli_cuda_event *event, uint64_t position) {
     int i;
     if (position <= s->recorded || (s->n == MLI_CUDA_MARKS && s->asking)) {
@@ -296,8 +307,9 @@ static int mli_cuda_mark_put(mli_cuda_stream *s, mli_cuda_event *event, uint64_t
     return 1;
 }
 
-/* Takes an event, records it, and takes the lock again: threads record side by side, and none waits
-   for another. Returns as mli_cuda_stream_record does. */
+/* Takes an event and records it. The lock is dropped meanwhile, so that no thread waits while
+   another one records. Returns 1, 0 or -1, as mli_cuda_stream_record does; *event is NULL unless 1.
+   Requires: streams_lock is held. */
 static int mli_cuda_stream_put(mli_cuda_stream *s, int here, int timed, mli_cuda_event **event) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     void *context = s->context ? s->context->handle : NULL;
@@ -314,7 +326,8 @@ static int mli_cuda_stream_put(mli_cuda_stream *s, int here, int timed, mli_cuda
     return r;
 }
 
-/* `last`: the stream ends. */
+/* Does mli_cuda_stream_record. `last` is 1 for the thread that ends the stream: it may record
+   though the stream is closed. */
 static int mli_cuda_stream_mark(mli_cuda_stream *s, int here, int last) {
     mli_cuda_event *event;
     uint64_t position;
@@ -342,7 +355,9 @@ MLI_CUDA_PRIVATE mli_cuda_event *mli_cuda_stream_time(mli_cuda_stream *s, int he
     return event;
 }
 
-/* Under the lock: takes streams whose positions have no event, as a user of each. */
+/* Stores up to `most` streams that have positions without an event, and adds a user to each.
+   Returns how many there are. A stream that this pass has taken before is left out. Requires:
+   streams_lock is held. */
 static int mli_cuda_streams_take(const cudaStream_t *handle, uint64_t pass, mli_cuda_stream **out,
                                  int most) {
     const uint64_t self = mli_cuda_thread_id();
@@ -354,7 +369,7 @@ static int mli_cuda_streams_take(const cudaStream_t *handle, uint64_t pass, mli_
             if (handle ? s->handle != *handle : 0) continue;
             if (s->handle == cudaStreamPerThread && s->thread != self) continue;
             s->pass = pass;
-            if (!s->users++) mli_cuda_streams.idle--;
+            mli_cuda_stream_use(s);
             out[n++] = s;
         }
     return n;
@@ -379,8 +394,10 @@ MLI_CUDA_PRIVATE void mli_cuda_streams_record(const cudaStream_t *handle) {
 
 /* -- asking -- */
 
-/* Asks how many marks are done: the first, and then by halves; or waits for the one that stands for
-   `waits`. Returns the driver's error for mark[*done], 0 if all are. */
+/* Finds how many marks are done, and stores the number in *done. Asks the first mark, and the
+   others by halves. If `waits` is a position, waits instead for the mark that stands for it. If the
+   wait fails, asks all the same, as the error may be that of an earlier mark. Returns the driver's
+   error for mark[*done], or 0 if no mark has an error. */
 static int mli_cuda_marks_ask(const mli_cuda_driver *d, void *context, const mli_cuda_mark *mark,
                               int n, uint64_t waits, int *done) {
     int mode, i, refused = 0, r = mli_cuda_relax(d, &mode);
@@ -393,21 +410,23 @@ static int mli_cuda_marks_ask(const mli_cuda_driver *d, void *context, const mli
                                 mark[i].event->handle);
         if (r == 0) {
             *done = i + 1;
+            if (waits) break;
         } else {
             refused = r;
             n = i;
+            waits = 0;
         }
-        if (waits) break;
     }
     (void)d->capture_mode(&mode);
     return refused;
 }
 
-/* Under the lock: what a question has found. An event that failed takes its positions along; one
-   that came into a capture is to be recorded once more. */
+/* Takes in the answer of mli_cuda_marks_ask. The positions of an event that failed have failed. If
+   an event came into a capture, all positions that are not done get a new event. Requires:
+   streams_lock is held. */
 static void mli_cuda_stream_learn(mli_cuda_stream *s, int done, int r) {
     s->answered = 1;
-    if (!s->n) return; /* its context died meanwhile */
+    if (!s->n) return; /* the context was found to be gone meanwhile */
     if (done) s->done = s->mark[done - 1].position;
     mli_cuda_marks_end(s, done);
     if (!r || !s->n) return;
@@ -420,8 +439,9 @@ static void mli_cuda_stream_learn(mli_cuda_stream *s, int done, int r) {
     }
 }
 
-/* Asks the driver how far a stream has come; or waits until it has reached a position. `last`: it
-   ends. One thread asks at a time: others hear what it has learned. */
+/* Asks the driver how far a stream has come, or waits until it has reached the position `waits`; 0:
+   does not wait. One thread asks at a time, and the others use what it has learned. `last` is 1 for
+   the thread that ends the stream: it may ask though the stream is closed. */
 static void mli_cuda_stream_ask(mli_cuda_stream *s, uint64_t waits, int last) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     mli_cuda_mark mark[MLI_CUDA_MARKS];
@@ -450,21 +470,23 @@ static void mli_cuda_stream_ask(mli_cuda_stream *s, uint64_t waits, int last) {
 
 /* -- the end of a stream -- */
 
-/* Requires: it is not listed, and this call is a user. */
-static void mli_cuda_stream_end(mli_cuda_stream *s, int waits) {
+/* Ends a stream, and records an event if a fence needs one. `open` is 1 if the stream had not ended
+   before. If `waits`, waits for its events; what is not done then has failed, as the context goes.
+   Requires: the caller has closed the stream, and is a user of it. */
+static void mli_cuda_stream_end(mli_cuda_stream *s, int open, int waits) {
     uint64_t last;
     int needed;
     mli_cuda_lock_take(&mli_cuda_streams_lock);
-    s->state = MLI_CUDA_CLOSED;
     while (s->inside) mli_cuda_streams_yield();
-    needed = s->unplaced || s->given > s->recorded;
-    last = ++s->given;
+    needed = open && (s->unplaced || s->given > s->recorded);
+    if (open) s->given++;
+    last = s->given;
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
     if (needed) (void)mli_cuda_stream_mark(s, 0, 1);
     if (waits) mli_cuda_stream_ask(s, last, 1);
     mli_cuda_lock_take(&mli_cuda_streams_lock);
     s->refused = last;
-    if (waits) { /* what is not done now never will be */
+    if (waits) {
         s->failed = s->recorded;
         mli_cuda_marks_end(s, s->n);
     } else {
@@ -473,13 +495,14 @@ static void mli_cuda_stream_end(mli_cuda_stream *s, int waits) {
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
 }
 
-/* Under the lock: a listed stream of a handle or a context. One whose context another thread looks
-   for may be of that one. */
+/* Returns an open stream with this handle; or, if `handle` is NULL, a listed stream of a context,
+   or one that may prove to be: another thread looks for its context. Requires: streams_lock is
+   held. */
 static mli_cuda_stream *mli_cuda_stream_of(const cudaStream_t *handle, const void *context) {
     mli_cuda_stream *s = NULL;
     int i;
     if (handle) {
-        for (s = *mli_cuda_bucket(*handle); s && s->handle != *handle;) s = s->next;
+        for (s = *mli_cuda_bucket(*handle); s && (s->handle != *handle || s->state);) s = s->next;
         return s;
     }
     for (i = 0; i < MLI_CUDA_BUCKETS; i++)
@@ -489,17 +512,20 @@ static mli_cuda_stream *mli_cuda_stream_of(const cudaStream_t *handle, const voi
 }
 MLI_CUDA_PRIVATE void mli_cuda_streams_end(const cudaStream_t *handle, const void *context) {
     mli_cuda_stream *s;
+    int open;
     if (!mli_cuda_driver_get()) return;
     mli_cuda_lock_take(&mli_cuda_streams_lock);
     while ((s = mli_cuda_stream_of(handle, context)) != NULL) {
-        if (!handle && !s->context) {
-            mli_cuda_streams_yield();
+        if (!handle && (!s->context || s->state == MLI_CUDA_CLOSED)) {
+            mli_cuda_streams_yield(); /* another thread looks for its context, or ends it */
             continue;
         }
-        mli_cuda_stream_unlist(s);
-        s->users++;
+        open = !s->state;
+        s->state = MLI_CUDA_CLOSED;
+        mli_cuda_stream_use(s);
+        if (!handle) mli_cuda_stream_unlist(s);
         mli_cuda_lock_drop(&mli_cuda_streams_lock);
-        mli_cuda_stream_end(s, !handle);
+        mli_cuda_stream_end(s, open, !handle);
         mli_cuda_stream_leave(s);
         mli_cuda_lock_take(&mli_cuda_streams_lock);
     }
@@ -539,10 +565,11 @@ MLI_CUDA_PRIVATE void mli_cuda_stream_answer(mli_cuda_stream *s, int answered) {
     mli_cuda_lock_drop(&mli_cuda_streams_lock);
 }
 
-/* What is known of a fence, or what is to be done to know it. */
+/* What is known of a fence. RECORD and ASK: nothing, until an event is recorded, or asked. */
 enum { MLI_CUDA_FAILED = -1, MLI_CUDA_NOT_YET, MLI_CUDA_DONE, MLI_CUDA_RECORD, MLI_CUDA_ASK };
 
-/* Under the lock. */
+/* Returns what is known of a fence. Without `passed_on` it is NOT_YET where the driver would have
+   to be called. Requires: streams_lock is held. */
 static int mli_cuda_fence_look(const mli_cuda_fence *fence, int passed_on) {
     const mli_cuda_stream *s = fence->stream;
     const uint64_t at = fence->position;
@@ -554,8 +581,8 @@ static int mli_cuda_fence_look(const mli_cuda_fence *fence, int passed_on) {
     return passed_on && !s->state ? MLI_CUDA_RECORD : MLI_CUDA_NOT_YET;
 }
 
-/* The first question of a use places it: its block is freed now. An event that is recorded in a first
-   question is not asked in it: it is rarely done at once. */
+/* The first question places the fence of a use, as its block is freed now. An event that is
+   recorded in the first question is not asked in it, as it is rarely done at once. */
 MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user) {
     mli_cuda_fence *fence = (mli_cuda_fence *)user;
     mli_cuda_stream *s = fence->stream;

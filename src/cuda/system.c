@@ -1,7 +1,6 @@
 #include "cuda/system.h"
 
 #if defined(_WIN32)
-#define WIN32_LEAN_AND_MEAN
 MLI_CUDA_PRIVATE void mli_cuda_lock_take(mli_cuda_lock *l) { AcquireSRWLockExclusive(l); }
 MLI_CUDA_PRIVATE void mli_cuda_lock_drop(mli_cuda_lock *l) { ReleaseSRWLockExclusive(l); }
 MLI_CUDA_PRIVATE void *mli_cuda_library_open(const char *name) {
@@ -35,7 +34,7 @@ MLI_CUDA_PRIVATE const char *mli_cuda_library_fill(void *library, const mli_cuda
     size_t i;
     for (i = 0; i < n; i++) {
         void *found = mli_cuda_library_find(library, symbols[i].name);
-        /* ISO C has no way from the address of an object to that of a function */
+        /* ISO C does not convert a pointer to an object to a pointer to a function */
         memcpy((char *)table + symbols[i].at, &found, sizeof found);
         if (symbols[i].needed && !found) missing = symbols[i].name;
     }
@@ -58,7 +57,11 @@ MLI_CUDA_PRIVATE void mli_cuda_store_release(mli_cuda_u64 *a, uint64_t v) {
 MLI_CUDA_PRIVATE uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v) {
     return __atomic_fetch_add(&a->v, v, __ATOMIC_RELAXED);
 }
+MLI_CUDA_PRIVATE uint64_t mli_cuda_add_release(mli_cuda_u64 *a, uint64_t v) {
+    return __atomic_fetch_add(&a->v, v, __ATOMIC_RELEASE);
+}
 #elif defined(_MSC_VER) && defined(_WIN64)
+#include <intrin.h>
 MLI_CUDA_PRIVATE uint64_t mli_cuda_load(mli_cuda_u64 *a) { return *(volatile uint64_t *)&a->v; }
 MLI_CUDA_PRIVATE uint64_t mli_cuda_load_acquire(mli_cuda_u64 *a) {
     return (uint64_t)_InterlockedOr64((volatile __int64 *)&a->v, 0);
@@ -72,12 +75,15 @@ MLI_CUDA_PRIVATE void mli_cuda_store_release(mli_cuda_u64 *a, uint64_t v) {
 MLI_CUDA_PRIVATE uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v) {
     return (uint64_t)_InterlockedExchangeAdd64((volatile __int64 *)&a->v, (__int64)v);
 }
+MLI_CUDA_PRIVATE uint64_t mli_cuda_add_release(mli_cuda_u64 *a, uint64_t v) {
+    return mli_cuda_add(a, v); /* the addition is a full barrier */
+}
 #else
 #error "memlord_cuda.h needs 64-bit atomics: GNU C, clang, or MSVC for x64 or arm64"
 #endif
 
-/* Under --wrap the plain names of this file, too, are the wrappers. Two steps, so that the names
-   the per-thread default stream gives them are those that are pasted. */
+/* Under --wrap the linker redirects the plain names in this file, too. So the wrappers call the
+   runtime by its __real_ names, and are defined under the __wrap_ names. */
 #if defined(MEMLORD_CUDA_WRAP)
 #ifdef __cplusplus
 extern "C" {
@@ -90,5 +96,4 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
 #ifdef __cplusplus
 }
 #endif
-#else
 #endif

@@ -1,11 +1,14 @@
-/* Owns what differs between systems: shared libraries, a lock, the process id, atomics. The order
-   of an atomic is in its name. Locks: none. */
+/* Owns what differs between systems: shared libraries, a lock, the process id, atomics.
+   Locks: none. */
 #ifndef MLI_CUDA_SYSTEM_H
 #define MLI_CUDA_SYSTEM_H
 #include "cuda/api/api.h"
 #include "cuda/knobs.h"
 
 #if defined(_WIN32)
+#ifndef WIN32_LEAN_AND_MEAN
+#define WIN32_LEAN_AND_MEAN
+#endif
 #include <windows.h>
 #ifndef MEMLORD_CUDA_DRIVER
 #define MEMLORD_CUDA_DRIVER "nvcuda.dll"
@@ -32,14 +35,15 @@ MLI_CUDA_PRIVATE void mli_cuda_library_close(void *library);
 MLI_CUDA_PRIVATE void mli_cuda_yield(void);
 MLI_CUDA_PRIVATE uint64_t mli_cuda_process_id(void);
 
-/* A function of a library, and its place in a table. */
+/* A function of a library, and its place in a table of function pointers. */
 typedef struct mli_cuda_symbol {
     const char *name;
-    uint16_t at; /* the offset of the pointer */
-    uint16_t needed;
+    uint16_t at;     /* the offset of the function's pointer in the table */
+    uint16_t needed; /* 1: without this function the library is of no use */
 } mli_cuda_symbol;
-/* Fills a table with the functions of a library; NULL: it has none of this name. Returns the last
-   one that is needed and missing; NULL: none is. */
+/* Fills a table with pointers to functions of a library. The pointer of a function that the library
+   lacks is NULL. Returns the name of the last needed function that is missing, or NULL if none
+   is. */
 MLI_CUDA_PRIVATE const char *mli_cuda_library_fill(void *library, const mli_cuda_symbol *symbols,
                                                    size_t n, void *table);
 
@@ -47,21 +51,18 @@ typedef struct mli_cuda_u64 {
     uint64_t v;
 } mli_cuda_u64;
 
-#if defined(__GNUC__)
+/* Atomic operations. They are relaxed unless their name says acquire or release. An add returns the
+   value before it. */
 MLI_CUDA_PRIVATE uint64_t mli_cuda_load(mli_cuda_u64 *a);
 MLI_CUDA_PRIVATE uint64_t mli_cuda_load_acquire(mli_cuda_u64 *a);
 MLI_CUDA_PRIVATE void mli_cuda_store(mli_cuda_u64 *a, uint64_t v);
 MLI_CUDA_PRIVATE void mli_cuda_store_release(mli_cuda_u64 *a, uint64_t v);
 MLI_CUDA_PRIVATE uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v);
-#elif defined(_MSC_VER) && defined(_WIN64)
-#include <intrin.h>
-MLI_CUDA_PRIVATE uint64_t mli_cuda_load(mli_cuda_u64 *a);
-MLI_CUDA_PRIVATE uint64_t mli_cuda_load_acquire(mli_cuda_u64 *a);
-MLI_CUDA_PRIVATE void mli_cuda_store(mli_cuda_u64 *a, uint64_t v);
-MLI_CUDA_PRIVATE void mli_cuda_store_release(mli_cuda_u64 *a, uint64_t v);
-MLI_CUDA_PRIVATE uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v);
-#else
-#endif
+MLI_CUDA_PRIVATE uint64_t mli_cuda_add_release(mli_cuda_u64 *a, uint64_t v);
+
+/* The function of the runtime with this name, also where --wrap redirects the name. Two steps: the
+   per-thread default stream makes some names macros, and MLI_CUDA_PASTE gets what they stand
+   for. */
 #if defined(MEMLORD_CUDA_WRAP)
 #define MLI_CUDA_PASTE(prefix, name) prefix##name
 #define MLI_CUDA_REAL(name) MLI_CUDA_PASTE(__real_, name)

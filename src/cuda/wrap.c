@@ -32,12 +32,12 @@ MLI_CUDA_VIRTUAL(MLI_CUDA_X)
 #undef MLI_CUDA_HERE
 #endif
 
-/* Counts a function that is not redirected; *name gets the first. */
+/* Counts a function that is not redirected. *name gets the first of them. */
 static void mli_cuda_wrap_note(int redirected, const char *real, int *missing, const char **name) {
     if (!redirected && !(*missing)++) *name = real;
 }
 
-/* Read through volatile pointers: compilers take two names for two functions. */
+/* Compares the addresses in volatile pointers, as a compiler takes two names for two functions. */
 MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
     int missing = 0;
     const char *name = NULL;

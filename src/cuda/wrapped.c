@@ -20,7 +20,7 @@ extern "C" {
 #define MLI_CUDA_EACH2(f, a, b) f(a), f(b)
 #define MLI_CUDA_EACH3(f, a, b, c) f(a), f(b), f(c)
 #define MLI_CUDA_EACH4(f, a, b, c, d) f(a), f(b), f(c), f(d)
-/* ITEMS: before that MSVC takes the arguments for one */
+/* MSVC takes __VA_ARGS__ for one argument unless another macro, ITEMS, expands it */
 #define MLI_CUDA_EACH(n, f, ...) MLI_CUDA_ITEMS(MLI_CUDA_EACH##n(f, __VA_ARGS__))
 #define MLI_CUDA_SET(name) q.name = name
 #define MLI_CUDA_GET(name) q->name
@@ -86,6 +86,8 @@ MEMLORD_API cudaError_t memlord_cuda_free_async(memlord *lord, void *ptr, cudaSt
 
 /* -- wrapped functions: streams -- */
 
+/* Takes in what is done after a wait, for a stream or for everything (NULL), and returns
+   `answer`. */
 static cudaError_t mli_cuda_synchronized(memlord *lord, const cudaStream_t *stream,
                                          cudaError_t answer) {
     (void)memlord_retire(lord, memlord_device_make(MEMLORD_DEVICE_CUDA, MEMLORD_ANY));
@@ -124,8 +126,10 @@ MEMLORD_API cudaError_t memlord_cuda_device_reset(memlord *lord, const memlord_s
         mli_cuda_reset_begin(lord, d, device, site);
         memlord_cuda_events_release();
     }
+    /* relaxed, as in mli_cuda_enter_device; the acquire pairs with the release of a thread that
+       leaves the device */
     if (inside) (void)mli_cuda_add(inside, MLI_CUDA_RESETTING);
-    while (inside && mli_cuda_load(inside) % MLI_CUDA_RESETTING) mli_cuda_yield();
+    while (inside && mli_cuda_load_acquire(inside) % MLI_CUDA_RESETTING) mli_cuda_yield();
     r = MLI_CUDA_REAL(cudaDeviceReset)();
     if (inside) (void)mli_cuda_add(inside, ~MLI_CUDA_RESETTING + 1);
     return r;
@@ -157,7 +161,7 @@ MEMLORD_API cudaError_t memlord_cuda_stream_destroy(memlord *lord, cudaStream_t 
     const mli_cuda_driver *d = mli_cuda_driver_get();                                         \
     if (!d || !d->mem_create) return (mli_cuda_result)MLI_CUDA_NOT_INITIALIZED
 
-/* The errors of both have the same numbers. */
+/* A CUresult has the same number as the cudaError_t for it. */
 static cudaError_t mli_cuda_call_mem_create(const mli_cuda_request *q) {
     return (cudaError_t)mli_cuda_loaded.table.mem_create(q->handle, q->bytes, q->prop,
                                                          q->mem_flags);
@@ -166,7 +170,7 @@ static cudaError_t mli_cuda_call_mem_create(const mli_cuda_request *q) {
 MLI_CUDA_MEM(mem_create, (unsigned long long *handle, size_t bytes, const mli_cuda_prop *prop,
                           unsigned long long flags)) {
     mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_PHYSICAL, mli_cuda_call_mem_create);
-    int of[4] = {0, 0, 0, 0}; /* type, handle types, the location's type and number */
+    int of[4] = {0, 0, 0, 0}; /* its type, its handle types, its location's type and number */
     memlord_meta meta;
     cudaError_t r;
     MLI_CUDA_MEM_DRIVER(d);
@@ -210,9 +214,10 @@ MLI_CUDA_MEM(mem_map, (unsigned long long ptr, size_t bytes, size_t offset,
     return (mli_cuda_result)r;
 }
 
-/* Mappings that are more than there is room for end before the real call, whatever that says. */
+/* Takes the mappings in the range off the books after the real call, if that succeeds. Those beyond
+   the first ROOM go before it, even if it fails. */
 MLI_CUDA_MEM(mem_unmap, (unsigned long long ptr, size_t bytes)) {
-    enum { ROOM = 64, GRAIN = 2 << 20 }; /* a mapping is a multiple of that */
+    enum { ROOM = 64, GRAIN = 2 << 20 }; /* the bytes of a mapping are a multiple of GRAIN */
     mli_cuda_mapping held[ROOM], m;
     uint64_t at = ptr;
     int n = 0, r;

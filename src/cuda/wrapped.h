@@ -1,6 +1,5 @@
-/* Has the functions that do what one of CUDA does, and record it: allocations, frees, streams,
-   resets, virtual memory. Owns no state. Uses all modules of the layer. Locks: none held at the
-   return. */
+/* Has the public functions that wrap one of CUDA: allocations, frees, streams, resets, virtual
+   memory. Owns no state. May use all modules of the layer. Locks: none. */
 #ifndef MLI_CUDA_WRAPPED_H
 #define MLI_CUDA_WRAPPED_H
 #include "cuda/api/api.h"

@@ -39,13 +39,6 @@ int fake_cuCtxDestroy_v2(void *handle) {
     return leave(0);
 }
 
-/* cuCtxSetCurrent: in place of the one at the top; NULL pops that. */
-int fake_cuCtxSetCurrent(void *handle) {
-    void *old;
-    if (self.depth) (void)fake_cuCtxPopCurrent_v2(&old);
-    return handle ? fake_cuCtxPushCurrent_v2(handle) : 0;
-}
-
 int fake_cuStreamCreate(cudaStream_t *stream, unsigned flags) {
     int r = begin("cuStreamCreate"), number;
     if (!r) r = driver_context(&number);

@@ -221,14 +221,6 @@ int fake_cuStreamGetCtx_v2(cudaStream_t stream, void **context, void **green) {
     if (r == RUBBISH) *context = *green = stream;
     return leave(r == RUBBISH ? 0 : r);
 }
-int fake_cuStreamGetDevice(cudaStream_t stream, int *device) {
-    int r = begin("cuStreamGetDevice");
-    struct CUstream_st *s = NULL;
-    if (!r) r = asked(stream, &s);
-    if (!r) *device = s->device;
-    if (r == RUBBISH) *device = 0x5a;
-    return leave(r == RUBBISH ? 0 : r);
-}
 int fake_cuEventCreate(cudaEvent_t *event, unsigned flags) {
     int r = begin("cuEventCreate"), number;
     if (!r) r = driver_context(&number);

@@ -339,7 +339,7 @@ __attribute__((constructor)) static void from_environment(void) {
     if (getenv("FAKE_CUDA_UNKIND")) { /* as a device may be */
         fake.pool_chunk = 32 << 20;
         fake.free_waits = fake.ends_at_exit = fake.runs_alone = 1;
-        fake.lax_host_functions = fake.slow_events = 1;
+        fake.lax_host_functions = fake.slow_events = fake.retain_unsafe = 1;
         fake.queue_length = 1024;
     }
     pthread_atfork(NULL, NULL, in_the_child);

@@ -117,7 +117,6 @@ void fake_is_no_child(void); /* in a child of a fork: it goes on as the parent w
 /* Of the driver, for tests: as cuCtxCreate and its like, without what nobody uses here. */
 int fake_cuCtxCreate(void **context, unsigned flags, int device);
 int fake_cuCtxDestroy_v2(void *context);
-int fake_cuCtxSetCurrent(void *context);
 int fake_cuStreamCreate(cudaStream_t *stream, unsigned flags);
 int fake_cuGreenCtxCreate(void **green, void *resources, int device, unsigned flags);
 int fake_cuGreenCtxDestroy(void *green);
@@ -168,7 +167,6 @@ int fake_nvml_processes(void *device, unsigned *n, void *info);
     X(cuStreamGetCtx, (cudaStream_t stream, void **context), (stream, context))               \
     X(cuStreamGetCtx_v2, (cudaStream_t stream, void **context, void **green),                 \
       (stream, context, green))                                                               \
-    X(cuStreamGetDevice, (cudaStream_t stream, int *device), (stream, device))                \
     X(cuStreamGetId, (cudaStream_t stream, unsigned long long *id), (stream, id))             \
     X(cuEventCreate, (cudaEvent_t *event, unsigned flags), (event, flags))                    \
     X(cuEventDestroy_v2, (cudaEvent_t event), (event))                                        \

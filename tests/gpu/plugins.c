@@ -1,5 +1,5 @@
 /* plugins runtime|memlord FILE: opens a plug-in, plugin.c, that has a runtime of its own, or one
-   that carries MemLord. 0: passed. */
+   that carries MemLord. 0: passed; 77: the plug-in has no runtime of its own. */
 #include "memlord.h"
 #include "memlord_cuda.h"
 #include <dlfcn.h>
@@ -31,6 +31,8 @@ static int a_runtime_of_its_own(void *plug) {
     const memlord_device device = memlord_device_cuda(0);
     int (*alloc)(void **, size_t), (*free)(void *);
     int (*stream)(cudaStream_t *), (*wait)(cudaStream_t);
+    void (*where)(void *);
+    cudaError_t (*malloc_there)(void **, size_t);
     void *ours = NULL, *theirs = NULL;
     cudaStream_t side;
     memlord_stats stats;
@@ -39,6 +41,9 @@ static int a_runtime_of_its_own(void *plug) {
     FUNCTION(free);
     FUNCTION(stream);
     FUNCTION(wait);
+    FUNCTION(where);
+    where((void *)&malloc_there);
+    if (malloc_there == cudaMalloc) return puts("the plug-in has the program's runtime"), 77;
     EXPECT(!memlord_create(NULL, &lord) && !memlord_cuda_attach(lord, NULL));
     EXPECT(!alloc(&theirs, MIB) && !stream(&side));
     EXPECT(!memlord_cuda_malloc(lord, &ours, 2 * MIB, NULL));

@@ -7,44 +7,44 @@ enum {
     MEMLORD_CUDA_FLAG_SYNC = 2,        /* a collection first waits for the frees that are
                                           pending on its device */
     MEMLORD_CUDA_FLAG_NO_CAPACITY = 4, /* the host has a capacity source of its own */
-    MEMLORD_CUDA_FLAG_NO_TRIM = 8,     /* no collection */
-    MEMLORD_CUDA_FLAG_NO_RESERVED = 16, /* the host says itself what its pools hold */
-    MEMLORD_CUDA_FLAG_NO_NVML = 32,    /* nothing is known before a context exists, nor of
-                                          this process's share */
-    MEMLORD_CUDA_FLAG_TIME_SCOPES = 64 /* memlord_cuda_scope_begin measures its stream's time */
+    MEMLORD_CUDA_FLAG_NO_TRIM = 8,     /* the layer gives the ledger no collection callback */
+    MEMLORD_CUDA_FLAG_NO_RESERVED = 16, /* the host itself sets what its pools hold */
+    MEMLORD_CUDA_FLAG_NO_NVML = 32,    /* NVML is not loaded: a device without a context has no
+                                          capacity, and this process's share is not known */
+    MEMLORD_CUDA_FLAG_TIME_SCOPES = 64 /* memlord_cuda_scope_begin measures the device's time */
 };
 
-/* Everything at zero is the default. Copied. */
+/* How a ledger is attached. Zeros are the default. memlord_cuda_attach copies it. */
 typedef struct memlord_cuda_desc {
     uint32_t flags;            /* MEMLORD_CUDA_FLAG_... */
-    uint64_t keep_bytes;       /* what a collection leaves in a device's pools at least, 0 */
-    const memlord_retry *retry; /* for FLAG_RETRY; the policy memlord_alloc_retry has */
-    const char *nvml;          /* what is loaded for NVML, "libnvidia-ml.so.1"; while another
-                                  ledger uses it, what that one loaded */
+    uint64_t keep_bytes;       /* what a collection leaves in a device's pools, in bytes */
+    const memlord_retry *retry; /* the policy for FLAG_RETRY; NULL: memlord_alloc_retry's own */
+    const char *nvml;          /* the name of NVML's library; NULL: "libnvidia-ml.so.1". It counts
+                                  only while no other ledger uses NVML */
 } memlord_cuda_desc;
 
-/* Gives a ledger a capacity source for its cuda devices, and a collection callback that trims, not
-   by bands before the host has set a strategy. Once it has, the ledger's pollers start, too. An
-   integrated GPU shares the cpu's memory from then on (memlord_device_share), so its capacity is
-   what is available there. A ledger that is attached takes the new description. `desc` NULL is the
-   default.
-   Errors: E_UNSUPPORTED no driver or no device, see memlord_cuda_why; E_INVALID the retry policy;
-           E_STATE another thread attaches or detaches this ledger, or MEMLORD_CUDA_MAX_LEDGERS are
-           attached; E_NOMEM. Nothing is attached then.
+/* Gives a ledger a capacity source for its cuda devices, and a collection callback that trims their
+   pools. Bands ask for a collection only after the host has set a strategy; from then on the
+   ledger's pollers run, too. An integrated GPU shares the cpu's memory while attached
+   (memlord_device_share), so its capacity is the cpu's. A ledger that is attached already gets the
+   new description. `desc` NULL is the default.
+   Errors: nothing is attached after one. E_UNSUPPORTED no driver or no device, memlord_cuda_why
+           says which; E_INVALID the retry policy; E_STATE another thread attaches or detaches this
+           ledger, or MEMLORD_CUDA_MAX_LEDGERS are attached; E_NOMEM.
    Cost:   initialises the driver and NVML; creates no context. */
 MEMLORD_API memlord_result memlord_cuda_attach(memlord *lord,
                                                const memlord_cuda_desc *desc)
     MLI_OFF(MEMLORD_OK)
 
-/* Takes the source and the callback off, and undoes the sharing. Blocks stay on the books, and
-   the wrappers go on. The last one of a process also destroys the events kept for reuse; the last
-   one that used it unloads NVML.
+/* Takes the capacity source and the callback off a ledger, and undoes the sharing. Blocks stay on
+   the books, and the wrappers go on recording. When the last ledger of the process detaches, the
+   events kept for reuse are destroyed; when the last one that used NVML does, NVML is unloaded.
    Threads: waits for samples and collections of the layer in progress.
-   Errors:  E_UNKNOWN not attached; E_STATE. */
+   Errors:  E_UNKNOWN not attached; E_STATE another thread attaches or detaches this ledger. */
 MEMLORD_API memlord_result memlord_cuda_detach(memlord *lord)
     MLI_OFF(MEMLORD_OK)
 
-/* 1: attached. */
+/* Returns 1 if a ledger is attached. */
 MEMLORD_API int memlord_cuda_attached(memlord *lord) MLI_OFF(0)
 
 /* Returns why there is no driver, in words: "libcuda.so.1 was not found", "libcuda.so.1 has no
@@ -55,29 +55,31 @@ MEMLORD_API const char *memlord_cuda_why(void) MLI_OFF("")
 
 /* -- pools -- */
 
-/* Bytes of a device's memory pools (see >>concepts), and of the memory its graphs own. The highs
-   are since somebody last reset them, and those of several pools a sum. */
+/* The bytes of a device's memory pools (see >>concepts) and of its graphs' memory. A high is the
+   largest value since somebody last reset it; the highs of several pools are added up. */
 typedef struct memlord_cuda_pool {
-    uint64_t reserved, reserved_high; /* held from the device */
-    uint64_t used, used_high;         /* allocated out of it */
-    uint64_t graph_reserved, graph_reserved_high;
-    uint64_t graph_used, graph_used_high;
-    uint64_t pools;         /* in these sums */
-    uint64_t pools_dropped; /* times that a pool, of any device, found no room in the list */
+    uint64_t reserved, reserved_high; /* bytes that the pools hold of the device */
+    uint64_t used, used_high;         /* bytes allocated out of the pools */
+    uint64_t graph_reserved, graph_reserved_high; /* bytes that graphs hold of the device */
+    uint64_t graph_used, graph_used_high;         /* bytes of these that graphs use */
+    uint64_t pools;         /* the number of pools in these sums */
+    uint64_t pools_dropped; /* how often a pool, of any device, found no room in the list */
 } memlord_cuda_pool;
 
-/* Reads them. Errors: E_INVALID `out` NULL; E_DEVICE no such device; E_UNSUPPORTED no driver, or
-   no pools there; E_STATE the device is not active; E_UNKNOWN the driver refused. *out is 0 then.
-   Cost: some driver calls. */
+/* Reads the pools of a device.
+   Errors: *out is zero after one. E_INVALID `out` NULL; E_DEVICE no such device; E_UNSUPPORTED no
+           driver, or the device has no pools; E_STATE the device is not active; E_UNKNOWN the
+           driver refused.
+   Cost:   as many driver calls as a sample, see >>costs. */
 MEMLORD_API memlord_result memlord_cuda_pool_get(memlord *lord, int device,
                                                  memlord_cuda_pool *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* Sets the ledger's reserved bytes of a device (memlord_pool_set) to what its pools hold. Samples
-   and collections do it by themselves, once a pool has ever held something, and between them
-   cudaMalloc, cudaFree and their like add what they change. An integrated GPU is sampled as the
-   cpu: there one in 64 of the wrapped stream-ordered calls does it, and each wrapped
-   synchronisation. Errors: as pool_get. */
+/* Sets the ledger's reserved bytes of a device (memlord_pool_set), see Reserved in >>concepts.
+   Samples and collections do so by themselves, once a pool has held a byte; between them wrapped
+   calls outside of pools, such as cudaMalloc and cudaFree, add what they change. An integrated GPU
+   is sampled as the cpu. Its reserved bytes are set by one in 64 wrapped stream-ordered calls and
+   by each wrapped synchronisation. Errors: those of memlord_cuda_pool_get. */
 MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
     MLI_OFF(MEMLORD_OK)
 
@@ -85,34 +87,39 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
    cudaError_t memlord_cuda_NAME(memlord *lord, the runtime's own parameters,
                                  const memlord_site *site)
 
-   each make the real call and return its result. A NULL ledger is that call alone.
-     malloc*, host_alloc    record what was allocated: with a pitch, pitch x height x depth. A
-                            pointer that came out NULL is no storage. A stream-ordered allocation has its stream beside its tag (memlord_stream_set).
-     free, free_async       end it: at the call, or when the uses recorded of it are done.
-     host_register          record it as pinned; host_unregister ends that.
-     stream_end_capture     then records what the capture held back.
-     stream_destroy         first record one event for all that waits for the stream, or was used
-                            there, whatever ledger it is of.
+   Each function makes the real call and returns its result. With a NULL ledger it does no more.
+     malloc*, host_alloc    record the bytes. Pitched memory has pitch x height x depth bytes. A
+                            NULL pointer is not recorded. A stream-ordered allocation is recorded
+                            with its stream (memlord_stream_set).
+     free, free_async       end the block: at once, or when the recorded uses of it are done.
+     host_register          records the memory as pinned; host_unregister ends that.
+     stream_end_capture     then records an event for the frees that the capture held back.
+     stream_destroy         first records one event for all frees that wait for the stream and all
+                            uses on it, of every ledger.
      device_reset           first waits for the device, and for samples and collections of the layer
-                            that are inside it, and ends what the ledger has on it: blocks of
-                            the current device and page-locked ones of it, but for those of pools
-                            and physical memory, which CUDA keeps. Frees that wait for its streams
-                            are done then, of all ledgers; what a capture holds back has failed; and
-                            all events kept for reuse are destroyed. All this happens before the
-                            call, and stays if that fails: its error may be one of earlier work.
-                            Blocks of other ledgers there stay on their books; none may have a timed
-                            scope open, as its events are gone.
-     *_synchronize          first record what waits for the stream, or the device, and then retire,
-                            as what they waited for may be what is pending.
+                            that are inside the device. It ends the ledger's blocks on the current
+                            device and the page-locked ones that belong to it. Blocks of pools and
+                            physical memory stay, as CUDA keeps them. The frees that wait for the
+                            device's streams are done, those of all ledgers; the frees that a
+                            capture holds back have failed. All events kept for reuse are destroyed.
+                            All this happens before the real call and is not undone if that fails,
+                            as its error may be one of earlier work. Blocks of other ledgers stay on
+                            their books. Requires: no ledger has a timed scope open, as its events
+                            go.
+     stream_synchronize, device_synchronize
+                            first record an event for the frees that wait for the stream, or for
+                            any stream. Then, as event_synchronize, they retire the frees that are
+                            done.
      pool_create, device_set_pool
-                            take the pool into the list; pool_destroy takes it off.
+                            put the pool on the list of pools; pool_destroy takes it off.
    An allocation that finds no memory is counted as by memlord_alloc_failed.
-   With MEMLORD_CUDA_FLAG_RETRY allocations that find no memory retire, collect, trim and back off
-   as memlord_alloc_retry does, under the ledger's limits (without the flag a limit refuses none of
-   them); at the end once more, for the result. Other errors, sticky ones first of all, end it at
-   once. Cost: >>costs. */
+   With MEMLORD_CUDA_FLAG_RETRY an allocation that finds no memory retires, collects, trims and
+   backs off as memlord_alloc_retry does, under the ledger's limits; without the flag no limit
+   refuses a wrapped allocation. When the retries are over, the real call is made once more for its
+   result. Any other error ends the allocation at once.
+   Cost: >>costs. */
 
-/* of an allocation: the real one, ours, parameters, arguments, how many, what kind it is */
+/* the allocations: the real name, ours, parameters, arguments, their number, the kind */
 #define MLI_CUDA_ALLOCS(X)                                                                    \
     X(cudaMalloc, malloc, (void **ptr, size_t bytes), (ptr, bytes), 2, PLAIN)                 \
     X(cudaMallocPitch, malloc_pitch,                                                          \
@@ -131,13 +138,14 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
     X(cudaHostAlloc, host_alloc, (void **ptr, size_t bytes, unsigned int flags),              \
       (ptr, bytes, flags), 3, HOST)
 
-/* of a free: the same, and the device that it counts on */
+/* the frees: the real name, ours, parameters, arguments, the type of the device */
 #define MLI_CUDA_FREES(X)                                                                     \
     X(cudaFree, free, (void *ptr), (ptr), CUDA)                                               \
     X(cudaFreeHost, free_host, (void *ptr), (ptr), PINNED)                                    \
     X(cudaHostUnregister, host_unregister, (void *ptr), (ptr), PINNED)
 
-/* of any: the first four of these; and one without parameters: real, ours */
+/* all wrapped functions. X gets the real name, ours, parameters, arguments; X0 gets the two names
+   of a function without parameters */
 #define MLI_CUDA_AS_X(real, ours, params, args, ...) MLI_CUDA_X(real, ours, params, args)
 #define MLI_CUDA_WRAPPED(X, X0)                                                               \
     MLI_CUDA_ALLOCS(MLI_CUDA_AS_X)                                                            \
@@ -170,24 +178,26 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
 #undef MLI_CUDA_X0
 
 /* -- virtual memory --
-   The driver's functions, wrapped as those of the runtime are; memlord_cuda_wrap_check does not
-   look for them. With cuda.h before this header they have its types, are shimmed, and are the
-   driver's own with MEMLORD_DISABLE; without it they return a CUresult as an int and are not there
-   with MEMLORD_DISABLE. They call the driver that the layer has loaded; 3 (not initialised): none.
-     mem_create   records the bytes on the device of the location, or as pinned for the host's,
-                  under the handle, described as "cuMemCreate". Retry, limits and failures are
-                  those of the other allocations.
-     mem_map      adds a reference, and the range as a part "mapped" of the storage; the part's
-                  shape is its address, or up to 8 at which the same range is mapped. One that
-                  overlaps another in part adds neither.
+   These functions wrap those of the driver, and call the driver that the layer has loaded. Without
+   a driver they return 3, CUDA_ERROR_NOT_INITIALIZED. If cuda.h is included before this header,
+   they have its types, MEMLORD_CUDA_SHIM redirects them, and with MEMLORD_DISABLE they are the
+   driver's own. Else they return a CUresult as an int, and MEMLORD_DISABLE leaves them out.
+   memlord_cuda_wrap_check does not check them.
+     mem_create   records the bytes, with the handle as the key and "cuMemCreate" as the name, on
+                  the device of the location; memory of the host is pinned. Retries, limits and
+                  failures are those of the other allocations.
+     mem_map      adds a reference, and the range as a part named "mapped" of the storage. The shape
+                  of the part lists the addresses of the range, up to 8. A range that overlaps
+                  another one in part adds neither.
      mem_retain_handle
                   adds a reference.
      mem_release, mem_unmap
-                  drop a reference each; the bytes are live until the last handle and the last
-                  mapping with a reference are gone. An unmap may be of several mappings side by
-                  side. So a cache grows by create, map and release, and shrinks by unmap.
-   A handle that is not on the books is passed on and not counted: an imported one is another
-   process's memory, as is what cudaIpcOpenMemHandle opens. Reserved addresses take no memory. */
+                  drop a reference each. The bytes are live until the last handle and the last
+                  mapping with a reference are gone. One unmap may end several mappings side by
+                  side. A cache grows by create, map and release, and shrinks by unmap.
+   A handle that is not on the books is passed on and not counted. An imported handle is another
+   process's memory, and so is what cudaIpcOpenMemHandle opens. Reserved addresses take no
+   memory. */
 #if defined(CUDA_VERSION)
 typedef CUresult mli_cuda_result;
 typedef CUmemAllocationProp mli_cuda_prop;
@@ -217,8 +227,8 @@ MLI_CUDA_VIRTUAL(MLI_CUDA_X)
 #endif
 #undef MLI_CUDA_X
 
-/* Does memlord_cuda_malloc as with MEMLORD_CUDA_FLAG_RETRY, under a policy of its own (NULL: the
-   one memlord_alloc_retry has); attached or not. */
+/* Does memlord_cuda_malloc with retries, as with MEMLORD_CUDA_FLAG_RETRY, under this policy. The
+   ledger need not be attached. `policy` NULL is the one that memlord_alloc_retry has. */
 MEMLORD_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **ptr, size_t bytes,
                                                   const memlord_retry *policy,
                                                   const memlord_site *site)
@@ -226,42 +236,41 @@ MEMLORD_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **ptr, siz
 
 /* -- stream-ordered frees: what another stream still uses -- */
 
-/* Frees a block in the order of `stream`, as cudaFreeAsync does, and keeps it pending until the
-   stream has done what it was given so far. If the block was allocated on another stream, `stream`
-   has to wait for that one first (cudaStreamWaitEvent). Returns what cudaFreeAsync returned.
-   Cost: free_async, and an event recorded on the stream. */
+/* Frees a block in the order of `stream`, as cudaFreeAsync does, and keeps the block pending until
+   the stream has done the work that it has now. Returns what cudaFreeAsync returned. Requires: if
+   the block was allocated on another stream, `stream` waits for that one (cudaStreamWaitEvent). */
 MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
                                                       cudaStream_t stream,
                                                       const memlord_site *site)
     MLI_OFF(cudaFreeAsync(ptr, stream))
 
-/* Records that the host is done with a block once `stream` has done what it was given so far: the
-   block is pending until then, as by memlord_free_deferred. Only the books are kept: the memory
-   goes back as the host sees fit, to a pool of its own, or by the runtime's own function (the
-   wrapper ends nothing then, and counts an unknown free if the block is no longer pending). The
-   block is one of a cuda device, or pinned. So a pool of the host's own is a cuda device with an
-   index that no device has (memlord_device_share), not of the type OTHER. Records an event on the
-   stream at once, or after a capture (see >>concepts; of a per-thread default stream by its thread,
-   or on the legacy one, which waits for all of them). Without memory for an event the block is
-   credited at once; also if the stream refused it (destroyed), counted in fence_failures. NULL does
-   nothing.
-   Errors: E_UNKNOWN not live, counted. */
+/* Records that the host frees a block when `stream` has done the work that it has now. The block is
+   pending until then, as by memlord_free_deferred. No memory is freed: the host gives it back to a
+   pool of its own, or by the runtime's own function. (The wrapper of that function would end
+   nothing, and would count an unknown free once the block is no longer pending.) The block is of a
+   cuda device or pinned. A pool of the host's own is therefore a cuda device, with an index that no
+   GPU has (memlord_device_share), and not a device of the type OTHER. An event is recorded on the
+   stream now, or after a capture (see >>concepts). Without memory for an event the block is
+   credited at once. If the stream refuses the event, the block is credited and counted in
+   fence_failures. `ptr` NULL does nothing.
+   Errors: E_UNKNOWN the block is not live, counted. */
 MEMLORD_API memlord_result memlord_cuda_record_free(memlord *lord, const void *ptr,
                                                     cudaStream_t stream,
                                                     const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Records that a stream other than the one the block was allocated on uses it, or that one uses a
-   pinned block (PyTorch's record_stream): a free of it, later, leaves it pending until that stream
-   has done what it was given up to the free (with MEMLORD_FLAG_DEFER up to the next poll, and
-   with a per-thread default stream up to this call). A host that makes the one stream wait for the
-   other does not need it.
-   Errors: E_UNKNOWN not live; E_NOMEM. */
+/* Records that a stream uses a block that was allocated on another stream, or a pinned block
+   (PyTorch's record_stream). When the block is freed later, it stays pending until `stream` has
+   done the work that it had at the free. With MEMLORD_FLAG_DEFER that is the work it has at the
+   next poll; for a per-thread default stream it is the work it has now. Not needed where the host
+   makes the one stream wait for the other.
+   Errors: E_UNKNOWN the block is not live; E_NOMEM. */
 MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *ptr,
                                                    cudaStream_t stream)
     MLI_OFF(MEMLORD_OK)
 
-/* Destroys the events kept for reuse: before cudaDeviceReset, when no free is pending. */
+/* Destroys the events kept for reuse. Call it, while no free is pending, before a cudaDeviceReset
+   that is not wrapped and before a cuCtxDestroy: both end the events of the context. */
 MEMLORD_API void memlord_cuda_events_release(void) MLI_OFF_VOID
 
 /* -- scopes: what the device took -- */
@@ -274,26 +283,29 @@ typedef struct memlord_cuda_scope {
 } memlord_cuda_scope;
 
 /* Begins a scope as memlord_scope_begin does, with a range for the profiler (MEMLORD_CUDA_NVTX).
-   With MEMLORD_CUDA_FLAG_TIME_SCOPES events on `stream` at its begin and end give the device's
-   time, which is added once they are done: later begins and ends look, and the wrapped
-   synchronisations. A scope that begins or ends while its stream is captured is not timed, nor
-   one with 4096 others in flight. Errors: E_INVALID `scope` NULL; as memlord_scope_begin. */
+   With MEMLORD_CUDA_FLAG_TIME_SCOPES an event on `stream` at the begin and one at the end measure
+   the device's time. Later begins and ends of scopes, and the wrapped synchronisations, add the
+   time once the events are done. A scope that begins or ends while its stream is captured is not
+   timed, nor is one that begins while 4096 others wait to be timed.
+   Errors: E_INVALID `scope` NULL; those of memlord_scope_begin. */
 MEMLORD_API memlord_result memlord_cuda_scope_begin(memlord *lord,
                                                     memlord_cuda_scope *scope,
                                                     const char *name, cudaStream_t stream)
     MLI_OFF_SET(if (scope) memset(scope, 0, sizeof *scope), MEMLORD_OK)
-/* Ends it, on the thread that began it. Errors: E_INVALID; E_STATE it was not begun, or ended. */
+/* Ends a scope, on the thread that began it. Errors: E_INVALID `scope` NULL; E_STATE the scope was
+   not begun, or has ended. */
 MEMLORD_API memlord_result memlord_cuda_scope_end(memlord *lord, memlord_cuda_scope *scope)
     MLI_OFF(MEMLORD_OK)
 
-/* Does memlord_checkpoint, with a mark for the profiler. Errors: as that. */
+/* Does memlord_checkpoint, with a mark for the profiler. Errors: those of memlord_checkpoint. */
 MEMLORD_API memlord_result memlord_cuda_checkpoint(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
 /* -- the linker's --wrap -- */
 
-/* Counts the functions that --wrap does not redirect in this program; *first, if not NULL, is the
-   name of the first of them, or NULL. Without MEMLORD_CUDA_WRAP that is all of them. */
+/* Returns the number of wrapped functions that --wrap does not redirect in this program. If `first`
+   is not NULL, *first gets the name of the first of them, or NULL. Without MEMLORD_CUDA_WRAP no
+   function is redirected. */
 MEMLORD_API int memlord_cuda_wrap_check(const char **first)
     MLI_OFF_SET(if (first) *first = NULL, 0)
 
@@ -301,9 +313,9 @@ MEMLORD_API int memlord_cuda_wrap_check(const char **first)
 } /* extern "C" */
 #endif
 
-/* MEMLORD_CUDA_ATTACHED(lord, desc) { ... } attaches for the block, if that is possible. Under
-   GNU C and C++ it ends however the block is left; elsewhere break, return and goto skip the
-   end. */
+/* MEMLORD_CUDA_ATTACHED(lord, desc) { ... } attaches a ledger while the block runs, if that is
+   possible. In GNU C and C++ the ledger is detached however the block is left; in other compilers
+   break, return and goto leave it attached. */
 typedef struct mli_cuda_guard {
     memlord *lord; /* NULL: nothing to detach */
 } mli_cuda_guard;

@@ -3,8 +3,8 @@
                      v0.5.0, C99 and C++11, CUDA 11.2 to 13, SPDX-License-Identifier: MIT
                      Made from src/. Edit there.
 
-    Capacity and collection for cuda devices, the runtime's allocation functions with the books
-    kept, and frees in the order of a stream. No byte of the program behaves otherwise.
+    Capacity and collection for cuda devices, wrappers that record the runtime's allocations, and
+    frees in the order of a stream. The program behaves as it does without.
 
     Do this in *one* C or C++ file (it may be the one with MEMLORD_IMPLEMENTATION):
 
@@ -55,74 +55,83 @@
 
     --------------------------------------------------------------- >>concepts ---
 
-    Runtime   a wrapper makes the real call exactly once (but for a retry that was asked for) and
-              returns its result. Of the runtime the layer itself asks the current device alone.
-    Driver    everything else it asks of libcuda, which the runtime has loaded: the driver has no
+    Runtime   a wrapper makes the real call exactly once, unless retries were asked for, and returns
+              its result. The layer itself asks the runtime for nothing but the current device.
+    Driver    all other questions go to libcuda, which the runtime has loaded. The driver has no
               last error to change, and to push and pop a context changes no current device.
-    Active    a device whose primary context exists. The layer enters no other, as a context costs
-              hundreds of MB. The capacity of a device that is not active comes from NVML alone.
-    Device    cuda:i is the runtime's device i. Memory counts where the runtime took it from:
-              the current one, or the stream's. Managed memory does too, wherever its pages are, as
-              cudaFree does not say which it is.
-    Context   its size is taken once, when a sample first finds it: what NVML says is held,
-              or what is used more than at attach, less what is on the books.
+    Active    a device is active if its primary context exists. The layer makes no device active, as
+              a context costs hundreds of MB. The capacity of another device comes from NVML alone.
+    Device    cuda:i is the runtime's device i. Memory counts on the device that the runtime takes
+              it from: the current one, or that of the stream. So does managed memory, wherever its
+              pages are, as cudaFree does not say whether memory is managed.
+    Context   the size of a context is taken once, when a sample first finds it: what NVML says that
+              the process holds, less what is on the books. If NVML does not name the process, what
+              is used more than at attach stands in for what it holds.
     Pinned    cudaMallocHost, cudaHostAlloc and cudaHostRegister count on the device pinned.
               Registered memory was there before: record its malloc too, and it counts on the cpu
               and on pinned.
     Pool      a memory pool of a device: the current one (cudaDeviceGetMemPool), the default one,
-              and each that a wrapped call made or set, up to 64 of a process at a time; and the
-              memory of its graphs. Destroy a pool that was made or set so by
-              memlord_cuda_pool_destroy: to ask a pool that is gone is undefined. Blocks in it then
-              count as outside of pools until freed. A pool that others made is not asked; what is
-              allocated from it counts as outside of pools.
-    Reserved  what pools and graphs hold, and what is live outside: live on the books and not
-              pending, less what pools and graphs say is used. So `cached`, `reserved` less what is
-              allocated, is what they hold unused. Bytes of a pool that unwrapped calls
-              use count as cached as far as they exceed what is live outside.
-    Collection of a cuda device trims its pools and graphs, and gave back the reserved bytes before
-              less those after. The host's callbacks run beside it, in the order of their adding.
-              Bands ask the layer for one only after the host has set a strategy
-              (memlord_strategy_set; the default one by memlord_strategy_default): attaching alone
-              trims nothing until memory or a limit runs out, a neighbour asks or the host does.
-              Callbacks of the host's own are asked without that. A collection for a band leaves the
-              pools what was used of them at most since the last one.
-    Capture   the layer ends none. It records no event on a stream that is captured, and asks and
-              trims with the thread's capture mode relaxed. An event that a capture held back is
-              recorded at the capture's wrapped end, before the next wrapped wait, or in a poll.
-    Streams   an event that is still to be recorded needs its stream: memlord_cuda_stream_destroy
-              records it first. A stream destroyed otherwise must have none, as to ask it is
-              undefined; drivers mostly refuse, and the fence has failed. Since CUDA 12 a stream or
-              context that comes to be at the same address is known for another one: what was to be
-              recorded on the first has failed, and its events are forgotten. An event for the
-              per-thread stream of another thread is recorded on the legacy one, which waits for all
-              blocking streams: that happens only if a poll finds one that a capture held back.
+              and each pool that a wrapped call made or set, up to 64 of a process at a time.
+              Destroy a pool that a wrapped call made or set by memlord_cuda_pool_destroy: the layer
+              would ask it after its end, which is undefined. The blocks of a destroyed pool count
+              as outside of pools until they are freed. The layer never asks a pool that others
+              made; what is allocated from it counts as outside of pools, too.
+    Reserved  the bytes that pools and graphs hold, and those that are live outside of them: what is
+              live on the books and not pending, less what pools and graphs say is used. `cached` is
+              what is reserved less what is allocated, and so what pools and graphs hold unused.
+              Where unwrapped calls use a pool, their bytes count as cached, as far as they are more
+              than what is live outside.
+    Collection of a cuda device trims its pools and graphs. It gives back the reserved bytes before
+              less those after. The host's own callbacks run, too, in the order of their adding.
+              Bands ask the layer for a collection only after the host has set a strategy
+              (memlord_strategy_set, or memlord_strategy_default). Without one the layer trims only
+              when memory or a limit runs out, or when a neighbour or the host asks for a
+              collection. The host's own callbacks need no strategy. A collection for a band leaves
+              the pools as much as was used of them at most since the last collection.
+    Capture   the layer ends no capture. It records no event on a stream that is captured, and
+              relaxes the thread's capture mode while it asks and trims. An event that a capture
+              held back is recorded at the capture's wrapped end, before the next wrapped wait, or
+              in a poll.
+    Streams   a stream must exist while an event is still to be recorded on it.
+              memlord_cuda_stream_destroy records it first. Before any other end of a stream no free
+              may wait for the stream: to ask a stream that is gone is undefined. Drivers mostly
+              refuse, and the fence has failed. Since CUDA 12 the layer notices a new stream or
+              context at the address of one that is gone. Then the frees that still needed an event
+              have failed, and the events of the old context are forgotten. Only its own thread can
+              name a per-thread stream. If a capture held back an event for one, and a poll of
+              another thread records it, it goes to the legacy stream, which waits for all blocking
+              streams.
 
     ------------------------------------------------------------------ >>knobs ---
 
-    Define before including; "all files" and "one file" as in memlord.h. Its MEMLORD_STATIC,
-    MEMLORD_PREFIX and MEMLORD_API hold here too. With MEMLORD_DISABLE a wrapper is the function of
-    the runtime, and the rest no-ops.
+    Define these before including the header; "one file" means what it does in memlord.h. Its
+    MEMLORD_STATIC, MEMLORD_PREFIX and MEMLORD_API hold for this header, too. With MEMLORD_DISABLE a
+    wrapper is the runtime's own function, and the other functions do nothing.
 
-        MEMLORD_CUDA_SHIM          redirect the wrapped functions' plain names in this file;
+        MEMLORD_CUDA_SHIM          redirects the plain names of the wrapped functions in this file;
                                    include memlord_cuda.h last                (that file)
-        MEMLORD_CUDA_SHIM_LORD     the ledger of the shim and of __wrap_ functions, default
+        MEMLORD_CUDA_SHIM_LORD     the ledger of the shim and of the __wrap_ functions, default
                                    memlord_global()                (that file, one file)
-        MEMLORD_CUDA_WRAP          emit a __wrap_ function for each of them   (one file)
-        MEMLORD_CUDA_NVTX          ranges and marks for NVIDIA's profilers, with
+        MEMLORD_CUDA_WRAP          emits a __wrap_ function for each name     (one file)
+        MEMLORD_CUDA_NVTX          emits ranges and marks for NVIDIA's profilers, with
                                    <nvtx3/nvToolsExt.h>                       (one file)
-        MEMLORD_CUDA_DRIVER        the driver's library, "libcuda.so.1"       (one file)
-        MEMLORD_CUDA_MAX_LEDGERS   attached at a time, default 16             (one file)
-        MEMLORD_CUDA_MAX_DEVICES   known of, default 64; further ones are counted but have no
-                                   capacity                                   (one file)
-        MEMLORD_CUDA_MAX_EVENTS    kept for reuse per context, default 256    (one file)
+        MEMLORD_CUDA_DRIVER        the driver's library, default
+                                   "libcuda.so.1"; "nvcuda.dll" on Windows    (one file)
+        MEMLORD_CUDA_MAX_LEDGERS   the most ledgers attached at a time,
+                                   default 16                                 (one file)
+        MEMLORD_CUDA_MAX_DEVICES   the most devices with a capacity, default 64; memory on further
+                                   ones is counted                            (one file)
+        MEMLORD_CUDA_MAX_EVENTS    the most events kept for reuse per context,
+                                   default 256                                (one file)
 
     With CUDA_API_PER_THREAD_DEFAULT_STREAM (nvcc --default-stream per-thread) compile the one file
     with the same define as those that call it.
 
     -------------------------------------------------------------- >>threading ---
 
-    Any thread may call any function at any time. No lock of the layer is held while the driver is
-    called, but for the one under which the first call of a process loads it. These may wait in it:
+    Any thread may call any function at any time. The layer holds no lock over a call of the driver,
+    except over those with which the first call of a process loads it. It holds a lock while NVML
+    loads and while NVML lists processes; a fork waits for the list. These may wait in the driver:
 
         record_free, free_async_after, record_use of a per-thread stream, a free of a used block, a
         poll, stream_end_capture, *_synchronize
@@ -134,38 +143,39 @@
         a collection             for its trim; with MEMLORD_CUDA_FLAG_SYNC for frees that pend
         attach, detach           for the driver and NVML to load; for samples and collections
 
-    Detach before memlord_destroy, and before a cudaDeviceReset that is not wrapped, which takes the
-    events away.
-    CUDA may not be called once a process ends. From an exit handler that the first attach registers,
-    after those of the driver and so run before them, there is no driver any more, as in a forked
-    child: pollers that are inside a device are waited for, and no other enters one.
-    Attach after fork: CUDA does not survive one. A child forked later has no driver: nothing is
-    attached there, every function returns as without one, and what was pending is credited when it
-    is polled (counted in fence_failures); the ledger itself goes on.
-    A host function of a stream (cudaLaunchHostFunc) may call nothing of CUDA's, and nothing here:
-    the functions of memlord.h alone, which ask the driver only if they poll or collect. What it
-    refuses then is asked again; a ledger with MEMLORD_FLAG_DEFER does not ask there.
+    Detach before memlord_destroy. Before a cudaDeviceReset that is not wrapped, and before a
+    cuCtxDestroy, wait until no free pends on the streams of the context, and call
+    memlord_cuda_events_release: both destroy the layer's events.
+    CUDA may not be called once a process ends. The layer registers an exit handler when it loads
+    the driver. It runs before the driver's own exit handlers, and waits for the pollers that are
+    inside a device. From then on every function returns as without a driver.
+    Attach after a fork, as CUDA does not survive one. A child of a process that has loaded the
+    driver has none: nothing is attached there, and every function returns as without a driver. A
+    free that was pending is credited when it is polled, and counted in fence_failures. The ledger
+    itself goes on.
+    A host function of a stream (cudaLaunchHostFunc) may call no function of CUDA, and none of this
+    header. It may call those of memlord.h, which ask the driver only if they poll or collect. What
+    the driver refuses there is asked again later; with MEMLORD_FLAG_DEFER nothing is asked there.
 
     ----------------------------------------------------------------- >>errors ---
 
-    A wrapper returns what the runtime returned, with a driver or without. The ledger records what
-    became true: an allocation after it succeeded, a free only if it succeeded (memlord_free_begin
-    and _end: the block is off the map while the runtime works on it, as another thread may get the
-    address, and comes back if that failed, without the uses recorded of it). A pointer never seen
-    is counted in unknown_frees.
-    Other functions return a memlord_result. What the driver refuses after attach is an unknown
-    capacity, a collection that did not run, or a fence that failed (its block is credited and
-    counted in fence_failures). A fence that may not be asked now, in a host function of a stream or
-    a capture, is asked again.
-    The runtime's last error is what it would be without MemLord. After a retry that succeeded it is
-    as clean as before; after one that failed it is that of the last attempt. When a limit of the
-    ledger refused, no attempt was made: the result is cudaErrorMemoryAllocation, the pointer NULL,
-    and the last error as before.
+    A wrapper returns what the runtime returned, with a driver or without. The ledger records only
+    what succeeded. While the runtime frees a block, the block is off the map, as another thread may
+    get the address (memlord_free_begin). If the free fails, the block comes back, without the uses
+    recorded of it. A free of a pointer that is not on the books is counted in unknown_frees.
+    The other functions return a memlord_result. If the driver refuses something after attach, a
+    capacity is unknown, a collection does not run, or a fence fails; then its block is credited and
+    counted in fence_failures. A fence that cannot be asked now, in a host function of a stream or
+    in a capture, is asked again later.
+    The runtime's last error is what it would be without MemLord. After retries that succeed it is
+    as clean as before; after retries that fail it is that of the last attempt. If a limit of the
+    ledger refuses, no attempt is made: the result is cudaErrorMemoryAllocation, the pointer is
+    NULL, and the last error is as before.
 
     ------------------------------------------------------------------ >>costs ---
 
-    An allocation costs what memlord_alloc costs, a free two or three times memlord_free, as it can
-    be taken back. Calls of the driver beside the real one:
+    An allocation costs what memlord_alloc costs. A free costs two or three times what memlord_free
+    does, as it can be taken back. Each makes these calls of the driver beside the real one:
 
         malloc, free, free_async           0
         malloc_async                       0; with several devices 1
@@ -173,45 +183,49 @@
         record_free, free_async_after      3
         a free of a used block             2 for each stream, 3 for a per-thread one; with
                                            MEMLORD_FLAG_DEFER its first poll
-        a poll of a stream                 3; when a part of what waits is done, up to 8
+        a poll of a stream                 3; when a part of what waits is done, up to 11
         stream_end_capture                 2, whatever the capture held back
         stream_destroy                     2, whatever was used there; 0 where nothing was
-        the first of these on a stream     2 more; and 4 more to make an event, while none is kept
-        what a later call than that of a default stream records: 1 more, 3 in another context
-        a sample                           18 for a device with one pool, 4 for each further pool
+        the first of these on a stream     2 more, to learn its context
+        while no event is kept             4 more, to make one
+        an event on a default stream that a later call records
+                                           1 more; 3 more from another context
+        a sample, pool_get                 18 for a device with one pool, 4 for each further pool
 
-    So a poll costs no more if more waits: a stream has at most 32 events, and one stands for all
-    frees up to it. Of more, each is credited together with some that came soon after it.
-    Allocations and frees on cuda devices poll only while frees pend there: one stream a call, and
-    one that is not done after up to 256 such calls or 10 ms again. Those on other devices make no
-    driver call. A sample takes, with NVML, up to some hundred microseconds: pollers take it, no call
-    waits for it. One in 16 lists the device's processes, which takes locks of the driver; where NVML
-    does not know this one (in a container) it stops after 8.
-    Memory: 24 bytes a pending free, kept for the next, and 700 a stream; 64 streams on which nothing
-    waits stay known, as it takes more calls to find one anew; MEMLORD_CUDA_MAX_EVENTS events. A timed
-    scope is two events.
+    A poll makes no more calls if more frees wait. A stream has at most 32 events, and each event
+    stands for all frees before it. With more than 32 frees on a stream, a free is credited together
+    with some that came soon after it.
+    Allocations and frees on cuda devices poll only while frees pend there. A call polls one stream.
+    A stream that was not done is polled again after 256 such calls or 10 ms at the latest. Calls on
+    other devices make no call of the driver. A sample takes up to some hundred microseconds with
+    NVML. Pollers take the samples, and no call waits for one. One sample in 16 lists the device's
+    processes, for which NVML takes locks of the driver. In a container, where NVML does not know
+    this process, the lists end after 8.
+    Memory: 24 bytes for a pending free, kept for the next one, and 700 for a stream. 64 streams on
+    which nothing waits stay known, as it takes more calls to find a stream anew. At most
+    MEMLORD_CUDA_MAX_EVENTS events are kept per context. A timed scope takes two events.
     memlord_cuda_attach initialises the driver (cuInit) and NVML, which may take tens of
-    milliseconds; without a driver it returns in a fraction of one.
+    milliseconds. Without a driver it returns in less than one.
 
     Not counted: contexts, modules and local memory; what libraries allocate through their own
-    copy of the runtime; arrays; cuMemAlloc. unaccounted in a report is all of these.
-    Memory of graphs: a wrapped allocation on a captured stream is counted from then on and once,
-    though the graph takes it each time it runs and not before; freed in the capture it is over,
-    freed after a run that free ends it. Nodes added by hand (cudaGraphAddMemAllocNode) are not
-    counted. What graphs hold and use, in truth, is in memlord_cuda_pool and in `reserved`.
+    copy of the runtime; arrays; cuMemAlloc. In a report all of these are `unaccounted`.
+    Memory of graphs: a wrapped allocation on a captured stream counts once, from the capture on,
+    although the graph takes the memory only while it runs. A wrapped free in the capture ends the
+    block, and so does a wrapped free after a run. Nodes added by hand (cudaGraphAddMemAllocNode)
+    are not counted. What graphs really hold and use is in memlord_cuda_pool and in `reserved`.
 
     --------------------------------------------------------------- >>wrapping ---
 
     By name   call memlord_cuda_malloc(lord, &p, n, MEMLORD_SITE()) where you would have called
-              cudaMalloc(&p, n). Complete, exact, and each file and line is known.
-    By macro  #define MEMLORD_CUDA_SHIM, include this header last: in that file, which may be the
-              one file, the plain names are the wrappers; those of the driver if cuda.h is included
-              before. Sites are the lines. Function pointers, and calls in other files,
-              are not redirected; (cudaFree)(p) is the real one (and cudaFreeAsync_ptsz the real
-              cudaFreeAsync with the per-thread default stream). The arguments are those of the
-              runtime: in C++ the pointer may be of any type, as with its templates, in C it is a
-              void **, and an initialiser with commas in it may stand where the runtime takes it.
-              Device code (nvcc -rdc=true) keeps the device's own cudaMalloc and cudaFree.
+              cudaMalloc(&p, n). All is counted, and each file and line is known.
+    By macro  #define MEMLORD_CUDA_SHIM and include this header last. In that file, which may be the
+              one file, the plain names are the wrappers. Those of the driver are, too, if cuda.h is
+              included before. Sites are file and line. Function pointers, and calls in other files,
+              are not redirected. (cudaFree)(p) calls the real function; with the per-thread default
+              stream cudaFreeAsync_ptsz is the real cudaFreeAsync. The arguments are those of the
+              runtime. In C++ the pointer may be of any type, as with the runtime's templates; in C
+              it is a void **. An argument may be an initialiser with commas. Device code (nvcc
+              -rdc=true) keeps the device's own cudaMalloc and cudaFree.
     By linker define MEMLORD_CUDA_WRAP in the one file and link with
 
                 -Wl,--wrap=cudaMalloc,--wrap=cudaMallocPitch,--wrap=cudaMalloc3D
@@ -231,10 +245,11 @@
                 -Wl,--wrap=cuMemUnmap,--wrap=cuMemRetainAllocationHandle
 
               (nvcc: -Xlinker --wrap=...; with the per-thread default stream the names end in
-              _ptsz where the runtime's do). Sites are return addresses. It reaches objects and
-              static libraries of this link, against either runtime. It does not reach calls
-              inside shared libraries, calls within the file that defines the function, nor any
-              when the defining object is itself part of a link-time optimisation: that fails
-              silently. Two checks: a name left out does not link (undefined __real_...), and
-              memlord_cuda_wrap_check tells which names the linker did not redirect.
+              _ptsz where the runtime's do). Sites are return addresses. The linker redirects the
+              calls in objects and static libraries of this link, with the shared and the static
+              runtime. It does not redirect calls inside shared libraries or in the file that
+              defines the function. If the object that defines the function takes part in a
+              link-time optimisation, it redirects nothing and says nothing. Two checks: a name left
+              out does not link (undefined __real_...), and memlord_cuda_wrap_check tells which
+              names the linker did not redirect.
 */

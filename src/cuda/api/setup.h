@@ -2,7 +2,7 @@
 #error "include memlord.h before memlord_cuda.h"
 #endif
 
-/* The runtime's header has anonymous unions, which C99 has not. */
+/* The runtime's header has anonymous unions, which C99 does not know. */
 #if defined(__GNUC__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpedantic"
