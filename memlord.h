@@ -28,6 +28,8 @@
         >>errors         what happens when something goes wrong
         >>costs          what a call costs; what is not counted
         >>api            types and functions, group by group
+        >>support        functions that the macros and the C++ types call, and programs seldom do
+        >>macros         MEMLORD_ALLOC, MEMLORD_TAGGED and the others
         >>cpp            for C++: guards, handles, an allocator, a memory resource
         >>prefix         the names of the public functions, for MEMLORD_PREFIX
         >>implementation the modules: each under a banner with its path in src/, where it is made
@@ -55,20 +57,21 @@
         results      memlord_result, memlord_result_text
         devices      memlord_device_make, _cpu, _cuda, _all, _parse, _name, _label_set, _share;
                      memlord_devices
-        lifecycle    memlord_create, _destroy, _global, _global_setup, _logger_set, _verify
+        lifecycle    memlord_create, _destroy, _global, _global_setup, _logger_set, _verify;
+                     memlord_log_stderr
         storages     memlord_alloc, _free, _realloc, _realloc_begin, _realloc_end, _alloc_n,
                      _free_n, _free_begin, _free_end, _move, _copy
         views        memlord_track, _retain, _release, _track_n, _release_n
         arenas       memlord_arena_add, _arena_sub
         fences       memlord_free_deferred, _free_done, _block_use, _retire
-        sites        memlord_sites_enable, _site_at, _site_of, _site_place, _sites_top, ...;
-                     MEMLORD_SITE
+        sites        memlord_sites_enable, _sites_top; memlord_site_at, _of, _address, _place,
+                     _rename, _top_alloc, _top_free; MEMLORD_SITE
         stacks       memlord_stacks_set, _stacks_top, _unwind_frame_pointers;
                      memlord_desc.stack_depth, .stack_bytes, .stack_seed, .unwinder
-        statistics   memlord_allocated, _freed, _pending, _peak, _stats_get, _summary, _reset;
-                     memlord_rate, _format_bytes, _parse_bytes
-        blocks       memlord_blocks_each, _blocks_top, _block_find, _block_containing,
-                     _block_describe, _block_retag, _mark, _leaks, _generation, _find
+        statistics   memlord_allocated, _freed, _pending, _peak, _peak_reset, _stats_get, _reset;
+                     memlord_summary, _rate, _format_bytes, _parse_bytes
+        blocks       memlord_blocks_each, _blocks_top; memlord_block_find, _containing, _describe,
+                     _retag; memlord_mark, _leaks
         mistakes     memlord_anomalies_each
         parts        memlord_part_add, _part_remove, _parts_each
         tags         memlord_tag_begin, _end, _current, _default_set, _get; memlord_expect;
@@ -84,7 +87,8 @@
         out of memory memlord_alloc_retry, _retry_backoff, _alloc_failed
         pools        memlord_pool_set, _add, _served; memlord_cached_ratio, _fragmentation
         neighbours   memlord_pressure_open, _close, _raise, _level; memlord_device_id_set
-        scopes       memlord_scope_begin, _end, _shapes_set, _export, _adopt, _return, _get
+        scopes       memlord_scope_begin, _end, _shapes_set, _export, _adopt, _return, _get,
+                     _current, _device_time
         contexts     memlord_context_swap, _drop: for fibres, coroutines and jobs
         snapshots    memlord_checkpoint; memlord_snapshots_start, _stop
         events       memlord_events_start, _stop, _each
@@ -458,10 +462,10 @@
     a call; within counter_batch bytes per thread of a threshold each call adds up the counts
     of all threads. A collection costs what its callbacks do. A scope costs some tens of
     nanoseconds, and so does a swap of a context, for which the ledger keeps 700 bytes. A
-    stack costs what its unwinder does (some us for the platform's) and a few hundred ns, under one lock; a sample each 512 KiB is hardly seen. Stacks take 320 KiB,
-    250 to 400 bytes a return address, 24 each time one has another caller, 100 a stack and
-    up to 64 a block that has one. Events cost one branch a call when off, and a time stamp
-    and 40 bytes when on.
+    stack costs what its unwinder does (some us for the platform's) and a few hundred ns, under
+    one lock; a sample each 512 KiB is hardly seen. Stacks take 320 KiB, 250 to 400 bytes a
+    return address, 24 each time one has another caller, 100 a stack and up to 64 a block that
+    has one. Events cost one branch a call when off, and a time stamp and 40 bytes when on.
 
     Not counted: memory that no call records (other libraries, the driver, the C library's
     own overhead, stacks, code), the rounding of your allocator, and whether the operating
@@ -471,7 +475,8 @@
 #ifndef MEMLORD_H
 #define MEMLORD_H
 
-/* The implementation needs what strict C modes hide; works when memlord.h is included first. */
+/* The implementation needs what strict C modes hide. That works if memlord.h is the first
+   include. */
 #if defined(MEMLORD_IMPLEMENTATION) && !defined(_DEFAULT_SOURCE)
 #define _DEFAULT_SOURCE 1
 #endif
@@ -536,7 +541,8 @@
 #endif
 
 /* With a prefix p every symbol becomes p_memlord_...; the source goes on saying memlord_... The
-   list of names stands below the API, under >>prefix: this header includes itself to read it. */
+   list of names stands below the API, under >>prefix: this header includes itself to read the
+   list. */
 #if defined(MEMLORD_PREFIX)
 #define MLI_READ_PREFIX
 #include "memlord.h"
@@ -628,8 +634,8 @@ typedef struct memlord_device {
     int16_t index; /* 0.. , or MEMLORD_ANY in a selector */
 } memlord_device;
 
-/* Makes a device or a selector. If a number does not fit an int16_t, every call refuses the
-   result. */
+/* Makes a device or a selector. Of a number that does not fit an int16_t it makes a device that
+   every call refuses. */
 MLI_INLINE memlord_device memlord_device_make(int type, int index) {
     memlord_device d;
     d.type = MLI_CAST(int16_t, type < INT16_MIN || type > INT16_MAX ? INT16_MAX : type);
@@ -661,32 +667,33 @@ MEMLORD_API memlord_result memlord_device_parse(const char *text, memlord_device
 MEMLORD_API size_t memlord_device_name(memlord_device device, char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
 
-/* Sets the host's own name for a device, shown beside ours in TEXT, JSON and HTML reports. NULL
+/* Sets the host's own name for a device. TEXT, JSON and HTML reports show it beside MemLord's. NULL
    removes it.
    Errors: E_DEVICE; E_NOMEM. */
 MEMLORD_API memlord_result memlord_device_label_set(memlord *lord, memlord_device device,
                                                     const char *text) MLI_OFF(MEMLORD_OK)
 
-/* Sets the memory that a device's bytes are in: an integrated GPU's in the cpu's, a pool's in
-   its real device's. Both then have one capacity, limit and headroom. `physical` equal to
-   `device` undoes it.
-   Errors: E_DEVICE; E_STATE `physical` is shared itself, others share `device`, or tickets are
-   open where it is; E_NOMEM. */
+/* Says that the bytes of a device are in the memory of another one, `physical`: those of an
+   integrated GPU in the cpu's, those of a pool in its real device's. Both devices then have one
+   capacity, limit and headroom. `physical` equal to `device` takes that back.
+   Errors: E_DEVICE; E_NOMEM; E_STATE `physical` is itself in the memory of a third device, other
+           devices are in the memory of `device`, or tickets are open on the physical device that
+           `device` is on now. */
 MEMLORD_API memlord_result memlord_device_share(memlord *lord, memlord_device device,
                                                 memlord_device physical)
     MLI_OFF(MEMLORD_OK)
 
-/* Lists every device seen, up to `cap`, and returns how many there are. `out` may be NULL
-   when cap is 0. */
+/* Lists the devices that the ledger knows, up to `cap`, and returns how many there are. `out` may
+   be NULL when cap is 0. */
 MEMLORD_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap)
     MLI_OFF(0)
 
 /* -- lifecycle -- */
 
-/* The source of a ledger's own memory. Set both functions, or neither: then it takes pages of
-   the operating system, as memlord_os_allocator does. `free` gets the size that `alloc` was
-   asked for. `alloc` returns NULL when there is none. Both are called with no storage locked,
-   from any thread. */
+/* The source of a ledger's own memory. Set both functions or neither. Without them a ledger takes
+   pages of the operating system, and calls no malloc. `alloc` returns NULL when there is no memory.
+   `free` gets the size that `alloc` was asked for. Both are called on any thread, with no storage
+   locked. */
 typedef struct memlord_allocator {
     void *(*alloc)(void *user, size_t size);
     void (*free)(void *user, void *ptr, size_t size);
@@ -698,36 +705,38 @@ enum {
     MEMLORD_LOG_WARNING,   /* a mistake of the host, a block that is live at destroy, or a
                               request that a limit refused */
     MEMLORD_LOG_INFO,      /* summaries, resets */
-    MEMLORD_LOG_TRACE      /* a line for every call that allocates, frees, resizes or moves, also
-                              of n blocks, and for every retired block; with MEMLORD_DEBUG=1 */
+    MEMLORD_LOG_TRACE      /* with MEMLORD_DEBUG=1 only: a line for every call that allocates,
+                              frees, resizes or moves, and for every retired block */
 };
 
 /* The receiver of messages. `text` is one line without its newline and lives for the call only.
-   A NULL fn is silence. With MEMLORD_DEBUG=1 NULL and memlord_log_stderr both are coloured lines on
-   stderr, of every level. */
+   A NULL fn is silence. With MEMLORD_DEBUG=1 the messages of every level go to stderr, in colour,
+   if fn is NULL or memlord_log_stderr. */
 typedef struct memlord_logger {
     void (*fn)(void *user, int level, const char *text);
     void *user;
 } memlord_logger;
 
-/* Writes errors and warnings to stderr, a line each: a stock logger.fn. `user` is ignored. */
+/* Writes errors and warnings to stderr, a line each: for use as memlord_logger.fn. Ignores
+   `user`. */
 MEMLORD_API void memlord_log_stderr(void *user, int level, const char *text) MLI_OFF_VOID
 
-/* Nanoseconds that never go back. NULL is the platform's monotonic clock. May be called with locks
-   of ours held: it may not call MemLord. */
+/* The clock of a ledger. fn returns nanoseconds that never go back; NULL is the platform's
+   monotonic clock. Requires: fn does not call MemLord, which may hold locks. */
 typedef struct memlord_clock {
     uint64_t (*fn)(void *user);
     void *user;
 } memlord_clock;
 
-/* Writes the return addresses of the calling thread, the innermost first, at most `cap`, and
-   returns how many. NULL is the platform's: _Unwind_Backtrace, or RtlCaptureStackBackTrace; another
-   one is memlord_unwind_frame_pointers. It runs inside the host's own call with no lock of ours
-   held. It may allocate: a block that it allocates gets no stack of its own. Frames from the first
-   NULL on are left out. A stack that cannot be unwound is the one return address that is known, and
-   reports count it. gcc writes the tables that the platform's unwinder reads for C by default on
-   x86, AArch64, POWER and z; on RISC-V compile the host with -funwind-tables. On 32-bit ARM the
-   platform's finds no stack: every stack is one return address. */
+/* The unwinder of a ledger. fn writes the return addresses of the calling thread, the innermost
+   first, at most `cap`, and returns how many it wrote. MemLord leaves out those from the first NULL
+   on. fn runs inside the host's own call, with no lock of MemLord held. It may allocate: such a
+   block gets no stack. A NULL fn is the platform's unwinder, _Unwind_Backtrace or
+   RtlCaptureStackBackTrace. memlord_unwind_frame_pointers is a faster one.
+   If a stack cannot be unwound, it is the one return address that is known, and reports count it.
+   The platform's unwinder reads tables, which gcc writes for C by default on x86, AArch64, POWER
+   and z; on RISC-V compile the host with -funwind-tables. On 32-bit ARM it finds none, and every
+   stack is one address. */
 typedef struct memlord_unwinder {
     size_t (*fn)(void *user, void **frames, size_t cap);
     void *user;
@@ -736,35 +745,35 @@ typedef struct memlord_unwinder {
 enum {
     MEMLORD_FLAG_NO_STRATEGY = 1, /* no bands until memlord_strategy_set */
     MEMLORD_FLAG_SITES = 2,       /* memlord_sites_enable from the start */
-    MEMLORD_FLAG_EXACT = 4,       /* publish every call: exact peaks, shared lines */
-    MEMLORD_FLAG_DEFER = 8,       /* collections and fences run in gc_poll, gc_run, retire,
-                                     alloc_retry and pollers alone: see >>threading */
-    MEMLORD_FLAG_NO_THREADS = 16, /* no pollers */
-    MEMLORD_FLAG_NO_ENV = 64      /* ignore the environment */
+    MEMLORD_FLAG_EXACT = 4,       /* peaks are exact; threads share the counters they write */
+    MEMLORD_FLAG_DEFER = 8,       /* collections and fences run only in memlord_gc_poll, _gc_run,
+                                     _retire, _alloc_retry and on pollers: see >>threading */
+    MEMLORD_FLAG_NO_THREADS = 16, /* the ledger starts no threads */
+    MEMLORD_FLAG_NO_ENV = 64      /* the ledger ignores the environment */
 };
 
-/* The configuration of a ledger. Zero is the default of every field. */
+/* The configuration of a ledger. Every field may be 0: the comments say what that means. */
 typedef struct memlord_desc {
-    memlord_allocator allocator; /* the operating system's pages */
-    memlord_logger logger;       /* silent */
-    memlord_clock clock;         /* monotonic */
+    memlord_allocator allocator; /* of the ledger's own memory; 0: pages of the system */
+    memlord_logger logger;       /* 0: silence */
+    memlord_clock clock;         /* 0: the platform's monotonic clock */
     uint32_t flags;              /* MEMLORD_FLAG_... */
-    uint32_t poll_ms;            /* how often pollers sample, 200; 10 if less */
-    uint32_t snapshot_ms;        /* memlord_snapshots_start at create, so often; 0: no */
-    size_t event_capacity;       /* memlord_events_start at create, so many; 0: no */
-    uint64_t counter_batch;      /* bytes a thread may hold back from the peak, 65536 */
-    const char *output_dir;      /* where dated reports go: memlord_save_at_exit */
-    const char *proc_root;       /* put before /proc and cgroup paths; for tests */
-    const char *labels;          /* memlord_labels_set at create */
-    uint32_t stack_depth;        /* frames of the stacks of allocs, at most 128; 0: no stacks */
-    uint64_t stack_bytes;        /* in the mean from stack to stack, 512 KiB; 1: every alloc */
-    memlord_unwinder unwinder;   /* the platform's */
-    uint64_t stack_seed;         /* the seed of the samples: with the same one the same allocs
-                                    of the same threads are picked. 0: a new one from the
-                                    system for each ledger */
+    uint32_t poll_ms;            /* ms from sample to sample of a poller, at least 10; 0: 200 */
+    uint32_t snapshot_ms;        /* starts snapshots at this interval; 0: does not start them */
+    size_t event_capacity;       /* starts a ring of so many events; 0: does not start it */
+    uint64_t counter_batch;      /* bytes that a thread may hold back from a peak; 0: 65536 */
+    const char *output_dir;      /* the directory of memlord_save_at_exit; NULL: the current one */
+    const char *proc_root;       /* for tests: a prefix of /proc and cgroup paths; NULL: none */
+    const char *labels;          /* as for memlord_labels_set; NULL: none */
+    uint32_t stack_depth;        /* frames kept of an alloc's stack, at most 128; 0: no stacks */
+    uint64_t stack_bytes;        /* bytes from one sampled alloc to the next, in the mean;
+                                    1: every alloc is sampled; 0: 512 KiB */
+    memlord_unwinder unwinder;   /* 0: the platform's */
+    uint64_t stack_seed;         /* of the samples: the same seed picks the same allocs of the same
+                                    threads; 0: another seed for each ledger */
 } memlord_desc;
 
-/* Opens a ledger. `desc` NULL is the default configuration. It is copied, strings too.
+/* Opens a ledger. `desc` is copied, with its strings; NULL is the default configuration.
    Errors: E_INVALID one of alloc and free without the other, `out` NULL, snapshot_ms of 1 to 9,
            event_capacity over 2^26, or stack_depth over 128: the logger of `desc` hears which;
            E_NOMEM. *out is NULL then.
@@ -773,13 +782,14 @@ MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **ou
     MLI_OFF_SET(if (out) *out = NULL, MEMLORD_OK)
 
 /* Closes a ledger and returns its memory. Logs the live bytes and blocks of each device and, where
-   tags or sites are known, the ten largest groups by device, tag and site. NULL does nothing.
-   Threads: no call on it may be in flight or follow, on any thread. */
+   tags or sites are known, the ten largest groups by device, tag and site. Does nothing with NULL
+   and with memlord_global().
+   Threads: no call on the ledger may be in flight or follow, on any thread. */
 MEMLORD_API void memlord_destroy(memlord *lord) MLI_OFF_VOID
 
-/* Returns the process's own ledger, made on first use with memory from the operating system:
-   it works inside malloc and before main. Never destroyed: a library that made it stays loaded,
-   see >>threading.
+/* Returns the process's own ledger. The first call makes it, with memory from the operating system:
+   it works inside malloc and before main. It is never destroyed, and a library that made it stays
+   loaded: see >>threading.
    Errors: NULL, which is MemLord switched off, if there is no memory for it. */
 MEMLORD_API memlord *memlord_global(void) MLI_OFF(NULL)
 
@@ -789,8 +799,8 @@ MEMLORD_API memlord *memlord_global(void) MLI_OFF(NULL)
            E_INVALID as memlord_create, and an allocator of the host's; E_NOMEM. */
 MEMLORD_API memlord_result memlord_global_setup(const memlord_desc *desc) MLI_OFF(MEMLORD_OK)
 
-/* Sets the receiver of messages, at any time. NULL is silence or, with MEMLORD_DEBUG=1, what it was
-   to memlord_create. Returns when no other thread is in the old one. A logger may call it.
+/* Sets the receiver of messages, at any time. NULL is a memlord_logger of zeros. Returns when no
+   other thread is in the old logger any more. A logger may call this function.
    Errors: E_STATE the ledger's logger calls it while another thread sets one, or the logger of
            another ledger calls it: the two could wait for each other. */
 MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *logger)
@@ -798,33 +808,19 @@ MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logge
 
 /* Checks the ledger against itself: the map against the counters of devices, sites and tags,
    accounts, arenas, tickets, pending blocks and parts. For tests and for bug reports.
-   Threads: no other call may be in flight: its change would be taken for a fault.
+   Threads: no other call may be in flight: the check would take its change for a fault.
    Errors: E_STATE something does not agree; the first such thing goes to the logger. E_NOMEM.
            E_UNSUPPORTED in a build with MEMLORD_NO_VERIFY.
    Cost:   walks everything; calls of other threads wait meanwhile. */
 MEMLORD_API memlord_result memlord_verify(memlord *lord) MLI_OFF(MEMLORD_OK)
-
-/* Returns a number that no other ledger of the process has, before or after; NULL has 0. */
-MEMLORD_API uint64_t memlord_generation(memlord *lord) MLI_OFF(0)
-
-/* Returns the ledger of a generation; NULL: it is destroyed, or there never was one. What may
-   outlive its ledger keeps the generation in place of the pointer.
-   Threads: as with every call, no destroy of that ledger may be in flight. Cost: a few ns; a lock
-   and a walk of the ledgers on a thread's first call since one was destroyed. */
-MEMLORD_API memlord *memlord_find(uint64_t generation) MLI_OFF(NULL)
-
-/* Fills an allocator that takes pages from the operating system and calls no malloc. */
-MEMLORD_API void memlord_os_allocator(memlord_allocator *out)
-    MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), )
-
 /* -- storages --
-   `device` is one device, never a selector. `storage` is its address or handle. `bytes` is at
-   most 2^48. `site` may be NULL. Common errors: E_INVALID a storage of 0 or UINT64_MAX, or too
-   many bytes; E_DEVICE a selector, or no device, both counted in `refused`; E_NOMEM the map could
-   not grow, counted in dropped_allocs. The free of a storage that was dropped so returns OK, and
-   does not count as unknown. The ledger remembers 64 such storages. For each further one, it takes
-   one free of any unknown storage of the same type for the free of that one. Cost: tens of ns; see
-   >>costs. */
+   `device` is one device, never a selector. `storage` is the address or handle of the memory.
+   `bytes` is at most 2^48. `site` may be NULL. Common errors: E_INVALID a storage of 0 or
+   UINT64_MAX, or too many bytes; E_DEVICE a selector, or no device, both counted in `refused`;
+   E_NOMEM the map could not grow, counted in dropped_allocs. Such a dropped storage is not on the
+   books: its free returns MEMLORD_OK, and does not count as unknown. The ledger remembers 64 of
+   them. For each further one it lets one free of an unknown storage of the same type pass.
+   Cost: tens of ns; see >>costs. */
 
 #define MEMLORD_NONE UINT64_MAX /* as an account: none; as a stream: the default one */
 
@@ -836,29 +832,31 @@ typedef struct memlord_site {
     int line; /* 0: not known */
 } memlord_site;
 
+/* A storage, for the calls that take several. */
 typedef struct memlord_block {
     memlord_device device;
     uint64_t storage;
     uint64_t bytes; /* ignored by free_n and release_n */
 } memlord_block;
 
-/* Records a storage that was just created. A live one of the same key is stale: it is
-   closed as freed, and counted in implicit_frees. */
+/* Records a storage that was just created. A live storage of the same key is stale: its free was
+   not recorded. It ends now, and counts in implicit_frees. */
 MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device,
                                          uint64_t storage, uint64_t bytes,
                                          const memlord_site *site) MLI_OFF(MEMLORD_OK)
 
-/* Records the end of a storage, whatever its references, before it is returned. Storage 0
-   does nothing. The device's index is ignored.
+/* Records the end of a storage, however many references it has. Call it before the real free.
+   Storage 0 does nothing. The device's index is ignored.
    Errors: E_UNKNOWN not live: totals unchanged, counted in unknown_frees. */
 MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device,
                                         uint64_t storage, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Records a realloc whose old address cannot have been reused meanwhile; else use begin and
-   end. The block keeps its tag, description, references, recorded uses and mark.
-   old_storage 0 is an alloc. An unknown old one counts in unknown_frees, and the new one is
-   opened. Counted in `reallocs`. */
+/* Records a realloc, after the real one. The block keeps its tag, description, references,
+   recorded uses and mark. old_storage 0 is an alloc. An old storage that is not live counts in
+   unknown_frees, and the new one begins. Counted in `reallocs`.
+   Requires: no other thread can have got the old address meanwhile, as of a block that grows in
+             place. Else use memlord_realloc_begin and _end. */
 MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
                                            uint64_t old_storage, uint64_t new_storage,
                                            uint64_t bytes, const memlord_site *site)
@@ -872,17 +870,17 @@ typedef struct memlord_realloc_token {
     uint64_t word[5];
 } memlord_realloc_token;
 
-/* Takes old_storage off the map, its bytes still counted, before the real realloc: once that
-   returns, another thread may own the old address. Every begin needs one end.
-   Errors: E_UNKNOWN not live, counted; the token is good all the same, and end then opens the
+/* Begins a realloc: takes old_storage off the map, its bytes still counted. Call it before the real
+   realloc: once that returns, another thread may own the old address. Every begin needs one end.
+   Errors: E_UNKNOWN not live, counted; the token is good all the same, and the end then begins the
            new storage. */
 MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
                                                  uint64_t old_storage,
                                                  memlord_realloc_token *token)
     MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
 
-/* Records what the real realloc did. new_storage 0 says that it failed: the old entry comes
-   back as it was. Requires: the token itself, not a copy of it.
+/* Ends a realloc: records what the real one did. new_storage 0 says that it failed: the old storage
+   comes back as it was. Requires: the token itself, not a copy of it.
    Errors: E_STATE the token was used already, or is another ledger's or free_begin's; E_NOMEM
            the block is counted as dropped. */
 MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
@@ -891,48 +889,48 @@ MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_to
     MLI_OFF(MEMLORD_OK)
 
 /* Begins a free whose real call may fail: takes the storage off the map, its bytes still counted.
-   A storage with recorded uses is pending from here on. Storage 0 does nothing. Every begin that
-   returned MEMLORD_OK needs one end.
+   A storage with recorded uses (memlord_block_use) is pending from here on. Storage 0 does nothing.
+   Every begin that returned MEMLORD_OK needs one end.
    Errors: E_UNKNOWN not live, counted; E_STATE it is pending already. */
 MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device device,
                                               uint64_t storage, memlord_realloc_token *token,
                                               const memlord_site *site)
     MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
-/* Ends it: credits the storage or, if the real call `failed`, brings it back. A storage with
-   recorded uses comes back without its uses, its views and its description.
-   It takes a token of realloc_begin, too, if the realloc was a free.
+/* Ends a free: credits the storage or, if the real call `failed`, brings it back. A storage with
+   recorded uses comes back without its uses, its views and its description. The token may also be
+   one of memlord_realloc_begin, whose realloc then was a free.
    Errors: E_STATE the token was used already, or is another ledger's, or free_begin returned an
            error; E_NOMEM as realloc_end. */
 MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                             int failed, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Records n at once. All arguments are checked and room is reserved first, so an error has
-   recorded nothing; then the blocks are applied one by one. Meanwhile other threads may see a new
-   block with 0 bytes.
-   Errors: also E_INVALID `blocks` NULL with n > 0, or sizes whose sum overflows. free_n
-           applies every block and returns E_UNKNOWN if some were not live. */
+/* Records n allocs in one call. All arguments are checked and room is reserved first, so an error
+   has recorded nothing; then the blocks are applied one by one. Meanwhile other threads may see a
+   new block with 0 bytes.
+   Errors: also E_INVALID `blocks` NULL with n > 0, or sizes whose sum overflows. */
 MEMLORD_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks,
                                            size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
-/* Frees n storages in one call: see memlord_alloc_n. */
+/* Records n frees in one call, as memlord_alloc_n does n allocs.
+   Errors: E_UNKNOWN some were not live; the others are freed. */
 MEMLORD_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks,
                                           size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Tells when a device has done what was asked of it: an event, a timeline's value. Both functions
-   are called with no lock of ours held and may call the ledger. */
+/* Tells when a device has done what was asked of it: an event, or a timeline's value. Both
+   functions are called with no lock of MemLord held and may call the ledger. */
 typedef struct memlord_fence {
-    int (*done)(void *user);  /* 1 done, 0 not yet, < 0 failed; may not block */
+    int (*done)(void *user);  /* 1: done, 0: not yet, < 0: failed; may not block */
     void *user;
     uint64_t queue;           /* fences of one queue (a stream) complete in order */
-    void (*drop)(void *user); /* may be NULL */
+    void (*drop)(void *user); /* `done` is not called any more; may be NULL */
 } memlord_fence;
 
-/* Moves a block: the source ends, then the destination begins with `bytes`. Tag, description,
-   references and mark go along. Counted in `moves` of the destination, and per pair of devices
-   in reports. With a fence (may be NULL), or recorded uses, the source is pending until they
-   are done, as after memlord_free_deferred.
+/* Records that a block has moved: the source ends, then the destination begins with `bytes`. Tag,
+   description, references and mark go along. Counted in `moves` of the destination, and per pair of
+   devices in reports. With a fence, which may be NULL, or with recorded uses the source is pending
+   until they are done, as after memlord_free_deferred.
    Errors: E_UNKNOWN the source is not live, counted; E_INVALID a fence without `done`. */
 MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from,
                                         uint64_t from_storage, memlord_device to,
@@ -949,8 +947,8 @@ MEMLORD_API memlord_result memlord_copy(memlord *lord, memlord_device from, meml
 
 /* -- views: several owners of one storage -- */
 
-/* Says "I hold this storage": records it with one reference, or adds a reference to a live one and
-   counts no bytes (`bytes` is then ignored). So tied weights and views count once. */
+/* Says "I hold this storage": records it with one reference or, if it is live, adds a reference and
+   no bytes (`bytes` is then ignored). So tied weights and views count once. */
 MEMLORD_API memlord_result memlord_track(memlord *lord, memlord_device device,
                                          uint64_t storage, uint64_t bytes,
                                          const memlord_site *site) MLI_OFF(MEMLORD_OK)
@@ -966,52 +964,53 @@ MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
                                            uint64_t storage, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Tracks n storages in one call: see memlord_alloc_n. */
+/* Tracks n storages in one call, as memlord_alloc_n records them. */
 MEMLORD_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks,
                                            size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
-/* Releases n storages in one call: see memlord_alloc_n. */
+/* Releases n storages in one call, as memlord_free_n frees them. */
 MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blocks,
                                              size_t n, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
 /* -- arenas: bytes without an identity -- */
 
-/* Adds to the arena balance of a device, under the tag of this thread. Sites count the bytes that
-   were added and taken; no site has live arena bytes. Record an arena that is one piece of memory
-   as a block: once, and resize it with memlord_realloc(lord, device, key, key, bytes, site). Then
-   it has a site, a stack and a peak of its own.
+/* Adds to the arena balance of a device, under the tag of this thread. A site counts the bytes that
+   it added and took; no site has live arena bytes. An arena that is one piece of memory is better
+   recorded as a block, and resized with memlord_realloc(lord, device, key, key, bytes, site): then
+   it has a site and a stack.
    Errors: E_INVALID over 2^48, or the balance would overflow.
    Cost:   a few shared counters; under a tag also a lock of the device. */
 MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
-/* Takes from the arena balance of a device. More than the balance takes it to 0 and counts in
-   underflows, MEMLORD_OK: storages are never touched. The bytes come off the tag of this thread. If
-   it has too few, the rest comes off the untagged arena bytes. If the tags then have more than the
-   device, the largest tags give up the excess, and each of them counts as an underflow.
+/* Takes from the arena balance of a device. If `bytes` is more than the balance, the balance is
+   then 0, and the call counts in underflows and returns MEMLORD_OK. The bytes come off the tag of
+   this thread. If the tag has too few, the rest comes off the untagged arena bytes. If the tags
+   then have more than the device, the largest tags give up the excess, and each of them counts as
+   an underflow. Storages are never touched.
    Errors: E_INVALID over 2^48 in one call. */
 MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
 /* -- fences: memory the device still uses --
-   A block whose free has to wait is pending: still in `allocated`, dead to free, release,
-   retain and use. Fences are polled in retire, gc_poll and before an out-of-memory retry. Those
-   of one device and queue are polled in the order of the frees, so a slow queue holds up only
-   itself. A block waits for those of its queue that were freed before it. A poll and a deferred
-   free look at every queue of the device type. An alloc or a free of a device type polls what is
-   pending on that type: one queue a call, up to four fences of it. After `done` returned 0 such
-   calls skip that queue. Each further 0 doubles the wait, up to 256 calls or 10 ms (one call in
-   eight reads the clock). The poller of a device polls, too. Calls on other device types cost what
-   they cost with nothing pending. A failed fence counts as done, and in fence_failures. A host that
-   orders its streams itself (one waits for the other's event before it goes on) frees plainly:
-   nothing is left to wait for. */
+   A block whose free has to wait is pending: its bytes are still in `allocated`, but free, release,
+   retain and use do not find it. To poll a fence is to call its `done`. memlord_retire and
+   memlord_gc_poll poll, memlord_alloc_retry does so before each further attempt, and so does the
+   poller of a device. The fences of one device and queue are polled in the order of the frees: a
+   block waits for those of its queue that were freed before it, and a slow queue holds up only
+   itself. These polls and a deferred free look at every queue of the device type. An alloc or a
+   free polls up to four fences of one queue of its device type. After a `done` that returned 0
+   such calls leave the queue alone for a while. The while doubles with each further 0, up to 256
+   calls or 10 ms (one call in eight reads the clock). Calls on other device types cost what they
+   cost with nothing pending. A failed fence counts as done, and in fence_failures. A host whose
+   streams wait for each other's events frees plainly: nothing is left to wait for. */
 
-/* Frees a storage once a fence is done. Calls `done` at once, on this thread (a fence may record
-   its event there; not with MEMLORD_FLAG_DEFER). Calls `drop`, if set, exactly once when MemLord
-   will not call `done` again. An alloc of a pending storage ends it first.
+/* Frees a storage once a fence is done. Calls `done` at once, on this thread, except with
+   MEMLORD_FLAG_DEFER: a fence may record its event there. Calls `drop`, if set, exactly once when
+   MemLord will not call `done` again. An alloc of a pending storage ends it first.
    Errors: E_INVALID no `done`; E_UNKNOWN not live, counted; E_NOMEM. After an error neither
            function will be called. */
 MEMLORD_API memlord_result memlord_free_deferred(memlord *lord, memlord_device device,
@@ -1019,8 +1018,8 @@ MEMLORD_API memlord_result memlord_free_deferred(memlord *lord, memlord_device d
                                                  const memlord_site *site)
     MLI_OFF_SET(if (fence.drop) fence.drop(fence.user), MEMLORD_OK)
 
-/* Ends a pending storage now, whatever its fences say: for a host that is told when its device is
-   done, rather than asking. Its fences are dropped; their `done` is not called any more.
+/* Ends a pending storage now, whatever its fences say: for a host whose device tells when it is
+   done. The fences of the storage are dropped, and their `done` is not called any more.
    Errors: E_UNKNOWN not pending: nothing changes, and nothing is counted. Cost: as a free. */
 MEMLORD_API memlord_result memlord_free_done(memlord *lord, memlord_device device,
                                              uint64_t storage) MLI_OFF(MEMLORD_OK)
@@ -1040,29 +1039,30 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) MLI_OFF(0
 
 /* -- sites: which code allocates -- */
 
-/* Switches the counting per site on or off. Counts from now on; off keeps what was counted. */
+/* Switches the counting per site on or off, from now on. What was counted stays. */
 MEMLORD_API memlord_result memlord_sites_enable(memlord *lord, int on)
     MLI_OFF(MEMLORD_OK)
 
 /* Turns a return address into a site, for allocators and interposers: MEMLORD_SITE_OF_CALLER
-   passes its own. file is the module and the offset in it, as "libc.so.6+0x2a4f1", or the address
-   in no module; line is 0. function is looked up when the site is first shown (a report,
-   sites_top, a block; not a line of the log): the dynamic symbol that contains the address (link
-   with -rdynamic). Without one, on Windows and on macOS it is "". After dlclose the site stays
-   what it was, and its address in another module is another site. Never NULL; lives until destroy.
+   passes that of its own function. `file` is the module and the offset in it, as
+   "libc.so.6+0x2a4f1", or the address if it is in no module; `line` is 0. `function` is the dynamic
+   symbol that contains the address (link with -rdynamic); "" if there is none, and on Windows and
+   macOS. It is looked up when the site is first shown: in a report, by memlord_sites_top or of a
+   block, but not in a line of the log. After dlclose the site stays what it was, and its address in
+   another module is another site. Never NULL; lives until destroy.
    Cost: a few ns once the address is known; some tens in a module that dlclose may unload. */
 MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address)
     MLI_OFF_SET(MLI_NO_SITE, &none)
 
-/* Returns the site of a place that is known by value: C++20's std::source_location, a line of a
-   script. NULL strings are "". It is the site that MEMLORD_SITE plants there, if `file` is a
-   literal of the same module. The strings are copied. Never NULL; lives until destroy.
+/* Returns the site of a place that is known by value: C++20's std::source_location, or a line of a
+   script. NULL strings are "". The result is the site that MEMLORD_SITE plants in that line, if
+   `file` is a literal of the same module. The strings are copied. Never NULL; lives until destroy.
    Cost: some tens of ns after this thread's first call with this pointer `file` and this line. */
 MEMLORD_API const memlord_site *memlord_site_of(memlord *lord, const char *file,
                                                 const char *function, int line)
     MLI_OFF_SET(MLI_NO_SITE, &none)
 
-/* Returns the return address a site was made from; NULL for a planted one. */
+/* Returns the return address that a site was made from; NULL for a planted site. */
 MEMLORD_API void *memlord_site_address(memlord *lord, const memlord_site *site)
     MLI_OFF(NULL)
 
@@ -1115,10 +1115,10 @@ MEMLORD_API size_t memlord_sites_top(memlord *lord, memlord_device sel,
                                      memlord_site_order order, memlord_site_stat *out,
                                      size_t cap) MLI_OFF(0)
 
-/* Finds the site with the most alloc_bytes. 1: found. */
+/* Finds the site with the most alloc_bytes. Returns 1 if there is one, else 0. */
 MEMLORD_API int memlord_site_top_alloc(memlord *lord, memlord_device sel,
                                        memlord_site_stat *out) MLI_OFF(0)
-/* Finds the site with the most free_bytes. 1: found. */
+/* Finds the site with the most free_bytes. Returns 1 if there is one, else 0. */
 MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
                                       memlord_site_stat *out) MLI_OFF(0)
 
@@ -1279,14 +1279,16 @@ typedef struct memlord_stats {
                                     once in a sum */
 } memlord_stats;
 
-/* Returns the live bytes, pending included: exact whenever no call is in flight, as the next two.
-   Cost: a few ns a thread and device. */
+/* Returns the live bytes, pending included. They are exact whenever no call is in flight, and so
+   are memlord_freed and memlord_pending. Cost: a few ns a thread and device. */
 MEMLORD_API uint64_t memlord_allocated(memlord *lord, memlord_device sel) MLI_OFF(0)
 /* Returns the bytes credited since the last collection or reset. */
 MEMLORD_API uint64_t memlord_freed(memlord *lord, memlord_device sel) MLI_OFF(0)
-/* Returns the live bytes that wait for their device. */
+/* Returns the live bytes that are freed and wait for their device. */
 MEMLORD_API uint64_t memlord_pending(memlord *lord, memlord_device sel) MLI_OFF(0)
-/* For a wide selector the sum of the devices' peaks: an upper bound of the joint one. */
+/* Returns the highest live bytes since create, reset or peak_reset: low by at most peak_error,
+   never high. For a selector of several devices it is the sum of their peaks, and their joint peak
+   may be lower. */
 MEMLORD_API uint64_t memlord_peak(memlord *lord, memlord_device sel) MLI_OFF(0)
 
 /* Fills every statistic. A selector that matches no device fills zeros.
@@ -1307,10 +1309,10 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
    nothing was counted, and for any other name. 0 with MEMLORD_DISABLE. */
 MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) MLI_OFF(0)
 
-/* Starts an epoch: sets freed, totals, counts and anomalies to 0, those of sites and scopes, too,
+/* Starts an epoch: sets freed, totals, counts and anomalies to 0, also those of sites and scopes,
    and each peak to the live bytes. Live storages stay live. */
 MEMLORD_API void memlord_reset(memlord *lord) MLI_OFF_VOID
-/* Sets the peak to what is live. */
+/* Sets the peak of each device of a selector to its live bytes. */
 MEMLORD_API void memlord_peak_reset(memlord *lord, memlord_device sel) MLI_OFF_VOID
 
 /* Writes bytes for people: "0 B", "1 KiB", "1.5 KiB", rounded to two decimals at most, without
@@ -1346,7 +1348,7 @@ typedef struct memlord_block_info {
     uint64_t bytes;
     uint64_t refs;             /* 1 + views */
     const char *tag;           /* NULL: untagged */
-    const char *scope;         /* path of the one it was allocated in; NULL: none */
+    const char *scope;         /* path of the scope it was allocated in; NULL: none */
     const memlord_site *site;  /* NULL: not known */
     uint64_t born;             /* the mark it was born under */
     memlord_meta meta;         /* zero if never described */
@@ -1385,14 +1387,14 @@ MEMLORD_API memlord_result memlord_block_describe(memlord *lord, memlord_device 
                                                   uint64_t storage, const memlord_meta *meta)
     MLI_OFF(MEMLORD_OK)
 
-/* Moves a live block, with its bytes, to another tag; NULL or "" is none.
+/* Moves a live block, with its bytes, to another tag; NULL or "" is no tag.
    Errors: E_UNKNOWN; E_NOMEM. */
 MEMLORD_API memlord_result memlord_block_retag(memlord *lord, memlord_device device,
                                                uint64_t storage, const char *tag)
     MLI_OFF(MEMLORD_OK)
 
-/* Begins a new mark and returns it: blocks allocated from now on carry it. At most 2^26 - 1
-   marks; then the last one stays. */
+/* Begins a new mark and returns it: blocks allocated from now on carry it. There are at most
+   2^26 - 1 marks; then the last one stays. */
 MEMLORD_API uint64_t memlord_mark(memlord *lord) MLI_OFF(0)
 
 /* Calls fn (may be NULL) for every live block born under `since_mark` or later, and returns how
@@ -1428,17 +1430,19 @@ enum {
     MEMLORD_ANOMALY_COUNT
 };
 
-/* Mistakes of one kind at one site: the site given to the call, also while sites are off. */
+/* Mistakes of one kind at one site: the site that was given to the call, also while sites are
+   off. */
 typedef struct memlord_anomaly {
     int kind;              /* MEMLORD_ANOMALY_... */
-    memlord_device device; /* of the first one; memlord_device_all(): the call named none */
-    uint64_t storage;      /* of the first one; 0: no storage is concerned */
-    uint64_t bytes;        /* of all of them whose blocks are known */
+    memlord_device device; /* of the first mistake; memlord_device_all(): the call named none */
+    uint64_t storage;      /* of the first mistake; 0: it concerns no storage */
+    uint64_t bytes;        /* of all mistakes whose blocks are known */
     uint64_t count;
     uint64_t first_ns, last_ns; /* since the ledger was made */
     memlord_site site;     /* file and function "": the call gave none */
-    memlord_site born;     /* where the block was allocated; "": not known, or sites are off */
-    const char *tag;       /* of that block, the first one's; NULL: none */
+    memlord_site born;     /* where the block of the first mistake was allocated; "": not known, or
+                              sites are off */
+    const char *tag;       /* of that block; NULL: none */
 } memlord_anomaly;
 typedef int (*memlord_anomaly_fn)(void *user, const memlord_anomaly *anomaly); /* != 0 stops */
 
@@ -1457,9 +1461,9 @@ typedef struct memlord_part_info {
 typedef int (*memlord_part_fn)(void *user, const memlord_part_info *part); /* != 0 stops */
 
 /* Names a piece of a live storage: a tensor in a weights buffer, a slot of a KV cache. Parts
-   subdivide, they never add: no total changes. They end when removed, or with their storage.
-   Reports show them with it, except PROMETHEUS, which has no storages, and HEAPTRACK, where each
-   would be one allocation more.
+   subdivide, they never add: no total changes. A part ends when it is removed, or with its storage.
+   Reports show the parts of a storage, except PROMETHEUS, which has no storages, and HEAPTRACK,
+   where each part would be one allocation more.
    Errors: E_INVALID bytes 0, not inside the storage, or rank over 8; E_STATE it overlaps another
            part; E_UNKNOWN no such storage; E_NOMEM.
    Cost:   a search, and 8 bytes moved for each part behind it: under a us by ascending offset,
@@ -1474,14 +1478,15 @@ MEMLORD_API memlord_result memlord_part_remove(memlord *lord, memlord_device dev
                                                uint64_t storage, uint64_t offset)
     MLI_OFF(MEMLORD_OK)
 
-/* Calls fn for the parts of a storage, by offset, and returns how many it was called for.
-   Copied some at a time: fn may call the ledger. */
+/* Calls fn for the parts of a storage, by offset, until fn returns non-zero. Returns how many it
+   has called fn for. The parts are copied, some at a time: fn may call the ledger. */
 MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t storage,
                                       memlord_part_fn fn, void *user) MLI_OFF(0)
 
 /* -- tags, plan against actual -- */
 
-/* Tags what this thread allocates until the matching end: MEMLORD_TAG and MEMLORD_TAGGED do both.
+/* Begins a tag: what this thread allocates until the matching end has it. MEMLORD_TAG and
+   MEMLORD_TAGGED do both.
    Tags nest; the innermost wins. The text is copied. Each pair of tag and device needs a
    record, of which a ledger has 65,535: past them blocks are recorded without their tag, counted
    in dropped_sites.
@@ -1492,7 +1497,8 @@ MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag)
 /* Ends the innermost tag of this thread. Errors: E_STATE none is begun. */
 MEMLORD_API memlord_result memlord_tag_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
-/* Returns the tag that an alloc of this thread gets now; NULL: none. Lives until destroy. */
+/* Returns the tag that an alloc of this thread gets now; NULL: none. The text lives until
+   destroy. */
 MEMLORD_API const char *memlord_tag_current(memlord *lord) MLI_OFF(NULL)
 
 /* Sets the tag that this thread's allocs get while no tag is begun; NULL takes it off.
@@ -1502,20 +1508,19 @@ MEMLORD_API memlord_result memlord_tag_default_set(memlord *lord, const char *ta
 
 /* Sets the stream of this thread's later allocs, for hosts that allocate in the order of a stream
    (CUDA, HIP, SYCL): any 64-bit number; 0 is none, or the default stream. Returns the stream that
-   was set before, which the host sets again at the end. A block keeps its stream until it ends,
-   also through realloc and move; blocks, their events and MEMORY_VIZ have it beside the tag. Past
-   2^20 combinations of mark, scope and stream, blocks are recorded without scope and stream,
-   counted with the dropped scopes of reports. A thread without a record of its own (no memory) has
-   no stream: its call is counted in dropped_sites.
+   was set before: the host sets that again when it is done. A block keeps its stream until it ends,
+   also through realloc and move. Past 2^20 combinations of mark, scope and stream, blocks are
+   recorded without scope and stream, and count in the dropped scopes of reports. A thread for whose
+   record there is no memory has no stream: its call counts in dropped_sites.
    Cost: tens of ns, and the next alloc takes the general path. */
 MEMLORD_API uint64_t memlord_stream_set(memlord *lord, uint64_t stream) MLI_OFF(0)
 
 typedef struct memlord_tag_stat {
     const char *tag;
     uint64_t allocated; /* bytes live now */
-    uint64_t peak;      /* as memlord_peak, of this tag */
+    uint64_t peak;      /* the highest `allocated`, as exact as memlord_peak */
     uint64_t blocks;    /* live now */
-    uint64_t expected;  /* memlord_expect; 0: nothing was planned */
+    uint64_t expected;  /* what memlord_expect set; 0: nothing was planned */
     int64_t variance;   /* allocated - expected; 0 when nothing was planned */
 } memlord_tag_stat;
 
@@ -1534,11 +1539,11 @@ MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device,
     MLI_OFF(MEMLORD_OK)
 /* -- capacity --
    The size of a device and its used bytes, from a source per device type. The cpu's is built
-   in: the machine, or the container's memory limit with the page cache left out. Others are
-   the host's. On Linux, from 3.14 on, it reads /proc/meminfo and the limits of this process's
-   cgroup and those above it, below /sys/fs/cgroup (v2) or /sys/fs/cgroup/memory (v1); cgroups
-   mounted elsewhere read as the machine. A sample that failed, or makes no sense (a total of
-   0, used over total), is unknown, never 0.
+   in: the machine, or the container's memory limit with the page cache left out. The sources of
+   other types are the host's. On Linux, from 3.14 on, the built-in source reads /proc/meminfo and
+   the limits of this process's cgroup and those above it, below /sys/fs/cgroup (v2) or
+   /sys/fs/cgroup/memory (v1). Where cgroups are mounted elsewhere, it sees the machine. After a
+   sample that failed, or makes no sense (a total of 0, used over total), the capacity is not known.
 
    memlord_headroom, _would_fit, _plan_fit, _explain, _pressure_level and reports share one figure
    for the bytes in use: `used` of the latest sample, plus what the ledger recorded since, less
@@ -1565,10 +1570,11 @@ typedef struct memlord_other {
 
 #define MEMLORD_OTHERS 8
 
-/* `context` is what the driver holds on its own for this process: its context, modules, stacks. It
-   is a part of `process`, if that is known, and is not live: reports show it, and take it off what
-   is unaccounted. `others` are the largest other processes, the largest first; a pid of 0 ends
-   them. memlord_explain and reports show them, with their names where Linux tells those. */
+/* The capacity of a device. `context` is what the driver itself holds for this process: its
+   context, modules, stacks. These bytes are a part of `process`, if that is known, and are not
+   live: reports show them, and take them off what is unaccounted. `others` are the largest other
+   processes, the largest first; a pid of 0 ends the list. memlord_explain and reports show them,
+   with their names where Linux tells those. */
 typedef struct memlord_capacity {
     uint64_t total, used; /* bytes, of everybody */
     uint64_t process;     /* this process's own share of used; 0: the source cannot tell */
@@ -1578,9 +1584,9 @@ typedef struct memlord_capacity {
     memlord_other others[MEMLORD_OTHERS];
 } memlord_capacity;
 
-/* Fills total and used, and process, context and others if it can: they are 0 before. Returns 0;
-   non-zero: the capacity is not known. Runs on the poller, or on a thread that asks for a sample or
-   reads a capacity; one at a time for a device; may block. */
+/* Fills total and used, and process, context and others if it can: they are 0 before. Returns 0, or
+   not 0 if the capacity is not known. Runs on the poller, or on a thread that asks for a sample or
+   reads a capacity, one call at a time for a device. It may block. */
 typedef int (*memlord_capacity_fn)(void *user, memlord_device device, memlord_capacity *out);
 
 /* Sets the source of a device type; NULL goes back to the built-in one. Forgets the old source's
@@ -1590,38 +1596,39 @@ MEMLORD_API memlord_result memlord_capacity_source_set(memlord *lord, int type,
                                                        memlord_capacity_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 
-/* Reads the latest sample, as the source gave it; queries no source. Never sampled is known = 0,
-   MEMLORD_OK.
+/* Reads the latest sample, as the source gave it. Queries no source. If there is no sample, `known`
+   is 0, and the result MEMLORD_OK.
    Errors: E_INVALID `out` NULL; E_DEVICE. Cost: a lock of one device and the clock. */
 MEMLORD_API memlord_result memlord_capacity_get(memlord *lord, memlord_device device,
                                                 memlord_capacity *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* Queries the source now. Errors: E_UNSUPPORTED the type has none; E_UNKNOWN it failed, or made
-   no sense; E_STATE one is being taken; E_DEVICE; E_NOMEM. Cost: the source's. */
+/* Queries the source of a device now.
+   Errors: E_UNSUPPORTED the type has none; E_UNKNOWN it failed, or made no sense; E_STATE a sample
+           of the device is being taken; E_DEVICE; E_NOMEM. Cost: the source's. */
 MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device device)
     MLI_OFF(MEMLORD_OK)
 
-/* Samples every device that has a source each `interval_ms` (0: 200, at least 10), on a thread
-   for each. Starts by itself when a device is used that has all three: a capacity source, a
-   callback that serves MEMLORD_REASON_BAND, and a strategy. MEMLORD_POLL_INTERVAL_MS overrides the
-   interval. Stop joins the threads; then none starts by itself until the next start. Without a
-   poller memlord_gc_poll samples what has grown old, and so do the readers of a capacity.
+/* Starts the pollers: a thread for each physical device that has a source, which samples the device
+   each `interval_ms` (0: 200, at least 10). MEMLORD_POLL_INTERVAL_MS overrides the interval. A
+   poller also starts by itself when a device is used that has all three: a capacity source, a
+   callback that serves MEMLORD_REASON_BAND, and a strategy. Without a poller memlord_gc_poll
+   samples what has grown old, and so do the readers of a capacity.
    Errors: E_INVALID an interval of 1 to 9; E_UNSUPPORTED no threads in this build or with
            MEMLORD_FLAG_NO_THREADS; E_NOMEM the system gives no thread now: a later start tries
-           again; stop: E_STATE on a thread of MemLord's own. */
+           again. */
 MEMLORD_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
     MLI_OFF(MEMLORD_OK)
-/* Stops the threads of memlord_poller_start and joins them.
+/* Stops the pollers and joins their threads. None starts by itself until the next start.
    Errors: E_STATE on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* -- limits --
    A limit refuses memlord_reserve and memlord_alloc_retry, never memlord_alloc, which records an
-   alloc that has happened. The limit of an account refuses the same calls. They keep live bytes
+   alloc that has happened. The limit of an account refuses the same calls. These keep live bytes
    plus tickets at or below both limits. Bytes that a pool has reserved and not allocated do not
-   count. A refusal is logged, and counts in no statistic: oom_failures counts those of the
-   device. */
+   count. A request that a limit refuses is logged, and counts in no statistic: oom_failures counts
+   the requests for which the device had no memory. */
 
 /* Sets the limit of a physical device; 0 is none. It may be below the live bytes: then requests
    are refused until enough is freed. Errors: E_DEVICE; E_NOMEM. */
@@ -1641,25 +1648,26 @@ MEMLORD_API memlord_result memlord_limit_set_fraction(memlord *lord, memlord_dev
 MEMLORD_API int64_t memlord_headroom(memlord *lord, memlord_device device)
     MLI_OFF(INT64_MAX)
 
-/* 1: so many bytes fit; 0: they do not; -1: neither limit nor capacity is known. */
+/* Tells whether so many bytes fit: 1 if they do, 0 if not, -1 if neither limit nor capacity is
+   known. */
 MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t bytes)
     MLI_OFF(-1)
 
-/* The same for a whole plan, each block on its device (`storage` is ignored). *short_by, if
+/* Tells the same of a whole plan, each block on its device (`storage` is ignored). *short_by, if
    not NULL, is how many bytes the worst device lacks; negative: every device has that many to
-   spare or more; 0 where -1 is returned, as for a plan with something that is no device. */
+   spare or more; 0 if -1 is returned, as it is of a plan with something that is no device. */
 MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
                                  int64_t *short_by)
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
 
-/* Writes in one line how many bytes short a request of `wanted` is, and the holders of the physical
-   device: limit, capacity, tickets, other processes, and the largest tags and sites, with untagged
-   bytes and arenas among them. Each has its device where several share the memory. The line also
-   has the bytes of what is not listed, how many requests failed on this device before, and how many
-   neighbours rest there: see memlord_pressure_raise. Follows snprintf; allocates nothing. Logged by
-   itself when an allocation fails for good and, as a warning at most once a second, when a
-   reservation is refused; without a logger nothing is walked.
-   Cost: walks tags and sites. */
+/* Writes in one line how many bytes short a request of `wanted` is, and who holds the memory of the
+   physical device: limit, capacity, tickets, other processes, and the largest tags and sites, with
+   untagged bytes and arenas among them. Each has its device where several share the memory. The
+   line also has the bytes of what is not listed, how many requests failed on this device before,
+   and how many neighbours rest there: see memlord_pressure_raise. Follows snprintf; allocates
+   nothing. MemLord logs this line itself when an allocation fails for good and, as a warning at
+   most once a second, when a reservation is refused. Cost: walks tags and sites; nothing is walked
+   for a log without a logger. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
@@ -1668,31 +1676,31 @@ MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_
 
 typedef uint64_t memlord_ticket; /* 0 is none */
 
-/* Reserves bytes of a device's limit and headroom for allocs to come: reserve, allocate,
-   memlord_alloc, commit. A ticket belongs to the thread that reserved or adopted it: what that
+/* Reserves bytes of a device's limit for allocs to come: reserve, allocate, memlord_alloc,
+   memlord_reserve_commit. A ticket belongs to the thread that reserved or adopted it: what that
    thread records on the device comes off the ticket, so that nothing counts twice. So does what
    memlord_alloc_retry records there: it needs room only for what the ticket lacks. On other
-   threads name the ticket: memlord_alloc_with. memlord_reserve_commit gives back what is left of
-   the ticket. Any thread may call it. Call it for a request that failed, too. Without a limit
-   everything is granted. memlord_reserve runs no collection and waits for nothing. On E_LIMIT call
-   memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`, and try again if it gave back
-   something; or use memlord_alloc_retry; or wait until the host has freed something. A free does
-   not refill a ticket. The allocs of a thread come off its 8 latest tickets; allocs beyond them
-   count in full, unless they name a ticket. A thread may hold any number of tickets for others
-   that name them.
+   threads name the ticket: memlord_alloc_with. A free does not refill a ticket. The allocs of a
+   thread come off its 8 latest tickets; allocs beyond these count in full, unless they name a
+   ticket. A thread may hold any number of tickets for others that name them.
+   Without a limit everything is granted. memlord_reserve runs no collection and waits for nothing.
+   On E_LIMIT call memlord_gc_run with MEMLORD_REASON_LIMIT and the bytes as `needed`, and try again
+   if it gave back something; or use memlord_alloc_retry; or wait until the host has freed
+   something.
    Errors: E_LIMIT over the limit of the device, or of the account that this thread uses there (a
            warning, with memlord_explain or the account, at most once a second), also over 2^62 in
-           all: *out is 0; E_INVALID over 2^48 or `out` NULL; E_DEVICE; E_NOMEM; E_STATE called by
-           the ledger's own allocator. Commit and adopt: E_UNKNOWN not an open ticket of this
-           ledger. */
+           all; E_INVALID over 2^48 or `out` NULL; E_DEVICE; E_NOMEM; E_STATE called by the ledger's
+           own allocator. *out is 0 then. */
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
                                            uint64_t bytes, memlord_ticket *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
-/* Ends a ticket, and returns what no alloc has drawn, on any thread. */
+/* Ends a ticket, and gives back what no alloc has drawn. Any thread may call it. Call it for a
+   request that failed, too. Errors: E_UNKNOWN not an open ticket of this ledger. */
 MEMLORD_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket ticket)
     MLI_OFF(MEMLORD_OK)
 
-/* Moves a ticket to this thread: an acceptor reserves, a worker adopts. One's own is OK. */
+/* Moves a ticket to this thread: an acceptor reserves, a worker adopts. A thread may adopt a ticket
+   that it has. Errors: E_UNKNOWN not an open ticket of this ledger. */
 MEMLORD_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticket)
     MLI_OFF(MEMLORD_OK)
 
@@ -1703,80 +1711,71 @@ typedef uint64_t memlord_account; /* 0 is none */
 typedef struct memlord_account_stat {
     char name[48]; /* cut to fit */
     memlord_device device;
-    uint64_t bytes, peak;
-    uint64_t limit;   /* 0: none */
-    uint64_t refused; /* charges, blocks and requests over the limit */
+    uint64_t bytes, peak; /* charged now; the most that was charged at once */
+    uint64_t limit;       /* 0: none */
+    uint64_t refused;     /* charges, blocks and requests over the limit */
 } memlord_account_stat;
 
-/* Opens an account. It adds nothing to the device. Reports list the open ones. The id of a closed
-   account is never that of a later one. `name` may be NULL. Errors: E_INVALID; E_DEVICE;
-   E_NOMEM. */
+/* Opens an account. What is charged to it adds nothing to the device's bytes. `limit` 0 is no
+   limit. `name` may be NULL. Reports list the open accounts. The id of a closed account is never
+   that of a later one. Errors: E_INVALID `out` NULL; E_DEVICE; E_NOMEM. */
 MEMLORD_API memlord_result memlord_account_open(memlord *lord, memlord_device device,
                                                 const char *name, uint64_t limit,
                                                 memlord_account *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
 
-/* Adds to it, or takes from it, from any thread. What tickets hold of it counts against the limit.
+/* Adds bytes to an account or, if `bytes` is negative, takes them off. Any thread may call it. What
+   tickets hold of the account counts against its limit.
    Errors: E_LIMIT over its limit (or 2^48); E_INVALID below 0; E_UNKNOWN closed. Nothing has
            changed then. Cost: a few atomics. */
 MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account account,
                                                   int64_t bytes) MLI_OFF(MEMLORD_OK)
 
-/* Charges what this thread allocates on the account's device from now on, also by
-   memlord_alloc_with, and credits it when the block ends, on whichever thread. Do not charge
-   the same bytes by memlord_account_charge. Such allocs are recorded whatever the account's limit;
-   those over it count in `refused`. memlord_reserve and memlord_alloc_retry keep to the limit: a
-   request for more than is left returns E_LIMIT, as over the device's. Their tickets hold bytes of
-   the account, too, until an alloc comes off them or they are committed. A thread uses one account
-   at a time, until the next call; 0 ends it, and so does the end of the thread. A resized block is
-   charged its new bytes. A move to another device ends the charge; what arrives there is charged as
-   an alloc. Arenas are not charged.
+/* Uses an account for this thread: what the thread allocates on the account's device from now on,
+   also by memlord_alloc_with, is charged to it, and credited when the block ends, on whichever
+   thread. Do not charge the same bytes by memlord_account_charge. Such allocs are recorded whatever
+   the account's limit; those over it count in `refused`. memlord_reserve and memlord_alloc_retry
+   keep to the limit: a request for more than is left returns E_LIMIT, as over the device's. A
+   ticket holds bytes of the account, too, until an alloc comes off it or it is committed. A thread
+   uses one account at a time, until the next call; 0 ends that, and so does the end of the thread.
+   A resized block is charged its new bytes. A move to another device ends the charge; what arrives
+   there is charged as an alloc. Arenas are not charged.
    Cost: these blocks take the general path, and 250 bytes more.
    Errors: E_UNKNOWN closed; E_NOMEM. The account used before stays. */
 MEMLORD_API memlord_result memlord_account_use(memlord *lord, memlord_account account)
     MLI_OFF(MEMLORD_OK)
-/* Reads an account. Errors: E_INVALID; E_UNKNOWN closed. *out is zero then. */
+/* Reads an account. Errors: E_INVALID `out` NULL; E_UNKNOWN closed, and *out is zero. */
 MEMLORD_API memlord_result memlord_account_get(memlord *lord, memlord_account account,
                                                memlord_account_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
-/* Closes it, whatever it holds. Blocks charged to it live on, charged to none. */
+/* Closes an account, whatever is charged to it. Its blocks live on, and are charged to no account.
+   Errors: E_UNKNOWN closed already. */
 MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account account)
     MLI_OFF(MEMLORD_OK)
 
 /* -- one alloc, with all that can be said of it -- */
 
-/* The options of memlord_alloc_with and memlord_alloc_retry. A field that is 0 or NULL takes what
-   the thread has; a NULL site is no site. MEMLORD_NONE stands for UINT64_MAX, which is no stream
-   here, and no ticket. */
+/* The options of memlord_alloc_with and memlord_alloc_retry. For a field that is 0 or NULL they
+   take what the thread has. */
 typedef struct memlord_alloc_opts {
-    const memlord_site *site; /* NULL: none */
-    const char *tag;          /* copied; "": no tag */
-    memlord_ticket ticket;    /* the only one that the bytes come off */
-    memlord_account account;  /* MEMLORD_NONE: no account, and no account's limit applies */
-    uint64_t stream;          /* MEMLORD_NONE: the default stream */
+    const memlord_site *site; /* NULL: no site */
+    const char *tag;          /* copied; "": no tag; NULL: the thread's tag */
+    memlord_ticket ticket;    /* the only ticket that the bytes come off; 0: the thread's tickets */
+    memlord_account account;  /* MEMLORD_NONE: no account, and no account's limit; 0: the
+                                 thread's */
+    uint64_t stream;          /* MEMLORD_NONE: the default stream; 0: the thread's stream */
 } memlord_alloc_opts;
 
 /* Records an alloc as memlord_alloc does, with its own tag, ticket, account and stream. `opts` NULL
-   is memlord_alloc without a site. A named ticket serves any thread: one scheduler, any number of
-   requests. Bytes beyond it count in full. A ticket that is closed or of another physical device,
-   and an account that is closed or of another device, are taken as 0: the alloc is recorded with
-   what the thread has in its place, counts in `refused`, and returns MEMLORD_OK.
+   is memlord_alloc without a site. Any thread may name a ticket: one scheduler serves any number of
+   requests. Bytes beyond the ticket count in full. A ticket that is closed or of another physical
+   device, and an account that is closed or of another device, are taken as 0: the alloc is recorded
+   with what the thread has in its place, counts in `refused`, and returns MEMLORD_OK.
    Errors: as memlord_alloc. Without memory for the tag the alloc has none, as after
            memlord_tag_begin. Cost: the general path, some tens of ns. */
 MEMLORD_API memlord_result memlord_alloc_with(memlord *lord, memlord_device device,
                                               uint64_t storage, uint64_t bytes,
                                               const memlord_alloc_opts *opts) MLI_OFF(MEMLORD_OK)
-
-/* The name of 0.4 for memlord_alloc_with with a ticket. The next release leaves it out. */
-MLI_INLINE memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
-                                                 memlord_device device, uint64_t storage,
-                                                 uint64_t bytes, const memlord_site *site) {
-    memlord_alloc_opts opts;
-    memset(&opts, 0, sizeof opts);
-    opts.site = site;
-    opts.ticket = ticket;
-    return memlord_alloc_with(lord, device, storage, bytes, &opts);
-}
 
 /* -- bands: when a collection pays --
    A strategy is a list of bands over the used % of a device. The first band with lo <= used% <
@@ -1784,8 +1783,8 @@ MLI_INLINE memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket t
    with COMBINE_MIN, the smaller) of `bytes` and `percent`. Percent is of the capacity, or of the
    limit where one is set and smaller; for CACHED of what the pool has reserved. Of the two, one
    that is 0 is not used.
-   used % is of the capacity, or of the limit where only that is known. While neither is known
-   only a band that covers 0 to 100 counts, and percent not at all.
+   used % is of the capacity, or of the limit where only that is known. While neither is known, only
+   a band that covers 0 to 100 is looked at, and its `percent` is not used.
    A band fires again after its metric has been below 7/8 of the threshold. It also fires again
    when its metric has grown by 1/8 of the threshold since the last run, a failed run included. A
    new strategy and memlord_reset let it fire at once; a change of band alone does not. So a band
@@ -1803,32 +1802,33 @@ typedef enum memlord_metric {
 typedef enum memlord_combine { MEMLORD_COMBINE_MAX, MEMLORD_COMBINE_MIN } memlord_combine;
 
 typedef struct memlord_band {
-    double lo, hi; /* used %, half open; 101 is above everything */
+    double lo, hi; /* the band is for used % from lo on and below hi; 101 is above everything */
     memlord_metric metric;
-    uint64_t bytes;
-    double percent;
-    memlord_combine combine;
+    uint64_t bytes;          /* a threshold; 0: not used */
+    double percent;          /* a threshold; 0: not used */
+    memlord_combine combine; /* of the two thresholds the larger one decides, or the smaller one */
 } memlord_band;
 
-/* Sets the strategy of a device, of a type, or of all; n = 0 switches bands off there. Copied. A
-   selector that matches no device yet is kept for when it does. Overlaps, gaps and an uncovered
-   100 % are logged as warnings.
-   Errors: E_INVALID a band is bad (logged, naming it); E_DEVICE; E_NOMEM. The old one stays. */
+/* Sets the strategy of a device, of a type, or of all; n = 0 switches bands off there. The bands
+   are copied. They also serve devices that the ledger does not know yet. Overlaps, gaps and an
+   uncovered 100 % are logged as warnings.
+   Errors: E_INVALID a band is bad: the log names it; E_DEVICE; E_NOMEM. The old strategy stays. */
 MEMLORD_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
                                                 const memlord_band *bands, size_t n)
     MLI_OFF(MEMLORD_OK)
-/* Takes off the strategy of exactly this selector: a less specific one decides again. That of
-   all goes back to the default one.
+/* Takes off the strategy of exactly this selector, so that a less specific one decides again. For
+   the selector of all devices the default strategy does.
    Errors: E_DEVICE; E_UNKNOWN none was set. */
 MEMLORD_API memlord_result memlord_strategy_unset(memlord *lord, memlord_device sel)
     MLI_OFF(MEMLORD_OK)
-/* Looks for bands with lo >= hi, NaN, negative numbers, no threshold or an unknown metric.
-   Errors: E_INVALID, and *bad, if not NULL, is the index of the first. */
+/* Checks bands. A band is bad if lo >= hi, if a number is NaN or negative, if it has no threshold
+   or an unknown metric.
+   Errors: E_INVALID a band is bad; *bad, if not NULL, is the index of the first. */
 MEMLORD_API memlord_result memlord_strategy_check(const memlord_band *bands, size_t n,
                                                   size_t *bad)
     MLI_OFF_SET(if (bad) *bad = 0, MEMLORD_OK)
-/* Returns the strategy of all devices while the host sets none and MEMLORD_FLAG_NO_STRATEGY is
-   not given: {0,50: max, 50 %}, {50,75: max, 33 %}, {75,101: freed, 10 %}. */
+/* Returns the default strategy, which is that of all devices until the host sets one, except with
+   MEMLORD_FLAG_NO_STRATEGY: {0,50: max, 50 %}, {50,75: max, 33 %}, {75,101: freed, 10 %}. */
 MEMLORD_API const memlord_band *memlord_strategy_default(size_t *n)
     MLI_OFF_SET(if (n) *n = 0, NULL)
 
@@ -1856,25 +1856,25 @@ typedef struct memlord_gc_event {
     memlord_device device;
     int reason;              /* MEMLORD_REASON_... */
     double used_percent;     /* NaN: unknown */
-    size_t band;             /* its index in the strategy; SIZE_MAX: none has fired */
+    size_t band;             /* the band's index in the strategy; SIZE_MAX: no band has fired */
     memlord_metric metric;
     uint64_t value, threshold; /* of the metric; without a band: the live bytes, and 0 */
-    uint64_t needed;         /* bytes wanted; 0, as of a band: no number */
-    uint64_t device_runs, total_runs; /* this one included, failed ones too */
+    uint64_t needed;         /* bytes wanted; 0: no number is known, as of a band */
+    uint64_t device_runs, total_runs; /* collections so far, with this one and failed ones */
 } memlord_gc_event;
 
 typedef struct memlord_gc_result {
-    int ran;            /* 0: could not; nothing is reset, counted in gc_failed */
+    int ran;            /* 1: it ran; 0: it could not: nothing is reset, and gc_failed counts it */
     int family;         /* 1: freed starts over for every device of the type, as this run gave
                            memory of all of them back; 0: for this device alone */
     uint64_t reclaimed; /* bytes given back, as far as known */
 } memlord_gc_result;
 
 /* Gives memory back: drops a cache, trims a pool. Runs on the thread whose call crossed the
-   threshold, inside that call, under whatever locks the host holds there, but none of ours (see
+   threshold, inside that call, under whatever locks the host holds there, but none of MemLord (see
    MEMLORD_FLAG_DEFER). May call anything but memlord_destroy. If that call is a free, your
-   allocator has not taken the block back yet. At most one run at a time for a device; others do
-   not wait. One callback may run for two devices at once. */
+   allocator has not taken the block back yet. There is at most one run at a time for a device, and
+   no other call waits for it. One callback may run for two devices at once. */
 typedef memlord_gc_result (*memlord_gc_fn)(void *user, memlord *lord,
                                            const memlord_gc_event *event);
 
@@ -1884,25 +1884,26 @@ enum {
 };
 
 /* Adds a callback for a device, a type, or all. `reasons` is a sum of 1 << MEMLORD_REASON_...;
-   0 is all. Bands are among them: until the host sets a strategy, the default one calls it
-   (memlord_strategy_default), once the capacity or a limit is known. Callbacks that match a device
-   add up: the device's own run first, then its type's, then those of all, each in the order they
-   came; their results are added.
+   0 is all of them, bands included: the default strategy calls the callback until the host sets a
+   strategy, once the capacity or a limit is known (memlord_strategy_default). Callbacks that match
+   a device add up: the device's own run first, then its type's, then those of all, each in the
+   order they came; their results are added.
    Errors: E_INVALID fn NULL, or an unknown reason; E_DEVICE; E_NOMEM. */
 MEMLORD_API memlord_result memlord_gc_callback_add(memlord *lord, memlord_device sel,
                                                    uint32_t reasons, memlord_gc_fn fn,
                                                    void *user) MLI_OFF(MEMLORD_OK)
-/* Removes the first callback that is the same, and waits for runs of it on other threads. A
-   callback may remove itself. Errors: E_INVALID; E_DEVICE; E_UNKNOWN. */
+/* Removes the first callback with this selector, fn and user, and waits for runs of it on other
+   threads. A callback may remove itself.
+   Errors: E_INVALID fn NULL; E_DEVICE; E_UNKNOWN there is none. */
 MEMLORD_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_device sel,
                                                       memlord_gc_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 
-/* Collects now, whatever the bands say. The callbacks get `needed`: the bytes wanted, or 0 for no
-   number. *reclaimed, if not NULL, is what they gave back, 0 after an error. MEMLORD_OK says that a
-   callback ran, not that it gave back enough.
-   Errors: E_INVALID the reason; E_DEVICE; E_UNKNOWN no callback; E_STATE one is running, or
-           none of them could. */
+/* Collects now, whatever the bands say. The callbacks that serve `reason` get `needed`: the bytes
+   wanted, or 0 for no number. *reclaimed, if not NULL, is what they gave back, 0 after an error.
+   MEMLORD_OK says that a callback ran, not that it gave back enough.
+   Errors: E_INVALID the reason; E_DEVICE; E_UNKNOWN no callback serves the reason there; E_STATE a
+           collection of the device is running, or no callback could run. */
 MEMLORD_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int reason,
                                           uint64_t needed, uint64_t *reclaimed)
     MLI_OFF_SET(if (reclaimed) *reclaimed = 0, MEMLORD_OK)
@@ -1914,30 +1915,34 @@ MEMLORD_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel)
 
 /* -- out of memory -- */
 
+/* How memlord_alloc_retry tries again. */
 typedef struct memlord_retry {
     uint32_t max_retries;         /* after the first attempt */
-    uint32_t initial_ms, max_ms;  /* the first pause; the longest, not less than the first */
-    double multiplier;            /* at least 1: a policy of zeros is refused */
-    void (*sleep_ms)(void *user, uint32_t ms); /* NULL: waits, and wakes when enough is freed */
+    uint32_t initial_ms, max_ms;  /* the first pause; the longest one, not less than the first */
+    double multiplier;            /* of each further pause; at least 1: all zeros are refused */
+    void (*sleep_ms)(void *user, uint32_t ms); /* pauses; NULL: MemLord pauses, and wakes when
+                                                  enough is freed */
     void *user;
 } memlord_retry;
 
-/* Returns the pause after attempt 0, 1, ...: initial x multiplier^attempt in whole ms, at most
-   max_ms. NULL is the default policy: 5, 50 ms, x 1.5, 2000 ms. */
+/* Returns the pause after attempt 0, 1, ...: initial_ms x multiplier^attempt in whole ms, at most
+   max_ms. A NULL policy is the default: 5 retries, from 50 ms, x 1.5, to 2000 ms. */
 MEMLORD_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t attempt)
     MLI_OFF(0)
 
-/* Makes the real allocation. 0: done, *storage set; > 0: no memory, try again; < 0: give up. */
+/* Makes the real allocation. Returns 0 if it has one, with *storage set; > 0: no memory, try again;
+   < 0: give up. */
 typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
 
-/* Allocates, through out of memory: attempt, retire, collect (REASON_OOM, `needed` set), back
-   off, again. Records the storage itself, as memlord_alloc_with does; fn must not. If the
-   request would pass the limit, it retires and collects once (REASON_LIMIT); if it still does not
-   fit, it returns E_LIMIT without a call of fn. The bytes come off the ticket of `opts` first or,
-   if that is 0, off this thread's tickets on the device. Only what exceeds the tickets must fit;
-   that is the `needed` of REASON_LIMIT. While fn tries, no other alloc can draw on these bytes. A
-   request that fails gives them back. A NULL policy is MEMLORD_RETRY's or the default. The last
-   failure is logged with memlord_explain, after a new sample.
+/* Allocates, through out of memory: calls fn; if that finds no memory, retires, collects
+   (MEMLORD_REASON_OOM, `needed` set), pauses, and calls fn again. Records the storage itself, as
+   memlord_alloc_with does; fn must not. If the request would pass the limit, it first retires and
+   collects once (MEMLORD_REASON_LIMIT); if it still does not fit, it returns E_LIMIT without a call
+   of fn. The bytes come off the ticket of `opts` or, if that is 0, off this thread's tickets on the
+   device. Only what exceeds the tickets must fit; that is the `needed` of MEMLORD_REASON_LIMIT.
+   While fn tries, no other alloc can draw on these bytes. A request that fails gives them back. A
+   NULL policy is that of the environment variable MEMLORD_RETRY, or the default. The last failure
+   is logged with memlord_explain, after a new sample.
    Errors: E_INVALID fn or storage NULL, over 2^48, or a policy with max_ms < initial_ms or a
            multiplier that is not finite or below 1; E_DEVICE; E_LIMIT over the limit of the device
            or of the account; E_OOM, also where fn gave up; E_NOMEM the ledger has no room for the
@@ -1961,9 +1966,9 @@ MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device dev
 ;
 #endif
 
-/* Counts an allocation that found no memory and is not tried again: one attempt, one failure.
-   Logs memlord_explain, at most once a second. Inside a memlord_try_fn it does nothing:
-   memlord_alloc_retry counts there.
+/* Counts an allocation that found no memory and is not tried again: one of oom_attempts, one of
+   oom_failures. Logs memlord_explain, at most once a second. Inside a memlord_try_fn it does
+   nothing, as memlord_alloc_retry counts there.
    Errors: E_INVALID over 2^48; E_DEVICE. */
 MEMLORD_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device,
                                                 uint64_t bytes, const memlord_site *site)
@@ -1971,15 +1976,16 @@ MEMLORD_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device de
 
 /* -- pools: memory that the host's own allocator holds -- */
 
-/* Sets how much a pool holds of a device, and its largest free piece (UINT64_MAX: not known).
-   memlord_pool_add adds to what it holds, and leaves the largest free piece as it was set. Both
-   look at the bands of the device, so a collection may run inside them; but none inside the
-   device's capacity source, where a later call runs it.
-   Errors: E_DEVICE; E_NOMEM; E_INVALID over 2^62, pool_add also below 0. */
+/* Sets how much a pool holds of a device, and its largest free piece (UINT64_MAX: not known). Looks
+   at the bands of the device, so a collection may run inside this call; inside the device's
+   capacity source none runs, but a later call runs it.
+   Errors: E_DEVICE; E_NOMEM; E_INVALID over 2^62. */
 MEMLORD_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
                                             uint64_t reserved, uint64_t largest_free)
     MLI_OFF(MEMLORD_OK)
-/* Adds to what a pool holds, or takes from it, as memlord_pool_set says. */
+/* Adds to what a pool holds or, if `delta` is negative, takes from it, and leaves the largest free
+   piece as it was set. Looks at the bands as memlord_pool_set does.
+   Errors: E_DEVICE; E_NOMEM; E_INVALID over 2^62, or below 0. */
 MEMLORD_API memlord_result memlord_pool_add(memlord *lord, memlord_device device,
                                             int64_t delta) MLI_OFF(MEMLORD_OK)
 
@@ -1989,10 +1995,12 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
                                                uint64_t hits, uint64_t misses)
     MLI_OFF(MEMLORD_OK)
 
-/* (reserved - allocated) / reserved, at least 0; 0 when nothing is reserved. */
+/* Computes the part of a pool that is cached: (reserved - allocated) / reserved, at least 0; 0 when
+   nothing is reserved. */
 MEMLORD_API double memlord_cached_ratio(const memlord_stats *stats) MLI_OFF(0)
-/* 1 - largest_free / (reserved - allocated), 0 to 1; 0 when nothing is free; NaN when the
-   largest free piece is not known. 0 with MEMLORD_DISABLE. */
+/* Computes how much of a pool's free memory is not in one piece: 1 - largest_free / (reserved -
+   allocated), 0 to 1; 0 when nothing is free; NaN when the largest free piece is not known.
+   0 with MEMLORD_DISABLE. */
 MEMLORD_API double memlord_fragmentation(const memlord_stats *stats) MLI_OFF(0)
 
 enum {
@@ -2003,11 +2011,11 @@ enum {
     MEMLORD_PRESSURE_EMERGENCY /* the last memlord_alloc_retry found no memory, or
                                   memlord_alloc_failed was called since */
 };
-/* Returns the pressure on a physical device: by the bytes in use (memlord_capacity_source_set), or
-   by what this ledger holds there and keeps for tickets, if that is more. With a page
-   (memlord_pressure_open) it is that of all processes: used bytes are at least the sum of all, and
-   it is an emergency where it is one for any of them. The limit is of this process alone, but where
-   the capacity is not known it stands for it. */
+/* Returns the pressure on a physical device, MEMLORD_PRESSURE_...: by the bytes in use
+   (memlord_capacity_source_set), or by what this ledger holds there and keeps for tickets, if that
+   is more. With a page (memlord_pressure_open) it is the pressure of all processes: the used bytes
+   are at least the sum of what they hold, and an emergency of one of them is one of all. The limit
+   is of this process alone. Where the capacity is not known, the limit stands for it. */
 MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
     MLI_OFF(MEMLORD_PRESSURE_UNKNOWN)
 
@@ -2018,10 +2026,11 @@ MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
    fit, with the host's memory and 16 other physical devices each. */
 
 /* Sets the identity of the physical device that a device's bytes are in: a text that is the same in
-   every process, like the UUID of a GPU or its PCI bus id. Neighbours are those with the same text
-   (a hash of 64 bits is compared). Without an identity a device is not on the page. memlord_cuda.h
-   sets those of its GPUs. The cpu has one: the cgroup with the lowest memory limit, or the machine,
-   as found by memlord_pressure_open. NULL or "" goes back to that, or to none.
+   every process, like the UUID of a GPU or its PCI bus id. Neighbours on a device are the ledgers
+   with the same text (a hash of 64 bits is compared). A device without an identity is not on the
+   page. memlord_cuda.h sets the identities of its GPUs. The cpu has one of its own: the cgroup with
+   the lowest memory limit, or the machine, as memlord_pressure_open finds it. NULL or "" takes off
+   what the host has set.
    Errors: E_DEVICE; E_NOMEM; E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device device,
                                                  const char *text) MLI_OFF(MEMLORD_OK)
@@ -2054,12 +2063,12 @@ MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD
 
 /* Asks the neighbours for memory of a physical device: each runs its collection callbacks with
    MEMLORD_REASON_NEIGHBOUR and this `needed`. Waits until they say that they gave back as many
-   bytes, until each of them has answered, or for 2 s. 0: asks, and does not wait. A ledger
-   whose callbacks gave nothing back rests for 1 s, then for twice as long each time, up to 60 s.
-   While it rests it answers at once, and runs no callbacks for that device. The rest ends early
-   when the device's live bytes have changed by more than an eighth. memlord_explain tells who asked
-   how many neighbours rest.
-   memlord_alloc_retry does this by itself before each pause.
+   bytes, until each of them has answered, or for 2 s. With `needed` 0 it asks, and does not wait. A
+   ledger whose callbacks gave nothing back rests for 1 s, then for twice as long each time, up to
+   60 s. While it rests it answers at once, and runs no callbacks for that device. The rest ends
+   early when the device's live bytes have changed by more than an eighth. memlord_explain then says
+   how many neighbours rest. memlord_alloc_retry asks
+   the neighbours by itself before each pause.
    Errors: E_OOM they gave back less, or there are none; E_STATE no page is open, or it is closed
            meanwhile; E_UNKNOWN the device has no identity, or was never seen; E_DEVICE;
            E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
@@ -2068,87 +2077,82 @@ MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device 
 
 /* -- scopes: the cost of a phase of the program --
    A scope is a stretch of a thread's work with a name: a step, a layer, a request. Scopes nest,
-   and are told apart by their path, "decode/attention". A scope's delta is what its thread
-   allocated meanwhile less what it freed, inner scopes included; it may be negative. Blocks
-   remember the scope they were allocated in. */
+   and are told apart by their path, "decode/attention". Each run of a scope is an invocation. The
+   delta of an invocation is what its thread allocated meanwhile less what it freed, inner scopes
+   included; it may be negative. Blocks remember the scope they were allocated in. */
 
-/* A scope's name and place; MEMLORD_SCOPED plants one. Its address is its identity; its strings
-   are copied when first seen. */
-typedef struct memlord_scope_site {
-    const char *name;
-    memlord_site site;
-} memlord_scope_site;
-
-/* Begins a scope on this thread; they nest up to 64 deep. Names are cut to 200 bytes.
+/* Begins a scope on this thread. Scopes nest up to 64 deep. Names are cut to 200 bytes.
    Errors: E_INVALID NULL or ""; E_STATE too deep; E_NOMEM also over MEMLORD_MAX_SCOPES paths,
            counted. Cost: tens of ns, and one or two a device and thread. */
 MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name)
-    MLI_OFF(MEMLORD_OK)
-/* The same by a static record, which is found by its address, without comparing names.
-   Errors: also E_INVALID `place` NULL. */
-MEMLORD_API memlord_result memlord_scope_enter(memlord *lord, const memlord_scope_site *place)
     MLI_OFF(MEMLORD_OK)
 /* Ends the innermost scope of this thread. A thread that exits ends all of its own.
    Errors: E_STATE none was begun, which memlord_anomalies_each lists, or it was adopted (see
            memlord_scope_return). */
 MEMLORD_API memlord_result memlord_scope_end(memlord *lord) MLI_OFF(MEMLORD_OK)
 
-/* Sets the text that is shown with this invocation of the innermost scope: the shapes it works on,
-   "q[1,32,128] k[1,8,128]". NULL removes it. Kept until destroy, each text once, and with the
-   names of checkpoints in half of MEMLORD_MAX_STRINGS. Errors: E_STATE no scope; E_NOMEM. */
+/* Sets the text that reports show with this invocation of the innermost scope: the shapes it works
+   on, "q[1,32,128] k[1,8,128]". NULL removes it. Each text is kept once, until destroy. These texts
+   and the names of checkpoints get half of MEMLORD_MAX_STRINGS. Errors: E_STATE no scope;
+   E_NOMEM. */
 MEMLORD_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *shapes)
     MLI_OFF(MEMLORD_OK)
 
-/* Lets other threads work in this thread's innermost scope: each adopts the token, and returns
-   it when it is done. Between the two the thread is in the scope: its blocks remember it, and
-   scopes it begins are inside it. All of it is one invocation, which is over when its last thread
-   has left it: its delta is what all of them did, its time runs from the begin to the last end. Its
-   peak is the highest sum over them, low by at most a counter_batch for each thread, never high,
-   and exact with MEMLORD_FLAG_EXACT. The scopes around the exported one do not include what others
-   did. A token may be copied to any number of threads, and adopted until the exporting thread ends
-   the scope. A thread that has adopted it may export it, too, and gets the same token. It stays in
-   the scope until it returns it, even after the exporting thread has ended the scope. */
+/* The token of a scope, by which other threads work in it: each adopts the token, and returns it
+   when it is done. Between the two the thread is in the scope: its blocks remember the scope, and
+   scopes that it begins are inside. The work of all threads is one invocation, which is over when
+   the last of them has left it. Its delta is what all of them did, and its time runs from the begin
+   to the last end. Its peak is the highest sum over them, low by at most a counter_batch for each
+   thread, never high, and exact with MEMLORD_FLAG_EXACT. The scopes around the exported one do not
+   include what other threads did. Any number of threads may have a copy of the token, and adopt it
+   until the exporting thread ends the scope. A thread that has adopted the token may export the
+   scope, too, and gets the same token. It stays in the scope until it returns the token, even after
+   the exporting thread has ended the scope. */
 typedef struct memlord_scope_token {
     uint64_t word[2]; /* the library's */
 } memlord_scope_token;
-/* Makes a token of the innermost scope. Errors: E_STATE no scope; E_INVALID; E_NOMEM. */
+/* Makes a token of this thread's innermost scope.
+   Errors: E_STATE no scope; E_INVALID `out` NULL; E_NOMEM. */
 MEMLORD_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 /* Enters the scope of a token on this thread.
-   Errors: E_STATE on the scope's own thread, twice, or too deep; E_UNKNOWN the exporting thread
-           has ended the scope, or the token is of another ledger; E_INVALID; E_NOMEM. */
+   Errors: E_STATE this thread exported the token or has adopted it, or is 64 scopes deep; E_UNKNOWN
+           the exporting thread has ended the scope, or the token is of another ledger; E_INVALID
+           `token` NULL; E_NOMEM. */
 MEMLORD_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
 /* Leaves the scope that this thread adopted.
-   Errors: E_STATE the innermost scope is not this one; E_UNKNOWN another ledger's; E_INVALID. */
+   Errors: E_STATE the innermost scope is not this one; E_UNKNOWN the token is of another ledger;
+           E_INVALID `token` NULL. */
 MEMLORD_API memlord_result memlord_scope_return(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
 
 /* The totals of all finished invocations of a path. Strings live until destroy. */
 typedef struct memlord_scope_stat {
     const char *name, *path;
-    const memlord_site *site; /* NULL: begun by name */
-    uint64_t id, parent;      /* 0: none */
-    uint64_t count, running;  /* invocations: over; not yet */
+    const memlord_site *site; /* where MEMLORD_SCOPED stands; NULL: memlord_scope_begin began it */
+    uint64_t id, parent;      /* of the scope; of the scope around it, 0: none */
+    uint64_t count, running;  /* invocations that are over; that are not */
     struct {
         int64_t total, min, max;
     } bytes, blocks;          /* deltas */
-    uint64_t peak;            /* the most that one invocation rose above its start; each device by
-                                 itself, then added: an upper bound if there are several */
+    uint64_t peak;            /* the most that one invocation rose above its start: on each device
+                                 by itself, then added, so an upper bound if there are several */
     struct {
         uint64_t total, min, max;
     } ns;                     /* of the host's time */
-    uint64_t device_ns;       /* memlord_scope_device_time */
+    uint64_t device_ns;       /* what memlord_scope_device_time added */
 } memlord_scope_stat;
 
-/* Reads a scope by its path. Errors: E_UNKNOWN never begun, *out zero; E_INVALID. */
+/* Reads a scope by its path.
+   Errors: E_UNKNOWN never begun, and *out is zero; E_INVALID `path` or `out` NULL. */
 MEMLORD_API memlord_result memlord_scope_get(memlord *lord, const char *path,
                                              memlord_scope_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 /* Returns the id of this thread's innermost scope; 0: none. */
 MEMLORD_API uint64_t memlord_scope_current(memlord *lord) MLI_OFF(0)
-/* Adds the time a device took for a scope, when its events know it. Errors: E_UNKNOWN no such
-   id. */
+/* Adds to the time that a device took for a scope, once its events have measured it.
+   Errors: E_UNKNOWN no such id. */
 MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, uint64_t ns)
     MLI_OFF(MEMLORD_OK)
 
@@ -2187,16 +2191,17 @@ MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *
 /* Ends the scopes and tags that are open in a context, and zeroes it. Its tickets stay open. If
    this thread is in the context, the thread is then in the one it was in before. A thread that
    exits inside a context leaves it as it is, for another thread to swap in or to drop.
-   Errors: as for swap; E_STATE also a context whose fibre is suspended inside another one. */
+   Errors: as for memlord_context_swap; E_STATE also a context whose fibre is suspended inside
+           another one. */
 MEMLORD_API memlord_result memlord_context_drop(memlord *lord, memlord_context *context)
     MLI_OFF(MEMLORD_OK)
 
 /* -- snapshots: how memory moved -- */
 
 /* Keeps the totals of every device at this moment, under a name, with the ten largest blocks. Up
-   to 255 snapshots are kept, spread over the whole run. Beyond that the one whose neighbours are
-   closest in time goes, and is counted, but for the first, the last, and those in which a device,
-   or all together, held most; a checkpoint goes only when there is nothing else.
+   to 255 snapshots are kept, spread over the whole run. Beyond that the snapshot goes whose
+   neighbours are closest in time, and is counted. The first, the last, and those in which a device,
+   or all devices together, held most stay. A checkpoint goes only when there is nothing else.
    Errors: E_INVALID NULL or ""; E_NOMEM, counted.
    Cost:   a tenth of a us a device and thread, and a walk of the map: about 10 ns a block. */
 MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
@@ -2207,11 +2212,12 @@ MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
    with one of its own, which is not kept. Without threads memlord_gc_poll takes those that are due.
    The ledger's clock decides: while a clock of the host's stands still none is taken; when it runs
    ahead, or the interval changes, the thread learns that within a second.
-   Errors: E_INVALID an interval of 1 to 9; E_NOMEM the first; the others will come; stop: E_STATE
-           on a thread of MemLord's own. */
+   Errors: E_INVALID an interval of 1 to 9; E_NOMEM the first snapshot failed; the others will
+           come. */
 MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms)
     MLI_OFF(MEMLORD_OK)
-/* Takes a last snapshot and joins the thread. Errors: E_STATE on a thread of MemLord's own. */
+/* Takes a last snapshot and joins the thread of memlord_snapshots_start.
+   Errors: E_STATE on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* -- events: every change, in a ring -- */
@@ -2248,7 +2254,7 @@ typedef struct memlord_event {
     uint64_t time_ns;         /* since the ledger was created */
     uint32_t thread;          /* a number of the ledger's own */
     int kind;                 /* MEMLORD_EVENT_... */
-    memlord_device device;    /* {MEMLORD_ANY, MEMLORD_ANY}: of none */
+    memlord_device device;    /* memlord_device_all(): the event concerns no device */
     uint64_t storage, bytes;
     const memlord_site *site; /* of the call, where sites are counted; NULL: not known */
     const char *tag;          /* of the block; NULL: none */
@@ -2257,20 +2263,20 @@ typedef struct memlord_event {
 } memlord_event;
 typedef int (*memlord_event_fn)(void *user, const memlord_event *event); /* != 0 stops */
 
-/* Writes what happens into a ring of at most `capacity` events (0: 65536; 40 bytes each), over
-   the oldest; those are counted in dropped_events. A ledger has one ring: a later start goes on
-   in it.
+/* Writes what happens from now on into a ring of at most `capacity` events (0: 65536; 40 bytes
+   each). New events overwrite the oldest, which count in dropped_events. A ledger has one ring: a
+   later start goes on in it.
    Errors: E_INVALID over 2^26; E_STATE the ledger has a ring of another capacity; E_NOMEM.
    Cost:   one branch a call when off. */
 MEMLORD_API memlord_result memlord_events_start(memlord *lord, size_t capacity)
     MLI_OFF(MEMLORD_OK)
-/* Stops writing; the ring can still be read. Errors: E_STATE on a thread of MemLord's own. */
+/* Stops the writing of events; the ring can still be read.
+   Errors: E_STATE on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_events_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
-/* Calls fn for the events in the ring, in the order of their time; those that are overwritten
-   meanwhile are left out. Errors: E_INVALID `fn` NULL; E_NOMEM. */
+/* Calls fn for the events in the ring, in the order of their time, until fn returns non-zero.
+   Events that are overwritten meanwhile are left out. Errors: E_INVALID `fn` NULL; E_NOMEM. */
 MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
-
 /* -- reports -- */
 
 /* name, suffix of its files, what it is */
@@ -2303,7 +2309,8 @@ typedef enum memlord_format {
     MEMLORD_FORMAT_COUNT
 } memlord_format;
 
-/* Returns the format a file's suffix names ("x.html", "y.trace.json"); TEXT if it names none. */
+/* Returns the format that the suffix of a file's name stands for ("x.html", "y.trace.json"); TEXT
+   if it stands for none. */
 MEMLORD_API memlord_format memlord_format_for(const char *path)
     MLI_OFF(MEMLORD_FORMAT_TEXT)
 
@@ -2312,27 +2319,29 @@ typedef int (*memlord_write_fn)(void *user, const void *data, size_t size); /* 0
 /* Writes a report through fn, in pieces of up to a few KiB.
    Errors: E_IO fn returned non-zero; E_UNSUPPORTED no such format, or not in this build: see
            >>knobs; E_INVALID fn NULL; E_NOMEM.
-   The statistics of devices and tags are captured once, and no other call waits. Other lists are
-   read as they are written: they may have what was recorded since. Cost: walks blocks and sites. */
+   The statistics of devices and tags are captured at one moment, and no other call waits. Other
+   lists are read while they are written: they may have what was recorded since. Cost: walks blocks
+   and sites. */
 MEMLORD_API memlord_result memlord_write(memlord *lord, memlord_format format,
                                          memlord_write_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 
-/* Writes a report to a file: the whole file or none (a temporary beside it, renamed; the disk is
-   not waited for). %p in the path is the process id, %% a percent sign. An existing regular file is
-   replaced; a symbolic link, FIFO, device or directory is refused. The path "-" is descriptor 1,
-   written with write(2): what stdio still buffers comes later, and SIGPIPE is held back.
+/* Writes a report to a file: the whole file or none. It writes a temporary file beside it, and
+   renames that; it does not wait for the disk. %p in the path is the process id, %% a percent sign.
+   An existing regular file is replaced; a symbolic link, FIFO, device or directory is refused. The
+   path "-" is descriptor 1, written with write(2): what stdio still buffers comes later, and
+   SIGPIPE is held back.
    Errors: E_INVALID the path, logged; E_IO, also descriptor 1 closed, or not all written, or on
            Windows while another thread or program has the file open;
            E_UNSUPPORTED, also a binary format to a terminal, logged; E_NOMEM. */
 MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format,
                                         const char *path) MLI_OFF(MEMLORD_OK)
 
-/* Sets the labels of the ledger, like "host=a1,model=x", in place of those it had: TEXT, JSON and
-   HTML reports show them, and every sample of PROMETHEUS has them. PROMETHEUS leaves out a label
-   that is no name=value with a name of letters, digits and _, that has the name of an earlier one
-   or of one of MemLord's own (device, tag, scope, site, from, to, version), and what is beyond
-   1000 bytes. NULL: none.
+/* Sets the labels of the ledger, like "host=a1,model=x", in place of those it had. NULL takes them
+   off. TEXT, JSON and HTML reports show them, and every sample of PROMETHEUS has them. PROMETHEUS
+   leaves out a label that is no name=value with a name of letters, digits and _, one with the name
+   of an earlier label or of one of MemLord's own (device, tag, scope, site, from, to, version), and
+   what is beyond 1000 bytes.
    Errors: E_NOMEM, also from more than MEMLORD_MAX_STRINGS bytes of names.
    Owns:   the text is copied. */
 MEMLORD_API memlord_result memlord_labels_set(memlord *lord, const char *labels)
@@ -2340,37 +2349,38 @@ MEMLORD_API memlord_result memlord_labels_set(memlord *lord, const char *labels)
 
 /* Saves a report when the ledger is destroyed or the process exits, whichever is first, as
    memory_profile_YYYYMMDD_HHMMSS and the format's suffix (UTC), in `directory` (NULL: the
-   ledger's output_dir, else the current one). Replaces no file: the process id and a number
-   follow the time where one is there. The last call counts. A forked child that exits writes one
-   of its own.
+   ledger's output_dir, else the current one). Replaces no file: where there is one of that name,
+   the process id and a number follow the time. The last call counts. A forked child that exits
+   writes a report of its own.
    Errors: E_INVALID the path is too long; E_UNSUPPORTED; E_NOMEM. */
 MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
                                                 const char *directory) MLI_OFF(MEMLORD_OK)
 
-/* Keeps a file fresh for the textfile collector of Prometheus's node_exporter. Saves PROMETHEUS to
-   `path` now, every interval_ms (0: 15000, as often as Prometheus's own configuration scrapes; at
-   least 10) on a thread of its own, and a last time at the stop or in memlord_destroy. The path is
-   as for memlord_save, with %p; the collector reads names that end in .prom. Without threads
-   memlord_gc_poll saves what is due. The ledger's clock decides, as for snapshots. A later start
-   replaces the first. A failure is counted in dropped_exports; the first in a row is logged.
+/* Starts an export: keeps a file fresh for the textfile collector of Prometheus's node_exporter.
+   Saves PROMETHEUS to `path` now, every interval_ms (0: 15000, as often as Prometheus's own
+   configuration scrapes; at least 10) on a thread of its own, and a last time at the stop or in
+   memlord_destroy. The path is as for memlord_save, with %p; the collector reads names that end in
+   .prom. Without threads memlord_gc_poll saves what is due. The ledger's clock decides, as for
+   snapshots. A later start replaces the earlier one. Failures count in dropped_exports; of several
+   in a row the first is logged.
    Every sample has the labels of the ledger: memlord_labels_set. A ledger without labels has the
    label pid. The files of one directory need labels that differ: node_exporter refuses a series
    that another file has, too.
-   The file stays, and node_exporter goes on to show it: remove it when it is scraped, and let
-   queries take fresh samples only. memlord_written_timestamp_seconds is their time. The end of the
-   process saves nothing: stop first.
+   The file stays, and node_exporter goes on to show it: remove the file once it is scraped, and let
+   queries take fresh samples only. memlord_written_timestamp_seconds is the time of its samples.
+   The end of the process saves nothing: stop first.
    A forked child does not export. It may start its own export, with a path and labels of its own.
    Errors: E_INVALID the path, "-", or an interval of 1 to 9; E_IO it cannot be written now;
-           E_NOMEM; E_UNSUPPORTED in a build with MEMLORD_NO_REPORTS; stop: E_STATE on a thread of
-           MemLord's own. */
+           E_NOMEM; E_UNSUPPORTED in a build with MEMLORD_NO_REPORTS. */
 MEMLORD_API memlord_result memlord_export_start(memlord *lord, const char *path,
                                                 uint32_t interval_ms) MLI_OFF(MEMLORD_OK)
-/* Saves a last time and joins the thread. Errors: E_STATE on a thread of MemLord's own. */
+/* Stops the export: saves a last time and joins the thread.
+   Errors: E_STATE on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_export_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
 
-/* Asks for such a report now. Async-signal-safe: a handler of SIGUSR1 may call it. It is JSON
-   unless memlord_save_at_exit says otherwise; one report, however many calls asked. Served by
-   whichever comes first:
+/* Asks for a dated report now, like that of memlord_save_at_exit. Async-signal-safe: a handler of
+   SIGUSR1 may call this function. The report is JSON, or what memlord_save_at_exit has set. It is
+   one report, however many calls asked before it was written. What comes first writes it:
    - the next call that begins, ends, moves or resizes a block or an arena, describes, retags, adds
      or removes a part, marks, resets, charges, reserves, sets a plan or a pool, begins or ends a
      scope, takes a checkpoint, polls or retires; not one that retains, or releases a view. With
@@ -2379,31 +2389,6 @@ MEMLORD_API memlord_result memlord_export_stop(memlord *lord) MLI_OFF(MEMLORD_OK
    - memlord_destroy, or the exit of the process if memlord_save_at_exit was called for a ledger. */
 MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
 
-/* -- guards: what MEMLORD_TAGGED, MEMLORD_SCOPED and their loop forms stand on -- */
-
-/* A tag or a scope that has begun, and what its end restores. */
-typedef struct memlord_guard {
-    memlord *lord;    /* NULL: there is nothing to end */
-    uint32_t context; /* the ledger's number of the context that it began in */
-    uint32_t depth;   /* how many tags, or scopes, were open there before */
-    int scope;        /* 1: a scope; 0: a tag */
-} memlord_guard;
-
-/* Begins a tag. The guard has nothing to end where memlord_tag_begin would return an error. */
-MEMLORD_API memlord_guard memlord_guard_tag(memlord *lord, const char *tag)
-    MLI_OFF_SET(memlord_guard none; memset(&none, 0, sizeof none), none)
-/* Begins a scope: by its static record `place` or, if that is NULL, by its name. The guard has
-   nothing to end where memlord_scope_enter or memlord_scope_begin would return an error. */
-MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
-                                              const memlord_scope_site *place)
-    MLI_OFF_SET(memlord_guard none; memset(&none, 0, sizeof none), none)
-/* Ends it: this context is as deep in tags, or in scopes, as before. So it also ends those that
-   were begun since and not ended, and adopted scopes that were not returned: after a longjmp the
-   next guard around puts things right. A second end does nothing. In another context than it began
-   in (that of another thread, or of another fibre) it does nothing but count in dropped_sites of
-   the sum of all devices; the first such end is logged. */
-MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
-
 /* -- interposers: a preloaded library that keeps books of its own --
    A library that LD_PRELOAD loads, such as src/tools/preload.c, may export a memlord_interposer
    under the name "memlord_interposer". Then each tag and scope that begins or ends in a ledger of
@@ -2411,46 +2396,18 @@ MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
    apart. A swap of contexts ends there what is open in the context that the thread leaves, and
    begins what is open in the one that it enters. So a scope is an invocation there for each time
    that its context runs. Default tags and adopted scopes stay in the program's ledger. A tag or a
-   scope that is open when its ledger is destroyed stays open there. Looked up once, by the first
-   ledger, on Linux; without LD_PRELOAD in the environment, and in static programs, there is none.
-   An interposer of another size or version, or with a NULL function, is ignored. */
+   scope that is open when its ledger is destroyed stays open there. The first ledger of the process
+   looks for the interposer, on Linux; without LD_PRELOAD in the environment, and in static programs, there is
+   none. An interposer of another size or version, or with a NULL function, is ignored. */
 typedef struct memlord_interposer {
     uint32_t size;    /* sizeof(memlord_interposer) where the library was compiled */
     uint32_t version; /* 1 */
-    memlord *lord;    /* its own ledger: what begins there is not told */
+    memlord *lord;    /* the library's own ledger, whose tags and scopes do not come back to it */
     void (*tag_begin)(const char *tag);
-    void (*tag_end)(void); /* of the innermost */
+    void (*tag_end)(void); /* ends the innermost tag */
     void (*scope_begin)(const char *name);
-    void (*scope_end)(void);
+    void (*scope_end)(void); /* ends the innermost scope */
 } memlord_interposer;
-
-/* -- shim: what MEMLORD_SHIM puts in place of the C library's functions --
-   Each does the real call, on the cpu device (mapped for a file's mmap), and keeps errno. */
-
-#if !defined(MEMLORD_DISABLE)
-/* Calls malloc, and records the block. */
-MEMLORD_API void *memlord_shim_malloc(memlord *lord, size_t size, const memlord_site *site);
-/* Calls calloc, and records the block. */
-MEMLORD_API void *memlord_shim_calloc(memlord *lord, size_t n, size_t size,
-                                      const memlord_site *site);
-/* Calls realloc, and records what it did. Size 0 frees and returns NULL, as glibc does. */
-MEMLORD_API void *memlord_shim_realloc(memlord *lord, void *ptr, size_t size,
-                                       const memlord_site *site);
-/* Records the free, and calls free. */
-MEMLORD_API void memlord_shim_free(memlord *lord, void *ptr, const memlord_site *site);
-#if !defined(_WIN32)
-/* Records the pages as one block. MAP_FIXED over the start of a live block closes that block, an
-   implicit free; over a later part of it, those pages count twice. An offset that does not fit
-   the off_t of the file with the implementation fails with EOVERFLOW: define _FILE_OFFSET_BITS
-   there, too. */
-MEMLORD_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int prot, int flags,
-                                    int fd, int64_t offset, const memlord_site *site);
-/* Ends the block with exactly this address and size. Other ranges (a part of a block, several
-   blocks) end nothing and count in unknown_frees. Not counted if the real call fails. */
-MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
-                                    const memlord_site *site);
-#endif
-#endif
 
 /* -- hooks: a host whose allocator is a table of function pointers -- */
 
@@ -2472,16 +2429,17 @@ enum {
     MEMLORD_HOOK_ALL = 15
 };
 
-/* Puts functions in place of the host's: they call those, and record on the cpu. A block's site is
-   the caller of its function. `which` selects the functions whose blocks are recorded, as in
-   MEMLORD_HOOK_MALLOC | MEMLORD_HOOK_CALLOC. free and realloc always end a block that is recorded.
-   A host that takes its functions by a call passes it those of the table, here and after the
-   uninstall. MemLord's functions call those of their own host as long as MemLord is loaded. So
-   each different set of five functions takes one of four places for good; after an uninstall the
-   same set takes its place again. Four tables may be hooked at once, each with a ledger and a
-   `which` of its own. Two hooked tables with the same functions take two places. To share a ledger
-   and a place, copy a table that is hooked. An install of a table that is hooked changes its
-   ledger and `which`. After the ledger's end the functions record nothing.
+/* Puts functions of MemLord in place of the host's: they call the host's, and record on the cpu. A
+   block's site is the caller of its function. `which` selects the functions whose blocks are
+   recorded, as in MEMLORD_HOOK_MALLOC | MEMLORD_HOOK_CALLOC. free and realloc always end a block
+   that is recorded. If the allocator gets its functions by a call, as sqlite3_config, pass it the
+   functions of the table after the install, and again after the uninstall. MemLord's functions call
+   those of their own host as long as MemLord is loaded. So each different set of five functions
+   takes one of four places for good; after an uninstall the same set takes its place again. Four
+   tables may be hooked at once, each with a ledger and a `which` of its own. Two hooked tables with
+   the same functions take two places. To share a ledger and a place, copy a table that is hooked.
+   An install of a table that is hooked changes its ledger and `which`. After the ledger's end the
+   functions record nothing.
    Requires: no thread is in the functions of the table.
    Errors: E_INVALID no table, malloc_fn or free_fn, or an unknown bit in `which`; E_STATE the table
            is not hooked but has functions of MemLord, no place is left, or the table was changed
@@ -2493,18 +2451,118 @@ MEMLORD_API memlord_result memlord_hooks_install(memlord *lord, memlord_hooks *t
 /* Puts the host's own pointers back, exactly, whatever other tables are hooked. Blocks that are
    live stay on the books. MemLord's functions may still be called through copies: they call the
    host's, and record nothing until a table with the same functions is hooked in that place again.
-   Requires: as install.
+   Requires: as memlord_hooks_install.
    Errors: E_STATE the table is not hooked, or has neither MemLord's functions nor the host's
            own. */
 MEMLORD_API memlord_result memlord_hooks_uninstall(memlord_hooks *table) MLI_OFF(MEMLORD_OK)
+/* ---------------------------------------------------------------------- >>support --
+   The API ends here. Below are functions that its macros and C++ types call, and a few for the
+   authors of bindings. Programs seldom call them. */
+
+/* -- ledgers that may have ended -- */
+
+/* Returns a number that no other ledger of the process has, before or after; 0 of NULL. What may
+   outlive its ledger keeps this number in place of the pointer. */
+MEMLORD_API uint64_t memlord_generation(memlord *lord) MLI_OFF(0)
+
+/* Returns the ledger of a generation; NULL: it is destroyed, or there never was one.
+   Threads: as with every call, no destroy of that ledger may be in flight.
+   Cost:   a few ns; on a thread's first call since a ledger was destroyed a lock, and a walk of the
+           ledgers. */
+MEMLORD_API memlord *memlord_find(uint64_t generation) MLI_OFF(NULL)
+
+/* Fills in the allocator that a ledger has by default: it takes pages from the operating system and
+   calls no malloc. */
+MEMLORD_API void memlord_os_allocator(memlord_allocator *out)
+    MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), )
+
+/* -- guards: what MEMLORD_TAGGED, MEMLORD_SCOPED and their loop forms stand on -- */
+
+/* The name and the place of a scope: MEMLORD_SCOPED plants a static one. Its address is its
+   identity; its strings are copied when first seen. */
+typedef struct memlord_scope_site {
+    const char *name;
+    memlord_site site;
+} memlord_scope_site;
+
+/* Begins a scope by its static record: finds it by the address, without comparing names.
+   Errors: as memlord_scope_begin; E_INVALID `place` NULL. */
+MEMLORD_API memlord_result memlord_scope_enter(memlord *lord, const memlord_scope_site *place)
+    MLI_OFF(MEMLORD_OK)
+
+/* A tag or a scope that has begun, and what its end restores. */
+typedef struct memlord_guard {
+    memlord *lord;    /* NULL: there is nothing to end */
+    uint32_t context; /* the ledger's number of the context that it began in */
+    uint32_t depth;   /* how many tags, or scopes, were open there before */
+    int scope;        /* 1: a scope; 0: a tag */
+} memlord_guard;
+
+/* Begins a tag. The guard has nothing to end where memlord_tag_begin would return an error. */
+MEMLORD_API memlord_guard memlord_guard_tag(memlord *lord, const char *tag)
+    MLI_OFF_SET(memlord_guard none; memset(&none, 0, sizeof none), none)
+/* Begins a scope: by its static record `place` or, if that is NULL, by its name. The guard has
+   nothing to end where memlord_scope_enter or memlord_scope_begin would return an error. */
+MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
+                                              const memlord_scope_site *place)
+    MLI_OFF_SET(memlord_guard none; memset(&none, 0, sizeof none), none)
+/* Ends a guard: this context is then as deep in tags, or in scopes, as before the guard began. So
+   it also ends those that were begun since and not ended, and leaves adopted scopes that were not
+   returned: after a longjmp the next guard around puts things right. A second end does nothing. In
+   another context than the guard began in (that of another thread, or of another fibre) it does
+   nothing but count in dropped_sites of the sum of all devices; the first such end is logged. */
+MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
+
+/* -- a name of 0.4 -- */
+
+/* Records an alloc on a ticket: the name of 0.4 for memlord_alloc_with. The next release leaves it
+   out. */
+MLI_INLINE memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
+                                                 memlord_device device, uint64_t storage,
+                                                 uint64_t bytes, const memlord_site *site) {
+    memlord_alloc_opts opts;
+    memset(&opts, 0, sizeof opts);
+    opts.site = site;
+    opts.ticket = ticket;
+    return memlord_alloc_with(lord, device, storage, bytes, &opts);
+}
+
+/* -- shim: what MEMLORD_SHIM puts in place of the C library's functions --
+   Each does the real call, on the cpu device (mapped for a file's mmap), and keeps errno. */
+
+#if !defined(MEMLORD_DISABLE)
+/* Calls malloc, and records the block. */
+MEMLORD_API void *memlord_shim_malloc(memlord *lord, size_t size, const memlord_site *site);
+/* Calls calloc, and records the block. */
+MEMLORD_API void *memlord_shim_calloc(memlord *lord, size_t n, size_t size,
+                                      const memlord_site *site);
+/* Calls realloc, and records what it did. Size 0 frees and returns NULL, as glibc does. */
+MEMLORD_API void *memlord_shim_realloc(memlord *lord, void *ptr, size_t size,
+                                       const memlord_site *site);
+/* Records the free, and calls free. */
+MEMLORD_API void memlord_shim_free(memlord *lord, void *ptr, const memlord_site *site);
+#if !defined(_WIN32)
+/* Calls mmap, and records the pages as one block. MAP_FIXED over the start of a live block ends
+   that block, an implicit free; over a later part of it, those pages count twice. An offset that
+   does not fit the off_t of the file with the implementation fails with EOVERFLOW: define
+   _FILE_OFFSET_BITS there, too. */
+MEMLORD_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int prot, int flags,
+                                    int fd, int64_t offset, const memlord_site *site);
+/* Calls munmap, and ends the block with exactly this address and size. Other ranges (a part of a
+   block, several blocks) end nothing and count in unknown_frees, unless the real call fails. */
+MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
+                                    const memlord_site *site);
+#endif
+#endif
 
 #ifdef __cplusplus
 } /* extern "C" */
 #endif
-/* -- macros: plant a site, pass a pointer -- */
+/* ---------------------------------------------------------------------- >>macros --
+   They plant a site, pass a pointer, and end a tag or a scope with its block of code. */
 
-/* The key of a storage: its address, or its handle as an integer, which may be wider than an
-   address (in C of compilers without GNU extensions it is cut to one). */
+/* The key of a storage: its address, or its handle as an integer. A handle may be wider than an
+   address; in C of compilers without GNU extensions it is cut to the width of an address. */
 #if defined(__cplusplus)
 template <typename T> static inline uint64_t mli_key(T *address) {
     return reinterpret_cast<uintptr_t>(address);
@@ -2521,9 +2579,9 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
 #define MEMLORD_KEY(ptr) ((uint64_t)(uintptr_t)(ptr))
 #endif
 
-/* The address of a static record of this line. C compilers without statement expressions have no
-   such expression: there it is NULL, and the macros below are statements that define the record
-   themselves. With MEMLORD_DISABLE it is NULL, too. */
+/* The site of this line: the address of a static record. In C of compilers without statement
+   expressions it is NULL, and the macros below are statements that plant the record themselves.
+   With MEMLORD_DISABLE it is NULL, too. */
 #if defined(MEMLORD_DISABLE)
 #define MEMLORD_SITE() MLI_CAST(const memlord_site *, NULL)
 #elif defined(__GNUC__)
@@ -2547,10 +2605,11 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
     } while (0)
 #endif
 
-/* The place that called the function you are in: memlord_site_at of its return address. It has no
-   line; a wrapper that is a macro and passes MEMLORD_SITE() keeps file and line. With a ledger as
-   argument the site is of that ledger; without one it is of memlord_global(). A function that the
-   compiler inlines has no call of its own: mark it noinline. For gcc and clang only. */
+/* The place that called the function you are in: memlord_site_at of its return address. This site
+   has no line; a wrapper that is a macro and passes MEMLORD_SITE() keeps file and line. With a
+   ledger as argument the site is of that ledger; without an argument it is of memlord_global(). A
+   function that the compiler inlines has no call of its own: mark it noinline. For gcc and clang
+   only. */
 #if defined(__GNUC__)
 #if defined(MEMLORD_DISABLE)
 #define MLI_CALLER() NULL
@@ -2601,9 +2660,9 @@ MLI_INLINE memlord *mli_lord_or_global(memlord *lord) { return lord; }
    scope is a string literal, as its record is static; that of a tag may be a variable.
    Both are declarations. After `if (x)` or a case label give them a block of their own,
    `case 1: { MEMLORD_TAGGED(lord, "a"); ... }`. Compilers refuse them after a bare `if`, and refuse
-   a jump past one to a later label of its block. After the last label of a switch some compilers
-   accept them: they end with the switch.
-   For C++, gcc and clang. C of other compilers cannot end them, and has the loop forms alone:
+   a jump past such a declaration to a later label of its block. After the last label of a switch
+   some compilers accept them: they end with the switch.
+   They are for C++, and for C of gcc and clang. C of other compilers has the loop forms alone:
 
        MEMLORD_TAG(lord, "kv_cache") { ... }
        MEMLORD_SCOPE(lord, "decode") { ... }
@@ -2643,8 +2702,9 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
 #define MLI_ROUND_END(name) , mli_leave(&name)
 #endif
 
-/* In C, gcc lets a case label or a goto jump past a variable with a cleanup, which then reads what
-   is no guard. It refuses a jump past a type of variable size. C++ and clang refuse the first. */
+/* In C, gcc lets a case label or a goto jump past a variable with a cleanup, and the cleanup then
+   reads memory that is no guard. But gcc refuses a jump past a type of variable size. C++ and clang
+   refuse the jump past the cleanup. */
 #if defined(__cplusplus) || defined(__clang__)
 #define MLI_NO_JUMP(name)
 #elif defined(__GNUC__)
@@ -2673,7 +2733,7 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
 #endif
 #define MLI_SCOPE_GUARD(lord, text) memlord_guard_scope(lord, "" text, MLI_SCOPE_PLACE(text))
 
-/* The last statement names the guard, so that C++ refuses it after a bare `if`, too. */
+/* The last statement names the guard, so that C++ refuses the macro after a bare `if`, too. */
 #if defined(MLI_NO_JUMP)
 #define MLI_TO_END(name, begun)                                                               \
     MLI_GUARD(name, begun);                                                                   \
@@ -2698,7 +2758,7 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
     MLI_COUNTER_BEGIN                                                                         \
     MLI_ROUND_OF(MLI_UNIQUE(mli_scope_), MLI_SCOPE_GUARD(lord, text)) MLI_COUNTER_END
 /* ------------------------------------------------------------------------- >>cpp --
-   C++11 and later. The namespace is mlord, as memlord is the type of a ledger. Needs neither
+   For C++11 and later. The namespace is mlord, as memlord is the type of a ledger. It needs neither
    exceptions nor RTTI. A NULL ledger is MemLord switched off here, too. */
 
 #if defined(__cplusplus)
@@ -2721,7 +2781,8 @@ namespace mlord {
 MLI_WAY {
 
 /* -- guards: they end with their block of code, however it is left --
-   A guard without a name ends at once. It stays on its thread: see memlord_guard_end. */
+   Give a guard a name: an object without a name ends at once. A guard ends only in the context that
+   it began in: see memlord_guard_end. */
 
 class guard {
 public:
@@ -2740,7 +2801,8 @@ public:
     tag(memlord *lord, const char *name) noexcept : guard(memlord_guard_tag(lord, name)) {}
 };
 
-/* Is a scope, whose name may be a variable. MEMLORD_SCOPED records the place of the scope, too. */
+/* Begins a scope, whose name may be a variable, and ends it. MEMLORD_SCOPED records the place of
+   the scope, too. */
 class scope : public guard {
 public:
     scope(memlord *lord, const char *name) noexcept
@@ -2756,8 +2818,8 @@ template <typename F> auto tagged(memlord *lord, const char *name, F &&call) -> 
 
 /* -- contexts: fibres, coroutines and jobs that move between threads --
    A memlord_context that is dropped at its end. Keep one in a coroutine's promise, and resume the
-   coroutine inside it: `job.context.run([&] { job.handle.resume(); });`. It can be moved, but not
-   copied, and not while a thread is in it. Once its ledger is destroyed its calls do nothing. */
+   coroutine inside it: `job.context.run([&] { job.handle.resume(); });`. It can be moved while no
+   thread is in it, and cannot be copied. Once its ledger is destroyed its calls do nothing. */
 class context {
 public:
     explicit context(memlord *lord = NULL) noexcept
@@ -2765,7 +2827,7 @@ public:
     context(context &&other) noexcept : context() { swap_with(other); }
     context &operator=(context &&other) noexcept {
         context taken(static_cast<context &&>(other));
-        swap_with(taken); /* which drops what this one had */
+        swap_with(taken); /* the end of `taken` drops what this context had */
         return *this;
     }
     context(const context &) = delete;
@@ -2840,9 +2902,9 @@ private:
 };
 
 /* -- handles --
-   One reference to a storage, which the last one ends. Moves, and is not copied. A class declares
-   its handles after the memory they record, so that they end before it. A handle has its ledger's
-   generation in place of the pointer: past the ledger's end it does nothing. */
+   A handle is one reference to a storage, and the end of the last reference ends the storage. It
+   can be moved, and cannot be copied. A class declares its handles after the memory they record, so
+   that they end before that memory does. Past the end of its ledger a handle does nothing. */
 class handle {
 public:
     handle() noexcept : generation_(0), storage_(0), device_(memlord_device_cpu()) {}
@@ -2867,7 +2929,7 @@ public:
     handle &operator=(const handle &) = delete;
     ~handle() { (void)reset(); }
 
-    /* Records the end of this reference now: memlord_release. It is empty then.
+    /* Records the end of this reference now: memlord_release. The handle is empty then.
        Errors: as memlord_release; E_STATE the ledger was destroyed. */
     memlord_result reset(const memlord_site *site = NULL) noexcept {
         memlord *lord = memlord_find(generation_);
@@ -2876,7 +2938,8 @@ public:
         (void)detach();
         return r;
     }
-    /* Empties it without an end, which is the caller's to record. Returns the storage. */
+    /* Empties the handle without an end of the reference, which is the caller's to record. Returns
+       the storage. */
     uint64_t detach() noexcept {
         const uint64_t storage = storage_;
         generation_ = storage_ = 0;
@@ -2893,11 +2956,13 @@ public:
         other.device_ = device;
     }
     uint64_t storage() const noexcept { return storage_; }
-    /* true: it is recorded. Not so on a NULL ledger, nor if the ledger refused it. */
+    /* Returns true if the reference is recorded. On a NULL ledger it is not, nor if the ledger
+       refused it. */
     explicit operator bool() const noexcept { return generation_ != 0; }
 
 private:
-    /* Without memory the ledger counts a dropped storage, and awaits its end. */
+    /* After E_NOMEM the handle stays: the ledger has counted a dropped storage, and awaits its
+       end. */
     handle(memlord_result r, memlord *lord, memlord_device device, uint64_t storage) noexcept
         : generation_(r && r != MEMLORD_E_NOMEM ? 0 : memlord_generation(lord)), storage_(storage),
           device_(device) {}
@@ -2906,9 +2971,9 @@ private:
 };
 
 /* -- the allocator of a container --
-   Takes memory from operator new, as std::allocator does, and records it on the cpu. All it
-   allocates has one site, the place where the first of its copies was made. Requires: the ledger
-   outlives it, and operator new does not record in the same ledger. */
+   Takes memory from operator new, as std::allocator does, and records it on the cpu. All memory of
+   an allocator and its copies has one site: the place where the first of them was made. Requires:
+   the ledger outlives them, and operator new does not record in the same ledger. */
 template <typename T> class allocator {
 public:
     typedef T value_type;
@@ -2945,8 +3010,8 @@ public:
 
 private:
     template <typename U> friend class allocator;
-    /* More than there can be is left to operator new, which fails in its own way. volatile: the
-       compiler would warn of that. */
+    /* Returns the bytes of n objects. If no memory can have so many, it returns the largest size,
+       and operator new fails in its own way; volatile keeps the compiler from a warning of that. */
     static std::size_t bytes_of(std::size_t n) noexcept {
         if (n <= static_cast<std::size_t>(-1) / 2 / sizeof(T)) return n * sizeof(T);
         volatile std::size_t most = static_cast<std::size_t>(-1) / alignof(T) * alignof(T);
@@ -3045,9 +3110,6 @@ private:
 #define memlord_global_setup MLI_PREFIXED(memlord_global_setup)
 #define memlord_logger_set MLI_PREFIXED(memlord_logger_set)
 #define memlord_verify MLI_PREFIXED(memlord_verify)
-#define memlord_generation MLI_PREFIXED(memlord_generation)
-#define memlord_find MLI_PREFIXED(memlord_find)
-#define memlord_os_allocator MLI_PREFIXED(memlord_os_allocator)
 #define memlord_alloc MLI_PREFIXED(memlord_alloc)
 #define memlord_free MLI_PREFIXED(memlord_free)
 #define memlord_realloc MLI_PREFIXED(memlord_realloc)
@@ -3154,7 +3216,6 @@ private:
 #define memlord_pressure_close MLI_PREFIXED(memlord_pressure_close)
 #define memlord_pressure_raise MLI_PREFIXED(memlord_pressure_raise)
 #define memlord_scope_begin MLI_PREFIXED(memlord_scope_begin)
-#define memlord_scope_enter MLI_PREFIXED(memlord_scope_enter)
 #define memlord_scope_end MLI_PREFIXED(memlord_scope_end)
 #define memlord_scope_shapes_set MLI_PREFIXED(memlord_scope_shapes_set)
 #define memlord_scope_export MLI_PREFIXED(memlord_scope_export)
@@ -3179,6 +3240,12 @@ private:
 #define memlord_export_start MLI_PREFIXED(memlord_export_start)
 #define memlord_export_stop MLI_PREFIXED(memlord_export_stop)
 #define memlord_request_save MLI_PREFIXED(memlord_request_save)
+#define memlord_hooks_install MLI_PREFIXED(memlord_hooks_install)
+#define memlord_hooks_uninstall MLI_PREFIXED(memlord_hooks_uninstall)
+#define memlord_generation MLI_PREFIXED(memlord_generation)
+#define memlord_find MLI_PREFIXED(memlord_find)
+#define memlord_os_allocator MLI_PREFIXED(memlord_os_allocator)
+#define memlord_scope_enter MLI_PREFIXED(memlord_scope_enter)
 #define memlord_guard_tag MLI_PREFIXED(memlord_guard_tag)
 #define memlord_guard_scope MLI_PREFIXED(memlord_guard_scope)
 #define memlord_guard_end MLI_PREFIXED(memlord_guard_end)
@@ -3188,8 +3255,6 @@ private:
 #define memlord_shim_free MLI_PREFIXED(memlord_shim_free)
 #define memlord_shim_mmap MLI_PREFIXED(memlord_shim_mmap)
 #define memlord_shim_munmap MLI_PREFIXED(memlord_shim_munmap)
-#define memlord_hooks_install MLI_PREFIXED(memlord_hooks_install)
-#define memlord_hooks_uninstall MLI_PREFIXED(memlord_hooks_uninstall)
 
 #endif /* MLI_READ_PREFIX */
 
@@ -3288,31 +3353,33 @@ static MLI_HOT void mli_prefetch(const void *p) {
 #endif
 
 #define MLI_PATH_MAX 1024
-#define MLI_BUILD_ID_MAX 32 /* bytes; of a longer one these are kept */
+#define MLI_BUILD_ID_MAX 32 /* the bytes that are kept of a build id */
 
 /* A module (the executable, a library) as the system has loaded it. */
 typedef struct mli_image {
-    const char *loaded; /* the loader's name for it; "": the executable */
-    const char *path;   /* by the system; NULL: the address is in no module */
-    const void *start;  /* the lowest address */
-    uint64_t bias;      /* an address in memory less that in the file */
-    /* The segment that has the address; `end` 0: not known. */
+    const char *loaded; /* the loader's name of the module; "": it is the executable */
+    const char *path;   /* the path that the system tells; NULL: the address is in no module */
+    const void *start;  /* the lowest address of the module */
+    uint64_t bias;      /* what the loader added to the addresses in the file */
+    /* The segment that has the address: its first address and the one behind it, as in the file,
+       and its offset in the file; `end` 0: not known. */
     struct {
-        uint64_t start, end, offset; /* two addresses in the file; where it begins in the file */
+        uint64_t start, end, offset;
     } segment;
     const void *id; /* the build id, in the memory of the module */
-    size_t id_size; /* 0: it has none */
+    size_t id_size; /* 0: the module has no build id */
     int stays;      /* 1: it is never unloaded, or mli_loaded_at cannot see that it was */
 } mli_image;
 
-/* Which module is at an address now: enough to compare it with a known one. */
+/* The module that is at an address now: what tells it from another one. */
 typedef struct mli_loaded {
     const void *start;
     const char *name; /* as mli_image.loaded */
     uint64_t bias;
 } mli_loaded;
 
-typedef struct mli_job { /* must outlive the thread that runs it */
+/* What a thread runs. Requires: it outlives the thread. */
+typedef struct mli_job {
     void (*run)(void *);
     void *user;
 } mli_job;
@@ -3322,12 +3389,14 @@ typedef struct mli_job { /* must outlive the thread that runs it */
 /* Owns the bounds that a host may set, and the macros of private declarations. Uses no other
    module. Locks: none. */
 
-/* Knobs of this file; impossible values end here. */
+/* The defaults of the knobs that a host may define (>>knobs). With a value that is not possible the
+   compiler stops here. */
 #ifndef MEMLORD_ASSERT
 #define MEMLORD_ASSERT(expression) ((void)(expression))
 #endif
-/* Says what a caller must see to, as the words "Requires: ..." do elsewhere. It is on one line, and
-   checked only while MemLord is debugged. tests/test_requires.c breaks each of them once. */
+/* Checks what a function requires of its caller, as the words "Requires: ..." say in comments. Only
+   builds with MEMLORD_CHECK_LOCKS run the check. Each stands on one line, and tests/test_requires.c
+   breaks each once. */
 #if defined(MEMLORD_CHECK_LOCKS)
 #define MLI_REQUIRE(expression) MEMLORD_ASSERT(expression)
 #else
@@ -3345,7 +3414,7 @@ typedef struct mli_job { /* must outlive the thread that runs it */
 #ifndef MEMLORD_MAX_STACK_NODES
 #define MEMLORD_MAX_STACK_NODES (1u << 20)
 #endif
-#if defined(MEMLORD_NO_REPORTS) /* leaves these out, too */
+#if defined(MEMLORD_NO_REPORTS) /* the page and the profiles are reports */
 #if !defined(MEMLORD_NO_PAGE)
 #define MEMLORD_NO_PAGE
 #endif
@@ -3381,12 +3450,12 @@ typedef struct mli_job { /* must outlive the thread that runs it */
    stacks and the memory of the machine have headers of their own. Uses no other module. Locks:
    none. */
 
-/* Windows and POSIX have the same functions, but for a few that only POSIX needs. Requires, for all
-   functions: out pointers are not NULL and sizes are not 0. A function returns 0 for success unless a
-   comment says otherwise. */
+/* Windows and POSIX have the same functions, but for a few that only POSIX needs. A function
+   returns 0 for success unless a comment says otherwise.
+   Requires: out pointers are not NULL, and sizes are not 0. */
 
-/* A tick is a time stamp at a third of the cost of a clock: it is the counter of the processor. It
-   serves as a stamp only where the counter has a constant rate in every power state. There
+/* A tick is the value of the processor's counter, which costs a third of a clock's time. It serves
+   as a time stamp only where the counter has a constant rate in every power state. There
    mli_ticks_steady returns 1; elsewhere stamps are clock times. */
 
 MLI_PRIVATE uint64_t mli_ticks(void);
@@ -3404,8 +3473,9 @@ typedef HANDLE mli_os_thread;
 #else
 typedef int mli_file;
 typedef struct mli_signals {
-    sigset_t before, pending; /* a signal that the host had pending is not consumed */
-    int cancel;
+    sigset_t before;  /* the mask that mli_signals_restore sets */
+    sigset_t pending; /* the signals that were pending before: they stay so */
+    int cancel;       /* the cancellation state before */
 } mli_signals;
 typedef pthread_key_t mli_exit_key;
 #define MLI_EXIT_CALL
@@ -3418,54 +3488,60 @@ typedef pthread_t mli_os_thread;
 #endif
 
 /* -- functions --
-   Those of POSIX that can run beside the host's malloc and free keep errno: free() does not change
-   it either, and the host relies on that. */
+   A function that can run inside the host's malloc or free keeps errno on POSIX, because hosts rely
+   on it that free does not change errno. */
 
 MLI_PRIVATE void *mli_pages_map(size_t size);
 MLI_PRIVATE void mli_pages_unmap(void *ptr, size_t size);
+/* Returns the ns of a clock that never goes back. */
 MLI_PRIVATE uint64_t mli_now(void);
+/* Returns the ns since 1970-01-01 UTC. */
 MLI_PRIVATE uint64_t mli_wall_now(void);
 MLI_PRIVATE void mli_yield(void);
 /* Sleeps for `ns`. Returns earlier after a signal, or if a sandbox refuses to sleep.
    Requires: ns < 10^9. */
 MLI_PRIVATE MLI_COLD void mli_nap(uint32_t ns);
 MLI_PRIVATE uint64_t mli_pid(void);
-/* Returns the number of the calling thread. It is not 0 and unique among living threads. Linux
-   uses the kernel's number. If a sandbox refuses it, and on other systems of POSIX, it is
+/* Returns the number of the calling thread. It is not 0 and unique among living threads. On Linux
+   it is the kernel's number. If a sandbox refuses that, and on other systems of POSIX, it is
    pthread_self, an address. */
 MLI_PRIVATE uint64_t mli_thread_number(void);
 /* Reads an environment variable. Returns 1 if it is set and fits, -1 if it does not fit, 0 if it
    is unset or empty or the process is set-uid (its environment is not trusted). */
 MLI_PRIVATE int mli_env_read(const char *name, char *buf, size_t cap);
 MLI_PRIVATE void mli_stderr_write(const char *text, size_t size);
-/* Returns 1 if mli_barrier_all works. */
+/* Makes mli_barrier_all ready. Returns 1 if it works. */
 MLI_PRIVATE uint32_t mli_barrier_register(void);
-/* Makes every running thread of the process pass a full barrier. Returns 1, or 0: refused. */
+/* Makes every running thread of the process pass a full barrier. Returns 1; 0: the system
+   refuses. */
 MLI_PRIVATE int mli_barrier_all(void);
 
-/* Returns the number of the system's last error on this thread, and its text; NULL: it has none
-   here. */
+/* Returns the number of the system's last error on this thread. */
 MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void);
+/* Returns a text for such a number; NULL: the number has no text here. */
 MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error);
 
+/* Returns 1 if a file exists and is not a regular one. */
 MLI_PRIVATE int mli_file_is_special(const char *path);
+/* Creates a file. Returns 0; 1: there is a file of this name; -1: another error. */
 MLI_PRIVATE int mli_file_create(const char *path, mli_file *out);
 MLI_PRIVATE int mli_file_write(mli_file file, const char *data, size_t size);
 MLI_PRIVATE mli_file mli_file_stdout(void);
 MLI_PRIVATE int mli_file_is_terminal(mli_file file);
 MLI_PRIVATE int mli_file_close(mli_file file);
-/* Renames a file; without `replace` returns 1 if `to` exists. */
+/* Renames a file. Without `replace` it replaces no file: it returns 1 if `to` exists. */
 MLI_PRIVATE int mli_file_rename(const char *from, const char *to, int replace);
 MLI_PRIVATE void mli_file_remove(const char *path);
 
-/* Protects the writing of a file. A write past the file size limit raises SIGXFSZ, and one to a
-   pipe without a reader SIGPIPE; both kill the process by default. They are blocked meanwhile, and
-   consumed if the write caused them. Cancellation is disabled, too: a cancelled thread would leave
-   the file half written. Windows has none of these. */
+/* Protect the writing of a file, before and after it. A write past the file size limit raises
+   SIGXFSZ, and a write to a pipe without a reader SIGPIPE; both kill the process by default. These
+   signals are blocked meanwhile, and consumed if the write raised them. Cancellation is disabled,
+   too: a cancelled thread would leave the file half written. Windows has none of these. */
 MLI_PRIVATE mli_signals mli_signals_block(void);
 MLI_PRIVATE void mli_signals_restore(mli_signals *held);
 
-/* Makes a key. The system passes its value to `hook` when the thread ends. */
+/* Makes a key, under which each thread sets a value of its own. When a thread ends, the system
+   passes the value to `hook`. */
 MLI_PRIVATE int mli_exit_key_make(mli_exit_key *key, void(MLI_EXIT_CALL *hook)(void *));
 MLI_PRIVATE int mli_exit_key_set(mli_exit_key key, void *value);
 
@@ -3491,12 +3567,12 @@ MLI_PRIVATE void mli_cancel_restore(int before);
 MLI_PRIVATE int mli_fd_above_std(int fd);
 #endif
 
-/* Returns 1 if no thread of the process has this number; 0 if one has, or if it is unknown. Only
-   Linux is asked. Elsewhere the number of a thread that ended without its exit hook counts as in
-   use until another thread gets it. */
+/* Returns 1 if no thread of the process has this number; 0: a thread has it, or the system cannot
+   tell. Only Linux can. Elsewhere the number of a thread that ended without its exit hook counts as
+   in use until another thread gets it. */
 MLI_PRIVATE MLI_COLD int mli_thread_has_ended(uint64_t number);
 
-/* Returns the time left to a deadline of mli_now in ms, rounded up; 0: it is over. */
+/* Returns the ms that are left until a time of mli_now, rounded up; 0: it is past. */
 MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline);
 
 /* --------------------------------------------------------------------------- src/os/system.c -- */
@@ -3535,7 +3611,7 @@ MLI_PRIVATE uint64_t mli_now(void) {
     return (uint64_t)(count.QuadPart / rate.QuadPart) * 1000000000u +
            (uint64_t)(count.QuadPart % rate.QuadPart) * 1000000000u / (uint64_t)rate.QuadPart;
 }
-MLI_PRIVATE uint64_t mli_wall_now(void) { /* ns since 1970-01-01 UTC */
+MLI_PRIVATE uint64_t mli_wall_now(void) {
     FILETIME now;
     GetSystemTimeAsFileTime(&now); /* in units of 100 ns since 1601 */
     return ((((uint64_t)now.dwHighDateTime << 32) | now.dwLowDateTime) -
@@ -3573,7 +3649,7 @@ MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error) {
            : error == ERROR_DISK_FULL     ? "there is no space left"
                                           : NULL;
 }
-MLI_PRIVATE int mli_file_is_special(const char *path) { /* 1: exists and is no regular file */
+MLI_PRIVATE int mli_file_is_special(const char *path) {
     wchar_t wide[1024];
     DWORD a;
     if (mli_wide_path(path, wide, 1024)) return 1;
@@ -3581,7 +3657,7 @@ MLI_PRIVATE int mli_file_is_special(const char *path) { /* 1: exists and is no r
     return a != INVALID_FILE_ATTRIBUTES &&
            (a & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_REPARSE_POINT | FILE_ATTRIBUTE_DEVICE));
 }
-MLI_PRIVATE int mli_file_create(const char *path, mli_file *out) { /* 1: there is such a file */
+MLI_PRIVATE int mli_file_create(const char *path, mli_file *out) {
     wchar_t wide[1024];
     if (mli_wide_path(path, wide, 1024)) return -1;
     *out = CreateFileW(wide, GENERIC_WRITE, 0, NULL, CREATE_NEW, FILE_ATTRIBUTE_NORMAL, NULL);
@@ -3602,7 +3678,7 @@ MLI_PRIVATE int mli_file_is_terminal(mli_file file) {
     return GetConsoleMode(file, &mode) != 0;
 }
 MLI_PRIVATE int mli_file_close(mli_file file) { return CloseHandle(file) ? 0 : -1; }
-MLI_PRIVATE int mli_file_rename(const char *from, const char *to, int replace) { /* 1: `to` exists */
+MLI_PRIVATE int mli_file_rename(const char *from, const char *to, int replace) {
     const DWORD flags = replace ? MOVEFILE_REPLACE_EXISTING : 0;
     wchar_t a[1024], b[1024];
     if (mli_wide_path(from, a, 1024) || mli_wide_path(to, b, 1024)) return -1;
@@ -3660,7 +3736,7 @@ static uint64_t mli_posix_time(clockid_t clock) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 MLI_PRIVATE uint64_t mli_now(void) { return mli_posix_time(CLOCK_MONOTONIC); }
-MLI_PRIVATE uint64_t mli_wall_now(void) { return mli_posix_time(CLOCK_REALTIME); } /* from 1970 */
+MLI_PRIVATE uint64_t mli_wall_now(void) { return mli_posix_time(CLOCK_REALTIME); }
 MLI_PRIVATE void mli_yield(void) { (void)sched_yield(); }
 MLI_PRIVATE uint64_t mli_pid(void) { return (uint64_t)getpid(); }
 MLI_PRIVATE uint64_t mli_thread_number(void) {
@@ -3730,10 +3806,10 @@ MLI_PRIVATE void mli_stderr_write(const char *text, size_t size) {
     errno = saved;
 }
 #if defined(__linux__) && defined(__NR_membarrier)
-/* Calls membarrier; returns 1 if it succeeds. Commands are given by their numbers because older
-   headers lack linux/membarrier.h: 8 is PRIVATE_EXPEDITED and 16 its registration, both since
-   Linux 4.14. Command 8 may fail after 16 succeeded: in a sandbox that the process entered
-   later, or if the kernel is short of memory. */
+/* Calls membarrier; returns 1 if that succeeds. The commands are numbers here, because older
+   systems lack linux/membarrier.h: 8 is PRIVATE_EXPEDITED and 16 its registration, both since Linux
+   4.14. Command 8 may fail after 16 has succeeded: in a sandbox that the process entered later, or
+   if the kernel is short of memory. */
 static MLI_COLD int mli_membarrier(int command) {
     int saved = errno, done = syscall(__NR_membarrier, command, 0, 0) == 0;
     errno = saved;
@@ -3747,7 +3823,7 @@ MLI_PRIVATE int mli_barrier_all(void) { return 0; }
 #endif
 
 MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void) { return (uint32_t)errno; }
-/* The C library's own texts depend on the locale, and may take memory. */
+/* strerror is not used: its texts depend on the locale, and may take memory. */
 MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error) {
     switch ((int)error) {
     case ENOENT: return "there is no such directory";
@@ -3764,7 +3840,7 @@ MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error) {
     default: return NULL;
     }
 }
-MLI_PRIVATE int mli_file_is_special(const char *path) { /* 1: exists and is no regular file */
+MLI_PRIVATE int mli_file_is_special(const char *path) {
     struct stat st;
     if (!lstat(path, &st)) return !S_ISREG(st.st_mode);
     return errno != ENOENT && errno != EOVERFLOW; /* EOVERFLOW: a size or inode over 32 bits */
@@ -3776,7 +3852,7 @@ MLI_PRIVATE int mli_fd_above_std(int fd) {
     (void)close(fd);
     return higher;
 }
-MLI_PRIVATE int mli_file_create(const char *path, mli_file *out) { /* 1: there is such a file */
+MLI_PRIVATE int mli_file_create(const char *path, mli_file *out) {
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0) return errno == EEXIST ? 1 : -1;
     *out = mli_fd_above_std(fd);
@@ -3879,7 +3955,7 @@ MLI_PRIVATE MLI_COLD void mli_os_event_wait(mli_os_event *event, uint32_t ms) {
     mli_cancel_restore(cancel);
 }
 static void *mli_os_thread_main(void *job) {
-    (void)mli_cancel_disable(); /* callbacks of the host run here and could cancel it */
+    (void)mli_cancel_disable(); /* callbacks of the host run here, and could cancel this thread */
     ((mli_job *)job)->run(((mli_job *)job)->user);
     return NULL;
 }
@@ -3925,17 +4001,18 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline) {
 
 /* mli_cpu_sample is the capacity source of the cpu device. It returns 0 if the numbers are known.
    Requires: one caller at a time. It uses no malloc, no stdio and little stack, and keeps errno. An
-   mli_cpu of zeros is valid; only `root` is set from outside. */
+   mli_cpu of zeros is valid; the caller may set `root`, and nothing else. */
 
 #if defined(__linux__)
 
 typedef struct mli_cpu {
     const char *root; /* a prefix of every path, for tests; NULL: none */
     int v1;           /* 1: cgroup version 1; 0: version 2 */
-    uint64_t home;    /* of the last sample: identifies the cgroup with the lowest limit; 0: none */
+    uint64_t home;    /* identifies the cgroup that had the lowest limit in the last sample; 0: none
+                         had a limit */
     char home_path[1024]; /* the directory of that cgroup */
-    char path[1024];  /* of the file being read */
-    char text[8192];  /* its text; too large for the 16 KiB stacks that some hosts use */
+    char path[1024];  /* the path of the file being read */
+    char text[8192];  /* the text of that file; too large for the 16 KiB stacks of some hosts */
 } mli_cpu;
 
 MLI_PRIVATE MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used,
@@ -3954,9 +4031,9 @@ typedef struct mli_cpu {
     const char *root; /* has no effect on this system */
 } mli_cpu;
 
-/* On macOS anonymous, wired and compressed pages count as used, because they cannot be dropped; free
-   and file-backed ones count as left, as in Activity Monitor. Where no call returns free memory the
-   function does not know: the host can set a capacity source. */
+/* On macOS anonymous, wired and compressed pages count as used, because they cannot be dropped.
+   Free and file-backed pages count as left, as in Activity Monitor. On a system without a call that
+   returns the free memory the function returns -1, and the host can set a capacity source. */
 MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_t *process);
 static MLI_HOT uint64_t mli_cpu_home(const mli_cpu *cpu) {
     (void)cpu;
@@ -4265,9 +4342,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
    module is an executable or a library. May use os/system. Locks: none of its own. */
 
 /* Each system defines:
-     mli_module_of  Returns an address that stands for the module that an address is in; NULL: in
-                    none, or it is not known. Recording calls ask this under locks of the host,
-                    so it must not wait for dlopen, which runs constructors of the host.
+     mli_module_of  Returns an address that stands for the module that an address is in; NULL: it
+                    is in none, or that is not known. Recording calls use it while the host holds
+                    locks, so it must not wait for dlopen, which runs constructors of the host.
      mli_loaded_at  Returns 1 if an address is in a module, 0 if it is in none, -1 if only
                     mli_image_at can tell. It takes no lock.
      mli_image_at   Describes the module of an address, for a recording call that sees the address
@@ -4278,12 +4355,12 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
 
 #if defined(__linux__)
 
-/* Returns the first symbol of a name in the program and the libraries it began with, or NULL. Takes
-   the loader's lock, and calls malloc if there is none. */
+/* Returns the first symbol of a name in the program and the libraries it began with; NULL: there is
+   none. Takes the loader's lock, and calls malloc if there is no such symbol. */
 MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name);
-/* `start` is the lowest address of the module or, in a program with gaps between its segments, of
-   the segment. `bias`, the load address, is the same for all segments; it is 0 for a program at
-   fixed addresses. */
+/* In mli_loaded and mli_image, `start` is the lowest address of the module or, in a program with
+   gaps between its segments, of the segment. `bias`, the load address, is the same for all
+   segments; it is 0 for a program at fixed addresses. */
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
@@ -4306,9 +4383,13 @@ MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
 MLI_PRIVATE const char *mli_symbol_at(const void *address);
 #endif
+/* Keeps the module that has this code loaded until the process ends, if it could be closed and the
+   system can keep it. Returns 0 if the caller has to try again later, else 1. It may wait for
+   dlopen, and call malloc. */
 #if defined(__GLIBC__) && defined(__PIC__) && !defined(__PIE__)
-/* A module of the start is never closed, nor is one linked with -z nodelete: they wait for nothing.
-   glibc aborts a dlopen from the malloc of another one, while that changes the list of modules. */
+/* It waits for nothing if the module is never closed: one that the program began with, or one that
+   is linked with -z nodelete. While a dlopen changes glibc's list of modules, glibc aborts a second
+   dlopen on that thread, from a malloc: then the result is 0. */
 MLI_PRIVATE MLI_COLD int mli_module_keep(void);
 #elif MLI_WINDOWS
 MLI_PRIVATE MLI_COLD int mli_module_keep(void);
@@ -4319,9 +4400,9 @@ MLI_PRIVATE int mli_module_keep(void);
 /* -------------------------------------------------------------------------- src/os/modules.c -- */
 
 #if defined(__linux__)
-/* Declares functions of dlfcn.h and link.h, which declare them only under _GNU_SOURCE: a host that
-   compiles as C99 does not define it. A weak symbol is not in every system: before glibc 2.34
-   dladdr is in libdl, which the program may not link; _dl_find_object came with glibc 2.35. */
+/* Functions of dlfcn.h and link.h. These headers declare them only under _GNU_SOURCE, which a host
+   that compiles as C99 does not define. The weak ones are not everywhere: before glibc 2.34 dladdr
+   is in libdl, which the program may not link; _dl_find_object came with glibc 2.35. */
 typedef struct mli_dl_info {
     const char *file;
     void *base;
@@ -4360,9 +4441,10 @@ MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name) {
     return mli_dlsym ? mli_dlsym(NULL, name) : NULL;
 }
 
-/* Returns 1 if _dl_find_object can be called. In a static program it crashes until libc is set up,
-   and a malloc that records is called before. A dynamic program may be run by a loader that the
-   kernel knows nothing of (ld.so ./program): then its own headers tell. */
+/* Returns 1 if _dl_find_object can be called. In a static program the call crashes until libc is
+   set up, and a malloc that records runs before that. The kernel tells of the loader of a dynamic
+   program, unless the loader was started by name (ld.so ./program): then the program's own headers
+   tell. */
 static int mli_dl_finds(void) {
     const ElfW(Phdr) *p, *end;
     if (!mli_dl_find_object) return 0;
@@ -4396,7 +4478,7 @@ MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out) {
     return 1;
 }
 
-/* Finds the build id in the notes of a module. NULL: there is none. */
+/* Finds the build id in the notes of a module; NULL: there is none. */
 static MLI_COLD const void *mli_notes_id(const char *at, size_t size, size_t align,
                                          size_t *id_size) {
     ElfW(Nhdr) note;
@@ -4422,8 +4504,8 @@ static MLI_COLD const void *mli_notes_id(const char *at, size_t size, size_t ali
 typedef struct mli_image_search {
     const void *address;
     mli_image *image;
-    int dynamic; /* 1: the modules from here on are not those of the start */
-    int modules; /* 1: there are any */
+    int dynamic; /* 1: the program did not begin with the modules from here on */
+    int modules; /* 1: there are modules */
     int program; /* 1: the address is in the executable */
 } mli_image_search;
 
@@ -4479,7 +4561,7 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     memset(out, 0, sizeof *out);
     out->stays = mli_loaded_at(address, &loaded) < 0;
     out->start = loaded.start;
-    out->loaded = out->path = loaded.name; /* all that is known of a module of dlmopen */
+    out->loaded = out->path = loaded.name; /* of a module of dlmopen no more is known */
     out->bias = loaded.bias;
     /* glibc gives the program no name, musl the one it was started by or that of a link. */
     if (mli_dl_each(mli_image_visit, &search) && (!out->path[0] || search.program)) {
@@ -4576,9 +4658,6 @@ MLI_PRIVATE const char *mli_symbol_at(const void *address) {
 }
 #endif
 
-/* Keeps the module that has this code loaded until the process ends, if it could be closed and the
-   system can keep it. Returns 0 if that is to be tried again. It may wait for dlopen, and call
-   malloc. */
 #if defined(__GLIBC__) && defined(__PIC__) && !defined(__PIE__)
 MLI_PRIVATE MLI_COLD int mli_module_keep(void) {
     const ElfW(Dyn) *d = mli_dynamic;
@@ -4591,8 +4670,9 @@ MLI_PRIVATE MLI_COLD int mli_module_keep(void) {
         if (d->d_tag == DT_FLAGS_1 && (d->d_un.d_val & DF_1_NODELETE)) return 1;
     memset(&own, 0, sizeof own);
     if (!mli_dl_each(mli_image_visit, &search) || own.stays) return 1;
-    for (i = 0; ((const volatile struct r_debug *)&mli_loader)->r_state; i++) { /* it is changing */
-        if (i == 20) return 0; /* by this thread, it seems */
+    for (i = 0; ((const volatile struct r_debug *)&mli_loader)->r_state; i++) { /* the list
+                                                                                   changes */
+        if (i == 20) return 0; /* this thread itself changes it, it seems */
         mli_nap(1000000);
     }
     reopen = (void *(*)(const char *, int))(uintptr_t)mli_symbol("dlopen"); /* see mli_dladdr */
@@ -4624,7 +4704,8 @@ MLI_PRIVATE int mli_module_keep(void) { return 1; } /* a program; or musl, which
 #endif
 #if defined(__linux__) && defined(__GNUC__) && UINTPTR_MAX > 0xffffffffu && \
     (defined(__x86_64__) || defined(__aarch64__))
-#define MLI_FRAME_POINTERS 1 /* a frame begins with that of the caller, and the return address */
+#define MLI_FRAME_POINTERS 1 /* a frame begins with the caller's frame pointer, then comes the
+                                return address */
 #define MLI_FRAME_ADDRESS() __builtin_frame_address(0)
 #else
 #define MLI_FRAME_POINTERS 0
@@ -4635,11 +4716,14 @@ MLI_PRIVATE int mli_module_keep(void) { return 1; } /* a program; or musl, which
 #else
 #define MLI_STACK_ADDRESS() ((uintptr_t)_AddressOfReturnAddress())
 #endif
-/* Returns 1 while a function of the host runs that was called from the frame at *mark; 0: none was.
-   Clears the mark of a function that left by longjmp: a call at `here` can only be inside it if it
-   is further down the stack. A thread may change between stacks, as fibres do. Then a mark may be
-   cleared early, or stay until a later call. */
+/* *mark is the frame that called a function of the host; 0: no call is in progress. Returns 1 while
+   that function runs. Clears the mark if the function was left by longjmp: a frame at `here` is
+   inside the function only if it is further down the stack than *mark. A thread may change between
+   stacks, as fibres do. Then a mark may be cleared early, or stay until a later call. */
 MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here);
+
+/* Returns 1 if a return address is in one of MemLord's functions between a call of the host and
+   MLI_NOTE_CALLER. */
 #if defined(__GNUC__) && defined(__ELF__)
 #define MLI_OWN_FRAME __attribute__((section("mli_own_frames")))
 MLI_PRIVATE int mli_is_own(const void *address);
@@ -4647,6 +4731,9 @@ MLI_PRIVATE int mli_is_own(const void *address);
 #define MLI_OWN_FRAME
 MLI_PRIVATE int mli_is_own(const void *address);
 #endif
+
+/* Writes the return addresses of the thread, the innermost first, at most `cap`, and returns how
+   many; 0: the system has no unwinder. `user` is not used. */
 #if MLI_WINDOWS
 MLI_PRIVATE MLI_NOINLINE size_t mli_unwind(void *user, void **frames, size_t cap);
 #elif defined(__GNUC__) && !defined(__arm__) && !defined(__APPLE__)
@@ -4659,16 +4746,15 @@ MLI_PRIVATE size_t mli_unwind(void *user, void **frames, size_t cap);
 
 /* --------------------------------------------------------------------------- src/os/unwind.c -- */
 
-/* An address in the frame of the function around it. Stacks grow downwards. */
+/* Stacks grow downwards: a frame above the mark is outside the function. */
 MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here) {
     if (here >= *mark) *mark = 0;
     return *mark != 0;
 }
 
-/* The functions between a call of the host and MLI_NOTE_CALLER. Below -O2 they keep their frames,
-   and stacks leave those out: mli_is_own returns 1 if a return address is in one of them. They lie
-   together, and the linker tells where. A copy that was inlined into the host's function is
-   elsewhere, and is the host's. */
+/* Below -O2 the functions between a call of the host and MLI_NOTE_CALLER keep their frames, which
+   stacks leave out. The functions lie in one section, and the linker tells where that begins and
+   ends. A copy that was inlined into the host's function is elsewhere, and is the host's. */
 #if defined(__GNUC__) && defined(__ELF__)
 #ifdef __cplusplus
 extern "C" {
@@ -4691,8 +4777,6 @@ MLI_PRIVATE int mli_is_own(const void *address) {
 }
 #endif
 
-/* mli_unwind writes the return addresses of the thread, the innermost first, and returns how many;
-   0: the system has no unwinder. */
 #if MLI_WINDOWS
 MLI_PRIVATE MLI_NOINLINE size_t mli_unwind(void *user, void **frames, size_t cap) {
     (void)user;
@@ -4756,7 +4840,7 @@ MLI_PRIVATE size_t mli_unwind(void *user, void **frames, size_t cap) {
 
 /* Owns the words that threads share, the locks and the lock order. May use os/. Invariants: a word
    is a struct, so that a plain access does not compile; read-modify-writes (exchange, add, or,
-   bits, cas) are sequentially consistent. Locks: MLI_RANK_... lists them in their order. */
+   bits, cas) are sequentially consistent. Locks: the list MLI_RANK_... has them in their order. */
 
 /* The name of a load or store ends in its memory order. No suffix means relaxed: other threads read
    the value and conclude nothing else from it. Layout and code are the same in C and C++. i386
@@ -4895,8 +4979,8 @@ static MLI_HOT void mli_u64_add_own(mli_u64 *w, uint64_t v) {
 static MLI_HOT void mli_u32_add_own(mli_u32 *w, uint32_t v) {
     mli_u32_store(w, mli_u32_load(w) + v);
 }
-/* Copies n words of an object to words that other threads read, each by a release: a reader that
-   sees one of them also sees what the caller stored before. Pairs with mli_words_load. */
+/* Copies n words of an object to words that other threads read, each by a release store: a reader
+   that sees one of these also sees what the caller stored before. Pairs with mli_words_load. */
 static MLI_HOT void mli_words_store(mli_u64 *to, const void *from, size_t n) {
     uint64_t word;
     size_t i;
@@ -4905,7 +4989,7 @@ static MLI_HOT void mli_words_store(mli_u64 *to, const void *from, size_t n) {
         mli_u64_store_release(&to[i], word);
     }
 }
-/* Copies n words to an object, each by an acquire. */
+/* Copies n words to an object, each by an acquire load. Pairs with mli_words_store. */
 static MLI_HOT void mli_words_load(void *to, const mli_u64 *from, size_t n) {
     uint64_t word;
     size_t i;
@@ -4919,27 +5003,28 @@ MLI_PRIVATE MLI_NOINLINE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on);
 /* Raises a shared word to at least v; both are compared as signed. */
 MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v);
 
-/* The lock order, innermost first. A thread that takes a lock holds only locks later in this list.
-   This holds in every call, in fork and past the exit hook. No function of the host runs while
-   one of them is held, except its clock. */
+/* The lock order, the innermost first. A thread that takes a lock holds only locks later in this
+   list, in every call, in a fork and past the exit hook. While a thread holds one of these locks,
+   it runs no function of the host except its clock. */
 enum {
     MLI_RANK_PAGES,     /* one for the process: the extents of the os allocator */
-    MLI_RANK_JOINT,     /* one an invocation of a scope that threads share: its totals */
-    MLI_RANK_ROW,       /* one a row: the published balance of the row */
+    MLI_RANK_JOINT,     /* one for each invocation of a scope that threads share: its totals */
+    MLI_RANK_ROW,       /* one for each row: its published balance */
     MLI_RANK_COUNT,     /* the cells of the orphan record */
     MLI_RANK_MEMORY,    /* regions and free pieces of the ledger */
     MLI_RANK_STACKS,    /* the table of picked blocks, and the totals of stacks */
     MLI_RANK_LOG,       /* the logger, and the threads in it */
     MLI_RANK_ANOMALIES, /* the mistakes that are kept */
     MLI_RANK_SNAPSHOTS, /* the list of snapshots; the holders of a device at its peak */
-    MLI_RANK_PHYS,     /* one a physical device: its sample, limit, reservations, bands */
+    MLI_RANK_PHYS,      /* one for each physical device: its sample, limit, reservations, bands */
     MLI_RANK_CALLBACKS, /* collection callbacks and their runners; capacity sources */
     MLI_RANK_NEIGHBOURS, /* the pressure page */
-    MLI_RANK_CONTEXT,   /* one a context of a fibre: the thread in the context */
+    MLI_RANK_CONTEXT,   /* one for each context of a fibre: the thread in the context */
     MLI_RANK_FENCES,    /* fences, their queues, fences to drop */
-    MLI_RANK_INSIDE,    /* no lock, but the thread is inside a shard, and others wait for it. There
+    MLI_RANK_INSIDE,    /* no lock, but the thread is inside a shard, and others wait for it. Inside
                            it takes the locks of buckets, which have no rank */
-    MLI_RANK_SHARD,     /* one a shard: its state and its table; several are taken by address */
+    MLI_RANK_SHARD,     /* one for each shard: its state and its table; several are taken by rising
+                           address */
     MLI_RANK_COLD,      /* one for the process: stb_ds, names, devices, sites, tags, the
                            index */
     MLI_RANK_ORPHAN,    /* the orphan record */
@@ -4952,26 +5037,30 @@ enum {
 typedef struct mli_lock {
     mli_u32 locked;
 #if defined(MEMLORD_CHECK_LOCKS)
-    mli_u32 rank; /* every ledger sets the ranks of the process's locks to the same values */
+    mli_u32 rank; /* MLI_RANK_...; atomic, as each new ledger sets those of the process again */
 #endif
 } mli_lock;
 
 #if defined(MEMLORD_CHECK_LOCKS)
-/* Checks the lock order. Runs before the thread waits for the lock. A thread may hold two locks of
-   one rank in three cases: shards, taken by rising address; physical devices, under the cold lock;
-   and locks of several ledgers in a fork, under the registry lock. */
+/* Checks the lock order, before the thread waits for a lock, and notes that the thread holds the
+   lock. A thread may hold two locks of one rank in three cases: shards, taken by rising address;
+   physical devices, under the cold lock; and locks of several ledgers in a fork, under the registry
+   lock. */
 MLI_PRIVATE void mli_rank_take(const mli_lock *lock);
+/* Notes that the thread does not hold a lock any more. */
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock);
-/* Notes that the thread is inside a shard (1), perhaps already, or inside none (0). */
+/* Notes whether the thread is inside a shard. Requires, for 1: the thread holds no lock of an inner
+   rank, and may be inside already. */
 MLI_PRIVATE void mli_rank_inside(uint32_t inside);
-/* For MLI_REQUIRE. In this order they return 1 if the thread holds the lock, a lock of the rank, no
-   lock, or no lock but an orphan lock. The last two also require that the thread is not inside a
-   shard. */
+/* The rest is for MLI_REQUIRE. Returns 1 if the thread holds the lock. */
 MLI_PRIVATE int mli_lock_held(const mli_lock *lock);
+/* Returns 1 if the thread holds a lock of the rank. */
 MLI_PRIVATE int mli_rank_held(uint32_t rank);
+/* Returns 1 if the thread holds no lock and is not inside a shard. */
 MLI_PRIVATE int mli_none_held(void);
+/* Returns 1 if the thread holds no lock but an orphan lock, and is not inside a shard. */
 MLI_PRIVATE int mli_none_held_but_orphan(void);
-/* 1: the thread is inside a shard. */
+/* Returns 1 if the thread is inside a shard. */
 MLI_PRIVATE int mli_is_inside(void);
 /* Sets the rank of a new lock. A lock of zeros has the innermost rank. */
 MLI_PRIVATE void mli_lock_rank(mli_lock *lock, uint32_t rank);
@@ -4984,12 +5073,13 @@ static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (
 
 #define MLI_SPIN_LOOKS 200 /* spins before each yield or sleep */
 #define MLI_SPIN_TURNS 16  /* yields before the first sleep */
-/* Waits once in a spin loop; *n counts the calls. It spins, later yields, and then sleeps for 50 us
-   to 1 ms. Yielding is not enough: a real-time thread that yields lets no thread of lower priority
-   run, and such a thread may hold the lock. */
+/* Waits once in a spin loop; *n counts the calls. The first calls spin, later ones yield, and then
+   they sleep for 50 us to 1 ms. To yield is not enough: a real-time thread that yields lets no
+   thread of lower priority run, and such a thread may hold the lock. */
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 /* Takes a lock. Requires: the thread holds only locks of later ranks: see mli_rank_take. */
 MLI_PRIVATE MLI_NOINLINE void mli_lock_take(mli_lock *lock);
+/* Takes a lock if it is free. Returns 1 if the thread has the lock now, else 0. */
 MLI_PRIVATE int mli_lock_try(mli_lock *lock);
 MLI_PRIVATE void mli_lock_drop(mli_lock *lock);
 
@@ -5006,7 +5096,7 @@ static mli_u32 *mli_u64_lock(const mli_u64 *w) {
     mli_u64_lock_take(lock);
     return lock;
 }
-/* Clears all bits but `keep`, then adds v. Returns the value before. */
+/* Clears all bits of a word but `keep`, then adds v. Returns the value before. */
 static uint64_t mli_u64_change(mli_u64 *w, uint64_t keep, uint64_t v) {
     mli_u32 *lock = mli_u64_lock(w);
     uint64_t before = w->v;
@@ -5014,11 +5104,15 @@ static uint64_t mli_u64_change(mli_u64 *w, uint64_t keep, uint64_t v) {
     mli_u32_store_release(lock, 0);
     return before;
 }
-MLI_PRIVATE uint64_t mli_u64_add(mli_u64 *w, uint64_t v) { return mli_u64_change(w, UINT64_MAX, v); }
+MLI_PRIVATE uint64_t mli_u64_add(mli_u64 *w, uint64_t v) {
+    return mli_u64_change(w, UINT64_MAX, v);
+}
 MLI_PRIVATE uint64_t mli_u64_or(mli_u64 *w, uint64_t v) { return mli_u64_change(w, ~v, v); }
 MLI_PRIVATE void mli_u64_store(mli_u64 *w, uint64_t v) { (void)mli_u64_change(w, 0, v); }
 MLI_PRIVATE void mli_u64_store_release(mli_u64 *w, uint64_t v) { mli_u64_store(w, v); }
-MLI_PRIVATE uint64_t mli_u64_load(const mli_u64 *w) { return mli_u64_add((mli_u64 *)(uintptr_t)w, 0); }
+MLI_PRIVATE uint64_t mli_u64_load(const mli_u64 *w) {
+    return mli_u64_add((mli_u64 *)(uintptr_t)w, 0);
+}
 MLI_PRIVATE uint64_t mli_u64_load_acquire(const mli_u64 *w) { return mli_u64_load(w); }
 MLI_PRIVATE int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
     mli_u32 *lock = mli_u64_lock(w);
@@ -5099,7 +5193,7 @@ MLI_PRIVATE MLI_NOINLINE void mli_lock_take(mli_lock *lock) {
     while (mli_u32_exchange(&lock->locked, 1))
         while (mli_u32_load(&lock->locked)) mli_spin_wait(&n);
 }
-MLI_PRIVATE int mli_lock_try(mli_lock *lock) { /* 1: taken */
+MLI_PRIVATE int mli_lock_try(mli_lock *lock) {
     if (mli_u32_load(&lock->locked) || mli_u32_exchange(&lock->locked, 1))
         return 0;
     mli_rank_take(lock);
@@ -5118,9 +5212,9 @@ MLI_PRIVATE void mli_lock_drop(mli_lock *lock) {
    freed. Locks: base/atomics lists all locks in their order (MLI_RANK_...). */
 
 #define MLI_SHARD_BITS 10 /* 1024 shards */
-#define MLI_BYTES_MAX ((uint64_t)1 << 48) /* of a block */
+#define MLI_BYTES_MAX ((uint64_t)1 << 48) /* the most bytes of a block */
 #define MLI_TYPE_COUNT ((int)MEMLORD_DEVICE_TYPE_COUNT)
-#define MLI_DIRECT_DEVICES 2048 /* 16 types x 128 indexes: devices found without a probe */
+#define MLI_DIRECT_DEVICES 2048 /* the devices that are found without a probe: 16 types x 128 */
 
 /* A book has all rows of one kind. */
 enum { MLI_BOOK_DEVICE, MLI_BOOK_SITE, MLI_BOOK_TAG, MLI_BOOKS };
@@ -5149,9 +5243,9 @@ enum {
 #define MLI_REFUSERS(X)                                                                       \
     X(alloc) X(free) X(realloc) X(realloc_begin) X(realloc_end) X(free_begin) X(free_end)     \
     X(alloc_n) X(free_n) X(move) X(copy) X(track) X(retain) X(release) X(track_n)             \
-    X(release_n) X(alloc_with) X(alloc_retry) X(alloc_failed) X(arena_add) X(arena_sub) X(free_deferred) \
-    X(free_done) X(block_use) X(tag_begin) X(tag_default_set) X(block_retag) X(expect)        \
-    X(pool_set) X(pool_add) X(pool_served)
+    X(release_n) X(alloc_with) X(alloc_retry) X(alloc_failed) X(arena_add) X(arena_sub)       \
+    X(free_deferred) X(free_done) X(block_use) X(tag_begin) X(tag_default_set) X(block_retag) \
+    X(expect) X(pool_set) X(pool_add) X(pool_served)
 enum {
 #define MLI_X(name) MLI_REFUSER_##name,
     MLI_REFUSERS(MLI_X)
@@ -5159,13 +5253,14 @@ enum {
     MLI_REFUSER_COUNT
 };
 
-typedef mli_ptr mli_vector; /* mli_chunk_array *: see books/counters */
+typedef mli_ptr mli_vector; /* points to an mli_chunk_array: see books/counters */
 
+/* A part of the map of live blocks: see books/map. */
 typedef struct mli_shard {
-    mli_u32 state;     /* NEW, SHARED, STOPPED, or the id of its owner: see books/map */
-    mli_u32 displaced; /* entries outside their home bucket */
+    mli_u32 state;     /* NEW, SHARED, STOPPED, or the id of the thread that owns the shard */
+    mli_u32 displaced; /* entries that are not in their home bucket */
     char *table;
-    uint32_t size;          /* buckets */
+    uint32_t size;          /* buckets of the table */
     mli_lock lock;          /* held to change the state or to replace the table */
     uint32_t stopped_state; /* the state before it was stopped; resume restores it */
 } mli_shard;
@@ -5181,37 +5276,40 @@ typedef struct mli_helper {
 
 /* A physical device. The devices cpu, pinned and mapped share one. */
 typedef struct mli_phys {
-    mli_lock lock;         /* all below but sampling, sampler..., poller; bands of its devices */
+    mli_lock lock;         /* guards all members below but `sampling`, those of the sampler and
+                              `poller`, and the bands of the physical device's devices */
     mli_u32 sampling;      /* 1: a thread asks the source */
     void *sampler;         /* &mli_self of that thread; under the callbacks lock */
-    uintptr_t sampler_frame; /* the frame of that thread that asks: see mli_frame_runs; same lock */
+    uintptr_t sampler_frame; /* the frame in which that thread asks: see mli_frame_runs; under the
+                                callbacks lock */
     int sampler_void;      /* 1: the source replaced itself while it ran, so the sample is dropped;
-                              same lock */
+                              under the callbacks lock */
     memlord_device device; /* the source is asked about this device */
     memlord_capacity sample;
-    uint64_t sampled;     /* the time of `sample` */
-    uint64_t limit;       /* 0: none */
-    double fraction;      /* the limit as a part of the total; 0: the limit was set in bytes */
-    uint64_t ticket_bytes; /* that open tickets have left */
-    uint64_t in_flight;   /* bytes that calls with tickets are recording at this moment */
+    uint64_t sampled;      /* the time of `sample` */
+    uint64_t limit;        /* 0: none */
+    double fraction;       /* the limit as a part of the total; 0: the limit was set in bytes */
+    uint64_t ticket_bytes; /* the bytes that open tickets have left */
+    uint64_t in_flight;    /* the bytes that calls with tickets are recording at this moment */
     struct mli_handle *closed_tickets;
-    int failing;          /* 1: the last memlord_alloc_retry failed, or memlord_alloc_failed was
-                             called since */
-    mli_u64 id;           /* a hash of the identity set by the host; 0: none */
-    uint64_t neighbours;  /* bytes that other ledgers of the pressure page hold there, when last
-                             read */
-    int neighbour_failing; /* 1: allocations of another ledger fail there */
-    uint32_t neighbours_resting; /* the other ledgers that rest there: see mli_rest */
+    int failing;           /* 1: the last memlord_alloc_retry failed, or memlord_alloc_failed was
+                              called since */
+    mli_u64 id;            /* a hash of the identity that the host set; 0: none */
+    uint64_t neighbours;   /* the bytes that other ledgers of the pressure page held here when the
+                              page was last read */
+    int neighbour_failing; /* 1: another ledger of the page finds no memory here */
+    uint32_t neighbours_resting; /* the other ledgers of the page that rest here: see mli_rest */
     uint64_t stalled;      /* when tasks were last seen to wait for the host's memory; 0: never */
     mli_helper poller;
     struct memlord *lord;
 } mli_phys;
 
-/* The memory that a cold call lacked. The call tries again once it has the memory: see
-   books/names. */
+/* Memory for a call under the cold lock that lacked some. The call drops the lock, allocates a
+   block, and tries again: see books/names. */
 typedef struct mli_spare_block {
     void *block;
-    size_t size, wanted; /* the size of the block; the size of the allocation that failed last */
+    size_t size;   /* of the block */
+    size_t wanted; /* the size of the allocation that failed last */
 } mli_spare_block;
 
 /* The ledger's own memory, in grains of 128 bytes: see base/memory. */
@@ -5219,76 +5317,81 @@ typedef struct mli_spare_block {
 #define MLI_REGION_BITS 15
 #define MLI_SIZE_CLASSES (MLI_REGION_BITS - MLI_GRAIN_BITS + 1)
 
-/* The state of a module. No other module touches it: it calls the module. State that a call reads
-   on its fast path lies in the ledger itself, and its type is here. The type of any other state is
-   in the body of the module, and the ledger has a pointer to the state. So the compiler lets no
-   other module read it. A new module with state has a line in MLI_STATES, its struct mli_x_state in
-   x.c, and a function mli_x_life in x.h and x.c, which embed/lives calls: see mli_life. */
+/* The states of the modules. Only the module x touches its struct mli_x_state; other modules call
+   x. A state that a call reads on its fast path lies in the ledger itself, and its type is here.
+   The type of any other state is in the body of its module, and the ledger has a pointer to the
+   state: so the compiler lets no other module read it. A new module with state has a line in
+   MLI_STATES, its struct mli_x_state in x.c, and a function mli_x_life in x.h and x.c, which
+   embed/lives calls: see mli_life. */
 struct mli_thread;
 struct mli_map_state {
     mli_shard shards[1u << MLI_SHARD_BITS];
-    mli_u32 buckets; /* in all tables */
-    uint16_t type_of[256]; /* by dev; written before the dev is published */
+    mli_u32 buckets;       /* the buckets of all tables together */
+    uint16_t type_of[256]; /* by the number of a device (dev): its type; written before the dev is
+                              published */
 };
 struct mli_threads_state {
     mli_u32 hooks;     /* MLI_HOOK_... */
     mli_u32 alert;     /* MLI_ALERT_... */
-    uint32_t dev_alerts[256]; /* by dev: alerts that concern calls on it; written before the
-                                 dev is published */
-    mli_u32 next_id;   /* of the next thread record */
+    uint32_t dev_alerts[256]; /* by dev: the alerts that concern calls on the device; written before
+                                 the dev is published */
+    mli_u32 next_id;   /* the id of the next thread record */
     mli_u32 allowance; /* the margins of bands allow for this many threads */
-    uint32_t sweep_at; /* from this many records on a sweep looks for dead owners */
+    uint32_t sweep_at; /* with so many records a sweep looks for those whose thread has ended */
     mli_ptr all;       /* mli_thread *: the first record of the list */
-    struct mli_thread *orphan;
-    mli_lock orphan_lock;
+    struct mli_thread *orphan; /* the record that threads without one of their own share */
+    mli_lock orphan_lock;      /* held by the thread that uses that record */
     mli_ptr saver;     /* const mli_saver *; set by the first request for a report */
 };
 struct mli_stacks_state {
-    mli_u32 depth; /* frames a stack; 0: none are taken now */
-    mli_u64 bytes; /* from sample to sample in the mean; 1: every alloc is picked */
-    mli_u64 estimated; /* the last such rate that was over 1; 0: there was none */
-    mli_u32 begun; /* 1: the seed is set, and the unwinder has run once */
-    uint64_t seed;  /* of the samples of all threads */
-    int repeatable; /* 1: the host gave the seed */
+    mli_u32 depth;     /* frames that are kept of a stack; 0: no stacks are taken now */
+    mli_u64 bytes;     /* bytes from one picked alloc to the next, in the mean; 1: every alloc is
+                          picked */
+    mli_u64 estimated; /* the last value of `bytes` that was over 1; 0: there was none */
+    mli_u32 begun;     /* 1: the seed is set, and the unwinder has run once */
+    uint64_t seed;     /* of the samples of all threads */
+    int repeatable;    /* 1: the host gave the seed */
     memlord_unwinder unwinder;
     mli_ptr heads;                    /* mli_stack_heads *; NULL: there is no stack yet */
-    mli_vector frames, nodes, rows;     /* numbered from 1 */
-    mli_u32 frame_count, node_count, row_count; /* and 1 more; grow under the cold lock */
-    mli_u64 cut;                      /* stacks of one return address or none, because no more could
-                                         be taken */
+    mli_vector frames, nodes, rows;   /* numbered from 1 */
+    mli_u32 frame_count, node_count, row_count; /* one more than there are; they grow under the
+                                                   cold lock */
+    mli_u64 cut;                      /* stacks that have one return address or none, because no
+                                         more could be taken */
     mli_lock lock;                    /* guards all members below, and the totals of rows */
     struct mli_pick *picks;           /* the table of picked blocks */
     size_t pick_cap, pick_count, pick_reserved;
 };
 struct mli_tags_state {
     mli_u64 birth_mark;   /* the current mark, shifted into place */
-    mli_vector births;      /* numbered from 1 */
+    mli_vector births;    /* combinations of mark, scope and stream, numbered from 1 */
     uint32_t birth_count; /* under the cold lock */
-    mli_vector scopes;      /* of mli_ptr, numbered from 1 */
-    mli_u32 scope_count;  /* and 1 more */
+    mli_vector scopes;    /* of mli_ptr, numbered from 1 */
+    mli_u32 scope_count;  /* one more than there are */
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
     mli_u32 warned_scope; /* 1: the first dropped scope was logged */
 };
 struct mli_counters_state {
-    uint64_t batch;               /* bytes a cell may hold back; 0 publishes every call */
+    uint64_t batch;               /* bytes that a cell may hold back; 0: every call is published */
     mli_vector rows[MLI_BOOKS];
-    mli_u32 row_count[MLI_BOOKS]; /* rows and 1 more: row 0 means none */
-    mli_u64 lost[MLI_STAT_COUNT]; /* statistics that no device counts */
-    mli_lock count_lock;          /* the cells of the orphan record */
-    mli_u64 epoch;                /* resets */
+    mli_u32 row_count[MLI_BOOKS]; /* one more than there are rows: row 0 means none */
+    mli_u64 lost[MLI_STAT_COUNT]; /* by statistic: what no device counts */
+    mli_lock count_lock;          /* guards the cells of the orphan record */
+    mli_u64 epoch;                /* how many resets there were */
     mli_u64 losses[MLI_LOSS_COUNT];
 };
 struct mli_devices_state {
-    mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* 0: not seen; the last one stays 0 */
+    mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* the dev of a device; 0: not seen; the last element
+                                               stays 0 */
     mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record *, from dev 1 */
     mli_u32 watched_types; /* a bit for each device type on which a strategy can be in force */
     mli_u32 polling;       /* MLI_POLLING_... */
-    mli_phys host_phys;    /* of cpu, pinned and mapped */
+    mli_phys host_phys;    /* the physical device of cpu, pinned and mapped */
 };
 struct mli_memory_state {
     memlord_allocator allocator;
-    size_t ledger; /* bytes of the ledger, with the states behind it */
-    mli_u64 own_bytes;
+    size_t ledger;     /* bytes of the ledger, with the states behind it */
+    mli_u64 own_bytes; /* bytes that the ledger has from its allocator */
     mli_lock lock;
     struct mli_piece *pieces[MLI_SIZE_CLASSES]; /* the free pieces, by log2 of their number of
                                                    grains */
@@ -5299,25 +5402,27 @@ struct mli_events_state {
 };
 #define MLI_STATES(X)                                                                         \
     X(log) X(names) X(sites) X(anomalies) X(blocks) X(fences) X(accounts) X(limits) X(bands)  \
-    X(room) X(joint) X(contexts) X(snapshots) X(neighbours) X(call_end) X(pollers) X(retry) X(saving)
+    X(room) X(joint) X(contexts) X(snapshots) X(neighbours) X(call_end) X(pollers) X(retry)   \
+    X(saving)
 
 struct memlord {
     struct mli_map_state map; /* first: a call finds a shard without adding an offset */
 
-    /* Set when the ledger is made, and constant from then on: any module reads them. */
+    /* These members are set when the ledger is made, and constant from then on. Any module may read
+       them. */
     uint64_t generation; /* unique in the process */
     uint32_t flags;      /* MEMLORD_FLAG_... */
     int debug;           /* MEMLORD_DEBUG. 1: calls are logged; 2: destroy verifies, too */
     memlord_clock clock;
     uint32_t stamps_are_ticks; /* 1: stamps are mli_ticks; 0: times of the clock */
     uint64_t started, started_stamp, started_wall;
-    /* Functions of services/ for modules that may not include theirs. The first ends a call that
-       found an alert: mli_call_end_slow. The second starts the poller of a device, or (0) those that
-       are missing: mli_pollers_start_missing. */
+    /* Two functions that modules reach by pointer, as they may not include the headers of these.
+       end_slow ends a call that found an alert: mli_call_end_slow. start_pollers starts the poller
+       of a device, or with dev 0 all pollers that are missing: mli_pollers_start_missing. */
     void (*end_slow)(memlord *lord, struct mli_thread *t, uint32_t dev, int asks);
     void (*start_pollers)(memlord *lord, uint32_t dev);
 
-    struct memlord *next, **back; /* live ledgers, under the registry lock */
+    struct memlord *next, **back; /* the list of live ledgers, under the registry lock */
 
     struct mli_threads_state threads;
     struct mli_tags_state tags;
@@ -5334,23 +5439,27 @@ struct memlord {
 /* What a module does in the life of a ledger. The module fills it in: x.c has a function
    mli_x_life, which embed/lives calls. A member that the module does not need stays 0. */
 typedef struct mli_life {
-    size_t size, at; /* the bytes of its state, if the state lies behind the ledger; the offset of
-                        the pointer to it */
+    size_t size; /* bytes of the state, if it lies behind the ledger; else 0 */
+    size_t at;   /* the offset of the ledger's pointer to that state */
     /* Returns why a description is refused; NULL: it is not. */
     const char *(*check)(const memlord_desc *desc);
-    /* The ledger is new: its state is zeroed, and no other thread knows it. */
+    /* Initialises the state. Requires: it is zeroed, and no other thread knows the ledger. */
     void (*init)(memlord *lord, const memlord_desc *desc);
-    /* The ledger is registered, and may allocate. An error ends it. */
+    /* Does what needs a registered ledger, which may allocate. An error ends the ledger. */
     memlord_result (*open)(memlord *lord, const memlord_desc *desc);
-    /* Stops its threads before the ledger ends. */
+    /* Stops the module's threads, before the ledger ends. */
     void (*stop)(memlord *lord);
-    /* Takes its locks before a fork, or drops them. They are taken in the order of the modules. */
+    /* Takes the module's locks before a fork, or drops them after it. The modules take theirs in
+       the order of embed/lives. */
     void (*lock)(memlord *lord, int take);
-    /* Mends its state in a forked child, where no other thread is. All locks are held. */
+    /* Mends the state in a forked child. Requires: all locks are held, and no other thread is
+       there. */
     void (*forked)(memlord *lord);
-    /* Begins an epoch: its totals start over. Requires: the cold lock; t is the thread's record. */
+    /* Starts the totals over, as an epoch begins. Requires: the cold lock; t is the thread's
+       record. */
     void (*reset)(memlord *lord, struct mli_thread *t);
-    /* Frees its memory. The modules are freed in reverse order. No other thread has the ledger. */
+    /* Frees the memory of the state, after the modules that come later in embed/lives. Requires: no
+       other thread has the ledger. */
     void (*free)(memlord *lord);
 } mli_life;
 #define MLI_LIFE_STATE(life, module)                                                          \
@@ -5365,16 +5474,18 @@ static MLI_HOT uint64_t mli_stamp_now(memlord *lord) {
 /* Takes or drops a lock. */
 MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take);
 
-/* A host's table of functions that is or was hooked. Each table has functions of its own, as a
-   function has no argument that tells its table. Tables are hooked under the registry lock. */
+/* A place for a host's table of functions that is or was hooked. Each place has functions of its
+   own, as a hooked function has no argument that could tell its table. Tables are hooked under the
+   registry lock. */
 typedef struct mli_hooked {
-    memlord_hooks *table; /* NULL: none is hooked now */
-    memlord_hooks host;   /* set once, for copies of our functions; free_fn NULL: not yet */
+    memlord_hooks *table; /* the table that is hooked now; NULL: none is */
+    memlord_hooks host;   /* the host's functions, set once: copies of the place's functions go on
+                             to call them; free_fn NULL: the place was never used */
     mli_u64 generation;   /* of the ledger; 0: nothing is recorded */
     mli_u32 which;        /* MEMLORD_HOOK_..., and MLI_HOOK_COMPLETE */
 } mli_hooked;
 #define MLI_HOOKED 4
-#define MLI_HOOK_COMPLETE 16u /* `which` has every function of the table */
+#define MLI_HOOK_COMPLETE 16u /* `which` has all functions of the table that allocate */
 
 enum { /* mli_process.started */
     MLI_START_NONE, /* no ledger was made yet */
@@ -5384,20 +5495,20 @@ enum { /* mli_process.started */
 
 /* The only state of the process. All zeros is its valid initial state. */
 typedef struct mli_process_state {
-    mli_lock registry_lock; /* ledgers and owners of thread records */
-    mli_lock cold_lock;     /* names, devices, sites, tags and stb_ds of all ledgers */
-    mli_lock pages_lock;    /* innermost: the extents of the os allocator */
+    mli_lock registry_lock; /* guards the ledgers and the owners of thread records */
+    mli_lock cold_lock;     /* guards names, devices, sites, tags and stb_ds of all ledgers */
+    mli_lock pages_lock;    /* innermost: guards the extents of the os allocator */
     struct mli_extent *extents;
     memlord *ledgers;
     struct mli_dict *growing; /* the table that stb_ds changes now; under the cold lock */
-    mli_ptr global;    /* memlord * */
-    mli_u64 generation;
-    mli_u64 ended;     /* ledgers that were destroyed */
-    mli_u32 started;   /* MLI_START_... */
+    mli_ptr global;           /* memlord *: memlord_global(); NULL: it was not made yet */
+    mli_u64 generation;       /* that of the ledger made last */
+    mli_u64 ended;            /* how many ledgers were destroyed */
+    mli_u32 started;          /* MLI_START_... */
     mli_ptr interposer;      /* const memlord_interposer *; NULL: there is none */
     mli_u32 at_exit;         /* 1: the exit handler of memlord_save_at_exit is installed */
-    memlord *saving;         /* the ledger that the exit handler saves now; its destroy waits; under
-                                the registry lock */
+    memlord *saving;         /* the ledger that the exit handler saves now, for which its destroy
+                                waits; NULL: none; under the registry lock */
     mli_u32 has_barrier;     /* 1: mli_barrier_all works; 0 for good once it is refused */
     mli_u32 stays_loaded;    /* 1: mli_module_keep has run, or runs now */
     mli_hooked hooked[MLI_HOOKED];
@@ -5411,25 +5522,25 @@ MLI_VARIABLE(mli_process_state mli_process)
 /* Walks all live ledgers. Requires: the registry lock. */
 #define MLI_LEDGERS_EACH(lord) for (lord = mli_process.ledgers; lord; lord = lord->next)
 
-/* Extra facts for the debug line (MEMLORD_DEBUG) of the call in progress. */
+/* What the debug line (MEMLORD_DEBUG) of the call in progress says besides its arguments. */
 typedef struct mli_debug_note {
-    uint64_t blocks, bytes; /* that a call with n storages opened or closed */
-    uint64_t implicit, implicit_bytes; /* blocks that ended because a new block opened at their
+    uint64_t blocks, bytes; /* what a call with n storages began or ended */
+    uint64_t implicit, implicit_bytes; /* blocks that ended because a new one began at their
                                           address, and their bytes */
-    uint64_t unknown;   /* frees of storages that the map does not have */
-    memlord_device from_device;
-    uint64_t from; /* the storage before a move; 0: none */
+    uint64_t unknown;           /* frees of storages that the map does not have */
+    memlord_device from_device; /* the device before a move */
+    uint64_t from;              /* the storage before a move; 0: there was no move */
 } mli_debug_note;
 
-/* The calls of a ledger's logger that the thread is in, by turn: see base/log. */
+/* The calls of a logger that the thread is in. */
 typedef struct mli_log_calls {
-    uint64_t generation; /* of the ledger */
-    uintptr_t frame;     /* the frame of the outermost: see mli_frame_runs */
-    uint32_t inside[2];
+    uint64_t generation; /* of the ledger whose logger it is */
+    uintptr_t frame;     /* the frame of the outermost call: see mli_frame_runs */
+    uint32_t inside[2];  /* how many calls, by the turn in which they began: see mli_log_state */
 } mli_log_calls;
 
-/* The record of the thread in one ledger. Generations are unique, so the generation of a destroyed
-   ledger never matches again. */
+/* The current thread's record in one ledger. Generations are unique, so that of a destroyed ledger
+   never matches again. */
 typedef struct mli_used {
     uint64_t generation;
     struct mli_thread *thread;
@@ -5446,7 +5557,7 @@ typedef struct mli_self_state {
     uint64_t number;         /* mli_thread_number; 0: unknown yet */
     uint64_t found_generation; /* the generation that memlord_find was last asked for; 0: none */
     uint64_t found_ended;      /* mli_process.ended at that time */
-    memlord *found;
+    memlord *found;            /* what memlord_find returned then */
     uint32_t hooked;         /* 1: the exit hook of the thread is set */
     memlord *orphaned;       /* the ledger whose orphan lock the thread holds; NULL: none */
     uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
@@ -5467,11 +5578,11 @@ typedef struct mli_self_state {
                                 unknown */
     void *frame;             /* the frame that `caller` returns to; NULL: unknown */
     void *entered;           /* the return address of memlord_alloc; NULL: not noted */
-    double pick_scale;       /* mli_pick.scale of the block that its call opens */
+    double pick_scale;       /* mli_pick.scale of the block that the call in progress begins */
     uint32_t pick_row;       /* mli_pick.row of that block; 0: it is not picked */
-    uint32_t pick_again;     /* 1: that block is no new alloc, and had `pick_had` bytes before */
-    uint64_t pick_had;
-    uint32_t is_helper;      /* 1: the thread is that of a mli_helper */
+    uint32_t pick_again;     /* 1: that block is resized, and no new alloc */
+    uint64_t pick_had;       /* the bytes that it had before */
+    uint32_t is_helper;      /* 1: the thread is that of an mli_helper */
     uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not asked for yet;
                                        0 and 1: not known */
     mli_debug_note note;     /* for the debug line of the call in progress: see books/blocks */
@@ -5482,10 +5593,10 @@ MLI_VARIABLE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 
 #define MLI_API MEMLORD_API MLI_COLD /* for public functions off the hot path */
 
-/* Notes in mli_self where a call on the general path came from. */
+/* Notes in mli_self from where the host made a call on the general path. */
 #define MLI_NOTE_CALLER() \
     (void)(mli_self.caller = MLI_RETURN_ADDRESS(), mli_self.frame = MLI_FRAME_ADDRESS())
-/* The same, in a function that memlord_alloc calls: see MLI_NOTE_ENTRY. */
+/* Does the same in a function that memlord_alloc calls: see MLI_NOTE_ENTRY. */
 #define MLI_NOTE_ENTERED()                                                                    \
     (MLI_NOTE_CALLER(),                                                                       \
      (void)(mli_self.entered && mli_is_own(mli_self.caller) &&                                \
@@ -5528,7 +5639,7 @@ static MLI_COLD void mli_stack_bounds_find(void) {
     pthread_attr_t attr;
     void *from;
     size_t size;
-    mli_self.stack_to = 1; /* which no frame lies below */
+    mli_self.stack_to = 1; /* not known: no frame lies below this address */
     if (!mli_attr_of_thread || !mli_attr_stack || mli_attr_of_thread(pthread_self(), &attr)) return;
     if (!mli_attr_stack(&attr, &from, &size)) {
         mli_self.stack_from = (uintptr_t)from;
@@ -5543,8 +5654,9 @@ static void *mli_return_address_plain(uintptr_t address) {
 #endif
     return (void *)address;
 }
-/* Begins with the frame of the call in progress: our own code need not keep frame pointers. Each
-   frame must lie behind the one before, as those of callers do, so a cycle ends. */
+/* Begins with the frame of the call in progress, as MemLord's own code need not keep frame
+   pointers. A caller's frame lies above that of the function it called: the walk ends at a frame
+   that does not, so a cycle ends it, too. */
 MLI_API MLI_NOINLINE __attribute__((no_sanitize("address"))) size_t
 memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
     void *own = MLI_FRAME_ADDRESS();
@@ -5573,22 +5685,23 @@ MLI_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t c
 /* --------------------------------------------------------------------------- src/base/text.h -- */
 
 /* Writes numbers and strings. Owns no state. Uses no stdio, no locale and no allocation. May use
-   os/ alone. Locks: none. An mli_out fills a buffer. With a function it passes the full buffer to
-   it; without one it cuts the text and counts the rest, like snprintf. */
+   os/ alone. Locks: none. The text goes to an mli_out, which fills a buffer. If the mli_out has a
+   function, the full buffer goes to that function, and is filled again. Without a function the text
+   is cut at the end of the buffer, and the rest counted, as snprintf does. */
 
 #include <stdarg.h> /* mli_putf, mli_jsonf */
 
-MLI_TABLE(const char mli_type_names[][8])
+MLI_TABLE(const char mli_type_names[][8]) /* by the type of a device: "cpu" */
 
 typedef struct mli_out {
     memlord_write_fn fn; /* takes a full buffer; NULL: text past the buffer is cut */
     void *user;
     char *buf;
     size_t cap, used;
-    size_t total; /* bytes put so far, with those that were cut */
+    size_t total;    /* bytes put so far, with those that were cut */
     size_t name_max; /* characters of a name that mli_put_escaped writes; 0: all */
     int html;        /* 1: mli_put_escaped writes < and & as HTML does */
-    int failed;   /* 1: `fn` has failed and is not called again */
+    int failed;      /* 1: `fn` has failed and is not called again */
 } mli_out;
 
 MLI_PRIVATE MLI_COLD void mli_flush(mli_out *o);
@@ -5597,12 +5710,13 @@ MLI_PRIVATE void mli_put_str(mli_out *o, const char *text);
 /* Returns a text by its number. The texts stand one behind the other, each with its 0. */
 MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number);
 
-/* Starts an mli_out without a function. mli_out_end terminates the text with a 0 and returns its
-   full length, also if it was cut. */
+/* Starts an mli_out without a function. */
 MLI_PRIVATE MLI_COLD void mli_out_buffer(mli_out *o, char *buf, size_t cap);
+/* Terminates the text in a buffer with a 0. Returns its full length, with what was cut. */
 MLI_PRIVATE MLI_COLD size_t mli_out_end(mli_out *o, size_t cap);
 
-/* Reads decimal digits, perhaps none. Returns the rest of the text; NULL: UINT64_MAX exceeded. */
+/* Reads decimal digits, perhaps none. Returns the rest of the text; NULL: the number is above
+   UINT64_MAX. */
 MLI_PRIVATE const char *mli_read_u64(const char *text, uint64_t *value);
 
 /* Writes the lowest n digits of v, in base 10 or 16. */
@@ -5610,25 +5724,27 @@ MLI_PRIVATE MLI_COLD void mli_put_digits(mli_out *o, uint64_t v, unsigned base, 
 MLI_PRIVATE void mli_put_u64(mli_out *o, uint64_t v);
 MLI_PRIVATE void mli_put_i64(mli_out *o, int64_t v);
 
+/* Writes v in hexadecimal without leading zeros. */
 MLI_PRIVATE void mli_put_hex_short(mli_out *o, uint64_t v);
 
 /* Writes v / 10^digits with all decimals. */
 MLI_PRIVATE MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits);
 
 /* Writes nanoseconds since 1970 as 2026-11-21T08:05:00.250Z, or, with `name`, as
-   20261121_080500 for the name of a file. Days become a date by civil_from_days of Howard
-   Hinnant's chrono-compatible algorithms. */
+   20261121_080500 for the name of a file. Computes the date by civil_from_days of Howard Hinnant's
+   chrono-compatible algorithms. */
 MLI_PRIVATE MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name);
 
 MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d);
 
-/* Decodes the UTF-8 sequence at s. Returns its length, or 0 if a report has to write it in another
-   way: it is not well-formed (RFC 3629; surrogates are not), or a control character, or U+FFFD,
-   which mli_put_invalid_byte gives a meaning. */
+/* Decodes the UTF-8 sequence at s. Returns its length. Returns 0 if a report may not write the
+   sequence as it is: because it is not well-formed by RFC 3629 (so it is a surrogate, for example),
+   because it is a control character, or because it is U+FFFD, by which mli_put_invalid_byte marks a
+   byte. */
 MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code);
 
 /* Writes a byte of a sequence that mli_utf8_decode refuses, as U+FFFD and two hexadecimal digits.
-   Every format writes it so. Two different names never become equal. */
+   Every format does so. Two different names never become equal. */
 MLI_PRIVATE MLI_COLD void mli_put_invalid_byte(mli_out *o, unsigned char byte);
 
 /* Writes text as a part of a JSON string. It also escapes characters that could end a script
@@ -5649,6 +5765,7 @@ MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
                                           void (*put)(mli_out *o, const char *text));
 /* Writes the last part of a path. */
 MLI_PRIVATE MLI_COLD void mli_put_file_name(mli_out *o, const char *path);
+/* Returns the line of a site; 0: it is not known. */
 MLI_PRIVATE uint64_t mli_site_line(const memlord_site *site);
 
 #if defined(__linux__)
@@ -5657,11 +5774,14 @@ MLI_PRIVATE uint64_t mli_site_line(const memlord_site *site);
 #define MLI_PRINTF_LIKE(at) /* no check: uintmax_t may be another type than uint64_t */
 #endif
 
+/* Returns a device as an argument for %i. */
 MLI_PRIVATE int mli_device_code(memlord_device d);
+/* Writes a format string with its values: see "format strings" in text.c. */
 MLI_PRIVATE MLI_COLD void mli_put_format(mli_out *o, int json, const char *form, va_list *args);
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_putf(mli_out *o, const char *form, ...);
-/* Writes JSON and drops a leading comma after a [ or {. Requires: something was written before.
-   Its last byte is still in the buffer: a full buffer is flushed only when more text comes. */
+/* Writes JSON, and leaves out a leading comma after a [ or {. Requires: something was written
+   before. The last byte is still in the buffer, as a full buffer is flushed only when more text
+   comes. */
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *form, ...);
 
 MLI_PRIVATE int mli_ascii_lower(int c);
@@ -5775,7 +5895,7 @@ static MLI_COLD void mli_put_bytes(mli_out *o, uint64_t bytes) {
     unsigned unit = 0;
     double scaled = (double)bytes;
     uint64_t hundredths;
-    for (; unit < 6 && scaled >= 1023.995; unit++) scaled /= 1024; /* that rounds to 1024 */
+    for (; unit < 6 && scaled >= 1023.995; unit++) scaled /= 1024; /* 1023.995 rounds to 1024 */
     hundredths = (uint64_t)(scaled * 100 + 0.5);
     if (hundredths % 10)
         mli_put_fixed(o, hundredths, 2);
@@ -5954,17 +6074,16 @@ static MLI_COLD void mli_put_site(mli_out *o, int json, const memlord_site *site
     mli_put_str(o, "}");
 }
 
-/* -- format strings: like those of printf, and compilers check them like those --
+/* -- format strings: like those of printf, so that compilers check them --
        %s   text          %ju  a number            %jX  nanoseconds, for people
        %g   a percentage  %jo  bytes, for people   %jd  a difference of bytes, with its sign
        %jx  a storage     %i   a device: mli_device_code
        %p   a site
-   A width aligns values to the right and text to the left; a site has none. A - aligns all to the
-   left; a + writes the sign of a difference of 0. With a width an unknown number becomes a -:
-   UINT64_MAX, or INT64_MIN for %jd.
-   In JSON a ' stands for a ", and a leading comma is dropped after a [ or {. There %jd is any
-   number. Unknown values become null: a NULL, a %ju of UINT64_MAX, a %jd of INT64_MIN, a %g of
-   NaN. */
+   A width aligns values to the right and text to the left; a site has no width. A - aligns values
+   to the left, too; a + writes the sign of a difference of 0. With a width a number that is not
+   known is written as -: it is UINT64_MAX, or INT64_MIN for %jd. In JSON a ' stands for a ",
+   mli_jsonf leaves out a leading comma after a [ or {, and %jd is any number. A value that is not
+   known becomes null: NULL, UINT64_MAX for %ju, INT64_MIN for %jd, NaN for %g. */
 
 MLI_PRIVATE int mli_device_code(memlord_device d) { return d.type * 65536 + (uint16_t)d.index; }
 
@@ -6028,7 +6147,7 @@ static MLI_COLD void mli_put_number(mli_out *o, int json, int column, char kind,
     }
 }
 
-/* Writes the value of a conversion; `form` points behind its %. Returns the rest of the string. */
+/* Writes the value of a conversion. `form` points behind the %. Returns the rest of the format. */
 static MLI_COLD const char *mli_put_value(mli_out *o, int json, const char *form, va_list *args) {
     char buf[32]; /* the value, if it is aligned to the right */
     mli_out b, *to = o;
@@ -6122,8 +6241,8 @@ MLI_API char *memlord_format_bytes(uint64_t bytes, char *buf, size_t cap) {
     return buf;
 }
 
-/* Reads the decimals of a number as *part / *scale, and returns the rest of the text. It skips what
-   follows nine decimals: in most units the tenth is less than a byte. */
+/* Reads the decimals of a number as *part / *scale, and returns the rest of the text. Skips what
+   follows nine decimals: in most units the tenth decimal is less than a byte. */
 static MLI_COLD const char *mli_read_decimals(const char *text, uint64_t *part, uint64_t *scale) {
     for (*part = 0, *scale = 1; *text >= '0' && *text <= '9'; text++) {
         if (*scale == 1000000000u) continue;
@@ -6169,9 +6288,9 @@ MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, d
 
 /* Owns the messages to the host. May use os/ and base/text. Invariants: a debug line is formatted
    only if its level is on, and no lock is held while the logger runs. Lock: log, for the logger and
-   the count of the calls in it, by which a change of the logger waits for them. */
+   the number of calls in it. memlord_logger_set waits until no call is in the old logger. */
 
-/* 1: messages of this level have a receiver. */
+/* Returns 1 if messages of this level have a receiver. */
 MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level);
 /* Returns 1 if the thread is in this ledger's logger. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD int mli_log_runs(memlord *lord);
@@ -6182,13 +6301,15 @@ MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text);
 /* Terminates the line in a buffer and logs it. */
 MLI_PRIVATE MLI_COLD void mli_log_end(memlord *lord, int level, mli_out *o);
 
+/* Formats a line as mli_putf does, cut to 255 bytes, and logs it. */
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(3) void mli_logf(memlord *lord, int level, const char *form,
                                      ...);
 
-/* Logs a warning once; `said` is 1 from then on. A thread without a record does not warn: it may
-   hold the orphan lock, and no lock may be held here. */
+/* Logs a warning, unless *said is 1, and sets *said to 1. A thread without a record does not warn:
+   it may hold the orphan lock, and mli_log requires that no lock is held. */
 MLI_PRIVATE MLI_COLD void mli_drop_warn(memlord *lord, mli_u32 *said, const char *text);
 
+/* Writes "1.5 KiB in 2 blocks". */
 MLI_PRIVATE MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t blocks);
 
 MLI_PRIVATE MLI_COLD void mli_log_life(mli_life *life);
@@ -6197,7 +6318,7 @@ MLI_PRIVATE MLI_COLD void mli_log_life(mli_life *life);
 
 struct mli_log_state {
     mli_u32 level;      /* messages up to this level have a receiver; 0: no message has one */
-    mli_lock lock;      /* all below but setting */
+    mli_lock lock;      /* guards all members below but `setting` */
     memlord_logger logger;
     uint32_t turn;      /* 0 or 1; each change of the logger changes it */
     uint32_t inside[2]; /* calls of a logger that are in progress, by the turn in which they
@@ -6221,7 +6342,7 @@ static MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
     (void)user;
     (void)level;
     while (strncmp(text, colours[i][0], strlen(colours[i][0]))) i++;
-    mli_out_buffer(&o, line, sizeof line - 8); /* a line that was cut ends with its newline, too */
+    mli_out_buffer(&o, line, sizeof line - 8); /* leaves room for the end of a line that is cut */
     mli_put_str(&o, colours[i][1]);
     mli_put_str(&o, text);
     o.cap = sizeof line;
@@ -6262,7 +6383,7 @@ MLI_PRIVATE MLI_COLD int mli_log_runs(memlord *lord) {
 
 MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
     MLI_REQUIRE(mli_none_held());
-    mli_log_calls before; /* of the logger that makes this call */
+    mli_log_calls before; /* the calls of loggers that this call is inside */
     memlord_logger logger;
     uint32_t turn;
     if (!mli_log_hears(lord, level)) return;
@@ -6311,8 +6432,8 @@ MLI_PRIVATE MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t bl
 
 /* -- life -- */
 
-/* Sets the logger. With MEMLORD_DEBUG both loggers that write to stderr write lines of every level,
-   in colours. */
+/* Sets the logger. With MEMLORD_DEBUG a NULL function and memlord_log_stderr stand for the coloured
+   logger. */
 static MLI_COLD void mli_logger_use(memlord *lord, const memlord_logger *logger) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_LOG) || !lord->back);
     lord->log->logger = *logger;
@@ -6351,7 +6472,8 @@ MLI_API void memlord_log_stderr(void *user, int level, const char *text) {
     mli_out o;
     (void)user;
     if (level > MEMLORD_LOG_WARNING || !text) return;
-    mli_out_buffer(&o, line, sizeof line - 1); /* a cut line keeps its end */
+    mli_out_buffer(&o, line, sizeof line - 1); /* leaves room for the newline of a line that is
+                                                  cut */
     mli_put_str(&o, "memlord: ");
     mli_put_str(&o, text);
     o.cap = sizeof line;
@@ -6397,13 +6519,13 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
    so that calls of the allocator into a ledger pass through. Locks: memory; pages, inside the os
    allocator. */
 
-/* A region has 32 KiB: old tables leave holes, and a small region is soon free as a whole. It is
-   cut into pieces of whole grains of 128 bytes, which are zeroed and aligned to 128 bytes. Blocks
-   above 16 KiB come from the allocator directly and go back to it. A free piece merges with free
-   neighbours of any size: all shards of a ledger grow from one size to the next at about the same
-   time, and the old tables must make room for the new ones. */
+/* A region has 32 KiB: tables that were replaced leave holes, and a small region is soon free as a
+   whole. It is cut into pieces of whole grains of 128 bytes. A piece is zeroed, and aligned to 128
+   bytes. Blocks above 16 KiB come from the allocator directly and go back to it. A free piece
+   merges with free neighbours of any size: all shards of a ledger grow from one size to the next at
+   about the same time, and the old tables must make room for the new ones. */
 
-#define MLI_PIECE_MAX_BITS 14 /* at most MLI_REGION_BITS, so that a region can hold the piece */
+#define MLI_PIECE_MAX_BITS 14 /* log2 of the largest piece; at most MLI_REGION_BITS */
 #define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
 
 typedef struct mli_region { /* one block of the allocator: this header, then data */
@@ -6412,18 +6534,18 @@ typedef struct mli_region { /* one block of the allocator: this header, then dat
     uint16_t run[MLI_REGION_GRAINS]; /* for the first and the last grain of a free piece: the number
                                         of its grains; else 0 */
 } mli_region;
-typedef struct mli_piece { /* a free piece; the record lies in it */
+typedef struct mli_piece { /* the record of a free piece, which lies in the piece itself */
     struct mli_piece *next, **back;
     mli_region *region;
     uint32_t first_grain, grains;
 } mli_piece;
 
-/* Surround each call of the host's allocator, and of functions of the system that may call a
-   malloc which the host has hooked. They mark the thread busy: its generation is 0
-   meanwhile, so a call into a ledger takes the slow path and passes through there. A thread
-   without a record drops the orphan lock: the allocator may wait for a lock of the host, and the
-   thread that holds that lock may call MemLord, too. No call keeps state in the orphan record
-   over an allocation. */
+/* Begin and end surround each call of the host's allocator, and of system functions that may call a
+   malloc which the host has hooked. They mark the thread as busy: its generation is 0 meanwhile, so
+   a call into a ledger takes the slow path and passes through there. A thread that holds the orphan
+   lock drops it meanwhile: the allocator may wait for a lock of the host, and the thread that holds
+   that lock may call MemLord, too. So no call may keep state in the orphan record over an
+   allocation. */
 MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void);
 MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
 
@@ -6447,7 +6569,7 @@ MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size);
    lock, which mli_busy_begin drops. */
 MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size);
 
-/* Frees memory of mli_own_alloc. Requires: `size` is the size it was allocated with. */
+/* Frees memory of mli_own_alloc. Requires: `size` is what mli_own_alloc was asked for. */
 MLI_PRIVATE MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size);
 
 /* Returns the bytes that the ledger has from the allocator. */
@@ -6478,7 +6600,7 @@ MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation) {
     mli_self.generation = generation;
 }
 
-/* Call the host's allocator and count the bytes that the ledger holds. */
+/* Calls the host's allocator, and counts the bytes that the ledger has from it. */
 static MLI_COLD void *mli_host_alloc(memlord *lord, size_t size) {
     uint64_t generation = mli_busy_begin();
     void *p = lord->memory.allocator.alloc(lord->memory.allocator.user, size);
@@ -6486,6 +6608,7 @@ static MLI_COLD void *mli_host_alloc(memlord *lord, size_t size) {
     if (p) (void)mli_u64_add(&lord->memory.own_bytes, size);
     return p;
 }
+/* Gives memory back to the host's allocator. */
 static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
     uint64_t generation = mli_busy_begin();
     lord->memory.allocator.free(lord->memory.allocator.user, ptr, size);
@@ -6503,7 +6626,7 @@ static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
 
 static int mli_os_from_extent(size_t size) { return size >= (8u << 10) && size <= (1u << 20); }
 
-/* The request may be ignored, so there is no result. */
+/* Asks for huge pages. The system may ignore that, so there is no result. */
 static void mli_huge_pages_request(void *ptr, size_t size) {
     int saved = errno;
     (void)madvise(ptr, size, MADV_HUGEPAGE);
@@ -6627,7 +6750,8 @@ static void mli_piece_unlink(mli_piece *piece) {
     *piece->back = piece->next;
     if (piece->next) piece->next->back = piece->back;
 }
-/* Returns the link to the region of a piece. The walk of the list is paid by a table that grows. */
+/* Returns the pointer in the list of regions that points to the region of a piece. Walks the
+   list. */
 static mli_region **mli_region_link(memlord *lord, const void *at) {
     mli_region **link = &lord->memory.regions;
     while (((uintptr_t)at - (uintptr_t)(*link)->data) >> MLI_REGION_BITS) link = &(*link)->next;
@@ -6654,8 +6778,8 @@ static MLI_COLD int mli_region_add(memlord *lord) {
     return 0;
 }
 
-/* Returns the smallest free piece that is large enough, of up to 16 in the first class that has
-   one; NULL: there is none. */
+/* Returns a free piece that is large enough; NULL: there is none. In the first size class that has
+   such pieces, it is the smallest among the first 16, or the first one after these. */
 static mli_piece *mli_piece_find(memlord *lord, uint32_t grains) {
     MLI_REQUIRE(mli_lock_held(&lord->memory.lock));
     mli_piece *best = NULL, *piece;
@@ -6683,8 +6807,9 @@ MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size) {
     return fit ? memset(fit, 0, (size_t)grains << MLI_GRAIN_BITS) : NULL;
 }
 
-/* Returns the bytes that a large block takes besides its own, for its alignment and the pointer to
-   its real start. The os allocator aligns to pages, so its blocks need neither. */
+/* Returns the bytes that a block above 16 KiB takes besides its own: for its alignment, and for the
+   pointer to where it really starts. The os allocator aligns to pages, so its blocks need
+   neither. */
 static size_t mli_large_overhead(const memlord *lord) {
     return lord->memory.allocator.alloc == mli_os_alloc ? 0 : 256;
 }
@@ -6709,9 +6834,9 @@ MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
     return memset(p, 0, size);
 }
 
-/* Frees a piece. Returns its region if no piece of the region is in use any more. The caller then
-   gives the region back to the allocator, without the lock. Else returns NULL. The last region of a
-   ledger stays. */
+/* Frees a piece. Returns its region if no piece of the region is in use any more, else NULL. The
+   caller gives the region back to the allocator, without the lock. The last region of a ledger
+   stays. */
 static MLI_COLD mli_region *mli_piece_free(memlord *lord, void *ptr, size_t size) {
     uint32_t grains = mli_grain_count(size), at;
     mli_region **link, *r;
@@ -31790,10 +31915,10 @@ MLI_API void memlord_peak_reset(memlord *lord, memlord_device sel) {
 #endif /* MEMLORD_IMPLEMENTATION */
 
 /* ------------------------------------------------------------------------- >>shim --
-   Owns the macros that redirect malloc and its kin to >>redirect. Comes last, so that it redirects
-   nothing above. Stands outside the include guard: another header may have included memlord.h
-   without MEMLORD_SHIM before. Includes the headers that declare these functions first, as the
-   macros would change their declarations. */
+   The macros that redirect malloc, calloc, realloc, free, mmap and munmap to the memlord_shim_...
+   of >>support. They come last, so that they redirect nothing above. They stand outside the include
+   guard, as another header may have included memlord.h without MEMLORD_SHIM before. The headers
+   that declare these functions come first, as the macros would change the declarations. */
 #if defined(MEMLORD_SHIM) && !defined(MEMLORD_DISABLE) && !defined(MLI_SHIMMED) && \
     !defined(MLI_READ_PREFIX)
 #define MLI_SHIMMED
