@@ -350,7 +350,7 @@ MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
    taken. A ledger that began without stacks can take them. A block keeps its stack, or stays
    without one. Figures of earlier samples stay estimates.
    Threads: any thread may call it, also while others allocate.
-   Errors: E_INVALID depth over 128. */
+   Errors: E_INVALID depth over 128; E_STATE in the ledger's own allocator. */
 MEMLORD_API memlord_result memlord_stacks_set(memlord *lord, uint32_t depth, uint64_t bytes)
     MLI_OFF(MEMLORD_OK)
 
