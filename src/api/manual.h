@@ -205,12 +205,17 @@
         pending          the part of allocated that is freed and waits for its device
         peak             highest `allocated` since create, reset or peak_reset; low by at
                          most peak_error, never high. peak_error is 0 if
-                         MEMLORD_FLAG_EXACT is set, or if only one thread records; else at
-                         most counter_batch for each thread that records. A report raises
-                         the peak, within peak_error, to the live bytes that its own
-                         snapshots and holders show. The same peak_error holds for tags and
-                         sites: JSON has that of each. The peak of a scope is exact unless
-                         several threads share it: memlord_scope_export
+                         MEMLORD_FLAG_EXACT is set, or if only one thread records. Else the
+                         threads share 4 KiB, or a 64th of the peak if that is more: the
+                         last of n threads to come may hold back an n-th of it, but never
+                         more than counter_batch. Two threads may hold back all of it
+                         together, 8 threads twice as much if each of them has been idle
+                         since the next one came. The same holds for tags. On the row of a
+                         site the first thread may hold back a counter_batch. JSON has the
+                         peak_error of each tag and site. A report raises the peak, within
+                         peak_error, to the live bytes that its own snapshots and holders
+                         show. The peak of a scope is exact unless several threads share it:
+                         memlord_scope_export
         freed            credited since the last collection or reset. It is what the host
                          freed: the allocator, or the driver, may still hold the memory
         gc_reclaimed     what collections gave back, as their callbacks say

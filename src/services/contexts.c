@@ -1,5 +1,6 @@
 #include "services/contexts.h"
 #include "base/memory.h"
+#include "base/vectors.h"
 #include "books/accounts.h"
 #include "books/counters.h"
 #include "books/fences.h"
