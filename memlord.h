@@ -25282,14 +25282,10 @@ static void mli_report_peak_raise(mli_report *r, uint32_t dev) {
 /* The kinds of mistakes, the heaviest first: what makes totals too low, then frees and allocs that do
    not fit, then the others. */
 static const unsigned char mli_mistake_kinds[] = {
-    MEMLORD_ANOMALY_DROPPED,
-    MEMLORD_ANOMALY_UNKNOWN_FREE,
-    MEMLORD_ANOMALY_IMPLICIT_FREE,
-    MEMLORD_ANOMALY_FREED_WHILE_SHARED,
-    MEMLORD_ANOMALY_UNDERFLOW,
-    MEMLORD_ANOMALY_FENCE_FAILED,
-    MEMLORD_ANOMALY_REFUSED,
-    MEMLORD_ANOMALY_MISPLACED_END};
+    MEMLORD_ANOMALY_DROPPED,       MEMLORD_ANOMALY_UNKNOWN_FREE,
+    MEMLORD_ANOMALY_IMPLICIT_FREE, MEMLORD_ANOMALY_FREED_WHILE_SHARED,
+    MEMLORD_ANOMALY_UNDERFLOW,     MEMLORD_ANOMALY_FENCE_FAILED,
+    MEMLORD_ANOMALY_REFUSED,       MEMLORD_ANOMALY_MISPLACED_END};
 typedef char mli_check_mistake_kinds
     [sizeof mli_mistake_kinds == (size_t)MEMLORD_ANOMALY_COUNT ? 1 : -1];
 
