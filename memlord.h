@@ -1306,7 +1306,7 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
 /* Computes a rate by its name: "hit_rate", cache_hits / (cache_hits + cache_misses);
    "recovery_rate", recoveries / (recoveries + oom_failures); "success_rate", allocs / (allocs +
    oom_failures); or "mean_bytes", total_allocated / allocs, so growth and arenas count. NaN when
-   nothing was counted, and for any other name. */
+   nothing was counted, and for any other name. 0 with MEMLORD_DISABLE. */
 MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) MLI_OFF(0)
 
 /* Starts an epoch: sets freed, totals, counts and anomalies to 0, also those of sites and scopes,
@@ -1663,10 +1663,11 @@ MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, siz
 /* Writes in one line how many bytes short a request of `wanted` is, and who holds the memory of the
    physical device: limit, capacity, tickets, other processes, and the largest tags and sites, with
    untagged bytes and arenas among them. Each has its device where several share the memory. The
-   line also has the bytes of what is not listed, and how many requests failed on this device
-   before. Follows snprintf; allocates nothing. MemLord logs this line itself when an allocation
-   fails for good and, as a warning at most once a second, when a reservation is refused.
-   Cost: walks tags and sites; nothing is walked for a log without a logger. */
+   line also has the bytes of what is not listed, how many requests failed on this device before,
+   and how many neighbours rest there: see memlord_pressure_raise. Follows snprintf; allocates
+   nothing. MemLord logs this line itself when an allocation fails for good and, as a warning at
+   most once a second, when a reservation is refused. Cost: walks tags and sites; nothing is walked
+   for a log without a logger. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
@@ -1998,7 +1999,8 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
    nothing is reserved. */
 MEMLORD_API double memlord_cached_ratio(const memlord_stats *stats) MLI_OFF(0)
 /* Computes how much of a pool's free memory is not in one piece: 1 - largest_free / (reserved -
-   allocated), 0 to 1; 0 when nothing is free; NaN when the largest free piece is not known. */
+   allocated), 0 to 1; 0 when nothing is free; NaN when the largest free piece is not known.
+   0 with MEMLORD_DISABLE. */
 MEMLORD_API double memlord_fragmentation(const memlord_stats *stats) MLI_OFF(0)
 
 enum {
@@ -2064,7 +2066,8 @@ MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD
    bytes, until each of them has answered, or for 2 s. With `needed` 0 it asks, and does not wait. A
    ledger whose callbacks gave nothing back rests for 1 s, then for twice as long each time, up to
    60 s. While it rests it answers at once, and runs no callbacks for that device. The rest ends
-   early when the device's live bytes have changed by more than an eighth. memlord_alloc_retry asks
+   early when the device's live bytes have changed by more than an eighth. memlord_explain then says
+   how many neighbours rest. memlord_alloc_retry asks
    the neighbours by itself before each pause.
    Errors: E_OOM they gave back less, or there are none; E_STATE no page is open, or it is closed
            meanwhile; E_UNKNOWN the device has no identity, or was never seen; E_DEVICE;
@@ -2167,7 +2170,8 @@ MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t sco
    swaps the context holds what the thread was in before, so a fibre may run inside another.
    memlord_tag_end, memlord_scope_end, memlord_scope_return and the end of a guard end only what
    their own context began, on whichever thread it runs. Scopes measure what their context did. The
-   timeline shows them where and while they ran. */
+   timeline shows them where and while they ran. examples/embed/jobs.c is a job system that does
+   so. */
 typedef struct memlord_context {
     uint64_t word[8]; /* the library's; all 0: nothing is open */
 } memlord_context;
@@ -2389,9 +2393,11 @@ MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
    A library that LD_PRELOAD loads, such as src/tools/preload.c, may export a memlord_interposer
    under the name "memlord_interposer". Then each tag and scope that begins or ends in a ledger of
    the program does so there, too, on the same thread: they cover every malloc. The two books stay
-   apart. Default tags and adopted scopes stay in the program's ledger. A tag or a scope that is
-   open when its ledger is destroyed stays open there. The first ledger of the process looks for the
-   interposer, on Linux; without LD_PRELOAD in the environment, and in static programs, there is
+   apart. A swap of contexts ends there what is open in the context that the thread leaves, and
+   begins what is open in the one that it enters. So a scope is an invocation there for each time
+   that its context runs. Default tags and adopted scopes stay in the program's ledger. A tag or a
+   scope that is open when its ledger is destroyed stays open there. The first ledger of the process
+   looks for the interposer, on Linux; without LD_PRELOAD in the environment, and in static programs, there is
    none. An interposer of another size or version, or with a NULL function, is ignored. */
 typedef struct memlord_interposer {
     uint32_t size;    /* sizeof(memlord_interposer) where the library was compiled */
@@ -5292,6 +5298,7 @@ typedef struct mli_phys {
     uint64_t neighbours;   /* the bytes that other ledgers of the pressure page held here when the
                               page was last read */
     int neighbour_failing; /* 1: another ledger of the page finds no memory here */
+    uint32_t neighbours_resting; /* the other ledgers of the page that rest here: see mli_rest */
     uint64_t stalled;      /* when tasks were last seen to wait for the host's memory; 0: never */
     mli_helper poller;
     struct memlord *lord;
@@ -8452,7 +8459,7 @@ typedef struct mli_row {
     mli_u64 peak;          /* signed */
     mli_u64 sampled_peak;  /* of a device: signed; the highest `published` since its phys was
                               sampled */
-    mli_u64 publish_count; /* publications and peak resets so far */
+    mli_u64 publish_count; /* publications, peak resets, and leaves of mli_joint_settle so far */
     mli_u64 expected;      /* tags: the bytes of memlord_expect; 0: none */
     mli_u64 arena;         /* tags: their arena bytes; under the lock of the device's row */
     struct {               /* sums at the last reset; freed: at the last reset or collection */
@@ -8482,17 +8489,18 @@ typedef struct mli_span_peak {
     uint64_t from, high;
 } mli_span_peak;
 
-/* An exported invocation of a scope. Each thread adds what its span counts when it leaves. Until
-   then `level` has the base of its cell, less the level at which its span began. So `level` is at
-   most what all have added, and `high` at most their peak. */
+/* An invocation of a scope that was exported. While a thread is in a member, which is a context,
+   the member adds to `level` the base of the thread's cell, less the level at which its span began.
+   So `level` is at most what all have added, and `high` at most their peak. `bytes`, `blocks` and
+   `delta` are of the members that have left. */
 typedef struct mli_joint {
-    mli_lock lock;                  /* all but token and began */
+    mli_lock lock;                  /* guards all members but token and began */
     uint64_t token;                 /* its handle, the second word of a memlord_scope_token */
-    struct mli_thread_scope *began; /* of the thread that exported it */
-    uint32_t members, over, adopted; /* contexts in it; 1: its owner ended it; 1: it was adopted */
-    uint64_t start, before, bytes, blocks; /* as in a span; bytes and blocks of those that left */
+    struct mli_thread_scope *began; /* of the thread that it began on */
+    uint32_t members, over, adopted; /* contexts in it; 1: its exporter has left; 1: was adopted */
+    uint64_t start, before, bytes, blocks; /* as in a span */
     const char *shapes;
-    struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1]; /* delta: of who left */
+    struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1];
 } mli_joint;
 
 /* A span: one scope that a thread is in. */
@@ -9226,8 +9234,8 @@ static MLI_COLD void mli_counters_init(memlord *lord, const memlord_desc *desc) 
         lord->counters.batch = batch < MLI_BYTES_MAX ? batch : MLI_BYTES_MAX;
     for (book = 0; book < MLI_BOOKS; book++) lord->counters.row_count[book].v = 1;
 }
-/* Clears the row locks. A thread that held such a lock while the map was stopped only read the
-   row. */
+/* Clears the row locks. A thread that held such a lock while the map was stopped only read the row,
+   or changed its peak and publish_count. */
 static MLI_COLD void mli_counters_forked(memlord *lord) {
     int book;
     uint32_t i, n;
@@ -11446,8 +11454,11 @@ MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_t
 
 /* Looks up the interposer: memlord_interposer. Requires: no lock is held. */
 MLI_PRIVATE MLI_COLD void mli_interposer_find(void);
+/* Returns 1 if there is an interposer and the ledger is not its own. The acquire pairs with the
+   release in mli_interposer_find. */
+MLI_PRIVATE int mli_interposer_hears(const memlord *lord);
 /* Begins a tag, or a scope, in the books of an interposer, too. Requires, as mli_interposer_end: no
-   lock is held. The acquire pairs with the release in mli_interposer_find. */
+   lock is held. */
 MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name);
 /* Ends the innermost tags, or scopes, in those books. */
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count);
@@ -11765,19 +11776,24 @@ MLI_PRIVATE MLI_COLD void mli_interposer_find(void) {
 #endif
 }
 
-MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name) {
-    MLI_REQUIRE(mli_none_held());
+/* Returns the interposer; NULL: there is none, or the ledger is its own. */
+static const memlord_interposer *mli_interposer_of(const memlord *lord) {
     const memlord_interposer *to =
         (const memlord_interposer *)mli_ptr_load_acquire(&mli_process.interposer);
-    if (MLI_LIKELY(!to) || to->lord == lord) return;
-    (scope ? to->scope_begin : to->tag_begin)(name);
+    return MLI_LIKELY(!to) || to->lord == lord ? NULL : to;
+}
+MLI_PRIVATE int mli_interposer_hears(const memlord *lord) {
+    return mli_interposer_of(lord) != NULL;
+}
+MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name) {
+    MLI_REQUIRE(mli_none_held());
+    const memlord_interposer *to = mli_interposer_of(lord);
+    if (to) (scope ? to->scope_begin : to->tag_begin)(name);
 }
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count) {
     MLI_REQUIRE(mli_none_held());
-    const memlord_interposer *to =
-        (const memlord_interposer *)mli_ptr_load_acquire(&mli_process.interposer);
-    if (MLI_LIKELY(!to) || to->lord == lord) return;
-    while (count--) (scope ? to->scope_end : to->tag_end)();
+    const memlord_interposer *to = mli_interposer_of(lord);
+    while (to && count--) (scope ? to->scope_end : to->tag_end)();
 }
 
 /* Begins a tag. `guard` gets what its end restores; NULL: the tag has no guard. The stack of tags
@@ -17888,36 +17904,46 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
 
 /* ---------------------------------------------------------------------- src/services/joint.h -- */
 
-/* Owns the invocations of scopes that several threads share: each has one record, from the first
-   export until the last thread has left it. May use books/. Invariants: as those of mli_joint.
-   Locks: shared (MLI_RANK_JOINT), one a record, which may be taken inside; cold, to open and to
-   close one. */
+/* Owns the invocations of scopes that several contexts share. Each has a record, from the first
+   export until its last member has left. A member is a context that is in the invocation: the one
+   that exported it, and those that adopted it. May use books/. Invariants: those of mli_joint.
+   Locks: joint (MLI_RANK_JOINT), one for each record, also inside a shard; cold, to open and to
+   close a record. */
+
+/* One invocation of a scope on one thread. */
+typedef struct mli_scope_run {
+    uint64_t start, stamps; /* the stamp when it began; how long it took, in stamps */
+    uint64_t bytes, blocks; /* what it allocated less what it freed; both are signed */
+    uint64_t before, after; /* the live bytes of all devices when it began, and when it ended */
+    uint64_t peak;          /* the most bytes that it had above those at its start */
+    uint64_t shapes;        /* the address of a kept string; 0: the host gave none */
+} mli_scope_run;
 
 /* Shares the innermost span of a thread, which is its first member. Errors: E_NOMEM. */
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t);
 /* Returns the invocation of a token; NULL: it is over, or there is none. */
 MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);
-/* Becomes a member. 0: the invocation of the token is over by now. */
+/* Makes the caller's context a member, and returns 1. Returns 0 if the exporting context has ended
+   the scope, or the invocation is over. */
 MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token);
 
-/* Counts what the level of a thread adds to a shared invocation on a device by its base (enter 1),
-   or exactly (enter 0), as it does no longer change. */
+/* Changes by what a thread adds to the level of a shared invocation on a device. While the thread
+   is in the invocation, it adds the base of its cell, which publications change. Once it has left,
+   it adds the level of its cell, which no longer changes. `enter` 1: the thread enters; 0: it
+   leaves. Requires: the caller is the thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
-                                            const mli_cell *cell, int enter);
+                                           mli_cell *cell, int enter);
 
-/* What a span that leaves a shared invocation counted, and that of the whole invocation. */
-typedef struct mli_leaver {
-    uint64_t bytes, blocks, peak, start, before;
-    const char *shapes;
-} mli_leaver;
-/* Adds what a span counted, and ends its membership. `t` is the thread that its context is in, with
-   its levels; NULL: it is in none, and all levels are 0. Returns 1 if it was the last member: then
-   *v is of the invocation, whose deltas on each device are added to `sums`, unless that is NULL. */
+/* Adds what a span counted (*v) to its invocation, and ends its membership. `t` is the thread that
+   the context of the span is in; NULL: it is in no thread, and all levels are 0. Returns 1 if the
+   span was the last member. Then *v is what the whole invocation counted, and its deltas on each
+   device are added to `sums`, unless `sums` is NULL. */
 MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
-                                          mli_leaver *v, mli_u64 *sums);
+                                         mli_scope_run *v, mli_u64 *sums);
 
 #if !MLI_WINDOWS /* it has no fork */
-/* Counts a span of a context that goes on in a forked child as a member. Returns 1 for the first. */
+/* Counts a span as a member in a forked child, where its context goes on. Returns 1 if it is the
+   first member. */
 MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f);
 /* Closes in a forked child the invocations that have no member there. */
 MLI_PRIVATE MLI_COLD void mli_joint_sweep(memlord *lord);
@@ -17933,23 +17959,24 @@ typedef struct mli_joint_record {
 } mli_joint_record;
 struct mli_joint_state {
     mli_vector all;
-    mli_u32 count;             /* and 1 more; under the cold lock */
-    struct mli_handle *closed; /* under the cold lock */
+    mli_u32 count;             /* the records, and 1 more; grows under the cold lock */
+    struct mli_handle *closed; /* the records to open again; under the cold lock */
 };
 
 static mli_joint_record *mli_joint_at(const memlord *lord, uint32_t number) {
-    return (mli_joint_record *)mli_vector_at(&lord->joint->all, number,
-                                              sizeof(mli_joint_record));
+    return (mli_joint_record *)mli_vector_at(&lord->joint->all, number, sizeof(mli_joint_record));
 }
+/* Closes the record of an invocation that is over. */
 static void mli_joint_close(memlord *lord, mli_joint *shared) {
     mli_lock_take(&mli_process.cold_lock);
-    mli_handle_close(&lord->joint->closed, &mli_joint_at(lord, (uint32_t)(shared->token >> 32))
-                                                 ->handle);
+    mli_handle_close(&lord->joint->closed,
+                     &mli_joint_at(lord, (uint32_t)(shared->token >> 32))->handle);
     mli_lock_drop(&mli_process.cold_lock);
 }
 
-/* What is published of a cell, its level, and what it has counted; NULL: nothing. */
+/* Returns the part of a cell's level that is published; 0 without a cell. */
 static uint64_t mli_base_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->base) : 0; }
+/* Returns the level of a cell; 0 without a cell. */
 static uint64_t mli_level_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->level) : 0; }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t) {
@@ -17960,8 +17987,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t)
     mli_joint *x;
     mli_joint_record *record =
         (mli_joint_record *)(void *)mli_handle_get_lock(lord, &lord->joint->all,
-                                                         &lord->joint->count, sizeof *record,
-                                                         &lord->joint->closed, &r);
+                                                        &lord->joint->count, sizeof *record,
+                                                        &lord->joint->closed, &r);
     if (!record) return r;
     x = &record->shared;
     mli_lock_rank(&x->lock, MLI_RANK_JOINT);
@@ -17989,8 +18016,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t)
 }
 
 MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token) {
-    mli_joint_record *record = (mli_joint_record *)mli_handle_find(&lord->joint->all,
-                                                                     sizeof *record, token);
+    mli_joint_record *record =
+        (mli_joint_record *)mli_handle_find(&lord->joint->all, sizeof *record, token);
     return record ? &record->shared : NULL;
 }
 MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token) {
@@ -18004,27 +18031,34 @@ MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
-                                            const mli_cell *cell, int enter) {
+                                           mli_cell *cell, int enter) {
     const uint64_t held = mli_level_of(cell) - mli_base_of(cell);
     mli_row *row;
     if (!cell) return;
     row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
     mli_joint_add(shared, dev, enter ? 0 - held : held, enter ? 0 : mli_cell_above(row, cell));
+    if (held && !enter) { /* as a publication does: the earlier highs of other cells no longer
+                             count */
+        const int alone = mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count);
+        mli_row_raise_peak(row, cell);
+        mli_u64_add_own(&row->publish_count, 1);
+        if (alone) mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
+    }
     mli_lock_drop(&row->lock);
 }
 
 MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
-                                          mli_leaver *v, mli_u64 *sums) {
+                                         mli_scope_run *v, mli_u64 *sums) {
     mli_joint *x = f->shared;
-    const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    uint32_t i;
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     int last;
     for (i = 1; t && i < n; i++) mli_joint_settle(lord, x, i, mli_cell_own_device(t, i), 0);
     mli_lock_take(&x->lock);
+    n = mli_row_count(lord, MLI_BOOK_DEVICE); /* a member that left may have had a new device */
     x->bytes += v->bytes;
     x->blocks += v->blocks;
-    if (v->shapes) x->shapes = v->shapes;
+    if (f->shapes) x->shapes = f->shapes;
     for (i = 1; i < n; i++)
         x->at[i].delta += mli_level_of(t ? mli_cell_own_device(t, i) : NULL) -
                           mli_span_peak_at(f, i)->from;
@@ -18032,9 +18066,10 @@ MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli
     last = --x->members == 0;
     v->bytes = x->bytes;
     v->blocks = x->blocks;
+    v->stamps += v->start - x->start;
     v->start = x->start;
     v->before = x->before;
-    v->shapes = x->shapes;
+    v->shapes = (uint64_t)(uintptr_t)x->shapes;
     if (x->adopted) v->peak = 0;
     for (i = 1; i < n && last; i++) {
         if (x->adopted) v->peak += x->at[i].high;
@@ -18066,7 +18101,7 @@ static MLI_COLD void mli_joint_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
     lord->joint->count.v = 1;
 }
-/* Clears the locks. No invocation has a member, until mli_joint_recount says so. */
+/* Clears the locks, and takes all members out: mli_joint_recount counts those that go on. */
 static MLI_COLD void mli_joint_forked(memlord *lord) {
     uint32_t i, n = mli_u32_load(&lord->joint->count);
     for (i = 1; i < n; i++) {
@@ -18093,18 +18128,10 @@ MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life) {
    call that counts does nothing for scopes. Lock: cold, to make a scope or a thread scope. */
 
 /* Only the thread itself writes the spans of its context and its thread scopes; readers sum the
-   thread scopes. A span's levels are those of the thread that its context is in. A span that ends on
-   another thread than it began adds to the thread scope of that thread. A thread that adopts a scope
-   has a span and a thread scope of its own in it. */
+   thread scopes. A span's levels are those of the thread that its context is in. A span that ends
+   on another thread than it began adds to the thread scope of that thread. A thread that adopts a
+   scope has a span and a thread scope of its own in it. */
 
-/* One invocation of a scope on one thread. */
-typedef struct mli_scope_run {
-    uint64_t start, stamps; /* the stamp of its start; its duration in stamps */
-    uint64_t bytes, blocks; /* signed: deltas */
-    uint64_t before, after; /* live bytes of all devices at its start and end */
-    uint64_t peak;          /* bytes above the start */
-    uint64_t shapes;        /* the address of a kept string; 0: none */
-} mli_scope_run;
 #define MLI_RUN_WORDS (sizeof(mli_scope_run) / sizeof(uint64_t))
 #define MLI_RUNS_KEPT 64 /* the last invocations that a thread scope keeps */
 
@@ -18140,8 +18167,8 @@ MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 
 #if !MLI_WINDOWS /* it has no fork */
-/* Forgets in a forked child the scopes of a thread that is gone. They never end. The thread may have
-   been about to begin or end one; whether that one is counted is not known. */
+/* Forgets in a forked child the scopes of a thread that is gone. They never end. The thread may
+   have been about to begin or end one; whether that one is counted is not known. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
 /* Counts in a forked child the invocations of a context that go on. */
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
@@ -18351,7 +18378,8 @@ static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **
     return MEMLORD_OK;
 }
 
-/* Restarts a cell's high at its level, after the row's peak has taken account of the old high. */
+/* Restarts a cell's high at its level, after the row's peak has taken account of the old high. `t`:
+   the thread whose shared scopes had the old high; NULL: none had. */
 static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *t, uint32_t dev,
                                                mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
@@ -18362,9 +18390,9 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *
     mli_u64_store(&cell->high, mli_u64_load(&cell->level));
 }
 
-/* Pushes a span: the thread enters the scope of a thread scope. `adopted` is the invocation that it
-   has joined; NULL: it is a new one. Restarts the high of each cell, so
-   that it measures the peak of this span; the span around keeps the old high. */
+/* Pushes a span: the thread enters the scope of a thread scope. `adopted`: the invocation that the
+   thread has joined; NULL: the span begins a new one. Restarts the high of each cell, so that the
+   high measures the peak of this span; the span around keeps the old high. */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
                           mli_joint *adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -18400,30 +18428,10 @@ static void mli_span_pop(mli_current *now) {
     now->birth_bits = 0;
 }
 
-/* Leaves an invocation that threads share. Returns 1 if no thread is in it any more: then *v is what
-   the invocation counted. */
-static MLI_COLD int mli_span_leave(memlord *lord, const mli_thread *at, mli_span *f,
-                                   mli_thread_scope *s, mli_scope_run *v) {
-    mli_leaver leaver;
-    leaver.bytes = v->bytes;
-    leaver.blocks = v->blocks;
-    leaver.peak = v->peak;
-    leaver.shapes = f->shapes;
-    if (!mli_joint_leave(lord, at, f, &leaver, s ? s->devices : NULL)) return 0;
-    v->stamps += v->start - leaver.start;
-    v->start = leaver.start;
-    v->before = leaver.before;
-    v->bytes = leaver.bytes;
-    v->blocks = leaver.blocks;
-    v->peak = leaver.peak;
-    v->shapes = (uint64_t)(uintptr_t)leaver.shapes;
-    return 1;
-}
-
-/* Ends the innermost span of a context. The invocation that ends with it is added to the thread scope
-   of the calling thread `t`, which may be of an earlier epoch. `at` is the thread that the context is
-   in: t, or NULL. An invocation that began on another thread counts as lost where there is no memory
-   for this thread's scope. */
+/* Ends the innermost span of a context. The invocation that ends with it is added to the thread
+   scope of the calling thread `t`, which may be of an earlier epoch. `at` is the thread that the
+   context is in: t, or NULL. An invocation that began on another thread counts as lost where there
+   is no memory for this thread's scope. */
 static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli_current *now) {
     mli_span *f = now->span;
     mli_thread_scope *s = f->stats, *began = f->shared ? f->shared->began : s;
@@ -18432,7 +18440,7 @@ static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli
     if (MLI_UNLIKELY(s && mli_u64_load_own(&s->epoch) != mli_epoch(lord)))
         mli_thread_scope_reset(lord, s);
     mli_span_totals(lord, at, f, f->shared ? NULL : s, &v);
-    if (!f->shared || mli_span_leave(lord, at, f, s, &v)) {
+    if (!f->shared || mli_joint_leave(lord, at, f, &v, s ? s->devices : NULL)) {
         if (s)
             mli_thread_scope_add(s, &v);
         else
@@ -18467,8 +18475,8 @@ static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) 
     mli_span *f = begins ? t->now.context->spans : innermost;
     for (; f; f = begins ? f->inner : f->around) {
         t->now.span = f; /* the event takes its scope from there */
-        mli_event_record(lord, t, begins ? MEMLORD_EVENT_SCOPE_BEGIN : MEMLORD_EVENT_SCOPE_END, 0, 0,
-                         0, 0);
+        mli_event_record(lord, t, begins ? MEMLORD_EVENT_SCOPE_BEGIN : MEMLORD_EVENT_SCOPE_END, 0,
+                         0, 0, 0);
         if (begins && f == innermost) break;
     }
     t->now.span = innermost;
@@ -18487,7 +18495,7 @@ static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
         if (cell) blocks = mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
         if (cell && !enter) mli_span_raise(t->now.span, i, mli_u64_load_own(&cell->high));
         if (cell && enter && mli_u64_load_own(&cell->high) != level)
-            mli_cell_high_restart(lord, t, i, cell);
+            mli_cell_high_restart(lord, NULL, i, cell);
         for (f = t->now.span; f; f = f->around) {
             mli_span_peak *at = mli_span_peak_at(f, i);
             at->from += enter ? level : 0 - level;
@@ -18557,7 +18565,7 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
     if (r == MEMLORD_OK && MLI_UNLIKELY(!stats))
         r = mli_scope_lookup(lord, t, name, given, salt, planted ? &planted->site : NULL, &stats);
     if (r == MEMLORD_OK && guard) mli_guard_note(guard, lord, t, 1);
-    if (r == MEMLORD_OK) mli_span_open(lord, t, span, stats, 0);
+    if (r == MEMLORD_OK) mli_span_open(lord, t, span, stats, NULL);
     mli_thread_put(lord, t);
     if (r == MEMLORD_E_NOMEM) mli_scope_dropped(lord);
     if (r == MEMLORD_OK) mli_interposer_begin(lord, 1, name);
@@ -19179,7 +19187,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
     return sum.peak_error;
 }
 
-MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes) { *sum -= bytes < *sum ? bytes : *sum; }
+MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes) {
+    *sum -= bytes < *sum ? bytes : *sum;
+}
 
 /* Returns the live bytes and blocks of the devices less those of their tags. */
 static MLI_COLD memlord_tag_stat mli_untagged(memlord *lord, memlord_device sel,
@@ -19415,27 +19425,28 @@ typedef struct mli_holder_list {
     int book;                          /* MLI_BOOK_TAG or MLI_BOOK_SITE */
     uint32_t dev;                      /* the list is for this device */
     int elsewhere;                     /* 1: some holder is on another device of the phys */
-    uint64_t count, named;             /* all holders; those that are a tag or a site */
-    uint64_t bytes;                    /* of all holders */
+    uint64_t count, named;             /* the holders in all; those that are a tag or a site */
+    uint64_t bytes;                    /* the sum over all holders */
     mli_holder at[MLI_HOLDERS_LISTED]; /* the largest ones, in order */
 } mli_holder_list;
-/* Lists what holds the phys of a device, by tag or by site; dev 0 is a device that was not seen
-   yet. Without a phys, lists what holds the device itself. */
+/* Lists the holders of a phys, by tag or by site, for one of its devices. dev 0: the device was not
+   seen yet. phys NULL: lists the holders of the device alone. */
 MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
                                            int book, mli_holder_list *list);
 
-/* Returns the place of a listed site, or the record that stands for arenas; it is not looked up. */
+/* Returns the place of a listed site, without a look-up of symbols; for an arena, the record that
+   stands for arenas. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_holder_place(const mli_holder *h);
 /* Writes the name of a listed holder: its tag or site, "untagged", "no site" or "arenas". */
 MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h);
-/* Writes "; by tag: untagged 70 GiB, arenas 5 GiB, ..., and 3 more with 1 GiB", with the device
-   before each name if some are on another one. Writes nothing if no holder has a name and there is
-   but one. */
+/* Writes "; by tag: untagged 70 GiB, arenas 5 GiB, ..., and 3 more with 1 GiB". If some holder is
+   on another device, each name follows its device. Writes nothing for a list of sites that names
+   none, nor for a list of tags that has one holder without a name. */
 MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list);
 
 /* -------------------------------------------------------------------- src/services/answers.c -- */
 
-/* Arrays, not literals: see mli_no_site. */
+/* These are arrays and not literals for the reason that mli_no_site gives. */
 static const char mli_arena_file[] = "", mli_arena_function[] = "(arena)";
 MLI_PRIVATE const memlord_site mli_arena_site = {mli_arena_file, mli_arena_function, 0};
 
@@ -19529,30 +19540,31 @@ MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_h
 /* A band check compares a device with its thresholds. services/call_end decides when a call
    runs one. */
 
-/* Published bytes are at most a batch a thread below the truth. The margin is a batch for each
-   thread that is allowed for. While the published bytes are a margin below the threshold, no thread
-   can cross the threshold without a publication, and a publication requests a check. Closer to the
-   threshold the device is near: an alert makes every call check at its end, with a sum over all
-   threads. Freed bytes are not published. Instead each thread checks each time it has freed its
-   free interval, a 64th of the way to the threshold. Cached bytes rise as live bytes fall.
-   Published bytes are never above the live bytes, so a publication below the mark check_below comes
-   in time, without a margin. A thread's cell starts a batch lower, and checks at its first free.
-   After a collection a band rearms: it waits until its metric has moved. */
+/* Published bytes are below the live bytes by at most a batch for each thread. The margin is a
+   batch for each thread that the ledger allows for. While the published bytes are a margin below
+   the threshold, no thread can cross the threshold without a publication, and a publication
+   requests a check. Closer to the threshold the device is near: an alert makes every call check at
+   its end, with a sum over all threads. Freed bytes are not published. Instead each thread checks
+   each time it has freed its free interval, a 64th of the way to the threshold. Cached bytes rise
+   as live bytes fall. Published bytes are never above the live bytes, so a publication below the
+   mark check_below comes in time, without a margin. A new cell of a thread starts a whole batch
+   below its level, so that its first alloc publishes, and it checks at its first free. After a
+   collection a band waits to rearm: it does not fire until its metric has moved. */
 
 /* Take and drop the callbacks lock. */
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
-/* Stores in a device the strategy in force for it, and returns 1 if there is one. After a change of
-   the strategy the bands may collect at once. Takes the callbacks lock, unless no strategy can be
-   in force for the device's type. */
+/* Stores in a device the strategy in force for it, and returns 1 if there is one. If that is
+   another one than before, its bands no longer wait to rearm. Takes the callbacks lock, unless no
+   strategy can be in force for the device's type. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
 
 /* Runs a band check on a device, and collects if that is due and no thread collects there yet.
    `safe`: host code may run. */
 MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, int safe);
 
-/* Collects on a device for a reason other than a band. E_UNKNOWN: no callback serves it;
+/* Collects on a device for a reason other than a band. E_UNKNOWN: no callback serves the reason;
    E_STATE: a collection runs already, or no callback could run. */
 MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,
                                                 uint64_t needed, uint64_t *reclaimed);
@@ -19561,30 +19573,27 @@ MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int
    strategies, thresholds or margins. */
 MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys);
 
-/* Widens the margins, which allow for fewer threads than there are. */
+/* Widens the margins until they allow for all threads that there are, and a few more. */
 MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord);
 
 /* Compares a device with its current marks again, and requests a check if one is passed. Near
    the threshold every call checks anyway. */
 MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev);
 
-/* Returns the pressure level of used bytes of a total. It compares whole multiples of both: where
-   registers are wider than a double (x87) a quotient has other digits, and a value that is equal
-   to the threshold would miss it. */
-MLI_PRIVATE MLI_COLD int mli_pressure(uint64_t used, uint64_t total);
-
 MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);
 
 /* ---------------------------------------------------------------------- src/services/bands.c -- */
 
-typedef struct mli_strategy { /* replaced as a whole, never changed */
+/* The bands that the host has set for a selector. A strategy is replaced as a whole, and never
+   changed. */
+typedef struct mli_strategy {
     struct mli_strategy *next;
     memlord_device sel;
-    size_t n;                  /* 0: no bands there */
-    const memlord_band *bands; /* right behind it; the default's lie elsewhere */
+    size_t n;                  /* the number of bands; 0: the host wants none there */
+    const memlord_band *bands; /* in the same allocation; of the default: mli_default_bands */
 } mli_strategy;
 
-typedef struct mli_gc_entry {
+typedef struct mli_gc_entry { /* a collection callback */
     struct mli_gc_entry *next;
     uint64_t serial; /* ascends along the list: callbacks of one device come first, those of all
                         devices last */
@@ -19596,7 +19605,7 @@ typedef struct mli_gc_entry {
 
 struct mli_bands_state {
     mli_lock callbacks_lock;
-    struct mli_gc_entry *gc_entries;  /* under the callbacks lock, as are the strategies */
+    struct mli_gc_entry *gc_entries; /* both lists are under the callbacks lock */
     struct mli_strategy *strategies;
 };
 
@@ -19614,7 +19623,8 @@ static const memlord_band mli_default_bands[MLI_DEFAULT_BANDS] = {
 static const mli_strategy mli_default_strategy = {
     NULL, {MEMLORD_ANY, MEMLORD_ANY}, MLI_DEFAULT_BANDS, mli_default_bands};
 
-/* Returns the error of a band, as text that follows its number; NULL: the band is valid. */
+/* Returns what is wrong with a band, as text that follows the number of the band in a message;
+   NULL: the band is valid. */
 static MLI_COLD const char *mli_band_error(const memlord_band *b) {
     if (!(b->lo >= 0 && b->lo < b->hi)) return ": lo and hi must be 0 <= lo < hi";
     if (!(b->hi <= 1e9)) return ": hi must be a percentage; 101 is above everything";
@@ -19672,15 +19682,15 @@ static MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, si
 
 /* -- which strategy is in force; under the callbacks lock -- */
 
-/* Returns the link to the strategy that was set for this very selector. If there is none, the link
-   is to NULL. */
+/* Returns the address of the pointer to the strategy that was set for exactly this selector. The
+   pointer is NULL if there is no such strategy. */
 static MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device sel) {
     mli_strategy **at = &lord->bands->strategies;
     while (*at && mli_device_word((*at)->sel) != mli_device_word(sel)) at = &(*at)->next;
     return at;
 }
-/* Returns the strategy that decides for a device: its own, its type's, that of all or, as the host
-   has set none of these, the default one; NULL: none. */
+/* Returns the strategy that decides for a device: its own, that of its type, that of all devices
+   or, if the host has set none of these, the default strategy; NULL: there is none. */
 static MLI_COLD const mli_strategy *mli_strategy_for(memlord *lord, memlord_device d) {
     const mli_strategy *s = *mli_strategy_link(lord, d);
     d.index = MEMLORD_ANY;
@@ -19689,8 +19699,8 @@ static MLI_COLD const mli_strategy *mli_strategy_for(memlord *lord, memlord_devi
     return s || (lord->flags & MEMLORD_FLAG_NO_STRATEGY) ? s : &mli_default_strategy;
 }
 
-/* Returns the first callback after number `after` that serves a reason on a device; NULL: there is
-   none. The bands of the default strategy run no quiet one. */
+/* Returns the first callback with a serial above `after` that serves a reason on a device; NULL:
+   there is none. The bands of the default strategy run no callback with MEMLORD_GC_QUIET. */
 static MLI_COLD mli_gc_entry *mli_gc_next(memlord *lord, memlord_device d, int reason,
                                           uint64_t after) {
     mli_gc_entry *c = lord->bands->gc_entries;
@@ -19711,14 +19721,15 @@ static MLI_COLD int mli_gc_registered(memlord *lord, memlord_device d, int reaso
     return found;
 }
 
-/* Returns the strategy in force for a device: its own, else that of its type. It is in force only
-   if it has bands and a callback serves them. NULL: none is in force. */
+/* Returns the strategy in force for a device: the one that decides for the device, if that has
+   bands and a callback serves them; NULL: none is in force. */
 static MLI_COLD const mli_strategy *mli_strategy_in_force(memlord *lord, memlord_device d) {
     const mli_strategy *s = mli_strategy_for(lord, d);
     return s && s->n && mli_gc_next(lord, d, MEMLORD_REASON_BAND, 0) ? s : NULL;
 }
 
-/* Sets the device types that can have a strategy in force: each type, and each device named. */
+/* Sets the device types that can have a strategy in force: for the whole type, or for a device that
+   a strategy or a callback names. */
 static MLI_COLD void mli_watched_types_set(memlord *lord) {
     const mli_strategy *s;
     const mli_gc_entry *c;
@@ -19781,12 +19792,12 @@ static int mli_dev_is_watched(memlord *lord, uint32_t dev) {
 
 typedef struct mli_band_state {
     memlord_gc_event event; /* band SIZE_MAX: no band is in force, and only used_percent is set */
-    int due;                /* 1: the value has reached the threshold: collect */
-    int near_threshold;     /* 1: every call must check */
+    int due;                /* 1: a collection is due, as the value has reached the threshold */
+    int near_threshold;     /* 1: the end of every call must check the bands */
     mli_levels level;
-    uint64_t rise, fall; /* a check is due at `rise` live bytes or more, and below `fall` */
-    uint64_t freed;      /* a check is due at so many freed bytes, too. The values UINT64_MAX, 0 and
-                            UINT64_MAX mean never */
+    uint64_t rise;  /* the live bytes from which on a check is due; UINT64_MAX: none is */
+    uint64_t fall;  /* the live bytes below which a check is due; 0: none is */
+    uint64_t freed; /* the freed bytes from which on a check is due; UINT64_MAX: none is */
 } mli_band_state;
 
 /* Returns the threshold of a band at a phys. 0: the band has no threshold now. A percentage needs a
@@ -19836,16 +19847,16 @@ static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v
     if (metric == MEMLORD_METRIC_FREED || metric == MEMLORD_METRIC_MAX) v->freed = up;
 }
 
-/* Returns the bytes of a phys from which on the used % of its limit reaches an edge. */
+/* Returns the least live bytes of a phys that are at least `edge` percent of its limit. */
 static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
     const double bytes = edge * (double)phys->limit / 100.0;
     const uint64_t at = bytes < 9e18 ? (uint64_t)bytes : (uint64_t)9e18;
     return at + (mli_percent(at, phys->limit) < edge);
 }
 
-/* Moves the marks of a device to where they enter another band. Used % is of the limit here, so it
-   changes with the live bytes alone and not with a sample. `total` is the live bytes of the
-   phys. */
+/* Moves the marks of a device to the live bytes from which on another band decides. The used
+   percent is of the limit here, so it changes with the live bytes alone and not with a sample.
+   `total` is the live bytes of the phys. */
 static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
                            mli_band_state *v) {
     uint64_t others = total > v->level.live ? total - v->level.live : 0;
@@ -19864,7 +19875,8 @@ static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t
 static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli_band_state *v) {
     uint64_t threads = mli_threads_allowed(lord);
     uint64_t margin = threads * lord->counters.batch,
-             unseen = threads * w->free_interval;              /* the most unseen: live; freed */
+             unseen = threads * w->free_interval; /* the most live and freed bytes that no check has
+                                                     seen */
     uint64_t twice = mli_u32_load(&w->near_threshold) ? 2 : 1; /* hysteresis: near stays near */
     int64_t published = (int64_t)mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published);
     int64_t above = mli_clamp_to_int64(v->rise), below = mli_clamp_to_int64(v->fall);
@@ -19877,9 +19889,9 @@ static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli
     mli_u64_store(&w->check_below, (uint64_t)below);
 }
 
-/* Sets how many bytes a thread frees between two checks: 64 checks on the way to the threshold
-   if all threads free alike, but at least a batch. If the interval shrinks, every thread checks at
-   its next free: its own next check was set by the longer interval. */
+/* Sets how many bytes a thread frees between two checks. If all threads free alike, there are 64
+   checks on the way to the threshold; but the interval is at least a batch. If the interval
+   shrinks, every thread checks at its next free, as the longer interval has set its next check. */
 static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
                                   const mli_band_state *v) {
     uint64_t had = w->free_interval,
@@ -19888,7 +19900,7 @@ static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
     if (share < lord->counters.batch) share = lord->counters.batch;
     if (!share) share = 1;
     if (v->event.metric != MEMLORD_METRIC_FREED && v->event.metric != MEMLORD_METRIC_MAX)
-        share = 0; /* without a band, too */
+        share = 0; /* as without a band */
     w->free_interval = share;
     if (!share || (had && share >= had)) return;
     for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
@@ -19997,7 +20009,8 @@ static MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
     return 0;
 }
 
-/* Adds a callback to the list, behind those of its kind. Requires: its serial tells its kind. */
+/* Adds a callback to the list, behind those of its kind, which are for one device, for a type or
+   for all devices. Requires: the top bits of its serial are the kind. */
 static MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
     mli_gc_entry **at = &lord->bands->gc_entries;
     mli_callbacks_enter(lord);
@@ -20007,7 +20020,8 @@ static MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
     *at = c;
     mli_callbacks_leave(lord);
 }
-/* Takes a callback off the list, and waits until no other thread runs it; NULL: it is not there. */
+/* Takes a callback off the list, and waits until no other thread runs it. Returns the callback;
+   NULL: it is not in the list. */
 static MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device sel,
                                                      memlord_gc_fn fn, void *user) {
     mli_gc_entry *c, **at;
@@ -20098,8 +20112,8 @@ static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event
     }
 }
 
-/* Records the end of a run: freed starts again from 0 and, with `rest`, the bands wait until the
-   metric has moved. A callback that could not run resets nothing and counts as failed. */
+/* Records the end of a run: freed starts again from 0 and, with `rest`, the bands wait to rearm. A
+   run in which no callback could run resets nothing, and counts as failed. */
 static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
                                    const memlord_gc_result *result) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -20158,7 +20172,7 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
     mli_band_update(lord, dev, t, &v);
     if (!v.due || !safe) return;
     if (!mli_gc_begin(lord, dev, MLI_STACK_ADDRESS())) return;
-    mli_band_update(lord, dev, t, &v); /* a run may have ended between the two */
+    mli_band_update(lord, dev, t, &v); /* another run may have ended since the first update */
     v.event.reason = MEMLORD_REASON_BAND;
     if (v.due)
         mli_gc_run_callbacks(lord, dev, t, &v, 1, &result);
@@ -20212,8 +20226,8 @@ MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
     mli_phys_recheck(lord, NULL);
 }
 
-/* Brings strategies in force, thresholds, alerts and pollers up to date after a change of the
-   strategies or callbacks. After it no device uses a strategy that is no longer in the list. */
+/* Brings the strategies in force, thresholds, alerts and pollers up to date after a change of the
+   strategies or callbacks. No device uses a strategy then that is no longer in the list. */
 static void mli_bands_changed(memlord *lord) {
     uint32_t i = 0;
     mli_watched_types_set(lord);
@@ -20231,13 +20245,6 @@ MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t de
     if (!cell || mli_u32_load(&w->near_threshold)) return;
     if (mli_mark_passed(w, mli_row_at(lord, MLI_BOOK_DEVICE, dev)) || mli_cell_tripped(cell) < 0)
         mli_check_request(lord, dev);
-}
-
-MLI_PRIVATE MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
-    const double part = (double)used, all = (double)total;
-    return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL
-           : part * 5 >= all * 4 ? MEMLORD_PRESSURE_WARNING
-                                 : MEMLORD_PRESSURE_NORMAL;
 }
 
 /* -- life -- */
@@ -20421,8 +20428,9 @@ enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
 typedef struct mli_page {
     mli_u64 magic, version, unused[6];
     struct {
-        mli_u32 rings; /* a futex; requests to the slot's ledger and answers to it raise it */
-        uint32_t unused[15];
+        mli_u32 rings;   /* a futex; requests to the slot's ledger and answers to it raise it */
+        mli_u32 resting; /* the devices of the slot that rest, a bit each; its owner writes it */
+        uint32_t unused[14];
     } bells[MLI_PAGE_SLOTS];
     mli_u64 slots[MLI_PAGE_SLOTS][MLI_SLOT_WORDS];
 } mli_page;
@@ -20435,7 +20443,7 @@ typedef struct mli_page {
 MLI_PRIVATE MLI_COLD int mli_slot_lock(int fd, uint32_t slot, int unlock);
 /* Returns 1 if no other ledger has locked the byte of a slot. */
 MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot);
-/* The same, with cancellation off: a cancelled thread would keep the page lock. */
+/* The same, with cancellation off: a cancelled thread would keep the neighbours lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_page_map(const char *path, mli_page **page, int *fd,
                                                  const char **why);
 MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page);
@@ -20457,6 +20465,21 @@ MLI_PRIVATE int mli_page_is_gone(int fd);
 MLI_PRIVATE void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 0
 #endif
+/* Reads a word of a slot. The acquire pairs with the releases of mli_words_store: the owner is the
+   last word, so a thread that reads it also sees the words before it. */
+MLI_PRIVATE uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t word);
+/* Reads a word of a device of a slot. */
+MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device,
+                                     size_t field);
+#define MLI_DEVICE_WORD(field) (offsetof(mli_page_device, field) / sizeof(uint64_t))
+/* Returns 1 if a device of a slot with an identity rests. */
+MLI_PRIVATE MLI_COLD int mli_slot_rests(const mli_page *page, uint32_t slot, uint64_t id);
+/* Returns the identity that a text is on the page: its hash (FNV-1a), which is not 0. */
+MLI_PRIVATE uint64_t mli_text_hash(const char *text);
+
+/* Frees a slot, and leaves its page. */
+MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd);
+
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path);
 /* Returns 1 if tasks have waited since the last look; -1: the trigger is gone. Never waits. */
@@ -20611,7 +20634,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_page_map(const char *path, mli_page **pa
     errno = saved;
     return r;
 }
-MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page) { (void)munmap((void *)page, MLI_PAGE_BYTES); }
+MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page) {
+    (void)munmap((void *)page, MLI_PAGE_BYTES);
+}
 MLI_PRIVATE void mli_page_fd_close(int fd) {
     const int cancel = mli_cancel_disable();
     (void)close(fd);
@@ -20653,6 +20678,33 @@ MLI_PRIVATE int mli_page_is_gone(int fd) {
 }
 MLI_PRIVATE void mli_put_page_path(mli_out *o) { mli_put_str(o, "memlord-"); }
 #endif
+
+MLI_PRIVATE uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t word) {
+    return mli_u64_load_acquire(&page->slots[slot][word]);
+}
+MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device,
+                                     size_t field) {
+    return mli_slot_read(page, slot, MLI_SLOT_WORD(devices) +
+                                         device * (sizeof(mli_page_device) / 8) + field);
+}
+MLI_PRIVATE MLI_COLD int mli_slot_rests(const mli_page *page, uint32_t slot, uint64_t id) {
+    const uint32_t bits = mli_u32_load(&page->bells[slot].resting);
+    size_t i;
+    for (i = 0; i < MLI_SLOT_DEVICES; i++)
+        if ((bits >> i & 1) && mli_slot_device(page, slot, i, MLI_DEVICE_WORD(id)) == id) return 1;
+    return 0;
+}
+MLI_PRIVATE uint64_t mli_text_hash(const char *text) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
+    return hash | (hash == 0);
+}
+MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd) {
+    mli_u64_store_release(&page->slots[slot][MLI_SLOT_WORD(owner)], 0); /* pairs with
+                                                                           mli_slot_read */
+    mli_page_unmap(page);
+    mli_page_fd_close(fd);
+}
 
 /* Asks the kernel to notice when tasks of the machine, or of a cgroup, wait for memory: 150 ms in
    2 s (Documentation/accounting/psi.rst; without privilege the window is a multiple of 2 s).
@@ -20727,9 +20779,9 @@ MLI_PRIVATE void mli_bell_ring(mli_u32 *bell) { (void)mli_u32_add(bell, 1); }
 
 /* Owns the capacity sources and the counts of the host's pools, and computes whether a request has
    room: samples, limits, headroom, plans, pressure, why a request is refused. May use books/limits
-   and services/bands. Invariants: one thread at a time calls a source for a phys, and holds no lock;
-   an impossible sample counts as unknown. Locks: callbacks for sources and their callers, then phys
-   for a sample. */
+   and services/bands. Invariants: one thread at a time calls a source for a phys, and holds no
+   lock; an impossible sample counts as unknown. Locks: callbacks for sources and their callers,
+   then phys for a sample. */
 
 /* Returns the directory that has proc and sys of the machine; "": the root. */
 MLI_PRIVATE MLI_COLD const char *mli_proc_root(const memlord *lord);
@@ -20770,8 +20822,8 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
 MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 
-/* Returns 1 at most once a second of the ledger's clock: *last is the time when it did so last, 0
-   at first, and a nanosecond more after that. */
+/* Returns 1 at most once a second of the ledger's clock. *last is 0 at first, then 1 ns more than
+   the time at which it last returned 1. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
 /* Counts and logs a request that is over the limit of its account, and returns 1. 0: it is not.
    Requires: no lock is held. */
@@ -21066,7 +21118,7 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted,
                                       uint64_t covered) {
     memlord_capacity sample;
-    uint64_t limit, tickets, held;
+    uint64_t limit, tickets, held, resting;
     int64_t left;
     int known;
     mli_lock_take(&phys->lock);
@@ -21075,6 +21127,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
     sample.used = mli_phys_used(lord, phys, &held);
     limit = phys->limit;
     tickets = phys->ticket_bytes;
+    resting = phys->neighbours_resting;
     mli_lock_drop(&phys->lock);
     if (known) left += mli_bytes_signed(covered);
     mli_putf(o, " %jo wanted, ", wanted);
@@ -21090,6 +21143,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
     if (covered) mli_putf(o, " of which %jo for this request", covered);
     if (sample.known)
         mli_putf(o, ", capacity %jo with %g used", sample.total, mli_used_percent(&sample));
+    if (resting) mli_putf(o, "; neighbours resting: %ju", resting);
     mli_put_others(lord, o, "; others:", &sample, MLI_EXPLAIN_TOP);
 }
 
@@ -21421,6 +21475,15 @@ MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wa
     return 0;
 }
 
+/* Returns the pressure level of used bytes of a total. It compares whole multiples of both: where
+   registers are wider than a double (x87) a quotient has other digits, and a value that is equal
+   to the threshold would miss it. */
+static MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
+    const double part = (double)used, all = (double)total;
+    return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL
+           : part * 5 >= all * 4 ? MEMLORD_PRESSURE_WARNING
+                                 : MEMLORD_PRESSURE_NORMAL;
+}
 MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
     mli_phys *phys;
     int level = MEMLORD_PRESSURE_UNKNOWN, limited;
@@ -21484,7 +21547,7 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
 
 /* Owns this ledger's slot on the pressure page: what it publishes, asks and answers, and the
    listener. May use services/pages, services/room and calls/deferred. Invariant: only the owner of
-   a slot writes it. MEMLORD_NO_NEIGHBOURS leaves it out. Lock: page. */
+   a slot writes it. MEMLORD_NO_NEIGHBOURS leaves it out. Lock: neighbours. */
 
 /* A request to the neighbours, on the stack of its thread. */
 typedef struct mli_raise {
@@ -21548,8 +21611,8 @@ struct mli_neighbours_state {
     const mli_phys *phys[MLI_SLOT_DEVICES]; /* of the slot's devices */
     struct mli_raise *raises;
     mli_rest rests[MLI_SLOT_DEVICES]; /* of the slot's devices; of the thread that answers */
-    uint32_t ringing; /* threads that ring bells of the page: it stays mapped */
-    int answers;      /* 1: a thread answers requests */
+    uint32_t at_bells; /* threads that ring bells of the page, or wait at one: it stays mapped */
+    int answers;       /* 1: a thread answers requests */
     char path[MLI_PAGE_PATH];
     int removed;  /* 1: its file was removed, and that it cannot be joined was logged */
     int unfit;    /* 1: a device has no room in the slot; 2: that was logged */
@@ -21562,17 +21625,6 @@ static uint64_t mli_phys_id(memlord *lord, const mli_phys *phys) {
     const uint64_t id = mli_u64_load(&phys->id);
     return id || phys != mli_phys_storage(lord, 0) ? id : lord->neighbours->host_id;
 }
-
-/* Reads a word of a slot. The acquire pairs with the releases of mli_words_store: the owner is
-   the last word, so a thread that reads it also sees the words before it. */
-static uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t word) {
-    return mli_u64_load_acquire(&page->slots[slot][word]);
-}
-static uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device, size_t field) {
-    return mli_slot_read(page, slot, MLI_SLOT_WORD(devices) +
-                                         device * (sizeof(mli_page_device) / 8) + field);
-}
-#define MLI_DEVICE_WORD(field) (offsetof(mli_page_device, field) / sizeof(uint64_t))
 
 /* Returns the owner of another ledger's slot; 0: it is free, or this ledger's. */
 static uint64_t mli_slot_owner(memlord *lord, uint32_t slot) {
@@ -21658,6 +21710,23 @@ static MLI_COLD size_t mli_slot_device_of(memlord *lord, const mli_phys *phys) {
     return unused;
 }
 
+/* Returns 1 if a device rests: its time is not over, and its live bytes have not changed by an
+   eighth. */
+static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
+    const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
+    return rest->until && mli_ms_left(rest->until) && moved <= rest->live / 8;
+}
+/* Returns a bit for each own device of the slot that rests. */
+static MLI_COLD uint32_t mli_resting(memlord *lord) {
+    uint32_t bits = 0, k;
+    for (k = 0; k < MLI_SLOT_DEVICES; k++) {
+        const mli_phys *phys = lord->neighbours->phys[k];
+        if (phys && mli_rests(&lord->neighbours->rests[k], mli_phys_live(lord, phys)))
+            bits |= (uint32_t)1 << k;
+    }
+    return bits;
+}
+
 /* Writes the whole slot and the head of the page again. The write repairs what another process may
    have overwritten. */
 static MLI_COLD void mli_slot_publish(memlord *lord) {
@@ -21681,6 +21750,7 @@ static MLI_COLD void mli_slot_publish(memlord *lord) {
         const mli_phys *phys = lord->neighbours->phys[k];
         if (phys && mli_phys_id(lord, phys) != mine->devices[k].id) mine->devices[k].id = 0;
     }
+    mli_u32_store(&page->bells[lord->neighbours->slot].resting, mli_resting(lord));
     mli_u64_store(&page->magic, MLI_PAGE_MAGIC);
     mli_u64_store(&page->version, MLI_PAGE_VERSION);
     mli_words_store(page->slots[lord->neighbours->slot], mine, MLI_SLOT_WORDS);
@@ -21700,22 +21770,25 @@ static MLI_COLD void mli_slots_reap(memlord *lord) {
 }
 
 /* Stores at each physical device the bytes that the others hold there, for statistics, levels and
-   reports. */
+   reports, and how many of the others rest there. */
 static MLI_COLD void mli_slots_note(memlord *lord) {
     uint32_t i, s;
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_in_use(lord, i);
         uint64_t id = phys ? mli_phys_id(lord, phys) : 0, held = 0, failing = 0;
+        uint32_t resting = 0;
         mli_page_device sum;
         if (!phys) continue;
         for (s = 0; s < MLI_PAGE_SLOTS && id && lord->neighbours->page; s++) {
             if (!mli_slot_sum(lord, s, id, &sum)) continue;
             held = mli_add_saturated(held, sum.held);
             failing |= sum.failing;
+            resting += (uint32_t)mli_slot_rests(lord->neighbours->page, s, id);
         }
         mli_lock_take(&phys->lock);
         phys->neighbours = held;
         phys->neighbour_failing = failing != 0;
+        phys->neighbours_resting = resting;
         mli_lock_drop(&phys->lock);
     }
 }
@@ -21813,22 +21886,16 @@ static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *ph
     return all;
 }
 
-/* Returns 1 if a device rests: its time is not over, and its live bytes have not changed by an
-   eighth. */
-static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
-    const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
-    return mli_ms_left(rest->until) && moved <= rest->live / 8;
-}
 /* Answers a request for a device. A device that rests runs nothing. */
 static MLI_COLD uint64_t mli_request_answer(memlord *lord, const mli_phys *phys, uint64_t needed,
                                             mli_rest *rest) {
     uint64_t released;
     int ran = 0;
-    if (rest->until && mli_rests(rest, mli_phys_live(lord, phys))) return 0;
+    if (mli_rests(rest, mli_phys_live(lord, phys))) return 0;
     released = mli_neighbour_collect(lord, phys, needed, &ran);
-    rest->ms = released || !ran ? 0 : rest->ms ? 2 * rest->ms : (uint64_t)MLI_REST_MS;
+    if (ran) rest->ms = released ? 0 : rest->ms ? 2 * rest->ms : (uint64_t)MLI_REST_MS;
     if (rest->ms > MLI_REST_MS_MAX) rest->ms = MLI_REST_MS_MAX;
-    rest->until = rest->ms ? mli_now() + rest->ms * 1000000u : 0;
+    rest->until = ran && rest->ms ? mli_now() + rest->ms * 1000000u : 0;
     rest->live = mli_phys_live(lord, phys);
     return released;
 }
@@ -21859,7 +21926,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
     const mli_phys *phys[MLI_SLOT_DEVICES];
     mli_rest rests[MLI_SLOT_DEVICES];
     mli_raise *raise;
-    uint64_t waiting = 0;
+    uint64_t waiting = 0, owner = 0;
     size_t k;
     int answers;
     memset(needed, 0, sizeof needed);
@@ -21870,6 +21937,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
     answers = state->slot >= 0 && !state->answers;
     if (answers) {
         state->answers = 1;
+        owner = state->mine.owner;
         waiting = mli_requests_read(lord, needed, seen);
         memcpy(phys, state->phys, sizeof phys);
         memcpy(rests, state->rests, sizeof rests);
@@ -21881,10 +21949,11 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
             released[k] = mli_request_answer(lord, phys[k], needed[k] - 1, &rests[k]);
     mli_lock_take(&state->lock);
     state->answers = 0;
-    memcpy(state->rests, rests, sizeof rests);
-    if (state->slot >= 0 &&
-        memcmp(seen, state->mine.answered, sizeof seen) != 0)
-        mli_answers_publish(lord, released, seen, waiting);
+    if (state->slot >= 0 && state->mine.owner == owner) { /* it has not left the page meanwhile */
+        memcpy(state->rests, rests, sizeof rests);
+        if (memcmp(seen, state->mine.answered, sizeof seen) != 0)
+            mli_answers_publish(lord, released, seen, waiting);
+    }
     mli_lock_drop(&state->lock);
 }
 
@@ -21955,21 +22024,18 @@ static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
         n->fd = fd;
         return;
     }
-    mli_u64_store_release(&page->slots[slot][MLI_SLOT_WORD(owner)], 0); /* pairs with mli_slot_read */
-    mli_page_unmap(page);
-    mli_page_fd_close(fd);
+    mli_slot_leave(page, slot, fd);
     for (raise = n->raises; raise; raise = raise->next)
         memset(raise->before, 0, sizeof raise->before); /* nobody will answer */
 }
 /* Looks whether the file of the page was removed: ledgers that open it later are on another. A
-   thread that rings bells keeps the page until the next time. Requires: the listener does not wait
-   at a bell of the page. */
+   thread at a bell keeps the page until the next time. */
 static MLI_COLD void mli_page_replace(memlord *lord) {
     struct mli_neighbours_state *n = lord->neighbours;
     const char *why = NULL;
     int tells = 0;
     mli_lock_take(&n->lock);
-    if (n->slot >= 0 && !n->ringing && !n->answers && mli_page_is_gone(n->fd)) {
+    if (n->slot >= 0 && !n->at_bells && !n->answers && mli_page_is_gone(n->fd)) {
         mli_page_exchange(lord, &why);
         tells = !why || !n->removed;
         n->removed = why != NULL;
@@ -21981,7 +22047,7 @@ static MLI_COLD void mli_page_replace(memlord *lord) {
 }
 static MLI_COLD void mli_neighbours_serve(memlord *lord) {
     if (!mli_u32_load(&lord->neighbours->open)) return;
-    if (mli_u32_load(&lord->neighbours->listener.state) != MLI_HELPER_RUNS) mli_page_replace(lord);
+    mli_page_replace(lord);
     mli_neighbours_round(lord);
     mli_stall_poll(lord);
     mli_requests_answer(lord);
@@ -21989,27 +22055,30 @@ static MLI_COLD void mli_neighbours_serve(memlord *lord) {
 
 static MLI_COLD void mli_listener_run(void *user) {
     memlord *lord = (memlord *)user;
+    struct mli_neighbours_state *n = lord->neighbours;
     mli_u32 none = {0}, *bell;
     uint64_t due = 0;
-    uint32_t rung;
+    uint32_t rung, open;
     mli_self.is_helper = 1;
-    for (;;) {
+    do {
         if (!mli_ms_left(due)) mli_page_replace(lord); /* before it has a bell of the page */
-        mli_lock_take(&lord->neighbours->lock);
-        bell = lord->neighbours->slot < 0
-                   ? &none
-                   : &lord->neighbours->page->bells[lord->neighbours->slot].rings;
-        mli_lock_drop(&lord->neighbours->lock);
+        mli_lock_take(&n->lock);
+        n->at_bells += mli_self.is_helper; /* 0 in a child that a callback forked */
+        bell = n->slot < 0 ? &none : &n->page->bells[n->slot].rings;
+        mli_lock_drop(&n->lock);
         rung = mli_u32_load(bell); /* before the work: a later ring ends the wait */
-        if (!mli_u32_load_acquire(&lord->neighbours->open)) return; /* pairs with the exchange */
-        mli_requests_answer(lord); /* first, because a neighbour waits for it */
-        if (!mli_ms_left(due)) {
+        open = mli_u32_load_acquire(&n->open); /* pairs with the exchange in mli_neighbours_end */
+        if (open) mli_requests_answer(lord); /* first, because a neighbour waits for it */
+        if (open && !mli_ms_left(due)) {
             mli_neighbours_round(lord);
             mli_stall_poll(lord);
             due = mli_now() + mli_poll_ns(lord);
         }
-        mli_bell_wait(&lord->neighbours->listener, bell, rung, mli_ms_left(due));
-    }
+        if (open) mli_bell_wait(&n->listener, bell, rung, mli_ms_left(due));
+        mli_lock_take(&n->lock);
+        n->at_bells -= mli_self.is_helper;
+        mli_lock_drop(&n->lock);
+    } while (open);
 }
 
 static MLI_COLD memlord_result mli_listener_start(memlord *lord) {
@@ -22035,7 +22104,7 @@ static MLI_COLD void mli_forked_rejoin(memlord *lord) {
 }
 
 /* Returns the number of an own device on the page; MLI_SLOT_DEVICES: it is not there. Requires: the
-   page lock, and a slot. */
+   neighbours lock, and a slot. */
 static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *phys) {
     const mli_page_slot *mine = &lord->neighbours->mine;
     size_t k = mli_slot_device_of(lord, phys);
@@ -22044,7 +22113,7 @@ static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *ph
     return k < MLI_SLOT_DEVICES && mine->devices[k].id ? k : MLI_SLOT_DEVICES;
 }
 
-/* Publishes a request for an own device, and links it. Requires: the page lock. */
+/* Publishes a request for an own device, and links it. Requires: the neighbours lock. */
 static MLI_COLD void mli_raise_publish(memlord *lord, size_t k, uint64_t needed, mli_raise *raise) {
     mli_page_slot *mine = &lord->neighbours->mine;
     const uint64_t now = mli_now(); /* so that the numbers of a slot only grow */
@@ -22080,14 +22149,14 @@ static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *ph
     if (r == MEMLORD_OK) {
         mli_raise_publish(lord, k, needed, raise);
         page = lord->neighbours->page;
-        lord->neighbours->ringing++;
+        lord->neighbours->at_bells++;
     }
     mli_lock_drop(&lord->neighbours->lock);
     if (r) return r;
     for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock: answers come meanwhile */
         if (raise->before[s].owner) mli_bell_ring(&page->bells[s].rings);
     mli_lock_take(&lord->neighbours->lock);
-    lord->neighbours->ringing--;
+    lord->neighbours->at_bells--;
     mli_lock_drop(&lord->neighbours->lock);
     return r;
 }
@@ -22096,6 +22165,7 @@ static MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
     mli_lock_take(&lord->neighbours->lock);
     for (at = &lord->neighbours->raises; *at && *at != raise;) at = &(*at)->next;
     if (*at) *at = raise->next;
+    mli_slots_note(lord); /* who answered says whether it rests */
     mli_lock_drop(&lord->neighbours->lock);
 }
 
@@ -22120,13 +22190,6 @@ static MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise) {
     }
     mli_lock_drop(&lord->neighbours->lock);
     return released >= raise->needed ? 1 : asked ? 0 : -1;
-}
-
-/* Returns a hash of a text that is not 0 (FNV-1a). */
-static uint64_t mli_text_hash(const char *text) {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
-    return hash | (hash == 0);
 }
 
 /* Returns the identity of the memory that the process may use: the cgroup with the lowest limit, or
@@ -22165,7 +22228,7 @@ static MLI_COLD void mli_neighbours_forked(memlord *lord) {
         lord->neighbours->slot = MLI_SLOT_FORKED;
     }
     lord->neighbours->raises = NULL;
-    lord->neighbours->ringing = 0;
+    lord->neighbours->at_bells = 0;
     lord->neighbours->answers = 0;
     mli_u32_store(&lord->neighbours->listener.state, MLI_HELPER_NONE);
     if (mli_u32_load(&lord->neighbours->open)) mli_alert_set(lord, MLI_ALERT_POLLER, 1);
@@ -22183,17 +22246,15 @@ static MLI_COLD void mli_neighbours_end(memlord *lord) {
     mli_lock_drop(&state->lock);
     mli_helper_stop(&state->listener);
     mli_lock_take(&state->lock);
-    while (state->ringing) {
+    while (state->at_bells) {
         mli_lock_drop(&state->lock);
         mli_spin_wait(&spins);
         mli_lock_take(&state->lock);
     }
-    if (state->slot >= 0) { /* the release pairs with mli_slot_read */
-        mli_u64_store_release(&state->page->slots[state->slot]
-                                                       [MLI_SLOT_WORD(owner)], 0);
-        mli_page_fd_close(state->fd);
-    }
-    if (state->page) mli_page_unmap(state->page);
+    if (state->slot >= 0)
+        mli_slot_leave(state->page, state->slot, state->fd);
+    else if (state->page) /* the parent's */
+        mli_page_unmap(state->page);
     if (state->stall_fd >= 0) mli_page_fd_close(state->stall_fd);
     state->stall_fd = -1;
     state->page = NULL;
@@ -22852,15 +22913,16 @@ MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
 
 /* ------------------------------------------------------------------- src/services/contexts.h -- */
 
-/* Owns the contexts of fibres: the open tags and scopes, the default tag, account, stream and tickets
-   of work that moves between threads. May use books/ and services/scopes. Invariants: each context
-   is in one place, which is a thread or a fibre's record; a thread's own context never gets into
-   another thread. Lock: context (MLI_RANK_CONTEXT), one a record; cold, for new records. */
+/* Owns the contexts of fibres: the open tags and scopes, the default tag, account, stream and
+   tickets of work that moves between threads. May use books/ and services/scopes. Invariants: each
+   context is in one place, which is a thread or a fibre's record; a thread's own context never gets
+   into another thread. Locks: context (MLI_RANK_CONTEXT), one for each record; cold, to make
+   one. */
 
 /* Takes a thread out of every fibre's context that it is in, the innermost first, and stores each
-   context in its record. The thread is in its own context then. locks 1: takes the lock of each
-   record; 0: the caller holds them all. Requires: the caller is the thread, or the thread has
-   ended. */
+   context in its record. The thread is in its own context then. `locks` 1: takes the lock of each
+   record; 0: the caller holds all these locks. Requires: the caller is the thread, or the thread
+   has ended. */
 MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks);
 /* Empties a context: no tags, tickets, account or stream. Requires: it has no scopes. */
 MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now);
@@ -22874,21 +22936,22 @@ MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life);
 
 /* ------------------------------------------------------------------- src/services/contexts.c -- */
 
-/* The record of a fibre's context. Each swap exchanges the context in `kept`. While no thread is in
-   the fibre's context, `kept` has that; else it has the own context of the thread that entered. A
-   memlord_context has the generation of its ledger, the handle and the serial; the serial rises
-   with each swap, so that an older copy is known as one. */
+/* The record of a fibre's context. Each swap exchanges the context that the thread is in for the
+   one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context; else it
+   has the context that the thread was in before. The words of a memlord_context are the generation
+   of its ledger, the handle of the record and the serial. The serial rises with each swap, so that
+   an older copy of the words no longer fits. */
 typedef struct mli_context_record {
     mli_handle handle;
-    mli_lock lock;   /* all below but own.thread */
+    mli_lock lock;   /* guards all members below but own.thread */
     uint64_t serial; /* never falls, not even when the record is opened again */
     mli_current kept;
     mli_context own;
 } mli_context_record;
 struct mli_contexts_state {
     mli_vector all;
-    mli_u32 count;             /* and 1 more; under the cold lock */
-    struct mli_handle *closed; /* under the cold lock */
+    mli_u32 count;             /* the records, and 1 more; grows under the cold lock */
+    struct mli_handle *closed; /* the records to open again; under the cold lock */
 };
 enum { MLI_WORD_LEDGER, MLI_WORD_HANDLE, MLI_WORD_SERIAL };
 
@@ -22910,7 +22973,7 @@ MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now) {
     now->context = context;
 }
 
-/* Exchanges the context of a thread for the one in `kept`. */
+/* Exchanges the context that a thread is in for the one in `kept`. */
 static void mli_context_exchange(memlord *lord, mli_thread *t, mli_current *kept) {
     const mli_current leaves = t->now;
     const uint32_t had = mli_u32_load(&t->special) & MLI_SPECIAL_CONTEXT;
@@ -22942,13 +23005,12 @@ MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks) {
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord) {
     uint32_t i, n = mli_u32_load(&lord->contexts->count);
     for (i = 1; i < n; i++) mli_running_count(&mli_context_at(lord, i)->kept);
-    mli_joint_sweep(lord);
 }
 #endif
 
 /* -- the context of a fibre -- */
 
-/* 1: another thread is in the fibre's context, or the record holds another thread's own context. */
+/* Returns 1 if another thread is in the fibre's context, or has its own context in the record. */
 static MLI_HOT int mli_context_elsewhere(const mli_context_record *record, const mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&record->lock));
     const mli_thread *in = (const mli_thread *)mli_ptr_load(&record->own.thread);
@@ -22956,7 +23018,7 @@ static MLI_HOT int mli_context_elsewhere(const mli_context_record *record, const
     return (in && in != t) || (home && home != t);
 }
 
-/* Opens a record for a zeroed context. */
+/* Opens a record for a zeroed context. Errors: E_NOMEM. */
 static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *context) {
     memlord_result r;
     mli_context_record *record =
@@ -22966,7 +23028,7 @@ static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *
     if (!record) return r;
     mli_lock_rank(&record->lock, MLI_RANK_CONTEXT);
     record->kept.context = &record->own;
-    record->own.id = (uint32_t)mli_serial_next(lord) | (uint32_t)1 << 31; /* unlike a thread's */
+    record->own.id = (uint32_t)mli_serial_next(lord) | (uint32_t)1 << 31; /* unlike threads' ids */
     context->word[MLI_WORD_LEDGER] = lord->generation;
     context->word[MLI_WORD_HANDLE] = mli_handle_open(&lord->contexts->closed);
     context->word[MLI_WORD_SERIAL] = record->serial;
@@ -22974,8 +23036,8 @@ static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *
     return MEMLORD_OK;
 }
 
-/* Finds the record of a context and locks it. NULL: it is a stale copy, or a context that another
-   thread is in. */
+/* Finds the record of a context and locks the record. NULL: the words are a stale copy, or another
+   thread is in the context. */
 static MLI_HOT mli_context_record *mli_context_lock(memlord *lord, const mli_thread *t,
                                             const memlord_context *context) {
     mli_context_record *record =
@@ -22992,7 +23054,7 @@ static MLI_HOT mli_context_record *mli_context_lock(memlord *lord, const mli_thr
 static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_context *context) {
     mli_context_record *record;
     memlord_result r = MEMLORD_OK;
-    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* several threads share it */
+    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* several threads share this record */
     if (MLI_UNLIKELY(!context->word[MLI_WORD_LEDGER])) r = mli_context_open(lord, context);
     if (r) return r;
     record = mli_context_lock(lord, t, context);
@@ -23003,9 +23065,9 @@ static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_con
     return MEMLORD_OK;
 }
 
-/* Ends what is open in the context of a fibre, and closes its record. E_STATE: the context is not
-   in its record, because the thread has not left a fibre that it entered before or after this
-   one. */
+/* Ends what is open in the context of a fibre, and closes its record. E_STATE: mli_context_lock
+   finds no record; or the context is not in its record, because the thread has not left another
+   fibre that it entered before or after this one. */
 static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
                                                 memlord_context *context) {
     mli_context_record *record = mli_context_lock(lord, t, context);
@@ -23015,7 +23077,7 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
         mli_lock_drop(&record->lock);
         return MEMLORD_E_STATE;
     }
-    record->serial++; /* no other call finds it from here on */
+    record->serial++; /* from here on no call finds the record by an older copy */
     mli_lock_drop(&record->lock);
     mli_spans_close_left(lord, t, &record->kept);
     mli_current_clear(&record->kept);
@@ -23024,6 +23086,33 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
     mli_lock_drop(&mli_process.cold_lock);
     memset(context, 0, sizeof *context);
     return MEMLORD_OK;
+}
+
+/* -- the interposer, which has its tags and scopes by thread and not by context -- */
+
+/* What an interposer has of a context: its tags, and the scopes that were not adopted. */
+typedef struct mli_context_told {
+    uint32_t tags, scopes;
+} mli_context_told;
+static MLI_COLD mli_context_told mli_context_told_of(const mli_current *now) {
+    mli_context_told told = {0, 0};
+    const mli_span *f = now->span;
+    told.tags = now->tag_depth;
+    for (; f; f = f->around) told.scopes += !f->adopted;
+    return told;
+}
+/* Ends in the books of an interposer what is open in the context that the thread has left, and
+   begins there what is open in the context that it is in now. */
+static MLI_COLD void mli_context_tell(memlord *lord, const mli_current *now,
+                                      mli_context_told left) {
+    const mli_span *f = now->span ? now->context->spans : NULL;
+    uint32_t i;
+    mli_interposer_end(lord, 1, left.scopes);
+    mli_interposer_end(lord, 0, left.tags);
+    for (i = 1; i <= now->tag_depth; i++) /* tags[0] is the default tag, which it is not told */
+        mli_interposer_begin(lord, 0, i < now->tag_depth ? now->context->tags[i] : now->tag);
+    for (; f; f = f == now->span ? NULL : f->inner)
+        if (!f->adopted) mli_interposer_begin(lord, 1, f->scope->name);
 }
 
 /* -- life -- */
@@ -23037,7 +23126,7 @@ static MLI_COLD void mli_contexts_locks(memlord *lord, int take) {
     uint32_t i, n = mli_u32_load(&lord->contexts->count);
     for (i = 1; i < n; i++) {
         mli_context_record *record = mli_context_at(lord, i);
-        mli_lock_rank(&record->lock, MLI_RANK_CONTEXT); /* it may never have been opened */
+        mli_lock_rank(&record->lock, MLI_RANK_CONTEXT); /* a record may never have been opened */
         mli_lock_set(&record->lock, take);
     }
 }
@@ -23055,7 +23144,8 @@ MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life) {
 
 /* -- public -- */
 
-/* Begins a call. NULL: *r is its result. The context of a ledger that has ended is zeroed. */
+/* Begins a call on a context. Returns the thread's record; NULL: the call ends here, and *r is its
+   result. Zeroes the context of a ledger that has ended. */
 static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *context,
                                              memlord_result *r) {
     const uint64_t generation = context ? context->word[MLI_WORD_LEDGER] : 0;
@@ -23066,7 +23156,7 @@ static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *con
     } else if (MLI_LIKELY(!generation || generation == lord->generation)) {
         t = mli_thread_get(lord);
         if (!t) *r = MEMLORD_E_STATE;
-    } else if (memlord_find(generation)) {
+    } else if (mli_self.in_host_alloc || memlord_find(generation)) { /* it may live, or does live */
         *r = MEMLORD_E_STATE;
     } else {
         memset(context, 0, sizeof *context);
@@ -23076,31 +23166,43 @@ static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *con
 
 MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *context) {
     mli_thread *t;
+    mli_context_told left = {0, 0};
     memlord_result r;
+    int tells;
     if (!lord) return MEMLORD_OK;
     t = mli_context_begin(lord, context, &r);
     if (!t) return r;
+    tells = mli_interposer_hears(lord);
+    if (MLI_UNLIKELY(tells)) left = mli_context_told_of(&t->now);
     r = mli_context_swap(lord, t, context);
     mli_thread_put(lord, t);
+    if (MLI_UNLIKELY(tells) && r == MEMLORD_OK) mli_context_tell(lord, &t->now, left);
     return r;
 }
 
 MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *context) {
     mli_thread *t;
+    const mli_context *in;
+    mli_context_told left;
     memlord_result r;
+    int moved;
     if (!lord) return MEMLORD_OK;
     t = mli_context_begin(lord, context, &r);
     if (!t) return r;
+    in = t->now.context;
+    left = mli_context_told_of(&t->now);
     if (context->word[MLI_WORD_LEDGER]) r = mli_context_drop(lord, t, context);
+    moved = t->now.context != in;
     mli_thread_put(lord, t);
+    if (moved) mli_context_tell(lord, &t->now, left);
     return mli_call_end_uncounted(lord, r);
 }
 
 /* ----------------------------------------------------------------- src/services/thread_end.h -- */
 
-/* Frees the records of threads that ended, for other threads. Owns no state. May use books/ and
-   services/scopes and services/contexts. Invariant: when another thread takes a record, its scopes have ended. Lock:
-   registry, which the callers hold. */
+/* Frees the records of threads that ended, for other threads. Owns no state. May use books/,
+   services/scopes and services/contexts. Invariant: when another thread takes a record, the scopes
+   of the record have ended. Lock: registry, which the sweep takes and the other callers hold. */
 
 /* Releases the record of a thread that ends or has ended: leaves the contexts of fibres that the
    thread is in, ends its scopes, the innermost first, and clears the owner. From then on another
@@ -23174,23 +23276,23 @@ MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord) {
 
 /* ------------------------------------------------------------------- src/services/call_end.h -- */
 
-/* Does the work that is due at the end of a call and at a safe point: bands, fences, pollers, reports.
-   Owns the threads that wait for frees. May use books/, calls/deferred and services/. It reaches
-   services/pollers by a pointer of the ledger, because pollers do the work of a safe point. Locks:
-   callbacks, for the waiters; none while host code runs. */
+/* Does the work that is due at the end of a call and at a safe point: bands, fences, pollers,
+   reports. Owns the threads that wait for frees. May use books/, calls/deferred and services/. It
+   reaches services/pollers by a pointer of the ledger, because pollers do the work of a safe point.
+   Locks: callbacks, for the waiters; none while host code runs. */
 
-/* A thread that waits for frees. It lies on the stack of that thread.
-   The list is under the callbacks lock. */
+/* A thread that waits for frees. The record lies on the stack of that thread. The callbacks lock
+   guards the list of them. */
 typedef struct mli_waiter {
     struct mli_waiter *next;
     mli_phys *phys;
-    uint64_t needed, freed_before; /* the bytes that it waits for; the bytes ever freed there before
-                                      it waited */
+    uint64_t needed;       /* the bytes that the thread waits for */
+    uint64_t freed_before; /* the bytes ever freed at `phys` before the thread waited */
     mli_os_event event;
 } mli_waiter;
 
-/* The first puts a waiter on the list: a call sets its event once enough was freed. The second
-   takes the waiter off the list. */
+/* The first puts a waiter on the list. A call sets the event of the waiter once enough was freed.
+   The second takes the waiter off the list. */
 MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w);
 MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 
@@ -23207,7 +23309,7 @@ MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life);
 /* ------------------------------------------------------------------- src/services/call_end.c -- */
 
 struct mli_call_end_state {
-    struct mli_waiter *waiters;
+    struct mli_waiter *waiters; /* under the callbacks lock */
 };
 
 MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys) {
@@ -23252,9 +23354,10 @@ static void mli_waiters_wake(memlord *lord) {
 
 /* -- the end of a call -- */
 
-/* Does what `alert` asks for on a device. Unless the ledger has MEMLORD_FLAG_DEFER, host code may
-   run and threads may start. Takes back a requested check before it checks, so that a request that
-   comes meanwhile is served by a later call. */
+/* Does the work that the alert mask asks for at the end of a call on a device. Unless the ledger
+   has MEMLORD_FLAG_DEFER, host code may run and threads may start. A requested check is taken back
+   before the check runs, so a later call serves a request that comes meanwhile. `asks`: the call
+   asks the fences of the device's type. */
 static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const uint32_t alert = mli_alert_on(lord, MLI_ALERT_BANDS - 1);
@@ -23276,11 +23379,11 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
     if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
 }
 
-/* Ends a call that found an alert: for its device, and for another device if the call has taken
-   bytes from that. A thread without the system's barrier passes a full barrier of its own here: the
-   addition, which pairs with the one in mli_barrier_threads. Of the two threads the later one sees
-   what the other stored before its addition. After its own addition this thread compares its counts
-   with the marks of its devices again, and reads the alert again. */
+/* Ends a call that found an alert, for its device, and for another device if the call has taken
+   bytes from that. mli_alert_barrier is a full barrier, for a thread that lacks the system's
+   barrier: an addition that pairs with the one in mli_barrier_threads. Of the two threads, the one
+   whose addition is later sees what the other stored before. So this thread compares its counts
+   with the marks of its devices again after its addition, and reads the alert again. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
     mli_alert_barrier(lord);
@@ -23318,8 +23421,11 @@ static MLI_COLD void mli_call_end_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->end_slow = mli_call_end_slow;
 }
-/* Forgets the threads that waited, which a forked child does not have. */
-static MLI_COLD void mli_call_end_forked(memlord *lord) { lord->call_end->waiters = NULL; }
+/* Forgets the threads that waited: a forked child does not have them. */
+static MLI_COLD void mli_call_end_forked(memlord *lord) {
+    lord->call_end->waiters = NULL;
+    mli_alert_set(lord, MLI_ALERT_WAITER, 0);
+}
 MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life) {
     MLI_LIFE_STATE(life, call_end);
     life->init = mli_call_end_init;
@@ -31139,6 +31245,7 @@ static MLI_COLD void mli_fork_child(void) {
             mli_running_count(&t->now);
         }
         mli_contexts_recount(lord);
+        mli_joint_sweep(lord);
         if (mine) mli_u64_store(&mine->owner, number);
     }
     mli_self.number = number;

@@ -14,6 +14,7 @@
 #include "books/events.h"
 #include "books/listing.h"
 #include "books/blocks.h"
+#include "services/joint.h"
 #include "services/scopes.h"
 #include "services/snapshots.h"
 

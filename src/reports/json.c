@@ -15,6 +15,7 @@
 #include "books/parts.h"
 #include "books/blocks.h"
 #include "books/limits.h"
+#include "services/joint.h"
 #include "services/scopes.h"
 #include "services/stats.h"
 #include "services/room.h"

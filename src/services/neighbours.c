@@ -37,8 +37,8 @@ struct mli_neighbours_state {
     const mli_phys *phys[MLI_SLOT_DEVICES]; /* of the slot's devices */
     struct mli_raise *raises;
     mli_rest rests[MLI_SLOT_DEVICES]; /* of the slot's devices; of the thread that answers */
-    uint32_t ringing; /* threads that ring bells of the page: it stays mapped */
-    int answers;      /* 1: a thread answers requests */
+    uint32_t at_bells; /* threads that ring bells of the page, or wait at one: it stays mapped */
+    int answers;       /* 1: a thread answers requests */
     char path[MLI_PAGE_PATH];
     int removed;  /* 1: its file was removed, and that it cannot be joined was logged */
     int unfit;    /* 1: a device has no room in the slot; 2: that was logged */
@@ -51,17 +51,6 @@ static uint64_t mli_phys_id(memlord *lord, const mli_phys *phys) {
     const uint64_t id = mli_u64_load(&phys->id);
     return id || phys != mli_phys_storage(lord, 0) ? id : lord->neighbours->host_id;
 }
-
-/* Reads a word of a slot. The acquire pairs with the releases of mli_words_store: the owner is
-   the last word, so a thread that reads it also sees the words before it. */
-static uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t word) {
-    return mli_u64_load_acquire(&page->slots[slot][word]);
-}
-static uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device, size_t field) {
-    return mli_slot_read(page, slot, MLI_SLOT_WORD(devices) +
-                                         device * (sizeof(mli_page_device) / 8) + field);
-}
-#define MLI_DEVICE_WORD(field) (offsetof(mli_page_device, field) / sizeof(uint64_t))
 
 /* Returns the owner of another ledger's slot; 0: it is free, or this ledger's. */
 static uint64_t mli_slot_owner(memlord *lord, uint32_t slot) {
@@ -147,6 +136,23 @@ static MLI_COLD size_t mli_slot_device_of(memlord *lord, const mli_phys *phys) {
     return unused;
 }
 
+/* Returns 1 if a device rests: its time is not over, and its live bytes have not changed by an
+   eighth. */
+static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
+    const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
+    return rest->until && mli_ms_left(rest->until) && moved <= rest->live / 8;
+}
+/* Returns a bit for each own device of the slot that rests. */
+static MLI_COLD uint32_t mli_resting(memlord *lord) {
+    uint32_t bits = 0, k;
+    for (k = 0; k < MLI_SLOT_DEVICES; k++) {
+        const mli_phys *phys = lord->neighbours->phys[k];
+        if (phys && mli_rests(&lord->neighbours->rests[k], mli_phys_live(lord, phys)))
+            bits |= (uint32_t)1 << k;
+    }
+    return bits;
+}
+
 /* Writes the whole slot and the head of the page again. The write repairs what another process may
    have overwritten. */
 static MLI_COLD void mli_slot_publish(memlord *lord) {
@@ -170,6 +176,7 @@ static MLI_COLD void mli_slot_publish(memlord *lord) {
         const mli_phys *phys = lord->neighbours->phys[k];
         if (phys && mli_phys_id(lord, phys) != mine->devices[k].id) mine->devices[k].id = 0;
     }
+    mli_u32_store(&page->bells[lord->neighbours->slot].resting, mli_resting(lord));
     mli_u64_store(&page->magic, MLI_PAGE_MAGIC);
     mli_u64_store(&page->version, MLI_PAGE_VERSION);
     mli_words_store(page->slots[lord->neighbours->slot], mine, MLI_SLOT_WORDS);
@@ -189,22 +196,25 @@ static MLI_COLD void mli_slots_reap(memlord *lord) {
 }
 
 /* Stores at each physical device the bytes that the others hold there, for statistics, levels and
-   reports. */
+   reports, and how many of the others rest there. */
 static MLI_COLD void mli_slots_note(memlord *lord) {
     uint32_t i, s;
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_in_use(lord, i);
         uint64_t id = phys ? mli_phys_id(lord, phys) : 0, held = 0, failing = 0;
+        uint32_t resting = 0;
         mli_page_device sum;
         if (!phys) continue;
         for (s = 0; s < MLI_PAGE_SLOTS && id && lord->neighbours->page; s++) {
             if (!mli_slot_sum(lord, s, id, &sum)) continue;
             held = mli_add_saturated(held, sum.held);
             failing |= sum.failing;
+            resting += (uint32_t)mli_slot_rests(lord->neighbours->page, s, id);
         }
         mli_lock_take(&phys->lock);
         phys->neighbours = held;
         phys->neighbour_failing = failing != 0;
+        phys->neighbours_resting = resting;
         mli_lock_drop(&phys->lock);
     }
 }
@@ -302,22 +312,16 @@ static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *ph
     return all;
 }
 
-/* Returns 1 if a device rests: its time is not over, and its live bytes have not changed by an
-   eighth. */
-static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
-    const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
-    return mli_ms_left(rest->until) && moved <= rest->live / 8;
-}
 /* Answers a request for a device. A device that rests runs nothing. */
 static MLI_COLD uint64_t mli_request_answer(memlord *lord, const mli_phys *phys, uint64_t needed,
                                             mli_rest *rest) {
     uint64_t released;
     int ran = 0;
-    if (rest->until && mli_rests(rest, mli_phys_live(lord, phys))) return 0;
+    if (mli_rests(rest, mli_phys_live(lord, phys))) return 0;
     released = mli_neighbour_collect(lord, phys, needed, &ran);
-    rest->ms = released || !ran ? 0 : rest->ms ? 2 * rest->ms : (uint64_t)MLI_REST_MS;
+    if (ran) rest->ms = released ? 0 : rest->ms ? 2 * rest->ms : (uint64_t)MLI_REST_MS;
     if (rest->ms > MLI_REST_MS_MAX) rest->ms = MLI_REST_MS_MAX;
-    rest->until = rest->ms ? mli_now() + rest->ms * 1000000u : 0;
+    rest->until = ran && rest->ms ? mli_now() + rest->ms * 1000000u : 0;
     rest->live = mli_phys_live(lord, phys);
     return released;
 }
@@ -348,7 +352,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
     const mli_phys *phys[MLI_SLOT_DEVICES];
     mli_rest rests[MLI_SLOT_DEVICES];
     mli_raise *raise;
-    uint64_t waiting = 0;
+    uint64_t waiting = 0, owner = 0;
     size_t k;
     int answers;
     memset(needed, 0, sizeof needed);
@@ -359,6 +363,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
     answers = state->slot >= 0 && !state->answers;
     if (answers) {
         state->answers = 1;
+        owner = state->mine.owner;
         waiting = mli_requests_read(lord, needed, seen);
         memcpy(phys, state->phys, sizeof phys);
         memcpy(rests, state->rests, sizeof rests);
@@ -370,10 +375,11 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
             released[k] = mli_request_answer(lord, phys[k], needed[k] - 1, &rests[k]);
     mli_lock_take(&state->lock);
     state->answers = 0;
-    memcpy(state->rests, rests, sizeof rests);
-    if (state->slot >= 0 &&
-        memcmp(seen, state->mine.answered, sizeof seen) != 0)
-        mli_answers_publish(lord, released, seen, waiting);
+    if (state->slot >= 0 && state->mine.owner == owner) { /* it has not left the page meanwhile */
+        memcpy(state->rests, rests, sizeof rests);
+        if (memcmp(seen, state->mine.answered, sizeof seen) != 0)
+            mli_answers_publish(lord, released, seen, waiting);
+    }
     mli_lock_drop(&state->lock);
 }
 
@@ -444,21 +450,18 @@ static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
         n->fd = fd;
         return;
     }
-    mli_u64_store_release(&page->slots[slot][MLI_SLOT_WORD(owner)], 0); /* pairs with mli_slot_read */
-    mli_page_unmap(page);
-    mli_page_fd_close(fd);
+    mli_slot_leave(page, slot, fd);
     for (raise = n->raises; raise; raise = raise->next)
         memset(raise->before, 0, sizeof raise->before); /* nobody will answer */
 }
 /* Looks whether the file of the page was removed: ledgers that open it later are on another. A
-   thread that rings bells keeps the page until the next time. Requires: the listener does not wait
-   at a bell of the page. */
+   thread at a bell keeps the page until the next time. */
 static MLI_COLD void mli_page_replace(memlord *lord) {
     struct mli_neighbours_state *n = lord->neighbours;
     const char *why = NULL;
     int tells = 0;
     mli_lock_take(&n->lock);
-    if (n->slot >= 0 && !n->ringing && !n->answers && mli_page_is_gone(n->fd)) {
+    if (n->slot >= 0 && !n->at_bells && !n->answers && mli_page_is_gone(n->fd)) {
         mli_page_exchange(lord, &why);
         tells = !why || !n->removed;
         n->removed = why != NULL;
@@ -470,7 +473,7 @@ static MLI_COLD void mli_page_replace(memlord *lord) {
 }
 static MLI_COLD void mli_neighbours_serve(memlord *lord) {
     if (!mli_u32_load(&lord->neighbours->open)) return;
-    if (mli_u32_load(&lord->neighbours->listener.state) != MLI_HELPER_RUNS) mli_page_replace(lord);
+    mli_page_replace(lord);
     mli_neighbours_round(lord);
     mli_stall_poll(lord);
     mli_requests_answer(lord);
@@ -478,27 +481,30 @@ static MLI_COLD void mli_neighbours_serve(memlord *lord) {
 
 static MLI_COLD void mli_listener_run(void *user) {
     memlord *lord = (memlord *)user;
+    struct mli_neighbours_state *n = lord->neighbours;
     mli_u32 none = {0}, *bell;
     uint64_t due = 0;
-    uint32_t rung;
+    uint32_t rung, open;
     mli_self.is_helper = 1;
-    for (;;) {
+    do {
         if (!mli_ms_left(due)) mli_page_replace(lord); /* before it has a bell of the page */
-        mli_lock_take(&lord->neighbours->lock);
-        bell = lord->neighbours->slot < 0
-                   ? &none
-                   : &lord->neighbours->page->bells[lord->neighbours->slot].rings;
-        mli_lock_drop(&lord->neighbours->lock);
+        mli_lock_take(&n->lock);
+        n->at_bells += mli_self.is_helper; /* 0 in a child that a callback forked */
+        bell = n->slot < 0 ? &none : &n->page->bells[n->slot].rings;
+        mli_lock_drop(&n->lock);
         rung = mli_u32_load(bell); /* before the work: a later ring ends the wait */
-        if (!mli_u32_load_acquire(&lord->neighbours->open)) return; /* pairs with the exchange */
-        mli_requests_answer(lord); /* first, because a neighbour waits for it */
-        if (!mli_ms_left(due)) {
+        open = mli_u32_load_acquire(&n->open); /* pairs with the exchange in mli_neighbours_end */
+        if (open) mli_requests_answer(lord); /* first, because a neighbour waits for it */
+        if (open && !mli_ms_left(due)) {
             mli_neighbours_round(lord);
             mli_stall_poll(lord);
             due = mli_now() + mli_poll_ns(lord);
         }
-        mli_bell_wait(&lord->neighbours->listener, bell, rung, mli_ms_left(due));
-    }
+        if (open) mli_bell_wait(&n->listener, bell, rung, mli_ms_left(due));
+        mli_lock_take(&n->lock);
+        n->at_bells -= mli_self.is_helper;
+        mli_lock_drop(&n->lock);
+    } while (open);
 }
 
 static MLI_COLD memlord_result mli_listener_start(memlord *lord) {
@@ -524,7 +530,7 @@ static MLI_COLD void mli_forked_rejoin(memlord *lord) {
 }
 
 /* Returns the number of an own device on the page; MLI_SLOT_DEVICES: it is not there. Requires: the
-   page lock, and a slot. */
+   neighbours lock, and a slot. */
 static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *phys) {
     const mli_page_slot *mine = &lord->neighbours->mine;
     size_t k = mli_slot_device_of(lord, phys);
@@ -533,7 +539,7 @@ static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *ph
     return k < MLI_SLOT_DEVICES && mine->devices[k].id ? k : MLI_SLOT_DEVICES;
 }
 
-/* Publishes a request for an own device, and links it. Requires: the page lock. */
+/* Publishes a request for an own device, and links it. Requires: the neighbours lock. */
 static MLI_COLD void mli_raise_publish(memlord *lord, size_t k, uint64_t needed, mli_raise *raise) {
     mli_page_slot *mine = &lord->neighbours->mine;
     const uint64_t now = mli_now(); /* so that the numbers of a slot only grow */
@@ -569,14 +575,14 @@ static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *ph
     if (r == MEMLORD_OK) {
         mli_raise_publish(lord, k, needed, raise);
         page = lord->neighbours->page;
-        lord->neighbours->ringing++;
+        lord->neighbours->at_bells++;
     }
     mli_lock_drop(&lord->neighbours->lock);
     if (r) return r;
     for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock: answers come meanwhile */
         if (raise->before[s].owner) mli_bell_ring(&page->bells[s].rings);
     mli_lock_take(&lord->neighbours->lock);
-    lord->neighbours->ringing--;
+    lord->neighbours->at_bells--;
     mli_lock_drop(&lord->neighbours->lock);
     return r;
 }
@@ -585,6 +591,7 @@ static MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
     mli_lock_take(&lord->neighbours->lock);
     for (at = &lord->neighbours->raises; *at && *at != raise;) at = &(*at)->next;
     if (*at) *at = raise->next;
+    mli_slots_note(lord); /* who answered says whether it rests */
     mli_lock_drop(&lord->neighbours->lock);
 }
 
@@ -609,13 +616,6 @@ static MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise) {
     }
     mli_lock_drop(&lord->neighbours->lock);
     return released >= raise->needed ? 1 : asked ? 0 : -1;
-}
-
-/* Returns a hash of a text that is not 0 (FNV-1a). */
-static uint64_t mli_text_hash(const char *text) {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
-    return hash | (hash == 0);
 }
 
 /* Returns the identity of the memory that the process may use: the cgroup with the lowest limit, or
@@ -654,7 +654,7 @@ static MLI_COLD void mli_neighbours_forked(memlord *lord) {
         lord->neighbours->slot = MLI_SLOT_FORKED;
     }
     lord->neighbours->raises = NULL;
-    lord->neighbours->ringing = 0;
+    lord->neighbours->at_bells = 0;
     lord->neighbours->answers = 0;
     mli_u32_store(&lord->neighbours->listener.state, MLI_HELPER_NONE);
     if (mli_u32_load(&lord->neighbours->open)) mli_alert_set(lord, MLI_ALERT_POLLER, 1);
@@ -672,17 +672,15 @@ static MLI_COLD void mli_neighbours_end(memlord *lord) {
     mli_lock_drop(&state->lock);
     mli_helper_stop(&state->listener);
     mli_lock_take(&state->lock);
-    while (state->ringing) {
+    while (state->at_bells) {
         mli_lock_drop(&state->lock);
         mli_spin_wait(&spins);
         mli_lock_take(&state->lock);
     }
-    if (state->slot >= 0) { /* the release pairs with mli_slot_read */
-        mli_u64_store_release(&state->page->slots[state->slot]
-                                                       [MLI_SLOT_WORD(owner)], 0);
-        mli_page_fd_close(state->fd);
-    }
-    if (state->page) mli_page_unmap(state->page);
+    if (state->slot >= 0)
+        mli_slot_leave(state->page, state->slot, state->fd);
+    else if (state->page) /* the parent's */
+        mli_page_unmap(state->page);
     if (state->stall_fd >= 0) mli_page_fd_close(state->stall_fd);
     state->stall_fd = -1;
     state->page = NULL;

@@ -1,6 +1,6 @@
 /* Owns this ledger's slot on the pressure page: what it publishes, asks and answers, and the
    listener. May use services/pages, services/room and calls/deferred. Invariant: only the owner of
-   a slot writes it. MEMLORD_NO_NEIGHBOURS leaves it out. Lock: page. */
+   a slot writes it. MEMLORD_NO_NEIGHBOURS leaves it out. Lock: neighbours. */
 #ifndef MLI_SERVICES_NEIGHBOURS_H
 #define MLI_SERVICES_NEIGHBOURS_H
 #include "api/api.h"

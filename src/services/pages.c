@@ -133,7 +133,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_page_map(const char *path, mli_page **pa
     errno = saved;
     return r;
 }
-MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page) { (void)munmap((void *)page, MLI_PAGE_BYTES); }
+MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page) {
+    (void)munmap((void *)page, MLI_PAGE_BYTES);
+}
 MLI_PRIVATE void mli_page_fd_close(int fd) {
     const int cancel = mli_cancel_disable();
     (void)close(fd);
@@ -175,6 +177,33 @@ MLI_PRIVATE int mli_page_is_gone(int fd) {
 }
 MLI_PRIVATE void mli_put_page_path(mli_out *o) { mli_put_str(o, "memlord-"); }
 #endif
+
+MLI_PRIVATE uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t word) {
+    return mli_u64_load_acquire(&page->slots[slot][word]);
+}
+MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device,
+                                     size_t field) {
+    return mli_slot_read(page, slot, MLI_SLOT_WORD(devices) +
+                                         device * (sizeof(mli_page_device) / 8) + field);
+}
+MLI_PRIVATE MLI_COLD int mli_slot_rests(const mli_page *page, uint32_t slot, uint64_t id) {
+    const uint32_t bits = mli_u32_load(&page->bells[slot].resting);
+    size_t i;
+    for (i = 0; i < MLI_SLOT_DEVICES; i++)
+        if ((bits >> i & 1) && mli_slot_device(page, slot, i, MLI_DEVICE_WORD(id)) == id) return 1;
+    return 0;
+}
+MLI_PRIVATE uint64_t mli_text_hash(const char *text) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
+    return hash | (hash == 0);
+}
+MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd) {
+    mli_u64_store_release(&page->slots[slot][MLI_SLOT_WORD(owner)], 0); /* pairs with
+                                                                           mli_slot_read */
+    mli_page_unmap(page);
+    mli_page_fd_close(fd);
+}
 
 /* Asks the kernel to notice when tasks of the machine, or of a cgroup, wait for memory: 150 ms in
    2 s (Documentation/accounting/psi.rst; without privilege the window is a multiple of 2 s).

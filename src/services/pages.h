@@ -52,8 +52,9 @@ enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
 typedef struct mli_page {
     mli_u64 magic, version, unused[6];
     struct {
-        mli_u32 rings; /* a futex; requests to the slot's ledger and answers to it raise it */
-        uint32_t unused[15];
+        mli_u32 rings;   /* a futex; requests to the slot's ledger and answers to it raise it */
+        mli_u32 resting; /* the devices of the slot that rest, a bit each; its owner writes it */
+        uint32_t unused[14];
     } bells[MLI_PAGE_SLOTS];
     mli_u64 slots[MLI_PAGE_SLOTS][MLI_SLOT_WORDS];
 } mli_page;
@@ -66,7 +67,7 @@ typedef struct mli_page {
 MLI_PRIVATE MLI_COLD int mli_slot_lock(int fd, uint32_t slot, int unlock);
 /* Returns 1 if no other ledger has locked the byte of a slot. */
 MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot);
-/* The same, with cancellation off: a cancelled thread would keep the page lock. */
+/* The same, with cancellation off: a cancelled thread would keep the neighbours lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_page_map(const char *path, mli_page **page, int *fd,
                                                  const char **why);
 MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page);
@@ -88,6 +89,21 @@ MLI_PRIVATE int mli_page_is_gone(int fd);
 MLI_PRIVATE void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 0
 #endif
+/* Reads a word of a slot. The acquire pairs with the releases of mli_words_store: the owner is the
+   last word, so a thread that reads it also sees the words before it. */
+MLI_PRIVATE uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t word);
+/* Reads a word of a device of a slot. */
+MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device,
+                                     size_t field);
+#define MLI_DEVICE_WORD(field) (offsetof(mli_page_device, field) / sizeof(uint64_t))
+/* Returns 1 if a device of a slot with an identity rests. */
+MLI_PRIVATE MLI_COLD int mli_slot_rests(const mli_page *page, uint32_t slot, uint64_t id);
+/* Returns the identity that a text is on the page: its hash (FNV-1a), which is not 0. */
+MLI_PRIVATE uint64_t mli_text_hash(const char *text);
+
+/* Frees a slot, and leaves its page. */
+MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd);
+
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path);
 /* Returns 1 if tasks have waited since the last look; -1: the trigger is gone. Never waits. */

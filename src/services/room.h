@@ -1,8 +1,8 @@
 /* Owns the capacity sources and the counts of the host's pools, and computes whether a request has
    room: samples, limits, headroom, plans, pressure, why a request is refused. May use books/limits
-   and services/bands. Invariants: one thread at a time calls a source for a phys, and holds no lock;
-   an impossible sample counts as unknown. Locks: callbacks for sources and their callers, then phys
-   for a sample. */
+   and services/bands. Invariants: one thread at a time calls a source for a phys, and holds no
+   lock; an impossible sample counts as unknown. Locks: callbacks for sources and their callers,
+   then phys for a sample. */
 #ifndef MLI_SERVICES_ROOM_H
 #define MLI_SERVICES_ROOM_H
 #include "api/api.h"
@@ -51,8 +51,8 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
 MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 
-/* Returns 1 at most once a second of the ledger's clock: *last is the time when it did so last, 0
-   at first, and a nanosecond more after that. */
+/* Returns 1 at most once a second of the ledger's clock. *last is 0 at first, then 1 ns more than
+   the time at which it last returned 1. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
 /* Counts and logs a request that is over the limit of its account, and returns 1. 0: it is not.
    Requires: no lock is held. */

@@ -190,7 +190,8 @@ static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **
     return MEMLORD_OK;
 }
 
-/* Restarts a cell's high at its level, after the row's peak has taken account of the old high. */
+/* Restarts a cell's high at its level, after the row's peak has taken account of the old high. `t`:
+   the thread whose shared scopes had the old high; NULL: none had. */
 static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *t, uint32_t dev,
                                                mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
@@ -201,9 +202,9 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *
     mli_u64_store(&cell->high, mli_u64_load(&cell->level));
 }
 
-/* Pushes a span: the thread enters the scope of a thread scope. `adopted` is the invocation that it
-   has joined; NULL: it is a new one. Restarts the high of each cell, so
-   that it measures the peak of this span; the span around keeps the old high. */
+/* Pushes a span: the thread enters the scope of a thread scope. `adopted`: the invocation that the
+   thread has joined; NULL: the span begins a new one. Restarts the high of each cell, so that the
+   high measures the peak of this span; the span around keeps the old high. */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
                           mli_joint *adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -239,30 +240,10 @@ static void mli_span_pop(mli_current *now) {
     now->birth_bits = 0;
 }
 
-/* Leaves an invocation that threads share. Returns 1 if no thread is in it any more: then *v is what
-   the invocation counted. */
-static MLI_COLD int mli_span_leave(memlord *lord, const mli_thread *at, mli_span *f,
-                                   mli_thread_scope *s, mli_scope_run *v) {
-    mli_leaver leaver;
-    leaver.bytes = v->bytes;
-    leaver.blocks = v->blocks;
-    leaver.peak = v->peak;
-    leaver.shapes = f->shapes;
-    if (!mli_joint_leave(lord, at, f, &leaver, s ? s->devices : NULL)) return 0;
-    v->stamps += v->start - leaver.start;
-    v->start = leaver.start;
-    v->before = leaver.before;
-    v->bytes = leaver.bytes;
-    v->blocks = leaver.blocks;
-    v->peak = leaver.peak;
-    v->shapes = (uint64_t)(uintptr_t)leaver.shapes;
-    return 1;
-}
-
-/* Ends the innermost span of a context. The invocation that ends with it is added to the thread scope
-   of the calling thread `t`, which may be of an earlier epoch. `at` is the thread that the context is
-   in: t, or NULL. An invocation that began on another thread counts as lost where there is no memory
-   for this thread's scope. */
+/* Ends the innermost span of a context. The invocation that ends with it is added to the thread
+   scope of the calling thread `t`, which may be of an earlier epoch. `at` is the thread that the
+   context is in: t, or NULL. An invocation that began on another thread counts as lost where there
+   is no memory for this thread's scope. */
 static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli_current *now) {
     mli_span *f = now->span;
     mli_thread_scope *s = f->stats, *began = f->shared ? f->shared->began : s;
@@ -271,7 +252,7 @@ static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli
     if (MLI_UNLIKELY(s && mli_u64_load_own(&s->epoch) != mli_epoch(lord)))
         mli_thread_scope_reset(lord, s);
     mli_span_totals(lord, at, f, f->shared ? NULL : s, &v);
-    if (!f->shared || mli_span_leave(lord, at, f, s, &v)) {
+    if (!f->shared || mli_joint_leave(lord, at, f, &v, s ? s->devices : NULL)) {
         if (s)
             mli_thread_scope_add(s, &v);
         else
@@ -306,8 +287,8 @@ static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) 
     mli_span *f = begins ? t->now.context->spans : innermost;
     for (; f; f = begins ? f->inner : f->around) {
         t->now.span = f; /* the event takes its scope from there */
-        mli_event_record(lord, t, begins ? MEMLORD_EVENT_SCOPE_BEGIN : MEMLORD_EVENT_SCOPE_END, 0, 0,
-                         0, 0);
+        mli_event_record(lord, t, begins ? MEMLORD_EVENT_SCOPE_BEGIN : MEMLORD_EVENT_SCOPE_END, 0,
+                         0, 0, 0);
         if (begins && f == innermost) break;
     }
     t->now.span = innermost;
@@ -326,7 +307,7 @@ static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
         if (cell) blocks = mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
         if (cell && !enter) mli_span_raise(t->now.span, i, mli_u64_load_own(&cell->high));
         if (cell && enter && mli_u64_load_own(&cell->high) != level)
-            mli_cell_high_restart(lord, t, i, cell);
+            mli_cell_high_restart(lord, NULL, i, cell);
         for (f = t->now.span; f; f = f->around) {
             mli_span_peak *at = mli_span_peak_at(f, i);
             at->from += enter ? level : 0 - level;
@@ -396,7 +377,7 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
     if (r == MEMLORD_OK && MLI_UNLIKELY(!stats))
         r = mli_scope_lookup(lord, t, name, given, salt, planted ? &planted->site : NULL, &stats);
     if (r == MEMLORD_OK && guard) mli_guard_note(guard, lord, t, 1);
-    if (r == MEMLORD_OK) mli_span_open(lord, t, span, stats, 0);
+    if (r == MEMLORD_OK) mli_span_open(lord, t, span, stats, NULL);
     mli_thread_put(lord, t);
     if (r == MEMLORD_E_NOMEM) mli_scope_dropped(lord);
     if (r == MEMLORD_OK) mli_interposer_begin(lord, 1, name);

@@ -11,20 +11,13 @@
 #include "books/threads.h"
 #include "books/sites.h"
 #include "books/events.h"
+#include "services/joint.h"
 
 /* Only the thread itself writes the spans of its context and its thread scopes; readers sum the
-   thread scopes. A span's levels are those of the thread that its context is in. A span that ends on
-   another thread than it began adds to the thread scope of that thread. A thread that adopts a scope
-   has a span and a thread scope of its own in it. */
+   thread scopes. A span's levels are those of the thread that its context is in. A span that ends
+   on another thread than it began adds to the thread scope of that thread. A thread that adopts a
+   scope has a span and a thread scope of its own in it. */
 
-/* One invocation of a scope on one thread. */
-typedef struct mli_scope_run {
-    uint64_t start, stamps; /* the stamp of its start; its duration in stamps */
-    uint64_t bytes, blocks; /* signed: deltas */
-    uint64_t before, after; /* live bytes of all devices at its start and end */
-    uint64_t peak;          /* bytes above the start */
-    uint64_t shapes;        /* the address of a kept string; 0: none */
-} mli_scope_run;
 #define MLI_RUN_WORDS (sizeof(mli_scope_run) / sizeof(uint64_t))
 #define MLI_RUNS_KEPT 64 /* the last invocations that a thread scope keeps */
 
@@ -60,8 +53,8 @@ MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 
 #if !MLI_WINDOWS /* it has no fork */
-/* Forgets in a forked child the scopes of a thread that is gone. They never end. The thread may have
-   been about to begin or end one; whether that one is counted is not known. */
+/* Forgets in a forked child the scopes of a thread that is gone. They never end. The thread may
+   have been about to begin or end one; whether that one is counted is not known. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
 /* Counts in a forked child the invocations of a context that go on. */
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);

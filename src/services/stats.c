@@ -215,7 +215,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
     return sum.peak_error;
 }
 
-MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes) { *sum -= bytes < *sum ? bytes : *sum; }
+MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes) {
+    *sum -= bytes < *sum ? bytes : *sum;
+}
 
 /* Returns the live bytes and blocks of the devices less those of their tags. */
 static MLI_COLD memlord_tag_stat mli_untagged(memlord *lord, memlord_device sel,

@@ -1,6 +1,6 @@
-/* Frees the records of threads that ended, for other threads. Owns no state. May use books/ and
-   services/scopes and services/contexts. Invariant: when another thread takes a record, its scopes have ended. Lock:
-   registry, which the callers hold. */
+/* Frees the records of threads that ended, for other threads. Owns no state. May use books/,
+   services/scopes and services/contexts. Invariant: when another thread takes a record, the scopes
+   of the record have ended. Lock: registry, which the sweep takes and the other callers hold. */
 #ifndef MLI_SERVICES_THREAD_END_H
 #define MLI_SERVICES_THREAD_END_H
 #include "api/api.h"
