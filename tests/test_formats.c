@@ -1031,7 +1031,7 @@ static void parts_divide_their_block_and_add_nothing(void **state) {
     assert_true(contains(lord, MEMLORD_FORMAT_FOLDED, "src/load.c:10 300\n"));
     assert_true(contains(lord, MEMLORD_FORMAT_CSV,
                          "\r\ncuda:1,0x1000,0,0,0,0,\"q4_0\",\"forward\",\"blk.0.attn_q\",,,0,"
-                         "\"src/load.c\",10,\"load\",200,600\r\n"));
+                         "\"src/load.c\",10,\"load\",200,600,\r\n"));
     assert_true(contains(lord, MEMLORD_FORMAT_TRACE,
                          "\"parts\":{\"count\":2,\"bytes\":700,\"listed\":["));
 }
