@@ -20383,9 +20383,9 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 
 /* ---------------------------------------------------------------------- src/services/pages.h -- */
 
-/* Owns the pressure page: a file that the ledgers of several processes map. May use os/ and base/.
-   Invariant: only the ledger that holds the system's lock on a slot's byte of the file writes the
-   slot. Lock: neighbours, for all of it; none while callbacks run. */
+/* Owns the file of the pressure page, which the ledgers of several processes map. May use os/ and
+   base/. Invariant: only the ledger that holds the system's lock on a slot's byte of the file
+   writes the slot. Lock: neighbours, which the callers of services/neighbours hold. */
 
 #define MLI_PAGE_SLOTS 64 /* the slots of a page: one for each ledger that shares it */
 
@@ -20398,29 +20398,32 @@ MLI_API memlord_result memlord_gc_run(memlord *lord, memlord_device device, int 
 
 #define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* "memlordp" */
 #define MLI_PAGE_VERSION 1
-#define MLI_PAGE_ANSWER_MS 2000     /* the most ms that a raise waits: the max_ms of the default
-                                       retry */
+#define MLI_PAGE_ANSWER_MS 2000 /* the most ms that a request waits, as does a default retry */
 
-/* The slots of the pressure page: see services/neighbours. Words of 64 bits, so that programs of 32
-   and of 64 bits share a page. */
-#define MLI_SLOT_DEVICES 17                         /* with the host's memory */
-#define MLI_PAGE_PATH 400                           /* bytes of its path, with the 0 */
-enum { MLI_SLOT_FORKED = -2, MLI_SLOT_NONE = -1 }; /* a forked child claims one at its first use */
+/* The slots of the pressure page. They have words of 64 bits, so that programs of 32 and of 64 bits
+   can share a page. */
+#define MLI_SLOT_DEVICES 17 /* the physical devices in a slot, the host's memory included */
+#define MLI_PAGE_PATH 400   /* the most bytes of a path, with the 0 at its end */
+enum {                      /* in the place of the number of a slot */
+    MLI_SLOT_FORKED = -2,   /* a forked child has none yet, and claims one at its first use */
+    MLI_SLOT_NONE = -1
+};
 typedef struct mli_page_device {
-    uint64_t id;       /* a hash of its identity; 0: none */
-    uint64_t held;     /* bytes live there, or reserved by pools */
+    uint64_t id;       /* a hash of the identity of the device; 0: there is no device */
+    uint64_t held;     /* the bytes that are live there, or that pools have reserved */
     uint64_t spare;    /* the part of `held` that is unused in pools, or pending */
-    uint64_t failing;  /* 1: allocations fail */
-    uint64_t wanted;   /* bytes asked of the others */
-    uint64_t asked;    /* the request that asked for them */
-    uint64_t released; /* bytes given back in answers, ever */
+    uint64_t failing;  /* 1: allocations fail there */
+    uint64_t wanted;   /* the bytes that the ledger asked the others for */
+    uint64_t asked;    /* the number of the request that asked for `wanted` */
+    uint64_t released; /* the bytes that the ledger gave back for requests of others, ever */
 } mli_page_device;
 typedef struct mli_page_slot {
     uint64_t pid, started; /* `started`: when the ledger was made, in ns of the wall clock */
     mli_page_device devices[MLI_SLOT_DEVICES];
-    uint64_t answered[MLI_PAGE_SLOTS]; /* the last request of each slot that was answered */
-    uint64_t request;                  /* the last request; stored after the devices */
-    uint64_t owner;                    /* unique to this claim; 0: the slot is free */
+    uint64_t answered[MLI_PAGE_SLOTS]; /* the number of the last request of each slot that the
+                                          ledger has answered */
+    uint64_t request; /* the number of the ledger's last request; stored after the devices */
+    uint64_t owner;   /* unique to the claim of the slot; 0: the slot is free */
 } mli_page_slot;
 enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
 
@@ -20438,20 +20441,23 @@ typedef struct mli_page {
 
 #if !MLI_WINDOWS && !defined(MLI_U64_LOCKS) && (defined(__linux__) || defined(F_OFD_SETLK))
 
-/* Locks the byte of a slot for this ledger; `unlock`: unlocks it. Returns 0; -1: another has it; 1:
-   the system has no such locks for this file. */
+/* Locks the byte of a slot for this ledger or, with `unlock`, unlocks it. Returns 0; -1: another
+   ledger holds the lock; 1: the system has no such locks for this file. */
 MLI_PRIVATE MLI_COLD int mli_slot_lock(int fd, uint32_t slot, int unlock);
 /* Returns 1 if no other ledger has locked the byte of a slot. */
 MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot);
-/* The same, with cancellation off: a cancelled thread would keep the neighbours lock. */
+/* Opens the page at a path and maps it. Makes the file if it is missing. *fd gets the descriptor
+   for the locks of slots, *why the reason of a failure. Cancellation is off meanwhile: a cancelled
+   thread would keep the neighbours lock. */
 MLI_PRIVATE MLI_COLD memlord_result mli_page_map(const char *path, mli_page **page, int *fd,
                                                  const char **why);
 MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page);
 MLI_PRIVATE void mli_page_fd_close(int fd);
-/* Returns 1 if the file of a page has no name any more. */
+/* Returns 1 if the file of a page was removed. */
 MLI_PRIVATE MLI_COLD int mli_page_is_gone(int fd);
 
-/* Puts the directory and the start of the file of a name without '/'. */
+/* Writes what comes before a page's name without '/': the directory and the start of the file's
+   name. */
 MLI_PRIVATE MLI_COLD void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 1
 #else
@@ -20465,8 +20471,9 @@ MLI_PRIVATE int mli_page_is_gone(int fd);
 MLI_PRIVATE void mli_put_page_path(mli_out *o);
 #define MLI_HAS_PAGE 0
 #endif
-/* Reads a word of a slot. The acquire pairs with the releases of mli_words_store: the owner is the
-   last word, so a thread that reads it also sees the words before it. */
+/* Reads a word of a slot. The acquire pairs with the releases of mli_words_store and of those who
+   store an owner or an answer: a thread that reads the owner, the last word, also sees the words
+   before it. */
 MLI_PRIVATE uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t word);
 /* Reads a word of a device of a slot. */
 MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device,
@@ -20476,10 +20483,17 @@ MLI_PRIVATE uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t
 MLI_PRIVATE MLI_COLD int mli_slot_rests(const mli_page *page, uint32_t slot, uint64_t id);
 /* Returns the identity that a text is on the page: its hash (FNV-1a), which is not 0. */
 MLI_PRIVATE uint64_t mli_text_hash(const char *text);
+/* Returns the identity of the memory that the process may use. That memory is the cgroup with the
+   lowest limit or, without a limit, the machine, which is known by its boot. `root` is
+   mli_proc_root. `stall` gets the path of the file that tells of stalls there. */
+MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char *stall,
+                                          size_t cap);
 
 /* Frees a slot, and leaves its page. */
 MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd);
 
+/* mli_stall_open asks the kernel to notice when tasks wait for the memory that the file at `path`
+   tells of, a cgroup's or the machine's. It returns a descriptor; -1: the kernel does not. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path);
 /* Returns 1 if tasks have waited since the last look; -1: the trigger is gone. Never waits. */
@@ -20536,8 +20550,9 @@ MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot) {
     return !fcntl(fd, MLI_OFD_GETLK, &lock) && lock.l_type == F_UNLCK;
 }
 
-/* Makes the file of a page under a name of its own, and links it to `path`. The file is written in
-   full, so that no later store finds the disk full. A file that `path` already names stays. */
+/* Makes the file of a page under a name of its own, and then gives it the name `path`. The file is
+   written in full, so that no later store finds the disk full. A file that `path` already names
+   stays. Returns 0; -1: a call of the system failed. */
 static MLI_COLD int mli_page_make(const char *path) {
     const char nothing[512] = {0};
     const uint64_t head[2] = {MLI_PAGE_MAGIC, MLI_PAGE_VERSION};
@@ -20563,7 +20578,7 @@ static MLI_COLD int mli_page_make(const char *path) {
     return bad ? -1 : 0;
 }
 
-/* Returns why a file is not taken as a page; NULL: it is. */
+/* Returns why a file is refused as a page, by its kind and then by its content; NULL: it is not. */
 static MLI_COLD const char *mli_page_refusal(const struct stat *st) {
     if (!S_ISREG(st->st_mode)) return "it is no regular file";
     if (st->st_uid != geteuid()) return "it belongs to another user";
@@ -20598,8 +20613,8 @@ static MLI_COLD int mli_page_file(const char *path, struct stat *st, const char 
     return -1;
 }
 
-/* Maps a page. Opens the file once more for the mapping, because a forked child inherits the
-   mapping. If the mapping were of the descriptor that holds the lock, the child would keep the
+/* Maps a page. The file is opened twice, once for the mapping and once for the lock. A forked child
+   inherits the mapping: if it were of the descriptor that holds the lock, the child would keep the
    parent's lock after the end of the parent. */
 static MLI_COLD memlord_result mli_page_open(const char *path, mli_page **page, int *fd,
                                              const char **why) {
@@ -20699,6 +20714,31 @@ MLI_PRIVATE uint64_t mli_text_hash(const char *text) {
     for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
     return hash | (hash == 0);
 }
+MLI_PRIVATE MLI_COLD uint64_t mli_host_id(memlord *lord, const char *root, char *stall,
+                                          size_t cap) {
+    char path[300], boot[64];
+    uint64_t total, used, process, id = 0;
+    mli_out o;
+    mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu); /* the room's may be in use */
+    if (cpu) {
+        cpu->root = root;
+        if (!mli_cpu_sample(cpu, &total, &used, &process)) id = mli_cpu_home(cpu);
+        mli_out_buffer(&o, stall, cap);
+        if (id)
+            mli_putf(&o, "%s/memory.pressure", mli_cpu_home_path(cpu));
+        else
+            mli_putf(&o, "%s/proc/pressure/memory", root);
+        (void)mli_out_end(&o, cap);
+        mli_own_free(lord, cpu, sizeof *cpu);
+    }
+    if (id) return id;
+    mli_out_buffer(&o, path, sizeof path);
+    mli_put_str(&o, root);
+    mli_put_str(&o, "/proc/sys/kernel/random/boot_id");
+    boot[0] = 0;
+    if (mli_out_end(&o, sizeof path) < sizeof path) mli_line_read(path, boot, sizeof boot);
+    return mli_text_hash(boot);
+}
 MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd) {
     mli_u64_store_release(&page->slots[slot][MLI_SLOT_WORD(owner)], 0); /* pairs with
                                                                            mli_slot_read */
@@ -20706,9 +20746,8 @@ MLI_PRIVATE MLI_COLD void mli_slot_leave(mli_page *page, int slot, int fd) {
     mli_page_fd_close(fd);
 }
 
-/* Asks the kernel to notice when tasks of the machine, or of a cgroup, wait for memory: 150 ms in
-   2 s (Documentation/accounting/psi.rst; without privilege the window is a multiple of 2 s).
-   Returns a descriptor; -1: the kernel has no such triggers, or refuses. */
+/* The trigger fires when tasks have waited for memory for 150 ms within 2 s. Without privilege the
+   kernel takes a window that is a multiple of 2 s alone: Documentation/accounting/psi.rst. */
 #if MLI_HAS_PAGE && defined(__linux__)
 MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path) {
     static const char trigger[] = "some 150000 2000000";
@@ -20743,8 +20782,8 @@ MLI_PRIVATE int mli_stall_seen(int fd) {
 #endif
 
 /* Waits until a bell no longer shows `seen`, or for `ms`. Without futexes, or where a sandbox
-   refuses them, the listener's own event is the wait: it sees a request after at most the interval
-   of pollers. */
+   refuses them, waits for the listener's own event, so the listener sees a request after at most
+   the interval of pollers. */
 #if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
 MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
                                         uint32_t ms) {
@@ -21545,17 +21584,20 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
 
 /* ----------------------------------------------------------------- src/services/neighbours.h -- */
 
-/* Owns this ledger's slot on the pressure page: what it publishes, asks and answers, and the
-   listener. May use services/pages, services/room and calls/deferred. Invariant: only the owner of
-   a slot writes it. MEMLORD_NO_NEIGHBOURS leaves it out. Lock: neighbours. */
+/* Owns the slot of the ledger on the pressure page, in which the ledger says what it holds, asks
+   the other ledgers of the page for memory, and answers them; and the listener, the thread that
+   waits for requests. May use services/pages, services/room and calls/deferred. Invariant: only the
+   owner of a slot writes it. MEMLORD_NO_NEIGHBOURS leaves the module out. Lock: neighbours. */
 
-/* A request to the neighbours, on the stack of its thread. */
+/* A request to the neighbours. The record lies on the stack of the thread that asks. */
 typedef struct mli_raise {
     struct mli_raise *next;
-    mli_os_event *event; /* set by the listener when it was rung; NULL: nothing waits */
-    uint64_t id, number, needed;
-    struct {
-        uint64_t owner; /* 0: it is not asked */
+    mli_os_event *event; /* the listener sets it when its bell was rung; NULL: no thread waits */
+    uint64_t id;         /* the identity of the device that needs memory */
+    uint64_t number;     /* the number of the request in the ledger's slot */
+    uint64_t needed;     /* bytes */
+    struct { /* each slot when the request began */
+        uint64_t owner; /* 0: the slot is not asked */
         uint64_t held, released;
     } before[MLI_PAGE_SLOTS];
 } mli_raise;
@@ -21566,19 +21608,19 @@ typedef struct mli_neighbours {
     void (*serve)(memlord *lord); /* does the listener's work at a safe point */
     /* Starts the listener unless it runs: at the open, and in a forked child. */
     memlord_result (*listen)(memlord *lord);
-    /* Asks the neighbours of a physical device. E_STATE: no page is open; E_UNKNOWN: the device is
-       not on the page. After OK *raise stays in the list until raise_end. */
+    /* Asks the neighbours for bytes of a physical device. E_STATE: no page is open; E_UNKNOWN: the
+       device is not on the page. After OK *raise stays in the list until raise_end. */
     memlord_result (*raise_begin)(memlord *lord, const mli_phys *phys, uint64_t needed,
                                   mli_raise *raise);
     void (*raise_end)(memlord *lord, mli_raise *raise);
-    /* Returns 1 if the neighbours have released enough; -1: all have answered and released less, or
-       the page is closed; 0: not all have answered. A process that ended has released all bytes
-       that it held. */
+    /* Returns 1 if the neighbours have released enough; -1 if all have answered and released less,
+       or the page is closed; 0 if some have not answered. A process that ended has released all
+       bytes that it held. */
     int (*raise_check)(memlord *lord, const mli_raise *raise);
     /* Leaves the page: at a close, and at the end of the ledger. Requires: the caller is not the
        listener. */
     void (*end)(memlord *lord);
-    void (*forked)(memlord *lord); /* in a forked child, as the slot is the parent's */
+    void (*forked)(memlord *lord); /* gives up the parent's slot in a forked child */
 } mli_neighbours;
 
 /* Returns NULL while no page has been opened. The acquire pairs with memlord_pressure_open. */
@@ -21590,11 +21632,11 @@ MLI_PRIVATE MLI_COLD void mli_neighbours_life(mli_life *life);
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
-/* The rest of a device after a run that gave nothing back: requests run no callbacks meanwhile, or
-   one neighbour that asks without end would keep this ledger collecting. */
+/* The rest of a device, after a run of callbacks that gave nothing back. Requests run no callbacks
+   meanwhile: otherwise a neighbour that asks without end would keep this ledger collecting. */
 typedef struct mli_rest {
-    uint64_t until; /* 0: it does not rest */
-    uint64_t ms;    /* how long it rests; doubles with each run in a row that gave nothing */
+    uint64_t until; /* the time when the rest ends, ns; 0: the device does not rest */
+    uint64_t ms;    /* how long the rest is; doubles with each run in a row that gave nothing */
     uint64_t live;  /* the device's live bytes when the rest began */
 } mli_rest;
 enum { MLI_REST_MS = 1000, MLI_REST_MS_MAX = 60000 };
@@ -21602,20 +21644,21 @@ enum { MLI_REST_MS = 1000, MLI_REST_MS_MAX = 60000 };
 struct mli_neighbours_state {
     mli_lock lock;         /* guards all members below but service, open and listener */
     struct mli_page *page; /* NULL: none is mapped */
-    int slot, fd;          /* the ledger's slot, or MLI_SLOT_...; fd: the descriptor that holds the
-                              lock of the slot */
+    int slot;              /* the number of the ledger's slot, or MLI_SLOT_... */
+    int fd;                /* the descriptor that holds the lock of the slot */
     uint64_t host_id;      /* the identity of the host's memory */
     int stall_fd;          /* a descriptor that tells of stalls of the host's memory; -1: none */
     mli_ptr service;       /* const mli_neighbours *; set by the first open */
     mli_page_slot mine;    /* what the slot is to hold */
-    const mli_phys *phys[MLI_SLOT_DEVICES]; /* of the slot's devices */
-    struct mli_raise *raises;
-    mli_rest rests[MLI_SLOT_DEVICES]; /* of the slot's devices; of the thread that answers */
-    uint32_t at_bells; /* threads that ring bells of the page, or wait at one: it stays mapped */
+    const mli_phys *phys[MLI_SLOT_DEVICES]; /* the physical devices in the slot */
+    mli_rest rests[MLI_SLOT_DEVICES];       /* the rest of each of them */
+    struct mli_raise *raises;               /* the requests of this ledger that go on */
+    uint32_t at_bells; /* the threads that ring a bell of the page or wait at one; the page stays
+                          mapped until it is 0 */
     int answers;       /* 1: a thread answers requests */
     char path[MLI_PAGE_PATH];
-    int removed;  /* 1: its file was removed, and that it cannot be joined was logged */
-    int unfit;    /* 1: a device has no room in the slot; 2: that was logged */
+    int removed;  /* 1: that the page was removed, and cannot be joined again, was logged */
+    int unfit;    /* 1: a device has no room in the slot; 2: and the lack of room was logged */
     mli_u32 open; /* 1: the host has opened a page */
     mli_helper listener;
 };
@@ -21626,7 +21669,7 @@ static uint64_t mli_phys_id(memlord *lord, const mli_phys *phys) {
     return id || phys != mli_phys_storage(lord, 0) ? id : lord->neighbours->host_id;
 }
 
-/* Returns the owner of another ledger's slot; 0: it is free, or this ledger's. */
+/* Returns the owner of another ledger's slot; 0: the slot is free, or is this ledger's. */
 static uint64_t mli_slot_owner(memlord *lord, uint32_t slot) {
     if ((int)slot == lord->neighbours->slot) return 0;
     return mli_slot_read(lord->neighbours->page, slot, MLI_SLOT_WORD(owner));
@@ -21651,7 +21694,8 @@ static MLI_COLD uint64_t mli_slot_sum(memlord *lord, uint32_t slot, uint64_t id,
     return sum->id && owner == mli_slot_owner(lord, slot) ? owner : 0;
 }
 
-/* Claims a free slot. E_LIMIT: there is none; E_UNSUPPORTED: the system refuses locks. */
+/* Claims a free slot of the page for this ledger. E_LIMIT: there is none; E_UNSUPPORTED: the system
+   refuses locks. *why gets the reason of a failure. */
 static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     mli_page_slot *mine = &lord->neighbours->mine;
     mli_u64 *words;
@@ -21664,8 +21708,8 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     *why = locked > 0 ? "its file system or a sandbox refuses locks" : "all its slots are taken";
     if (locked) return locked > 0 ? MEMLORD_E_UNSUPPORTED : MEMLORD_E_LIMIT;
     words = lord->neighbours->page->slots[i];
-    mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* clears the owner, a dead process;
-                                                               pairs with the loads of readers */
+    mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* a process that died may have left
+                                                               its own; pairs with mli_slot_read */
     memset(mine, 0, sizeof *mine);
     memset(lord->neighbours->phys, 0, sizeof lord->neighbours->phys);
     memset(lord->neighbours->rests, 0, sizeof lord->neighbours->rests);
@@ -21679,7 +21723,7 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     return MEMLORD_OK;
 }
 
-/* Fills an own device of the slot. */
+/* Fills in what the ledger holds of one of its physical devices. */
 static MLI_COLD void mli_slot_device_fill(memlord *lord, mli_phys *phys, mli_page_device *out) {
     uint32_t i = 0;
     out->held = out->spare = 0;
@@ -21698,8 +21742,8 @@ static MLI_COLD void mli_slot_device_fill(memlord *lord, mli_phys *phys, mli_pag
     mli_lock_drop(&phys->lock);
 }
 
-/* Returns the number of a physical device in the ledger's slot. It takes an unused one if the
-   device has none; MLI_SLOT_DEVICES: none is left. */
+/* Returns the number of a physical device in the ledger's slot. A device without a number gets an
+   unused one. Returns MLI_SLOT_DEVICES if no number is left. */
 static MLI_COLD size_t mli_slot_device_of(memlord *lord, const mli_phys *phys) {
     size_t i, unused = MLI_SLOT_DEVICES;
     for (i = MLI_SLOT_DEVICES; i-- > 0;) {
@@ -21716,7 +21760,7 @@ static MLI_COLD int mli_rests(const mli_rest *rest, uint64_t live) {
     const uint64_t moved = live > rest->live ? live - rest->live : rest->live - live;
     return rest->until && mli_ms_left(rest->until) && moved <= rest->live / 8;
 }
-/* Returns a bit for each own device of the slot that rests. */
+/* Returns a bit for each device of the ledger's slot that rests. */
 static MLI_COLD uint32_t mli_resting(memlord *lord) {
     uint32_t bits = 0, k;
     for (k = 0; k < MLI_SLOT_DEVICES; k++) {
@@ -21793,8 +21837,8 @@ static MLI_COLD void mli_slots_note(memlord *lord) {
     }
 }
 
-/* Joins the page at the ledger's path. A forked child joins again. *why gets the reason of a
-   failure. */
+/* Joins the page at the ledger's path, in a forked child once more. *why gets the reason of a
+   failure, or NULL. */
 static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
     memlord_result r;
     int fd = -1;
@@ -21816,9 +21860,9 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
 
 /* -- answers and requests -- */
 
-/* Notes that a neighbour wants bytes of a physical device. `needed` has the largest request for
-   each own device, plus 1, as 0 means that no neighbour asks. Returns 1 if the neighbour waits for
-   the answer. */
+/* Notes that a neighbour wants bytes of the device with an identity. `needed` has for each device
+   of this ledger's slot the largest request plus 1; 0: no neighbour asks. Returns 1 if the
+   neighbour waits for the answer. */
 static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uint64_t wanted,
                                      uint64_t *needed) {
     const uint64_t entry = wanted + (wanted != UINT64_MAX);
@@ -21832,9 +21876,9 @@ static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uin
     return known && wanted;
 }
 
-/* Notes the requests of a slot's ledger since the last answer to it; `seen` is its last request.
-   The difference of two request numbers is compared, as the page may hold any value. Returns 1 if
-   that ledger waits for the answer. */
+/* Notes the requests that another ledger has made in its slot since this ledger last answered it.
+   `seen` is the number of its last request. Differences of numbers are compared, because the page
+   may hold any value. Returns 1 if the other ledger waits for the answer. */
 static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot *mine, uint32_t s,
                                       uint64_t seen, uint64_t *needed) {
     size_t i;
@@ -21843,16 +21887,16 @@ static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot 
         const uint64_t id = mli_slot_device(page, s, i, MLI_DEVICE_WORD(id));
         const uint64_t asked = mli_slot_device(page, s, i, MLI_DEVICE_WORD(asked));
         const uint64_t wanted = mli_slot_device(page, s, i, MLI_DEVICE_WORD(wanted));
-        if (!id || !asked) continue; /* 0: its ledger has joined and asked for nothing yet */
+        if (!id || !asked) continue; /* asked 0: nothing was asked for since the ledger joined */
         if (seen - asked >= seen - mine->answered[s]) continue;
         waits |= mli_request_note(mine, id, wanted, needed);
     }
     return waits;
 }
 
-/* Finds the largest request of others for each own device since the ledger last answered.
-   *seen gets the request of each slot that has a new one; it goes to `answered` with the answer.
-   Returns a bit for each slot whose ledger waits for the answer. */
+/* Finds the largest request of other ledgers, since this one last answered, for each device of its
+   slot: see mli_request_note. seen[s] gets the number of the last request in slot s, which becomes
+   answered[s] with the answer. Returns a bit for each slot whose ledger waits for the answer. */
 static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint64_t *seen) {
     const mli_page *page = lord->neighbours->page;
     const mli_page_slot *mine = &lord->neighbours->mine;
@@ -21868,8 +21912,9 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
     return waiting;
 }
 
-/* Retires and runs the callbacks of every device at a physical device. Returns the bytes that
-   callbacks reclaimed; *ran: 1 if one ran. */
+/* Retires pending blocks and runs the callbacks of each device at a phys, until these have
+   reclaimed `needed` bytes; 0: of all devices. Returns the bytes that the callbacks reclaimed. Sets
+   *ran to 1 if one ran. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, int *ran) {
     uint32_t i = 0;
@@ -21886,7 +21931,8 @@ static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *ph
     return all;
 }
 
-/* Answers a request for a device. A device that rests runs nothing. */
+/* Answers a request for a device: returns the bytes that its callbacks reclaimed. While the device
+   rests, runs none and returns 0. */
 static MLI_COLD uint64_t mli_request_answer(memlord *lord, const mli_phys *phys, uint64_t needed,
                                             mli_rest *rest) {
     uint64_t released;
@@ -21900,7 +21946,8 @@ static MLI_COLD uint64_t mli_request_answer(memlord *lord, const mli_phys *phys,
     return released;
 }
 
-/* Publishes the bytes released, and then that the requests in `seen` are answered. */
+/* Publishes the bytes that were released of each device, and then that the requests with the
+   numbers in `seen` are answered. Rings the bells of those that wait (a bit each). */
 static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released,
                                          const uint64_t *seen, uint64_t waiting) {
     mli_page_slot *mine = &lord->neighbours->mine;
@@ -21918,8 +21965,8 @@ static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released
     }
 }
 
-/* Wakes the ledger's own requests, and answers those of others, on one thread at a time. Host code
-   runs, with no lock held. */
+/* Wakes the threads that wait for an answer, and answers the requests of other ledgers, on one
+   thread at a time. Host code runs, with no lock held. */
 static MLI_COLD void mli_requests_answer(memlord *lord) {
     struct mli_neighbours_state *state = lord->neighbours;
     uint64_t needed[MLI_SLOT_DEVICES], released[MLI_SLOT_DEVICES], seen[MLI_PAGE_SLOTS];
@@ -21957,7 +22004,8 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
     mli_lock_drop(&state->lock);
 }
 
-/* Looks for a stall of the host's memory. If there was one, runs the callbacks of the cpu. */
+/* Asks the system whether tasks have waited for the host's memory. If so, runs the callbacks of the
+   cpu. */
 static MLI_COLD void mli_stall_poll(memlord *lord) {
     mli_phys *host = mli_phys_storage(lord, 0);
     int seen = 0, ran;
@@ -21980,7 +22028,7 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
     const char *why = NULL;
     int unfit;
     uint32_t i;
-    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* its source may identify it */
+    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* a source may identify a phys */
         mli_phys *phys = mli_phys_in_use(lord, i);
         uint64_t sampled;
         if (!phys || mli_u64_load(&phys->id)) continue;
@@ -22008,8 +22056,8 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
                                            "room for the rest");
     if (why) mli_logf(lord, MEMLORD_LOG_WARNING, "[neighbours] the child works alone: %s", why);
 }
-/* Joins the page of the ledger's name in place of one whose file was removed. Without success it
-   keeps that one. */
+/* Joins the page at the ledger's path in place of its page, whose file was removed. If that fails,
+   the ledger keeps its page, and *why gets the reason. */
 static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
     MLI_REQUIRE(mli_lock_held(&lord->neighbours->lock));
     struct mli_neighbours_state *n = lord->neighbours;
@@ -22028,8 +22076,8 @@ static MLI_COLD void mli_page_exchange(memlord *lord, const char **why) {
     for (raise = n->raises; raise; raise = raise->next)
         memset(raise->before, 0, sizeof raise->before); /* nobody will answer */
 }
-/* Looks whether the file of the page was removed: ledgers that open it later are on another. A
-   thread at a bell keeps the page until the next time. */
+/* Replaces the page if its file was removed, because ledgers that open the path later are on
+   another page. While a thread is at a bell, or answers, it leaves that to the next time. */
 static MLI_COLD void mli_page_replace(memlord *lord) {
     struct mli_neighbours_state *n = lord->neighbours;
     const char *why = NULL;
@@ -22061,7 +22109,7 @@ static MLI_COLD void mli_listener_run(void *user) {
     uint32_t rung, open;
     mli_self.is_helper = 1;
     do {
-        if (!mli_ms_left(due)) mli_page_replace(lord); /* before it has a bell of the page */
+        if (!mli_ms_left(due)) mli_page_replace(lord); /* while this thread is at no bell */
         mli_lock_take(&n->lock);
         n->at_bells += mli_self.is_helper; /* 0 in a child that a callback forked */
         bell = n->slot < 0 ? &none : &n->page->bells[n->slot].rings;
@@ -22092,7 +22140,7 @@ static MLI_COLD memlord_result mli_listener_start(memlord *lord) {
     return bad ? MEMLORD_E_NOMEM : MEMLORD_OK;
 }
 
-/* Joins the page again in a forked child whose listener has not done so yet. */
+/* Joins the page again in a forked child, unless its listener has done so. */
 static MLI_COLD void mli_forked_rejoin(memlord *lord) {
     int forked;
     mli_lock_take(&lord->neighbours->lock);
@@ -22103,8 +22151,8 @@ static MLI_COLD void mli_forked_rejoin(memlord *lord) {
     (void)mli_listener_start(lord);
 }
 
-/* Returns the number of an own device on the page; MLI_SLOT_DEVICES: it is not there. Requires: the
-   neighbours lock, and a slot. */
+/* Returns the number of a physical device in the ledger's slot; MLI_SLOT_DEVICES: it is not there.
+   Requires: the neighbours lock, and a slot. */
 static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *phys) {
     const mli_page_slot *mine = &lord->neighbours->mine;
     size_t k = mli_slot_device_of(lord, phys);
@@ -22113,10 +22161,11 @@ static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *ph
     return k < MLI_SLOT_DEVICES && mine->devices[k].id ? k : MLI_SLOT_DEVICES;
 }
 
-/* Publishes a request for an own device, and links it. Requires: the neighbours lock. */
+/* Publishes a request for device k of the ledger's slot, and adds it to the list. Requires: the
+   neighbours lock. */
 static MLI_COLD void mli_raise_publish(memlord *lord, size_t k, uint64_t needed, mli_raise *raise) {
     mli_page_slot *mine = &lord->neighbours->mine;
-    const uint64_t now = mli_now(); /* so that the numbers of a slot only grow */
+    const uint64_t now = mli_now(); /* with the time in them the numbers of a slot only grow */
     mli_page_device sum;
     uint32_t s;
     raise->id = mine->devices[k].id;
@@ -22192,36 +22241,7 @@ static MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise) {
     return released >= raise->needed ? 1 : asked ? 0 : -1;
 }
 
-/* Returns the identity of the memory that the process may use: the cgroup with the lowest limit, or
-   the machine, by its boot. `stall` gets the file that tells of stalls there. */
-static MLI_COLD uint64_t mli_host_id(memlord *lord, char *stall, size_t cap) {
-    const char *root = mli_proc_root(lord);
-    char path[300], boot[64];
-    uint64_t total, used, process, id = 0;
-    mli_out o;
-    mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu); /* another page may be in use */
-    if (cpu) {
-        cpu->root = root;
-        if (!mli_cpu_sample(cpu, &total, &used, &process)) id = mli_cpu_home(cpu);
-        mli_out_buffer(&o, stall, cap);
-        if (id)
-            mli_putf(&o, "%s/memory.pressure", mli_cpu_home_path(cpu));
-        else
-            mli_putf(&o, "%s/proc/pressure/memory", root);
-        (void)mli_out_end(&o, cap);
-        mli_own_free(lord, cpu, sizeof *cpu);
-    }
-    if (id) return id;
-    mli_out_buffer(&o, path, sizeof path);
-    mli_put_str(&o, root);
-    mli_put_str(&o, "/proc/sys/kernel/random/boot_id");
-    boot[0] = 0;
-    if (mli_out_end(&o, sizeof path) < sizeof path) mli_line_read(path, boot, sizeof boot);
-    return mli_text_hash(boot);
-}
-
-/* Gives up the slot in a forked child. The slot and the lock of the descriptor belong to the
-   parent. */
+/* Gives up the slot in a forked child: the slot and its lock are the parent's. */
 static MLI_COLD void mli_neighbours_forked(memlord *lord) {
     if (lord->neighbours->slot >= 0) {
         mli_page_fd_close(lord->neighbours->fd);
@@ -22274,7 +22294,7 @@ MLI_PRIVATE MLI_COLD const mli_neighbours *mli_neighbours_of(memlord *lord) {
     return (const mli_neighbours *)mli_ptr_load_acquire(&lord->neighbours->service);
 }
 
-/* -- life: calls the functions of a page through the pointer `service`: see mli_neighbours -- */
+/* -- life: what needs a page is called through the pointer `service`: see mli_neighbours -- */
 
 static MLI_COLD void mli_neighbours_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
@@ -22331,7 +22351,7 @@ MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
                  (uint64_t)sizeof path - 1);
         return MEMLORD_E_INVALID;
     }
-    host = mli_host_id(lord, stall, sizeof stall);
+    host = mli_host_id(lord, mli_proc_root(lord), stall, sizeof stall);
     mli_lock_take(&lord->neighbours->lock);
     if (!lord->neighbours->page && !mli_u32_load(&lord->neighbours->open)) {
         memcpy(lord->neighbours->path, path, sizeof path);
@@ -23443,8 +23463,9 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
 
 /* -------------------------------------------------------------------- src/services/pollers.h -- */
 
-/* Owns the pollers, the threads that sample a physical device each. May use books/ and services/.
-   Invariant: no poller starts before there is something to decide. Locks: none. */
+/* Owns the pollers. A poller is a thread that samples one physical device at an interval. May use
+   books/ and services/. Invariant: no poller starts before a band could decide by its samples, or
+   the host asks for pollers. Locks: none. */
 
 MLI_PRIVATE MLI_COLD void mli_pollers_life(mli_life *life);
 
@@ -23456,7 +23477,7 @@ struct mli_pollers_state {
 
 /* -- pollers -- */
 
-/* Is declared here, because a poller may start other pollers. */
+/* Is declared before mli_phys_poller_start, because a poller may start other pollers. */
 static MLI_COLD void mli_poller_run(void *user);
 
 /* Starts the poller of a physical device, unless it runs or polling is off. */
@@ -23498,10 +23519,11 @@ static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t typ
 }
 
 /* Starts the pollers of all known devices that want one: the devices with a strategy in force or,
-   after memlord_poller_start, all devices. If the alert requests it, the recorders go on and
-   neighbours listen, too. A new thread may get its stack from the very allocator that calls come
-   from: under MEMLORD_FLAG_DEFER, while no device that wants a poller is known, the host's poller
-   starts here. That poller starts the others once they are known. */
+   after memlord_poller_start, all devices. If the alert requests it, starts the recorder of
+   snapshots and the listener for neighbours, too. Under MEMLORD_FLAG_DEFER calls start no threads,
+   because a new thread may get its stack from the very allocator that the calls come from. So while
+   no device that wants a poller is known, it starts the host's poller, which starts the others once
+   they are known. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
@@ -23522,8 +23544,8 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
         return r;
     return mli_host_poller_start(lord, wanted);
 }
-/* Starts the poller of a device or, if `dev` is 0, those that calls have requested or could not
-   start. Under MEMLORD_FLAG_DEFER calls start none, so those of all devices may be missing. */
+/* Starts the poller of a device or, if `dev` is 0, the pollers that calls have requested or could
+   not start. Under MEMLORD_FLAG_DEFER calls start none, so it looks at all devices. */
 static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
     if (dev)
         (void)mli_dev_poller_start(lord, dev);
@@ -23531,8 +23553,8 @@ static MLI_COLD void mli_pollers_start_missing(memlord *lord, uint32_t dev) {
         (void)mli_pollers_start(lord);
 }
 
-/* Runs a poller. Under MEMLORD_FLAG_DEFER it does the work of a safe point, as calls do not;
-   without that flag calls check the bands, and the poller only samples and retires. */
+/* Runs a poller. Under MEMLORD_FLAG_DEFER the poller does the work of a safe point, because calls
+   do not. Without that flag calls check the bands, and the poller only samples and retires. */
 static MLI_COLD void mli_poller_run(void *user) {
     mli_phys *phys = (mli_phys *)user;
     memlord *lord = phys->lord;
@@ -23558,8 +23580,8 @@ static MLI_COLD void mli_pollers_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
     lord->start_pollers = mli_pollers_start_missing;
 }
-/* Applies MEMLORD_POLL_INTERVAL_MS, which overrides the description and memlord_poller_start. Logs
-   and ignores a value that is too long, malformed or out of range. */
+/* Applies the variable MEMLORD_POLL_INTERVAL_MS, which overrides memlord_desc and
+   memlord_poller_start. Logs and ignores a value that is too long, malformed or out of range. */
 static MLI_COLD memlord_result mli_pollers_open(memlord *lord, const memlord_desc *desc) {
     char value[128];
     double ms;
@@ -23575,7 +23597,7 @@ static MLI_COLD memlord_result mli_pollers_open(memlord *lord, const memlord_des
     }
     return MEMLORD_OK;
 }
-/* Clears the marks of the threads that polled, which a forked child does not have. */
+/* Clears the marks of the pollers' threads: a forked child does not have them. */
 static MLI_COLD void mli_pollers_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++)
@@ -23600,7 +23622,7 @@ MLI_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
         mli_poll_ms_set(lord, interval_ms ? interval_ms : 200);
     if (!mli_polling_enabled(lord)) return MEMLORD_E_UNSUPPORTED;
     mli_polling_set(lord, MLI_POLLING_ALL);
-    for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* tries failed ones again */
+    for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* again for those that failed */
         uint32_t failed = MLI_HELPER_FAILED;
         (void)mli_u32_cas(&mli_phys_storage(lord, i)->poller.state, &failed, MLI_HELPER_NONE);
     }
