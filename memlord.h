@@ -18127,10 +18127,12 @@ MLI_PRIVATE MLI_COLD void mli_joint_life(mli_life *life) {
    scope or a thread scope is never removed; a span's totals come from the thread's own cells, so a
    call that counts does nothing for scopes. Lock: cold, to make a scope or a thread scope. */
 
-/* Only the thread itself writes the spans of its context and its thread scopes; readers sum the
-   thread scopes. A span's levels are those of the thread that its context is in. A span that ends
-   on another thread than it began adds to the thread scope of that thread. A thread that adopts a
-   scope has a span and a thread scope of its own in it. */
+/* A thread scope has what one thread counted in one scope. A span is a scope that a context is in;
+   an invocation is a scope from its begin to its end. Only the thread itself writes its thread
+   scopes and the spans of the context that it is in; readers sum the thread scopes. A span measures
+   by the levels of the cells of the thread that its context is in. A span that ends on another
+   thread than it began on adds to the thread scope of the thread that ends it. A context that
+   adopts a scope has a span of its own in it. */
 
 #define MLI_RUN_WORDS (sizeof(mli_scope_run) / sizeof(uint64_t))
 #define MLI_RUNS_KEPT 64 /* the last invocations that a thread scope keeps */
@@ -18145,10 +18147,12 @@ typedef struct mli_thread_scope {
     struct mli_scope_record *scope;
     uint32_t thread;
     mli_u64 epoch, count, peak;
-    mli_u64 running; /* the invocations that began on the thread, less those that ended on it */
+    mli_u64 running; /* the invocations that began on the thread, less those of them that ended on
+                        it */
     mli_min_max bytes, blocks, stamps;
     mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* signed: the sums of the deltas, by dev */
-    /* A ring of the last invocations. The one being written is not among the last `count`. */
+    /* A ring of the last invocations. `count` rises once an invocation is written, so the entry
+       that is being written is none of the last MLI_RUNS_KEPT. */
     mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
 } mli_thread_scope;
 
@@ -18159,18 +18163,20 @@ MLI_PRIVATE MLI_COLD void mli_spans_close(mli_thread *t);
    held but the orphan's. */
 MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli_current *left);
 
-/* Suspend and resume the scopes of the context that a thread leaves, or has entered: between the
-   two calls the levels of the scopes count from 0. Requires: the context has scopes. */
+/* The first suspends the scopes of the context that a thread leaves, and the second resumes those
+   of the context that it has entered. Between the two the levels of the spans count from 0.
+   Requires: the context has scopes. */
 MLI_PRIVATE void mli_spans_leave(memlord *lord, mli_thread *t);
 MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t);
 
+/* Frees the spans of a context when the ledger ends. */
 MLI_PRIVATE MLI_COLD void mli_spans_free(memlord *lord, mli_context *context);
 
 #if !MLI_WINDOWS /* it has no fork */
-/* Forgets in a forked child the scopes of a thread that is gone. They never end. The thread may
-   have been about to begin or end one; whether that one is counted is not known. */
+/* Forgets in a forked child the scopes of a thread that is gone. They never end. Whether a scope
+   counts that the thread was about to begin or to end is not known. */
 MLI_PRIVATE MLI_COLD void mli_spans_forget(mli_current *now);
-/* Counts in a forked child the invocations of a context that go on. */
+/* Counts in a forked child the invocations that a context is in as running. */
 MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 #endif
 
@@ -18179,14 +18185,14 @@ MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now);
 /* Returns the length of a name, cut to MLI_SCOPE_NAME bytes where a UTF-8 character begins. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);
 
-/* Sums the thread scopes of a scope, and their deltas on each device into `devices` unless that is
-   NULL. A thread scope of an earlier epoch counts as running only. */
+/* Sums the thread scopes of a scope into *out, and their deltas on each device into `devices`,
+   unless `devices` is NULL. A thread scope of an earlier epoch adds to `running` alone. */
 MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
                                         const mli_stamp_scale *scale, memlord_scope_stat *out,
                                         uint64_t *devices);
 
-/* Copies the invocations in a thread scope's ring, the oldest first, and returns their number.
-   Drops the copies that its thread may have overwritten meanwhile. */
+/* Copies the invocations in the ring of a thread scope, the oldest first, and returns their number.
+   Leaves out those that the thread may have overwritten during the copy. */
 MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_scope *s,
                                                   mli_scope_run out[MLI_RUNS_KEPT]);
 
@@ -18215,8 +18221,8 @@ static MLI_HOT void mli_min_max_add(mli_min_max *e, uint64_t v) {
     if ((int64_t)v > (int64_t)mli_u64_load_own(&e->max)) mli_u64_store(&e->max, v);
 }
 
-/* Resets a thread scope for the current epoch. The release of `epoch` pairs with mli_scope_sum.
-   Requires: the caller is its own thread. */
+/* Resets a thread scope for the current epoch. The release of `epoch` pairs with
+   mli_thread_scope_count. Requires: the caller is the thread that it belongs to. */
 static MLI_COLD void mli_thread_scope_reset(memlord *lord, mli_thread_scope *s) {
     uint32_t i;
     mli_u64_store(&s->count, 0);
@@ -18236,7 +18242,7 @@ static void mli_thread_scope_add(mli_thread_scope *s, const mli_scope_run *v) {
     mli_min_max_add(&s->blocks, v->blocks);
     mli_min_max_add(&s->stamps, v->stamps);
     if (v->peak > mli_u64_load_own(&s->peak)) mli_u64_store(&s->peak, v->peak);
-    mli_u64_store_release(&s->count, n + 1); /* pairs with the loads of its readers */
+    mli_u64_store_release(&s->count, n + 1); /* pairs with mli_thread_scope_count */
 }
 
 /* Returns the live bytes of all devices. */
@@ -18247,9 +18253,9 @@ static uint64_t mli_live_total(memlord *lord) {
     return sum;
 }
 
-/* Computes the totals of a span, and adds its delta on each device to a thread scope, unless that
-   is NULL. Its peaks raise the peaks of the span around it. `t` is the thread that the span's
-   context is in; NULL: the context is in none, and all levels are 0. */
+/* Computes the totals of a span, and adds its delta on each device to a thread scope, unless `s` is
+   NULL. Raises the peaks of the span around it to its own. `t` is the thread that the span's
+   context is in; NULL: the context is in no thread, and all levels are 0. */
 static void mli_span_totals(memlord *lord, const mli_thread *t, mli_span *f, mli_thread_scope *s,
                             mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -18291,7 +18297,7 @@ static MLI_COLD mli_scope_record *mli_scope_of_path_locked(memlord *lord, const 
     return string ? string->scope : NULL;
 }
 
-/* Makes a scope, its path and its name kept. MLI_AGAIN: it needs memory first. */
+/* Makes a scope, and keeps its path and its name. MLI_AGAIN: the call needs memory first. */
 static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_record *parent,
                                                     const char *name, const char *path,
                                                     const mli_site_origin *from,
@@ -18317,8 +18323,8 @@ static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_rec
     return MEMLORD_OK;
 }
 
-/* Finds or makes the scope of a name under a parent. The path identifies a scope: "a/b" and b in
-   a are one scope. */
+/* Finds or makes the scope of a name under a parent. Scopes are told apart by their paths, so the
+   scope "a/b" and the scope "b" in "a" are one. */
 static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *parent,
                                               const char *name, const memlord_site *origin,
                                               mli_scope_record **out) {
@@ -18346,7 +18352,7 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
                                                        const mli_thread *t) {
     mli_thread_scope *s = mli_thread_scope_first(scope);
     for (; s; s = s->next)
-        if (s->thread == t->id) return s; /* only this thread could add it */
+        if (s->thread == t->id) return s; /* only the thread itself adds one */
     s = (mli_thread_scope *)mli_own_alloc(lord, sizeof *s);
     if (!s) return NULL;
     s->scope = scope;
@@ -18361,8 +18367,8 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
 
 /* -- spans -- */
 
-/* Gets the next span of a thread's scope stack, made on first use. E_STATE: the stack is full. The
-   orphan record has no stack: its calls come from many threads. */
+/* Gets the span for a scope inside the innermost one, and makes it on first use. E_STATE: the
+   scopes are too deep. E_NOMEM also for the orphan record, whose calls come from many threads. */
 static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **out) {
     mli_span **next = t->now.span ? &t->now.span->inner : &t->now.context->spans;
     uint32_t depth = mli_scope_depth(t);
@@ -18378,8 +18384,9 @@ static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **
     return MEMLORD_OK;
 }
 
-/* Restarts a cell's high at its level, after the row's peak has taken account of the old high. `t`:
-   the thread whose shared scopes had the old high; NULL: none had. */
+/* Restarts a cell's high at its level, after the old high has raised the row's peak. It also raises
+   the peaks of the shared scopes that thread `t` is in; NULL: of none, as the thread was not in
+   them when it had the old high. */
 static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *t, uint32_t dev,
                                                mli_cell *cell) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
@@ -18390,9 +18397,10 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, const mli_thread *
     mli_u64_store(&cell->high, mli_u64_load(&cell->level));
 }
 
-/* Pushes a span: the thread enters the scope of a thread scope. `adopted`: the invocation that the
-   thread has joined; NULL: the span begins a new one. Restarts the high of each cell, so that the
-   high measures the peak of this span; the span around keeps the old high. */
+/* Enters the scope of a thread scope: begins the span `f` inside the innermost one. `adopted` is
+   the invocation that the context has joined; NULL: the span begins a new one. Restarts the high of
+   each cell, so that the high measures the peak of this span; the span around keeps the old high.
+   */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
                           mli_joint *adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -18428,10 +18436,10 @@ static void mli_span_pop(mli_current *now) {
     now->birth_bits = 0;
 }
 
-/* Ends the innermost span of a context. The invocation that ends with it is added to the thread
-   scope of the calling thread `t`, which may be of an earlier epoch. `at` is the thread that the
-   context is in: t, or NULL. An invocation that began on another thread counts as lost where there
-   is no memory for this thread's scope. */
+/* Ends the innermost span of a context. If its invocation is over then, adds that to the thread
+   scope of the calling thread `t`. `at` is the thread that the context is in, which is t, or NULL.
+   An invocation that began on another thread counts as lost if there is no memory for the thread
+   scope of this one. */
 static void mli_span_end(memlord *lord, mli_thread *t, const mli_thread *at, mli_current *now) {
     mli_span *f = now->span;
     mli_thread_scope *s = f->stats, *began = f->shared ? f->shared->began : s;
@@ -18468,13 +18476,13 @@ MLI_PRIVATE MLI_COLD void mli_spans_close_left(memlord *lord, mli_thread *t, mli
 
 /* -- contexts -- */
 
-/* Records events: the thread enters the scopes of its context, the outermost first, or leaves them,
-   the innermost first. */
+/* Records an event for each scope of the context that a thread enters (`begins` 1), the outermost
+   first, or leaves (0), the innermost first. */
 static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) {
     mli_span *const innermost = t->now.span;
     mli_span *f = begins ? t->now.context->spans : innermost;
     for (; f; f = begins ? f->inner : f->around) {
-        t->now.span = f; /* the event takes its scope from there */
+        t->now.span = f; /* the scope of the event */
         mli_event_record(lord, t, begins ? MEMLORD_EVENT_SCOPE_BEGIN : MEMLORD_EVENT_SCOPE_END, 0,
                          0, 0, 0);
         if (begins && f == innermost) break;
@@ -18482,9 +18490,9 @@ static MLI_COLD void mli_spans_events(memlord *lord, mli_thread *t, int begins) 
     t->now.span = innermost;
 }
 
-/* Rebases the levels of all spans of a thread's context. With enter 1, adds the thread's levels to
-   them. With enter 0, subtracts the thread's levels: the spans then hold differences, which any
-   thread can take over. */
+/* Rebases the levels of all spans of the context that a thread is in. With `enter` 0 subtracts the
+   thread's levels from them: then the spans have differences, which any thread can take over. With
+   `enter` 1 adds the thread's levels. */
 static void mli_spans_shift(memlord *lord, mli_thread *t, int enter) {
     const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_span *f;
@@ -18516,8 +18524,8 @@ MLI_PRIVATE void mli_spans_enter(memlord *lord, mli_thread *t) {
 
 /* -- beginning a scope -- */
 
-/* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in it; the
-   thread's cache keeps the thread scope for the next look-up by `given` with `salt`. */
+/* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in that.
+   The thread's cache keeps the thread scope for the next look-up by `given` and `salt`. */
 static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, const char *name,
                                                 const void *given, uint32_t salt,
                                                 const memlord_site *origin,
@@ -18527,8 +18535,8 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
     if (r) return r;
     *out = mli_thread_scope_get(lord, scope, t);
     if (!*out) return MEMLORD_E_NOMEM;
-    /* the same path may have been made from other names. The name of such a scope differs from the
-       text here, and would never match */
+    /* the scope may be one that was made with other names and has the same path. Its name differs
+       from the text here, so that a look-up in the cache would never match */
     if (origin || !strncmp(scope->name, name, MLI_SCOPE_NAME))
         mli_cache_set(lord, t, given, salt, *out, 0);
     return MEMLORD_OK;
@@ -18544,9 +18552,10 @@ static MLI_COLD void mli_scope_dropped(memlord *lord) {
                         "ledger's allocator more; dropped_scopes has how many");
 }
 
-/* Begins a scope. `guard` gets what its end restores; NULL: the scope has no guard. The cache of
-   the thread has the scope under the host's static record `planted` or, if that is NULL, under
-   `name`. The text at `name` may change, so it is compared with the name of the scope found. */
+/* Begins a scope. `guard` gets what the end of the guard restores; NULL: the scope has no guard.
+   The cache of the thread has the scope under the address of the host's static record `planted` or,
+   if that is NULL, of `name`. The text at `name` may change, so it is compared with the name of the
+   scope that is found. */
 static memlord_result mli_scope_begin(memlord *lord, const char *name,
                                       const memlord_scope_site *planted, memlord_guard *guard) {
     const void *given = planted ? (const void *)planted : (const void *)name;
@@ -18574,14 +18583,14 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
 
 /* -- handing a scope to other threads -- */
 
-/* Returns the first word of a token: the ledger's generation and the scope. The second word is that
-   of its invocation: see mli_joint. */
+/* Returns the first word of a token, which has the ledger's generation and the scope. The second
+   word is the token of the invocation in mli_joint. */
 static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scope) {
     return lord->generation << 32 | scope->id;
 }
 
-/* Enters the scope of a token. E_UNKNOWN: the span that exported it has ended, or it is of another
-   ledger. E_STATE: the context is in that invocation. */
+/* Enters the scope of a token. E_UNKNOWN: the scope has ended where it was exported, or the token
+   is of another ledger. E_STATE: the context is in the invocation already. */
 static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
                                                const memlord_scope_token *token) {
     mli_scope_record *scope = mli_scope_find(lord, (uint32_t)token->word[0]);
@@ -18601,7 +18610,7 @@ static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Ends the innermost scope. E_STATE: it was not adopted by this token. */
+/* Leaves the innermost scope. E_STATE: the context has not adopted it by this token. */
 static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
                                                 const memlord_scope_token *token) {
     const mli_span *f = t->now.span;
@@ -18612,7 +18621,7 @@ static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Adopts or returns a token on the caller's thread record. */
+/* Adopts (`adopt` 1) or returns a token. */
 static MLI_COLD memlord_result mli_scope_token_apply(memlord *lord, int adopt,
                                                      const memlord_scope_token *token) {
     mli_thread *t;
@@ -18628,7 +18637,8 @@ static MLI_COLD memlord_result mli_scope_token_apply(memlord *lord, int adopt,
 
 /* -- reading -- */
 
-/* Merges one thread scope into a total, minimum and maximum; `first`: none was merged before. */
+/* Merges the values of one thread scope into a total, minimum and maximum. `first` 1: none was
+   merged before. */
 static void mli_min_max_merge(const mli_min_max *e, int first, int64_t *total,
                               int64_t *min, int64_t *max) {
     int64_t low = (int64_t)mli_u64_load(&e->min), high = (int64_t)mli_u64_load(&e->max);
@@ -18672,8 +18682,8 @@ MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *s
             devices[i] += mli_u64_load(&s->devices[i]);
     }
     out->running -= mli_u64_load(&scope->ended_elsewhere);
-    if ((int64_t)out->running < 0) out->running = 0; /* the sum has ends of invocations whose begins
-                                                        it does not have */
+    if ((int64_t)out->running < 0) out->running = 0; /* the sum may have an end and not yet the
+                                                        begin before it */
     out->ns.total = mli_stamps_ns(scale, (uint64_t)total);
     out->ns.min = mli_stamps_ns(scale, (uint64_t)min);
     out->ns.max = mli_stamps_ns(scale, (uint64_t)max);
@@ -18685,7 +18695,7 @@ MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_threa
     uint64_t from = n > MLI_RUNS_KEPT ? n - MLI_RUNS_KEPT : 0, good;
     for (i = from; i < n; i++)
         mli_words_load(&out[i - from], s->runs[i % (MLI_RUNS_KEPT + 1)], MLI_RUN_WORDS);
-    after = mli_u64_load(&s->count); /* loaded after the copies, whose loads are acquires */
+    after = mli_u64_load(&s->count); /* after the copies, because their loads are acquires */
     if (after < n) return 0;         /* the thread has begun a new epoch */
     good = after > from + MLI_RUNS_KEPT ? after - MLI_RUNS_KEPT : from;
     if (good >= n) return 0;
@@ -18720,7 +18730,7 @@ MLI_PRIVATE MLI_COLD void mli_running_count(const mli_current *now) {
 
 /* -- life -- */
 
-/* None runs; mli_running_count counts those that do. */
+/* Sets all counts of running invocations to 0: mli_running_count counts those that go on. */
 static MLI_COLD void mli_scopes_forked(memlord *lord) {
     mli_scope_record *scope;
     uint32_t i;
@@ -18896,13 +18906,14 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
 
 /* ---------------------------------------------------------------------- src/services/stats.h -- */
 
-/* Computes the statistics of devices, sites and tags, and lists of them, from the rows of all
-   threads. Owns no state. May use books/ and services/scopes. Invariant: each row is summed once
-   under its lock; two rows may be of different moments, so a report sums every device once. Locks:
-   cold for look-ups, phys, scopes and row, one at a time. */
+/* Computes the statistics of devices, sites, stacks and tags, and lists of the largest, from the
+   counts of all threads. Owns no state. May use books/ and services/scopes. Invariant: each row is
+   summed once under its lock; two rows may be of different moments, so a report sums every device
+   once. Locks: cold for look-ups, phys and row, one at a time. */
 
-/* The columns of a device. First come its statistics, by their MLI_STAT_ numbers. Then come the
-   losses of the ledger as a whole: records without room, and records that are no longer kept. */
+/* The columns of a device in reports. First come its statistics, by their MLI_STAT_ numbers. Then
+   come the losses of the ledger as a whole: records without room, and records that are no longer
+   kept. */
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
@@ -18912,9 +18923,10 @@ MLI_TABLE(const mli_columns_row mli_columns[MLI_COLUMNS])
 MLI_TABLE(const char *const mli_column_names[MLI_COLUMNS])
 /* Returns the statistic of column i, which is less than MLI_STAT_COUNT. */
 MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
+/* Returns the value of loss i, which is a MLI_LOST_... */
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
 
-/* The rates of a device's statistics. */
+/* A rate that is computed from the statistics of a device: its name, what it says, and how. */
 typedef struct mli_rates_row {
     const char *name, *text;
     double (*of)(const memlord_stats *stats);
@@ -18926,7 +18938,7 @@ enum {
     MLI_RATE_COUNT
 };
 MLI_TABLE(const mli_rates_row mli_rates[MLI_RATE_COUNT])
-/* Returns a rate in billionths; UINT64_MAX: nothing was counted. */
+/* Returns the rate MLI_RATE_... in billionths; UINT64_MAX: nothing was counted. */
 MLI_PRIVATE MLI_COLD uint64_t mli_rate_read(const memlord_stats *stats, size_t i);
 /* Returns the mean bytes of an alloc; UINT64_MAX without an alloc. */
 MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
@@ -18934,26 +18946,26 @@ MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
 /* Computes the statistics of one device. */
 MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out);
 
-/* Adds the statistics that a phys counts, for each phys that a device of the selector is at,
-   once. */
+/* Sets the statistics of a sum that physical devices count: adds those of each phys that a device
+   of the selector is at, once. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
 
-/* Adds the statistics of a device to a sum. largest_free is the largest known one: free pieces of
-   two pools are not one piece. */
+/* Adds the statistics of a device to a sum. Its largest_free becomes the larger of the two, if
+   known, because free pieces of two pools are not one piece. */
 MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
 
 /* Computes the statistics of a site. Returns how many bytes its peak may be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
                                                  memlord_site_stat *out);
 
-/* Inserts an item into a list of at most `cap`, ordered from the largest by the number at offset
-   `key`, and returns the new length. The search begins at the end: most items stay below the last
-   one and are not inserted. */
+/* Inserts an item into a list of n of at most `cap` items, and returns its new length. The list is
+   in the order of the number at offset `key` of each item, the largest first. The search begins at
+   the end of the list, because most items are below the last one and are not inserted. */
 MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
                                            size_t size, size_t key);
 
-/* Lists the largest sites of a selector and returns their number; a site whose number is 0 is left
-   out. `names`: the listed sites get their display records, with symbols resolved. */
+/* Lists the largest sites of a selector and returns how many it lists. Leaves out a site whose
+   number is 0. `names` 1: looks up the symbols of the listed sites. */
 MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);
@@ -18964,7 +18976,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
 
 /* Takes bytes off a sum, which becomes 0 if it has less. */
 MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes);
-/* Adds the drops that no device counts, for the statistics of all devices alone: there was no
+/* Adds to the statistics of all devices the drops that no device counts, because there was no
    device to count them on. */
 MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out);
 
@@ -19003,6 +19015,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i) {
     return i == MLI_LOST_scope_invocations ? mli_invocations_lost(lord)
                                            : mli_loss_count(lord, (int)i);
 }
+
 /* Returns part / (part + rest); NaN if both are 0. */
 static MLI_COLD double mli_share(uint64_t part, uint64_t rest) {
     return part | rest ? (double)part / ((double)part + (double)rest) : mli_nan();
@@ -19136,8 +19149,8 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
     return n;
 }
 
-/* Adds the frames to a listed stack, whose `depth` has the number of its row until then. 0: no
-   memory. */
+/* Sets the frames of a listed stack, and its depth, which has the number of its row until then.
+   Returns 0 without memory. */
 static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) {
     mli_stack_row *row = mli_stack_row_at(lord, s->depth);
     void **frames;
@@ -19148,8 +19161,8 @@ static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) 
     s->sites = (const memlord_site **)(void *)(frames + s->depth);
     return 1;
 }
-/* Lists the largest stacks of a selector, as mli_sites_top lists the sites. Without memory for the
-   frames of a stack the list ends before it. */
+/* Lists the largest stacks of a selector, as mli_sites_top lists sites. The list ends before a
+   stack for whose frames there is no memory. */
 static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
                                       memlord_stack_stat *out, size_t cap) {
     static const unsigned char keys[] = {
@@ -19244,10 +19257,12 @@ MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *ta
 static double mli_unused_share(const memlord_stats *s) {
     return s->reserved > s->allocated ? (double)(s->reserved - s->allocated) : 0;
 }
+
 /* -- life -- */
 
-/* Resets the totals of the devices that no cell counts. Levels stay, a peak becomes its level, all
-   other totals become 0. Forgets the last failures. Bands no longer wait to rearm. */
+/* Resets the statistics of the devices that no cell counts: levels stay, a peak becomes the level
+   that it is of, all others become 0. Forgets the last failed requests. Bands no longer wait to
+   rearm. */
 static MLI_COLD void mli_stats_reset(memlord *lord, mli_thread *t) {
     uint32_t dev, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     int i;
@@ -20816,56 +20831,61 @@ MLI_PRIVATE void mli_bell_ring(mli_u32 *bell) { (void)mli_u32_add(bell, 1); }
 
 /* ----------------------------------------------------------------------- src/services/room.h -- */
 
-/* Owns the capacity sources and the counts of the host's pools, and computes whether a request has
-   room: samples, limits, headroom, plans, pressure, why a request is refused. May use books/limits
-   and services/bands. Invariants: one thread at a time calls a source for a phys, and holds no
-   lock; an impossible sample counts as unknown. Locks: callbacks for sources and their callers,
-   then phys for a sample. */
+/* Owns the capacity sources. Computes whether a request has room: from samples, limits, plans and
+   pressure; and says why a request is refused. Keeps what the host says of its pools. May use
+   books/limits and services/bands. Invariants: one thread at a time calls a source for a phys, and
+   holds no lock; an impossible sample counts as unknown. Locks: callbacks for sources and their
+   callers, then phys for a sample. */
 
-/* Returns the directory that has proc and sys of the machine; "": the root. */
+/* Returns the path of the directory with the machine's /proc and /sys; "": they are in /. */
 MLI_PRIVATE MLI_COLD const char *mli_proc_root(const memlord *lord);
 
-#define MLI_POLL_MS_MIN 10 /* ms: the shortest interval */
-/* Return and set the interval at which pollers sample. */
+#define MLI_POLL_MS_MIN 10 /* ms: the shortest interval of pollers */
+/* Return and set the interval at which pollers sample, in ms or ns. */
 MLI_PRIVATE MLI_COLD uint32_t mli_poll_ms(const memlord *lord);
 MLI_PRIVATE MLI_COLD uint64_t mli_poll_ns(const memlord *lord);
 MLI_PRIVATE MLI_COLD void mli_poll_ms_set(memlord *lord, uint32_t ms);
 
-typedef struct mli_capacity_reader {
+typedef struct mli_capacity_reader { /* a capacity source */
     memlord_capacity_fn fn;
     void *user;
 } mli_capacity_reader;
+/* Returns the capacity source of a device type; its fn is NULL if there is none. */
 MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, int type);
 /* Samples a phys through its source, then checks the bands of its devices. E_STATE: another thread
-   is sampling it. E_UNSUPPORTED: it has no source. E_UNKNOWN: the source gave no usable sample. */
+   samples the phys. E_UNSUPPORTED: its type has no source. E_UNKNOWN: the source gave no usable
+   sample. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys);
 
 /* Samples a physical device that has no running poller and whose sample is older than the interval.
    Requires: a safe point. */
 MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys);
 
-/* Samples the phys of every known device for a report, as a reader of the capacity does. */
+/* Samples the phys of every known device for a report, where a reader of the capacity would. `own`
+   1: runs no source of the host. */
 MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own);
 
 /* Reads the name of another process; "" if the system does not tell. Drivers number processes as
-   the first pid namespace does: inside another namespace the numbers would name other processes. */
+   the first pid namespace does. Inside another namespace the numbers would name other processes,
+   and the name is "". */
 MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, char *name,
                                            size_t cap);
 
-/* Writes "; others: pid 4711 (python3) holds 31.2 GiB, pid 12 holds 1 GiB" with `head` before the
-   first. Writes nothing if no other process is known. */
+/* Writes `head` and " pid 4711 (python3) holds 31.2 GiB, pid 12 holds 1 GiB" for at most `most`
+   other processes of a sample. Writes nothing if the sample has none. */
 MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const char *head,
                                          const memlord_capacity *sample, size_t most);
 
-/* Logs the explanation of a refusal after `head`. Without a logger it walks nothing. */
+/* Logs `head` and what memlord_explain says of a request. The request's own ticket has `covered`
+   bytes. Walks nothing without a logger. */
 MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
                                           memlord_device d, uint64_t wanted, uint64_t covered);
 
 /* Returns 1 at most once a second of the ledger's clock. *last is 0 at first, then 1 ns more than
    the time at which it last returned 1. */
 MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
-/* Counts and logs a request that is over the limit of its account, and returns 1. 0: it is not.
-   Requires: no lock is held. */
+/* Counts and logs a request that is over the limit of its account, and returns 1. Returns 0 if the
+   request is within it. Requires: no lock is held. */
 MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account account,
                                                 uint64_t wanted);
 
@@ -20877,13 +20897,13 @@ struct mli_room_state {
     mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
     mli_cpu cpu;
     mli_u32 poll_ms;        /* ms from one sample of a poller to the next */
-    mli_u64 refusal_logged; /* see mli_log_due: a refused reservation */
-    mli_u64 account_logged; /* the same for a request over the limit of its account */
+    mli_u64 refusal_logged; /* the `last` of mli_log_due for refused reservations */
+    mli_u64 account_logged; /* and that for requests over the limit of their account */
 };
 
 /* -- sources -- */
 
-/* Samples the host's memory. It is the built-in source of the cpu. */
+/* Samples the host's memory: the built-in source of the cpu. */
 static MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out) {
     memlord *lord = (memlord *)user;
     (void)d;
@@ -20912,7 +20932,8 @@ MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, i
     return source;
 }
 
-/* Sets the limit to its fraction of the capacity, if it has one and the capacity is known. */
+/* Sets the limit of a phys to its fraction of the capacity, if the host has set a fraction and the
+   capacity is known. */
 static void mli_phys_fraction_apply(mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     if (!(phys->fraction > 0) || !phys->sample.known) return;
@@ -20931,9 +20952,9 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     }
     mli_lock_drop(&phys->lock);
 }
-/* Sets the marks of a sample. The live bytes that belong to it are the smaller ones of those before
-   and after the source ran, because nobody knows which of the two the source saw. For a pool the
-   live bytes are those that the pool holds now, because the source may itself report these. */
+/* Sets the marks of a sample. The bytes held at the sample are the live bytes before or after the
+   source ran, whichever are fewer, because nobody knows which of the two the source saw. A pool
+   counts with the bytes that it has reserved now, because the source may itself report these. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i = 0;
@@ -20950,7 +20971,7 @@ static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     }
 }
 
-/* Stores a sample of a phys, or that none is known. */
+/* Stores a sample of a phys, or that the capacity is unknown. */
 static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacity *c,
                                            uint64_t now) {
     mli_lock_take(&phys->lock);
@@ -20961,12 +20982,12 @@ static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacit
     mli_lock_drop(&phys->lock);
 }
 
-/* Makes this thread the sampler of a phys. 0: it has a sampler already. A source that this thread
-   left by longjmp counts as ended. */
+/* Makes this thread the sampler of a phys, and returns 1. Returns 0 if the phys has a sampler. A
+   source that this thread left by longjmp counts as ended. */
 static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here) {
     int mine = !mli_u32_exchange(&phys->sampling, 1);
     mli_callbacks_enter(lord);
-    if (!mine && phys->sampler == (void *)&mli_self) /* else another thread writes sampler_frame */
+    if (!mine && phys->sampler == (void *)&mli_self) /* another thread may write sampler_frame */
         mine = !mli_frame_runs(&phys->sampler_frame, here);
     if (mine) {
         phys->sampler = &mli_self;
@@ -20993,9 +21014,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     else if (source.fn(source.user, phys->device, &c) || !c.total || c.used > c.total)
         r = MEMLORD_E_UNKNOWN;
     now = mli_ledger_now(lord);
-    if (!now) now = 1; /* 0: never sampled */
+    if (!now) now = 1; /* `sampled` 0 means never */
     mli_callbacks_enter(lord);
-    if (r == MEMLORD_OK && phys->sampler_void) r = MEMLORD_E_UNKNOWN; /* replaced by itself */
+    if (r == MEMLORD_OK && phys->sampler_void) r = MEMLORD_E_UNKNOWN; /* replaced */
     if (r) memset(&c, 0, sizeof c);
     c.known = r == MEMLORD_OK;
     if (r != MEMLORD_E_UNSUPPORTED) mli_phys_sample_store(phys, &c, now);
@@ -21017,7 +21038,7 @@ static MLI_COLD void mli_capacity_reader_set(memlord *lord, int type, mli_capaci
     mli_callbacks_leave(lord);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
-        if (phys->device.type != type) continue; /* an unused phys, too: it may be used again */
+        if (phys->device.type != type) continue; /* also an unused phys, which may be used later */
         mli_callbacks_enter(lord);
         while (phys->sampler && phys->sampler != (void *)&mli_self) {
             mli_callbacks_leave(lord);
@@ -21072,8 +21093,9 @@ static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     return !inside;
 }
 
-/* Returns 1 if a reader is to sample a phys: no sample is known, or the latest one is older than
-   three poll intervals and no poller runs. It returns 1 at most once in an interval. */
+/* Returns 1 if a reader is to sample a phys: there is no sample, or the latest one is older than
+   three poll intervals and no poller runs. Does so at most once in an interval, as each sample,
+   also a failed one, sets `sampled`. */
 static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
     const uint64_t interval = mli_poll_ns(lord);
     const uint32_t poller = mli_u32_load_acquire(&phys->poller.state);
@@ -21089,8 +21111,8 @@ static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
     return now > at && now - at >= (known ? 3 * interval : interval);
 }
 
-/* Samples a phys for a reader if that is due and allowed. Does not check the bands: the next
-   recorded call does. `own`: only the built-in source may run. */
+/* Samples a phys for a reader if that is due and allowed. `own` 1: only the built-in source may
+   run. */
 static MLI_COLD void mli_phys_sample_for_reader(memlord *lord, mli_phys *phys, int own) {
     memlord_capacity_fn fn;
     if (!mli_phys_sample_due(lord, phys) || !mli_reader_may_sample(lord)) return;
@@ -21105,8 +21127,8 @@ MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own) {
             mli_phys_sample_for_reader(lord, mli_phys_at(lord, i), own);
 }
 
-/* Finds the phys of a device for a reader, and samples it if that is due. A device not yet seen is
-   added if it is to be sampled. */
+/* Finds the phys of a device for a reader, and samples it if that is due. Adds a device that was
+   not yet seen if it has a source that may run. */
 static MLI_COLD memlord_result mli_phys_read(memlord *lord, memlord_device d, mli_phys **phys) {
     memlord_result r = mli_phys_find(lord, d, 0, phys);
     if (r == MEMLORD_E_UNKNOWN && mli_reader_may_sample(lord) &&
@@ -21130,8 +21152,7 @@ MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, ch
     mli_put_str(&o, root);
     mli_put_str(&o, "/proc/self/ns/pid");
     if (mli_out_end(&o, sizeof path) >= sizeof path) return;
-    if (!mli_link_is(path, "pid:[4026531836]")) return; /* the field has the number of the first
-                                                           namespace since Linux 3.8 */
+    if (!mli_link_is(path, "pid:[4026531836]")) return; /* the first one, from Linux 3.8 on */
     mli_out_buffer(&o, path, sizeof path);
     mli_put_str(&o, root);
     mli_put_str(&o, "/proc/");
@@ -21152,8 +21173,8 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
     }
 }
 
-/* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a phys. The tickets
-   hold `covered` bytes for the request itself, which can use them besides the bytes left. */
+/* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a phys. Of the bytes
+   that tickets hold there, `covered` are for the request itself, so they add to the bytes left. */
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted,
                                       uint64_t covered) {
     memlord_capacity sample;
@@ -21238,8 +21259,8 @@ MLI_PRIVATE MLI_COLD int mli_account_log_refusal(memlord *lord, memlord_account 
                  stat.name, wanted, stat.bytes, stat.limit);
     return 1;
 }
-/* Logs a refused reservation, at most once a second. A server that is full refuses thousands a
-   second, and each line walks the tags and the sites. */
+/* Logs a refused reservation, at most once a second, because a server that is full refuses
+   thousands a second and each line walks the tags and the sites. */
 static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, memlord_account account,
                                      uint64_t wanted) {
     if (mli_account_log_refusal(lord, account, wanted)) return;
@@ -21247,7 +21268,7 @@ static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, memlord_ac
         mli_log_explain(lord, MEMLORD_LOG_WARNING, "[limit] ", d, wanted, 0);
 }
 
-/* Finds the phys of a device. A device not yet seen is added only if its type has a capacity
+/* Finds the phys of a device. Adds a device that was not yet seen if its type has a capacity
    source; else E_UNKNOWN. */
 static memlord_result mli_phys_with_capacity(memlord *lord, memlord_device d, mli_phys **phys) {
     int make = mli_device_valid(d) && mli_capacity_reader_of(lord, d.type).fn;
@@ -21266,7 +21287,7 @@ static MLI_COLD memlord_result mli_limit_set(memlord *lord, mli_phys *phys,
     return MEMLORD_OK;
 }
 
-/* Computes the bytes left at the phys of a device. Returns 0 if they are unknown. */
+/* Computes the bytes left at the phys of a device. Returns 0 if these are unknown. */
 static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int64_t *left) {
     mli_phys *phys;
     int known;
@@ -21278,11 +21299,12 @@ static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int6
     return known;
 }
 
-/* Computes how many bytes a plan lacks at the phys of block `first`; INT64_MIN: an earlier block is
-   there, which had them all. Returns 0 if they are unknown. */
+/* Computes how many bytes a plan lacks at the phys of block `first`. *lack is INT64_MIN if an
+   earlier block of the plan is at this phys, because the bytes were computed for that block.
+   Returns 0 if the bytes are unknown. */
 static MLI_COLD int mli_plan_lack(memlord *lord, const memlord_block *blocks, size_t n,
                                   size_t first, int64_t *lack) {
-    const int64_t least = -((int64_t)1 << 62); /* no difference overflows */
+    const int64_t least = -((int64_t)1 << 62); /* so that no difference overflows */
     mli_phys *phys, *other;
     uint64_t sum = 0;
     int64_t left;
@@ -21311,7 +21333,7 @@ static MLI_COLD void mli_room_init(memlord *lord, const memlord_desc *desc) {
 static MLI_COLD memlord_result mli_room_open(memlord *lord, const memlord_desc *desc) {
     return mli_name(lord, desc->proc_root, &lord->room->cpu.root);
 }
-/* Clears the marks of the threads that sampled, which a forked child does not have. */
+/* Clears the marks of the threads that sampled: a forked child does not have them. */
 static MLI_COLD void mli_room_forked(memlord *lord) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 0; i < n; i++) {
@@ -21358,7 +21380,7 @@ static MLI_COLD memlord_result mli_pool_add(memlord *lord, memlord_device device
     had.v = mli_u64_load(&count[MLI_STAT_reserved]);
     do {
         now = had.v + (uint64_t)delta;
-        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* also one below 0 */
+        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* as a sum below 0 is */
     } while (!mli_u64_cas(&count[MLI_STAT_reserved], &had.v, now));
     mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
     return mli_pool_changed(lord, dev);
@@ -22443,10 +22465,10 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
 
 /* Owns the snapshots, the recorders, and the holders of each device. May use books/ and
    services/stats. Invariants: a snapshot does not change once it is in the list; the list is in
-   order of time; one that is evicted while a report reads the list is freed after the last reader.
-   Locks: snapshots, not held while blocks, tags or sites are visited. */
+   order of time; a snapshot that is evicted while a report reads the list is freed after the last
+   reader. Lock: snapshots, not held while blocks, tags or sites are visited. */
 
-#define MLI_SNAPSHOTS 256 /* the ledger keeps one less, as a report may add its own */
+#define MLI_SNAPSHOTS 256 /* the ledger keeps one less, so that a report can add its own */
 
 enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 
@@ -22469,8 +22491,8 @@ typedef struct mli_snapshot {
     uint32_t devices;
 } mli_snapshot;
 
-/* A reader of the list: part of a report. If the report is left by longjmp, the reader stays as
-   long as the ledger. Requires: the snapshots lock. */
+/* A reader of the list, which is a part of a report. The snapshots lock guards the list of readers.
+   If the report is left by longjmp, the reader stays in it as long as the ledger lives. */
 typedef struct mli_snapshot_reader {
     struct mli_snapshot_reader *next;
     const void *thread; /* the address of its mli_self */
@@ -22478,15 +22500,17 @@ typedef struct mli_snapshot_reader {
 
 #define MLI_HOLDERS 16 /* how many tags, and how many sites, are kept of a device */
 typedef struct mli_holders {
-    uint64_t time, bytes; /* ns since create; bytes live then */
-    size_t tags, sites;   /* how many elements of the arrays are filled */
+    uint64_t time, bytes; /* when they were taken, ns since create; the bytes live then */
+    size_t tags, sites;   /* how many elements of `tag` and `site` are filled */
     memlord_tag_stat tag[MLI_HOLDERS];
     memlord_site_stat site[MLI_HOLDERS];
 } mli_holders;
-#define MLI_RECORDER_MS_MIN 10   /* ms: the shortest interval */
+#define MLI_RECORDER_MS_MIN 10 /* ms: the shortest interval of a recorder */
 
+/* Return the two arrays behind a snapshot. */
 MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s);
 MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s);
+/* Frees a list of snapshots that are linked by `next`. */
 MLI_PRIVATE void mli_snapshot_list_free(memlord *lord, mli_snapshot *s);
 
 /* Makes a snapshot of the usage of every device, with the largest blocks; NULL without memory. */
@@ -22495,8 +22519,8 @@ MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *k
 /* Returns the live bytes of a device in a snapshot; dev 0: of all devices. */
 MLI_PRIVATE uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev);
 
-/* Copies the list for a report and returns its length. Its snapshots stay until mli_snapshots_unpin
-   of the same reader. */
+/* Copies the list for a report and returns its length. The snapshots in it are not freed before
+   mli_snapshots_unpin of the same reader. */
 MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reader,
                                        const mli_snapshot *list[MLI_SNAPSHOTS]);
 MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader);
@@ -22507,22 +22531,24 @@ MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli
                                              uint32_t ms);
 /* Stops a recorder and its thread. Saves a last time if the recorder was started. */
 MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which);
-/* 1: the recorder was started, and not stopped since. */
+/* Returns 1 if a recorder was started and not stopped since. */
 MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which);
-/* Saves what is due at a safe point, if a recorder was started and its thread does not run. */
+/* Saves at a safe point what is due of recorders that were started and whose threads do not run. */
 MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord);
 /* Starts in a forked child the thread of the snapshots' recorder, if that was started. */
 MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord);
 
-/* Takes the holders of a device if its live bytes have passed the mark of the last ones. */
+/* Takes the holders of a device if it has a sixteenth more live bytes than when they were last
+   taken. */
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev);
 /* Forgets the holders of a device and takes new ones: its peak is now its live bytes. Requires:
    not inside. */
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev);
-/* Copies the holders of a device, the sites as they are shown by now; 0: it has none. */
+/* Copies the holders of a device, with the places of the sites as they are shown by now, and
+   returns 1; 0: the device has none. */
 MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out);
 
-/* Returns the bytes that the holders of a device had; 0: it has none. */
+/* Returns the live bytes of a device when its holders were taken; 0: it has none. */
 MLI_PRIVATE uint64_t mli_holders_bytes(memlord *lord, uint32_t dev);
 
 MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life);
@@ -22530,8 +22556,8 @@ MLI_PRIVATE MLI_COLD void mli_snapshots_life(mli_life *life);
 /* ------------------------------------------------------------------ src/services/snapshots.c -- */
 
 typedef struct mli_recorder { /* a recorder, which saves a snapshot or an export at an interval */
-    mli_u32 interval; /* ms; 0: it was not started, or was stopped */
-    mli_u64 due;      /* when the next one is due, by the ledger's clock */
+    mli_u32 interval; /* ms; 0: the recorder was not started, or was stopped */
+    mli_u64 due;      /* when the next save is due, by the ledger's clock */
     mli_ptr saver;    /* const mli_saver *; set before the interval */
     mli_helper helper;
     struct memlord *lord;
@@ -22539,14 +22565,14 @@ typedef struct mli_recorder { /* a recorder, which saves a snapshot or an export
 
 struct mli_snapshots_state {
     mli_lock lock;
-    struct mli_snapshot *at[MLI_SNAPSHOTS], *out; /* the list, by time; those that were evicted
-                                                     while a reader had them */
-    uint32_t count;
+    struct mli_snapshot *at[MLI_SNAPSHOTS]; /* the list, in order of time */
+    struct mli_snapshot *out; /* the snapshots that were evicted while there were readers */
+    uint32_t count;           /* of `at` */
     struct mli_snapshot_reader *readers;
     mli_recorder recorders[MLI_RECORDERS];
 };
 
-#define MLI_SNAPSHOT_TOP 10      /* the largest blocks that are kept in a snapshot */
+#define MLI_SNAPSHOT_TOP 10      /* how many blocks, the largest, a snapshot keeps */
 #define MLI_SNAPSHOT_MS_DEFAULT 5000
 #define MLI_RECORDER_MS_MAX 1000 /* ms: a recorder looks at the clock at least so often */
 
@@ -22596,7 +22622,7 @@ MLI_PRIVATE uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev) {
     if (!dev) return s->live;
     return dev <= s->devices ? mli_snapshot_devices(s)[dev - 1].live : 0;
 }
-/* 1: some device, or all together, held more than in any other kept snapshot. */
+/* Returns 1 if some device, or all together, held more than in any other snapshot of the list. */
 static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot *s) {
     struct mli_snapshots_state *state = lord->snapshots;
     uint32_t dev, i;
@@ -22611,10 +22637,10 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
     return 0;
 }
 
-/* Evicts the snapshot that leaves the smallest gap, the oldest of several: so the snapshots that
-   stay are spread over the whole run, however long it becomes. Never evicts the first, the last, or
-   one in which some device held its most; at most MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS are
-   never evicted. Evicts a named one only if no other can go. */
+/* Takes the snapshot that leaves the smallest gap off the list, the oldest of several, and returns
+   it. So the snapshots that stay are spread over the whole run, however long it becomes. Never
+   evicts the first, the last, or one in which some device or all held most, which are at most
+   MEMLORD_MAX_DEVICES + 3 of MLI_SNAPSHOTS. Evicts a named snapshot only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     struct mli_snapshots_state *state = lord->snapshots;
     MLI_REQUIRE(mli_lock_held(&state->lock));
@@ -22638,7 +22664,7 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
     return out;
 }
 
-/* Takes a snapshot and adds it to the list. Without memory it counts as lost. */
+/* Takes a snapshot and adds it to the list. Without memory the snapshot counts as lost. */
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
     struct mli_snapshots_state *state = lord->snapshots;
     mli_snapshot *s = mli_snapshot_new(lord, kept), *out = NULL, **at;
@@ -22648,8 +22674,8 @@ static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept
     }
     mli_lock_take(&state->lock);
     at = &state->at[state->count++];
-    /* in order of time: the clock was read before the lock was taken, so another snapshot may be
-       later */
+    /* the list is in order of time, and another thread may have added a later snapshot since this
+       thread read the clock */
     for (; at > state->at && at[-1]->time > s->time; at--) *at = at[-1];
     *at = s;
     if (state->count == MLI_SNAPSHOTS) out = mli_snapshots_evict(lord);
@@ -22699,8 +22725,8 @@ static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     const uint64_t interval = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
     uint64_t now = mli_ledger_now(r->lord), due = mli_u64_load(&r->due), left;
-    /* the next save is due an interval from now: after a stop of the process no missed one is made
-       up for */
+    /* the next save is due an interval from now, so that a process that was stopped makes up for
+       none that it missed */
     if (now >= due && mli_u64_cas(&r->due, &due, now + interval)) {
         saver->save(r->lord, 0);
         due = now + interval;
@@ -22760,11 +22786,10 @@ MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which) {
     if (seen) saver->save(r->lord, 1);
 }
 
-/* -- the holders of a device at its peak: a call takes them at its end if the device holds a
-      sixteenth more than at the last time -- */
+/* -- the holders of a device at its peak -- */
 
-/* Takes the holders of a device that has `live` bytes. The last tag sums up all blocks without a
-   tag. If two threads do so at once, the holders of the thread that saw more bytes stay. */
+/* Takes the holders of a device that has `live` bytes. The last tag stands for all blocks without a
+   tag. If two threads take holders at once, those of the thread that saw more bytes stay. */
 static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live) {
     struct mli_snapshots_state *state = lord->snapshots;
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -22856,8 +22881,8 @@ static MLI_COLD void mli_snapshots_stop(memlord *lord) {
 static MLI_COLD void mli_snapshots_lock(memlord *lord, int take) {
     mli_lock_set(&lord->snapshots->lock, take);
 }
-/* Keeps the readers of this thread, whose reports go on. The threads of the recorders are gone.
-   That of the snapshots starts again. That of the export does not, because its file is the
+/* Keeps in a forked child the readers of this thread, whose reports go on. The threads of the
+   recorders are gone. The recorder of snapshots goes on. The export stops, because its file is the
    parent's. */
 static MLI_COLD void mli_snapshots_forked(memlord *lord) {
     mli_snapshot_reader **reader = &lord->snapshots->readers;
@@ -23232,16 +23257,17 @@ MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *cont
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
 #if !MLI_WINDOWS /* it has no fork */
-/* Releases in a forked child the record of a thread that is gone. Its scopes never end: they are
-   forgotten. It may have been about to begin or end one; whether that is counted is not known. */
+/* Releases in a forked child the record of a thread that is gone, and forgets its scopes: see
+   mli_spans_forget. */
 MLI_PRIVATE MLI_COLD void mli_thread_gone(mli_thread *t);
 #endif
 
-/* Releases the records of threads that ended without the exit hook: their first call came in the
-   last round of destructors, or after it. A call runs this at its end if it took the last free
-   record while there are at least twice as many records as living owners at the last sweep. That
-   bounds the records by twice the living threads (or 16). It also bounds the cost: a sweep checks
-   each record once, and at least half of them were made or claimed since the last sweep. */
+/* Releases the records of threads that ended without the exit hook, because their first call came
+   in the last round of destructors or later. A call runs the sweep at its end if it took the last
+   free record, and there are at least twice as many records as the last sweep found living owners.
+   So there are at most twice as many records as living threads, or 16. The cost is bounded, too: a
+   sweep checks each record once, and at least half of them were made or claimed since the last
+   sweep. */
 MLI_PRIVATE MLI_COLD void mli_threads_sweep(memlord *lord);
 
 /* ----------------------------------------------------------------- src/services/thread_end.c -- */
@@ -23682,10 +23708,10 @@ MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_re
 
 /* -- waiting -- */
 
-/* Sleeps up to `ms`, or until `needed` bytes have been freed at a physical device since `out` was
-   read from mli_phys_freed, or its neighbours have released as many. Does not sleep if the bytes
-   have been freed already. If the system has no event left to wait for, does not sleep either, and
-   the attempts follow at once. */
+/* Waits until `needed` bytes have been freed at a physical device since `out` was read from
+   mli_phys_freed, or its neighbours have released as many, or for `ms`. If the bytes have been
+   freed already, does not wait. If the system has no event left to wait for, does not wait either,
+   and the attempts follow at once. */
 static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
                                     uint64_t needed, uint64_t out, uint32_t ms) {
     const uint64_t deadline = mli_now() + (uint64_t)ms * 1000000u;
@@ -23726,17 +23752,16 @@ typedef struct mli_request {
     uint64_t bytes;
     memlord_alloc_opts opts;
     const memlord_retry *policy;
-    memlord_ticket ticket; /* its own; 0: not open */
+    memlord_ticket ticket; /* the request's own ticket; 0: it is not open */
     mli_cover cover;       /* the bytes that the named ticket, or the tickets of the thread, gave to
                               the request's own ticket */
     memlord_account refuser; /* the account whose limit the request must keep to; 0: none */
-    uint64_t freed_before; /* bytes freed at phys before the attempt */
-    void *caller, *frame;  /* copied from mli_self, which calls of the attempts change */
+    uint64_t freed_before; /* the bytes ever freed at phys before the attempt */
+    void *caller, *frame;  /* copies of mli_self's, which calls within the attempts change */
 } mli_request;
 
-/* Reserves the bytes under the limits of the device and of the account, except the bytes that
-   tickets cover. If they do not fit, retires pending blocks and tries again, then collects and
-   tries again. */
+/* Reserves the bytes that no ticket covers, under the limits of the device and of the account. If
+   they do not fit, retires pending blocks and tries again, then collects and tries again. */
 static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     memlord *lord = q->lord;
     memlord_device d = mli_device_record_at(lord, q->dev)->device;
@@ -23759,16 +23784,15 @@ static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     q->refuser = ask.account;
     return r;
 }
-/* Ends the ticket of a request. Bytes that the ticket has left go back to the tickets that covered
-   it. */
+/* Ends a request's own ticket. The bytes that it has left go back to the tickets that gave them. */
 static MLI_COLD void mli_request_release(mli_request *q) {
     if (!q->ticket) return;
     if (q->cover.count) mli_cover_return(q->lord, q->phys, &q->cover, q->ticket);
     (void)memlord_reserve_commit(q->lord, q->ticket);
 }
 
-/* Records the new block; its bytes come off the request's own ticket alone. Without memory for the
-   entry it counts as dropped: the caller has the storage all the same. */
+/* Records the new block, whose bytes come off the request's own ticket alone. Without memory for
+   the entry the block counts as dropped, because the caller has the storage all the same. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
     mli_self.caller = q->caller;
     mli_self.frame = q->frame;
@@ -23777,8 +23801,8 @@ static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
                             q->bytes, &q->opts, MLI_PUT_ALLOC);
 }
 
-/* Counts a request that found no memory in the end. Keeps it for reports as the last failed request
-   of its device. */
+/* Counts a request for which no attempt found memory, and keeps it for reports as the last failed
+   request of its device. */
 static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
                                   const memlord_site *origin) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -23795,7 +23819,7 @@ static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
     mli_stat_add(lord, dev, MLI_STAT_oom_failures, 1);
 }
 
-/* Logs a failed request; `oom` 1: the attempts failed, and are counted; 0: the limit refused the
+/* Logs a failed request. `oom` 1: its attempts failed, which is counted; 0: a limit refused the
    part that no ticket covers. */
 static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
@@ -23803,7 +23827,7 @@ static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     const char *head = covered ? "[limit] beyond its ticket, " : "[limit] ";
     if (!oom && mli_account_log_refusal(lord, q->refuser, q->bytes - q->cover.held)) return;
     if (oom) {
-        (void)mli_phys_sample(lord, q->phys); /* the attempts may have collected */
+        (void)mli_phys_sample(lord, q->phys); /* collections may have run since the last sample */
         mli_oom_note(lord, q->dev, q->bytes, q->opts.site);
     } else {
         mli_phys_sample_refresh(lord, q->phys);
@@ -23819,7 +23843,7 @@ static MLI_COLD void mli_attempt_failed(memlord *lord, uint32_t dev, uint64_t by
     mli_event_record_other(lord, MEMLORD_EVENT_OOM, dev, 0, bytes);
 }
 
-/* Returns MEMLORD_E_INVALID for a policy that is none. */
+/* Returns E_INVALID for values that are no policy. */
 static MLI_COLD memlord_result mli_retry_check(const memlord_retry *policy) {
     if (!policy) return MEMLORD_OK;
     return policy->max_ms >= policy->initial_ms && policy->multiplier >= 1 &&
@@ -23842,7 +23866,8 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
     return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
 }
 
-/* Pauses by a call of the host's sleep_ms. Neighbours are asked for memory during the pause. */
+/* Pauses by a call of the host's sleep_ms. Asks the neighbours for memory before, and takes the
+   request back after. */
 static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     const mli_neighbours *page = mli_neighbours_of(q->lord);
     mli_raise raise;
@@ -23853,8 +23878,8 @@ static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
     if (raised) page->raise_end(q->lord, &raise);
 }
 
-/* Frees memory between two attempts, then pauses: samples the device, retires pending blocks,
-   collects, raises pressure, and sleeps by the policy's function or until enough was freed. */
+/* Makes room between two attempts: samples the device, retires pending blocks, collects, and asks
+   the neighbours. Then it pauses, by the policy's function, or until enough was freed. */
 static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
     memlord *lord = q->lord;
     uint64_t reclaimed;
@@ -23868,9 +23893,9 @@ static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
         mli_wait_freed(lord, q->phys, q->bytes, q->freed_before, ms);
 }
 
-/* Runs the attempts, and records the block of the one that succeeds. Requires: the bytes are
-   reserved. An attempt that returns storage 0 or UINT64_MAX has failed, because no ledger can
-   record these. */
+/* Runs the attempts, and records the block of the attempt that succeeds. An attempt that returns
+   storage 0 or UINT64_MAX has failed, because no ledger can record these. Requires: the bytes are
+   reserved. */
 static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn,
                                                void *user, uint64_t *storage) {
     const uint64_t outer = mli_self.try_lord;
@@ -23908,7 +23933,7 @@ static MLI_COLD void mli_retry_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
     lord->retry->policy = mli_default_retry;
 }
-/* Applies MEMLORD_RETRY. Logs and ignores a value that is no policy. */
+/* Applies the variable MEMLORD_RETRY. Logs and ignores a value that is no policy. */
 static MLI_COLD memlord_result mli_retry_open(memlord *lord, const memlord_desc *desc) {
     memlord_retry policy = lord->retry->policy;
     char value[128];
@@ -23988,9 +24013,9 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
 /* --------------------------------------------------------------------- src/services/verify.h -- */
 
 /* Compares the ledger with itself: memlord_verify. Owns no state. May use books/. Invariants: the
-   map is stopped during the walk, as for a fork; the first check that fails ends the walk, and its
-   line is logged when nothing is held. Locks: cold, all shards and fences for all of it; phys, one
-   at a time. */
+   map is stopped meanwhile, as for a fork; the first check that fails ends the comparison, and its
+   line is logged when no lock is held. Locks: cold, all shards and fences, from begin to end; phys,
+   one at a time. */
 
 /* --------------------------------------------------------------------- src/services/verify.c -- */
 
@@ -24004,13 +24029,13 @@ typedef struct mli_verify_sum {
 typedef struct mli_verify {
     memlord *lord;
     mli_verify_sum *sums[MLI_BOOKS]; /* by row number */
-    uint32_t rows[MLI_BOOKS];        /* rows and 1 more */
-    mli_shard *shard;                /* the one walked now */
+    uint32_t rows[MLI_BOOKS];        /* the number of rows, and 1 more */
+    mli_shard *shard;                /* the shard that is walked now */
     uint32_t displaced;              /* entries of the shard outside their home bucket */
     mli_verify_sum detached;         /* blocks off the map that are still counted: see mli_thread */
     mli_verify_sum missing;          /* the blocks that the devices count and the map does not
                                         hold */
-    mli_verify_sum picked;            /* blocks with a stack, and their weight */
+    mli_verify_sum picked;           /* the blocks with a stack; bytes: their weight */
     mli_out text;
     char line[512];
 } mli_verify;
@@ -24048,7 +24073,7 @@ static MLI_COLD int mli_verify_row_line(mli_verify *v, int book, uint32_t number
 
 /* -- index and names -- */
 
-/* Returns 1 if a row has its subject, and the index leads from that to the row. */
+/* Returns 1 if a row has a subject, and the index leads from the subject to the row. */
 static MLI_COLD int mli_verify_subject(memlord *lord, int book, uint32_t number,
                                        const mli_row *row) {
     const mli_device_record *device = mli_device_record_at(lord, row->dev);
@@ -24090,7 +24115,7 @@ static MLI_COLD void mli_verify_find(mli_verify *v, mli_shard *s, uint64_t key, 
     mli_probe_begin(probe, s, key, 0);
     (void)mli_probe_scan(v->lord, probe, mli_type_of(v->lord, dev), 0);
 }
-/* Checks that an entry is found by a probe of its key. */
+/* Checks that a probe of its key finds an entry. */
 static MLI_COLD int mli_verify_place(mli_verify *v, const mli_entry *e) {
     mli_probe probe;
     const mli_bucket *bucket;
@@ -24148,7 +24173,7 @@ static void mli_verify_add(mli_verify_sum *sum, const mli_entry *e) {
     if (mli_is_pending(e->word2)) sum->pending += MLI_BYTES(e->word1);
 }
 
-/* Checks the rows and the birth of a block, and adds it to the sums of its rows. */
+/* Checks the rows and the birth of a block, and adds the block to the sums of its rows. */
 static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     const uint64_t rows = mli_word2_rows(e->word2), birth = MLI_BIRTH(rows);
     const uint32_t dev = MLI_DEV(e->word1);
@@ -24170,7 +24195,8 @@ static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     return 0;
 }
 
-/* Checks that a picked block is in the table of books/stacks, and adds it to the sum of all. */
+/* Checks that a block that was picked is in the table of books/stacks, and adds it to the sum of
+   these. */
 static MLI_COLD int mli_verify_pick(mli_verify *v, const mli_entry *e) {
     mli_pick pick;
     if (!(e->word1 & MLI_PICKED)) return 0;
@@ -24194,8 +24220,8 @@ static MLI_COLD int mli_verify_entry(const mli_entry *e, void *user) {
 
 /* -- the map -- */
 
-/* Returns the overflow counts of a bucket, as they stand in a header, computed from the entries of
-   the window behind it. */
+/* Computes the overflow counts of a bucket from the entries of the buckets behind it that its keys
+   may lie in. Returns them as they stand in the bucket's header. */
 static MLI_COLD uint64_t mli_verify_passed(const mli_shard *s, uint64_t at) {
     const mli_bucket *table = (const mli_bucket *)(const void *)s->table;
     const uint64_t size = s->size;
@@ -24244,8 +24270,8 @@ static MLI_COLD int mli_verify_map(mli_verify *v) {
     return mli_verify_fail(v, "the map has %ju buckets; it counts %ju", buckets, counted);
 }
 
-/* Checks the table of picked blocks and the totals of stacks against the map. They may exceed it by
-   blocks that are detached. */
+/* Checks the table of picked blocks and the totals of stacks against the map. The totals may have
+   more blocks than the map: those that are detached. */
 static MLI_COLD int mli_verify_stacks(mli_verify *v) {
     uint64_t bytes = 0, blocks = 0, picks;
     uint32_t i;
@@ -24267,7 +24293,7 @@ static MLI_COLD int mli_verify_stacks(mli_verify *v) {
 
 /* -- rows -- */
 
-/* Sums what the threads count on a row; *base is the part that they have published. */
+/* Sums what the threads count on a row. *base gets the part that they have published. */
 static MLI_COLD mli_verify_sum mli_verify_counted(memlord *lord, int book, uint32_t number,
                                                   uint64_t *base) {
     mli_verify_sum sum = {0, 0, 0};
@@ -24298,7 +24324,7 @@ static MLI_COLD int mli_verify_row_fail(mli_verify *v, int book, uint32_t number
     return 1;
 }
 
-/* Checks the arena of a device against those of its tags. */
+/* Checks the arena bytes of a device against those of its tags. */
 static MLI_COLD int mli_verify_arenas(mli_verify *v, uint32_t dev) {
     mli_device_record *device = mli_device_record_at(v->lord, dev);
     const uint64_t arena = mli_u64_load(&device->arena);
@@ -24314,8 +24340,8 @@ static MLI_COLD int mli_verify_arenas(mli_verify *v, uint32_t dev) {
                            mli_device_code(device->device), sum, tagged, arena);
 }
 
-/* Checks the counts of a row against the map. They may exceed it by blocks that are detached: it is
-   not known on which rows those count, so only the devices' sum of them is exact. */
+/* Checks the counts of a row against the map. Blocks that are detached count on rows and are not in
+   the map. On which rows they count is not known, so only their sum over all devices is exact. */
 static MLI_COLD int mli_verify_row(mli_verify *v, int book, uint32_t number) {
     const mli_verify_sum *map = &v->sums[book][number];
     const mli_row *row = mli_row_at(v->lord, book, number);
@@ -24361,8 +24387,8 @@ static MLI_COLD int mli_verify_books(mli_verify *v) {
 
 /* -- fences, tickets, accounts -- */
 
-/* Checks that the pending block of a queued fence has that fence. The block may have ended: if
-   another thread was about to detach fences at a fork, these stay in the child. */
+/* Checks that the pending block of a queued fence has the fence. In a forked child the block may
+   have ended: a thread of the parent was about to detach its fences. */
 static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     const mli_fence_record *of;
     const mli_side_record *side;
@@ -24393,7 +24419,8 @@ static MLI_COLD int mli_verify_handles(mli_verify *v, const char *what, uint64_t
                            open, closed);
 }
 
-/* Checks the tickets of a phys against its `ticket_bytes`, and adds up the open and the closed. */
+/* Checks the tickets of a phys against its `ticket_bytes`, and adds up the open and the closed
+   tickets. */
 static MLI_COLD int mli_verify_phys(mli_verify *v, mli_phys *phys, uint64_t *open,
                                     uint64_t *closed) {
     const uint32_t n = mli_ticket_count(v->lord);
@@ -24457,8 +24484,8 @@ static MLI_COLD int mli_verify_accounts(mli_verify *v) {
                               mli_verify_list(mli_accounts_closed(v->lord)));
 }
 
-/* Runs all checks until one fails. Names come first: the other checks use them, and the rows need
-   what the walk of the map has summed. */
+/* Runs the checks until one fails. The names come first, because the other checks use them; the map
+   comes before the rows, because the walk of the map sums what the rows are checked against. */
 static MLI_COLD int mli_verify_all(mli_verify *v) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     MLI_REQUIRE(mli_rank_held(MLI_RANK_SHARD));
