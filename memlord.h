@@ -19427,8 +19427,8 @@ MLI_TABLE(const memlord_site mli_arena_site)
 
 #define MLI_HOLDERS_LISTED 4
 
-/* What holds bytes of a device: a tag or a site, the blocks that have none, or the arena, which has
-   neither. */
+/* What holds bytes of a device: a tag or a site, the blocks that have none, or the part of the arena
+   that has none (by site: all of it). */
 enum { MLI_HOLDER_NAMED, MLI_HOLDER_UNNAMED, MLI_HOLDER_ARENA };
 typedef struct mli_holder {
     uint64_t bytes;
@@ -24614,8 +24614,8 @@ typedef struct mli_scope_line {
     int leaked; /* 1: the culprit has leaked blocks in this scope; for scope 0: in no scope */
 } mli_scope_line;
 typedef struct mli_stack_line {
-    uint64_t key; /* the live bytes; for the stacks behind all that have live bytes, the bytes
-                     allocated */
+    uint64_t key; /* the live bytes; for a stack without any, the bytes allocated. Such stacks come
+                     last */
     uint32_t node;
     memlord_stack_stat stat; /* without its frames */
 } mli_stack_line;
@@ -24648,8 +24648,8 @@ typedef struct mli_report {
     uint64_t uptime;
     uint64_t top_device[MEMLORD_MAX_DEVICES][2]; /* peak and dev, the highest peak first */
     mli_tag_line *tag; /* by row; behind the rows, by dev, for blocks without a tag */
-    mli_tag_line top_tag[MLI_TOP_TAGS]; /* how many `tag_rows` there are, with those of bytes
-                                           without a tag */
+    mli_tag_line top_tag[MLI_TOP_TAGS]; /* the largest of the `tag_rows` lines; bytes without a tag
+                                           have lines, too */
     memlord_stats total, stat[MEMLORD_MAX_DEVICES];
     mli_phys_line phys[MEMLORD_MAX_DEVICES + 1];
     memlord_account_stat account[MLI_TOP_ACCOUNTS];
@@ -24676,8 +24676,7 @@ typedef struct mli_report {
     size_t streams, stream_lines;        /* told apart; in the list */
     mli_stream_line stream_rest;         /* the sum of what is not in the list */
     int streams_lost;                    /* 1: there are more streams, and the sum has them */
-    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest first, which are those that lost
-                                                bytes */
+    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest first: see mli_report_mistakes */
     size_t mistakes;
     uint64_t mistakes_more; /* mistakes at sites that are not in the list */
     uint64_t mark;
@@ -24759,8 +24758,7 @@ MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uin
                                        uint32_t dev, uint64_t bytes) {
     uint64_t scope = mli_scope_of(lord, rows);
     uint64_t key = (rows & MLI_ROWS_MASK) | (uint64_t)dev << 40 | scope << 48;
-    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* the product takes each bit of the key to the
-                                                        top bits */
+    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* each bit of the key changes the top bits */
     mli_leak_group *leak = NULL, *tried;
     size_t i;
     leaks->bytes += bytes;
@@ -24824,8 +24822,8 @@ static MLI_COLD uint32_t mli_report_first_row(const mli_report *r, const void *s
         row = (uint32_t)mli_index_get(r->lord, mli_index_key(subject, dev));
     return row;
 }
-/* Returns the sums of a site over all devices. `first`: the index of the first sum of the book: 0
-   for sites, and the number of these for tags. */
+/* Returns the sums of a site or a tag over all devices. `first`: where the sums of the book begin:
+   0 for sites; for tags, after those of sites. */
 static MLI_COLD mli_leak_sum mli_leak_sum_all(const mli_report *r, size_t first, size_t rows,
                                               const void *subject) {
     mli_leak_sum all = {0, 0};
@@ -25330,16 +25328,26 @@ static void mli_report_peak_raise(mli_report *r, uint32_t dev) {
     s->peak_error -= most;
 }
 
-/* Captures the mistakes of the host in the order of their weight: first the kinds that make totals
-   too low, then frees and allocs that do not fit, then the others; each by bytes or, where these
-   are not known, by number. */
+/* The kinds of mistakes, the heaviest first: what makes totals too low, then frees and allocs that do
+   not fit, then the others. */
+static const unsigned char mli_mistake_kinds[] = {
+    MEMLORD_ANOMALY_DROPPED,       MEMLORD_ANOMALY_UNKNOWN_FREE,
+    MEMLORD_ANOMALY_IMPLICIT_FREE, MEMLORD_ANOMALY_FREED_WHILE_SHARED,
+    MEMLORD_ANOMALY_UNDERFLOW,     MEMLORD_ANOMALY_FENCE_FAILED,
+    MEMLORD_ANOMALY_REFUSED,       MEMLORD_ANOMALY_MISPLACED_END};
+typedef char mli_check_mistake_kinds
+    [sizeof mli_mistake_kinds == (size_t)MEMLORD_ANOMALY_COUNT ? 1 : -1];
+
+/* Captures the mistakes of the host, the heaviest first: by kind, and those of one kind by their
+   bytes or, where these are not known, by their number. */
 static MLI_COLD void mli_report_mistakes(mli_report *r) {
-    static const unsigned char ranks[MEMLORD_ANOMALY_COUNT] = {6, 5, 4, 3, 2, 1, 0, 7};
     mli_anomaly_line line;
     uint32_t i;
     for (i = 0; mli_anomaly_read(r->lord, i, &line.is); i++) {
         const uint64_t most = UINT64_MAX >> 8, size = line.is.bytes ? line.is.bytes : line.is.count;
-        line.weight = (uint64_t)ranks[line.is.kind] << 56 | (size < most ? size : most);
+        uint64_t rank = sizeof mli_mistake_kinds;
+        while (rank && mli_mistake_kinds[sizeof mli_mistake_kinds - rank] != line.is.kind) rank--;
+        line.weight = rank << 56 | (size < most ? size : most);
         r->mistakes = mli_top_insert(r->mistake, r->mistakes, MLI_ANOMALIES, &line, sizeof line,
                                      offsetof(mli_anomaly_line, weight));
     }
@@ -25417,9 +25425,9 @@ MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev)
 MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
                                              uint32_t dev);
 
-/* Writes the verdicts, the worst first. Each is one line with its devices, the devices of the
-   highest peaks first. Names are cut after MLI_TEXT_NAME characters: the bound stays in
-   r->out.name_max. */
+/* Writes the verdicts: what is bad, then the biggest holders, then what is odd. Each is one line with
+   its devices, the devices of the highest peaks first. Names are cut after MLI_TEXT_NAME characters:
+   the bound stays in r->out.name_max. */
 MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r);
 /* Writes the same verdicts as a key of JSON. */
 MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);
@@ -25491,7 +25499,8 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
 /* -- the verdicts: a kind has parts, each of a device. A part is composed in r->part_text, and then
       written by each format in its own way. Of a kind only MLI_FIRST_DEVICES parts are written -- */
 
-/* name in JSON, head in TEXT, how bad */
+/* name in JSON, head in TEXT, how bad: what is bad, then "", then what is odd. Anomalies that lost
+   bytes are bad, and then come before the holders. */
 #define MLI_VERDICTS(X)                                                                       \
     X(out_of_memory, "out of memory", "bad")                                                  \
     X(over_limit, "over a limit", "bad")                                                      \
@@ -25518,6 +25527,7 @@ enum { MLI_VERDICT_NAME, MLI_VERDICT_HEAD, MLI_VERDICT_TONE };
 typedef struct mli_verdict_writer {
     mli_report *r;
     int json, kind;
+    int lost; /* 1: the anomalies lost bytes */
     size_t parts;    /* of the kind, so far */
     uint64_t bytes;  /* of the parts that are left out */
     mli_out part;    /* the text of a part */
@@ -25544,8 +25554,8 @@ static MLI_COLD void mli_verdict_head(const mli_verdict_writer *w) {
     mli_put_str(w->r->o, mli_verdict_texts[w->kind][MLI_VERDICT_HEAD]);
     if (w->kind == MLI_VERDICT_leaks) mli_putf(w->r->o, " %ju", w->r->mark);
 }
-/* Writes composed text in a JSON string: a name in it is escaped already, but for JSON itself and
-   for the page, whose script element must not end. */
+/* Writes composed text in a JSON string. Names in it are escaped already. This adds the escapes of
+   JSON, and those that keep a name from ending the page's script element. */
 static MLI_COLD void mli_json_composed(mli_out *o, const char *text) {
     for (; *text; text++) {
         if (!strchr("\"\\<>&", *text)) {
@@ -25559,8 +25569,10 @@ static MLI_COLD void mli_json_composed(mli_out *o, const char *text) {
 static MLI_COLD void mli_part_json(mli_verdict_writer *w, const int *device) {
     mli_out *o = w->r->o;
     if (w->parts == 1) {
+        const char *tone = mli_verdict_texts[w->kind][MLI_VERDICT_TONE];
+        if (w->kind == MLI_VERDICT_anomalies && w->lost) tone = "bad";
         mli_jsonf(o, ",\n{'kind':%s,'tone':%s,'head':'", mli_verdict_texts[w->kind][MLI_VERDICT_NAME],
-                  mli_verdict_texts[w->kind][MLI_VERDICT_TONE]);
+                  tone);
         mli_verdict_head(w);
         mli_jsonf(o, "','parts':[");
     }
@@ -25637,7 +25649,8 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
     }
     for (i = 0; i < r->account_lines; i++) {
         const memlord_account_stat *s = &r->account[i];
-        if (s->bytes <= s->limit || (o = mli_part_begin(w, s->bytes)) == NULL) continue;
+        /* its bytes are among those of its device */
+        if (s->bytes <= s->limit || (o = mli_part_begin(w, 0)) == NULL) continue;
         mli_putf(o, "account %s %jo of %jo", s->name, s->bytes, s->limit);
         device = mli_device_code(s->device);
         mli_part_put(w, &device);
@@ -25690,8 +25703,8 @@ static const mli_holder *mli_holder_site(const mli_holder_list *list) {
 }
 /* Writes "tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The tag and the site may be of
    different blocks, so each has its own share. In place of a tag stands "untagged" or "arenas", if
-   these hold more; not "untagged" where nothing else could. Returns 0 if nothing is worth it. */
-static MLI_COLD int mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
+   these hold more; not "untagged" where nothing else could. Writes nothing if nothing is worth it. */
+static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     mli_report *r = w->r;
     const uint64_t live = r->stat[dev - 1].allocated;
     const int device = mli_report_device(r, dev);
@@ -25705,7 +25718,7 @@ static MLI_COLD int mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     tells = mli_holder_tells(r, &tags);
     if (tells && site && tags.at[0].kind == MLI_HOLDER_ARENA && site->kind == MLI_HOLDER_ARENA)
         site = NULL; /* told already */
-    if (!live || !(tells || site) || (o = mli_part_begin(w, live)) == NULL) return 0;
+    if (!live || !(tells || site) || (o = mli_part_begin(w, live)) == NULL) return;
     if (tells) {
         if (tags.at[0].kind == MLI_HOLDER_NAMED) {
             mli_put_str(o, "tag ");
@@ -25721,12 +25734,11 @@ static MLI_COLD int mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     }
     mli_putf(o, " of %jo", live);
     mli_part_put(w, &device);
-    return 1;
 }
 static MLI_COLD void mli_verdict_holders(mli_verdict_writer *w) {
     size_t i;
     for (i = 0; i < w->r->devices; i++)
-        (void)mli_verdict_holder(w, (uint32_t)w->r->top_device[i][1]);
+        mli_verdict_holder(w, (uint32_t)w->r->top_device[i][1]);
 }
 
 /* As mli_anomaly_next; dev 0: what no device counted. */
@@ -25837,7 +25849,8 @@ static MLI_COLD void mli_verdict_fragments(mli_verdict_writer *w) {
     }
 }
 
-/* Writes all verdicts, the worst first. */
+/* Writes all verdicts in the order of MLI_VERDICTS. Anomalies that lost bytes change places with the
+   holders: the totals are too low then. */
 static MLI_COLD void mli_verdicts_write(mli_report *r, int json) {
     static void (*const all[MLI_VERDICT_COUNT])(mli_verdict_writer *w) = {
 #define MLI_X(name, head, tone) mli_verdict_##name,
@@ -25845,10 +25858,15 @@ static MLI_COLD void mli_verdicts_write(mli_report *r, int json) {
 #undef MLI_X
     };
     mli_verdict_writer w;
+    int i;
     memset(&w, 0, sizeof w);
     w.r = r;
     w.json = json;
-    for (w.kind = 0; w.kind < MLI_VERDICT_COUNT; w.kind++) {
+    w.lost = r->total.dropped_allocs != 0;
+    for (i = 0; i < MLI_VERDICT_COUNT; i++) {
+        w.kind = i;
+        if (w.lost && i == MLI_VERDICT_holders) w.kind = MLI_VERDICT_anomalies;
+        if (w.lost && i == MLI_VERDICT_anomalies) w.kind = MLI_VERDICT_holders;
         all[w.kind](&w);
         mli_verdict_end(&w);
     }
@@ -26163,6 +26181,7 @@ MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put,
         for (i = 1; left && i <= x->tags; i++) {
             mli_row *row = mli_row_at(x->lord, MLI_BOOK_TAG, i);
             uint64_t bytes = row->dev == dev ? mli_u64_load(&row->arena) : 0;
+            if (bytes > left) bytes = left; /* added since the capture */
             at = mli_arena_block(x, dev, i, at, bytes, put, writer);
             mli_take_off(&left, bytes);
         }
@@ -26494,9 +26513,11 @@ static MLI_COLD void mli_json_stacks(mli_json_writer *w) {
         mli_json_stack(w, r->stack[i].node);
         mli_jsonf(r->o,
                   ",'device':'%i','alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,'peak_bytes':%ju,"
-                  "'samples':%ju,'error_bytes':%ju,'temporaries':%ju}",
+                  "'samples':%ju,'error_bytes':%ju",
                   mli_device_code(s->device), s->alloc_bytes, s->allocs, s->live_bytes,
-                  s->peak_bytes, s->samples, s->error_bytes, s->temporaries);
+                  s->peak_bytes, s->samples, s->error_bytes);
+        if (!w->brief) mli_json_u64(r->o, "temporaries", s->temporaries);
+        mli_put_str(r->o, "}");
     }
     mli_jsonf(r->o, "],'more':{'stacks':%ju,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju}}",
               (uint64_t)(r->stack_rows - r->stacks), r->stack_rest.alloc_bytes,
@@ -27005,7 +27026,7 @@ static const char mli_html_head[][1570] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-oSd1BTmhs4XaBw/9fk9FUL"
     "dUPddRjOo/Tsap++E69T8=' 'sha256-wrVCsMBFhSdc+igC9oYrJmS4OwVibdWwluRG6sjQo8Y='; script-src 'sh"
-    "a256-8QFC0NvYkwRVF7wsApvobLaMULrcgdnkDsoLEoJ19AM=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
+    "a256-GKHxQFloIaikamb7SkUVJRT5ub6G9+t9yW9cBT2DR7k=' 'sha256-UpQvTWz55Emb4jC5Bf2eFVMBX8VkhbBHLx"
     "z8RlAQTk4='; base-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" content=\"width="
     "device-width, initial-scale=1\">\n<meta name=\"referrer\" content=\"no-referrer\">\n<title>Me"
     "mLord report</title>\n<style>:root{color-scheme:light dark}body{margin:1rem;font:14px/1.5 sys"
@@ -27027,527 +27048,527 @@ static const char mli_html_middle[][312] = {
     "re with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"poli"
     "te\"></div>\n<script type=\"application/json\" id=\"profile\">"};
 
-static const char mli_html_tail[][3679] = {
-    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqkfWtj2zay6P3cX0GzXR8ygmhJfiSmTOumadN0"
-    "N23SJt3drqpNaAqyWNOkSlJ+VNZ/v/MAQFCS057ezdYiQRAEBoN5YWYQlkVRr7rdRbyQZehk6eW87k7j8sr7fJbAv1h83"
-    "j/uP+1f+EOslMtso9IR/OtBpemgNzjBSml+1a7Sv4CHffG5PJInMsYqVTGr23WO4+PZyan4PO7FJxd9rFMuM9muM03g37"
-    "H4/PDo8NkR1bks02m7jjyFf4fi88HJID6kOnGSyHzja/3Z8Sx+Jj5/Or0YSIm1ZmmW7aozONG1BlTvIi53VesnphrB4DY"
-    "u83a9+PDwCGvNZqfTZ0e6zvZnZxcyljjIZ4N+f0qDLIqNQQ6Sp/HRBXxxNu2dJlinqOebs3dxepEkA/H58clxcvIUK10X"
-    "eRE6y5QuqkWcSOG4714638GtK5zvZJ4VwnlR5FWRxRU8+0r+Gv9z6byL80pXMq+uQ0ScgL4o+HpRpnm9SoqsKLtVMpfXM"
-    "qTHqip2q/0US9ZPVhfFXbdKf0/zy/CiKKey7ELJel5fZ6sqKYssA7ybTuFxty4W4WFwVMrrYfdWXlyldbeWdzW+Lbvx9N"
-    "dlVYf9Xu9v6/97Ladp7HiLUs5kWXVLOV0mcgojr9MCZiYvuvxI5on0V/a3LuQ8vkmLMqyuodfz9fqimN6vbtIqvUiztL4"
-    "P6TKTw+u4vEzzsDe8iJOry7JY5tPwJi49tZb8IY1VFcGi8IfFjSxnWXHbvS3jRXhRyviqewsjHs4KwND+0eLuoB8cO9V9"
-    "Vcvr7jIV3XixyGSXC8Q7eVlI56dvxY/FRVEX4nV6IcsYB0RTJCr4061kmc6owS58OY3hN19eQ2ES1vHFMotLvK/W43k6n"
-    "cp8spqm1SKL78O8yOVeer0oyhpeWsc8VWGaA2alMIezIllWXTX4VbGsszSX4WBx5wC6pFOHx8mrDYbKz7vFbFZJGNvibn"
-    "2xrOsiF5XMZFKLNF8s6xUNXH1i2Prgo1BlFMEWWx9GcqEfdst4mi6rEAA6VKgTBgPAGic4Qdy5TvPuXCJqhgO6j++6t+m"
-    "0njPycEdXybKsoD+LArBalqo0nOMkqkHwzUp91J5uJHC+emWM04DoVlVyGtXlUk5WW4Mj/LBbaI22u4lK689hKawWRZUS"
-    "Pld1mlzdD3F59Ia/Q42pvAsPh3pqZ5m8G8awFvNuCohUhThHshxeAhYyRAyUcG05AA+vDxciibPEO+7d3Dpd5whLfP8P5"
-    "gWWLoz5evf0rOd9mnFar2E/6B0z9HkdOfzxntMbZrKG/nWR0GCvukGvL6/hbSde0XqfyqRgzCe0XX+ezItK5qs/NeAjjQ"
-    "I85TvWL1LlT+BSN5PAvghw+ssOdDVf6fUd8toaUl9NocyydFGl1fB2Dp2iwUnoPtICGwOf2c0qVFQ43+oqDzyPb1Y42rD"
-    "fnm0cKU5YQ3PuwnhZF0OmcsDG1PewGRsa1KSjV7+FzcNdkG8Q55DmbsfYVINq4fBNAEtcrraR2npITGEeTwFwPQepTIu+"
-    "rK/jNF81UHt21MIkGqnuWs9BQDhYY13BqoW+r/SzPs0i4px+1NFVuDFiOVxLIwSV7ERv9WoA05A2DVmv9YZWq731fNBaD"
-    "kSLiGoq4tQPDncvhWaksGrwtfX80G7KBsYG14nz+1sE8DrIi1rumGa76dM2dTwilA+wnghm6eUSaJozxes4qenq8zpd4G"
-    "+1vIZ27kVwXZRSBFfyvhJBXRRZ5QBnQMq/TS0DlC14FLP4Os3u1VMs9ofN6ILTAa6Qa6Cn8aXcJqVartrBgNVU0Po93Jh"
-    "CfM1v8JnwQgOAINLX1OkRgH4urxf1/UrXHtzMCQ+dngXBwyOb2tKaAY6PZbS6iGRpYqUWPeL+NK7m8lOc7hlQpx38BySX"
-    "AHvr0HLRPPtws8VHmHb3BLj2DIQg4HEW3g64w9uYY08R4gmII7cgfK2ytILy+j6Tito0GNYPWgDpDe310D/eXhBHx6Zdk"
-    "HZXbe6uFoMTPLOW687JZhjaqH543KKWG2tFfzK4iKe7+D0hj1WtmO6sRmK6325ug9ZutBTzgrjl8Z/0eowogO2ytOcKgK"
-    "WRqCHRO7+t1m2bV+IfHjOxI+KTCETn0CYl62bRpzcrm4U2GD5gGmEqTleGELVo3Y65HRw/wvit1pzqOs4y0/mLrEiubMS"
-    "jmd9opbcDVx+baKJkfwybPq/ckx3kYa2pIYBoiyVvCR+mtgWnx/qWxOW06RvqvkP8AyrQNZQA24VhLq/zKizlQsa1h9SH"
-    "ZBkBH0SZDn68AfZAoJzri/6sBIFOiwr8gdUO+Q6U/k2Cc2KL1qcEja2RYXPOXMbw2uOS2UUMsjSgQSOMtl50LlbbJGGHk"
-    "BFUNfS7kYhLCRBJb2RbKrJQzZo5omdO748kWzVyICXDTUHPElbSHJYj4gFSNyO2sHzAnXRSa+lAle23u/hiz7HBr9+V18"
-    "0Y4wsgactaDonE9ZT4rwTw3lApLl15A8S9YtKrh8K6zy4OqD8ULIBbryxlq8UxtrgpTHcmL2U+dYIsvU7r1R9/aQOuVgt"
-    "/+Ol1DWRT6PqPKAVYR0mdpqbS2DbrG3K6DubLlkhhWVSKqyyZe8GzQyfoPTtWvYHqvi/Uo6Nn8Oi09QjgOY/rZG63ycuT"
-    "FAn4JEjilwgCmCSvf3g8lZfCJtiAB4Bxoi6BIyziEmrhvQPrz9cAe5TBNnzVwBZ45g6iRKth16o076WsZVDzjLnBU3xJr"
-    "Si+aU8oTPo6uCzl/TZJ0bxINx7MStkS+XevIn7tsXXaphtKSlVfQPUMOl97YRYDrJJ5mk19rTjZjOwvq3Dq6wFIvpqSB4"
-    "olMNH/tLx0aOieYkGWwMXAtW1gf04fabEqUi4e+SIKNVsyiKGOJ38g9wbJPC7/DNM84p6QIgbfBMmQJuDQ6Tv9nk2Pn+k"
-    "vttgJvtGx3oO3nKemLWch+DeI79Jq9UloPztu3lo1wg2/vsiK+nF2ReMCjGKuuTAs5ZAB/GkjiEb75kN6XfW3kVoL5S1e"
-    "sbbH2Ook2j7T2T3IAED08zok3OxeyPpWynzNutcnp+gxc0nbRtNzFI9uKXMKWYkToNShHwc4ooX5bJqTwIcfbtdo2zkMR"
-    "xja7XZp+DveCmdpqdf0astoQyQEjTd2W73dDTW0YbMn2AL911sncX4TVxsSaGM9BC68TOYwe8RYgOx074fKkpiURQX0LS"
-    "3Xn2fA1CuyXyj8edq7me8QKxib8BOPmBy4JWWcvU3redqYobr3PBlcx1Ed32k0XJOK/sdLePAIMbEWrzHiNUrdBn/ijyH"
-    "qUwuqvATBvkUkzQLgiWNJguxMuoHgdpfqpJ5dtp7hJgpaTVPLajpL7+TUmEuPlPykhKlGoyGp+cSYQ2GSyR6qzKE7paw/"
-    "uyHwiC2bCdYnbNlHjS17wy4y3LKb9Xvw5/Ner3dIwweBuo26j1kzyJKT/Rl1g6wcoEsQivSU9m3IqjYJ8e909cnvWVqQZ"
-    "RChqQc0Bnl+h/TbCNJavN8hoSfAuGEaoCKJFt4x6D/r4Dpe7FAZ9NYAGdawDuly2x/e/EZjjCCFgtn+I1OsMGJjDW0a/x"
-    "ThmMpZvMxq05etOdy0Efx/SDH4iaCYzR7VA3cZ7uAdMoBvEHruXHv9nj",
-    "yiv4F6X/+pb5L8ryGxe1fKGLBIV1Nl223AUmlM9oTEClwWXT7sfWISH91z2kQp+taniXQd4wAam1EWLyoZ6guLwazruai"
-    "nluWLTV5PN4yISMZ2Abqe/8G2UX/42CxsWOkafINGNQe3GGGzabHB1Tc2Mexe680/+wO6bHN5PX3EFGA6E8YzNF1qicj9"
-    "ZdA/PXZbgoA2+6GlqL7HpuF13rCDhVdHcQU8CL86+USbfdc00G+/PpV/5v3D1vtocHVwgjdmyej1j03PJhH4w+0K/hStv"
-    "I0PAtImrfaOejuMaOsaDcxOXa4+8SlkGU1NvWO6ewjrIF9tkf2gtvZ5Dge2lfYPyNsyT5NiCmQonaZhik4NNaxEYOfLao"
-    "dsQIbyXfIEcNNywybQ1tq5NgjmvmguffQxYE3foYE4B5q7Y3u+g2vEUXhADg+0V9Ks68MGy9f1NEjzHLrXlgAUr3UGLJC"
-    "11wLKUyjmXl4CXbF3vEkYNkrFwBYs0A6+ZZddT2Udp1lbJaVdSrXLs7lTrp0vmmlzAB8Xd/6Kdq0brWJDwtwQb3gjFN5w"
-    "cNuYtCTe72S6csqvX8Qw1UwY9S4wP3/22HNmVVr3N31kyVTvWbQ30x51RjlmbYi2VywgGtP5trn9E3IUiFBGjOIm+pu29"
-    "JYtlPUwa3WQdZSlGj3Zf6Cs9baApGePnXkI/ABzQRfKg4ObI4GON/haPiRbrglITIgBim21h+i/WbmKjbNZQtSlUCoLe8"
-    "qA4JZOZRjfFOl0g43RJx6j+9QpcuKxoAfouH6yokGyZKDdh+QdqG5rAHoWX0utM7XlsD/l6hCgsPmnFe62FXywqXIftzf"
-    "JtvQp/Baa9ixUOPpfEMpd8phqspOl4YWcFbRdb3hW7zB2Lb8NJlVw0d+9M6ha23RmaAZkkSe9175LRthlsbVdJ/4XzEG7"
-    "88AEoeAFaokWAY6ON8Xuzy8kYl4by5u91c3HLPVuaJmkdShNyeyWNKqnBsVAadiP7Ah/cmtme6dYa9Bbe8Xrz6Hj1dIYa"
-    "NqYaZ4uHlXW9OtxFpfG3knGWttUSSSGtCjzgiaHG69YFXDdddgcoSiVWmfK4UZVbDMlY6Vk28T6/5wp7wsnnUYujuImlb"
-    "euk2RxVUUuOWi452eoS6kinE8oOYAi+KvePv+s1Q5/eqMVpTScn80H5/+aA7dP5nF+KadnB1Dwv/3CVN6kiYRPTOM67gL"
-    "hjdyvVBHUhAbVHTX+2dlCt42+HO75+6KOMydy0JrudJwSl8tUokm8lMK5AAEsvoTyei6daQlqSbn/+bNB/+mwYjnkrhZO"
-    "OnOugATkUG2ZA/4AstVyGnz2U3PjpJVziwMlc2blzItsOnTSGssvJCALTAOhiYO8wbmNq3ZP4Ptxzp2gwThVjAabyllW8"
-    "KWzgwUM7BGwffYY3K4lfOveBtt3XMJQ4xuHlmudXsvd4HsNIAEo1bISjoyTue4ffqMG9glQqZI4k4HzHjqP7Thoh8Wu16"
-    "oAKZIGavgZQEFmTlE6izSH5n4vimtoelrCLCzQYdOJyxLARQara+gcNcPERwAQq3lxWzlxliHEamceLxYy/8sg0t2zgfR"
-    "elzGY9K1TzGCkxeIxPPsWZVFVA8Yg1bRD79MSpQx4CCSyCpznzfhgwAKQKs6nDgDo6WAwJHiYcX62Nc6h8zVSPXrl3Tyd"
-    "1R2+v42zK0Dx4pp74ABJpQvhfF0lTibjG0kTcv0XAQUi+5UNpLd4zwCi9T2X2ZRmCis+shDjK5AzYfpzJzNIBQObgiqAE"
-    "ih0mc0ATuxU6V0tgUzPEerY7Bz4IKhkf7H3RD/t7r8kQQaUlcVcjcIq2d395w5Ia4jWsHSBtUr8xZ7xMIj1wooYqmnnlU"
-    "8UAS6RGsDMv5gXIGs78WfYEs4QUCSsmDuzJUw0Meyhjf84q0LNOC0UqNtaBH8RHoylNkDecQnD4t0n0PwVTrQeGpIx6EW"
-    "RxEQCaeYI/RA9oRK8QnR3GsLDJFtWOO9EMQl2n6nVwkIsgAJIzJ2uNi0kNRA4X8msjrE5C21ImkXgZbLCthCuLJIFn70r"
-    "StxIBhDKBTZurUuepq01+ReJR3zZguF7vFdEAy53w49WS4M3SChmSNlYXmrACnw0/+t0DcSsjfmlAjW9eP1Y75gXAf8pl"
-    "iWQeT27QJeJUSBBUvw4cIg37MYF5ILys000GBLPIF0fy2FtGwKnplcQ6iTL6yUbCYkkUIdAqLr8/5svkkFbUPmSSxgsr/"
-    "EDVe1wtd3weYubuk61vIAPEQ3g2tTpXBKAplNc2ulfJVVAqtt9fI0FQBDzhCcGZDtNeXc92t3vvyhAgEoFRLvVne90Gcl"
-    "2+k6T6UVZAAkFBkY0G7hOihClvci/JPop+arVg+e6jHqg7/5S8yhftEdHBTw0vGRsLBYwDEdtG2v0/0sfrPJ4AcS7PaB3"
-    "ppCn9cVcJldkN+Lvm5c++cnHydS8lPG0TalUEQ1U3fy1+bkAKtqaHCrgmcFLQIQURV2MoPnTX2D32vMvDYX89usXodN3/"
-    "pF+iXSi3xscOV8GziuiSEyWHNahkJYS7pHFAolF4HxfoFBxiRIrdWYRX5IA/tlM1gnohUxyclVLiUq0flU//o8LQrhT1W"
-    "Wa1O7Q8/zofDVb5gyFf+ae9NEMgPbi6MqT7CpW+SKP3nl1cF1Ml8CjfFHRLVopfFFAxZqsRL6IqXwGqwZqoZnKK6Pz97V"
-    "35ZUBknFfXHn5+ALuuCl/4otruOPtHN/3h+nM26uCTOaX9dwvZb0scycHgWIIwPC4ZyVJr35JNodoKuF9/cUqA2z2emJw"
-    "fMKfT6PzeJxOfFBLMxi+92VRAFByPyiRwFXS84f8kdU1FIfX0HviZb5IljXdwq8vcKRhJXCQUFhosJz3RkWIvRMKMmG+X"
-    "nMnp3WUy1vnX0DVvosXQwPiQiKI1cCmdTCPKyh4eIBL3LWUgubAF3B/iff+2rz6Hh/XItczVEX1/UICLCSOTkawImFa80"
-    "t3xAWh68LkNHVUO029/f2mFKbu3sywL8ro4JdO727c657G3dmk88VBAFCpvcofuS5AIo2qhwe3d+d28qAu3lF7Xv8EIBW"
-    "VDw/xw0MFEAa2D7Ox2ZBwXQN0EAzDYlR0Pn72sZOFKf1iNy6WaTb9kE4B8WBiw3uveHhIAe0AhUIpFmlyFa6u0nwaujQT"
-    "rriJs6Wptxb05RB6sheP7qHTHe8akBk1H+h/6Hb4GgDkh3HH7ewYxwI0/xoazJpxBE/Gv/xyMKEBwIy5HooCpEv7rp72Z"
-    "R7J6Fw2L3nhL9POQwsEPsNAvJLR2EU5wRWskgjXyBzupEGZaa7nXUFtuQAgIOhqBk8e4I8aNAWnJBL656pBQAn+Pjyoel"
-    "O5qOehBCyhq04/7DFIoSL8QD3E6Iv7f8AXEIcBf8VVOq3C8UTAYMPxuCfg30So34lAaa+CVqj7eMGBidCbngbMv/MIaY2"
-    "3ygusO4ZB0WeglysaBI7dXfsTASsiHO/1Bf1/svYbQPyH4SAqf5VJIIgRLlboJa2UXCOVU4y8ioGwv1/wxV4UmSJPlUXL"
-    "XF+ig6cfekUEveIPCN00LsocngoZUM+DxbKaewW+0KzMS9n0DNYxQuMh6p+dQUEAdOvrOJl7XiFiJLYF9AVHDh2RuPrH8"
-    "STa68H3ALTjfAK3neg7IGwB+nMXouf7a+tLb4gGaAqQ45rdREUN",
-    "BiDeiyytRwg11fkxTFqu4J2v/bApVrP0dR1R+9BP/YUXNbIBWHhQrJvOR7Ryc4V+al1yLcY5yTgnKnRrvZThXm8dyrWY5"
-    "7p9SeQ5j86/RvgC6dcUGu4qAG50vpcH6m1YxkBtinHV7U/QbogQxF8LNf6eNzPAPS8iILV1UMa3zFQKxU02GUnBbIwwKo"
-    "0IvmXAYpFv1c2w7jz3mOvAZ/w0QsimIsOuiAyAQ48U73p48HQFIGoax2GeHKJYQDEA6QhvUuj1uAyQEHxg2xQ0BOTA3NC"
-    "q4rsJQe0CXk25uOpE+Qg5KN/5sPbSQK8+hUiL4tbDKhJ08fKDYm8DX015HBXEvIfx/j71ZwNf7N6TPdBRzA9GgD2/8GKr"
-    "71BExAMKrW4Dm29Q+Od8k41pIlNEqUG8LBpPCPzDdH8fJALkkynMZJQGy4Wf8TKEApy2JEpHFRGB1MZpa/ZmOHtZw/T9i"
-    "hb2TCQ0R4mYMWnkgc5sevqDN1OiS4vtoAqu2c6MJn4NM6oXSLIGfgqUgBR1QjCN3jDClOClyICNYykpkT7NQgFjQfByZY"
-    "Yq/pmgrwwhb4TSSY0G4cCwDb/7lRcL8w1/GCt03N8vz3t/PMG5srTpyS3tDyuEWRCL8zQgADQaDhco27QI9o5V6QGwYXX"
-    "//d2b7wOWQ9LZvTeG0gnKjxoXSpIkYfUGaJkAfNdPLHglCK933pWqSNqmD3T7A82X/uQsKjwlBCXYmCUn0T0LcIlZ87FC"
-    "DUBhRKkZ0NcxCJDQGIDYS4Aeb/WAv690KaAM1IJuEQTcK7jBPUzoXTNVeiIzAolYinlDdi8JLYkYzUAUjRhXRjBVYaImy"
-    "xS6HqiM8eUlNOmCwJIofuBgLd9lrDWV8Y/GYXipEZwSH/CXVtNtw36WwH4seH8g/CSoFDSNDBrV5zfqvTT3TAPX3gctT/"
-    "d8ceuLtxHQe1IIPqhVtVrjo8ofvgGOeNuN3giDpJfiLdHWt5oRjN6Gby5+BdUqAJUrvcy9t2JF41vkuj0kq4C4b2zE9df"
-    "U5CU+uBVzjc6bmFT62acRBWQVa1ITay6B4CVEtIkyt2bfSwlgBr8eHnp+t/02MahSKz2mV7QmoDOpP8O1m7HAhLhChKOh"
-    "qD/sWGYaKcl4hgtrvEUsGES6mP5+MA81p9lil/oTqZnJcmMmQQfYS/WU7e+nLGNBe6ChegcoD39x4CvK2+a3ADsWGxjF1"
-    "R2QohmQfSzqeBk2iJdAP1XLowzIGMryYqmoeYpoA3VRCPY1UVf0XL2k5BT9QcIi02leJotcDw16MI/+tzx6SEi3hGmZQ8"
-    "8eY9cWfEGrn4FIPZj48fhy0oiJeNcFaj+HX8DlwpB0eNKbnPdA3xoP4Nf/c/QdB6TIu7VOsSlapIQUrQcDemDo/6s6WrE"
-    "IEP4dUI5YXPgzyHBAp8P/sDBYhT/k64YPXLfsClIN4GwwGk/CK3hGEKui84rENbQ2ILF/B8tmPNGENwgCU++dV7UoLpUX"
-    "0XmhEclvWLEiGLgF4b2qfd2EWShtgvLv3AOEubgHFZekZ9CJ0J3kvL/2G7naiPSxKIFmv6rH1QTFe2GNrB+Woh6XE1Qt1"
-    "ka4pTGyHsE1z/vWOpaVlowapCBrpJpNH9+9BU0GVYX+ZFyD5hXcxpUq6akS7HCEAk42A2yjqYwvKo9e7tILfkg3UDcBRM"
-    "T3GR+hYFosL2oo0DIktidlju2hWgO3qApq4Qz5RRXJ1pC6/WF13htW3W5DjTQ6VhOB8uZyAVwWOtCBa+xHjJ3CG/iBGxw"
-    "A3uEv3FIf8Z4uoID6iAV0gS9ADx/wBfgV/B5SzJj6qjW2tdJ3o561OoK7yF6CLWivUG3wKtWc7+MWepov5VA3ZFaJKkDw"
-    "4S/z0QJgdjdkeAXoLKrxpQw4mxH9gJ4QI3Kelfh31O2Hfd8mujEZu6gRP4beFqLoRPzqusGcurIX2LaklG+NK4dJAL3Ky"
-    "/XwHh6Uwri/n6vxRVG/GbSxObG2TfrXw8PqUQMEZtCZgTpCfAV+2Wki7K2HbOmiFpBbVEZFz42KXjUqem5UdEZpoKD0q2"
-    "CM42A9oUBt39IOh37BqFYAjCvmb/QyYlUVcH+wAJdFTstizUt8DLSmDkgyqjx/oiYP2SsuX/x4l/uAZi5qt5vzr6aRP0e"
-    "DnvhVRkfPGiKYV20iiP0YeZI+L+nzB1wIwMojs2xrX4xBIZ5EX1B+rdE4ODzpBP2jJ7kI+odP8kk4Dk4Pu3QNJQMoUZTq"
-    "IwetfrHCTr5EJyXv0F87X6yKjfv6vDc67IWD4+O1/7FBqqpiWwOgiwwuCssei70ipbpGZUyVfhGgX9xQ2w1A/kCkUEThy"
-    "WFH3WMs4QvAw+e1B2vqb8dPgl7/WTfoHZ5sdttTIw6OTsLg2ZHfybGzurB3ehximC6WZTV8jRi5/+TwpHdwK1sDKTYgXx"
-    "cLgPBLFD2MyAqlpTQWMZg7/8nPnT5aumFucC/7wKvVgu37Q4THnayi52UZ3wfoquCteKDhr3It0NI1Npoa2ql4kY2AQIc"
-    "W6SyHJaDoolh4/rCRq0ruRbdWVAUUhDK4g9s7/0kFchPTjyfVUE0MdGScTpjMlSDqVYCqIFSJTKRPfhYJSFWd/nkEI9pY"
-    "yzNoiYjTDNSBb9FPzZtH53PV+lkf5anZWW/EtUJVWZvYZ4QBBX8WFswSpLTzqKeHMcdO4wvj2aTp/GWUdZJuSYsHBpAjX"
-    "8zeoZ9jxOgjuOhHYMneHGRnmAIYgyG0l905yig/d4FtrjckUwUKv1TrNRWZj4rwXTeDjw+1tUMGnNpLTod7MVBAqBoLNK"
-    "J5ZG8qrqTuT5pfQXfQUPwvRIBoIHQN6h7QbT0uQBi4a80aoU/T8VhBtTsQfez/od9q2pYC4kpL8wJNhiut7tcgdyzz6f7"
-    "+nroim0iOyHiZFRdx9jxbzOOoHAWD47AvpAVbWMkoVqgy6j023vSu68XnhyCzAGyDY4avaL5Xkq3Snir2O9xor/Nz98hu"
-    "s49DPfTxsxsdPIH+xeeDo/39BQqsDOp30lN8JO4+g4XXOcImDwab7/cVjS2NrVICp6phKvckkKP9/RItlssF2isNUH/b2"
-    "jvRK4c6PMsKQKb84Gd/giqtKJhKBHed+kCt/ydcgtOoJUFeOV4cnQMqnEXIgM7gqsOT7bMhXfX2O4lWE0PVpX+GO3+jf7"
-    "KuTC6fuO8TfvxidYdWFAcI4OZDIGrNiC7ztiX4lRyDfCzjalnKCZEtImhGDShAZhOI/rSbmN17/rAh7BaSITuqkR0N1do"
-    "e5+I7tKTCA38ixi57priiJnFrvz+ipyRV4gY9e0u4WJNZrCu8Ekif23HDEqiJ+8tyMOgPXFTYOvCqAUnp424gtwo8/JCM"
-    "99QB1/qYe1nkEl4GGcfl6khZrUas19LcwdE507Tk7djK5aHQ9IBCI7NKOmaYHS/GzS1XgCBep6CuSlAerfowInbycMW9L"
-    "j2odGOC8AM3GggDa763uwMv3yrvEPR5yu1mGuTSQMhm+/s1k1yt79kDS2usoscDl/weichWTZbr3Z1De2Gjl3oV50Cjd8"
-    "3yNRAAg1hWy6AC5lNMLkBmZVe4v9x92Xfczp3dKl1WvyE8uDFfTbIS9Goj+7F0YLVPD1xddYJqlMH9C7OaCYU1QY9q8S9"
-    "Q3/ZqLZJI3N9tBFcm0AxqZq0Fiil3qujOP/CaeUA+/0StfVg3ar",
-    "kNXyLBeokbM0I99IVXEZvq9nEbhykYkPf9/bfSg+XMRWvhZPJGZihu8cfXofMRSIXaJC+DXwsQQ1zH9X11KfC6GfS9WvD"
-    "Uxag2gpYlT8RQHA9j0A9ALAPJOK/Qq9KLGyAgrUJqOZp67oUrVnVaZzKMVRf51w9/9PiKBJnV33HIMSI4B0sEFOborRYl"
-    "hUS/o6AZ3OHx1xsNonNArjXdk1GuhIe+6B75KAf96kneTgH5Idc6MnRxrwjIxQ5IF3T+4QG7XKCBgqAFFaD3WeoKXU5Ep"
-    "Tc4cUOs7xPLob0Y9tw2fTgbCEQJxJIGrt9sbKltEM5hDZhTl+m15wPgXxe3snwR4x4Ccj9EcgCmtlbYr+rh0NwSWzJ6KU"
-    "hGZMzC3e5SqTfttpvh44ohC/XQ3i2Bjyn9p7dpoKtHdi8Ayj5vnmAn/BFo+tMpUMlQWjIEEk1PP0H9krtqy0xIR0eucox"
-    "iul4BPVH0EEQQdPEO0MP8BQeRRNgP/gQpOrAQfvPsEuGS04brwzpAngcKuoALIInFAStppJvE64/hR4zHwLF9sXrRhrG2"
-    "OEBVMi86iAf9F9AMEOCjnr+m+68+oum2Nelp1d5TB70gilzyZv4KSTN0noTX3iRE6SJni2BT6acFVsGNePjDVc1VQDEfb"
-    "4Ay+R2veeW1nNUuK/iTpiNl1cY+NbvAwNFThLcvzQyvKL69WKNJYMT7SmFjgEfLSiPKE94hmuFy94cxyOZIXXkFxr4xYk"
-    "G9nKeebZ1aCXaMCQ4XpzJqSpsgEV2ArivCJPZQH0RDKnEMCsXzSXKky2hPPRUJaWtwZTeWVZurUFN1JdDpW8VXR00Jb+A"
-    "ggUetn4w2wM3qMvuHvH94qIF31bG6jLMarnziGwf/pWkxji2NtSofpRVtQ/OnQvpB+wLxnULs9ZToAK1UOL/k1Oz6QPI9"
-    "AgqI2lQ1x6ogoNt1e+7DA79UJfEC8N/iXzQQamGDCPkCeAky80Z4UM2qTW3MzU3U+CsOafJ8yzqUkP6L9KKO9vqGcdhWU"
-    "EPbL2X9Ja7RNL98kWHwK0n3WiYYV0FCpf/uohl6Vgtd8HMXrQqLyVpLD0CiuUnkMvEFx0H1BPAK9PVYLAAPKdALvV4wnD"
-    "qLL2TmAqzpouO2YguaiADlbY7Bhp/0JXeFCladossKDhWtmqrs/f0CZQ73ulhW0l3rquhBGdpQqXnZk/KAqwCxZGhARfF"
-    "5AUdzRMXIVa245Hc1IkFBvSQKZqckRBRA0EFbQUZkvkyOeiFyW/VEAFSTq1ZnWr0QtiKLXHDIuAmfAiTcg1ZiWHuESkhY"
-    "AYgaDrTQoEsX2bIMpbSdS+a1bSdBmyJhoeVW12vM6tIbj92X6lWYRKT9rsiRmvBWOnqso1SAcvNbFubsSmzgQ1sdVkfpV"
-    "BsOV5TGXr35jqRcl3ZW1Jso7YoVOV7rWhQXtVGNDHIb9d7hDdSr+Lepd+BtrDgjA+JrL5Qi4+IegZzSi4on5sqQyERoVQ"
-    "Onoo9NhN7FcjV8oWNomQh5TDbgZxvEb2wpcBf3EW1E4oaLCxRcO7WAaHWxwwGAEKMtwJh9C9VhErDdx0JAFHM3QSACQyF"
-    "kSp4fRpEKge5MnctS3goHEEnCwivj/CpwkVgqXQHNx2hL5s8hr0EXVmLIpxxrhTtoIX703rlFV33UHpHGxeTs6lwX12hk"
-    "II9W9ERfLnDlU8iZCTDDJmhXWnkyQw8E6D8VdgK1yL4e78d3BEHywK3i60UmKzSMYrURSNr4PYoIQwWGi/2Oi0MnX3S4x"
-    "WW9DlW4RRPvoPWp6mPHi7cVptFHoSMDyPk/dtp6E0s1j+hMsdGZ1gGIMDA2P6yodZzJDb3snK0OBuJkSCjULgPIR+pDQA"
-    "049GQOFMfR7kjBRw22omw18Zun3FdY0hLK3xIawcHjE/Q5xnrXHr9tXIZdSuTKUQ76BQyB0Z9KlvXml6DI+kJSLDPyZXY"
-    "uJKDjLYmOH31hm2rRrtm08ibP7qEzv8q1UxIjwMlGbhkCWnO4kmOFK2ltXEc5YeN5o4dZ+uaODfYVzkGYC+xLFdb0G9Zo"
-    "aVFzElYPDz3RFlJmHO+Ml8TmQkA+K1jL0SYCFWEKOGcHd62HhbbekDOlMbUWj5EKJUAyBdibPzzMCbVxaa6BKU3hKbVUV"
-    "OTSqDhblKhbdrD23CKjS+DkLV7tvsWgbwx1a5k1UO0jfYBepZQEbqNLQNmCdmNd9DKGu2l646J/D15yyC9KDJTVgjhiGh"
-    "QLCaLVr14pgEMB+1wLqKtSUwBRfg4T7VB2HVqeHKHhDHr4AXRGgMp0FgU2C4w/dCsZlwmMhtgNhrPJEokyF7ZHyKXUrNs"
-    "pWDbZUAOpbeopaJKFyHjjCH0GEhBJUWyeR+c/enOYHuQrdfHTYqFf7mCp1op9Vrd5MqO5WHrkzTKLXvHGtzcXlz41taud"
-    "zUY0Fb5U7TSWQ7hXHyH/U1N18vDgNe/1YKEBGlA9YYpRtC02BNa62RDnHibjywnu8T2vQW++WNYoulonZLhC+VnjDiN/A"
-    "FX22WYzq/mfaeSSGlHdg2bmgY74j/asUV5O4AkZJ6Kmxujje47zQXd5oIgY3QX045WE6mtF5C/ueceMF5gRhVDnRLUSph"
-    "n0n0IUmwJ7CxlE3NKNix2yxnlvBGJAIaSPREHHeShCELjhx+9V15r5Ul0MPooda0RxfZhssVAJPBvfZT7Jh4kIv4s+yPY"
-    "Ka7tFFGIFU47sOFQrVvAvZwqhO0y6wtkGXBRTE39H4QzWoyIOmr7ohjis1dAgAJlI0fX5FjSH4hY11K9Rv3mNLCeXpafs"
-    "0DQQl5DeDFPjEXniUwWMdKALz2+thA256zr3xnLCW5t5OwjF6E1VRNwAVLu+EYZ/9VARUhDy2QjZ0xEBUrnLhGNNmoXbO"
-    "BIp339zYzkSuRN2rB6rCMg/+5qw/Hwm6JYDLVB4px1fYEIOsHrjQDhhhx78JgfRfuqj+kvsMToRLILBuzrJwc4PbjiawX"
-    "vouAlvcbSgEeJd84VaCRrwjbV4DZwXaB4z0by4DVW0Av2uxTe4zaJjXoAb5svrC9DJAAHIACLPou+pJPju+b8/vHv+8us"
-    "P337//utvvv4Rnv2tD7SkN5Lh9/H34qeNhkxsDVvjDA5d5TtcLwQaMIhmA16qMt5LpkL2Axn/IMm6WYorEPXQSoGhZ36w"
-    "SKcTyxqM2PgbMXJAsRtZ3uv30fopycVIoeFvyr5m9p2xouB9UNXDJPJ+8jId5kP+cU2syn/tCBfgO1izicRZRujvMI4n2"
-    "KFvvFQHbYGUbd2hT8lPGJGVUvt0qUDl644OOewJPVXZFyQBNU2FkND3Kh13stZyw1z5nST+cM59Yqvm0keZRhVgU8umqW"
-    "WO+tcUw1YoNCKcoR+fFZ4RC/Mqtr30W89ucjKMblZRraptCgAwDRXdSbccw8yOPvoox1owNlF0m9EF72iXGN01/cJDpMi"
-    "UY2Umsh2V7SZV/NvWe1deOr5o5hvdB62WoPcKWKWGe7pGj9Pa3/haarxhtt1TM4YaIGOJ/nyZhpCfj5OJ8qXOApqB0UdP"
-    "PXQI5ThqOuewAuoBqynxOiS5PymuMSP61P8Y7noTKwrSqzA4M1Yt4IGB7Zc3fQEVU/tNihWuqlBquRy9IhXZ/g3INj0cN"
-    "47Elvi+BvRAArH3k9fE0AG27MHKUIFm5JDp/cQ753qtGbs+BZ35",
-    "4oXZxAYedYOkBDfFKPKvec0KBas2t7Fb7YsiavWHymIK4RFNfFSM/lCjcSGqyVZYpCE7HQ86ZI1lM2yuQC/zZa5ijixd6"
-    "Z/1tq70E27/KRffmO6A36D4j5fMPmgzmtQXiqzQJO0ncuxBlzp0NlFe7A8PVJNbNFUL0wQ6tuvSuOX5/hFRBoNnQaRbf2"
-    "y+ySqn8j/CHToK6Ggq6oUM8L+iLVtcXjhEY1yhZjAWAnc60ubVkG7hs8ZdH0Q5Z4z9mHyE8tIqJ3uD2ymbtxUyzqsmbIq"
-    "0cRU7ZbBgTn5yKE3VVmirQBdELbAem80ztcun5/qX5aB/2nPcR1bJao0hY7TxUDUtgAJn+AY6GNv7ls4Z3KggBBXsJC7K"
-    "VM7CouMZx9fjkfm03rxDrqMDxkw9YNosI/MDUKhhdHEWok/lteTeqGcoLvri1sSY0d4LShXuCGOZ2/EhoRwv5biejDGA8"
-    "apuvcP4MNrbo2jdkL280op+vVve7gCxmmcFVlb7tTmI8fgePAjfNdWvreoemwZhNLW8DmsFntwEUpqwub4gaWhHzCWZhs"
-    "KeHW5zaXkOqcU3Rqk7nkQ0VFhw8fhwArr2lacdFkE/HqdWTACKPunuYIBv/GEDUSBt6HYPrB/bMqAl7jU0ssZSgConbsW"
-    "Hhhu+ASGIWenDw3XFNdCozsz7jS/eWFy4ErcNU30rlhSZ+Ia/M64m42U96URvYdLjcR/VV/2oN4H7SN/16Q5GhvUGG/UG"
-    "rXoDVe+NdjK2Iug+UNScxYiXyIQWuFVUo1XfmGP+ie4fS1AB0B5/GdUWsQJEXKpQoHApbtGTV63PQ16fb6LzN6NvvMvxm"
-    "4kfUlc+RPAGIz36OL3AkIulIkGFP/yAYTNmfHMTNpCAFq070seOLAPCMpiNZTsUkHqkAi2htXqvoYi0fYezNfd1HVAUfX"
-    "tW3oi3OCnZ+O2kG71Zaw/YWWQtCbJF5T7HGc6wb5uxhOKPC8bfeLNWpCGiKpa1Aw1FqVATAyMyHRiRgGCE/8b4hN5ETBj"
-    "hc4SyHZ94/6d8qX3txUwHt3raKxrv2gFjuQlFaMUybPoYtyg6O/zmyJ+0GgqTMiA/Zloc/y34F4XvQ+OWO9RSXTnR/vpo"
-    "6RtRcyExfE3jS/X4EORXglykfllB0b6TdMMBe0knVsskm4xnGNdQ6jWi7NQCdJG1b8IEa4qERx1F6UziZ9mwMbPi6klXN"
-    "qsRiZSpZby6fuadZoydEv+RHGFP/cfhk+O6xl8gj30xmDBvqKPzkt8871lk8qJ6PAD1Ci0AoqZQRJhQVjVX7MN+Rd5B5O"
-    "VNiqcprnWxCRLZu2KRCxbsVU2+lyx/cOPN4gHtDMYJdLsCqo2qWoHJKnwBOIgIUjUI4iuvVn7jP9JL/S78LRHZYqFGzYc"
-    "ge14mEqgE5AKGn8J1F35L9ARGN3/lfXLGYVQq4kDP2g8E3Z88HGujkV6ixQUZwYfYdqq8qhSAJMGjXtswJS/KWXR+D23N"
-    "rLbIhAqrl9F0TIqtoC0tXgQ/YBgYvjjmAEUdasvSlZrZJbDQfLyc8EqjIuW6zDg/Q71NRYkB61tOxkcA1mGhDOJQWqhtN"
-    "NyJ4M2D95SXCTvnTNPZDE/b1t4k+j3lTiJAv7i1Htb2w9AoNNcwxZRrr9SphEYfYWxeHz6aegPUFlLvsOmB+32B+RuFSj"
-    "sGr+GQ0a6uHBmbpnV7bhNEChADIjujrjw8rHRCEpgGylrCSkuiUd3LgMhpTZTgjhCfqRIxM3r/xI5GUa2GM6Efh0t0Rsm"
-    "8ulFrE1LMZ0h0VQAtTkIDZ3TOmflryrGFzYDmBp0KKZsW67GWSodzqHeO2MVH4h7QRmi3WlWsywBuYMQtMkkrKpjy0wSU"
-    "XsnH8G/dF471XpOFqaI+oJPROwYkv2wiirVFcM35uzBkDy2bpItSzZD2EXUKMNrOvC7yS8pVqFPFoZEZ5gBmFz1Z/3gsG"
-    "RodqPd/2OsM4Grv1lkdVQF7f6l/8f4+8NT4vGwwFdcKrnydGRPe4I0+3oG5LbHV2/jeoS1NRNONWHw7Kg9PUWsLVUyCkX"
-    "TSHApEJm/WyCUPD2Zviy55Afo2ji0VhIxRH8jADIX9tdpx1kilzQRBYyaodM4SYmE/6E+NPqJT9r1nCsjDzCfnsjsOipf"
-    "K0Rl9m9GNW9wYzQ2DbKiB15TVhzzd5EHdmN/cLjrRsnO0arYhtbebpLYxWt/UOqaRUUfFQn6DezfIlkBOtsIh0dqe6SS9"
-    "ZJMfu685B81bts8+byyzzP85HcfKEi7ycYFaRNmN7Wb1rkDton8JXk1dkWKcLvtn9g/dMB3dIEu6y8lZ3NEe4rhTcE2e1"
-    "agnx6M7L4YK6iWhFMWB44qSzEx36MFoHqdQlgJJHd1U0DS+6CJDMzztpo7Gf84Q/R2ojlscDUGpOPz4ph7nk4nf/UaLAr"
-    "pEyNr492P0g5ZDGn88EEa+06qgLY3cbTq+IXqIKqLKuNsW8QQ52iz+Xrk92FOlHk6gLwBBFIuqkfsKmJSVZVJtJemVT5a"
-    "bwA0rNFjkI+sbtDQobSLGaznk+IDWCFhEFeI3un1AIbt8uGveIbtrHPkr5a/wWIs4iwkslnqcKAauqB2woL1ZEzgOQssM"
-    "IACyG0zxWGd6UhknNoQDpV4xwD1oHciJode0n5Mai5BhmSUIUUZmYilXfxN+E5TaZmGilw7bjt7r7I2V3qXn8afkxor5o"
-    "kjLAtWD3aAGvR47tt7lKMZm0Cgu/oxFZnQ9ifPGKR9BHWirz3cgROEOCEU8CIp4EC5g6VdSo4RePrR0m7sGLVSRlUzqiy"
-    "3hl7NP4H5EYvZeQJha1LRljXL5kgR+lOdadbUzFFeGwc0xJcTGzqHxiILXOP5ETfZ/KMuYjg/s6kQlNFfxRgI48hnARPO"
-    "u+LixM8rQr9dIvrWVbjyut3fI62aHXLmhJSicJmwMU05npPsiZik1WKGVss+oF9QEJ9YEk29ZHdeNjxvU/a4aJyyRTiYT"
-    "kYHI+ZVE7bNHAeZJxEgG2G1a/7X2GJJY7PsdzBrBaOJ8OroiMZ5CSPzW/iZZRm89IPWUPpYizs5Oer3ROEP6n2IEKfyIb"
-    "CIqTzGDHsZuUYf7E6Bkdof7aGSDiswu+qbiYCIGrYoDVbFhKAKj3wALtGec9jWDOXQ7NXvHfaXtcnmnPxnlIXBsQBQ0A9"
-    "pYgP5CpXBJGkZfoWnKnkLcIiCDpdB/AP1JYbuMnns6ybsvMBb0t6Us79+RPwOIIG5AaRwxBQDtMRIXqNbRa8D91RpxU28"
-    "yR81usxHVloAyr7nYF+qCXSSkjkTYywX0II9vXL/9aQCS9z/jeSlnkasy4LuT/2nctLF5oFXoourBItvL9V6aaW6BZ9EA"
-    "VgCYYlessKnQNLUWrp263m3FmC93SWQFLPsIqHlOEhjlW4AlbNx4NqpbUMAX9/fxr17Flp/PMG62QF4DeUF9FH+jmCm3e"
-    "p9VOiARGPyB7hRmbXPAzBLdYJbbi3xpFnnHrdgrYEXNL0W24QUD96u40cQ5/U46nv8pz5VlhDMN3YepQK8JvN7fB9pajP"
-    "FyQgUgE3ivURLJvMYkii4GuQCRTMwi0J9fowlPo0qiADa6yEHoStCAyE2w+QS9DHANAPq/RFdoYNss5H6x+jfamdboioV"
-    "OjU1hBZzY+Sg42OeOP0euNjqkDJ4sMz7kgR00NHhVhM0Sq4Pw+d",
-    "rfcPj40XPf3cYLhnENvaREDjBsmAh4BR6/yIpKmudmFw0bVAPe31cX2nXiD51KUp98ulqhHLWK32nznddiQ14Wj2z+PbK"
-    "/5wskG4oT/91sD3j4EjaK9KsWm4YhnQ7lawwo5+tWQqwvtnKfvVJxZZjhbm8RKF+khwcY1d8xqjaHS1/ApXlGK9GtLccl"
-    "FRCge/u8QlH0R9xCRJPLezxYeiZ5n5pCQaG3KMHUQYqu4y5n63ZHH/LwrW3e+aACzr5Q8R0W6Qz4pKRv87r4Zypv7el4h"
-    "9T2uadb9TXlgyKlajVle33RQg0r1+kGzca5RC1SenY7YsVu8ohjUF5JeANoW0CluN4Fv6AfQH121gZhfPVjTfuQBAgDmg"
-    "85RieqUjK+RSCSQUOSTOGaAIsvKGNA49KlIsSEpRlbGXpdni8ehJ6mKZna2ntL0h9J8lcgGycIIY3/SUHoC4LJ3o5XVmv"
-    "xDl+ZSjLrwBK+ArHiMVcYOwo5Gsj+qTbQXuMbF5SPtideNttV8qwe1aE8z4EfS/FVY8XVwjPnxsg71x5F0qBQM5ePVTNK"
-    "Ui5U/bZGdM9opwOztgYwUkRY+qF+uNf457huCLpW/fAwOOqZhDy4u+5JDJlQuy2W3n0w/mU5fdbrdeHnYjabcHbWjg4pR"
-    "H9jq+odVrzrzyYHlxgFwF2hDBAvVGIL73TQP+nkG4kuWt+7ezqDRk5nvyx7J/0EP9Qjx/jejD76rEs/VHRyQjcnp78sZ3"
-    "IGz2ez2WmXfi6wD9DNly9fftWKFP3B5O3Y9l/SIjUijokEumKV89rLrRy5ud7sB9nn3svZywDTGmIYmQLrUW+kQ8q6Rz0"
-    "gC+Qui0NENyI/7Pb13ge1oHMN16OTHuYa8OIzzKCsQd0x4WnYmN953D8BvbMVscujE9nvizeoLH0JC+0fKf79jv5+Q3/f"
-    "09+39Pdr+GtpQ2ijWSkvAKJA3FttWiAHgbOeVYrGGRDCu5Jz/NQq/nJYn52Qi5nZLsToflF3+v7QrzsdqqySuqhw/oONq"
-    "v6Tfq8JryEXbSjvgdxLbXs53APedjq+yA/gsuOCzPymAklZ55whC4RZG1b+5S+9UeT9Ml0drkGlGO39MvV9xByB/id6k4"
-    "Z9ELSZRlqB+p2faxxv+DMZJv7ZfsENX2CYo6utE7/pRa+KQazvEHT75OCAUvdr3hgyljLxa727E2QoYzPavdxdxQbok74"
-    "89AEy8NW/WZazWP6lOYbXumaFAPtnI5hXnQHoR+xCSEmF3pYySSv4kHcIcprVHyBrHXZJOcOOaWoG4HGdHODAj05PT497"
-    "PevpAVQWpO4dtyrJ43alE6h0bWr0gYpvtHIKFSq3WeMt3IPHDaqdPQXKM2rlwTjp4eRdkztK/rcThGmFU92qdAg6pI/1M"
-    "GrGfvI3fNK04TaU6XtpSNMCgHcePc+b6FXudRlZTcXQSqcvu6doArJSi5RPTnrCrJZxeR6d9BRf4xdL9fm5K8q/4bOSR4"
-    "HdEbCgAFyYSFDnQXrJI0tkmnmnXbrOist+z6v9Ln++J05prJX7CacpTInu8nIkIT/CQeL0j8Z9nvZJqIpOoMiaaVN+iuV"
-    "qckEx1/OIxhe7k60+HuR2LxVQYJZz3wywAGpqBYRa+aqJfOVn1dCKf+1U5+f9oRwXk/N6VEVFmEdFp28CgzXpJYmjSJYo"
-    "uuNWz9csxX95/y2mKwHZSxMDJXrDszKlmPZG72JlCIWELQ9v7J4lFkw5/FGbShnAKmeZh8FRACLTm6SUcS1Vh0A3Qr6Fs"
-    "XAV5f+mIxu+x9joqkmnG2PCOLopl6iRA7ngfo/qgPMo+CBnWd6TaDFpFGc9uNL3FdfNgOvq3rsjkEQLsRqnkxCUizDbU2"
-    "4aRVvdTCmRtHJoC+icrKlHrgJW/uCHBzR59/gHjd12boxfDZhaAirUA0FmR4MaizVD/bER+1BtpEMU3S2jHsXR6IcshJO"
-    "xXOCeh5l3pcCZPBP/xJ0P4YFwdufTKQfvaNtE7UnESc07EnJrhdE+xJgwdsLtkllLNVut9b5DbfYdckoDcSsj4K3/ko0b"
-    "h1H/a8UW/iXVGQyafP5LqpMXhrYPCEbCwxPjBqs4es9Kg9gbVmda4BxWwKgV0U2vl5mX/7eV+qzyRf/k6dOnJ/1T//z8v"
-    "DfMIxCP/5vDdf+YSvy/3cqNxm8pY4rK+sQf8PLOU6rZdJ6PkcgbV9avSR80adVUAjW3Fxw9c3qYRw24cC94dog3z45dtP"
-    "PLJo1aA7IXVUswl7yMcLlS/gB3vpQkLXNcNHTjbQkKcFnfe263iw8F5mnTGdqgZoO0t3Vb5g8wQzEmx2t/gssRyULuDBt"
-    "v1Ti/QBNdo0HmlgZp6IK+UJShaV/UqGbSaQz+kEGEQfGweOI0rwCn8KQinzMbmEIOPkEvD7s0w2NOH6u7v0+72N/hEbye"
-    "6y1KCap5pU6orZI5dCt08GO+63PKXFltOB+N3UUMcMWNLDwdFH7TnDZGyDTqYho13DUoU9zr4kxdcIGZuuAHj7ymPYUCn"
-    "7L9dILOTBzMjt2IPvLhol+scph/8cU4n0SwIl6A1g0kako5wJCGU2WAFVr4Qfru9kU3OAYWBH/6xqFpJ9ophCNUM8po7j"
-    "8J+gMsykH67B/3wsMefB90bTyge7o7294tZttjtfJr3nliOH0j9Z4fDr2UfMZGjmNGDZ7C/GQef4inU3NdLS8QMvhGUVz"
-    "rzaUPF/IShQZ1x20k5lQjTHT1ZS3uaiHe5OJ1JX6txJeV+E8tfqjF95X4HZjUN5LtpBYz+3Zj1w81sCGv9KkkNayqjVG1"
-    "pfAjm+sBO+sZk6hHb+DKqPSW10jdh98oc8AsOode6MQkM6BfOe9jAAfZw5Q0mARWVfSKDqiCM4pi05bCs2N0GJ/hbsAML"
-    "f1kLuipf7Px4YT8y5rnWCRibucI2iHTIit3xz7tR2vSNov6w9mZdvcdzoCscd5V3q4/j+Ci28dL319VxqFZ+0Ox3faajM"
-    "GYV3tOFYd0oPRab/Tp1kUSrfIwE1lR4eE+AOYCTzDCgzMp4uRlVsT1yREbVjJfUJ50fPBtXj8zpXwGlS4/HJgHKv5p+wH"
-    "78O76Akdb7XyCPsrbTVHC+q3SCuSV+FKGMHsEt6OJii8mBywlj9CTpxMrlkmVhFNcz2N1pzOj8+QAgzvLaFYUri5xQiZi"
-    "HqXjJUz3ZJgECD8oi9QsiISQD0swwhNP83Z6Iwv98D0/hNkIGJRYc4lYo5OkY8EFVDsEZq9Uvm4/xHuownuS6nPH9DmEF"
-    "TdygjUARnz3FO8IxLr+s4mJjEwa9pNvpYCiAdQTWx3/Ek/QQaEw59/X1Ug7LtaTEEvuVI1fq1HXetRrPvSysk5/euc1+y"
-    "Y52t1yguSHnNw6SVXVVBQkLsJRXQEmPL5ehPfqFbozZyWh6UmTpw+8u8kIeKG9vrUHLZ8OyOUyhwX1gR2kFCabMCxvQ8Z"
-    "Fl2+u8oEWGuYW8bWUhs6muENciStQOyjkyG+l0OU+dyv6scxWb6vtHI2U06aiQIZ8xG9gTqb+QY8zoOjT5DQcL6PzS6p1"
-    "VuC2U2xOY8FDxWCxY45LkZryTimyVjO6On4uxWiFnLJidnI6JYnd5zZX6mxX6dDaW7oUt+RAM77t9IGVUv+AQtIduqpd6"
-    "kTmJHjSpprvt2ZKHc2wjDLgsnM6+YOcyK3EH8MEN+wAYvkU2obL",
-    "uVnFlwi94WW364CgqaGLecTVarucYI4oXp6jHHcdLjEz/S2whWW3K6hhBfvLiWpcWOmv591bOqfIpMXEREgJqDoRsgT4m"
-    "fsgqoeJuAlnYoZGRQIvKELN5H+3sQRRRQ1AKqM8e8ahzdgTHZQRyKU2PyefglzC2sM8t01tWJ43ILuE/NPx6Bdg3uUC/4"
-    "lXY+Y/vKT0L/ohlmDml6ZzP24lp0qW5Y1EL50mUb5UU0LHQKBxwk7QxsfU9IfJWW76N0xQhIe+JJNz/CkmqJxGSbPJ2tQ"
-    "dcYUQpr+0DCF0tkhtAi8As196pQDy0HmkYx/I8x+7hzEXc4miapQaj5gLbk6TIRMxdpY+CU5PT/f3M0WZRkyQMkVZUoGp"
-    "JPJwr78OrU4bqoX+Yu2a8XnEba55v83A+utWPO07vZ9RIRFMp0CrqgCjUXEDKEcmDuOiS0P+eP8ThPJ7egZY8/Cg/YQoj"
-    "MkqN7WZ3VZ8hBURQfqSIYdZHYdXHq4YuNLkk/LXYLUmKloJE1hVA1GLBReeXnAfzCPUN+iBHddQLvMc2DOVq2tgcpidEx"
-    "k1ppe7KTh3VvWYiMhHvPX0sW1rc6YCEvPGXxBBiRq1v5kCv9YnrOVEkhoYxxY+l1ExRMdQNHANS1W11FX9OEITSjWCp2H"
-    "c6Q+rYLmIqPL+fkEeakXIsoHOmx9hlVGM8U+UMbEyGfXIq7OyT97hbm4Ig3zEms7EXKhMzJgAUWbTiKHcigfkos5XHmfY"
-    "F3SGBFY2JxRSjr0akPdbjA9t0PSrDZLwjjKoLuIkre9xL0UDO9fHUI5TfSIMefjTWVftnbzUnGcxMpeheW3SHI7k4ccI5"
-    "zh5SeU/8pGyFb7CJ5z1humZ5qvAFVKkQbhVrDht6lOmStkUaS6RTgTM7uXOJ3SqTadJiPDOBHyqvnkbUegrzgeX0TGGpt"
-    "NqBafNWTnKA8txOzpjDj6mK5R6gazBWktVRJXgc56BxuiZoIVIB4OZk0GESvgSt8tN3rokoHROkTpyTD8fFV7STLA9LYl"
-    "KZZazBwtI3DP1jI6o4UtAeXTONr4vVn+SgNTP6CuvBbXGJ1L1qHl51rz8z8JngZdPZKWzsv7kqwkzsYjErkTw1GY0k4IP"
-    "M4qA7yVwzRCDUhPd9T1v2Ri5pb0M2Xp4TeFQhiN2G6GFD0pqlOF/beTnV6iY7xLwrPhVFYyqZOOYxSpCIZ1+Vi/EdxSb1"
-    "Q5/Jc9aO3Vubxif1bAiYlgRbGjCoxlB7q8wTUFz/596pJIU84drloziiSiK67BdU9N+Pa9Yi/mgOmcWCtZ+66XfK3PeXc"
-    "2IjiltTY6rzW+yI4qpuEa2jkdnVyB7SUsRqPDkC+sQEgZXt9wUwv/Rmgvl7YLRO2ErJGiH5wvplMSipDrYDQj2sFazGaH"
-    "FQ89sUwFTXespjlA7am7pGbnQRLY7jdnQmkuvdcIezPX5HPkjHxNTIAZS0uAO/vZtJ3jUZKa27MZJQoHdGM5cGxI5MpcE"
-    "8+ZBtw+6neBu6E4LOuGHYCpyQVn01RqJvsIk/FD8LzrTQ7GuKvq3up2ldfSTytNfN/Px05boqWBY2auDFCR9gCZHfyUgr"
-    "DGOIa8dJ3h2Jt1q12Rk5o0rBoyT9bJxbo2sAPXoPFPjqX0je6a5/YZSyLT2NKJ4bcJTLFZOF9i/Eq0toH11Sz0TKR6KUZ"
-    "6lB/3eqBeW3fTgGDS7c1JjQDw8HtFVaL4ad6gGlfqTcKwu9R74qyrqD6wzV36rdidnUdu5bEwHfsvhm5WKnlFpkkIO8aw"
-    "ECwEgw6797bOCLAy0olgKPraHc6rjNsMF46LJYLDnKazEMzM2T+aIoxW+GcIShsHjixqHxbKSUxSzhzkJwpRpnK5osx1r"
-    "4XFd8Q5RyWxdqIx+tshUIBC7MUEVMxnl0yqqmlQDharRLCDr0Kp881Reyo+DNjzZOsBbDy21AjtT+i7KvKzw4YdFDUoOu"
-    "e5YkUybp2Sqp8x3SlF2To58fy8NEDy4sYvgA7CdRaiK7hUPD7GX+mcx5rYiJSttdtmsTOCt+HkWcXF4rJYTgHNkKUqCLE"
-    "I8RKMwMZ8YeGy/ABymO5CHVEfslQ8PJY7vvOhAoY4HLanHmHyrpD7biTR2ZIZG7K22hDpUMgsQ6vJh0djpKA8om9eKCXn"
-    "asyGMIneUgaugXD45Z45FeRvxPRZKZopZqlOPfQrl+aEG6MLv91WDs7lKIo4HTGMDpdAZj4xeqXQD8lbIqDo2nqnvjSc+"
-    "BfH8gGqH+rTN7SSTGeh5tbwOrc5xeiDqxVpLlk0DdKwOdicWyYitlKHyxtbtJaPWWLtJgF/ASPpm/YxhieA+b26lvilBv"
-    "qazWjfz5PiY9a0UmRJG8GvqCyV/IcMvWLP87xaFGgNDj4hoiZb1SydyEhylsjJkB/USA892KcMWdeaYpQRWggGJY9aDrX"
-    "ulL67paAYCPBum2y0yoLT9u0T5u6xB2m4oNHCSDFQIpTAnpLVi2qX18J8Y49wMo9EFZlHWUsm+wXwKOm+VWEZppDMa7M2"
-    "GzQ1oO7MR7lGExiqIcQjqRd0ic49MzPb3Lzzck9CW1RHehAjNja3telybrPITsUqWdbg0Grlul/KM0BHXJZ46YfYu2qe2"
-    "PcIbmLSXBLWU6XmGQbS8jGK0box4vdC1yfIOTKOgInHtlUTlS/RYTcUF3B7iraFpf0eZwkrUTjgmNyg+TyMQfb6A1gOa0"
-    "G7Mv0AziToT5aenOBqlW8f2XbNTDgK12hdHMkV50tosEfrhoatzpb66Rxkg6RIJc96JMLE9sgEFVDQGRCuFcrqqIFEizB"
-    "GGZN/QaNskH4kjbmbIZDy252hI4SR7XjwuYZLPIxrh/r66VWDwh37Z7ar6Z805ylDL1IEqnc7QEopK8arCs5OwknWKOxl"
-    "lsYyUqyIo6RRHGkSn1GbTnxX36XhbILCdO3/eYSVXu1tFtLEzlKNK3szAnGegGKMjGFqfofOah8yBh8zP8uEcOAhUwIcR"
-    "/E6GzdkCSslTVgX+gjmZ+afUbJHRCbBzdDGaW6z+2puz9Qz9MnYY0qudhvQKScBW+9tjMucmxzw4HFqJhu25SOiHJ0zM+"
-    "AbnY4mXGUa5MSqzTJxi6YDNp0QQrH4/8XaN5jzKDvono0HY1xbwVQ6SASYgBgzF3WqQ43jJM8FMaOnPxHwp38yAulCEXK"
-    "rIKqYSLko0UHDCYEL0xHhQc2ZUg294K0DI9teK/12Qo+QPbf/PqoPuno7ri/+QK4jFbpoNrvOcXNZHaP0O8U+Ex3mjcXw"
-    "N/eYjv3Hz8R5VPszeRRbTC9L2KBcNc4x7rakhibwzuTpA7xhx5GbIsof4wvIP5+fql1Vfnw7bUA43yNrwpSY/GCzfvRq9"
-    "YQik1b/Seu6pyh33wLWMCy/yR4wL/6ksRZWIDIwOJN2c7SggHqgxqjLaZKRCGiiUXnnb/LE2YpbvcxYx7Y/HdLciMz/+J"
-    "ZbtWs6RP2wIfCu910vngejtYLoxu8ZwB9PTisaimGEzzjgiAMCi1Sa4Zjsi00QR0wWd94YJMVsF4RE8jav6W7VnC0AVoE"
-    "P6QIxyPG0Q3XEy406Pp6JviOgYU/iO8ojsOJtdtB9yPO0H3o6EWvzLPiTAOv0vQMeGlXmH29QTElT13lqGkb4gcoyzieV"
-    "TwFbOQpk3CxZ2UzLmANJQa7FHrYGwsqu9mMSYxmCQN7P0e+uQBI",
-    "wCLAAGWgfAY+jkaK8XUuuYOX9En5O686E9VVLlLslRFcUDzmC5EVLzJTum4RK0DwkuHjUI8EwXRlNAFUBb6HQyUljEGGB"
-    "yca+2BRq80AJ0PM4bwy7Qf9zLCxR/VQp/SrvuF/dcmPmWxwCDPlegXzUKgJoDJP1N86xTBcp9AVS0oZeprfaMttp9NV1V"
-    "M10jr1BJQ3NlQ8PulDAM694nWe2OYhU41+jIwyogzXAaUWTDQMBlLfHG1K4NneEoYPVxjjYnXKFWrC+tGxibDV+dPmlBA"
-    "aBoQqJJA1ktRkQNN4Kd1NMcN0krnJpi3Whx73iRMP5gVOPEDrZcqo9H6tBb3WPMr6ZRDif5K5CMl4hl9vBGy2b/OFy29q"
-    "BSLcplEW579zajRQs/aaSeRGSdaOkPM4OMvNdebxDtUTdp9ISym4lugvvMRg/Y/kiqMKyRpbLOkjYv1cKkI3jNbmM4li1"
-    "bHYjHmEVJ2YjETTieCR3qTPvQPbX7yB99bTIHup+7HcymoRGi40ZuR+ZJMZU//fgtesIBz86R2hPL2RlLNJthkNASg4n8"
-    "x3zG94En/y4jY0Eh11YTvfs6R3Pg/v6K/ZAEfSusUEsjv9d85NKJB7CEaCFVKsuPtNjfr3mbXKmYQcEBeXgwEx4lhHQLc"
-    "UiTs4cHT2LObDN/Ko2bJ6Ot7JASk8iiSbskA6dJf895x7G1CNra+RqQufAHNouuLVOpWUhkTF3oKGoKwgPyR1bU3MQQSi"
-    "z+FZRG422sz4Hg/q9NAKyRJjA1ZS59lwNVf7n76inHqSYcjOhvnnPwbl7c8skklzHGM9DYSoknpLQ7i6HZmP37LYhFo49"
-    "Fuxt4RR3AxPH2WU6qWZvKJ8odYp4ibWRCSwkGOFrSdQUhB25j0Awjqj6H1c5/PxGe+YVqmNU0aOcRPc0EUmsHe0BVk1OS"
-    "ksAc/NcDIvKAc/9A6/uBk31GXvDE/+IgkHcy8QpKhsdJHfw8KvjQqrq8X4HARWgdK7Seyq3VVaJYiy6wwBhW3M/1GqPat"
-    "F0Rz519eNBohiluf6Xjlp57OUEi3wEJHuSHOvqffn9x51T3mLKvu0yF475OLzDNGUWxxnhcj1PBT7eSZTr7HysuVtoH9I"
-    "LavZKtk4NxEQCDeg0E5qsYz2SmJCdQSJ6keGYGHR6IfqjvC/KJEpxYF+4KPmiRm6NqdktjO0/hQrbPCbZP6KXTR+Vd/Ty"
-    "D1RbFgPF4WJerDux9D088tnLqZH3RihQVPK4dzw6GeekDhazRwN6fCM50gHKDQnq8ZKCzmjJdSjJKN1t6nr9aBFNcbB79"
-    "kolT/rYEOe95jslOoNZLzPblfZnbiP9lrt/Eo8oarKTz/3TOBV/S0SWtKHDZFoteonNPc7y34R8YRLeg3QWOmFmwzZt/h"
-    "gvyLoaXpVDVujk+rIuIH3VyXN/mKAB80uUn5wu1Z0H/w7QMlMbG9VtRGKAF4cqn+DL+JuUklhS+P+Oo/u/xEV5zoB+mj+"
-    "Fk1/oVkxf4+zzigw+o10i+Yc6A6+3vU5d1QX8yqlFKVx+Ea2CC9AikoCbzLUCwC//n1vwngEMditLqSrjxxbd8XoTqWwe"
-    "f+AcDEZNuWOs+d+QTz4IKA2+z0OJPL7dcL/n8B6RLypWk8dXHg+YofQkIuepcCGYZb9M7mf2ISPXw0B966mRW3PhC1ZHd"
-    "nPbokGgUpqAa2p3I4MQ17ei46klB7IV9o+wjcvkBe8qrx3XHXdxthscAa6NWQZjjaqDT01dRsKPFDosxqigHy/Gz8HRgO"
-    "XyRo32OKOO5g2mTlDlGQsCh/EV5TefP9gT9xcNFEhAqSjqpD4sr3KpD/0NAuA+1Onvky7iSSGQi9xoYJ4YIxPYB5DAw3N"
-    "itMBgekUljoCmlJVADpVG49w8rJTUMpwPrTc3uQWuun+jZ6HJFNI89N7q/QhryxMOn/oFZqZuvib7fxqIGid5Jm6nVByd"
-    "BX1QtoVUbH3G7oxsV55H7y7IPi8sd9YNToHW5iQB1yBCh9NqqiQPHdGz5OR5p5lWdqDAp9nQ0jKUh7jgtyuo3qGV4XjaN"
-    "rVaDRqpURsWB5dnXNyGPHCMsrOhGK/ivRHNaFpUHGNIIkjqFET7PQX86C44x7HAgjkW/N2mcU56k51HpP0lDzzwVg5447"
-    "IkTIPZw1X8Gd3D9dGC/dh6hb0gTgZgd9I+Oev4T/otft7zGm2o85oMEZutJckbda3uTWwvsHyDRQC3f7wTHww98MjyGsY"
-    "glAHOJfHJ5piF31DOHx2PciwCiCa9ijtNl50jknVP7AMy8aCLiUUtCkbbjklsH30SuX1DKfTrZGE1q/eC4ObjT1OvaL33"
-    "YfGnnKz37lVcFnnj7PfA4+/TOPe3Vume5in+bP04YTbra0jpkIv+DsztXd2FpTu9M+fTOe1P0cxejYRcCpZIpygEY4Vfa"
-    "B2au1yJufbDSDn9c51vgn5XWqe1Sgcn5SNyZnuGx7mWAjSM4VJ3lAvNtBXW8UD9eGtyJNLhHuwKwRrGyz/LELpQBxx6Cd"
-    "EF7jm/5+Yt4ASPd+DrvalpFosBVI8rdp4FSiB30tfSwGvSDfu59v31MqA0IrCGyXfBAuTczcdmqXT24oQJKlPFvx9oWv+"
-    "tmwZ1vl9xDyf2u0aRUmP6OEB2MKkT1StgVMj/MCOT2IPdqFKEuq9Fmr0LVq3OYKfRAwpNJAbnj2vOgS4AlfEy6TZt9dtV"
-    "BQZusV3QFte+7aQtwywVI++oakDmRGdzTOaTqO+3jUOkEY2uOIrv7lTrtsOnh7VxCg/BSgSAoMSc7zbM++5SaM8cCl82x"
-    "wKU6FhiQiRYqb2VTI2Tw2T5a15I7q2KD2NN2cdS4WwBdV8nBkaCjS2wxikN0rGkSJiq4iqQpK1UZ7ZifPXt4SM6e6ZRf2"
-    "mDyHOkfvt2hWRngXkmb92YHydZkiXk063r4AfWafvBkOawxid+8s3yyNcPNiAtjrboDAadtrKp5U+Q70OQo50P/JGwXDU"
-    "ZHvV7YJ6BQ+b+fxAAWdfPzk3hItJPirf+B5qxcoZOvL1CdShs62wDMt9xKfB/wtdzGU3oN2UCKO4C29G5E5a4WojW0gcY"
-    "ToA1vroRBeyqTdwvvJVoFMeMM/OcfHGFihPX2mcwoVtJiI9WrkYHl1rkNAEvQIOp04XKWxD84nflXEBjYxqEyr2ac2tXO"
-    "OF+o+Bw6cYEidFTQ9NIETat46su1mFOQHkqRJlWTlYKNz3piSTwz969I1h3y3kLJUmHd6R+JGdwBb8EgmqNh0knPmzyE3"
-    "WdoXja1u2m3f+SLWSfjOtwkVTKNdDOqEytBvNYycfSRLjM0kqiwUpytRDzz14s74VhlMy7ztR4lZaRSSBHEzZh74i0nad"
-    "KRwS1dTopX0elApDKCeb+JVnzS6DPBJ0IrxRgdKOPC0ozjwopLvjH2uBqusziXzYEtNwE1iJ77oCTdwHc62tPgyavOgCg"
-    "DiJq5uBFYmTUNdG+Gopbnp2+f0Mi7UCVWKrDJ+MkrDA7Y0CBuWDxoWt1qYbnRwo0+CLuVZMUoyv+AAegqPsp2OQhuaX4F"
-    "KA8IUllfyi0zBlfZ+vZKp2z4rsZkDhSK0zRemiMwQDawTS55EJcJLL336NfIHcdkcocw3qf6u57fou5pYVtPLdWEPhrcm"
-    "H1Z9ie0SASoin1U9cywoiYQJ0uvQfU2e0tIivKz+slgZGXGwg1Q",
-    "hZ3vpXXOTOdVt9/ND3DjMc5ArX4FVMfShMpi62wDfANExRsmhXjSCvPLTXsUHu3sqYmHqe2qy1f4DGTEBVSqWbOpFcxxD"
-    "jm+HC4QeuQ+RIn9TE28bVfkYO5xVnvacKdMxpPGd6PxFVewihFI8VlU87j395V6gOHsGlvf485Hjga0wroeHwkMQE40YA"
-    "SHTuzvz0wJjh3NrAgV1S4G0aMmDZoItIY/tq0pb1veNDpWCOph2xhYCNsuFytLn1K6ofGskR/adj9lEFTThohqygya4Kr"
-    "C6Cr0fbpR3J0qMiq3P9b0X31zhR40N8DDaSukWNtDyc3WMO3pNdQUV67SY0Fl9dFVE2Vf+E2iHlD6HsggPXNoH1LVjA5e"
-    "HFPm4Oboi0s+y4rGkyGULykizUJJK3wRmE96Vto7irfRSx49bf51+xLUWHmMh+XQzMeC9uaQRF6O0vOilRvoFr1ws5HX2"
-    "sH6gO4nFoP44PuhhwuD3jZdxRyowrr7gIMHhboYtT4QEjxm0QdoxFh6qfYlnZ+zjD5Q18/JisbB6nPbnGnQdcVJAcbdU9"
-    "E9nWxaNAz/YJ9/0nCLJvpExXSi8xbFxPLE6Vv++JbrMYK1UC7fpTotExot0OISd6txOTmjk2jQxSluYTdVGvGiDEF1L4q"
-    "pek6MJcb0EHkHLQwCyFb/UZN43EUN/lWXvzoahKe+BfS488mn9rPTcOA3y8G2CMy26CQOm0mDGnsRKSKiStXOaBxR/njK"
-    "xdx6gshWnfEy7B4/PFTnau12dOquDdIgW5xO0cdNkDDLKsQhpdZ4qskX2b/zkR5a2CIdjeXfmP0bOnAo2r34IqBsIkJu8"
-    "l2TGGkci5deBXPCY+sMxI0Rq9VRxLSjEPuq+BA9n/v9iRkvPQYR1NCmVsFOGrXcmiBjCxuIxrykLWEDT3GGgyOfCAkZP9"
-    "2TXg8m6kMtlKkIxYl3GLBBqbvVXJ1g3iyQTXvUOzaaWr7V1bAwfGdYdKKqEdEVghQ09/FZ3tEhO6NDUHKe+byyh7ad6g7"
-    "PX9YfBjrllpwtxl4o6vERPD7CdNuq0f19fnB+smH7ohFRlY0hgWjQQHS+4TjCrv0ZuoTchS0r3I3yXyZDHPsOZzqiSm9k"
-    "U1zI3XnEH8RYk7szLWOgN9WGPDjqnp6GLSEQ1ldmuQeibYFWV75xilHhJf6Zl42ATfjhM3+UhCpZrPLsBEqbRt3TzfNRc"
-    "6KFZLE4G3DcctzQujSCJ8zrMzpwglAjVPDEZ6nsPtMXeKg6VUMPd5UPJerjAT6tFvDdUIkO/Cb9aNFWjAficNJkgoZZU2"
-    "cE9E96yH3aqylRq0ksGzbFzfEim3UHdDQLjWx/f3kWg0LffwqosezMzuGm++zhYXlWdp7hkU8RFNqLIBFLGtlxiyq+3GG"
-    "5vhHo+6nVlLJtYDgouDdPjoaFnnDcPFMSAjEYozcWGwqOGVbBmg7AwTfZahr7cO3NlLxZGNyZRzMlaNJjEjKLRgPgrIB8"
-    "SI5Qz0d33hwT+AFu8PkslMS7nU6ylV0fU19j7nk6Wmlm+dwYnF1yDJ358FlU+tZ5fptn3mRe3FLLtHfL2E4nJLjXk51vM"
-    "5M3782Iybl4UhJUuJbXRXkvnNs4x1z7oZsUGeaWx7TlINEE+oA8g4DfS093XbRnFRNWDl+imlRrGP2DzrhXAw0RRxKyPO"
-    "7vv5Ve0nFDoLOpnryZdXy1uhR43U7cvWgpV6vnZVncvgZigsIT3fxIe2f99ZjyJ5EXgdSW9K+BHlvnxD6v6cx1MrjWm0e"
-    "2563tF1CJ0DCkTUyjPpDqHrplA+beaGN+p35S6S1gk1GxaAQolp1AzzH7nvWT/OCIdzvp0hcv0eeTrABACVDqs8372OGV"
-    "IZIcloLcuwWh6w2S/X1tpYwhCsx6aN066WT75Pot2pgxO4tSpKpGSZ96LtuZ0BIUX3CINkj5RSZDN14sALNp354yZlnuM"
-    "dZBLyBJOCpkGw1dDi6QwMFZdeJ86hCzc1DMo+NgePT8RMZTKmO7aeCu/WF7V/VGrLh3oLEochQChUWSgien7jC+8CYsaC"
-    "U4p5QkfJMrfYtJHXXhmj2W6FAHWmA3vviWvktGu1Afq6eZ3ggm+LlEbulTSEtISMi26+c1RbYvCnOCeRH96H38DpRM3sx"
-    "/YU52xNMr2O/pIx9YoAw/DdlXBZ3+Ce3PmRdhQSpLlapx3rzTrohY5Q9N9YaLqReN8O/pECOV/x9+4O+K0uSFszUONWGL"
-    "JNEidl8lTET9gCLL2g/2+Ik2dqgzDCh7I5sqlxn5wroi9pAOH794qU9oos120z4r7XuZJf7C+tMvfaleci5kfStl7pjQW"
-    "BKtLLKrvQXpTaD6/XY6N3XWQjpSLX/5Ap8zJWXUv9R1SlNngCnjbCqMifZ0NQXJJufCiE4vae6FS1d4jEmV5rByyNVj05"
-    "PRX3/seG3/yo+CEKlVCI1QtD4exlbRGrwt07qW+Uc6tvs3bzvbkXB1CZ6bRUdM6BMYMOwPqJaiHTLqPxPXMhoMxLcyeib"
-    "eR6tKMotBmk15APHIYjJ63ttGz8tiMw63FeUhMWSjwmCVJnroWm7FN2IlDnFUSWt1hGNlonNMCbpPU/AEbrgM/bzTEVUn"
-    "+lYOMRdNhBlyokzqzft6zI3Dg8630g6/vrette/pxBiOZmYHSqI+eGp1RH4sxn5gliGGxy+qcc3NC8uo/SQAZQ4EP3LYV"
-    "nsb74vFkJMRcPojeFUUHRAxyBjFjVgJawlA1Za6R3kMsCqBAz8fT7oIP5ZDKcHBVQFaJdpJrBp8CjPPJ9lsbqgS+giPmy"
-    "cTNG1WG/Zitc8iKJPO1jOyzjWm0N/xdBMcEGUm445gkKa9JXJR2FsitZlnYwnmLAZmC7bs9M/qDWwYmYIxPFboEDJokFG"
-    "mZ1GOQW5Ufg56XctmnUXvFWi4AgBIJLos7fbhftjWmVnwP78mz1mjzCk5l2XKrPutxH269wpefd9s5nnvtXI3crnbKKfC"
-    "FQhOHR2kN9xQ+2bivdIVUeF76V3LzqnI4L+kc9q2ZF8V26L9e8yKTNILpb4Csj6jwEBcxyOV13Nc0+94NsEU1WyvBTL8e"
-    "61DRBk/ZhMVRUUhL/6IHTdCY+2tA4p2wmaUSTFBpRXjsFh+QtuQ7ssE7bZZZEWNJ2RJXGV0CEcD84xykC5LW3lGHakCxe"
-    "sWOHF34OuGOEJhmJ7FJmponE7OyB/FN6Go/6+zb21vG0fS/b6/QubmZMgIVqz0denIenKd6U7sZBOnkzMaHZuWKYkdiVS"
-    "LVNuOrf++9VYVQFCSd/o5X2yRBEkQKBTq+pZnWS1M3Qw7rVhXPWVMmqSc1YAGovqCsFb746Nel54aRg2zCurN+V0dU0fd"
-    "G+kmjEE3kn4bPOTJj07Rd5YLjHY29HLW0HL/ZzjNvieuNmP6ytrtzczoqY+rPoYhEt1B6o8dReKUE1bk2zR6dDDt0/92O"
-    "w7xHbPe7XU8NVdx10jreLLGfu+m8RnUhWkbYUvtLgAIRr4k++eWOeeU+J433KUd7ohxJIikv6sBKni0SxltXBez2nfR4a"
-    "YpC6PkG5SeOGMXD3iBES49ljzcz2nj8oDlC/MEE3CvWer9RlTOKccp6pZQ9Kp2vSnUPN0wP8+Vn8OtIJx8v8ve7qdzJLg"
-    "9zfmziSE9PYCCkVvGTFOqnGm/63j/CEAnOuy5YRNFKasnGbpftK",
-    "ad4LV86p3lVH+m7eXwaU8eQTPXX9I27lXyqZqZc8hbRiizyX1PGGJkU82ulAoM6Xc0KBeoPsQJkjQsF2E1+Mn1ZTAILld"
-    "L1STYl1b1gwTyRUJvEuU8SZuPjiD7aBo2iibqT25MH+xcfvRovBRFJRAI/hv9GRq8/nuX+o1GkmEWmLeVXGq/kP+0uXmt"
-    "WKDMcq5jxIY7edQPzUelxFhS00rGFTCZr6VBGwpv+zpE+x+HUYQCgfwh9RfLjfq9J4Kaw84ybsw4wyc6CnpO9gBXhMzKO"
-    "nStGvw8RGeI2y5QhuMmxJlouJV34lnAq/spWbZ8AYdwG38v5dSGulZGCworU/B9cY6lwHtosrRQrNOh9TRr0qD6gsMmWK"
-    "XWS/u1hcgkj35AYIXRS23vUr18qQ3TYPToO1LA3WLxBDWEyfG64iU4PFzWqxTQid6azWjd7dswYEiF2T4JYr+knNxReru"
-    "dTPVHho9RiyqgRzgjZwbMFt8Csn6NxQbfVW4/JTK5Ol2t9bTRxf1dHIX6Zvw+GH69N7tXDYH7VOf1sOpwbjFHOvGvHvKq"
-    "NV1ckLV5h1G8agvoZdFyhGeUw337sxgiuBHUUg7R2305KPgAvgp+SS212QfZO5L8a6+IakynU18A7Uu7+pzc0IbMoc911"
-    "XVLv3tHPRchXNkPHbymEYcMTVyUFszegTdYeb5rsAxM5BsdwBrp55w9n8bCvvdIhizBssujnkroDTmy8LyMdq/MdamrwE"
-    "OKgf0Flu0fUGcPi6Oea/jw4RgII43uXxdNPu0sW52f4073h4bZzBnZAkRI7Vd1IFWzyQfxSiSAsdlu8goheUEEIqvftt+"
-    "Nu7vaqqGO+r3fve91nxAB2pj8iCbl/vYvUfBuxx3dfx9Xe7xhU9MdnWb21Od++fDw1EZdKTa+WI7Kvg1b5eJFZZ9W9KmB"
-    "cLNjQcZgkV7y1Vburq5LMdvlm4bL/3+T3Gk252h/hqHiFHUwqT+A2oVyARZAFHXOOi2eztZVMvtaSg6KAMNUhfzoBObyY"
-    "lZX2vOSejeWB6TJCm4NYd/0A/xfDwHvb/hMe/tCtN6y95169j4Zpjg3YIzxpEAwpW962Lb0NTmJLji/r/EvHMm5YfI7rc"
-    "11npkqcQeA01F2bIQbx5/XcAAWzbwQ1RNz0fslSeQX/iaOuo33DowYFY8LtRimKVsMr0mpSBbW1kiLhugTvyP7uhmw++q"
-    "NoDdb1xudhaRB/nU/AMvVqfyapouylVVlCzn9LQ9B9pCNrmxAakGq0KZIUqpQMHacVR0m9KyHmp4s+qNer7VzMUGcag2I"
-    "Pf1hsr9SRFUbq1vA5lzaVnEwTmYoICoxicGH9LKFyuMGf2Hg0/LjTsJ1neia2spoDVmkeCVi2RJjI5vgthbDuoVFyleap"
-    "gRjZS/UU31wu1yf+4ax39LeLYww8QBoFyaVnBgukPfkZ62taHEfB9fmN9pGuHR2PPi9wpHgDQ9eDAU8eJDIMxqwSFpPDS"
-    "WkDEl5S2p2kw7X5k3ae3JwYM6KXvd788whwMw6NFWzhGsapyjAk6/m6TIboRI3kZJLdN4uENh/VnS0wCa3idP9qjbkfdj"
-    "hIbSotCmLPyMuDg7/JTLPE1R6HznUuxEXLIIXUYGsrJfPpuWbqf4c15lP4QpVgMNp1MfPffyK834J9JNVFNN/1IDg4sx7"
-    "pRNNm5CkS684+JAh31Uupt7tjTqrhWvXQcjuEsWEa9zuQ0BlCJyY9b1RT2fyq9PpjASkuIZdFcyBcbTjqe6zMk/RKrYhf"
-    "RRBTqLJf0sHkkQsQG5cuKOv/wGVUggOD32VgF7hH84npOhZwKuE2ohBGp+/IGYOMxV7W/CiEVhcdels/XXuN9cz7wcVrc"
-    "jcrsZsbWb9b0De47JSeBrSDGoEKsTy5MXDh6PNIkE4zSZ5bGU5J9gzhhSjTAgLXVBDokRIKb3OT7Wkry1N90n0qNvptoN"
-    "lOudHYd3Tl26/rUQZQ7p1VVLnwW6lPhGWD7VHSGG41UG+GnBViV11jOSyKR/nWiXqEddi/D/wbnoVJd6ldkrTXqqB18fm"
-    "xOSp+TasK6K5elo8qsdScOTE0JPjPF2bb3W8xXHv6LgD3gyBm70iJziDPpzU6qh3ArADhzU91aIyP0nH4NjNstRvJHWuU"
-    "SJeRyntrHIpgcbVuZARDgOE6Ub1dnnLgEeV4YDN+E0q1dzFA1IwNLyRT6HNZO1DjwInuBhD6rXeKobX40CQsrq7GxCJ3a"
-    "6xao+9CNt5mA2OOzxuQ643O+qFMsDivPJI+RgT2yfild7oWOPkw4e0smQMhsiSbRyF9CgFVJAneFcP5OoJwjb81+ap1C/"
-    "jCf9mXuHsiH744/+CePuLjeWFiMRXaf8YG+03ftlJ+A1YO5HFvxIG6xMDT6GonHRM1AUkWsMUQPwSeLfETDESWtJ+wgfj"
-    "Am4ec4WDYlUtVjg6Uxo9lqGb0tCJcReeL5qtD6EONW/3L6vwOKoHt8kneLMKGCMhMu8gMzB4AgkLWgv8tpCY3nbvTfroB"
-    "/MhZSnsvUtqW1W95nc2B8r8kYMOwvfMYo/pS99zRtQx3cjfQMsiPGEOeHd3woNBrVQHP/+Pc9TVeFtc2Yrx9GZeMsceNn"
-    "ehr/fTlNFN5c7HgrRSIn9EgQdOeozp5raAL9SHPfuYu7s/8vAL447uHd/dfQMUNavXXzjDIk97Jy5oRMdGZpWecoqd4Qv"
-    "yH6nlN2qo4sirtPcNBVXtO+AKBKRFiyuGtf724PbGfYb5npTFv53Htgm7n48dJsUNzS3vAnBGrc8Nkec3Lgeir/pU9c7h"
-    "ZXyR9h0n/uY6Gn+D0CQO7SRaP7h9la7PD3+nrXkz/YRWCHWbK85XS3YsV5cdKVlGAzsDckdsxaY1vZXL9zXyLQbhq5TG7"
-    "2kCFqjy1ZuUxvVTZb4dndFuE7CSwhItKUszVWEgKpPse2/hThhmzLuNZHP1lH972tNPxcYBtkuz8gUrNALoyISGC+zRXp"
-    "nJRI9pY5yRzLhkFkZPH4fBKWCyA0ONXoYn5gtTZhujintQDBnD4ptwsMzMSUTrBfyzd1KXUipYrKDj4/6eXNVluGeXCe0"
-    "h2uhY4AbL3oecucPFzd0d8wgjd8LYRPK0hD6qlQabFOr0pPyKs8G34S5xHo8P9Cn9gBbOKOXEJNpqE/c7ivl2qZu+8wnA"
-    "YEkdLsfnCowpy8GXjJaZlKLSgWGIHUXvD17zVG6qvXKWMaXYNcIPipXtyOz3PlvQngYjsBRNXEn6Q0zp77nqfZ2L4nqXA"
-    "r5MJ9u6t7yaS1IyEQqtT9lyq8RPy+EM7NnSFPM5oalJZDUXYZnvuFSb5TcWc4Ylzw+uROWbSnd4eRKzakaEwggDGBalT1"
-    "UyI7J6A1vjatHf68ZvqibhRC46wy2xn/tNVepzZa5Ukvy7b1A+3eFhrL83tSUqSNjNWDKKJFoJxQlycEn7i8h078BW4wR"
-    "EsXjEPW/gEtsKB178rHtK0g8TJbKQg0gRIErckY3yYdJrMB1+y06u43rAnHm5i+rTa7rl0tNi9/YSbutzqqQv3XsVxLaf"
-    "a7thBlUxmcxSSzTueU7fbRATegT/w7oOQuv8sUqXNx/ZjgH1rsMVKAvxUr+YZrPLCImHXOh1KbCPgC6XoXtepxINUiNzD"
-    "sz6mxClymg3GprnnPIWWkCqAXE+gOkDwDwH+uHQDF6ZX4a9wXMa",
-    "ExUbDX6zGgt3zK/IhYOKSsqm+ULKMYR+Pijy3iD4CBhI+25Bq1QISdvQsGYTe9c4fg5qRiwokgoaRC1qBEqSEQefUpPk1"
-    "DcBbFPcMQESpLbPuQi4YJ8FpwlY1UcpDJSaW356qg+uuG7egGTLtS8GlF7hZKfpaLRBCKvDO/aloXAxegxMHBn3eVUPvM"
-    "r+sLS90oJqG/XV8o1aappZzLBL9abqYY9Tw7ktxTBIhtH+SwAm9o6ywXIYMc7f1xpljG3wQDejhULTmtC0Dkq4sIfmHcn"
-    "xYi6M1UBQpmEDx5juGgzsqOkcAjxUdLO+ML84FyPorSh5mNEx1+pCQ76iUymPkSF3F2keX4XBP9LZpWmxUFZmXLETdXkC"
-    "82tUX02v66uSoEnfGQYv4QJs3isGF/qh7sGAh4ra/wKj1oorpCr98iOSPyct23TrXrqozeZSGXSzAU5rg+R6ZwM6zd/x3"
-    "ncx2rA33AgDLrrZ/Kedtj2sdjXyepdc724irx/QQHGkZuOiTuafjAInlqtB8EHdrXaQpJU6YetmjZWdY/XmurK/pMOhuf"
-    "VgyGE/hYLYIC6HhplLEab+FhXEOyYX8gtIDJtkzMUSFR9Vg1HWXDXTp2jFVJRyOaBoYhvPQx0Onib+wTP0VgjIASVCN1L"
-    "mZmjLFoOazmQ9hURWz9XH7JzNt675IHg/S3IhCeGgRgtA0nbA5umoHtTfsB/kI5+KNxv3cfSnttO9+ZZhhel19cDjc3XY"
-    "9bPqIRNo35yhfamHkFvjQQBcXQQ2Ji3mp3P4jJuDd4sHxf7wyHfTzYInuTEKxIwQVC+IgfWMLAXEDrzltS2Z7hHSDZecZ"
-    "FLqWGYcCY5f1fqaI006UA7e2B+YlOgjsTVgzEcN8pzl8CNsbDp6nl1sQ7dGmryuyBl94qjbd7/bgY3iDXgcC2DT22JL5t"
-    "ayP6Di4p6hrcEGOGtfERHm97bmaWdKIDuojhacWKPUaGWUhS4rdPzFar6aJZXyP6/BajHcIFj3DjcE/AVWAuyyOPPkx+8"
-    "1WAHlYrySd2sm92eggNKulAa5v9KrQh/SwL3StaKRecnYWfZMzTCyKr2XcAUYmSc5kvjK+FVhhKXGwfMbG46OIHNEsATb"
-    "tC0Uw8QtdChEPfCp2p+LoZGPjd23us+jm6RuZ3LPBw/Na2JXdCuKUtOdOKrvwslLrVhtb5AFo6VafR72b+CTZTWdJPO0u"
-    "ZLyuj6iQ96lT4ZtkdmFIWZIM/Zc5sfyJ9p2d3JIOglsFpyCthYoVXrSwWeSKYk+PqDQeZqP+KHLdFxy0/dwvTW2lQte6g"
-    "uG+dP6i0OS6Uh0xLs+Sn9B0fbXlxQPej1j5tZ4UN4Z42zkb1CIr0aE+lbTi2KZ+y0Bttlc9QvRabli9t3dPHRnaJ/iiUP"
-    "uDXxspEizr00HidZMzYN1slqWLwpR62AX4/ji3mmFjVTo+0VN3zp+vBzKas3pBzWZ3AoESVasSrVrfMwuZtTjhrYy30Tp"
-    "5ij0M4xS1D8Xdi7OQNKW05ajbI1WR7vWg9u5/wz/EWteesR+WmDWPFCd1mc8LivlkBvsGjq0wE0JsegJzDrzznkcnBTyz"
-    "qukJIG8Mq2ywLUy5ZfAc3nh9bn54uDQq7jufbNB/bzc4ZNbZblMOTp5QMTHmsW9UsLGatnBrH2JQClvm9NxZ3RcYcUSSm"
-    "3QiE41aMV6J9tzXjMwGESdybJYLUq3g5/Qp0O0AlshDncrddty0nXNLT8xtn3WfVs7x1xnbeZ0a/K13qq9epd2AG0TqVS"
-    "CkZzvuMadIz2SVA4Y9HVdLSEjLqGxbG7D7opsxN6E5JgQmodjeTY9CxYMbF43cYJ1asuMJ7ozbcr3O5lb0yFThCJGULcO"
-    "4uAFto31jjbgGdqGR6+FE60Eo2fuEynvZ2LQoVkGj8LgNZR5bAT4f5ZbFdtefpvwVTjz+aIjIDvgAaqInB+yXZZ2aLa/y"
-    "/KdJ5dpC0EyV1M65KwQTHQy4uHZvcPYi5FlSpHOwbORknKA1wfRvevjH6y7eeO9JTGz1DPP+LP4f6S7xopjBrBl8K/6W2"
-    "2v7AKRdzR4aN1xUghy0ANMRLtUAT5vP+s1qea8Cxdz3eIK1r6kT8do+u/oielukWlD/lG3bPGZS3vp8szdV08kXiJCiz7"
-    "G5wLsw9csnqam7ioC4ks8inlWWQ2PP+iFl3Fq566WOxufsanHsKQmmYjWbdF94irVD9Tyap9Ryo5eNkqc5ztKnA9loEUV"
-    "5YL23lTX2Vw6DPic1UI4qy2cskO/kys8rfQlpxo/G2SXwU6ZlU++FsFMBbQt6ZV764t3QsyvVXKTyyLH1f3Xjrjeu7ux9"
-    "F66aAxnw+nwy6OHD/fsp7AMXJeLgPQhbaL+YBgPtvqNkDavW55ASVeGHmBQvrtC4qChfDS0BCf1NiV5++KG8MplzBysu7"
-    "hfMnQ/60ixXil+Gx0duBrGKtLf2i7GQShtgrUtp5qBfkzdwbj5tHUU7SxG4o8kFwYY1gUqLlJ0ifd+qQoJtFMpADmDcHw"
-    "Tz6QGi7QCmxkMSSh1NVl4ymNoMIJlL9V0oUWxsT7zz+UcalDXHrbmcnSzRg4cbhY9LKKtRF4UPulleAtTxgirbYQaExoS"
-    "EPVfhrhsEIbjak+4dM9GlXihPEfZkXkJnCzUsfArQ3Qt8MLBZvc+5LZeaN2eTflaCAOT7j3pcWIylARftnvSYEdFxlcaM"
-    "Gnz9IDf7PTSp0/6qa+lxu/ScLBzAxrIFr6hBs2Ly9UM/kPvoK7k0Hn0r8ePUbyhHbQPrlFaM1ecO/AtNf53f2TT1j0q+9"
-    "Y2d2bN5Tt5z/+iJkfiQmEaGxp8teUsXGGUQQ3aHCLra8muXPPMcZj/DrcLMQhBe+sN2wuxj885HAFSzxcancfvf5TVKlZ"
-    "yZ79ooZJCq1F8aSPgFfuyqHYqcItoKlkE7AJqpK637LGLMsEsiFK4765pW+u4UipQxVf3Nhrwdzx5yNSVH9G9Wu5fUGjR"
-    "ij0MsIshA8XOB3+dzEeIxFana6dO1450jmyH7D5WHB30OURRvOIvwgIRfyy5WSVGJfmtCjJvtyLIwJx6L1HZG1XAHXZR0"
-    "Qc4QREf2EVMC/yAFq0s5sPZ09Sl0laMS3d04NLjPLwsvOpQoJ4B+DUz0173sT5j5Z5xuPIBu8btdLDSGsSPEsScED9yh+"
-    "96javvPcixR6NHZ4/Dq0dXkaE/j/nEO/Eevj+aKsbOtPfejHtXa1sHbvx45AL4rujzZk9Xh7O6O823P54cqk+1epr3B8v"
-    "2lcnMmZnQxro0GR1NzBnJJ1ft3tkaLcKs3ZuYfL83ieJwid8Vftt04rKemMlGlo3I1FpQHR43W183vJWdzOPIhZ22Awax"
-    "5YJoYsPtI7oDllrUXyvUxE7qT+VWKBLCpDT49k13dwEtoGQygdfxv+39dBb/W86iGnhoP1wAmHuDjdqvI5nI6X3X2ZKBD"
-    "uUL9dz+S2BFukfU2jVTmBYcVb+ROtOCgtRfOPJpndQ90hjaUuLkAg6uoIXjVef6fYcTmhdHLnHcmRe+ng6w3y47I/hMSW"
-    "4YOs0xo3EiPQclB4qSXhIGAzj8h6jkIxmTXGppRPo09wSFttXiPBNL5JpUW+vHTxaknErAANZvYCSUPnHIxOhU1sytALJ"
-    "BVtfPvfXxUIxLgbC/G6gpnxbI4hvwA1Fua+MjaZWMBqOtT43as+",
-    "HhHgpTj+/u6OwWdK0bkyq54EA2IC+N66MDOlDwFA7mt5t5HVYy0AK2Q7OqLQlTXvdm0htch1NLQzep/f0Y1r+rOvy+Hka"
-    "iVdLRXEjGCvknBxrcd/7gdipRGP/x4PY399z1edO5Lm04UWvim+DNiCG2xkdPDjhe6SIwUy0PSWM54SV7RmxVW/0oraT2"
-    "0BniGpp77JVEkppbZHnF2ePchowimyGePS7dsaQxjLwWWj9iXDciep8K+XES9gAfN4ynQnYPH15txrPSbgcM4U6y4IiAq"
-    "yq8MtOIfTxe1ZWtxJQNmZ1BfWRRP3wYTpC7LFwl0hV7dycnxVZvz7oMsjHP+TxcbXCGeThunrkPwkZgEHOU9GK8BEi71K"
-    "mP9f3sj5ILK8glK2Z2pB9JR60bwcm+SlORrFQXC5nhSLJEgs06UFayHE1R2kXiitCpzKWV8FqgVYcAIsO+HoVEwisW4tY"
-    "ShCep2zBQp5x2bmibf0BoBdHluMHRJZCpN+bn+3EJo7DOYZ9UAj+76jVKptzdddPvDmf1cgQcZe/o6q9kaqCUzGZPB2dA"
-    "iHZInxek4tuJIB3+LAebb5iZkQxbbkx2O5w6EC4a31ZSSWmcKS5dSB4oUnNoh3eVm2mNOgDG0oJKwIx1aPf+l0RuV/g03"
-    "W6Ajk0bw5i28ZVZcdmV77s/xt/98ETCndIqyRDZhIlfzecJ47c8K9nriQCuiGXKDV8Kv4BNHc5yWbtQBpuCZd0d8+tw23"
-    "FXX348GRKLttKkjBbLkzAHs6lswxAUObFjIzxsFO3Ig8lrn14WK2K4sjZlYWJA5pitGaPJJhHIrQFedVJsZoYvklFW3ZB"
-    "mdYHqqVAkI04Cr7i+veaAY5WMIzvhNR5yrXLG0gYRXF6NexXZpC4ZL3OuhkPy9ZmUog0TVq3tsdSt9ySpM1+rPYjqhCns"
-    "jclQg23OzLshV8jksT9TYeMdggfivb0zTxwi5n+mxKX8je5FZI8KQ/YiAP/dAv4J6/1laE/8hLBr9xjap3mwVC5zg1SQ7"
-    "LT0G8Z1o8MZ5KfMl59o41va8uU/rVsiRGHEzvVrZio6TZbpTbCu0Udeh2o7MQfGg04/EH483npRkOUtbl9aoWzcfDLtoe"
-    "PNe5zUqbeM9jdvyl2mUNkEEldw9QxZf+O4MOrGYGAPm0OE3OWR1E5C6DsOc3CHi2K1LBH/XsNr75cQqq96+f5kv9hf7Ts"
-    "lcrX9pZdL0qWXDBH4X7Dc5rL+5RNWGx8w3b6/7oO9abpx0+YoqdW6HqgrvWGK6O7tO2AWsE0n2pTPUct7Bo7NVdRYP4e+"
-    "w3ttfGXLSX8rYALASrVLXOO+4f/cgDOvK9dsCBM1mDdtK+nyTyzCsvetQNoR66gK/zjy0jtUZQUB+rkihcmNGqrsCikRO"
-    "00reRAsiMUFiGAcqAfBlDUAAtu/ukNSX2SHB0+UqpZWqMzmk43gy4Fku6BzNrVtVIuMrpMRi4VL18Qm/1MDpP9HQ0+2JC"
-    "0rLwQrD8uv5m4jrbrIkP+ALtWHP+0d3N2NXBIETysJ6ckmbjPpvlWoaG1OCJberuMWpOCRk4KxOundmuAkBdD06uPEiZ6"
-    "2AwmqU6EAg7a/KK5p9yLFpRcgnwAikxUux9HafREAv4f0Tcu61BN1L513gvbI76L2bsz9Olw1OuXsDePHKIjlujZ+CshT"
-    "99qVs3P1bkEErBkyoSFTFRvntCgru4KFTCRNSQllvWlDyhSZbpZOGIhjmxAU1c0OOsPiOSVAP0+Hn0aS+B7S5UbqG1G7k"
-    "ZHjSBtG5s+0pimPqEIeyyYoH4bRe+NsMBry/WOELvu1RfzSV/7CqTMl2eDZP/+lKhXEEdYm1IKHA5rTfCXDAzYsbuvs1s"
-    "a59pVz4J5l2jmPXbr+HHN0GfSDY/7RAmyjvGGRTOg+EkXTmF8llThb7L5sZVXrghZn62qa5jjI0/SydBCnZYFz4trjkAF"
-    "aU9In5CqfAllS2ZVITtlmQAGbE7xgAE+EUdMZ4tWrhs8i20M9ejiueFJuwJhgwuRN9myxLEYQmkvnxyCGlMHpDmU6I5Z3"
-    "Qz9kmjl7zc7z0MfzjDzg1MPCmeJUoiOyHgHM4rKFUca3JDMaiiuNpaDZDtqFjzbi5BxaaNdOMFu3ei05BjfhupNp2mrrO"
-    "ZbR1q3mq87b9d56dNA/t43tdrtu7dwlW+eCtAuZxe0uyMlEOFn3CfPI/cZFEuTbCq3un4Uh1N8X7XpF4I6OfJ0EaUcLRA"
-    "UTkaMBbcnPr2UB+4B9lT056e7CTuyO58p5fopr1CYRVE1X563wwW3i2xMiHgY81G6ZTPaXUbOvm0yqBelf3rNxH4+GeMO"
-    "5p7SSoHAdddP/qh9ZJvPFjCaQFSrXhm5NJnBkh8t26JDyGL639PrM8xZ0As8hEv7rMmqF/d7gzfHfT9+/Gvaz/vPo8cQE"
-    "D7r/un52EHhM5/0mIgk6bzaWGYtr+J6zaVZRx+rjecYLiVahVlK/CGc0VoOMVs4MoE4zhIRtXXzB55f8YNYY2/bXWbpcF"
-    "sto30EgKvl8zKHWiVaFQVZlsh0uQeSmRZxltUASGah9qWEUPJnUCdec2EXoB4ABRQFMCXOqLihG7ZdYMTRGcDM30Yq4rJ"
-    "hxxDNQUG1oWNXxImj5inW8VqLPyEnr71V/ME4R1WffID5WNH1e02SJVcq7IuILcF3jHpoXR8XiBhcl9ICv1hCo/K7J6Gy"
-    "5ykv+GmIVs4R0/kt7wR4rxYtndrxMJohAY6gFH0CrcSGA7e+ee4ZAmxYxrwWS4bY+DT0G2Bd/voxqC5Vu+IMSIMIsb2RA"
-    "RsgEzzjkoCbZNxvAbpxMm/SOEohwYpOyO6bnQS2tKLmYFRWLCZXu2IlBErOPlrIpnGV3dwkLPy+YtGSaz2vL6ayJKAKSd"
-    "ExrKSZC810EeSg+MLM1A4m6pK3v+4ODOoXrqOt+73eHsbiZBeJp2BR9OhcJ9JR7ReJUkL4ru2nZEeKvpgMUMyb5F4mlOL"
-    "8+b8Q2MwJHgPLtpbVLJNdZyQNX2Ec4maYaJMi0bsozH4od8Qoc8KE0A8ovfccFO1JkDUE5wyGDQwEyyHpfBu7s0y4MyTt"
-    "qrT6xLZAqKM9DinXea4xmwzdS7CcRyxMeki0smCgokQ/yekYE1NYaJknNoT3yIPYKXgAjS/k6UZYEEqC0+oFBU5KqF9VN"
-    "wJWk15Zd+Xe3uzSE50NnKSJiZ0e1DZSkFYJhA9aNl3/aGOmv9QjPsnEKG1+Jrw+lBhINIVKQgAhG7MIRlbxImosspxHOA"
-    "7rw9KAD8OUVbFZnRM1z2Mtm2KCraZK36ExrDtc3mnoN0YruxHd2W+76gfcktJDrB7YBfrXx+CKfcNooTrD0qmcazOBz49"
-    "PZ2mXyxhAg8M7Htb4E/6yyEXCikiWiEQMUTt63IcBpnRSKTNBUkhGn3wE9o2l+05RoYROplPWAk55/RFrljwT9ix3mM0g"
-    "upH1XJlUY53I1D4yqAJHhbdkuPEE9CgwvKMOTzeAYzQ8Uh/QFoqbOIVczfJDy19aVRtCrkiCFB5j4OKBa5Ns1N3NnQXY4"
-    "if8PbiWnAyZdtvy6fCHEIHTOt9zcb2plZq92UWy6Chpo+caxaMwLEC4sorRdbn8Vlr206iab9cWIV2BtafDbZ4BlF+1e9"
-    "4lJdieTF0cOeX3dQEQvG6DbSSQlvbPR19BDGfpU9AaSO3Xm4TcF",
-    "xguOG5p/FL1bCQGXWOKgjuCtY0M9YO4/mNIxJFVvAAUPYrt5kn5HG4MdR4va12vk81eWX9flzx4+VDihxIMTSpyrsURZr"
-    "BqP9KBP/D0eJM5AipowALKxZ5ZtN7dIYXT18jiugu2+Ze/oGyK0rWuClWrYY/LQJZU6ATZotQJJh3W3aWKJpgzVmaQoaF"
-    "tT3d95jGyhCUZKzEoHXJ5cdUicuMxGJMP2GyP0cfOyjZlxQsYNiS9gB+iS4CwzFAutNsSe2ePikvRnOQQ+SEFaZ2UTJHQ"
-    "OiPnSF2FvoWafiEw1q71tCbUbEWkMJNl7eHcX2FylyNgp0+XkzRzDy9+EiVP3Y+hztP1juybCSaIaXhaSNod497EdFgYx"
-    "3udSOZ25LFaWthApGgkDckLDwfqKmNo4CT5wPhyixmwUk6iOoTDnx+n8LSmnapLQIS5pqsyTA/CbZVGlTuPjOhEwF0wT6"
-    "P4tOxtAw2hJvD1vf5WkCNFJJhf2udgV06E+WKwvZxFl8/eZtWnX6Ax6Jd5s4VlIv2y5W1kzbwRLWj8Nzfe0GdnLIXkuoi"
-    "dkr7oYh9h2pVVdM1fVlS6Lg3rOQXAjzm3felOfyTweDH3GZJ0JfTGHJXl5lS5FXrOmqYw9RZ51SvPcM8mlWYsjKdKsxK2"
-    "3crFaktYmq2UqRSAkkI53uNzf28wfbgNxOpHoStCtk7Dsc6gdTWxyCcPFahHEGnxHDyv7L0P3chlC6zp0p7F8LEj9gLhZ"
-    "kAJBTy1H0+SSM1OKK0T4E62oc4UDlqlx8fDhOZ0HwgpLOw7QGDtfgdiDuU2bE20Uwuj5ggkQ5rBZccWaCsqj6F2N5rQO7"
-    "sEvOWzJANTRg7De8VzrKG6kpLmxtKqhKJaBohbLNdUmxeKM+RPZHQklU2i4yL6xRqJOC/GVkANmdCwv4tVkz7CFiRMOxI"
-    "+5LCbLZN4iMbbU6i8gudrAB9V4xYY/Fh7evjx7/+HV23fPXvZm2YV96GKZzooEIDIGT81Z3WuJ1WdBYngrmSQZTxZDHNJ"
-    "r1I16VSy/mpbiL+PELL0kGbDFZkLAhd8gUyhq+jx/3VqzKCDOS1bKb9BCRRbO5bKAoRNL85PFHAmXrIYgGV9YNh2/kGP2"
-    "FCzrTepM9qiGeAAzBWJUWQREVPggkJ8AenanhwaQZHm6xBSfJRWaae0PaedfZChrpIJaZz1aK4Q1m4vqK9ISJkzWvsVY5"
-    "kID5ApiUj0+jIbKpPHqxjV9Hi0j5fGeKUDvsUYwLDWLM3nduMf81jjEp/NefkYM92LG3Hivy4DYusMjCgatAOTGgtNZtU"
-    "xGtBtOtm/R9HT2brTYyjY0yLbmWW4054jVnMdFrvJdlVsXdGPijLi0e8GZb8QAnS6IR/tWQsC25/6TXoR4NhvpvGIvf6X"
-    "Ky3Doo1N+ynsbMb9o/2eWXsVfCo2oL+M3hZGhjucFw1ACPTZ+UBiwoPh5YcYz+BpX5dq8K8xtckGCf/wryhvVQSgbJpRn"
-    "In7nW4AlAkh2WC1vSAGwtbY/5YN0CFk4Wo/g5iSeeft7qJKxKEXBKfb0MrUlUlezSx7Mi7TF9YBgmUCQI6mmJQfacsF1W"
-    "7/cKr/2lECVebGD/9ev9YLcYqjwVfgLF24nQakXWvCMD1z7uhkcVK6jDVOKivMbcRVVqNZv+p5/kobVKgB1lIYoVUHX2v"
-    "Y0kCXSsPODnH7G4esMpcaM/SSXSj0atiS4tEtEJSEkpP6mfzY02TelaLJKD2yz+AQoXUCk5wmCoThDL3n4kKQ+0l/LFKU"
-    "y/4RRWZUfKLr0uukyHcfBfwZtEu8v16bRGvU3AcPTpLoFCQasciJvQgNV8FMg1FQ6yC9jQcgeZ6jUQn9dqS8kt1IvqXlJ"
-    "DM2v0f4sVAPIxknZBbyzXVM2IpJIRv1Yhr4XNpGsimeoZeqedZhbxMMD84MTuYnaE2jVLqCqQP8cmrBDk/uTJFtlYnFgF"
-    "xZ1aveicMg9IEaa+VRULRoImu5itGJ1UvCdGiy24t1ItwIguaFSgZwTzg1nFBvu7Ln7pInWv66f/8RaUlohG4soLKyL14"
-    "esfC9sPUgAxUnR4ZDGIxcwcBQKjyKTb8by189LokPiwzRwcwBWcMUwWJjhr+Cky5lqt0jEIc75oAobZxBfqsztLYMV3dJ"
-    "s66KnIfSnODWNS3ZOU08F/scW29qkHIlNO60FCxpkWojgRVXGQMkpy30iUXQCCVZk/lb2fv347gTaGtLzLGtLnDr5Ng3P"
-    "H9xWa+uYROtY1S7LxtadB7f5+rxOEwIaBiKPRtN0ntSRtgDxUtno8ZOgv/noxGpDoHGrQnGKtKhK4o7NuRJfzKKuvAD3P"
-    "7gttErmi6BdtOXny4BtCiWUxbVsa9LEdUKaaffjpursMgKjfkhdhU+F9D3X6TK50QTujJ2brvckuK2cMmeVCR2g2gG1EX"
-    "avc3xIG+w/AR7u2ZMrz6TURO7PpVAZvfMDm+wOAdwBiZOLESGLkVSW1awyLs8DRE+EAHmd29DXuGsk6DV2LAxzh2vc4de"
-    "zkou+pl7PMi6/koZu2dsf1qrkAn0jc5qHHpK5lTie5w5X76bCOqkcJEAjtNu9ATzIix8WpLJQkHMN9e0Q7zkcp+FVll8W"
-    "VwJmzjDmN1UIhC4cC5w5TnRxolgApetWjrH9PMMmtDbio4o/W1zzNDWLYgGLpgTWbi16I8trQWKnQvotOnKqN/DqzQ6N4"
-    "04MRk/8cyH8EwMKaG4Oi+bHAG/RsNTbeOrW7fKa+gmKNOc9REL6U2fbgdezmUPAxdiaWQV/SwbYR/9fjzbS4d+iwz3Oby"
-    "Pyroocv0bVcvYmvcFPcG39aQsu3N0hHmNzLh+g4sWkEdKLdwSMR8aB+TR9zxCMnHLqeg3rTyfx1cT11PTo2spp3r8R9oy"
-    "vxLKxn8MhHQjMfl8xGrOc5XQI2mLrVwK/IW2+UwbUjdkDEiOWXw9TR3mXjH+wJ8/VczMuTUFrdq09ZMzT4/QyIxU4pAEZ"
-    "k2SxjyJVy33mYGncwnMi7xP03fh3ENVhkMz8dfabG0mHRnNOtN+4bgEHcXbKlNAUL14S8deMq/N7iSrcKYoFkX6LCcCu0"
-    "Wn9wgyOK74VuTDjOQkUqN4A3XhSpOB1rD3T3jImHkbsbZwbDnSxPD3LazZOsvUp5JrtPZbrViQjBgWKDtcRNfofKsUcUw"
-    "==</script>\n<script>(()=>{document.currentScript.remove();const o=document.getElementById(\""
-    "packed\"),m=Uint8Array.from(atob(o.textContent),e=>e.charCodeAt(0));new Response(new Blob([m]"
-    ").stream().pipeThrough(new DecompressionStream(\"deflate\"))).text().then(e=>{const[c,r,s]=e."
-    "split(\"\\0\"),t=document.createElement(\"style\"),n=document.createElement(\"script\");t.tex"
-    "tContent=c,document.head.append(t),document.getElementById(\"report\").innerHTML=r,n.textCont"
-    "ent=s,o.replaceWith(n)});})();</script>\n</body>\n</html>\n"};
+static const char mli_html_tail[][3683] = {
+    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqkfWtj2zay6P3cX0GzWR8ygmhJfiSmTOumadJ0"
+    "N+2mTbq7XVWb0BRksaZJlaT8WFn//c4DAEFJTnt6N1uLBEEQGAzmhZlBWBZFvep2F/FClqGTpZfzujuNyyvvy1kC/2LxZ"
+    "f+4/6x/4Q+xUi6zjUpH8K8HlaaD3uAEK6X5VbtK/wIe9sWX8kieyBirVMWsbtc5jo9nJ6fiy7gXn1z0sU65zGS7zjSBf8"
+    "fiy8Ojw+dHVOeyTKftOvIU/h2KLwcng/iQ6sRJIvONr/Vnx7P4ufjy2fRiICXWmqVZtqvO4ETXGlC9i7jcVa2fmGoEg9u"
+    "4zNv14sPDI6w1m51Onx/pOtufnV3IWOIgnw/6/SkNsig2BjlInsVHF/DF2bR3mmCdop5vzt7F6UWSDMSXxyfHyckzrHRd"
+    "5EXoLFO6qBZxIoXjvn/tfAe3rnC+k3lWCOdlkVdFFlfw7Gv5a/yPpfM+zitdyby6DhFxAvqi4OtFmeb1KimyouxWyVxey"
+    "5Aeq6rYrfZTLFk/XV0Ud90q/W+aX4YXRTmVZRdK1vP6OltVSVlkGeDddAqPu3WxCA+Do1JeD7u38uIqrbu1vKvxbdmNp7"
+    "8uqzrs93p/Wf/fazlNY8dblHImy6pbyukykVMYeZ0WMDN50eVHMk+kv7K/dSHn8U1alGF1Db2er9cXxfR+dZNW6UWapfV"
+    "9SJeZHF7H5WWah73hRZxcXZbFMp+GN3HpqbXkD2msqggWhT8sbmQ5y4rb7m0ZL8KLUsZX3VsY8XBWAIb2jxZ3B/3g2Knu"
+    "q1ped5ep6MaLRSa7XCDey8tCOj99K34sLoq6EG/TC1nGOCCaIlHBn24ly3RGDXbhy2kMv/nyGgqTsI4vlllc4n21Hs/T6"
+    "VTmk9U0rRZZfB/mRS730utFUdbw0jrmqQrTHDArhTmcFcmy6qrBr4plnaW5DAeLOwfQJZ06PE5ebTBUft4tZrNKwtgWd+"
+    "uLZV0XuahkJpNapPliWa9o4OoTw9YHH4Uqowi22Powkgv9sFvG03RZhQDQoUKdMBgA1jjBCeLOdZp35xJRMxzQfXzXvU2"
+    "n9ZyRhzu6SpZlBf1ZFIDVslSl4RwnUQ2Cb1bqo/Z0I4Hz1StjnAZEt6qS06gul3Ky2hoc4YfdQmu03U1UWn8JS2G1KKqU"
+    "8Lmq0+TqfojLozf8L9SYyrvwcKindpbJu2EMazHvpoBIVYhzJMvhJWAhQ8RACdeWA/Dw+nAhkjhLvOPeza3TdY6wxPd/Z"
+    "15g6cKYr3dPz3repxmn9Rr2g94xQ5/XkcMf7zm9YSZr6F8XCQ32qhv0+vIa3nbiFa33qUwKxnxC2/WXybyoZL76QwM+0i"
+    "jAU75j/SJV/gwudTMJ7IsAp7/sQFfzlV7fIa+tIfXVFMosSxdVWg1v59ApGpyE7iMtsDHwud2sQkWF862u8sDz+GaFow3"
+    "77dnGkeKENTTnLoyXdTFkKgdsTH0Pm7GhQU06evVb2DzcBfkGcQ5p7naMTTWoFg7fBLDE5Wobqa2HxBTm8RQA13OQyrTo"
+    "y/o6TvNVA7XnRy1MopHqrvUcBISDNdYVrFro+0o/69MsIs7pRx1dhRsjlsO1NEJQyU70Vq8GMA1p05D1Wm9otdpbzwet5"
+    "UC0iKimIk794HD3UmhGCqsGX1vPD+2mbGBscJ04v79FAK+DvKjljmm2mz5tU8cjQvkA64lgll4ugaY5U7yOk5quvqzTBf"
+    "5Wy2to514E10UpRXAl7ysR1EWRVQ5wBqT829QyQNmCRzGLr9PsXj3FYn/YjC44HeAKuQZ6Gl/KbVKq5aodDFhNBa3fw40"
+    "pxNf8Bp8JLzQACCJ9TZ0eAeiX8npR36907cHNnPDQ6VkQPDyyqS2tGeD4WEari0iWJlZq0SPuT+NqLj/H6Z4DddrBf0By"
+    "CbC3Di0XzbMPN1t8hGl3T4Brz0AIAh5n4e2AO7yNOfYUIZ6AOHILwtcqSysor+8zqahNg2H9oAWQ3tBeD/3j7QVxdGzaB"
+    "Wl31ebuajE4wXNrue6cbIahjeqHxy1qubFW9CeDi3i6i98T8ljViunOaiSm++3mNmjtRksxL4hbHv9Jr8eIAtguS3uuAF"
+    "gaiRoSvfPbat22eSX+4TETOyI+iUB0Dm1Ssm4WfXqzsllog+EDphGm4nRlCFGL1u2Y28HxI4zfas2pruMsM52/yIrkykY"
+    "8mvmNVno7cPWxiSZK9vuw6fPKPdlBHtaaGgKItljylvBhaltweqxvSVxOm76h7jvEP6ACXUMJsF0Y5vI6r8JSLmRce0h9"
+    "SJYR8EGU6eDHG2APBMq5vujPShDotKjAH1jtkO9A6d8kOCe2aH1K0NgaGTbnzGUMrz0umV3EIEsDGjTCaOtF52K1TRJ2C"
+    "BlBVUO/G4m4lACR9Ea2pSIL1ayZI3rm9H5PslUjB1Iy3BT0LGElzWE5Ih4gdTNiC8sH3EkntZYOVNl+u4sv9hwb/Ppded"
+    "2MMb4Akras5ZBIXE+J/0oA7w2V4tKVN0DcKya9eiis++zigPpDwQK49cpStlocY4ubwnRn8lLmUyfI0uu0Xv3+lzbgarX"
+    "wu59e10A2ha7/iFKAdZTUaWoqjW2zviGn62C+bIkUlkWluMqSuRc8P3SC3vNj1Ruo7vtCPTp6Do9OW48AnvO4TuZ2m7w8"
+    "SZGAT4IkfokggEny+ofHU3kpbIINeAAYJ+oSOMIiLqEW3juw/nwNsEcZbMNXDWyBZ+4gSrQadq1K817KWgY1z5gbPMOX1"
+    "Irim/aEwqSvg8tS3m+TFM2LdOPBrJQtkX/3KuLXHlunbbqhpFT1BVTPoPO1F2YxwCqZp9nU14qTzcj+tAqnvh6A5Kspea"
+    "BYAhP9z8tLh4buKRZkCVwMXNsG9sf0kRarIuXikS+iULMlgxjqePI7cm+QzOPyjzDNI+4JKWLwTZAMaQIOnb7T79n0+Ln"
+    "+Youd4Bsd6z14y3lm2nIWgn+D+C6tVp+F9vPj5q1VI9zw64usqB9nVzQuwCjmmgvDUg4ZwJ83gmi0bz6k11V/G6m1UN7i"
+    "FWt7jK1Oou0znd2DDABEP69Dws3uhaxvpczXrHt9dooeM5e0bTQ9R/HoljKnkJU4AUod+nGAI1qYz6Y5CXz44XaNtp3Dc"
+    "ISh3W6Xhr/jrXCWlnpNr7aMNkRC0Hhjt9Xb3VBDGzZ7gi3Qf711Euc3cbUhgTbWQ+DCy2QOs0eMBchO936oLIlJWVRA39"
+    "Jy/WUGTL0i+4XCn2e9m/kOsYKxCT/xiMmBW1LG2du0nqeNGap7z5PBdRzV8Z1GwzWp6L+/hAePEBNr8RojXqPUbfAn/hi"
+    "iPrWgyksQ7FtE0iwAnjiWJMjOpBsIbnepTurZZesZbqKg1TS1rKaz9E5Ojbn0SMlPSphqNBqSmk+MORQmmeyhyhy6U8r6"
+    "oxsCj9iymWB9xpZ91NiyN+wiwy27Wb8Hf77s9XqHNHwQqNuo+5g1gyw52R9RN8jKAboEoUhPad+GrGqTEP9OV5/9nqUFW"
+    "QYRmnpAY5Dnd0i/jSCtxfsdEnoCjBumASqSaOEdg/6zDq7jxQ6VQW8NkGEN65Aut/3hzW80xghSKJjtPzLFCiM21tCm8U"
+    "8RjqmcxcusNn3ZmsNNG8H/hxSDnwiK2exRPXCX4Q7eIQP4BqHnzrXX78kj+h",
+    "uo9/Uf+ibJ/xoSu3eljAGLdDVVtt0GLJXGZE9IrMBl0eXD3mcm8dE9p02Uom99nkjXMQ6gsRll8aKSob6wGMy6not6alm"
+    "+2OT1bMOIiGRsF6Dr+e9sG/WHj83ChpWuwTdoVHNwixE2mxYbXH1jE8Putd78sz+gyzaX17NHTAGmM2E8Q9OllojcXwb9"
+    "02O3JQhosx9aiup7bBpe5w07WHh1FFfAg/Crk8+02XdNA/3261P5R94/bL2PBlcHJ3hjloxe/9j0bBKB392u4E/Rytv4I"
+    "CBt0mrvqLfDiLau0cDs1OXqM59CltHU1Dumu4ewDvLVFtkPamuf53BgW2l/h7wt8zQppkCG0mkapujUUMNKBHa+rHbIBm"
+    "Qo3yVPADctN2wCba2da4Ng7ovm0kcfA9b0HRqIc6C5O7bnO7hGHIUH5PBAeyXNuj5ssHxdT4M0z6F7bQlA8VpnwAJZey2"
+    "gPIVi7uUl0BV7x5uEYaNUDGzBAu3gW3bZ9VTWcZq1VVLapVS7PJs75dr5opk2B/BxceevaNe60So2JMwN8YY3QuENB7eN"
+    "SUvi/U6mK6f8+kUMU82EUe8C8/Pnjz1nVqV1f9NHlkz1nkV7M+1RZ5Rj1oZoe8UCojGdb5vbPyNHgQhlxChuor9pS2/ZQ"
+    "lkPs1YHWUdZqtGT/TvKWm8LSHr22JmHwA8wF3ShPDi4ORLoeIOv5UOy5ZqAxIQYoNhWe4j+m5Wr2DibJURdCqWysKcMCG"
+    "7pVIbxTZFON9gYfeIxuk+dIiceC3qAjuunKxokSwbafUjegeq2BqBn8bXUOlNbDvtDrg4BCpt/WOFuW8EHmyr3cXuTbEu"
+    "fwm+hac9ChaP/BaHcJY+pJjtZGl7IWUHb9YZn9Q5j1/LbYFIFF/3dO4OqtU1nhmZAFnnSe+27ZIRdFlvbdeJ/wRy0Ow9M"
+    "EApeoJZoEeDoeFPs/vJCIua1sbzZW918zFLvhpZJWofSlMxuSaN6alAMlIb9yI7wZ7dmtneKtQa9tVe8/hI6Xi2NgaaNm"
+    "ebp4lFlTb8eZ3Fp7J1krLVNlURiSIsyL2hyuPGKVQHXXYfNEYpSqXWmHG5UxTZTMlZKtk2s/8+Z8r5w0mnk4ihuUnnrOk"
+    "kWV1XkkoOGe36GupQqwvmEkgMogr/q7fMvWu3wpzdaUUrD+dl8cP7POXD7ZB7nl3J6dgAF/9svTOVNmkj4xDSu4y4Q3sj"
+    "9WhVBTWhQ3VHjX5wtdNvoy+GefyjqOHMiB63pTscpcblMJZrESymcCxDA4ksor+fSmZaglpT7Xz4f9J8NK5ZD7mrhpDPn"
+    "CkhADtWWOeAPIFstp8EXPzU3Tlo5tzhQMmdWzrzIpkMnrbH8QgKywDQQmjjIG5zbuGr3BL4f59wJGoxTxWiwqZxlBV86O"
+    "1jAwB4B2xePwe1awrfubbB9xyUMNb5xaLnW6bXcDb63ABKAUi0r4cg4mev+4TdqYJ8AlSqJMxk4H6Dz2I6Ddljseq0KkC"
+    "JpoIZfABRk5hSls0hzaO6/RXENTU9LmIUFOmw6cVkCuMhgdQ2do2aY+AgAYjUvbisnzjKEWO3M48VC5n8aRLp7NpA+6DI"
+    "Gk751ihmMtFg8hmffoiyqasAYpJp26H1aopQBD4FEVoHzohkfDFgAUsX51AEAPRsMhgQPM84vtsY5dF4h1aNX3s/TWd3h"
+    "+9s4uwIUL665Bw6QVLoQzqsqcTIZ30iakOs/CSgQ2a9sIL3DewYQre+5zKY0U1jxkYUYX4GcCdOfO5lBKhjYFFQBlEChy"
+    "2wGcGKnSu9qCWR6jlDHZufAB0El+5O9J/ppd/81CTKgrCzmahRWye7uv3BAWkO0hqULrFXiL/aMh0GsF1bEUE07r3yiCH"
+    "CJ1ABm/uW8AFnbib/AlnCGgCJhxdyZLWGiiWEPbfzHWRVqxmmhQN3WIviT8GAstQHynksYFu8/g+ZvcKL10JCMQS+KJCY"
+    "SSDNH6IfoCZXgFaK70xAeJtmywnknikmw+0KtFhZiARRAYu50tWkhqYHA+VpmdYzNWWhD0iwCL5MVtoVwZZEs+OJ9UeJG"
+    "MoBQLrBxa13yNG2tyT9JPOLLFgw/4L0iGnC5G360Whq8QUIxQ8rG8lIDVuCj+Z+nayBmbcwvFajpxevHese8CPhPsSyBz"
+    "OvZBbpMjAIJkuLHgUO8YTcuIBeUX2yiwZB4Bun6WA5r2xA4Nb2CUCdZXi/ZSEgkgToEQtXl/998kQzagspXXMJgeYsfqG"
+    "qHq+2Gzzvc1HWq5QV8iGgA16ZO55IANJ3i0k7/LKkCUt3u41ssAIKYJzwxINtpyrvr0e5+/0kBAlQqINqt7nyny0i203e"
+    "aTC/KAkgoMDCi2cB1UoQo7UX+KdFPyVetHrzQZdQDffenmkf5oj06KuCh4SVjY7GAYThq21ij/5/6YJXHCyDe7QG9N4U8"
+    "rS/nMrkiuxF/37z02U8+TqbmpYynbUqlimig6ubPzc8FUNHW5FABzwxeAiKkKOpiBM0f/gK7155/ZSjkt69ehk7f+Vv6F"
+    "dKJfm9w5HwVOG+IIjFZcliHQlpKuEcWCyQWgfN9gULFJUqs1JlFfEkC+BczWSegFzLJyVUtJSrR+lX9+D8uCOFOVZdpUr"
+    "tDz/Oj89VsmTMU/pF70kczANqLoxtPsqtY5Ys8euHVwXUxXQKP8kVFt2il8EUBFWuyEvkipvIZrBqohWYqr4zOP9TejVc"
+    "GSMZ9cePl4wu446b8iS+u4Y63c3zfH6Yzb68KMplf1nO/lPWyzJ0cBIohAMPjnpUkvfol2RyiuYT39RerDLDZ64nB8Ql/"
+    "Po3O43E68UEtzWD43ldFAUDJ/aBEAldJzx/yR1bXUBxeQ++Jl/kiWdZ0C7++wJGGlcBBQmGhwXLeGxUh9k4oyIT5es2dn"
+    "NZRLm+dfwJV+y5eDA2IC4kgVgOb1sE8rqDg4QEucddSCpoDX8D9Jd77a/PqB3xci1zPUBXV9wsJsJA4OhnBioRpzS/dER"
+    "eErguT09RR7TT19vebUpi6SzPDviijg186vbtxr3sad2eTzpODAKBSe5U/cl2ARBpVDw9u787t5EFdvKf2vP4JQCoqHx7"
+    "ih4cKIAxsH2ZjsyHhugboIBiGxajofPriUycLU/rFblws02z6MZ0C4sHEhpde8fCQAtoBCoVSLNLkKlxdpfk0dGkmXHET"
+    "Z0tTby3oyyH0ZC8eXUKnO941IDNqPtD/0O3wNQDID+OO29kxjgVo/jU0mDXjCJ6Of/nlYEIDgBlzPRQFSJf2XT3tyzyS0"
+    "blsXvLCX6adhxYIfIaBeCOjsYtygitYJRGukTncSYMy01zPu4LacgFAQNDVDJ48wB81aApOSST0z1WDgBL8fXhQ9aZyUc"
+    "9DCVhCV51+2GOQQkX4gXqI0Rf3f4MvIA4D/oqrdFqF44mAwYbjcU/Av4lQvxOB0l4FrVD38YIDE6E3PQ2Yf+UR0hpvlRd"
+    "YdwyDos9AL1c0CBy7u/YnAlZEON7rC/r/ZO03gPg3w0FU/iqTQBAjXKzQS1opuUYqpxh5FQNhf7/gi70oMkWeKouWub5E"
+    "B08/9IoIesUfELppXJQ5PBUyoJ4Hi2U19wp8oVmZl7LpGaxjhMZD1D87g4IA6NarOJl7XiFiJLYF9AVHDh2RuPrH8STa6"
+    "8H3ALTjfAK3neg7IGwB+nMXouf7a+tLfycaoClAjmt2ExU1GIB4L7K0",
+    "HiHUVOfHMGm5gne+9sOmWM3Sqzqi9qGf+gsva2QDsPCgWDedj2jl5gr91LrkWoxzknFOVOjWeinDvd46lGsxz3X7kshzH"
+    "p2/QvgC6dcUGu4qAG50vpcH6m1YxkBtinHV7U/QbogQxF8LNf6aNzPAPS8iILV1UMa3zFQKxU02GUnBbIwwKo0IvmXAYp"
+    "Fv1c2w7jz3mOvAZ/w0QsimIsOuiAyAQ48U73p48HQFIGoax2GeHKJYQDEA6QhvUuj1uAyQEHxk2xQ0BOTA3NCq4rsJQe0"
+    "CXk25uOpE+Qg5KN/5sPbSQK8+hUiL4tbDKhJ08fKjYm8DX015HBXEvIfx/j71ZwNf7N6TPdBRzA9GgD2/8GKr71BExAMK"
+    "rW4Dm29Q+Od8k41pIlNEqUG8LBpPCPzDdH8fJALkkynMZJQGy4Wf8TKEApy2JEpHFRGB1MZpa/ZmOHtZw/T9ihb2TCQ0R"
+    "4mYMWnkgc5sevqDN1OiS4vtoAqu2c6MJn4NM6oXSLIGfgqUgBR1QjCN3jDClOClyICNYykpkT7NQgFjQfByZYYq/pmgrw"
+    "whb4TSSY0G4cCwDb/7tRcL8w1/GCt03N8vz3u/P8G5srTpyS3tDyuEWRCL8zQgADQaDhco27QI9o5V6QGwYXX/9f3fvw9"
+    "YDkln994YSicoP2pcKEmShNUboGUC8F0/seCVILxeeDeqImmbPtDtjzRf+pOzqPCUEJRgY5acRPcswCVmzccKNQCFEaVm"
+    "QF/HIEBCYwBiLwF6vNUD/r7SpYAyUAu6RRBwb+AG9zChd81U6YnMCCRiKeYN2b0ntCRiNANRNGJcGcFUhYmaLFPoeqAyx"
+    "peX0KQLAkui+IGDtXyXsdZUxj8ah+GlRnBKfMBfWk1XDftZAvux4P2e8JOgUtA0MmhUn1+q99LcMw1ce++1PN3zxZUv3k"
+    "VA70kheK9W1WqNjyp/+BI44lU3eikMkt6Ld0Rb32lGMHoX/v3iV1CtAlC50svceydWNL5FrttDsgqI+9JGXH9NTd7jgys"
+    "x1+i8iUmln30eUUBWsSY1seYSCF5CRJsoc2v2vZQAZvDr4aHnd9tvE4MqtdJjekVrAjqT+jNcuxkLTIgrRDgaivrDjmWm"
+    "kZKMZ7iwxlvEgkGki+nvR/NQc5otdqk/kZqZLDdmEnSAvVRP2f5+yjIWtAcaqneA8vCTA19R3ja/Bdix2MAoru6AFM2A7"
+    "GNRx8uwQbwE+qlaHmVAxlCWF0tFzVNEG6iLQrCvibqi5+olJafoDxIWmU7zMlnkemjQg3n0v+XRQ0K6JUzLHHr2GLu24H"
+    "sP8AWRejDx4/H9pBET8a4L1H4Ov4DLhSHp8KQ3Oe+BvjUewK//x+g7DkiRd2udYlO0SAkpWg8G9MDQ/zd1tGIRIPwroBy"
+    "xuPBnkOGATof/ZmGwCn/I1w0fuG7ZFaQawNlgNJ6EV/CMIFZF5xWJa2htQGL/HpbNeKIJbxAEpt4Lr2pRXCovovNCI5Lf"
+    "sGJFMHALwntT+7oJs1DaBOVfuQcIc3EPKi5Jz6AToTvJeX/tN3K1EeljUQLNflOPqwmK98IaWT8sRT0uJ6harI1wS2NkP"
+    "YJrnvetdSwrLRk1SEHWSDWbPr57C5oMqgr9ybgGzSu4jStV0lMl2OEIBZxsBthGUxlfVB693KUX/JBuoG4CiIjvMz5Cwb"
+    "RYXtRQoGVIbE/KHNtDtQZuURXUwhnyiyqSrSF1+8PqvDesut2GGml0rCYC5c3lArgsdKAD19iPGDuFN/ADNzgAvMNfuKU"
+    "+4j1dQAH1EQvoAl+AHj7gC/Ar+D2kmDH1VWtsa6XvRj1rdQR3kb0EW9BeodrgVao538ct9DRfyqFuyKwSVYDgw1/mowXA"
+    "7G7I8ArQWVTjSxlwNiP6AT0hRuQ8K/HvqNsP+75NdGMydlEjfgy9LUTRifjVdYM5dWUvsG1JKd8aVw6TAHqVl+vhPTwoh"
+    "XF/P1fji6J+M2hjc2Jtm/Svh4fVowYIzKAzA3WE+Ar8stNE2FsP2dJFLSC3qIyKnhsVvWpU9Nyo6IzSQEHpV8EYx8F6Qo"
+    "HavqUdDv2CUa0AGFfM3+hlxKoq4P5gAS6LnJbFmpf4GGhNHZBkVHn+RE0esldcvvjxLvcBzVzUbjfnX00jf44GPfGrjI6"
+    "eN0Qwr9pEEPsx8iR9XtLnD7gQgJVHZtnWvhiDQjyJnlB+rdE4ODzpBP2jp7kI+odP80k4Dk4Pu3QNJQMoUZTqEwetPllh"
+    "J1+jk5J36K+dJ6ti474+740Oe+Hg+Hjtf2qQqqrY1gDoIoOLwrLHYq9Iqa5RGVOlTwL0ixtquwHIH4gUiig8Peyoe4wlf"
+    "Al4+KL2YE395fhp0Os/7wa9w5PNbntqxMHRSRg8P/I7OXZWF/ZOj0MM08WyrIavESP3nx6e9A5uZWsgxQbk62IBEH6Noo"
+    "cRWaG0lMYiBnPnP/2500dLN8wN7mUfeLVasH1/iPC4k1X0oizj+wBdFbwVDzT8Va4FWrrGRlNDOxUvshEQ6NAineWwBBR"
+    "dFAvPHzZyVcm96NaKqoCCUAZ3cHvnP61AbmL68bQaqomBjozTCZO5EkS9ClAVhCqRifTpzyIBqarTP49gRBtreQYtEXGa"
+    "gTrwLfqpefPofK5aP+ujPDU76424VqgqaxP7jDCg4M/CglmClHYe9fQw5thpfGE8mzSdv4+yTtItafHAAHLki9l79HOMG"
+    "H0EF/0ILNmbg+wMUwBjMIT2vjtHGeXnLrDN9YZkqkDhl2q9piLzURG+62bw8aG2dsiAU3vJ6XAvBgoIVWOBRjSP7E3Fld"
+    "T9SfMr6A4aiv+JCBANhK5B3QO6rccFCAN3rVkj9Gk6Hiuodgeij/0/9FtN21JAXGlpXqDJcKXV/RrkjmU+3d/fU1dkE8k"
+    "RGS+z4iLOXmSLeRyVo2BwHPaFtGALKxnFClVGvcfGm951vfj8EGQWgG1wzPAVzfdKslXaU8V+hxvtdX7uHtlt9nGohz5+"
+    "dqODJ9C/+HxwtL+/QIGVQf1eeoqPxN3nsPA6R9jkwWDz/b6isaWxVUrgVDVM5Z4EcrS/X6LFcrlAe6UB6m9beyd65VCHZ"
+    "1kByJQf/OxPUKUVBVOJ4K5TH6j1/5RLcBq1JMgrx4ujc0CFswgZ0BlcdXiyfTakq95+J9FqYqi69M9w52/0D9aVyeUT93"
+    "3CT09Wd2hFcYAAbj4EotaM6DJvW4LfyDHIxzKulqWcENkigmbUgAJkNoHoT7uJ2b3nDxvCbiEZsqMa2dFQre1xLr5DSyo"
+    "88Cdi7LJniitqErf2+yN6SlIlbtCzt4SLNZnFusIrgfS5HTcsgZq4vywHg/7ARYWtA68akJQ+7gZyq8DDD8l4Tx1wrY+5"
+    "l0Uu4WWQcVyujpTVasR6Lc0dHJ0zTUvejq1cHgpNDyg0MqukY4bZ8WLc3HIFCOJ1CuqqBOXRqg8jYicPV9zr0oNKNyYIP"
+    "3CjgTCw5nu7O/DyrfIOQZ+n3G6mQS4NhGy2v18zydX6nj2wtMYqejxwye+RiGzVZLne3Tm0VzZ6qVdxDjR61yxfAwEwiG"
+    "W1DCpgPsXkAmRWdoX7y91Xfcft3Nmt0mX1G8KDG/PVJCtBrzayH0sHVvv0wNVVJ6hGGdy/MKuZUFgT9KgW/wT1ba/WIon"
+    "E/d1GcGUCzaBm1lqgmHKniu78A6+ZB+TzT9Xax81RXm7D10iwXuPGjF",
+    "APfeFVxKa6fdzGYQoG5H1//530YDlz0Vo4mbyRGYpb/PF16HwCUqE2ycvg1wLEENdxfV9dCrxuBn2vFjx1MaqNoGXJEzE"
+    "Ux8MY9AMQy0Ayziv0qvTiBghIq5Bajqaee+GKVZ3WmQxj1UX+9cMfPb4iQWb1VxxyjAjOwRIBhTl6q0VJIdHvKWgGd3j8"
+    "9UaD6ByQa033ZJQr4aEvukc+ykG/epK3U0B+yLWODF3cKwJysQPSBZ1/eMAuF2igIGhBBeh9lrpClxNR6Q1O3BDr+8Rya"
+    "C+GPbdNH84GAlECsaSB6zcbW2obhHNYA+bUZXrt+QD4t8WtLF/GuIeA3A+RHICprRX2q3o4NLfEloxeCpIRGbNwt7tU6k"
+    "277Wb4uGLIQj20d0vgY0r/6W0a6OqR3QuAss+bJ9gJfwSa/nQKVDKUlgyBRNPTT1C/5K7aMhPS0ZGrHKOYrldATxQ9BBE"
+    "EXbwD9DB/yUEkEfaDP0GKDiyE3zy7RLjktOH6sA6Q54GCLuACSGJxwEoa6Sbx+lP4CeMxcGxPVq/aMNYWB6hK5kUH8aD/"
+    "8snqEgjwUc9f0/3Xn9B025r0tGrvqYNeEEUueTN/jaQZOk/Ca28SonSRs0WwqfTTAqvgRjz84armKqCYj78DZfI7XvPKW"
+    "zmrXVbwJ01HyqqNfWp2gYGjpwhvX5oZXlF8e7FGk8CI95XCxgCPlpVGlCe8QzTD5e4PY5DNkbryCox9Y8SCejlPPds6tR"
+    "LsGBMcLk5l1JQ2QSK6AF1XhEnsoT6IhlTiGBSK55PkSJfRnnoqEtLW4MpuLKs2V6Gm6kqg07eKr46aEt7AQQKPWj8ZbYC"
+    "b1WX2N3n/8FAD76pjdRlnNVz5xDcO/kPTYhxbGmtVPkor2obmT4X0g/YF4juF2Osp0QFaqXB+yanZ9YHkewQUELWpao5V"
+    "QUC36/bchwd+qUriBeC/xb9oINTCBhHyBfASZOaN8KCaVZvamJubqPHXHNLk+ZZ1KCH9F+lFHe31DeOwraCGtl/K+itco"
+    "2l++TLD4FeS7rVMMK6ChEr/1UUz9KwWuuDnLloVFpO1lh6ARHOTyGXiC46D6gngFejrsVgAHlKgF3q9YDh1Fl/IzAVY00"
+    "XHbcUWNBEBytscgw0/60vuChWsOkWXFRwqWjVV2Yf7Bcoc7nWxrKS71lXRgzK0oVLzsiflAVcBYsnQgIri8wKO5oiKkat"
+    "accnvakSCgnpJFMxOSYgogKCDtoKMyHyZHPVC5LbqiQCoJletzrR6IWxFFrngkHETPgVIuAetxLD2CJWQsAIQNRxooUGX"
+    "LrJlGUppO5fMa9tOgjZFwkLLra7XmNWlNx67r9WrMIlI+12RIzXhrXT0WEepAOXmdyzM2ZXYwIe2OqyO0qk2HK4ojb168"
+    "z1JuS7trKg3UdoVK3K81rUoLmqjGhnkNuq9xxuoV/FvU+/A21hxRgbE114qRcbFPQI5pRcVT8yVIZGJ0KoGTkUfmwi9i+"
+    "Vq+ELH0DIR8phswM82iN/YUuAu7iPaiMQNFxcouHZqAdHqYocDACFGW4Ax+xaqwyRgu4+FgCjmboJABIZCyJQ8P4wiFQL"
+    "dmTqXpbwVDiCShIVXxvlV4CKxVLoCmo/RlsyfQ16DLqzEkE851gp30EL86L1zi676qD0ijYvJ2dW5Lq7RyEAereiJvlzg"
+    "yqeQMxNghk3QrrTyZIYeCNB/KuwEapF9Pd5P7wmC5IFbxdeLTFZoGMVqI5C08XsUEYYKDBf7HReHTr7ocIvLeh2qcIsm3"
+    "kHrU9WnjhdvK0yjT0JHBpDzf+y09SaWah7RmWKjM60DEGFgbH5YUes4kxt62TlbHQzEyZBQqF0GkI/Uh4AacOjJHCiOo9"
+    "2Rgk8abEXZauI3T7mvsKQllL8lNIKDxyfoc4z1rj1+27gMu5TIlaMc9AsYAqM/lSzrzS9BkfWFpFhm5MvsXEhAx1sSHT/"
+    "5wjbVol2zaeXveXYPnflVrp2SGAFONnLLENCaw5UcK1xJa+M6ygkbzxs9zNI3d2ywr3AOwlxgX6qwpt+wRkuLmpOwenjo"
+    "ibaQMuN4Z7wkNhcC8lnBWo42EagIU8A5O7hrPSy09YacKY2ptXiMVCgBkinA3vzhYU6ojUtzDUxpCk+ppaIil0bF2aJE3"
+    "ZKDNTDyIqNL4OQtXu2+w6BvDHVrmTVQ7SN9gF6llARuo0tA2YJ2Y130Moa7aXrjon8PXnLIL0oMlNWCOGIaFAsJotWvXi"
+    "mAQwH7XAuoq1JTAFF+ARPtUHYdWp4coeEMevgBdEaAynQWBTYLjD90KxmXCYyG2A2Gs8kSiTIXtkfIpdSs2ylYNtlQA6l"
+    "t6ilokoXIeOMIfQYSEElRbJ5H5z96c5ge5Ct18dNioV/uYKnWin1Wt3kyo7lYeuTNMove8Ma3Nxf3PjW1q53NRjQVvlft"
+    "NJZDuFcfIf9TU3Xy8OA17/VgoQEaUD1hilG0LTYE1rrZEOceJuP7Ce7xvahBb75Y1ii6WidkuEL5WeMOI38AVfbZZjOr+"
+    "R9p5J4aUd2DZuaBjviP9qxR3k/gCRknoqbG6NMHjvNBd3mgiBjdBfTjjYTqa0XkL+55x4wXmBGFUOdEtRKmGfSfQhSbAn"
+    "sLGUTc0o2LHbLGeW8EYkAhpI9EQcd5KEIQuOGn71XXmvlSXQw+iR1rRHF9mGyxUAk8G99lPsmHiQi/iz7I9gpru0UUYgV"
+    "Tjuw4VCtW8C9nCqE7TLrC2QZcFFMTf0fhDNajIg6avuiGOKzV0CAAmUjR9fkWNIfiFjXUV6jfvEWWk8vSU3ZoGohLSG+G"
+    "qfGIPPGpAkY60IXnt1bChtx1nXtjOeGtzbwdhGL0pioibgCqXd8Iw796qAgpCPlshOzpQBCp3GXCsSbNwm0ciZTvv7mxH"
+    "IncCTtWj1UE5B99TVh+PhN0y4EWKLzTji8wIQdYvXEgnLBDD36Tg2g/91H9JfYYnQgWweBdneRg5wc3HM3gPXTchLc4Wt"
+    "AI8a75Qq0EDfjGWrwFzgs0j5loXtyGKlqBftfiG9xm0TEvwA3z5fUF6GSAAGQAkWfR91QSfPfiXx/fv3j96uO333949c2"
+    "rH+HZX/pAS3ojGX4ffy9+2mjIxNawNc7g0FW+w/VCoAGDaDbgpSrjvWQqZD+Q8Q+SrJuluAFRD60UGHrmB4t0OrGswYiN"
+    "vxEjBxS7keW9fh+tn5JcjBQa/qbsa2bfGSsK3gdVPUwi7ycv02E+5B/XxKr8x45wAb6DNZtInGWE/g7jeIId+sZLddAWS"
+    "NnWHfqU/IQRWSm1T5cKVL7u6JDDntBTlX1BElDTVAgJfa/ScSdrLTfMld9J4g/n3Ce2ai59lGlUATa1bJpa5qh/TTFshU"
+    "Ijwhn68VnhGbEwr2LbS7/17CYnw+hmFdWq2qYAANNQ0Z10yzHM7Oijj3KsBWMTRbcZXfCCdonRXdMvPESKTDlWZiLbUdl"
+    "uUsW/bb1346Xji2a+0X3Qagl6r4BVarina/Q4rf2Nr6XGG2bbPTVjqAEylujPl2kI+fk4mShf6iygGRh98tRDh1COo6Zz"
+    "DiugHrCaEq9DkvuT4hozok/9T+GuN7GiIL0KgzNj1QIeGNh+edMXUDG136RY4aoKpZbL0StSke3fgGzTw3HjSGyJ72tAD"
+    "yQQez95TQwdYMserAwVaEYOmd5PvHOu15qx61PQmS9emk1s4FE3SEpw",
+    "U4wi/5rXrFCwanMbu9W+KKJWf6gsphAe0cRHxegPNRoXoppshUUastPxoEPWWDbD5gr0Ml/mKubI0pX+UW/rSj/h9p9y8"
+    "Y3pDvgNiv94yeyDNqNJfaHICk3SfiLHHnSpQ2cT5cX+8EA1uUVTtTBNoGO7Lo1bnu+fEGUweBZEuvWn5puscir/I9yho4"
+    "COpqJeyAD/G9qyxeWFQzTGFWoGYyFwpyNtXg3pFj5r3PVBlHPG2I/JJygvrXKyN7idsnlbIeO8asKmSBtXsVMGC+bkJ4f"
+    "SVG2Ftgp0QdQC67HZPFO7fHquf1kO+qc9x31klazWGDJGGw9V0wIocIZvoIOxvW/pnMGNCkJQwU7iokzlLCw6nnF8PR6Z"
+    "T+vNO+Q6OmDM1AOmzTIyPwCFGkYXZyH6VF5L7o16huKiL25NjBntvaBU4Y4wlrkdHxLK8VSO68kYAxiv6tY7jA+jvT2K1"
+    "g3Zyyut6Ne75e0OEKt5VmBltV+bgxiP78GD8EVT/dqq7rFpEEZTy+uwVuDJTSClCZvrC5KGdsRckmko7NnhNpeW55BafG"
+    "OUuuNJREOFBRePDyega9942mER9ONxasUEoOiT7g4G+MYfNhAF0oZu98D6sS0DWuJeQyNrLAWocuJKvG+44UsQgpiVPjx"
+    "cV1wDjerMvF8CSbS4cCWuGqb6TiwpMvElf2dcTcbLetKJ3sGkx+M+qq/6UW8C95G+69MdjAzrDTbqDVr1BqreS+1kbEXQ"
+    "vaeoOYsRL5EJLXCrqEarvjHH/APdP5agAqA9/j6qLWIFiLhUoUDhUlyhJ69an4e8Pl9G5y9H33j345cTP6SuvI/gDUZ69"
+    "HF6iSEXS0WCCn/4HsNmzPjmJmwgAS1ad6SPHVkGhGUwG8t2KCD1SAVaQmv1XkMRafsOZ2vu6zqgKPr2rLwU73BSsvG7ST"
+    "d6udYesLPIWhJki8p9jjOcYd82YwnF7xeMv/FmrUhDRFUsawcailKhJgZGZDowIgHBCP+N8Qm9iZgwwucIZTs+8f4P+VL"
+    "72ouZDm71tFc03rUDxnITitCKZdj0MW5RdHb4zZE/aTUUJmVAfsy0OP5T8C8K34fGLXeopbpyov310dI3ouZCYviaxpfq"
+    "8SHIrwS5SP2ygqJ9J+mGA/aSTqyWSTYZzzCuodRrRNmpBegia9+ECdYUCY86itKZxM+yYWNmxdWTrmxWIxIpU8t4df3MO"
+    "80YOyX+LTnCnvqPwyfHdY2/QB77YjBh3lBH5yW/ed6zyORF9XgA6hVaAERNoYgwoaxqrtiH/Ya8g8jLmxRPU1zrYhMksn"
+    "fFIhcs2KuafC9Z/uDGm8UD2hmME+h2BVQbVbUCk1UA0aho271qEMRXXq38xr+ll/pd+FsissVCjZoPQfa8TCRQCcgFDD+"
+    "F6y78lugJjG7+yvvkjMOoVMSBnrUfCLo/eTjWRiO9RIsLMoKPse1UeVUpAEmCR722YUpelDMYHLQ1s9oiEyqsXkbTMSm2"
+    "gra0eBH8gGFg+OKYAxR1qC1LV2pml8BC8/FywiuNipTrMuP8DPU2FSUGrG85GR8BWIeFMohDaaG20XAngjcPPlBeJuycM"
+    "01nMzxtW3uT6PeUO4kA/eLWeljbD0Oj0FzDFFOuvVKnEhp9grF5ffho6g1QW0i9w6YH7vcF5m8UKu0YvIZDRru6cmRsmt"
+    "btuU0QKUAMiOyMuvLwsNIJSWAaKGsJKy2JRnUvAyKnNVGCO0J8pkrEzOj9EzsaRbUazoR+HC7RGSXz6katTUgxnyHRVQG"
+    "0AO5lA2d0zpn5a8qxhc2A5gadCimbFuuxlkqHc6h3jtjFR+Ie0EZot1pVrMsAbmDELTJJKyqY8tMElF7Jx/Bv3ReO9V6T"
+    "hamiPqCT0QsGJL9sIoq1RXDN+bvg42TZJF2Uaoa0j6hTgNF25nWRX1KuQp0qDo3MMAcwu+jJ+vtjydDoQL3/3V5nAFd7t"
+    "87qqArY+1P9i/f3gafG52WDqbhWcOXrzJjwBm/08Q7MbYmt3sb3Dm1pIppuxOLbUXlTaVkVSKhiEoykk+ZQIDJ5s0YueX"
+    "gwe1t0yQvQt3FsqSBkjPpABmYo7K/VjrNGKm0mCBozQaVzlhAL+0F/avQJnbIvPVNAHmY+OZfdcVC8VI7O6NuMbtzixmh"
+    "uGGRDDbylrD7k6SYP6sb85nbRiZado1WzDam93SS1jdH6ptYxjYw6KhbyG9y7QbYEcrIVDonW9kwn6SWb/Nh9yzlo3rF9"
+    "9kVjmWX+z+k4VpZwkY8L1CLKbmw3q3cFahf9S/Bq6ooU43TZP7N/6Ibp6AZZ0l1OzuKO9hDHnYJr8qxGPTke3XkxVFAvC"
+    "aUoDhxXlGRmukMPRvM4hbIUSOropoKm8UUXGZrhaTd1NP5jhujvQHXc4mgISsXhxzf1OJ9M/O43WhTQJULWxr8fox+0HN"
+    "L444Ew8p1WBW1p5G7T8Q3RQ1QRVcbdtognyNFm8Q/K7cGeKvVwAn0BCKJYVI3cN8CkrCyTaitJr3yy3ARuWKHBIh9Z36C"
+    "lQWkTMV7LIccHtEbAIqoQv9HtAwrZ5cNd8w7ZXePIXyl/hcdaxFlMYLHU40QxcEXtgAXtzZrAcRBaZgABkN1gisc605PK"
+    "OLEhHCj1igHuQetATgy9pv2c1FiEDMssQYgyMhNLufqb8Jug1DYLE7102Hb0QWdvrPQuPY8/JTdWzBdFWhaoHuwGNej12"
+    "LH1LkcxNoNGcfFnLDKj60mcN075COpAW32+AyEKd0Ao4kFQxINwAUu/lhol9PKhpdvcNWihiqxkUk+2hF/OPoH7EYnZew"
+    "FhalHTljXK5UsS+FGea9XVzlBcGQY3x5QQGzuHxiMKXuP4EzXZ/6YsYzo+sKsTldBcxRsJ4MhnABPNu+LTxs4oQ79eI/n"
+    "WVrrxuN7eIa+bHXLlhpagcJqwMUw5nZHui5il1GCFVso+o15QE5xYE0y+ZXVcNz5uUPe7apywRDqZTEQGIufXErXPHgWY"
+    "JxEjGWC3af3X2mNIYrHvdzBrBKOJ8/noisR4CiHxW/ubZBm99YDUU/pYijg7O+n1RuMM6X+KEaTwI7KJqDzFDHoYu0Ud7"
+    "k+Aktkd7qORDSoyu+ibioOJGLQqDlTFhqEIjH4DLNCecdrXDObQ7dTsHfe1tsvlnf5klIfAsQFR0AxoYwH6C5XCJWkYfY"
+    "WmKXsKcYuADJZC/xH0J4XtMvro6STvvsBY0N+Wsrx/T/4MIIK4AaVxxBQAtMdIXKBaR28B91drxE29yRw1u81GVFsCyrz"
+    "lYl+oC3aRkDoSYS8X0IM8vnH99qcBSN7/jOelnEWuyoDvTv6ncdPG5oFWoYuqB4tsL9d7aaa5BZ5FA1gBYIpdscKmQtPU"
+    "Wrh26nq3FWO+3CWRFbDsI6DmOUlglG8BlrBx49mobkEBX9zfx796FVt+PsO42QJ5C+QF9VH8jWKm3Op9VumARGDwB7pTm"
+    "LXNATNLdINZbi/ypVnkHbdir4AVNb8U2YYXDNyv4kYT5/Q76Xj+hzxXlhHONHQfpgK9JvB6fx9oazHGywkVgEzgvUVJJP"
+    "Makyi6GOQCRDIxi0B/fosmPI0qiQLY6CIHoStBAyI3weYT9DLANQDo/xpdoYFts5D7ZPUvtDOt0RULnRqbwgo4sfNJcLD"
+    "PHX+OXG10SBk8WWZ8yAM7aGjwqgibJVYH4fOtv+Hw8aPnvr+NFwzjGn",
+    "pJiRxg2DAR8Ao8fpkVlTTPzS4aNqgGvL+vLrTrxO86laQ++XS1QjlqFb/T5jtvxYa8LB7Z/Htkf88XSDYUJ/6r2R7w8CV"
+    "sFOlXLTYNQzodyisMKOfrVkKsJ1u5z96ouDLMcLe3CJQv0sMDjOqvGFWbw6Uv4NI8o5Xo1pbjkgoI0L19UaEo+iNuIaLJ"
+    "5QMeLD2TvE9NoaDQW5Rg6iBF13GXs3W7o495+M4273xUAWdPVHyHRToDPinp27wu/pHKW3s63iO1/ejpVn1N+aBIqVpN2"
+    "V5ftFDDynW6QbNxLoF6LKVntyNW7CaPOAbllYQ3gLYFVIrrXfAL+gHUZ2dtEMZXP9a0D0mAMKD5mGN0oiol41sEIhk0JM"
+    "kUrgmweEIZAxqXLhUhJizN2MrQ6/J88SD0NM3J1NbeW5L+SKLJ5oZsnCCENP4nBaEvCCZ7O15ZrcULfGUuyawDS/gGxIr"
+    "HXGHsKORoIPun2kB7jW9cUD7annjdbFfJs3pUh/I8B34sxdeNFVcLz5wbI+9cexRJg0JNJh+rZpSkXKj6bY3oktFOB2Zt"
+    "DWCkiLD0Q/1wr/HPcd0QdK364WFw1DMJeXB33ZMYMqF2Wyy9+2D8y3L6vNfrws/FbDbh7KwdHVKI/sZW1TuseNefTQ4uM"
+    "QqAu0IZIF6qxBbe6aB/0sk3El20vnf3bAaNnM5+WfZO+gl+qEeO8b0ZffR5l36o6OSEbk5Of1nO5Ayez2az0y79XGAfoJ"
+    "uvX7/+uhUp+oPJ27Htv6RFagSfiQS6YZXz2sutHLm53uwH2efSy9nLANMaYhiZAutRb6RDyrpHPSAL5C6LQ0Q3Ij/s9vX"
+    "eB7Wgcw3Xo5Me5hrw4jPMoKxB3THhadiY33ncPwG9sxWxy6MT2e+Lv6Oy9BUstL+l+Pc7+vsN/f1Af9/R31fw19KG0Eaz"
+    "Ul4ARIG4t9q0QA4CZz2rFI0zIIR3Jef4qVX85bA+OyEXM7NdiNH9ou70/aFfdzpUWSV1UeH8BxtV/af9XhNeQy7aUN4Du"
+    "Zfa9nK4B7ztdHyRH8BlxwWZ+e8VSMo65wxZIMzasPIvf+WNIu+X6epwDSrFaO+Xqe8j5giMAdebNOyDoM000grU7/xc43"
+    "jDn8kw8Y/2C274CsMcXW2d+E0velUMYn2HoNsnBweUut/yxpCxlIlf692dIEMZm9Hu5e4qNkCf9uWhD5CBr/7FspzF8k/"
+    "NMbzWNSsE2D8bwbzqDEA/YhdCSir0rpRJWsGHvEOQ06z+AFnrsEvKGXZMUzMAj+vkAAd+dHp6etzrWU8PoLIgde+4VUke"
+    "tyudQKVrU6MPVHyjlVOoULnNGm/hHjxuUO3sGVCeUSsPxkkPJ++a3FHyv5wgTCuc6lalQ9AhfayHUTP2k7/gk6YNt6FM3"
+    "0tDmhYAvPPoRd5Er3Kvy8hqKoZWOn3ZPUUTkJVapHx60hNmtYzL8+ikp/gav1iqz89dUf4Fn5U8CuyOgAUF4MJEgjoP0m"
+    "seWSLTzDvt0nVWXPZ7Xu13+fM9cUpjrdzPOE1hSnSXlyMJ+REOEqd/NO7ztE9CVXQCRdZMm/JTLFeTC4q5nkc0vtidbPX"
+    "xILd7qYACs5z7ZoAFUFMr3szKV03kKz+rhlb8a6c6P+8P5biYnNejKirCPCo6fRMYrAjOR1yT0yJZouiOWz2vWIr/6v5b"
+    "TFcCspcmBkr0hmdlSjHtjd7FyhAKCVse3tg9SyyYcvijNpUygFXOMg+DowBEpjdJKeNaqg6BboR8C2PhKsr/TUc2fI+x0"
+    "VWTTjfGhHF0Uy5RIwdywf0e1QHnUfBBzrK8J9Fi0ijOenCl7yuumwHX1b13RyCJFmI1TichKBdhtqfcNIq2uplSImnl0B"
+    "bQOVlTj1wFrPzBDw9o8u7xDxq77dwYvxowtQRUqAeCzI4GNRZrhvpjI/ah2kiHKLpbRj2Ko9EPWQgnY7nAPQ8z70qBM3k"
+    "m/oE7H8ID4ezOp1MO3tO2idqTiJOadyTk1gqjfYgxYeyE2yWzlmq2Wut9h9rsO+SUBuJWRsBb/ykbNw6j/teKLfxTqjMY"
+    "NPn8p1QnLwxtHxCMhIcnxg1WcfSelQaxN6zOtMA5rIBRK6KbXi8zL/9PK/VZ5Yv+ybNnz076p/75+XlvmEcgHv8nh+v+M"
+    "ZX4f7mVG43fUsYUlfWJP+DlnWdUs+k8HyORN66sr0gfNGnVVAI1txccPXd6mEcNuHAveH6IN8+PXbTzyyaNWgOyl1VLMJ"
+    "e8jHC5Uv4Ad76UJC1zXDR0410JCnBZ33tut4sPBeZp0xnaoGaDtLd1W+YPMEMxJsdrf4LLEclC7gwbb9U4n6CJrtEgc0u"
+    "DNHRBXyjK0LQvalQz6TQGf8ggwqB4WDxxmleAU3hSkc+ZDUwhB5+gl4ddmuExp4/V3d+nXezv8Ahez/UWpQTVvFIn1FbJ"
+    "HLoVOvgx3/U5Za6sNpyPxu4iBrjiRhaeDgq/aU4bI2QadTGNGu4alCnudXGmLrjATF3wg0de055CgU/ZfjpBZyYOZsduR"
+    "J/4cNEnqxzmXzwZ55MIVsRL0LqBRE0pBxjScKoMsEILP0jf3b7oBsfAguBP3zg07UQ7hXCEakYZzf2nQX+ARTlIn/3jXn"
+    "jYg++Dro0HdE93Z9u7xWx7rFa+4p0nhtM3Uu/54dBLyWds5Dhm1OApzE/m8cd4OjXX1fICIYNvFMW13lz6eCEvUWhQd9x"
+    "GYk41wkRXX9Xirhbi77l4W4lfK/FVJf5dix9q8X0l/gtM6hvJdlKLmX27seuHGtiQV/pckhpW1cao2lL4kc31gJ31jEnU"
+    "ozdwZVR6y2uk7sNvlDlgFp1DL3RikhnQr5z3MYCD7GFKGkwCqyp6RQdUwRlFsWlL4dkxOozPcDdghpZ+Mhf01L/Z+HBC/"
+    "mXNcywSMbdzBO2QaZGVu2Of9qM1aZtF/eHsTLv7DmdA1jjvKm/Xn0dw0e3jpe+vKuPQrP2h2G57TcZgzKs9p4pDOlB6rT"
+    "f6dOsiiVZ5mImsqPBwHwBzgScY4cGZFHHyOivi+uSIDSuZLyhPOj74Nq+fm1I+g0qXHw7MAxX/tP2AfXh3fYGjrXY+QR/"
+    "l7aYoYf1WaQXySnwpQ5g9gtvRRMUXkwOWkkfoybOJFcukSsI5ruexutOZ0XlygMGdZTQrCleXOCETMY/S8RKmezJMAoQf"
+    "lEVqFkRCyIclGOGJp3k7vZGFfvieH8JsBAxKrLlErNFJ0rHgAqodArNXKl+3H+I9VOE9SfW5Y/ocwoobOcEaACO+e4Z3B"
+    "GJd//nEREYmDfvJt1JA0QDqia2Of4Un6KBQmPPv22qkHRfrSYgld6rGr9Woaz3qNR96XVmnP73wmn2THO1uOUHyY05una"
+    "SqaioKEhfhqK4AEx5fL8JL9QrdmbOS0PSkydNH3t1kBLzQXt/ag5ZPB+RymcOC+sgOUgqTTRiWtyHjoss3V/lICw1zi/h"
+    "aSkNnU9whrsQNqB0UcuS3Uuhyn7sV/Vhmq3fVdo5GymlTUSBDPuI3MCdT/6DHGVD0aXIajvfR+T3VOitw2yk2p7HgoWKw"
+    "2DHHpUhNeacUWasZXR0/l2K0Qk5ZMTs5nZLE7nObK3W2q3Ro7S3diytyoBlfdfqTiPsHFJLu0FXtXicyJ8GTNtV8vzVT6"
+    "miGZZQBl53TyR/kRG4l/hgmuGEHEMun0DZczs0qvkfoDe+7XQcETQ3d",
+    "q6jSq+1+gjmieHmOctx1uMfM9FfAFpbdrqCGFezvJ6pxYaW/nnev6JwikxYTEyEloOpEyBLgZ+6DqB4m4iaciRkaFQm8o"
+    "Ag1k//dxhJEFTUAqYzy7BmHNmNPdFBGIJfa/Jx8CnIJaw/z3Da1YXnegOwS8k/Ho1+AeZcL/KdejZn/8JLSv+iHWIKZX5"
+    "rO/biVnCpZljcSvXSaRPlSTQkdA4HGCTtBGx9T0x8mZ7np3zBBER76kkzO8aeYoHIaJc0ma1N3xBVCmP7SMoTQ2SK1Cbw"
+    "AzH7tlQLIQ+eRjn0kz3/sHsZczCWKqlFqPGIuuDlNhkzE2Fn6NDg9Pd3fzxRlGjFByhRlSQWmksjDvf46tDptqBb6i7Vr"
+    "xucRt7nm/TYD61eteNoXej+jQiKYToFWVQFGo+IGUI5MHMZFl4b88f4nCOWX9Ayw5uFB+wlRGJNVbmozu634CCsigvQlQ"
+    "w6zOg5vPFwxcKXJJ+WvwWpNVLQSJrCqBqIWCy48veA+mkeob9ADO66hXOY5sGcqV9fA5DA7JzJqTC93U3DurOoxEZGPeO"
+    "vpY9vW5kwFJOaNvyCCEjVqfzMFfq1PWMuJJDUwji18LqNiiI6haOAalqpqqav6cYQmlGoET8O40x9WwXIRUeX9/YI81Iq"
+    "QZQOdNz/CKqMY458oY2JlMuqRV2dln7zD3dwQBvmINZ2JuVCZmDEBosymEUO5FQ/IRZ2vPc6wL+gMCaxsTiikHHs1IO+3"
+    "GB/aoOnXGyThBWVQXcRJWt/jXooGdq6PoRyn+kQY8vCns67aO3mpOc9iZC5D89qkORzJw48RznHyksp/5CNlK3yFTzjrD"
+    "dMzzVeBK6RIg3CrWHHa1KdMlbIp0lwinQiY3cudT+hUm06TEOGFCfhUffM2otBXnA8uo2MMTafVCk6bs3KUB5bjdnTGHH"
+    "xMVyj1AlmDtZaqiCrB5zwDjdEzQQuRDgYzJ4MIlfAlbpebvHVJQOmcInXkmH4+KrykmWB7WhKVyixnDxaQuGfqGR1Rw5e"
+    "A8uicbXxfrP4kAamf0ddeC2qNT6TqUfPyrHn5H4XPAi+fyEpnZf3BVxNmYhGJXYngqc1oJgUfZhQB30vgmiEGpSa663ve"
+    "sjFyS3sZsvXwmsKhDEfsNkILH5TUKMP/3MjPr1Ax3yXgWfGrKhhVycYxi1WEQjr9rF6I7yk2qx3+Sp61durc3jA+q2FFx"
+    "LAi2NCERzOC3F9hmoLm/t/1SCUp5g/XLBnFE1EU12G7pqb9el6xFvNBdc4sFKz91kv/rcx5dzUjOqa0NTmuNr/Jjiim4h"
+    "rZOh6dXYHsJS1FoMKTL6xDSBhc3XJTCP9bay6UtwtG74StkKAdni+kUxKLkupgNyDYw1rNZoQWDz2zTQVMda2nOELtqLm"
+    "lZ+RCE9nuNGZDK5Ne64Q9gckNkT/yMTEFYiAlDe7gb992gkdNZmrLbpwkFNiN4cy1IZEjc0kwbx50+6DbCe6G7rSgE34I"
+    "piIXlEVfrZHoa0zCD8X/pDM9FOuqon+p21laRz+pPP11Mx8/bYmeCoaVvTpIQdIHaHL0VwLCGuMY8tpxgmdn0q12TUZm3"
+    "rhiwDhZLxvn1sgKUI/OMzWe2jeyZ5rbbyiFTGtPI4rXJjzFYuV0gf0r0doC2le31DOR4qEY5Vl60O+NemHZTQ+OQbM7Jz"
+    "UGxMPjEV2F5qtxh2pQqT8Jx+pS74G/qaL+wDpz5bdqd3IWtZ3LxnTgtxy+WanoGZUmKeQQz0qwEAAy7NrfPivIwkAriqX"
+    "gY3s4pzpuM1wwLpoMBnuewko8M2PzZI44WuGbISxhGDy+qHFYLCs5RTF7mJMgTJnG6Yo227EWHtcV7xCVzNaFyuhni0wF"
+    "ArEbE1Qxk1E+raKqSTVQqBrNArIOrco3T+Wl/Dhow5OtA7z10FIrsDOl76LMywoffljUoOSQ644VybR5SqZ6ynynFGXn5"
+    "Mj399IAwYMbuwg+ANtZhKroXvHwEHupfxZjbitSstJml83KBN6Kn2cRF4fHajkBOEeWoiTIIsRDNAoT84mBx/YLwGG6A3"
+    "lIdcRe+fBQ4vjOiw4U6njQknqMybdK6rOdSGNHZmjE3mpLqEMlswChLh8WjZ2O8oCyea2YkKc9G8IockcZuArK5ZNz5li"
+    "UtxHfY6FkppilOvXYp1CeH2qALvx+XzU4m6sk4njANDZQCp3xyOiVSjcgb4WMqmPjmfreeOJTEM8PqHaoT9vcTjKZgZ5X"
+    "y+vQ6hynB6JerLVk2TRAx+pgd2KRjNhKGSpvbN1eMmqNtZsE+AWMpG/WzxiWCO7z5lbqmxLkazqrdTNPjo9Z30qRKWEEv"
+    "6a+UPIXMvyCNcv/alGoMTD0iIiWaFm/dCInwVEqK0N2UC8x8GyXMmxRZ45ZSmAlGJA4Zj3Yulf64pqOZiDAs2G63SIDSt"
+    "u/S5S/yxqk7YZCAyfJQIVQCnNCWiumXVoP/4Exzs0wGl1gFmUtlewbzKeg81aJZZRGOqPB3mzY3IC2MxvhHkVorIIYh6B"
+    "e1C0y98jEbH//wsM9CW1ZHeFNiNDc2Nqux7XJKj8Rq2RZh0ujket2Kc8IHXFd4qkTZu+ifWrbI7yBSXtJUEuZnmcYRMvL"
+    "KEbrxojXC12bLO/ANAoqEtdeSVS+RI/VVFzA7SHeGpr2V5QprETthGNyg+LzNALR5wtoPaAJ7cb8CzSTqDNRfnqKo1G6d"
+    "WzfNTvlIFCrfXEkU5Qnrc0SoR8eujpX6qt7lAGSLpEw550IE9sjG1BARWNAtFIop6sKEiXCHGFI9g2Ntk3ykTjiZoZMxm"
+    "N7joYUTrLnxeMSJvk8ohHu76tbBQZ/6Jfdrqp/1pyjDLVMHajS6QwtoagUbyo8OwkrWae4k1EWy0i5KoKSTnGkQXRKbTb"
+    "9WXGfjrcFAtu58+cdVnK1u1VEGztDOarkzQzMeQaKMTqC3Xb6E+i85iFz4CHzs3w4Bw4CFfBhBL+TYXO2gFLylFWBv2BO"
+    "Zv4pNVtkdAJshi5Gc4vVX3tztp6hX8YOQ3q105BeIQnYan97TObc5JgHh0Mr0bA9Fwn98ISJGd/gfCzxMsMoN0ZllolTL"
+    "B2w+ZQIgtXvp96u0ZxH2UH/ZDQI+9oCvspBMsAExIChuFsNchwveSaYCS39mZgv5d9nQF0oQi5VZBVTCRclGig4YTAhem"
+    "I8qDkzqsE3vBUgZPtrxf8uyFHyh7b/Z9VBd0/H9cW/yRXEYjfNBtd5Ti7rI7R+h/gnwuO80Ti+hn7zkd+4+XiJKh9m7yK"
+    "L6QVpe5SLhjnGpdbUkETemVwdoHeMOHIzZNlDPLH8w/m5+mXV16fDNpTDDbI2fKnJDwbLd69GbxgCafXPtJ57qnLHPXAt"
+    "48LL/BHjwr8rS1ElIgOjA0k3ZzsKiAdqjKqMNhmpkAYKpTfeNn+sjZjl+5xFTPvjMd2tyMyPf4llu5Zz5A8bAt9K7/XSe"
+    "SB6O5huzK4x3MH0tKKxKGbYjDOOCACwaLUJrtmOyDRRxHRB571hQsxWQXgET+Oq/lbt2QJQBeiQPhCjHE8bRHeczLjT46"
+    "noGyI6xhS+oDwiO85mF+2HHE/7kbcjoRb/sg8JsE7/CejYsDLvcJt6QoKq3lvLMNIXRI5xNrF8CtjKWSjzZsHCbkrGHEA"
+    "aai32qDUQVna1F5MY0xgM8maW/ts6JAGjAAuAgdYB8Bg6OdrrhdQ6Zs",
+    "4f0eek7nxoT5VUuUtyVEXxgDNYboTUfMmOabgE7UOCi0cNAjzThdEUUAXQFjqdjBQWMQaYXNyrbYEGL7QAHY/zxrAL9B/"
+    "38gLFX5XCn9Ku+8U9F2a+5THAoM8V6FeNAqDmAEl/0zzrVIFyXwAVbehlaqs9o612X01X1UzXyCtU0tBc2dCwOyUMw7r3"
+    "SVa7o1gFzjU68rAKSDOcRhTZMBBwWUu8MbVrQ2c4Clh9nKPNCVeoFetL6wbGZsNXp09aUAAompBo0kBWixFRw41gJ/U0x"
+    "03SCqemWDda3AteJIw/GNU4sYMtl+rjkTr0VvcY86tplMNJ/hok4yVimT280bLZPw6XrT2oVItyWYTb3r3NaNHCTxqpJx"
+    "FZJ1r6w8wgI++11xtEe9RNGj2h7Gaim+A+s9EDtj+SKgxrZKmss6TNS7Uw6Qhes9sYjmXLVgfiMWZRUjYicROOZ0KHOtM"
+    "+dE/tPvJH35rMge6XbgezaWiE6LiR25F5UkzlTz9+i55wwLNzpPbEcnbGEs1mGCS0xGAi/zGf8X3gyf+VkbGgkGurid59"
+    "m6M5cH9/xX5Igr4VVqilkd9rPnLpxANYQrSQKpXlR1rs79e8Ta5UzKDggDw8mAmPEkK6hTikydnDgycxZ7aZP5XGzZPRV"
+    "nZIiUlk0aRdkoHTpL/nvOPYWgRt7XwNyFz4A5tF15ap1CwkMqYudBQ1BeEB+SMram5iCCUW/wpKo/E21udAcP/XJgDWSB"
+    "OYmjKXvsuBqr/cff2M41QTDkb0N885eD8vbvlkkssY4xlobKXEE1LancXQbMz+/Q7EotGnot0NvKIOYOJ4+ywn1axN5RP"
+    "lDjFPkTYyoaUEAxwt6bqCkAO3MWiGEVU/wmrnv58Jz3yiGmY1Ddp5RE8zgdTawR5Q1eSUpCQwB//xgIg84Nw/0Pp+4GSf"
+    "kRc89Z8cBPJOJl5ByfA4qYOfRwUfWlWX9ysQuAitY4XWU7m1ukoUa9EFFhjDivu5XmNUm7Yr4rmzDw8azTDF7a903NJHL"
+    "ydI5DsgoWIX6uh/+v3FnVPdY8q+7jIVjvs2vcA0ZxTFGuNxPU4FP91Klunsf6y4WGkf0Atq90q2Tg7GRQAM6i0QmK9jPJ"
+    "OZkpxAIXmS4pkZdHgg+qF+KMgnSnBiXbgr+KBFbo6q2S2N7TyFC9k+J9g+oZdOH5V39YsMVlsUA8bjYV2uOrD3Azzx2Mq"
+    "pk/VFK1JU8Lh2PDsY5qUPFLJGA3t/IjjTAcoNCunxkoHOasp0Kcko3Wzpef5qEUxxsXn0SyZO+dsS5LwXOSY7gVqvMduX"
+    "91VuI/5XuX4TjyprsJLO/9M5F3xJR5e0osBlWyx6jc49zfHehn9gEN2Cdhc4YmbBNm/+GS7IuxhelkJV6+b4sC4iftTJc"
+    "X2bowDwSZefnC/UngX9D9MyUBob129FYYAWhCuf4sv4m5STWFL4/oyj+r/HR3jNgX6YPoaTXetXTF7g7/OIDz6gXiP5hj"
+    "kDrre/T13WBf3JqEYpXX0QroEJ0iOQgprMtwDBLvyfW/OfAg51KEqrK+HGF9/yeRGqbx184h8MREy6Ya373JFPPQsqDLz"
+    "NQos/vd5yveTzH5AuKVeSxlcfD5qj9CUg5KpzIZhlvEvvZPYjItXDQ3/oqZNZceMLVUd2c9qjQ6JRmIJqaHcigxPXtKPj"
+    "qqcFsRf2jbKPyOUH7CmvHtcdd3G3GR4DrI1aBWGOq4FOT19FwY4WOyzGqKIcLMfPw9OB5fBFjvY5ooznDqZNUuYYCQGH8"
+    "hflNZ0/2xP0Fw8XSUCoKOmkPiyucKsO/Q8B4T7W6uyRr+JKIpGJ3GtgnBgiENsHkMPAcGO3wmB4RCaNgaaUlkANlEbh3t"
+    "+slNQwnA6sNzW7B625fqpno8sV0Tz2wuj+CmnIEw+f+gdmpW6+Jvp+G4saJHovbaZWH5wEfVG1hFZtfMTtjm5UnEfuL8s"
+    "+LC531A9OgdblJgLUIUOE0murJg4c07Hl53ikmVd1osKk2NPRMJaGuOO0KKvfoJbhedk0tloNGqlSGRUHlmdf34Q8coyw"
+    "sKIbreC/Es1pWVQeYEgjSOoURvgiB/3pLDjGsMOBOBb93qRxTnmankel/zQNPfNUDHrisCdOgNjDVf853MH1s4H92nmEv"
+    "iFNBGJ20D866vlP+S9+3fIab6rxmA8SmK2nyRl1r+1Nbi2wv4FEA7V8vxMcDz/yyfAYxiKWAMwl8snlmYbcUc8cHo9xLw"
+    "KIJryKOU6XnSORd07tAzDzoomIRy0JRdqOS24dfBO5fkEp9+lkYzSp9YPj5uBOU69rv/Rx86Wdr/TsV94UeOLt98Dj7NM"
+    "797RX657lKv5t/jhhNOlqS+uQifx3zu5c3YWlOb0z5dM7703Rz12Mhl0IlEqmKAdghF9pH5i5Xou49cFKO/xxnW+Bf1Za"
+    "p7ZLBSbnI3FneobHupcBNo7gUHWWC8y3FdTxQv14aXAn0uDeX2PGD0w/b53liV0oA449BOmC9hzf8fOX8QJGuvF13tW0i"
+    "kSBq0aUu08DpRA76GvpYTXoB/3c+377mFAbEFhDZLvggXJvZuKyVbt6cEMFlCjj3461LX7XzYI73y65h5L7XaNJqTD9L0"
+    "J0MKoQ1SthV8j8MCOQ24Pcq1GEuqxGm70KVa/OYabQAwlPJgXkjmvPgy4BlvAx6TZt9tlVBwVtsl7RFdS+76YtwC0XIO2"
+    "ra0DmRGZwT+eQqu+0j0OlE4ytOYrs7lfqtMOmh7dzCQ3CSwWCoMSc7DTP+uxTas4cC1w2xwKX6lhgQCZaqLyVTY2QwWf7"
+    "aF1L7qyKDWJP28VR424BdF0lB0eCji6xxSgO0bGmSZio4CqSpqxUZbRjfvb84SE5e65TfmmDyQukf/h2h2ZlgHslbd6bH"
+    "SRbkyXm0azr4QfUa/rB0+WwxiR+887y6dYMNyMujLXqDgSctrGq5k2R70CTo5wP/ZOwXTQYHfV6YZ+AQuX/ehoDWNTNz0"
+    "/jIdFOirf+G5qzcoVOvr5AdSpt6GwDMN9yK/F9wNdyG0/pNWQDKe4A2tK7EZW7WojW0AYaT4A2vLkSBu2pTN4tvNdoFcS"
+    "MM/Cff3CEiRHW22cyo1hJi41Ur0YGllvnNgAsQYOo04XLWRJ/53TmX0FgYBuHyryacWpXO+N8oeJz6MQFitBRQdNLEzSt"
+    "4qnv12JOQXooRZpUTVYKNj7riSXxzNy/IVl3yHsLJUuFdad/JGZwB7wFg2iOhkknPW/yEHafo3nZ1O6m3f6RL2adjOtwk"
+    "1TJNNLNqE6sBPFay8TRJ7rM0EiiwkpxthLx3F8v7oRjlc24zNd6lJSRSiFFEDdj7ol3tINlIoNbupwUb6LTgUhlBPN+G6"
+    "34pNHngk+EVooxOlDGhaUZx4UVl3xr7HF1hPsguWwObLkNqEH03Acl6Ra+09GeBk/fdAZEGUDUzMWtwMqsaaB7MxS1PD9"
+    "9+4RG3oUqsVKBTcZP32BwwIYGccviQdPqVgvLjRZu9UHYrSQrRlH+GwxAV/FRtstBcEvzK0B5QJDK+lJumTG4yta3Vzpl"
+    "w3c1JnOgUJym8dIcgQGygW1yyYO4TGDpfUC/Ru44JpM7hPE+09/1/BZ1TwvbemqpJvTR4Mbsy7I/oUUiQFXso6pnhhU1g"
+    "ThZeg2qt9lbQlKUn9VPByMrMxZugCrs/CCtc2Y6b7r9bn6AG49xBmr1",
+    "G6A6liZUFltnG+AbqC8zKcSTVphfbtqj8GhnT008TG1XXb7BZyAjLqBSzZpNrWCOc8jx5XCB0CP3IUrsZ2ribbsiB3OPs"
+    "9rThjtlMp40vhuNr7iCVYxAis+imse9v6/UAwxn19j6AXc+cjSgFdb1+EhgAHKiASM4dGJ/f2ZKcOxoZkWoqHYxiB41ad"
+    "BEoDX8sW1NedvyptGxQlAP28bAQth2uVhZ+pTSDY1njfzQtvspg6CaNkRUU2bQBFcVRleh79Ot4u5UkVG5/bGm/+qbK/S"
+    "guQEeTlshxdoeSm62hmlPr6GcuHKVHgsqq4+umij7wm8S9YDS90AG6ZlD+5CqZnTw4pgyBzdHX9zzWVY0ngyhfE8RaRZK"
+    "WuGLwHzSs9LeUbyKXvPoafOv25egxspjPCyHZj4WtDeHJPJ+lJ4XrdxAV+iFm4281g7We3Q/sRjEe98PPVwY9Lbp6hVyS"
+    "+vuPQ4eFOpi1PpASPCYRe+hEWPppdr3dH7OMnpPXT8nKxoHq89tc6ZB1xUnBRh3T0X3dLJp0TD8g33+ScMtmugTFdOJzl"
+    "sUE8sTp2/541uuxwjWQrl8l+q0TGi0QItL3K3G5eSMTqJBF6e4hd1UacSLMgTVvSim6jkxlhjTQ+QdtDAIIFv9R03icRc"
+    "1+Ddd/upoEJ76FtDjzmef2s9Ow4HfLAfbIjDbopM4bCYNauxFpIiIKlU7o3FE+eMpF3PrCSJbdcbLsHv88FCdq7Xb0am7"
+    "NkiDbHE6RR83QcIsqxCHlFrjmSZfZP/OR3poYYt0NJZ/Y/Zv6MChaPfiSUDZRITc5LsmMdI4Fq+9CuaEx9YZiFsjVquji"
+    "GlHIfZV8SF6Pvf7EzNeegwiqKFNrYKdNGq5NUHGFjYQjXlJW8IGnuIMB0c+ERIyfronvR5M1MdaKFMRihPvMWCDUneruT"
+    "rBvFkgm/aod2w0tXyrq2Fh+M6w6ERVI6IrBClo7uOzvKNDdkaHoOQ893llD2071R2ev6w/DHTKLTlbjL1Q1OMjeHyE6bZ"
+    "Vo/v7/OD8ZMP2RSOiKhtDAtGggeh8w3GEXfszdAm5C1tWuFvlv0yGOPYdznREld7IpriQu/OIP4ixJndnWsZAb6oNeXDU"
+    "PT0NW0IgrK/Mcg9E2wKtrnzjFKPCS/wzLxsBm/DD5/4oCVWyWOXZCZQ2jbqnm+ej5kQLyWJxNuC45bihdWkET5jXZ3TgB"
+    "KFGqOCJz1LZfa4v8FB1qoYe7iofStTHA3xaLeC7oRId+E360aKtGA/E4aTJBA2zps4I6J/0kPu0V1OiVpNYNmyKm+NFNu"
+    "sO6GgWGtn+/vIsBoW+/wxQY9mZncNN9/nDw/Ks7DzHI58iKLQXQSKWNLLjFlV8vcNyfSvQ91OrKWXbwHBQcG+eHg0LPeG"
+    "4eaYkBGIwRm8sNhQcM6yCNR2Ag2+y1TT24dqbKXmzMLgzj2ZK0KTHJGQWjQbAWQH5kByhno/uvDkm8APc4PNZKIl3O51k"
+    "K7s+pr7G3PN0tNLM8rkxOLvkGDrz4bOo9K3z/DbPvMm8uKWWae+WsZ1OSHCvJzvfZiZv3psRk3PxpCSocC2vi/JeOLdxj"
+    "rn2QzcpMswtj2nLQaIJ9AF5BgG/l57uumjPKiasHL5GNanWMPobnXGvBhoijiRkedzffye9pOOGQGdTPXkz6/hqdSnwup"
+    "24e9FSrlYvyrK4fQvEBIUnuvmR9s766zHlTyIvAqkt6a+AHlvnxL6o6cx1MrjWm0e2563tF1CJ0DCkTUyjPpDqHrplA+b"
+    "eamN+p35a6S1gk1GxaAQolp1AzzH7nvXT/OCIdzvp0hev0eeTrABACVDqs8372OGVIZIcloLcuwWh6w2S/X1tpYwhCsx6"
+    "aN066WT75Pot2pgxO4tSpKpGSZ96LtuZ0BIUX3CINkj5RSZDN14sALNp354yZlnuMdZBLyBJOCpkGw1dDi6QwMFZdeJ86"
+    "hCzc1DMo+NgePT8RMZTKmO7aeCu/WF7V/VWrLh3oLEochQChUWSgien7jC+8CYsaCU4p5QkfJMrfYtJHXXhmj2W6FAHWm"
+    "C3vviWvktGu1Afq6eZ3ggm+IVEbulTSEtISMi26xc1RbYvCnOCeRH96H36DpRM3sx/ZU52xNMr2O/pEx9YoAw/DdlXBZ3"
+    "+Ce3PmRdhQSpLlapx3rzTrohY5Q9N9YaLqReN8O/pECOV/x9+4O+K0uSFszUONWGLJNEidl8lTET9gCLL2g/2+Ik2dqgz"
+    "DCh7I5sqlxn5wroi9pAOH798rU9oos120z4r7XuZJf7C+tMvfaVeci5kfStl7pjQWBKtLLKrvQXpTaD6/XY6N3XWQjpSL"
+    "X/1Ep8zJWXUv9R1SlNngCnjbCqMifZ0NQXJJufCiE4vae6FS1d4jEmV5rByyNVj05PRX3/qeG3/yk+CEKlVCI1QtD4exl"
+    "bRGrwt07qW+Sc6tvs3bzvbkXB1CZ6bRUdM6BMYMOwPqJbiGDLqPxfXMhoMxLcyei4+RKtKMotBmk15APHIYjJ63ttGz8t"
+    "iMw63FeUhMWSjwmCVJnroWm7FN2IlDnFUSWt1hGNlonNMCbpPU/AEbrgM/bzTEVUn+lYOMRdNhBlyokTqzft6zI3Dg863"
+    "0g6/vrettR/oxBiOZmYHSqI+eGp1RH4sxn5gliGGxy+qcc3NC8uo/TQAZQ4EP3LYVnsbH4rFkJMRcPojeFUUHRAxEjRGc"
+    "SNWwloCULWl7lEeA6xK4MDPx5Muwo/lUEpwcFWAVol2EqsGn8LM80k2mxuqhD7C4+bJBE2b1Ya9WO2zCMqks/WMrHONKf"
+    "S/eLoJDogyk3FHMEjT3hK5KOwtkdrMs7EEcxYDswVbdvpn9QY2jEzBGB4rdAgZNMgo07MoxyA3Kj8Hva5ls86iDwo0XAE"
+    "AJBJdlnb7cD9s68ws+J9fk+esUeaUnMsyZdb9VuI+3QcFr75vNvO8D1q5G7ncbZRT4QoEp44O0htuqH0z8UHpiqjwvfau"
+    "ZedUZPBf0jltW7Kvim3R/gNmRSbphVJfYRA2BQbiOh6pvJ7jmn7HswmmqGZ7LZDh/9Y6RJTxYzZRUVQU8uKP2HEjNNbeO"
+    "qBoJ2xGmRRnqLRiHBbLT2gb0n2ZoN02i6yo8YQsiauMDuFoYJ5RDtJlaSvPqCNVoHjdikR2B75uiCMUhulZbKKG/l9n39"
+    "reNo6k+31/hczNyZARrFjp69KR9eTizKQTO9nY6eSMRsemZcpmWyLVIpX4pv++9VYVQFCSd/o5X2yRBEkQKBTq+tYgGz7"
+    "neJTIpaJ6ltXC1M2w04p11VPGpEnKWQ1oIKovCGuxPd7rdempYdQwq6DenN/VMXXUvZFuwhiQrsn9NnjIs5+dou8sFxjt"
+    "bOjlrKHl9q9wmv1IXG3E9JW126uZ0Zc+rvoYhkh0B6k/dhSJU96wIt+m0aODyz79b7fjEN8x6d1dx5fme9w10jq+WXKhX"
+    "juNL6AuXLYRttTuAoBg5Euy39bMOcfE97zhLu1wR4wjQST9Qw1QwaNdymjjupjVfoh2V01ZGCXfoPTMGbt4wAuMcOmx5O"
+    "F2ThuXByxfmGeYgAfNUh9XonKOOU5Rt4SiV7XrTaHm6Yb5ea78HG4F4eTbXfZ2P58iwe15zp9NDOn5DhSM3DJmmlLlTNt"
+    "dx/vHADrRYc8NmyhKWT3J0P2iNe0Er/lz7yyn+jNtz4fPe/IImrn+nL",
+    "Zxr5JP1cycQ94yQplN7nvCECObanalVGBIf6BBOUP1IU6QpGE5C6vBL64vg0FwvpirJsG+tKofJBVK6NKbRDlP0uajI8g"
+    "+moaNoon6kxvTBzuXHz0aL0VRCQSC/05/hgav/9GlfqORZJgF5n0ll9r78p82N68VC5RZznWM2HAnj/qp+aiUGEtqWsm4"
+    "AibztTRoQ+FtX4do//MwilAgkD+k/mK5Ub/3UFBz2FnGjRln+FBHQc/JHuCKkFlZh65Vg1+H6Axx2xnKcFyEOBMN1/JOP"
+    "At49TAly5Yv4BBu4++lnNpQ18poQWFlCn4ozrEUeA9NlhaKdTq0nmZNGlRfcNgEq9R6abu2EJnkyU8IrDB6qe1dqpcvtW"
+    "EajJ78QAq4WyyeoIYwOV5XvASHu/N6lQI60VuzGa27bRsGDKkw2yZB7G3KyR2lt9vJVB8xfIxaVAE9whk5E2C2+BaQ5Rs"
+    "sNviucvspkcnV6Wqtp40ubm/iKNQ34/fB8Ou92f3eELiPdV53qw7nFnOkE//qIa9a08UFWZt3GMWrtoBeFi1HeEY53LY/"
+    "iyGCG0Et5RC93ZaDgg/gq+CX1FKbfZC9I8mvekVUYzod+wJoX9rV5+SGNmQOfa6rrlv63dvruQjhyn7o4A2NOGRo4qK0Y"
+    "LZ2vMHK802DZWAiX+kA1kg/5+z5NBb2vUUyZAmWXe71VEJvyJFFvYe5vTLXpa4CDykG9hdYtn9And0t9nqu4ePHYyCMNL"
+    "p/XTT5tLNsdX6NO92fGmYzZ2QLECG1XdWBVM0mn8QrkQDGZr3JPkLygghEVr9tuxt3N7VVQx31e7v70Os+IwK0MfkRTcr"
+    "D7V+j4N2GO7r/Pq72YMWmpjs6zeyxz/3y4e6xjbpSbHyxHJV9G7bKxYvKPq3oYwPhZsOCjMEiveSrtdxdXZditstXDZf/"
+    "/ya542zK0f4MQ8Up6mBSfwK1C+UCLIAo6px1Wjydre/J5KqUHBQBhqkK+dEJzPnZpK605yX1riwPSJMV3BrCvukH+L8eA"
+    "t7f8Jn2+oVouWbvO/bsfTJMcW7AGOOLAsGUvulh3dLX5CS64Py+xm85knPF5Hdcm+s8M1XiDgCno+zYCDeOvyzhACyaeS"
+    "GqJ+ai90uSyFv+Jo66jbd2jBgVDwq1GKYpWwyvSalIZtbWSIuG6BO/I/u6CbD76o2gN1nWG52FpEH+dT8Ay9WpvErTWdn"
+    "KqrKFnP6WhyC7y0ZXNiC1IFVoUyQpVSgYO86qDhN61kNNTxb9Ua/X2rmYII61BsSW/jDZXymiqo3VLWBzLm2rOBgnExQQ"
+    "lZjE4FN63kLlcYO/MPBp+XEn4bpOdE1tZbSGLFK8ErFsibGRTXBri2HZwiLlK01TgrGyF+qpPrqbL099w9jvae8ORph4A"
+    "LQLk0pODBfIe/ar1la0uI+Da/M7bSNcOjse/FHhSPCGB/tDAQ8eJPKMBiyS1lNDCSlDUt6cmt2kw6V5l/ae7eyYk6LX/d"
+    "G8cAgwkw5N1SThmsYpCvDki2k6z0aoxE2k5BKd1wsE9l8UHS2wyW3idLuqDXmfNngILSptyuLPiIuDw3+JzPMEld5HDvV"
+    "uxAWL4EVUICvr5bNp+eZSf47rzKdwgSrA4WXUx89t/Irzfgn0k0UU03/UgODizFulE02bkKRzrzj4kCHfVS6m3m2NOouZ"
+    "a9dByO4cxYRr3O5dQGUInJj1vVFPJ/Kr0+mMBKS4hl0VzIFxtOGp7rMyT9Eq1iF9FEFOosl/TweSRCxAbly4o6//AZVSC"
+    "A4PfZWAXuEfziek6FnAq4TaiEEanz8jZg4zFXtb8KIRWFx17mz9de431zPvBxWtyNyuxmxpJv1bIO9xWSk8DWkGNQIVYn"
+    "ny4vHj0WqRIJxmkzy2spwT7BlDilEmhIXOqCFRIqSUXueXWtLXlqb7LHrS7XTbwTyd8qOw7ulL199Woowh3booqfNgt1K"
+    "fCMuH2iOkMFzrIF8NuKrEpjpGctmUT3OtEvWEazH+H3g3vYoSH1I7pWkv1cDrA3No8tTcDuuKaK6eFo/qgRQcOTT05DhP"
+    "l+a2jrc46O0ddMCbIXCzV+QQZ9CHw1od9U4AdmC3pqdaVOYn6RgcuFmW+o2kzjVKxOsopZ1FLiXQuDoXMsJpbZWmG9Xb5"
+    "R0DHlWGAzbjd6lUcxcPSMHQ8EY+hTaTpQ89CpzgYgyp13qrGF6PA0HK6v5+QCR2t8SqPfAibKdhNjjo8LgNud7sqBfKAI"
+    "vzyiPlA0xsn4hXeqNjjZOPH9PKkjEYIku2cRTSoxRQQZ7gXd2Rq4cI2/Bfm6dSv4wn/Nbs4+yIfvjj/4p4+6uV5YWIxP2"
+    "0f4CN9pZfdhjeAmsnsvhXwmB9YuApFJWTjom6gERrmAKIXwLvlpgpRkJL2t/wwbiAm8dc4aBYVLMFjo6URg9k6C5p6MS4"
+    "C88XzdanUIeat/vXVXgQ1YPb5BO8WQWMkRCZV5AZGDyBhAWtBX5XSExvu/cuffKT+ZSyFPbRJbUtql7zO5sDZf7MQQfhR"
+    "2axB/SlHzkj6oBu5G+gZREeMge8vz/kwaBWqoOf/scp6mq8L77bivH0Zl4yBx42d6Gv99OU0U3lzgeCtFIif0SBBw57jO"
+    "nmtoCv1Ict+5j7+z/z8Cvjjm4d3N/fAoqa1euvnGGRp71DFzSiYyOzSk85xs7wFfmP1PKWGqo4sp/2blFQ1b4DrkBAWrS"
+    "4Yljrb4/uLtxnmB9JWfzbaWybsPv5wGFSXNDc8i4AZ9Ty1BB53nI5EH3V56p3Ci/jq7TvOPGt62h8C6FJHNpJtKR/6fJ0"
+    "9w/amlfTT2iFULe54nw1Z8dydd6RkmU0sBMgd8RWbFrSWzE2V418i0G4n9L4PU/AAlW+epfSuH6uzO3eCe02ASspLNGSs"
+    "jRRFQaiMsm+DxbuhGHGvFpJNldP+e3znn4qNg6wXZqVr1ihEUBHbmi4wB7tlYlM9Jg2xgnJjHNmYfT0cRgcAyY7MNTodX"
+    "hovjJltjGquAfFkDEsvgkHy8wcRrRewD97h3UppYLFCjo+6G/JVV2GW3aZ0B6ijQ4EbrDsfcqZO5zd3N8zjzByJ4xNJE9"
+    "L6KNaabBJoU5Pyq84GtwON4nzeHygT+kHtHBGKScm0VabuN9RzLdL3fSNTwAGS+pwOb5UYExZDr5ktMykFJUODEPsKHp/"
+    "8IanclXtlbOMKcWuEX5QrGxHZr/3xYL2NBiBpWjiStIfYkp/z1Xv65wV15sU8Hl6sa57y6u5JCUTodD6JVtulfhpORyBP"
+    "VuaYj4nNHUTWc1FWOYrLtVm+Y3FnGHJ85MrUfmu0h1ensSsmhGhMMIAhkXpU5XMiKzewda4mPW3uvG7qkk4kYvOcEvs13"
+    "5TlfpSmSuVJP/uG5SPN3gY6+9NbYkKEnYzlowiiVZCcYIcXNL+IjLd2rHVOAFRLB5xzxs4x7bCgRe/6p6S9MNEiSzkIFI"
+    "EiBJ3ZKN8mPQaTIffspHruB4wZ55vovr0mm4597TYra2E2/qcKulL9/aD2PZzaTfMoCouLiapJRr3PKfvNogJPYL/YVkH"
+    "oXX+XKTzmyO2Y0C963AFykK81K8us8l5hMRDLvQ6F9hHQJfL0L2sU4kGqZE5B2b9RYhSZbQbDc1LTnkLLSDVgDgfwPQBY"
+    "J4D/XBoBh/M22Fv8JLGRMVGg9+sxsId8xty4aCikrJpvpJyDKGfD4q8",
+    "NwiOAANp3y1olQohaRsa1mxi7xrHz0HNiAVFUkGDqEWNQEky4uBzapKc+iaAbYo7JkCC1PYlFwEX7LPgOAGrOpLCQKm54"
+    "6en+uCK6+YNSLZc+mJA6RVOdpqORhuEsDp8YF8aChejx8DEkXGfVvXAq+wPS9u+FlRbqa+Wr9RS08xihl2qN1UPe5waTm"
+    "0phkEyjLZfAzCxt5cN5sOIcf6uapQxtsED3YwWCk1rQtM6KOHCHpoPJMeLuTBWA0GZhg0cY7prMLCjpnMI8FDRzfrC/OJ"
+    "cjKB3ouRhRsdcqwsN+YpOpTxGhtxdpHn8EAb/SCfnpsVCWZlxxU7U5QnMb1F9Nb2ur0qCJn1nGLyGC7B5rxhc6Ie6BwMe"
+    "Kmr/FkatBVdIVfrlRyTfLlq26dq9dFGbTaUy6GoDnNYGyfXGBnSav+Oj72K0YW+4EQZcdLP5Tztte1htauT1Lrne3EReP"
+    "6CB4kjNxkWdzG+MAieWq0HwSd2tdpCklTph62aNlZ1j9ea6sr+mw6G582DIYT+FgtggLoeGmUsRpv4aFcQbJhfyC0gMm2"
+    "TMxRIVH1WDUZZcNdOnaMVUlHI5oGhiGy9DHQ6eJv7BM/ReCMgBJUI3UuZmaMsWg5rOZD2FRFYv1cfsnM13rvkg+DhJciE"
+    "J4aBGC0DSdsDm6age1N+xH+Qjn4pXG/dx9E3b6d58x7DC9Lp64PG5Ouz6WfWQCbRvztC+1EPIrfEgAK4uAhuTFvPTKXzG"
+    "zcG7w4Nif3jku+lmwZNcGQViRgiqF8TAekbmAmIH3vLGlkz3COmCS04yKXUsM44Ex69qXeVIkw6Ugzf2ByYl+khsDRjzU"
+    "YM8Jzn8CCubjp5nF9vQrZEmrytyRp/Y6/bd73Zgo3gDHscC2PS22JK5s+wPqLi4Z2hrsF3ATeQpIsL83tc87UQJZAPV0Y"
+    "ITa5QarYyy0HmFjr9aTBeTpFL+5zVYzIYrBOve4YaAv8BKgF0WZ579/KMGK6BcjFfybsnk/gIUUNqV0iD3D3pV6EMauFe"
+    "6VjQyrxk7y56pGUZWpQ8SrgAj8yRHEl8Z7xdGWGocvLyx4egIMkcES7BO20IxTNxCh0LUA5+q/bkYGvnY2H2r+zy6Sep2"
+    "Jg988NC8IXZFt6IoNd2Jo/ounDzXitX2BlkwWqrV52H/Bj5ZVtNhMk2bKymv6yM65F36ZNgWmV0YYoY0Yy9lfix/om13I"
+    "4ekk8BmwSloa4FSpScdfCGZkujjEwqdp/mIHzpPxyU3/QjXW2NbOeOlPmOYP62/OCSZjkRHvOtI+guKtr++pnjQmwkzt8"
+    "aD8s4YZyN/g0J8NSLU15qeFfPcbwmwzeaqn4lOyxWz7++noTtD+xRPHHJv4GMjRZp9bTpItGZqHqyT1bJ8UYhaB7sYx2c"
+    "PTitspELfr2r61vHj5VBWS04/qMnkTiBIsmJRql3jKDubUI8b2sp0FaWbo9BPMEpR/1TYuTgDSVtOW46yNVod7VqP7qb+"
+    "M/xHLHnpEftpgVnzQHVaX/C4rJRDbrBp6NACNyXEoi9g1pl2TuPgsJB3fk9KEsgr0yoLXCtTfgk8l2den5svDna9iuveN"
+    "xvUz8sdPrlVlsuUo5MHRHysWTwoJayslg3M2pcIlPLWOR13RscVViyh1AaN6FSDVqx3sj3lNQODQdS5mBeLWel28EP6dI"
+    "hWYCvE4e6kbltOuq654yfGts+6b2vnmOsszZRuTa7qrdqrd2kH0DaRSiUYyemGa9w5QSyDQV/XVQYZkZWU1W3YXdGNOOm"
+    "VUK1oLmgKDuSx9BgYL7Bv3QDeKXcVxue6Ka2K9hv5WtMXU4QiQVCPduLgFXaM5YY2YBfahgeuhROtBANnHpImH+ZfUJ9Z"
+    "/I7C4A30eOwB+H+SW+3aXn6f8FX48fmiox071p5LvIR7LZmxKYCd32JvZXsu7dtslZdFPU3O0xZCZ75fphzN6C1ZIZ8OX"
+    "N7J0iQjHszNW5G9GFnuFemMvRgpzQfobBA9uJD+wUqePzurojWLR9OMB4H/R7q9LDi4AHsL/6pHxvbKriR5R4PZ1h0nzS"
+    "EH9cCWtEln4PP2s96QDs/bdTHVvbBgNU36dICm/476mEpnmTbkH3XLFp85t5fOT9x99bTjJSLd6GN8dsHOfk33aar0rnQ"
+    "gvsSjrxeVVQX5g155qal27moBtfEZqwoPi3SSsmj9G91nrqT9QE209hmlbP1loxZ6vqEW+lAGWnTWEpXvvamu0750GPA5"
+    "i5mwYFthZYMiKFd4WulLjjXQNsjOg43CLZ98IxKcSnJrYi731pcDhZjfqIgnl0Xgq/uvHXG9d3eDGb92YRvO2NPhl0ePH"
+    "2/ZT2Fhua4rATFF2kT9wTAerPUbsW9etzzJk64MPWShfHMpxUFDS2moE048bor89sUNKZfrnTn8d/HTZOh+1pGqvlIlN9"
+    "rbccWOVfa/s12Mg1DaBEtbdzUD/Zi6g3Hzacso2li1xB9JriAwrCtZnKXoEgsJUj4SsKhSKXICKfomnkixFmkFNjMYkvT"
+    "qirfwlMdQdQT0XsruQt1iq37mn8s5JqEuUmzt6uhmDTE4XK2OWERrGb+okNLL8BamjBFW2wjFKDR2IOq/DnHZIF7HFalw"
+    "eaGNcvJCeY6yI/MagFooeOGXkOhahIad1e59ym1h0bo92/y1YgYm3XvS08RkqB0+b/ekwYbSjfsaWWkT+gD07BTY58/6q"
+    "a/Oxh/ScLBxAxrIhr+iL02L88UEjkbvoC750Hnyr6dPUeWhHbR3rlGDM1dAPPAt9RJ0f2Yb2AO6/do2d2Lt6ht5z/+iT0"
+    "fia2EaGxp8teUsXIqU0Q/aHEvrq9OurvPEcZj/DtcrNghBe+sN2wuxjy85PAZS+Beqn8fvf5bVKuZ0Z+hooeRCq1GlaSU"
+    "yFvuy6IAqmYsQIukG7Ctq5Li37LELR8EsiPa47a5pW+vhUipQDVn3NhrwDzx5SOmVH9GD6vBf0HzRil0RMKAhVcXOB3+d"
+    "zEeIXA6nlKdOKY90jmyH7D5W7O30PXFuPywQGsjCXFNmC9ZKzbxfCzUDc+q9RglwlAt3IEdFHygGRbxjFzEt8B1atLKYd"
+    "yfPU5dzWzGA3d6Oy6PzgLXwql3BhAYy2MRc9rpP9RkL94zdhY/sNW6ng4UWK36SIDiF+JE7fNVrXP1Ys6bRk9GTo6fh1Z"
+    "OryNCfp3zilbgZP+5dKhjPZe+jGfeulrZg3PjpyEX6XdHnTZ4vdid1d5pvf3qzq87X6nneH8zbVyYzR+aGNta5yejoxhy"
+    "RfHLV7h0t0SLM2r0bk2/3bqI4nON3hd8277isJ+ZiJR1HZGqtvA7XnC3EG97JTuZx5MJO2w6j3XLlNDH29hEGApMuCrUV"
+    "aosnZalyKxSZY1JDfP2m+/uAFlBycQH35H/b++ks/rec6TXwYIG4UjD3Bhu1X3AykdPbrrMlIyLKF+q57dcAlXSPqPUYp"
+    "jCtTKoOJvW6BQXpyfD40zqpe6TBtqUE1AUchUELxyvj9ccGbzUvjlwCvjMvzj0dYL+dd0ZwrpLcMHR6ZkbjRHoOahMUJb"
+    "0kDAaIDBii5I+kVnJNphEp3twTVORW0/RETJZLM7dBBjTBpMpKZAHWb2Ak5j5xEMboVNZMwgAEQlYX2r3zgVOMy5Wwvxv"
+    "wKp9nSPcb8ANRl2vlI2mVjAajtU+N2pPh7hYqWI/v7+nsGsatG5MqOe",
+    "OIN0A0jeujHTpQlBWO+rebeR1/MtBKt0OzqE0Ol7zuzU1vcB1eWhq6Se3vpzATXtVx+vUwEq2SjuZiNxZIVNnRKEDShC8"
+    "lXOM/Ht397p67PG164aUNZ3Td+LZ6M2IsrvHesx0ObDoLzKXWkaSxvOEle0RsVVv9LK2kSNERAiCae+yVhJyaO6SDxdnT"
+    "3MaWIu0hnjwt3bHkO4y8FlpoYlw3Inq/FPLjbO0BPm4YXwrZPX58tRr4SrsdwIatveB7FV6Zy4idQV55lrUMlhWZndF/Z"
+    "FE/fhxeIMlZuEqkK5a2OD4pRn171qWajXnOp+FihTNMw3HzzENYN4KXmKP2FwMrQNqlTr2o72fHlVxYQC5ZMLMj/Ug6av"
+    "0NTvZVmopkpbqgyQxHkk4SrBaMspLl6BI1YCQACZ3KXP4JrwVadYg0MuwUUuwkvGIm/i+BgpICDwP13mnnhrb5J8RgEF2"
+    "OGxxdIp56Y36+H8AwCutk94tKcGoXvUZtlfv7bvrD7qRejsCt7O1d/ZWUDtScWe3p4AhQ0g4S9IxUfDsRpMOf5GDzDXs0"
+    "smbLlcluh5cOrYvGt5VUUkPnEpfOJGEUOTy0w7sSz7RGHVJjadEn4MDatXv/ayK3K3yabjeA0aaNYUzb+MIsuD7Lj92f4"
+    "x9+eiZxUWmVZAiBwsQvptOEgV5elOweRaRXxDLlitOFX8CmDmfirH0tg1XBsu6O+W247uGrLz+9GRKLttKkjBbLk7Abs6"
+    "lsxRAUObFjJY5sFG1ImMlr518WK7S4sjZlYWJp5uCuCcPOJhHIrYFydVisppDPklFW3ZgBx6EMewwvQdok5zymxFo6i1x"
+    "tccj3BJGfYTs+A75jOhlHlgpqNOVaD42ljRYoPkhmnuJ5JVXNeO1zYBcJ3VdSyDacs75tj6XqvSdeXfmq7k7kpZJgwxxq"
+    "qM4VJD+IZzwhVyqBHCH0IN7auvJkJI/ilOnJCjtSCclBjU5I37Wr+hdEuENFlxO/RD7h0laNAbLCmhukhASqzG8Y1412R"
+    "xCqJr5QRbthZouf/7JsiWSFETvVrxmpPHUxT28Cl3e2AOSfGFTMjvEwdHeESS/WXhRkeYvbl1ZSWzSfbMZ7i9V7nCiqt4"
+    "y3V29SoqojuVn50a1B4dknyBsck0yljhCGBrG8CdnPI6m+hHh5HOZgG2fFYl5Lo5fr33M+JzV6zjCC/wWjbS5LXzp6udL"
+    "Nm/X767fYm25WblodC7dI7A2F3nCJCPD1O7C6VsViPkctHxgatlRRY/0c+g7vtXFhS07fFtD+sR7t6tbYcPhIVyDP6+o2"
+    "K3JEDfhNO0o6/4alVvZuC6QmsXqqEJEjLwVEtVWQmZ9PUpjcqI3KroMS8dXzHnHmGXG3AFGOA3UemLIGSWDTV3dImots7"
+    "mCHUvnSypPZ9GIlQHMgGTHonE1/G9XSoutkxBLh3DWxAAHUABAB0dATK0nBygvB08Miq3nYSCszclkAwJvqw5/3du7vRy"
+    "5RgqeV5PNkFdt53COhThHdnPwrvV3GLQjAIycALwH0tjvWJCgpkqZXnyZO6rQdSFDBCkUatP1ZcU0bF+ksvQA5B5CWrFw"
+    "5jpbuiwAKPqRvmtfloKh76bQTtEd+F7V3Y+7X7qLRqTq7/imKZrmujZ8DFtW9duFMXL07EAErhUxoyGbFnnlZlJVdwUIm"
+    "ksqkhLJcNR9lil43SS8YrGOdEBT5zQ46Q+c5+V8/T4efRpK4G1LqRuoWUZORkeNIG0bmW1rTlEdUIY9lE7gPw+i9cTIYD"
+    "fn+McKb/fojfnksf+HU2ZRs6+yfvq1KBXqEoQn14uGk5lRgyQKB+YrbOpN17UtUzoF75mnnNHYp/VPM0XnQDw74RwvQjv"
+    "KGWXJB95EUmsb8KqnW2WI/ZyurWme0OFvfL9McB3manpcOBrUscE68ehxWQGtK+oR85mOgTyq7EqEpWw06YEuCFzDgSS9"
+    "qNUNMe9VwV2RbqFkPnxVPygUYE6yXvJWezObFCPJy6VwYxJAyOOahR2fE8i7oh0wzZ7jZeR76mJ+RB666WzgrnApzRNYj"
+    "AF6ctzDK+JZkQkPxXeMtaLaDduEjkriYelpo13b+o2Wr15JjcBOuTZmmrbaeY0ls2Wq+6rRd7557O/1T29huqMvWxl2yd"
+    "SpovA3JD3mbCDnrPmMeud24SDJ8W+HX/bOwgfr7ol2vCO7Rka8TJe1ogahgHXI0oC35+XU5DvuAbZUwOTHvzE7shufKeX"
+    "6Ka9QOE2u1Om2Fj+4S35QQ8TDgoXbLZLI/j5p9XWVSLQj+8p6V+3g0xBHOPaWVBF1rr5v+V/3IMpnOJjSBrEu5NnRrcgE"
+    "fdjhvhw5NjyF+S6/PPG9BJ/B8IeG/zqNW2O8N3h38/fjj/rCf9V9GTy9M8Kj7r+sXO4HHdD6uopag82ZlmYVzk0VwVWU0"
+    "DoM5rYoMoE4ZgJrWLu7zeSkewopg2/46SefzYh5tOwhEJY2jHNqaKEsYQNURaaJAwKZFXGMxQxIZKDnRgAmeKOqEaz5Eg"
+    "XgvAAwoCmA4mC/1LDFqv8SKoTGCm7mJVsRlfYsjng1CS9SPXnW8CFq+Yv2plWgkctK6cdXNi1NE0dktRMOKpsZrmsyxAn"
+    "nHQ9gArms4Q/PiqJjd4KJEFPDVGgKV33UxOpkv8pK/htjAJCFV/txesMdKzeJwHc+TC0SgMdSCD6DVuBDApPfAPYy+1bn"
+    "MqpM5sV3/EbISMozjTeq3GcpoyCC3UPiGvy8BQMz8RsZnhMTwjAMLaup8t4Lzxrm1SW8vgbQmlie7OXp+0tJKjbNJUbFE"
+    "UOnmnBjkNPvgKatyWHZ/n7Ccs4/oJQ1hO63to5MmwMicKNTxp7kYAs0PEUSfeMdMlowr6nK4fuwPduqMrr2u+73dHcbiT"
+    "BbEp2FTyumcJVBJHpR+UwH+ruz+ZEeIv5oOUNuYRF3kmeL88rQR6syAHAGquZfW+pBcZyUPXGEf4cSXapAg8bopunwqNk"
+    "QlcFiHkhAWQum7J9hdIksKehgOGSsKCELWxzJwZ593YS7eUHr1mW2BzEF5HjKu815jNBsekGI7iVh08IBtYadEfYl8kNc"
+    "zIhi31vxIGg1thzuxV/8CkFnKwomyJFwAldZ3DJqSAD2rbgIuLL203Mu/u92lITwdOnsQETu7o23cJK0QDBugb7x01MZI"
+    "f6tHeJKNU1jySnx9KCWRaAiRkQSAMBKBHFHJi6S5iG0a8DygC893OsBiXsAydULUPIVVbIK9uLpM8hadaU3h4EZTryFa0"
+    "Z34zm7LXd/xnoQWcn3HNsCvNh5f5BecRYoTLKjqmQYz+NL4dLZpmbwxBAjG82Guz8FOq2wE2KhkjgjFAHWUt21EcFrniC"
+    "IxNJXcxMsfAKbRNLJphrSwiVSqfMAVzz8iLfpHMv3ZBnsYhBRStCuTKqpzuZgGRqX9yPAObBeegCAFhheU4clmrIzmB4r"
+    "b+QyxUacQoRlNSPlr67sG1Ks+IHUImPg4vlpE2SU3c2dBdjiJ/4/uJMUDhlu277r0IUQadE7XnNnvar1lq3ZErDoEGuD5"
+    "xrFozAsALyzAtF1ufxWlvbSaJRvvxSpXYG1piNsXYGcX7V73mUk255YXew6IfdkASC8bGNxJJBW+s9FV6IEOfS56A0mlO"
+    "vHgnALjhcANzT9qdB4SdDi6mBcV/sMG4mJGTf1zOPTsNH82SJ8xJ0lm",
+    "N8/SH7AE+Bgm1LLnkjidMBi0WoGkn1InHOhuibSL8JTuouHNl63TqP9j2w4D7VwJttqBeJix2VT8kFadvE9aE4e1OiNf1"
+    "oZ1JQMAIMjxrfVX0ul25jBF5r2iz54Jet4tIomtl4KVbBIu4oFjU8lzNIZqbayjvIhkn/TOwN59i/hwm5+imUd1QmrkGi"
+    "dtR5fDmn7/zoNrK1gwBGNWOkT05HuHBJPzbFSVCN3zoBRerF62MTZOXLmAEARoUJoZAXBmjBdat4hVs8fFOSndcgjgkYJ"
+    "U1cpmXujuS2wco1UH9CCm6TMRvqbNt+2lbkTEJqhFbIiCFcsmREVGYaYSXaQe2hRj2F+EibMXxFAISaiAEEDUl0Q1hi3E"
+    "eY4j58kpDALJT6U8O/NurFdtIaI6shLkhIaS9RWWtXES3OV0OEQh2yimZYJhAXsTbRDGCE41UBx97I4H6fQ9ab5q79CpK"
+    "GlKzbMdTktb5JqURp+TVa3LBCaFlp0v7iwd8zphn41dfB3qhwUVc2ZVtpSfWPN3DQOhV+LVFt7y/brmrhVvix9saf08KM"
+    "jUjAzmkD4XERSyV14sTGwA0/KxmSsfS5fFwT3lILoRJ9GvvanPZO8tN7C8ub0oNrUkL7+nc5EErX0rY0+TZ+LShPpMkna"
+    "W4oiKNP1x7a1cFZeYyMVinkq1CQnE470z93dN86fbmpzyJUoZFPQkLPscqlfSLnUO68diFsQavEcPK/uvQ/dyGULrenSn"
+    "kRpo0fAHxM2CFFB9an66TM45BYboB9tgkqsfhgOeqXHx+PEpnQeUC8tRDjkZe2qB2IWpzc8TtRdi7umMM0tgU5sU31kHQ"
+    "h0WvavRnNbCA0Apuy0ZgDr6ECZAnmsdxZXcNzeWVgcVDTZQeGS5pmqrmK0xf6IVIHPlEqo01p61NHVaiM+EhDGhY3kRry"
+    "Z7hs1UnMMgftB5cTFPpi3iS6WWmQHJ1VZC6OALth6yWPL+9cnHT/vvP7x43ZtkZ/ahs3k6KRKg1Rg8NWdFsiWmoxkJ+K3"
+    "kIsl4shhLkV6jbtjvxfzKtBToGScm6TlJly22NQKX/AYpSVHTZ/rb2ppFpXJeslLngxYq0n3O5wWspViany24SThnBQcJ"
+    "NcLC6XhfjtndMK935xPZnBuCB+whiHFl4RJR5SQz8E8gSrvTQwPsszyFhk1zUKGZMkdp519krR05p9bZj9aKlc02p/qKt"
+    "IQdlHV6sbi50AK5gphWj9+ioTJjvLpxTZ9Hy0j5vGcw0HusJQ1LzQJaXjfuMb83DvHpvNufEMM9mzA33uoy8rbKAIiiQS"
+    "sgxrFIdlLNkxHtiBfrt2gePLtIWmyqGxqkdfMsN5pzxGvO4yJX+a7KrQu6MXGWYNrBEAxgxIqdzohH+6ZG4MPn/pP2Qzy"
+    "bLX1eVZm/Uk5mOPRhMD/nvZWYYbT/lqXf46+FRuSX8bvCyFDH04LxLgFTGz8qDFhQ/LIw4wkclotyaT4U5i45I5Ui/g11"
+    "lOoglhXjzIkI9vkaMoogn+1W8xtSLWxR78/5IB1Cyo6WI/hKiWfe/RGqzC3qVsCbf5naWqyLyTkP5lna4sJDsHkgSJKU3"
+    "pIDdbmyuy2UbtVqe0ow0bzYw//rF5VBEjOMA1X4livEk7DUCy1Kxycust0MLiqX0YqRRhWFlbiMKlQTOn3PP0l3axXAVE"
+    "pD1MSga217GhAWadj5SU6/4PB3xmxjxn6YS0kgDXsSANw5opoQUlJ/0z8bisK7UnRkpQe2hnwGZi+w2PPkGysFMBY9fky"
+    "SH2nGZYqanN9gma7z1RJ63eU8HcfBfwbtpJOdL02jNQp9Au+nSXUzEgxYmUXehQa64Kdgtal0kJ/HAsU9zlAShv66mmLI"
+    "oqVeUvOSGJpfDP4kVNPKyknZBbyzXVM2IppITj0qQ9+Vm0hWxgmKprpn7eYWWnHH/OREcKL2BPq6C8gq0D8HW+z0oO8k3"
+    "SoTiwO7sKhTmxeFgwgCMdLMpyHbrWggaLqL0YIVVQGSarDYincj3QoAGcdGWT4nnBseLTYJ2nMPSROtf12/RBKAodlENh"
+    "dRWOjIKQlZrZ/ZwpNApJPqxiGNRy6o46hIHkUmX80FqJ+XRLvEh2ngpkDG4NJkMGXD6cEpnhPVm5HIQ5zzURU2ziA+VZn"
+    "be0ZFuqPZ1kVPQ+hPcWoal+ycpl4RrH+ssa1VypHYtuNasKBBpoUIXlRljMicstwnEkUnkGBH5m9l77ejD4fQ3pDeZ1lb"
+    "4tTL92l4+uiuWlrvJlrHqnpZNrbsQCU/rdOMALuBIKXRZTpN6khdoIWpbPT0WdBffXTi1CaicasqcS62eNjEp5tzyb+YR"
+    "V15Ae5/dFdoOc5XQbtoy8/XAWe3llAYl7KtSRPXCWmm3Y+bqrTLKIz6IXUVzhvS+Vyny+RGM8Uz9pC63pPgtnCqm1UmdI"
+    "BqL9ZK2L7O8S5tsP8ESrlnqa48Y1WzREAuFdHonZ/YGLgLhBBInFz1CFmQpLIsJpVxeSIgeiIEyOvchr7GXSNBr7FjYZg"
+    "7XEwPv16UXF029XqWcZ2XNHTL3v6w9ioXKByZ4zz0INOtxPEydwB+NxXWSeWwBxqh4e4N4EFe/LFAooUC0Wuob7t4z+4i"
+    "Db9n+XnxXVDTGS/9pgoBBYZjwU3HiS5OFDPAgd3JMbafF9iElkacYfEXC6CepmZWzGArlcDctUVvZHnNSOxU7MBZR071B"
+    "l5h26Fx3IlR74l/zoR/YkCBAc5h1fwYADsalnobT127XV5TP0Eh7byHSEpA6mw9cJ02cxC46lszK+FvyQD76P/r0UY6/F"
+    "u0u8X5cUTeVZHj16iaT96lN/gJrq0/bWWH+3sEdazO5SNYei4aIcF4R8DAZxzYT9N3gmDmlBPl6/oBdBJfTVxPjZqurZz"
+    "m/Rth0/hKLBv7ORwXgsDujxXDPstZTqegLbZ+JYAi0uY7ZUDdmD0iMWJ+tZs6yjtnoIUtea6em3ANDFqzS+0hg6sepOcZ"
+    "qcAhDciYJIttVMOabzMHS+MWnhN5n6Dvxr+dyEVMjpn56+w3N5IOjeaUaL9x3SIb4uwlU0JTvHhNxF8zrs4fJcp9cx4/6"
+    "beYAOwandZbZnBcWq7IhRlPSaBAmQjoxhdFCl7H2jPtLWPiYcTexrnhaBnL07O8ZuMkWx9DrlnfY7lARjJi9KFodxlRo/"
+    "8BrJ5AKA==</script>\n<script>(()=>{document.currentScript.remove();const o=document.getElemen"
+    "tById(\"packed\"),m=Uint8Array.from(atob(o.textContent),e=>e.charCodeAt(0));new Response(new "
+    "Blob([m]).stream().pipeThrough(new DecompressionStream(\"deflate\"))).text().then(e=>{const[c"
+    ",r,s]=e.split(\"\\0\"),t=document.createElement(\"style\"),n=document.createElement(\"script"
+    "\");t.textContent=c,document.head.append(t),document.getElementById(\"report\").innerHTML=r,n"
+    ".textContent=s,o.replaceWith(n)});})();</script>\n</body>\n</html>\n"};
 
 #endif
 
