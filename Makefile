@@ -61,9 +61,10 @@ programs = $(foreach c,$(1),$(addprefix build/$(c)/,$(suites))) \
 examples := $(addprefix build/,quickstart llama bands oom server neighbours pool diff symbolize \
 	cuda_inference libmemlord_preload.so)
 scripts := tests/runner.sh tests/coverage.sh tests/matrix.sh tests/systems.sh tests/examples.sh tests/diff.sh \
-	tests/cuda.sh tests/torch.sh tests/consumers.sh tests/page.sh tests/places.sh tests/unload.sh \
-	tests/preload.sh tests/symbols.sh tests/signals.sh tests/neighbours.sh tests/programs.sh tests/readme.sh \
-	tests/install.sh tests/ci.sh tests/values.sh tests/figures.sh
+	tests/cuda.sh tests/places.sh tests/unload.sh tests/preload.sh tests/signals.sh tests/neighbours.sh \
+	tests/readme.sh tests/install.sh tests/ci.sh tests/values.sh
+# What other programs do with MemLord's files, and under it: browsers, profilers, PyTorch, debuggers.
+outside := tests/page.sh tests/figures.sh tests/consumers.sh tests/torch.sh tests/symbols.sh tests/programs.sh
 include tests/parts.mk
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
@@ -134,16 +135,20 @@ modules: ## the modules of src/: lines, lines of the header, what each includes
 
 # -- tests --
 
-# Without membarrier(2) only in the first build, and in test-all in every build: it must end within
-# ten minutes on two processors. tests/parts.mk has the parts of test-all.
-once = $(filter-out $(slow),$(call programs,$(configs),$(firstword $(configs))))
-slow := $(if $(config),,build/tsan/test_formats) # nearly a minute, and one test of it has threads
+# Without config= it must end within ten minutes on two processors: without membarrier(2) only in the
+# first build; with the thread sanitizer only what starts threads; with sanitizers no suite that is
+# the implementation, too. test-all runs every suite in every build: tests/parts.mk has its parts.
+once = $(filter-out $(if $(config),,$(slow)),$(call programs,$(configs),$(firstword $(configs))))
+starts_threads = $(shell grep -lE 'pthread_create|"jobs\.h"' tests/test_*.c*)
+whole = portable_test_map $(patsubst tests/%.c,%,$(shell grep -l 'define MEMLORD_IMPLEMENTATION' tests/test_*.c))
+slow = build/tsan/test_formats $(addprefix build/tsan/,$(filter-out \
+	$(basename $(notdir $(starts_threads))),$(filter test_%,$(suites)))) $(foreach c,asan tsan,$(addprefix build/$c/,$(whole)))
 test: $(once) $(if $(config),,$(examples) try-reports) ## all suites; ends with "N passed, N failed"
 	@sh tests/run.sh $(if $(config),,$(scripts)) $(once)
 
 # What make test's own system does not show: see tests/gates/.
-gates: try-gates $(call programs,modules) ## src/, Windows, macOS, musl, other processors, each knob, the GPU's runs, known faults; ends with "N passed, N failed"
-	@MEMLORD_TEST_LOGS=build/gates/logs sh tests/run.sh tests/mutants.sh $(wildcard tests/gates/*.sh) $(call programs,modules)
+gates: try-gates try-reports $(call programs,modules) build/release/memlord.o $(examples) ## src/, what other programs do with its files, Windows, macOS, musl, other processors, each knob, the GPU's runs, known faults; ends with "N passed, N failed"
+	@MEMLORD_TEST_LOGS=build/gates/logs sh tests/run.sh $(wildcard tests/gates/*.sh) $(outside) tests/mutants.sh $(call programs,modules)
 
 test-all: ## [PART=] [LONG=1]: one part of make test-parts, or all in turn; those over ten minutes with LONG=1
 	+@$(if $(PART),$(run_part),sh tests/all.sh $(foreach p,$(parts),$(if $(LONG),$p,$(call short,$p))))

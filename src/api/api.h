@@ -2,8 +2,11 @@
 #define MEMLORD_H
 
 #include "api/setup.h"
+#include "api/ledger.h"
 #include "api/books.h"
 #include "api/services.h"
+#include "api/reports.h"
+#include "api/support.h"
 #include "api/macros.h"
 #include "api/cpp.h"
 

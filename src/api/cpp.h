@@ -1,5 +1,5 @@
 /* ------------------------------------------------------------------------- >>cpp --
-   C++11 and later. The namespace is mlord, as memlord is the type of a ledger. Needs neither
+   For C++11 and later. The namespace is mlord, as memlord is the type of a ledger. It needs neither
    exceptions nor RTTI. A NULL ledger is MemLord switched off here, too. */
 
 #if defined(__cplusplus)
@@ -22,7 +22,8 @@ namespace mlord {
 MLI_WAY {
 
 /* -- guards: they end with their block of code, however it is left --
-   A guard without a name ends at once. It stays on its thread: see memlord_guard_end. */
+   Give a guard a name: an object without a name ends at once. A guard ends only in the context that
+   it began in: see memlord_guard_end. */
 
 class guard {
 public:
@@ -41,7 +42,8 @@ public:
     tag(memlord *lord, const char *name) noexcept : guard(memlord_guard_tag(lord, name)) {}
 };
 
-/* Is a scope, whose name may be a variable. MEMLORD_SCOPED records the place of the scope, too. */
+/* Begins a scope, whose name may be a variable, and ends it. MEMLORD_SCOPED records the place of
+   the scope, too. */
 class scope : public guard {
 public:
     scope(memlord *lord, const char *name) noexcept
@@ -57,8 +59,8 @@ template <typename F> auto tagged(memlord *lord, const char *name, F &&call) -> 
 
 /* -- contexts: fibres, coroutines and jobs that move between threads --
    A memlord_context that is dropped at its end. Keep one in a coroutine's promise, and resume the
-   coroutine inside it: `job.context.run([&] { job.handle.resume(); });`. It can be moved, but not
-   copied, and not while a thread is in it. Once its ledger is destroyed its calls do nothing. */
+   coroutine inside it: `job.context.run([&] { job.handle.resume(); });`. It can be moved while no
+   thread is in it, and cannot be copied. Once its ledger is destroyed its calls do nothing. */
 class context {
 public:
     explicit context(memlord *lord = NULL) noexcept
@@ -66,7 +68,7 @@ public:
     context(context &&other) noexcept : context() { swap_with(other); }
     context &operator=(context &&other) noexcept {
         context taken(static_cast<context &&>(other));
-        swap_with(taken); /* which drops what this one had */
+        swap_with(taken); /* the end of `taken` drops what this context had */
         return *this;
     }
     context(const context &) = delete;
@@ -141,9 +143,9 @@ private:
 };
 
 /* -- handles --
-   One reference to a storage, which the last one ends. Moves, and is not copied. A class declares
-   its handles after the memory they record, so that they end before it. A handle has its ledger's
-   generation in place of the pointer: past the ledger's end it does nothing. */
+   A handle is one reference to a storage, and the end of the last reference ends the storage. It
+   can be moved, and cannot be copied. A class declares its handles after the memory they record, so
+   that they end before that memory does. Past the end of its ledger a handle does nothing. */
 class handle {
 public:
     handle() noexcept : generation_(0), storage_(0), device_(memlord_device_cpu()) {}
@@ -168,7 +170,7 @@ public:
     handle &operator=(const handle &) = delete;
     ~handle() { (void)reset(); }
 
-    /* Records the end of this reference now: memlord_release. It is empty then.
+    /* Records the end of this reference now: memlord_release. The handle is empty then.
        Errors: as memlord_release; E_STATE the ledger was destroyed. */
     memlord_result reset(const memlord_site *site = NULL) noexcept {
         memlord *lord = memlord_find(generation_);
@@ -177,7 +179,8 @@ public:
         (void)detach();
         return r;
     }
-    /* Empties it without an end, which is the caller's to record. Returns the storage. */
+    /* Empties the handle without an end of the reference, which is the caller's to record. Returns
+       the storage. */
     uint64_t detach() noexcept {
         const uint64_t storage = storage_;
         generation_ = storage_ = 0;
@@ -194,11 +197,13 @@ public:
         other.device_ = device;
     }
     uint64_t storage() const noexcept { return storage_; }
-    /* true: it is recorded. Not so on a NULL ledger, nor if the ledger refused it. */
+    /* Returns true if the reference is recorded. On a NULL ledger it is not, nor if the ledger
+       refused it. */
     explicit operator bool() const noexcept { return generation_ != 0; }
 
 private:
-    /* Without memory the ledger counts a dropped storage, and awaits its end. */
+    /* After E_NOMEM the handle stays: the ledger has counted a dropped storage, and awaits its
+       end. */
     handle(memlord_result r, memlord *lord, memlord_device device, uint64_t storage) noexcept
         : generation_(r && r != MEMLORD_E_NOMEM ? 0 : memlord_generation(lord)), storage_(storage),
           device_(device) {}
@@ -207,9 +212,9 @@ private:
 };
 
 /* -- the allocator of a container --
-   Takes memory from operator new, as std::allocator does, and records it on the cpu. All it
-   allocates has one site, the place where the first of its copies was made. Requires: the ledger
-   outlives it, and operator new does not record in the same ledger. */
+   Takes memory from operator new, as std::allocator does, and records it on the cpu. All memory of
+   an allocator and its copies has one site: the place where the first of them was made. Requires:
+   the ledger outlives them, and operator new does not record in the same ledger. */
 template <typename T> class allocator {
 public:
     typedef T value_type;
@@ -246,8 +251,8 @@ public:
 
 private:
     template <typename U> friend class allocator;
-    /* More than there can be is left to operator new, which fails in its own way. volatile: the
-       compiler would warn of that. */
+    /* Returns the bytes of n objects. If no memory can have so many, it returns the largest size,
+       and operator new fails in its own way; volatile keeps the compiler from a warning of that. */
     static std::size_t bytes_of(std::size_t n) noexcept {
         if (n <= static_cast<std::size_t>(-1) / 2 / sizeof(T)) return n * sizeof(T);
         volatile std::size_t most = static_cast<std::size_t>(-1) / alignof(T) * alignof(T);

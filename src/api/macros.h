@@ -1,7 +1,8 @@
-/* -- macros: plant a site, pass a pointer -- */
+/* ---------------------------------------------------------------------- >>macros --
+   They plant a site, pass a pointer, and end a tag or a scope with its block of code. */
 
-/* The key of a storage: its address, or its handle as an integer, which may be wider than an
-   address (in C of compilers without GNU extensions it is cut to one). */
+/* The key of a storage: its address, or its handle as an integer. A handle may be wider than an
+   address; in C of compilers without GNU extensions it is cut to the width of an address. */
 #if defined(__cplusplus)
 template <typename T> static inline uint64_t mli_key(T *address) {
     return reinterpret_cast<uintptr_t>(address);
@@ -18,9 +19,9 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
 #define MEMLORD_KEY(ptr) ((uint64_t)(uintptr_t)(ptr))
 #endif
 
-/* The address of a static record of this line. C compilers without statement expressions have no
-   such expression: there it is NULL, and the macros below are statements that define the record
-   themselves. With MEMLORD_DISABLE it is NULL, too. */
+/* The site of this line: the address of a static record. In C of compilers without statement
+   expressions it is NULL, and the macros below are statements that plant the record themselves.
+   With MEMLORD_DISABLE it is NULL, too. */
 #if defined(MEMLORD_DISABLE)
 #define MEMLORD_SITE() MLI_CAST(const memlord_site *, NULL)
 #elif defined(__GNUC__)
@@ -44,10 +45,11 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
     } while (0)
 #endif
 
-/* The place that called the function you are in: memlord_site_at of its return address. It has no
-   line; a wrapper that is a macro and passes MEMLORD_SITE() keeps file and line. With a ledger as
-   argument the site is of that ledger; without one it is of memlord_global(). A function that the
-   compiler inlines has no call of its own: mark it noinline. For gcc and clang only. */
+/* The place that called the function you are in: memlord_site_at of its return address. This site
+   has no line; a wrapper that is a macro and passes MEMLORD_SITE() keeps file and line. With a
+   ledger as argument the site is of that ledger; without an argument it is of memlord_global(). A
+   function that the compiler inlines has no call of its own: mark it noinline. For gcc and clang
+   only. */
 #if defined(__GNUC__)
 #if defined(MEMLORD_DISABLE)
 #define MLI_CALLER() NULL
@@ -98,9 +100,9 @@ MLI_INLINE memlord *mli_lord_or_global(memlord *lord) { return lord; }
    scope is a string literal, as its record is static; that of a tag may be a variable.
    Both are declarations. After `if (x)` or a case label give them a block of their own,
    `case 1: { MEMLORD_TAGGED(lord, "a"); ... }`. Compilers refuse them after a bare `if`, and refuse
-   a jump past one to a later label of its block. After the last label of a switch some compilers
-   accept them: they end with the switch.
-   For C++, gcc and clang. C of other compilers cannot end them, and has the loop forms alone:
+   a jump past such a declaration to a later label of its block. After the last label of a switch
+   some compilers accept them: they end with the switch.
+   They are for C++, and for C of gcc and clang. C of other compilers has the loop forms alone:
 
        MEMLORD_TAG(lord, "kv_cache") { ... }
        MEMLORD_SCOPE(lord, "decode") { ... }
@@ -140,8 +142,9 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
 #define MLI_ROUND_END(name) , mli_leave(&name)
 #endif
 
-/* In C, gcc lets a case label or a goto jump past a variable with a cleanup, which then reads what
-   is no guard. It refuses a jump past a type of variable size. C++ and clang refuse the first. */
+/* In C, gcc lets a case label or a goto jump past a variable with a cleanup, and the cleanup then
+   reads memory that is no guard. But gcc refuses a jump past a type of variable size. C++ and clang
+   refuse the jump past the cleanup. */
 #if defined(__cplusplus) || defined(__clang__)
 #define MLI_NO_JUMP(name)
 #elif defined(__GNUC__)
@@ -170,7 +173,7 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
 #endif
 #define MLI_SCOPE_GUARD(lord, text) memlord_guard_scope(lord, "" text, MLI_SCOPE_PLACE(text))
 
-/* The last statement names the guard, so that C++ refuses it after a bare `if`, too. */
+/* The last statement names the guard, so that C++ refuses the macro after a bare `if`, too. */
 #if defined(MLI_NO_JUMP)
 #define MLI_TO_END(name, begun)                                                               \
     MLI_GUARD(name, begun);                                                                   \

@@ -28,6 +28,8 @@
         >>errors         what happens when something goes wrong
         >>costs          what a call costs; what is not counted
         >>api            types and functions, group by group
+        >>support        functions that the macros and the C++ types call, and programs seldom do
+        >>macros         MEMLORD_ALLOC, MEMLORD_TAGGED and the others
         >>cpp            for C++: guards, handles, an allocator, a memory resource
         >>prefix         the names of the public functions, for MEMLORD_PREFIX
         >>implementation the modules: each under a banner with its path in src/, where it is made
@@ -55,20 +57,21 @@
         results      memlord_result, memlord_result_text
         devices      memlord_device_make, _cpu, _cuda, _all, _parse, _name, _label_set, _share;
                      memlord_devices
-        lifecycle    memlord_create, _destroy, _global, _global_setup, _logger_set, _verify
+        lifecycle    memlord_create, _destroy, _global, _global_setup, _logger_set, _verify;
+                     memlord_log_stderr
         storages     memlord_alloc, _free, _realloc, _realloc_begin, _realloc_end, _alloc_n,
                      _free_n, _free_begin, _free_end, _move, _copy
         views        memlord_track, _retain, _release, _track_n, _release_n
         arenas       memlord_arena_add, _arena_sub
         fences       memlord_free_deferred, _free_done, _block_use, _retire
-        sites        memlord_sites_enable, _site_at, _site_of, _site_place, _sites_top, ...;
-                     MEMLORD_SITE
+        sites        memlord_sites_enable, _sites_top; memlord_site_at, _of, _address, _place,
+                     _rename, _top_alloc, _top_free; MEMLORD_SITE
         stacks       memlord_stacks_set, _stacks_top, _unwind_frame_pointers;
                      memlord_desc.stack_depth, .stack_bytes, .stack_seed, .unwinder
-        statistics   memlord_allocated, _freed, _pending, _peak, _stats_get, _summary, _reset;
-                     memlord_rate, _format_bytes, _parse_bytes
-        blocks       memlord_blocks_each, _blocks_top, _block_find, _block_containing,
-                     _block_describe, _block_retag, _mark, _leaks, _generation, _find
+        statistics   memlord_allocated, _freed, _pending, _peak, _peak_reset, _stats_get, _reset;
+                     memlord_summary, _rate, _format_bytes, _parse_bytes
+        blocks       memlord_blocks_each, _blocks_top; memlord_block_find, _containing, _describe,
+                     _retag; memlord_mark, _leaks
         mistakes     memlord_anomalies_each
         parts        memlord_part_add, _part_remove, _parts_each
         tags         memlord_tag_begin, _end, _current, _default_set, _get; memlord_expect;
@@ -84,7 +87,8 @@
         out of memory memlord_alloc_retry, _retry_backoff, _alloc_failed
         pools        memlord_pool_set, _add, _served; memlord_cached_ratio, _fragmentation
         neighbours   memlord_pressure_open, _close, _raise, _level; memlord_device_id_set
-        scopes       memlord_scope_begin, _end, _shapes_set, _export, _adopt, _return, _get
+        scopes       memlord_scope_begin, _end, _shapes_set, _export, _adopt, _return, _get,
+                     _current, _device_time
         contexts     memlord_context_swap, _drop: for fibres, coroutines and jobs
         snapshots    memlord_checkpoint; memlord_snapshots_start, _stop
         events       memlord_events_start, _stop, _each
@@ -458,10 +462,10 @@
     a call; within counter_batch bytes per thread of a threshold each call adds up the counts
     of all threads. A collection costs what its callbacks do. A scope costs some tens of
     nanoseconds, and so does a swap of a context, for which the ledger keeps 700 bytes. A
-    stack costs what its unwinder does (some us for the platform's) and a few hundred ns, under one lock; a sample each 512 KiB is hardly seen. Stacks take 320 KiB,
-    250 to 400 bytes a return address, 24 each time one has another caller, 100 a stack and
-    up to 64 a block that has one. Events cost one branch a call when off, and a time stamp
-    and 40 bytes when on.
+    stack costs what its unwinder does (some us for the platform's) and a few hundred ns, under
+    one lock; a sample each 512 KiB is hardly seen. Stacks take 320 KiB, 250 to 400 bytes a
+    return address, 24 each time one has another caller, 100 a stack and up to 64 a block that
+    has one. Events cost one branch a call when off, and a time stamp and 40 bytes when on.
 
     Not counted: memory that no call records (other libraries, the driver, the C library's
     own overhead, stacks, code), the rounding of your allocator, and whether the operating

@@ -1,4 +1,5 @@
-/* The implementation needs what strict C modes hide; works when memlord.h is included first. */
+/* The implementation needs what strict C modes hide. That works if memlord.h is the first
+   include. */
 #if defined(MEMLORD_IMPLEMENTATION) && !defined(_DEFAULT_SOURCE)
 #define _DEFAULT_SOURCE 1
 #endif
@@ -63,7 +64,8 @@
 #endif
 
 /* With a prefix p every symbol becomes p_memlord_...; the source goes on saying memlord_... The
-   list of names stands below the API, under >>prefix: this header includes itself to read it. */
+   list of names stands below the API, under >>prefix: this header includes itself to read the
+   list. */
 #if defined(MEMLORD_PREFIX)
 #define MLI_READ_PREFIX
 #include "memlord.h"

@@ -12,7 +12,7 @@ static mli_u32 *mli_u64_lock(const mli_u64 *w) {
     mli_u64_lock_take(lock);
     return lock;
 }
-/* Clears all bits but `keep`, then adds v. Returns the value before. */
+/* Clears all bits of a word but `keep`, then adds v. Returns the value before. */
 static uint64_t mli_u64_change(mli_u64 *w, uint64_t keep, uint64_t v) {
     mli_u32 *lock = mli_u64_lock(w);
     uint64_t before = w->v;
@@ -20,11 +20,15 @@ static uint64_t mli_u64_change(mli_u64 *w, uint64_t keep, uint64_t v) {
     mli_u32_store_release(lock, 0);
     return before;
 }
-MLI_PRIVATE uint64_t mli_u64_add(mli_u64 *w, uint64_t v) { return mli_u64_change(w, UINT64_MAX, v); }
+MLI_PRIVATE uint64_t mli_u64_add(mli_u64 *w, uint64_t v) {
+    return mli_u64_change(w, UINT64_MAX, v);
+}
 MLI_PRIVATE uint64_t mli_u64_or(mli_u64 *w, uint64_t v) { return mli_u64_change(w, ~v, v); }
 MLI_PRIVATE void mli_u64_store(mli_u64 *w, uint64_t v) { (void)mli_u64_change(w, 0, v); }
 MLI_PRIVATE void mli_u64_store_release(mli_u64 *w, uint64_t v) { mli_u64_store(w, v); }
-MLI_PRIVATE uint64_t mli_u64_load(const mli_u64 *w) { return mli_u64_add((mli_u64 *)(uintptr_t)w, 0); }
+MLI_PRIVATE uint64_t mli_u64_load(const mli_u64 *w) {
+    return mli_u64_add((mli_u64 *)(uintptr_t)w, 0);
+}
 MLI_PRIVATE uint64_t mli_u64_load_acquire(const mli_u64 *w) { return mli_u64_load(w); }
 MLI_PRIVATE int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
     mli_u32 *lock = mli_u64_lock(w);
@@ -105,7 +109,7 @@ MLI_PRIVATE MLI_NOINLINE void mli_lock_take(mli_lock *lock) {
     while (mli_u32_exchange(&lock->locked, 1))
         while (mli_u32_load(&lock->locked)) mli_spin_wait(&n);
 }
-MLI_PRIVATE int mli_lock_try(mli_lock *lock) { /* 1: taken */
+MLI_PRIVATE int mli_lock_try(mli_lock *lock) {
     if (mli_u32_load(&lock->locked) || mli_u32_exchange(&lock->locked, 1))
         return 0;
     mli_rank_take(lock);

@@ -1,6 +1,6 @@
 /* Owns the words that threads share, the locks and the lock order. May use os/. Invariants: a word
    is a struct, so that a plain access does not compile; read-modify-writes (exchange, add, or,
-   bits, cas) are sequentially consistent. Locks: MLI_RANK_... lists them in their order. */
+   bits, cas) are sequentially consistent. Locks: the list MLI_RANK_... has them in their order. */
 #ifndef MLI_BASE_ATOMICS_H
 #define MLI_BASE_ATOMICS_H
 #include "api/api.h"
@@ -144,8 +144,8 @@ static MLI_HOT void mli_u64_add_own(mli_u64 *w, uint64_t v) {
 static MLI_HOT void mli_u32_add_own(mli_u32 *w, uint32_t v) {
     mli_u32_store(w, mli_u32_load(w) + v);
 }
-/* Copies n words of an object to words that other threads read, each by a release: a reader that
-   sees one of them also sees what the caller stored before. Pairs with mli_words_load. */
+/* Copies n words of an object to words that other threads read, each by a release store: a reader
+   that sees one of these also sees what the caller stored before. Pairs with mli_words_load. */
 static MLI_HOT void mli_words_store(mli_u64 *to, const void *from, size_t n) {
     uint64_t word;
     size_t i;
@@ -154,7 +154,7 @@ static MLI_HOT void mli_words_store(mli_u64 *to, const void *from, size_t n) {
         mli_u64_store_release(&to[i], word);
     }
 }
-/* Copies n words to an object, each by an acquire. */
+/* Copies n words to an object, each by an acquire load. Pairs with mli_words_store. */
 static MLI_HOT void mli_words_load(void *to, const mli_u64 *from, size_t n) {
     uint64_t word;
     size_t i;
@@ -168,27 +168,28 @@ MLI_PRIVATE MLI_NOINLINE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on);
 /* Raises a shared word to at least v; both are compared as signed. */
 MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v);
 
-/* The lock order, innermost first. A thread that takes a lock holds only locks later in this list.
-   This holds in every call, in fork and past the exit hook. No function of the host runs while
-   one of them is held, except its clock. */
+/* The lock order, the innermost first. A thread that takes a lock holds only locks later in this
+   list, in every call, in a fork and past the exit hook. While a thread holds one of these locks,
+   it runs no function of the host except its clock. */
 enum {
     MLI_RANK_PAGES,     /* one for the process: the extents of the os allocator */
-    MLI_RANK_JOINT,     /* one an invocation of a scope that threads share: its totals */
-    MLI_RANK_ROW,       /* one a row: the published balance of the row */
+    MLI_RANK_JOINT,     /* one for each invocation of a scope that threads share: its totals */
+    MLI_RANK_ROW,       /* one for each row: its published balance */
     MLI_RANK_COUNT,     /* the cells of the orphan record */
     MLI_RANK_MEMORY,    /* regions and free pieces of the ledger */
     MLI_RANK_STACKS,    /* the table of picked blocks, and the totals of stacks */
     MLI_RANK_LOG,       /* the logger, and the threads in it */
     MLI_RANK_ANOMALIES, /* the mistakes that are kept */
     MLI_RANK_SNAPSHOTS, /* the list of snapshots; the holders of a device at its peak */
-    MLI_RANK_PHYS,     /* one a physical device: its sample, limit, reservations, bands */
+    MLI_RANK_PHYS,      /* one for each physical device: its sample, limit, reservations, bands */
     MLI_RANK_CALLBACKS, /* collection callbacks and their runners; capacity sources */
     MLI_RANK_NEIGHBOURS, /* the pressure page */
-    MLI_RANK_CONTEXT,   /* one a context of a fibre: the thread in the context */
+    MLI_RANK_CONTEXT,   /* one for each context of a fibre: the thread in the context */
     MLI_RANK_FENCES,    /* fences, their queues, fences to drop */
-    MLI_RANK_INSIDE,    /* no lock, but the thread is inside a shard, and others wait for it. There
+    MLI_RANK_INSIDE,    /* no lock, but the thread is inside a shard, and others wait for it. Inside
                            it takes the locks of buckets, which have no rank */
-    MLI_RANK_SHARD,     /* one a shard: its state and its table; several are taken by address */
+    MLI_RANK_SHARD,     /* one for each shard: its state and its table; several are taken by rising
+                           address */
     MLI_RANK_COLD,      /* one for the process: stb_ds, names, devices, sites, tags, the
                            index */
     MLI_RANK_ORPHAN,    /* the orphan record */
@@ -201,26 +202,30 @@ enum {
 typedef struct mli_lock {
     mli_u32 locked;
 #if defined(MEMLORD_CHECK_LOCKS)
-    mli_u32 rank; /* every ledger sets the ranks of the process's locks to the same values */
+    mli_u32 rank; /* MLI_RANK_...; atomic, as each new ledger sets those of the process again */
 #endif
 } mli_lock;
 
 #if defined(MEMLORD_CHECK_LOCKS)
-/* Checks the lock order. Runs before the thread waits for the lock. A thread may hold two locks of
-   one rank in three cases: shards, taken by rising address; physical devices, under the cold lock;
-   and locks of several ledgers in a fork, under the registry lock. */
+/* Checks the lock order, before the thread waits for a lock, and notes that the thread holds the
+   lock. A thread may hold two locks of one rank in three cases: shards, taken by rising address;
+   physical devices, under the cold lock; and locks of several ledgers in a fork, under the registry
+   lock. */
 MLI_PRIVATE void mli_rank_take(const mli_lock *lock);
+/* Notes that the thread does not hold a lock any more. */
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock);
-/* Notes that the thread is inside a shard (1), perhaps already, or inside none (0). */
+/* Notes whether the thread is inside a shard. Requires, for 1: the thread holds no lock of an inner
+   rank, and may be inside already. */
 MLI_PRIVATE void mli_rank_inside(uint32_t inside);
-/* For MLI_REQUIRE. In this order they return 1 if the thread holds the lock, a lock of the rank, no
-   lock, or no lock but an orphan lock. The last two also require that the thread is not inside a
-   shard. */
+/* The rest is for MLI_REQUIRE. Returns 1 if the thread holds the lock. */
 MLI_PRIVATE int mli_lock_held(const mli_lock *lock);
+/* Returns 1 if the thread holds a lock of the rank. */
 MLI_PRIVATE int mli_rank_held(uint32_t rank);
+/* Returns 1 if the thread holds no lock and is not inside a shard. */
 MLI_PRIVATE int mli_none_held(void);
+/* Returns 1 if the thread holds no lock but an orphan lock, and is not inside a shard. */
 MLI_PRIVATE int mli_none_held_but_orphan(void);
-/* 1: the thread is inside a shard. */
+/* Returns 1 if the thread is inside a shard. */
 MLI_PRIVATE int mli_is_inside(void);
 /* Sets the rank of a new lock. A lock of zeros has the innermost rank. */
 MLI_PRIVATE void mli_lock_rank(mli_lock *lock, uint32_t rank);
@@ -233,12 +238,13 @@ static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (
 
 #define MLI_SPIN_LOOKS 200 /* spins before each yield or sleep */
 #define MLI_SPIN_TURNS 16  /* yields before the first sleep */
-/* Waits once in a spin loop; *n counts the calls. It spins, later yields, and then sleeps for 50 us
-   to 1 ms. Yielding is not enough: a real-time thread that yields lets no thread of lower priority
-   run, and such a thread may hold the lock. */
+/* Waits once in a spin loop; *n counts the calls. The first calls spin, later ones yield, and then
+   they sleep for 50 us to 1 ms. To yield is not enough: a real-time thread that yields lets no
+   thread of lower priority run, and such a thread may hold the lock. */
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
 /* Takes a lock. Requires: the thread holds only locks of later ranks: see mli_rank_take. */
 MLI_PRIVATE MLI_NOINLINE void mli_lock_take(mli_lock *lock);
+/* Takes a lock if it is free. Returns 1 if the thread has the lock now, else 0. */
 MLI_PRIVATE int mli_lock_try(mli_lock *lock);
 MLI_PRIVATE void mli_lock_drop(mli_lock *lock);
 

@@ -13,9 +13,9 @@
 #include "base/atomics.h"
 
 #define MLI_SHARD_BITS 10 /* 1024 shards */
-#define MLI_BYTES_MAX ((uint64_t)1 << 48) /* of a block */
+#define MLI_BYTES_MAX ((uint64_t)1 << 48) /* the most bytes of a block */
 #define MLI_TYPE_COUNT ((int)MEMLORD_DEVICE_TYPE_COUNT)
-#define MLI_DIRECT_DEVICES 2048 /* 16 types x 128 indexes: devices found without a probe */
+#define MLI_DIRECT_DEVICES 2048 /* the devices that are found without a probe: 16 types x 128 */
 
 /* A book has all rows of one kind. */
 enum { MLI_BOOK_DEVICE, MLI_BOOK_SITE, MLI_BOOK_TAG, MLI_BOOKS };
@@ -44,9 +44,9 @@ enum {
 #define MLI_REFUSERS(X)                                                                       \
     X(alloc) X(free) X(realloc) X(realloc_begin) X(realloc_end) X(free_begin) X(free_end)     \
     X(alloc_n) X(free_n) X(move) X(copy) X(track) X(retain) X(release) X(track_n)             \
-    X(release_n) X(alloc_with) X(alloc_retry) X(alloc_failed) X(arena_add) X(arena_sub) X(free_deferred) \
-    X(free_done) X(block_use) X(tag_begin) X(tag_default_set) X(block_retag) X(expect)        \
-    X(pool_set) X(pool_add) X(pool_served)
+    X(release_n) X(alloc_with) X(alloc_retry) X(alloc_failed) X(arena_add) X(arena_sub)       \
+    X(free_deferred) X(free_done) X(block_use) X(tag_begin) X(tag_default_set) X(block_retag) \
+    X(expect) X(pool_set) X(pool_add) X(pool_served)
 enum {
 #define MLI_X(name) MLI_REFUSER_##name,
     MLI_REFUSERS(MLI_X)
@@ -54,13 +54,14 @@ enum {
     MLI_REFUSER_COUNT
 };
 
-typedef mli_ptr mli_vector; /* mli_chunk_array *: see books/counters */
+typedef mli_ptr mli_vector; /* points to an mli_chunk_array: see books/counters */
 
+/* A part of the map of live blocks: see books/map. */
 typedef struct mli_shard {
-    mli_u32 state;     /* NEW, SHARED, STOPPED, or the id of its owner: see books/map */
-    mli_u32 displaced; /* entries outside their home bucket */
+    mli_u32 state;     /* NEW, SHARED, STOPPED, or the id of the thread that owns the shard */
+    mli_u32 displaced; /* entries that are not in their home bucket */
     char *table;
-    uint32_t size;          /* buckets */
+    uint32_t size;          /* buckets of the table */
     mli_lock lock;          /* held to change the state or to replace the table */
     uint32_t stopped_state; /* the state before it was stopped; resume restores it */
 } mli_shard;
@@ -76,36 +77,40 @@ typedef struct mli_helper {
 
 /* A physical device. The devices cpu, pinned and mapped share one. */
 typedef struct mli_phys {
-    mli_lock lock;         /* all below but sampling, sampler..., poller; bands of its devices */
+    mli_lock lock;         /* guards all members below but `sampling`, those of the sampler and
+                              `poller`, and the bands of the physical device's devices */
     mli_u32 sampling;      /* 1: a thread asks the source */
     void *sampler;         /* &mli_self of that thread; under the callbacks lock */
-    uintptr_t sampler_frame; /* the frame of that thread that asks: see mli_frame_runs; same lock */
+    uintptr_t sampler_frame; /* the frame in which that thread asks: see mli_frame_runs; under the
+                                callbacks lock */
     int sampler_void;      /* 1: the source replaced itself while it ran, so the sample is dropped;
-                              same lock */
+                              under the callbacks lock */
     memlord_device device; /* the source is asked about this device */
     memlord_capacity sample;
-    uint64_t sampled;     /* the time of `sample` */
-    uint64_t limit;       /* 0: none */
-    double fraction;      /* the limit as a part of the total; 0: the limit was set in bytes */
-    uint64_t ticket_bytes; /* that open tickets have left */
-    uint64_t in_flight;   /* bytes that calls with tickets are recording at this moment */
+    uint64_t sampled;      /* the time of `sample` */
+    uint64_t limit;        /* 0: none */
+    double fraction;       /* the limit as a part of the total; 0: the limit was set in bytes */
+    uint64_t ticket_bytes; /* the bytes that open tickets have left */
+    uint64_t in_flight;    /* the bytes that calls with tickets are recording at this moment */
     struct mli_handle *closed_tickets;
-    int failing;          /* 1: the last memlord_alloc_retry failed, or memlord_alloc_failed was
-                             called since */
-    mli_u64 id;           /* a hash of the identity set by the host; 0: none */
-    uint64_t neighbours;  /* bytes that other ledgers of the pressure page hold there, when last
-                             read */
-    int neighbour_failing; /* 1: allocations of another ledger fail there */
+    int failing;           /* 1: the last memlord_alloc_retry failed, or memlord_alloc_failed was
+                              called since */
+    mli_u64 id;            /* a hash of the identity that the host set; 0: none */
+    uint64_t neighbours;   /* the bytes that other ledgers of the pressure page held here when the
+                              page was last read */
+    int neighbour_failing; /* 1: another ledger of the page finds no memory here */
+    uint32_t neighbours_resting; /* the other ledgers of the page that rest here: see mli_rest */
     uint64_t stalled;      /* when tasks were last seen to wait for the host's memory; 0: never */
     mli_helper poller;
     struct memlord *lord;
 } mli_phys;
 
-/* The memory that a cold call lacked. The call tries again once it has the memory: see
-   books/names. */
+/* Memory for a call under the cold lock that lacked some. The call drops the lock, allocates a
+   block, and tries again: see books/names. */
 typedef struct mli_spare_block {
     void *block;
-    size_t size, wanted; /* the size of the block; the size of the allocation that failed last */
+    size_t size;   /* of the block */
+    size_t wanted; /* the size of the allocation that failed last */
 } mli_spare_block;
 
 /* The ledger's own memory, in grains of 128 bytes: see base/memory. */
@@ -113,76 +118,81 @@ typedef struct mli_spare_block {
 #define MLI_REGION_BITS 15
 #define MLI_SIZE_CLASSES (MLI_REGION_BITS - MLI_GRAIN_BITS + 1)
 
-/* The state of a module. No other module touches it: it calls the module. State that a call reads
-   on its fast path lies in the ledger itself, and its type is here. The type of any other state is
-   in the body of the module, and the ledger has a pointer to the state. So the compiler lets no
-   other module read it. A new module with state has a line in MLI_STATES, its struct mli_x_state in
-   x.c, and a function mli_x_life in x.h and x.c, which embed/lives calls: see mli_life. */
+/* The states of the modules. Only the module x touches its struct mli_x_state; other modules call
+   x. A state that a call reads on its fast path lies in the ledger itself, and its type is here.
+   The type of any other state is in the body of its module, and the ledger has a pointer to the
+   state: so the compiler lets no other module read it. A new module with state has a line in
+   MLI_STATES, its struct mli_x_state in x.c, and a function mli_x_life in x.h and x.c, which
+   embed/lives calls: see mli_life. */
 struct mli_thread;
 struct mli_map_state {
     mli_shard shards[1u << MLI_SHARD_BITS];
-    mli_u32 buckets; /* in all tables */
-    uint16_t type_of[256]; /* by dev; written before the dev is published */
+    mli_u32 buckets;       /* the buckets of all tables together */
+    uint16_t type_of[256]; /* by the number of a device (dev): its type; written before the dev is
+                              published */
 };
 struct mli_threads_state {
     mli_u32 hooks;     /* MLI_HOOK_... */
     mli_u32 alert;     /* MLI_ALERT_... */
-    uint32_t dev_alerts[256]; /* by dev: alerts that concern calls on it; written before the
-                                 dev is published */
-    mli_u32 next_id;   /* of the next thread record */
+    uint32_t dev_alerts[256]; /* by dev: the alerts that concern calls on the device; written before
+                                 the dev is published */
+    mli_u32 next_id;   /* the id of the next thread record */
     mli_u32 allowance; /* the margins of bands allow for this many threads */
-    uint32_t sweep_at; /* from this many records on a sweep looks for dead owners */
+    uint32_t sweep_at; /* with so many records a sweep looks for those whose thread has ended */
     mli_ptr all;       /* mli_thread *: the first record of the list */
-    struct mli_thread *orphan;
-    mli_lock orphan_lock;
+    struct mli_thread *orphan; /* the record that threads without one of their own share */
+    mli_lock orphan_lock;      /* held by the thread that uses that record */
     mli_ptr saver;     /* const mli_saver *; set by the first request for a report */
 };
 struct mli_stacks_state {
-    mli_u32 depth; /* frames a stack; 0: none are taken now */
-    mli_u64 bytes; /* from sample to sample in the mean; 1: every alloc is picked */
-    mli_u64 estimated; /* the last such rate that was over 1; 0: there was none */
-    mli_u32 begun; /* 1: the seed is set, and the unwinder has run once */
-    uint64_t seed;  /* of the samples of all threads */
-    int repeatable; /* 1: the host gave the seed */
+    mli_u32 depth;     /* frames that are kept of a stack; 0: no stacks are taken now */
+    mli_u64 bytes;     /* bytes from one picked alloc to the next, in the mean; 1: every alloc is
+                          picked */
+    mli_u64 estimated; /* the last value of `bytes` that was over 1; 0: there was none */
+    mli_u32 begun;     /* 1: the seed is set, and the unwinder has run once */
+    uint64_t seed;     /* of the samples of all threads */
+    int repeatable;    /* 1: the host gave the seed */
     memlord_unwinder unwinder;
     mli_ptr heads;                    /* mli_stack_heads *; NULL: there is no stack yet */
-    mli_vector frames, nodes, rows;     /* numbered from 1 */
-    mli_u32 frame_count, node_count, row_count; /* and 1 more; grow under the cold lock */
-    mli_u64 cut;                      /* stacks of one return address or none, because no more could
-                                         be taken */
+    mli_vector frames, nodes, rows;   /* numbered from 1 */
+    mli_u32 frame_count, node_count, row_count; /* one more than there are; they grow under the
+                                                   cold lock */
+    mli_u64 cut;                      /* stacks that have one return address or none, because no
+                                         more could be taken */
     mli_lock lock;                    /* guards all members below, and the totals of rows */
     struct mli_pick *picks;           /* the table of picked blocks */
     size_t pick_cap, pick_count, pick_reserved;
 };
 struct mli_tags_state {
     mli_u64 birth_mark;   /* the current mark, shifted into place */
-    mli_vector births;      /* numbered from 1 */
+    mli_vector births;    /* combinations of mark, scope and stream, numbered from 1 */
     uint32_t birth_count; /* under the cold lock */
-    mli_vector scopes;      /* of mli_ptr, numbered from 1 */
-    mli_u32 scope_count;  /* and 1 more */
+    mli_vector scopes;    /* of mli_ptr, numbered from 1 */
+    mli_u32 scope_count;  /* one more than there are */
     mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
     mli_u32 warned_scope; /* 1: the first dropped scope was logged */
 };
 struct mli_counters_state {
-    uint64_t batch;               /* bytes a cell may hold back; 0 publishes every call */
+    uint64_t batch;               /* bytes that a cell may hold back; 0: every call is published */
     mli_vector rows[MLI_BOOKS];
-    mli_u32 row_count[MLI_BOOKS]; /* rows and 1 more: row 0 means none */
-    mli_u64 lost[MLI_STAT_COUNT]; /* statistics that no device counts */
-    mli_lock count_lock;          /* the cells of the orphan record */
-    mli_u64 epoch;                /* resets */
+    mli_u32 row_count[MLI_BOOKS]; /* one more than there are rows: row 0 means none */
+    mli_u64 lost[MLI_STAT_COUNT]; /* by statistic: what no device counts */
+    mli_lock count_lock;          /* guards the cells of the orphan record */
+    mli_u64 epoch;                /* how many resets there were */
     mli_u64 losses[MLI_LOSS_COUNT];
 };
 struct mli_devices_state {
-    mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* 0: not seen; the last one stays 0 */
+    mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* the dev of a device; 0: not seen; the last element
+                                               stays 0 */
     mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record *, from dev 1 */
     mli_u32 watched_types; /* a bit for each device type on which a strategy can be in force */
     mli_u32 polling;       /* MLI_POLLING_... */
-    mli_phys host_phys;    /* of cpu, pinned and mapped */
+    mli_phys host_phys;    /* the physical device of cpu, pinned and mapped */
 };
 struct mli_memory_state {
     memlord_allocator allocator;
-    size_t ledger; /* bytes of the ledger, with the states behind it */
-    mli_u64 own_bytes;
+    size_t ledger;     /* bytes of the ledger, with the states behind it */
+    mli_u64 own_bytes; /* bytes that the ledger has from its allocator */
     mli_lock lock;
     struct mli_piece *pieces[MLI_SIZE_CLASSES]; /* the free pieces, by log2 of their number of
                                                    grains */
@@ -193,25 +203,27 @@ struct mli_events_state {
 };
 #define MLI_STATES(X)                                                                         \
     X(log) X(names) X(sites) X(anomalies) X(blocks) X(fences) X(accounts) X(limits) X(bands)  \
-    X(room) X(joint) X(contexts) X(snapshots) X(neighbours) X(call_end) X(pollers) X(retry) X(saving)
+    X(room) X(joint) X(contexts) X(snapshots) X(neighbours) X(call_end) X(pollers) X(retry)   \
+    X(saving)
 
 struct memlord {
     struct mli_map_state map; /* first: a call finds a shard without adding an offset */
 
-    /* Set when the ledger is made, and constant from then on: any module reads them. */
+    /* These members are set when the ledger is made, and constant from then on. Any module may read
+       them. */
     uint64_t generation; /* unique in the process */
     uint32_t flags;      /* MEMLORD_FLAG_... */
     int debug;           /* MEMLORD_DEBUG. 1: calls are logged; 2: destroy verifies, too */
     memlord_clock clock;
     uint32_t stamps_are_ticks; /* 1: stamps are mli_ticks; 0: times of the clock */
     uint64_t started, started_stamp, started_wall;
-    /* Functions of services/ for modules that may not include theirs. The first ends a call that
-       found an alert: mli_call_end_slow. The second starts the poller of a device, or (0) those that
-       are missing: mli_pollers_start_missing. */
+    /* Two functions that modules reach by pointer, as they may not include the headers of these.
+       end_slow ends a call that found an alert: mli_call_end_slow. start_pollers starts the poller
+       of a device, or with dev 0 all pollers that are missing: mli_pollers_start_missing. */
     void (*end_slow)(memlord *lord, struct mli_thread *t, uint32_t dev, int asks);
     void (*start_pollers)(memlord *lord, uint32_t dev);
 
-    struct memlord *next, **back; /* live ledgers, under the registry lock */
+    struct memlord *next, **back; /* the list of live ledgers, under the registry lock */
 
     struct mli_threads_state threads;
     struct mli_tags_state tags;
@@ -228,23 +240,27 @@ struct memlord {
 /* What a module does in the life of a ledger. The module fills it in: x.c has a function
    mli_x_life, which embed/lives calls. A member that the module does not need stays 0. */
 typedef struct mli_life {
-    size_t size, at; /* the bytes of its state, if the state lies behind the ledger; the offset of
-                        the pointer to it */
+    size_t size; /* bytes of the state, if it lies behind the ledger; else 0 */
+    size_t at;   /* the offset of the ledger's pointer to that state */
     /* Returns why a description is refused; NULL: it is not. */
     const char *(*check)(const memlord_desc *desc);
-    /* The ledger is new: its state is zeroed, and no other thread knows it. */
+    /* Initialises the state. Requires: it is zeroed, and no other thread knows the ledger. */
     void (*init)(memlord *lord, const memlord_desc *desc);
-    /* The ledger is registered, and may allocate. An error ends it. */
+    /* Does what needs a registered ledger, which may allocate. An error ends the ledger. */
     memlord_result (*open)(memlord *lord, const memlord_desc *desc);
-    /* Stops its threads before the ledger ends. */
+    /* Stops the module's threads, before the ledger ends. */
     void (*stop)(memlord *lord);
-    /* Takes its locks before a fork, or drops them. They are taken in the order of the modules. */
+    /* Takes the module's locks before a fork, or drops them after it. The modules take theirs in
+       the order of embed/lives. */
     void (*lock)(memlord *lord, int take);
-    /* Mends its state in a forked child, where no other thread is. All locks are held. */
+    /* Mends the state in a forked child. Requires: all locks are held, and no other thread is
+       there. */
     void (*forked)(memlord *lord);
-    /* Begins an epoch: its totals start over. Requires: the cold lock; t is the thread's record. */
+    /* Starts the totals over, as an epoch begins. Requires: the cold lock; t is the thread's
+       record. */
     void (*reset)(memlord *lord, struct mli_thread *t);
-    /* Frees its memory. The modules are freed in reverse order. No other thread has the ledger. */
+    /* Frees the memory of the state, after the modules that come later in embed/lives. Requires: no
+       other thread has the ledger. */
     void (*free)(memlord *lord);
 } mli_life;
 #define MLI_LIFE_STATE(life, module)                                                          \
@@ -259,16 +275,18 @@ static MLI_HOT uint64_t mli_stamp_now(memlord *lord) {
 /* Takes or drops a lock. */
 MLI_PRIVATE void mli_lock_set(mli_lock *lock, int take);
 
-/* A host's table of functions that is or was hooked. Each table has functions of its own, as a
-   function has no argument that tells its table. Tables are hooked under the registry lock. */
+/* A place for a host's table of functions that is or was hooked. Each place has functions of its
+   own, as a hooked function has no argument that could tell its table. Tables are hooked under the
+   registry lock. */
 typedef struct mli_hooked {
-    memlord_hooks *table; /* NULL: none is hooked now */
-    memlord_hooks host;   /* set once, for copies of our functions; free_fn NULL: not yet */
+    memlord_hooks *table; /* the table that is hooked now; NULL: none is */
+    memlord_hooks host;   /* the host's functions, set once: copies of the place's functions go on
+                             to call them; free_fn NULL: the place was never used */
     mli_u64 generation;   /* of the ledger; 0: nothing is recorded */
     mli_u32 which;        /* MEMLORD_HOOK_..., and MLI_HOOK_COMPLETE */
 } mli_hooked;
 #define MLI_HOOKED 4
-#define MLI_HOOK_COMPLETE 16u /* `which` has every function of the table */
+#define MLI_HOOK_COMPLETE 16u /* `which` has all functions of the table that allocate */
 
 enum { /* mli_process.started */
     MLI_START_NONE, /* no ledger was made yet */
@@ -278,20 +296,20 @@ enum { /* mli_process.started */
 
 /* The only state of the process. All zeros is its valid initial state. */
 typedef struct mli_process_state {
-    mli_lock registry_lock; /* ledgers and owners of thread records */
-    mli_lock cold_lock;     /* names, devices, sites, tags and stb_ds of all ledgers */
-    mli_lock pages_lock;    /* innermost: the extents of the os allocator */
+    mli_lock registry_lock; /* guards the ledgers and the owners of thread records */
+    mli_lock cold_lock;     /* guards names, devices, sites, tags and stb_ds of all ledgers */
+    mli_lock pages_lock;    /* innermost: guards the extents of the os allocator */
     struct mli_extent *extents;
     memlord *ledgers;
     struct mli_dict *growing; /* the table that stb_ds changes now; under the cold lock */
-    mli_ptr global;    /* memlord * */
-    mli_u64 generation;
-    mli_u64 ended;     /* ledgers that were destroyed */
-    mli_u32 started;   /* MLI_START_... */
+    mli_ptr global;           /* memlord *: memlord_global(); NULL: it was not made yet */
+    mli_u64 generation;       /* that of the ledger made last */
+    mli_u64 ended;            /* how many ledgers were destroyed */
+    mli_u32 started;          /* MLI_START_... */
     mli_ptr interposer;      /* const memlord_interposer *; NULL: there is none */
     mli_u32 at_exit;         /* 1: the exit handler of memlord_save_at_exit is installed */
-    memlord *saving;         /* the ledger that the exit handler saves now; its destroy waits; under
-                                the registry lock */
+    memlord *saving;         /* the ledger that the exit handler saves now, for which its destroy
+                                waits; NULL: none; under the registry lock */
     mli_u32 has_barrier;     /* 1: mli_barrier_all works; 0 for good once it is refused */
     mli_u32 stays_loaded;    /* 1: mli_module_keep has run, or runs now */
     mli_hooked hooked[MLI_HOOKED];
@@ -305,25 +323,25 @@ MLI_VARIABLE(mli_process_state mli_process)
 /* Walks all live ledgers. Requires: the registry lock. */
 #define MLI_LEDGERS_EACH(lord) for (lord = mli_process.ledgers; lord; lord = lord->next)
 
-/* Extra facts for the debug line (MEMLORD_DEBUG) of the call in progress. */
+/* What the debug line (MEMLORD_DEBUG) of the call in progress says besides its arguments. */
 typedef struct mli_debug_note {
-    uint64_t blocks, bytes; /* that a call with n storages opened or closed */
-    uint64_t implicit, implicit_bytes; /* blocks that ended because a new block opened at their
+    uint64_t blocks, bytes; /* what a call with n storages began or ended */
+    uint64_t implicit, implicit_bytes; /* blocks that ended because a new one began at their
                                           address, and their bytes */
-    uint64_t unknown;   /* frees of storages that the map does not have */
-    memlord_device from_device;
-    uint64_t from; /* the storage before a move; 0: none */
+    uint64_t unknown;           /* frees of storages that the map does not have */
+    memlord_device from_device; /* the device before a move */
+    uint64_t from;              /* the storage before a move; 0: there was no move */
 } mli_debug_note;
 
-/* The calls of a ledger's logger that the thread is in, by turn: see base/log. */
+/* The calls of a logger that the thread is in. */
 typedef struct mli_log_calls {
-    uint64_t generation; /* of the ledger */
-    uintptr_t frame;     /* the frame of the outermost: see mli_frame_runs */
-    uint32_t inside[2];
+    uint64_t generation; /* of the ledger whose logger it is */
+    uintptr_t frame;     /* the frame of the outermost call: see mli_frame_runs */
+    uint32_t inside[2];  /* how many calls, by the turn in which they began: see mli_log_state */
 } mli_log_calls;
 
-/* The record of the thread in one ledger. Generations are unique, so the generation of a destroyed
-   ledger never matches again. */
+/* The current thread's record in one ledger. Generations are unique, so that of a destroyed ledger
+   never matches again. */
 typedef struct mli_used {
     uint64_t generation;
     struct mli_thread *thread;
@@ -340,7 +358,7 @@ typedef struct mli_self_state {
     uint64_t number;         /* mli_thread_number; 0: unknown yet */
     uint64_t found_generation; /* the generation that memlord_find was last asked for; 0: none */
     uint64_t found_ended;      /* mli_process.ended at that time */
-    memlord *found;
+    memlord *found;            /* what memlord_find returned then */
     uint32_t hooked;         /* 1: the exit hook of the thread is set */
     memlord *orphaned;       /* the ledger whose orphan lock the thread holds; NULL: none */
     uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
@@ -361,11 +379,11 @@ typedef struct mli_self_state {
                                 unknown */
     void *frame;             /* the frame that `caller` returns to; NULL: unknown */
     void *entered;           /* the return address of memlord_alloc; NULL: not noted */
-    double pick_scale;       /* mli_pick.scale of the block that its call opens */
+    double pick_scale;       /* mli_pick.scale of the block that the call in progress begins */
     uint32_t pick_row;       /* mli_pick.row of that block; 0: it is not picked */
-    uint32_t pick_again;     /* 1: that block is no new alloc, and had `pick_had` bytes before */
-    uint64_t pick_had;
-    uint32_t is_helper;      /* 1: the thread is that of a mli_helper */
+    uint32_t pick_again;     /* 1: that block is resized, and no new alloc */
+    uint64_t pick_had;       /* the bytes that it had before */
+    uint32_t is_helper;      /* 1: the thread is that of an mli_helper */
     uintptr_t stack_from, stack_to; /* the bounds of the thread's stack; both 0: not asked for yet;
                                        0 and 1: not known */
     mli_debug_note note;     /* for the debug line of the call in progress: see books/blocks */
@@ -376,10 +394,10 @@ MLI_VARIABLE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 
 #define MLI_API MEMLORD_API MLI_COLD /* for public functions off the hot path */
 
-/* Notes in mli_self where a call on the general path came from. */
+/* Notes in mli_self from where the host made a call on the general path. */
 #define MLI_NOTE_CALLER() \
     (void)(mli_self.caller = MLI_RETURN_ADDRESS(), mli_self.frame = MLI_FRAME_ADDRESS())
-/* The same, in a function that memlord_alloc calls: see MLI_NOTE_ENTRY. */
+/* Does the same in a function that memlord_alloc calls: see MLI_NOTE_ENTRY. */
 #define MLI_NOTE_ENTERED()                                                                    \
     (MLI_NOTE_CALLER(),                                                                       \
      (void)(mli_self.entered && mli_is_own(mli_self.caller) &&                                \

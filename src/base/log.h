@@ -1,6 +1,6 @@
 /* Owns the messages to the host. May use os/ and base/text. Invariants: a debug line is formatted
    only if its level is on, and no lock is held while the logger runs. Lock: log, for the logger and
-   the count of the calls in it, by which a change of the logger waits for them. */
+   the number of calls in it. memlord_logger_set waits until no call is in the old logger. */
 #ifndef MLI_BASE_LOG_H
 #define MLI_BASE_LOG_H
 #include "api/api.h"
@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "base/ledger.h"
 
-/* 1: messages of this level have a receiver. */
+/* Returns 1 if messages of this level have a receiver. */
 MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level);
 /* Returns 1 if the thread is in this ledger's logger. Requires: the caller holds no lock. */
 MLI_PRIVATE MLI_COLD int mli_log_runs(memlord *lord);
@@ -21,13 +21,15 @@ MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text);
 /* Terminates the line in a buffer and logs it. */
 MLI_PRIVATE MLI_COLD void mli_log_end(memlord *lord, int level, mli_out *o);
 
+/* Formats a line as mli_putf does, cut to 255 bytes, and logs it. */
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(3) void mli_logf(memlord *lord, int level, const char *form,
                                      ...);
 
-/* Logs a warning once; `said` is 1 from then on. A thread without a record does not warn: it may
-   hold the orphan lock, and no lock may be held here. */
+/* Logs a warning, unless *said is 1, and sets *said to 1. A thread without a record does not warn:
+   it may hold the orphan lock, and mli_log requires that no lock is held. */
 MLI_PRIVATE MLI_COLD void mli_drop_warn(memlord *lord, mli_u32 *said, const char *text);
 
+/* Writes "1.5 KiB in 2 blocks". */
 MLI_PRIVATE MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t blocks);
 
 MLI_PRIVATE MLI_COLD void mli_log_life(mli_life *life);

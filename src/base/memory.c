@@ -18,7 +18,7 @@ MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation) {
     mli_self.generation = generation;
 }
 
-/* Call the host's allocator and count the bytes that the ledger holds. */
+/* Calls the host's allocator, and counts the bytes that the ledger has from it. */
 static MLI_COLD void *mli_host_alloc(memlord *lord, size_t size) {
     uint64_t generation = mli_busy_begin();
     void *p = lord->memory.allocator.alloc(lord->memory.allocator.user, size);
@@ -26,6 +26,7 @@ static MLI_COLD void *mli_host_alloc(memlord *lord, size_t size) {
     if (p) (void)mli_u64_add(&lord->memory.own_bytes, size);
     return p;
 }
+/* Gives memory back to the host's allocator. */
 static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
     uint64_t generation = mli_busy_begin();
     lord->memory.allocator.free(lord->memory.allocator.user, ptr, size);
@@ -43,7 +44,7 @@ static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
 
 static int mli_os_from_extent(size_t size) { return size >= (8u << 10) && size <= (1u << 20); }
 
-/* The request may be ignored, so there is no result. */
+/* Asks for huge pages. The system may ignore that, so there is no result. */
 static void mli_huge_pages_request(void *ptr, size_t size) {
     int saved = errno;
     (void)madvise(ptr, size, MADV_HUGEPAGE);
@@ -167,7 +168,8 @@ static void mli_piece_unlink(mli_piece *piece) {
     *piece->back = piece->next;
     if (piece->next) piece->next->back = piece->back;
 }
-/* Returns the link to the region of a piece. The walk of the list is paid by a table that grows. */
+/* Returns the pointer in the list of regions that points to the region of a piece. Walks the
+   list. */
 static mli_region **mli_region_link(memlord *lord, const void *at) {
     mli_region **link = &lord->memory.regions;
     while (((uintptr_t)at - (uintptr_t)(*link)->data) >> MLI_REGION_BITS) link = &(*link)->next;
@@ -194,8 +196,8 @@ static MLI_COLD int mli_region_add(memlord *lord) {
     return 0;
 }
 
-/* Returns the smallest free piece that is large enough, of up to 16 in the first class that has
-   one; NULL: there is none. */
+/* Returns a free piece that is large enough; NULL: there is none. In the first size class that has
+   such pieces, it is the smallest among the first 16, or the first one after these. */
 static mli_piece *mli_piece_find(memlord *lord, uint32_t grains) {
     MLI_REQUIRE(mli_lock_held(&lord->memory.lock));
     mli_piece *best = NULL, *piece;
@@ -223,8 +225,9 @@ MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size) {
     return fit ? memset(fit, 0, (size_t)grains << MLI_GRAIN_BITS) : NULL;
 }
 
-/* Returns the bytes that a large block takes besides its own, for its alignment and the pointer to
-   its real start. The os allocator aligns to pages, so its blocks need neither. */
+/* Returns the bytes that a block above 16 KiB takes besides its own: for its alignment, and for the
+   pointer to where it really starts. The os allocator aligns to pages, so its blocks need
+   neither. */
 static size_t mli_large_overhead(const memlord *lord) {
     return lord->memory.allocator.alloc == mli_os_alloc ? 0 : 256;
 }
@@ -249,9 +252,9 @@ MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
     return memset(p, 0, size);
 }
 
-/* Frees a piece. Returns its region if no piece of the region is in use any more. The caller then
-   gives the region back to the allocator, without the lock. Else returns NULL. The last region of a
-   ledger stays. */
+/* Frees a piece. Returns its region if no piece of the region is in use any more, else NULL. The
+   caller gives the region back to the allocator, without the lock. The last region of a ledger
+   stays. */
 static MLI_COLD mli_region *mli_piece_free(memlord *lord, void *ptr, size_t size) {
     uint32_t grains = mli_grain_count(size), at;
     mli_region **link, *r;

@@ -9,13 +9,13 @@
 #include "os/compiler.h"
 #include "base/ledger.h"
 
-/* A region has 32 KiB: old tables leave holes, and a small region is soon free as a whole. It is
-   cut into pieces of whole grains of 128 bytes, which are zeroed and aligned to 128 bytes. Blocks
-   above 16 KiB come from the allocator directly and go back to it. A free piece merges with free
-   neighbours of any size: all shards of a ledger grow from one size to the next at about the same
-   time, and the old tables must make room for the new ones. */
+/* A region has 32 KiB: tables that were replaced leave holes, and a small region is soon free as a
+   whole. It is cut into pieces of whole grains of 128 bytes. A piece is zeroed, and aligned to 128
+   bytes. Blocks above 16 KiB come from the allocator directly and go back to it. A free piece
+   merges with free neighbours of any size: all shards of a ledger grow from one size to the next at
+   about the same time, and the old tables must make room for the new ones. */
 
-#define MLI_PIECE_MAX_BITS 14 /* at most MLI_REGION_BITS, so that a region can hold the piece */
+#define MLI_PIECE_MAX_BITS 14 /* log2 of the largest piece; at most MLI_REGION_BITS */
 #define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
 
 typedef struct mli_region { /* one block of the allocator: this header, then data */
@@ -24,18 +24,18 @@ typedef struct mli_region { /* one block of the allocator: this header, then dat
     uint16_t run[MLI_REGION_GRAINS]; /* for the first and the last grain of a free piece: the number
                                         of its grains; else 0 */
 } mli_region;
-typedef struct mli_piece { /* a free piece; the record lies in it */
+typedef struct mli_piece { /* the record of a free piece, which lies in the piece itself */
     struct mli_piece *next, **back;
     mli_region *region;
     uint32_t first_grain, grains;
 } mli_piece;
 
-/* Surround each call of the host's allocator, and of functions of the system that may call a
-   malloc which the host has hooked. They mark the thread busy: its generation is 0
-   meanwhile, so a call into a ledger takes the slow path and passes through there. A thread
-   without a record drops the orphan lock: the allocator may wait for a lock of the host, and the
-   thread that holds that lock may call MemLord, too. No call keeps state in the orphan record
-   over an allocation. */
+/* Begin and end surround each call of the host's allocator, and of system functions that may call a
+   malloc which the host has hooked. They mark the thread as busy: its generation is 0 meanwhile, so
+   a call into a ledger takes the slow path and passes through there. A thread that holds the orphan
+   lock drops it meanwhile: the allocator may wait for a lock of the host, and the thread that holds
+   that lock may call MemLord, too. So no call may keep state in the orphan record over an
+   allocation. */
 MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void);
 MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
 
@@ -59,7 +59,7 @@ MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size);
    lock, which mli_busy_begin drops. */
 MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size);
 
-/* Frees memory of mli_own_alloc. Requires: `size` is the size it was allocated with. */
+/* Frees memory of mli_own_alloc. Requires: `size` is what mli_own_alloc was asked for. */
 MLI_PRIVATE MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size);
 
 /* Returns the bytes that the ledger has from the allocator. */

@@ -104,7 +104,7 @@ static MLI_COLD void mli_put_bytes(mli_out *o, uint64_t bytes) {
     unsigned unit = 0;
     double scaled = (double)bytes;
     uint64_t hundredths;
-    for (; unit < 6 && scaled >= 1023.995; unit++) scaled /= 1024; /* that rounds to 1024 */
+    for (; unit < 6 && scaled >= 1023.995; unit++) scaled /= 1024; /* 1023.995 rounds to 1024 */
     hundredths = (uint64_t)(scaled * 100 + 0.5);
     if (hundredths % 10)
         mli_put_fixed(o, hundredths, 2);
@@ -283,17 +283,16 @@ static MLI_COLD void mli_put_site(mli_out *o, int json, const memlord_site *site
     mli_put_str(o, "}");
 }
 
-/* -- format strings: like those of printf, and compilers check them like those --
+/* -- format strings: like those of printf, so that compilers check them --
        %s   text          %ju  a number            %jX  nanoseconds, for people
        %g   a percentage  %jo  bytes, for people   %jd  a difference of bytes, with its sign
        %jx  a storage     %i   a device: mli_device_code
        %p   a site
-   A width aligns values to the right and text to the left; a site has none. A - aligns all to the
-   left; a + writes the sign of a difference of 0. With a width an unknown number becomes a -:
-   UINT64_MAX, or INT64_MIN for %jd.
-   In JSON a ' stands for a ", and a leading comma is dropped after a [ or {. There %jd is any
-   number. Unknown values become null: a NULL, a %ju of UINT64_MAX, a %jd of INT64_MIN, a %g of
-   NaN. */
+   A width aligns values to the right and text to the left; a site has no width. A - aligns values
+   to the left, too; a + writes the sign of a difference of 0. With a width a number that is not
+   known is written as -: it is UINT64_MAX, or INT64_MIN for %jd. In JSON a ' stands for a ",
+   mli_jsonf leaves out a leading comma after a [ or {, and %jd is any number. A value that is not
+   known becomes null: NULL, UINT64_MAX for %ju, INT64_MIN for %jd, NaN for %g. */
 
 MLI_PRIVATE int mli_device_code(memlord_device d) { return d.type * 65536 + (uint16_t)d.index; }
 
@@ -357,7 +356,7 @@ static MLI_COLD void mli_put_number(mli_out *o, int json, int column, char kind,
     }
 }
 
-/* Writes the value of a conversion; `form` points behind its %. Returns the rest of the string. */
+/* Writes the value of a conversion. `form` points behind the %. Returns the rest of the format. */
 static MLI_COLD const char *mli_put_value(mli_out *o, int json, const char *form, va_list *args) {
     char buf[32]; /* the value, if it is aligned to the right */
     mli_out b, *to = o;
@@ -451,8 +450,8 @@ MLI_API char *memlord_format_bytes(uint64_t bytes, char *buf, size_t cap) {
     return buf;
 }
 
-/* Reads the decimals of a number as *part / *scale, and returns the rest of the text. It skips what
-   follows nine decimals: in most units the tenth is less than a byte. */
+/* Reads the decimals of a number as *part / *scale, and returns the rest of the text. Skips what
+   follows nine decimals: in most units the tenth decimal is less than a byte. */
 static MLI_COLD const char *mli_read_decimals(const char *text, uint64_t *part, uint64_t *scale) {
     for (*part = 0, *scale = 1; *text >= '0' && *text <= '9'; text++) {
         if (*scale == 1000000000u) continue;

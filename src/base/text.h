@@ -1,6 +1,7 @@
 /* Writes numbers and strings. Owns no state. Uses no stdio, no locale and no allocation. May use
-   os/ alone. Locks: none. An mli_out fills a buffer. With a function it passes the full buffer to
-   it; without one it cuts the text and counts the rest, like snprintf. */
+   os/ alone. Locks: none. The text goes to an mli_out, which fills a buffer. If the mli_out has a
+   function, the full buffer goes to that function, and is filled again. Without a function the text
+   is cut at the end of the buffer, and the rest counted, as snprintf does. */
 #ifndef MLI_BASE_TEXT_H
 #define MLI_BASE_TEXT_H
 #include "api/api.h"
@@ -9,17 +10,17 @@
 
 #include <stdarg.h> /* mli_putf, mli_jsonf */
 
-MLI_TABLE(const char mli_type_names[][8])
+MLI_TABLE(const char mli_type_names[][8]) /* by the type of a device: "cpu" */
 
 typedef struct mli_out {
     memlord_write_fn fn; /* takes a full buffer; NULL: text past the buffer is cut */
     void *user;
     char *buf;
     size_t cap, used;
-    size_t total; /* bytes put so far, with those that were cut */
+    size_t total;    /* bytes put so far, with those that were cut */
     size_t name_max; /* characters of a name that mli_put_escaped writes; 0: all */
     int html;        /* 1: mli_put_escaped writes < and & as HTML does */
-    int failed;   /* 1: `fn` has failed and is not called again */
+    int failed;      /* 1: `fn` has failed and is not called again */
 } mli_out;
 
 MLI_PRIVATE MLI_COLD void mli_flush(mli_out *o);
@@ -28,12 +29,13 @@ MLI_PRIVATE void mli_put_str(mli_out *o, const char *text);
 /* Returns a text by its number. The texts stand one behind the other, each with its 0. */
 MLI_PRIVATE MLI_COLD const char *mli_text_at(const char *texts, unsigned number);
 
-/* Starts an mli_out without a function. mli_out_end terminates the text with a 0 and returns its
-   full length, also if it was cut. */
+/* Starts an mli_out without a function. */
 MLI_PRIVATE MLI_COLD void mli_out_buffer(mli_out *o, char *buf, size_t cap);
+/* Terminates the text in a buffer with a 0. Returns its full length, with what was cut. */
 MLI_PRIVATE MLI_COLD size_t mli_out_end(mli_out *o, size_t cap);
 
-/* Reads decimal digits, perhaps none. Returns the rest of the text; NULL: UINT64_MAX exceeded. */
+/* Reads decimal digits, perhaps none. Returns the rest of the text; NULL: the number is above
+   UINT64_MAX. */
 MLI_PRIVATE const char *mli_read_u64(const char *text, uint64_t *value);
 
 /* Writes the lowest n digits of v, in base 10 or 16. */
@@ -41,25 +43,27 @@ MLI_PRIVATE MLI_COLD void mli_put_digits(mli_out *o, uint64_t v, unsigned base, 
 MLI_PRIVATE void mli_put_u64(mli_out *o, uint64_t v);
 MLI_PRIVATE void mli_put_i64(mli_out *o, int64_t v);
 
+/* Writes v in hexadecimal without leading zeros. */
 MLI_PRIVATE void mli_put_hex_short(mli_out *o, uint64_t v);
 
 /* Writes v / 10^digits with all decimals. */
 MLI_PRIVATE MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits);
 
 /* Writes nanoseconds since 1970 as 2026-11-21T08:05:00.250Z, or, with `name`, as
-   20261121_080500 for the name of a file. Days become a date by civil_from_days of Howard
-   Hinnant's chrono-compatible algorithms. */
+   20261121_080500 for the name of a file. Computes the date by civil_from_days of Howard Hinnant's
+   chrono-compatible algorithms. */
 MLI_PRIVATE MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name);
 
 MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d);
 
-/* Decodes the UTF-8 sequence at s. Returns its length, or 0 if a report has to write it in another
-   way: it is not well-formed (RFC 3629; surrogates are not), or a control character, or U+FFFD,
-   which mli_put_invalid_byte gives a meaning. */
+/* Decodes the UTF-8 sequence at s. Returns its length. Returns 0 if a report may not write the
+   sequence as it is: because it is not well-formed by RFC 3629 (so it is a surrogate, for example),
+   because it is a control character, or because it is U+FFFD, by which mli_put_invalid_byte marks a
+   byte. */
 MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code);
 
 /* Writes a byte of a sequence that mli_utf8_decode refuses, as U+FFFD and two hexadecimal digits.
-   Every format writes it so. Two different names never become equal. */
+   Every format does so. Two different names never become equal. */
 MLI_PRIVATE MLI_COLD void mli_put_invalid_byte(mli_out *o, unsigned char byte);
 
 /* Writes text as a part of a JSON string. It also escapes characters that could end a script
@@ -80,6 +84,7 @@ MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
                                           void (*put)(mli_out *o, const char *text));
 /* Writes the last part of a path. */
 MLI_PRIVATE MLI_COLD void mli_put_file_name(mli_out *o, const char *path);
+/* Returns the line of a site; 0: it is not known. */
 MLI_PRIVATE uint64_t mli_site_line(const memlord_site *site);
 
 #if defined(__linux__)
@@ -88,11 +93,14 @@ MLI_PRIVATE uint64_t mli_site_line(const memlord_site *site);
 #define MLI_PRINTF_LIKE(at) /* no check: uintmax_t may be another type than uint64_t */
 #endif
 
+/* Returns a device as an argument for %i. */
 MLI_PRIVATE int mli_device_code(memlord_device d);
+/* Writes a format string with its values: see "format strings" in text.c. */
 MLI_PRIVATE MLI_COLD void mli_put_format(mli_out *o, int json, const char *form, va_list *args);
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_putf(mli_out *o, const char *form, ...);
-/* Writes JSON and drops a leading comma after a [ or {. Requires: something was written before.
-   Its last byte is still in the buffer: a full buffer is flushed only when more text comes. */
+/* Writes JSON, and leaves out a leading comma after a [ or {. Requires: something was written
+   before. The last byte is still in the buffer, as a full buffer is flushed only when more text
+   comes. */
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *form, ...);
 
 MLI_PRIVATE int mli_ascii_lower(int c);

@@ -89,31 +89,33 @@ static MLI_HOT void mli_prefetch(const void *p) {
 #endif
 
 #define MLI_PATH_MAX 1024
-#define MLI_BUILD_ID_MAX 32 /* bytes; of a longer one these are kept */
+#define MLI_BUILD_ID_MAX 32 /* the bytes that are kept of a build id */
 
 /* A module (the executable, a library) as the system has loaded it. */
 typedef struct mli_image {
-    const char *loaded; /* the loader's name for it; "": the executable */
-    const char *path;   /* by the system; NULL: the address is in no module */
-    const void *start;  /* the lowest address */
-    uint64_t bias;      /* an address in memory less that in the file */
-    /* The segment that has the address; `end` 0: not known. */
+    const char *loaded; /* the loader's name of the module; "": it is the executable */
+    const char *path;   /* the path that the system tells; NULL: the address is in no module */
+    const void *start;  /* the lowest address of the module */
+    uint64_t bias;      /* what the loader added to the addresses in the file */
+    /* The segment that has the address: its first address and the one behind it, as in the file,
+       and its offset in the file; `end` 0: not known. */
     struct {
-        uint64_t start, end, offset; /* two addresses in the file; where it begins in the file */
+        uint64_t start, end, offset;
     } segment;
     const void *id; /* the build id, in the memory of the module */
-    size_t id_size; /* 0: it has none */
+    size_t id_size; /* 0: the module has no build id */
     int stays;      /* 1: it is never unloaded, or mli_loaded_at cannot see that it was */
 } mli_image;
 
-/* Which module is at an address now: enough to compare it with a known one. */
+/* The module that is at an address now: what tells it from another one. */
 typedef struct mli_loaded {
     const void *start;
     const char *name; /* as mli_image.loaded */
     uint64_t bias;
 } mli_loaded;
 
-typedef struct mli_job { /* must outlive the thread that runs it */
+/* What a thread runs. Requires: it outlives the thread. */
+typedef struct mli_job {
     void (*run)(void *);
     void *user;
 } mli_job;

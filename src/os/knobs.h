@@ -4,12 +4,14 @@
 #define MLI_OS_KNOBS_H
 #include "api/api.h"
 
-/* Knobs of this file; impossible values end here. */
+/* The defaults of the knobs that a host may define (>>knobs). With a value that is not possible the
+   compiler stops here. */
 #ifndef MEMLORD_ASSERT
 #define MEMLORD_ASSERT(expression) ((void)(expression))
 #endif
-/* Says what a caller must see to, as the words "Requires: ..." do elsewhere. It is on one line, and
-   checked only while MemLord is debugged. tests/test_requires.c breaks each of them once. */
+/* Checks what a function requires of its caller, as the words "Requires: ..." say in comments. Only
+   builds with MEMLORD_CHECK_LOCKS run the check. Each stands on one line, and tests/test_requires.c
+   breaks each once. */
 #if defined(MEMLORD_CHECK_LOCKS)
 #define MLI_REQUIRE(expression) MEMLORD_ASSERT(expression)
 #else
@@ -27,7 +29,7 @@
 #ifndef MEMLORD_MAX_STACK_NODES
 #define MEMLORD_MAX_STACK_NODES (1u << 20)
 #endif
-#if defined(MEMLORD_NO_REPORTS) /* leaves these out, too */
+#if defined(MEMLORD_NO_REPORTS) /* the page and the profiles are reports */
 #if !defined(MEMLORD_NO_PAGE)
 #define MEMLORD_NO_PAGE
 #endif

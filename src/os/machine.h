@@ -9,17 +9,18 @@
 
 /* mli_cpu_sample is the capacity source of the cpu device. It returns 0 if the numbers are known.
    Requires: one caller at a time. It uses no malloc, no stdio and little stack, and keeps errno. An
-   mli_cpu of zeros is valid; only `root` is set from outside. */
+   mli_cpu of zeros is valid; the caller may set `root`, and nothing else. */
 
 #if defined(__linux__)
 
 typedef struct mli_cpu {
     const char *root; /* a prefix of every path, for tests; NULL: none */
     int v1;           /* 1: cgroup version 1; 0: version 2 */
-    uint64_t home;    /* of the last sample: identifies the cgroup with the lowest limit; 0: none */
+    uint64_t home;    /* identifies the cgroup that had the lowest limit in the last sample; 0: none
+                         had a limit */
     char home_path[1024]; /* the directory of that cgroup */
-    char path[1024];  /* of the file being read */
-    char text[8192];  /* its text; too large for the 16 KiB stacks that some hosts use */
+    char path[1024];  /* the path of the file being read */
+    char text[8192];  /* the text of that file; too large for the 16 KiB stacks of some hosts */
 } mli_cpu;
 
 MLI_PRIVATE MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used,
@@ -38,9 +39,9 @@ typedef struct mli_cpu {
     const char *root; /* has no effect on this system */
 } mli_cpu;
 
-/* On macOS anonymous, wired and compressed pages count as used, because they cannot be dropped; free
-   and file-backed ones count as left, as in Activity Monitor. Where no call returns free memory the
-   function does not know: the host can set a capacity source. */
+/* On macOS anonymous, wired and compressed pages count as used, because they cannot be dropped.
+   Free and file-backed pages count as left, as in Activity Monitor. On a system without a call that
+   returns the free memory the function returns -1, and the host can set a capacity source. */
 MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_t *process);
 static MLI_HOT uint64_t mli_cpu_home(const mli_cpu *cpu) {
     (void)cpu;

@@ -2,9 +2,9 @@
 #include "os/system.h"
 
 #if defined(__linux__)
-/* Declares functions of dlfcn.h and link.h, which declare them only under _GNU_SOURCE: a host that
-   compiles as C99 does not define it. A weak symbol is not in every system: before glibc 2.34
-   dladdr is in libdl, which the program may not link; _dl_find_object came with glibc 2.35. */
+/* Functions of dlfcn.h and link.h. These headers declare them only under _GNU_SOURCE, which a host
+   that compiles as C99 does not define. The weak ones are not everywhere: before glibc 2.34 dladdr
+   is in libdl, which the program may not link; _dl_find_object came with glibc 2.35. */
 typedef struct mli_dl_info {
     const char *file;
     void *base;
@@ -43,9 +43,10 @@ MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name) {
     return mli_dlsym ? mli_dlsym(NULL, name) : NULL;
 }
 
-/* Returns 1 if _dl_find_object can be called. In a static program it crashes until libc is set up,
-   and a malloc that records is called before. A dynamic program may be run by a loader that the
-   kernel knows nothing of (ld.so ./program): then its own headers tell. */
+/* Returns 1 if _dl_find_object can be called. In a static program the call crashes until libc is
+   set up, and a malloc that records runs before that. The kernel tells of the loader of a dynamic
+   program, unless the loader was started by name (ld.so ./program): then the program's own headers
+   tell. */
 static int mli_dl_finds(void) {
     const ElfW(Phdr) *p, *end;
     if (!mli_dl_find_object) return 0;
@@ -79,7 +80,7 @@ MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out) {
     return 1;
 }
 
-/* Finds the build id in the notes of a module. NULL: there is none. */
+/* Finds the build id in the notes of a module; NULL: there is none. */
 static MLI_COLD const void *mli_notes_id(const char *at, size_t size, size_t align,
                                          size_t *id_size) {
     ElfW(Nhdr) note;
@@ -105,8 +106,8 @@ static MLI_COLD const void *mli_notes_id(const char *at, size_t size, size_t ali
 typedef struct mli_image_search {
     const void *address;
     mli_image *image;
-    int dynamic; /* 1: the modules from here on are not those of the start */
-    int modules; /* 1: there are any */
+    int dynamic; /* 1: the program did not begin with the modules from here on */
+    int modules; /* 1: there are modules */
     int program; /* 1: the address is in the executable */
 } mli_image_search;
 
@@ -162,7 +163,7 @@ MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char
     memset(out, 0, sizeof *out);
     out->stays = mli_loaded_at(address, &loaded) < 0;
     out->start = loaded.start;
-    out->loaded = out->path = loaded.name; /* all that is known of a module of dlmopen */
+    out->loaded = out->path = loaded.name; /* of a module of dlmopen no more is known */
     out->bias = loaded.bias;
     /* glibc gives the program no name, musl the one it was started by or that of a link. */
     if (mli_dl_each(mli_image_visit, &search) && (!out->path[0] || search.program)) {
@@ -259,9 +260,6 @@ MLI_PRIVATE const char *mli_symbol_at(const void *address) {
 }
 #endif
 
-/* Keeps the module that has this code loaded until the process ends, if it could be closed and the
-   system can keep it. Returns 0 if that is to be tried again. It may wait for dlopen, and call
-   malloc. */
 #if defined(__GLIBC__) && defined(__PIC__) && !defined(__PIE__)
 MLI_PRIVATE MLI_COLD int mli_module_keep(void) {
     const ElfW(Dyn) *d = mli_dynamic;
@@ -274,8 +272,9 @@ MLI_PRIVATE MLI_COLD int mli_module_keep(void) {
         if (d->d_tag == DT_FLAGS_1 && (d->d_un.d_val & DF_1_NODELETE)) return 1;
     memset(&own, 0, sizeof own);
     if (!mli_dl_each(mli_image_visit, &search) || own.stays) return 1;
-    for (i = 0; ((const volatile struct r_debug *)&mli_loader)->r_state; i++) { /* it is changing */
-        if (i == 20) return 0; /* by this thread, it seems */
+    for (i = 0; ((const volatile struct r_debug *)&mli_loader)->r_state; i++) { /* the list
+                                                                                   changes */
+        if (i == 20) return 0; /* this thread itself changes it, it seems */
         mli_nap(1000000);
     }
     reopen = (void *(*)(const char *, int))(uintptr_t)mli_symbol("dlopen"); /* see mli_dladdr */

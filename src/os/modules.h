@@ -7,9 +7,9 @@
 #include "os/compiler.h"
 
 /* Each system defines:
-     mli_module_of  Returns an address that stands for the module that an address is in; NULL: in
-                    none, or it is not known. Recording calls ask this under locks of the host,
-                    so it must not wait for dlopen, which runs constructors of the host.
+     mli_module_of  Returns an address that stands for the module that an address is in; NULL: it
+                    is in none, or that is not known. Recording calls use it while the host holds
+                    locks, so it must not wait for dlopen, which runs constructors of the host.
      mli_loaded_at  Returns 1 if an address is in a module, 0 if it is in none, -1 if only
                     mli_image_at can tell. It takes no lock.
      mli_image_at   Describes the module of an address, for a recording call that sees the address
@@ -20,12 +20,12 @@
 
 #if defined(__linux__)
 
-/* Returns the first symbol of a name in the program and the libraries it began with, or NULL. Takes
-   the loader's lock, and calls malloc if there is none. */
+/* Returns the first symbol of a name in the program and the libraries it began with; NULL: there is
+   none. Takes the loader's lock, and calls malloc if there is no such symbol. */
 MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name);
-/* `start` is the lowest address of the module or, in a program with gaps between its segments, of
-   the segment. `bias`, the load address, is the same for all segments; it is 0 for a program at
-   fixed addresses. */
+/* In mli_loaded and mli_image, `start` is the lowest address of the module or, in a program with
+   gaps between its segments, of the segment. `bias`, the load address, is the same for all
+   segments; it is 0 for a program at fixed addresses. */
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
@@ -48,9 +48,13 @@ MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
 MLI_PRIVATE const char *mli_symbol_at(const void *address);
 #endif
+/* Keeps the module that has this code loaded until the process ends, if it could be closed and the
+   system can keep it. Returns 0 if the caller has to try again later, else 1. It may wait for
+   dlopen, and call malloc. */
 #if defined(__GLIBC__) && defined(__PIC__) && !defined(__PIE__)
-/* A module of the start is never closed, nor is one linked with -z nodelete: they wait for nothing.
-   glibc aborts a dlopen from the malloc of another one, while that changes the list of modules. */
+/* It waits for nothing if the module is never closed: one that the program began with, or one that
+   is linked with -z nodelete. While a dlopen changes glibc's list of modules, glibc aborts a second
+   dlopen on that thread, from a malloc: then the result is 0. */
 MLI_PRIVATE MLI_COLD int mli_module_keep(void);
 #elif MLI_WINDOWS
 MLI_PRIVATE MLI_COLD int mli_module_keep(void);

@@ -34,7 +34,7 @@ MLI_PRIVATE uint64_t mli_now(void) {
     return (uint64_t)(count.QuadPart / rate.QuadPart) * 1000000000u +
            (uint64_t)(count.QuadPart % rate.QuadPart) * 1000000000u / (uint64_t)rate.QuadPart;
 }
-MLI_PRIVATE uint64_t mli_wall_now(void) { /* ns since 1970-01-01 UTC */
+MLI_PRIVATE uint64_t mli_wall_now(void) {
     FILETIME now;
     GetSystemTimeAsFileTime(&now); /* in units of 100 ns since 1601 */
     return ((((uint64_t)now.dwHighDateTime << 32) | now.dwLowDateTime) -
@@ -72,7 +72,7 @@ MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error) {
            : error == ERROR_DISK_FULL     ? "there is no space left"
                                           : NULL;
 }
-MLI_PRIVATE int mli_file_is_special(const char *path) { /* 1: exists and is no regular file */
+MLI_PRIVATE int mli_file_is_special(const char *path) {
     wchar_t wide[1024];
     DWORD a;
     if (mli_wide_path(path, wide, 1024)) return 1;
@@ -80,7 +80,7 @@ MLI_PRIVATE int mli_file_is_special(const char *path) { /* 1: exists and is no r
     return a != INVALID_FILE_ATTRIBUTES &&
            (a & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_REPARSE_POINT | FILE_ATTRIBUTE_DEVICE));
 }
-MLI_PRIVATE int mli_file_create(const char *path, mli_file *out) { /* 1: there is such a file */
+MLI_PRIVATE int mli_file_create(const char *path, mli_file *out) {
     wchar_t wide[1024];
     if (mli_wide_path(path, wide, 1024)) return -1;
     *out = CreateFileW(wide, GENERIC_WRITE, 0, NULL, CREATE_NEW, FILE_ATTRIBUTE_NORMAL, NULL);
@@ -101,7 +101,7 @@ MLI_PRIVATE int mli_file_is_terminal(mli_file file) {
     return GetConsoleMode(file, &mode) != 0;
 }
 MLI_PRIVATE int mli_file_close(mli_file file) { return CloseHandle(file) ? 0 : -1; }
-MLI_PRIVATE int mli_file_rename(const char *from, const char *to, int replace) { /* 1: `to` exists */
+MLI_PRIVATE int mli_file_rename(const char *from, const char *to, int replace) {
     const DWORD flags = replace ? MOVEFILE_REPLACE_EXISTING : 0;
     wchar_t a[1024], b[1024];
     if (mli_wide_path(from, a, 1024) || mli_wide_path(to, b, 1024)) return -1;
@@ -159,7 +159,7 @@ static uint64_t mli_posix_time(clockid_t clock) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 MLI_PRIVATE uint64_t mli_now(void) { return mli_posix_time(CLOCK_MONOTONIC); }
-MLI_PRIVATE uint64_t mli_wall_now(void) { return mli_posix_time(CLOCK_REALTIME); } /* from 1970 */
+MLI_PRIVATE uint64_t mli_wall_now(void) { return mli_posix_time(CLOCK_REALTIME); }
 MLI_PRIVATE void mli_yield(void) { (void)sched_yield(); }
 MLI_PRIVATE uint64_t mli_pid(void) { return (uint64_t)getpid(); }
 MLI_PRIVATE uint64_t mli_thread_number(void) {
@@ -229,10 +229,10 @@ MLI_PRIVATE void mli_stderr_write(const char *text, size_t size) {
     errno = saved;
 }
 #if defined(__linux__) && defined(__NR_membarrier)
-/* Calls membarrier; returns 1 if it succeeds. Commands are given by their numbers because older
-   headers lack linux/membarrier.h: 8 is PRIVATE_EXPEDITED and 16 its registration, both since
-   Linux 4.14. Command 8 may fail after 16 succeeded: in a sandbox that the process entered
-   later, or if the kernel is short of memory. */
+/* Calls membarrier; returns 1 if that succeeds. The commands are numbers here, because older
+   systems lack linux/membarrier.h: 8 is PRIVATE_EXPEDITED and 16 its registration, both since Linux
+   4.14. Command 8 may fail after 16 has succeeded: in a sandbox that the process entered later, or
+   if the kernel is short of memory. */
 static MLI_COLD int mli_membarrier(int command) {
     int saved = errno, done = syscall(__NR_membarrier, command, 0, 0) == 0;
     errno = saved;
@@ -246,7 +246,7 @@ MLI_PRIVATE int mli_barrier_all(void) { return 0; }
 #endif
 
 MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void) { return (uint32_t)errno; }
-/* The C library's own texts depend on the locale, and may take memory. */
+/* strerror is not used: its texts depend on the locale, and may take memory. */
 MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error) {
     switch ((int)error) {
     case ENOENT: return "there is no such directory";
@@ -263,7 +263,7 @@ MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error) {
     default: return NULL;
     }
 }
-MLI_PRIVATE int mli_file_is_special(const char *path) { /* 1: exists and is no regular file */
+MLI_PRIVATE int mli_file_is_special(const char *path) {
     struct stat st;
     if (!lstat(path, &st)) return !S_ISREG(st.st_mode);
     return errno != ENOENT && errno != EOVERFLOW; /* EOVERFLOW: a size or inode over 32 bits */
@@ -275,7 +275,7 @@ MLI_PRIVATE int mli_fd_above_std(int fd) {
     (void)close(fd);
     return higher;
 }
-MLI_PRIVATE int mli_file_create(const char *path, mli_file *out) { /* 1: there is such a file */
+MLI_PRIVATE int mli_file_create(const char *path, mli_file *out) {
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0) return errno == EEXIST ? 1 : -1;
     *out = mli_fd_above_std(fd);
@@ -378,7 +378,7 @@ MLI_PRIVATE MLI_COLD void mli_os_event_wait(mli_os_event *event, uint32_t ms) {
     mli_cancel_restore(cancel);
 }
 static void *mli_os_thread_main(void *job) {
-    (void)mli_cancel_disable(); /* callbacks of the host run here and could cancel it */
+    (void)mli_cancel_disable(); /* callbacks of the host run here, and could cancel this thread */
     ((mli_job *)job)->run(((mli_job *)job)->user);
     return NULL;
 }

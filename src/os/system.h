@@ -7,12 +7,12 @@
 #include "os/knobs.h"
 #include "os/compiler.h"
 
-/* Windows and POSIX have the same functions, but for a few that only POSIX needs. Requires, for all
-   functions: out pointers are not NULL and sizes are not 0. A function returns 0 for success unless a
-   comment says otherwise. */
+/* Windows and POSIX have the same functions, but for a few that only POSIX needs. A function
+   returns 0 for success unless a comment says otherwise.
+   Requires: out pointers are not NULL, and sizes are not 0. */
 
-/* A tick is a time stamp at a third of the cost of a clock: it is the counter of the processor. It
-   serves as a stamp only where the counter has a constant rate in every power state. There
+/* A tick is the value of the processor's counter, which costs a third of a clock's time. It serves
+   as a time stamp only where the counter has a constant rate in every power state. There
    mli_ticks_steady returns 1; elsewhere stamps are clock times. */
 
 MLI_PRIVATE uint64_t mli_ticks(void);
@@ -30,8 +30,9 @@ typedef HANDLE mli_os_thread;
 #else
 typedef int mli_file;
 typedef struct mli_signals {
-    sigset_t before, pending; /* a signal that the host had pending is not consumed */
-    int cancel;
+    sigset_t before;  /* the mask that mli_signals_restore sets */
+    sigset_t pending; /* the signals that were pending before: they stay so */
+    int cancel;       /* the cancellation state before */
 } mli_signals;
 typedef pthread_key_t mli_exit_key;
 #define MLI_EXIT_CALL
@@ -44,54 +45,60 @@ typedef pthread_t mli_os_thread;
 #endif
 
 /* -- functions --
-   Those of POSIX that can run beside the host's malloc and free keep errno: free() does not change
-   it either, and the host relies on that. */
+   A function that can run inside the host's malloc or free keeps errno on POSIX, because hosts rely
+   on it that free does not change errno. */
 
 MLI_PRIVATE void *mli_pages_map(size_t size);
 MLI_PRIVATE void mli_pages_unmap(void *ptr, size_t size);
+/* Returns the ns of a clock that never goes back. */
 MLI_PRIVATE uint64_t mli_now(void);
+/* Returns the ns since 1970-01-01 UTC. */
 MLI_PRIVATE uint64_t mli_wall_now(void);
 MLI_PRIVATE void mli_yield(void);
 /* Sleeps for `ns`. Returns earlier after a signal, or if a sandbox refuses to sleep.
    Requires: ns < 10^9. */
 MLI_PRIVATE MLI_COLD void mli_nap(uint32_t ns);
 MLI_PRIVATE uint64_t mli_pid(void);
-/* Returns the number of the calling thread. It is not 0 and unique among living threads. Linux
-   uses the kernel's number. If a sandbox refuses it, and on other systems of POSIX, it is
+/* Returns the number of the calling thread. It is not 0 and unique among living threads. On Linux
+   it is the kernel's number. If a sandbox refuses that, and on other systems of POSIX, it is
    pthread_self, an address. */
 MLI_PRIVATE uint64_t mli_thread_number(void);
 /* Reads an environment variable. Returns 1 if it is set and fits, -1 if it does not fit, 0 if it
    is unset or empty or the process is set-uid (its environment is not trusted). */
 MLI_PRIVATE int mli_env_read(const char *name, char *buf, size_t cap);
 MLI_PRIVATE void mli_stderr_write(const char *text, size_t size);
-/* Returns 1 if mli_barrier_all works. */
+/* Makes mli_barrier_all ready. Returns 1 if it works. */
 MLI_PRIVATE uint32_t mli_barrier_register(void);
-/* Makes every running thread of the process pass a full barrier. Returns 1, or 0: refused. */
+/* Makes every running thread of the process pass a full barrier. Returns 1; 0: the system
+   refuses. */
 MLI_PRIVATE int mli_barrier_all(void);
 
-/* Returns the number of the system's last error on this thread, and its text; NULL: it has none
-   here. */
+/* Returns the number of the system's last error on this thread. */
 MLI_PRIVATE MLI_COLD uint32_t mli_system_error(void);
+/* Returns a text for such a number; NULL: the number has no text here. */
 MLI_PRIVATE MLI_COLD const char *mli_system_error_text(uint32_t error);
 
+/* Returns 1 if a file exists and is not a regular one. */
 MLI_PRIVATE int mli_file_is_special(const char *path);
+/* Creates a file. Returns 0; 1: there is a file of this name; -1: another error. */
 MLI_PRIVATE int mli_file_create(const char *path, mli_file *out);
 MLI_PRIVATE int mli_file_write(mli_file file, const char *data, size_t size);
 MLI_PRIVATE mli_file mli_file_stdout(void);
 MLI_PRIVATE int mli_file_is_terminal(mli_file file);
 MLI_PRIVATE int mli_file_close(mli_file file);
-/* Renames a file; without `replace` returns 1 if `to` exists. */
+/* Renames a file. Without `replace` it replaces no file: it returns 1 if `to` exists. */
 MLI_PRIVATE int mli_file_rename(const char *from, const char *to, int replace);
 MLI_PRIVATE void mli_file_remove(const char *path);
 
-/* Protects the writing of a file. A write past the file size limit raises SIGXFSZ, and one to a
-   pipe without a reader SIGPIPE; both kill the process by default. They are blocked meanwhile, and
-   consumed if the write caused them. Cancellation is disabled, too: a cancelled thread would leave
-   the file half written. Windows has none of these. */
+/* Protect the writing of a file, before and after it. A write past the file size limit raises
+   SIGXFSZ, and a write to a pipe without a reader SIGPIPE; both kill the process by default. These
+   signals are blocked meanwhile, and consumed if the write raised them. Cancellation is disabled,
+   too: a cancelled thread would leave the file half written. Windows has none of these. */
 MLI_PRIVATE mli_signals mli_signals_block(void);
 MLI_PRIVATE void mli_signals_restore(mli_signals *held);
 
-/* Makes a key. The system passes its value to `hook` when the thread ends. */
+/* Makes a key, under which each thread sets a value of its own. When a thread ends, the system
+   passes the value to `hook`. */
 MLI_PRIVATE int mli_exit_key_make(mli_exit_key *key, void(MLI_EXIT_CALL *hook)(void *));
 MLI_PRIVATE int mli_exit_key_set(mli_exit_key key, void *value);
 
@@ -117,12 +124,12 @@ MLI_PRIVATE void mli_cancel_restore(int before);
 MLI_PRIVATE int mli_fd_above_std(int fd);
 #endif
 
-/* Returns 1 if no thread of the process has this number; 0 if one has, or if it is unknown. Only
-   Linux is asked. Elsewhere the number of a thread that ended without its exit hook counts as in
-   use until another thread gets it. */
+/* Returns 1 if no thread of the process has this number; 0: a thread has it, or the system cannot
+   tell. Only Linux can. Elsewhere the number of a thread that ended without its exit hook counts as
+   in use until another thread gets it. */
 MLI_PRIVATE MLI_COLD int mli_thread_has_ended(uint64_t number);
 
-/* Returns the time left to a deadline of mli_now in ms, rounded up; 0: it is over. */
+/* Returns the ms that are left until a time of mli_now, rounded up; 0: it is past. */
 MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline);
 
 #endif

@@ -1,15 +1,14 @@
 #include "os/unwind.h"
 
-/* An address in the frame of the function around it. Stacks grow downwards. */
+/* Stacks grow downwards: a frame above the mark is outside the function. */
 MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here) {
     if (here >= *mark) *mark = 0;
     return *mark != 0;
 }
 
-/* The functions between a call of the host and MLI_NOTE_CALLER. Below -O2 they keep their frames,
-   and stacks leave those out: mli_is_own returns 1 if a return address is in one of them. They lie
-   together, and the linker tells where. A copy that was inlined into the host's function is
-   elsewhere, and is the host's. */
+/* Below -O2 the functions between a call of the host and MLI_NOTE_CALLER keep their frames, which
+   stacks leave out. The functions lie in one section, and the linker tells where that begins and
+   ends. A copy that was inlined into the host's function is elsewhere, and is the host's. */
 #if defined(__GNUC__) && defined(__ELF__)
 #ifdef __cplusplus
 extern "C" {
@@ -32,8 +31,6 @@ MLI_PRIVATE int mli_is_own(const void *address) {
 }
 #endif
 
-/* mli_unwind writes the return addresses of the thread, the innermost first, and returns how many;
-   0: the system has no unwinder. */
 #if MLI_WINDOWS
 MLI_PRIVATE MLI_NOINLINE size_t mli_unwind(void *user, void **frames, size_t cap) {
     (void)user;

@@ -14,7 +14,8 @@
 #endif
 #if defined(__linux__) && defined(__GNUC__) && UINTPTR_MAX > 0xffffffffu && \
     (defined(__x86_64__) || defined(__aarch64__))
-#define MLI_FRAME_POINTERS 1 /* a frame begins with that of the caller, and the return address */
+#define MLI_FRAME_POINTERS 1 /* a frame begins with the caller's frame pointer, then comes the
+                                return address */
 #define MLI_FRAME_ADDRESS() __builtin_frame_address(0)
 #else
 #define MLI_FRAME_POINTERS 0
@@ -25,11 +26,14 @@
 #else
 #define MLI_STACK_ADDRESS() ((uintptr_t)_AddressOfReturnAddress())
 #endif
-/* Returns 1 while a function of the host runs that was called from the frame at *mark; 0: none was.
-   Clears the mark of a function that left by longjmp: a call at `here` can only be inside it if it
-   is further down the stack. A thread may change between stacks, as fibres do. Then a mark may be
-   cleared early, or stay until a later call. */
+/* *mark is the frame that called a function of the host; 0: no call is in progress. Returns 1 while
+   that function runs. Clears the mark if the function was left by longjmp: a frame at `here` is
+   inside the function only if it is further down the stack than *mark. A thread may change between
+   stacks, as fibres do. Then a mark may be cleared early, or stay until a later call. */
 MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here);
+
+/* Returns 1 if a return address is in one of MemLord's functions between a call of the host and
+   MLI_NOTE_CALLER. */
 #if defined(__GNUC__) && defined(__ELF__)
 #define MLI_OWN_FRAME __attribute__((section("mli_own_frames")))
 MLI_PRIVATE int mli_is_own(const void *address);
@@ -37,6 +41,9 @@ MLI_PRIVATE int mli_is_own(const void *address);
 #define MLI_OWN_FRAME
 MLI_PRIVATE int mli_is_own(const void *address);
 #endif
+
+/* Writes the return addresses of the thread, the innermost first, at most `cap`, and returns how
+   many; 0: the system has no unwinder. `user` is not used. */
 #if MLI_WINDOWS
 MLI_PRIVATE MLI_NOINLINE size_t mli_unwind(void *user, void **frames, size_t cap);
 #elif defined(__GNUC__) && !defined(__arm__) && !defined(__APPLE__)

@@ -57,6 +57,9 @@ verdict $? 'each module includes what it uses, and has at most 900 lines'
 python3 tests/state.py >"$why" 2>&1
 verdict $? 'modules touch the state of others no more often than allowed'
 
+python3 tests/api.py >"$why" 2>&1
+verdict $? 'every public function has a comment of its own and is in the index, and there are at most 159'
+
 # -- each check fails where it should --
 
 # NAME EXPECTED COMMAND: after the command in a copy of src/, a tool says what is expected.
@@ -65,7 +68,7 @@ planted() {
     rm -rf "$tree" && mkdir -p "$tree" && cp -R src memlord.h memlord_cuda.h "$tree"
     (cd "$tree" && eval "$3") || echo 'the fault was not planted'
     { cd "$tree" && python3 src/join.py check && python3 "$OLDPWD/tests/modules.py" src &&
-        python3 "$OLDPWD/tests/state.py" src; } >"$why" 2>&1
+        python3 "$OLDPWD/tests/state.py" src && python3 "$OLDPWD/tests/api.py"; } >"$why" 2>&1
     status=$?
     cd "$OLDPWD" || exit 1
     [ $status = 1 ] && grep -qF "$2" "$why"
@@ -78,8 +81,8 @@ planted 'an include of a higher folder is named' 'src/base/text includes books/m
     "sed -i 's|^#include \"os/knobs.h\"|&\n#include \"books/map.h\"|' src/base/text.h"
 planted 'CRLF is named with its file' 'src/books/map.h: a line ends with CRLF' "sed -i 's/\$/\r/' src/books/map.h"
 planted 'a missing file is named' 'src/base/log includes base/text.h: there is no such module' 'rm src/base/text.*'
-planted 'a use of a table that is not there is named' 'src/api/books.h:21: no use of a table' \
-    "sed -i 's/ MLI_RESULTS(MLI_X)/ MLI_RESULT(MLI_X)/' src/api/books.h"
+planted 'a use of a table that is not there is named' 'src/api/ledger.h:21: no use of a table' \
+    "sed -i 's/ MLI_RESULTS(MLI_X)/ MLI_RESULT(MLI_X)/' src/api/ledger.h"
 planted 'a body without a header is named' 'src/base/text.c has no header src/base/text.h' 'rm src/base/text.h'
 planted 'a header without its guard is named' 'it has no guard MLI_BASE_TEXT_H' \
     "sed -i 's/MLI_BASE_TEXT_H/TEXT_H/' src/base/text.h"
@@ -93,6 +96,13 @@ planted 'accesses to the state of another module are named' 'src/books/limits.c:
         '!lord->counters.batch + !lord->counters.epoch.v + !lord->tags.births.v +' >>src/books/limits.c && python3 src/join.py"
 planted 'a module of more than 900 lines is named' 'src/books/map has ' \
     "yes '/* a line of a long module */' | head -n 900 >>src/books/map.c && python3 src/join.py"
+
+planted 'a function without a comment of its own is named' 'memlord_allocated has no comment of its own' \
+    "sed -i 's|^MEMLORD_API uint64_t memlord_allocated|\n&|' src/api/books.h && python3 src/join.py"
+planted 'a function that the index leaves out is named' 'memlord_mark is not in the index' \
+    "sed -i 's/; memlord_mark, _leaks/; memlord_leaks/' src/api/manual.h && python3 src/join.py"
+planted 'a function below the line in the index is named' 'memlord_find is below the line' \
+    "sed -i 's/; memlord_mark, _leaks/&, _find/' src/api/manual.h && python3 src/join.py"
 
 for call in 'where 0:has the lines 1 to' 'where x:has the lines 1 to' 'where 1 stb_ds.h:no product' 'frobnicate:first lines'; do
     python3 src/join.py ${call%%:*} >"$why" 2>&1
