@@ -462,7 +462,9 @@ goes_on() { # NAME FILE PATTERN...: it is said, and the comparison goes on
 
 edit old.json 'del p["scopes"]; [s.pop("peak_bytes") for s in p["sites"]]; del p["devices"][0]["stats"]["peak"]'
 edit lacking.json 'del p["verdicts"]'
-goes_on 'a profile of 0.4 is compared, and what it lacks is said' lacking.json 'it has no verdicts, and no places of mistakes'
+version=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["version"])' "$out/lacking.json")
+goes_on 'a profile of 0.4 is compared, and what it lacks is said' lacking.json \
+    "written by MemLord $version: it has no verdicts and no places of mistakes"
 goes_on 'an older profile is compared as far as its keys go' old.json "no key 'scopes': not compared" \
     "sites: 3 without a usable 'peak_bytes'" "devices: 1 without a usable 'peak'" '^tag$'
 ! grep -q '^scope$' "$out/said"

@@ -87,6 +87,18 @@ for cc in gcc clang; do
     verdict $? "$name"
 done
 
+# -- fibres: jobs.c --
+
+name='jobs.c: fibres that move between threads keep their tags and scopes, to the byte'
+if echo '#include <features.h>' | "${CC:-gcc}" -E -dM - 2>/dev/null | grep -q __GLIBC__; then
+    recipe jobs.c && (cd "$out" && timeout 60 ./jobs) >"$why" 2>&1 &&
+        says "$why" '^request 7: 401225 bytes in 50 blocks$' \
+            '^8 requests of 50 steps, each on the next of 3 threads: all to the byte$'
+    verdict $? "$name"
+else
+    skip "$name" 'no glibc, and so no makecontext'
+fi
+
 # -- C++: containers.cpp, objects.cpp, libtorch.cpp --
 
 recipe containers.cpp && (cd "$out" && timeout 60 ./containers) >"$why" 2>&1

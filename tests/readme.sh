@@ -228,6 +228,11 @@ assert "tag" in names and all(hasattr(memlord_torch, name) for name in names), n
 ' "$out/script.py" >"$out/script.why" 2>&1
 verdict $? 'the scripts of the guide and of examples/torch call what there is' "$out/script.why"
 
+version=$(sed -n 's/^#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
+said=$(grep -o '"schema":"memlord/2","version":"[^"]*"' examples/report/pictures/sample.html)
+[ "$said" = "\"schema\":\"memlord/2\",\"version\":\"$version\"" ]
+verdict $? 'the sample page is of this version, as make pictures writes it'
+
 # -- every feature --
 
 grep -E '^\| [A-Z][0-9]+ \|' tests/FEATURES.md >"$out/rows"

@@ -267,10 +267,12 @@ for name in ("implicit_frees", "unknown_frees", "freed_while_shared", "underflow
     assert total[name] == 0, (name, total)
 assert total["allocs"] >= 20000 and total["allocated"] >= 4 * 70000 + 180000, total
 tags = {t["tag"]: t["allocated"] for t in report["tags"]}
-assert tags == {"worker": 280000, "outer": 60000, "kept": 40000}, tags
+assert tags == {"worker": 280000, "outer": 60000, "kept": 40000, "around": 10000, "fibre": 27000,
+                "outside": 3000}, tags
 scopes = {s["path"]: (s["count"], s["running"]) for s in report["scopes"]}
 assert scopes == {"step": (1, 0), "round": (200, 0), "left open": (4, 0), "guarded": (1, 0),
-                  "guarded/left by longjmp": (1, 0)}, scopes
+                  "guarded/left by longjmp": (1, 0), "around": (2, 0), "fibre": (2, 0),
+                  "fibre/inner": (1, 0)}, scopes
 PY
 books() { # NAME COMPILER FLAG...
     name=$1

@@ -214,6 +214,38 @@ static void a_peak_of_before_the_swap_counts(void **state) {
     assert_ok(memlord_context_drop(lord, &c));
 }
 
+/* Joins the scope of the token behind the context, and leaves it. */
+static int adopt_and_return(memlord *lord, memlord_context *c) {
+    const memlord_scope_token *token = (const memlord_scope_token *)(const void *)(c + 1);
+    return memlord_scope_adopt(lord, token) != MEMLORD_OK ||
+           memlord_scope_return(lord, token) != MEMLORD_OK;
+}
+/* The bytes in between are few beside the first ones, so the thread does not publish them. */
+static void what_a_thread_did_before_it_enters_is_no_peak_of_a_shared_scope(void **state) {
+    memlord *lord = test_lord(state);
+    struct {
+        memlord_context context;
+        memlord_scope_token token;
+    } c;
+    memset(&c, 0, sizeof c);
+    take(lord, 0x1000, 10 << 20);
+    swap(lord, &c.context);
+    assert_ok(memlord_scope_begin(lord, "s"));
+    assert_ok(memlord_scope_export(lord, &c.token));
+    assert_int_equal(elsewhere(lord, &c.context, adopt_and_return), 0);
+    swap(lord, &c.context);
+    take(lord, 0x2000, 20000);
+    give(lord, 0x2000);
+    swap(lord, &c.context);
+    take(lord, 0x3000, 10);
+    assert_ok(memlord_scope_end(lord));
+    swap(lord, &c.context);
+    assert_int_equal(scope_of(lord, "s").count, 1);
+    assert_int_equal(scope_of(lord, "s").bytes.total, 10);
+    assert_int_equal(scope_of(lord, "s").peak, 10);
+    assert_ok(memlord_context_drop(lord, &c.context));
+}
+
 static int first_of_its_device(memlord *lord, memlord_context *c) {
     (void)c;
     return memlord_alloc(lord, cuda(5), 0x5000, 555, NULL) != MEMLORD_OK;
@@ -462,6 +494,52 @@ static void past_its_ledger_a_context_is_zeroed(void **state) {
     memset(&c, 0x5a, sizeof c);
     assert_ok(memlord_context_drop(lord, &c));
     assert_memory_equal(&c, &zero, sizeof c);
+}
+
+/* Inside an allocator nobody can tell whether the other ledger lives. */
+typedef struct swapper {
+    test_heap heap;
+    memlord *lord;
+    memlord_context *context;
+    memlord_result swapped, dropped;
+} swapper;
+static void *swap_and_alloc(void *user, size_t size) {
+    swapper *s = (swapper *)user;
+    s->swapped = memlord_context_swap(s->lord, s->context);
+    s->dropped = memlord_context_drop(s->lord, s->context);
+    return test_heap_alloc(&s->heap, size);
+}
+static void swap_and_free(void *user, void *ptr, size_t size) {
+    test_heap_free(&((swapper *)user)->heap, ptr, size);
+}
+static void an_allocator_keeps_the_context_of_another_ledger(void **state) {
+    memlord *lord = test_lord(state), *other = NULL, *allocates = NULL;
+    test_heap heap;
+    memlord_desc desc;
+    memlord_context c, before;
+    swapper s;
+    memset(&heap, 0, sizeof heap);
+    memset(&c, 0, sizeof c);
+    memset(&s, 0, sizeof s);
+    desc = test_desc(&heap, 0);
+    assert_ok(memlord_create(&desc, &other));
+    swap(other, &c);
+    assert_ok(memlord_tag_begin(other, "fibre"));
+    swap(other, &c);
+    before = c;
+    s.lord = lord;
+    s.context = &c;
+    desc.allocator.alloc = swap_and_alloc;
+    desc.allocator.free = swap_and_free;
+    desc.allocator.user = &s;
+    assert_ok(memlord_create(&desc, &allocates));
+    assert_int_equal(s.swapped, MEMLORD_E_STATE);
+    assert_int_equal(s.dropped, MEMLORD_E_STATE);
+    assert_memory_equal(&c, &before, sizeof c);
+    memlord_destroy(allocates);
+    swap(other, &c);
+    assert_string_equal(memlord_tag_current(other), "fibre");
+    memlord_destroy(other);
 }
 
 /* -- used the wrong way -- */
@@ -770,6 +848,7 @@ int main(void) {
         TEST(a_context_goes_on_on_another_thread),
         TEST(a_peak_of_before_the_swap_counts),
         TEST_EXACT(a_peak_of_before_the_swap_counts),
+        TEST(what_a_thread_did_before_it_enters_is_no_peak_of_a_shared_scope),
         TEST(devices_that_are_new_while_a_context_rests_do_not_count),
         TEST(a_context_inside_another_moves_with_it),
         TEST(a_guard_ends_in_its_context_on_any_thread),
@@ -780,6 +859,7 @@ int main(void) {
         TEST(a_thread_that_exits_inside_leaves_the_context_as_it_is),
         TEST(a_context_that_is_never_dropped_ends_with_its_ledger),
         TEST(past_its_ledger_a_context_is_zeroed),
+        TEST(an_allocator_keeps_the_context_of_another_ledger),
         TEST(a_stale_copy_is_refused),
         TEST(a_context_that_another_thread_is_in_is_refused),
         TEST(what_is_no_context_is_refused),

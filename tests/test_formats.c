@@ -1161,6 +1161,35 @@ static void segments_are_of_the_moment_that_traces_end(void **state) {
     assert_int_equal(r.bytes, 2000 + 1427);
 }
 
+static void arena_under(memlord *lord, const char *tag, uint64_t bytes) {
+    assert_ok(memlord_tag_begin(lord, tag));
+    assert_ok(memlord_arena_add(lord, cuda(1), bytes, NULL));
+    assert_ok(memlord_tag_end(lord));
+}
+/* The name of the first tag fills the buffer of the report, so that the arena of the second one grows
+   after the arena of the device was read. */
+static int keep_and_grow(void *user, const void *data, size_t size) {
+    arena_under(reviving, "second", 5000);
+    return keep(user, data, size);
+}
+static void arenas_have_no_more_than_their_device_had(void **state) {
+    memlord *lord = test_lord(state);
+    char first[3000];
+    reading r;
+    test_text text;
+    memset(first, 'a', sizeof first);
+    first[sizeof first - 1] = 0;
+    arena_under(lord, first, 1000);
+    arena_under(lord, "second", 10);
+    reviving = lord;
+    memset(&text, 0, sizeof text);
+    assert_ok(memlord_write(lord, MEMLORD_FORMAT_MEMORY_VIZ, keep_and_grow, &text));
+    read_format(MEMLORD_FORMAT_MEMORY_VIZ, &text, &r);
+    free(text.data);
+    assert_null(r.bad);
+    assert_int_equal(r.bytes, 1010);
+}
+
 static void a_pending_block_is_one_a_viewer_shows_as_such(void **state) {
     memlord *lord = test_lord(state);
     test_text text;
@@ -1577,6 +1606,7 @@ int main(void) {
         TEST_SITES(a_pending_block_is_one_a_viewer_shows_as_such),
         TEST_SITES(numbers_of_32_bits_have_no_sign),
         TEST_SITES(segments_are_of_the_moment_that_traces_end),
+        TEST(arenas_have_no_more_than_their_device_had),
         TEST(an_empty_ledger_is_read),
         TEST(no_ledger_writes_nothing),
         TEST_SITES(a_write_that_fails_anywhere_is_an_error_and_the_last),

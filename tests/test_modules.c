@@ -1,5 +1,6 @@
 /* What the loader and the headers of a module say of it, and what is made of headers that make no
-   sense. This suite has the implementation in it, to hand it modules that no loader would load. */
+   sense. This suite has the implementation in it, to hand it modules that no loader would load, and
+   to see what no call shows: the alerts that a forked child has. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -15,6 +16,8 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* -- notes -- */
 
@@ -284,6 +287,40 @@ static void a_secure_program_reads_no_environment(void **state) {
 }
 #endif
 
+/* -- alerts -- */
+
+static int no_memory(void *user, uint64_t bytes, uint64_t *storage) {
+    (void)user, (void)bytes, (void)storage;
+    return 1;
+}
+static void *request(void *user) {
+    const memlord_retry policy = {1, 60000, 60000, 1, NULL, NULL};
+    uint64_t storage;
+    const memlord_result r = memlord_alloc_retry((memlord *)user, cuda(0), 1000, no_memory, NULL,
+                                                 &policy, &storage, NULL);
+    return r == MEMLORD_E_OOM ? user : NULL;
+}
+/* The thread that waits is not there in the child, and the end of each call would look for it. */
+static void a_child_has_no_alert_of_a_thread_that_waits(void **state) {
+    memlord *lord = test_lord(state);
+    pthread_t thread;
+    void *ended = NULL;
+    int status = -1, spins = 0;
+    pid_t child;
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 1000, NULL));
+    assert_int_equal(pthread_create(&thread, NULL, request, lord), 0);
+    while (!mli_alert_on(lord, MLI_ALERT_WAITER) && spins++ < 20000) usleep(500);
+    assert_true(mli_alert_on(lord, MLI_ALERT_WAITER));
+    child = fork();
+    if (!child) _exit(mli_alert_on(lord, MLI_ALERT_WAITER) != 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_true(mli_alert_on(lord, MLI_ALERT_WAITER));
+    assert_ok(memlord_free(lord, cuda(0), 0x1000, NULL));
+    assert_int_equal(pthread_join(thread, &ended), 0);
+    assert_ptr_equal(ended, lord);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_build_id_is_the_note_of_gnu_of_type_3),
@@ -291,6 +328,7 @@ int main(void) {
         cmocka_unit_test(an_address_is_in_the_segment_that_has_it_in_memory),
         cmocka_unit_test(a_module_is_found_by_an_address_in_it),
         cmocka_unit_test(a_module_without_notes_in_memory_has_no_build_id),
+        TEST(a_child_has_no_alert_of_a_thread_that_waits),
 #if !TEST_SANITIZED
         cmocka_unit_test(without_proc_the_program_has_the_name_it_was_started_by),
         cmocka_unit_test(without_a_loader_known_to_the_kernel_a_module_is_found_by_its_headers),

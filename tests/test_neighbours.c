@@ -2,6 +2,7 @@
    and a lock of its own; those about the end of a process, and forks, have real ones. */
 #include "support.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -266,6 +267,28 @@ static void a_run_that_gave_nothing_back_is_followed_by_a_rest(void **state) {
     assert_true(seconds() - start > 1.5);
 }
 
+static int says_resting(memlord *lord) {
+    char line[1024];
+    (void)memlord_explain(lord, cuda(0), MIB, line, sizeof line);
+    return strstr(line, "; neighbours resting: 1") ? 1 : strstr(line, "resting") ? -1 : 0;
+}
+static void who_asks_is_told_that_the_neighbour_rests(void **state) {
+    pair *p = joined(state);
+    giver g = {{{0, 0}, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 0, 0};
+    serves(p->b, cuda(0), &g);
+    assert_ok(memlord_alloc(p->b, cuda(0), 0x1000, 8 * MIB, NULL));
+    publish(p->b);
+    publish(p->a);
+    assert_int_equal(says_resting(p->a), 0);
+    assert_int_equal(memlord_pressure_raise(p->a, cuda(0), MIB), MEMLORD_E_OOM);
+    assert_int_equal(says_resting(p->a), 1); /* at once: no interval has passed */
+    assert_int_equal(says_resting(p->b), 0);
+    assert_ok(memlord_alloc(p->b, cuda(0), 0x2000, 2 * MIB, NULL)); /* which ends the rest */
+    publish(p->b);
+    publish(p->a);
+    assert_int_equal(says_resting(p->a), 0);
+}
+
 static void a_page_that_was_removed_is_joined_again(void **state) {
     pair *p = joined(state);
     memlord *c;
@@ -286,6 +309,52 @@ static void a_page_that_was_removed_is_joined_again(void **state) {
     assert_non_null(strstr(p->log.text, "was removed, and is joined again"));
     memlord_destroy(c);
 }
+
+#if !TEST_SANITIZED
+/* Called on a thread of its own while whoever makes the next thread waits behind pthread_create. */
+static void *(*meanwhile)(void *);
+static void *meanwhile_user;
+static int make_thread(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *),
+                       void *user) {
+    static int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    void *found;
+    if (!real) {
+        found = dlsym(RTLD_NEXT, "pthread_create");
+        memcpy(&real, &found, sizeof real);
+    }
+    return real(thread, attr, fn, user);
+}
+int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *),
+                   void *user) {
+    void *(*run)(void *) = meanwhile;
+    pthread_t other;
+    int r = make_thread(thread, attr, fn, user);
+    meanwhile = NULL;
+    if (r || !run) return r;
+    assert_int_equal(make_thread(&other, NULL, run, meanwhile_user), 0);
+    assert_int_equal(pthread_join(other, NULL), 0);
+    return 0;
+}
+
+static void *remove_and_poll(void *user) {
+    pair *p = (pair *)user;
+    usleep(300000); /* the listener waits at its bell by now */
+    assert_int_equal(unlink(p->path), 0);
+    assert_ok(memlord_gc_poll(p->a, all()));
+    return NULL;
+}
+/* Even while the thread that starts the listener has not come back. */
+static void a_poll_does_not_take_the_page_from_under_the_listener(void **state) {
+    pair *p = (pair *)*state;
+    assert_int_equal(memlord_poller_start(p->a, 60000), 0);
+    meanwhile = remove_and_poll;
+    meanwhile_user = p;
+    assert_ok(memlord_pressure_open(p->a, p->path));
+    assert_null(meanwhile);
+    assert_null(strstr(p->log.text, "was removed"));
+    assert_ok(memlord_pressure_close(p->a)); /* and the listener hears its bell */
+}
+#endif
 
 static void wrong_raises_are_refused(void **state) {
     pair *p = (pair *)*state;
@@ -793,7 +862,11 @@ int main(void) {
         PAIR(a_raise_without_neighbours_does_not_wait),
         PAIR(a_raise_of_nothing_asks_and_does_not_wait),
         PAIR(a_run_that_gave_nothing_back_is_followed_by_a_rest),
+        PAIR(who_asks_is_told_that_the_neighbour_rests),
         PAIR(a_page_that_was_removed_is_joined_again),
+#if !TEST_SANITIZED
+        PAIR(a_poll_does_not_take_the_page_from_under_the_listener),
+#endif
         PAIR(wrong_raises_are_refused),
         PAIR(out_of_memory_asks_the_neighbours_and_goes_on_at_once),
         PAIR(a_listener_may_destroy_another_ledger),

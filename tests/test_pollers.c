@@ -704,6 +704,33 @@ static void with_defer_a_callback_cannot_stop_the_poller_it_runs_on(void **state
     assert_int_equal(threads_left(before), before);
 }
 
+static int count_event(void *user, const memlord_event *event) {
+    *(uint64_t *)user += event->kind == MEMLORD_EVENT_ALLOC;
+    return 0;
+}
+static void stop_events_and_pass_the_gate(test_gc *gc, memlord *lord,
+                                          const memlord_gc_event *event) {
+    (void)event;
+    if (memlord_events_stop(lord) == MEMLORD_E_STATE) test_gate_pass((test_gate *)gc->user);
+}
+static void with_defer_a_callback_on_a_poller_cannot_stop_the_events(void **state) {
+    test_case *t = (test_case *)*state;
+    test_gate gate = TEST_GATE;
+    uint64_t allocs = 0;
+    gate.open = 1;
+    t->gc.user = &gate;
+    t->gc.act = stop_events_and_pass_the_gate;
+    test_threshold(t->lord, ALLOCATED, 1000);
+    assert_ok(memlord_events_start(t->lord, 100));
+    assert_ok(memlord_poller_start(t->lord, 10));
+    grow(t, cuda(0), 1000);
+    assert_true(test_gate_came(&gate, 1));
+    grow(t, cuda(0), 1);
+    assert_ok(memlord_events_each(t->lord, count_event, &allocs));
+    assert_int_equal(allocs, 2);
+    assert_ok(memlord_poller_stop(t->lord));
+}
+
 /* -- what its own threads do to a ledger -- */
 
 /* A source that does something to its ledger, once on each of the pollers there should be. */
@@ -1119,6 +1146,7 @@ int main(void) {
         TEST_THREADS(destroy_waits_for_a_source),
         TEST_THREADS_DEFER(with_defer_destroy_waits_for_a_run_on_a_poller),
         TEST_THREADS_DEFER(with_defer_a_callback_cannot_stop_the_poller_it_runs_on),
+        TEST_THREADS_DEFER(with_defer_a_callback_on_a_poller_cannot_stop_the_events),
         TEST_THREADS(a_source_on_a_poller_cannot_stop_it),
         TEST_THREADS(nor_while_the_host_stops_it),
         TEST_THREADS(two_pollers_cannot_stop_each_other),

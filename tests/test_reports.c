@@ -589,6 +589,51 @@ static size_t count_of(const char *text, const char *piece) {
     while ((text = strstr(text, piece)) != NULL) text++, n++;
     return n;
 }
+/* Streams `from` to `to` of two blocks each. */
+static void fill_streams(memlord *lord, int from, int to) {
+    int i;
+    for (i = from; i <= to; i++) {
+        (void)memlord_stream_set(lord, (uint64_t)i);
+        assert_ok(memlord_alloc(lord, cuda(0), (uint64_t)i << 20, 1024, NULL));
+        assert_ok(memlord_alloc(lord, cuda(0), (uint64_t)i << 20 | 4096, 1024, NULL));
+    }
+    (void)memlord_stream_set(lord, 0);
+}
+/* Each line of the streams has 2 KiB in two blocks: so the figures are the same whichever streams are
+   not told apart. */
+static void assert_streams(memlord *lord, const char *head, const char *others, const char *count,
+                           const char *rest) {
+    char *text = report_of(lord, MEMLORD_FORMAT_TEXT), *json = report_of(lord, MEMLORD_FORMAT_JSON);
+    char *lines = strstr(text, head), *list = strstr(json, count), *end;
+    assert_non_null(lines);
+    end = strstr(lines, others);
+    assert_non_null(end);
+    *end = 0;
+    assert_int_equal(count_of(lines, "\n       2 KiB           2  0x"), 20);
+    assert_int_equal(count_of(lines, "\n"), 21);
+    assert_non_null(list);
+    end = strstr(list, rest);
+    assert_non_null(end);
+    *end = 0;
+    assert_int_equal(count_of(list, "\"device\":\"cuda:0\",\"bytes\":2048,\"blocks\":2}"), 20);
+    assert_int_equal(count_of(list, "{\"stream\":"), 20);
+    free(text);
+    free(json);
+}
+static void of_more_than_128_streams_the_others_are_a_sum(void **state) {
+    memlord *lord = test_lord(state);
+    fill_streams(lord, 1, 128);
+    assert_streams(lord, "\n       bytes      blocks  streams: 20 of 128\n",
+                   "\n     216 KiB         216  on others\n",
+                   "\"streams\":{\"count\":128,\"more\":0,",
+                   "],\"rest\":{\"bytes\":221184,\"blocks\":216}}");
+    fill_streams(lord, 129, 130);
+    assert_streams(lord, "\n       bytes      blocks  streams: 20 of 128 or more\n",
+                   "\n     220 KiB         220  on others\n",
+                   "\"streams\":{\"count\":128,\"more\":1,",
+                   "],\"rest\":{\"bytes\":225280,\"blocks\":220}}");
+}
+
 static void the_page_has_each_of_its_parts_once(void **state) {
     static const char *const parts[] = {"<!DOCTYPE html>\n", "<pre>\ndevice   ", "\n</pre></noscript>\n",
                                         "id=\"profile\">{\"schema\"", "]}}\n</script>\n",
@@ -716,7 +761,7 @@ static void of_five_accounts_over_their_limit_four_are_told(void **state) {
     assert_ok(memlord_account_use(lord, 0));
     assert_verdicts(lord, "over a limit, cuda:0: account r0 9 B of 1 B; cuda:0: account r1 8 B of "
                           "1 B; cuda:0: account r2 7 B of 1 B; cuda:0: account r3 6 B of 1 B; "
-                          "and 1 more, 5 B\n");
+                          "and 1 more\n"); /* its bytes may be told already */
 }
 
 static void a_site_may_hold_more_than_the_arena_that_holds_most_by_tag(void **state) {
@@ -793,7 +838,7 @@ static void anomalies_that_lost_bytes_come_first_and_then_mistakes(void **state)
     t->heap.fail_at = 0;
     at = text = verdicts_of(lord);
     for (i = 0; i < 5; i++) {
-        static const char *const said[] = {("\nanomalies and drops, cuda:8: dropped_allocs 1, "
+        static const char *const said[] = {("anomalies and drops, cuda:8: dropped_allocs 1, "
                                             "dropped_bytes 3 MiB, dropped_events "),
                                            "; cuda:7: unknown_frees 2, dropped_events ",
                                            "; cuda:6: unknown_frees 1, dropped_events ",
@@ -802,6 +847,28 @@ static void anomalies_that_lost_bytes_come_first_and_then_mistakes(void **state)
         assert_non_null(at);
     }
     free(text);
+}
+
+static void anomalies_that_lost_bytes_come_before_the_holders_and_are_bad(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord *lord = t->lord;
+    uint64_t key = (uint64_t)1 << 40;
+    hold(lord, cuda(0), "weights", 30);
+    memlord_free(lord, cuda(0), 0x999, NULL);
+    assert_verdicts(lord, "biggest holder, cuda:0: tag weights 100 % of 30 MiB\n"
+                          "anomalies and drops, cuda:0: unknown_frees 1\n"
+                          "mistakes, cuda:0: unknown_free\n");
+    assert_in(lord, MEMLORD_FORMAT_JSON, "{\"kind\":\"anomalies\",\"tone\":\"odd\",");
+    t->heap.fail_at = t->heap.calls + 1;
+    t->heap.fail_from = 1;
+    while (memlord_alloc(lord, cuda(1), key, 1, NULL) == MEMLORD_OK) key += 1u << 21;
+    t->heap.fail_at = 0;
+    while ((key -= 1u << 21) >= (uint64_t)1 << 40) memlord_free(lord, cuda(1), key, NULL);
+    assert_verdicts(lord, "anomalies and drops, cuda:1: dropped_allocs 1, dropped_bytes 1 B; "
+                          "cuda:0: unknown_frees 1\n"
+                          "biggest holder, cuda:0: tag weights 100 % of 30 MiB\n"
+                          "mistakes, cuda:1: dropped 1 B; cuda:0: unknown_free\n");
+    assert_in(lord, MEMLORD_FORMAT_JSON, "{\"kind\":\"anomalies\",\"tone\":\"bad\",");
 }
 
 static void anomalies_of_no_device_are_told_with_nothing_recorded(void **state) {
@@ -2180,6 +2247,7 @@ int main(void) {
         TEST(an_account_that_was_closed_is_not_told),
         TEST(lifetimes_are_those_that_the_ring_has_from_their_begin),
         TEST(the_page_leaves_out_the_streams_of_events),
+        TEST(of_more_than_128_streams_the_others_are_a_sum),
         TEST(the_page_has_each_of_its_parts_once),
         TEST(what_is_not_known_is_no_number),
         TEST_SITES(the_verdicts_come_first_and_the_worst_of_them_before),
@@ -2192,6 +2260,7 @@ int main(void) {
         TEST(the_biggest_holder_is_the_first_that_explain_names),
         TEST(a_verdict_tells_of_four_devices_and_counts_the_others),
         TEST(anomalies_that_lost_bytes_come_first_and_then_mistakes),
+        TEST(anomalies_that_lost_bytes_come_before_the_holders_and_are_bad),
         TEST(anomalies_of_no_device_are_told_with_nothing_recorded),
         TEST(a_failure_before_a_reset_is_no_verdict),
         TEST(what_is_freed_and_pending_is_no_leak),

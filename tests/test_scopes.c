@@ -1140,6 +1140,48 @@ static void the_peak_of_a_shared_scope_is_exact_with_flag_exact(void **state) {
     assert_int_equal(s.peak, 40 * MIB);
 }
 
+/* A helper whose last bytes are few, so that its thread does not publish them. */
+typedef struct late_helper {
+    memlord *lord;
+    memlord_scope_token token;
+    test_gate first, last;
+} late_helper;
+static void *help_late(void *user) {
+    late_helper *h = (late_helper *)user;
+    assert_ok(memlord_scope_adopt(h->lord, &h->token));
+    open_block(h->lord, 0x10000, MIB);
+    test_gate_pass(&h->first);
+    open_block(h->lord, 0x20000, 15000);
+    test_gate_pass(&h->last);
+    assert_ok(memlord_scope_return(h->lord, &h->token));
+    return NULL;
+}
+/* The owner's 20,000 bytes are gone when the helper's 15,000 come: at no time were both there. */
+static void bytes_of_a_helper_that_left_are_not_added_to_an_older_peak(void **state) {
+    static const test_gate closed = TEST_GATE;
+    memlord *lord = test_lord(state);
+    const uint64_t highest = MIB + 100000 + 20000;
+    pthread_t thread;
+    late_helper h;
+    memset(&h, 0, sizeof h);
+    h.lord = lord;
+    h.first = h.last = closed;
+    open_block(lord, 0x1000, 10 * MIB);
+    assert_ok(memlord_scope_begin(lord, "s"));
+    assert_ok(memlord_scope_export(lord, &h.token));
+    assert_int_equal(pthread_create(&thread, NULL, help_late, &h), 0);
+    assert_true(test_gate_came(&h.first, 1));
+    open_block(lord, 0x2000, 100000);
+    open_block(lord, 0x3000, 20000);
+    close_block(lord, 0x3000);
+    test_gate_open(&h.first);
+    assert_true(test_gate_came(&h.last, 1));
+    test_gate_open(&h.last);
+    pthread_join(thread, NULL);
+    assert_ok(memlord_scope_end(lord));
+    assert_in_range(scope_of(lord, "s").peak, highest - 2 * 65536, highest);
+}
+
 static void an_exported_scope_that_nobody_adopts_has_an_exact_peak(void **state) {
     memlord *lord = test_lord(state);
     memlord_scope_token token;
@@ -2063,6 +2105,7 @@ int main(void) {
         TEST(what_others_did_is_of_the_same_invocation),
         TEST(the_peak_of_a_shared_scope_is_that_of_all_threads),
         TEST_EXACT(the_peak_of_a_shared_scope_is_exact_with_flag_exact),
+        TEST(bytes_of_a_helper_that_left_are_not_added_to_an_older_peak),
         TEST(an_exported_scope_that_nobody_adopts_has_an_exact_peak),
         TEST(a_thread_that_only_frees_has_a_delta_too),
         TEST_FAKES(a_helper_may_be_in_the_scope_after_its_owner),

@@ -33,7 +33,7 @@ typedef struct slot_words {
 typedef struct page_words {
     uint64_t magic, version, unused[6];
     struct {
-        uint32_t rings, unused[15];
+        uint32_t rings, resting, unused[14];
     } bells[64];
     slot_words slots[64];
 } page_words;
@@ -922,6 +922,63 @@ static void an_answer_that_closes_the_page_is_not_published(void **state) {
     assert_int_equal(f->page->slots[OWN].owner, 0);
 }
 
+/* Meanwhile the neighbour has asked once more, before the page is opened again. */
+static memlord_gc_result open_again_inside(void *user, memlord *lord,
+                                           const memlord_gc_event *event) {
+    const memlord_gc_result result = {1, 0, 0};
+    fixture *f = (fixture *)user;
+    (void)event;
+    if (!f->gc.runs++) {
+        set(&f->page->slots[0].request, 1001);
+        assert_ok(memlord_pressure_close(lord));
+        assert_ok(memlord_pressure_open(lord, f->path));
+    }
+    return result;
+}
+static void an_answer_is_not_published_in_a_page_that_was_opened_meanwhile(void **state) {
+    fixture *f = joined(state);
+    slot_words *one = &f->page->slots[0], *own = &f->page->slots[OWN];
+    assert_ok(memlord_alloc(f->lord, cuda(0), 0x1000, MIB, NULL));
+    assert_ok(memlord_gc_callback_add(f->lord, cuda(0), 1u << MEMLORD_REASON_NEIGHBOUR,
+                                      open_again_inside, f));
+    poll_all(f);
+    asks(one, 0, "GPU-0", MIB, 1000);
+    poll_all(f);
+    assert_int_equal(f->gc.runs, 1);
+    assert_int_equal(own->answered[0], 1001); /* from before the open: see the claim of a slot */
+    asks(one, 0, "GPU-0", MIB, 1002);
+    poll_all(f);
+    assert_int_equal(f->gc.runs, 2); /* it does not rest: on this page it has answered nobody */
+    assert_int_equal(own->answered[0], 1002);
+}
+
+/* The rest before was of 1 s. */
+static void a_request_that_could_run_nothing_does_not_shorten_the_next_rest(void **state) {
+    fixture *f = joined(state);
+    slot_words *one = &f->page->slots[0];
+    serves(f, cuda(0), &f->gc);
+    asks(one, 0, "GPU-0", MIB, 1000);
+    poll_all(f);
+    assert_int_equal(test_gc_runs(&f->gc), 1);
+    assert_ok(memlord_gc_callback_remove(f->lord, cuda(0), test_gc_run, &f->gc));
+    assert_ok(memlord_alloc(f->lord, cuda(0), 0x1000, MIB, NULL)); /* which ends the rest */
+    asks(one, 0, "GPU-0", MIB, 1001);
+    poll_all(f);
+    assert_ok(memlord_gc_callback_add(f->lord, cuda(0), 1u << MEMLORD_REASON_NEIGHBOUR,
+                                      test_gc_run, &f->gc));
+    asks(one, 0, "GPU-0", MIB, 1002);
+    poll_all(f);
+    assert_int_equal(test_gc_runs(&f->gc), 2); /* that of no callback was followed by no rest */
+    assert_int_equal(f->page->bells[OWN].resting,
+                     1u << (device_in(&f->page->slots[OWN], "GPU-0") -
+                            f->page->slots[OWN].devices));
+    usleep(1200000);
+    asks(one, 0, "GPU-0", MIB, 1003);
+    poll_all(f);
+    assert_int_equal(test_gc_runs(&f->gc), 2); /* a rest of 2 s */
+    assert_int_equal(f->page->slots[OWN].answered[0], 1003);
+}
+
 static void a_raise_waits_two_seconds_for_an_answer(void **state) {
     slot_words *one, *two;
     fixture *f = with_two(state, &one, &two);
@@ -1425,6 +1482,8 @@ int main(void) {
         PAGE(a_child_of_a_retry_that_sleeps_goes_on_with_it),
         PAGE(a_page_that_was_closed_serves_nothing_and_its_children_join_none),
         PAGE(an_answer_that_closes_the_page_is_not_published),
+        PAGE(an_answer_is_not_published_in_a_page_that_was_opened_meanwhile),
+        PAGE(a_request_that_could_run_nothing_does_not_shorten_the_next_rest),
         PAGE(a_raise_waits_two_seconds_for_an_answer),
         PAGE(the_machine_is_known_by_its_boot),
         PAGE(a_group_with_a_limit_is_a_memory_of_its_own),

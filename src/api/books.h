@@ -456,7 +456,7 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
 /* Computes a rate by its name: "hit_rate", cache_hits / (cache_hits + cache_misses);
    "recovery_rate", recoveries / (recoveries + oom_failures); "success_rate", allocs / (allocs +
    oom_failures); or "mean_bytes", total_allocated / allocs, so growth and arenas count. NaN when
-   nothing was counted, and for any other name. */
+   nothing was counted, and for any other name. 0 with MEMLORD_DISABLE. */
 MEMLORD_API double memlord_rate(const memlord_stats *stats, const char *name) MLI_OFF(0)
 
 /* Starts an epoch: sets freed, totals, counts and anomalies to 0, also those of sites and scopes,

@@ -104,9 +104,11 @@ MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
    A library that LD_PRELOAD loads, such as src/tools/preload.c, may export a memlord_interposer
    under the name "memlord_interposer". Then each tag and scope that begins or ends in a ledger of
    the program does so there, too, on the same thread: they cover every malloc. The two books stay
-   apart. Default tags and adopted scopes stay in the program's ledger. A tag or a scope that is
-   open when its ledger is destroyed stays open there. The first ledger of the process looks for the
-   interposer, on Linux; without LD_PRELOAD in the environment, and in static programs, there is
+   apart. A swap of contexts ends there what is open in the context that the thread leaves, and
+   begins what is open in the one that it enters. So a scope is an invocation there for each time
+   that its context runs. Default tags and adopted scopes stay in the program's ledger. A tag or a
+   scope that is open when its ledger is destroyed stays open there. The first ledger of the process
+   looks for the interposer, on Linux; without LD_PRELOAD in the environment, and in static programs, there is
    none. An interposer of another size or version, or with a NULL function, is ignored. */
 typedef struct memlord_interposer {
     uint32_t size;    /* sizeof(memlord_interposer) where the library was compiled */

@@ -124,10 +124,11 @@ MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, siz
 /* Writes in one line how many bytes short a request of `wanted` is, and who holds the memory of the
    physical device: limit, capacity, tickets, other processes, and the largest tags and sites, with
    untagged bytes and arenas among them. Each has its device where several share the memory. The
-   line also has the bytes of what is not listed, and how many requests failed on this device
-   before. Follows snprintf; allocates nothing. MemLord logs this line itself when an allocation
-   fails for good and, as a warning at most once a second, when a reservation is refused.
-   Cost: walks tags and sites; nothing is walked for a log without a logger. */
+   line also has the bytes of what is not listed, how many requests failed on this device before,
+   and how many neighbours rest there: see memlord_pressure_raise. Follows snprintf; allocates
+   nothing. MemLord logs this line itself when an allocation fails for good and, as a warning at
+   most once a second, when a reservation is refused. Cost: walks tags and sites; nothing is walked
+   for a log without a logger. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)
     MLI_OFF_SET(if (buf && cap) buf[0] = 0, 0)
@@ -457,7 +458,8 @@ MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device dev
    nothing is reserved. */
 MEMLORD_API double memlord_cached_ratio(const memlord_stats *stats) MLI_OFF(0)
 /* Computes how much of a pool's free memory is not in one piece: 1 - largest_free / (reserved -
-   allocated), 0 to 1; 0 when nothing is free; NaN when the largest free piece is not known. */
+   allocated), 0 to 1; 0 when nothing is free; NaN when the largest free piece is not known.
+   0 with MEMLORD_DISABLE. */
 MEMLORD_API double memlord_fragmentation(const memlord_stats *stats) MLI_OFF(0)
 
 enum {
@@ -523,7 +525,8 @@ MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD
    bytes, until each of them has answered, or for 2 s. With `needed` 0 it asks, and does not wait. A
    ledger whose callbacks gave nothing back rests for 1 s, then for twice as long each time, up to
    60 s. While it rests it answers at once, and runs no callbacks for that device. The rest ends
-   early when the device's live bytes have changed by more than an eighth. memlord_alloc_retry asks
+   early when the device's live bytes have changed by more than an eighth. memlord_explain then says
+   how many neighbours rest. memlord_alloc_retry asks
    the neighbours by itself before each pause.
    Errors: E_OOM they gave back less, or there are none; E_STATE no page is open, or it is closed
            meanwhile; E_UNKNOWN the device has no identity, or was never seen; E_DEVICE;
@@ -626,7 +629,8 @@ MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t sco
    swaps the context holds what the thread was in before, so a fibre may run inside another.
    memlord_tag_end, memlord_scope_end, memlord_scope_return and the end of a guard end only what
    their own context began, on whichever thread it runs. Scopes measure what their context did. The
-   timeline shows them where and while they ran. */
+   timeline shows them where and while they ran. examples/embed/jobs.c is a job system that does
+   so. */
 typedef struct memlord_context {
     uint64_t word[8]; /* the library's; all 0: nothing is open */
 } memlord_context;

@@ -99,6 +99,7 @@ typedef struct mli_phys {
     uint64_t neighbours;   /* the bytes that other ledgers of the pressure page held here when the
                               page was last read */
     int neighbour_failing; /* 1: another ledger of the page finds no memory here */
+    uint32_t neighbours_resting; /* the other ledgers of the page that rest here: see mli_rest */
     uint64_t stalled;      /* when tasks were last seen to wait for the host's memory; 0: never */
     mli_helper poller;
     struct memlord *lord;

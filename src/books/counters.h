@@ -81,7 +81,7 @@ typedef struct mli_row {
     mli_u64 peak;          /* signed */
     mli_u64 sampled_peak;  /* of a device: signed; the highest `published` since its phys was
                               sampled */
-    mli_u64 publish_count; /* publications and peak resets so far */
+    mli_u64 publish_count; /* publications, peak resets, and leaves of mli_joint_settle so far */
     mli_u64 expected;      /* tags: the bytes of memlord_expect; 0: none */
     mli_u64 arena;         /* tags: their arena bytes; under the lock of the device's row */
     struct {               /* sums at the last reset; freed: at the last reset or collection */
@@ -111,17 +111,18 @@ typedef struct mli_span_peak {
     uint64_t from, high;
 } mli_span_peak;
 
-/* An exported invocation of a scope. Each thread adds what its span counts when it leaves. Until
-   then `level` has the base of its cell, less the level at which its span began. So `level` is at
-   most what all have added, and `high` at most their peak. */
+/* An invocation of a scope that was exported. While a thread is in a member, which is a context,
+   the member adds to `level` the base of the thread's cell, less the level at which its span began.
+   So `level` is at most what all have added, and `high` at most their peak. `bytes`, `blocks` and
+   `delta` are of the members that have left. */
 typedef struct mli_joint {
-    mli_lock lock;                  /* all but token and began */
+    mli_lock lock;                  /* guards all members but token and began */
     uint64_t token;                 /* its handle, the second word of a memlord_scope_token */
-    struct mli_thread_scope *began; /* of the thread that exported it */
-    uint32_t members, over, adopted; /* contexts in it; 1: its owner ended it; 1: it was adopted */
-    uint64_t start, before, bytes, blocks; /* as in a span; bytes and blocks of those that left */
+    struct mli_thread_scope *began; /* of the thread that it began on */
+    uint32_t members, over, adopted; /* contexts in it; 1: its exporter has left; 1: was adopted */
+    uint64_t start, before, bytes, blocks; /* as in a span */
     const char *shapes;
-    struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1]; /* delta: of who left */
+    struct { uint64_t level, high, delta; } at[MEMLORD_MAX_DEVICES + 1];
 } mli_joint;
 
 /* A span: one scope that a thread is in. */

@@ -320,19 +320,24 @@ MLI_PRIVATE MLI_COLD void mli_interposer_find(void) {
 #endif
 }
 
-MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name) {
-    MLI_REQUIRE(mli_none_held());
+/* Returns the interposer; NULL: there is none, or the ledger is its own. */
+static const memlord_interposer *mli_interposer_of(const memlord *lord) {
     const memlord_interposer *to =
         (const memlord_interposer *)mli_ptr_load_acquire(&mli_process.interposer);
-    if (MLI_LIKELY(!to) || to->lord == lord) return;
-    (scope ? to->scope_begin : to->tag_begin)(name);
+    return MLI_LIKELY(!to) || to->lord == lord ? NULL : to;
+}
+MLI_PRIVATE int mli_interposer_hears(const memlord *lord) {
+    return mli_interposer_of(lord) != NULL;
+}
+MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name) {
+    MLI_REQUIRE(mli_none_held());
+    const memlord_interposer *to = mli_interposer_of(lord);
+    if (to) (scope ? to->scope_begin : to->tag_begin)(name);
 }
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count) {
     MLI_REQUIRE(mli_none_held());
-    const memlord_interposer *to =
-        (const memlord_interposer *)mli_ptr_load_acquire(&mli_process.interposer);
-    if (MLI_LIKELY(!to) || to->lord == lord) return;
-    while (count--) (scope ? to->scope_end : to->tag_end)();
+    const memlord_interposer *to = mli_interposer_of(lord);
+    while (to && count--) (scope ? to->scope_end : to->tag_end)();
 }
 
 /* Begins a tag. `guard` gets what its end restores; NULL: the tag has no guard. The stack of tags

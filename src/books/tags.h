@@ -102,8 +102,11 @@ MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_t
 
 /* Looks up the interposer: memlord_interposer. Requires: no lock is held. */
 MLI_PRIVATE MLI_COLD void mli_interposer_find(void);
+/* Returns 1 if there is an interposer and the ledger is not its own. The acquire pairs with the
+   release in mli_interposer_find. */
+MLI_PRIVATE int mli_interposer_hears(const memlord *lord);
 /* Begins a tag, or a scope, in the books of an interposer, too. Requires, as mli_interposer_end: no
-   lock is held. The acquire pairs with the release in mli_interposer_find. */
+   lock is held. */
 MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name);
 /* Ends the innermost tags, or scopes, in those books. */
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count);

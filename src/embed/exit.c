@@ -6,6 +6,7 @@
 #include "books/tags.h"
 #include "services/scopes.h"
 #include "services/contexts.h"
+#include "services/joint.h"
 #include "services/thread_end.h"
 #include "embed/lives.h"
 
@@ -104,6 +105,7 @@ static MLI_COLD void mli_fork_child(void) {
             mli_running_count(&t->now);
         }
         mli_contexts_recount(lord);
+        mli_joint_sweep(lord);
         if (mine) mli_u64_store(&mine->owner, number);
     }
     mli_self.number = number;

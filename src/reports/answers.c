@@ -73,7 +73,8 @@ MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const ch
 /* -- the verdicts: a kind has parts, each of a device. A part is composed in r->part_text, and then
       written by each format in its own way. Of a kind only MLI_FIRST_DEVICES parts are written -- */
 
-/* name in JSON, head in TEXT, how bad */
+/* name in JSON, head in TEXT, how bad: what is bad, then "", then what is odd. Anomalies that lost
+   bytes are bad, and then come before the holders. */
 #define MLI_VERDICTS(X)                                                                       \
     X(out_of_memory, "out of memory", "bad")                                                  \
     X(over_limit, "over a limit", "bad")                                                      \
@@ -100,6 +101,7 @@ enum { MLI_VERDICT_NAME, MLI_VERDICT_HEAD, MLI_VERDICT_TONE };
 typedef struct mli_verdict_writer {
     mli_report *r;
     int json, kind;
+    int lost; /* 1: the anomalies lost bytes */
     size_t parts;    /* of the kind, so far */
     uint64_t bytes;  /* of the parts that are left out */
     mli_out part;    /* the text of a part */
@@ -126,8 +128,8 @@ static MLI_COLD void mli_verdict_head(const mli_verdict_writer *w) {
     mli_put_str(w->r->o, mli_verdict_texts[w->kind][MLI_VERDICT_HEAD]);
     if (w->kind == MLI_VERDICT_leaks) mli_putf(w->r->o, " %ju", w->r->mark);
 }
-/* Writes composed text in a JSON string: a name in it is escaped already, but for JSON itself and
-   for the page, whose script element must not end. */
+/* Writes composed text in a JSON string. Names in it are escaped already. This adds the escapes of
+   JSON, and those that keep a name from ending the page's script element. */
 static MLI_COLD void mli_json_composed(mli_out *o, const char *text) {
     for (; *text; text++) {
         if (!strchr("\"\\<>&", *text)) {
@@ -141,8 +143,10 @@ static MLI_COLD void mli_json_composed(mli_out *o, const char *text) {
 static MLI_COLD void mli_part_json(mli_verdict_writer *w, const int *device) {
     mli_out *o = w->r->o;
     if (w->parts == 1) {
+        const char *tone = mli_verdict_texts[w->kind][MLI_VERDICT_TONE];
+        if (w->kind == MLI_VERDICT_anomalies && w->lost) tone = "bad";
         mli_jsonf(o, ",\n{'kind':%s,'tone':%s,'head':'", mli_verdict_texts[w->kind][MLI_VERDICT_NAME],
-                  mli_verdict_texts[w->kind][MLI_VERDICT_TONE]);
+                  tone);
         mli_verdict_head(w);
         mli_jsonf(o, "','parts':[");
     }
@@ -219,7 +223,8 @@ static MLI_COLD void mli_verdict_over_limit(mli_verdict_writer *w) {
     }
     for (i = 0; i < r->account_lines; i++) {
         const memlord_account_stat *s = &r->account[i];
-        if (s->bytes <= s->limit || (o = mli_part_begin(w, s->bytes)) == NULL) continue;
+        /* its bytes are among those of its device */
+        if (s->bytes <= s->limit || (o = mli_part_begin(w, 0)) == NULL) continue;
         mli_putf(o, "account %s %jo of %jo", s->name, s->bytes, s->limit);
         device = mli_device_code(s->device);
         mli_part_put(w, &device);
@@ -272,8 +277,8 @@ static const mli_holder *mli_holder_site(const mli_holder_list *list) {
 }
 /* Writes "tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The tag and the site may be of
    different blocks, so each has its own share. In place of a tag stands "untagged" or "arenas", if
-   these hold more; not "untagged" where nothing else could. Returns 0 if nothing is worth it. */
-static MLI_COLD int mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
+   these hold more; not "untagged" where nothing else could. Writes nothing if nothing is worth it. */
+static MLI_COLD void mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     mli_report *r = w->r;
     const uint64_t live = r->stat[dev - 1].allocated;
     const int device = mli_report_device(r, dev);
@@ -287,7 +292,7 @@ static MLI_COLD int mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     tells = mli_holder_tells(r, &tags);
     if (tells && site && tags.at[0].kind == MLI_HOLDER_ARENA && site->kind == MLI_HOLDER_ARENA)
         site = NULL; /* told already */
-    if (!live || !(tells || site) || (o = mli_part_begin(w, live)) == NULL) return 0;
+    if (!live || !(tells || site) || (o = mli_part_begin(w, live)) == NULL) return;
     if (tells) {
         if (tags.at[0].kind == MLI_HOLDER_NAMED) {
             mli_put_str(o, "tag ");
@@ -303,12 +308,11 @@ static MLI_COLD int mli_verdict_holder(mli_verdict_writer *w, uint32_t dev) {
     }
     mli_putf(o, " of %jo", live);
     mli_part_put(w, &device);
-    return 1;
 }
 static MLI_COLD void mli_verdict_holders(mli_verdict_writer *w) {
     size_t i;
     for (i = 0; i < w->r->devices; i++)
-        (void)mli_verdict_holder(w, (uint32_t)w->r->top_device[i][1]);
+        mli_verdict_holder(w, (uint32_t)w->r->top_device[i][1]);
 }
 
 /* As mli_anomaly_next; dev 0: what no device counted. */
@@ -419,7 +423,8 @@ static MLI_COLD void mli_verdict_fragments(mli_verdict_writer *w) {
     }
 }
 
-/* Writes all verdicts, the worst first. */
+/* Writes all verdicts in the order of MLI_VERDICTS. Anomalies that lost bytes change places with the
+   holders: the totals are too low then. */
 static MLI_COLD void mli_verdicts_write(mli_report *r, int json) {
     static void (*const all[MLI_VERDICT_COUNT])(mli_verdict_writer *w) = {
 #define MLI_X(name, head, tone) mli_verdict_##name,
@@ -427,10 +432,15 @@ static MLI_COLD void mli_verdicts_write(mli_report *r, int json) {
 #undef MLI_X
     };
     mli_verdict_writer w;
+    int i;
     memset(&w, 0, sizeof w);
     w.r = r;
     w.json = json;
-    for (w.kind = 0; w.kind < MLI_VERDICT_COUNT; w.kind++) {
+    w.lost = r->total.dropped_allocs != 0;
+    for (i = 0; i < MLI_VERDICT_COUNT; i++) {
+        w.kind = i;
+        if (w.lost && i == MLI_VERDICT_holders) w.kind = MLI_VERDICT_anomalies;
+        if (w.lost && i == MLI_VERDICT_anomalies) w.kind = MLI_VERDICT_holders;
         all[w.kind](&w);
         mli_verdict_end(&w);
     }

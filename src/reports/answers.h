@@ -23,9 +23,9 @@ MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev)
 MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
                                              uint32_t dev);
 
-/* Writes the verdicts, the worst first. Each is one line with its devices, the devices of the
-   highest peaks first. Names are cut after MLI_TEXT_NAME characters: the bound stays in
-   r->out.name_max. */
+/* Writes the verdicts: what is bad, then the biggest holders, then what is odd. Each is one line with
+   its devices, the devices of the highest peaks first. Names are cut after MLI_TEXT_NAME characters:
+   the bound stays in r->out.name_max. */
 MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r);
 /* Writes the same verdicts as a key of JSON. */
 MLI_PRIVATE MLI_COLD void mli_json_verdicts(mli_report *r);

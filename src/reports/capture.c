@@ -26,8 +26,7 @@ MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uin
                                        uint32_t dev, uint64_t bytes) {
     uint64_t scope = mli_scope_of(lord, rows);
     uint64_t key = (rows & MLI_ROWS_MASK) | (uint64_t)dev << 40 | scope << 48;
-    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* the product takes each bit of the key to the
-                                                        top bits */
+    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* each bit of the key changes the top bits */
     mli_leak_group *leak = NULL, *tried;
     size_t i;
     leaks->bytes += bytes;
@@ -91,8 +90,8 @@ static MLI_COLD uint32_t mli_report_first_row(const mli_report *r, const void *s
         row = (uint32_t)mli_index_get(r->lord, mli_index_key(subject, dev));
     return row;
 }
-/* Returns the sums of a site over all devices. `first`: the index of the first sum of the book: 0
-   for sites, and the number of these for tags. */
+/* Returns the sums of a site or a tag over all devices. `first`: where the sums of the book begin:
+   0 for sites; for tags, after those of sites. */
 static MLI_COLD mli_leak_sum mli_leak_sum_all(const mli_report *r, size_t first, size_t rows,
                                               const void *subject) {
     mli_leak_sum all = {0, 0};
@@ -597,16 +596,26 @@ static void mli_report_peak_raise(mli_report *r, uint32_t dev) {
     s->peak_error -= most;
 }
 
-/* Captures the mistakes of the host in the order of their weight: first the kinds that make totals
-   too low, then frees and allocs that do not fit, then the others; each by bytes or, where these
-   are not known, by number. */
+/* The kinds of mistakes, the heaviest first: what makes totals too low, then frees and allocs that do
+   not fit, then the others. */
+static const unsigned char mli_mistake_kinds[] = {
+    MEMLORD_ANOMALY_DROPPED,       MEMLORD_ANOMALY_UNKNOWN_FREE,
+    MEMLORD_ANOMALY_IMPLICIT_FREE, MEMLORD_ANOMALY_FREED_WHILE_SHARED,
+    MEMLORD_ANOMALY_UNDERFLOW,     MEMLORD_ANOMALY_FENCE_FAILED,
+    MEMLORD_ANOMALY_REFUSED,       MEMLORD_ANOMALY_MISPLACED_END};
+typedef char mli_check_mistake_kinds
+    [sizeof mli_mistake_kinds == (size_t)MEMLORD_ANOMALY_COUNT ? 1 : -1];
+
+/* Captures the mistakes of the host, the heaviest first: by kind, and those of one kind by their
+   bytes or, where these are not known, by their number. */
 static MLI_COLD void mli_report_mistakes(mli_report *r) {
-    static const unsigned char ranks[MEMLORD_ANOMALY_COUNT] = {6, 5, 4, 3, 2, 1, 0, 7};
     mli_anomaly_line line;
     uint32_t i;
     for (i = 0; mli_anomaly_read(r->lord, i, &line.is); i++) {
         const uint64_t most = UINT64_MAX >> 8, size = line.is.bytes ? line.is.bytes : line.is.count;
-        line.weight = (uint64_t)ranks[line.is.kind] << 56 | (size < most ? size : most);
+        uint64_t rank = sizeof mli_mistake_kinds;
+        while (rank && mli_mistake_kinds[sizeof mli_mistake_kinds - rank] != line.is.kind) rank--;
+        line.weight = rank << 56 | (size < most ? size : most);
         r->mistakes = mli_top_insert(r->mistake, r->mistakes, MLI_ANOMALIES, &line, sizeof line,
                                      offsetof(mli_anomaly_line, weight));
     }

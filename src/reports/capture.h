@@ -14,6 +14,7 @@
 #include "books/events.h"
 #include "books/listing.h"
 #include "books/blocks.h"
+#include "services/joint.h"
 #include "services/scopes.h"
 #include "services/snapshots.h"
 
@@ -92,8 +93,8 @@ typedef struct mli_scope_line {
     int leaked; /* 1: the culprit has leaked blocks in this scope; for scope 0: in no scope */
 } mli_scope_line;
 typedef struct mli_stack_line {
-    uint64_t key; /* the live bytes; for the stacks behind all that have live bytes, the bytes
-                     allocated */
+    uint64_t key; /* the live bytes; for a stack without any, the bytes allocated. Such stacks come
+                     last */
     uint32_t node;
     memlord_stack_stat stat; /* without its frames */
 } mli_stack_line;
@@ -126,8 +127,8 @@ typedef struct mli_report {
     uint64_t uptime;
     uint64_t top_device[MEMLORD_MAX_DEVICES][2]; /* peak and dev, the highest peak first */
     mli_tag_line *tag; /* by row; behind the rows, by dev, for blocks without a tag */
-    mli_tag_line top_tag[MLI_TOP_TAGS]; /* how many `tag_rows` there are, with those of bytes
-                                           without a tag */
+    mli_tag_line top_tag[MLI_TOP_TAGS]; /* the largest of the `tag_rows` lines; bytes without a tag
+                                           have lines, too */
     memlord_stats total, stat[MEMLORD_MAX_DEVICES];
     mli_phys_line phys[MEMLORD_MAX_DEVICES + 1];
     memlord_account_stat account[MLI_TOP_ACCOUNTS];
@@ -154,8 +155,7 @@ typedef struct mli_report {
     size_t streams, stream_lines;        /* told apart; in the list */
     mli_stream_line stream_rest;         /* the sum of what is not in the list */
     int streams_lost;                    /* 1: there are more streams, and the sum has them */
-    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest first, which are those that lost
-                                                bytes */
+    mli_anomaly_line mistake[MLI_ANOMALIES]; /* the heaviest first: see mli_report_mistakes */
     size_t mistakes;
     uint64_t mistakes_more; /* mistakes at sites that are not in the list */
     uint64_t mark;

@@ -7,6 +7,7 @@
 #include "books/tags.h"
 #include "books/events.h"
 #include "books/map.h"
+#include "services/joint.h"
 #include "services/scopes.h"
 #include "services/snapshots.h"
 #include "reports/answers.h"

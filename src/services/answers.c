@@ -6,7 +6,7 @@
 #include "books/sites.h"
 #include "services/stats.h"
 
-/* Arrays, not literals: see mli_no_site. */
+/* These are arrays and not literals for the reason that mli_no_site gives. */
 static const char mli_arena_file[] = "", mli_arena_function[] = "(arena)";
 MLI_PRIVATE const memlord_site mli_arena_site = {mli_arena_file, mli_arena_function, 0};
 

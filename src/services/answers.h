@@ -15,8 +15,8 @@ MLI_TABLE(const memlord_site mli_arena_site)
 
 #define MLI_HOLDERS_LISTED 4
 
-/* What holds bytes of a device: a tag or a site, the blocks that have none, or the arena, which has
-   neither. */
+/* What holds bytes of a device: a tag or a site, the blocks that have none, or the part of the arena
+   that has none (by site: all of it). */
 enum { MLI_HOLDER_NAMED, MLI_HOLDER_UNNAMED, MLI_HOLDER_ARENA };
 typedef struct mli_holder {
     uint64_t bytes;
@@ -28,22 +28,23 @@ typedef struct mli_holder_list {
     int book;                          /* MLI_BOOK_TAG or MLI_BOOK_SITE */
     uint32_t dev;                      /* the list is for this device */
     int elsewhere;                     /* 1: some holder is on another device of the phys */
-    uint64_t count, named;             /* all holders; those that are a tag or a site */
-    uint64_t bytes;                    /* of all holders */
+    uint64_t count, named;             /* the holders in all; those that are a tag or a site */
+    uint64_t bytes;                    /* the sum over all holders */
     mli_holder at[MLI_HOLDERS_LISTED]; /* the largest ones, in order */
 } mli_holder_list;
-/* Lists what holds the phys of a device, by tag or by site; dev 0 is a device that was not seen
-   yet. Without a phys, lists what holds the device itself. */
+/* Lists the holders of a phys, by tag or by site, for one of its devices. dev 0: the device was not
+   seen yet. phys NULL: lists the holders of the device alone. */
 MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
                                            int book, mli_holder_list *list);
 
-/* Returns the place of a listed site, or the record that stands for arenas; it is not looked up. */
+/* Returns the place of a listed site, without a look-up of symbols; for an arena, the record that
+   stands for arenas. */
 MLI_PRIVATE MLI_COLD const memlord_site *mli_holder_place(const mli_holder *h);
 /* Writes the name of a listed holder: its tag or site, "untagged", "no site" or "arenas". */
 MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h);
-/* Writes "; by tag: untagged 70 GiB, arenas 5 GiB, ..., and 3 more with 1 GiB", with the device
-   before each name if some are on another one. Writes nothing if no holder has a name and there is
-   but one. */
+/* Writes "; by tag: untagged 70 GiB, arenas 5 GiB, ..., and 3 more with 1 GiB". If some holder is
+   on another device, each name follows its device. Writes nothing for a list of sites that names
+   none, nor for a list of tags that has one holder without a name. */
 MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list);
 
 #endif

@@ -11,14 +11,16 @@
 #include "books/fences.h"
 #include "books/limits.h"
 
-typedef struct mli_strategy { /* replaced as a whole, never changed */
+/* The bands that the host has set for a selector. A strategy is replaced as a whole, and never
+   changed. */
+typedef struct mli_strategy {
     struct mli_strategy *next;
     memlord_device sel;
-    size_t n;                  /* 0: no bands there */
-    const memlord_band *bands; /* right behind it; the default's lie elsewhere */
+    size_t n;                  /* the number of bands; 0: the host wants none there */
+    const memlord_band *bands; /* in the same allocation; of the default: mli_default_bands */
 } mli_strategy;
 
-typedef struct mli_gc_entry {
+typedef struct mli_gc_entry { /* a collection callback */
     struct mli_gc_entry *next;
     uint64_t serial; /* ascends along the list: callbacks of one device come first, those of all
                         devices last */
@@ -30,7 +32,7 @@ typedef struct mli_gc_entry {
 
 struct mli_bands_state {
     mli_lock callbacks_lock;
-    struct mli_gc_entry *gc_entries;  /* under the callbacks lock, as are the strategies */
+    struct mli_gc_entry *gc_entries; /* both lists are under the callbacks lock */
     struct mli_strategy *strategies;
 };
 
@@ -48,7 +50,8 @@ static const memlord_band mli_default_bands[MLI_DEFAULT_BANDS] = {
 static const mli_strategy mli_default_strategy = {
     NULL, {MEMLORD_ANY, MEMLORD_ANY}, MLI_DEFAULT_BANDS, mli_default_bands};
 
-/* Returns the error of a band, as text that follows its number; NULL: the band is valid. */
+/* Returns what is wrong with a band, as text that follows the number of the band in a message;
+   NULL: the band is valid. */
 static MLI_COLD const char *mli_band_error(const memlord_band *b) {
     if (!(b->lo >= 0 && b->lo < b->hi)) return ": lo and hi must be 0 <= lo < hi";
     if (!(b->hi <= 1e9)) return ": hi must be a percentage; 101 is above everything";
@@ -106,15 +109,15 @@ static MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, si
 
 /* -- which strategy is in force; under the callbacks lock -- */
 
-/* Returns the link to the strategy that was set for this very selector. If there is none, the link
-   is to NULL. */
+/* Returns the address of the pointer to the strategy that was set for exactly this selector. The
+   pointer is NULL if there is no such strategy. */
 static MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device sel) {
     mli_strategy **at = &lord->bands->strategies;
     while (*at && mli_device_word((*at)->sel) != mli_device_word(sel)) at = &(*at)->next;
     return at;
 }
-/* Returns the strategy that decides for a device: its own, its type's, that of all or, as the host
-   has set none of these, the default one; NULL: none. */
+/* Returns the strategy that decides for a device: its own, that of its type, that of all devices
+   or, if the host has set none of these, the default strategy; NULL: there is none. */
 static MLI_COLD const mli_strategy *mli_strategy_for(memlord *lord, memlord_device d) {
     const mli_strategy *s = *mli_strategy_link(lord, d);
     d.index = MEMLORD_ANY;
@@ -123,8 +126,8 @@ static MLI_COLD const mli_strategy *mli_strategy_for(memlord *lord, memlord_devi
     return s || (lord->flags & MEMLORD_FLAG_NO_STRATEGY) ? s : &mli_default_strategy;
 }
 
-/* Returns the first callback after number `after` that serves a reason on a device; NULL: there is
-   none. The bands of the default strategy run no quiet one. */
+/* Returns the first callback with a serial above `after` that serves a reason on a device; NULL:
+   there is none. The bands of the default strategy run no callback with MEMLORD_GC_QUIET. */
 static MLI_COLD mli_gc_entry *mli_gc_next(memlord *lord, memlord_device d, int reason,
                                           uint64_t after) {
     mli_gc_entry *c = lord->bands->gc_entries;
@@ -145,14 +148,15 @@ static MLI_COLD int mli_gc_registered(memlord *lord, memlord_device d, int reaso
     return found;
 }
 
-/* Returns the strategy in force for a device: its own, else that of its type. It is in force only
-   if it has bands and a callback serves them. NULL: none is in force. */
+/* Returns the strategy in force for a device: the one that decides for the device, if that has
+   bands and a callback serves them; NULL: none is in force. */
 static MLI_COLD const mli_strategy *mli_strategy_in_force(memlord *lord, memlord_device d) {
     const mli_strategy *s = mli_strategy_for(lord, d);
     return s && s->n && mli_gc_next(lord, d, MEMLORD_REASON_BAND, 0) ? s : NULL;
 }
 
-/* Sets the device types that can have a strategy in force: each type, and each device named. */
+/* Sets the device types that can have a strategy in force: for the whole type, or for a device that
+   a strategy or a callback names. */
 static MLI_COLD void mli_watched_types_set(memlord *lord) {
     const mli_strategy *s;
     const mli_gc_entry *c;
@@ -215,12 +219,12 @@ static int mli_dev_is_watched(memlord *lord, uint32_t dev) {
 
 typedef struct mli_band_state {
     memlord_gc_event event; /* band SIZE_MAX: no band is in force, and only used_percent is set */
-    int due;                /* 1: the value has reached the threshold: collect */
-    int near_threshold;     /* 1: every call must check */
+    int due;                /* 1: a collection is due, as the value has reached the threshold */
+    int near_threshold;     /* 1: the end of every call must check the bands */
     mli_levels level;
-    uint64_t rise, fall; /* a check is due at `rise` live bytes or more, and below `fall` */
-    uint64_t freed;      /* a check is due at so many freed bytes, too. The values UINT64_MAX, 0 and
-                            UINT64_MAX mean never */
+    uint64_t rise;  /* the live bytes from which on a check is due; UINT64_MAX: none is */
+    uint64_t fall;  /* the live bytes below which a check is due; 0: none is */
+    uint64_t freed; /* the freed bytes from which on a check is due; UINT64_MAX: none is */
 } mli_band_state;
 
 /* Returns the threshold of a band at a phys. 0: the band has no threshold now. A percentage needs a
@@ -270,16 +274,16 @@ static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v
     if (metric == MEMLORD_METRIC_FREED || metric == MEMLORD_METRIC_MAX) v->freed = up;
 }
 
-/* Returns the bytes of a phys from which on the used % of its limit reaches an edge. */
+/* Returns the least live bytes of a phys that are at least `edge` percent of its limit. */
 static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
     const double bytes = edge * (double)phys->limit / 100.0;
     const uint64_t at = bytes < 9e18 ? (uint64_t)bytes : (uint64_t)9e18;
     return at + (mli_percent(at, phys->limit) < edge);
 }
 
-/* Moves the marks of a device to where they enter another band. Used % is of the limit here, so it
-   changes with the live bytes alone and not with a sample. `total` is the live bytes of the
-   phys. */
+/* Moves the marks of a device to the live bytes from which on another band decides. The used
+   percent is of the limit here, so it changes with the live bytes alone and not with a sample.
+   `total` is the live bytes of the phys. */
 static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
                            mli_band_state *v) {
     uint64_t others = total > v->level.live ? total - v->level.live : 0;
@@ -298,7 +302,8 @@ static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t
 static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli_band_state *v) {
     uint64_t threads = mli_threads_allowed(lord);
     uint64_t margin = threads * lord->counters.batch,
-             unseen = threads * w->free_interval;              /* the most unseen: live; freed */
+             unseen = threads * w->free_interval; /* the most live and freed bytes that no check has
+                                                     seen */
     uint64_t twice = mli_u32_load(&w->near_threshold) ? 2 : 1; /* hysteresis: near stays near */
     int64_t published = (int64_t)mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published);
     int64_t above = mli_clamp_to_int64(v->rise), below = mli_clamp_to_int64(v->fall);
@@ -311,9 +316,9 @@ static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli
     mli_u64_store(&w->check_below, (uint64_t)below);
 }
 
-/* Sets how many bytes a thread frees between two checks: 64 checks on the way to the threshold
-   if all threads free alike, but at least a batch. If the interval shrinks, every thread checks at
-   its next free: its own next check was set by the longer interval. */
+/* Sets how many bytes a thread frees between two checks. If all threads free alike, there are 64
+   checks on the way to the threshold; but the interval is at least a batch. If the interval
+   shrinks, every thread checks at its next free, as the longer interval has set its next check. */
 static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
                                   const mli_band_state *v) {
     uint64_t had = w->free_interval,
@@ -322,7 +327,7 @@ static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
     if (share < lord->counters.batch) share = lord->counters.batch;
     if (!share) share = 1;
     if (v->event.metric != MEMLORD_METRIC_FREED && v->event.metric != MEMLORD_METRIC_MAX)
-        share = 0; /* without a band, too */
+        share = 0; /* as without a band */
     w->free_interval = share;
     if (!share || (had && share >= had)) return;
     for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
@@ -431,7 +436,8 @@ static MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
     return 0;
 }
 
-/* Adds a callback to the list, behind those of its kind. Requires: its serial tells its kind. */
+/* Adds a callback to the list, behind those of its kind, which are for one device, for a type or
+   for all devices. Requires: the top bits of its serial are the kind. */
 static MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
     mli_gc_entry **at = &lord->bands->gc_entries;
     mli_callbacks_enter(lord);
@@ -441,7 +447,8 @@ static MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
     *at = c;
     mli_callbacks_leave(lord);
 }
-/* Takes a callback off the list, and waits until no other thread runs it; NULL: it is not there. */
+/* Takes a callback off the list, and waits until no other thread runs it. Returns the callback;
+   NULL: it is not in the list. */
 static MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device sel,
                                                      memlord_gc_fn fn, void *user) {
     mli_gc_entry *c, **at;
@@ -532,8 +539,8 @@ static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event
     }
 }
 
-/* Records the end of a run: freed starts again from 0 and, with `rest`, the bands wait until the
-   metric has moved. A callback that could not run resets nothing and counts as failed. */
+/* Records the end of a run: freed starts again from 0 and, with `rest`, the bands wait to rearm. A
+   run in which no callback could run resets nothing, and counts as failed. */
 static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
                                    const memlord_gc_result *result) {
     mli_device_record *device = mli_device_record_at(lord, dev);
@@ -592,7 +599,7 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
     mli_band_update(lord, dev, t, &v);
     if (!v.due || !safe) return;
     if (!mli_gc_begin(lord, dev, MLI_STACK_ADDRESS())) return;
-    mli_band_update(lord, dev, t, &v); /* a run may have ended between the two */
+    mli_band_update(lord, dev, t, &v); /* another run may have ended since the first update */
     v.event.reason = MEMLORD_REASON_BAND;
     if (v.due)
         mli_gc_run_callbacks(lord, dev, t, &v, 1, &result);
@@ -646,8 +653,8 @@ MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
     mli_phys_recheck(lord, NULL);
 }
 
-/* Brings strategies in force, thresholds, alerts and pollers up to date after a change of the
-   strategies or callbacks. After it no device uses a strategy that is no longer in the list. */
+/* Brings the strategies in force, thresholds, alerts and pollers up to date after a change of the
+   strategies or callbacks. No device uses a strategy then that is no longer in the list. */
 static void mli_bands_changed(memlord *lord) {
     uint32_t i = 0;
     mli_watched_types_set(lord);
@@ -665,13 +672,6 @@ MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t de
     if (!cell || mli_u32_load(&w->near_threshold)) return;
     if (mli_mark_passed(w, mli_row_at(lord, MLI_BOOK_DEVICE, dev)) || mli_cell_tripped(cell) < 0)
         mli_check_request(lord, dev);
-}
-
-MLI_PRIVATE MLI_COLD int mli_pressure(uint64_t used, uint64_t total) {
-    const double part = (double)used, all = (double)total;
-    return part * 20 >= all * 19 ? MEMLORD_PRESSURE_CRITICAL
-           : part * 5 >= all * 4 ? MEMLORD_PRESSURE_WARNING
-                                 : MEMLORD_PRESSURE_NORMAL;
 }
 
 /* -- life -- */

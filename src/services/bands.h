@@ -13,30 +13,31 @@
 /* A band check compares a device with its thresholds. services/call_end decides when a call
    runs one. */
 
-/* Published bytes are at most a batch a thread below the truth. The margin is a batch for each
-   thread that is allowed for. While the published bytes are a margin below the threshold, no thread
-   can cross the threshold without a publication, and a publication requests a check. Closer to the
-   threshold the device is near: an alert makes every call check at its end, with a sum over all
-   threads. Freed bytes are not published. Instead each thread checks each time it has freed its
-   free interval, a 64th of the way to the threshold. Cached bytes rise as live bytes fall.
-   Published bytes are never above the live bytes, so a publication below the mark check_below comes
-   in time, without a margin. A thread's cell starts a batch lower, and checks at its first free.
-   After a collection a band rearms: it waits until its metric has moved. */
+/* Published bytes are below the live bytes by at most a batch for each thread. The margin is a
+   batch for each thread that the ledger allows for. While the published bytes are a margin below
+   the threshold, no thread can cross the threshold without a publication, and a publication
+   requests a check. Closer to the threshold the device is near: an alert makes every call check at
+   its end, with a sum over all threads. Freed bytes are not published. Instead each thread checks
+   each time it has freed its free interval, a 64th of the way to the threshold. Cached bytes rise
+   as live bytes fall. Published bytes are never above the live bytes, so a publication below the
+   mark check_below comes in time, without a margin. A new cell of a thread starts a whole batch
+   below its level, so that its first alloc publishes, and it checks at its first free. After a
+   collection a band waits to rearm: it does not fire until its metric has moved. */
 
 /* Take and drop the callbacks lock. */
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
-/* Stores in a device the strategy in force for it, and returns 1 if there is one. After a change of
-   the strategy the bands may collect at once. Takes the callbacks lock, unless no strategy can be
-   in force for the device's type. */
+/* Stores in a device the strategy in force for it, and returns 1 if there is one. If that is
+   another one than before, its bands no longer wait to rearm. Takes the callbacks lock, unless no
+   strategy can be in force for the device's type. */
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
 
 /* Runs a band check on a device, and collects if that is due and no thread collects there yet.
    `safe`: host code may run. */
 MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, int safe);
 
-/* Collects on a device for a reason other than a band. E_UNKNOWN: no callback serves it;
+/* Collects on a device for a reason other than a band. E_UNKNOWN: no callback serves the reason;
    E_STATE: a collection runs already, or no callback could run. */
 MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,
                                                 uint64_t needed, uint64_t *reclaimed);
@@ -45,17 +46,12 @@ MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int
    strategies, thresholds or margins. */
 MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys);
 
-/* Widens the margins, which allow for fewer threads than there are. */
+/* Widens the margins until they allow for all threads that there are, and a few more. */
 MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord);
 
 /* Compares a device with its current marks again, and requests a check if one is passed. Near
    the threshold every call checks anyway. */
 MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev);
-
-/* Returns the pressure level of used bytes of a total. It compares whole multiples of both: where
-   registers are wider than a double (x87) a quotient has other digits, and a value that is equal
-   to the threshold would miss it. */
-MLI_PRIVATE MLI_COLD int mli_pressure(uint64_t used, uint64_t total);
 
 MLI_PRIVATE MLI_COLD void mli_bands_life(mli_life *life);
 

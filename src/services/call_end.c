@@ -12,7 +12,7 @@
 #include "services/neighbours.h"
 
 struct mli_call_end_state {
-    struct mli_waiter *waiters;
+    struct mli_waiter *waiters; /* under the callbacks lock */
 };
 
 MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys) {
@@ -57,9 +57,10 @@ static void mli_waiters_wake(memlord *lord) {
 
 /* -- the end of a call -- */
 
-/* Does what `alert` asks for on a device. Unless the ledger has MEMLORD_FLAG_DEFER, host code may
-   run and threads may start. Takes back a requested check before it checks, so that a request that
-   comes meanwhile is served by a later call. */
+/* Does the work that the alert mask asks for at the end of a call on a device. Unless the ledger
+   has MEMLORD_FLAG_DEFER, host code may run and threads may start. A requested check is taken back
+   before the check runs, so a later call serves a request that comes meanwhile. `asks`: the call
+   asks the fences of the device's type. */
 static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const uint32_t alert = mli_alert_on(lord, MLI_ALERT_BANDS - 1);
@@ -81,11 +82,11 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
     if (requested || mli_u32_load(&w->near_threshold)) mli_band_check(lord, dev, t, safe);
 }
 
-/* Ends a call that found an alert: for its device, and for another device if the call has taken
-   bytes from that. A thread without the system's barrier passes a full barrier of its own here: the
-   addition, which pairs with the one in mli_barrier_threads. Of the two threads the later one sees
-   what the other stored before its addition. After its own addition this thread compares its counts
-   with the marks of its devices again, and reads the alert again. */
+/* Ends a call that found an alert, for its device, and for another device if the call has taken
+   bytes from that. mli_alert_barrier is a full barrier, for a thread that lacks the system's
+   barrier: an addition that pairs with the one in mli_barrier_threads. Of the two threads, the one
+   whose addition is later sees what the other stored before. So this thread compares its counts
+   with the marks of its devices again after its addition, and reads the alert again. */
 static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
     mli_alert_barrier(lord);
@@ -123,8 +124,11 @@ static MLI_COLD void mli_call_end_init(memlord *lord, const memlord_desc *desc) 
     (void)desc;
     lord->end_slow = mli_call_end_slow;
 }
-/* Forgets the threads that waited, which a forked child does not have. */
-static MLI_COLD void mli_call_end_forked(memlord *lord) { lord->call_end->waiters = NULL; }
+/* Forgets the threads that waited: a forked child does not have them. */
+static MLI_COLD void mli_call_end_forked(memlord *lord) {
+    lord->call_end->waiters = NULL;
+    mli_alert_set(lord, MLI_ALERT_WAITER, 0);
+}
 MLI_PRIVATE MLI_COLD void mli_call_end_life(mli_life *life) {
     MLI_LIFE_STATE(life, call_end);
     life->init = mli_call_end_init;

@@ -1,7 +1,7 @@
-/* Does the work that is due at the end of a call and at a safe point: bands, fences, pollers, reports.
-   Owns the threads that wait for frees. May use books/, calls/deferred and services/. It reaches
-   services/pollers by a pointer of the ledger, because pollers do the work of a safe point. Locks:
-   callbacks, for the waiters; none while host code runs. */
+/* Does the work that is due at the end of a call and at a safe point: bands, fences, pollers,
+   reports. Owns the threads that wait for frees. May use books/, calls/deferred and services/. It
+   reaches services/pollers by a pointer of the ledger, because pollers do the work of a safe point.
+   Locks: callbacks, for the waiters; none while host code runs. */
 #ifndef MLI_SERVICES_CALL_END_H
 #define MLI_SERVICES_CALL_END_H
 #include "api/api.h"
@@ -11,18 +11,18 @@
 #include "base/ledger.h"
 #include "books/threads.h"
 
-/* A thread that waits for frees. It lies on the stack of that thread.
-   The list is under the callbacks lock. */
+/* A thread that waits for frees. The record lies on the stack of that thread. The callbacks lock
+   guards the list of them. */
 typedef struct mli_waiter {
     struct mli_waiter *next;
     mli_phys *phys;
-    uint64_t needed, freed_before; /* the bytes that it waits for; the bytes ever freed there before
-                                      it waited */
+    uint64_t needed;       /* the bytes that the thread waits for */
+    uint64_t freed_before; /* the bytes ever freed at `phys` before the thread waited */
     mli_os_event event;
 } mli_waiter;
 
-/* The first puts a waiter on the list: a call sets its event once enough was freed. The second
-   takes the waiter off the list. */
+/* The first puts a waiter on the list. A call sets the event of the waiter once enough was freed.
+   The second takes the waiter off the list. */
 MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w);
 MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 

@@ -5,23 +5,23 @@
 #include "books/fences.h"
 #include "books/tags.h"
 #include "services/scopes.h"
-#include "services/joint.h"
 
-/* The record of a fibre's context. Each swap exchanges the context in `kept`. While no thread is in
-   the fibre's context, `kept` has that; else it has the own context of the thread that entered. A
-   memlord_context has the generation of its ledger, the handle and the serial; the serial rises
-   with each swap, so that an older copy is known as one. */
+/* The record of a fibre's context. Each swap exchanges the context that the thread is in for the
+   one in `kept`. While no thread is in the fibre's context, `kept` has the fibre's context; else it
+   has the context that the thread was in before. The words of a memlord_context are the generation
+   of its ledger, the handle of the record and the serial. The serial rises with each swap, so that
+   an older copy of the words no longer fits. */
 typedef struct mli_context_record {
     mli_handle handle;
-    mli_lock lock;   /* all below but own.thread */
+    mli_lock lock;   /* guards all members below but own.thread */
     uint64_t serial; /* never falls, not even when the record is opened again */
     mli_current kept;
     mli_context own;
 } mli_context_record;
 struct mli_contexts_state {
     mli_vector all;
-    mli_u32 count;             /* and 1 more; under the cold lock */
-    struct mli_handle *closed; /* under the cold lock */
+    mli_u32 count;             /* the records, and 1 more; grows under the cold lock */
+    struct mli_handle *closed; /* the records to open again; under the cold lock */
 };
 enum { MLI_WORD_LEDGER, MLI_WORD_HANDLE, MLI_WORD_SERIAL };
 
@@ -43,7 +43,7 @@ MLI_PRIVATE MLI_COLD void mli_current_clear(mli_current *now) {
     now->context = context;
 }
 
-/* Exchanges the context of a thread for the one in `kept`. */
+/* Exchanges the context that a thread is in for the one in `kept`. */
 static void mli_context_exchange(memlord *lord, mli_thread *t, mli_current *kept) {
     const mli_current leaves = t->now;
     const uint32_t had = mli_u32_load(&t->special) & MLI_SPECIAL_CONTEXT;
@@ -75,13 +75,12 @@ MLI_PRIVATE MLI_COLD void mli_context_home(mli_thread *t, int locks) {
 MLI_PRIVATE MLI_COLD void mli_contexts_recount(memlord *lord) {
     uint32_t i, n = mli_u32_load(&lord->contexts->count);
     for (i = 1; i < n; i++) mli_running_count(&mli_context_at(lord, i)->kept);
-    mli_joint_sweep(lord);
 }
 #endif
 
 /* -- the context of a fibre -- */
 
-/* 1: another thread is in the fibre's context, or the record holds another thread's own context. */
+/* Returns 1 if another thread is in the fibre's context, or has its own context in the record. */
 static MLI_HOT int mli_context_elsewhere(const mli_context_record *record, const mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&record->lock));
     const mli_thread *in = (const mli_thread *)mli_ptr_load(&record->own.thread);
@@ -89,7 +88,7 @@ static MLI_HOT int mli_context_elsewhere(const mli_context_record *record, const
     return (in && in != t) || (home && home != t);
 }
 
-/* Opens a record for a zeroed context. */
+/* Opens a record for a zeroed context. Errors: E_NOMEM. */
 static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *context) {
     memlord_result r;
     mli_context_record *record =
@@ -99,7 +98,7 @@ static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *
     if (!record) return r;
     mli_lock_rank(&record->lock, MLI_RANK_CONTEXT);
     record->kept.context = &record->own;
-    record->own.id = (uint32_t)mli_serial_next(lord) | (uint32_t)1 << 31; /* unlike a thread's */
+    record->own.id = (uint32_t)mli_serial_next(lord) | (uint32_t)1 << 31; /* unlike threads' ids */
     context->word[MLI_WORD_LEDGER] = lord->generation;
     context->word[MLI_WORD_HANDLE] = mli_handle_open(&lord->contexts->closed);
     context->word[MLI_WORD_SERIAL] = record->serial;
@@ -107,8 +106,8 @@ static MLI_COLD memlord_result mli_context_open(memlord *lord, memlord_context *
     return MEMLORD_OK;
 }
 
-/* Finds the record of a context and locks it. NULL: it is a stale copy, or a context that another
-   thread is in. */
+/* Finds the record of a context and locks the record. NULL: the words are a stale copy, or another
+   thread is in the context. */
 static MLI_HOT mli_context_record *mli_context_lock(memlord *lord, const mli_thread *t,
                                             const memlord_context *context) {
     mli_context_record *record =
@@ -125,7 +124,7 @@ static MLI_HOT mli_context_record *mli_context_lock(memlord *lord, const mli_thr
 static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_context *context) {
     mli_context_record *record;
     memlord_result r = MEMLORD_OK;
-    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* several threads share it */
+    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM; /* several threads share this record */
     if (MLI_UNLIKELY(!context->word[MLI_WORD_LEDGER])) r = mli_context_open(lord, context);
     if (r) return r;
     record = mli_context_lock(lord, t, context);
@@ -136,9 +135,9 @@ static memlord_result mli_context_swap(memlord *lord, mli_thread *t, memlord_con
     return MEMLORD_OK;
 }
 
-/* Ends what is open in the context of a fibre, and closes its record. E_STATE: the context is not
-   in its record, because the thread has not left a fibre that it entered before or after this
-   one. */
+/* Ends what is open in the context of a fibre, and closes its record. E_STATE: mli_context_lock
+   finds no record; or the context is not in its record, because the thread has not left another
+   fibre that it entered before or after this one. */
 static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
                                                 memlord_context *context) {
     mli_context_record *record = mli_context_lock(lord, t, context);
@@ -148,7 +147,7 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
         mli_lock_drop(&record->lock);
         return MEMLORD_E_STATE;
     }
-    record->serial++; /* no other call finds it from here on */
+    record->serial++; /* from here on no call finds the record by an older copy */
     mli_lock_drop(&record->lock);
     mli_spans_close_left(lord, t, &record->kept);
     mli_current_clear(&record->kept);
@@ -157,6 +156,33 @@ static MLI_COLD memlord_result mli_context_drop(memlord *lord, mli_thread *t,
     mli_lock_drop(&mli_process.cold_lock);
     memset(context, 0, sizeof *context);
     return MEMLORD_OK;
+}
+
+/* -- the interposer, which has its tags and scopes by thread and not by context -- */
+
+/* What an interposer has of a context: its tags, and the scopes that were not adopted. */
+typedef struct mli_context_told {
+    uint32_t tags, scopes;
+} mli_context_told;
+static MLI_COLD mli_context_told mli_context_told_of(const mli_current *now) {
+    mli_context_told told = {0, 0};
+    const mli_span *f = now->span;
+    told.tags = now->tag_depth;
+    for (; f; f = f->around) told.scopes += !f->adopted;
+    return told;
+}
+/* Ends in the books of an interposer what is open in the context that the thread has left, and
+   begins there what is open in the context that it is in now. */
+static MLI_COLD void mli_context_tell(memlord *lord, const mli_current *now,
+                                      mli_context_told left) {
+    const mli_span *f = now->span ? now->context->spans : NULL;
+    uint32_t i;
+    mli_interposer_end(lord, 1, left.scopes);
+    mli_interposer_end(lord, 0, left.tags);
+    for (i = 1; i <= now->tag_depth; i++) /* tags[0] is the default tag, which it is not told */
+        mli_interposer_begin(lord, 0, i < now->tag_depth ? now->context->tags[i] : now->tag);
+    for (; f; f = f == now->span ? NULL : f->inner)
+        if (!f->adopted) mli_interposer_begin(lord, 1, f->scope->name);
 }
 
 /* -- life -- */
@@ -170,7 +196,7 @@ static MLI_COLD void mli_contexts_locks(memlord *lord, int take) {
     uint32_t i, n = mli_u32_load(&lord->contexts->count);
     for (i = 1; i < n; i++) {
         mli_context_record *record = mli_context_at(lord, i);
-        mli_lock_rank(&record->lock, MLI_RANK_CONTEXT); /* it may never have been opened */
+        mli_lock_rank(&record->lock, MLI_RANK_CONTEXT); /* a record may never have been opened */
         mli_lock_set(&record->lock, take);
     }
 }
@@ -188,7 +214,8 @@ MLI_PRIVATE MLI_COLD void mli_contexts_life(mli_life *life) {
 
 /* -- public -- */
 
-/* Begins a call. NULL: *r is its result. The context of a ledger that has ended is zeroed. */
+/* Begins a call on a context. Returns the thread's record; NULL: the call ends here, and *r is its
+   result. Zeroes the context of a ledger that has ended. */
 static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *context,
                                              memlord_result *r) {
     const uint64_t generation = context ? context->word[MLI_WORD_LEDGER] : 0;
@@ -199,7 +226,7 @@ static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *con
     } else if (MLI_LIKELY(!generation || generation == lord->generation)) {
         t = mli_thread_get(lord);
         if (!t) *r = MEMLORD_E_STATE;
-    } else if (memlord_find(generation)) {
+    } else if (mli_self.in_host_alloc || memlord_find(generation)) { /* it may live, or does live */
         *r = MEMLORD_E_STATE;
     } else {
         memset(context, 0, sizeof *context);
@@ -209,22 +236,34 @@ static MLI_HOT mli_thread *mli_context_begin(memlord *lord, memlord_context *con
 
 MEMLORD_API memlord_result memlord_context_swap(memlord *lord, memlord_context *context) {
     mli_thread *t;
+    mli_context_told left = {0, 0};
     memlord_result r;
+    int tells;
     if (!lord) return MEMLORD_OK;
     t = mli_context_begin(lord, context, &r);
     if (!t) return r;
+    tells = mli_interposer_hears(lord);
+    if (MLI_UNLIKELY(tells)) left = mli_context_told_of(&t->now);
     r = mli_context_swap(lord, t, context);
     mli_thread_put(lord, t);
+    if (MLI_UNLIKELY(tells) && r == MEMLORD_OK) mli_context_tell(lord, &t->now, left);
     return r;
 }
 
 MLI_API memlord_result memlord_context_drop(memlord *lord, memlord_context *context) {
     mli_thread *t;
+    const mli_context *in;
+    mli_context_told left;
     memlord_result r;
+    int moved;
     if (!lord) return MEMLORD_OK;
     t = mli_context_begin(lord, context, &r);
     if (!t) return r;
+    in = t->now.context;
+    left = mli_context_told_of(&t->now);
     if (context->word[MLI_WORD_LEDGER]) r = mli_context_drop(lord, t, context);
+    moved = t->now.context != in;
     mli_thread_put(lord, t);
+    if (moved) mli_context_tell(lord, &t->now, left);
     return mli_call_end_uncounted(lord, r);
 }

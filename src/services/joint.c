@@ -8,23 +8,24 @@ typedef struct mli_joint_record {
 } mli_joint_record;
 struct mli_joint_state {
     mli_vector all;
-    mli_u32 count;             /* and 1 more; under the cold lock */
-    struct mli_handle *closed; /* under the cold lock */
+    mli_u32 count;             /* the records, and 1 more; grows under the cold lock */
+    struct mli_handle *closed; /* the records to open again; under the cold lock */
 };
 
 static mli_joint_record *mli_joint_at(const memlord *lord, uint32_t number) {
-    return (mli_joint_record *)mli_vector_at(&lord->joint->all, number,
-                                              sizeof(mli_joint_record));
+    return (mli_joint_record *)mli_vector_at(&lord->joint->all, number, sizeof(mli_joint_record));
 }
+/* Closes the record of an invocation that is over. */
 static void mli_joint_close(memlord *lord, mli_joint *shared) {
     mli_lock_take(&mli_process.cold_lock);
-    mli_handle_close(&lord->joint->closed, &mli_joint_at(lord, (uint32_t)(shared->token >> 32))
-                                                 ->handle);
+    mli_handle_close(&lord->joint->closed,
+                     &mli_joint_at(lord, (uint32_t)(shared->token >> 32))->handle);
     mli_lock_drop(&mli_process.cold_lock);
 }
 
-/* What is published of a cell, its level, and what it has counted; NULL: nothing. */
+/* Returns the part of a cell's level that is published; 0 without a cell. */
 static uint64_t mli_base_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->base) : 0; }
+/* Returns the level of a cell; 0 without a cell. */
 static uint64_t mli_level_of(const mli_cell *cell) { return cell ? mli_u64_load(&cell->level) : 0; }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t) {
@@ -35,8 +36,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t)
     mli_joint *x;
     mli_joint_record *record =
         (mli_joint_record *)(void *)mli_handle_get_lock(lord, &lord->joint->all,
-                                                         &lord->joint->count, sizeof *record,
-                                                         &lord->joint->closed, &r);
+                                                        &lord->joint->count, sizeof *record,
+                                                        &lord->joint->closed, &r);
     if (!record) return r;
     x = &record->shared;
     mli_lock_rank(&x->lock, MLI_RANK_JOINT);
@@ -64,8 +65,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t)
 }
 
 MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token) {
-    mli_joint_record *record = (mli_joint_record *)mli_handle_find(&lord->joint->all,
-                                                                     sizeof *record, token);
+    mli_joint_record *record =
+        (mli_joint_record *)mli_handle_find(&lord->joint->all, sizeof *record, token);
     return record ? &record->shared : NULL;
 }
 MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token) {
@@ -79,27 +80,34 @@ MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
-                                            const mli_cell *cell, int enter) {
+                                           mli_cell *cell, int enter) {
     const uint64_t held = mli_level_of(cell) - mli_base_of(cell);
     mli_row *row;
     if (!cell) return;
     row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
     mli_joint_add(shared, dev, enter ? 0 - held : held, enter ? 0 : mli_cell_above(row, cell));
+    if (held && !enter) { /* as a publication does: the earlier highs of other cells no longer
+                             count */
+        const int alone = mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count);
+        mli_row_raise_peak(row, cell);
+        mli_u64_add_own(&row->publish_count, 1);
+        if (alone) mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
+    }
     mli_lock_drop(&row->lock);
 }
 
 MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
-                                          mli_leaver *v, mli_u64 *sums) {
+                                         mli_scope_run *v, mli_u64 *sums) {
     mli_joint *x = f->shared;
-    const uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    uint32_t i;
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     int last;
     for (i = 1; t && i < n; i++) mli_joint_settle(lord, x, i, mli_cell_own_device(t, i), 0);
     mli_lock_take(&x->lock);
+    n = mli_row_count(lord, MLI_BOOK_DEVICE); /* a member that left may have had a new device */
     x->bytes += v->bytes;
     x->blocks += v->blocks;
-    if (v->shapes) x->shapes = v->shapes;
+    if (f->shapes) x->shapes = f->shapes;
     for (i = 1; i < n; i++)
         x->at[i].delta += mli_level_of(t ? mli_cell_own_device(t, i) : NULL) -
                           mli_span_peak_at(f, i)->from;
@@ -107,9 +115,10 @@ MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli
     last = --x->members == 0;
     v->bytes = x->bytes;
     v->blocks = x->blocks;
+    v->stamps += v->start - x->start;
     v->start = x->start;
     v->before = x->before;
-    v->shapes = x->shapes;
+    v->shapes = (uint64_t)(uintptr_t)x->shapes;
     if (x->adopted) v->peak = 0;
     for (i = 1; i < n && last; i++) {
         if (x->adopted) v->peak += x->at[i].high;
@@ -141,7 +150,7 @@ static MLI_COLD void mli_joint_init(memlord *lord, const memlord_desc *desc) {
     (void)desc;
     lord->joint->count.v = 1;
 }
-/* Clears the locks. No invocation has a member, until mli_joint_recount says so. */
+/* Clears the locks, and takes all members out: mli_joint_recount counts those that go on. */
 static MLI_COLD void mli_joint_forked(memlord *lord) {
     uint32_t i, n = mli_u32_load(&lord->joint->count);
     for (i = 1; i < n; i++) {

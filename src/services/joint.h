@@ -1,7 +1,8 @@
-/* Owns the invocations of scopes that several threads share: each has one record, from the first
-   export until the last thread has left it. May use books/. Invariants: as those of mli_joint.
-   Locks: shared (MLI_RANK_JOINT), one a record, which may be taken inside; cold, to open and to
-   close one. */
+/* Owns the invocations of scopes that several contexts share. Each has a record, from the first
+   export until its last member has left. A member is a context that is in the invocation: the one
+   that exported it, and those that adopted it. May use books/. Invariants: those of mli_joint.
+   Locks: joint (MLI_RANK_JOINT), one for each record, also inside a shard; cold, to open and to
+   close a record. */
 #ifndef MLI_SERVICES_JOINT_H
 #define MLI_SERVICES_JOINT_H
 #include "api/api.h"
@@ -12,31 +13,40 @@
 #include "books/threads.h"
 #include "books/counters.h"
 
+/* One invocation of a scope on one thread. */
+typedef struct mli_scope_run {
+    uint64_t start, stamps; /* the stamp when it began; how long it took, in stamps */
+    uint64_t bytes, blocks; /* what it allocated less what it freed; both are signed */
+    uint64_t before, after; /* the live bytes of all devices when it began, and when it ended */
+    uint64_t peak;          /* the most bytes that it had above those at its start */
+    uint64_t shapes;        /* the address of a kept string; 0: the host gave none */
+} mli_scope_run;
+
 /* Shares the innermost span of a thread, which is its first member. Errors: E_NOMEM. */
 MLI_PRIVATE MLI_COLD memlord_result mli_joint_open(memlord *lord, mli_thread *t);
 /* Returns the invocation of a token; NULL: it is over, or there is none. */
 MLI_PRIVATE MLI_COLD mli_joint *mli_joint_find(memlord *lord, uint64_t token);
-/* Becomes a member. 0: the invocation of the token is over by now. */
+/* Makes the caller's context a member, and returns 1. Returns 0 if the exporting context has ended
+   the scope, or the invocation is over. */
 MLI_PRIVATE MLI_COLD int mli_joint_join(mli_joint *shared, uint64_t token);
 
-/* Counts what the level of a thread adds to a shared invocation on a device by its base (enter 1),
-   or exactly (enter 0), as it does no longer change. */
+/* Changes by what a thread adds to the level of a shared invocation on a device. While the thread
+   is in the invocation, it adds the base of its cell, which publications change. Once it has left,
+   it adds the level of its cell, which no longer changes. `enter` 1: the thread enters; 0: it
+   leaves. Requires: the caller is the thread, or the thread has ended. */
 MLI_PRIVATE MLI_COLD void mli_joint_settle(memlord *lord, mli_joint *shared, uint32_t dev,
-                                            const mli_cell *cell, int enter);
+                                           mli_cell *cell, int enter);
 
-/* What a span that leaves a shared invocation counted, and that of the whole invocation. */
-typedef struct mli_leaver {
-    uint64_t bytes, blocks, peak, start, before;
-    const char *shapes;
-} mli_leaver;
-/* Adds what a span counted, and ends its membership. `t` is the thread that its context is in, with
-   its levels; NULL: it is in none, and all levels are 0. Returns 1 if it was the last member: then
-   *v is of the invocation, whose deltas on each device are added to `sums`, unless that is NULL. */
+/* Adds what a span counted (*v) to its invocation, and ends its membership. `t` is the thread that
+   the context of the span is in; NULL: it is in no thread, and all levels are 0. Returns 1 if the
+   span was the last member. Then *v is what the whole invocation counted, and its deltas on each
+   device are added to `sums`, unless `sums` is NULL. */
 MLI_PRIVATE MLI_COLD int mli_joint_leave(memlord *lord, const mli_thread *t, mli_span *f,
-                                          mli_leaver *v, mli_u64 *sums);
+                                         mli_scope_run *v, mli_u64 *sums);
 
 #if !MLI_WINDOWS /* it has no fork */
-/* Counts a span of a context that goes on in a forked child as a member. Returns 1 for the first. */
+/* Counts a span as a member in a forked child, where its context goes on. Returns 1 if it is the
+   first member. */
 MLI_PRIVATE MLI_COLD int mli_joint_recount(const mli_span *f);
 /* Closes in a forked child the invocations that have no member there. */
 MLI_PRIVATE MLI_COLD void mli_joint_sweep(memlord *lord);

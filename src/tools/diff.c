@@ -368,7 +368,7 @@ static void read_profile(struct profile *p, const char *path) {
     expect_schema(root, p->path, "memlord/2");
     if (!cJSON_IsArray(get(root, "devices"))) DIE("%s: no list 'devices': no profile", p->path);
     if (!cJSON_IsArray(get(root, "verdicts")))
-        note("%s: of MemLord %s: it has no verdicts, and no places of mistakes", p->path,
+        note("%s: written by MemLord %s: it has no verdicts and no places of mistakes", p->path,
              text_of(root, "version") ? text_of(root, "version") : "(unknown)");
     p->when = text_of(metadata, "generated_at");
     p->labels = text_of(metadata, "labels");

@@ -83,12 +83,48 @@ static void guards(void) {
     unrecorded = malloc(30000);
 }
 
+/* A fibre begins on this thread, and ends on another one. */
+static memlord_context fibre;
+static void *go_on(void *user) {
+    memlord_context_swap(lord, &fibre);
+    unrecorded = malloc(7000);
+    memlord_tag_end(lord);
+    memlord_scope_end(lord);
+    memlord_context_swap(lord, &fibre);
+    unrecorded = malloc(500); /* without a tag */
+    return user;
+}
+static void fibres(void) {
+    pthread_t thread;
+    memlord_tag_begin(lord, "around");
+    memlord_scope_begin(lord, "around");
+    memlord_context_swap(lord, &fibre);
+    memlord_scope_begin(lord, "fibre");
+    memlord_scope_begin(lord, "inner");
+    memlord_scope_end(lord);
+    memlord_tag_begin(lord, "outside");
+    memlord_tag_begin(lord, "fibre");
+    memlord_tag_begin(lord, "inside");
+    memlord_tag_end(lord);
+    unrecorded = malloc(20000);
+    memlord_context_swap(lord, &fibre);
+    unrecorded = malloc(10000);
+    memlord_scope_end(lord);
+    memlord_tag_end(lord);
+    if (pthread_create(&thread, NULL, go_on, NULL) || pthread_join(thread, NULL)) exit(1);
+    memlord_context_swap(lord, &fibre);
+    unrecorded = malloc(3000);
+    memlord_context_drop(lord, &fibre);
+    unrecorded = malloc(200); /* without a tag */
+}
+
 int main(void) {
     memlord_stats s;
     if (memlord_create(NULL, &lord) || memlord_create(NULL, &other)) return 1;
     threads();
     depths();
     guards();
+    fibres();
     memlord_stats_get(lord, memlord_device_all(), &s);
     printf("live %u unknown %u implicit %u shared %u dropped %u\n", (unsigned)s.live_blocks,
            (unsigned)s.unknown_frees, (unsigned)s.implicit_frees, (unsigned)s.freed_while_shared,

@@ -37,6 +37,7 @@ function figures() {
         tables: Object.fromEntries(sections.map(id => [id, table(document.querySelector(`#${id} .body > div > .box > table`))])),
         inner: all(document, 'td.inner table', table), // parts of blocks, and sites by device
         leaks: shown('leaks') ? words(document.querySelector('#leaks .note')) : null,
+        mistakes: shown('mistakes') ? all(document, '#mistakes .body > p', words).join() : null,
         about: facts(document.getElementById('about')),
     };
 }

@@ -329,6 +329,11 @@ def mistakes_table(report):
     ], rows, "Mistake", ordered=rows)
 
 
+def mistakes_note(report):
+    more = report["mistakes"]["more"]
+    return f"{count(more)} more were made elsewhere, and are not listed." if more else ""
+
+
 def accounts_table(report):
     return table([
         Column("Account", "text", "name"), Column("Device", "text", "device"),
@@ -563,5 +568,6 @@ def expected(report):
         "tables": {name: make(report) for name, (make, rows) in TABLES.items() if rows(report)},
         "inner": site_tables(report) + part_tables(report),
         "leaks": leaks_note(report) if report["leaks"]["by_site"] else None,
+        "mistakes": mistakes_note(report) if report["mistakes"]["list"] else None,
         "about": about(report),
     }

@@ -47,6 +47,8 @@ def expected(ledger):
     document["metadata"]["own_bytes"] = ledger.own["HTML"]
     document["events"] = events(ledger)
     del document["operation_allocations"], document["operation_summary"]
+    for stack in document["stacks"]["list"]:
+        del stack["temporaries"]
     return document
 
 

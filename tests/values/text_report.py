@@ -107,6 +107,7 @@ class Report:
         self.tag_lines = ledger.tag_lines()
         self.total = ledger.total()
         self.sampled = ledger.stack_bytes > 1
+        self.lost = bool(ledger.anomalies().get("dropped_allocs"))  # the totals are too low
 
     def put(self, subject, *lines):
         self.lines += [(subject, on_page(line) if self.page else line) for line in lines]
@@ -125,6 +126,8 @@ class Report:
         head, tone, subject = VERDICTS[kind]
         if kind == "leaks":
             head += " %d" % self.ledger.mark_now
+        if kind == "anomalies" and self.lost:
+            tone = "bad"
         left = sum(part.bytes for part in parts[FIRST_DEVICES:])
         self.answers.append({
             "kind": kind, "tone": tone, "head": head, "more": len(parts[FIRST_DEVICES:]), "more_bytes": left,
@@ -157,9 +160,9 @@ class Report:
                     bytes_text(live), bytes_text(line.physical.limit)), live))
         for account in self.ledger.largest_accounts():
             if account.limit and account.bytes > account.limit:
+                # its bytes are among those of its device
                 parts.append(Part(account.device.name, "account %s %s of %s" % (
-                    name(account.name), bytes_text(account.bytes), bytes_text(account.limit)),
-                    account.bytes))
+                    name(account.name), bytes_text(account.bytes), bytes_text(account.limit))))
         self.verdict("over_limit", parts)
 
     def leak_line(self):
@@ -279,8 +282,8 @@ class Report:
         self.out_of_memory()
         self.over_limits()
         self.leak_line()
-        self.holders()
-        self.anomaly_line()
+        for line in (self.anomaly_line, self.holders) if self.lost else (self.holders, self.anomaly_line):
+            line()
         self.mistake_line()
         self.failed_collections()
         self.fragments()

@@ -10,9 +10,9 @@ assemble.py profile FILE.json [BASE.json]
 assemble.py plain FILE.json [BASE.json]
                                   likewise, with script and style as they are written here
 
-esbuild minifies what is printed, where it is installed, and all that a reader without scripts does
-not see is compressed; header and
-check end with status 77 where it is not, or in another version than the header's.
+Where esbuild is installed, it minifies styles and scripts. All that a reader without scripts does not
+see is compressed. `header` and `check` end with status 77 unless esbuild is installed in the version
+that MINIFIER names.
 """
 import base64
 import hashlib
@@ -162,6 +162,11 @@ def brief(data):
     """Leaves out what the page does not read, as the library's own page does."""
     for key in ("operation_allocations", "operation_summary"):
         data.pop(key, None)
+    stacks = data.get("stacks")
+    listed = stacks.get("list") if isinstance(stacks, dict) else None
+    for stack in listed if isinstance(listed, list) else []:
+        if isinstance(stack, dict):
+            stack.pop("temporaries", None)
     events = data.get("events")
     rows = events.get("list") if isinstance(events, dict) else None
     kinds = events.get("kinds") if isinstance(events, dict) else None
